@@ -1,0 +1,74 @@
+package alerting
+
+import (
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// Action is what a decision asks of the autoscaler.
+type Action string
+
+// The actions. Hold is also the answer to stale or thin evidence.
+const (
+	ScaleOut Action = "scale_out"
+	ScaleIn  Action = "scale_in"
+	Hold     Action = "hold"
+)
+
+// Mode says whether anyone is meant to act on a decision.
+type Mode string
+
+// The modes. Advisory is the default of a first installation.
+const (
+	Advisory Mode = "advisory"
+	Active   Mode = "active"
+)
+
+// Decision is what Decide concluded for one pool at one tick, with the evidence it was made from. It is a value: the
+// journal stores it, the sinks render it, and the same inputs make the same bytes again.
+type Decision struct {
+	Pool       string    `json:"pool" cbor:"1,keyasint"`
+	Tick       time.Time `json:"tick" cbor:"2,keyasint"`
+	Sequence   uint64    `json:"sequence" cbor:"3,keyasint"`   // stream sequence folded so far
+	Generation int64     `json:"generation" cbor:"4,keyasint"` // grows by one per published change
+	Publish    bool      `json:"publish" cbor:"5,keyasint"`    // this tick changes or renews the published advice
+
+	Mode     Mode      `json:"mode" cbor:"6,keyasint"`
+	Action   Action    `json:"action" cbor:"7,keyasint"`
+	Ready    int       `json:"ready" cbor:"8,keyasint"`
+	Pending  int       `json:"pending" cbor:"9,keyasint"`
+	Desired  int       `json:"desired" cbor:"10,keyasint"`
+	Floor    int       `json:"floor" cbor:"11,keyasint"` // the reactive floor
+	NeededBy time.Time `json:"needed_by" cbor:"12,keyasint"`
+	Expires  time.Time `json:"expires_at" cbor:"13,keyasint"`
+
+	Binding     string                `json:"binding_resource" cbor:"14,keyasint"`
+	Probability float64               `json:"probability" cbor:"15,keyasint"`
+	ETA         forecaster.ETA        `json:"eta" cbor:"16,keyasint"`
+	Lead        time.Duration         `json:"lead" cbor:"17,keyasint"`
+	Quantile    float64               `json:"quantile" cbor:"18,keyasint"`
+	Confidence  forecaster.Confidence `json:"confidence" cbor:"19,keyasint"`
+	Stale       bool                  `json:"stale" cbor:"20,keyasint"`
+
+	Resources   []ResourceEvidence  `json:"resources" cbor:"21,keyasint"`
+	Drivers     []forecaster.Driver `json:"drivers" cbor:"22,keyasint"`
+	Constraints []string            `json:"constraints" cbor:"23,keyasint"`
+	Warnings    []string            `json:"warnings" cbor:"24,keyasint"`
+	Reason      string              `json:"reason" cbor:"25,keyasint"` // one sentence for a person
+	Model       string              `json:"model" cbor:"26,keyasint"`  // heaviest experts of the binding resource
+}
+
+// ResourceEvidence is the part of a projection that a decision rests on, per resource.
+type ResourceEvidence struct {
+	Dimension    string         `json:"dimension" cbor:"1,keyasint"`
+	PerReplica   float64        `json:"per_replica" cbor:"2,keyasint"`
+	Demand       float64        `json:"demand" cbor:"3,keyasint"`
+	NeedQuantile float64        `json:"need" cbor:"4,keyasint"`          // demand at the decision quantile, its largest minute in the lead window
+	NeedReplicas int            `json:"need_replicas" cbor:"5,keyasint"` // what that takes, before reserves and clamps
+	Probability  float64        `json:"probability" cbor:"6,keyasint"`
+	ETA          forecaster.ETA `json:"eta" cbor:"7,keyasint"`
+}
+
+// EventID is the idempotency key of the published advice: the same pool and generation is the same event.
+func (d *Decision) EventID() string { return eventID(d.Pool, d.Generation) }

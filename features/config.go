@@ -1,0 +1,45 @@
+package features
+
+import "time"
+
+// Service is how fast a replica works when the records themselves carry no times; it turns token counts into time.
+type Service struct {
+	PrefillTokensPerS float64       // one request's prefill speed
+	ITL               time.Duration // inter-token latency, time per output token
+}
+
+// Config bounds and parameterises the aggregation.
+type Config struct {
+	// Lateness is how long after its end a minute stays open for its first count: tick T is due when the clock reads
+	// T + Lateness. Zero for traces in arrival order.
+	Lateness time.Duration
+	// Revise is how long after its first count a minute can still be amended by records that came late, typically
+	// because they are written when the request ends. Later records are refused as late, and counted.
+	Revise time.Duration
+	// FutureBound refuses records whose event time is further ahead of the clock.
+	FutureBound time.Duration
+	// MaxClasses is the number of classes a pool may have; further ones are pooled under OverflowClass.
+	MaxClasses int
+	// MaxTenants is the number of heavy tenants tracked per class.
+	MaxTenants int
+	// MaxReplicas bounds the replicas tracked per pool, ReplicaTTL forgets the silent ones.
+	MaxReplicas int
+	ReplicaTTL  time.Duration
+	// StaleAfter is how long a pool may be silent before its telemetry counts as stale.
+	StaleAfter time.Duration
+	// ClassTTL forgets a class that had no traffic for this long, so that churned class names do not fill the cap.
+	ClassTTL time.Duration
+	// Service by pool, for KV occupancy by Little's law; DefaultService is used for a pool without a row.
+	Service        map[string]Service
+	DefaultService Service
+}
+
+// DefaultConfig is what an unset configuration means.
+func DefaultConfig() Config {
+	return Config{
+		Lateness: 10 * time.Second, Revise: 10 * time.Minute, FutureBound: 2 * time.Minute,
+		MaxClasses: 256, MaxTenants: 10, MaxReplicas: 1024, ReplicaTTL: 3 * time.Minute, StaleAfter: 5 * time.Minute,
+		ClassTTL:       8 * 24 * time.Hour,
+		DefaultService: Service{PrefillTokensPerS: 8000, ITL: 25 * time.Millisecond},
+	}
+}

@@ -1,0 +1,10 @@
+// Package features folds requests into one-minute, event-time windows per pool and class: the demand dimensions,
+// quantile sketches of the shapes, cross-moments, and KV-cache occupancy.
+//
+// It is pure: no clock, no I/O, no logging, no goroutine; time enters as arguments.
+//
+// Invariants: a minute without evidence is not a minute without traffic ([Window.Covered]); every record is counted in
+// exactly one arrival minute; folding the same records in the same order gives the same bytes. Units: rates are per
+// second averaged over the minute, occupancy is tokens. Bounds: classes per pool, tenants per class and open minutes
+// are capped ([Config]); what does not fit is pooled under [OverflowClass] and counted.
+package features

@@ -1,0 +1,31 @@
+package features
+
+import "time"
+
+// PoolState is what replica reports say of a pool at one instant. Counts are of replicas heard of within
+// Config.ReplicaTTL.
+type PoolState struct {
+	Pool string
+	At   time.Time
+
+	Ready, Pending, Draining int
+	PendingSince             []time.Time // when each pending or loading replica was first seen, ascending
+	ReportedAt               time.Time   // newest replica report; zero when none ever came
+
+	KVCapacityTokens float64 // per ready replica, median of the reports; 0 when unknown
+	KVUsedMax        float64 // highest KV use ratio of any ready replica; NaN when unknown
+	WaitingPerReady  float64 // queued requests per ready replica; NaN when unknown
+	Preemptions      float64 // since the previous tick
+
+	Observed bool // at least one replica report is fresh
+}
+
+// PoolMinute is one pool as the fold sees it when a minute is over.
+type PoolMinute struct {
+	Pool    string
+	Start   time.Time
+	Covered bool
+	State   PoolState
+	// LastEvent is the newest event time of the pool; zero when nothing came yet. Its age is the staleness of telemetry.
+	LastEvent time.Time
+}

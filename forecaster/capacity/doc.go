@@ -1,0 +1,6 @@
+// Package capacity says what a replica can hold and do: KV-cache bytes per token from a model's config.json, tokens per
+// replica, service rates, and the lag between asking for a replica and having it.
+//
+// Pure: no clock, no I/O beyond the bytes it is given. Units: bytes, tokens, tokens per second; memory sizes are binary
+// (GiB = 2³⁰ bytes). Bounds: warm-up observations are kept in a fixed window.
+package capacity

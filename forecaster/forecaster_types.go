@@ -1,0 +1,68 @@
+package forecaster
+
+import (
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// Horizon is the furthest minute ahead that is forecast.
+const Horizon = 60
+
+// Window over whose minutes the maximum is a forecast target of its own: the quantile of a maximum is not the maximum
+// of the quantiles.
+const (
+	WindowFrom = 15
+	WindowTo   = 30
+)
+
+// Confidence says how much history stands behind a forecast.
+type Confidence string
+
+// The grades of confidence: cold is less than an hour of known minutes, warm less than two days, seasonal has seen at
+// least two days.
+const (
+	Cold     Confidence = "cold"
+	Warm     Confidence = "warm"
+	Seasonal Confidence = "seasonal"
+)
+
+// Forecast is the distribution of one dimension of one class at one origin. Minute h, counted from 1, is
+// [Origin + (h−1) min, Origin + h min); values are in the dimension's unit, averaged over the minute.
+type Forecast struct {
+	features.Key // Class is features.TotalClass for the pool
+	Dimension    string
+	Origin       time.Time
+	Last         float64            // the newest known value, what a last-value forecaster would say; NaN when none
+	Minute       [Horizon]Quantiles // Minute[h-1]
+	WindowMax    Quantiles          // of the largest minute in WindowFrom..WindowTo
+	Confidence   Confidence
+	Known        int      // known minutes of history
+	Weights      []Weight // share of each expert in the combination at 15 minutes ahead, descending
+	Fallback     bool     // skill against the best baseline was ≤ 0, the baseline answers
+}
+
+// Weight is one expert's share in a combination.
+type Weight struct {
+	Expert string
+	Share  float64
+}
+
+// Paths are joint sample paths of a pool's total demand. They keep dependence over minutes, classes and dimensions:
+// path j of one dimension belongs to path j of every other. At[d][j][h-1] is dimension d at minute h.
+type Paths struct {
+	Dimensions []string
+	At         [][][Horizon]float32
+}
+
+// PoolForecast is everything forecast for a pool at one origin.
+type PoolForecast struct {
+	Pool    string
+	Origin  time.Time
+	Classes []Forecast // ordered by class, then by dimension as listed in features.Dimensions
+	Total   []Forecast // one per forecast dimension
+	Paths   Paths
+	Minute  features.PoolMinute
+	// Stale says that the newest known minute is too old to forecast from; the numbers are then the last good ones.
+	Stale bool
+}

@@ -1,0 +1,59 @@
+package forecaster
+
+import "time"
+
+// Supply is the capacity of a pool over time: replicas that are ready, and those on the way.
+type Supply struct {
+	Ready   int
+	Pending []time.Time // when each pending replica was asked for, ascending
+}
+
+// ETA is a distribution of the time from the origin to saturation. A zero duration means "now"; Never means that the
+// share of paths that saturate within the horizon is below that quantile.
+type ETA struct {
+	P10, P50, P90 time.Duration
+}
+
+// Never is an ETA beyond the horizon.
+const Never time.Duration = -1
+
+// Span is three quantiles of a quantity that may be negative.
+type Span struct {
+	P10, P50, P90 float64
+}
+
+// ResourceProjection says when one resource of a pool runs out.
+type ResourceProjection struct {
+	Dimension   string
+	PerReplica  float64          // safe capacity of one replica, in the dimension's unit
+	Demand      float64          // newest known demand
+	Utilisation float64          // demand over the capacity that is ready now; NaN when there is none
+	Probability [Horizon]float64 // P(demand exceeds capacity in some minute ≤ h), non-decreasing
+	ETA         ETA
+	Headroom    Span // of the smallest (capacity − demand)/capacity within the lead window; negative when short
+}
+
+// Driver names who is behind a projected rise.
+type Driver struct {
+	Class  string
+	Tenant string  // heaviest tenant of the class, "" when unknown
+	Cause  string  // rate, prompt_length, output_length, cache, retries
+	Factor float64 // newest over an hour ago of that cause (cache: hit ratio now)
+	Share  float64 // of the pool's demand for the binding resource
+}
+
+// Projection is what a pool's forecast means for its capacity.
+type Projection struct {
+	Pool        string
+	Origin      time.Time
+	Lead        time.Duration // the warm-up quantile used: nothing nearer can be averted by scaling
+	Supply      Supply
+	Resources   []ResourceProjection
+	Binding     string  // dimension that saturates first or is nearest to it; "" when no resource has a capacity
+	Probability float64 // of the binding resource saturating within Lead + hold
+	ETA         ETA
+	Drivers     []Driver
+	Confidence  Confidence
+	Stale       bool
+	Warnings    []string
+}

@@ -1,0 +1,107 @@
+package forecaster
+
+import "math"
+
+// NumLevels is the number of quantile levels a forecast carries.
+const NumLevels = 9
+
+// Levels are the quantile levels of every forecast, ascending.
+var Levels = [NumLevels]float64{.05, .1, .25, .5, .75, .8, .9, .95, .99}
+
+// Indices into Levels, for readers that want one of them.
+const (
+	L05 = iota
+	L10
+	L25
+	L50
+	L75
+	L80
+	L90
+	L95
+	L99
+)
+
+// Quantiles is a distribution by its quantiles at Levels; non-decreasing.
+type Quantiles [NumLevels]float64
+
+// At is the quantile at level tau: linear in tau between levels; below the first it falls linearly to zero at tau = 0
+// (demand is never negative), above the last it extends the slope of the last two levels in −ln(1−tau), an exponential
+// tail.
+func (q *Quantiles) At(tau float64) float64 {
+	switch {
+	case tau <= 0:
+		return 0
+	case tau < Levels[0]:
+		return q[0] * tau / Levels[0]
+	case tau >= Levels[NumLevels-1]:
+		const n = NumLevels
+		slope := (q[n-1] - q[n-2]) / math.Log((1-Levels[n-2])/(1-Levels[n-1]))
+		return q[n-1] + slope*math.Log((1-Levels[n-1])/(1-math.Min(tau, 0.9999)))
+	}
+	i := 1
+	for tau > Levels[i] {
+		i++
+	}
+	f := (tau - Levels[i-1]) / (Levels[i] - Levels[i-1])
+	return q[i-1] + f*(q[i]-q[i-1])
+}
+
+// CDF is the level of x, the inverse of At; 0 for x ≤ 0, and at most 0.9999. Where the distribution has an atom (flat
+// quantiles) it is the middle of the atom, so that PIT values stay uniform on average.
+func (q *Quantiles) CDF(x float64) float64 {
+	if !(x > 0) {
+		x = 0
+	}
+	if lo, hi := q.edge(x, false), q.edge(x, true); hi > lo {
+		return (lo + hi) / 2
+	}
+	switch {
+	case x < q[0]:
+		return Levels[0] * x / q[0]
+	case x >= q[NumLevels-1]:
+		const n = NumLevels
+		slope := (q[n-1] - q[n-2]) / math.Log((1-Levels[n-2])/(1-Levels[n-1]))
+		if slope <= 0 {
+			return 0.9999
+		}
+		return math.Min(0.9999, 1-(1-Levels[n-1])*math.Exp(-(x-q[n-1])/slope))
+	}
+	i := 1
+	for x > q[i] {
+		i++
+	}
+	f := (x - q[i-1]) / (q[i] - q[i-1])
+	return Levels[i-1] + f*(Levels[i]-Levels[i-1])
+}
+
+// edge is the lowest or highest level whose quantile equals x.
+func (q *Quantiles) edge(x float64, last bool) float64 {
+	level := math.NaN()
+	if x == 0 && !last {
+		level = 0
+	}
+	for i, v := range q {
+		if v == x {
+			level = Levels[i]
+			if !last && x != 0 {
+				return level
+			}
+		}
+	}
+	return level
+}
+
+// Sort makes q non-decreasing and non-negative: crossing quantiles are rearranged (Chernozhukov, Fernández-Val and
+// Galichon 2010, doi:10.3982/ECTA7880), which never raises the pinball loss.
+func (q *Quantiles) Sort() {
+	for i := 1; i < NumLevels; i++ {
+		for j := i; j > 0 && q[j] < q[j-1]; j-- {
+			q[j], q[j-1] = q[j-1], q[j]
+		}
+	}
+	for i := range q {
+		if !(q[i] > 0) {
+			q[i] = 0
+		}
+	}
+}

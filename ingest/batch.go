@@ -1,0 +1,86 @@
+package ingest
+
+import "time"
+
+// Sum is traffic that a producer has already added up over a span of at most one minute (binned traces, edge
+// aggregators). Fields that are NaN are unknown. Sums count at the minute that Start lies in.
+type Sum struct {
+	Pool, Class string
+	Start       time.Time
+	Requests    float64
+	// Token counts over the span; PromptTokens includes CachedTokens.
+	PromptTokens, CachedTokens, OutputTokens float64
+}
+
+// Watermark is a promise about time: the clock reached At and, when Pool is named, every record of that pool before At
+// has been published, so that silence up to At is zero traffic and not missing data. The daemon itself writes one
+// without a pool into the telemetry stream each minute of wall-clock time: time is an event in the log like any other,
+// which is what makes a replay of the log exact.
+type Watermark struct {
+	Pool string // "" names no pool: time only
+	At   time.Time
+}
+
+// Refusal is one record that could not be used, and why.
+type Refusal struct {
+	Reason Reason
+	Detail string // for people: which field, which value, which bound
+	Record []byte // the raw record, cut to Limits.RefusedBytes; nil when the raw bytes are not at hand
+}
+
+// Batch is everything one message carried, in the order in which the pipeline applies it: requests, sums, replicas,
+// acks, then the watermark.
+type Batch struct {
+	Sequence   uint64    // stream sequence; 0 when the source has none
+	ReceivedAt time.Time // when the stream stored it; zero when the source has no such time
+
+	Requests  []Request
+	Sums      []Sum
+	Replicas  []Replica
+	Acks      []Ack
+	Watermark *Watermark
+	Refused   []Refusal
+}
+
+// Reset empties b for reuse; the slices keep their capacity.
+func (b *Batch) Reset() {
+	b.Sequence, b.ReceivedAt, b.Watermark = 0, time.Time{}, nil
+	b.Requests, b.Sums, b.Replicas = b.Requests[:0], b.Sums[:0], b.Replicas[:0]
+	b.Acks, b.Refused = b.Acks[:0], b.Refused[:0]
+}
+
+// Reason is a stable, machine-readable cause of a refusal: a metric label, and a header of the dead-letter message.
+type Reason string
+
+// The reasons for which a record is refused. Reasons above the blank line come from decoders, those below it from the
+// fold (which alone knows what was seen before and what time it is).
+const (
+	ReasonNotJSON        Reason = "not_json"
+	ReasonTruncated      Reason = "truncated"
+	ReasonInvalidUTF8    Reason = "invalid_utf8"
+	ReasonWrongType      Reason = "wrong_type"
+	ReasonNegativeCount  Reason = "negative_count"
+	ReasonHugeCount      Reason = "huge_count"
+	ReasonTooLarge       Reason = "too_large"
+	ReasonTooDeep        Reason = "too_deep"
+	ReasonBatchTooLong   Reason = "batch_too_long"
+	ReasonLabelTooLong   Reason = "label_too_long"
+	ReasonMissingField   Reason = "missing_field"
+	ReasonBadTime        Reason = "bad_time"
+	ReasonBadEnum        Reason = "bad_enum"
+	ReasonUnknownFormat  Reason = "unknown_format"
+	ReasonUnknownSubject Reason = "unknown_subject"
+
+	ReasonUnknownPool Reason = "unknown_pool"
+	ReasonDuplicate   Reason = "duplicate"
+	ReasonFuture      Reason = "future"
+	ReasonLate        Reason = "late"
+)
+
+// Reasons lists every reason, for metrics that must exist at zero and for documentation.
+var Reasons = []Reason{
+	ReasonNotJSON, ReasonTruncated, ReasonInvalidUTF8, ReasonWrongType, ReasonNegativeCount, ReasonHugeCount,
+	ReasonTooLarge, ReasonTooDeep, ReasonBatchTooLong, ReasonLabelTooLong, ReasonMissingField, ReasonBadTime,
+	ReasonBadEnum, ReasonUnknownFormat, ReasonUnknownSubject,
+	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate,
+}

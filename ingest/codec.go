@@ -1,0 +1,35 @@
+package ingest
+
+// Limits bounds what a decoder accepts. The zero value is not usable: start from [DefaultLimits].
+type Limits struct {
+	MessageBytes int   // largest message after decompression
+	BatchRecords int   // most records in one message
+	Depth        int   // deepest JSON nesting
+	LabelBytes   int   // longest pool, class, tenant, … name
+	Tokens       int64 // largest token count in one record
+	RefusedBytes int   // how much of a refused record is kept for the dead-letter subject
+}
+
+// DefaultLimits are generous for real traffic and small for a hostile one.
+func DefaultLimits() Limits {
+	return Limits{MessageBytes: 8 << 20, BatchRecords: 50_000, Depth: 32, LabelBytes: 256, Tokens: 100_000_000, RefusedBytes: 4 << 10}
+}
+
+// Kind is what a message is about; adapters derive it from the subject.
+type Kind uint8
+
+// The kinds of message on the telemetry stream.
+const (
+	KindRequest Kind = iota
+	KindReplica
+	KindWatermark
+	KindAck
+)
+
+// Meta is what an adapter knows of a message beside its bytes. Pool and Class come from the subject and fill fields
+// that the record leaves out.
+type Meta struct {
+	Kind        Kind
+	ContentType string // "" means application/json
+	Pool, Class string
+}

@@ -1,0 +1,50 @@
+package ingest
+
+import "time"
+
+// ReplicaState is where a replica stands in its life.
+type ReplicaState uint8
+
+// The states of a replica. Pending waits for a machine, Loading loads weights; both are supply that is not there yet.
+const (
+	ReplicaReady ReplicaState = iota
+	ReplicaPending
+	ReplicaLoading
+	ReplicaDraining
+	ReplicaGone
+)
+
+// Replica is one report of one replica's state (forewarm.replica.v1). Counts that are [Unknown] and ratios that are NaN
+// were not reported.
+type Replica struct {
+	Pool, Name string
+	At         time.Time
+	State      ReplicaState
+
+	KVCapacityTokens, KVUsedTokens    int64
+	KVUsedRatio                       float64 // 0..1 of KVCapacityTokens, NaN when unknown
+	Running, Waiting                  int64
+	PreemptionsTotal                  int64
+	PrefixHitsTotal, PrefixQueryTotal int64
+}
+
+// AckStage says how far a pre-scale event has come at the autoscaler.
+type AckStage uint8
+
+// The stages of a pre-scale event; accepted → started → ready teaches the warm-up lag.
+const (
+	AckAccepted AckStage = iota
+	AckStarted
+	AckReady
+	AckRejected
+)
+
+// Ack is an autoscaler's answer to a pre-scale event.
+type Ack struct {
+	Pool       string
+	EventID    string
+	Generation int64
+	Stage      AckStage
+	At         time.Time
+	Replicas   int
+}

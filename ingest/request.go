@@ -1,0 +1,57 @@
+package ingest
+
+import "time"
+
+// Unknown marks a token count that the producer did not report. It is never zero: a missing cached count must not
+// drag a hit rate down.
+const Unknown int64 = -1
+
+// Phase says at which point of a request's life its record was written.
+type Phase uint8
+
+// The phases of a request. A producer that writes one record a request, at its end, uses PhaseFinished.
+const (
+	PhaseFinished Phase = iota
+	PhaseArrived
+	PhaseRejected
+	PhaseCancelled
+)
+
+// Status is how a request ended.
+type Status uint8
+
+// The outcomes of a request.
+const (
+	StatusOK Status = iota
+	StatusError
+	StatusRejected
+	StatusCancelled
+)
+
+// Request is one telemetry record of one inference request (forewarm.request.v1).
+//
+// Only Pool, one of ArrivedAt and FinishedAt, and PromptTokens are required. A zero time and the count [Unknown] mean
+// "not reported". Token counts include cached tokens in the prompt, as OpenAI and OpenTelemetry count them. All strings
+// are bounded by [Limits]; Session is a hash, the clear value is never kept.
+type Request struct {
+	ID                                                       string
+	Pool, Class                                              string
+	Model, Tenant, Tier, Feature, Route, Region, ReplicaName string
+
+	Phase   Phase
+	Status  Status
+	Attempt int // 1 is the first try; more are retries of one user call
+	Session uint64
+
+	ArrivedAt, StartedAt, FirstTokenAt, FinishedAt time.Time
+
+	PromptTokens, CachedTokens, OutputTokens, MaxOutputTokens int64
+}
+
+// EventTime is the instant a request counts at: its arrival, or its end when the arrival is not known.
+func (r *Request) EventTime() time.Time {
+	if !r.ArrivedAt.IsZero() {
+		return r.ArrivedAt
+	}
+	return r.FinishedAt
+}
