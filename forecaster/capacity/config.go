@@ -1,0 +1,63 @@
+package capacity
+
+import "time"
+
+// Config is the capacity block of one pool in the configuration. Zero values mean what their comments say; [New]
+// checks the rest.
+type Config struct {
+	Name string `yaml:"name"`
+
+	ModelConfig      string  `yaml:"model_config"` // path of the model's config.json; the caller reads it
+	KVDType          string  `yaml:"kv_dtype"`     // dtype of the KV cache; "" follows the model
+	GPU              GPU     `yaml:"gpu"`
+	KVCapacityTokens int     `yaml:"kv_capacity_tokens"` // per replica; overrides what model_config and gpu give
+	KVTarget         float64 `yaml:"kv_target"`          // safe share of the KV cache; 0 means 0.85
+	Fragmentation    float64 `yaml:"fragmentation"`      // share of the cache lost to partly filled blocks
+
+	PrefillTokensPerS float64       `yaml:"prefill_tokens_per_s"` // per replica at the latency objective; 0 is unknown
+	DecodeTokensPerS  float64       `yaml:"decode_tokens_per_s"`  // likewise
+	MaxRequestsPerS   float64       `yaml:"max_requests_per_s"`   // per replica; 0 is no limit
+	MaxNumSeqs        int           `yaml:"max_num_seqs"`         // per replica; with itl it bounds decode
+	ITL               time.Duration `yaml:"itl"`                  // time per output token; 0 means 25ms
+
+	Warmup   Lag      `yaml:"warmup"`
+	Replicas Replicas `yaml:"replicas"`
+	Reserves Reserves `yaml:"reserves"`
+
+	GPUHourUSD            float64 `yaml:"gpu_hour_usd"`             // price of one GPU for an hour; 0 is unknown
+	SLOViolationMinuteUSD float64 `yaml:"slo_violation_minute_usd"` // cost of a minute short of one replica; 0 is unknown
+	BudgetHourUSD         float64 `yaml:"budget_hour_usd"`          // most the pool may cost per hour; 0 is unlimited
+	Quantile              float64 `yaml:"quantile"`                 // of demand to provide for; 0 follows from cost
+}
+
+// GPU is the memory of one replica. Sizes are written like 80GiB.
+type GPU struct {
+	Memory      string  `yaml:"memory"`      // of one GPU
+	PerReplica  int     `yaml:"per_replica"` // GPUs, tensor parallel; 0 means 1
+	Utilization float64 `yaml:"utilization"` // share the engine may use; 0 means 0.9
+	Weights     string  `yaml:"weights"`     // of the whole replica
+	Workspace   string  `yaml:"workspace"`   // on each GPU; "" is none
+}
+
+// Lag is a warm-up lag by two of its percentiles; zeros mean 6 and 12 minutes.
+type Lag struct {
+	P50 time.Duration `yaml:"p50"`
+	P90 time.Duration `yaml:"p90"`
+}
+
+// Replicas bounds the size of a pool.
+type Replicas struct {
+	Min     int `yaml:"min"`     // 0 lets the pool go to zero
+	Max     int `yaml:"max"`     // required
+	Initial int `yaml:"initial"` // assumed until a replica reports; 0 means max(min, 1)
+}
+
+// Reserves are replicas kept beside what demand needs, each for its own reason.
+type Reserves struct {
+	Failure int `yaml:"failure" json:"failure,omitempty" cbor:"1,keyasint"` // N+1 and the like
+	Rollout int `yaml:"rollout" json:"rollout,omitempty" cbor:"2,keyasint"` // taken by an update in progress
+	Warm    int `yaml:"warm" json:"warm,omitempty" cbor:"3,keyasint"`       // kept ready for a burst nobody can foresee
+}
+
+// Total is the sum of the reserves.
+func (r Reserves) Total() int { return r.Failure + r.Rollout + r.Warm }

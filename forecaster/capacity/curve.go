@@ -1,0 +1,36 @@
+package capacity
+
+import "time"
+
+// Source says where service rates come from, in rising order of trust.
+type Source string
+
+// The sources of service rates.
+const (
+	Stated  Source = "stated"  // numbers in the configuration
+	Learned Source = "learned" // regressed from telemetry
+	Given   Source = "given"   // a benchmark's curve
+)
+
+// Rates is what one replica serves while its latency objective holds: goodput, not peak throughput. Zero means unknown.
+type Rates struct {
+	PrefillTokensPerS float64 // prompt tokens that were not cached
+	DecodeTokensPerS  float64 // output tokens
+	RequestsPerS      float64 // a limit on admissions, such as a gateway's
+	MaxNumSeqs        int     // sequences that decode side by side
+	ITL               time.Duration
+	Source            Source
+}
+
+// Decode is the decode capacity in tokens per second: the stated rate, and no more than MaxNumSeqs sequences yield at
+// one token per ITL each. Zero when neither is known.
+func (r Rates) Decode() float64 {
+	if r.MaxNumSeqs <= 0 || r.ITL <= 0 {
+		return r.DecodeTokensPerS
+	}
+	slots := float64(r.MaxNumSeqs) / r.ITL.Seconds()
+	if r.DecodeTokensPerS <= 0 {
+		return slots
+	}
+	return min(r.DecodeTokensPerS, slots)
+}

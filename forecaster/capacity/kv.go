@@ -1,0 +1,95 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Model is what a model's config.json says about the size of its KV cache.
+type Model struct {
+	Layers  int    // layers that keep keys and values per token
+	KVHeads int    // key/value heads: attention heads for MHA, fewer for GQA, 1 for MQA
+	HeadDim int    // dimension of one head
+	Latent  int    // kv_lora_rank + qk_rope_head_dim for multi-head latent attention, 0 for all others
+	DType   string // dtype of the weights as written, "" when absent
+}
+
+// KVBytes is the KV cache that one token takes, in bytes.
+type KVBytes struct {
+	PerReplica float64 // on all GPUs of a replica together, replicated copies included
+	PerGPU     float64 // on the fullest GPU
+}
+
+// BytesPerToken is the KV cache of one token under tensor parallelism over tp GPUs:
+//
+//	2 · layers · kv_heads · head_dim · bytes(dtype)          MHA, GQA, MQA
+//	layers · (kv_lora_rank + qk_rope_head_dim) · bytes(dtype)  MLA
+//
+// Heads are sharded over the GPUs, ceil(kv_heads/tp) on each and never less than one, so that a tp above the number of
+// heads replicates them. MLA keeps one latent vector for all heads, which every rank holds (DeepSeek-V2, §2.1,
+// arXiv:2405.04434). kvDType overrides the cache's dtype ("fp8", …); "" and "auto" follow the model. Sliding-window
+// layers count like full ones: an upper bound, exact for contexts shorter than the window. Errors name the dtype or tp.
+func (m Model) BytesPerToken(kvDType string, tp int) (KVBytes, error) {
+	if tp < 1 || tp > maxGPUs {
+		return KVBytes{}, fmt.Errorf("tensor parallel %d is out of range; set 1…%d GPUs per replica", tp, maxGPUs)
+	}
+	element, err := m.element(kvDType)
+	if err != nil {
+		return KVBytes{}, err
+	}
+	perHead := 2 * float64(m.HeadDim)
+	headsPerGPU := max(1, (m.KVHeads+tp-1)/tp)
+	if m.Latent > 0 {
+		perHead, headsPerGPU = float64(m.Latent), 1
+	}
+	perGPU := float64(m.Layers) * float64(headsPerGPU) * perHead * element
+	return KVBytes{PerReplica: perGPU * float64(tp), PerGPU: perGPU}, nil
+}
+
+// maxGPUs bounds the GPUs of one replica.
+const maxGPUs = 1024
+
+// element is the size of one cached number in bytes. Engines serve float32 checkpoints in half precision unless told
+// otherwise (vLLM --dtype auto), so only an override makes the cache four bytes wide.
+func (m Model) element(kvDType string) (float64, error) {
+	name := strings.ToLower(strings.TrimPrefix(kvDType, "torch."))
+	if name == "" || name == "auto" {
+		name = strings.ToLower(strings.TrimPrefix(m.DType, "torch."))
+		if name == "" || name == "auto" || name == "float32" {
+			name = "bfloat16"
+		}
+	}
+	switch name {
+	case "float32", "fp32":
+		return 4, nil
+	case "bfloat16", "bf16", "float16", "fp16", "half":
+		return 2, nil
+	case "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "float8_e4m3fn", "float8_e5m2", "int8":
+		return 1, nil
+	}
+	return 0, fmt.Errorf("KV cache dtype %q is unknown; set kv_dtype to auto, float32, bfloat16, float16, fp8 or int8", name)
+}
+
+// Memory is the GPU memory of one replica and what takes it before any token is cached.
+type Memory struct {
+	GPUBytes       float64 // of one GPU
+	GPUs           int     // per replica
+	Utilization    float64 // share of GPUBytes the engine may use, 0..1
+	WeightsBytes   float64 // of the whole replica
+	WorkspaceBytes float64 // activations, graphs and communication buffers, on each GPU
+	Fragmentation  float64 // share of the cache lost to partly filled blocks, 0..1
+}
+
+// TokensPerReplica is how many tokens the KV cache of one replica holds:
+//
+//	gpus · (memory · utilization − workspace) − weights, over bytes per token, · (1 − fragmentation)
+//
+// rounded down; 0 when nothing is left for the cache.
+func TokensPerReplica(m Memory, kv KVBytes) float64 {
+	free := float64(m.GPUs)*(m.GPUBytes*m.Utilization-m.WorkspaceBytes) - m.WeightsBytes
+	if !(free > 0) || !(kv.PerReplica > 0) {
+		return 0
+	}
+	return math.Floor(free / kv.PerReplica * (1 - m.Fragmentation))
+}
