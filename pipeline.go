@@ -2,26 +2,321 @@
 //
 //	state', outputs = step(state, event-or-tick)
 //
-// The daemon, the backtest and the tests run this same code; only the source of events and of time differ.
+// The daemon, the backtest and the tests run this same code; only the source of events and of time differ. Nothing in
+// here or below it reads a clock, opens a socket, logs, or starts a goroutine.
+//
+// Invariants: applying the same batches in the same order gives the same state and the same outputs, byte for byte, also
+// when a snapshot is taken and restored in between. Units: a tick is a whole minute. Bounds: those of the parts
+// (features.Config for classes and replicas, ingest.Deduper for ids); nothing else grows.
 package forewarm
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
 )
+
+// Clock says where time comes from.
+type Clock string
+
+// The clocks. On the wall clock the log itself carries a watermark each minute; on the event clock time is how far the
+// records have come, so that a trace runs faster than life.
+const (
+	WallClock  Clock = "wall"
+	EventClock Clock = "event"
+)
+
+// Config is everything a Pipeline depends on.
+type Config struct {
+	Clock Clock
+	// Every is the spacing of forecasts and decisions, a multiple of a minute; windows are closed and models learn each
+	// minute whatever it is. Zero means each minute.
+	Every    time.Duration
+	Features features.Config
+	Decision alerting.Config
+	// Pools are known by name; telemetry of any other pool is refused, or served by a copy of DefaultPool when set.
+	Pools       []capacity.Pool
+	DefaultPool *capacity.Pool
+	// DedupEntries bounds how many request ids are remembered.
+	DedupEntries int
+	// MaxPools bounds the pools that DefaultPool admits.
+	MaxPools int
+}
+
+// DefaultConfig has no pools: add at least one, or a DefaultPool.
+func DefaultConfig() Config {
+	return Config{
+		Clock: WallClock, Every: features.Minute, Features: features.DefaultConfig(), Decision: alerting.DefaultConfig(),
+		DedupEntries: 1 << 18, MaxPools: 64,
+	}
+}
 
 // Output is what one tick produced. Its slices are valid until the next tick.
 type Output struct {
 	Tick     time.Time // the origin: windows before it are in, forecasts start at it
 	Sequence uint64    // stream sequence folded so far
 
-	Windows     []features.Window // first counts of the minute before Tick, and windows that settled at this tick
-	Pools       []features.PoolMinute
+	Windows []features.Window // first counts of the minute before Tick, amended windows, and windows that settled
+	Pools   []features.PoolMinute
+	// The rest is empty on ticks that are no multiple of Config.Every.
 	Forecasts   []forecaster.PoolForecast
 	Projections []forecaster.Projection
 	Decisions   []alerting.Decision
 	Alerts      []alerting.Alert // raised, still firing, or resolved at this tick
 }
+
+// Pipeline is the fold and its state. It is not safe for concurrent use: one goroutine owns it.
+type Pipeline struct {
+	cfg        Config
+	time       timekeeper
+	dedup      *ingest.Deduper
+	aggregator *features.Aggregator
+	forecaster *forecaster.Forecaster
+	pools      []*poolEntry // ordered by name
+	board      *alerting.Board
+	sequence   uint64
+	counters   Counters
+}
+
+// poolEntry is what is kept of a pool beside its windows and forecasts.
+type poolEntry struct {
+	pool     capacity.Pool
+	warmup   capacity.Warmup
+	decision alerting.State
+}
+
+// Counters of what was folded; they are part of the state.
+type Counters struct {
+	Records uint64                   `cbor:"1,keyasint" json:"records"` // requests, sums, replica reports and acks that were counted
+	Refused map[ingest.Reason]uint64 `cbor:"2,keyasint" json:"refused"` // by reason, decoders' refusals included
+	Ticks   uint64                   `cbor:"3,keyasint" json:"ticks"`
+}
+
+// New returns an empty Pipeline.
+func New(cfg Config) *Pipeline {
+	p := &Pipeline{
+		cfg: cfg, time: timekeeper{clock: cfg.Clock, lateness: cfg.Features.Lateness},
+		dedup:      ingest.NewDeduper(cfg.DedupEntries),
+		aggregator: features.New(cfg.Features),
+		forecaster: forecaster.New(cfg.forecasterConfig()),
+		board:      alerting.NewBoard(),
+		counters:   Counters{Refused: map[ingest.Reason]uint64{}},
+	}
+	for _, c := range cfg.Pools {
+		p.addPool(c)
+	}
+	return p
+}
+
+func (c *Config) forecasterConfig() forecaster.Config {
+	return forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter}
+}
+
+// Apply folds one batch. Ticks that become due on the way are run in their place among the records, each handing its
+// Output to emit. Records that could not be used are appended to b.Refused.
+func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
+	if b.Sequence > 0 {
+		p.sequence = b.Sequence
+	}
+	p.time.received(b.ReceivedAt)
+	for i := range b.Refused {
+		p.counters.Refused[b.Refused[i].Reason]++
+	}
+	for i := range b.Requests {
+		r := &b.Requests[i]
+		if reason := p.request(r, emit); reason != "" {
+			p.refuse(b, reason, r.Pool, r.EventTime(), func() []byte { return ingest.AppendRequest(nil, r) })
+		}
+	}
+	for i := range b.Sums {
+		s := &b.Sums[i]
+		if reason := p.sum(s, emit); reason != "" {
+			p.refuse(b, reason, s.Pool, s.Start, func() []byte { return ingest.AppendSum(nil, s) })
+		}
+	}
+	for i := range b.Replicas {
+		r := &b.Replicas[i]
+		if reason := p.replica(r, emit); reason != "" {
+			p.refuse(b, reason, r.Pool, r.At, func() []byte { return ingest.AppendReplica(nil, r) })
+		}
+	}
+	for i := range b.Acks {
+		p.ack(&b.Acks[i])
+	}
+	if w := b.Watermark; w != nil {
+		if reason := p.watermark(w, emit); reason != "" {
+			p.refuse(b, reason, w.Pool, w.At, func() []byte { return ingest.AppendWatermark(nil, w) })
+		}
+	}
+}
+
+func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason {
+	if p.entry(r.Pool) == nil {
+		return ingest.ReasonUnknownPool
+	}
+	if reason := p.reach(r.EventTime(), emit); reason != "" {
+		return reason
+	}
+	if r.ID != "" && p.dedup.Seen(r.Pool, r.ID, r.Attempt, r.Phase) {
+		return ingest.ReasonDuplicate
+	}
+	return p.counted(p.aggregator.AddRequest(r))
+}
+
+func (p *Pipeline) sum(s *ingest.Sum, emit func(*Output)) ingest.Reason {
+	if p.entry(s.Pool) == nil {
+		return ingest.ReasonUnknownPool
+	}
+	if reason := p.reach(s.Start, emit); reason != "" {
+		return reason
+	}
+	return p.counted(p.aggregator.AddSum(s))
+}
+
+func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason {
+	if p.entry(r.Pool) == nil {
+		return ingest.ReasonUnknownPool
+	}
+	if reason := p.reach(r.At, emit); reason != "" {
+		return reason
+	}
+	p.aggregator.AddReplica(r)
+	return p.counted("")
+}
+
+func (p *Pipeline) ack(a *ingest.Ack) {
+	if e := p.entry(a.Pool); e != nil {
+		e.decision = alerting.Acknowledge(e.decision, a.Generation, string(a.Stage), a.At, &e.warmup)
+		p.counters.Records++
+	}
+}
+
+// watermark moves time, and says of a pool that its silence until then was zero traffic.
+func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Reason {
+	if w.Pool != "" && p.entry(w.Pool) == nil {
+		return ingest.ReasonUnknownPool
+	}
+	if !p.time.plausible(w.At) {
+		return ingest.ReasonFuture
+	}
+	if w.Pool != "" {
+		p.aggregator.AddWatermark(w)
+	}
+	if w.Pool == "" || p.cfg.Clock == EventClock {
+		p.run(p.time.promise(w.At), emit)
+	}
+	return ""
+}
+
+// reach moves the event clock to t, running the ticks that become due; a time too far ahead is refused.
+func (p *Pipeline) reach(t time.Time, emit func(*Output)) ingest.Reason {
+	if !p.time.plausible(t) {
+		return ingest.ReasonFuture
+	}
+	if p.cfg.Clock == EventClock {
+		p.run(p.time.event(t), emit)
+	}
+	return ""
+}
+
+func (p *Pipeline) counted(reason ingest.Reason) ingest.Reason {
+	if reason == "" {
+		p.counters.Records++
+	}
+	return reason
+}
+
+func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool string, at time.Time, record func() []byte) {
+	p.counters.Refused[reason]++
+	f := ingest.Refusal{Reason: reason, Detail: p.explain(reason, pool, at)}
+	if reason != ingest.ReasonDuplicate { // a resend is no fault to look into
+		f.Record = record()
+	}
+	b.Refused = append(b.Refused, f)
+}
+
+// run runs the ticks after the last one up to and including last.
+func (p *Pipeline) run(last time.Time, emit func(*Output)) {
+	for t := p.time.next(last); !t.IsZero() && !t.After(last); t = t.Add(features.Minute) {
+		// On the wall clock only the newest tick decides: advice for minutes that have passed is no advice.
+		decide := p.cfg.Clock == EventClock || t.Equal(last)
+		p.tick(t, decide, emit)
+	}
+}
+
+// tick ends the minute before t: windows close, models learn, and when decide is set the pools are forecast, projected
+// and decided.
+func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
+	p.time.ticked(t)
+	p.counters.Ticks++
+	out := Output{Tick: t, Sequence: p.sequence}
+	out.Windows, out.Pools = p.aggregator.Close(t)
+	p.forecaster.Observe(out.Windows, out.Pools)
+	if decide && (p.cfg.Every <= 0 || t.Unix()%int64(p.cfg.Every/time.Second) == 0) {
+		p.decide(t, &out)
+	}
+	emit(&out)
+}
+
+func (p *Pipeline) decide(t time.Time, out *Output) {
+	out.Forecasts = p.forecaster.Forecast(t)
+	var conditions []alerting.Condition
+	for i := range out.Forecasts {
+		f := &out.Forecasts[i]
+		e := p.entry(f.Pool)
+		if e == nil {
+			continue // a pool that is no longer configured
+		}
+		supply := alerting.CurrentSupply(t, f.Minute, e.decision, e.pool)
+		lead := forecaster.LeadTime(&e.warmup)
+		projection := forecaster.Project(f, &e.pool, &e.warmup, supply, e.pool.Reserves.Failure, lead+p.cfg.Decision.Hold)
+		projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
+		in := alerting.Input{Projection: projection, Forecast: f, Pool: e.pool, Minute: f.Minute, Sequence: p.sequence}
+		var d alerting.Decision
+		d, e.decision = alerting.Decide(t, in, e.decision, p.cfg.Decision)
+		out.Projections = append(out.Projections, projection)
+		out.Decisions = append(out.Decisions, d)
+		conditions = append(conditions, alerting.Conditions(t, in, &d, p.cfg.Decision)...)
+	}
+	out.Alerts = p.board.Update(t, conditions)
+}
+
+// entry finds a pool, adding a copy of the default one for a new name; nil when the name is not served.
+func (p *Pipeline) entry(name string) *poolEntry {
+	i, ok := p.findPool(name)
+	if ok {
+		return p.pools[i]
+	}
+	if p.cfg.DefaultPool == nil || len(p.pools) >= p.cfg.MaxPools || name == "" {
+		return nil
+	}
+	c := *p.cfg.DefaultPool
+	c.Name = name
+	return p.addPool(c)
+}
+
+func (p *Pipeline) findPool(name string) (int, bool) {
+	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.pool.Name, n) })
+}
+
+func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
+	e := &poolEntry{pool: c, warmup: c.Warmup}
+	i, _ := p.findPool(c.Name)
+	p.pools = slices.Insert(p.pools, i, e)
+	return e
+}
+
+// Sequence is the stream sequence folded so far.
+func (p *Pipeline) Sequence() uint64 { return p.sequence }
+
+// LastTick is the newest tick; zero before the first.
+func (p *Pipeline) LastTick() time.Time { return p.time.Last }
+
+// Counters returns what was folded; the map is the pipeline's own.
+func (p *Pipeline) Counters() Counters { return p.counters }

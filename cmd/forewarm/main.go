@@ -1,0 +1,104 @@
+// Command forewarm forecasts the load of LLM fleets in tokens and says, early enough for GPUs to warm up, what will run
+// out, when, and how many replicas it takes.
+//
+// Each subcommand is one file. This package wires the rooms together and owns every goroutine, clock and signal.
+// Exit codes: 0 done, 1 failed, 2 usage or configuration.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+// command is one subcommand.
+type command struct {
+	name, summary string
+	run           func(ctx context.Context, args []string, std streams) error
+}
+
+// streams are the standard streams, so that tests can hold them.
+type streams struct {
+	out, err io.Writer
+}
+
+var commands = []command{
+	{"serve", "run the daemon: telemetry in from NATS, forecasts, pre-scale events and alerts out", serve},
+	{"demo", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
+	{"backtest", "run the same pipeline over a recorded trace and score it", runBacktest},
+	{"replay", "publish a trace to NATS, in real time or faster", replay},
+	{"report", "reconcile a data directory's forecasts and decisions with what came", runReport},
+	{"check", "check a configuration, what it connects to, or a data directory", check},
+	{"version", "print the version", version},
+}
+
+// usageError is a mistake in how the program was called or configured: exit code 2.
+type usageError struct{ error }
+
+func usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdout, os.Stderr}))
+}
+
+// run is main without the process around it.
+func run(ctx context.Context, args []string, std streams) int {
+	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
+		usage(std.out)
+		return 0
+	}
+	for _, c := range commands {
+		if c.name != args[0] {
+			continue
+		}
+		err := c.run(ctx, args[1:], std)
+		switch {
+		case err == nil || errors.Is(err, flag.ErrHelp):
+			return 0
+		case errors.As(err, new(usageError)):
+			fmt.Fprintln(std.err, "forewarm "+c.name+": "+oneLine(err))
+			return 2
+		}
+		fmt.Fprintln(std.err, "forewarm "+c.name+": "+oneLine(err))
+		return 1
+	}
+	fmt.Fprintf(std.err, "forewarm: unknown command %q: run forewarm help for the list\n", args[0])
+	return 2
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ") }
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, "Forewarm sees LLM pools run out of KV memory and tokens/s before they do.\n\nusage: forewarm COMMAND [flags]\n\n")
+	for _, c := range commands {
+		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.summary)
+	}
+	fmt.Fprint(w, "\nforewarm COMMAND -h lists a command's flags. Start with: forewarm demo\n")
+}
+
+// parse parses a subcommand's flags; what is wrong with them is a usage error. Arguments may follow or precede flags.
+func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
+	f.SetOutput(std.err)
+	var rest []string
+	for len(args) > 0 {
+		if err := f.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return nil, err
+			}
+			return nil, usageError{err}
+		}
+		args = f.Args()
+		if len(args) > 0 {
+			rest, args = append(rest, args[0]), args[1:]
+		}
+	}
+	return rest, nil
+}

@@ -1,0 +1,183 @@
+package forecaster
+
+import "math"
+
+// Learning constants. Each was chosen on the first two thirds of public traces; the result is flat around all of them.
+const (
+	residualStep = 0.004  // smallest step of a residual quantile, in units of the spread
+	forget       = 0.9997 // memory of the aggregation, per minute: 2.3 days
+	fixedShare   = 0.02   // weight spread evenly, so that an expert can come back
+	lossMemory   = 1.0 / 1440
+)
+
+// mixture turns the experts' point forecasts of one target into one distribution. For each expert it tracks the
+// quantiles of the expert's own errors, and for each quantile level it weights the experts by Bernstein online
+// aggregation (Wintenberger 2017, doi:10.1007/s10994-016-5592-6) of their pinball losses, one set of weights per level
+// (Berrisch and Ziel 2023, doi:10.1016/j.jeconom.2021.11.008). O(experts × levels) per outcome.
+type mixture struct {
+	Residual [numExperts]Quantiles // quantiles of (√y − √forecast)/spread
+	Seen     [numExperts]float64   // outcomes the residuals have learned from
+
+	Weight   [numExperts]Quantiles // per level; over all experts, asleep or not
+	Regret   [numExperts]Quantiles
+	Variance [numExperts]Quantiles
+	Range    [numExperts]Quantiles
+
+	Loss  [numExperts]float64 // mean pinball of the expert with its residuals, over about a day
+	Own   float64             // the same of the calibrated combination
+	LossN float64
+
+	Shift Quantiles // calibration offset per level, in units of the spread
+}
+
+// gaussian are the standard normal quantiles at Levels, the prior shape of residuals.
+var gaussian = Quantiles{-1.6449, -1.2816, -.6745, 0, .6745, .8416, 1.2816, 1.6449, 2.3263}
+
+const priorWidth = 1.5
+
+func newMixture() mixture {
+	var m mixture
+	for e := range m.Residual {
+		for i := range Levels {
+			m.Residual[e][i] = priorWidth * gaussian[i]
+			m.Weight[e][i] = 1 / float64(numExperts)
+			m.Variance[e][i], m.Range[e][i] = 1e-8, 1e-8
+		}
+	}
+	return m
+}
+
+// points are the experts' forecasts of one target on the square-root scale, NaN where the expert sleeps, and the spread
+// of the series when they were made.
+type points struct {
+	z      [numExperts]float32
+	spread float32
+}
+
+// expert is the distribution that expert e alone gives.
+func (m *mixture) expert(e int, p *points) (q Quantiles) {
+	for i := range q {
+		q[i] = unroot(float64(p.z[e]) + float64(p.spread)*m.Residual[e][i])
+	}
+	return q
+}
+
+// combine is the weighted distribution before calibration; ok is false when every expert sleeps.
+func (m *mixture) combine(p *points) (q Quantiles, ok bool) {
+	var sum Quantiles
+	for e := range catalog {
+		if isNaN(p.z[e]) {
+			continue
+		}
+		ok = true
+		x := m.expert(e, p)
+		for i := range q {
+			q[i] += m.Weight[e][i] * x[i]
+			sum[i] += m.Weight[e][i]
+		}
+	}
+	for i := range q {
+		if sum[i] > 0 {
+			q[i] /= sum[i]
+		}
+	}
+	return q, ok
+}
+
+// learn takes outcome y of a forecast made from p; scale is the series' usual size, which makes losses of loud and quiet
+// series comparable.
+func (m *mixture) learn(p *points, y, scale float64) {
+	agg, ok := m.combine(p)
+	if !ok {
+		return
+	}
+	final := m.calibrate(agg, float64(p.spread))
+	var gain [numExperts]Quantiles
+	m.LossN = math.Min(m.LossN+1, 1/lossMemory)
+	own := 0.0
+	for _, i := range ScoredLevels {
+		own += Pinball(Levels[i], y, final[i]) / scale
+	}
+	m.Own += (own - m.Own) / m.LossN
+	for e := range catalog {
+		if isNaN(p.z[e]) {
+			continue
+		}
+		x := m.expert(e, p)
+		loss := 0.0
+		for _, i := range ScoredLevels {
+			loss += Pinball(Levels[i], y, x[i]) / scale
+		}
+		m.Loss[e] += (loss - m.Loss[e]) / m.LossN
+		for i, tau := range Levels {
+			g := -tau
+			if y < agg[i] {
+				g++
+			}
+			gain[e][i] = -g * (x[i] - agg[i]) / scale
+		}
+		m.track(e, (math.Sqrt(y)-float64(p.z[e]))/float64(p.spread))
+	}
+	for i := range Levels {
+		m.reweight(i, p, &gain)
+	}
+}
+
+// track moves the residual quantiles of expert e towards residual r: stochastic gradient steps on the pinball loss.
+func (m *mixture) track(e int, r float64) {
+	step := 1.3 * math.Max(residualStep, 1/(m.Seen[e]+10))
+	q := &m.Residual[e]
+	for i, tau := range Levels {
+		if r < q[i] {
+			q[i] -= step * (1 - tau)
+		} else {
+			q[i] += step * tau
+		}
+	}
+	for i := 1; i < NumLevels; i++ {
+		for j := i; j > 0 && q[j] < q[j-1]; j-- {
+			q[j], q[j-1] = q[j-1], q[j]
+		}
+	}
+	m.Seen[e]++
+}
+
+// reweight is one step of the aggregation at level i. Sleeping experts keep their regret.
+func (m *mixture) reweight(i int, p *points, gain *[numExperts]Quantiles) {
+	var score [numExperts]float64
+	top := math.Inf(-1)
+	for e := range catalog {
+		if !isNaN(p.z[e]) {
+			l := -gain[e][i]
+			m.Range[e][i] = math.Max(m.Range[e][i]*forget, math.Abs(l))
+			m.Variance[e][i] = m.Variance[e][i]*forget + l*l
+			eta := m.rate(e, i)
+			m.Regret[e][i] = m.Regret[e][i]*forget - l*(1+eta*l)
+		}
+		eta := m.rate(e, i)
+		score[e] = math.Log(eta) + eta*m.Regret[e][i]
+		top = math.Max(top, score[e])
+	}
+	sum := 0.0
+	for e := range score {
+		score[e] = math.Exp(score[e] - top)
+		sum += score[e]
+	}
+	for e := range score {
+		m.Weight[e][i] = (1-fixedShare)*score[e]/sum + fixedShare/float64(numExperts)
+	}
+}
+
+func (m *mixture) rate(e, i int) float64 {
+	return math.Min(1/(2*m.Range[e][i]), math.Sqrt(math.Log(float64(numExperts))/m.Variance[e][i]))
+}
+
+// unroot inverts the square root on which errors are measured; what is below zero is zero.
+func unroot(z float64) float64 {
+	if z <= 0 {
+		return 0
+	}
+	return z * z
+}
+
+func isNaN(x float32) bool { return x != x }

@@ -1,0 +1,205 @@
+package forecaster
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// Config parameterises a Forecaster.
+type Config struct {
+	// Settle is how long after its first count a minute can still be amended (features.Config.Revise): learning from an
+	// outcome waits for it.
+	Settle time.Duration
+	// StaleAfter is how long a pool may be silent before its forecasts count as stale.
+	StaleAfter time.Duration
+}
+
+// forecast dimensions, in the order of features.Dimensions.
+var dimensions = func() (ds []features.Dimension) {
+	for _, d := range features.Dimensions {
+		if d.Forecast {
+			ds = append(ds, d)
+		}
+	}
+	return ds
+}()
+
+// Forecaster holds the series of all pools.
+type Forecaster struct {
+	cfg   Config
+	pools []*pool // ordered by name
+}
+
+type pool struct {
+	name    string
+	classes []*class  // ordered by class
+	total   []*series // by index into dimensions; nil until the dimension is known
+	minute  features.PoolMinute
+}
+
+type class struct {
+	key    features.Key
+	series []*series // by index into dimensions; nil until the dimension is known
+	shape  shape
+}
+
+// New returns an empty Forecaster.
+func New(cfg Config) *Forecaster { return &Forecaster{cfg: cfg} }
+
+func (f *Forecaster) settleMinutes() int { return int(f.cfg.Settle / features.Minute) }
+
+// Observe takes what features.Aggregator.Close returned for one tick: first counts of the newest minute, and earlier
+// minutes whose counts changed. Windows are ordered by minute and key. O(windows).
+func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMinute) {
+	for i := range pools {
+		f.pool(pools[i].Pool).minute = pools[i]
+	}
+	for len(windows) > 0 {
+		n := 1
+		for n < len(windows) && windows[n].Pool == windows[0].Pool && windows[n].Start.Equal(windows[0].Start) {
+			n++
+		}
+		f.pool(windows[0].Pool).observe(windows[:n], f.settleMinutes())
+		windows = windows[n:]
+	}
+}
+
+// observe takes the windows of one pool and one minute.
+func (p *pool) observe(windows []features.Window, settle int) {
+	minute := windows[0].Start.Unix() / 60
+	sums := make([]float64, len(dimensions))
+	for d := range sums {
+		sums[d] = math.NaN()
+	}
+	for i := range windows {
+		w := &windows[i]
+		c := p.class(w.Key)
+		c.shape.observe(minute, w)
+		for d := range dimensions {
+			y, ok := dimensions[d].Value(w)
+			if !ok {
+				y = math.NaN()
+			}
+			s := c.series[d]
+			if s == nil {
+				if !ok {
+					continue
+				}
+				s = newSeries(c.key, settle)
+				c.series[d] = s
+			}
+			if s.history.Known > 0 && minute <= s.history.Newest {
+				p.amend(d, s, minute, y)
+				continue
+			}
+			s.push(minute, y)
+			if ok {
+				sums[d] = zeroIfNaN(sums[d]) + y
+			}
+		}
+	}
+	for d, y := range sums {
+		s := p.total[d]
+		if s == nil {
+			if math.IsNaN(y) {
+				continue
+			}
+			s = newSeries(features.Key{Pool: p.name, Class: features.TotalClass}, settle)
+			p.total[d] = s
+		}
+		if minute > s.history.Newest {
+			s.push(minute, y)
+		}
+	}
+}
+
+// amend corrects an earlier minute of a class and of the pool's total.
+func (p *pool) amend(d int, s *series, minute int64, y float64) {
+	was := s.history.At(minute)
+	if math.IsNaN(y) || float32(was) == float32(y) {
+		return
+	}
+	s.history.Amend(minute, y)
+	if t := p.total[d]; t != nil {
+		t.history.Amend(minute, math.Max(0, zeroIfNaN(t.history.At(minute))-zeroIfNaN(was)+y))
+	}
+}
+
+func zeroIfNaN(x float64) float64 {
+	if math.IsNaN(x) {
+		return 0
+	}
+	return x
+}
+
+// Forecast answers for every pool at origin, the end of the newest minute observed. Cost: about a quantile per class,
+// dimension, path and minute.
+func (f *Forecaster) Forecast(origin time.Time) []PoolForecast {
+	out := make([]PoolForecast, 0, len(f.pools))
+	for _, p := range f.pools {
+		out = append(out, p.forecast(origin, f.cfg.StaleAfter))
+	}
+	return out
+}
+
+func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast {
+	pf := PoolForecast{Pool: p.name, Origin: origin, Minute: p.minute}
+	pf.Stale = p.minute.LastEvent.IsZero() || origin.Sub(p.minute.LastEvent) > staleAfter
+	sums := make([][][Horizon]float32, len(dimensions))
+	for _, c := range p.classes {
+		for d, s := range c.series {
+			f := Forecast{Key: c.key, Dimension: dimensions[d].Name, Origin: origin}
+			if s == nil || !s.forecast(&f) {
+				continue
+			}
+			if sums[d] == nil {
+				sums[d] = make([][Horizon]float32, NumPaths)
+			}
+			addPaths(sums[d], &f, &s.ranks)
+			pf.Classes = append(pf.Classes, f)
+		}
+	}
+	for d, s := range p.total {
+		f := Forecast{Key: features.Key{Pool: p.name, Class: features.TotalClass}, Dimension: dimensions[d].Name, Origin: origin}
+		if s == nil || !s.forecast(&f) || sums[d] == nil {
+			continue
+		}
+		settleMarginals(sums[d], &f)
+		pf.Total = append(pf.Total, f)
+		pf.Paths.Dimensions = append(pf.Paths.Dimensions, f.Dimension)
+		pf.Paths.At = append(pf.Paths.At, sums[d])
+	}
+	return pf
+}
+
+// Of returns the forecast of the pool's total for a dimension, nil when there is none.
+func (pf *PoolForecast) Of(dimension string) *Forecast {
+	for i := range pf.Total {
+		if pf.Total[i].Dimension == dimension {
+			return &pf.Total[i]
+		}
+	}
+	return nil
+}
+
+// pool finds or adds a pool, keeping the order.
+func (f *Forecaster) pool(name string) *pool {
+	i, ok := slices.BinarySearchFunc(f.pools, name, func(p *pool, n string) int { return strings.Compare(p.name, n) })
+	if !ok {
+		f.pools = slices.Insert(f.pools, i, &pool{name: name, total: make([]*series, len(dimensions))})
+	}
+	return f.pools[i]
+}
+
+// class finds or adds a class, keeping the order.
+func (p *pool) class(key features.Key) *class {
+	i, ok := slices.BinarySearchFunc(p.classes, key.Class, func(c *class, n string) int { return strings.Compare(c.key.Class, n) })
+	if !ok {
+		p.classes = slices.Insert(p.classes, i, &class{key: key, series: make([]*series, len(dimensions))})
+	}
+	return p.classes[i]
+}

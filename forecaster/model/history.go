@@ -1,0 +1,196 @@
+package model
+
+import "math"
+
+const (
+	ringMinutes = 26 * 60               // covers yesterday at the same time, an hour ahead, with smoothing
+	binMinutes  = 10                    // resolution of the long memory
+	ringBins    = 8 * 1440 / binMinutes // covers last week at the same time
+	day         = 1440
+	week        = 7 * day
+)
+
+// History is what the experts of one series share: the last 26 hours by the minute, the last 8 days by ten minutes, and
+// averages of the level at several time scales. Minutes count from the Unix epoch. A minute that is not known is NaN
+// and is left out of every mean. Memory: about 12 KiB; Push and Amend are O(1).
+type History struct {
+	Newest int64 // the newest minute pushed; meaningful once Known > 0
+	Known  int   // known minutes ever pushed
+
+	ring    []float32 // by minute mod ringMinutes
+	binSum  []float32 // by bin mod ringBins
+	binN    []float32
+	levels  [len(levelMinutes)]float64
+	started bool
+}
+
+// levelMinutes are the time constants of the exponentially weighted levels.
+var levelMinutes = [...]float64{3, 10, 30, 90, 360, 1440}
+
+// Indices of History.Level.
+const (
+	Level3m = iota
+	Level10m
+	Level30m
+	Level90m
+	Level6h
+	Level1d
+)
+
+// NewHistory returns an empty history.
+func NewHistory() *History {
+	h := &History{ring: make([]float32, ringMinutes), binSum: make([]float32, ringBins), binN: make([]float32, ringBins)}
+	for i := range h.ring {
+		h.ring[i] = nan32
+	}
+	return h
+}
+
+var nan32 = float32(math.NaN())
+
+// Push takes minute m with value y (NaN: not known). Minutes come in ascending order; minutes that were skipped become
+// unknown.
+func (h *History) Push(m int64, y float64) {
+	if h.started {
+		for s := max(h.Newest+1, m-ringBins*binMinutes); s < m; s++ {
+			h.clear(s)
+		}
+	}
+	h.clear(m)
+	h.Newest, h.started = m, true
+	if math.IsNaN(y) {
+		return
+	}
+	h.ring[m%ringMinutes] = float32(y)
+	b := (m / binMinutes) % ringBins
+	h.binSum[b] += float32(y)
+	h.binN[b]++
+	for i, tau := range levelMinutes {
+		// Weight 1/n while the level is younger than its time constant: a plain mean of what is there.
+		w := max(1/tau, 1/float64(h.Known+1))
+		h.levels[i] += w * (y - h.levels[i])
+	}
+	h.Known++
+}
+
+func (h *History) clear(m int64) {
+	h.ring[m%ringMinutes] = nan32
+	if m%binMinutes == 0 || !h.started {
+		b := (m / binMinutes) % ringBins
+		h.binSum[b], h.binN[b] = 0, 0
+	}
+}
+
+// Amend replaces the value of a minute that was pushed before and is still in the minute ring; levels keep the value
+// they saw.
+func (h *History) Amend(m int64, y float64) {
+	if !h.started || m > h.Newest || m <= h.Newest-ringMinutes || math.IsNaN(y) {
+		return
+	}
+	i, b := m%ringMinutes, (m/binMinutes)%ringBins
+	if old := h.ring[i]; !isNaN(old) {
+		h.binSum[b] -= old
+		h.binN[b]--
+	}
+	h.ring[i] = float32(y)
+	h.binSum[b] += float32(y)
+	h.binN[b]++
+}
+
+// At is the value of minute m, NaN when it is not known or no longer kept.
+func (h *History) At(m int64) float64 {
+	if !h.started || m > h.Newest || m <= h.Newest-ringMinutes || m < 0 {
+		return math.NaN()
+	}
+	return float64(h.ring[m%ringMinutes])
+}
+
+// Last is the newest known value among the last n minutes, NaN when there is none.
+func (h *History) Last(n int) float64 {
+	for m := h.Newest; m > h.Newest-int64(n); m-- {
+		if y := h.At(m); !math.IsNaN(y) {
+			return y
+		}
+	}
+	return math.NaN()
+}
+
+// Mean averages the known minutes in [from, to]; NaN when there is none. O(to−from).
+func (h *History) Mean(from, to int64) float64 {
+	s, n := 0.0, 0
+	for m := from; m <= to; m++ {
+		if y := h.At(m); !math.IsNaN(y) {
+			s += y
+			n++
+		}
+	}
+	if n == 0 {
+		return math.NaN()
+	}
+	return s / float64(n)
+}
+
+// Max is the largest known minute in [from, to]; NaN when there is none. O(to−from).
+func (h *History) Max(from, to int64) float64 {
+	best := math.NaN()
+	for m := from; m <= to; m++ {
+		if y := h.At(m); !math.IsNaN(y) && !(y <= best) {
+			best = y
+		}
+	}
+	return best
+}
+
+// Bins averages the ten-minute bins around minute m, from the one before to the one after; NaN outside the last 8 days.
+func (h *History) Bins(m int64) float64 {
+	c := m / binMinutes
+	s, n := 0.0, 0.0
+	for b := c - 1; b <= c+1; b++ {
+		if b < 0 || b > h.Newest/binMinutes || b <= h.Newest/binMinutes-ringBins {
+			continue
+		}
+		s += float64(h.binSum[b%ringBins])
+		n += float64(h.binN[b%ringBins])
+	}
+	if n == 0 {
+		return math.NaN()
+	}
+	return s / n
+}
+
+// Level is the exponentially weighted mean with the time constant named by i; NaN before the first known minute.
+func (h *History) Level(i int) float64 {
+	if h.Known == 0 {
+		return math.NaN()
+	}
+	return h.levels[i]
+}
+
+// HistoryState is the whole of a History for a snapshot.
+type HistoryState struct {
+	Newest  int64     `cbor:"1,keyasint"`
+	Known   int       `cbor:"2,keyasint"`
+	Ring    []float32 `cbor:"3,keyasint"`
+	BinSum  []float32 `cbor:"4,keyasint"`
+	BinN    []float32 `cbor:"5,keyasint"`
+	Levels  []float64 `cbor:"6,keyasint"`
+	Started bool      `cbor:"7,keyasint"`
+}
+
+// State returns h's state; it shares memory with h.
+func (h *History) State() HistoryState {
+	return HistoryState{h.Newest, h.Known, h.ring, h.binSum, h.binN, h.levels[:], h.started}
+}
+
+// Restore takes over a state, and refuses one of another shape.
+func (h *History) Restore(s HistoryState) bool {
+	if len(s.Ring) != ringMinutes || len(s.BinSum) != ringBins || len(s.BinN) != ringBins || len(s.Levels) != len(h.levels) || s.Newest < 0 {
+		return false
+	}
+	h.Newest, h.Known, h.started = s.Newest, s.Known, s.Started
+	h.ring, h.binSum, h.binN = s.Ring, s.BinSum, s.BinN
+	copy(h.levels[:], s.Levels)
+	return true
+}
+
+func isNaN(x float32) bool { return x != x }

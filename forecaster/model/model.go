@@ -1,0 +1,26 @@
+package model
+
+// Expert is a small streaming forecaster of one series. It reads the shared history and keeps what else it needs.
+type Expert interface {
+	// Update is called after h took its newest minute, once per minute.
+	Update(h *History)
+	// Forecast is the expected value of the minute lead minutes after the newest one (lead ≥ 1), in the series' unit.
+	// NaN means that the expert sleeps: it has nothing to go by yet.
+	Forecast(h *History, lead int) float64
+	// State and Restore round-trip what Update accumulated; nil for experts that only read the history.
+	State() []float64
+	Restore([]float64) bool
+}
+
+// Peaker is an expert with a view of its own on the largest minute in a span of leads; of other experts the forecast of
+// the span's middle is taken, and the quantiles of its errors make up the difference.
+type Peaker interface {
+	Peak(h *History, from, to int) float64
+}
+
+// stateless is embedded by experts that keep nothing beside the history.
+type stateless struct{}
+
+func (stateless) Update(*History)          {}
+func (stateless) State() []float64         { return nil }
+func (stateless) Restore(s []float64) bool { return len(s) == 0 }

@@ -1,0 +1,69 @@
+package forecaster
+
+import (
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"sort"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// Dependence that a series without templates is taken to have: of a minute's rank with the next one's, and with the rank
+// of the other classes of its pool.
+const (
+	priorPersistence = 0.97
+	priorTogether    = 0.5
+)
+
+// priorRanks draws NumPaths rank paths for a key from a Gaussian copula: a first-order autoregression over minutes, a
+// part of it shared by all classes of the pool. The draws are fixed by the names, so that the same log gives the same
+// bytes.
+func priorRanks(key features.Key) (u [NumPaths][Horizon]uint8) {
+	common := rand.New(rand.NewPCG(seed(key.Pool), 1))
+	own := rand.New(rand.NewPCG(seed(key.String()), 2))
+	for j := range u {
+		c, o := common.NormFloat64(), own.NormFloat64()
+		for h := range u[j] {
+			u[j][h] = quantise(distuv.UnitNormal.CDF(math.Sqrt(priorTogether)*c + math.Sqrt(1-priorTogether)*o))
+			fresh := math.Sqrt(1 - priorPersistence*priorPersistence)
+			c = priorPersistence*c + fresh*common.NormFloat64()
+			o = priorPersistence*o + fresh*own.NormFloat64()
+		}
+	}
+	return u
+}
+
+func seed(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return h.Sum64()
+}
+
+// addPaths adds the sample paths of one class, forecast by f, to the pool's: path j takes at each minute the quantile at
+// the rank that template j had at that lead.
+func addPaths(total [][Horizon]float32, f *Forecast, r *ranks) {
+	for j := range total {
+		for h := range total[j] {
+			total[j][h] += float32(f.Minute[h].At(r.level(j, h)))
+		}
+	}
+}
+
+// settleMarginals replaces, minute by minute, the values of the summed paths by the quantiles of the pool total's own
+// forecast at the same ranks. The sum of class paths has the right dependence over time, classes and dimensions; the
+// total's own forecast, whose errors were tracked as such, has the calibrated spread. Cost: a sort per minute.
+func settleMarginals(total [][Horizon]float32, f *Forecast) {
+	order := make([]int, len(total))
+	for h := range Horizon {
+		for j := range order {
+			order[j] = j
+		}
+		sort.SliceStable(order, func(a, b int) bool { return total[order[a]][h] < total[order[b]][h] })
+		for rank, j := range order {
+			total[j][h] = float32(f.Minute[h].At((float64(rank) + .5) / float64(len(order))))
+		}
+	}
+}

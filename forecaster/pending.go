@@ -1,0 +1,52 @@
+package forecaster
+
+// pending keeps, for every target, the forecasts whose outcomes are still to come: one ring per target, as long as its
+// lead and the settling time. About 22 KiB a series without settling time.
+type pending struct {
+	start [numTargets + 1]int // ring of target k is rows[start[k]:start[k+1]]
+	rows  []pendingRow
+}
+
+type pendingRow struct {
+	Minute int64 // the newest minute when the forecast was made
+	Points [numExperts]float32
+	Spread float32
+	Issued [NumLevels]float32
+}
+
+func newPending(settle int) pending {
+	var p pending
+	for k, x := range targets {
+		p.start[k+1] = p.start[k] + x.to + settle + 1
+	}
+	p.rows = make([]pendingRow, p.start[numTargets])
+	for i := range p.rows {
+		p.rows[i].Minute = -1
+	}
+	return p
+}
+
+func (p *pending) row(k int, minute int64) *pendingRow {
+	n := int64(p.start[k+1] - p.start[k])
+	return &p.rows[p.start[k]+int(((minute%n)+n)%n)]
+}
+
+func (p *pending) put(k int, minute int64, x *points, issued *Quantiles) {
+	r := p.row(k, minute)
+	r.Minute, r.Points, r.Spread = minute, x.z, x.spread
+	for i, v := range issued {
+		r.Issued[i] = float32(v)
+	}
+}
+
+func (p *pending) get(k int, minute int64) (x points, issued Quantiles, ok bool) {
+	r := p.row(k, minute)
+	if r.Minute != minute || minute < 0 {
+		return x, issued, false
+	}
+	x.z, x.spread = r.Points, r.Spread
+	for i, v := range r.Issued {
+		issued[i] = float64(v)
+	}
+	return x, issued, true
+}

@@ -1,0 +1,180 @@
+package forecaster
+
+import (
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// Capacity says what one replica can safely carry of a dimension; reportedKV is the KV capacity that engines report, 0
+// when they do not. ok is false for a dimension that does not limit the pool.
+type Capacity interface {
+	PerReplica(dimension string, reportedKV float64) (safe float64, ok bool)
+}
+
+// Lag is the distribution of the time from asking for a replica to having it.
+type Lag interface {
+	Quantile(p float64) time.Duration
+}
+
+// leadQuantile of the warm-up lag is what a decision must look past.
+const leadQuantile = 0.9
+
+// LeadTime is the nearest instant that scaling can still change: the 90 % quantile of the warm-up lag and one tick.
+func LeadTime(lag Lag) time.Duration { return lag.Quantile(leadQuantile) + features.Minute }
+
+// Project sets the sample paths of a pool's demand against its supply: replicas that are ready now, less reserve kept
+// for failures, plus pending ones as they become ready. Each path draws its own warm-up lag. window is how far ahead
+// probabilities and headroom are summed up. O(resources × paths × minutes).
+func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration) Projection {
+	p := Projection{
+		Pool: pf.Pool, Origin: pf.Origin, Lead: LeadTime(lag), Supply: supply, Stale: pf.Stale,
+		ETA: ETA{Never, Never, Never}, Confidence: Cold,
+	}
+	span := min(Horizon, max(1, int(math.Ceil(window.Minutes()))))
+	ready := readyPaths(pf, lag, supply, reserve)
+	for d, name := range pf.Paths.Dimensions {
+		per, ok := pool.PerReplica(name, pf.Minute.State.KVCapacityTokens)
+		if !ok || !(per > 0) {
+			continue
+		}
+		p.Resources = append(p.Resources, projectResource(name, per, pf, pf.Paths.At[d], ready, span))
+	}
+	if len(p.Resources) == 0 {
+		p.Warnings = append(p.Warnings, "no resource of this pool has both a forecast and a capacity")
+		return p
+	}
+	binding := &p.Resources[0]
+	for i := range p.Resources[1:] {
+		r := &p.Resources[i+1]
+		a, b := r.Probability[span-1], binding.Probability[span-1]
+		if a > b || a == b && r.Headroom.P10 < binding.Headroom.P10 {
+			binding = r
+		}
+	}
+	p.Binding, p.Probability, p.ETA = binding.Dimension, binding.Probability[span-1], binding.ETA
+	f := pf.Of(p.Binding)
+	p.Confidence = f.Confidence
+	if f.Fallback {
+		p.Warnings = append(p.Warnings, "the forecast of "+p.Binding+" lost to "+f.Weights[0].Expert+" over the last day and uses it")
+	}
+	if pf.Stale {
+		p.Warnings = append(p.Warnings, "telemetry is stale")
+	}
+	return p
+}
+
+// readyPaths is the number of usable replicas on each path at the start of each minute.
+func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizon]float32 {
+	out := make([][Horizon]float32, NumPaths)
+	for j := range out {
+		// 53 is odd, so this visits every lag quantile once, in an order unrelated to the templates'.
+		l := lag.Quantile((float64(j*53%NumPaths) + .5) / NumPaths)
+		for h := range Horizon {
+			at := pf.Origin.Add(time.Duration(h) * features.Minute)
+			n := supply.Ready - reserve
+			for _, asked := range supply.Pending {
+				if !asked.Add(l).After(at) {
+					n++
+				}
+			}
+			out[j][h] = float32(max(n, 0))
+		}
+	}
+	return out
+}
+
+func projectResource(name string, per float64, pf *PoolForecast, demand, ready [][Horizon]float32, span int) ResourceProjection {
+	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
+	if f := pf.Of(name); f != nil {
+		r.Demand = f.Last
+		if have := per * float64(ready[0][0]); have > 0 {
+			r.Utilisation = f.Last / have
+		}
+	}
+	passage := make([]int, len(demand))
+	headroom := make([]float64, len(demand))
+	for j := range demand {
+		passage[j] = Horizon + 1
+		headroom[j] = math.Inf(1)
+		for h := Horizon - 1; h >= 0; h-- {
+			use := utilisation(float64(demand[j][h]), per*float64(ready[j][h]))
+			if use > 1 {
+				passage[j] = h + 1
+			}
+			if h < span {
+				headroom[j] = math.Min(headroom[j], 1-use)
+			}
+		}
+		if passage[j] <= Horizon {
+			r.Probability[passage[j]-1] += 1 / float64(len(demand))
+		}
+	}
+	for h := 1; h < Horizon; h++ {
+		r.Probability[h] = math.Min(1, r.Probability[h]+r.Probability[h-1])
+	}
+	sort.Ints(passage)
+	slices.Sort(headroom)
+	eta := func(p float64) time.Duration {
+		if h := passage[int(p*float64(len(passage)))]; h <= Horizon {
+			return time.Duration(h-1) * features.Minute
+		}
+		return Never
+	}
+	at := func(p float64) float64 { return headroom[int(p*float64(len(headroom)))] }
+	r.ETA = ETA{eta(.1), eta(.5), eta(.9)}
+	r.Headroom = Span{at(.1), at(.5), at(.9)}
+	return r
+}
+
+// utilisation is demand over capacity; demand without capacity is out of bounds, nothing without capacity is idle.
+func utilisation(demand, capacity float64) float64 {
+	switch {
+	case capacity > 0:
+		return demand / capacity
+	case demand > 0:
+		return 1e6
+	}
+	return 0
+}
+
+// Drivers names the classes that a pool's demand for a dimension comes from, heaviest rise first, at most n. A class's
+// cause is what changed most in it over the last hour.
+func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
+	p := f.pool(poolName)
+	type rise struct {
+		Driver
+		growth float64
+	}
+	var rises []rise
+	total := 0.0
+	for _, c := range p.classes {
+		for d := range dimensions {
+			s := c.series[d]
+			if dimensions[d].Name != dimension || s == nil {
+				continue
+			}
+			now := s.history.Mean(s.history.Newest-shapeSpan+1, s.history.Newest)
+			then := s.history.Mean(s.history.Newest-shapeBack-shapeSpan+1, s.history.Newest-shapeBack)
+			if math.IsNaN(now) || now == 0 {
+				continue
+			}
+			total += now
+			cause, factor, tenant := c.shape.cause()
+			if math.IsNaN(then) || math.IsNaN(factor) {
+				cause, factor = "", 0
+			}
+			rises = append(rises, rise{Driver{Class: c.key.Class, Tenant: tenant, Cause: cause, Factor: factor, Share: now}, now - zeroIfNaN(then)})
+		}
+	}
+	sort.SliceStable(rises, func(i, j int) bool { return rises[i].growth > rises[j].growth })
+	var out []Driver
+	for _, r := range rises[:min(n, len(rises))] {
+		r.Share /= total
+		out = append(out, r.Driver)
+	}
+	return out
+}

@@ -1,0 +1,185 @@
+package forecaster
+
+import (
+	"math"
+	"sort"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/model"
+)
+
+// series is one dimension of one class, or of a pool's total: its history, its experts, and what was learned of their
+// errors. Fixed size, O(experts × targets × levels) per minute.
+type series struct {
+	settle  int // minutes until an outcome can no longer be amended; learning waits for it
+	history *model.History
+	experts [numExperts]model.Expert
+	spread  spread
+	mix     [numTargets]mixture
+	pending pending
+	ranks   ranks
+}
+
+func newSeries(key features.Key, settle int) *series {
+	s := &series{settle: settle, history: model.NewHistory(), pending: newPending(settle)}
+	s.ranks.Slot = priorRanks(key)
+	for e, x := range catalog {
+		s.experts[e] = x.make()
+	}
+	for k := range s.mix {
+		s.mix[k] = newMixture()
+	}
+	return s
+}
+
+// push takes minute m with value y (NaN: not known): first the feedback for what was forecast of minutes that are now
+// settled, then the new minute, then the experts' forecasts from it, kept for their own feedback.
+func (s *series) push(m int64, y float64) {
+	level := s.history.Level(model.Level10m)
+	if s.history.Known > 0 {
+		// After a long gap nothing pending is left to learn from: the history alone takes note of it.
+		for gap := max(s.history.Newest+1, m-Horizon-int64(s.settle)-1); gap < m; gap++ {
+			s.step(gap, math.NaN(), level)
+		}
+	}
+	s.step(m, y, level)
+}
+
+func (s *series) step(m int64, y, level float64) {
+	s.history.Push(m, y)
+	for _, x := range s.experts {
+		x.Update(s.history)
+	}
+	if !math.IsNaN(y) {
+		s.spread.add(math.Sqrt(y), math.Sqrt(level))
+	}
+	if s.history.Known == 0 {
+		return
+	}
+	s.learn(m - int64(s.settle))
+	for k := range targets {
+		p := s.points(k)
+		q, _ := s.distribution(k, &p)
+		s.pending.put(k, m, &p, &q)
+	}
+	s.ranks.observe(s, m)
+}
+
+// learn gives every target whose last minute is t its outcome.
+func (s *series) learn(t int64) {
+	scale := math.Max(s.history.Level(model.Level1d), 1e-9)
+	for k, x := range targets {
+		y := s.outcome(x, t)
+		if math.IsNaN(y) {
+			continue
+		}
+		p, q, ok := s.pending.get(k, t-int64(x.to))
+		if !ok {
+			continue
+		}
+		s.mix[k].learn(&p, y, scale)
+		s.mix[k].cover(y, &q)
+	}
+}
+
+// outcome is what became of a target whose last minute is t; NaN when a minute of it is not known.
+func (s *series) outcome(x target, t int64) float64 {
+	best := math.Inf(-1)
+	for m := t - int64(x.to-x.from); m <= t; m++ {
+		y := s.history.At(m)
+		if math.IsNaN(y) {
+			return y
+		}
+		best = math.Max(best, y)
+	}
+	return best
+}
+
+// points asks every expert for target k from the newest minute.
+func (s *series) points(k int) points {
+	x := targets[k]
+	p := points{spread: float32(s.spread.value(s.history.Level(model.Level1d)))}
+	for e, expert := range s.experts {
+		var y float64
+		if peaker, ok := expert.(model.Peaker); ok && x.from < x.to {
+			y = peaker.Peak(s.history, x.from, x.to)
+		} else {
+			y = expert.Forecast(s.history, (x.from+x.to)/2)
+		}
+		p.z[e] = float32(math.Sqrt(y))
+	}
+	return p
+}
+
+// distribution is the published forecast of target k; the baseline that answers in place of the combination, or −1.
+func (s *series) distribution(k int, p *points) (Quantiles, int) {
+	m := &s.mix[k]
+	if b := m.fallback(p); b >= 0 {
+		q := m.expert(b, p)
+		q.Sort()
+		return q, b
+	}
+	q, ok := m.combine(p)
+	if !ok {
+		return q, -1
+	}
+	return m.calibrate(q, float64(p.spread)), -1
+}
+
+// minKnown is the number of known minutes before a series answers at all.
+const minKnown = 3
+
+// forecast fills f from the newest minute; false when there is too little history.
+func (s *series) forecast(f *Forecast) bool {
+	if s.history.Known < minKnown {
+		return false
+	}
+	var at [numTargets]Quantiles
+	f.Fallback = false
+	for k := range targets {
+		p := s.points(k)
+		q, baseline := s.distribution(k, &p)
+		at[k] = q
+		if k == midLead {
+			f.Fallback = baseline >= 0
+			f.Weights = s.weights(&p, baseline)
+		}
+	}
+	interpolate(&at, &f.Minute)
+	f.WindowMax = at[windowMax]
+	f.Last = s.history.Last(5)
+	f.Known = s.history.Known
+	f.Confidence = confidence(s.history.Known)
+	return true
+}
+
+func confidence(known int) Confidence {
+	switch {
+	case known < 60:
+		return Cold
+	case known < 2*1440:
+		return Warm
+	}
+	return Seasonal
+}
+
+// weights lists the experts' shares in the median 15 minutes ahead, descending.
+func (s *series) weights(p *points, baseline int) []Weight {
+	if baseline >= 0 {
+		return []Weight{{catalog[baseline].name, 1}}
+	}
+	var ws []Weight
+	sum := 0.0
+	for e := range catalog {
+		if !isNaN(p.z[e]) {
+			w := s.mix[midLead].Weight[e][L50]
+			sum += w
+			ws = append(ws, Weight{catalog[e].name, w})
+		}
+	}
+	for i := range ws {
+		ws[i].Share /= sum
+	}
+	sort.SliceStable(ws, func(i, j int) bool { return ws[i].Share > ws[j].Share })
+	return ws
+}

@@ -1,0 +1,116 @@
+package forecaster
+
+import (
+	"fmt"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/model"
+)
+
+// snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
+const snapshotVersion = 1
+
+// State is the whole of a Forecaster for a snapshot. It shares memory with the Forecaster: encode it before the next
+// Observe.
+type State struct {
+	Version int         `cbor:"1,keyasint"`
+	Pools   []poolState `cbor:"2,keyasint"`
+}
+
+type poolState struct {
+	Name    string              `cbor:"1,keyasint"`
+	Classes []classState        `cbor:"2,keyasint"`
+	Total   []*seriesState      `cbor:"3,keyasint"`
+	Minute  features.PoolMinute `cbor:"4,keyasint"`
+}
+
+type classState struct {
+	Class  string         `cbor:"1,keyasint"`
+	Series []*seriesState `cbor:"2,keyasint"`
+	Shape  shape          `cbor:"3,keyasint"`
+}
+
+type seriesState struct {
+	History model.HistoryState  `cbor:"1,keyasint"`
+	Experts [][]float64         `cbor:"2,keyasint"`
+	Spread  spread              `cbor:"3,keyasint"`
+	Mix     [numTargets]mixture `cbor:"4,keyasint"`
+	Pending []pendingRow        `cbor:"5,keyasint"`
+	Ranks   ranks               `cbor:"6,keyasint"`
+}
+
+// State returns the forecaster's state.
+func (f *Forecaster) State() State {
+	st := State{Version: snapshotVersion}
+	for _, p := range f.pools {
+		ps := poolState{Name: p.name, Total: seriesStates(p.total), Minute: p.minute}
+		for _, c := range p.classes {
+			ps.Classes = append(ps.Classes, classState{c.key.Class, seriesStates(c.series), c.shape})
+		}
+		st.Pools = append(st.Pools, ps)
+	}
+	return st
+}
+
+func seriesStates(all []*series) []*seriesState {
+	out := make([]*seriesState, len(all))
+	for i, s := range all {
+		if s == nil {
+			continue
+		}
+		st := &seriesState{History: s.history.State(), Spread: s.spread, Mix: s.mix, Pending: s.pending.rows, Ranks: s.ranks}
+		for _, x := range s.experts {
+			st.Experts = append(st.Experts, x.State())
+		}
+		out[i] = st
+	}
+	return out
+}
+
+// Restore makes a Forecaster that goes on from st.
+func Restore(cfg Config, st State) (*Forecaster, error) {
+	if st.Version != snapshotVersion {
+		return nil, fmt.Errorf("forecaster state has version %d, this program reads %d", st.Version, snapshotVersion)
+	}
+	f := New(cfg)
+	for _, ps := range st.Pools {
+		p := f.pool(ps.Name)
+		p.minute = ps.Minute
+		var err error
+		if p.total, err = f.restoreAll(features.Key{Pool: ps.Name, Class: features.TotalClass}, ps.Total); err != nil {
+			return nil, err
+		}
+		for _, cs := range ps.Classes {
+			c := p.class(features.Key{Pool: ps.Name, Class: cs.Class})
+			c.shape = cs.Shape
+			if c.series, err = f.restoreAll(c.key, cs.Series); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return f, nil
+}
+
+func (f *Forecaster) restoreAll(key features.Key, states []*seriesState) ([]*series, error) {
+	if len(states) != len(dimensions) {
+		return nil, fmt.Errorf("forecaster state of %s has %d dimensions, this program forecasts %d", key, len(states), len(dimensions))
+	}
+	out := make([]*series, len(states))
+	for i, st := range states {
+		if st == nil {
+			continue
+		}
+		s := newSeries(key, f.settleMinutes())
+		ok := s.history.Restore(st.History) && len(st.Experts) == numExperts && len(st.Pending) == len(s.pending.rows)
+		for e := 0; ok && e < numExperts; e++ {
+			ok = s.experts[e].Restore(st.Experts[e])
+		}
+		if !ok {
+			return nil, fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", key)
+		}
+		s.spread, s.mix, s.ranks = st.Spread, st.Mix, st.Ranks
+		s.pending.rows = st.Pending
+		out[i] = s
+	}
+	return out, nil
+}

@@ -1,0 +1,110 @@
+package forewarm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// snapshotVersion changes when the layout of state does.
+const snapshotVersion = 1
+
+type state struct {
+	Version    int                 `cbor:"1,keyasint"`
+	Clock      Clock               `cbor:"2,keyasint"`
+	Sequence   uint64              `cbor:"3,keyasint"`
+	Time       timekeeperState     `cbor:"4,keyasint"`
+	Counters   Counters            `cbor:"5,keyasint"`
+	Dedup      ingest.DedupState   `cbor:"6,keyasint"`
+	Aggregator features.State      `cbor:"7,keyasint"`
+	Forecaster forecaster.State    `cbor:"8,keyasint"`
+	Pools      []poolState         `cbor:"9,keyasint"`
+	Board      alerting.BoardState `cbor:"10,keyasint"`
+}
+
+type poolState struct {
+	Name     string               `cbor:"1,keyasint"`
+	Warmup   capacity.WarmupState `cbor:"2,keyasint"`
+	Decision alerting.State       `cbor:"3,keyasint"`
+}
+
+// codec encodes deterministically (RFC 8949 §4.2), so that equal states are equal bytes, and decodes within bounds that
+// the largest honest state stays far below.
+var encoder, decoder = func() (cbor.EncMode, cbor.DecMode) {
+	options := cbor.CoreDetEncOptions()
+	options.Time = cbor.TimeRFC3339Nano
+	enc, err := options.EncMode()
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	dec, err := cbor.DecOptions{MaxArrayElements: 1 << 24, MaxMapPairs: 1 << 20, MaxNestedLevels: 32}.DecMode()
+	if err != nil {
+		panic(err)
+	}
+	return enc, dec
+}()
+
+// Snapshot encodes the whole state.
+func (p *Pipeline) Snapshot() ([]byte, error) {
+	s := state{
+		Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters,
+		Dedup: p.dedup.State(), Aggregator: p.aggregator.State(), Forecaster: p.forecaster.State(), Board: p.board.State(),
+	}
+	for _, e := range p.pools {
+		s.Pools = append(s.Pools, poolState{e.pool.Name, e.warmup.State(), e.decision})
+	}
+	return encoder.Marshal(s)
+}
+
+// Digest names a state: the SHA-256 of its snapshot.
+func Digest(snapshot []byte) string {
+	sum := sha256.Sum256(snapshot)
+	return hex.EncodeToString(sum[:])
+}
+
+// Restore makes a Pipeline that goes on from a snapshot, under a configuration that may have changed: pools that are no
+// longer configured are forgotten, new ones start empty.
+func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
+	var s state
+	if err := decoder.Unmarshal(snapshot, &s); err != nil {
+		return nil, fmt.Errorf("snapshot does not decode: %w", err)
+	}
+	if s.Version != snapshotVersion {
+		return nil, fmt.Errorf("snapshot has version %d, this program reads %d", s.Version, snapshotVersion)
+	}
+	if s.Clock != cfg.Clock {
+		return nil, fmt.Errorf("snapshot was taken on the %s clock, the configuration says %s: use another storage.dir", s.Clock, cfg.Clock)
+	}
+	p := New(cfg)
+	var err error
+	if p.dedup, err = ingest.RestoreDeduper(s.Dedup); err != nil {
+		return nil, err
+	}
+	if p.aggregator, err = features.Restore(cfg.Features, s.Aggregator); err != nil {
+		return nil, err
+	}
+	if p.forecaster, err = forecaster.Restore(cfg.forecasterConfig(), s.Forecaster); err != nil {
+		return nil, err
+	}
+	p.board = alerting.RestoreBoard(s.Board)
+	p.sequence, p.time.timekeeperState = s.Sequence, s.Time
+	p.counters = s.Counters
+	if p.counters.Refused == nil {
+		p.counters.Refused = map[ingest.Reason]uint64{}
+	}
+	for _, ps := range s.Pools {
+		if e := p.entry(ps.Name); e != nil {
+			e.warmup.Restore(ps.Warmup)
+			e.decision = ps.Decision
+		}
+	}
+	return p, nil
+}
