@@ -68,6 +68,9 @@ const (
 	ReasonMissingField   Reason = "missing_field"
 	ReasonBadTime        Reason = "bad_time"
 	ReasonBadEnum        Reason = "bad_enum"
+	ReasonBadLabel       Reason = "bad_label"    // a name with control characters
+	ReasonOutOfRange     Reason = "out_of_range" // a ratio outside 0..1, an attempt below 1
+	ReasonInconsistent   Reason = "inconsistent" // fields that contradict each other
 	ReasonUnknownFormat  Reason = "unknown_format"
 	ReasonUnknownSubject Reason = "unknown_subject"
 
@@ -81,6 +84,6 @@ const (
 var Reasons = []Reason{
 	ReasonNotJSON, ReasonTruncated, ReasonInvalidUTF8, ReasonWrongType, ReasonNegativeCount, ReasonHugeCount,
 	ReasonTooLarge, ReasonTooDeep, ReasonBatchTooLong, ReasonLabelTooLong, ReasonMissingField, ReasonBadTime,
-	ReasonBadEnum, ReasonUnknownFormat, ReasonUnknownSubject,
+	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject,
 	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate,
 }

@@ -1,5 +1,12 @@
 package ingest
 
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
 // Limits bounds what a decoder accepts. The zero value is not usable: start from [DefaultLimits].
 type Limits struct {
 	MessageBytes int   // largest message after decompression
@@ -7,12 +14,16 @@ type Limits struct {
 	Depth        int   // deepest JSON nesting
 	LabelBytes   int   // longest pool, class, tenant, … name
 	Tokens       int64 // largest token count in one record
+	SumTokens    int64 // largest count in one sum, which adds up many records
 	RefusedBytes int   // how much of a refused record is kept for the dead-letter subject
 }
 
 // DefaultLimits are generous for real traffic and small for a hostile one.
 func DefaultLimits() Limits {
-	return Limits{MessageBytes: 8 << 20, BatchRecords: 50_000, Depth: 32, LabelBytes: 256, Tokens: 100_000_000, RefusedBytes: 4 << 10}
+	return Limits{
+		MessageBytes: 8 << 20, BatchRecords: 50_000, Depth: 32, LabelBytes: 256,
+		Tokens: 100_000_000, SumTokens: 1_000_000_000_000, RefusedBytes: 4 << 10,
+	}
 }
 
 // Kind is what a message is about; adapters derive it from the subject.
@@ -26,10 +37,100 @@ const (
 	KindAck
 )
 
-// Meta is what an adapter knows of a message beside its bytes. Pool and Class come from the subject and fill fields
-// that the record leaves out.
+// Meta is what an adapter knows of a message beside its bytes. Pool, Class and Replica come from the subject and fill
+// fields that the record leaves out.
 type Meta struct {
 	Kind        Kind
-	ContentType string // "" means application/json
+	ContentType string // "" means application/json; parameters such as charset are ignored
 	Pool, Class string
+	Replica     string
+}
+
+// format is one encoding of telemetry. decode appends what data holds to d.batch, and refuses the rest.
+type format struct {
+	contentType string
+	decode      func(d *decoder, data []byte)
+}
+
+// The content types of the native formats.
+const (
+	ContentTypeJSON      = "application/json"
+	ContentTypeNDJSON    = "application/x-ndjson"
+	ContentTypeSum       = "application/vnd.forewarm.sum+json"
+	ContentTypeSumNDJSON = "application/vnd.forewarm.sum+x-ndjson"
+)
+
+// formats lists every format; the first is that of messages which name none.
+var formats = [...]format{
+	{ContentTypeJSON, decodeJSON},
+	{ContentTypeNDJSON, decodeNDJSON},
+	{ContentTypeSum, decodeSumJSON},
+	{ContentTypeSumNDJSON, decodeSumNDJSON},
+}
+
+// Decode appends to b what one message carries, and its refusals. It never fails as a whole: a record that cannot be
+// used is refused with a reason, the other records of the message stay. Nothing in b aliases data. O(len(data)).
+func Decode(m Meta, data []byte, lim Limits, b *Batch) {
+	d := decoders.Get().(*decoder)
+	d.meta, d.limits, d.batch = m, lim, b
+	d.message(data)
+	d.meta, d.batch = Meta{}, nil
+	decoders.Put(d)
+}
+
+// decoder is the state of one call of [Decode].
+type decoder struct {
+	meta    Meta
+	limits  Limits
+	batch   *Batch
+	refusal Refusal // why the record at hand is unusable; Reason "" while it is not
+	names   names   // outlives the call
+}
+
+var decoders = sync.Pool{New: func() any { return new(decoder) }}
+
+func (d *decoder) message(data []byte) {
+	if len(data) > d.limits.MessageBytes {
+		d.refuse(data, ReasonTooLarge, "message has %d bytes, the limit is %d", len(data), d.limits.MessageBytes)
+		return
+	}
+	for _, name := range [...]string{d.meta.Pool, d.meta.Class, d.meta.Replica} {
+		if !utf8.ValidString(name) {
+			d.refuse(data, ReasonInvalidUTF8, "a name in the subject is not valid UTF-8")
+			return
+		}
+		if reason, detail := checkLabel("a name in the subject", name, d.limits.LabelBytes); reason != "" {
+			d.refuse(data, reason, "%s", detail)
+			return
+		}
+	}
+	f := formatOf(d.meta.ContentType)
+	if f == nil {
+		d.refuse(data, ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
+		return
+	}
+	f.decode(d, data)
+}
+
+func formatOf(contentType string) *format {
+	if contentType == "" {
+		return &formats[0]
+	}
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	mediaType = strings.TrimSpace(mediaType)
+	for i := range formats {
+		if strings.EqualFold(mediaType, formats[i].contentType) {
+			return &formats[i]
+		}
+	}
+	return nil
+}
+
+// refuse books record as unusable.
+func (d *decoder) refuse(record []byte, reason Reason, detail string, args ...any) {
+	r := Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...)}
+	if n := min(len(record), d.limits.RefusedBytes); n > 0 {
+		r.Record = append([]byte(nil), record[:n]...)
+	}
+	d.batch.Refused = append(d.batch.Refused, r)
 }

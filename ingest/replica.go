@@ -12,7 +12,14 @@ const (
 	ReplicaLoading
 	ReplicaDraining
 	ReplicaGone
+
+	replicaStateCount
 )
+
+var replicaStateNames = [replicaStateCount]string{"ready", "pending", "loading", "draining", "gone"}
+
+// String gives the name that records use.
+func (s ReplicaState) String() string { return nameOf(replicaStateNames[:], int(s)) }
 
 // Replica is one report of one replica's state (forewarm.replica.v1). Counts that are [Unknown] and ratios that are NaN
 // were not reported.
@@ -37,14 +44,21 @@ const (
 	AckStarted
 	AckReady
 	AckRejected
+
+	ackStageCount
 )
+
+var ackStageNames = [ackStageCount]string{"accepted", "started", "ready", "rejected"}
+
+// String gives the name that records use.
+func (s AckStage) String() string { return nameOf(ackStageNames[:], int(s)) }
 
 // Ack is an autoscaler's answer to a pre-scale event.
 type Ack struct {
 	Pool       string
 	EventID    string
-	Generation int64
+	Generation int64 // [Unknown] when not reported
 	Stage      AckStage
 	At         time.Time
-	Replicas   int
+	Replicas   int // how many replicas the answer is about; negative when not reported
 }

@@ -15,7 +15,14 @@ const (
 	PhaseArrived
 	PhaseRejected
 	PhaseCancelled
+
+	phaseCount
 )
+
+var phaseNames = [phaseCount]string{"finished", "arrived", "rejected", "cancelled"}
+
+// String gives the name that records use.
+func (p Phase) String() string { return nameOf(phaseNames[:], int(p)) }
 
 // Status is how a request ended.
 type Status uint8
@@ -26,13 +33,24 @@ const (
 	StatusError
 	StatusRejected
 	StatusCancelled
+
+	statusCount
 )
+
+var statusNames = [statusCount]string{"ok", "error", "rejected", "cancelled"}
+
+// String gives the name that records use.
+func (s Status) String() string { return nameOf(statusNames[:], int(s)) }
 
 // Request is one telemetry record of one inference request (forewarm.request.v1).
 //
 // Only Pool, one of ArrivedAt and FinishedAt, and PromptTokens are required. A zero time and the count [Unknown] mean
 // "not reported". Token counts include cached tokens in the prompt, as OpenAI and OpenTelemetry count them. All strings
-// are bounded by [Limits]; Session is a hash, the clear value is never kept.
+// are bounded by [Limits]; Session is a hash (see [HashSession]), the clear value is never kept.
+//
+// A decoded request also satisfies: every count is [Unknown] or within [0, Limits.Tokens]; CachedTokens ≤ PromptTokens;
+// FinishedAt, when known, is not before any other known time; Attempt ≥ 1. The other times may stand in any order, for
+// gateways and engines read different clocks.
 type Request struct {
 	ID                                                       string
 	Pool, Class                                              string
@@ -40,8 +58,8 @@ type Request struct {
 
 	Phase   Phase
 	Status  Status
-	Attempt int // 1 is the first try; more are retries of one user call
-	Session uint64
+	Attempt int    // 1 is the first try; more are retries of one user call
+	Session uint64 // 0 when there is none
 
 	ArrivedAt, StartedAt, FirstTokenAt, FinishedAt time.Time
 
@@ -54,4 +72,12 @@ func (r *Request) EventTime() time.Time {
 		return r.ArrivedAt
 	}
 	return r.FinishedAt
+}
+
+// nameOf gives names[i], and "unknown" for a value that no constant has.
+func nameOf(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return "unknown"
 }

@@ -1,0 +1,250 @@
+package ingest
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"github.com/buger/jsonparser"
+)
+
+// decodeJSON reads one native record of the kind that the subject names: forewarm.request.v1, forewarm.replica.v1, an
+// acknowledgement or a watermark. Fields that are null count as absent, fields that are not known are ignored.
+func decodeJSON(d *decoder, data []byte) {
+	switch d.meta.Kind {
+	case KindReplica:
+		d.record(data, decodeReplica)
+	case KindAck:
+		d.record(data, decodeAck)
+	case KindWatermark:
+		d.record(data, decodeWatermark)
+	default:
+		d.record(data, decodeRequest)
+	}
+}
+
+// decodeSumJSON reads one [Sum].
+func decodeSumJSON(d *decoder, data []byte) {
+	if d.meta.Kind != KindRequest {
+		d.refuse(data, ReasonUnknownFormat, "sums belong on a request subject")
+		return
+	}
+	d.record(data, decodeSum)
+}
+
+// record checks that data is one sound JSON object, hands it to decode, and refuses it when decode failed. decode
+// appends to the batch only after the last thing that can fail.
+func (d *decoder) record(data []byte, decode func(d *decoder, data []byte)) {
+	d.refusal = Refusal{}
+	if reason, at := scan(data, d.limits.Depth); reason != "" {
+		d.fail(reason, "at byte %d of %d", at, len(data))
+	} else if !utf8.Valid(data) {
+		d.fail(ReasonInvalidUTF8, "a string is not valid UTF-8")
+	} else {
+		decode(d, data)
+	}
+	if d.refusal.Reason != "" {
+		d.refuse(data, d.refusal.Reason, "%s", d.refusal.Detail)
+	}
+}
+
+// object calls field for each member that is not null, until the record is found unusable. It says whether the object
+// was read to its end.
+func (d *decoder) object(data []byte, field func(v value)) bool {
+	if bytes.TrimLeft(data, " \t\r\n")[0] != '{' {
+		d.fail(ReasonWrongType, "a record is a JSON object; a batch is one object a line, as %s", ContentTypeNDJSON)
+		return false
+	}
+	err := jsonparser.ObjectEach(data, func(key, raw []byte, typ jsonparser.ValueType, _ int) error {
+		if typ != jsonparser.Null {
+			field(value{key, raw, typ})
+		}
+		if d.refusal.Reason != "" {
+			return errUnusable
+		}
+		return nil
+	})
+	if err != nil { // no news when it is errUnusable: the first fault counts
+		d.fail(ReasonNotJSON, "%v", err)
+	}
+	return d.refusal.Reason == ""
+}
+
+// errUnusable ends the walk over an object; the refusal says why.
+var errUnusable = errors.New("record is unusable")
+
+func decodeRequest(d *decoder, data []byte) {
+	r := Request{
+		Phase: phaseCount, Status: statusCount, Attempt: 1,
+		PromptTokens: Unknown, CachedTokens: Unknown, OutputTokens: Unknown, MaxOutputTokens: Unknown,
+	}
+	attempt := int64(1)
+	limit := d.limits.Tokens
+	ok := d.object(data, func(v value) {
+		switch string(v.key) {
+		case "id":
+			d.id(v, &r.ID)
+		case "pool":
+			d.label(v, &r.Pool)
+		case "class":
+			d.label(v, &r.Class)
+		case "model":
+			d.label(v, &r.Model)
+		case "tenant":
+			d.label(v, &r.Tenant)
+		case "tier":
+			d.label(v, &r.Tier)
+		case "feature":
+			d.label(v, &r.Feature)
+		case "route":
+			d.label(v, &r.Route)
+		case "region":
+			d.label(v, &r.Region)
+		case "replica":
+			d.label(v, &r.ReplicaName)
+		case "phase":
+			enum(d, v, phaseNames[:], &r.Phase)
+		case "status":
+			enum(d, v, statusNames[:], &r.Status)
+		case "attempt":
+			d.count(v, limit, &attempt)
+		case "session":
+			d.session(v, &r.Session)
+		case "session_hash":
+			d.sessionHash(v, &r.Session)
+		case "arrived_at":
+			d.time(v, &r.ArrivedAt)
+		case "started_at":
+			d.time(v, &r.StartedAt)
+		case "first_token_at":
+			d.time(v, &r.FirstTokenAt)
+		case "finished_at":
+			d.time(v, &r.FinishedAt)
+		case "prompt_tokens":
+			d.count(v, limit, &r.PromptTokens)
+		case "cached_tokens":
+			d.count(v, limit, &r.CachedTokens)
+		case "output_tokens":
+			d.count(v, limit, &r.OutputTokens)
+		case "max_output_tokens":
+			d.count(v, limit, &r.MaxOutputTokens)
+		}
+	})
+	if !ok {
+		return
+	}
+	d.fillPool(&r.Pool)
+	d.fillClass(&r.Class)
+	r.Phase, r.Status = completeOutcome(r.Phase, r.Status)
+	r.Attempt = int(attempt)
+	if d.checkRequest(&r); d.refusal.Reason == "" {
+		d.batch.Requests = append(d.batch.Requests, r)
+	}
+}
+
+// fillPool takes from the subject the pool that the record leaves out; fillClass does so for the class.
+func (d *decoder) fillPool(pool *string) {
+	if *pool == "" {
+		*pool = d.meta.Pool
+	}
+	if *pool == "" {
+		d.fail(ReasonMissingField, "pool is missing in the record and in the subject")
+	}
+}
+
+func (d *decoder) fillClass(class *string) {
+	if *class == "" {
+		*class = d.meta.Class
+	}
+}
+
+// completeOutcome derives the one of phase and status that a record leaves out from the other.
+func completeOutcome(p Phase, s Status) (Phase, Status) {
+	switch {
+	case p == phaseCount && s == statusCount:
+		return PhaseFinished, StatusOK
+	case s == statusCount:
+		return p, impliedStatus(p)
+	case p == phaseCount && s == StatusRejected:
+		return PhaseRejected, s
+	case p == phaseCount && s == StatusCancelled:
+		return PhaseCancelled, s
+	case p == phaseCount:
+		return PhaseFinished, s
+	}
+	return p, s
+}
+
+func impliedStatus(p Phase) Status {
+	switch p {
+	case PhaseRejected:
+		return StatusRejected
+	case PhaseCancelled:
+		return StatusCancelled
+	}
+	return StatusOK
+}
+
+// checkRequest refuses a request whose fields do not go together.
+func (d *decoder) checkRequest(r *Request) {
+	switch {
+	case r.Attempt < 1:
+		d.fail(ReasonOutOfRange, "attempt is 0, the first try is 1")
+	case r.PromptTokens == Unknown:
+		d.fail(ReasonMissingField, "prompt_tokens is missing")
+	case r.ArrivedAt.IsZero() && r.FinishedAt.IsZero():
+		d.fail(ReasonMissingField, "arrived_at is missing, and so is finished_at")
+	case r.CachedTokens > r.PromptTokens:
+		d.fail(ReasonInconsistent, "cached_tokens is %d, more than the %d of prompt_tokens that it is part of", r.CachedTokens, r.PromptTokens)
+	}
+	if r.FinishedAt.IsZero() {
+		return
+	}
+	for _, t := range [...]time.Time{r.ArrivedAt, r.StartedAt, r.FirstTokenAt} {
+		if r.FinishedAt.Before(t) {
+			d.fail(ReasonInconsistent, "finished_at is %s before another time of the request", t.Sub(r.FinishedAt))
+		}
+	}
+}
+
+func decodeSum(d *decoder, data []byte) {
+	nan := math.NaN()
+	s := Sum{Requests: nan, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan}
+	limit := float64(d.limits.SumTokens)
+	ok := d.object(data, func(v value) {
+		switch string(v.key) {
+		case "pool":
+			d.label(v, &s.Pool)
+		case "class":
+			d.label(v, &s.Class)
+		case "start":
+			d.time(v, &s.Start)
+		case "requests":
+			d.number(v, limit, &s.Requests)
+		case "prompt_tokens":
+			d.number(v, limit, &s.PromptTokens)
+		case "cached_tokens":
+			d.number(v, limit, &s.CachedTokens)
+		case "output_tokens":
+			d.number(v, limit, &s.OutputTokens)
+		}
+	})
+	if !ok {
+		return
+	}
+	d.fillPool(&s.Pool)
+	d.fillClass(&s.Class)
+	switch {
+	case s.Start.IsZero():
+		d.fail(ReasonMissingField, "start is missing")
+	case math.IsNaN(s.Requests) && math.IsNaN(s.PromptTokens) && math.IsNaN(s.CachedTokens) && math.IsNaN(s.OutputTokens):
+		d.fail(ReasonMissingField, "a sum needs one of requests, prompt_tokens, cached_tokens, output_tokens")
+	case s.CachedTokens > s.PromptTokens:
+		d.fail(ReasonInconsistent, "cached_tokens is %g, more than the %g of prompt_tokens that it is part of", s.CachedTokens, s.PromptTokens)
+	}
+	if d.refusal.Reason == "" {
+		d.batch.Sums = append(d.batch.Sums, s)
+	}
+}

@@ -1,0 +1,123 @@
+package ingest
+
+import "math"
+
+// The records that speak of a pool rather than of a request.
+
+func decodeReplica(d *decoder, data []byte) {
+	r := Replica{
+		State: replicaStateCount, KVCapacityTokens: Unknown, KVUsedTokens: Unknown, KVUsedRatio: math.NaN(),
+		Running: Unknown, Waiting: Unknown, PreemptionsTotal: Unknown, PrefixHitsTotal: Unknown, PrefixQueryTotal: Unknown,
+	}
+	limit := d.limits.Tokens
+	ok := d.object(data, func(v value) {
+		switch string(v.key) {
+		case "pool":
+			d.label(v, &r.Pool)
+		case "replica":
+			d.label(v, &r.Name)
+		case "at":
+			d.time(v, &r.At)
+		case "state":
+			enum(d, v, replicaStateNames[:], &r.State)
+		case "kv_capacity_tokens":
+			d.count(v, limit, &r.KVCapacityTokens)
+		case "kv_used_tokens":
+			d.count(v, limit, &r.KVUsedTokens)
+		case "kv_used_ratio":
+			d.ratio(v, &r.KVUsedRatio)
+		case "running":
+			d.count(v, limit, &r.Running)
+		case "waiting":
+			d.count(v, limit, &r.Waiting)
+		case "preemptions_total":
+			d.count(v, counterLimit, &r.PreemptionsTotal)
+		case "prefix_hits_total":
+			d.count(v, counterLimit, &r.PrefixHitsTotal)
+		case "prefix_queries_total":
+			d.count(v, counterLimit, &r.PrefixQueryTotal)
+		}
+	})
+	if !ok {
+		return
+	}
+	if r.Name == "" {
+		r.Name = d.meta.Replica
+	}
+	d.fillPool(&r.Pool)
+	switch {
+	case r.Name == "":
+		d.fail(ReasonMissingField, "replica is missing in the record and in the subject")
+	case r.At.IsZero():
+		d.fail(ReasonMissingField, "at is missing")
+	case r.State == replicaStateCount:
+		d.fail(ReasonMissingField, "state is missing")
+	}
+	if d.refusal.Reason == "" {
+		d.batch.Replicas = append(d.batch.Replicas, r)
+	}
+}
+
+// counterLimit bounds counters that grow with tokens over the life of a process: the largest whole number that every
+// JSON reader keeps exact, 2⁵³.
+const counterLimit = 1 << 53
+
+func decodeAck(d *decoder, data []byte) {
+	a := Ack{Generation: Unknown, Stage: ackStageCount}
+	replicas := Unknown
+	ok := d.object(data, func(v value) {
+		switch string(v.key) {
+		case "pool":
+			d.label(v, &a.Pool)
+		case "event_id":
+			d.id(v, &a.EventID)
+		case "generation":
+			d.count(v, counterLimit, &a.Generation)
+		case "stage":
+			enum(d, v, ackStageNames[:], &a.Stage)
+		case "at":
+			d.time(v, &a.At)
+		case "replicas":
+			d.count(v, d.limits.Tokens, &replicas)
+		}
+	})
+	if !ok {
+		return
+	}
+	a.Replicas = int(replicas)
+	d.fillPool(&a.Pool)
+	switch {
+	case a.EventID == "":
+		d.fail(ReasonMissingField, "event_id is missing")
+	case a.Stage == ackStageCount:
+		d.fail(ReasonMissingField, "stage is missing")
+	case a.At.IsZero():
+		d.fail(ReasonMissingField, "at is missing")
+	}
+	if d.refusal.Reason == "" {
+		d.batch.Acks = append(d.batch.Acks, a)
+	}
+}
+
+func decodeWatermark(d *decoder, data []byte) {
+	w := Watermark{Pool: d.meta.Pool}
+	ok := d.object(data, func(v value) {
+		switch string(v.key) {
+		case "pool":
+			d.label(v, &w.Pool)
+		case "at":
+			d.time(v, &w.At)
+		}
+	})
+	if !ok {
+		return
+	}
+	switch {
+	case w.At.IsZero():
+		d.fail(ReasonMissingField, "at is missing")
+	case d.batch.Watermark != nil:
+		d.fail(ReasonBatchTooLong, "a message carries one watermark")
+	default:
+		d.batch.Watermark = &w
+	}
+}

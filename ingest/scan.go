@@ -1,0 +1,215 @@
+package ingest
+
+// scan checks that data is exactly one JSON text (RFC 8259) nested no deeper than maxDepth, and says what is wrong with
+// it otherwise: [ReasonTruncated] when it ends too early, [ReasonTooDeep], or [ReasonNotJSON]; "" when it is sound. at is
+// the offset of the fault. Values accept what [encoding/json.Valid] accepts; whether strings are valid UTF-8 is left to
+// the caller. One pass, no allocation, O(len(data)); recursion is bounded by maxDepth.
+//
+// The extractor reads only documents that passed here, so it never has to guess at malformed input.
+func scan(data []byte, maxDepth int) (reason Reason, at int) {
+	s := scanner{data: data, depth: maxDepth}
+	s.space()
+	if reason := s.value(); reason != "" {
+		return reason, s.at
+	}
+	s.space()
+	if s.at < len(data) {
+		return ReasonNotJSON, s.at
+	}
+	return "", s.at
+}
+
+type scanner struct {
+	data  []byte
+	at    int
+	depth int // how many more levels may open
+}
+
+// fault names what is wrong at the current position: running out of bytes is truncation, anything else is not JSON.
+func (s *scanner) fault() Reason {
+	if s.at >= len(s.data) {
+		return ReasonTruncated
+	}
+	return ReasonNotJSON
+}
+
+// next gives the byte at the current position, or 0, which is legal nowhere outside a string, at the end.
+func (s *scanner) next() byte {
+	if s.at < len(s.data) {
+		return s.data[s.at]
+	}
+	return 0
+}
+
+func (s *scanner) space() {
+	for s.at < len(s.data) {
+		switch s.data[s.at] {
+		case ' ', '\t', '\r', '\n':
+			s.at++
+		default:
+			return
+		}
+	}
+}
+
+func (s *scanner) value() Reason {
+	switch c := s.next(); c {
+	case '{':
+		return s.container('}', true)
+	case '[':
+		return s.container(']', false)
+	case '"':
+		return s.str()
+	case 't':
+		return s.literal("true")
+	case 'f':
+		return s.literal("false")
+	case 'n':
+		return s.literal("null")
+	default:
+		if c == '-' || isDigit(c) {
+			return s.number()
+		}
+		return s.fault()
+	}
+}
+
+// container scans an object (keyed) or an array, from its opening bracket to its closing one.
+func (s *scanner) container(closing byte, keyed bool) Reason {
+	if s.depth == 0 {
+		return ReasonTooDeep
+	}
+	s.depth--
+	s.at++
+	s.space()
+	if s.next() == closing {
+		s.at++
+		s.depth++
+		return ""
+	}
+	for {
+		if keyed {
+			if s.next() != '"' {
+				return s.fault()
+			}
+			if reason := s.str(); reason != "" {
+				return reason
+			}
+			s.space()
+			if s.next() != ':' {
+				return s.fault()
+			}
+			s.at++
+			s.space()
+		}
+		if reason := s.value(); reason != "" {
+			return reason
+		}
+		s.space()
+		switch s.next() {
+		case ',':
+			s.at++
+			s.space()
+		case closing:
+			s.at++
+			s.depth++
+			return ""
+		default:
+			return s.fault()
+		}
+	}
+}
+
+// str scans a string, from its opening quote past its closing one.
+func (s *scanner) str() Reason {
+	s.at++
+	for s.at < len(s.data) {
+		switch c := s.data[s.at]; {
+		case c == '"':
+			s.at++
+			return ""
+		case c == '\\':
+			s.at++
+			if reason := s.escape(); reason != "" {
+				return reason
+			}
+		case c < ' ':
+			return ReasonNotJSON
+		default:
+			s.at++
+		}
+	}
+	return ReasonTruncated
+}
+
+// escape scans what follows a backslash.
+func (s *scanner) escape() Reason {
+	switch s.next() {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		s.at++
+		return ""
+	case 'u':
+		s.at++
+		for range 4 {
+			if !isHex(s.next()) {
+				return s.fault()
+			}
+			s.at++
+		}
+		return ""
+	default:
+		return s.fault()
+	}
+}
+
+func (s *scanner) literal(word string) Reason {
+	for i := range len(word) {
+		if s.next() != word[i] {
+			return s.fault()
+		}
+		s.at++
+	}
+	return ""
+}
+
+func (s *scanner) number() Reason {
+	if s.next() == '-' {
+		s.at++
+	}
+	if s.next() == '0' {
+		s.at++
+	} else if !s.digits() {
+		return s.fault()
+	}
+	if s.next() == '.' {
+		s.at++
+		if !s.digits() {
+			return s.fault()
+		}
+	}
+	if c := s.next(); c == 'e' || c == 'E' {
+		s.at++
+		if c := s.next(); c == '+' || c == '-' {
+			s.at++
+		}
+		if !s.digits() {
+			return s.fault()
+		}
+	}
+	return ""
+}
+
+// digits scans a run of digits, and says whether there was one.
+func (s *scanner) digits() bool {
+	start := s.at
+	for isDigit(s.next()) {
+		s.at++
+	}
+	return s.at > start
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isHex(c byte) bool {
+	return isDigit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}

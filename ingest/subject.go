@@ -1,0 +1,144 @@
+package ingest
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// The subjects of Forewarm, all below a prefix ("forewarm" unless configured). Names of pools, classes and replicas are
+// escaped so that each is one token of a NATS subject, and can be read back.
+
+// RequestSubject is where the requests and sums of a class are published; class may be empty.
+func RequestSubject(prefix, pool, class string) string {
+	return prefix + ".telemetry.request." + EscapeToken(pool) + "." + EscapeToken(class)
+}
+
+// ReplicaSubject is where a replica's state is published.
+func ReplicaSubject(prefix, pool, replica string) string {
+	return prefix + ".telemetry.replica." + EscapeToken(pool) + "." + EscapeToken(replica)
+}
+
+// WatermarkSubject is where watermarks are published; an empty pool means time only.
+func WatermarkSubject(prefix, pool string) string {
+	return prefix + ".telemetry.watermark." + EscapeToken(pool)
+}
+
+// AckSubject is where autoscalers answer the pre-scale events of a pool.
+func AckSubject(prefix, pool string) string { return prefix + ".prescale.ack." + EscapeToken(pool) }
+
+// PrescaleSubject is where the pre-scale events of a pool are published.
+func PrescaleSubject(prefix, pool string) string { return prefix + ".prescale." + EscapeToken(pool) }
+
+// ForecastSubject is where the forecasts of a class are published.
+func ForecastSubject(prefix, pool, class string) string {
+	return prefix + ".forecast." + EscapeToken(pool) + "." + EscapeToken(class)
+}
+
+// AlertSubject is where the alerts of a pool are published.
+func AlertSubject(prefix, pool string) string { return prefix + ".alert." + EscapeToken(pool) }
+
+// DeadLetterSubject is where refused telemetry is published.
+func DeadLetterSubject(prefix string) string { return prefix + ".deadletter" }
+
+// ParseSubject reads what a subject says of its message. Trailing tokens may be missing, for records can name their pool,
+// class and replica themselves. ok is false for a subject that carries no telemetry.
+func ParseSubject(prefix, subject string) (m Meta, ok bool) {
+	rest, ok := strings.CutPrefix(subject, prefix+".")
+	if !ok {
+		return Meta{}, false
+	}
+	area, rest, _ := strings.Cut(rest, ".")
+	topic, rest, named := strings.Cut(rest, ".")
+	var names [2]string
+	given := 0
+	for named {
+		if given == len(names) {
+			return Meta{}, false
+		}
+		var token string
+		token, rest, named = strings.Cut(rest, ".")
+		if names[given], ok = unescapeToken(token); !ok {
+			return Meta{}, false
+		}
+		given++
+	}
+	switch {
+	case area == "telemetry" && topic == "request":
+		return Meta{Kind: KindRequest, Pool: names[0], Class: names[1]}, true
+	case area == "telemetry" && topic == "replica":
+		return Meta{Kind: KindReplica, Pool: names[0], Replica: names[1]}, true
+	case area == "telemetry" && topic == "watermark" && given <= 1:
+		return Meta{Kind: KindWatermark, Pool: names[0]}, true
+	case area == "prescale" && topic == "ack" && given == 1:
+		return Meta{Kind: KindAck, Pool: names[0]}, true
+	}
+	return Meta{}, false
+}
+
+// noName stands for an empty name; a name that reads like it is escaped.
+const noName = "_"
+
+// EscapeToken makes one token of a subject out of any name: what NATS or a terminal would stumble over, and all that is
+// not ASCII, is percent-encoded byte by byte; the empty name becomes "_".
+func EscapeToken(name string) string {
+	switch name {
+	case "":
+		return noName
+	case noName:
+		return "%5F"
+	}
+	plain := true
+	for i := range len(name) {
+		plain = plain && isPlain(name[i])
+	}
+	if plain {
+		return name
+	}
+	var b strings.Builder
+	for i := range len(name) {
+		if c := name[i]; isPlain(c) {
+			b.WriteByte(c)
+		} else {
+			b.WriteByte('%')
+			b.WriteByte(upperHex[c>>4])
+			b.WriteByte(upperHex[c&15])
+		}
+	}
+	return b.String()
+}
+
+const upperHex = "0123456789ABCDEF"
+
+func isPlain(c byte) bool {
+	return c > ' ' && c < 0x7f && c != '.' && c != '*' && c != '>' && c != '%'
+}
+
+// unescapeToken undoes [EscapeToken]. A token that other software wrote may hold characters that need no escape.
+func unescapeToken(token string) (name string, ok bool) {
+	if token == noName {
+		return "", true
+	}
+	if strings.IndexByte(token, '%') < 0 {
+		return token, token != "" && utf8.ValidString(token)
+	}
+	b := make([]byte, 0, len(token))
+	for i := 0; i < len(token); i++ {
+		c := token[i]
+		if c == '%' {
+			if i+2 >= len(token) || !isHex(token[i+1]) || !isHex(token[i+2]) {
+				return "", false
+			}
+			c = unhex(token[i+1])<<4 | unhex(token[i+2])
+			i += 2
+		}
+		b = append(b, c)
+	}
+	return string(b), utf8.Valid(b)
+}
+
+func unhex(c byte) byte {
+	if isDigit(c) {
+		return c - '0'
+	}
+	return c | 0x20 - 'a' + 10
+}

@@ -1,0 +1,210 @@
+package ingest
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/buger/jsonparser"
+)
+
+// value is one member of a JSON object as the extractor hands it out: strings without quotes and still escaped. Its
+// bytes belong to the message.
+type value struct {
+	key []byte
+	raw []byte
+	typ jsonparser.ValueType
+}
+
+// earliest and latest bound every time in a record; what lies outside is a wrong unit or a broken clock.
+var (
+	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// fail marks the record at hand as unusable; the first fault counts.
+func (d *decoder) fail(reason Reason, detail string, args ...any) {
+	if d.refusal.Reason == "" {
+		d.refusal = Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...)}
+	}
+}
+
+func (d *decoder) wrongType(v value, want string) {
+	d.fail(ReasonWrongType, "%s is a %s, want %s", v.key, v.typ, want)
+}
+
+// text gives the unescaped bytes of a string; half a surrogate pair becomes U+FFFD, as in encoding/json.
+func (d *decoder) text(v value) (text []byte, ok bool) {
+	if v.typ != jsonparser.String {
+		d.wrongType(v, "a string")
+		return nil, false
+	}
+	if bytes.IndexByte(v.raw, '\\') < 0 {
+		return v.raw, true
+	}
+	text, err := jsonparser.Unescape(v.raw, nil)
+	if err != nil {
+		d.fail(ReasonNotJSON, "%s: %v", v.key, err)
+		return nil, false
+	}
+	return text, true
+}
+
+// label reads a name that recurs; id reads one that does not.
+func (d *decoder) label(v value, to *string) {
+	if text, ok := d.name(v); ok {
+		*to = d.names.of(text)
+	}
+}
+
+func (d *decoder) id(v value, to *string) {
+	if text, ok := d.name(v); ok {
+		*to = string(text)
+	}
+}
+
+func (d *decoder) name(v value) (text []byte, ok bool) {
+	if text, ok = d.text(v); !ok {
+		return nil, false
+	}
+	if reason, detail := checkLabel(v.key, text, d.limits.LabelBytes); reason != "" {
+		d.fail(reason, "%s", detail)
+		return nil, false
+	}
+	return text, true
+}
+
+// enum reads a name out of a fixed list and gives its index.
+func enum[E ~uint8](d *decoder, v value, known []string, to *E) {
+	text, ok := d.text(v)
+	if !ok {
+		return
+	}
+	for i, name := range known {
+		if name == string(text) {
+			*to = E(i)
+			return
+		}
+	}
+	d.fail(ReasonBadEnum, "%s is %.64q, want one of %s", v.key, text, strings.Join(known, ", "))
+}
+
+// session reads the clear name of a session and keeps its hash.
+func (d *decoder) session(v value, to *uint64) {
+	if text, ok := d.text(v); ok {
+		*to = HashSession(string(text))
+	}
+}
+
+// sessionHash reads a hash that [AppendRequest] wrote: 16 hexadecimal digits, for JSON numbers lose bits above 2⁵³.
+func (d *decoder) sessionHash(v value, to *uint64) {
+	text, ok := d.text(v)
+	if !ok {
+		return
+	}
+	hash, err := strconv.ParseUint(string(text), 16, 64)
+	if err != nil || len(text) != 16 {
+		d.fail(ReasonWrongType, "%s is %.64q, want 16 hexadecimal digits", v.key, text)
+		return
+	}
+	*to = hash
+}
+
+// count reads a whole number in [0, limit]. 12.0 and 1e3 are whole numbers too.
+func (d *decoder) count(v value, limit int64, to *int64) {
+	if v.typ != jsonparser.Number {
+		d.wrongType(v, "a number")
+		return
+	}
+	if n, ok := smallInt(v.raw); ok && n <= limit {
+		*to = n
+		return
+	}
+	var f float64
+	d.number(v, float64(limit), &f)
+	if f != math.Trunc(f) {
+		d.fail(ReasonWrongType, "%s is %.64s, want a whole number", v.key, v.raw)
+		return
+	}
+	*to = int64(f)
+}
+
+// number reads a number in [0, limit].
+func (d *decoder) number(v value, limit float64, to *float64) {
+	if v.typ != jsonparser.Number {
+		d.wrongType(v, "a number")
+		return
+	}
+	f, _ := strconv.ParseFloat(string(v.raw), 64) // out of range gives ±Inf, which the bounds refuse
+	switch {
+	case f < 0:
+		d.fail(ReasonNegativeCount, "%s is %.64s, a count cannot be negative", v.key, v.raw)
+	case f > limit:
+		d.fail(ReasonHugeCount, "%s is %.64s, the limit is %.0f", v.key, v.raw, limit)
+	default:
+		*to = math.Abs(f) // -0 is 0
+	}
+}
+
+// ratio reads a number in [0, 1].
+func (d *decoder) ratio(v value, to *float64) {
+	if v.typ != jsonparser.Number {
+		d.wrongType(v, "a number")
+		return
+	}
+	f, _ := strconv.ParseFloat(string(v.raw), 64)
+	if f < 0 || f > 1 {
+		d.fail(ReasonOutOfRange, "%s is %.64s, want 0 to 1", v.key, v.raw)
+		return
+	}
+	*to = math.Abs(f)
+}
+
+// time reads an RFC 3339 string or a whole number of Unix milliseconds.
+func (d *decoder) time(v value, to *time.Time) {
+	var t time.Time
+	switch v.typ {
+	case jsonparser.Number:
+		ms, ok := smallInt(v.raw)
+		if !ok {
+			d.fail(ReasonBadTime, "%s is %.64s, want whole Unix milliseconds", v.key, v.raw)
+			return
+		}
+		t = time.UnixMilli(ms).UTC()
+	case jsonparser.String:
+		text, ok := d.text(v)
+		if !ok {
+			return
+		}
+		if err := t.UnmarshalText(text); err != nil {
+			d.fail(ReasonBadTime, "%s is %.64q, want RFC 3339", v.key, text)
+			return
+		}
+		t = t.UTC()
+	default:
+		d.wrongType(v, "an RFC 3339 string or Unix milliseconds")
+		return
+	}
+	if t.Before(earliest) || !t.Before(latest) {
+		d.fail(ReasonBadTime, "%s is %s, outside the years 2000 to 2199 (numbers are Unix milliseconds)", v.key, t.Format(time.RFC3339))
+		return
+	}
+	*to = t
+}
+
+// smallInt parses a run of at most 18 digits, which no int64 overflows.
+func smallInt(raw []byte) (n int64, ok bool) {
+	if len(raw) == 0 || len(raw) > 18 {
+		return 0, false
+	}
+	for _, c := range raw {
+		if !isDigit(c) {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
