@@ -14,7 +14,8 @@ type Config struct {
 	// T + Lateness. Zero for traces in arrival order.
 	Lateness time.Duration
 	// Revise is how long after its first count a minute can still be amended by records that came late, typically
-	// because they are written when the request ends. Later records are refused as late, and counted.
+	// because they are written when the request ends. Later records are refused as late, and counted: where each
+	// request is one record at its end, Revise should exceed the longest request. Rounded up to whole minutes.
 	Revise time.Duration
 	// FutureBound refuses records whose event time is further ahead of the clock.
 	FutureBound time.Duration
@@ -42,4 +43,34 @@ func DefaultConfig() Config {
 		ClassTTL:       8 * 24 * time.Hour,
 		DefaultService: Service{PrefillTokensPerS: 8000, ITL: 25 * time.Millisecond},
 	}
+}
+
+// complete puts the default in place of every bound that is not positive. Lateness and Revise may be zero.
+func (c Config) complete() Config {
+	d := DefaultConfig()
+	orDefault(&c.MaxClasses, d.MaxClasses)
+	orDefault(&c.MaxTenants, d.MaxTenants)
+	orDefault(&c.MaxReplicas, d.MaxReplicas)
+	orDefault(&c.ReplicaTTL, d.ReplicaTTL)
+	orDefault(&c.ClassTTL, d.ClassTTL)
+	c.DefaultService = c.DefaultService.or(d.DefaultService)
+	c.Lateness, c.Revise, c.FutureBound = max(c.Lateness, 0), max(c.Revise, 0), max(c.FutureBound, 0)
+	return c
+}
+
+func orDefault[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+func (c *Config) service(pool string) Service { return c.Service[pool].or(c.DefaultService) }
+
+// or takes from d what s leaves unset.
+func (s Service) or(d Service) Service {
+	if !(s.PrefillTokensPerS > 0) {
+		s.PrefillTokensPerS = d.PrefillTokensPerS
+	}
+	orDefault(&s.ITL, d.ITL)
+	return s
 }

@@ -31,3 +31,71 @@ type Dimension struct {
 	// Value extracts the dimension from a window; ok is false when the window does not know it.
 	Value func(w *Window) (value float64, ok bool)
 }
+
+// Dimensions is the table: to add a dimension, add a row. Rates are averaged over the minute. The order is the order of
+// every output.
+var Dimensions = []Dimension{
+	{
+		Name: DimRequests, Unit: "1/s", Kind: Rate, Series: "forewarm_demand_requests_per_second", Forecast: true,
+		Help: "Requests that arrived (first attempts).",
+		Value: func(w *Window) (float64, bool) {
+			return w.Requests / seconds, w.knows(ReportsRequests, w.RequestsKnown > 0)
+		},
+	},
+	{
+		Name: DimPrefill, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_prefill_tokens_per_second", Forecast: true,
+		Help: "Prompt tokens to prefill: not served from prefix cache, or not known to be.",
+		Value: func(w *Window) (float64, bool) {
+			return (w.PromptTokens - w.CachedTokens) / seconds, w.knows(ReportsPrompt, w.PromptKnown > 0)
+		},
+	},
+	{
+		Name: DimCached, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_cached_tokens_per_second",
+		Help: "Prompt tokens served from prefix cache.",
+		Value: func(w *Window) (float64, bool) {
+			return w.CachedTokens / seconds, w.knows(ReportsCached, w.CachedKnown > 0)
+		},
+	},
+	{
+		Name: DimDecode, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_decode_tokens_per_second", Forecast: true,
+		Help: "Output tokens, in the minute that generated them (of requests without times: that they arrived in).",
+		Value: func(w *Window) (float64, bool) {
+			return w.OutputTokens / seconds, w.knows(ReportsOutput, w.OutputKnown > 0 || w.OutputTokens > 0)
+		},
+	},
+	{
+		Name: DimKV, Unit: "tokens", Kind: Level, Series: "forewarm_demand_kv_tokens", Forecast: true,
+		Help: "KV-cache tokens held, averaged over the minute.",
+		Value: func(w *Window) (float64, bool) {
+			return (w.KVTokenSeconds + w.KVModelled) / seconds, w.knows(ReportsKV, w.KVKnown > 0 || w.KVTimed)
+		},
+	},
+	{
+		Name: DimKVMax, Unit: "tokens", Kind: Level, Series: "forewarm_demand_kv_max_tokens",
+		Help: "KV-cache tokens held, in the fullest ten seconds of the minute.",
+		Value: func(w *Window) (float64, bool) {
+			fullest := 0.0
+			for _, area := range w.KVSlots {
+				fullest = max(fullest, area)
+			}
+			return fullest/slotSeconds + w.KVModelled/seconds, w.knows(ReportsTimes, w.KVTimed)
+		},
+	},
+	{
+		Name: DimRetry, Unit: "1/s", Kind: Rate, Series: "forewarm_demand_retries_per_second",
+		Help: "Requests that were tried again (attempts after the first).",
+		Value: func(w *Window) (float64, bool) {
+			return w.Retries / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
+		},
+	},
+}
+
+// DimensionByName finds a row of the table.
+func DimensionByName(name string) (Dimension, bool) {
+	for _, d := range Dimensions {
+		if d.Name == name {
+			return d, true
+		}
+	}
+	return Dimension{}, false
+}

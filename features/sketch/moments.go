@@ -27,3 +27,25 @@ func (m *Moments) Merge(o Moments) {
 	m.PromptOutput += o.PromptOutput
 	m.OutputSq += o.OutputSq
 }
+
+// Scale multiplies all sums by a factor, which lets old requests fade.
+func (m *Moments) Scale(factor float64) {
+	m.N *= factor
+	m.Prompt *= factor
+	m.Output *= factor
+	m.PromptOutput *= factor
+	m.OutputSq *= factor
+}
+
+// Products are E[prompt·output] / (E[prompt]·E[output]) and E[output²] / E[output]²: how far the product of means is
+// off on this traffic. Both are 1 when nothing is known.
+func (m *Moments) Products() (promptOutput, outputSq float64) {
+	promptOutput, outputSq = 1, 1
+	if po := m.Prompt * m.Output; po > 0 {
+		promptOutput = m.N * m.PromptOutput / po
+	}
+	if oo := m.Output * m.Output; oo > 0 {
+		outputSq = m.N * m.OutputSq / oo
+	}
+	return promptOutput, outputSq
+}

@@ -1,0 +1,89 @@
+package features
+
+import "github.com/forewarm/forewarm/ingest"
+
+// maxArrivals bounds the requests between their arrival and their end that are remembered, over all pools; the oldest
+// go first. A request that was forgotten is counted a second time at its end, if its minute is still open.
+const maxArrivals = 1 << 18
+
+// arrivals remembers which requests have been counted at their arrival, so that the record at their end does not count
+// them again, and the other way round when the two come out of order.
+type arrivals struct {
+	capacity int
+	queue    []arrival // oldest first, from index head
+	head     int
+	base     int // position of queue[0] since the beginning
+	at       map[uint64]int
+}
+
+// arrival is one request, by hash.
+type arrival struct {
+	Hash   uint64
+	Minute int64 // in which its arrival was counted
+	Ended  bool
+	Prompt bool // prompt tokens were counted
+	Cached bool // cached tokens were counted
+}
+
+func newArrivals(capacity int) arrivals {
+	return arrivals{capacity: capacity, at: make(map[uint64]int)}
+}
+
+// arrivalHash is FNV-1a over pool, id and attempt. Two requests in flight at once share a hash with a probability of
+// about 10⁻⁹ when the table is full; the second would then not be counted.
+func arrivalHash(r *ingest.Request) uint64 {
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
+	for _, s := range [...]string{r.Pool, r.ID} {
+		for i := range len(s) {
+			h = (h ^ uint64(s[i])) * prime
+		}
+		h = (h ^ 0xff) * prime // no byte of UTF-8
+	}
+	return (h ^ uint64(r.Attempt)) * prime
+}
+
+// find returns the request, valid until the next call, or nil.
+func (t *arrivals) find(hash uint64) *arrival {
+	pos, ok := t.at[hash]
+	if !ok {
+		return nil
+	}
+	return &t.queue[pos-t.base]
+}
+
+// add remembers a request that find did not know, and says whether another one had to be forgotten that was still
+// needed.
+func (t *arrivals) add(e arrival) (evicted bool) {
+	if len(t.queue)-t.head >= t.capacity {
+		evicted = !t.pop().Ended
+	}
+	t.at[e.Hash] = t.base + len(t.queue)
+	t.queue = append(t.queue, e)
+	return evicted
+}
+
+// forget drops from the old end what ended before the open span began; a late arrival record is refused by then. What
+// has not ended within a day will not be waited for either.
+func (t *arrivals) forget(oldest int64) {
+	for t.head < len(t.queue) {
+		e := &t.queue[t.head]
+		if e.Minute >= oldest || !e.Ended && e.Minute >= oldest-maxLifeMinutes {
+			break
+		}
+		t.pop()
+	}
+}
+
+func (t *arrivals) pop() arrival {
+	e := t.queue[t.head]
+	delete(t.at, e.Hash)
+	t.head++
+	if t.head > len(t.queue)/2 {
+		n := copy(t.queue, t.queue[t.head:])
+		t.queue = t.queue[:n]
+		t.base += t.head
+		t.head = 0
+	}
+	return e
+}

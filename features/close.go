@@ -1,0 +1,147 @@
+package features
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// fade is the factor by which the account of tenants and lengths fades each minute: a half-life of half an hour.
+var fade = math.Exp2(-1.0 / 30)
+
+// Close ends the minute [t − 1 min, t); t is a minute boundary. It returns, ordered by minute and then by Key,
+//
+//   - the first count of that minute for every class of every pool;
+//   - windows inside the revise span that records, or evidence that telemetry was alive, have changed since they were
+//     returned last;
+//   - the final form of the minute that settles, [t − Revise − 1 min, t − Revise), for every class that is as old.
+//
+// Windows are Settled when they are final; with Config.Revise zero the first count is. A minute in which no telemetry
+// of the pool was alive is returned too, with Covered false, so that the gap is seen. The second result has one entry
+// for each pool ever heard of, ordered by name.
+//
+// The results are the Aggregator's: they are valid until the next Close, and the sketches in windows that are not
+// settled change with the next Add. The caller calls Close for each minute in turn; a boundary that is not ahead of the
+// last one returns nothing, and minutes that were jumped over are counted in Counters.SkippedMinutes and never get a
+// first count.
+//
+// It costs O(classes × Revise in minutes).
+func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
+	next := minuteOf(t)
+	if a.started && next <= a.open {
+		return nil, nil
+	}
+	a.recycle()
+	a.begin(next - 1)
+	if skipped := next - 1 - a.open; skipped > 0 {
+		a.counters.SkippedMinutes += uint64(skipped)
+		a.advance(next - 1)
+		a.recycle()
+	}
+	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
+	for _, p := range a.pools {
+		for _, c := range p.classes {
+			c.top = c.tenants.AppendTop(c.top, a.cfg.MaxTenants)
+		}
+	}
+	for m := a.oldest(); m <= a.open; m++ {
+		a.collect(m)
+	}
+	for _, p := range a.pools {
+		a.minutes = append(a.minutes, PoolMinute{
+			Pool: p.name, Start: startOf(a.open), Covered: a.covered(p, a.open),
+			State: p.fleet.state(p.name, startOf(next), a.cfg.ReplicaTTL), LastEvent: p.lastEvent,
+		})
+	}
+	a.advance(next)
+	a.age()
+	return a.windows, a.minutes
+}
+
+// collect appends the windows of one minute that are due.
+func (a *Aggregator) collect(m int64) {
+	settled := m == a.oldest()
+	for _, p := range a.pools {
+		covered, cov := a.covered(p, m), &p.coverage[a.slot(m)]
+		due := settled || m == a.open || covered != cov.returned
+		cov.returned = covered
+		for _, c := range p.classes {
+			at := c.cells[a.slot(m)]
+			if at == nil && !(due && c.born <= m) || at != nil && !due && !at.dirty {
+				continue
+			}
+			a.windows = append(a.windows, c.window(at, m, covered, settled))
+		}
+	}
+}
+
+// window is what a class asked for in a minute; at is nil when nothing came.
+func (c *class) window(at *cell, m int64, covered, settled bool) Window {
+	var w Window
+	if at != nil {
+		at.dirty = false
+		w = at.Window
+		for i, shape := range w.shapes() {
+			if at.shapes[i].Count() > 0 {
+				*shape = &at.shapes[i]
+			}
+		}
+	}
+	w.Key, w.Start, w.Covered, w.Settled = c.key, startOf(m), covered, settled
+	w.Reports, w.Tenants = c.reports, c.top
+	return w
+}
+
+// advance moves the open span on, so that it begins Revise before the given minute.
+func (a *Aggregator) advance(open int64) {
+	for m := a.oldest(); m < min(open-a.revise, a.end()); m++ {
+		i := a.slot(m)
+		for _, p := range a.pools {
+			p.coverage[i] = coverage{}
+			for _, c := range p.classes {
+				if c.cells[i] != nil {
+					a.returned = append(a.returned, c.cells[i])
+					c.cells[i] = nil
+				}
+			}
+		}
+	}
+	a.open = open
+}
+
+// recycle takes back what the last Close lent out.
+func (a *Aggregator) recycle() {
+	for i, at := range a.returned {
+		at.Window, at.dirty = Window{}, false
+		for j := range at.shapes {
+			at.shapes[j].Reset()
+		}
+		a.free = append(a.free, at)
+		a.returned[i] = nil
+	}
+	a.returned = a.returned[:0]
+}
+
+// age lets old weight fade and forgets what has been silent too long.
+func (a *Aggregator) age() {
+	a.arrivals.forget(a.oldest())
+	forgotten := max(minutes(a.cfg.ClassTTL), int64(a.span()))
+	for _, p := range a.pools {
+		p.fleet.forget(startOf(a.open).Add(-a.cfg.ReplicaTTL))
+		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool {
+			if c.last+forgotten >= a.open {
+				c.moments.Scale(fade)
+				c.tenants.Scale(fade)
+				return false
+			}
+			for i, at := range c.cells {
+				if at != nil {
+					a.returned, c.cells[i] = append(a.returned, at), nil
+				}
+			}
+			delete(p.byName, c.key.Class)
+			a.counters.ClassesEvicted++
+			return true
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package features
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// fleet is what replica reports say of one pool: the newest report of each replica.
+type fleet struct {
+	byName      map[string]*replica
+	replicas    []*replica // ordered by name
+	reported    time.Time
+	preemptions float64 // since the last state()
+
+	capacities []float64   // scratch
+	pending    []time.Time // lent to the caller of state()
+}
+
+type replica struct {
+	last         ingest.Replica
+	pendingSince time.Time // zero unless pending or loading
+}
+
+func newFleet() fleet { return fleet{byName: make(map[string]*replica)} }
+
+// add takes in a report. One that is older than what is known of the replica is left out, and so is a new replica when
+// the fleet is full of others that are not silent.
+func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) {
+	known, ok := f.byName[r.Name]
+	switch {
+	case ok && r.At.Before(known.last.At):
+		n.ReplicasStale++
+		return
+	case !ok && len(f.replicas) >= limit:
+		n.ReplicasRefused++
+		return
+	case !ok:
+		known = f.insert(strings.Clone(r.Name))
+	case r.PreemptionsTotal >= 0 && known.last.PreemptionsTotal >= 0:
+		f.preemptions += float64(increase(known.last.PreemptionsTotal, r.PreemptionsTotal))
+	}
+	n.ReplicaReports++
+	f.reported = later(f.reported, r.At)
+	name := known.last.Name
+	known.last = *r
+	known.last.Name, known.last.Pool = name, ""
+	switch {
+	case r.State != ingest.ReplicaPending && r.State != ingest.ReplicaLoading:
+		known.pendingSince = time.Time{}
+	case known.pendingSince.IsZero():
+		known.pendingSince = r.At.UTC()
+	}
+}
+
+func (f *fleet) insert(name string) *replica {
+	known := &replica{last: ingest.Replica{Name: name}}
+	f.byName[name] = known
+	i, _ := slices.BinarySearchFunc(f.replicas, name, func(r *replica, name string) int { return strings.Compare(r.last.Name, name) })
+	f.replicas = slices.Insert(f.replicas, i, known)
+	return known
+}
+
+// increase of a counter that starts again at zero when its process does.
+func increase(before, now int64) int64 {
+	if now < before {
+		return now
+	}
+	return now - before
+}
+
+// forget drops the replicas that were last heard of before t.
+func (f *fleet) forget(t time.Time) {
+	f.replicas = slices.DeleteFunc(f.replicas, func(r *replica) bool {
+		if !r.last.At.Before(t) {
+			return false
+		}
+		delete(f.byName, r.last.Name)
+		return true
+	})
+}
+
+// state sums the fleet up at one instant, of replicas heard of within ttl. It starts a new count of preemptions.
+func (f *fleet) state(pool string, at time.Time, ttl time.Duration) PoolState {
+	s := PoolState{Pool: pool, At: at, ReportedAt: f.reported, KVUsedMax: math.NaN(), WaitingPerReady: math.NaN()}
+	s.Preemptions, f.preemptions = f.preemptions, 0
+	f.capacities, f.pending = f.capacities[:0], f.pending[:0]
+	waiting, reporting := 0.0, 0.0
+	for _, r := range f.replicas {
+		if r.last.At.Before(at.Add(-ttl)) {
+			continue
+		}
+		s.Observed = true
+		switch r.last.State {
+		case ingest.ReplicaReady:
+			s.Ready++
+			if r.last.KVCapacityTokens > 0 {
+				f.capacities = append(f.capacities, float64(r.last.KVCapacityTokens))
+			}
+			if used := kvUsed(&r.last); !(s.KVUsedMax >= used) && !math.IsNaN(used) {
+				s.KVUsedMax = used
+			}
+			if r.last.Waiting >= 0 {
+				waiting += float64(r.last.Waiting)
+				reporting++
+			}
+		case ingest.ReplicaPending, ingest.ReplicaLoading:
+			s.Pending++
+			f.pending = append(f.pending, r.pendingSince)
+		case ingest.ReplicaDraining:
+			s.Draining++
+		}
+	}
+	slices.SortFunc(f.pending, time.Time.Compare)
+	s.PendingSince = f.pending
+	s.KVCapacityTokens = median(f.capacities)
+	if reporting > 0 {
+		s.WaitingPerReady = waiting / reporting
+	}
+	return s
+}
+
+// kvUsed is the share of a replica's KV cache that is in use; NaN when unknown.
+func kvUsed(r *ingest.Replica) float64 {
+	if math.IsNaN(r.KVUsedRatio) && r.KVUsedTokens >= 0 && r.KVCapacityTokens > 0 {
+		return float64(r.KVUsedTokens) / float64(r.KVCapacityTokens)
+	}
+	return r.KVUsedRatio
+}
+
+// median sorts v; 0 when there is none.
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	slices.Sort(v)
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}

@@ -1,0 +1,219 @@
+package features
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/forewarm/forewarm/features/sketch"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// State is an Aggregator at rest: plain data for a snapshot, ordered, so that equal Aggregators encode to equal bytes.
+// Minutes count from the Unix epoch, times are in nanoseconds from it (0 is no time).
+type State struct {
+	Started  bool            `cbor:"1,keyasint"`
+	Open     int64           `cbor:"2,keyasint"`
+	Pools    []PoolSnapshot  `cbor:"3,keyasint"`
+	Arrivals ArrivalSnapshot `cbor:"4,keyasint"`
+	Counters Counters        `cbor:"5,keyasint"`
+}
+
+// PoolSnapshot is one pool in a State.
+type PoolSnapshot struct {
+	Name        string             `cbor:"1,keyasint"`
+	Phased      bool               `cbor:"2,keyasint"`
+	LastEvent   int64              `cbor:"3,keyasint"`
+	Watermark   int64              `cbor:"4,keyasint"`
+	Coverage    []CoverageSnapshot `cbor:"5,keyasint"`
+	Classes     []ClassSnapshot    `cbor:"6,keyasint"`
+	Replicas    []ReplicaSnapshot  `cbor:"7,keyasint"`
+	Reported    int64              `cbor:"8,keyasint"`
+	Preemptions float64            `cbor:"9,keyasint"`
+}
+
+// CoverageSnapshot is the evidence of life of a pool in one minute.
+type CoverageSnapshot struct {
+	Minute   int64 `cbor:"1,keyasint"`
+	Evidence bool  `cbor:"2,keyasint"`
+	Returned bool  `cbor:"3,keyasint"`
+}
+
+// ClassSnapshot is one class of a pool.
+type ClassSnapshot struct {
+	Name    string           `cbor:"1,keyasint"`
+	Born    int64            `cbor:"2,keyasint"`
+	Last    int64            `cbor:"3,keyasint"`
+	Reports Reports          `cbor:"4,keyasint"`
+	Moments sketch.Moments   `cbor:"5,keyasint"`
+	Tenants sketch.TopKState `cbor:"6,keyasint"`
+	Windows []WindowSnapshot `cbor:"7,keyasint"`
+}
+
+// WindowSnapshot is one open minute of a class. What follows from its place (key, start, coverage) is left out.
+type WindowSnapshot struct {
+	Minute int64  `cbor:"1,keyasint"`
+	Dirty  bool   `cbor:"2,keyasint"`
+	Window Window `cbor:"3,keyasint"`
+}
+
+// ReplicaSnapshot is the newest report of one replica.
+type ReplicaSnapshot struct {
+	At           int64          `cbor:"1,keyasint"`
+	PendingSince int64          `cbor:"2,keyasint"`
+	Report       ingest.Replica `cbor:"3,keyasint"` // without pool and time
+}
+
+// ArrivalSnapshot lists, oldest first and in columns, the requests that are remembered between arrival and end. Flags
+// has bit 0 for ended, 1 for prompt counted, 2 for cached counted.
+type ArrivalSnapshot struct {
+	Hashes  []uint64 `cbor:"1,keyasint"`
+	Minutes []int64  `cbor:"2,keyasint"`
+	Flags   []byte   `cbor:"3,keyasint"`
+}
+
+// State is a copy of everything the Aggregator knows; it shares no memory with it.
+func (a *Aggregator) State() State {
+	s := State{Started: a.started, Open: a.open, Arrivals: a.arrivals.snapshot(), Counters: a.counters}
+	for _, p := range a.pools {
+		ps := PoolSnapshot{
+			Name: p.name, Phased: p.phased, LastEvent: nanos(p.lastEvent), Watermark: nanos(p.watermark),
+			Reported: nanos(p.fleet.reported), Preemptions: p.fleet.preemptions,
+		}
+		for m := a.oldest(); m < a.end(); m++ {
+			if c := p.coverage[a.slot(m)]; c != (coverage{}) {
+				ps.Coverage = append(ps.Coverage, CoverageSnapshot{Minute: m, Evidence: c.evidence, Returned: c.returned})
+			}
+		}
+		for _, c := range p.classes {
+			ps.Classes = append(ps.Classes, a.classSnapshot(c))
+		}
+		for _, r := range p.fleet.replicas {
+			rs := ReplicaSnapshot{At: nanos(r.last.At), PendingSince: nanos(r.pendingSince), Report: r.last}
+			rs.Report.At = time.Time{}
+			ps.Replicas = append(ps.Replicas, rs)
+		}
+		s.Pools = append(s.Pools, ps)
+	}
+	return s
+}
+
+func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
+	s := ClassSnapshot{
+		Name: c.key.Class, Born: c.born, Last: c.last, Reports: c.reports, Moments: c.moments, Tenants: c.tenants.State(),
+	}
+	for m := a.oldest(); m < a.end(); m++ {
+		at := c.cells[a.slot(m)]
+		if at == nil {
+			continue
+		}
+		w := WindowSnapshot{Minute: m, Dirty: at.dirty, Window: at.Window}
+		for i, shape := range w.Window.shapes() {
+			if at.shapes[i].Count() > 0 {
+				*shape = at.shapes[i].Clone()
+			}
+		}
+		s.Windows = append(s.Windows, w)
+	}
+	return s
+}
+
+// Restore makes an Aggregator that goes on exactly where the one that gave s was. When cfg has changed since, what no
+// longer fits is left out: minutes outside the open span, the lightest tenants; classes and replicas beyond a smaller
+// cap stay until they fall silent. The error names what in s cannot be.
+func Restore(cfg Config, s State) (*Aggregator, error) {
+	a := New(cfg)
+	a.started, a.open, a.counters = s.Started, s.Open, s.Counters
+	for i := range s.Pools {
+		ps := &s.Pools[i]
+		if _, ok := a.byName[ps.Name]; ok {
+			return nil, fmt.Errorf("restore aggregator: pool %q comes twice", ps.Name)
+		}
+		if err := a.restorePool(ps); err != nil {
+			return nil, fmt.Errorf("restore aggregator: pool %q: %w", ps.Name, err)
+		}
+	}
+	if err := a.arrivals.restore(s.Arrivals); err != nil {
+		return nil, fmt.Errorf("restore aggregator: %w", err)
+	}
+	return a, nil
+}
+
+func (a *Aggregator) restorePool(s *PoolSnapshot) error {
+	p := a.pool(s.Name)
+	p.phased, p.lastEvent, p.watermark = s.Phased, instant(s.LastEvent), instant(s.Watermark)
+	for _, c := range s.Coverage {
+		if a.holds(c.Minute) {
+			p.coverage[a.slot(c.Minute)] = coverage{evidence: c.Evidence, returned: c.Returned}
+		}
+	}
+	for i := range s.Classes {
+		cs := &s.Classes[i]
+		if _, ok := p.byName[cs.Name]; ok {
+			return fmt.Errorf("class %q comes twice", cs.Name)
+		}
+		if err := a.restoreClass(p, cs); err != nil {
+			return fmt.Errorf("class %q: %w", cs.Name, err)
+		}
+	}
+	p.fleet.reported, p.fleet.preemptions = instant(s.Reported), s.Preemptions
+	for _, rs := range s.Replicas {
+		if _, ok := p.fleet.byName[rs.Report.Name]; ok {
+			return fmt.Errorf("replica %q comes twice", rs.Report.Name)
+		}
+		r := p.fleet.insert(rs.Report.Name)
+		r.last, r.pendingSince = rs.Report, instant(rs.PendingSince)
+		r.last.At = instant(rs.At)
+	}
+	return nil
+}
+
+func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
+	c := a.newClass(p, s.Name)
+	c.born, c.last, c.reports, c.moments = s.Born, s.Last, s.Reports, s.Moments
+	tenants := s.Tenants
+	tenants.Counters = a.tenantCounters()
+	if c.tenants, err = sketch.RestoreTopK(tenants); err != nil {
+		return err
+	}
+	for _, w := range s.Windows {
+		if !a.holds(w.Minute) {
+			continue
+		}
+		at := a.cell(c, w.Minute)
+		for i, shape := range w.Window.shapes() {
+			at.shapes[i].Merge(*shape)
+			*shape = nil
+		}
+		at.Window, at.dirty = w.Window, w.Dirty
+	}
+	return nil
+}
+
+func (t *arrivals) snapshot() ArrivalSnapshot {
+	var s ArrivalSnapshot
+	for _, e := range t.queue[t.head:] {
+		var flags byte
+		for bit, set := range [...]bool{e.Ended, e.Prompt, e.Cached} {
+			if set {
+				flags |= 1 << bit
+			}
+		}
+		s.Hashes, s.Minutes, s.Flags = append(s.Hashes, e.Hash), append(s.Minutes, e.Minute), append(s.Flags, flags)
+	}
+	return s
+}
+
+func (t *arrivals) restore(s ArrivalSnapshot) error {
+	if len(s.Minutes) != len(s.Hashes) || len(s.Flags) != len(s.Hashes) || len(s.Hashes) > t.capacity {
+		return errors.New("the columns of arrivals differ in length, or are too long")
+	}
+	for i, hash := range s.Hashes {
+		if t.find(hash) != nil {
+			return fmt.Errorf("arrival %x comes twice", hash)
+		}
+		f := s.Flags[i]
+		t.add(arrival{Hash: hash, Minute: s.Minutes[i], Ended: f&1 != 0, Prompt: f&2 != 0, Cached: f&4 != 0})
+	}
+	return nil
+}

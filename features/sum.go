@@ -1,0 +1,79 @@
+package features
+
+import (
+	"math"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// AddSum counts traffic that its producer has added up, "" says it was counted. It belongs to the minute its Start lies
+// in. Fields that are NaN stay unknown. The caller has checked that the pool is known and the time not ahead of the
+// clock. Refusals are those of AddRequest.
+//
+// KV occupancy of a sum follows by Little's law from its means, which is off by up to 2× on mixed traffic, because the
+// product of means is not the mean of products. Where the class also has requests of its own, the ratio of the two,
+// measured on those, corrects it; for purely binned traffic it stays a rough figure. It is unknown when any of
+// requests, prompt and output is.
+func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
+	minute := minuteOf(s.Start)
+	a.begin(minute)
+	if reason := a.refuse(minute); reason != "" {
+		return reason
+	}
+	a.counters.Sums++
+	if minute < a.open {
+		a.counters.Amended++
+	}
+
+	p := a.pool(s.Pool)
+	a.evidence(p, minute, s.Start)
+	c := a.class(p, s.Class, minute)
+	w := a.cell(c, minute)
+	w.Records++
+	if s.Requests >= 0 {
+		c.reports |= ReportsRequests
+		w.RequestsKnown++
+		w.Requests += s.Requests
+	}
+	cached := min(s.CachedTokens, s.PromptTokens) // NaN when either is
+	if s.PromptTokens >= 0 {
+		c.reports |= ReportsPrompt
+		w.PromptKnown++
+		w.PromptTokens += s.PromptTokens
+	}
+	if cached >= 0 {
+		c.reports |= ReportsCached
+		w.CachedKnown++
+		w.CachedTokens += cached
+		w.PromptOfCachedKnown += s.PromptTokens
+	}
+	if s.OutputTokens >= 0 {
+		c.reports |= ReportsOutput
+		w.OutputKnown++
+		w.OutputTokens += s.OutputTokens
+	}
+	if area := c.modelledSum(s, cached, p.service); area >= 0 {
+		c.reports |= ReportsKV
+		w.KVKnown++
+		w.KVModelled += area
+	}
+	return ""
+}
+
+// modelledSum is the area that the requests of a sum hold, in token-seconds; NaN when it cannot be told.
+func (c *class) modelledSum(s *ingest.Sum, cached float64, service Service) float64 {
+	if s.Requests == 0 && s.PromptTokens == 0 && s.OutputTokens == 0 {
+		return 0
+	}
+	if !(s.Requests > 0) {
+		return math.NaN()
+	}
+	if !(cached >= 0) {
+		cached = 0
+	}
+	promptOutput, outputSq := c.moments.Products()
+	prompt, output := s.PromptTokens/s.Requests, s.OutputTokens/s.Requests
+	perRequest := prompt*(s.PromptTokens-cached)/s.Requests/service.PrefillTokensPerS +
+		service.ITL.Seconds()*(promptOutput*prompt*output+outputSq*output*output/2)
+	return s.Requests * perRequest
+}
