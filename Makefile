@@ -1,0 +1,36 @@
+# Only Go and make are needed, except for lint (golangci-lint v2).
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+# The race detector needs a C compiler; go env knows whether there is one.
+RACE    := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+FUZZTIME ?= 30s
+
+.PHONY: build test lint bench fuzz cover clean
+
+build: ## a static binary in bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o bin/forewarm ./cmd/forewarm
+
+test: ## what every change must pass
+	$(if $(RACE),,@echo 'no C compiler: testing without the race detector')
+	$(GO) vet ./...
+	$(GO) test $(RACE) -timeout 10m ./...
+
+lint:
+	golangci-lint run ./...
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## every fuzz target for FUZZTIME each
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
+	  done; \
+	done
+
+cover:
+	$(GO) test -coverprofile=cover.out ./... && $(GO) tool cover -func=cover.out | tail -1
+
+clean:
+	rm -rf bin dist cover.out

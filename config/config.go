@@ -1,0 +1,84 @@
+package config
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/server"
+)
+
+// Config is the whole configuration: each section is the Config of the package that obeys it, except for the few that
+// belong to the program itself.
+type Config struct {
+	Clock    Clock         `yaml:"clock"`
+	Log      Log           `yaml:"log"`
+	Features Features      `yaml:"features"`
+	Report   Report        `yaml:"report"`
+	Server   server.Config `yaml:"server"`
+}
+
+// Clock says what time it is.
+type Clock string
+
+// The clocks: that on the wall, and the watermark of the stream, which lets a trace be replayed faster than life.
+const (
+	Wall  Clock = "wall"
+	Event Clock = "event"
+)
+
+// Log says how much is logged to stderr, and how.
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn, error
+	Format string `yaml:"format"` // console, json
+}
+
+// Report schedules the report on how well the forecasts did.
+type Report struct {
+	Schedule string `yaml:"schedule"` // cron: minute hour day-of-month month day-of-week; "" for never
+	Timezone string `yaml:"timezone"` // IANA name, or Local
+	Dir      string `yaml:"dir"`      // where reports are written; "" is reports/ in the storage directory
+}
+
+// Features is the part of features.Config that a user may set.
+type Features struct {
+	Lateness    time.Duration `yaml:"lateness"`
+	Revise      time.Duration `yaml:"revise"`
+	FutureBound time.Duration `yaml:"future_bound"`
+	MaxClasses  int           `yaml:"max_classes"`
+	MaxTenants  int           `yaml:"max_tenants"`
+	MaxReplicas int           `yaml:"max_replicas"`
+	ReplicaTTL  time.Duration `yaml:"replica_ttl"`
+	StaleAfter  time.Duration `yaml:"stale_after"`
+	ClassTTL    time.Duration `yaml:"class_ttl"`
+}
+
+// Default is what an empty file means.
+func Default() *Config {
+	f := features.DefaultConfig()
+	return &Config{
+		Clock: Wall,
+		Log:   Log{Level: "info", Format: "console"},
+		Features: Features{
+			Lateness: f.Lateness, Revise: f.Revise, FutureBound: f.FutureBound, MaxClasses: f.MaxClasses,
+			MaxTenants: f.MaxTenants, MaxReplicas: f.MaxReplicas, ReplicaTTL: f.ReplicaTTL, StaleAfter: f.StaleAfter,
+			ClassTTL: f.ClassTTL,
+		},
+		Report: Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
+		Server: server.DefaultConfig(),
+	}
+}
+
+// Aggregation is the features.Config that this configuration means.
+func (c *Config) Aggregation() features.Config {
+	f, s := features.DefaultConfig(), c.Features
+	f.Lateness, f.Revise, f.FutureBound = s.Lateness, s.Revise, s.FutureBound
+	f.MaxClasses, f.MaxTenants, f.MaxReplicas = s.MaxClasses, s.MaxTenants, s.MaxReplicas
+	f.ReplicaTTL, f.StaleAfter, f.ClassTTL = s.ReplicaTTL, s.StaleAfter, s.ClassTTL
+	return f
+}
+
+// newValue is the value that an element of a list, or an optional section, starts from before its keys are read.
+func newValue(t reflect.Type) reflect.Value {
+	return reflect.New(t).Elem()
+}

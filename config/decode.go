@@ -1,0 +1,275 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+)
+
+// MaxNodes bounds the values a file may expand to; it is aliases that make a short file long.
+const MaxNodes = 100_000
+
+// maxDepth bounds nesting, aliases counted in.
+const maxDepth = 32
+
+// decoder copies a YAML tree onto structs, on top of the defaults that are there. It collects what is wrong instead of
+// stopping at the first, and remembers where each key was set.
+type decoder struct {
+	file    string
+	anchors map[string]ast.Node
+	lines   map[string]string // key → file:line
+	nodes   int
+	errs    Errors
+}
+
+func (d *decoder) fail(node ast.Node, key, value, bound, mend string) {
+	d.errs = append(d.errs, &Error{Source: d.at(node), Key: key, Value: value, Bound: bound, Mend: mend})
+}
+
+func (d *decoder) at(node ast.Node) string {
+	return d.file + ":" + strconv.Itoa(node.GetToken().Position.Line)
+}
+
+// decode copies node onto v, which path names. A null leaves the default.
+func (d *decoder) decode(node ast.Node, v reflect.Value, path string, depth int) {
+	if d.nodes++; d.nodes > MaxNodes || depth > maxDepth {
+		if len(d.errs) == 0 {
+			d.fail(node, path, "", fmt.Sprintf("must expand to at most %d values, %d deep", MaxNodes, maxDepth), "use fewer aliases")
+		}
+		return
+	}
+	node = d.resolve(node, path)
+	if node == nil || node.Type() == ast.NullType {
+		return
+	}
+	t := v.Type()
+	switch {
+	case t.Kind() == reflect.Pointer:
+		if v.IsNil() {
+			v.Set(newValue(t.Elem()))
+		}
+		d.decode(node, v.Elem(), path, depth+1)
+	case isSection(t):
+		d.section(node, v, path, depth)
+	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
+		d.mapping(node, v, path, depth)
+	case t.Kind() == reflect.Slice:
+		d.list(node, v, path, depth)
+	default:
+		d.scalar(node, v, path)
+	}
+}
+
+func (d *decoder) resolve(node ast.Node, path string) ast.Node {
+	for range maxDepth {
+		switch n := node.(type) {
+		case *ast.AnchorNode:
+			node = n.Value
+		case *ast.TagNode:
+			node = n.Value
+		case *ast.AliasNode:
+			name := n.Value.GetToken().Value
+			target, ok := d.anchors[name]
+			if !ok {
+				d.fail(node, path, "*"+name, "must be an anchor defined above", "define &"+name+" or write the value out")
+				return nil
+			}
+			node = target
+		default:
+			return node
+		}
+	}
+	d.fail(node, path, "", "must not refer to itself", "write the value out")
+	return nil
+}
+
+// entries are the key-value pairs of a mapping node; ok is false, and the error recorded, when it is none.
+func (d *decoder) entries(node ast.Node, path string) (values []*ast.MappingValueNode, ok bool) {
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		return n.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, true
+	}
+	key := path
+	if key == "" {
+		key = "configuration"
+	}
+	d.fail(node, key, text(node), "must be a section of key: value lines", "indent its keys below it")
+	return nil, false
+}
+
+func (d *decoder) section(node ast.Node, v reflect.Value, path string, depth int) {
+	values, ok := d.entries(node, path)
+	if !ok {
+		return
+	}
+	fields := fieldsOf(v.Type())
+	for _, kv := range values {
+		if kv.Key.IsMergeKey() { // merged keys first: those written out win
+			d.decode(kv.Value, v, path, depth+1)
+		}
+	}
+	for _, kv := range values {
+		if kv.Key.IsMergeKey() {
+			continue
+		}
+		name := kv.Key.GetToken().Value
+		f, known := lookup(fields, name)
+		if !known {
+			d.unknown(kv.Key, join(path, name), name, fields)
+			continue
+		}
+		p := join(path, name)
+		d.lines[p] = d.at(kv.Key)
+		if isSecret(name) && kv.Value.Type() != ast.NullType {
+			d.fail(kv.Key, p, "(hidden)", "must not be written into the configuration", secretMend(p, name))
+			continue
+		}
+		d.decode(kv.Value, v.FieldByIndex(f.index), p, depth+1)
+	}
+}
+
+func lookup(fields []field, name string) (field, bool) {
+	for _, f := range fields {
+		if f.name == name {
+			return f, true
+		}
+	}
+	return field{}, false
+}
+
+func (d *decoder) unknown(node ast.Node, path, name string, fields []field) {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	mend := "known keys here: " + strings.Join(names, ", ")
+	if near := nearest(name, names); near != "" {
+		mend = fmt.Sprintf("did you mean %q?", near)
+	}
+	d.fail(node, path, "", "unknown key", mend)
+}
+
+func (d *decoder) mapping(node ast.Node, v reflect.Value, path string, depth int) {
+	values, ok := d.entries(node, path)
+	if !ok {
+		return
+	}
+	m := reflect.MakeMap(v.Type())
+	for _, kv := range values {
+		name := kv.Key.GetToken().Value
+		elem := newValue(v.Type().Elem())
+		d.lines[join(path, name)] = d.at(kv.Key)
+		d.decode(kv.Value, elem, join(path, name), depth+1)
+		m.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), elem)
+	}
+	v.Set(m)
+}
+
+func (d *decoder) list(node ast.Node, v reflect.Value, path string, depth int) {
+	seq, ok := node.(*ast.SequenceNode)
+	if !ok {
+		d.fail(node, path, text(node), "must be a list", "write each element on a line of its own that starts with -")
+		return
+	}
+	list := reflect.MakeSlice(v.Type(), 0, len(seq.Values))
+	for i, elem := range seq.Values {
+		p := fmt.Sprintf("%s[%d]", path, i)
+		item := newValue(v.Type().Elem())
+		d.lines[p] = d.at(elem)
+		d.decode(elem, item, p, depth+1)
+		list = reflect.Append(list, item)
+	}
+	v.Set(list)
+}
+
+// scalar decodes one value, strictly: a number where text is wanted is text, anything else of the wrong type is an error.
+func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
+	var err error
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		var dur time.Duration
+		dur, err = parseDuration(node.GetToken().Value)
+		v.SetInt(int64(dur))
+	case v.Kind() == reflect.String && !unmarshalsItself(v.Type()):
+		switch node.(type) {
+		case *ast.MappingNode, *ast.MappingValueNode, *ast.SequenceNode:
+			err = fmt.Errorf("not text")
+		case *ast.LiteralNode:
+			err = yaml.NodeToValue(node, v.Addr().Interface())
+		default:
+			v.SetString(node.GetToken().Value)
+		}
+	default:
+		err = yaml.NodeToValue(node, v.Addr().Interface(), yaml.Strict())
+		if v.CanFloat() && (math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0)) {
+			err = fmt.Errorf("not finite")
+		}
+	}
+	if err != nil {
+		d.fail(node, path, text(node), "must be "+want(v.Type()), "")
+	}
+}
+
+// parseDuration reads Go's notation, with days as well: 90s, 1h30m, 8d, 1d12h.
+func parseDuration(s string) (time.Duration, error) {
+	days, rest, found := strings.Cut(s, "d")
+	if !found {
+		return time.ParseDuration(s)
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	if err != nil {
+		return 0, err
+	}
+	total := time.Duration(n) * 24 * time.Hour
+	if rest == "" {
+		return total, nil
+	}
+	more, err := time.ParseDuration(rest)
+	return total + more, err
+}
+
+// want describes the values of type t to a person.
+func want(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "a duration such as 90s, 10m, 12h or 30d"
+	case unmarshalsItself(t):
+		return "a valid " + strings.ToLower(t.Name())
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float32, reflect.Float64:
+		return "a finite number"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number, not negative"
+	case reflect.String:
+		return "text"
+	}
+	return "a valid value"
+}
+
+// text is what was written, for a message.
+func text(node ast.Node) string {
+	switch node.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "{…}"
+	case *ast.SequenceNode:
+		return "[…]"
+	}
+	s := node.GetToken().Value
+	if r := []rune(s); len(r) > 60 {
+		s = string(r[:59]) + "…"
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,63 @@
+package config
+
+import "strings"
+
+// Error is one thing that is wrong with a configuration. Its text is one line:
+//
+//	forewarm.yaml:12: pools[0].warmup.p90 = 75m: must be at most 55m; …
+type Error struct {
+	Source string // file:line or the environment variable that set the key; "" when it was left at its default
+	Key    string // as in pools[0].warmup.p90
+	Value  string // what it is set to; "" when it is absent
+	Bound  string // what it must be
+	Mend   string // what to do about it
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.Source != "" {
+		b.WriteString(e.Source + ": ")
+	}
+	b.WriteString(e.Key)
+	if e.Value != "" {
+		b.WriteString(" = " + e.Value)
+	}
+	if e.Bound != "" {
+		b.WriteString(": " + e.Bound)
+	}
+	if e.Mend != "" {
+		b.WriteString("; " + e.Mend)
+	}
+	return oneLine(b.String())
+}
+
+// Errors is everything that is wrong with a configuration, in the order of the file; one line each.
+type Errors []*Error
+
+// Error implements error.
+func (es Errors) Error() string {
+	lines := make([]string, len(es))
+	for i, e := range es {
+		lines[i] = e.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap lets errors.As find each [Error].
+func (es Errors) Unwrap() []error {
+	out := make([]error, len(es))
+	for i, e := range es {
+		out[i] = e
+	}
+	return out
+}
+
+// oneLine folds white space, and cuts what is too long to read.
+func oneLine(s string) string {
+	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "�")
+	if r := []rune(s); len(r) > 400 {
+		s = string(r[:399]) + "…"
+	}
+	return s
+}

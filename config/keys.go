@@ -1,0 +1,127 @@
+package config
+
+import (
+	"encoding"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// field is one key of a configuration struct; fields of inlined structs count as the outer struct's own.
+type field struct {
+	name  string
+	index []int
+	typ   reflect.Type
+}
+
+// fieldsOf lists the keys of struct type t in the order of declaration.
+func fieldsOf(t reflect.Type) []field {
+	var fields []field
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if !f.IsExported() || name == "-" {
+			continue
+		}
+		if slices.Contains(strings.Split(options, ","), "inline") {
+			for _, inner := range fieldsOf(f.Type) {
+				inner.index = append([]int{i}, inner.index...)
+				fields = append(fields, inner)
+			}
+			continue
+		}
+		if name == "" {
+			name = strings.ToLower(f.Name)
+		}
+		fields = append(fields, field{name, []int{i}, f.Type})
+	}
+	return fields
+}
+
+// isSection says whether t has keys of its own, as opposed to being a value.
+func isSection(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() && !unmarshalsItself(t)
+}
+
+func unmarshalsItself(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) ||
+		p.Implements(reflect.TypeFor[yaml.BytesUnmarshaler]()) || p.Implements(reflect.TypeFor[yaml.InterfaceUnmarshaler]())
+}
+
+// Keys lists every key of [Config] as a dotted path, sections before what is in them; the elements of lists are written
+// pools[].name.
+func Keys() []string {
+	var keys []string
+	walkType(reflect.TypeFor[Config](), "", func(path string, _ reflect.Type) { keys = append(keys, path) })
+	return keys
+}
+
+func walkType(t reflect.Type, path string, visit func(string, reflect.Type)) {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		walkType(t.Elem(), path, visit)
+	case isSection(t):
+		for _, f := range fieldsOf(t) {
+			p := join(path, f.name)
+			visit(p, f.typ)
+			walkType(f.typ, p, visit)
+		}
+	case t.Kind() == reflect.Slice && isSection(deref(t.Elem())):
+		walkType(t.Elem(), path+"[]", visit)
+	}
+}
+
+func deref(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// nearest is the candidate that takes the fewest edits from name (Levenshtein distance, swapped neighbours counting as
+// one), or "" when none is within a third of its length. Cost O(len(name)·len(candidate)) for each.
+func nearest(name string, candidates []string) string {
+	best, bestDistance := "", len(name)/3+2
+	for _, c := range candidates {
+		if d := distance(name, c); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// distance is the optimal string alignment distance of a and b.
+func distance(a, b string) int {
+	var before []int
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		now := make([]int, len(b)+1)
+		now[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			now[j+1] = min(last[j+1]+1, now[j]+1, last[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				now[j+1] = min(now[j+1], before[j-1]+1)
+			}
+		}
+		before, last = last, now
+	}
+	return last[len(b)]
+}

@@ -1,0 +1,125 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// MaxBytes bounds the size of a configuration file.
+const MaxBytes = 1 << 20
+
+// Load reads and validates the configuration at path, with overrides from the process environment. An empty path means
+// the defaults. What is wrong with the configuration comes back as [Errors]; other errors are about reading the file.
+func Load(path string) (*Config, error) {
+	if path == "" {
+		return Parse("", nil, os.Getenv)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w; name a readable file with -config", err)
+	}
+	return Parse(path, data, os.Getenv)
+}
+
+// Parse is [Load] of bytes that are at hand. Messages name file, and relative paths are relative to its directory. The
+// files that the configuration names are read from disk.
+func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
+	d := decoder{file: filepath.Base(file), anchors: map[string]ast.Node{}, lines: map[string]string{}}
+	c := Default()
+	v := reflect.ValueOf(c).Elem()
+	if err := d.document(data, v); err != nil {
+		return nil, err
+	}
+	d.env(v, "", getenv)
+	if len(d.errs) > 0 {
+		return nil, d.errs
+	}
+	resolvePaths(v, "", filepath.Dir(file))
+	if errs := c.validate(d.lines); len(errs) > 0 {
+		return nil, errs
+	}
+	return c, nil
+}
+
+// document decodes the one YAML document in data; an empty one changes nothing.
+func (d *decoder) document(data []byte, v reflect.Value) error {
+	if len(data) > MaxBytes {
+		return Errors{{Source: d.file, Key: "configuration", Value: fmt.Sprintf("%d bytes", len(data)),
+			Bound: fmt.Sprintf("must be at most %d bytes", MaxBytes), Mend: "is this the right file?"}}
+	}
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return Errors{syntaxError(d.file, err)}
+	}
+	if len(file.Docs) > 1 {
+		d.fail(file.Docs[1], "configuration", "", "must be one YAML document", "remove the --- line and merge the sections")
+		return nil
+	}
+	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
+		return nil
+	}
+	ast.Walk(anchors(d.anchors), file.Docs[0].Body)
+	d.decode(file.Docs[0].Body, v, "", 0)
+	return nil
+}
+
+func syntaxError(file string, err error) *Error {
+	e := &Error{Source: file, Key: "configuration", Bound: err.Error()}
+	var syntax yaml.Error
+	if errors.As(err, &syntax) {
+		e.Bound = syntax.GetMessage()
+		if tok := syntax.GetToken(); tok != nil {
+			e.Source = fmt.Sprintf("%s:%d:%d", file, tok.Position.Line, tok.Position.Column)
+		}
+	}
+	e.Bound, e.Mend = "not valid YAML: "+e.Bound, "check the indentation and quotes there"
+	return e
+}
+
+// anchors collects every &name of a document.
+type anchors map[string]ast.Node
+
+// Visit implements ast.Visitor.
+func (a anchors) Visit(node ast.Node) ast.Visitor {
+	if n, ok := node.(*ast.AnchorNode); ok {
+		a[n.Name.GetToken().Value] = n.Value
+	}
+	return a
+}
+
+// resolvePaths makes every path in section v that is relative, relative to dir.
+func resolvePaths(v reflect.Value, name, dir string) {
+	switch {
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		resolvePaths(v.Elem(), name, dir)
+	case isSection(v.Type()):
+		for _, f := range fieldsOf(v.Type()) {
+			resolvePaths(v.FieldByIndex(f.index), f.name, dir)
+		}
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			resolvePaths(v.Index(i), name, dir)
+		}
+	case v.Kind() == reflect.String && isPath(name):
+		if p := v.String(); p != "" && !filepath.IsAbs(p) {
+			v.SetString(filepath.Join(dir, p))
+		}
+	}
+}
+
+// isPath says whether the key called name holds a path on disk.
+func isPath(name string) bool {
+	switch name {
+	case "dir", "file", "model_config":
+		return true
+	}
+	return strings.HasSuffix(name, "_file") || strings.HasSuffix(name, "_dir")
+}

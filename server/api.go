@@ -1,0 +1,213 @@
+package server
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// number is a float that is null in JSON when it is not known.
+type number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n number) MarshalJSON() ([]byte, error) {
+	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// seconds is a duration in seconds, null for forecaster.Never.
+func seconds(d time.Duration) number {
+	if d == forecaster.Never {
+		return number(math.NaN())
+	}
+	return number(d.Seconds())
+}
+
+// instant is null in JSON when t is zero.
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+type statusJSON struct {
+	Version     string        `json:"version"`
+	Mode        alerting.Mode `json:"mode"`
+	Clock       string        `json:"clock"`
+	Tick        *time.Time    `json:"tick"`
+	Sequence    uint64        `json:"sequence"`
+	StateDigest string        `json:"state_digest,omitempty"`
+	Lag         *uint64       `json:"lag"`
+	Pools       int           `json:"pools"`
+}
+
+type etaJSON struct {
+	P10 number `json:"p10"`
+	P50 number `json:"p50"`
+	P90 number `json:"p90"`
+}
+
+func eta(e forecaster.ETA) etaJSON { return etaJSON{seconds(e.P10), seconds(e.P50), seconds(e.P90)} }
+
+type poolJSON struct {
+	Pool      string           `json:"pool"`
+	Tick      *time.Time       `json:"tick"`
+	LastEvent *time.Time       `json:"last_event"`
+	Stale     bool             `json:"stale"`
+	Replicas  replicasJSON     `json:"replicas"`
+	Decision  *decisionJSON    `json:"decision"`
+	Lead      number           `json:"lead_time_seconds"`
+	Resources []resourceJSON   `json:"resources"`
+	Alerts    []alerting.Alert `json:"alerts"`
+}
+
+type replicasJSON struct {
+	Ready    int  `json:"ready"`
+	Pending  int  `json:"pending"`
+	Draining int  `json:"draining"`
+	Observed bool `json:"observed"`
+}
+
+type decisionJSON struct {
+	ID          string                `json:"id"`
+	Generation  int64                 `json:"generation"`
+	Mode        alerting.Mode         `json:"mode"`
+	Action      alerting.Action       `json:"action"`
+	Desired     int                   `json:"desired_replicas"`
+	Floor       int                   `json:"floor_replicas"`
+	NeededBy    *time.Time            `json:"needed_by"`
+	Expires     *time.Time            `json:"expires_at"`
+	Binding     string                `json:"binding_resource"`
+	Probability number                `json:"probability"`
+	ETA         etaJSON               `json:"saturation_eta_seconds"`
+	Quantile    number                `json:"quantile"`
+	Confidence  forecaster.Confidence `json:"confidence"`
+	Drivers     []driverJSON          `json:"drivers"`
+	Constraints []string              `json:"constraints"`
+	Warnings    []string              `json:"warnings"`
+	Reason      string                `json:"reason"`
+	Model       string                `json:"model"`
+}
+
+type driverJSON struct {
+	Class  string `json:"class"`
+	Tenant string `json:"tenant,omitempty"`
+	Cause  string `json:"cause"`
+	Factor number `json:"factor"`
+	Share  number `json:"share"`
+}
+
+type resourceJSON struct {
+	Resource    string            `json:"resource"`
+	Unit        string            `json:"unit"`
+	PerReplica  number            `json:"per_replica"`
+	Demand      number            `json:"demand"`
+	Utilisation number            `json:"utilisation"`
+	Headroom    etaJSON           `json:"headroom"`
+	ETA         etaJSON           `json:"saturation_eta_seconds"`
+	Probability map[string]number `json:"saturation_probability"` // by horizon in minutes
+}
+
+func (s *Server) getStatus(w http.ResponseWriter, _ *http.Request) {
+	st, pools := s.reader.Status(), s.reader.Pools()
+	out := statusJSON{Version: st.Version, Mode: st.Mode, Clock: st.Clock, Tick: instant(st.Tick), Sequence: st.Sequence,
+		StateDigest: st.StateDigest, Pools: len(pools)}
+	if st.LagKnown {
+		out.Lag = &st.Lag
+	}
+	s.writeJSON(w, http.StatusOK, out)
+}
+
+func (s *Server) getPools(w http.ResponseWriter, _ *http.Request) {
+	pools := s.reader.Pools()
+	list := make([]poolJSON, len(pools))
+	for i := range pools {
+		list[i] = poolToJSON(&pools[i])
+	}
+	s.writeJSON(w, http.StatusOK, map[string]any{"pools": list})
+}
+
+func (s *Server) getPool(w http.ResponseWriter, r *http.Request) {
+	if p := s.find(w, r.PathValue("pool")); p != nil {
+		s.writeJSON(w, http.StatusOK, poolToJSON(p))
+	}
+}
+
+// find answers 404 itself, and nil, when there is no such pool.
+func (s *Server) find(w http.ResponseWriter, name string) *PoolView {
+	pools := s.reader.Pools()
+	for i := range pools {
+		if pools[i].Pool == name {
+			return &pools[i]
+		}
+	}
+	s.writeJSON(w, http.StatusNotFound, map[string]string{
+		"error": "no pool " + strconv.Quote(name) + " at the last tick; /api/v1/pools lists them"})
+	return nil
+}
+
+func poolToJSON(p *PoolView) poolJSON {
+	out := poolJSON{
+		Pool: p.Pool, LastEvent: instant(p.LastEvent), Stale: p.Stale, Lead: number(math.NaN()),
+		Replicas:  replicasJSON{p.State.Ready, p.State.Pending, p.State.Draining, p.State.Observed},
+		Resources: []resourceJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
+	}
+	if d := p.Decision; d != nil {
+		out.Tick = instant(d.Tick)
+		out.Replicas.Ready, out.Replicas.Pending = d.Ready, d.Pending
+		out.Decision = decisionToJSON(d)
+	}
+	if p.Projection != nil {
+		out.Lead = seconds(p.Projection.Lead)
+		for i := range p.Projection.Resources {
+			out.Resources = append(out.Resources, resourceToJSON(&p.Projection.Resources[i]))
+		}
+	}
+	return out
+}
+
+func decisionToJSON(d *alerting.Decision) *decisionJSON {
+	out := &decisionJSON{
+		ID: d.EventID(), Generation: d.Generation, Mode: d.Mode, Action: d.Action, Desired: d.Desired, Floor: d.Floor,
+		NeededBy: instant(d.NeededBy), Expires: instant(d.Expires), Binding: d.Binding,
+		Probability: number(d.Probability), ETA: eta(d.ETA), Quantile: number(d.Quantile), Confidence: d.Confidence,
+		Drivers: []driverJSON{}, Constraints: append([]string{}, d.Constraints...),
+		Warnings: append([]string{}, d.Warnings...), Reason: d.Reason, Model: d.Model,
+	}
+	for _, x := range d.Drivers {
+		out.Drivers = append(out.Drivers, driverJSON{x.Class, x.Tenant, x.Cause, number(x.Factor), number(x.Share)})
+	}
+	return out
+}
+
+func resourceToJSON(r *forecaster.ResourceProjection) resourceJSON {
+	out := resourceJSON{
+		Resource: r.Dimension, Unit: unit(r.Dimension), PerReplica: number(r.PerReplica), Demand: number(r.Demand),
+		Utilisation: number(r.Utilisation), ETA: eta(r.ETA), Probability: map[string]number{},
+		Headroom: etaJSON{number(r.Headroom.P10), number(r.Headroom.P50), number(r.Headroom.P90)},
+	}
+	for _, h := range probabilityHorizons {
+		out.Probability[strconv.Itoa(h)] = number(r.Probability[h-1])
+	}
+	return out
+}
+
+// unit is that of a dimension, "" when it is not one of features.Dimensions.
+func unit(dimension string) string {
+	for _, d := range features.Dimensions {
+		if d.Name == dimension {
+			return d.Unit
+		}
+	}
+	return ""
+}

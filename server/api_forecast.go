@@ -1,0 +1,92 @@
+package server
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+type forecastsJSON struct {
+	Pool      string         `json:"pool"`
+	Levels    []float64      `json:"levels"` // of every list of quantiles below
+	Forecasts []forecastJSON `json:"forecasts"`
+	Actuals   []actualJSON   `json:"actuals"` // of the pool's total
+}
+
+type forecastJSON struct {
+	Class      string                `json:"class"`
+	Dimension  string                `json:"dimension"`
+	Unit       string                `json:"unit"`
+	Origin     time.Time             `json:"origin"`
+	Last       number                `json:"last"`
+	Confidence forecaster.Confidence `json:"confidence"`
+	Fallback   bool                  `json:"fallback"`
+	Model      []weightJSON          `json:"model"`
+	Minutes    [][]number            `json:"minutes"`    // minutes[h-1] is [origin + (h−1) min, origin + h min)
+	WindowMax  []number              `json:"window_max"` // of the largest minute in 15…30
+}
+
+type weightJSON struct {
+	Expert string `json:"expert"`
+	Share  number `json:"share"`
+}
+
+type actualJSON struct {
+	Dimension string      `json:"dimension"`
+	Points    []pointJSON `json:"points"`
+}
+
+type pointJSON struct {
+	UnixMS int64  `json:"unix_ms"`
+	Value  number `json:"value"`
+}
+
+// getForecast answers the forecasts of a pool, all of them or those of one class and dimension (?class=*&dimension=kv).
+func (s *Server) getForecast(w http.ResponseWriter, r *http.Request) {
+	p := s.find(w, r.PathValue("pool"))
+	if p == nil {
+		return
+	}
+	class, dimension := r.URL.Query().Get("class"), r.URL.Query().Get("dimension")
+	out := forecastsJSON{Pool: p.Pool, Levels: forecaster.Levels[:], Forecasts: []forecastJSON{}, Actuals: []actualJSON{}}
+	for i := range p.Forecasts {
+		f := &p.Forecasts[i]
+		if (class == "" || f.Class == class) && (dimension == "" || f.Dimension == dimension) {
+			out.Forecasts = append(out.Forecasts, forecastToJSON(f))
+		}
+	}
+	for _, a := range p.Actuals {
+		if dimension == "" || a.Dimension == dimension {
+			points := make([]pointJSON, len(a.Points))
+			for i, x := range a.Points {
+				points[i] = pointJSON{x.Start.UnixMilli(), number(x.Value)}
+			}
+			out.Actuals = append(out.Actuals, actualJSON{a.Dimension, points})
+		}
+	}
+	s.writeJSON(w, http.StatusOK, out)
+}
+
+func forecastToJSON(f *forecaster.Forecast) forecastJSON {
+	out := forecastJSON{
+		Class: f.Class, Dimension: f.Dimension, Unit: unit(f.Dimension), Origin: f.Origin.UTC(), Last: number(f.Last),
+		Confidence: f.Confidence, Fallback: f.Fallback, Model: []weightJSON{},
+		Minutes: make([][]number, forecaster.Horizon), WindowMax: numbers(&f.WindowMax),
+	}
+	for _, x := range f.Weights {
+		out.Model = append(out.Model, weightJSON{x.Expert, number(x.Share)})
+	}
+	for h := range f.Minute {
+		out.Minutes[h] = numbers(&f.Minute[h])
+	}
+	return out
+}
+
+func numbers(q *forecaster.Quantiles) []number {
+	out := make([]number, len(q))
+	for i, x := range q {
+		out[i] = number(x)
+	}
+	return out
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// HistoryMinutes is how much of the past a [Board] keeps for each pool and dimension.
+const HistoryMinutes = 180
+
+// Board keeps what the last ticks said of every pool, and the recent past. [Board.Observe] belongs to the goroutine that
+// runs the pipeline; [Board.Pools] is for everyone. Memory: pools × dimensions × [HistoryMinutes] points, classes ×
+// dimensions × [reviseMinutes] more, and one copy of the last forecasts.
+type Board struct {
+	history map[string]*history // by pool; owned by the caller of Observe
+	last    map[string]PoolView // likewise
+	views   atomic.Pointer[[]PoolView]
+}
+
+// NewBoard returns a board without pools.
+func NewBoard() *Board {
+	b := &Board{history: map[string]*history{}, last: map[string]PoolView{}}
+	b.views.Store(&[]PoolView{})
+	return b
+}
+
+// Pools are the views of the last tick, ordered by name.
+func (b *Board) Pools() []PoolView { return *b.views.Load() }
+
+// Observe takes over what a tick produced, copying all of it. A pool that the tick does not name is forgotten; one for
+// which the tick decided nothing keeps its last decision. Cost: linear in the size of the output.
+func (b *Board) Observe(out *forewarm.Output) {
+	now := make(map[string]PoolView, len(out.Pools))
+	for _, m := range out.Pools {
+		v := b.last[m.Pool]
+		v.Pool, v.State, v.Covered, v.LastEvent = m.Pool, m.State, m.Covered, m.LastEvent
+		v.State.PendingSince = slices.Clone(m.State.PendingSince)
+		if len(out.Decisions) > 0 {
+			v.Alerts = nil
+		}
+		now[m.Pool] = v
+	}
+	update := func(pool string, change func(v *PoolView)) {
+		v := now[pool]
+		v.Pool = pool
+		change(&v)
+		now[pool] = v
+	}
+	for i := range out.Decisions {
+		update(out.Decisions[i].Pool, func(v *PoolView) { v.Decision = cloneDecision(&out.Decisions[i]) })
+	}
+	for i := range out.Projections {
+		update(out.Projections[i].Pool, func(v *PoolView) { v.Projection = cloneProjection(&out.Projections[i]) })
+	}
+	for i := range out.Forecasts {
+		update(out.Forecasts[i].Pool, func(v *PoolView) { v.Stale, v.Forecasts = out.Forecasts[i].Stale, cloneForecasts(&out.Forecasts[i]) })
+	}
+	for _, a := range out.Alerts {
+		if a.Resolved {
+			continue
+		}
+		a.Labels, a.Annotations = maps.Clone(a.Labels), maps.Clone(a.Annotations)
+		update(a.Labels["pool"], func(v *PoolView) { v.Alerts = append(v.Alerts, a) })
+	}
+	for i := range out.Windows {
+		w := &out.Windows[i]
+		if b.history[w.Pool] == nil {
+			b.history[w.Pool] = newHistory()
+		}
+		b.history[w.Pool].add(w)
+	}
+	maps.DeleteFunc(b.history, func(pool string, _ *history) bool { _, ok := now[pool]; return !ok })
+
+	views := make([]PoolView, 0, len(now))
+	for _, pool := range slices.Sorted(maps.Keys(now)) {
+		v := now[pool]
+		if h := b.history[pool]; h != nil {
+			h.update()
+			v.Actuals = h.actuals()
+		}
+		views = append(views, v)
+	}
+	b.last = now
+	b.views.Store(&views)
+}
+
+func cloneDecision(d *alerting.Decision) *alerting.Decision {
+	c := *d
+	c.Resources, c.Drivers = slices.Clone(d.Resources), slices.Clone(d.Drivers)
+	c.Constraints, c.Warnings = slices.Clone(d.Constraints), slices.Clone(d.Warnings)
+	return &c
+}
+
+func cloneProjection(p *forecaster.Projection) *forecaster.Projection {
+	c := *p
+	c.Supply.Pending, c.Resources = slices.Clone(p.Supply.Pending), slices.Clone(p.Resources)
+	c.Drivers, c.Warnings = slices.Clone(p.Drivers), slices.Clone(p.Warnings)
+	return &c
+}
+
+func cloneForecasts(f *forecaster.PoolForecast) []forecaster.Forecast {
+	all := slices.Concat(f.Total, f.Classes)
+	for i := range all {
+		all[i].Weights = slices.Clone(all[i].Weights)
+	}
+	return all
+}

@@ -1,0 +1,213 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// The drawing, in SVG user units, and the time it spans around the forecast's origin.
+const (
+	chartWidth, chartHeight            = 760.0, 240.0
+	plotLeft, plotRight                = 52.0, chartWidth - 10
+	plotTop, plotBottom                = 12.0, chartHeight - 24
+	pastMinutes, futureMinutes float64 = HistoryMinutes, forecaster.Horizon
+	highestCapacityOverDemand          = 3.0 // a capacity line further up would flatten the demand
+)
+
+// chart is one picture of a dimension: what was, what may come, and what there is room for. The strings are SVG paths.
+type chart struct {
+	Title, Description                  string
+	Actual, Median, Inner, Outer, Limit string
+	LimitNote                           string
+	Now                                 float64
+	XTicks, YTicks                      []tick
+}
+
+type tick struct {
+	At    float64
+	Label string
+}
+
+// newChart draws the forecast f of a pool's total over the actual points.
+func newChart(p *PoolView, f *forecaster.Forecast) *chart {
+	c := &chart{Title: f.Dimension + ", " + unit(f.Dimension), Now: xAt(0)}
+	points, limits := p.actual(f.Dimension), capacity(p, f)
+	top := 0.0
+	for _, pt := range points {
+		if pt.Start.Before(f.Origin.Add(-HistoryMinutes * time.Minute)) {
+			continue
+		}
+		top = math.Max(top, zeroNaN(pt.Value))
+	}
+	for h := range f.Minute {
+		top = math.Max(top, f.Minute[h][forecaster.L95])
+	}
+	highest := 0.0
+	for _, l := range limits {
+		highest = math.Max(highest, l)
+	}
+	switch {
+	case highest > top*highestCapacityOverDemand && top > 0:
+		c.LimitNote, limits = "capacity "+si(limits[0])+", above the picture", nil
+	default:
+		top = math.Max(top, highest)
+	}
+	top = niceCeil(top)
+	y := func(v float64) float64 { return plotBottom - (plotBottom-plotTop)*v/top }
+
+	c.Actual = actualPath(points, f.Origin, y)
+	c.Median = quantilePath(f, forecaster.L50, y)
+	c.Inner = band(f, forecaster.L50, forecaster.L90, y)
+	c.Outer = band(f, forecaster.L90, forecaster.L95, y)
+	c.Limit = limitPath(limits, y)
+	for _, m := range []float64{-180, -120, -60, 0, 30, 60} {
+		c.XTicks = append(c.XTicks, tick{xAt(m), minuteLabel(f.Origin, m)})
+	}
+	for i := range 5 {
+		v := top * float64(i) / 4
+		c.YTicks = append(c.YTicks, tick{y(v), si(v)})
+	}
+	c.Description = fmt.Sprintf("%s of pool %s: last %s, median in 30 minutes %s, 95th percentile %s",
+		f.Dimension, p.Pool, si(f.Last), si(f.Minute[29][forecaster.L50]), si(f.Minute[29][forecaster.L95]))
+	return c
+}
+
+// capacity is what the pool can serve in each minute ahead: what is ready, and pending replicas once they had their
+// lead time. It is nil when the dimension has no known capacity.
+func capacity(p *PoolView, f *forecaster.Forecast) []float64 {
+	r := p.resource(f.Dimension)
+	if r == nil || !(r.PerReplica > 0) {
+		return nil
+	}
+	out := make([]float64, forecaster.Horizon)
+	for h := range out {
+		n := p.Projection.Supply.Ready
+		for _, asked := range p.Projection.Supply.Pending {
+			if !asked.Add(p.Projection.Lead).After(f.Origin.Add(time.Duration(h) * time.Minute)) {
+				n++
+			}
+		}
+		out[h] = float64(n) * r.PerReplica
+	}
+	return out
+}
+
+// xAt places a time in minutes from the origin.
+func xAt(minutes float64) float64 {
+	return plotLeft + (plotRight-plotLeft)*(minutes+pastMinutes)/(pastMinutes+futureMinutes)
+}
+
+// path builds an SVG path; it lifts the pen at NaN.
+type path struct {
+	b    strings.Builder
+	down bool
+}
+
+func (p *path) to(x, y float64) {
+	switch {
+	case math.IsNaN(y):
+		p.down = false
+		return
+	case p.down:
+		p.b.WriteByte('L')
+	default:
+		p.b.WriteByte('M')
+		p.down = true
+	}
+	p.b.WriteString(strconv.FormatFloat(x, 'f', 1, 64) + " " + strconv.FormatFloat(y, 'f', 1, 64))
+}
+
+func actualPath(points []Point, origin time.Time, y func(float64) float64) string {
+	var p path
+	previous := math.Inf(-1)
+	for _, pt := range points {
+		m := pt.Start.Sub(origin).Minutes()
+		if m < -pastMinutes || m > futureMinutes {
+			continue
+		}
+		if m-previous > 1.5 { // a missing minute is a gap, not a slope
+			p.down = false
+		}
+		previous = m
+		p.to(xAt(m+.5), y(pt.Value))
+	}
+	return p.b.String()
+}
+
+func quantilePath(f *forecaster.Forecast, level int, y func(float64) float64) string {
+	var p path
+	for h := range f.Minute {
+		p.to(xAt(float64(h)+.5), y(f.Minute[h][level]))
+	}
+	return p.b.String()
+}
+
+func band(f *forecaster.Forecast, lower, upper int, y func(float64) float64) string {
+	var p path
+	for h := range f.Minute {
+		p.to(xAt(float64(h)+.5), y(f.Minute[h][upper]))
+	}
+	for h := forecaster.Horizon - 1; h >= 0; h-- {
+		p.to(xAt(float64(h)+.5), y(f.Minute[h][lower]))
+	}
+	return p.b.String() + "Z"
+}
+
+func limitPath(limits []float64, y func(float64) float64) string {
+	var p path
+	for h, v := range limits {
+		p.to(xAt(float64(h)), y(v))
+		p.to(xAt(float64(h+1)), y(v))
+	}
+	return p.b.String()
+}
+
+func minuteLabel(origin time.Time, m float64) string {
+	at := origin.Add(time.Duration(m) * time.Minute).UTC().Format("15:04")
+	if m == 0 {
+		return at + " now"
+	}
+	return at
+}
+
+// niceCeil is the least of 1, 2, 2.5, 5, 10 times a power of ten that is not below v; 1 for zero.
+func niceCeil(v float64) float64 {
+	if !(v > 0) {
+		return 1
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, m := range []float64{1, 2, 2.5, 5} {
+		if v <= m*unit {
+			return m * unit
+		}
+	}
+	return 10 * unit
+}
+
+// si writes v with three digits and a metric prefix; "unknown" for NaN.
+func si(v float64) string {
+	if math.IsNaN(v) {
+		return "unknown"
+	}
+	for _, p := range []struct {
+		scale  float64
+		symbol string
+	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if math.Abs(v) >= p.scale {
+			return strconv.FormatFloat(v/p.scale, 'g', 3, 64) + p.symbol
+		}
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+func zeroNaN(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
+}

@@ -1,0 +1,178 @@
+package server
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// probabilityHorizons and forecastHorizons are the minutes ahead that are exported as gauges.
+var (
+	probabilityHorizons = []int{15, 30, 60}
+	forecastHorizons    = []int{15, 30}
+)
+
+// forecastQuantiles are the levels that are exported as gauges: indices into forecaster.Levels.
+var forecastQuantiles = []int{forecaster.L50, forecaster.L90, forecaster.L95}
+
+// add writes one sample of a family; labels alternate names and values.
+type add func(value float64, labels ...string)
+
+// family is one metric that a tick sets anew. What the last tick did not name is not there any more.
+type family struct {
+	name, kind, help string
+	samples          func(out *forewarm.Output, add add)
+}
+
+// families are the gauges of a tick. A label called quantile belongs to summaries alone, say Prometheus' conventions, so
+// the two gauges that carry one, as published, go without a declared type.
+var families = []family{
+	{"forewarm_alerts_firing", "gauge", "Alerts that are firing.", func(out *forewarm.Output, add add) {
+		for i := range out.Alerts {
+			if a := &out.Alerts[i]; !a.Resolved {
+				add(1, "alertname", string(a.Name), "pool", a.Labels["pool"], "resource", a.Labels["resource"])
+			}
+		}
+	}},
+	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, pending ones included.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			add(float64(out.Decisions[i].Desired), "pool", out.Decisions[i].Pool, "role", "all")
+		}
+	}},
+	{"forewarm_floor_replicas", "gauge", "Replicas that the load of this minute takes, forecast or not.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			add(float64(out.Decisions[i].Floor), "pool", out.Decisions[i].Pool)
+		}
+	}},
+	{"forewarm_forecast", "untyped", "Demand forecast a number of minutes ahead; class * is the pool.", func(out *forewarm.Output, add add) {
+		for i := range out.Forecasts {
+			for _, f := range slices.Concat(out.Forecasts[i].Total, out.Forecasts[i].Classes) {
+				addForecast(add, &f)
+			}
+		}
+	}},
+	{"forewarm_headroom_ratio", "gauge", "Median of the smallest free share of capacity within the lead window; negative when short.", func(out *forewarm.Output, add add) {
+		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
+			add(r.Headroom.P50, "pool", pool, "resource", r.Dimension)
+		})
+	}},
+	{"forewarm_lead_time_seconds", "gauge", "Warm-up lag looked ahead over: nothing nearer can be averted by scaling.", func(out *forewarm.Output, add add) {
+		for i := range out.Projections {
+			add(out.Projections[i].Lead.Seconds(), "pool", out.Projections[i].Pool)
+		}
+	}},
+	{"forewarm_pool_stale", "gauge", "1 when telemetry of the pool is too old to forecast from.", func(out *forewarm.Output, add add) {
+		for i := range out.Forecasts {
+			add(truth(out.Forecasts[i].Stale), "pool", out.Forecasts[i].Pool)
+		}
+	}},
+	{"forewarm_replicas", "gauge", "Replicas of the pool as the last decision counted them.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			d := &out.Decisions[i]
+			add(float64(d.Pending), "pool", d.Pool, "state", "pending")
+			add(float64(d.Ready), "pool", d.Pool, "state", "ready")
+		}
+	}},
+	{"forewarm_saturation_eta_seconds", "untyped", "Quantile of the time to saturation; +Inf beyond the forecast horizon.", func(out *forewarm.Output, add add) {
+		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
+			add(etaSeconds(r.ETA.P10), "pool", pool, "resource", r.Dimension, "quantile", "0.1")
+			add(etaSeconds(r.ETA.P50), "pool", pool, "resource", r.Dimension, "quantile", "0.5")
+			add(etaSeconds(r.ETA.P90), "pool", pool, "resource", r.Dimension, "quantile", "0.9")
+		})
+	}},
+	{"forewarm_saturation_probability", "gauge", "Probability that demand exceeds capacity within a number of minutes.", func(out *forewarm.Output, add add) {
+		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
+			for _, h := range probabilityHorizons {
+				add(r.Probability[h-1], "pool", pool, "resource", r.Dimension, "horizon", strconv.Itoa(h))
+			}
+		})
+	}},
+	{"forewarm_telemetry_age_seconds", "gauge", "Time from the newest event of the pool to the tick.", func(out *forewarm.Output, add add) {
+		for i := range out.Pools {
+			if p := &out.Pools[i]; !p.LastEvent.IsZero() {
+				add(out.Tick.Sub(p.LastEvent).Seconds(), "pool", p.Pool)
+			}
+		}
+	}},
+	{"forewarm_utilisation_ratio", "gauge", "Newest demand over the capacity that is ready.", func(out *forewarm.Output, add add) {
+		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
+			add(r.Utilisation, "pool", pool, "resource", r.Dimension)
+		})
+	}},
+}
+
+func eachResource(out *forewarm.Output, visit func(pool string, r *forecaster.ResourceProjection)) {
+	for i := range out.Projections {
+		for j := range out.Projections[i].Resources {
+			visit(out.Projections[i].Pool, &out.Projections[i].Resources[j])
+		}
+	}
+}
+
+func addForecast(add add, f *forecaster.Forecast) {
+	labels := func(horizon string, level int) []string {
+		return []string{"pool", f.Pool, "class", f.Class, "dimension", f.Dimension, "horizon", horizon,
+			"quantile", strconv.FormatFloat(forecaster.Levels[level], 'g', -1, 64)}
+	}
+	for _, l := range forecastQuantiles {
+		for _, h := range forecastHorizons {
+			add(f.Minute[h-1][l], labels(strconv.Itoa(h), l)...)
+		}
+		add(f.WindowMax[l], labels("max15_30", l)...)
+	}
+}
+
+func etaSeconds(d time.Duration) float64 {
+	if d == forecaster.Never {
+		return math.Inf(1)
+	}
+	return d.Seconds()
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// render writes the families of out in the text exposition format. A value that is not known (NaN) is left out.
+func render(out *forewarm.Output) []byte {
+	var b bytes.Buffer
+	for _, f := range families {
+		described := false
+		f.samples(out, func(value float64, labels ...string) {
+			if math.IsNaN(value) {
+				return
+			}
+			if !described {
+				b.WriteString("# HELP " + f.name + " " + f.help + "\n# TYPE " + f.name + " " + f.kind + "\n")
+				described = true
+			}
+			b.WriteString(f.name + "{")
+			for i := 0; i < len(labels); i += 2 {
+				if i > 0 {
+					b.WriteByte(',')
+				}
+				b.WriteString(labels[i] + `="` + labelEscaper.Replace(labels[i+1]) + `"`)
+			}
+			b.WriteString("} " + formatFloat(value) + "\n")
+		})
+	}
+	return b.Bytes()
+}
+
+var labelEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+func formatFloat(v float64) string {
+	if math.IsInf(v, 1) {
+		return "+Inf"
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}

@@ -1,0 +1,84 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// Check is one condition of being ready.
+type Check struct {
+	Name     string `json:"name"`
+	OK       bool   `json:"ok"`
+	Degraded bool   `json:"degraded,omitempty"` // ready, but not at full strength; the detail says how
+	Detail   string `json:"detail"`
+}
+
+// readiness is the answer of /readyz.
+type readiness struct {
+	Ready  bool    `json:"ready"`
+	Checks []Check `json:"checks"`
+}
+
+// healthz answers whether the process is alive; it depends on nothing else, so that an outage of NATS does not restart
+// every daemon.
+func healthz(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+	r := readiness{Ready: true, Checks: checks(s.reader.Status(), s.reader.Pools(), s.cfg.LagLimit)}
+	for _, c := range r.Checks {
+		r.Ready = r.Ready && c.OK
+	}
+	code := http.StatusOK
+	if !r.Ready {
+		code = http.StatusServiceUnavailable
+	}
+	s.writeJSON(w, code, r)
+}
+
+func checks(st Status, pools []PoolView, lagLimit uint64) []Check {
+	lag := Check{Name: "lag", Detail: "not known yet"}
+	if st.LagKnown {
+		lag.OK = st.Lag <= lagLimit
+		lag.Detail = fmt.Sprintf("%d messages behind the stream, limit %d", st.Lag, lagLimit)
+	}
+	return []Check{
+		{Name: "nats", OK: st.Connected, Detail: st.Connection},
+		{Name: "restore", OK: st.Restored, Detail: st.Restore},
+		lag,
+		modelCheck(st, pools),
+	}
+}
+
+// modelCheck never keeps the daemon from being ready: cold and stale pools hold their replicas, which is safe, and it
+// says so.
+func modelCheck(st Status, pools []PoolView) Check {
+	c := Check{Name: "model", OK: true, Detail: "warm"}
+	var weak []string
+	for i := range pools {
+		switch p := &pools[i]; {
+		case p.Stale:
+			weak = append(weak, p.Pool+" is stale")
+		case p.Projection == nil || p.Projection.Confidence == forecaster.Cold:
+			weak = append(weak, p.Pool+" is cold")
+		}
+	}
+	switch {
+	case st.Tick.IsZero():
+		c.Degraded, c.Detail = true, "degraded: no tick yet, nothing is decided"
+	case len(pools) == 0:
+		c.Degraded, c.Detail = true, "degraded: no pool has telemetry yet"
+	case len(weak) > 0:
+		const most = 8
+		if more := len(weak) - most; more > 0 {
+			weak = append(weak[:most], fmt.Sprintf("%d more", more))
+		}
+		c.Degraded, c.Detail = true, "degraded: "+strings.Join(weak, ", ")+"; such pools never scale in on a forecast"
+	}
+	return c
+}

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// reviseMinutes is how far back a window can still be amended: the largest features.revise, and a minute.
+const reviseMinutes = 61
+
+// history is the recent past of one pool: the sum over its classes, per forecast dimension and minute. Windows come class
+// by class and come again when amended, so the parts of recent sums are kept.
+type history struct {
+	dimensions []features.Dimension
+	points     [][]Point // by dimension; oldest first
+	parts      map[time.Time]map[string][]float64
+	touched    map[time.Time]bool // minutes whose parts changed since the sums were made
+}
+
+func newHistory() *history {
+	h := &history{parts: map[time.Time]map[string][]float64{}, touched: map[time.Time]bool{}}
+	for _, d := range features.Dimensions {
+		if d.Forecast {
+			h.dimensions = append(h.dimensions, d)
+		}
+	}
+	h.points = make([][]Point, len(h.dimensions))
+	return h
+}
+
+// add counts a window in, in place of an earlier count of the same class and minute.
+func (h *history) add(w *features.Window) {
+	part := make([]float64, len(h.dimensions))
+	for d := range h.dimensions {
+		part[d] = math.NaN()
+		if x, ok := h.dimensions[d].Value(w); ok && w.Covered {
+			part[d] = x
+		}
+	}
+	if h.parts[w.Start] == nil {
+		h.parts[w.Start] = map[string][]float64{}
+		maps.DeleteFunc(h.parts, func(start time.Time, _ map[string][]float64) bool {
+			return w.Start.Sub(start) > reviseMinutes*time.Minute
+		})
+	}
+	h.parts[w.Start][w.Class] = part
+	h.touched[w.Start] = true
+}
+
+// update makes the sums of the minutes that changed.
+func (h *history) update() {
+	for start := range h.touched {
+		for d := range h.dimensions {
+			h.points[d] = insert(h.points[d], Point{start, h.sum(start, d)})
+		}
+	}
+	clear(h.touched)
+}
+
+// sum is what the classes add up to that know their value; NaN when none does.
+func (h *history) sum(start time.Time, d int) float64 {
+	total := math.NaN()
+	classes := h.parts[start]
+	for _, class := range slices.Sorted(maps.Keys(classes)) {
+		switch x := classes[class][d]; {
+		case math.IsNaN(x):
+		case math.IsNaN(total):
+			total = x
+		default:
+			total += x
+		}
+	}
+	return total
+}
+
+func (h *history) actuals() []Actual {
+	out := make([]Actual, len(h.dimensions))
+	for d := range h.dimensions {
+		out[d] = Actual{h.dimensions[d].Name, slices.Clone(h.points[d])}
+	}
+	return out
+}
+
+// insert puts p where its minute belongs, in place of an earlier value, and drops what is older than the history.
+func insert(points []Point, p Point) []Point {
+	i, found := slices.BinarySearchFunc(points, p, func(a, b Point) int { return a.Start.Compare(b.Start) })
+	if found {
+		points[i] = p
+		return points
+	}
+	points = slices.Insert(points, i, p)
+	oldest := points[len(points)-1].Start.Add(-(HistoryMinutes - 1) * time.Minute)
+	keep, _ := slices.BinarySearchFunc(points, oldest, func(a Point, t time.Time) int { return a.Start.Compare(t) })
+	return slices.Delete(points, 0, keep)
+}

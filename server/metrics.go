@@ -1,0 +1,196 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// tickBuckets are the upper bounds of the tick duration, in seconds.
+var tickBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+
+// Exporter is what /metrics says: counters of this process, and the gauges of the last tick. The gauges are withdrawn
+// when no tick came for a while, so that nothing scales on what a stuck daemon last believed. All methods may be called
+// from any goroutine.
+//
+// Cardinality: pools × resources × 7, and pools × (classes + 1) × dimensions × 9; classes are capped by features.Config.
+type Exporter struct {
+	set     *metrics.Set
+	records *metrics.Counter
+	events  *metrics.Counter
+	seconds *metrics.PrometheusHistogram
+
+	staleAfter time.Duration
+
+	mu       sync.Mutex
+	help     map[string]string
+	writers  []func(io.Writer)
+	gauges   []byte    // of the last tick that decided, rendered
+	decided  time.Time // when that was, by the clock of this process
+	tick     time.Time
+	sequence uint64
+}
+
+// NewExporter returns an exporter whose gauges live for staleAfter. It switches on metadata for the metrics library,
+// which knows that only for the whole process.
+func NewExporter(version string, staleAfter time.Duration) *Exporter {
+	metrics.ExposeMetadata(true)
+	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, help: map[string]string{}}
+	e.records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
+	for _, reason := range ingest.Reasons {
+		e.CountRefused(reason, 0)
+	}
+	for _, action := range []alerting.Action{alerting.ScaleOut, alerting.ScaleIn, alerting.Hold} {
+		e.decisions(action)
+	}
+	e.events = e.counter("forewarm_prescale_events_total", "Pre-scale events issued.")
+	e.seconds = e.set.NewPrometheusHistogramExt("forewarm_tick_duration_seconds", tickBuckets)
+	e.help["forewarm_tick_duration_seconds"] = "Time a tick took, from windows to decisions."
+	e.Gauge("forewarm_build_info{version="+strconv.Quote(version)+",goversion="+strconv.Quote(runtime.Version())+"}",
+		"Version of this build.", func() float64 { return 1 })
+	e.Gauge("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock; 0 before the first.", func() float64 {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.tick.IsZero() {
+			return 0
+		}
+		return float64(e.tick.UnixMilli()) / 1e3
+	})
+	e.Gauge("forewarm_stream_sequence", "Stream sequence folded so far.", func() float64 {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return float64(e.sequence)
+	})
+	return e
+}
+
+// Observe takes over what a tick produced, and how long it took.
+func (e *Exporter) Observe(out *forewarm.Output, took time.Duration) {
+	e.seconds.Update(took.Seconds())
+	for i := range out.Decisions {
+		e.decisions(out.Decisions[i].Action).Inc()
+		if out.Decisions[i].Publish {
+			e.events.Inc()
+		}
+	}
+	gauges := render(out)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tick, e.sequence = out.Tick, out.Sequence
+	if len(out.Decisions) > 0 {
+		e.gauges, e.decided = gauges, time.Now()
+	}
+}
+
+func (e *Exporter) decisions(action alerting.Action) *metrics.Counter {
+	return e.counter(`forewarm_decisions_total{action="`+string(action)+`"}`, "Decisions made, one for each pool and tick.")
+}
+
+// CountRecords adds n records read.
+func (e *Exporter) CountRecords(n int) { e.records.Add(n) }
+
+// CountRefused adds n records that could not be used; reason is one of ingest.Reasons.
+func (e *Exporter) CountRefused(reason ingest.Reason, n int) {
+	e.counter(`forewarm_ingest_refused_total{reason="`+string(reason)+`"}`, "Telemetry records refused, by reason.").Add(n)
+}
+
+// Gauge exposes what f returns; name may carry labels. A name is registered once.
+func (e *Exporter) Gauge(name, help string, f func() float64) {
+	e.describe(name, help)
+	e.set.NewGauge(name, f)
+}
+
+// Counter exposes a count that is kept elsewhere and never falls; name ends in _total and may carry labels.
+func (e *Exporter) Counter(name, help string, f func() uint64) {
+	e.describe(name, help)
+	e.addWriter(func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
+}
+
+// Gather exposes everything in a registry of the Prometheus client library, such as that of the embedded TSDB.
+func (e *Exporter) Gather(g prometheus.Gatherer) {
+	e.addWriter(func(w io.Writer) {
+		families, _ := g.Gather() // what was gathered before an error is still worth showing
+		for _, f := range families {
+			if _, err := expfmt.MetricFamilyToText(w, f); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// WritePrometheus writes everything in the text exposition format.
+func (e *Exporter) WritePrometheus(w io.Writer) {
+	e.mu.Lock()
+	gauges, writers := e.gauges, e.writers
+	if time.Since(e.decided) > e.staleAfter {
+		gauges = nil
+	}
+	e.mu.Unlock()
+
+	var own bytes.Buffer
+	e.set.WritePrometheus(&own)
+	for _, write := range writers {
+		write(&own)
+	}
+	metrics.WriteProcessMetrics(&own)
+	_, _ = w.Write(e.describeAll(own.Bytes()))
+	_, _ = w.Write(gauges)
+}
+
+func (e *Exporter) counter(name, help string) *metrics.Counter {
+	e.describe(name, help)
+	return e.set.GetOrCreateCounter(name)
+}
+
+func (e *Exporter) describe(name, help string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	family, _, _ := strings.Cut(name, "{")
+	e.help[family] = help
+}
+
+func (e *Exporter) addWriter(write func(io.Writer)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.writers = append(e.writers, write)
+}
+
+// describeAll fills in the help texts, which the metrics library leaves empty, and drops a family's metadata when it
+// comes again.
+func (e *Exporter) describeAll(text []byte) []byte {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out bytes.Buffer
+	seen := map[string]bool{}
+	for line := range bytes.Lines(text) {
+		s := string(line)
+		if !strings.HasPrefix(s, "# ") {
+			out.Write(line)
+			continue
+		}
+		fields := strings.Fields(s) // # HELP name …
+		if key := fields[1] + fields[2]; seen[key] {
+			continue
+		} else if seen[key] = true; fields[1] == "HELP" && len(fields) == 3 {
+			help := e.help[fields[2]]
+			if help == "" {
+				help = "Resource use of the process or the Go runtime."
+			}
+			s = "# HELP " + fields[2] + " " + help + "\n"
+		}
+		out.WriteString(s)
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,95 @@
+package server
+
+import (
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// Reader is what the server knows of the daemon. Both methods are called from many goroutines at once and return at
+// once; what they return is never changed afterwards, by either side.
+type Reader interface {
+	Status() Status
+	// Pools are ordered by name.
+	Pools() []PoolView
+}
+
+// Status is how the daemon itself is doing.
+type Status struct {
+	Version     string
+	Mode        alerting.Mode
+	Clock       string    // wall or event
+	Tick        time.Time // zero before the first tick
+	Sequence    uint64    // stream sequence folded so far
+	StateDigest string    // "" when not computed
+
+	Connected  bool
+	Connection string // the server's address, or why there is no connection
+	Lag        uint64 // messages of the stream not yet folded
+	LagKnown   bool
+
+	Restored bool   // the start-up restore is over, with or without a snapshot
+	Restore  string // what was restored: "snapshot at 1234", "no snapshot: empty state"
+}
+
+// PoolView is one pool at the last tick. Decision and Projection are nil when the tick made none.
+type PoolView struct {
+	Pool       string
+	State      features.PoolState
+	Covered    bool
+	LastEvent  time.Time
+	Decision   *alerting.Decision
+	Projection *forecaster.Projection
+	Forecasts  []forecaster.Forecast // totals first, then by class; in either, as listed in features.Dimensions
+	Stale      bool
+	Alerts     []alerting.Alert // firing ones
+	Actuals    []Actual         // of the pool's total
+}
+
+// Actual is what was observed of one dimension over the last hours, minute by minute and oldest first. Minutes that are
+// missing, or NaN, are unknown.
+type Actual struct {
+	Dimension string
+	Points    []Point
+}
+
+// Point is one minute's value.
+type Point struct {
+	Start time.Time
+	Value float64
+}
+
+// forecast finds the forecast of one class and dimension, or nil.
+func (p *PoolView) forecast(class, dimension string) *forecaster.Forecast {
+	for i := range p.Forecasts {
+		if f := &p.Forecasts[i]; f.Class == class && f.Dimension == dimension {
+			return f
+		}
+	}
+	return nil
+}
+
+// resource finds the projection of one dimension, or nil.
+func (p *PoolView) resource(dimension string) *forecaster.ResourceProjection {
+	if p.Projection == nil {
+		return nil
+	}
+	for i := range p.Projection.Resources {
+		if r := &p.Projection.Resources[i]; r.Dimension == dimension {
+			return r
+		}
+	}
+	return nil
+}
+
+// actual finds the observations of one dimension, or nil.
+func (p *PoolView) actual(dimension string) []Point {
+	for _, a := range p.Actuals {
+		if a.Dimension == dimension {
+			return a.Points
+		}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	maxHeaderBytes  = 16 << 10
+	shutdownTimeout = 5 * time.Second
+)
+
+// Metrics writes the text that /metrics answers; [Exporter] is one. It is called from many goroutines at once.
+type Metrics interface {
+	WritePrometheus(w io.Writer)
+}
+
+// Server answers HTTP requests from what its reader knows.
+type Server struct {
+	cfg     Config
+	reader  Reader
+	metrics Metrics
+	log     *zap.Logger
+}
+
+// New returns a server; it starts nothing.
+func New(cfg Config, reader Reader, metrics Metrics, log *zap.Logger) *Server {
+	return &Server{cfg: cfg, reader: reader, metrics: metrics, log: log}
+}
+
+// Handler routes every path that the server answers; all are GET (and HEAD).
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET /metrics", s.writeMetrics)
+	mux.HandleFunc("GET /api/v1/status", s.getStatus)
+	mux.HandleFunc("GET /api/v1/pools", s.getPools)
+	mux.HandleFunc("GET /api/v1/pools/{pool}", s.getPool)
+	mux.HandleFunc("GET /api/v1/pools/{pool}/forecast", s.getForecast)
+	mux.HandleFunc("GET /{$}", s.getPage)
+	return secured(mux)
+}
+
+// secured sets the headers that keep a browser from doing anything with an answer but show it.
+func secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Listen opens the configured address. It is apart from [Server.Run] so that a taken port is found before anything runs.
+func (s *Server) Listen() (net.Listener, error) {
+	l, err := net.Listen("tcp", s.cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("server.listen = %s: %w; choose another address, or port 0 for a free one", s.cfg.Listen, err)
+	}
+	return l, nil
+}
+
+// Run answers requests on l until ctx ends, then lets those under way finish for a few seconds. It closes l.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          zap.NewStdLog(s.log),
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("http server: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	err := srv.Shutdown(grace)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = srv.Close()
+	}
+	<-served
+	return err
+}
+
+func (s *Server) writeMetrics(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	s.metrics.WritePrometheus(w)
+}
+
+func (s *Server) writeJSON(w http.ResponseWriter, code int, v any) {
+	body, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		s.log.Error("encode an answer", zap.Error(err))
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n'))
+}

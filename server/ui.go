@@ -1,0 +1,145 @@
+package server
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"math"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+//go:embed templates/page.html
+var templates embed.FS
+
+var page = template.Must(template.ParseFS(templates, "templates/page.html"))
+
+// pageView is what the page shows, ready to print.
+type pageView struct {
+	Version, Tick  string
+	Mode           alerting.Mode
+	RefreshSeconds int
+	Trouble        []Check // checks that fail or are degraded
+	Pools          []card
+}
+
+// card is one pool on the page.
+type card struct {
+	Pool, Reason                   string
+	Action                         alerting.Action
+	Decided                        bool
+	Ready, Pending, Desired, Floor int
+	Confidence                     forecaster.Confidence
+	Stale                          bool
+	Chart                          *chart
+	Rows                           []row
+	Alerts                         []alertLine
+	Notes                          []string // constraints and warnings
+}
+
+// row is one resource of a pool.
+type row struct {
+	Resource, Unit, Demand, Capacity, Utilisation string
+	Binding                                       bool
+	Probability                                   []string // at probabilityHorizons
+	ETA                                           string
+}
+
+type alertLine struct {
+	Name     alerting.AlertName
+	Severity string
+	Summary  string
+	Since    string
+}
+
+func (s *Server) getPage(w http.ResponseWriter, _ *http.Request) {
+	var b bytes.Buffer
+	if err := page.Execute(&b, s.view()); err != nil {
+		s.log.Error("render the page", zap.Error(err))
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(b.Bytes())
+}
+
+func (s *Server) view() pageView {
+	st, pools := s.reader.Status(), s.reader.Pools()
+	v := pageView{Version: st.Version, Mode: st.Mode, Tick: "none yet", RefreshSeconds: int(s.cfg.Refresh.Seconds())}
+	if !st.Tick.IsZero() {
+		v.Tick = st.Tick.UTC().Format("Mon 2006-01-02 15:04 MST")
+	}
+	for _, c := range checks(st, pools, s.cfg.LagLimit) {
+		if !c.OK || c.Degraded {
+			v.Trouble = append(v.Trouble, c)
+		}
+	}
+	for i := range pools {
+		v.Pools = append(v.Pools, newCard(&pools[i]))
+	}
+	return v
+}
+
+func newCard(p *PoolView) card {
+	c := card{Pool: p.Pool, Ready: p.State.Ready, Pending: p.State.Pending, Stale: p.Stale, Reason: "No decision yet."}
+	binding := ""
+	if d := p.Decision; d != nil {
+		c.Decided, c.Action, c.Reason, c.Confidence, binding = true, d.Action, d.Reason, d.Confidence, d.Binding
+		c.Ready, c.Pending, c.Desired, c.Floor = d.Ready, d.Pending, d.Desired, d.Floor
+		c.Notes = append(append(c.Notes, d.Constraints...), d.Warnings...)
+	}
+	if p.Projection != nil {
+		for i := range p.Projection.Resources {
+			c.Rows = append(c.Rows, newRow(p, &p.Projection.Resources[i], binding))
+		}
+	}
+	if binding == "" {
+		binding = features.DimRequests
+	}
+	if f := p.forecast(features.TotalClass, binding); f != nil {
+		c.Chart = newChart(p, f)
+	}
+	for _, a := range p.Alerts {
+		c.Alerts = append(c.Alerts, alertLine{a.Name, a.Labels["severity"], a.Annotations["summary"], a.StartsAt.UTC().Format("15:04")})
+	}
+	return c
+}
+
+func newRow(p *PoolView, r *forecaster.ResourceProjection, binding string) row {
+	out := row{
+		Resource: r.Dimension, Unit: unit(r.Dimension), Demand: si(r.Demand), Binding: r.Dimension == binding,
+		Capacity: si(r.PerReplica * float64(p.Projection.Supply.Ready)), Utilisation: percent(r.Utilisation), ETA: etaText(r.ETA),
+	}
+	for _, h := range probabilityHorizons {
+		out.Probability = append(out.Probability, percent(r.Probability[h-1]))
+	}
+	return out
+}
+
+func percent(f float64) string {
+	if math.IsNaN(f) {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.0f %%", 100*f)
+}
+
+// etaText is the middle of an ETA with its range, such as "12 min (8 to beyond 60 min)".
+func etaText(e forecaster.ETA) string {
+	if e.P10 == forecaster.Never {
+		return "beyond 60 min"
+	}
+	minutes := func(d time.Duration) string {
+		if d == forecaster.Never {
+			return "beyond 60"
+		}
+		return fmt.Sprintf("%.0f", d.Minutes())
+	}
+	return minutes(e.P50) + " min (" + minutes(e.P10) + " to " + minutes(e.P90) + ")"
+}
