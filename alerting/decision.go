@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // Action is what a decision asks of the autoscaler.
@@ -23,6 +24,16 @@ type Mode string
 const (
 	Advisory Mode = "advisory"
 	Active   Mode = "active"
+)
+
+// QuantileSource says why a decision provides for the quantile it does.
+type QuantileSource string
+
+// The sources of a quantile.
+const (
+	QuantileStated   QuantileSource = "stated"  // in the configuration
+	QuantileFromCost QuantileSource = "cost"    // newsvendor: shortage cost over shortage plus surplus cost
+	QuantileDefault  QuantileSource = "default" // neither is known
 )
 
 // Decision is what Decide concluded for one pool at one tick, with the evidence it was made from. It is a value: the
@@ -57,6 +68,11 @@ type Decision struct {
 	Warnings    []string            `json:"warnings" cbor:"24,keyasint"`
 	Reason      string              `json:"reason" cbor:"25,keyasint"` // one sentence for a person
 	Model       string              `json:"model" cbor:"26,keyasint"`  // heaviest experts of the binding resource
+
+	Needed       int               `json:"needed" cbor:"27,keyasint"` // what evidence asks for, before the constraints
+	Reserves     capacity.Reserves `json:"reserves" cbor:"28,keyasint"`
+	QuantileFrom QuantileSource    `json:"quantile_from" cbor:"29,keyasint"`
+	AskedAt      time.Time         `json:"asked_at" cbor:"30,keyasint"` // when more replicas were last asked for; zero when never
 }
 
 // ResourceEvidence is the part of a projection that a decision rests on, per resource.

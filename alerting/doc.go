@@ -1,8 +1,9 @@
 // Package alerting turns projections into decisions, and decisions into what consumers read: pre-scale events and
 // alerts.
 //
-// [Decider.Decide] is pure: the same projection, observation and state give the same decision. Nothing here reads a
-// clock or opens a socket; sinks live in alerting/sink, and [Dispatcher] owns their queues.
+// [Decide] and [Board] are pure: the same projection, observation and state give the same decision and the same alerts.
+// Nothing here reads a clock or opens a socket; the sinks and the dispatcher that owns their queues live in
+// alerting/sink.
 //
 // Invariants: stale or thin evidence never scales in; pending replicas count as supply; every clamp is named in
 // Decision.Constraints; a generation never repeats with other content. Units: probabilities and quantiles are fractions,

@@ -1,0 +1,89 @@
+package alerting
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// Config is how decisions are made and alerts raised. Start from [DefaultConfig].
+type Config struct {
+	Mode     Mode    `yaml:"mode"`
+	Quantile float64 `yaml:"quantile"` // of demand to provide for; 0 follows from each pool's costs, 0.95 without costs
+
+	Hold              time.Duration `yaml:"hold"`                // looked ahead beyond the warm-up lag; an ask stands at least this long
+	Cooldown          time.Duration `yaml:"cooldown"`            // no scale-in this long after a scale-out, and looked ahead before one
+	ScaleInConfidence float64       `yaml:"scale_in_confidence"` // quantile of demand that the smaller pool must hold
+	ScaleInStep       int           `yaml:"scale_in_step"`       // replicas given up at a time
+	MaxStepOut        int           `yaml:"max_step_out"`        // replicas asked for beyond those there are; 0 is unlimited
+
+	WaitingPerReplica float64 `yaml:"waiting_per_replica"` // queued requests per ready replica that force more
+	KVDanger          float64 `yaml:"kv_danger"`           // KV use of the fullest replica that forces more
+
+	Renew  time.Duration `yaml:"renew"`  // unchanged advice is published again after this
+	Expiry time.Duration `yaml:"expiry"` // advice lapses this long after its tick
+
+	AlertProbability float64 `yaml:"alert_probability"` // of saturation within the lead window, to raise an alert
+	RaiseAfter       int     `yaml:"raise_after"`       // ticks in a row that a condition must hold
+	ResolveAfter     int     `yaml:"resolve_after"`     // ticks in a row that it must be gone
+	RunbookURL       string  `yaml:"runbook_url"`       // the alert's name is appended; "" leaves the annotation out
+}
+
+// DefaultConfig is what an unset configuration means.
+func DefaultConfig() Config {
+	return Config{
+		Mode: Advisory, Hold: 5 * time.Minute, Cooldown: 30 * time.Minute,
+		ScaleInConfidence: 0.99, ScaleInStep: 1, WaitingPerReplica: 4, KVDanger: 0.85,
+		Renew: 10 * time.Minute, Expiry: 15 * time.Minute,
+		AlertProbability: 0.5, RaiseAfter: 2, ResolveAfter: 5,
+	}
+}
+
+// defaultQuantile is provided for when neither a quantile nor costs are stated.
+const defaultQuantile = 0.95
+
+// Check is nil for a usable configuration; else it names the key, the value, the bound and the mend.
+func (c Config) Check() error {
+	if c.Mode != Advisory && c.Mode != Active {
+		return fmt.Errorf("mode: %q is unknown; set advisory or active", c.Mode)
+	}
+	for _, share := range []struct {
+		key    string
+		value  float64
+		lo, hi float64
+	}{
+		{"quantile", c.Quantile, 0, 0.999}, {"scale_in_confidence", c.ScaleInConfidence, 0.5, 0.9999},
+		{"kv_danger", c.KVDanger, 0.01, 1}, {"alert_probability", c.AlertProbability, 0.01, 1},
+	} {
+		if !(share.value >= share.lo && share.value <= share.hi) {
+			return fmt.Errorf("%s: %g is out of %g…%g; set a share such as 0.9", share.key, share.value, share.lo, share.hi)
+		}
+	}
+	horizon := forecaster.Horizon * time.Minute
+	for _, span := range []struct {
+		key    string
+		value  time.Duration
+		lo, hi time.Duration
+	}{
+		{"hold", c.Hold, 0, horizon}, {"cooldown", c.Cooldown, 0, horizon},
+		{"renew", c.Renew, time.Minute, 24 * time.Hour}, {"expiry", c.Expiry, time.Minute, 24 * time.Hour},
+	} {
+		if span.value < span.lo || span.value > span.hi {
+			return fmt.Errorf("%s: %s is out of %s…%s; set it between them", span.key, span.value, span.lo, span.hi)
+		}
+	}
+	switch {
+	case c.Expiry <= c.Renew:
+		return fmt.Errorf("expiry: %s is not above renew (%s), so that advice would lapse in between; set expiry > renew", c.Expiry, c.Renew)
+	case c.ScaleInStep < 1:
+		return fmt.Errorf("scale_in_step: %d is below 1; set the replicas given up at a time", c.ScaleInStep)
+	case c.MaxStepOut < 0:
+		return fmt.Errorf("max_step_out: %d is below 0; set 0 for no limit", c.MaxStepOut)
+	case !(c.WaitingPerReplica > 0):
+		return fmt.Errorf("waiting_per_replica: %g is not above 0; set 3 to 5", c.WaitingPerReplica)
+	case c.RaiseAfter < 1 || c.ResolveAfter < 1:
+		return fmt.Errorf("raise_after, resolve_after: %d, %d; set at least 1 tick", c.RaiseAfter, c.ResolveAfter)
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package alerting
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// Input is what one decision is made from, beside the pool's State.
+type Input struct {
+	Projection forecaster.Projection
+	Forecast   *forecaster.PoolForecast // nil before the first
+	Pool       capacity.Pool
+	Minute     features.PoolMinute
+	Sequence   uint64
+}
+
+// State is what a pool's decisions remember. The zero value is a pool never decided for. Times are whole seconds, so
+// that a snapshot keeps them exactly.
+type State struct {
+	Generation   int64     `cbor:"1,keyasint"`
+	LastDesired  int       `cbor:"2,keyasint"` // of the newest decision; meaningless while LastTick is zero
+	LastTick     time.Time `cbor:"3,keyasint"`
+	LastScaleOut time.Time `cbor:"4,keyasint"` // when more was last asked for
+	LastScaleIn  time.Time `cbor:"5,keyasint"` // when less was last asked for
+
+	LastPublished    time.Time `cbor:"6,keyasint"`
+	PublishedDesired int       `cbor:"7,keyasint"`
+	PublishedAction  Action    `cbor:"8,keyasint"`
+	PublishedBinding string    `cbor:"9,keyasint"`
+
+	SupplyKnown bool        `cbor:"10,keyasint"`
+	Ready       int         `cbor:"11,keyasint"` // last reported or believed
+	Pending     []time.Time `cbor:"12,keyasint"` // when asked for, ascending
+	KVTokens    float64     `cbor:"13,keyasint"` // KV cache of a replica as last reported; 0 when never
+}
+
+// plan is one decision in the making.
+type plan struct {
+	now       time.Time
+	in        *Input
+	supply    forecaster.Supply
+	observed  bool
+	current   int // ready and pending replicas
+	kvTokens  float64
+	lead      time.Duration
+	tau       float64
+	tauFrom   QuantileSource
+	rows      []resource
+	floor     floor
+	need      int    // to ask for: demand at tau, reserves, floor
+	keep      int    // what must stay when scaling in; at least need
+	blind     blind  // why demand cannot be sized
+	blockedBy string // why fewer replicas, though enough, are not asked for
+}
+
+// blind says why a decision cannot rest on the forecast.
+type blind uint8
+
+const (
+	sighted blind = iota
+	stale         // telemetry is too old
+	unsized       // no resource has both a capacity and a demand
+	cold          // too little history
+)
+
+// Decide is the decision for one pool at now, and the state for its next one. It is pure; cost O(resources · horizon).
+//
+// Desired is a total: replicas on the way count as supply, so that waiting for them never asks for more. It is the
+// largest, over resources and over the minutes until Lead + Hold, of demand at the quantile that cost makes optimal
+// over the safe capacity of a replica, plus the reserves; never less than the reactive floor. Fewer replicas are asked
+// for only when the whole window Lead + Cooldown fits them at ScaleInConfidence and nothing speaks against it (see
+// whyStay), one step at a time. Stale, cold or unsized evidence never scales in. The pool's bounds come last and are
+// named in Constraints.
+func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
+	p := newPlan(now, &in, &st, cfg)
+	needed := p.target(&st, cfg)
+	desired, constraints := p.clamp(needed, cfg)
+
+	d := p.decision(cfg)
+	d.Needed, d.Desired, d.Constraints = needed, desired, constraints
+	d.Action = p.action(desired)
+	if d.Action == ScaleOut {
+		d.NeededBy = p.shortFrom(cfg)
+		if p.floor.replicas > p.current {
+			d.NeededBy = now
+		}
+	}
+
+	asked := st.asked(p.current)
+	switch {
+	case desired > max(asked, p.current):
+		st.LastScaleOut = now
+	case desired < min(asked, p.current):
+		st.LastScaleIn = now
+	}
+	d.AskedAt = st.LastScaleOut
+	st.believe(now, p.supply, p.observed, desired, cfg.Mode)
+	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, desired, now
+	st.publish(&d, cfg)
+	d.Reason = p.reason(&d, cfg)
+	return d, st
+}
+
+func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
+	p := &plan{now: now, in: in, lead: in.Projection.Lead, kvTokens: st.KVTokens}
+	p.supply, p.observed = CurrentSupply(now, in.Minute, &in.Pool, *st)
+	p.current = p.supply.Ready + len(p.supply.Pending)
+	if reported := finite(in.Minute.State.KVCapacityTokens); reported > 0 {
+		p.kvTokens = reported
+	}
+	if p.lead <= 0 {
+		p.lead = in.Pool.Warmup.Quantile(0.9) + features.Minute
+	}
+	p.tau, p.tauFrom = quantile(&in.Pool, cfg)
+
+	if in.Forecast != nil && !in.Forecast.Stale && !in.Projection.Stale {
+		p.rows = p.resources(cfg)
+	}
+	p.floor = reactive(in.Minute.State, p.rows, cfg)
+	switch {
+	case in.Forecast == nil || in.Forecast.Stale || in.Projection.Stale:
+		p.blind = stale
+	case len(p.rows) == 0:
+		p.blind = unsized
+	case in.Projection.Confidence == forecaster.Cold || in.Projection.Confidence == "":
+		p.blind = cold
+	}
+
+	reserves := in.Pool.Reserves.Total()
+	for i := range p.rows {
+		p.need = max(p.need, p.rows[i].evidence.NeedReplicas+reserves)
+		p.keep = max(p.keep, p.rows[i].keep+reserves)
+	}
+	if p.blind == cold {
+		p.need = 0
+		for i := range p.rows {
+			p.need = max(p.need, p.rows[i].now+reserves)
+		}
+	}
+	p.need = max(p.need, p.floor.replicas)
+	p.keep = max(p.keep, p.need)
+	return p
+}
+
+// quantile is the share of possible demand to provide for, and where it comes from.
+func quantile(pool *capacity.Pool, cfg Config) (tau float64, from QuantileSource) {
+	if pool.Quantile > 0 {
+		return pool.Quantile, QuantileStated
+	}
+	if cfg.Quantile > 0 {
+		return cfg.Quantile, QuantileStated
+	}
+	if tau, ok := pool.CostQuantile(); ok {
+		return tau, QuantileFromCost
+	}
+	return defaultQuantile, QuantileDefault
+}
+
+// target is the number of replicas to ask for, before the pool's bounds.
+func (p *plan) target(st *State, cfg Config) int {
+	asked := st.asked(p.current)
+	switch {
+	case p.blind != sighted, p.need > max(p.current, asked):
+		return max(p.current, asked, p.need)
+	case asked > p.current:
+		// More was asked for than there is. The ask stands for Hold, then shrinks to what must stay.
+		if p.now.Sub(st.LastScaleOut) >= cfg.Hold {
+			return max(p.current, min(asked, p.keep))
+		}
+		return asked
+	case p.keep >= p.current:
+		return p.current
+	}
+	if p.blockedBy = p.whyStay(st, asked, cfg); p.blockedBy != "" {
+		return p.current
+	}
+	step := max(p.keep, p.current-cfg.ScaleInStep)
+	if asked < p.current {
+		step = max(step, asked) // the last step is still on its way
+	}
+	return step
+}
+
+// asked is what the previous decision asked for; current before there was one.
+func (st *State) asked(current int) int {
+	if st.LastTick.IsZero() {
+		return current
+	}
+	return st.LastDesired
+}
+
+// whyStay is what speaks against fewer replicas although they would do; "" when nothing does.
+func (p *plan) whyStay(st *State, asked int, cfg Config) string {
+	if n := len(p.supply.Pending); n > 0 {
+		return fmt.Sprintf("%d still warming up", n)
+	}
+	if left := cfg.Cooldown - p.now.Sub(st.LastScaleOut); !st.LastScaleOut.IsZero() && left > 0 {
+		return fmt.Sprintf("cooling down for %s after the last scale-out", span(left))
+	}
+	if left := cfg.Hold - p.now.Sub(st.LastScaleIn); asked == p.current && !st.LastScaleIn.IsZero() && left > 0 {
+		return fmt.Sprintf("the last step in was less than %s ago", span(cfg.Hold))
+	}
+	s := &p.in.Minute.State
+	switch {
+	case !p.in.Minute.Covered:
+		return "the last minute has no telemetry"
+	case s.Preemptions > 0:
+		return "replicas are preempting requests"
+	case s.WaitingPerReady >= 1:
+		return "requests are waiting"
+	}
+	for i := range p.rows {
+		if p.rows[i].tail() {
+			return fmt.Sprintf("a burst of %s is still draining", noun(p.rows[i].evidence.Dimension))
+		}
+	}
+	return ""
+}
+
+// burstTail is how far current demand may exceed the median forecast of the next minute before it counts as a burst
+// that has not drained.
+const burstTail = 1.2
+
+// tail says that the forecast expects a fall which has not come yet.
+func (r *resource) tail() bool {
+	return r.now > 1 && r.evidence.Demand > burstTail*r.forecast.Minute[0].At(0.5)
+}
+
+// clamp puts a target within the bounds of step, limit and minimum, and names those that changed it.
+func (p *plan) clamp(target int, cfg Config) (desired int, constraints []string) {
+	desired = target
+	name := func(key string, bound int) {
+		constraints = append(constraints, fmt.Sprintf("%s %d: %d wanted", key, bound, target))
+	}
+	if most := p.current + cfg.MaxStepOut; cfg.MaxStepOut > 0 && desired > most {
+		desired = most
+		name("max_step_out", cfg.MaxStepOut)
+	}
+	if most, key := p.in.Pool.Limit(); desired > most {
+		desired = most
+		name(key, most)
+	}
+	if least := p.in.Pool.Replicas.Min; desired < least {
+		desired = least
+		name("replicas.min", least)
+	}
+	return desired, constraints
+}
+
+// action compares what is asked for with what there is. Without sight a bound may lower the number, but no replica is
+// given up for it.
+func (p *plan) action(desired int) Action {
+	switch {
+	case desired > p.current:
+		return ScaleOut
+	case desired < p.current && p.blind == sighted:
+		return ScaleIn
+	}
+	return Hold
+}
+
+// publish numbers d when it changes the published advice, or renews it.
+func (st *State) publish(d *Decision, cfg Config) {
+	changed := d.Desired != st.PublishedDesired || d.Action != st.PublishedAction ||
+		d.Action != Hold && d.Binding != st.PublishedBinding
+	if d.Publish = changed || st.LastPublished.IsZero() || d.Tick.Sub(st.LastPublished) >= cfg.Renew; d.Publish {
+		st.Generation++
+		st.LastPublished = d.Tick
+		st.PublishedDesired, st.PublishedAction, st.PublishedBinding = d.Desired, d.Action, d.Binding
+	}
+	d.Generation = st.Generation
+}

@@ -1,0 +1,76 @@
+package alerting
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// maxDrivers bounds the drivers that a decision names.
+const maxDrivers = 5
+
+// decision is d without what target and clamp conclude: the evidence, in numbers that are all finite.
+func (p *plan) decision(cfg Config) Decision {
+	d := Decision{
+		Pool: p.in.Pool.Name, Tick: p.now, Sequence: p.in.Sequence, Mode: cfg.Mode,
+		Ready: p.supply.Ready, Pending: len(p.supply.Pending), Floor: p.floor.replicas, Reserves: p.in.Pool.Reserves,
+		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, QuantileFrom: p.tauFrom,
+		Binding: p.in.Projection.Binding, Probability: finite(p.in.Projection.Probability), ETA: p.in.Projection.ETA,
+		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale,
+		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
+	}
+	if d.Binding == "" {
+		d.ETA = forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}
+	}
+	if d.Confidence == "" {
+		d.Confidence = forecaster.Cold
+	}
+	for i := range p.rows {
+		d.Resources = append(d.Resources, p.rows[i].evidence)
+	}
+	if b := p.binding(); b != nil {
+		d.Binding, d.Probability, d.ETA, d.Model = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA, experts(b.forecast)
+	}
+	for _, driver := range p.in.Projection.Drivers {
+		if len(d.Drivers) < maxDrivers && !math.IsNaN(driver.Factor+driver.Share) && !math.IsInf(driver.Factor+driver.Share, 0) {
+			d.Drivers = append(d.Drivers, driver)
+		}
+	}
+	return d
+}
+
+// warnings are the weaknesses of the evidence that a reader should know of.
+func (p *plan) warnings() []string {
+	var out []string
+	if !p.observed {
+		text := fmt.Sprintf("no replica of the pool reports: assuming %d ready and %d pending", p.supply.Ready, len(p.supply.Pending))
+		if at := p.in.Minute.State.ReportedAt; !at.IsZero() {
+			text += ", the last report is from " + clock(at)
+		}
+		out = append(out, text)
+	}
+	switch p.blind {
+	case stale:
+		out = append(out, "telemetry is stale: nothing is scaled in")
+	case unsized:
+		out = append(out, "no resource has both a capacity and a forecast: set kv_capacity_tokens or the rates of the pool")
+	case cold:
+		out = append(out, "too little history to forecast from: reacting to current demand only")
+	}
+	if n := p.overdue(); n > 0 {
+		out = append(out, fmt.Sprintf("%d pending replicas take longer than twice the warm-up lag (%s)", n, span(2*p.lead)))
+	}
+	return out
+}
+
+// overdue counts the pending replicas that were asked for more than twice the lead ago.
+func (p *plan) overdue() (n int) {
+	for _, asked := range p.supply.Pending {
+		if p.now.Sub(asked) > 2*p.lead {
+			n++
+		}
+	}
+	return n
+}

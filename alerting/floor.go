@@ -1,0 +1,45 @@
+package alerting
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// floor is the least that what can be seen now asks for, whatever the forecast says, and why.
+type floor struct {
+	replicas int
+	cause    string // for the reason; "" when only current demand asks
+}
+
+// queueShare is the share of the ready replicas added for each multiple of the tolerated queue.
+const queueShare = 0.1
+
+// reactive is the floor: the replicas that the newest known demand takes, more when requests queue, and more when the
+// fullest replica's KV cache is in the danger zone. All are totals, so that replicas on the way count against them.
+func reactive(s features.PoolState, rows []resource, cfg Config) floor {
+	var f floor
+	for i := range rows {
+		f.replicas = max(f.replicas, rows[i].now)
+	}
+	if !s.Observed || s.Ready == 0 {
+		return f
+	}
+	ready := float64(s.Ready)
+	if w := s.WaitingPerReady; w >= cfg.WaitingPerReplica && !math.IsInf(w, 0) {
+		more := min(math.Ceil(ready*queueShare*w/cfg.WaitingPerReplica), ready)
+		f.raise(s.Ready+int(more), fmt.Sprintf("%.1f requests wait per replica (threshold %g)", w, cfg.WaitingPerReplica))
+	}
+	if use := s.KVUsedMax; use > cfg.KVDanger {
+		more := math.Ceil(ready*min(use, 1)/cfg.KVDanger) - ready
+		f.raise(s.Ready+int(max(more, 1)), fmt.Sprintf("the fullest replica's KV cache is %s full (danger above %s)", percent(use), percent(cfg.KVDanger)))
+	}
+	return f
+}
+
+func (f *floor) raise(replicas int, cause string) {
+	if replicas > f.replicas {
+		f.replicas, f.cause = replicas, cause
+	}
+}

@@ -1,0 +1,120 @@
+package alerting
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// maxNeed bounds a computed number of replicas, far above any limit of a pool.
+const maxNeed = 1_000_000
+
+// replicasFor is how many replicas of capacity per hold demand; a hair above a whole number is rounding, not demand.
+func replicasFor(demand, per float64) int {
+	return int(min(max(math.Ceil(demand/per-1e-9), 0), maxNeed))
+}
+
+// minutes is d in whole minutes of forecast, rounded up, within the horizon.
+func minutes(d time.Duration) int {
+	return min(max(int((d+features.Minute-1)/features.Minute), 1), forecaster.Horizon)
+}
+
+// largest is the greatest tau-quantile over minutes 1…n; ok is false when the forecast has no finite value.
+func largest(f *forecaster.Forecast, tau float64, n int) (demand float64, ok bool) {
+	for h := range n {
+		if v := f.Minute[h].At(tau); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			demand, ok = max(demand, v), true
+		}
+	}
+	return demand, ok
+}
+
+// resource is one resource of the pool as a decision sees it.
+type resource struct {
+	forecast *forecaster.Forecast
+	evidence ResourceEvidence
+	now      int // replicas that the newest known demand takes
+	keep     int // replicas that must stay for the scale-in window
+}
+
+// resources are those whose capacity and demand are both known, in the order of the forecast.
+func (p *plan) resources(cfg Config) []resource {
+	var out []resource
+	for i := range p.in.Forecast.Total {
+		f := &p.in.Forecast.Total[i]
+		per, ok := p.in.Pool.PerReplica(f.Dimension, p.kvTokens)
+		if !ok || math.IsNaN(f.Last) || math.IsInf(f.Last, 0) {
+			continue
+		}
+		need, ok := largest(f, p.tau, minutes(p.lead+cfg.Hold))
+		if !ok {
+			continue
+		}
+		keep, _ := largest(f, max(cfg.ScaleInConfidence, p.tau), minutes(p.lead+cfg.Cooldown))
+		r := resource{forecast: f, now: replicasFor(f.Last, per), keep: replicasFor(keep, per), evidence: ResourceEvidence{
+			Dimension: f.Dimension, PerReplica: per, Demand: f.Last, NeedQuantile: need, NeedReplicas: replicasFor(need, per),
+			ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
+		}}
+		for j := range p.in.Projection.Resources {
+			if rp := &p.in.Projection.Resources[j]; rp.Dimension == f.Dimension {
+				r.evidence.Probability = finite(rp.Probability[minutes(p.lead+cfg.Hold)-1])
+				r.evidence.ETA = rp.ETA
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// binding is the resource that takes most replicas; among equals the one that the projection names. nil when there is
+// none.
+func (p *plan) binding() *resource {
+	var best *resource
+	for i := range p.rows {
+		r := &p.rows[i]
+		if best == nil || r.evidence.NeedReplicas > best.evidence.NeedReplicas ||
+			r.evidence.NeedReplicas == best.evidence.NeedReplicas && r.evidence.Dimension == p.in.Projection.Binding {
+			best = r
+		}
+	}
+	return best
+}
+
+// shortFrom is when demand at the decision quantile first takes more than ready replicas, reserves included; now when
+// it does already, or when only the floor asks for more.
+func (p *plan) shortFrom(cfg Config) time.Time {
+	for h := range minutes(p.lead + cfg.Hold) {
+		for i := range p.rows {
+			r := &p.rows[i]
+			demand := r.forecast.Minute[h].At(p.tau)
+			if !math.IsNaN(demand) && replicasFor(demand, r.evidence.PerReplica)+p.in.Pool.Reserves.Total() > p.supply.Ready {
+				return p.now.Add(time.Duration(h) * features.Minute)
+			}
+		}
+	}
+	return p.now
+}
+
+// experts names the two heaviest experts of a forecast.
+func experts(f *forecaster.Forecast) string {
+	if f.Fallback {
+		return "baseline"
+	}
+	var parts []string
+	for _, w := range f.Weights[:min(2, len(f.Weights))] {
+		parts = append(parts, fmt.Sprintf("%s %.2f", w.Expert, w.Share))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// finite is v, or 0 when it is NaN or infinite.
+func finite(v float64) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0
+	}
+	return v
+}

@@ -1,0 +1,175 @@
+package alerting
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// reason is the decision in one sentence, for someone woken by it.
+func (p *plan) reason(d *Decision, cfg Config) string {
+	s := p.finding(d, cfg)
+	if len(d.Constraints) > 0 && d.Needed != d.Desired {
+		s += "; limited by " + strings.Join(d.Constraints, ", ")
+	}
+	if d.Action == ScaleOut && len(d.Drivers) > 0 {
+		s += "; driver: " + describe(d.Drivers[0])
+	}
+	return s + "."
+}
+
+func (p *plan) finding(d *Decision, cfg Config) string {
+	ask := "asking for"
+	if cfg.Mode == Advisory {
+		ask = "advising"
+	}
+	move := fmt.Sprintf("%s %d→%d replicas", ask, p.current, d.Desired)
+	switch {
+	case d.Action == ScaleOut && p.floor.cause != "" && p.floor.replicas >= p.need && p.floor.replicas > p.current:
+		return fmt.Sprintf("%s: %s now", p.floor.cause, move)
+	case p.blind != sighted:
+		return p.unseen(d, move)
+	case d.Action == ScaleOut && p.need <= p.current && d.Needed <= p.current:
+		return fmt.Sprintf("the pool is below its least size: %s", move)
+	case d.Action == ScaleOut && p.need <= p.current:
+		return fmt.Sprintf("%s: still %s", outlook(d, cfg), move)
+	case d.Action == ScaleOut:
+		return fmt.Sprintf("%s: %s now because warm-up takes up to %s", outlook(d, cfg), move, span(d.Lead))
+	case d.Action == ScaleIn && p.keep >= p.current:
+		return fmt.Sprintf("the pool is above its largest size: %s", move)
+	case d.Action == ScaleIn:
+		return fmt.Sprintf("%s hold the next %s at the %s quantile of demand: %s", count(p.keep), span(p.lead+cfg.Cooldown), percent(cfg.ScaleInConfidence), move)
+	case p.blockedBy != "":
+		return fmt.Sprintf("%s would do, but %s: staying at %d", count(p.keep), p.blockedBy, d.Desired)
+	case d.Needed > d.Desired:
+		return fmt.Sprintf("%s: no more than %d replicas are allowed", outlook(d, cfg), d.Desired)
+	}
+	return fmt.Sprintf("%s: staying at %d", outlook(d, cfg), d.Desired)
+}
+
+// unseen is the finding when the forecast cannot be used.
+func (p *plan) unseen(d *Decision, move string) string {
+	why := ""
+	switch p.blind {
+	case stale:
+		why = "no telemetry yet"
+		if at := p.in.Minute.LastEvent; !at.IsZero() {
+			why = fmt.Sprintf("no telemetry since %s (%s)", clock(at), span(p.now.Sub(at)))
+		}
+	case unsized:
+		why = "no resource of the pool has both a capacity and a forecast"
+	case cold:
+		why = "less than an hour of history, so reacting to current demand only"
+	}
+	if d.Action == ScaleOut {
+		return fmt.Sprintf("%s: %s", why, move)
+	}
+	return fmt.Sprintf("%s: holding %s", why, count(d.Desired))
+}
+
+// outlook says what the binding resource will do. It speaks of running out only where that is the likelier outcome.
+func outlook(d *Decision, cfg Config) string {
+	var r *ResourceEvidence
+	for i := range d.Resources {
+		if d.Resources[i].Dimension == d.Binding {
+			r = &d.Resources[i]
+		}
+	}
+	if r == nil {
+		return "no resource is known to bind"
+	}
+	window := span(d.Lead + cfg.Hold)
+	if d.Probability >= 0.5 && d.ETA.P50 != forecaster.Never {
+		return fmt.Sprintf("%s %s (%s; %s within %s)", exhausted(d.Binding), eta(d.ETA.P50), between(d.ETA), percent(d.Probability), window)
+	}
+	text := fmt.Sprintf("%s needs %s at the %s quantile of demand within %s (%s to run out)",
+		noun(d.Binding), count(r.NeedReplicas), percent(d.Quantile), window, percent(d.Probability))
+	if n := d.Reserves.Total(); n > 0 {
+		text += fmt.Sprintf(" plus %d in reserve", n)
+	}
+	return text
+}
+
+// noun is a resource in words.
+func noun(dimension string) string {
+	switch dimension {
+	case features.DimKV:
+		return "KV memory"
+	case features.DimPrefill:
+		return "prefill throughput"
+	case features.DimDecode:
+		return "decode throughput"
+	case features.DimRequests:
+		return "request rate"
+	}
+	return dimension
+}
+
+func exhausted(dimension string) string {
+	if dimension == features.DimKV {
+		return noun(dimension) + " full"
+	}
+	return noun(dimension) + " exhausted"
+}
+
+func eta(d time.Duration) string {
+	if d <= 0 {
+		return "now"
+	}
+	return "in ~" + span(d)
+}
+
+func between(e forecaster.ETA) string {
+	edge := func(d time.Duration) string {
+		if d == forecaster.Never {
+			return fmt.Sprintf(">%d", forecaster.Horizon)
+		}
+		return fmt.Sprintf("%.0f", d.Minutes())
+	}
+	return fmt.Sprintf("p10 %s, p90 %s", edge(e.P10), edge(e.P90))
+}
+
+// describe is a driver in words: class agent, tenant acme (prompt length ×2.1).
+func describe(d forecaster.Driver) string {
+	who := "class " + d.Class
+	if d.Tenant != "" {
+		who += ", tenant " + d.Tenant
+	}
+	switch d.Cause {
+	case "cache":
+		return fmt.Sprintf("%s (cache hit ratio down to %.2f)", who, d.Factor)
+	case "rate":
+		return fmt.Sprintf("%s (request rate ×%.1f)", who, d.Factor)
+	}
+	return fmt.Sprintf("%s (%s ×%.1f)", who, strings.ReplaceAll(d.Cause, "_", " "), d.Factor)
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "1 replica"
+	}
+	return fmt.Sprintf("%d replicas", n)
+}
+
+// percent is a share for people; certainty is never claimed by rounding.
+func percent(p float64) string {
+	switch {
+	case p > 0 && p < 0.005:
+		return "<1 %"
+	case p < 1 && p >= 0.995:
+		return ">99 %"
+	}
+	return fmt.Sprintf("%.0f %%", 100*p)
+}
+
+// span is a duration in whole minutes.
+func span(d time.Duration) string {
+	return fmt.Sprintf("%.0f min", math.Ceil(d.Minutes()-1e-9))
+}
+
+// clock is a time of day, always UTC: a sentence may be read anywhere.
+func clock(t time.Time) string { return t.UTC().Format("15:04 UTC") }
