@@ -1,0 +1,197 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	promstorage "github.com/prometheus/prometheus/storage"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// Append stores what one tick produced, in one transaction: the settled windows, the forecasts at the kept horizons, the
+// decisions. Samples that cannot be stored are counted and left out. An error means that the tick's samples are lost to
+// the series (a full disk, say); the store goes on with the next tick.
+func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []forecaster.PoolForecast, decisions []alerting.Decision) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := tick.UnixMilli()
+	s.sweep(t)
+	tx := &transaction{Store: s, app: s.db.AppenderV2(context.Background()), tick: t}
+	// What matters most first: under Config.MaxSeries the later ones are left out.
+	for i := range decisions {
+		tx.decision(&decisions[i])
+	}
+	for i := range forecasts {
+		tx.forecasts(forecasts[i].Total)
+	}
+	tx.totals(windows)
+	for i := range windows {
+		tx.window(&windows[i])
+	}
+	for i := range forecasts {
+		tx.forecasts(forecasts[i].Classes)
+	}
+	if err := tx.app.Commit(); err != nil {
+		s.counters.LostTicks++
+		return fmt.Errorf("series of tick %s are lost: %w", tick.UTC().Format(time.RFC3339), err)
+	}
+	return nil
+}
+
+// transaction is one tick being appended.
+type transaction struct {
+	*Store
+	app  promstorage.AppenderV2
+	tick int64
+}
+
+func (tx *transaction) decision(d *alerting.Decision) {
+	key := groupKey{kind: poolGroup, Key: features.Key{Pool: d.Pool}}
+	t := d.Tick.UnixMilli()
+	g := tx.lookup(key)
+	for i := range poolValues {
+		tx.put(key, g, i, t, poolValues[i].value(d))
+	}
+	key.kind = resourceGroup
+	for r := range d.Resources {
+		key.name = d.Resources[r].Dimension
+		g := tx.lookup(key)
+		for i := range resourceValues {
+			tx.put(key, g, i, t, resourceValues[i].value(&d.Resources[r]))
+		}
+	}
+}
+
+func (tx *transaction) forecasts(fs []forecaster.Forecast) {
+	for f := range fs {
+		f := &fs[f]
+		key := groupKey{kind: forecastGroup, Key: f.Key, name: f.Dimension}
+		t := f.Origin.UnixMilli()
+		g := tx.lookup(key)
+		for h := range tx.horizons {
+			q := &f.WindowMax
+			if h < len(tx.cfg.ForecastMinutes) {
+				q = &f.Minute[tx.cfg.ForecastMinutes[h]-1]
+			}
+			for i, v := range q {
+				tx.put(key, g, h*forecaster.NumLevels+i, t, v)
+			}
+		}
+	}
+}
+
+func (tx *transaction) window(w *features.Window) {
+	if !w.Settled {
+		return
+	}
+	key := groupKey{kind: windowGroup, Key: w.Key}
+	t := w.Start.Add(features.Minute).UnixMilli()
+	g := tx.lookup(key)
+	for i := range features.Dimensions {
+		v, ok := features.Dimensions[i].Value(w)
+		if !ok {
+			v = math.NaN()
+		}
+		tx.put(key, g, i, t, v)
+	}
+	i := len(features.Dimensions)
+	for _, shape := range shapes {
+		for _, level := range shapeLevels {
+			tx.put(key, g, i, t, shape.value(w, level))
+			i++
+		}
+	}
+}
+
+// totals stores the sum over classes of every pool and minute that settled, in the dimensions that add up: rates, and
+// levels that are forecast; the maxima of classes do not. A dimension that one class does not know is unknown for the
+// pool.
+func (tx *transaction) totals(windows []features.Window) {
+	type minute struct {
+		pool  string
+		start int64
+	}
+	sums := map[minute][]float64{}
+	var order []minute
+	for i := range windows {
+		w := &windows[i]
+		if !w.Settled {
+			continue
+		}
+		m := minute{w.Pool, w.Start.UnixMilli()}
+		sum := sums[m]
+		if sum == nil {
+			sum = make([]float64, len(features.Dimensions))
+			sums[m] = sum
+			order = append(order, m)
+		}
+		for d := range features.Dimensions {
+			v, ok := features.Dimensions[d].Value(w)
+			if dim := &features.Dimensions[d]; !ok || dim.Kind != features.Rate && !dim.Forecast {
+				v = math.NaN()
+			}
+			sum[d] += v
+		}
+	}
+	for _, m := range order {
+		key := groupKey{kind: windowGroup, Key: features.Key{Pool: m.pool, Class: features.TotalClass}}
+		g := tx.lookup(key)
+		for d, v := range sums[m] {
+			tx.put(key, g, d, m.start+features.Minute.Milliseconds(), v)
+		}
+	}
+}
+
+// put appends one sample to the i-th series of a group, or counts why not. A nil group is one that did not fit.
+func (tx *transaction) put(key groupKey, g *group, i int, t int64, v float64) {
+	c := &tx.counters
+	switch {
+	case math.IsNaN(v):
+		c.Unknown++
+		return
+	case t > tx.tick:
+		c.Future++
+		return
+	case g == nil:
+		c.Capped++
+		return
+	}
+	g.used = tx.tick
+	sr := &g.series[i]
+	if sr.labels.IsEmpty() {
+		if c.ActiveSeries >= tx.cfg.MaxSeries {
+			c.Capped++
+			return
+		}
+		c.ActiveSeries++
+		sr.labels = key.labels(i, tx.horizons)
+		sr.last = math.MinInt64
+		if last, ok := tx.resumed[string(sr.labels.Bytes(nil))]; ok {
+			sr.last = last
+		}
+	}
+	if t <= sr.last {
+		c.Repeated++
+		return
+	}
+	ref, err := tx.app.Append(sr.ref, sr.labels, 0, t, v, nil, nil, promstorage.AppendV2Options{})
+	switch {
+	case err == nil:
+		sr.ref, sr.last = ref, t
+		c.Appended++
+	case errors.Is(err, promstorage.ErrTooOldSample), errors.Is(err, promstorage.ErrOutOfBounds), errors.Is(err, promstorage.ErrOutOfOrderSample):
+		c.TooOld++
+	case errors.Is(err, promstorage.ErrDuplicateSampleForTimestamp):
+		c.Conflicting++
+	default:
+		if c.Failed++; c.Failed == 1 {
+			tx.log.Error("a sample cannot be stored", "series", sr.labels.String(), "err", err)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package storage
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// Config says where history is kept and how much of it.
+type Config struct {
+	// Dir holds everything; one daemon owns it.
+	Dir string `yaml:"dir"`
+	// Retention is how long series and decisions are kept, in the time of the data.
+	Retention time.Duration `yaml:"retention"`
+	// MaxBytes bounds the compacted blocks of the series; the oldest go first. The write-ahead log and the newest hours
+	// come on top.
+	MaxBytes int64 `yaml:"max_bytes"`
+	// SnapshotEvery is how often the state is saved: how much of the stream a restart replays at most.
+	SnapshotEvery time.Duration `yaml:"snapshot_every"`
+	// MaxSeries bounds the series written to within the last three hours. When it is reached new series are left out and
+	// counted; decisions and pool totals are offered before classes.
+	MaxSeries int `yaml:"max_series"`
+	// ForecastMinutes are the horizons, in minutes, whose forecasts are kept; the window maximum always is.
+	ForecastMinutes []int `yaml:"forecast_minutes"`
+}
+
+// maxForecastMinutes bounds the horizons kept: each is nine series per pool, class and dimension.
+const maxForecastMinutes = 12
+
+// DefaultConfig is what an unset configuration means.
+func DefaultConfig() Config {
+	return Config{
+		Dir: "forewarm-data", Retention: 30 * 24 * time.Hour, MaxBytes: 4 << 30, SnapshotEvery: time.Minute,
+		MaxSeries: 20_000, ForecastMinutes: []int{5, 15, 30, 60},
+	}
+}
+
+// Validate names the first key that is out of bounds, its value and the bound.
+func (c *Config) Validate() error {
+	switch {
+	case c.Dir == "":
+		return fmt.Errorf("dir is empty: name a directory that the daemon may write to")
+	case c.Retention < 6*time.Hour:
+		return fmt.Errorf("retention is %s: it must be at least 6h, and more than a week for weekly reports", c.Retention)
+	case c.MaxBytes < 64<<20:
+		return fmt.Errorf("max_bytes is %d: it must be at least %d (64 MiB)", c.MaxBytes, 64<<20)
+	case c.SnapshotEvery < time.Second:
+		return fmt.Errorf("snapshot_every is %s: it must be at least 1s", c.SnapshotEvery)
+	case c.MaxSeries < 100:
+		return fmt.Errorf("max_series is %d: it must be at least 100", c.MaxSeries)
+	case len(c.ForecastMinutes) == 0 || len(c.ForecastMinutes) > maxForecastMinutes:
+		return fmt.Errorf("forecast_minutes has %d entries: name 1 to %d horizons", len(c.ForecastMinutes), maxForecastMinutes)
+	}
+	for i, m := range c.ForecastMinutes {
+		if m < 1 || m > forecaster.Horizon {
+			return fmt.Errorf("forecast_minutes has %d: a horizon is 1 to %d minutes", m, forecaster.Horizon)
+		}
+		if slices.Contains(c.ForecastMinutes[:i], m) {
+			return fmt.Errorf("forecast_minutes has %d twice: name each horizon once", m)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+// Package storage keeps on disk what the fold produced: series in an embedded Prometheus TSDB, an append-only journal of
+// decisions, and snapshots of the pipeline's state.
+//
+// It decides nothing and owns no goroutine of its own; the TSDB compacts in the background. One process owns a directory
+// ([Lock]).
+//
+//	<dir>/lock                          held while a daemon runs
+//	<dir>/tsdb/                         Prometheus TSDB: write-ahead log, blocks
+//	<dir>/journal/journal-000001.log    decisions, in (tick, pool) order
+//	<dir>/snapshots/snapshot-000000001.fws
+//
+// # Series
+//
+// A window's values are stamped with the window's end, a forecast with its origin (never with the time it is about: a
+// sample in the future would make the TSDB refuse the present). A forecast for horizon h issued at t is about the minute
+// that ends at t+h, so that in PromQL
+//
+//	forewarm_requests_per_second and forewarm_forecast{dimension="requests",horizon="15"} offset 15m
+//
+// speak of the same minute. Class "*" is the pool. Unknown values make no sample, and never a zero.
+//
+// # Journal
+//
+// A segment is the line "forewarm journal 1\n" followed by records. A record is, little-endian:
+//
+//	4 bytes  length of the payload, 1 … 1 MiB
+//	4 bytes  CRC-32C of the length's bytes and the payload
+//	payload  one alerting.Decision, deterministic CBOR (RFC 8949 §4.2.1), times as RFC 3339 with nanoseconds
+//
+// Each record is one write(2), so it survives the death of the process; [Journal.Sync] makes it survive that of the
+// machine. On opening, what follows the last intact record of the last segment is cut off and kept beside it as
+// journal-000001.log.cut. Positions (tick, pool) strictly increase. A journal may be ahead of the snapshot after a crash:
+// the replay offers the same decisions again, which are compared and not written twice.
+//
+// # Snapshots
+//
+// A file is, little-endian:
+//
+//	 8 bytes  "FWSNAP\r\n"
+//	 4 bytes  format version, 1
+//	 8 bytes  stream sequence that the state includes
+//	 8 bytes  creation time of the stream, Unix nanoseconds
+//	 2 bytes  length of the stream's name, and the name
+//	 8 bytes  length of the payload
+//	32 bytes  SHA-256 of all bytes above and the payload
+//	payload   the pipeline's state, opaque here
+//
+// Files are written beside, synced, renamed, and the directory synced. The newest two are kept; a damaged newest one is
+// reported and the older one taken. State of another stream is refused.
+//
+// Invariants: appending again what is stored changes nothing; a failed or refused sample is counted and never stops the
+// pipeline; no file is read beyond its stated bounds. Bounds: Config.MaxSeries active series, Config.Retention and
+// Config.MaxBytes of history, 64 MiB a segment, 1 GiB a snapshot, two snapshots.
+package storage

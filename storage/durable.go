@@ -1,0 +1,101 @@
+package storage
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/tsdb/fileutil"
+)
+
+// tempSuffix marks files that are being written; a crash leaves them behind, and the next opening removes them.
+const tempSuffix = ".tmp"
+
+// DirLock is the right of one process to a directory. The kernel releases it when the process dies, however it dies.
+type DirLock struct {
+	release fileutil.Releaser
+}
+
+// Lock claims dir, making it when needed. It fails when another process holds it.
+func Lock(dir string) (*DirLock, error) {
+	name := filepath.Join(dir, "lock")
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("storage directory %s: %w: make it writable, or name another in storage.dir", dir, err)
+	}
+	r, _, err := fileutil.Flock(name)
+	if err != nil {
+		return nil, fmt.Errorf("storage directory %s is in use by another forewarm (%s: %w): stop that one, or name another directory in storage.dir", dir, name, err)
+	}
+	return &DirLock{release: r}, nil
+}
+
+// Unlock gives the directory back.
+func (l *DirLock) Unlock() error { return l.release.Release() }
+
+// writeFile makes path hold exactly the parts, or leaves it as it was: written beside, synced, renamed, and the
+// directory synced. An error after the rename leaves the new file in place, whole.
+func writeFile(path string, parts ...[]byte) (err error) {
+	f, err := os.OpenFile(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if _, err = f.Write(p); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return fmt.Errorf("%w (the file before it is untouched)", err)
+	}
+	return fileutil.Rename(path+tempSuffix, path)
+}
+
+// list makes dir when needed, removes temporary files that a crash left, and returns the numbers n of the files named
+// <prefix><n><suffix>, ascending.
+func list(dir, prefix, suffix string) ([]uint64, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var numbers []uint64
+	for _, e := range entries {
+		if n, ok := number(e, prefix, suffix); ok {
+			numbers = append(numbers, n)
+		} else if strings.HasPrefix(e.Name(), prefix) && strings.HasSuffix(e.Name(), tempSuffix) {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+func number(e fs.DirEntry, prefix, suffix string) (n uint64, ok bool) {
+	digits, ok := strings.CutPrefix(e.Name(), prefix)
+	if !ok || !e.Type().IsRegular() {
+		return 0, false
+	}
+	if digits, ok = strings.CutSuffix(digits, suffix); !ok || digits == "" {
+		return 0, false
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' || n > 1<<59 {
+			return 0, false
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	return n, true
+}

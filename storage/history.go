@@ -1,0 +1,208 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// History reads back what was stored, in the terms in which it was made. Reports are its readers.
+type History struct {
+	Store   *Store
+	Journal *Journal
+}
+
+// Observed calls fn with every series of settled demand, ordered by dimension, then key: values[i] is the minute that
+// starts at from + i minutes, NaN where it is not known. from is cut to the minute. The slice is valid during the call.
+func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error {
+	from = from.Truncate(features.Minute)
+	n := int(to.Sub(from) / features.Minute)
+	if n <= 0 {
+		return nil
+	}
+	// A minute is stamped with its end.
+	mint, maxt := from.Add(features.Minute).UnixMilli(), from.Add(time.Duration(n)*features.Minute).UnixMilli()
+	q, err := h.Store.db.Querier(mint, maxt)
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	defer q.Close()
+	values := make([]float64, n)
+	for _, d := range features.Dimensions {
+		set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, d.Series))
+		var it chunkenc.Iterator
+		for set.Next() {
+			at := set.At()
+			for i := range values {
+				values[i] = math.NaN()
+			}
+			it = at.Iterator(it)
+			for it.Next() == chunkenc.ValFloat {
+				t, v := it.At()
+				if i := int((t - mint) / features.Minute.Milliseconds()); i >= 0 && i < n {
+					values[i] = v
+				}
+			}
+			if err := it.Err(); err != nil {
+				return fmt.Errorf("history of %s: %w", at.Labels(), err)
+			}
+			l := at.Labels()
+			if err := fn(features.Key{Pool: l.Get("pool"), Class: l.Get("class")}, d.Name, values); err != nil {
+				return err
+			}
+		}
+		if err := set.Err(); err != nil {
+			return fmt.Errorf("history of %s: %w", d.Series, err)
+		}
+	}
+	return nil
+}
+
+// Forecasts calls fn with every forecast issued in [from, to): ordered by pool, class and dimension as text, then by
+// origin. What is not kept is NaN in it: minutes other than Config.ForecastMinutes, Last, Weights. It is valid during the
+// call. Costs memory for the samples of one pool, class and dimension.
+func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error {
+	q, err := h.Store.db.Querier(from.UnixMilli(), to.UnixMilli()-1)
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	defer q.Close()
+	name := labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, ForecastSeries)
+	pools, _, err := q.LabelValues(ctx, "pool", nil, name)
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	slices.Sort(pools)
+	for _, pool := range pools {
+		// Sorted series come by class, dimension, horizon, quantile: the labels' order by name.
+		set := q.Select(ctx, true, nil, name, labels.MustNewMatcher(labels.MatchEqual, "pool", pool))
+		if err := readForecasts(set, pool, fn); err != nil {
+			return fmt.Errorf("history of forecasts for %s: %w", pool, err)
+		}
+	}
+	return nil
+}
+
+// Decisions calls fn with every journaled decision whose tick is in [from, to), in order.
+func (h History) Decisions(_ context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
+	return h.Journal.Read(from, to, fn)
+}
+
+// readForecasts joins the series of each class and dimension, which come one after the other, into forecasts.
+func readForecasts(set promstorage.SeriesSet, pool string, fn func(*forecaster.Forecast) error) error {
+	var b forecastBundle
+	var it chunkenc.Iterator
+	for set.Next() {
+		at := set.At()
+		l := at.Labels()
+		key, dimension := features.Key{Pool: pool, Class: l.Get("class")}, l.Get("dimension")
+		if key != b.Key || dimension != b.dimension {
+			if err := b.emit(fn); err != nil {
+				return err
+			}
+			b = forecastBundle{Key: key, dimension: dimension}
+		}
+		minute, level, ok := forecastSlot(l)
+		if !ok {
+			continue // of another version's horizons or levels
+		}
+		column := forecastColumn{minute: minute, level: level}
+		it = at.Iterator(it)
+		for it.Next() == chunkenc.ValFloat {
+			t, v := it.At()
+			column.times, column.values = append(column.times, t), append(column.values, v)
+		}
+		if err := it.Err(); err != nil {
+			return err
+		}
+		b.columns = append(b.columns, column)
+	}
+	if err := set.Err(); err != nil {
+		return err
+	}
+	return b.emit(fn)
+}
+
+// forecastSlot says where in a Forecast a series' values belong; minute 0 is the window maximum.
+func forecastSlot(l labels.Labels) (minute, level int, ok bool) {
+	if h := l.Get("horizon"); h != HorizonWindowMax {
+		m, err := strconv.Atoi(h)
+		if err != nil || m < 1 || m > forecaster.Horizon {
+			return 0, 0, false
+		}
+		minute = m
+	}
+	level = slices.Index(levelLabels[:], l.Get("quantile"))
+	return minute, level, level >= 0
+}
+
+// forecastBundle is everything stored of one pool, class and dimension.
+type forecastBundle struct {
+	features.Key
+	dimension string
+	columns   []forecastColumn
+}
+
+// forecastColumn is one series; next is the first value not yet emitted.
+type forecastColumn struct {
+	minute, level int
+	next          int
+	times         []int64
+	values        []float64
+}
+
+// emit walks all columns by time.
+func (b *forecastBundle) emit(fn func(*forecaster.Forecast) error) error {
+	var f forecaster.Forecast
+	for {
+		origin := int64(math.MaxInt64)
+		for i := range b.columns {
+			if c := &b.columns[i]; c.next < len(c.times) {
+				origin = min(origin, c.times[c.next])
+			}
+		}
+		if origin == math.MaxInt64 {
+			return nil
+		}
+		f = unknownForecast
+		f.Key, f.Dimension, f.Origin = b.Key, b.dimension, time.UnixMilli(origin).UTC()
+		for i := range b.columns {
+			c := &b.columns[i]
+			if c.next == len(c.times) || c.times[c.next] != origin {
+				continue
+			}
+			if c.minute == 0 {
+				f.WindowMax[c.level] = c.values[c.next]
+			} else {
+				f.Minute[c.minute-1][c.level] = c.values[c.next]
+			}
+			c.next++
+		}
+		if err := fn(&f); err != nil {
+			return err
+		}
+	}
+}
+
+// unknownForecast has NaN for every number.
+var unknownForecast = func() (f forecaster.Forecast) {
+	f.Last = math.NaN()
+	for i := range f.WindowMax {
+		f.WindowMax[i] = math.NaN()
+		for m := range f.Minute {
+			f.Minute[m][i] = math.NaN()
+		}
+	}
+	return f
+}()

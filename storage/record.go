@@ -1,0 +1,133 @@
+package storage
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+const (
+	journalMagic = "forewarm journal 1\n"
+	recordHeader = 8       // length and checksum
+	recordMost   = 1 << 20 // largest payload; a decision is about 1 kB
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var encodeDecision = func() cbor.EncMode {
+	o := cbor.CoreDetEncOptions()
+	o.Time = cbor.TimeRFC3339NanoUTC // the default drops fractions of a second
+	m, err := o.EncMode()
+	if err != nil {
+		panic(err) // the options above are constant
+	}
+	return m
+}()
+
+// Position is a decision's place in the journal: ticks ascend, and pools within a tick.
+type Position struct {
+	Tick time.Time
+	Pool string
+}
+
+// Compare orders positions by tick, then pool.
+func (p Position) Compare(o Position) int {
+	return cmp.Or(p.Tick.Compare(o.Tick), strings.Compare(p.Pool, o.Pool))
+}
+
+func (p Position) String() string {
+	return p.Pool + " at " + p.Tick.UTC().Format(time.RFC3339)
+}
+
+func positionOf(d *alerting.Decision) Position { return Position{Tick: d.Tick, Pool: d.Pool} }
+
+// appendRecord frames one payload onto b.
+func appendRecord(b, payload []byte) []byte {
+	var length [4]byte
+	binary.LittleEndian.PutUint32(length[:], uint32(len(payload)))
+	b = append(b, length[:]...)
+	b = binary.LittleEndian.AppendUint32(b, checksum(length[:], payload))
+	return append(b, payload...)
+}
+
+// checksum covers the length too, so that a run of zeros is not a valid empty record.
+func checksum(length, payload []byte) uint32 {
+	return crc32.Update(crc32.Checksum(length, castagnoli), castagnoli, payload)
+}
+
+// damageError says that bytes are not what the journal writes, as opposed to a failure to read them.
+type damageError struct{ what string }
+
+func (e *damageError) Error() string { return e.what }
+
+func damagef(format string, args ...any) error {
+	return &damageError{what: fmt.Sprintf(format, args...)}
+}
+
+// cutOr turns the end of the file inside a record into damage.
+func cutOr(err error, offset int64) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return damagef("record at byte %d is cut", offset)
+	}
+	return err
+}
+
+// recordReader reads the records of one segment.
+type recordReader struct {
+	r       *bufio.Reader
+	offset  int64 // of the next record; after damage, where it begins
+	payload []byte
+}
+
+// newRecordReader checks the segment's first line.
+func newRecordReader(r io.Reader) (*recordReader, error) {
+	rr := &recordReader{r: bufio.NewReaderSize(r, 64<<10)}
+	var magic [len(journalMagic)]byte
+	n, err := io.ReadFull(rr.r, magic[:])
+	switch {
+	case err != nil && cutOr(err, 0) == err:
+		return rr, err
+	case !strings.HasPrefix(journalMagic, string(magic[:n])):
+		return rr, fmt.Errorf("not a journal: first line is %q, not %q", magic[:n], journalMagic)
+	case err != nil:
+		return rr, damagef("first line is cut after %d bytes", n)
+	}
+	rr.offset = int64(len(journalMagic))
+	return rr, nil
+}
+
+// next gives the next payload, valid until the next call; io.EOF at a clean end.
+func (r *recordReader) next() ([]byte, error) {
+	var head [recordHeader]byte
+	if n, err := io.ReadFull(r.r, head[:]); n == 0 && errors.Is(err, io.EOF) {
+		return nil, io.EOF
+	} else if err != nil {
+		return nil, cutOr(err, r.offset)
+	}
+	length := binary.LittleEndian.Uint32(head[:4])
+	if length == 0 || length > recordMost {
+		return nil, damagef("record at byte %d claims %d bytes, the bounds are 1 and %d", r.offset, length, recordMost)
+	}
+	if cap(r.payload) < int(length) {
+		r.payload = make([]byte, length)
+	}
+	r.payload = r.payload[:length]
+	if _, err := io.ReadFull(r.r, r.payload); err != nil {
+		return nil, cutOr(err, r.offset)
+	}
+	if checksum(head[:4], r.payload) != binary.LittleEndian.Uint32(head[4:]) {
+		return nil, damagef("record at byte %d: checksum does not match", r.offset)
+	}
+	r.offset += recordHeader + int64(length)
+	return r.payload, nil
+}

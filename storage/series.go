@@ -1,0 +1,164 @@
+package storage
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// ForecastSeries is the name of every forecast series; labels pool, class, dimension, horizon (minutes, or
+// [HorizonWindowMax]) and quantile tell them apart.
+const ForecastSeries = "forewarm_forecast"
+
+// HorizonWindowMax is the horizon label of the largest minute in forecaster.WindowFrom..WindowTo.
+var HorizonWindowMax = "max" + strconv.Itoa(forecaster.WindowFrom) + "_" + strconv.Itoa(forecaster.WindowTo)
+
+// levelLabels are forecaster.Levels as label values.
+var levelLabels = func() (out [forecaster.NumLevels]string) {
+	for i, level := range forecaster.Levels {
+		out[i] = strconv.FormatFloat(level, 'g', -1, 64)
+	}
+	return out
+}()
+
+// shapeLevels are the quantiles kept of each shape.
+var shapeLevels = []float64{.5, .95}
+
+// A shape is a distribution over a minute's requests, one series per level; labels pool, class, quantile.
+type shape struct {
+	series string
+	value  func(w *features.Window, q float64) float64
+}
+
+var shapes = []shape{
+	{"forewarm_prompt_tokens", func(w *features.Window, q float64) float64 { return quantile(w.Prompt, q) }},
+	{"forewarm_output_tokens", func(w *features.Window, q float64) float64 { return quantile(w.Output, q) }},
+	{"forewarm_cached_share", func(w *features.Window, q float64) float64 { return quantile(w.CachedShare, q) }},
+	{"forewarm_ttft_seconds", func(w *features.Window, q float64) float64 { return quantile(w.TTFT, q) }},
+	{"forewarm_itl_seconds", func(w *features.Window, q float64) float64 { return quantile(w.ITL, q) }},
+}
+
+// quantile of a sketch, NaN when there is none.
+func quantile[S interface {
+	comparable
+	Quantile(q float64) float64
+}](sketch S, q float64) float64 {
+	var none S
+	if sketch == none {
+		return math.NaN()
+	}
+	return sketch.Quantile(q)
+}
+
+// A poolValue is one number of a decision; label pool.
+type poolValue struct {
+	series string
+	value  func(d *alerting.Decision) float64
+}
+
+var poolValues = []poolValue{
+	{"forewarm_desired_replicas", func(d *alerting.Decision) float64 { return float64(d.Desired) }},
+	{"forewarm_ready_replicas", func(d *alerting.Decision) float64 { return float64(d.Ready) }},
+	{"forewarm_pending_replicas", func(d *alerting.Decision) float64 { return float64(d.Pending) }},
+	{"forewarm_floor_replicas", func(d *alerting.Decision) float64 { return float64(d.Floor) }},
+	{"forewarm_lead_seconds", func(d *alerting.Decision) float64 { return d.Lead.Seconds() }},
+}
+
+// A resourceValue is one number of a decision's evidence; labels pool, resource, and quantile where there is one.
+type resourceValue struct {
+	series, quantile string
+	value            func(r *alerting.ResourceEvidence) float64
+}
+
+var resourceValues = []resourceValue{
+	{"forewarm_saturation_probability", "", func(r *alerting.ResourceEvidence) float64 { return r.Probability }},
+	{"forewarm_saturation_eta_seconds", "0.1", func(r *alerting.ResourceEvidence) float64 { return etaSeconds(r.ETA.P10) }},
+	{"forewarm_saturation_eta_seconds", "0.5", func(r *alerting.ResourceEvidence) float64 { return etaSeconds(r.ETA.P50) }},
+	{"forewarm_saturation_eta_seconds", "0.9", func(r *alerting.ResourceEvidence) float64 { return etaSeconds(r.ETA.P90) }},
+	{"forewarm_need_replicas", "", func(r *alerting.ResourceEvidence) float64 { return float64(r.NeedReplicas) }},
+	{"forewarm_replica_capacity", "", func(r *alerting.ResourceEvidence) float64 { return r.PerReplica }},
+}
+
+// etaSeconds writes "not within the horizon" as infinity, so that it compares as later than any time.
+func etaSeconds(d time.Duration) float64 {
+	if d == forecaster.Never {
+		return math.Inf(1)
+	}
+	return d.Seconds()
+}
+
+// groupKind says which table a group of series follows.
+type groupKind uint8
+
+const (
+	windowGroup   groupKind = iota // features.Dimensions, then shapes by level
+	forecastGroup                  // horizons by level
+	poolGroup                      // poolValues
+	resourceGroup                  // resourceValues
+)
+
+// groupKey names the series that are written together; name is the dimension of a forecast or resource.
+type groupKey struct {
+	kind groupKind
+	features.Key
+	name string
+}
+
+// group is a bundle of series found by one look-up.
+type group struct {
+	series []series
+	used   int64 // newest tick that wrote to it, Unix ms
+}
+
+// series is one series of the TSDB, created with its first sample.
+type series struct {
+	ref    promstorage.SeriesRef
+	labels labels.Labels // empty before the first sample
+	last   int64         // newest sample, Unix ms
+}
+
+// size is the number of series in a group of this kind.
+func (k groupKey) size(horizons []string) int {
+	switch k.kind {
+	case windowGroup:
+		return len(features.Dimensions) + len(shapes)*len(shapeLevels)
+	case forecastGroup:
+		return len(horizons) * forecaster.NumLevels
+	case poolGroup:
+		return len(poolValues)
+	default:
+		return len(resourceValues)
+	}
+}
+
+// labels of the i-th series of the group.
+func (k groupKey) labels(i int, horizons []string) labels.Labels {
+	switch k.kind {
+	case windowGroup:
+		if i < len(features.Dimensions) {
+			return labels.FromStrings(labels.MetricName, features.Dimensions[i].Series, "class", k.Class, "pool", k.Pool)
+		}
+		i -= len(features.Dimensions)
+		level := strconv.FormatFloat(shapeLevels[i%len(shapeLevels)], 'g', -1, 64)
+		return labels.FromStrings(labels.MetricName, shapes[i/len(shapeLevels)].series,
+			"class", k.Class, "pool", k.Pool, "quantile", level)
+	case forecastGroup:
+		return labels.FromStrings(labels.MetricName, ForecastSeries, "class", k.Class, "dimension", k.name,
+			"horizon", horizons[i/forecaster.NumLevels], "pool", k.Pool, "quantile", levelLabels[i%forecaster.NumLevels])
+	case poolGroup:
+		return labels.FromStrings(labels.MetricName, poolValues[i].series, "pool", k.Pool)
+	default:
+		l := []string{labels.MetricName, resourceValues[i].series, "pool", k.Pool, "resource", k.name}
+		if q := resourceValues[i].quantile; q != "" {
+			l = append(l, "quantile", q)
+		}
+		return labels.FromStrings(l...)
+	}
+}

@@ -1,0 +1,171 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+)
+
+const (
+	// outOfOrder is how far behind the newest sample another series may be: windows that settle late.
+	outOfOrder = 3 * time.Hour
+	// activeFor is how long a series without samples counts against Config.MaxSeries and is looked up without creating it.
+	activeFor = 3 * time.Hour
+	// walSegment keeps the write-ahead log of a small installation small.
+	walSegment = 16 << 20
+)
+
+// StoreCounters say what became of the samples offered since the store was opened.
+type StoreCounters struct {
+	Appended    uint64
+	Repeated    uint64 // at or before the newest sample of the series: a replay offers it again
+	Unknown     uint64 // NaN: not stored
+	Future      uint64 // after the tick: refused
+	TooOld      uint64 // further back than the TSDB takes
+	Conflicting uint64 // another value is stored for that time
+	Capped      uint64 // of series beyond Config.MaxSeries
+	Failed      uint64 // refused by the TSDB for another reason
+	LostTicks   uint64 // ticks none of whose samples could be committed
+
+	ActiveSeries int
+}
+
+// Store is the embedded TSDB. Appending is for one goroutine; reading is safe beside it.
+type Store struct {
+	db       *tsdb.DB
+	log      *slog.Logger
+	cfg      Config
+	horizons []string // label values: of Config.ForecastMinutes, then HorizonWindowMax
+
+	mu        sync.Mutex // guards what follows
+	groups    map[groupKey]*group
+	resumed   map[string]int64 // newest sample of each series found on opening, by label bytes
+	resumedTo int64            // newest of those, Unix ms
+	swept     int64            // tick of the last sweep, Unix ms
+	counters  StoreCounters
+}
+
+// OpenStore opens the TSDB under cfg.Dir, and reads the newest hours of its write-ahead log to know what is there.
+func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
+	o := tsdb.DefaultOptions()
+	o.RetentionDuration = cfg.Retention.Milliseconds()
+	o.MaxBlockDuration = max(o.MinBlockDuration, o.RetentionDuration/10)
+	o.MaxBytes = cfg.MaxBytes
+	o.OutOfOrderTimeWindow = outOfOrder.Milliseconds()
+	o.WALSegmentSize = walSegment
+	o.StripeSize = 1024
+	o.NoLockfile = true // the directory is locked as a whole
+	dir := filepath.Join(cfg.Dir, "tsdb")
+	db, err := tsdb.Open(dir, log, nil, o, nil)
+	if err != nil {
+		return nil, fmt.Errorf("series in %s: %w: restore the directory, or move it away to start without history", dir, err)
+	}
+	s := &Store{db: db, log: log, cfg: cfg, groups: map[groupKey]*group{}}
+	for _, m := range cfg.ForecastMinutes {
+		s.horizons = append(s.horizons, strconv.Itoa(m))
+	}
+	s.horizons = append(s.horizons, HorizonWindowMax)
+	if err := s.resume(); err != nil {
+		return nil, errors.Join(fmt.Errorf("series in %s: %w", dir, err), db.Close())
+	}
+	return s, nil
+}
+
+// resume notes the newest sample of every recent series, so that a replay is recognised.
+func (s *Store) resume() error {
+	newest, ok := s.newest()
+	if !ok {
+		return nil
+	}
+	q, err := s.db.Querier(newest-activeFor.Milliseconds(), newest)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	s.resumed, s.resumedTo = map[string]int64{}, newest
+	all := labels.MustNewMatcher(labels.MatchNotEqual, labels.MetricName, "")
+	set := q.Select(context.Background(), false, nil, all)
+	for set.Next() {
+		at := set.At()
+		last := int64(math.MinInt64)
+		it := at.Iterator(nil)
+		for it.Next() != 0 {
+			last = it.AtT()
+		}
+		if err := it.Err(); err != nil {
+			return err
+		}
+		s.resumed[string(at.Labels().Bytes(nil))] = last
+	}
+	return set.Err()
+}
+
+// newest is the time of the newest sample, Unix ms; ok is false when there is none.
+func (s *Store) newest() (t int64, ok bool) {
+	t = math.MinInt64
+	for _, b := range s.db.BlockMetas() {
+		t = max(t, b.MaxTime-1) // exclusive
+	}
+	if h := s.db.Head(); h.MinTime() <= h.MaxTime() { // otherwise the head is empty
+		t = max(t, h.MaxTime())
+	}
+	return t, t > math.MinInt64
+}
+
+// Queryable is the store as PromQL reads it.
+func (s *Store) Queryable() promstorage.SampleAndChunkQueryable { return s.db }
+
+// Counters are since opening.
+func (s *Store) Counters() StoreCounters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counters
+}
+
+// Close stops the compaction and closes the files; what was appended is in the write-ahead log.
+func (s *Store) Close() error { return s.db.Close() }
+
+// lookup finds or makes a group; nil when it would exceed the bound.
+func (s *Store) lookup(k groupKey) *group {
+	g := s.groups[k]
+	if g == nil {
+		if s.counters.ActiveSeries >= s.cfg.MaxSeries || len(s.groups) >= s.cfg.MaxSeries {
+			return nil
+		}
+		g = &group{series: make([]series, k.size(s.horizons))}
+		s.groups[k] = g
+	}
+	return g
+}
+
+// sweep forgets, once an hour of ticks, the groups that were not written to for a while.
+func (s *Store) sweep(tick int64) {
+	if tick-s.swept < time.Hour.Milliseconds() {
+		return
+	}
+	s.swept = tick
+	if tick-s.resumedTo > activeFor.Milliseconds() {
+		s.resumed = nil // the replay is over
+	}
+	for k, g := range s.groups {
+		if tick-g.used < activeFor.Milliseconds() {
+			continue
+		}
+		for i := range g.series {
+			if !g.series[i].labels.IsEmpty() {
+				s.counters.ActiveSeries--
+			}
+		}
+		delete(s.groups, k)
+	}
+}
