@@ -4,28 +4,33 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/storage"
 )
 
 // Config is the whole configuration: each section is the Config of the package that obeys it, except for the few that
 // belong to the program itself.
 type Config struct {
-	Clock    Clock         `yaml:"clock"`
-	Log      Log           `yaml:"log"`
-	Features Features      `yaml:"features"`
-	Report   Report        `yaml:"report"`
-	Server   server.Config `yaml:"server"`
+	Clock        forewarm.Clock `yaml:"clock"`
+	Every        time.Duration  `yaml:"every"`         // spacing of forecasts and decisions, whole minutes
+	DedupEntries int            `yaml:"dedup_entries"` // request ids remembered
+
+	Features Features          `yaml:"features"`
+	Pools    []capacity.Config `yaml:"pools"`
+	// DefaultPool serves pools that are not listed, up to MaxPools in all; without it their telemetry is refused.
+	DefaultPool *capacity.Config `yaml:"default_pool"`
+	MaxPools    int              `yaml:"max_pools"`
+
+	Decision alerting.Config `yaml:"decision"`
+	Storage  storage.Config  `yaml:"storage"`
+	Report   Report          `yaml:"report"`
+	Server   server.Config   `yaml:"server"`
+	Log      Log             `yaml:"log"`
 }
-
-// Clock says what time it is.
-type Clock string
-
-// The clocks: that on the wall, and the watermark of the stream, which lets a trace be replayed faster than life.
-const (
-	Wall  Clock = "wall"
-	Event Clock = "event"
-)
 
 // Log says how much is logged to stderr, and how.
 type Log struct {
@@ -55,22 +60,24 @@ type Features struct {
 
 // Default is what an empty file means.
 func Default() *Config {
-	f := features.DefaultConfig()
+	p, f := forewarm.DefaultConfig(), features.DefaultConfig()
 	return &Config{
-		Clock: Wall,
-		Log:   Log{Level: "info", Format: "console"},
+		Clock: p.Clock, Every: p.Every, DedupEntries: p.DedupEntries, MaxPools: p.MaxPools,
 		Features: Features{
 			Lateness: f.Lateness, Revise: f.Revise, FutureBound: f.FutureBound, MaxClasses: f.MaxClasses,
 			MaxTenants: f.MaxTenants, MaxReplicas: f.MaxReplicas, ReplicaTTL: f.ReplicaTTL, StaleAfter: f.StaleAfter,
 			ClassTTL: f.ClassTTL,
 		},
-		Report: Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
-		Server: server.DefaultConfig(),
+		Decision: p.Decision,
+		Storage:  storage.DefaultConfig(),
+		Report:   Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
+		Server:   server.DefaultConfig(),
+		Log:      Log{Level: "info", Format: "console"},
 	}
 }
 
-// Aggregation is the features.Config that this configuration means.
-func (c *Config) Aggregation() features.Config {
+// aggregation is the features.Config that this configuration means.
+func (c *Config) aggregation() features.Config {
 	f, s := features.DefaultConfig(), c.Features
 	f.Lateness, f.Revise, f.FutureBound = s.Lateness, s.Revise, s.FutureBound
 	f.MaxClasses, f.MaxTenants, f.MaxReplicas = s.MaxClasses, s.MaxTenants, s.MaxReplicas

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -21,9 +22,10 @@ const maxDepth = 32
 // decoder copies a YAML tree onto structs, on top of the defaults that are there. It collects what is wrong instead of
 // stopping at the first, and remembers where each key was set.
 type decoder struct {
-	file    string
+	file    string // as messages name it
+	dir     string // what relative paths are relative to
 	anchors map[string]ast.Node
-	lines   map[string]string // key → file:line
+	source  map[string]string // key → file:line
 	nodes   int
 	errs    Errors
 }
@@ -127,7 +129,7 @@ func (d *decoder) section(node ast.Node, v reflect.Value, path string, depth int
 			continue
 		}
 		p := join(path, name)
-		d.lines[p] = d.at(kv.Key)
+		d.source[p] = d.at(kv.Key)
 		if isSecret(name) && kv.Value.Type() != ast.NullType {
 			d.fail(kv.Key, p, "(hidden)", "must not be written into the configuration", secretMend(p, name))
 			continue
@@ -166,7 +168,7 @@ func (d *decoder) mapping(node ast.Node, v reflect.Value, path string, depth int
 	for _, kv := range values {
 		name := kv.Key.GetToken().Value
 		elem := newValue(v.Type().Elem())
-		d.lines[join(path, name)] = d.at(kv.Key)
+		d.source[join(path, name)] = d.at(kv.Key)
 		d.decode(kv.Value, elem, join(path, name), depth+1)
 		m.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), elem)
 	}
@@ -183,7 +185,7 @@ func (d *decoder) list(node ast.Node, v reflect.Value, path string, depth int) {
 	for i, elem := range seq.Values {
 		p := fmt.Sprintf("%s[%d]", path, i)
 		item := newValue(v.Type().Elem())
-		d.lines[p] = d.at(elem)
+		d.source[p] = d.at(elem)
 		d.decode(elem, item, p, depth+1)
 		list = reflect.Append(list, item)
 	}
@@ -207,6 +209,11 @@ func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
 		default:
 			v.SetString(node.GetToken().Value)
 		}
+		if isPath(path) && err == nil && v.String() != "" && !filepath.IsAbs(v.String()) {
+			v.SetString(filepath.Join(d.dir, v.String()))
+		}
+	case !fits(node, v):
+		err = fmt.Errorf("of another type")
 	default:
 		err = yaml.NodeToValue(node, v.Addr().Interface(), yaml.Strict())
 		if v.CanFloat() && (math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0)) {
@@ -216,6 +223,21 @@ func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
 	if err != nil {
 		d.fail(node, path, text(node), "must be "+want(v.Type()), "")
 	}
+}
+
+// fits says whether a value is written as the type of v is: the library itself would cut 1.5 to a whole number.
+func fits(node ast.Node, v reflect.Value) bool {
+	switch {
+	case unmarshalsItself(v.Type()):
+		return true
+	case v.CanInt(), v.CanUint():
+		return node.Type() == ast.IntegerType
+	case v.CanFloat():
+		return node.Type() == ast.IntegerType || node.Type() == ast.FloatType
+	case v.Kind() == reflect.Bool:
+		return node.Type() == ast.BoolType
+	}
+	return true
 }
 
 // parseDuration reads Go's notation, with days as well: 90s, 1h30m, 8d, 1d12h.

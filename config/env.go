@@ -44,7 +44,7 @@ func (d *decoder) env(v reflect.Value, path string, getenv func(string) string) 
 
 // fromEnv sets v from the text of a variable: text as it is, everything else as YAML, so that [a, b] is a list.
 func (d *decoder) fromEnv(name, value string, v reflect.Value, path string) {
-	d.lines[path] = name
+	d.source[path] = name
 	if v.Kind() == reflect.String && !unmarshalsItself(v.Type()) {
 		v.SetString(value)
 		return
@@ -54,7 +54,7 @@ func (d *decoder) fromEnv(name, value string, v reflect.Value, path string) {
 		d.errs = append(d.errs, &Error{Source: name, Key: path, Value: value, Bound: "must be " + want(v.Type())})
 		return
 	}
-	in := decoder{lines: map[string]string{}}
+	in := decoder{source: map[string]string{}}
 	in.decode(file.Docs[0].Body, v, path, 0)
 	for _, e := range in.errs {
 		e.Source = name

@@ -29,10 +29,10 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data, os.Getenv)
 }
 
-// Parse is [Load] of bytes that are at hand. Messages name file, and relative paths are relative to its directory. The
-// files that the configuration names are read from disk.
+// Parse is [Load] of bytes that are at hand. Messages name file, and relative paths in data are relative to its
+// directory. The files that the configuration names are read from disk.
 func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
-	d := decoder{file: filepath.Base(file), anchors: map[string]ast.Node{}, lines: map[string]string{}}
+	d := decoder{file: filepath.Base(file), dir: filepath.Dir(file), anchors: map[string]ast.Node{}, source: map[string]string{}}
 	c := Default()
 	v := reflect.ValueOf(c).Elem()
 	if err := d.document(data, v); err != nil {
@@ -42,8 +42,7 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	if len(d.errs) > 0 {
 		return nil, d.errs
 	}
-	resolvePaths(v, "", filepath.Dir(file))
-	if errs := c.validate(d.lines); len(errs) > 0 {
+	if errs := c.check(d.source); len(errs) > 0 {
 		return nil, errs
 	}
 	return c, nil
@@ -95,31 +94,12 @@ func (a anchors) Visit(node ast.Node) ast.Visitor {
 	return a
 }
 
-// resolvePaths makes every path in section v that is relative, relative to dir.
-func resolvePaths(v reflect.Value, name, dir string) {
-	switch {
-	case v.Kind() == reflect.Pointer && !v.IsNil():
-		resolvePaths(v.Elem(), name, dir)
-	case isSection(v.Type()):
-		for _, f := range fieldsOf(v.Type()) {
-			resolvePaths(v.FieldByIndex(f.index), f.name, dir)
-		}
-	case v.Kind() == reflect.Slice:
-		for i := range v.Len() {
-			resolvePaths(v.Index(i), name, dir)
-		}
-	case v.Kind() == reflect.String && isPath(name):
-		if p := v.String(); p != "" && !filepath.IsAbs(p) {
-			v.SetString(filepath.Join(dir, p))
-		}
-	}
-}
-
-// isPath says whether the key called name holds a path on disk.
-func isPath(name string) bool {
-	switch name {
-	case "dir", "file", "model_config":
+// isPath says whether key holds a path on disk, or a list of them.
+func isPath(key string) bool {
+	key, _, _ = strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "[")
+	switch key {
+	case "dir", "model_config":
 		return true
 	}
-	return strings.HasSuffix(name, "_file") || strings.HasSuffix(name, "_dir")
+	return strings.HasSuffix(key, "_file") || strings.HasSuffix(key, "_files") || strings.HasSuffix(key, "_dir")
 }

@@ -7,8 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	_ "time/tzdata" // report.timezone must not depend on what the machine has installed
 
 	"github.com/robfig/cron/v3"
+
+	"github.com/forewarm/forewarm"
 )
 
 // checker collects what is out of bounds; source says where each key was set.
@@ -18,14 +21,35 @@ type checker struct {
 }
 
 func (k *checker) fail(key string, value any, bound, mend string) {
-	if s, ok := value.(string); ok {
-		value = strconv.Quote(s)
-	}
-	e := &Error{Key: key, Value: fmt.Sprint(value), Bound: bound, Mend: mend}
-	for at := key; e.Source == "" && at != ""; at = parent(at) { // an absent key is reported where its section starts
+	k.failAt(key, key, value, bound, mend)
+}
+
+// failAt is fail for a key that messages name otherwise than the file places it.
+func (k *checker) failAt(place, key string, value any, bound, mend string) {
+	e := &Error{Key: key, Value: show(value), Bound: bound, Mend: mend}
+	for at := place; e.Source == "" && at != ""; at = parent(at) { // an absent key is reported where its section starts
 		e.Source = k.source[at]
 	}
 	k.errs = append(k.errs, e)
+}
+
+// show writes a value as a user would: text in quotes, durations without empty units.
+func show(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return strconv.Quote(v)
+	case time.Duration:
+		s := v.String()
+		for _, zero := range []string{"m0s", "h0m"} {
+			if strings.HasSuffix(s, zero) {
+				s = s[:len(s)-2]
+			}
+		}
+		return s
+	}
+	return fmt.Sprint(value)
 }
 
 // parent is the section or list element that key is in: pools[0].warmup.p90 → pools[0].warmup.
@@ -35,7 +59,7 @@ func parent(key string) string {
 
 func between[T cmp.Ordered](k *checker, key string, v, lo, hi T, mend string) {
 	if v < lo || v > hi {
-		k.fail(key, v, fmt.Sprintf("must be %v to %v", lo, hi), mend)
+		k.fail(key, v, fmt.Sprintf("must be %s to %s", show(lo), show(hi)), mend)
 	}
 }
 
@@ -49,15 +73,42 @@ func (k *checker) oneOf(key, v string, allowed ...string) {
 	}
 }
 
-// validate checks what a type cannot say, in the order of the file.
-func (c *Config) validate(source map[string]string) Errors {
+// section takes over what a package says of its own Config: "key: value …; mend".
+func (k *checker) section(name string, err error) {
+	if err == nil {
+		return
+	}
+	message := strings.TrimPrefix(err.Error(), name+".")
+	end := strings.IndexFunc(message, func(r rune) bool { return r != '_' && r != '.' && (r < '0' || r > '9') && (r < 'a' || r > 'z') })
+	key := name + "." + message[:max(end, 0)]
+	k.fail(key, nil, strings.TrimPrefix(message[max(end, 0):], ":"), "")
+}
+
+// Check says what is wrong with a configuration that was not loaded; the error is [Errors].
+func (c *Config) Check() error {
+	if errs := c.check(nil); len(errs) > 0 {
+		return errs
+	}
+	return nil
+}
+
+// check finds what a type cannot say, in the order of [Config]. source says where each key was set.
+func (c *Config) check(source map[string]string) Errors {
 	k := &checker{source: source}
-	k.oneOf("clock", string(c.Clock), string(Wall), string(Event))
+	k.oneOf("clock", string(c.Clock), string(forewarm.WallClock), string(forewarm.EventClock))
+	between(k, "every", c.Every, time.Minute, time.Hour, "each minute is the default")
+	if c.Every%time.Minute != 0 {
+		k.fail("every", c.Every, "must be whole minutes", "write 1m, 2m, 5m …")
+	}
+	between(k, "dedup_entries", c.DedupEntries, 1, 1<<24, "it should cover the ids of the longest redelivery")
+	c.checkFeatures(k)
+	c.checkPools(k)
+	k.section("decision", c.Decision.Check())
+	k.section("storage", c.Storage.Validate())
+	c.checkReport(k)
+	k.section("server", c.Server.Check())
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "console", "json")
-	c.checkFeatures(k)
-	c.checkReport(k)
-	c.checkServer(k)
 	return k.errs
 }
 
@@ -81,14 +132,12 @@ func (c *Config) checkReport(k *checker) {
 	if c.Report.Schedule == "" {
 		return
 	}
+	if strings.Contains(c.Report.Schedule, "TZ=") { // a dialect that would compete with report.timezone
+		k.fail("report.schedule", c.Report.Schedule, "must not carry a time zone", "set report.timezone")
+		return
+	}
 	if _, err := cron.ParseStandard(c.Report.Schedule); err != nil {
 		k.fail("report.schedule", c.Report.Schedule, "must be a cron expression ("+err.Error()+")",
 			`write minute hour day-of-month month day-of-week, such as "0 7 * * 1", or "" for never`)
-	}
-}
-
-func (c *Config) checkServer(k *checker) {
-	if err := c.Server.Validate(); err != nil {
-		k.fail("server.listen", c.Server.Listen, err.Error(), "write host:port, such as 127.0.0.1:9464")
 	}
 }

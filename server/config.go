@@ -1,7 +1,7 @@
 package server
 
 import (
-	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"time"
@@ -20,14 +20,23 @@ func DefaultConfig() Config {
 	return Config{Listen: "127.0.0.1:9464", LagLimit: 10_000, StaleAfter: 10 * time.Minute, Refresh: 15 * time.Second}
 }
 
-// Validate checks the address; it does not resolve it.
-func (c Config) Validate() error {
+// Check is nil for a usable configuration; else it names the key, the value, the bound and the mend. It resolves no
+// address.
+func (c Config) Check() error {
 	_, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		return errors.New("must be host:port")
+		return fmt.Errorf("listen: %q is not host:port; write one such as 127.0.0.1:9464", c.Listen)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
-		return errors.New("port must be 0 to 65535 (0 picks a free one)")
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("listen: port %q is out of 0…65535; write one such as 9464, or 0 for a free one", port)
+	}
+	switch {
+	case c.LagLimit < 1:
+		return fmt.Errorf("lag_limit: %d is below 1; set how many messages may wait, such as 10000", c.LagLimit)
+	case c.StaleAfter < 2*time.Minute || c.StaleAfter > 24*time.Hour:
+		return fmt.Errorf("stale_after: %s is out of 2m…24h; set a few times the spacing of decisions", c.StaleAfter)
+	case c.Refresh < 0 || c.Refresh > time.Hour:
+		return fmt.Errorf("refresh: %s is out of 0s…1h; set 0s to never reload the page", c.Refresh)
 	}
 	return nil
 }

@@ -1,0 +1,150 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// maxModelBytes bounds a model's config.json; real ones have a few kilobytes.
+const maxModelBytes = 1 << 20
+
+// Pipeline is the configuration of the fold that this configuration means. It reads the files that pools name.
+func (c *Config) Pipeline() (forewarm.Config, error) {
+	p := forewarm.DefaultConfig()
+	p.Clock, p.Every, p.DedupEntries, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.MaxPools
+	p.Features, p.Decision = c.aggregation(), c.Decision
+	k := &checker{}
+	for i := range c.Pools {
+		if pool, ok := k.pool(poolKey(c.Pools, i), "", c.Pools[i]); ok {
+			p.Pools = append(p.Pools, pool)
+		}
+	}
+	if c.DefaultPool != nil {
+		if pool, ok := k.pool(defaultPoolKey, "", named(*c.DefaultPool)); ok {
+			p.DefaultPool = &pool
+		}
+	}
+	if len(k.errs) > 0 {
+		return forewarm.Config{}, k.errs
+	}
+	return p, nil
+}
+
+const defaultPoolKey = "default_pool"
+
+// named gives a template the name that its checks need.
+func named(c capacity.Config) capacity.Config {
+	c.Name = defaultPoolKey
+	return c
+}
+
+// poolKey names a pool in messages: by its name, or by its place when it has none.
+func poolKey(pools []capacity.Config, i int) string {
+	if name := pools[i].Name; name != "" {
+		return "pools[" + name + "]"
+	}
+	return fmt.Sprintf("pools[%d]", i)
+}
+
+func (c *Config) checkPools(k *checker) {
+	if len(c.Pools) == 0 && c.DefaultPool == nil {
+		k.fail("pools", nil, "must list a pool, because telemetry of pools that are not configured is refused",
+			"add one with a name and replicas.max, or a default_pool that serves every name")
+	}
+	between(k, "max_pools", c.MaxPools, max(1, len(c.Pools)), 10_000, "each pool costs memory and time every minute")
+	seen := map[string]int{}
+	for i := range c.Pools {
+		place := fmt.Sprintf("pools[%d]", i)
+		name := c.Pools[i].Name
+		first, twice := seen[name]
+		switch {
+		case name == "":
+			k.fail(place+".name", name, "must not be empty", "name the pool as its telemetry does")
+			continue
+		case twice:
+			k.fail(place+".name", name, fmt.Sprintf("must be unique, and is that of pools[%d]", first), "rename or remove one of them")
+			continue
+		case strings.ContainsAny(name, ".*> \t\r\n"):
+			k.fail(place+".name", name, "must be one token of a NATS subject", "use letters, digits, - and _")
+			continue
+		}
+		seen[name] = i
+		if pool, ok := k.pool(poolKey(c.Pools, i), place, c.Pools[i]); ok {
+			c.checkLead(k, poolKey(c.Pools, i), place, &pool)
+		}
+	}
+	if c.DefaultPool != nil {
+		if c.DefaultPool.Name != "" {
+			k.fail(defaultPoolKey+".name", c.DefaultPool.Name, "must be left out: the template serves any name", "remove it, or list the pool under pools")
+		}
+		if pool, ok := k.pool(defaultPoolKey, defaultPoolKey, named(*c.DefaultPool)); ok {
+			c.checkLead(k, defaultPoolKey, defaultPoolKey, &pool)
+		}
+	}
+}
+
+// pool builds one pool. key names it in messages, place is where its keys are in the file.
+func (k *checker) pool(key, place string, cfg capacity.Config) (capacity.Pool, bool) {
+	model, err := readModel(cfg.ModelConfig)
+	if err != nil {
+		k.failAt(place+".model_config", key+".model_config", cfg.ModelConfig, err.Error(), "name the config.json of the model that the pool serves")
+		return capacity.Pool{}, false
+	}
+	pool, err := capacity.New(cfg, model)
+	if err != nil {
+		detail := strings.TrimPrefix(err.Error(), "pools["+cfg.Name+"].")
+		leaf, bound, _ := strings.Cut(detail, ":")
+		k.failAt(place+"."+leaf, key+"."+leaf, nil, bound, "")
+		return capacity.Pool{}, false
+	}
+	return pool, true
+}
+
+// readModel is nil without an error when no file is named.
+func readModel(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read (%w)", rootCause(err))
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxModelBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot be read (%w)", rootCause(err))
+	case len(data) > maxModelBytes:
+		return nil, fmt.Errorf("must be at most %d bytes", maxModelBytes)
+	}
+	return data, nil
+}
+
+// rootCause drops the operation and the path, which the message names already.
+func rootCause(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// checkLead makes sure that the forecast reaches past the warm-up: a replica that is asked for now is ready after the
+// lead time, and must then be needed for as long as an ask stands.
+func (c *Config) checkLead(k *checker, key, place string, pool *capacity.Pool) {
+	horizon := forecaster.Horizon * features.Minute
+	p90 := forecaster.LeadTime(&pool.Warmup) - features.Minute
+	if most := horizon - features.Minute - c.Decision.Hold; p90 > most {
+		k.failAt(place+".warmup.p90", key+".warmup.p90", p90,
+			fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and decision.hold %s", show(most), show(horizon), show(c.Decision.Hold)),
+			"shorten the warm-up (keep weights on local disk, pull images ahead) or decision.hold")
+	}
+}
