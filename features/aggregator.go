@@ -26,7 +26,8 @@ type Aggregator struct {
 	cfg           Config
 	revise, ahead int64 // minutes
 
-	started bool
+	started bool  // the span is open
+	closed  bool  // Close has been called
 	open    int64 // first minute that has not been closed
 
 	byName   map[string]*pool
@@ -114,10 +115,14 @@ func (a *Aggregator) AddWatermark(w *ingest.Watermark) {
 	p.lastEvent = later(p.lastEvent, w.At)
 }
 
-// begin opens the span at the first record.
+// begin opens the span at the first record. Until the first Close, a record beyond the span opens it anew, so that one
+// that is absurdly old cannot keep the others out.
 func (a *Aggregator) begin(minute int64) {
-	if !a.started {
+	switch {
+	case !a.started:
 		a.started, a.open = true, minute
+	case !a.closed && minute >= a.end():
+		a.advance(minute)
 	}
 }
 

@@ -28,16 +28,18 @@ var fade = math.Exp2(-1.0 / 30)
 // It costs O(classes × Revise in minutes).
 func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	next := minuteOf(t)
-	if a.started && next <= a.open {
+	a.begin(next - 1)
+	if next <= a.open {
 		return nil, nil
 	}
-	a.recycle()
-	a.begin(next - 1)
 	if skipped := next - 1 - a.open; skipped > 0 {
-		a.counters.SkippedMinutes += uint64(skipped)
+		if a.closed {
+			a.counters.SkippedMinutes += uint64(skipped)
+		}
 		a.advance(next - 1)
-		a.recycle()
 	}
+	a.closed = true
+	a.recycle()
 	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
 	for _, p := range a.pools {
 		for _, c := range p.classes {

@@ -12,7 +12,8 @@ import (
 // State is an Aggregator at rest: plain data for a snapshot, ordered, so that equal Aggregators encode to equal bytes.
 // Minutes count from the Unix epoch, times are in nanoseconds from it (0 is no time).
 type State struct {
-	Started  bool            `cbor:"1,keyasint"`
+	Started  bool            `cbor:"1,keyasint"` // a record has opened the span
+	Closed   bool            `cbor:"6,keyasint"` // Close has been called
 	Open     int64           `cbor:"2,keyasint"`
 	Pools    []PoolSnapshot  `cbor:"3,keyasint"`
 	Arrivals ArrivalSnapshot `cbor:"4,keyasint"`
@@ -74,7 +75,7 @@ type ArrivalSnapshot struct {
 
 // State is a copy of everything the Aggregator knows; it shares no memory with it.
 func (a *Aggregator) State() State {
-	s := State{Started: a.started, Open: a.open, Arrivals: a.arrivals.snapshot(), Counters: a.counters}
+	s := State{Started: a.started, Closed: a.closed, Open: a.open, Arrivals: a.arrivals.snapshot(), Counters: a.counters}
 	for _, p := range a.pools {
 		ps := PoolSnapshot{
 			Name: p.name, Phased: p.phased, LastEvent: nanos(p.lastEvent), Watermark: nanos(p.watermark),
@@ -123,7 +124,7 @@ func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
 // cap stay until they fall silent. The error names what in s cannot be.
 func Restore(cfg Config, s State) (*Aggregator, error) {
 	a := New(cfg)
-	a.started, a.open, a.counters = s.Started, s.Open, s.Counters
+	a.started, a.closed, a.open, a.counters = s.Started, s.Closed, s.Open, s.Counters
 	for i := range s.Pools {
 		ps := &s.Pools[i]
 		if _, ok := a.byName[ps.Name]; ok {

@@ -1,0 +1,171 @@
+package sketch
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// values draws sizes and delays over the whole range, with zeros and repeats.
+func values(t *rapid.T) []float64 {
+	one := rapid.OneOf(
+		rapid.Float64Range(0, 1),
+		rapid.Float64Range(0, MaxValue),
+		rapid.Map(rapid.IntRange(0, 4000), func(n int) float64 { return float64(n) }),
+		rapid.Map(rapid.Float64Range(math.Log(MinValue), math.Log(MaxValue)), math.Exp),
+	)
+	return rapid.SliceOfN(one, 1, 200).Draw(t, "values")
+}
+
+func filled(v []float64) *Quantile {
+	s := new(Quantile)
+	for _, x := range v {
+		s.Add(x)
+	}
+	return s
+}
+
+func TestQuantileWithinRelativeAccuracy(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := values(t)
+		s := filled(v)
+		slices.Sort(v)
+		for _, q := range []float64{0, .01, .25, .5, .9, .99, 1} {
+			want := v[int(q*float64(len(v)-1))]
+			if got := s.Quantile(q); math.Abs(got-want) > RelativeAccuracy*want*(1+1e-9)+MinValue {
+				t.Fatalf("quantile %v of %d values: got %v, want %v", q, len(v), got, want)
+			}
+		}
+	})
+}
+
+func TestQuantileMergeOfPartsIsTheWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := values(t)
+		cut := rapid.IntRange(0, len(v)).Draw(t, "cut")
+		whole, merged, part := filled(v), filled(v[:cut]), filled(v[cut:])
+		merged.Merge(part)
+		for q := 0.0; q <= 1; q += 0.05 {
+			if a, b := whole.Quantile(q), merged.Quantile(q); a != b {
+				t.Fatalf("quantile %v: whole %v, merged %v", q, a, b)
+			}
+		}
+		if a, b := whole.Sum(), merged.Sum(); math.Abs(a-b) > 1e-9*a {
+			t.Fatalf("sum: whole %v, merged %v", a, b)
+		}
+		if part.Count() != float64(len(v)-cut) {
+			t.Fatal("merging changed its argument")
+		}
+	})
+}
+
+func TestQuantileBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := values(t)
+		s := filled(v)
+		data, _ := s.MarshalBinary()
+		var back Quantile
+		if err := back.UnmarshalBinary(data); err != nil {
+			t.Fatal(err)
+		}
+		again, _ := back.MarshalBinary()
+		if !bytes.Equal(data, again) || !back.Equal(s) {
+			t.Fatalf("the bytes of %v change on a round trip", v)
+		}
+		s.Add(7)
+		back.Add(7)
+		if !back.Equal(s) || back.Quantile(.5) != s.Quantile(.5) {
+			t.Fatal("a restored sketch goes on differently")
+		}
+		if c := s.Clone(); !c.Equal(s) || c.Equal(filled(v)) {
+			t.Fatal("Equal takes different sketches for equal, or equal ones for different")
+		}
+	})
+}
+
+func TestQuantileEmpty(t *testing.T) {
+	var none *Quantile
+	used := filled([]float64{1, 2})
+	used.Reset()
+	ignored := filled([]float64{math.NaN(), -1, math.Inf(-1)})
+	ignored.AddN(5, 0)
+	for name, s := range map[string]*Quantile{"nil": none, "zero": {}, "reset": used, "nothing valid": ignored} {
+		if s.Count() != 0 || s.Sum() != 0 || !math.IsNaN(s.Quantile(.5)) || !math.IsNaN(s.Mean()) || !s.Equal(none) {
+			t.Errorf("%s: not empty", name)
+		}
+		whole := filled([]float64{3})
+		whole.Merge(s)
+		if whole.Count() != 1 {
+			t.Errorf("%s: merging it changed the count", name)
+		}
+	}
+	used.Add(3)
+	if got := used.Mean(); got != 3 {
+		t.Errorf("mean after reset = %v, want 3", got)
+	}
+	if got := used.Quantile(1.5); !math.IsNaN(got) {
+		t.Errorf("quantile 1.5 = %v, want NaN", got)
+	}
+}
+
+func TestQuantileRange(t *testing.T) {
+	s := new(Quantile)
+	s.AddN(MinValue/2, 3)
+	s.Add(math.Inf(1))
+	if got := s.Quantile(.5); got != 0 {
+		t.Errorf("a tiny value counts as %v, want 0", got)
+	}
+	if got := s.Quantile(1); math.Abs(got-MaxValue) > RelativeAccuracy*MaxValue {
+		t.Errorf("an infinite value counts as %v, want %v", got, MaxValue)
+	}
+	if maxBin-minBin+1 > maxBins {
+		t.Errorf("%d bins needed, %d allowed: the lowest would collapse", maxBin-minBin+1, maxBins)
+	}
+}
+
+func FuzzQuantileUnmarshal(f *testing.F) {
+	for _, v := range [][]float64{nil, {0}, {1, 2, 3}, {MinValue, MaxValue}} {
+		data, _ := filled(v).MarshalBinary()
+		f.Add(data)
+		f.Add(data[:len(data)-1])
+		f.Add(append(data, 0))
+	}
+	f.Add([]byte{quantileFormat, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var s Quantile
+		if err := s.UnmarshalBinary(data); err != nil {
+			if s.Count() != 0 {
+				t.Fatal("a refused sketch is not empty")
+			}
+			return
+		}
+		again, _ := s.MarshalBinary()
+		var back Quantile
+		if err := back.UnmarshalBinary(again); err != nil || !back.Equal(&s) {
+			t.Fatalf("accepted %x, but its own bytes %x do not come back: %v", data, again, err)
+		}
+	})
+}
+
+func TestQuantileUnmarshalRefuses(t *testing.T) {
+	good, _ := filled([]float64{0, 1, 2, 3}).MarshalBinary()
+	for n := range good {
+		if err := new(Quantile).UnmarshalBinary(good[:n]); err == nil {
+			t.Errorf("the first %d of %d bytes are accepted", n, len(good))
+		}
+	}
+	if err := new(Quantile).UnmarshalBinary(append(good, 1)); err == nil {
+		t.Error("trailing bytes are accepted")
+	}
+}
+
+func BenchmarkQuantileAdd(b *testing.B) {
+	s := new(Quantile)
+	b.ReportAllocs()
+	for i := range b.N {
+		s.Add(float64(i%4000 + 1))
+	}
+}

@@ -1,0 +1,169 @@
+package sketch
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// stream draws skewed weights for few names: some heavy, a tail that fights for the last counters.
+func stream(t *rapid.T) (names []string, weights []float64) {
+	n := rapid.IntRange(1, 300).Draw(t, "n")
+	for range n {
+		names = append(names, fmt.Sprintf("t%d", min(rapid.IntRange(0, 40).Draw(t, "a"), rapid.IntRange(0, 40).Draw(t, "b"))))
+		weights = append(weights, float64(rapid.IntRange(1, 50).Draw(t, "w")))
+	}
+	return names, weights
+}
+
+// checkBounds compares a sketch with exact weights: no weight below the truth, none off by more than its error, no
+// error and no weight without a counter above bound.
+func checkBounds(t *rapid.T, s *TopK, exact map[string]float64, bound float64) {
+	const rounding = 1e-9
+	tracked := map[string]bool{}
+	for _, c := range s.Top(s.Len()) {
+		tracked[c.Name] = true
+		if truth := exact[c.Name]; truth > c.Weight+rounding || truth < c.Weight-c.Error-rounding {
+			t.Fatalf("%s: true weight %v is not in %v..%v", c.Name, truth, c.Weight-c.Error, c.Weight)
+		}
+		if c.Error > bound+rounding {
+			t.Fatalf("%s: error %v exceeds %v", c.Name, c.Error, bound)
+		}
+	}
+	if s.Floor() > bound+rounding {
+		t.Fatalf("floor %v exceeds %v", s.Floor(), bound)
+	}
+	for name, truth := range exact {
+		if !tracked[name] && truth > s.Floor()+rounding {
+			t.Fatalf("%s weighs %v, has no counter, and the floor is %v", name, truth, s.Floor())
+		}
+	}
+}
+
+func TestTopKBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names, weights := stream(t)
+		m := rapid.IntRange(1, 30).Draw(t, "counters")
+		s, exact, total := NewTopK(m), map[string]float64{}, 0.0
+		for i, name := range names {
+			s.Add(name, weights[i])
+			exact[name] += weights[i]
+			total += weights[i]
+		}
+		checkBounds(t, s, exact, total/float64(m))
+		if len(exact) <= m && s.Floor() != 0 {
+			t.Fatalf("%d names fit %d counters, but the floor is %v", len(exact), m, s.Floor())
+		}
+	})
+}
+
+func TestTopKMergeOfPartsKeepsTheBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names, weights := stream(t)
+		m := rapid.IntRange(1, 30).Draw(t, "counters")
+		cut, cut2 := rapid.IntRange(0, len(names)).Draw(t, "cut"), rapid.IntRange(0, len(names)).Draw(t, "cut2")
+		cut, cut2 = min(cut, cut2), max(cut, cut2)
+		s, part := NewTopK(m), NewTopK(m)
+		exact, total := map[string]float64{}, 0.0
+		for i, name := range names {
+			switch {
+			case i < cut || i >= cut2: // the whole goes on after the merge
+				s.Add(name, weights[i])
+			default:
+				part.Add(name, weights[i])
+			}
+			if i == cut2-1 {
+				s.Merge(part)
+			}
+			exact[name] += weights[i]
+			total += weights[i]
+		}
+		checkBounds(t, s, exact, total/float64(m))
+	})
+}
+
+func TestTopKStateGoesOnAlike(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names, weights := stream(t)
+		s := NewTopK(rapid.IntRange(1, 12).Draw(t, "counters"))
+		cut := rapid.IntRange(0, len(names)).Draw(t, "cut")
+		for i, name := range names[:cut] {
+			s.Add(name, weights[i])
+			s.Scale(0.9)
+		}
+		back, err := RestoreTopK(s.State())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, name := range names[cut:] {
+			s.Add(name, weights[cut+i])
+			back.Add(name, weights[cut+i])
+			s.Scale(0.9)
+			back.Scale(0.9)
+		}
+		if diff := cmp.Diff(s.State(), back.State()); diff != "" {
+			t.Fatalf("a restored sketch goes on differently (-kept +restored):\n%s", diff)
+		}
+	})
+}
+
+func TestTopKTiesGoByName(t *testing.T) {
+	for _, names := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "a"}} {
+		s := NewTopK(3)
+		for _, name := range names {
+			s.Add(name, 2)
+		}
+		s.Add("d", 1) // the last of the equals goes: c
+		want := []Count{{"d", 3, 2}, {"a", 2, 0}, {"b", 2, 0}}
+		if diff := cmp.Diff(want, s.Top(5)); diff != "" {
+			t.Errorf("order %v (-want +got):\n%s", names, diff)
+		}
+	}
+}
+
+func TestTopKLeavesOutWhatIsNoWeight(t *testing.T) {
+	s := NewTopK(2)
+	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1)} {
+		s.Add("a", w)
+	}
+	if s.Len() != 0 || len(s.Top(-1)) != 0 {
+		t.Errorf("counted %v", s.Top(9))
+	}
+}
+
+func TestRestoreTopK(t *testing.T) {
+	s := TopKState{Counters: 1, Floor: 1, Counts: []Count{{"a", 5, 0}, {"b", 3, 1}}}
+	k, err := RestoreTopK(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(TopKState{Counters: 1, Floor: 3, Counts: []Count{{"a", 5, 0}}}, k.State()); diff != "" {
+		t.Errorf("with fewer counters (-want +got):\n%s", diff)
+	}
+	for name, bad := range map[string]TopKState{
+		"repeated":        {Counters: 2, Counts: []Count{{"a", 5, 0}, {"a", 3, 1}}},
+		"NaN weight":      {Counters: 2, Counts: []Count{{"a", math.NaN(), 0}}},
+		"error > weight":  {Counters: 2, Counts: []Count{{"a", 1, 2}}},
+		"infinite weight": {Counters: 2, Counts: []Count{{"a", math.Inf(1), 2}}},
+		"negative floor":  {Counters: 2, Floor: -1},
+	} {
+		if _, err := RestoreTopK(bad); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func BenchmarkTopKAdd(b *testing.B) {
+	s := NewTopK(80)
+	names := make([]string, 500)
+	for i := range names {
+		names[i] = fmt.Sprintf("tenant-%d", i)
+	}
+	b.ReportAllocs()
+	for i := range b.N {
+		s.Add(names[i*i%500], 100)
+	}
+}
