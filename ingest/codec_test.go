@@ -3,6 +3,8 @@ package ingest
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -251,6 +253,26 @@ func TestDecodeBatch(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+func TestDecodeSamples(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*/*")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no samples", err)
+	}
+	contentTypes := map[string]string{"json": ContentTypeJSON, "ndjson": ContentTypeNDJSON, "sum": ContentTypeSumNDJSON}
+	kinds := map[string]Kind{"replica.json": KindReplica, "ack.json": KindAck, "watermark.json": KindWatermark}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		format, name := filepath.Base(filepath.Dir(path)), filepath.Base(path)
+		b := decode(Meta{Kind: kinds[name], ContentType: contentTypes[format]}, string(data))
+		if bad := strings.HasPrefix(name, "bad_"); bad != (len(b.Refused) > 0) {
+			t.Errorf("%s: refused %+v", path, b.Refused)
+		}
 	}
 }
 

@@ -1,0 +1,87 @@
+package ingest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDeduperTellsRecordsApart(t *testing.T) {
+	type record struct {
+		pool, id string
+		attempt  int
+		phase    Phase
+	}
+	d := NewDeduper(100)
+	for _, r := range []record{
+		{"p", "1", 1, PhaseFinished}, {"p", "1", 1, PhaseArrived}, {"p", "1", 2, PhaseFinished}, {"q", "1", 1, PhaseFinished},
+		{"p1", "", 1, PhaseFinished}, {"", "p1", 1, PhaseFinished}, {"p", "11", 1, PhaseFinished}, {"p1", "1", 1, PhaseFinished},
+	} {
+		if d.Seen(r.pool, r.id, r.attempt, r.phase) {
+			t.Errorf("%+v: taken for another", r)
+		}
+		if want := r.id != ""; d.Seen(r.pool, r.id, r.attempt, r.phase) != want {
+			t.Errorf("%+v: seen again: got %v, want %v", r, !want, want)
+		}
+	}
+}
+
+func TestDeduperForgetsTheOldestHalf(t *testing.T) {
+	const capacity = 10
+	d := NewDeduper(capacity)
+	seen := func(i int) bool { return d.Seen("p", fmt.Sprint(i), 1, PhaseFinished) }
+	for i := range 1000 {
+		if seen(i) {
+			t.Fatalf("%d: never seen before", i)
+		}
+		if d.Len() > capacity {
+			t.Fatalf("%d: remembers %d, more than %d", i, d.Len(), capacity)
+		}
+	}
+	if d.Forgotten()+uint64(d.Len()) != 1000 {
+		t.Errorf("forgot %d and remembers %d of 1000", d.Forgotten(), d.Len())
+	}
+	for i := 1000 - capacity/2; i < 1000; i++ {
+		if !seen(i) {
+			t.Errorf("%d: one of the latest %d is forgotten", i, capacity/2)
+		}
+	}
+	if seen(0) {
+		t.Error("0: remembered for ever")
+	}
+}
+
+func TestDeduperGoesOnWhereItsStateWasTaken(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	whole := NewDeduper(64)
+	cut := NewDeduper(64)
+	for i := range 2000 {
+		id := fmt.Sprint(random.IntN(120))
+		if whole.Seen("p", id, 1, PhaseFinished) != cut.Seen("p", id, 1, PhaseFinished) {
+			t.Fatalf("record %d: answers differ", i)
+		}
+		s := cut.State()
+		if !slices.IsSorted(s.Current) || !slices.IsSorted(s.Previous) {
+			t.Fatalf("record %d: state is not sorted", i)
+		}
+		cut = RestoreDeduper(s)
+	}
+	if d := cmp.Diff(whole.State(), cut.State()); d != "" {
+		t.Error(d)
+	}
+}
+
+func BenchmarkDeduper(b *testing.B) {
+	d := NewDeduper(1_000_000)
+	ids := make([]string, 1<<16)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("chatcmpl-%032d", i)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		d.Seen("llama-70b", ids[i%len(ids)], i/len(ids), PhaseFinished)
+	}
+}

@@ -1,0 +1,118 @@
+package ingest
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var (
+	anyLabel = rapid.StringMatching(`[\PC]{0,20}`) // no control characters, but quotes, backslashes and all scripts
+	anyTime  = rapid.Custom(func(t *rapid.T) time.Time {
+		ms := rapid.Int64Range(earliest.UnixMilli(), latest.UnixMilli()-1).Draw(t, "ms")
+		return time.UnixMilli(ms).UTC()
+	})
+	anyTimeOrNone = rapid.OneOf(anyTime, rapid.Just(time.Time{}))
+	anyCount      = rapid.Int64Range(Unknown, DefaultLimits().Tokens)
+	anyAmount     = rapid.OneOf(rapid.Float64Range(0, 1e12), rapid.Just(math.NaN()))
+)
+
+func some(g *rapid.Generator[string]) *rapid.Generator[string] {
+	return g.Filter(func(s string) bool { return s != "" })
+}
+
+// roundTrip decodes what an encoder wrote and compares.
+func roundTrip(t *rapid.T, m Meta, encoded []byte, want Batch) {
+	t.Helper()
+	if !json.Valid(encoded) {
+		t.Fatalf("not JSON: %s", encoded)
+	}
+	if d := diff(&want, decode(m, string(encoded))); d != "" {
+		t.Fatalf("%s\n%s", encoded, d)
+	}
+}
+
+func TestRequestsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		arrived := anyTime.Draw(t, "arrived")
+		after := func(name string) time.Time {
+			return arrived.Add(time.Duration(rapid.IntRange(0, 3_600_000).Draw(t, name)) * time.Millisecond)
+		}
+		r := Request{
+			ID: anyLabel.Draw(t, "id"), Pool: some(anyLabel).Draw(t, "pool"), Class: anyLabel.Draw(t, "class"),
+			Model: anyLabel.Draw(t, "model"), Tenant: anyLabel.Draw(t, "tenant"), Tier: anyLabel.Draw(t, "tier"),
+			Feature: anyLabel.Draw(t, "feature"), Route: anyLabel.Draw(t, "route"), Region: anyLabel.Draw(t, "region"),
+			ReplicaName: anyLabel.Draw(t, "replica"),
+			Phase:       Phase(rapid.IntRange(0, int(phaseCount)-1).Draw(t, "phase")),
+			Status:      Status(rapid.IntRange(0, int(statusCount)-1).Draw(t, "status")),
+			Attempt:     rapid.IntRange(1, 9).Draw(t, "attempt"), Session: rapid.Uint64().Draw(t, "session"),
+			ArrivedAt:    arrived,
+			PromptTokens: max(0, anyCount.Draw(t, "prompt")), OutputTokens: anyCount.Draw(t, "output"), MaxOutputTokens: anyCount.Draw(t, "max"),
+		}
+		if rapid.Bool().Draw(t, "timed") {
+			r.StartedAt, r.FirstTokenAt = after("start"), after("first")
+			r.FinishedAt = arrived.Add(2 * time.Hour)
+		}
+		r.CachedTokens = min(anyCount.Draw(t, "cached"), r.PromptTokens)
+		if !r.FinishedAt.Before(latest) {
+			t.Skip("beyond the calendar")
+		}
+		roundTrip(t, Meta{}, AppendRequest(nil, &r), Batch{Requests: []Request{r}})
+	})
+}
+
+func TestSumsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := Sum{
+			Pool: some(anyLabel).Draw(t, "pool"), Class: anyLabel.Draw(t, "class"), Start: anyTime.Draw(t, "start"),
+			Requests: rapid.Float64Range(0, 1e12).Draw(t, "requests"), PromptTokens: anyAmount.Draw(t, "prompt"), OutputTokens: anyAmount.Draw(t, "output"),
+		}
+		s.CachedTokens = s.PromptTokens / 2
+		roundTrip(t, Meta{ContentType: ContentTypeSum}, AppendSum(nil, &s), Batch{Sums: []Sum{s}})
+	})
+}
+
+func TestPoolRecordsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pool, name := some(anyLabel).Draw(t, "pool"), some(anyLabel).Draw(t, "name")
+		r := Replica{
+			Pool: pool, Name: name, At: anyTime.Draw(t, "at"), State: ReplicaState(rapid.IntRange(0, int(replicaStateCount)-1).Draw(t, "state")),
+			KVCapacityTokens: anyCount.Draw(t, "capacity"), KVUsedTokens: anyCount.Draw(t, "used"),
+			KVUsedRatio: rapid.OneOf(rapid.Float64Range(0, 1), rapid.Just(math.NaN())).Draw(t, "ratio"),
+			Running:     anyCount.Draw(t, "running"), Waiting: anyCount.Draw(t, "waiting"), PreemptionsTotal: anyCount.Draw(t, "preemptions"),
+			PrefixHitsTotal: anyCount.Draw(t, "hits"), PrefixQueryTotal: anyCount.Draw(t, "queries"),
+		}
+		roundTrip(t, Meta{Kind: KindReplica}, AppendReplica(nil, &r), Batch{Replicas: []Replica{r}})
+
+		a := Ack{
+			Pool: pool, EventID: name, Generation: anyCount.Draw(t, "generation"), Stage: AckStage(rapid.IntRange(0, int(ackStageCount)-1).Draw(t, "stage")),
+			At: anyTime.Draw(t, "acked"), Replicas: rapid.IntRange(-1, 1000).Draw(t, "replicas"),
+		}
+		roundTrip(t, Meta{Kind: KindAck}, AppendAck(nil, &a), Batch{Acks: []Ack{a}})
+
+		w := Watermark{Pool: anyLabel.Draw(t, "of"), At: anyTime.Draw(t, "mark")}
+		roundTrip(t, Meta{Kind: KindWatermark}, AppendWatermark(nil, &w), Batch{Watermark: &w})
+	})
+}
+
+func TestAppendRequestIsCompact(t *testing.T) {
+	r := Request{
+		Pool: "p", Class: `say "hi"`, Attempt: 1, ArrivedAt: at, PromptTokens: 7,
+		CachedTokens: Unknown, OutputTokens: Unknown, MaxOutputTokens: Unknown,
+	}
+	want := `x{"pool":"p","class":"say \"hi\"","arrived_at":` + atMS + `,"prompt_tokens":7}`
+	if got := string(AppendRequest([]byte("x"), &r)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestAppendStringMendsWhatJSONCannotHold(t *testing.T) {
+	for in, want := range map[string]string{"\x00\n\x1f": `"\u0000\u000a\u001f"`, "a\xffb": "\"a\ufffdb\"", `\"`: `"\\\""`} {
+		if got := string(appendString(nil, in)); got != want {
+			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+}
