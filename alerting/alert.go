@@ -27,7 +27,7 @@ type Alert struct {
 	Labels      map[string]string `json:"labels" cbor:"2,keyasint"` // without alertname
 	Annotations map[string]string `json:"annotations" cbor:"3,keyasint"`
 	StartsAt    time.Time         `json:"starts_at" cbor:"4,keyasint"`
-	UpdatedAt   time.Time         `json:"updated_at" cbor:"5,keyasint"` // the tick at which it was last true
+	UpdatedAt   time.Time         `json:"updated_at" cbor:"5,keyasint"` // the tick it is from
 	EndsAt      time.Time         `json:"ends_at" cbor:"6,keyasint"`    // when it lapses unless it is sent again; at or before UpdatedAt when resolved
 	Resolved    bool              `json:"resolved" cbor:"7,keyasint"`
 }
@@ -48,4 +48,18 @@ type Sink interface {
 
 func eventID(pool string, generation int64) string {
 	return pool + "-" + strconv.FormatInt(generation, 10)
+}
+
+// Permanent wraps an error that trying again cannot mend: the consumer understood the notice and refuses it.
+type Permanent struct{ Err error }
+
+// Error says what the wrapped error says.
+func (p Permanent) Error() string { return p.Err.Error() }
+
+// Unwrap is the wrapped error.
+func (p Permanent) Unwrap() error { return p.Err }
+
+// Identity is what stays the same while an alert lasts: its name, pool and resource.
+func (a *Alert) Identity() string {
+	return string(a.Name) + "/" + a.Labels["pool"] + "/" + a.Labels["resource"]
 }

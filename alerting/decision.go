@@ -72,6 +72,7 @@ type Decision struct {
 	Needed       int               `json:"needed" cbor:"27,keyasint"` // what evidence asks for, before the constraints
 	Reserves     capacity.Reserves `json:"reserves" cbor:"28,keyasint"`
 	QuantileFrom QuantileSource    `json:"quantile_from" cbor:"29,keyasint"`
+	Limit        int               `json:"limit" cbor:"31,keyasint"`    // the most replicas that the pool's bounds allow
 	AskedAt      time.Time         `json:"asked_at" cbor:"30,keyasint"` // when more replicas were last asked for; zero when never
 }
 

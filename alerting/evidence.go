@@ -21,6 +21,7 @@ func (p *plan) decision(cfg Config) Decision {
 		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale,
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
+	d.Limit, _ = p.in.Pool.Limit()
 	if d.Binding == "" {
 		d.ETA = forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}
 	}

@@ -1,0 +1,199 @@
+package alerting
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// board runs ticks, one letter each: c the condition holds, f it fades, s telemetry is stale, anything else is clear.
+// It returns F for each tick at which the alert fires, R where it resolves, . for neither.
+func board(t *testing.T, b *Board, ticks string, change func(*Condition)) string {
+	t.Helper()
+	var out strings.Builder
+	for i, tick := range ticks {
+		var conditions []Condition
+		c := Condition{Name: SaturationAhead, Pool: "p", Resource: "kv", Class: fmt.Sprint("class", i), Severity: Warning,
+			Annotations: map[string]string{"summary": fmt.Sprint("tick ", i)}}
+		if change != nil {
+			change(&c)
+		}
+		switch tick {
+		case 's':
+			conditions = append(conditions, Condition{Name: TelemetryStale, Pool: "p", Ticks: 1000})
+		case 'f':
+			c.Fading = true
+			fallthrough
+		case 'c':
+			conditions = append(conditions, c)
+		}
+		mark := "."
+		for _, a := range b.Update(noon.Add(time.Duration(i)*time.Minute), conditions) {
+			mark = "F"
+			if a.Resolved {
+				mark = "R"
+			}
+			if a.Resolved != !a.EndsAt.After(a.UpdatedAt) {
+				t.Errorf("tick %d: resolved %t, but ends at %s", i, a.Resolved, a.EndsAt)
+			}
+		}
+		out.WriteString(mark)
+	}
+	return out.String()
+}
+
+func TestBoard(t *testing.T) {
+	tests := map[string]struct {
+		ticks, want string
+		change      func(*Condition)
+	}{
+		"one tick is not enough":    {ticks: "c.c.c", want: "....."},
+		"raised, kept, resolved":    {ticks: "ccc.......", want: ".FFFFFFR.."},
+		"no flapping":               {ticks: "cc..c....c....", want: ".FFFFFFFFFFFFF"},
+		"fading raises nothing":     {ticks: "ffff", want: "...."},
+		"fading does not help":      {ticks: "cfcf", want: "...."},
+		"fading keeps":              {ticks: "ccffffffff", want: ".FFFFFFFFF"},
+		"at once":                   {ticks: "c.....", want: "FFFFFR", change: func(c *Condition) { c.Immediate = true }},
+		"its own patience":          {ticks: "cccccc", want: "....FF", change: func(c *Condition) { c.Ticks = 5 }},
+		"stale telemetry keeps":     {ticks: "ccssssssss.....", want: ".FFFFFFFFFFFFFR"},
+		"stale telemetry raises no": {ticks: "csc", want: "..."},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := board(t, NewBoard(DefaultConfig()), tt.ticks, tt.change); got != tt.want {
+				t.Errorf("%s gives %s, want %s", tt.ticks, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestBoardLabelsStayPut(t *testing.T) {
+	b := NewBoard(DefaultConfig())
+	var first Alert
+	for i := range 6 {
+		now := noon.Add(time.Duration(i) * time.Minute)
+		alerts := b.Update(now, []Condition{{Name: TooLateToWarm, Pool: "p", Resource: "kv", Class: fmt.Sprint("class", i), Severity: Page,
+			Annotations: map[string]string{"summary": fmt.Sprint(i)}}})
+		if i == 0 {
+			continue
+		}
+		if i == 1 {
+			first = alerts[0]
+		}
+		a := alerts[0]
+		if diff := cmp.Diff(first.Labels, a.Labels); diff != "" || !a.StartsAt.Equal(first.StartsAt) {
+			t.Errorf("tick %d: a new alert: %s", i, diff)
+		}
+		if a.Annotations["summary"] != fmt.Sprint(i) || !a.EndsAt.Equal(now.Add(4*time.Minute)) {
+			t.Errorf("tick %d: not renewed: %v until %s", i, a.Annotations, a.EndsAt)
+		}
+	}
+}
+
+func TestBoardRestore(t *testing.T) {
+	const ticks = "cccf...ccsscc.......c"
+	whole := board(t, NewBoard(DefaultConfig()), ticks, nil)
+	enc, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range ticks {
+		b := NewBoard(DefaultConfig())
+		got := board(t, b, ticks[:cut], nil)
+		data, err := enc.Marshal(b.State())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s BoardState
+		if err := cbor.Unmarshal(data, &s); err != nil {
+			t.Fatal(err)
+		}
+		restored := NewBoard(DefaultConfig())
+		restored.Restore(s)
+		if got += board(t, restored, ticks[cut:], nil); got != whole {
+			t.Errorf("restored after %d ticks: %s, want %s", cut, got, whole)
+		}
+	}
+}
+
+func TestBoardIsBounded(t *testing.T) {
+	b := NewBoard(DefaultConfig())
+	var conditions []Condition
+	for i := range maxOpen + 10 {
+		conditions = append(conditions, Condition{Name: SaturationAhead, Pool: fmt.Sprint(i), Severity: Warning})
+	}
+	b.Update(noon, conditions)
+	if len(b.State().Open) != maxOpen || b.Dropped() != 10 {
+		t.Errorf("%d open, %d dropped, want %d and 10", len(b.State().Open), b.Dropped(), maxOpen)
+	}
+}
+
+func TestConditions(t *testing.T) {
+	saturating := func(p float64, p50 time.Duration) Decision {
+		d := decided()
+		d.Probability, d.ETA.P50 = p, p50
+		d.Resources[0].Probability, d.Resources[0].ETA.P50 = p, p50
+		return d
+	}
+	with := func(d Decision, change func(*Decision)) Decision { change(&d); return d }
+	tests := map[string]struct {
+		decision Decision
+		forecast *forecaster.PoolForecast
+		want     string // name:severity, ~ marks fading, ! immediate
+	}{
+		"calm":                          {decision: saturating(.1, forecaster.Never)},
+		"ahead":                         {decision: saturating(.86, 19*time.Minute), want: "SaturationAhead:warning"},
+		"less likely":                   {decision: saturating(.4, forecaster.Never), want: "SaturationAhead:warning~"},
+		"nearer than the warm-up":       {decision: saturating(.8, 12*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page"},
+		"surely nearer":                 {decision: saturating(.95, 5*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
+		"a limit blocks":                {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} }), want: "SaturationAhead:warning AtCapacityLimit:page"},
+		"a limit that blocks little":    {decision: with(saturating(.2, forecaster.Never), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} })},
+		"a step, which is no limit":     {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) { d.Desired, d.Constraints = 16, []string{"max_step_out 2: 19 wanted"} }), want: "SaturationAhead:warning"},
+		"stale, whatever the rest says": {decision: with(saturating(.95, 0), func(d *Decision) { d.Stale = true }), want: "TelemetryStale:warning"},
+		"baseline answers":              {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "kv", Fallback: true}}}, want: "ForecastDegraded:warning"},
+		"another resource's baseline":   {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "decode", Fallback: true}}}},
+		"cache collapse behind it":      {decision: with(saturating(.6, 19*time.Minute), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "cache", .32 }), want: "SaturationAhead:warning CacheHitCollapse:warning"},
+		"retry storm behind it":         {decision: with(saturating(.6, 19*time.Minute), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "retries", 3 }), want: "SaturationAhead:warning RetryStorm:warning"},
+		"retries without consequence":   {decision: with(saturating(.1, forecaster.Never), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "retries", 3 })},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, c := range Conditions(&tt.decision, tt.forecast, DefaultConfig()) {
+				s := strings.TrimPrefix(string(c.Name), "Forewarm") + ":" + string(c.Severity)
+				if c.Fading {
+					s += "~"
+				}
+				if c.Immediate {
+					s += "!"
+				}
+				got = append(got, s)
+			}
+			if diff := cmp.Diff(tt.want, strings.Join(got, " ")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAlertReadsLikeAMessage(t *testing.T) {
+	d := decided()
+	cfg := DefaultConfig()
+	cfg.RunbookURL = "https://example.org/runbooks/"
+	got := Conditions(&d, nil, cfg)[0].Annotations
+	want := map[string]string{
+		"summary": "Pool llama70b-h100: KV memory full in ~19 min (p10 12, p90 >60; 86 %). Driver: class agent, tenant acme (prompt length ×2.1). " +
+			"Asked for 14→19 replicas at 12:00 UTC, ready by about 12:13 UTC.",
+		"action": "KV memory full in ~19 min.", "decision": "llama70b-h100-12", "probability": "0.86", "eta": "2026-03-02T12:19:00Z",
+		"driver": "class agent, tenant acme (prompt length ×2.1)", "runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

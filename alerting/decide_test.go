@@ -1,0 +1,326 @@
+package alerting
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+// scene builds the input of a decision: a pool of replicas that hold 100 KV tokens each (safe: 100), lead 13 minutes.
+type scene struct {
+	ready, pending int
+	median         func(minute int) float64 // KV demand, minute 1…60
+	spread         float64                  // the 95 % quantile is median·(1+spread), the 99 % one median·(1+2·spread)
+	last           float64
+	edit           func(*Input)
+}
+
+func (s scene) input(t testing.TB) Input {
+	t.Helper()
+	pool, err := capacity.New(capacity.Config{
+		Name: "llama", KVCapacityTokens: 100, KVTarget: 1, Replicas: capacity.Replicas{Min: 1, Max: 50, Initial: 4},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := forecaster.Forecast{Key: features.Key{Pool: "llama", Class: features.TotalClass}, Dimension: features.DimKV, Origin: noon,
+		Last: s.last, Confidence: forecaster.Seasonal, Known: 5000, Weights: []forecaster.Weight{{Expert: "seasonal_day", Share: .7}}}
+	for h := range f.Minute {
+		m := s.median(h + 1)
+		for i, tau := range forecaster.Levels {
+			f.Minute[h][i] = m
+			if tau >= .95 {
+				f.Minute[h][i] = m * (1 + s.spread)
+			}
+		}
+		f.Minute[h][forecaster.L99] = m * (1 + 2*s.spread)
+	}
+	in := Input{
+		Forecast: &forecaster.PoolForecast{Pool: "llama", Origin: noon, Total: []forecaster.Forecast{f}},
+		Projection: forecaster.Projection{Pool: "llama", Origin: noon, Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Seasonal,
+			Resources: []forecaster.ResourceProjection{{Dimension: features.DimKV, ETA: never}}},
+		Pool: pool,
+		Minute: features.PoolMinute{Pool: "llama", Start: noon.Add(-time.Minute), Covered: true, LastEvent: noon,
+			State: features.PoolState{Pool: "llama", At: noon, Observed: true, Ready: s.ready, Pending: s.pending,
+				KVUsedMax: math.NaN(), WaitingPerReady: math.NaN(), ReportedAt: noon}},
+		Sequence: 7,
+	}
+	for range s.pending {
+		in.Minute.State.PendingSince = append(in.Minute.State.PendingSince, noon.Add(-time.Minute))
+	}
+	if s.edit != nil {
+		s.edit(&in)
+	}
+	return in
+}
+
+var never = forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}
+
+func flat(v float64) func(int) float64 { return func(int) float64 { return v } }
+
+// rising is before until the minute, after from it on.
+func rising(minute int, before, after float64) func(int) float64 {
+	return func(h int) float64 {
+		if h < minute {
+			return before
+		}
+		return after
+	}
+}
+
+func TestDecide(t *testing.T) {
+	earlier := func(desired int) State {
+		return State{Generation: 3, LastDesired: desired, LastTick: noon.Add(-time.Minute), LastScaleOut: noon.Add(-time.Hour),
+			LastPublished: noon.Add(-time.Minute), PublishedDesired: desired, PublishedAction: Hold}
+	}
+	after := func(s State, change func(*State)) State { change(&s); return s }
+	tests := map[string]struct {
+		scene  scene
+		state  State
+		config func(*Config)
+		want   int
+		action Action
+		says   string // in the reason, the constraints or the warnings
+	}{
+		"enough":                              {scene: scene{ready: 4, median: flat(350), last: 350}, want: 4, action: Hold, says: "staying at 4"},
+		"rise inside the lead window":         {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350}, want: 7, action: ScaleOut, says: "KV memory needs 7 replicas at the 95 % quantile of demand within 18 min"},
+		"rise just beyond it":                 {scene: scene{ready: 4, median: rising(19, 350, 620), last: 350}, want: 4, action: Hold},
+		"quantile, not median":                {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, want: 6, action: ScaleOut},
+		"stated quantile":                     {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, config: func(c *Config) { c.Quantile = .5 }, want: 4, action: Hold},
+		"newsvendor: shortage is cheap":       {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(60, 1)}, want: 4, action: Hold, says: "50 % quantile"},
+		"newsvendor: shortage is dear":        {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "99 % quantile"},
+		"reserves":                            {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "plus 3 in reserve"},
+		"pending counts as supply":            {scene: scene{ready: 4, pending: 3, median: flat(620), last: 620}, state: earlier(7), want: 7, action: Hold},
+		"floor: demand above the forecast":    {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut},
+		"floor: queue":                        {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 4 }}, want: 5, action: ScaleOut, says: "4.0 requests wait per replica (threshold 4): advising 4→5"},
+		"floor: long queue at most doubles":   {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 900 }}, want: 8, action: ScaleOut},
+		"floor: queue with supply on its way": {scene: scene{ready: 4, pending: 2, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 5 }}, state: earlier(6), want: 6, action: Hold},
+		"floor: worst replica's KV":           {scene: scene{ready: 20, median: flat(1200), last: 1200, edit: func(in *Input) { in.Minute.State.KVUsedMax = .99 }}, want: 24, action: ScaleOut, says: "99 % full (danger above 85 %)"},
+		"KV at the danger mark is not above":  {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .85 }}, want: 20, action: Hold},
+
+		"scale in one step":             {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas hold the next 43 min at the 99 % quantile"},
+		"scale in without a past":       {scene: scene{ready: 8, median: flat(350), last: 350}, want: 7, action: ScaleIn},
+		"scale in: larger step":         {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 10 }, want: 4, action: ScaleIn},
+		"stay: later peak in cooldown":  {scene: scene{ready: 8, median: rising(43, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},
+		"stay: unlikely but possible":   {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
+		"stay: warming up":              {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 8, action: Hold, says: "1 still warming up"},
+		"stay: after a scale-out":       {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.LastScaleOut = noon.Add(-29 * time.Minute) }), want: 8, action: Hold, says: "cooling down for 1 min"},
+		"stay: after a step in":         {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.LastScaleIn = noon.Add(-4 * time.Minute) }), want: 8, action: Hold, says: "last step in"},
+		"stay: burst tail":              {scene: scene{ready: 8, median: flat(350), last: 450}, state: earlier(8), want: 8, action: Hold, says: "a burst of KV memory is still draining"},
+		"stay: queue":                   {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 1 }}, state: earlier(8), want: 8, action: Hold, says: "requests are waiting"},
+		"stay: preemption":              {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(8), want: 8, action: Hold, says: "preempting"},
+		"stay: uncovered minute":        {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.Covered = false }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry"},
+		"a step in on its way is kept":  {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(7), func(s *State) { s.LastScaleIn = noon.Add(-time.Minute) }), want: 7, action: ScaleIn},
+		"foreign replicas go stepwise":  {scene: scene{ready: 20, median: flat(350), last: 350}, state: earlier(8), want: 19, action: ScaleIn},
+		"an ask stands for hold":        {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), func(s *State) { s.LastScaleOut = noon.Add(-4 * time.Minute) }), want: 9, action: ScaleOut, says: "still advising 4→9"},
+		"an unmet ask shrinks after it": {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), func(s *State) { s.LastScaleOut = noon.Add(-5 * time.Minute) }), want: 6, action: ScaleOut},
+
+		"max replicas":        {scene: scene{ready: 4, median: flat(7000), last: 350}, want: 50, action: ScaleOut, says: "replicas.max 50: 70 wanted"},
+		"max step":            {scene: scene{ready: 4, median: flat(700), last: 350}, config: func(c *Config) { c.MaxStepOut = 2 }, want: 6, action: ScaleOut, says: "max_step_out 2: 7 wanted"},
+		"budget":              {scene: scene{ready: 4, median: flat(700), last: 350, edit: func(in *Input) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 3, 16 }}, want: 5, action: ScaleOut, says: "budget_hour_usd 5: 7 wanted"},
+		"min replicas":        {scene: scene{ready: 1, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 3 }}, want: 3, action: ScaleOut, says: "replicas.min 3"},
+		"above max":           {scene: scene{ready: 60, median: flat(5500), last: 5500}, want: 50, action: ScaleIn, says: "replicas.max 50"},
+		"zero traffic":        {scene: scene{ready: 2, median: flat(0), last: 0}, state: earlier(2), want: 1, action: ScaleIn},
+		"zero traffic, min 0": {scene: scene{ready: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(1), want: 0, action: ScaleIn},
+		"zero replicas wake":  {scene: scene{ready: 0, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(0), want: 1, action: ScaleOut},
+
+		"stale holds":                  {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, noon.Add(-7*time.Minute) }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry since 11:53 UTC (7 min): holding 8 replicas"},
+		"stale keeps the ask":          {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(9), want: 9, action: ScaleOut},
+		"stale takes back a step in":   {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: Hold},
+		"stale still sees a queue":     {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale, in.Minute.State.WaitingPerReady = true, 8 }}, state: earlier(4), want: 5, action: ScaleOut},
+		"no forecast yet":              {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast, in.Minute.LastEvent = nil, time.Time{} }}, want: 8, action: Hold, says: "no telemetry yet"},
+		"cold holds":                   {scene: scene{ready: 8, median: flat(2000), last: 10, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 8, action: Hold, says: "less than an hour of history"},
+		"cold follows current demand":  {scene: scene{ready: 4, median: flat(10), last: 550, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 6, action: ScaleOut},
+		"no capacity known":            {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.KVTokens = 0 }}, want: 8, action: Hold, says: "set kv_capacity_tokens"},
+		"capacity reported by engines": {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVCapacityTokens = 50 }}, want: 7, action: ScaleOut},
+		"capacity as last reported":    {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(4), func(s *State) { s.KVTokens = 50 }), want: 7, action: ScaleOut},
+		"no replica reports":           {scene: scene{ready: 99, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Observed = false }}, want: 4, action: Hold, says: "assuming 4 ready and 0 pending"},
+		"pending for too long":         {scene: scene{ready: 4, pending: 1, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.PendingSince[0] = noon.Add(-time.Hour) }}, want: 5, action: Hold, says: "longer than twice the warm-up lag (26 min)"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			cfg := DefaultConfig()
+			if tt.config != nil {
+				tt.config(&cfg)
+			}
+			d, st := Decide(noon, tt.scene.input(t), tt.state, cfg)
+			if d.Desired != tt.want || d.Action != tt.action {
+				t.Errorf("desired %d (%s), want %d (%s): %s", d.Desired, d.Action, tt.want, tt.action, d.Reason)
+			}
+			said := d.Reason + strings.Join(d.Constraints, "; ") + strings.Join(d.Warnings, "; ")
+			if !strings.Contains(said, tt.says) {
+				t.Errorf("%q\nlacks %q", said, tt.says)
+			}
+			if st.LastDesired != d.Desired {
+				t.Errorf("state remembers %d of %d desired", st.LastDesired, d.Desired)
+			}
+		})
+	}
+}
+
+func costs(gpuHour, minute float64) func(*Input) {
+	return func(in *Input) { in.Pool.GPUHourUSD, in.Pool.SLOViolationMinuteUSD = gpuHour, minute }
+}
+
+func TestDecideReason(t *testing.T) {
+	in := scene{ready: 14, median: rising(18, 1350, 1880), last: 1350, edit: func(in *Input) {
+		r := &in.Projection.Resources[0]
+		for h := range r.Probability {
+			r.Probability[h] = .86
+		}
+		r.ETA = forecaster.ETA{P10: 12 * time.Minute, P50: 19 * time.Minute, P90: 27 * time.Minute}
+		in.Projection.Drivers = []forecaster.Driver{{Class: "agent", Cause: "prompt_length", Factor: 2.1, Share: .6}}
+	}}.input(t)
+	cfg := DefaultConfig()
+	cfg.Mode = Active
+	d, _ := Decide(noon, in, State{}, cfg)
+	want := "KV memory full in ~19 min (p10 12, p90 27; 86 % within 18 min): asking for 14→19 replicas now because warm-up takes up to 13 min; driver: class agent (prompt length ×2.1)."
+	if d.Reason != want {
+		t.Errorf("got  %s\nwant %s", d.Reason, want)
+	}
+	if want := noon.Add(17 * time.Minute); !d.NeededBy.Equal(want) {
+		t.Errorf("needed by %s, want %s", d.NeededBy, want)
+	}
+}
+
+// Waiting for replicas must not ask for more of them: the 2→4→8→16 runaway of autoscalers that do not count what is on
+// its way.
+func TestDecideDoesNotRunAway(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Mode = Active
+	var st State
+	for minute := range 12 {
+		s := scene{ready: 4, median: flat(760), last: 760, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 6 }}
+		if minute > 0 {
+			s.pending = st.LastDesired - 4
+		}
+		var d Decision
+		d, st = Decide(noon.Add(time.Duration(minute)*time.Minute), s.input(t), st, cfg)
+		if d.Desired != 8 {
+			t.Fatalf("minute %d: %d desired, want 8: %s", minute, d.Desired, d.Reason)
+		}
+	}
+}
+
+// Without replica reports an active pool is believed to follow what was asked for, after the warm-up.
+func TestDecideBelievesItsOwnAsk(t *testing.T) {
+	for mode, want := range map[Mode][2]int{Active: {7, 0}, Advisory: {4, 0}} {
+		cfg := DefaultConfig()
+		cfg.Mode = mode
+		s := scene{median: flat(620), last: 620, edit: func(in *Input) { in.Minute.State = features.PoolState{} }}
+		var st State
+		var d Decision
+		for minute := range 16 {
+			d, st = Decide(noon.Add(time.Duration(minute)*time.Minute), s.input(t), st, cfg)
+			if d.Desired != 7 {
+				t.Fatalf("%s, minute %d: %d desired, want 7", mode, minute, d.Desired)
+			}
+			if mode == Active && minute == 1 && d.Pending != 3 {
+				t.Errorf("%d pending after asking, want 3", d.Pending)
+			}
+		}
+		if got := [2]int{d.Ready, d.Pending}; got != want {
+			t.Errorf("%s: believes in %v ready and pending, want %v", mode, got, want)
+		}
+	}
+}
+
+func TestDecidePublishes(t *testing.T) {
+	cfg := DefaultConfig()
+	var st State
+	var published []int
+	for minute := range 30 {
+		last := 350.
+		if minute >= 12 {
+			last = 620
+		}
+		d, next := Decide(noon.Add(time.Duration(minute)*time.Minute), scene{ready: 4, median: flat(last), last: last}.input(t), st, cfg)
+		st = next
+		if d.Publish {
+			published = append(published, minute)
+		}
+		if d.Generation != int64(len(published)) {
+			t.Fatalf("minute %d: generation %d after %d publications", minute, d.Generation, len(published))
+		}
+	}
+	// At first, on renewal after 10 minutes, on change, then on renewal.
+	if want := []int{0, 10, 12, 22}; !slices.Equal(published, want) {
+		t.Errorf("published at %v, want %v", published, want)
+	}
+}
+
+// drawInput draws anything the pipeline could hand over, and what it should not: NaN, infinities, huge and odd values.
+func drawInput(t *rapid.T, tb testing.TB) (Input, State, Config) {
+	number := rapid.OneOf(rapid.Float64Range(0, 1e4), rapid.SampledFrom([]float64{0, math.NaN(), math.Inf(1), 1e300, -1}))
+	peak, base := number.Draw(t, "peak"), number.Draw(t, "base")
+	at := rapid.IntRange(1, 60).Draw(t, "at")
+	s := scene{
+		ready: rapid.IntRange(0, 60).Draw(t, "ready"), pending: rapid.IntRange(0, 20).Draw(t, "pending"),
+		median: rising(at, base, peak), spread: rapid.Float64Range(0, 2).Draw(t, "spread"), last: number.Draw(t, "last"),
+	}
+	in := s.input(tb)
+	in.Minute.State.Observed = rapid.Bool().Draw(t, "observed")
+	in.Minute.State.KVUsedMax = number.Draw(t, "kv use")
+	in.Minute.State.WaitingPerReady = number.Draw(t, "waiting")
+	in.Minute.State.KVCapacityTokens = number.Draw(t, "kv capacity")
+	in.Minute.Covered = rapid.Bool().Draw(t, "covered")
+	in.Forecast.Stale = rapid.Bool().Draw(t, "stale")
+	in.Projection.Probability = number.Draw(t, "probability")
+	in.Projection.Resources[0].Probability[17] = number.Draw(t, "probability")
+	in.Projection.Drivers = []forecaster.Driver{{Class: "chat", Cause: "rate", Factor: number.Draw(t, "factor")}}
+	in.Projection.Confidence = rapid.SampledFrom([]forecaster.Confidence{"", forecaster.Cold, forecaster.Warm, forecaster.Seasonal}).Draw(t, "confidence")
+	in.Pool.Replicas.Min = rapid.IntRange(0, 5).Draw(t, "min")
+	in.Pool.Reserves.Failure = rapid.IntRange(0, 3).Draw(t, "failure")
+	cfg := DefaultConfig()
+	cfg.Mode = rapid.SampledFrom([]Mode{Advisory, Active}).Draw(t, "mode")
+	cfg.MaxStepOut = rapid.IntRange(0, 4).Draw(t, "max step out")
+	st := State{}
+	if rapid.Bool().Draw(t, "has past") {
+		st = State{Generation: 5, LastDesired: rapid.IntRange(0, 50).Draw(t, "last desired"), LastTick: noon.Add(-time.Minute),
+			LastScaleOut: noon.Add(-time.Duration(rapid.IntRange(1, 90).Draw(t, "since out")) * time.Minute)}
+	}
+	return in, st, cfg
+}
+
+func TestDecideProperties(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		in, st, cfg := drawInput(rt, t)
+		d, next := Decide(noon, in, st, cfg)
+		limit, _ := in.Pool.Limit()
+		if d.Desired < in.Pool.Replicas.Min || d.Desired > limit {
+			rt.Fatalf("%d desired is out of %d…%d", d.Desired, in.Pool.Replicas.Min, limit)
+		}
+		blind := in.Forecast.Stale || in.Projection.Confidence == "" || in.Projection.Confidence == forecaster.Cold
+		if total := min(d.Ready+d.Pending, limit); blind && (d.Action == ScaleIn || d.Desired < total) {
+			rt.Fatalf("scaled in to %d of %d without sight: %s", d.Desired, total, d.Reason)
+		}
+		if d.Desired != d.Needed && len(d.Constraints) == 0 {
+			rt.Fatalf("%d needed, %d desired, and no constraint named", d.Needed, d.Desired)
+		}
+		if _, err := json.Marshal(NewEvent(&d)); err != nil {
+			rt.Fatalf("event: %v", err) // NaN and infinities have no JSON
+		}
+		if _, err := json.Marshal(d); err != nil {
+			rt.Fatalf("decision: %v", err)
+		}
+		if strings.Contains(d.Reason, "NaN") || strings.Contains(d.Reason, "Inf") {
+			rt.Fatal(d.Reason)
+		}
+		again, nextAgain := Decide(noon, in, st, cfg)
+		if diff := cmp.Diff(d, again) + cmp.Diff(next, nextAgain); diff != "" {
+			rt.Fatalf("not deterministic: %s", diff)
+		}
+	})
+}

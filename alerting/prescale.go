@@ -1,0 +1,135 @@
+package alerting
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// EventType is the type of a pre-scale event; it changes only with the meaning of its data.
+const EventType = "forewarm.prescale.v1"
+
+// EventSource is the CloudEvents source of all events; their ids are unique within it.
+const EventSource = "/forewarm"
+
+// Event is a decision as a CloudEvent (CloudEvents 1.0, JSON event format, structured mode).
+type Event struct {
+	SpecVersion     string    `json:"specversion"`
+	ID              string    `json:"id"` // idempotency key: pool and generation
+	Source          string    `json:"source"`
+	Type            string    `json:"type"`
+	Subject         string    `json:"subject"` // the pool
+	Time            time.Time `json:"time"`
+	DataContentType string    `json:"datacontenttype"`
+	Data            Prescale  `json:"data"`
+}
+
+// Prescale is the data of a pre-scale event. Times are RFC 3339 in UTC, null when there is none; probabilities and
+// quantiles are fractions; durations are written in seconds as in "720s".
+type Prescale struct {
+	ID         string    `json:"id"`
+	Generation int64     `json:"generation"` // a lower one than already seen is stale
+	Pool       string    `json:"pool"`
+	IssuedAt   time.Time `json:"issued_at"`
+	ExpiresAt  time.Time `json:"expires_at"`
+
+	NeededBy        *time.Time        `json:"needed_by"` // when the asked-for replicas must serve
+	Mode            Mode              `json:"mode"`
+	Action          Action            `json:"action"`
+	Current         Current           `json:"current"`
+	DesiredReplicas int               `json:"desired_replicas"`
+	FloorReplicas   int               `json:"floor_replicas"`
+	Reserves        capacity.Reserves `json:"reserves"`
+
+	BindingResource string        `json:"binding_resource"`
+	Probability     float64       `json:"probability"` // of saturation within the lead window if nothing is done
+	SaturationETA   SaturationETA `json:"saturation_eta"`
+	LeadTime        string        `json:"lead_time"` // the warm-up quantile used
+	Quantile        float64       `json:"quantile"`
+	QuantileFrom    string        `json:"quantile_from"`
+
+	Drivers     []DriverData `json:"drivers"`
+	Constraints []string     `json:"constraints"`
+	Reason      string       `json:"reason"`
+	Evidence    string       `json:"evidence"` // of the journal: pool, tick and stream sequence
+	Model       string       `json:"model"`
+	Confidence  string       `json:"confidence"`
+	Warnings    []string     `json:"warnings"`
+}
+
+// Current is the replicas there are.
+type Current struct {
+	Ready   int `json:"ready"`
+	Pending int `json:"pending"`
+}
+
+// SaturationETA is when the binding resource runs out, by quantile of time; null is beyond the horizon.
+type SaturationETA struct {
+	P10 *time.Time `json:"p10"`
+	P50 *time.Time `json:"p50"`
+	P90 *time.Time `json:"p90"`
+}
+
+// DriverData names who is behind a rise, and by what.
+type DriverData struct {
+	Class  string  `json:"class"`
+	Tenant string  `json:"tenant,omitempty"`
+	Cause  string  `json:"cause"`
+	Factor float64 `json:"factor"`
+	Share  float64 `json:"share"`
+}
+
+// NewEvent renders a decision. The event shares no memory with d but its strings' and lists'.
+func NewEvent(d *Decision) Event {
+	tick := d.Tick.UTC()
+	data := Prescale{
+		ID: d.EventID(), Generation: d.Generation, Pool: d.Pool, IssuedAt: tick, ExpiresAt: d.Expires.UTC(),
+		NeededBy: instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
+		DesiredReplicas: d.Desired, FloorReplicas: d.Floor, Reserves: d.Reserves,
+		BindingResource: d.Binding, Probability: round(d.Probability),
+		SaturationETA: SaturationETA{P10: ahead(tick, d.ETA.P10), P50: ahead(tick, d.ETA.P50), P90: ahead(tick, d.ETA.P90)},
+		LeadTime:      fmt.Sprintf("%.0fs", d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
+		Drivers: make([]DriverData, 0, len(d.Drivers)), Constraints: list(d.Constraints), Reason: d.Reason,
+		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
+		Model:    d.Model, Confidence: string(d.Confidence), Warnings: list(d.Warnings),
+	}
+	for _, driver := range d.Drivers {
+		data.Drivers = append(data.Drivers, DriverData{
+			Class: driver.Class, Tenant: driver.Tenant, Cause: driver.Cause, Factor: round(driver.Factor), Share: round(driver.Share),
+		})
+	}
+	return Event{
+		SpecVersion: "1.0", ID: data.ID, Source: EventSource, Type: EventType, Subject: d.Pool, Time: tick,
+		DataContentType: "application/json", Data: data,
+	}
+}
+
+// ahead is tick + d, nil for Never.
+func ahead(tick time.Time, d time.Duration) *time.Time {
+	if d == forecaster.Never {
+		return nil
+	}
+	return instant(tick.Add(d))
+}
+
+// instant is t in UTC, nil for the zero time.
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UTC())
+}
+
+// list is s, [] in JSON when it is nil: a consumer need not tell null from empty.
+func list(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// round keeps four decimals: more are noise in a share or factor.
+func round(v float64) float64 { return math.Round(v*1e4) / 1e4 }

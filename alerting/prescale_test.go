@@ -1,0 +1,65 @@
+package alerting
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func decided() Decision {
+	return Decision{
+		Pool: "llama70b-h100", Tick: noon, Sequence: 918, Generation: 12, Publish: true, Mode: Active, Action: ScaleOut,
+		Ready: 14, Desired: 19, Needed: 19, Limit: 40, Floor: 14, NeededBy: noon.Add(18 * time.Minute), Expires: noon.Add(15 * time.Minute),
+		Binding: "kv", Probability: .8642137, ETA: forecaster.ETA{P10: 12 * time.Minute, P50: 19 * time.Minute, P90: forecaster.Never},
+		Lead: 13 * time.Minute, Quantile: .95, QuantileFrom: QuantileDefault, Confidence: forecaster.Seasonal,
+		Resources: []ResourceEvidence{{Dimension: "kv", PerReplica: 100, Demand: 1350, NeedQuantile: 1880, NeedReplicas: 19, Probability: .8642137,
+			ETA: forecaster.ETA{P10: 12 * time.Minute, P50: 19 * time.Minute, P90: forecaster.Never}}},
+		Drivers:  []forecaster.Driver{{Class: "agent", Tenant: "acme", Cause: "prompt_length", Factor: 2.1, Share: .61}},
+		Reserves: capacity.Reserves{Failure: 1}, AskedAt: noon, Model: "seasonal_day 0.70", Reason: "KV memory full in ~19 min.",
+	}
+}
+
+func TestNewEventGolden(t *testing.T) {
+	d := decided()
+	got, err := json.MarshalIndent(NewEvent(&d), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	const golden = "testdata/prescale.golden.json"
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("the event changed; consumers read these names (-want +got):\n%s", diff)
+	}
+}
+
+func TestNewEventOfNothing(t *testing.T) {
+	d := Decision{Pool: "p", Tick: noon.In(time.FixedZone("", 3600)), Action: Hold, ETA: never}
+	e := NewEvent(&d)
+	if e.Data.NeededBy != nil || e.Data.SaturationETA != (SaturationETA{}) {
+		t.Errorf("needed by %v, ETA %v; want null", e.Data.NeededBy, e.Data.SaturationETA)
+	}
+	if e.Data.Drivers == nil || e.Data.Constraints == nil || e.Data.Warnings == nil {
+		t.Error("empty lists are null in JSON")
+	}
+	if got := e.Time.Format(time.RFC3339); got != "2026-03-02T12:00:00Z" {
+		t.Errorf("time %s is not in UTC", got)
+	}
+}
