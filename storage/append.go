@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	promstorage "github.com/prometheus/prometheus/storage"
@@ -110,8 +111,8 @@ func (tx *transaction) window(w *features.Window) {
 }
 
 // totals stores the sum over classes of every pool and minute that settled, in the dimensions that add up: rates, and
-// levels that are forecast; the maxima of classes do not. A dimension that one class does not know is unknown for the
-// pool.
+// levels that are forecast; the maxima of classes do not. As in the forecast of a total, a class that does not know a
+// dimension takes no part in it; when none knows it the sum is unknown.
 func (tx *transaction) totals(windows []features.Window) {
 	type minute struct {
 		pool  string
@@ -127,16 +128,20 @@ func (tx *transaction) totals(windows []features.Window) {
 		m := minute{w.Pool, w.Start.UnixMilli()}
 		sum := sums[m]
 		if sum == nil {
-			sum = make([]float64, len(features.Dimensions))
+			sum = slices.Repeat([]float64{math.NaN()}, len(features.Dimensions))
 			sums[m] = sum
 			order = append(order, m)
 		}
 		for d := range features.Dimensions {
-			v, ok := features.Dimensions[d].Value(w)
-			if dim := &features.Dimensions[d]; !ok || dim.Kind != features.Rate && !dim.Forecast {
-				v = math.NaN()
+			dim := &features.Dimensions[d]
+			v, ok := dim.Value(w)
+			switch {
+			case !ok || dim.Kind != features.Rate && !dim.Forecast:
+			case math.IsNaN(sum[d]):
+				sum[d] = v
+			default:
+				sum[d] += v
 			}
-			sum[d] += v
 		}
 	}
 	for _, m := range order {

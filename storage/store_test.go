@@ -1,0 +1,301 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+func config(dir string) Config {
+	c := DefaultConfig()
+	c.Dir = dir
+	return c
+}
+
+func openStore(t *testing.T, cfg Config) *Store {
+	t.Helper()
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenStore(cfg, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func minute(m int) time.Time { return start.Add(time.Duration(m) * time.Minute) }
+
+func window(class string, m int, requests float64) features.Window {
+	return features.Window{
+		Key: features.Key{Pool: "p", Class: class}, Start: minute(m), Covered: true, Settled: true,
+		Requests: requests, RequestsKnown: requests, Records: requests,
+	}
+}
+
+// forecast has the value 100·h + level index in minute h, and 1600 + level index as window maximum.
+func forecast(class string, origin int) forecaster.Forecast {
+	f := forecaster.Forecast{Key: features.Key{Pool: "p", Class: class}, Dimension: features.DimRequests, Origin: minute(origin)}
+	for i := range forecaster.NumLevels {
+		for h := range f.Minute {
+			f.Minute[h][i] = float64(100*(h+1) + i)
+		}
+		f.WindowMax[i] = float64(1600 + i)
+	}
+	return f
+}
+
+// appendTick stores what a tick of a pool with two classes leaves: the minute before it and a forecast.
+func appendTick(t *testing.T, s *Store, m int) {
+	t.Helper()
+	d := decision(m, "p")
+	d.Resources = []alerting.ResourceEvidence{{Dimension: features.DimRequests, PerReplica: 10, Probability: .5,
+		ETA: forecaster.ETA{P10: time.Minute, P50: forecaster.Never, P90: forecaster.Never}}}
+	err := s.Append(minute(m),
+		[]features.Window{window("chat", m-1, 60*float64(m)), window("rag", m-1, 30)},
+		[]forecaster.PoolForecast{{
+			Pool: "p", Origin: minute(m),
+			Classes: []forecaster.Forecast{forecast("chat", m)}, Total: []forecaster.Forecast{forecast("*", m)},
+		}},
+		[]alerting.Decision{*d})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// samplesPerTick of appendTick: requests of two classes and their total, two forecasts, five pool values, six resource
+// values. Retries are known to be none as soon as there are records.
+const samplesPerTick = 3 + 2*5*forecaster.NumLevels + 5 + 6
+
+// dump gives every sample by series, "t=v" with t in minutes.
+func dump(t *testing.T, s *Store, name string) map[string][]string {
+	t.Helper()
+	q, err := s.Queryable().Querier(math.MinInt64, math.MaxInt64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	out := map[string][]string{}
+	set := q.Select(context.Background(), true, nil, labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, name))
+	for set.Next() {
+		key := set.At().Labels().String()
+		it := set.At().Iterator(nil)
+		for it.Next() == chunkenc.ValFloat {
+			at, v := it.At()
+			out[key] = append(out[key], fmt.Sprintf("%g=%g", float64(at-start.UnixMilli())/60000, v))
+		}
+	}
+	if err := set.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestStoreSeries(t *testing.T) {
+	s := openStore(t, config(t.TempDir()))
+	appendTick(t, s, 1)
+	appendTick(t, s, 2)
+	got := dump(t, s, "forewarm_demand_requests_per_second|forewarm_desired_replicas|forewarm_saturation_eta_seconds")
+	want := map[string][]string{
+		`{__name__="forewarm_demand_requests_per_second", class="*", pool="p"}`:                       {"1=1.5", "2=2.5"},
+		`{__name__="forewarm_demand_requests_per_second", class="chat", pool="p"}`:                    {"1=1", "2=2"},
+		`{__name__="forewarm_demand_requests_per_second", class="rag", pool="p"}`:                     {"1=0.5", "2=0.5"},
+		`{__name__="forewarm_desired_replicas", pool="p"}`:                                            {"1=4", "2=3"},
+		`{__name__="forewarm_saturation_eta_seconds", pool="p", quantile="0.1", resource="requests"}`: {"1=60", "2=60"},
+		`{__name__="forewarm_saturation_eta_seconds", pool="p", quantile="0.5", resource="requests"}`: {"1=+Inf", "2=+Inf"},
+		`{__name__="forewarm_saturation_eta_seconds", pool="p", quantile="0.9", resource="requests"}`: {"1=+Inf", "2=+Inf"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if n := len(dump(t, s, ForecastSeries)); n != 2*5*forecaster.NumLevels {
+		t.Errorf("%d forecast series", n)
+	}
+}
+
+// A restart offers some ticks again: nothing is stored twice, nothing fails, and the store goes on where it was.
+func TestStoreReplayAfterRestart(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, config(dir))
+	for m := 1; m <= 300; m++ {
+		appendTick(t, s, m)
+	}
+	if c := s.Counters(); c.Appended != 300*samplesPerTick || c.ActiveSeries != samplesPerTick {
+		t.Fatalf("%+v", c)
+	}
+	want := dump(t, s, ".+")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s = openStore(t, config(dir))
+	for m := 200; m <= 300; m++ {
+		appendTick(t, s, m)
+	}
+	if diff := cmp.Diff(StoreCounters{Repeated: 101 * samplesPerTick, ActiveSeries: samplesPerTick}, s.Counters(),
+		cmpopts.IgnoreFields(StoreCounters{}, "Unknown")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(want, dump(t, s, ".+")); diff != "" {
+		t.Error(diff)
+	}
+	appendTick(t, s, 301)
+	if c := s.Counters(); c.Appended != samplesPerTick {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestStoreRefusesAndCounts(t *testing.T) {
+	cfg := config(t.TempDir())
+	cfg.MaxSeries = 101 // two classes and a part of the third
+	s := openStore(t, cfg)
+	unsettled := window("chat", 0, 60)
+	unsettled.Settled = false
+	future := window("chat", 1, 60) // ends after the tick
+	unknown := window("rag", 0, 60)
+	unknown.Covered = false
+	err := s.Append(minute(1), []features.Window{unsettled, future, unknown}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := s.Counters(); c.Appended != 0 || c.Future == 0 || len(dump(t, s, ".+")) != 0 {
+		t.Errorf("%+v", c)
+	}
+
+	var classes []forecaster.Forecast
+	for _, class := range []string{"*", "chat", "code", "rag"} {
+		classes = append(classes, forecast(class, 2))
+	}
+	for range 2 { // the second time what is there is repeated, and what was capped is capped again
+		err = s.Append(minute(2), nil, []forecaster.PoolForecast{{Total: classes[:1], Classes: classes[1:]}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := s.Counters()
+	if c.ActiveSeries != 101 || c.Appended != 101 || c.Repeated != 101 || c.Capped != 2*(4*45-101) {
+		t.Errorf("%+v", c)
+	}
+	if got := len(dump(t, s, ForecastSeries)); got != 101 {
+		t.Errorf("%d series stored", got)
+	}
+
+	// Series that fell silent make room.
+	err = s.Append(minute(2+4*60), []features.Window{window("rag", 4*60, 60)}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := s.Counters(); c.ActiveSeries != 2 || c.Appended != 103 {
+		t.Errorf("%+v", c)
+	}
+	// What is further back than the TSDB takes is counted, and stops nothing.
+	err = s.Append(minute(2+4*60), []features.Window{window("old", 1, 60)}, nil, nil)
+	if c := s.Counters(); err != nil || c.TooOld == 0 {
+		t.Errorf("%v, %+v", err, c)
+	}
+}
+
+func TestHistoryGivesBackWhatWasStored(t *testing.T) {
+	dir := t.TempDir()
+	s, j := openStore(t, config(dir)), openJournal(t, dir+"/journal")
+	for _, m := range []int{1, 2, 4} {
+		appendTick(t, s, m)
+	}
+	h := History{Store: s, Journal: j}
+	got := map[string][]float64{}
+	err := h.Observed(context.Background(), minute(0), minute(5), func(k features.Key, dimension string, values []float64) error {
+		got[k.String()+"/"+dimension] = append([]float64(nil), values...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nan := math.NaN()
+	want := map[string][]float64{
+		"p/*/requests": {1.5, 2.5, nan, 4.5, nan}, "p/chat/requests": {1, 2, nan, 4, nan}, "p/rag/requests": {.5, .5, nan, .5, nan},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+		t.Error(diff)
+	}
+
+	var seen []string
+	err = h.Forecasts(context.Background(), minute(2), minute(5), func(f *forecaster.Forecast) error {
+		seen = append(seen, f.Key.String()+" "+f.Origin.Format("15:04"))
+		want := forecast(f.Class, 0)
+		for h := range f.Minute {
+			kept := h+1 == 5 || h+1 == 15 || h+1 == 30 || h+1 == 60
+			if kept && f.Minute[h] != want.Minute[h] || !kept && !math.IsNaN(f.Minute[h][0]) {
+				t.Errorf("minute %d is %v", h+1, f.Minute[h])
+			}
+		}
+		if f.WindowMax != want.WindowMax || f.Dimension != features.DimRequests || !math.IsNaN(f.Last) {
+			t.Errorf("%+v", f)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"p/* 00:02", "p/* 00:04", "p/chat 00:02", "p/chat 00:04"}, seen); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"dir":              func(c *Config) { c.Dir = "" },
+		"retention":        func(c *Config) { c.Retention = time.Hour },
+		"max_bytes":        func(c *Config) { c.MaxBytes = 1 },
+		"snapshot_every":   func(c *Config) { c.SnapshotEvery = 0 },
+		"max_series":       func(c *Config) { c.MaxSeries = 1 },
+		"forecast_minutes": func(c *Config) { c.ForecastMinutes = []int{15, 15} },
+	} {
+		c := DefaultConfig()
+		change(&c)
+		if err := c.Validate(); err == nil || err.Error()[:len(name)] != name {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+	c := DefaultConfig()
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A tick of ten classes: about 2600 samples.
+func BenchmarkAppendTick(b *testing.B) {
+	s, err := OpenStore(config(b.TempDir()), quiet)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	pf := forecaster.PoolForecast{Pool: "p"}
+	for c := range 10 {
+		for d := range 5 {
+			f := forecast(fmt.Sprint("class", c), 0)
+			f.Dimension = fmt.Sprint("dimension", d)
+			pf.Classes = append(pf.Classes, f)
+		}
+	}
+	for m := 0; b.Loop(); m++ {
+		for i := range pf.Classes {
+			pf.Classes[i].Origin = minute(m)
+		}
+		if err := s.Append(minute(m), nil, []forecaster.PoolForecast{pf}, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(s.Counters().Appended)/b.Elapsed().Seconds(), "samples/s")
+}
