@@ -1,0 +1,146 @@
+package features
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/features/sketch"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var t0 = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+
+// at is an instant, in seconds from t0.
+func at(s float64) time.Time { return t0.Add(time.Duration(math.Round(s * 1e9))) }
+
+// testConfig has small numbers: a revise span of three minutes, whose service numbers are easy to reckon with.
+func testConfig() Config {
+	return Config{
+		Revise: 3 * Minute, MaxClasses: 4, MaxTenants: 2, ReplicaTTL: 3 * Minute, ClassTTL: 6 * time.Hour,
+		DefaultService: Service{PrefillTokensPerS: 1000, ITL: 10 * time.Millisecond},
+	}
+}
+
+// request is a finished request without times but its arrival; 100 prompt tokens, 20 output tokens.
+func request(id string, arrived float64) *ingest.Request {
+	return &ingest.Request{
+		ID: id, Pool: "p", Class: "chat", Attempt: 1, ArrivedAt: at(arrived),
+		PromptTokens: 100, CachedTokens: ingest.Unknown, OutputTokens: 20, MaxOutputTokens: ingest.Unknown,
+	}
+}
+
+// changed is r with changes.
+func changed(r *ingest.Request, change ...func(*ingest.Request)) *ingest.Request {
+	c := *r
+	for _, f := range change {
+		f(&c)
+	}
+	return &c
+}
+
+func phase(p ingest.Phase) func(*ingest.Request) { return func(r *ingest.Request) { r.Phase = p } }
+func attempt(n int) func(*ingest.Request)        { return func(r *ingest.Request) { r.Attempt = n } }
+func ofClass(name string) func(*ingest.Request)  { return func(r *ingest.Request) { r.Class = name } }
+func tokens(prompt, cached, output int64) func(*ingest.Request) {
+	return func(r *ingest.Request) { r.PromptTokens, r.CachedTokens, r.OutputTokens = prompt, cached, output }
+}
+
+// times sets start, first token and end, in seconds from t0.
+func times(start, first, end float64) func(*ingest.Request) {
+	return func(r *ingest.Request) { r.StartedAt, r.FirstTokenAt, r.FinishedAt = at(start), at(first), at(end) }
+}
+
+func mustAdd(t testing.TB, a *Aggregator, rs ...*ingest.Request) {
+	t.Helper()
+	for _, r := range rs {
+		if reason := a.AddRequest(r); reason != "" {
+			t.Fatalf("request %s at %s: refused as %s", r.ID, r.EventTime(), reason)
+		}
+	}
+}
+
+func cover(a *Aggregator, until float64) { a.AddWatermark(&ingest.Watermark{Pool: "p", At: at(until)}) }
+
+// history is the newest form of every window returned, with how often it came.
+type history struct {
+	newest map[windowID]Window
+	seen   map[windowID]int
+	pools  []PoolMinute
+}
+
+type windowID struct {
+	Key
+	minute int // from t0
+}
+
+// reporter is a testing.TB or a rapid.T.
+type reporter interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// closeUntil closes minute after minute until t0 + n minutes, and keeps copies of what comes.
+func (h *history) closeUntil(t reporter, a *Aggregator, from, n int) {
+	t.Helper()
+	if h.newest == nil {
+		h.newest, h.seen = map[windowID]Window{}, map[windowID]int{}
+	}
+	for m := from; m <= n; m++ {
+		windows, pools := a.Close(t0.Add(time.Duration(m) * Minute))
+		for _, w := range windows {
+			id := windowID{w.Key, int(w.Start.Sub(t0) / Minute)}
+			if h.newest[id].Settled {
+				t.Fatalf("%v came again after it had settled", id)
+			}
+			h.newest[id] = detached(w)
+			h.seen[id]++
+		}
+		h.pools = append(h.pools, pools...)
+	}
+}
+
+// detached is a copy of w that shares nothing with its Aggregator.
+func detached(w Window) Window {
+	for _, s := range w.shapes() {
+		if *s != nil {
+			*s = (*s).Clone()
+		}
+	}
+	w.Tenants = append([]sketch.Count(nil), w.Tenants...)
+	return w
+}
+
+func (h *history) window(t testing.TB, class string, minute int) Window {
+	t.Helper()
+	w, ok := h.newest[windowID{Key{"p", class}, minute}]
+	if !ok {
+		t.Fatalf("no window of %s in minute %d", class, minute)
+	}
+	return w
+}
+
+// wantDims checks dimensions of a window: those named in want, where NaN stands for unknown.
+func wantDims(t testing.TB, w Window, want map[string]float64) {
+	t.Helper()
+	for _, d := range Dimensions {
+		expected, named := want[d.Name]
+		if !named {
+			continue
+		}
+		got, ok := d.Value(&w)
+		if !ok {
+			got = math.NaN()
+		}
+		if math.IsNaN(got) != math.IsNaN(expected) || math.Abs(got-expected) > 1e-9*math.Max(1, expected) {
+			t.Errorf("%s of %s at %s = %v, want %v", d.Name, w.Key, w.Start.Format("15:04"), got, expected)
+		}
+	}
+}
+
+var unknown = math.NaN()
+
+// about compares windows up to rounding of sums.
+var about = cmp.Options{cmpopts.EquateApprox(1e-9, 1e-9), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()}

@@ -1,0 +1,121 @@
+package features
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// reported is a report that says nothing but the state.
+func reported(name string, s float64, state ingest.ReplicaState) *ingest.Replica {
+	return &ingest.Replica{
+		Pool: "p", Name: name, At: at(s), State: state, KVCapacityTokens: -1, KVUsedTokens: -1, KVUsedRatio: math.NaN(),
+		Running: -1, Waiting: -1, PreemptionsTotal: -1, PrefixHitsTotal: -1, PrefixQueryTotal: -1,
+	}
+}
+
+func report(r *ingest.Replica, capacity, used, waiting, preemptions int64, ratio float64) *ingest.Replica {
+	r.KVCapacityTokens, r.KVUsedTokens, r.Waiting, r.PreemptionsTotal, r.KVUsedRatio = capacity, used, waiting, preemptions, ratio
+	return r
+}
+
+// stateAt closes the minute that ends at s seconds, and gives the state of pool p.
+func stateAt(t testing.TB, a *Aggregator, s float64) PoolState {
+	t.Helper()
+	_, pools := a.Close(at(s))
+	if len(pools) != 1 || pools[0].Pool != "p" {
+		t.Fatalf("pools %v, want p", pools)
+	}
+	return pools[0].State
+}
+
+var states = cmp.Options{cmpopts.EquateNaNs(), cmpopts.EquateEmpty()}
+
+func TestPoolState(t *testing.T) {
+	a := New(testConfig())
+	for _, r := range []*ingest.Replica{
+		report(reported("a", 1, ingest.ReplicaReady), 1000, 500, 4, 10, math.NaN()),
+		report(reported("b", 2, ingest.ReplicaReady), 3000, -1, 2, 7, .25),
+		report(reported("c", 3, ingest.ReplicaReady), 2000, -1, -1, -1, math.NaN()),
+		reported("d", 30, ingest.ReplicaPending),
+		reported("e", 5, ingest.ReplicaLoading),
+		reported("f", 6, ingest.ReplicaDraining),
+		reported("g", 7, ingest.ReplicaReady),
+		reported("g", 8, ingest.ReplicaGone),
+		reported("g", 7.5, ingest.ReplicaReady),                                      // overtaken: it is gone
+		report(reported("a", 40, ingest.ReplicaReady), 1000, 600, 4, 15, math.NaN()), // 5 preemptions
+		report(reported("b", 41, ingest.ReplicaReady), 3000, -1, 2, 3, .25),          // restarted: 3
+		reported("d", 50, ingest.ReplicaLoading),                                     // still on its way
+	} {
+		a.AddReplica(r)
+	}
+	want := PoolState{
+		Pool: "p", At: at(60), Ready: 3, Pending: 2, Draining: 1, PendingSince: []time.Time{at(5), at(30)}, ReportedAt: at(50),
+		KVCapacityTokens: 2000, KVUsedMax: .6, WaitingPerReady: 3, Preemptions: 8, Observed: true,
+	}
+	if diff := cmp.Diff(want, stateAt(t, a, 60), states); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if c := a.Counters(); c.ReplicaReports != 11 || c.ReplicasStale != 1 {
+		t.Errorf("%d reports and %d stale ones, want 11 and 1", c.ReplicaReports, c.ReplicasStale)
+	}
+
+	a.AddReplica(reported("d", 70, ingest.ReplicaReady))
+	if s := stateAt(t, a, 120); s.Ready != 4 || s.Preemptions != 0 || !s.PendingSince[0].Equal(at(5)) || len(s.PendingSince) != 1 {
+		t.Errorf("a minute later: %+v", s)
+	}
+	a.AddReplica(reported("d", 130, ingest.ReplicaPending))
+	if s := stateAt(t, a, 180); len(s.PendingSince) != 2 || !s.PendingSince[1].Equal(at(130)) {
+		t.Errorf("pending again since %v, want a new start at %v", s.PendingSince, at(130))
+	}
+}
+
+func TestSilentReplicasAreForgotten(t *testing.T) {
+	a := New(testConfig())
+	a.AddReplica(reported("a", 30, ingest.ReplicaReady))
+	for m, want := range []bool{true, true, true, false, false} { // TTL is three minutes
+		s := stateAt(t, a, float64(m+1)*60)
+		if s.Observed != want || (s.Ready == 1) != want {
+			t.Errorf("after %d min: observed %v with %d ready, want %v", m+1, s.Observed, s.Ready, want)
+		}
+		if !s.ReportedAt.Equal(at(30)) {
+			t.Errorf("reported at %v", s.ReportedAt)
+		}
+	}
+	if !math.IsNaN(stateAt(t, a, 360).KVUsedMax) || len(a.State().Pools[0].Replicas) != 0 {
+		t.Error("the silent replica is still kept")
+	}
+}
+
+func TestReplicasAreCapped(t *testing.T) {
+	cfg := testConfig()
+	cfg.MaxReplicas = 2
+	a := New(cfg)
+	for i := range 5 {
+		a.AddReplica(reported(fmt.Sprint(i), float64(i), ingest.ReplicaReady))
+	}
+	a.AddReplica(reported("1", 20, ingest.ReplicaDraining))
+	if s := stateAt(t, a, 60); s.Ready != 1 || s.Draining != 1 {
+		t.Errorf("%d ready and %d draining, want 1 and 1", s.Ready, s.Draining)
+	}
+	if got := a.Counters().ReplicasRefused; got != 3 {
+		t.Errorf("ReplicasRefused = %d, want 3", got)
+	}
+}
+
+func TestReplicaReportsCoverTheirMinute(t *testing.T) {
+	a, h := New(testConfig()), history{}
+	mustAdd(t, a, request("a", 10))
+	a.AddReplica(reported("r", 70, ingest.ReplicaReady))
+	h.closeUntil(t, a, 1, 3)
+	wantDims(t, h.window(t, "chat", 1), map[string]float64{DimRequests: 0})
+	wantDims(t, h.window(t, "chat", 2), map[string]float64{DimRequests: unknown})
+	if p := h.pools; !p[0].Covered || !p[1].Covered || p[2].Covered || !p[2].LastEvent.Equal(at(70)) {
+		t.Errorf("pool minutes %+v", p)
+	}
+}

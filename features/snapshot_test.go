@@ -1,0 +1,173 @@
+package features
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/features/sketch"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/fxamacker/cbor/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+func encode(t testing.TB, s State) []byte {
+	t.Helper()
+	mode, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := mode.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// recode sends a state through its bytes.
+func recode(t testing.TB, s State) (back State) {
+	t.Helper()
+	if err := cbor.Unmarshal(encode(t, s), &back); err != nil {
+		t.Fatal(err)
+	}
+	return back
+}
+
+// step is one thing that happens to an Aggregator.
+type step func(a *Aggregator) any
+
+// drawSteps draws records of every kind, in and out of order, refused ones too, with a Close each few.
+func drawSteps(t *rapid.T) (steps []step) {
+	minute := 1
+	for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
+		now := float64(minute)*60 - rapid.Float64Range(-30, 200).Draw(t, "age")
+		switch rapid.IntRange(0, 9).Draw(t, "kind") {
+		case 0, 1, 2, 3:
+			r := changed(drawnRequest(t, rapid.IntRange(0, 9).Draw(t, "id")),
+				phase(ingest.Phase(rapid.IntRange(0, 3).Draw(t, "phase"))), attempt(rapid.IntRange(1, 2).Draw(t, "attempt")),
+				ofClass(fmt.Sprint("c", rapid.IntRange(0, 5).Draw(t, "class"))))
+			shift := at(now).Sub(r.ArrivedAt)
+			for _, at := range []*time.Time{&r.ArrivedAt, &r.StartedAt, &r.FirstTokenAt, &r.FinishedAt} {
+				*at = at.Add(shift)
+			}
+			r.Tenant = fmt.Sprint("t", rapid.IntRange(0, 30).Draw(t, "tenant"))
+			steps = append(steps, func(a *Aggregator) any { return a.AddRequest(r) })
+		case 4:
+			known := rapid.SampledFrom([]float64{math.NaN(), 0, 3, 250})
+			s := &ingest.Sum{Pool: "p", Class: "c1", Start: at(now), Requests: known.Draw(t, "requests"),
+				PromptTokens: known.Draw(t, "prompt"), CachedTokens: known.Draw(t, "cached"), OutputTokens: known.Draw(t, "output")}
+			steps = append(steps, func(a *Aggregator) any { return a.AddSum(s) })
+		case 5:
+			r := reported(fmt.Sprint("r", rapid.IntRange(0, 3).Draw(t, "replica")), now, ingest.ReplicaState(rapid.IntRange(0, 4).Draw(t, "state")))
+			r.PreemptionsTotal = int64(i)
+			steps = append(steps, func(a *Aggregator) any { a.AddReplica(r); return nil })
+		case 6:
+			w := &ingest.Watermark{Pool: rapid.SampledFrom([]string{"p", "q", ""}).Draw(t, "pool"), At: at(now)}
+			steps = append(steps, func(a *Aggregator) any { a.AddWatermark(w); return nil })
+		default:
+			minute += rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 9}).Draw(t, "minutes")
+			end := at(float64(minute) * 60)
+			steps = append(steps, func(a *Aggregator) any {
+				windows, pools := a.Close(end)
+				out := closed{Pools: append([]PoolMinute(nil), pools...)}
+				for _, w := range windows {
+					out.Windows = append(out.Windows, detached(w))
+				}
+				for i := range out.Pools {
+					s := &out.Pools[i].State
+					s.PendingSince = append([]time.Time(nil), s.PendingSince...)
+				}
+				return out
+			})
+		}
+	}
+	return steps
+}
+
+type closed struct {
+	Windows []Window
+	Pools   []PoolMinute
+}
+
+func TestSnapshotGoesOnExactly(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := drawSteps(rt)
+		cut := rapid.IntRange(0, len(steps)).Draw(rt, "cut")
+		a := New(testConfig())
+		for _, s := range steps[:cut] {
+			s(a)
+		}
+		b, err := Restore(testConfig(), recode(t, a.State()))
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if !bytes.Equal(encode(t, a.State()), encode(t, b.State())) {
+			rt.Fatal("a state changes by being restored")
+		}
+		for i, s := range steps[cut:] {
+			want, got := s(a), s(b)
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+				rt.Fatalf("step %d after the snapshot (-unbroken +restored):\n%s", i, diff)
+			}
+		}
+		if !bytes.Equal(encode(t, a.State()), encode(t, b.State())) {
+			rt.Fatal("the states differ at the end")
+		}
+	})
+}
+
+func TestStateSharesNothing(t *testing.T) {
+	a := New(testConfig())
+	mustAdd(t, a, changed(request("a", 1), phase(ingest.PhaseArrived)), request("b", 2))
+	s := a.State()
+	before := encode(t, s)
+	mustAdd(t, a, request("a", 1), request("c", 3))
+	a.Close(at(60))
+	if !bytes.Equal(before, encode(t, s)) {
+		t.Error("a state taken earlier changed with later records")
+	}
+}
+
+func TestRestoreUnderAnotherConfig(t *testing.T) {
+	cfg := testConfig()
+	a := New(cfg)
+	for m := range 3 {
+		mustAdd(t, a, changed(request(fmt.Sprint(m), float64(m)*60+1), func(r *ingest.Request) { r.Tenant = "acme" }))
+		a.Close(at(float64(m+1) * 60))
+	}
+	cfg.Revise, cfg.MaxTenants = Minute, 1
+	b, err := Restore(cfg, a.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h history
+	h.closeUntil(t, b, 4, 4)
+	if len(h.newest) != 2 || h.window(t, "chat", 2).Requests != 1 || len(h.window(t, "chat", 2).Tenants) != 1 {
+		t.Errorf("with a shorter revise span came %v", h.seen)
+	}
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	a := New(testConfig())
+	mustAdd(t, a, changed(request("a", 1), phase(ingest.PhaseArrived)))
+	a.AddReplica(reported("r", 1, ingest.ReplicaReady))
+	for name, spoil := range map[string]func(s *State){
+		`pool "p" comes twice`:      func(s *State) { s.Pools = append(s.Pools, s.Pools[0]) },
+		`class "chat" comes twice`:  func(s *State) { s.Pools[0].Classes = append(s.Pools[0].Classes, s.Pools[0].Classes[0]) },
+		`replica "r" comes twice`:   func(s *State) { s.Pools[0].Replicas = append(s.Pools[0].Replicas, s.Pools[0].Replicas[0]) },
+		`top-k sketch: counter`:     func(s *State) { s.Pools[0].Classes[0].Tenants.Counts = []sketch.Count{{Name: "x", Weight: -1}} },
+		`arrivals differ in length`: func(s *State) { s.Arrivals.Flags = nil },
+		`comes twice`:               func(s *State) { s.Arrivals = ArrivalSnapshot{[]uint64{1, 1}, []int64{0, 0}, []byte{0, 0}} },
+	} {
+		s := recode(t, a.State())
+		spoil(&s)
+		if _, err := Restore(testConfig(), s); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("want an error with %q, got %v", name, err)
+		}
+	}
+}
