@@ -1,0 +1,83 @@
+package server
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/features"
+)
+
+func requests(class string, start time.Time, n float64) features.Window {
+	return features.Window{Key: features.Key{Pool: "chat", Class: class}, Start: start, Covered: true, Requests: n, RequestsKnown: n}
+}
+
+func observed(t *testing.T, b *Board, dimension string) []float64 {
+	t.Helper()
+	pools := b.Pools()
+	if len(pools) != 1 {
+		t.Fatalf("%d pools, want 1", len(pools))
+	}
+	var values []float64
+	for _, p := range pools[0].actual(dimension) {
+		values = append(values, p.Value)
+	}
+	return values
+}
+
+func TestBoardSumsClassesAndTakesRevisions(t *testing.T) {
+	b, minute := NewBoard(), []features.PoolMinute{{Pool: "chat"}}
+	t0, t1 := origin, origin.Add(time.Minute)
+	b.Observe(&forewarm.Output{Pools: minute, Windows: []features.Window{requests("a", t0, 60), requests("b", t0, 120)}})
+	uncovered := requests("a", t1, 0)
+	uncovered.Covered = false
+	b.Observe(&forewarm.Output{Pools: minute, Windows: []features.Window{uncovered}})
+	nan := math.NaN()
+	equal := cmp.Comparer(func(x, y float64) bool { return x == y || math.IsNaN(x) && math.IsNaN(y) })
+	if diff := cmp.Diff([]float64{3, nan}, observed(t, b, features.DimRequests), equal); diff != "" {
+		t.Errorf("sum of the classes, and a minute that is not covered (-want +got):\n%s", diff)
+	}
+	b.Observe(&forewarm.Output{Pools: minute, Windows: []features.Window{requests("b", t0, 180)}}) // only b was amended
+	if diff := cmp.Diff([]float64{4, nan}, observed(t, b, features.DimRequests), equal); diff != "" {
+		t.Errorf("after a revision of one class (-want +got):\n%s", diff)
+	}
+}
+
+func TestBoardForgets(t *testing.T) {
+	b := NewBoard()
+	for i := range 2 * HistoryMinutes {
+		b.Observe(&forewarm.Output{Pools: []features.PoolMinute{{Pool: "chat"}}, Windows: []features.Window{requests("a", origin.Add(time.Duration(i)*time.Minute), 60)}})
+	}
+	if n := len(observed(t, b, features.DimRequests)); n != HistoryMinutes {
+		t.Errorf("history of %d minutes, want %d", n, HistoryMinutes)
+	}
+	if n := len(b.history["chat"].parts); n > reviseMinutes+1 {
+		t.Errorf("parts of %d minutes are kept, want at most %d", n, reviseMinutes+1)
+	}
+	b.Observe(&forewarm.Output{Pools: []features.PoolMinute{{Pool: "other"}}})
+	if len(b.history) != 0 || len(b.Pools()) != 1 || b.Pools()[0].Pool != "other" {
+		t.Errorf("a pool that is gone is still there: %v", b.Pools())
+	}
+}
+
+func TestBoardKeepsTheLastDecisionAndCopies(t *testing.T) {
+	b, out := NewBoard(), fullOutput()
+	b.Observe(out)
+	out.Decisions[0].Constraints[0] = "overwritten"
+	out.Alerts[0].Labels["severity"] = "overwritten"
+	out.Forecasts[0].Total[0].Weights[0].Share = -1
+	b.Observe(&forewarm.Output{Tick: origin.Add(time.Minute), Pools: out.Pools}) // a tick that decides nothing
+	chat := b.Pools()[1]
+	if chat.Decision == nil || chat.Decision.Constraints[0] != "replicas.max = 8" {
+		t.Errorf("decision was lost or shared: %+v", chat.Decision)
+	}
+	if len(chat.Alerts) != 1 || chat.Alerts[0].Labels["severity"] != "warning" {
+		t.Errorf("alerts: got %+v, want the one that fires, unchanged", chat.Alerts)
+	}
+	if chat.Forecasts[0].Weights[0].Share != .75 {
+		t.Error("forecast shares memory with the output")
+	}
+}

@@ -1,0 +1,129 @@
+package server
+
+import (
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares got with testdata/name.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (run with -update to accept; -want +got):\n%s", name, diff)
+	}
+}
+
+var origin = time.Date(2026, 11, 16, 9, 0, 0, 0, time.UTC)
+
+// ramp is a forecast that starts at base and grows by one part in a hundred each minute.
+func ramp(pool, class, dimension string, base float64) forecaster.Forecast {
+	f := forecaster.Forecast{
+		Key: features.Key{Pool: pool, Class: class}, Dimension: dimension, Origin: origin, Last: base,
+		Confidence: forecaster.Warm, Known: 300, Weights: []forecaster.Weight{{Expert: "seasonal_day", Share: .75}, {Expert: "last", Share: .25}},
+	}
+	for h := range f.Minute {
+		for i, level := range forecaster.Levels {
+			f.Minute[h][i] = base * (1 + float64(h)/100) * (.5 + level)
+		}
+	}
+	f.WindowMax = f.Minute[29]
+	return f
+}
+
+// fullOutput is a tick with one pool that is about to run out, and a cold one of which little is known.
+func fullOutput() *forewarm.Output {
+	chat := forecaster.PoolForecast{
+		Pool: "chat", Origin: origin,
+		Total:   []forecaster.Forecast{ramp("chat", features.TotalClass, features.DimRequests, 12), ramp("chat", features.TotalClass, features.DimKV, 400_000)},
+		Classes: []forecaster.Forecast{ramp("chat", `a"b`, features.DimRequests, 12)},
+	}
+	kv := forecaster.ResourceProjection{
+		Dimension: features.DimKV, PerReplica: 100_000, Demand: 400_000, Utilisation: .8,
+		ETA:      forecaster.ETA{P10: 8 * time.Minute, P50: 14 * time.Minute, P90: forecaster.Never},
+		Headroom: forecaster.Span{P10: -.2, P50: -.05, P90: .1},
+	}
+	for h := range kv.Probability {
+		kv.Probability[h] = float64(h+1) / 100
+	}
+	prefill := forecaster.ResourceProjection{
+		Dimension: features.DimPrefill, PerReplica: 8000, Demand: math.NaN(), Utilisation: math.NaN(),
+		ETA:      forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
+		Headroom: forecaster.Span{P10: .4, P50: .5, P90: .6},
+	}
+	return &forewarm.Output{
+		Tick: origin, Sequence: 4711,
+		Pools: []features.PoolMinute{
+			{Pool: "chat", Start: origin.Add(-time.Minute), Covered: true, LastEvent: origin.Add(-2 * time.Second),
+				State: features.PoolState{Pool: "chat", Ready: 5, Pending: 1, Observed: true}},
+			{Pool: "batch", Start: origin.Add(-time.Minute)},
+		},
+		Windows: []features.Window{
+			{Key: features.Key{Pool: "chat", Class: "agent"}, Start: origin.Add(-time.Minute), Covered: true, Requests: 60, RequestsKnown: 60},
+			{Key: features.Key{Pool: "chat", Class: "rag"}, Start: origin.Add(-time.Minute), Covered: true, Requests: 120, RequestsKnown: 120},
+		},
+		Forecasts: []forecaster.PoolForecast{chat, {Pool: "batch", Origin: origin, Stale: true}},
+		Projections: []forecaster.Projection{
+			{Pool: "chat", Origin: origin, Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Warm,
+				Supply:    forecaster.Supply{Ready: 5, Pending: []time.Time{origin.Add(-3 * time.Minute)}},
+				Resources: []forecaster.ResourceProjection{kv, prefill}},
+			{Pool: "batch", Origin: origin, Lead: 13 * time.Minute, Confidence: forecaster.Cold, Stale: true},
+		},
+		Decisions: []alerting.Decision{
+			{Pool: "chat", Tick: origin, Sequence: 4711, Generation: 3, Publish: true, Mode: alerting.Advisory, Action: alerting.ScaleOut,
+				Ready: 5, Pending: 1, Desired: 8, Floor: 5, NeededBy: origin.Add(13 * time.Minute), Expires: origin.Add(15 * time.Minute),
+				Binding: features.DimKV, Probability: .18, ETA: kv.ETA, Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Warm,
+				Drivers:     []forecaster.Driver{{Class: "rag", Cause: "prompt_length", Factor: 2, Share: .7}},
+				Constraints: []string{"replicas.max = 8"}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "seasonal_day"},
+			{Pool: "batch", Tick: origin, Generation: 1, Mode: alerting.Advisory, Action: alerting.Hold, Probability: math.NaN(),
+				Confidence: forecaster.Cold, Stale: true, Warnings: []string{"telemetry is stale"}, Reason: "No telemetry: hold.",
+				ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}},
+		},
+		Alerts: []alerting.Alert{
+			{Name: alerting.SaturationAhead, Labels: map[string]string{"pool": "chat", "resource": features.DimKV, "severity": "warning"},
+				Annotations: map[string]string{"summary": "KV memory runs out in 14 minutes"}, StartsAt: origin.Add(-time.Minute), UpdatedAt: origin, EndsAt: origin.Add(5 * time.Minute)},
+			{Name: alerting.RetryStorm, Labels: map[string]string{"pool": "chat"}, StartsAt: origin.Add(-time.Hour), UpdatedAt: origin, Resolved: true},
+		},
+	}
+}
+
+// fixedReader is a Reader of values.
+type fixedReader struct {
+	status Status
+	pools  []PoolView
+}
+
+func (r fixedReader) Status() Status    { return r.status }
+func (r fixedReader) Pools() []PoolView { return r.pools }
+
+// fullReader shows fullOutput on a daemon that is well.
+func fullReader() fixedReader {
+	b := NewBoard()
+	b.Observe(fullOutput())
+	return fixedReader{pools: b.Pools(), status: Status{
+		Version: "v1.2.3", Mode: alerting.Advisory, Clock: "wall", Tick: origin, Sequence: 4711, StateDigest: "abc",
+		Connected: true, Connection: "nats://127.0.0.1:4222", Lag: 3, LagKnown: true, Restored: true, Restore: "snapshot at 4000",
+	}}
+}

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+func exposition(e *Exporter) string {
+	var b bytes.Buffer
+	e.WritePrometheus(&b)
+	return b.String()
+}
+
+func TestGaugesGolden(t *testing.T) {
+	golden(t, "gauges.txt", render(fullOutput()))
+}
+
+// TestExpositionIsValid reads the whole of /metrics as Prometheus would, and lints it as promtool does.
+func TestExpositionIsValid(t *testing.T) {
+	e := NewExporter(`v1 "quoted"`, time.Hour)
+	registry := prometheus.NewRegistry()
+	tsdb := prometheus.NewCounter(prometheus.CounterOpts{Name: "prometheus_tsdb_things_total", Help: "Things."})
+	registry.MustRegister(tsdb)
+	tsdb.Inc()
+	e.Gather(registry)
+	e.Counter(`forewarm_sink_errors_total{sink="a"}`, "Deliveries that failed.", func() uint64 { return 2 })
+	e.Counter(`forewarm_sink_errors_total{sink="b"}`, "Deliveries that failed.", func() uint64 { return 3 })
+	e.CountRecords(10)
+	e.CountRefused(ingest.ReasonNotJSON, 4)
+	e.Observe(fullOutput(), 5*time.Millisecond)
+	text := exposition(e)
+
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("not in the exposition format: %v", err)
+	}
+	for _, name := range []string{
+		"forewarm_desired_replicas", "forewarm_headroom_ratio", "forewarm_saturation_eta_seconds", "forewarm_saturation_probability",
+		"forewarm_forecast", "forewarm_build_info", "prometheus_tsdb_things_total", "forewarm_tick_duration_seconds",
+	} {
+		if families[name] == nil {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	for line, want := range map[string]bool{
+		"forewarm_ingest_records_total 10\n":                              true,
+		`forewarm_ingest_refused_total{reason="not_json"} 4` + "\n":       true,
+		`forewarm_ingest_refused_total{reason="late"} 0` + "\n":           true,
+		`forewarm_sink_errors_total{sink="b"} 3` + "\n":                   true,
+		`forewarm_decisions_total{action="scale_out"} 1` + "\n":           true,
+		"forewarm_prescale_events_total 1\n":                              true,
+		`forewarm_alerts_firing{alertname="ForewarmRetryStorm",pool="cha`: false,
+	} {
+		if strings.Contains(text, line) != want {
+			t.Errorf("%q in the exposition: %v, want %v", line, !want, want)
+		}
+	}
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "forewarm_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+func TestGaugesDisappear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := NewExporter("v1", 10*time.Minute)
+		e.Observe(fullOutput(), 0)
+		const chat = `forewarm_desired_replicas{pool="chat",role="all"} 8`
+		if !strings.Contains(exposition(e), chat) {
+			t.Fatal("no gauge after a tick")
+		}
+		e.Observe(&forewarm.Output{Tick: origin.Add(time.Minute), Pools: []features.PoolMinute{{Pool: "chat"}}}, 0)
+		if !strings.Contains(exposition(e), chat) {
+			t.Error("a tick that decides nothing withdrew the gauges")
+		}
+		time.Sleep(11 * time.Minute) // of the bubble's clock
+		text := exposition(e)
+		if strings.Contains(text, "forewarm_desired_replicas") {
+			t.Error("gauges outlive the daemon's last decision")
+		}
+		if !strings.Contains(text, "forewarm_tick_timestamp_seconds 179") {
+			t.Error("the time of the last tick is gone with them")
+		}
+		out := fullOutput()
+		out.Decisions = out.Decisions[1:] // the pool chat is no longer there
+		out.Projections, out.Forecasts, out.Alerts = out.Projections[1:], out.Forecasts[1:], nil
+		out.Pools = out.Pools[1:]
+		e.Observe(out, 0)
+		if strings.Contains(exposition(e), `pool="chat"`) {
+			t.Error("gauges of a pool outlive the pool")
+		}
+	})
+}

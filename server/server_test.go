@@ -1,0 +1,169 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+func newTestServer(r Reader) *Server {
+	return New(DefaultConfig(), r, NewExporter("v1.2.3", time.Hour), zap.NewNop())
+}
+
+func get(t *testing.T, s *Server, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w
+}
+
+func TestGoldens(t *testing.T) {
+	s := newTestServer(fullReader())
+	for path, file := range map[string]string{
+		"/":                  "page.html",
+		"/api/v1/status":     "status.json",
+		"/api/v1/pools":      "pools.json",
+		"/api/v1/pools/chat": "pool.json",
+		"/api/v1/pools/nope": "unknown_pool.json",
+		"/readyz":            "readyz.json",
+		"/api/v1/pools/chat/forecast?class=*&dimension=requests": "forecast.json",
+	} {
+		w := get(t, s, path)
+		want := http.StatusOK
+		if strings.HasPrefix(file, "unknown") {
+			want = http.StatusNotFound
+		}
+		if w.Code != want {
+			t.Errorf("%s: status %d, want %d", path, w.Code, want)
+		}
+		if strings.HasSuffix(file, ".json") && !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%s: not JSON: %s", path, w.Body)
+		}
+		golden(t, file, w.Body.Bytes())
+	}
+}
+
+func TestPageShowsTroubleAndEscapes(t *testing.T) {
+	r := fullReader()
+	r.status.Connected, r.status.Connection = false, "connection refused"
+	r.pools[0].Pool = "<script>alert(1)</script>"
+	body := get(t, newTestServer(r), "/").Body.String()
+	if strings.Contains(body, "<script>") {
+		t.Error("a pool's name reaches the page unescaped")
+	}
+	if !strings.Contains(body, "connection refused") {
+		t.Error("the page does not say that NATS is gone")
+	}
+	empty := get(t, newTestServer(fixedReader{}), "/").Body.String()
+	if !strings.Contains(empty, "No pool has telemetry yet") {
+		t.Error("an empty page does not say what to do")
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*Status)
+		ready   bool
+		failing string
+	}{
+		"well":            {func(*Status) {}, true, ""},
+		"no connection":   {func(s *Status) { s.Connected = false }, false, "nats"},
+		"lag not known":   {func(s *Status) { s.LagKnown = false }, false, "lag"},
+		"lag at limit":    {func(s *Status) { s.Lag = DefaultConfig().LagLimit }, true, ""},
+		"lag over limit":  {func(s *Status) { s.Lag = DefaultConfig().LagLimit + 1 }, false, "lag"},
+		"restoring":       {func(s *Status) { s.Restored = false }, false, "restore"},
+		"before any tick": {func(s *Status) { s.Tick = time.Time{} }, true, ""},
+	} {
+		r := fullReader()
+		c.change(&r.status)
+		w := get(t, newTestServer(r), "/readyz")
+		var got readiness
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Ready != c.ready || (w.Code == http.StatusOK) != c.ready {
+			t.Errorf("%s: ready %v with status %d, want %v", name, got.Ready, w.Code, c.ready)
+		}
+		for _, check := range got.Checks {
+			if check.OK == (check.Name == c.failing) {
+				t.Errorf("%s: check %s is %v", name, check.Name, check.OK)
+			}
+			if check.Name == "model" && !check.Degraded { // the fixture has a stale pool
+				t.Errorf("%s: model is not marked degraded: %s", name, check.Detail)
+			}
+		}
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	s := newTestServer(fullReader())
+	for _, path := range []string{"/", "/healthz", "/readyz", "/metrics", "/api/v1/pools"} {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader("x")))
+		if w.Code != http.StatusMethodNotAllowed {
+			t.Errorf("POST %s: status %d, want 405", path, w.Code)
+		}
+	}
+	if w := get(t, s, "/elsewhere"); w.Code != http.StatusNotFound {
+		t.Errorf("unknown path: status %d, want 404", w.Code)
+	}
+	if csp := get(t, s, "/").Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
+		t.Errorf("Content-Security-Policy %q lets the page load things", csp)
+	}
+}
+
+func TestRunStopsWithItsContext(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Listen = "127.0.0.1:0"
+	s := New(cfg, fullReader(), NewExporter("v1", time.Hour), zap.NewNop())
+	l, err := s.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, l) }()
+	resp, err := http.Get("http://" + l.Addr().String() + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if !bytes.Equal(body, []byte("ok\n")) {
+		t.Errorf("healthz says %q", body)
+	}
+	taken := cfg
+	taken.Listen = l.Addr().String()
+	if _, err := New(taken, nil, nil, zap.NewNop()).Listen(); err == nil || !strings.Contains(err.Error(), "server.listen") {
+		t.Errorf("a taken port: %v, want an error that names server.listen", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
+		c.Close()
+		t.Error("still listening after Run returned")
+	}
+}
+
+func TestConfigCheck(t *testing.T) {
+	for listen, ok := range map[string]bool{
+		"127.0.0.1:9464": true, ":0": true, "[::1]:9464": true, "localhost:http": false, "127.0.0.1": false, "127.0.0.1:99999": false, "": false,
+	} {
+		c := DefaultConfig()
+		c.Listen = listen
+		if err := c.Check(); (err == nil) != ok {
+			t.Errorf("listen %q: %v", listen, err)
+		}
+	}
+}
