@@ -1,0 +1,263 @@
+package features
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/forewarm/forewarm/features/sketch"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/google/go-cmp/cmp"
+)
+
+// A request of minute 0 that is known by one record, or by two in either order, is the same request.
+func TestArrivedAndFinishedCountOnce(t *testing.T) {
+	end := changed(request("a", 10), tokens(100, 40, 20), times(11, 12, 30))
+	arrival := changed(request("a", 10), phase(ingest.PhaseArrived), tokens(100, ingest.Unknown, ingest.Unknown))
+	other := changed(request("other", 5), phase(ingest.PhaseArrived)) // so that the pool is one that sends arrivals
+	fold := func(rs ...*ingest.Request) Window {
+		a := New(testConfig())
+		mustAdd(t, a, append([]*ingest.Request{other}, rs...)...)
+		w, _ := a.Close(at(60))
+		return detached(w[0])
+	}
+	want := fold(end)
+	if want.Requests != 2 || want.Records != 2 || want.PromptTokens != 200 || want.CachedTokens != 40 || want.OutputTokens != 20 {
+		t.Fatalf("one record: %+v", want)
+	}
+	for name, rs := range map[string][]*ingest.Request{"arrival first": {arrival, end}, "end first": {end, arrival}} {
+		if diff := cmp.Diff(want, fold(rs...), about); diff != "" {
+			t.Errorf("%s (-one record +two):\n%s", name, diff)
+		}
+	}
+	// A retry is another request.
+	if w := fold(arrival, changed(arrival, attempt(2)), end, changed(end, attempt(2))); w.Requests != 2 || w.Retries != 1 || w.OutputTokens != 40 {
+		t.Errorf("%v requests, %v retries, %v output tokens, want 2, 1, 40", w.Requests, w.Retries, w.OutputTokens)
+	}
+}
+
+func TestSecondRecordsOfAPhaseAreDuplicates(t *testing.T) {
+	a := New(testConfig())
+	arrival, end := changed(request("a", 1), phase(ingest.PhaseArrived)), request("a", 1)
+	mustAdd(t, a, arrival)
+	if got := a.AddRequest(arrival); got != ingest.ReasonDuplicate {
+		t.Errorf("second arrival: %q", got)
+	}
+	mustAdd(t, a, end)
+	if got := a.AddRequest(end); got != ingest.ReasonDuplicate {
+		t.Errorf("second end: %q", got)
+	}
+	if got := a.AddRequest(changed(arrival, func(r *ingest.Request) { r.ID = "" })); got != ingest.ReasonMissingField {
+		t.Errorf("arrival without id: %q", got)
+	}
+	mustAdd(t, a, changed(end, func(r *ingest.Request) { r.ID = "" }))
+	if w, _ := a.Close(at(60)); w[0].Requests != 2 {
+		t.Errorf("%v requests, want 2", w[0].Requests)
+	}
+}
+
+// The end of a request may come long after its minute has settled; its tokens load the minutes that are still open.
+func TestEndAfterTheArrivalHasSettled(t *testing.T) {
+	a, h := New(testConfig()), history{}
+	mustAdd(t, a,
+		changed(request("timed", 10), phase(ingest.PhaseArrived)),
+		changed(request("ends", 10), phase(ingest.PhaseArrived)),
+		changed(request("past", 10), phase(ingest.PhaseArrived)))
+	h.closeUntil(t, a, 1, 10) // open: minutes 7, 8, 9 and on
+	mustAdd(t, a,
+		changed(request("timed", 10), times(540, 550, 560), tokens(100, 60, 20)),
+		changed(request("ends", 10), func(r *ingest.Request) { r.FinishedAt = at(550) }))
+	if got := a.AddRequest(changed(request("past", 10), times(11, 12, 13))); got != ingest.ReasonLate {
+		t.Errorf("an end in settled minutes: %q, want late", got)
+	}
+	if got := a.AddRequest(request("unheard of", 10)); got != ingest.ReasonLate {
+		t.Errorf("a request of a settled minute: %q, want late", got)
+	}
+	cover(a, 900)
+	h.closeUntil(t, a, 11, 15)
+	if w := h.window(t, "chat", 0); w.Requests != 3 || w.OutputTokens != 0 {
+		t.Errorf("minute 0: %v requests, %v output tokens, want 3, 0", w.Requests, w.OutputTokens)
+	}
+	timed, ends := 100*20+20*10/2., 100*10+20*(539.9*539.9-529.9*529.9)/(2*539.9)
+	if w := h.window(t, "chat", 9); w.OutputTokens != 40 || math.Abs(w.KVTokenSeconds-timed-ends) > 1e-6 {
+		t.Errorf("minute 9: %v output tokens, %v token-seconds, want 40, %v", w.OutputTokens, w.KVTokenSeconds, timed+ends)
+	}
+	requests, cached := 0.0, 0.0
+	for _, w := range h.newest {
+		requests, cached = requests+w.Requests, cached+w.CachedTokens
+	}
+	if requests != 3 || cached != 0 { // the prompt is settled: what was cached cannot be taken off another minute's
+		t.Errorf("%v requests and %v cached tokens in all, want 3 and 0", requests, cached)
+	}
+	if c := a.Counters(); c.Late != 2 || c.Amended != 2 {
+		t.Errorf("late %d, amended %d, want 2, 2", c.Late, c.Amended)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	a := New(testConfig())
+	mustAdd(t, a,
+		changed(request("a", 1), phase(ingest.PhaseRejected), tokens(500, ingest.Unknown, ingest.Unknown)),
+		changed(request("b", 2), func(r *ingest.Request) { r.Status = ingest.StatusRejected }),
+		changed(request("c", 3), phase(ingest.PhaseCancelled), times(3, 4, 10)),
+		changed(request("d", 4), func(r *ingest.Request) { r.Status = ingest.StatusCancelled }),
+		changed(request("e", 5), func(r *ingest.Request) { r.Status = ingest.StatusError }),
+		changed(request("a", 9), attempt(2)))
+	got, _ := a.Close(at(60))
+	w := got[0]
+	if w.Requests != 5 || w.Retries != 1 || w.Rejected != 2 || w.Cancelled != 2 || w.Records != 6 {
+		t.Errorf("requests %v, retries %v, rejected %v, cancelled %v, records %v", w.Requests, w.Retries, w.Rejected, w.Cancelled, w.Records)
+	}
+	if w.PromptTokens != 1000 || w.OutputTokens != 80 || w.KVKnown != 4 {
+		t.Errorf("prompt %v, output %v, kv known of %v: rejected requests ask for their prompt, and hold nothing", w.PromptTokens, w.OutputTokens, w.KVKnown)
+	}
+}
+
+func TestShapes(t *testing.T) {
+	a := New(testConfig())
+	mustAdd(t, a, changed(request("a", 1), tokens(400, 100, 11), times(3, 4, 6)),
+		changed(request("b", 2), tokens(200, ingest.Unknown, 1)),
+		changed(request("skewed", 50), tokens(200, ingest.Unknown, 1), times(40, 45, 55)))
+	got, _ := a.Close(at(60))
+	w := got[0]
+	for name, s := range map[string]struct {
+		s           *sketch.Quantile
+		count, mean float64
+	}{
+		"prompt": {w.Prompt, 3, 800. / 3}, "output": {w.Output, 3, 13. / 3}, "cached share": {w.CachedShare, 1, .25},
+		"ttft": {w.TTFT, 1, 3}, "queue wait": {w.QueueWait, 1, 2}, "itl": {w.ITL, 1, .2},
+	} {
+		if s.s.Count() != s.count || s.s.Mean() < s.mean*.999 || s.s.Mean() > s.mean*1.001 {
+			t.Errorf("%s: %v values of mean %v, want %v of %v", name, s.s.Count(), s.s.Mean(), s.count, s.mean)
+		}
+	}
+	if w.PromptOfCachedKnown != 400 {
+		t.Errorf("the hit ratio's denominator is %v, want 400", w.PromptOfCachedKnown)
+	}
+	if want := (sketch.Moments{N: 3, Prompt: 800, Output: 13, PromptOutput: 4800, OutputSq: 123}); w.Moments != want {
+		t.Errorf("moments %+v, want %+v", w.Moments, want)
+	}
+	mustAdd(t, a, changed(request("c", 61), tokens(ingest.Unknown, 5, ingest.Unknown)))
+	got, _ = a.Close(at(120))
+	if w := got[len(got)-1]; w.Prompt != nil || w.TTFT != nil || w.CachedKnown != 0 || w.PromptKnown != 0 {
+		t.Errorf("a request that reports nothing: %+v", w)
+	}
+}
+
+func TestTenants(t *testing.T) {
+	a := New(testConfig())
+	add := func(tenant string, second float64, n int) {
+		for range n {
+			mustAdd(t, a, changed(request("", second), func(r *ingest.Request) { r.Tenant = tenant }))
+		}
+	}
+	add("small", 1, 1)
+	add("big", 2, 5)
+	add("", 3, 50)
+	add("middle", 4, 3)
+	w, _ := a.Close(at(60))
+	want := []sketch.Count{{Name: "big", Weight: 600}, {Name: "middle", Weight: 360}}
+	if diff := cmp.Diff(want, w[0].Tenants); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for m := 2; m <= 31; m++ {
+		w, _ = a.Close(at(float64(m) * 60))
+	}
+	if got := w[len(w)-1].Tenants[0].Weight; got < 299 || got > 301 {
+		t.Errorf("after half an hour a weight of 600 has faded to %v, want 300", got)
+	}
+}
+
+func TestClassesBeyondTheCapArePooled(t *testing.T) {
+	a := New(testConfig()) // at most 4
+	for i := range 10 {
+		mustAdd(t, a, changed(request("", float64(i)), ofClass(fmt.Sprint("c", i))))
+	}
+	mustAdd(t, a, changed(request("", 20), ofClass("c2")), changed(request("", 21), ofClass(TotalClass)))
+	w, _ := a.Close(at(60))
+	got := map[string]float64{}
+	for _, w := range w {
+		got[w.Class] = w.Requests
+	}
+	if diff := cmp.Diff(map[string]float64{"c0": 1, "c1": 1, "c2": 2, "c3": 1, OverflowClass: 7}, got); diff != "" {
+		t.Errorf("requests by class (-want +got):\n%s", diff)
+	}
+	if n := a.Counters().OverflowRecords; n != 7 {
+		t.Errorf("OverflowRecords = %d, want 7", n)
+	}
+}
+
+// The same records in another order, all within the bounds, make the same windows.
+func TestOrderDoesNotMatterWithinTheBound(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	cfg := testConfig()
+	cfg.Revise = 10 * Minute
+	var rs []*ingest.Request
+	for i := range 300 {
+		r := changed(request(fmt.Sprint(i), float64(i)), ofClass(fmt.Sprint("c", i%3)),
+			times(float64(i)+1, float64(i)+2, float64(i)+2+rng.Float64()*100))
+		r.Tenant = fmt.Sprint("t", i%5)
+		if i%3 > 0 {
+			rs = append(rs, changed(r, phase(ingest.PhaseArrived), tokens(100, ingest.Unknown, ingest.Unknown)))
+		}
+		rs = append(rs, r)
+	}
+	fold := func(order []int) map[windowID]Window {
+		a, h := New(cfg), history{}
+		mustAdd(t, a, changed(request("first", 0), phase(ingest.PhaseArrived)))
+		for n, i := range order {
+			mustAdd(t, a, rs[i])
+			if m := (n + 1) / 60; (n+1)%60 == 0 && m <= 8 {
+				h.closeUntil(t, a, m, m)
+			}
+		}
+		h.closeUntil(t, a, len(order)/60+1, 20)
+		for id, w := range h.newest {
+			w.Tenants = nil // an account of the moment
+			h.newest[id] = w
+		}
+		return h.newest
+	}
+	order := make([]int, len(rs))
+	for i := range order {
+		order[i] = i
+	}
+	want := fold(order)
+	for range 5 {
+		rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		if diff := cmp.Diff(want, fold(order), about); diff != "" {
+			t.Fatalf("shuffled (-in order +shuffled):\n%s", diff)
+		}
+	}
+}
+
+func TestArrivalsAreBounded(t *testing.T) {
+	table := newArrivals(100)
+	evicted := 0
+	for i := range 1000 {
+		if table.find(uint64(i)) != nil {
+			t.Fatalf("%d is known before it came", i)
+		}
+		if table.add(arrival{Hash: uint64(i), Minute: int64(i / 10), Ended: i%2 == 0}) {
+			evicted++
+		}
+		if len(table.at) > 100 || len(table.queue) > 201 {
+			t.Fatalf("%d entries in a queue of %d", len(table.at), len(table.queue))
+		}
+		if e := table.find(uint64(max(i-99, 0))); e == nil || e.Hash != uint64(max(i-99, 0)) {
+			t.Fatalf("%d of the last hundred is lost", max(i-99, 0))
+		}
+	}
+	if evicted != 450 {
+		t.Errorf("%d of 900 evicted were still running, want 450", evicted)
+	}
+	table.forget(95) // 950 and on; 901 is still running
+	if table.find(900) != nil || table.find(901) == nil {
+		t.Error("what ended before the span must go, what runs must stay")
+	}
+	table.forget(95 + maxLifeMinutes)
+	if table.find(949) != nil || table.find(951) == nil {
+		t.Error("what has not ended within a day must go")
+	}
+}
