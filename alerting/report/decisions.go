@@ -1,0 +1,97 @@
+package report
+
+import (
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+)
+
+// tick is what the report needs of a decision.
+type tick struct {
+	at                      time.Time
+	ready, desired          int
+	probability             float64
+	lead                    time.Duration
+	action                  alerting.Action
+	mode                    alerting.Mode
+	generation              int64
+	publish, stale, clamped bool
+	capacities              []capacity
+}
+
+// capacity is what one replica can take of one resource.
+type capacity struct {
+	dimension  string
+	perReplica float64
+}
+
+func newTick(d *alerting.Decision) tick {
+	t := tick{
+		at: d.Tick, ready: d.Ready, desired: d.Desired, probability: d.Probability, lead: d.Lead, action: d.Action,
+		mode: d.Mode, generation: d.Generation, publish: d.Publish, stale: d.Stale, clamped: len(d.Constraints) > 0,
+	}
+	for _, r := range d.Resources {
+		t.capacities = append(t.capacities, capacity{r.Dimension, r.PerReplica})
+	}
+	return t
+}
+
+// standing calls fn for every minute for which a decision of the pool stood, with the newest one: from its tick until
+// the next tick, and for holdMost when none follows sooner.
+func (b *builder) standing(pool string, fn func(t *tick, minute int)) {
+	ticks := b.ticks[pool]
+	_, end := b.bounds()
+	for i := range ticks {
+		from := b.index(ticks[i].at)
+		to := min(end, from+int(holdMost/features.Minute))
+		if i+1 < len(ticks) {
+			to = min(to, b.index(ticks[i+1].at))
+		}
+		for m := max(from, 0); m < to; m++ {
+			fn(&ticks[i], m)
+		}
+	}
+}
+
+func (b *builder) decisions(pool string) Decisions {
+	var out Decisions
+	generation := int64(-1)
+	for i := range b.ticks[pool] {
+		t := &b.ticks[pool][i]
+		changed := t.publish && t.generation != generation
+		generation = t.generation
+		if t.at.Before(b.from) {
+			continue
+		}
+		out.Ticks++
+		out.Mode = string(t.mode)
+		switch t.action {
+		case alerting.ScaleOut:
+			out.ScaleOut++
+		case alerting.ScaleIn:
+			out.ScaleIn++
+		default:
+			out.Hold++
+		}
+		if changed {
+			out.Events++
+		}
+		if t.stale {
+			out.Stale++
+		}
+		if t.clamped {
+			out.Clamped++
+		}
+		out.PeakReady, out.PeakDesired = max(out.PeakReady, t.ready), max(out.PeakDesired, t.desired)
+	}
+	first, _ := b.bounds()
+	ready, desired := 0, 0 // replica-minutes
+	b.standing(pool, func(t *tick, minute int) {
+		if minute >= first {
+			ready, desired = ready+t.ready, desired+t.desired
+		}
+	})
+	out.ReadyReplicaHours, out.DesiredReplicaHours = float64(ready)/60, float64(desired)/60
+	return out
+}

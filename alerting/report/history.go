@@ -1,0 +1,24 @@
+package report
+
+import (
+	"context"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// History is what was stored of the past. What is handed to fn is valid during the call only; an error of fn ends the
+// walk and is returned. The order of calls is a function of what is stored, so that the same history makes the same
+// report. Intervals are half open, [from, to).
+type History interface {
+	// Observed gives the settled demand of every pool, class (features.TotalClass for the pool) and dimension: values[i]
+	// is the minute that starts at from + i minutes, NaN where it is not known. from is a whole minute.
+	Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error
+	// Forecasts gives the forecasts issued in the interval, those of one pool, class and dimension together and by
+	// origin. Minutes that are not kept are NaN.
+	Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error
+	// Decisions gives the decisions of the interval by tick, then pool.
+	Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error
+}

@@ -1,0 +1,174 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+const (
+	// MaxDays bounds a report's period, and with it its memory.
+	MaxDays = 92
+	// lookback is how far before the period outcomes and decisions are read: forecasts and announcements that the period
+	// settles were made up to that long before it.
+	lookback = 2 * time.Hour
+	// holdMost is how long a decision stands when none follows: longer silences are gaps.
+	holdMost = 15 * time.Minute
+)
+
+// Options are what counts as an announcement and as one episode.
+type Options struct {
+	Probability float64       // of saturation, from which a decision announces it
+	Merge       time.Duration // saturated minutes, or announcing decisions, no further apart are one
+}
+
+// DefaultOptions announce from even odds, and merge over ten minutes.
+func DefaultOptions() Options {
+	return Options{Probability: 0.5, Merge: 10 * time.Minute}
+}
+
+// Reconcile matches the forecasts and decisions about [from, to), cut to whole minutes, with what came. Demand must have
+// settled: choose a to that is older than the aggregation's revise span.
+func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*Report, error) {
+	from, to = from.UTC().Truncate(features.Minute), to.UTC().Truncate(features.Minute)
+	if !from.Before(to) || to.Sub(from) > MaxDays*24*time.Hour {
+		return nil, fmt.Errorf("report from %s to %s: a period is between a minute and %d days",
+			from.Format(time.RFC3339), to.Format(time.RFC3339), MaxDays)
+	}
+	b := &builder{
+		span:     span{base: from.Add(-lookback), from: from, to: to},
+		options:  o,
+		observed: map[seriesKey][]float64{},
+		scores:   map[scoreKey]*score{},
+		ticks:    map[string][]tick{},
+	}
+	if err := b.read(ctx, h); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	r := &Report{From: from, To: to}
+	for _, pool := range b.pools() {
+		r.Pools = append(r.Pools, Pool{
+			Pool: pool, Data: b.data(pool), Accuracy: b.accuracy(pool),
+			Saturation: b.saturation(pool), Decisions: b.decisions(pool),
+		})
+	}
+	r.Summary = summarise(r)
+	return r, nil
+}
+
+// span is the period and the time before it, in minutes from base.
+type span struct {
+	base, from, to time.Time
+}
+
+// index of the minute that holds t; negative before base.
+func (s *span) index(t time.Time) int {
+	return int(math.Floor(float64(t.Sub(s.base)) / float64(features.Minute)))
+}
+
+func (s *span) time(index int) time.Time { return s.base.Add(time.Duration(index) * features.Minute) }
+
+// bounds are the indices of the period, [first, end).
+func (s *span) bounds() (first, end int) { return s.index(s.from), s.index(s.to) }
+
+type seriesKey struct {
+	features.Key
+	dimension string
+}
+
+// builder holds what was read of a history.
+type builder struct {
+	span
+	options  Options
+	observed map[seriesKey][]float64
+	scores   map[scoreKey]*score
+	ticks    map[string][]tick // of each pool, by time
+}
+
+func (b *builder) read(ctx context.Context, h History) error {
+	err := h.Observed(ctx, b.base, b.to, func(key features.Key, dimension string, values []float64) error {
+		b.observed[seriesKey{key, dimension}] = slices.Clone(values)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := h.Forecasts(ctx, b.base, b.to, func(f *forecaster.Forecast) error {
+		b.score(f)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return h.Decisions(ctx, b.base, b.to, func(d *alerting.Decision) error {
+		b.ticks[d.Pool] = append(b.ticks[d.Pool], newTick(d))
+		return nil
+	})
+}
+
+// at is the demand in a minute, NaN when it is not known.
+func at(demand []float64, minute int) float64 {
+	if minute < 0 || minute >= len(demand) {
+		return math.NaN()
+	}
+	return demand[minute]
+}
+
+// pools names every pool of which anything is known in the period, in order.
+func (b *builder) pools() []string {
+	seen := map[string]bool{}
+	first, _ := b.bounds()
+	for k, values := range b.observed {
+		for _, v := range values[min(first, len(values)):] {
+			if !math.IsNaN(v) {
+				seen[k.Pool] = true
+				break
+			}
+		}
+	}
+	for k := range b.scores {
+		seen[k.Pool] = true
+	}
+	for pool, ticks := range b.ticks {
+		if !ticks[len(ticks)-1].at.Before(b.from) {
+			seen[pool] = true
+		}
+	}
+	names := make([]string, 0, len(seen))
+	for pool := range seen {
+		names = append(names, pool)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// data counts the minutes of the period that are known.
+func (b *builder) data(pool string) Data {
+	first, end := b.bounds()
+	d := Data{Minutes: end - first}
+	known := make([]bool, end)
+	for k, values := range b.observed {
+		if k.Pool != pool {
+			continue
+		}
+		for i := first; i < min(end, len(values)); i++ {
+			known[i] = known[i] || !math.IsNaN(values[i])
+		}
+	}
+	for _, ok := range known {
+		if ok {
+			d.Observed++
+		}
+	}
+	b.standing(pool, func(_ *tick, minute int) {
+		if minute >= first {
+			d.Decided++
+		}
+	})
+	return d
+}

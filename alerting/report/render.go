@@ -1,0 +1,153 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// episodesShown bounds the saturations listed per pool in the Markdown; the JSON has them all.
+const episodesShown = 50
+
+// WriteJSON writes r as indented JSON; numbers that are not known are null.
+func WriteJSON(w io.Writer, r *Report) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}
+
+// WriteMarkdown writes r for people: the summary, one table of what matters, then the details. It is written in one
+// piece; the error is that of w.
+func WriteMarkdown(w io.Writer, r *Report) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Forewarm report, %s to %s\n\n", r.From.Format("2 January 2006"), r.To.Format("2 January 2006"))
+	b.WriteString(strings.Join(r.Summary, " ") + "\n")
+	if len(r.Pools) > 0 {
+		headlines(&b, r)
+		saturations(&b, r)
+		decided(&b, r)
+		details(&b, r)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// table writes a Markdown table; columns from the second on that begin with ">" are right-aligned.
+func table(b *strings.Builder, header []string, rows [][]string) {
+	rule := make([]string, len(header))
+	for i, h := range header {
+		rule[i] = "---"
+		if name, right := strings.CutPrefix(h, ">"); right {
+			header[i], rule[i] = name, "---:"
+		}
+	}
+	b.WriteString("\n")
+	for _, row := range append([][]string{header, rule}, rows...) {
+		b.WriteString("|")
+		for _, cell := range row {
+			// Names come from telemetry: they must not break the table.
+			b.WriteString(" " + strings.NewReplacer("|", "\\|", "\n", " ", "*", "\\*", "<", "&lt;").Replace(cell) + " |")
+		}
+		b.WriteString("\n")
+	}
+}
+
+func headlines(b *strings.Builder, r *Report) {
+	var rows [][]string
+	horizon := ""
+	for i := range r.Pools {
+		p := &r.Pools[i]
+		lines := p.headline()
+		if len(lines) == 0 {
+			rows = append(rows, []string{p.Pool, "no data", "", "", "", "", "", "0"})
+		}
+		for _, a := range lines {
+			horizon = a.Horizon
+			rows = append(rows, []string{p.Pool, a.Dimension, quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias),
+				signed(a.Skill), a.Q90.String(), fmt.Sprint(a.Outcomes)})
+		}
+	}
+	if horizon != "" {
+		fmt.Fprintf(b, "\n## Pools, %s minutes ahead\n", horizon)
+	} else {
+		b.WriteString("\n## Pools\n")
+	}
+	table(b, []string{"pool", "dimension", ">mean demand", ">error (WAPE)", ">bias", ">skill", ">90 % quantile held (95 % interval)", ">outcomes"}, rows)
+}
+
+func saturations(b *strings.Builder, r *Report) {
+	b.WriteString("\n## Saturations\n")
+	var rows, episodes [][]string
+	hidden := 0
+	for i := range r.Pools {
+		p, s := &r.Pools[i], &r.Pools[i].Saturation
+		if s.KnownMinutes == 0 {
+			rows = append(rows, []string{p.Pool, "not known", "", "", "", "", "", "", ""})
+			continue
+		}
+		rows = append(rows, []string{p.Pool, fmt.Sprintf("%d of %d", s.SaturatedMinutes, s.KnownMinutes), fmt.Sprint(s.InTime),
+			fmt.Sprint(s.Late), fmt.Sprint(s.Missed), fmt.Sprint(s.Averted), fmt.Sprint(s.False), fmt.Sprint(s.Open), lead(s.LeadMinutes)})
+		shown := min(len(s.Episodes), episodesShown)
+		hidden += len(s.Episodes) - shown
+		for _, e := range s.Episodes[:shown] {
+			episodes = append(episodes, []string{p.Pool, e.Start.Format("Mon 2 Jan 15:04"), fmt.Sprintf("%d min", e.Minutes), e.Resource,
+				percent(e.Utilisation), strings.ReplaceAll(string(e.Outcome), "_", " "), lead(e.LeadMinutes)})
+		}
+	}
+	table(b, []string{"pool", ">saturated minutes", ">in time", ">late", ">missed", ">averted", ">false", ">open", ">median lead"}, rows)
+	if len(episodes) > 0 {
+		table(b, []string{"pool", "start (UTC)", ">length", "resource", ">peak of capacity", "announced", ">lead"}, episodes)
+	}
+	if hidden > 0 {
+		fmt.Fprintf(b, "\n%d more are in the JSON.\n", hidden)
+	}
+}
+
+func decided(b *strings.Builder, r *Report) {
+	b.WriteString("\n## Decisions\n")
+	var rows [][]string
+	for i := range r.Pools {
+		p, d := &r.Pools[i], &r.Pools[i].Decisions
+		if d.Ticks == 0 {
+			rows = append(rows, []string{p.Pool, "no data", "", "", "", "", "", "", "", ""})
+			continue
+		}
+		rows = append(rows, []string{p.Pool, d.Mode, fmt.Sprint(d.Events), fmt.Sprint(d.ScaleOut), fmt.Sprint(d.ScaleIn), fmt.Sprint(d.Hold),
+			fmt.Sprint(d.Clamped), fmt.Sprint(d.Stale), fmt.Sprintf("%.1f (peak %d)", d.DesiredReplicaHours, d.PeakDesired),
+			fmt.Sprintf("%.1f (peak %d)", d.ReadyReplicaHours, d.PeakReady)})
+	}
+	table(b, []string{"pool", "mode", ">events", ">ticks out", ">in", ">hold", ">clamped", ">stale", ">replica-hours asked", ">replica-hours ready"}, rows)
+}
+
+func details(b *strings.Builder, r *Report) {
+	for i := range r.Pools {
+		p := &r.Pools[i]
+		fmt.Fprintf(b, "\n## %s, every forecast\n\nDemand is known for %d of %d minutes; a decision stood in %d.\n",
+			strings.ReplaceAll(p.Pool, "\n", " "), p.Data.Observed, p.Data.Minutes, p.Data.Decided)
+		if len(p.Accuracy) == 0 {
+			continue
+		}
+		var rows [][]string
+		for _, a := range p.Accuracy {
+			class := a.Class
+			if class == features.TotalClass {
+				class = "all"
+			}
+			rows = append(rows, []string{class, a.Dimension, a.Horizon, quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias), signed(a.Skill),
+				quantity(a.Pinball, a.Unit), percent(a.Q80.Share), percent(a.Q90.Share), percent(a.Q95.Share), fmt.Sprint(a.Outcomes), fmt.Sprint(a.Missing)})
+		}
+		table(b, []string{"class", "dimension", ">ahead (min)", ">mean demand", ">WAPE", ">bias", ">skill", ">pinball", ">q80 held", ">q90", ">q95", ">outcomes", ">missing"}, rows)
+	}
+}
+
+// String gives the share and its interval.
+func (c Covered) String() string {
+	if percent(c.Share) == unknown {
+		return unknown
+	}
+	return fmt.Sprintf("%s (%s – %s)", percent(c.Share), percent(c.Low), percent(c.High))
+}
