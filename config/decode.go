@@ -35,6 +35,9 @@ func (d *decoder) fail(node ast.Node, key, value, bound, mend string) {
 }
 
 func (d *decoder) at(node ast.Node) string {
+	if node.GetToken() == nil || node.GetToken().Position == nil {
+		return d.file
+	}
 	return d.file + ":" + strconv.Itoa(node.GetToken().Position.Line)
 }
 
@@ -54,7 +57,7 @@ func (d *decoder) decode(node ast.Node, v reflect.Value, path string, depth int)
 	switch {
 	case t.Kind() == reflect.Pointer:
 		if v.IsNil() {
-			v.Set(newValue(t.Elem()))
+			v.Set(newValue(t.Elem()).Addr())
 		}
 		d.decode(node, v.Elem(), path, depth+1)
 	case isSection(t):

@@ -58,15 +58,21 @@ func (d *decoder) document(data []byte, v reflect.Value) error {
 	if err != nil {
 		return Errors{syntaxError(d.file, err)}
 	}
-	if len(file.Docs) > 1 {
-		d.fail(file.Docs[1], "configuration", "", "must be one YAML document", "remove the --- line and merge the sections")
-		return nil
+	var body ast.Node
+	for _, doc := range file.Docs {
+		switch {
+		case doc.Body == nil:
+		case body != nil:
+			d.fail(doc.Body, "configuration", "", "must be one YAML document", "remove the --- line and merge the sections")
+			return nil
+		default:
+			body = doc.Body
+		}
 	}
-	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
-		return nil
+	if body != nil {
+		ast.Walk(anchors(d.anchors), body)
+		d.decode(body, v, "", 0)
 	}
-	ast.Walk(anchors(d.anchors), file.Docs[0].Body)
-	d.decode(file.Docs[0].Body, v, "", 0)
 	return nil
 }
 

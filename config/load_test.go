@@ -1,0 +1,210 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the wanted messages in testdata/invalid")
+
+func noEnv(string) string { return "" }
+
+func files(t *testing.T, pattern string) []string {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%s: no files (%v)", pattern, err)
+	}
+	return names
+}
+
+func parseFile(t *testing.T, name string) (*Config, error) {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Parse(name, data, noEnv)
+}
+
+func TestValid(t *testing.T) {
+	for _, name := range files(t, "testdata/valid/*.yaml") {
+		c, err := parseFile(t, name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := c.Pipeline(); err != nil {
+			t.Errorf("%s: pipeline: %v", name, err)
+		}
+	}
+}
+
+// TestInvalid compares the messages with the "# want:" lines at the head of each file.
+func TestInvalid(t *testing.T) {
+	const mark = "# want: "
+	for _, name := range files(t, "testdata/invalid/*.yaml") {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		rest := string(data)
+		for strings.HasPrefix(rest, mark) {
+			line, after, _ := strings.Cut(rest, "\n")
+			want, rest = append(want, strings.TrimPrefix(line, mark)), after
+		}
+		_, err = Parse(name, data, noEnv)
+		var errs Errors
+		if !errors.As(err, &errs) {
+			t.Errorf("%s: error %v, want Errors", name, err)
+			continue
+		}
+		got := strings.Split(err.Error(), "\n")
+		if *update {
+			head := mark + strings.Join(got, "\n"+mark) + "\n"
+			if err := os.WriteFile(name, []byte(head+rest), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestAnchorsMerge(t *testing.T) {
+	c, err := parseFile(t, "testdata/valid/anchors.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chat, agent := c.Pools[0], c.Pools[1]
+	if agent.Name != "agent" || agent.Replicas.Max != 16 || agent.Warmup != chat.Warmup {
+		t.Errorf("merged pool: %+v", agent)
+	}
+	if chat.Name != "chat" || chat.Replicas.Max != 8 {
+		t.Errorf("the pool that others start from changed: %+v", chat)
+	}
+	if want := filepath.Join("testdata", "valid", "models", "llama-3-8b.json"); chat.ModelConfig != want {
+		t.Errorf("model_config = %q, want %q: relative to the file", chat.ModelConfig, want)
+	}
+	p, err := c.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if safe, ok := p.Pools[0].PerReplica("kv", 0); !ok || safe <= 0 {
+		t.Error("the model's config.json did not reach the pool: no KV capacity")
+	}
+}
+
+func TestEnvironmentWins(t *testing.T) {
+	env := map[string]string{
+		"FOREWARM_DECISION_HOLD": "3m", "FOREWARM_FEATURES_MAX_CLASSES": "7", "FOREWARM_STORAGE_DIR": "data",
+		"FOREWARM_STORAGE_FORECAST_MINUTES": "[15, 30]", "FOREWARM_LOG_LEVEL": "debug",
+		"FOREWARM_PORT": "tcp://10.0.0.1:9464", // as Kubernetes sets it
+	}
+	getenv := func(name string) string { return env[name] }
+	data := []byte("pools: [{name: chat, replicas: {max: 8}}]\ndecision: {hold: 9m}\nfeatures: {max_tenants: 3}\n")
+	c, err := Parse("/etc/forewarm/forewarm.yaml", data, getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type values struct {
+		Hold                   time.Duration
+		MaxClasses, MaxTenants int
+		Dir                    string
+		Minutes                []int
+		Level                  string
+	}
+	want := values{3 * time.Minute, 7, 3, "data", []int{15, 30}, "debug"}
+	got := values{c.Decision.Hold, c.Features.MaxClasses, c.Features.MaxTenants, c.Storage.Dir, c.Storage.ForecastMinutes, c.Log.Level}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	env["FOREWARM_DECISION_HOLD"] = "soon"
+	_, err = Parse("forewarm.yaml", data, getenv)
+	if want := `FOREWARM_DECISION_HOLD: decision.hold = "soon": must be a duration such as 90s, 10m, 12h or 30d`; err == nil || err.Error() != want {
+		t.Errorf("error %v\nwant %s", err, want)
+	}
+}
+
+// TestEnvNamesAreUnique: a.b_c and a_b.c would share a variable.
+func TestEnvNamesAreUnique(t *testing.T) {
+	seen := map[string]string{}
+	for _, key := range Keys() {
+		if strings.Contains(key, "[]") {
+			continue
+		}
+		if other, ok := seen[EnvName(key)]; ok {
+			t.Errorf("%s and %s are both set by %s", key, other, EnvName(key))
+		}
+		seen[EnvName(key)] = key
+	}
+}
+
+func TestBounds(t *testing.T) {
+	big := make([]byte, MaxBytes+1)
+	if _, err := Parse("big.yaml", big, noEnv); err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("oversized file: %v", err)
+	}
+	// a, b and c are lists of aliases: 50³ pools from three lines.
+	list := func(item string) string { return "[" + strings.TrimSuffix(strings.Repeat(item+",", 50), ",") + "]" }
+	bomb := "pools:\n- &a {reserves: " + list("{}") + "}\n- &b " + list("*a") + "\n- &c " + list("*b") + "\n- " + list("*c") + "\n"
+	if _, err := Parse("bomb.yaml", []byte(bomb), noEnv); err == nil {
+		t.Error("alias bomb: no error")
+	}
+	if _, err := Load(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing file: %v", err)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	keys := []string{"name", "kv_target", "replicas", "reserves"}
+	for name, want := range map[string]string{"kv_targt": "kv_target", "nmae": "name", "replica": "replicas", "zzzzz": "", "": ""} {
+		if got := nearest(name, keys); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("0\n---"))
+	for _, pattern := range []string{"testdata/valid/*.yaml", "testdata/invalid/*.yaml"} {
+		names, _ := filepath.Glob(pattern)
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse("testdata/valid/fuzz.yaml", data, noEnv)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("config %v and error %v", c, err)
+		}
+		var errs Errors
+		if err != nil && !errors.As(err, &errs) {
+			t.Fatalf("error %v is not Errors", err)
+		}
+		for _, e := range errs {
+			if strings.ContainsAny(e.Error(), "\r\n") {
+				t.Fatalf("message of more than one line: %q", e.Error())
+			}
+		}
+		if c != nil {
+			if _, err := c.Pipeline(); err != nil {
+				t.Fatalf("a configuration that passed makes no pipeline: %v", err)
+			}
+		}
+	})
+}
