@@ -4,9 +4,11 @@ import "math"
 
 // Learning constants. Each was chosen on the first two thirds of public traces; the result is flat around all of them.
 const (
-	residualStep = 0.004  // smallest step of a residual quantile, in units of the spread
-	forget       = 0.9997 // memory of the aggregation, per minute: 2.3 days
-	fixedShare   = 0.02   // weight spread evenly, so that an expert can come back
+	residualGain = 1.0 / 700 // memory of the residual quantiles: half a day of outcomes
+	minSparsity  = 0.1        // of the standard normal's: keeps a quantile moving where residuals collapsed
+	maxSparsity  = 4          // likewise: keeps a lone outlier from throwing a tail
+	forget       = 0.9997     // memory of the aggregation, per minute: 2.3 days
+	fixedShare   = 0.02       // weight spread evenly, so that an expert can come back
 	lossMemory   = 1.0 / 1440
 )
 
@@ -33,7 +35,15 @@ type mixture struct {
 // gaussian are the standard normal quantiles at Levels, the prior shape of residuals.
 var gaussian = Quantiles{-1.6449, -1.2816, -.6745, 0, .6745, .8416, 1.2816, 1.6449, 2.3263}
 
-const priorWidth = 1.5
+// gaussianSparsity is the inverse density of the standard normal at gaussian.
+var gaussianSparsity = func() (s Quantiles) {
+	for i, z := range gaussian {
+		s[i] = math.Sqrt(2*math.Pi) * math.Exp(z*z/2)
+	}
+	return s
+}()
+
+const priorWidth = 1.2
 
 func newMixture() mixture {
 	var m mixture
@@ -123,15 +133,23 @@ func (m *mixture) learn(p *points, y, scale float64) {
 	}
 }
 
-// track moves the residual quantiles of expert e towards residual r: stochastic gradient steps on the pinball loss.
+// track moves the residual quantiles of expert e towards residual r: a stochastic approximation whose step at each level
+// is the inverse of the density there, read off the neighbouring quantiles, over the number of outcomes remembered
+// (Tierney 1983, doi:10.1137/0904048). So all levels remember alike; a common step would leave the tails behind.
 func (m *mixture) track(e int, r float64) {
-	step := 1.3 * math.Max(residualStep, 1/(m.Seen[e]+10))
+	gain := max(residualGain, 1/(m.Seen[e]+10))
 	q := &m.Residual[e]
+	var step Quantiles
+	for i := range step {
+		lo, hi := max(i-1, 0), min(i+1, NumLevels-1)
+		sparsity := (q[hi] - q[lo]) / (Levels[hi] - Levels[lo])
+		step[i] = gain * min(max(sparsity, minSparsity*gaussianSparsity[i]), maxSparsity*gaussianSparsity[i])
+	}
 	for i, tau := range Levels {
 		if r < q[i] {
-			q[i] -= step * (1 - tau)
+			q[i] -= step[i] * (1 - tau)
 		} else {
-			q[i] += step * tau
+			q[i] += step[i] * tau
 		}
 	}
 	for i := 1; i < NumLevels; i++ {
@@ -142,25 +160,28 @@ func (m *mixture) track(e int, r float64) {
 	m.Seen[e]++
 }
 
-// reweight is one step of the aggregation at level i. Sleeping experts keep their regret.
+// reweight is one step of the aggregation at level i: weight ∝ η·exp(η·regret) with a rate η that adapts to the expert's
+// own losses. Sleeping experts keep their regret.
 func (m *mixture) reweight(i int, p *points, gain *[numExperts]Quantiles) {
-	var score [numExperts]float64
+	var eta, score [numExperts]float64
 	top := math.Inf(-1)
 	for e := range catalog {
-		if !isNaN(p.z[e]) {
+		v, b := &m.Variance[e][i], &m.Range[e][i]
+		if awake := !isNaN(p.z[e]); awake {
 			l := -gain[e][i]
-			m.Range[e][i] = math.Max(m.Range[e][i]*forget, math.Abs(l))
-			m.Variance[e][i] = m.Variance[e][i]*forget + l*l
-			eta := m.rate(e, i)
-			m.Regret[e][i] = m.Regret[e][i]*forget - l*(1+eta*l)
+			*b = max(*b*forget, math.Abs(l))
+			*v = *v*forget + l*l
+			eta[e] = min(1/(2**b), math.Sqrt(logExperts / *v))
+			m.Regret[e][i] = m.Regret[e][i]*forget - l*(1+eta[e]*l)
+		} else {
+			eta[e] = min(1/(2**b), math.Sqrt(logExperts / *v))
 		}
-		eta := m.rate(e, i)
-		score[e] = math.Log(eta) + eta*m.Regret[e][i]
-		top = math.Max(top, score[e])
+		score[e] = eta[e] * m.Regret[e][i]
+		top = max(top, score[e])
 	}
 	sum := 0.0
 	for e := range score {
-		score[e] = math.Exp(score[e] - top)
+		score[e] = eta[e] * math.Exp(score[e]-top)
 		sum += score[e]
 	}
 	for e := range score {
@@ -168,9 +189,7 @@ func (m *mixture) reweight(i int, p *points, gain *[numExperts]Quantiles) {
 	}
 }
 
-func (m *mixture) rate(e, i int) float64 {
-	return math.Min(1/(2*m.Range[e][i]), math.Sqrt(math.Log(float64(numExperts))/m.Variance[e][i]))
-}
+var logExperts = math.Log(float64(numExperts))
 
 // unroot inverts the square root on which errors are measured; what is below zero is zero.
 func unroot(z float64) float64 {

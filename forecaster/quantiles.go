@@ -46,20 +46,21 @@ func (q *Quantiles) At(tau float64) float64 {
 	return q[i-1] + f*(q[i]-q[i-1])
 }
 
-// CDF is the level of x, the inverse of At; 0 for x ≤ 0, and at most 0.9999. Where the distribution has an atom (flat
-// quantiles) it is the middle of the atom, so that PIT values stay uniform on average.
+// CDF is the level of x, the inverse of At; 0 for x < 0, and at most 0.9999. Where the distribution has an atom (flat
+// quantiles, or a lowest quantile of zero) it is the middle of the atom, so that PIT values stay uniform on average.
 func (q *Quantiles) CDF(x float64) float64 {
-	if !(x > 0) {
-		x = 0
+	const n = NumLevels
+	if !(x >= 0) {
+		return 0
 	}
-	if lo, hi := q.edge(x, false), q.edge(x, true); hi > lo {
+	lo, hi := q.below(x), q.upTo(x)
+	if hi > lo {
 		return (lo + hi) / 2
 	}
 	switch {
 	case x < q[0]:
 		return Levels[0] * x / q[0]
-	case x >= q[NumLevels-1]:
-		const n = NumLevels
+	case x >= q[n-1]:
 		slope := (q[n-1] - q[n-2]) / math.Log((1-Levels[n-2])/(1-Levels[n-1]))
 		if slope <= 0 {
 			return 0.9999
@@ -74,34 +75,40 @@ func (q *Quantiles) CDF(x float64) float64 {
 	return Levels[i-1] + f*(Levels[i]-Levels[i-1])
 }
 
-// edge is the lowest or highest level whose quantile equals x.
-func (q *Quantiles) edge(x float64, last bool) float64 {
-	level := math.NaN()
-	if x == 0 && !last {
-		level = 0
+// below and upTo are the lowest and the highest level whose quantile is x; 0 for both when there is none. The quantile
+// at level 0 is 0, that at level 1 is unbounded.
+func (q *Quantiles) below(x float64) float64 {
+	if x == 0 {
+		return 0
 	}
 	for i, v := range q {
 		if v == x {
-			level = Levels[i]
-			if !last && x != 0 {
-				return level
-			}
+			return Levels[i]
 		}
 	}
-	return level
+	return 0
+}
+
+func (q *Quantiles) upTo(x float64) float64 {
+	for i := NumLevels - 1; i >= 0; i-- {
+		if q[i] == x {
+			return Levels[i]
+		}
+	}
+	return 0
 }
 
 // Sort makes q non-decreasing and non-negative: crossing quantiles are rearranged (Chernozhukov, Fernández-Val and
 // Galichon 2010, doi:10.3982/ECTA7880), which never raises the pinball loss.
 func (q *Quantiles) Sort() {
-	for i := 1; i < NumLevels; i++ {
-		for j := i; j > 0 && q[j] < q[j-1]; j-- {
-			q[j], q[j-1] = q[j-1], q[j]
-		}
-	}
 	for i := range q {
 		if !(q[i] > 0) {
 			q[i] = 0
+		}
+	}
+	for i := 1; i < NumLevels; i++ {
+		for j := i; j > 0 && q[j] < q[j-1]; j-- {
+			q[j], q[j-1] = q[j-1], q[j]
 		}
 	}
 }

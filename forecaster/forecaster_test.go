@@ -1,0 +1,125 @@
+package forecaster
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+func minuteAt(i int) time.Time { return time.Unix((startMinute+int64(i))*60, 0).UTC() }
+
+// window is a minute in which a class asked for y requests per second and nothing else.
+func window(pool, class string, i int, y float64) features.Window {
+	w := features.Window{Key: features.Key{Pool: pool, Class: class}, Start: minuteAt(i), Settled: true}
+	if !math.IsNaN(y) {
+		w.Covered = true
+		w.Requests, w.RequestsKnown = 60*y, 60*y
+		w.Reports = ^w.Reports
+	}
+	return w
+}
+
+func observePool(f *Forecaster, minutes int, classes map[string]func(i int) float64, names ...string) PoolForecast {
+	for i := range minutes {
+		var ws []features.Window
+		for _, name := range names {
+			ws = append(ws, window("p", name, i, classes[name](i)))
+		}
+		f.Observe(ws, []features.PoolMinute{{Pool: "p", Start: minuteAt(i), Covered: true, LastEvent: minuteAt(i)}})
+	}
+	return f.Forecast(minuteAt(minutes))[0]
+}
+
+func classQuantileSum(pf *PoolForecast, h, level int) float64 {
+	sum := 0.0
+	for _, c := range pf.Classes {
+		if c.Dimension == features.DimRequests {
+			sum += c.Minute[h-1][level]
+		}
+	}
+	return sum
+}
+
+// TestPoolTotalIsNotASumOfQuantiles: independent classes hardly ever peak together, so the pool's 95 % quantile lies well
+// below the sum of theirs; of classes that move as one it does not.
+func TestPoolTotalIsNotASumOfQuantiles(t *testing.T) {
+	independent, together := map[string]func(int) float64{}, map[string]func(int) float64{}
+	names := []string{"a", "b", "c", "d"}
+	for n, name := range names {
+		independent[name] = noisy(rand.New(rand.NewPCG(1, uint64(n))))
+		together[name] = noisy(rand.New(rand.NewPCG(2, 2)))
+	}
+	spread := func(classes map[string]func(int) float64) (float64, PoolForecast) {
+		pf := observePool(New(Config{}), 2*1440, classes, names...)
+		total := pf.Of(features.DimRequests).Minute[19]
+		sum := classQuantileSum(&pf, 20, L95) - classQuantileSum(&pf, 20, L50)
+		return (total[L95] - total[L50]) / sum, pf
+	}
+	ri, pf := spread(independent)
+	rt, _ := spread(together)
+	if ri > .75 || rt < .8 {
+		t.Errorf("spread of the total over the sum of spreads: %.2f when independent, %.2f when together", ri, rt)
+	}
+	// The paths carry the total's own quantiles.
+	at := pf.Paths.At[0]
+	above := 0
+	for j := range at {
+		if float64(at[j][19]) > pf.Of(features.DimRequests).Minute[19][L90] {
+			above++
+		}
+	}
+	if share := float64(above) / float64(len(at)); math.Abs(share-.1) > .02 {
+		t.Errorf("%.3f of the paths lie above the 90 %% quantile", share)
+	}
+}
+
+// TestGapIsNotZero: an hour without telemetry leaves the forecast where it was, marked stale.
+func TestGapIsNotZero(t *testing.T) {
+	f := New(Config{StaleAfter: 5 * time.Minute})
+	y := noisy(rand.New(rand.NewPCG(3, 3)))
+	before := observePool(f, 1500, map[string]func(int) float64{"c": y}, "c")
+	for i := 1500; i < 1560; i++ {
+		f.Observe([]features.Window{window("p", "c", i, math.NaN())}, []features.PoolMinute{{Pool: "p", Start: minuteAt(i), LastEvent: minuteAt(1499)}})
+	}
+	after := f.Forecast(minuteAt(1560))[0]
+	if before.Stale || !after.Stale {
+		t.Errorf("stale: %v before the gap, %v after an hour of it", before.Stale, after.Stale)
+	}
+	a, b := before.Of(features.DimRequests).Minute[29][L50], after.Of(features.DimRequests).Minute[29][L50]
+	if b < .7*a || b > 1.3*a {
+		t.Errorf("median %v before the gap, %v after", a, b)
+	}
+}
+
+// TestAmendedMinutesReachTheTotal: a late count corrects the class and the pool alike.
+func TestAmendedMinutesReachTheTotal(t *testing.T) {
+	f := New(Config{Settle: 10 * time.Minute})
+	observePool(f, 100, map[string]func(int) float64{"a": func(int) float64 { return 10 }, "b": func(int) float64 { return 5 }}, "a", "b")
+	f.Observe([]features.Window{window("p", "a", 95, 30)}, nil)
+	p := f.pools[0]
+	if got := p.class(features.Key{Pool: "p", Class: "a"}).series[0].history.At(startMinute + 95); got != 30 {
+		t.Errorf("class reads %v", got)
+	}
+	if got := p.total[0].history.At(startMinute + 95); got != 35 {
+		t.Errorf("total reads %v", got)
+	}
+}
+
+// TestOriginsAreBlindToTheFuture: a forecast does not depend on anything pushed after it, and asking changes nothing.
+func TestOriginsAreBlindToTheFuture(t *testing.T) {
+	y := noisy(rand.New(rand.NewPCG(4, 4)))
+	f, g := New(Config{}), New(Config{})
+	for i := range 600 {
+		w := []features.Window{window("p", "c", i, y(i))}
+		f.Observe(w, nil)
+		g.Observe(w, nil)
+		f.Forecast(minuteAt(i + 1)) // g is never asked before the end
+	}
+	a, b := f.Forecast(minuteAt(600))[0], g.Forecast(minuteAt(600))[0]
+	if a.Total[0].Minute != b.Total[0].Minute || a.Total[0].WindowMax != b.Total[0].WindowMax {
+		t.Error("asking for forecasts changed them")
+	}
+}

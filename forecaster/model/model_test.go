@@ -1,0 +1,154 @@
+package model
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// experts are judged by the suite below; every new model gets a row.
+var experts = map[string]func() Expert{
+	"last":          func() Expert { return Last{} },
+	"recent":        func() Expert { return Recent{Minutes: 15} },
+	"level":         func() Expert { return Level{Scale: Level90m} },
+	"seasonal day":  func() Expert { return SeasonalDay{} },
+	"seasonal week": func() Expert { return SeasonalWeek{} },
+	"drift day":     func() Expert { return SeasonalDrift{} },
+	"drift week":    func() Expert { return SeasonalDrift{Week: true} },
+	"trend":         func() Expert { return &Trend{Alpha: .1, Beta: .02, Phi: .97} },
+}
+
+const start = int64(28_000_000) // a minute in 2023
+
+func feed(x Expert, h *History, from int64, ys []float64) {
+	for i, y := range ys {
+		h.Push(from+int64(i), y)
+		x.Update(h)
+	}
+}
+
+func repeat(n int, f func(i int) float64) []float64 {
+	ys := make([]float64, n)
+	for i := range ys {
+		ys[i] = f(i)
+	}
+	return ys
+}
+
+func TestSuite(t *testing.T) {
+	nan := math.NaN()
+	histories := map[string][]float64{
+		"empty":    nil,
+		"one":      {5},
+		"flat":     repeat(9*1440, func(int) float64 { return 7 }),
+		"zero":     repeat(9*1440, func(int) float64 { return 0 }),
+		"unknown":  repeat(200, func(int) float64 { return nan }),
+		"gappy":    repeat(9*1440, func(i int) float64 { return [3]float64{3, nan, 9}[i%3] }),
+		"seasonal": repeat(9*1440, func(i int) float64 { return 100 + 50*math.Sin(2*math.Pi*float64(i)/1440) }),
+		"collapse": append(repeat(2000, func(int) float64 { return 1e9 }), repeat(60, func(int) float64 { return 0 })...),
+	}
+	for name, make := range experts {
+		for shape, ys := range histories {
+			x, h := make(), NewHistory()
+			feed(x, h, start, ys)
+			for _, lead := range []int{1, 15, 30, 60} {
+				y := x.Forecast(h, lead)
+				if math.IsInf(y, 0) || y < 0 {
+					t.Errorf("%s on %s at +%d: %v is no forecast of a rate", name, shape, lead, y)
+				}
+				if (shape == "flat" || shape == "zero") && !math.IsNaN(y) && math.Abs(y-ys[0]) > 1e-9 {
+					t.Errorf("%s on %s at +%d: %v", name, shape, lead, y)
+				}
+				if (shape == "empty" || shape == "unknown") && !math.IsNaN(y) {
+					t.Errorf("%s on %s at +%d: %v out of nothing", name, shape, lead, y)
+				}
+			}
+			// A restored expert goes on as if nothing had happened.
+			again, g := make(), NewHistory()
+			if !again.Restore(x.State()) || !g.Restore(cloneState(h.State())) {
+				t.Fatalf("%s on %s: state refused", name, shape)
+			}
+			more := repeat(100, func(i int) float64 { return float64(i % 13) })
+			feed(x, h, start+int64(len(ys)), more)
+			feed(again, g, start+int64(len(ys)), more)
+			if a, b := x.Forecast(h, 20), again.Forecast(g, 20); a != b && !(math.IsNaN(a) && math.IsNaN(b)) {
+				t.Errorf("%s on %s: %v after a restore, %v without", name, shape, b, a)
+			}
+		}
+		if make().Restore(repeat(17, func(int) float64 { return 1 })) {
+			t.Errorf("%s takes over a state that is not its own", name)
+		}
+	}
+}
+
+func cloneState(s HistoryState) HistoryState {
+	s.Ring = append([]float32(nil), s.Ring...)
+	s.BinSum = append([]float32(nil), s.BinSum...)
+	s.BinN = append([]float32(nil), s.BinN...)
+	s.Levels = append([]float64(nil), s.Levels...)
+	return s
+}
+
+// TestSeasonsReadTheRightMinute uses a series whose value names its minute.
+func TestSeasonsReadTheRightMinute(t *testing.T) {
+	h := NewHistory()
+	ys := repeat(8*1440, func(i int) float64 { return float64(i) })
+	feed(Last{}, h, 0, ys)
+	newest := float64(len(ys) - 1)
+	if got, want := (SeasonalDay{}).Forecast(h, 30), newest+30-1440; got != want {
+		t.Errorf("yesterday at +30 is %v, want %v", got, want)
+	}
+	if got, want := (SeasonalWeek{}).Forecast(h, 30), newest+30-week; math.Abs(got-want) > 10 {
+		t.Errorf("last week at +30 is %v, want about %v", got, want)
+	}
+	if got, want := (SeasonalDay{}).Peak(h, 15, 30), newest+30-1440; got != want {
+		t.Errorf("yesterday's peak in 15..30 is %v, want %v", got, want)
+	}
+}
+
+// TestGapsAreUnknown: minutes that were skipped, also for days, read as unknown and not as what the ring held before.
+func TestGapsAreUnknown(t *testing.T) {
+	for _, gap := range []int64{5, 2000, 3 * 1440, 20 * 1440} {
+		h := NewHistory()
+		feed(Last{}, h, start, repeat(9*1440, func(int) float64 { return 4 }))
+		was := h.Newest
+		h.Push(was+gap, 9)
+		for m := was + gap - 1; m > was && m > was+gap-ringMinutes; m-- {
+			if !math.IsNaN(h.At(m)) {
+				t.Fatalf("gap of %d: minute %d reads %v", gap, m-was, h.At(m))
+			}
+		}
+		if gap > 1440 {
+			if y := h.Bins(h.Newest - 1440); !math.IsNaN(y) {
+				t.Errorf("gap of %d: a bin within the gap reads %v", gap, y)
+			}
+		}
+		if h.Known != 9*1440+1 {
+			t.Errorf("gap of %d: %d known minutes", gap, h.Known)
+		}
+	}
+}
+
+func TestAmend(t *testing.T) {
+	h := NewHistory()
+	feed(Last{}, h, start, []float64{1, math.NaN(), 3})
+	h.Amend(start+1, 2)
+	h.Amend(start, 5)
+	h.Amend(start+3, 100) // not pushed yet
+	h.Amend(start-1, 100) // never pushed
+	got := []float64{h.At(start), h.At(start + 1), h.At(start + 2), h.Mean(start, start+2), h.Max(start, start+2)}
+	if diff := cmp.Diff([]float64{5, 2, 3, 10.0 / 3, 5}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestTrendFollowsALine: on a steady climb the damped trend is nearer than the last value.
+func TestTrendFollowsALine(t *testing.T) {
+	x, h := &Trend{Alpha: .1, Beta: .1, Phi: .98}, NewHistory()
+	feed(x, h, start, repeat(300, func(i int) float64 { z := 10 + float64(i)/20; return z * z }))
+	want := math.Pow(10+float64(299+15)/20, 2)
+	if got, last := x.Forecast(h, 15), h.Last(1); math.Abs(got-want) > 0.5*math.Abs(last-want) {
+		t.Errorf("trend says %v, last value %v, the line goes on to %v", got, last, want)
+	}
+}

@@ -1,0 +1,103 @@
+package forecaster
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+type fixedCapacity map[string]float64
+
+func (c fixedCapacity) PerReplica(d string, _ float64) (float64, bool) { v, ok := c[d]; return v, ok }
+
+type fixedLag time.Duration
+
+func (l fixedLag) Quantile(float64) time.Duration { return time.Duration(l) }
+
+// ramp is a pool whose every path climbs by step a minute from level, path j by j/1000 of step faster, so that quantiles
+// of passage times are known.
+func ramp(dimension string, level, step float64) PoolForecast {
+	pf := PoolForecast{Pool: "p", Origin: minuteAt(0)}
+	pf.Total = []Forecast{{Key: features.Key{Pool: "p", Class: features.TotalClass}, Dimension: dimension, Last: level, Confidence: Seasonal}}
+	pf.Paths = Paths{Dimensions: []string{dimension}, At: [][][Horizon]float32{make([][Horizon]float32, NumPaths)}}
+	for j := range pf.Paths.At[0] {
+		for h := range Horizon {
+			pf.Paths.At[0][j][h] = float32(level + step*float64(h+1)*(1+float64(j)/1000))
+		}
+	}
+	return pf
+}
+
+func TestProjectRamp(t *testing.T) {
+	// Path j passes 1000 at minute ⌈20/(1 + j/1000)⌉ or the one after: 18 for the fastest tenth, 20 for the slowest.
+	pf := ramp("kv", 800, 10)
+	p := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(10*time.Minute), Supply{Ready: 10}, 0, 30*time.Minute)
+	if p.Binding != "kv" || p.Lead != 11*time.Minute {
+		t.Errorf("binding %q, lead %v", p.Binding, p.Lead)
+	}
+	if p.ETA != (ETA{17 * time.Minute, 18 * time.Minute, 19 * time.Minute}) {
+		t.Errorf("ETA %v", p.ETA)
+	}
+	r := p.Resources[0]
+	if p.Probability != 1 || r.Probability[Horizon-1] != 1 || r.Probability[10] != 0 {
+		t.Errorf("probability %v, by minute %v", p.Probability, r.Probability)
+	}
+	if r.Utilisation != .8 {
+		t.Errorf("utilisation %v", r.Utilisation)
+	}
+	if r.Headroom.P50 >= 0 || r.Headroom.P50 < -.2 {
+		t.Errorf("headroom %+v", r.Headroom)
+	}
+}
+
+// TestPendingReplicasAreSupply: replicas on their way avert what they are in time for, and only that.
+func TestPendingReplicasAreSupply(t *testing.T) {
+	pf := ramp("decode", 800, 10)
+	project := func(lag time.Duration, pending int) Projection {
+		s := Supply{Ready: 10}
+		for range pending {
+			s.Pending = append(s.Pending, minuteAt(0))
+		}
+		return Project(&pf, fixedCapacity{"decode": 100}, fixedLag(lag), s, 0, Horizon*time.Minute)
+	}
+	if p := project(10*time.Minute, 6); p.Probability != 0 || p.ETA.P10 != Never {
+		t.Errorf("six replicas ready at ten minutes: P %v, ETA %v", p.Probability, p.ETA)
+	}
+	if p := project(40*time.Minute, 6); p.Probability != 1 {
+		t.Errorf("six replicas ready at forty minutes: P %v", p.Probability)
+	}
+}
+
+func TestFailureReserveIsNotSupply(t *testing.T) {
+	pf := ramp("kv", 850, 0)
+	with := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 2, Horizon*time.Minute)
+	without := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 0, Horizon*time.Minute)
+	if with.Probability != 1 || without.Probability != 0 {
+		t.Errorf("P %v with two replicas in reserve, %v without", with.Probability, without.Probability)
+	}
+}
+
+func TestNearestToItsLimitBinds(t *testing.T) {
+	pf := ramp("kv", 500, 0)
+	other := ramp("decode", 900, 0)
+	pf.Total = append(pf.Total, other.Total...)
+	pf.Paths.Dimensions = append(pf.Paths.Dimensions, "decode")
+	pf.Paths.At = append(pf.Paths.At, other.Paths.At[0])
+	p := Project(&pf, fixedCapacity{"kv": 100, "decode": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 0, 30*time.Minute)
+	if p.Binding != "decode" || p.Probability != 0 {
+		t.Errorf("binding %q at P %v", p.Binding, p.Probability)
+	}
+}
+
+func TestNoCapacityIsSaidAndNotDivided(t *testing.T) {
+	pf := ramp("kv", 500, 0)
+	if p := Project(&pf, fixedCapacity{}, fixedLag(time.Minute), Supply{Ready: 10}, 0, time.Hour); p.Binding != "" || len(p.Warnings) == 0 {
+		t.Errorf("without any capacity: %+v", p)
+	}
+	p := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{}, 0, time.Hour)
+	if p.Probability != 1 || p.ETA.P50 != 0 || !math.IsNaN(p.Resources[0].Utilisation) {
+		t.Errorf("without any replica: P %v, ETA %v, utilisation %v", p.Probability, p.ETA, p.Resources[0].Utilisation)
+	}
+}

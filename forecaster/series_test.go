@@ -1,0 +1,199 @@
+package forecaster
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+const startMinute = int64(28_396_800) // a midnight
+
+var testKey = features.Key{Pool: "p", Class: "c"}
+
+// noisy is a rate with a daily shape whose noise grows with its level, as token rates do.
+func noisy(r *rand.Rand) func(i int) float64 {
+	ar := 0.0
+	return func(i int) float64 {
+		ar = .9*ar + .3*r.NormFloat64()
+		z := 30 + 10*math.Sin(2*math.Pi*float64(i)/1440) + 2*ar + r.NormFloat64()
+		return z * z
+	}
+}
+
+func run(s *series, from, n int, y func(i int) float64) {
+	for i := from; i < from+n; i++ {
+		s.push(startMinute+int64(i), y(i))
+	}
+}
+
+// TestAnswersAfterThreeMinutes: the first forecast comes early, is wide, and is monotone.
+func TestAnswersAfterThreeMinutes(t *testing.T) {
+	s := newSeries(testKey, 0)
+	var f Forecast
+	for i, y := range []float64{100, 120, 110} {
+		if s.forecast(&f) {
+			t.Fatalf("a forecast from %d minutes", i)
+		}
+		s.push(startMinute+int64(i), y)
+	}
+	if !s.forecast(&f) {
+		t.Fatal("no forecast from three minutes")
+	}
+	q := f.Minute[29]
+	if f.Confidence != Cold || f.Last != 110 || q[L50] < 80 || q[L50] > 150 || q[L95] < 1.3*q[L50] {
+		t.Errorf("first forecast %+v of confidence %v", q, f.Confidence)
+	}
+}
+
+func TestQuantilesAreMonotoneOnAwkwardSeries(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	shapes := map[string]func(i int) float64{
+		"zero":         func(int) float64 { return 0 },
+		"intermittent": func(int) float64 { return math.Max(0, 500*(r.Float64()-.95)) },
+		"spikes":       func(i int) float64 { return 1 + 1e9*float64(i%97/96) },
+		"unknown":      func(i int) float64 { return []float64{4, math.NaN()}[i/100%2] },
+		"step":         func(i int) float64 { return []float64{10, 1e6, 0}[i/400%3] },
+	}
+	for name, shape := range shapes {
+		s := newSeries(testKey, 0)
+		run(s, 0, 1500, shape)
+		var f Forecast
+		if !s.forecast(&f) {
+			t.Fatalf("%s: no forecast", name)
+		}
+		for h, q := range append(f.Minute[:], f.WindowMax) {
+			for i := range q {
+				if math.IsNaN(q[i]) || math.IsInf(q[i], 0) || q[i] < 0 || i > 0 && q[i] < q[i-1] {
+					t.Fatalf("%s, minute %d: %v", name, h+1, q)
+				}
+			}
+		}
+	}
+}
+
+// TestFlatIsForecastFlat: nothing beats the last value on a flat line, and nothing may lose to it.
+func TestFlatIsForecastFlat(t *testing.T) {
+	for _, level := range []float64{0, 7, 1e6} {
+		s := newSeries(testKey, 0)
+		run(s, 0, 3000, func(int) float64 { return level })
+		var f Forecast
+		s.forecast(&f)
+		for _, q := range append(f.Minute[:30:30], f.WindowMax) {
+			for i := range q {
+				if math.Abs(q[i]-level) > 1e-4*level+1e-9 {
+					t.Fatalf("flat at %v is forecast as %v", level, q)
+				}
+			}
+		}
+	}
+}
+
+// TestCoverage: on a stationary series the quantiles cover what they say, at single minutes and for the window maximum.
+func TestCoverage(t *testing.T) {
+	y := noisy(rand.New(rand.NewPCG(3, 4)))
+	s := newSeries(testKey, 0)
+	const warm, n = 8 * 1440, 5 * 1440
+	var values []float64
+	var at [n]Forecast
+	for i := range warm + n {
+		if i >= warm {
+			s.forecast(&at[i-warm])
+		}
+		values = append(values, y(i))
+		s.push(startMinute+int64(i), values[i])
+	}
+	var minute, peak Accumulator
+	for i := range n - Horizon {
+		next := values[warm+i:] // the forecast at[i] was made before next[0]
+		minute.Add(next[19], &at[i].Minute[19], at[i].Last)
+		best := 0.0
+		for _, v := range next[WindowFrom-1 : WindowTo] {
+			best = math.Max(best, v)
+		}
+		peak.Add(best, &at[i].WindowMax, at[i].Last)
+	}
+	for name, a := range map[string]*Accumulator{"minute 20": &minute, "window maximum": &peak} {
+		for level, tolerance := range map[int]float64{L50: .06, L80: .04, L90: .03, L95: .025} {
+			if share, _, _ := a.Coverage(level); math.Abs(share-Levels[level]) > tolerance {
+				t.Errorf("%s: the %.0f %% quantile covers %.1f %%", name, 100*Levels[level], 100*share)
+			}
+		}
+		if a.Skill() < 0.05 {
+			t.Errorf("%s: skill against the last value is %.3f", name, a.Skill())
+		}
+	}
+}
+
+// TestRestoreGoesOnBitForBit takes a snapshot at awkward moments and compares what follows.
+func TestRestoreGoesOnBitForBit(t *testing.T) {
+	f := New(Config{})
+	feed := func(f *Forecaster, from, to int, y func(i int) float64) []PoolForecast {
+		for i := from; i < to; i++ {
+			w := window("p", "c", i, y(i))
+			f.Observe([]features.Window{w}, nil)
+		}
+		return f.Forecast(minuteAt(to))
+	}
+	y := noisy(rand.New(rand.NewPCG(5, 6)))
+	feed(f, 0, 777, y)
+	encoded, err := cbor.Marshal(f.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st State
+	if err := cbor.Unmarshal(encoded, &st); err != nil {
+		t.Fatal(err)
+	}
+	g, err := Restore(Config{}, st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := noisy(rand.New(rand.NewPCG(7, 8)))
+	again := noisy(rand.New(rand.NewPCG(7, 8)))
+	want, got := feed(f, 777, 1000, values), feed(g, 777, 1000, again)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	st.Version++
+	if _, err := Restore(Config{}, st); err == nil {
+		t.Error("a state of another version was taken over")
+	}
+}
+
+// TestFallsBackToTheBaseline: on a random walk nothing beats the last value, and a combination that has gone astray is
+// replaced by it.
+func TestFallsBackToTheBaseline(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	walk := 1000.0
+	s := newSeries(testKey, 0)
+	run(s, 0, 1000, func(int) float64 { walk = math.Max(1, walk+20*r.NormFloat64()); return walk })
+	m := &s.mix[midLead]
+	m.Own = 10 * m.Loss[0] // as if it had lost badly all day
+	m.LossN = 1440
+	var f Forecast
+	s.forecast(&f)
+	if !f.Fallback || len(f.Weights) != 1 || f.Weights[0].Expert != "last" {
+		t.Errorf("fallback %v with weights %v", f.Fallback, f.Weights)
+	}
+}
+
+// TestLevelShift: an hour after the load tripled, the forecast has followed.
+func TestLevelShift(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	s := newSeries(testKey, 0)
+	level := 1000.0
+	y := func(int) float64 { return level * math.Exp(.1*r.NormFloat64()) }
+	run(s, 0, 3*1440, y)
+	level = 3000
+	run(s, 3*1440, 60, y)
+	var f Forecast
+	s.forecast(&f)
+	if q := f.Minute[19]; q[L50] < 2500 || q[L50] > 3500 {
+		t.Errorf("an hour after the shift to 3000 the median is %.0f", q[L50])
+	}
+}
