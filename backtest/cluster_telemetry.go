@@ -1,0 +1,189 @@
+package backtest
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// Drain hands over the telemetry since the last call, as a real pool and its gateway would have reported it: one record
+// per attempt at its end, a report of every replica at each full minute and at each change of its state. The slices are
+// the caller's.
+func (c *Cluster) Drain() (requests []ingest.Request, replicas []ingest.Replica) {
+	requests, replicas = c.requests, c.states
+	c.requests, c.states = nil, nil
+	return requests, replicas
+}
+
+// finish ends a request well.
+func (c *Cluster) finish(q *call) {
+	c.open.finished++
+	c.metrics.Finished++
+	slo := &c.cfg.SLO
+	idle := float64(q.PromptTokens-q.CachedTokens) / c.cfg.PrefillTokensPerS
+	prompt := q.token-q.first <= slo.TTFT.Seconds()+slo.TTFTStretch*idle
+	steady := q.OutputTokens < 2 || (c.now-q.token)/float64(q.OutputTokens-1) <= slo.ITL.Seconds()
+	if prompt {
+		c.metrics.TTFTMet++
+	}
+	if steady {
+		c.metrics.ITLMet++
+	}
+	if prompt && steady {
+		c.metrics.SLOMet++
+		c.open.met++
+	}
+	c.report(q, ingest.PhaseFinished)
+}
+
+// report writes the record of an attempt that is over.
+func (c *Cluster) report(q *call, phase ingest.Phase) {
+	if len(c.requests) >= maxTelemetry {
+		c.metrics.TelemetryDropped++
+		return
+	}
+	record := ingest.Request{
+		ID: strconv.FormatUint(q.ID, 10), Pool: c.cfg.Pool, Class: q.Class, Tenant: q.Tenant, Session: q.Session, Attempt: q.attempt,
+		Phase: phase, ArrivedAt: c.clock(q.arrived), FinishedAt: c.clock(c.now),
+		PromptTokens: q.PromptTokens, CachedTokens: q.CachedTokens, OutputTokens: q.OutputTokens, MaxOutputTokens: q.MaxOutputTokens,
+	}
+	if phase == ingest.PhaseRejected {
+		record.Status, record.CachedTokens, record.OutputTokens = ingest.StatusRejected, ingest.Unknown, ingest.Unknown
+	} else {
+		record.StartedAt, record.FirstTokenAt = c.clock(q.started), c.clock(q.token)
+	}
+	c.requests = append(c.requests, record)
+}
+
+// observe writes the report of one replica.
+func (c *Cluster) observe(r *replica) {
+	if len(c.states) >= maxTelemetry {
+		c.metrics.TelemetryDropped++
+		return
+	}
+	report := ingest.Replica{
+		Pool: c.cfg.Pool, Name: r.name, At: c.Now(), State: r.state, KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown,
+		KVUsedRatio: math.NaN(), Running: ingest.Unknown, Waiting: ingest.Unknown,
+		PreemptionsTotal: r.preemptions, PrefixHitsTotal: r.hits, PrefixQueryTotal: r.queries,
+	}
+	if r.serving() {
+		r.sync(c.now)
+		report.KVCapacityTokens, report.KVUsedTokens = c.cfg.KVCapacityTokens, int64(r.kv)
+		report.KVUsedRatio = min(1, r.kv/float64(c.cfg.KVCapacityTokens))
+		report.Running = int64(r.running())
+	}
+	if r.state == ingest.ReplicaReady {
+		report.Waiting = c.shareOfQueue(r)
+	}
+	c.states = append(c.states, report)
+}
+
+// shareOfQueue is how much of the common queue a ready replica reports as its own: an equal part, the first replicas
+// one more when it does not come out even.
+func (c *Cluster) shareOfQueue(r *replica) int64 {
+	ready, _ := c.counts()
+	if ready == 0 {
+		return 0
+	}
+	place := 0
+	for _, other := range c.replicas {
+		if other == r {
+			break
+		}
+		if other.state == ingest.ReplicaReady {
+			place++
+		}
+	}
+	share := c.waiting() / ready
+	if place < c.waiting()%ready {
+		share++
+	}
+	return int64(share)
+}
+
+// Metrics is how well a run went. A user's request counts once, whatever its attempts.
+type Metrics struct {
+	Minutes          int
+	SaturatedMinutes int
+	Requests         int64 // that users made
+	Finished         int64
+	Failed           int64 // never served
+	TTFTMet, ITLMet  int64 // finished requests within each objective
+	SLOMet           int64 // within both
+	Retries          int64
+	Rejected         int64 // attempts
+	Preemptions      int64
+	GPUHours         float64 // from loading to the end, waiting for a machine not included
+	ScaleActions     int     // changes of the number asked for
+	TelemetryDropped int64
+}
+
+// SaturatedShare is the share of minutes that were saturated: at whose end more requests waited than SLO.Waiting per
+// ready replica, or in which a request was rejected or left the queue after waiting longer than SLO.TTFT.
+func (m *Metrics) SaturatedShare() float64 {
+	return share(float64(m.SaturatedMinutes), float64(m.Minutes))
+}
+
+// SLOAttainment is the share of requests served within both objectives; those never served missed them, those still
+// under way do not count.
+func (m *Metrics) SLOAttainment() float64 {
+	return share(float64(m.SLOMet), float64(m.Finished+m.Failed))
+}
+
+func share(part, whole float64) float64 {
+	if whole == 0 {
+		return math.NaN()
+	}
+	return part / whole
+}
+
+// Minute is what happened in one minute, and how things stood at its end.
+type Minute struct {
+	Start             time.Time
+	Arrived, Finished int64 // first attempts
+	Met               int64 // of Finished, within the SLO
+	Rejected          int64 // attempts
+	Waiting           int
+	Ready, Pending    int
+	KVUse             float64 // highest of any ready replica; NaN when none is ready
+	Saturated         bool
+}
+
+type minuteCounts struct {
+	arrived, finished, met, rejected int64
+	slow                             bool // a request waited longer than the objective
+}
+
+func (m *minuteCounts) wait(s float64, slo SLO) {
+	if s > slo.TTFT.Seconds() {
+		m.slow = true
+	}
+}
+
+// Metrics is the account so far.
+func (c *Cluster) Metrics() Metrics { return c.metrics }
+
+// Minute is the newest full minute; its Start is zero before the first.
+func (c *Cluster) Minute() Minute { return c.minute }
+
+func (c *Cluster) endMinute() {
+	m := Minute{
+		Start: c.Now().Add(-time.Minute), Arrived: c.open.arrived, Finished: c.open.finished, Met: c.open.met, Rejected: c.open.rejected,
+		Waiting: c.waiting(), KVUse: math.NaN(),
+	}
+	m.Ready, m.Pending = c.counts()
+	if use, ok := c.kvUse(); ok {
+		m.KVUse = use
+	}
+	m.Saturated = c.open.slow || m.Rejected > 0 || float64(m.Waiting) > c.cfg.SLO.Waiting*float64(m.Ready)
+	c.metrics.Minutes++
+	if m.Saturated {
+		c.metrics.SaturatedMinutes++
+	}
+	c.minute, c.open = m, minuteCounts{}
+	for _, r := range c.replicas {
+		c.observe(r)
+	}
+}

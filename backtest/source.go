@@ -1,0 +1,114 @@
+package backtest
+
+import (
+	"errors"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+const (
+	// batchRecords is how many records a Source puts into one batch at most.
+	batchRecords = 1024
+	// maxSilence is the longest silence that counts as zero traffic. A longer one is a hole in the log: no data.
+	maxSilence = 7 * 24 * time.Hour
+)
+
+// Source turns a trace into the batches of an event log, in the order of event time.
+//
+// A trace is a complete log. So at the end of every minute the source promises, with a watermark that names the pool,
+// that everything before it has been said: silence is zero traffic, and with features.Config.Lateness 0 the windows of
+// [o−60 s, o) are complete at origin o while nothing from o on has been seen. All of a trace is one pool.
+//
+// A bin wider than a minute is spread evenly over its minutes, each revealed at its start. The minutes of a bin that is
+// not over at the origin are therefore known from the whole bin's sum.
+type Source struct {
+	items     Items
+	pool      string
+	item      Item
+	held      bool
+	end       time.Time // of the open minute; zero before the first item
+	finished  bool
+	n         uint64
+	sequence  uint64
+	watermark ingest.Watermark
+}
+
+// NewSource reads from items; pool "" means DefaultPool.
+func NewSource(items Items, pool string) *Source {
+	if pool == "" {
+		pool = DefaultPool
+	}
+	return &Source{items: items, pool: pool}
+}
+
+// Next fills b with what comes next, at most to the end of a minute; io.EOF when everything was said. What b points to
+// is valid until the next call.
+func (s *Source) Next(b *ingest.Batch) error {
+	b.Reset()
+	if s.finished {
+		return io.EOF
+	}
+	for len(b.Requests)+len(b.Sums) < batchRecords {
+		if !s.held {
+			if err := s.items.Next(&s.item); errors.Is(err, io.EOF) {
+				s.finished = true
+				if s.end.IsZero() {
+					return io.EOF
+				}
+				s.close(b, s.end)
+				return nil
+			} else if err != nil {
+				return err
+			}
+			s.held = true
+		}
+		at := s.item.At()
+		if s.end.IsZero() {
+			s.end = at.Truncate(features.Minute).Add(features.Minute)
+		}
+		if !at.Before(s.end) {
+			end := s.end
+			s.end = end.Add(features.Minute)
+			if at.Sub(end) > maxSilence {
+				s.end = at.Truncate(features.Minute).Add(features.Minute)
+			}
+			s.close(b, end)
+			return nil
+		}
+		s.add(b)
+	}
+	s.stamp(b)
+	return nil
+}
+
+func (s *Source) add(b *ingest.Batch) {
+	s.held = false
+	if s.item.Sum != nil {
+		sum := *s.item.Sum
+		sum.Pool = s.pool
+		b.Sums = append(b.Sums, sum)
+		return
+	}
+	s.n++
+	request := *s.item.Request
+	request.Pool = s.pool
+	if request.ID == "" {
+		request.ID = strconv.FormatUint(s.n, 10)
+	}
+	b.Requests = append(b.Requests, request)
+}
+
+func (s *Source) close(b *ingest.Batch, end time.Time) {
+	s.watermark = ingest.Watermark{Pool: s.pool, At: end}
+	b.Watermark = &s.watermark
+	s.stamp(b)
+}
+
+func (s *Source) stamp(b *ingest.Batch) {
+	s.sequence++
+	b.Sequence = s.sequence
+}

@@ -1,0 +1,295 @@
+package backtest
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// DefaultStart is the time of t_s = 0 when a trace does not say: a Monday, midnight UTC.
+var DefaultStart = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// DefaultPool is the pool that a trace's traffic belongs to unless Options name another.
+const DefaultPool = "trace"
+
+// Options says how to read a trace. The zero value is usable: everything is found out from the file.
+type Options struct {
+	// Format is a name of [Formats]; "" recognises it by the first line.
+	Format string
+	// Start is the time of t_s = 0, a whole minute. Zero means [DefaultStart] for traces with relative times, and the
+	// minute of the first record for traces with absolute ones.
+	Start time.Time
+	// Bin is the width of the rows of a binned trace. Zero infers it (see [Reader.Notes]). A positive Bin also says
+	// that a file without a requests column is binned.
+	Bin time.Duration
+	// Pool is "" for DefaultPool. Class names the class of formats that have none; "" takes the file's name without
+	// its extensions.
+	Pool, Class string
+	// Strict ends at the first unusable row. Otherwise such rows are skipped and counted.
+	Strict bool
+	// PrefixBlocks bounds the prefix cache that turns block hashes into cached tokens; 0 means DefaultPrefixBlocks.
+	PrefixBlocks int
+	// Reorder is how many rows are held to bring them into time order; 0 means 4096 for requests and 2²⁰ for bins,
+	// whose files are often grouped by class. A row further out of order is unusable.
+	Reorder int
+	// Limits bounds counts and names; the zero value means ingest.DefaultLimits.
+	Limits ingest.Limits
+}
+
+// Item is one entry of a trace: exactly one of its fields is set. What it points to is valid until the next Next.
+type Item struct {
+	Request *ingest.Request
+	Sum     *ingest.Sum
+}
+
+// At is the event time at which the item becomes known.
+func (it Item) At() time.Time {
+	if it.Sum != nil {
+		return it.Sum.Start
+	}
+	return knownAt(it.Request)
+}
+
+// Items is a stream of traffic in the order in which it becomes known; Next answers io.EOF at its end.
+type Items interface {
+	Next(it *Item) error
+}
+
+// RowError is a row that cannot be used: where, why, and how to mend it.
+type RowError struct {
+	File string
+	Line int
+	What string
+}
+
+func (e *RowError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.What) }
+
+// Counts says what a reader met.
+type Counts struct {
+	Rows       int64 // usable rows
+	Refused    int64 // rows skipped as unusable
+	Disordered int64 // rows skipped because they were further out of order than the reorder buffer reaches
+	First      error // the first skipped row, nil when none was
+}
+
+// Reader streams one trace in time order. It is not safe for concurrent use, except Progress.
+type Reader struct {
+	path   string
+	opts   Options
+	format Format
+	file   *os.File
+	raw    *countingReader
+	size   int64
+	rows   rowReader
+	lines  *lineScanner
+
+	order  orderBuffer
+	shift  int64 // ns to add to a row's time
+	start  time.Time
+	last   int64
+	filled bool
+	eof    bool
+
+	counts  Counts
+	notes   []string
+	request ingest.Request
+	sum     ingest.Sum
+}
+
+// Open opens a trace, gzipped or not, and recognises its format. The caller closes the reader.
+func Open(path string, opts Options) (*Reader, error) {
+	if opts.Limits == (ingest.Limits{}) {
+		opts.Limits = ingest.DefaultLimits()
+	}
+	if opts.Pool == "" {
+		opts.Pool = DefaultPool
+	}
+	if opts.Class == "" {
+		opts.Class, _, _ = strings.Cut(filepath.Base(path), ".")
+	}
+	if !opts.Start.Equal(opts.Start.Truncate(time.Minute)) {
+		return nil, fmt.Errorf("start %s is not a whole minute: use %s", opts.Start.Format(time.RFC3339Nano), opts.Start.Truncate(time.Minute).Format(time.RFC3339))
+	}
+	if opts.Bin < 0 {
+		return nil, fmt.Errorf("bin %s is negative: give the width of one row, such as 10m", opts.Bin)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{path: path, opts: opts, file: file, raw: &countingReader{r: file}}
+	if err := r.open(); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Reader) open() error {
+	if info, err := r.file.Stat(); err == nil {
+		r.size = info.Size()
+	}
+	var in io.Reader = bufio.NewReaderSize(r.raw, 64<<10)
+	if magic, _ := in.(*bufio.Reader).Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.path, err)
+		}
+		in = z
+	}
+	r.lines = newLineScanner(in)
+	first, err := r.lines.peek()
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the file is empty")
+		}
+		return fmt.Errorf("%s: %w", r.path, err)
+	}
+	if r.format, err = recognise(first, r.opts); err != nil {
+		return fmt.Errorf("%s: %w", r.path, err)
+	}
+	if r.rows, err = r.format.open(r.lines, r.opts); err != nil {
+		return fmt.Errorf("%s:1: %w", r.path, err)
+	}
+	r.order.bound = r.opts.Reorder
+	if r.order.bound <= 0 {
+		r.order.bound = r.format.reorder
+	}
+	return r.fill()
+}
+
+// Close closes the file.
+func (r *Reader) Close() error { return r.file.Close() }
+
+// Format is the format that was recognised or given.
+func (r *Reader) Format() Format { return r.format }
+
+// Start is the time of t_s = 0.
+func (r *Reader) Start() time.Time { return r.start }
+
+// Counts is what the reader met so far.
+func (r *Reader) Counts() Counts { return r.counts }
+
+// Notes are sentences on what was inferred about the trace, such as its bin width.
+func (r *Reader) Notes() []string { return r.notes }
+
+// Progress is how many bytes of the file have been read, of how many. It may be called from any goroutine.
+func (r *Reader) Progress() (read, total int64) { return r.raw.n.Load(), r.size }
+
+// Next sets it to the next item in time order. It answers io.EOF at the end, and a *RowError for an unusable row when
+// reading strictly; other errors are of the file itself.
+func (r *Reader) Next(it *Item) error {
+	for len(r.order.rows) < r.order.bound && !r.eof {
+		if err := r.read(); err != nil {
+			return err
+		}
+	}
+	if len(r.order.rows) == 0 {
+		return io.EOF
+	}
+	w := r.order.pop()
+	r.last = w.at
+	*it = Item{}
+	switch {
+	case w.record != nil:
+		shiftTimes(w.record, time.Duration(r.shift))
+		it.Request = w.record
+	case w.width > 0:
+		piece, rest := w.split(r.shift)
+		if rest.width > 0 {
+			r.order.push(rest)
+		}
+		r.sum = ingest.Sum{
+			Pool: r.opts.Pool, Class: w.class, Start: time.Unix(0, piece.at+r.shift).UTC(), Requests: piece.requests,
+			PromptTokens: piece.prompt, CachedTokens: piece.cached, OutputTokens: piece.output,
+		}
+		it.Sum = &r.sum
+	default:
+		r.request = ingest.Request{
+			Pool: r.opts.Pool, Class: w.class, Session: w.session, Attempt: 1, ArrivedAt: time.Unix(0, w.at+r.shift).UTC(),
+			PromptTokens: count(w.prompt), CachedTokens: count(w.cached), OutputTokens: count(w.output), MaxOutputTokens: ingest.Unknown,
+		}
+		it.Request = &r.request
+	}
+	return nil
+}
+
+// fill reads the first rows, from which the start and the bin widths follow.
+func (r *Reader) fill() error {
+	for len(r.order.rows) < r.order.bound && !r.eof {
+		if err := r.read(); err != nil {
+			return err
+		}
+	}
+	if len(r.order.rows) == 0 {
+		if r.counts.First != nil {
+			return fmt.Errorf("no usable row; the first was refused: %w", r.counts.First)
+		}
+		return fmt.Errorf("%s: no rows after the header", r.path)
+	}
+	if r.format.binned {
+		r.notes = append(r.notes, r.order.inferWidths(r.opts.Bin)...)
+	}
+	base := time.Unix(0, 0).UTC()
+	if r.format.absolute {
+		base = time.Unix(0, r.order.rows[0].at).UTC().Truncate(time.Minute)
+	}
+	switch {
+	case !r.opts.Start.IsZero():
+		r.start = r.opts.Start.UTC()
+	case r.format.absolute:
+		r.start = base
+	default:
+		r.start = DefaultStart
+	}
+	r.shift = int64(r.start.Sub(base))
+	r.filled = true
+	return nil
+}
+
+// read takes one row from the file into the order buffer.
+func (r *Reader) read() error {
+	var w row
+	err := r.rows.next(&w)
+	var bad badRow
+	switch {
+	case errors.Is(err, io.EOF):
+		r.eof = true
+		return nil
+	case errors.As(err, &bad):
+		r.counts.Refused++
+		return r.refuse(string(bad))
+	case err != nil:
+		return fmt.Errorf("%s:%d: %w", r.path, r.lines.line, err)
+	}
+	if r.filled && w.at < r.last {
+		r.counts.Disordered++
+		return r.refuse(fmt.Sprintf("the row lies before one %d rows earlier: sort the file by time", r.order.bound))
+	}
+	if r.filled && r.format.binned {
+		w.width = r.order.widthOf(w.class)
+	}
+	r.counts.Rows++
+	r.order.push(w)
+	return nil
+}
+
+func (r *Reader) refuse(what string) error {
+	err := &RowError{File: r.path, Line: r.lines.line, What: what}
+	if r.opts.Strict {
+		return err
+	}
+	if r.counts.First == nil {
+		r.counts.First = err
+	}
+	return nil
+}

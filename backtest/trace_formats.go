@@ -1,0 +1,161 @@
+package backtest
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// Format is one way in which traces are written.
+type Format struct {
+	Name string
+	Help string
+
+	binned   bool // rows are sums over spans
+	absolute bool // rows carry calendar times
+	reorder  int  // default bound of the reorder buffer, rows
+
+	sniff func(first []byte, o Options) bool
+	open  func(l *lineScanner, o Options) (rowReader, error)
+}
+
+// Bounds of the reorder buffer by kind of trace.
+const (
+	reorderRequests = 4096
+	reorderBins     = 1 << 20
+)
+
+// Formats lists every trace format, in the order in which they are tried.
+var Formats = []Format{
+	{Name: "bins", Help: "CSV t_s,class,requests,prompt_tokens,cached_tokens,output_tokens: sums per bin", binned: true, reorder: reorderBins, sniff: sniffBins, open: openNative},
+	{Name: "requests", Help: "CSV t_s,class,prompt_tokens,cached_tokens,output_tokens[,session]: one row a request", reorder: reorderRequests, sniff: sniffRequests, open: openNative},
+	{Name: "azure", Help: "Azure LLM inference trace CSV TIMESTAMP,ContextTokens,GeneratedTokens", absolute: true, reorder: reorderRequests, sniff: sniffColumns("TIMESTAMP", "ContextTokens", "GeneratedTokens"), open: openAzure},
+	{Name: "burstgpt", Help: "BurstGPT CSV Timestamp,[Session ID,Elapsed time,]Model,Request tokens,Response tokens,Total tokens,Log Type", reorder: reorderRequests, sniff: sniffColumns("Timestamp", "Model", "Request tokens", "Response tokens"), open: openBurstGPT},
+	{Name: "mooncake", Help: "Mooncake JSONL timestamp,input_length,output_length,hash_ids", reorder: reorderRequests, sniff: sniffMooncake, open: openMooncake},
+	{Name: "ndjson", Help: "forewarm.request.v1 records, one JSON object a line", absolute: true, reorder: reorderRequests, sniff: sniffNDJSON, open: openNDJSON},
+}
+
+func recognise(first []byte, o Options) (Format, error) {
+	var names []string
+	for _, f := range Formats {
+		if o.Format == f.Name || o.Format == "" && f.sniff(first, o) {
+			return f, nil
+		}
+		names = append(names, f.Name)
+	}
+	known := strings.Join(names, ", ")
+	if o.Format != "" {
+		return Format{}, fmt.Errorf("unknown trace format %q: use one of %s", o.Format, known)
+	}
+	return Format{}, fmt.Errorf("the first line %q is of no known trace format: the header must be that of one of %s", clip(first, 60), known)
+}
+
+// rowReader reads a format row by row in file order. It answers io.EOF at the end and a badRow for a row that cannot be
+// used; it can go on after that.
+type rowReader interface {
+	next(w *row) error
+}
+
+// badRow says why a row cannot be used, and the mend.
+type badRow string
+
+func (b badRow) Error() string { return string(b) }
+
+// row is one row of any format. Counts that are NaN are unknown.
+type row struct {
+	at    int64 // ns since the trace's zero, or since 1970 when the format has calendar times
+	width int64 // ns; 0 for a single request
+	seq   int64 // order of arrival, breaks ties of at
+
+	class   string
+	session uint64
+	record  *ingest.Request // the whole record, of formats that carry more than the counts below
+
+	requests, prompt, cached, output float64
+}
+
+// split cuts off what lies in the row's first minute, the counts in proportion to time, and leaves the rest. shift is
+// added to find the minutes.
+func (w *row) split(shift int64) (piece, rest row) {
+	const minute = int64(time.Minute)
+	piece, rest = *w, *w
+	into := (w.at + shift) % minute
+	piece.width = min(w.width, minute-into)
+	rest.at += piece.width
+	rest.width -= piece.width
+	f := float64(piece.width) / float64(w.width)
+	for _, c := range []struct{ p, r *float64 }{
+		{&piece.requests, &rest.requests}, {&piece.prompt, &rest.prompt}, {&piece.cached, &rest.cached}, {&piece.output, &rest.output},
+	} {
+		*c.p *= f
+		*c.r -= *c.p
+	}
+	return piece, rest
+}
+
+// count is a token count, Unknown for NaN.
+func count(x float64) int64 {
+	if math.IsNaN(x) {
+		return ingest.Unknown
+	}
+	return int64(x)
+}
+
+// knownAt is when a record can have been written: at the request's end when that is known and the record is of the
+// end, at its arrival otherwise.
+func knownAt(r *ingest.Request) time.Time {
+	if r.Phase != ingest.PhaseArrived && !r.FinishedAt.IsZero() {
+		return r.FinishedAt
+	}
+	return r.EventTime()
+}
+
+func shiftTimes(r *ingest.Request, by time.Duration) {
+	if by == 0 {
+		return
+	}
+	for _, t := range []*time.Time{&r.ArrivedAt, &r.StartedAt, &r.FirstTokenAt, &r.FinishedAt} {
+		if !t.IsZero() {
+			*t = t.Add(by)
+		}
+	}
+}
+
+func sniffColumns(names ...string) func([]byte, Options) bool {
+	return func(first []byte, _ Options) bool {
+		_, err := newColumns(first, names)
+		return err == nil
+	}
+}
+
+func sniffBins(first []byte, o Options) bool {
+	_, err := newColumns(first, []string{"t_s", "class", "requests"})
+	return err == nil || o.Bin > 0 && sniffRequests(first, o)
+}
+
+func sniffRequests(first []byte, _ Options) bool {
+	_, err := newColumns(first, []string{"t_s", "class"})
+	return err == nil
+}
+
+func sniffMooncake(first []byte, _ Options) bool {
+	return isJSONObject(first) && bytes.Contains(first, []byte(`"input_length"`)) && bytes.Contains(first, []byte(`"timestamp"`))
+}
+
+func sniffNDJSON(first []byte, _ Options) bool { return isJSONObject(first) }
+
+func isJSONObject(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return len(line) > 0 && line[0] == '{'
+}
+
+func clip(b []byte, n int) string {
+	if len(b) > n {
+		return string(b[:n]) + "…"
+	}
+	return string(b)
+}

@@ -1,0 +1,145 @@
+package backtest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// orderBuffer is a bounded min-heap of rows by time, ties in file order. Push and pop are O(log n).
+type orderBuffer struct {
+	rows  []row
+	bound int
+	seq   int64
+
+	widths map[string]int64 // ns by class, of a binned trace
+	width  int64            // of a class without its own
+}
+
+func before(a, b *row) bool {
+	return a.at < b.at || a.at == b.at && a.seq < b.seq
+}
+
+func (o *orderBuffer) push(w row) {
+	if w.seq == 0 {
+		o.seq++
+		w.seq = o.seq
+	}
+	o.rows = append(o.rows, w)
+	for i := len(o.rows) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !before(&o.rows[i], &o.rows[up]) {
+			break
+		}
+		o.rows[i], o.rows[up] = o.rows[up], o.rows[i]
+		i = up
+	}
+}
+
+func (o *orderBuffer) pop() row {
+	top, n := o.rows[0], len(o.rows)-1
+	moved := o.rows[n]
+	o.rows[n] = row{}
+	o.rows = o.rows[:n]
+	if n == 0 {
+		return top
+	}
+	i := 0
+	for {
+		down := 2*i + 1
+		if down >= n {
+			break
+		}
+		if down+1 < n && before(&o.rows[down+1], &o.rows[down]) {
+			down++
+		}
+		if !before(&o.rows[down], &moved) {
+			break
+		}
+		o.rows[i] = o.rows[down]
+		i = down
+	}
+	o.rows[i] = moved
+	return top
+}
+
+// widthOf is the bin width of a class's rows, ns.
+func (o *orderBuffer) widthOf(class string) int64 {
+	if w, ok := o.widths[class]; ok {
+		return w
+	}
+	return o.width
+}
+
+// inferWidths sets the width of every row held and of those to come, and says what it concluded. A given width holds
+// for all. Otherwise a class whose rows mostly stand at its smallest positive step of t_s has that step as its width,
+// and all others have the smallest step in the file. O(n log n).
+func (o *orderBuffer) inferWidths(given time.Duration) (notes []string) {
+	o.width, o.widths = int64(given), map[string]int64{}
+	if given == 0 {
+		notes = o.smallestSteps()
+	}
+	for i := range o.rows {
+		o.rows[i].width = o.widthOf(o.rows[i].class)
+	}
+	return notes
+}
+
+func (o *orderBuffer) smallestSteps() (notes []string) {
+	type point struct {
+		class string
+		at    int64
+	}
+	points := make([]point, len(o.rows))
+	for i := range o.rows {
+		points[i] = point{o.rows[i].class, o.rows[i].at}
+	}
+	slices.SortFunc(points, func(a, b point) int {
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.at, b.at))
+	})
+	for from := 0; from < len(points); {
+		to := from
+		var least int64
+		var steps, atLeast int
+		for ; to < len(points) && points[to].class == points[from].class; to++ {
+			if to == from || points[to].at == points[to-1].at {
+				continue
+			}
+			step := points[to].at - points[to-1].at
+			steps++
+			switch {
+			case least == 0 || step < least:
+				least, atLeast = step, 1
+			case step == least:
+				atLeast++
+			}
+		}
+		if steps >= 2 && 2*atLeast > steps {
+			o.widths[points[from].class] = least
+		}
+		if least > 0 && (o.width == 0 || least < o.width) {
+			o.width = least
+		}
+		from = to
+	}
+	if o.width == 0 {
+		o.width = int64(time.Minute)
+		return []string{"bin width taken as 1m0s: no class has two rows; give it with -bin"}
+	}
+	notes = append(notes, fmt.Sprintf("bin width %s inferred from the smallest step of t_s; give it with -bin if it is another", time.Duration(o.width)))
+	classes := map[int64]int{}
+	for _, w := range o.widths {
+		classes[w]++
+	}
+	delete(classes, o.width)
+	widths := make([]int64, 0, len(classes))
+	for w := range classes {
+		widths = append(widths, w)
+	}
+	slices.Sort(widths)
+	for _, w := range widths {
+		notes = append(notes, fmt.Sprintf("the rows of %d of the classes stand %s apart", classes[w], time.Duration(w)))
+	}
+	return notes
+}

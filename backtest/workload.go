@@ -1,0 +1,211 @@
+package backtest
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Arrival is one request of a synthetic workload as the client sends it.
+type Arrival struct {
+	ID            uint64 // 1, 2, … in order of time
+	At            time.Time
+	Class, Tenant string
+	Session       uint64 // never 0
+	// Token counts: the prompt includes the cached tokens; the output is what the model will write.
+	PromptTokens, CachedTokens, OutputTokens, MaxOutputTokens int64
+}
+
+// WorkloadConfig parameterises a workload.
+type WorkloadConfig struct {
+	Start   time.Time     // zero means DefaultStart
+	Rate    float64       // multiplies every class's rate; 0 means 1, about 300,000 requests a day
+	Classes []ClassConfig // nil means DefaultClasses
+	Launch  Launch
+}
+
+// Workload generates arrivals in order of time, without end. The same configuration and seed give the same arrivals.
+// It is not safe for concurrent use.
+type Workload struct {
+	classes []*classStream
+	n       uint64
+}
+
+// NewWorkload seeds every class on its own, so that a change to one leaves the others' arrivals as they were.
+func NewWorkload(cfg WorkloadConfig, seed uint64) *Workload {
+	if cfg.Start.IsZero() {
+		cfg.Start = DefaultStart
+	}
+	if cfg.Rate == 0 {
+		cfg.Rate = 1
+	}
+	if cfg.Classes == nil {
+		cfg.Classes = DefaultClasses()
+	}
+	w := &Workload{}
+	for i, class := range cfg.Classes {
+		w.classes = append(w.classes, newClassStream(class, cfg, uint64(i)+1, rand.New(rand.NewPCG(seed, uint64(i)+1))))
+	}
+	return w
+}
+
+// Next is the next arrival. O(classes).
+func (w *Workload) Next() Arrival {
+	first := w.classes[0]
+	for _, s := range w.classes[1:] {
+		if s.at < first.at {
+			first = s
+		}
+	}
+	a := first.take()
+	w.n++
+	a.ID = w.n
+	return a
+}
+
+// classStream is the arrivals of one class: a renewal process in operational time, mapped to the clock through the
+// integral of the rate, which is taken constant within each step of rateStep.
+type classStream struct {
+	cfg    ClassConfig
+	number uint64 // keeps session ids of classes apart
+	launch Launch
+	scale  float64 // rate factor of the workload
+	start  time.Time
+	rng    *rand.Rand
+	weight float64 // sum of the tenants' weights
+	day    float64 // mean of cfg.Day
+
+	at     float64 // s since start of the next arrival
+	step   int64   // index of the rate step that at lies in
+	rate   float64 // per second in that step
+	bursts []float64
+	live   sessions
+}
+
+const rateStep = 15.0 // s
+
+func newClassStream(cfg ClassConfig, w WorkloadConfig, number uint64, rng *rand.Rand) *classStream {
+	s := &classStream{cfg: cfg, number: number, scale: w.Rate, start: w.Start, rng: rng, step: -1}
+	if w.Launch.Class == cfg.Name && !w.Launch.At.IsZero() {
+		s.launch = w.Launch
+	}
+	for i := range cfg.Tenants {
+		s.weight += 1 / float64(i+1)
+	}
+	for _, x := range cfg.Day {
+		s.day += x / 24
+	}
+	s.bursts = make([]float64, len(cfg.Bursts))
+	for i, b := range cfg.Bursts {
+		s.bursts[i] = math.Inf(-1)
+		if b.Random {
+			s.bursts[i] = rng.ExpFloat64() * b.Every.Seconds()
+		}
+	}
+	s.advance()
+	return s
+}
+
+// take is the stream's next arrival; then it draws the one after.
+func (s *classStream) take() Arrival {
+	a := Arrival{
+		At: s.start.Add(time.Duration(s.at*1e3) * time.Millisecond), Class: s.cfg.Name, Tenant: s.tenant(), MaxOutputTokens: s.cfg.MaxOutput,
+	}
+	s.shape(&a)
+	s.advance()
+	return a
+}
+
+// advance moves to the next arrival: it spends a gap of mean one against the integral of the rate.
+func (s *classStream) advance() {
+	gap := s.gap()
+	for {
+		if step := int64(s.at / rateStep); step != s.step {
+			s.step, s.rate = step, s.rateAt(float64(step)*rateStep)
+		}
+		end := float64(s.step+1) * rateStep
+		if room := (end - s.at) * s.rate; gap >= room {
+			gap -= room
+			s.at = end
+			continue
+		}
+		s.at += gap / s.rate
+		return
+	}
+}
+
+func (s *classStream) gap() float64 {
+	k := s.cfg.Shape
+	if s.cfg.Gap == Weibull {
+		return math.Pow(s.rng.ExpFloat64(), 1/k) / math.Gamma(1+1/k)
+	}
+	return gammaDraw(s.rng, k) / k
+}
+
+// rateAt is the expected rate at t seconds from the start, and rolls the random bursts forward.
+func (s *classStream) rateAt(t float64) float64 {
+	at := s.start.Add(time.Duration(t * float64(time.Second)))
+	midnight := at.Truncate(24 * time.Hour)
+	hours := at.Sub(midnight).Hours()
+	h := int(hours)
+	f := hours - float64(h)
+	rate := s.cfg.PerSecond * s.scale * (s.cfg.Day[h]*(1-f) + s.cfg.Day[(h+1)%24]*f) / s.day
+	if d := at.Weekday(); d == time.Saturday || d == time.Sunday {
+		rate *= s.cfg.Weekend
+	}
+	for i, b := range s.cfg.Bursts {
+		var since float64
+		if b.Random {
+			for s.bursts[i]+b.Length.Seconds() < t {
+				s.bursts[i] += b.Length.Seconds() + s.rng.ExpFloat64()*b.Every.Seconds()
+			}
+			since = t - s.bursts[i]
+		} else {
+			since = (at.Sub(midnight) - b.Offset).Seconds()
+			since -= math.Floor(since/b.Every.Seconds()) * b.Every.Seconds()
+		}
+		if left := 1 - since/b.Length.Seconds(); since >= 0 && left > 0 {
+			rate *= 1 + (b.Factor-1)*left
+		}
+	}
+	return rate * s.ramp(t, s.launch.RateFactor)
+}
+
+// ramp is how far a launch has come at t: from 1 to factor along a smooth step.
+func (s *classStream) ramp(t, factor float64) float64 {
+	if s.launch.At.IsZero() {
+		return 1
+	}
+	x := min(1, max(0, (t-s.launch.At.Sub(s.start).Seconds())/s.launch.Ramp.Seconds()))
+	return 1 + (factor-1)*x*x*(3-2*x)
+}
+
+func (s *classStream) tenant() string {
+	u := s.rng.Float64() * s.weight
+	for i, name := range s.cfg.Tenants {
+		if u -= 1 / float64(i+1); u < 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+// gammaDraw is a Gamma(k, 1) variate: Marsaglia and Tsang 2000, doi:10.1145/358407.358414, with their boost for k < 1.
+func gammaDraw(rng *rand.Rand, k float64) float64 {
+	if k < 1 {
+		return gammaDraw(rng, k+1) * math.Pow(rng.Float64(), 1/k)
+	}
+	d := k - 1.0/3
+	c := 1 / math.Sqrt(9*d)
+	for {
+		x := rng.NormFloat64()
+		v := 1 + c*x
+		if v <= 0 {
+			continue
+		}
+		v *= v * v
+		if u := rng.Float64(); math.Log(u) < x*x/2+d*(1-v+math.Log(v)) {
+			return d * v
+		}
+	}
+}
