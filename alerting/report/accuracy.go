@@ -85,7 +85,7 @@ func (b *builder) accuracy(pool string) []Accuracy {
 			cmp.Compare(a.horizon, c.horizon),
 		)
 	})
-	var rows []Accuracy
+	rows := []Accuracy{}
 	for _, k := range keys {
 		s := b.scores[k]
 		row := Accuracy{

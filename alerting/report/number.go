@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // unknown is how a number that is not known is shown.
@@ -43,7 +44,7 @@ func quantity(n Number, unit string) string {
 		}
 		v, prefix = v/1000, " "+p
 	}
-	return strconv.FormatFloat(v, 'g', 3, 64) + prefix + " " + unit
+	return strconv.FormatFloat(v, 'g', 3, 64) + prefix + " " + strings.TrimPrefix(unit, "1") // "1/s" is read as "/s"
 }
 
 // lead shows minutes.

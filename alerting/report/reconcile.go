@@ -51,7 +51,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	r := &Report{From: from, To: to}
+	r := &Report{From: from, To: to, Pools: []Pool{}}
 	for _, pool := range b.pools() {
 		r.Pools = append(r.Pools, Pool{
 			Pool: pool, Data: b.data(pool), Accuracy: b.accuracy(pool),

@@ -22,7 +22,7 @@ type run struct {
 }
 
 func (b *builder) saturation(pool string) Saturation {
-	out := Saturation{Probability: b.options.Probability, LeadMinutes: Number(math.NaN())}
+	out := Saturation{Probability: b.options.Probability, LeadMinutes: Number(math.NaN()), Episodes: []Episode{}}
 	loads := b.loads(pool)
 	first, _ := b.bounds()
 	for _, l := range loads[first:] {
@@ -122,7 +122,7 @@ func (b *builder) announcements(pool string) (out []run) {
 
 // extend adds a minute to the last run, or begins another.
 func (b *builder) extend(runs []run, minute int, t *tick) []run {
-	if n := len(runs); n > 0 && time.Duration(minute-runs[n-1].last)*features.Minute <= b.options.Merge {
+	if n := len(runs); n > 0 && time.Duration(minute-runs[n-1].last-1)*features.Minute <= b.options.Merge {
 		runs[n-1].last = minute
 		return runs
 	}

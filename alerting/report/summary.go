@@ -75,7 +75,7 @@ func summarise(r *Report) []string {
 		low, high = min(low, a.Q90.Share), max(high, a.Q90.Share)
 	}
 	return append(out,
-		fmt.Sprintf("Forecasts of pool totals %s minutes ahead were off by %s (%s of %s) to %s (%s of %s) of demand.",
+		fmt.Sprintf("Forecasts of pool totals %s minutes ahead were off by %s of demand at best (%s of %s) and %s at worst (%s of %s).",
 			best.Horizon, percent(best.WAPE), best.Dimension, best.pool, percent(worst.WAPE), worst.Dimension, worst.pool),
 		fmt.Sprintf("They beat repeating the last value in %d of %d.", skilled, len(rows)),
 		fmt.Sprintf("Their 90 %% quantiles held in %s to %s of minutes.", percent(low), percent(high)),

@@ -1,0 +1,307 @@
+package report
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+var start = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+
+// close equates numbers up to rounding, and unknown ones.
+var close = cmp.Comparer(func(a, b Number) bool {
+	return math.Abs(float64(a-b)) < 1e-9 || math.IsNaN(float64(a)) && math.IsNaN(float64(b))
+})
+
+func minute(m int) time.Time { return start.Add(time.Duration(m) * time.Minute) }
+
+// past is a history in memory. Demand is by minute from start, of the pool "p" in requests.
+type past struct {
+	demand    map[features.Key][]float64
+	forecasts []forecaster.Forecast
+	decisions []alerting.Decision
+}
+
+var total = features.Key{Pool: "p", Class: features.TotalClass}
+
+func (h *past) Observed(_ context.Context, from, to time.Time, fn func(features.Key, string, []float64) error) error {
+	for key, demand := range h.demand {
+		var values []float64
+		for t := from; t.Before(to); t = t.Add(time.Minute) {
+			values = append(values, at(demand, int(t.Sub(start)/time.Minute)))
+		}
+		if err := fn(key, features.DimRequests, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *past) Forecasts(_ context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error {
+	for i := range h.forecasts {
+		if f := h.forecasts[i]; !f.Origin.Before(from) && f.Origin.Before(to) {
+			if err := fn(&f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *past) Decisions(_ context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
+	for i := range h.decisions {
+		if d := h.decisions[i]; !d.Tick.Before(from) && d.Tick.Before(to) {
+			if err := fn(&d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// forecast says at origin that minute 5 will be median, give or take; other horizons are not kept.
+func forecast(key features.Key, origin int, median, windowMax float64) forecaster.Forecast {
+	f := forecaster.Forecast{Key: key, Dimension: features.DimRequests, Origin: minute(origin)}
+	for i, level := range forecaster.Levels {
+		for h := range f.Minute {
+			f.Minute[h][i] = math.NaN()
+		}
+		f.Minute[4][i] = median * (0.5 + level)
+		f.WindowMax[i] = windowMax * (0.5 + level)
+	}
+	return f
+}
+
+func reconcile(t *testing.T, h History, from, to int) *Report {
+	t.Helper()
+	r, err := Reconcile(context.Background(), h, minute(from), minute(to), DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// ramp grows by one each minute; forecasts are two too high. A gap is at minutes 90 to 94.
+func ramp() *past {
+	h := &past{demand: map[features.Key][]float64{total: nil}}
+	for m := range 240 {
+		y := float64(100 + m)
+		if m >= 90 && m < 95 {
+			y = math.NaN()
+		}
+		h.demand[total] = append(h.demand[total], y)
+		h.forecasts = append(h.forecasts, forecast(total, m, float64(100+m+4+2), float64(100+m+29)))
+	}
+	return h
+}
+
+func TestAccuracy(t *testing.T) {
+	r := reconcile(t, ramp(), 60, 120)
+	if len(r.Pools) != 1 || len(r.Pools[0].Accuracy) != 2 {
+		t.Fatalf("%+v", r.Pools)
+	}
+	// Minutes 60…119 but 90…94 are outcomes of h = 5. The last value is five behind, except that five origins (the
+	// gap's minute after) have none: targets 95…99 had origins 91…95, whose minute before is in the gap.
+	sum := 0.0
+	for m := 60; m < 120; m++ {
+		if m < 90 || m >= 95 {
+			sum += float64(100 + m)
+		}
+	}
+	got := r.Pools[0].Accuracy[0]
+	want := Accuracy{
+		Class: "*", Dimension: "requests", Unit: "1/s", Horizon: "5", Outcomes: 55, Missing: 5, Mean: Number(sum / 55),
+		WAPE: Number(2 * 55 / sum), Bias: Number(2 * 55 / sum), Skill: 1 - 2.0/5,
+		Q80: Covered{1, 0, 0}, Q90: Covered{1, 0, 0}, Q95: Covered{1, 0, 0},
+	}
+	opts := []cmp.Option{close, cmpopts.IgnoreFields(Accuracy{}, "Pinball"), cmpopts.IgnoreFields(Covered{}, "Low", "High")}
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		t.Error(diff)
+	}
+	if low := got.Q90.Low; low < 0.93 || low > 0.94 { // Wilson, 55 of 55: n/(n+z²)
+		t.Errorf("interval of 55 out of 55 begins at %v", low)
+	}
+	// The window maximum of origin o is the demand of minute o+29; it is missing when one of minutes o+14…o+29 is. Last
+	// minutes 90…109 touch the gap.
+	got = r.Pools[0].Accuracy[1]
+	if got.Horizon != WindowMaxHorizon || got.Outcomes != 40 || got.Missing != 20 || got.WAPE != 0 {
+		t.Errorf("%+v", got)
+	}
+	if d := r.Pools[0].Data; d != (Data{Minutes: 60, Observed: 55}) {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Every outcome is in one period: two reports side by side count what one over both counts.
+func TestPeriodsShareNothing(t *testing.T) {
+	h := ramp()
+	counts := func(from, to int) (out [2][2]int) {
+		for i, a := range reconcile(t, h, from, to).Pools[0].Accuracy {
+			out[i] = [2]int{a.Outcomes, a.Missing}
+		}
+		return out
+	}
+	whole := counts(60, 200)
+	for _, cut := range []int{61, 92, 100, 150, 199} {
+		a, b := counts(60, cut), counts(cut, 200)
+		for i := range a {
+			for j := range a[i] {
+				a[i][j] += b[i][j]
+			}
+		}
+		if a != whole {
+			t.Errorf("cut at %d: %v, not %v", cut, a, whole)
+		}
+	}
+}
+
+func TestAccuracyOrder(t *testing.T) {
+	h := &past{demand: map[features.Key][]float64{}}
+	for _, class := range []string{"a", "*", "#"} {
+		h.forecasts = append(h.forecasts, forecast(features.Key{Pool: "p", Class: class}, 70, 1, 1))
+	}
+	var got []string
+	for _, a := range reconcile(t, h, 60, 120).Pools[0].Accuracy {
+		got = append(got, a.Class+" "+a.Horizon)
+		if a.Outcomes != 0 || a.Missing != 1 || !math.IsNaN(float64(a.WAPE)) {
+			t.Errorf("unknown demand was scored: %+v", a)
+		}
+	}
+	if diff := cmp.Diff([]string{"* 5", "* max15_30", "# 5", "# max15_30", "a 5", "a max15_30"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPeriodBounds(t *testing.T) {
+	for name, to := range map[string]time.Time{"empty": minute(0), "backwards": minute(-5), "endless": start.AddDate(1, 0, 0)} {
+		if _, err := Reconcile(context.Background(), &past{}, start, to, DefaultOptions()); err == nil {
+			t.Errorf("%s period: no error", name)
+		}
+	}
+}
+
+func decision(m, ready int, probability float64) alerting.Decision {
+	return alerting.Decision{
+		Pool: "p", Tick: minute(m), Mode: alerting.Advisory, Action: alerting.Hold, Ready: ready, Desired: ready,
+		Probability: probability, Lead: 10 * time.Minute,
+		Resources: []alerting.ResourceEvidence{{Dimension: features.DimRequests, PerReplica: 10}},
+	}
+}
+
+func TestSaturations(t *testing.T) {
+	type during [2]int // [from, to)
+	nan := math.NaN()
+	for name, c := range map[string]struct {
+		high, unknown, announced, scaled []during // demand 25 instead of 15; none; P = 0.9 instead of 0; 3 instead of 2 ready
+		want                             Saturation
+	}{
+		"calm":             {want: Saturation{KnownMinutes: 120, LeadMinutes: Number(nan)}},
+		"in time":          {high: []during{{100, 105}}, announced: []during{{85, 100}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, InTime: 1, LeadMinutes: 15}},
+		"late":             {high: []during{{100, 105}}, announced: []during{{96, 100}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, Late: 1, LeadMinutes: 4}},
+		"missed":           {high: []during{{100, 105}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, Missed: 1, LeadMinutes: Number(nan)}},
+		"noticed only":     {high: []during{{100, 105}}, announced: []during{{101, 110}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, Missed: 1, LeadMinutes: Number(nan)}},
+		"claim too old":    {high: []during{{130, 131}}, announced: []during{{85, 90}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 1, Missed: 1, False: 1, LeadMinutes: Number(nan)}},
+		"false alarm":      {announced: []during{{85, 90}}, want: Saturation{KnownMinutes: 120, False: 1, LeadMinutes: Number(nan)}},
+		"averted":          {high: []during{{100, 105}}, announced: []during{{85, 95}}, scaled: []during{{98, 180}}, want: Saturation{KnownMinutes: 120, Averted: 1, LeadMinutes: 15}},
+		"open at the end":  {announced: []during{{170, 180}}, want: Saturation{KnownMinutes: 120, Open: 1, LeadMinutes: Number(nan)}},
+		"open in a gap":    {announced: []during{{85, 90}}, unknown: []during{{95, 96}}, want: Saturation{KnownMinutes: 119, Open: 1, LeadMinutes: Number(nan)}},
+		"one episode":      {high: []during{{100, 102}, {112, 113}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 3, Missed: 1, LeadMinutes: Number(nan)}},
+		"two episodes":     {high: []during{{100, 102}, {113, 114}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 3, Missed: 2, LeadMinutes: Number(nan)}},
+		"two, one leads":   {high: []during{{100, 101}, {140, 141}}, announced: []during{{85, 90}, {120, 135}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 2, InTime: 2, LeadMinutes: 17.5}},
+		"from before":      {high: []during{{55, 65}}, announced: []during{{50, 55}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, LeadMinutes: Number(nan)}},
+		"announced before": {high: []during{{62, 65}}, announced: []during{{45, 55}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 3, InTime: 1, LeadMinutes: 17}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := func(spans []during, m int) bool {
+				for _, s := range spans {
+					if m >= s[0] && m < s[1] {
+						return true
+					}
+				}
+				return false
+			}
+			h := &past{demand: map[features.Key][]float64{}}
+			for m := range 200 {
+				y, ready, p := 15.0, 2, 0.0
+				if in(c.high, m) {
+					y = 25
+				}
+				if in(c.unknown, m) {
+					y = nan
+				}
+				if in(c.scaled, m) {
+					ready = 3
+				}
+				if in(c.announced, m) {
+					p = .9
+				}
+				h.demand[total] = append(h.demand[total], y)
+				h.decisions = append(h.decisions, decision(m, ready, p))
+			}
+			got := reconcile(t, h, 60, 180).Pools[0].Saturation
+			c.want.Probability = .5
+			if diff := cmp.Diff(c.want, got, close, cmpopts.IgnoreFields(Saturation{}, "Episodes")); diff != "" {
+				t.Error(diff)
+			}
+			if len(got.Episodes) != got.InTime+got.Late+got.Missed {
+				t.Errorf("%d episodes", len(got.Episodes))
+			}
+			for _, e := range got.Episodes {
+				if e.Resource != features.DimRequests || math.Abs(float64(e.Utilisation)-1.25) > 1e-9 {
+					t.Errorf("%+v", e)
+				}
+			}
+		})
+	}
+}
+
+// Capacity that is not known saturates nothing and fits nothing.
+func TestSaturationUnknown(t *testing.T) {
+	h := &past{demand: map[features.Key][]float64{total: make([]float64, 200)}}
+	for m := range 200 {
+		h.demand[total][m] = 50
+		d := decision(m, 0, .9)
+		h.decisions = append(h.decisions, d)
+	}
+	got := reconcile(t, h, 60, 120).Pools[0].Saturation
+	if got.KnownMinutes != 0 || got.False != 0 || len(got.Episodes) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	h := &past{}
+	for m := 0; m < 180; m += 5 { // a decision each five minutes, none from 100 to 150
+		if m >= 100 && m < 150 {
+			continue
+		}
+		d := decision(m, 2, 0)
+		d.Generation = int64(1 + m/60)
+		d.Publish = m%10 == 0 // renewed now and then
+		if m >= 80 {
+			d.Desired, d.Action, d.Constraints = 4, alerting.ScaleOut, []string{"max_replicas"}
+		}
+		d.Stale = m == 70
+		h.decisions = append(h.decisions, d)
+	}
+	p := reconcile(t, h, 60, 120).Pools[0]
+	// 60…99 by five is eight ticks; the last stands for fifteen minutes, 95…109.
+	want := Decisions{
+		Mode: "advisory", Ticks: 8, Stale: 1, Clamped: 4, ScaleOut: 4, Hold: 4, Events: 1,
+		ReadyReplicaHours: 50 * 2.0 / 60, DesiredReplicaHours: (20*2 + 30*4) / 60.0, PeakReady: 2, PeakDesired: 4,
+	}
+	if diff := cmp.Diff(want, p.Decisions, cmpopts.EquateApprox(0, 1e-12)); diff != "" {
+		t.Error(diff)
+	}
+	if p.Data.Decided != 50 || p.Data.Observed != 0 {
+		t.Errorf("%+v", p.Data)
+	}
+}

@@ -1,0 +1,148 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func golden(t *testing.T, name string, write func(io.Writer, *Report) error, r *Report) {
+	t.Helper()
+	var got bytes.Buffer
+	if err := write(&got, r); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("%s: go test -update writes it anew\n%s", name, diff)
+	}
+}
+
+// week is a report with a pool that is well known, one of which only decisions are known, and a name that would break a
+// table.
+func week() *Report {
+	nan := Number(math.NaN())
+	row := func(class, dimension, unit, horizon string, mean, wape Number) Accuracy {
+		return Accuracy{Class: class, Dimension: dimension, Unit: unit, Horizon: horizon, Outcomes: 10_050, Missing: 30, Mean: mean,
+			WAPE: wape, Bias: wape / 8, Skill: 0.4 - wape, Pinball: mean * wape / 5,
+			Q80: Covered{.79, .78, .8}, Q90: Covered{.902, .896, .908}, Q95: Covered{.955, .951, .959}}
+	}
+	r := &Report{From: start, To: start.AddDate(0, 0, 7), Pools: []Pool{
+		{
+			Pool: "llama-70b", Data: Data{Minutes: 10080, Observed: 10050, Decided: 10079},
+			Accuracy: []Accuracy{
+				row("*", "requests", "1/s", "5", 12.34, .05), row("*", "requests", "1/s", "15", 12.34, .081),
+				row("*", "requests", "1/s", WindowMaxHorizon, 15.1, .1), row("*", "kv", "tokens", "15", 1.2346e6, .45),
+				row("chat", "requests", "1/s", "15", 0.0123, .123),
+				{Class: "a|b\n*", Dimension: "requests", Unit: "1/s", Horizon: "15", Missing: 12, Mean: nan, WAPE: nan, Bias: nan,
+					Skill: nan, Pinball: nan, Q80: Covered{nan, nan, nan}, Q90: Covered{nan, nan, nan}, Q95: Covered{nan, nan, nan}},
+			},
+			Saturation: Saturation{Probability: .5, KnownMinutes: 10040, SaturatedMinutes: 14, InTime: 1, Missed: 1, Averted: 4, False: 1,
+				LeadMinutes: 13.5, Episodes: []Episode{
+					{Start: start.Add(33 * time.Hour), Minutes: 12, Resource: "kv", Utilisation: 1.072, Outcome: InTime, LeadMinutes: 14},
+					{Start: start.Add(60 * time.Hour), Minutes: 3, Resource: "prefill", Utilisation: 1.2, Outcome: Missed, LeadMinutes: nan},
+				}},
+			Decisions: Decisions{Mode: "advisory", Ticks: 10079, Stale: 20, Clamped: 3, ScaleOut: 600, ScaleIn: 100, Hold: 9379, Events: 44,
+				ReadyReplicaHours: 672, DesiredReplicaHours: 713.25, PeakReady: 6, PeakDesired: 9},
+		},
+		{Pool: "silent", Data: Data{Minutes: 10080, Decided: 10079}, Saturation: Saturation{Probability: .5, LeadMinutes: nan},
+			Decisions: Decisions{Mode: "active", Ticks: 10079, Stale: 10079, Hold: 10079}},
+	}}
+	r.Summary = summarise(r)
+	return r
+}
+
+func TestGolden(t *testing.T) {
+	golden(t, "week.md", WriteMarkdown, week())
+	golden(t, "week.json", WriteJSON, week())
+	nothing, err := Reconcile(context.Background(), &past{}, start, start.AddDate(0, 0, 7), DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "nothing.md", WriteMarkdown, nothing)
+	golden(t, "nothing.json", WriteJSON, nothing)
+}
+
+func TestRendering(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteMarkdown(&b, week()); err != nil {
+		t.Fatal(err)
+	}
+	columns := 0
+	for i, line := range strings.Split(b.String(), "\n") {
+		if !strings.HasPrefix(line, "|") {
+			columns = 0
+			continue
+		}
+		n := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|")
+		if columns > 0 && n != columns {
+			t.Errorf("line %d has %d columns, its table %d: %s", i+1, n-1, columns-1, line)
+		}
+		columns = n
+	}
+	b.Reset()
+	if err := WriteJSON(&b, week()); err != nil {
+		t.Fatal(err)
+	}
+	var back map[string]any
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
+		t.Error(err)
+	}
+	if n := len(week().Summary); n != 5 {
+		t.Errorf("the summary has %d sentences", n)
+	}
+
+	long := week()
+	for range 60 {
+		long.Pools[0].Saturation.Episodes = append(long.Pools[0].Saturation.Episodes, long.Pools[0].Saturation.Episodes[0])
+	}
+	b.Reset()
+	if err := WriteMarkdown(&b, long); err != nil || !strings.Contains(b.String(), "12 more are in the JSON") {
+		t.Errorf("a long list is not cut (%v)", err)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	nan := Number(math.NaN())
+	for _, c := range []struct{ got, want string }{
+		{percent(0), "0.0 %"}, {percent(.0812), "8.1 %"}, {percent(.0999), "10 %"}, {percent(-.123), "-12 %"}, {percent(nan), "–"},
+		{percent(-.0001), "0.0 %"}, {signed(.05), "+5.0 %"}, {signed(-.05), "-5.0 %"}, {signed(.0001), "0.0 %"}, {signed(nan), "–"},
+		{quantity(0, "tokens"), "0 tokens"}, {quantity(12345, "tokens/s"), "12.3 k tokens/s"}, {quantity(999.6, "tokens"), "1 k tokens"},
+		{quantity(1.5e6, "tokens"), "1.5 M tokens"}, {quantity(3.21, "1/s"), "3.21 /s"}, {quantity(nan, "1/s"), "–"},
+		{lead(13.6), "14 min"}, {lead(nan), "–"}, {count(1, "pool"), "1 pool"}, {count(0, "pool"), "0 pools"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+	for v, want := range map[Number]string{0.25: "0.25", Number(math.Inf(1)): "null"} {
+		if b, err := json.Marshal(v); err != nil || string(b) != want {
+			t.Errorf("%v is %s (%v)", float64(v), b, err)
+		}
+	}
+	if got := fmt.Sprint(Covered{nan, nan, nan}); got != "–" {
+		t.Errorf("unknown coverage is %q", got)
+	}
+}
