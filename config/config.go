@@ -6,8 +6,10 @@ import (
 
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 )
@@ -25,11 +27,13 @@ type Config struct {
 	DefaultPool *capacity.Config `yaml:"default_pool"`
 	MaxPools    int              `yaml:"max_pools"`
 
-	Decision alerting.Config `yaml:"decision"`
-	Storage  storage.Config  `yaml:"storage"`
-	Report   Report          `yaml:"report"`
-	Server   server.Config   `yaml:"server"`
-	Log      Log             `yaml:"log"`
+	Decision alerting.Config  `yaml:"decision"`
+	NATS     jetstream.Config `yaml:"nats"`
+	Sinks    sink.Config      `yaml:"sinks"`
+	Storage  storage.Config   `yaml:"storage"`
+	Report   Report           `yaml:"report"`
+	Server   server.Config    `yaml:"server"`
+	Log      Log              `yaml:"log"`
 }
 
 // Log says how much is logged to stderr, and how.
@@ -69,6 +73,7 @@ func Default() *Config {
 			ClassTTL: f.ClassTTL,
 		},
 		Decision: p.Decision,
+		NATS:     jetstream.DefaultConfig(),
 		Storage:  storage.DefaultConfig(),
 		Report:   Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
 		Server:   server.DefaultConfig(),

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"net/url"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -133,10 +134,6 @@ func (d *decoder) section(node ast.Node, v reflect.Value, path string, depth int
 		}
 		p := join(path, name)
 		d.source[p] = d.at(kv.Key)
-		if isSecret(name) && kv.Value.Type() != ast.NullType {
-			d.fail(kv.Key, p, "(hidden)", "must not be written into the configuration", secretMend(p, name))
-			continue
-		}
 		d.decode(kv.Value, v.FieldByIndex(f.index), p, depth+1)
 	}
 }
@@ -212,6 +209,9 @@ func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
 		default:
 			v.SetString(node.GetToken().Value)
 		}
+		if hasPassword(v.String()) {
+			d.fail(node, path, "(hidden)", "must not carry a password", "use a key that names a file, or set "+EnvName(path))
+		}
 		if isPath(path) && err == nil && v.String() != "" && !filepath.IsAbs(v.String()) {
 			v.SetString(filepath.Join(d.dir, v.String()))
 		}
@@ -259,6 +259,18 @@ func parseDuration(s string) (time.Duration, error) {
 	}
 	more, err := time.ParseDuration(rest)
 	return total + more, err
+}
+
+// hasPassword says whether text is a URL, or a list of them, with a password in it.
+func hasPassword(text string) bool {
+	for part := range strings.SplitSeq(text, ",") {
+		if u, err := url.Parse(strings.TrimSpace(part)); err == nil && u.User != nil {
+			if _, set := u.User.Password(); set {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // want describes the values of type t to a person.

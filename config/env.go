@@ -61,20 +61,3 @@ func (d *decoder) fromEnv(name, value string, v reflect.Value, path string) {
 		d.errs = append(d.errs, e)
 	}
 }
-
-// isSecret says whether a key holds a credential. Such a key is set from the environment, or its companion key, with
-// _file at its end, names a file that holds it.
-func isSecret(name string) bool {
-	switch name {
-	case "password", "token", "secret", "seed", "api_key", "authorization":
-		return true
-	}
-	return false
-}
-
-func secretMend(path, name string) string {
-	if strings.Contains(path, "[") {
-		return "move it to a file, and name that in " + name + "_file"
-	}
-	return "set " + EnvName(path) + ", or move it to a file and name that in " + name + "_file"
-}

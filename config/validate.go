@@ -12,6 +12,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting/sink"
 )
 
 // checker collects what is out of bounds; source says where each key was set.
@@ -26,8 +27,12 @@ func (k *checker) fail(key string, value any, bound, mend string) {
 
 // failAt is fail for a key that messages name otherwise than the file places it.
 func (k *checker) failAt(place, key string, value any, bound, mend string) {
-	e := &Error{Key: key, Value: show(value), Bound: bound, Mend: mend}
-	for at := place; e.Source == "" && at != ""; at = parent(at) { // an absent key is reported where its section starts
+	k.add(place, &Error{Key: key, Value: show(value), Bound: bound, Mend: mend})
+}
+
+// add records an error about the key that is at place in the file; an absent key is reported where its section starts.
+func (k *checker) add(place string, e *Error) {
+	for at := place; e.Source == "" && at != ""; at = parent(at) {
 		e.Source = k.source[at]
 	}
 	k.errs = append(k.errs, e)
@@ -73,15 +78,22 @@ func (k *checker) oneOf(key, v string, allowed ...string) {
 	}
 }
 
-// section takes over what a package says of its own Config: "key: value …; mend".
+// section takes over what a package says of its own Config: "key: value is out of …" or "key is value: it must …".
 func (k *checker) section(name string, err error) {
 	if err == nil {
 		return
 	}
 	message := strings.TrimPrefix(err.Error(), name+".")
-	end := strings.IndexFunc(message, func(r rune) bool { return r != '_' && r != '.' && (r < '0' || r > '9') && (r < 'a' || r > 'z') })
-	key := name + "." + message[:max(end, 0)]
-	k.fail(key, nil, strings.TrimPrefix(message[max(end, 0):], ":"), "")
+	end := strings.IndexFunc(message, func(r rune) bool {
+		return !strings.ContainsRune("_.[]", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z')
+	})
+	e := &Error{Key: name + "." + message[:max(end, 0)], Bound: strings.TrimPrefix(message[max(end, 0):], ": ")}
+	if rest, ok := strings.CutPrefix(e.Bound, " is "); ok {
+		if value, bound, ok := strings.Cut(rest, ": "); ok {
+			e.Value, e.Bound = value, bound
+		}
+	}
+	k.add(e.Key, e)
 }
 
 // Check says what is wrong with a configuration that was not loaded; the error is [Errors].
@@ -104,6 +116,9 @@ func (c *Config) check(source map[string]string) Errors {
 	c.checkFeatures(k)
 	c.checkPools(k)
 	k.section("decision", c.Decision.Check())
+	k.section("nats", c.NATS.Validate())
+	_, err := sink.Open(c.Sinks, sink.Deps{})
+	k.section("sinks", err)
 	k.section("storage", c.Storage.Validate())
 	c.checkReport(k)
 	k.section("server", c.Server.Check())

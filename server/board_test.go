@@ -47,12 +47,18 @@ func TestBoardSumsClassesAndTakesRevisions(t *testing.T) {
 }
 
 func TestBoardForgets(t *testing.T) {
-	b := NewBoard()
+	b, pools := NewBoard(), []features.PoolMinute{{Pool: "chat"}}
+	var windows []features.Window
 	for i := range 2 * HistoryMinutes {
-		b.Observe(&forewarm.Output{Pools: []features.PoolMinute{{Pool: "chat"}}, Windows: []features.Window{requests("a", origin.Add(time.Duration(i)*time.Minute), 60)}})
+		windows = append(windows, requests("a", origin.Add(time.Duration(i)*time.Minute), 60))
 	}
-	if n := len(observed(t, b, features.DimRequests)); n != HistoryMinutes {
-		t.Errorf("history of %d minutes, want %d", n, HistoryMinutes)
+	b.Observe(&forewarm.Output{Pools: pools, Windows: windows[:HistoryMinutes]}) // all at once, as after a gap
+	for i := range HistoryMinutes {
+		b.Observe(&forewarm.Output{Pools: pools, Windows: windows[HistoryMinutes+i:][:1]})
+	}
+	got := observed(t, b, features.DimRequests)
+	if len(got) != HistoryMinutes || got[0] != 1 {
+		t.Errorf("history of %d minutes that starts with %g, want %d and 1", len(got), got[0], HistoryMinutes)
 	}
 	if n := len(b.history["chat"].parts); n > reviseMinutes+1 {
 		t.Errorf("parts of %d minutes are kept, want at most %d", n, reviseMinutes+1)

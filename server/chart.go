@@ -10,17 +10,26 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// The drawing, in SVG user units, and the time it spans around the forecast's origin.
+// The drawing, in SVG user units, and the minutes it spans around the forecast's origin.
 const (
-	chartWidth, chartHeight            = 760.0, 240.0
-	plotLeft, plotRight                = 52.0, chartWidth - 10
-	plotTop, plotBottom                = 12.0, chartHeight - 24
+	chartWidth, chartHeight = 760.0, 240.0
+	plotLeft, plotRight     = 52.0, chartWidth - 24
+	plotTop, plotBottom     = 12.0, chartHeight - 24
+
 	pastMinutes, futureMinutes float64 = HistoryMinutes, forecaster.Horizon
-	highestCapacityOverDemand          = 3.0 // a capacity line further up would flatten the demand
 )
+
+// highestLimit is how far above demand, as a factor, a capacity line is still drawn; it would flatten the demand.
+const highestLimit = 3
+
+// frame is the drawing as the template needs it.
+type frame struct {
+	Width, Height, Left, Right, Top, Bottom float64
+}
 
 // chart is one picture of a dimension: what was, what may come, and what there is room for. The strings are SVG paths.
 type chart struct {
+	frame
 	Title, Description                  string
 	Actual, Median, Inner, Outer, Limit string
 	LimitNote                           string
@@ -28,14 +37,19 @@ type chart struct {
 	XTicks, YTicks                      []tick
 }
 
+// tick is one label of an axis; minor ones go where there is little room.
 type tick struct {
 	At    float64
 	Label string
+	Minor bool
 }
 
 // newChart draws the forecast f of a pool's total over the actual points.
 func newChart(p *PoolView, f *forecaster.Forecast) *chart {
-	c := &chart{Title: f.Dimension + ", " + unit(f.Dimension), Now: xAt(0)}
+	c := &chart{
+		frame: frame{chartWidth, chartHeight, plotLeft, plotRight, plotTop, plotBottom},
+		Title: f.Dimension + ", " + unit(f.Dimension), Now: xAt(0),
+	}
 	points, limits := p.actual(f.Dimension), capacity(p, f)
 	top := 0.0
 	for _, pt := range points {
@@ -52,7 +66,7 @@ func newChart(p *PoolView, f *forecaster.Forecast) *chart {
 		highest = math.Max(highest, l)
 	}
 	switch {
-	case highest > top*highestCapacityOverDemand && top > 0:
+	case highest > top*highestLimit && top > 0:
 		c.LimitNote, limits = "capacity "+si(limits[0])+", above the picture", nil
 	default:
 		top = math.Max(top, highest)
@@ -66,11 +80,11 @@ func newChart(p *PoolView, f *forecaster.Forecast) *chart {
 	c.Outer = band(f, forecaster.L90, forecaster.L95, y)
 	c.Limit = limitPath(limits, y)
 	for _, m := range []float64{-180, -120, -60, 0, 30, 60} {
-		c.XTicks = append(c.XTicks, tick{xAt(m), minuteLabel(f.Origin, m)})
+		c.XTicks = append(c.XTicks, tick{xAt(m), minuteLabel(f.Origin, m), m == -120 || m == 30})
 	}
 	for i := range 5 {
 		v := top * float64(i) / 4
-		c.YTicks = append(c.YTicks, tick{y(v), si(v)})
+		c.YTicks = append(c.YTicks, tick{y(v), si(v), i%2 == 1})
 	}
 	c.Description = fmt.Sprintf("%s of pool %s: last %s, median in 30 minutes %s, 95th percentile %s",
 		f.Dimension, p.Pool, si(f.Last), si(f.Minute[29][forecaster.L50]), si(f.Minute[29][forecaster.L95]))

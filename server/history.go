@@ -43,22 +43,26 @@ func (h *history) add(w *features.Window) {
 	}
 	if h.parts[w.Start] == nil {
 		h.parts[w.Start] = map[string][]float64{}
-		maps.DeleteFunc(h.parts, func(start time.Time, _ map[string][]float64) bool {
-			return w.Start.Sub(start) > reviseMinutes*time.Minute
-		})
 	}
 	h.parts[w.Start][w.Class] = part
 	h.touched[w.Start] = true
 }
 
-// update makes the sums of the minutes that changed.
+// update makes the sums of the minutes that changed, and forgets the parts that cannot change any more.
 func (h *history) update() {
+	var newest time.Time
 	for start := range h.touched {
+		if start.After(newest) {
+			newest = start
+		}
 		for d := range h.dimensions {
 			h.points[d] = insert(h.points[d], Point{start, h.sum(start, d)})
 		}
 	}
 	clear(h.touched)
+	maps.DeleteFunc(h.parts, func(start time.Time, _ map[string][]float64) bool {
+		return newest.Sub(start) > reviseMinutes*time.Minute
+	})
 }
 
 // sum is what the classes add up to that know their value; NaN when none does.

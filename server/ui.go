@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,6 +35,7 @@ type pageView struct {
 type card struct {
 	Pool, Reason                   string
 	Action                         alerting.Action
+	Asks                           string // the action, in words
 	Decided                        bool
 	Ready, Pending, Desired, Floor int
 	Confidence                     forecaster.Confidence
@@ -92,6 +94,7 @@ func newCard(p *PoolView) card {
 	binding := ""
 	if d := p.Decision; d != nil {
 		c.Decided, c.Action, c.Reason, c.Confidence, binding = true, d.Action, d.Reason, d.Confidence, d.Binding
+		c.Asks = strings.ReplaceAll(string(d.Action), "_", " ")
 		c.Ready, c.Pending, c.Desired, c.Floor = d.Ready, d.Pending, d.Desired, d.Floor
 		c.Notes = append(append(c.Notes, d.Constraints...), d.Warnings...)
 	}
