@@ -89,6 +89,34 @@ type poolEntry struct {
 	pool     capacity.Pool
 	warmup   capacity.Warmup
 	decision alerting.State
+	issued   []issue // newest last, at most issuesKept
+}
+
+// issue is when a generation of advice first asked for what it asks.
+type issue struct {
+	Generation int64     `cbor:"1,keyasint"`
+	At         time.Time `cbor:"2,keyasint"`
+}
+
+const issuesKept = 64
+
+func (e *poolEntry) remember(d *alerting.Decision) {
+	if !d.Publish {
+		return
+	}
+	if len(e.issued) == issuesKept {
+		e.issued = append(e.issued[:0], e.issued[1:]...)
+	}
+	e.issued = append(e.issued, issue{d.Generation, d.Tick})
+}
+
+func (e *poolEntry) asked(generation int64) (time.Time, bool) {
+	for _, x := range e.issued {
+		if x.Generation == generation {
+			return x.At, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // Counters of what was folded; they are part of the state.
@@ -100,18 +128,31 @@ type Counters struct {
 
 // New returns an empty Pipeline.
 func New(cfg Config) *Pipeline {
+	cfg.Features.Service = services(&cfg)
 	p := &Pipeline{
-		cfg: cfg, time: timekeeper{clock: cfg.Clock, lateness: cfg.Features.Lateness},
+		cfg: cfg, time: timekeeper{clock: cfg.Clock, lateness: cfg.Features.Lateness, ahead: cfg.Features.FutureBound},
 		dedup:      ingest.NewDeduper(cfg.DedupEntries),
 		aggregator: features.New(cfg.Features),
 		forecaster: forecaster.New(cfg.forecasterConfig()),
-		board:      alerting.NewBoard(),
+		board:      alerting.NewBoard(cfg.Decision),
 		counters:   Counters{Refused: map[ingest.Reason]uint64{}},
 	}
 	for _, c := range cfg.Pools {
 		p.addPool(c)
 	}
 	return p
+}
+
+// services are the pools' service rates, by which requests without times are given a KV occupancy.
+func services(cfg *Config) map[string]features.Service {
+	out := map[string]features.Service{}
+	for _, c := range cfg.Pools {
+		out[c.Name] = features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.Rates.ITL}
+	}
+	for name, s := range cfg.Features.Service {
+		out[name] = s
+	}
+	return out
 }
 
 func (c *Config) forecasterConfig() forecaster.Config {
@@ -147,7 +188,10 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		}
 	}
 	for i := range b.Acks {
-		p.ack(&b.Acks[i])
+		a := &b.Acks[i]
+		if reason := p.ack(a); reason != "" {
+			p.refuse(b, reason, a.Pool, a.At, func() []byte { return ingest.AppendAck(nil, a) })
+		}
 	}
 	if w := b.Watermark; w != nil {
 		if reason := p.watermark(w, emit); reason != "" {
@@ -190,11 +234,18 @@ func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason 
 	return p.counted("")
 }
 
-func (p *Pipeline) ack(a *ingest.Ack) {
-	if e := p.entry(a.Pool); e != nil {
-		e.decision = alerting.Acknowledge(e.decision, a.Generation, string(a.Stage), a.At, &e.warmup)
-		p.counters.Records++
+// ack takes an autoscaler's answer: a replica that became ready after an event teaches the warm-up lag.
+func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
+	e := p.entry(a.Pool)
+	if e == nil {
+		return ingest.ReasonUnknownPool
 	}
+	if a.Stage == ingest.AckReady {
+		if asked, ok := e.asked(a.Generation); ok {
+			e.warmup.Observe(a.At.Sub(asked))
+		}
+	}
+	return p.counted("")
 }
 
 // watermark moves time, and says of a pool that its silence until then was zero traffic.
@@ -273,7 +324,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		if e == nil {
 			continue // a pool that is no longer configured
 		}
-		supply := alerting.CurrentSupply(t, f.Minute, e.decision, e.pool)
+		supply, _ := alerting.CurrentSupply(t, f.Minute, &e.pool, e.decision)
 		lead := forecaster.LeadTime(&e.warmup)
 		projection := forecaster.Project(f, &e.pool, &e.warmup, supply, e.pool.Reserves.Failure, lead+p.cfg.Decision.Hold)
 		projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
@@ -282,7 +333,8 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		d, e.decision = alerting.Decide(t, in, e.decision, p.cfg.Decision)
 		out.Projections = append(out.Projections, projection)
 		out.Decisions = append(out.Decisions, d)
-		conditions = append(conditions, alerting.Conditions(t, in, &d, p.cfg.Decision)...)
+		e.remember(&d)
+		conditions = append(conditions, alerting.Conditions(&d, f, p.cfg.Decision)...)
 	}
 	out.Alerts = p.board.Update(t, conditions)
 }

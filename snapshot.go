@@ -23,7 +23,7 @@ type state struct {
 	Sequence   uint64              `cbor:"3,keyasint"`
 	Time       timekeeperState     `cbor:"4,keyasint"`
 	Counters   Counters            `cbor:"5,keyasint"`
-	Dedup      ingest.DedupState   `cbor:"6,keyasint"`
+	Dedup      ingest.DeduperState   `cbor:"6,keyasint"`
 	Aggregator features.State      `cbor:"7,keyasint"`
 	Forecaster forecaster.State    `cbor:"8,keyasint"`
 	Pools      []poolState         `cbor:"9,keyasint"`
@@ -34,6 +34,7 @@ type poolState struct {
 	Name     string               `cbor:"1,keyasint"`
 	Warmup   capacity.WarmupState `cbor:"2,keyasint"`
 	Decision alerting.State       `cbor:"3,keyasint"`
+	Issued   []issue              `cbor:"4,keyasint"`
 }
 
 // codec encodes deterministically (RFC 8949 §4.2), so that equal states are equal bytes, and decodes within bounds that
@@ -59,7 +60,7 @@ func (p *Pipeline) Snapshot() ([]byte, error) {
 		Dedup: p.dedup.State(), Aggregator: p.aggregator.State(), Forecaster: p.forecaster.State(), Board: p.board.State(),
 	}
 	for _, e := range p.pools {
-		s.Pools = append(s.Pools, poolState{e.pool.Name, e.warmup.State(), e.decision})
+		s.Pools = append(s.Pools, poolState{e.pool.Name, e.warmup.State(), e.decision, e.issued})
 	}
 	return encoder.Marshal(s)
 }
@@ -85,16 +86,14 @@ func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
 	}
 	p := New(cfg)
 	var err error
-	if p.dedup, err = ingest.RestoreDeduper(s.Dedup); err != nil {
-		return nil, err
-	}
+	p.dedup = ingest.RestoreDeduper(s.Dedup)
 	if p.aggregator, err = features.Restore(cfg.Features, s.Aggregator); err != nil {
 		return nil, err
 	}
 	if p.forecaster, err = forecaster.Restore(cfg.forecasterConfig(), s.Forecaster); err != nil {
 		return nil, err
 	}
-	p.board = alerting.RestoreBoard(s.Board)
+	p.board.Restore(s.Board)
 	p.sequence, p.time.timekeeperState = s.Sequence, s.Time
 	p.counters = s.Counters
 	if p.counters.Refused == nil {
@@ -103,7 +102,7 @@ func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
 	for _, ps := range s.Pools {
 		if e := p.entry(ps.Name); e != nil {
 			e.warmup.Restore(ps.Warmup)
-			e.decision = ps.Decision
+			e.decision, e.issued = ps.Decision, ps.Issued
 		}
 	}
 	return p, nil

@@ -19,6 +19,7 @@ const (
 type timekeeper struct {
 	clock    Clock
 	lateness time.Duration
+	ahead    time.Duration // how far beyond the stream's own time a record may lie, on the wall clock
 
 	timekeeperState
 }
@@ -39,7 +40,7 @@ func (k *timekeeper) received(at time.Time) {
 // clock only a leap is suspect.
 func (k *timekeeper) plausible(t time.Time) bool {
 	if k.clock == WallClock {
-		return k.Stream.IsZero() || !t.After(k.Stream.Add(k.futureBound()))
+		return k.Stream.IsZero() || !t.After(k.Stream.Add(k.ahead))
 	}
 	if k.Last.IsZero() || !t.After(k.Last.Add(maxJump)) {
 		k.Jumps = 0
@@ -52,8 +53,6 @@ func (k *timekeeper) plausible(t time.Time) bool {
 	k.Jumps = 0
 	return true
 }
-
-func (k *timekeeper) futureBound() time.Duration { return 2 * time.Minute }
 
 // event is the newest tick that a record of time t makes due.
 func (k *timekeeper) event(t time.Time) time.Time {

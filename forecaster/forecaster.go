@@ -56,7 +56,9 @@ func (f *Forecaster) settleMinutes() int { return int(f.cfg.Settle / features.Mi
 // minutes whose counts changed. Windows are ordered by minute and key. O(windows).
 func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMinute) {
 	for i := range pools {
-		f.pool(pools[i].Pool).minute = pools[i]
+		p := f.pool(pools[i].Pool)
+		p.minute = pools[i]
+		p.forget(pools[i].Start.Unix() / 60)
 	}
 	for len(windows) > 0 {
 		n := 1
@@ -66,6 +68,14 @@ func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMin
 		f.pool(windows[0].Pool).observe(windows[:n], f.settleMinutes())
 		windows = windows[n:]
 	}
+}
+
+// forgetAfter is how many minutes a class may be left out of the windows before it is forgotten: the aggregator lists
+// every class it still follows, silent ones too.
+const forgetAfter = 1440
+
+func (p *pool) forget(minute int64) {
+	p.classes = slices.DeleteFunc(p.classes, func(c *class) bool { return c.shape.Newest < minute-forgetAfter })
 }
 
 // observe takes the windows of one pool and one minute.
