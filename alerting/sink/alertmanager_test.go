@@ -1,0 +1,213 @@
+package sink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+func TestAlertmanagerPosts(t *testing.T) {
+	var got []postable
+	var path, auth string
+	peer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, auth = r.Method+" "+r.URL.Path, r.Header.Get("Authorization")
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		}
+	}))
+	defer peer.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewAlertmanager(AlertmanagerConfig{URLs: []string{peer.URL + "/am/"}, BearerTokenFile: token, GeneratorURL: "http://forewarm",
+		Labels: map[string]string{"cluster": "eu", "pool": "loses"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The wall clock is long past the alert's event time, as in a replay.
+	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	s.now = func() time.Time { return now }
+	for _, resolved := range []bool{false, true} {
+		if err := s.Send(t.Context(), alert("llama", resolved)); err != nil {
+			t.Fatal(err)
+		}
+		ends := now.Add(4 * time.Minute)
+		if resolved {
+			ends = now
+		}
+		want := []postable{{
+			Labels:      map[string]string{"alertname": "ForewarmTooLateToWarm", "cluster": "eu", "pool": "llama", "resource": "kv", "severity": "page"},
+			Annotations: map[string]string{"summary": "KV memory full in ~5 min"},
+			StartsAt:    time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC), EndsAt: ends, GeneratorURL: "http://forewarm",
+		}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("resolved %t: %s", resolved, diff)
+		}
+	}
+	if path != "POST /am/api/v2/alerts" || auth != "Bearer s3cret" {
+		t.Errorf("%s, Authorization %q", path, auth)
+	}
+	if err := s.Send(t.Context(), decision("llama", 1)); err != nil {
+		t.Errorf("a decision is none of Alertmanager's business: %v", err)
+	}
+}
+
+func TestAlertmanagerPeers(t *testing.T) {
+	tests := map[string]struct {
+		codes         []int
+		ok, permanent bool
+	}{
+		"all take it":         {codes: []int{200, 200}, ok: true},
+		"one is enough":       {codes: []int{500, 200, 400}, ok: true},
+		"one may take it yet": {codes: []int{400, 503}},
+		"all refuse":          {codes: []int{400, 422}, permanent: true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var cfg AlertmanagerConfig
+			for _, code := range tt.codes {
+				peer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+				defer peer.Close()
+				cfg.URLs = append(cfg.URLs, peer.URL)
+			}
+			s, err := NewAlertmanager(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Send(t.Context(), alert("llama", false))
+			_, permanent := errors.AsType[alerting.Permanent](err)
+			if (err == nil) != tt.ok || permanent != tt.permanent {
+				t.Errorf("error %v, permanent %t; want ok %t, permanent %t", err, permanent, tt.ok, tt.permanent)
+			}
+		})
+	}
+}
+
+func TestOpenNamesTheKey(t *testing.T) {
+	for want, cfg := range map[string]AlertmanagerConfig{
+		`sinks.alertmanager.urls[1]: "alertmanager:9093" is no http or https URL`: {URLs: []string{"http://a", "alertmanager:9093"}},
+		`sinks.alertmanager.timeout: -1s is below 0`:                              {URLs: []string{"http://a"}, Timeout: -time.Second},
+		`sinks.alertmanager.password_file: username and password_file`:            {URLs: []string{"http://a"}, Username: "u"},
+		`sinks.alertmanager.username: set beside bearer_token_file`:               {URLs: []string{"http://a"}, Username: "u", BearerTokenFile: "t"},
+	} {
+		if _, err := Open(Config{Alertmanager: cfg}, Deps{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("error %v, want %s…", err, want)
+		}
+	}
+	sinks, err := Open(Config{Alertmanager: AlertmanagerConfig{URLs: []string{"http://a"}}}, Deps{NATS: struct{ Publisher }{}})
+	if err != nil || len(sinks) != 2 {
+		t.Errorf("%d sinks, error %v; want nats and alertmanager", len(sinks), err)
+	}
+	if sinks, err = Open(Config{NATS: NATSConfig{Off: true}}, Deps{NATS: struct{ Publisher }{}}); err != nil || len(sinks) != 0 {
+		t.Errorf("%d sinks, error %v; want none", len(sinks), err)
+	}
+}
+
+// TestRealAlertmanager raises and resolves an alert at Debian's Alertmanager.
+func TestRealAlertmanager(t *testing.T) {
+	binary, err := exec.LookPath("prometheus-alertmanager")
+	if err != nil {
+		if binary, err = exec.LookPath("alertmanager"); err != nil {
+			if os.Getenv("FOREWARM_CI") == "1" {
+				t.Fatal("no alertmanager to test against; install prometheus-alertmanager")
+			}
+			t.Skip("no alertmanager to test against; install prometheus-alertmanager")
+		}
+	}
+	url := startAlertmanager(t, binary)
+	s, err := NewAlertmanager(AlertmanagerConfig{URLs: []string{url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := alert("llama70b", false)
+	if err := s.Send(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the alert to be listed", func() bool {
+		got := list(t, url)
+		return len(got) == 1 && got[0].Labels["alertname"] == "ForewarmTooLateToWarm" && got[0].Annotations["summary"] == a.Alert.Annotations["summary"]
+	})
+	if err := s.Send(t.Context(), alert("llama70b", true)); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the alert to be gone", func() bool { return len(list(t, url)) == 0 })
+
+	// What Alertmanager calls invalid must not be tried again.
+	bad := alert("", false)
+	bad.Alert.Labels = map[string]string{"no good label": "x"}
+	if _, permanent := errors.AsType[alerting.Permanent](s.Send(t.Context(), bad)); !permanent {
+		t.Error("a bad label is worth no retry")
+	}
+}
+
+func startAlertmanager(t *testing.T, binary string) (url string) {
+	t.Helper()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "alertmanager.yml")
+	if err := os.WriteFile(config, []byte("route: {receiver: none}\nreceivers: [{name: none}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, binary, "--config.file="+config, "--storage.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--cluster.listen-address=")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(); cmd.Wait() })
+	await(t, "alertmanager to be ready", func() bool {
+		resp, err := http.Get("http://" + address + "/-/ready")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	return "http://" + address
+}
+
+func list(t *testing.T, url string) (alerts []postable) {
+	t.Helper()
+	resp, err := http.Get(url + "/api/v2/alerts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&alerts); err != nil {
+		t.Fatal(err)
+	}
+	return alerts
+}
+
+// await polls a process that this test does not control.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	deadline := time.After(20 * time.Second)
+	for !done() {
+		select {
+		case <-poll.C:
+		case <-deadline:
+			t.Fatalf("waited 20 s for %s", what)
+		}
+	}
+}

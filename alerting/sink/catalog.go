@@ -1,0 +1,37 @@
+package sink
+
+import (
+	"fmt"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// Config is the sinks block of the configuration; a sink without a block is off, but for NATS.
+type Config struct {
+	NATS         NATSConfig         `yaml:"nats"`
+	Alertmanager AlertmanagerConfig `yaml:"alertmanager"`
+}
+
+// Deps is what the sinks need from the process.
+type Deps struct {
+	NATS Publisher // nil leaves the NATS sink out
+	// PrescaleSubject and AlertSubject name the subject of a pool's events and alerts, escaped and with the prefix.
+	PrescaleSubject, AlertSubject func(pool string) string
+}
+
+// Open builds the configured sinks. It starts nothing and connects to nothing. Errors name the key, its value and the
+// mend.
+func Open(c Config, deps Deps) ([]alerting.Sink, error) {
+	var sinks []alerting.Sink
+	if deps.NATS != nil && !c.NATS.Off {
+		sinks = append(sinks, NewNATS(deps))
+	}
+	if len(c.Alertmanager.URLs) > 0 {
+		s, err := NewAlertmanager(c.Alertmanager)
+		if err != nil {
+			return nil, fmt.Errorf("sinks.alertmanager.%w", err)
+		}
+		sinks = append(sinks, s)
+	}
+	return sinks, nil
+}

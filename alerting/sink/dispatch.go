@@ -1,0 +1,154 @@
+package sink
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// Delivery bounds and paces the dispatcher; zero values mean what their comments say.
+type Delivery struct {
+	Queue      int           `yaml:"queue"`       // notices waiting for each sink; 0 means 1024
+	Timeout    time.Duration `yaml:"timeout"`     // of one attempt; 0 means 15s
+	Backoff    time.Duration `yaml:"backoff"`     // before the first retry, doubling; 0 means 500ms
+	MaxBackoff time.Duration `yaml:"max_backoff"` // 0 means 1m
+	Drain      time.Duration `yaml:"drain"`       // for what is queued when the process ends; 0 means 5s
+}
+
+// Stats counts what became of a sink's notices.
+type Stats struct {
+	Sink       string
+	Sent       uint64
+	Retried    uint64 // failed attempts that are tried again
+	Superseded uint64 // replaced by something newer before they were delivered
+	Failed     uint64 // refused for good
+	Dropped    uint64 // expired, or pushed out of a full queue
+	Queued     int
+}
+
+// Failure is one failed attempt.
+type Failure struct {
+	Sink   string
+	Notice alerting.Notice
+	Err    error
+	Final  bool // not tried again
+}
+
+// Dispatcher hands notices to sinks, each at its own pace. Enqueue never blocks; a sink that hangs holds up only its
+// own queue.
+type Dispatcher struct {
+	cfg   Delivery
+	lanes []*lane
+}
+
+// NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. report is told of failed attempts, by one
+// goroutine per sink; nil ignores them.
+func NewDispatcher(cfg Delivery, sinks []alerting.Sink, report func(Failure)) *Dispatcher {
+	cfg.Queue = cmp.Or(max(cfg.Queue, 0), 1024)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 15*time.Second)
+	cfg.Backoff = cmp.Or(cfg.Backoff, 500*time.Millisecond)
+	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, time.Minute)
+	cfg.Drain = cmp.Or(cfg.Drain, 5*time.Second)
+	if report == nil {
+		report = func(Failure) {}
+	}
+	d := &Dispatcher{cfg: cfg}
+	for _, s := range sinks {
+		d.lanes = append(d.lanes, &lane{
+			sink: s, cfg: cfg, report: report, wake: make(chan struct{}, 1), jitter: rand.Float64, stats: Stats{Sink: s.Name()},
+		})
+	}
+	return d
+}
+
+// selector is implemented by sinks that want only some notices.
+type selector interface {
+	Accepts(alerting.Notice) bool
+}
+
+// Enqueue queues n for every sink that accepts it. The decision or alert is copied, what it points to is not and must
+// stay as it is. A newer decision of a pool replaces an older one that waits, and so does a newer state of an alert.
+func (d *Dispatcher) Enqueue(n alerting.Notice) {
+	e := entry{notice: n}
+	life := resolvedLife
+	switch {
+	case n.Decision != nil:
+		e.notice.Decision, e.identity = new(*n.Decision), "decision/"+n.Decision.Pool
+		life = n.Decision.Expires.Sub(n.Decision.Tick)
+	case n.Alert != nil:
+		e.notice.Alert, e.identity = new(*n.Alert), "alert/"+n.Alert.Identity()
+		if !n.Alert.Resolved {
+			life = n.Alert.EndsAt.Sub(n.Alert.UpdatedAt)
+		}
+	default:
+		return
+	}
+	// Notices carry event time; their life is counted from here on the wall clock, the same in a fast replay.
+	e.expires = time.Now().Add(life)
+	for _, l := range d.lanes {
+		if s, ok := l.sink.(selector); !ok || s.Accepts(e.notice) {
+			l.put(e)
+		}
+	}
+}
+
+// resolvedLife is for how long the end of an alert is worth telling.
+const resolvedLife = 15 * time.Minute
+
+// Stats is the state of every sink's lane, in the order of the sinks.
+func (d *Dispatcher) Stats() []Stats {
+	out := make([]Stats, 0, len(d.lanes))
+	for _, l := range d.lanes {
+		out = append(out, l.snapshot())
+	}
+	return out
+}
+
+// Run delivers until ctx is done, then for at most Delivery.Drain what is still queued. It returns nil when nothing was
+// left, and otherwise an error that says how much was. It does not wait longer than Drain and a second for a sink that
+// ignores its context.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	finished := make(chan struct{})
+	var lanes sync.WaitGroup
+	for _, l := range d.lanes {
+		lanes.Go(func() { l.run(ctx, sending) })
+	}
+	go func() {
+		lanes.Wait()
+		close(finished)
+	}()
+	<-ctx.Done()
+	for _, patience := range []time.Duration{d.cfg.Drain, time.Second} {
+		timer := time.NewTimer(patience)
+		select {
+		case <-finished:
+			timer.Stop()
+			return d.undelivered()
+		case <-timer.C:
+			stop()
+		}
+	}
+	return errors.Join(d.undelivered(), errors.New("a sink does not stop"))
+}
+
+func (d *Dispatcher) undelivered() error {
+	var left []string
+	for _, s := range d.Stats() {
+		if s.Queued > 0 {
+			left = append(left, fmt.Sprintf("%d for %s", s.Queued, s.Sink))
+		}
+	}
+	if left == nil {
+		return nil
+	}
+	return fmt.Errorf("notices not delivered at the end: %s", strings.Join(left, ", "))
+}

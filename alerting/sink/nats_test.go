@@ -1,0 +1,141 @@
+package sink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+var escape = strings.NewReplacer(" ", "_", ".", "_")
+
+var subjects = Deps{
+	PrescaleSubject: func(pool string) string { return "fw.prescale." + escape.Replace(pool) },
+	AlertSubject:    func(pool string) string { return "fw.alert." + escape.Replace(pool) },
+}
+
+// embedded is a JetStream server in this process, without a socket.
+func embedded(t *testing.T) (*server.Server, jetstream.JetStream) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, MaxPayload: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("embedded NATS is not ready")
+	}
+	nc, err := nats.Connect("", nats.InProcessServer(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, js
+}
+
+func TestNATS(t *testing.T) {
+	_, js := embedded(t)
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "out", Subjects: []string{"fw.>"}, Storage: jetstream.MemoryStorage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := subjects
+	deps.NATS = js
+	s := NewNATS(deps)
+	for range 2 { // the second delivery of each is a retry
+		for _, n := range []alerting.Notice{decision("llama 70.b", 4), alert("llama 70.b", false)} {
+			if err := s.Send(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	info, err := stream.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.State.Msgs != 2 {
+		t.Errorf("the stream holds %d messages, want 2: retries are not deduplicated", info.State.Msgs)
+	}
+
+	m, err := stream.GetLastMsgForSubject(t.Context(), "fw.prescale.llama_70_b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "application/cloudevents+json", "Nats-Msg-Id": "llama%2070.b-4", "ce-id": "llama%2070.b-4",
+		"ce-type": "forewarm.prescale.v1", "ce-subject": "llama%2070.b", "ce-time": "2026-03-02T12:00:00Z", "ce-specversion": "1.0",
+	} {
+		if got := m.Header[name]; !cmp.Equal(got, []string{want}) {
+			t.Errorf("header %s: %q, want %q", name, got, want)
+		}
+	}
+	var e alerting.Event
+	if err := json.Unmarshal(m.Data, &e); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(alerting.NewEvent(decision("llama 70.b", 4).Decision), e); diff != "" {
+		t.Error(diff)
+	}
+	if m, err = stream.GetMsg(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	var a alerting.Alert
+	if err := json.Unmarshal(m.Data, &a); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(*alert("llama 70.b", false).Alert, a); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNATSFaults(t *testing.T) {
+	tests := map[string]struct {
+		prepare   func(t *testing.T, s *server.Server, js jetstream.JetStream)
+		notice    alerting.Notice
+		permanent bool
+	}{
+		"no stream": {notice: decision("a", 1)},
+		"server gone": {notice: decision("a", 1), prepare: func(_ *testing.T, s *server.Server, _ jetstream.JetStream) {
+			s.Shutdown()
+			s.WaitForShutdown()
+		}},
+		"too large": {permanent: true, notice: func() alerting.Notice {
+			n := decision("a", 1)
+			n.Decision.Reason = strings.Repeat("x", 100<<10)
+			return n
+		}()},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s, js := embedded(t)
+			if tt.prepare != nil {
+				tt.prepare(t, s, js)
+			}
+			deps := subjects
+			deps.NATS = js
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			err := NewNATS(deps).Send(ctx, tt.notice)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if _, permanent := errors.AsType[alerting.Permanent](err); permanent != tt.permanent {
+				t.Errorf("permanent %t, want %t: %v", permanent, tt.permanent, err)
+			}
+		})
+	}
+}
