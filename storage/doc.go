@@ -13,18 +13,19 @@
 //
 // A window's values are stamped with the window's end, a forecast with its origin (never with the time it is about: a
 // sample in the future would make the TSDB refuse the present). A forecast for horizon h issued at t is about the minute
-// that ends at t+h, so that in PromQL
+// that ends at t+h, so that in PromQL these speak of the same minute:
 //
-//	forewarm_requests_per_second and forewarm_forecast{dimension="requests",horizon="15"} offset 15m
+//	forewarm_demand_requests_per_second
+//	forewarm_forecast{dimension="requests",horizon="15",quantile="0.5"} offset 15m
 //
-// speak of the same minute. Class "*" is the pool. Unknown values make no sample, and never a zero.
+// Class "*" is the pool. Unknown values make no sample, and never a zero.
 //
 // # Journal
 //
 // A segment is the line "forewarm journal 1\n" followed by records. A record is, little-endian:
 //
 //	4 bytes  length of the payload, 1 … 1 MiB
-//	4 bytes  CRC-32C of the length's bytes and the payload
+//	4 bytes  CRC-32C of the payload
 //	payload  one alerting.Decision, deterministic CBOR (RFC 8949 §4.2.1), times as RFC 3339 with nanoseconds
 //
 // Each record is one write(2), so it survives the death of the process; [Journal.Sync] makes it survive that of the

@@ -53,16 +53,9 @@ func positionOf(d *alerting.Decision) Position { return Position{Tick: d.Tick, P
 
 // appendRecord frames one payload onto b.
 func appendRecord(b, payload []byte) []byte {
-	var length [4]byte
-	binary.LittleEndian.PutUint32(length[:], uint32(len(payload)))
-	b = append(b, length[:]...)
-	b = binary.LittleEndian.AppendUint32(b, checksum(length[:], payload))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(payload, castagnoli))
 	return append(b, payload...)
-}
-
-// checksum covers the length too, so that a run of zeros is not a valid empty record.
-func checksum(length, payload []byte) uint32 {
-	return crc32.Update(crc32.Checksum(length, castagnoli), castagnoli, payload)
 }
 
 // damageError says that bytes are not what the journal writes, as opposed to a failure to read them.
@@ -125,7 +118,7 @@ func (r *recordReader) next() ([]byte, error) {
 	if _, err := io.ReadFull(r.r, r.payload); err != nil {
 		return nil, cutOr(err, r.offset)
 	}
-	if checksum(head[:4], r.payload) != binary.LittleEndian.Uint32(head[4:]) {
+	if crc32.Checksum(r.payload, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
 		return nil, damagef("record at byte %d: checksum does not match", r.offset)
 	}
 	r.offset += recordHeader + int64(length)

@@ -119,11 +119,12 @@ type Snapshots struct {
 	numbers []uint64 // of the files there are, ascending, without those found damaged
 	damaged []uint64 // found by Load; removed by the next Save
 	next    uint64
+	found   int // files found damaged since opening
 	log     *slog.Logger
 }
 
-// Damaged is the number of files found damaged since opening and not yet replaced.
-func (s *Snapshots) Damaged() int { return len(s.damaged) }
+// Damaged is the number of files found damaged since opening.
+func (s *Snapshots) Damaged() int { return s.found }
 
 // OpenSnapshots makes dir when needed and clears what a crash left half-written.
 func OpenSnapshots(dir string, log *slog.Logger) (*Snapshots, error) {
@@ -187,6 +188,7 @@ func (s *Snapshots) Load(stream Stream) (*Snapshot, error) {
 		case err != nil:
 			s.log.Warn("snapshot is damaged; the one before it is used", "file", path, "cause", err.Error())
 			damage = err
+			s.found++
 			s.damaged = append(s.damaged, s.numbers[i])
 			s.numbers = slices.Delete(s.numbers, i, i+1)
 		case !snap.Stream.equal(stream):

@@ -200,8 +200,8 @@ func TestSaturations(t *testing.T) {
 	type during [2]int // [from, to)
 	nan := math.NaN()
 	for name, c := range map[string]struct {
-		high, unknown, announced, scaled []during // demand 25 instead of 15; none; P = 0.9 instead of 0; 3 instead of 2 ready
-		want                             Saturation
+		high, unknown, announced, scaled, stale []during // demand 25 instead of 15; none; P = 0.9 instead of 0; 3 instead of 2 ready; stale
+		want                                    Saturation
 	}{
 		"calm":             {want: Saturation{KnownMinutes: 120, LeadMinutes: Number(nan)}},
 		"in time":          {high: []during{{100, 105}}, announced: []during{{85, 100}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, InTime: 1, LeadMinutes: 15}},
@@ -217,6 +217,8 @@ func TestSaturations(t *testing.T) {
 		"two episodes":     {high: []during{{100, 102}, {113, 114}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 3, Missed: 2, LeadMinutes: Number(nan)}},
 		"two, one leads":   {high: []during{{100, 101}, {140, 141}}, announced: []during{{85, 90}, {120, 135}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 2, InTime: 2, LeadMinutes: 17.5}},
 		"from before":      {high: []during{{55, 65}}, announced: []during{{50, 55}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 5, LeadMinutes: Number(nan)}},
+		"false before":     {announced: []during{{45, 50}}, want: Saturation{KnownMinutes: 120, LeadMinutes: Number(nan)}},
+		"stale":            {announced: []during{{85, 90}}, stale: []during{{80, 95}}, want: Saturation{KnownMinutes: 120, LeadMinutes: Number(nan)}},
 		"announced before": {high: []during{{62, 65}}, announced: []during{{45, 55}}, want: Saturation{KnownMinutes: 120, SaturatedMinutes: 3, InTime: 1, LeadMinutes: 17}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -244,7 +246,9 @@ func TestSaturations(t *testing.T) {
 					p = .9
 				}
 				h.demand[total] = append(h.demand[total], y)
-				h.decisions = append(h.decisions, decision(m, ready, p))
+				d := decision(m, ready, p)
+				d.Stale = in(c.stale, m)
+				h.decisions = append(h.decisions, d)
 			}
 			got := reconcile(t, h, 60, 180).Pools[0].Saturation
 			c.want.Probability = .5
