@@ -30,14 +30,13 @@ func (c Config) check() error {
 	for _, share := range []struct {
 		key   string
 		value float64
-		above float64 // exclusive lower bound
-		below float64 // inclusive upper bound
+		most  float64
 	}{
-		{"kv_target", c.KVTarget, 0, 1}, {"gpu.utilization", c.GPU.Utilization, 0, 1},
-		{"fragmentation", c.Fragmentation, -1e-300, 0.9}, {"quantile", c.Quantile, -1e-300, 0.999},
+		{"kv_target", c.KVTarget, 1}, {"gpu.utilization", c.GPU.Utilization, 1},
+		{"fragmentation", c.Fragmentation, 0.9}, {"quantile", c.Quantile, 0.999},
 	} {
-		if !(share.value > share.above && share.value <= share.below) {
-			return c.errorf(share.key, "%g is out of %.0f…%g; set a share such as 0.85", share.value, share.above, share.below)
+		if !(share.value >= 0 && share.value <= share.most) {
+			return c.errorf(share.key, "%g is out of 0…%g; set a share, such as 0.9 for 90 %%", share.value, share.most)
 		}
 	}
 	for _, amount := range []struct {

@@ -1,0 +1,182 @@
+package capacity
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+const llamaYAML = `
+name: llama
+model_config: testdata/llama3-70b.json
+gpu: {memory: 80GiB, per_replica: 4, utilization: 0.9, weights: 140GiB, workspace: 2GiB}
+kv_target: 0.5
+prefill_tokens_per_s: 20000
+decode_tokens_per_s: 900
+itl: 40ms
+warmup: {p50: 6m, p90: 12m}
+replicas: {min: 2, max: 16, initial: 4}
+reserves: {failure: 1, warm: 2}
+gpu_hour_usd: 3
+slo_violation_minute_usd: 20
+`
+
+func llama(t *testing.T) (Config, []byte) {
+	t.Helper()
+	var c Config
+	if err := yaml.UnmarshalWithOptions([]byte(llamaYAML), &c, yaml.DisallowUnknownField()); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(c.ModelConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, data
+}
+
+func TestPoolPerReplica(t *testing.T) {
+	c, data := llama(t)
+	p, err := New(c, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		dimension string
+		reported  float64
+		want      float64
+		ok        bool
+	}{
+		{KV, 0, 458752 * .5, true}, // 140 GiB of cache at 320 KiB a token
+		{KV, 1000, 500, true},
+		{Prefill, 1000, 20000, true},
+		{Decode, 0, 900, true},
+		{Requests, 0, 0, false},
+		{"cached", 0, 0, false},
+	}
+	for _, tt := range tests {
+		if got, ok := p.PerReplica(tt.dimension, tt.reported); got != tt.want || ok != tt.ok {
+			t.Errorf("%s (reported %g): %g, %t; want %g, %t", tt.dimension, tt.reported, got, ok, tt.want, tt.ok)
+		}
+	}
+	c.KVCapacityTokens = 5000
+	if p, err = New(c, data); err != nil || p.KVTokens != 5000 {
+		t.Errorf("kv_capacity_tokens 5000 gives %g tokens, %v", p.KVTokens, err)
+	}
+}
+
+func TestPoolCosts(t *testing.T) {
+	c, data := llama(t)
+	for _, tt := range []struct {
+		gpuHour, minute float64
+		want            float64
+		ok              bool
+	}{
+		{3, 3.8, .95, true}, // 4 GPUs at 3 $/h are 0.2 $/min
+		{3, .001, .5, true},
+		{3, 1e9, .99, true},
+		{0, 20, 0, false},
+		{3, 0, 0, false},
+	} {
+		c.GPUHourUSD, c.SLOViolationMinuteUSD = tt.gpuHour, tt.minute
+		p, err := New(c, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := p.CostQuantile(); ok != tt.ok || got < tt.want-1e-9 || got > tt.want+1e-9 {
+			t.Errorf("%g $/h, %g $/min: %g, %t; want %g, %t", tt.gpuHour, tt.minute, got, ok, tt.want, tt.ok)
+		}
+	}
+	c.GPUHourUSD = 3
+	for budget, want := range map[float64]struct {
+		n   int
+		key string
+	}{0: {16, "replicas.max"}, 60: {5, "budget_hour_usd"}, 1e6: {16, "replicas.max"}, 1: {2, "budget_hour_usd"}} {
+		c.BudgetHourUSD = budget
+		p, err := New(c, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, key := p.Limit(); n != want.n || key != want.key {
+			t.Errorf("budget %g: %d by %s, want %d by %s", budget, n, key, want.n, want.key)
+		}
+	}
+}
+
+func TestNewNamesKeyValueBoundAndMend(t *testing.T) {
+	tests := []struct {
+		want   string
+		change func(*Config)
+	}{
+		{"pools[].name: empty", func(c *Config) { c.Name = "" }},
+		{"pools[llama].warmup.p90: 2m is below p50 (6m); set p90 ≥ p50", func(c *Config) { c.Warmup.P90 = 2 * time.Minute }},
+		{"pools[llama].warmup.p50: -1s is not above 0", func(c *Config) { c.Warmup.P50 = -time.Second }},
+		{"pools[llama].warmup.p90: 2h is beyond the forecast horizon (1h)", func(c *Config) { c.Warmup.P90 = 2 * time.Hour }},
+		{"pools[llama].kv_target: 1.2 is out of 0…1", func(c *Config) { c.KVTarget = 1.2 }},
+		{"pools[llama].gpu.utilization: 90 is out of 0…1", func(c *Config) { c.GPU.Utilization = 90 }},
+		{"pools[llama].fragmentation: -0.1", func(c *Config) { c.Fragmentation = -.1 }},
+		{"pools[llama].quantile: 95 is out of 0…0.999", func(c *Config) { c.Quantile = 95 }},
+		{"pools[llama].decode_tokens_per_s: -1 is below 0", func(c *Config) { c.DecodeTokensPerS = -1 }},
+		{"pools[llama].itl: -0.001 is below 0", func(c *Config) { c.ITL = -time.Millisecond }},
+		{"pools[llama].replicas.max: not set", func(c *Config) { c.Replicas.Max = 0 }},
+		{"pools[llama].replicas.min: 20 is above max (16)", func(c *Config) { c.Replicas.Min, c.Replicas.Initial = 20, 20 }},
+		{"pools[llama].replicas.initial: 1 is out of min…max (2…16)", func(c *Config) { c.Replicas.Initial = 1 }},
+		{"pools[llama].reserves: 18 replicas in sum", func(c *Config) { c.Reserves.Rollout = 15 }},
+		{"pools[llama].gpu.per_replica: -2 is out of 1…1024", func(c *Config) { c.GPU.PerReplica = -2 }},
+		{`pools[llama].gpu.memory: "80" has no unit of memory; write it like 80GiB`, func(c *Config) { c.GPU.Memory = "80" }},
+		{`pools[llama].gpu.weights: ""`, func(c *Config) { c.GPU.Weights = "" }},
+		{"pools[llama].gpu: weights 1TiB", func(c *Config) { c.GPU.Weights = "1TiB" }},
+		{`pools[llama].kv_dtype: KV cache dtype "int3" is unknown`, func(c *Config) { c.KVDType = "int3" }},
+	}
+	for _, tt := range tests {
+		c, data := llama(t)
+		tt.change(&c)
+		if _, err := New(c, data); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("got  %v\nwant %s…", err, tt.want)
+		}
+	}
+	c, _ := llama(t)
+	if _, err := New(c, nil); err == nil || !strings.HasPrefix(err.Error(), "pools[llama].model_config: not set") {
+		t.Errorf("gpu.memory without a model: %v", err)
+	}
+	if _, err := New(c, []byte("{}")); err == nil || !strings.Contains(err.Error(), "pools[llama].model_config: testdata/llama3-70b.json: config.json: num_hidden_layers is missing") {
+		t.Errorf("bad model: %v", err)
+	}
+}
+
+func TestNewDefaults(t *testing.T) {
+	p, err := New(Config{Name: "p", Replicas: Replicas{Max: 3}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.KVTarget != .85 || p.GPUsPerReplica != 1 || p.Replicas.Initial != 1 || p.Warmup.Quantile(.9) != 12*time.Minute {
+		t.Errorf("%+v", p)
+	}
+	if _, ok := p.PerReplica(KV, 0); ok {
+		t.Error("an unknown KV cache has a capacity")
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for text, want := range map[string]float64{"80GiB": 80 << 30, "141 GB": 141e9, " 512MiB ": 512 << 20, "1.5TiB": 1.5 * (1 << 40), "0B": 0, "7kB": 7000} {
+		if got, err := ParseSize(text); err != nil || got != want {
+			t.Errorf("%q: %g, %v; want %g", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "80", "GiB", "-1GiB", "NaNGiB", "InfGiB", "9e9TiB", "80 gib", "80GiBs"} {
+		if got, err := ParseSize(text); err == nil {
+			t.Errorf("%q is read as %g", text, got)
+		}
+	}
+}
+
+func FuzzParseSize(f *testing.F) {
+	f.Add("80GiB")
+	f.Fuzz(func(t *testing.T, s string) {
+		if v, err := ParseSize(s); err == nil && !(v >= 0 && v <= maxSize) {
+			t.Errorf("%q is read as %g", s, v)
+		}
+	})
+}
