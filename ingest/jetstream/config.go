@@ -1,0 +1,127 @@
+package jetstream
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// Config says which NATS to use and what to keep there. With a URL the daemon is a client of that server; without one
+// it runs a server of its own, in its own process.
+type Config struct {
+	URL  string `yaml:"url"`  // nats://host:4222, several separated by commas; "" runs an embedded server
+	Name string `yaml:"name"` // of the connection, as server logs show it
+
+	// One way to authenticate, or none. Secrets are read from files.
+	CredsFile    string `yaml:"creds_file"`
+	NkeyFile     string `yaml:"nkey_file"`
+	User         string `yaml:"user"`
+	PasswordFile string `yaml:"password_file"`
+	TokenFile    string `yaml:"token_file"`
+	TLS          TLS    `yaml:"tls"`
+
+	Embedded EmbeddedConfig `yaml:"embedded"`
+	Stream   StreamConfig   `yaml:"stream"`
+	Prefix   string         `yaml:"prefix"` // first tokens of every subject
+}
+
+// TLS names the files of a TLS connection; all empty means the URL alone decides.
+type TLS struct {
+	CAFile     string `yaml:"ca_file"`
+	CertFile   string `yaml:"cert_file"`
+	KeyFile    string `yaml:"key_file"`
+	ServerName string `yaml:"server_name"`
+}
+
+// EmbeddedConfig is the server that runs when no URL is set.
+type EmbeddedConfig struct {
+	Listen   string `yaml:"listen"`    // host:port for producers; "none" serves this process only
+	StoreDir string `yaml:"store_dir"` // "" is nats/ in the storage directory
+}
+
+// StreamConfig is the telemetry stream, when Forewarm makes it. A stream that is there already is used as it is.
+type StreamConfig struct {
+	Name     string        `yaml:"name"`
+	MaxAge   time.Duration `yaml:"max_age"`
+	MaxBytes int64         `yaml:"max_bytes"`
+	Replicas int           `yaml:"replicas"` // copies of every stream in a NATS cluster
+}
+
+// listenNone keeps the embedded server off the network.
+const listenNone = "none"
+
+// DefaultConfig is what an unset configuration means.
+func DefaultConfig() Config {
+	return Config{
+		Name:     "forewarm",
+		Embedded: EmbeddedConfig{Listen: "127.0.0.1:4222"},
+		Stream:   StreamConfig{Name: "FOREWARM_TELEMETRY", MaxAge: 48 * time.Hour, MaxBytes: 4 << 30, Replicas: 1},
+		Prefix:   "forewarm",
+	}
+}
+
+// Validate names the first key that is out of bounds, its value, the bound and the mend.
+func (c *Config) Validate() error {
+	if err := c.validateAuth(); err != nil {
+		return err
+	}
+	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
+		return fmt.Errorf("tls.cert_file is %q and tls.key_file is %q: set both, or neither", c.TLS.CertFile, c.TLS.KeyFile)
+	}
+	if c.URL == "" && c.Embedded.Listen != listenNone {
+		if _, _, err := net.SplitHostPort(c.Embedded.Listen); err != nil {
+			return fmt.Errorf("embedded.listen is %q: it must be host:port, or none", c.Embedded.Listen)
+		}
+	}
+	switch s := c.Stream; {
+	case s.Name == "" || strings.ContainsAny(s.Name, " \t\r\n.*>/\\"):
+		return fmt.Errorf("stream.name is %q: it must be a word without spaces and any of . * > / \\", s.Name)
+	case s.MaxAge < minAge || s.MaxAge > maxAge:
+		return fmt.Errorf("stream.max_age is %s: it must be %s to %s; it has to outlast an outage of the daemon", s.MaxAge, minAge, maxAge)
+	case s.MaxBytes < minBytes:
+		return fmt.Errorf("stream.max_bytes is %d: it must be at least %d (64 MiB)", s.MaxBytes, minBytes)
+	case s.Replicas < 1 || s.Replicas > 5:
+		return fmt.Errorf("stream.replicas is %d: it must be 1 to 5, and more than 1 only on a NATS cluster", s.Replicas)
+	case s.Replicas > 1 && c.URL == "":
+		return fmt.Errorf("stream.replicas is %d: it must be 1 on the embedded server; set url to use a NATS cluster", s.Replicas)
+	}
+	if !isPrefix(c.Prefix) {
+		return fmt.Errorf("prefix is %q: it must be words joined by dots, without spaces, * and >", c.Prefix)
+	}
+	return nil
+}
+
+const (
+	minAge   = 10 * time.Minute
+	maxAge   = 366 * 24 * time.Hour
+	minBytes = 64 << 20
+)
+
+func (c *Config) validateAuth() error {
+	var ways []string
+	for _, way := range [...]struct{ key, value string }{
+		{"creds_file", c.CredsFile}, {"nkey_file", c.NkeyFile}, {"user", c.User}, {"token_file", c.TokenFile},
+	} {
+		if way.value != "" {
+			ways = append(ways, way.key)
+		}
+	}
+	if len(ways) > 1 {
+		return fmt.Errorf("%s is set beside %s: there is one way to authenticate; leave the others out", ways[0], strings.Join(ways[1:], " and "))
+	}
+	if (c.User == "") != (c.PasswordFile == "") {
+		return fmt.Errorf("user is %q and password_file is %q: set both, or neither", c.User, c.PasswordFile)
+	}
+	return nil
+}
+
+// isPrefix says whether prefix is one or more tokens of a subject, none of them a wildcard.
+func isPrefix(prefix string) bool {
+	for token := range strings.SplitSeq(prefix, ".") {
+		if token == "" || strings.ContainsAny(token, "*> \t\r\n") {
+			return false
+		}
+	}
+	return !strings.HasPrefix(prefix, "$")
+}

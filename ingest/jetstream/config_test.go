@@ -1,0 +1,113 @@
+package jetstream
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+func TestValidate(t *testing.T) {
+	c := DefaultConfig()
+	if err := c.Validate(); err != nil {
+		t.Errorf("default: %v", err)
+	}
+	for key, change := range map[string]func(*Config){
+		"user":             func(c *Config) { c.User = "u" },
+		"creds_file":       func(c *Config) { c.CredsFile, c.TokenFile = "c", "t" },
+		"tls.cert_file":    func(c *Config) { c.TLS.CertFile = "c" },
+		"embedded.listen":  func(c *Config) { c.Embedded.Listen = "4222" },
+		"stream.name":      func(c *Config) { c.Stream.Name = "a.b" },
+		"stream.max_age":   func(c *Config) { c.Stream.MaxAge = time.Second },
+		"stream.max_bytes": func(c *Config) { c.Stream.MaxBytes = 1 },
+		"stream.replicas":  func(c *Config) { c.Stream.Replicas = 3 },
+		"prefix":           func(c *Config) { c.Prefix = "a..b" },
+	} {
+		c := DefaultConfig()
+		change(&c)
+		wantError(t, c.Validate(), key+" is ")
+	}
+	c.URL, c.Stream.Replicas, c.Prefix, c.Embedded.Listen = "nats://n:4222", 3, "acme.forewarm", ""
+	if err := c.Validate(); err != nil {
+		t.Errorf("cluster: %v", err)
+	}
+}
+
+func TestPrefix(t *testing.T) {
+	for prefix, want := range map[string]bool{"a": true, "a.b": true, "": false, ".a": false, "a.": false, "a b": false, "*": false, "a.>": false, "$JS": false} {
+		if got := isPrefix(prefix); got != want {
+			t.Errorf("%q: got %v, want %v", prefix, got, want)
+		}
+	}
+}
+
+func TestEmbeddedSaysWhatToMend(t *testing.T) {
+	c := DefaultConfig()
+	c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}
+	first := start(t, c)
+
+	second := c
+	second.Embedded.Listen = first.server.Addr().String()
+	second.Embedded.StoreDir = t.TempDir()
+	_, err := StartEmbedded(testContext(t), second, nop)
+	wantError(t, err, "nats.embedded", second.Embedded.Listen, "choose another")
+
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"", file, filepath.Join(file, "below")} {
+		c.Embedded.StoreDir = dir
+		_, err := StartEmbedded(testContext(t), c, nop)
+		wantError(t, err, "nats.embedded.store_dir", "name a directory")
+	}
+}
+
+func TestEmbeddedAsksForThePassword(t *testing.T) {
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := DefaultConfig()
+	c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}
+	c.User, c.PasswordFile = "u", password
+	e := start(t, c)
+	connect(t, c, e)
+	c.URL = e.URL()
+	connect(t, c, nil)
+
+	c.User, c.PasswordFile = "", ""
+	_, err := Connect(c, nil, nop)
+	wantError(t, err, "nats.url", "Authorization")
+}
+
+func TestConnectSaysWhatToMend(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		change func(*Config)
+		want   []string
+	}{
+		"unreachable":    {func(c *Config) {}, []string{`nats.url is "nats://u:xxxxx@127.0.0.1:1"`, "no servers available", "correct nats.url"}},
+		"no password":    {func(c *Config) { c.User, c.PasswordFile = "u", "/nowhere" }, []string{`nats.password_file is "/nowhere"`, "no such file"}},
+		"empty password": {func(c *Config) { c.User, c.PasswordFile = "u", empty }, []string{"nats.password_file", "empty"}},
+		"empty token":    {func(c *Config) { c.TokenFile = empty }, []string{"nats.token_file", "empty"}},
+		"no nkey":        {func(c *Config) { c.NkeyFile = empty }, []string{"nats.nkey_file", "nkey seed"}},
+		"no CA":          {func(c *Config) { c.TLS.CAFile = "/nowhere" }, []string{"/nowhere"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := DefaultConfig()
+			c.URL = "nats://u:hidden@127.0.0.1:1"
+			tc.change(&c)
+			conn, err := Connect(c, nil, nop, nats.Timeout(time.Second))
+			if err == nil {
+				conn.Close()
+			}
+			wantError(t, err, tc.want...)
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package jetstream
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+)
+
+// Connect dials c.URL, or e when there is an embedded server. It fails when the first attempt does, with an error that
+// names nats.url; afterwards the connection mends itself for ever, and says so in the log. extra options come last and so
+// win.
+func Connect(c Config, e *Embedded, log *zap.Logger, extra ...nats.Option) (*nats.Conn, error) {
+	opts, err := c.clientOptions()
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts, logOptions(log)...)
+	target := c.URL
+	if e != nil {
+		opts = append(opts, nats.InProcessServer(e.server))
+		target = ""
+	}
+	conn, err := nats.Connect(target, append(opts, extra...)...)
+	switch {
+	case err == nil:
+		return conn, nil
+	case e != nil:
+		return nil, fmt.Errorf("nats.embedded: %w", err)
+	default:
+		return nil, fmt.Errorf("nats.url is %q: %w; start that server, correct nats.url, or leave it out to run an embedded one", redact(c.URL), err)
+	}
+}
+
+func (c *Config) clientOptions() ([]nats.Option, error) {
+	opts := []nats.Option{
+		nats.Name(c.Name), nats.Timeout(5 * time.Second),
+		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second),
+		nats.PingInterval(20 * time.Second), nats.MaxPingsOutstanding(2),
+	}
+	switch {
+	case c.CredsFile != "":
+		opts = append(opts, nats.UserCredentials(c.CredsFile))
+	case c.NkeyFile != "":
+		nkey, err := nats.NkeyOptionFromSeed(c.NkeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("nats.nkey_file is %q: %w; name a file that holds an nkey seed", c.NkeyFile, err)
+		}
+		opts = append(opts, nkey)
+	case c.User != "":
+		password, err := readSecret("nats.password_file", c.PasswordFile)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, nats.UserInfo(c.User, password))
+	case c.TokenFile != "":
+		token, err := readSecret("nats.token_file", c.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, nats.Token(token))
+	}
+	return append(opts, c.TLS.options()...), nil
+}
+
+func logOptions(log *zap.Logger) []nats.Option {
+	return []nats.Option{
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil { // nil when we close it ourselves
+				log.Warn("NATS connection lost", zap.Error(err))
+			}
+		}),
+		nats.ReconnectHandler(func(conn *nats.Conn) {
+			log.Info("NATS connection is back", zap.String("server", conn.ConnectedUrlRedacted()))
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.Warn("NATS connection", zap.Error(err))
+		}),
+	}
+}
+
+func (t TLS) options() []nats.Option {
+	if t == (TLS{}) {
+		return nil
+	}
+	opts := []nats.Option{nats.Secure(&tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12})}
+	if t.CAFile != "" {
+		opts = append(opts, nats.RootCAs(t.CAFile))
+	}
+	if t.CertFile != "" {
+		opts = append(opts, nats.ClientCert(t.CertFile, t.KeyFile))
+	}
+	return opts
+}
+
+// readSecret reads the one line that the file named by key holds.
+func readSecret(key, path string) (string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("%s is %q: %w; name a file that the daemon may read", key, path, err)
+	}
+	secret := strings.TrimSpace(string(data))
+	if secret == "" {
+		return "", fmt.Errorf("%s is %q: the file is empty; write the secret into it", key, path)
+	}
+	return secret, nil
+}
+
+// redact hides the passwords in a list of URLs.
+func redact(urls string) string {
+	list := strings.Split(urls, ",")
+	for i, s := range list {
+		u, err := url.Parse(strings.TrimSpace(s))
+		if err != nil {
+			list[i] = "(no URL)"
+			continue
+		}
+		list[i] = u.Redacted()
+	}
+	return strings.Join(list, ",")
+}

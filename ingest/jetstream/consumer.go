@@ -1,0 +1,108 @@
+package jetstream
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// ConsumerConfig says what a [Consumer] reads.
+type ConsumerConfig struct {
+	Stream string
+	Prefix string
+	// Start is the sequence wanted first: the one after those that the state includes. 0 takes what the stream has.
+	Start  uint64
+	Limits ingest.Limits
+	Log    *zap.Logger
+	// OnGap, when set, is told of sequences that the stream has no more (got > want: retention or a purge removed
+	// want … got-1) or has again (got < want: the stream was made anew or lost its end; it is read from got on, and
+	// want-got sequences will occur twice). It is called on a goroutine of Run.
+	OnGap func(want, got uint64)
+}
+
+// Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the
+// server. It acknowledges nothing, for the position is the reader's own; it leaves no trace in the stream.
+type Consumer struct {
+	js  jetstream.JetStream
+	cfg ConsumerConfig
+
+	// Owned by the goroutine that receives.
+	next uint64 // sequence wanted next; 0 while anything will do
+
+	handled, last, lost atomic.Uint64 // sequences, and a count
+	opened              atomic.Bool
+}
+
+// NewConsumer makes a consumer; Run starts it.
+func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
+	c := &Consumer{js: js, cfg: cfg, next: cfg.Start}
+	c.handled.Store(max(cfg.Start, 1) - 1)
+	return c
+}
+
+// ahead bounds the batches that are decoded and wait to be handled. A batch that grew beyond keepRecords is not reused.
+const (
+	ahead       = 16
+	keepRecords = 4096
+)
+
+// Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order, until ctx ends
+// (it returns nil, after batches that were decoded already are handled) or handle fails (it returns that error). A batch
+// is valid until handle returns. Run can be called once.
+func (c *Consumer) Run(ctx context.Context, handle func(*ingest.Batch) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	free, ready := make(chan *ingest.Batch, ahead), make(chan *ingest.Batch, ahead)
+	for range ahead {
+		free <- new(ingest.Batch)
+	}
+	go func() {
+		defer close(ready)
+		c.receive(ctx, free, ready)
+	}()
+	defer func() {
+		stop()
+		for range ready { // until the receiver has ended
+		}
+	}()
+	for b := range ready {
+		if err := handle(b); err != nil {
+			return err
+		}
+		c.handled.Store(b.Sequence)
+		if cap(b.Requests) > keepRecords || cap(b.Sums) > keepRecords || cap(b.Refused) > keepRecords {
+			b = new(ingest.Batch)
+		}
+		b.Reset()
+		free <- b
+	}
+	return nil
+}
+
+// Pending is how many messages of the stream are not handled yet: exact while connected, but for what was published
+// since the latest delivery. ok is false before the stream was seen first.
+func (c *Consumer) Pending() (messages uint64, ok bool) {
+	last, handled := c.last.Load(), c.handled.Load()
+	return max(last, handled) - handled, c.opened.Load()
+}
+
+// Lost counts the messages that were gone from the stream before they could be read.
+func (c *Consumer) Lost() uint64 { return c.lost.Load() }
+
+// gap books that the stream goes on at got instead of c.next.
+func (c *Consumer) gap(got uint64) {
+	want := c.next
+	if got > want {
+		c.lost.Add(got - want)
+	} else {
+		c.last.Store(got - 1)
+		c.handled.Store(got - 1)
+	}
+	c.cfg.Log.Warn("telemetry stream does not go on where it was left", zap.String("stream", c.cfg.Stream), zap.Uint64("want", want), zap.Uint64("got", got))
+	if c.cfg.OnGap != nil {
+		c.cfg.OnGap(want, got)
+	}
+}

@@ -1,0 +1,150 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+var errEnough = errors.New("enough")
+
+// consume runs a consumer until it has handled n batches, and gives a line for each.
+func consume(t *testing.T, consumer *Consumer, n int) []string {
+	t.Helper()
+	var got []string
+	err := consumer.Run(testContext(t), func(b *ingest.Batch) error {
+		line := strconv.FormatUint(b.Sequence, 10)
+		for _, r := range b.Requests {
+			line += " " + r.ID
+		}
+		for _, r := range b.Refused {
+			line += " " + string(r.Reason)
+		}
+		if b.ReceivedAt.IsZero() || b.ReceivedAt.Location() != time.UTC {
+			t.Errorf("%d: received at %v", b.Sequence, b.ReceivedAt)
+		}
+		if got = append(got, line); len(got) == n {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Fatalf("after %q: %v", got, err)
+	}
+	return got
+}
+
+func consumerOf(js jetstream.JetStream, c Config, startSequence uint64) ConsumerConfig {
+	return ConsumerConfig{Stream: c.Stream.Name, Prefix: c.Prefix, Start: startSequence, Limits: ingest.DefaultLimits(), Log: nop}
+}
+
+func TestConsumerStartsWhereItIsTold(t *testing.T) {
+	c, js := testServer(t)
+	telemetry(t, js, c)
+	for i := range 5 {
+		publish(t, js, "forewarm.telemetry.request.p.c", numbered(i))
+	}
+	for startSequence, want := range map[uint64][]string{
+		0: {"1 0", "2 1", "3 2", "4 3", "5 4"},
+		1: {"1 0", "2 1", "3 2", "4 3", "5 4"},
+		4: {"4 3", "5 4"},
+	} {
+		consumer := NewConsumer(js, consumerOf(js, c, startSequence))
+		if n, ok := consumer.Pending(); ok {
+			t.Errorf("from %d: knows of %d messages before it has looked", startSequence, n)
+		}
+		if d := cmp.Diff(want, consume(t, consumer, len(want))); d != "" {
+			t.Errorf("from %d: %s", startSequence, d)
+		}
+		if n, ok := consumer.Pending(); n != 1 || !ok { // the last one was handled with an error
+			t.Errorf("from %d: pending %d, %v, want 1", startSequence, n, ok)
+		}
+	}
+}
+
+func TestConsumerRefusesWhatItCannotRead(t *testing.T) {
+	c, js := testServer(t)
+	telemetry(t, js, c)
+	request := "forewarm.telemetry.request.p.c"
+	publish(t, js, request, numbered(1), "content-type", ingest.ContentTypeNDJSON)
+	publish(t, js, request, numbered(2), "Content-Type", "text/html")
+	publish(t, js, request, numbered(3), "Content-Encoding", "zstd")
+	publish(t, js, request, make([]byte, 10<<20))
+	publish(t, js, "forewarm.telemetry.weather.p", numbered(5))
+	publish(t, js, request, []byte("{"))
+	publish(t, js, request, numbered(7), "Content-Encoding", "identity")
+	want := []string{"1 1", "2 unknown_format", "3 unknown_format", "4 too_large", "5 unknown_subject", "6 truncated", "7 7"}
+	if d := cmp.Diff(want, consume(t, NewConsumer(js, consumerOf(js, c, 1)), len(want))); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestConsumerSaysWhatTheStreamLost(t *testing.T) {
+	ctx := testContext(t)
+	c, js := testServer(t)
+	stream := telemetry(t, js, c)
+	for i := range 5 {
+		publish(t, js, "forewarm.telemetry.request.p.c", numbered(i))
+	}
+	if err := stream.Purge(ctx, jetstream.WithPurgeSequence(4)); err != nil {
+		t.Fatal(err)
+	}
+	for startSequence, want := range map[uint64]struct {
+		gaps []string
+		got  []string
+		lost uint64
+	}{
+		0: {nil, []string{"4 3", "5 4"}, 0},
+		2: {[]string{"2-4"}, []string{"4 3", "5 4"}, 2},
+		4: {nil, []string{"4 3", "5 4"}, 0},
+	} {
+		cfg := consumerOf(js, c, startSequence)
+		var gaps []string
+		cfg.OnGap = func(want, got uint64) { gaps = append(gaps, fmt.Sprintf("%d-%d", want, got)) }
+		consumer := NewConsumer(js, cfg)
+		got := consume(t, consumer, 2)
+		if d := cmp.Diff(want.gaps, gaps) + cmp.Diff(want.got, got); d != "" || consumer.Lost() != want.lost {
+			t.Errorf("from %d: lost %d, want %d; %s", startSequence, consumer.Lost(), want.lost, d)
+		}
+	}
+}
+
+func TestConsumerGoesOnInAStreamThatBeganAnew(t *testing.T) {
+	c, js := testServer(t)
+	telemetry(t, js, c)
+	publish(t, js, "forewarm.telemetry.request.p.c", numbered(0))
+	cfg := consumerOf(js, c, 1000)
+	cfg.OnGap = func(want, got uint64) {
+		if want != 1000 || got != 2 {
+			t.Errorf("gap %d-%d, want 1000-2", want, got)
+		}
+		publish(t, js, "forewarm.telemetry.request.p.c", numbered(1))
+	}
+	if d := cmp.Diff([]string{"2 1"}, consume(t, NewConsumer(js, cfg), 1)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestConsumerEndsWithItsContext(t *testing.T) {
+	c, js := testServer(t)
+	telemetry(t, js, c)
+	publish(t, js, "forewarm.telemetry.request.p.c", numbered(0))
+	ctx, cancel := context.WithCancel(testContext(t))
+	handled := 0
+	err := NewConsumer(js, consumerOf(js, c, 1)).Run(ctx, func(*ingest.Batch) error {
+		handled++
+		cancel()
+		return nil
+	})
+	if err != nil || handled != 1 {
+		t.Errorf("handled %d, ended with %v; want 1 and no error", handled, err)
+	}
+}

@@ -1,0 +1,56 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+func TestDeadLetter(t *testing.T) {
+	_, js := testServer(t)
+	letters, err := js.Conn().SubscribeSync("forewarm.deadletter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := NewDeadLetter(js.Conn(), "forewarm")
+	d.Send(7, []ingest.Refusal{
+		{Reason: ingest.ReasonNotJSON, Detail: "at byte 0\r\nof 5", Record: []byte("hello")},
+		{Reason: ingest.ReasonDuplicate, Detail: "seen"},
+		{Reason: ingest.ReasonLate, Detail: "an hour late"},
+	})
+	ctx, cancel := context.WithCancel(testContext(t))
+	cancel() // what waits already is sent all the same
+	if err := d.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []nats.Msg{
+		{Data: []byte("hello"), Header: nats.Header{HeaderReason: {"not_json"}, HeaderDetail: {"at byte 0  of 5"}, HeaderSequence: {"7"}}},
+		{Data: []byte{}, Header: nats.Header{HeaderReason: {"late"}, HeaderDetail: {"an hour late"}, HeaderSequence: {"7"}}},
+	} {
+		got, err := letters.NextMsgWithContext(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want.Header, got.Header) + cmp.Diff(string(want.Data), string(got.Data)); d != "" {
+			t.Error(d)
+		}
+	}
+	if n, _, err := letters.Pending(); n != 0 || err != nil || d.Dropped() != 0 {
+		t.Errorf("%d more letters, %d dropped, %v", n, d.Dropped(), err)
+	}
+}
+
+func TestDeadLetterNeverBlocks(t *testing.T) {
+	d := NewDeadLetter(nil, "forewarm") // nobody runs it
+	for i := range deadLetterQueue + 5 {
+		d.Send(uint64(i), []ingest.Refusal{{Reason: ingest.ReasonLate, Detail: fmt.Sprint(i)}})
+	}
+	if d.Dropped() != 5 {
+		t.Errorf("dropped %d, want 5", d.Dropped())
+	}
+}

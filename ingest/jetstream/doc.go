@@ -1,0 +1,9 @@
+// Package jetstream connects Forewarm to NATS JetStream: it runs or joins a server, keeps the streams, delivers
+// telemetry in stream order, and publishes what must not be lost or swapped.
+//
+// Invariants: batches reach the pipeline strictly in the order of the stream, each exactly once per run; a stream that
+// Forewarm did not make is never changed; nothing here blocks the consumer but the pipeline itself. Constructors start
+// nothing; Run blocks until its context ends, and what it started has ended by then. Units: sizes are bytes, sequences
+// are those of the telemetry stream. Bounds: prefetch, decode-ahead, publish window and dead-letter queue each have a
+// constant bound, stated where it is defined.
+package jetstream

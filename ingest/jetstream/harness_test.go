@@ -1,0 +1,122 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+var nop = zap.NewNop()
+
+// timeout bounds every test that talks to a server; none comes near it.
+const timeout = time.Minute
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// testServer starts a server off the network, and connects to it.
+func testServer(t *testing.T) (Config, jetstream.JetStream) {
+	t.Helper()
+	c := DefaultConfig()
+	c.Embedded = EmbeddedConfig{Listen: listenNone, StoreDir: t.TempDir()}
+	e := start(t, c)
+	return c, connect(t, c, e)
+}
+
+func start(t *testing.T, c Config) *Embedded {
+	t.Helper()
+	e, err := StartEmbedded(testContext(t), c, nop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Shutdown)
+	return e
+}
+
+func connect(t *testing.T, c Config, e *Embedded) jetstream.JetStream {
+	t.Helper()
+	conn, err := Connect(c, e, nop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func telemetry(t *testing.T, js jetstream.JetStream, c Config) jetstream.Stream {
+	t.Helper()
+	stream, err := EnsureTelemetry(testContext(t), js, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+func publish(t *testing.T, js jetstream.JetStream, subject string, data []byte, headers ...string) {
+	t.Helper()
+	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	for i := 0; i < len(headers); i += 2 {
+		m.Header[headers[i]] = []string{headers[i+1]}
+	}
+	if _, err := js.PublishMsg(testContext(t), m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// numbered is a request whose id is i.
+func numbered(i int) []byte {
+	return ingest.AppendRequest(nil, &ingest.Request{
+		ID: fmt.Sprint(i), Pool: "p", Attempt: 1, ArrivedAt: time.UnixMilli(1795240800000),
+		PromptTokens: 1, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
+	})
+}
+
+// storedIDs reads the whole stream and gives the id that each message was stored under, in order.
+func storedIDs(t *testing.T, stream jetstream.Stream) []string {
+	t.Helper()
+	ctx := testContext(t)
+	info, err := stream.Info(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for sequence := info.State.FirstSeq; sequence <= info.State.LastSeq; sequence++ {
+		m, err := stream.GetMsg(ctx, sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, m.Header.Get(jetstream.MsgIDHeader))
+	}
+	return ids
+}
+
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one about %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not say %q", err, part)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("error has more than one line: %q", err)
+	}
+}

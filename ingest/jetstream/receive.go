@@ -1,0 +1,156 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+const (
+	fetchMessages  = 1024             // most messages a request brings
+	fetchBytes     = 16 << 20         // most bytes a request brings, if no single message is larger
+	fetchHeartbeat = time.Second      // a server that is silent for two of these is given up
+	orphanAge      = 30 * time.Second // when the server forgets a consumer that nobody reads
+	apiTimeout     = 5 * time.Second
+	retryWait      = 200 * time.Millisecond
+)
+
+// receive sends decoded batches to ready until ctx ends. Each session reads through one short-lived server-side
+// consumer; whatever breaks it (a restart, a lost connection, a message lost on the way), the next one starts at the
+// sequence after the last that was delivered.
+func (c *Consumer) receive(ctx context.Context, free <-chan *ingest.Batch, ready chan<- *ingest.Batch) {
+	for ctx.Err() == nil {
+		err := c.session(ctx, free, ready)
+		if ctx.Err() != nil {
+			return
+		}
+		c.cfg.Log.Warn("telemetry interrupted, trying again", zap.String("stream", c.cfg.Stream), zap.Error(err))
+		sleep(ctx, retryWait)
+	}
+}
+
+func (c *Consumer) session(ctx context.Context, free <-chan *ingest.Batch, ready chan<- *ingest.Batch) error {
+	ctx, stop := context.WithCancel(ctx) // ends the request that is open when the session breaks
+	defer stop()
+	consumer, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close(ctx, consumer)
+	limit := max(fetchBytes, 2*int(c.js.Conn().MaxPayload()))
+	delivered := uint64(0)
+	for {
+		// A server that shuts down ends its requests without an error; the next request then finds nobody.
+		messages, err := consumer.Fetch(fetchMessages, jetstream.FetchMaxBytes(limit), jetstream.FetchHeartbeat(fetchHeartbeat), jetstream.FetchContext(ctx))
+		if err != nil {
+			return err
+		}
+		for m := range messages.Messages() {
+			meta, err := m.Metadata()
+			if err != nil {
+				return err
+			}
+			if delivered++; meta.Sequence.Consumer != delivered {
+				return fmt.Errorf("delivery %d came in place of %d", meta.Sequence.Consumer, delivered)
+			}
+			select {
+			case b := <-free:
+				c.decode(m, meta, b)
+				ready <- b // never blocks: there are no more batches than room
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err := messages.Error(); err != nil {
+			return err
+		}
+	}
+}
+
+// open makes a server-side consumer that starts at c.next.
+func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	stream, err := c.js.Stream(ctx, c.cfg.Stream)
+	if err != nil {
+		return nil, err
+	}
+	state := stream.CachedInfo().State
+	if end := state.LastSeq + 1; c.next > end {
+		c.gap(end)
+		c.next = end
+	}
+	if c.next == 0 {
+		c.handled.Store(max(state.FirstSeq, 1) - 1)
+	}
+	c.last.Store(state.LastSeq)
+	c.opened.Store(true)
+	return c.js.CreateConsumer(ctx, c.cfg.Stream, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(c.next, 1),
+		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: orphanAge, MemoryStorage: true, Replicas: 1,
+	})
+}
+
+// close removes the consumer from the server, which would otherwise do so itself after orphanAge.
+func (c *Consumer) close(ctx context.Context, consumer jetstream.Consumer) {
+	if !c.js.Conn().IsConnected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = c.js.DeleteConsumer(ctx, c.cfg.Stream, consumer.CachedInfo().Name)
+}
+
+// decode fills b with what m carries.
+func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *ingest.Batch) {
+	sequence := meta.Sequence.Stream
+	if c.next != 0 && sequence != c.next {
+		c.gap(sequence)
+	}
+	c.next = sequence + 1
+	c.last.Store(sequence + meta.NumPending)
+	b.Sequence, b.ReceivedAt = sequence, meta.Timestamp.UTC()
+	about, ok := ingest.ParseSubject(c.cfg.Prefix, m.Subject())
+	if !ok {
+		detail := fmt.Sprintf("subject %.200q carries no telemetry", m.Subject())
+		b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonUnknownSubject, Detail: detail, Record: clip(m.Data(), c.cfg.Limits.RefusedBytes)})
+		return
+	}
+	about.ContentType = header(m.Headers(), headerContentType)
+	if encoding := header(m.Headers(), headerContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		detail := fmt.Sprintf("content encoding %.64q is not known", encoding)
+		b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonUnknownFormat, Detail: detail})
+		return
+	}
+	ingest.Decode(about, m.Data(), c.cfg.Limits, b)
+}
+
+// The headers that say how a message is encoded.
+const (
+	headerContentType     = "Content-Type"
+	headerContentEncoding = "Content-Encoding"
+)
+
+// header gives the first value of key in any case, for not every producer writes it alike.
+func header(h nats.Header, key string) string {
+	if v := h.Get(key); v != "" || len(h) == 0 {
+		return v
+	}
+	for k, v := range h {
+		if strings.EqualFold(k, key) && len(v) > 0 {
+			return v[0]
+		}
+	}
+	return ""
+}
+
+func clip(data []byte, limit int) []byte {
+	return append([]byte(nil), data[:min(len(data), limit)]...)
+}

@@ -1,0 +1,118 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The streams of what Forewarm says.
+const (
+	SignalsStream   = "FOREWARM_SIGNALS"   // pre-scale events and alerts
+	ForecastsStream = "FOREWARM_FORECASTS" // the latest forecast of each class
+)
+
+// EnsureTelemetry makes the telemetry stream, or finds the one that holds its subjects already, whatever its name.
+func EnsureTelemetry(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
+	return ensure(ctx, js, jetstream.StreamConfig{
+		Name: c.Stream.Name, Description: "Forewarm: what LLM fleets report",
+		Subjects: []string{c.Prefix + ".telemetry.>", c.Prefix + ".prescale.ack.>"},
+		MaxAge:   c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes, Replicas: c.Stream.Replicas,
+		Duplicates: min(10*time.Minute, c.Stream.MaxAge),
+	})
+}
+
+// EnsureSignals makes or finds the stream of pre-scale events and alerts, a thousand for each pool.
+func EnsureSignals(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
+	return ensure(ctx, js, jetstream.StreamConfig{
+		Name: SignalsStream, Description: "Forewarm: pre-scale events and alerts",
+		Subjects:          []string{c.Prefix + ".prescale.*", c.Prefix + ".alert.*"},
+		MaxMsgsPerSubject: 1000, MaxAge: 30 * 24 * time.Hour, Replicas: c.Stream.Replicas, Duplicates: time.Hour,
+	})
+}
+
+// EnsureForecasts makes or finds the stream that keeps the latest forecast of each class.
+func EnsureForecasts(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
+	return ensure(ctx, js, jetstream.StreamConfig{
+		Name: ForecastsStream, Description: "Forewarm: the latest forecasts",
+		Subjects: []string{c.Prefix + ".forecast.>"}, MaxMsgsPerSubject: 1, Replicas: c.Stream.Replicas,
+	})
+}
+
+// madeBy marks the streams that Forewarm made, which alone it may change.
+const madeBy = "forewarm_made"
+
+// ensure makes the stream that want describes. If it is there and ours, its limits follow want; if it is a user's, it is
+// used as it is, provided that it holds the subjects of want.
+func ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	want.Storage, want.Retention, want.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld
+	want.Metadata = map[string]string{madeBy: "1"}
+	stream, err := find(ctx, js, want)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		stream, err = js.CreateStream(ctx, want)
+	case err == nil && stream.CachedInfo().Config.Metadata[madeBy] != "":
+		want.Name = stream.CachedInfo().Config.Name
+		stream, err = js.UpdateStream(ctx, want)
+	case err == nil:
+		err = adoptable(stream.CachedInfo().Config, want.Subjects)
+	}
+	switch {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return nil, fmt.Errorf("stream %s: %w; enable JetStream on the server and for this account", want.Name, err)
+	case err != nil:
+		return nil, fmt.Errorf("stream %s: %w", want.Name, err)
+	}
+	return stream, nil
+}
+
+// find gives the stream of that name, or else the one that holds its first subject.
+func find(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	stream, err := js.Stream(ctx, want.Name)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return stream, err
+	}
+	name, err := js.StreamNameBySubject(ctx, want.Subjects[0])
+	if err != nil {
+		return nil, err
+	}
+	return js.Stream(ctx, name)
+}
+
+// adoptable says why a user's stream cannot serve for subjects.
+func adoptable(have jetstream.StreamConfig, subjects []string) error {
+	for _, want := range subjects {
+		covered := false
+		for _, subject := range have.Subjects {
+			covered = covered || covers(subject, want)
+		}
+		if !covered {
+			return fmt.Errorf("the stream %s, which Forewarm did not make and will not change, has no subject that covers %s; add it (nats stream edit %s --subjects %s), or name another stream",
+				have.Name, want, have.Name, strings.Join(append(have.Subjects, want), ","))
+		}
+	}
+	if have.Retention != jetstream.LimitsPolicy {
+		return fmt.Errorf("the stream %s drops messages by %s retention, so that it cannot be read again after a restart; name a stream with limits retention", have.Name, have.Retention)
+	}
+	return nil
+}
+
+// covers says whether every subject that want matches is matched by have too. Both may hold the wildcards * and >.
+func covers(have, want string) bool {
+	h, w := strings.Split(have, "."), strings.Split(want, ".")
+	for i, token := range h {
+		switch {
+		case i >= len(w):
+			return false
+		case token == ">":
+			return true
+		case w[i] == ">", token != "*" && token != w[i]:
+			return false
+		}
+	}
+	return len(h) == len(w)
+}

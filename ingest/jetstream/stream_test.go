@@ -1,0 +1,99 @@
+package jetstream
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func TestCovers(t *testing.T) {
+	for _, tc := range []struct {
+		have, want string
+		covered    bool
+	}{
+		{"f.telemetry.>", "f.telemetry.>", true},
+		{"f.>", "f.telemetry.>", true},
+		{">", "f.telemetry.>", true},
+		{"*.telemetry.>", "f.telemetry.>", true},
+		{"f.*.*", "f.alert.*", true},
+		{"f.*.*", "f.alert.p", true},
+		{"f.telemetry.*", "f.telemetry.>", false},
+		{"f.telemetry.request.>", "f.telemetry.>", false},
+		{"f.telemetry.>", "f.telemetry", false},
+		{"f.alert.p", "f.alert.*", false},
+		{"f.alert", "f.alert.*", false},
+		{"f.alert.*", "f.alert", false},
+		{"g.>", "f.>", false},
+	} {
+		if got := covers(tc.have, tc.want); got != tc.covered {
+			t.Errorf("%s covers %s: got %v, want %v", tc.have, tc.want, got, tc.covered)
+		}
+	}
+}
+
+func TestStreamsAreMadeOnceAndFollowTheConfig(t *testing.T) {
+	ctx := testContext(t)
+	c, js := testServer(t)
+	for range 2 {
+		for name, ensure := range map[string]func() (jetstream.Stream, error){
+			c.Stream.Name:   func() (jetstream.Stream, error) { return EnsureTelemetry(ctx, js, c) },
+			SignalsStream:   func() (jetstream.Stream, error) { return EnsureSignals(ctx, js, c) },
+			ForecastsStream: func() (jetstream.Stream, error) { return EnsureForecasts(ctx, js, c) },
+		} {
+			stream, err := ensure()
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if got := stream.CachedInfo().Config; got.Name != name || got.Storage != jetstream.FileStorage || got.Retention != jetstream.LimitsPolicy {
+				t.Errorf("%s: made %+v", name, got)
+			}
+		}
+	}
+	publish(t, js, "forewarm.telemetry.request.p.c", numbered(1))
+	c.Stream.MaxAge = time.Hour
+	got := telemetry(t, js, c).CachedInfo()
+	if got.Config.MaxAge != time.Hour || got.State.Msgs != 1 {
+		t.Errorf("changed: max_age %s with %d messages, want 1h with 1", got.Config.MaxAge, got.State.Msgs)
+	}
+}
+
+func TestUsersStreamsAreAdoptedUnchanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stream jetstream.StreamConfig
+		want   []string // in the error; none when it is adopted
+	}{
+		"same name":    {jetstream.StreamConfig{Name: "FOREWARM_TELEMETRY", Subjects: []string{"forewarm.telemetry.>", "forewarm.prescale.ack.>"}}, nil},
+		"other name":   {jetstream.StreamConfig{Name: "MINE", Subjects: []string{"forewarm.>"}}, nil},
+		"half covered": {jetstream.StreamConfig{Name: "MINE", Subjects: []string{"forewarm.telemetry.>"}}, []string{"MINE", "forewarm.prescale.ack.>", "nats stream edit"}},
+		"part of it":   {jetstream.StreamConfig{Name: "MINE", Subjects: []string{"forewarm.telemetry.request.>"}}, []string{"MINE", "covers forewarm.telemetry.>"}},
+		"work queue": {
+			jetstream.StreamConfig{Name: "MINE", Subjects: []string{"forewarm.>"}, Retention: jetstream.WorkQueuePolicy},
+			[]string{"MINE", "WorkQueue", "limits retention"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := testContext(t)
+			c, js := testServer(t)
+			tc.stream.Description = "a user's"
+			if _, err := js.CreateStream(ctx, tc.stream); err != nil {
+				t.Fatal(err)
+			}
+			got, err := EnsureTelemetry(ctx, js, c)
+			if len(tc.want) > 0 {
+				wantError(t, err, tc.want...)
+			} else if err != nil {
+				t.Fatal(err)
+			} else if name := got.CachedInfo().Config.Name; name != tc.stream.Name {
+				t.Errorf("took %s, want %s", name, tc.stream.Name)
+			}
+			after, err := js.Stream(ctx, tc.stream.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c := after.CachedInfo().Config; c.Description != "a user's" || c.MaxAge != 0 || len(c.Subjects) != len(tc.stream.Subjects) {
+				t.Errorf("changed to %+v", c)
+			}
+		})
+	}
+}

@@ -1,0 +1,57 @@
+package jetstream
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// BenchmarkStream publishes b.N requests, one a message, and then reads them back.
+func BenchmarkStream(b *testing.B) {
+	ctx := b.Context()
+	c := DefaultConfig()
+	c.Embedded = EmbeddedConfig{Listen: listenNone, StoreDir: b.TempDir()}
+	server, err := StartEmbedded(ctx, c, nop)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer server.Shutdown()
+	conn, err := Connect(c, server, nop)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := EnsureTelemetry(ctx, js, c); err != nil {
+		b.Fatal(err)
+	}
+	publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, server, nop, nats.NoReconnect()) }, 0, nop)
+	defer publisher.Close()
+
+	b.ResetTimer()
+	for i := range b.N {
+		if err := publisher.Publish(ctx, "forewarm.telemetry.request.p.c", strconv.Itoa(i), "", numbered(i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := publisher.Flush(ctx); err != nil {
+		b.Fatal(err)
+	}
+	published := b.Elapsed()
+	handled := 0
+	_ = NewConsumer(js, consumerOf(js, c, 1)).Run(ctx, func(*ingest.Batch) error {
+		if handled++; handled == b.N {
+			return errEnough
+		}
+		return nil
+	})
+	b.ReportMetric(float64(b.N)/published.Seconds(), "published/s")
+	b.ReportMetric(float64(b.N)/(b.Elapsed()-published).Seconds(), "read/s")
+}

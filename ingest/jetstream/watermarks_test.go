@@ -1,0 +1,76 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// record runs a ticker for d from midnight + offset, whose publish fails while the time is in an outage, and gives a line
+// for each watermark stored: the time of day, its id, and its time.
+func record(t *testing.T, offset, lateness, d time.Duration, outage func(since time.Duration) bool) []string {
+	t.Helper()
+	var got []string
+	synctest.Test(t, func(t *testing.T) {
+		midnight := time.Now() // of 2000-01-01, where the clock of a bubble starts
+		time.Sleep(offset)
+		ticker := NewTicker(nil, "f", lateness, nop)
+		ticker.publish = func(_ context.Context, subject, id string, data []byte) error {
+			if subject != "f.telemetry.watermark._" {
+				t.Errorf("subject %s", subject)
+			}
+			if outage(time.Since(midnight)) {
+				return errors.New("no server")
+			}
+			var b ingest.Batch
+			ingest.Decode(ingest.Meta{Kind: ingest.KindWatermark}, data, ingest.DefaultLimits(), &b)
+			if b.Watermark == nil || b.Watermark.Pool != "" {
+				t.Fatalf("%s: %+v", data, b)
+			}
+			at := b.Watermark.At
+			if want := fmt.Sprintf("watermark-%d", at.Unix()); id != want {
+				t.Errorf("id %s, want %s", id, want)
+			}
+			got = append(got, fmt.Sprintf("%s at %s", at.Sub(midnight.UTC()), time.Since(midnight)))
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		defer cancel()
+		if err := ticker.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return got
+}
+
+func TestTicker(t *testing.T) {
+	never := func(time.Duration) bool { return false }
+	between := func(from, to time.Duration) func(time.Duration) bool {
+		return func(since time.Duration) bool { return from <= since && since < to }
+	}
+	for name, tc := range map[string]struct {
+		offset, lateness, d time.Duration
+		outage              func(time.Duration) bool
+		want                []string
+	}{
+		"each minute":             {20 * time.Second, 10 * time.Second, 3 * time.Minute, never, []string{"1m0s at 1m10s", "2m0s at 2m10s", "3m0s at 3m10s"}},
+		"before the lateness":     {5 * time.Second, 10 * time.Second, time.Minute, never, []string{"0s at 10s"}},
+		"without lateness":        {30 * time.Second, 0, 2 * time.Minute, never, []string{"1m0s at 1m0s", "2m0s at 2m0s"}},
+		"lateness beyond minutes": {301 * time.Second, 150 * time.Second, 2 * time.Minute, never, []string{"3m0s at 5m30s", "4m0s at 6m30s"}},
+		"short outage":            {0, 10 * time.Second, 150 * time.Second, between(time.Minute, 75*time.Second), []string{"0s at 10s", "1m0s at 1m15s", "2m0s at 2m10s"}},
+		"long outage":             {20 * time.Second, 10 * time.Second, 5 * time.Minute, between(time.Minute, 200*time.Second), []string{"3m0s at 3m20s", "4m0s at 4m10s", "5m0s at 5m10s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d := cmp.Diff(tc.want, record(t, tc.offset, tc.lateness, tc.d, tc.outage)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
