@@ -108,6 +108,14 @@ func TestOpenNamesTheKey(t *testing.T) {
 			t.Errorf("error %v, want %s…", err, want)
 		}
 	}
+	for want, delivery := range map[string]Delivery{
+		"sinks.delivery.queue: -1 is below 0":   {Queue: -1},
+		"sinks.delivery.drain: -1s is below 0;": {Drain: -time.Second},
+	} {
+		if _, err := Open(Config{Delivery: delivery}, Deps{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("error %v, want %s…", err, want)
+		}
+	}
 	sinks, err := Open(Config{Alertmanager: AlertmanagerConfig{URLs: []string{"http://a"}}}, Deps{NATS: struct{ Publisher }{}})
 	if err != nil || len(sinks) != 2 {
 		t.Errorf("%d sinks, error %v; want nats and alertmanager", len(sinks), err)

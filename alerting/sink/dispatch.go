@@ -22,6 +22,21 @@ type Delivery struct {
 	Drain      time.Duration `yaml:"drain"`       // for what is queued when the process ends; 0 means 5s
 }
 
+func (c Delivery) check() error {
+	if c.Queue < 0 {
+		return fmt.Errorf("queue: %d is below 0; set 1024", c.Queue)
+	}
+	for _, span := range []struct {
+		key   string
+		value time.Duration
+	}{{"timeout", c.Timeout}, {"backoff", c.Backoff}, {"max_backoff", c.MaxBackoff}, {"drain", c.Drain}} {
+		if span.value < 0 {
+			return fmt.Errorf("%s: %s is below 0; set 0 for the default, or more", span.key, span.value)
+		}
+	}
+	return nil
+}
+
 // Stats counts what became of a sink's notices.
 type Stats struct {
 	Sink       string
@@ -49,9 +64,9 @@ type Dispatcher struct {
 }
 
 // NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. report is told of failed attempts, by one
-// goroutine per sink; nil ignores them.
+// goroutine per sink; nil ignores them. cfg is one that Open accepted.
 func NewDispatcher(cfg Delivery, sinks []alerting.Sink, report func(Failure)) *Dispatcher {
-	cfg.Queue = cmp.Or(max(cfg.Queue, 0), 1024)
+	cfg.Queue = cmp.Or(cfg.Queue, 1024)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 15*time.Second)
 	cfg.Backoff = cmp.Or(cfg.Backoff, 500*time.Millisecond)
 	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, time.Minute)

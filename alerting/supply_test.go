@@ -1,0 +1,70 @@
+package alerting
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+func TestCurrentSupply(t *testing.T) {
+	pool, err := capacity.New(capacity.Config{Name: "p", Replicas: capacity.Replicas{Max: 9, Initial: 3}}, nil) // warm-up p50 6 min, p90 12 min
+	if err != nil {
+		t.Fatal(err)
+	}
+	ago := func(minutes int) time.Time { return noon.Add(-time.Duration(minutes) * time.Minute) }
+	believed := State{SupplyKnown: true, Ready: 2, Pending: []time.Time{ago(20), ago(12), ago(7), noon}}
+	tests := map[string]struct {
+		minute   features.PoolState
+		state    State
+		want     forecaster.Supply
+		observed bool
+	}{
+		"nothing is known":         {want: forecaster.Supply{Ready: 3}},
+		"belief ripens at the p90": {state: believed, want: forecaster.Supply{Ready: 4, Pending: []time.Time{ago(7), noon}}},
+		"reports win": {
+			state: believed, minute: features.PoolState{Observed: true, Ready: 5, Pending: 2, PendingSince: []time.Time{ago(3).Add(700 * time.Millisecond)}},
+			want: forecaster.Supply{Ready: 5, Pending: []time.Time{ago(3), noon}}, observed: true,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, observed := CurrentSupply(noon, features.PoolMinute{State: tt.minute}, &pool, tt.state)
+			if diff := cmp.Diff(tt.want, got); diff != "" || observed != tt.observed {
+				t.Errorf("observed %t: %s", observed, diff)
+			}
+		})
+	}
+}
+
+func TestBelief(t *testing.T) {
+	early, late := noon.Add(-2*time.Minute), noon.Add(-time.Minute)
+	supply := forecaster.Supply{Ready: 3, Pending: []time.Time{early, late}}
+	tests := map[string]struct {
+		desired  int
+		mode     Mode
+		observed bool
+		want     State
+	}{
+		"more is pending from now on":   {desired: 6, mode: Active, want: State{Ready: 3, Pending: []time.Time{early, late, noon}}},
+		"the newest ask is cancelled":   {desired: 4, mode: Active, want: State{Ready: 3, Pending: []time.Time{early}}},
+		"then ready replicas go":        {desired: 1, mode: Active, want: State{Ready: 1, Pending: []time.Time{}}},
+		"nobody acts on advice":         {desired: 9, mode: Advisory, want: State{Ready: 3, Pending: []time.Time{early, late}}},
+		"reports need no belief beside": {desired: 9, mode: Active, observed: true, want: State{Ready: 3, Pending: []time.Time{early, late}}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var st State
+			tt.want.SupplyKnown = true
+			s := forecaster.Supply{Ready: supply.Ready, Pending: append([]time.Time(nil), supply.Pending...)}
+			st.believe(noon, s, tt.observed, tt.desired, tt.mode)
+			if diff := cmp.Diff(tt.want, st); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
