@@ -168,7 +168,7 @@ func TestBounds(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	keys := []string{"name", "kv_target", "replicas", "reserves"}
-	for name, want := range map[string]string{"kv_targt": "kv_target", "nmae": "name", "replica": "replicas", "zzzzz": "", "": ""} {
+	for name, want := range map[string]string{"kv_targt": "kv_target", "nam": "name", "replica": "replicas", "zzzzz": "", "": ""} {
 		if got := nearest(name, keys); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", name, got, want)
 		}

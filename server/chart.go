@@ -3,8 +3,6 @@ package server
 import (
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
@@ -116,112 +114,10 @@ func xAt(minutes float64) float64 {
 	return plotLeft + (plotRight-plotLeft)*(minutes+pastMinutes)/(pastMinutes+futureMinutes)
 }
 
-// path builds an SVG path; it lifts the pen at NaN.
-type path struct {
-	b    strings.Builder
-	down bool
-}
-
-func (p *path) to(x, y float64) {
-	switch {
-	case math.IsNaN(y):
-		p.down = false
-		return
-	case p.down:
-		p.b.WriteByte('L')
-	default:
-		p.b.WriteByte('M')
-		p.down = true
-	}
-	p.b.WriteString(strconv.FormatFloat(x, 'f', 1, 64) + " " + strconv.FormatFloat(y, 'f', 1, 64))
-}
-
-func actualPath(points []Point, origin time.Time, y func(float64) float64) string {
-	var p path
-	previous := math.Inf(-1)
-	for _, pt := range points {
-		m := pt.Start.Sub(origin).Minutes()
-		if m < -pastMinutes || m > futureMinutes {
-			continue
-		}
-		if m-previous > 1.5 { // a missing minute is a gap, not a slope
-			p.down = false
-		}
-		previous = m
-		p.to(xAt(m+.5), y(pt.Value))
-	}
-	return p.b.String()
-}
-
-func quantilePath(f *forecaster.Forecast, level int, y func(float64) float64) string {
-	var p path
-	for h := range f.Minute {
-		p.to(xAt(float64(h)+.5), y(f.Minute[h][level]))
-	}
-	return p.b.String()
-}
-
-func band(f *forecaster.Forecast, lower, upper int, y func(float64) float64) string {
-	var p path
-	for h := range f.Minute {
-		p.to(xAt(float64(h)+.5), y(f.Minute[h][upper]))
-	}
-	for h := forecaster.Horizon - 1; h >= 0; h-- {
-		p.to(xAt(float64(h)+.5), y(f.Minute[h][lower]))
-	}
-	return p.b.String() + "Z"
-}
-
-func limitPath(limits []float64, y func(float64) float64) string {
-	var p path
-	for h, v := range limits {
-		p.to(xAt(float64(h)), y(v))
-		p.to(xAt(float64(h+1)), y(v))
-	}
-	return p.b.String()
-}
-
 func minuteLabel(origin time.Time, m float64) string {
 	at := origin.Add(time.Duration(m) * time.Minute).UTC().Format("15:04")
 	if m == 0 {
 		return at + " now"
 	}
 	return at
-}
-
-// niceCeil is the least of 1, 2, 2.5, 5, 10 times a power of ten that is not below v; 1 for zero.
-func niceCeil(v float64) float64 {
-	if !(v > 0) {
-		return 1
-	}
-	unit := math.Pow(10, math.Floor(math.Log10(v)))
-	for _, m := range []float64{1, 2, 2.5, 5} {
-		if v <= m*unit {
-			return m * unit
-		}
-	}
-	return 10 * unit
-}
-
-// si writes v with three digits and a metric prefix; "unknown" for NaN.
-func si(v float64) string {
-	if math.IsNaN(v) {
-		return "unknown"
-	}
-	for _, p := range []struct {
-		scale  float64
-		symbol string
-	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		if math.Abs(v) >= p.scale {
-			return strconv.FormatFloat(v/p.scale, 'g', 3, 64) + p.symbol
-		}
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
-}
-
-func zeroNaN(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
-	}
-	return v
 }

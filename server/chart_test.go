@@ -22,12 +22,12 @@ func TestActualPathBreaksWhereNothingIsKnown(t *testing.T) {
 
 func TestCapacityGrowsWhenPendingReplicasAreReady(t *testing.T) {
 	p := fullReader().pools[1]
-	f := p.forecast(features.TotalClass, features.DimKV)
+	f := p.total(features.DimKV)
 	got := capacity(&p, f) // one pending since 3 minutes, lead 13 minutes
 	if got[9] != 500_000 || got[10] != 600_000 {
 		t.Errorf("capacity at minutes 9 and 10: %g, %g; want 500000, 600000", got[9], got[10])
 	}
-	if c := capacity(&p, p.forecast(features.TotalClass, features.DimRequests)); c != nil {
+	if c := capacity(&p, p.total(features.DimRequests)); c != nil {
 		t.Errorf("capacity of a dimension without one: %v", c)
 	}
 }
@@ -35,7 +35,7 @@ func TestCapacityGrowsWhenPendingReplicasAreReady(t *testing.T) {
 func TestCapacityFarAboveIsNoted(t *testing.T) {
 	p := fullReader().pools[1]
 	p.Projection.Resources[0].PerReplica = 1e9
-	c := newChart(&p, p.forecast(features.TotalClass, features.DimKV))
+	c := newChart(&p, p.total(features.DimKV))
 	if c.Limit != "" || c.LimitNote != "capacity 5G, above the picture" {
 		t.Errorf("limit %q, note %q", c.Limit, c.LimitNote)
 	}

@@ -57,7 +57,7 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	}
 	e.events = e.counter("forewarm_prescale_events_total", "Pre-scale events issued.")
 	e.seconds = e.set.NewPrometheusHistogramExt("forewarm_tick_duration_seconds", tickBuckets)
-	e.help["forewarm_tick_duration_seconds"] = "Time a tick took, from windows to decisions."
+	e.help["forewarm_tick_duration_seconds"] = "Time spent on what a tick produced: storing it and handing it on."
 	e.Gauge("forewarm_build_info{version="+strconv.Quote(version)+",goversion="+strconv.Quote(runtime.Version())+"}",
 		"Version of this build.", func() float64 { return 1 })
 	e.Gauge("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock; 0 before the first.", func() float64 {
@@ -76,7 +76,7 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	return e
 }
 
-// Observe takes over what a tick produced, and how long it took.
+// Observe takes over what a tick produced, and how long storing it and handing it on took.
 func (e *Exporter) Observe(out *forewarm.Output, took time.Duration) {
 	e.seconds.Update(took.Seconds())
 	for i := range out.Decisions {

@@ -61,10 +61,10 @@ type Point struct {
 	Value float64
 }
 
-// forecast finds the forecast of one class and dimension, or nil.
-func (p *PoolView) forecast(class, dimension string) *forecaster.Forecast {
+// total finds the forecast of one dimension of the whole pool, or nil.
+func (p *PoolView) total(dimension string) *forecaster.Forecast {
 	for i := range p.Forecasts {
-		if f := &p.Forecasts[i]; f.Class == class && f.Dimension == dimension {
+		if f := &p.Forecasts[i]; f.Class == features.TotalClass && f.Dimension == dimension {
 			return f
 		}
 	}

@@ -106,7 +106,7 @@ func newCard(p *PoolView) card {
 	if binding == "" {
 		binding = features.DimRequests
 	}
-	if f := p.forecast(features.TotalClass, binding); f != nil {
+	if f := p.total(binding); f != nil {
 		c.Chart = newChart(p, f)
 	}
 	for _, a := range p.Alerts {
