@@ -38,35 +38,6 @@ type State struct {
 	KVTokens    float64     `cbor:"13,keyasint"` // KV cache of a replica as last reported; 0 when never
 }
 
-// plan is one decision in the making.
-type plan struct {
-	now       time.Time
-	in        *Input
-	supply    forecaster.Supply
-	observed  bool
-	current   int // ready and pending replicas
-	kvTokens  float64
-	lead      time.Duration
-	tau       float64
-	tauFrom   QuantileSource
-	rows      []resource
-	floor     floor
-	need      int    // to ask for: demand at tau, reserves, floor
-	keep      int    // what must stay when scaling in; at least need
-	blind     blind  // why demand cannot be sized
-	blockedBy string // why fewer replicas, though enough, are not asked for
-}
-
-// blind says why a decision cannot rest on the forecast.
-type blind uint8
-
-const (
-	sighted blind = iota
-	stale         // telemetry is too old
-	unsized       // no resource has both a capacity and a demand
-	cold          // too little history
-)
-
 // Decide is the decision for one pool at now, and the state for its next one. It is pure; cost O(resources · horizon).
 //
 // Desired is a total: replicas on the way count as supply, so that waiting for them never asks for more. It is the
@@ -97,67 +68,12 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	case desired < min(asked, p.current):
 		st.LastScaleIn = now
 	}
-	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
+	d.AskedAt = st.LastScaleOut
 	st.believe(now, p.supply, p.observed, desired, cfg.Mode)
 	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, desired, now
 	st.publish(&d, cfg)
 	d.Reason = p.reason(&d, cfg)
 	return d, st
-}
-
-func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
-	p := &plan{now: now, in: in, lead: in.Projection.Lead, kvTokens: st.KVTokens}
-	p.supply, p.observed = CurrentSupply(now, in.Minute, &in.Pool, *st)
-	p.current = p.supply.Ready + len(p.supply.Pending)
-	if reported := finite(in.Minute.State.KVCapacityTokens); reported > 0 {
-		p.kvTokens = reported
-	}
-	if p.lead <= 0 {
-		p.lead = in.Pool.Warmup.Quantile(0.9) + features.Minute
-	}
-	p.tau, p.tauFrom = quantile(&in.Pool, cfg)
-
-	if in.Forecast != nil && !in.Forecast.Stale && !in.Projection.Stale {
-		p.rows = p.resources(cfg)
-	}
-	p.floor = reactive(in.Minute.State, p.rows, cfg)
-	switch {
-	case in.Forecast == nil || in.Forecast.Stale || in.Projection.Stale:
-		p.blind = stale
-	case len(p.rows) == 0:
-		p.blind = unsized
-	case in.Projection.Confidence == forecaster.Cold || in.Projection.Confidence == "":
-		p.blind = cold
-	}
-
-	reserves := in.Pool.Reserves.Total()
-	for i := range p.rows {
-		p.need = max(p.need, p.rows[i].evidence.NeedReplicas+reserves)
-		p.keep = max(p.keep, p.rows[i].keep+reserves)
-	}
-	if p.blind == cold {
-		p.need = 0
-		for i := range p.rows {
-			p.need = max(p.need, p.rows[i].now+reserves)
-		}
-	}
-	p.need = max(p.need, p.floor.replicas)
-	p.keep = max(p.keep, p.need)
-	return p
-}
-
-// quantile is the share of possible demand to provide for, and where it comes from.
-func quantile(pool *capacity.Pool, cfg Config) (tau float64, from QuantileSource) {
-	if pool.Quantile > 0 {
-		return pool.Quantile, QuantileStated
-	}
-	if cfg.Quantile > 0 {
-		return cfg.Quantile, QuantileStated
-	}
-	if tau, ok := pool.CostQuantile(); ok {
-		return tau, QuantileFromCost
-	}
-	return defaultQuantile, QuantileDefault
 }
 
 // target is the number of replicas to ask for, before the pool's bounds.

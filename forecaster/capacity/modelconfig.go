@@ -3,7 +3,6 @@ package capacity
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 )
@@ -52,9 +51,6 @@ func ParseModel(config []byte) (Model, error) {
 	}
 	return m, nil
 }
-
-// fields is one JSON object, its values not yet parsed.
-type fields map[string]json.RawMessage
 
 // language descends to the object that describes the language model.
 func (f fields) language(depth int) (fields, error) {
@@ -171,50 +167,4 @@ func (f fields) cachingLayers(layers int) (int, error) {
 		return layers, err
 	}
 	return layers / every, nil
-}
-
-// integer is the first of the named fields that is present; 0 when none is.
-func (f fields) integer(limit int, names ...string) (int, error) {
-	for _, name := range names {
-		raw, ok := f[name]
-		if !ok || string(raw) == "null" {
-			continue
-		}
-		var v float64
-		if err := json.Unmarshal(raw, &v); err != nil || v != math.Trunc(v) {
-			return 0, fmt.Errorf("config.json: %s is %s, want a whole number", name, cut(raw))
-		}
-		if v < 1 || v > float64(limit) {
-			return 0, fmt.Errorf("config.json: %s is %s, out of 1…%d", name, cut(raw), limit)
-		}
-		return int(v), nil
-	}
-	return 0, nil
-}
-
-func (f fields) text(names ...string) (string, error) {
-	for _, name := range names {
-		if raw, ok := f[name]; ok && string(raw) != "null" {
-			var s string
-			if err := json.Unmarshal(raw, &s); err != nil {
-				return "", fmt.Errorf("config.json: %s is %s, want a name such as \"bfloat16\"", name, cut(raw))
-			}
-			return s, nil
-		}
-	}
-	return "", nil
-}
-
-func (f fields) flag(name string) bool { return string(f[name]) == "true" }
-
-func missing(name string) error {
-	return fmt.Errorf("config.json: %s is missing; is it the config of a transformer with attention? (kv_capacity_tokens replaces it)", name)
-}
-
-func cut(raw []byte) string {
-	const most = 40
-	if len(raw) > most {
-		return string(raw[:most]) + "…"
-	}
-	return string(raw)
 }
