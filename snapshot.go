@@ -23,7 +23,7 @@ type state struct {
 	Sequence   uint64              `cbor:"3,keyasint"`
 	Time       timekeeperState     `cbor:"4,keyasint"`
 	Counters   Counters            `cbor:"5,keyasint"`
-	Dedup      ingest.DeduperState   `cbor:"6,keyasint"`
+	Dedup      ingest.DeduperState `cbor:"6,keyasint"`
 	Aggregator features.State      `cbor:"7,keyasint"`
 	Forecaster forecaster.State    `cbor:"8,keyasint"`
 	Pools      []poolState         `cbor:"9,keyasint"`

@@ -5,10 +5,10 @@ import "math"
 // Learning constants. Each was chosen on the first two thirds of public traces; the result is flat around all of them.
 const (
 	residualGain = 1.0 / 700 // memory of the residual quantiles: half a day of outcomes
-	minSparsity  = 0.1        // of the standard normal's: keeps a quantile moving where residuals collapsed
-	maxSparsity  = 4          // likewise: keeps a lone outlier from throwing a tail
-	forget       = 0.9997     // memory of the aggregation, per minute: 2.3 days
-	fixedShare   = 0.02       // weight spread evenly, so that an expert can come back
+	minSparsity  = 0.1       // of the standard normal's: keeps a quantile moving where residuals collapsed
+	maxSparsity  = 4         // likewise: keeps a lone outlier from throwing a tail
+	forget       = 0.9997    // memory of the aggregation, per minute: 2.3 days
+	fixedShare   = 0.02      // weight spread evenly, so that an expert can come back
 	lossMemory   = 1.0 / 1440
 )
 

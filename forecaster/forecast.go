@@ -44,8 +44,8 @@ type Forecast struct {
 
 // Weight is one expert's share in a combination.
 type Weight struct {
-	Expert string
-	Share  float64
+	Expert string  `json:"expert"`
+	Share  float64 `json:"share"`
 }
 
 // Paths are joint sample paths of a pool's total demand. They keep dependence over minutes, classes and dimensions:

@@ -170,7 +170,7 @@ func (s *Snapshots) Save(snap *Snapshot) error {
 	return nil
 }
 
-// Load gives the newest intact snapshot of the stream; damaged newer ones are logged and counted. It fails with [ErrNoSnapshot] when there is
+// Load gives the newest intact snapshot of the stream, of any stream for the zero one; damaged newer ones are logged and counted. It fails with [ErrNoSnapshot] when there is
 // no file, and with an error that names the mend when there are files but none can be used: a snapshot of another
 // stream, or of a newer format, is never passed over.
 func (s *Snapshots) Load(stream Stream) (*Snapshot, error) {
@@ -191,7 +191,7 @@ func (s *Snapshots) Load(stream Stream) (*Snapshot, error) {
 			s.found++
 			s.damaged = append(s.damaged, s.numbers[i])
 			s.numbers = slices.Delete(s.numbers, i, i+1)
-		case !snap.Stream.equal(stream):
+		case stream != (Stream{}) && !snap.Stream.equal(stream):
 			return nil, fmt.Errorf("snapshot %s is of stream %q made %s, not of %q made %s: move %s away to start from the beginning of this stream, or use another storage.dir",
 				path, snap.Stream.Name, snap.Stream.Created.Format(time.RFC3339), stream.Name, stream.Created.UTC().Format(time.RFC3339), s.dir)
 		default:

@@ -102,3 +102,12 @@ func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
 	}
 	return rest, nil
 }
+
+// parseOnly is parse for subcommands that take flags and nothing else.
+func parseOnly(f *flag.FlagSet, args []string, std streams) error {
+	rest, err := parse(f, args, std)
+	if err == nil && len(rest) > 0 {
+		err = usagef("%s takes flags only, not %q: run forewarm %s -h for the list", f.Name(), rest[0], f.Name())
+	}
+	return err
+}

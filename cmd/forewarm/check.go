@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/storage"
+)
+
+const checkTimeout = 15 * time.Second
+
+func check(ctx context.Context, args []string, std streams) error {
+	f := flag.NewFlagSet("check", flag.ContinueOnError)
+	path := f.String("config", "", "configuration `file` to check, with the NATS server and streams it names")
+	offline := f.Bool("offline", false, "check the configuration alone, connect to nothing")
+	data := f.String("data", "", "data `directory` of a stopped daemon: prints its snapshot's sequence and digest and the journal's")
+	health := f.String("health", "", "`URL` of a running daemon's /healthz or /readyz, as container health checks want it")
+	if err := parseOnly(f, args, std); err != nil {
+		return err
+	}
+	if *path == "" && *data == "" && *health == "" {
+		return usagef("say what to check: -config FILE, -data DIR or -health URL")
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if *path != "" {
+		if err := checkConfig(ctx, *path, *offline, std); err != nil {
+			return err
+		}
+	}
+	if *data != "" {
+		if err := checkData(*data, std); err != nil {
+			return err
+		}
+	}
+	if *health != "" {
+		return checkHealth(ctx, *health, std)
+	}
+	return nil
+}
+
+func checkConfig(ctx context.Context, path string, offline bool, std streams) error {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return usageError{err}
+	}
+	if _, err := cfg.Pipeline(); err != nil {
+		return usageError{err}
+	}
+	fmt.Fprintf(std.out, "ok  %s: %d pools, %s clock, %s mode\n", path, len(cfg.Pools), cfg.Clock, cfg.Decision.Mode)
+	if offline {
+		return nil
+	}
+	if cfg.NATS.URL == "" {
+		fmt.Fprintf(std.out, "ok  nats: an embedded server on %s\n", cfg.NATS.Embedded.Listen)
+		return nil
+	}
+	conn, err := jetstream.Connect(cfg.NATS, nil)
+	if err != nil {
+		return usageError{err}
+	}
+	defer conn.Close()
+	fmt.Fprintf(std.out, "ok  nats: connected to %s\n", conn.ConnectedUrlRedacted())
+	js, err := natsjs.New(conn)
+	if err != nil {
+		return err
+	}
+	for _, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
+		jetstream.EnsureTelemetry, jetstream.EnsureSignals, jetstream.EnsureForecasts,
+	} {
+		s, err := ensure(ctx, js, cfg.NATS)
+		if err != nil {
+			return usageError{err}
+		}
+		i := s.CachedInfo()
+		fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", i.Config.Name, i.State.Msgs, i.Config.Subjects)
+	}
+	return nil
+}
+
+// checkData prints what a stopped daemon left: two directories with the same lines hold the same state and decisions.
+func checkData(dir string, std streams) (err error) {
+	if _, err := os.Stat(dir); err != nil {
+		return usagef("%w: name the storage.dir of a daemon", err)
+	}
+	lock, err := storage.Lock(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	quiet := slogFrom(zap.NewNop())
+	snapshots, err := storage.OpenSnapshots(filepath.Join(dir, "snapshots"), quiet)
+	if err != nil {
+		return err
+	}
+	switch s, err := snapshots.Load(storage.Stream{}); {
+	case errors.Is(err, storage.ErrNoSnapshot):
+		fmt.Fprintln(std.out, "ok  snapshot: none")
+	case err != nil:
+		return err
+	default:
+		fmt.Fprintf(std.out, "ok  snapshot: sequence %d of stream %s, state sha256 %s\n", s.Sequence, s.Stream.Name, forewarm.Digest(s.Payload))
+	}
+	journal, err := storage.OpenJournal(filepath.Join(dir, "journal"), quiet)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	digest, err := journal.Digest()
+	if err != nil {
+		return err
+	}
+	last, ok := journal.Last()
+	if !ok {
+		fmt.Fprintln(std.out, "ok  journal: empty")
+		return nil
+	}
+	fmt.Fprintf(std.out, "ok  journal: up to %s, sha256 %x\n", last, digest)
+	return nil
+}
+
+func checkHealth(ctx context.Context, url string, std streams) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return usagef("-health is %q: %w", url, err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, res.Status)
+	}
+	fmt.Fprintf(std.out, "ok  %s answers %s\n", url, res.Status)
+	return nil
+}

@@ -1,0 +1,390 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/storage"
+)
+
+// daemon is one running Forewarm: the fold, what feeds it, and what it feeds. openDaemon builds it in a straight line and
+// starts nothing that Run does not own; Close undoes that line in reverse.
+type daemon struct {
+	cfg     *config.Config
+	log     *zap.Logger
+	closers []func() error // last in, first out
+
+	embedded *jetstream.Embedded
+	conn     *nats.Conn
+	js       natsjs.JetStream
+	stream   storage.Stream
+
+	store     *storage.Store
+	journal   *storage.Journal
+	snapshots *storage.Snapshots
+
+	consumer   *jetstream.Consumer
+	deadLetter *jetstream.DeadLetter
+	dispatcher *sink.Dispatcher
+	listener   net.Listener
+	server     *server.Server
+	board      *server.Board
+	exporter   *server.Exporter
+
+	// The goroutine of Consumer.Run owns the fold and what follows.
+	pipeline     *forewarm.Pipeline
+	announceFrom time.Time // ticks up to here were announced before the last stop
+	lastSnapshot time.Time
+	saved        uint64 // sequence of the newest snapshot
+	onTick       func(*forewarm.Output)
+
+	mu     sync.Mutex
+	status server.Status
+}
+
+func (d *daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
+
+// Close releases everything, newest first.
+func (d *daemon) Close() error {
+	var errs []error
+	for i := len(d.closers) - 1; i >= 0; i-- {
+		errs = append(errs, d.closers[i]())
+	}
+	d.closers = nil
+	return errors.Join(errs...)
+}
+
+// openDaemon opens storage and connections and restores the state. On an error nothing stays open.
+func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (d *daemon, err error) {
+	d = &daemon{cfg: cfg, log: log, board: server.NewBoard(), exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	lock, err := storage.Lock(cfg.Storage.Dir)
+	if err != nil {
+		return nil, err
+	}
+	d.onClose(lock.Unlock)
+	if err := d.connect(ctx); err != nil {
+		return nil, usageError{err}
+	}
+	if err := d.openStorage(); err != nil {
+		return nil, err
+	}
+	if err := d.restore(); err != nil {
+		return nil, err
+	}
+	if err := d.openSinks(); err != nil {
+		return nil, usageError{err}
+	}
+	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
+		Stream: d.stream.Name, Prefix: cfg.NATS.Prefix, Start: d.pipeline.Sequence() + 1, Limits: ingest.DefaultLimits(), Log: log,
+		OnGap: func(want, got uint64) {
+			log.Warn("the telemetry stream no longer holds what comes next; what is missing is lost to the forecast",
+				zap.Uint64("wanted", want), zap.Uint64("got", got))
+		},
+	})
+	d.deadLetter = jetstream.NewDeadLetter(d.conn, cfg.NATS.Prefix)
+	d.server = server.New(cfg.Server, d, d.exporter, log)
+	if d.listener, err = d.server.Listen(); err != nil {
+		return nil, usageError{err}
+	}
+	d.onClose(func() error { d.listener.Close(); return nil }) // closed already after Run
+	d.exportCounters()
+	return d, nil
+}
+
+// connect joins NATS, or starts one, and makes sure of the streams.
+func (d *daemon) connect(ctx context.Context) (err error) {
+	c := d.cfg.NATS
+	if c.URL == "" {
+		if c.Embedded.StoreDir == "" {
+			c.Embedded.StoreDir = filepath.Join(d.cfg.Storage.Dir, "nats")
+		}
+		if d.embedded, err = jetstream.StartEmbedded(ctx, c, d.log); err != nil {
+			return err
+		}
+		d.onClose(func() error { d.embedded.Shutdown(); return nil })
+	}
+	if d.conn, err = jetstream.Connect(c, d.embedded); err != nil {
+		return err
+	}
+	d.onClose(func() error { d.conn.Close(); return nil })
+	if d.js, err = natsjs.New(d.conn); err != nil {
+		return err
+	}
+	telemetry, err := jetstream.EnsureTelemetry(ctx, d.js, c)
+	if err != nil {
+		return err
+	}
+	info := telemetry.CachedInfo()
+	d.stream = storage.Stream{Name: info.Config.Name, Created: info.Created}
+	if _, err = jetstream.EnsureSignals(ctx, d.js, c); err != nil {
+		return err
+	}
+	_, err = jetstream.EnsureForecasts(ctx, d.js, c)
+	return err
+}
+
+func (d *daemon) openStorage() (err error) {
+	log := slogFrom(d.log)
+	if d.store, err = storage.OpenStore(d.cfg.Storage, log); err != nil {
+		return err
+	}
+	d.onClose(d.store.Close)
+	if d.journal, err = storage.OpenJournal(filepath.Join(d.cfg.Storage.Dir, "journal"), log); err != nil {
+		return err
+	}
+	d.onClose(d.journal.Close)
+	d.snapshots, err = storage.OpenSnapshots(filepath.Join(d.cfg.Storage.Dir, "snapshots"), log)
+	return err
+}
+
+// restore takes up the newest snapshot; the stream gives the rest.
+func (d *daemon) restore() error {
+	pc, err := d.cfg.Pipeline()
+	if err != nil {
+		return usageError{err}
+	}
+	what := "no snapshot: empty state"
+	snapshot, err := d.snapshots.Load(d.stream)
+	switch {
+	case errors.Is(err, storage.ErrNoSnapshot):
+		d.pipeline = forewarm.New(pc)
+	case err != nil:
+		return err
+	default:
+		if d.pipeline, err = forewarm.Restore(pc, snapshot.Payload); err != nil {
+			return fmt.Errorf("%w; move %s away to start anew from the stream", err, filepath.Join(d.cfg.Storage.Dir, "snapshots"))
+		}
+		what = fmt.Sprintf("snapshot at sequence %d", snapshot.Sequence)
+		d.saved = snapshot.Sequence
+	}
+	if last, ok := d.journal.Last(); ok {
+		d.announceFrom = last.Tick
+	}
+	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
+	d.setStatus(func(s *server.Status) {
+		s.Version, s.Mode, s.Clock = versionString(), d.cfg.Decision.Mode, string(d.cfg.Clock)
+		s.Restored, s.Restore = true, what
+		s.Sequence, s.Tick = d.pipeline.Sequence(), d.pipeline.LastTick()
+		if snapshot != nil {
+			s.StateDigest = forewarm.Digest(snapshot.Payload)
+		}
+	})
+	return nil
+}
+
+func (d *daemon) openSinks() error {
+	prefix := d.cfg.NATS.Prefix
+	sinks, err := sink.Open(d.cfg.Sinks, sink.Deps{
+		NATS:            d.js,
+		PrescaleSubject: func(pool string) string { return ingest.PrescaleSubject(prefix, pool) },
+		AlertSubject:    func(pool string) string { return ingest.AlertSubject(prefix, pool) },
+	})
+	if err != nil {
+		return err
+	}
+	d.dispatcher = sink.NewDispatcher(sink.Delivery{}, sinks, func(f sink.Failure) {
+		d.log.Warn("a notice was not delivered", zap.String("sink", f.Sink), zap.Bool("final", f.Final), zap.Error(f.Err))
+	})
+	return nil
+}
+
+// Run works until ctx ends, then drains: the consumer first, then a last snapshot, then what feeds on it.
+func (d *daemon) Run(ctx context.Context) error {
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	downstream, _ := errgroup.WithContext(serving)
+	downstream.Go(func() error { return d.server.Run(serving, d.listener) })
+	downstream.Go(func() error { return d.deadLetter.Run(serving) })
+	downstream.Go(func() error { return d.dispatcher.Run(serving) })
+	d.announceAgain()
+
+	upstream, folding := errgroup.WithContext(ctx)
+	upstream.Go(func() error { return d.consumer.Run(folding, d.handle) })
+	if d.cfg.Clock == forewarm.WallClock {
+		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.log)
+		upstream.Go(func() error { return ticker.Run(folding) })
+	}
+	upstream.Go(func() error { return d.runReports(folding) })
+	err := upstream.Wait()
+	err = errors.Join(err, d.snapshot())
+	stop()
+	return errors.Join(err, downstream.Wait())
+}
+
+// handle folds one message.
+func (d *daemon) handle(b *ingest.Batch) error {
+	before := d.pipeline.Counters().Records
+	d.pipeline.Apply(b, d.emit)
+	d.exporter.CountRecords(int(d.pipeline.Counters().Records - before))
+	for _, r := range b.Refused {
+		d.exporter.CountRefused(r.Reason, 1)
+	}
+	d.deadLetter.Send(b.Sequence, b.Refused)
+	if time.Since(d.lastSnapshot) >= d.cfg.Storage.SnapshotEvery {
+		// A disk that is full must not stop the decisions: the state lives on in memory and in the stream.
+		if err := d.snapshot(); err != nil {
+			d.log.Error("the state could not be saved; a restart replays more of the stream", zap.Error(err))
+		}
+	}
+	return nil
+}
+
+// emit takes what one tick produced: to disk first, then to the world.
+func (d *daemon) emit(out *forewarm.Output) {
+	began := time.Now()
+	if err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions); err != nil {
+		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
+	}
+	for i := range out.Decisions {
+		if err := d.journal.Append(&out.Decisions[i]); err != nil {
+			d.log.Error("a decision is not in the journal", zap.Time("tick", out.Tick), zap.Error(err))
+		}
+	}
+	if out.Tick.After(d.announceFrom) {
+		d.announce(out)
+	}
+	d.board.Observe(out)
+	d.exporter.Observe(out, time.Since(began))
+	d.setStatus(func(s *server.Status) { s.Sequence, s.Tick = out.Sequence, out.Tick })
+	if d.onTick != nil {
+		d.onTick(out)
+	}
+}
+
+func (d *daemon) announce(out *forewarm.Output) {
+	for i := range out.Decisions {
+		if x := &out.Decisions[i]; x.Publish {
+			d.dispatcher.Enqueue(alerting.Notice{Decision: x})
+			d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.Action)), zap.Int("desired", x.Desired))
+		}
+	}
+	for i := range out.Alerts {
+		d.dispatcher.Enqueue(alerting.Notice{Alert: &out.Alerts[i]})
+	}
+	if err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts); err != nil {
+		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
+	}
+}
+
+// announceAgain queues each pool's newest published advice once more after a restart: whether it had been delivered is
+// not known, and its id makes a second delivery harmless.
+func (d *daemon) announceAgain() {
+	newest := map[string]alerting.Decision{}
+	var pools []string
+	err := d.journal.Read(d.announceFrom.Add(-time.Hour), d.announceFrom.Add(time.Second), func(x *alerting.Decision) error {
+		if x.Publish {
+			if _, ok := newest[x.Pool]; !ok {
+				pools = append(pools, x.Pool)
+			}
+			newest[x.Pool] = *x
+		}
+		return nil
+	})
+	if err != nil {
+		d.log.Warn("the journal could not be read back", zap.Error(err))
+	}
+	for _, pool := range pools {
+		x := newest[pool]
+		if d.cfg.Clock == forewarm.EventClock || x.Expires.After(time.Now()) {
+			d.dispatcher.Enqueue(alerting.Notice{Decision: &x})
+		}
+	}
+}
+
+// snapshot saves the state, after the decisions that led to it.
+func (d *daemon) snapshot() error {
+	d.lastSnapshot = time.Now()
+	if d.pipeline.Sequence() == d.saved {
+		return nil
+	}
+	if err := d.journal.Sync(); err != nil {
+		return err
+	}
+	payload, err := d.pipeline.Snapshot()
+	if err != nil {
+		return err
+	}
+	if err := d.snapshots.Save(&storage.Snapshot{Stream: d.stream, Sequence: d.pipeline.Sequence(), Payload: payload}); err != nil {
+		return err
+	}
+	d.saved = d.pipeline.Sequence()
+	digest := forewarm.Digest(payload)
+	d.setStatus(func(s *server.Status) { s.StateDigest = digest })
+	return d.journal.Prune(d.pipeline.LastTick().Add(-d.cfg.Storage.Retention))
+}
+
+func (d *daemon) setStatus(f func(*server.Status)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(&d.status)
+}
+
+// Status is for the HTTP server.
+func (d *daemon) Status() server.Status {
+	d.mu.Lock()
+	s := d.status
+	d.mu.Unlock()
+	s.Connected = d.conn.IsConnected()
+	s.Connection = d.conn.ConnectedUrlRedacted()
+	if d.embedded != nil {
+		s.Connection = "embedded server"
+	}
+	s.Lag, s.LagKnown = d.consumer.Pending()
+	return s
+}
+
+// Pools is for the HTTP server.
+func (d *daemon) Pools() []server.PoolView { return d.board.Pools() }
+
+// exportCounters publishes what the parts count of themselves.
+func (d *daemon) exportCounters() {
+	e := d.exporter
+	counters := []struct {
+		name, help string
+		value      func() uint64
+	}{
+		{"forewarm_stream_lost_messages_total", "Messages gone from the telemetry stream before they were read.", d.consumer.Lost},
+		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
+		{"forewarm_journal_appended_total", "Decisions written to the journal.", func() uint64 { return d.journal.Counters().Appended }},
+		{"forewarm_journal_divergent_total", "Decisions that a replay did not make again as they were journaled.", func() uint64 { return d.journal.Counters().Divergent }},
+		{"forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended }},
+		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {
+			c := d.store.Counters()
+			return c.Future + c.TooOld + c.Conflicting + c.Capped + c.Failed
+		}},
+	}
+	for _, c := range counters {
+		e.Counter(c.name, c.help, c.value)
+	}
+	e.Gauge("forewarm_stream_lag_messages", "Messages of the telemetry stream that are not folded yet.", func() float64 {
+		n, _ := d.consumer.Pending()
+		return float64(n)
+	})
+}
+
+// slogFrom bridges the libraries that log through log/slog.
+func slogFrom(log *zap.Logger) *slog.Logger { return slog.New(zapslog.NewHandler(log.Core())) }

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/backtest"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+)
+
+// traceFlags are the flags by which backtest and replay read traces.
+func traceFlags(f *flag.FlagSet, o *backtest.Options) (start *string) {
+	f.StringVar(&o.Format, "format", "", "trace `format` (default: recognised by the first line)")
+	f.DurationVar(&o.Bin, "bin", 0, "bin `width` of a binned trace (default: inferred)")
+	f.BoolFunc("strict", "end at the first unusable row instead of skipping and counting it", func(string) error { o.Strict = true; return nil })
+	f.StringVar(&o.Class, "class", "", "`class` of traces that name none (default: the file's name)")
+	return f.String("start", "", "`time` of t_s = 0, RFC 3339 (default: a Monday, midnight UTC)")
+}
+
+func replay(ctx context.Context, args []string, std streams) error {
+	f := flag.NewFlagSet("replay", flag.ContinueOnError)
+	nc := jetstream.DefaultConfig()
+	f.StringVar(&nc.URL, "nats", "nats://127.0.0.1:4222", "NATS server `URL`")
+	f.StringVar(&nc.CredsFile, "creds", "", "NATS credentials `file`")
+	f.StringVar(&nc.Prefix, "prefix", nc.Prefix, "first tokens of every subject")
+	var o backtest.Options
+	start := traceFlags(f, &o)
+	f.StringVar(&o.Pool, "pool", backtest.DefaultPool, "`pool` that the traffic belongs to; the daemon must serve it")
+	speed := f.Float64("speed", 0, "times faster than life; 1 is real time, 0 as fast as possible")
+	shift := f.String("shift", "none", "none keeps the trace's times; start, end: it starts or ends now; now: each record is stamped when it is sent")
+	batch := f.Int("batch", 1, "records a message; more than one makes NDJSON messages")
+	runID := f.String("run-id", "", "`id` that tells this replay's messages from another's (default: from the trace's name and the clock)")
+	rest, err := parse(f, args, std)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(rest) != 1:
+		return usagef("name one trace, for example: forewarm replay -speed 60 trace.csv.gz")
+	case *speed < 0 || math.IsInf(*speed, 0) || math.IsNaN(*speed):
+		return usagef("-speed is %v: it must be 0 (as fast as possible) or a positive factor", *speed)
+	case *shift == "now" && *speed == 0:
+		return usagef("-shift now needs a pace: give -speed, 1 for real time")
+	case *batch < 1 || *batch > 1000:
+		return usagef("-batch is %d: it must be 1 to 1000", *batch)
+	}
+	if o.Start, err = parseTime("-start", *start); err != nil {
+		return err
+	}
+	conn, err := jetstream.Connect(nc, nil, nats.NoReconnect())
+	if err != nil {
+		return usageError{err}
+	}
+	conn.Close() // only to see that it is there, before anything long begins
+	began := time.Now()
+	if *runID == "" {
+		h := fnv.New32a()
+		fmt.Fprint(h, rest[0], began.UnixNano())
+		*runID = strconv.FormatUint(uint64(h.Sum32()), 36)
+	}
+	move, err := shifter(*shift, *speed, rest[0], o, began)
+	if err != nil {
+		return err
+	}
+	reader, err := openTrace(rest[0], o)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	p := jetstream.NewPublisher(func() (*nats.Conn, error) { return jetstream.Connect(nc, nil, nats.NoReconnect()) }, 0, zap.NewNop())
+	defer p.Close()
+	r := &replayer{publisher: p, prefix: nc.Prefix, run: *runID, batch: *batch, move: move, speed: *speed, began: began}
+	_, total := reader.Progress()
+	bar := newProgress(std.err, "replaying", total)
+	defer bar.finish()
+	source := backtest.NewSource(reader, o.Pool)
+	var b ingest.Batch
+	for {
+		if err := source.Next(&b); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		if err := r.send(ctx, &b); err != nil {
+			return err
+		}
+		done, _ := reader.Progress()
+		bar.set(done)
+	}
+	if err := p.Flush(ctx); err != nil {
+		return err
+	}
+	bar.finish()
+	fmt.Fprintf(std.out, "replayed %d records in %d messages over %s of traffic, in %s (%d sent again after a lost connection)\n",
+		r.records, r.messages, r.last.Sub(r.first).Round(time.Second), time.Since(began).Round(time.Millisecond), p.Resent())
+	return traceNotes(reader, std)
+}
+
+func openTrace(path string, o backtest.Options) (*backtest.Reader, error) {
+	r, err := backtest.Open(path, o)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return r, nil
+}
+
+// traceNotes says what the reader assumed, and what it had to leave out.
+func traceNotes(r *backtest.Reader, std streams) error {
+	for _, n := range r.Notes() {
+		fmt.Fprintln(std.err, "note:", n)
+	}
+	if c := r.Counts(); c.Refused+c.Disordered > 0 {
+		fmt.Fprintf(std.err, "note: %d rows were skipped, %d of them out of order; the first: %v\n", c.Refused+c.Disordered, c.Disordered, c.First)
+	}
+	return nil
+}
+
+// shifter maps the trace's times to those published. Shifts are whole minutes, so that windows hold the same records.
+func shifter(mode string, speed float64, path string, o backtest.Options, now time.Time) (func(time.Time) time.Time, error) {
+	identity := func(t time.Time) time.Time { return t }
+	if mode == "none" {
+		return identity, nil
+	}
+	first, last, err := traceSpan(path, o)
+	if err != nil {
+		return nil, err
+	}
+	by := func(d time.Duration) func(time.Time) time.Time {
+		d = d.Truncate(features.Minute)
+		return func(t time.Time) time.Time { return t.Add(d) }
+	}
+	switch mode {
+	case "start":
+		return by(now.Sub(first)), nil
+	case "end":
+		return by(now.Sub(last)), nil
+	case "now":
+		return func(t time.Time) time.Time { return now.Add(time.Duration(float64(t.Sub(first)) / speed)).UTC() }, nil
+	}
+	return nil, usagef("-shift is %q: it must be none, start, end or now", mode)
+}
+
+func traceSpan(path string, o backtest.Options) (first, last time.Time, err error) {
+	r, err := openTrace(path, o)
+	if err != nil {
+		return first, last, err
+	}
+	defer r.Close()
+	var it backtest.Item
+	for {
+		if err := r.Next(&it); errors.Is(err, io.EOF) {
+			return first, last, nil
+		} else if err != nil {
+			return first, last, err
+		}
+		if first.IsZero() {
+			first = it.At()
+		}
+		last = it.At()
+	}
+}
+
+// replayer publishes batches at their pace.
+type replayer struct {
+	publisher   *jetstream.Publisher
+	prefix, run string
+	batch       int
+	move        func(time.Time) time.Time
+	speed       float64
+	began       time.Time
+
+	first, last       time.Time // of the trace
+	records, messages int64
+	buffer            []byte
+}
+
+const (
+	typeJSON      = "application/json"
+	typeNDJSON    = "application/x-ndjson"
+	typeSumNDJSON = "application/vnd.forewarm.sum+x-ndjson"
+)
+
+func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
+	for i := range b.Requests {
+		x := &b.Requests[i]
+		if err := r.pace(ctx, x.EventTime()); err != nil {
+			return err
+		}
+		x.ID = r.run + "-" + x.ID
+		for _, t := range []*time.Time{&x.ArrivedAt, &x.StartedAt, &x.FirstTokenAt, &x.FinishedAt} {
+			if !t.IsZero() {
+				*t = r.move(*t)
+			}
+		}
+		r.buffer = append(ingest.AppendRequest(r.buffer, x), '\n')
+		if err := r.flush(ctx, x.Pool, x.Class, typeNDJSON, i+1, len(b.Requests)); err != nil {
+			return err
+		}
+	}
+	for i := range b.Sums {
+		x := &b.Sums[i]
+		if err := r.pace(ctx, x.Start); err != nil {
+			return err
+		}
+		x.Start = r.move(x.Start)
+		r.buffer = append(ingest.AppendSum(r.buffer, x), '\n')
+		if err := r.flush(ctx, x.Pool, x.Class, typeSumNDJSON, i+1, len(b.Sums)); err != nil {
+			return err
+		}
+	}
+	if w := b.Watermark; w != nil {
+		if err := r.pace(ctx, w.At); err != nil {
+			return err
+		}
+		moved := ingest.Watermark{Pool: w.Pool, At: r.move(w.At)}
+		return r.publish(ctx, ingest.WatermarkSubject(r.prefix, w.Pool), typeJSON, ingest.AppendWatermark(nil, &moved))
+	}
+	return nil
+}
+
+// flush publishes what is buffered once it is a full message, or the last of its batch.
+func (r *replayer) flush(ctx context.Context, pool, class, contentType string, done, of int) error {
+	r.records++
+	if done%r.batch != 0 && done != of {
+		return nil
+	}
+	if r.batch > 1 {
+		class = "" // records of one message may be of several classes, and name them
+	}
+	err := r.publish(ctx, ingest.RequestSubject(r.prefix, pool, class), contentType, r.buffer)
+	r.buffer = r.buffer[:0]
+	return err
+}
+
+func (r *replayer) publish(ctx context.Context, subject, contentType string, data []byte) error {
+	r.messages++
+	return r.publisher.Publish(ctx, subject, r.run+"-"+strconv.FormatInt(r.messages, 10), contentType, data)
+}
+
+// pace waits until a record of trace time t is due.
+func (r *replayer) pace(ctx context.Context, t time.Time) error {
+	if r.first.IsZero() {
+		r.first = t
+	}
+	r.last = t
+	if r.speed == 0 {
+		return ctx.Err()
+	}
+	due := r.began.Add(time.Duration(float64(t.Sub(r.first)) / r.speed))
+	wait := time.Until(due)
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting/report"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/storage"
+)
+
+const week = 7 * 24 * time.Hour
+
+func runReport(ctx context.Context, args []string, std streams) (err error) {
+	f := flag.NewFlagSet("report", flag.ContinueOnError)
+	path := f.String("config", "", "configuration `file`; its storage.dir is read")
+	dir := f.String("data", "", "data `directory`, instead of -config")
+	from := f.String("from", "", "start of the period, RFC 3339 or YYYY-MM-DD (default: a week before -to)")
+	to := f.String("to", "", "end of the period (default: the newest decision)")
+	format := f.String("format", "md", "md or json")
+	out := f.String("o", "", "write to `file` instead of standard output")
+	if err := parseOnly(f, args, std); err != nil {
+		return err
+	}
+	write := report.WriteMarkdown
+	switch *format {
+	case "md":
+	case "json":
+		write = report.WriteJSON
+	default:
+		return usagef("-format is %q: it must be md or json", *format)
+	}
+	sc := storage.DefaultConfig()
+	switch {
+	case *dir != "" && *path != "":
+		return usagef("give -config or -data, not both")
+	case *dir != "":
+		sc.Dir = *dir
+	case *path != "":
+		cfg, err := config.Load(*path)
+		if err != nil {
+			return usageError{err}
+		}
+		sc = cfg.Storage
+	}
+	if _, err := os.Stat(sc.Dir); err != nil {
+		return usagef("%w: name the data directory of a daemon with -data, or its configuration with -config", err)
+	}
+	h, closeHistory, err := openHistory(sc)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeHistory()) }()
+	start, end, err := period(*from, *to, h.Journal)
+	if err != nil {
+		return err
+	}
+	r, err := report.Reconcile(ctx, h, start, end, report.DefaultOptions())
+	if err != nil {
+		return err
+	}
+	return writeTo(*out, std.out, func(w io.Writer) error { return write(w, r) })
+}
+
+// openHistory opens a data directory that no daemon holds.
+func openHistory(c storage.Config) (storage.History, func() error, error) {
+	var h storage.History
+	lock, err := storage.Lock(c.Dir)
+	if err != nil {
+		return h, nil, fmt.Errorf("%w; a running daemon answers GET /api/v1/report", err)
+	}
+	quiet := slogFrom(zap.NewNop())
+	if h.Store, err = storage.OpenStore(c, quiet); err != nil {
+		return h, nil, errors.Join(err, lock.Unlock())
+	}
+	if h.Journal, err = storage.OpenJournal(filepath.Join(c.Dir, "journal"), quiet); err != nil {
+		return h, nil, errors.Join(err, h.Store.Close(), lock.Unlock())
+	}
+	return h, func() error { return errors.Join(h.Journal.Close(), h.Store.Close(), lock.Unlock()) }, nil
+}
+
+// period reads the flags; what they leave out follows from the newest decision.
+func period(from, to string, j *storage.Journal) (start, end time.Time, err error) {
+	if end, err = parseTime("-to", to); err != nil {
+		return
+	}
+	if end.IsZero() {
+		last, ok := j.Last()
+		if !ok {
+			return start, end, fmt.Errorf("the journal is empty: no decision was made yet in this data directory")
+		}
+		end = last.Tick
+	}
+	if start, err = parseTime("-from", from); err != nil {
+		return
+	}
+	if start.IsZero() {
+		start = end.Add(-week)
+	}
+	if !start.Before(end) {
+		err = usagef("the period is empty: -from %s is not before -to %s", start.Format(time.RFC3339), end.Format(time.RFC3339))
+	}
+	return
+}
+
+func parseTime(name, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, usagef("%s is %q: write RFC 3339, such as 2026-03-02T07:00:00Z, or a date", name, s)
+}
+
+// writeTo writes a file whole, or to w when no path is given.
+func writeTo(path string, w io.Writer, write func(io.Writer) error) error {
+	if path == "" {
+		return write(w)
+	}
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(path, b.Bytes(), 0o644)
+}
+
+// runReports writes a report on schedule until ctx ends. On the event clock there is no schedule: the traffic's weeks are
+// not ours.
+func (d *daemon) runReports(ctx context.Context) error {
+	if d.cfg.Report.Schedule == "" || d.cfg.Clock == forewarm.EventClock {
+		<-ctx.Done()
+		return nil
+	}
+	zone, err := time.LoadLocation(d.cfg.Report.Timezone)
+	if err != nil {
+		return err
+	}
+	c := cron.New(cron.WithLocation(zone), cron.WithChain(cron.SkipIfStillRunning(cron.DiscardLogger)))
+	if _, err := c.AddFunc(d.cfg.Report.Schedule, func() {
+		if err := d.writeReport(ctx, time.Now().In(zone)); err != nil {
+			d.log.Error("the weekly report was not written", zap.Error(err))
+		}
+	}); err != nil {
+		return err
+	}
+	c.Start()
+	<-ctx.Done()
+	<-c.Stop().Done()
+	return nil
+}
+
+// writeReport reconciles the week before now and writes it as Markdown and JSON.
+func (d *daemon) writeReport(ctx context.Context, now time.Time) error {
+	end := now.Add(-d.cfg.Features.Revise).UTC().Truncate(time.Minute)
+	h := storage.History{Store: d.store, Journal: d.journal}
+	r, err := report.Reconcile(ctx, h, end.Add(-week), end, report.DefaultOptions())
+	if err != nil {
+		return err
+	}
+	dir := d.cfg.Report.Dir
+	if dir == "" {
+		dir = filepath.Join(d.cfg.Storage.Dir, "reports")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	base := filepath.Join(dir, "report-"+now.Format(time.DateOnly))
+	if err := writeTo(base+".md", nil, func(w io.Writer) error { return report.WriteMarkdown(w, r) }); err != nil {
+		return err
+	}
+	if err := writeTo(base+".json", nil, func(w io.Writer) error { return report.WriteJSON(w, r) }); err != nil {
+		return err
+	}
+	d.log.Info("weekly report written", zap.String("file", base+".md"))
+	return nil
+}
