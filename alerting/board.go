@@ -139,7 +139,7 @@ func (o *Open) alert(now time.Time, resolved bool) Alert {
 	}
 	a := Alert{
 		Name: o.Name, Labels: labels, Annotations: maps.Clone(o.Annotations),
-		StartsAt: o.StartsAt, UpdatedAt: now, EndsAt: now.Add(alertLife), Resolved: resolved,
+		StartsAt: o.StartsAt.UTC(), UpdatedAt: now, EndsAt: now.Add(alertLife), Resolved: resolved,
 	}
 	if resolved {
 		a.EndsAt = now

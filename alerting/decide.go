@@ -68,7 +68,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	case desired < min(asked, p.current):
 		st.LastScaleIn = now
 	}
-	d.AskedAt = st.LastScaleOut
+	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
 	st.believe(now, p.supply, p.observed, desired, cfg.Mode)
 	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, desired, now
 	st.publish(&d, cfg)

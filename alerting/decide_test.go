@@ -110,22 +110,23 @@ func TestDecide(t *testing.T) {
 		"floor: worst replica's KV":           {scene: scene{ready: 20, median: flat(1200), last: 1200, edit: func(in *Input) { in.Minute.State.KVUsedMax = .99 }}, want: 24, action: ScaleOut, says: "99 % full (danger above 85 %)"},
 		"KV at the danger mark is not above":  {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .85 }}, want: 20, action: Hold},
 
-		"scale in one step":             {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas hold the next 43 min at the 99 % quantile"},
-		"scale in without a past":       {scene: scene{ready: 8, median: flat(350), last: 350}, want: 7, action: ScaleIn},
-		"scale in: larger step":         {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 10 }, want: 4, action: ScaleIn},
-		"stay: later peak in cooldown":  {scene: scene{ready: 8, median: rising(43, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},
-		"stay: unlikely but possible":   {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
-		"stay: warming up":              {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 8, action: Hold, says: "1 still warming up"},
-		"stay: after a scale-out":       {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.LastScaleOut = noon.Add(-29 * time.Minute) }), want: 8, action: Hold, says: "cooling down for 1 min"},
-		"stay: after a step in":         {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.LastScaleIn = noon.Add(-4 * time.Minute) }), want: 8, action: Hold, says: "last step in"},
-		"stay: burst tail":              {scene: scene{ready: 8, median: flat(350), last: 450}, state: earlier(8), want: 8, action: Hold, says: "a burst of KV memory is still draining"},
-		"stay: queue":                   {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 1 }}, state: earlier(8), want: 8, action: Hold, says: "requests are waiting"},
-		"stay: preemption":              {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(8), want: 8, action: Hold, says: "preempting"},
-		"stay: uncovered minute":        {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.Covered = false }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry"},
-		"a step in on its way is kept":  {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(7), func(s *State) { s.LastScaleIn = noon.Add(-time.Minute) }), want: 7, action: ScaleIn},
-		"foreign replicas go stepwise":  {scene: scene{ready: 20, median: flat(350), last: 350}, state: earlier(8), want: 19, action: ScaleIn},
-		"an ask stands for hold":        {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), func(s *State) { s.LastScaleOut = noon.Add(-4 * time.Minute) }), want: 9, action: ScaleOut, says: "still advising 4→9"},
-		"an unmet ask shrinks after it": {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), func(s *State) { s.LastScaleOut = noon.Add(-5 * time.Minute) }), want: 6, action: ScaleOut},
+		"scale in one step":                   {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas hold the next 43 min at the 99 % quantile"},
+		"scale in without a past":             {scene: scene{ready: 8, median: flat(350), last: 350}, want: 7, action: ScaleIn},
+		"scale in: larger step":               {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 10 }, want: 4, action: ScaleIn},
+		"stay: later peak in cooldown":        {scene: scene{ready: 8, median: rising(43, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},
+		"stay: unlikely but possible":         {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
+		"stay: warming up":                    {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 8, action: Hold, says: "1 still warming up"},
+		"stay: after a scale-out":             {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.LastScaleOut = noon.Add(-29 * time.Minute) }), want: 8, action: Hold, says: "cooling down for 1 min"},
+		"stay: after a step in":               {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.LastScaleIn = noon.Add(-4 * time.Minute) }), want: 8, action: Hold, says: "last step in"},
+		"stay: burst tail":                    {scene: scene{ready: 8, median: flat(350), last: 450}, state: earlier(8), want: 8, action: Hold, says: "a burst of KV memory is still draining"},
+		"stay: queue":                         {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 1 }}, state: earlier(8), want: 8, action: Hold, says: "requests are waiting"},
+		"stay: preemption":                    {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(8), want: 8, action: Hold, says: "preempting"},
+		"stay: uncovered minute":              {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.Covered = false }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry"},
+		"a step in on its way is kept":        {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(7), func(s *State) { s.LastScaleIn = noon.Add(-time.Minute) }), want: 7, action: ScaleIn},
+		"a step in on its way is not doubled": {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), config: func(c *Config) { c.ScaleInStep = 3 }, want: 7, action: ScaleIn},
+		"foreign replicas go stepwise":        {scene: scene{ready: 20, median: flat(350), last: 350}, state: earlier(8), want: 19, action: ScaleIn},
+		"an ask stands for hold":              {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), func(s *State) { s.LastScaleOut = noon.Add(-4 * time.Minute) }), want: 9, action: ScaleOut, says: "still advising 4→9"},
+		"an unmet ask shrinks after it":       {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), func(s *State) { s.LastScaleOut = noon.Add(-5 * time.Minute) }), want: 6, action: ScaleOut},
 
 		"max replicas":        {scene: scene{ready: 4, median: flat(7000), last: 350}, want: 50, action: ScaleOut, says: "replicas.max 50: 70 wanted"},
 		"max step":            {scene: scene{ready: 4, median: flat(700), last: 350}, config: func(c *Config) { c.MaxStepOut = 2 }, want: 6, action: ScaleOut, says: "max_step_out 2: 7 wanted"},
@@ -323,4 +324,54 @@ func TestDecideProperties(t *testing.T) {
 			rt.Fatalf("not deterministic: %s", diff)
 		}
 	})
+}
+
+func TestDecideNeededBy(t *testing.T) {
+	tests := map[string]struct {
+		scene scene
+		want  time.Time
+	}{
+		"when the forecast first exceeds what is ready": {scene: scene{ready: 4, median: rising(10, 350, 620), last: 350}, want: noon.Add(9 * time.Minute)},
+		"pending replicas are not ready":                {scene: scene{ready: 4, pending: 1, median: rising(10, 450, 620), last: 350}, want: noon},
+		"now, when the floor asks":                      {scene: scene{ready: 4, median: rising(10, 350, 620), last: 520}, want: noon},
+		"never, when nothing is asked for":              {scene: scene{ready: 4, median: flat(350), last: 350}},
+	}
+	for name, tt := range tests {
+		if d, _ := Decide(noon, tt.scene.input(t), State{}, DefaultConfig()); !d.NeededBy.Equal(tt.want) {
+			t.Errorf("%s: needed by %s, want %s", name, d.NeededBy, tt.want)
+		}
+	}
+}
+
+// Which resource would bind is news only while something is asked for because of it.
+func TestDecidePublishesBinding(t *testing.T) {
+	for _, tt := range []struct {
+		ready   int
+		publish bool
+	}{{ready: 4}, {ready: 2, publish: true}} {
+		s := scene{ready: tt.ready, median: flat(350), last: 350}
+		_, st := Decide(noon, s.input(t), State{}, DefaultConfig())
+		s.edit = func(in *Input) {
+			f := in.Forecast.Total[0]
+			f.Dimension = features.DimDecode
+			in.Forecast.Total = append(in.Forecast.Total, f)
+			in.Pool.Rates.DecodeTokensPerS = 100
+			in.Projection.Binding = features.DimDecode
+		}
+		d, _ := Decide(noon.Add(time.Minute), s.input(t), st, DefaultConfig())
+		if d.Binding != features.DimDecode || d.Publish != tt.publish {
+			t.Errorf("%d ready: binding %s, published %t, want %t", tt.ready, d.Binding, d.Publish, tt.publish)
+		}
+	}
+}
+
+func TestReplicasFor(t *testing.T) {
+	for _, tt := range []struct {
+		demand, per float64
+		want        int
+	}{{0, 5, 0}, {-3, 5, 0}, {5, 5, 1}, {5.01, 5, 2}, {0.30000000000000004, .1, 3}, {1e300, 1e-300, maxNeed}} {
+		if got := replicasFor(tt.demand, tt.per); got != tt.want {
+			t.Errorf("%g over %g takes %d, want %d", tt.demand, tt.per, got, tt.want)
+		}
+	}
 }

@@ -32,8 +32,7 @@ func reactive(s features.PoolState, rows []resource, cfg Config) floor {
 		f.raise(s.Ready+int(more), fmt.Sprintf("%.1f requests wait per replica (threshold %g)", w, cfg.WaitingPerReplica))
 	}
 	if use := finite(s.KVUsedMax); use > cfg.KVDanger {
-		more := math.Ceil(ready*min(use, 1)/cfg.KVDanger) - ready
-		f.raise(s.Ready+int(max(more, 1)), fmt.Sprintf("the fullest replica's KV cache is %s full (danger above %s)", percent(use), percent(cfg.KVDanger)))
+		f.raise(int(math.Ceil(ready*min(use, 1)/cfg.KVDanger)), fmt.Sprintf("the fullest replica's KV cache is %s full (danger above %s)", percent(use), percent(cfg.KVDanger)))
 	}
 	return f
 }
