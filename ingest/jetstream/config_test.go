@@ -79,7 +79,7 @@ func TestEmbeddedAsksForThePassword(t *testing.T) {
 	connect(t, c, nil)
 
 	c.User, c.PasswordFile = "", ""
-	_, err := Connect(c, nil, nop)
+	_, err := Connect(c, nil)
 	wantError(t, err, "nats.url", "Authorization")
 }
 
@@ -103,7 +103,7 @@ func TestConnectSaysWhatToMend(t *testing.T) {
 			c := DefaultConfig()
 			c.URL = "nats://u:hidden@127.0.0.1:1"
 			tc.change(&c)
-			conn, err := Connect(c, nil, nop, nats.Timeout(time.Second))
+			conn, err := Connect(c, nil, nats.Timeout(time.Second))
 			if err == nil {
 				conn.Close()
 			}

@@ -13,14 +13,13 @@ import (
 )
 
 // Connect dials c.URL, or e when there is an embedded server. It fails when the first attempt does, with an error that
-// names nats.url; afterwards the connection mends itself for ever, and says so in the log. extra options come last and so
-// win.
-func Connect(c Config, e *Embedded, log *zap.Logger, extra ...nats.Option) (*nats.Conn, error) {
+// names nats.url; afterwards the connection mends itself for ever, in silence unless [LogTo] is among the extra options.
+// These come last and so win.
+func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 	opts, err := c.clientOptions()
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, logOptions(log)...)
 	target := c.URL
 	if e != nil {
 		opts = append(opts, nats.InProcessServer(e.server))
@@ -42,6 +41,7 @@ func (c *Config) clientOptions() ([]nats.Option, error) {
 		nats.Name(c.Name), nats.Timeout(5 * time.Second),
 		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second),
 		nats.PingInterval(20 * time.Second), nats.MaxPingsOutstanding(2),
+		LogTo(zap.NewNop()), // the client library's own default writes to stderr
 	}
 	switch {
 	case c.CredsFile != "":
@@ -68,19 +68,21 @@ func (c *Config) clientOptions() ([]nats.Option, error) {
 	return append(opts, c.TLS.options()...), nil
 }
 
-func logOptions(log *zap.Logger) []nats.Option {
-	return []nats.Option{
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+// LogTo reports what befalls a connection: that it is lost, back, or refused something.
+func LogTo(log *zap.Logger) nats.Option {
+	return func(o *nats.Options) error {
+		o.DisconnectedErrCB = func(_ *nats.Conn, err error) {
 			if err != nil { // nil when we close it ourselves
 				log.Warn("NATS connection lost", zap.Error(err))
 			}
-		}),
-		nats.ReconnectHandler(func(conn *nats.Conn) {
+		}
+		o.ReconnectedCB = func(conn *nats.Conn) {
 			log.Info("NATS connection is back", zap.String("server", conn.ConnectedUrlRedacted()))
-		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		}
+		o.AsyncErrorCB = func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			log.Warn("NATS connection", zap.Error(err))
-		}),
+		}
+		return nil
 	}
 }
 

@@ -47,7 +47,7 @@ func start(t *testing.T, c Config) *Embedded {
 
 func connect(t *testing.T, c Config, e *Embedded) jetstream.JetStream {
 	t.Helper()
-	conn, err := Connect(c, e, nop)
+	conn, err := Connect(c, e)
 	if err != nil {
 		t.Fatal(err)
 	}

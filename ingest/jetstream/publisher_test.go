@@ -26,7 +26,7 @@ func TestPublisherKeepsOrderWhenConnectionsBreak(t *testing.T) {
 			stream := telemetry(t, connect(t, c, server), c)
 			c.URL = "nats://" + frailProxy(t, server.server.Addr().String(), 10, uint64(window))
 
-			publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, nil, nop, nats.NoReconnect()) }, window, nop)
+			publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, nil, nats.NoReconnect()) }, window, nop)
 			defer publisher.Close()
 			var want []string
 			for i := range 800 {
@@ -95,7 +95,7 @@ func TestPublisherGivesUpOnWhatNoServerTakes(t *testing.T) {
 	c.Embedded = EmbeddedConfig{Listen: listenNone, StoreDir: t.TempDir()}
 	server := start(t, c)
 	stream := telemetry(t, connect(t, c, server), c)
-	publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, server, nop, nats.NoReconnect()) }, 0, nop)
+	publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, server, nats.NoReconnect()) }, 0, nop)
 	defer publisher.Close()
 
 	err := publisher.Publish(ctx, "forewarm.telemetry.request.p.c", "big", "", make([]byte, maxPayload+1))
@@ -119,7 +119,7 @@ func TestPublisherNamesASubjectThatNoStreamHolds(t *testing.T) {
 	c := DefaultConfig()
 	c.Embedded = EmbeddedConfig{Listen: listenNone, StoreDir: t.TempDir()}
 	server := start(t, c)
-	publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, server, nop, nats.NoReconnect()) }, 0, nop)
+	publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, server, nats.NoReconnect()) }, 0, nop)
 	defer publisher.Close()
 	publisher.patience = 2
 	err := errors.Join(publisher.Publish(ctx, "nowhere", "x", "", []byte("{}")), publisher.Flush(ctx))

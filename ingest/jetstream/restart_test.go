@@ -24,7 +24,7 @@ func TestRestartsOfTheServer(t *testing.T) {
 	stream := telemetry(t, js, c)
 	ctx := testContext(t)
 
-	publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, nil, nop, nats.NoReconnect()) }, 64, nop)
+	publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, nil, nats.NoReconnect()) }, 64, nop)
 	failed := make(chan error, 2)
 	go func() {
 		defer publisher.Close()

@@ -20,7 +20,7 @@ func BenchmarkStream(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer server.Shutdown()
-	conn, err := Connect(c, server, nop)
+	conn, err := Connect(c, server)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func BenchmarkStream(b *testing.B) {
 	if _, err := EnsureTelemetry(ctx, js, c); err != nil {
 		b.Fatal(err)
 	}
-	publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, server, nop, nats.NoReconnect()) }, 0, nop)
+	publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, server, nats.NoReconnect()) }, 0, nop)
 	defer publisher.Close()
 
 	b.ResetTimer()
