@@ -48,13 +48,14 @@ func (d *Deduper) Seen(pool, id string, attempt int, phase Phase) bool {
 
 // hash frames each part by its length, so that no two records share their bytes.
 func (d *Deduper) hash(pool, id string, attempt int, phase Phase) uint64 {
-	k := binary.AppendUvarint(d.key[:0], uint64(len(pool)))
-	k = append(k, pool...)
-	k = binary.AppendUvarint(k, uint64(len(id)))
-	k = append(k, id...)
-	k = binary.AppendVarint(k, int64(attempt))
-	d.key = append(k, byte(phase))
-	return xxhash.Sum64(d.key)
+	key := binary.AppendUvarint(d.key[:0], uint64(len(pool)))
+	key = append(key, pool...)
+	key = binary.AppendUvarint(key, uint64(len(id)))
+	key = append(key, id...)
+	key = binary.AppendVarint(key, int64(attempt))
+	key = append(key, byte(phase))
+	d.key = key
+	return xxhash.Sum64(key)
 }
 
 // Len is the number of records remembered.

@@ -15,9 +15,8 @@ var (
 		ms := rapid.Int64Range(earliest.UnixMilli(), latest.UnixMilli()-1).Draw(t, "ms")
 		return time.UnixMilli(ms).UTC()
 	})
-	anyTimeOrNone = rapid.OneOf(anyTime, rapid.Just(time.Time{}))
-	anyCount      = rapid.Int64Range(Unknown, DefaultLimits().Tokens)
-	anyAmount     = rapid.OneOf(rapid.Float64Range(0, 1e12), rapid.Just(math.NaN()))
+	anyCount  = rapid.Int64Range(Unknown, DefaultLimits().Tokens)
+	anyAmount = rapid.OneOf(rapid.Float64Range(0, 1e12), rapid.Just(math.NaN()))
 )
 
 func some(g *rapid.Generator[string]) *rapid.Generator[string] {
