@@ -189,7 +189,7 @@ func (a *Aggregator) pool(name string) *pool {
 func (a *Aggregator) class(p *pool, name string, minute int64) *class {
 	c, ok := p.byName[name]
 	if !ok {
-		if name == TotalClass || len(p.classes) >= a.cfg.MaxClasses && name != OverflowClass {
+		if name == TotalClass || p.named() >= a.cfg.MaxClasses {
 			a.counters.OverflowRecords++
 			name = OverflowClass
 		}
@@ -200,6 +200,14 @@ func (a *Aggregator) class(p *pool, name string, minute int64) *class {
 	}
 	c.born, c.last = min(c.born, minute), max(c.last, minute)
 	return c
+}
+
+// named is the number of classes beside OverflowClass.
+func (p *pool) named() int {
+	if _, ok := p.byName[OverflowClass]; ok {
+		return len(p.classes) - 1
+	}
+	return len(p.classes)
 }
 
 // newClass adds a class to a pool that does not have it. The names of records are kept: they outlive their batch.

@@ -138,7 +138,10 @@ func TestSilentClassesAreForgotten(t *testing.T) {
 		if m == 100 {
 			mustAdd(t, a, request("3", 99*60))
 		}
-		w, _ := a.Close(at(float64(m) * 60))
+		w, pools := a.Close(at(float64(m) * 60))
+		if covered := m == 1 || m == 100; pools[0].Covered != covered {
+			t.Fatalf("minute %d is covered: %v", m-1, pools[0].Covered)
+		}
 		if alive := w[0].Class == "agent"; alive != (m <= 121) {
 			t.Fatalf("after %d minutes the class is alive: %v", m, alive)
 		}

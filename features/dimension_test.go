@@ -116,3 +116,12 @@ func TestInFlightRequestsSayNothingOfTheirOutput(t *testing.T) {
 	}
 	t.Fatal("no window of the newest minute")
 }
+
+// Tokens that earlier requests generated in a minute are known, though nothing that arrived in it has ended.
+func TestSpilledOutputIsKnown(t *testing.T) {
+	a, h := New(testConfig()), history{}
+	mustAdd(t, a, changed(request("old", 30), times(30, 60, 90)),
+		changed(request("a", 61), phase(ingest.PhaseArrived), tokens(100, ingest.Unknown, ingest.Unknown)))
+	h.closeUntil(t, a, 1, 2)
+	wantDims(t, h.window(t, "chat", 1), map[string]float64{DimDecode: 20. / 60})
+}

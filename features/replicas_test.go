@@ -119,3 +119,17 @@ func TestReplicaReportsCoverTheirMinute(t *testing.T) {
 		t.Errorf("pool minutes %+v", p)
 	}
 }
+
+func TestPreemptionsSurviveASnapshot(t *testing.T) {
+	a := New(testConfig())
+	for i := range 3 {
+		a.AddReplica(report(reported("r", float64(i), ingest.ReplicaReady), -1, -1, -1, int64(10*i), math.NaN()))
+	}
+	b, err := Restore(testConfig(), recode(t, a.State()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := stateAt(t, b, 60); s.Preemptions != 20 {
+		t.Errorf("%v preemptions, want 20", s.Preemptions)
+	}
+}

@@ -57,6 +57,44 @@ func TestSecondRecordsOfAPhaseAreDuplicates(t *testing.T) {
 	}
 }
 
+// What the arrival did not say its end says, and what it said is not counted again.
+func TestEndAddsWhatTheArrivalLeftOut(t *testing.T) {
+	fold := func(arrived, ended func(*ingest.Request), late bool) (prompt, cached float64) {
+		a, h := New(testConfig()), history{}
+		mustAdd(t, a, changed(request("a", 10), phase(ingest.PhaseArrived), arrived))
+		h.closeUntil(t, a, 1, 1)
+		next := 2
+		if late {
+			next = 11
+			h.closeUntil(t, a, 2, 10)
+		}
+		mustAdd(t, a, changed(request("a", 10), func(r *ingest.Request) { r.FinishedAt = at(550) }, ended))
+		cover(a, 900)
+		h.closeUntil(t, a, next, 15)
+		for _, w := range h.newest {
+			prompt, cached = prompt+w.PromptTokens, cached+w.CachedTokens
+		}
+		return prompt, cached
+	}
+	const none = ingest.Unknown
+	for name, tt := range map[string]struct {
+		arrived, ended         func(*ingest.Request)
+		late                   bool
+		wantPrompt, wantCached float64
+	}{
+		"both twice":                {tokens(100, 40, none), tokens(100, 40, 20), false, 100, 40},
+		"cached at the end":         {tokens(100, none, none), tokens(100, 40, 20), false, 100, 40},
+		"cached when settled":       {tokens(100, none, none), tokens(100, 40, 20), true, 100, 0},
+		"prompt at the end":         {tokens(none, none, none), tokens(100, 40, 20), false, 100, 40},
+		"prompt when settled":       {tokens(none, none, none), tokens(100, 40, 20), true, 100, 40},
+		"more cached than prompted": {tokens(100, 170, none), tokens(100, 170, 20), false, 100, 100},
+	} {
+		if prompt, cached := fold(tt.arrived, tt.ended, tt.late); prompt != tt.wantPrompt || cached != tt.wantCached {
+			t.Errorf("%s: prompt %v, cached %v, want %v, %v", name, prompt, cached, tt.wantPrompt, tt.wantCached)
+		}
+	}
+}
+
 // The end of a request may come long after its minute has settled; its tokens load the minutes that are still open.
 func TestEndAfterTheArrivalHasSettled(t *testing.T) {
 	a, h := New(testConfig()), history{}
@@ -171,10 +209,11 @@ func TestTenants(t *testing.T) {
 
 func TestClassesBeyondTheCapArePooled(t *testing.T) {
 	a := New(testConfig()) // at most 4
+	mustAdd(t, a, changed(request("", 1), ofClass(TotalClass)))
 	for i := range 10 {
 		mustAdd(t, a, changed(request("", float64(i)), ofClass(fmt.Sprint("c", i))))
 	}
-	mustAdd(t, a, changed(request("", 20), ofClass("c2")), changed(request("", 21), ofClass(TotalClass)))
+	mustAdd(t, a, changed(request("", 20), ofClass("c2")))
 	w, _ := a.Close(at(60))
 	got := map[string]float64{}
 	for _, w := range w {
@@ -229,6 +268,31 @@ func TestOrderDoesNotMatterWithinTheBound(t *testing.T) {
 		if diff := cmp.Diff(want, fold(order), about); diff != "" {
 			t.Fatalf("shuffled (-in order +shuffled):\n%s", diff)
 		}
+	}
+}
+
+func TestArrivalsAreForgottenWhenTheirMinuteSettles(t *testing.T) {
+	a := New(testConfig())
+	mustAdd(t, a, changed(request("a", 1), phase(ingest.PhaseArrived)), request("a", 1), request("b", 1))
+	for m, want := range []int{2, 2, 2, 0, 0} {
+		a.Close(at(float64(m+1) * 60))
+		if got := len(a.State().Arrivals.Hashes); got != want {
+			t.Errorf("after %d min %d arrivals are remembered, want %d", m+1, got, want)
+		}
+	}
+}
+
+func TestArrivalHashTellsItsPartsApart(t *testing.T) {
+	seen := map[uint64]string{}
+	for _, r := range []ingest.Request{
+		{Pool: "ab", ID: "c", Attempt: 1}, {Pool: "a", ID: "bc", Attempt: 1}, {Pool: "", ID: "abc", Attempt: 1},
+		{Pool: "ab", ID: "c", Attempt: 2}, {Pool: "ab", ID: "c1"},
+	} {
+		h := arrivalHash(&r)
+		if other, ok := seen[h]; ok {
+			t.Errorf("%+v has the hash of %s", r, other)
+		}
+		seen[h] = fmt.Sprintf("%+v", r)
 	}
 }
 

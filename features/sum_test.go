@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -64,5 +65,24 @@ func TestSumsLearnFromRequestsOfTheirClass(t *testing.T) {
 	prefill := 50 * 1000 * 1000 / 1000. / 60
 	if want := exact - prefill; math.Abs(got-want) > 0.01*want {
 		t.Errorf("kv of the sum = %v, want %v as of its requests", got, want)
+	}
+}
+
+// What a class was like hours ago no longer corrects its sums.
+func TestOldRequestsFade(t *testing.T) {
+	cfg := testConfig()
+	cfg.ClassTTL = 24 * time.Hour
+	a := New(cfg)
+	mustAdd(t, a, changed(request("a", 1), tokens(1000, 0, 10)), changed(request("b", 2), tokens(10, 0, 1000)))
+	for m := 1; m <= 600; m++ {
+		a.Close(at(float64(m) * 60))
+	}
+	mustAdd(t, a, changed(request("c", 36001), tokens(100, 0, 20)))
+	a.AddSum(sum(36060, 10, 1000, 1000, 200))
+	a.Close(at(36060))
+	w, _ := a.Close(at(36120))
+	got, _ := value(DimKV, &w[len(w)-1])
+	if want := 10 * .01 * (100*20 + 20*20/2.) / 60; math.Abs(got-want) > 0.01*want {
+		t.Errorf("kv = %v, want %v", got, want)
 	}
 }
