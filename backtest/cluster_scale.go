@@ -1,6 +1,10 @@
 package backtest
 
-import "github.com/forewarm/forewarm/ingest"
+import (
+	"math"
+
+	"github.com/forewarm/forewarm/ingest"
+)
 
 // SetDesired asks for n replicas, within the pool's bounds. More are started at once and warm up; fewer means that
 // those still warming up are given up, newest first, and then the ready ones with the least to do drain: they take
@@ -87,4 +91,14 @@ func (c *Cluster) kvUse() (most float64, ok bool) {
 		}
 	}
 	return most, ok
+}
+
+// Observe is what an autoscaler sees of the pool; the need is not measured.
+func (c *Cluster) Observe() Observation {
+	o := Observation{At: c.Now(), Waiting: float64(c.waiting()), KVUse: math.NaN(), Need: math.NaN()}
+	o.Ready, o.Pending = c.counts()
+	if use, ok := c.kvUse(); ok {
+		o.KVUse = use
+	}
+	return o
 }

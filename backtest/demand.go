@@ -1,0 +1,167 @@
+package backtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// loadDimensions are the dimensions of demand that can be a replica's resource, in the order of Load.
+var loadDimensions = [...]string{capacity.KV, capacity.Prefill, capacity.Decode, capacity.Requests}
+
+// Load is one minute's demand of a pool, by loadDimensions, in their units; NaN where it is not known.
+type Load [len(loadDimensions)]float64
+
+// Of is the load of one dimension; NaN for one that is no resource.
+func (l Load) Of(dimension string) float64 {
+	for i, d := range loadDimensions {
+		if d == dimension {
+			return l[i]
+		}
+	}
+	return math.NaN()
+}
+
+// maxDemandMinutes bounds a trace: four years, which take 64 MiB.
+const maxDemandMinutes = 4 * 366 * 1440
+
+// Demand is a trace's load, minute by minute.
+type Demand struct {
+	Start   time.Time // of the first minute
+	Minutes []Load
+}
+
+// At is the load of the minute that begins at t; all NaN outside the trace.
+func (d *Demand) At(t time.Time) Load {
+	i := int(t.Sub(d.Start) / features.Minute)
+	if i < 0 || i >= len(d.Minutes) {
+		return unknownLoad
+	}
+	return d.Minutes[i]
+}
+
+// End is the end of the last minute.
+func (d *Demand) End() time.Time { return d.Start.Add(time.Duration(len(d.Minutes)) * features.Minute) }
+
+var unknownLoad = Load{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+
+// Peak is the load of the busiest minute, for each dimension on its own; NaN for those never known.
+func (d *Demand) Peak() Load {
+	peak := unknownLoad
+	for _, m := range d.Minutes {
+		for i, x := range m {
+			if !(peak[i] >= x) && !math.IsNaN(x) {
+				peak[i] = x
+			}
+		}
+	}
+	return peak
+}
+
+// Scan reads a trace to its end and sums its demand by the minute with the pipeline's own aggregation. It is what knows
+// the future in a backtest: the busiest minute that sizes a replica, the traffic that a simulated pool serves, and the
+// oracle.
+func Scan(ctx context.Context, items Items, cfg features.Config) (*Demand, error) {
+	aggregator := features.New(cfg)
+	source := NewSource(items, "")
+	demand := &Demand{}
+	var batch ingest.Batch
+	var end time.Time
+	for {
+		err := source.Next(&batch)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range batch.Requests {
+			aggregator.AddRequest(&batch.Requests[i])
+		}
+		for i := range batch.Sums {
+			aggregator.AddSum(&batch.Sums[i])
+		}
+		if batch.Watermark == nil {
+			continue
+		}
+		aggregator.AddWatermark(batch.Watermark)
+		end = batch.Watermark.At
+		if err := demand.close(aggregator, end); err != nil {
+			return nil, err
+		}
+	}
+	for until := end.Add(cfg.Revise); end.Before(until); { // what settles after the trace's end
+		end = end.Add(features.Minute)
+		if err := demand.close(aggregator, end); err != nil {
+			return nil, err
+		}
+	}
+	return demand, nil
+}
+
+// close ends a minute and takes in the windows that are final.
+func (d *Demand) close(a *features.Aggregator, t time.Time) error {
+	windows, _ := a.Close(t)
+	for i := range windows {
+		w := &windows[i]
+		if !w.Settled {
+			continue
+		}
+		if d.Start.IsZero() {
+			d.Start = w.Start
+		}
+		at := int(w.Start.Sub(d.Start) / features.Minute)
+		if at >= maxDemandMinutes {
+			return fmt.Errorf("the trace is longer than %d days: cut it, or check its times", maxDemandMinutes/1440)
+		}
+		for len(d.Minutes) <= at {
+			d.Minutes = append(d.Minutes, unknownLoad)
+		}
+		for j, name := range loadDimensions {
+			dimension, _ := features.DimensionByName(name)
+			if y, ok := dimension.Value(w); ok {
+				if sum := &d.Minutes[at][j]; math.IsNaN(*sum) {
+					*sum = y
+				} else {
+					*sum += y
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// PeakPool is the pool of which the trace's busiest minute needs n replicas, in every resource whose demand is known:
+// KV, prefill and decode, or requests where only those are counted. So each resource binds when it peaks. Replicas are
+// bounded by four times n.
+func PeakPool(name string, peak Load, n int, warmup capacity.Lag) (capacity.Pool, error) {
+	if n < 1 {
+		return capacity.Pool{}, fmt.Errorf("peak replicas %d: use 1 or more", n)
+	}
+	const whole = 1e-9 // keeps rounding from asking for one more at the peak itself
+	each := func(dimension string) float64 {
+		if x := peak.Of(dimension); x > 0 {
+			return x / float64(n) * (1 + whole)
+		}
+		return 0
+	}
+	cfg := capacity.Config{
+		Name: name, KVTarget: 1, KVCapacityTokens: int(math.Ceil(each(capacity.KV))),
+		PrefillTokensPerS: each(capacity.Prefill), DecodeTokensPerS: each(capacity.Decode),
+		Warmup: warmup, Replicas: capacity.Replicas{Min: 1, Max: 4 * n, Initial: n},
+	}
+	if cfg.KVCapacityTokens == 0 && cfg.PrefillTokensPerS == 0 && cfg.DecodeTokensPerS == 0 {
+		cfg.MaxRequestsPerS = each(capacity.Requests)
+	}
+	return capacity.New(cfg, nil)
+}

@@ -1,0 +1,218 @@
+package backtest
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// queuePatience is how long work waits in a fluid pool before its users give up, minutes.
+const queuePatience = 0.5
+
+// FluidPool is a simulated pool in which work flows: what a policy's replica count means for a whole trace, minute by
+// minute, also where only sums per bin are known.
+//
+// A minute's demand needs max over resources of demand / safe capacity of a replica; that many replicas serve it. What
+// they cannot serve waits, and is lost when it would wait longer than half a minute. Replicas that are asked for are
+// ready after a lognormal warm-up, the k-th one's drawn from the seed and k alone, so that all policies have the same
+// luck; a fraction of a minute counts. Replicas that are given up go at once, those still warming up first. Not in the
+// model: single requests, their order, preemption and prefix locality; [Cluster] has them.
+type FluidPool struct {
+	pool capacity.Pool
+	each Load // safe capacity of a replica; NaN where unknown
+	seed uint64
+
+	now     time.Time
+	ready   []uint64 // numbers of the replicas that serve, ascending
+	pending []warming
+	changed []ingest.Replica // reports of what changed since the last reports
+	started uint64
+	target  int
+
+	backlog float64 // replica-minutes that wait
+	need    float64 // of the last minute, replicas
+	load    Load    // of the last minute
+
+	minutes, saturated int
+	asked, met         float64 // weight of what was asked for, and of what was served without delay
+	replicaMinutes     float64
+	actions            int
+}
+
+// warming is a replica on its way.
+type warming struct {
+	number       uint64
+	asked, ready time.Time
+}
+
+// NewFluidPool is a pool at a minute boundary, with its initial replicas ready.
+func NewFluidPool(pool capacity.Pool, start time.Time, seed uint64) *FluidPool {
+	p := &FluidPool{pool: pool, each: unknownLoad, seed: seed, now: start, target: pool.Replicas.Initial, load: unknownLoad}
+	for i, d := range loadDimensions {
+		if safe, ok := pool.PerReplica(d, 0); ok {
+			p.each[i] = safe
+		}
+	}
+	for range pool.Replicas.Initial {
+		p.started++
+		p.ready = append(p.ready, p.started)
+	}
+	return p
+}
+
+// Need is the number of replicas, not rounded, that serve a load; 0 when nothing is known of it.
+func (p *FluidPool) Need(l Load) float64 {
+	need := 0.0
+	for i, x := range l {
+		if r := x / p.each[i]; r > need {
+			need = r
+		}
+	}
+	return need
+}
+
+// SetDesired asks for n replicas, within the pool's bounds.
+func (p *FluidPool) SetDesired(n int) {
+	most, _ := p.pool.Limit()
+	n = min(most, max(p.pool.Replicas.Min, n))
+	if n != p.target {
+		p.actions++
+		p.target = n
+	}
+	for len(p.ready)+len(p.pending) < n {
+		p.started++
+		k := p.started - uint64(p.pool.Replicas.Initial)
+		lag := warmupDraw(p.pool.Warmup.Quantile(.5).Seconds(), p.pool.Warmup.Quantile(.9).Seconds(), p.seed, k)
+		w := warming{number: p.started, asked: p.now, ready: p.now.Add(time.Duration(lag * float64(time.Second)))}
+		p.pending = append(p.pending, w)
+		p.changed = append(p.changed, p.report(w.number, ingest.ReplicaLoading, p.now))
+	}
+	for len(p.ready)+len(p.pending) > n {
+		from := &p.ready
+		var gone uint64
+		if last := len(p.pending) - 1; last >= 0 {
+			gone, p.pending = p.pending[last].number, p.pending[:last]
+		} else {
+			gone, *from = (*from)[len(*from)-1], (*from)[:len(*from)-1]
+		}
+		p.changed = append(p.changed, p.report(gone, ingest.ReplicaGone, p.now))
+	}
+}
+
+// Step serves one minute of demand.
+func (p *FluidPool) Step(load Load) {
+	end := p.now.Add(features.Minute)
+	serving := float64(len(p.ready))
+	p.replicaMinutes += float64(len(p.ready) + len(p.pending))
+	left := p.pending[:0]
+	for _, w := range p.pending {
+		if w.ready.Before(end) {
+			serving += min(1, end.Sub(w.ready).Minutes())
+			p.ready = append(p.ready, w.number)
+		} else {
+			left = append(left, w)
+		}
+	}
+	p.pending = left
+
+	p.load, p.need = load, p.Need(load)
+	work := p.need + p.backlog
+	p.minutes++
+	weight := 1.0
+	if r := load.Of(capacity.Requests); r >= 0 {
+		weight = r
+	}
+	p.asked += weight
+	if work > serving {
+		p.saturated++
+		p.met += weight * serving / work
+		p.backlog = min(work-serving, queuePatience*max(serving, 1))
+	} else {
+		p.met += weight
+		p.backlog = 0
+	}
+	p.now = end
+}
+
+// Observe is what a policy can see at the end of a minute.
+func (p *FluidPool) Observe() Observation {
+	o := Observation{At: p.now, Ready: len(p.ready), Pending: len(p.pending), Need: p.need}
+	if rate := p.load.Of(capacity.Requests); p.need > 0 && rate > 0 {
+		o.Waiting = p.backlog * rate * 60 / p.need
+	} else {
+		o.Waiting = p.backlog
+	}
+	o.KVUse = p.kvUse()
+	return o
+}
+
+// kvUse is the share of the ready replicas' KV cache in use; where KV demand is not known, of whatever resource is used
+// most, for a queue and a full cache come together.
+func (p *FluidPool) kvUse() float64 {
+	used := p.need + p.backlog
+	if kv := p.load[0] / p.each[0]; kv >= 0 {
+		used = kv
+		if p.backlog > 0 {
+			used = max(used, float64(len(p.ready)))
+		}
+	}
+	if len(p.ready) == 0 {
+		return math.NaN()
+	}
+	return min(1, used/float64(len(p.ready))*p.pool.KVTarget)
+}
+
+// Reports appends what the replicas report: changes when they happened, then each replica's state just before the end
+// of the last minute, so that it is known at its end.
+func (p *FluidPool) Reports(to []ingest.Replica) []ingest.Replica {
+	to = append(to, p.changed...)
+	p.changed = p.changed[:0]
+	o := p.Observe()
+	at := p.now.Add(-time.Millisecond)
+	for _, n := range p.ready {
+		r := p.report(n, ingest.ReplicaReady, at)
+		r.KVUsedRatio = o.KVUse
+		r.Waiting = int64(o.Waiting / float64(len(p.ready)))
+		to = append(to, r)
+	}
+	for _, w := range p.pending {
+		to = append(to, p.report(w.number, ingest.ReplicaLoading, at))
+	}
+	return to
+}
+
+func (p *FluidPool) report(number uint64, state ingest.ReplicaState, at time.Time) ingest.Replica {
+	return ingest.Replica{
+		Pool: p.pool.Name, Name: "r" + strconv.FormatUint(number, 10), At: at, State: state,
+		KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown, KVUsedRatio: math.NaN(), Running: ingest.Unknown, Waiting: ingest.Unknown,
+		PreemptionsTotal: ingest.Unknown, PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown,
+	}
+}
+
+// state is the pool as features.Aggregator would sum up its reports.
+func (p *FluidPool) state() features.PoolState {
+	o := p.Observe()
+	s := features.PoolState{
+		Pool: p.pool.Name, At: p.now, Ready: o.Ready, Pending: o.Pending, ReportedAt: p.now, KVUsedMax: o.KVUse,
+		WaitingPerReady: math.NaN(), Observed: o.Ready+o.Pending > 0,
+	}
+	if o.Ready > 0 {
+		s.WaitingPerReady = float64(int64(o.Waiting / float64(o.Ready)))
+	}
+	for _, w := range p.pending {
+		s.PendingSince = append(s.PendingSince, w.asked)
+	}
+	return s
+}
+
+// Result is the account of the pool so far.
+func (p *FluidPool) Result(policy, knob string) Result {
+	return Result{
+		Policy: policy, Knob: knob, SaturatedShare: Number(share(float64(p.saturated), float64(p.minutes))), SLOAttainment: Number(share(p.met, p.asked)),
+		GPUHours: Number(p.replicaMinutes / 60 * float64(p.pool.GPUsPerReplica)), ScaleActions: p.actions,
+	}
+}

@@ -1,0 +1,153 @@
+package backtest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	forewarm "github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// Run drives the pipeline over the traces on the event clock. It reads them twice: once for the demand that sizes and
+// loads the simulated pools, and once through the pipeline. Cancelling ctx ends it with the context's error.
+func Run(ctx context.Context, cfg RunConfig) (summary Summary, err error) {
+	r, err := newRunner(ctx, cfg)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer func() {
+		err = errors.Join(err, r.forecasts.Close(), r.decisions.Close())
+		if err == nil && cfg.Summary != "" {
+			err = writeSummary(cfg.Summary, &summary)
+		}
+	}()
+	if err := r.run(ctx); err != nil {
+		return Summary{}, err
+	}
+	return r.summary()
+}
+
+// runner is one run: the pipeline with a simulated pool that obeys it, and all that listens.
+type runner struct {
+	cfg      RunConfig
+	policies []PolicySpec
+	start    time.Time
+	demand   *Demand
+	pool     capacity.Pool
+
+	pipeline *forewarm.Pipeline
+	fluid    *FluidPool // obeys the pipeline
+	variants []*variant // obey Forewarm at the other settings of its knob
+	scores   *scorer
+
+	forecasts, decisions *table
+	traces               []TraceSummary
+	origins              int
+}
+
+func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	r := &runner{cfg: cfg}
+	var err error
+	if r.policies, err = PolicyNames(cfg.Policies); err != nil {
+		return nil, err
+	}
+	err = r.read("scan", func(items Items, timed bool) error {
+		r.demand, err = Scan(ctx, items, r.features(timed))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(r.demand.Minutes) == 0 {
+		return nil, errors.New("the trace has no traffic")
+	}
+	if cfg.Pool != nil {
+		r.pool = *cfg.Pool
+		r.pool.Name = cfg.Options.Pool
+	} else if r.pool, err = PeakPool(cfg.Options.Pool, r.demand.Peak(), cfg.PeakReplicas, cfg.Warmup); err != nil {
+		return nil, err
+	}
+	r.scores = newScorer(r.demand.Start.Add(time.Duration(cfg.ScoreFrom * float64(len(r.demand.Minutes)) * float64(time.Minute))))
+	return r, r.create()
+}
+
+func (r *runner) create() (err error) {
+	if r.cfg.Forecasts != "" {
+		if r.forecasts, err = createTable(r.cfg.Forecasts, forecastsHeader); err != nil {
+			return err
+		}
+	}
+	if r.cfg.Decisions != "" {
+		r.decisions, err = createTable(r.cfg.Decisions, decisionsHeader)
+	}
+	return err
+}
+
+func (r *runner) run(ctx context.Context) error {
+	r.fluid = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
+	r.variants = r.makeVariants()
+	return r.read("run", func(items Items, timed bool) error {
+		cfg := forewarm.DefaultConfig()
+		cfg.Clock, cfg.Every, cfg.Features, cfg.Decision = forewarm.EventClock, r.cfg.Decide, r.features(timed), r.cfg.Decision
+		cfg.Pools = []capacity.Pool{r.pool}
+		r.pipeline = forewarm.New(cfg)
+		source := NewSource(items, r.cfg.Options.Pool)
+		var batch ingest.Batch
+		for {
+			if err := source.Next(&batch); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if batch.Watermark != nil {
+				r.serve(batch.Watermark.At)
+				batch.Replicas = r.fluid.Reports(batch.Replicas)
+			}
+			r.pipeline.Apply(&batch, r.emit)
+		}
+	})
+}
+
+// serve lets the simulated pools serve the minutes before t.
+func (r *runner) serve(t time.Time) {
+	for r.fluid.now.Before(t) {
+		load := r.demand.At(r.fluid.now)
+		r.fluid.Step(load)
+		for _, v := range r.variants {
+			v.fluid.Step(load)
+		}
+	}
+}
+
+// emit takes one tick's output.
+func (r *runner) emit(out *forewarm.Output) {
+	r.scores.observe(out.Windows)
+	if len(out.Forecasts) > 0 && out.Tick.Unix()%int64(r.cfg.Every/time.Second) == 0 {
+		r.origins++
+		for i := range out.Forecasts {
+			f := &out.Forecasts[i]
+			r.forecasts.forecasts(r.start, f.Total)
+			r.forecasts.forecasts(r.start, f.Classes)
+			r.scores.issue(f.Total)
+			r.scores.issue(f.Classes)
+		}
+	}
+	for i := range out.Decisions {
+		r.decisions.decision(r.start, &out.Decisions[i])
+		r.fluid.SetDesired(out.Decisions[i].Desired)
+	}
+	for i := range out.Forecasts {
+		for _, v := range r.variants {
+			v.decide(out.Tick, out.Sequence, &out.Forecasts[i])
+		}
+	}
+}

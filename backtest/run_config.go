@@ -1,0 +1,111 @@
+package backtest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// RunConfig is one backtest.
+type RunConfig struct {
+	Traces  []string // files; several are read as one log, of one pool
+	Options Options
+
+	// Every is the spacing of the forecasts that are written and scored; 0 means 15 minutes. Decide is that of
+	// decisions, a divisor of Every in whole minutes; 0 means Every, or 5 minutes when that is shorter.
+	Every, Decide time.Duration
+	ScoreFrom     float64 // score origins after this share of the trace
+
+	Decision alerting.Config // zero means alerting.DefaultConfig, in active mode
+	Service  features.Service
+
+	// Pool is what serves the traffic. Without it the capacity of a replica is such that the busiest minute needs
+	// PeakReplicas (0 means 8), and replicas warm up as Warmup says.
+	Pool         *capacity.Pool
+	PeakReplicas int
+	Warmup       capacity.Lag
+
+	Policies []string // of the catalog; "all" is every one; none is forewarm alone
+	Sweep    bool     // every setting of each policy's knob, not the default alone
+	Seed     uint64
+
+	// Files to write, none when empty.
+	Forecasts, Decisions, Summary string
+
+	// Progress, when set, is called now and then from Run's goroutine.
+	Progress func(Progress)
+}
+
+// Progress says how far a run has come.
+type Progress struct {
+	Stage       string // "scan", then "run"
+	Read, Total int64  // bytes of the traces in this stage
+}
+
+// Summary is what a backtest found.
+type Summary struct {
+	Traces   []TraceSummary `json:"traces"`
+	Start    time.Time      `json:"start"` // t_s = 0
+	Minutes  int            `json:"minutes"`
+	Origins  int            `json:"origins"` // at which forecasts were made
+	Scores   []Score        `json:"scores"`
+	Policies []Result       `json:"policies"`
+}
+
+// TraceSummary is what was read of one file.
+type TraceSummary struct {
+	Path       string   `json:"path"`
+	Format     string   `json:"format"`
+	Rows       int64    `json:"rows"`
+	Refused    int64    `json:"refused"`
+	Disordered int64    `json:"disordered"`
+	First      string   `json:"first_refused,omitempty"` // where and why
+	Notes      []string `json:"notes,omitempty"`
+}
+
+func (c *RunConfig) complete() error {
+	if len(c.Traces) == 0 {
+		return errors.New("no trace: name one or more files")
+	}
+	if c.Every == 0 {
+		c.Every = 15 * time.Minute
+	}
+	if c.Decide == 0 {
+		c.Decide = c.Every
+		if c.Every%(5*time.Minute) == 0 {
+			c.Decide = 5 * time.Minute
+		}
+	}
+	for name, d := range map[string]time.Duration{"every": c.Every, "decide": c.Decide} {
+		if d < features.Minute || d%features.Minute != 0 {
+			return fmt.Errorf("%s %s is not a positive number of whole minutes: use such as 15m", name, d)
+		}
+	}
+	if c.Every%c.Decide != 0 {
+		return fmt.Errorf("every %s is no multiple of decide %s: use such as 15m and 5m", c.Every, c.Decide)
+	}
+	if !(c.ScoreFrom >= 0 && c.ScoreFrom < 1) {
+		return fmt.Errorf("score from %g is out of 0…1: use a share such as 0.67", c.ScoreFrom)
+	}
+	if c.Decision == (alerting.Config{}) {
+		c.Decision = alerting.DefaultConfig()
+	}
+	c.Decision.Mode = alerting.Active
+	if c.PeakReplicas == 0 {
+		c.PeakReplicas = 8
+	}
+	if len(c.Policies) == 0 {
+		c.Policies = []string{ForewarmPolicy}
+	}
+	if c.Options.Pool == "" {
+		c.Options.Pool = DefaultPool
+		if c.Pool != nil {
+			c.Options.Pool = c.Pool.Name
+		}
+	}
+	return nil
+}

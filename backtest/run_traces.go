@@ -1,0 +1,87 @@
+package backtest
+
+import (
+	"errors"
+	"io"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// features is how traffic is aggregated. Traces without times of their own are complete minute by minute; recorded
+// telemetry comes at the end of requests, and is amended as in life.
+func (r *runner) features(timed bool) features.Config {
+	c := features.DefaultConfig()
+	c.Lateness = 0
+	if !timed {
+		c.Revise = 0
+	}
+	if r.cfg.Service != (features.Service{}) {
+		c.DefaultService = r.cfg.Service
+	}
+	return c
+}
+
+// read opens the traces, merges them, and hands them to do.
+func (r *runner) read(stage string, do func(items Items, timed bool) error) error {
+	var streams []Items
+	var readers []*Reader
+	defer func() {
+		for _, x := range readers {
+			x.Close()
+		}
+	}()
+	timed := false
+	for i, path := range r.cfg.Traces {
+		x, err := Open(path, r.cfg.Options)
+		if err != nil {
+			return err
+		}
+		readers, streams = append(readers, x), append(streams, x)
+		timed = timed || x.Format().Name == "ndjson"
+		if i == 0 || x.Start().Before(r.start) {
+			r.start = x.Start()
+		}
+	}
+	items := Merge(streams...)
+	if r.cfg.Progress != nil {
+		items = &watched{items: items, tell: func() {
+			p := Progress{Stage: stage}
+			for _, x := range readers {
+				read, total := x.Progress()
+				p.Read, p.Total = p.Read+read, p.Total+total
+			}
+			r.cfg.Progress(p)
+		}}
+	}
+	if err := do(items, timed); err != nil {
+		return err
+	}
+	r.traces = r.traces[:0]
+	for i, x := range readers {
+		n := x.Counts()
+		t := TraceSummary{Path: r.cfg.Traces[i], Format: x.Format().Name, Rows: n.Rows, Refused: n.Refused, Disordered: n.Disordered, Notes: x.Notes()}
+		if n.First != nil {
+			t.First = n.First.Error()
+		}
+		r.traces = append(r.traces, t)
+	}
+	return nil
+}
+
+// watched tells of progress every few thousand items.
+type watched struct {
+	items Items
+	tell  func()
+	n     int
+}
+
+func (w *watched) Next(it *Item) error {
+	if w.n++; w.n%4096 == 0 {
+		w.tell()
+	}
+	err := w.items.Next(it)
+	if errors.Is(err, io.EOF) {
+		w.tell()
+	}
+	return err
+}
