@@ -1,6 +1,11 @@
 package features
 
-import "github.com/forewarm/forewarm/ingest"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/forewarm/forewarm/ingest"
+)
 
 // maxArrivals bounds the requests between their arrival and their end that are remembered, over all pools; the oldest
 // go first. A request that was forgotten is counted a second time at its end, if its minute is still open.
@@ -86,4 +91,32 @@ func (t *arrivals) pop() arrival {
 		t.head = 0
 	}
 	return e
+}
+
+func (t *arrivals) snapshot() ArrivalSnapshot {
+	var s ArrivalSnapshot
+	for _, e := range t.queue[t.head:] {
+		var flags byte
+		for bit, set := range [...]bool{e.Ended, e.Prompt, e.Cached} {
+			if set {
+				flags |= 1 << bit
+			}
+		}
+		s.Hashes, s.Minutes, s.Flags = append(s.Hashes, e.Hash), append(s.Minutes, e.Minute), append(s.Flags, flags)
+	}
+	return s
+}
+
+func (t *arrivals) restore(s ArrivalSnapshot) error {
+	if len(s.Minutes) != len(s.Hashes) || len(s.Flags) != len(s.Hashes) || len(s.Hashes) > t.capacity {
+		return errors.New("the columns of arrivals differ in length, or are too long")
+	}
+	for i, hash := range s.Hashes {
+		if t.find(hash) != nil {
+			return fmt.Errorf("arrival %x comes twice", hash)
+		}
+		f := s.Flags[i]
+		t.add(arrival{Hash: hash, Minute: s.Minutes[i], Ended: f&1 != 0, Prompt: f&2 != 0, Cached: f&4 != 0})
+	}
+	return nil
 }

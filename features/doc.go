@@ -3,8 +3,8 @@
 //
 // It is pure: no clock, no I/O, no logging, no goroutine; time enters as arguments.
 //
-// Invariants: a minute without evidence is not a minute without traffic ([Window.Covered]); every record is counted in
-// exactly one arrival minute; folding the same records in the same order gives the same bytes. Units: rates are per
+// Invariants: a minute without evidence is not a minute without traffic ([Window.Covered]); every request is
+// counted in exactly one minute, that of its arrival; folding the same records in the same order gives the same bytes. Units: rates are per
 // second averaged over the minute, occupancy is tokens. Bounds: classes per pool, tenants per class and open minutes
 // are capped ([Config]); what does not fit is pooled under [OverflowClass] and counted.
 package features

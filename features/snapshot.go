@@ -1,7 +1,6 @@
 package features
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -187,34 +186,6 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 			*shape = nil
 		}
 		at.Window, at.dirty = w.Window, w.Dirty
-	}
-	return nil
-}
-
-func (t *arrivals) snapshot() ArrivalSnapshot {
-	var s ArrivalSnapshot
-	for _, e := range t.queue[t.head:] {
-		var flags byte
-		for bit, set := range [...]bool{e.Ended, e.Prompt, e.Cached} {
-			if set {
-				flags |= 1 << bit
-			}
-		}
-		s.Hashes, s.Minutes, s.Flags = append(s.Hashes, e.Hash), append(s.Minutes, e.Minute), append(s.Flags, flags)
-	}
-	return s
-}
-
-func (t *arrivals) restore(s ArrivalSnapshot) error {
-	if len(s.Minutes) != len(s.Hashes) || len(s.Flags) != len(s.Hashes) || len(s.Hashes) > t.capacity {
-		return errors.New("the columns of arrivals differ in length, or are too long")
-	}
-	for i, hash := range s.Hashes {
-		if t.find(hash) != nil {
-			return fmt.Errorf("arrival %x comes twice", hash)
-		}
-		f := s.Flags[i]
-		t.add(arrival{Hash: hash, Minute: s.Minutes[i], Ended: f&1 != 0, Prompt: f&2 != 0, Cached: f&4 != 0})
 	}
 	return nil
 }
