@@ -37,7 +37,7 @@ func (m *mixture) fallback(p *points) int {
 	}
 	loss := m.Own
 	for e, x := range catalog {
-		if x.baseline && !isNaN(p.z[e]) && m.Seen[e] >= 360 && m.Loss[e] < loss {
+		if x.baseline && !isNaN(p.z[e]) && m.Seen[e] >= m.LossN && m.Loss[e] < loss {
 			best, loss = e, m.Loss[e]
 		}
 	}

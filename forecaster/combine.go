@@ -118,7 +118,7 @@ func (m *mixture) learn(p *points, y, scale float64) {
 		for _, i := range ScoredLevels {
 			loss += Pinball(Levels[i], y, x[i]) / scale
 		}
-		m.Loss[e] += (loss - m.Loss[e]) / m.LossN
+		m.Loss[e] += (loss - m.Loss[e]) / math.Min(m.Seen[e]+1, 1/lossMemory)
 		for i, tau := range Levels {
 			g := -tau
 			if y < agg[i] {

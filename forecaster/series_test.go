@@ -171,7 +171,7 @@ func TestFallsBackToTheBaseline(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	walk := 1000.0
 	s := newSeries(testKey, 0)
-	run(s, 0, 1000, func(int) float64 { walk = math.Max(1, walk+20*r.NormFloat64()); return walk })
+	run(s, 0, 2000, func(int) float64 { walk = math.Max(1, walk+20*r.NormFloat64()); return walk })
 	m := &s.mix[midLead]
 	m.Own = 10 * m.Loss[0] // as if it had lost badly all day
 	m.LossN = 1440

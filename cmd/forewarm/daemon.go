@@ -206,7 +206,7 @@ func (d *daemon) openSinks() error {
 	if err != nil {
 		return err
 	}
-	d.dispatcher = sink.NewDispatcher(sink.Delivery{}, sinks, func(f sink.Failure) {
+	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, sinks, func(f sink.Failure) {
 		d.log.Warn("a notice was not delivered", zap.String("sink", f.Sink), zap.Bool("final", f.Final), zap.Error(f.Err))
 	})
 	return nil

@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"golang.org/x/term"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/backtest"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+const (
+	demoPool = "demo"
+	// demoContext is the mean context of a running sequence of the demo's traffic, in tokens; it decides how many decode
+	// side by side.
+	demoContext = 3000
+	// The first day teaches the daily shape; the second is watched and counted, with the launch in its morning.
+	demoHistory  = 24 * time.Hour
+	demoDay      = 24 * time.Hour
+	demoLaunchAt = 9*time.Hour + 30*time.Minute
+)
+
+func demo(ctx context.Context, args []string, std streams) (err error) {
+	f := flag.NewFlagSet("demo", flag.ContinueOnError)
+	once := f.Bool("once", false, "one run at full speed, plain lines instead of a screen, then end")
+	seed := f.Uint64("seed", 1, "of the traffic and the warm-up times")
+	seconds := f.Float64("seconds", 60, "how long the second day takes on the screen")
+	if err := parseOnly(f, args, std); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "forewarm-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	d, err := newDemo(ctx, dir, *seed, std)
+	if err != nil {
+		return err
+	}
+	screen, terminal := std.out.(*os.File)
+	live := !*once && terminal && term.IsTerminal(int(screen.Fd()))
+	if live {
+		d.frame = time.Duration(*seconds * float64(time.Second) / (demoDay.Minutes()))
+		d.view = newScreen(screen, d)
+	} else {
+		d.view = &lines{w: std.out, d: d}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- d.daemon.Run(ctx) }()
+	err = d.play(ctx, std)
+	if err == nil && live {
+		fmt.Fprintf(std.out, "\nThe page at http://%s shows the same; press Ctrl-C to end.\n", d.daemon.listener.Addr())
+		<-ctx.Done()
+	}
+	stop()
+	if errors.Is(err, context.Canceled) {
+		err = nil // the watcher has seen enough
+	}
+	return errors.Join(err, <-ended, d.daemon.Close())
+}
+
+// demoRun is the demo: one workload, two pools with the same arrivals and the same warm-up draws. One obeys the pre-scale
+// events that the daemon publishes on NATS, the other an autoscaler that reacts.
+type demoRun struct {
+	daemon   *daemon
+	workload *backtest.Workload
+	next     backtest.Arrival
+	forewarm *backtest.Cluster
+	reactive *backtest.Cluster
+	keda     *backtest.Reactive
+	js       natsjs.JetStream
+	events   *nats.Subscription
+	ticks    chan demoTick
+	view     demoView
+	frame    time.Duration // wall time of a minute; 0 as fast as possible
+	start    time.Time
+	began    time.Time
+
+	desired    int // as the newest event asks
+	generation int64
+	sequence   int
+}
+
+// demoTick is what the view needs of one tick.
+type demoTick struct {
+	at         time.Time
+	decision   alerting.Decision
+	projection forecaster.Projection
+	forecast   forecaster.PoolForecast
+	alerts     []alerting.Alert
+}
+
+// demoView shows the run: minute by minute, event by event.
+type demoView interface {
+	phase(text string)
+	minute(t *demoTick)
+	event(e *alerting.Event)
+}
+
+func newDemo(ctx context.Context, dir string, seed uint64, std streams) (*demoRun, error) {
+	start := backtest.DefaultStart
+	cc := backtest.DefaultClusterConfig()
+	cc.Pool, cc.Start, cc.Initial = demoPool, start, 4
+	d := &demoRun{start: start, began: time.Now(), ticks: make(chan demoTick, 4), desired: cc.Initial}
+	d.workload = backtest.NewWorkload(backtest.WorkloadConfig{Start: start, Launch: backtest.DefaultLaunch(start.Add(demoHistory + demoLaunchAt))}, seed)
+	d.next = d.workload.Next()
+	var err error
+	if d.forewarm, err = backtest.NewCluster(cc, seed); err != nil {
+		return nil, err
+	}
+	if d.reactive, err = backtest.NewCluster(cc, seed); err != nil {
+		return nil, err
+	}
+	d.keda = backtest.NewReactive(0.7)
+
+	cfg := config.Default()
+	cfg.Clock = forewarm.EventClock
+	cfg.Pools = append(cfg.Pools, cc.Capacity(demoContext))
+	cfg.Features.Lateness = 0
+	cfg.Decision.Mode = alerting.Active
+	cfg.Storage.Dir = dir
+	cfg.NATS.Embedded.Listen = "127.0.0.1:0"
+	cfg.Server.Listen = "127.0.0.1:0"
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	if d.daemon, err = openDaemon(ctx, cfg, zap.NewNop()); err != nil {
+		return nil, err
+	}
+	d.js = d.daemon.js
+	d.daemon.onTick = d.take
+	d.events, err = d.daemon.conn.SubscribeSync(ingest.PrescaleSubject(cfg.NATS.Prefix, demoPool))
+	if err != nil {
+		return nil, errors.Join(err, d.daemon.Close())
+	}
+	return d, nil
+}
+
+// take runs in the daemon's goroutine.
+func (d *demoRun) take(out *forewarm.Output) {
+	if len(out.Decisions) == 0 {
+		return
+	}
+	d.ticks <- demoTick{out.Tick, out.Decisions[0], out.Projections[0], out.Forecasts[0], out.Alerts}
+}
+
+// play runs both days.
+func (d *demoRun) play(ctx context.Context, std streams) error {
+	d.view.phase(fmt.Sprintf("One day of synthetic traffic first (five classes, some 300,000 requests), so that the daily shape is known.\n"+
+		"Forewarm listens on NATS at %s and has a page at http://%s", d.daemon.embedded.URL(), d.daemon.listener.Addr()))
+	bar := newProgress(std.err, "first day", int64(demoHistory/time.Minute))
+	before := [2]backtest.Metrics{}
+	for m := time.Duration(0); m < demoHistory+demoDay; m += time.Minute {
+		end := d.start.Add(m + time.Minute)
+		tick, err := d.step(ctx, end)
+		if err != nil {
+			return err
+		}
+		if m < demoHistory {
+			bar.set(int64(m / time.Minute))
+			continue
+		}
+		if m == demoHistory {
+			bar.finish()
+			before = [2]backtest.Metrics{d.forewarm.Metrics(), d.reactive.Metrics()}
+			d.view.phase(fmt.Sprintf("The second day, watched. At %s agents are rolled out: in 35 minutes they make three times the calls, with prompts 1.6 times as long.\n"+
+				"Replicas take about 8 minutes to warm up.", end.Add(demoLaunchAt).Format("15:04")))
+		}
+		d.view.minute(tick)
+		if err := d.pause(ctx); err != nil {
+			return err
+		}
+	}
+	d.table(std, before)
+	return nil
+}
+
+// step plays the minute that ends at end in both pools, tells the daemon, and lets both obey.
+func (d *demoRun) step(ctx context.Context, end time.Time) (*demoTick, error) {
+	for d.next.At.Before(end) {
+		d.forewarm.Submit(d.next)
+		d.reactive.Submit(d.next)
+		d.next = d.workload.Next()
+	}
+	d.forewarm.Advance(end)
+	d.reactive.Advance(end)
+	d.reactive.Drain() // nobody listens to its telemetry but its own autoscaler
+	r := d.reactive.Minute()
+	d.reactive.SetDesired(d.keda.Desired(backtest.Observation{At: end, Ready: r.Ready, Pending: r.Pending, Waiting: float64(r.Waiting), KVUse: r.KVUse}))
+	if err := d.publish(ctx, end); err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case t := <-d.ticks:
+			if t.decision.Publish {
+				if err := d.obey(ctx, t.decision.Generation); err != nil {
+					return nil, err
+				}
+			}
+			if !t.at.Before(end) {
+				return &t, nil
+			}
+		}
+	}
+}
+
+// publish sends a minute's telemetry of the obeying pool, and the promise that the minute is over.
+func (d *demoRun) publish(ctx context.Context, end time.Time) error {
+	requests, replicas := d.forewarm.Drain()
+	var body []byte
+	for i := range requests {
+		body = append(ingest.AppendRequest(body, &requests[i]), '\n')
+	}
+	if err := d.send(ctx, ingest.RequestSubject("forewarm", demoPool, ""), body); err != nil {
+		return err
+	}
+	body = body[:0]
+	for i := range replicas {
+		body = append(ingest.AppendReplica(body, &replicas[i]), '\n')
+	}
+	if err := d.send(ctx, ingest.ReplicaSubject("forewarm", demoPool, "all"), body); err != nil {
+		return err
+	}
+	return d.send(ctx, ingest.WatermarkSubject("forewarm", demoPool), ingest.AppendWatermark(nil, &ingest.Watermark{Pool: demoPool, At: end}))
+}
+
+func (d *demoRun) send(ctx context.Context, subject string, body []byte) error {
+	if len(body) == 0 {
+		return nil
+	}
+	_, err := d.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: body, Header: nats.Header{"Content-Type": {typeNDJSON}}})
+	return err
+}
+
+// obey waits for the event of a generation, as an autoscaler would receive it, and does what it says.
+func (d *demoRun) obey(ctx context.Context, generation int64) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for d.generation < generation {
+		msg, err := d.events.NextMsgWithContext(ctx)
+		if err != nil {
+			return fmt.Errorf("pre-scale event %d did not come: %w", generation, err)
+		}
+		var e alerting.Event
+		if err := json.Unmarshal(msg.Data, &e); err != nil {
+			return fmt.Errorf("pre-scale event does not decode: %w", err)
+		}
+		d.generation, d.desired = e.Data.Generation, e.Data.DesiredReplicas
+		d.forewarm.SetDesired(d.desired)
+		d.view.event(&e)
+	}
+	return nil
+}
+
+func (d *demoRun) pause(ctx context.Context) error {
+	if d.frame == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d.frame)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// table closes the demo: the same day, served by both.
+func (d *demoRun) table(std streams, before [2]backtest.Metrics) {
+	a, b := since(d.forewarm.Metrics(), before[0]), since(d.reactive.Metrics(), before[1])
+	fmt.Fprintf(std.out, "\nThe second day, %d requests, the same arrivals and warm-up draws for both:\n\n", a.Requests)
+	fmt.Fprintf(std.out, "  %-24s %14s %14s\n", "", "Forewarm", "reactive only")
+	row := func(name, format string, x, y any) {
+		fmt.Fprintf(std.out, "  %-24s %14s %14s\n", name, fmt.Sprintf(format, x), fmt.Sprintf(format, y))
+	}
+	row("saturated minutes", "%d", a.SaturatedMinutes, b.SaturatedMinutes)
+	row("SLO attainment", "%.2f %%", 100*a.SLOAttainment(), 100*b.SLOAttainment())
+	row("requests never served", "%d", a.Failed, b.Failed)
+	row("GPU-hours", "%.0f", a.GPUHours, b.GPUHours)
+	row("scaling actions", "%d", a.ScaleActions, b.ScaleActions)
+	fmt.Fprintf(std.out, "\nreactive only: KEDA on queue length and KV use with the Horizontal Pod Autoscaler's rules. It took %s.\n", time.Since(d.began).Round(time.Second))
+}
+
+// since is what was counted after an earlier count.
+func since(now, then backtest.Metrics) backtest.Metrics {
+	now.Minutes -= then.Minutes
+	now.SaturatedMinutes -= then.SaturatedMinutes
+	now.Requests -= then.Requests
+	now.Finished -= then.Finished
+	now.Failed -= then.Failed
+	now.SLOMet -= then.SLOMet
+	now.GPUHours -= then.GPUHours
+	now.ScaleActions -= then.ScaleActions
+	return now
+}
+
+// usage of a resource that binds, for the views.
+func bindingForecast(t *demoTick) (*forecaster.Forecast, features.Dimension, float64) {
+	name := t.projection.Binding
+	if name == "" {
+		name = features.DimKV
+	}
+	dim, _ := features.DimensionByName(name)
+	per := 0.0
+	for _, r := range t.projection.Resources {
+		if r.Dimension == name {
+			per = r.PerReplica
+		}
+	}
+	return t.forecast.Of(name), dim, per
+}
