@@ -140,6 +140,8 @@ func describe(d forecaster.Driver) string {
 		who += ", tenant " + d.Tenant
 	}
 	switch d.Cause {
+	case "":
+		return who // nothing about it changed, or there is nothing to compare with
 	case "cache":
 		return fmt.Sprintf("%s (cache hit ratio down to %.2f)", who, d.Factor)
 	case "rate":

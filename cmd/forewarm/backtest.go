@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/forewarm/forewarm/backtest"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+func runBacktest(ctx context.Context, args []string, std streams) error {
+	f := flag.NewFlagSet("backtest", flag.ContinueOnError)
+	var c backtest.RunConfig
+	start := traceFlags(f, &c.Options)
+	f.StringVar(&c.Forecasts, "forecasts", "", "write every forecast to this CSV `file` (.gz compresses it)")
+	f.StringVar(&c.Decisions, "decisions", "", "write every decision to this CSV `file`")
+	f.StringVar(&c.Summary, "summary", "", "write scores and policies to this JSON `file`")
+	f.StringVar(&c.Plot, "plot", "", "draw the pool's forecasts against what came into this SVG `file`")
+	f.StringVar(&c.PlotDimension, "plot-dimension", "", "`dimension` of the plot (default: the first that the trace reports)")
+	f.DurationVar(&c.Every, "every", 15*time.Minute, "spacing of forecasts")
+	f.DurationVar(&c.Decide, "decide", 0, "spacing of decisions (default 5m, or -every when that is shorter)")
+	f.Float64Var(&c.ScoreFrom, "score-from", 2.0/3, "score origins after this `share` of the trace")
+	policies := f.String("policies", "", "`names` of policies to run against each other, separated by commas, or all")
+	f.BoolVar(&c.Sweep, "sweep", false, "run every setting of each policy's knob")
+	f.IntVar(&c.PeakReplicas, "peak-replicas", 0, "size a replica such that the busiest minute needs this `number` of them (default 8)")
+	f.DurationVar(&c.Warmup.P50, "warmup-p50", 6*time.Minute, "median warm-up of a replica")
+	f.DurationVar(&c.Warmup.P90, "warmup-p90", 12*time.Minute, "90th percentile of the warm-up")
+	f.Uint64Var(&c.Seed, "seed", 1, "of the warm-up draws")
+	path := f.String("config", "", "configuration `file`: its only pool, or the one -pool names, serves the trace")
+	pool := f.String("pool", "", "`name` of the pool (default: trace, or the configuration's only one)")
+	rest, err := parse(f, args, std)
+	if err != nil {
+		return err
+	}
+	if c.Traces = rest; len(rest) == 0 {
+		return usagef("name a trace, for example: forewarm backtest -plot trace.svg trace.csv.gz")
+	}
+	if c.Options.Start, err = parseTime("-start", *start); err != nil {
+		return err
+	}
+	if *policies != "" {
+		c.Policies = strings.Split(*policies, ",")
+	}
+	if _, err := backtest.PolicyNames(c.Policies); err != nil {
+		return usageError{err}
+	}
+	c.Options.Pool = *pool
+	if *path != "" {
+		if c.Pool, err = configuredPool(*path, *pool, &c); err != nil {
+			return err
+		}
+		c.Options.Pool = c.Pool.Name
+	}
+	began := time.Now()
+	var bar *progress
+	stage := ""
+	c.Progress = func(p backtest.Progress) {
+		if p.Stage != stage {
+			bar.finish()
+			bar, stage = newProgress(std.err, p.Stage, p.Total), p.Stage
+		}
+		bar.set(p.Read)
+	}
+	s, err := backtest.Run(ctx, c)
+	bar.finish()
+	if err != nil {
+		return err
+	}
+	return printSummary(std, &s, time.Since(began))
+}
+
+// configuredPool takes the pool that serves the trace, and how decisions are made, from a configuration.
+func configuredPool(path, name string, c *backtest.RunConfig) (*capacity.Pool, error) {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	pc, err := cfg.Pipeline()
+	if err != nil {
+		return nil, usageError{err}
+	}
+	c.Decision = pc.Decision
+	var names []string
+	for i := range pc.Pools {
+		p := &pc.Pools[i]
+		if p.Name == name || name == "" && len(pc.Pools) == 1 {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return nil, usagef("-pool is %q: it must be one of the pools of %s: %s", name, path, strings.Join(names, ", "))
+}
+
+func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
+	for _, t := range s.Traces {
+		fmt.Fprintf(std.out, "%s: %s, %d rows", t.Path, t.Format, t.Rows)
+		if t.Refused+t.Disordered > 0 {
+			fmt.Fprintf(std.out, ", %d skipped (first: %s)", t.Refused+t.Disordered, t.First)
+		}
+		fmt.Fprintln(std.out)
+		for _, n := range t.Notes {
+			fmt.Fprintln(std.out, "  note:", n)
+		}
+	}
+	fmt.Fprintf(std.out, "%d minutes of traffic, %d origins, in %s\n\n", s.Minutes, s.Origins, took.Round(100*time.Millisecond))
+	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "class\tdimension\thorizon\tn\tWAPE\tagainst last value\tbias\tcoverage 90 %\tcoverage 95 %\t")
+	for _, x := range s.Scores {
+		if x.Class != "*" {
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.3f\t%.3f\t%+.3f\t%.3f\t%.3f\t\n", x.Class, x.Dimension, x.Horizon, x.N, x.WAPE, x.MASE, x.Bias, x.Cover90, x.Cover95)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(s.Policies) == 0 {
+		return nil
+	}
+	fmt.Fprintln(std.out)
+	w = tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "policy\tknob\tsaturated minutes\tSLO attainment\tGPU-hours\tscaling actions\t")
+	for _, p := range s.Policies {
+		fmt.Fprintf(w, "%s\t%s\t%.2f %%\t%.2f %%\t%.0f\t%d\t\n", p.Policy, p.Knob, 100*p.SaturatedShare, 100*p.SLOAttainment, p.GPUHours, p.ScaleActions)
+	}
+	return w.Flush()
+}
