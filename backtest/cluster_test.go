@@ -46,13 +46,13 @@ func TestClusterWaitsAsErlangCSays(t *testing.T) {
 	for _, test := range []struct {
 		servers int
 		rho     float64
-	}{{1, .6}, {4, .8}, {10, .85}} {
+	}{{1, .6}, {4, .7}, {10, .75}} {
 		const meanTokens = 2000.0 // 2 s of service
 		lambda := test.rho * float64(test.servers) / (meanTokens / 1000)
 		rng := rand.New(rand.NewPCG(7, uint64(test.servers)))
 		c := mustCluster(t, stationConfig(test.servers), 1)
 		at, wait, n := 0.0, 0.0, 0.0
-		for i := range 200_000 {
+		for i := range 100_000 {
 			at += rng.ExpFloat64() / lambda
 			c.Submit(Arrival{ID: uint64(i + 1), At: DefaultStart.Add(time.Duration(at * 1e9)), PromptTokens: 1, OutputTokens: 1 + int64(rng.ExpFloat64()*meanTokens)})
 			if i%10_000 == 9_999 {
@@ -66,7 +66,7 @@ func TestClusterWaitsAsErlangCSays(t *testing.T) {
 		}
 		a := test.rho * float64(test.servers)
 		want := erlangC(test.servers, a) * (meanTokens / 1000) / (float64(test.servers) - a)
-		if got := wait / n; math.Abs(got/want-1) > .06 {
+		if got := wait / n; math.Abs(got/want-1) > .08 {
 			t.Errorf("M/M/%d at %g: mean wait %.3f s, Erlang C says %.3f s", test.servers, test.rho, got, want)
 		}
 	}

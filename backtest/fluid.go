@@ -138,7 +138,8 @@ func (p *FluidPool) Step(load Load) {
 	p.now = end
 }
 
-// Observe is what a policy can see at the end of a minute.
+// Observe is what a policy can see at the end of a minute. Where requests are not counted, each replica-minute of
+// waiting work counts as one.
 func (p *FluidPool) Observe() Observation {
 	o := Observation{At: p.now, Ready: len(p.ready), Pending: len(p.pending), Need: p.need}
 	if rate := p.load.Of(capacity.Requests); p.need > 0 && rate > 0 {

@@ -20,6 +20,9 @@ func Run(ctx context.Context, cfg RunConfig) (summary Summary, err error) {
 	}
 	defer func() {
 		err = errors.Join(err, r.forecasts.Close(), r.decisions.Close())
+		if err == nil && r.plot != nil {
+			err = r.plot.write(cfg.Plot, r.demand)
+		}
 		if err == nil && cfg.Summary != "" {
 			err = writeSummary(cfg.Summary, &summary)
 		}
@@ -27,7 +30,7 @@ func Run(ctx context.Context, cfg RunConfig) (summary Summary, err error) {
 	if err := r.run(ctx); err != nil {
 		return Summary{}, err
 	}
-	return r.summary()
+	return r.summary(), nil
 }
 
 // runner is one run: the pipeline with a simulated pool that obeys it, and all that listens.
@@ -42,6 +45,7 @@ type runner struct {
 	fluid    *FluidPool // obeys the pipeline
 	variants []*variant // obey Forewarm at the other settings of its knob
 	scores   *scorer
+	plot     *plot // nil when none is wanted
 
 	forecasts, decisions *table
 	traces               []TraceSummary
@@ -74,6 +78,11 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 		return nil, err
 	}
 	r.scores = newScorer(r.demand.Start.Add(time.Duration(cfg.ScoreFrom * float64(len(r.demand.Minutes)) * float64(time.Minute))))
+	if cfg.Plot != "" {
+		if r.plot, err = newPlot(cfg.PlotDimension, r.demand, r.scores.from); err != nil {
+			return nil, err
+		}
+	}
 	return r, r.create()
 }
 
@@ -93,10 +102,7 @@ func (r *runner) run(ctx context.Context) error {
 	r.fluid = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
 	r.variants = r.makeVariants()
 	return r.read("run", func(items Items, timed bool) error {
-		cfg := forewarm.DefaultConfig()
-		cfg.Clock, cfg.Every, cfg.Features, cfg.Decision = forewarm.EventClock, r.cfg.Decide, r.features(timed), r.cfg.Decision
-		cfg.Pools = []capacity.Pool{r.pool}
-		r.pipeline = forewarm.New(cfg)
+		r.pipeline = forewarm.New(r.pipelineConfig(timed))
 		source := NewSource(items, r.cfg.Options.Pool)
 		var batch ingest.Batch
 		for {
@@ -115,6 +121,13 @@ func (r *runner) run(ctx context.Context) error {
 			r.pipeline.Apply(&batch, r.emit)
 		}
 	})
+}
+
+func (r *runner) pipelineConfig(timed bool) forewarm.Config {
+	cfg := forewarm.DefaultConfig()
+	cfg.Clock, cfg.Every, cfg.Features, cfg.Decision = forewarm.EventClock, r.cfg.Decide, r.features(timed), r.cfg.Decision
+	cfg.Pools = []capacity.Pool{r.pool}
+	return cfg
 }
 
 // serve lets the simulated pools serve the minutes before t.
@@ -139,6 +152,9 @@ func (r *runner) emit(out *forewarm.Output) {
 			r.forecasts.forecasts(r.start, f.Classes)
 			r.scores.issue(f.Total)
 			r.scores.issue(f.Classes)
+			if r.plot != nil {
+				r.plot.add(f.Total)
+			}
 		}
 	}
 	for i := range out.Decisions {

@@ -8,6 +8,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
 )
 
 // RunConfig is one backtest.
@@ -35,6 +36,8 @@ type RunConfig struct {
 
 	// Files to write, none when empty.
 	Forecasts, Decisions, Summary string
+	// Plot is an SVG of the pool's forecasts of PlotDimension ("" is the first that the trace reports).
+	Plot, PlotDimension string
 
 	// Progress, when set, is called now and then from Run's goroutine.
 	Progress func(Progress)
@@ -48,12 +51,14 @@ type Progress struct {
 
 // Summary is what a backtest found.
 type Summary struct {
-	Traces   []TraceSummary `json:"traces"`
-	Start    time.Time      `json:"start"` // t_s = 0
-	Minutes  int            `json:"minutes"`
-	Origins  int            `json:"origins"` // at which forecasts were made
-	Scores   []Score        `json:"scores"`
-	Policies []Result       `json:"policies"`
+	Traces  []TraceSummary `json:"traces"`
+	Start   time.Time      `json:"start"` // t_s = 0
+	Minutes int            `json:"minutes"`
+	Origins int            `json:"origins"` // at which forecasts were made
+	// Refused counts records that the pipeline could not use, by reason; rows that the reader refused are in Traces.
+	Refused  map[ingest.Reason]uint64 `json:"refused"`
+	Scores   []Score                  `json:"scores"`
+	Policies []Result                 `json:"policies"`
 }
 
 // TraceSummary is what was read of one file.
@@ -80,9 +85,12 @@ func (c *RunConfig) complete() error {
 			c.Decide = 5 * time.Minute
 		}
 	}
-	for name, d := range map[string]time.Duration{"every": c.Every, "decide": c.Decide} {
-		if d < features.Minute || d%features.Minute != 0 {
-			return fmt.Errorf("%s %s is not a positive number of whole minutes: use such as 15m", name, d)
+	for _, x := range []struct {
+		name string
+		d    time.Duration
+	}{{"every", c.Every}, {"decide", c.Decide}} {
+		if x.d < features.Minute || x.d%features.Minute != 0 {
+			return fmt.Errorf("%s %s is not a positive number of whole minutes: use such as 15m", x.name, x.d)
 		}
 	}
 	if c.Every%c.Decide != 0 {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-func (r *runner) summary() (Summary, error) {
+func (r *runner) summary() Summary {
 	s := Summary{
 		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins,
-		Scores: r.scores.scores(),
+		Refused: r.pipeline.Counters().Refused, Scores: r.scores.scores(),
 	}
 	for _, spec := range r.policies {
 		if spec.New != nil {
@@ -17,7 +17,7 @@ func (r *runner) summary() (Summary, error) {
 		}
 		s.Policies = append(s.Policies, r.forewarm(&spec)...)
 	}
-	return s, nil
+	return s
 }
 
 // forewarm is how the pipeline did, among the variants at other quantiles.

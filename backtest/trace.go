@@ -21,6 +21,9 @@ var DefaultStart = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
 // DefaultPool is the pool that a trace's traffic belongs to unless Options name another.
 const DefaultPool = "trace"
 
+// maxBinWidth is the widest bin that is spread over its minutes.
+const maxBinWidth = 24 * time.Hour
+
 // Options says how to read a trace. The zero value is usable: everything is found out from the file.
 type Options struct {
 	// Format is a name of [Formats]; "" recognises it by the first line.
@@ -127,6 +130,9 @@ func Open(path string, opts Options) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{path: path, opts: opts, file: file, raw: &countingReader{r: file}}
+	if info, err := file.Stat(); err == nil {
+		r.size = info.Size()
+	}
 	if err := r.open(); err != nil {
 		file.Close()
 		return nil, err
@@ -135,9 +141,6 @@ func Open(path string, opts Options) (*Reader, error) {
 }
 
 func (r *Reader) open() error {
-	if info, err := r.file.Stat(); err == nil {
-		r.size = info.Size()
-	}
 	var in io.Reader = bufio.NewReaderSize(r.raw, 64<<10)
 	if magic, _ := in.(*bufio.Reader).Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(in)
@@ -238,6 +241,9 @@ func (r *Reader) fill() error {
 	}
 	if r.format.binned {
 		r.notes = append(r.notes, r.order.inferWidths(r.opts.Bin)...)
+		if r.order.width > int64(maxBinWidth) {
+			return fmt.Errorf("%s: bins of %s are too wide to forecast minutes from: give the right width with -bin, at most %s", r.path, time.Duration(r.order.width), maxBinWidth)
+		}
 	}
 	base := time.Unix(0, 0).UTC()
 	if r.format.absolute {

@@ -115,7 +115,7 @@ func (o *orderBuffer) smallestSteps() (notes []string) {
 				atLeast++
 			}
 		}
-		if steps >= 2 && 2*atLeast > steps {
+		if steps >= 2 && 2*atLeast > steps && least <= int64(maxBinWidth) {
 			o.widths[points[from].class] = least
 		}
 		if least > 0 && (o.width == 0 || least < o.width) {

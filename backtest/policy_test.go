@@ -1,0 +1,167 @@
+package backtest
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReactiveFollowsTheHPA(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		seen []Observation
+		want int // after the last
+	}{
+		{"within tolerance", []Observation{{Ready: 4, KVUse: .75}}, 4},
+		{"kv use scales what is ready, not what is on its way", []Observation{{Ready: 4, Pending: 4, KVUse: 1}}, 6},
+		{"kv use 0.9 of target 0.7", []Observation{{Ready: 7, KVUse: .9}}, 9},
+		{"queue over four each", []Observation{{Ready: 2, KVUse: .7, Waiting: 41}}, 11},
+		{"no ready replica is no reason to go", []Observation{{Pending: 3, KVUse: math.NaN()}}, 3},
+		{"a fall waits five minutes", []Observation{{Ready: 8, KVUse: .7}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}}, 8},
+		{"then it comes", []Observation{{Ready: 8, KVUse: .7}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .3}, {Ready: 8, KVUse: .2}, {Ready: 8, KVUse: .2}}, 4},
+		{"never none", []Observation{{Ready: 1, KVUse: 0}}, 1},
+		{"a storm is capped", []Observation{{Ready: 1, KVUse: .7, Waiting: 4000}}, 17},
+	} {
+		p := NewReactive(.7)
+		got := 0
+		for _, o := range test.seen {
+			got = p.Desired(o)
+		}
+		if got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+func TestForecastingRivals(t *testing.T) {
+	scene := Scene{PeakReplicas: 10, Lead: 10 * time.Minute, Start: DefaultStart, Need: []float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5.5}}
+	at := func(minute int, need float64) Observation {
+		return Observation{At: DefaultStart.Add(time.Duration(minute) * time.Minute), Ready: 3, Need: need}
+	}
+	linear := newLinear(scene, 1)
+	for m := range 20 { // one replica every four minutes: 4.75 now, 7.25 in ten minutes
+		if got := linear.Desired(at(m, float64(m)/4)); m == 19 && got != 8 {
+			t.Errorf("linear: %d, want 8", got)
+		}
+	}
+	planner := newLastValue(scene, .5)
+	var got []int
+	for m, need := range []float64{1, 2, 3, 9, 9, 9} {
+		got = append(got, planner.Desired(at(m, need)))
+	}
+	if diff := cmp.Diff([]int{3, 3, 4, 4, 4, 18}, got); diff != "" {
+		t.Errorf("planner: %s", diff)
+	}
+	oracle := newOracle(scene, 1)
+	for m, want := range map[int]int{0: 1, 1: 1, 2: 6, 12: 6, 50: 1} {
+		if got := oracle.Desired(at(m, 1)); got != want {
+			t.Errorf("oracle at minute %d: %d, want %d", m, got, want)
+		}
+	}
+	if got := newStatic(scene, .75).Desired(Observation{}); got != 8 {
+		t.Errorf("static: %d, want 8", got)
+	}
+}
+
+func TestPolicyNames(t *testing.T) {
+	all, err := PolicyNames([]string{"all"})
+	if err != nil || len(all) != len(Policies) {
+		t.Errorf("all: %d policies, %v", len(all), err)
+	}
+	for _, spec := range all {
+		if spec.New != nil && spec.New(Scene{PeakReplicas: 1, Lead: time.Minute}, spec.Default).Name() != spec.Name {
+			t.Errorf("the policy in row %s calls itself otherwise", spec.Name)
+		}
+	}
+	if _, err := PolicyNames([]string{"oracle", "orakel"}); err == nil {
+		t.Error("an unknown policy was accepted")
+	}
+}
+
+// fluidPool has replicas of 100 tokens/s of decode that warm up in exactly 150 s.
+func fluidPool(t *testing.T, initial int) *FluidPool {
+	t.Helper()
+	pool, err := capacity.New(capacity.Config{
+		Name: "p", DecodeTokensPerS: 100, Replicas: capacity.Replicas{Max: 20, Min: 1, Initial: initial},
+		Warmup: capacity.Lag{P50: 150 * time.Second, P90: 150 * time.Second},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewFluidPool(pool, DefaultStart, 1)
+}
+
+func decodeLoad(tokens, requests float64) Load {
+	l := unknownLoad
+	l[2], l[3] = tokens, requests
+	return l
+}
+
+func TestFluidPoolServesWhatItCan(t *testing.T) {
+	p := fluidPool(t, 2)
+	p.Step(decodeLoad(150, 10)) // 1.5 of 2
+	p.Step(decodeLoad(300, 10)) // 3 of 2: one waits
+	if o := p.Observe(); o.Waiting != 1*10*60/3. || o.Need != 3 {
+		t.Errorf("%+v: want a replica-minute of requests waiting", o)
+	}
+	p.SetDesired(4)
+	p.Step(decodeLoad(200, 10)) // 2 and 1 of 2
+	p.Step(decodeLoad(0, 0))    // only what waits
+	p.Step(decodeLoad(300, 10)) // 3 of 2 and twice half a minute: enough
+	o := p.Observe()
+	if o.Ready != 4 || o.Pending != 0 || o.Waiting != 0 {
+		t.Errorf("%+v: want four replicas, none waiting", o)
+	}
+	p.SetDesired(1)
+	p.Step(decodeLoad(50, 10))
+	got := p.Result("x", "k=1")
+	want := Result{
+		Policy: "x", Knob: "k=1", SaturatedShare: 2. / 6, SLOAttainment: Number((10 + 10*2./3 + 10*2./3 + 10 + 10) / 50.),
+		GPUHours: (2 + 2 + 4 + 4 + 4 + 1) / 60., ScaleActions: 2,
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b Number) bool { return math.Abs(float64(a-b)) < 1e-12 })); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFluidPoolGivesUpTheNewestFirst(t *testing.T) {
+	p := fluidPool(t, 2)
+	p.SetDesired(3)
+	p.SetDesired(5)
+	p.SetDesired(1)
+	if o := p.Observe(); o.Ready != 1 || o.Pending != 0 {
+		t.Errorf("%+v, want one ready", o)
+	}
+	names := map[string]int{}
+	for _, r := range p.Reports(nil) {
+		names[r.Name]++
+	}
+	if diff := cmp.Diff(map[string]int{"r1": 1, "r2": 1, "r3": 2, "r4": 2, "r5": 2}, names); diff != "" {
+		t.Errorf("want one report of what stays or goes, two of what came and went: %s", diff)
+	}
+	if p.SetDesired(0); p.target != 1 {
+		t.Errorf("target %d, want the pool's minimum", p.target)
+	}
+}
+
+func TestPeakPoolNeedsItsReplicasAtThePeak(t *testing.T) {
+	peak := Load{123_456, 7777, math.NaN(), 3}
+	pool, err := PeakPool("p", peak, 8, capacity.Lag{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewFluidPool(pool, DefaultStart, 1)
+	if need := p.Need(peak); need > 8 || need < 7.999 {
+		t.Errorf("the peak needs %g replicas, want 8", need)
+	}
+	if _, ok := pool.PerReplica(capacity.Requests, 0); ok {
+		t.Error("requests are a resource although tokens are known")
+	}
+	pool, err = PeakPool("p", Load{math.NaN(), math.NaN(), math.NaN(), 3}, 8, capacity.Lag{})
+	if each, ok := pool.PerReplica(capacity.Requests, 0); err != nil || !ok || math.Abs(each*8/3-1) > 1e-6 {
+		t.Errorf("only requests are known: %g each, %v", each, err)
+	}
+}

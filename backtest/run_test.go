@@ -1,0 +1,349 @@
+package backtest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	forewarm "github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/google/go-cmp/cmp"
+)
+
+// writeTrace writes synthetic traffic as a native CSV, up to a time; it is thinned so that a test takes little time.
+func writeTrace(t *testing.T, until time.Duration) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	fmt.Fprintln(z, "t_s,class,prompt_tokens,cached_tokens,output_tokens,session")
+	start := DefaultStart
+	w := NewWorkload(WorkloadConfig{Start: start, Rate: .2, Classes: DefaultClasses()[2:4]}, 5)
+	for a := w.Next(); a.At.Before(start.Add(until)); a = w.Next() {
+		fmt.Fprintf(z, "%.3f,%s,%d,%d,%d,%x\n", a.At.Sub(start).Seconds(), a.Class, a.PromptTokens, a.CachedTokens, a.OutputTokens, a.Session)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return write(t, b.String())
+}
+
+func mustRun(t *testing.T, cfg RunConfig) Summary {
+	t.Helper()
+	s, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Rows up to an origin do not change when the trace is cut there.
+func TestNothingAfterTheOriginIsKnown(t *testing.T) {
+	const cut = 2 * time.Hour
+	rows := func(until time.Duration) map[string]string {
+		dir := t.TempDir()
+		cfg := RunConfig{Traces: []string{writeTrace(t, until)}, Forecasts: filepath.Join(dir, "f.csv"), Decisions: filepath.Join(dir, "d.csv"), Pool: testPool(t)}
+		mustRun(t, cfg)
+		kept := map[string]string{}
+		for _, name := range []string{"f.csv", "d.csv"} {
+			b, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var part strings.Builder
+			for i, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+				at, _, _ := strings.Cut(line, ",")
+				if s, err := strconv.Atoi(at); i > 0 && (err != nil || s > int(cut.Seconds())) {
+					continue
+				}
+				part.WriteString(line + "\n")
+			}
+			kept[name] = part.String()
+		}
+		return kept
+	}
+	whole, part := rows(3*time.Hour), rows(cut)
+	if diff := cmp.Diff(whole, part); diff != "" {
+		t.Error(diff)
+	}
+	if n := strings.Count(part["f.csv"], "\n7200,*,prefill,"); n != 31 {
+		t.Errorf("%d rows for the pool's prefill at the cut itself, want 31", n)
+	}
+}
+
+func testPool(t *testing.T) *capacity.Pool {
+	t.Helper()
+	pool, err := capacity.New(capacity.Config{
+		Name: "trace", PrefillTokensPerS: 150, DecodeTokensPerS: 15, KVCapacityTokens: 5_000, Replicas: capacity.Replicas{Min: 1, Max: 20, Initial: 2},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pool
+}
+
+func TestRunIsDeterministicAndComplete(t *testing.T) {
+	dir := t.TempDir()
+	run := func(name string) (Summary, []byte) {
+		cfg := RunConfig{
+			Traces: []string{writeTrace(t, 4*time.Hour)}, Forecasts: filepath.Join(dir, name+".csv.gz"), Decisions: filepath.Join(dir, name+"-d.csv"),
+			Summary: filepath.Join(dir, name+".json"), Policies: []string{"all"}, Sweep: true, Seed: 3, PeakReplicas: 6,
+		}
+		s := mustRun(t, cfg)
+		var all []byte
+		for _, path := range []string{cfg.Forecasts, cfg.Decisions} {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, b...)
+		}
+		return s, all
+	}
+	a, files := run("a")
+	b, again := run("b")
+	a.Traces, b.Traces = nil, nil // the paths differ
+	if diff := cmp.Diff(a, b, cmp.Comparer(func(x, y Number) bool { return x == y || math.IsNaN(float64(x)) && math.IsNaN(float64(y)) })); diff != "" || !bytes.Equal(files, again) {
+		t.Errorf("two runs differ: %s", diff)
+	}
+	if a.Minutes < 230 || a.Minutes > 240 || a.Origins != a.Minutes/15 {
+		t.Errorf("%d minutes, %d origins, want almost 240, an origin each quarter", a.Minutes, a.Origins)
+	}
+	settings := map[string]int{}
+	for _, r := range a.Policies {
+		settings[r.Policy]++
+		if !(r.GPUHours > 0) || !(r.SLOAttainment > 0 && r.SLOAttainment <= 1) || !(r.SaturatedShare >= 0) {
+			t.Errorf("%+v", r)
+		}
+		if r.Policy == "static_peak" && r.Knob == "share=1" && r.SaturatedShare != 0 {
+			t.Errorf("as many replicas as the peak needs, and yet saturated: %+v", r)
+		}
+	}
+	for _, p := range Policies {
+		if settings[p.Name] != len(p.Settings) {
+			t.Errorf("%d results of %s, want %d", settings[p.Name], p.Name, len(p.Settings))
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "a.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var decoded struct {
+		Scores []struct {
+			Class, Dimension, Horizon string
+			WAPE                      *float64
+		}
+		Policies []struct {
+			SaturatedShare *float64 `json:"saturated_share"`
+		}
+	}
+	if err := json.Unmarshal(raw, &decoded); err != nil {
+		t.Fatal(err)
+	}
+	if len(decoded.Scores) == 0 || decoded.Scores[0].Class != features.TotalClass || decoded.Scores[0].WAPE == nil || len(decoded.Policies) != len(a.Policies) {
+		t.Errorf("summary %s", raw[:min(len(raw), 400)])
+	}
+	checkForecasts(t, filepath.Join(dir, "a.csv.gz"))
+}
+
+// checkForecasts reads the table as a consumer would: 31 rows per series and origin, quantiles that do not cross.
+func checkForecasts(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	z, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(z).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(rows[0], ","); got != forecastsHeader {
+		t.Errorf("header %s", got)
+	}
+	count := map[string]int{}
+	for _, row := range rows[1:] {
+		count[strings.Join(row[:3], " ")]++
+		last := 0.0
+		for _, cell := range row[4:] {
+			q, err := strconv.ParseFloat(cell, 64)
+			if err != nil || q < last {
+				t.Fatalf("row %v", row)
+			}
+			last = q
+		}
+	}
+	dimensions := map[string]bool{}
+	for key, n := range count {
+		if n != 31 {
+			t.Errorf("%s: %d rows, want 31", key, n)
+		}
+		if f := strings.Fields(key); f[1] == features.TotalClass {
+			dimensions[f[2]] = true
+		}
+	}
+	want := map[string]bool{features.DimRequests: true, features.DimPrefill: true, features.DimDecode: true, features.DimKV: true}
+	if diff := cmp.Diff(want, dimensions); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A variant decides as the pipeline itself does when it has the same quantile.
+func TestVariantsDecideAsThePipeline(t *testing.T) {
+	cfg := RunConfig{Traces: []string{writeTrace(t, 3*time.Hour)}, Pool: testPool(t), Decide: time.Minute}
+	r, err := newRunner(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin := newVariant(r.pool, r.demand.Start, r.cfg.Seed, r.cfg.Decision, r.quantile())
+	err = r.read("run", func(items Items, timed bool) error {
+		r.fluid = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
+		p := forewarm.New(r.pipelineConfig(timed))
+		source := NewSource(items, r.pool.Name)
+		var batch ingest.Batch
+		decisions := 0
+		for {
+			if err := source.Next(&batch); errors.Is(err, io.EOF) {
+				if decisions < 150 {
+					t.Errorf("%d decisions in three hours", decisions)
+				}
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if batch.Watermark != nil {
+				load := r.demand.At(r.fluid.now)
+				r.fluid.Step(load)
+				twin.fluid.Step(load)
+				batch.Replicas = r.fluid.Reports(batch.Replicas)
+			}
+			p.Apply(&batch, func(out *forewarm.Output) {
+				for i, d := range out.Decisions {
+					other := twin.decide(out.Tick, out.Sequence, &out.Forecasts[i])
+					r.fluid.SetDesired(d.Desired)
+					if d.Desired != other.Desired || d.Probability != other.Probability || d.Binding != other.Binding || d.Pending != other.Pending {
+						t.Fatalf("%s: the pipeline wants %d (%d pending, P %g of %s), its twin %d (%d pending, P %g of %s)", out.Tick,
+							d.Desired, d.Pending, d.Probability, d.Binding, other.Desired, other.Pending, other.Probability, other.Binding)
+					}
+					decisions++
+				}
+			})
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is scored is what the table says against what the trace says.
+func TestScoresAgreeWithTheForecasts(t *testing.T) {
+	dir := t.TempDir()
+	trace := writeTrace(t, 4*time.Hour)
+	cfg := RunConfig{Traces: []string{trace}, Forecasts: filepath.Join(dir, "f.csv")}
+	s := mustRun(t, cfg)
+	r, err := newRunner(t.Context(), RunConfig{Traces: cfg.Traces})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(cfg.Forecasts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, total := map[string]float64{}, map[string]float64{}
+	for _, row := range rows[1:] {
+		if row[1] != features.TotalClass || row[2] != features.DimDecode {
+			continue
+		}
+		origin, _ := strconv.Atoi(row[0])
+		median, _ := strconv.ParseFloat(row[4], 64)
+		from, to := 15, 30
+		if h, err := strconv.Atoi(row[3]); err == nil {
+			from, to = h, h
+		}
+		y := math.Inf(-1)
+		for h := from; h <= to; h++ {
+			y = math.Max(y, r.demand.At(DefaultStart.Add(time.Duration(origin)*time.Second+time.Duration(h-1)*time.Minute)).Of(features.DimDecode))
+		}
+		if !math.IsNaN(y) {
+			wrong[row[3]] += math.Abs(median - y)
+			total[row[3]] += y
+		}
+	}
+	seen := 0
+	for _, score := range s.Scores {
+		if score.Class != features.TotalClass || score.Dimension != features.DimDecode {
+			continue
+		}
+		seen++
+		if want := wrong[score.Horizon] / total[score.Horizon]; math.Abs(float64(score.WAPE)/want-1) > 1e-4 {
+			t.Errorf("horizon %s: WAPE %g, the table gives %g", score.Horizon, float64(score.WAPE), want)
+		}
+	}
+	if seen != scoredTargets {
+		t.Errorf("%d horizons scored, want %d", seen, scoredTargets)
+	}
+}
+
+func TestRunRefusesWrongConfigurations(t *testing.T) {
+	trace := []string{"testdata/requests.csv"}
+	for want, cfg := range map[string]RunConfig{
+		"no trace":                             {},
+		"every 1m30s is not a positive number":   {Traces: trace, Every: 90 * time.Second},
+		"every 15m0s is no multiple of decide": {Traces: trace, Every: 15 * time.Minute, Decide: 4 * time.Minute},
+		"score from 1 is out of":               {Traces: trace, ScoreFrom: 1},
+		`unknown policy "best"`:                {Traces: trace, Policies: []string{"best"}},
+		"no such file":                         {Traces: []string{"testdata/none.csv"}},
+		"peak replicas -1":                     {Traces: trace, PeakReplicas: -1},
+	} {
+		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, RunConfig{Traces: trace}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestRunReadsSeveralTracesAsOneLog(t *testing.T) {
+	var stages []string
+	s := mustRun(t, RunConfig{
+		Traces: []string{"testdata/burstgpt1.csv", "testdata/requests.csv"}, Every: time.Minute,
+		Progress: func(p Progress) {
+			if p.Total == 0 || p.Read > p.Total {
+				t.Errorf("progress %+v", p)
+			}
+			if len(stages) == 0 || stages[len(stages)-1] != p.Stage {
+				stages = append(stages, p.Stage)
+			}
+		},
+	})
+	if len(s.Traces) != 2 || s.Traces[0].Rows != 2 || s.Traces[1].Rows != 3 || s.Minutes != 1 {
+		t.Errorf("%+v", s)
+	}
+	if diff := cmp.Diff([]string{"scan", "run"}, stages); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,110 @@
+package backtest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/google/go-cmp/cmp"
+)
+
+// listed is a trace in memory.
+type listed []Item
+
+func (l *listed) Next(it *Item) error {
+	if len(*l) == 0 {
+		return io.EOF
+	}
+	*it, *l = (*l)[0], (*l)[1:]
+	return nil
+}
+
+func requestAt(s float64) Item {
+	return Item{Request: &ingest.Request{Class: "c", Attempt: 1, ArrivedAt: DefaultStart.Add(time.Duration(s * 1e9)), PromptTokens: 100, CachedTokens: 0, OutputTokens: 10}}
+}
+
+func TestSourceClosesEveryMinute(t *testing.T) {
+	week := maxSilence.Seconds()
+	items := listed{requestAt(61), requestAt(119.9), requestAt(240), requestAt(240 + 2*week)}
+	s := NewSource(&items, "p")
+	var b ingest.Batch
+	var got []string
+	for {
+		if err := s.Next(&b); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("%d:", b.Sequence)
+		for _, r := range b.Requests {
+			line += fmt.Sprintf(" %s/%s@%g", r.Pool, r.ID, r.ArrivedAt.Sub(DefaultStart).Seconds())
+		}
+		if w := b.Watermark; w != nil {
+			line += fmt.Sprintf(" %s<%g", w.Pool, w.At.Sub(DefaultStart).Seconds())
+		}
+		got = append(got, line)
+	}
+	want := []string{
+		"1: p/1@61 p/2@119.9 p<120", "2: p<180", "3: p<240", "4: p/3@240 p<300",
+		fmt.Sprintf("5: p/4@%g p<%g", 240+2*week, 300+2*week), // a hole of two weeks is no silence
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSourceBoundsBatches(t *testing.T) {
+	var items listed
+	for range 2*batchRecords + 1 {
+		items = append(items, requestAt(1))
+	}
+	s := NewSource(&items, "")
+	var b ingest.Batch
+	var sizes []int
+	for s.Next(&b) == nil {
+		sizes = append(sizes, len(b.Requests))
+	}
+	if diff := cmp.Diff([]int{batchRecords, batchRecords, 1}, sizes); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMergeKeepsTimeOrder(t *testing.T) {
+	a, b := listed{requestAt(1), requestAt(4)}, listed{requestAt(2), requestAt(3), requestAt(5)}
+	m := Merge(&a, &b, &listed{})
+	var got []float64
+	var it Item
+	for m.Next(&it) == nil {
+		got = append(got, it.At().Sub(DefaultStart).Seconds())
+	}
+	if diff := cmp.Diff([]float64{1, 2, 3, 4, 5}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestScanSumsByTheMinute(t *testing.T) {
+	cfg := features.DefaultConfig()
+	cfg.Lateness, cfg.Revise = 0, 0
+	d, err := Scan(t.Context(), &listed{requestAt(0), requestAt(30), requestAt(130)}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var prefill []float64
+	for _, m := range d.Minutes {
+		prefill = append(prefill, m.Of(features.DimPrefill))
+	}
+	if diff := cmp.Diff([]float64{200. / 60, 0, 100. / 60}, prefill); diff != "" {
+		t.Error(diff)
+	}
+	if !d.Start.Equal(DefaultStart) || d.End().Sub(d.Start) != 3*time.Minute || !math.IsNaN(d.At(d.End()).Of(features.DimPrefill)) {
+		t.Errorf("from %s to %s, load after it %v", d.Start, d.End(), d.At(d.End()))
+	}
+	if got := d.Peak().Of(features.DimDecode); got != 20./60 {
+		t.Errorf("peak decode %g, want %g", got, 20./60)
+	}
+}

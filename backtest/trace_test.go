@@ -1,0 +1,288 @@
+package backtest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/google/go-cmp/cmp"
+)
+
+// readAll renders every item as a line: seconds from the start, class, then counts with ? for unknown.
+func readAll(t *testing.T, path string, opts Options) (lines []string, r *Reader) {
+	t.Helper()
+	r, err := Open(path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	var it Item
+	for {
+		err := r.Next(&it)
+		if errors.Is(err, io.EOF) {
+			return lines, r
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, render(it, r.Start()))
+	}
+}
+
+func render(it Item, start time.Time) string {
+	n := func(x float64) string {
+		if math.IsNaN(x) || x == float64(ingest.Unknown) {
+			return "?"
+		}
+		return fmt.Sprintf("%.6g", x)
+	}
+	at := fmt.Sprintf("%g", it.At().Sub(start).Seconds())
+	if s := it.Sum; s != nil {
+		return strings.Join([]string{at, s.Class, "sum", n(s.Requests), n(s.PromptTokens), n(s.CachedTokens), n(s.OutputTokens)}, " ")
+	}
+	q := it.Request
+	return strings.Join([]string{at, q.Class, n(float64(q.PromptTokens)), n(float64(q.CachedTokens)), n(float64(q.OutputTokens))}, " ")
+}
+
+func TestFormats(t *testing.T) {
+	for _, test := range []struct {
+		file, format string
+		opts         Options
+		start        time.Time
+		want         []string
+	}{
+		{
+			file: "requests.csv", format: "requests", start: DefaultStart,
+			want: []string{"0.25 chat 120 ? 30", "1 chat 0 0 5", "2.5 agent 9000 8192 ?"},
+		},
+		{ // bins of three minutes, whose width nobody gave; grouped by class, read in order of time
+			file: "bins.csv", format: "bins", start: DefaultStart,
+			want: []string{
+				"0 chat sum 60 12000 ? 1800", "0 agent sum ? 30000 10000 1000", "60 chat sum 60 12000 ? 1800", "60 agent sum ? 30000 10000 1000",
+				"120 chat sum 60 12000 ? 1800", "120 agent sum ? 30000 10000 1000", "180 chat sum 20 4000 ? 600", "180 agent sum ? 20000 10000 200",
+				"240 chat sum 20 4000 ? 600", "240 agent sum ? 20000 10000 200", "300 chat sum 20 4000 ? 600", "300 agent sum ? 20000 10000 200",
+			},
+		},
+		{
+			file: "requests.csv", format: "bins", opts: Options{Bin: time.Minute, Start: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)},
+			start: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC),
+			// A bin that does not begin on a minute is cut at the minute.
+			want: []string{"0.25 chat sum ? 119.5 ? 29.875", "1 chat sum ? 0 0 4.91667", "2.5 agent sum ? 8625 7850.67 ?", "60 chat sum ? 0.5 ? 0.125", "60 chat sum ? 0 0 0.0833333", "60 agent sum ? 375 341.333 ?"},
+		},
+		{
+			file: "azure2023.csv", format: "azure", start: time.Date(2023, 11, 16, 18, 15, 0, 0, time.UTC),
+			want: []string{"46.68059 azure2023 374 ? 44", "50.995169 azure2023 396 ? 109"},
+		},
+		{
+			file: "azure2024.csv", format: "azure", opts: Options{Class: "conv", Start: DefaultStart}, start: DefaultStart,
+			want: []string{"0.003948 conv 2162 ? 5", "1 conv 2399 ? 6", "2 conv 76 ? 15"},
+		},
+		{
+			file: "burstgpt1.csv", format: "burstgpt", start: DefaultStart,
+			want: []string{"5 chatgpt/conversation 472 ? 18", "45 gpt-4/api 1087 ? 230"},
+		},
+		{
+			file: "burstgpt2.csv", format: "burstgpt", start: DefaultStart,
+			want: []string{"5 chatgpt/api 472 ? 0", "6.5 chatgpt/conversation 100 ? 20"},
+		},
+		{
+			file: "mooncake.jsonl", format: "mooncake", start: DefaultStart,
+			want: []string{"0 mooncake 1300 0 50", "3 mooncake 1400 1024 20", "3 mooncake 900 900 7", "61 mooncake 100 100 7"},
+		},
+		{ // the record that was written first comes first, though its request arrived later
+			file: "telemetry.ndjson", format: "ndjson", start: time.Date(2025, 3, 3, 10, 0, 0, 0, time.UTC),
+			want: []string{"5 chat 10 8 4", "9 chat 100 ? 40"},
+		},
+	} {
+		t.Run(test.file+"/"+test.format, func(t *testing.T) {
+			lines, r := readAll(t, filepath.Join("testdata", test.file), test.opts)
+			if diff := cmp.Diff(test.want, lines); diff != "" {
+				t.Error(diff)
+			}
+			if r.Format().Name != test.format || !r.Start().Equal(test.start) {
+				t.Errorf("format %s from %s, want %s from %s", r.Format().Name, r.Start(), test.format, test.start)
+			}
+			if read, total := r.Progress(); read != total || total == 0 {
+				t.Errorf("progress %d of %d bytes at the end", read, total)
+			}
+		})
+	}
+}
+
+func TestBinWidthIsInferredByClass(t *testing.T) {
+	lines, r := readAll(t, "testdata/hours.csv", Options{})
+	taxi := 0
+	for _, l := range lines {
+		if strings.Contains(l, " taxi sum ") {
+			taxi++
+		}
+	}
+	// A single step is no pattern: taxi takes the file's smallest step, and so do its two bins, five minutes each.
+	if taxi != 10 || len(r.Notes()) != 1 || !strings.Contains(r.Notes()[0], "5m0s") {
+		t.Errorf("%d minutes of taxi; notes %q", taxi, r.Notes())
+	}
+	path := write(t, "t_s,class,requests\n0,taxi,1\n0,lift,1\n300,lift,1\n600,lift,1\n1800,taxi,1\n3600,taxi,1\n")
+	lines, r = readAll(t, path, Options{})
+	if len(lines) != 90+15 || len(r.Notes()) != 2 {
+		t.Errorf("%d minutes, want 90 of taxi and 15 of lift; notes %q", len(lines), r.Notes())
+	}
+}
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "trace.csv")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestGzipIsRecognisedByContent(t *testing.T) {
+	plain, err := os.ReadFile("testdata/requests.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	z.Write(plain)
+	z.Close()
+	lines, _ := readAll(t, write(t, b.String()), Options{})
+	if len(lines) != 3 {
+		t.Errorf("%d rows, want 3", len(lines))
+	}
+}
+
+func TestWrongRowsAreCountedAndNamed(t *testing.T) {
+	const header = "t_s,class,prompt_tokens,cached_tokens,output_tokens\n"
+	for name, test := range map[string]struct{ row, want string }{
+		"text":        {"1,c,many,,1", `prompt_tokens "many" is not a number`},
+		"negative":    {"1,c,-4,,1", "prompt_tokens -4 is negative"},
+		"huge":        {"1,c,1e12,,1", "above 1e+08: check the unit"},
+		"not a time":  {",c,1,,1", "t_s is empty"},
+		"nan":         {"NaN,c,1,,1", "not a number"},
+		"cached":      {"1,c,5,6,1", "cached_tokens exceeds prompt_tokens"},
+		"long class":  {"1," + strings.Repeat("x", 300) + ",5,,1", "class name is too long"},
+		"open quotes": {`1,"c,5,,1`, "RFC 4180"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := write(t, header+"0,c,1,,1\n"+test.row+"\n2,\"c,d\",1,,1\n")
+			lines, r := readAll(t, path, Options{})
+			if len(lines) != 2 || lines[1] != "2 c,d 1 ? 1" {
+				t.Errorf("the other rows must survive: %q", lines)
+			}
+			n := r.Counts()
+			if n.Refused != 1 || n.Rows != 2 || n.First == nil || !strings.Contains(n.First.Error(), path+":3: ") || !strings.Contains(n.First.Error(), test.want) {
+				t.Errorf("counts %+v, want one refused row at line 3: %s", n, test.want)
+			}
+			if _, err := Open(path, Options{Strict: true}); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("strict: %v", err)
+			}
+		})
+	}
+}
+
+func TestDisorderIsMendedWithinTheBufferAndCountedBeyond(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("t_s,class,prompt_tokens\n")
+	for i := range 20 {
+		fmt.Fprintf(&b, "%d,c,1\n", i^1) // neighbours swapped
+	}
+	b.WriteString("3,c,1\n")
+	lines, r := readAll(t, write(t, b.String()), Options{Reorder: 4})
+	for i, l := range lines {
+		if want := fmt.Sprintf("%d c 1 ? ?", i); l != want {
+			t.Errorf("row %d is %q, want %q", i, l, want)
+		}
+	}
+	if n := r.Counts(); n.Disordered != 1 || n.Rows != 20 || !strings.Contains(n.First.Error(), "sort the file by time") {
+		t.Errorf("counts %+v", n)
+	}
+}
+
+func TestUnusableFilesSayWhy(t *testing.T) {
+	for name, test := range map[string]struct {
+		content string
+		opts    Options
+		want    string
+	}{
+		"empty":          {"", Options{}, "the file is empty"},
+		"other":          {"a,b,c\n1,2,3\n", Options{}, "of no known trace format"},
+		"header only":    {"t_s,class,prompt_tokens\n", Options{}, "no rows"},
+		"nothing usable": {"t_s,class,prompt_tokens\nx,c,1\n", Options{}, "no usable row"},
+		"format":         {"t_s,class\n", Options{Format: "parquet"}, `unknown trace format "parquet": use one of bins, requests`},
+		"start":          {"t_s,class\n", Options{Start: DefaultStart.Add(time.Second)}, "is not a whole minute"},
+		"wide bins":      {"t_s,class,requests\n0,c,1\n1e9,c,1\n", Options{}, "too wide"},
+		"missing column": {"t_s,class\n0,c\n", Options{Format: "azure"}, `no column "TIMESTAMP"`},
+	} {
+		if _, err := Open(write(t, test.content), test.opts); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+func TestBlockCacheForgetsTheOldest(t *testing.T) {
+	c := newBlockCache(3)
+	for _, step := range []struct {
+		ids  []uint64
+		want int
+	}{
+		{[]uint64{1, 2}, 0},
+		{[]uint64{1, 2, 3}, 2},
+		{[]uint64{1, 9}, 1},    // 3, the newest prompt's tail, is the oldest block now
+		{[]uint64{1, 2, 3}, 2}, // 2 outlived it
+		{[]uint64{7}, 0},
+	} {
+		if got := c.hit(step.ids); got != step.want {
+			t.Errorf("%v hit %d blocks, want %d", step.ids, got, step.want)
+		}
+	}
+	if len(c.slots) != 3 || len(c.id) != 4 {
+		t.Errorf("%d blocks in %d slots, bound 3", len(c.slots), len(c.id)-1)
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.*")
+	if err != nil || len(files) == 0 {
+		f.Fatal("no samples", err)
+	}
+	for _, path := range files {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := &Reader{path: "fuzz", raw: &countingReader{r: bytes.NewReader(b)}, opts: Options{Pool: "p", Class: "c", Limits: ingest.DefaultLimits()}}
+		if r.open() != nil {
+			return
+		}
+		var it Item
+		var last time.Time
+		for range 10_000 {
+			if err := r.Next(&it); err != nil {
+				return
+			}
+			if it.At().Before(last) {
+				t.Fatalf("%s after %s", it.At(), last)
+			}
+			last = it.At()
+			if q := it.Request; q != nil && (q.PromptTokens < ingest.Unknown || q.OutputTokens < ingest.Unknown || q.CachedTokens < ingest.Unknown) {
+				t.Fatalf("a count below unknown: %+v", q)
+			}
+			if s := it.Sum; s != nil && (s.Requests < 0 || s.PromptTokens < 0 || s.CachedTokens < 0 || s.OutputTokens < 0) {
+				t.Fatalf("a negative count: %+v", s)
+			}
+		}
+	})
+}
