@@ -18,6 +18,9 @@ func (r *runner) features(timed bool) features.Config {
 	if r.cfg.Service != (features.Service{}) {
 		c.DefaultService = r.cfg.Service
 	}
+	// A replica that is sized after the trace's peak has no speed of its own: both the demand and the pipeline turn
+	// token counts into time by the same service.
+	c.Service = map[string]features.Service{r.cfg.Options.Pool: c.DefaultService}
 	return c
 }
 
