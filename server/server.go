@@ -29,7 +29,16 @@ type Server struct {
 	reader  Reader
 	metrics Metrics
 	log     *zap.Logger
+	extra   []route
 }
+
+type route struct {
+	pattern string
+	handler http.Handler
+}
+
+// Handle adds a route, before Handler or Run: for answers that need what the server may not know of, such as reports.
+func (s *Server) Handle(pattern string, h http.Handler) { s.extra = append(s.extra, route{pattern, h}) }
 
 // New returns a server; it starts nothing.
 func New(cfg Config, reader Reader, metrics Metrics, log *zap.Logger) *Server {
@@ -47,6 +56,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /api/v1/pools/{pool}", s.getPool)
 	mux.HandleFunc("GET /api/v1/pools/{pool}/forecast", s.getForecast)
 	mux.HandleFunc("GET /{$}", s.getPage)
+	for _, r := range s.extra {
+		mux.Handle(r.pattern, r.handler)
+	}
 	return secured(mux)
 }
 

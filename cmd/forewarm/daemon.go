@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"time"
@@ -98,8 +99,12 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (d *da
 	if err := d.openSinks(); err != nil {
 		return nil, usageError{err}
 	}
+	var start uint64 // what the stream still has
+	if d.pipeline.Sequence() > 0 {
+		start = d.pipeline.Sequence() + 1
+	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
-		Stream: d.stream.Name, Prefix: cfg.NATS.Prefix, Start: d.pipeline.Sequence() + 1, Limits: ingest.DefaultLimits(), Log: log,
+		Stream: d.stream.Name, Prefix: cfg.NATS.Prefix, Start: start, Limits: ingest.DefaultLimits(), Log: log,
 		OnGap: func(want, got uint64) {
 			log.Warn("the telemetry stream no longer holds what comes next; what is missing is lost to the forecast",
 				zap.Uint64("wanted", want), zap.Uint64("got", got))
@@ -107,6 +112,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (d *da
 	})
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, cfg.NATS.Prefix)
 	d.server = server.New(cfg.Server, d, d.exporter, log)
+	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
 	if d.listener, err = d.server.Listen(); err != nil {
 		return nil, usageError{err}
 	}
@@ -127,7 +133,7 @@ func (d *daemon) connect(ctx context.Context) (err error) {
 		}
 		d.onClose(func() error { d.embedded.Shutdown(); return nil })
 	}
-	if d.conn, err = jetstream.Connect(c, d.embedded); err != nil {
+	if d.conn, err = jetstream.Connect(c, d.embedded, jetstream.LogTo(d.log)); err != nil {
 		return err
 	}
 	d.onClose(func() error { d.conn.Close(); return nil })

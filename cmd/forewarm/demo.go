@@ -182,7 +182,7 @@ func (d *demoRun) play(ctx context.Context, std streams) error {
 			bar.finish()
 			before = [2]backtest.Metrics{d.forewarm.Metrics(), d.reactive.Metrics()}
 			d.view.phase(fmt.Sprintf("The second day, watched. At %s agents are rolled out: in 35 minutes they make three times the calls, with prompts 1.6 times as long.\n"+
-				"Replicas take about 8 minutes to warm up.", end.Add(demoLaunchAt).Format("15:04")))
+				"Replicas take about 8 minutes to warm up.", d.start.Add(demoHistory+demoLaunchAt).Format("15:04")))
 		}
 		d.view.minute(tick)
 		if err := d.pause(ctx); err != nil {

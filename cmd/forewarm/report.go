@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -161,6 +162,40 @@ func (d *daemon) runReports(ctx context.Context) error {
 	<-ctx.Done()
 	<-c.Stop().Done()
 	return nil
+}
+
+// getReport answers with a report of the period that the query names, by default the last week that has settled.
+func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
+	write, kind := report.WriteMarkdown, "text/markdown; charset=utf-8"
+	switch f := r.FormValue("format"); f {
+	case "", "md":
+	case "json":
+		write, kind = report.WriteJSON, typeJSON
+	default:
+		http.Error(w, fmt.Sprintf("format is %q: it must be md or json", f), http.StatusBadRequest)
+		return
+	}
+	start, end, err := period(r.FormValue("from"), r.FormValue("to"), d.journal)
+	switch {
+	case errors.As(err, new(usageError)):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	if r.FormValue("to") == "" {
+		start, end = start.Add(-d.cfg.Features.Revise), end.Add(-d.cfg.Features.Revise)
+	}
+	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Journal: d.journal}, start, end, report.DefaultOptions())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	if err := write(w, rep); err != nil {
+		d.log.Debug("a report's reader went away", zap.Error(err))
+	}
 }
 
 // writeReport reconciles the week before now and writes it as Markdown and JSON.
