@@ -154,7 +154,7 @@ func (s *scorer) score(key seriesKey, minute int64, y float64) {
 		}
 		if p.origin+forecaster.WindowTo-1 == minute {
 			if most := x.largest(p.origin); !math.IsNaN(most) {
-				x.totals[windowTarget].Add(most, &p.quantiles[windowTarget], p.last)
+				x.totals[windowTarget].Add(most, &p.quantiles[windowTarget], math.NaN())
 			}
 		}
 	}

@@ -41,11 +41,19 @@ func (b *builder) score(f *forecaster.Forecast) {
 		b.add(key, &f.Minute[h-1], target, at(demand, target), last)
 	}
 	key.horizon = windowMax
-	largest := math.Inf(-1)
-	for h := forecaster.WindowFrom; h <= forecaster.WindowTo; h++ {
-		largest = max(largest, at(demand, origin+h-1)) // NaN when one is
+	// One minute's value is no forecast of a maximum: the rival is the largest of as many minutes before the origin.
+	b.add(key, &f.WindowMax, origin+forecaster.WindowTo-1,
+		largest(demand, origin+forecaster.WindowFrom-1, origin+forecaster.WindowTo),
+		largest(demand, origin-(forecaster.WindowTo-forecaster.WindowFrom+1), origin))
+}
+
+// largest is the largest demand in minutes [from, to); NaN when one of them is not known.
+func largest(demand []float64, from, to int) float64 {
+	most := math.Inf(-1)
+	for i := from; i < to; i++ {
+		most = max(most, at(demand, i)) // NaN when one is
 	}
-	b.add(key, &f.WindowMax, origin+forecaster.WindowTo-1, largest, last)
+	return most
 }
 
 // add scores one distribution, unless it was not kept; target is the last minute of its outcome.

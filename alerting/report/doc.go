@@ -14,8 +14,8 @@
 // Accuracy, per pool, class, dimension and horizon: every stored forecast whose target minute lies in the period, against
 // the settled demand of that minute. For horizon h the target is the h-th minute from the origin; for the window maximum
 // it is the largest of minutes 15 to 30, known when all of them are. The last-value forecast that skill is measured
-// against is the settled demand of the minute before the origin; with records that come late it knows more than anyone
-// did then, and the skill shown is the smaller for it. Coverage intervals take minutes as independent, which they are
+// against is the settled demand of the minute before the origin, for the window maximum the largest of the sixteen minutes
+// before it; with records that come late it knows more than anyone did then, and the skill shown is the smaller for it. Coverage intervals take minutes as independent, which they are
 // not: the true ones are wider.
 //
 // Saturation: a minute is saturated when the demand of the pool, in some resource, is above ready replicas × capacity of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -114,7 +115,11 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 		if x.Class != "*" {
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.3f\t%.3f\t%+.3f\t%.3f\t%.3f\t\n", x.Class, x.Dimension, x.Horizon, x.N, x.WAPE, x.MASE, x.Bias, x.Cover90, x.Cover95)
+		against := "–" // one minute's value is no forecast of a maximum
+		if !math.IsNaN(float64(x.MASE)) {
+			against = fmt.Sprintf("%.3f", x.MASE)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.3f\t%s\t%+.3f\t%.3f\t%.3f\t\n", x.Class, x.Dimension, x.Horizon, x.N, x.WAPE, against, x.Bias, x.Cover90, x.Cover95)
 	}
 	if err := w.Flush(); err != nil {
 		return err
