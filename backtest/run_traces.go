@@ -30,7 +30,7 @@ func (r *runner) read(stage string, do func(items Items, timed bool) error) erro
 	var readers []*Reader
 	defer func() {
 		for _, x := range readers {
-			x.Close()
+			_ = x.Close() // was only read
 		}
 	}()
 	timed := false

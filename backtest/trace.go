@@ -134,7 +134,7 @@ func Open(path string, opts Options) (*Reader, error) {
 		r.size = info.Size()
 	}
 	if err := r.open(); err != nil {
-		file.Close()
+		_ = file.Close() // the first error tells more
 		return nil, err
 	}
 	return r, nil

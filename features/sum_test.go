@@ -48,7 +48,7 @@ func TestSumsOutsideTheOpenSpan(t *testing.T) {
 // Long prompts with short outputs mixed with the opposite: the product of means is 3 times the mean of products.
 func TestSumsLearnFromRequestsOfTheirClass(t *testing.T) {
 	a := New(testConfig())
-	exact := 0.0
+	var exact float64
 	for i := range 100 {
 		r := request(fmt.Sprint(i), float64(i)/2)
 		r.PromptTokens, r.OutputTokens = 10, 1000

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
@@ -40,7 +41,7 @@ func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key f
 	defer q.Close()
 	values := make([]float64, n)
 	for _, d := range features.Dimensions {
-		set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, d.Series))
+		set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, d.Series))
 		var it chunkenc.Iterator
 		for set.Next() {
 			at := set.At()
@@ -78,7 +79,7 @@ func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*for
 		return fmt.Errorf("history: %w", err)
 	}
 	defer q.Close()
-	name := labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, ForecastSeries)
+	name := labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, ForecastSeries)
 	pools, _, err := q.LabelValues(ctx, "pool", nil, name)
 	if err != nil {
 		return fmt.Errorf("history: %w", err)

@@ -88,7 +88,7 @@ func newRecordReader(r io.Reader) (*recordReader, error) {
 	var magic [len(journalMagic)]byte
 	n, err := io.ReadFull(rr.r, magic[:])
 	switch {
-	case err != nil && cutOr(err, 0) == err:
+	case err != nil && cutOr(err, 0) == err: //nolint:errorlint // asks whether cutOr left it as it was
 		return rr, err
 	case !strings.HasPrefix(journalMagic, string(magic[:n])):
 		return rr, fmt.Errorf("not a journal: first line is %q, not %q", magic[:n], journalMagic)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
 
@@ -143,19 +144,19 @@ func (k groupKey) labels(i int, horizons []string) labels.Labels {
 	switch k.kind {
 	case windowGroup:
 		if i < len(features.Dimensions) {
-			return labels.FromStrings(labels.MetricName, features.Dimensions[i].Series, "class", k.Class, "pool", k.Pool)
+			return labels.FromStrings(model.MetricNameLabel, features.Dimensions[i].Series, "class", k.Class, "pool", k.Pool)
 		}
 		i -= len(features.Dimensions)
 		level := strconv.FormatFloat(shapeLevels[i%len(shapeLevels)], 'g', -1, 64)
-		return labels.FromStrings(labels.MetricName, shapes[i/len(shapeLevels)].series,
+		return labels.FromStrings(model.MetricNameLabel, shapes[i/len(shapeLevels)].series,
 			"class", k.Class, "pool", k.Pool, "quantile", level)
 	case forecastGroup:
-		return labels.FromStrings(labels.MetricName, ForecastSeries, "class", k.Class, "dimension", k.name,
+		return labels.FromStrings(model.MetricNameLabel, ForecastSeries, "class", k.Class, "dimension", k.name,
 			"horizon", horizons[i/forecaster.NumLevels], "pool", k.Pool, "quantile", levelLabels[i%forecaster.NumLevels])
 	case poolGroup:
-		return labels.FromStrings(labels.MetricName, poolValues[i].series, "pool", k.Pool)
+		return labels.FromStrings(model.MetricNameLabel, poolValues[i].series, "pool", k.Pool)
 	default:
-		l := []string{labels.MetricName, resourceValues[i].series, "pool", k.Pool, "resource", k.name}
+		l := []string{model.MetricNameLabel, resourceValues[i].series, "pool", k.Pool, "resource", k.name}
 		if q := resourceValues[i].quantile; q != "" {
 			l = append(l, "quantile", q)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +73,7 @@ func TestSnapshotDamagedAtEveryByte(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := append(header, state(2).Payload...)
+	whole := slices.Concat(header, state(2).Payload)
 	dir := t.TempDir()
 	save(t, openSnapshots(t, dir), 1, 2)
 	newest := filepath.Join(dir, "snapshot-000000002.fws")

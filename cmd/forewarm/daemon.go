@@ -53,7 +53,7 @@ type daemon struct {
 
 	// The goroutine of Consumer.Run owns the fold and what follows.
 	pipeline     *forewarm.Pipeline
-	announceFrom time.Time // ticks up to here were announced before the last stop
+	announced    storage.Position // decisions up to here were announced before the last stop
 	lastSnapshot time.Time
 	saved        uint64 // sequence of the newest snapshot
 	onTick       func(*forewarm.Output)
@@ -116,7 +116,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (d *da
 	if d.listener, err = d.server.Listen(); err != nil {
 		return nil, usageError{err}
 	}
-	d.onClose(func() error { d.listener.Close(); return nil }) // closed already after Run
+	d.onClose(func() error { _ = d.listener.Close(); return nil }) // Run has closed it already, if it came to that
 	d.exportCounters()
 	return d, nil
 }
@@ -188,7 +188,7 @@ func (d *daemon) restore() error {
 		d.saved = snapshot.Sequence
 	}
 	if last, ok := d.journal.Last(); ok {
-		d.announceFrom = last.Tick
+		d.announced = last
 	}
 	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
 	d.setStatus(func(s *server.Status) {
@@ -270,7 +270,7 @@ func (d *daemon) emit(out *forewarm.Output) {
 			d.log.Error("a decision is not in the journal", zap.Time("tick", out.Tick), zap.Error(err))
 		}
 	}
-	if out.Tick.After(d.announceFrom) {
+	if !out.Tick.Before(d.announced.Tick) { // the last tick may have been cut short
 		d.announce(out)
 	}
 	d.board.Observe(out)
@@ -283,7 +283,8 @@ func (d *daemon) emit(out *forewarm.Output) {
 
 func (d *daemon) announce(out *forewarm.Output) {
 	for i := range out.Decisions {
-		if x := &out.Decisions[i]; x.Publish {
+		x := &out.Decisions[i]
+		if x.Publish && d.announced.Compare(storage.Position{Tick: x.Tick, Pool: x.Pool}) < 0 {
 			d.dispatcher.Enqueue(alerting.Notice{Decision: x})
 			d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.Action)), zap.Int("desired", x.Desired))
 		}
@@ -301,7 +302,7 @@ func (d *daemon) announce(out *forewarm.Output) {
 func (d *daemon) announceAgain() {
 	newest := map[string]alerting.Decision{}
 	var pools []string
-	err := d.journal.Read(d.announceFrom.Add(-time.Hour), d.announceFrom.Add(time.Second), func(x *alerting.Decision) error {
+	err := d.journal.Read(d.announced.Tick.Add(-time.Hour), d.announced.Tick.Add(time.Second), func(x *alerting.Decision) error {
 		if x.Publish {
 			if _, ok := newest[x.Pool]; !ok {
 				pools = append(pools, x.Pool)
@@ -323,7 +324,7 @@ func (d *daemon) announceAgain() {
 
 // snapshot saves the state, after the decisions that led to it.
 func (d *daemon) snapshot() error {
-	d.lastSnapshot = time.Now()
+	defer func() { d.lastSnapshot = time.Now() }() // a slow disk must not leave time for nothing else
 	if d.pipeline.Sequence() == d.saved {
 		return nil
 	}

@@ -50,7 +50,7 @@ func demo(ctx context.Context, args []string, std streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := newDemo(ctx, dir, *seed, std)
+	d, err := newDemo(ctx, dir, *seed)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,6 @@ type demoRun struct {
 
 	desired    int // as the newest event asks
 	generation int64
-	sequence   int
 }
 
 // demoTick is what the view needs of one tick.
@@ -115,7 +114,7 @@ type demoView interface {
 	event(e *alerting.Event)
 }
 
-func newDemo(ctx context.Context, dir string, seed uint64, std streams) (*demoRun, error) {
+func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	start := backtest.DefaultStart
 	cc := backtest.DefaultClusterConfig()
 	cc.Pool, cc.Start, cc.Initial, cc.KVCapacityTokens = demoPool, start, 4, 200_000
