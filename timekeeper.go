@@ -26,12 +26,14 @@ type timekeeper struct {
 
 type timekeeperState struct {
 	Last   time.Time `cbor:"1,keyasint"` // newest tick
-	Stream time.Time `cbor:"2,keyasint"` // newest time at which the stream stored a message
+	Stream time.Time `cbor:"2,keyasint"` // on the wall clock, newest time at which the stream stored a message
 	Jumps  int       `cbor:"3,keyasint"` // records in a row that lie beyond maxJump
 }
 
+// received notes when the stream stored a message. On the event clock that says nothing, and would make the state of two
+// replays of one trace differ.
 func (k *timekeeper) received(at time.Time) {
-	if at.After(k.Stream) {
+	if k.clock == WallClock && at.After(k.Stream) {
 		k.Stream = at
 	}
 }

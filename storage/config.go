@@ -46,8 +46,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("retention is %s: it must be at least 6h, and more than a week for weekly reports", c.Retention)
 	case c.MaxBytes < 64<<20:
 		return fmt.Errorf("max_bytes is %d: it must be at least %d (64 MiB)", c.MaxBytes, 64<<20)
-	case c.SnapshotEvery < time.Second:
-		return fmt.Errorf("snapshot_every is %s: it must be at least 1s", c.SnapshotEvery)
+	case c.SnapshotEvery < 100*time.Millisecond:
+		return fmt.Errorf("snapshot_every is %s: it must be at least 100ms", c.SnapshotEvery)
 	case c.MaxSeries < 100:
 		return fmt.Errorf("max_series is %d: it must be at least 100", c.MaxSeries)
 	case len(c.ForecastMinutes) == 0 || len(c.ForecastMinutes) > maxForecastMinutes:

@@ -1,0 +1,232 @@
+package main
+
+import (
+	order "cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest/jetstream"
+)
+
+// TestKills kills the daemon at random moments while a trace is replayed, with its NATS server inside it and outside.
+// What it leaves must be what a daemon that nobody disturbed leaves: the same state, journal and newest advice.
+func TestKills(t *testing.T) {
+	trace := writeTrace(t, filepath.Join(t.TempDir(), "trace.csv"), 6*time.Hour)
+	kills := 10
+	if testing.Short() {
+		kills = 3
+	}
+	want := newSite(t, trace).play(t, 0)
+	if !strings.Contains(want.check, "ok  snapshot: sequence ") || !strings.Contains(want.check, "ok  journal: up to fleet at ") {
+		t.Fatalf("an undisturbed daemon left:\n%s", want.check)
+	}
+	if len(want.newest) != 1 {
+		t.Fatalf("an undisturbed daemon advised %d pools, want 1", len(want.newest))
+	}
+	t.Run("embedded", func(t *testing.T) {
+		compareRemains(t, want, newSite(t, trace).play(t, kills))
+	})
+	t.Run("external", func(t *testing.T) {
+		s := newSite(t, trace)
+		s.serveNATS(t)
+		compareRemains(t, want, s.play(t, 3))
+	})
+}
+
+func compareRemains(t *testing.T, want, got remains) {
+	t.Helper()
+	if diff := cmp.Diff(strings.Split(want.check, "\n"), strings.Split(got.check, "\n")); diff != "" {
+		t.Errorf("state and journal (-unbroken +killed):\n%s", diff)
+	}
+	if diff := cmp.Diff(want.newest, got.newest); diff != "" {
+		t.Errorf("newest advice (-unbroken +killed):\n%s", diff)
+	}
+}
+
+// site is where one daemon works: its addresses, directories and configuration.
+type site struct {
+	trace, config, data, store string
+	nats, http                 string
+	external                   bool
+}
+
+func newSite(t *testing.T, trace string) *site {
+	t.Helper()
+	dir := t.TempDir()
+	s := &site{
+		trace: trace, config: filepath.Join(dir, "forewarm.yaml"), data: filepath.Join(dir, "data"), store: filepath.Join(dir, "nats"),
+		nats: freeAddress(t), http: freeAddress(t),
+	}
+	s.write(t, "nats: {embedded: {listen: "+s.nats+", store_dir: "+s.store+"}}")
+	return s
+}
+
+func (s *site) write(t *testing.T, nats string) {
+	t.Helper()
+	writeFile(t, s.config, nats,
+		"clock: event",
+		"features: {lateness: 0s}",
+		"storage: {dir: "+s.data+", snapshot_every: 100ms}",
+		"server: {listen: "+s.http+"}",
+		"log: {level: warn}",
+		"pools:",
+		"  - {name: fleet, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}",
+	)
+}
+
+// serveNATS puts the NATS server into this process, where no kill reaches it.
+func (s *site) serveNATS(t *testing.T) {
+	t.Helper()
+	c := jetstream.DefaultConfig()
+	c.Embedded = jetstream.EmbeddedConfig{Listen: s.nats, StoreDir: s.store}
+	e, err := jetstream.StartEmbedded(t.Context(), c, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Shutdown)
+	s.external = true
+	s.write(t, "nats: {url: "+e.URL()+"}")
+}
+
+// remains is what can be compared of two daemons.
+type remains struct {
+	check  string            // what forewarm check says of the data directory
+	newest map[string]string // subject to the newest pre-scale event on it
+}
+
+// play replays the trace at a daemon that is killed so many times, and looks at what it left.
+func (s *site) play(t *testing.T, kills int) remains {
+	t.Helper()
+	began := time.Now()
+	daemon := start(t, "serve", "-config", s.config)
+	await(t, "the daemon to answer", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
+	producer := start(t, "replay", "-nats", "nats://"+s.nats, "-pool", "fleet", "-run-id", "same", "-speed", "3600", s.trace)
+	random := rand.New(rand.NewPCG(1, uint64(kills)))
+	for range kills {
+		timer := time.NewTimer(time.Duration(50+random.IntN(900)) * time.Millisecond)
+		<-timer.C
+		daemon.kill(t)
+		daemon = start(t, "serve", "-config", s.config)
+	}
+	during := !producer.over()
+	producer.wait(t)
+	var records, messages uint64
+	if _, err := fmt.Sscanf(producer.out.String(), "replayed %d records in %d messages", &records, &messages); err != nil {
+		t.Fatalf("replay said %q: %v", producer.out.String(), err)
+	}
+	await(t, fmt.Sprintf("message %d to be folded", messages), func() bool {
+		st, err := statusOf(s.http)
+		return daemon.over() || err == nil && st.Sequence >= messages && st.Lag != nil && *st.Lag == 0
+	})
+	daemon.stop(t)
+	if !during {
+		t.Errorf("the replay was over before the last of %d kills", kills)
+	}
+	t.Logf("%d kills, %d messages, %s; %s", kills, messages, time.Since(began).Round(10*time.Millisecond), producer.out.String())
+	code, check, errs := runHere(t.Context(), "check", "-data", s.data)
+	if code != 0 {
+		t.Fatalf("check: %d, %s", code, errs)
+	}
+	return remains{check, s.advice(t)}
+}
+
+// advice reads the pre-scale events that the stream holds. No id may occur twice.
+func (s *site) advice(t *testing.T) map[string]string {
+	t.Helper()
+	c := jetstream.DefaultConfig()
+	c.URL = "nats://" + s.nats
+	var server *jetstream.Embedded
+	if !s.external { // it died with the daemon
+		c.URL, c.Embedded = "", jetstream.EmbeddedConfig{Listen: "none", StoreDir: s.store}
+		var err error
+		if server, err = jetstream.StartEmbedded(t.Context(), c, zap.NewNop()); err != nil {
+			t.Fatal(err)
+		}
+		defer server.Shutdown()
+	}
+	conn, err := jetstream.Connect(c, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := natsjs.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, seen := map[string]string{}, map[string]bool{}
+	for _, m := range storedMessages(t, js, jetstream.SignalsStream) {
+		if !strings.HasPrefix(m.Subject, "forewarm.prescale.") {
+			continue
+		}
+		if id := m.Header.Get(natsjs.MsgIDHeader); seen[id] {
+			t.Errorf("event %s is in the stream twice", id)
+		} else {
+			seen[id] = true
+		}
+		newest[m.Subject] = string(m.Data)
+	}
+	return newest
+}
+
+func storedMessages(t *testing.T, js natsjs.JetStream, name string) (all []*natsjs.RawStreamMsg) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	stream, err := js.Stream(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := stream.CachedInfo().State
+	for sequence := state.FirstSeq; sequence <= state.LastSeq; sequence++ {
+		m, err := stream.GetMsg(ctx, sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// writeTrace writes traffic of three classes, with a launch of agents after two thirds of it: six times the requests
+// within half an hour.
+func writeTrace(t *testing.T, path string, length time.Duration) string {
+	t.Helper()
+	random := rand.New(rand.NewPCG(7, 7))
+	type request struct {
+		at   float64
+		line string
+	}
+	var all []request
+	launch := length.Seconds() * 2 / 3
+	for _, c := range []struct {
+		class          string
+		perMinute      float64
+		prompt, output int
+	}{{"chat", 30, 800, 300}, {"agent", 15, 4000, 500}, {"batch", 5, 12000, 200}} {
+		for at := 0.0; at < length.Seconds(); {
+			rate := c.perMinute / 60
+			if c.class == "agent" {
+				rate *= 1 + 5*min(max(at-launch, 0)/1800, 1)
+			}
+			at += random.ExpFloat64() / rate
+			prompt := 1 + random.IntN(2*c.prompt)
+			all = append(all, request{at, fmt.Sprintf("%.3f,%s,%d,%d,%d,s%d", at, c.class, prompt, prompt/3, 1+random.IntN(2*c.output), random.IntN(500))})
+		}
+	}
+	slices.SortFunc(all, func(a, b request) int { return order.Compare(a.at, b.at) })
+	lines := []string{"t_s,class,prompt_tokens,cached_tokens,output_tokens,session"}
+	for _, r := range all {
+		lines = append(lines, r.line)
+	}
+	return writeFile(t, path, lines...)
+}

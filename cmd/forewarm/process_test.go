@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binaryDir holds the program that tests run as a process of its own; "" while none was built.
+var binaryDir string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if binaryDir != "" {
+		_ = os.RemoveAll(binaryDir) // below the temporary directory anyway
+	}
+	os.Exit(code)
+}
+
+// binary builds the program once, without the race detector: it would fold ten times slower, and what it could find is
+// found by the tests that run the daemon in this process.
+var binary = sync.OnceValues(func() (path string, err error) {
+	if binaryDir, err = os.MkdirTemp("", "forewarm-test-"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(binaryDir, "forewarm")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+// process is forewarm in a process of its own.
+type process struct {
+	cmd    *exec.Cmd
+	out    output
+	exited chan struct{}
+	code   int // once exited is closed; -1 when a signal ended it
+}
+
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: exec.CommandContext(t.Context(), path, args...), exited: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.exited)
+		_ = p.cmd.Wait() // the exit code says it
+		p.code = p.cmd.ProcessState.ExitCode()
+	}()
+	t.Cleanup(func() { <-p.exited })
+	return p
+}
+
+// kill is kill -9: nothing in the process hears of it.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	if p.over() {
+		t.Fatalf("%q ended by itself with code %d:\n%s", p.cmd.Args[1:], p.code, p.out.String())
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// stop asks the process to end, and wants it to do so well.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.wait(t)
+}
+
+func (p *process) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		t.Fatalf("%q does not end:\n%s", p.cmd.Args[1:], p.out.String())
+	}
+	if p.code != 0 {
+		t.Fatalf("%q ended with code %d:\n%s", p.cmd.Args[1:], p.code, p.out.String())
+	}
+}
+
+func (p *process) over() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// output is a buffer that several goroutines share.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// patience bounds every wait for something outside the test; none comes near it.
+const patience = time.Minute
+
+// await polls what another process or goroutine brings about.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	deadline := time.After(patience)
+	for !done() {
+		select {
+		case <-poll.C:
+		case <-deadline:
+			t.Fatalf("waited %s for %s", patience, what)
+		}
+	}
+}
+
+// freeAddress is a loopback address that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// runHere runs a command in this process.
+func runHere(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(ctx, args, streams{&out, &errs})
+	return code, out.String(), errs.String()
+}
+
+// get reads a page; code is 0 while nobody answers.
+func get(url string) (code int, body string) {
+	res, err := http.Get(url)
+	if err != nil {
+		return 0, ""
+	}
+	defer res.Body.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(res.Body); err != nil {
+		return 0, ""
+	}
+	return res.StatusCode, b.String()
+}
+
+// daemonStatus is the part of /api/v1/status that tests wait for.
+type daemonStatus struct {
+	Sequence uint64  `json:"sequence"`
+	Lag      *uint64 `json:"lag"`
+	Tick     *time.Time
+}
+
+func statusOf(address string) (s daemonStatus, err error) {
+	code, body := get("http://" + address + "/api/v1/status")
+	if code != http.StatusOK {
+		return s, errors.New("no answer")
+	}
+	return s, json.Unmarshal([]byte(body), &s)
+}
+
+// writeFile writes lines to a new file of the test's directory.
+func writeFile(t *testing.T, path string, lines ...string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(fmt.Errorf("test file: %w", err))
+	}
+	return path
+}
