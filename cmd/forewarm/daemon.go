@@ -245,6 +245,7 @@ func (d *daemon) Run(ctx context.Context) error {
 func (d *daemon) handle(b *ingest.Batch) error {
 	before := d.pipeline.Counters().Records
 	d.pipeline.Apply(b, d.emit)
+	d.setStatus(func(s *server.Status) { s.Sequence = b.Sequence })
 	d.exporter.CountRecords(int(d.pipeline.Counters().Records - before))
 	for _, r := range b.Refused {
 		d.exporter.CountRefused(r.Reason, 1)
@@ -275,7 +276,7 @@ func (d *daemon) emit(out *forewarm.Output) {
 	}
 	d.board.Observe(out)
 	d.exporter.Observe(out, time.Since(began))
-	d.setStatus(func(s *server.Status) { s.Sequence, s.Tick = out.Sequence, out.Tick })
+	d.setStatus(func(s *server.Status) { s.Tick = out.Tick })
 	if d.onTick != nil {
 		d.onTick(out)
 	}

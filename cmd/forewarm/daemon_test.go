@@ -1,0 +1,337 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// inProcess is a daemon in this process, where the race detector sees it, and a plain NATS client beside it.
+type inProcess struct {
+	*daemon
+	data string
+	conn *nats.Conn
+	base string // of its HTTP server
+	stop func()
+}
+
+// startDaemon runs a daemon of the given configuration; a directory, addresses and a quiet log are added to it.
+func startDaemon(t *testing.T, lines ...string) *inProcess {
+	t.Helper()
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	path := writeFile(t, filepath.Join(dir, "forewarm.yaml"), append(lines,
+		"nats: {embedded: {listen: '127.0.0.1:0'}}", "storage: {dir: "+data+"}", "server: {listen: '127.0.0.1:0'}")...)
+	cfg, err := loadConfig(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDaemon(t.Context(), cfg, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	conn, err := nats.Connect(d.embedded.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &inProcess{daemon: d, data: data, conn: conn, base: "http://" + d.listener.Addr().String()}
+	p.stop = func() {
+		conn.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		p.stop = func() {}
+	}
+	t.Cleanup(func() { p.stop() })
+	return p
+}
+
+// publish sends as a gateway in any language would: the bytes, and no more.
+func (p *inProcess) publish(t *testing.T, subject string, data []byte) {
+	t.Helper()
+	if err := p.conn.Publish(subject, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settle waits until the stream has everything that was published, and the fold everything in the stream.
+func (p *inProcess) settle(t *testing.T) {
+	t.Helper()
+	// On one connection the answer comes after everything before it; a watermark of long ago changes nothing.
+	m, err := p.conn.Request("forewarm.telemetry.watermark._", []byte(`{"at":1}`), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ack struct {
+		Seq uint64 `json:"seq"`
+	}
+	if err := json.Unmarshal(m.Data, &ack); err != nil || ack.Seq == 0 {
+		t.Fatalf("the stream answers %q (%v)", m.Data, err)
+	}
+	await(t, "the fold to reach the end of the stream", func() bool {
+		return p.Status().Sequence >= ack.Seq
+	})
+}
+
+// TestDaemon drives a pool to its limit by plain JSON over core NATS, and looks at everything that comes out.
+func TestDaemon(t *testing.T) {
+	alertmanager := startAlertmanager(t)
+	p := startDaemon(t,
+		"clock: event",
+		"features: {lateness: 0s}",
+		"sinks: {alertmanager: {urls: ['"+alertmanager+"']}}",
+		"pools:",
+		"  - {name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 4}}",
+	)
+	forecasts := subscribe(t, p.conn, "forewarm.forecast.>")
+	events := subscribe(t, p.conn, "forewarm.prescale.chat")
+
+	const minutes = 120
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	random := rand.New(rand.NewPCG(3, 3))
+	requests := 0
+	for minute := range minutes {
+		perMinute := 12 + max(0, minute-60)*3 // doubles in four minutes, and goes on
+		for i := range perMinute {
+			at := start.Add(time.Duration(minute)*time.Minute + time.Duration(i)*time.Minute/time.Duration(perMinute))
+			class := []string{"talk", "code"}[i%2]
+			requests++
+			p.publish(t, "forewarm.telemetry.request.chat."+class, fmt.Appendf(nil,
+				`{"id":"r%d","arrived_at":%q,"prompt_tokens":%d,"output_tokens":%d}`, requests, at.Format(time.RFC3339Nano), 500+random.IntN(500), 200+random.IntN(200)))
+		}
+		if minute%10 == 9 {
+			p.settle(t)
+		}
+	}
+	last := start.Add((minutes - 1) * time.Minute) // the last minute is not over
+
+	t.Run("forecasts", func(t *testing.T) { checkForecasts(t, forecasts, start, last) })
+	t.Run("events", func(t *testing.T) { checkEvents(t, events) })
+	t.Run("http", func(t *testing.T) { checkHTTP(t, p, requests) })
+	t.Run("alertmanager", func(t *testing.T) { checkAlerts(t, alertmanager) })
+
+	p.stop()
+	code, table, errs := runHere(t.Context(), "report", "-data", p.data)
+	if code != 0 || !strings.Contains(table, "| chat | requests |") || !strings.Contains(table, "| chat | decode |") {
+		t.Errorf("report: %d, %s\n%s", code, errs, table)
+	}
+	code, found, errs := runHere(t.Context(), "check", "-data", p.data)
+	if want := "ok  journal: up to chat at " + last.Format(time.RFC3339); code != 0 || !strings.Contains(found, want) {
+		t.Errorf("check: %d, %s%s, want %q", code, errs, found, want)
+	}
+}
+
+func subscribe(t *testing.T, conn *nats.Conn, subject string) *nats.Subscription {
+	t.Helper()
+	s, err := conn.SubscribeSync(subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetPendingLimits(-1, -1); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// next gives the messages that came, until there is none for a while.
+func next(s *nats.Subscription) func(func(*nats.Msg) bool) {
+	return func(yield func(*nats.Msg) bool) {
+		for {
+			m, err := s.NextMsg(500 * time.Millisecond)
+			if err != nil || !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// checkForecasts wants one for each class and one for the pool in every minute of event time, once there is a minute to
+// forecast from.
+func checkForecasts(t *testing.T, s *nats.Subscription, start, last time.Time) {
+	origins := map[string][]time.Time{}
+	for m := range next(s) {
+		var f forecastMessage
+		if err := json.Unmarshal(m.Data, &f); err != nil {
+			t.Fatalf("%v in %s", err, m.Data)
+		}
+		if want := ingest.ForecastSubject("forewarm", f.Pool, f.Class); m.Subject != want {
+			t.Fatalf("a forecast of %s is on %s", want, m.Subject)
+		}
+		for _, d := range []string{"requests", "prefill", "decode", "kv"} {
+			if q := f.Dimensions[d]; len(q.Values) != len(f.Minutes) || len(q.Values[0]) != len(f.Quantiles) || len(q.Max15To30) != len(f.Quantiles) {
+				t.Fatalf("%s at %s: %s has %v", f.Class, f.Origin, d, q)
+			}
+		}
+		origins[f.Class] = append(origins[f.Class], f.Origin)
+	}
+	var want []time.Time
+	for at := start.Add(3 * time.Minute); !at.After(last); at = at.Add(time.Minute) {
+		want = append(want, at)
+	}
+	for _, class := range []string{"*", "talk", "code"} {
+		if diff := cmp.Diff(want, origins[class]); diff != "" {
+			t.Errorf("origins of the forecasts for %s (-want +got):\n%s", class, diff)
+		}
+	}
+}
+
+func checkEvents(t *testing.T, s *nats.Subscription) {
+	generation, most := int64(0), 0
+	for m := range next(s) {
+		var e alerting.Event
+		if err := json.Unmarshal(m.Data, &e); err != nil {
+			t.Fatalf("%v in %s", err, m.Data)
+		}
+		if e.SpecVersion != "1.0" || e.Type != alerting.EventType || e.Subject != "chat" || e.Source == "" || e.Time.IsZero() ||
+			e.ID != "chat-"+strconv.FormatInt(e.Data.Generation, 10) || m.Header.Get("ce-id") != e.ID || m.Header.Get("Nats-Msg-Id") != e.ID {
+			t.Errorf("no valid CloudEvent: %s, headers %v", m.Data, m.Header)
+		}
+		if e.Data.Generation <= generation {
+			t.Errorf("generation %d came after %d", e.Data.Generation, generation)
+		}
+		if e.Data.Reason == "" || !e.Data.ExpiresAt.After(e.Data.IssuedAt) {
+			t.Errorf("no reason or no expiry: %s", m.Data)
+		}
+		generation, most = e.Data.Generation, max(most, e.Data.DesiredReplicas)
+	}
+	if most != 4 {
+		t.Errorf("the most that was asked for is %d replicas, want all 4", most)
+	}
+}
+
+func checkHTTP(t *testing.T, p *inProcess, requests int) {
+	for path, want := range map[string]string{
+		"/healthz":           "ok\n",
+		"/readyz":            `"ready": true`,
+		"/metrics":           fmt.Sprintf("\nforewarm_ingest_records_total %d\n", requests),
+		"/api/v1/pools":      `"pool": "chat"`,
+		"/api/v1/pools/chat": `"desired_replicas": 4`,
+		"/api/v1/pools/chat/forecast?dimension=decode": `"decode"`,
+		"/api/v1/status": `"lag": 0`,
+		"/api/v1/report": "# Forewarm report",
+		"/":              "chat",
+	} {
+		if code, body := get(p.base + path); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("GET %s: %d without %q in\n%.600s", path, code, want, body)
+		}
+	}
+}
+
+// checkAlerts reads back what Alertmanager lists. Its labels identify an alert, so that no number may be among them.
+func checkAlerts(t *testing.T, url string) {
+	var alerts []struct {
+		Labels, Annotations map[string]string
+	}
+	await(t, "alerts at Alertmanager", func() bool {
+		_, body := get(url + "/api/v2/alerts")
+		return json.Unmarshal([]byte(body), &alerts) == nil && len(alerts) > 0
+	})
+	for _, a := range alerts {
+		for name, value := range a.Labels {
+			if strings.ContainsAny(value, "0123456789") {
+				t.Errorf("label %s is %q: numbers belong in annotations", name, value)
+			}
+		}
+		if a.Labels["pool"] != "chat" || a.Labels["severity"] == "" || !strings.HasPrefix(a.Labels["alertname"], "Forewarm") || a.Annotations["summary"] == "" {
+			t.Errorf("alert %v, annotations %v", a.Labels, a.Annotations)
+		}
+	}
+}
+
+// startAlertmanager runs Debian's Alertmanager, or the one that is called as its authors call it.
+func startAlertmanager(t *testing.T) (url string) {
+	t.Helper()
+	binary, err := exec.LookPath("prometheus-alertmanager")
+	if err != nil {
+		binary, err = exec.LookPath("alertmanager")
+	}
+	switch {
+	case err != nil && os.Getenv("FOREWARM_CI") == "1":
+		t.Fatal("no alertmanager to test against; install prometheus-alertmanager")
+	case err != nil:
+		t.Skip("no alertmanager to test against; install prometheus-alertmanager")
+	}
+	dir, address := t.TempDir(), freeAddress(t)
+	config := writeFile(t, filepath.Join(dir, "alertmanager.yml"), "route: {receiver: none}", "receivers: [{name: none}]")
+	cmd := exec.CommandContext(t.Context(), binary, "--config.file="+config, "--storage.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address, "--cluster.listen-address=")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // killed by the context
+	url = "http://" + address
+	await(t, "alertmanager to be ready", func() bool { code, _ := get(url + "/-/ready"); return code == http.StatusOK })
+	return url
+}
+
+// TestDaemonOnTheWallClock gives the daemon the watermarks that its ticker would write over the next minutes.
+func TestDaemonOnTheWallClock(t *testing.T) {
+	p := startDaemon(t, "pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]")
+	var ticks []time.Time
+	now := time.Now().UTC().Truncate(time.Minute)
+	const minutes = 5
+	for ago := minutes; ago >= 0; ago-- {
+		minute := now.Add(-time.Duration(ago) * time.Minute)
+		for i := range 10 {
+			p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil,
+				`{"id":"%d-%d","arrived_at":%d,"prompt_tokens":100,"output_tokens":100}`, ago, i, minute.Add(-time.Second).UnixMilli()))
+		}
+		p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, minute.UnixMilli()))
+	}
+	p.settle(t)
+	if err := p.journal.Read(time.Time{}, now.Add(time.Hour), func(d *alerting.Decision) error {
+		ticks = append(ticks, d.Tick)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var want []time.Time
+	for ago := minutes; ago >= 0; ago-- {
+		want = append(want, now.Add(-time.Duration(ago)*time.Minute))
+	}
+	if diff := cmp.Diff(want, ticks); diff != "" {
+		t.Errorf("ticks that decided (-want +got):\n%s", diff)
+	}
+	if records := metric(t, p, "forewarm_ingest_records_total"); records != 10*(minutes+1) {
+		t.Errorf("%g records were counted, want %d", records, 10*(minutes+1))
+	}
+}
+
+// metric reads one value from /metrics, 0 when it is not there.
+func metric(t *testing.T, p *inProcess, name string) float64 {
+	t.Helper()
+	_, body := get(p.base + "/metrics")
+	for line := range strings.Lines(body) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	return 0
+}
