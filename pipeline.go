@@ -292,9 +292,14 @@ func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool string, at
 	b.Refused = append(b.Refused, f)
 }
 
-// run runs the ticks after the last one up to and including last.
+// run runs the ticks after the last one up to and including last. A hole of more than maxCatchUp is jumped over: once
+// what came before it has settled, the fold goes on with the hole's last minutes.
 func (p *Pipeline) run(last time.Time, emit func(*Output)) {
-	for t := p.time.next(last); !t.IsZero() && !t.After(last); t = t.Add(features.Minute) {
+	first := p.time.next(last)
+	for t := first; !t.IsZero() && !t.After(last); t = t.Add(features.Minute) {
+		if resume := last.Add(-maxCatchUp); t.Before(resume) && t.Sub(first) > p.cfg.Features.Revise {
+			t = resume
+		}
 		// On the wall clock only the newest tick decides: advice for minutes that have passed is no advice.
 		decide := p.cfg.Clock == EventClock || t.Equal(last)
 		p.tick(t, decide, emit)

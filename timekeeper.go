@@ -13,6 +13,8 @@ const (
 	// records in a row agree on it: a real gap in the traffic.
 	maxJump     = 6 * time.Hour
 	jumpConfirm = 8
+	// maxCatchUp is how much of a hole in time is ticked through minute by minute.
+	maxCatchUp = 24 * time.Hour
 )
 
 // timekeeper turns event times and promises into ticks. It never reads a clock.
