@@ -30,6 +30,8 @@ type mixture struct {
 	LossN float64
 
 	Shift Quantiles // calibration offset per level, in units of the spread
+
+	Silence hurdle
 }
 
 // gaussian are the standard normal quantiles at Levels, the prior shape of residuals.
@@ -72,17 +74,26 @@ func (m *mixture) expert(e int, p *points) (q Quantiles) {
 	return q
 }
 
+// experts are the distributions that the experts give, each alone; those of sleepers are not set.
+func (m *mixture) experts(p *points) (x [numExperts]Quantiles) {
+	for e := range catalog {
+		if !isNaN(p.z[e]) {
+			x[e] = m.expert(e, p)
+		}
+	}
+	return x
+}
+
 // combine is the weighted distribution before calibration; ok is false when every expert sleeps.
-func (m *mixture) combine(p *points) (q Quantiles, ok bool) {
+func (m *mixture) combine(p *points, x *[numExperts]Quantiles) (q Quantiles, ok bool) {
 	var sum Quantiles
 	for e := range catalog {
 		if isNaN(p.z[e]) {
 			continue
 		}
 		ok = true
-		x := m.expert(e, p)
 		for i := range q {
-			q[i] += m.Weight[e][i] * x[i]
+			q[i] += m.Weight[e][i] * x[e][i]
 			sum[i] += m.Weight[e][i]
 		}
 	}
@@ -97,7 +108,8 @@ func (m *mixture) combine(p *points) (q Quantiles, ok bool) {
 // learn takes outcome y of a forecast made from p; scale is the series' usual size, which makes losses of loud and quiet
 // series comparable.
 func (m *mixture) learn(p *points, y, scale float64) {
-	agg, ok := m.combine(p)
+	all := m.experts(p)
+	agg, ok := m.combine(p, &all)
 	if !ok {
 		return
 	}
@@ -113,7 +125,7 @@ func (m *mixture) learn(p *points, y, scale float64) {
 		if isNaN(p.z[e]) {
 			continue
 		}
-		x := m.expert(e, p)
+		x := &all[e]
 		loss := 0.0
 		for _, i := range ScoredLevels {
 			loss += Pinball(Levels[i], y, x[i]) / scale

@@ -123,3 +123,15 @@ func TestOriginsAreBlindToTheFuture(t *testing.T) {
 		t.Error("asking for forecasts changed them")
 	}
 }
+
+// TestRankWeights: the table answers what Quantiles.At answers.
+func TestRankWeights(t *testing.T) {
+	q := Quantiles{1, 2, 3, 5, 8, 13, 21, 34, 89}
+	for rank := 1; rank < 256; rank++ {
+		w := rankWeights[rank]
+		got, want := w.a*q[w.i]+w.b*q[w.i+1], q.At((float64(rank)-.5)/255)
+		if math.Abs(got-want) > 1e-9 {
+			t.Errorf("rank %d: %v, want %v", rank, got, want)
+		}
+	}
+}

@@ -4,7 +4,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
-	"sort"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -45,9 +45,11 @@ func seed(name string) uint64 {
 // addPaths adds the sample paths of one class, forecast by f, to the pool's: path j takes at each minute the quantile at
 // the rank that template j had at that lead.
 func addPaths(total [][Horizon]float32, f *Forecast, r *ranks) {
-	for j := range total {
-		for h := range total[j] {
-			total[j][h] += float32(f.Minute[h].At(r.level(j, h)))
+	for h := range Horizon {
+		q := &f.Minute[h]
+		for j := range total {
+			w := &rankWeights[r.Slot[j][h]]
+			total[j][h] += float32(w.a*q[w.i] + w.b*q[w.i+1])
 		}
 	}
 }
@@ -56,14 +58,15 @@ func addPaths(total [][Horizon]float32, f *Forecast, r *ranks) {
 // forecast at the same ranks. The sum of class paths has the right dependence over time, classes and dimensions; the
 // total's own forecast, whose errors were tracked as such, has the calibrated spread. Cost: a sort per minute.
 func settleMarginals(total [][Horizon]float32, f *Forecast) {
-	order := make([]int, len(total))
+	// The bits of non-negative floats sort like the floats; the path's number below them keeps the order of equals.
+	order := make([]uint64, len(total))
 	for h := range Horizon {
 		for j := range order {
-			order[j] = j
+			order[j] = uint64(math.Float32bits(total[j][h]))<<32 | uint64(j)
 		}
-		sort.SliceStable(order, func(a, b int) bool { return total[order[a]][h] < total[order[b]][h] })
-		for rank, j := range order {
-			total[j][h] = float32(f.Minute[h].At((float64(rank) + .5) / float64(len(order))))
+		slices.Sort(order)
+		for rank, key := range order {
+			total[uint32(key)][h] = float32(f.Minute[h].At((float64(rank) + .5) / float64(len(order))))
 		}
 	}
 }

@@ -71,5 +71,27 @@ func (r *ranks) close(s *series, o *openOrigin) {
 	}
 }
 
-// level is the rank of minute h (from 0) in template j.
-func (r *ranks) level(j, h int) float64 { return (float64(r.Slot[j][h]) - .5) / 255 }
+// rankWeights turn a rank into a quantile without searching: Quantiles.At is linear in the quantiles, and there are only
+// 255 ranks. At((rank − ½)/255) = a·q[i] + b·q[i+1].
+var rankWeights = func() (w [256]struct {
+	i    int
+	a, b float64
+}) {
+	for rank := 1; rank < len(w); rank++ {
+		tau := (float64(rank) - .5) / 255
+		i := 0
+		for i < NumLevels-2 && tau > Levels[i+1] {
+			i++
+		}
+		var lo, hi Quantiles // At is additive in steps: probe it with one step at each of the two levels
+		for k := i; k < NumLevels; k++ {
+			lo[k] = 1
+			if k > i {
+				hi[k] = 1
+			}
+		}
+		b := hi.At(tau)
+		w[rank].i, w[rank].a, w[rank].b = i, lo.At(tau)-b, b
+	}
+	return w
+}()

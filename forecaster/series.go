@@ -79,7 +79,20 @@ func (s *series) learn(t int64) {
 		}
 		s.mix[k].learn(&p, y, scale)
 		s.mix[k].cover(y, &q)
+		if s.silent(t - int64(x.to)) {
+			s.mix[k].Silence.learn(y)
+		}
 	}
+}
+
+// silent says whether nothing came in the quarter of an hour that ended with minute m.
+func (s *series) silent(m int64) bool {
+	for i := m; i > m-silentMinutes; i-- {
+		if s.history.At(i) != 0 { // NaN is not silence
+			return false
+		}
+	}
+	return true
 }
 
 // outcome is what became of a target whose last minute is t; NaN when a minute of it is not known.
@@ -114,12 +127,21 @@ func (s *series) points(k int) points {
 // distribution is the published forecast of target k; the baseline that answers in place of the combination, or −1.
 func (s *series) distribution(k int, p *points) (Quantiles, int) {
 	m := &s.mix[k]
+	q, baseline := s.mixed(m, p)
+	if s.silent(s.history.Newest) {
+		m.Silence.clear(&q)
+	}
+	return q, baseline
+}
+
+func (s *series) mixed(m *mixture, p *points) (Quantiles, int) {
 	if b := m.fallback(p); b >= 0 {
 		q := m.expert(b, p)
 		q.Sort()
 		return q, b
 	}
-	q, ok := m.combine(p)
+	all := m.experts(p)
+	q, ok := m.combine(p, &all)
 	if !ok {
 		return q, -1
 	}
