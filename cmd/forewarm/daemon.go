@@ -75,8 +75,8 @@ func (d *daemon) Close() error {
 }
 
 // openDaemon opens storage and connections and restores the state. On an error nothing stays open.
-func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (d *daemon, err error) {
-	d = &daemon{cfg: cfg, log: log, board: server.NewBoard(), exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
+func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *daemon, err error) {
+	d := &daemon{cfg: cfg, log: log, board: server.NewBoard(), exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())

@@ -87,14 +87,17 @@ func usage(w io.Writer) {
 
 // parse parses a subcommand's flags; what is wrong with them is a usage error. Arguments may follow or precede flags.
 func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
-	f.SetOutput(std.err)
+	f.SetOutput(io.Discard) // the error says it all, in one line
 	var rest []string
 	for len(args) > 0 {
-		if err := f.Parse(args); err != nil {
-			if errors.Is(err, flag.ErrHelp) {
-				return nil, err
-			}
-			return nil, usageError{err}
+		switch err := f.Parse(args); {
+		case errors.Is(err, flag.ErrHelp):
+			fmt.Fprintf(std.out, "flags of forewarm %s:\n", f.Name())
+			f.SetOutput(std.out)
+			f.PrintDefaults()
+			return nil, err
+		case err != nil:
+			return nil, usagef("%w: run forewarm %s -h for the list", err, f.Name())
 		}
 		args = f.Args()
 		if len(args) > 0 {

@@ -8,7 +8,9 @@ import (
 	"hash/fnv"
 	"io"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -51,6 +53,8 @@ func replay(ctx context.Context, args []string, std streams) error {
 		return usagef("name one trace, for example: forewarm replay -speed 60 trace.csv.gz")
 	case *speed < 0 || math.IsInf(*speed, 0) || math.IsNaN(*speed):
 		return usagef("-speed is %v: it must be 0 (as fast as possible) or a positive factor", *speed)
+	case !slices.Contains(shifts, *shift):
+		return usagef("-shift is %q: it must be one of %s", *shift, strings.Join(shifts, ", "))
 	case *shift == "now" && *speed == 0:
 		return usagef("-shift now needs a pace: give -speed, 1 for real time")
 	case *batch < 1 || *batch > 1000:
@@ -59,6 +63,11 @@ func replay(ctx context.Context, args []string, std streams) error {
 	if o.Start, err = parseTime("-start", *start); err != nil {
 		return err
 	}
+	reader, err := openTrace(rest[0], o)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
 	conn, err := jetstream.Connect(nc, nil, nats.NoReconnect())
 	if err != nil {
 		return usageError{err}
@@ -74,11 +83,6 @@ func replay(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	reader, err := openTrace(rest[0], o)
-	if err != nil {
-		return err
-	}
-	defer reader.Close()
 	p := jetstream.NewPublisher(func() (*nats.Conn, error) { return jetstream.Connect(nc, nil, nats.NoReconnect()) }, 0, zap.NewNop())
 	defer p.Close()
 	r := &replayer{publisher: p, prefix: nc.Prefix, run: *runID, batch: *batch, move: move, speed: *speed, began: began}
@@ -127,6 +131,9 @@ func traceNotes(r *backtest.Reader, std streams) error {
 	return nil
 }
 
+// shifts are the values of -shift.
+var shifts = []string{"none", "start", "end", "now"}
+
 // shifter maps the trace's times to those published. Shifts are whole minutes, so that windows hold the same records.
 func shifter(mode string, speed float64, path string, o backtest.Options, now time.Time) (func(time.Time) time.Time, error) {
 	identity := func(t time.Time) time.Time { return t }
@@ -146,10 +153,8 @@ func shifter(mode string, speed float64, path string, o backtest.Options, now ti
 		return by(now.Sub(first)), nil
 	case "end":
 		return by(now.Sub(last)), nil
-	case "now":
-		return func(t time.Time) time.Time { return now.Add(time.Duration(float64(t.Sub(first)) / speed)).UTC() }, nil
 	}
-	return nil, usagef("-shift is %q: it must be none, start, end or now", mode)
+	return func(t time.Time) time.Time { return now.Add(time.Duration(float64(t.Sub(first)) / speed)).UTC() }, nil
 }
 
 func traceSpan(path string, o backtest.Options) (first, last time.Time, err error) {

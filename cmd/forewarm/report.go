@@ -93,6 +93,9 @@ func openHistory(c storage.Config) (storage.History, func() error, error) {
 
 // period reads the flags; what they leave out follows from the newest decision.
 func period(from, to string, j *storage.Journal) (start, end time.Time, err error) {
+	if start, err = parseTime("-from", from); err != nil {
+		return
+	}
 	if end, err = parseTime("-to", to); err != nil {
 		return
 	}
@@ -102,9 +105,6 @@ func period(from, to string, j *storage.Journal) (start, end time.Time, err erro
 			return start, end, fmt.Errorf("the journal is empty: no decision was made yet in this data directory")
 		}
 		end = last.Tick
-	}
-	if start, err = parseTime("-from", from); err != nil {
-		return
 	}
 	if start.IsZero() {
 		start = end.Add(-week)

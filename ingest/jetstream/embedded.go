@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -122,10 +123,16 @@ type serverLog struct {
 }
 
 func (l *serverLog) Noticef(format string, v ...any) { l.log.Debugf(format, v...) }
-func (l *serverLog) Warnf(format string, v ...any)   { l.log.Warnf(format, v...) }
 func (l *serverLog) Errorf(format string, v ...any)  { l.log.Errorf(format, v...) }
 func (l *serverLog) Debugf(string, ...any)           {}
 func (l *serverLog) Tracef(string, ...any)           {}
+
+func (l *serverLog) Warnf(format string, v ...any) {
+	if strings.HasPrefix(format, "Maximum payloads over") {
+		return // maxPayload says why they are let in
+	}
+	l.log.Warnf(format, v...)
+}
 
 func (l *serverLog) Fatalf(format string, v ...any) {
 	l.log.Errorf(format, v...)

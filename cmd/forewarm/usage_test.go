@@ -1,0 +1,130 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const soundPool = "pools: [{name: chat, replicas: {max: 4}}]"
+
+// TestUsage: a mistake is answered with one line that says what to mend, and with exit code 2.
+func TestUsage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, lines := range map[string][]string{
+		"sound.yaml":    {soundPool},
+		"unknown.yaml":  {soundPool, "storage: {retenton: 9d}"},
+		"bound.yaml":    {soundPool, "decision: {quantile: 1.5}"},
+		"warmup.yaml":   {"pools:", "  - name: chat", "    replicas: {max: 4}", "    warmup: {p50: 40m, p90: 58m}"},
+		"model.yaml":    {"pools: [{name: chat, replicas: {max: 4}, model_config: mamba.json}]"},
+		"mamba.json":    {`{"architectures": ["MambaForCausalLM"], "model_type": "mamba", "num_hidden_layers": 64}`},
+		"nats.yaml":     {soundPool, "nats: {url: 'nats://127.0.0.1:1'}"},
+		"login.yaml":    {soundPool, "nats: {url: 'nats://u:secret@127.0.0.1:1'}"},
+		"port.yaml":     {soundPool, "nats: {embedded: {listen: none}}", "server: {listen: '" + taken.Addr().String() + "'}", "log: {level: error}"},
+		"embedded.yaml": {soundPool, "nats: {embedded: {listen: '" + taken.Addr().String() + "'}}", "log: {level: error}"},
+		"trace.csv":     {"t_s,class,prompt_tokens,cached_tokens,output_tokens", "0,chat,10,0,10"},
+		"notes.csv":     {"remember the milk"},
+	} {
+		writeFile(t, name, lines...)
+	}
+	for _, tc := range []struct {
+		args string
+		code int
+		says []string // all of them, in the one line on stderr
+	}{
+		{"serve -config unknown.yaml", 2, []string{"unknown.yaml:2", "storage.retenton", "unknown key", `"retention"`}},
+		{"serve -config bound.yaml", 2, []string{"bound.yaml:2", "decision.quantile", "1.5", "0…0.999", "set a share"}},
+		{"serve -config warmup.yaml", 2, []string{"warmup.yaml:4", "pools[chat].warmup.p90", "58m", "at most 54m", "horizon 1h", "shorten"}},
+		{"serve -config model.yaml", 2, []string{"model.yaml:1", "pools[chat].model_config", "mamba.json", "num_attention_heads", "kv_capacity_tokens"}},
+		{"serve -config nats.yaml", 2, []string{"nats.url", "127.0.0.1:1", "start that server", "leave it out"}},
+		{"serve -config port.yaml", 2, []string{"server.listen", taken.Addr().String(), "address already in use"}},
+		{"serve -config login.yaml", 2, []string{"login.yaml:2", "nats.url", "password", "a key that names a file"}},
+		{"serve -config embedded.yaml", 2, []string{"nats.embedded", taken.Addr().String(), "address already in use", "choose another"}},
+		{"serve -config none.yaml", 2, []string{"none.yaml", "no such file", "-config"}},
+		{"serve -config sound.yaml -clock moon", 2, []string{"-clock", `"moon"`, "wall or event"}},
+		{"serve sound.yaml", 2, []string{"flags only", `"sound.yaml"`, "serve -h"}},
+		{"serve -verbose", 2, []string{"-verbose", "serve -h"}},
+		{"srve", 2, []string{`"srve"`, "forewarm help"}},
+		{"check", 2, []string{"-config", "-data", "-health"}},
+		{"check -offline -config warmup.yaml", 2, []string{"warmup.yaml:4", "58m"}},
+		{"check -config nats.yaml", 2, []string{"nats.url"}},
+		{"check -data none", 2, []string{"none", "storage.dir"}},
+		{"check -health http://127.0.0.1:1/healthz", 1, []string{"127.0.0.1:1", "refused"}},
+		{"replay", 2, []string{"trace"}},
+		{"replay none.csv", 2, []string{"none.csv", "no such file"}},
+		{"replay notes.csv", 2, []string{"notes.csv", "no known trace format"}},
+		{"replay -nats nats://127.0.0.1:1 trace.csv", 2, []string{"nats://127.0.0.1:1", "start that server"}},
+		{"replay -speed -1 trace.csv", 2, []string{"-speed", "-1", "0 (as fast as possible)"}},
+		{"replay -speed fast trace.csv", 2, []string{"-speed", `"fast"`, "replay -h"}},
+		{"replay -shift back trace.csv", 2, []string{"-shift", `"back"`, "none, start, end, now"}},
+		{"replay -shift now trace.csv", 2, []string{"-shift now", "-speed"}},
+		{"replay -batch 0 trace.csv", 2, []string{"-batch", "0", "1 to 1000"}},
+		{"replay -start monday trace.csv", 2, []string{"-start", `"monday"`, "RFC 3339"}},
+		{"backtest", 2, []string{"trace"}},
+		{"backtest -policies wish trace.csv", 2, []string{`"wish"`, "forewarm"}},
+		{"report -data none", 2, []string{"none", "-data"}},
+		{"report -data . -config sound.yaml", 2, []string{"-config or -data"}},
+		{"report -format pdf", 2, []string{"-format", `"pdf"`, "md or json"}},
+		{"report -data . -from then", 2, []string{"-from", `"then"`, "RFC 3339"}},
+		{"demo -seconds never", 2, []string{"-seconds", `"never"`, "demo -h"}},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			code, _, errs := runHere(t.Context(), strings.Fields(tc.args)...)
+			if code != tc.code {
+				t.Errorf("exit code %d, want %d", code, tc.code)
+			}
+			if strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "forewarm") {
+				t.Errorf("want one line, got %q", errs)
+			}
+			for _, part := range tc.says {
+				if !strings.Contains(errs, part) {
+					t.Errorf("%q does not say %q", errs, part)
+				}
+			}
+			if strings.Contains(errs, "secret") {
+				t.Errorf("%q gives a password away", errs)
+			}
+		})
+	}
+}
+
+// TestFailure: what worked as asked and went wrong all the same ends with exit code 1.
+func TestFailure(t *testing.T) {
+	dir := t.TempDir()
+	if code, _, errs := runHere(t.Context(), "report", "-data", dir); code != 1 || !strings.Contains(errs, "journal is empty") {
+		t.Errorf("report on an empty directory: %d, %s", code, errs)
+	}
+	p := startDaemon(t, soundPool)
+	for _, command := range []string{"report", "check"} {
+		if code, _, errs := runHere(t.Context(), command, "-data", p.data); code != 1 || !strings.Contains(errs, "in use by another forewarm") {
+			t.Errorf("%s beside the daemon: %d, %s", command, code, errs)
+		}
+	}
+	p.stop()
+	snapshot := filepath.Join(p.data, "snapshots", "snapshot-000000001.fws")
+	if err := os.WriteFile(snapshot, []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := runHere(t.Context(), "check", "-data", p.data); code != 1 || !strings.Contains(errs, "no intact snapshot") {
+		t.Errorf("check of a damaged snapshot: %d, %s", code, errs)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "serve", "help": "forewarm COMMAND -h", "-h": "backtest", "--help": "replay", "version": "forewarm ", "serve -h": "-config",
+		"replay -h": "-speed", "report -h": "-data", "check -h": "-health", "demo -h": "-once", "backtest -h": "-policies",
+	} {
+		code, out, errs := runHere(t.Context(), strings.Fields(args)...)
+		if code != 0 || !strings.Contains(out, want) || errs != "" {
+			t.Errorf("forewarm %s: %d, out %q, stderr %q; want %q", args, code, out, errs, want)
+		}
+	}
+}
