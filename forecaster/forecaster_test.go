@@ -17,7 +17,7 @@ func window(pool, class string, i int, y float64) features.Window {
 	if !math.IsNaN(y) {
 		w.Covered = true
 		w.Requests, w.RequestsKnown = 60*y, 60*y
-		w.Reports = ^w.Reports
+		w.Reports = features.ReportsRequests
 	}
 	return w
 }
@@ -53,7 +53,7 @@ func TestPoolTotalIsNotASumOfQuantiles(t *testing.T) {
 		together[name] = noisy(rand.New(rand.NewPCG(2, 2)))
 	}
 	spread := func(classes map[string]func(int) float64) (float64, PoolForecast) {
-		pf := observePool(New(Config{}), 2*1440, classes, names...)
+		pf := observePool(New(Config{}), 1440+720, classes, names...)
 		total := pf.Of(features.DimRequests).Minute[19]
 		sum := classQuantileSum(&pf, 20, L95) - classQuantileSum(&pf, 20, L50)
 		return (total[L95] - total[L50]) / sum, pf

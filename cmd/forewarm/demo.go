@@ -236,6 +236,11 @@ func (d *demoRun) publish(ctx context.Context, end time.Time) error {
 	}
 	body = body[:0]
 	for i := range replicas {
+		// A report at the very end of the minute belongs to it: as the first sign of the next one it would end the
+		// minute before the other replicas are heard.
+		if !replicas[i].At.Before(end) {
+			replicas[i].At = end.Add(-time.Millisecond)
+		}
 		body = append(ingest.AppendReplica(body, &replicas[i]), '\n')
 	}
 	if err := d.send(ctx, ingest.ReplicaSubject("forewarm", demoPool, "all"), body); err != nil {
