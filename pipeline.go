@@ -166,6 +166,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		p.sequence = b.Sequence
 	}
 	p.time.received(b.ReceivedAt)
+	p.run(p.time.overdue(), false, emit)
 	for i := range b.Refused {
 		p.counters.Refused[b.Refused[i].Reason]++
 	}
@@ -260,7 +261,7 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 		p.aggregator.AddWatermark(w)
 	}
 	if w.Pool == "" || p.cfg.Clock == EventClock {
-		p.run(p.time.promise(w.At), emit)
+		p.run(p.time.promise(w.At), true, emit)
 	}
 	return ""
 }
@@ -271,7 +272,7 @@ func (p *Pipeline) reach(t time.Time, emit func(*Output)) ingest.Reason {
 		return ingest.ReasonFuture
 	}
 	if p.cfg.Clock == EventClock {
-		p.run(p.time.event(t), emit)
+		p.run(p.time.event(t), true, emit)
 	}
 	return ""
 }
@@ -293,15 +294,15 @@ func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool string, at
 }
 
 // run runs the ticks after the last one up to and including last. A hole of more than maxCatchUp is jumped over: once
-// what came before it has settled, the fold goes on with the hole's last minutes.
-func (p *Pipeline) run(last time.Time, emit func(*Output)) {
+// what came before it has settled, the fold goes on with the hole's last minutes. Without advise no tick decides.
+func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 	first := p.time.next(last)
 	for t := first; !t.IsZero() && !t.After(last); t = t.Add(features.Minute) {
 		if resume := last.Add(-maxCatchUp); t.Before(resume) && t.Sub(first) > p.cfg.Features.Revise {
 			t = resume
 		}
 		// On the wall clock only the newest tick decides: advice for minutes that have passed is no advice.
-		decide := p.cfg.Clock == EventClock || t.Equal(last)
+		decide := advise && (p.cfg.Clock == EventClock || t.Equal(last))
 		p.tick(t, decide, emit)
 	}
 }

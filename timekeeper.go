@@ -15,6 +15,8 @@ const (
 	jumpConfirm = 8
 	// maxCatchUp is how much of a hole in time is ticked through minute by minute.
 	maxCatchUp = 24 * time.Hour
+	// patience is how long after it is due a watermark may come, before the stream's own time takes its place.
+	patience = 2 * time.Minute
 )
 
 // timekeeper turns event times and promises into ticks. It never reads a clock.
@@ -38,6 +40,20 @@ func (k *timekeeper) received(at time.Time) {
 	if k.clock == WallClock && at.After(k.Stream) {
 		k.Stream = at
 	}
+}
+
+// overdue is the newest tick for which a watermark should have come by the time of the stream, zero on the event clock.
+// None comes while no daemon runs; telemetry that is stored meanwhile must not wait for the next one, which would find
+// it hours ahead.
+func (k *timekeeper) overdue() time.Time {
+	if k.clock != WallClock || k.Stream.IsZero() {
+		return time.Time{}
+	}
+	at := k.Stream.Add(-k.lateness)
+	if k.Last.IsZero() {
+		k.Last = at.Truncate(features.Minute).Add(-features.Minute)
+	}
+	return at.Add(-patience).Truncate(features.Minute)
 }
 
 // plausible says whether a record may be of time t. On the wall clock the stream's own timestamps bound it; on the event

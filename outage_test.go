@@ -1,0 +1,77 @@
+package forewarm
+
+import (
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// TestTelemetryOfAnOutageCounts: while no daemon runs the stream gets records and no watermark. All of them count, every
+// minute is learned, and no advice is given for what is past.
+func TestTelemetryOfAnOutageCounts(t *testing.T) {
+	const minutes, from, to = 300, 20, 250
+	for name, first := range map[string]int{"in between": 0, "before the first start": from} {
+		t.Run(name, func(t *testing.T) {
+			cfg := eventConfig(t, "p")
+			cfg.Clock = WallClock
+			p := New(cfg)
+			var newest, ticks, advised int
+			emit := func(o *Output) {
+				ticks++
+				if len(o.Decisions) > 0 {
+					advised++
+					newest = int(o.Tick.Sub(midnight) / time.Minute)
+					if newest > from && newest < to {
+						t.Errorf("advice for minute %d, which had passed", newest)
+					}
+				}
+			}
+			for m := first; m < minutes; m++ {
+				at := midnight.Add(time.Duration(m) * time.Minute)
+				p.Apply(&ingest.Batch{ReceivedAt: at.Add(time.Second), Requests: []ingest.Request{{
+					Pool: "p", ArrivedAt: at, PromptTokens: 1000, CachedTokens: ingest.Unknown, OutputTokens: 10, MaxOutputTokens: ingest.Unknown,
+				}}}, emit)
+				if m < from || m >= to {
+					p.Apply(&ingest.Batch{ReceivedAt: at.Add(time.Second), Watermark: &ingest.Watermark{At: at}}, emit)
+				}
+			}
+			if c := p.Counters(); c.Records != uint64(minutes-first) || len(c.Refused) != 0 {
+				t.Errorf("counters %+v, want all %d records", c, minutes-first)
+			}
+			if ticks < minutes-first || newest != minutes-1 || advised < minutes-to {
+				t.Errorf("%d ticks, %d with advice, the newest at minute %d", ticks, advised, newest)
+			}
+		})
+	}
+}
+
+// TestHolesAreJumpedOver: a century of silence is not ticked through, and what came before it settles all the same.
+func TestHolesAreJumpedOver(t *testing.T) {
+	cfg := eventConfig(t, "p")
+	cfg.Every = time.Hour // what is decided does not matter here
+	p := New(cfg)
+	apply(p, traffic(5, 10), func(*Output) {})
+	end := midnight.AddDate(100, 0, 0)
+	settled, ticks := map[time.Time]bool{}, 0
+	emit := func(o *Output) {
+		ticks++
+		for i := range o.Windows {
+			if w := &o.Windows[i]; w.Settled {
+				settled[w.Start] = true
+			}
+		}
+	}
+	for range jumpConfirm {
+		b := ingest.Batch{Requests: []ingest.Request{{Pool: "p", ArrivedAt: end, PromptTokens: 1, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown}}}
+		p.Apply(&b, emit)
+	}
+	if most := int((maxCatchUp + 2*cfg.Features.Revise) / time.Minute); !p.LastTick().Equal(end) || ticks > most {
+		t.Errorf("%d ticks up to %s, want at most %d up to %s", ticks, p.LastTick(), most, end)
+	}
+	for m := range 10 {
+		if at := midnight.Add(time.Duration(m) * time.Minute); !settled[at] {
+			t.Errorf("minute %s never settled", at)
+		}
+	}
+}
