@@ -309,7 +309,7 @@ func TestRunRefusesWrongConfigurations(t *testing.T) {
 	trace := []string{"testdata/requests.csv"}
 	for want, cfg := range map[string]RunConfig{
 		"no trace":                             {},
-		"every 1m30s is not a positive number":   {Traces: trace, Every: 90 * time.Second},
+		"every 1m30s is not a positive number": {Traces: trace, Every: 90 * time.Second},
 		"every 15m0s is no multiple of decide": {Traces: trace, Every: 15 * time.Minute, Decide: 4 * time.Minute},
 		"score from 1 is out of":               {Traces: trace, ScoreFrom: 1},
 		`unknown policy "best"`:                {Traces: trace, Policies: []string{"best"}},
