@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -34,7 +36,11 @@ type inProcess struct {
 // startDaemon runs a daemon of the given configuration; a directory, addresses and a quiet log are added to it.
 func startDaemon(t *testing.T, lines ...string) *inProcess {
 	t.Helper()
-	dir := t.TempDir()
+	return startDaemonIn(t, t.TempDir(), lines...)
+}
+
+func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
+	t.Helper()
 	data := filepath.Join(dir, "data")
 	path := writeFile(t, filepath.Join(dir, "forewarm.yaml"), append(lines,
 		"nats: {embedded: {listen: '127.0.0.1:0'}}", "storage: {dir: "+data+"}", "server: {listen: '127.0.0.1:0'}")...)
@@ -315,6 +321,53 @@ func TestDaemonOnTheWallClock(t *testing.T) {
 	}
 	if records := metric(t, p, "forewarm_ingest_records_total"); records != 10*minutes {
 		t.Errorf("%g records were counted, want %d", records, 10*minutes)
+	}
+}
+
+// TestDaemonAnnouncesWhatACrashCutOff: a process that dies between the decisions of one tick has announced the first one
+// at most; the next process announces both.
+func TestDaemonAnnouncesWhatACrashCutOff(t *testing.T) {
+	dir := t.TempDir()
+	config := []string{"clock: event", "features: {lateness: 0s}", "pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]"}
+	p := startDaemonIn(t, dir, config...)
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	for seconds := 0; seconds < 250; seconds += 10 {
+		for _, pool := range []string{"a", "b"} {
+			p.publish(t, "forewarm.telemetry.request."+pool+".talk", fmt.Appendf(nil,
+				`{"arrived_at":%d,"prompt_tokens":100,"output_tokens":10}`, start.Add(time.Duration(seconds)*time.Second).UnixMilli()))
+		}
+	}
+	p.settle(t)
+	p.stop()
+	// As the crash would leave it: no snapshot, and the journal cut within the first tick that decided.
+	if err := os.RemoveAll(filepath.Join(p.data, "snapshots")); err != nil {
+		t.Fatal(err)
+	}
+	cutJournal(t, filepath.Join(p.data, "journal"))
+
+	p = startDaemonIn(t, dir, config...)
+	p.settle(t)
+	await(t, "the advice for both pools to be delivered", func() bool {
+		stats := p.dispatcher.Stats()[0]
+		return stats.Sent == 2 && stats.Queued == 0
+	})
+	if n := p.journal.Counters(); n.Repeated != 1 || n.Divergent != 0 {
+		t.Errorf("journal counters %+v, want one decision that was there", n)
+	}
+}
+
+// cutJournal leaves one decision and a piece of the next in the journal.
+func cutJournal(t *testing.T, dir string) {
+	t.Helper()
+	path := filepath.Join(dir, "journal-000001.log")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := bytes.IndexByte(data, '\n') + 1
+	second := first + 8 + int(binary.LittleEndian.Uint32(data[first:]))
+	if err := os.Truncate(path, int64(second+20)); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -29,9 +29,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// binary builds the program once, without the race detector: it would fold ten times slower, and what it could find is
+// program builds the program once, without the race detector: it would fold ten times slower, and what it could find is
 // found by the tests that run the daemon in this process.
-var binary = sync.OnceValues(func() (path string, err error) {
+var program = sync.OnceValues(func() (path string, err error) {
 	if binaryDir, err = os.MkdirTemp("", "forewarm-test-"); err != nil {
 		return "", err
 	}
@@ -52,7 +52,7 @@ type process struct {
 
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	path, err := binary()
+	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
