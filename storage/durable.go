@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -19,6 +20,9 @@ type DirLock struct {
 	release fileutil.Releaser
 }
 
+// ErrLocked says that another process holds a directory.
+var ErrLocked = errors.New("in use by another forewarm")
+
 // Lock claims dir, making it when needed. It fails when another process holds it.
 func Lock(dir string) (*DirLock, error) {
 	name := filepath.Join(dir, "lock")
@@ -27,7 +31,7 @@ func Lock(dir string) (*DirLock, error) {
 	}
 	r, _, err := fileutil.Flock(name)
 	if err != nil {
-		return nil, fmt.Errorf("storage directory %s is in use by another forewarm (%s: %w): stop that one, or name another directory in storage.dir", dir, name, err)
+		return nil, fmt.Errorf("storage directory %s is %w (%s: %w): stop that one, or name another directory in storage.dir", dir, ErrLocked, name, err)
 	}
 	return &DirLock{release: r}, nil
 }

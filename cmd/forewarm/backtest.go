@@ -44,6 +44,13 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	if c.Options.Start, err = parseTime("-start", *start); err != nil {
 		return err
 	}
+	for _, path := range c.Traces {
+		if r, err := openTrace(path, c.Options); err != nil {
+			return err
+		} else if err := r.Close(); err != nil {
+			return err
+		}
+	}
 	if *policies != "" {
 		c.Policies = strings.Split(*policies, ",")
 	}

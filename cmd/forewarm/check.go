@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -92,8 +91,8 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 
 // checkData prints what a stopped daemon left: two directories with the same lines hold the same state and decisions.
 func checkData(dir string, std streams) (err error) {
-	if _, err := os.Stat(dir); err != nil {
-		return usagef("%w: name the storage.dir of a daemon", err)
+	if err := checkDataDir(dir); err != nil {
+		return err
 	}
 	lock, err := storage.Lock(dir)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -42,7 +43,11 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	default:
 		return usagef("-format is %q: it must be md or json", *format)
 	}
-	sc := storage.DefaultConfig()
+	start, end, err := parsePeriod(*from, *to)
+	if err != nil {
+		return err
+	}
+	sc, daemonAt := storage.DefaultConfig(), ""
 	switch {
 	case *dir != "" && *path != "":
 		return usagef("give -config or -data, not both")
@@ -53,18 +58,23 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		if err != nil {
 			return usageError{err}
 		}
-		sc = cfg.Storage
+		sc, daemonAt = cfg.Storage, cfg.Server.Listen
 	}
-	if _, err := os.Stat(sc.Dir); err != nil {
-		return usagef("%w: name the data directory of a daemon with -data, or its configuration with -config", err)
+	if err := checkDataDir(sc.Dir); err != nil {
+		return err
 	}
 	h, closeHistory, err := openHistory(sc)
-	if err != nil {
+	switch {
+	case errors.Is(err, storage.ErrLocked) && daemonAt != "":
+		query := url.Values{"from": {*from}, "to": {*to}, "format": {*format}}
+		return writeTo(*out, std.out, func(w io.Writer) error { return askDaemon(ctx, w, "http://"+daemonAt+"/api/v1/report?"+query.Encode()) })
+	case errors.Is(err, storage.ErrLocked):
+		return fmt.Errorf("%w; or ask it: report -config FILE, or GET /api/v1/report", err)
+	case err != nil:
 		return err
 	}
 	defer func() { err = errors.Join(err, closeHistory()) }()
-	start, end, err := period(*from, *to, h.Journal)
-	if err != nil {
+	if start, end, err = completePeriod(start, end, h.Journal); err != nil {
 		return err
 	}
 	r, err := report.Reconcile(ctx, h, start, end, report.DefaultOptions())
@@ -74,12 +84,39 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	return writeTo(*out, std.out, func(w io.Writer) error { return write(w, r) })
 }
 
+// askDaemon copies what a running daemon answers.
+func askDaemon(ctx context.Context, w io.Writer, address string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("the daemon that holds the data directory does not answer: %w", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(res.Body, 1024)) // the status says enough
+		return fmt.Errorf("the daemon answers %s: %s", res.Status, bytes.TrimSpace(body))
+	}
+	_, err = io.Copy(w, res.Body)
+	return err
+}
+
+// checkDataDir sees that dir is a daemon's, before anything is made in it.
+func checkDataDir(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "journal")); err != nil {
+		return usagef("%s is no data directory: %w; name the storage.dir of a daemon that has run with -data or -config", dir, err)
+	}
+	return nil
+}
+
 // openHistory opens a data directory that no daemon holds.
 func openHistory(c storage.Config) (storage.History, func() error, error) {
 	var h storage.History
 	lock, err := storage.Lock(c.Dir)
 	if err != nil {
-		return h, nil, fmt.Errorf("%w; a running daemon answers GET /api/v1/report", err)
+		return h, nil, err
 	}
 	quiet := slogFrom(zap.NewNop())
 	if h.Store, err = storage.OpenStore(c, quiet); err != nil {
@@ -91,18 +128,21 @@ func openHistory(c storage.Config) (storage.History, func() error, error) {
 	return h, func() error { return errors.Join(h.Journal.Close(), h.Store.Close(), lock.Unlock()) }, nil
 }
 
-// period reads the flags; what they leave out follows from the newest decision.
-func period(from, to string, j *storage.Journal) (start, end time.Time, err error) {
+// parsePeriod reads the ends of a period; what is left out is zero.
+func parsePeriod(from, to string) (start, end time.Time, err error) {
 	if start, err = parseTime("-from", from); err != nil {
 		return
 	}
-	if end, err = parseTime("-to", to); err != nil {
-		return
-	}
+	end, err = parseTime("-to", to)
+	return
+}
+
+// completePeriod fills in what was left out: up to the newest decision, a week long.
+func completePeriod(start, end time.Time, j *storage.Journal) (time.Time, time.Time, error) {
 	if end.IsZero() {
 		last, ok := j.Last()
 		if !ok {
-			return start, end, fmt.Errorf("the journal is empty: no decision was made yet in this data directory")
+			return start, end, errors.New("the journal is empty: no decision was made yet in this data directory")
 		}
 		end = last.Tick
 	}
@@ -110,9 +150,9 @@ func period(from, to string, j *storage.Journal) (start, end time.Time, err erro
 		start = end.Add(-week)
 	}
 	if !start.Before(end) {
-		err = usagef("the period is empty: -from %s is not before -to %s", start.Format(time.RFC3339), end.Format(time.RFC3339))
+		return start, end, usagef("the period is empty: -from %s is not before -to %s", start.Format(time.RFC3339), end.Format(time.RFC3339))
 	}
-	return
+	return start, end, nil
 }
 
 func parseTime(name, s string) (time.Time, error) {
@@ -175,7 +215,10 @@ func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("format is %q: it must be md or json", f), http.StatusBadRequest)
 		return
 	}
-	start, end, err := period(r.FormValue("from"), r.FormValue("to"), d.journal)
+	start, end, err := parsePeriod(r.FormValue("from"), r.FormValue("to"))
+	if err == nil {
+		start, end, err = completePeriod(start, end, d.journal)
+	}
 	switch {
 	case errors.As(err, new(usageError)):
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -184,8 +227,8 @@ func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	if r.FormValue("to") == "" {
-		start, end = start.Add(-d.cfg.Features.Revise), end.Add(-d.cfg.Features.Revise)
+	if r.FormValue("to") == "" { // what has not settled yet would count as missing
+		end = end.Add(-d.cfg.Features.Revise)
 	}
 	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Journal: d.journal}, start, end, report.DefaultOptions())
 	if err != nil {

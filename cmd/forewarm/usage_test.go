@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 const soundPool = "pools: [{name: chat, replicas: {max: 4}}]"
@@ -98,6 +100,9 @@ func TestUsage(t *testing.T) {
 // TestFailure: what worked as asked and went wrong all the same ends with exit code 1.
 func TestFailure(t *testing.T) {
 	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "journal"), 0o750); err != nil {
+		t.Fatal(err)
+	}
 	if code, _, errs := runHere(t.Context(), "report", "-data", dir); code != 1 || !strings.Contains(errs, "journal is empty") {
 		t.Errorf("report on an empty directory: %d, %s", code, errs)
 	}
@@ -126,5 +131,24 @@ func TestHelp(t *testing.T) {
 		if code != 0 || !strings.Contains(out, want) || errs != "" {
 			t.Errorf("forewarm %s: %d, out %q, stderr %q; want %q", args, code, out, errs, want)
 		}
+	}
+}
+
+// TestReportAsksTheDaemon: beside a running daemon its report comes over HTTP.
+func TestReportAsksTheDaemon(t *testing.T) {
+	dir := t.TempDir()
+	p := startDaemonIn(t, dir, soundPool)
+	t.Setenv("FOREWARM_SERVER_LISTEN", strings.TrimPrefix(p.base, "http://"))
+	config := filepath.Join(dir, "forewarm.yaml")
+	if code, _, errs := runHere(t.Context(), "report", "-config", config); code != 1 || !strings.Contains(errs, "the daemon answers 404 Not Found: the journal is empty") {
+		t.Errorf("before the first decision: %d, %s", code, errs)
+	}
+	now := time.Now().UTC().Truncate(time.Minute)
+	p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"arrived_at":%d,"prompt_tokens":100}`, now.UnixMilli()))
+	p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, now.Add(time.Minute).UnixMilli()))
+	p.settle(t)
+	code, out, errs := runHere(t.Context(), "report", "-config", config, "-format", "json", "-to", now.Add(time.Hour).Format(time.RFC3339))
+	if code != 0 || !strings.Contains(out, `"pools"`) {
+		t.Errorf("after it: %d, %s%s", code, out, errs)
 	}
 }
