@@ -33,13 +33,16 @@ type Forecast struct {
 	features.Key // Class is features.TotalClass for the pool
 	Dimension    string
 	Origin       time.Time
-	Last         float64            // the newest known value, what a last-value forecaster would say; NaN when none
-	Minute       [Horizon]Quantiles // Minute[h-1]
-	WindowMax    Quantiles          // of the largest minute in WindowFrom..WindowTo
-	Confidence   Confidence
-	Known        int      // known minutes of history
-	Weights      []Weight // share of each expert in the combination at 15 minutes ahead, descending
-	Fallback     bool     // skill against the best baseline was ≤ 0, the baseline answers
+	Last         float64 // the newest known value, what a last-value forecaster would say; NaN when none
+	// Now is the demand of the newest minute: the last value where counts are final at once; where records still come in,
+	// at least the median of the next minute, which has learned what the newest counts lack.
+	Now        float64
+	Minute     [Horizon]Quantiles // Minute[h-1]
+	WindowMax  Quantiles          // of the largest minute in WindowFrom..WindowTo
+	Confidence Confidence
+	Known      int      // known minutes of history
+	Weights    []Weight // share of each expert in the combination at 15 minutes ahead, descending
+	Fallback   bool     // skill against the best baseline was ≤ 0, the baseline answers
 }
 
 // Weight is one expert's share in a combination.

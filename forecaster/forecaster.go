@@ -107,7 +107,9 @@ func (p *pool) observe(windows []features.Window, settle int) {
 				continue
 			}
 			s.push(minute, y)
-			if ok {
+			if t := p.total[d]; ok && t != nil && minute <= t.history.Newest {
+				t.history.Amend(minute, zeroIfNaN(t.history.At(minute))+y) // a class that was heard of late
+			} else if ok {
 				sums[d] = zeroIfNaN(sums[d]) + y
 			}
 		}

@@ -18,6 +18,8 @@ type Capacity interface {
 // Lag is the distribution of the time from asking for a replica to having it.
 type Lag interface {
 	Quantile(p float64) time.Duration
+	// ReadyBy is the probability that a replica asked for at requested, and not ready at now, is ready at t.
+	ReadyBy(requested, now, t time.Time) float64
 }
 
 // leadQuantile of the warm-up lag is what a decision must look past.
@@ -70,14 +72,19 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 // readyPaths is the number of usable replicas on each path at the start of each minute.
 func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizon]float32 {
 	out := make([][Horizon]float32, NumPaths)
-	for j := range out {
-		// 53 is odd, so this visits every lag quantile once, in an order unrelated to the templates'.
-		l := lag.Quantile((float64(j*53%NumPaths) + .5) / NumPaths)
-		for h := range Horizon {
-			at := pf.Origin.Add(time.Duration(h) * features.Minute)
+	for h := range Horizon {
+		at := pf.Origin.Add(time.Duration(h) * features.Minute)
+		ready := make([]float64, len(supply.Pending))
+		for i, asked := range supply.Pending {
+			ready[i] = lag.ReadyBy(asked, pf.Origin, at)
+		}
+		for j := range out {
+			// 53 is odd, so this visits every level of the lag once, in an order unrelated to the templates'. All
+			// replicas of a path are as slow as each other.
+			level := (float64(j*53%NumPaths) + .5) / NumPaths
 			n := supply.Ready - reserve
-			for _, asked := range supply.Pending {
-				if !asked.Add(l).After(at) {
+			for _, p := range ready {
+				if level <= p {
 					n++
 				}
 			}
@@ -90,9 +97,9 @@ func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizo
 func projectResource(name string, per float64, pf *PoolForecast, demand, ready [][Horizon]float32, span int) ResourceProjection {
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
 	if f := pf.Of(name); f != nil {
-		r.Demand = f.Last
+		r.Demand = f.Now
 		if have := per * float64(ready[0][0]); have > 0 {
-			r.Utilisation = f.Last / have
+			r.Utilisation = f.Now / have
 		}
 	}
 	passage := make([]int, len(demand))
@@ -163,7 +170,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 				continue
 			}
 			total += now
-			cause, factor, tenant := c.shape.cause()
+			cause, factor, tenant := c.shape.cause(dimension)
 			if math.IsNaN(then) || math.IsNaN(factor) {
 				cause, factor = "", 0
 			}

@@ -16,11 +16,18 @@ type fixedLag time.Duration
 
 func (l fixedLag) Quantile(float64) time.Duration { return time.Duration(l) }
 
+func (l fixedLag) ReadyBy(requested, _, t time.Time) float64 {
+	if t.Sub(requested) >= time.Duration(l) {
+		return 1
+	}
+	return 0
+}
+
 // ramp is a pool whose every path climbs by step a minute from level, path j by j/1000 of step faster, so that quantiles
 // of passage times are known.
 func ramp(dimension string, level, step float64) PoolForecast {
 	pf := PoolForecast{Pool: "p", Origin: minuteAt(0)}
-	pf.Total = []Forecast{{Key: features.Key{Pool: "p", Class: features.TotalClass}, Dimension: dimension, Last: level, Confidence: Seasonal}}
+	pf.Total = []Forecast{{Key: features.Key{Pool: "p", Class: features.TotalClass}, Dimension: dimension, Last: level, Now: level, Confidence: Seasonal}}
 	pf.Paths = Paths{Dimensions: []string{dimension}, At: [][][Horizon]float32{make([][Horizon]float32, NumPaths)}}
 	for j := range pf.Paths.At[0] {
 		for h := range Horizon {

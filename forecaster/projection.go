@@ -37,8 +37,8 @@ type ResourceProjection struct {
 type Driver struct {
 	Class  string
 	Tenant string  // heaviest tenant of the class, "" when unknown
-	Cause  string  // rate, prompt_length, output_length, cache, retries
-	Factor float64 // newest over an hour ago of that cause (cache: hit ratio now)
+	Cause  string  // rate, prompt_length, output_length, cache, retries; "" when nothing changed enough
+	Factor float64 // newest over an hour ago of that cause (cache: hit ratio now; retries: share of attempts now)
 	Share  float64 // of the pool's demand for the binding resource
 }
 

@@ -35,24 +35,21 @@ func newSeries(key features.Key, settle int) *series {
 // push takes minute m with value y (NaN: not known): first the feedback for what was forecast of minutes that are now
 // settled, then the new minute, then the experts' forecasts from it, kept for their own feedback.
 func (s *series) push(m int64, y float64) {
-	level := s.history.Level(model.Level10m)
 	if s.history.Known > 0 {
 		// After a long gap nothing pending is left to learn from: the history alone takes note of it.
 		for gap := max(s.history.Newest+1, m-Horizon-int64(s.settle)-1); gap < m; gap++ {
-			s.step(gap, math.NaN(), level)
+			s.step(gap, math.NaN())
 		}
 	}
-	s.step(m, y, level)
+	s.step(m, y)
 }
 
-func (s *series) step(m int64, y, level float64) {
+func (s *series) step(m int64, y float64) {
 	s.history.Push(m, y)
 	for _, x := range s.experts {
 		x.Update(s.history)
 	}
-	if !math.IsNaN(y) {
-		s.spread.add(math.Sqrt(y), math.Sqrt(level))
-	}
+	s.spread.add(s.history.At(m - int64(s.settle)))
 	if s.history.Known == 0 {
 		return
 	}
@@ -67,7 +64,7 @@ func (s *series) step(m int64, y, level float64) {
 
 // learn gives every target whose last minute is t its outcome.
 func (s *series) learn(t int64) {
-	scale := math.Max(s.history.Level(model.Level1d), 1e-9)
+	scale := math.Max(s.spread.Day, 1e-9)
 	for k, x := range targets {
 		y := s.outcome(x, t)
 		if math.IsNaN(y) {
@@ -170,6 +167,10 @@ func (s *series) forecast(f *Forecast) bool {
 	interpolate(&at, &f.Minute)
 	f.WindowMax = at[windowMax]
 	f.Last = s.history.Last(5)
+	f.Now = f.Last
+	if s.settle > 0 {
+		f.Now = math.Max(f.Last, at[0][L50])
+	}
 	f.Known = s.history.Known
 	f.Confidence = confidence(s.history.Known)
 	return true

@@ -2,6 +2,7 @@ package forecaster
 
 import (
 	"math"
+	"slices"
 
 	"github.com/forewarm/forewarm/features"
 )
@@ -70,35 +71,53 @@ const (
 	CauseRetries = "retries"
 )
 
-// cause compares the last ten minutes with those of an hour ago: the factor that grew load most, its size, and the
-// heaviest tenant. The factor of cache is the hit ratio now. An empty cause means that there is nothing to compare.
-func (s *shape) cause() (name string, factor float64, tenant string) {
+// What a change must amount to before it counts as a cause.
+const (
+	leastGrowth  = 1.1  // factor of a rate or a length
+	leastHitLoss = 0.1  // of the hit ratio, absolute
+	leastRetries = 0.15 // share of attempts that are retries
+)
+
+// concerns says which causes load a dimension.
+var concerns = map[string][]string{
+	features.DimRequests: {CauseRate, CauseRetries},
+	features.DimPrefill:  {CauseRate, CausePrompt, CauseCache, CauseRetries},
+	features.DimDecode:   {CauseRate, CauseOutput, CauseRetries},
+	features.DimKV:       {CauseRate, CausePrompt, CauseOutput, CauseRetries},
+}
+
+// cause compares the last ten minutes with those of an hour ago: what grew the load of a dimension most, by how much,
+// and the heaviest tenant. Its size is a factor for rates and lengths, the hit ratio now for the cache, and the share of
+// attempts that are retries for those. An empty cause means that nothing changed enough, or that there is nothing to
+// compare.
+func (s *shape) cause(dimension string) (name string, size float64, tenant string) {
 	now, then := s.sum(0), s.sum(shapeBack)
 	if now.Requests == 0 || then.Requests == 0 {
 		return "", math.NaN(), now.Tenant
 	}
-	best := 0.0
-	consider := func(cause string, growth, shown float64) {
-		if growth > 0 && !math.IsInf(growth, 0) && math.Log(growth) > best {
-			name, factor, best = cause, shown, math.Log(growth)
+	best := 1.0
+	consider := func(cause string, enough bool, growth, shown float64) {
+		if enough && growth > best && !math.IsInf(growth, 0) && slices.Contains(concerns[dimension], cause) {
+			name, size, best = cause, shown, growth
 		}
 	}
+	// Lengths are per attempt: a retry sends its prompt again.
+	attempts, before := float64(now.Requests+now.Retries), float64(then.Requests+then.Retries)
 	rate := float64(now.Requests / then.Requests)
-	consider(CauseRate, rate, rate)
+	consider(CauseRate, rate >= leastGrowth, rate, rate)
 	if then.Prompt > 0 {
-		g := float64(now.Prompt/now.Requests) / float64(then.Prompt/then.Requests)
-		consider(CausePrompt, g, g)
+		g := float64(now.Prompt) / attempts / (float64(then.Prompt) / before)
+		consider(CausePrompt, g >= leastGrowth, g, g)
 	}
 	if then.Output > 0 {
-		g := float64(now.Output/now.Requests) / float64(then.Output/then.Requests)
-		consider(CauseOutput, g, g)
+		g := float64(now.Output) / attempts / (float64(then.Output) / before)
+		consider(CauseOutput, g >= leastGrowth, g, g)
 	}
 	if now.PromptOfCached > 0 && then.PromptOfCached > 0 {
 		hit, was := float64(now.Cached/now.PromptOfCached), float64(then.Cached/then.PromptOfCached)
-		consider(CauseCache, (1-hit)/math.Max(1-was, 0.01), hit)
+		consider(CauseCache, was-hit >= leastHitLoss, (1-hit)/math.Max(1-was, 0.01), hit)
 	}
-	if share := float64(now.Retries / now.Requests); share > 0.1 {
-		consider(CauseRetries, 1+share-float64(then.Retries/then.Requests), share)
-	}
-	return name, factor, now.Tenant
+	again, was := float64(now.Retries)/attempts, float64(then.Retries)/before
+	consider(CauseRetries, again >= leastRetries, (1-was)/math.Max(1-again, 0.01), again)
+	return name, size, now.Tenant
 }
