@@ -22,7 +22,9 @@ type RunConfig struct {
 	ScoreFrom     float64 // score origins after this share of the trace
 
 	Decision alerting.Config // zero means alerting.DefaultConfig, in active mode
-	Service  features.Service
+	// Features is how traffic is aggregated; nil means features.DefaultConfig. Its Lateness is taken as 0, and so is
+	// its Revise unless records carry times: traces come in order.
+	Features *features.Config
 
 	// Pool is what serves the traffic. Without it the capacity of a replica is such that the busiest minute needs
 	// PeakReplicas (0 means 8), and replicas warm up as Warmup says.
@@ -103,6 +105,10 @@ func (c *RunConfig) complete() error {
 		c.Decision = alerting.DefaultConfig()
 	}
 	c.Decision.Mode = alerting.Active
+	if c.Features == nil {
+		f := features.DefaultConfig()
+		c.Features = &f
+	}
 	if c.PeakReplicas == 0 {
 		c.PeakReplicas = 8
 	}

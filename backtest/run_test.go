@@ -347,3 +347,31 @@ func TestRunReadsSeveralTracesAsOneLog(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// The pool's own speed, and how traffic is aggregated, are what was configured.
+func TestRunObeysTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	trace := writeTrace(t, 2*time.Hour)
+	run := func(itl time.Duration, maxClasses int) (decisions, forecasts string) {
+		pool, f := testPool(t), features.DefaultConfig()
+		pool.Rates.ITL, f.MaxClasses = itl, maxClasses
+		cfg := RunConfig{Traces: []string{trace}, Decisions: filepath.Join(dir, "d.csv"), Forecasts: filepath.Join(dir, "f.csv"), Pool: pool, Features: &f}
+		mustRun(t, cfg)
+		for path, to := range map[string]*string{cfg.Decisions: &decisions, cfg.Forecasts: &forecasts} {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*to = string(b)
+		}
+		return decisions, forecasts
+	}
+	fast, each := run(25*time.Millisecond, 256)
+	slow, pooled := run(100*time.Millisecond, 1)
+	if fast == slow {
+		t.Error("four times the time per token decides the same")
+	}
+	if overflow := "," + features.OverflowClass + ","; strings.Contains(each, overflow) || !strings.Contains(pooled, overflow) {
+		t.Error("max_classes is not what was configured")
+	}
+}

@@ -10,17 +10,18 @@ import (
 // features is how traffic is aggregated. Traces without times of their own are complete minute by minute; recorded
 // telemetry comes at the end of requests, and is amended as in life.
 func (r *runner) features(timed bool) features.Config {
-	c := features.DefaultConfig()
+	c := *r.cfg.Features
 	c.Lateness = 0
 	if !timed {
 		c.Revise = 0
 	}
-	if r.cfg.Service != (features.Service{}) {
-		c.DefaultService = r.cfg.Service
+	// Both the demand and the pipeline turn token counts into time by the same service: the pool's own, as in life. A
+	// replica that is sized after the trace's peak has no speed of its own.
+	service := c.DefaultService
+	if p := r.cfg.Pool; p != nil {
+		service = features.Service{PrefillTokensPerS: p.Rates.PrefillTokensPerS, ITL: p.Rates.ITL}
 	}
-	// A replica that is sized after the trace's peak has no speed of its own: both the demand and the pipeline turn
-	// token counts into time by the same service.
-	c.Service = map[string]features.Service{r.cfg.Options.Pool: c.DefaultService}
+	c.Service = map[string]features.Service{r.cfg.Options.Pool: service}
 	return c
 }
 

@@ -82,7 +82,8 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	return printSummary(std, &s, time.Since(began))
 }
 
-// configuredPool takes the pool that serves the trace, and how decisions are made, from a configuration.
+// configuredPool takes the pool that serves the trace, how its traffic is aggregated and how decisions are made, from a
+// configuration.
 func configuredPool(path, name string, c *backtest.RunConfig) (*capacity.Pool, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
@@ -92,7 +93,7 @@ func configuredPool(path, name string, c *backtest.RunConfig) (*capacity.Pool, e
 	if err != nil {
 		return nil, usageError{err}
 	}
-	c.Decision = pc.Decision
+	c.Decision, c.Features = pc.Decision, &pc.Features
 	var names []string
 	for i := range pc.Pools {
 		p := &pc.Pools[i]
