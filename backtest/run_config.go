@@ -3,6 +3,8 @@ package backtest
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -10,6 +12,9 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 )
+
+// maxPeakReplicas bounds RunConfig.PeakReplicas; a pool may then grow to four times as many.
+const maxPeakReplicas = 10_000
 
 // RunConfig is one backtest.
 type RunConfig struct {
@@ -74,6 +79,14 @@ type TraceSummary struct {
 	Notes      []string `json:"notes,omitempty"`
 }
 
+// Check says what is wrong with a configuration, before a trace is opened. Messages begin with the setting's name as the
+// backtest command's flags have it, without the dash.
+func (c *RunConfig) Check() error {
+	d := *c
+	return d.complete()
+}
+
+// complete puts defaults in place of what is not set, and checks all of it.
 func (c *RunConfig) complete() error {
 	if len(c.Traces) == 0 {
 		return errors.New("no trace: name one or more files")
@@ -99,7 +112,7 @@ func (c *RunConfig) complete() error {
 		return fmt.Errorf("every %s is no multiple of decide %s: use such as 15m and 5m", c.Every, c.Decide)
 	}
 	if !(c.ScoreFrom >= 0 && c.ScoreFrom < 1) {
-		return fmt.Errorf("score from %g is out of 0…1: use a share such as 0.67", c.ScoreFrom)
+		return fmt.Errorf("score-from %g is out of 0…1: use a share such as 0.67", c.ScoreFrom)
 	}
 	if c.Decision == (alerting.Config{}) {
 		c.Decision = alerting.DefaultConfig()
@@ -112,6 +125,9 @@ func (c *RunConfig) complete() error {
 	if c.PeakReplicas == 0 {
 		c.PeakReplicas = 8
 	}
+	if c.PeakReplicas < 1 || c.PeakReplicas > maxPeakReplicas {
+		return fmt.Errorf("peak-replicas %d is out of 1…%d: use such as 8", c.PeakReplicas, maxPeakReplicas)
+	}
 	if len(c.Policies) == 0 {
 		c.Policies = []string{ForewarmPolicy}
 	}
@@ -121,5 +137,20 @@ func (c *RunConfig) complete() error {
 			c.Options.Pool = c.Pool.Name
 		}
 	}
-	return nil
+	if c.PlotDimension != "" && !slices.Contains(loadDimensions[:], c.PlotDimension) {
+		return fmt.Errorf("plot-dimension %q is none: use one of %s", c.PlotDimension, strings.Join(loadDimensions[:], ", "))
+	}
+	return c.checkWarmup()
+}
+
+// checkWarmup puts the question to the pool that the warm-up would be of.
+func (c *RunConfig) checkWarmup() error {
+	if c.Pool != nil {
+		return nil
+	}
+	_, err := capacity.New(capacity.Config{Name: c.Options.Pool, Warmup: c.Warmup, Replicas: capacity.Replicas{Max: 1}}, nil)
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.Replace(err.Error(), "pools["+c.Options.Pool+"].warmup.", "warmup-", 1))
 }

@@ -311,10 +311,12 @@ func TestRunRefusesWrongConfigurations(t *testing.T) {
 		"no trace":                             {},
 		"every 1m30s is not a positive number": {Traces: trace, Every: 90 * time.Second},
 		"every 15m0s is no multiple of decide": {Traces: trace, Every: 15 * time.Minute, Decide: 4 * time.Minute},
-		"score from 1 is out of":               {Traces: trace, ScoreFrom: 1},
+		"score-from 1 is out of":               {Traces: trace, ScoreFrom: 1},
 		`unknown policy "best"`:                {Traces: trace, Policies: []string{"best"}},
 		"no such file":                         {Traces: []string{"testdata/none.csv"}},
-		"peak replicas -1":                     {Traces: trace, PeakReplicas: -1},
+		"peak-replicas -1":                     {Traces: trace, PeakReplicas: -1},
+		`plot-dimension "gpu" is none`:         {Traces: trace, PlotDimension: "gpu"},
+		"warmup-p50: 0s":                       {Traces: trace, Warmup: capacity.Lag{P90: time.Minute}},
 	} {
 		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -44,18 +44,21 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	if c.Options.Start, err = parseTime("-start", *start); err != nil {
 		return err
 	}
+	if *policies != "" {
+		c.Policies = strings.Split(*policies, ",")
+	}
+	if _, err := backtest.PolicyNames(c.Policies); err != nil {
+		return usageError{err}
+	}
+	if err := c.Check(); err != nil {
+		return usagef("-%w", err)
+	}
 	for _, path := range c.Traces {
 		if r, err := openTrace(path, c.Options); err != nil {
 			return err
 		} else if err := r.Close(); err != nil {
 			return err
 		}
-	}
-	if *policies != "" {
-		c.Policies = strings.Split(*policies, ",")
-	}
-	if _, err := backtest.PolicyNames(c.Policies); err != nil {
-		return usageError{err}
 	}
 	c.Options.Pool = *pool
 	if *path != "" {

@@ -97,7 +97,11 @@ func askDaemon(ctx context.Context, w io.Writer, address string) error {
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(io.LimitReader(res.Body, 1024)) // the status says enough
-		return fmt.Errorf("the daemon answers %s: %s", res.Status, bytes.TrimSpace(body))
+		err := fmt.Errorf("the daemon answers %s: %s", res.Status, bytes.TrimSpace(body))
+		if res.StatusCode == http.StatusBadRequest {
+			return usageError{err}
+		}
+		return err
 	}
 	_, err = io.Copy(w, res.Body)
 	return err
@@ -133,8 +137,20 @@ func parsePeriod(from, to string) (start, end time.Time, err error) {
 	if start, err = parseTime("-from", from); err != nil {
 		return
 	}
-	end, err = parseTime("-to", to)
+	if end, err = parseTime("-to", to); err == nil && !start.IsZero() && !end.IsZero() {
+		err = checkPeriod(start, end)
+	}
 	return
+}
+
+func checkPeriod(start, end time.Time) error {
+	switch {
+	case !start.Before(end):
+		return usagef("the period is empty: -from %s is not before -to %s", start.Format(time.RFC3339), end.Format(time.RFC3339))
+	case end.Sub(start) > report.MaxDays*24*time.Hour:
+		return usagef("the period is too long: -from %s to -to %s must be at most %d days; report part by part", start.Format(time.RFC3339), end.Format(time.RFC3339), report.MaxDays)
+	}
+	return nil
 }
 
 // completePeriod fills in what was left out: up to the newest decision, a week long.
@@ -149,10 +165,7 @@ func completePeriod(start, end time.Time, j *storage.Journal) (time.Time, time.T
 	if start.IsZero() {
 		start = end.Add(-week)
 	}
-	if !start.Before(end) {
-		return start, end, usagef("the period is empty: -from %s is not before -to %s", start.Format(time.RFC3339), end.Format(time.RFC3339))
-	}
-	return start, end, nil
+	return start, end, checkPeriod(start, end)
 }
 
 func parseTime(name, s string) (time.Time, error) {

@@ -71,6 +71,14 @@ func TestUsage(t *testing.T) {
 		{"replay -start monday trace.csv", 2, []string{"-start", `"monday"`, "RFC 3339"}},
 		{"backtest", 2, []string{"trace"}},
 		{"backtest -policies wish trace.csv", 2, []string{`"wish"`, "forewarm"}},
+		{"backtest -every 90s trace.csv", 2, []string{"-every", "1m30s", "whole minutes"}},
+		{"backtest -decide 4m trace.csv", 2, []string{"-every", "decide 4m", "multiple"}},
+		{"backtest -peak-replicas -3 trace.csv", 2, []string{"-peak-replicas", "-3", "1…10000"}},
+		{"backtest -score-from 2 trace.csv", 2, []string{"-score-from", "2", "0…1"}},
+		{"backtest -warmup-p50 0s trace.csv", 2, []string{"-warmup-p50", "0s"}},
+		{"backtest -plot-dimension gpu trace.csv", 2, []string{"-plot-dimension", `"gpu"`, "prefill"}},
+		{"report -data . -from 2020-01-05 -to 2026-01-01", 2, []string{"-from", "2020-01-05", "92 days"}},
+		{"report -data . -from 2026-01-05 -to 2026-01-01", 2, []string{"-from", "is not before"}},
 		{"report -data none", 2, []string{"none", "-data"}},
 		{"report -data . -config sound.yaml", 2, []string{"-config or -data"}},
 		{"report -format pdf", 2, []string{"-format", `"pdf"`, "md or json"}},
@@ -150,5 +158,8 @@ func TestReportAsksTheDaemon(t *testing.T) {
 	code, out, errs := runHere(t.Context(), "report", "-config", config, "-format", "json", "-to", now.Add(time.Hour).Format(time.RFC3339))
 	if code != 0 || !strings.Contains(out, `"pools"`) {
 		t.Errorf("after it: %d, %s%s", code, out, errs)
+	}
+	if code, _, errs := runHere(t.Context(), "report", "-config", config, "-from", "2020-01-05"); code != 2 || !strings.Contains(errs, "at most 92 days") {
+		t.Errorf("too long a period: %d, %s", code, errs)
 	}
 }
