@@ -40,7 +40,6 @@ const (
 	fadeShare       = 0.6 // of AlertProbability, above which a firing alert is kept
 	sureProbability = 0.9 // at which a page waits for no second tick
 	degradedTicks   = 60  // for which the baseline must answer before it is worth a warning
-	stormFactor     = 2   // growth of retries within an hour that makes a storm
 )
 
 // Conditions are what is the case for one pool at one tick, from its decision and the evidence behind it. The two-clock
@@ -70,11 +69,20 @@ func saturation(d *Decision, r *ResourceEvidence, cfg Config) []Condition {
 	// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it.
 	out[0].Fading = !probable || late
 	if late {
-		page := condition(d, TooLateToWarm, r.Dimension, Page, cfg, fmt.Sprintf("%s Warm-up takes up to %s: scaling alone comes too late.", story(d, r), span(d.Lead)))
+		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r.Dimension), cfg, fmt.Sprintf("%s Warm-up takes up to %s: scaling alone comes too late.", story(d, r), span(d.Lead)))
 		page.Fading, page.Immediate = !probable, r.Probability >= sureProbability
 		out = append(out, page)
 	}
 	return out
+}
+
+// gravity is whether a saturation that cannot be averted is worth waking someone: only for the resource that binds, so that
+// one cause makes one page; and only on evidence, not in the first hour of history or on replicas that nobody reported.
+func gravity(d *Decision, resource string) Severity {
+	if resource == d.Binding && d.Confidence != forecaster.Cold && !d.SupplyAssumed {
+		return Page
+	}
+	return Warning
 }
 
 // limit is the page that a bound of the pool blocks what a probable saturation needs.
@@ -84,7 +92,7 @@ func limit(d *Decision, cfg Config) []Condition {
 	}
 	for i := range d.Resources {
 		if r := &d.Resources[i]; r.Dimension == d.Binding {
-			c := condition(d, AtCapacityLimit, r.Dimension, Page, cfg, fmt.Sprintf("%s It takes %d replicas, and the limit is %d (%s).", story(d, r), d.Needed, d.Limit, strings.Join(d.Constraints, ", ")))
+			c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r.Dimension), cfg, fmt.Sprintf("%s It takes %d replicas, and the limit is %d (%s).", story(d, r), d.Needed, d.Limit, strings.Join(d.Constraints, ", ")))
 			c.Fading = d.Probability < cfg.AlertProbability
 			return []Condition{c}
 		}
@@ -117,9 +125,9 @@ func causes(d *Decision, cfg Config) []Condition {
 	for _, driver := range d.Drivers {
 		var c Condition
 		switch {
-		case driver.Cause == "cache":
+		case driver.Cause == forecaster.CauseCache:
 			c = condition(d, CacheHitCollapse, features.DimPrefill, Warning, cfg, fmt.Sprintf("Pool %s: %s; uncached prompts take prefill and KV memory.", d.Pool, describe(driver)))
-		case driver.Cause == "retries" && driver.Factor >= stormFactor:
+		case driver.Cause == forecaster.CauseRetries:
 			c = condition(d, RetryStorm, features.DimRequests, Warning, cfg, fmt.Sprintf("Pool %s: %s; retries add load without adding users.", d.Pool, describe(driver)))
 		default:
 			continue

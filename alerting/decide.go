@@ -32,6 +32,7 @@ type State struct {
 	PublishedAction  Action    `cbor:"8,keyasint"`
 	PublishedBinding string    `cbor:"9,keyasint"`
 
+	Short       bool        `cbor:"14,keyasint"` // the newest decision asked for more than there was
 	SupplyKnown bool        `cbor:"10,keyasint"`
 	Ready       int         `cbor:"11,keyasint"` // last reported or believed
 	Pending     []time.Time `cbor:"12,keyasint"` // when asked for, ascending
@@ -62,13 +63,15 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	}
 
 	asked := st.asked(p.current)
+	short := desired > p.current
 	switch {
-	case desired > max(asked, p.current):
+	case desired > max(asked, p.current), short && !st.Short: // also when a replica is lost that had been asked for
 		st.LastScaleOut = now
 	case desired < min(asked, p.current):
 		st.LastScaleIn = now
 	}
 	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
+	st.Short = short
 	st.believe(now, p.supply, p.observed, desired, cfg.Mode)
 	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, desired, now
 	st.publish(&d, cfg)

@@ -74,6 +74,8 @@ type Decision struct {
 	QuantileFrom QuantileSource    `json:"quantile_from" cbor:"29,keyasint"`
 	Limit        int               `json:"limit" cbor:"31,keyasint"`    // the most replicas that the pool's bounds allow
 	AskedAt      time.Time         `json:"asked_at" cbor:"30,keyasint"` // when more replicas were last asked for; zero when never
+
+	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
 }
 
 // ResourceEvidence is the part of a projection that a decision rests on, per resource.

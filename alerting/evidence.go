@@ -18,7 +18,7 @@ func (p *plan) decision(cfg Config) Decision {
 		Ready: p.supply.Ready, Pending: len(p.supply.Pending), Floor: p.floor.replicas, Reserves: p.in.Pool.Reserves,
 		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, QuantileFrom: p.tauFrom,
 		Binding: p.in.Projection.Binding, Probability: finite(p.in.Projection.Probability), ETA: p.in.Projection.ETA,
-		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale,
+		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale, SupplyAssumed: !p.observed,
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
 	d.Limit, _ = p.in.Pool.Limit()

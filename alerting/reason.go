@@ -146,6 +146,8 @@ func describe(d forecaster.Driver) string {
 		return fmt.Sprintf("%s (cache hit ratio down to %.2f)", who, d.Factor)
 	case "rate":
 		return fmt.Sprintf("%s (request rate ×%.1f)", who, d.Factor)
+	case "retries":
+		return fmt.Sprintf("%s (%.0f %% of its attempts are retries)", who, 100*d.Factor)
 	}
 	return fmt.Sprintf("%s (%s ×%.1f)", who, strings.ReplaceAll(d.Cause, "_", " "), d.Factor)
 }
