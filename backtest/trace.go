@@ -41,8 +41,9 @@ type Options struct {
 	Strict bool
 	// PrefixBlocks bounds the prefix cache that turns block hashes into cached tokens; 0 means DefaultPrefixBlocks.
 	PrefixBlocks int
-	// Reorder is how many rows are held to bring them into time order; 0 means 4096 for requests and 2²⁰ for bins,
-	// whose files are often grouped by class. A row further out of order is unusable.
+	// Reorder is how many rows are held to bring them into time order; 0 means 4096 for requests, 2¹⁷ for records with
+	// times (at most about 64 MiB), which come up when they end, and 2²⁰ for bins, whose files are often grouped by
+	// class. A row further out of order is unusable.
 	Reorder int
 	// Limits bounds counts and names; the zero value means ingest.DefaultLimits.
 	Limits ingest.Limits

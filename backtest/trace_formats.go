@@ -23,9 +23,11 @@ type Format struct {
 	open  func(l *lineScanner, o Options) (rowReader, error)
 }
 
-// Bounds of the reorder buffer by kind of trace.
+// Bounds of the reorder buffer by kind of trace. Records with times come up at the request's end, but are often written in
+// order of arrival: the buffer has to hold what arrives while the longest request runs.
 const (
 	reorderRequests = 4096
+	reorderRecords  = 1 << 17 // of about half a kilobyte each: 64 MiB
 	reorderBins     = 1 << 20
 )
 
@@ -36,7 +38,7 @@ var Formats = []Format{
 	{Name: "azure", Help: "Azure LLM inference trace CSV TIMESTAMP,ContextTokens,GeneratedTokens", absolute: true, reorder: reorderRequests, sniff: sniffColumns("TIMESTAMP", "ContextTokens", "GeneratedTokens"), open: openAzure},
 	{Name: "burstgpt", Help: "BurstGPT CSV Timestamp,[Session ID,Elapsed time,]Model,Request tokens,Response tokens,Total tokens,Log Type", reorder: reorderRequests, sniff: sniffColumns("Timestamp", "Model", "Request tokens", "Response tokens"), open: openBurstGPT},
 	{Name: "mooncake", Help: "Mooncake JSONL timestamp,input_length,output_length,hash_ids", reorder: reorderRequests, sniff: sniffMooncake, open: openMooncake},
-	{Name: "ndjson", Help: "forewarm.request.v1 records, one JSON object a line", absolute: true, reorder: reorderRequests, sniff: sniffNDJSON, open: openNDJSON},
+	{Name: "ndjson", Help: "forewarm.request.v1 records, one JSON object a line", absolute: true, reorder: reorderRecords, sniff: sniffNDJSON, open: openNDJSON},
 }
 
 func recognise(first []byte, o Options) (Format, error) {

@@ -146,6 +146,23 @@ func write(t *testing.T, content string) string {
 	return path
 }
 
+// Records in order of arrival come up in order of their ends, also when many arrive while one runs.
+func TestLongRecordsInOrderOfArrival(t *testing.T) {
+	const n = 20_000
+	var b strings.Builder
+	for i := range n {
+		at, runs := 1_700_000_000_000+10*i, 20
+		if i%1000 == 0 {
+			runs = 120_000 // while 12000 others arrive
+		}
+		fmt.Fprintf(&b, `{"arrived_at":%d,"finished_at":%d,"prompt_tokens":1}`+"\n", at, at+runs)
+	}
+	lines, r := readAll(t, write(t, b.String()), Options{})
+	if c := r.Counts(); len(lines) != n || c.Disordered+c.Refused != 0 {
+		t.Errorf("%d items, %+v; want all %d", len(lines), c, n)
+	}
+}
+
 func TestGzipIsRecognisedByContent(t *testing.T) {
 	plain, err := os.ReadFile("testdata/requests.csv")
 	if err != nil {
