@@ -138,7 +138,8 @@ func rootCause(err error) error {
 }
 
 // checkLead makes sure that the forecast reaches past the warm-up: a replica that is asked for now is ready after the
-// lead time, and must then be needed for as long as an ask stands.
+// lead time, and must then be needed for as long as an ask stands; one that is given up can be back only after the lead
+// time, and must not be needed until then or for the cooldown that follows.
 func (c *Config) checkLead(k *checker, key, place string, pool *capacity.Pool) {
 	horizon := forecaster.Horizon * features.Minute
 	p90 := forecaster.LeadTime(&pool.Warmup) - features.Minute
@@ -146,5 +147,13 @@ func (c *Config) checkLead(k *checker, key, place string, pool *capacity.Pool) {
 		k.failAt(place+".warmup.p90", key+".warmup.p90", p90,
 			fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and decision.hold %s", show(most), show(horizon), show(c.Decision.Hold)),
 			"shorten the warm-up (keep weights on local disk, pull images ahead) or decision.hold")
+	} else if most := horizon - features.Minute - p90; c.Decision.Cooldown > most {
+		at := "decision.cooldown"
+		if k.source[at] == "" { // left at its default, so the warm-up is what was set
+			at = place + ".warmup.p90"
+		}
+		k.failAt(at, "decision.cooldown", c.Decision.Cooldown,
+			fmt.Sprintf("must be at most %s: the forecast horizon %s less one tick and %s.warmup.p90 %s", show(most), show(horizon), key, show(p90)),
+			"shorten it or the warm-up (keep weights on local disk, pull images ahead)")
 	}
 }
