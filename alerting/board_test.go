@@ -152,6 +152,9 @@ func TestConditions(t *testing.T) {
 		"less likely":                   {decision: saturating(.4, forecaster.Never), want: "SaturationAhead:warning~"},
 		"nearer than the warm-up":       {decision: saturating(.8, 12*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page"},
 		"surely nearer":                 {decision: saturating(.95, 5*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
+		"in the first hour":             {decision: with(saturating(.95, 0), func(d *Decision) { d.Confidence = forecaster.Cold }), want: "SaturationAhead:warning~ TooLateToWarm:warning!"},
+		"on assumed replicas":           {decision: with(saturating(.95, 0), func(d *Decision) { d.SupplyAssumed = true }), want: "SaturationAhead:warning~ TooLateToWarm:warning!"},
+		"of what does not bind":         {decision: with(saturating(.95, 0), func(d *Decision) { d.Binding = "decode" }), want: "SaturationAhead:warning~ TooLateToWarm:warning!"},
 		"a limit blocks":                {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} }), want: "SaturationAhead:warning AtCapacityLimit:page"},
 		"a limit that blocks little":    {decision: with(saturating(.2, forecaster.Never), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} })},
 		"a step, which is no limit":     {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) { d.Desired, d.Constraints = 16, []string{"max_step_out 2: 19 wanted"} }), want: "SaturationAhead:warning"},
@@ -159,8 +162,8 @@ func TestConditions(t *testing.T) {
 		"baseline answers":              {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "kv", Fallback: true}}}, want: "ForecastDegraded:warning"},
 		"another resource's baseline":   {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "decode", Fallback: true}}}},
 		"cache collapse behind it":      {decision: with(saturating(.6, 19*time.Minute), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "cache", .32 }), want: "SaturationAhead:warning CacheHitCollapse:warning"},
-		"retry storm behind it":         {decision: with(saturating(.6, 19*time.Minute), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "retries", 3 }), want: "SaturationAhead:warning RetryStorm:warning"},
-		"retries without consequence":   {decision: with(saturating(.1, forecaster.Never), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "retries", 3 })},
+		"retry storm behind it":         {decision: with(saturating(.6, 19*time.Minute), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "retries", .3 }), want: "SaturationAhead:warning RetryStorm:warning"},
+		"retries without consequence":   {decision: with(saturating(.1, forecaster.Never), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "retries", .3 })},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -108,3 +108,35 @@ func TestNoCapacityIsSaidAndNotDivided(t *testing.T) {
 		t.Errorf("without any replica: P %v, ETA %v, utilisation %v", p.Probability, p.ETA, p.Resources[0].Utilisation)
 	}
 }
+
+// slowLag is a lag of which a tenth takes an hour, the rest five minutes; what is not ready by then is of the slow ones.
+type slowLag struct{}
+
+func (slowLag) Quantile(p float64) time.Duration {
+	if p > .9 {
+		return time.Hour
+	}
+	return 5 * time.Minute
+}
+
+func (slowLag) ReadyBy(requested, now, t time.Time) float64 {
+	switch waited := now.Sub(requested); {
+	case t.Sub(requested) >= time.Hour:
+		return 1
+	case waited >= 5*time.Minute || t.Sub(requested) < 5*time.Minute:
+		return 0
+	}
+	return .9
+}
+
+// TestOverdueReplicasAreNotSupply: a replica that should have been ready long ago is one of the slow ones.
+func TestOverdueReplicasAreNotSupply(t *testing.T) {
+	pf := ramp("kv", 1050, 0)
+	p := Project(&pf, fixedCapacity{"kv": 100}, slowLag{}, Supply{Ready: 10, Pending: []time.Time{minuteAt(-20)}}, 0, 30*time.Minute)
+	if p.ETA.P50 != 0 || p.Resources[0].Headroom.P90 >= 0 {
+		t.Errorf("ETA %v, headroom %+v with an overdue replica as the only help", p.ETA, p.Resources[0].Headroom)
+	}
+	if f := readyPaths(&pf, slowLag{}, Supply{Ready: 10, Pending: []time.Time{minuteAt(-20)}}, 0); f[0][20] != 10 || f[0][45] != 11 {
+		t.Errorf("ready at minute 21: %v, at 46: %v", f[0][20], f[0][45])
+	}
+}

@@ -197,3 +197,35 @@ func TestLevelShift(t *testing.T) {
 		t.Errorf("an hour after the shift to 3000 the median is %.0f", q[L50])
 	}
 }
+
+// TestLateCountsStillCover: where every request is reported minutes after it came, first counts are next to nothing; the
+// quantiles cover what the minutes turn out to be, and the newest minute is taken for what it will be.
+func TestLateCountsStillCover(t *testing.T) {
+	const settle, n = 10, 4 * 1440
+	r := rand.New(rand.NewPCG(13, 14))
+	s := newSeries(testKey, settle)
+	truth := make([]float64, n)
+	var issued [n]Forecast
+	below, of, now := 0, 0, 0.0
+	for i := range n {
+		truth[i] = 100 * math.Exp(.2*r.NormFloat64())
+		s.push(startMinute+int64(i), .02*truth[i])
+		if i >= 3 {
+			s.history.Amend(startMinute+int64(i-3), truth[i-3])
+		}
+		s.forecast(&issued[i])
+		if j := i - 20; j >= n/2 {
+			of++
+			now += issued[i].Now
+			if truth[i] <= issued[j].Minute[19][L90] {
+				below++
+			}
+		}
+	}
+	if share := float64(below) / float64(of); math.Abs(share-.9) > .04 {
+		t.Errorf("the 90 %% quantile covers %.1f %%", 100*share)
+	}
+	if mean := now / float64(of); mean < 85 || mean > 125 {
+		t.Errorf("demand now is taken for %.0f, it is about 100", mean)
+	}
+}

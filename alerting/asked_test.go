@@ -1,0 +1,31 @@
+package alerting
+
+import (
+	"testing"
+	"time"
+)
+
+// TestAskIsDatedWhenThePoolFallsShort: a replica that is lost is asked for anew, at that moment; an ask that waits keeps its
+// date.
+func TestAskIsDatedWhenThePoolFallsShort(t *testing.T) {
+	st, cfg := State{}, DefaultConfig()
+	var d Decision
+	tick := func(minute, ready int) {
+		in := scene{ready: ready, median: flat(350), last: 350}.input(t)
+		d, st = Decide(noon.Add(time.Duration(minute)*time.Minute), in, st, cfg)
+	}
+	tick(0, 4)
+	if !d.AskedAt.IsZero() {
+		t.Errorf("nothing was asked for, at %s", d.AskedAt)
+	}
+	tick(10, 3)
+	tick(11, 3)
+	if want := noon.Add(10 * time.Minute); d.Desired != 4 || !d.AskedAt.Equal(want) {
+		t.Errorf("%d replicas asked for at %s, want 4 at %s", d.Desired, d.AskedAt, want)
+	}
+	tick(20, 4)
+	tick(30, 3)
+	if want := noon.Add(30 * time.Minute); !d.AskedAt.Equal(want) {
+		t.Errorf("asked for at %s, want %s", d.AskedAt, want)
+	}
+}

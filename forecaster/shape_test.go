@@ -1,0 +1,63 @@
+package forecaster
+
+import (
+	"math"
+	"testing"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// hour is a class's minute sums of an hour ago and of now.
+func hour(then, now shapeSums) *shape {
+	s := &shape{}
+	for m := startMinute - 80; m < startMinute; m++ {
+		r := then
+		if m >= startMinute-shapeSpan {
+			r = now
+		}
+		w := features.Window{
+			Requests: float64(r.Requests), Retries: float64(r.Retries), PromptTokens: float64(r.Prompt),
+			CachedTokens: float64(r.Cached), PromptOfCachedKnown: float64(r.PromptOfCached), OutputTokens: float64(r.Output),
+		}
+		s.observe(m, &w)
+	}
+	return s
+}
+
+func TestCause(t *testing.T) {
+	base := shapeSums{Requests: 100, Retries: 2, Prompt: 102_000, PromptOfCached: 102_000, Cached: 91_800, Output: 20_400}
+	with := func(change func(*shapeSums)) shapeSums { s := base; change(&s); return s }
+	scaled := with(func(s *shapeSums) { // thrice the calls, nothing else about them
+		s.Requests, s.Retries, s.Prompt, s.PromptOfCached, s.Cached, s.Output = 300, 6, 306_000, 306_000, 275_400, 61_200
+	})
+	storm := with(func(s *shapeSums) { // every call is tried again once
+		s.Retries, s.Prompt, s.PromptOfCached, s.Cached, s.Output = 100, 200_000, 200_000, 180_000, 40_000
+	})
+	tests := map[string]struct {
+		now       shapeSums
+		dimension string
+		cause     string
+		size      float64
+	}{
+		"nothing":                    {base, features.DimKV, "", 0},
+		"rate":                       {scaled, features.DimPrefill, CauseRate, 3},
+		"prompts twice as long":      {with(func(s *shapeSums) { s.Prompt, s.PromptOfCached, s.Cached = 204_000, 204_000, 183_600 }), features.DimPrefill, CausePrompt, 2},
+		"not what decode is made of": {with(func(s *shapeSums) { s.Prompt, s.PromptOfCached, s.Cached = 204_000, 204_000, 183_600 }), features.DimDecode, "", 0},
+		"outputs longer":             {with(func(s *shapeSums) { s.Output *= 1.5 }), features.DimDecode, CauseOutput, 1.5},
+		"cache collapses":            {with(func(s *shapeSums) { s.Cached = 30_600 }), features.DimPrefill, CauseCache, .3},
+		"half a point of cache":      {with(func(s *shapeSums) { s.Cached = 91_290 }), features.DimPrefill, "", 0},
+		"retries":                    {storm, features.DimPrefill, CauseRetries, .5},
+		"a few retries": {with(func(s *shapeSums) {
+			s.Retries, s.Prompt, s.PromptOfCached, s.Cached, s.Output = 8, 108_000, 108_000, 97_200, 21_600
+		}), features.DimPrefill, "", 0},
+	}
+	for name, x := range tests {
+		cause, size, _ := hour(base, x.now).cause(x.dimension)
+		if cause != x.cause || math.Abs(size-x.size) > .01 {
+			t.Errorf("%s: %q %.2f, want %q %.2f", name, cause, size, x.cause, x.size)
+		}
+	}
+	if cause, size, _ := hour(shapeSums{}, base).cause(features.DimKV); cause != "" || !math.IsNaN(size) {
+		t.Errorf("of a new class: %q %v", cause, size)
+	}
+}
