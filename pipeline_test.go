@@ -255,16 +255,45 @@ func TestEventClockNeedsMoreThanOneWitness(t *testing.T) {
 		return len(b.Refused)
 	}
 	send(midnight)
-	week := midnight.Add(7 * 24 * time.Hour)
-	if send(week) != 1 || send(midnight.Add(5*time.Second)) != 0 || !p.LastTick().Equal(midnight) {
-		t.Fatalf("a lone record moved the clock to %s", p.LastTick())
+	// Records that disagree, or that good ones come between, do not move time, however near or far.
+	for i := range 3 * jumpConfirm {
+		ahead := midnight.Add(time.Duration(1+i) * time.Hour)
+		if send(ahead) != 1 {
+			t.Fatalf("a record of %s was taken, the clock is at %s", ahead, p.LastTick())
+		}
 	}
+	for _, ahead := range []time.Duration{6 * time.Minute, time.Hour, 7 * 24 * time.Hour} {
+		for i := range 2 * jumpConfirm {
+			if send(midnight.Add(ahead)) != 1 {
+				t.Fatalf("a record %s ahead was taken", ahead)
+			}
+			if i%(jumpConfirm-1) == jumpConfirm-2 && send(midnight.Add(5*time.Second)) != 0 {
+				t.Fatal("a good record was refused")
+			}
+		}
+		send(midnight.Add(5 * time.Second))
+	}
+	if !p.LastTick().Equal(midnight) {
+		t.Fatalf("single records moved the clock to %s", p.LastTick())
+	}
+	week := midnight.Add(7 * 24 * time.Hour)
 	refused := 0
 	for i := range 20 {
 		refused += send(week.Add(time.Duration(i) * time.Second))
 	}
 	if refused != jumpConfirm-1 || !p.LastTick().Equal(week) {
 		t.Errorf("%d refused, clock at %s", refused, p.LastTick())
+	}
+}
+
+// TestEventClockFollowsSparseTraffic: where no records are near each other, enough of them move time all the same.
+func TestEventClockFollowsSparseTraffic(t *testing.T) {
+	k := timekeeper{clock: EventClock}
+	k.event(midnight)
+	for i := 1; i <= rowConfirm; i++ {
+		if got, want := k.plausible(midnight.Add(time.Duration(i)*time.Hour)), i == rowConfirm; got != want {
+			t.Fatalf("record %d taken: %t, want %t", i, got, want)
+		}
 	}
 }
 

@@ -9,21 +9,25 @@ import (
 )
 
 const (
-	// maxJump is how far the event clock may leap at once. Beyond it a time is taken for a mistake, unless jumpConfirm
-	// records in a row agree on it: a real gap in the traffic.
-	maxJump     = 6 * time.Hour
+	// maxLeap, beside the lateness, is how far a record or watermark may move the event clock at once, unless
+	// features.future_bound allows more. Beyond it a time is taken for a mistake, unless jumpConfirm in a row agree, each
+	// within jumpSpread of the one before: a real gap in the traffic. So sparse that none agree, rowConfirm in a row do.
+	maxLeap     = 5 * time.Minute
 	jumpConfirm = 8
+	jumpSpread  = 10 * time.Minute
+	rowConfirm  = 64
 	// maxCatchUp is how much of a hole in time is ticked through minute by minute.
 	maxCatchUp = 24 * time.Hour
 	// patience is how long after it is due a watermark may come, before the stream's own time takes its place.
 	patience = 2 * time.Minute
 )
 
-// timekeeper turns event times and promises into ticks. It never reads a clock.
+// timekeeper turns event times and promises into ticks. It never reads a clock. The first time it is told cannot be
+// checked, and time never goes back: where that one lies in the future, what follows is late until the clock is reached.
 type timekeeper struct {
 	clock    Clock
 	lateness time.Duration
-	ahead    time.Duration // how far beyond the stream's own time a record may lie, on the wall clock
+	ahead    time.Duration // how far a record may lie beyond the stream's own time, on the event clock beyond the last tick
 
 	timekeeperState
 }
@@ -31,7 +35,9 @@ type timekeeper struct {
 type timekeeperState struct {
 	Last   time.Time `cbor:"1,keyasint"` // newest tick
 	Stream time.Time `cbor:"2,keyasint"` // on the wall clock, newest time at which the stream stored a message
-	Jumps  int       `cbor:"3,keyasint"` // records in a row that lie beyond maxJump
+	Jumps  int       `cbor:"3,keyasint"` // times in a row that lie too far ahead and agree
+	Row    int       `cbor:"4,keyasint"` // times in a row that lie too far ahead, agreeing or not
+	Jump   time.Time `cbor:"5,keyasint"` // the newest of those
 }
 
 // received notes when the stream stored a message. On the event clock that says nothing, and would make the state of two
@@ -56,23 +62,31 @@ func (k *timekeeper) overdue() time.Time {
 	return at.Add(-patience).Truncate(features.Minute)
 }
 
-// plausible says whether a record may be of time t. On the wall clock the stream's own timestamps bound it; on the event
-// clock only a leap is suspect.
+// plausible says whether a record or watermark may be of time t. On the wall clock the stream's own timestamps bound it;
+// on the event clock only a leap is suspect.
 func (k *timekeeper) plausible(t time.Time) bool {
 	if k.clock == WallClock {
 		return k.Stream.IsZero() || !t.After(k.Stream.Add(k.ahead))
 	}
-	if k.Last.IsZero() || !t.After(k.Last.Add(maxJump)) {
-		k.Jumps = 0
+	if k.Last.IsZero() || !t.After(k.Last.Add(max(k.ahead, maxLeap+k.lateness))) {
+		k.settle()
 		return true
 	}
+	if t.Sub(k.Jump).Abs() > jumpSpread {
+		k.Jumps = 0
+	}
 	k.Jumps++
-	if k.Jumps < jumpConfirm {
+	k.Row++
+	k.Jump = t.UTC()
+	if k.Jumps < jumpConfirm && k.Row < rowConfirm {
 		return false
 	}
-	k.Jumps = 0
+	k.settle()
 	return true
 }
+
+// settle forgets what lay too far ahead.
+func (k *timekeeper) settle() { k.Jumps, k.Row, k.Jump = 0, 0, time.Time{} }
 
 // event is the newest tick that a record of time t makes due.
 func (k *timekeeper) event(t time.Time) time.Time {
