@@ -21,7 +21,7 @@ type Input struct {
 // State is what a pool's decisions remember. The zero value is a pool never decided for. Times are whole seconds, so
 // that a snapshot keeps them exactly.
 type State struct {
-	Generation   int64     `cbor:"1,keyasint"`
+	Generation   int64     `cbor:"1,keyasint"` // begins at the minute of the first decision, Unix time; then one more per publication
 	LastDesired  int       `cbor:"2,keyasint"` // of the newest decision; meaningless while LastTick is zero
 	LastTick     time.Time `cbor:"3,keyasint"`
 	LastScaleOut time.Time `cbor:"4,keyasint"` // when more was last asked for
@@ -182,12 +182,16 @@ func (p *plan) action(desired int) Action {
 	return Hold
 }
 
-// publish numbers d when it changes the published advice, or renews it.
+// publish numbers d when it changes the published advice, or renews it. The first number is the Unix minute: there is at
+// most one publication a minute, so numbers never overtake the clock, and a pool whose state was lost starts above all
+// that it published before.
 func (st *State) publish(d *Decision, cfg Config) {
 	changed := d.Desired != st.PublishedDesired || d.Action != st.PublishedAction ||
 		d.Action != Hold && d.Binding != st.PublishedBinding
 	if d.Publish = changed || st.LastPublished.IsZero() || d.Tick.Sub(st.LastPublished) >= cfg.Renew; d.Publish {
-		st.Generation++
+		if st.Generation++; st.LastPublished.IsZero() {
+			st.Generation = max(st.Generation, d.Tick.Unix()/60)
+		}
 		st.LastPublished = d.Tick
 		st.PublishedDesired, st.PublishedAction, st.PublishedBinding = d.Desired, d.Action, d.Binding
 	}

@@ -252,9 +252,13 @@ func TestDecidePublishes(t *testing.T) {
 		if d.Publish {
 			published = append(published, minute)
 		}
-		if d.Generation != int64(len(published)) {
-			t.Fatalf("minute %d: generation %d after %d publications", minute, d.Generation, len(published))
+		if want := noon.Unix()/60 + int64(len(published)) - 1; d.Generation != want {
+			t.Fatalf("minute %d: generation %d after %d publications, want %d", minute, d.Generation, len(published), want)
 		}
+	}
+	// A state that was lost starts above all that was published.
+	if d, _ := Decide(noon.Add(30*time.Minute), scene{ready: 4, median: flat(350), last: 350}.input(t), State{}, cfg); d.Generation <= st.Generation {
+		t.Errorf("generation %d after the state was lost, %d before", d.Generation, st.Generation)
 	}
 	// At first, on renewal after 10 minutes, on change, then on renewal.
 	if want := []int{0, 10, 12, 22}; !slices.Equal(published, want) {
