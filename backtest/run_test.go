@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -375,5 +376,14 @@ func TestRunObeysTheConfiguration(t *testing.T) {
 	}
 	if overflow := "," + features.OverflowClass + ","; strings.Contains(each, overflow) || !strings.Contains(pooled, overflow) {
 		t.Error("max_classes is not what was configured")
+	}
+}
+
+func TestWideBinsAreNoted(t *testing.T) {
+	for bin, want := range map[time.Duration]bool{time.Minute: false, 10 * time.Minute: true} {
+		s := mustRun(t, RunConfig{Traces: []string{write(t, "t_s,class,requests\n0,taxi,5\n600,taxi,6\n1200,taxi,7\n")}, Options: Options{Bin: bin}})
+		if got := slices.Contains(s.Traces[0].Notes, wideBins); got != want {
+			t.Errorf("bins of %s: notes %q", bin, s.Traces[0].Notes)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package backtest
 import (
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/forewarm/forewarm/features"
 )
@@ -24,6 +25,9 @@ func (r *runner) features(timed bool) features.Config {
 	c.Service = map[string]features.Service{r.cfg.Options.Pool: service}
 	return c
 }
+
+// wideBins is what to know of the scores of a trace whose bins are wider than a minute.
+const wideBins = "bins are spread evenly over their minutes, so minutes of a bin that is not over are known from its sum: leads shorter than the bin flatter"
 
 // read opens the traces, merges them, and hands them to do.
 func (r *runner) read(stage string, do func(items Items, timed bool) error) error {
@@ -64,6 +68,9 @@ func (r *runner) read(stage string, do func(items Items, timed bool) error) erro
 	for i, x := range readers {
 		n := x.Counts()
 		t := TraceSummary{Path: r.cfg.Traces[i], Format: x.Format().Name, Rows: n.Rows, Refused: n.Refused, Disordered: n.Disordered, Notes: x.Notes()}
+		if x.order.widest() > int64(features.Minute) {
+			t.Notes = append(slices.Clip(t.Notes), wideBins)
+		}
 		if n.First != nil {
 			t.First = n.First.Error()
 		}

@@ -72,6 +72,15 @@ func (o *orderBuffer) widthOf(class string) int64 {
 	return o.width
 }
 
+// widest is the widest bin of any class, ns; 0 when the trace is not binned.
+func (o *orderBuffer) widest() int64 {
+	most := o.width
+	for _, w := range o.widths {
+		most = max(most, w)
+	}
+	return most
+}
+
 // inferWidths sets the width of every row held and of those to come, and says what it concluded. A given width holds
 // for all. Otherwise a class whose rows mostly stand at its smallest positive step of t_s has that step as its width,
 // and all others have the smallest step in the file. O(n log n).

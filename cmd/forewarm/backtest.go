@@ -120,9 +120,28 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 		}
 	}
 	fmt.Fprintf(std.out, "%d minutes of traffic, %d origins, in %s\n\n", s.Minutes, s.Origins, took.Round(100*time.Millisecond))
+	if len(s.Scores) == 0 {
+		fmt.Fprintln(std.out, "nothing is scored: no forecast after -score-from has its outcome in the trace; give a longer trace, an earlier -score-from or a shorter -every")
+	} else if err := printScores(std, s.Scores); err != nil {
+		return err
+	}
+	if len(s.Policies) == 0 {
+		return nil
+	}
+	fmt.Fprintln(std.out)
+	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "policy\tknob\tsaturated minutes\tSLO attainment\tGPU-hours\tscaling actions\t")
+	for _, p := range s.Policies {
+		fmt.Fprintf(w, "%s\t%s\t%.2f %%\t%.2f %%\t%.0f\t%d\t\n", p.Policy, p.Knob, 100*p.SaturatedShare, 100*p.SLOAttainment, p.GPUHours, p.ScaleActions)
+	}
+	return w.Flush()
+}
+
+// printScores prints those of the pool; the summary file has every class.
+func printScores(std streams, scores []backtest.Score) error {
 	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "class\tdimension\thorizon\tn\tWAPE\tagainst last value\tbias\tcoverage 90 %\tcoverage 95 %\t")
-	for _, x := range s.Scores {
+	for _, x := range scores {
 		if x.Class != "*" {
 			continue
 		}
@@ -131,18 +150,6 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 			against = fmt.Sprintf("%.3f", x.MASE)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.3f\t%s\t%+.3f\t%.3f\t%.3f\t\n", x.Class, x.Dimension, x.Horizon, x.N, x.WAPE, against, x.Bias, x.Cover90, x.Cover95)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if len(s.Policies) == 0 {
-		return nil
-	}
-	fmt.Fprintln(std.out)
-	w = tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "policy\tknob\tsaturated minutes\tSLO attainment\tGPU-hours\tscaling actions\t")
-	for _, p := range s.Policies {
-		fmt.Fprintf(w, "%s\t%s\t%.2f %%\t%.2f %%\t%.0f\t%d\t\n", p.Policy, p.Knob, 100*p.SaturatedShare, 100*p.SLOAttainment, p.GPUHours, p.ScaleActions)
 	}
 	return w.Flush()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/storage"
 )
@@ -55,10 +56,17 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if err != nil {
 		return usageError{err}
 	}
-	if _, err := cfg.Pipeline(); err != nil {
+	pc, err := cfg.Pipeline()
+	if err != nil {
 		return usageError{err}
 	}
 	fmt.Fprintf(std.out, "ok  %s: %d pools, %s clock, %s mode\n", path, len(cfg.Pools), cfg.Clock, cfg.Decision.Mode)
+	for i := range pc.Pools {
+		warnCapacity(&pc.Pools[i], std)
+	}
+	if pc.DefaultPool != nil {
+		warnCapacity(pc.DefaultPool, std)
+	}
 	if offline {
 		return nil
 	}
@@ -87,6 +95,17 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", i.Config.Name, i.State.Msgs, i.Config.Subjects)
 	}
 	return nil
+}
+
+// warnCapacity says so when nothing is known of what a replica holds or does: no resource of the pool can be forecast to
+// run out.
+func warnCapacity(p *capacity.Pool, std streams) {
+	for _, resource := range []string{capacity.KV, capacity.Prefill, capacity.Decode, capacity.Requests} {
+		if _, ok := p.PerReplica(resource, 0); ok {
+			return
+		}
+	}
+	fmt.Fprintf(std.out, "warning: pool %s has no capacity (KV cache, prefill, decode or request limit), so unless its replicas report their KV cache only the reactive floor sizes it; set kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s\n", p.Name)
 }
 
 // checkData prints what a stopped daemon left: two directories with the same lines hold the same state and decisions.

@@ -163,3 +163,20 @@ func TestReportAsksTheDaemon(t *testing.T) {
 		t.Errorf("too long a period: %d, %s", code, errs)
 	}
 }
+
+// TestWarnings: what works, but not as one would hope, says so.
+func TestWarnings(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "bare.yaml", soundPool)
+	writeFile(t, "sized.yaml", "pools: [{name: chat, replicas: {max: 4}, decode_tokens_per_s: 400}]")
+	writeFile(t, "short.csv", "t_s,class,prompt_tokens,cached_tokens,output_tokens", "0,chat,10,0,10", "70,chat,10,0,10")
+	for args, want := range map[string]string{
+		"check -offline -config bare.yaml": "warning: pool chat has no capacity", "check -offline -config sized.yaml": "",
+		"backtest short.csv": "nothing is scored: ",
+	} {
+		code, out, errs := runHere(t.Context(), strings.Fields(args)...)
+		if code != 0 || !strings.Contains(out, want) || want == "" && strings.Contains(out, "warning") {
+			t.Errorf("forewarm %s: %d, %s%s", args, code, out, errs)
+		}
+	}
+}
