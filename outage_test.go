@@ -39,10 +39,44 @@ func TestTelemetryOfAnOutageCounts(t *testing.T) {
 			if c := p.Counters(); c.Records != uint64(minutes-first) || len(c.Refused) != 0 {
 				t.Errorf("counters %+v, want all %d records", c, minutes-first)
 			}
-			if ticks < minutes-first || newest != minutes-1 || advised < minutes-to {
+			if ticks < minutes-first-1 || newest != minutes-1 || advised < minutes-to {
 				t.Errorf("%d ticks, %d with advice, the newest at minute %d", ticks, advised, newest)
 			}
 		})
+	}
+}
+
+// TestPastLoadedIntoAnEmptyStateCounts: records of hours that arrive at once before the first watermark are all learned,
+// each minute once, without advice.
+func TestPastLoadedIntoAnEmptyStateCounts(t *testing.T) {
+	const minutes = 180
+	cfg := eventConfig(t, "p")
+	cfg.Clock, cfg.Features.Lateness = WallClock, 10*time.Second
+	p := New(cfg)
+	learned, advised := map[time.Time]float64{}, 0
+	emit := func(o *Output) {
+		advised += len(o.Decisions)
+		for i := range o.Windows {
+			learned[o.Windows[i].Start] = o.Windows[i].Requests
+		}
+	}
+	now := midnight.Add(minutes * time.Minute)
+	for m := range minutes {
+		p.Apply(&ingest.Batch{ReceivedAt: now, Requests: []ingest.Request{{
+			Pool: "p", ArrivedAt: midnight.Add(time.Duration(m) * time.Minute), PromptTokens: 1000, CachedTokens: ingest.Unknown, OutputTokens: 10, MaxOutputTokens: ingest.Unknown,
+		}}}, emit)
+	}
+	if advised != 0 {
+		t.Errorf("%d decisions for what has passed", advised)
+	}
+	p.Apply(&ingest.Batch{ReceivedAt: now.Add(cfg.Features.Lateness), Watermark: &ingest.Watermark{At: now}}, emit)
+	if c := p.Counters(); c.Records != minutes || len(c.Refused) != 0 || advised != 1 {
+		t.Errorf("counters %+v, %d decisions", c, advised)
+	}
+	for m := range minutes {
+		if at := midnight.Add(time.Duration(m) * time.Minute); learned[at] != 1 {
+			t.Errorf("minute %s has %g requests, want 1", at, learned[at])
+		}
 	}
 }
 

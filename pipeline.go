@@ -266,13 +266,13 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 	return ""
 }
 
-// reach moves the event clock to t, running the ticks that become due; a time too far ahead is refused.
+// reach moves time to t where records do that, running the ticks that become due; a time too far ahead is refused.
 func (p *Pipeline) reach(t time.Time, emit func(*Output)) ingest.Reason {
 	if !p.time.plausible(t) {
 		return ingest.ReasonFuture
 	}
-	if p.cfg.Clock == EventClock {
-		p.run(p.time.event(t), true, emit)
+	if p.time.byRecords() {
+		p.run(p.time.event(t), p.cfg.Clock == EventClock, emit)
 	}
 	return ""
 }

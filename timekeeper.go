@@ -38,6 +38,7 @@ type timekeeperState struct {
 	Jumps  int       `cbor:"3,keyasint"` // times in a row that lie too far ahead and agree
 	Row    int       `cbor:"4,keyasint"` // times in a row that lie too far ahead, agreeing or not
 	Jump   time.Time `cbor:"5,keyasint"` // the newest of those
+	Live   bool      `cbor:"6,keyasint"` // on the wall clock, a watermark has come
 }
 
 // received notes when the stream stored a message. On the event clock that says nothing, and would make the state of two
@@ -48,18 +49,19 @@ func (k *timekeeper) received(at time.Time) {
 	}
 }
 
-// overdue is the newest tick for which a watermark should have come by the time of the stream, zero on the event clock.
-// None comes while no daemon runs; telemetry that is stored meanwhile must not wait for the next one, which would find
-// it hours ahead.
+// overdue is the newest tick for which a watermark should have come by the time of the stream, zero on the event clock
+// and before the first watermark. None comes while no daemon runs; telemetry that is stored meanwhile must not wait for
+// the next one, which would find it hours ahead.
 func (k *timekeeper) overdue() time.Time {
-	if k.clock != WallClock || k.Stream.IsZero() {
+	if !k.Live {
 		return time.Time{}
 	}
-	at := k.Stream.Add(-k.lateness)
-	if k.Last.IsZero() {
-		k.Last = at.Truncate(features.Minute).Add(-features.Minute)
-	}
-	return at.Add(-patience).Truncate(features.Minute)
+	return k.given()
+}
+
+// given is the newest tick that the stream's own time makes due.
+func (k *timekeeper) given() time.Time {
+	return k.Stream.Add(-k.lateness - patience).Truncate(features.Minute)
 }
 
 // plausible says whether a record or watermark may be of time t. On the wall clock the stream's own timestamps bound it;
@@ -88,18 +90,26 @@ func (k *timekeeper) plausible(t time.Time) bool {
 // settle forgets what lay too far ahead.
 func (k *timekeeper) settle() { k.Jumps, k.Row, k.Jump = 0, 0, time.Time{} }
 
-// event is the newest tick that a record of time t makes due.
+// byRecords says whether the records themselves move time: always on the event clock; on the wall clock until the first
+// watermark, so that a past that is loaded into an empty state is learned minute by minute.
+func (k *timekeeper) byRecords() bool { return k.clock == EventClock || !k.Live }
+
+// event is the newest tick that a record of time t makes due; on the wall clock the newest minutes are left to watermarks.
 func (k *timekeeper) event(t time.Time) time.Time {
 	due := t.Add(-k.lateness).Truncate(features.Minute)
 	if k.Last.IsZero() {
 		// The first record starts the clock: its own minute is the first to end.
 		k.Last = due
 	}
+	if k.clock == WallClock && due.After(k.given()) {
+		return k.given()
+	}
 	return due
 }
 
 // promise is the newest tick that a watermark at t makes due: everything before t is in.
 func (k *timekeeper) promise(t time.Time) time.Time {
+	k.Live = k.clock == WallClock
 	due := t.Truncate(features.Minute)
 	if k.Last.IsZero() {
 		k.Last = due.Add(-features.Minute)
