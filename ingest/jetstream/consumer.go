@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -45,9 +46,11 @@ func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
 }
 
 // ahead bounds the batches that are decoded and wait to be handled. A batch that grew beyond keepRecords is not reused.
+// The end of the stream is looked up each watchEvery.
 const (
 	ahead       = 16
 	keepRecords = 4096
+	watchEvery  = time.Second
 )
 
 // Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order, until ctx ends
@@ -63,10 +66,16 @@ func (c *Consumer) Run(ctx context.Context, handle func(*ingest.Batch) error) er
 		defer close(ready)
 		c.receive(ctx, free, ready)
 	}()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		c.watch(ctx)
+	}()
 	defer func() {
 		stop()
 		for range ready { // until the receiver has ended
 		}
+		<-watched
 	}()
 	for b := range ready {
 		if err := handle(b); err != nil {
@@ -82,8 +91,33 @@ func (c *Consumer) Run(ctx context.Context, handle func(*ingest.Batch) error) er
 	return nil
 }
 
-// Pending is how many messages of the stream are not handled yet: exact while connected, but for what was published
-// since the latest delivery. ok is false before the stream was seen first.
+// watch asks the stream each watchEvery how far it has come: what was fetched knows only how far it had come then.
+func (c *Consumer) watch(ctx context.Context) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			c.look(ctx)
+		}
+	}
+}
+
+func (c *Consumer) look(ctx context.Context) {
+	if !c.opened.Load() || !c.js.Conn().IsConnected() {
+		return // the receiver says what is wrong
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	if stream, err := c.js.Stream(ctx, c.cfg.Stream); err == nil {
+		c.last.Store(stream.CachedInfo().State.LastSeq)
+	}
+}
+
+// Pending is how many messages of the stream are not handled yet, fetched and decoded ones included: at most watchEvery
+// old while connected, and as last known otherwise. ok is false before the stream was seen first.
 func (c *Consumer) Pending() (messages uint64, ok bool) {
 	last, handled := c.last.Load(), c.handled.Load()
 	return max(last, handled) - handled, c.opened.Load()

@@ -70,6 +70,29 @@ func TestConsumerStartsWhereItIsTold(t *testing.T) {
 	}
 }
 
+// TestPendingCountsWhatCameSince: while a batch is being handled, what is published is seen to wait.
+func TestPendingCountsWhatCameSince(t *testing.T) {
+	c, js := testServer(t)
+	telemetry(t, js, c)
+	publish(t, js, "forewarm.telemetry.request.p.c", numbered(0))
+	consumer := NewConsumer(js, consumerOf(js, c, 0))
+	err := consumer.Run(testContext(t), func(*ingest.Batch) error {
+		for i := range 5 {
+			publish(t, js, "forewarm.telemetry.request.p.c", numbered(1+i))
+		}
+		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+			if n, ok := consumer.Pending(); ok && n == 6 {
+				return errEnough
+			}
+		}
+		return errors.New("what waits was never counted")
+	})
+	if !errors.Is(err, errEnough) {
+		n, _ := consumer.Pending()
+		t.Errorf("%v: pending %d, want 6", err, n)
+	}
+}
+
 func TestConsumerRefusesWhatItCannotRead(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)

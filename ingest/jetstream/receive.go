@@ -115,7 +115,7 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 		c.gap(sequence)
 	}
 	c.next = sequence + 1
-	c.last.Store(sequence + meta.NumPending)
+	c.last.Store(max(c.last.Load(), sequence+meta.NumPending))
 	b.Sequence, b.ReceivedAt = sequence, meta.Timestamp.UTC()
 	about, ok := ingest.ParseSubject(c.cfg.Prefix, m.Subject())
 	if !ok {
