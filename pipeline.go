@@ -378,3 +378,15 @@ func (p *Pipeline) LastTick() time.Time { return p.time.Last }
 
 // Counters returns what was folded; the map is the pipeline's own.
 func (p *Pipeline) Counters() Counters { return p.counters }
+
+// Omissions count what the parts had to leave out or forget to stay within their bounds. They only grow.
+type Omissions struct {
+	Features          features.Counters
+	IDsForgotten      uint64 // by the deduper
+	ConditionsDropped uint64 // by the alert board
+}
+
+// Omissions of everything folded so far, earlier runs included.
+func (p *Pipeline) Omissions() Omissions {
+	return Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped()}
+}

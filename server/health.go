@@ -52,7 +52,17 @@ func checks(st Status, pools []PoolView, lagLimit uint64) []Check {
 		{Name: "restore", OK: st.Restored, Detail: st.Restore},
 		lag,
 		modelCheck(st, pools),
+		troubleCheck("storage", "written", st.Storage),
+		troubleCheck("sinks", "delivering", st.Sinks),
 	}
+}
+
+// troubleCheck never keeps the daemon from being ready: the decisions go on in memory and to the other sinks.
+func troubleCheck(name, sound, trouble string) Check {
+	if trouble == "" {
+		return Check{Name: name, OK: true, Detail: sound}
+	}
+	return Check{Name: name, OK: true, Degraded: true, Detail: "degraded: " + trouble}
 }
 
 // modelCheck never keeps the daemon from being ready: cold and stale pools hold their replicas, which is safe, and it

@@ -32,6 +32,9 @@ type Status struct {
 
 	Restored bool   // the start-up restore is over, with or without a snapshot
 	Restore  string // what was restored: "snapshot at 1234", "no snapshot: empty state"
+
+	Storage string // what could not be written when it was last tried, "" when all was
+	Sinks   string // which sinks fail and why, "" when none
 }
 
 // PoolView is one pool at the last tick. Decision and Projection are nil when the tick made none.

@@ -56,10 +56,15 @@ type daemon struct {
 	announced    storage.Position // decisions up to here were announced before the last stop
 	lastSnapshot time.Time
 	saved        uint64 // sequence of the newest snapshot
+	capped       bool   // it was said that samples are left out
 	onTick       func(*forewarm.Output)
 
-	mu     sync.Mutex
-	status server.Status
+	mu         sync.Mutex
+	status     server.Status
+	omissions  forewarm.Omissions // as of the last tick
+	damaged    uint64             // snapshot files
+	unsaved    map[string]string  // why the last snapshot, or journal entry, could not be written
+	undelivery map[string]undelivery
 }
 
 func (d *daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -190,6 +195,7 @@ func (d *daemon) restore() error {
 	if last, ok := d.journal.Last(); ok {
 		d.announced = last
 	}
+	d.omissions, d.damaged = d.pipeline.Omissions(), uint64(d.snapshots.Damaged())
 	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
 	d.setStatus(func(s *server.Status) {
 		s.Version, s.Mode, s.Clock = versionString(), d.cfg.Decision.Mode, string(d.cfg.Clock)
@@ -213,6 +219,7 @@ func (d *daemon) openSinks() error {
 		return err
 	}
 	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, sinks, func(f sink.Failure) {
+		d.undelivered(&f)
 		d.log.Warn("a notice was not delivered", zap.String("sink", f.Sink), zap.Bool("final", f.Final), zap.Error(f.Err))
 	})
 	return nil
@@ -253,7 +260,9 @@ func (d *daemon) handle(b *ingest.Batch) error {
 	d.deadLetter.Send(b.Sequence, b.Refused)
 	if time.Since(d.lastSnapshot) >= d.cfg.Storage.SnapshotEvery {
 		// A disk that is full must not stop the decisions: the state lives on in memory and in the stream.
-		if err := d.snapshot(); err != nil {
+		err := d.snapshot()
+		d.stored("snapshot", err)
+		if err != nil {
 			d.log.Error("the state could not be saved; a restart replays more of the stream", zap.Error(err))
 		}
 	}
@@ -266,8 +275,11 @@ func (d *daemon) emit(out *forewarm.Output) {
 	if err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions); err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
+	d.sayCapped()
 	for i := range out.Decisions {
-		if err := d.journal.Append(&out.Decisions[i]); err != nil {
+		err := d.journal.Append(&out.Decisions[i])
+		d.stored("journal", err)
+		if err != nil {
 			d.log.Error("a decision is not in the journal", zap.Time("tick", out.Tick), zap.Error(err))
 		}
 	}
@@ -276,7 +288,7 @@ func (d *daemon) emit(out *forewarm.Output) {
 	}
 	d.board.Observe(out)
 	d.exporter.Observe(out, time.Since(began))
-	d.setStatus(func(s *server.Status) { s.Tick = out.Tick })
+	d.setStatus(func(s *server.Status) { s.Tick, d.omissions = out.Tick, d.pipeline.Omissions() })
 	if d.onTick != nil {
 		d.onTick(out)
 	}
@@ -355,7 +367,9 @@ func (d *daemon) setStatus(f func(*server.Status)) {
 func (d *daemon) Status() server.Status {
 	d.mu.Lock()
 	s := d.status
+	s.Storage = d.storageTrouble()
 	d.mu.Unlock()
+	s.Sinks = d.sinkTrouble()
 	s.Connected = d.conn.IsConnected()
 	s.Connection = d.conn.ConnectedUrlRedacted()
 	if d.embedded != nil {
@@ -367,32 +381,6 @@ func (d *daemon) Status() server.Status {
 
 // Pools is for the HTTP server.
 func (d *daemon) Pools() []server.PoolView { return d.board.Pools() }
-
-// exportCounters publishes what the parts count of themselves.
-func (d *daemon) exportCounters() {
-	e := d.exporter
-	counters := []struct {
-		name, help string
-		value      func() uint64
-	}{
-		{"forewarm_stream_lost_messages_total", "Messages gone from the telemetry stream before they were read.", d.consumer.Lost},
-		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
-		{"forewarm_journal_appended_total", "Decisions written to the journal.", func() uint64 { return d.journal.Counters().Appended }},
-		{"forewarm_journal_divergent_total", "Decisions that a replay did not make again as they were journaled.", func() uint64 { return d.journal.Counters().Divergent }},
-		{"forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended }},
-		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {
-			c := d.store.Counters()
-			return c.Future + c.TooOld + c.Conflicting + c.Capped + c.Failed
-		}},
-	}
-	for _, c := range counters {
-		e.Counter(c.name, c.help, c.value)
-	}
-	e.Gauge("forewarm_stream_lag_messages", "Messages of the telemetry stream that are not folded yet.", func() float64 {
-		n, _ := d.consumer.Pending()
-		return float64(n)
-	})
-}
 
 // slogFrom bridges the libraries that log through log/slog.
 func slogFrom(log *zap.Logger) *slog.Logger { return slog.New(zapslog.NewHandler(log.Core())) }

@@ -234,6 +234,8 @@ func checkHTTP(t *testing.T, p *inProcess, requests int) {
 		"/healthz":           "ok\n",
 		"/readyz":            `"ready": true`,
 		"/metrics":           fmt.Sprintf("\nforewarm_ingest_records_total %d\n", requests),
+		"/metrics?sinks":     "\nforewarm_sink_queued{sink=\"nats\"} 0\n",
+		"/metrics?bounds":    "\nforewarm_dedup_forgotten_total 0\n",
 		"/api/v1/pools":      `"pool": "chat"`,
 		"/api/v1/pools/chat": `"desired_replicas": 4`,
 		"/api/v1/pools/chat/forecast?dimension=decode": `"decode"`,

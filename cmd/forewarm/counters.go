@@ -1,0 +1,89 @@
+package main
+
+import (
+	"strconv"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting/sink"
+)
+
+// exportCounters publishes what the parts count of themselves.
+func (d *daemon) exportCounters() {
+	omitted := func(f func(*forewarm.Omissions) uint64) func() uint64 {
+		return func() uint64 {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return f(&d.omissions)
+		}
+	}
+	type o = forewarm.Omissions
+	for _, c := range []struct {
+		name, help string
+		value      func() uint64
+	}{
+		{"forewarm_stream_lost_messages_total", "Messages gone from the telemetry stream before they were read.", d.consumer.Lost},
+		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
+		{"forewarm_journal_appended_total", "Decisions written to the journal.", func() uint64 { return d.journal.Counters().Appended }},
+		{"forewarm_journal_divergent_total", "Decisions that a replay did not make again as they were journaled.", func() uint64 { return d.journal.Counters().Divergent }},
+		{"forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended }},
+		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {
+			c := d.store.Counters()
+			return c.Future + c.TooOld + c.Conflicting + c.Capped + c.Failed
+		}},
+		{"forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func() uint64 { return d.store.Counters().Capped }},
+		{"forewarm_series_lost_ticks_total", "Ticks whose samples could not be committed.", func() uint64 { return d.store.Counters().LostTicks }},
+		{"forewarm_snapshots_damaged_total", "Snapshot files found damaged.", func() uint64 {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.damaged
+		}},
+		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", omitted(func(x *o) uint64 { return x.IDsForgotten })},
+		{"forewarm_alerts_dropped_total", "Conditions not followed because too many already were.", omitted(func(x *o) uint64 { return x.ConditionsDropped })},
+		{"forewarm_features_amended_total", "Records that changed a minute after its first count.", omitted(func(x *o) uint64 { return x.Features.Amended })},
+		{"forewarm_features_bad_times_total", "Requests taken as if without times, because theirs contradict each other.", omitted(func(x *o) uint64 { return x.Features.BadTimes })},
+		{"forewarm_features_overflow_records_total", "Records pooled because their pool has too many classes.", omitted(func(x *o) uint64 { return x.Features.OverflowRecords })},
+		{"forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", omitted(func(x *o) uint64 { return x.Features.ClassesEvicted })},
+		{"forewarm_features_arrivals_evicted_total", "Arrivals forgotten before their end was seen.", omitted(func(x *o) uint64 { return x.Features.ArrivalsEvicted })},
+		{"forewarm_features_skipped_minutes_total", "Minutes of a long silence that were jumped over.", omitted(func(x *o) uint64 { return x.Features.SkippedMinutes })},
+		{"forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", omitted(func(x *o) uint64 { return x.Features.ReplicasStale })},
+		{"forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", omitted(func(x *o) uint64 { return x.Features.ReplicasRefused })},
+	} {
+		d.exporter.Counter(c.name, c.help, c.value)
+	}
+	d.exporter.Gauge("forewarm_stream_lag_messages", "Messages of the telemetry stream that are not folded yet.", func() float64 {
+		n, _ := d.consumer.Pending()
+		return float64(n)
+	})
+	d.exportSinks()
+}
+
+// exportSinks publishes what became of each sink's notices.
+func (d *daemon) exportSinks() {
+	for _, c := range []struct {
+		name, help string
+		value      func(*sink.Stats) uint64
+	}{
+		{"forewarm_sink_sent_total", "Notices delivered.", func(s *sink.Stats) uint64 { return s.Sent }},
+		{"forewarm_sink_retried_total", "Failed attempts that are tried again.", func(s *sink.Stats) uint64 { return s.Retried }},
+		{"forewarm_sink_failed_total", "Notices that a sink refused for good.", func(s *sink.Stats) uint64 { return s.Failed }},
+		{"forewarm_sink_dropped_total", "Notices that expired or were pushed out of a full queue.", func(s *sink.Stats) uint64 { return s.Dropped }},
+	} {
+		for i, s := range d.dispatcher.Stats() {
+			d.exporter.Counter(c.name+"{sink="+strconv.Quote(s.Sink)+"}", c.help, func() uint64 { return c.value(&d.dispatcher.Stats()[i]) })
+		}
+	}
+	for i, s := range d.dispatcher.Stats() {
+		d.exporter.Gauge("forewarm_sink_queued{sink="+strconv.Quote(s.Sink)+"}", "Notices that wait.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
+	}
+}
+
+// sayCapped tells once that series are left out.
+func (d *daemon) sayCapped() {
+	if n := d.store.Counters().Capped; n > 0 && !d.capped {
+		d.capped = true
+		d.log.Warn("storage.max_series is reached: samples of further series are left out of the history; raise it, or send fewer classes",
+			zap.Uint64("left out", n))
+	}
+}

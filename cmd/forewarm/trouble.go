@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/forewarm/forewarm/alerting/sink"
+)
+
+// undelivery is a sink's newest failure; it is over when the sink has sent more.
+type undelivery struct {
+	sent uint64
+	err  string
+}
+
+// stored notes how the last write of what ended.
+func (d *daemon) stored(what string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil {
+		delete(d.unsaved, what)
+		return
+	}
+	if d.unsaved == nil {
+		d.unsaved = map[string]string{}
+	}
+	d.unsaved[what] = err.Error()
+}
+
+// storageTrouble says what could not be written when it was last tried, "" when all was. The caller holds mu.
+func (d *daemon) storageTrouble() string {
+	var out []string
+	for _, what := range slices.Sorted(maps.Keys(d.unsaved)) {
+		out = append(out, what+": "+d.unsaved[what])
+	}
+	return strings.Join(out, "; ")
+}
+
+func (d *daemon) undelivered(f *sink.Failure) {
+	var sent uint64
+	for _, s := range d.dispatcher.Stats() {
+		if s.Sink == f.Sink {
+			sent = s.Sent
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.undelivery == nil {
+		d.undelivery = map[string]undelivery{}
+	}
+	d.undelivery[f.Sink] = undelivery{sent, f.Err.Error()}
+}
+
+// sinkTrouble says which sinks have delivered nothing since they last failed, "" when none.
+func (d *daemon) sinkTrouble() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []string
+	for _, s := range d.dispatcher.Stats() {
+		if u, failed := d.undelivery[s.Sink]; failed && u.sent == s.Sent {
+			out = append(out, fmt.Sprintf("%s: %s (%d wait)", s.Sink, u.err, s.Queued))
+		}
+	}
+	return strings.Join(out, "; ")
+}
