@@ -130,7 +130,7 @@ type Counters struct {
 func New(cfg Config) *Pipeline {
 	cfg.Features.Service = services(&cfg)
 	p := &Pipeline{
-		cfg: cfg, time: timekeeper{clock: cfg.Clock, lateness: cfg.Features.Lateness, ahead: cfg.Features.FutureBound},
+		cfg: cfg, time: newTimekeeper(&cfg),
 		dedup:      ingest.NewDeduper(cfg.DedupEntries),
 		aggregator: features.New(cfg.Features),
 		forecaster: forecaster.New(cfg.forecasterConfig()),

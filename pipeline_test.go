@@ -262,7 +262,7 @@ func TestEventClockNeedsMoreThanOneWitness(t *testing.T) {
 			t.Fatalf("a record of %s was taken, the clock is at %s", ahead, p.LastTick())
 		}
 	}
-	for _, ahead := range []time.Duration{6 * time.Minute, time.Hour, 7 * 24 * time.Hour} {
+	for _, ahead := range []time.Duration{12 * time.Minute, time.Hour, 7 * 24 * time.Hour} {
 		for i := range 2 * jumpConfirm {
 			if send(midnight.Add(ahead)) != 1 {
 				t.Fatalf("a record %s ahead was taken", ahead)
@@ -283,6 +283,18 @@ func TestEventClockNeedsMoreThanOneWitness(t *testing.T) {
 	}
 	if refused != jumpConfirm-1 || !p.LastTick().Equal(week) {
 		t.Errorf("%d refused, clock at %s", refused, p.LastTick())
+	}
+}
+
+// TestALeapWithinTheReviseSpanLosesNothing: what moves time too far by less than can be amended makes nothing late.
+func TestALeapWithinTheReviseSpanLosesNothing(t *testing.T) {
+	p := New(eventConfig(t, "p"))
+	for i, at := range []time.Duration{0, 9 * time.Minute, 10 * time.Second, time.Minute, 5 * time.Minute} {
+		b := ingest.Batch{Requests: []ingest.Request{{ID: fmt.Sprint(i), Pool: "p", ArrivedAt: midnight.Add(at), PromptTokens: 1, CachedTokens: -1, OutputTokens: -1, MaxOutputTokens: -1}}}
+		p.Apply(&b, func(*Output) {})
+		if len(b.Refused) != 0 {
+			t.Errorf("a record of %s is refused as %s", at, b.Refused[0].Reason)
+		}
 	}
 }
 

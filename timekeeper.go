@@ -10,7 +10,7 @@ import (
 
 const (
 	// maxLeap, beside the lateness, is how far a record or watermark may move the event clock at once, unless
-	// features.future_bound allows more. Beyond it a time is taken for a mistake, unless jumpConfirm in a row agree, each
+	// features.future_bound or features.revise allow more. Beyond it a time is taken for a mistake, unless jumpConfirm in a row agree, each
 	// within jumpSpread of the one before: a real gap in the traffic. So sparse that none agree, rowConfirm in a row do.
 	maxLeap     = 5 * time.Minute
 	jumpConfirm = 8
@@ -30,6 +30,15 @@ type timekeeper struct {
 	ahead    time.Duration // how far a record may lie beyond the stream's own time, on the event clock beyond the last tick
 
 	timekeeperState
+}
+
+func newTimekeeper(c *Config) timekeeper {
+	k := timekeeper{clock: c.Clock, lateness: c.Features.Lateness, ahead: c.Features.FutureBound}
+	if c.Clock == EventClock {
+		// A leap within the span that can still be amended loses nothing, even if it was a mistake.
+		k.ahead = max(k.ahead, c.Features.Revise)
+	}
+	return k
 }
 
 type timekeeperState struct {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
@@ -93,7 +94,7 @@ func (s *Store) resume() error {
 	}
 	defer q.Close()
 	s.resumed, s.resumedTo = map[string]int64{}, newest
-	all := labels.MustNewMatcher(labels.MatchNotEqual, labels.MetricName, "")
+	all := labels.MustNewMatcher(labels.MatchNotEqual, model.MetricNameLabel, "")
 	set := q.Select(context.Background(), false, nil, all)
 	for set.Next() {
 		at := set.At()

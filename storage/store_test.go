@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
@@ -88,7 +89,7 @@ func dump(t *testing.T, s *Store, name string) map[string][]string {
 	}
 	defer q.Close()
 	out := map[string][]string{}
-	set := q.Select(context.Background(), true, nil, labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, name))
+	set := q.Select(context.Background(), true, nil, labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, name))
 	for set.Next() {
 		key := set.At().Labels().String()
 		it := set.At().Iterator(nil)

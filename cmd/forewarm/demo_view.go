@@ -61,7 +61,7 @@ func (l *lines) event(e *alerting.Event) {
 	if !l.watched || e.Data.Action == alerting.Hold {
 		return
 	}
-	fmt.Fprintf(l.w, "%s  pre-scale event %s: %s\n", e.Time.UTC().Format("15:04"), e.ID, e.Data.Reason)
+	fmt.Fprintf(l.w, "%s  pre-scale event: %s\n", e.Time.UTC().Format("15:04"), e.Data.Reason)
 }
 
 // screen draws the demo in a terminal: what was forecast against what came, and both pools side by side.
@@ -98,7 +98,7 @@ func (s *screen) event(e *alerting.Event) {
 	if e.Data.Action == alerting.Hold {
 		return
 	}
-	s.events = append(s.events, fmt.Sprintf("%s  #%d %s", e.Time.UTC().Format("15:04"), e.Data.Generation, e.Data.Reason))
+	s.events = append(s.events, fmt.Sprintf("%s  %s", e.Time.UTC().Format("15:04"), e.Data.Reason))
 	s.events = s.events[max(0, len(s.events)-eventRows):]
 }
 
