@@ -162,6 +162,16 @@ func TestReportAsksTheDaemon(t *testing.T) {
 	if code, _, errs := runHere(t.Context(), "report", "-config", config, "-from", "2020-01-05"); code != 2 || !strings.Contains(errs, "at most 92 days") {
 		t.Errorf("too long a period: %d, %s", code, errs)
 	}
+	// What the schedule writes is there to be read.
+	if err := p.daemon.writeReport(t.Context(), now.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for _, ending := range []string{".md", ".json"} {
+		file := filepath.Join(p.data, "reports", "report-"+now.Add(time.Hour).Format(time.DateOnly)+ending)
+		if b, err := os.ReadFile(file); err != nil || !strings.Contains(string(b), "chat") {
+			t.Errorf("%s: %v\n%s", file, err, b)
+		}
+	}
 }
 
 // TestWarnings: what works, but not as one would hope, says so.
