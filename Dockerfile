@@ -2,10 +2,11 @@
 FROM --platform=$BUILDPLATFORM golang:1.26-bookworm AS build
 WORKDIR /src
 COPY go.mod go.sum ./
-RUN --mount=type=cache,target=/go/pkg/mod go mod download
+ENV GOCACHE=/cache/build GOMODCACHE=/cache/mod
+RUN --mount=type=cache,target=/cache go mod download
 COPY . .
 ARG TARGETOS TARGETARCH VERSION=devel
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+RUN --mount=type=cache,target=/cache \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -ldflags "-s -w -X main.release=$VERSION" -o /out/forewarm ./cmd/forewarm \
     && mkdir -p /out/data
