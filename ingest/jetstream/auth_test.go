@@ -1,0 +1,132 @@
+package jetstream
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	natsjwt "github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+)
+
+// TestAuthentication connects to real servers that demand each kind of credential, and sees that they do.
+func TestAuthentication(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	key, err := nkeys.CreateUser()
+	must(err)
+	seed, err := key.Seed()
+	must(err)
+	public, err := key.PublicKey()
+	must(err)
+	ca, certificate := selfSigned(t)
+	operator, resolver, creds := account(t)
+
+	tests := map[string]struct {
+		server func(*server.Options)
+		client Config
+	}{
+		"user and password": {func(o *server.Options) { o.Username, o.Password = "u", "secret" }, Config{User: "u", PasswordFile: file("password", []byte("secret\n"))}},
+		"token":             {func(o *server.Options) { o.Authorization = "secret" }, Config{TokenFile: file("token", []byte("secret\n"))}},
+		"nkey":              {func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} }, Config{NkeyFile: file("user.nk", seed)}},
+		"credentials":       {func(o *server.Options) { o.TrustedOperators, o.AccountResolver = operator, resolver }, Config{CredsFile: file("user.creds", creds)}},
+		"TLS": {func(o *server.Options) {
+			o.TLS, o.TLSConfig = true, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+		}, Config{TLS: TLS{CAFile: file("ca.pem", ca)}}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := &server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true}
+			tt.server(o)
+			s, err := server.NewServer(o)
+			must(err)
+			go s.Start()
+			t.Cleanup(s.Shutdown)
+			if !s.ReadyForConnections(10 * time.Second) {
+				t.Fatal("the server is not ready")
+			}
+			c := tt.client
+			c.URL = s.ClientURL()
+			conn, err := Connect(c, nil)
+			if err != nil {
+				t.Fatalf("with what it takes: %v", err)
+			}
+			conn.Close()
+			if conn, err := Connect(Config{URL: s.ClientURL()}, nil); err == nil {
+				conn.Close()
+				t.Error("the server lets anybody in: the test shows nothing")
+			}
+		})
+	}
+}
+
+func selfSigned(t *testing.T) (ca []byte, certificate tls.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// account makes an operator with one account and one user of it.
+func account(t *testing.T) ([]*natsjwt.OperatorClaims, server.AccountResolver, []byte) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
+		k, err := create()
+		must(err)
+		p, err := k.PublicKey()
+		must(err)
+		return k, p
+	}
+	operator, operatorID := pair(nkeys.CreateOperator)
+	acc, accountID := pair(nkeys.CreateAccount)
+	user, userID := pair(nkeys.CreateUser)
+	encoded, err := natsjwt.NewAccountClaims(accountID).Encode(operator)
+	must(err)
+	resolver := &server.MemAccResolver{}
+	must(resolver.Store(accountID, encoded))
+	token, err := natsjwt.NewUserClaims(userID).Encode(acc)
+	must(err)
+	seed, err := user.Seed()
+	must(err)
+	creds, err := natsjwt.FormatUserConfig(token, seed)
+	must(err)
+	return []*natsjwt.OperatorClaims{natsjwt.NewOperatorClaims(operatorID)}, resolver, creds
+}
