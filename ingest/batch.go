@@ -33,6 +33,7 @@ type Refusal struct {
 type Batch struct {
 	Sequence   uint64    // stream sequence; 0 when the source has none
 	ReceivedAt time.Time // when the stream stored it; zero when the source has no such time
+	Source     string    // the producer that published it; "" when it does not say
 
 	Requests  []Request
 	Sums      []Sum
@@ -44,7 +45,7 @@ type Batch struct {
 
 // Reset empties b for reuse; the slices keep their capacity.
 func (b *Batch) Reset() {
-	b.Sequence, b.ReceivedAt, b.Watermark = 0, time.Time{}, nil
+	b.Sequence, b.ReceivedAt, b.Source, b.Watermark = 0, time.Time{}, "", nil
 	b.Requests, b.Sums, b.Replicas = b.Requests[:0], b.Sums[:0], b.Replicas[:0]
 	b.Acks, b.Refused = b.Acks[:0], b.Refused[:0]
 }

@@ -44,7 +44,13 @@ type Meta struct {
 	ContentType string // "" means application/json; parameters such as charset are ignored
 	Pool, Class string
 	Replica     string
+	// Source names the producer that published the message, for clocks differ from producer to producer; "" when it does
+	// not say. Adapters take it from the header [HeaderSource].
+	Source string
 }
+
+// HeaderSource is the message header in which a producer names itself.
+const HeaderSource = "Forewarm-Source"
 
 // format is one encoding of telemetry. decode appends what data holds to d.batch, and refuses the rest.
 type format struct {
@@ -94,16 +100,17 @@ func (d *decoder) message(data []byte) {
 		d.refuse(data, ReasonTooLarge, "message has %d bytes, the limit is %d", len(data), d.limits.MessageBytes)
 		return
 	}
-	for _, name := range [...]string{d.meta.Pool, d.meta.Class, d.meta.Replica} {
+	for _, name := range [...]string{d.meta.Pool, d.meta.Class, d.meta.Replica, d.meta.Source} {
 		if !utf8.ValidString(name) {
-			d.refuse(data, ReasonInvalidUTF8, "a name in the subject is not valid UTF-8")
+			d.refuse(data, ReasonInvalidUTF8, "a name in the subject or a header is not valid UTF-8")
 			return
 		}
-		if reason, detail := checkLabel("a name in the subject", name, d.limits.LabelBytes); reason != "" {
+		if reason, detail := checkLabel("a name in the subject or a header", name, d.limits.LabelBytes); reason != "" {
 			d.refuse(data, reason, "%s", detail)
 			return
 		}
 	}
+	d.batch.Source = d.meta.Source
 	f := formatOf(d.meta.ContentType)
 	if f == nil {
 		d.refuse(data, ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)

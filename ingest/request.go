@@ -64,6 +64,12 @@ type Request struct {
 	ArrivedAt, StartedAt, FirstTokenAt, FinishedAt time.Time
 
 	PromptTokens, CachedTokens, OutputTokens, MaxOutputTokens int64
+
+	// Blocks are the sequence hashes of the prompt's leading blocks of BlockTokens tokens each, where a producer reports
+	// them in place of cached tokens: each hash stands for its block and all before it. They are the Batch's, and end
+	// with it.
+	Blocks      []uint64
+	BlockTokens int64
 }
 
 // EventTime is the instant a request counts at: its arrival, or its end when the arrival is not known.

@@ -124,6 +124,7 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 		return
 	}
 	about.ContentType = header(m.Headers(), headerContentType)
+	about.Source = header(m.Headers(), ingest.HeaderSource)
 	if encoding := header(m.Headers(), headerContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		detail := fmt.Sprintf("content encoding %.64q is not known", encoding)
 		b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonUnknownFormat, Detail: detail})
