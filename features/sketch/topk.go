@@ -23,117 +23,183 @@ func order(a, b Count) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
+const (
+	maxCounters = 1 << 15
+	// minUnit is how far weights fade before they are written anew: 32 half-lives.
+	minUnit = 1.0 / (1 << 32)
+	// negligible is the weight below which a counter is given up when weights are written anew.
+	negligible = 0.5
+)
+
 // TopK finds the names of largest total weight in a stream with a fixed number of counters: the Space-Saving sketch of
 // Metwally, Agrawal and El Abbadi 2005, section 3, doi:10.1007/978-3-540-30570-5_27, with weights.
 //
 // With m counters and total weight W, every name heavier than W/m has a counter, and no counter's Error exceeds W/m.
-// Add costs O(log m); memory is m names.
+// Floor is the tighter bound that this stream has led to. Add costs O(1) for a name that has a counter and O(log m) for
+// one that takes another's; Scale costs O(1) amortised. Memory is 32 bytes a counter in use, beside the names, and 24
+// more once all are: what few names need is little. Names are kept as they are given.
 type TopK struct {
 	capacity int
+	unit     float64 // what a stored weight of one is worth
 	floor    float64 // no name without a counter weighs more than this
-	byName   map[string]*counter
-	heap     []*counter // the last by order is at the root
+	total    float64
+	counters []Count
+	index    index
+	heap     []leaf // the lightest at the root; nil until all counters are taken
 }
 
-type counter struct {
-	Count
-	pos int // in the heap
+// leaf is a counter by position, with a lower bound of its weight: weights only grow, so that the heap needs no care
+// until its root is wanted.
+type leaf struct {
+	key float64
+	pos int
 }
 
-// NewTopK makes a sketch of the given number of counters, at least one.
+// NewTopK makes a sketch of the given number of counters, 1 to 32768.
 func NewTopK(counters int) *TopK {
-	counters = max(counters, 1)
-	return &TopK{capacity: counters, byName: make(map[string]*counter)}
+	return &TopK{capacity: min(max(counters, 1), maxCounters), unit: 1}
 }
 
 // Len is the number of names that have a counter.
-func (t *TopK) Len() int { return len(t.heap) }
+func (t *TopK) Len() int { return len(t.counters) }
 
-// Floor bounds the weight of every name that has no counter.
-func (t *TopK) Floor() float64 { return t.floor }
+// Floor bounds the weight of every name that has no counter, and the Error of every one that has.
+func (t *TopK) Floor() float64 { return t.floor * t.unit }
 
-// Add gives a name more weight. Weights that are not positive and finite are left out.
+// Total is the weight of all that was added, nameless weight included.
+func (t *TopK) Total() float64 { return t.total * t.unit }
+
+// Add gives a name more weight; that of "" counts in the total alone. Weights that are not positive and finite are left
+// out.
 func (t *TopK) Add(name string, weight float64) {
 	if !(weight > 0) || math.IsInf(weight, 1) {
 		return
 	}
-	c, ok := t.byName[name]
-	switch {
-	case ok:
-		c.Weight += weight
-		t.down(c.pos)
+	weight /= t.unit
+	t.total += weight
+	if name == "" {
 		return
-	case len(t.heap) < t.capacity:
-		c = &counter{pos: len(t.heap)}
-		t.heap = append(t.heap, c)
-	default:
-		c = t.heap[0]
-		delete(t.byName, c.Name)
-		t.floor = c.Weight
 	}
-	c.Count = Count{Name: name, Weight: t.floor + weight, Error: t.floor}
-	t.byName[name] = c
-	t.up(c.pos)
-	t.down(c.pos)
+	if pos := t.index.find(t.counters, name); pos >= 0 {
+		t.counters[pos].Weight += weight
+		return
+	}
+	if len(t.counters) < t.capacity {
+		t.counters = append(t.counters, Count{Name: name, Weight: t.floor + weight, Error: t.floor})
+		t.index.add(t.counters, len(t.counters)-1)
+		return
+	}
+	pos := t.lightest()
+	c := &t.counters[pos]
+	t.floor = c.Weight
+	t.index.remove(t.counters, pos)
+	*c = Count{Name: name, Weight: t.floor + weight, Error: t.floor}
+	t.index.add(t.counters, pos)
+	t.heap[0].key = c.Weight
+	t.down(0)
 }
 
 // Merge adds everything that o has counted. The error bounds of the two add up: W₁/m₁ + W₂/m₂, which is (W₁+W₂)/m for
 // equal sizes (Cafaro, Pulimeno and Tempesta 2016, doi:10.1016/j.ins.2015.09.003).
 func (t *TopK) Merge(o *TopK) {
-	all := make([]Count, 0, len(t.heap)+len(o.heap))
-	for _, c := range t.heap {
-		sum := c.Count
-		other := Count{Weight: o.floor, Error: o.floor}
-		if oc, ok := o.byName[c.Name]; ok {
-			other = oc.Count
+	t.rewrite()
+	all := make([]Count, 0, len(t.counters)+len(o.counters))
+	for _, c := range t.counters {
+		other := Count{Weight: o.Floor(), Error: o.Floor()}
+		if pos := o.index.find(o.counters, c.Name); pos >= 0 {
+			other = o.worth(pos)
 		}
-		sum.Weight += other.Weight
-		sum.Error += other.Error
-		all = append(all, sum)
+		c.Weight += other.Weight
+		c.Error += other.Error
+		all = append(all, c)
 	}
-	for _, oc := range o.heap {
-		if _, ok := t.byName[oc.Name]; !ok {
-			all = append(all, Count{Name: oc.Name, Weight: oc.Weight + t.floor, Error: oc.Error + t.floor})
+	for pos := range o.counters {
+		if c := o.worth(pos); t.index.find(t.counters, c.Name) < 0 {
+			c.Weight += t.floor
+			c.Error += t.floor
+			all = append(all, c)
 		}
 	}
-	t.set(all, t.floor+o.floor)
+	t.set(all, t.floor+o.Floor(), t.total+o.Total())
+}
+
+// worth is a counter in whole weights.
+func (t *TopK) worth(pos int) Count {
+	c := t.counters[pos]
+	c.Weight *= t.unit
+	c.Error *= t.unit
+	return c
 }
 
 // Scale multiplies all weights by a factor in 0..1, which lets old weight fade; the bounds hold for the faded weights.
 func (t *TopK) Scale(factor float64) {
-	t.floor *= factor
-	for _, c := range t.heap {
-		c.Weight *= factor
-		c.Error *= factor
+	t.unit *= factor
+	if t.unit >= minUnit {
+		return
 	}
-	for i := len(t.heap)/2 - 1; i >= 0; i-- { // weights that rounding made equal are now ordered by name
-		t.down(i)
+	t.rewrite()
+	floor := t.floor
+	kept := slices.DeleteFunc(t.counters, func(c Count) bool {
+		if c.Weight >= negligible {
+			return false
+		}
+		floor = max(floor, c.Weight)
+		return true
+	})
+	t.set(kept, floor, t.total)
+}
+
+// rewrite stores the weights in units of one.
+func (t *TopK) rewrite() {
+	for pos := range t.counters {
+		t.counters[pos] = t.worth(pos)
 	}
+	t.floor, t.total, t.unit = t.Floor(), t.Total(), 1
+	t.heap = nil
 }
 
 // Top lists the n heaviest names, heaviest first, equal ones by name.
 func (t *TopK) Top(n int) []Count { return t.AppendTop(nil, n) }
 
-// AppendTop is Top into dst, which is overwritten from its start.
+// AppendTop is Top into dst, which is overwritten from its start. O(Len·log n), as a rule O(Len).
 func (t *TopK) AppendTop(dst []Count, n int) []Count {
-	dst = dst[:0]
-	for _, c := range t.heap {
-		dst = append(dst, c.Count)
+	dst = t.appendTop(dst, n)
+	for i := range dst {
+		dst[i].Weight *= t.unit
+		dst[i].Error *= t.unit
 	}
-	slices.SortFunc(dst, order)
-	return dst[:min(max(n, 0), len(dst))]
+	return dst
+}
+
+// appendTop is AppendTop with weights as they are stored.
+func (t *TopK) appendTop(dst []Count, n int) []Count {
+	dst = dst[:0]
+	for _, c := range t.counters {
+		if len(dst) >= n {
+			if n <= 0 || order(dst[n-1], c) < 0 {
+				continue
+			}
+			dst = dst[:n-1]
+		}
+		i, _ := slices.BinarySearchFunc(dst, c, order)
+		dst = slices.Insert(dst, i, c)
+	}
+	return dst
 }
 
 // TopKState is a TopK at rest. Equal sketches have equal states.
 type TopKState struct {
-	Counters int
-	Floor    float64
-	Counts   []Count // as Top orders them
+	Counters     int
+	Unit         float64 // what a weight of one below is worth; 0 means 1
+	Floor, Total float64
+	Counts       []Count // as Top orders them
 }
 
 // State is a copy of the sketch.
 func (t *TopK) State() TopKState {
-	return TopKState{Counters: t.capacity, Floor: t.floor, Counts: t.Top(len(t.heap))}
+	counts := slices.Clone(t.counters)
+	slices.SortFunc(counts, order)
+	return TopKState{Counters: t.capacity, Unit: t.unit, Floor: t.floor, Total: t.total, Counts: counts}
 }
 
 // RestoreTopK makes a sketch from its state. Counters may have been changed meanwhile: when there are fewer, the
@@ -142,64 +208,31 @@ func RestoreTopK(s TopKState) (*TopK, error) {
 	t := NewTopK(s.Counters)
 	seen := make(map[string]bool, len(s.Counts))
 	for _, c := range s.Counts {
-		if seen[c.Name] || !(c.Weight >= c.Error) || !(c.Error >= 0) || math.IsInf(c.Weight, 1) {
-			return nil, fmt.Errorf("top-k sketch: counter %q is repeated or out of range", c.Name)
+		if seen[c.Name] || c.Name == "" || !(c.Weight >= c.Error) || !(c.Error >= 0) || math.IsInf(c.Weight, 1) {
+			return nil, fmt.Errorf("top-k sketch: counter %q is nameless, repeated or out of range", c.Name)
 		}
 		seen[c.Name] = true
 	}
-	if !(s.Floor >= 0) || math.IsInf(s.Floor, 1) {
-		return nil, fmt.Errorf("top-k sketch: floor %v is out of range", s.Floor)
+	for _, v := range [...]float64{s.Floor, s.Total, s.Unit} {
+		if !(v >= 0) || math.IsInf(v, 1) {
+			return nil, fmt.Errorf("top-k sketch: floor, total or unit %v is out of range", v)
+		}
 	}
-	t.set(slices.Clone(s.Counts), s.Floor)
+	if s.Unit > 0 {
+		t.unit = s.Unit
+	}
+	t.set(slices.Clone(s.Counts), s.Floor, s.Total)
 	return t, nil
 }
 
 // set replaces the counters by the heaviest of all.
-func (t *TopK) set(all []Count, floor float64) {
-	slices.SortFunc(all, order)
+func (t *TopK) set(all []Count, floor, total float64) {
 	if len(all) > t.capacity {
+		slices.SortFunc(all, order)
 		floor = max(floor, all[t.capacity].Weight)
 		all = all[:t.capacity]
 	}
-	slices.Reverse(all) // a list in heap order is a heap
-	t.floor = floor
-	clear(t.byName)
-	t.heap = t.heap[:0]
-	for i, c := range all {
-		t.heap = append(t.heap, &counter{Count: c, pos: i})
-		t.byName[c.Name] = t.heap[i]
-	}
-}
-
-func (t *TopK) up(i int) {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if order(t.heap[parent].Count, t.heap[i].Count) > 0 {
-			return
-		}
-		t.swap(i, parent)
-		i = parent
-	}
-}
-
-func (t *TopK) down(i int) {
-	for {
-		last := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(t.heap); child++ {
-			if order(t.heap[child].Count, t.heap[last].Count) > 0 {
-				last = child
-			}
-		}
-		if last == i {
-			return
-		}
-		t.swap(i, last)
-		i = last
-	}
-}
-
-func (t *TopK) swap(i, j int) {
-	h := t.heap
-	h[i], h[j] = h[j], h[i]
-	h[i].pos, h[j].pos = i, j
+	t.floor, t.total, t.counters = floor, total, slices.Clip(slices.Clone(all))
+	t.index, t.heap = nil, nil
+	t.index.add(t.counters, len(t.counters)-1)
 }

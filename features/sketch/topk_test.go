@@ -13,7 +13,7 @@ import (
 func stream(t *rapid.T) (names []string, weights []float64) {
 	n := rapid.IntRange(1, 300).Draw(t, "n")
 	for range n {
-		names = append(names, fmt.Sprintf("t%d", min(rapid.IntRange(0, 40).Draw(t, "a"), rapid.IntRange(0, 40).Draw(t, "b"))))
+		names = append(names, fmt.Sprintf("t%d", min(rapid.IntRange(0, 60).Draw(t, "a"), rapid.IntRange(0, 60).Draw(t, "b"))))
 		weights = append(weights, float64(rapid.IntRange(1, 50).Draw(t, "w")))
 	}
 	return names, weights
@@ -124,6 +124,35 @@ func TestTopKTiesGoByName(t *testing.T) {
 	}
 }
 
+func TestTopKNamelessWeightCountsInTheTotalAlone(t *testing.T) {
+	s := NewTopK(2)
+	s.Add("a", 3)
+	s.Add("", 7)
+	if s.Total() != 10 || s.Len() != 1 {
+		t.Errorf("total %v of %d names, want 10 of 1", s.Total(), s.Len())
+	}
+}
+
+// Weights fade for as long as a class lives: far beyond the range of what a stored weight can be divided by.
+func TestTopKFadesForEver(t *testing.T) {
+	s, want := NewTopK(20), 0.0
+	for i := range 12 { // more than are looked at one by one
+		s.Add(fmt.Sprintf("old%d", i), 1e6)
+	}
+	for range 5000 {
+		s.Scale(0.9)
+		s.Add("now", 100)
+		want = want*0.9 + 100
+	}
+	top := s.Top(2)
+	if math.Abs(s.Total()-want) > 1e-6 || top[0].Name != "now" || math.Abs(top[0].Weight-want) > 1e-6 {
+		t.Errorf("top %v of %v, want now with all of %v", top, s.Total(), want)
+	}
+	if s.Len() != 1 || s.Floor() > negligible {
+		t.Errorf("%d names are kept, floor %v: those that faded away should be gone", s.Len(), s.Floor())
+	}
+}
+
 func TestTopKLeavesOutWhatIsNoWeight(t *testing.T) {
 	s := NewTopK(2)
 	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1)} {
@@ -140,7 +169,7 @@ func TestRestoreTopK(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(TopKState{Counters: 1, Floor: 3, Counts: []Count{{"a", 5, 0}}}, k.State()); diff != "" {
+	if diff := cmp.Diff(TopKState{Counters: 1, Unit: 1, Floor: 3, Counts: []Count{{"a", 5, 0}}}, k.State()); diff != "" {
 		t.Errorf("with fewer counters (-want +got):\n%s", diff)
 	}
 	for name, bad := range map[string]TopKState{
@@ -149,6 +178,8 @@ func TestRestoreTopK(t *testing.T) {
 		"error > weight":  {Counters: 2, Counts: []Count{{"a", 1, 2}}},
 		"infinite weight": {Counters: 2, Counts: []Count{{"a", math.Inf(1), 2}}},
 		"negative floor":  {Counters: 2, Floor: -1},
+		"NaN total":       {Counters: 2, Total: math.NaN()},
+		"nameless":        {Counters: 2, Counts: []Count{{"", 5, 0}}},
 	} {
 		if _, err := RestoreTopK(bad); err == nil {
 			t.Errorf("%s: accepted", name)
