@@ -191,10 +191,10 @@ func TestAlertReadsLikeAMessage(t *testing.T) {
 	cfg.RunbookURL = "https://example.org/runbooks/"
 	got := Conditions(&d, nil, cfg)[0].Annotations
 	want := map[string]string{
-		"summary": "Pool llama70b-h100: KV memory full in ~19 min (p10 12, p90 >60; 86 %). Driver: class agent, tenant acme (prompt length ×2.1). " +
+		"summary": "Pool llama70b-h100: KV memory full in ~19 min (p10 12, p90 >60; 86 %). Driver: class agent, tenant acme 62 % (±1 %), feature search 40 % (prompt length ×2.1). " +
 			"Asked for 14→19 replicas at 12:00 UTC, ready by about 12:13 UTC.",
 		"action": "KV memory full in ~19 min.", "decision": "llama70b-h100-12", "probability": "0.86", "eta": "2026-03-02T12:19:00Z",
-		"driver": "class agent, tenant acme (prompt length ×2.1)", "runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead",
+		"driver": "class agent, tenant acme 62 % (±1 %), feature search 40 % (prompt length ×2.1)", "runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

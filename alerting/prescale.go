@@ -80,6 +80,13 @@ type DriverData struct {
 	Cause  string  `json:"cause"`
 	Factor float64 `json:"factor"`
 	Share  float64 `json:"share"`
+
+	// Shares of the class's tokens; the true ones lie within share ± margin.
+	TenantShare   float64 `json:"tenant_share,omitempty"`
+	TenantMargin  float64 `json:"tenant_margin,omitempty"`
+	Feature       string  `json:"feature,omitempty"`
+	FeatureShare  float64 `json:"feature_share,omitempty"`
+	FeatureMargin float64 `json:"feature_margin,omitempty"`
 }
 
 // NewEvent renders a decision. The event shares no memory with d but its strings' and lists'.
@@ -99,6 +106,8 @@ func NewEvent(d *Decision) Event {
 	for _, driver := range d.Drivers {
 		data.Drivers = append(data.Drivers, DriverData{
 			Class: driver.Class, Tenant: driver.Tenant, Cause: driver.Cause, Factor: round(driver.Factor), Share: round(driver.Share),
+			TenantShare: round(driver.TenantShare), TenantMargin: round(driver.TenantMargin),
+			Feature: driver.Feature, FeatureShare: round(driver.FeatureShare), FeatureMargin: round(driver.FeatureMargin),
 		})
 	}
 	return Event{

@@ -23,7 +23,10 @@ func decided() Decision {
 		Lead: 13 * time.Minute, Quantile: .95, QuantileFrom: QuantileDefault, Confidence: forecaster.Seasonal,
 		Resources: []ResourceEvidence{{Dimension: "kv", PerReplica: 100, Demand: 1350, NeedQuantile: 1880, NeedReplicas: 19, Probability: .8642137,
 			ETA: forecaster.ETA{P10: 12 * time.Minute, P50: 19 * time.Minute, P90: forecaster.Never}}},
-		Drivers:  []forecaster.Driver{{Class: "agent", Tenant: "acme", Cause: "prompt_length", Factor: 2.1, Share: .61}},
+		Drivers: []forecaster.Driver{{
+			Class: "agent", Cause: "prompt_length", Factor: 2.1, Share: .61,
+			Tenant: "acme", TenantShare: .6217, TenantMargin: .0085, Feature: "search", FeatureShare: .4,
+		}},
 		Reserves: capacity.Reserves{Failure: 1}, AskedAt: noon, Model: "seasonal_day 0.70", Reason: "KV memory full in ~19 min.",
 	}
 }

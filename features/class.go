@@ -29,13 +29,12 @@ type coverage struct {
 
 // class is what the Aggregator keeps of one class of a pool.
 type class struct {
-	key        Key
-	born, last int64 // first and newest minute with a record
-	reports    Reports
-	moments    sketch.Moments // fading
-	tenants    *sketch.TopK   // fading
-	top        []sketch.Count
-	cells      []*cell // by slot; nil where nothing came
+	key               Key
+	born, last        int64 // first and newest minute with a record
+	reports           Reports
+	moments           sketch.Moments // fading
+	tenants, features *account       // fading; nil before the first name
+	cells             []*cell        // by slot; nil where nothing came
 }
 
 // cell is the accumulating window of one minute.
@@ -94,19 +93,14 @@ func (p *pool) named() int {
 func (a *Aggregator) newClass(p *pool, name string) *class {
 	name = strings.Clone(name)
 	c := &class{
-		key:     Key{Pool: p.name, Class: name},
-		tenants: sketch.NewTopK(a.tenantCounters()),
-		cells:   make([]*cell, a.span()),
+		key:   Key{Pool: p.name, Class: name},
+		cells: make([]*cell, a.span()),
 	}
 	p.byName[name] = c
 	i, _ := slices.BinarySearchFunc(p.classes, name, func(c *class, name string) int { return strings.Compare(c.key.Class, name) })
 	p.classes = slices.Insert(p.classes, i, c)
 	return c
 }
-
-// tenantCounters is how many counters stand behind the tenants that are listed: with eight for each, a listed weight is
-// off by at most 1/(8·MaxTenants) of the class's tokens.
-func (a *Aggregator) tenantCounters() int { return 8 * a.cfg.MaxTenants }
 
 // cell is the accumulating window of a minute of the open span, which the caller is about to change.
 func (a *Aggregator) cell(c *class, minute int64) *cell {

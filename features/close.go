@@ -43,7 +43,8 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
 	for _, p := range a.pools {
 		for _, c := range p.classes {
-			c.top = c.tenants.AppendTop(c.top, a.cfg.MaxTenants)
+			c.tenants.rank(a.cfg.MaxTenants)
+			c.features.rank(a.cfg.MaxTenants)
 		}
 	}
 	for m := a.oldest(); m <= a.open; m++ {
@@ -90,7 +91,7 @@ func (c *class) window(at *cell, m int64, covered, settled bool) Window {
 		}
 	}
 	w.Key, w.Start, w.Covered, w.Settled = c.key, startOf(m), covered, settled
-	w.Reports, w.Tenants = c.reports, c.top
+	w.Reports, w.Tenants, w.Features = c.reports, c.tenants.ranking(), c.features.ranking()
 	return w
 }
 
@@ -133,7 +134,8 @@ func (a *Aggregator) age() {
 		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool {
 			if c.last+forgotten >= a.open {
 				c.moments.Scale(fade)
-				c.tenants.Scale(fade)
+				c.tenants.fade(fade)
+				c.features.fade(fade)
 				return false
 			}
 			for i, at := range c.cells {

@@ -21,7 +21,7 @@ type Config struct {
 	FutureBound time.Duration
 	// MaxClasses is the number of classes a pool may have; further ones are pooled under OverflowClass.
 	MaxClasses int
-	// MaxTenants is the number of heavy tenants tracked per class.
+	// MaxTenants is the number of heavy tenants, and of heavy features, listed per class.
 	MaxTenants int
 	// MaxReplicas bounds the replicas tracked per pool, ReplicaTTL forgets the silent ones.
 	MaxReplicas int

@@ -2,6 +2,7 @@ package features
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -109,7 +110,11 @@ func detached(w Window) Window {
 			*s = (*s).Clone()
 		}
 	}
-	w.Tenants = append([]sketch.Count(nil), w.Tenants...)
+	for _, r := range [...]**Ranking{&w.Tenants, &w.Features} {
+		if *r != nil {
+			*r = &Ranking{slices.Clone((*r).Top), (*r).Total, (*r).Floor}
+		}
+	}
 	return w
 }
 

@@ -55,7 +55,7 @@ func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
 	}
 	w := a.cell(c, max(minute, a.oldest()))
 	if minute >= a.oldest() || !entry.Prompt { // cached tokens are taken off the minute that has the prompt, or not at all
-		countPrompt(c, w, r, &entry)
+		a.countPrompt(c, w, r, &entry)
 	}
 	if r.Phase == ingest.PhaseArrived {
 		p.phased = true
@@ -102,7 +102,7 @@ func countArrival(c *class, w *cell, r *ingest.Request) {
 
 // countPrompt counts prompt and cached tokens that have not been counted yet. Cached tokens say nothing without the
 // prompt they are part of.
-func countPrompt(c *class, w *cell, r *ingest.Request, done *arrival) {
+func (a *Aggregator) countPrompt(c *class, w *cell, r *ingest.Request, done *arrival) {
 	if r.PromptTokens < 0 {
 		return
 	}
@@ -113,7 +113,7 @@ func countPrompt(c *class, w *cell, r *ingest.Request, done *arrival) {
 		w.PromptKnown++
 		w.PromptTokens += prompt
 		w.shapes[shapePrompt].Add(prompt)
-		c.weigh(r.Tenant, prompt)
+		a.weigh(c, r, prompt)
 	}
 	if !done.Cached && r.CachedTokens >= 0 {
 		done.Cached = true
@@ -151,7 +151,7 @@ func (a *Aggregator) countEnd(p *pool, c *class, w *cell, r *ingest.Request) {
 		c.reports |= ReportsOutput
 		w.OutputKnown++
 		w.shapes[shapeOutput].Add(float64(r.OutputTokens))
-		c.weigh(r.Tenant, float64(r.OutputTokens))
+		a.weigh(c, r, float64(r.OutputTokens))
 		a.generate(c, w, r, &l, timed)
 	}
 	if r.OutputTokens >= 0 && r.PromptTokens >= 0 {
@@ -175,11 +175,4 @@ func countDelay(w *cell, shape int, from, to time.Time, n int64) {
 		return
 	}
 	w.shapes[shape].Add(to.Sub(from).Seconds() / float64(n))
-}
-
-// weigh adds to the account of a tenant.
-func (c *class) weigh(tenant string, tokens float64) {
-	if tenant != "" {
-		c.tenants.Add(tenant, tokens)
-	}
 }

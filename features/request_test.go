@@ -183,30 +183,6 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-func TestTenants(t *testing.T) {
-	a := New(testConfig())
-	add := func(tenant string, second float64, n int) {
-		for range n {
-			mustAdd(t, a, changed(request("", second), func(r *ingest.Request) { r.Tenant = tenant }))
-		}
-	}
-	add("small", 1, 1)
-	add("big", 2, 5)
-	add("", 3, 50)
-	add("middle", 4, 3)
-	w, _ := a.Close(at(60))
-	want := []sketch.Count{{Name: "big", Weight: 600}, {Name: "middle", Weight: 360}}
-	if diff := cmp.Diff(want, w[0].Tenants); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	for m := 2; m <= 31; m++ {
-		w, _ = a.Close(at(float64(m) * 60))
-	}
-	if got := w[len(w)-1].Tenants[0].Weight; got < 299 || got > 301 {
-		t.Errorf("after half an hour a weight of 600 has faded to %v, want 300", got)
-	}
-}
-
 func TestClassesBeyondTheCapArePooled(t *testing.T) {
 	a := New(testConfig()) // at most 4
 	mustAdd(t, a, changed(request("", 1), ofClass(TotalClass)))
@@ -253,7 +229,7 @@ func TestOrderDoesNotMatterWithinTheBound(t *testing.T) {
 		}
 		h.closeUntil(t, a, len(order)/60+1, 20)
 		for id, w := range h.newest {
-			w.Tenants = nil // an account of the moment
+			w.Tenants, w.Features = nil, nil // accounts of the moment
 			h.newest[id] = w
 		}
 		return h.newest

@@ -41,13 +41,14 @@ type CoverageSnapshot struct {
 
 // ClassSnapshot is one class of a pool.
 type ClassSnapshot struct {
-	Name    string           `cbor:"1,keyasint"`
-	Born    int64            `cbor:"2,keyasint"`
-	Last    int64            `cbor:"3,keyasint"`
-	Reports Reports          `cbor:"4,keyasint"`
-	Moments sketch.Moments   `cbor:"5,keyasint"`
-	Tenants sketch.TopKState `cbor:"6,keyasint"`
-	Windows []WindowSnapshot `cbor:"7,keyasint"`
+	Name     string            `cbor:"1,keyasint"`
+	Born     int64             `cbor:"2,keyasint"`
+	Last     int64             `cbor:"3,keyasint"`
+	Reports  Reports           `cbor:"4,keyasint"`
+	Moments  sketch.Moments    `cbor:"5,keyasint"`
+	Tenants  *sketch.TopKState `cbor:"6,keyasint,omitempty"` // nil when none was ever named
+	Windows  []WindowSnapshot  `cbor:"7,keyasint"`
+	Features *sketch.TopKState `cbor:"8,keyasint,omitempty"`
 }
 
 // WindowSnapshot is one open minute of a class. What follows from its place (key, start, coverage) is left out.
@@ -100,7 +101,8 @@ func (a *Aggregator) State() State {
 
 func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
 	s := ClassSnapshot{
-		Name: c.key.Class, Born: c.born, Last: c.last, Reports: c.reports, Moments: c.moments, Tenants: c.tenants.State(),
+		Name: c.key.Class, Born: c.born, Last: c.last, Reports: c.reports, Moments: c.moments,
+		Tenants: c.tenants.state(), Features: c.features.state(),
 	}
 	for m := a.oldest(); m < a.end(); m++ {
 		at := c.cells[a.slot(m)]
@@ -171,9 +173,10 @@ func (a *Aggregator) restorePool(s *PoolSnapshot) error {
 func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 	c := a.newClass(p, s.Name)
 	c.born, c.last, c.reports, c.moments = s.Born, s.Last, s.Reports, s.Moments
-	tenants := s.Tenants
-	tenants.Counters = a.tenantCounters()
-	if c.tenants, err = sketch.RestoreTopK(tenants); err != nil {
+	if c.tenants, err = restoreAccount(s.Tenants, countersPerName*a.cfg.MaxTenants); err != nil {
+		return err
+	}
+	if c.features, err = restoreAccount(s.Features, countersPerName*a.cfg.MaxTenants); err != nil {
 		return err
 	}
 	for _, w := range s.Windows {

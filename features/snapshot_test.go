@@ -147,7 +147,7 @@ func TestRestoreUnderAnotherConfig(t *testing.T) {
 	}
 	var h history
 	h.closeUntil(t, b, 4, 4)
-	if len(h.newest) != 2 || h.window(t, "chat", 2).Requests != 1 || len(h.window(t, "chat", 2).Tenants) != 1 {
+	if len(h.newest) != 2 || h.window(t, "chat", 2).Requests != 1 || len(h.window(t, "chat", 2).Tenants.Top) != 1 {
 		t.Errorf("with a shorter revise span came %v", h.seen)
 	}
 }
@@ -160,7 +160,9 @@ func TestRestoreRefuses(t *testing.T) {
 		`pool "p" comes twice`:      func(s *State) { s.Pools = append(s.Pools, s.Pools[0]) },
 		`class "chat" comes twice`:  func(s *State) { s.Pools[0].Classes = append(s.Pools[0].Classes, s.Pools[0].Classes[0]) },
 		`replica "r" comes twice`:   func(s *State) { s.Pools[0].Replicas = append(s.Pools[0].Replicas, s.Pools[0].Replicas[0]) },
-		`top-k sketch: counter`:     func(s *State) { s.Pools[0].Classes[0].Tenants.Counts = []sketch.Count{{Name: "x", Weight: -1}} },
+		`top-k sketch: counter`:     func(s *State) {
+			s.Pools[0].Classes[0].Tenants = &sketch.TopKState{Counts: []sketch.Count{{Name: "x", Weight: -1}}}
+		},
 		`arrivals differ in length`: func(s *State) { s.Arrivals.Flags = nil },
 		`comes twice`:               func(s *State) { s.Arrivals = ArrivalSnapshot{[]uint64{1, 1}, []int64{0, 0}, []byte{0, 0}} },
 	} {

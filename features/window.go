@@ -74,9 +74,10 @@ type Window struct {
 	ITL         *sketch.Quantile `cbor:"30,keyasint,omitempty"`
 	QueueWait   *sketch.Quantile `cbor:"31,keyasint,omitempty"`
 
-	// Tenants are the heaviest by prompt and output tokens, descending, at most Config.MaxTenants: a running account
-	// with a half-life of half an hour, as it stood at the tick that returned this window.
-	Tenants []sketch.Count `cbor:"32,keyasint,omitempty"`
+	// Tenants and Features are those the tokens were for, as their accounts stood at the tick that returned this window;
+	// nil when nobody was named.
+	Tenants  *Ranking `cbor:"32,keyasint,omitempty"`
+	Features *Ranking `cbor:"33,keyasint,omitempty"`
 }
 
 // Reports is a set of the things that the records of a class can report.

@@ -170,11 +170,15 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 				continue
 			}
 			total += now
-			cause, factor, tenant := c.shape.cause(dimension)
+			cause, factor := c.shape.cause(dimension)
 			if math.IsNaN(then) || math.IsNaN(factor) {
 				cause, factor = "", 0
 			}
-			rises = append(rises, rise{Driver{Class: c.key.Class, Tenant: tenant, Cause: cause, Factor: factor, Share: now}, now - zeroIfNaN(then)})
+			rises = append(rises, rise{Driver{
+				Class: c.key.Class, Cause: cause, Factor: factor, Share: now,
+				Tenant: c.shape.Tenant.Name, TenantShare: zeroIfNaN(c.shape.Tenant.Share), TenantMargin: zeroIfNaN(c.shape.Tenant.Margin),
+				Feature: c.shape.Feature.Name, FeatureShare: zeroIfNaN(c.shape.Feature.Share), FeatureMargin: zeroIfNaN(c.shape.Feature.Margin),
+			}, now - zeroIfNaN(then)})
 		}
 	}
 	sort.SliceStable(rises, func(i, j int) bool { return rises[i].growth > rises[j].growth })

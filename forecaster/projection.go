@@ -40,6 +40,11 @@ type Driver struct {
 	Cause  string  // rate, prompt_length, output_length, cache, retries; "" when nothing changed enough
 	Factor float64 // newest over an hour ago of that cause (cache: hit ratio now; retries: share of attempts now)
 	Share  float64 // of the pool's demand for the binding resource
+
+	// Shares of the class's tokens in the last hour or so; the true ones lie within share ± margin. Zero without a name.
+	TenantShare, TenantMargin   float64
+	Feature                     string // heaviest feature of the class, "" when unknown
+	FeatureShare, FeatureMargin float64
 }
 
 // Projection is what a pool's forecast means for its capacity.

@@ -17,14 +17,26 @@ const (
 
 // shape is the recent make-up of a class's load, to tell what drives it: the number of requests, or what they are like.
 type shape struct {
-	Newest int64
-	Minute [shapeMinutes]shapeSums
+	Newest  int64
+	Minute  [shapeMinutes]shapeSums
+	Tenant  attribution // as of the newest minute
+	Feature attribution
+}
+
+// attribution is the heaviest name of a ranking: its share of the class's tokens is within Share ± Margin.
+type attribution struct {
+	Name          string
+	Share, Margin float64
+}
+
+func attribute(r *features.Ranking) (a attribution) {
+	a.Name, a.Share, a.Margin = r.First()
+	return a
 }
 
 type shapeSums struct {
 	At                                                        int64
 	Requests, Retries, Prompt, Cached, PromptOfCached, Output float32
-	Tenant                                                    string
 }
 
 func (s *shape) observe(minute int64, w *features.Window) {
@@ -32,8 +44,8 @@ func (s *shape) observe(minute int64, w *features.Window) {
 		At: minute, Requests: float32(w.Requests), Retries: float32(w.Retries), Prompt: float32(w.PromptTokens),
 		Cached: float32(w.CachedTokens), PromptOfCached: float32(w.PromptOfCachedKnown), Output: float32(w.OutputTokens),
 	}
-	if len(w.Tenants) > 0 {
-		r.Tenant = w.Tenants[0].Name
+	if minute >= s.Newest {
+		s.Tenant, s.Feature = attribute(w.Tenants), attribute(w.Features)
 	}
 	s.Newest = max(s.Newest, minute)
 	s.Minute[minute%shapeMinutes] = r
@@ -55,9 +67,6 @@ func (s *shape) sum(back int64) (t shapeSums) {
 		t.Cached += r.Cached
 		t.PromptOfCached += r.PromptOfCached
 		t.Output += r.Output
-		if r.Tenant != "" {
-			t.Tenant = r.Tenant
-		}
 	}
 	return t
 }
@@ -86,14 +95,14 @@ var concerns = map[string][]string{
 	features.DimKV:       {CauseRate, CausePrompt, CauseOutput, CauseRetries},
 }
 
-// cause compares the last ten minutes with those of an hour ago: what grew the load of a dimension most, by how much,
-// and the heaviest tenant. Its size is a factor for rates and lengths, the hit ratio now for the cache, and the share of
+// cause compares the last ten minutes with those of an hour ago: what grew the load of a dimension most, and by how
+// much. Its size is a factor for rates and lengths, the hit ratio now for the cache, and the share of
 // attempts that are retries for those. An empty cause means that nothing changed enough, or that there is nothing to
 // compare.
-func (s *shape) cause(dimension string) (name string, size float64, tenant string) {
+func (s *shape) cause(dimension string) (name string, size float64) {
 	now, then := s.sum(0), s.sum(shapeBack)
 	if now.Requests == 0 || then.Requests == 0 {
-		return "", math.NaN(), now.Tenant
+		return "", math.NaN()
 	}
 	best := 1.0
 	consider := func(cause string, enough bool, growth, shown float64) {
@@ -119,5 +128,5 @@ func (s *shape) cause(dimension string) (name string, size float64, tenant strin
 	}
 	again, was := float64(now.Retries)/attempts, float64(then.Retries)/before
 	consider(CauseRetries, again >= leastRetries, (1-was)/math.Max(1-again, 0.01), again)
-	return name, size, now.Tenant
+	return name, size
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/features/sketch"
 )
 
 // hour is a class's minute sums of an hour ago and of now.
@@ -52,12 +53,25 @@ func TestCause(t *testing.T) {
 		}), features.DimPrefill, "", 0},
 	}
 	for name, x := range tests {
-		cause, size, _ := hour(base, x.now).cause(x.dimension)
+		cause, size := hour(base, x.now).cause(x.dimension)
 		if cause != x.cause || math.Abs(size-x.size) > .01 {
 			t.Errorf("%s: %q %.2f, want %q %.2f", name, cause, size, x.cause, x.size)
 		}
 	}
-	if cause, size, _ := hour(shapeSums{}, base).cause(features.DimKV); cause != "" || !math.IsNaN(size) {
+	if cause, size := hour(shapeSums{}, base).cause(features.DimKV); cause != "" || !math.IsNaN(size) {
 		t.Errorf("of a new class: %q %v", cause, size)
+	}
+}
+
+func TestShapeNamesTheHeaviestAsOfTheNewestMinute(t *testing.T) {
+	ranked := func(name string, weight float64) *features.Ranking {
+		return &features.Ranking{Top: []sketch.Count{{Name: name, Weight: weight, Error: 10}}, Total: 200, Floor: 10}
+	}
+	s := &shape{}
+	s.observe(startMinute+1, &features.Window{Tenants: ranked("acme", 125), Features: ranked("search", 45)})
+	s.observe(startMinute, &features.Window{Tenants: ranked("early", 200)}) // an amended minute
+	want := [2]attribution{{"acme", .6, .025}, {"search", .2, .025}}
+	if got := [2]attribution{s.Tenant, s.Feature}; got != want {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

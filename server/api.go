@@ -105,6 +105,12 @@ type driverJSON struct {
 	Cause  string `json:"cause"`
 	Factor number `json:"factor"`
 	Share  number `json:"share"`
+
+	TenantShare   number `json:"tenant_share,omitempty"` // of the class's tokens, ± the margin
+	TenantMargin  number `json:"tenant_margin,omitempty"`
+	Feature       string `json:"feature,omitempty"`
+	FeatureShare  number `json:"feature_share,omitempty"`
+	FeatureMargin number `json:"feature_margin,omitempty"`
 }
 
 type resourceJSON struct {
@@ -185,7 +191,10 @@ func decisionToJSON(d *alerting.Decision) *decisionJSON {
 		Warnings: append([]string{}, d.Warnings...), Reason: d.Reason, Model: d.Model,
 	}
 	for _, x := range d.Drivers {
-		out.Drivers = append(out.Drivers, driverJSON{x.Class, x.Tenant, x.Cause, number(x.Factor), number(x.Share)})
+		out.Drivers = append(out.Drivers, driverJSON{
+			x.Class, x.Tenant, x.Cause, number(x.Factor), number(x.Share), number(x.TenantShare), number(x.TenantMargin),
+			x.Feature, number(x.FeatureShare), number(x.FeatureMargin),
+		})
 	}
 	return out
 }

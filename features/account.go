@@ -1,0 +1,96 @@
+package features
+
+import (
+	"math"
+
+	"github.com/forewarm/forewarm/features/sketch"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// countersPerName is how many counters stand behind each name that is listed: with eight, a listed weight is off by at
+// most 1/(8·Config.MaxTenants) of the class's tokens.
+const countersPerName = 8
+
+// Ranking lists who the tokens of a class were for, heaviest first: prompt and output tokens in a running account with a
+// half-life of half an hour.
+type Ranking struct {
+	Top   []sketch.Count `cbor:"1,keyasint,omitempty"` // at most Config.MaxTenants
+	Total float64        `cbor:"2,keyasint,omitempty"` // tokens in the account, nameless ones included
+	// Floor bounds what is not known: it is at least the Error of every listed name, and the weight of every other one.
+	Floor float64 `cbor:"3,keyasint,omitempty"`
+}
+
+// First is the heaviest name; its true share of the account is within share ± margin, fractions of one. When nobody was
+// named, r is nil, the name is empty and the numbers are NaN.
+func (r *Ranking) First() (name string, share, margin float64) {
+	if r == nil || len(r.Top) == 0 || !(r.Total > 0) {
+		return "", math.NaN(), math.NaN()
+	}
+	first := &r.Top[0]
+	margin = first.Error / 2 / r.Total
+	return first.Name, min(first.Weight/r.Total-margin, 1), margin
+}
+
+// account is a Ranking as it is kept. A class that names nobody has none.
+type account struct {
+	names  *sketch.TopK
+	latest Ranking
+}
+
+// book adds tokens to the account at *at for a name, "" for nobody that is known.
+func book(at **account, name string, tokens float64, counters int) {
+	if *at == nil {
+		if name == "" {
+			return
+		}
+		*at = &account{names: sketch.NewTopK(counters)}
+	}
+	(*at).names.Add(name, tokens)
+}
+
+// weigh books tokens in the accounts of a request's class.
+func (a *Aggregator) weigh(c *class, r *ingest.Request, tokens float64) {
+	counters := countersPerName * a.cfg.MaxTenants
+	book(&c.tenants, r.Tenant, tokens, counters)
+	book(&c.features, r.Feature, tokens, counters)
+}
+
+func (a *account) fade(factor float64) {
+	if a != nil {
+		a.names.Scale(factor)
+	}
+}
+
+// rank brings the ranking of at most n names up to date.
+func (a *account) rank(n int) {
+	if a != nil {
+		a.latest = Ranking{Top: a.names.AppendTop(a.latest.Top, n), Total: a.names.Total(), Floor: a.names.Floor()}
+	}
+}
+
+// ranking is the account's own until rank is called again.
+func (a *account) ranking() *Ranking {
+	if a == nil || len(a.latest.Top) == 0 {
+		return nil
+	}
+	return &a.latest
+}
+
+func (a *account) state() *sketch.TopKState {
+	if a == nil {
+		return nil
+	}
+	s := a.names.State()
+	return &s
+}
+
+// restoreAccount takes up an account, with as many counters as are configured now.
+func restoreAccount(s *sketch.TopKState, counters int) (*account, error) {
+	if s == nil {
+		return nil, nil
+	}
+	state := *s
+	state.Counters = counters
+	names, err := sketch.RestoreTopK(state)
+	return &account{names: names}, err
+}
