@@ -3,7 +3,6 @@ module github.com/forewarm/forewarm
 go 1.26.0
 
 require (
-	github.com/DataDog/sketches-go v1.4.8
 	github.com/VictoriaMetrics/metrics v1.44.0
 	github.com/buger/jsonparser v1.6.1
 	github.com/cespare/xxhash/v2 v2.3.0

@@ -1,8 +1,6 @@
 package features
 
 import (
-	"time"
-
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -22,6 +20,7 @@ const aheadMinutes = 60
 type Aggregator struct {
 	cfg           Config
 	revise, ahead int64 // minutes
+	mask          int64 // see slot
 
 	started bool  // the span is open
 	closed  bool  // Close has been called
@@ -29,11 +28,14 @@ type Aggregator struct {
 
 	byName   map[string]*pool
 	pools    []*pool // ordered by name
+	latest   *pool   // the last one looked up
 	arrivals arrivals
 	counters Counters
 
-	free     []*cell // for reuse
-	returned []*cell // out of the span, but lent to the caller until the next Close
+	freeCells  []*cell
+	freeShapes []*shapes
+	freeRings  [][]*cell
+	returned   []*cell // out of the span, but lent to the caller until the next Close
 
 	windows []Window
 	minutes []PoolMinute
@@ -42,13 +44,15 @@ type Aggregator struct {
 // New makes an empty Aggregator. Bounds in cfg that are not positive mean their defaults.
 func New(cfg Config) *Aggregator {
 	cfg = cfg.complete()
-	return &Aggregator{
+	a := &Aggregator{
 		cfg:      cfg,
 		revise:   minutes(cfg.Revise),
 		ahead:    aheadMinutes + minutes(cfg.Lateness+cfg.FutureBound) + 1,
 		byName:   make(map[string]*pool),
 		arrivals: newArrivals(maxArrivals),
 	}
+	a.mask = int64(a.slots() - 1)
+	return a
 }
 
 // Counters are the counts since the Aggregator began, snapshots included.
@@ -57,11 +61,11 @@ func (a *Aggregator) Counters() Counters { return a.counters }
 // AddReplica takes in the state of one replica. The caller has checked that its pool is known and that it is not ahead
 // of the clock.
 func (a *Aggregator) AddReplica(r *ingest.Replica) {
-	m := minuteOf(r.At)
-	a.begin(m)
+	at := momentOf(r.At)
+	a.begin(at.minute())
 	p := a.pool(r.Pool)
 	p.fleet.add(r, a.cfg.MaxReplicas, &a.counters)
-	a.evidence(p, m, r.At)
+	a.evidence(p, at.minute(), at)
 }
 
 // AddWatermark takes in a promise about time. One that names a pool covers that pool's minutes up to it, so that
@@ -71,8 +75,9 @@ func (a *Aggregator) AddWatermark(w *ingest.Watermark) {
 		return
 	}
 	p := a.pool(w.Pool)
-	p.watermark = later(p.watermark, w.At)
-	p.lastEvent = later(p.lastEvent, w.At)
+	at := momentOf(w.At)
+	p.watermark = max(p.watermark, at)
+	p.lastEvent = max(p.lastEvent, at)
 }
 
 // begin opens the span at the first record. Until the first Close, a record beyond the span opens it anew, so that one
@@ -93,14 +98,6 @@ func (a *Aggregator) end() int64    { return a.open + a.ahead }
 // holds says whether a minute is in the open span.
 func (a *Aggregator) holds(minute int64) bool { return minute >= a.oldest() && minute < a.end() }
 
-func (a *Aggregator) span() int { return int(a.revise + a.ahead) }
-
-// slot is where a minute of the open span lies in a ring.
-func (a *Aggregator) slot(minute int64) int {
-	n := int64(a.span())
-	return int(((minute % n) + n) % n)
-}
-
 // refuse says why a record of this minute cannot be counted, and counts that.
 func (a *Aggregator) refuse(minute int64) ingest.Reason {
 	switch {
@@ -115,8 +112,8 @@ func (a *Aggregator) refuse(minute int64) ingest.Reason {
 }
 
 // evidence notes that a record of the pool fell into a minute.
-func (a *Aggregator) evidence(p *pool, minute int64, at time.Time) {
-	p.lastEvent = later(p.lastEvent, at)
+func (a *Aggregator) evidence(p *pool, minute int64, at moment) {
+	p.lastEvent = max(p.lastEvent, at)
 	if a.holds(minute) {
 		p.coverage[a.slot(minute)].evidence = true
 	}
@@ -124,12 +121,5 @@ func (a *Aggregator) evidence(p *pool, minute int64, at time.Time) {
 
 // covered says whether telemetry of the pool was alive in a minute of the open span.
 func (a *Aggregator) covered(p *pool, minute int64) bool {
-	return p.coverage[a.slot(minute)].evidence || !p.watermark.Before(startOf(minute+1))
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b.UTC()
-	}
-	return a
+	return p.coverage[a.slot(minute)].evidence || p.watermark >= moment(minute+1)*minuteLength
 }

@@ -1,9 +1,9 @@
 package features
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/forewarm/forewarm/features/sketch"
 )
@@ -13,11 +13,12 @@ type pool struct {
 	name      string
 	service   Service
 	phased    bool // sends a record of its own when a request arrives
-	lastEvent time.Time
-	watermark time.Time
+	lastEvent moment
+	watermark moment
 	coverage  []coverage // by slot
 	byName    map[string]*class
 	classes   []*class // ordered by name
+	latest    *class   // the last one looked up
 	fleet     fleet
 }
 
@@ -27,35 +28,42 @@ type coverage struct {
 	returned bool // what the windows that were returned last said
 }
 
-// class is what the Aggregator keeps of one class of a pool.
+// class is what the Aggregator keeps of one class of a pool. One without an open window is small: a few hundred bytes,
+// and the names of tenants that have not faded yet.
 type class struct {
 	key               Key
 	born, last        int64 // first and newest minute with a record
 	reports           Reports
 	moments           sketch.Moments // fading
 	tenants, features *account       // fading; nil before the first name
-	cells             []*cell        // by slot; nil where nothing came
+	cells             []*cell        // by slot, nil where nothing came; nil altogether while nothing is open
+	open              int            // number of cells
 }
 
 // cell is the accumulating window of one minute.
 type cell struct {
 	Window
-	shapes [shapeCount]sketch.Quantile
-	dirty  bool // changed since it was returned last
+	shapes *shapes // nil before the first measurement
+	dirty  bool    // changed since it was returned last
 }
+
+// shapes are the sketches of a window.
+type shapes [shapeCount]sketch.Quantile
 
 // pool finds a pool or adds it. Names are copied: they outlive the batch they came in.
 func (a *Aggregator) pool(name string) *pool {
-	if p, ok := a.byName[name]; ok {
+	if p := a.known(name); p != nil {
 		return p
 	}
 	name = strings.Clone(name)
 	p := &pool{
-		name:     name,
-		service:  a.cfg.service(name),
-		coverage: make([]coverage, a.span()),
-		byName:   make(map[string]*class),
-		fleet:    newFleet(),
+		name:      name,
+		service:   a.cfg.service(name),
+		lastEvent: never,
+		watermark: never,
+		coverage:  make([]coverage, a.slots()),
+		byName:    make(map[string]*class),
+		fleet:     newFleet(),
 	}
 	a.byName[name] = p
 	i, _ := slices.BinarySearchFunc(a.pools, name, func(p *pool, name string) int { return strings.Compare(p.name, name) })
@@ -63,9 +71,31 @@ func (a *Aggregator) pool(name string) *pool {
 	return p
 }
 
+// known finds a pool, or nil.
+func (a *Aggregator) known(name string) *pool {
+	if p := a.latest; p != nil && p.name == name {
+		return p
+	}
+	p, ok := a.byName[name]
+	if ok {
+		a.latest = p
+	}
+	return p
+}
+
 // class finds the class that a record of the given minute belongs to, and notes the minute as one with traffic. A name
 // beyond the cap, and the reserved name of the total, go to OverflowClass.
 func (a *Aggregator) class(p *pool, name string, minute int64) *class {
+	c := p.latest
+	if c == nil || c.key.Class != name {
+		c = a.lookup(p, name, minute)
+		p.latest = c
+	}
+	c.born, c.last = min(c.born, minute), max(c.last, minute)
+	return c
+}
+
+func (a *Aggregator) lookup(p *pool, name string, minute int64) *class {
 	c, ok := p.byName[name]
 	if !ok {
 		if name == TotalClass || p.named() >= a.cfg.MaxClasses {
@@ -77,7 +107,6 @@ func (a *Aggregator) class(p *pool, name string, minute int64) *class {
 			c.born, c.last = minute, minute
 		}
 	}
-	c.born, c.last = min(c.born, minute), max(c.last, minute)
 	return c
 }
 
@@ -92,10 +121,7 @@ func (p *pool) named() int {
 // newClass adds a class to a pool that does not have it.
 func (a *Aggregator) newClass(p *pool, name string) *class {
 	name = strings.Clone(name)
-	c := &class{
-		key:   Key{Pool: p.name, Class: name},
-		cells: make([]*cell, a.span()),
-	}
+	c := &class{key: Key{Pool: p.name, Class: name}}
 	p.byName[name] = c
 	i, _ := slices.BinarySearchFunc(p.classes, name, func(c *class, name string) int { return strings.Compare(c.key.Class, name) })
 	p.classes = slices.Insert(p.classes, i, c)
@@ -104,14 +130,80 @@ func (a *Aggregator) newClass(p *pool, name string) *class {
 
 // cell is the accumulating window of a minute of the open span, which the caller is about to change.
 func (a *Aggregator) cell(c *class, minute int64) *cell {
+	if c.cells == nil {
+		c.cells = take(&a.freeRings, func() []*cell { return make([]*cell, a.slots()) })
+	}
 	at := &c.cells[a.slot(minute)]
 	if *at == nil {
-		if n := len(a.free); n > 0 {
-			*at, a.free = a.free[n-1], a.free[:n-1]
-		} else {
-			*at = new(cell)
-		}
+		*at = take(&a.freeCells, func() *cell { return new(cell) })
+		c.open++
 	}
 	(*at).dirty = true
 	return *at
 }
+
+// find is the cell of a minute of the open span, nil when nothing came.
+func (a *Aggregator) find(c *class, minute int64) *cell {
+	if c.cells == nil {
+		return nil
+	}
+	return c.cells[a.slot(minute)]
+}
+
+// release takes the cell of a minute out of the span. The caller of Close may still read it until the next one.
+func (a *Aggregator) release(c *class, slot int) {
+	if c.cells == nil || c.cells[slot] == nil {
+		return
+	}
+	a.returned = append(a.returned, c.cells[slot])
+	c.cells[slot] = nil
+	if c.open--; c.open == 0 {
+		a.freeRings = append(a.freeRings, c.cells)
+		c.cells = nil
+	}
+}
+
+// recycle takes back what the last Close lent out.
+func (a *Aggregator) recycle() {
+	for i, at := range a.returned {
+		if at.shapes != nil {
+			for j := range at.shapes {
+				at.shapes[j].Reset()
+			}
+			a.freeShapes = append(a.freeShapes, at.shapes)
+		}
+		*at = cell{}
+		a.freeCells = append(a.freeCells, at)
+		a.returned[i] = nil
+	}
+	a.returned = a.returned[:0]
+}
+
+// measure adds a value to a shape of a window.
+func (a *Aggregator) measure(w *cell, shape int, v float64) {
+	a.shapesOf(w)[shape].Add(v)
+}
+
+func (a *Aggregator) shapesOf(w *cell) *shapes {
+	if w.shapes == nil {
+		w.shapes = take(&a.freeShapes, func() *shapes { return new(shapes) })
+	}
+	return w.shapes
+}
+
+// take gives the last of free, or a new one when there is none.
+func take[T any](free *[]T, fresh func() T) T {
+	n := len(*free)
+	if n == 0 {
+		return fresh()
+	}
+	last := (*free)[n-1]
+	*free = (*free)[:n-1]
+	return last
+}
+
+// slots is the length of a ring that holds the open span: the next power of two, so that a slot is a mask.
+func (a *Aggregator) slots() int { return 1 << bits.Len64(uint64(a.revise+a.ahead-1)) }
+
+// slot is where a minute of the open span lies in a ring.
+func (a *Aggregator) slot(minute int64) int { return int(minute & a.mask) }

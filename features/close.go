@@ -53,7 +53,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	for _, p := range a.pools {
 		a.minutes = append(a.minutes, PoolMinute{
 			Pool: p.name, Start: startOf(a.open), Covered: a.covered(p, a.open),
-			State: p.fleet.state(p.name, startOf(next), a.cfg.ReplicaTTL), LastEvent: p.lastEvent,
+			State: p.fleet.state(p.name, startOf(next), a.cfg.ReplicaTTL), LastEvent: p.lastEvent.time(),
 		})
 	}
 	a.advance(next)
@@ -69,7 +69,7 @@ func (a *Aggregator) collect(m int64) {
 		due := settled || m == a.open || covered != cov.returned
 		cov.returned = covered
 		for _, c := range p.classes {
-			at := c.cells[a.slot(m)]
+			at := a.find(c, m)
 			if at == nil && !(due && c.born <= m) || at != nil && !due && !at.dirty {
 				continue
 			}
@@ -84,9 +84,11 @@ func (c *class) window(at *cell, m int64, covered, settled bool) Window {
 	if at != nil {
 		at.dirty = false
 		w = at.Window
-		for i, shape := range w.shapes() {
-			if at.shapes[i].Count() > 0 {
-				*shape = &at.shapes[i]
+		if at.shapes != nil {
+			for i, shape := range w.shapes() {
+				if at.shapes[i].Count() > 0 {
+					*shape = &at.shapes[i]
+				}
 			}
 		}
 	}
@@ -102,33 +104,17 @@ func (a *Aggregator) advance(open int64) {
 		for _, p := range a.pools {
 			p.coverage[i] = coverage{}
 			for _, c := range p.classes {
-				if c.cells[i] != nil {
-					a.returned = append(a.returned, c.cells[i])
-					c.cells[i] = nil
-				}
+				a.release(c, i)
 			}
 		}
 	}
 	a.open = open
 }
 
-// recycle takes back what the last Close lent out.
-func (a *Aggregator) recycle() {
-	for i, at := range a.returned {
-		at.Window, at.dirty = Window{}, false
-		for j := range at.shapes {
-			at.shapes[j].Reset()
-		}
-		a.free = append(a.free, at)
-		a.returned[i] = nil
-	}
-	a.returned = a.returned[:0]
-}
-
 // age lets old weight fade and forgets what has been silent too long.
 func (a *Aggregator) age() {
 	a.arrivals.forget(a.oldest())
-	forgotten := max(minutes(a.cfg.ClassTTL), int64(a.span()))
+	forgotten := max(minutes(a.cfg.ClassTTL), a.revise+a.ahead)
 	for _, p := range a.pools {
 		p.fleet.forget(startOf(a.open).Add(-a.cfg.ReplicaTTL))
 		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool {
@@ -138,12 +124,11 @@ func (a *Aggregator) age() {
 				c.features.fade(fade)
 				return false
 			}
-			for i, at := range c.cells {
-				if at != nil {
-					a.returned, c.cells[i] = append(a.returned, at), nil
-				}
+			for i := range c.cells {
+				a.release(c, i)
 			}
 			delete(p.byName, c.key.Class)
+			p.latest = nil
 			a.counters.ClassesEvicted++
 			return true
 		})

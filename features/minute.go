@@ -1,6 +1,9 @@
 package features
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // minuteOf is the minute t lies in, counted from the Unix epoch.
 func minuteOf(t time.Time) int64 {
@@ -10,6 +13,48 @@ func minuteOf(t time.Time) int64 {
 	}
 	return s / int64(seconds)
 }
+
+// moment is an instant in nanoseconds from the Unix epoch: what the fold reckons with, for a time.Time costs several
+// times as much.
+type moment int64
+
+// never is the moment of a time that is not known.
+const never moment = math.MinInt64
+
+const (
+	second       moment = 1e9
+	minuteLength        = moment(Minute)
+	maxSeconds          = math.MaxInt64 / int64(second) // some 292 years from the epoch
+)
+
+// momentOf gives never for the zero time; times beyond the range count as its ends.
+func momentOf(t time.Time) moment {
+	if t.IsZero() {
+		return never
+	}
+	s := min(max(t.Unix(), 1-maxSeconds), maxSeconds-1)
+	return moment(s)*second + moment(t.Nanosecond())
+}
+
+// minute is the minute that m lies in.
+func (m moment) minute() int64 {
+	n := int64(m / minuteLength)
+	if m%minuteLength < 0 {
+		n-- // round down, also before 1970
+	}
+	return n
+}
+
+// time is the inverse of momentOf.
+func (m moment) time() time.Time {
+	if m == never {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(m)).UTC()
+}
+
+// secondsTo is the time from m to o.
+func (m moment) secondsTo(o moment) float64 { return float64(o-m) / float64(second) }
 
 // startOf is the instant at which a minute begins.
 func startOf(minute int64) time.Time { return time.Unix(minute*int64(seconds), 0).UTC() }

@@ -14,34 +14,36 @@ const maxLifeMinutes = int64(maxLife / Minute)
 // life is what one request holds in the KV cache: prompt tokens from its start, output tokens that grow linearly in
 // time from first to end, nothing after the end. Times are in seconds since its start.
 type life struct {
-	start          time.Time
+	start          moment
 	first, end     float64
 	prompt, output float64
-	contradictory  bool // the times exist, but cannot be true
+	rate           float64 // of output, tokens per second from first to end
+	contradictory  bool    // the times exist, but cannot be true
 }
 
 // lifeOf tells the life of a request whose start and end are known: it starts when it leaves the queue, or else when
 // it arrives. Without the time of its first token, that is where the pool's prefill speed puts it.
-func lifeOf(r *ingest.Request, s Service) (l life, ok bool) {
-	l.start = r.StartedAt
-	if l.start.Before(r.ArrivedAt) {
-		l.start = r.ArrivedAt
-	}
-	if l.start.IsZero() || r.FinishedAt.IsZero() || r.FinishedAt.Equal(l.start) {
+func lifeOf(r *ingest.Request, t *moments, s Service) (l life, ok bool) {
+	l.start = max(t.started, t.arrived)
+	if l.start == never || t.finished == never || t.finished == l.start {
 		return l, false
 	}
-	lasts := r.FinishedAt.Sub(l.start)
-	if lasts < 0 || lasts > maxLife {
+	lasts := t.finished - l.start
+	if lasts < 0 || lasts > moment(maxLife) {
 		l.contradictory = true
 		return l, false
 	}
 	l.prompt, l.output = max(float64(r.PromptTokens), 0), max(float64(r.OutputTokens), 0)
-	l.end = lasts.Seconds()
-	l.first = uncached(r) / s.PrefillTokensPerS
-	if !r.FirstTokenAt.IsZero() {
-		l.first = r.FirstTokenAt.Sub(l.start).Seconds()
+	l.end = l.start.secondsTo(t.finished)
+	if t.first != never {
+		l.first = l.start.secondsTo(t.first)
+	} else {
+		l.first = uncached(r) / s.PrefillTokensPerS
 	}
 	l.first = min(max(l.first, 0), l.end)
+	if l.end > l.first {
+		l.rate = l.output / (l.end - l.first)
+	}
 	return l, true
 }
 
@@ -50,8 +52,8 @@ func lifeOf(r *ingest.Request, s Service) (l life, ok bool) {
 func (l *life) held(x float64) float64 {
 	x = min(max(x, 0), l.end)
 	area := l.prompt * x
-	if x > l.first {
-		area += l.output * (x - l.first) * (x - l.first) / (2 * (l.end - l.first))
+	if grown := x - l.first; grown > 0 {
+		area += l.rate / 2 * grown * grown
 	}
 	return area
 }
@@ -64,57 +66,67 @@ func (l *life) generated(x float64) float64 {
 	case x <= l.first:
 		return 0
 	}
-	return l.output * (x - l.first) / (l.end - l.first)
+	return l.rate * (x - l.first)
 }
 
-// begins is the minute a life begins in, and how many seconds into it.
-func (l *life) begins() (minute int64, offset float64) {
-	minute = minuteOf(l.start)
-	return minute, l.start.Sub(startOf(minute)).Seconds()
+// secondsAt is when a minute begins in a life.
+func (l *life) secondsAt(minute int64) float64 {
+	return l.start.secondsTo(moment(minute) * minuteLength)
 }
 
 // occupy spreads the occupancy of a life over the minutes and slots it touches. What falls outside the open span is
 // only counted.
 func (a *Aggregator) occupy(c *class, l *life) {
-	begin, offset := l.begins()
-	at := func(minute int64) float64 { return float64(minute-begin)*seconds - offset }
-
-	first := max(begin, a.oldest())
-	before := l.held(at(first))
-	a.counters.KVBeforeOpen += before
-	held := before
-	for m := first; m < a.end() && at(m) < l.end; m++ {
+	first := max(l.start.minute(), a.oldest())
+	x := l.secondsAt(first)
+	held := 0.0
+	if x > 0 {
+		held = l.held(x)
+		a.counters.KVBeforeOpen += held
+	}
+	for m := first; m < a.end() && x < l.end; m++ {
 		w := a.cell(c, m)
 		w.KVTimed = true
-		x := at(m)
-		for i := 0; i < KVSlotCount && x < l.end; i++ {
-			x += slotSeconds
-			next := l.held(x)
-			w.KVSlots[i] += next - held
-			w.KVTokenSeconds += next - held
-			held = next
+		inMinute := 0.0
+		next := x + slotSeconds
+		for i := range w.KVSlots {
+			if next > 0 { // the first slots may lie before the start
+				area := l.held(next)
+				w.KVSlots[i] += area - held
+				inMinute += area - held
+				held = area
+			}
+			if next >= l.end {
+				break
+			}
+			next += slotSeconds
 		}
+		w.KVTokenSeconds += inMinute
+		x += seconds
 	}
-	a.counters.KVBeyondOpen += l.held(l.end) - held
+	if x < l.end {
+		a.counters.KVBeyondOpen += l.held(l.end) - held
+	}
 }
 
 // generate books the output tokens of a request; w is the minute of its arrival, or the oldest open one.
-func (a *Aggregator) generate(c *class, w *cell, r *ingest.Request, l *life, timed bool) {
-	if !timed || r.FirstTokenAt.IsZero() {
-		if !r.FinishedAt.IsZero() && minuteOf(r.EventTime()) < a.oldest() {
-			w = a.cell(c, min(max(minuteOf(r.FinishedAt), a.oldest()), a.end()-1))
+func (a *Aggregator) generate(c *class, w *cell, r *ingest.Request, t *moments, l *life, timed bool) {
+	if !timed || t.first == never {
+		if t.finished != never && t.event.minute() < a.oldest() {
+			w = a.cell(c, min(max(t.finished.minute(), a.oldest()), a.end()-1))
 		}
 		w.OutputTokens += float64(r.OutputTokens)
 		return
 	}
-	begin, offset := l.begins()
-	at := func(minute int64) float64 { return float64(minute-begin)*seconds - offset }
-
-	first := max(minuteOf(l.start.Add(time.Duration(l.first*float64(time.Second)))), a.oldest())
-	a.counters.OutputBroughtAhead += l.generated(at(first))
+	first := max((l.start + moment(l.first*float64(second))).minute(), a.oldest())
+	x := l.secondsAt(first)
 	done := 0.0
+	if x > l.first {
+		a.counters.OutputBroughtAhead += l.generated(x)
+	}
 	for m := first; m < a.end() && done < l.output; m++ {
-		next := l.generated(at(m + 1))
+		x += seconds
+		next := l.generated(x)
 		a.cell(c, m).OutputTokens += next - done
 		done = next
 	}

@@ -1,8 +1,6 @@
 package features
 
 import (
-	"time"
-
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -21,8 +19,8 @@ import (
 // Refusals: ReasonLate when its minute is settled, ReasonFuture beyond the open span, ReasonDuplicate for a second end
 // or arrival, ReasonMissingField for an arrival without id, which no end could be joined to.
 func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
-	at := r.EventTime()
-	minute := minuteOf(at)
+	t := momentsOf(r)
+	minute := t.event.minute()
 	a.begin(minute)
 	seen, hash, reason := a.seen(r)
 	if reason != "" {
@@ -32,7 +30,7 @@ func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
 		reason = a.refuse(minute)
 	} else if seen.Ended { // an arrival that was overtaken by its end: all of it is counted
 		return ""
-	} else if minute = seen.Minute; max(minute, minuteOf(r.FinishedAt)) < a.oldest() {
+	} else if minute = seen.Minute; max(minute, t.finished.minute()) < a.oldest() {
 		reason = a.refuse(minute)
 	}
 	if reason != "" {
@@ -47,7 +45,7 @@ func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
 	c := a.class(p, r.Class, minute)
 	entry := arrival{Hash: hash, Minute: minute}
 	if seen == nil {
-		a.evidence(p, minute, at)
+		a.evidence(p, minute, t.event)
 		countArrival(c, a.cell(c, minute), r)
 	} else {
 		seen.Ended = true
@@ -61,7 +59,7 @@ func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
 		p.phased = true
 	} else {
 		entry.Ended = true
-		a.countEnd(p, c, w, r)
+		a.countEnd(p, c, w, r, &t)
 	}
 	if seen == nil && p.phased && r.ID != "" && a.arrivals.add(entry) {
 		a.counters.ArrivalsEvicted++
@@ -72,7 +70,7 @@ func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
 // seen looks a request up among those that were counted before, in pools that send records at arrival.
 func (a *Aggregator) seen(r *ingest.Request) (seen *arrival, hash uint64, reason ingest.Reason) {
 	arrived := r.Phase == ingest.PhaseArrived
-	if p, ok := a.byName[r.Pool]; !arrived && (!ok || !p.phased) {
+	if p := a.known(r.Pool); !arrived && (p == nil || !p.phased) {
 		return nil, 0, ""
 	}
 	if r.ID == "" {
@@ -112,7 +110,7 @@ func (a *Aggregator) countPrompt(c *class, w *cell, r *ingest.Request, done *arr
 		c.reports |= ReportsPrompt
 		w.PromptKnown++
 		w.PromptTokens += prompt
-		w.shapes[shapePrompt].Add(prompt)
+		a.measure(w, shapePrompt, prompt)
 		a.weigh(c, r, prompt)
 	}
 	if !done.Cached && r.CachedTokens >= 0 {
@@ -123,13 +121,13 @@ func (a *Aggregator) countPrompt(c *class, w *cell, r *ingest.Request, done *arr
 		w.CachedTokens += cached
 		w.PromptOfCachedKnown += prompt
 		if prompt > 0 {
-			w.shapes[shapeCachedShare].Add(cached / prompt)
+			a.measure(w, shapeCachedShare, cached/prompt)
 		}
 	}
 }
 
 // countEnd counts what is known of a request when it is over: w is the minute of its arrival, or the oldest open one.
-func (a *Aggregator) countEnd(p *pool, c *class, w *cell, r *ingest.Request) {
+func (a *Aggregator) countEnd(p *pool, c *class, w *cell, r *ingest.Request, t *moments) {
 	switch {
 	case r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected:
 		w.Rejected++
@@ -137,22 +135,20 @@ func (a *Aggregator) countEnd(p *pool, c *class, w *cell, r *ingest.Request) {
 	case r.Phase == ingest.PhaseCancelled || r.Status == ingest.StatusCancelled:
 		w.Cancelled++
 	}
-	if !r.ArrivedAt.IsZero() {
-		countDelay(w, shapeTTFT, r.ArrivedAt, r.FirstTokenAt, 1)
-		countDelay(w, shapeQueueWait, r.ArrivedAt, r.StartedAt, 1)
-	}
-	countDelay(w, shapeITL, r.FirstTokenAt, r.FinishedAt, r.OutputTokens-1)
+	a.countDelay(w, shapeTTFT, t.arrived, t.first, 1)
+	a.countDelay(w, shapeQueueWait, t.arrived, t.started, 1)
+	a.countDelay(w, shapeITL, t.first, t.finished, r.OutputTokens-1)
 
-	l, timed := lifeOf(r, p.service)
+	l, timed := lifeOf(r, t, p.service)
 	if !timed && l.contradictory {
 		a.counters.BadTimes++
 	}
 	if r.OutputTokens >= 0 {
 		c.reports |= ReportsOutput
 		w.OutputKnown++
-		w.shapes[shapeOutput].Add(float64(r.OutputTokens))
+		a.measure(w, shapeOutput, float64(r.OutputTokens))
 		a.weigh(c, r, float64(r.OutputTokens))
-		a.generate(c, w, r, &l, timed)
+		a.generate(c, w, r, t, &l, timed)
 	}
 	if r.OutputTokens >= 0 && r.PromptTokens >= 0 {
 		w.Moments.Add(float64(r.PromptTokens), float64(r.OutputTokens))
@@ -170,9 +166,27 @@ func (a *Aggregator) countEnd(p *pool, c *class, w *cell, r *ingest.Request) {
 
 // countDelay counts the time between two instants, shared over n steps; instants that are missing or in the wrong order
 // are no measurement.
-func countDelay(w *cell, shape int, from, to time.Time, n int64) {
-	if from.IsZero() || to.IsZero() || to.Before(from) || n < 1 {
+func (a *Aggregator) countDelay(w *cell, shape int, from, to moment, n int64) {
+	if from == never || to < from || n < 1 {
 		return
 	}
-	w.shapes[shape].Add(to.Sub(from).Seconds() / float64(n))
+	delay := from.secondsTo(to)
+	if n > 1 {
+		delay /= float64(n)
+	}
+	a.measure(w, shape, delay)
+}
+
+// moments are the times of a request.
+type moments struct {
+	arrived, started, first, finished moment
+	event                             moment // the one it counts at
+}
+
+func momentsOf(r *ingest.Request) moments {
+	t := moments{momentOf(r.ArrivedAt), momentOf(r.StartedAt), momentOf(r.FirstTokenAt), momentOf(r.FinishedAt), 0}
+	if t.event = t.arrived; t.event == never {
+		t.event = t.finished
+	}
+	return t
 }

@@ -78,7 +78,7 @@ func (a *Aggregator) State() State {
 	s := State{Started: a.started, Closed: a.closed, Open: a.open, Arrivals: a.arrivals.snapshot(), Counters: a.counters}
 	for _, p := range a.pools {
 		ps := PoolSnapshot{
-			Name: p.name, Phased: p.phased, LastEvent: nanos(p.lastEvent), Watermark: nanos(p.watermark),
+			Name: p.name, Phased: p.phased, LastEvent: nanos(p.lastEvent.time()), Watermark: nanos(p.watermark.time()),
 			Reported: nanos(p.fleet.reported), Preemptions: p.fleet.preemptions,
 		}
 		for m := a.oldest(); m < a.end(); m++ {
@@ -105,13 +105,13 @@ func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
 		Tenants: c.tenants.state(), Features: c.features.state(),
 	}
 	for m := a.oldest(); m < a.end(); m++ {
-		at := c.cells[a.slot(m)]
+		at := a.find(c, m)
 		if at == nil {
 			continue
 		}
 		w := WindowSnapshot{Minute: m, Dirty: at.dirty, Window: at.Window}
 		for i, shape := range w.Window.shapes() {
-			if at.shapes[i].Count() > 0 {
+			if at.shapes != nil && at.shapes[i].Count() > 0 {
 				*shape = at.shapes[i].Clone()
 			}
 		}
@@ -143,7 +143,7 @@ func Restore(cfg Config, s State) (*Aggregator, error) {
 
 func (a *Aggregator) restorePool(s *PoolSnapshot) error {
 	p := a.pool(s.Name)
-	p.phased, p.lastEvent, p.watermark = s.Phased, instant(s.LastEvent), instant(s.Watermark)
+	p.phased, p.lastEvent, p.watermark = s.Phased, momentOf(instant(s.LastEvent)), momentOf(instant(s.Watermark))
 	for _, c := range s.Coverage {
 		if a.holds(c.Minute) {
 			p.coverage[a.slot(c.Minute)] = coverage{evidence: c.Evidence, returned: c.Returned}
@@ -185,7 +185,9 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 		}
 		at := a.cell(c, w.Minute)
 		for i, shape := range w.Window.shapes() {
-			at.shapes[i].Merge(*shape)
+			if (*shape).Count() > 0 {
+				a.shapesOf(at)[i].Merge(*shape)
+			}
 			*shape = nil
 		}
 		at.Window, at.dirty = w.Window, w.Dirty

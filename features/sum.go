@@ -15,7 +15,8 @@ import (
 // measured on those, corrects it; for purely binned traffic it stays a rough figure. It is unknown when any of
 // requests, prompt and output is.
 func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
-	minute := minuteOf(s.Start)
+	at := momentOf(s.Start)
+	minute := at.minute()
 	a.begin(minute)
 	if reason := a.refuse(minute); reason != "" {
 		return reason
@@ -26,7 +27,7 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	}
 
 	p := a.pool(s.Pool)
-	a.evidence(p, minute, s.Start)
+	a.evidence(p, minute, at)
 	c := a.class(p, s.Class, minute)
 	w := a.cell(c, minute)
 	w.Records++

@@ -9,32 +9,30 @@ import (
 )
 
 // quantileFormat is the first byte of an encoded Quantile.
-const quantileFormat = 1
+const quantileFormat = 2
 
-// maxCount is the largest number of values up to which counts are exact.
-const maxCount = 1 << 53
+// MarshalBinary encodes the sketch; sketches of the same values give equal bytes. The form is: format byte, sum as IEEE
+// 754 bits, number of bins, then for each bin in ascending order its distance from the one before (the first: from 0)
+// and its count. Integers are unsigned varints. It never fails.
+func (s *Quantile) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
 
-// The bins that values in MinValue..MaxValue fall into.
-var minBin, maxBin = buckets.Index(MinValue), buckets.Index(MaxValue)
-
-// MarshalBinary encodes the sketch; equal sketches give equal bytes. The form is: format byte, count of zeros, sum as
-// IEEE 754 bits, number of bins, then for each bin in ascending order its distance from the one before (the first: from
-// the lowest bin there is) and its count. Integers are unsigned varints. It never fails.
-func (s *Quantile) MarshalBinary() ([]byte, error) {
-	b := []byte{quantileFormat}
+// AppendBinary is MarshalBinary onto b.
+func (s *Quantile) AppendBinary(b []byte) ([]byte, error) {
+	b = append(b, quantileFormat)
+	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(s.Sum()))
 	if s.Count() == 0 {
-		return append(b, make([]byte, 10)...), nil
+		return append(b, 0), nil
 	}
-	b = binary.AppendUvarint(b, uint64(s.dd.GetZeroCount()))
-	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(s.sum))
-	bins, n, last := []byte(nil), uint64(0), minBin
-	s.dd.GetPositiveValueStore().ForEach(func(index int, count float64) bool {
-		bins = binary.AppendUvarint(bins, uint64(index-last))
-		bins = binary.AppendUvarint(bins, uint64(count))
-		n, last = n+1, index
-		return false
+	n := 0
+	s.each(func(int, uint32) { n++ })
+	b = binary.AppendUvarint(b, uint64(n))
+	last := 0
+	s.each(func(bin int, count uint32) {
+		b = binary.AppendUvarint(b, uint64(bin-last))
+		b = binary.AppendUvarint(b, uint64(count))
+		last = bin
 	})
-	return append(binary.AppendUvarint(b, n), bins...), nil
+	return b, nil
 }
 
 // UnmarshalBinary replaces the sketch by the encoded one. On an error the sketch is empty.
@@ -52,34 +50,35 @@ func (s *Quantile) decode(data []byte) error {
 		return fmt.Errorf("the first byte must be %d, the only known format", quantileFormat)
 	}
 	r := uvarints{rest: data[1:]}
-	zeros := r.next()
 	sum := r.float()
 	n := r.next()
-	if r.short || zeros > maxCount || n > uint64(maxBin-minBin+1) || !(sum >= 0) || math.IsInf(sum, 1) {
-		return errors.New("truncated, or a count or sum out of range")
+	if r.short || n > maxBin+1 || !(sum >= 0) || math.IsInf(sum, 1) || n == 0 && sum != 0 {
+		return errors.New("truncated, or a number of bins or a sum out of range")
 	}
-	if zeros > 0 {
-		s.add(0, zeros)
-	}
-	total, index := zeros, minBin
+	bin := uint64(0)
 	for i := range n {
 		step, count := r.next(), r.next()
-		total += min(count, maxCount)
-		switch {
-		case r.short, count == 0, total > maxCount, i > 0 && step == 0, step > uint64(maxBin-index):
+		if r.short || count == 0 || count > math.MaxUint32 || i > 0 && step == 0 || step > maxBin-bin {
 			return fmt.Errorf("bin %d of %d is truncated or out of range", i, n)
 		}
-		index += int(step)
-		s.sketch().GetPositiveValueStore().AddWithCount(index, float64(count))
+		bin += step
+		s.restore(uint16(bin), uint32(count))
 	}
 	if len(r.rest) > 0 {
 		return fmt.Errorf("%d bytes too many", len(r.rest))
 	}
-	if total == 0 && sum != 0 {
-		return errors.New("a sum without values")
-	}
 	s.sum = sum
 	return nil
+}
+
+// restore counts a bin n times in the form that as many single values would have led to.
+func (s *Quantile) restore(bin uint16, n uint32) {
+	for ; n > 0 && s.dense == nil; n-- {
+		s.add(bin, 1)
+	}
+	if n > 0 {
+		s.add(bin, n)
+	}
 }
 
 // Equal says that two sketches have the same bytes; nil equals empty.

@@ -1,0 +1,89 @@
+package sketch
+
+import (
+	"math"
+	"slices"
+)
+
+// add counts a bin n times, n > 0.
+func (s *Quantile) add(bin uint16, n uint32) {
+	s.count += uint64(n)
+	if i := int(bin) - int(s.low); uint(i) < uint(len(s.dense)) {
+		s.dense[i] = saturating(s.dense[i], n)
+		return
+	}
+	if s.count == uint64(n) {
+		s.low, s.high = bin, bin
+	}
+	// Whole octaves, so that a growing range is copied seldom.
+	low, high := min(s.low, bin)&^(binsPerOctave-1), max(s.high, bin)|(binsPerOctave-1)
+	span := int(high) - int(low) + 1
+	if s.dense == nil && n == 1 && len(s.list) < 2*span { // a count takes four bytes, a listed value two
+		s.list = append(s.list, bin)
+		s.low, s.high = low, high
+		return
+	}
+	s.spread(low, span)
+	s.dense[bin-s.low] = saturating(s.dense[bin-s.low], n)
+}
+
+// spread counts what is there in an array of span bins from low, which include those in use.
+func (s *Quantile) spread(low uint16, span int) {
+	dense := make([]uint32, span)
+	copy(dense[s.low-low:], s.dense)
+	for _, bin := range s.list {
+		dense[bin-low]++
+	}
+	s.dense, s.list = dense, nil
+	s.low, s.high = low, low+uint16(span-1)
+}
+
+func saturating(a, b uint32) uint32 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return math.MaxUint32
+}
+
+// ranked is the bin at a rank of the list, found without sorting it: first its octave, then its place in there.
+func (s *Quantile) ranked(rank uint64) int {
+	var octaves [maxBin>>binBits + 1]uint64
+	for _, bin := range s.list {
+		octaves[bin>>binBits]++
+	}
+	octave := 0
+	for rank >= octaves[octave] {
+		rank -= octaves[octave]
+		octave++
+	}
+	var bins [binsPerOctave]uint64
+	for _, bin := range s.list {
+		if int(bin>>binBits) == octave {
+			bins[bin&(binsPerOctave-1)]++
+		}
+	}
+	at := 0
+	for rank >= bins[at] {
+		rank -= bins[at]
+		at++
+	}
+	return octave<<binBits + at
+}
+
+// each calls f for every bin in use, in ascending order.
+func (s *Quantile) each(f func(bin int, count uint32)) {
+	list := slices.Sorted(slices.Values(s.list))
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n] == list[0] {
+			n++
+		}
+		f(int(list[0]), uint32(n))
+		list = list[n:]
+	}
+	for i, n := range s.dense {
+		if n > 0 {
+			f(int(s.low)+i, n)
+		}
+	}
+}
