@@ -45,6 +45,10 @@ type Config struct {
 	DefaultPool *capacity.Pool
 	// DedupEntries bounds how many request ids are remembered.
 	DedupEntries int
+	// PrefixBlocks bounds the prompt blocks remembered per pool, by which the cached tokens of requests that report block
+	// hashes in their place are estimated; where the pool's own caches hold fewer, those bound them. 0 leaves the cached
+	// tokens unknown.
+	PrefixBlocks int
 	// MaxPools bounds the pools that DefaultPool admits.
 	MaxPools int
 }
@@ -53,7 +57,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Clock: WallClock, Every: features.Minute, Features: features.DefaultConfig(), Decision: alerting.DefaultConfig(),
-		DedupEntries: 1 << 18, MaxPools: 64,
+		DedupEntries: 1 << 18, PrefixBlocks: 1 << 17, MaxPools: 64,
 	}
 }
 
@@ -90,6 +94,7 @@ type poolEntry struct {
 	warmup   capacity.Warmup
 	decision alerting.State
 	issued   []issue // newest last, at most issuesKept
+	prefix   prefix
 }
 
 // issue is when a generation of advice first asked for what it asks.
@@ -124,6 +129,7 @@ type Counters struct {
 	Records uint64                   `cbor:"1,keyasint" json:"records"` // requests, sums, replica reports and acks that were counted
 	Refused map[ingest.Reason]uint64 `cbor:"2,keyasint" json:"refused"` // by reason, decoders' refusals included
 	Ticks   uint64                   `cbor:"3,keyasint" json:"ticks"`
+	Ignored uint64                   `cbor:"4,keyasint,omitempty" json:"ignored"` // sound records that carry no demand
 }
 
 // New returns an empty Pipeline.
@@ -167,6 +173,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	}
 	p.time.received(b.ReceivedAt)
 	p.run(p.time.overdue(), false, emit)
+	p.counters.Ignored += uint64(b.Ignored)
 	for i := range b.Refused {
 		p.counters.Refused[b.Refused[i].Reason]++
 	}
@@ -202,7 +209,8 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 }
 
 func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason {
-	if p.entry(r.Pool) == nil {
+	e := p.entry(r.Pool)
+	if e == nil {
 		return ingest.ReasonUnknownPool
 	}
 	if reason := p.reach(r.EventTime(), emit); reason != "" {
@@ -211,6 +219,7 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 	if r.ID != "" && p.dedup.Seen(r.Pool, r.ID, r.Attempt, r.Phase) {
 		return ingest.ReasonDuplicate
 	}
+	e.prefix.complete(r, p.cfg.PrefixBlocks)
 	return p.counted(p.aggregator.AddRequest(r))
 }
 
@@ -315,6 +324,11 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	out := Output{Tick: t, Sequence: p.sequence}
 	out.Windows, out.Pools = p.aggregator.Close(t)
 	p.forecaster.Observe(out.Windows, out.Pools)
+	for i := range out.Pools {
+		if e := p.entry(out.Pools[i].Pool); e != nil {
+			e.prefix.fit(&out.Pools[i].State, &e.pool, p.cfg.PrefixBlocks)
+		}
+	}
 	if decide && (p.cfg.Every <= 0 || t.Unix()%int64(p.cfg.Every/time.Second) == 0) {
 		p.decide(t, &out)
 	}
@@ -383,10 +397,15 @@ func (p *Pipeline) Counters() Counters { return p.counters }
 type Omissions struct {
 	Features          features.Counters
 	IDsForgotten      uint64 // by the deduper
+	BlocksForgotten   uint64 // by the prefix caches of the pools
 	ConditionsDropped uint64 // by the alert board
 }
 
 // Omissions of everything folded so far, earlier runs included.
 func (p *Pipeline) Omissions() Omissions {
-	return Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped()}
+	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped()}
+	for _, e := range p.pools {
+		o.BlocksForgotten += e.prefix.forgotten()
+	}
+	return o
 }

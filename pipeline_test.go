@@ -59,6 +59,11 @@ func traffic(seed uint64, n int) []ingest.Batch {
 			}
 			if r.IntN(3) == 0 {
 				q.CachedTokens = q.PromptTokens / 2
+			} else {
+				q.BlockTokens = 64
+				for block := range q.PromptTokens / 64 {
+					q.Blocks = append(q.Blocks, uint64(len(out)%7)<<32|uint64(block))
+				}
 			}
 			if r.IntN(40) == 0 {
 				q.Pool = "nobody"

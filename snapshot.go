@@ -35,6 +35,7 @@ type poolState struct {
 	Warmup   capacity.WarmupState `cbor:"2,keyasint"`
 	Decision alerting.State       `cbor:"3,keyasint"`
 	Issued   []issue              `cbor:"4,keyasint"`
+	Prefix   *prefixState         `cbor:"5,keyasint,omitempty"`
 }
 
 // codec encodes deterministically (RFC 8949 §4.2), so that equal states are equal bytes, and decodes within bounds that
@@ -60,7 +61,7 @@ func (p *Pipeline) Snapshot() ([]byte, error) {
 		Dedup: p.dedup.State(), Aggregator: p.aggregator.State(), Forecaster: p.forecaster.State(), Board: p.board.State(),
 	}
 	for _, e := range p.pools {
-		s.Pools = append(s.Pools, poolState{e.pool.Name, e.warmup.State(), e.decision, e.issued})
+		s.Pools = append(s.Pools, poolState{e.pool.Name, e.warmup.State(), e.decision, e.issued, e.prefix.state()})
 	}
 	return encoder.Marshal(s)
 }
@@ -103,6 +104,7 @@ func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
 		if e := p.entry(ps.Name); e != nil {
 			e.warmup.Restore(ps.Warmup)
 			e.decision, e.issued = ps.Decision, ps.Issued
+			e.prefix.restore(ps.Prefix, cfg.PrefixBlocks)
 		}
 	}
 	return p, nil

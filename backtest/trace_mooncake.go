@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+
+	"github.com/forewarm/forewarm/ingest"
 )
 
 // MooncakeBlock is the number of tokens that one hash id of a Mooncake trace stands for.
@@ -17,11 +19,22 @@ type mooncakeReader struct {
 	lines *lineScanner
 	most  float64
 	class string
-	cache *blockCache
+	cache *ingest.PrefixCache
 }
 
 func openMooncake(l *lineScanner, o Options) (rowReader, error) {
-	return &mooncakeReader{lines: l, most: float64(o.Limits.Tokens), class: o.Class, cache: newBlockCache(o.PrefixBlocks)}, nil
+	return &mooncakeReader{lines: l, most: float64(o.Limits.Tokens), class: o.Class, cache: newPrefixCache(o)}, nil
+}
+
+// DefaultPrefixBlocks is the size of the prefix cache when Options give none: 2²⁰ blocks are half a billion tokens of
+// Mooncake's traces, more than they fill, so that hits are those of an unbounded cache.
+const DefaultPrefixBlocks = 1 << 20
+
+func newPrefixCache(o Options) *ingest.PrefixCache {
+	if o.PrefixBlocks <= 0 {
+		o.PrefixBlocks = DefaultPrefixBlocks
+	}
+	return ingest.NewPrefixCache(o.PrefixBlocks)
 }
 
 func (m *mooncakeReader) next(w *row) error {
@@ -56,7 +69,7 @@ func (m *mooncakeReader) next(w *row) error {
 		*f.to = *f.from
 	}
 	if record.HashIDs != nil && record.InputLength != nil {
-		w.cached = min(w.prompt, float64(m.cache.hit(record.HashIDs)*MooncakeBlock))
+		w.cached = min(w.prompt, float64(m.cache.Hit(record.HashIDs)*MooncakeBlock))
 	}
 	return nil
 }

@@ -246,27 +246,6 @@ func TestUnusableFilesSayWhy(t *testing.T) {
 	}
 }
 
-func TestBlockCacheForgetsTheOldest(t *testing.T) {
-	c := newBlockCache(3)
-	for _, step := range []struct {
-		ids  []uint64
-		want int
-	}{
-		{[]uint64{1, 2}, 0},
-		{[]uint64{1, 2, 3}, 2},
-		{[]uint64{1, 9}, 1},    // 3, the newest prompt's tail, is the oldest block now
-		{[]uint64{1, 2, 3}, 2}, // 2 outlived it
-		{[]uint64{7}, 0},
-	} {
-		if got := c.hit(step.ids); got != step.want {
-			t.Errorf("%v hit %d blocks, want %d", step.ids, got, step.want)
-		}
-	}
-	if len(c.slots) != 3 || len(c.id) != 4 {
-		t.Errorf("%d blocks in %d slots, bound 3", len(c.slots), len(c.id)-1)
-	}
-}
-
 func FuzzReader(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.*")
 	if err != nil || len(files) == 0 {

@@ -20,6 +20,7 @@ type Config struct {
 	Clock        forewarm.Clock `yaml:"clock"`
 	Every        time.Duration  `yaml:"every"`         // spacing of forecasts and decisions, whole minutes
 	DedupEntries int            `yaml:"dedup_entries"` // request ids remembered
+	PrefixBlocks int            `yaml:"prefix_blocks"` // prompt blocks remembered per pool
 
 	Features Features          `yaml:"features"`
 	Pools    []capacity.Config `yaml:"pools"`
@@ -66,7 +67,7 @@ type Features struct {
 func Default() *Config {
 	p, f := forewarm.DefaultConfig(), features.DefaultConfig()
 	return &Config{
-		Clock: p.Clock, Every: p.Every, DedupEntries: p.DedupEntries, MaxPools: p.MaxPools,
+		Clock: p.Clock, Every: p.Every, DedupEntries: p.DedupEntries, PrefixBlocks: p.PrefixBlocks, MaxPools: p.MaxPools,
 		Features: Features{
 			Lateness: f.Lateness, Revise: f.Revise, FutureBound: f.FutureBound, MaxClasses: f.MaxClasses,
 			MaxTenants: f.MaxTenants, MaxReplicas: f.MaxReplicas, ReplicaTTL: f.ReplicaTTL, StaleAfter: f.StaleAfter,

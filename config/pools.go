@@ -19,7 +19,7 @@ const maxModelBytes = 1 << 20
 // Pipeline is the configuration of the fold that this configuration means. It reads the files that pools name.
 func (c *Config) Pipeline() (forewarm.Config, error) {
 	p := forewarm.DefaultConfig()
-	p.Clock, p.Every, p.DedupEntries, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.MaxPools
+	p.Clock, p.Every, p.DedupEntries, p.PrefixBlocks, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.PrefixBlocks, c.MaxPools
 	p.Features, p.Decision = c.aggregation(), c.Decision
 	k := &checker{}
 	for i := range c.Pools {

@@ -41,13 +41,22 @@ type Batch struct {
 	Acks      []Ack
 	Watermark *Watermark
 	Refused   []Refusal
+	Ignored   int // records that are sound and carry no demand, such as the tool events of a request trace
+
+	blocks []uint64 // what Request.Blocks point into
 }
+
+// keepBlocks bounds the block hashes whose memory a Batch keeps for reuse: 2 MiB.
+const keepBlocks = 1 << 18
 
 // Reset empties b for reuse; the slices keep their capacity.
 func (b *Batch) Reset() {
-	b.Sequence, b.ReceivedAt, b.Source, b.Watermark = 0, time.Time{}, "", nil
+	b.Sequence, b.ReceivedAt, b.Source, b.Watermark, b.Ignored = 0, time.Time{}, "", nil, 0
 	b.Requests, b.Sums, b.Replicas = b.Requests[:0], b.Sums[:0], b.Replicas[:0]
 	b.Acks, b.Refused = b.Acks[:0], b.Refused[:0]
+	if b.blocks = b.blocks[:0]; cap(b.blocks) > keepBlocks {
+		b.blocks = nil
+	}
 }
 
 // Reason is a stable, machine-readable cause of a refusal: a metric label, and a header of the dead-letter message.

@@ -54,8 +54,10 @@ const HeaderSource = "Forewarm-Source"
 
 // format is one encoding of telemetry. decode appends what data holds to d.batch, and refuses the rest.
 type format struct {
-	contentType string
+	name        string // as configurations call it
+	contentType string // as messages call it
 	decode      func(d *decoder, data []byte)
+	private     bool // records may hold prompt text, so that no byte of a refused one is kept
 }
 
 // The content types of the native formats.
@@ -66,12 +68,37 @@ const (
 	ContentTypeSumNDJSON = "application/vnd.forewarm.sum+x-ndjson"
 )
 
+// The content types of formats that others write; most of their producers set none, and are known by their subject.
+const (
+	ContentTypeDynamo = "application/vnd.dynamo.request.trace.v1+json"
+)
+
 // formats lists every format; the first is that of messages which name none.
 var formats = [...]format{
-	{ContentTypeJSON, decodeJSON},
-	{ContentTypeNDJSON, decodeNDJSON},
-	{ContentTypeSum, decodeSumJSON},
-	{ContentTypeSumNDJSON, decodeSumNDJSON},
+	{name: "json", contentType: ContentTypeJSON, decode: decodeJSON},
+	{name: "ndjson", contentType: ContentTypeNDJSON, decode: decodeNDJSON},
+	{name: "sum", contentType: ContentTypeSum, decode: decodeSumJSON},
+	{name: "sum-ndjson", contentType: ContentTypeSumNDJSON, decode: decodeSumNDJSON},
+	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo, private: true},
+}
+
+// Formats lists the names of the formats, as configurations write them.
+func Formats() []string {
+	names := make([]string, len(formats))
+	for i := range formats {
+		names[i] = formats[i].name
+	}
+	return names
+}
+
+// ContentTypeOf is the content type of the format of that name; ok is false when there is none.
+func ContentTypeOf(name string) (contentType string, ok bool) {
+	for i := range formats {
+		if formats[i].name == name {
+			return formats[i].contentType, true
+		}
+	}
+	return "", false
 }
 
 // Decode appends to b what one message carries, and its refusals. It never fails as a whole: a record that cannot be
@@ -80,7 +107,7 @@ func Decode(m Meta, data []byte, lim Limits, b *Batch) {
 	d := decoders.Get().(*decoder)
 	d.meta, d.limits, d.batch = m, lim, b
 	d.message(data)
-	d.meta, d.batch = Meta{}, nil
+	d.meta, d.batch, d.private = Meta{}, nil, false
 	decoders.Put(d)
 }
 
@@ -89,6 +116,7 @@ type decoder struct {
 	meta    Meta
 	limits  Limits
 	batch   *Batch
+	private bool    // the message is of a private format
 	refusal Refusal // why the record at hand is unusable; Reason "" while it is not
 	names   names   // outlives the call
 }
@@ -96,6 +124,8 @@ type decoder struct {
 var decoders = sync.Pool{New: func() any { return new(decoder) }}
 
 func (d *decoder) message(data []byte) {
+	f := formatOf(d.meta.ContentType)
+	d.private = f == nil || f.private
 	if len(data) > d.limits.MessageBytes {
 		d.refuse(data, ReasonTooLarge, "message has %d bytes, the limit is %d", len(data), d.limits.MessageBytes)
 		return
@@ -111,7 +141,6 @@ func (d *decoder) message(data []byte) {
 		}
 	}
 	d.batch.Source = d.meta.Source
-	f := formatOf(d.meta.ContentType)
 	if f == nil {
 		d.refuse(data, ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
 		return
@@ -133,10 +162,10 @@ func formatOf(contentType string) *format {
 	return nil
 }
 
-// refuse books record as unusable.
+// refuse books record as unusable, and keeps its first bytes for people to look at, unless they may be prompt text.
 func (d *decoder) refuse(record []byte, reason Reason, detail string, args ...any) {
 	r := Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...)}
-	if n := min(len(record), d.limits.RefusedBytes); n > 0 {
+	if n := min(len(record), d.limits.RefusedBytes); n > 0 && !d.private {
 		r.Record = append([]byte(nil), record[:n]...)
 	}
 	d.batch.Refused = append(d.batch.Refused, r)

@@ -72,6 +72,15 @@ func (d *decoder) object(data []byte, field func(v value)) bool {
 	return d.refusal.Reason == ""
 }
 
+// member is object for a member of a record.
+func (d *decoder) member(v value, field func(v value)) bool {
+	if v.typ != jsonparser.Object {
+		d.wrongType(v, "an object")
+		return false
+	}
+	return d.object(v.raw, field)
+}
+
 // errUnusable ends the walk over an object; the refusal says why.
 var errUnusable = errors.New("record is unusable")
 

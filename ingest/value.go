@@ -19,6 +19,9 @@ type value struct {
 	typ jsonparser.ValueType
 }
 
+// given says whether the record has this member.
+func (v value) given() bool { return v.typ != jsonparser.NotExist }
+
 // earliest and latest bound every time in a record; what lies outside is a wrong unit or a broken clock.
 var (
 	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -51,6 +54,12 @@ func (d *decoder) text(v value) (text []byte, ok bool) {
 		return nil, false
 	}
 	return text, true
+}
+
+// is says whether v is the string want, which needs no escapes.
+func (d *decoder) is(v value, want string) bool {
+	text, ok := d.text(v)
+	return ok && string(text) == want
 }
 
 // label reads a name that recurs; id reads one that does not.
@@ -193,6 +202,65 @@ func (d *decoder) time(v value, to *time.Time) {
 		return
 	}
 	*to = t
+}
+
+// maxSpan bounds a duration in a record; what takes longer is a wrong unit.
+const maxSpan = 31 * 24 * time.Hour
+
+// millis reads a duration in milliseconds, with fractions; ok is false when the record has none.
+func (d *decoder) millis(v value) (span time.Duration, ok bool) {
+	if !v.given() {
+		return 0, false
+	}
+	var ms float64
+	d.number(v, float64(maxSpan/time.Millisecond), &ms)
+	return time.Duration(ms * float64(time.Millisecond)), d.refusal.Reason == ""
+}
+
+// after sets to to the instant v milliseconds after from, if both are known.
+func (d *decoder) after(from time.Time, v value, to *time.Time) {
+	span, ok := d.millis(v)
+	if !ok || from.IsZero() {
+		return
+	}
+	if *to = from.Add(span); !to.Before(latest) {
+		d.fail(ReasonBadTime, "%s ends beyond the year 2199", v.key)
+	}
+}
+
+// hashes reads at most most unsigned 64-bit numbers of an array into the batch. They never pass through a float64, and
+// may stand in quotes, as writers do that know of readers that would.
+func (d *decoder) hashes(v value, most int64) []uint64 {
+	if v.typ != jsonparser.Array {
+		d.wrongType(v, "an array of hashes")
+		return nil
+	}
+	blocks, start := d.batch.blocks, len(d.batch.blocks)
+	for at := 1; int64(len(blocks)-start) < most; at++ { // past the bracket, the comma or the quote
+		for at < len(v.raw) && !isDigit(v.raw[at]) {
+			if c := v.raw[at]; c != ',' && c != '"' && c != ']' && !isBlank(v.raw[at:at+1]) {
+				d.fail(ReasonWrongType, "%s holds what is no unsigned integer", v.key)
+				return nil
+			}
+			at++
+		}
+		if at >= len(v.raw) {
+			break
+		}
+		end := at
+		for end < len(v.raw) && isDigit(v.raw[end]) {
+			end++
+		}
+		hash, err := strconv.ParseUint(string(v.raw[at:end]), 10, 64)
+		if err != nil {
+			d.fail(ReasonHugeCount, "%s holds a number beyond 64 bits", v.key)
+			return nil
+		}
+		blocks = append(blocks, hash)
+		at = end - 1
+	}
+	d.batch.blocks = blocks
+	return blocks[start:len(blocks):len(blocks)]
 }
 
 // smallInt parses a run of at most 18 digits, which no int64 overflows.

@@ -29,6 +29,7 @@ var tickBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2
 type Exporter struct {
 	set     *metrics.Set
 	records *metrics.Counter
+	ignored *metrics.Counter
 	events  *metrics.Counter
 	seconds *metrics.PrometheusHistogram
 
@@ -49,6 +50,7 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	metrics.ExposeMetadata(true)
 	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, help: map[string]string{}}
 	e.records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
+	e.ignored = e.counter("forewarm_ingest_ignored_total", "Telemetry records that are sound and carry no demand, such as tool events.")
 	for _, reason := range ingest.Reasons {
 		e.CountRefused(reason, 0)
 	}
@@ -100,6 +102,9 @@ func (e *Exporter) decisions(action alerting.Action) *metrics.Counter {
 
 // CountRecords adds n records read.
 func (e *Exporter) CountRecords(n int) { e.records.Add(n) }
+
+// CountIgnored adds n records that carry no demand.
+func (e *Exporter) CountIgnored(n int) { e.ignored.Add(n) }
 
 // CountRefused adds n records that could not be used; reason is one of ingest.Reasons.
 func (e *Exporter) CountRefused(reason ingest.Reason, n int) {

@@ -40,6 +40,7 @@ func (d *daemon) exportCounters() {
 			return d.damaged
 		}},
 		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", omitted(func(x *o) uint64 { return x.IDsForgotten })},
+		{"forewarm_prefix_blocks_forgotten_total", "Prompt blocks forgotten to stay within the bound or the pool's KV capacity.", omitted(func(x *o) uint64 { return x.BlocksForgotten })},
 		{"forewarm_alerts_dropped_total", "Conditions not followed because too many already were.", omitted(func(x *o) uint64 { return x.ConditionsDropped })},
 		{"forewarm_features_amended_total", "Records that changed a minute after its first count.", omitted(func(x *o) uint64 { return x.Features.Amended })},
 		{"forewarm_features_bad_times_total", "Requests taken as if without times, because theirs contradict each other.", omitted(func(x *o) uint64 { return x.Features.BadTimes })},

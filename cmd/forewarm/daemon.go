@@ -254,6 +254,7 @@ func (d *daemon) handle(b *ingest.Batch) error {
 	d.pipeline.Apply(b, d.emit)
 	d.setStatus(func(s *server.Status) { s.Sequence = b.Sequence })
 	d.exporter.CountRecords(int(d.pipeline.Counters().Records - before))
+	d.exporter.CountIgnored(b.Ignored)
 	for _, r := range b.Refused {
 		d.exporter.CountRefused(r.Reason, 1)
 	}
