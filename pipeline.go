@@ -39,6 +39,7 @@ type Config struct {
 	// minute whatever it is. Zero means each minute.
 	Every    time.Duration
 	Features features.Config
+	Classify features.ClassifyConfig
 	Decision alerting.Config
 	// Pools are known by name; telemetry of any other pool is refused, or served by a copy of DefaultPool when set.
 	Pools       []capacity.Pool
@@ -80,6 +81,7 @@ type Pipeline struct {
 	cfg        Config
 	time       timekeeper
 	dedup      *ingest.Deduper
+	classifier *features.Classifier
 	aggregator *features.Aggregator
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
@@ -138,6 +140,7 @@ func New(cfg Config) *Pipeline {
 	p := &Pipeline{
 		cfg: cfg, time: newTimekeeper(&cfg),
 		dedup:      ingest.NewDeduper(cfg.DedupEntries),
+		classifier: features.NewClassifier(cfg.Classify),
 		aggregator: features.New(cfg.Features),
 		forecaster: forecaster.New(cfg.forecasterConfig()),
 		board:      alerting.NewBoard(cfg.Decision),
@@ -220,6 +223,9 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 		return ingest.ReasonDuplicate
 	}
 	e.prefix.complete(r, p.cfg.PrefixBlocks)
+	if class, ok := p.classifier.Class(r); ok {
+		r.Class = class
+	}
 	return p.counted(p.aggregator.AddRequest(r))
 }
 

@@ -22,8 +22,9 @@ type Config struct {
 	DedupEntries int            `yaml:"dedup_entries"` // request ids remembered
 	PrefixBlocks int            `yaml:"prefix_blocks"` // prompt blocks remembered per pool
 
-	Features Features          `yaml:"features"`
-	Pools    []capacity.Config `yaml:"pools"`
+	Features Features                `yaml:"features"`
+	Classify features.ClassifyConfig `yaml:"classify"`
+	Pools    []capacity.Config       `yaml:"pools"`
 	// DefaultPool serves pools that are not listed, up to MaxPools in all; without it their telemetry is refused.
 	DefaultPool *capacity.Config `yaml:"default_pool"`
 	MaxPools    int              `yaml:"max_pools"`

@@ -34,7 +34,7 @@ func TestExampleIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := regexp.MustCompile(`(?m)^( *)#([a-z_0-9]+:)`).ReplaceAll(data, []byte("$1$2"))
+	all := regexp.MustCompile(`(?m)^( *)#((?:- )?[a-z_0-9]+:)`).ReplaceAll(data, []byte("$1$2"))
 	d := decoder{file: "example", anchors: map[string]ast.Node{}, source: map[string]string{}}
 	if err := d.document(all, reflect.ValueOf(Default()).Elem()); err != nil {
 		t.Fatal(err)

@@ -115,6 +115,7 @@ func (c *Config) check(source map[string]string) Errors {
 	between(k, "dedup_entries", c.DedupEntries, 1, 1<<24, "it should cover the ids of the longest redelivery")
 	between(k, "prefix_blocks", c.PrefixBlocks, 0, 1<<22, "about what the KV caches of a pool hold; 0 estimates no cached tokens")
 	c.checkFeatures(k)
+	c.checkClassify(k)
 	c.checkPools(k)
 	k.section("decision", c.Decision.Check())
 	k.section("nats", c.NATS.Validate())
@@ -139,6 +140,19 @@ func (c *Config) checkFeatures(k *checker) {
 	between(k, "features.replica_ttl", f.ReplicaTTL, 10*time.Second, time.Hour, "three reporting intervals is usual")
 	between(k, "features.stale_after", f.StaleAfter, time.Minute, time.Hour, "shorter would call a quiet minute stale")
 	between(k, "features.class_ttl", f.ClassTTL, time.Hour, 365*24*time.Hour, "8d keeps a class that runs once a week")
+}
+
+func (c *Config) checkClassify(k *checker) {
+	for _, e := range c.Classify.Check() {
+		place, key := fmt.Sprintf("classify.rules[%d]", e.Rule), fmt.Sprintf("classify.rules[%d]", e.Rule)
+		if e.Class != "" {
+			key = fmt.Sprintf("classify.rules[%d:%s]", e.Rule, e.Class)
+		}
+		if e.Field != "" {
+			place, key = place+"."+e.Field, key+"."+e.Field
+		}
+		k.failAt(place, key, e.Value, e.Bound, e.Mend)
+	}
 }
 
 func (c *Config) checkReport(k *checker) {

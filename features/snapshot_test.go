@@ -157,10 +157,10 @@ func TestRestoreRefuses(t *testing.T) {
 	mustAdd(t, a, changed(request("a", 1), phase(ingest.PhaseArrived)))
 	a.AddReplica(reported("r", 1, ingest.ReplicaReady))
 	for name, spoil := range map[string]func(s *State){
-		`pool "p" comes twice`:      func(s *State) { s.Pools = append(s.Pools, s.Pools[0]) },
-		`class "chat" comes twice`:  func(s *State) { s.Pools[0].Classes = append(s.Pools[0].Classes, s.Pools[0].Classes[0]) },
-		`replica "r" comes twice`:   func(s *State) { s.Pools[0].Replicas = append(s.Pools[0].Replicas, s.Pools[0].Replicas[0]) },
-		`top-k sketch: counter`:     func(s *State) {
+		`pool "p" comes twice`:     func(s *State) { s.Pools = append(s.Pools, s.Pools[0]) },
+		`class "chat" comes twice`: func(s *State) { s.Pools[0].Classes = append(s.Pools[0].Classes, s.Pools[0].Classes[0]) },
+		`replica "r" comes twice`:  func(s *State) { s.Pools[0].Replicas = append(s.Pools[0].Replicas, s.Pools[0].Replicas[0]) },
+		`top-k sketch: counter`: func(s *State) {
 			s.Pools[0].Classes[0].Tenants = &sketch.TopKState{Counts: []sketch.Count{{Name: "x", Weight: -1}}}
 		},
 		`arrivals differ in length`: func(s *State) { s.Arrivals.Flags = nil },

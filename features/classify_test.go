@@ -1,0 +1,136 @@
+package features
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+func TestClassifierFirstRuleThatFitsWins(t *testing.T) {
+	c := NewClassifier(ClassifyConfig{Rules: []Rule{
+		{Class: "forced", Tenant: []string{"vip-*"}, Override: true},
+		{Class: "agent-long", Route: []string{"/v1/agents/*"}, PromptMin: 1000},
+		{Class: "agent", Route: []string{"/v1/agents/*", "/agents"}},
+		{Class: "eu-small", Region: []string{"eu-?"}, Model: []string{"*-8b", "tiny"}, PromptMax: 500},
+		{Class: "nobody", Tenant: []string{""}, Tier: []string{"batch"}},
+		{Class: "search", Feature: []string{"search"}, Pool: []string{"p*"}},
+	}})
+	with := func(f func(*ingest.Request)) *ingest.Request {
+		return changed(request("", 0), ofClass(""), f)
+	}
+	tests := map[string]struct {
+		r    *ingest.Request
+		want string
+	}{
+		"nothing fits":         {with(func(r *ingest.Request) {}), ""},
+		"by prompt":            {with(func(r *ingest.Request) { r.Route, r.PromptTokens = "/v1/agents/run", 1000 }), "agent-long"},
+		"prompt too short":     {with(func(r *ingest.Request) { r.Route, r.PromptTokens = "/v1/agents/run", 999 }), "agent"},
+		"prompt unknown":       {with(func(r *ingest.Request) { r.Route, r.PromptTokens = "/v1/agents/run", ingest.Unknown }), "agent"},
+		"another pattern":      {with(func(r *ingest.Request) { r.Route = "/agents" }), "agent"},
+		"two labels":           {with(func(r *ingest.Request) { r.Region, r.Model = "eu-1", "llama-8b" }), "eu-small"},
+		"one of two labels":    {with(func(r *ingest.Request) { r.Region = "eu-1" }), ""},
+		"prompt too long":      {with(func(r *ingest.Request) { r.Region, r.Model, r.PromptTokens = "eu-1", "tiny", 501 }), ""},
+		"unknown is not short": {with(func(r *ingest.Request) { r.Region, r.Model, r.PromptTokens = "eu-1", "tiny", ingest.Unknown }), ""},
+		"absent label":         {with(func(r *ingest.Request) { r.Tier = "batch" }), "nobody"},
+		"label not absent":     {with(func(r *ingest.Request) { r.Tier, r.Tenant = "batch", "x" }), ""},
+		"pool and feature":     {with(func(r *ingest.Request) { r.Feature = "search" }), "search"},
+		"override":             {with(func(r *ingest.Request) { r.Class, r.Tenant = "chat", "vip-1" }), "forced"},
+		"no override":          {with(func(r *ingest.Request) { r.Class, r.Route = "chat", "/agents" }), ""},
+	}
+	for range 2 { // with an empty memory, and with a full one
+		for name, x := range tests {
+			got, ok := c.Class(x.r)
+			if got != x.want || ok != (x.want != "") {
+				t.Errorf("%s: %q %t, want %q", name, got, ok, x.want)
+			}
+		}
+	}
+}
+
+// What was met before must not matter, also when more values come than are remembered.
+func TestClassifierForgetsWithoutEffect(t *testing.T) {
+	c := NewClassifier(ClassifyConfig{Rules: []Rule{{Class: "odd", Tenant: []string{"*1", "*3", "*5", "*7", "*9"}}}})
+	r := changed(request("", 0), ofClass(""))
+	for i := range 3 * maxRemembered {
+		r.Tenant = fmt.Sprint("t", i*7919%(2*maxRemembered))
+		want := strings.ContainsAny(r.Tenant[len(r.Tenant)-1:], "13579")
+		if _, got := c.Class(r); got != want {
+			t.Fatalf("tenant %s: %t, want %t", r.Tenant, got, want)
+		}
+		if n := len(c.labels[0].known); n > maxRemembered {
+			t.Fatalf("%d values are remembered", n)
+		}
+	}
+}
+
+func TestFits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		letters := []rune("ab*?é")
+		pattern := string(rapid.SliceOfN(rapid.SampledFrom(letters), 0, 8).Draw(t, "pattern"))
+		value := string(rapid.SliceOfN(rapid.SampledFrom(letters), 0, 12).Draw(t, "value"))
+		expression := regexp.QuoteMeta(pattern)
+		expression = strings.ReplaceAll(strings.ReplaceAll(expression, `\*`, `.*`), `\?`, `.`)
+		if want := regexp.MustCompile(`^(?s:` + expression + `)$`).MatchString(value); fits(pattern, value) != want {
+			t.Fatalf("%q fits %q: %t, want %t", pattern, value, !want, want)
+		}
+	})
+}
+
+func TestClassifyCheck(t *testing.T) {
+	model := []string{"m"}
+	tests := map[string]struct {
+		rules []Rule
+		want  []string // rule and field
+	}{
+		"fine":                       {[]Rule{{Class: "a", Model: model, PromptMin: 5, PromptMax: 5}, {Class: "b"}, {Class: "c", Override: true}}, nil},
+		"no class":                   {[]Rule{{Model: model}}, []string{"0 class"}},
+		"reserved class":             {[]Rule{{Class: TotalClass, Model: model}, {Class: OverflowClass}}, []string{"0 class", "1 class"}},
+		"long class":                 {[]Rule{{Class: strings.Repeat("x", 300)}}, []string{"0 class"}},
+		"class with a line break":    {[]Rule{{Class: "a\nb"}}, []string{"0 class"}},
+		"bounds":                     {[]Rule{{Class: "a", PromptMin: -1}, {Class: "a", PromptMax: -1}, {Class: "a", PromptMin: 2, PromptMax: 1}}, []string{"0 prompt_min", "1 prompt_max", "2 prompt_max"}},
+		"never reached":              {[]Rule{{Class: "a"}, {Class: "b", Model: model}}, []string{"1 "}},
+		"never reached by overrides": {[]Rule{{Class: "a"}, {Class: "b", Override: true}, {Class: "c", Model: model, Override: true}}, []string{"2 "}},
+		"too many":                   {make([]Rule, MaxRules+5), nil},
+	}
+	for name, x := range tests {
+		var got []string
+		for i := range x.rules {
+			if name == "too many" {
+				x.rules[i] = Rule{Class: fmt.Sprint(i), Model: model}
+			}
+		}
+		if name == "too many" {
+			x.want = []string{fmt.Sprint(MaxRules, " ")}
+		}
+		cfg := ClassifyConfig{Rules: x.rules}
+		for _, e := range cfg.Check() {
+			got = append(got, fmt.Sprint(e.Rule, " ", e.Field))
+		}
+		if diff := cmp.Diff(x.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func BenchmarkClassifier(b *testing.B) {
+	var rules []Rule
+	for i := range 40 {
+		rules = append(rules, Rule{Class: fmt.Sprint("c", i), Model: []string{fmt.Sprintf("model-%d-*", i)}, Tenant: []string{fmt.Sprintf("*-%d", i), "x*y*z"}, PromptMin: int64(i)})
+	}
+	c := NewClassifier(ClassifyConfig{Rules: rules})
+	requests := make([]*ingest.Request, 1000)
+	for i := range requests {
+		requests[i] = changed(request("", 0), ofClass(""))
+		requests[i].Model, requests[i].Tenant = fmt.Sprintf("model-%d-it", i*31%50), fmt.Sprintf("tenant-%d", i*17%50)
+	}
+	b.ReportAllocs()
+	for i := range b.N {
+		c.Class(requests[i%len(requests)])
+	}
+}
