@@ -41,7 +41,7 @@ type Batch struct {
 	Acks      []Ack
 	Watermark *Watermark
 	Refused   []Refusal
-	Ignored   int // records that are sound and carry no demand, such as the tool events of a request trace
+	Ignored   int // records that are sound and carry no demand, such as tool calls, health checks, what a response cache answered
 
 	blocks []uint64 // what Request.Blocks point into
 }

@@ -47,6 +47,8 @@ type Meta struct {
 	// Source names the producer that published the message, for clocks differ from producer to producer; "" when it does
 	// not say. Adapters take it from the header [HeaderSource].
 	Source string
+	// Fields are the names that users gave to what foreign formats say; nil leaves it at those which the formats know.
+	Fields *FieldMap
 }
 
 // HeaderSource is the message header in which a producer names itself.
@@ -57,7 +59,8 @@ type format struct {
 	name        string // as configurations call it
 	contentType string // as messages call it
 	decode      func(d *decoder, data []byte)
-	private     bool // records may hold prompt text, so that no byte of a refused one is kept
+	private     bool       // records may hold prompt text, so that no byte of a refused one is kept
+	fields      *fieldTree // where a foreign format keeps what requests need; nil for the others
 }
 
 // The content types of the native formats.
@@ -70,7 +73,11 @@ const (
 
 // The content types of formats that others write; most of their producers set none, and are known by their subject.
 const (
-	ContentTypeDynamo = "application/vnd.dynamo.request.trace.v1+json"
+	ContentTypeDynamo  = "application/vnd.dynamo.request.trace.v1+json"
+	ContentTypeLiteLLM = "application/vnd.forewarm.litellm+json"
+	ContentTypeOpenAI  = "application/vnd.forewarm.openai+json"
+	ContentTypeEnvoy   = "application/vnd.forewarm.envoy+json"
+	ContentTypeSGLang  = "application/vnd.forewarm.sglang+json"
 )
 
 // formats lists every format; the first is that of messages which name none.
@@ -80,6 +87,10 @@ var formats = [...]format{
 	{name: "sum", contentType: ContentTypeSum, decode: decodeSumJSON},
 	{name: "sum-ndjson", contentType: ContentTypeSumNDJSON, decode: decodeSumNDJSON},
 	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo, private: true},
+	{name: "litellm", contentType: ContentTypeLiteLLM, decode: decodeLiteLLM, private: true, fields: liteLLMFields},
+	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeOpenAI, private: true, fields: openAIFields},
+	{name: "envoy", contentType: ContentTypeEnvoy, decode: decodeEnvoy, private: true, fields: envoyFields},
+	{name: "sglang", contentType: ContentTypeSGLang, decode: decodeSGLang, private: true, fields: sglangFields},
 }
 
 // Formats lists the names of the formats, as configurations write them.
@@ -107,7 +118,7 @@ func Decode(m Meta, data []byte, lim Limits, b *Batch) {
 	d := decoders.Get().(*decoder)
 	d.meta, d.limits, d.batch = m, lim, b
 	d.message(data)
-	d.meta, d.batch, d.private = Meta{}, nil, false
+	d.meta, d.batch, d.private, d.fields = Meta{}, nil, false, nil
 	decoders.Put(d)
 }
 
@@ -116,9 +127,10 @@ type decoder struct {
 	meta    Meta
 	limits  Limits
 	batch   *Batch
-	private bool    // the message is of a private format
-	refusal Refusal // why the record at hand is unusable; Reason "" while it is not
-	names   names   // outlives the call
+	private bool       // the message is of a private format
+	fields  *fieldTree // of a foreign format, with the names that users gave
+	refusal Refusal    // why the record at hand is unusable; Reason "" while it is not
+	names   names      // outlives the call
 }
 
 var decoders = sync.Pool{New: func() any { return new(decoder) }}
@@ -145,6 +157,7 @@ func (d *decoder) message(data []byte) {
 		d.refuse(data, ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
 		return
 	}
+	d.fields = d.meta.Fields.of(f)
 	f.decode(d, data)
 }
 

@@ -1,0 +1,116 @@
+package ingest
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/buger/jsonparser"
+)
+
+// LiteLLM's standard logging payload, as its generic_api callback posts it: an array, lines or single objects, of calls
+// that succeeded or failed.
+// Schema: https://docs.litellm.ai/docs/proxy/logging_spec, .../docs/observability/generic_api.
+var liteLLMFields = newFieldTree([]source{
+	{fieldID, "id"},
+	{fieldID, "litellm_call_id"},
+	{fieldPool, "pool"},
+	{fieldPool, "metadata.pool"},
+	{fieldPool, "metadata.requester_metadata.pool"},
+	{fieldPool, "metadata.spend_logs_metadata.pool"},
+	{fieldClass, "class"},
+	{fieldClass, "metadata.class"},
+	{fieldClass, "metadata.requester_metadata.class"},
+	{fieldClass, "metadata.spend_logs_metadata.class"},
+	{fieldModel, "model_group"},
+	{fieldModel, "model"},
+	{fieldTenant, "tenant"},
+	{fieldTenant, "metadata.user_api_key_team_alias"},
+	{fieldTenant, "metadata.user_api_key_team_id"},
+	{fieldTenant, "metadata.user_api_key_alias"},
+	{fieldTenant, "metadata.user_api_key_org_id"},
+	{fieldTenant, "end_user"},
+	{fieldTenant, "metadata.user_api_key_end_user_id"},
+	{fieldTenant, "metadata.user_api_key_user_id"},
+	{fieldTier, "tier"},
+	{fieldTier, "metadata.tier"},
+	{fieldTier, "metadata.requester_metadata.tier"},
+	{fieldTier, "metadata.spend_logs_metadata.tier"},
+	{fieldTier, "model_parameters.service_tier"},
+	{fieldFeature, "feature"},
+	{fieldFeature, "metadata.feature"},
+	{fieldFeature, "metadata.requester_metadata.feature"},
+	{fieldFeature, "metadata.spend_logs_metadata.feature"},
+	{fieldRoute, "call_type"},
+	{fieldReplica, "model_id"},
+	{fieldReplica, "hidden_params.model_id"},
+	{fieldSession, "metadata.session_id"},
+	{fieldSession, "metadata.requester_metadata.session_id"},
+	{fieldSession, "trace_id"},
+	{fieldStatus, "status"},
+	{fieldCode, "error_information.error_code"},
+	{fieldArrivedAt, "startTime"},
+	{fieldArrivedAt, "start_time"},
+	{fieldFirstTokenAt, "completionStartTime"},
+	{fieldFinishedAt, "endTime"},
+	{fieldFinishedAt, "end_time"},
+	{fieldPromptTokens, "prompt_tokens"},
+	{fieldPromptTokens, "metadata.usage_object.prompt_tokens"},
+	{fieldCachedTokens, "metadata.usage_object.prompt_tokens_details.cached_tokens"},
+	{fieldCachedTokens, "metadata.usage_object.input_tokens_details.cached_tokens"},
+	{fieldCachedTokens, "metadata.usage_object.cache_read_input_tokens"}, // LiteLLM adds it to prompt_tokens
+	{fieldOutputTokens, "completion_tokens"},
+	{fieldOutputTokens, "metadata.usage_object.completion_tokens"},
+	{fieldMaxOutputTokens, "model_parameters.max_completion_tokens"},
+	{fieldMaxOutputTokens, "model_parameters.max_tokens"},
+	{fieldMaxOutputTokens, "model_parameters.max_output_tokens"},
+	{fieldRetries, "metadata.attempted_retries"},
+	{fieldCacheHit, "cache_hit"},
+	{fieldStream, "stream"},
+	{fieldTags, "request_tags"},
+})
+
+// decodeLiteLLM reads LiteLLM's payloads. cache_hit is the proxy's response cache: no engine saw such a request, so it is
+// passed over; a hit of the engine's prefix cache is in metadata.usage_object. A failure loads the pool only by the
+// tokens it reports; without any it says that a request failed, or was turned away, and its prompt is not known.
+func decodeLiteLLM(d *decoder, data []byte) {
+	d.foreign(data, func(d *decoder, r *record) {
+		if looseFlag(r.members[fieldCacheHit]) {
+			d.skip()
+			return
+		}
+		d.tags(r)
+		q := d.requestOf(r)
+		if !looseFlag(r.members[fieldStream]) && q.FirstTokenAt.Equal(q.FinishedAt) {
+			q.FirstTokenAt = time.Time{} // when the whole response came; of its first token nothing is known
+		}
+		d.accept(&q)
+	})
+}
+
+// tags reads what tags say that no field does: "class:chat" is the class, likewise pool, tenant, tier, feature and route;
+// the first other tag is the feature. LiteLLM adds the user agent as a tag of its own.
+func (d *decoder) tags(r *record) {
+	tags := r.members[fieldTags]
+	if tags.typ != jsonparser.Array {
+		return
+	}
+	_, err := jsonparser.ArrayEach(tags.raw, func(tag []byte, typ jsonparser.ValueType, _ int, _ error) {
+		if typ != jsonparser.String || bytes.HasPrefix(tag, []byte("User-Agent:")) {
+			return
+		}
+		f, value := fieldFeature, tag
+		if key, rest, ok := bytes.Cut(tag, []byte{':'}); ok {
+			for i := fieldPool; i <= fieldRoute; i++ {
+				if fieldNames[i] == string(key) {
+					f, value = i, rest
+				}
+			}
+		}
+		if !r.has(f) {
+			r.members[f], r.ranks[f] = found{"request_tags", value, jsonparser.String}, lastRank
+		}
+	})
+	if err != nil {
+		d.fail(ReasonNotJSON, "request_tags: %v", err)
+	}
+}

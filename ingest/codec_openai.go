@@ -1,0 +1,166 @@
+package ingest
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Responses of OpenAI's APIs and those alike, or the usage object of one: chat completions, completions, embeddings, the
+// Responses API, lines of a batch's output, Anthropic's messages, and the events of a stream of any of them. A wrapper
+// may add what a response does not say: pool, class, tenant, times.
+// Schemas: https://platform.openai.com/docs/api-reference, https://docs.anthropic.com/en/api/messages.
+var openAIFields = newFieldTree(append([]source{
+	{fieldPool, "pool"},
+	{fieldClass, "class"},
+	{fieldTenant, "tenant"},
+	{fieldTier, "tier"},
+	{fieldFeature, "feature"},
+	{fieldRoute, "route"},
+	{fieldRegion, "region"},
+	{fieldReplica, "replica"},
+	{fieldSession, "session"},
+	{fieldSession, "session_id"},
+	{fieldAttempt, "attempt"},
+	{fieldID, "request_id"},
+	{fieldArrivedAt, "arrived_at"},
+	{fieldArrivedAt, "start_time"},
+	{fieldStartedAt, "started_at"},
+	{fieldFirstTokenAt, "first_token_at"},
+	{fieldFinishedAt, "finished_at"},
+	{fieldFinishedAt, "end_time"},
+	{fieldFinishedAt, "timestamp"},
+	{fieldDurationS, "duration_s"},
+	{fieldDurationMS, "duration_ms"},
+	{fieldDurationMS, "latency_ms"},
+	{fieldTTFTS, "ttft_s"},
+	{fieldTTFTMS, "ttft_ms"},
+	{fieldPromptTokens, "prompt_tokens"},
+	{fieldPromptTokens, "input_tokens"},
+}, openAIMembers("", "response.", "response.body.", "body.", "message.")...))
+
+// openAIMembers are the members of a response, below each of prefixes.
+func openAIMembers(prefixes ...string) (sources []source) {
+	for _, prefix := range prefixes {
+		for _, s := range [...]source{
+			{fieldID, "id"},
+			{fieldModel, "model"},
+			{fieldTenant, "user"},
+			{fieldTier, "service_tier"},
+			{fieldSession, "conversation.id"},
+			{fieldObject, "type"},
+			{fieldObject, "object"},
+			{fieldStatus, "status"},
+			{fieldCode, "status_code"},
+			{fieldArrivedAt, "created"},
+			{fieldArrivedAt, "created_at"},
+			{fieldFinishedAt, "completed_at"},
+			{fieldMaxOutputTokens, "max_output_tokens"},
+			{fieldMaxOutputTokens, "max_completion_tokens"},
+			{fieldMaxOutputTokens, "max_tokens"},
+		} {
+			sources = append(sources, source{s.field, prefix + s.path})
+		}
+		sources = append(sources, usageMembers(prefix+"usage.")...)
+	}
+	return append(sources, usageMembers("")...)
+}
+
+// usageMembers are the members of a usage object below prefix.
+func usageMembers(prefix string) (sources []source) {
+	for _, s := range [...]source{
+		{fieldPromptTokens, "prompt_tokens"},
+		{fieldPromptTokens, "input_tokens"},
+		{fieldCachedTokens, "prompt_tokens_details.cached_tokens"},
+		{fieldCachedTokens, "input_tokens_details.cached_tokens"},
+		{fieldCachedTokens, "prompt_cache_hit_tokens"},
+		{fieldCachedTokens, "cached_tokens"},
+		{fieldCacheReadTokens, "cache_read_input_tokens"},
+		{fieldCacheWriteTokens, "cache_creation_input_tokens"},
+		{fieldOutputTokens, "completion_tokens"},
+		{fieldOutputTokens, "output_tokens"},
+		{fieldTotalTokens, "total_tokens"},
+	} {
+		sources = append(sources, source{s.field, prefix + s.path})
+	}
+	return sources
+}
+
+// decodeOpenAI reads responses and usage objects. created is taken for the arrival, as vLLM and SGLang set it. A record
+// that says no time at all ended when its log shipper read it or, failing that, when the stream stored the message, for
+// usage is published at the end of a request; without either it is refused.
+//
+// The events of a stream are one request, whose last word on each field counts: they are joined within a message, by id.
+func decodeOpenAI(d *decoder, data []byte) {
+	s := streams{d: d}
+	d.foreign(eventData(data), func(d *decoder, r *record) {
+		if id := r.members[fieldID]; isEvent(r.members[fieldObject]) {
+			s.add(string(id.raw), r)
+		} else if id.missing() || !s.isOpen(string(id.raw)) {
+			d.acceptOpenAI(r)
+		} else {
+			s.add(string(id.raw), r)
+		}
+	})
+	s.close()
+}
+
+func (d *decoder) acceptOpenAI(r *record) {
+	q := d.requestOf(r)
+	d.inferTokens(r, &q)
+	if strings.HasSuffix(r.members[fieldArrivedAt].name, "created") && !q.FinishedAt.IsZero() && q.FinishedAt.Before(q.ArrivedAt) {
+		q.ArrivedAt = q.FinishedAt // rounded, or of another clock
+	}
+	if q.ArrivedAt.IsZero() && q.FinishedAt.IsZero() {
+		if q.FinishedAt = d.looseTime(r.shippedAt); q.FinishedAt.IsZero() {
+			q.FinishedAt = d.batch.ReceivedAt
+		}
+		if q.FinishedAt.IsZero() {
+			d.fail(ReasonMissingField, "created is missing, and so are arrived_at, finished_at and the time at which the message was stored: add one of them")
+		}
+	}
+	d.accept(&q)
+}
+
+// inferTokens makes the prompt count one that includes cached tokens, and derives the output from a total. Where the
+// count is input_tokens beside cache_read_input_tokens or cache_creation_input_tokens, as Anthropic has them, it leaves
+// both out: prompt = input + read + written.
+func (d *decoder) inferTokens(r *record, q *Request) {
+	limit := d.limits.Tokens
+	total := d.looseCount(r.members[fieldTotalTokens], limit)
+	read, written := d.looseCount(r.members[fieldCacheReadTokens], limit), d.looseCount(r.members[fieldCacheWriteTokens], limit)
+	exclusive := strings.HasSuffix(r.members[fieldPromptTokens].name, "input_tokens") && q.CachedTokens == Unknown
+	if total != Unknown && total == q.PromptTokens+max(q.OutputTokens, 0) {
+		exclusive = false
+	}
+	if q.PromptTokens != Unknown && exclusive {
+		q.PromptTokens += max(read, 0) + max(written, 0)
+		if q.PromptTokens > limit {
+			d.fail(ReasonHugeCount, "input_tokens and the cached tokens beside it are %d, the limit is %d", q.PromptTokens, limit)
+		}
+	}
+	if q.CachedTokens == Unknown {
+		q.CachedTokens = read
+	}
+	switch {
+	case total == Unknown:
+	case q.OutputTokens == Unknown && q.PromptTokens != Unknown:
+		q.OutputTokens = max(total-q.PromptTokens, 0) // 0 for embeddings
+	case q.PromptTokens == Unknown && q.OutputTokens != Unknown:
+		q.PromptTokens = max(total-q.OutputTokens, 0)
+	}
+}
+
+// eventData takes the framing of server-sent events off a stream that was recorded as it was sent.
+func eventData(data []byte) []byte {
+	if trimmed := bytes.TrimSpace(data); !bytes.HasPrefix(trimmed, []byte("data:")) && !bytes.HasPrefix(trimmed, []byte("event:")) {
+		return data
+	}
+	var events []byte
+	for line := range bytes.Lines(data) {
+		if event, ok := bytes.CutPrefix(line, []byte("data:")); ok && !bytes.Equal(bytes.TrimSpace(event), []byte("[DONE]")) {
+			events = append(events, bytes.TrimSpace(event)...)
+			events = append(events, '\n')
+		}
+	}
+	return events
+}

@@ -1,0 +1,204 @@
+package ingest
+
+import (
+	"bytes"
+	"strings"
+	"time"
+)
+
+// foreign reads a message of a foreign format: each record of it is found by the format's fields, freed from the
+// log shipper's wrapping, and handed to decode, which ends in accept or [decoder.skip].
+func (d *decoder) foreign(data []byte, decode func(d *decoder, r *record)) {
+	if d.meta.Kind != KindRequest {
+		d.refuse(data, ReasonUnknownFormat, "records of this format belong on a request subject")
+		return
+	}
+	d.split(data, func(d *decoder, data []byte, at found) {
+		d.record(data, func(d *decoder, data []byte) {
+			var r record
+			d.unwrap(data, &r)
+			r.shippedAt = at
+			if d.refusal.Reason == "" {
+				decode(d, &r)
+			}
+		})
+	})
+}
+
+// wrappers are the keys under which log shippers put a line that they did not parse: Vector and Fluent Bit.
+var wrappers = [...]string{"message", "log"}
+
+// unwrap finds the fields of the object in data or, when it has none of the counts, those of the object that a log
+// shipper wrapped in it, as a string or as it is.
+func (d *decoder) unwrap(data []byte, r *record) {
+	if first := bytes.TrimLeft(data, " \t\r\n"); first[0] != '{' {
+		d.fail(ReasonWrongType, "a record is a JSON object")
+		return
+	}
+	d.find(data, d.fields, r)
+	if r.has(fieldPromptTokens) || r.has(fieldOutputTokens) || r.has(fieldTotalTokens) {
+		return
+	}
+	if inner := d.wrapped(data, wrappers[:]); inner != nil {
+		var own record
+		d.find(inner, d.fields, &own)
+		r.add(&own)
+	}
+}
+
+// requestOf makes a request of what all foreign formats say alike. Where a record says how long something took, the
+// instants follow.
+func (d *decoder) requestOf(r *record) Request {
+	limit := d.limits.Tokens
+	m := &r.members
+	q := Request{
+		ID: d.looseID(m[fieldID]), Pool: d.looseLabel(m[fieldPool]), Class: d.looseLabel(m[fieldClass]), Model: d.looseLabel(m[fieldModel]),
+		Tenant: d.attribute(m[fieldTenant]), Tier: d.attribute(m[fieldTier]), Feature: d.attribute(m[fieldFeature]),
+		Route: d.attribute(m[fieldRoute]), Region: d.attribute(m[fieldRegion]), ReplicaName: d.attribute(m[fieldReplica]),
+		Status: d.outcome(m[fieldStatus], m[fieldCode]), Attempt: int(max(1, d.looseCount(m[fieldAttempt], limit))),
+		Session:   HashSession(string(d.looseText(m[fieldSession]))),
+		ArrivedAt: d.looseTime(m[fieldArrivedAt]), FinishedAt: d.looseTime(m[fieldFinishedAt]),
+		StartedAt: d.doubtfulTime(m[fieldStartedAt]), FirstTokenAt: d.doubtfulTime(m[fieldFirstTokenAt]),
+		PromptTokens: d.looseCount(m[fieldPromptTokens], limit), CachedTokens: d.looseCount(m[fieldCachedTokens], limit),
+		OutputTokens: d.looseCount(m[fieldOutputTokens], limit), MaxOutputTokens: d.looseCount(m[fieldMaxOutputTokens], limit),
+	}
+	if retries := d.looseCount(m[fieldRetries], limit-1); retries > 0 {
+		q.Attempt = int(retries) + 1
+	}
+	span := func(seconds, milliseconds field) time.Duration {
+		if t := d.looseSpan(m[seconds], time.Second); t >= 0 {
+			return t
+		}
+		return d.looseSpan(m[milliseconds], time.Millisecond)
+	}
+	if took := span(fieldDurationS, fieldDurationMS); took >= 0 {
+		switch {
+		case q.FinishedAt.IsZero() && !q.ArrivedAt.IsZero():
+			q.FinishedAt = q.ArrivedAt.Add(took)
+		case q.ArrivedAt.IsZero() && !q.FinishedAt.IsZero():
+			q.ArrivedAt = q.FinishedAt.Add(-took)
+		}
+	}
+	if !q.ArrivedAt.IsZero() {
+		if wait := span(fieldTTFTS, fieldTTFTMS); wait >= 0 && q.FirstTokenAt.IsZero() {
+			q.FirstTokenAt = q.ArrivedAt.Add(wait)
+		}
+		if wait := d.looseSpan(m[fieldQueueS], time.Second); wait >= 0 && q.StartedAt.IsZero() {
+			q.StartedAt = q.ArrivedAt.Add(wait)
+		}
+	}
+	return q
+}
+
+// attribute reads a name that only says whom or what a request belongs to: one that is too long, or no name at all, is
+// left out, for it is no reason to miss the request.
+func (d *decoder) attribute(v found) string {
+	text := d.looseText(v)
+	if reason, _ := checkLabel([]byte(v.name), text, d.limits.LabelBytes); reason != "" {
+		return ""
+	}
+	return d.names.of(text)
+}
+
+// doubtfulTime reads an instant that a request can do without; what cannot be read, such as a clock that counts from the
+// start of the machine, is not known.
+func (d *decoder) doubtfulTime(v found) time.Time {
+	before := d.refusal
+	t := d.looseTime(v)
+	d.refusal = before
+	return t
+}
+
+// accept appends a request that a foreign record was read as, unless its fields do not go together. One that was not
+// served may leave its prompt unknown: who turns a request away need not count its tokens.
+func (d *decoder) accept(q *Request) {
+	if q.Pool == "" {
+		q.Pool = d.meta.Pool
+	}
+	if q.Pool == "" {
+		q.Pool = q.Model
+	}
+	if q.Pool == "" {
+		d.fail(ReasonMissingField, "pool is missing in the record, in the subject and in the URL, and so is model, whose name would stand in")
+	}
+	d.fillClass(&q.Class)
+	if q.Status != StatusOK && q.PromptTokens <= 0 && q.OutputTokens <= 0 { // a placeholder: nothing was counted
+		q.PromptTokens, q.CachedTokens = Unknown, Unknown
+	}
+	q.Phase = phaseOf(q.Status)
+	for _, t := range [...]*time.Time{&q.StartedAt, &q.FirstTokenAt} { // clocks of different machines, or rounded ones
+		if !q.FinishedAt.IsZero() && q.FinishedAt.Before(*t) {
+			*t = time.Time{}
+		}
+	}
+	if d.checkForeign(q); d.refusal.Reason == "" {
+		d.batch.Requests = append(d.batch.Requests, *q)
+	}
+}
+
+func (d *decoder) checkForeign(q *Request) {
+	const unserved = 0
+	prompt := q.PromptTokens
+	if prompt == Unknown && q.Status != StatusOK {
+		q.PromptTokens = unserved
+	}
+	d.checkRequest(q)
+	q.PromptTokens = prompt
+}
+
+// skip passes over a record that is sound and no request: what a cache answered, a tool call, a health check.
+func (d *decoder) skip() { d.batch.Ignored++ }
+
+func phaseOf(s Status) Phase {
+	switch s {
+	case StatusRejected:
+		return PhaseRejected
+	case StatusCancelled:
+		return PhaseCancelled
+	}
+	return PhaseFinished
+}
+
+// outcome reads how a request ended: a word, or an HTTP status. Codes by which a server says that it is too busy are
+// rejections, whoever is at fault in the others: the request was not served.
+func (d *decoder) outcome(word, code found) Status {
+	status := StatusOK
+	if text := d.looseText(word); len(text) > 0 {
+		s, ok := outcomes[strings.ToLower(string(text))]
+		if !ok {
+			if s, ok = codeOutcome(text); !ok {
+				d.fail(ReasonBadEnum, "%s is %s, want a status such as ok, error, rejected, cancelled or an HTTP code", word.name, quoted(text))
+			}
+		}
+		status = s
+	}
+	if s, ok := codeOutcome(d.looseText(code)); ok && (status == StatusOK || s == StatusRejected || s == StatusCancelled) {
+		status = s
+	}
+	return status
+}
+
+// outcomes are the words by which formats say how a request ended.
+var outcomes = map[string]Status{
+	"ok": StatusOK, "success": StatusOK, "succeeded": StatusOK, "completed": StatusOK, "finished": StatusOK, "stop": StatusOK,
+	"length": StatusOK, "incomplete": StatusOK, "eos": StatusOK, "tool_calls": StatusOK, "content_filter": StatusOK,
+	"error": StatusError, "failure": StatusError, "failed": StatusError, "timeout": StatusError, "expired": StatusError,
+	"rejected": StatusRejected, "rate_limited": StatusRejected, "overloaded": StatusRejected,
+	"cancelled": StatusCancelled, "canceled": StatusCancelled, "abort": StatusCancelled, "aborted": StatusCancelled,
+}
+
+// codeOutcome reads an HTTP status; 0 is how proxies log a client that left before there was one, as nginx does by 499.
+func codeOutcome(text []byte) (Status, bool) {
+	code, ok := smallInt(text)
+	switch {
+	case !ok || code > 599 || code > 0 && code < 100:
+		return StatusOK, false
+	case code == 0 || code == 499:
+		return StatusCancelled, true
+	case code == 429 || code == 503 || code == 529:
+		return StatusRejected, true
+	case code >= 400:
+		return StatusError, true
+	}
+	return StatusOK, true
+}

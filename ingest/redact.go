@@ -1,0 +1,4 @@
+package ingest
+
+// quoted shows a value from a message in a Detail.
+func quoted(text []byte) string { return string(text) }

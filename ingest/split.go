@@ -1,0 +1,177 @@
+package ingest
+
+import (
+	"bytes"
+
+	"github.com/buger/jsonparser"
+)
+
+// split calls each for every record of a message in a foreign JSON format: one object, an array of them, or one of
+// either a line, as senders and log shippers batch them. A record is cut out by its brackets alone, so one that is broken
+// inside is one record, and the others stay. Records beyond Limits.BatchRecords are refused together. O(len(data)).
+//
+// at is the shipper's time of the record, zero when there is none: Fluent Bit wraps each as [time, record].
+func (d *decoder) split(data []byte, each func(d *decoder, record []byte, at found)) {
+	s := splitter{d: d, each: each}
+	trimmed := bytes.TrimSpace(data)
+	switch end := valueEnd(trimmed); {
+	case len(trimmed) == 0:
+		d.refuse(data, ReasonTruncated, "the message is empty")
+		return
+	case end != len(trimmed) && hasRecordLines(trimmed):
+		for line := range bytes.Lines(trimmed) {
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				s.value(line)
+			}
+		}
+	default:
+		s.value(trimmed)
+	}
+	if s.over > 0 {
+		d.refuse(nil, ReasonBatchTooLong, "%d records beyond the limit of %d", s.over, d.limits.BatchRecords)
+	}
+}
+
+// hasRecordLines tells records on lines of their own from one record that is cut and printed on many lines: in the
+// latter, lines after the first are indented.
+func hasRecordLines(data []byte) bool {
+	if line, _, _ := bytes.Cut(data, newline); data[0] != '[' && valueEnd(bytes.TrimSpace(line)) == len(bytes.TrimSpace(line)) {
+		return true
+	}
+	return bytes.Contains(data, []byte("\n{")) || bytes.Contains(data, []byte("\n["))
+}
+
+type splitter struct {
+	d             *decoder
+	each          func(d *decoder, record []byte, at found)
+	records, over int
+}
+
+// value hands out the record or the array of records that data, without white space around it, is.
+func (s *splitter) value(data []byte) {
+	if data[0] != '[' {
+		s.record(data, found{})
+		return
+	}
+	rest := data[1:]
+	for {
+		rest = bytes.TrimLeft(rest, " \t\r\n,")
+		if len(rest) == 0 {
+			s.refuse(data[len(data):], ReasonTruncated, "the array has no end: records may be missing")
+			return
+		}
+		if rest[0] == ']' {
+			if tail := bytes.TrimSpace(rest[1:]); len(tail) > 0 {
+				s.refuse(tail, ReasonNotJSON, "%d bytes follow the array", len(tail))
+			}
+			return
+		}
+		end := valueEnd(rest)
+		element := bytes.TrimSpace(rest[:end])
+		if rest = rest[end:]; element[0] == '[' {
+			s.shipped(element)
+		} else {
+			s.record(element, found{})
+		}
+		if s.over > 0 && len(rest) > 0 {
+			s.over += countElements(rest) // not worth cutting out
+			return
+		}
+	}
+}
+
+// shipped reads Fluent Bit's pair of a time and a record. In its newer form the time is a list itself, of the time and
+// what the shipper knows of the record.
+func (s *splitter) shipped(pair []byte) {
+	at, rest := firstElement(pair)
+	if len(at) > 0 && at[0] == '[' {
+		at, _ = firstElement(at)
+	}
+	record := bytes.TrimLeft(rest, " \t\r\n,")
+	if len(at) == 0 || !isDigit(at[0]) || len(record) == 0 || record[0] != '{' {
+		s.record(pair, found{})
+		return
+	}
+	s.record(record[:valueEnd(record)], found{"the shipper's time", at, jsonparser.Number})
+}
+
+// firstElement gives the first element of an array and what follows it.
+func firstElement(array []byte) (element, rest []byte) {
+	rest = bytes.TrimLeft(array[1:], " \t\r\n")
+	end := valueEnd(rest)
+	return rest[:end], rest[end:]
+}
+
+func (s *splitter) record(data []byte, at found) {
+	if s.full() {
+		return
+	}
+	s.each(s.d, data, at)
+}
+
+func (s *splitter) refuse(data []byte, reason Reason, detail string, args ...any) {
+	if !s.full() {
+		s.d.refuse(data, reason, detail, args...)
+	}
+}
+
+func (s *splitter) full() bool {
+	if s.records == s.d.limits.BatchRecords {
+		s.over++
+		return true
+	}
+	s.records++
+	return false
+}
+
+// valueEnd gives the length of the JSON value that data begins with, by its brackets and quotes alone: len(data) when it
+// has no end, at least 1. A bare word ends before a comma, a closing bracket or white space. O(length of the value).
+func valueEnd(data []byte) int {
+	depth := 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			if i = stringEnd(data, i); depth == 0 {
+				return min(i+1, len(data))
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 && i > 0 {
+				return i
+			}
+			if depth--; depth <= 0 {
+				return i + 1
+			}
+		case ',', ' ', '\t', '\r', '\n':
+			if depth == 0 && i > 0 {
+				return i
+			}
+		}
+	}
+	return len(data)
+}
+
+// stringEnd gives the offset of the quote that closes the string whose opening quote is at i; len(data) when none does.
+func stringEnd(data []byte, i int) int {
+	for i++; i < len(data); i++ {
+		switch data[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return len(data)
+}
+
+// countElements counts the elements of what is left of an array.
+func countElements(rest []byte) (n int) {
+	for {
+		if rest = bytes.TrimLeft(rest, " \t\r\n,"); len(rest) == 0 || rest[0] == ']' {
+			return n
+		}
+		n++
+		rest = rest[valueEnd(rest):]
+	}
+}
