@@ -64,7 +64,9 @@ func (a *Aggregator) AddReplica(r *ingest.Replica) {
 	at := momentOf(r.At)
 	a.begin(at.minute())
 	p := a.pool(r.Pool)
-	p.fleet.add(r, a.cfg.MaxReplicas, &a.counters)
+	if p.fleet.add(r, a.cfg.MaxReplicas, &a.counters) {
+		a.noteQueue(p, at)
+	}
 	a.evidence(p, at.minute(), at)
 }
 

@@ -16,16 +16,20 @@ type pool struct {
 	lastEvent moment
 	watermark moment
 	coverage  []coverage // by slot
+	settled   coverage   // of the minute that left the open span last
+	expected  Expected
 	byName    map[string]*class
 	classes   []*class // ordered by name
 	latest    *class   // the last one looked up
 	fleet     fleet
 }
 
-// coverage is the evidence of life of a pool in one minute.
+// coverage is the evidence of life of a pool in one minute, and of its queue.
 type coverage struct {
 	evidence bool // a record fell into the minute
-	returned bool // what the windows that were returned last said
+	strain   strain
+
+	returned, censored bool // what the windows that were returned last said
 }
 
 // class is what the Aggregator keeps of one class of a pool. One without an open window is small: a few hundred bytes,
@@ -35,9 +39,10 @@ type class struct {
 	born, last        int64 // first and newest minute with a record
 	reports           Reports
 	moments           sketch.Moments // fading
-	tenants, features *account       // fading; nil before the first name
-	cells             []*cell        // by slot, nil where nothing came; nil altogether while nothing is open
-	open              int            // number of cells
+	expected          Expected
+	tenants, features *account // fading; nil before the first name
+	cells             []*cell  // by slot, nil where nothing came; nil altogether while nothing is open
+	open              int      // number of cells
 }
 
 // cell is the accumulating window of one minute.

@@ -12,8 +12,8 @@ var fade = math.Exp2(-1.0 / 30)
 // Close ends the minute [t − 1 min, t); t is a minute boundary. It returns, ordered by minute and then by Key,
 //
 //   - the first count of that minute for every class of every pool;
-//   - windows inside the revise span that records, or evidence that telemetry was alive, have changed since they were
-//     returned last;
+//   - windows inside the revise span that records, or evidence that telemetry was alive or the pool too small, have
+//     changed since they were returned last;
 //   - the final form of the minute that settles, [t − Revise − 1 min, t − Revise), for every class that is as old.
 //
 // Windows are Settled when they are final; with Config.Revise zero the first count is. A minute in which no telemetry
@@ -52,7 +52,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	}
 	for _, p := range a.pools {
 		a.minutes = append(a.minutes, PoolMinute{
-			Pool: p.name, Start: startOf(a.open), Covered: a.covered(p, a.open),
+			Pool: p.name, Start: startOf(a.open), Covered: a.covered(p, a.open), QueueGrowing: a.growing(p, a.open),
 			State: p.fleet.state(p.name, startOf(next), a.cfg.ReplicaTTL), LastEvent: p.lastEvent.time(),
 		})
 	}
@@ -66,20 +66,21 @@ func (a *Aggregator) collect(m int64) {
 	settled := m == a.oldest()
 	for _, p := range a.pools {
 		covered, cov := a.covered(p, m), &p.coverage[a.slot(m)]
-		due := settled || m == a.open || covered != cov.returned
-		cov.returned = covered
+		censored := a.censored(p, m)
+		due := settled || m == a.open || covered != cov.returned || censored != cov.censored
+		cov.returned, cov.censored = covered, censored
 		for _, c := range p.classes {
 			at := a.find(c, m)
 			if at == nil && !(due && c.born <= m) || at != nil && !due && !at.dirty {
 				continue
 			}
-			a.windows = append(a.windows, c.window(at, m, covered, settled))
+			a.windows = append(a.windows, c.window(at, m, covered, censored, settled))
 		}
 	}
 }
 
 // window is what a class asked for in a minute; at is nil when nothing came.
-func (c *class) window(at *cell, m int64, covered, settled bool) Window {
+func (c *class) window(at *cell, m int64, covered, censored, settled bool) Window {
 	var w Window
 	if at != nil {
 		at.dirty = false
@@ -92,7 +93,7 @@ func (c *class) window(at *cell, m int64, covered, settled bool) Window {
 			}
 		}
 	}
-	w.Key, w.Start, w.Covered, w.Settled = c.key, startOf(m), covered, settled
+	w.Key, w.Start, w.Covered, w.Censored, w.Settled = c.key, startOf(m), covered, censored, settled
 	w.Reports, w.Tenants, w.Features = c.reports, c.tenants.ranking(), c.features.ranking()
 	return w
 }
@@ -102,7 +103,7 @@ func (a *Aggregator) advance(open int64) {
 	for m := a.oldest(); m < min(open-a.revise, a.end()); m++ {
 		i := a.slot(m)
 		for _, p := range a.pools {
-			p.coverage[i] = coverage{}
+			p.settled, p.coverage[i] = p.coverage[i], coverage{}
 			for _, c := range p.classes {
 				a.release(c, i)
 			}

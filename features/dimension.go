@@ -18,6 +18,8 @@ const (
 	DimKV       = "kv"
 	DimKVMax    = "kv_max"
 	DimRetry    = "retry"
+
+	DimRetryTokens = "retry_tokens"
 )
 
 // Dimension is one row of the table of demand dimensions.
@@ -37,16 +39,16 @@ type Dimension struct {
 var Dimensions = []Dimension{
 	{
 		Name: DimRequests, Unit: "1/s", Kind: Rate, Series: "forewarm_demand_requests_per_second", Forecast: true,
-		Help: "Requests that arrived (first attempts).",
+		Help: "Calls that arrived, each once whatever became of it and however often it was tried.",
 		Value: func(w *Window) (float64, bool) {
 			return w.Requests / seconds, w.knows(ReportsRequests, w.RequestsKnown > 0)
 		},
 	},
 	{
 		Name: DimPrefill, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_prefill_tokens_per_second", Forecast: true,
-		Help: "Prompt tokens to prefill: not served from prefix cache, or not known to be.",
+		Help: "Prompt tokens of calls to prefill: not served from prefix cache, nor expected to be had they been served.",
 		Value: func(w *Window) (float64, bool) {
-			return (w.PromptTokens - w.CachedTokens) / seconds, w.knows(ReportsPrompt, w.PromptKnown > 0)
+			return (w.PromptTokens - w.CachedTokens - w.CachedUnserved) / seconds, w.knows(ReportsPrompt, w.PromptKnown > 0)
 		},
 	},
 	{
@@ -58,21 +60,23 @@ var Dimensions = []Dimension{
 	},
 	{
 		Name: DimDecode, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_decode_tokens_per_second", Forecast: true,
-		Help: "Output tokens, in the minute that generated them (of requests without times: that they arrived in).",
+		Help: "Output tokens of calls, in the minute that generated them (of requests without times: that they arrived in), and " +
+			"those expected of calls that were not served to their end; in censored minutes all as if served on arrival.",
 		Value: func(w *Window) (float64, bool) {
-			return w.OutputTokens / seconds, w.knows(ReportsOutput, w.OutputKnown > 0 || w.OutputTokens > 0)
+			return w.decode() / seconds, w.knows(ReportsOutput, w.OutputKnown > 0 || w.OutputTokens > 0 || w.OutputUnserved != 0)
 		},
 	},
 	{
 		Name: DimKV, Unit: "tokens", Kind: Level, Series: "forewarm_demand_kv_tokens", Forecast: true,
-		Help: "KV-cache tokens held, averaged over the minute.",
+		Help: "KV-cache tokens of calls, averaged over the minute: held, and expected of calls that were not served to their end; " +
+			"in censored minutes all as if served on arrival.",
 		Value: func(w *Window) (float64, bool) {
-			return (w.KVTokenSeconds + w.KVModelled) / seconds, w.knows(ReportsKV, w.KVKnown > 0 || w.KVTimed)
+			return w.kv() / seconds, w.knows(ReportsKV, w.KVKnown > 0 || w.KVTimed || w.KVUnserved != 0)
 		},
 	},
 	{
 		Name: DimKVMax, Unit: "tokens", Kind: Level, Series: "forewarm_demand_kv_max_tokens",
-		Help: "KV-cache tokens held, in the fullest ten seconds of the minute.",
+		Help: "KV-cache tokens held by all attempts, in the fullest ten seconds of the minute.",
 		Value: func(w *Window) (float64, bool) {
 			fullest := 0.0
 			for _, area := range w.KVSlots {
@@ -83,9 +87,16 @@ var Dimensions = []Dimension{
 	},
 	{
 		Name: DimRetry, Unit: "1/s", Kind: Rate, Series: "forewarm_demand_retries_per_second",
-		Help: "Requests that were tried again (attempts after the first).",
+		Help: "Attempts at calls that were counted before.",
 		Value: func(w *Window) (float64, bool) {
 			return w.Retries / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
+		},
+	},
+	{
+		Name: DimRetryTokens, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_retry_tokens_per_second",
+		Help: "Prompt and output tokens of attempts at calls that were counted before.",
+		Value: func(w *Window) (float64, bool) {
+			return (w.PromptRetried + w.OutputRetried) / seconds, w.knows(ReportsAttempts, w.Attempts > 0 || w.OutputRetried > 0)
 		},
 	},
 }

@@ -65,12 +65,14 @@ func TestDimensionsOfAWindow(t *testing.T) {
 	w, _ := a.Close(at(60))
 	wantDims(t, w[0], map[string]float64{
 		DimRequests: 2.0 / 60,
-		DimPrefill:  (1300.0 - 100) / 60, // cached not known: all of the prompt counts
+		DimPrefill:  (1000.0 - 100) / 60, // cached not known: all of the prompt counts
 		DimCached:   100.0 / 60,
-		DimDecode:   140.0 / 60,
-		DimRetry:    1.0 / 60,
+		DimDecode:   100.0 / 60,
+		DimRetry:    1.0 / 60, // pressure, whose tokens are none of the above
+
+		DimRetryTokens: 340.0 / 60,
 		// Σ prompt·uncached/1000 + 0.01·(prompt·output + output²/2), over the minute
-		DimKV:    (700*600/1000.0 + .01*(700*60+60*60/2) + 2*(300*300/1000.0+.01*(300*40+40*40/2))) / 60,
+		DimKV:    (700*600/1000.0 + .01*(700*60+60*60/2) + 300*300/1000.0 + .01*(300*40+40*40/2)) / 60,
 		DimKVMax: unknown, // the maximum within the minute takes times
 	})
 }

@@ -74,9 +74,9 @@ func (l *life) secondsAt(minute int64) float64 {
 	return l.start.secondsTo(moment(minute) * minuteLength)
 }
 
-// occupy spreads the occupancy of a life over the minutes and slots it touches. What falls outside the open span is
-// only counted.
-func (a *Aggregator) occupy(c *class, l *life) {
+// occupy spreads the occupancy of a life over the minutes and slots it touches, and enters it in the ledger. What falls
+// outside the open span is only counted.
+func (a *Aggregator) occupy(c *class, l *life, to ledger) {
 	first := max(l.start.minute(), a.oldest())
 	x := l.secondsAt(first)
 	held := 0.0
@@ -102,6 +102,7 @@ func (a *Aggregator) occupy(c *class, l *life) {
 			next += slotSeconds
 		}
 		w.KVTokenSeconds += inMinute
+		to.enter(&w.Window, 0, inMinute)
 		x += seconds
 	}
 	if x < l.end {
@@ -109,13 +110,15 @@ func (a *Aggregator) occupy(c *class, l *life) {
 	}
 }
 
-// generate books the output tokens of a request; w is the minute of its arrival, or the oldest open one.
-func (a *Aggregator) generate(c *class, w *cell, r *ingest.Request, t *moments, l *life, timed bool) {
+// generate books the output tokens of a request, and enters them in the ledger; w is the minute of its arrival, or the
+// oldest open one.
+func (a *Aggregator) generate(c *class, w *cell, r *ingest.Request, t *moments, l *life, timed bool, to ledger) {
 	if !timed || t.first == never {
 		if t.finished != never && t.event.minute() < a.oldest() {
 			w = a.cell(c, min(max(t.finished.minute(), a.oldest()), a.end()-1))
 		}
 		w.OutputTokens += float64(r.OutputTokens)
+		to.enter(&w.Window, float64(r.OutputTokens), 0)
 		return
 	}
 	first := max((l.start + moment(l.first*float64(second))).minute(), a.oldest())
@@ -127,7 +130,9 @@ func (a *Aggregator) generate(c *class, w *cell, r *ingest.Request, t *moments, 
 	for m := first; m < a.end() && done < l.output; m++ {
 		x += seconds
 		next := l.generated(x)
-		a.cell(c, m).OutputTokens += next - done
+		w := a.cell(c, m)
+		w.OutputTokens += next - done
+		to.enter(&w.Window, next-done, 0)
 		done = next
 	}
 	a.counters.OutputBeyondOpen += l.output - done

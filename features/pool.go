@@ -26,6 +26,9 @@ type PoolMinute struct {
 	Start   time.Time
 	Covered bool
 	State   PoolState
+	// QueueGrowing says that more came in this minute than the pool could take: its queue or the time in it grew, or it
+	// turned requests away. What it served in such a minute is its capacity, not the demand.
+	QueueGrowing bool
 	// LastEvent is the newest event time of the pool; zero when nothing came yet. Its age is the staleness of telemetry.
 	LastEvent time.Time
 }

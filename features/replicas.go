@@ -15,6 +15,8 @@ type fleet struct {
 	replicas    []*replica // ordered by name
 	reported    time.Time
 	preemptions float64 // since the last state()
+	waiting     int64   // requests, over the ready replicas that report it
+	reporting   int64   // those replicas
 
 	capacities []float64   // scratch
 	pending    []time.Time // lent to the caller of state()
@@ -28,16 +30,16 @@ type replica struct {
 func newFleet() fleet { return fleet{byName: make(map[string]*replica)} }
 
 // add takes in a report. One that is older than what is known of the replica is left out, and so is a new replica when
-// the fleet is full of others that are not silent.
-func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) {
+// the fleet is full of others that are not silent; ok says that it was taken.
+func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool) {
 	known, ok := f.byName[r.Name]
 	switch {
 	case ok && r.At.Before(known.last.At):
 		n.ReplicasStale++
-		return
+		return false
 	case !ok && len(f.replicas) >= limit:
 		n.ReplicasRefused++
-		return
+		return false
 	case !ok:
 		known = f.insert(strings.Clone(r.Name))
 	case r.PreemptionsTotal >= 0 && known.last.PreemptionsTotal >= 0:
@@ -46,18 +48,29 @@ func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) {
 	n.ReplicaReports++
 	f.reported = later(f.reported, r.At)
 	name := known.last.Name
+	f.queue(&known.last, -1)
 	known.last = *r
 	known.last.Name, known.last.Pool = name, ""
+	f.queue(&known.last, 1)
 	switch {
 	case r.State != ingest.ReplicaPending && r.State != ingest.ReplicaLoading:
 		known.pendingSince = time.Time{}
 	case known.pendingSince.IsZero():
 		known.pendingSince = r.At.UTC()
 	}
+	return true
+}
+
+// queue adds a report to the queue of the whole fleet, or with sign −1 takes it off.
+func (f *fleet) queue(r *ingest.Replica, sign int64) {
+	if r.State == ingest.ReplicaReady && r.Waiting >= 0 {
+		f.waiting += sign * r.Waiting
+		f.reporting += sign
+	}
 }
 
 func (f *fleet) insert(name string) *replica {
-	known := &replica{last: ingest.Replica{Name: name}}
+	known := &replica{last: ingest.Replica{Name: name, Waiting: ingest.Unknown}}
 	f.byName[name] = known
 	i, _ := slices.BinarySearchFunc(f.replicas, name, func(r *replica, name string) int { return strings.Compare(r.last.Name, name) })
 	f.replicas = slices.Insert(f.replicas, i, known)
@@ -78,6 +91,7 @@ func (f *fleet) forget(t time.Time) {
 		if !r.last.At.Before(t) {
 			return false
 		}
+		f.queue(&r.last, -1)
 		delete(f.byName, r.last.Name)
 		return true
 	})

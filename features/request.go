@@ -9,8 +9,12 @@ import (
 //
 // A request counts once, in the minute of its arrival, whatever becomes of it. Where a producer also sends a record at
 // arrival (ingest.PhaseArrived), that one counts the request and its prompt, and the later record with the same id and
-// attempt adds the rest; either may come first. Retries (attempt > 1) count as Retries only, but their tokens load the
-// pool and are counted as tokens.
+// attempt adds the rest; either may come first.
+//
+// What it asked for is demand also when it was rejected, cancelled or failed: its prompt, and the output, cached share
+// and occupancy that its class lets expect, of which what was generated is a lower bound. An attempt > 1 is taken for a
+// retry of a call that has been counted (see [Aggregator.AddCall] for one that has not): it counts as Retries, its
+// tokens as retried.
 //
 // Output tokens are booked in the minutes that generated them when the times of the first and the last token are known;
 // of those minutes, settled ones go to the oldest open one. Otherwise they are booked in the minute of arrival, or when
@@ -18,7 +22,13 @@ import (
 //
 // Refusals: ReasonLate when its minute is settled, ReasonFuture beyond the open span, ReasonDuplicate for a second end
 // or arrival, ReasonMissingField for an arrival without id, which no end could be joined to.
-func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
+func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason { return a.add(r, r.Attempt <= 1) }
+
+// AddCall counts a request as AddRequest does, but as the one attempt of its call that is demand, whatever number it
+// has: the caller has not seen another.
+func (a *Aggregator) AddCall(r *ingest.Request) ingest.Reason { return a.add(r, true) }
+
+func (a *Aggregator) add(r *ingest.Request, call bool) ingest.Reason {
 	t := momentsOf(r)
 	minute := t.event.minute()
 	a.begin(minute)
@@ -46,20 +56,24 @@ func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
 	entry := arrival{Hash: hash, Minute: minute}
 	if seen == nil {
 		a.evidence(p, minute, t.event)
-		countArrival(c, a.cell(c, minute), r)
+		countArrival(c, a.cell(c, minute), call)
+		p.coverage[a.slot(minute)].strain.Attempts++
 	} else {
 		seen.Ended = true
 		entry = *seen
 	}
 	w := a.cell(c, max(minute, a.oldest()))
 	if minute >= a.oldest() || !entry.Prompt { // cached tokens are taken off the minute that has the prompt, or not at all
-		a.countPrompt(c, w, r, &entry)
+		a.countPrompt(c, w, r, &entry, call)
 	}
 	if r.Phase == ingest.PhaseArrived {
 		p.phased = true
 	} else {
 		entry.Ended = true
-		a.countEnd(p, c, w, r, &t)
+		if minute >= a.oldest() {
+			p.coverage[a.slot(minute)].strain.end(r, &t)
+		}
+		a.countEnd(p, c, w, r, &t, call, minute >= a.oldest() && entry.Prompt && !entry.Cached)
 	}
 	if seen == nil && p.phased && r.ID != "" && a.arrivals.add(entry) {
 		a.counters.ArrivalsEvicted++
@@ -86,21 +100,21 @@ func (a *Aggregator) seen(r *ingest.Request) (seen *arrival, hash uint64, reason
 	return seen, hash, ""
 }
 
-func countArrival(c *class, w *cell, r *ingest.Request) {
+func countArrival(c *class, w *cell, call bool) {
 	c.reports |= ReportsRequests | ReportsAttempts
 	w.Records++
 	w.Attempts++
 	w.RequestsKnown++
-	if r.Attempt > 1 {
-		w.Retries++
-	} else {
+	if call {
 		w.Requests++
+	} else {
+		w.Retries++
 	}
 }
 
 // countPrompt counts prompt and cached tokens that have not been counted yet. Cached tokens say nothing without the
-// prompt they are part of.
-func (a *Aggregator) countPrompt(c *class, w *cell, r *ingest.Request, done *arrival) {
+// prompt they are part of, nor when the request was never served.
+func (a *Aggregator) countPrompt(c *class, w *cell, r *ingest.Request, done *arrival, call bool) {
 	if r.PromptTokens < 0 {
 		return
 	}
@@ -109,32 +123,65 @@ func (a *Aggregator) countPrompt(c *class, w *cell, r *ingest.Request, done *arr
 		done.Prompt = true
 		c.reports |= ReportsPrompt
 		w.PromptKnown++
-		w.PromptTokens += prompt
-		a.measure(w, shapePrompt, prompt)
 		a.weigh(c, r, prompt)
+		if call {
+			w.PromptTokens += prompt
+			a.measure(w, shapePrompt, prompt)
+		} else {
+			w.PromptRetried += prompt
+		}
 	}
-	if !done.Cached && r.CachedTokens >= 0 {
-		done.Cached = true
-		cached := min(float64(r.CachedTokens), prompt)
-		c.reports |= ReportsCached
-		w.CachedKnown++
+	if done.Cached || r.CachedTokens < 0 || neverServed(r, outcomeOf(r)) {
+		return
+	}
+	done.Cached = true
+	cached := min(float64(r.CachedTokens), prompt)
+	c.reports |= ReportsCached
+	w.CachedKnown++
+	if call {
 		w.CachedTokens += cached
 		w.PromptOfCachedKnown += prompt
-		if prompt > 0 {
-			a.measure(w, shapeCachedShare, cached/prompt)
-		}
+	}
+	if prompt > 0 {
+		a.measure(w, shapeCachedShare, cached/prompt)
 	}
 }
 
-// countEnd counts what is known of a request when it is over: w is the minute of its arrival, or the oldest open one.
-func (a *Aggregator) countEnd(p *pool, c *class, w *cell, r *ingest.Request, t *moments) {
+// countEnd counts what is known of a request when it is over: w is the minute of its arrival, or the oldest open one. Of
+// a request whose prompt is in w without cached tokens, uncounted is set.
+func (a *Aggregator) countEnd(p *pool, c *class, w *cell, r *ingest.Request, t *moments, call, uncounted bool) {
+	how := outcomeOf(r)
 	switch {
-	case r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected:
+	case how == rejected:
 		w.Rejected++
-		return // it was never served
 	case r.Phase == ingest.PhaseCancelled || r.Status == ingest.StatusCancelled:
 		w.Cancelled++
 	}
+	var demand asked
+	to := ledgerOf(r, t, how, call)
+	if to == unserved || to == delayed {
+		var ok bool
+		if demand, ok = demandOf(p, c, r, t, how, to); !ok {
+			to = served
+		}
+	}
+	if !neverServed(r, how) {
+		a.serve(p, c, w, r, t, how, to)
+	}
+	switch to {
+	case unserved:
+		c.reports |= ReportsOutput | ReportsKV
+		if uncounted {
+			w.CachedUnserved += demand.cached
+		}
+		a.spread(c, &demand, to)
+	case delayed:
+		a.spread(c, &demand, to)
+	}
+}
+
+// serve counts what the pool did for an attempt.
+func (a *Aggregator) serve(p *pool, c *class, w *cell, r *ingest.Request, t *moments, how outcome, to ledger) {
 	a.countDelay(w, shapeTTFT, t.arrived, t.first, 1)
 	a.countDelay(w, shapeQueueWait, t.arrived, t.started, 1)
 	a.countDelay(w, shapeITL, t.first, t.finished, r.OutputTokens-1)
@@ -143,25 +190,33 @@ func (a *Aggregator) countEnd(p *pool, c *class, w *cell, r *ingest.Request, t *
 	if !timed && l.contradictory {
 		a.counters.BadTimes++
 	}
-	if r.OutputTokens >= 0 {
-		c.reports |= ReportsOutput
-		w.OutputKnown++
-		a.measure(w, shapeOutput, float64(r.OutputTokens))
-		a.weigh(c, r, float64(r.OutputTokens))
-		a.generate(c, w, r, t, &l, timed)
+	if r.OutputTokens < 0 {
+		return
 	}
-	if r.OutputTokens >= 0 && r.PromptTokens >= 0 {
-		w.Moments.Add(float64(r.PromptTokens), float64(r.OutputTokens))
-		c.moments.Add(float64(r.PromptTokens), float64(r.OutputTokens))
-		c.reports |= ReportsKV
-		w.KVKnown++
-		if timed {
-			c.reports |= ReportsTimes
-			a.occupy(c, &l)
-		} else {
-			w.KVModelled += modelled(float64(r.PromptTokens), uncached(r), float64(r.OutputTokens), p.service)
-		}
+	output := float64(r.OutputTokens)
+	c.reports |= ReportsOutput
+	w.OutputKnown++
+	if how == finished {
+		a.measure(w, shapeOutput, output)
 	}
+	a.weigh(c, r, output)
+	a.generate(c, w, r, t, &l, timed, to)
+	if r.PromptTokens < 0 {
+		return
+	}
+	prompt := float64(r.PromptTokens)
+	w.Moments.Add(prompt, output)
+	learn(p, c, r, t, how, &l, timed)
+	c.reports |= ReportsKV
+	w.KVKnown++
+	if timed {
+		c.reports |= ReportsTimes
+		a.occupy(c, &l, to)
+		return
+	}
+	area := modelled(prompt, uncached(r), output, p.service)
+	w.KVModelled += area
+	to.enter(&w.Window, 0, area)
 }
 
 // countDelay counts the time between two instants, shared over n steps; instants that are missing or in the wrong order

@@ -147,8 +147,9 @@ func TestOutcomes(t *testing.T) {
 	if w.Requests != 5 || w.Retries != 1 || w.Rejected != 2 || w.Cancelled != 2 || w.Records != 6 {
 		t.Errorf("requests %v, retries %v, rejected %v, cancelled %v, records %v", w.Requests, w.Retries, w.Rejected, w.Cancelled, w.Records)
 	}
-	if w.PromptTokens != 1000 || w.OutputTokens != 80 || w.KVKnown != 4 {
-		t.Errorf("prompt %v, output %v, kv known of %v: rejected requests ask for their prompt, and hold nothing", w.PromptTokens, w.OutputTokens, w.KVKnown)
+	if w.PromptTokens != 900 || w.PromptRetried != 100 || w.OutputTokens != 80 || w.OutputRetried != 20 || w.KVKnown != 4 {
+		t.Errorf("prompt %v and %v again, output %v and %v again, kv known of %v: rejected requests ask for their prompt, and hold nothing",
+			w.PromptTokens, w.PromptRetried, w.OutputTokens, w.OutputRetried, w.KVKnown)
 	}
 }
 

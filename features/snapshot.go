@@ -30,6 +30,8 @@ type PoolSnapshot struct {
 	Replicas    []ReplicaSnapshot  `cbor:"7,keyasint"`
 	Reported    int64              `cbor:"8,keyasint"`
 	Preemptions float64            `cbor:"9,keyasint"`
+	Expected    Expected           `cbor:"40,keyasint"`
+	Settled     CoverageSnapshot   `cbor:"41,keyasint"` // of the minute that left the open span last
 }
 
 // CoverageSnapshot is the evidence of life of a pool in one minute.
@@ -37,6 +39,17 @@ type CoverageSnapshot struct {
 	Minute   int64 `cbor:"1,keyasint"`
 	Evidence bool  `cbor:"2,keyasint"`
 	Returned bool  `cbor:"3,keyasint"`
+
+	Strain   strain `cbor:"40,keyasint"`
+	Censored bool   `cbor:"41,keyasint"`
+}
+
+func (c *coverage) snapshot(minute int64) CoverageSnapshot {
+	return CoverageSnapshot{minute, c.evidence, c.returned, c.strain, c.censored}
+}
+
+func (s *CoverageSnapshot) restored() coverage {
+	return coverage{s.Evidence, s.Strain, s.Returned, s.Censored}
 }
 
 // ClassSnapshot is one class of a pool.
@@ -49,6 +62,8 @@ type ClassSnapshot struct {
 	Tenants  *sketch.TopKState `cbor:"6,keyasint,omitempty"` // nil when none was ever named
 	Windows  []WindowSnapshot  `cbor:"7,keyasint"`
 	Features *sketch.TopKState `cbor:"8,keyasint,omitempty"`
+
+	Expected Expected `cbor:"40,keyasint"`
 }
 
 // WindowSnapshot is one open minute of a class. What follows from its place (key, start, coverage) is left out.
@@ -80,10 +95,11 @@ func (a *Aggregator) State() State {
 		ps := PoolSnapshot{
 			Name: p.name, Phased: p.phased, LastEvent: nanos(p.lastEvent.time()), Watermark: nanos(p.watermark.time()),
 			Reported: nanos(p.fleet.reported), Preemptions: p.fleet.preemptions,
+			Expected: p.expected, Settled: p.settled.snapshot(0),
 		}
 		for m := a.oldest(); m < a.end(); m++ {
-			if c := p.coverage[a.slot(m)]; c != (coverage{}) {
-				ps.Coverage = append(ps.Coverage, CoverageSnapshot{Minute: m, Evidence: c.evidence, Returned: c.returned})
+			if c := &p.coverage[a.slot(m)]; *c != (coverage{}) {
+				ps.Coverage = append(ps.Coverage, c.snapshot(m))
 			}
 		}
 		for _, c := range p.classes {
@@ -103,6 +119,7 @@ func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
 	s := ClassSnapshot{
 		Name: c.key.Class, Born: c.born, Last: c.last, Reports: c.reports, Moments: c.moments,
 		Tenants: c.tenants.state(), Features: c.features.state(),
+		Expected: c.expected,
 	}
 	for m := a.oldest(); m < a.end(); m++ {
 		at := a.find(c, m)
@@ -143,10 +160,11 @@ func Restore(cfg Config, s State) (*Aggregator, error) {
 
 func (a *Aggregator) restorePool(s *PoolSnapshot) error {
 	p := a.pool(s.Name)
+	p.expected, p.settled = s.Expected, s.Settled.restored()
 	p.phased, p.lastEvent, p.watermark = s.Phased, momentOf(instant(s.LastEvent)), momentOf(instant(s.Watermark))
 	for _, c := range s.Coverage {
 		if a.holds(c.Minute) {
-			p.coverage[a.slot(c.Minute)] = coverage{evidence: c.Evidence, returned: c.Returned}
+			p.coverage[a.slot(c.Minute)] = c.restored()
 		}
 	}
 	for i := range s.Classes {
@@ -166,6 +184,7 @@ func (a *Aggregator) restorePool(s *PoolSnapshot) error {
 		r := p.fleet.insert(rs.Report.Name)
 		r.last, r.pendingSince = rs.Report, instant(rs.PendingSince)
 		r.last.At = instant(rs.At)
+		p.fleet.queue(&r.last, 1)
 	}
 	return nil
 }
@@ -173,6 +192,7 @@ func (a *Aggregator) restorePool(s *PoolSnapshot) error {
 func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 	c := a.newClass(p, s.Name)
 	c.born, c.last, c.reports, c.moments = s.Born, s.Last, s.Reports, s.Moments
+	c.expected = s.Expected
 	if c.tenants, err = restoreAccount(s.Tenants, countersPerName*a.cfg.MaxTenants); err != nil {
 		return err
 	}

@@ -20,9 +20,12 @@ const (
 
 // Window is what one class of one pool asked for in one minute of event time [Start, Start+Minute).
 //
-// Requests counts first attempts; tokens, occupancy, moments and shapes are of all attempts, because all of them load
-// the pool. A count whose Known companion is zero was never reported in this minute and must not be read as zero; see
-// the extractors in [Dimensions].
+// It holds two kinds of figure. Demand: Requests, PromptTokens and CachedTokens count each call of a user once, in the
+// minute it arrived, whatever became of it. Throughput: OutputTokens, KVTokenSeconds, KVSlots and KVModelled are what
+// all attempts generated and held, which a full pool clips at its capacity. The figures that end in Retried, Unserved
+// and Delayed lead from the second kind to the first; the extractors in [Dimensions] add them up. Moments and shapes
+// are of what was served. A count whose Known companion is zero was never reported in this minute and must not be read
+// as zero.
 type Window struct {
 	Key   `cbor:"1,keyasint"`
 	Start time.Time `cbor:"2,keyasint"`
@@ -36,8 +39,8 @@ type Window struct {
 
 	Records   float64 `cbor:"6,keyasint,omitempty"` // requests and sums that fell into this minute, of any kind
 	Attempts  float64 `cbor:"7,keyasint,omitempty"` // requests that fell into this minute, of any attempt
-	Requests  float64 `cbor:"8,keyasint,omitempty"` // first attempts that arrived, whatever became of them
-	Retries   float64 `cbor:"9,keyasint,omitempty"` // attempts > 1
+	Requests  float64 `cbor:"8,keyasint,omitempty"` // calls: first attempts, and later ones of calls that were not seen before
+	Retries   float64 `cbor:"9,keyasint,omitempty"` // attempts > 1 of calls that were counted before
 	Rejected  float64 `cbor:"10,keyasint,omitempty"`
 	Cancelled float64 `cbor:"11,keyasint,omitempty"`
 
@@ -74,6 +77,29 @@ type Window struct {
 	ITL         *sketch.Quantile `cbor:"30,keyasint,omitempty"`
 	QueueWait   *sketch.Quantile `cbor:"31,keyasint,omitempty"`
 
+	// What attempts > 1 of calls that were counted before sent, generated (part of OutputTokens) and held (part of
+	// KVTokenSeconds and KVModelled, token-seconds): pressure, not demand.
+	PromptRetried float64 `cbor:"40,keyasint,omitempty"`
+	OutputRetried float64 `cbor:"41,keyasint,omitempty"`
+	KVRetried     float64 `cbor:"42,keyasint,omitempty"`
+
+	// What calls that were rejected, cancelled or failed asked for beyond what they were served, as far as their class
+	// lets expect it: prompt tokens that the cache would have held, tokens to generate, token-seconds to hold. The last
+	// two lie where they would have been served at once.
+	CachedUnserved float64 `cbor:"43,keyasint,omitempty"`
+	OutputUnserved float64 `cbor:"44,keyasint,omitempty"`
+	KVUnserved     float64 `cbor:"45,keyasint,omitempty"`
+
+	// What moves the service of calls that waited in a queue to where it would have been without the wait: negative
+	// where they were served, positive where they were not yet. Tokens and token-seconds; it counts as demand in a
+	// Censored minute only.
+	OutputDelayed float64 `cbor:"46,keyasint,omitempty"`
+	KVDelayed     float64 `cbor:"47,keyasint,omitempty"`
+
+	// Censored says that the pool did not serve all that was asked of it when it was asked: its queue grew or stood, or
+	// it turned requests away. Throughput then says little of demand.
+	Censored bool `cbor:"48,keyasint,omitempty"`
+
 	// Tenants and Features are those the tokens were for, as their accounts stood at the tick that returned this window;
 	// nil when nobody was named.
 	Tenants  *Ranking `cbor:"32,keyasint,omitempty"`
@@ -98,6 +124,24 @@ const (
 // that reports it and nothing at all came in a minute in which telemetry was alive.
 func (w *Window) knows(what Reports, reported bool) bool {
 	return w.Covered && (reported || w.Records == 0 && w.Reports&what != 0)
+}
+
+// decode is the demand for output tokens in the minute, from the tokens that were generated.
+func (w *Window) decode() float64 {
+	d := w.OutputTokens - w.OutputRetried + w.OutputUnserved
+	if w.Censored {
+		d += w.OutputDelayed
+	}
+	return max(d, 0)
+}
+
+// kv is the demand for KV cache in the minute, token-seconds, from the area that was held.
+func (w *Window) kv() float64 {
+	d := w.KVTokenSeconds + w.KVModelled - w.KVRetried + w.KVUnserved
+	if w.Censored {
+		d += w.KVDelayed
+	}
+	return max(d, 0)
 }
 
 // The shapes of a window, as indices into shapes().

@@ -42,7 +42,7 @@ type shapeSums struct {
 func (s *shape) observe(minute int64, w *features.Window) {
 	r := shapeSums{
 		At: minute, Requests: float32(w.Requests), Retries: float32(w.Retries), Prompt: float32(w.PromptTokens),
-		Cached: float32(w.CachedTokens), PromptOfCached: float32(w.PromptOfCachedKnown), Output: float32(w.OutputTokens),
+		Cached: float32(w.CachedTokens), PromptOfCached: float32(w.PromptOfCachedKnown), Output: float32(w.OutputTokens - w.OutputRetried + w.OutputUnserved),
 	}
 	if minute >= s.Newest {
 		s.Tenant, s.Feature = attribute(w.Tenants), attribute(w.Features)
@@ -110,16 +110,15 @@ func (s *shape) cause(dimension string) (name string, size float64) {
 			name, size, best = cause, shown, growth
 		}
 	}
-	// Lengths are per attempt: a retry sends its prompt again.
 	attempts, before := float64(now.Requests+now.Retries), float64(then.Requests+then.Retries)
 	rate := float64(now.Requests / then.Requests)
 	consider(CauseRate, rate >= leastGrowth, rate, rate)
 	if then.Prompt > 0 {
-		g := float64(now.Prompt) / attempts / (float64(then.Prompt) / before)
+		g := float64(now.Prompt) / float64(now.Requests) / (float64(then.Prompt) / float64(then.Requests))
 		consider(CausePrompt, g >= leastGrowth, g, g)
 	}
 	if then.Output > 0 {
-		g := float64(now.Output) / attempts / (float64(then.Output) / before)
+		g := float64(now.Output) / float64(now.Requests) / (float64(then.Output) / float64(then.Requests))
 		consider(CauseOutput, g >= leastGrowth, g, g)
 	}
 	if now.PromptOfCached > 0 && then.PromptOfCached > 0 {

@@ -1,0 +1,137 @@
+package features
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+const (
+	promptBuckets = 7
+	// shapeMemory is how many requests an expected value remembers: each newer one weighs 1/shapeMemory, so that the
+	// mean of exponential lengths has a standard error of about 1.6 %.
+	shapeMemory = 2048
+	// shapePrior is the weight of what is known in general, in requests, against what is known in particular.
+	shapePrior = 8
+)
+
+// promptBucket sorts prompts by length: below 128 tokens, and then by factors of four up to 128 Ki and beyond.
+func promptBucket(tokens int64) int {
+	return min(max(bits.Len64(uint64(max(tokens, 0)))-6, 0)/2, promptBuckets-1)
+}
+
+// ratio is a fading Σ Value / Σ Per over the latest shapeMemory requests or so, kept as two means.
+type ratio struct {
+	N     float32 `cbor:"1,keyasint,omitempty"` // requests, at most shapeMemory
+	Value float32 `cbor:"2,keyasint,omitempty"`
+	Per   float32 `cbor:"3,keyasint,omitempty"`
+}
+
+func (r *ratio) add(value, per float64) {
+	r.N = min(r.N+1, shapeMemory)
+	r.Value += (float32(value) - r.Value) / r.N
+	r.Per += (float32(per) - r.Per) / r.N
+}
+
+// of is the ratio; NaN when there is none.
+func (r *ratio) of() float64 { return float64(r.Value) / float64(r.Per) }
+
+// Expected is what requests of one class, or of one pool, turn out to need, learnt from those that were served. It
+// fades by requests and not by time, so that a class remembers through a quiet night. 290 bytes.
+type Expected struct {
+	Output  [promptBuckets]ratio `cbor:"1,keyasint"` // output tokens per request, by prompt length
+	Cached  [promptBuckets]ratio `cbor:"2,keyasint"` // cached tokens per prompt token, by prompt length
+	Prefill ratio                `cbor:"3,keyasint"` // s per uncached prompt token, of requests that did not queue
+	Decode  ratio                `cbor:"4,keyasint"` // s per output token, likewise
+}
+
+// outputOf is the expected output of a prompt in tokens, by shrinkage: the mean of the prompt's bucket, with the mean of
+// the whole class for shapePrior more requests, and that with the pool's mean of the bucket for as many. NaN when
+// nothing was served yet.
+func (e *Expected) outputOf(bucket int, pool *Expected) float64 {
+	return shrunk(&e.Output, &pool.Output, bucket)
+}
+
+// cachedOf is the expected share of a prompt in the prefix cache, 0..1, in the same way; NaN when it was never reported.
+func (e *Expected) cachedOf(bucket int, pool *Expected) float64 {
+	return shrunk(&e.Cached, &pool.Cached, bucket)
+}
+
+func shrunk(class, pool *[promptBuckets]ratio, bucket int) float64 {
+	all := overall(class)
+	broad := overall(pool)
+	prior := mixed(&pool[bucket], broad.of())
+	return mixed(&class[bucket], mixed(&all, prior))
+}
+
+// overall sums up the buckets.
+func overall(of *[promptBuckets]ratio) (all ratio) {
+	for i := range of {
+		b := &of[i]
+		all.N += b.N
+		all.Value += b.N * b.Value
+		all.Per += b.N * b.Per
+	}
+	if all.N > 0 {
+		all.Value, all.Per = all.Value/all.N, all.Per/all.N
+	}
+	return all
+}
+
+// mixed is the ratio r with a prior that weighs shapePrior requests; a prior that is not known weighs nothing.
+func mixed(r *ratio, prior float64) float64 {
+	switch own := r.of(); {
+	case math.IsNaN(own):
+		return prior
+	case math.IsNaN(prior):
+		return own
+	default:
+		n := float64(r.N)
+		return (n*own + shapePrior*prior) / (n + shapePrior)
+	}
+}
+
+// service is how fast requests of the class are served when they need not queue, from what was measured on at least
+// shapePrior of its requests, or of its pool's, or else the rates the pool was configured with.
+func (e *Expected) service(pool *Expected, s Service) (prefillTokensPerS, itlSeconds float64) {
+	prefillTokensPerS, itlSeconds = s.PrefillTokensPerS, s.ITL.Seconds()
+	for _, from := range [...]*Expected{pool, e} {
+		if from.Prefill.N >= shapePrior && from.Prefill.Value > 0 {
+			prefillTokensPerS = 1 / from.Prefill.of()
+		}
+		if from.Decode.N >= shapePrior && from.Decode.Value > 0 {
+			itlSeconds = from.Decode.of()
+		}
+	}
+	return prefillTokensPerS, itlSeconds
+}
+
+// learn takes in a request that was served; output is what it generated, or was about to when it was cut off. With such
+// imputed values the mean is that of the product-limit estimate (B. Efron, The two sample problem with censored data,
+// 1967: self-consistency), and not that of the short ones that survive.
+func (e *Expected) learn(r *ingest.Request, output float64) {
+	b := promptBucket(r.PromptTokens)
+	e.Output[b].add(output, 1)
+	if r.CachedTokens >= 0 && r.PromptTokens > 0 {
+		e.Cached[b].add(float64(min(r.CachedTokens, r.PromptTokens)), float64(r.PromptTokens))
+	}
+}
+
+// learnTimes takes in how long an attempt took that did not queue.
+func (e *Expected) learnTimes(r *ingest.Request, l *life) {
+	if todo := uncached(r); todo > 0 {
+		e.Prefill.add(l.first, todo)
+	}
+	if r.OutputTokens > 1 {
+		e.Decode.add(l.end-l.first, float64(r.OutputTokens))
+	}
+}
+
+// remainder is the output that a request which was cut off after so many tokens had still before it. For outputs of mean
+// μ and squared coefficient of variation v it is exact when all are equal (v = 0: μ − g, at least 0) and when they are
+// exponential (v = 1: μ, whatever g was), and linear in between; longer tails are taken as exponential.
+func remainder(mean, generated, cv2 float64) float64 {
+	cv2 = min(max(cv2, 0), 1)
+	return max(mean-generated, 0) + cv2*min(generated, mean)
+}
