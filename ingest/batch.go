@@ -66,6 +66,7 @@ type Reason string
 // fold (which alone knows what was seen before and what time it is).
 const (
 	ReasonNotJSON        Reason = "not_json"
+	ReasonNotProtobuf    Reason = "not_protobuf"
 	ReasonTruncated      Reason = "truncated"
 	ReasonInvalidUTF8    Reason = "invalid_utf8"
 	ReasonWrongType      Reason = "wrong_type"
@@ -79,7 +80,7 @@ const (
 	ReasonBadTime        Reason = "bad_time"
 	ReasonBadEnum        Reason = "bad_enum"
 	ReasonBadLabel       Reason = "bad_label"    // a name with control characters
-	ReasonOutOfRange     Reason = "out_of_range" // a ratio outside 0..1, an attempt below 1
+	ReasonOutOfRange     Reason = "out_of_range" // a ratio outside 0..1, an attempt below 1, an index outside its table
 	ReasonInconsistent   Reason = "inconsistent" // fields that contradict each other
 	ReasonUnknownFormat  Reason = "unknown_format"
 	ReasonUnknownSubject Reason = "unknown_subject"
@@ -92,7 +93,7 @@ const (
 
 // Reasons lists every reason, for metrics that must exist at zero and for documentation.
 var Reasons = []Reason{
-	ReasonNotJSON, ReasonTruncated, ReasonInvalidUTF8, ReasonWrongType, ReasonNegativeCount, ReasonHugeCount,
+	ReasonNotJSON, ReasonNotProtobuf, ReasonTruncated, ReasonInvalidUTF8, ReasonWrongType, ReasonNegativeCount, ReasonHugeCount,
 	ReasonTooLarge, ReasonTooDeep, ReasonBatchTooLong, ReasonLabelTooLong, ReasonMissingField, ReasonBadTime,
 	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject,
 	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate,

@@ -66,6 +66,7 @@ type format struct {
 // The content types of the native formats.
 const (
 	ContentTypeJSON      = "application/json"
+	ContentTypeProtobuf  = "application/vnd.forewarm.v1+protobuf"
 	ContentTypeNDJSON    = "application/x-ndjson"
 	ContentTypeSum       = "application/vnd.forewarm.sum+json"
 	ContentTypeSumNDJSON = "application/vnd.forewarm.sum+x-ndjson"
@@ -84,6 +85,7 @@ const (
 var formats = [...]format{
 	{name: "json", contentType: ContentTypeJSON, decode: decodeJSON},
 	{name: "ndjson", contentType: ContentTypeNDJSON, decode: decodeNDJSON},
+	{name: "protobuf", contentType: ContentTypeProtobuf, decode: decodeProtobuf},
 	{name: "sum", contentType: ContentTypeSum, decode: decodeSumJSON},
 	{name: "sum-ndjson", contentType: ContentTypeSumNDJSON, decode: decodeSumNDJSON},
 	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo, private: true},
@@ -130,7 +132,11 @@ type decoder struct {
 	private bool       // the message is of a private format
 	fields  *fieldTree // of a foreign format, with the names that users gave
 	refusal Refusal    // why the record at hand is unusable; Reason "" while it is not
-	names   names      // outlives the call
+
+	// These outlive the call, for reuse.
+	names names
+	texts texts
+	table []tableEntry // of the protobuf batch at hand
 }
 
 var decoders = sync.Pool{New: func() any { return new(decoder) }}

@@ -85,10 +85,7 @@ func (d *decoder) member(v value, field func(v value)) bool {
 var errUnusable = errors.New("record is unusable")
 
 func decodeRequest(d *decoder, data []byte) {
-	r := Request{
-		Phase: phaseCount, Status: statusCount, Attempt: 1,
-		PromptTokens: Unknown, CachedTokens: Unknown, OutputTokens: Unknown, MaxOutputTokens: Unknown,
-	}
+	r := emptyRequest
 	attempt := int64(1)
 	limit := d.limits.Tokens
 	ok := d.object(data, func(v value) {
@@ -144,13 +141,25 @@ func decodeRequest(d *decoder, data []byte) {
 	if !ok {
 		return
 	}
+	r.Attempt = int(attempt)
+	if d.completeRequest(&r); d.refusal.Reason == "" {
+		d.batch.Requests = append(d.batch.Requests, r)
+	}
+}
+
+// emptyRequest is a request of which nothing is known yet.
+var emptyRequest = Request{
+	Phase: phaseCount, Status: statusCount, Attempt: 1,
+	PromptTokens: Unknown, CachedTokens: Unknown, OutputTokens: Unknown, MaxOutputTokens: Unknown,
+}
+
+// completeRequest fills in what the record leaves out and follows from the subject or its other fields, and refuses a
+// request that cannot be used.
+func (d *decoder) completeRequest(r *Request) {
 	d.fillPool(&r.Pool)
 	d.fillClass(&r.Class)
 	r.Phase, r.Status = completeOutcome(r.Phase, r.Status)
-	r.Attempt = int(attempt)
-	if d.checkRequest(&r); d.refusal.Reason == "" {
-		d.batch.Requests = append(d.batch.Requests, r)
-	}
+	d.checkRequest(r)
 }
 
 // fillPool takes from the subject the pool that the record leaves out; fillClass does so for the class.
@@ -219,8 +228,7 @@ func (d *decoder) checkRequest(r *Request) {
 }
 
 func decodeSum(d *decoder, data []byte) {
-	nan := math.NaN()
-	s := Sum{Requests: nan, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan}
+	s := emptySum
 	limit := float64(d.limits.SumTokens)
 	ok := d.object(data, func(v value) {
 		switch string(v.key) {
@@ -243,6 +251,16 @@ func decodeSum(d *decoder, data []byte) {
 	if !ok {
 		return
 	}
+	if d.completeSum(&s); d.refusal.Reason == "" {
+		d.batch.Sums = append(d.batch.Sums, s)
+	}
+}
+
+// emptySum is a sum of which nothing is known yet.
+var emptySum = Sum{Requests: math.NaN(), PromptTokens: math.NaN(), CachedTokens: math.NaN(), OutputTokens: math.NaN()}
+
+// completeSum does for a sum what completeRequest does for a request.
+func (d *decoder) completeSum(s *Sum) {
 	d.fillPool(&s.Pool)
 	d.fillClass(&s.Class)
 	switch {
@@ -252,8 +270,5 @@ func decodeSum(d *decoder, data []byte) {
 		d.fail(ReasonMissingField, "a sum needs one of requests, prompt_tokens, cached_tokens, output_tokens")
 	case s.CachedTokens > s.PromptTokens:
 		d.fail(ReasonInconsistent, "cached_tokens is %g, more than the %g of prompt_tokens that it is part of", s.CachedTokens, s.PromptTokens)
-	}
-	if d.refusal.Reason == "" {
-		d.batch.Sums = append(d.batch.Sums, s)
 	}
 }

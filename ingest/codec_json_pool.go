@@ -5,10 +5,7 @@ import "math"
 // The records that speak of a pool rather than of a request.
 
 func decodeReplica(d *decoder, data []byte) {
-	r := Replica{
-		State: replicaStateCount, KVCapacityTokens: Unknown, KVUsedTokens: Unknown, KVUsedRatio: math.NaN(),
-		Running: Unknown, Waiting: Unknown, PreemptionsTotal: Unknown, PrefixHitsTotal: Unknown, PrefixQueryTotal: Unknown,
-	}
+	r := emptyReplica
 	limit := d.limits.Tokens
 	ok := d.object(data, func(v value) {
 		switch string(v.key) {
@@ -41,6 +38,19 @@ func decodeReplica(d *decoder, data []byte) {
 	if !ok {
 		return
 	}
+	if d.completeReplica(&r); d.refusal.Reason == "" {
+		d.batch.Replicas = append(d.batch.Replicas, r)
+	}
+}
+
+// emptyReplica is a report of which nothing is known yet.
+var emptyReplica = Replica{
+	State: replicaStateCount, KVCapacityTokens: Unknown, KVUsedTokens: Unknown, KVUsedRatio: math.NaN(),
+	Running: Unknown, Waiting: Unknown, PreemptionsTotal: Unknown, PrefixHitsTotal: Unknown, PrefixQueryTotal: Unknown,
+}
+
+// completeReplica, completeAck and completeWatermark do for the records of a pool what completeRequest does for a request.
+func (d *decoder) completeReplica(r *Replica) {
 	if r.Name == "" {
 		r.Name = d.meta.Replica
 	}
@@ -52,9 +62,6 @@ func decodeReplica(d *decoder, data []byte) {
 		d.fail(ReasonMissingField, "at is missing")
 	case r.State == replicaStateCount:
 		d.fail(ReasonMissingField, "state is missing")
-	}
-	if d.refusal.Reason == "" {
-		d.batch.Replicas = append(d.batch.Replicas, r)
 	}
 }
 
@@ -85,6 +92,12 @@ func decodeAck(d *decoder, data []byte) {
 		return
 	}
 	a.Replicas = int(replicas)
+	if d.completeAck(&a); d.refusal.Reason == "" {
+		d.batch.Acks = append(d.batch.Acks, a)
+	}
+}
+
+func (d *decoder) completeAck(a *Ack) {
 	d.fillPool(&a.Pool)
 	switch {
 	case a.EventID == "":
@@ -93,9 +106,6 @@ func decodeAck(d *decoder, data []byte) {
 		d.fail(ReasonMissingField, "stage is missing")
 	case a.At.IsZero():
 		d.fail(ReasonMissingField, "at is missing")
-	}
-	if d.refusal.Reason == "" {
-		d.batch.Acks = append(d.batch.Acks, a)
 	}
 }
 
@@ -112,12 +122,16 @@ func decodeWatermark(d *decoder, data []byte) {
 	if !ok {
 		return
 	}
+	if d.completeWatermark(&w); d.refusal.Reason == "" {
+		d.batch.Watermark = &w
+	}
+}
+
+func (d *decoder) completeWatermark(w *Watermark) {
 	switch {
 	case w.At.IsZero():
 		d.fail(ReasonMissingField, "at is missing")
 	case d.batch.Watermark != nil:
 		d.fail(ReasonBatchTooLong, "a message carries one watermark")
-	default:
-		d.batch.Watermark = &w
 	}
 }

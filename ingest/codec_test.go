@@ -261,7 +261,7 @@ func TestDecodeSamples(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatal("no samples", err)
 	}
-	contentTypes := map[string]string{"json": ContentTypeJSON, "ndjson": ContentTypeNDJSON, "sum": ContentTypeSumNDJSON, "dynamo": ContentTypeDynamo}
+	contentTypes := map[string]string{"json": ContentTypeJSON, "ndjson": ContentTypeNDJSON, "sum": ContentTypeSumNDJSON, "dynamo": ContentTypeDynamo, "protobuf": ContentTypeProtobuf}
 	kinds := map[string]Kind{"replica.json": KindReplica, "ack.json": KindAck, "watermark.json": KindWatermark}
 	for _, path := range paths {
 		data, err := os.ReadFile(path)

@@ -34,65 +34,82 @@ func roundTrip(t *rapid.T, m Meta, encoded []byte, want Batch) {
 	}
 }
 
+var anyRequest = rapid.Custom(func(t *rapid.T) Request {
+	arrived := anyTime.Draw(t, "arrived")
+	after := func(name string) time.Time {
+		return arrived.Add(time.Duration(rapid.IntRange(0, 3_600_000).Draw(t, name)) * time.Millisecond)
+	}
+	r := Request{
+		ID: anyLabel.Draw(t, "id"), Pool: some(anyLabel).Draw(t, "pool"), Class: anyLabel.Draw(t, "class"),
+		Model: anyLabel.Draw(t, "model"), Tenant: anyLabel.Draw(t, "tenant"), Tier: anyLabel.Draw(t, "tier"),
+		Feature: anyLabel.Draw(t, "feature"), Route: anyLabel.Draw(t, "route"), Region: anyLabel.Draw(t, "region"),
+		ReplicaName: anyLabel.Draw(t, "replica"),
+		Phase:       Phase(rapid.IntRange(0, int(phaseCount)-1).Draw(t, "phase")),
+		Status:      Status(rapid.IntRange(0, int(statusCount)-1).Draw(t, "status")),
+		Attempt:     rapid.IntRange(1, 9).Draw(t, "attempt"), Session: rapid.Uint64().Draw(t, "session"),
+		ArrivedAt:    arrived,
+		PromptTokens: max(0, anyCount.Draw(t, "prompt")), OutputTokens: anyCount.Draw(t, "output"), MaxOutputTokens: anyCount.Draw(t, "max"),
+	}
+	if end := arrived.Add(2 * time.Hour); end.Before(latest) && rapid.Bool().Draw(t, "timed") {
+		r.StartedAt, r.FirstTokenAt, r.FinishedAt = after("start"), after("first"), end
+	}
+	r.CachedTokens = min(anyCount.Draw(t, "cached"), r.PromptTokens)
+	return r
+})
+
 func TestRequestsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		arrived := anyTime.Draw(t, "arrived")
-		after := func(name string) time.Time {
-			return arrived.Add(time.Duration(rapid.IntRange(0, 3_600_000).Draw(t, name)) * time.Millisecond)
-		}
-		r := Request{
-			ID: anyLabel.Draw(t, "id"), Pool: some(anyLabel).Draw(t, "pool"), Class: anyLabel.Draw(t, "class"),
-			Model: anyLabel.Draw(t, "model"), Tenant: anyLabel.Draw(t, "tenant"), Tier: anyLabel.Draw(t, "tier"),
-			Feature: anyLabel.Draw(t, "feature"), Route: anyLabel.Draw(t, "route"), Region: anyLabel.Draw(t, "region"),
-			ReplicaName: anyLabel.Draw(t, "replica"),
-			Phase:       Phase(rapid.IntRange(0, int(phaseCount)-1).Draw(t, "phase")),
-			Status:      Status(rapid.IntRange(0, int(statusCount)-1).Draw(t, "status")),
-			Attempt:     rapid.IntRange(1, 9).Draw(t, "attempt"), Session: rapid.Uint64().Draw(t, "session"),
-			ArrivedAt:    arrived,
-			PromptTokens: max(0, anyCount.Draw(t, "prompt")), OutputTokens: anyCount.Draw(t, "output"), MaxOutputTokens: anyCount.Draw(t, "max"),
-		}
-		if rapid.Bool().Draw(t, "timed") {
-			r.StartedAt, r.FirstTokenAt = after("start"), after("first")
-			r.FinishedAt = arrived.Add(2 * time.Hour)
-		}
-		r.CachedTokens = min(anyCount.Draw(t, "cached"), r.PromptTokens)
-		if !r.FinishedAt.Before(latest) {
-			t.Skip("beyond the calendar")
-		}
+		r := anyRequest.Draw(t, "request")
 		roundTrip(t, Meta{}, AppendRequest(nil, &r), Batch{Requests: []Request{r}})
 	})
 }
 
+var anySum = rapid.Custom(func(t *rapid.T) Sum {
+	s := Sum{
+		Pool: some(anyLabel).Draw(t, "pool"), Class: anyLabel.Draw(t, "class"), Start: anyTime.Draw(t, "start"),
+		Requests: rapid.Float64Range(0, 1e12).Draw(t, "requests"), PromptTokens: anyAmount.Draw(t, "prompt"), OutputTokens: anyAmount.Draw(t, "output"),
+	}
+	s.CachedTokens = s.PromptTokens / 2
+	return s
+})
+
 func TestSumsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := Sum{
-			Pool: some(anyLabel).Draw(t, "pool"), Class: anyLabel.Draw(t, "class"), Start: anyTime.Draw(t, "start"),
-			Requests: rapid.Float64Range(0, 1e12).Draw(t, "requests"), PromptTokens: anyAmount.Draw(t, "prompt"), OutputTokens: anyAmount.Draw(t, "output"),
-		}
-		s.CachedTokens = s.PromptTokens / 2
+		s := anySum.Draw(t, "sum")
 		roundTrip(t, Meta{ContentType: ContentTypeSum}, AppendSum(nil, &s), Batch{Sums: []Sum{s}})
 	})
 }
 
+var anyReplica = rapid.Custom(func(t *rapid.T) Replica {
+	return Replica{
+		Pool: some(anyLabel).Draw(t, "pool"), Name: some(anyLabel).Draw(t, "name"),
+		At: anyTime.Draw(t, "at"), State: ReplicaState(rapid.IntRange(0, int(replicaStateCount)-1).Draw(t, "state")),
+		KVCapacityTokens: anyCount.Draw(t, "capacity"), KVUsedTokens: anyCount.Draw(t, "used"),
+		KVUsedRatio: rapid.OneOf(rapid.Float64Range(0, 1), rapid.Just(math.NaN())).Draw(t, "ratio"),
+		Running:     anyCount.Draw(t, "running"), Waiting: anyCount.Draw(t, "waiting"), PreemptionsTotal: anyCount.Draw(t, "preemptions"),
+		PrefixHitsTotal: anyCount.Draw(t, "hits"), PrefixQueryTotal: anyCount.Draw(t, "queries"),
+	}
+})
+
+var anyAck = rapid.Custom(func(t *rapid.T) Ack {
+	return Ack{
+		Pool: some(anyLabel).Draw(t, "pool"), EventID: some(anyLabel).Draw(t, "event"),
+		Generation: anyCount.Draw(t, "generation"), Stage: AckStage(rapid.IntRange(0, int(ackStageCount)-1).Draw(t, "stage")),
+		At: anyTime.Draw(t, "acked"), Replicas: rapid.IntRange(-1, 1000).Draw(t, "replicas"),
+	}
+})
+
+var anyWatermark = rapid.Custom(func(t *rapid.T) Watermark {
+	return Watermark{Pool: anyLabel.Draw(t, "of"), At: anyTime.Draw(t, "mark")}
+})
+
 func TestPoolRecordsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		pool, name := some(anyLabel).Draw(t, "pool"), some(anyLabel).Draw(t, "name")
-		r := Replica{
-			Pool: pool, Name: name, At: anyTime.Draw(t, "at"), State: ReplicaState(rapid.IntRange(0, int(replicaStateCount)-1).Draw(t, "state")),
-			KVCapacityTokens: anyCount.Draw(t, "capacity"), KVUsedTokens: anyCount.Draw(t, "used"),
-			KVUsedRatio: rapid.OneOf(rapid.Float64Range(0, 1), rapid.Just(math.NaN())).Draw(t, "ratio"),
-			Running:     anyCount.Draw(t, "running"), Waiting: anyCount.Draw(t, "waiting"), PreemptionsTotal: anyCount.Draw(t, "preemptions"),
-			PrefixHitsTotal: anyCount.Draw(t, "hits"), PrefixQueryTotal: anyCount.Draw(t, "queries"),
-		}
+		r := anyReplica.Draw(t, "replica")
 		roundTrip(t, Meta{Kind: KindReplica}, AppendReplica(nil, &r), Batch{Replicas: []Replica{r}})
-
-		a := Ack{
-			Pool: pool, EventID: name, Generation: anyCount.Draw(t, "generation"), Stage: AckStage(rapid.IntRange(0, int(ackStageCount)-1).Draw(t, "stage")),
-			At: anyTime.Draw(t, "acked"), Replicas: rapid.IntRange(-1, 1000).Draw(t, "replicas"),
-		}
+		a := anyAck.Draw(t, "ack")
 		roundTrip(t, Meta{Kind: KindAck}, AppendAck(nil, &a), Batch{Acks: []Ack{a}})
-
-		w := Watermark{Pool: anyLabel.Draw(t, "of"), At: anyTime.Draw(t, "mark")}
+		w := anyWatermark.Draw(t, "watermark")
 		roundTrip(t, Meta{Kind: KindWatermark}, AppendWatermark(nil, &w), Batch{Watermark: &w})
 	})
 }

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/cespare/xxhash/v2"
@@ -16,7 +17,7 @@ func HashSession(session string) uint64 {
 }
 
 // checkLabel says why s cannot be the label in field; reason "" means that it can. It presumes valid UTF-8.
-func checkLabel[S string | []byte](field, s S, limit int) (reason Reason, detail string) {
+func checkLabel[F, S string | []byte](field F, s S, limit int) (reason Reason, detail string) {
 	if len(s) > limit {
 		return ReasonLabelTooLong, fmt.Sprintf("%s has %d bytes, the limit is %d", field, len(s), limit)
 	}
@@ -37,17 +38,21 @@ func hasControl[S string | []byte](s S) bool {
 	return false
 }
 
-// names makes strings of byte slices and remembers the most recent ones: labels repeat, and a hit costs no allocation.
-// A slot holds the last string that hashed to it, so memory is bounded and results never depend on what was seen.
-type names [256]string
-
-func (n *names) of(b []byte) string {
-	if len(b) == 0 {
-		return ""
+// isPrintable says whether every byte of b is printable ASCII, U+0020 to U+007E: most names are, and then they need no
+// other check. It looks at eight bytes at a time.
+func isPrintable(b []byte) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for ; len(b) >= 8; b = b[8:] {
+		w := binary.LittleEndian.Uint64(b)
+		// Where no byte has its high bit, no borrow crosses bytes: below 0x20 the subtraction sets the bit, 0x7f the addition.
+		if (w|(w-0x20*ones)|(w+ones))&highs != 0 {
+			return false
+		}
 	}
-	slot := &n[xxhash.Sum64(b)%uint64(len(n))]
-	if *slot != string(b) {
-		*slot = string(b)
+	for _, c := range b {
+		if c < 0x20 || c > 0x7e {
+			return false
+		}
 	}
-	return *slot
+	return true
 }

@@ -1,0 +1,153 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// The tags of forewarm.v1.Request.
+const (
+	requestID              = 1<<3 | 2
+	requestPool            = 2 << 3
+	requestClass           = 3 << 3
+	requestModel           = 4 << 3
+	requestTenant          = 5 << 3
+	requestSessionHash     = 6<<3 | 1
+	requestArrivedAt       = 7<<3 | 1
+	requestStartedAt       = 8<<3 | 1
+	requestFirstTokenAt    = 9<<3 | 1
+	requestFinishedAt      = 10<<3 | 1
+	requestPromptTokens    = 11 << 3
+	requestCachedTokens    = 12 << 3
+	requestOutputTokens    = 13 << 3
+	requestMaxOutputTokens = 14 << 3
+	requestAttempt         = 15 << 3
+	requestPhase           = 16 << 3
+	requestStatus          = 17 << 3
+	requestTier            = 18 << 3
+	requestFeature         = 19 << 3
+	requestRoute           = 20 << 3
+	requestRegion          = 21 << 3
+	requestReplica         = 22 << 3
+	requestSession         = 23<<3 | 2
+	requestBlocks          = 24<<3 | 2
+	requestBlock           = 24<<3 | 1 // an element of an unpacked list
+	requestBlockTokens     = 25 << 3
+)
+
+// requestFields are the names by number, for refusals.
+var requestFields = [...]string{
+	1: "id", "pool", "class", "model", "tenant", "session_hash", "arrived_at", "started_at", "first_token_at", "finished_at",
+	"prompt_tokens", "cached_tokens", "output_tokens", "max_output_tokens", "attempt", "phase", "status",
+	"tier", "feature", "route", "region", "replica", "session", "blocks", "block_tokens",
+}
+
+// protobufRequest decodes one Request into the batch's next slot, and gives the slot back when it is refused.
+func (d *decoder) protobufRequest(data []byte) {
+	d.batch.Requests = append(d.batch.Requests, emptyRequest)
+	r := &d.batch.Requests[len(d.batch.Requests)-1]
+	d.protobufRequestFields(data, r)
+	if d.refusal.Reason == "" {
+		d.completeRequest(r)
+	}
+	if d.refusal.Reason != "" {
+		d.batch.Requests = d.batch.Requests[:len(d.batch.Requests)-1]
+	}
+}
+
+func (d *decoder) protobufRequestFields(data []byte, r *Request) {
+	limit := d.limits.Tokens
+	blocks := len(d.batch.blocks)
+	attempt := int64(1)
+	w := wire{data: data}
+	for w.more() {
+		switch tag := w.varint(); tag {
+		case requestID:
+			d.protobufID(w.bytes(), "id", &r.ID)
+		case requestPool:
+			d.protobufLabel(w.varint(), "pool", &r.Pool)
+		case requestClass:
+			d.protobufLabel(w.varint(), "class", &r.Class)
+		case requestModel:
+			d.protobufLabel(w.varint(), "model", &r.Model)
+		case requestTenant:
+			d.protobufLabel(w.varint(), "tenant", &r.Tenant)
+		case requestSessionHash:
+			r.Session = w.fixed64()
+		case requestArrivedAt:
+			d.protobufTime(w.fixed64(), "arrived_at", &r.ArrivedAt)
+		case requestStartedAt:
+			d.protobufTime(w.fixed64(), "started_at", &r.StartedAt)
+		case requestFirstTokenAt:
+			d.protobufTime(w.fixed64(), "first_token_at", &r.FirstTokenAt)
+		case requestFinishedAt:
+			d.protobufTime(w.fixed64(), "finished_at", &r.FinishedAt)
+		case requestPromptTokens:
+			d.protobufCount(w.varint(), "prompt_tokens", limit, &r.PromptTokens)
+		case requestCachedTokens:
+			d.protobufCount(w.varint(), "cached_tokens", limit, &r.CachedTokens)
+		case requestOutputTokens:
+			d.protobufCount(w.varint(), "output_tokens", limit, &r.OutputTokens)
+		case requestMaxOutputTokens:
+			d.protobufCount(w.varint(), "max_output_tokens", limit, &r.MaxOutputTokens)
+		case requestAttempt:
+			d.protobufCount(w.varint(), "attempt", limit, &attempt)
+		case requestPhase:
+			protobufEnum(d, w.varint(), "phase", phaseNames[:], &r.Phase)
+		case requestStatus:
+			protobufEnum(d, w.varint(), "status", statusNames[:], &r.Status)
+		case requestTier:
+			d.protobufLabel(w.varint(), "tier", &r.Tier)
+		case requestFeature:
+			d.protobufLabel(w.varint(), "feature", &r.Feature)
+		case requestRoute:
+			d.protobufLabel(w.varint(), "route", &r.Route)
+		case requestRegion:
+			d.protobufLabel(w.varint(), "region", &r.Region)
+		case requestReplica:
+			d.protobufLabel(w.varint(), "replica", &r.ReplicaName)
+		case requestSession:
+			d.protobufSession(w.bytes(), &r.Session)
+		case requestBlocks:
+			d.protobufBlocks(w.bytes())
+		case requestBlock:
+			d.batch.blocks = append(d.batch.blocks, w.fixed64())
+		case requestBlockTokens:
+			d.protobufCount(w.varint(), "block_tokens", limit, &r.BlockTokens)
+		default:
+			d.protobufOther(&w, tag, requestFields[:])
+		}
+	}
+	if n := len(d.batch.blocks); n > blocks {
+		if r.Blocks = d.batch.blocks[blocks:n:n]; r.BlockTokens == 0 {
+			d.fail(ReasonMissingField, "block_tokens is missing")
+		}
+	}
+	r.Attempt = int(max(attempt, 1))
+	d.protobufEnd(&w)
+}
+
+// protobufSession reads the clear name of a session and keeps its hash.
+func (d *decoder) protobufSession(name []byte, to *uint64) {
+	if len(name) == 0 {
+		return
+	}
+	if !utf8.Valid(name) {
+		d.fail(ReasonInvalidUTF8, "session is not valid UTF-8")
+		return
+	}
+	*to = xxhash.Sum64(name)
+}
+
+// protobufBlocks reads a packed list of hashes.
+func (d *decoder) protobufBlocks(packed []byte) {
+	if len(packed)%8 != 0 {
+		d.fail(ReasonNotProtobuf, "blocks has %d bytes, want 8 for each", len(packed))
+		return
+	}
+	for ; len(packed) > 0; packed = packed[8:] {
+		d.batch.blocks = append(d.batch.blocks, binary.LittleEndian.Uint64(packed))
+	}
+}

@@ -1,0 +1,91 @@
+package ingest
+
+import (
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// texts makes strings of bytes that do not recur, hundreds to an allocation. A string stays valid for ever, and keeps the
+// others of its chunk in memory as long as it is referenced.
+type texts struct{ chunk strings.Builder }
+
+// textChunk is what texts allocates at once, in bytes.
+const textChunk = 16 << 10
+
+func (t *texts) of(b []byte) string {
+	if t.chunk.Cap()-t.chunk.Len() < len(b) {
+		t.chunk = strings.Builder{}
+		t.chunk.Grow(max(textChunk, len(b)))
+	}
+	start := t.chunk.Len()
+	t.chunk.Write(b)
+	return t.chunk.String()[start:]
+}
+
+// names makes strings of bytes that recur, as labels do: a string that was made lately is given again, which allocates
+// nothing. It is a hash table with linear probing over at most nameProbes slots, where a name that finds no free one
+// replaces another; so its cost is bounded whatever the names, and what it gives never depends on what was seen before.
+//
+// It grows with the names to nameSlots slots, 1.5 MiB and the names: some 40,000 of them are remembered together.
+type names struct {
+	slots []name
+	used  int
+}
+
+type name struct {
+	hash uint64
+	text string // "" in a free slot
+}
+
+const (
+	nameSlotsAtFirst = 1 << 8
+	nameSlots        = 1 << 16 // powers of two
+	nameProbes       = 8
+)
+
+func (n *names) of(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	h := xxhash.Sum64(b)
+	mask := uint64(len(n.slots) - 1)
+	for i := range uint64(min(nameProbes, len(n.slots))) {
+		s := &n.slots[(h+i)&mask]
+		if s.hash == h && s.text == string(b) {
+			return s.text
+		}
+		if s.text == "" {
+			break
+		}
+	}
+	if 2*n.used >= len(n.slots) && len(n.slots) < nameSlots {
+		n.grow()
+	}
+	text := string(b)
+	n.put(name{h, text})
+	return text
+}
+
+// put takes the first free slot for s, or else the one of another name.
+func (n *names) put(s name) {
+	mask := uint64(len(n.slots) - 1)
+	for i := range uint64(nameProbes) {
+		if slot := &n.slots[(s.hash+i)&mask]; slot.text == "" {
+			*slot = s
+			n.used++
+			return
+		}
+	}
+	n.slots[(s.hash+s.hash>>32%nameProbes)&mask] = s
+}
+
+func (n *names) grow() {
+	old := n.slots
+	n.slots, n.used = make([]name, max(nameSlotsAtFirst, 2*len(old))), 0
+	for _, s := range old {
+		if s.text != "" {
+			n.put(s)
+		}
+	}
+}
