@@ -119,6 +119,7 @@ func (c *Config) check(source map[string]string) Errors {
 	c.checkPools(k)
 	k.section("decision", c.Decision.Check())
 	k.section("nats", c.NATS.Validate())
+	c.checkSources(k)
 	_, err := sink.Open(c.Sinks, sink.Deps{})
 	k.section("sinks", err)
 	k.section("storage", c.Storage.Validate())
@@ -127,6 +128,22 @@ func (c *Config) check(source map[string]string) Errors {
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "console", "json")
 	return k.errs
+}
+
+// checkSources finds subjects all of whose telemetry would be refused.
+func (c *Config) checkSources(k *checker) {
+	if c.DefaultPool != nil {
+		return
+	}
+	var names []string
+	for i := range c.Pools {
+		names = append(names, c.Pools[i].Name)
+	}
+	for i, s := range c.NATS.Sources {
+		if s.Pool != "" {
+			k.oneOf(fmt.Sprintf("nats.sources[%d].pool", i), s.Pool, names...)
+		}
+	}
 }
 
 func (c *Config) checkFeatures(k *checker) {

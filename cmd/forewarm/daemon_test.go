@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,8 +43,11 @@ func startDaemon(t *testing.T, lines ...string) *inProcess {
 func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
 	t.Helper()
 	data := filepath.Join(dir, "data")
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "nats:") }) {
+		lines = append(lines, "nats: {embedded: {listen: '127.0.0.1:0'}}")
+	}
 	path := writeFile(t, filepath.Join(dir, "forewarm.yaml"), append(lines,
-		"nats: {embedded: {listen: '127.0.0.1:0'}}", "storage: {dir: "+data+"}", "server: {listen: '127.0.0.1:0'}")...)
+		"storage: {dir: "+data+"}", "server: {listen: '127.0.0.1:0'}")...)
 	cfg, err := loadConfig(path, "")
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,8 @@ type Config struct {
 
 	Embedded EmbeddedConfig `yaml:"embedded"`
 	Stream   StreamConfig   `yaml:"stream"`
-	Prefix   string         `yaml:"prefix"` // first tokens of every subject
+	Prefix   string         `yaml:"prefix"`  // first tokens of every subject
+	Sources  []Source       `yaml:"sources"` // subjects of others that carry telemetry too
 }
 
 // TLS names the files of a TLS connection; all empty means the URL alone decides.
@@ -89,7 +90,7 @@ func (c *Config) Validate() error {
 	if !isPrefix(c.Prefix) {
 		return fmt.Errorf("prefix is %q: it must be words joined by dots, without spaces, * and >", c.Prefix)
 	}
-	return nil
+	return c.validateSources()
 }
 
 const (
@@ -114,14 +115,4 @@ func (c *Config) validateAuth() error {
 		return fmt.Errorf("user is %q and password_file is %q: set both, or neither", c.User, c.PasswordFile)
 	}
 	return nil
-}
-
-// isPrefix says whether prefix is one or more tokens of a subject, none of them a wildcard.
-func isPrefix(prefix string) bool {
-	for token := range strings.SplitSeq(prefix, ".") {
-		if token == "" || strings.ContainsAny(token, "*> \t\r\n") {
-			return false
-		}
-	}
-	return !strings.HasPrefix(prefix, "$")
 }

@@ -15,6 +15,8 @@ import (
 type ConsumerConfig struct {
 	Stream string
 	Prefix string
+	// Sources are the subjects outside Prefix that carry telemetry.
+	Sources []Source
 	// Start is the sequence wanted first: the one after those that the state includes. 0 takes what the stream has.
 	Start  uint64
 	Limits ingest.Limits
@@ -28,8 +30,9 @@ type ConsumerConfig struct {
 // Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the
 // server. It acknowledges nothing, for the position is the reader's own; it leaves no trace in the stream.
 type Consumer struct {
-	js  jetstream.JetStream
-	cfg ConsumerConfig
+	js     jetstream.JetStream
+	cfg    ConsumerConfig
+	routes []route // of cfg.Sources
 
 	// Owned by the goroutine that receives.
 	next uint64 // sequence wanted next; 0 while anything will do
@@ -40,7 +43,7 @@ type Consumer struct {
 
 // NewConsumer makes a consumer; Run starts it.
 func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
-	c := &Consumer{js: js, cfg: cfg, next: cfg.Start}
+	c := &Consumer{js: js, cfg: cfg, routes: routesOf(cfg.Sources), next: cfg.Start}
 	c.handled.Store(max(cfg.Start, 1) - 1)
 	return c
 }

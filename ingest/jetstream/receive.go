@@ -117,13 +117,16 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 	c.next = sequence + 1
 	c.last.Store(max(c.last.Load(), sequence+meta.NumPending))
 	b.Sequence, b.ReceivedAt = sequence, meta.Timestamp.UTC()
-	about, ok := ingest.ParseSubject(c.cfg.Prefix, m.Subject())
+	about, ok := c.about(m.Subject())
 	if !ok {
+		// Whatever it carries may be prompts, so that none of it is kept.
 		detail := fmt.Sprintf("subject %.200q carries no telemetry", m.Subject())
-		b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonUnknownSubject, Detail: detail, Record: clip(m.Data(), c.cfg.Limits.RefusedBytes)})
+		b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonUnknownSubject, Detail: detail})
 		return
 	}
-	about.ContentType = header(m.Headers(), headerContentType)
+	if contentType := header(m.Headers(), headerContentType); contentType != "" {
+		about.ContentType = contentType
+	}
 	about.Source = header(m.Headers(), ingest.HeaderSource)
 	if encoding := header(m.Headers(), headerContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		detail := fmt.Sprintf("content encoding %.64q is not known", encoding)
@@ -150,8 +153,4 @@ func header(h nats.Header, key string) string {
 		}
 	}
 	return ""
-}
-
-func clip(data []byte, limit int) []byte {
-	return append([]byte(nil), data[:min(len(data), limit)]...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,9 +19,13 @@ const (
 
 // EnsureTelemetry makes the telemetry stream, or finds the one that holds its subjects already, whatever its name.
 func EnsureTelemetry(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
+	subjects := []string{c.Prefix + ".telemetry.>", c.Prefix + ".prescale.ack.>"}
+	for _, s := range c.Sources {
+		subjects = append(subjects, s.Subject)
+	}
 	return ensure(ctx, js, jetstream.StreamConfig{
 		Name: c.Stream.Name, Description: "Forewarm: what LLM fleets report",
-		Subjects: []string{c.Prefix + ".telemetry.>", c.Prefix + ".prescale.ack.>"},
+		Subjects: subjects,
 		MaxAge:   c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes, Replicas: c.Stream.Replicas,
 		Duplicates: min(10*time.Minute, c.Stream.MaxAge),
 	})
@@ -61,13 +66,32 @@ func ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 	case err == nil:
 		err = adoptable(stream.CachedInfo().Config, want.Subjects)
 	}
+	var refused *jetstream.APIError
 	switch {
+	case errors.As(err, &refused) && refused.ErrorCode == subjectsOverlap:
+		return nil, fmt.Errorf("stream %s: %w", want.Name, taken(ctx, js, want))
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return nil, fmt.Errorf("stream %s: %w; enable JetStream on the server and for this account", want.Name, err)
 	case err != nil:
 		return nil, fmt.Errorf("stream %s: %w", want.Name, err)
 	}
 	return stream, nil
+}
+
+// subjectsOverlap is the server's code for a stream with subjects that another one has.
+const subjectsOverlap = 10065
+
+// taken says which stream has a subject of want, and what to do about it.
+func taken(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
+	for _, subject := range want.Subjects {
+		name, err := js.StreamNameBySubject(ctx, subject)
+		if err != nil || name == want.Name {
+			continue
+		}
+		return fmt.Errorf("%s belongs to the stream %s, and a message is stored by one stream; take the subject out there (nats stream edit %s --subjects …), or add %s there and name that stream",
+			subject, name, name, strings.Join(slices.DeleteFunc(slices.Clone(want.Subjects), func(s string) bool { return s == subject }), ","))
+	}
+	return errors.New("another stream has one of its subjects; nats stream ls says which")
 }
 
 // find gives the stream of that name, or else the one that holds its first subject.
@@ -99,20 +123,4 @@ func adoptable(have jetstream.StreamConfig, subjects []string) error {
 		return fmt.Errorf("the stream %s drops messages by %s retention, so that it cannot be read again after a restart; name a stream with limits retention", have.Name, have.Retention)
 	}
 	return nil
-}
-
-// covers says whether every subject that want matches is matched by have too. Both may hold the wildcards * and >.
-func covers(have, want string) bool {
-	h, w := strings.Split(have, "."), strings.Split(want, ".")
-	for i, token := range h {
-		switch {
-		case i >= len(w):
-			return false
-		case token == ">":
-			return true
-		case w[i] == ">", token != "*" && token != w[i]:
-			return false
-		}
-	}
-	return len(h) == len(w)
 }

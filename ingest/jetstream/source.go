@@ -1,0 +1,81 @@
+package jetstream
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// Source is a subject that others publish to in a format of their own. The telemetry stream takes it in, and messages
+// that name no content type are read in that format.
+type Source struct {
+	Subject string `yaml:"subject"` // outside Prefix; * and > are allowed
+	Format  string `yaml:"format"`  // one of ingest.Formats
+	Pool    string `yaml:"pool"`    // of records that name none; "" leaves it to them
+	Class   string `yaml:"class"`
+}
+
+// maxSources bounds the sources of one stream: each is tried for each message that is not Forewarm's own.
+const maxSources = 64
+
+func (c *Config) validateSources() error {
+	if len(c.Sources) > maxSources {
+		return fmt.Errorf("sources is %d long: it must be at most %d; join subjects by wildcards", len(c.Sources), maxSources)
+	}
+	for i, s := range c.Sources {
+		key := fmt.Sprintf("sources[%d]", i)
+		switch {
+		case !isSubject(s.Subject):
+			return fmt.Errorf("%s.subject is %q: it must be words joined by dots, any of them *, the last one perhaps >", key, s.Subject)
+		case !slices.Contains(ingest.Formats(), s.Format):
+			return fmt.Errorf("%s.format is %q: it must be one of %s", key, s.Format, strings.Join(ingest.Formats(), ", "))
+		}
+		for _, area := range [...]string{"telemetry.>", "prescale.>", "forecast.>", "alert.>", "deadletter"} {
+			if own := c.Prefix + "." + area; overlap(s.Subject, own) {
+				return fmt.Errorf("%s.subject is %q: it must share no subject with %s, which is Forewarm's own; what is published there says its format in the header Content-Type", key, s.Subject, own)
+			}
+		}
+		for _, name := range [...]struct{ key, value string }{{"pool", s.Pool}, {"class", s.Class}} {
+			if limit := ingest.DefaultLimits().LabelBytes; len(name.value) > limit || !utf8.ValidString(name.value) {
+				return fmt.Errorf("%s.%s is %.64q: it must be UTF-8 of at most %d bytes", key, name.key, name.value, limit)
+			}
+		}
+		for j, other := range c.Sources[:i] {
+			if overlap(s.Subject, other.Subject) {
+				return fmt.Errorf("%s.subject is %q: it must share no subject with sources[%d], %q; a message has one format", key, s.Subject, j, other.Subject)
+			}
+		}
+	}
+	return nil
+}
+
+// route is what a subject outside the prefix says of its messages.
+type route struct {
+	subject string
+	about   ingest.Meta
+}
+
+func routesOf(sources []Source) []route {
+	var routes []route
+	for _, s := range sources {
+		contentType, _ := ingest.ContentTypeOf(s.Format)
+		routes = append(routes, route{s.Subject, ingest.Meta{Kind: ingest.KindRequest, ContentType: contentType, Pool: s.Pool, Class: s.Class}})
+	}
+	return routes
+}
+
+// about is what a subject says of its messages; ok is false when it carries no telemetry.
+func (c *Consumer) about(subject string) (m ingest.Meta, ok bool) {
+	if m, ok = ingest.ParseSubject(c.cfg.Prefix, subject); ok {
+		return m, true
+	}
+	for i := range c.routes {
+		if covers(c.routes[i].subject, subject) {
+			return c.routes[i].about, true
+		}
+	}
+	return ingest.Meta{}, false
+}

@@ -1,0 +1,117 @@
+package jetstream
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+const dynamoRow = `{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1795240801000,"request":{"request_id":"r","model":"llama",` +
+	`"request_received_ms":1795240800000,"output_tokens":3,"replay":{"trace_block_size":64,"input_length":130,"input_sequence_hashes":[1,2,3]}}}`
+
+func TestValidateSources(t *testing.T) {
+	dynamo := Source{Subject: "dynamo.request_trace.v1", Format: "dynamo"}
+	for name, tc := range map[string]struct {
+		sources []Source
+		want    []string // in the error; none when all is well
+	}{
+		"one":             {[]Source{dynamo}, nil},
+		"wildcards":       {[]Source{{Subject: "*.request_trace.v1", Format: "dynamo"}, {Subject: "acme.*.usage.>", Format: "json", Pool: "p", Class: "c"}}, nil},
+		"no subject":      {[]Source{{Format: "dynamo"}}, []string{"sources[0].subject", "words joined by dots"}},
+		"text after >":    {[]Source{{Subject: "a.>.b", Format: "dynamo"}}, []string{"sources[0].subject"}},
+		"system":          {[]Source{{Subject: "$SYS.>", Format: "dynamo"}}, []string{"sources[0].subject"}},
+		"ours":            {[]Source{{Subject: "forewarm.telemetry.request.p", Format: "dynamo"}}, []string{"sources[0].subject", "forewarm.telemetry.>", "Content-Type"}},
+		"ours by chance":  {[]Source{{Subject: "*.deadletter", Format: "dynamo"}}, []string{"sources[0].subject"}},
+		"everything":      {[]Source{{Subject: ">", Format: "dynamo"}}, []string{"sources[0].subject"}},
+		"unknown format":  {[]Source{{Subject: "a", Format: "dynmo"}}, []string{"sources[0].format", "dynmo", "ndjson", "dynamo"}},
+		"twice":           {[]Source{dynamo, {Subject: "dynamo.>", Format: "json"}}, []string{"sources[1].subject", "sources[0]"}},
+		"too many":        {make([]Source, 65), []string{"sources is 65 long", "64"}},
+		"name not UTF-8":  {[]Source{{Subject: "a", Format: "json", Pool: "\xff"}}, []string{"sources[0].pool"}},
+		"class too large": {[]Source{{Subject: "a", Format: "json", Class: string(make([]byte, 300))}}, []string{"sources[0].class"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := DefaultConfig()
+			c.Sources = tc.sources
+			if err := c.Validate(); len(tc.want) > 0 {
+				wantError(t, err, tc.want...)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		want bool
+	}{
+		{"a.b", "a.b", true},
+		{"a.b", "a.c", false},
+		{"a.*", "a.b", true},
+		{"a.*", "*.b", true},
+		{"a.*.c", "*.b.d", false},
+		{"a.>", "a.b.c", true},
+		{"a.>", "a", false},
+		{"a.>", "*.*", true},
+		{"a", "a.b", false},
+		{">", "a.b", true},
+	} {
+		if overlap(tc.a, tc.b) != tc.want || overlap(tc.b, tc.a) != tc.want {
+			t.Errorf("%s and %s: want %v both ways", tc.a, tc.b, tc.want)
+		}
+	}
+}
+
+func TestSourcesAreReadInTheirFormat(t *testing.T) {
+	c, js := testServer(t)
+	c.Sources = []Source{{Subject: "dynamo.*.trace", Format: "dynamo", Pool: "p"}, {Subject: "acme.>", Format: "json"}}
+	telemetry(t, js, c)
+	publish(t, js, "dynamo.eu.trace", []byte(dynamoRow))
+	publish(t, js, "dynamo.us.trace", numbered(2), "Content-Type", ingest.ContentTypeJSON) // the header wins
+	publish(t, js, "acme.usage", numbered(3))
+	publish(t, js, "acme.usage", []byte(dynamoRow), "content-type", ingest.ContentTypeDynamo)
+	publish(t, js, "forewarm.telemetry.request.p.c", numbered(5))
+	publish(t, js, "forewarm.telemetry.weather", []byte("a secret"))
+	cfg := consumerOf(js, c, 1)
+	cfg.Sources = c.Sources
+	want := []string{"1 r", "2 2", "3 3", "4 r", "5 5", "6 unknown_subject"}
+	if d := cmp.Diff(want, consume(t, NewConsumer(js, cfg), len(want))); d != "" {
+		t.Error(d)
+	}
+
+	c.Sources = c.Sources[:1] // what is no longer a source leaves the stream, and what it stored is refused
+	if got := telemetry(t, js, c).CachedInfo().Config.Subjects; len(got) != 3 {
+		t.Errorf("the stream has %v", got)
+	}
+	cfg = consumerOf(js, c, 3)
+	cfg.Sources = c.Sources
+	if d := cmp.Diff([]string{"3 unknown_subject"}, consume(t, NewConsumer(js, cfg), 1)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestSourceOfAnotherStream(t *testing.T) {
+	ctx := testContext(t)
+	c, js := testServer(t)
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "DYNAMO", Subjects: []string{"dynamo.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	c.Sources = []Source{{Subject: "dynamo.request_trace.v1", Format: "dynamo"}}
+	mend := []string{"stream FOREWARM_TELEMETRY", "dynamo.request_trace.v1 belongs to the stream DYNAMO", "nats stream edit DYNAMO", "forewarm.telemetry.>,forewarm.prescale.ack.>"}
+	_, err := EnsureTelemetry(ctx, js, c)
+	wantError(t, err, mend...)
+
+	c.Sources = nil
+	telemetry(t, js, c)
+	c.Sources = []Source{{Subject: "dynamo.request_trace.v1", Format: "dynamo"}}
+	_, err = EnsureTelemetry(ctx, js, c) // the same where the stream is there already
+	wantError(t, err, mend...)
+
+	c.Stream.Name = "DYNAMO" // the mend, half done
+	_, err = EnsureTelemetry(ctx, js, c)
+	wantError(t, err, "DYNAMO", "no subject that covers forewarm.telemetry.>")
+}
