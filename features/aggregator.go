@@ -30,6 +30,7 @@ type Aggregator struct {
 	pools    []*pool // ordered by name
 	latest   *pool   // the last one looked up
 	arrivals arrivals
+	sessions sessionTable
 	counters Counters
 
 	freeCells  []*cell
@@ -50,6 +51,7 @@ func New(cfg Config) *Aggregator {
 		ahead:    aheadMinutes + minutes(cfg.Lateness+cfg.FutureBound) + 1,
 		byName:   make(map[string]*pool),
 		arrivals: newArrivals(maxArrivals),
+		sessions: newSessionTable(cfg.MaxSessions),
 	}
 	a.mask = int64(a.slots() - 1)
 	return a

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/forewarm/forewarm/features/sketch"
 )
 
@@ -12,7 +14,8 @@ import (
 type pool struct {
 	name      string
 	service   Service
-	phased    bool // sends a record of its own when a request arrives
+	seed      uint64 // tells its sessions from those of other pools
+	phased    bool   // sends a record of its own when a request arrives
 	lastEvent moment
 	watermark moment
 	coverage  []coverage // by slot
@@ -40,9 +43,10 @@ type class struct {
 	reports           Reports
 	moments           sketch.Moments // fading
 	expected          Expected
-	tenants, features *account // fading; nil before the first name
-	cells             []*cell  // by slot, nil where nothing came; nil altogether while nothing is open
-	open              int      // number of cells
+	tenants, features *account        // fading; nil before the first name
+	sessions          *sessionAccount // nil before the first
+	cells             []*cell         // by slot, nil where nothing came; nil altogether while nothing is open
+	open              int             // number of cells
 }
 
 // cell is the accumulating window of one minute.
@@ -64,6 +68,7 @@ func (a *Aggregator) pool(name string) *pool {
 	p := &pool{
 		name:      name,
 		service:   a.cfg.service(name),
+		seed:      xxhash.Sum64String(name),
 		lastEvent: never,
 		watermark: never,
 		coverage:  make([]coverage, a.slots()),

@@ -41,8 +41,10 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	a.closed = true
 	a.recycle()
 	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
+	a.countSessions(moment(next) * minuteLength)
 	for _, p := range a.pools {
 		for _, c := range p.classes {
+			c.sessions.sumUp()
 			c.tenants.rank(a.cfg.MaxTenants)
 			c.features.rank(a.cfg.MaxTenants)
 		}
@@ -74,7 +76,11 @@ func (a *Aggregator) collect(m int64) {
 			if at == nil && !(due && c.born <= m) || at != nil && !due && !at.dirty {
 				continue
 			}
-			a.windows = append(a.windows, c.window(at, m, covered, censored, settled))
+			w := c.window(at, m, covered, censored, settled)
+			if m == a.open {
+				w.Sessions = c.sessions.summary()
+			}
+			a.windows = append(a.windows, w)
 		}
 	}
 }
@@ -128,6 +134,7 @@ func (a *Aggregator) age() {
 			for i := range c.cells {
 				a.release(c, i)
 			}
+			a.dropSessions(c)
 			delete(p.byName, c.key.Class)
 			p.latest = nil
 			a.counters.ClassesEvicted++

@@ -75,6 +75,9 @@ func (a *Aggregator) add(r *ingest.Request, call bool) ingest.Reason {
 		}
 		a.countEnd(p, c, w, r, &t, call, minute >= a.oldest() && entry.Prompt && !entry.Cached)
 	}
+	if r.Session != 0 {
+		a.visit(p, c, r, &t, seen == nil)
+	}
 	if seen == nil && p.phased && r.ID != "" && a.arrivals.add(entry) {
 		a.counters.ArrivalsEvicted++
 	}

@@ -11,12 +11,13 @@ import (
 // State is an Aggregator at rest: plain data for a snapshot, ordered, so that equal Aggregators encode to equal bytes.
 // Minutes count from the Unix epoch, times are in nanoseconds from it (0 is no time).
 type State struct {
-	Started  bool            `cbor:"1,keyasint"` // a record has opened the span
-	Closed   bool            `cbor:"6,keyasint"` // Close has been called
-	Open     int64           `cbor:"2,keyasint"`
-	Pools    []PoolSnapshot  `cbor:"3,keyasint"`
-	Arrivals ArrivalSnapshot `cbor:"4,keyasint"`
-	Counters Counters        `cbor:"5,keyasint"`
+	Started  bool             `cbor:"1,keyasint"` // a record has opened the span
+	Closed   bool             `cbor:"6,keyasint"` // Close has been called
+	Open     int64            `cbor:"2,keyasint"`
+	Pools    []PoolSnapshot   `cbor:"3,keyasint"`
+	Arrivals ArrivalSnapshot  `cbor:"4,keyasint"`
+	Counters Counters         `cbor:"5,keyasint"`
+	Sessions *SessionSnapshot `cbor:"7,keyasint,omitempty"`
 }
 
 // PoolSnapshot is one pool in a State.
@@ -62,6 +63,7 @@ type ClassSnapshot struct {
 	Tenants  *sketch.TopKState `cbor:"6,keyasint,omitempty"` // nil when none was ever named
 	Windows  []WindowSnapshot  `cbor:"7,keyasint"`
 	Features *sketch.TopKState `cbor:"8,keyasint,omitempty"`
+	Sessions *SessionsSince    `cbor:"9,keyasint,omitempty"`
 
 	Expected Expected `cbor:"40,keyasint"`
 }
@@ -112,6 +114,7 @@ func (a *Aggregator) State() State {
 		}
 		s.Pools = append(s.Pools, ps)
 	}
+	s.Sessions = a.sessionSnapshot()
 	return s
 }
 
@@ -120,6 +123,10 @@ func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
 		Name: c.key.Class, Born: c.born, Last: c.last, Reports: c.reports, Moments: c.moments,
 		Tenants: c.tenants.state(), Features: c.features.state(),
 		Expected: c.expected,
+	}
+	if c.sessions != nil && c.sessions.since != (SessionsSince{}) {
+		since := c.sessions.since
+		s.Sessions = &since
 	}
 	for m := a.oldest(); m < a.end(); m++ {
 		at := a.find(c, m)
@@ -151,6 +158,9 @@ func Restore(cfg Config, s State) (*Aggregator, error) {
 		if err := a.restorePool(ps); err != nil {
 			return nil, fmt.Errorf("restore aggregator: pool %q: %w", ps.Name, err)
 		}
+	}
+	if err := a.restoreSessions(s.Sessions); err != nil {
+		return nil, fmt.Errorf("restore aggregator: %w", err)
 	}
 	if err := a.arrivals.restore(s.Arrivals); err != nil {
 		return nil, fmt.Errorf("restore aggregator: %w", err)
@@ -195,6 +205,9 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 	c.expected = s.Expected
 	if c.tenants, err = restoreAccount(s.Tenants, countersPerName*a.cfg.MaxTenants); err != nil {
 		return err
+	}
+	if s.Sessions != nil {
+		c.sessions = &sessionAccount{since: *s.Sessions}
 	}
 	if c.features, err = restoreAccount(s.Features, countersPerName*a.cfg.MaxTenants); err != nil {
 		return err

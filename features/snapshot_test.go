@@ -56,6 +56,7 @@ func drawSteps(t *rapid.T) (steps []step) {
 				*at = at.Add(shift)
 			}
 			r.Tenant = fmt.Sprint("t", rapid.IntRange(0, 30).Draw(t, "tenant"))
+			r.Session = uint64(rapid.IntRange(0, 12).Draw(t, "session"))
 			steps = append(steps, func(a *Aggregator) any { return a.AddRequest(r) })
 		case 4:
 			known := rapid.SampledFrom([]float64{math.NaN(), 0, 3, 250})
@@ -162,6 +163,15 @@ func TestRestoreRefuses(t *testing.T) {
 		`replica "r" comes twice`:  func(s *State) { s.Pools[0].Replicas = append(s.Pools[0].Replicas, s.Pools[0].Replicas[0]) },
 		`top-k sketch: counter`: func(s *State) {
 			s.Pools[0].Classes[0].Tenants = &sketch.TopKState{Counts: []sketch.Count{{Name: "x", Weight: -1}}}
+		},
+		`sessions differ in length`: func(s *State) { s.Sessions = &SessionSnapshot{IDs: []uint64{1}} },
+		`a session comes twice`: func(s *State) {
+			one := []uint32{0, 0}
+			s.Sessions = &SessionSnapshot{[]uint64{1, 1}, one, []int64{0, 0}, []int64{0, 0}, one, one, one, one, one}
+		},
+		`class is not known`: func(s *State) {
+			one := []uint32{9}
+			s.Sessions = &SessionSnapshot{[]uint64{1}, one, []int64{0}, []int64{0}, one, one, one, one, one}
 		},
 		`arrivals differ in length`: func(s *State) { s.Arrivals.Flags = nil },
 		`comes twice`:               func(s *State) { s.Arrivals = ArrivalSnapshot{[]uint64{1, 1}, []int64{0, 0}, []byte{0, 0}} },

@@ -100,6 +100,10 @@ type Window struct {
 	// it turned requests away. Throughput then says little of demand.
 	Censored bool `cbor:"48,keyasint,omitempty"`
 
+	// Sessions are those of the class at the tick that returned the first count of this minute. Nil in a window that is
+	// returned again, and when there are none.
+	Sessions *Sessions `cbor:"34,keyasint,omitempty"`
+
 	// Tenants and Features are those the tokens were for, as their accounts stood at the tick that returned this window;
 	// nil when nobody was named.
 	Tenants  *Ranking `cbor:"32,keyasint,omitempty"`

@@ -1,0 +1,69 @@
+package features
+
+import "errors"
+
+// SessionSnapshot lists the sessions, the one that was silent longest first, in columns. Classes are counted through
+// those of all pools as the State lists them; times are in nanoseconds.
+type SessionSnapshot struct {
+	IDs     []uint64 `cbor:"1,keyasint"`
+	Classes []uint32 `cbor:"2,keyasint"`
+	First   []int64  `cbor:"3,keyasint"`
+	Last    []int64  `cbor:"4,keyasint"`
+	Turns   []uint32 `cbor:"5,keyasint"`
+	Initial []uint32 `cbor:"6,keyasint"`
+	Context []uint32 `cbor:"7,keyasint"`
+	Prompt  []uint32 `cbor:"8,keyasint"`
+	Cached  []uint32 `cbor:"9,keyasint"`
+}
+
+func (a *Aggregator) sessionSnapshot() *SessionSnapshot {
+	if a.sessions.count == 0 {
+		return nil
+	}
+	number := map[*class]uint32{}
+	for _, p := range a.pools {
+		for _, c := range p.classes {
+			number[c] = uint32(len(number))
+		}
+	}
+	x := &SessionSnapshot{}
+	for pos := a.sessions.oldest; pos != 0; {
+		s := &a.sessions.entries[pos]
+		pos = s.newer
+		x.IDs, x.Classes = append(x.IDs, s.id), append(x.Classes, number[s.class])
+		x.First, x.Last = append(x.First, int64(s.first)), append(x.Last, int64(s.last))
+		x.Turns = append(x.Turns, s.turns)
+		x.Initial, x.Context = append(x.Initial, s.initial), append(x.Context, s.context)
+		x.Prompt, x.Cached = append(x.Prompt, s.prompt), append(x.Cached, s.cached)
+	}
+	return x
+}
+
+// restoreSessions takes up the sessions; the newest, when there may be fewer now.
+func (a *Aggregator) restoreSessions(x *SessionSnapshot) error {
+	if x == nil {
+		return nil
+	}
+	for _, n := range [...]int{len(x.Classes), len(x.First), len(x.Last), len(x.Turns), len(x.Initial), len(x.Context), len(x.Prompt), len(x.Cached)} {
+		if n != len(x.IDs) {
+			return errors.New("the columns of sessions differ in length")
+		}
+	}
+	var classes []*class
+	for _, p := range a.pools {
+		classes = append(classes, p.classes...)
+	}
+	for i, id := range x.IDs {
+		if a.sessions.find(id) != nil || int64(x.Classes[i]) >= int64(len(classes)) {
+			return errors.New("a session comes twice, or its class is not known")
+		}
+		s, _ := a.sessions.add(id)
+		s.class = classes[x.Classes[i]]
+		if s.class.sessions == nil {
+			s.class.sessions = new(sessionAccount)
+		}
+		s.first, s.last, s.turns = moment(x.First[i]), moment(x.Last[i]), x.Turns[i]
+		s.initial, s.context, s.prompt, s.cached = x.Initial[i], x.Context[i], x.Prompt[i], x.Cached[i]
+	}
+	return nil
+}
