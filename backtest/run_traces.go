@@ -45,7 +45,7 @@ func (r *runner) read(stage string, do func(items Items, timed bool) error) erro
 			return err
 		}
 		readers, streams = append(readers, x), append(streams, x)
-		timed = timed || x.Format().Name == "ndjson"
+		timed = timed || x.Format().timed
 		if i == 0 || x.Start().Before(r.start) {
 			r.start = x.Start()
 		}

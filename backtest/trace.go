@@ -165,6 +165,9 @@ func (r *Reader) open() error {
 		return fmt.Errorf("%s:1: %w", r.path, err)
 	}
 	r.order.bound = r.opts.Reorder
+	if r.format.blocks {
+		r.notes = append(r.notes, prefixNote(r.opts))
+	}
 	if r.order.bound <= 0 {
 		r.order.bound = r.format.reorder
 	}

@@ -17,6 +17,8 @@ type Format struct {
 
 	binned   bool // rows are sums over spans
 	absolute bool // rows carry calendar times
+	timed    bool // rows carry the times of a request's life
+	blocks   bool // rows carry block hashes, from which cached tokens follow
 	reorder  int  // default bound of the reorder buffer, rows
 
 	sniff func(first []byte, o Options) bool
@@ -37,8 +39,9 @@ var Formats = []Format{
 	{Name: "requests", Help: "CSV t_s,class,prompt_tokens,cached_tokens,output_tokens[,session]: one row a request", reorder: reorderRequests, sniff: sniffRequests, open: openNative},
 	{Name: "azure", Help: "Azure LLM inference trace CSV TIMESTAMP,ContextTokens,GeneratedTokens", absolute: true, reorder: reorderRequests, sniff: sniffColumns("TIMESTAMP", "ContextTokens", "GeneratedTokens"), open: openAzure},
 	{Name: "burstgpt", Help: "BurstGPT CSV Timestamp,[Session ID,Elapsed time,]Model,Request tokens,Response tokens,Total tokens,Log Type", reorder: reorderRequests, sniff: sniffColumns("Timestamp", "Model", "Request tokens", "Response tokens"), open: openBurstGPT},
-	{Name: "mooncake", Help: "Mooncake JSONL timestamp,input_length,output_length,hash_ids", reorder: reorderRequests, sniff: sniffMooncake, open: openMooncake},
-	{Name: "ndjson", Help: "forewarm.request.v1 records, one JSON object a line", absolute: true, reorder: reorderRecords, sniff: sniffNDJSON, open: openNDJSON},
+	{Name: "mooncake", Help: "Mooncake JSONL timestamp,input_length,output_length,hash_ids", blocks: true, reorder: reorderRequests, sniff: sniffMooncake, open: openMooncake},
+	{Name: "dynamo", Help: "NVIDIA Dynamo request trace JSONL dynamo.request.trace.v1", absolute: true, timed: true, blocks: true, reorder: reorderRecords, sniff: sniffDynamo, open: openDynamo},
+	{Name: "ndjson", Help: "forewarm.request.v1 records, one JSON object a line", absolute: true, timed: true, reorder: reorderRecords, sniff: sniffNDJSON, open: openNDJSON},
 }
 
 func recognise(first []byte, o Options) (Format, error) {
@@ -146,6 +149,10 @@ func sniffRequests(first []byte, _ Options) bool {
 
 func sniffMooncake(first []byte, _ Options) bool {
 	return isJSONObject(first) && bytes.Contains(first, []byte(`"input_length"`)) && bytes.Contains(first, []byte(`"timestamp"`))
+}
+
+func sniffDynamo(first []byte, _ Options) bool {
+	return isJSONObject(first) && bytes.Contains(first, []byte(`"dynamo.request.trace.v1"`))
 }
 
 func sniffNDJSON(first []byte, _ Options) bool { return isJSONObject(first) }

@@ -26,17 +26,6 @@ func openMooncake(l *lineScanner, o Options) (rowReader, error) {
 	return &mooncakeReader{lines: l, most: float64(o.Limits.Tokens), class: o.Class, cache: newPrefixCache(o)}, nil
 }
 
-// DefaultPrefixBlocks is the size of the prefix cache when Options give none: 2²⁰ blocks are half a billion tokens of
-// Mooncake's traces, more than they fill, so that hits are those of an unbounded cache.
-const DefaultPrefixBlocks = 1 << 20
-
-func newPrefixCache(o Options) *ingest.PrefixCache {
-	if o.PrefixBlocks <= 0 {
-		o.PrefixBlocks = DefaultPrefixBlocks
-	}
-	return ingest.NewPrefixCache(o.PrefixBlocks)
-}
-
 func (m *mooncakeReader) next(w *row) error {
 	line, err := m.lines.next()
 	if err != nil {

@@ -98,6 +98,14 @@ func TestFormats(t *testing.T) {
 			file: "mooncake.jsonl", format: "mooncake", start: DefaultStart,
 			want: []string{"0 mooncake 1300 0 50", "3 mooncake 1400 1024 20", "3 mooncake 900 900 7", "61 mooncake 100 100 7"},
 		},
+		{ // tool events are no requests; the record that ends first comes first, and an empty cache was hit by none
+			file: "dynamo.jsonl", format: "dynamo", opts: Options{Class: "chat"}, start: time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC),
+			want: []string{"1 chat 130 0 16", "2 chat 200 128 5", "9 chat 130 64 16"},
+		},
+		{ // … and a small one forgets
+			file: "dynamo.jsonl", format: "dynamo", opts: Options{Class: "chat", PrefixBlocks: 1}, start: time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC),
+			want: []string{"1 chat 130 0 16", "2 chat 200 64 5", "9 chat 130 64 16"},
+		},
 		{ // the record that was written first comes first, though its request arrived later
 			file: "telemetry.ndjson", format: "ndjson", start: time.Date(2025, 3, 3, 10, 0, 0, 0, time.UTC),
 			want: []string{"5 chat 10 8 4", "9 chat 100 ? 40"},

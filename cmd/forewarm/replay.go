@@ -28,6 +28,7 @@ func traceFlags(f *flag.FlagSet, o *backtest.Options) (start *string) {
 	f.DurationVar(&o.Bin, "bin", 0, "bin `width` of a binned trace (default: inferred)")
 	f.BoolFunc("strict", "end at the first unusable row instead of skipping and counting it", func(string) error { o.Strict = true; return nil })
 	f.StringVar(&o.Class, "class", "", "`class` of traces that name none (default: the file's name)")
+	f.IntVar(&o.PrefixBlocks, "prefix-blocks", 0, "`number` of blocks in the prefix cache that turns block hashes into cached tokens (default: it forgets nothing)")
 	return f.String("start", "", "`time` of t_s = 0, RFC 3339 (default: a Monday, midnight UTC)")
 }
 

@@ -1,0 +1,62 @@
+package backtest
+
+import (
+	"fmt"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// recordReader reads recorded telemetry, one JSON object a line, by the same decoder that the daemon uses. A record comes
+// up when it was written: at the request's end where that is known, as in life.
+type recordReader struct {
+	lines *lineScanner
+	meta  ingest.Meta
+	lim   ingest.Limits
+	cache *ingest.PrefixCache
+	batch ingest.Batch
+}
+
+func openNDJSON(l *lineScanner, o Options) (rowReader, error) {
+	return openRecords(l, o, ingest.ContentTypeJSON), nil
+}
+
+func openDynamo(l *lineScanner, o Options) (rowReader, error) {
+	return openRecords(l, o, ingest.ContentTypeDynamo), nil
+}
+
+func openRecords(l *lineScanner, o Options, contentType string) rowReader {
+	return &recordReader{
+		lines: l, lim: o.Limits, cache: newPrefixCache(o),
+		meta: ingest.Meta{Kind: ingest.KindRequest, ContentType: contentType, Pool: o.Pool, Class: o.Class},
+	}
+}
+
+func (n *recordReader) next(w *row) error {
+	for {
+		line, err := n.lines.next()
+		if err != nil {
+			return err
+		}
+		n.batch.Reset()
+		ingest.Decode(n.meta, line, n.lim, &n.batch)
+		switch {
+		case len(n.batch.Requests) == 1:
+			*w = n.row(n.batch.Requests[0])
+			return nil
+		case len(n.batch.Refused) > 0:
+			return badRow(fmt.Sprintf("%s: %s", n.batch.Refused[0].Reason, n.batch.Refused[0].Detail))
+		case n.batch.Ignored == 0:
+			return badRow("the line holds no request: one forewarm.request.v1 object a line")
+		}
+	}
+}
+
+// row takes over a record, with the cached tokens that follow from its blocks.
+func (n *recordReader) row(r ingest.Request) row {
+	hit := int64(n.cache.Hit(r.Blocks)) * r.BlockTokens
+	if r.CachedTokens == ingest.Unknown && len(r.Blocks) > 0 {
+		r.CachedTokens = min(hit, r.PromptTokens)
+	}
+	r.Blocks, r.BlockTokens = nil, 0
+	return row{at: knownAt(&r).UnixNano(), class: r.Class, record: &r}
+}
