@@ -25,7 +25,7 @@ type Watermark struct {
 type Refusal struct {
 	Reason Reason
 	Detail string // for people: which field, which value, which bound
-	Record []byte // the raw record, cut to Limits.RefusedBytes; nil when the raw bytes are not at hand
+	Record []byte // what [Redact] leaves of the record, at most Limits.RefusedBytes; nil when there is nothing to show
 }
 
 // Batch is everything one message carried, in the order in which the pipeline applies it: requests, sums, replicas,

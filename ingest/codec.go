@@ -59,7 +59,7 @@ type format struct {
 	name        string // as configurations call it
 	contentType string // as messages call it
 	decode      func(d *decoder, data []byte)
-	private     bool       // records may hold prompt text, so that no byte of a refused one is kept
+	binary      bool       // not JSON: nothing of a refused record is kept
 	fields      *fieldTree // where a foreign format keeps what requests need; nil for the others
 }
 
@@ -85,14 +85,14 @@ const (
 var formats = [...]format{
 	{name: "json", contentType: ContentTypeJSON, decode: decodeJSON},
 	{name: "ndjson", contentType: ContentTypeNDJSON, decode: decodeNDJSON},
-	{name: "protobuf", contentType: ContentTypeProtobuf, decode: decodeProtobuf},
+	{name: "protobuf", contentType: ContentTypeProtobuf, decode: decodeProtobuf, binary: true},
 	{name: "sum", contentType: ContentTypeSum, decode: decodeSumJSON},
 	{name: "sum-ndjson", contentType: ContentTypeSumNDJSON, decode: decodeSumNDJSON},
-	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo, private: true},
-	{name: "litellm", contentType: ContentTypeLiteLLM, decode: decodeLiteLLM, private: true, fields: liteLLMFields},
-	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeOpenAI, private: true, fields: openAIFields},
-	{name: "envoy", contentType: ContentTypeEnvoy, decode: decodeEnvoy, private: true, fields: envoyFields},
-	{name: "sglang", contentType: ContentTypeSGLang, decode: decodeSGLang, private: true, fields: sglangFields},
+	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo},
+	{name: "litellm", contentType: ContentTypeLiteLLM, decode: decodeLiteLLM, fields: liteLLMFields},
+	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeOpenAI, fields: openAIFields},
+	{name: "envoy", contentType: ContentTypeEnvoy, decode: decodeEnvoy, fields: envoyFields},
+	{name: "sglang", contentType: ContentTypeSGLang, decode: decodeSGLang, fields: sglangFields},
 }
 
 // Formats lists the names of the formats, as configurations write them.
@@ -120,7 +120,7 @@ func Decode(m Meta, data []byte, lim Limits, b *Batch) {
 	d := decoders.Get().(*decoder)
 	d.meta, d.limits, d.batch = m, lim, b
 	d.message(data)
-	d.meta, d.batch, d.private, d.fields = Meta{}, nil, false, nil
+	d.meta, d.batch, d.binary, d.fields = Meta{}, nil, false, nil
 	decoders.Put(d)
 }
 
@@ -129,7 +129,7 @@ type decoder struct {
 	meta    Meta
 	limits  Limits
 	batch   *Batch
-	private bool       // the message is of a private format
+	binary      bool       // not JSON: nothing of a refused record is kept
 	fields  *fieldTree // of a foreign format, with the names that users gave
 	refusal Refusal    // why the record at hand is unusable; Reason "" while it is not
 
@@ -143,7 +143,7 @@ var decoders = sync.Pool{New: func() any { return new(decoder) }}
 
 func (d *decoder) message(data []byte) {
 	f := formatOf(d.meta.ContentType)
-	d.private = f == nil || f.private
+	d.binary = f != nil && f.binary
 	if len(data) > d.limits.MessageBytes {
 		d.refuse(data, ReasonTooLarge, "message has %d bytes, the limit is %d", len(data), d.limits.MessageBytes)
 		return
@@ -181,11 +181,11 @@ func formatOf(contentType string) *format {
 	return nil
 }
 
-// refuse books record as unusable, and keeps its first bytes for people to look at, unless they may be prompt text.
+// refuse books record as unusable, and keeps what [Redact] leaves of it for people to look at.
 func (d *decoder) refuse(record []byte, reason Reason, detail string, args ...any) {
 	r := Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...)}
-	if n := min(len(record), d.limits.RefusedBytes); n > 0 && !d.private {
-		r.Record = append([]byte(nil), record[:n]...)
+	if !d.binary {
+		r.Record = Redact(record, d.limits.RefusedBytes)
 	}
 	d.batch.Refused = append(d.batch.Refused, r)
 }

@@ -61,7 +61,7 @@ func (d *decoder) dynamoRow(data []byte, wrapped bool) {
 	case !schema.given():
 		d.fail(ReasonMissingField, "schema is missing")
 	case !d.is(schema, dynamoSchema):
-		d.fail(ReasonUnknownFormat, "schema is %.64q, want %s", schema.raw, dynamoSchema)
+		d.fail(ReasonUnknownFormat, "schema is %s, want %s", quoted(schema.raw), dynamoSchema)
 	case !request.given():
 		d.fail(ReasonMissingField, "request is missing")
 	default:

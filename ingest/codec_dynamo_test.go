@@ -116,8 +116,8 @@ func TestDecodeDynamoRefuses(t *testing.T) {
 			if len(b.Refused) != 1 || b.Refused[0].Reason != tc.want || len(b.Requests)+b.Ignored > 0 {
 				t.Fatalf("got %+v, want it refused as %s", b, tc.want)
 			}
-			if r := b.Refused[0]; r.Record != nil || strings.Contains(r.Detail, "secret") {
-				t.Errorf("kept what may be a prompt: %+v", r)
+			if r := b.Refused[0]; strings.Contains(string(r.Record)+r.Detail, "secret") {
+				t.Errorf("kept what may be a prompt: %s: %s", r.Detail, r.Record)
 			}
 		})
 	}
@@ -182,11 +182,6 @@ func FuzzDecodeDynamo(f *testing.F) {
 		for _, r := range b.Requests {
 			if int64(len(r.Blocks)) > (r.PromptTokens+max(1, r.BlockTokens)-1)/max(1, r.BlockTokens) {
 				t.Fatalf("%d blocks of %d tokens in a prompt of %d", len(r.Blocks), r.BlockTokens, r.PromptTokens)
-			}
-		}
-		for _, r := range b.Refused {
-			if r.Record != nil {
-				t.Fatalf("kept %q", r.Record)
 			}
 		}
 		if lines := bytes.Count(data, []byte{'\n'}) + 1; n+b.Ignored+len(b.Refused) > lines {

@@ -208,8 +208,8 @@ func TestDecodeRefuses(t *testing.T) {
 				t.Errorf("accepted something of it: %+v", b)
 			}
 			r := b.Refused[0]
-			if limit := DefaultLimits().RefusedBytes; len(r.Record) > limit || !strings.HasPrefix(tc.data, string(r.Record)) {
-				t.Errorf("kept %d bytes that are not the first %d of the record", len(r.Record), limit)
+			if limit := DefaultLimits().RefusedBytes; len(r.Record) > limit {
+				t.Errorf("kept %d bytes, the limit is %d", len(r.Record), limit)
 			}
 			if len(r.Detail) > 400 {
 				t.Errorf("detail of %d bytes", len(r.Detail))
@@ -261,7 +261,6 @@ func TestDecodeSamples(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatal("no samples", err)
 	}
-	contentTypes := map[string]string{"json": ContentTypeJSON, "ndjson": ContentTypeNDJSON, "sum": ContentTypeSumNDJSON, "dynamo": ContentTypeDynamo, "protobuf": ContentTypeProtobuf}
 	kinds := map[string]Kind{"replica.json": KindReplica, "ack.json": KindAck, "watermark.json": KindWatermark}
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
@@ -269,8 +268,11 @@ func TestDecodeSamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		format, name := filepath.Base(filepath.Dir(path)), filepath.Base(path)
-		m := Meta{Kind: kinds[name], ContentType: contentTypes[format]}
-		if format == "dynamo" {
+		m := Meta{Kind: kinds[name]}
+		if m.ContentType, _ = ContentTypeOf(format); format == "sum" {
+			m.ContentType = ContentTypeSumNDJSON
+		}
+		if format == "dynamo" || format == "sglang" {
 			m.Pool = "p" // its producers know none
 		}
 		b := decode(m, string(data))
@@ -298,13 +300,13 @@ func TestDecodeTakesOneWatermarkAMessage(t *testing.T) {
 }
 
 func TestDecodeKeepsNothingOfItsInput(t *testing.T) {
-	data := []byte(`{"id":"id-1","pool":"pool-1","prompt_tokens":7,"arrived_at":` + atMS + "}\nbroken")
+	data := []byte(`{"id":"id-1","pool":"pool-1","prompt_tokens":7,"arrived_at":` + atMS + "}\n{\"id\":\"broken\",x")
 	var b Batch
 	Decode(Meta{ContentType: ContentTypeNDJSON}, data, DefaultLimits(), &b)
 	for i := range data {
 		data[i] = '#'
 	}
-	if r := b.Requests[0]; r.ID != "id-1" || r.Pool != "pool-1" || string(b.Refused[0].Record) != "broken" {
+	if r := b.Requests[0]; r.ID != "id-1" || r.Pool != "pool-1" || string(b.Refused[0].Record) != `{"id":"broken",~` {
 		t.Errorf("records changed with the buffer: %+v", b)
 	}
 }

@@ -5,8 +5,9 @@
 //
 // Invariants: a decoder never panics and never keeps a slice of its input; one bad record refuses that record and no
 // other; what a producer did not report stays unknown ([Unknown], NaN, zero time) and never becomes zero; prompt text
-// is never kept: of formats that can hold it, not even the first bytes of a record that is refused ([Refusal]). Units:
-// token counts are integers, times have millisecond resolution or better, in UTC.
+// is never kept, not even of a record that is refused ([Redact]). Units: token counts are integers, times have
+// millisecond resolution or better, in UTC.
+//
 // Bounds: [Limits] bounds message size, nesting, batch length, label length and counts; [Deduper] bounds its memory by
 // entries, and counts what it had to forget.
 package ingest

@@ -22,7 +22,7 @@ func checkLabel[F, S string | []byte](field F, s S, limit int) (reason Reason, d
 		return ReasonLabelTooLong, fmt.Sprintf("%s has %d bytes, the limit is %d", field, len(s), limit)
 	}
 	if hasControl(s) {
-		return ReasonBadLabel, fmt.Sprintf("%s %.64q has a control character", field, s)
+		return ReasonBadLabel, fmt.Sprintf("%s has a control character", field)
 	}
 	return "", ""
 }

@@ -98,7 +98,7 @@ func enum[E ~uint8](d *decoder, v value, known []string, to *E) {
 			return
 		}
 	}
-	d.fail(ReasonBadEnum, "%s is %.64q, want one of %s", v.key, text, strings.Join(known, ", "))
+	d.fail(ReasonBadEnum, "%s is %s, want one of %s", v.key, quoted(text), strings.Join(known, ", "))
 }
 
 // session reads the clear name of a session and keeps its hash.
@@ -116,7 +116,7 @@ func (d *decoder) sessionHash(v value, to *uint64) {
 	}
 	hash, err := strconv.ParseUint(string(text), 16, 64)
 	if err != nil || len(text) != 16 {
-		d.fail(ReasonWrongType, "%s is %.64q, want 16 hexadecimal digits", v.key, text)
+		d.fail(ReasonWrongType, "%s is %s, want 16 hexadecimal digits", v.key, quoted(text))
 		return
 	}
 	*to = hash
@@ -135,7 +135,7 @@ func (d *decoder) count(v value, limit int64, to *int64) {
 	var f float64
 	d.number(v, float64(limit), &f)
 	if f != math.Trunc(f) {
-		d.fail(ReasonWrongType, "%s is %.64s, want a whole number", v.key, v.raw)
+		d.fail(ReasonWrongType, "%s is %.24s, want a whole number", v.key, v.raw)
 		return
 	}
 	*to = int64(f)
@@ -150,9 +150,9 @@ func (d *decoder) number(v value, limit float64, to *float64) {
 	f, _ := strconv.ParseFloat(string(v.raw), 64) // out of range gives ±Inf, which the bounds refuse
 	switch {
 	case f < 0:
-		d.fail(ReasonNegativeCount, "%s is %.64s, a count cannot be negative", v.key, v.raw)
+		d.fail(ReasonNegativeCount, "%s is %.24s, a count cannot be negative", v.key, v.raw)
 	case f > limit:
-		d.fail(ReasonHugeCount, "%s is %.64s, the limit is %.0f", v.key, v.raw, limit)
+		d.fail(ReasonHugeCount, "%s is %.24s, the limit is %.0f", v.key, v.raw, limit)
 	default:
 		*to = math.Abs(f) // -0 is 0
 	}
@@ -166,7 +166,7 @@ func (d *decoder) ratio(v value, to *float64) {
 	}
 	f, _ := strconv.ParseFloat(string(v.raw), 64)
 	if f < 0 || f > 1 {
-		d.fail(ReasonOutOfRange, "%s is %.64s, want 0 to 1", v.key, v.raw)
+		d.fail(ReasonOutOfRange, "%s is %.24s, want 0 to 1", v.key, v.raw)
 		return
 	}
 	*to = math.Abs(f)
@@ -179,7 +179,7 @@ func (d *decoder) time(v value, to *time.Time) {
 	case jsonparser.Number:
 		ms, ok := smallInt(v.raw)
 		if !ok {
-			d.fail(ReasonBadTime, "%s is %.64s, want whole Unix milliseconds", v.key, v.raw)
+			d.fail(ReasonBadTime, "%s is %.24s, want whole Unix milliseconds", v.key, v.raw)
 			return
 		}
 		t = time.UnixMilli(ms).UTC()
@@ -189,7 +189,7 @@ func (d *decoder) time(v value, to *time.Time) {
 			return
 		}
 		if err := t.UnmarshalText(text); err != nil {
-			d.fail(ReasonBadTime, "%s is %.64q, want RFC 3339", v.key, text)
+			d.fail(ReasonBadTime, "%s is %s, want RFC 3339", v.key, quoted(text))
 			return
 		}
 		t = t.UTC()

@@ -37,7 +37,7 @@ type badInput struct {
 }
 
 var badInputs = []badInput{
-	{name: "not JSON", reason: ingest.ReasonNotJSON, message: func(n int) string { return fmt.Sprint("<request>", n, "</request>") }},
+	{name: "not JSON", reason: ingest.ReasonNotJSON, message: func(n int) string { return fmt.Sprint("<request>the secret", n, "</request>") }},
 	{name: "wrong type", reason: ingest.ReasonWrongType, message: func(n int) string { return request(fmt.Sprint("wt", n), `:100`, `:"many"`) }},
 	{name: "negative count", reason: ingest.ReasonNegativeCount, message: func(n int) string { return request(fmt.Sprint("neg", n), `:20`, `:-20`) }},
 	{name: "huge count", reason: ingest.ReasonHugeCount, message: func(n int) string { return request(fmt.Sprint("huge", n), `:20`, `:1e300`) }},
@@ -59,7 +59,7 @@ var badInputs = []badInput{
 		return request(fmt.Sprint("whole", n)) + "\n" + request(fmt.Sprint("too", n)) + "\n" + cut[:len(cut)/2]
 	}},
 	{name: "deep nesting", reason: ingest.ReasonTooDeep, message: func(n int) string {
-		return request(fmt.Sprint("deep", n), `}`, `,"messages":`+strings.Repeat("[", 50_000)+strings.Repeat("]", 50_000)+`}`)
+		return request(fmt.Sprint("deep", n), `}`, `,"messages":["the secret",`+strings.Repeat("[", 50_000)+strings.Repeat("]", 50_000)+`]}`)
 	}},
 	{name: "invalid UTF-8", reason: ingest.ReasonInvalidUTF8, message: func(n int) string { return request(fmt.Sprint("\xff\xfe", n)) }},
 }
@@ -124,7 +124,7 @@ func TestBadInput(t *testing.T) {
 	gotLetters := map[ingest.Reason]int{}
 	for m := range next(letters) {
 		gotLetters[ingest.Reason(m.Header.Get(jetstream.HeaderReason))]++
-		if m.Header.Get(jetstream.HeaderDetail) == "" || m.Header.Get(jetstream.HeaderSequence) == "" || len(m.Data) == 0 || len(m.Data) > 4<<10 {
+		if m.Header.Get(jetstream.HeaderDetail) == "" || m.Header.Get(jetstream.HeaderSequence) == "" || len(m.Data) > 4<<10 || bytes.Contains(m.Data, []byte("secret")) {
 			t.Errorf("letter with headers %v and %d bytes", m.Header, len(m.Data))
 		}
 	}
