@@ -28,6 +28,7 @@ type arrival struct {
 	Ended  bool
 	Prompt bool // prompt tokens were counted
 	Cached bool // cached tokens were counted
+	class  *class
 }
 
 func newArrivals(capacity int) arrivals {
@@ -93,7 +94,17 @@ func (t *arrivals) pop() arrival {
 	return e
 }
 
-func (t *arrivals) snapshot() ArrivalSnapshot {
+// release lets go of classes that are forgotten.
+func (t *arrivals) release() {
+	for i := range t.queue[t.head:] {
+		if e := &t.queue[t.head+i]; e.class != nil && e.class.gone {
+			e.class = nil
+		}
+	}
+}
+
+// snapshot names classes by their number.
+func (t *arrivals) snapshot(number map[*class]uint32) ArrivalSnapshot {
 	var s ArrivalSnapshot
 	for _, e := range t.queue[t.head:] {
 		var flags byte
@@ -103,20 +114,34 @@ func (t *arrivals) snapshot() ArrivalSnapshot {
 			}
 		}
 		s.Hashes, s.Minutes, s.Flags = append(s.Hashes, e.Hash), append(s.Minutes, e.Minute), append(s.Flags, flags)
+		class := uint32(0)
+		if e.class != nil {
+			class = number[e.class] + 1
+		}
+		s.Classes = append(s.Classes, class)
 	}
 	return s
 }
 
-func (t *arrivals) restore(s ArrivalSnapshot) error {
-	if len(s.Minutes) != len(s.Hashes) || len(s.Flags) != len(s.Hashes) || len(s.Hashes) > t.capacity {
+func (t *arrivals) restore(s ArrivalSnapshot, classes []*class) error {
+	if s.Classes == nil {
+		s.Classes = make([]uint32, len(s.Hashes)) // of a state that did not keep them
+	}
+	if len(s.Minutes) != len(s.Hashes) || len(s.Flags) != len(s.Hashes) || len(s.Classes) != len(s.Hashes) || len(s.Hashes) > t.capacity {
 		return errors.New("the columns of arrivals differ in length, or are too long")
 	}
 	for i, hash := range s.Hashes {
 		if t.find(hash) != nil {
 			return fmt.Errorf("arrival %x comes twice", hash)
 		}
+		var c *class
+		if n := int64(s.Classes[i]); n > int64(len(classes)) {
+			return fmt.Errorf("class %d of arrival %x is not known", n, hash)
+		} else if n > 0 {
+			c = classes[n-1]
+		}
 		f := s.Flags[i]
-		t.add(arrival{Hash: hash, Minute: s.Minutes[i], Ended: f&1 != 0, Prompt: f&2 != 0, Cached: f&4 != 0})
+		t.add(arrival{Hash: hash, Minute: s.Minutes[i], Ended: f&1 != 0, Prompt: f&2 != 0, Cached: f&4 != 0, class: c})
 	}
 	return nil
 }

@@ -44,6 +44,7 @@ type class struct {
 	moments           sketch.Moments // fading
 	expected          Expected
 	tenants, features *account        // fading; nil before the first name
+	gone              bool            // it is forgotten
 	sessions          *sessionAccount // nil before the first
 	cells             []*cell         // by slot, nil where nothing came; nil altogether while nothing is open
 	open              int             // number of cells

@@ -121,7 +121,7 @@ func (a *Aggregator) advance(open int64) {
 // age lets old weight fade and forgets what has been silent too long.
 func (a *Aggregator) age() {
 	a.arrivals.forget(a.oldest())
-	forgotten := max(minutes(a.cfg.ClassTTL), a.revise+a.ahead)
+	forgotten, evicted := max(minutes(a.cfg.ClassTTL), a.revise+a.ahead), a.counters.ClassesEvicted
 	for _, p := range a.pools {
 		p.fleet.forget(startOf(a.open).Add(-a.cfg.ReplicaTTL))
 		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool {
@@ -134,11 +134,15 @@ func (a *Aggregator) age() {
 			for i := range c.cells {
 				a.release(c, i)
 			}
-			a.dropSessions(c)
+			c.gone = true
 			delete(p.byName, c.key.Class)
 			p.latest = nil
 			a.counters.ClassesEvicted++
 			return true
 		})
+	}
+	if a.counters.ClassesEvicted > evicted {
+		a.arrivals.release()
+		a.releaseSessions()
 	}
 }

@@ -52,8 +52,12 @@ func (a *Aggregator) add(r *ingest.Request, call bool) ingest.Reason {
 	}
 
 	p := a.pool(r.Pool)
-	c := a.class(p, r.Class, minute)
-	entry := arrival{Hash: hash, Minute: minute}
+	name := r.Class
+	if seen != nil && seen.class != nil {
+		name = seen.class.key.Class // what the first record said: all of a request is in one class
+	}
+	c := a.class(p, name, minute)
+	entry := arrival{Hash: hash, Minute: minute, class: c}
 	if seen == nil {
 		a.evidence(p, minute, t.event)
 		countArrival(c, a.cell(c, minute), call)
@@ -76,7 +80,7 @@ func (a *Aggregator) add(r *ingest.Request, call bool) ingest.Reason {
 		a.countEnd(p, c, w, r, &t, call, minute >= a.oldest() && entry.Prompt && !entry.Cached)
 	}
 	if r.Session != 0 {
-		a.visit(p, c, r, &t, seen == nil)
+		a.visit(p, c, r, &t, call && seen == nil)
 	}
 	if seen == nil && p.phased && r.ID != "" && a.arrivals.add(entry) {
 		a.counters.ArrivalsEvicted++

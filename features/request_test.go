@@ -9,6 +9,7 @@ import (
 	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // A request of minute 0 that is known by one record, or by two in either order, is the same request.
@@ -300,5 +301,49 @@ func TestArrivalsAreBounded(t *testing.T) {
 	table.forget(95 + maxLifeMinutes)
 	if table.find(949) != nil || table.find(951) == nil {
 		t.Error("what has not ended within a day must go")
+	}
+}
+
+// A request stays in the class that its first record named, whatever the second says, and also after a restart.
+func TestRequestStaysInItsClass(t *testing.T) {
+	arrived := changed(request("a", 1), ofClass("agent"), phase(ingest.PhaseArrived), tokens(100, ingest.Unknown, ingest.Unknown))
+	ended := changed(request("a", 1), ofClass("chat"))
+	for name, records := range map[string][2]*ingest.Request{"in order": {arrived, ended}, "the end first": {changed(ended, ofClass("agent")), changed(arrived, ofClass("chat"))}} {
+		a := New(testConfig())
+		mustAdd(t, a, changed(request("other", 0), ofClass("other"), phase(ingest.PhaseArrived)), records[0])
+		a, err := Restore(testConfig(), recode(t, a.State()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustAdd(t, a, records[1])
+		var h history
+		h.closeUntil(t, a, 1, 1)
+		if w := h.window(t, "agent", 0); w.Requests != 1 || w.PromptTokens != 100 || w.OutputTokens != 20 || w.OutputKnown != 1 {
+			t.Errorf("%s: %+v", name, w)
+		}
+		if _, ok := h.newest[windowID{Key{"p", "chat"}, 0}]; ok {
+			t.Errorf("%s: there is a window of the other class", name)
+		}
+	}
+}
+
+// When the class was forgotten while the request ran, its end names the class anew.
+func TestRequestOutlivesItsClass(t *testing.T) {
+	cfg := testConfig()
+	cfg.ClassTTL = Minute
+	a := New(cfg)
+	mustAdd(t, a, changed(request("a", 1), ofClass("agent"), phase(ingest.PhaseArrived)))
+	for m := 1; m <= 120; m++ {
+		a.Close(at(float64(m) * 60))
+	}
+	if a.Counters().ClassesEvicted != 1 {
+		t.Fatal("the class is still there")
+	}
+	mustAdd(t, a, changed(request("a", 1), times(1, 2, 120*60+1)))
+	if diff := cmp.Diff(a.State(), recode(t, a.State()), cmpopts.EquateEmpty(), cmpopts.EquateNaNs(), cmpopts.IgnoreTypes(sketch.Quantile{})); diff != "" {
+		t.Errorf("the state does not come back:\n%s", diff)
+	}
+	if windows, _ := a.Close(at(121 * 60)); len(windows) == 0 || windows[len(windows)-1].Class != "chat" {
+		t.Errorf("%d windows, want one of chat", len(windows))
 	}
 }

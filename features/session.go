@@ -43,9 +43,9 @@ type sessionSums struct {
 	active, ended, ageMillis, turns, later, growth, context, largest, prompt, cached int64
 }
 
-// visit counts a record of a request in its session; first says that it is the first record of the request. The same
-// session in two pools is two.
-func (a *Aggregator) visit(p *pool, c *class, r *ingest.Request, t *moments, first bool) {
+// visit counts a record of a request in its session; turn says that it begins one: that it is the first record
+// of the request, and no retry. The same session in two pools is two.
+func (a *Aggregator) visit(p *pool, c *class, r *ingest.Request, t *moments, turn bool) {
 	id := r.Session ^ p.seed
 	s := a.sessions.find(id)
 	if c.sessions == nil {
@@ -60,12 +60,12 @@ func (a *Aggregator) visit(p *pool, c *class, r *ingest.Request, t *moments, fir
 		c.sessions.since.Started++
 	} else {
 		a.sessions.touch(s)
-		if first && r.Attempt <= 1 && t.event >= s.last {
+		if turn && t.event >= s.last {
 			c.sessions.since.Gaps++
 			c.sessions.since.Waited += int64(t.event - s.last)
 		}
 	}
-	if first && (r.Attempt <= 1 || s.turns == 0) {
+	if turn || s.turns == 0 {
 		s.turns++
 	}
 	s.class = c
@@ -145,14 +145,11 @@ func mean(sum float64, n int64) float64 {
 	return sum / float64(n)
 }
 
-// dropSessions forgets those of a class that is forgotten itself.
-func (a *Aggregator) dropSessions(c *class) {
-	if c.sessions == nil {
-		return
-	}
+// releaseSessions forgets those of classes that are forgotten.
+func (a *Aggregator) releaseSessions() {
 	for pos := a.sessions.oldest; pos != 0; {
 		s := &a.sessions.entries[pos]
-		if pos = s.newer; s.class == c {
+		if pos = s.newer; s.class.gone {
 			a.sessions.remove(s)
 		}
 	}

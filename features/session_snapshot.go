@@ -2,8 +2,8 @@ package features
 
 import "errors"
 
-// SessionSnapshot lists the sessions, the one that was silent longest first, in columns. Classes are counted through
-// those of all pools as the State lists them; times are in nanoseconds.
+// SessionSnapshot lists the sessions, the one that was silent longest first, in columns. Classes are numbered from
+// zero through those of all pools as the State lists them; times are in nanoseconds.
 type SessionSnapshot struct {
 	IDs     []uint64 `cbor:"1,keyasint"`
 	Classes []uint32 `cbor:"2,keyasint"`
@@ -16,15 +16,18 @@ type SessionSnapshot struct {
 	Cached  []uint32 `cbor:"9,keyasint"`
 }
 
-func (a *Aggregator) sessionSnapshot() *SessionSnapshot {
+// numbered are the classes of all pools, as the State lists them.
+func (a *Aggregator) numbered() (classes []*class) {
+	for _, p := range a.pools {
+		classes = append(classes, p.classes...)
+	}
+	return classes
+}
+
+// sessionSnapshot names classes by their number.
+func (a *Aggregator) sessionSnapshot(number map[*class]uint32) *SessionSnapshot {
 	if a.sessions.count == 0 {
 		return nil
-	}
-	number := map[*class]uint32{}
-	for _, p := range a.pools {
-		for _, c := range p.classes {
-			number[c] = uint32(len(number))
-		}
 	}
 	x := &SessionSnapshot{}
 	for pos := a.sessions.oldest; pos != 0; {
@@ -40,7 +43,7 @@ func (a *Aggregator) sessionSnapshot() *SessionSnapshot {
 }
 
 // restoreSessions takes up the sessions; the newest, when there may be fewer now.
-func (a *Aggregator) restoreSessions(x *SessionSnapshot) error {
+func (a *Aggregator) restoreSessions(x *SessionSnapshot, classes []*class) error {
 	if x == nil {
 		return nil
 	}
@@ -48,10 +51,6 @@ func (a *Aggregator) restoreSessions(x *SessionSnapshot) error {
 		if n != len(x.IDs) {
 			return errors.New("the columns of sessions differ in length")
 		}
-	}
-	var classes []*class
-	for _, p := range a.pools {
-		classes = append(classes, p.classes...)
 	}
 	for i, id := range x.IDs {
 		if a.sessions.find(id) != nil || int64(x.Classes[i]) >= int64(len(classes)) {

@@ -88,11 +88,12 @@ type ArrivalSnapshot struct {
 	Hashes  []uint64 `cbor:"1,keyasint"`
 	Minutes []int64  `cbor:"2,keyasint"`
 	Flags   []byte   `cbor:"3,keyasint"`
+	Classes []uint32 `cbor:"4,keyasint,omitempty"` // numbers from one, zero for a class that is forgotten
 }
 
 // State is a copy of everything the Aggregator knows; it shares no memory with it.
 func (a *Aggregator) State() State {
-	s := State{Started: a.started, Closed: a.closed, Open: a.open, Arrivals: a.arrivals.snapshot(), Counters: a.counters}
+	s := State{Started: a.started, Closed: a.closed, Open: a.open, Counters: a.counters}
 	for _, p := range a.pools {
 		ps := PoolSnapshot{
 			Name: p.name, Phased: p.phased, LastEvent: nanos(p.lastEvent.time()), Watermark: nanos(p.watermark.time()),
@@ -114,7 +115,11 @@ func (a *Aggregator) State() State {
 		}
 		s.Pools = append(s.Pools, ps)
 	}
-	s.Sessions = a.sessionSnapshot()
+	number := map[*class]uint32{}
+	for i, c := range a.numbered() {
+		number[c] = uint32(i)
+	}
+	s.Arrivals, s.Sessions = a.arrivals.snapshot(number), a.sessionSnapshot(number)
 	return s
 }
 
@@ -159,10 +164,11 @@ func Restore(cfg Config, s State) (*Aggregator, error) {
 			return nil, fmt.Errorf("restore aggregator: pool %q: %w", ps.Name, err)
 		}
 	}
-	if err := a.restoreSessions(s.Sessions); err != nil {
+	classes := a.numbered()
+	if err := a.restoreSessions(s.Sessions, classes); err != nil {
 		return nil, fmt.Errorf("restore aggregator: %w", err)
 	}
-	if err := a.arrivals.restore(s.Arrivals); err != nil {
+	if err := a.arrivals.restore(s.Arrivals, classes); err != nil {
 		return nil, fmt.Errorf("restore aggregator: %w", err)
 	}
 	return a, nil

@@ -174,7 +174,8 @@ func TestRestoreRefuses(t *testing.T) {
 			s.Sessions = &SessionSnapshot{[]uint64{1}, one, []int64{0}, []int64{0}, one, one, one, one, one}
 		},
 		`arrivals differ in length`: func(s *State) { s.Arrivals.Flags = nil },
-		`comes twice`:               func(s *State) { s.Arrivals = ArrivalSnapshot{[]uint64{1, 1}, []int64{0, 0}, []byte{0, 0}} },
+		`arrival 1 comes twice`:     func(s *State) { s.Arrivals = ArrivalSnapshot{[]uint64{1, 1}, []int64{0, 0}, []byte{0, 0}, nil} },
+		`class 9 of arrival 1`:      func(s *State) { s.Arrivals = ArrivalSnapshot{[]uint64{1}, []int64{0}, []byte{0}, []uint32{9}} },
 	} {
 		s := recode(t, a.State())
 		spoil(&s)
