@@ -88,6 +88,8 @@ var formats = [...]format{
 	{name: "protobuf", contentType: ContentTypeProtobuf, decode: decodeProtobuf, binary: true},
 	{name: "sum", contentType: ContentTypeSum, decode: decodeSumJSON},
 	{name: "sum-ndjson", contentType: ContentTypeSumNDJSON, decode: decodeSumNDJSON},
+	{name: "otlp", contentType: ContentTypeOTLP, decode: decodeOTLP, binary: true},
+	{name: "otlp-json", contentType: ContentTypeOTLPJSON, decode: decodeOTLPJSON},
 	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo},
 	{name: "litellm", contentType: ContentTypeLiteLLM, decode: decodeLiteLLM, fields: liteLLMFields},
 	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeOpenAI, fields: openAIFields},

@@ -205,12 +205,13 @@ func impliedStatus(p Phase) Status {
 	return StatusOK
 }
 
-// checkRequest refuses a request whose fields do not go together.
+// checkRequest refuses a request whose fields do not go together. One that was not served may leave its prompt unknown:
+// who turns a request away need not count its tokens.
 func (d *decoder) checkRequest(r *Request) {
 	switch {
 	case r.Attempt < 1:
 		d.fail(ReasonOutOfRange, "attempt is 0, the first try is 1")
-	case r.PromptTokens == Unknown:
+	case r.PromptTokens == Unknown && r.Status == StatusOK:
 		d.fail(ReasonMissingField, "prompt_tokens is missing")
 	case r.ArrivedAt.IsZero() && r.FinishedAt.IsZero():
 		d.fail(ReasonMissingField, "arrived_at is missing, and so is finished_at")

@@ -42,22 +42,25 @@ func TestDecodeRequest(t *testing.T) {
 		json string
 		want Request
 	}{
-		"least":            {`{"prompt_tokens":7,"arrived_at":` + atMS + `}`, bare},
-		"null is absent":   {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"cached_tokens":null,"pool":null}`, bare},
-		"unknown ignored":  {`{"prompt_tokens":7,"messages":[{"a":"b"}],"arrived_at":` + atMS + `}`, bare},
-		"whole float":      {`{"prompt_tokens":7.0,"arrived_at":` + atMS + `}`, bare},
-		"last key wins":    {`{"prompt_tokens":1,"prompt_tokens":7,"arrived_at":` + atMS + `}`, bare},
-		"white space":      {" \t\r\n{ \"prompt_tokens\" : 7 , \"arrived_at\" : " + atMS + " } \n", bare},
-		"RFC 3339":         {`{"prompt_tokens":7,"arrived_at":"2026-11-21T07:00:00+01:00"}`, bare},
-		"record names":     {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"pool":"q","class":"d"}`, with(func(r *Request) { r.Pool, r.Class = "q", "d" })},
-		"escaped":          {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"\u0070ool":"\u00e9\ud83d\ude00"}`, with(func(r *Request) { r.Pool = "é😀" })},
-		"half a pair":      {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"id":"\ud83d","\ud83d":1}`, with(func(r *Request) { r.ID = "\ufffd" })},
-		"zero is known":    {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"cached_tokens":0}`, with(func(r *Request) { r.CachedTokens = 0 })},
-		"minus zero":       {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"cached_tokens":-0}`, with(func(r *Request) { r.CachedTokens = 0 })},
-		"session":          {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"session":"s"}`, with(func(r *Request) { r.Session = HashSession("s") })},
-		"session hash":     {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"session_hash":"fffffffffffffffe"}`, with(func(r *Request) { r.Session = math.MaxUint64 - 1 })},
-		"status to phase":  {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"status":"rejected"}`, with(func(r *Request) { r.Phase, r.Status = PhaseRejected, StatusRejected })},
-		"phase to status":  {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"phase":"cancelled"}`, with(func(r *Request) { r.Phase, r.Status = PhaseCancelled, StatusCancelled })},
+		"least":           {`{"prompt_tokens":7,"arrived_at":` + atMS + `}`, bare},
+		"null is absent":  {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"cached_tokens":null,"pool":null}`, bare},
+		"unknown ignored": {`{"prompt_tokens":7,"messages":[{"a":"b"}],"arrived_at":` + atMS + `}`, bare},
+		"whole float":     {`{"prompt_tokens":7.0,"arrived_at":` + atMS + `}`, bare},
+		"last key wins":   {`{"prompt_tokens":1,"prompt_tokens":7,"arrived_at":` + atMS + `}`, bare},
+		"white space":     {" \t\r\n{ \"prompt_tokens\" : 7 , \"arrived_at\" : " + atMS + " } \n", bare},
+		"RFC 3339":        {`{"prompt_tokens":7,"arrived_at":"2026-11-21T07:00:00+01:00"}`, bare},
+		"record names":    {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"pool":"q","class":"d"}`, with(func(r *Request) { r.Pool, r.Class = "q", "d" })},
+		"escaped":         {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"\u0070ool":"\u00e9\ud83d\ude00"}`, with(func(r *Request) { r.Pool = "é😀" })},
+		"half a pair":     {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"id":"\ud83d","\ud83d":1}`, with(func(r *Request) { r.ID = "\ufffd" })},
+		"zero is known":   {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"cached_tokens":0}`, with(func(r *Request) { r.CachedTokens = 0 })},
+		"minus zero":      {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"cached_tokens":-0}`, with(func(r *Request) { r.CachedTokens = 0 })},
+		"session":         {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"session":"s"}`, with(func(r *Request) { r.Session = HashSession("s") })},
+		"session hash":    {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"session_hash":"fffffffffffffffe"}`, with(func(r *Request) { r.Session = math.MaxUint64 - 1 })},
+		"status to phase": {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"status":"rejected"}`, with(func(r *Request) { r.Phase, r.Status = PhaseRejected, StatusRejected })},
+		"phase to status": {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"phase":"cancelled"}`, with(func(r *Request) { r.Phase, r.Status = PhaseCancelled, StatusCancelled })},
+		"prompt of one turned away": {`{"arrived_at":` + atMS + `,"status":"rejected"}`, with(func(r *Request) {
+			r.Phase, r.Status, r.PromptTokens = PhaseRejected, StatusRejected, Unknown
+		})},
 		"error is the end": {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"status":"error"}`, with(func(r *Request) { r.Status = StatusError })},
 		"all": {
 			`{"id":"i","pool":"p","class":"c","model":"m","tenant":"t","tier":"gold","feature":"f","route":"r","region":"eu","replica":"r0",` +
@@ -176,7 +179,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"ends before it arrives":    {Meta{}, request(`,"finished_at":1795240799999`), ReasonInconsistent},
 		"ends before it starts":     {Meta{}, request(`,"started_at":1795240800002,"finished_at":1795240800001`), ReasonInconsistent},
 
-		"content type":      {Meta{ContentType: "application/x-protobuf"}, request(""), ReasonUnknownFormat},
+		"content type":      {Meta{ContentType: "application/msgpack"}, request(""), ReasonUnknownFormat},
 		"sum elsewhere":     {Meta{Kind: KindReplica, ContentType: ContentTypeSum}, `{}`, ReasonUnknownFormat},
 		"long pool":         {Meta{Pool: strings.Repeat("x", 257)}, request(""), ReasonLabelTooLong},
 		"control in pool":   {Meta{Pool: "a\tb"}, request(""), ReasonBadLabel},

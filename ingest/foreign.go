@@ -109,8 +109,7 @@ func (d *decoder) doubtfulTime(v found) time.Time {
 	return t
 }
 
-// accept appends a request that a foreign record was read as, unless its fields do not go together. One that was not
-// served may leave its prompt unknown: who turns a request away need not count its tokens.
+// accept appends a request that a foreign record was read as, unless its fields do not go together.
 func (d *decoder) accept(q *Request) {
 	if q.Pool == "" {
 		q.Pool = d.meta.Pool
@@ -131,19 +130,9 @@ func (d *decoder) accept(q *Request) {
 			*t = time.Time{}
 		}
 	}
-	if d.checkForeign(q); d.refusal.Reason == "" {
+	if d.checkRequest(q); d.refusal.Reason == "" {
 		d.batch.Requests = append(d.batch.Requests, *q)
 	}
-}
-
-func (d *decoder) checkForeign(q *Request) {
-	const unserved = 0
-	prompt := q.PromptTokens
-	if prompt == Unknown && q.Status != StatusOK {
-		q.PromptTokens = unserved
-	}
-	d.checkRequest(q)
-	q.PromptTokens = prompt
 }
 
 // skip passes over a record that is sound and no request: what a cache answered, a tool call, a health check.

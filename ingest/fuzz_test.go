@@ -173,7 +173,7 @@ func checkBatch(t *testing.T, b *Batch) int {
 				t.Fatalf("ends at %v, before %v", r.FinishedAt, at)
 			}
 		}
-		if r.Pool == "" || r.EventTime().IsZero() || r.PromptTokens < 0 || r.CachedTokens > r.PromptTokens ||
+		if r.Pool == "" || r.EventTime().IsZero() || r.PromptTokens < 0 && r.Status == StatusOK || r.CachedTokens > r.PromptTokens ||
 			r.Attempt < 1 || r.Phase >= phaseCount || r.Status >= statusCount {
 			t.Fatalf("request %+v", r)
 		}

@@ -1,0 +1,235 @@
+package ingest
+
+import (
+	"encoding/hex"
+	"time"
+)
+
+// An OTLP trace export becomes one request for each inference that its spans tell of.
+//
+// A span is an inference when it carries token counts, or an operation name or span kind that says so; agents, tools,
+// chains and workflows, whose counts add up those of others, and all spans of other software are ignored and counted.
+// An inference that failed may leave its tokens unknown. One that ended well without counts is refused, for somebody forgot
+// to ask for usage.
+//
+// One request may be told twice, by its gateway (or client library) and by its engine. It counts once where
+//
+//   - both are in one export and one is an ancestor of the other: the innermost counts, for it did the work, and takes
+//     over what it does not say itself (see codec_otlp_nest.go). The other calls of an agent are no ancestors of each
+//     other, so they all count;
+//   - or both name the same response (gen_ai.response.id, gen_ai.request.id) and the same pool: the fold drops the later
+//     one as a duplicate.
+//
+// Where a gateway and its engine export by different ways and share no id, nothing in either span says that they are
+// the same request. Then only one of them may be sent here.
+//
+// The pool is the attribute forewarm.pool (of the span or its resource), else that of the subject or URL, else the model,
+// else service.name. Prompts, answers, events and links are skipped over without being read.
+
+// The content types of OTLP trace exports (opentelemetry.io/docs/specs/otlp, TracesData). OTLP/HTTP itself calls its JSON
+// application/json, which on the telemetry stream is the native record.
+const (
+	ContentTypeOTLP     = "application/x-protobuf"
+	ContentTypeOTLPJSON = "application/vnd.forewarm.otlp+json"
+)
+
+// otlpSpan is what a span says outside its attributes.
+type otlpSpan struct {
+	trace      [16]byte
+	id, parent [8]byte
+	start, end uint64 // Unix nanoseconds
+	failed     bool
+}
+
+// export is the state of decoding one export.
+type export struct {
+	*decoder
+	resource  otlpAttrs // of the resource at hand
+	attrs     otlpAttrs // of the span at hand, and of its resource
+	span      otlpSpan  // at hand
+	resources int       // whether there are any
+	spans     int
+	tree      spanTree
+	requests  []Request // which the nodes of tree point into
+
+	kept   int    // requests
+	source string // of all of them, or ""
+}
+
+// begin starts a span; false says that the export holds too many.
+func (x *export) begin() bool {
+	x.spans++
+	x.attrs, x.span, x.refusal = x.resource, otlpSpan{}, Refusal{}
+	return x.spans <= x.limits.BatchRecords
+}
+
+// end books the span at hand.
+func (x *export) end() {
+	n := node{trace: x.span.trace, id: x.span.id, parent: x.span.parent, request: none}
+	switch {
+	case x.refusal.Reason != "":
+		x.reject(x.span.id)
+	case !x.isInference():
+		x.batch.Ignored++
+	default:
+		r := x.request()
+		x.attribution(otlpService, &n.service)
+		x.attribution(otlpInstance, &n.source)
+		if x.refusal.Reason != "" {
+			x.reject(x.span.id)
+		} else {
+			n.request = len(x.requests)
+			x.requests = append(x.requests, r)
+		}
+	}
+	x.tree = append(x.tree, n)
+}
+
+// reject refuses a span. Its bytes are not kept, for there may be a prompt in them.
+func (x *export) reject(id [8]byte) {
+	x.refuse(nil, x.refusal.Reason, "span %x: %s", id, x.refusal.Detail)
+}
+
+func (x *export) label(field otlpField, to *string) { x.otlpLabel(&x.attrs, field, to) }
+func (x *export) count(field otlpField, to *int64)  { x.otlpCount(&x.attrs, field, to) }
+
+// attribution reads a name that says whom or what a request belongs to. One that cannot be used is no reason to miss the
+// request.
+func (x *export) attribution(field otlpField, to *string) {
+	before := x.refusal
+	x.label(field, to)
+	x.refusal = before
+}
+
+// isInference says whether the span at hand tells of one call of a model.
+func (x *export) isInference() bool {
+	a := &x.attrs
+	switch {
+	case a[otlpSpanKind].kind != otlpAbsent && !a.is(otlpSpanKind, "LLM", "EMBEDDING"),
+		a[otlpCall].kind != otlpAbsent && !a.has(otlpCall, ".do"), // ai.generateText adds up its ai.generateText.doGenerate
+		a.is(otlpOperation, "invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "plan", "retrieval"):
+		return false
+	}
+	return a[otlpPrompt].kind != otlpAbsent || a[otlpTotal].kind != otlpAbsent ||
+		a.is(otlpSpanKind, "LLM") || a.is(otlpOperation, "chat", "completion", "text_completion", "generate_content")
+}
+
+// request reads the span at hand. Pool and class stay empty unless the span names them, and the prompt Unknown if no
+// count gives it.
+func (x *export) request() Request {
+	r := Request{Attempt: 1, PromptTokens: Unknown, CachedTokens: Unknown, OutputTokens: Unknown, MaxOutputTokens: Unknown}
+	x.tokens(&r)
+	x.outcome(&r)
+	x.times(&r)
+	x.label(otlpPool, &r.Pool)
+	x.label(otlpClass, &r.Class)
+	x.label(otlpModel, &r.Model)
+	x.attribution(otlpTenant, &r.Tenant)
+	x.attribution(otlpTier, &r.Tier)
+	x.attribution(otlpFeature, &r.Feature)
+	x.attribution(otlpRoute, &r.Route)
+	x.attribution(otlpRegion, &r.Region)
+	x.attribution(otlpReplica, &r.ReplicaName)
+	if r.ReplicaName == "" && x.attrs[otlpWhole].kind != otlpAbsent { // engines alone report it, and they are the replica
+		x.attribution(otlpInstance, &r.ReplicaName)
+	}
+	if session := x.attrs[otlpSession].text; len(session) > 0 {
+		r.Session = HashSession(string(session))
+	}
+	x.identify(&r)
+	if isSized(&r) || r.Status != StatusOK {
+		x.checkRequest(&r)
+	}
+	return r
+}
+
+// isSized says whether the size of a request is known.
+func isSized(r *Request) bool { return r.PromptTokens != Unknown }
+
+// tokens reads the counts. The prompt includes cached tokens by convention; where fewer tokens are reported for it than
+// were read from the cache, the producer counts them apart, as Anthropic's API does, and the prompt is the sum.
+func (x *export) tokens(r *Request) {
+	written, total := int64(0), Unknown
+	x.count(otlpPrompt, &r.PromptTokens)
+	x.count(otlpCached, &r.CachedTokens)
+	x.count(otlpCacheWritten, &written)
+	x.count(otlpOutput, &r.OutputTokens)
+	x.count(otlpMaxOutput, &r.MaxOutputTokens)
+	x.count(otlpTotal, &total)
+	switch {
+	case r.PromptTokens == Unknown && r.OutputTokens != Unknown && total >= r.OutputTokens:
+		r.PromptTokens = total - r.OutputTokens
+	case r.PromptTokens != Unknown && r.PromptTokens < r.CachedTokens:
+		r.PromptTokens += r.CachedTokens + written
+	}
+}
+
+// outcome reads how the request ended. A failure that counted no tokens has Unknown ones: some producers write 0.
+func (x *export) outcome(r *Request) {
+	a := &x.attrs
+	code := a.number(otlpHTTPStatus)
+	switch {
+	case code == 499, a.has(otlpFinish, "abort", "cancel"), a.is(otlpError, "499"), a.has(otlpError, "cancel", "abort", "disconnect"):
+		r.Phase, r.Status = PhaseCancelled, StatusCancelled
+	case code == 429, code == 503, code == 529, a.is(otlpError, "429", "503", "529"),
+		a.has(otlpError, "ratelimit", "rate_limit", "throttl", "overload", "exhausted", "unavailable"):
+		r.Phase, r.Status = PhaseRejected, StatusRejected
+	case x.span.failed, code >= 400, a[otlpError].kind != otlpAbsent, a.is(otlpFinish, "error"):
+		r.Status = StatusError
+	}
+	if r.Status != StatusOK && r.PromptTokens <= 0 && r.OutputTokens <= 0 {
+		r.PromptTokens, r.CachedTokens = Unknown, Unknown
+	}
+}
+
+// times reads when the request arrived, which is the span's start, and what came of it. Durations count from there;
+// those that reach beyond the end come from another clock, and say nothing.
+func (x *export) times(r *Request) {
+	x.instant("start_time_unix_nano", x.span.start, &r.ArrivedAt)
+	x.instant("end_time_unix_nano", x.span.end, &r.FinishedAt)
+	if r.ArrivedAt.IsZero() {
+		return
+	}
+	if whole, ok := x.attrs.seconds(otlpWhole); ok && r.FinishedAt.IsZero() {
+		r.FinishedAt = r.ArrivedAt.Add(whole)
+	}
+	after := func(field otlpField, to *time.Time) {
+		if elapsed, ok := x.attrs.seconds(field); ok {
+			if at := r.ArrivedAt.Add(elapsed); r.FinishedAt.IsZero() || !at.After(r.FinishedAt) {
+				*to = at
+			}
+		}
+	}
+	after(otlpQueued, &r.StartedAt)
+	after(otlpFirstToken, &r.FirstTokenAt)
+}
+
+func (x *export) instant(name string, ns uint64, to *time.Time) {
+	if ns == 0 {
+		return
+	}
+	t := time.Unix(0, int64(min(ns, 1<<63-1))).UTC()
+	if t.Before(earliest) || !t.Before(latest) {
+		x.fail(ReasonBadTime, "%s is %d, outside the years 2000 to 2199", name, ns)
+		return
+	}
+	*to = t
+}
+
+// tellingID is the shortest response id that is taken to be unique: shorter ones, such as Ollama's chatcmpl-0 to
+// chatcmpl-999, recur.
+const tellingID = 16
+
+// identify gives r the id of the response, which gateway and engine may share, or else the span's own.
+func (x *export) identify(r *Request) {
+	if len(x.attrs[otlpID].text) >= tellingID {
+		x.attribution(otlpID, &r.ID)
+	}
+	if r.ID != "" || x.span.trace == [16]byte{} && x.span.id == [8]byte{} {
+		return
+	}
+	id := make([]byte, 0, 49)
+	id = hex.AppendEncode(id, x.span.trace[:])
+	id = append(id, '-')
+	r.ID = string(hex.AppendEncode(id, x.span.id[:]))
+}

@@ -1,0 +1,224 @@
+package ingest
+
+import (
+	"bytes"
+	"encoding/hex"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/buger/jsonparser"
+)
+
+// otlpNesting is how many levels of JSON an attribute takes for each of its own (value, arrayValue, values), and one more
+// for the export around it.
+const otlpNesting = 4
+
+// decodeOTLPJSON reads a TracesData in the JSON of OTLP: ids in hexadecimal, 64-bit integers as strings or numbers, names
+// in lowerCamelCase, or as the schema has them. O(len(data)).
+func decodeOTLPJSON(d *decoder, data []byte) {
+	if reason, at := scan(data, otlpNesting*d.limits.Depth); reason != "" {
+		d.refuse(nil, reason, "at byte %d of %d", at, len(data))
+		return
+	}
+	if !utf8.Valid(data) {
+		d.refuse(nil, ReasonInvalidUTF8, "a string is not valid UTF-8")
+		return
+	}
+	x := export{decoder: d}
+	d.refusal = Refusal{}
+	top := value{key: []byte("the export"), raw: bytes.TrimSpace(data), typ: jsonparser.Object}
+	if top.raw[0] != '{' {
+		d.refuse(nil, ReasonWrongType, "an export is a JSON object with resourceSpans")
+		return
+	}
+	members := 0
+	x.members(top, func(v value) {
+		members++
+		switch string(v.key) {
+		case "resourceSpans", "resource_spans":
+			x.resources++
+			x.elements(v, x.jsonResource)
+		}
+	})
+	if x.resources == 0 && members > 0 {
+		x.fail(ReasonMissingField, "the object has no resourceSpans: it is no OTLP trace export")
+	}
+	if x.refusal.Reason != "" {
+		d.refuse(nil, x.refusal.Reason, "%s", x.refusal.Detail)
+	}
+	x.close()
+}
+
+// members calls f for each member of an object that is not null; what is no object is a fault.
+func (d *decoder) members(object value, f func(v value)) {
+	if object.typ != jsonparser.Object {
+		d.wrongType(object, "an object")
+		return
+	}
+	_ = jsonparser.ObjectEach(object.raw, func(key, raw []byte, typ jsonparser.ValueType, _ int) error { // it passed scan
+		if typ != jsonparser.Null {
+			f(value{key, raw, typ})
+		}
+		return nil
+	})
+}
+
+// elements calls f for each element of a list that is not null; what is no list is a fault.
+func (d *decoder) elements(list value, f func(v value)) {
+	if list.typ != jsonparser.Array {
+		d.wrongType(list, "a list")
+		return
+	}
+	_, _ = jsonparser.ArrayEach(list.raw, func(raw []byte, typ jsonparser.ValueType, _ int, _ error) { // it passed scan
+		if typ != jsonparser.Null {
+			f(value{list.key, raw, typ})
+		}
+	})
+}
+
+// jsonResource reads a ResourceSpans. Its resource may stand behind the spans, so it is looked for first.
+func (x *export) jsonResource(spans value) {
+	x.resource = otlpAttrs{}
+	x.members(spans, func(v value) {
+		if string(v.key) == "resource" {
+			x.members(v, func(v value) {
+				if string(v.key) == "attributes" {
+					x.jsonAttributes(v, &x.resource, ofResource)
+				}
+			})
+		}
+	})
+	x.members(spans, func(v value) {
+		switch string(v.key) {
+		case "scopeSpans", "scope_spans":
+			x.elements(v, x.jsonScope)
+		}
+	})
+}
+
+// jsonScope reads a ScopeSpans. A span that cannot be used refuses itself only.
+func (x *export) jsonScope(scope value) {
+	x.members(scope, func(v value) {
+		if string(v.key) != "spans" {
+			return
+		}
+		outer := x.refusal
+		x.elements(v, func(v value) {
+			if x.begin() {
+				x.jsonSpan(v)
+				x.end()
+			}
+			x.refusal = outer
+		})
+	})
+}
+
+// jsonSpan reads a Span.
+func (x *export) jsonSpan(span value) {
+	s := &x.span
+	x.members(span, func(v value) {
+		switch string(v.key) {
+		case "traceId", "trace_id":
+			jsonID(s.trace[:], v)
+		case "spanId", "span_id":
+			jsonID(s.id[:], v)
+		case "parentSpanId", "parent_span_id":
+			jsonID(s.parent[:], v)
+		case "startTimeUnixNano", "start_time_unix_nano":
+			x.nanoseconds(v, &s.start)
+		case "endTimeUnixNano", "end_time_unix_nano":
+			x.nanoseconds(v, &s.end)
+		case "attributes":
+			x.jsonAttributes(v, &x.attrs, 0)
+		case "status":
+			x.members(v, func(v value) {
+				if string(v.key) == "code" {
+					s.failed = string(v.raw) == strconv.Itoa(statusError) || string(v.raw) == "STATUS_CODE_ERROR"
+				}
+			})
+		}
+	})
+}
+
+// jsonID takes a hexadecimal id of the right length; another is none.
+func jsonID(to []byte, v value) {
+	if len(v.raw) == 2*len(to) {
+		if _, err := hex.Decode(to, v.raw); err != nil {
+			clear(to)
+		}
+	}
+}
+
+// nanoseconds reads a time in whole Unix nanoseconds.
+func (d *decoder) nanoseconds(v value, to *uint64) {
+	n, err := strconv.ParseUint(string(v.raw), 10, 64)
+	if err != nil {
+		d.fail(ReasonBadTime, "%s is not whole Unix nanoseconds", v.key)
+		return
+	}
+	*to = n
+}
+
+// jsonAttributes reads a list of KeyValue.
+func (x *export) jsonAttributes(list value, to *otlpAttrs, rank uint8) {
+	x.elements(list, func(pair value) {
+		var name otlpName
+		var known bool
+		var content value
+		x.members(pair, func(v value) {
+			switch string(v.key) {
+			case "key":
+				name, known = otlpNames[string(v.raw)]
+			case "value":
+				content = v
+			}
+		})
+		if known && content.raw != nil {
+			to.set(name.field, rank+name.rank, x.jsonValue(content, true))
+		}
+	})
+}
+
+// jsonValue reads an AnyValue; within a list only if inLists, so that it recurs once at most.
+func (x *export) jsonValue(v value, inLists bool) (out otlpValue) {
+	x.members(v, func(v value) {
+		switch string(v.key) {
+		case "stringValue", "string_value":
+			if text, ok := x.text(v); ok {
+				out = otlpValue{kind: otlpText, text: text}
+			}
+		case "intValue", "int_value":
+			out = otlpValue{kind: otlpOther}
+			if n, err := strconv.ParseInt(string(v.raw), 10, 64); err == nil {
+				out = otlpValue{kind: otlpInteger, integer: n}
+			}
+		case "doubleValue", "double_value":
+			out = otlpValue{kind: otlpOther}
+			if f, err := strconv.ParseFloat(string(v.raw), 64); err == nil {
+				out = otlpValue{kind: otlpDouble, double: f}
+			}
+		case "arrayValue", "array_value":
+			if out = (otlpValue{kind: otlpOther}); inLists {
+				out = x.jsonFirst(v)
+			}
+		default:
+			out = otlpValue{kind: otlpOther}
+		}
+	})
+	return out
+}
+
+// jsonFirst reads the first value of an ArrayValue.
+func (x *export) jsonFirst(array value) (out otlpValue) {
+	first := true
+	x.members(array, func(v value) {
+		if string(v.key) == "values" {
+			x.elements(v, func(v value) {
+				if first {
+					out, first = x.jsonValue(v, false), false
+				}
+			})
+		}
+	})
+	return out
+}

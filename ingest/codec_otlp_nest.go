@@ -1,0 +1,162 @@
+package ingest
+
+// none is no index.
+const none = -1
+
+// node is a span's place in its trace. Only spans that tell of an inference have a request.
+type node struct {
+	trace           [16]byte
+	id, parent      [8]byte
+	request         int // index in the batch, or none
+	service, source string
+}
+
+type spanTree []node
+
+// spanKey is a span's name in an export.
+type spanKey struct {
+	trace [16]byte
+	id    [8]byte
+}
+
+// States of the search for the nearest inference above a span.
+const (
+	unsought = -2 - iota
+	seeking
+)
+
+// nearest gives, for each span, the nearest span above it that tells of an inference, or none. A circle of parents ends
+// the search. O(n).
+func (t spanTree) nearest() []int {
+	at := make(map[spanKey]int, len(t))
+	for i := range t {
+		at[spanKey{t[i].trace, t[i].id}] = i
+	}
+	above := make([]int, len(t))
+	for i := range above {
+		above[i] = unsought
+	}
+	parent := func(i int) int {
+		if p, ok := at[spanKey{t[i].trace, t[i].parent}]; ok && t[i].parent != [8]byte{} {
+			return p
+		}
+		return none
+	}
+	var path []int
+	for i := range t {
+		path = path[:0]
+		found, j := none, i
+		for above[j] == unsought {
+			above[j] = seeking
+			path = append(path, j)
+			if j = parent(j); j == none || above[j] != seeking && t[j].request != none {
+				found = j
+				break
+			}
+		}
+		if found == none && j != none && above[j] != seeking {
+			found = above[j]
+		}
+		for _, k := range path {
+			above[k] = found
+		}
+	}
+	return above
+}
+
+// maxDonors bounds the spans that one takes over from.
+const maxDonors = 8
+
+// close settles which of the export's inferences count, and fills in what they leave out. One that has counts covers
+// those above it, and makes those without counts right below it superfluous.
+func (x *export) close() {
+	if over := x.spans - x.limits.BatchRecords; over > 0 {
+		x.refuse(nil, ReasonBatchTooLong, "%d spans beyond the limit of %d", over, x.limits.BatchRecords)
+	}
+	above := x.tree.nearest()
+	covered := make([]bool, len(x.tree))
+	heirs := make([]int, len(x.tree)) // inferences with counts right below
+	for i := range x.tree {
+		if n := &x.tree[i]; n.request == none || !isSized(&x.requests[n.request]) {
+			continue
+		}
+		for k := above[i]; k != none && k != i && !covered[k] && !covered[i]; k = above[k] { // what covers i covers these too
+			covered[k] = true
+		}
+		if above[i] != none {
+			heirs[above[i]]++
+		}
+	}
+	for i := range x.tree {
+		n := &x.tree[i]
+		switch {
+		case n.request == none:
+			continue
+		case covered[i], above[i] != none && !isSized(&x.requests[n.request]):
+			x.batch.Ignored++
+			continue
+		}
+		r := &x.requests[n.request]
+		for from, donors := above[i], 0; from != none && donors < maxDonors; from, donors = above[from], donors+1 {
+			inherit(r, &x.requests[x.tree[from].request], heirs[from] == 1)
+		}
+		x.keep(r, n)
+	}
+	if x.batch.Source == "" {
+		x.batch.Source = x.source
+	}
+}
+
+// inherit fills in what r does not know from an inference above it; counts only from one that tells of r alone.
+func inherit(r, from *Request, alone bool) {
+	for _, name := range [...]struct{ to, from *string }{
+		{&r.Pool, &from.Pool}, {&r.Class, &from.Class}, {&r.Model, &from.Model}, {&r.Tenant, &from.Tenant}, {&r.Tier, &from.Tier},
+		{&r.Feature, &from.Feature}, {&r.Route, &from.Route}, {&r.Region, &from.Region},
+	} {
+		if *name.to == "" {
+			*name.to = *name.from
+		}
+	}
+	if r.Session == 0 {
+		r.Session = from.Session
+	}
+	if !alone {
+		return
+	}
+	if r.CachedTokens == Unknown && from.CachedTokens <= r.PromptTokens {
+		r.CachedTokens = from.CachedTokens
+	}
+	if r.OutputTokens == Unknown {
+		r.OutputTokens = from.OutputTokens
+	}
+	if r.MaxOutputTokens == Unknown {
+		r.MaxOutputTokens = from.MaxOutputTokens
+	}
+}
+
+// keep puts r into the batch, and notes its producer for as long as it is that of all requests.
+func (x *export) keep(r *Request, n *node) {
+	for _, pool := range [...]string{x.meta.Pool, r.Model, n.service} {
+		if r.Pool == "" {
+			r.Pool = pool
+		}
+	}
+	x.fillClass(&r.Class)
+	x.refusal = Refusal{}
+	switch {
+	case r.Pool == "":
+		x.fail(ReasonMissingField, "there is no pool: no %s, no %s and no %s", otlpAliases[otlpPool][0], otlpAliases[otlpModel][0], otlpAliases[otlpService][0])
+	case !isSized(r) && r.Status == StatusOK:
+		x.fail(ReasonMissingField, "%s is missing", otlpAliases[otlpPrompt][0])
+	}
+	if x.refusal.Reason != "" {
+		x.reject(n.id)
+		return
+	}
+	if x.kept++; x.kept == 1 {
+		x.source = n.source
+	} else if n.source != x.source {
+		x.source = ""
+	}
+	x.batch.Requests = append(x.batch.Requests, *r)
+}
