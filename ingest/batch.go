@@ -68,6 +68,7 @@ const (
 	ReasonNotJSON        Reason = "not_json"
 	ReasonNotProtobuf    Reason = "not_protobuf"
 	ReasonTruncated      Reason = "truncated"
+	ReasonBadEncoding    Reason = "bad_encoding" // compressed data that is corrupt
 	ReasonInvalidUTF8    Reason = "invalid_utf8"
 	ReasonWrongType      Reason = "wrong_type"
 	ReasonNegativeCount  Reason = "negative_count"
@@ -93,7 +94,7 @@ const (
 
 // Reasons lists every reason, for metrics that must exist at zero and for documentation.
 var Reasons = []Reason{
-	ReasonNotJSON, ReasonNotProtobuf, ReasonTruncated, ReasonInvalidUTF8, ReasonWrongType, ReasonNegativeCount, ReasonHugeCount,
+	ReasonNotJSON, ReasonNotProtobuf, ReasonTruncated, ReasonBadEncoding, ReasonInvalidUTF8, ReasonWrongType, ReasonNegativeCount, ReasonHugeCount,
 	ReasonTooLarge, ReasonTooDeep, ReasonBatchTooLong, ReasonLabelTooLong, ReasonMissingField, ReasonBadTime,
 	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject,
 	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate,

@@ -42,6 +42,7 @@ const (
 type Meta struct {
 	Kind        Kind
 	ContentType string // "" means application/json; parameters such as charset are ignored
+	Encoding    string // how the bytes are compressed: [EncodingGzip], [EncodingZstd], or "" for not at all
 	Pool, Class string
 	Replica     string
 	// Source names the producer that published the message, for clocks differ from producer to producer; "" when it does
@@ -122,6 +123,7 @@ func Decode(m Meta, data []byte, lim Limits, b *Batch) {
 	d := decoders.Get().(*decoder)
 	d.meta, d.limits, d.batch = m, lim, b
 	d.message(data)
+	d.inflater.release()
 	d.meta, d.batch, d.binary, d.fields = Meta{}, nil, false, nil
 	decoders.Put(d)
 }
@@ -131,14 +133,15 @@ type decoder struct {
 	meta    Meta
 	limits  Limits
 	batch   *Batch
-	binary      bool       // not JSON: nothing of a refused record is kept
+	binary  bool       // not JSON: nothing of a refused record is kept
 	fields  *fieldTree // of a foreign format, with the names that users gave
 	refusal Refusal    // why the record at hand is unusable; Reason "" while it is not
 
 	// These outlive the call, for reuse.
-	names names
-	texts texts
-	table []tableEntry // of the protobuf batch at hand
+	names    names
+	texts    texts
+	inflater inflater
+	table    []tableEntry // of the protobuf batch at hand
 }
 
 var decoders = sync.Pool{New: func() any { return new(decoder) }}
@@ -165,8 +168,13 @@ func (d *decoder) message(data []byte) {
 		d.refuse(data, ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
 		return
 	}
+	plain, reason, detail := d.inflater.inflate(d.meta.Encoding, data, d.limits.MessageBytes)
+	if reason != "" {
+		d.refuse(data, reason, "%s", detail)
+		return
+	}
 	d.fields = d.meta.Fields.of(f)
-	f.decode(d, data)
+	f.decode(d, plain)
 }
 
 func formatOf(contentType string) *format {

@@ -278,6 +278,9 @@ func TestDecodeSamples(t *testing.T) {
 		if format == "dynamo" || format == "sglang" {
 			m.Pool = "p" // its producers know none
 		}
+		if format == EncodingGzip || format == EncodingZstd {
+			m.ContentType, m.Encoding = ContentTypeNDJSON, format
+		}
 		b := decode(m, string(data))
 		if bad := strings.HasPrefix(name, "bad_"); bad != (len(b.Refused) > 0) {
 			t.Errorf("%s: refused %+v", path, b.Refused)

@@ -2,12 +2,16 @@ package ingest
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"errors"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 	"unicode/utf8"
 
@@ -121,6 +125,42 @@ func FuzzDecodeProtobuf(f *testing.F) {
 			}
 		}
 	})
+}
+
+// FuzzInflate compares with the standard library's gzip, and holds both encodings to the bound.
+func FuzzInflate(f *testing.F) {
+	for _, encoding := range []string{EncodingGzip, EncodingZstd} {
+		for _, sample := range samples(f, encoding) {
+			f.Add(encoding == EncodingZstd, sample)
+		}
+	}
+	const atMost = 1 << 16
+	f.Fuzz(func(t *testing.T, useZstd bool, data []byte) {
+		encoding := EncodingGzip
+		if useZstd {
+			encoding = EncodingZstd
+		}
+		var p inflater
+		plain, reason, detail := p.inflate(encoding, data, atMost)
+		if len(plain) > atMost || cap(p.plain) > 4*atMost || (reason == "") != (detail == "") {
+			t.Fatalf("%d bytes in a buffer of %d, %q %q", len(plain), cap(p.plain), reason, detail)
+		}
+		if useZstd {
+			return
+		}
+		want, err := io.ReadAll(io.LimitReader(newGzip(data), atMost+1))
+		if sound := err == nil && len(want) <= atMost; sound != (reason == "") || sound && !bytes.Equal(plain, want) {
+			t.Fatalf("%d bytes, %q %q; the standard library gives %d and %v", len(plain), reason, detail, len(want), err)
+		}
+	})
+}
+
+func newGzip(data []byte) io.Reader {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return iotest.ErrReader(errors.New("no header: " + err.Error())) // io.EOF would be an empty stream
+	}
+	return r
 }
 
 // samples reads the files below testdata that are of one format.

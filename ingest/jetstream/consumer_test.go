@@ -1,6 +1,8 @@
 package jetstream
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -99,12 +101,18 @@ func TestConsumerRefusesWhatItCannotRead(t *testing.T) {
 	request := "forewarm.telemetry.request.p.c"
 	publish(t, js, request, numbered(1), "content-type", ingest.ContentTypeNDJSON)
 	publish(t, js, request, numbered(2), "Content-Type", "text/html")
-	publish(t, js, request, numbered(3), "Content-Encoding", "zstd")
+	publish(t, js, request, numbered(3), "content-encoding", "zstd")
 	publish(t, js, request, make([]byte, 10<<20))
 	publish(t, js, "forewarm.telemetry.weather.p", numbered(5))
 	publish(t, js, request, []byte("{"))
 	publish(t, js, request, numbered(7), "Content-Encoding", "identity")
-	want := []string{"1 1", "2 unknown_format", "3 unknown_format", "4 too_large", "5 unknown_subject", "6 truncated", "7 7"}
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	if _, err := w.Write(numbered(8)); err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	publish(t, js, request, zipped.Bytes(), "Content-Encoding", "gzip")
+	want := []string{"1 1", "2 unknown_format", "3 bad_encoding", "4 too_large", "5 unknown_subject", "6 truncated", "7 7", "8 8"}
 	if d := cmp.Diff(want, consume(t, NewConsumer(js, consumerOf(js, c, 1)), len(want))); d != "" {
 		t.Error(d)
 	}

@@ -128,11 +128,7 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 		about.ContentType = contentType
 	}
 	about.Source = header(m.Headers(), ingest.HeaderSource)
-	if encoding := header(m.Headers(), headerContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		detail := fmt.Sprintf("content encoding %.64q is not known", encoding)
-		b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonUnknownFormat, Detail: detail})
-		return
-	}
+	about.Encoding = strings.Join(headerValues(m.Headers(), headerContentEncoding), ", ")
 	ingest.Decode(about, m.Data(), c.cfg.Limits, b)
 }
 
@@ -142,15 +138,23 @@ const (
 	headerContentEncoding = "Content-Encoding"
 )
 
-// header gives the first value of key in any case, for not every producer writes it alike.
+// header gives the first value of key.
 func header(h nats.Header, key string) string {
-	if v := h.Get(key); v != "" || len(h) == 0 {
-		return v
-	}
-	for k, v := range h {
-		if strings.EqualFold(k, key) && len(v) > 0 {
-			return v[0]
-		}
+	if values := headerValues(h, key); len(values) > 0 {
+		return values[0]
 	}
 	return ""
+}
+
+// headerValues gives the values of key in any case, for not every producer writes it alike.
+func headerValues(h nats.Header, key string) []string {
+	if values := h.Values(key); len(values) > 0 || len(h) == 0 {
+		return values
+	}
+	for k, values := range h {
+		if strings.EqualFold(k, key) && len(values) > 0 {
+			return values
+		}
+	}
+	return nil
 }
