@@ -2,11 +2,14 @@ package ingest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 )
 
 func TestDeduperTellsRecordsApart(t *testing.T) {
@@ -20,8 +23,11 @@ func TestDeduperTellsRecordsApart(t *testing.T) {
 		{"p", "1", 1, PhaseFinished}, {"p", "1", 1, PhaseArrived}, {"p", "1", 2, PhaseFinished}, {"q", "1", 1, PhaseFinished},
 		{"p1", "", 1, PhaseFinished}, {"", "p1", 1, PhaseFinished}, {"p", "11", 1, PhaseFinished}, {"p1", "1", 1, PhaseFinished},
 	} {
-		if d.Seen(r.pool, r.id, r.attempt, r.phase) {
+		if d.Known(r.pool, r.id, r.attempt, r.phase) || d.Seen(r.pool, r.id, r.attempt, r.phase) {
 			t.Errorf("%+v: taken for another", r)
+		}
+		if known := d.Known(r.pool, r.id, r.attempt, r.phase); known != (r.id != "") {
+			t.Errorf("%+v: known %v after it was seen", r, known)
 		}
 		if want := r.id != ""; d.Seen(r.pool, r.id, r.attempt, r.phase) != want {
 			t.Errorf("%+v: seen again: got %v, want %v", r, !want, want)
@@ -72,6 +78,50 @@ func TestDeduperGoesOnWhereItsStateWasTaken(t *testing.T) {
 	if d := cmp.Diff(whole.State(), cut.State()); d != "" {
 		t.Error(d)
 	}
+}
+
+func TestDeduperAllocatesNothingOnceItIsFull(t *testing.T) {
+	d := NewDeduper(1000)
+	ids := make([]string, 10_000)
+	for i := range ids {
+		ids[i] = fmt.Sprint(i)
+	}
+	if n := testing.AllocsPerRun(3, func() {
+		for _, id := range ids {
+			d.Seen("p", id, 1, PhaseFinished)
+		}
+	}); n > 0 || d.Forgotten() == 0 {
+		t.Errorf("%g allocations for %d records, %d forgotten", n, len(ids), d.Forgotten())
+	}
+}
+
+// TestHashSetIsASet compares with a map, with hashes that differ only in bits that tables may overlook.
+func TestHashSetIsASet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, model := hashSet{secret: newSecret()}, map[uint64]bool{}
+		hash := rapid.Custom(func(t *rapid.T) uint64 {
+			return max(1, rapid.Uint64Range(0, 3000).Draw(t, "n")<<rapid.SampledFrom([]int{0, 20, 52}).Draw(t, "shift"))
+		})
+		for _, h := range rapid.SliceOfN(hash, 0, 3000).Draw(t, "hashes") {
+			if s.has(h) != model[h] {
+				t.Fatalf("%x: has says %v", h, !model[h])
+			}
+			s.add(h)
+			model[h] = true
+		}
+		if d := cmp.Diff(slices.Sorted(maps.Keys(model)), s.sorted(), cmpopts.EquateEmpty()); d != "" || s.used != len(model) {
+			t.Fatalf("%d used: %s", s.used, d)
+		}
+		var again hashSet
+		again.secret = newSecret()
+		again.addAll(s.sorted())
+		if !slices.Equal(again.sorted(), s.sorted()) {
+			t.Fatal("the set is another after it was restored")
+		}
+		if s.clear(); len(s.sorted()) != 0 || s.has(1) {
+			t.Fatal("not empty after clear")
+		}
+	})
 }
 
 func BenchmarkDeduper(b *testing.B) {
