@@ -99,6 +99,14 @@ type poolEntry struct {
 	prefix   prefix
 }
 
+// start learns the warm-up lag from a replica's start. That is only the end of the lag: before it someone asked, and a
+// machine was found. So a start that took less than is expected anyway says nothing, and the lag never shrinks by it.
+func (e *poolEntry) start(r *ingest.Replica) {
+	if took := time.Duration(r.StartupSeconds * float64(time.Second)); took > e.warmup.Quantile(0.5) {
+		e.warmup.Observe(took)
+	}
+}
+
 // issue is when a generation of advice first asked for what it asks.
 type issue struct {
 	Generation int64     `cbor:"1,keyasint"`
@@ -240,13 +248,16 @@ func (p *Pipeline) sum(s *ingest.Sum, emit func(*Output)) ingest.Reason {
 }
 
 func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason {
-	if p.entry(r.Pool) == nil {
+	e := p.entry(r.Pool)
+	if e == nil {
 		return ingest.ReasonUnknownPool
 	}
 	if reason := p.reach(r.At, emit); reason != "" {
 		return reason
 	}
-	p.aggregator.AddReplica(r)
+	if p.aggregator.AddReplica(r) {
+		e.start(r)
+	}
 	return p.counted("")
 }
 

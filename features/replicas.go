@@ -25,21 +25,35 @@ type fleet struct {
 type replica struct {
 	last         ingest.Replica
 	pendingSince time.Time // zero unless pending or loading
+	started      time.Time // when the process started whose start was told last
 }
 
 func newFleet() fleet { return fleet{byName: make(map[string]*replica)} }
 
+// startKnown is how long after it was ready a start may still be reported.
+const startKnown = 10 * time.Minute
+
+// start says whether r tells of a start of the replica that was not known yet.
+func (k *replica) start(r *ingest.Replica) bool {
+	if !(r.StartupSeconds > 0) || r.StartedAt.IsZero() || r.State != ingest.ReplicaReady || r.StartedAt.Equal(k.started) {
+		return false
+	}
+	k.started = r.StartedAt.UTC()
+	ready := r.StartedAt.Add(time.Duration(r.StartupSeconds * float64(time.Second)))
+	return r.At.Sub(ready) <= startKnown
+}
+
 // add takes in a report. One that is older than what is known of the replica is left out, and so is a new replica when
-// the fleet is full of others that are not silent; ok says that it was taken.
-func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool) {
+// the fleet is full of others that are not silent; ok says that it was taken, started that it tells of a new start.
+func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok, started bool) {
 	known, ok := f.byName[r.Name]
 	switch {
 	case ok && r.At.Before(known.last.At):
 		n.ReplicasStale++
-		return false
+		return false, false
 	case !ok && len(f.replicas) >= limit:
 		n.ReplicasRefused++
-		return false
+		return false, false
 	case !ok:
 		known = f.insert(strings.Clone(r.Name))
 	case r.PreemptionsTotal >= 0 && known.last.PreemptionsTotal >= 0:
@@ -58,7 +72,7 @@ func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool) {
 	case known.pendingSince.IsZero():
 		known.pendingSince = r.At.UTC()
 	}
-	return true
+	return true, known.start(r)
 }
 
 // queue adds a report to the queue of the whole fleet, or with sign −1 takes it off.

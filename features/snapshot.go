@@ -79,7 +79,8 @@ type WindowSnapshot struct {
 type ReplicaSnapshot struct {
 	At           int64          `cbor:"1,keyasint"`
 	PendingSince int64          `cbor:"2,keyasint"`
-	Report       ingest.Replica `cbor:"3,keyasint"` // without pool and time
+	Report       ingest.Replica `cbor:"3,keyasint"` // without pool, times and start
+	Started      int64          `cbor:"4,keyasint,omitempty"`
 }
 
 // ArrivalSnapshot lists, oldest first and in columns, the requests that are remembered between arrival and end. Flags
@@ -109,8 +110,8 @@ func (a *Aggregator) State() State {
 			ps.Classes = append(ps.Classes, a.classSnapshot(c))
 		}
 		for _, r := range p.fleet.replicas {
-			rs := ReplicaSnapshot{At: nanos(r.last.At), PendingSince: nanos(r.pendingSince), Report: r.last}
-			rs.Report.At = time.Time{}
+			rs := ReplicaSnapshot{At: nanos(r.last.At), PendingSince: nanos(r.pendingSince), Started: nanos(r.started), Report: r.last}
+			rs.Report.At, rs.Report.StartedAt, rs.Report.StartupSeconds = time.Time{}, time.Time{}, 0
 			ps.Replicas = append(ps.Replicas, rs)
 		}
 		s.Pools = append(s.Pools, ps)
@@ -199,7 +200,7 @@ func (a *Aggregator) restorePool(s *PoolSnapshot) error {
 		}
 		r := p.fleet.insert(rs.Report.Name)
 		r.last, r.pendingSince = rs.Report, instant(rs.PendingSince)
-		r.last.At = instant(rs.At)
+		r.last.At, r.started = instant(rs.At), instant(rs.Started)
 		p.fleet.queue(&r.last, 1)
 	}
 	return nil

@@ -33,6 +33,10 @@ func decodeReplica(d *decoder, data []byte) {
 			d.count(v, counterLimit, &r.PrefixHitsTotal)
 		case "prefix_queries_total":
 			d.count(v, counterLimit, &r.PrefixQueryTotal)
+		case "started_at":
+			d.time(v, &r.StartedAt)
+		case "startup_seconds":
+			d.number(v, maxStartupSeconds, &r.StartupSeconds)
 		}
 	})
 	if !ok {
@@ -47,7 +51,11 @@ func decodeReplica(d *decoder, data []byte) {
 var emptyReplica = Replica{
 	State: replicaStateCount, KVCapacityTokens: Unknown, KVUsedTokens: Unknown, KVUsedRatio: math.NaN(),
 	Running: Unknown, Waiting: Unknown, PreemptionsTotal: Unknown, PrefixHitsTotal: Unknown, PrefixQueryTotal: Unknown,
+	StartupSeconds: math.NaN(),
 }
+
+// maxStartupSeconds is a day: what takes longer is a wrong unit.
+const maxStartupSeconds = 24 * 60 * 60
 
 // completeReplica, completeAck and completeWatermark do for the records of a pool what completeRequest does for a request.
 func (d *decoder) completeReplica(r *Replica) {

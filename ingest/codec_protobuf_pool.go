@@ -22,6 +22,8 @@ const (
 	replicaPreemptionsTotal   = 10 << 3
 	replicaPrefixHitsTotal    = 11 << 3
 	replicaPrefixQueriesTotal = 12 << 3
+	replicaStartedAt          = 13<<3 | 1
+	replicaStartupSeconds     = 14<<3 | 1
 
 	ackPool       = 1 << 3
 	ackEventID    = 2<<3 | 2
@@ -38,7 +40,7 @@ var (
 	sumFields     = [...]string{1: "pool", "class", "start", "requests", "prompt_tokens", "cached_tokens", "output_tokens"}
 	replicaFields = [...]string{
 		1: "pool", "replica", "at", "state", "kv_capacity_tokens", "kv_used_tokens", "kv_used_ratio", "running", "waiting",
-		"preemptions_total", "prefix_hits_total", "prefix_queries_total",
+		"preemptions_total", "prefix_hits_total", "prefix_queries_total", "started_at", "startup_seconds",
 	}
 	ackFields       = [...]string{1: "pool", "event_id", "generation", "stage", "at", "replicas"}
 	watermarkFields = [...]string{1: "pool", "at"}
@@ -104,6 +106,10 @@ func (d *decoder) protobufReplica(data []byte) {
 			d.protobufCount(w.varint(), "prefix_hits_total", counterLimit, &r.PrefixHitsTotal)
 		case replicaPrefixQueriesTotal:
 			d.protobufCount(w.varint(), "prefix_queries_total", counterLimit, &r.PrefixQueryTotal)
+		case replicaStartedAt:
+			d.protobufTime(w.fixed64(), "started_at", &r.StartedAt)
+		case replicaStartupSeconds:
+			d.protobufAmount(w.fixed64(), "startup_seconds", maxStartupSeconds, &r.StartupSeconds)
 		default:
 			d.protobufOther(&w, tag, replicaFields[:])
 		}

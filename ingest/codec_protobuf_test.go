@@ -46,6 +46,7 @@ func full() *telemetrypb.Batch {
 			Pool: 1, Replica: 9, At: ns, State: telemetrypb.ReplicaState_REPLICA_STATE_LOADING,
 			KvCapacityTokens: proto.Int64(100), KvUsedTokens: proto.Int64(50), KvUsedRatio: proto.Float64(0.5), Running: proto.Int64(3), Waiting: proto.Int64(0),
 			PreemptionsTotal: proto.Int64(1), PrefixHitsTotal: proto.Int64(900_000_000_000), PrefixQueriesTotal: proto.Int64(1 << 53),
+			StartedAt: ns, StartupSeconds: proto.Float64(90.5),
 		}},
 		Acks: []*telemetrypb.Ack{{
 			Pool: 1, EventId: "e", Generation: proto.Int64(4), Stage: telemetrypb.AckStage_ACK_STAGE_READY, At: ns, Replicas: proto.Int64(2),
@@ -73,6 +74,7 @@ func TestDecodeProtobuf(t *testing.T) {
 			Replicas: []Replica{{
 				Pool: "p", Name: "r0", At: at, State: ReplicaLoading, KVCapacityTokens: 100, KVUsedTokens: 50, KVUsedRatio: 0.5,
 				Running: 3, Waiting: 0, PreemptionsTotal: 1, PrefixHitsTotal: 9e11, PrefixQueryTotal: 1 << 53,
+				StartedAt: at, StartupSeconds: 90.5,
 			}},
 			Acks:      []Ack{{Pool: "p", EventID: "e", Generation: 4, Stage: AckReady, At: at, Replicas: 2}},
 			Watermark: &Watermark{Pool: "p", At: at},
@@ -92,6 +94,7 @@ func TestDecodeProtobuf(t *testing.T) {
 				Replicas: []Replica{{
 					Pool: "p", Name: "r0", At: at, KVCapacityTokens: Unknown, KVUsedTokens: Unknown, KVUsedRatio: math.NaN(),
 					Running: Unknown, Waiting: Unknown, PreemptionsTotal: Unknown, PrefixHitsTotal: Unknown, PrefixQueryTotal: Unknown,
+					StartupSeconds: math.NaN(),
 				}},
 				Watermark: &Watermark{Pool: "p", At: at},
 			},

@@ -93,14 +93,15 @@ func TestDecodePoolRecords(t *testing.T) {
 			Batch{Replicas: []Replica{{
 				Pool: "p", Name: "r0", At: at, State: ReplicaLoading, KVCapacityTokens: Unknown, KVUsedTokens: Unknown, KVUsedRatio: math.NaN(),
 				Running: Unknown, Waiting: Unknown, PreemptionsTotal: Unknown, PrefixHitsTotal: Unknown, PrefixQueryTotal: Unknown,
+				StartupSeconds: math.NaN(),
 			}}},
 		},
 		"replica, all": {
 			Meta{Kind: KindReplica}, `{"pool":"p","replica":"r0","at":` + atMS + `,"state":"ready","kv_capacity_tokens":100,"kv_used_tokens":50,
-				"kv_used_ratio":0.5,"running":3,"waiting":0,"preemptions_total":1,"prefix_hits_total":900000000000,"prefix_queries_total":1000000000000}`,
+				"kv_used_ratio":0.5,"running":3,"waiting":0,"preemptions_total":1,"prefix_hits_total":900000000000,"prefix_queries_total":1000000000000,"started_at":` + atMS + `,"startup_seconds":90.5}`,
 			Batch{Replicas: []Replica{{
 				Pool: "p", Name: "r0", At: at, State: ReplicaReady, KVCapacityTokens: 100, KVUsedTokens: 50, KVUsedRatio: 0.5,
-				Running: 3, PreemptionsTotal: 1, PrefixHitsTotal: 9e11, PrefixQueryTotal: 1e12,
+				Running: 3, PreemptionsTotal: 1, PrefixHitsTotal: 9e11, PrefixQueryTotal: 1e12, StartedAt: at, StartupSeconds: 90.5,
 			}}},
 		},
 		"ack": {

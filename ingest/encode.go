@@ -72,6 +72,8 @@ func AppendReplica(dst []byte, r *Replica) []byte {
 	w.count("preemptions_total", r.PreemptionsTotal)
 	w.count("prefix_hits_total", r.PrefixHitsTotal)
 	w.count("prefix_queries_total", r.PrefixQueryTotal)
+	w.time("started_at", r.StartedAt)
+	w.number("startup_seconds", r.StartupSeconds)
 	return w.end()
 }
 

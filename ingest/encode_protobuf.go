@@ -127,6 +127,8 @@ func (w *protobufWriter) replica(r *Replica) {
 	w.count(replicaPreemptionsTotal, r.PreemptionsTotal)
 	w.count(replicaPrefixHitsTotal, r.PrefixHitsTotal)
 	w.count(replicaPrefixQueriesTotal, r.PrefixQueryTotal)
+	w.time(replicaStartedAt, r.StartedAt)
+	w.number(replicaStartupSeconds, r.StartupSeconds)
 }
 
 func (w *protobufWriter) ack(a *Ack) {

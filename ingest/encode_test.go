@@ -88,6 +88,7 @@ var anyReplica = rapid.Custom(func(t *rapid.T) Replica {
 		KVUsedRatio: rapid.OneOf(rapid.Float64Range(0, 1), rapid.Just(math.NaN())).Draw(t, "ratio"),
 		Running:     anyCount.Draw(t, "running"), Waiting: anyCount.Draw(t, "waiting"), PreemptionsTotal: anyCount.Draw(t, "preemptions"),
 		PrefixHitsTotal: anyCount.Draw(t, "hits"), PrefixQueryTotal: anyCount.Draw(t, "queries"),
+		StartedAt: anyTime.Draw(t, "started"), StartupSeconds: rapid.OneOf(rapid.Float64Range(0, 1000), rapid.Just(math.NaN())).Draw(t, "startup"),
 	}
 })
 

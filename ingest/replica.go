@@ -33,6 +33,11 @@ type Replica struct {
 	Running, Waiting                  int64
 	PreemptionsTotal                  int64
 	PrefixHitsTotal, PrefixQueryTotal int64
+
+	// When its process started, and how long that took until it was ready; zero and NaN where it does not say. The first
+	// reports after a start carry both; it is known by StartedAt, and counted once.
+	StartedAt      time.Time
+	StartupSeconds float64
 }
 
 // AckStage says how far a pre-scale event has come at the autoscaler.

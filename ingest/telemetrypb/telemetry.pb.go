@@ -701,6 +701,8 @@ type Replica struct {
 	PreemptionsTotal   *int64                 `protobuf:"varint,10,opt,name=preemptions_total,json=preemptionsTotal,proto3,oneof" json:"preemptions_total,omitempty"`
 	PrefixHitsTotal    *int64                 `protobuf:"varint,11,opt,name=prefix_hits_total,json=prefixHitsTotal,proto3,oneof" json:"prefix_hits_total,omitempty"`          // tokens
 	PrefixQueriesTotal *int64                 `protobuf:"varint,12,opt,name=prefix_queries_total,json=prefixQueriesTotal,proto3,oneof" json:"prefix_queries_total,omitempty"` // tokens
+	StartedAt          int64                  `protobuf:"fixed64,13,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`                                   // its process did
+	StartupSeconds     *float64               `protobuf:"fixed64,14,opt,name=startup_seconds,json=startupSeconds,proto3,oneof" json:"startup_seconds,omitempty"`              // from then until it was ready
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -815,6 +817,20 @@ func (x *Replica) GetPrefixHitsTotal() int64 {
 func (x *Replica) GetPrefixQueriesTotal() int64 {
 	if x != nil && x.PrefixQueriesTotal != nil {
 		return *x.PrefixQueriesTotal
+	}
+	return 0
+}
+
+func (x *Replica) GetStartedAt() int64 {
+	if x != nil {
+		return x.StartedAt
+	}
+	return 0
+}
+
+func (x *Replica) GetStartupSeconds() float64 {
+	if x != nil && x.StartupSeconds != nil {
+		return *x.StartupSeconds
 	}
 	return 0
 }
@@ -1015,7 +1031,7 @@ const file_telemetry_proto_rawDesc = "" +
 	"\t_requestsB\x10\n" +
 	"\x0e_prompt_tokensB\x10\n" +
 	"\x0e_cached_tokensB\x10\n" +
-	"\x0e_output_tokens\"\xf0\x04\n" +
+	"\x0e_output_tokens\"\xd1\x05\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\rR\x04pool\x12\x18\n" +
 	"\areplica\x18\x02 \x01(\rR\areplica\x12\x0e\n" +
@@ -1029,7 +1045,10 @@ const file_telemetry_proto_rawDesc = "" +
 	"\x11preemptions_total\x18\n" +
 	" \x01(\x03H\x05R\x10preemptionsTotal\x88\x01\x01\x12/\n" +
 	"\x11prefix_hits_total\x18\v \x01(\x03H\x06R\x0fprefixHitsTotal\x88\x01\x01\x125\n" +
-	"\x14prefix_queries_total\x18\f \x01(\x03H\aR\x12prefixQueriesTotal\x88\x01\x01B\x15\n" +
+	"\x14prefix_queries_total\x18\f \x01(\x03H\aR\x12prefixQueriesTotal\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"started_at\x18\r \x01(\x10R\tstartedAt\x12,\n" +
+	"\x0fstartup_seconds\x18\x0e \x01(\x01H\bR\x0estartupSeconds\x88\x01\x01B\x15\n" +
 	"\x13_kv_capacity_tokensB\x11\n" +
 	"\x0f_kv_used_tokensB\x10\n" +
 	"\x0e_kv_used_ratioB\n" +
@@ -1039,7 +1058,8 @@ const file_telemetry_proto_rawDesc = "" +
 	"\b_waitingB\x14\n" +
 	"\x12_preemptions_totalB\x14\n" +
 	"\x12_prefix_hits_totalB\x17\n" +
-	"\x15_prefix_queries_total\"\xd3\x01\n" +
+	"\x15_prefix_queries_totalB\x12\n" +
+	"\x10_startup_seconds\"\xd3\x01\n" +
 	"\x03Ack\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\rR\x04pool\x12\x19\n" +
 	"\bevent_id\x18\x02 \x01(\tR\aeventId\x12#\n" +
