@@ -28,7 +28,7 @@ var openAIFields = newFieldTree(append([]source{
 	{fieldFirstTokenAt, "first_token_at"},
 	{fieldFinishedAt, "finished_at"},
 	{fieldFinishedAt, "end_time"},
-	{fieldFinishedAt, "timestamp"},
+	{fieldLoggedAt, "timestamp"},
 	{fieldDurationS, "duration_s"},
 	{fieldDurationMS, "duration_ms"},
 	{fieldDurationMS, "latency_ms"},
@@ -86,19 +86,21 @@ func usageMembers(prefix string) (sources []source) {
 }
 
 // decodeOpenAI reads responses and usage objects. created is taken for the arrival, as vLLM and SGLang set it. A record
-// that says no time at all ended when its log shipper read it or, failing that, when the stream stored the message, for
-// usage is published at the end of a request; without either it is refused.
+// that says no time at all ended when the stream stored the message, for usage is published at the end of a request;
+// without that time too it is refused.
 //
 // The events of a stream are one request, whose last word on each field counts: they are joined within a message, by id.
 func decodeOpenAI(d *decoder, data []byte) {
 	s := streams{d: d}
 	d.foreign(eventData(data), func(d *decoder, r *record) {
-		if id := r.members[fieldID]; isEvent(r.members[fieldObject]) {
-			s.add(string(id.raw), r)
-		} else if id.missing() || !s.isOpen(string(id.raw)) {
+		id := string(r.members[fieldID].raw)
+		switch status := string(r.members[fieldStatus].raw); {
+		case isEvent(r.members[fieldObject]) || s.isOpen(id):
+			s.add(id, r)
+		case status == "queued" || status == "in_progress": // of a response that is asked for again until it is there
+			d.skip()
+		default:
 			d.acceptOpenAI(r)
-		} else {
-			s.add(string(id.raw), r)
 		}
 	})
 	s.close()
@@ -111,10 +113,7 @@ func (d *decoder) acceptOpenAI(r *record) {
 		q.ArrivedAt = q.FinishedAt // rounded, or of another clock
 	}
 	if q.ArrivedAt.IsZero() && q.FinishedAt.IsZero() {
-		if q.FinishedAt = d.looseTime(r.shippedAt); q.FinishedAt.IsZero() {
-			q.FinishedAt = d.batch.ReceivedAt
-		}
-		if q.FinishedAt.IsZero() {
+		if q.FinishedAt = d.batch.ReceivedAt; q.FinishedAt.IsZero() {
 			d.fail(ReasonMissingField, "created is missing, and so are arrived_at, finished_at and the time at which the message was stored: add one of them")
 		}
 	}

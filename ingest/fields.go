@@ -37,6 +37,7 @@ const (
 	fieldMaxOutputTokens
 
 	// What requests are made of where a format does not say the thing itself.
+	fieldLoggedAt // when a log line was written or shipped
 	fieldTotalTokens
 	fieldCacheReadTokens  // of the prompt, but not in a prompt count that is exclusive
 	fieldCacheWriteTokens // likewise
@@ -59,7 +60,7 @@ const (
 var fieldNames = [fieldCount]string{
 	"id", "pool", "class", "model", "tenant", "tier", "feature", "route", "region", "replica", "session", "attempt", "status",
 	"arrived_at", "started_at", "first_token_at", "finished_at", "prompt_tokens", "cached_tokens", "output_tokens", "max_output_tokens",
-	"total_tokens", "cache_read_tokens", "cache_write_tokens", "queue_s", "ttft_s", "ttft_ms", "duration_s", "duration_ms",
+	"logged_at", "total_tokens", "cache_read_tokens", "cache_write_tokens", "queue_s", "ttft_s", "ttft_ms", "duration_s", "duration_ms",
 	"retries", "code", "cache_hit", "stream", "tags", "object",
 }
 
@@ -115,12 +116,21 @@ func (t *fieldTree) at(key []byte) *fieldTree {
 	return nil
 }
 
+// paths names the most trusted sources of f, for people.
+func (t *fieldTree) paths(f field) string {
+	var paths []string
+	for _, s := range t.sources {
+		if s.field == f && len(paths) < 3 {
+			paths = append(paths, s.path)
+		}
+	}
+	return strings.Join(paths, ", ") + " …"
+}
+
 // record is what a walk found, by field.
 type record struct {
 	members [fieldCount]found
 	ranks   [fieldCount]uint16 // of the source that was met; 0 for none
-
-	shippedAt found // when the log shipper that carried it read it
 }
 
 // find walks over the object in data and keeps where each field of the tree stands. What no source names is skipped, not

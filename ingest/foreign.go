@@ -17,7 +17,9 @@ func (d *decoder) foreign(data []byte, decode func(d *decoder, r *record)) {
 		d.record(data, func(d *decoder, data []byte) {
 			var r record
 			d.unwrap(data, &r)
-			r.shippedAt = at
+			if !r.has(fieldLoggedAt) {
+				r.members[fieldLoggedAt] = at
+			}
 			if d.refusal.Reason == "" {
 				decode(d, &r)
 			}
@@ -42,6 +44,9 @@ func (d *decoder) unwrap(data []byte, r *record) {
 	if inner := d.wrapped(data, wrappers[:]); inner != nil {
 		var own record
 		d.find(inner, d.fields, &own)
+		for _, f := range [...]field{fieldArrivedAt, fieldFinishedAt} { // of the line, not of what it logs
+			r.ranks[f], r.members[f] = 0, found{}
+		}
 		r.add(&own)
 	}
 }
@@ -64,6 +69,9 @@ func (d *decoder) requestOf(r *record) Request {
 	}
 	if retries := d.looseCount(m[fieldRetries], limit-1); retries > 0 {
 		q.Attempt = int(retries) + 1
+	}
+	if q.ArrivedAt.IsZero() && q.FinishedAt.IsZero() {
+		q.FinishedAt = d.looseTime(m[fieldLoggedAt]) // lines are written at the end
 	}
 	span := func(seconds, milliseconds field) time.Duration {
 		if t := d.looseSpan(m[seconds], time.Second); t >= 0 {
@@ -121,8 +129,11 @@ func (d *decoder) accept(q *Request) {
 		d.fail(ReasonMissingField, "pool is missing in the record, in the subject and in the URL, and so is model, whose name would stand in")
 	}
 	d.fillClass(&q.Class)
-	if q.Status != StatusOK && q.PromptTokens <= 0 && q.OutputTokens <= 0 { // a placeholder: nothing was counted
-		q.PromptTokens, q.CachedTokens = Unknown, Unknown
+	if q.Status != StatusOK && q.PromptTokens <= 0 && q.OutputTokens <= 0 {
+		q.PromptTokens = Unknown // 0 is a placeholder: nothing was counted
+	}
+	if q.PromptTokens == Unknown {
+		q.CachedTokens = Unknown
 	}
 	q.Phase = phaseOf(q.Status)
 	for _, t := range [...]*time.Time{&q.StartedAt, &q.FirstTokenAt} { // clocks of different machines, or rounded ones
@@ -130,9 +141,22 @@ func (d *decoder) accept(q *Request) {
 			*t = time.Time{}
 		}
 	}
-	if d.checkRequest(q); d.refusal.Reason == "" {
+	if d.checkForeign(q); d.refusal.Reason == "" {
 		d.batch.Requests = append(d.batch.Requests, *q)
 	}
+}
+
+// checkForeign refuses a request whose times lead out of all bounds, and says where a prompt count was looked for.
+func (d *decoder) checkForeign(q *Request) {
+	for _, t := range [...]time.Time{q.ArrivedAt, q.StartedAt, q.FirstTokenAt, q.FinishedAt} {
+		if !t.IsZero() && (t.Before(earliest) || !t.Before(latest)) {
+			d.fail(ReasonBadTime, "the times and durations of the record lead out of the years 2000 to 2199")
+		}
+	}
+	if q.PromptTokens == Unknown && q.Status == StatusOK {
+		d.fail(ReasonMissingField, "prompt_tokens is missing, the record has none of %s", d.fields.paths(fieldPromptTokens))
+	}
+	d.checkRequest(q)
 }
 
 // skip passes over a record that is sound and no request: what a cache answered, a tool call, a health check.

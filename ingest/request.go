@@ -44,7 +44,8 @@ func (s Status) String() string { return nameOf(statusNames[:], int(s)) }
 
 // Request is one telemetry record of one inference request (forewarm.request.v1).
 //
-// Only Pool, one of ArrivedAt and FinishedAt, and PromptTokens are required, the last of requests that were served. A zero time and the count [Unknown] mean
+// Only Pool, one of ArrivedAt and FinishedAt, and PromptTokens are required, the last of requests that were served: who
+// turns one away need not count its tokens. A zero time and the count [Unknown] mean
 // "not reported". Token counts include cached tokens in the prompt, as OpenAI and OpenTelemetry count them. All strings
 // are bounded by [Limits]; Session is a hash (see [HashSession]), the clear value is never kept.
 //

@@ -36,7 +36,7 @@ func isEvent(object found) bool {
 }
 
 func (s *streams) isOpen(id string) bool {
-	return slices.ContainsFunc(s.open, func(o stream) bool { return o.id == id })
+	return id != "" && slices.ContainsFunc(s.open, func(o stream) bool { return o.id == id })
 }
 
 func (s *streams) add(id string, r *record) {

@@ -1,0 +1,305 @@
+package ingest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// read decodes a message of a foreign format, and tells what became of it: the requests as native JSON, then how many
+// records were passed over, then the reasons of refusals.
+func read(format string, data []byte, meta Meta) string {
+	meta.ContentType, _ = ContentTypeOf(format)
+	var b Batch
+	Decode(meta, data, DefaultLimits(), &b)
+	var out strings.Builder
+	for i := range b.Requests {
+		out.Write(AppendRequest(nil, &b.Requests[i]))
+		out.WriteByte('\n')
+	}
+	if b.Ignored > 0 {
+		fmt.Fprintln(&out, "ignored", b.Ignored)
+	}
+	for _, r := range b.Refused {
+		fmt.Fprintln(&out, r.Reason)
+	}
+	return out.String()
+}
+
+// TestForeignSamples reads the samples, which are written by hand from the documented schemas.
+func TestForeignSamples(t *testing.T) {
+	for sample, want := range map[string][]string{
+		"litellm/success.json": {
+			`{"id":"chatcmpl-9f1c2","pool":"llama-70b","class":"chat","model":"llama-70b","tenant":"acme","feature":"assistant","route":"acompletion","replica":"b68d56d76b0c","session_hash":"a612cd76521603d4","arrived_at":1795240800125,"first_token_at":1795240800900,"finished_at":1795240807400,"prompt_tokens":3120,"cached_tokens":2048,"output_tokens":260,"max_output_tokens":1024}`,
+		},
+		"litellm/array.json": { // the second was answered from the proxy's cache
+			`{"id":"a-1","pool":"llama-70b","model":"llama-70b","tenant":"batch","route":"completion","arrived_at":1795240800125,"finished_at":1795240801000,"prompt_tokens":20,"output_tokens":10}`,
+			`{"id":"a-3","pool":"bge-m3","model":"bge-m3","route":"aembedding","arrived_at":1795240802000,"finished_at":1795240802250,"prompt_tokens":512,"output_tokens":0}`,
+			"ignored 1",
+		},
+		"litellm/failures.ndjson": {
+			`{"id":"f-1","pool":"llama-70b","model":"llama-70b","tenant":"acme","route":"acompletion","phase":"rejected","status":"rejected","arrived_at":1795240800000,"finished_at":1795240800010,"output_tokens":0}`,
+			`{"id":"f-2","pool":"llama-70b","model":"llama-70b","route":"acompletion","phase":"finished","status":"error","arrived_at":1795240801000,"first_token_at":1795240802000,"finished_at":1795240811000,"prompt_tokens":900,"output_tokens":41}`,
+			`{"id":"f-3","pool":"llama-70b","model":"llama-70b","route":"acompletion","phase":"finished","status":"error","arrived_at":1795240802000,"finished_at":1795240802500,"output_tokens":0}`,
+		},
+		"litellm/bad_element.json": {
+			`{"id":"b-1","pool":"llama-70b","model":"llama-70b","arrived_at":1795240800000,"finished_at":1795240801000,"prompt_tokens":20,"output_tokens":10}`,
+			`{"id":"b-5","pool":"llama-70b","model":"llama-70b","arrived_at":1795240803000,"finished_at":1795240804000,"prompt_tokens":5,"output_tokens":1}`,
+			"bad_time", "not_json", "negative_count", "wrong_type",
+		},
+		"litellm/bad_truncated.json": {
+			`{"id":"c-1","pool":"llama-70b","model":"llama-70b","arrived_at":1795240800000,"finished_at":1795240801000,"prompt_tokens":20,"output_tokens":10}`,
+			"truncated", "truncated",
+		},
+		"openai/chat.json": {
+			`{"id":"chatcmpl-B9MBs8","pool":"gpt-oss-120b","model":"gpt-oss-120b","tier":"default","arrived_at":1795240800000,"prompt_tokens":1117,"cached_tokens":1024,"output_tokens":46}`,
+		},
+		"openai/responses.json": {
+			`{"id":"resp_67ccd3a9","pool":"gpt-oss-120b","model":"gpt-oss-120b","tenant":"customer-12","session_hash":"b3f218c3c3df4ce8","arrived_at":1795240800000,"finished_at":1795240803000,"prompt_tokens":328,"cached_tokens":256,"output_tokens":52,"max_output_tokens":512}`,
+		},
+		"openai/wrapped.ndjson": {
+			`{"id":"w-1","pool":"gpt-oss","class":"chat","model":"gpt-oss-120b","tenant":"acme","arrived_at":1795240800125,"first_token_at":1795240800400,"finished_at":1795240803500,"prompt_tokens":1117,"output_tokens":46}`,
+			`{"id":"w-2","pool":"gpt-oss","model":"gpt-oss-120b","arrived_at":1795240801125,"first_token_at":1795240801400,"finished_at":1795240804500,"prompt_tokens":12,"output_tokens":3}`,
+			`{"id":"batch_req_1","pool":"gpt-oss-120b","model":"gpt-oss-120b","arrived_at":1795240802000,"prompt_tokens":22,"output_tokens":2}`,
+		},
+		"openai/anthropic.json": { // 105 + 200 written + 7123 read
+			`{"id":"msg_013Zva","pool":"claude-compatible","model":"claude-compatible","finished_at":1795240804000,"prompt_tokens":7428,"cached_tokens":7123,"output_tokens":39}`,
+		},
+		"openai/embedding.json": {
+			`{"pool":"bge-m3","model":"bge-m3","arrived_at":1795240800000,"prompt_tokens":8,"output_tokens":0}`,
+		},
+		"openai/stream.ndjson": { // two of them, interleaved; one reports its usage all along
+			`{"id":"chatcmpl-s1","pool":"gpt-oss-120b","model":"gpt-oss-120b","arrived_at":1795240800000,"prompt_tokens":30,"cached_tokens":16,"output_tokens":2}`,
+			`{"id":"chatcmpl-s2","pool":"gpt-oss-120b","model":"gpt-oss-120b","arrived_at":1795240801000,"prompt_tokens":9,"output_tokens":2}`,
+		},
+		"openai/events.sse": {
+			`{"id":"msg_01","pool":"claude-compatible","model":"claude-compatible","arrived_at":1795240800000,"prompt_tokens":125,"cached_tokens":100,"output_tokens":15}`,
+		},
+		"openai/bad_usage.json":    {"missing_field"}, // when was it?
+		"openai/bad_stream.ndjson": {"missing_field"}, // no usage
+		"envoy/access.json": {
+			`{"id":"83b63da3-45a9-4196-98b8-1a7f697d6d8d","pool":"llama-70b","model":"llama-70b","route":"/v1/chat/completions","replica":"10.0.0.9:8000","arrived_at":1795240800125,"finished_at":1795240801651,"prompt_tokens":15,"output_tokens":7}`,
+		},
+		"envoy/access.ndjson": { // then a list of models, and a tool call
+			`{"id":"e-1","pool":"llama-70b","model":"llama-70b","tenant":"acme","route":"/v1/chat/completions","arrived_at":1795240800125,"finished_at":1795240802125,"prompt_tokens":1200,"output_tokens":80}`,
+			`{"id":"e-2","pool":"llama-70b","model":"llama-70b","route":"/v1/chat/completions","phase":"rejected","status":"rejected","arrived_at":1795240801125,"finished_at":1795240801128}`,
+			`{"id":"e-3","pool":"llama-70b","model":"llama-70b","route":"/v1/chat/completions","phase":"cancelled","status":"cancelled","arrived_at":1795240802125,"finished_at":1795240803025,"prompt_tokens":700}`,
+			"ignored 2",
+		},
+		"envoy/fluentbit.json": {
+			`{"id":"e-6","pool":"llama-70b","model":"llama-70b","arrived_at":1795240800125,"finished_at":1795240802125,"prompt_tokens":1200,"output_tokens":80}`,
+			`{"id":"e-7","pool":"llama-70b","model":"llama-70b","arrived_at":1795240801125,"finished_at":1795240803125,"prompt_tokens":9,"output_tokens":3}`,
+		},
+		"envoy/vector.json": { // its own timestamp is no time of the request
+			`{"id":"e-8","pool":"llama-70b","model":"llama-70b","arrived_at":1795240800125,"finished_at":1795240802125,"prompt_tokens":9,"output_tokens":3}`,
+		},
+		"envoy/bad_tokens.json": {"missing_field"},
+		"sglang/metrics.log": { // the second has an instant of another clock; then a health check
+			`{"id":"8c1a","pool":"qwen3-32b","model":"qwen3-32b","session_hash":"65f6e62a6454c70b","arrived_at":1795240800125,"started_at":1795240800137,"first_token_at":1795240800300,"finished_at":1795240801500,"prompt_tokens":812,"cached_tokens":640,"output_tokens":44,"max_output_tokens":256}`,
+			`{"id":"8c1b","pool":"qwen3-32b","model":"qwen3-32b","phase":"rejected","status":"rejected","arrived_at":1795240801000,"finished_at":1795240801500,"output_tokens":0}`,
+			"ignored 1",
+		},
+		"sglang/vector.json": {
+			`{"id":"8c1c","pool":"qwen3-32b","model":"qwen3-32b","replica":"gpu-3","arrived_at":1795240800125,"finished_at":1795240800625,"prompt_tokens":5,"cached_tokens":0,"output_tokens":16}`,
+		},
+		"sglang/bad_lines.log": {"missing_field", "truncated"},
+	} {
+		data, err := os.ReadFile(filepath.Join("testdata", sample))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := diff(strings.Join(want, "\n")+"\n", read(filepath.Dir(sample), data, Meta{})); d != "" {
+			t.Errorf("%s (-want +got):\n%s", sample, d)
+		}
+	}
+}
+
+// TestForeignFields changes one thing at a time in a record that is sound.
+func TestForeignFields(t *testing.T) {
+	const (
+		litellm = `{"id":"i","status":"success","startTime":1795240800,"endTime":1795240802,"model":"m","prompt_tokens":20,"completion_tokens":10}`
+		openai  = `{"id":"i","object":"chat.completion","created":1795240800,"model":"m","usage":{"prompt_tokens":20,"completion_tokens":10}}`
+		envoy   = `{"x-request-id":"i","start_time":"2026-11-21T06:00:00Z","duration":2000,"response_code":200,"gen_ai.request.model":"m","gen_ai.usage.input_tokens":20,"gen_ai.usage.output_tokens":10}`
+		sglang  = `{"id":"i","request_received_ts":1795240800,"e2e_latency":2,"request_parameters":"{\"model\":\"m\"}","prompt_tokens":20,"completion_tokens":10}`
+	)
+	for _, tc := range []struct {
+		name, format, record string
+		change               []string // pairs of old and new
+		want                 string   // part of what becomes of it
+	}{
+		{"cache hit", "litellm", litellm, []string{`"id"`, `"cache_hit":"True","id"`}, "ignored 1"},
+		{"no cache", "litellm", litellm, []string{`"id"`, `"cache_hit":"None","id"`}, `"prompt_tokens":20,"output_tokens":10`},
+		{"wrong status", "litellm", litellm, []string{`"success"`, `"perhaps"`}, "bad_enum"},
+		{"busy", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":"503"}`, `:20,`, `:0,`, `:10}`, `:0}`}, `"status":"rejected"`},
+		{"client left", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":499}`}, `"status":"cancelled","arrived_at":1795240800000,"finished_at":1795240802000,"prompt_tokens":20`},
+		{"no code", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":""}`}, `"status":"error"`},
+		{"tags", "litellm", litellm, []string{`"id"`, `"request_tags":["User-Agent: curl","class:chat","pool:q","tier:gold","search","more"],"id"`}, `"pool":"q","class":"chat","model":"m","tier":"gold","feature":"search"`},
+		{"prefix cache", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"prompt_tokens_details":{"cached_tokens":"16"}}},"id"`}, `"cached_tokens":16`},
+		{"metadata as text", "litellm", litellm, []string{`"id"`, `"metadata":"{\"user_api_key_team_alias\":\"t\"}","id"`}, `"tenant":"t"`},
+		{"retried", "litellm", litellm, []string{`"id"`, `"metadata":{"attempted_retries":2},"id"`}, `"attempt":3`},
+		{"cached beyond prompt", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"prompt_tokens_details":{"cached_tokens":21}}},"id"`}, "inconsistent"},
+		{"ends before it starts", "litellm", litellm, []string{"1795240802", "1795240799"}, "inconsistent"},
+		{"first token after the end", "litellm", litellm, []string{`"id"`, `"completionStartTime":1795240803,"stream":true,"id"`}, `"arrived_at":1795240800000,"finished_at":1795240802000`},
+		{"streams one token", "litellm", litellm, []string{`"id"`, `"completionStartTime":1795240802,"stream":true,"id"`}, `"first_token_at":1795240802000`},
+		{"a tenant too long", "litellm", litellm, []string{`"id"`, `"end_user":"` + strings.Repeat("x", 300) + `","id"`}, `"model":"m","arrived_at"`},
+		{"an id too long", "litellm", litellm, []string{`"i"`, `"` + strings.Repeat("x", 300) + `"`}, "label_too_long"},
+		{"deep body", "litellm", litellm, []string{`"id"`, `"messages":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `,"id"`}, "too_deep"},
+		{"not served as JSON", "litellm", "<html>", nil, "not_json"},
+		{"empty", "litellm", " \n", nil, "truncated"},
+		{"no records", "litellm", "[]", nil, ""},
+		{"junk after an array", "litellm", "[" + litellm + "]]", nil, "not_json"},
+		{"lines of arrays", "litellm", "[" + litellm + "]\n[" + litellm + "]", nil, `"id":"i"`},
+
+		{"usage as text", "openai", openai, []string{`{"prompt_tokens":20,"completion_tokens":10}`, `"{\"prompt_tokens\":20,\"completion_tokens\":10}"`}, `"prompt_tokens":20,"output_tokens":10`},
+		{"inclusive by its total", "openai", openai, []string{`"prompt_tokens":20,"completion_tokens":10`, `"input_tokens":20,"output_tokens":10,"cache_read_input_tokens":8,"total_tokens":30`}, `"prompt_tokens":20,"cached_tokens":8`},
+		{"inclusive by its name", "openai", openai, []string{`"prompt_tokens":20`, `"prompt_tokens":20,"cache_read_input_tokens":8`}, `"prompt_tokens":20,"cached_tokens":8`},
+		{"exclusive", "openai", openai, []string{`"prompt_tokens":20,"completion_tokens":10`, `"input_tokens":20,"output_tokens":10,"cache_read_input_tokens":8,"cache_creation_input_tokens":null`}, `"prompt_tokens":28,"cached_tokens":8`},
+		{"output from the total", "openai", openai, []string{`"completion_tokens":10`, `"total_tokens":25`}, `"output_tokens":5`},
+		{"failed", "openai", openai, []string{`"id"`, `"status":"failed","id"`}, `"status":"error"`},
+		{"of a full pool", "openai", `{"request_id":"i","model":"m","status_code":429,"finished_at":1795240800}`, nil, `"status":"rejected","finished_at":1795240800000}`},
+		{"not done yet", "openai", openai, []string{`"id"`, `"status":"in_progress","id"`}, "ignored 1"},
+		{"without usage", "openai", openai, []string{`"usage"`, `"abuse"`}, "missing_field"},
+		{"year of milliseconds", "openai", openai, []string{"1795240800", "17952408"}, "bad_time"},
+		{"SSE", "openai", "data: " + strings.Replace(openai, "chat.completion", "chat.completion.chunk", 1) + "\n\ndata: [DONE]\n\n", nil, `"id":"i"`},
+
+		{"status by text", "envoy", envoy, []string{"200}", "200}", `"response_code":200`, `"response_code":"503"`}, `"status":"rejected"`},
+		{"client left, code 0", "envoy", envoy, []string{`"response_code":200`, `"response_code":0`}, `"status":"cancelled"`},
+		{"upstream full", "envoy", envoy, []string{`"response_code":200`, `"response_code":503,"response_flags":"UF,UO"`}, `"status":"rejected"`},
+		{"fault of the server", "envoy", envoy, []string{`"response_code":200`, `"response_code":500`}, `"status":"error"`},
+		{"nested", "envoy", envoy, []string{`"gen_ai.usage.input_tokens":20,"gen_ai.usage.output_tokens":10`, `"gen_ai":{"usage":{"input_tokens":20,"output_tokens":10}}`}, `"prompt_tokens":20,"output_tokens":10`},
+		{"half counted", "envoy", envoy, []string{`"gen_ai.usage.input_tokens":20`, `"genai_tokens_total":30`}, `"prompt_tokens":20,"output_tokens":10`},
+		{"duration of years", "envoy", envoy, []string{`:2000`, `:1e12`}, "huge_count"},
+		{"beyond the calendar", "envoy", envoy, []string{"2026-11-21T06:00:00", "2199-12-31T23:59:59"}, "bad_time"},
+		{"logged at its end", "envoy", envoy, []string{"start_time", "time"}, `"arrived_at":1795240798000,"finished_at":1795240800000`},
+
+		{"cut by the client", "sglang", sglang, []string{`"id"`, `"finish_reason":{"type":"abort"},"id"`}, `"status":"cancelled"`},
+		{"queue", "sglang", sglang, []string{`"id"`, `"queue_time":0.5,"id"`}, `"started_at":1795240800500`},
+		{"prompt in it", "sglang", sglang, []string{`\"model\":`, `\"text\":\"\\\"prompt_tokens\\\":1\",\"model\":`}, `"model":"m","arrived_at"`},
+		{"parameters cut", "sglang", sglang, []string{`\"}"`, `"`, `"id"`, `"model":"n","id"`}, `"model":"n"`},
+		{"of a batch", "sglang", sglang, []string{`"id":"i"`, `"id":["i","j"]`}, `{"pool":"m"`},
+	} {
+		record := tc.record
+		for i := 0; i < len(tc.change); i += 2 {
+			record = strings.Replace(record, tc.change[i], tc.change[i+1], 1)
+		}
+		got := read(tc.format, []byte(record), Meta{})
+		if !strings.Contains(got, tc.want) || tc.want == "" && got != "" {
+			t.Errorf("%s, %s: %s\nbecame %swant %s", tc.format, tc.name, record, got, tc.want)
+		}
+	}
+}
+
+func TestForeignTakesPoolAndClass(t *testing.T) {
+	const bare = `{"created":1795240800,"model":"m","usage":{"prompt_tokens":2}}`
+	const full = `{"created":1795240800,"model":"m","pool":"p","class":"c","usage":{"prompt_tokens":2}}`
+	for _, tc := range []struct {
+		record      string
+		meta        Meta
+		pool, class string
+	}{
+		{full, Meta{Pool: "q", Class: "d"}, "p", "c"},
+		{bare, Meta{Pool: "q", Class: "d"}, "q", "d"},
+		{bare, Meta{}, "m", ""},
+	} {
+		tc.meta.ContentType = ContentTypeOpenAI
+		b := decode(tc.meta, tc.record)
+		if len(b.Requests) != 1 || b.Requests[0].Pool != tc.pool || b.Requests[0].Class != tc.class {
+			t.Errorf("%s with %+v became %+v", tc.record, tc.meta, b)
+		}
+	}
+	for _, m := range []Meta{{Kind: KindReplica, Pool: "p"}, {Kind: KindWatermark}, {Kind: KindAck}} {
+		m.ContentType = ContentTypeOpenAI
+		if b := decode(m, bare); len(b.Refused) != 1 || b.Refused[0].Reason != ReasonUnknownFormat {
+			t.Errorf("on a subject of kind %d: %+v", m.Kind, b)
+		}
+	}
+}
+
+// TestUsageWithoutATime: the time at which the stream stored a message stands in for the end of the request, and for
+// nothing that the record says itself.
+func TestUsageWithoutATime(t *testing.T) {
+	for record, want := range map[string]time.Time{
+		`{"prompt_tokens":9,"completion_tokens":12}`:                           at,
+		`{"created":1795240700,"usage":{"prompt_tokens":9,"output_tokens":1}}`: {},
+	} {
+		b := Batch{ReceivedAt: at}
+		Decode(Meta{ContentType: ContentTypeOpenAI, Pool: "p"}, []byte(record), DefaultLimits(), &b)
+		if len(b.Requests) != 1 || !b.Requests[0].FinishedAt.Equal(want) || b.Requests[0].EventTime().IsZero() {
+			t.Errorf("%s became %+v", record, b)
+		}
+	}
+}
+
+func TestForeignBatchIsBounded(t *testing.T) {
+	limits := DefaultLimits()
+	limits.BatchRecords = 2
+	const record = `{"created":1795240800,"model":"m","usage":{"prompt_tokens":2}}`
+	for _, data := range []string{
+		"[" + strings.Repeat(record+",", 4) + record + "]",
+		strings.Repeat(record+"\n", 5),
+		"[" + record + "," + record + "]\n[" + record + ",1,2]",
+		record + "\n" + record + "\n" + strings.Repeat("[\n", 3),
+	} {
+		var b Batch
+		Decode(Meta{ContentType: ContentTypeOpenAI}, []byte(data), limits, &b)
+		if len(b.Requests) != 2 || len(b.Refused) != 1 || b.Refused[0].Detail != "3 records beyond the limit of 2" {
+			t.Errorf("%s became %d requests and %+v", data, len(b.Requests), b.Refused)
+		}
+	}
+}
+
+func TestFieldsGiveOtherNames(t *testing.T) {
+	fields, err := Fields{"envoy": {"prompt_tokens": {"my_in", "alt.in"}, "tenant": {"x-customer"}}}.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := `{"start_time":1795240800,"genai_model_name":"m","input_tokens":1,"alt.in":"20","output_tokens":3,"x-customer":"acme","x-tenant-id":"no"}`
+	if got, want := read("envoy", []byte(record), Meta{Fields: fields}), `"tenant":"acme","arrived_at":1795240800000,"prompt_tokens":20,"output_tokens":3`; !strings.Contains(got, want) {
+		t.Errorf("became %swant %s", got, want)
+	}
+	for want, f := range map[string]Fields{
+		"json is no format":                {"json": {"prompt_tokens": {"a"}}},
+		"envoy.promt_tokens is no field":   {"envoy": {"promt_tokens": {"a"}}},
+		`envoy.tenant is "a..b"`:           {"envoy": {"tenant": {"a..b"}}},
+		"envoy.tenant has 17 paths":        {"envoy": {"tenant": make([]string, 17)}},
+		"litellm, openai, envoy, sglang":   {"nginx": nil},
+		"openai.class is \"\": it must be": {"openai": {"class": {""}}},
+	} {
+		if _, err := f.Compile(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: error %v, want one with %q", f, err, want)
+		}
+	}
+}
+
+func TestSplitKeepsWhatIsWhole(t *testing.T) {
+	const a, b, c = `{"created":1795240801,"model":"m","usage":{"prompt_tokens":1}}`, `{"x":[{"y":"]}"}],"z":}`, `{"created":1795240803,"model":"m","usage":{"prompt_tokens":3}}`
+	for data, want := range map[string]string{
+		"[" + a + "," + b + "," + c + "]":                 "1 3 not_json",
+		a + "\n" + b + "\n" + c:                           "1 3 not_json",
+		"half\n" + a + "\n\n" + c + "\r\n":                "1 3 not_json",
+		"[" + a + "," + c:                                 "1 3 truncated",
+		"[" + a + "," + c[:20]:                            "1 truncated truncated",
+		"[" + a + "," + c + "]" + "x":                     "1 3 not_json",
+		"{\n  \"model\": \"m\",\n  \"usage\": {\n  \"a":   "truncated", // one record, not many
+		"[[1795240800.5," + a + "],[[1.5,{}]," + c + "]]": "1 3",
+		"[[" + a + "]]":                                   "wrong_type",
+		"[1,\"a,]\",null," + c + "]":                      "3 wrong_type wrong_type wrong_type",
+		a + c:                                             "not_json",
+	} {
+		var batch Batch
+		Decode(Meta{ContentType: ContentTypeOpenAI}, []byte(data), DefaultLimits(), &batch)
+		var got []string
+		for _, r := range batch.Requests {
+			got = append(got, fmt.Sprint(r.PromptTokens))
+		}
+		for _, r := range batch.Refused {
+			got = append(got, string(r.Reason))
+		}
+		if d := diff(want, strings.Join(got, " ")); d != "" {
+			t.Errorf("%s (-want +got):\n%s", data, d)
+		}
+	}
+}
