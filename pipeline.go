@@ -81,6 +81,7 @@ type Pipeline struct {
 	cfg        Config
 	time       timekeeper
 	dedup      *ingest.Deduper
+	calls      calls
 	classifier *features.Classifier
 	aggregator *features.Aggregator
 	forecaster *forecaster.Forecaster
@@ -148,6 +149,7 @@ func New(cfg Config) *Pipeline {
 	p := &Pipeline{
 		cfg: cfg, time: newTimekeeper(&cfg),
 		dedup:      ingest.NewDeduper(cfg.DedupEntries),
+		calls:      newCalls(),
 		classifier: features.NewClassifier(cfg.Classify),
 		aggregator: features.New(cfg.Features),
 		forecaster: forecaster.New(cfg.forecasterConfig()),
@@ -234,7 +236,7 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 	if class, ok := p.classifier.Class(r); ok {
 		r.Class = class
 	}
-	return p.counted(p.aggregator.AddRequest(r))
+	return p.counted(p.aggregator.AddAttempt(r, p.calls.again(r, p.dedup)))
 }
 
 func (p *Pipeline) sum(s *ingest.Sum, emit func(*Output)) ingest.Reason {

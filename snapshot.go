@@ -28,6 +28,7 @@ type state struct {
 	Forecaster forecaster.State    `cbor:"8,keyasint"`
 	Pools      []poolState         `cbor:"9,keyasint"`
 	Board      alerting.BoardState `cbor:"10,keyasint"`
+	Adopted    ingest.DeduperState `cbor:"40,keyasint"`
 }
 
 type poolState struct {
@@ -58,7 +59,7 @@ var encoder, decoder = func() (cbor.EncMode, cbor.DecMode) {
 func (p *Pipeline) Snapshot() ([]byte, error) {
 	s := state{
 		Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters,
-		Dedup: p.dedup.State(), Aggregator: p.aggregator.State(), Forecaster: p.forecaster.State(), Board: p.board.State(),
+		Dedup: p.dedup.State(), Adopted: p.calls.adopted.State(), Aggregator: p.aggregator.State(), Forecaster: p.forecaster.State(), Board: p.board.State(),
 	}
 	for _, e := range p.pools {
 		s.Pools = append(s.Pools, poolState{e.pool.Name, e.warmup.State(), e.decision, e.issued, e.prefix.state()})
@@ -88,6 +89,7 @@ func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
 	p := New(cfg)
 	var err error
 	p.dedup = ingest.RestoreDeduper(s.Dedup)
+	p.calls.restore(s.Adopted)
 	if p.aggregator, err = features.Restore(cfg.Features, s.Aggregator); err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 //
 // What it asked for is demand also when it was rejected, cancelled or failed: its prompt, and the output, cached share
 // and occupancy that its class lets expect, of which what was generated is a lower bound. An attempt > 1 is taken for a
-// retry of a call that has been counted (see [Aggregator.AddCall] for one that has not): it counts as Retries, its
-// tokens as retried.
+// retry of a call that has been counted (see [Aggregator.AddAttempt] for one that has not): it counts as Retries,
+// its tokens as retried.
 //
 // Output tokens are booked in the minutes that generated them when the times of the first and the last token are known;
 // of those minutes, settled ones go to the oldest open one. Otherwise they are booked in the minute of arrival, or when
@@ -22,13 +22,14 @@ import (
 //
 // Refusals: ReasonLate when its minute is settled, ReasonFuture beyond the open span, ReasonDuplicate for a second end
 // or arrival, ReasonMissingField for an arrival without id, which no end could be joined to.
-func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason { return a.add(r, r.Attempt <= 1) }
+func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
+	return a.AddAttempt(r, r.Attempt > 1)
+}
 
-// AddCall counts a request as AddRequest does, but as the one attempt of its call that is demand, whatever number it
-// has: the caller has not seen another.
-func (a *Aggregator) AddCall(r *ingest.Request) ingest.Reason { return a.add(r, true) }
-
-func (a *Aggregator) add(r *ingest.Request, call bool) ingest.Reason {
+// AddAttempt counts a record as AddRequest does, whatever the number of its attempt: again says that another attempt of
+// the same call has been counted, so that this one is no demand.
+func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
+	call := !again
 	t := momentsOf(r)
 	minute := t.event.minute()
 	a.begin(minute)
