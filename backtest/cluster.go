@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -41,6 +42,7 @@ type Cluster struct {
 	retries   fifo[*call]   // due RetryAfter from their rejection, in order
 	queue     fifo[*call]   // never started
 	preempted []*call       // go before the queue, newest preemption last
+	patience  fifo[*call]   // every attempt by its beginning, those that are over included
 
 	requests []ingest.Request
 	states   []ingest.Replica
@@ -58,6 +60,8 @@ type call struct {
 	due            float64 // s: of a retry
 	admitted       uint64  // order of admission
 	generated      float64 // output tokens so far, up to date when preempted
+	replica        *replica
+	over           bool
 	kv             float64 // tokens held when decoding began or prefill was admitted
 	mark           float64 // of the replica's prefill or decode counter at which this phase ends
 	from           float64 // of the decode counter at which decoding began
@@ -100,6 +104,8 @@ func (c *Cluster) Advance(until time.Time) {
 			c.step(r)
 		case timeoutDue:
 			c.reject(c.queue.pop())
+		case patienceDue:
+			c.losePatience(c.patience.pop())
 		case retryDue:
 			c.retry()
 		case arrivalDue:
@@ -118,6 +124,7 @@ type event uint8
 const (
 	replicaDue event = iota
 	timeoutDue
+	patienceDue
 	retryDue
 	arrivalDue
 	secondDue
@@ -133,6 +140,11 @@ func (c *Cluster) next() (at float64, what event, r *replica) {
 	}
 	if q, ok := c.retries.head(); ok && q.due <= at {
 		at, what = q.due, retryDue
+	}
+	if q, ok := c.patience.head(); ok {
+		if t := q.arrived + c.cfg.Patience.Seconds(); t <= at {
+			at, what = t, patienceDue
+		}
 	}
 	if q, ok := c.queue.head(); ok {
 		if t := q.arrived + c.cfg.QueueTimeout.Seconds(); t <= at {
@@ -177,9 +189,14 @@ func (c *Cluster) retry() {
 }
 
 func (c *Cluster) enqueue(q *call) {
+	if c.cfg.ReportArrivals {
+		c.report(q, ingest.PhaseArrived)
+	}
+	if c.cfg.Patience > 0 {
+		c.patience.push(q)
+	}
 	switch {
-	case q.PromptTokens+q.OutputTokens > c.cfg.KVCapacityTokens:
-		q.attempt = c.cfg.MaxAttempts // it will never fit, a retry is pointless
+	case c.tooLong(q):
 		c.reject(q)
 	case c.queue.len() >= c.cfg.MaxQueue:
 		c.reject(q)
@@ -189,20 +206,56 @@ func (c *Cluster) enqueue(q *call) {
 	}
 }
 
+// tooLong says that a request will never fit.
+func (c *Cluster) tooLong(q *call) bool {
+	return q.PromptTokens+q.OutputTokens > c.cfg.KVCapacityTokens
+}
+
 // reject ends an attempt, and plans the next.
 func (c *Cluster) reject(q *call) {
 	c.open.rejected++
 	c.open.wait(c.now-q.arrived, c.cfg.SLO)
 	c.metrics.Rejected++
 	c.report(q, ingest.PhaseRejected)
-	if q.attempt >= c.cfg.MaxAttempts {
+	c.again(q)
+}
+
+// again ends an attempt that was not served, and plans the next.
+func (c *Cluster) again(q *call) {
+	q.over = true
+	if q.attempt >= c.cfg.MaxAttempts || c.tooLong(q) {
 		c.metrics.Failed++
 		return
 	}
 	again := *q
 	again.attempt++
 	again.due = c.now + c.cfg.RetryAfter.Seconds()
+	again.over, again.replica, again.generated = false, nil, 0
+	again.started, again.token = math.NaN(), math.NaN()
 	c.retries.push(&again)
+}
+
+// losePatience cancels an attempt, unless it is over.
+func (c *Cluster) losePatience(q *call) {
+	if q.over {
+		return
+	}
+	r := q.replica
+	switch {
+	case r != nil:
+		r.drop(q, c.now)
+	case math.IsNaN(q.started):
+		c.queue.remove(q)
+	default:
+		c.preempted = slices.DeleteFunc(c.preempted, func(other *call) bool { return other == q })
+	}
+	c.metrics.Cancelled++
+	c.report(q, ingest.PhaseCancelled)
+	c.again(q)
+	if r != nil && r.state == ingest.ReplicaDraining && r.running() == 0 {
+		c.remove(r)
+	}
+	c.admit()
 }
 
 // admit starts waiting requests while the first of them fits somewhere.

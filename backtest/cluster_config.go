@@ -28,6 +28,11 @@ type ClusterConfig struct {
 	// So it does when MaxQueue requests wait already.
 	QueueTimeout, RetryAfter time.Duration
 	MaxAttempts, MaxQueue    int
+	// Patience is how long after an attempt began its client cancels it, wherever it is by then, and tries again in the
+	// same way. Zero is for ever.
+	Patience time.Duration
+	// ReportArrivals makes the pool write a record of each attempt when it arrives, too.
+	ReportArrivals bool
 
 	SLO SLO
 }
@@ -110,6 +115,7 @@ func (c *ClusterConfig) check() error {
 		{c.PendingShare >= 0 && c.PendingShare < 1, "PendingShare must be in [0, 1)"},
 		{c.Min >= 0 && c.Min <= c.Initial && c.Initial <= c.Max, "Min ≤ Initial ≤ Max must hold"},
 		{c.QueueTimeout > 0 && c.RetryAfter > 0, "QueueTimeout and RetryAfter must be positive"},
+		{c.Patience >= 0, "Patience must not be negative"},
 		{c.MaxAttempts > 0 && c.MaxQueue > 0, "MaxAttempts and MaxQueue must be positive"},
 		{c.GPUsPerReplica > 0, "GPUsPerReplica must be positive"},
 	} {

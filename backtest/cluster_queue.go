@@ -1,8 +1,10 @@
 package backtest
 
+import "slices"
+
 // fifo is a queue on a slice; popped space is reclaimed when half of it is gone, so that push and pop are O(1)
 // amortised.
-type fifo[T any] struct {
+type fifo[T comparable] struct {
 	items []T
 	from  int
 }
@@ -29,6 +31,13 @@ func (f *fifo[T]) pop() T {
 		f.items, f.from = f.items[:n], 0
 	}
 	return x
+}
+
+// remove takes out one element. O(n).
+func (f *fifo[T]) remove(x T) {
+	if i := slices.Index(f.items[f.from:], x); i >= 0 {
+		f.items = slices.Delete(f.items, f.from+i, f.from+i+1)
+	}
 }
 
 // calls is a min-heap by mark, ties by order of admission.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -146,7 +147,7 @@ func (r *replica) untilFull() float64 {
 
 // take starts q: its prompt, and what it had generated before a preemption, is computed except for the cached part.
 func (r *replica) take(q *call) {
-	q.kv = q.held()
+	q.kv, q.replica = q.held(), r
 	r.kv += q.kv
 	r.queries += q.PromptTokens
 	r.hits += q.CachedTokens
@@ -192,17 +193,36 @@ func (r *replica) preempt(c *Cluster) {
 				}
 			}
 		}
-		q := set.remove(at)
-		if set == &r.decoding {
-			more := r.decoded - q.from
-			q.generated += more
-			q.kv += more
-		}
-		r.release(q.kv)
+		q := r.stop(set, at)
 		r.preemptions++
 		c.metrics.Preemptions++
 		c.preempted = append(c.preempted, q)
 	}
+}
+
+// stop takes out element i of a set of sequences, and brings its counts up to date.
+func (r *replica) stop(set *calls, i int) *call {
+	q := set.remove(i)
+	if set == &r.decoding {
+		more := r.decoded - q.from
+		q.generated += more
+		q.kv += more
+	}
+	q.replica = nil
+	r.release(q.kv)
+	return q
+}
+
+// drop takes out q at time t.
+func (r *replica) drop(q *call, t float64) {
+	r.sync(t)
+	for _, set := range []*calls{&r.prefilling, &r.decoding} {
+		if i := slices.Index(*set, q); i >= 0 {
+			r.stop(set, i)
+			break
+		}
+	}
+	r.plan()
 }
 
 // release frees KV; an empty replica holds none, whatever rounding left.

@@ -9,7 +9,7 @@ import (
 )
 
 // Drain hands over the telemetry since the last call, as a real pool and its gateway would have reported it: one record
-// per attempt at its end, a report of every replica at each full minute and at each change of its state. The slices are
+// per attempt at its end and, with ReportArrivals, at its arrival, a report of every replica at each full minute and at each change of its state. The slices are
 // the caller's.
 func (c *Cluster) Drain() (requests []ingest.Request, replicas []ingest.Replica) {
 	requests, replicas = c.requests, c.states
@@ -19,6 +19,7 @@ func (c *Cluster) Drain() (requests []ingest.Request, replicas []ingest.Replica)
 
 // finish ends a request well.
 func (c *Cluster) finish(q *call) {
+	q.over = true
 	c.open.finished++
 	c.metrics.Finished++
 	slo := &c.cfg.SLO
@@ -38,7 +39,7 @@ func (c *Cluster) finish(q *call) {
 	c.report(q, ingest.PhaseFinished)
 }
 
-// report writes the record of an attempt that is over.
+// report writes a record of an attempt: at its arrival, or when it is over.
 func (c *Cluster) report(q *call, phase ingest.Phase) {
 	if len(c.requests) >= maxTelemetry {
 		c.metrics.TelemetryDropped++
@@ -46,13 +47,29 @@ func (c *Cluster) report(q *call, phase ingest.Phase) {
 	}
 	record := ingest.Request{
 		ID: strconv.FormatUint(q.ID, 10), Pool: c.cfg.Pool, Class: q.Class, Tenant: q.Tenant, Session: q.Session, Attempt: q.attempt,
-		Phase: phase, ArrivedAt: c.clock(q.arrived), FinishedAt: c.clock(c.now),
+		Phase: phase, ArrivedAt: c.clock(q.arrived),
 		PromptTokens: q.PromptTokens, CachedTokens: q.CachedTokens, OutputTokens: q.OutputTokens, MaxOutputTokens: q.MaxOutputTokens,
 	}
-	if phase == ingest.PhaseRejected {
-		record.Status, record.CachedTokens, record.OutputTokens = ingest.StatusRejected, ingest.Unknown, ingest.Unknown
-	} else {
-		record.StartedAt, record.FirstTokenAt = c.clock(q.started), c.clock(q.token)
+	if phase != ingest.PhaseArrived {
+		record.FinishedAt = c.clock(c.now)
+	}
+	switch phase {
+	case ingest.PhaseRejected:
+		record.Status = ingest.StatusRejected
+	case ingest.PhaseCancelled:
+		record.Status = ingest.StatusCancelled
+	}
+	switch started := !math.IsNaN(q.started); {
+	case phase == ingest.PhaseArrived || !started:
+		record.CachedTokens, record.OutputTokens = ingest.Unknown, ingest.Unknown
+	case phase == ingest.PhaseCancelled:
+		record.OutputTokens = int64(q.generated)
+		fallthrough
+	default:
+		record.StartedAt = c.clock(q.started)
+		if !math.IsNaN(q.token) {
+			record.FirstTokenAt = c.clock(q.token)
+		}
 	}
 	c.requests = append(c.requests, record)
 }
@@ -114,6 +131,7 @@ type Metrics struct {
 	SLOMet           int64 // within both
 	Retries          int64
 	Rejected         int64 // attempts
+	Cancelled        int64 // attempts, by clients that lost patience
 	Preemptions      int64
 	GPUHours         float64 // from loading to the end, waiting for a machine not included
 	ScaleActions     int     // changes of the number asked for

@@ -54,7 +54,8 @@ type class struct {
 type cell struct {
 	Window
 	shapes *shapes // nil before the first measurement
-	dirty  bool    // changed since it was returned last
+	pace   pace
+	dirty  bool // changed since it was returned last
 }
 
 // shapes are the sketches of a window.

@@ -76,6 +76,10 @@ func (a *Aggregator) collect(m int64) {
 			if at == nil && !(due && c.born <= m) || at != nil && !due && !at.dirty {
 				continue
 			}
+			if settled && at != nil && at.pace.N > 0 && !censored && !a.censored(p, m+1) {
+				c.expected.learnPace(&at.pace)
+				p.expected.learnPace(&at.pace)
+			}
 			w := c.window(at, m, covered, censored, settled)
 			if m == a.open {
 				w.Sessions = c.sessions.summary()

@@ -91,7 +91,7 @@ func ledgerOf(r *ingest.Request, t *moments, how outcome, call bool) ledger {
 type asked struct {
 	life
 	cached float64 // tokens; those that it had not been seen to find
-	scale  float64 // of the area: an output Y of mean μ holds by E[Y²] = μ²·(1 + v) what its mean holds by μ²
+	scale  float64 // of the area: an output of g and X more, of mean μ, holds by E[(g + X)²] = (g + μ)² + v·μ² what its mean holds by (g + μ)²
 }
 
 // demandOf is the demand of a call whose throughput is not its demand: what it would have held and generated, had it
@@ -112,10 +112,10 @@ func demandOf(p *pool, c *class, r *ingest.Request, t *moments, how outcome, to 
 			}
 			todo = prompt - d.cached
 		}
-		v := c.variation()
-		output = c.fullOutput(p, r, b, v)
+		output = c.fullOutput(p, r, b)
 		if whole := prompt*todo/prefill + itl*(prompt*output+output*output/2); whole > 0 {
-			d.scale += itl * v * output * output / 2 / whole
+			more := output - float64(max(r.OutputTokens, 0)) // all that is uncertain
+			d.scale += itl * c.variation() * more * more / 2 / whole
 		}
 	}
 	d.life = life{start: t.event, prompt: prompt, output: output, first: todo / prefill, rate: 1 / itl}
@@ -124,9 +124,10 @@ func demandOf(p *pool, c *class, r *ingest.Request, t *moments, how outcome, to 
 }
 
 // fullOutput is the output that a call which was cut off, or never served, would have had; NaN when nothing is known.
-func (c *class) fullOutput(p *pool, r *ingest.Request, bucket int, cv2 float64) float64 {
+// Exponential outputs have no memory: whatever was generated, a mean output was still to come, within what was asked for.
+func (c *class) fullOutput(p *pool, r *ingest.Request, bucket int) float64 {
 	generated := float64(max(r.OutputTokens, 0))
-	full := generated + remainder(c.expected.outputOf(bucket, &p.expected), generated, cv2)
+	full := generated + c.expected.outputOf(bucket, &p.expected)
 	if limit := float64(r.MaxOutputTokens); r.MaxOutputTokens >= 0 && !(full <= limit) {
 		full = max(limit, generated)
 	}
@@ -160,18 +161,15 @@ func (a *Aggregator) spread(c *class, l *asked, to ledger) {
 	a.counters.OutputBeyondOpen += l.output - done
 }
 
-// learn takes in what a request that was served says of those like it. Times teach only where there was no queue.
-func learn(p *pool, c *class, r *ingest.Request, t *moments, how outcome, l *life, timed bool) {
-	output := float64(r.OutputTokens)
+// learn takes in what a call that was served says of those like it; w is the minute of its arrival. Retries teach
+// nothing: they come from the calls that were not served before, which are the long ones.
+func learn(p *pool, c *class, w *cell, r *ingest.Request, t *moments, how outcome, l *life, timed bool) {
+	c.expected.learn(r, how)
+	p.expected.learn(r, how)
 	if how == finished {
-		c.moments.Add(float64(r.PromptTokens), output)
-	} else if output = c.fullOutput(p, r, promptBucket(r.PromptTokens), c.variation()); math.IsNaN(output) {
-		return
+		c.moments.Add(float64(r.PromptTokens), float64(r.OutputTokens))
 	}
-	c.expected.learn(r, output)
-	p.expected.learn(r, output)
 	if how == finished && timed && t.started != never && t.first != never && t.queued() < delayedFrom {
-		c.expected.learnTimes(r, l)
-		p.expected.learnTimes(r, l)
+		w.pace.add(r, l)
 	}
 }

@@ -13,7 +13,9 @@ const (
 	// mean of exponential lengths has a standard error of about 1.6 %.
 	shapeMemory = 2048
 	// shapePrior is the weight of what is known in general, in requests, against what is known in particular.
-	shapePrior = 8
+	shapePrior = 4
+	// paceLeast is how many requests say how fast a class is served.
+	paceLeast = 8
 )
 
 // promptBucket sorts prompts by length: below 128 tokens, and then by factors of four up to 128 Ki and beyond.
@@ -28,14 +30,21 @@ type ratio struct {
 	Per   float32 `cbor:"3,keyasint,omitempty"`
 }
 
-func (r *ratio) add(value, per float64) {
-	r.N = min(r.N+1, shapeMemory)
-	r.Value += (float32(value) - r.Value) / r.N
-	r.Per += (float32(per) - r.Per) / r.N
+// add takes in the sums over n requests.
+func (r *ratio) add(n, value, per float32) {
+	r.N = min(r.N+n, shapeMemory)
+	share := min(n/r.N, 1)
+	r.Value += (value/n - r.Value) * share
+	r.Per += (per/n - r.Per) * share
 }
 
 // of is the ratio; NaN when there is none.
-func (r *ratio) of() float64 { return float64(r.Value) / float64(r.Per) }
+func (r *ratio) of() float64 {
+	if !(r.Per > 0) {
+		return math.NaN()
+	}
+	return float64(r.Value) / float64(r.Per)
+}
 
 // Expected is what requests of one class, or of one pool, turn out to need, learnt from those that were served. It
 // fades by requests and not by time, so that a class remembers through a quiet night. 290 bytes.
@@ -93,45 +102,59 @@ func mixed(r *ratio, prior float64) float64 {
 }
 
 // service is how fast requests of the class are served when they need not queue, from what was measured on at least
-// shapePrior of its requests, or of its pool's, or else the rates the pool was configured with.
+// paceLeast of its requests, or of its pool's, or else the rates the pool was configured with.
 func (e *Expected) service(pool *Expected, s Service) (prefillTokensPerS, itlSeconds float64) {
 	prefillTokensPerS, itlSeconds = s.PrefillTokensPerS, s.ITL.Seconds()
 	for _, from := range [...]*Expected{pool, e} {
-		if from.Prefill.N >= shapePrior && from.Prefill.Value > 0 {
+		if from.Prefill.N >= paceLeast && from.Prefill.Value > 0 {
 			prefillTokensPerS = 1 / from.Prefill.of()
 		}
-		if from.Decode.N >= shapePrior && from.Decode.Value > 0 {
+		if from.Decode.N >= paceLeast && from.Decode.Value > 0 {
 			itlSeconds = from.Decode.of()
 		}
 	}
 	return prefillTokensPerS, itlSeconds
 }
 
-// learn takes in a request that was served; output is what it generated, or was about to when it was cut off. With such
-// imputed values the mean is that of the product-limit estimate (B. Efron, The two sample problem with censored data,
-// 1967: self-consistency), and not that of the short ones that survive.
-func (e *Expected) learn(r *ingest.Request, output float64) {
-	b := promptBucket(r.PromptTokens)
-	e.Output[b].add(output, 1)
+// learn takes in a request that was served. One that was cut off counts for its tokens, and for no request: outputs are
+// taken as exponential, as they are in production to a good approximation (Y. Xiang et al., ServeGen, arXiv:2505.09999),
+// and of an exponential observed so Σ tokens / Σ requests that ended is the maximum-likelihood mean (R. Deemer, D. Votaw,
+// Ann. Math. Stat. 26, 1955), not that of the short ones that survive.
+func (e *Expected) learn(r *ingest.Request, how outcome) {
+	b, ended := promptBucket(r.PromptTokens), float32(1)
+	if how != finished {
+		ended = 0
+	}
+	e.Output[b].add(1, float32(r.OutputTokens), ended)
 	if r.CachedTokens >= 0 && r.PromptTokens > 0 {
-		e.Cached[b].add(float64(min(r.CachedTokens, r.PromptTokens)), float64(r.PromptTokens))
+		e.Cached[b].add(1, float32(min(r.CachedTokens, r.PromptTokens)), float32(r.PromptTokens))
 	}
 }
 
-// learnTimes takes in how long an attempt took that did not queue.
-func (e *Expected) learnTimes(r *ingest.Request, l *life) {
-	if todo := uncached(r); todo > 0 {
-		e.Prefill.add(l.first, todo)
-	}
-	if r.OutputTokens > 1 {
-		e.Decode.add(l.end-l.first, float64(r.OutputTokens))
-	}
+// pace is how fast requests that arrived in one minute, and did not queue, were served: seconds and tokens of N of them.
+type pace struct {
+	N       float32 `cbor:"1,keyasint,omitempty"`
+	Prefill float32 `cbor:"2,keyasint,omitempty"` // s to the first token
+	Todo    float32 `cbor:"3,keyasint,omitempty"` // uncached prompt tokens
+	Decode  float32 `cbor:"4,keyasint,omitempty"` // s from there to the end
+	Output  float32 `cbor:"5,keyasint,omitempty"` // tokens
 }
 
-// remainder is the output that a request which was cut off after so many tokens had still before it. For outputs of mean
-// μ and squared coefficient of variation v it is exact when all are equal (v = 0: μ − g, at least 0) and when they are
-// exponential (v = 1: μ, whatever g was), and linear in between; longer tails are taken as exponential.
-func remainder(mean, generated, cv2 float64) float64 {
-	cv2 = min(max(cv2, 0), 1)
-	return max(mean-generated, 0) + cv2*min(generated, mean)
+func (p *pace) add(r *ingest.Request, l *life) {
+	p.N++
+	p.Prefill += float32(l.first)
+	p.Todo += float32(uncached(r))
+	p.Decode += float32(l.end - l.first)
+	p.Output += float32(r.OutputTokens)
+}
+
+// learnPace takes in a minute that is settled and in which there was no queue: a full pool serves also those slowly that
+// slip in before it forms.
+func (e *Expected) learnPace(p *pace) {
+	if p.Todo > 0 {
+		e.Prefill.add(p.N, p.Prefill, p.Todo)
+	}
+	if p.Output > 0 {
+		e.Decode.add(p.N, p.Decode, p.Output)
+	}
 }

@@ -214,7 +214,9 @@ func (a *Aggregator) serve(p *pool, c *class, w *cell, r *ingest.Request, t *mom
 	}
 	prompt := float64(r.PromptTokens)
 	w.Moments.Add(prompt, output)
-	learn(p, c, r, t, how, &l, timed)
+	if to != retried {
+		learn(p, c, w, r, t, how, &l, timed)
+	}
 	c.reports |= ReportsKV
 	w.KVKnown++
 	if timed {

@@ -73,6 +73,7 @@ type WindowSnapshot struct {
 	Minute int64  `cbor:"1,keyasint"`
 	Dirty  bool   `cbor:"2,keyasint"`
 	Window Window `cbor:"3,keyasint"`
+	Pace   pace   `cbor:"40,keyasint"`
 }
 
 // ReplicaSnapshot is the newest report of one replica.
@@ -139,7 +140,7 @@ func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
 		if at == nil {
 			continue
 		}
-		w := WindowSnapshot{Minute: m, Dirty: at.dirty, Window: at.Window}
+		w := WindowSnapshot{Minute: m, Dirty: at.dirty, Window: at.Window, Pace: at.pace}
 		for i, shape := range w.Window.shapes() {
 			if at.shapes != nil && at.shapes[i].Count() > 0 {
 				*shape = at.shapes[i].Clone()
@@ -230,7 +231,7 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 			}
 			*shape = nil
 		}
-		at.Window, at.dirty = w.Window, w.Dirty
+		at.Window, at.dirty, at.pace = w.Window, w.Dirty, w.Pace
 	}
 	return nil
 }

@@ -1,0 +1,222 @@
+package backtest
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// surge is Poisson traffic of three classes that comes at its usual rate, then, between two times, at several times that.
+type surge struct {
+	from, to, end time.Duration
+	factor        float64
+}
+
+func (s surge) arrivals(seed uint64) (out []Arrival) {
+	classes := []struct {
+		name                  string
+		perSecond             float64
+		median, sigma         float64
+		cached, output, limit float64
+	}{
+		{"chat", 1.5, 900, .8, .5, 260, 2000},
+		{"rag", .5, 4000, .4, .1, 220, 1000},
+		{"agent", .4, 7000, .6, .85, 180, 4000},
+	}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	total := 0.0
+	for _, c := range classes {
+		total += c.perSecond
+	}
+	for at := 0.0; at < s.end.Seconds(); {
+		rate := total
+		if at >= s.from.Seconds() && at < s.to.Seconds() {
+			rate *= s.factor
+		}
+		at += rng.ExpFloat64() / rate
+		x, i := rng.Float64()*total, 0
+		for x > classes[i].perSecond {
+			x -= classes[i].perSecond
+			i++
+		}
+		c := classes[i]
+		prompt := math.Ceil(min(c.median*math.Exp(c.sigma*rng.NormFloat64()), 60_000))
+		out = append(out, Arrival{
+			ID: uint64(len(out) + 1), At: DefaultStart.Add(time.Duration(at * 1e9)), Class: c.name, Tenant: "t", Session: 1,
+			PromptTokens: int64(prompt), CachedTokens: int64(prompt * c.cached * rng.Float64() * 2 / (1 + c.cached)),
+			OutputTokens: int64(min(1+rng.ExpFloat64()*c.output, c.limit)), MaxOutputTokens: int64(c.limit),
+		})
+	}
+	return out
+}
+
+// served runs arrivals through a pool and hands over its telemetry second by second.
+func served(t *testing.T, cfg ClusterConfig, arrivals []Arrival, end time.Duration, each func(now time.Time, rs []ingest.Request, replicas []ingest.Replica)) Metrics {
+	c := mustCluster(t, cfg, 1)
+	for at := DefaultStart; at.Before(DefaultStart.Add(end)); {
+		at = at.Add(time.Second)
+		for len(arrivals) > 0 && !arrivals[0].At.After(at) {
+			c.Submit(arrivals[0])
+			arrivals = arrivals[1:]
+		}
+		c.Advance(at)
+		requests, replicas := c.Drain()
+		each(at, requests, replicas)
+	}
+	return c.Metrics()
+}
+
+// A pool is asked for several times what it can serve for twenty minutes: its queue grows, requests are rejected when
+// they waited too long, clients lose patience and cancel, and all of them try again; or, in a shorter surge, all wait
+// until they are served. The demand that is folded from its telemetry is what was asked, within 5 %, while what it
+// generated and held is clipped at its capacity.
+func TestDemandIsRecoveredFromASaturatedPool(t *testing.T) {
+	long := surge{from: 30 * time.Minute, to: 50 * time.Minute, end: 65 * time.Minute, factor: 10}
+	short := surge{from: 30 * time.Minute, to: 36 * time.Minute, end: 60 * time.Minute, factor: 10}
+	for name, s := range map[string]struct {
+		surge
+		change func(*ClusterConfig)
+	}{
+		"records at the end":          {long, func(*ClusterConfig) {}},
+		"records at the arrival, too": {long, func(c *ClusterConfig) { c.ReportArrivals = true }},
+		"nobody is turned away":       {short, func(c *ClusterConfig) { c.QueueTimeout, c.Patience, c.MaxQueue = time.Hour, 0, 1<<20 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arrivals := s.arrivals(7)
+			cfg := DefaultClusterConfig()
+			cfg.Initial, cfg.Min, cfg.Max = 2, 2, 2
+			cfg.PrefillTokensPerS = 15_000
+			cfg.QueueTimeout, cfg.Patience = 40*time.Second, 50*time.Second
+			truth := offered(t, cfg, s.surge, arrivals)
+			s.change(&cfg)
+			got, generated, held := folded(t, cfg, s.surge, arrivals)
+			for _, d := range []string{features.DimRequests, features.DimPrefill, features.DimDecode, features.DimKV} {
+				t.Logf("%-8s asked %9.1f, recovered %9.1f (%+.1f %%)", d, truth[d], got[d], 100*(got[d]/truth[d]-1))
+				if math.Abs(got[d]/truth[d]-1) > .05 {
+					t.Errorf("%s: recovered %.1f of %.1f", d, got[d], truth[d])
+				}
+			}
+			t.Logf("generated %.0f %% of the decode demand, held %.0f %% of the KV demand", 100*generated/truth[features.DimDecode], 100*held/truth[features.DimKV])
+			if generated > .8*truth[features.DimDecode] || held > .9*truth[features.DimKV] {
+				t.Error("throughput is not clipped: the pool was not saturated")
+			}
+		})
+	}
+}
+
+// offered is the mean demand during the surge: what came, and the KV that it held in as many such pools as it took to
+// serve it at the usual load of each.
+func offered(t *testing.T, cfg ClusterConfig, load surge, arrivals []Arrival) map[string]float64 {
+	from, to := DefaultStart.Add(load.from), DefaultStart.Add(load.to)
+	span := to.Sub(from).Seconds()
+	truth := map[string]float64{}
+	for _, a := range arrivals {
+		if a.At.Before(from) || !a.At.Before(to) {
+			continue
+		}
+		truth[features.DimRequests] += 1 / span
+		truth[features.DimPrefill] += float64(a.PromptTokens-a.CachedTokens) / span
+		truth[features.DimDecode] += float64(a.OutputTokens) / span
+	}
+	cfg.Patience = 0
+	hold := func(_ time.Time, rs []ingest.Request, _ []ingest.Replica) {
+		for _, r := range rs {
+			for at := r.StartedAt.Truncate(time.Second).Add(time.Second / 2); at.Before(r.FinishedAt); at = at.Add(time.Second) {
+				if at.Before(r.StartedAt) || at.Before(from) || !at.Before(to) {
+					continue
+				}
+				held := float64(r.PromptTokens)
+				if at.After(r.FirstTokenAt) {
+					held += float64(r.OutputTokens) * at.Sub(r.FirstTokenAt).Seconds() / r.FinishedAt.Sub(r.FirstTokenAt).Seconds()
+				}
+				truth[features.DimKV] += held / span
+			}
+		}
+	}
+	shares := make([][]Arrival, int(load.factor))
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, a := range arrivals {
+		i := rng.IntN(len(shares))
+		shares[i] = append(shares[i], a)
+	}
+	for _, share := range shares {
+		if m := served(t, cfg, share, load.end, hold); m.Rejected > 0 {
+			t.Fatalf("pools that are enough rejected %d", m.Rejected)
+		}
+	}
+	return truth
+}
+
+// folded is the mean demand during the surge as the pipeline has it, and what was generated and held.
+func folded(t *testing.T, cfg ClusterConfig, load surge, arrivals []Arrival) (mean map[string]float64, generated, held float64) {
+	pool, err := capacity.New(cfg.Capacity(3000), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := forewarm.DefaultConfig()
+	config.Clock, config.Pools, config.Every = forewarm.EventClock, []capacity.Pool{pool}, time.Hour
+	p := forewarm.New(config)
+	newest := map[features.Key]map[time.Time]features.Window{}
+	growing := 0
+	emit := func(out *forewarm.Output) {
+		for _, w := range out.Windows {
+			if newest[w.Key] == nil {
+				newest[w.Key] = map[time.Time]features.Window{}
+			}
+			newest[w.Key][w.Start] = w
+		}
+		for _, m := range out.Pools {
+			if m.QueueGrowing {
+				growing++
+			}
+		}
+	}
+	m := served(t, cfg, arrivals, load.end, func(now time.Time, rs []ingest.Request, replicas []ingest.Replica) {
+		b := ingest.Batch{Requests: rs, Replicas: replicas}
+		if now.Equal(now.Truncate(time.Minute)) {
+			b.Watermark = &ingest.Watermark{Pool: cfg.Pool, At: now}
+		}
+		p.Apply(&b, emit)
+		if len(b.Refused) > 0 {
+			t.Fatalf("refused: %+v", b.Refused[0])
+		}
+	})
+	if turned := cfg.Patience > 0; (m.Rejected > 0) != turned || (m.Cancelled > 0) != turned || (m.Retries > 0) != turned {
+		t.Fatalf("not the trouble that was meant: %+v", m)
+	}
+	t.Logf("%d calls, %d attempts rejected, %d cancelled, %d tried again; the queue grew in %d minutes", m.Requests, m.Rejected, m.Cancelled, m.Retries, growing)
+
+	mean = map[string]float64{}
+	minutes := (load.to - load.from).Minutes()
+	from, to := DefaultStart.Add(load.from), DefaultStart.Add(load.to)
+	for _, d := range features.Dimensions {
+		for _, windows := range newest {
+			for start, w := range windows {
+				if v, ok := d.Value(&w); ok && !start.Before(from) && start.Before(to) {
+					mean[d.Name] += v / minutes
+				}
+			}
+		}
+	}
+	for _, windows := range newest {
+		for start, w := range windows {
+			if inside := !start.Before(from) && start.Before(to); inside {
+				generated += w.OutputTokens / 60 / minutes
+				held += w.KVTokenSeconds / 60 / minutes
+			}
+			if late := start.After(from.Add(time.Minute)) && start.Before(to); late && !w.Censored {
+				t.Errorf("%s at %s is not marked as censored", w.Key, start.Format("15:04"))
+			}
+			if early := start.Before(from); early && w.Censored {
+				t.Errorf("%s at %s is marked as censored", w.Key, start.Format("15:04"))
+			}
+		}
+	}
+	return mean, generated, held
+}

@@ -1,0 +1,207 @@
+package features
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+func rejection(id string, arrived float64, change ...func(*ingest.Request)) *ingest.Request {
+	return changed(request(id, arrived), append([]func(*ingest.Request){phase(ingest.PhaseRejected), tokens(100, ingest.Unknown, ingest.Unknown)}, change...)...)
+}
+
+// taught is an Aggregator that has seen requests of 100 prompt tokens, half of them cached, with 20 output tokens each,
+// and of 10,000 without cache, with 200.
+func taught(t *testing.T) *Aggregator {
+	a := New(testConfig())
+	for i := range 300 {
+		mustAdd(t, a, changed(request("", float64(i)/10), tokens(100, 50, 20)))
+		mustAdd(t, a, changed(request("", float64(i)/10), tokens(10_000, 0, 200)))
+	}
+	return a
+}
+
+func TestWhatIsTurnedAwayIsDemandAsItsClassLetsExpect(t *testing.T) {
+	cancelled := func(r *ingest.Request) { r.Phase = ingest.PhaseCancelled }
+	limit := func(n int64) func(*ingest.Request) { return func(r *ingest.Request) { r.MaxOutputTokens = n } }
+	for name, tt := range map[string]struct {
+		r                       *ingest.Request
+		prefill, output, within float64 // tokens; within is the tolerance of output, relative
+	}{
+		"short":                     {rejection("a", 70), 50, 20, .1},
+		"long":                      {rejection("a", 70, tokens(10_000, ingest.Unknown, ingest.Unknown)), 10_000, 200, .05},
+		"limited":                   {rejection("a", 70, limit(8)), 50, 8, 0},
+		"cached, says a gateway":    {rejection("a", 70, tokens(100, 100, ingest.Unknown)), 50, 20, .1},
+		"cancelled in the queue":    {changed(request("a", 70), cancelled, tokens(100, ingest.Unknown, 0)), 50, 20, .1},
+		"cancelled on the way":      {changed(request("a", 70), cancelled, tokens(100, 50, 5), times(70, 71, 72)), 50, 25, .1},
+		"cancelled beyond the mean": {changed(request("a", 70), cancelled, tokens(100, 50, 400), times(70, 71, 72)), 50, 420, .05},
+		"failed":                    {changed(request("a", 70), func(r *ingest.Request) { r.Status = ingest.StatusError }, tokens(100, 50, 5)), 50, 25, .1},
+		"of a class that is new":    {rejection("a", 70, ofClass("new")), 50, 20, .2},
+	} {
+		a, h := taught(t), history{}
+		h.closeUntil(t, a, 1, 1)
+		mustAdd(t, a, tt.r)
+		cover(a, 600)
+		h.closeUntil(t, a, 2, 9)
+		class, dims := tt.r.Class, map[string]float64{}
+		for m := 1; m < 9; m++ {
+			w := h.window(t, class, m)
+			for _, d := range []string{DimRequests, DimPrefill, DimDecode, DimKV} {
+				v, ok := value(d, &w)
+				if m == 1 && !ok {
+					t.Errorf("%s: %s is not known", name, d)
+				}
+				dims[d] += v * 60
+			}
+		}
+		if dims[DimRequests] != 1 || math.Abs(dims[DimPrefill]/tt.prefill-1) > .05 || math.Abs(dims[DimDecode]/tt.output-1) > tt.within+1e-9 {
+			t.Errorf("%s: %.2f requests, %.1f tokens to prefill, %.1f to decode, want 1, %v, %v", name, dims[DimRequests], dims[DimPrefill], dims[DimDecode], tt.prefill, tt.output)
+		}
+		// 1000 tokens of prefill and 100 of output a second, as configured.
+		prompt := float64(tt.r.PromptTokens)
+		if want := prompt*dims[DimPrefill]/1000 + .01*(prompt*tt.output+tt.output*tt.output/2); math.Abs(dims[DimKV]/want-1) > .4 {
+			t.Errorf("%s: an area of %.0f token-seconds, want about %.0f", name, dims[DimKV], want)
+		}
+	}
+}
+
+func TestNothingIsExpectedOfNothing(t *testing.T) {
+	a := New(testConfig())
+	mustAdd(t, a, rejection("a", 1))
+	w, _ := a.Close(at(60))
+	wantDims(t, w[0], map[string]float64{DimRequests: 1. / 60, DimPrefill: 100. / 60, DimDecode: unknown, DimKV: unknown})
+	a = New(testConfig())
+	mustAdd(t, a, rejection("a", 1, func(r *ingest.Request) { r.MaxOutputTokens = 30 }))
+	w, _ = a.Close(at(60))
+	wantDims(t, w[0], map[string]float64{DimDecode: 30. / 60})
+}
+
+func TestRetriesAreNoDemand(t *testing.T) {
+	a, h := New(testConfig()), history{}
+	mustAdd(t, a, changed(request("a", 1), attempt(2), tokens(100, 50, 20), times(10, 20, 100)), changed(request("b", 2), attempt(2)))
+	cover(a, 600)
+	h.closeUntil(t, a, 1, 4)
+	for m := range 2 {
+		wantDims(t, h.window(t, "chat", m), map[string]float64{DimRequests: 0, DimPrefill: 0, DimDecode: 0, DimKV: 0})
+	}
+	wantDims(t, h.window(t, "chat", 0), map[string]float64{DimRetry: 2. / 60, DimRetryTokens: (200 + 20 + 10) / 60.})
+	if w := h.window(t, "chat", 1); w.KVTokenSeconds == 0 || w.OutputTokens != 10 {
+		t.Errorf("it holds %v token-seconds and generates %v tokens all the same", w.KVTokenSeconds, w.OutputTokens)
+	}
+	// The only attempt that was seen is the call.
+	if reason := a.AddAttempt(changed(request("c", 250), attempt(3)), false); reason != "" {
+		t.Fatal(reason)
+	}
+	h.closeUntil(t, a, 5, 5)
+	wantDims(t, h.window(t, "chat", 4), map[string]float64{DimRequests: 1. / 60, DimPrefill: 100. / 60, DimDecode: 20. / 60, DimRetry: 0})
+}
+
+// What waited in a growing queue is demand of the minute it came in; where none grew, occupancy is what was held.
+func TestDelayedServiceIsDemandOfItsArrival(t *testing.T) {
+	for _, queue := range []int64{0, 8} {
+		a, h := New(testConfig()), history{}
+		for m := range int64(3) { // reports that end minutes −1, 0 and 1
+			r := reported("r", float64(m)*60, ingest.ReplicaReady)
+			r.Waiting = queue * m
+			a.AddReplica(r)
+		}
+		mustAdd(t, a, changed(request("a", 1), tokens(100, 0, 50), times(65, 65.5, 70)))
+		cover(a, 600)
+		h.closeUntil(t, a, 1, 5)
+		// 0.1 s of prefill and 0.5 s of decoding when there is no queue.
+		asked, held := 100*.6+50*.5/2, 100*5+50*4.5/2
+		want := map[bool][2]map[string]float64{
+			true:  {{DimDecode: 50. / 60, DimKV: asked / 60}, {DimDecode: 0, DimKV: 0}},
+			false: {{DimDecode: 0, DimKV: 0}, {DimDecode: 50. / 60, DimKV: held / 60}},
+		}[queue > 0]
+		for m := range want {
+			w := h.window(t, "chat", m)
+			wantDims(t, w, want[m])
+			if w.Censored != (queue > 0) || h.pools[m].QueueGrowing != (queue > 0) {
+				t.Errorf("queue of %d, minute %d: censored %v, growing %v", queue, m, w.Censored, h.pools[m].QueueGrowing)
+			}
+		}
+	}
+}
+
+func TestCensoredMinutes(t *testing.T) {
+	type minute struct {
+		rejected, served int
+		wait             float64
+	}
+	for name, tt := range map[string]struct {
+		minutes []minute
+		want    string // of each minute, once all is in: "." free, "g" growing, "c" censored
+	}{
+		"free":              {[]minute{{0, 20, 0}, {0, 20, .5}, {0, 20, 0}}, "..."},
+		"one rejection":     {[]minute{{0, 20, 0}, {1, 20, 0}, {0, 20, 0}}, "..."},
+		"rejections":        {[]minute{{0, 20, 0}, {5, 20, 0}, {0, 20, 0}}, ".g."},
+		"waits grow":        {[]minute{{0, 20, 0}, {0, 20, 9}, {0, 20, 25}, {0, 20, 20}, {0, 20, 8}, {0, 20, 1}}, ".ggcc."},
+		"long but steady":   {[]minute{{0, 20, 10}, {0, 20, 11}, {0, 20, 10}}, "..."},
+		"too few to say":    {[]minute{{0, 3, 0}, {0, 3, 30}, {0, 3, 60}}, "..."},
+		"after a quiet one": {[]minute{{0, 0, 0}, {0, 20, 20}, {0, 20, 20}}, "..."},
+	} {
+		cfg := testConfig()
+		cfg.Revise = 10 * Minute
+		a, h := New(cfg), history{}
+		mustAdd(t, a, request("", 0))
+		n := 0
+		for m, x := range tt.minutes {
+			for range x.rejected {
+				n++
+				mustAdd(t, a, rejection(fmt.Sprint(n), float64(m)*60+30))
+			}
+			for range x.served {
+				n++
+				s := float64(m)*60 + 30
+				mustAdd(t, a, changed(request(fmt.Sprint(n), s), times(s+x.wait, s+x.wait+1, s+x.wait+2)))
+			}
+		}
+		cover(a, 3600)
+		h.closeUntil(t, a, 1, len(tt.minutes)+12)
+		got := ""
+		for m := range tt.minutes {
+			switch w := h.window(t, "chat", m); {
+			case h.pools[m].QueueGrowing != (w.Censored && h.pools[m].QueueGrowing):
+				got += "?"
+			case h.pools[m].QueueGrowing:
+				got += "g"
+			case w.Censored:
+				got += "c"
+			default:
+				got += "."
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// Lengths of requests that were cut off at random are the same as of those that were not.
+func TestExpectedOutputIsNotThatOfTheSurvivors(t *testing.T) {
+	a := New(testConfig())
+	for i := range 4000 {
+		length := int64(-100 * math.Log((float64(i*2654435761%4000)+.5)/4000)) // exponential
+		r := changed(request("", float64(i)/100), tokens(100, 0, length))
+		if cut := int64(i * 7 % 150); cut < length {
+			r = changed(r, tokens(100, 0, cut), func(r *ingest.Request) { r.Status = ingest.StatusCancelled })
+			r.StartedAt = r.ArrivedAt
+		}
+		mustAdd(t, a, r)
+	}
+	c := a.pools[0].classes[0]
+	if got := c.expected.outputOf(promptBucket(100), &a.pools[0].expected); math.Abs(got/100-1) > .05 {
+		t.Errorf("an output of %.1f tokens is expected, want 100", got)
+	}
+}
+
+func TestPromptBucket(t *testing.T) {
+	for tokens, want := range map[int64]int{-1: 0, 0: 0, 127: 0, 128: 1, 511: 1, 512: 2, 8191: 3, 8192: 4, 131071: 5, 131072: 6, 1 << 40: 6} {
+		if got := promptBucket(tokens); got != want {
+			t.Errorf("a prompt of %d tokens is in bucket %d, want %d", tokens, got, want)
+		}
+	}
+}
