@@ -135,14 +135,3 @@ func BenchmarkDeduper(b *testing.B) {
 		d.Seen("llama-70b", ids[i%len(ids)], i/len(ids), PhaseFinished)
 	}
 }
-
-func TestKnownDoesNotRemember(t *testing.T) {
-	d := NewDeduper(4)
-	if d.Known("p", "a", 1, PhaseFinished) || d.Known("p", "a", 1, PhaseFinished) || d.Len() != 0 {
-		t.Error("to ask is not to see")
-	}
-	d.Seen("p", "a", 1, PhaseFinished)
-	if !d.Known("p", "a", 1, PhaseFinished) || d.Known("p", "a", 2, PhaseFinished) || d.Known("p", "", 1, PhaseFinished) {
-		t.Error("what was seen is known, and nothing else")
-	}
-}
