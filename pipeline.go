@@ -69,11 +69,19 @@ type Output struct {
 
 	Windows []features.Window // first counts of the minute before Tick, amended windows, and windows that settled
 	Pools   []features.PoolMinute
+	// Archetypes are the learned classes of each pool; none when classify.archetypes is off.
+	Archetypes []PoolArchetypes
 	// The rest is empty on ticks that are no multiple of Config.Every.
 	Forecasts   []forecaster.PoolForecast
 	Projections []forecaster.Projection
 	Decisions   []alerting.Decision
 	Alerts      []alerting.Alert // raised, still firing, or resolved at this tick
+}
+
+// PoolArchetypes are the classes that were learned for one pool, in the order of their numbers.
+type PoolArchetypes struct {
+	Pool string
+	List []features.Archetype
 }
 
 // Pipeline is the fold and its state. It is not safe for concurrent use: one goroutine owns it.
@@ -98,6 +106,8 @@ type poolEntry struct {
 	decision alerting.State
 	issued   []issue // newest last, at most issuesKept
 	prefix   prefix
+	// archetypes gives classes to requests that have none; nil when that is off.
+	archetypes *features.Archetypes
 }
 
 // start learns the warm-up lag from a replica's start. That is only the end of the lag: before it someone asked, and a
@@ -233,10 +243,17 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 		return ingest.ReasonDuplicate
 	}
 	e.prefix.complete(r, p.cfg.PrefixBlocks)
+	p.classify(e, r)
+	return p.counted(p.aggregator.AddAttempt(r, p.calls.again(r, p.dedup)))
+}
+
+// classify gives a request its class, where rules or archetypes have one for it.
+func (p *Pipeline) classify(e *poolEntry, r *ingest.Request) {
 	if class, ok := p.classifier.Class(r); ok {
 		r.Class = class
+	} else if r.Class == "" && e.archetypes != nil {
+		r.Class = e.archetypes.Class(r)
 	}
-	return p.counted(p.aggregator.AddAttempt(r, p.calls.again(r, p.dedup)))
 }
 
 func (p *Pipeline) sum(s *ingest.Sum, emit func(*Output)) ingest.Reason {
@@ -342,6 +359,12 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
 	out.Windows, out.Pools = p.aggregator.Close(t)
+	for _, e := range p.pools {
+		if e.archetypes != nil {
+			e.archetypes.Tick()
+			out.Archetypes = append(out.Archetypes, PoolArchetypes{e.pool.Name, e.archetypes.List()})
+		}
+	}
 	p.forecaster.Observe(out.Windows, out.Pools)
 	for i := range out.Pools {
 		if e := p.entry(out.Pools[i].Pool); e != nil {
@@ -398,6 +421,9 @@ func (p *Pipeline) findPool(name string) (int, bool) {
 
 func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	e := &poolEntry{pool: c, warmup: c.Warmup}
+	if n := p.cfg.Classify.Archetypes; n > 0 {
+		e.archetypes = features.NewArchetypes(n)
+	}
 	i, _ := p.findPool(c.Name)
 	p.pools = slices.Insert(p.pools, i, e)
 	return e

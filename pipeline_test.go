@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -31,6 +32,7 @@ func testPool(t testing.TB, name string) capacity.Pool {
 func eventConfig(t testing.TB, pools ...string) Config {
 	c := DefaultConfig()
 	c.Clock, c.Features.Lateness = EventClock, 0
+	c.Classify = features.ClassifyConfig{Archetypes: 4, Rules: []features.Rule{{Class: "first", Tenant: []string{"t0"}}}}
 	for _, name := range pools {
 		c.Pools = append(c.Pools, testPool(t, name))
 	}
@@ -53,7 +55,8 @@ func traffic(seed uint64, n int) []ingest.Batch {
 				at = at.Add(-time.Duration(r.IntN(30)) * time.Minute)
 			}
 			q := ingest.Request{
-				ID: fmt.Sprint(id), Pool: "p", Class: []string{"chat", "agent", "rag"}[r.IntN(3)], Attempt: 1, Tenant: fmt.Sprint("t", r.IntN(4)),
+				ID: fmt.Sprint(id), Pool: "p", Class: []string{"chat", "agent", "rag", ""}[r.IntN(4)], Attempt: 1, Tenant: fmt.Sprint("t", r.IntN(4)),
+				Session: uint64(r.IntN(40)), Feature: fmt.Sprint("f", id%3),
 				ArrivedAt: at, FirstTokenAt: at.Add(time.Second), FinishedAt: at.Add(time.Duration(2+r.IntN(90)) * time.Second),
 				PromptTokens: int64(100 + r.IntN(5000)), CachedTokens: ingest.Unknown, OutputTokens: int64(r.IntN(900)), MaxOutputTokens: ingest.Unknown,
 			}

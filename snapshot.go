@@ -37,6 +37,8 @@ type poolState struct {
 	Decision alerting.State       `cbor:"3,keyasint"`
 	Issued   []issue              `cbor:"4,keyasint"`
 	Prefix   *prefixState         `cbor:"5,keyasint,omitempty"`
+
+	Archetypes *features.ArchetypesState `cbor:"6,keyasint,omitempty"`
 }
 
 // codec encodes deterministically (RFC 8949 §4.2), so that equal states are equal bytes, and decodes within bounds that
@@ -62,7 +64,11 @@ func (p *Pipeline) Snapshot() ([]byte, error) {
 		Dedup: p.dedup.State(), Adopted: p.calls.adopted.State(), Aggregator: p.aggregator.State(), Forecaster: p.forecaster.State(), Board: p.board.State(),
 	}
 	for _, e := range p.pools {
-		s.Pools = append(s.Pools, poolState{e.pool.Name, e.warmup.State(), e.decision, e.issued, e.prefix.state()})
+		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: e.issued, Prefix: e.prefix.state()}
+		if e.archetypes != nil {
+			ps.Archetypes = e.archetypes.State()
+		}
+		s.Pools = append(s.Pools, ps)
 	}
 	return encoder.Marshal(s)
 }
@@ -107,6 +113,11 @@ func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
 			e.warmup.Restore(ps.Warmup)
 			e.decision, e.issued = ps.Decision, ps.Issued
 			e.prefix.restore(ps.Prefix, cfg.PrefixBlocks)
+			if e.archetypes != nil && ps.Archetypes != nil {
+				if e.archetypes, err = features.RestoreArchetypes(cfg.Classify.Archetypes, ps.Archetypes); err != nil {
+					return nil, fmt.Errorf("pool %q: %w", ps.Name, err)
+				}
+			}
 		}
 	}
 	return p, nil

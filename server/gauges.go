@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
@@ -33,6 +34,15 @@ type family struct {
 // families are the gauges of a tick. A label called quantile belongs to summaries alone, say Prometheus' conventions, so
 // the two gauges that carry one, as published, go without a declared type.
 var families = []family{
+	{"forewarm_archetype_share", "gauge", "Share of the requests without a class of their own that a learned class has.", func(out *forewarm.Output, add add) {
+		eachArchetype(out, func(pool string, a *features.Archetype) { add(a.Share, "pool", pool, "class", a.Class()) })
+	}},
+	{"forewarm_archetype_tokens", "gauge", "Prompt and output tokens in the centre of a learned class.", func(out *forewarm.Output, add add) {
+		eachArchetype(out, func(pool string, a *features.Archetype) {
+			add(math.Exp2(a.Prompt), "pool", pool, "class", a.Class(), "of", "prompt")
+			add(math.Exp2(a.Output), "pool", pool, "class", a.Class(), "of", "output")
+		})
+	}},
 	{"forewarm_alerts_firing", "gauge", "Alerts that are firing.", func(out *forewarm.Output, add add) {
 		for i := range out.Alerts {
 			if a := &out.Alerts[i]; !a.Resolved {
@@ -105,6 +115,14 @@ var families = []family{
 			add(r.Utilisation, "pool", pool, "resource", r.Dimension)
 		})
 	}},
+}
+
+func eachArchetype(out *forewarm.Output, visit func(pool string, a *features.Archetype)) {
+	for i := range out.Archetypes {
+		for j := range out.Archetypes[i].List {
+			visit(out.Archetypes[i].Pool, &out.Archetypes[i].List[j])
+		}
+	}
 }
 
 func eachResource(out *forewarm.Output, visit func(pool string, r *forecaster.ResourceProjection)) {
