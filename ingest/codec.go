@@ -124,6 +124,9 @@ func Decode(m Meta, data []byte, lim Limits, b *Batch) {
 	d.meta, d.limits, d.batch = m, lim, b
 	d.message(data)
 	d.inflater.release()
+	if d.scratch = d.scratch[:0]; cap(d.scratch) > keepScratch {
+		d.scratch = nil
+	}
 	d.meta, d.batch, d.binary, d.fields = Meta{}, nil, false, nil
 	decoders.Put(d)
 }
@@ -141,6 +144,7 @@ type decoder struct {
 	names    names
 	texts    texts
 	inflater inflater
+	scratch  []byte       // unescaped strings of the message at hand
 	table    []tableEntry // of the protobuf batch at hand
 }
 

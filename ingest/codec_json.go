@@ -1,8 +1,6 @@
 package ingest
 
 import (
-	"bytes"
-	"errors"
 	"math"
 	"time"
 	"unicode/utf8"
@@ -15,13 +13,13 @@ import (
 func decodeJSON(d *decoder, data []byte) {
 	switch d.meta.Kind {
 	case KindReplica:
-		d.record(data, decodeReplica)
+		d.native(data, decodeReplica)
 	case KindAck:
-		d.record(data, decodeAck)
+		d.native(data, decodeAck)
 	case KindWatermark:
-		d.record(data, decodeWatermark)
+		d.native(data, decodeWatermark)
 	default:
-		d.record(data, decodeRequest)
+		d.native(data, decodeRequest)
 	}
 }
 
@@ -31,18 +29,27 @@ func decodeSumJSON(d *decoder, data []byte) {
 		d.refuse(data, ReasonUnknownFormat, "sums belong on a request subject")
 		return
 	}
-	d.record(data, decodeSum)
+	d.native(data, decodeSum)
 }
 
-// record checks that data is one sound JSON object, hands it to decode, and refuses it when decode failed. decode
-// appends to the batch only after the last thing that can fail.
+// native hands data to decode, which reads it by [decoder.object] and so finds whether it is one sound JSON object, and
+// refuses it when decode failed: for what is wrong with the whole before what is wrong with a part. decode appends to the
+// batch only after the last thing that can fail.
+func (d *decoder) native(data []byte, decode func(d *decoder, data []byte)) {
+	d.refusal = Refusal{}
+	decode(d, data)
+	if part := d.refusal; part.Reason != "" {
+		if d.refusal = (Refusal{}); d.sound(data) {
+			d.refusal = part
+		}
+		d.refuse(data, d.refusal.Reason, "%s", d.refusal.Detail)
+	}
+}
+
+// record is native for a decode that relies on data being sound JSON.
 func (d *decoder) record(data []byte, decode func(d *decoder, data []byte)) {
 	d.refusal = Refusal{}
-	if reason, at := scan(data, d.limits.Depth); reason != "" {
-		d.fail(reason, "at byte %d of %d", at, len(data))
-	} else if !utf8.Valid(data) {
-		d.fail(ReasonInvalidUTF8, "a string is not valid UTF-8")
-	} else {
+	if d.sound(data) {
 		decode(d, data)
 	}
 	if d.refusal.Reason != "" {
@@ -50,24 +57,12 @@ func (d *decoder) record(data []byte, decode func(d *decoder, data []byte)) {
 	}
 }
 
-// object calls field for each member that is not null, until the record is found unusable. It says whether the object
-// was read to its end.
-func (d *decoder) object(data []byte, field func(v value)) bool {
-	if bytes.TrimLeft(data, " \t\r\n")[0] != '{' {
-		d.fail(ReasonWrongType, "a record is a JSON object; a batch is one object a line, as %s", ContentTypeNDJSON)
-		return false
-	}
-	err := jsonparser.ObjectEach(data, func(key, raw []byte, typ jsonparser.ValueType, _ int) error {
-		if typ != jsonparser.Null {
-			field(value{key, raw, typ})
-		}
-		if d.refusal.Reason != "" {
-			return errUnusable
-		}
-		return nil
-	})
-	if err != nil { // no news when it is errUnusable: the first fault counts
-		d.fail(ReasonNotJSON, "%v", err)
+// sound checks that data is one JSON text.
+func (d *decoder) sound(data []byte) bool {
+	if reason, at := scan(data, d.limits.Depth); reason != "" {
+		d.fail(reason, "at byte %d of %d", at, len(data))
+	} else if !utf8.Valid(data) {
+		d.fail(ReasonInvalidUTF8, "a string is not valid UTF-8")
 	}
 	return d.refusal.Reason == ""
 }
@@ -80,9 +75,6 @@ func (d *decoder) member(v value, field func(v value)) bool {
 	}
 	return d.object(v.raw, field)
 }
-
-// errUnusable ends the walk over an object; the refusal says why.
-var errUnusable = errors.New("record is unusable")
 
 func decodeRequest(d *decoder, data []byte) {
 	r := emptyRequest

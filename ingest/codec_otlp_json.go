@@ -57,7 +57,7 @@ func (d *decoder) members(object value, f func(v value)) {
 	}
 	_ = jsonparser.ObjectEach(object.raw, func(key, raw []byte, typ jsonparser.ValueType, _ int) error { // it passed scan
 		if typ != jsonparser.Null {
-			f(value{key, raw, typ})
+			f(value{key: key, raw: raw, typ: typ})
 		}
 		return nil
 	})
@@ -71,7 +71,7 @@ func (d *decoder) elements(list value, f func(v value)) {
 	}
 	_, _ = jsonparser.ArrayEach(list.raw, func(raw []byte, typ jsonparser.ValueType, _ int, _ error) { // it passed scan
 		if typ != jsonparser.Null {
-			f(value{list.key, raw, typ})
+			f(value{key: list.key, raw: raw, typ: typ})
 		}
 	})
 }

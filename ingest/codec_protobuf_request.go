@@ -3,8 +3,6 @@ package ingest
 import (
 	"encoding/binary"
 	"unicode/utf8"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // The tags of forewarm.v1.Request.
@@ -132,13 +130,13 @@ func (d *decoder) protobufRequestFields(data []byte, r *Request) {
 // protobufSession reads the clear name of a session and keeps its hash.
 func (d *decoder) protobufSession(name []byte, to *uint64) {
 	if len(name) == 0 {
-		return
+		return // session_hash may have it
 	}
 	if !utf8.Valid(name) {
 		d.fail(ReasonInvalidUTF8, "session is not valid UTF-8")
 		return
 	}
-	*to = xxhash.Sum64(name)
+	*to = hashSession(name)
 }
 
 // protobufBlocks reads a packed list of hashes.

@@ -353,31 +353,3 @@ func typical(records int) Batch {
 	}
 	return b
 }
-
-func BenchmarkDecodeProtobuf100(b *testing.B) {
-	const records = 100
-	batch := typical(records)
-	data := AppendProtobuf(nil, &batch)
-	reference := timed(b, 1000, func() error { return proto.Unmarshal(data, new(telemetrypb.Batch)) })
-	b.SetBytes(int64(len(data)))
-	b.ReportAllocs()
-	for b.Loop() {
-		batch.Reset()
-		Decode(protobufMeta, data, DefaultLimits(), &batch)
-	}
-	own := b.Elapsed() / time.Duration(b.N)
-	b.ReportMetric(float64(own.Nanoseconds())/records, "ns/record")
-	b.ReportMetric(float64(reference)/float64(own), "x/proto.Unmarshal")
-}
-
-// timed is what one call of f takes, by the mean of n.
-func timed(t testing.TB, n int, f func() error) time.Duration {
-	t.Helper()
-	start := time.Now()
-	for range n {
-		if err := f(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return time.Since(start) / time.Duration(n)
-}

@@ -61,7 +61,7 @@ func (d *decoder) requestOf(r *record) Request {
 		Tenant: d.attribute(m[fieldTenant]), Tier: d.attribute(m[fieldTier]), Feature: d.attribute(m[fieldFeature]),
 		Route: d.attribute(m[fieldRoute]), Region: d.attribute(m[fieldRegion]), ReplicaName: d.attribute(m[fieldReplica]),
 		Status: d.outcome(m[fieldStatus], m[fieldCode]), Attempt: int(max(1, d.looseCount(m[fieldAttempt], limit))),
-		Session:   HashSession(string(d.looseText(m[fieldSession]))),
+		Session:   hashSession(d.looseText(m[fieldSession])),
 		ArrivedAt: d.looseTime(m[fieldArrivedAt]), FinishedAt: d.looseTime(m[fieldFinishedAt]),
 		StartedAt: d.doubtfulTime(m[fieldStartedAt]), FirstTokenAt: d.doubtfulTime(m[fieldFirstTokenAt]),
 		PromptTokens: d.looseCount(m[fieldPromptTokens], limit), CachedTokens: d.looseCount(m[fieldCachedTokens], limit),

@@ -16,6 +16,13 @@ func HashSession(session string) uint64 {
 	return xxhash.Sum64String(session)
 }
 
+func hashSession(session []byte) uint64 {
+	if len(session) == 0 {
+		return 0
+	}
+	return xxhash.Sum64(session)
+}
+
 // checkLabel says why s cannot be the label in field; reason "" means that it can. It presumes valid UTF-8.
 func checkLabel[F, S string | []byte](field F, s S, limit int) (reason Reason, detail string) {
 	if len(s) > limit {

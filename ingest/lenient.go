@@ -173,7 +173,7 @@ func allDigits(raw []byte) bool {
 // looseLabel reads a name that recurs; looseID reads one that does not. A number is a name too; "" when it is missing.
 func (d *decoder) looseLabel(v found) string { return d.names.of(d.looseName(v)) }
 
-func (d *decoder) looseID(v found) string { return string(d.looseName(v)) }
+func (d *decoder) looseID(v found) string { return d.texts.of(d.looseName(v)) }
 
 func (d *decoder) looseName(v found) []byte {
 	text := d.looseText(v)

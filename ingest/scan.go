@@ -1,5 +1,10 @@
 package ingest
 
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
 // scan checks that data is exactly one JSON text (RFC 8259) nested no deeper than maxDepth, and says what is wrong with
 // it otherwise: [ReasonTruncated] when it ends too early, [ReasonTooDeep], or [ReasonNotJSON]; "" when it is sound. at is
 // the offset of the fault. Values accept what [encoding/json.Valid] accepts; whether strings are valid UTF-8 is left to
@@ -22,7 +27,8 @@ func scan(data []byte, maxDepth int) (reason Reason, at int) {
 type scanner struct {
 	data  []byte
 	at    int
-	depth int // how many more levels may open
+	depth int  // how many more levels may open
+	high  bool // a string has bytes above U+007E: whether they are UTF-8 is not known
 }
 
 // fault names what is wrong at the current position: running out of bytes is truncation, anything else is not JSON.
@@ -122,8 +128,11 @@ func (s *scanner) container(closing byte, keyed bool) Reason {
 
 // str scans a string, from its opening quote past its closing one.
 func (s *scanner) str() Reason {
-	s.at++
-	for s.at < len(s.data) {
+	for s.at++; ; {
+		s.at = plainEnd(s.data, s.at)
+		if s.at == len(s.data) {
+			return ReasonTruncated
+		}
 		switch c := s.data[s.at]; {
 		case c == '"':
 			s.at++
@@ -136,10 +145,46 @@ func (s *scanner) str() Reason {
 		case c < ' ':
 			return ReasonNotJSON
 		default:
-			s.at++
+			for s.at < len(s.data) && s.data[s.at] >= 0x7f {
+				s.high = true
+				s.at++
+			}
 		}
 	}
-	return ReasonTruncated
+}
+
+// text scans a string as str does and gives what stands between the quotes. plain says that it is printable ASCII without
+// an escape, as most strings are.
+func (s *scanner) text() (raw []byte, plain bool, reason Reason) {
+	start := s.at + 1
+	if end := plainEnd(s.data, start); end < len(s.data) && s.data[end] == '"' {
+		s.at = end + 1
+		return s.data[start:end], true, ""
+	}
+	if reason = s.str(); reason != "" {
+		return nil, false, reason
+	}
+	return s.data[start : s.at-1], false, ""
+}
+
+// plainEnd gives the offset of the first byte from at on that is a quote, a backslash, or not printable ASCII; len(data)
+// when there is none. It looks at eight bytes at a time, as isPrintable does: a byte that is 0 after the exclusive or is
+// the one that is looked for, and the lowest of the bits found is always right.
+func plainEnd(data []byte, at int) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for ; at+8 <= len(data); at += 8 {
+		w := binary.LittleEndian.Uint64(data[at:])
+		quote, backslash := w^'"'*ones, w^'\\'*ones
+		if found := (w | (w - 0x20*ones) | (w + ones) | (quote - ones) | (backslash - ones)) & highs; found != 0 {
+			return at + bits.TrailingZeros64(found)/8
+		}
+	}
+	for ; at < len(data); at++ {
+		if c := data[at]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			break
+		}
+	}
+	return at
 }
 
 // escape scans what follows a backslash.

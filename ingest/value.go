@@ -14,9 +14,10 @@ import (
 // value is one member of a JSON object as the extractor hands it out: strings without quotes and still escaped. Its
 // bytes belong to the message.
 type value struct {
-	key []byte
-	raw []byte
-	typ jsonparser.ValueType
+	key   []byte
+	raw   []byte
+	typ   jsonparser.ValueType
+	plain bool // known to be a string of printable ASCII without escapes
 }
 
 // given says whether the record has this member.
@@ -39,22 +40,44 @@ func (d *decoder) wrongType(v value, want string) {
 	d.fail(ReasonWrongType, "%s is a %s, want %s", v.key, v.typ, want)
 }
 
-// text gives the unescaped bytes of a string; half a surrogate pair becomes U+FFFD, as in encoding/json.
+// text gives the unescaped bytes of a string, valid until the message ends; half a surrogate pair becomes U+FFFD, as in encoding/json.
 func (d *decoder) text(v value) (text []byte, ok bool) {
 	if v.typ != jsonparser.String {
 		d.wrongType(v, "a string")
 		return nil, false
 	}
-	if bytes.IndexByte(v.raw, '\\') < 0 {
+	if v.plain {
 		return v.raw, true
 	}
-	text, err := jsonparser.Unescape(v.raw, nil)
+	text, err := d.unescape(v.raw)
 	if err != nil {
 		d.fail(ReasonNotJSON, "%s: %v", v.key, err)
 		return nil, false
 	}
 	return text, true
 }
+
+// unescape undoes the escapes of a string's inside.
+func (d *decoder) unescape(raw []byte) (text []byte, err error) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw, nil
+	}
+	used := len(d.scratch)
+	if cap(d.scratch)-used < len(raw) {
+		used, d.scratch = 0, make([]byte, 0, max(scratchAtFirst, len(raw)))
+	}
+	if text, err = jsonparser.Unescape(raw, d.scratch[used:cap(d.scratch)]); err == nil {
+		d.scratch = d.scratch[:used+len(text)]
+	}
+	return text, err
+}
+
+// scratchAtFirst is the least that holds unescaped strings, and keepScratch what of it is kept for the next message, in
+// bytes.
+const (
+	scratchAtFirst = 4 << 10
+	keepScratch    = 64 << 10
+)
 
 // is says whether v is the string want, which needs no escapes.
 func (d *decoder) is(v value, want string) bool {
@@ -71,13 +94,16 @@ func (d *decoder) label(v value, to *string) {
 
 func (d *decoder) id(v value, to *string) {
 	if text, ok := d.name(v); ok {
-		*to = string(text)
+		*to = d.texts.of(text)
 	}
 }
 
 func (d *decoder) name(v value) (text []byte, ok bool) {
 	if text, ok = d.text(v); !ok {
 		return nil, false
+	}
+	if v.plain && len(text) <= d.limits.LabelBytes {
+		return text, true
 	}
 	if reason, detail := checkLabel(v.key, text, d.limits.LabelBytes); reason != "" {
 		d.fail(reason, "%s", detail)
@@ -104,7 +130,7 @@ func enum[E ~uint8](d *decoder, v value, known []string, to *E) {
 // session reads the clear name of a session and keeps its hash.
 func (d *decoder) session(v value, to *uint64) {
 	if text, ok := d.text(v); ok {
-		*to = HashSession(string(text))
+		*to = hashSession(text)
 	}
 }
 

@@ -1,0 +1,102 @@
+package ingest
+
+import (
+	"unicode/utf8"
+
+	"github.com/buger/jsonparser"
+)
+
+// object calls field for each member of the JSON object that data is, unless it is null, until the record is found
+// unusable. It says whether the object was read to its end, without a fault: then all of data is sound JSON. One pass.
+func (d *decoder) object(data []byte, field func(v value)) bool {
+	s := scanner{data: data, depth: d.limits.Depth}
+	if s.space(); s.next() != '{' {
+		d.fail(ReasonWrongType, "a record is a JSON object; a batch is one object a line, as %s", ContentTypeNDJSON)
+		return false
+	}
+	if reason := d.walk(&s, field); reason != "" {
+		d.fail(reason, "at byte %d of %d", s.at, len(data))
+	} else if s.space(); s.at < len(data) && d.refusal.Reason == "" {
+		d.fail(ReasonNotJSON, "at byte %d of %d", s.at, len(data))
+	} else if s.high && !utf8.Valid(data) {
+		d.fail(ReasonInvalidUTF8, "a string is not valid UTF-8")
+	}
+	return d.refusal.Reason == ""
+}
+
+// walk walks over the members of an object, from its opening bracket past its closing one, and stops early when the
+// record is found unusable.
+func (d *decoder) walk(s *scanner, field func(v value)) (reason Reason) {
+	if s.depth == 0 {
+		return ReasonTooDeep
+	}
+	s.depth--
+	s.at++
+	if s.space(); s.next() == '}' {
+		s.at++
+		return ""
+	}
+	for {
+		if s.next() != '"' {
+			return s.fault()
+		}
+		var v value
+		if v.key, v.plain, reason = s.text(); reason != "" {
+			return reason
+		}
+		if !v.plain {
+			var err error
+			if v.key, err = d.unescape(v.key); err != nil {
+				return ReasonNotJSON
+			}
+		}
+		if s.space(); s.next() != ':' {
+			return s.fault()
+		}
+		s.at++
+		s.space()
+		if reason = s.content(&v); reason != "" {
+			return reason
+		}
+		if v.typ != jsonparser.Null {
+			if field(v); d.refusal.Reason != "" {
+				return ""
+			}
+		}
+		s.space()
+		switch s.next() {
+		case ',':
+			s.at++
+			s.space()
+		case '}':
+			s.at++
+			return ""
+		default:
+			return s.fault()
+		}
+	}
+}
+
+// content scans one value and says in v what and where it is.
+func (s *scanner) content(v *value) (reason Reason) {
+	start := s.at
+	switch c := s.next(); c {
+	case '"':
+		v.typ = jsonparser.String
+		v.raw, v.plain, reason = s.text()
+		return reason
+	case '{':
+		v.typ = jsonparser.Object
+	case '[':
+		v.typ = jsonparser.Array
+	case 't', 'f':
+		v.typ = jsonparser.Boolean
+	case 'n':
+		v.typ = jsonparser.Null
+	default:
+		v.typ = jsonparser.Number
+	}
+	reason = s.value()
+	v.raw, v.plain = s.data[start:s.at], false
+	return reason
+}
