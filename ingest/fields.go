@@ -3,7 +3,6 @@ package ingest
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -218,12 +217,16 @@ func (d *decoder) embedded(raw []byte) (object []byte, typ jsonparser.ValueType)
 	return text, jsonparser.Object
 }
 
-// Fields are other names, by format and field, for what users may name as they like: the keys of an access log, a
-// metadata entry that tells the class. Paths are keys joined by dots, the most trusted first; they come before those that
-// the format knows. The zero value names none.
-type Fields map[string]map[string][]string
+// FieldName says under which other names records of a foreign format keep a field, for users may name as they like the
+// keys of an access log, or the entry of metadata that tells the class. Paths are keys joined by dots, the most trusted
+// first; they come before those that the format knows.
+type FieldName struct {
+	Format string   `yaml:"format"` // litellm, openai, envoy or sglang
+	Field  string   `yaml:"field"`  // as the native format calls it
+	Paths  []string `yaml:"paths"`
+}
 
-// FieldMap is a compiled [Fields]; nil names none.
+// FieldMap is what [CompileFields] makes of names; nil names none.
 type FieldMap struct{ trees map[string]*fieldTree } // by content type
 
 // of gives the fields of f, with the names in m before its own.
@@ -236,54 +239,57 @@ func (m *FieldMap) of(f *format) *fieldTree {
 	return f.fields
 }
 
-// maxPaths bounds the other names of one field.
-const maxPaths = 16
+// maxFieldNames bounds the other names in all: each is looked for in each record.
+const maxFieldNames = 256
 
-// Compile checks f, and prepares it for [Meta].
-func (f Fields) Compile() (*FieldMap, error) {
+// CompileFields checks names, and prepares them for [Meta]. Errors name the element at fault.
+func CompileFields(names []FieldName) (*FieldMap, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
 	m := &FieldMap{trees: map[string]*fieldTree{}}
-	for _, name := range slices.Sorted(maps.Keys(f)) {
-		i := slices.IndexFunc(formats[:], func(f format) bool { return f.name == name && f.fields != nil })
-		if i < 0 {
-			return nil, fmt.Errorf("%s is no format whose fields can be named: choose one of %s", name, strings.Join(mappable(), ", "))
+	total := 0
+	for i := range formats {
+		if formats[i].fields == nil {
+			continue
 		}
-		sources, err := otherNames(name, f[name])
-		if err != nil {
-			return nil, err
+		var sources []source
+		for _, n := range names {
+			if f := slices.Index(fieldNames[:], n.Field); f >= 0 && n.Format == formats[i].name {
+				for _, path := range n.Paths {
+					sources = append(sources, source{field(f), path})
+				}
+			}
 		}
-		m.trees[formats[i].contentType] = newFieldTree(append(sources, formats[i].fields.sources...))
+		if total += len(sources); len(sources) > 0 {
+			m.trees[formats[i].contentType] = newFieldTree(append(sources, formats[i].fields.sources...))
+		}
+	}
+	if total > maxFieldNames {
+		return nil, fmt.Errorf("fields has %d paths: it must have at most %d", total, maxFieldNames)
+	}
+	for i, n := range names {
+		if err := n.check(); err != nil {
+			return nil, fmt.Errorf("fields[%d].%w", i, err)
+		}
 	}
 	return m, nil
 }
 
-func otherNames(format string, fields map[string][]string) ([]source, error) {
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if !slices.Contains(fieldNames[:], name) {
-			return nil, fmt.Errorf("%s.%s is no field: choose one of %s", format, name, strings.Join(fieldNames[:], ", "))
+func (n *FieldName) check() error {
+	mappable := func(f format) bool { return f.name == n.Format && f.fields != nil }
+	switch {
+	case !slices.ContainsFunc(formats[:], mappable):
+		return fmt.Errorf("format is %q: it must be one of litellm, openai, envoy, sglang", n.Format)
+	case !slices.Contains(fieldNames[:], n.Field):
+		return fmt.Errorf("field is %q: it must be one of %s", n.Field, strings.Join(fieldNames[:], ", "))
+	case len(n.Paths) == 0:
+		return fmt.Errorf("paths is []: it must name a key, or several joined by dots")
+	}
+	for i, path := range n.Paths {
+		if len(path) > 256 || slices.Contains(strings.Split(path, "."), "") {
+			return fmt.Errorf("paths[%d] is %q: it must be keys joined by dots", i, path)
 		}
 	}
-	var sources []source
-	for i, name := range fieldNames {
-		paths := fields[name]
-		if len(paths) > maxPaths {
-			return nil, fmt.Errorf("%s.%s has %d paths: the limit is %d", format, name, len(paths), maxPaths)
-		}
-		for _, path := range paths {
-			if len(path) > 256 || slices.Contains(strings.Split(path, "."), "") {
-				return nil, fmt.Errorf("%s.%s is %q: it must be keys joined by dots", format, name, path)
-			}
-			sources = append(sources, source{field(i), path})
-		}
-	}
-	return sources, nil
-}
-
-func mappable() []string {
-	var names []string
-	for _, f := range formats {
-		if f.fields != nil {
-			names = append(names, f.name)
-		}
-	}
-	return names
+	return nil
 }

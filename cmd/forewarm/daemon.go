@@ -108,8 +108,12 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	if d.pipeline.Sequence() > 0 {
 		start = d.pipeline.Sequence() + 1
 	}
+	fields, err := ingest.CompileFields(cfg.NATS.Fields)
+	if err != nil {
+		return nil, err
+	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
-		Stream: d.stream.Name, Prefix: cfg.NATS.Prefix, Sources: cfg.NATS.Sources, Start: start, Limits: ingest.DefaultLimits(), Log: log,
+		Stream: d.stream.Name, Prefix: cfg.NATS.Prefix, Sources: cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: log,
 		OnGap: func(want, got uint64) {
 			log.Warn("the telemetry stream no longer holds what comes next; what is missing is lost to the forecast",
 				zap.Uint64("wanted", want), zap.Uint64("got", got))

@@ -34,6 +34,7 @@ var commands = []command{
 	{"backtest", "run the same pipeline over a recorded trace and score it", runBacktest},
 	{"replay", "publish a trace to NATS, in real time or faster", replay},
 	{"report", "reconcile a data directory's forecasts and decisions with what came", runReport},
+	{"decode", "show what Forewarm understands of a message, and what it refuses", decode},
 	{"check", "check a configuration, what it connects to, or a data directory", check},
 	{"version", "print the version", version},
 }

@@ -83,6 +83,10 @@ func TestUsage(t *testing.T) {
 		{"report -data . -config sound.yaml", 2, []string{"-config or -data"}},
 		{"report -format pdf", 2, []string{"-format", `"pdf"`, "md or json"}},
 		{"report -data . -from then", 2, []string{"-from", `"then"`, "RFC 3339"}},
+		{"decode -format xml", 2, []string{"-format", `"xml"`, "litellm"}},
+		{"decode -encoding br", 2, []string{"-encoding", `"br"`, "gzip"}},
+		{"decode -received-at noon", 2, []string{"-received-at", `"noon"`, "RFC 3339"}},
+		{"decode none.json", 2, []string{"none.json", "no such file"}},
 		{"demo -seconds never", 2, []string{"-seconds", `"never"`, "demo -h"}},
 	} {
 		t.Run(tc.args, func(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/forewarm/forewarm/ingest"
 )
 
 // Config says which NATS to use and what to keep there. With a URL the daemon is a client of that server; without one
@@ -25,6 +27,8 @@ type Config struct {
 	Stream   StreamConfig   `yaml:"stream"`
 	Prefix   string         `yaml:"prefix"`  // first tokens of every subject
 	Sources  []Source       `yaml:"sources"` // subjects of others that carry telemetry too
+	// Fields are the names under which records of foreign formats keep what users may name as they like.
+	Fields []ingest.FieldName `yaml:"fields"`
 }
 
 // TLS names the files of a TLS connection; all empty means the URL alone decides.
@@ -89,6 +93,9 @@ func (c *Config) Validate() error {
 	}
 	if !isPrefix(c.Prefix) {
 		return fmt.Errorf("prefix is %q: it must be words joined by dots, without spaces, * and >", c.Prefix)
+	}
+	if _, err := ingest.CompileFields(c.Fields); err != nil {
+		return err
 	}
 	return c.validateSources()
 }

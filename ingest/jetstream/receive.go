@@ -127,6 +127,7 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 	if contentType := header(m.Headers(), headerContentType); contentType != "" {
 		about.ContentType = contentType
 	}
+	about.Fields = c.cfg.Fields
 	about.Source = header(m.Headers(), ingest.HeaderSource)
 	about.Encoding = strings.Join(headerValues(m.Headers(), headerContentEncoding), ", ")
 	ingest.Decode(about, m.Data(), c.cfg.Limits, b)

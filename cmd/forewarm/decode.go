@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// decode shows what Forewarm understands of messages: what serve would count of them, and what it would refuse and why.
+func decode(_ context.Context, args []string, std streams) error {
+	f := flag.NewFlagSet("decode", flag.ContinueOnError)
+	format := f.String("format", "json", "`format` of the messages, one of those that -formats lists")
+	list := f.Bool("formats", false, "list the formats with their content types, and stop")
+	encoding := f.String("encoding", "", "how the messages are compressed: `gzip` or zstd (default: by the ending .gz or .zst)")
+	path := f.String("config", "", "configuration `file` whose nats.fields name keys of your own")
+	received := f.String("received-at", "", "`time` at which the stream stored the messages, RFC 3339 (default: not known)")
+	var m ingest.Meta
+	f.StringVar(&m.Pool, "pool", "", "`pool` of records that name none")
+	f.StringVar(&m.Class, "class", "", "`class` of records that name none")
+	files, err := parse(f, args, std)
+	if err != nil {
+		return err
+	}
+	if *list {
+		return listFormats(std.out)
+	}
+	var ok bool
+	if m.ContentType, ok = ingest.ContentTypeOf(*format); !ok {
+		return usagef("-format is %q: it must be one of %s", *format, strings.Join(ingest.Formats(), ", "))
+	}
+	if !slices.Contains([]string{"", "identity", ingest.EncodingGzip, ingest.EncodingZstd}, *encoding) {
+		return usagef("-encoding is %q: it must be gzip, zstd or identity", *encoding)
+	}
+	at, err := parseTime("-received-at", *received)
+	if err != nil {
+		return err
+	}
+	if *path != "" {
+		cfg, err := config.Load(*path)
+		if err != nil {
+			return usageError{err}
+		}
+		if m.Fields, err = ingest.CompileFields(cfg.NATS.Fields); err != nil {
+			return usageError{err}
+		}
+	}
+	if len(files) == 0 {
+		files = []string{"-"}
+	}
+	records, refused := 0, 0
+	for _, file := range files {
+		data, err := readMessage(file)
+		if err != nil {
+			return err
+		}
+		if m.Encoding = *encoding; m.Encoding == "" {
+			m.Encoding = encodings[filepath.Ext(file)]
+		}
+		b := ingest.Batch{ReceivedAt: at}
+		ingest.Decode(m, data, ingest.DefaultLimits(), &b)
+		n, err := printBatch(&b, file, std)
+		if err != nil {
+			return err
+		}
+		records, refused = records+n, refused+len(b.Refused)
+	}
+	if refused > 0 {
+		return fmt.Errorf("%d refused, %d understood", refused, records)
+	}
+	return nil
+}
+
+// encodings are the endings that tell how a file is compressed.
+var encodings = map[string]string{".gz": ingest.EncodingGzip, ".zst": ingest.EncodingZstd}
+
+func listFormats(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, name := range ingest.Formats() {
+		contentType, _ := ingest.ContentTypeOf(name)
+		fmt.Fprintf(t, "%s\t%s\n", name, contentType)
+	}
+	return t.Flush()
+}
+
+// readMessage reads a file, or the standard input as "-", up to one byte more than a message may have.
+func readMessage(file string) (data []byte, err error) {
+	in := os.Stdin
+	if file != "-" {
+		if in, err = os.Open(file); err != nil {
+			return nil, usageError{err}
+		}
+		defer func() { err = errors.Join(err, in.Close()) }()
+	}
+	return io.ReadAll(io.LimitReader(in, int64(ingest.DefaultLimits().MessageBytes)+1))
+}
+
+// printBatch writes records in the native format, one a line, and tells what did not become one.
+func printBatch(b *ingest.Batch, file string, std streams) (records int, err error) {
+	var out []byte
+	line := func(o []byte) {
+		out = append(o, '\n')
+		records++
+	}
+	for i := range b.Requests {
+		line(ingest.AppendRequest(out, &b.Requests[i]))
+	}
+	for i := range b.Sums {
+		line(ingest.AppendSum(out, &b.Sums[i]))
+	}
+	for i := range b.Replicas {
+		line(ingest.AppendReplica(out, &b.Replicas[i]))
+	}
+	for i := range b.Acks {
+		line(ingest.AppendAck(out, &b.Acks[i]))
+	}
+	if b.Watermark != nil {
+		line(ingest.AppendWatermark(out, b.Watermark))
+	}
+	if b.Ignored > 0 {
+		fmt.Fprintf(std.err, "%s: ignored %d: sound, but without demand\n", file, b.Ignored)
+	}
+	for _, r := range b.Refused {
+		fmt.Fprintf(std.err, "%s: %s: %s\n", file, r.Reason, r.Detail)
+		if shape := strings.ReplaceAll(string(r.Record), "\n", " "); shape != "" {
+			fmt.Fprintf(std.err, "\t%.300s\n", shape)
+		}
+	}
+	_, err = std.out.Write(out)
+	return records, err
+}
