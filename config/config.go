@@ -10,6 +10,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 )
@@ -29,13 +30,14 @@ type Config struct {
 	DefaultPool *capacity.Config `yaml:"default_pool"`
 	MaxPools    int              `yaml:"max_pools"`
 
-	Decision alerting.Config  `yaml:"decision"`
-	NATS     jetstream.Config `yaml:"nats"`
-	Sinks    sink.Config      `yaml:"sinks"`
-	Storage  storage.Config   `yaml:"storage"`
-	Report   Report           `yaml:"report"`
-	Server   server.Config    `yaml:"server"`
-	Log      Log              `yaml:"log"`
+	Decision  alerting.Config  `yaml:"decision"`
+	NATS      jetstream.Config `yaml:"nats"`
+	Listeners listener.Config  `yaml:"listeners"`
+	Sinks     sink.Config      `yaml:"sinks"`
+	Storage   storage.Config   `yaml:"storage"`
+	Report    Report           `yaml:"report"`
+	Server    server.Config    `yaml:"server"`
+	Log       Log              `yaml:"log"`
 }
 
 // Log says how much is logged to stderr, and how.
@@ -76,12 +78,13 @@ func Default() *Config {
 			MaxTenants: f.MaxTenants, MaxReplicas: f.MaxReplicas, ReplicaTTL: f.ReplicaTTL, StaleAfter: f.StaleAfter,
 			ClassTTL: f.ClassTTL, MaxSessions: f.MaxSessions, SessionTTL: f.SessionTTL,
 		},
-		Decision: p.Decision,
-		NATS:     jetstream.DefaultConfig(),
-		Storage:  storage.DefaultConfig(),
-		Report:   Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
-		Server:   server.DefaultConfig(),
-		Log:      Log{Level: "info", Format: "console"},
+		Decision:  p.Decision,
+		NATS:      jetstream.DefaultConfig(),
+		Listeners: listener.DefaultConfig(),
+		Storage:   storage.DefaultConfig(),
+		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
+		Server:    server.DefaultConfig(),
+		Log:       Log{Level: "info", Format: "console"},
 	}
 }
 

@@ -120,6 +120,7 @@ func (c *Config) check(source map[string]string) Errors {
 	c.checkPools(k)
 	k.section("decision", c.Decision.Check())
 	k.section("nats", c.NATS.Validate())
+	k.section("listeners", c.Listeners.Check())
 	c.checkSources(k)
 	_, err := sink.Open(c.Sinks, sink.Deps{})
 	k.section("sinks", err)

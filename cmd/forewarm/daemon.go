@@ -23,6 +23,7 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 )
@@ -45,6 +46,7 @@ type daemon struct {
 
 	consumer   *jetstream.Consumer
 	deadLetter *jetstream.DeadLetter
+	listeners  *listener.Listeners
 	dispatcher *sink.Dispatcher
 	listener   net.Listener
 	server     *server.Server
@@ -120,6 +122,9 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 		},
 	})
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, cfg.NATS.Prefix)
+	if err := d.openListeners(); err != nil {
+		return nil, usageError{err}
+	}
 	d.server = server.New(cfg.Server, d, d.exporter, log)
 	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
 	if d.listener, err = d.server.Listen(); err != nil {
@@ -229,6 +234,31 @@ func (d *daemon) openSinks() error {
 	return nil
 }
 
+// openListeners opens the addresses that producers without NATS send to. What they send goes through the stream like all
+// telemetry.
+func (d *daemon) openListeners() (err error) {
+	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
+		Store: jetstream.NewInlet(d.js, d.cfg.NATS.Prefix), Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Log: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.onClose(func() error { d.listeners.Close(); return nil })
+	for _, s := range d.listeners.Stats() {
+		d.log.Info("accepting telemetry", zap.String("listener", s.Listener), zap.String("address", d.listeners.Addr(s.Listener).String()))
+	}
+	return nil
+}
+
+// refuse counts records that could not be used, and shows them to people. Sequence 0 stands for none. It is safe for
+// concurrent use.
+func (d *daemon) refuse(sequence uint64, refused []ingest.Refusal) {
+	for i := range refused {
+		d.exporter.CountRefused(refused[i].Reason, 1)
+	}
+	d.deadLetter.Send(sequence, refused)
+}
+
 // Run works until ctx ends, then drains: the consumer first, then a last snapshot, then what feeds on it.
 func (d *daemon) Run(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -245,6 +275,7 @@ func (d *daemon) Run(ctx context.Context) error {
 		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.log)
 		upstream.Go(func() error { return ticker.Run(folding) })
 	}
+	upstream.Go(func() error { return d.listeners.Run(folding) })
 	upstream.Go(func() error { return d.runReports(folding) })
 	err := upstream.Wait()
 	err = errors.Join(err, d.snapshot())
@@ -259,10 +290,7 @@ func (d *daemon) handle(b *ingest.Batch) error {
 	d.setStatus(func(s *server.Status) { s.Sequence = b.Sequence })
 	d.exporter.CountRecords(int(d.pipeline.Counters().Records - before))
 	d.exporter.CountIgnored(b.Ignored)
-	for _, r := range b.Refused {
-		d.exporter.CountRefused(r.Reason, 1)
-	}
-	d.deadLetter.Send(b.Sequence, b.Refused)
+	d.refuse(b.Sequence, b.Refused)
 	if time.Since(d.lastSnapshot) >= d.cfg.Storage.SnapshotEvery {
 		// A disk that is full must not stop the decisions: the state lives on in memory and in the stream.
 		err := d.snapshot()

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// TestDaemonListens sends each kind of telemetry that needs no NATS by its own way, and counts what the fold made of it.
+func TestDaemonListens(t *testing.T) {
+	p := startDaemon(t,
+		"clock: event",
+		"listeners: {http: {listen: '127.0.0.1:0'}, grpc: {listen: '127.0.0.1:0'}}",
+		"pools: [{name: m, decode_tokens_per_s: 400, replicas: {max: 4}}]",
+	)
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	traces := func(first byte) ptrace.Traces {
+		export := ptrace.NewTraces()
+		spans := export.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+		for i := range byte(3) {
+			s := spans.AppendEmpty()
+			s.SetTraceID(pcommon.TraceID{1})
+			s.SetSpanID(pcommon.SpanID{first + i})
+			s.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
+			s.SetEndTimestamp(pcommon.NewTimestampFromTime(start.Add(time.Second)))
+			s.Attributes().PutStr("gen_ai.request.model", "m")
+			s.Attributes().PutInt("gen_ai.usage.input_tokens", 100*int64(i)-100) // the first one is refused
+		}
+		spans.AppendEmpty() // ignored
+		return export
+	}
+	base := "http://" + p.listeners.Addr("http").String()
+	send := func(path, contentType string, body []byte) {
+		t.Helper()
+		res, err := http.Post(base+path, contentType, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("POST %s: %s", path, res.Status)
+		}
+	}
+	body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	send("/v1/traces", "application/x-protobuf", body)
+	send("/v1/traces", "application/x-protobuf", body) // sent again: the fold drops it
+	lite := fmt.Appendf(nil, `[{"id":"a","model":"m","startTime":%d,"endTime":%d,"prompt_tokens":5,"completion_tokens":5,"messages":"a prompt"}]`, start.Unix(), start.Unix()+1)
+	send("/v1/telemetry/litellm?class=chat", "application/json", lite)
+
+	conn, err := grpc.NewClient(p.listeners.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answer, err := ptraceotlp.NewGRPCClient(conn).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(11)))
+	if err != nil || answer.PartialSuccess().RejectedSpans() != 1 {
+		t.Fatalf("export: %v, %d spans rejected", err, answer.PartialSuccess().RejectedSpans())
+	}
+	p.settle(t)
+	for name, want := range map[string]float64{
+		`forewarm_ingest_records_total`:                                5, // two of HTTP, one of LiteLLM, two of gRPC
+		`forewarm_ingest_refused_total{reason="duplicate"}`:            2,
+		`forewarm_ingest_refused_total{reason="negative_count"}`:       3,
+		`forewarm_listener_requests_total{listener="http",code="200"}`: 3,
+		`forewarm_listener_requests_total{listener="grpc",code="OK"}`:  1,
+		`forewarm_listener_records_total{listener="http"}`:             5,
+		`forewarm_listener_records_total{listener="grpc"}`:             2,
+		`forewarm_listener_ignored_total{listener="http"}`:             2,
+	} {
+		if got := metric(t, p, name); got != want {
+			t.Errorf("%s is %g, want %g", name, got, want)
+		}
+	}
+	if n := metric(t, p, `forewarm_listener_bytes_total{listener="http"}`); n != float64(2*len(body)+len(lite)) {
+		t.Errorf("%g bytes", n)
+	}
+}

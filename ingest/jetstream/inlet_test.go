@@ -1,0 +1,66 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// TestInletKeepsOrder stores a batch that is too large for one message, and reads it back as it was.
+func TestInletKeepsOrder(t *testing.T) {
+	c, js := testServer(t)
+	stream := telemetry(t, js, c)
+	at := time.UnixMilli(1795240800000).UTC()
+	b := &ingest.Batch{Source: "gateway-0", Watermark: &ingest.Watermark{Pool: "p", At: at}}
+	for i := range 5000 {
+		b.Requests = append(b.Requests, ingest.Request{
+			ID: fmt.Sprintf("%s-%d", strings.Repeat("x", 200), i), Pool: "p", Attempt: 1, ArrivedAt: at,
+			PromptTokens: 1, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
+		})
+	}
+	b.Replicas = []ingest.Replica{{Pool: "p", Name: "r", At: at, KVUsedRatio: 0.5}}
+	if err := NewInlet(js, c.Prefix).Store(testContext(t), b); err != nil {
+		t.Fatal(err)
+	}
+	var got ingest.Batch
+	info, err := stream.Info(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sequence := uint64(1); sequence <= info.State.LastSeq; sequence++ {
+		m, err := stream.GetMsg(testContext(t), sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Data) > inletBytes || m.Header.Get(jetstream.MsgIDHeader) == "" {
+			t.Errorf("message %d has %d bytes, headers %v", sequence, len(m.Data), m.Header)
+		}
+		about, _ := ingest.ParseSubject(c.Prefix, m.Subject)
+		about.ContentType, about.Source = m.Header.Get(headerContentType), m.Header.Get(ingest.HeaderSource)
+		ingest.Decode(about, m.Data, ingest.DefaultLimits(), &got)
+	}
+	if info.State.LastSeq < 2 {
+		t.Errorf("%d messages, want several", info.State.LastSeq)
+	}
+	if d := cmp.Diff(b, &got, cmp.AllowUnexported(ingest.Batch{})); d != "" {
+		t.Errorf("(-stored +read):\n%.2000s", d)
+	}
+}
+
+func TestInletGivesUp(t *testing.T) {
+	c, js := testServer(t)
+	b := &ingest.Batch{Replicas: []ingest.Replica{{Pool: "p", Name: "r", At: time.UnixMilli(1795240800000)}}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	wantError(t, NewInlet(js, c.Prefix).Store(ctx, b), "publish to forewarm.telemetry.request._._") // there is no stream
+	js.Conn().Close()
+	wantError(t, NewInlet(js, c.Prefix).Store(t.Context(), b), "disconnected")
+}

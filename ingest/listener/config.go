@@ -1,0 +1,83 @@
+package listener
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// Config says which listeners there are.
+type Config struct {
+	HTTP Endpoint `yaml:"http"` // OTLP and every other format
+	GRPC Endpoint `yaml:"grpc"` // OTLP
+}
+
+// Endpoint is one listener, whom it lets in and how much of it.
+type Endpoint struct {
+	Listen       string  `yaml:"listen"`     // host:port; "" is off
+	TokenFile    string  `yaml:"token_file"` // holds the token that clients send as Authorization: Bearer
+	TLS          TLS     `yaml:"tls"`
+	MaxBytes     int     `yaml:"max_bytes"`      // of a request, as sent and decompressed
+	RequestsPerS float64 `yaml:"requests_per_s"` // further ones are told to come back later
+	Concurrent   int     `yaml:"concurrent"`     // requests at once; further ones are told to come back later
+}
+
+// TLS names the files of a listener's TLS; all empty means none.
+type TLS struct {
+	CertFile     string `yaml:"cert_file"`
+	KeyFile      string `yaml:"key_file"`
+	ClientCAFile string `yaml:"client_ca_file"` // who signs the certificates that clients must show; "" asks for none
+}
+
+// DefaultConfig is what an unset configuration means: no listeners.
+func DefaultConfig() Config {
+	e := Endpoint{MaxBytes: 4 << 20, RequestsPerS: 1000, Concurrent: 64}
+	return Config{HTTP: e, GRPC: e}
+}
+
+// Check is nil for a usable configuration; else it names the key, the value, the bound and the mend. It opens no file and
+// resolves no address.
+func (c *Config) Check() error {
+	if err := c.HTTP.check("http", 4318); err != nil {
+		return err
+	}
+	return c.GRPC.check("grpc", 4317)
+}
+
+func (e *Endpoint) check(name string, usual int) error {
+	fail := func(key, format string, args ...any) error {
+		return fmt.Errorf("%s.%s: %s", name, key, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case e.MaxBytes < 1<<10 || e.MaxBytes > 64<<20:
+		return fail("max_bytes", "%d is out of 1024…67108864; exporters send a few MB at most", e.MaxBytes)
+	case !(e.RequestsPerS > 0 && e.RequestsPerS <= 1e6):
+		return fail("requests_per_s", "%g is out of 0…1e6; set how many the busiest second may bring", e.RequestsPerS)
+	case e.Concurrent < 1 || e.Concurrent > 10_000:
+		return fail("concurrent", "%d is out of 1…10000; each takes memory for its body", e.Concurrent)
+	case (e.TLS.CertFile == "") != (e.TLS.KeyFile == ""):
+		return fail("tls.cert_file", "%q is set, or not, unlike tls.key_file: set both, or neither", e.TLS.CertFile)
+	case e.TLS.ClientCAFile != "" && e.TLS.CertFile == "":
+		return fail("tls.client_ca_file", "%q needs TLS; set tls.cert_file and tls.key_file", e.TLS.ClientCAFile)
+	case e.Listen == "":
+		return nil
+	}
+	host, port, err := net.SplitHostPort(e.Listen)
+	if err != nil {
+		return fail("listen", "%q is not host:port; write one such as 127.0.0.1:%d", e.Listen, usual)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fail("listen", "port %q is out of 0…65535; write one such as %d, or 0 for a free one", port, usual)
+	}
+	if !isLoopback(host) && e.TokenFile == "" && e.TLS.ClientCAFile == "" {
+		return fail("listen", "%q is open to the network and asks for no credentials; set %s.token_file, or %s.tls with a client_ca_file, or listen on 127.0.0.1", e.Listen, name, name)
+	}
+	return nil
+}
+
+// isLoopback says whether host is this machine alone; an empty host is every address.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,174 @@
+package listener
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+)
+
+func TestConfigCheck(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Config)
+		want   string // "" is no error
+	}{
+		"default":              {func(*Config) {}, ""},
+		"loopback":             {func(c *Config) { c.HTTP.Listen, c.GRPC.Listen = "127.0.0.1:4318", "[::1]:4317" }, ""},
+		"localhost":            {func(c *Config) { c.HTTP.Listen = "localhost:4318" }, ""},
+		"network":              {func(c *Config) { c.HTTP.Listen = "10.0.0.1:4318" }, "http.listen: "},
+		"every address":        {func(c *Config) { c.GRPC.Listen = ":4317" }, "grpc.listen: "},
+		"zero address":         {func(c *Config) { c.GRPC.Listen = "0.0.0.0:4317" }, "set grpc.token_file"},
+		"name":                 {func(c *Config) { c.GRPC.Listen = "gpu-7:4317" }, "asks for no credentials"},
+		"network, token":       {func(c *Config) { c.HTTP.Listen, c.HTTP.TokenFile = ":4318", "t" }, ""},
+		"network, mTLS":        {func(c *Config) { c.HTTP.Listen, c.HTTP.TLS = ":4318", TLS{"c", "k", "ca"} }, ""},
+		"network, server TLS":  {func(c *Config) { c.HTTP.Listen, c.HTTP.TLS = ":4318", TLS{"c", "k", ""} }, "http.listen: "},
+		"no port":              {func(c *Config) { c.HTTP.Listen = "localhost" }, "http.listen: "},
+		"bad port":             {func(c *Config) { c.HTTP.Listen = "localhost:http" }, "http.listen: "},
+		"certificate alone":    {func(c *Config) { c.HTTP.TLS.CertFile = "c" }, "http.tls.cert_file: "},
+		"clients' CA alone":    {func(c *Config) { c.GRPC.TLS.ClientCAFile = "ca" }, "grpc.tls.client_ca_file: "},
+		"no bytes":             {func(c *Config) { c.HTTP.MaxBytes = 0 }, "http.max_bytes: "},
+		"too many bytes":       {func(c *Config) { c.HTTP.MaxBytes = 1 << 30 }, "http.max_bytes: "},
+		"no requests":          {func(c *Config) { c.HTTP.RequestsPerS = 0 }, "http.requests_per_s: "},
+		"none at once":         {func(c *Config) { c.GRPC.Concurrent = 0 }, "grpc.concurrent: "},
+		"off, and out of line": {func(c *Config) { c.GRPC.Concurrent = -1 }, "grpc.concurrent: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := DefaultConfig()
+			tc.change(&c)
+			err := c.Check()
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestNewSaysWhatToMend(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*Config){
+		"listeners.grpc.listen is ":        func(c *Config) { c.GRPC.Listen = taken.Addr().String() },
+		"listeners.http.token_file is ":    func(c *Config) { c.HTTP.TokenFile = "/none" },
+		"the file is empty":                func(c *Config) { c.HTTP.TokenFile = empty },
+		"listeners.http.tls.cert_file is ": func(c *Config) { c.HTTP.TLS = TLS{CertFile: empty, KeyFile: empty} },
+		"listeners.grpc.tls.cert_file is ": func(c *Config) { c.GRPC.TLS = TLS{CertFile: "/none", KeyFile: "/none"} },
+	} {
+		c := onLoopback()
+		change(&c)
+		if _, err := New(c, Deps{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("error %v, want one line about %q", err, want)
+		}
+	}
+}
+
+// certificate signs a certificate for localhost by parent, or by itself.
+func certificate(t *testing.T, parent *tls.Certificate) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"}, DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour), IsCA: parent == nil, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	issuer, signer := template, any(key)
+	if parent != nil {
+		issuer, signer = parent.Leaf, parent.PrivateKey
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+func writePEM(t *testing.T, kind string, der []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), strings.ToLower(strings.ReplaceAll(kind, " ", "-")))
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestClientCertificates: with a client CA, both listeners talk only to clients whose certificate it signed.
+func TestClientCertificates(t *testing.T) {
+	ca, stranger := certificate(t, nil), certificate(t, nil)
+	own, client := certificate(t, &ca), certificate(t, &ca)
+	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := onLoopback()
+	c.HTTP.TLS = TLS{
+		CertFile: writePEM(t, "CERTIFICATE", own.Certificate[0]), KeyFile: writePEM(t, "PRIVATE KEY", key),
+		ClientCAFile: writePEM(t, "CERTIFICATE", ca.Certificate[0]),
+	}
+	c.GRPC.TLS = c.HTTP.TLS
+	m := &memory{}
+	l := serve(t, c, m)
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.Leaf)
+	for name, tc := range map[string]struct {
+		shown []tls.Certificate
+		ok    bool
+	}{
+		"ours": {[]tls.Certificate{client}, true}, "a stranger's": {[]tls.Certificate{stranger}, false}, "none": {nil, false},
+	} {
+		config := &tls.Config{RootCAs: roots, Certificates: tc.shown}
+		transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+		res, err := (&http.Client{Transport: transport}).Post("https://"+l.Addr("http").String()+"/v1/traces", "application/x-protobuf", strings.NewReader(string(protobufOf(t, traces(1)))))
+		if (err == nil) != tc.ok {
+			t.Errorf("HTTP with %s certificate: %v", name, err)
+		}
+		if err == nil {
+			res.Body.Close()
+			if res.StatusCode != http.StatusOK || res.ProtoMajor != 2 {
+				t.Errorf("HTTP with %s certificate: %s over %s", name, res.Status, res.Proto)
+			}
+		}
+		transport.CloseIdleConnections()
+		want := codes.OK
+		if !tc.ok {
+			want = codes.Unavailable
+		}
+		_, err = dial(t, l, grpc.WithTransportCredentials(credentials.NewTLS(config))).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(1)))
+		if status.Code(err) != want {
+			t.Errorf("gRPC with %s certificate: %v, want %s", name, err, want)
+		}
+	}
+	if n := len(m.requests()); n != 2 {
+		t.Errorf("%d requests were stored, want that of each listener", n)
+	}
+}

@@ -1,0 +1,168 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	_ "google.golang.org/grpc/encoding/gzip" // exporters compress by gzip
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// grpcCodes are the status codes that are counted by themselves.
+var grpcCodes = []string{"OK", "InvalidArgument", "Unauthenticated", "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Unimplemented", "Canceled"}
+
+// grpcServer answers opentelemetry.proto.collector.trace.v1.TraceService/Export. Messages reach the decoder as bytes, so
+// that there is one way to read an export, which bounds what it makes of it.
+type grpcServer struct{ *door }
+
+func newGRPC(d *door) server { return &grpcServer{d} }
+
+func (s *grpcServer) serve(ctx context.Context, l net.Listener) error {
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(s.maxBytes), grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxConcurrentStreams(uint32(cap(s.slots))), grpc.ConnectionTimeout(headerTimeout), grpc.InTapHandle(s.admit),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: time.Minute, Timeout: headerTimeout}),
+		grpc.StatsHandler(&grpcStats{s.tally}),
+	}
+	if s.secure != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.secure)))
+	}
+	srv := grpc.NewServer(options...)
+	srv.RegisterService(&traceService, s)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	stopped := time.AfterFunc(grace, srv.Stop)
+	defer stopped.Stop()
+	srv.GracefulStop()
+	if err := <-served; !errors.Is(err, grpc.ErrServerStopped) { // which it is when it was stopped before it began
+		return err
+	}
+	return nil
+}
+
+// traceService describes the one method of OTLP/gRPC for traces.
+var traceService = grpc.ServiceDesc{
+	ServiceName: "opentelemetry.proto.collector.trace.v1.TraceService",
+	HandlerType: (*traceExporter)(nil),
+	Methods: []grpc.MethodDesc{{
+		MethodName: "Export",
+		Handler: func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			var request []byte
+			if err := decode(&request); err != nil {
+				return nil, err
+			}
+			return srv.(traceExporter).export(ctx, request)
+		},
+	}},
+}
+
+type traceExporter interface {
+	export(ctx context.Context, request []byte) ([]byte, error)
+}
+
+// admit turns a call away before any of its message is read, and bounds the time it may take.
+func (s *grpcServer) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
+	err := s.judge(info.Header)
+	if err != nil {
+		s.answered(status.Code(err).String())
+		return ctx, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.patience+storeTimeout)
+	context.AfterFunc(ctx, cancel)
+	return ctx, nil
+}
+
+func (s *grpcServer) judge(header metadata.MD) error {
+	authorization := ""
+	if values := header.Get("authorization"); len(values) > 0 {
+		authorization = values[0]
+	}
+	switch {
+	case !s.admits(authorization):
+		return status.Error(codes.Unauthenticated, "the token is missing or wrong; send it as authorization: Bearer")
+	case !s.rate.Allow():
+		return status.Error(codes.Unavailable, "too many requests a second; send larger batches") // exporters retry by this code
+	}
+	return nil
+}
+
+// export takes in one export.
+func (s *grpcServer) export(ctx context.Context, request []byte) ([]byte, error) {
+	if !s.enter() {
+		return nil, status.Error(codes.Unavailable, "too many requests at once")
+	}
+	defer s.leave()
+	m := ingest.Meta{Kind: ingest.KindRequest, ContentType: ingest.ContentTypeOTLP}
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		if values := md.Get(ingest.HeaderSource); len(values) > 0 {
+			m.Source = values[0]
+		}
+	}
+	out, err := s.accept(ctx, m, request, s.maxBytes)
+	if err != nil {
+		s.log.Warn("telemetry was not stored; its producer is asked to try again", zap.String("listener", "grpc"), zap.Error(err))
+		return nil, status.Error(codes.Unavailable, "the telemetry stream does not answer")
+	}
+	s.stored(&out)
+	if out.unreadable() {
+		return nil, status.Error(codes.InvalidArgument, out.complaint())
+	}
+	return appendExportAnswer(nil, &out), nil
+}
+
+// rawCodec hands messages over as they are. Its name is that of protobuf, which they are in.
+type rawCodec struct{}
+
+// Marshal implements encoding.CodecV2.
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+// Name implements encoding.CodecV2.
+func (rawCodec) Name() string { return "proto" }
+
+// grpcStats counts bytes and the codes of calls that were let in.
+type grpcStats struct{ tally *tally }
+
+// HandleRPC implements stats.Handler.
+func (g *grpcStats) HandleRPC(_ context.Context, event stats.RPCStats) {
+	switch e := event.(type) {
+	case *stats.InPayload:
+		g.tally.bytes.Add(uint64(e.CompressedLength))
+	case *stats.End:
+		g.tally.answered(status.Code(e.Error).String())
+	}
+}
+
+// TagRPC implements stats.Handler.
+func (g *grpcStats) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// TagConn implements stats.Handler.
+func (g *grpcStats) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn implements stats.Handler.
+func (g *grpcStats) HandleConn(context.Context, stats.ConnStats) {}

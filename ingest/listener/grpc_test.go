@@ -1,0 +1,120 @@
+package listener
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// dial connects as an OTLP exporter does.
+func dial(t *testing.T, l *Listeners, options ...grpc.DialOption) ptraceotlp.GRPCClient {
+	t.Helper()
+	if len(options) == 0 {
+		options = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	}
+	conn, err := grpc.NewClient(l.Addr("grpc").String(), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return ptraceotlp.NewGRPCClient(conn)
+}
+
+func TestGRPCExport(t *testing.T) {
+	m := &memory{}
+	l := serve(t, onLoopback(), m)
+	client := dial(t, l)
+	for _, options := range [][]grpc.CallOption{nil, {grpc.UseCompressor(gzip.Name)}} {
+		m.batches = nil
+		answer, err := client.Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(100, -1, 200)), options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		partial := answer.PartialSuccess()
+		if partial.RejectedSpans() != 1 || !strings.Contains(partial.ErrorMessage(), "input_tokens is -1") || len(m.requests()) != 2 || m.batches[0].Source != "gateway-0" {
+			t.Errorf("%d rejected, %q, stored %+v", partial.RejectedSpans(), partial.ErrorMessage(), m.batches)
+		}
+	}
+	if s := l.Stats()[1]; requestsBy(l, "grpc", "OK") != 2 || s.Records != 4 || s.Bytes == 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestGRPCRefuses(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(secret, []byte("s3cret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	large := traces(1)
+	large.ResourceSpans().At(0).Resource().Attributes().PutStr("x", strings.Repeat("x", 5000))
+	for name, tc := range map[string]struct {
+		authorization string
+		large         bool
+		store         *memory
+		code          codes.Code
+	}{
+		"token":             {"Bearer s3cret", false, &memory{}, codes.OK},
+		"no token":          {"", false, &memory{}, codes.Unauthenticated},
+		"wrong token":       {"Bearer guess", false, &memory{}, codes.Unauthenticated},
+		"too large":         {"Bearer s3cret", true, &memory{}, codes.ResourceExhausted},
+		"store does not go": {"Bearer s3cret", false, &memory{fail: errors.New("no stream")}, codes.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := onLoopback()
+			c.GRPC.TokenFile, c.GRPC.MaxBytes = secret, 4096
+			l := serve(t, c, tc.store)
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", tc.authorization)
+			export := traces(1)
+			if tc.large {
+				export = large
+			}
+			_, err := dial(t, l).Export(ctx, ptraceotlp.NewExportRequestFromTraces(export))
+			if status.Code(err) != tc.code {
+				t.Errorf("%v, want %s", err, tc.code)
+			}
+			if n := requestsBy(l, "grpc", tc.code.String()); n != 1 {
+				t.Errorf("%d requests counted as %s", n, tc.code)
+			}
+		})
+	}
+}
+
+func TestGRPCMalformed(t *testing.T) {
+	l := serve(t, onLoopback(), &memory{})
+	conn, err := grpc.NewClient(l.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var answer []byte
+	err = conn.Invoke(t.Context(), "/opentelemetry.proto.collector.trace.v1.TraceService/Export", []byte("\x0f\xff"), &answer)
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("garbage is answered %v", err)
+	}
+	err = conn.Invoke(t.Context(), "/opentelemetry.proto.collector.logs.v1.LogsService/Export", []byte(nil), &answer)
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("logs are answered %v", err)
+	}
+}
+
+func TestGRPCRate(t *testing.T) {
+	c := onLoopback()
+	c.GRPC.RequestsPerS = 0.001
+	l := serve(t, c, &memory{})
+	client := dial(t, l)
+	for i, want := range []codes.Code{codes.OK, codes.Unavailable} {
+		if _, err := client.Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(1))); status.Code(err) != want {
+			t.Errorf("export %d: %v, want %s", i, err, want)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package listener
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// memory is a Store that keeps what it is given, and what was refused.
+type memory struct {
+	mu      sync.Mutex
+	batches []ingest.Batch
+	refused []ingest.Refusal
+	fail    error
+	hold    chan struct{} // Store waits until it is closed, unless it is nil
+}
+
+func (m *memory) Store(ctx context.Context, b *ingest.Batch) error {
+	if m.hold != nil {
+		select {
+		case <-m.hold:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fail == nil {
+		m.batches = append(m.batches, ingest.Batch{Source: b.Source, Requests: slices.Clone(b.Requests), Sums: slices.Clone(b.Sums), Replicas: slices.Clone(b.Replicas)})
+	}
+	return m.fail
+}
+
+func (m *memory) requests() []ingest.Request {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []ingest.Request
+	for _, b := range m.batches {
+		all = append(all, b.Requests...)
+	}
+	return all
+}
+
+// onLoopback is a configuration with both listeners on free ports of this machine.
+func onLoopback() Config {
+	c := DefaultConfig()
+	c.HTTP.Listen, c.GRPC.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	return c
+}
+
+// serve runs listeners until the test ends.
+func serve(t *testing.T, c Config, m *memory) *Listeners {
+	t.Helper()
+	l, err := open(c, Deps{Store: m, Log: zap.NewNop(), Refused: func(refused []ingest.Refusal) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.refused = append(m.refused, refused...)
+	}}, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// patience is how long the tests' listeners wait for a body.
+const patience = 500 * time.Millisecond
+
+// answered is what an HTTP request came to.
+type answered struct {
+	code   int
+	header http.Header
+}
+
+// post sends body with headers, given as pairs, and gives the answer.
+func post(t *testing.T, url string, body []byte, headers ...string) (answered, []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answered{res.StatusCode, res.Header}, answer
+}
+
+// traces is an export of chats with these prompts, as an SDK would make it.
+func traces(prompts ...int64) ptrace.Traces {
+	traces := ptrace.NewTraces()
+	rs := traces.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", "gateway")
+	rs.Resource().Attributes().PutStr("host.name", "gateway-0")
+	spans := rs.ScopeSpans().AppendEmpty().Spans()
+	start := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
+	for i, prompt := range prompts {
+		s := spans.AppendEmpty()
+		s.SetTraceID(pcommon.TraceID{1})
+		s.SetSpanID(pcommon.SpanID{byte(i + 1)})
+		s.SetKind(ptrace.SpanKindClient)
+		s.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
+		s.SetEndTimestamp(pcommon.NewTimestampFromTime(start.Add(time.Second)))
+		s.Attributes().PutStr("gen_ai.operation.name", "chat")
+		s.Attributes().PutStr("gen_ai.request.model", "m")
+		s.Attributes().PutInt("gen_ai.usage.input_tokens", prompt)
+		s.Attributes().PutStr("gen_ai.input.messages", "a prompt")
+	}
+	return traces
+}
+
+func protobufOf(t *testing.T, traces ptrace.Traces) []byte {
+	t.Helper()
+	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func jsonOf(t *testing.T, traces ptrace.Traces) []byte {
+	t.Helper()
+	data, err := (&ptrace.JSONMarshaler{}).MarshalTraces(traces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func gzipped(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func zstandard(t *testing.T, data []byte) []byte {
+	t.Helper()
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.EncodeAll(data, nil)
+}
+
+func requestsBy(l *Listeners, listener, code string) uint64 {
+	for _, s := range l.Stats() {
+		for _, c := range s.Requests {
+			if s.Listener == listener && c.Code == code {
+				return c.Requests
+			}
+		}
+	}
+	panic(fmt.Sprintf("no count of %s %s", listener, code))
+}

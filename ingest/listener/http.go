@@ -1,0 +1,193 @@
+package listener
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// httpCodes are the status codes that are counted by themselves.
+var httpCodes = []string{"200", "400", "401", "404", "405", "408", "413", "415", "429", "503"}
+
+// retryAfter is how long a client that came too often, or at a bad moment, is asked to wait, in seconds.
+const retryAfter = "5"
+
+// httpServer answers POST /v1/traces as OTLP/HTTP has it, and POST /v1/telemetry/{format}?pool=&class= for every format of
+// package ingest. Bodies may be compressed by gzip or zstd. A producer may name itself in the header Forewarm-Source.
+type httpServer struct{ *door }
+
+func newHTTP(d *door) server { return &httpServer{d} }
+
+func (s *httpServer) serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{
+		Handler: s.handler(), TLSConfig: s.secure, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout,
+		ReadTimeout: s.patience, WriteTimeout: s.patience + storeTimeout + grace, IdleTimeout: idleTimeout, ErrorLog: zap.NewStdLog(s.log),
+	}
+	served := make(chan error, 1)
+	go func() {
+		if s.secure != nil {
+			served <- srv.ServeTLS(l, "", "")
+		} else {
+			served <- srv.Serve(l)
+		}
+	}()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := srv.Shutdown(ending)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = srv.Close()
+	}
+	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
+		err = errors.Join(err, stopped)
+	}
+	return err
+}
+
+func (s *httpServer) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/traces", s.postTraces)
+	mux.HandleFunc("POST /v1/telemetry/{format}", s.postTelemetry)
+	return s.counted(mux)
+}
+
+// counted lets next answer, and counts how it did.
+func (s *httpServer) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := &answer{ResponseWriter: w, code: http.StatusOK}
+		next.ServeHTTP(a, r)
+		s.answered(strconv.Itoa(a.code))
+	})
+}
+
+// answer remembers the status code that is written through it.
+type answer struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(code int) {
+	a.code = code
+	a.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap lets http.ResponseController find what is wrapped.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// postTelemetry takes in one message of the format that the path names.
+func (s *httpServer) postTelemetry(w http.ResponseWriter, r *http.Request) {
+	fail := func(code int, message string) {
+		writeJSON(w, code, map[string]any{"error": message})
+	}
+	name := r.PathValue("format")
+	contentType, ok := ingest.ContentTypeOf(name)
+	if !ok {
+		fail(http.StatusNotFound, fmt.Sprintf("format %.64q is not known, want one of %s", name, strings.Join(ingest.Formats(), ", ")))
+		return
+	}
+	out, code, message := s.take(w, r, contentType)
+	if code != 0 {
+		fail(code, message)
+		return
+	}
+	answer := map[string]any{"accepted": out.accepted, "ignored": out.ignored, "refused": out.refused}
+	code = http.StatusOK
+	if out.refused > 0 {
+		answer["reason"], answer["detail"] = out.first.Reason, out.first.Detail
+		if out.accepted+out.ignored == 0 {
+			code = codeOf(&out)
+		}
+	}
+	writeJSON(w, code, answer)
+}
+
+// codeOf is the status code for a request of which nothing could be used.
+func codeOf(o *outcome) int {
+	switch {
+	case o.unreadable() && o.first.Reason == ingest.ReasonTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case o.unreadable() && o.first.Reason == ingest.ReasonUnknownFormat:
+		return http.StatusUnsupportedMediaType
+	}
+	return http.StatusBadRequest
+}
+
+// take lets a request in, reads its body and has it accepted. A code other than 0 says how to refuse it, and why.
+func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType string) (out outcome, code int, message string) {
+	switch {
+	case !s.admits(r.Header.Get("Authorization")):
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		return out, http.StatusUnauthorized, "the token is missing or wrong; send it as Authorization: Bearer"
+	case !s.rate.Allow():
+		w.Header().Set("Retry-After", retryAfter)
+		return out, http.StatusTooManyRequests, "too many requests a second; send larger batches"
+	case !s.enter():
+		w.Header().Set("Retry-After", retryAfter)
+		return out, http.StatusServiceUnavailable, "too many requests at once"
+	}
+	defer s.leave()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.maxBytes)))
+	s.bytes.Add(uint64(len(body)))
+	if err != nil {
+		code, message = s.bodyFault(err)
+		return out, code, message
+	}
+	query := r.URL.Query()
+	out, err = s.accept(r.Context(), ingest.Meta{
+		Kind: ingest.KindRequest, ContentType: contentType, Encoding: r.Header.Get("Content-Encoding"),
+		Pool: query.Get("pool"), Class: query.Get("class"), Source: r.Header.Get(ingest.HeaderSource),
+	}, body, s.maxBytes)
+	if err != nil {
+		s.log.Warn("telemetry was not stored; its producer is asked to try again", zap.String("listener", "http"), zap.Error(err))
+		w.Header().Set("Retry-After", retryAfter)
+		return out, http.StatusServiceUnavailable, "the telemetry stream does not answer"
+	}
+	s.stored(&out)
+	return out, 0, ""
+}
+
+// bodyFault says why a body could not be read.
+func (s *httpServer) bodyFault(err error) (code int, message string) {
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes; send smaller batches", large.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout, fmt.Sprintf("the body took more than %s", s.patience)
+	}
+	return http.StatusBadRequest, "the body ends early"
+}
+
+// mediaType is the type that a Content-Type header names, without parameters.
+func mediaType(header string) string {
+	t, _, _ := mime.ParseMediaType(header)
+	return t
+}
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n'))
+}

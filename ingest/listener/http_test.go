@@ -1,0 +1,256 @@
+package listener
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+func TestHTTPTraces(t *testing.T) {
+	m := &memory{}
+	l := serve(t, onLoopback(), m)
+	url := "http://" + l.Addr("http").String() + "/v1/traces"
+	export := traces(100, 200)
+	for name, tc := range map[string]struct {
+		body    []byte
+		headers []string
+	}{
+		"protobuf":       {protobufOf(t, export), []string{"Content-Type", "application/x-protobuf"}},
+		"protobuf, gzip": {gzipped(t, protobufOf(t, export)), []string{"Content-Type", "application/x-protobuf", "Content-Encoding", "gzip"}},
+		"JSON":           {jsonOf(t, export), []string{"Content-Type", "application/json; charset=utf-8"}},
+		"JSON, zstd":     {zstandard(t, jsonOf(t, export)), []string{"Content-Type", "application/json", "Content-Encoding", "zstd"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.batches = nil
+			res, body := post(t, url, tc.body, tc.headers...)
+			answer := readExportAnswer(t, res, body)
+			if res.code != http.StatusOK || answer.PartialSuccess().RejectedSpans() != 0 || answer.PartialSuccess().ErrorMessage() != "" {
+				t.Errorf("answer %d %s", res.code, body)
+			}
+			got := m.requests()
+			if len(got) != 2 || got[0].PromptTokens != 100 || got[1].PromptTokens != 200 || got[0].Pool != "m" || m.batches[0].Source != "gateway-0" {
+				t.Errorf("stored %+v of %q", got, m.batches[0].Source)
+			}
+		})
+	}
+}
+
+// readExportAnswer reads the answer to an export as an exporter does.
+func readExportAnswer(t *testing.T, res answered, body []byte) ptraceotlp.ExportResponse {
+	t.Helper()
+	answer := ptraceotlp.NewExportResponse()
+	var err error
+	switch res.header.Get("Content-Type") {
+	case "application/json":
+		err = answer.UnmarshalJSON(body)
+	case "application/x-protobuf":
+		err = answer.UnmarshalProto(body)
+	default:
+		t.Fatalf("content type %q", res.header.Get("Content-Type"))
+	}
+	if err != nil {
+		t.Fatalf("%v in %q", err, body)
+	}
+	return answer
+}
+
+func TestHTTPPartialSuccess(t *testing.T) {
+	m := &memory{}
+	l := serve(t, onLoopback(), m)
+	for contentType, body := range map[string][]byte{
+		"application/x-protobuf": protobufOf(t, traces(100, -1, 200, -2)),
+		"application/json":       jsonOf(t, traces(100, -1, 200, -2)),
+	} {
+		m.batches, m.refused = nil, nil
+		res, answer := post(t, "http://"+l.Addr("http").String()+"/v1/traces", body, "Content-Type", contentType)
+		partial := readExportAnswer(t, res, answer).PartialSuccess()
+		if res.code != http.StatusOK || partial.RejectedSpans() != 2 || !strings.Contains(partial.ErrorMessage(), "gen_ai.usage.input_tokens is -1") {
+			t.Errorf("%s: %d, %d spans rejected: %q", contentType, res.code, partial.RejectedSpans(), partial.ErrorMessage())
+		}
+		if len(m.requests()) != 2 || len(m.refused) != 2 || m.refused[0].Reason != ingest.ReasonNegativeCount {
+			t.Errorf("%s: stored %d, refused %+v", contentType, len(m.requests()), m.refused)
+		}
+	}
+}
+
+func TestHTTPFormats(t *testing.T) {
+	lite := func(id string) string {
+		return `{"id":"` + id + `","model":"m","status":"success","startTime":1795240800.5,"endTime":1795240801.5,"prompt_tokens":100,"completion_tokens":9,` +
+			`"messages":[{"role":"user","content":"a prompt"}]}`
+	}
+	native := `{"id":"a","prompt_tokens":7,"arrived_at":1795240800000}`
+	protobuf := ingest.AppendProtobuf(nil, &ingest.Batch{Requests: []ingest.Request{{
+		ID: "a", Pool: "p", Attempt: 1, ArrivedAt: time.UnixMilli(1795240800000), PromptTokens: 7,
+		CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
+	}}})
+	for name, tc := range map[string]struct {
+		path, body string
+		code       int
+		ids        string // of the stored requests
+		answer     string
+	}{
+		"LiteLLM, array":   {"litellm", "[" + lite("a") + "," + lite("b") + "]", 200, "a m,b m", `{"accepted":2,"ignored":0,"refused":0}`},
+		"LiteLLM, lines":   {"litellm?class=chat", lite("a") + "\n" + lite("b"), 200, "a m chat,b m chat", `{"accepted":2,"ignored":0,"refused":0}`},
+		"LiteLLM, single":  {"litellm?pool=p", lite("a"), 200, "a p", `{"accepted":1,"ignored":0,"refused":0}`},
+		"native":           {"json?pool=p&class=c", native, 200, "a p c", `{"accepted":1,"ignored":0,"refused":0}`},
+		"native, lines":    {"ndjson?pool=p", native + "\nbroken\n", 200, "a p", `"reason":"not_json"`},
+		"native, protobuf": {"protobuf", string(protobuf), 200, "a p", `{"accepted":1,"ignored":0,"refused":0}`},
+		"OTLP":             {"otlp?pool=p", string(protobufOf(t, traces(5))), 200, "01000000000000000000000000000000-0100000000000000 p", `"accepted":1`},
+		"nothing usable":   {"json", native, 400, "", `"reason":"missing_field"`},
+		"not JSON":         {"litellm", "hello", 400, "", `"refused":1`},
+		"empty":            {"json", "", 400, "", `"reason":"truncated"`},
+		"long pool":        {"json?pool=" + strings.Repeat("x", 300), native, 400, "", `"reason":"label_too_long"`},
+		"unknown format":   {"xml", native, 404, "", "want one of json, ndjson"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &memory{}
+			l := serve(t, onLoopback(), m)
+			res, answer := post(t, "http://"+l.Addr("http").String()+"/v1/telemetry/"+tc.path, []byte(tc.body))
+			var ids []string
+			for _, r := range m.requests() {
+				ids = append(ids, strings.TrimSpace(r.ID+" "+r.Pool+" "+r.Class))
+			}
+			if res.code != tc.code || !strings.Contains(string(answer), tc.answer) || strings.Join(ids, ",") != tc.ids {
+				t.Errorf("%d %s, stored %q; want %d …%s, %q", res.code, answer, ids, tc.code, tc.answer, tc.ids)
+			}
+			if strings.Contains(string(answer), "a prompt") {
+				t.Errorf("the answer quotes a prompt: %s", answer)
+			}
+			if n := requestsBy(l, "http", fmt.Sprint(tc.code)); n != 1 {
+				t.Errorf("%d requests counted as %d", n, tc.code)
+			}
+		})
+	}
+}
+
+func TestHTTPRefuses(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	proto := []string{"Content-Type", "application/x-protobuf", "Authorization", "Bearer s3cret"}
+	with := func(headers ...string) []string { return append(append([]string{}, proto...), headers...) }
+	small := protobufOf(t, traces(1))
+	for name, tc := range map[string]struct {
+		body    []byte
+		headers []string
+		store   *memory
+		code    int
+		retry   bool
+	}{
+		"token":             {small, proto, &memory{}, 200, false},
+		"no token":          {small, proto[:2], &memory{}, 401, false},
+		"wrong token":       {small, with("Authorization", "Bearer guess"), &memory{}, 401, false},
+		"no scheme":         {small, with("Authorization", "s3cret"), &memory{}, 401, false},
+		"content type":      {small, with("Content-Type", "text/plain"), &memory{}, 415, false},
+		"no content type":   {small, with("Content-Type", ""), &memory{}, 415, false},
+		"encoding":          {small, with("Content-Encoding", "br"), &memory{}, 415, false},
+		"malformed":         {[]byte("\x0f\xff"), proto, &memory{}, 400, false},
+		"too large":         {make([]byte, 5000), proto, &memory{}, 413, false},
+		"too large inside":  {gzipped(t, make([]byte, 1<<20)), with("Content-Encoding", "gzip"), &memory{}, 413, false},
+		"not gzip":          {small, with("Content-Encoding", "gzip"), &memory{}, 400, false},
+		"store does not go": {small, proto, &memory{fail: errors.New("no stream")}, 503, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := onLoopback()
+			c.HTTP.TokenFile, c.HTTP.MaxBytes = secret, 4096
+			l := serve(t, c, tc.store)
+			res, body := post(t, "http://"+l.Addr("http").String()+"/v1/traces", tc.body, tc.headers...)
+			if res.code != tc.code || (res.header.Get("Retry-After") != "") != tc.retry {
+				t.Errorf("%d %q, headers %v; want %d", res.code, body, res.header, tc.code)
+			}
+			if tc.code != 200 && (len(body) == 0 || len(tc.store.requests()) > 0) {
+				t.Errorf("answer %q, stored %+v", body, tc.store.requests())
+			}
+			if n := requestsBy(l, "http", fmt.Sprint(tc.code)); n != 1 {
+				t.Errorf("%d requests counted as %d", n, tc.code)
+			}
+		})
+	}
+	t.Run("method", func(t *testing.T) {
+		l := serve(t, onLoopback(), &memory{})
+		res, err := http.Get("http://" + l.Addr("http").String() + "/v1/traces")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusMethodNotAllowed || requestsBy(l, "http", "405") != 1 {
+			t.Errorf("GET is answered %d", res.StatusCode)
+		}
+	})
+}
+
+func TestHTTPRate(t *testing.T) {
+	c := onLoopback()
+	c.HTTP.RequestsPerS = 0.001
+	l := serve(t, c, &memory{})
+	url := "http://" + l.Addr("http").String() + "/v1/traces"
+	for i, want := range []int{200, 429, 429} {
+		res, _ := post(t, url, protobufOf(t, traces(1)), "Content-Type", "application/x-protobuf")
+		if res.code != want || (want == 429) != (res.header.Get("Retry-After") != "") {
+			t.Errorf("request %d is answered %d with %v, want %d", i, res.code, res.header, want)
+		}
+	}
+}
+
+func TestHTTPConcurrency(t *testing.T) {
+	c := onLoopback()
+	c.HTTP.Concurrent = 1
+	m := &memory{hold: make(chan struct{})}
+	l := serve(t, c, m)
+	url := "http://" + l.Addr("http").String() + "/v1/traces"
+	body := protobufOf(t, traces(1))
+	codes := make(chan int)
+	for range 2 {
+		go func() {
+			res, err := http.Post(url, "application/x-protobuf", strings.NewReader(string(body)))
+			if err != nil {
+				codes <- 0
+				return
+			}
+			res.Body.Close()
+			codes <- res.StatusCode
+		}()
+	}
+	if code := <-codes; code != http.StatusServiceUnavailable {
+		t.Errorf("the request beyond the bound is answered %d", code)
+	}
+	close(m.hold)
+	if code := <-codes; code != http.StatusOK {
+		t.Errorf("the other one is answered %d", code)
+	}
+}
+
+// TestHTTPSlowBody: a client that sends half a body must not hold a slot for ever.
+func TestHTTPSlowBody(t *testing.T) {
+	l := serve(t, onLoopback(), &memory{})
+	conn, err := net.Dial("tcp", l.Addr("http").String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: 100\r\n\r\nhalf")
+	if err := conn.SetReadDeadline(time.Now().Add(20 * patience)); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("answered %d %q", res.StatusCode, body)
+	}
+}

@@ -1,0 +1,140 @@
+package listener
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+const (
+	maxConnections = 1024
+	maxHeaderBytes = 16 << 10
+	headerTimeout  = 5 * time.Second
+	bodyTimeout    = 15 * time.Second // for all bytes of a request
+	idleTimeout    = 2 * time.Minute
+	grace          = 5 * time.Second // for requests under way when the daemon stops
+)
+
+// Deps are what listeners need of the rest.
+type Deps struct {
+	Store Store
+	// Refused is told of each request's unusable records; it is called by many goroutines at once.
+	Refused func([]ingest.Refusal)
+	Log     *zap.Logger
+}
+
+// Listeners are the listeners that a configuration names. There may be none.
+type Listeners struct {
+	running []running
+}
+
+// running is one listener: its socket, and what serves on it.
+type running struct {
+	name   string
+	socket net.Listener
+	server server
+	tally  *tally
+}
+
+// server answers requests on l until ctx ends and those under way are through. It closes l.
+type server interface {
+	serve(ctx context.Context, l net.Listener) error
+}
+
+// door is what the servers have in common.
+type door struct {
+	*intake
+	*guard
+	*tally
+	secure   *tls.Config // nil without TLS
+	maxBytes int
+	patience time.Duration // for all bytes of a request
+	log      *zap.Logger
+}
+
+// New reads the files that c names and opens its addresses; Run serves on them. Errors name the key to mend.
+func New(c Config, deps Deps) (*Listeners, error) { return open(c, deps, bodyTimeout) }
+
+func open(c Config, deps Deps, patience time.Duration) (*Listeners, error) {
+	l := &Listeners{}
+	in := &intake{store: deps.Store, refused: deps.Refused}
+	listen := func(name string, e *Endpoint, t *tally, serverOf func(*door) server) error {
+		if e.Listen == "" {
+			return nil
+		}
+		d := &door{intake: in, tally: t, maxBytes: e.MaxBytes, patience: patience, log: deps.Log}
+		var err error
+		if d.guard, err = newGuard(name, e); err != nil {
+			return err
+		}
+		if d.secure, err = serverTLS(name, e.TLS); err != nil {
+			return err
+		}
+		socket, err := net.Listen("tcp", e.Listen)
+		if err != nil {
+			return fmt.Errorf("listeners.%s.listen is %q: %w; choose another address, or port 0 for a free one", name, e.Listen, err)
+		}
+		l.running = append(l.running, running{name, netutil.LimitListener(socket, maxConnections), serverOf(d), t})
+		if host, _, _ := net.SplitHostPort(e.Listen); d.secure == nil && !isLoopback(host) {
+			deps.Log.Warn("a token crosses the network in clear; set tls, or put a proxy with TLS before the listener", zap.String("listener", name))
+		}
+		return nil
+	}
+	err := listen("http", &c.HTTP, newTally("http", httpCodes...), newHTTP)
+	if err == nil {
+		err = listen("grpc", &c.GRPC, newTally("grpc", grpcCodes...), newGRPC)
+	}
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Run serves until ctx ends and requests under way are through, at most for a few seconds. It closes the sockets.
+func (l *Listeners) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, r := range l.running {
+		group.Go(func() error {
+			if err := r.server.serve(ctx, r.socket); err != nil {
+				return fmt.Errorf("%s listener: %w", r.name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// Close closes the sockets of listeners that were never run.
+func (l *Listeners) Close() {
+	for _, r := range l.running {
+		_ = r.socket.Close() // an error says that it is closed already
+	}
+}
+
+// Addr is where the listener of that name ("http", "grpc") can be reached; nil when it is off.
+func (l *Listeners) Addr(name string) net.Addr {
+	for _, r := range l.running {
+		if r.name == name {
+			return r.socket.Addr()
+		}
+	}
+	return nil
+}
+
+// Stats counts what each listener was sent so far.
+func (l *Listeners) Stats() []Stats {
+	all := make([]Stats, len(l.running))
+	for i, r := range l.running {
+		all[i] = r.tally.stats()
+	}
+	return all
+}
