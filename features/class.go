@@ -43,6 +43,7 @@ type class struct {
 	reports           Reports
 	moments           sketch.Moments // fading
 	expected          Expected
+	late              Late            // since a window settled last
 	tenants, features *account        // fading; nil before the first name
 	gone              bool            // it is forgotten
 	sessions          *sessionAccount // nil before the first

@@ -76,16 +76,27 @@ func (a *Aggregator) collect(m int64) {
 			if at == nil && !(due && c.born <= m) || at != nil && !due && !at.dirty {
 				continue
 			}
-			if settled && at != nil && at.pace.N > 0 && !censored && !a.censored(p, m+1) {
-				c.expected.learnPace(&at.pace)
-				p.expected.learnPace(&at.pace)
-			}
 			w := c.window(at, m, covered, censored, settled)
+			if settled {
+				a.settle(p, c, at, &w)
+			}
 			if m == a.open {
 				w.Sessions = c.sessions.summary()
 			}
 			a.windows = append(a.windows, w)
 		}
+	}
+}
+
+// settle does what is done once for a window of a minute that settles; at is nil when nothing came.
+func (a *Aggregator) settle(p *pool, c *class, at *cell, w *Window) {
+	if c.late != (Late{}) {
+		late := c.late
+		w.Late, c.late = &late, Late{}
+	}
+	if at != nil && at.pace.N > 0 && !w.Censored && !a.censored(p, a.oldest()+1) {
+		c.expected.learnPace(&at.pace)
+		p.expected.learnPace(&at.pace)
 	}
 }
 

@@ -74,8 +74,11 @@ func (l *life) secondsAt(minute int64) float64 {
 	return l.start.secondsTo(moment(minute) * minuteLength)
 }
 
+// decodes is the minute of the first output token.
+func (l *life) decodes() int64 { return (l.start + moment(l.first*float64(second))).minute() }
+
 // occupy spreads the occupancy of a life over the minutes and slots it touches, and enters it in the ledger. What falls
-// outside the open span is only counted.
+// before the open span is late, what falls beyond it is only counted.
 func (a *Aggregator) occupy(c *class, l *life, to ledger) {
 	first := max(l.start.minute(), a.oldest())
 	x := l.secondsAt(first)
@@ -83,6 +86,9 @@ func (a *Aggregator) occupy(c *class, l *life, to ledger) {
 	if x > 0 {
 		held = l.held(x)
 		a.counters.KVBeforeOpen += held
+		if to != retried {
+			c.late.KVTokenSeconds += held
+		}
 	}
 	for m := first; m < a.end() && x < l.end; m++ {
 		w := a.cell(c, m)
@@ -121,12 +127,17 @@ func (a *Aggregator) generate(c *class, w *cell, r *ingest.Request, t *moments, 
 		to.enter(&w.Window, float64(r.OutputTokens), 0)
 		return
 	}
-	first := max((l.start + moment(l.first*float64(second))).minute(), a.oldest())
-	x := l.secondsAt(first)
-	done := 0.0
-	if x > l.first {
+	first := max(l.decodes(), a.oldest())
+	if x := l.secondsAt(first); x > l.first {
 		a.counters.OutputBroughtAhead += l.generated(x)
 	}
+	a.generateFrom(c, l, first, 0, to)
+}
+
+// generateFrom books the output tokens of a life beyond the first done ones in the minutes from first on; those that it
+// generated before go to first.
+func (a *Aggregator) generateFrom(c *class, l *life, first int64, done float64, to ledger) {
+	x := l.secondsAt(first)
 	for m := first; m < a.end() && done < l.output; m++ {
 		x += seconds
 		next := l.generated(x)

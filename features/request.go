@@ -20,7 +20,8 @@ import (
 // of those minutes, settled ones go to the oldest open one. Otherwise they are booked in the minute of arrival, or when
 // that is settled, of the end.
 //
-// Refusals: ReasonLate when its minute is settled, ReasonFuture beyond the open span, ReasonDuplicate for a second end
+// Refusals: ReasonLate when its minute is settled (its tokens are in [Window.Late] then, and what it held and generated in
+// open minutes in those), ReasonFuture beyond the open span, ReasonDuplicate for a second end
 // or arrival, ReasonMissingField for an arrival without id, which no end could be joined to.
 func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
 	return a.AddAttempt(r, r.Attempt > 1)
@@ -45,6 +46,9 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 		reason = a.refuse(minute)
 	}
 	if reason != "" {
+		if reason == ingest.ReasonLate {
+			a.addLate(r, &t, seen, hash, call)
+		}
 		return reason
 	}
 	a.counters.Requests++

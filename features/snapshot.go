@@ -66,6 +66,7 @@ type ClassSnapshot struct {
 	Sessions *SessionsSince    `cbor:"9,keyasint,omitempty"`
 
 	Expected Expected `cbor:"40,keyasint"`
+	Late     Late     `cbor:"41,keyasint"`
 }
 
 // WindowSnapshot is one open minute of a class. What follows from its place (key, start, coverage) is left out.
@@ -129,7 +130,7 @@ func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
 	s := ClassSnapshot{
 		Name: c.key.Class, Born: c.born, Last: c.last, Reports: c.reports, Moments: c.moments,
 		Tenants: c.tenants.state(), Features: c.features.state(),
-		Expected: c.expected,
+		Expected: c.expected, Late: c.late,
 	}
 	if c.sessions != nil && c.sessions.since != (SessionsSince{}) {
 		since := c.sessions.since
@@ -210,7 +211,7 @@ func (a *Aggregator) restorePool(s *PoolSnapshot) error {
 func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 	c := a.newClass(p, s.Name)
 	c.born, c.last, c.reports, c.moments = s.Born, s.Last, s.Reports, s.Moments
-	c.expected = s.Expected
+	c.expected, c.late = s.Expected, s.Late
 	if c.tenants, err = restoreAccount(s.Tenants, countersPerName*a.cfg.MaxTenants); err != nil {
 		return err
 	}

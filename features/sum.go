@@ -19,6 +19,9 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	minute := at.minute()
 	a.begin(minute)
 	if reason := a.refuse(minute); reason != "" {
+		if reason == ingest.ReasonLate {
+			a.addLateSum(s)
+		}
 		return reason
 	}
 	a.counters.Sums++

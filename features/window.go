@@ -104,6 +104,10 @@ type Window struct {
 	// returned again, and when there are none.
 	Sessions *Sessions `cbor:"34,keyasint,omitempty"`
 
+	// Late is what came too late to be counted since the class last settled a minute: of older minutes, handed out with
+	// this one when it settles, once. Nil when nothing did.
+	Late *Late `cbor:"49,keyasint,omitempty"`
+
 	// Tenants and Features are those the tokens were for, as their accounts stood at the tick that returned this window;
 	// nil when nobody was named.
 	Tenants  *Ranking `cbor:"32,keyasint,omitempty"`

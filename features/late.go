@@ -1,0 +1,99 @@
+package features
+
+import "github.com/forewarm/forewarm/ingest"
+
+// Late adds up what records held that came after the minutes they belong to had settled: the windows of those minutes
+// are as they were, but whoever adds windows up can add this, and has all that was reported. Windows and Late of a class
+// together count each token once.
+type Late struct {
+	Records  float64 `cbor:"1,keyasint,omitempty"` // refused
+	Requests float64 `cbor:"2,keyasint,omitempty"` // calls, as in Window
+	// Tokens of calls. OutputTokens are those generated in settled minutes; KVTokenSeconds is the area held in them, also
+	// by requests that are counted: their ends came after Config.Revise, or after their minutes were over all the same.
+	PromptTokens   float64 `cbor:"3,keyasint,omitempty"`
+	CachedTokens   float64 `cbor:"4,keyasint,omitempty"`
+	OutputTokens   float64 `cbor:"5,keyasint,omitempty"`
+	KVTokenSeconds float64 `cbor:"6,keyasint,omitempty"`
+}
+
+// addLate takes in a record of a request that is refused as late; seen is its arrival, when that was counted. What the
+// request held and generated in minutes that are open still is booked there: the engine had it in its cache then.
+func (a *Aggregator) addLate(r *ingest.Request, t *moments, seen *arrival, hash uint64, call bool) {
+	p := a.pool(r.Pool)
+	name := r.Class
+	if seen != nil && seen.class != nil {
+		name = seen.class.key.Class
+	}
+	c := a.class(p, name, a.oldest())
+	entry := arrival{Hash: hash, Minute: t.event.minute(), class: c}
+	if seen != nil {
+		entry = *seen
+	}
+	how := outcomeOf(r)
+	cached := r.CachedTokens >= 0 && !neverServed(r, how)
+	c.late.Records++
+	if call {
+		if seen == nil {
+			c.late.Requests++
+		}
+		if !entry.Prompt {
+			c.late.PromptTokens += float64(max(r.PromptTokens, 0))
+		}
+		if !entry.Cached && cached {
+			c.late.CachedTokens += float64(min(r.CachedTokens, max(r.PromptTokens, 0)))
+		}
+	}
+	if r.Phase == ingest.PhaseArrived {
+		p.phased = true
+	} else {
+		entry.Ended = true
+		if r.OutputTokens >= 0 && !neverServed(r, how) {
+			a.serveLate(p, c, r, t, call)
+		}
+	}
+	entry.Prompt, entry.Cached = entry.Prompt || r.PromptTokens >= 0, entry.Cached || cached
+	if seen != nil {
+		*seen = entry
+	} else if p.phased && r.ID != "" && a.arrivals.add(entry) {
+		a.counters.ArrivalsEvicted++
+	}
+}
+
+// serveLate books what the pool did for a request in minutes that are open, and adds up the rest.
+func (a *Aggregator) serveLate(p *pool, c *class, r *ingest.Request, t *moments, call bool) {
+	l, timed := lifeOf(r, t, p.service)
+	to := served
+	if !call {
+		to = retried
+	}
+	late := float64(r.OutputTokens)
+	if timed {
+		if r.PromptTokens >= 0 {
+			a.occupy(c, &l, to)
+		}
+		if t.first != never {
+			late = l.generated(l.secondsAt(a.oldest()))
+			a.generateFrom(c, &l, max(l.decodes(), a.oldest()), late, to)
+		}
+	}
+	if call {
+		c.late.OutputTokens += late
+	}
+}
+
+// addLateSum takes in a sum that is refused as late.
+func (a *Aggregator) addLateSum(s *ingest.Sum) {
+	late := &a.class(a.pool(s.Pool), s.Class, a.oldest()).late
+	late.Records++
+	for _, x := range [...]struct {
+		to *float64
+		n  float64
+	}{
+		{&late.Requests, s.Requests}, {&late.PromptTokens, s.PromptTokens},
+		{&late.CachedTokens, min(s.CachedTokens, s.PromptTokens)}, {&late.OutputTokens, s.OutputTokens},
+	} {
+		if x.n >= 0 {
+			*x.to += x.n
+		}
+	}
+}
