@@ -108,6 +108,13 @@ func (tx *transaction) window(w *features.Window) {
 			i++
 		}
 	}
+	if w.Late == nil {
+		return
+	}
+	for _, late := range lateValues {
+		tx.put(key, g, i, t, *late.of(w.Late))
+		i++
+	}
 }
 
 // totals stores the sum over classes of every pool and minute that settled, in the dimensions that add up: rates, and

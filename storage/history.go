@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -65,6 +66,46 @@ func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key f
 		}
 		if err := set.Err(); err != nil {
 			return fmt.Errorf("history of %s: %w", d.Series, err)
+		}
+	}
+	return nil
+}
+
+// Late calls fn, in the order of keys, with what came too late and was handed out with the minutes of [from, to) of each
+// class that had any.
+func (h History) Late(ctx context.Context, from, to time.Time, fn func(key features.Key, late features.Late) error) error {
+	q, err := h.Store.db.Querier(from.Add(features.Minute).UnixMilli(), to.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	defer q.Close()
+	sums := map[features.Key]*features.Late{}
+	var it chunkenc.Iterator
+	for _, v := range lateValues {
+		set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, v.series))
+		for set.Next() {
+			at := set.At()
+			l := at.Labels()
+			key := features.Key{Pool: l.Get("pool"), Class: l.Get("class")}
+			if sums[key] == nil {
+				sums[key] = &features.Late{}
+			}
+			it = at.Iterator(it)
+			for it.Next() == chunkenc.ValFloat {
+				_, n := it.At()
+				*v.of(sums[key]) += n
+			}
+			if err := it.Err(); err != nil {
+				return fmt.Errorf("history of %s: %w", l, err)
+			}
+		}
+		if err := set.Err(); err != nil {
+			return fmt.Errorf("history of %s: %w", v.series, err)
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(sums), features.Key.Compare) {
+		if err := fn(key, *sums[key]); err != nil {
+			return err
 		}
 	}
 	return nil

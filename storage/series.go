@@ -46,6 +46,22 @@ var shapes = []shape{
 	{"forewarm_itl_seconds", func(w *features.Window, q float64) float64 { return quantile(w.ITL, q) }},
 }
 
+// A lateValue is one number of what came too late for its own minute, stored with the minute that settled next, where
+// there was any; labels pool, class.
+type lateValue struct {
+	series string
+	of     func(l *features.Late) *float64
+}
+
+var lateValues = []lateValue{
+	{"forewarm_late_records", func(l *features.Late) *float64 { return &l.Records }},
+	{"forewarm_late_requests", func(l *features.Late) *float64 { return &l.Requests }},
+	{"forewarm_late_prompt_tokens", func(l *features.Late) *float64 { return &l.PromptTokens }},
+	{"forewarm_late_cached_tokens", func(l *features.Late) *float64 { return &l.CachedTokens }},
+	{"forewarm_late_output_tokens", func(l *features.Late) *float64 { return &l.OutputTokens }},
+	{"forewarm_late_kv_token_seconds", func(l *features.Late) *float64 { return &l.KVTokenSeconds }},
+}
+
 // quantile of a sketch, NaN when there is none.
 func quantile[S interface {
 	comparable
@@ -99,7 +115,7 @@ func etaSeconds(d time.Duration) float64 {
 type groupKind uint8
 
 const (
-	windowGroup   groupKind = iota // features.Dimensions, then shapes by level
+	windowGroup   groupKind = iota // features.Dimensions, then shapes by level, then lateValues
 	forecastGroup                  // horizons by level
 	poolGroup                      // poolValues
 	resourceGroup                  // resourceValues
@@ -129,7 +145,7 @@ type series struct {
 func (k groupKey) size(horizons []string) int {
 	switch k.kind {
 	case windowGroup:
-		return len(features.Dimensions) + len(shapes)*len(shapeLevels)
+		return len(features.Dimensions) + len(shapes)*len(shapeLevels) + len(lateValues)
 	case forecastGroup:
 		return len(horizons) * forecaster.NumLevels
 	case poolGroup:
@@ -147,6 +163,9 @@ func (k groupKey) labels(i int, horizons []string) labels.Labels {
 			return labels.FromStrings(model.MetricNameLabel, features.Dimensions[i].Series, "class", k.Class, "pool", k.Pool)
 		}
 		i -= len(features.Dimensions)
+		if n := len(shapes) * len(shapeLevels); i >= n {
+			return labels.FromStrings(model.MetricNameLabel, lateValues[i-n].series, "class", k.Class, "pool", k.Pool)
+		}
 		level := strconv.FormatFloat(shapeLevels[i%len(shapeLevels)], 'g', -1, 64)
 		return labels.FromStrings(model.MetricNameLabel, shapes[i/len(shapeLevels)].series,
 			"class", k.Class, "pool", k.Pool, "quantile", level)

@@ -18,6 +18,10 @@
 // before it; with records that come late it knows more than anyone did then, and the skill shown is the smaller for it. Coverage intervals take minutes as independent, which they are
 // not: the true ones are wider.
 //
+// Totals, per pool and class: settled demand summed over the minutes of the period, and what came after the bound on
+// late records (features.revise) and was handed out in it: that is in no minute, so in no score either. Of calls that
+// were turned away the tokens are those expected of them.
+//
 // Saturation: a minute is saturated when the demand of the pool, in some resource, is above ready replicas × capacity of
 // one, both as the newest decision had them. Saturated minutes no further apart than Options.Merge are one episode, which
 // belongs to the period it starts in. An announcement is a run of decisions, on fresh telemetry, with a probability of

@@ -44,7 +44,7 @@ func quantity(n Number, unit string) string {
 		}
 		v, prefix = v/1000, " "+p
 	}
-	return strconv.FormatFloat(v, 'g', 3, 64) + prefix + " " + strings.TrimPrefix(unit, "1") // "1/s" is read as "/s"
+	return strings.TrimRight(strconv.FormatFloat(v, 'g', 3, 64)+prefix+" "+strings.TrimPrefix(unit, "1"), " ") // "1/s" is read as "/s"
 }
 
 // lead shows minutes.

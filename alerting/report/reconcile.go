@@ -45,6 +45,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		span:     span{base: from.Add(-lookback), from: from, to: to},
 		options:  o,
 		observed: map[seriesKey][]float64{},
+		late:     map[features.Key]features.Late{},
 		scores:   map[scoreKey]*score{},
 		ticks:    map[string][]tick{},
 	}
@@ -54,7 +55,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 	r := &Report{From: from, To: to, Pools: []Pool{}}
 	for _, pool := range b.pools() {
 		r.Pools = append(r.Pools, Pool{
-			Pool: pool, Data: b.data(pool), Accuracy: b.accuracy(pool),
+			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), Accuracy: b.accuracy(pool),
 			Saturation: b.saturation(pool), Decisions: b.decisions(pool),
 		})
 	}
@@ -87,6 +88,7 @@ type builder struct {
 	span
 	options  Options
 	observed map[seriesKey][]float64
+	late     map[features.Key]features.Late
 	scores   map[scoreKey]*score
 	ticks    map[string][]tick // of each pool, by time
 }
@@ -97,6 +99,12 @@ func (b *builder) read(ctx context.Context, h History) error {
 		return nil
 	})
 	if err != nil {
+		return err
+	}
+	if err := h.Late(ctx, b.from, b.to, func(key features.Key, late features.Late) error {
+		b.late[key] = late
+		return nil
+	}); err != nil {
 		return err
 	}
 	if err := h.Forecasts(ctx, b.base, b.to, func(f *forecaster.Forecast) error {
@@ -130,6 +138,9 @@ func (b *builder) pools() []string {
 				break
 			}
 		}
+	}
+	for k := range b.late {
+		seen[k.Pool] = true
 	}
 	for k := range b.scores {
 		seen[k.Pool] = true

@@ -3,6 +3,7 @@ package report
 import (
 	"context"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type past struct {
 	demand    map[features.Key][]float64
 	forecasts []forecaster.Forecast
 	decisions []alerting.Decision
+	late      map[features.Key]features.Late
 }
 
 var total = features.Key{Pool: "p", Class: features.TotalClass}
@@ -39,6 +41,15 @@ func (h *past) Observed(_ context.Context, from, to time.Time, fn func(features.
 			values = append(values, at(demand, int(t.Sub(start)/time.Minute)))
 		}
 		if err := fn(key, features.DimRequests, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *past) Late(_ context.Context, _, _ time.Time, fn func(features.Key, features.Late) error) error {
+	for key, late := range h.late {
+		if err := fn(key, late); err != nil {
 			return err
 		}
 	}
@@ -137,6 +148,36 @@ func TestAccuracy(t *testing.T) {
 	}
 	if d := r.Pools[0].Data; d != (Data{Minutes: 60, Observed: 55}) {
 		t.Errorf("%+v", d)
+	}
+}
+
+func TestTotals(t *testing.T) {
+	chat := features.Key{Pool: "p", Class: "chat"}
+	h := &past{
+		demand: map[features.Key][]float64{total: slices.Repeat([]float64{2}, 240), chat: slices.Repeat([]float64{1, math.NaN()}, 120)},
+		late: map[features.Key]features.Late{
+			chat:                          {Records: 3, Requests: 2, PromptTokens: 300, OutputTokens: 60},
+			{Pool: "p", Class: "unheard"}: {Records: 1, Requests: 1, PromptTokens: 40},
+		},
+	}
+	r := reconcile(t, h, 60, 120)
+	nan := Number(math.NaN())
+	want := []Total{
+		{Class: "*", Requests: 60*60*2 + 3, PromptTokens: 340, CachedTokens: 0, OutputTokens: 60, Late: LateTotal{Records: 4, Requests: 3, PromptTokens: 340, OutputTokens: 60, Share: 1}},
+		{Class: "chat", Requests: 30*60 + 2, PromptTokens: 300, CachedTokens: 0, OutputTokens: 60, Late: LateTotal{Records: 3, Requests: 2, PromptTokens: 300, OutputTokens: 60, Share: 1}},
+		{Class: "unheard", Requests: 1, PromptTokens: 40, CachedTokens: 0, OutputTokens: 0, Late: LateTotal{Records: 1, Requests: 1, PromptTokens: 40, Share: 1}},
+	}
+	if diff := cmp.Diff(want, r.Pools[0].Totals, close); diff != "" {
+		t.Error(diff)
+	}
+	h.late = nil
+	r = reconcile(t, h, 60, 120)
+	want = []Total{
+		{Class: "*", Requests: 60 * 60 * 2, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan, Late: LateTotal{Share: nan}},
+		{Class: "chat", Requests: 30 * 60, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan, Late: LateTotal{Share: nan}},
+	}
+	if diff := cmp.Diff(want, r.Pools[0].Totals, close); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -28,6 +28,7 @@ func WriteMarkdown(w io.Writer, r *Report) error {
 	b.WriteString(strings.Join(r.Summary, " ") + "\n")
 	if len(r.Pools) > 0 {
 		headlines(&b, r)
+		totals(&b, r)
 		saturations(&b, r)
 		decided(&b, r)
 		details(&b, r)

@@ -52,6 +52,11 @@ func week() *Report {
 	r := &Report{From: start, To: start.AddDate(0, 0, 7), Pools: []Pool{
 		{
 			Pool: "llama-70b", Data: Data{Minutes: 10080, Observed: 10050, Decided: 10079},
+			Totals: []Total{
+				{Class: "*", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: 3.3e9, OutputTokens: 1.9e9,
+					Late: LateTotal{Records: 20_100, Requests: 20_000, PromptTokens: 2.8e7, CachedTokens: 1e7, OutputTokens: 5e6, KVTokenSeconds: 7e9, Share: .003}},
+				{Class: "chat", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: nan, OutputTokens: 1.9e9, Late: LateTotal{Share: 0}},
+			},
 			Accuracy: []Accuracy{
 				row("*", "requests", "1/s", "5", 12.34, .05), row("*", "requests", "1/s", "15", 12.34, .081),
 				row("*", "requests", "1/s", WindowMaxHorizon, 15.1, .1), row("*", "kv", "tokens", "15", 1.2346e6, .45),
@@ -110,7 +115,7 @@ func TestRendering(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
 		t.Error(err)
 	}
-	if n := len(week().Summary); n != 5 {
+	if n := len(week().Summary); n != 6 {
 		t.Errorf("the summary has %d sentences", n)
 	}
 

@@ -30,6 +30,7 @@ type Report struct {
 type Pool struct {
 	Pool       string     `json:"pool"`
 	Data       Data       `json:"data"`
+	Totals     []Total    `json:"totals"`   // the pool ("*") first, then classes
 	Accuracy   []Accuracy `json:"accuracy"` // the pool ("*") first, then classes; by dimension and horizon
 	Saturation Saturation `json:"saturation"`
 	Decisions  Decisions  `json:"decisions"`
@@ -40,6 +41,28 @@ type Data struct {
 	Minutes  int `json:"minutes"`  // in the period
 	Observed int `json:"observed"` // whose demand is known, in at least one dimension
 	Decided  int `json:"decided"`  // for which a decision stood
+}
+
+// Total is the demand of one class in the period, what came too late for its minute included. A count that is not known
+// for a single minute is null; minutes that are not known count nothing.
+type Total struct {
+	Class        string    `json:"class"`
+	Requests     Number    `json:"requests"`
+	PromptTokens Number    `json:"prompt_tokens"`
+	CachedTokens Number    `json:"cached_tokens"` // of PromptTokens
+	OutputTokens Number    `json:"output_tokens"`
+	Late         LateTotal `json:"late"`
+}
+
+// LateTotal is the part of a Total that came after features.revise, and is in no minute and no score.
+type LateTotal struct {
+	Records        float64 `json:"records"`
+	Requests       float64 `json:"requests"`
+	PromptTokens   float64 `json:"prompt_tokens"`
+	CachedTokens   float64 `json:"cached_tokens"`
+	OutputTokens   float64 `json:"output_tokens"`
+	KVTokenSeconds float64 `json:"kv_token_seconds"` // of occupancy that is in no minute
+	Share          Number  `json:"share"`            // of the prompt and output tokens of the Total
 }
 
 // Accuracy scores the forecasts of one class and dimension at one horizon.

@@ -61,6 +61,9 @@ func summarise(r *Report) []string {
 	}
 	out := []string{fmt.Sprintf("%s had telemetry for %s of the minutes %s.",
 		count(len(r.Pools), "pool"), percent(Number(observed)/Number(minutes)), period)}
+	if late := lateSentence(r.Pools); late != "" {
+		out = append(out, late)
+	}
 	if len(rows) == 0 {
 		return append(out, "No forecast can be scored: none was stored, or what came is not known.", saturation.sentence())
 	}

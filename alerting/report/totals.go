@@ -1,0 +1,152 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// totals adds up the demand of a pool in the period, the pool first, then classes by name.
+func (b *builder) totals(pool string) []Total {
+	byClass := map[string]*Total{}
+	of := func(class string) *Total {
+		t := byClass[class]
+		if t == nil {
+			nan := Number(math.NaN())
+			t = &Total{Class: class, Requests: nan, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan}
+			byClass[class] = t
+		}
+		return t
+	}
+	first, end := b.bounds()
+	for k, values := range b.observed {
+		if k.Pool != pool {
+			continue
+		}
+		sum := Number(math.NaN())
+		for _, perSecond := range values[min(first, len(values)):min(end, len(values))] {
+			sum.add(perSecond * features.Minute.Seconds())
+		}
+		switch t := of(k.Class); k.dimension {
+		case features.DimRequests:
+			t.Requests = sum
+		case features.DimPrefill:
+			t.PromptTokens = sum // what is cached follows
+		case features.DimCached:
+			t.CachedTokens = sum
+		case features.DimDecode:
+			t.OutputTokens = sum
+		}
+	}
+	for _, t := range byClass {
+		t.PromptTokens.add(float64(t.CachedTokens))
+	}
+	for k, late := range b.late {
+		if k.Pool == pool {
+			of(k.Class).Late.add(&late)
+			of(features.TotalClass).Late.add(&late)
+		}
+	}
+	out := make([]Total, 0, len(byClass))
+	for _, t := range byClass {
+		t.includeLate()
+		out = append(out, *t)
+	}
+	slices.SortFunc(out, func(x, y Total) int {
+		return cmp.Or(boolFirst(x.Class == features.TotalClass, y.Class == features.TotalClass), strings.Compare(x.Class, y.Class))
+	})
+	return out
+}
+
+// add counts v when it is known; a sum is known when one of its parts is.
+func (n *Number) add(v float64) {
+	switch {
+	case math.IsNaN(v):
+	case math.IsNaN(float64(*n)):
+		*n = Number(v)
+	default:
+		*n += Number(v)
+	}
+}
+
+func (l *LateTotal) add(o *features.Late) {
+	l.Records += o.Records
+	l.Requests += o.Requests
+	l.PromptTokens += o.PromptTokens
+	l.CachedTokens += o.CachedTokens
+	l.OutputTokens += o.OutputTokens
+	l.KVTokenSeconds += o.KVTokenSeconds
+}
+
+// includeLate adds what came late to the rest.
+func (t *Total) includeLate() {
+	if t.Late.Records > 0 {
+		t.Requests.add(t.Late.Requests)
+		t.PromptTokens.add(t.Late.PromptTokens)
+		t.CachedTokens.add(t.Late.CachedTokens)
+		t.OutputTokens.add(t.Late.OutputTokens)
+	}
+	t.Late.Share = Number(share(t.Late.PromptTokens+t.Late.OutputTokens, t.tokens()))
+}
+
+// tokens are all that are known.
+func (t *Total) tokens() float64 {
+	sum := Number(0)
+	sum.add(float64(t.PromptTokens))
+	sum.add(float64(t.OutputTokens))
+	return float64(sum)
+}
+
+func share(part, whole float64) float64 {
+	if !(whole > 0) {
+		return math.NaN()
+	}
+	return part / whole
+}
+
+// lateSentence says how much came too late, "" when nothing did.
+func lateSentence(pools []Pool) string {
+	late, all, records := 0.0, 0.0, 0.0
+	for i := range pools {
+		if t := pools[i].total(); t != nil {
+			late += t.Late.PromptTokens + t.Late.OutputTokens
+			all += t.tokens()
+			records += t.Late.Records
+		}
+	}
+	if records == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Late: %s of tokens came after the bound (features.revise); they are in the totals, and in no minute's demand.", percent(Number(share(late, all))))
+}
+
+// total is the pool's own, nil when nothing is known of it.
+func (p *Pool) total() *Total {
+	if len(p.Totals) == 0 || p.Totals[0].Class != features.TotalClass {
+		return nil
+	}
+	return &p.Totals[0]
+}
+
+func totals(b *strings.Builder, r *Report) {
+	b.WriteString("\n## Totals\n")
+	var rows [][]string
+	for i := range r.Pools {
+		p := &r.Pools[i]
+		t := p.total()
+		if t == nil {
+			rows = append(rows, []string{p.Pool, "no data", "", "", "", ""})
+			continue
+		}
+		late := fmt.Sprintf("%s in %s", percent(t.Late.Share), count(int(t.Late.Records), "record"))
+		if t.Late.Records == 0 {
+			late = "none"
+		}
+		rows = append(rows, []string{p.Pool, quantity(t.Requests, ""), quantity(t.PromptTokens, ""), quantity(t.CachedTokens, ""), quantity(t.OutputTokens, ""), late})
+	}
+	table(b, []string{"pool", ">requests", ">prompt tokens", ">of those cached", ">output tokens", ">tokens that came late"}, rows)
+}
