@@ -141,6 +141,7 @@ type decoder struct {
 	refusal Refusal    // why the record at hand is unusable; Reason "" while it is not
 
 	// These outlive the call, for reuse.
+	found    record // of a foreign format
 	names    names
 	texts    texts
 	inflater inflater

@@ -43,7 +43,7 @@ var envoyFields = newFieldTree([]source{
 	{fieldSession, "x-session-id"},
 	{fieldSession, "gen_ai.conversation.id"},
 	{fieldCode, "response_code"},
-	{fieldCode, "status"},
+	{fieldStatus, "status"},
 	{fieldCode, "status_code"},
 	{fieldTags, "response_flags"},
 	{fieldArrivedAt, "start_time"},
@@ -95,7 +95,7 @@ var envoyFields = newFieldTree([]source{
 // its pool was full is told by the flags, of Envoy's %RESPONSE_FLAGS%.
 func decodeEnvoy(d *decoder, data []byte) {
 	d.foreign(data, func(d *decoder, r *record) {
-		if counted := r.has(fieldPromptTokens) || r.has(fieldOutputTokens); !counted && !isLLMCall(r.members[fieldObject]) {
+		if !r.counted() && !isLLMCall(r.members[fieldObject]) {
 			d.skip()
 			return
 		}
@@ -112,7 +112,9 @@ func decodeEnvoy(d *decoder, data []byte) {
 }
 
 // isLLMCall says whether what a line says of its method, of HTTP or MCP, may be a call of a model.
-func isLLMCall(method found) bool { return method.missing() || string(method.raw) == "POST" }
+func isLLMCall(method found) bool {
+	return method.missing() || bytes.EqualFold(method.raw, []byte("POST"))
+}
 
 // flagged reads the response flags that say more than the code: a client that left, a limit that was met.
 func flagged(flags []byte) (status Status, ok bool) {

@@ -48,6 +48,7 @@ var liteLLMFields = newFieldTree([]source{
 	{fieldSession, "trace_id"},
 	{fieldStatus, "status"},
 	{fieldCode, "error_information.error_code"},
+	{fieldCode, "error_information.error_class"},
 	{fieldArrivedAt, "startTime"},
 	{fieldArrivedAt, "start_time"},
 	{fieldFirstTokenAt, "completionStartTime"},

@@ -147,7 +147,7 @@ func (d *decoder) find(data []byte, tree *fieldTree, r *record) {
 		if len(node.children) == 0 {
 			return nil
 		}
-		if typ == jsonparser.String {
+		if typ == jsonparser.String && !slices.Contains(wrappers[:], string(key)) { // what stands there may be what a user wrote
 			raw, typ = d.embedded(raw)
 		}
 		if typ == jsonparser.Object {
@@ -175,6 +175,11 @@ const lastRank = 1<<16 - 1
 
 // has says whether the record says anything of f.
 func (r *record) has(f field) bool { return r.ranks[f] != 0 }
+
+// counted says whether the record has any count of tokens.
+func (r *record) counted() bool {
+	return r.has(fieldPromptTokens) || r.has(fieldOutputTokens) || r.has(fieldTotalTokens)
+}
 
 // add takes over what a later part of the same record says.
 func (r *record) add(later *record) {

@@ -15,16 +15,18 @@ func (d *decoder) foreign(data []byte, decode func(d *decoder, r *record)) {
 	}
 	d.split(data, func(d *decoder, data []byte, at found) {
 		d.record(data, func(d *decoder, data []byte) {
-			var r record
-			d.unwrap(data, &r)
+			r := &d.found
+			*r = record{}
+			d.unwrap(data, r)
 			if !r.has(fieldLoggedAt) {
 				r.members[fieldLoggedAt] = at
 			}
 			if d.refusal.Reason == "" {
-				decode(d, &r)
+				decode(d, r)
 			}
 		})
 	})
+	d.found = record{} // it points into the message
 }
 
 // wrappers are the keys under which log shippers put a line that they did not parse: Vector and Fluent Bit.
@@ -38,12 +40,14 @@ func (d *decoder) unwrap(data []byte, r *record) {
 		return
 	}
 	d.find(data, d.fields, r)
-	if r.has(fieldPromptTokens) || r.has(fieldOutputTokens) || r.has(fieldTotalTokens) {
+	if r.counted() {
 		return
 	}
 	if inner := d.wrapped(data, wrappers[:]); inner != nil {
 		var own record
-		d.find(inner, d.fields, &own)
+		if d.find(inner, d.fields, &own); !own.counted() && !own.has(fieldArrivedAt) && !own.has(fieldFinishedAt) {
+			return // not a record, just text that happens to be JSON
+		}
 		for _, f := range [...]field{fieldArrivedAt, fieldFinishedAt} { // of the line, not of what it logs
 			r.ranks[f], r.members[f] = 0, found{}
 		}
@@ -54,21 +58,20 @@ func (d *decoder) unwrap(data []byte, r *record) {
 // requestOf makes a request of what all foreign formats say alike. Where a record says how long something took, the
 // instants follow.
 func (d *decoder) requestOf(r *record) Request {
-	limit := d.limits.Tokens
 	m := &r.members
+	count := func(f field) int64 { return d.looseCount(m[f], d.limits.Tokens) }
+	hint := func(f field) int64 { return forgiving(d, func() int64 { return count(f) }) }
+	instant := func(f field) time.Time { return forgiving(d, func() time.Time { return d.looseTime(m[f]) }) }
 	q := Request{
 		ID: d.looseID(m[fieldID]), Pool: d.looseLabel(m[fieldPool]), Class: d.looseLabel(m[fieldClass]), Model: d.looseLabel(m[fieldModel]),
 		Tenant: d.attribute(m[fieldTenant]), Tier: d.attribute(m[fieldTier]), Feature: d.attribute(m[fieldFeature]),
 		Route: d.attribute(m[fieldRoute]), Region: d.attribute(m[fieldRegion]), ReplicaName: d.attribute(m[fieldReplica]),
-		Status: d.outcome(m[fieldStatus], m[fieldCode]), Attempt: int(max(1, d.looseCount(m[fieldAttempt], limit))),
-		Session:   hashSession(d.looseText(m[fieldSession])),
+		Status: d.outcome(m[fieldStatus], m[fieldCode]), Attempt: int(max(1, hint(fieldAttempt), min(hint(fieldRetries), d.limits.Tokens-1)+1)),
+		Session:   HashSession(string(d.looseText(m[fieldSession]))),
 		ArrivedAt: d.looseTime(m[fieldArrivedAt]), FinishedAt: d.looseTime(m[fieldFinishedAt]),
-		StartedAt: d.doubtfulTime(m[fieldStartedAt]), FirstTokenAt: d.doubtfulTime(m[fieldFirstTokenAt]),
-		PromptTokens: d.looseCount(m[fieldPromptTokens], limit), CachedTokens: d.looseCount(m[fieldCachedTokens], limit),
-		OutputTokens: d.looseCount(m[fieldOutputTokens], limit), MaxOutputTokens: d.looseCount(m[fieldMaxOutputTokens], limit),
-	}
-	if retries := d.looseCount(m[fieldRetries], limit-1); retries > 0 {
-		q.Attempt = int(retries) + 1
+		StartedAt: instant(fieldStartedAt), FirstTokenAt: instant(fieldFirstTokenAt),
+		PromptTokens: count(fieldPromptTokens), CachedTokens: count(fieldCachedTokens),
+		OutputTokens: count(fieldOutputTokens), MaxOutputTokens: hint(fieldMaxOutputTokens),
 	}
 	if q.ArrivedAt.IsZero() && q.FinishedAt.IsZero() {
 		q.FinishedAt = d.looseTime(m[fieldLoggedAt]) // lines are written at the end
@@ -106,15 +109,6 @@ func (d *decoder) attribute(v found) string {
 		return ""
 	}
 	return d.names.of(text)
-}
-
-// doubtfulTime reads an instant that a request can do without; what cannot be read, such as a clock that counts from the
-// start of the machine, is not known.
-func (d *decoder) doubtfulTime(v found) time.Time {
-	before := d.refusal
-	t := d.looseTime(v)
-	d.refusal = before
-	return t
 }
 
 // accept appends a request that a foreign record was read as, unless its fields do not go together.
@@ -185,19 +179,29 @@ func (d *decoder) outcome(word, code found) Status {
 		}
 		status = s
 	}
-	if s, ok := codeOutcome(d.looseText(code)); ok && (status == StatusOK || s == StatusRejected || s == StatusCancelled) {
-		status = s
+	if text := d.looseText(code); len(text) > 0 {
+		s, ok := codeOutcome(text)
+		if !ok {
+			if s, ok = outcomes[strings.ToLower(string(text))]; !ok {
+				s = StatusError // an error that has a name
+			}
+		}
+		if status == StatusOK || s == StatusRejected || s == StatusCancelled {
+			status = s
+		}
 	}
 	return status
 }
 
-// outcomes are the words by which formats say how a request ended.
+// outcomes are the words by which formats say how a request ended, and the names of errors that are rejections.
 var outcomes = map[string]Status{
 	"ok": StatusOK, "success": StatusOK, "succeeded": StatusOK, "completed": StatusOK, "finished": StatusOK, "stop": StatusOK,
 	"length": StatusOK, "incomplete": StatusOK, "eos": StatusOK, "tool_calls": StatusOK, "content_filter": StatusOK,
 	"error": StatusError, "failure": StatusError, "failed": StatusError, "timeout": StatusError, "expired": StatusError,
-	"rejected": StatusRejected, "rate_limited": StatusRejected, "overloaded": StatusRejected,
-	"cancelled": StatusCancelled, "canceled": StatusCancelled, "abort": StatusCancelled, "aborted": StatusCancelled,
+	"rejected": StatusRejected, "rate_limited": StatusRejected, "overloaded": StatusRejected, "rate_limit_exceeded": StatusRejected,
+	"rate_limit_error": StatusRejected, "ratelimiterror": StatusRejected, "overloaded_error": StatusRejected,
+	"serviceunavailableerror": StatusRejected,
+	"cancelled":               StatusCancelled, "canceled": StatusCancelled, "abort": StatusCancelled, "aborted": StatusCancelled,
 }
 
 // codeOutcome reads an HTTP status; 0 is how proxies log a client that left before there was one, as nginx does by 499.

@@ -135,6 +135,9 @@ func TestForeignFields(t *testing.T) {
 		{"wrong status", "litellm", litellm, []string{`"success"`, `"perhaps"`}, "bad_enum"},
 		{"busy", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":"503"}`, `:20,`, `:0,`, `:10}`, `:0}`}, `"status":"rejected"`},
 		{"client left", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":499}`}, `"status":"cancelled","arrived_at":1795240800000,"finished_at":1795240802000,"prompt_tokens":20`},
+		{"busy by name", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":"","error_class":"RateLimitError"}`}, `"status":"rejected"`},
+		{"fault by name", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_class":"BadRequestError"}`}, `"status":"error"`},
+		{"no limit", "litellm", litellm, []string{`"id"`, `"model_parameters":{"max_tokens":-1},"id"`}, `"output_tokens":10}`},
 		{"no code", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":""}`}, `"status":"error"`},
 		{"tags", "litellm", litellm, []string{`"id"`, `"request_tags":["User-Agent: curl","class:chat","pool:q","tier:gold","search","more"],"id"`}, `"pool":"q","class":"chat","model":"m","tier":"gold","feature":"search"`},
 		{"prefix cache", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"prompt_tokens_details":{"cached_tokens":"16"}}},"id"`}, `"cached_tokens":16`},
@@ -160,6 +163,8 @@ func TestForeignFields(t *testing.T) {
 		{"output from the total", "openai", openai, []string{`"completion_tokens":10`, `"total_tokens":25`}, `"output_tokens":5`},
 		{"failed", "openai", openai, []string{`"id"`, `"status":"failed","id"`}, `"status":"error"`},
 		{"of a full pool", "openai", `{"request_id":"i","model":"m","status_code":429,"finished_at":1795240800}`, nil, `"status":"rejected","finished_at":1795240800000}`},
+		{"error", "openai", `{"error":{"message":"no","type":"rate_limit_error","code":null},"model":"m","created":1795240800}`, nil, `"status":"rejected"`},
+		{"what a user wrote", "openai", openai, []string{`"id"`, `"message":"{\"status\":\"failed\",\"service_tier\":\"gold\"}","id"`}, `"model":"m","arrived_at"`},
 		{"not done yet", "openai", openai, []string{`"id"`, `"status":"in_progress","id"`}, "ignored 1"},
 		{"without usage", "openai", openai, []string{`"usage"`, `"abuse"`}, "missing_field"},
 		{"year of milliseconds", "openai", openai, []string{"1795240800", "17952408"}, "bad_time"},
@@ -171,7 +176,8 @@ func TestForeignFields(t *testing.T) {
 		{"fault of the server", "envoy", envoy, []string{`"response_code":200`, `"response_code":500`}, `"status":"error"`},
 		{"nested", "envoy", envoy, []string{`"gen_ai.usage.input_tokens":20,"gen_ai.usage.output_tokens":10`, `"gen_ai":{"usage":{"input_tokens":20,"output_tokens":10}}`}, `"prompt_tokens":20,"output_tokens":10`},
 		{"half counted", "envoy", envoy, []string{`"gen_ai.usage.input_tokens":20`, `"genai_tokens_total":30`}, `"prompt_tokens":20,"output_tokens":10`},
-		{"duration of years", "envoy", envoy, []string{`:2000`, `:1e12`}, "huge_count"},
+		{"duration of years", "envoy", envoy, []string{`:2000`, `:1e12`}, `"arrived_at":1795240800000,"prompt_tokens":20`},
+		{"list of models", "envoy", `{"method":"get","start_time":1795240800}`, nil, "ignored 1"},
 		{"beyond the calendar", "envoy", envoy, []string{"2026-11-21T06:00:00", "2199-12-31T23:59:59"}, "bad_time"},
 		{"logged at its end", "envoy", envoy, []string{"start_time", "time"}, `"arrived_at":1795240798000,"finished_at":1795240800000`},
 
@@ -179,6 +185,7 @@ func TestForeignFields(t *testing.T) {
 		{"queue", "sglang", sglang, []string{`"id"`, `"queue_time":0.5,"id"`}, `"started_at":1795240800500`},
 		{"prompt in it", "sglang", sglang, []string{`\"model\":`, `\"text\":\"\\\"prompt_tokens\\\":1\",\"model\":`}, `"model":"m","arrived_at"`},
 		{"parameters cut", "sglang", sglang, []string{`\"}"`, `"`, `"id"`, `"model":"n","id"`}, `"model":"n"`},
+		{"waits backwards", "sglang", sglang, []string{`"id"`, `"queue_time":-0.5,"id"`}, `"arrived_at":1795240800000,"finished_at"`},
 		{"of a batch", "sglang", sglang, []string{`"id":"i"`, `"id":["i","j"]`}, `{"pool":"m"`},
 	} {
 		record := tc.record

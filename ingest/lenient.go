@@ -44,15 +44,6 @@ func (d *decoder) looseCount(v found, limit int64) int64 {
 	return int64(f)
 }
 
-// looseSpan reads a span of time counted in units, at most a day; negative when it is missing.
-func (d *decoder) looseSpan(v found, unit time.Duration) time.Duration {
-	f, ok := d.looseNumber(v, float64(24*time.Hour/unit))
-	if !ok {
-		return -1
-	}
-	return time.Duration(math.Round(f * float64(unit)))
-}
-
 func (d *decoder) looseNumber(v found, limit float64) (f float64, ok bool) {
 	if v.missing() {
 		return 0, false
@@ -80,6 +71,26 @@ func (d *decoder) looseNumber(v found, limit float64) (f float64, ok bool) {
 		return 0, false
 	}
 	return math.Abs(f), true // -0 is 0
+}
+
+// forgiving reads what a request can do without: what cannot be read is as good as missing. So a limit of -1 tokens, or
+// an instant of a clock that started with the machine, is no reason to miss the request.
+func forgiving[T any](d *decoder, read func() T) T {
+	before := d.refusal
+	v := read()
+	d.refusal = before
+	return v
+}
+
+// looseSpan reads a span of time counted in units, at most a day; negative when it is missing or cannot be read.
+func (d *decoder) looseSpan(v found, unit time.Duration) time.Duration {
+	return forgiving(d, func() time.Duration {
+		f, ok := d.looseNumber(v, float64(24*time.Hour/unit))
+		if !ok {
+			return -1
+		}
+		return time.Duration(math.Round(f * float64(unit)))
+	})
 }
 
 // looseTime reads an instant: a date and time in a layout of [looseLayouts], or a number, or a string of one, since the

@@ -65,7 +65,7 @@ func (s *streams) close() {
 func (s *streams) end(o *stream) {
 	d := s.d
 	d.refusal = Refusal{}
-	if u := &o.events; u.has(fieldPromptTokens) || u.has(fieldOutputTokens) {
+	if u := &o.events; u.counted() {
 		d.acceptOpenAI(u)
 	} else {
 		d.fail(ReasonMissingField, "usage is missing in every event of a stream: ask for it by stream_options.include_usage")
