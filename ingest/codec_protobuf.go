@@ -40,7 +40,7 @@ func (d *decoder) frames(data []byte) (records, sound int, fault Reason) {
 	w := wire{data: data}
 	for w.more() {
 		sound = w.at
-		switch tag := w.varint(); tag {
+		switch tag := w.tag(); tag {
 		case batchStrings:
 			if s := w.bytes(); w.fault == "" && len(d.table) <= labelsPerRecord*d.limits.BatchRecords {
 				d.table = append(d.table, d.entry(s))
@@ -64,7 +64,7 @@ func (d *decoder) records(data []byte, count int) {
 	w := wire{data: data}
 	for n := 0; w.more(); {
 		start := w.at
-		tag := w.varint()
+		tag := w.tag()
 		if tag < batchRequests || tag > batchWatermark || tag&7 != 2 {
 			w.skip(tag)
 			continue

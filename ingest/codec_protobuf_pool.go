@@ -51,7 +51,7 @@ func (d *decoder) protobufSum(data []byte) {
 	limit := float64(d.limits.SumTokens)
 	w := wire{data: data}
 	for w.more() {
-		switch tag := w.varint(); tag {
+		switch tag := w.tag(); tag {
 		case sumPool:
 			d.protobufLabel(w.varint(), "pool", &s.Pool)
 		case sumClass:
@@ -81,7 +81,7 @@ func (d *decoder) protobufReplica(data []byte) {
 	limit := d.limits.Tokens
 	w := wire{data: data}
 	for w.more() {
-		switch tag := w.varint(); tag {
+		switch tag := w.tag(); tag {
 		case replicaPool:
 			d.protobufLabel(w.varint(), "pool", &r.Pool)
 		case replicaReplica:
@@ -125,7 +125,7 @@ func (d *decoder) protobufAck(data []byte) {
 	replicas := Unknown
 	w := wire{data: data}
 	for w.more() {
-		switch tag := w.varint(); tag {
+		switch tag := w.tag(); tag {
 		case ackPool:
 			d.protobufLabel(w.varint(), "pool", &a.Pool)
 		case ackEventID:
@@ -153,7 +153,7 @@ func (d *decoder) protobufWatermark(data []byte) {
 	m := Watermark{Pool: d.meta.Pool}
 	w := wire{data: data}
 	for w.more() {
-		switch tag := w.varint(); tag {
+		switch tag := w.tag(); tag {
 		case watermarkPool:
 			d.protobufLabel(w.varint(), "pool", &m.Pool)
 		case watermarkAt:

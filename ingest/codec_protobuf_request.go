@@ -61,7 +61,7 @@ func (d *decoder) protobufRequestFields(data []byte, r *Request) {
 	attempt := int64(1)
 	w := wire{data: data}
 	for w.more() {
-		switch tag := w.varint(); tag {
+		switch tag := w.tag(); tag {
 		case requestID:
 			d.protobufID(w.bytes(), "id", &r.ID)
 		case requestPool:

@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -48,7 +50,7 @@ func (n *names) of(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
-	h := xxhash.Sum64(b)
+	h := hashName(b)
 	mask := uint64(len(n.slots) - 1)
 	for i := range uint64(min(nameProbes, len(n.slots))) {
 		s := &n.slots[(h+i)&mask]
@@ -65,6 +67,24 @@ func (n *names) of(b []byte) string {
 	text := string(b)
 	n.put(name{h, text})
 	return text
+}
+
+// hashName mixes all of a short name at once by one wide multiplication, as wyhash does; a long one is left to xxHash.
+// Collisions cost time, no more.
+func hashName(b []byte) uint64 {
+	var first, last uint64
+	switch n := len(b); {
+	case n > 16:
+		return xxhash.Sum64(b)
+	case n >= 8:
+		first, last = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[n-8:])
+	case n >= 4:
+		first, last = uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[n-4:]))
+	default:
+		first = uint64(b[0])<<16 | uint64(b[n/2])<<8 | uint64(b[n-1])
+	}
+	high, low := bits.Mul64(first^0x9e3779b97f4a7c15, last^0xbf58476d1ce4e5b9^uint64(len(b))<<56)
+	return high ^ low
 }
 
 // put takes the first free slot for s, or else the one of another name.

@@ -46,18 +46,16 @@ func hasControl[S string | []byte](s S) bool {
 }
 
 // isPrintable says whether every byte of b is printable ASCII, U+0020 to U+007E: most names are, and then they need no
-// other check. It looks at eight bytes at a time.
+// other check.
 func isPrintable(b []byte) bool {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for ; len(b) >= 8; b = b[8:] {
 		w := binary.LittleEndian.Uint64(b)
-		// Where no byte has its high bit, no borrow crosses bytes: below 0x20 the subtraction sets the bit, 0x7f the addition.
-		if (w|(w-0x20*ones)|(w+ones))&highs != 0 {
+		if (w|(w-' '*eachByte)|(w+eachByte))&eachHigh != 0 { // see special
 			return false
 		}
 	}
 	for _, c := range b {
-		if c < 0x20 || c > 0x7e {
+		if c < ' ' || c > '~' {
 			return false
 		}
 	}

@@ -80,23 +80,31 @@ func (d *decoder) walk(s *scanner, field func(v value)) (reason Reason) {
 // content scans one value and says in v what and where it is.
 func (s *scanner) content(v *value) (reason Reason) {
 	start := s.at
-	switch c := s.next(); c {
-	case '"':
+	switch c := s.next(); {
+	case c == '"':
 		v.typ = jsonparser.String
 		v.raw, v.plain, reason = s.text()
 		return reason
-	case '{':
-		v.typ = jsonparser.Object
-	case '[':
-		v.typ = jsonparser.Array
-	case 't', 'f':
-		v.typ = jsonparser.Boolean
-	case 'n':
-		v.typ = jsonparser.Null
-	default:
+	case isDigit(c), c == '-':
 		v.typ = jsonparser.Number
+		reason = s.number()
+	default:
+		v.typ = containerOrLiteral(c)
+		reason = s.value()
 	}
-	reason = s.value()
 	v.raw, v.plain = s.data[start:s.at], false
 	return reason
+}
+
+// containerOrLiteral gives the type of the value that c begins.
+func containerOrLiteral(c byte) jsonparser.ValueType {
+	switch c {
+	case '{':
+		return jsonparser.Object
+	case '[':
+		return jsonparser.Array
+	case 'n':
+		return jsonparser.Null
+	}
+	return jsonparser.Boolean
 }

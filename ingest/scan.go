@@ -48,13 +48,8 @@ func (s *scanner) next() byte {
 }
 
 func (s *scanner) space() {
-	for s.at < len(s.data) {
-		switch s.data[s.at] {
-		case ' ', '\t', '\r', '\n':
-			s.at++
-		default:
-			return
-		}
+	for s.at < len(s.data) && isSpace(s.data[s.at]) {
+		s.at++
 	}
 }
 
@@ -157,25 +152,33 @@ func (s *scanner) str() Reason {
 // an escape, as most strings are.
 func (s *scanner) text() (raw []byte, plain bool, reason Reason) {
 	start := s.at + 1
-	if end := plainEnd(s.data, start); end < len(s.data) && s.data[end] == '"' {
-		s.at = end + 1
-		return s.data[start:end], true, ""
+	for at := start; at+8 <= len(s.data); at += 8 {
+		if found := special(binary.LittleEndian.Uint64(s.data[at:])); found != 0 {
+			if at += bits.TrailingZeros64(found) / 8; s.data[at] == '"' {
+				s.at = at + 1
+				return s.data[start:at], true, ""
+			}
+			break
+		}
 	}
+	return s.anyText()
+}
+
+// anyText does it for strings that are not plain, or stand at the end of the message.
+func (s *scanner) anyText() (raw []byte, plain bool, reason Reason) {
+	start := s.at + 1
 	if reason = s.str(); reason != "" {
 		return nil, false, reason
 	}
-	return s.data[start : s.at-1], false, ""
+	raw = s.data[start : s.at-1]
+	return raw, plainEnd(raw, 0) == len(raw), ""
 }
 
 // plainEnd gives the offset of the first byte from at on that is a quote, a backslash, or not printable ASCII; len(data)
-// when there is none. It looks at eight bytes at a time, as isPrintable does: a byte that is 0 after the exclusive or is
-// the one that is looked for, and the lowest of the bits found is always right.
+// when there is none.
 func plainEnd(data []byte, at int) int {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for ; at+8 <= len(data); at += 8 {
-		w := binary.LittleEndian.Uint64(data[at:])
-		quote, backslash := w^'"'*ones, w^'\\'*ones
-		if found := (w | (w - 0x20*ones) | (w + ones) | (quote - ones) | (backslash - ones)) & highs; found != 0 {
+		if found := special(binary.LittleEndian.Uint64(data[at:])); found != 0 {
 			return at + bits.TrailingZeros64(found)/8
 		}
 	}
@@ -185,6 +188,19 @@ func plainEnd(data []byte, at int) int {
 		}
 	}
 	return at
+}
+
+const (
+	eachByte = 0x0101010101010101 // times a byte: that byte eight times
+	eachHigh = 0x80 * eachByte
+)
+
+// special sets the high bit of each of the eight bytes of w that is a quote, a backslash, or not printable ASCII; of bits
+// above the lowest one it sets, some may be wrong. Where no byte has its high bit, a subtraction of each byte borrows from
+// the next one only if the result is negative: of 0x20 if the byte is less, of 1 if it is 0 after the exclusive or.
+func special(w uint64) uint64 {
+	quote, backslash := w^'"'*eachByte, w^'\\'*eachByte
+	return (w | (w - ' '*eachByte) | (w + eachByte) | (quote - eachByte) | (backslash - eachByte)) & eachHigh
 }
 
 // escape scans what follows a backslash.
@@ -246,14 +262,17 @@ func (s *scanner) number() Reason {
 
 // digits scans a run of digits, and says whether there was one.
 func (s *scanner) digits() bool {
-	start := s.at
-	for isDigit(s.next()) {
-		s.at++
+	start, at := s.at, s.at
+	for at < len(s.data) && isDigit(s.data[at]) {
+		at++
 	}
-	return s.at > start
+	s.at = at
+	return at > start
 }
 
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+func isSpace(c byte) bool { return c <= ' ' && (c == ' ' || c == '\n' || c == '\t' || c == '\r') }
+
+func isDigit(c byte) bool { return c-'0' <= 9 }
 
 func isHex(c byte) bool {
 	return isDigit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'

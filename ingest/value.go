@@ -87,7 +87,9 @@ func (d *decoder) is(v value, want string) bool {
 
 // label reads a name that recurs; id reads one that does not.
 func (d *decoder) label(v value, to *string) {
-	if text, ok := d.name(v); ok {
+	if v.plain && len(v.raw) <= d.limits.LabelBytes {
+		*to = d.names.of(v.raw)
+	} else if text, ok := d.name(v); ok {
 		*to = d.names.of(text)
 	}
 }
@@ -140,10 +142,13 @@ func (d *decoder) sessionHash(v value, to *uint64) {
 	if !ok {
 		return
 	}
-	hash, err := strconv.ParseUint(string(text), 16, 64)
-	if err != nil || len(text) != 16 {
-		d.fail(ReasonWrongType, "%s is %s, want 16 hexadecimal digits", v.key, quoted(text))
-		return
+	hash := uint64(0)
+	for _, c := range text {
+		if !isHex(c) || len(text) != 16 {
+			d.fail(ReasonWrongType, "%s is %s, want 16 hexadecimal digits", v.key, quoted(text))
+			return
+		}
+		hash = hash<<4 | uint64(unhex(c))
 	}
 	*to = hash
 }
@@ -201,24 +206,24 @@ func (d *decoder) ratio(v value, to *float64) {
 // time reads an RFC 3339 string or a whole number of Unix milliseconds.
 func (d *decoder) time(v value, to *time.Time) {
 	var t time.Time
+	ok := false
 	switch v.typ {
 	case jsonparser.Number:
-		ms, ok := smallInt(v.raw)
-		if !ok {
+		var ms int64
+		if ms, ok = smallInt(v.raw); !ok {
 			d.fail(ReasonBadTime, "%s is %.24s, want whole Unix milliseconds", v.key, v.raw)
 			return
 		}
 		t = time.UnixMilli(ms).UTC()
 	case jsonparser.String:
-		text, ok := d.text(v)
-		if !ok {
+		var text []byte
+		if text, ok = d.text(v); !ok {
 			return
 		}
-		if err := t.UnmarshalText(text); err != nil {
+		if t, ok = parseRFC3339(text); !ok {
 			d.fail(ReasonBadTime, "%s is %s, want RFC 3339", v.key, quoted(text))
 			return
 		}
-		t = t.UTC()
 	default:
 		d.wrongType(v, "an RFC 3339 string or Unix milliseconds")
 		return

@@ -24,7 +24,21 @@ func (w *wire) stop(reason Reason) {
 	w.fault, w.at = reason, len(w.data)
 }
 
-// varint reads a base-128 integer; it is also how a tag is read, field number<<3 | wire type.
+// tag reads what a field begins with, field number<<3 | wire type; there must be more.
+func (w *wire) tag() (tag uint64) { // small enough to be inlined
+	tag = uint64(w.data[w.at])
+	if w.at++; tag > 0x7f {
+		tag = w.longTag()
+	}
+	return tag
+}
+
+func (w *wire) longTag() uint64 {
+	w.at--
+	return w.longVarint()
+}
+
+// varint reads a base-128 integer.
 func (w *wire) varint() uint64 {
 	if w.at < len(w.data) && w.data[w.at] < 0x80 {
 		w.at++
@@ -34,6 +48,10 @@ func (w *wire) varint() uint64 {
 }
 
 func (w *wire) longVarint() uint64 {
+	if rest := w.data[w.at:]; len(rest) > 1 && rest[1] < 0x80 { // most token counts
+		w.at += 2
+		return uint64(rest[0]&0x7f) | uint64(rest[1])<<7
+	}
 	n, size := protowire.ConsumeVarint(w.data[w.at:])
 	if size < 0 {
 		w.parseError(size)
