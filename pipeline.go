@@ -69,6 +69,8 @@ type Output struct {
 
 	Windows []features.Window // first counts of the minute before Tick, amended windows, and windows that settled
 	Pools   []features.PoolMinute
+	// Producers are those who send telemetry, as far as they can be told apart, ordered by name.
+	Producers []features.ProducerState
 	// Archetypes are the learned classes of each pool; none when classify.archetypes is off.
 	Archetypes []PoolArchetypes
 	// The rest is empty on ticks that are no multiple of Config.Every.
@@ -92,6 +94,7 @@ type Pipeline struct {
 	calls      calls
 	classifier *features.Classifier
 	aggregator *features.Aggregator
+	producers  *features.Producers
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
 	board      *alerting.Board
@@ -162,6 +165,7 @@ func New(cfg Config) *Pipeline {
 		calls:      newCalls(),
 		classifier: features.NewClassifier(cfg.Classify),
 		aggregator: features.New(cfg.Features),
+		producers:  features.NewProducers(cfg.producers()),
 		forecaster: forecaster.New(cfg.forecasterConfig()),
 		board:      alerting.NewBoard(cfg.Decision),
 		counters:   Counters{Refused: map[ingest.Reason]uint64{}},
@@ -188,6 +192,10 @@ func (c *Config) forecasterConfig() forecaster.Config {
 	return forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter}
 }
 
+func (c *Config) producers() features.ProducersConfig {
+	return features.ProducersConfig{ByReceipt: c.Clock == WallClock, Lateness: c.Features.Lateness, StaleAfter: c.Features.StaleAfter}
+}
+
 // Apply folds one batch. Ticks that become due on the way are run in their place among the records, each handing its
 // Output to emit. Records that could not be used are appended to b.Refused.
 func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
@@ -200,21 +208,28 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	for i := range b.Refused {
 		p.counters.Refused[b.Refused[i].Reason]++
 	}
+	p.producers.Begin(b.Source, b.ReceivedAt)
 	for i := range b.Requests {
 		r := &b.Requests[i]
-		if reason := p.request(r, emit); reason != "" {
+		reason := p.request(r, emit)
+		p.producers.Request(r, reason)
+		if reason != "" {
 			p.refuse(b, reason, r.Pool, r.EventTime(), func() []byte { return ingest.AppendRequest(nil, r) })
 		}
 	}
 	for i := range b.Sums {
 		s := &b.Sums[i]
-		if reason := p.sum(s, emit); reason != "" {
+		reason := p.sum(s, emit)
+		p.producers.Sum(s, reason)
+		if reason != "" {
 			p.refuse(b, reason, s.Pool, s.Start, func() []byte { return ingest.AppendSum(nil, s) })
 		}
 	}
 	for i := range b.Replicas {
 		r := &b.Replicas[i]
-		if reason := p.replica(r, emit); reason != "" {
+		reason := p.replica(r, emit)
+		p.producers.Replica(r, reason)
+		if reason != "" {
 			p.refuse(b, reason, r.Pool, r.At, func() []byte { return ingest.AppendReplica(nil, r) })
 		}
 	}
@@ -359,6 +374,7 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
 	out.Windows, out.Pools = p.aggregator.Close(t)
+	out.Producers = p.producers.Tick(t, out.Pools)
 	for _, e := range p.pools {
 		if e.archetypes != nil {
 			e.archetypes.Tick()
@@ -444,11 +460,12 @@ type Omissions struct {
 	IDsForgotten      uint64 // by the deduper
 	BlocksForgotten   uint64 // by the prefix caches of the pools
 	ConditionsDropped uint64 // by the alert board
+	ProducersRefused  uint64 // records of producers beyond those that can be followed
 }
 
 // Omissions of everything folded so far, earlier runs included.
 func (p *Pipeline) Omissions() Omissions {
-	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped()}
+	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused()}
 	for _, e := range p.pools {
 		o.BlocksForgotten += e.prefix.forgotten()
 	}

@@ -28,7 +28,9 @@ type state struct {
 	Forecaster forecaster.State    `cbor:"8,keyasint"`
 	Pools      []poolState         `cbor:"9,keyasint"`
 	Board      alerting.BoardState `cbor:"10,keyasint"`
-	Adopted    ingest.DeduperState `cbor:"40,keyasint"`
+
+	Producers *features.ProducersState `cbor:"20,keyasint,omitempty"`
+	Adopted   ingest.DeduperState      `cbor:"40,keyasint"`
 }
 
 type poolState struct {
@@ -62,6 +64,7 @@ func (p *Pipeline) Snapshot() ([]byte, error) {
 	s := state{
 		Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters,
 		Dedup: p.dedup.State(), Adopted: p.calls.adopted.State(), Aggregator: p.aggregator.State(), Forecaster: p.forecaster.State(), Board: p.board.State(),
+		Producers: p.producers.State(),
 	}
 	for _, e := range p.pools {
 		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: e.issued, Prefix: e.prefix.state()}
@@ -100,6 +103,9 @@ func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
 		return nil, err
 	}
 	if p.forecaster, err = forecaster.Restore(cfg.forecasterConfig(), s.Forecaster); err != nil {
+		return nil, err
+	}
+	if p.producers, err = features.RestoreProducers(cfg.producers(), s.Producers); err != nil {
 		return nil, err
 	}
 	p.board.Restore(s.Board)

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
@@ -60,10 +62,29 @@ func (p *plan) warnings() []string {
 	case cold:
 		out = append(out, "too little history to forecast from: reacting to current demand only")
 	}
+	for i := range p.in.Minute.Faults {
+		out = append(out, fault(&p.in.Minute.Faults[i]))
+	}
 	if n := p.overdue(); n > 0 {
 		out = append(out, fmt.Sprintf("%d pending replicas take longer than twice the warm-up lag (%s)", n, span(2*p.lead)))
 	}
 	return out
+}
+
+// fault says what is wrong with a producer of the pool's telemetry, and what that does to the numbers.
+func fault(f *features.ProducerFault) string {
+	by := (time.Duration(f.Seconds) * time.Second).String()
+	switch f.Kind {
+	case features.FaultAhead:
+		s := fmt.Sprintf("the clock of producer %s is ahead by %s or more: its requests count too late", f.Producer, by)
+		if f.Future > 0 {
+			s += fmt.Sprintf(", and %d were refused as from the future", f.Future)
+		}
+		return s
+	case features.FaultBehind:
+		return fmt.Sprintf("the records of producer %s come %s late or more: its clock is behind, or it holds them back; the newest minutes lack its requests", f.Producer, by)
+	}
+	return fmt.Sprintf("producer %s is silent since %s, and others are not: demand may be more than is seen", f.Producer, clock(f.Since))
 }
 
 // overdue counts the pending replicas that were asked for more than twice the lead ago.

@@ -31,4 +31,11 @@ type PoolMinute struct {
 	QueueGrowing bool
 	// LastEvent is the newest event time of the pool; zero when nothing came yet. Its age is the staleness of telemetry.
 	LastEvent time.Time
+
+	// Producers is how many producers of the pool's requests are live, of those that can be told apart; Complete the newest
+	// event of the slowest of them, zero when there are none: demand is all in up to there. Faults are theirs, and those of
+	// the producers that fell silent. See [Producers].
+	Producers int
+	Complete  time.Time
+	Faults    []ProducerFault
 }

@@ -49,6 +49,22 @@ type statusJSON struct {
 	StateDigest string        `json:"state_digest,omitempty"`
 	Lag         *uint64       `json:"lag"`
 	Pools       int           `json:"pools"`
+
+	Producers []producerJSON `json:"producers"`
+}
+
+// producerJSON is who sends telemetry. Its source is the Forewarm-Source header of its messages, or the replica that its
+// records name.
+type producerJSON struct {
+	Source       string     `json:"source"`
+	Declared     bool       `json:"declared"`
+	Records      uint64     `json:"records"`
+	Future       uint64     `json:"future_records"`
+	Watermark    *time.Time `json:"watermark"`
+	Heard        *time.Time `json:"heard"`
+	Skew         number     `json:"clock_skew_seconds"`
+	DelayLeast   number     `json:"delay_least_seconds"`
+	DelayTypical number     `json:"delay_typical_seconds"`
 }
 
 type etaJSON struct {
@@ -127,7 +143,14 @@ type resourceJSON struct {
 func (s *Server) getStatus(w http.ResponseWriter, _ *http.Request) {
 	st, pools := s.reader.Status(), s.reader.Pools()
 	out := statusJSON{Version: st.Version, Mode: st.Mode, Clock: st.Clock, Tick: instant(st.Tick), Sequence: st.Sequence,
-		StateDigest: st.StateDigest, Pools: len(pools)}
+		StateDigest: st.StateDigest, Pools: len(pools), Producers: make([]producerJSON, 0, len(st.Producers))}
+	for i := range st.Producers {
+		x := &st.Producers[i]
+		out.Producers = append(out.Producers, producerJSON{
+			x.Name, x.Declared, x.Records, x.Future, instant(x.Watermark), instant(x.Heard),
+			number(x.Skew), number(x.DelayLeast), number(x.DelayTypical),
+		})
+	}
 	if st.LagKnown {
 		out.Lag = &st.Lag
 	}

@@ -76,10 +76,14 @@ func fullOutput() *forewarm.Output {
 	return &forewarm.Output{
 		Tick: origin, Sequence: 4711,
 		Pools: []features.PoolMinute{
-			{Pool: "chat", Start: origin.Add(-time.Minute), Covered: true, LastEvent: origin.Add(-2 * time.Second),
+			{Pool: "chat", Start: origin.Add(-time.Minute), Covered: true, LastEvent: origin.Add(-2 * time.Second), Producers: 2, Complete: origin.Add(-55 * time.Second),
 				State: features.PoolState{Pool: "chat", Ready: 5, Pending: 1, Observed: true}},
 			{Pool: "batch", Start: origin.Add(-time.Minute)},
 		},
+		Producers: fullProducers,
+		Archetypes: []forewarm.PoolArchetypes{{Pool: "chat", List: []features.Archetype{
+			{Number: 0, Prompt: 9, Output: 7, Share: .75}, {Number: 3, Prompt: 14, Output: 8.5, Share: .25},
+		}}},
 		Windows: []features.Window{
 			{Key: features.Key{Pool: "chat", Class: "agent"}, Start: origin.Add(-time.Minute), Covered: true, Requests: 60, RequestsKnown: 60},
 			{Key: features.Key{Pool: "chat", Class: "rag"}, Start: origin.Add(-time.Minute), Covered: true, Requests: 120, RequestsKnown: 120},
@@ -109,6 +113,11 @@ func fullOutput() *forewarm.Output {
 	}
 }
 
+var fullProducers = []features.ProducerState{
+	{Name: `gateway "a"`, Declared: true, Records: 5000, Future: 12, Watermark: origin.Add(85 * time.Second), Heard: origin, Skew: 90, DelayLeast: -90, DelayTypical: .1},
+	{Name: "replica-1", Records: 5, Watermark: origin.Add(-55 * time.Second), Heard: origin.Add(-time.Minute), Skew: math.NaN(), DelayLeast: .2, DelayTypical: 31},
+}
+
 // fixedReader is a Reader of values.
 type fixedReader struct {
 	status Status
@@ -125,5 +134,6 @@ func fullReader() fixedReader {
 	return fixedReader{pools: b.Pools(), status: Status{
 		Version: "v1.2.3", Mode: alerting.Advisory, Clock: "wall", Tick: origin, Sequence: 4711, StateDigest: "abc",
 		Connected: true, Connection: "nats://127.0.0.1:4222", Lag: 3, LagKnown: true, Restored: true, Restore: "snapshot at 4000",
+		Producers: fullProducers,
 	}}
 }

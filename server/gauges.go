@@ -82,6 +82,29 @@ var families = []family{
 			add(truth(out.Forecasts[i].Stale), "pool", out.Forecasts[i].Pool)
 		}
 	}},
+	{"forewarm_producer_clock_skew_seconds", "gauge", "By how much the clock of a producer is off at least, positive ahead, negative behind or held back.", func(out *forewarm.Output, add add) {
+		for i := range out.Producers {
+			add(out.Producers[i].Skew, "source", out.Producers[i].Name)
+		}
+	}},
+	{"forewarm_producer_delay_seconds", "gauge", "Time from an event to its storing in the stream, least and typical of the last ten to twenty minutes.", func(out *forewarm.Output, add add) {
+		for i := range out.Producers {
+			add(out.Producers[i].DelayLeast, "source", out.Producers[i].Name, "of", "least")
+			add(out.Producers[i].DelayTypical, "source", out.Producers[i].Name, "of", "typical")
+		}
+	}},
+	{"forewarm_producer_future_records", "gauge", "Records of a producer refused because they lay too far ahead.", func(out *forewarm.Output, add add) {
+		for i := range out.Producers {
+			add(float64(out.Producers[i].Future), "source", out.Producers[i].Name)
+		}
+	}},
+	{"forewarm_producer_watermark_timestamp_seconds", "gauge", "Newest event time of a producer.", func(out *forewarm.Output, add add) {
+		for i := range out.Producers {
+			if at := out.Producers[i].Watermark; !at.IsZero() {
+				add(float64(at.UnixMilli())/1e3, "source", out.Producers[i].Name)
+			}
+		}
+	}},
 	{"forewarm_replicas", "gauge", "Replicas of the pool as the last decision counted them.", func(out *forewarm.Output, add add) {
 		for i := range out.Decisions {
 			d := &out.Decisions[i]
@@ -107,6 +130,13 @@ var families = []family{
 		for i := range out.Pools {
 			if p := &out.Pools[i]; !p.LastEvent.IsZero() {
 				add(out.Tick.Sub(p.LastEvent).Seconds(), "pool", p.Pool)
+			}
+		}
+	}},
+	{"forewarm_telemetry_complete_timestamp_seconds", "gauge", "Newest event time of the slowest live producer of the pool: demand is all in up to there.", func(out *forewarm.Output, add add) {
+		for i := range out.Pools {
+			if p := &out.Pools[i]; !p.Complete.IsZero() {
+				add(float64(p.Complete.UnixMilli())/1e3, "pool", p.Pool)
 			}
 		}
 	}},

@@ -30,6 +30,8 @@ type Status struct {
 	Lag        uint64 // messages of the stream not yet folded
 	LagKnown   bool
 
+	Producers []features.ProducerState // as of the last tick, ordered by name
+
 	Restored bool   // the start-up restore is over, with or without a snapshot
 	Restore  string // what was restored: "snapshot at 1234", "no snapshot: empty state"
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,8 +58,9 @@ type daemon struct {
 	pipeline     *forewarm.Pipeline
 	announced    storage.Position // decisions up to here were announced before the last stop
 	lastSnapshot time.Time
-	saved        uint64 // sequence of the newest snapshot
-	capped       bool   // it was said that samples are left out
+	saved        uint64            // sequence of the newest snapshot
+	capped       bool              // it was said that samples are left out
+	faults       map[faultKey]bool // of producers, that were said
 	onTick       func(*forewarm.Output)
 
 	mu         sync.Mutex
@@ -321,7 +323,11 @@ func (d *daemon) emit(out *forewarm.Output) {
 	}
 	d.board.Observe(out)
 	d.exporter.Observe(out, time.Since(began))
-	d.setStatus(func(s *server.Status) { s.Tick, d.omissions = out.Tick, d.pipeline.Omissions() })
+	d.sayFaults(out)
+	d.setStatus(func(s *server.Status) {
+		s.Tick, d.omissions = out.Tick, d.pipeline.Omissions()
+		s.Producers = slices.Clone(out.Producers)
+	})
 	if d.onTick != nil {
 		d.onTick(out)
 	}

@@ -1,0 +1,73 @@
+package features
+
+import "errors"
+
+// ProducersState is a Producers at rest. Times are in nanoseconds.
+type ProducersState struct {
+	Producers []ProducerSnapshot `cbor:"1,keyasint"` // ordered by name
+	Refused   uint64             `cbor:"2,keyasint"`
+	Rotated   int64              `cbor:"3,keyasint"`
+}
+
+// ProducerSnapshot is one producer in a ProducersState.
+type ProducerSnapshot struct {
+	Name      string         `cbor:"1,keyasint"`
+	Declared  bool           `cbor:"2,keyasint"`
+	Records   uint64         `cbor:"3,keyasint"`
+	Future    uint64         `cbor:"4,keyasint"`
+	Watermark int64          `cbor:"5,keyasint"`
+	Heard     int64          `cbor:"6,keyasint"`
+	Delays    [2]delays      `cbor:"7,keyasint"`
+	Feeds     []FeedSnapshot `cbor:"8,keyasint"`
+}
+
+// FeedSnapshot is what a producer sends of one pool.
+type FeedSnapshot struct {
+	Pool      string `cbor:"1,keyasint"`
+	Since     int64  `cbor:"2,keyasint"`
+	Heard     int64  `cbor:"3,keyasint"`
+	Watermark int64  `cbor:"4,keyasint"`
+	Pause     int64  `cbor:"5,keyasint"`
+}
+
+// State is a copy of what is known; nil when nothing is.
+func (p *Producers) State() *ProducersState {
+	if len(p.list) == 0 && p.refused == 0 {
+		return nil
+	}
+	s := &ProducersState{Refused: p.refused, Rotated: int64(p.rotated)}
+	for _, x := range p.list {
+		ps := ProducerSnapshot{
+			Name: x.name, Declared: x.declared, Records: x.records, Future: x.future,
+			Watermark: int64(x.watermark), Heard: int64(x.heard), Delays: x.delays,
+		}
+		for _, f := range x.feeds {
+			ps.Feeds = append(ps.Feeds, FeedSnapshot{f.pool, int64(f.since), int64(f.heard), int64(f.watermark), int64(f.pause)})
+		}
+		s.Producers = append(s.Producers, ps)
+	}
+	return s
+}
+
+// RestoreProducers goes on from a state; nil is none.
+func RestoreProducers(cfg ProducersConfig, s *ProducersState) (*Producers, error) {
+	p := NewProducers(cfg)
+	if s == nil {
+		return p, nil
+	}
+	p.refused, p.rotated = s.Refused, moment(s.Rotated)
+	for _, ps := range s.Producers {
+		if p.byName[ps.Name] != nil || len(p.list) == maxProducers || len(ps.Feeds) > maxFeeds {
+			return nil, errors.New("restore producers: one comes twice, or there are too many")
+		}
+		x := &producer{
+			name: ps.Name, declared: ps.Declared, records: ps.Records, future: ps.Future,
+			watermark: moment(ps.Watermark), heard: moment(ps.Heard), delays: ps.Delays,
+		}
+		for _, f := range ps.Feeds {
+			x.feeds = append(x.feeds, feed{f.Pool, moment(f.Since), moment(f.Heard), moment(f.Watermark), moment(f.Pause)})
+		}
+		p.insert(x)
+	}
+	return p, nil
+}

@@ -1,0 +1,196 @@
+package features
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+var wallProducers = ProducersConfig{ByReceipt: true, Lateness: 10 * time.Second, StaleAfter: 5 * Minute}
+
+// heard takes note of a finished request of a replica that ends at one time and is stored at another.
+func heard(p *Producers, source, replica string, ended, stored float64) {
+	r := changed(request("", ended-1), times(ended-1, ended-1, ended))
+	r.ReplicaName = replica
+	p.Begin(source, at(stored))
+	p.Request(r, "")
+}
+
+func TestProducersAreBounded(t *testing.T) {
+	p := NewProducers(wallProducers)
+	for i := range maxProducers + 10 {
+		heard(p, "", fmt.Sprint("replica", i), float64(i), float64(i))
+	}
+	if len(p.list) != maxProducers || p.Refused() != 10 {
+		t.Errorf("%d producers, %d refused; want %d and 10", len(p.list), p.Refused(), maxProducers)
+	}
+	heard(p, "gateway", "", 1000, 1000)
+	if p.byName["gateway"] == nil || p.byName["replica0"] != nil || len(p.list) != maxProducers {
+		t.Error("a producer named by its messages did not take the place of the replica that was silent longest")
+	}
+	p.Tick(at(1000+3601), nil)
+	if len(p.list) != 0 {
+		t.Errorf("%d producers are left after an hour of silence", len(p.list))
+	}
+	for i := range maxFeeds + 5 {
+		r := request("", 5000)
+		r.Pool = fmt.Sprint("pool", i)
+		p.Begin("gateway", at(5000))
+		p.Request(r, "")
+	}
+	if n := len(p.byName["gateway"].feeds); n != maxFeeds {
+		t.Errorf("%d pools of one producer, want %d", n, maxFeeds)
+	}
+}
+
+// What is not known to the instant makes no clock slow, but can show one that is ahead.
+func TestSkewOfUnsureRecords(t *testing.T) {
+	skew := func(delay float64, unsure bool) float64 {
+		p := NewProducers(wallProducers)
+		for i := range 20 {
+			r := request("", float64(i)) // an end without its time: the request may have run for long
+			if !unsure {
+				r = changed(r, phase(ingest.PhaseArrived))
+			}
+			p.Begin("gateway", at(float64(i)+delay))
+			p.Request(r, "")
+		}
+		return p.Tick(at(60), nil)[0].Skew
+	}
+	for _, x := range []struct {
+		delay  float64
+		unsure bool
+		want   float64
+	}{{100, true, unknown}, {100, false, -100}, {-30, true, 30}, {-30, false, 30}, {-.3, false, 0}, {.1, false, 0}} {
+		if got := skew(x.delay, x.unsure); got != x.want && !(math.IsNaN(got) && math.IsNaN(x.want)) {
+			t.Errorf("delays of %v s, unsure %t: skew %v, want %v", x.delay, x.unsure, got, x.want)
+		}
+	}
+}
+
+// A clock that was set right is seen to be right within two spans, and times beyond belief break nothing.
+func TestSkewIsForgotten(t *testing.T) {
+	p := NewProducers(wallProducers)
+	for m := range 40 {
+		ahead := 30.0
+		if m >= 10 {
+			ahead = 0
+		}
+		for i := range 30 {
+			s := float64(m)*60 + float64(i)
+			heard(p, "gateway", "", s+ahead, s)
+		}
+		skew := p.Tick(at(float64(m+1)*60), nil)[0].Skew
+		if m < 10 && skew != 30 || m >= 31 && skew != 0 {
+			t.Errorf("minute %d: skew %v", m, skew)
+		}
+	}
+	r := request("", 0)
+	r.FinishedAt = time.Date(292277, 1, 1, 0, 0, 0, 0, time.UTC)
+	p.Begin("gateway", at(2400))
+	p.Request(r, ingest.ReasonFuture)
+	r.FinishedAt = time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC)
+	p.Request(r, ingest.ReasonLate)
+	s := p.Tick(at(2460), nil)[0]
+	if want := 366 * 24 * 3600.0; s.Skew != want || s.Future != 1 || s.Watermark.After(at(2400)) {
+		t.Errorf("after impossible times: %+v", s)
+	}
+}
+
+func TestProducersRestored(t *testing.T) {
+	p, rng := NewProducers(wallProducers), rand.New(rand.NewPCG(1, 1))
+	fold := func(p *Producers, rng *rand.Rand, from, to int) (out []any) {
+		for m := from; m < to; m++ {
+			for range 20 {
+				s := float64(m)*60 + 60*rng.Float64()
+				heard(p, []string{"", "a", "b"}[rng.IntN(3)], []string{"", "r1", "r2"}[rng.IntN(3)], s, s+20*rng.Float64()-5)
+			}
+			pools := []PoolMinute{{Pool: "p"}}
+			out = append(out, append([]ProducerState(nil), p.Tick(at(float64(m+1)*60), pools)...), pools)
+		}
+		return out
+	}
+	fold(p, rng, 0, 25)
+	data, err := cbor.Marshal(p.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s *ProducersState
+	if err := cbor.Unmarshal(data, &s); err != nil {
+		t.Fatal(err)
+	}
+	back, err := RestoreProducers(wallProducers, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := fold(p, rand.New(rand.NewPCG(2, 2)), 25, 50), fold(back, rand.New(rand.NewPCG(2, 2)), 25, 50)
+	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("goes on differently after a restart (-kept +restored):\n%s", diff)
+	}
+	if diff := cmp.Diff(p.State(), back.State()); diff != "" {
+		t.Errorf("states differ (-kept +restored):\n%s", diff)
+	}
+	s.Producers = append(s.Producers, s.Producers[0])
+	if _, err := RestoreProducers(wallProducers, s); err == nil {
+		t.Error("a producer that comes twice was taken")
+	}
+}
+
+func TestMedianDelay(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, scale := range []float64{.1, 1, 30, 400} {
+		d := noDelays
+		for range 1001 {
+			d.add(int64(scale*1e9*rng.ExpFloat64()), true)
+		}
+		if got, want := d.median(), scale*math.Ln2; got < want/1.5-.1 || got > want*1.5+.1 {
+			t.Errorf("median of exponential delays of %v s is %v, want %.3f", scale, got, want)
+		}
+	}
+	if none := noDelays; !math.IsNaN(none.median()) {
+		t.Error("there is a median of nothing")
+	}
+}
+
+func TestProducersAllocateNothing(t *testing.T) {
+	p := NewProducers(wallProducers)
+	r, n := changed(request("", 1), times(1, 1, 2)), 0
+	note := func() {
+		n++
+		r.ReplicaName = []string{"r1", "r2", "r3"}[n%3]
+		p.Begin("", at(3))
+		p.Request(r, "")
+	}
+	note()
+	note()
+	note()
+	if allocs := testing.AllocsPerRun(1000, note); allocs > 0 {
+		t.Errorf("%v allocations a record", allocs)
+	}
+}
+
+func BenchmarkProducers(b *testing.B) {
+	for _, replicas := range []int{1, 100} {
+		b.Run(fmt.Sprint(replicas), func(b *testing.B) {
+			p, names := NewProducers(wallProducers), make([]string, replicas)
+			for i := range names {
+				names[i] = fmt.Sprint("replica-", i)
+			}
+			r, stored := changed(request("", 1), times(1, 1, 2)), at(3)
+			p.Begin("", stored)
+			b.ReportAllocs()
+			for i := range b.N {
+				r.ReplicaName = names[i%replicas]
+				p.Request(r, "")
+			}
+		})
+	}
+}

@@ -1,0 +1,180 @@
+package forewarm
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// sender is a producer of one request a second, whose clock is off and who sends every so many seconds.
+type sender struct {
+	name        string
+	ahead       time.Duration
+	every       int
+	from, until int // seconds
+}
+
+// watched runs senders for so many minutes on the wall clock and returns the last output that decided.
+func watched(t *testing.T, cfg Config, minutes int, senders ...sender) (last Output, p *Pipeline) {
+	t.Helper()
+	p = New(cfg)
+	emit := func(o *Output) {
+		if len(o.Decisions) > 0 {
+			last = *o
+		}
+	}
+	held := make([][]ingest.Request, len(senders))
+	for s := range minutes * 60 {
+		now := midnight.Add(time.Duration(s) * time.Second)
+		for i, x := range senders {
+			if s < x.from || x.until > 0 && s >= x.until {
+				continue
+			}
+			end := now.Add(x.ahead)
+			held[i] = append(held[i], ingest.Request{
+				ID: fmt.Sprint(x.name, s), Pool: "p", Class: "chat", Attempt: 1, ArrivedAt: end.Add(-2 * time.Second), FinishedAt: end,
+				PromptTokens: 100, CachedTokens: ingest.Unknown, OutputTokens: 10, MaxOutputTokens: ingest.Unknown,
+			})
+			if s%x.every == x.every-1 {
+				p.Apply(&ingest.Batch{Sequence: p.sequence + 1, ReceivedAt: now.Add(40 * time.Millisecond), Source: x.name, Requests: held[i]}, emit)
+				held[i] = nil
+			}
+		}
+		if s%60 == 10 {
+			p.Apply(&ingest.Batch{Sequence: p.sequence + 1, ReceivedAt: now, Watermark: &ingest.Watermark{At: now.Truncate(time.Minute)}}, emit)
+		}
+	}
+	return last, p
+}
+
+func wallConfig(t *testing.T) Config {
+	cfg := eventConfig(t, "p")
+	cfg.Clock, cfg.Features.Lateness, cfg.Features.FutureBound = WallClock, 10*time.Second, 2*time.Minute
+	return cfg
+}
+
+// TestClocksOfProducers: a clock ahead, one behind, one that sends in batches and two that are right are told apart, and
+// a decision warns of those that are wrong.
+func TestClocksOfProducers(t *testing.T) {
+	senders := []sender{
+		{name: "ahead", ahead: 90 * time.Second, every: 1},
+		{name: "batches", every: 60},
+		{name: "behind", ahead: -5 * time.Minute, every: 1},
+		{name: "right", every: 1},
+		{name: "too", every: 2},
+	}
+	out, _ := watched(t, wallConfig(t), 30, senders...)
+	skew := map[string]float64{"ahead": 89.96, "batches": 0, "behind": -300, "right": 0, "too": 0}
+	typical := map[string]float64{"ahead": .1, "batches": 28, "behind": 300, "right": .1, "too": .8}
+	for _, x := range out.Producers {
+		if want := skew[x.Name]; math.Abs(x.Skew-want) > .2 {
+			t.Errorf("the clock of %s is off by %.2f s, want %.2f", x.Name, x.Skew, want)
+		}
+		if want := typical[x.Name]; x.DelayTypical < want/2 || x.DelayTypical > want*2+.1 {
+			t.Errorf("the typical delay of %s is %.2f s, want about %.1f", x.Name, x.DelayTypical, want)
+		}
+	}
+	if len(out.Producers) != len(senders) || out.Pools[0].Producers != len(senders) {
+		t.Errorf("%d producers, %d of them live, want all %d", len(out.Producers), out.Pools[0].Producers, len(senders))
+	}
+	if late := out.Tick.Sub(out.Pools[0].Complete); late < 4*time.Minute || late > 6*time.Minute {
+		t.Errorf("demand is said to be complete %s before the tick, want 5m: what the slowest has sent", late)
+	}
+	var faults []string
+	for _, f := range out.Pools[0].Faults {
+		faults = append(faults, f.Producer+" "+string(f.Kind))
+	}
+	if diff := cmp.Diff([]string{"ahead clock_ahead", "behind clock_behind"}, faults); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+	warnings := strings.Join(out.Decisions[0].Warnings, "\n")
+	for _, part := range []string{"producer ahead is ahead by 1m29s or more", "producer behind come 5m0s late"} {
+		if !strings.Contains(warnings, part) {
+			t.Errorf("no warning says %q:\n%s", part, warnings)
+		}
+	}
+}
+
+// TestFutureRecordsAreCountedByProducer: with a narrow bound the records of a clock that is ahead are refused; whose they
+// were is known.
+func TestFutureRecordsAreCountedByProducer(t *testing.T) {
+	cfg := wallConfig(t)
+	cfg.Features.FutureBound = time.Minute
+	out, p := watched(t, cfg, 20, sender{name: "ahead", ahead: 90 * time.Second, every: 1}, sender{name: "right", every: 1})
+	ahead := out.Producers[0]
+	if n := p.Counters().Refused[ingest.ReasonFuture]; n != 20*60 || ahead.Records != ahead.Future || ahead.Future < 1100 || out.Producers[1].Future != 0 {
+		t.Errorf("%d records refused in all; of the producer ahead %d of %d by the last tick", n, ahead.Future, ahead.Records)
+	}
+	if w := strings.Join(out.Decisions[0].Warnings, "\n"); !strings.Contains(w, fmt.Sprint(ahead.Future, " were refused as from the future")) {
+		t.Errorf("the decision does not say so:\n%s", w)
+	}
+	if len(out.Pools[0].Faults) != 1 || out.Pools[0].Producers != 1 {
+		t.Errorf("faults %v with %d live producers, want one and one", out.Pools[0].Faults, out.Pools[0].Producers)
+	}
+}
+
+// TestSilentProducer: one of two gateways that falls silent is a fault; both, or a replica, are not.
+func TestSilentProducer(t *testing.T) {
+	const stops = 15 * 60
+	for name, x := range map[string]struct {
+		senders []sender
+		want    int
+	}{
+		"one of two":             {[]sender{{name: "a", every: 1}, {name: "b", every: 1, until: stops}}, 1},
+		"both":                   {[]sender{{name: "a", every: 1, until: stops}, {name: "b", every: 1, until: stops}}, 0},
+		"one that was brief":     {[]sender{{name: "a", every: 1}, {name: "b", every: 1, from: stops - 100, until: stops}}, 0},
+		"one that rarely speaks": {[]sender{{name: "a", every: 1}, {name: "b", every: 240}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := wallConfig(t)
+			cfg.Features.StaleAfter = 3 * time.Minute
+			out, _ := watched(t, cfg, 30, x.senders...)
+			var silent []features.ProducerFault
+			for _, f := range out.Pools[0].Faults {
+				if f.Kind == features.FaultSilent {
+					silent = append(silent, f)
+				}
+			}
+			if len(silent) != x.want {
+				t.Fatalf("faults %v, want %d", out.Pools[0].Faults, x.want)
+			}
+			if x.want > 0 && (silent[0].Producer != "b" || silent[0].Since.Sub(midnight).Round(time.Minute) != stops*time.Second) {
+				t.Errorf("fault %v, want b since it stopped", silent[0])
+			}
+			if w := strings.Join(out.Decisions[0].Warnings, "\n"); strings.Contains(w, "producer b is silent since 00:14 UTC") != (x.want > 0) {
+				t.Errorf("the decision warns:\n%s", w)
+			}
+		})
+	}
+}
+
+// TestProducersOnTheEventClock: when records were stored differs from replay to replay, and must leave no trace.
+func TestProducersOnTheEventClock(t *testing.T) {
+	run := func(stored time.Duration) (string, Output) {
+		p := New(eventConfig(t, "p"))
+		var last Output
+		for i, b := range traffic(3, 30) {
+			b.Source, b.ReceivedAt = fmt.Sprint("gateway", i%2), midnight.Add(time.Duration(i)*stored)
+			p.Apply(&b, func(o *Output) { last = *o })
+		}
+		s, err := p.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Digest(s), last
+	}
+	one, out := run(time.Second)
+	if two, _ := run(time.Hour); one != two {
+		t.Error("the state depends on when the stream stored the records")
+	}
+	if len(out.Producers) != 2 || out.Producers[0].Records == 0 || !math.IsNaN(out.Producers[0].Skew) || out.Pools[0].Complete.IsZero() {
+		t.Errorf("producers %+v of %+v", out.Producers, out.Pools[0])
+	}
+}
