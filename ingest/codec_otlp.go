@@ -21,7 +21,8 @@ import (
 //     one as a duplicate.
 //
 // Where a gateway and its engine export by different ways and share no id, nothing in either span says that they are
-// the same request. Then only one of them may be sent here.
+// the same request. Then only one of them may be sent here. Nor does a span say how many others a sampler dropped: traces
+// that are sampled understate demand.
 //
 // The pool is the attribute forewarm.pool (of the span or its resource), else that of the subject or URL, else the model,
 // else service.name. Prompts, answers, events and links are skipped over without being read.
@@ -161,6 +162,9 @@ func (x *export) tokens(r *Request) {
 		r.PromptTokens = total - r.OutputTokens
 	case r.PromptTokens != Unknown && r.PromptTokens < r.CachedTokens:
 		r.PromptTokens += r.CachedTokens + written
+	}
+	if r.OutputTokens == Unknown && (x.attrs.is(otlpOperation, "embeddings", "embedding") || x.attrs.is(otlpSpanKind, "EMBEDDING")) {
+		r.OutputTokens = 0 // an embedding generates nothing
 	}
 }
 

@@ -28,7 +28,7 @@ func decodeOTLPJSON(d *decoder, data []byte) {
 	d.refusal = Refusal{}
 	top := value{key: []byte("the export"), raw: bytes.TrimSpace(data), typ: jsonparser.Object}
 	if top.raw[0] != '{' {
-		d.refuse(nil, ReasonWrongType, "an export is a JSON object with resourceSpans")
+		d.refuse(nil, ReasonUnknownFormat, "an OTLP trace export is a JSON object with resourceSpans")
 		return
 	}
 	members := 0
@@ -41,7 +41,7 @@ func decodeOTLPJSON(d *decoder, data []byte) {
 		}
 	})
 	if x.resources == 0 && members > 0 {
-		x.fail(ReasonMissingField, "the object has no resourceSpans: it is no OTLP trace export")
+		x.fail(ReasonUnknownFormat, "the object has no resourceSpans: it is no OTLP trace export")
 	}
 	if x.refusal.Reason != "" {
 		d.refuse(nil, x.refusal.Reason, "%s", x.refusal.Detail)
@@ -188,15 +188,12 @@ func (x *export) jsonValue(v value, inLists bool) (out otlpValue) {
 				out = otlpValue{kind: otlpText, text: text}
 			}
 		case "intValue", "int_value":
-			out = otlpValue{kind: otlpOther}
-			if n, err := strconv.ParseInt(string(v.raw), 10, 64); err == nil {
-				out = otlpValue{kind: otlpInteger, integer: n}
+			n, err := strconv.ParseInt(string(v.raw), 10, 64)
+			if out = (otlpValue{kind: otlpInteger, integer: n}); err != nil {
+				out = jsonDouble(v) // 5.0 is a whole number too
 			}
 		case "doubleValue", "double_value":
-			out = otlpValue{kind: otlpOther}
-			if f, err := strconv.ParseFloat(string(v.raw), 64); err == nil {
-				out = otlpValue{kind: otlpDouble, double: f}
-			}
+			out = jsonDouble(v)
 		case "arrayValue", "array_value":
 			if out = (otlpValue{kind: otlpOther}); inLists {
 				out = x.jsonFirst(v)
@@ -206,6 +203,14 @@ func (x *export) jsonValue(v value, inLists bool) (out otlpValue) {
 		}
 	})
 	return out
+}
+
+func jsonDouble(v value) otlpValue {
+	f, err := strconv.ParseFloat(string(v.raw), 64)
+	if err != nil {
+		return otlpValue{kind: otlpOther}
+	}
+	return otlpValue{kind: otlpDouble, double: f}
 }
 
 // jsonFirst reads the first value of an ArrayValue.

@@ -21,7 +21,7 @@ func decodeOTLP(d *decoder, data []byte) {
 	case w.fault != "":
 		d.refuse(nil, w.fault, "the export breaks within its %d bytes: what follows is lost", len(data))
 	case x.resources == 0 && len(data) > 0:
-		d.refuse(nil, ReasonMissingField, "the message has no resource_spans: it is no OTLP trace export")
+		d.refuse(nil, ReasonUnknownFormat, "the message has no resource_spans: it is no OTLP trace export")
 	}
 	x.close()
 }

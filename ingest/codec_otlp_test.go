@@ -1,12 +1,14 @@
 package ingest
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -167,7 +169,7 @@ func TestOTLPSpans(t *testing.T) {
 			llm(map[string]any{"forewarm.pool": "p", "forewarm.class": "c", "forewarm.tenant": 42, "enduser.id": "x", "http.route": "/v1/chat/completions"}),
 			with(func(r *Request) { r.Pool, r.Class, r.Tenant, r.Route = "p", "c", "42", "/v1/chat/completions" }),
 		},
-		"embedding":                          {llm(map[string]any{"gen_ai.operation.name": "embeddings"}), &bare},
+		"embedding":                          {llm(map[string]any{"gen_ai.operation.name": "embeddings"}), with(func(r *Request) { r.OutputTokens = 0 })},
 		"time to first token beyond the end": {llm(map[string]any{"gen_ai.response.time_to_first_chunk": 1.5}), &bare},
 		"names that cannot be":               {llm(map[string]any{"tenant": "a\nb", "http.route": strings.Repeat("x", 257), "gen_ai.response.id": strings.Repeat("x", 257)}), &bare},
 		"short id recurs":                    {llm(map[string]any{"gen_ai.response.id": "chatcmpl-17"}), &bare},
@@ -333,8 +335,8 @@ func TestOTLPRefusesMessages(t *testing.T) {
 	}{
 		"not JSON":               {ContentTypeOTLPJSON, "hello", ReasonNotJSON},
 		"empty":                  {ContentTypeOTLPJSON, "", ReasonTruncated},
-		"list":                   {ContentTypeOTLPJSON, "[]", ReasonWrongType},
-		"native record":          {ContentTypeOTLPJSON, `{"pool":"p","prompt_tokens":7}`, ReasonMissingField},
+		"list":                   {ContentTypeOTLPJSON, "[]", ReasonUnknownFormat},
+		"native record":          {ContentTypeOTLPJSON, `{"pool":"p","prompt_tokens":7}`, ReasonUnknownFormat},
 		"deep":                   {ContentTypeOTLPJSON, deep, ReasonTooDeep},
 		"number for a list":      {ContentTypeOTLPJSON, `{"resourceSpans":7}`, ReasonWrongType},
 		"number for a span":      {ContentTypeOTLPJSON, `{"resourceSpans":[{"scopeSpans":[{"spans":[7]}]}]}`, ReasonWrongType},
@@ -343,7 +345,7 @@ func TestOTLPRefusesMessages(t *testing.T) {
 		"invalid UTF-8":          {ContentTypeOTLPJSON, "{\"resourceSpans\":[],\"x\":\"\xff\"}", ReasonInvalidUTF8},
 		"cut protobuf":           {ContentTypeOTLP, "\x0a\x05\x12", ReasonTruncated},
 		"no protobuf":            {ContentTypeOTLP, "\x0f\xff", ReasonNotProtobuf},
-		"another protobuf":       {ContentTypeOTLP, "\x12\x02hi", ReasonMissingField},
+		"another protobuf":       {ContentTypeOTLP, "\x12\x02hi", ReasonUnknownFormat},
 		"span cut in its middle": {ContentTypeOTLP, "\x0a\x06\x12\x04\x12\x02\x0a\x10", ReasonTruncated},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -430,6 +432,25 @@ func BenchmarkDecodeOTLP(b *testing.B) {
 	b.ReportMetric(float64(b.N*len(spans))/b.Elapsed().Seconds(), "spans/s")
 }
 
+// TestOTLPKeepsNoSecret plants a sentence in every place of every sample, and looks for it in what is refused.
+func TestOTLPKeepsNoSecret(t *testing.T) {
+	for _, sample := range samples(t, "otlp-json") {
+		var tree any
+		if err := json.Unmarshal(sample, &tree); err != nil {
+			t.Fatal(err)
+		}
+		plant(tree, false, func(planted any, _ bool) {
+			data, err := json.Marshal(planted)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b Batch
+			Decode(Meta{ContentType: ContentTypeOTLPJSON}, data, DefaultLimits(), &b)
+			checkSecret(t, data, &b, true)
+		})
+	}
+}
+
 func FuzzDecodeOTLPJSON(f *testing.F) {
 	for _, sample := range samples(f, "otlp-json") {
 		f.Add(sample)
@@ -437,6 +458,7 @@ func FuzzDecodeOTLPJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { checkExport(t, ContentTypeOTLPJSON, data) })
 }
 
+// FuzzDecodeOTLP compares the decoder with pdata's, and its reading of protobuf with that of JSON.
 func FuzzDecodeOTLP(f *testing.F) {
 	for _, sample := range samples(f, "otlp-json") {
 		traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(sample)
@@ -457,6 +479,14 @@ func FuzzDecodeOTLP(f *testing.F) {
 		}
 		if n := len(b.Requests) + len(b.Refused) + b.Ignored; n < traces.SpanCount() {
 			t.Fatalf("%d spans became %d", traces.SpanCount(), n)
+		}
+		text, err := (&ptrace.JSONMarshaler{}).MarshalTraces(traces)
+		if err != nil || !json.Valid(text) || !utf8.Valid(data) {
+			return
+		}
+		again := checkExport(t, ContentTypeOTLPJSON, text)
+		if d := diff(b.Requests, again.Requests); d != "" {
+			t.Fatalf("protobuf and JSON disagree (-protobuf +JSON):\n%s\n%s", d, text)
 		}
 	})
 }

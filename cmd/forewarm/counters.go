@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strconv"
 
 	"go.uber.org/zap"
@@ -67,20 +68,21 @@ func (d *daemon) exportCounters() {
 // exportListeners publishes what each listener was sent.
 func (d *daemon) exportListeners() {
 	for i, s := range d.listeners.Stats() {
-		labels := "{listener=" + strconv.Quote(s.Listener)
 		for j, c := range s.Requests {
-			d.exporter.Counter("forewarm_listener_requests_total"+labels+",code="+strconv.Quote(c.Code)+"}", "Requests of producers that do not speak NATS, by status code.",
-				func() uint64 { return d.listeners.Stats()[i].Requests[j].Requests })
+			d.exporter.Counter(fmt.Sprintf("forewarm_listener_requests_total{listener=%q,code=%q}", s.Listener, c.Code),
+				"Requests of producers that do not speak NATS, by status code.", func() uint64 { return d.listeners.Stats()[i].Requests[j].Requests })
 		}
-		for _, c := range []struct {
-			name, help string
-			value      func(*listener.Stats) uint64
-		}{
-			{"forewarm_listener_bytes_total", "Bytes of those requests' bodies, as sent.", func(s *listener.Stats) uint64 { return s.Bytes }},
-			{"forewarm_listener_records_total", "Records of those requests that are in the stream.", func(s *listener.Stats) uint64 { return s.Records }},
-			{"forewarm_listener_ignored_total", "Records of those requests that carry no demand, such as the spans of tools.", func(s *listener.Stats) uint64 { return s.Ignored }},
-		} {
-			d.exporter.Counter(c.name+labels+"}", c.help, func() uint64 { return c.value(&d.listeners.Stats()[i]) })
+	}
+	for _, c := range []struct {
+		name, help string
+		value      func(*listener.Stats) uint64
+	}{
+		{"forewarm_listener_bytes_total", "Bytes of those requests' bodies, as sent.", func(s *listener.Stats) uint64 { return s.Bytes }},
+		{"forewarm_listener_records_total", "Records of those requests that are in the stream.", func(s *listener.Stats) uint64 { return s.Records }},
+		{"forewarm_listener_ignored_total", "Records of those requests that carry no demand, such as the spans of tools.", func(s *listener.Stats) uint64 { return s.Ignored }},
+	} {
+		for i, s := range d.listeners.Stats() {
+			d.exporter.Counter(fmt.Sprintf("%s{listener=%q}", c.name, s.Listener), c.help, func() uint64 { return c.value(&d.listeners.Stats()[i]) })
 		}
 	}
 }

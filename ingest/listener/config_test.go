@@ -137,7 +137,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 	c.GRPC.TLS = c.HTTP.TLS
 	m := &memory{}
-	l := serve(t, c, m)
+	l := serve(t, c, m, m.refuse)
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.Leaf)
 	for name, tc := range map[string]struct {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"time"
 
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -86,7 +85,7 @@ func (s *grpcServer) admit(ctx context.Context, info *tap.Info) (context.Context
 		return ctx, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.patience+storeTimeout)
-	context.AfterFunc(ctx, cancel)
+	context.AfterFunc(ctx, cancel) // the end of the call ends ctx
 	return ctx, nil
 }
 
@@ -118,7 +117,7 @@ func (s *grpcServer) export(ctx context.Context, request []byte) ([]byte, error)
 	}
 	out, err := s.accept(ctx, m, request, s.maxBytes)
 	if err != nil {
-		s.log.Warn("telemetry was not stored; its producer is asked to try again", zap.String("listener", "grpc"), zap.Error(err))
+		s.complain(err)
 		return nil, status.Error(codes.Unavailable, "the telemetry stream does not answer")
 	}
 	s.stored(&out)

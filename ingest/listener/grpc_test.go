@@ -32,7 +32,7 @@ func dial(t *testing.T, l *Listeners, options ...grpc.DialOption) ptraceotlp.GRP
 
 func TestGRPCExport(t *testing.T) {
 	m := &memory{}
-	l := serve(t, onLoopback(), m)
+	l := serve(t, onLoopback(), m, m.refuse)
 	client := dial(t, l)
 	for _, options := range [][]grpc.CallOption{nil, {grpc.UseCompressor(gzip.Name)}} {
 		m.batches = nil
@@ -72,7 +72,7 @@ func TestGRPCRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := onLoopback()
 			c.GRPC.TokenFile, c.GRPC.MaxBytes = secret, 4096
-			l := serve(t, c, tc.store)
+			l := serve(t, c, tc.store, tc.store.refuse)
 			ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", tc.authorization)
 			export := traces(1)
 			if tc.large {
@@ -90,7 +90,7 @@ func TestGRPCRefuses(t *testing.T) {
 }
 
 func TestGRPCMalformed(t *testing.T) {
-	l := serve(t, onLoopback(), &memory{})
+	l := serve(t, onLoopback(), &memory{}, new(memory).refuse)
 	conn, err := grpc.NewClient(l.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestGRPCMalformed(t *testing.T) {
 func TestGRPCRate(t *testing.T) {
 	c := onLoopback()
 	c.GRPC.RequestsPerS = 0.001
-	l := serve(t, c, &memory{})
+	l := serve(t, c, &memory{}, new(memory).refuse)
 	client := dial(t, l)
 	for i, want := range []codes.Code{codes.OK, codes.Unavailable} {
 		if _, err := client.Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(1))); status.Code(err) != want {

@@ -45,6 +45,12 @@ func (m *memory) Store(ctx context.Context, b *ingest.Batch) error {
 	return m.fail
 }
 
+func (m *memory) refuse(refused []ingest.Refusal) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refused = append(m.refused, refused...)
+}
+
 func (m *memory) requests() []ingest.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,13 +69,9 @@ func onLoopback() Config {
 }
 
 // serve runs listeners until the test ends.
-func serve(t *testing.T, c Config, m *memory) *Listeners {
+func serve(t testing.TB, c Config, s Store, refused func([]ingest.Refusal)) *Listeners {
 	t.Helper()
-	l, err := open(c, Deps{Store: m, Log: zap.NewNop(), Refused: func(refused []ingest.Refusal) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.refused = append(m.refused, refused...)
-	}}, patience)
+	l, err := open(c, Deps{Store: s, Refused: refused, Log: zap.NewNop()}, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +141,7 @@ func traces(prompts ...int64) ptrace.Traces {
 	return traces
 }
 
-func protobufOf(t *testing.T, traces ptrace.Traces) []byte {
+func protobufOf(t testing.TB, traces ptrace.Traces) []byte {
 	t.Helper()
 	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
 	if err != nil {
@@ -148,7 +150,7 @@ func protobufOf(t *testing.T, traces ptrace.Traces) []byte {
 	return data
 }
 
-func jsonOf(t *testing.T, traces ptrace.Traces) []byte {
+func jsonOf(t testing.TB, traces ptrace.Traces) []byte {
 	t.Helper()
 	data, err := (&ptrace.JSONMarshaler{}).MarshalTraces(traces)
 	if err != nil {

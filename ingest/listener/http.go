@@ -64,7 +64,19 @@ func (s *httpServer) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/traces", s.postTraces)
 	mux.HandleFunc("POST /v1/telemetry/{format}", s.postTelemetry)
-	return s.counted(mux)
+	return s.counted(s.authorized(mux))
+}
+
+// authorized lets only clients through that hold the token, if there is one.
+func (s *httpServer) authorized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.admits(r.Header.Get("Authorization")) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			writeStatus(w, mediaType(r.Header.Get("Content-Type")) != "application/x-protobuf", http.StatusUnauthorized, "the token is missing or wrong; send it as Authorization: Bearer")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // counted lets next answer, and counts how it did.
@@ -132,9 +144,6 @@ func codeOf(o *outcome) int {
 // take lets a request in, reads its body and has it accepted. A code other than 0 says how to refuse it, and why.
 func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType string) (out outcome, code int, message string) {
 	switch {
-	case !s.admits(r.Header.Get("Authorization")):
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		return out, http.StatusUnauthorized, "the token is missing or wrong; send it as Authorization: Bearer"
 	case !s.rate.Allow():
 		w.Header().Set("Retry-After", retryAfter)
 		return out, http.StatusTooManyRequests, "too many requests a second; send larger batches"
@@ -155,7 +164,7 @@ func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType st
 		Pool: query.Get("pool"), Class: query.Get("class"), Source: r.Header.Get(ingest.HeaderSource),
 	}, body, s.maxBytes)
 	if err != nil {
-		s.log.Warn("telemetry was not stored; its producer is asked to try again", zap.String("listener", "http"), zap.Error(err))
+		s.complain(err)
 		w.Header().Set("Retry-After", retryAfter)
 		return out, http.StatusServiceUnavailable, "the telemetry stream does not answer"
 	}

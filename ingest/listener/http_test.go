@@ -20,7 +20,7 @@ import (
 
 func TestHTTPTraces(t *testing.T) {
 	m := &memory{}
-	l := serve(t, onLoopback(), m)
+	l := serve(t, onLoopback(), m, m.refuse)
 	url := "http://" + l.Addr("http").String() + "/v1/traces"
 	export := traces(100, 200)
 	for name, tc := range map[string]struct {
@@ -68,7 +68,7 @@ func readExportAnswer(t *testing.T, res answered, body []byte) ptraceotlp.Export
 
 func TestHTTPPartialSuccess(t *testing.T) {
 	m := &memory{}
-	l := serve(t, onLoopback(), m)
+	l := serve(t, onLoopback(), m, m.refuse)
 	for contentType, body := range map[string][]byte{
 		"application/x-protobuf": protobufOf(t, traces(100, -1, 200, -2)),
 		"application/json":       jsonOf(t, traces(100, -1, 200, -2)),
@@ -116,7 +116,7 @@ func TestHTTPFormats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &memory{}
-			l := serve(t, onLoopback(), m)
+			l := serve(t, onLoopback(), m, m.refuse)
 			res, answer := post(t, "http://"+l.Addr("http").String()+"/v1/telemetry/"+tc.path, []byte(tc.body))
 			var ids []string
 			for _, r := range m.requests() {
@@ -166,7 +166,7 @@ func TestHTTPRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := onLoopback()
 			c.HTTP.TokenFile, c.HTTP.MaxBytes = secret, 4096
-			l := serve(t, c, tc.store)
+			l := serve(t, c, tc.store, tc.store.refuse)
 			res, body := post(t, "http://"+l.Addr("http").String()+"/v1/traces", tc.body, tc.headers...)
 			if res.code != tc.code || (res.header.Get("Retry-After") != "") != tc.retry {
 				t.Errorf("%d %q, headers %v; want %d", res.code, body, res.header, tc.code)
@@ -180,7 +180,7 @@ func TestHTTPRefuses(t *testing.T) {
 		})
 	}
 	t.Run("method", func(t *testing.T) {
-		l := serve(t, onLoopback(), &memory{})
+		l := serve(t, onLoopback(), &memory{}, new(memory).refuse)
 		res, err := http.Get("http://" + l.Addr("http").String() + "/v1/traces")
 		if err != nil {
 			t.Fatal(err)
@@ -195,7 +195,7 @@ func TestHTTPRefuses(t *testing.T) {
 func TestHTTPRate(t *testing.T) {
 	c := onLoopback()
 	c.HTTP.RequestsPerS = 0.001
-	l := serve(t, c, &memory{})
+	l := serve(t, c, &memory{}, new(memory).refuse)
 	url := "http://" + l.Addr("http").String() + "/v1/traces"
 	for i, want := range []int{200, 429, 429} {
 		res, _ := post(t, url, protobufOf(t, traces(1)), "Content-Type", "application/x-protobuf")
@@ -209,7 +209,7 @@ func TestHTTPConcurrency(t *testing.T) {
 	c := onLoopback()
 	c.HTTP.Concurrent = 1
 	m := &memory{hold: make(chan struct{})}
-	l := serve(t, c, m)
+	l := serve(t, c, m, m.refuse)
 	url := "http://" + l.Addr("http").String() + "/v1/traces"
 	body := protobufOf(t, traces(1))
 	codes := make(chan int)
@@ -235,7 +235,7 @@ func TestHTTPConcurrency(t *testing.T) {
 
 // TestHTTPSlowBody: a client that sends half a body must not hold a slot for ever.
 func TestHTTPSlowBody(t *testing.T) {
-	l := serve(t, onLoopback(), &memory{})
+	l := serve(t, onLoopback(), &memory{}, new(memory).refuse)
 	conn, err := net.Dial("tcp", l.Addr("http").String())
 	if err != nil {
 		t.Fatal(err)

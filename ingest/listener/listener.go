@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -58,6 +59,14 @@ type door struct {
 	maxBytes int
 	patience time.Duration // for all bytes of a request
 	log      *zap.Logger
+	outage   rate.Sometimes
+}
+
+// complain logs that the store failed: once in a while, for during an outage every request finds out.
+func (d *door) complain(err error) {
+	d.outage.Do(func() {
+		d.log.Warn("telemetry is not stored; its producers are asked to try again", zap.String("listener", d.listener), zap.Error(err))
+	})
 }
 
 // New reads the files that c names and opens its addresses; Run serves on them. Errors name the key to mend.
@@ -70,7 +79,7 @@ func open(c Config, deps Deps, patience time.Duration) (*Listeners, error) {
 		if e.Listen == "" {
 			return nil
 		}
-		d := &door{intake: in, tally: t, maxBytes: e.MaxBytes, patience: patience, log: deps.Log}
+		d := &door{intake: in, tally: t, maxBytes: e.MaxBytes, patience: patience, log: deps.Log, outage: rate.Sometimes{Interval: 10 * time.Second}}
 		var err error
 		if d.guard, err = newGuard(name, e); err != nil {
 			return err
