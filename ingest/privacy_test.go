@@ -88,7 +88,7 @@ func plant(tree any, named bool, look func(planted any, named bool)) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(node)) {
 			with := maps.Clone(node)
-			plant(node[key], identifying[key] || key == "request_tags", func(planted any, named bool) {
+			plant(node[key], identifying[key] > 0 || key == "request_tags", func(planted any, named bool) {
 				with[key] = planted
 				look(with, named)
 			})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Redact gives what may be kept of a record that is refused: its shape, as JSON where the record is JSON. Keys stay, and
@@ -28,7 +29,8 @@ func Redact(data []byte, limit int) []byte {
 const (
 	redactBytes   = 64 << 10
 	redactKey     = 40 // longest key that is kept
-	redactValue   = 64 // longest identifying string
+	redactName    = 64 // longest name
+	redactWord    = 11 // longest state, or word in a Detail
 	redactNumeral = 24 // longest number
 )
 
@@ -70,12 +72,13 @@ func (r *redactor) str() {
 	end := stringEnd(r.data, r.at)
 	text := r.data[r.at+1 : min(end, len(r.data))]
 	closed := end < len(r.data)
-	keep := false
+	var keep bool
 	if after := bytes.TrimLeft(r.data[min(end+1, len(r.data)):], " \t\r\n"); closed && len(after) > 0 && after[0] == ':' {
 		keep = len(text) <= redactKey && isIdentifier(text)
 		r.key, r.value = text, false
 	} else {
-		keep = closed && r.value && identifying[string(r.key)] && (len(text) <= redactValue && isIdentifier(text) || isInstant(text))
+		limit := identifying[string(r.key)]
+		keep = closed && r.value && limit > 0 && (len(text) <= limit && isIdentifier(text) || isInstant(text))
 		r.key, r.value = nil, false
 	}
 	r.out = append(r.out, '"')
@@ -111,32 +114,40 @@ func (r *redactor) word() {
 	r.at += end
 }
 
-// identifying are the keys whose strings are names, states and times: those of the native format and the last of each
-// path of the foreign ones.
+// identifying are the keys whose strings are names, states and times, and the longest string that is kept of each: the
+// keys of the native format, and the last of each path of the foreign ones.
 var identifying = identifyingKeys(liteLLMFields, openAIFields, envoyFields, sglangFields)
 
-func identifyingKeys(tables ...*fieldTree) map[string]bool {
-	keys := map[string]bool{
-		"replica": true, "state": true, "stage": true, "phase": true, "session_hash": true, "event_id": true, "at": true, "start": true,
-		"schema": true, "event_type": true, "finish_reason": true,
+func identifyingKeys(tables ...*fieldTree) map[string]int {
+	keys := map[string]int{"event_id": redactName, "schema": redactName, "event_type": redactWord, "state": redactWord, "stage": redactWord, "phase": redactWord}
+	limit := func(f field) int {
+		if f <= fieldReplica {
+			return redactName
+		}
+		return redactWord
 	}
-	for _, name := range fieldNames {
-		keys[name] = true
+	for i, name := range fieldNames {
+		keys[name] = limit(field(i))
 	}
+	delete(keys, fieldNames[fieldSession]) // hashed, never kept in clear
 	for _, t := range tables {
 		for _, s := range t.sources {
-			keys[s.path] = true // a key that has dots
-			keys[s.path[bytes.LastIndexByte([]byte(s.path), '.')+1:]] = true
+			if s.field == fieldSession {
+				continue
+			}
+			last := s.path[strings.LastIndexByte(s.path, '.')+1:]
+			for _, key := range [...]string{s.path, last} { // a path may be a key that has dots
+				keys[key] = max(keys[key], limit(s.field))
+			}
 		}
 	}
-	delete(keys, "session") // hashed, never kept in clear
 	return keys
 }
 
 // quoted shows a value of a message in a Detail, if it is short as an enumeration's or made as a number or a time;
 // otherwise it says how long the value is, for it may be text.
 func quoted(text []byte) string {
-	if len(text) <= 11 && isIdentifier(text) || isInstant(text) {
+	if len(text) <= redactWord && isIdentifier(text) || isInstant(text) {
 		return strconv.Quote(string(text))
 	}
 	return fmt.Sprintf("a string of %d bytes", len(text))

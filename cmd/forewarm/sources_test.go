@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forewarm/forewarm/ingest"
 )
 
 // TestDynamoNeedsNoGlue: what NVIDIA Dynamo publishes by itself, bytes without headers on its own subject, is counted, and
@@ -40,5 +42,29 @@ func TestDynamoNeedsNoGlue(t *testing.T) {
 	_, body := get(p.base + "/api/v1/pools/chat/forecast?dimension=prefill")
 	if !strings.Contains(body, `"value": 28`+"\n") || strings.Contains(body, `"value": 60`+"\n") {
 		t.Errorf("want 28 tokens/s in\n%s", body)
+	}
+}
+
+// TestOwnNamesInAnAccessLog: what a gateway logs under keys of its own is counted, and its refusals keep no prompt.
+func TestOwnNamesInAnAccessLog(t *testing.T) {
+	p := startDaemon(t,
+		"clock: event",
+		"nats: {embedded: {listen: '127.0.0.1:0'}, sources: [{subject: gateway.log, format: envoy, pool: chat}], fields: [{format: envoy, field: prompt_tokens, paths: [usage.in]}]}",
+		"pools: [{name: chat, replicas: {max: 4}}]",
+	)
+	letters := subscribe(t, p.conn, "forewarm.deadletter")
+	p.publish(t, "gateway.log", []byte(`{"start_time":"2026-03-02T08:00:00Z","duration":"900","response_code":"200","usage.in":"7","genai_tokens_output":2}`))
+	p.publish(t, "gateway.log", []byte(`{"start_time":"2026-03-02T08:00:00Z","response_code":"200","body":"my secret"}`))
+	p.settle(t)
+	if n := int(metric(t, p, "forewarm_ingest_records_total")); n != 1 {
+		t.Errorf("%d records were counted, want 1", n)
+	}
+	for m := range next(letters) {
+		if want := `{"start_time":"2026-03-02T08:00:00Z","response_code":"200","body":"<9>"}`; string(m.Data) != want {
+			t.Errorf("dead letter %s, want %s", m.Data, want)
+		}
+	}
+	if n := refused(t, p, ingest.ReasonMissingField); n != 1 {
+		t.Errorf("%d were refused, want 1", n)
 	}
 }
