@@ -25,7 +25,7 @@ func (w *wire) stop(reason Reason) {
 }
 
 // tag reads what a field begins with, field number<<3 | wire type; there must be more.
-func (w *wire) tag() (tag uint64) { // small enough to be inlined
+func (w *wire) tag() (tag uint64) {
 	tag = uint64(w.data[w.at])
 	if w.at++; tag > 0x7f {
 		tag = w.longTag()
@@ -33,7 +33,8 @@ func (w *wire) tag() (tag uint64) { // small enough to be inlined
 	return tag
 }
 
-func (w *wire) longTag() uint64 {
+//go:noinline
+func (w *wire) longTag() uint64 { // not inlined, so that tag is
 	w.at--
 	return w.longVarint()
 }
