@@ -11,6 +11,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/ingest/scrape"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 )
@@ -33,6 +34,7 @@ type Config struct {
 	Decision  alerting.Config  `yaml:"decision"`
 	NATS      jetstream.Config `yaml:"nats"`
 	Listeners listener.Config  `yaml:"listeners"`
+	Scrape    scrape.Config    `yaml:"scrape"`
 	Sinks     sink.Config      `yaml:"sinks"`
 	Storage   storage.Config   `yaml:"storage"`
 	Report    Report           `yaml:"report"`
@@ -81,6 +83,7 @@ func Default() *Config {
 		Decision:  p.Decision,
 		NATS:      jetstream.DefaultConfig(),
 		Listeners: listener.DefaultConfig(),
+		Scrape:    scrape.DefaultConfig(),
 		Storage:   storage.DefaultConfig(),
 		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
 		Server:    server.DefaultConfig(),

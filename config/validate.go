@@ -121,7 +121,8 @@ func (c *Config) check(source map[string]string) Errors {
 	k.section("decision", c.Decision.Check())
 	k.section("nats", c.NATS.Validate())
 	k.section("listeners", c.Listeners.Check())
-	c.checkSources(k)
+	k.section("scrape", c.Scrape.Validate())
+	c.checkProducers(k)
 	_, err := sink.Open(c.Sinks, sink.Deps{})
 	k.section("sinks", err)
 	k.section("storage", c.Storage.Validate())
@@ -132,8 +133,11 @@ func (c *Config) check(source map[string]string) Errors {
 	return k.errs
 }
 
-// checkSources finds subjects all of whose telemetry would be refused.
-func (c *Config) checkSources(k *checker) {
+// checkProducers finds subjects and targets all of whose telemetry would be refused.
+func (c *Config) checkProducers(k *checker) {
+	if len(c.Scrape.Jobs) > 0 && c.Clock == forewarm.EventClock {
+		k.fail("clock", string(c.Clock), "must be wall where engines are scraped, for they live now", "set clock: wall, or remove scrape.jobs")
+	}
 	if c.DefaultPool != nil {
 		return
 	}
@@ -144,6 +148,11 @@ func (c *Config) checkSources(k *checker) {
 	for i, s := range c.NATS.Sources {
 		if s.Pool != "" {
 			k.oneOf(fmt.Sprintf("nats.sources[%d].pool", i), s.Pool, names...)
+		}
+	}
+	for i, j := range c.Scrape.Jobs {
+		if j.Pool != "" { // that it is missing was said
+			k.oneOf(fmt.Sprintf("scrape.jobs[%d].pool", i), j.Pool, names...)
 		}
 	}
 }

@@ -117,6 +117,12 @@ func (e *Exporter) Gauge(name, help string, f func() float64) {
 	e.set.NewGauge(name, f)
 }
 
+// Histogram exposes how what it is told is distributed over buckets, given by their upper bounds. A name is registered once.
+func (e *Exporter) Histogram(name, help string, buckets []float64) (observe func(float64)) {
+	e.describe(name, help)
+	return e.set.NewPrometheusHistogramExt(name, buckets).Update
+}
+
 // Counter exposes a count that is kept elsewhere and never falls; name ends in _total and may carry labels.
 func (e *Exporter) Counter(name, help string, f func() uint64) {
 	e.describe(name, help)

@@ -25,6 +25,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/ingest/scrape"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 )
@@ -46,6 +47,7 @@ type daemon struct {
 	snapshots *storage.Snapshots
 
 	consumer   *jetstream.Consumer
+	scraper    *scrape.Scraper // nil when nothing is scraped
 	deadLetter *jetstream.DeadLetter
 	listeners  *listener.Listeners
 	dispatcher *sink.Dispatcher
@@ -107,6 +109,9 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	}
 	if err := d.openSinks(); err != nil {
 		return nil, usageError{err}
+	}
+	if err := d.openScraper(); err != nil {
+		return nil, usageError{fmt.Errorf("scrape.%w", err)}
 	}
 	var start uint64 // what the stream still has
 	if d.pipeline.Sequence() > 0 {
@@ -278,6 +283,9 @@ func (d *daemon) Run(ctx context.Context) error {
 		upstream.Go(func() error { return ticker.Run(folding) })
 	}
 	upstream.Go(func() error { return d.listeners.Run(folding) })
+	if d.scraper != nil {
+		upstream.Go(func() error { return d.scraper.Run(folding) })
+	}
 	upstream.Go(func() error { return d.runReports(folding) })
 	err := upstream.Wait()
 	err = errors.Join(err, d.snapshot())

@@ -1,0 +1,126 @@
+package scrape
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
+)
+
+// exposition is what one target exposes of the metrics that tell of an engine, by name.
+type exposition map[string][]sample
+
+type sample struct {
+	labels labels.Labels
+	value  float64
+}
+
+// maxSeries bounds the series kept of one answer. Engines expose a few dozen that count, Dynamo's frontend some for each
+// worker.
+const maxSeries = 50_000
+
+// parse reads the Prometheus text, OpenMetrics or protobuf format, as contentType says. An error means that none of it
+// is to be trusted.
+func parse(body []byte, contentType string) (exposition, error) {
+	if !isExposition(contentType) {
+		return nil, &failure{reasonNotMetrics, fmt.Errorf("content type %.64q is no exposition of metrics%s", contentType, hint(contentType))}
+	}
+	// An error beside a parser only says that the fallback was used.
+	p, err := textparse.New(body, contentType, labels.NewSymbolTable(), textparse.ParserOptions{IgnoreNativeHistograms: true, FallbackContentType: "text/plain"})
+	if p == nil {
+		return nil, &failure{reasonBadExposition, err}
+	}
+	found, kept := exposition{}, 0
+	for {
+		entry, err := p.Next()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, &failure{reasonBadExposition, fmt.Errorf("%.200w", err)}
+		}
+		if entry != textparse.EntrySeries {
+			continue
+		}
+		series, _, value := p.Series()
+		if math.IsNaN(value) || !mayMatter(series) {
+			continue
+		}
+		var l labels.Labels
+		p.Labels(&l)
+		name := canonical(l.Get(labels.MetricName))
+		if !matters(name) {
+			continue
+		}
+		if kept++; kept > maxSeries {
+			return nil, &failure{reasonTooLarge, fmt.Errorf("more than %d series of engines", maxSeries)}
+		}
+		found[name] = append(found[name], sample{l, value})
+	}
+}
+
+func isExposition(contentType string) bool {
+	if contentType == "" {
+		return true // old exporters
+	}
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (mediaType == "text/plain" || mediaType == "application/openmetrics-text" || mediaType == "application/vnd.google.protobuf")
+}
+
+// hint names the mend of the commonest mistake.
+func hint(contentType string) string {
+	if strings.HasPrefix(contentType, "application/json") {
+		return "; trtllm-serve has its metrics at path: /prometheus/metrics"
+	}
+	return ""
+}
+
+const processStart = "process_start_time_seconds"
+
+// prefixes are those of the engines' metrics. Some collectors write an underscore for the colon.
+var prefixes = [...]string{"vllm", "sglang", "trtllm", "nv_trt_llm_", "dynamo_frontend_", processStart}
+
+// mayMatter says whether the series, as the answer writes it, can be of use; most are buckets of histograms.
+func mayMatter(series []byte) bool {
+	for _, p := range prefixes {
+		if bytes.HasPrefix(series, []byte(p)) {
+			return !bytes.Contains(series, []byte("_bucket{"))
+		}
+	}
+	return bytes.HasPrefix(series, []byte("{")) // a quoted name
+}
+
+func matters(name string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// canonical writes a name as the engine's own documentation does.
+func canonical(name string) string {
+	for _, p := range [...]struct{ written, meant string }{{"vllm_", "vllm:"}, {"sglang_", "sglang:"}, {"trtllm:", "trtllm_"}} {
+		if rest, ok := strings.CutPrefix(name, p.written); ok {
+			return p.meant + rest
+		}
+	}
+	return name
+}
+
+// started is when the process began that answered; zero where it does not say, or several do.
+func (e exposition) started() time.Time {
+	s := e[processStart]
+	if len(s) != 1 || !(s[0].value > 0 && s[0].value < 1e11) {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(s[0].value * 1e3)).UTC()
+}

@@ -1,0 +1,211 @@
+package scrape
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// Deps is what a Scraper needs of others.
+type Deps struct {
+	// Publish stores one replica report in the telemetry stream. It is called from several goroutines at once.
+	Publish func(ctx context.Context, r *ingest.Replica) error
+	// Took, when set, is told how long each look at a target took. It is called from several goroutines at once.
+	Took func(time.Duration)
+	// Lookup gives the addresses of a name; nil asks the system's resolver.
+	Lookup func(ctx context.Context, name string) ([]string, error)
+	Log    *zap.Logger
+}
+
+// Scraper asks the targets of its jobs once in each interval, spread evenly over it.
+type Scraper struct {
+	cfg     Config
+	deps    Deps
+	clients []*client // one for each job
+	began   time.Time
+
+	targets map[string]*target // by job and address; owned by the goroutine of Run
+
+	stats counters
+}
+
+// counters of a Scraper.
+type counters struct {
+	looks, busy, published, unpublished, leftOut atomic.Uint64
+	failures                                     [reasonCount]atomic.Uint64
+	targets                                      atomic.Int64
+}
+
+// Stats are counts since the Scraper began.
+type Stats struct {
+	Looks       uint64            // at targets
+	Failures    map[string]uint64 // of them, by reason
+	Skipped     uint64            // looks that did not begin because the one before was not over
+	Published   uint64            // replica reports
+	Unpublished uint64            // those that the stream did not take
+	LeftOut     uint64            // addresses of names beyond the bound on targets
+	Targets     int               // right now
+}
+
+// New checks c and reads the files that it names; errors name the key to mend.
+func New(c Config, deps Deps) (*Scraper, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Scraper{cfg: c, deps: deps, targets: map[string]*target{}}
+	if deps.Lookup == nil {
+		s.deps.Lookup = net.DefaultResolver.LookupHost
+	}
+	for i, j := range c.Jobs {
+		client, err := newClient(j, c.MaxBodyBytes)
+		if err != nil {
+			return nil, fmt.Errorf("jobs[%d].%w", i, err)
+		}
+		s.clients = append(s.clients, client)
+	}
+	return s, nil
+}
+
+// Run scrapes until ctx ends, and then returns nil.
+func (s *Scraper) Run(ctx context.Context) error {
+	s.began = time.Now()
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	room := make(chan struct{}, s.cfg.Concurrency)
+	for first := true; ; first = false {
+		start := time.Now()
+		targets := s.find(ctx, first)
+		for i, t := range targets {
+			if !sleepUntil(ctx, start.Add(s.cfg.Interval*time.Duration(i)/time.Duration(len(targets)))) {
+				return nil
+			}
+			select {
+			case room <- struct{}{}:
+			case <-ctx.Done():
+				return nil
+			}
+			looking.Go(func() {
+				defer func() { <-room }()
+				s.look(ctx, t)
+			})
+		}
+		if !sleepUntil(ctx, start.Add(s.cfg.Interval)) {
+			return nil
+		}
+	}
+}
+
+// look asks one target and publishes what it says.
+func (s *Scraper) look(ctx context.Context, t *target) {
+	if !t.mu.TryLock() {
+		s.stats.busy.Add(1)
+		return
+	}
+	defer t.mu.Unlock()
+	asking, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	began := time.Now()
+	said, err := t.look(asking, time.Now)
+	if ctx.Err() != nil {
+		return // it was we who hung up
+	}
+	s.stats.looks.Add(1)
+	if s.deps.Took != nil {
+		s.deps.Took(time.Since(began))
+	}
+	if err != nil {
+		s.stats.failures[reasonOf(err)].Add(1)
+		s.deps.Log.Debug("scrape failed", zap.String("pool", t.client.job.Pool), zap.String("target", t.address), zap.Error(err))
+	}
+	s.publish(ctx, said)
+}
+
+func (s *Scraper) publish(ctx context.Context, said []ingest.Replica) {
+	for i := range said {
+		if err := s.deps.Publish(ctx, &said[i]); err != nil {
+			s.stats.unpublished.Add(1)
+			s.deps.Log.Debug("replica report not stored", zap.String("pool", said[i].Pool), zap.String("replica", said[i].Name), zap.Error(err))
+			continue
+		}
+		s.stats.published.Add(1)
+	}
+}
+
+// Stats of everything since Run was called.
+func (s *Scraper) Stats() Stats {
+	out := Stats{
+		Looks: s.stats.looks.Load(), Skipped: s.stats.busy.Load(), Published: s.stats.published.Load(), Unpublished: s.stats.unpublished.Load(),
+		LeftOut: s.stats.leftOut.Load(), Targets: int(s.stats.targets.Load()), Failures: map[string]uint64{},
+	}
+	for i := range s.stats.failures {
+		out.Failures[reasonNames[i]] = s.stats.failures[i].Load()
+	}
+	return out
+}
+
+// Reasons lists why a scrape can fail, for metrics that must exist at zero.
+func Reasons() []string { return reasonNames[:] }
+
+// find lists the targets of this round, ordered by job and address. Those that were listed and are no longer, by a name
+// that resolves, are said to be gone; a name that does not resolve leaves its targets as they were. Targets that appear
+// later than in the first round were not there before.
+func (s *Scraper) find(ctx context.Context, first bool) []*target {
+	found := map[string]*target{}
+	for job, addresses := range s.resolve(ctx) {
+		for _, address := range addresses {
+			key := fmt.Sprintf("%d %s", job, address)
+			t, known := s.targets[key]
+			switch {
+			case !known && len(found) >= maxTargets:
+				s.stats.leftOut.Add(1)
+				continue
+			case !known:
+				t = &target{client: s.clients[job], address: address, since: s.began, away: !first}
+			}
+			found[key] = t
+		}
+	}
+	list := make([]*target, 0, len(found))
+	for _, t := range found {
+		list = append(list, t)
+	}
+	slices.SortFunc(list, func(a, b *target) int {
+		return strings.Compare(a.client.job.Pool+" "+a.address, b.client.job.Pool+" "+b.address)
+	})
+	for key, t := range s.targets {
+		if found[key] == nil {
+			s.forget(ctx, t)
+		}
+	}
+	s.targets = found
+	s.stats.targets.Store(int64(len(list)))
+	return list
+}
+
+// forget says of the replicas of a target that is listed no more that they are gone.
+func (s *Scraper) forget(ctx context.Context, t *target) {
+	t.mu.Lock() // at most as long as a look takes
+	defer t.mu.Unlock()
+	s.publish(ctx, t.tell(nil, time.Now().UTC()))
+}
+
+// sleepUntil waits until t, or until ctx ends: then it is false.
+func sleepUntil(ctx context.Context, t time.Time) bool {
+	timer := time.NewTimer(time.Until(t))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

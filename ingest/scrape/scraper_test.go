@@ -1,0 +1,243 @@
+package scrape
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// roundTrip answers requests without a network.
+type roundTrip func(r *http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func answer(text string) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}, nil
+}
+
+// diary notes what happens, and when since the start.
+type diary struct {
+	mu    sync.Mutex
+	began time.Time
+	lines []string
+}
+
+func (d *diary) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, fmt.Sprintf("%s ", time.Since(d.began))+fmt.Sprintf(format, args...))
+}
+
+// run runs a scraper of one job for a while and gives its diary.
+func run(t *testing.T, c Config, lookup func(string) ([]string, error), transport func(d *diary, r *http.Request) (*http.Response, error), span time.Duration) ([]string, Stats) {
+	t.Helper()
+	d := &diary{began: time.Now()}
+	s, err := New(c, Deps{
+		Publish: func(_ context.Context, r *ingest.Replica) error {
+			if strings.Contains(r.Name, "unpublishable") {
+				return errors.New("no stream")
+			}
+			d.note("%s is %s", r.Name, r.State)
+			return nil
+		},
+		Lookup: func(_ context.Context, name string) ([]string, error) { return lookup(name) },
+		Log:    zap.NewNop(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, client := range s.clients {
+		client.http.Transport = roundTrip(func(r *http.Request) (*http.Response, error) { return transport(d, r) })
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), span)
+	defer cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	slices.Sort(d.lines)
+	return d.lines, s.Stats()
+}
+
+func TestLooksAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := DefaultConfig()
+		c.Jobs = []Job{{Pool: "p", Targets: []string{"c:1", "a:1", "b:1"}}}
+		got, stats := run(t, c, nil, func(d *diary, r *http.Request) (*http.Response, error) {
+			d.note("look at %s%s", r.URL.Host, r.URL.Path)
+			return answer("vllm:num_requests_running 1\n")
+		}, 29*time.Second)
+		want := []string{
+			"0s a:1 is ready", "0s look at a:1/metrics", "10s c:1 is ready", "10s look at c:1/metrics", "15s a:1 is ready", "15s look at a:1/metrics",
+			"20s b:1 is ready", "20s look at b:1/metrics", "25s c:1 is ready", "25s look at c:1/metrics", "5s b:1 is ready", "5s look at b:1/metrics",
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+		if stats.Looks != 6 || stats.Published != 6 || stats.Targets != 3 {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+func TestLooksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := DefaultConfig()
+		c.Concurrency = 2
+		for i := range 30 {
+			c.Jobs = append(c.Jobs, Job{Pool: "p", Targets: []string{fmt.Sprintf("h:%d", i+1)}})
+		}
+		var mu sync.Mutex
+		under, most := 0, 0
+		_, stats := run(t, c, nil, func(_ *diary, r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			under++
+			most = max(most, under)
+			mu.Unlock()
+			<-r.Context().Done() // hangs until it is given up
+			mu.Lock()
+			under--
+			mu.Unlock()
+			return nil, r.Context().Err()
+		}, 5*time.Minute)
+		// Each look takes 10s, two at a time: 60 of them in five minutes, none of which says anything of a replica.
+		if most != 2 || stats.Looks < 54 || stats.Looks > 60 || stats.Failures["timeout"] != stats.Looks || stats.Published != 0 {
+			t.Errorf("at most %d at once, %+v", most, stats)
+		}
+	})
+}
+
+func TestNamesAreLookedUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := DefaultConfig()
+		c.Jobs = []Job{{Pool: "p", DNS: "engines:8000"}}
+		round := 0
+		got, stats := run(t, c, func(name string) ([]string, error) {
+			round++
+			switch {
+			case name != "engines":
+				t.Errorf("looked up %q", name)
+			case round == 2:
+				return []string{"10.0.0.1", "fd00::2", "fe80::1%eth0"}, nil
+			case round == 3:
+				return nil, errors.New("no server answers")
+			case round == 4:
+				return []string{"fd00::2"}, nil
+			}
+			return []string{"10.0.0.1", "10.0.0.1"}, nil
+		}, func(*diary, *http.Request) (*http.Response, error) {
+			return answer("vllm:num_requests_running 1\n")
+		}, 59*time.Second)
+		want := []string{
+			"0s 10.0.0.1:8000 is ready",
+			"15s 10.0.0.1:8000 is ready", "22.5s [fd00::2]:8000 is ready",
+			"30s 10.0.0.1:8000 is ready", "37.5s [fd00::2]:8000 is ready",
+			"45s 10.0.0.1:8000 is gone", "45s [fd00::2]:8000 is ready",
+		}
+		if d := cmp.Diff(want, got); d != "" || stats.Failures["name"] != 1 {
+			t.Errorf("%+v\n%s", stats, d)
+		}
+	})
+}
+
+// TestStartsAreDated: an engine that appears while it is looked for started in the time since its process began.
+func TestStartsAreDated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var reported []string
+		s, err := New(Config{Interval: 15 * time.Second, Timeout: time.Second, Concurrency: 1, MaxBodyBytes: 1 << 20, Jobs: []Job{{Pool: "p", DNS: "engines:1"}}}, Deps{
+			Publish: func(_ context.Context, r *ingest.Replica) error {
+				reported = append(reported, fmt.Sprint(r.Name, " ", r.StartupSeconds))
+				return nil
+			},
+			Lookup: func(context.Context, string) ([]string, error) {
+				if time.Since(began) < 20*time.Second {
+					return []string{"old"}, nil
+				}
+				return []string{"new", "old"}, nil
+			},
+			Log: zap.NewNop(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.clients[0].http.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			start := began.Add(-time.Hour)
+			if r.URL.Hostname() == "new" {
+				start = began.Add(5 * time.Second)
+			}
+			return answer(fmt.Sprintf("vllm:num_requests_running 1\nprocess_start_time_seconds %d\n", start.Unix()))
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+		defer cancel()
+		if err := s.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"old:1 NaN", "old:1 NaN", "new:1 25", "old:1 NaN", "new:1 NaN"}
+		if d := cmp.Diff(want, reported); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func TestUnpublishedReportsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := DefaultConfig()
+		c.Jobs = []Job{{Pool: "p", Targets: []string{"unpublishable:1"}}}
+		_, stats := run(t, c, nil, func(*diary, *http.Request) (*http.Response, error) {
+			return answer("vllm:num_requests_running 1\n")
+		}, time.Second)
+		if stats.Looks != 1 || stats.Published != 0 || stats.Unpublished != 1 {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+func TestValidate(t *testing.T) {
+	for want, change := range map[string]func(c *Config){
+		`interval is 0s`:                               func(c *Config) { c.Interval = 0 },
+		`timeout is 20s: it must be 100ms to`:          func(c *Config) { c.Timeout = 20 * time.Second },
+		`concurrency is 0`:                             func(c *Config) { c.Concurrency = 0 },
+		`max_body_bytes is 1`:                          func(c *Config) { c.MaxBodyBytes = 1 },
+		`jobs[0].pool is ""`:                           func(c *Config) { c.Jobs[0].Pool = "" },
+		`jobs[0].targets is empty`:                     func(c *Config) { c.Jobs[0].Targets = nil },
+		`jobs[0].targets[1] is "b": it must be host`:   func(c *Config) { c.Jobs[0].Targets = []string{"a:1", "b"} },
+		`jobs[0].targets[0] is "http://a:1"`:           func(c *Config) { c.Jobs[0].Targets = []string{"http://a:1"} },
+		`jobs[0].targets[0] is "a:0"`:                  func(c *Config) { c.Jobs[0].Targets = []string{"a:0"} },
+		`jobs[0].targets[0] is "u@a:1"`:                func(c *Config) { c.Jobs[0].Targets = []string{"u@a:1"} },
+		`jobs[0].dns is "engines"`:                     func(c *Config) { c.Jobs[0].DNS = "engines" },
+		`jobs[0].scheme is "ftp"`:                      func(c *Config) { c.Jobs[0].Scheme = "ftp" },
+		`jobs[0].path is "metrics"`:                    func(c *Config) { c.Jobs[0].Path = "metrics" },
+		`jobs[0].engine is "vlm": it must be one of a`: func(c *Config) { c.Jobs[0].Engine = "vlm" },
+		`jobs[0].tls is set`:                           func(c *Config) { c.Jobs[0].TLS.CAFile = "ca" },
+		`jobs[0].tls.cert_file is "c"`:                 func(c *Config) { c.Jobs[0].Scheme, c.Jobs[0].TLS.CertFile = "https", "c" },
+		`jobs is a list of 4097 targets`:               func(c *Config) { c.Jobs[0].Targets = slices.Repeat([]string{"a:1"}, 4097) },
+	} {
+		c := DefaultConfig()
+		c.Jobs = []Job{{Pool: "p", Targets: []string{"a:1"}}}
+		if err := c.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		change(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	c := DefaultConfig()
+	c.Jobs = []Job{{Pool: "p", Targets: []string{"a:1"}, Scheme: "https", TLS: TLS{CAFile: "none.pem"}}}
+	if _, err := New(c, Deps{Log: zap.NewNop()}); err == nil || !strings.Contains(err.Error(), `jobs[0].tls.ca_file is "none.pem"`) {
+		t.Errorf("missing file: %v", err)
+	}
+}

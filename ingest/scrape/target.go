@@ -1,0 +1,106 @@
+package scrape
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// target is one address of a job, and what is known of it.
+type target struct {
+	client  *client
+	address string
+
+	mu    sync.Mutex // held while it is looked at
+	names []string   // replicas that it told of last
+	since time.Time  // a process that began before was not watched from its beginning
+	away  bool       // the last look, or the list of targets, said that no engine serves there
+	ready time.Time  // when one last did
+}
+
+// look asks the target once, and gives what is to be said of its replicas at that time.
+func (t *target) look(ctx context.Context, now func() time.Time) ([]ingest.Replica, error) {
+	e, err := t.client.ask(ctx, t.address)
+	var said []ingest.Replica
+	if err == nil {
+		said, err = e.replicas(t.address, t.client.job.Engine)
+	}
+	at := now().UTC()
+	switch reason := reasonOf(err); {
+	case err == nil:
+		t.date(said, e.started(), at)
+		t.away, t.ready = false, at
+	case reason == reasonRefused:
+		t.away = true
+	case reason == reasonUnavailable:
+		t.away = true
+		for _, name := range t.known() {
+			said = append(said, unknown(name, ingest.ReplicaLoading))
+		}
+	default:
+		return nil, err // says nothing of the replicas
+	}
+	return t.tell(said, at), err
+}
+
+// known is what the target's replicas are called; its address, where it is none of Dynamo's, before they were seen.
+func (t *target) known() []string {
+	if len(t.names) > 0 || t.client.job.Engine == dynamo.name {
+		return t.names
+	}
+	return []string{t.address}
+}
+
+// tell completes what is said at a time, and adds that those are gone of whom it is said no more.
+func (t *target) tell(said []ingest.Replica, at time.Time) []ingest.Replica {
+	names := make(map[string]bool, len(said))
+	for i := range said {
+		names[said[i].Name] = true
+	}
+	for _, name := range t.names {
+		if !names[name] {
+			said = append(said, unknown(name, ingest.ReplicaGone))
+		}
+	}
+	t.names = t.names[:0]
+	for i := range said {
+		said[i].Pool, said[i].At = t.client.job.Pool, at
+		if said[i].State != ingest.ReplicaGone {
+			t.names = append(t.names, said[i].Name)
+		}
+	}
+	return said
+}
+
+// date sets when the process began and how long it took until it was ready: as the engine says, else as it was watched.
+// A start is only dated when the engine was not there at the last look, for else it may be ready for long; and only when
+// its process began while it was watched and not ready, for a busy engine may have refused a look.
+func (t *target) date(said []ingest.Replica, started, at time.Time) {
+	fresh := t.away && started.After(t.since) && started.After(t.ready) && started.Before(at)
+	for i := range said {
+		r := &said[i]
+		took := r.StartupSeconds
+		r.StartedAt, r.StartupSeconds = started, math.NaN()
+		switch {
+		case fresh && math.IsNaN(took):
+			r.StartupSeconds = at.Sub(started).Seconds()
+		case fresh, t.away && started.IsZero() && took > 0:
+			r.StartupSeconds = took
+			if started.IsZero() {
+				r.StartedAt = at.Add(-time.Duration(took * float64(time.Second)))
+			}
+		}
+	}
+}
+
+// unknown is a replica of which nothing but its state is known.
+func unknown(name string, state ingest.ReplicaState) ingest.Replica {
+	return ingest.Replica{
+		Name: name, State: state, KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown, KVUsedRatio: math.NaN(),
+		Running: ingest.Unknown, Waiting: ingest.Unknown, PreemptionsTotal: ingest.Unknown,
+		PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown, StartupSeconds: math.NaN(),
+	}
+}

@@ -1,0 +1,227 @@
+package scrape
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func newTarget(t *testing.T, j Job, address string, limit int64) *target {
+	t.Helper()
+	c, err := newClient(j, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.http.CloseIdleConnections)
+	return &target{client: c, address: address, since: noon.Add(-time.Hour)}
+}
+
+// said renders what a look tells: name, state, running requests and how long the start took.
+func said(replicas []ingest.Replica) (lines []string) {
+	for _, r := range replicas {
+		line := fmt.Sprint(r.Pool, " ", r.Name, " ", r.State, " ", r.Running)
+		if r.StartupSeconds > 0 {
+			line += fmt.Sprint(" started ", r.StartedAt.Format(time.TimeOnly), " in ", r.StartupSeconds)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// TestLife looks at one target from before its start to after its end.
+func TestLife(t *testing.T) {
+	var answer http.HandlerFunc
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r) }))
+	server.Config.SetKeepAlivesEnabled(false)
+	address := server.Listener.Addr().String()
+	server.Listener.Close()
+	text := func(s string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) }
+	}
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	const one, two = "vllm:num_requests_running 5\n", "vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_running{engine=\"1\"} 2\n"
+	began := func(at time.Time) string { return fmt.Sprintf("process_start_time_seconds %d\n", at.Unix()) }
+	target := newTarget(t, Job{Pool: "p"}, address, 1<<20)
+	for i, step := range []struct {
+		at     time.Duration
+		answer http.HandlerFunc // nil: nobody listens
+		reason string           // of failure, "" for none
+		want   []string
+	}{
+		{0, nil, "refused", nil},
+		{15 * time.Second, status(503), "unavailable", []string{"p ADDRESS loading -1"}},
+		{30 * time.Second, text(one + began(noon.Add(-80*time.Second))), "", []string{"p ADDRESS ready 5 started 11:58:40 in 110"}},
+		{45 * time.Second, text(one + began(noon.Add(-80*time.Second))), "", []string{"p ADDRESS ready 5"}},
+		{60 * time.Second, status(503), "unavailable", []string{"p ADDRESS loading -1"}},                                // busy …
+		{75 * time.Second, text(one + began(noon.Add(-80*time.Second))), "", []string{"p ADDRESS ready 5"}},             // … for it did not start again
+		{90 * time.Second, status(500), "status", nil},                                                                  // says nothing
+		{105 * time.Second, text("<html>"), "not_metrics", nil},                                                         // sniffed as text/html
+		{120 * time.Second, text("go_goroutines 5\n"), "no_engine", nil},                                                // no more does this
+		{135 * time.Second, text(two), "", []string{"p ADDRESS/0 ready 1", "p ADDRESS/1 ready 2", "p ADDRESS gone -1"}}, // renamed
+		{150 * time.Second, nil, "refused", []string{"p ADDRESS/0 gone -1", "p ADDRESS/1 gone -1"}},                     // once
+		{165 * time.Second, nil, "refused", nil},                                                                        //
+		{180 * time.Second, text(one + began(noon.Add(-time.Hour*24))), "", []string{"p ADDRESS ready 5"}},              // began before it was watched
+		{195 * time.Second, nil, "refused", []string{"p ADDRESS gone -1"}},                                              //
+		{210 * time.Second, text("sglang:num_running_reqs 5\nsglang:engine_startup_time 60\n"), "", []string{"p ADDRESS ready 5 started 12:02:30 in 60"}},
+		{225 * time.Second, text("sglang:num_running_reqs 5\nsglang:engine_startup_time 60\n"), "", []string{"p ADDRESS ready 5"}},
+	} {
+		var serving *http.Server
+		if step.answer != nil {
+			answer = step.answer
+			listener, err := net.Listen("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			serving = &http.Server{Handler: server.Config.Handler}
+			go serving.Serve(listener)
+		}
+		got, err := target.look(t.Context(), func() time.Time { return noon.Add(step.at) })
+		if reason := ""; err != nil || step.reason != "" {
+			if err != nil {
+				reason = reasonOf(err).String()
+			}
+			if reason != step.reason {
+				t.Errorf("step %d: %v, want %q", i, err, step.reason)
+			}
+		}
+		want := strings.Split(strings.ReplaceAll(strings.Join(step.want, "\n"), "ADDRESS", address), "\n")
+		if len(step.want) == 0 {
+			want = nil
+		}
+		if d := cmp.Diff(want, said(got)); d != "" {
+			t.Errorf("step %d: %s", i, d)
+		}
+		for _, r := range got {
+			if !r.At.Equal(noon.Add(step.at)) {
+				t.Errorf("step %d: %s is of %s", i, r.Name, r.At)
+			}
+		}
+		if serving != nil {
+			serving.Close()
+			target.client.http.CloseIdleConnections()
+		}
+	}
+}
+
+func TestAnswersThatCannotBeUsed(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/large":
+			for range 20 {
+				w.Write([]byte(strings.Repeat("# a comment of sixteen bytes....\n", 1<<20/32)))
+			}
+		case "/bomb":
+			w.Header().Set("Content-Type", "text/plain")
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			for range 20 {
+				z.Write(make([]byte, 1<<20))
+			}
+			z.Close()
+		case "/gzip":
+			w.Header().Set("Content-Type", "text/plain")
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			io.WriteString(z, "vllm:num_requests_running 5\n")
+			z.Close()
+		case "/redirect":
+			http.Redirect(w, r, "/gzip", http.StatusFound)
+		case "/cut":
+			w.Header().Set("Content-Length", "1000")
+			io.WriteString(w, "vllm:num_requests_running 5\n")
+		case "/token":
+			if r.Header.Get("Authorization") != "Bearer secret" {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+			io.WriteString(w, "vllm:num_requests_running 5\n")
+		case "/slow":
+			<-release
+		}
+	}))
+	defer server.Close()
+	defer close(release)
+	address := server.Listener.Addr().String()
+	ask := func(j Job, address string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if j.Path == "/slow" {
+			ctx, cancel = context.WithTimeout(ctx, 20*time.Millisecond)
+			defer cancel()
+		}
+		_, err := newTarget(t, j, address, 1<<20).client.ask(ctx, address)
+		return err
+	}
+	for name, tc := range map[string]struct {
+		job     Job
+		address string
+		want    string
+	}{
+		"20 MB":              {Job{Path: "/large"}, address, "too_large"},
+		"20 MB, compressed":  {Job{Path: "/bomb"}, address, "too_large"},
+		"redirect":           {Job{Path: "/redirect"}, address, "status"},
+		"connection cut":     {Job{Path: "/cut"}, address, "network"},
+		"too slow":           {Job{Path: "/slow"}, address, "timeout"},
+		"token unreadable":   {Job{Path: "/token", BearerTokenFile: token}, address, "token"},
+		"plain text for TLS": {Job{Scheme: "https"}, address, "tls"},
+		"no such name":       {Job{}, "forewarm.invalid:80", "name"},
+	} {
+		if err := ask(tc.job, tc.address); err == nil || reasonOf(err).String() != tc.want {
+			t.Errorf("%s: %v, want %s", name, err, tc.want)
+		}
+	}
+	if err := ask(Job{Path: "/gzip"}, address); err != nil {
+		t.Errorf("compressed: %v", err)
+	}
+	for content, want := range map[string]bool{"secret\n": true, "stale": false} {
+		if err := os.WriteFile(token, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := ask(Job{Path: "/token", BearerTokenFile: token}, address); (err == nil) != want {
+			t.Errorf("token %q: %v", content, err)
+		}
+	}
+}
+
+func TestTLS(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "vllm:num_requests_running 5\n") }))
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	address := server.Listener.Addr().String()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newTarget(t, Job{Scheme: "https", TLS: TLS{CAFile: ca}}, address, 1<<20).client.ask(t.Context(), address); err != nil {
+		t.Errorf("with its CA: %v", err)
+	}
+	if _, err := newTarget(t, Job{Scheme: "https"}, address, 1<<20).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
+		t.Errorf("without its CA: %v", err)
+	}
+	if _, err := newTarget(t, Job{Scheme: "https", TLS: TLS{CAFile: ca, ServerName: "other"}}, address, 1<<20).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
+		t.Errorf("of another name: %v", err)
+	}
+}
