@@ -1,0 +1,69 @@
+package features
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// BenchmarkFoldByClasses spreads the same traffic over few or many classes: what a record costs should not tell which.
+func BenchmarkFoldByClasses(b *testing.B) {
+	for _, classes := range []int{10, 100, 1000, 10_000} {
+		b.Run(fmt.Sprint(classes), func(b *testing.B) {
+			cfg := DefaultConfig()
+			cfg.MaxClasses = classes
+			a := New(cfg)
+			names := make([]string, classes)
+			for i := range names {
+				names[i] = fmt.Sprint("class-", i)
+			}
+			tenants := make([]string, 30)
+			for i := range tenants {
+				tenants[i] = fmt.Sprint("tenant-", i)
+			}
+			r := request("", 0)
+			const perMinute = 240_000
+			var closing time.Duration
+			step := Minute / perMinute
+			fold := func(i int) {
+				class := func(i int) string { return names[uint64(i)*0x9e3779b97f4a7c15>>32%uint64(classes)] }
+				r.Class, r.Tenant = class(i), tenants[i*i%30]
+				r.PromptTokens, r.CachedTokens, r.OutputTokens = int64(100+i*7919%3000), int64(i%100), int64(10+i*13%500)
+				s := t0.Add(time.Duration(i) * step)
+				r.ArrivedAt, r.StartedAt, r.FirstTokenAt, r.FinishedAt = s, s.Add(100*time.Millisecond), s.Add(500*time.Millisecond), s.Add(12*time.Second)
+				if reason := a.AddRequest(r); reason != "" {
+					b.Fatal(reason)
+				}
+				if i%perMinute == perMinute-1 {
+					began := cpuTime(b)
+					a.Close(s.Add(step).Truncate(Minute))
+					closing += cpuTime(b) - began
+				}
+			}
+			closing = 0
+			warm := 14 * perMinute
+			for i := range warm {
+				fold(i)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			closing = 0
+			began := cpuTime(b)
+			for i := range b.N {
+				fold(warm + i)
+			}
+			b.ReportMetric(float64(closing)/float64(b.N), "close-ns/op")
+			b.ReportMetric(float64(cpuTime(b)-began)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// cpuTime is what this process has used; on a busy machine it tells more than the clock.
+func cpuTime(tb testing.TB) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
