@@ -1,0 +1,369 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+)
+
+var benchTable = flag.String("table", "", "run the benchmarks and write their table to this `file`")
+
+var benchMessages = flag.Int("messages", 400_000, "`number` of messages in each benchmark that sends some")
+
+// row is one line of BENCHMARKS.md.
+type row struct{ what, result, bound string }
+
+// TestBenchmarkTable compares like with like in one run: ratios tell of the program, absolute rates mostly of the machine.
+func TestBenchmarkTable(t *testing.T) {
+	if *benchTable == "" {
+		t.Skip("give -table, as make bench does")
+	}
+	b := &bench{t: t, messages: *benchMessages}
+	var rows []row
+	for _, part := range []func() []row{b.core, b.jetstream, b.protobuf, b.classes, b.memory} {
+		for _, r := range part() {
+			t.Log(r)
+			rows = append(rows, r)
+		}
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "# Benchmarks\n\nRatios within one run on one machine, so that they hold on others; `make bench` writes this page.\n\n"+
+		"Run of %s, %s/%s, %d cores, %s.\n\n| what | result | bound |\n|---|---|---|\n",
+		time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), runtime.Version())
+	for _, r := range rows {
+		fmt.Fprintf(&out, "| %s | %s | %s |\n", r.what, r.result, r.bound)
+	}
+	if err := os.WriteFile(*benchTable, out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + out.String())
+}
+
+// rounds is how often each side of a comparison runs, in turns; the best run of each counts, the others waited.
+const rounds = 5
+
+type bench struct {
+	t        *testing.T
+	messages int
+}
+
+// faster runs both sides in turns and returns the shortest time of each.
+func faster(reference, own func() time.Duration) (ref, us time.Duration) {
+	ref, us = 1<<62, 1<<62
+	for range rounds {
+		ref, us = min(ref, reference()), min(us, own())
+	}
+	return ref, us
+}
+
+// requests are n records, one a message, spread over a minute and the given number of classes.
+func requests(n, classes int, start time.Time) []ingest.Request {
+	rs := make([]ingest.Request, n)
+	for i := range rs {
+		at := start.Add(time.Duration(i) * 50 * time.Second / time.Duration(n))
+		rs[i] = ingest.Request{
+			ID: fmt.Sprintf("req-%08x", uint32(i)*2654435761), Pool: "chat", Class: fmt.Sprint("class-", i*7919%classes),
+			Model: "llama-3-70b", Tenant: fmt.Sprint("tenant-", i*i%40), Attempt: 1,
+			ArrivedAt: at, StartedAt: at.Add(30 * time.Millisecond), FirstTokenAt: at.Add(400 * time.Millisecond), FinishedAt: at.Add(9 * time.Second),
+			PromptTokens: int64(200 + i*31%4000), CachedTokens: int64(i * 17 % 200), OutputTokens: int64(20 + i*13%700), MaxOutputTokens: ingest.Unknown,
+		}
+	}
+	return rs
+}
+
+func newPipeline(classes int) *forewarm.Pipeline {
+	cfg := forewarm.DefaultConfig()
+	cfg.Features.MaxClasses = classes
+	cfg.Pools = []capacity.Pool{{Name: "chat"}}
+	return forewarm.New(cfg)
+}
+
+var benchStart = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+
+func (b *bench) jsonMessages() [][]byte {
+	messages := make([][]byte, b.messages)
+	for i, r := range requests(b.messages, 8, benchStart) {
+		messages[i] = ingest.AppendRequest(nil, &r)
+	}
+	return messages
+}
+
+// core compares a subscriber that folds with one that does nothing, while a publisher sends as fast as it can.
+func (b *bench) core() []row {
+	messages, url := b.jsonMessages(), b.server()
+	read := func(handle func(m *nats.Msg)) time.Duration {
+		in, out := b.connect(url), b.connect(url)
+		defer in.Close()
+		defer out.Close()
+		done, n := make(chan struct{}), 0
+		sub, err := in.Subscribe("forewarm.telemetry.request.>", func(m *nats.Msg) {
+			handle(m)
+			if n++; n == len(messages) {
+				close(done)
+			}
+		})
+		b.check(err)
+		b.check(sub.SetPendingLimits(-1, -1))
+		b.check(in.Flush())
+		began := time.Now()
+		for _, m := range messages {
+			b.check(out.Publish("forewarm.telemetry.request.chat", m))
+		}
+		b.check(out.Flush())
+		<-done
+		return time.Since(began)
+	}
+	ref, us := faster(
+		func() time.Duration { return read(func(*nats.Msg) {}) },
+		func() time.Duration {
+			p, limits := newPipeline(64), ingest.DefaultLimits()
+			var batch ingest.Batch
+			return read(func(m *nats.Msg) {
+				batch.Reset()
+				about, _ := ingest.ParseSubject("forewarm", m.Subject)
+				ingest.Decode(about, m.Data, limits, &batch)
+				p.Apply(&batch, func(*forewarm.Output) {})
+			})
+		})
+	return b.ratio("JSON, one record a message, core NATS: decode, dedup, classify and fold, against a subscriber that does nothing", ref, us, 50)
+}
+
+// jetstream compares the daemon's consumer and fold with a consumer that does nothing, over one stream that is full.
+func (b *bench) jetstream() []row {
+	ctx, url := b.t.Context(), b.server()
+	conn := b.connect(url)
+	js, err := natsjs.New(conn)
+	b.check(err)
+	c := jetstream.DefaultConfig()
+	stream, err := jetstream.EnsureTelemetry(ctx, js, c)
+	b.check(err)
+	publisher := jetstream.NewPublisher(func() (*nats.Conn, error) { return nats.Connect(url) }, 0, zap.NewNop())
+	for i, m := range b.jsonMessages() {
+		b.check(publisher.Publish(ctx, "forewarm.telemetry.request.chat", fmt.Sprint(i), "", m))
+	}
+	b.check(publisher.Flush(ctx))
+	publisher.Close()
+	ref, us := faster(
+		func() time.Duration {
+			consumer, err := stream.OrderedConsumer(ctx, natsjs.OrderedConsumerConfig{})
+			b.check(err)
+			began := time.Now()
+			var wg sync.WaitGroup
+			wg.Add(b.messages)
+			run, err := consumer.Consume(func(natsjs.Msg) { wg.Done() })
+			b.check(err)
+			wg.Wait()
+			run.Stop()
+			return time.Since(began)
+		},
+		func() time.Duration {
+			p, n, began := newPipeline(64), 0, time.Now()
+			consumer := jetstream.NewConsumer(js, jetstream.ConsumerConfig{Stream: c.Stream.Name, Prefix: c.Prefix, Start: 1, Limits: ingest.DefaultLimits(), Log: zap.NewNop()})
+			err := consumer.Run(ctx, func(batch *ingest.Batch) error {
+				p.Apply(batch, func(*forewarm.Output) {})
+				if n++; n == b.messages {
+					return errEnough
+				}
+				return nil
+			})
+			if !errors.Is(err, errEnough) {
+				b.t.Fatal(err)
+			}
+			if got := p.Counters().Records; got != uint64(b.messages) {
+				b.t.Fatalf("%d of %d records were folded", got, b.messages)
+			}
+			return time.Since(began)
+		})
+	return b.ratio("the same over JetStream: the daemon's consumer against a nats.go ordered consumer that does nothing", ref, us, 80)
+}
+
+var errEnough = errors.New("enough")
+
+func (b *bench) ratio(what string, ref, us time.Duration, bound int) []row {
+	rate := func(d time.Duration) float64 { return float64(b.messages) / d.Seconds() }
+	return []row{{what, fmt.Sprintf("%.0f %% (%.0f of %.0f thousand messages/s)", 100*float64(ref)/float64(us), rate(us)/1e3, rate(ref)/1e3), fmt.Sprintf("≥ %d %%", bound)}}
+}
+
+// protobuf decodes on one goroutine and folds on another, as the daemon does.
+func (b *bench) protobuf() []row {
+	const perBatch = 100
+	n := 10_000
+	rs := requests(n*perBatch, 64, benchStart)
+	messages := make([][]byte, n)
+	for i := range messages {
+		messages[i] = ingest.AppendProtobuf(nil, &ingest.Batch{Requests: rs[i*perBatch : (i+1)*perBatch]})
+	}
+	best, cpu, allocs := time.Duration(1<<62), time.Duration(1<<62), 0.0
+	for range rounds {
+		p := newPipeline(64)
+		run := func(messages [][]byte) {
+			free, ready := make(chan *ingest.Batch, 16), make(chan *ingest.Batch, 16)
+			for range 16 {
+				free <- new(ingest.Batch)
+			}
+			go func() {
+				defer close(ready)
+				for _, m := range messages {
+					batch := <-free
+					ingest.Decode(ingest.Meta{ContentType: ingest.ContentTypeProtobuf}, m, ingest.DefaultLimits(), batch)
+					ready <- batch
+				}
+			}()
+			for batch := range ready {
+				p.Apply(batch, func(*forewarm.Output) {})
+				batch.Reset()
+				free <- batch
+			}
+		}
+		run(messages[:n/2]) // fills the tables
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		began, used := time.Now(), cpuTime(b.t)
+		run(messages[n/2:])
+		best, cpu = min(best, time.Since(began)), min(cpu, cpuTime(b.t)-used)
+		runtime.ReadMemStats(&after)
+		allocs = float64(after.Mallocs-before.Mallocs) / float64(n/2*perBatch)
+	}
+	records := float64(n / 2 * perBatch)
+	return []row{{"Protobuf, 100 records a message, decode to fold on two cores",
+		fmt.Sprintf("%.2f million records/s, %.0f ns of processor time and %.2f allocations a record", records/best.Seconds()/1e6, float64(cpu)/records, allocs), "≥ 2 million/s, 0 allocations"}}
+}
+
+// classes spreads the same JSON traffic over few and many classes, from bytes to fold.
+func (b *bench) classes() (rows []row) {
+	var first float64
+	for _, classes := range []int{10, 100, 1000, 10_000} {
+		best := time.Duration(1 << 62)
+		messages := make([][]byte, b.messages)
+		for i, r := range requests(b.messages, classes, benchStart) {
+			messages[i] = ingest.AppendRequest(nil, &r)
+		}
+		for range 3 {
+			p := newPipeline(classes)
+			var batch ingest.Batch
+			run := func(messages [][]byte) {
+				for _, m := range messages {
+					batch.Reset()
+					ingest.Decode(ingest.Meta{}, m, ingest.DefaultLimits(), &batch)
+					p.Apply(&batch, func(*forewarm.Output) {})
+				}
+			}
+			run(messages[:b.messages/2])
+			used := cpuTime(b.t)
+			run(messages[b.messages/2:])
+			best = min(best, cpuTime(b.t)-used)
+		}
+		cost := float64(best) / float64(b.messages/2)
+		if first == 0 {
+			first = cost
+		}
+		rows = append(rows, row{fmt.Sprintf("Processor time a record, JSON to fold, %d classes", classes), fmt.Sprintf("%.2f × that of 10 classes (%.0f ns)", cost/first, cost), "0.90 … 1.10"})
+	}
+	return rows
+}
+
+// memory follows ten thousand classes over a day, six requests a minute each, and then lets them fall silent.
+func (b *bench) memory() []row {
+	const classes = 10_000
+	cfg := features.DefaultConfig()
+	cfg.MaxClasses = classes
+	a := features.New(cfg)
+	names := make([]string, classes)
+	for i := range names {
+		names[i] = fmt.Sprint("class-", i)
+	}
+	tenants := make([]string, 1000)
+	for i := range tenants {
+		tenants[i] = fmt.Sprint("tenant-", i)
+	}
+	empty := heap()
+	const perMinute = 6
+	minute := func(m int, traffic bool) {
+		start := benchStart.Add(time.Duration(m) * time.Minute)
+		for i := 0; traffic && i < classes*perMinute; i++ {
+			at := start.Add(time.Duration(i) * 59 * time.Second / (classes * perMinute))
+			r := ingest.Request{
+				Pool: "chat", Class: names[i%classes], Tenant: tenants[(i*31+m)%len(tenants)], Attempt: 1, Session: uint64(i*1441+m) | 1,
+				ArrivedAt: at, StartedAt: at.Add(30 * time.Millisecond), FirstTokenAt: at.Add(400 * time.Millisecond), FinishedAt: at.Add(9 * time.Second),
+				PromptTokens: int64(200 + (i*31+m)%4000), CachedTokens: int64((i*17 + m) % 200), OutputTokens: int64(20 + (i*13+m)%700), MaxOutputTokens: ingest.Unknown,
+			}
+			if reason := a.AddRequest(&r); reason != "" {
+				b.t.Fatal(reason)
+			}
+		}
+		a.Close(start.Add(time.Minute))
+	}
+	m := 0
+	for ; m < 1440; m++ {
+		minute(m, true)
+	}
+	active := heap() - empty
+	for ; m < 1440+120; m++ {
+		minute(m, false)
+	}
+	idle := heap() - empty
+	runtime.KeepAlive(a)
+	return []row{
+		{fmt.Sprintf("Heap of the windows of %d active classes after a day, six requests a minute each", classes), fmt.Sprintf("%.0f MiB", active/(1<<20)), "< 1024 MiB"},
+		{"Heap of a class that has been silent for two hours", fmt.Sprintf("%.1f KiB", idle/classes/(1<<10)), "< 8 KiB"},
+	}
+}
+
+func heap() float64 {
+	var s runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&s)
+	return float64(s.HeapInuse)
+}
+
+// cpuTime is what this process has used; on a busy machine it tells more than the clock.
+func cpuTime(t *testing.T) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// server is a NATS server with JetStream on a loopback port.
+func (b *bench) server() (url string) {
+	c := jetstream.DefaultConfig()
+	c.Embedded = jetstream.EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: b.t.TempDir()}
+	s, err := jetstream.StartEmbedded(context.Background(), c, zap.NewNop())
+	b.check(err)
+	b.t.Cleanup(s.Shutdown)
+	return s.URL()
+}
+
+func (b *bench) connect(url string) *nats.Conn {
+	conn, err := nats.Connect(url)
+	b.check(err)
+	return conn
+}
+
+func (b *bench) check(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(strings.TrimSpace(err.Error()))
+	}
+}
