@@ -50,6 +50,8 @@ type Config struct {
 	// hashes in their place are estimated; where the pool's own caches hold fewer, those bound them. 0 leaves the cached
 	// tokens unknown.
 	PrefixBlocks int
+	// ForecastClasses bounds the classes of a pool that have forecasts of their own; see forecaster.Config.MaxClasses.
+	ForecastClasses int
 	// MaxPools bounds the pools that DefaultPool admits.
 	MaxPools int
 }
@@ -59,6 +61,7 @@ func DefaultConfig() Config {
 	return Config{
 		Clock: WallClock, Every: features.Minute, Features: features.DefaultConfig(), Decision: alerting.DefaultConfig(),
 		DedupEntries: 1 << 18, PrefixBlocks: 1 << 17, MaxPools: 64,
+		ForecastClasses: forecaster.DefaultMaxClasses,
 	}
 }
 
@@ -189,7 +192,7 @@ func services(cfg *Config) map[string]features.Service {
 }
 
 func (c *Config) forecasterConfig() forecaster.Config {
-	return forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter}
+	return forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, MaxClasses: c.ForecastClasses}
 }
 
 func (c *Config) producers() features.ProducersConfig {

@@ -68,6 +68,8 @@ type Features struct {
 	SessionTTL  time.Duration `yaml:"session_ttl"`
 	StaleAfter  time.Duration `yaml:"stale_after"`
 	ClassTTL    time.Duration `yaml:"class_ttl"`
+	// ForecastClasses is forewarm.Config.ForecastClasses.
+	ForecastClasses int `yaml:"forecast_classes"`
 }
 
 // Default is what an empty file means.
@@ -78,7 +80,7 @@ func Default() *Config {
 		Features: Features{
 			Lateness: f.Lateness, Revise: f.Revise, FutureBound: f.FutureBound, MaxClasses: f.MaxClasses,
 			MaxTenants: f.MaxTenants, MaxReplicas: f.MaxReplicas, ReplicaTTL: f.ReplicaTTL, StaleAfter: f.StaleAfter,
-			ClassTTL: f.ClassTTL, MaxSessions: f.MaxSessions, SessionTTL: f.SessionTTL,
+			ClassTTL: f.ClassTTL, MaxSessions: f.MaxSessions, SessionTTL: f.SessionTTL, ForecastClasses: p.ForecastClasses,
 		},
 		Decision:  p.Decision,
 		NATS:      jetstream.DefaultConfig(),

@@ -16,7 +16,13 @@ type Config struct {
 	Settle time.Duration
 	// StaleAfter is how long a pool may be silent before its forecasts count as stale.
 	StaleAfter time.Duration
+	// MaxClasses is how many classes of a pool have forecasts of their own, the heaviest by tokens; the others are
+	// forecast together as features.OverflowClass. Pool totals are of all. Not positive means DefaultMaxClasses.
+	MaxClasses int
 }
+
+// DefaultMaxClasses is what an unset Config.MaxClasses means.
+const DefaultMaxClasses = 64
 
 // forecast dimensions, in the order of features.Dimensions.
 var dimensions = func() (ds []features.Dimension) {
@@ -39,6 +45,10 @@ type pool struct {
 	classes []*class  // ordered by class
 	total   []*series // by index into dimensions; nil until the dimension is known
 	minute  features.PoolMinute
+
+	standings []*standing // of every class, ordered by name
+	rest      span        // sums of the classes without series of their own
+	chosen    int64       // minute in which standings were looked at last
 }
 
 type class struct {
@@ -48,7 +58,12 @@ type class struct {
 }
 
 // New returns an empty Forecaster.
-func New(cfg Config) *Forecaster { return &Forecaster{cfg: cfg} }
+func New(cfg Config) *Forecaster {
+	if cfg.MaxClasses <= 0 {
+		cfg.MaxClasses = DefaultMaxClasses
+	}
+	return &Forecaster{cfg: cfg}
+}
 
 func (f *Forecaster) settleMinutes() int { return int(f.cfg.Settle / features.Minute) }
 
@@ -65,7 +80,7 @@ func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMin
 		for n < len(windows) && windows[n].Pool == windows[0].Pool && windows[n].Start.Equal(windows[0].Start) {
 			n++
 		}
-		f.pool(windows[0].Pool).observe(windows[:n], f.settleMinutes())
+		f.pool(windows[0].Pool).observe(windows[:n], f.settleMinutes(), f.cfg.MaxClasses)
 		windows = windows[n:]
 	}
 }
@@ -76,17 +91,27 @@ const forgetAfter = 1440
 
 func (p *pool) forget(minute int64) {
 	p.classes = slices.DeleteFunc(p.classes, func(c *class) bool { return c.shape.Newest < minute-forgetAfter })
+	p.standings = slices.DeleteFunc(p.standings, func(s *standing) bool { return s.newest < minute-forgetAfter })
 }
 
 // observe takes the windows of one pool and one minute.
-func (p *pool) observe(windows []features.Window, settle int) {
+func (p *pool) observe(windows []features.Window, settle, limit int) {
 	minute := windows[0].Start.Unix() / 60
+	p.choose(minute, limit, settle)
 	sums := make([]float64, len(dimensions))
 	for d := range sums {
 		sums[d] = math.NaN()
 	}
+	var rest features.Window // what the classes without series of their own add up to
 	for i := range windows {
 		w := &windows[i]
+		s := p.stand(w.Class, limit)
+		s.rank(minute, w)
+		if !s.alone {
+			p.pooled(s, minute, w, settle)
+			addShape(&rest, w)
+			continue
+		}
 		c := p.class(w.Key)
 		c.shape.observe(minute, w)
 		for d := range dimensions {
@@ -94,24 +119,16 @@ func (p *pool) observe(windows []features.Window, settle int) {
 			if !ok {
 				y = math.NaN()
 			}
-			s := c.series[d]
-			if s == nil {
-				if !ok {
-					continue
-				}
-				s = newSeries(c.key, settle)
-				c.series[d] = s
-			}
-			if s.history.Known > 0 && minute <= s.history.Newest {
-				p.amend(d, s, minute, y)
-				continue
-			}
-			s.push(minute, y)
-			if t := p.total[d]; ok && t != nil && minute <= t.history.Newest {
-				t.history.Amend(minute, zeroIfNaN(t.history.At(minute))+y) // a class that was heard of late
-			} else if ok {
-				sums[d] = zeroIfNaN(sums[d]) + y
-			}
+			p.take(c, d, minute, y, sums, settle)
+		}
+	}
+	if rest.Class != "" {
+		c := p.class(features.Key{Pool: p.name, Class: features.OverflowClass})
+		if minute > c.shape.Newest { // of later amendments it does not have all
+			c.shape.observe(minute, &rest)
+		}
+		for d, y := range p.rest.row(minute) {
+			p.take(c, d, minute, y, sums, settle)
 		}
 	}
 	for d, y := range sums {
@@ -126,6 +143,29 @@ func (p *pool) observe(windows []features.Window, settle int) {
 		if minute > s.history.Newest {
 			s.push(minute, y)
 		}
+	}
+}
+
+// take counts a minute's value y of a class, NaN when it is not known, and adds it to sums unless the pool's total has
+// that minute already.
+func (p *pool) take(c *class, d int, minute int64, y float64, sums []float64, settle int) {
+	s, ok := c.series[d], !math.IsNaN(y)
+	if s == nil {
+		if !ok {
+			return
+		}
+		s = newSeries(c.key, settle)
+		c.series[d] = s
+	}
+	if s.history.Known > 0 && minute <= s.history.Newest {
+		p.amend(d, s, minute, y)
+		return
+	}
+	s.push(minute, y)
+	if t := p.total[d]; ok && t != nil && minute <= t.history.Newest {
+		t.history.Amend(minute, zeroIfNaN(t.history.At(minute))+y) // a class that was heard of late
+	} else if ok {
+		sums[d] = zeroIfNaN(sums[d]) + y
 	}
 }
 

@@ -22,6 +22,18 @@ type poolState struct {
 	Classes []classState        `cbor:"2,keyasint"`
 	Total   []*seriesState      `cbor:"3,keyasint"`
 	Minute  features.PoolMinute `cbor:"4,keyasint"`
+
+	Standings []standingState `cbor:"5,keyasint,omitempty"`
+	Rest      span            `cbor:"6,keyasint"`
+	Chosen    int64           `cbor:"7,keyasint,omitempty"`
+}
+
+type standingState struct {
+	Class  string  `cbor:"1,keyasint"`
+	Weight float64 `cbor:"2,keyasint"`
+	Newest int64   `cbor:"3,keyasint"`
+	Alone  bool    `cbor:"4,keyasint"`
+	Counts span    `cbor:"5,keyasint"`
 }
 
 type classState struct {
@@ -43,7 +55,10 @@ type seriesState struct {
 func (f *Forecaster) State() State {
 	st := State{Version: snapshotVersion}
 	for _, p := range f.pools {
-		ps := poolState{Name: p.name, Total: seriesStates(p.total), Minute: p.minute}
+		ps := poolState{Name: p.name, Total: seriesStates(p.total), Minute: p.minute, Rest: p.rest, Chosen: p.chosen}
+		for _, s := range p.standings {
+			ps.Standings = append(ps.Standings, standingState{s.name, s.weight, s.newest, s.alone, s.counts})
+		}
 		for _, c := range p.classes {
 			ps.Classes = append(ps.Classes, classState{c.key.Class, seriesStates(c.series), c.shape})
 		}
@@ -87,6 +102,9 @@ func Restore(cfg Config, st State) (*Forecaster, error) {
 				return nil, err
 			}
 		}
+		if err := p.restoreStandings(&ps, f.settleMinutes()); err != nil {
+			return nil, err
+		}
 	}
 	return f, nil
 }
@@ -113,4 +131,33 @@ func (f *Forecaster) restoreAll(key features.Key, states []*seriesState) ([]*ser
 		out[i] = s
 	}
 	return out, nil
+}
+
+// restoreStandings takes up how the classes stand. A state without any is of a time in which every class had series.
+func (p *pool) restoreStandings(ps *poolState, settle int) error {
+	if !ps.Rest.fits(settle) {
+		return fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", p.name)
+	}
+	p.rest, p.chosen = ps.Rest, ps.Chosen
+	for _, x := range ps.Standings {
+		s := p.stand(x.Class, 0)
+		if s.newest != 0 || !x.Counts.fits(settle) {
+			return fmt.Errorf("forecaster state of %s/%s comes twice or does not have this program's shape", p.name, x.Class)
+		}
+		*s = standing{s.name, x.Weight, x.Newest, x.Alone, x.Counts}
+	}
+	for _, c := range p.classes {
+		if c.key.Class == features.OverflowClass {
+			continue
+		}
+		if s := p.stand(c.key.Class, 0); s.newest == 0 {
+			s.alone, s.newest = true, c.shape.Newest
+		}
+	}
+	return nil
+}
+
+// fits says whether a span that was read has the lengths that this program gives it.
+func (s *span) fits(settle int) bool {
+	return len(s.At) == 0 && len(s.Value) == 0 || len(s.At) == settle+2 && len(s.Value) == (settle+2)*len(dimensions)
 }
