@@ -13,32 +13,42 @@ import (
 // at is the shipper's time of the record, zero when there is none: Fluent Bit wraps each as [time, record].
 func (d *decoder) split(data []byte, each func(d *decoder, record []byte, at found)) {
 	s := splitter{d: d, each: each}
-	trimmed := bytes.TrimSpace(data)
-	switch end := valueEnd(trimmed); {
-	case len(trimmed) == 0:
-		d.refuse(data, ReasonTruncated, "the message is empty")
+	data = bytes.TrimSpace(bytes.TrimPrefix(data, byteOrderMark))
+	switch {
+	case len(data) == 0:
+		d.refuse(nil, ReasonTruncated, "the message is empty")
 		return
-	case end != len(trimmed) && hasRecordLines(trimmed):
-		for line := range bytes.Lines(trimmed) {
+	case d.hasRecordLines(data):
+		for line := range bytes.Lines(data) {
 			if line = bytes.TrimSpace(line); len(line) > 0 {
 				s.value(line)
 			}
 		}
 	default:
-		s.value(trimmed)
+		s.value(data)
 	}
 	if s.over > 0 {
 		d.refuse(nil, ReasonBatchTooLong, "%d records beyond the limit of %d", s.over, d.limits.BatchRecords)
 	}
 }
 
-// hasRecordLines tells records on lines of their own from one record that is cut and printed on many lines: in the
-// latter, lines after the first are indented.
-func hasRecordLines(data []byte) bool {
-	if line, _, _ := bytes.Cut(data, newline); data[0] != '[' && valueEnd(bytes.TrimSpace(line)) == len(bytes.TrimSpace(line)) {
-		return true
+// byteOrderMark begins what some Windows software writes.
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// hasRecordLines tells records on lines of their own from one value that is printed on many lines, even where either is
+// broken: the lines of a printed record are indented, and those of an array follow its bracket.
+func (d *decoder) hasRecordLines(data []byte) bool {
+	first, rest, many := bytes.Cut(data, newline)
+	if !many {
+		return false
 	}
-	return bytes.Contains(data, []byte("\n{")) || bytes.Contains(data, []byte("\n["))
+	first = bytes.TrimSpace(first)
+	alone := len(first) > 1 && valueEnd(first) == len(first)
+	if !alone && (data[0] == '[' || rest[0] != '{' && rest[0] != '[' && !bytes.Contains(rest, []byte("\n{")) && !bytes.Contains(rest, []byte("\n["))) {
+		return false
+	}
+	reason, _ := scan(data, d.limits.Depth)
+	return reason != ""
 }
 
 type splitter struct {
@@ -125,22 +135,31 @@ func (s *splitter) full() bool {
 }
 
 // valueEnd gives the length of the JSON value that data begins with, by its brackets and quotes alone: len(data) when it
-// has no end, at least 1. A bare word ends before a comma, a closing bracket or white space. O(length of the value).
+// has no end, at least 1. A bracket that closes an outer one closes those within it too, so that a value with one missing
+// still ends; one that nothing opened ends the value before it. A bare word ends before a comma, a bracket or white
+// space. O(length of the value).
 func valueEnd(data []byte) int {
-	depth := 0
+	lists, depth := uint64(0), 0 // the brackets that are open: bit i is set when that at depth i is of a list
 	for i := 0; i < len(data); i++ {
-		switch data[i] {
+		switch c := data[i]; c {
 		case '"':
 			if i = stringEnd(data, i); depth == 0 {
 				return min(i+1, len(data))
 			}
 		case '{', '[':
+			lists &^= 1 << depth
+			if c == '[' {
+				lists |= 1 << depth
+			}
 			depth++
 		case '}', ']':
-			if depth == 0 && i > 0 {
-				return i
+			for depth > 0 && depth <= 64 && (lists>>(depth-1)&1 == 1) != (c == ']') {
+				depth--
 			}
-			if depth--; depth <= 0 {
+			if depth == 0 {
+				return max(i, 1)
+			}
+			if depth--; depth == 0 {
 				return i + 1
 			}
 		case ',', ' ', '\t', '\r', '\n':
