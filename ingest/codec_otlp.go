@@ -48,13 +48,21 @@ type export struct {
 	resource  otlpAttrs // of the resource at hand
 	attrs     otlpAttrs // of the span at hand, and of its resource
 	span      otlpSpan  // at hand
-	resources int       // whether there are any
+	resources int       // lists of them
 	spans     int
 	tree      spanTree
 	requests  []Request // which the nodes of tree point into
 
 	kept   int    // requests
 	source string // of all of them, or ""
+}
+
+// belongs says whether an export may come on the subject at hand, and refuses it otherwise.
+func (d *decoder) belongs() bool {
+	if d.meta.Kind != KindRequest {
+		d.refuse(nil, ReasonUnknownFormat, "traces belong on a request subject")
+	}
+	return d.meta.Kind == KindRequest
 }
 
 // begin starts a span; false says that the export holds too many.
@@ -161,7 +169,9 @@ func (x *export) tokens(r *Request) {
 	case r.PromptTokens == Unknown && r.OutputTokens != Unknown && total >= r.OutputTokens:
 		r.PromptTokens = total - r.OutputTokens
 	case r.PromptTokens != Unknown && r.PromptTokens < r.CachedTokens:
-		r.PromptTokens += r.CachedTokens + written
+		if r.PromptTokens += r.CachedTokens + written; r.PromptTokens > x.limits.Tokens {
+			x.fail(ReasonHugeCount, "prompt and cached tokens are %d, the limit is %d", r.PromptTokens, x.limits.Tokens)
+		}
 	}
 	if r.OutputTokens == Unknown && (x.attrs.is(otlpOperation, "embeddings", "embedding") || x.attrs.is(otlpSpanKind, "EMBEDDING")) {
 		r.OutputTokens = 0 // an embedding generates nothing

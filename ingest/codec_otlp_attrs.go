@@ -201,13 +201,15 @@ func (a *otlpAttrs) seconds(field otlpField) (elapsed time.Duration, ok bool) {
 	return time.Duration(s * float64(time.Second)), true
 }
 
+// name is the attribute that said a field.
+func (a *otlpAttrs) name(field otlpField) string { return otlpAliases[field][a[field].rank%ofResource] }
+
 // otlpCount reads a field as a whole number in [0, Limits.Tokens]; absent is Unknown.
 func (d *decoder) otlpCount(a *otlpAttrs, field otlpField, to *int64) {
-	v, name := &a[field], otlpAliases[field][0]
-	if v.kind == otlpAbsent {
+	if a[field].kind == otlpAbsent {
 		return
 	}
-	f := a.number(field)
+	f, name := a.number(field), a.name(field)
 	switch {
 	case f < 0:
 		d.fail(ReasonNegativeCount, "%s is %g, a count cannot be negative", name, f)
@@ -222,7 +224,7 @@ func (d *decoder) otlpCount(a *otlpAttrs, field otlpField, to *int64) {
 
 // otlpLabel reads a field as a name.
 func (d *decoder) otlpLabel(a *otlpAttrs, field otlpField, to *string) {
-	switch v, name := &a[field], otlpAliases[field][0]; v.kind {
+	switch v, name := &a[field], a.name(field); v.kind {
 	case otlpInteger:
 		*to = strconv.FormatInt(v.integer, 10)
 	case otlpText:

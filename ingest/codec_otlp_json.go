@@ -16,6 +16,9 @@ const otlpNesting = 4
 // decodeOTLPJSON reads a TracesData in the JSON of OTLP: ids in hexadecimal, 64-bit integers as strings or numbers, names
 // in lowerCamelCase, or as the schema has them. O(len(data)).
 func decodeOTLPJSON(d *decoder, data []byte) {
+	if !d.belongs() {
+		return
+	}
 	if reason, at := scan(data, otlpNesting*d.limits.Depth); reason != "" {
 		d.refuse(nil, reason, "at byte %d of %d", at, len(data))
 		return

@@ -7,7 +7,7 @@ const none = -1
 type node struct {
 	trace           [16]byte
 	id, parent      [8]byte
-	request         int // index in the batch, or none
+	request         int // index among those of the export, or none
 	service, source string
 }
 
@@ -72,6 +72,9 @@ const maxDonors = 8
 func (x *export) close() {
 	if over := x.spans - x.limits.BatchRecords; over > 0 {
 		x.refuse(nil, ReasonBatchTooLong, "%d spans beyond the limit of %d", over, x.limits.BatchRecords)
+	}
+	if len(x.requests) == 0 {
+		return
 	}
 	above := x.tree.nearest()
 	covered := make([]bool, len(x.tree))

@@ -7,6 +7,9 @@ import "math"
 // decodeOTLP reads a TracesData, or the ExportTraceServiceRequest that has the same bytes. What it does not need is never
 // looked into, so that nesting costs nothing. O(len(data)).
 func decodeOTLP(d *decoder, data []byte) {
+	if !d.belongs() {
+		return
+	}
 	x := export{decoder: d}
 	w := wire{data: data}
 	for w.more() {

@@ -306,6 +306,7 @@ func TestOTLPRefuses(t *testing.T) {
 		"huge":             {llm(map[string]any{"gen_ai.usage.output_tokens": int64(1) << 62}), ReasonHugeCount},
 		"fraction":         {llm(map[string]any{"gen_ai.usage.output_tokens": 1.5}), ReasonWrongType},
 		"words":            {llm(map[string]any{"gen_ai.usage.output_tokens": "many"}), ReasonWrongType},
+		"huge sum":         {llm(map[string]any{"gen_ai.usage.input_tokens": 1, "gen_ai.usage.cache_read.input_tokens": 100_000_000}), ReasonHugeCount},
 		"boolean":          {llm(map[string]any{"gen_ai.usage.output_tokens": true}), ReasonWrongType},
 		"no counts":        {llm(map[string]any{"gen_ai.usage.input_tokens": nil}), ReasonMissingField},
 		"no pool":          {llm(map[string]any{"gen_ai.request.model": nil}), ReasonMissingField},
@@ -356,6 +357,9 @@ func TestOTLPRefusesMessages(t *testing.T) {
 		})
 	}
 	for contentType, data := range map[string]string{ContentTypeOTLP: "", ContentTypeOTLPJSON: "{}"} {
+		if b := decode(Meta{ContentType: contentType, Kind: KindReplica}, data); len(b.Refused) != 1 || b.Refused[0].Reason != ReasonUnknownFormat {
+			t.Errorf("traces of a replica: %+v", b)
+		}
 		if d := diff(&Batch{}, decode(Meta{ContentType: contentType}, data)); d != "" {
 			t.Errorf("empty export: %s", d)
 		}

@@ -129,7 +129,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 		},
 	})
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, cfg.NATS.Prefix)
-	if err := d.openListeners(); err != nil {
+	if err := d.openListeners(fields); err != nil {
 		return nil, usageError{err}
 	}
 	d.server = server.New(cfg.Server, d, d.exporter, log)
@@ -243,9 +243,11 @@ func (d *daemon) openSinks() error {
 
 // openListeners opens the addresses that producers without NATS send to. What they send goes through the stream like all
 // telemetry.
-func (d *daemon) openListeners() (err error) {
+func (d *daemon) openListeners(fields *ingest.FieldMap) (err error) {
 	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
-		Store: jetstream.NewInlet(d.js, d.cfg.NATS.Prefix), Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Log: d.log,
+		Store:   jetstream.NewInlet(d.js, d.cfg.NATS.Prefix),
+		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
+		Fields:  fields, Log: d.log,
 	})
 	if err != nil {
 		return err

@@ -109,7 +109,7 @@ func (s *grpcServer) export(ctx context.Context, request []byte) ([]byte, error)
 		return nil, status.Error(codes.Unavailable, "too many requests at once")
 	}
 	defer s.leave()
-	m := ingest.Meta{Kind: ingest.KindRequest, ContentType: ingest.ContentTypeOTLP}
+	m := ingest.Meta{ContentType: ingest.ContentTypeOTLP}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		if values := md.Get(ingest.HeaderSource); len(values) > 0 {
 			m.Source = values[0]

@@ -160,7 +160,7 @@ func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType st
 	}
 	query := r.URL.Query()
 	out, err = s.accept(r.Context(), ingest.Meta{
-		Kind: ingest.KindRequest, ContentType: contentType, Encoding: r.Header.Get("Content-Encoding"),
+		ContentType: contentType, Encoding: r.Header.Get("Content-Encoding"),
 		Pool: query.Get("pool"), Class: query.Get("class"), Source: r.Header.Get(ingest.HeaderSource),
 	}, body, s.maxBytes)
 	if err != nil {

@@ -23,6 +23,7 @@ const storeTimeout = 10 * time.Second
 type intake struct {
 	store   Store
 	refused func([]ingest.Refusal)
+	fields  *ingest.FieldMap
 }
 
 // outcome is what became of one request's records.
@@ -38,6 +39,7 @@ func (i *intake) accept(ctx context.Context, m ingest.Meta, body []byte, maxByte
 	defer recycle(b)
 	limits := ingest.DefaultLimits()
 	limits.MessageBytes = maxBytes
+	m.Kind, m.Fields = ingest.KindRequest, i.fields
 	ingest.Decode(m, body, limits, b)
 	out := outcome{
 		accepted: len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks),

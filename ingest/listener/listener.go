@@ -29,6 +29,7 @@ type Deps struct {
 	Store Store
 	// Refused is told of each request's unusable records; it is called by many goroutines at once.
 	Refused func([]ingest.Refusal)
+	Fields  *ingest.FieldMap // names of users' own in foreign formats
 	Log     *zap.Logger
 }
 
@@ -74,7 +75,7 @@ func New(c Config, deps Deps) (*Listeners, error) { return open(c, deps, bodyTim
 
 func open(c Config, deps Deps, patience time.Duration) (*Listeners, error) {
 	l := &Listeners{}
-	in := &intake{store: deps.Store, refused: deps.Refused}
+	in := &intake{store: deps.Store, refused: deps.Refused, fields: deps.Fields}
 	listen := func(name string, e *Endpoint, t *tally, serverOf func(*door) server) error {
 		if e.Listen == "" {
 			return nil
