@@ -31,6 +31,7 @@ type wireRecord struct {
 
 func BenchmarkDecodeJSON(b *testing.B) {
 	batch := typical(64)
+	meta := Meta{Pool: "llama-70b", Class: "chat", Source: "gateway-1", ContentType: ContentTypeJSON}
 	var millis, dates [][]byte
 	for i := range batch.Requests {
 		r := &batch.Requests[i]
@@ -53,7 +54,7 @@ func BenchmarkDecodeJSON(b *testing.B) {
 			for b.Loop() {
 				batch.Reset()
 				next++
-				Decode(Meta{}, records[next%len(records)], DefaultLimits(), &batch)
+				Decode(meta, records[next%len(records)], DefaultLimits(), &batch)
 			}
 			if len(batch.Requests) != 1 {
 				b.Fatal(batch.Refused)

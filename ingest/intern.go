@@ -43,7 +43,7 @@ type name struct {
 const (
 	nameSlotsAtFirst = 1 << 8
 	nameSlots        = 1 << 16 // powers of two
-	nameProbes       = 8
+	nameProbes       = 16
 )
 
 func (n *names) of(b []byte) string {
@@ -84,7 +84,8 @@ func hashName(b []byte) uint64 {
 		first = uint64(b[0])<<16 | uint64(b[n/2])<<8 | uint64(b[n-1])
 	}
 	high, low := bits.Mul64(first^0x9e3779b97f4a7c15, last^0xbf58476d1ce4e5b9^uint64(len(b))<<56)
-	return high ^ low
+	h := (high ^ low) * 0x94d049bb133111eb
+	return h ^ h>>32
 }
 
 // put takes the first free slot for s, or else the one of another name.
@@ -97,7 +98,7 @@ func (n *names) put(s name) {
 			return
 		}
 	}
-	n.slots[(s.hash+s.hash>>32%nameProbes)&mask] = s
+	n.slots[(s.hash+s.hash>>40%nameProbes)&mask] = s
 }
 
 func (n *names) grow() {
