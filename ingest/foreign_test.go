@@ -297,6 +297,8 @@ func TestSplitKeepsWhatIsWhole(t *testing.T) {
 		"[" + a + "," + c:                                   "1 3 truncated",
 		"[" + a + "," + c[:20]:                              "1 truncated truncated",
 		"[" + a + "," + c + "]" + "x":                       "1 3 not_json",
+		"{\"model\": [\"m\"]\n, \"usage\": {\n  \"a\"":      "truncated",
+		"<html>\n<body>\n":                                  "not_json",
 		"{\n  \"model\": \"m\",\n  \"usage\": {\n  \"a":     "truncated", // one record, not many
 		"[[1795240800.5," + a + "],[[1.5,{}]," + c + "]]":   "1 3",
 		"[[" + a + "]]":                                     "wrong_type",

@@ -42,8 +42,7 @@ func (d *decoder) hasRecordLines(data []byte) bool {
 	if !many {
 		return false
 	}
-	first = bytes.TrimSpace(first)
-	alone := len(first) > 1 && valueEnd(first) == len(first)
+	alone := (data[0] == '{' || data[0] == '[') && valueEnd(data) <= len(first)
 	if !alone && (data[0] == '[' || rest[0] != '{' && rest[0] != '[' && !bytes.Contains(rest, []byte("\n{")) && !bytes.Contains(rest, []byte("\n["))) {
 		return false
 	}
