@@ -73,7 +73,7 @@ func (p *plan) warnings() []string {
 
 // fault says what is wrong with a producer of the pool's telemetry, and what that does to the numbers.
 func fault(f *features.ProducerFault) string {
-	by := (time.Duration(f.Seconds) * time.Second).String()
+	by := time.Duration(f.Seconds * float64(time.Second)).Round(time.Second)
 	switch f.Kind {
 	case features.FaultAhead:
 		s := fmt.Sprintf("the clock of producer %s is ahead by %s or more: its requests count too late", f.Producer, by)

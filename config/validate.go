@@ -167,7 +167,7 @@ func (c *Config) checkFeatures(k *checker) {
 	between(k, "features.max_tenants", f.MaxTenants, 0, 1000, "10 name who drives a rise")
 	between(k, "features.max_replicas", f.MaxReplicas, 1, 100_000, "")
 	between(k, "features.replica_ttl", f.ReplicaTTL, 10*time.Second, time.Hour, "three reporting intervals is usual")
-	between(k, "features.max_sessions", f.MaxSessions, 1, 1<<22, "each costs 72 bytes; it should cover those that go on at once")
+	between(k, "features.max_sessions", f.MaxSessions, 1, 1<<22, "each costs 80 bytes; it should cover those that go on at once")
 	between(k, "features.session_ttl", f.SessionTTL, time.Minute, 24*time.Hour, "30m covers a person who reads and thinks")
 	between(k, "features.stale_after", f.StaleAfter, time.Minute, time.Hour, "shorter would call a quiet minute stale")
 	between(k, "features.class_ttl", f.ClassTTL, time.Hour, 365*24*time.Hour, "8d keeps a class that runs once a week")

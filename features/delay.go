@@ -40,7 +40,7 @@ func (d delays) joined(o *delays) delays {
 	return d
 }
 
-// median is in seconds, exact to its bin; NaN when nothing is sure.
+// median is in seconds, exact to its bin; NaN when nothing is sure, and when it may be negative.
 func (d *delays) median() float64 {
 	if d.Sure == 0 {
 		return math.NaN()
@@ -54,6 +54,8 @@ func (d *delays) median() float64 {
 		low, high := 0.0, 0.25*math.Exp2(float64(i))
 		if i > 0 {
 			low = high / 2
+		} else if d.LeastSure < 0 {
+			break
 		}
 		return low + (high-low)*(float64(rank)-0.5)/float64(n)
 	}

@@ -56,7 +56,7 @@ func (a *Aggregator) visit(p *pool, c *class, r *ingest.Request, t *moments, tur
 		if s, evicted = a.sessions.add(id); evicted {
 			a.counters.SessionsEvicted++
 		}
-		s.first, s.last = t.event, t.event
+		s.first, s.last, s.newest, s.class = t.event, t.event, t.event, c
 		c.sessions.since.Started++
 	} else {
 		a.sessions.touch(s)
@@ -68,9 +68,12 @@ func (a *Aggregator) visit(p *pool, c *class, r *ingest.Request, t *moments, tur
 	if turn || s.turns == 0 {
 		s.turns++
 	}
-	s.class = c
 	s.first = min(s.first, t.event)
 	s.last = max(s.last, t.event, t.finished)
+	if t.event < s.newest {
+		return // of parallel turns, or ones that come late, the one that began last tells the context
+	}
+	s.class, s.newest = c, t.event
 	if r.PromptTokens < 0 {
 		return
 	}

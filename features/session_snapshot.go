@@ -14,6 +14,7 @@ type SessionSnapshot struct {
 	Context []uint32 `cbor:"7,keyasint"`
 	Prompt  []uint32 `cbor:"8,keyasint"`
 	Cached  []uint32 `cbor:"9,keyasint"`
+	Newest  []int64  `cbor:"10,keyasint"`
 }
 
 // numbered are the classes of all pools, as the State lists them.
@@ -35,7 +36,7 @@ func (a *Aggregator) sessionSnapshot(number map[*class]uint32) *SessionSnapshot 
 		pos = s.newer
 		x.IDs, x.Classes = append(x.IDs, s.id), append(x.Classes, number[s.class])
 		x.First, x.Last = append(x.First, int64(s.first)), append(x.Last, int64(s.last))
-		x.Turns = append(x.Turns, s.turns)
+		x.Newest, x.Turns = append(x.Newest, int64(s.newest)), append(x.Turns, s.turns)
 		x.Initial, x.Context = append(x.Initial, s.initial), append(x.Context, s.context)
 		x.Prompt, x.Cached = append(x.Prompt, s.prompt), append(x.Cached, s.cached)
 	}
@@ -47,7 +48,7 @@ func (a *Aggregator) restoreSessions(x *SessionSnapshot, classes []*class) error
 	if x == nil {
 		return nil
 	}
-	for _, n := range [...]int{len(x.Classes), len(x.First), len(x.Last), len(x.Turns), len(x.Initial), len(x.Context), len(x.Prompt), len(x.Cached)} {
+	for _, n := range [...]int{len(x.Classes), len(x.First), len(x.Last), len(x.Newest), len(x.Turns), len(x.Initial), len(x.Context), len(x.Prompt), len(x.Cached)} {
 		if n != len(x.IDs) {
 			return errors.New("the columns of sessions differ in length")
 		}
@@ -61,7 +62,7 @@ func (a *Aggregator) restoreSessions(x *SessionSnapshot, classes []*class) error
 		if s.class.sessions == nil {
 			s.class.sessions = new(sessionAccount)
 		}
-		s.first, s.last, s.turns = moment(x.First[i]), moment(x.Last[i]), x.Turns[i]
+		s.first, s.last, s.newest, s.turns = moment(x.First[i]), moment(x.Last[i]), moment(x.Newest[i]), x.Turns[i]
 		s.initial, s.context, s.prompt, s.cached = x.Initial[i], x.Context[i], x.Prompt[i], x.Cached[i]
 	}
 	return nil

@@ -4,7 +4,8 @@ package features
 type session struct {
 	id          uint64 // of pool and session
 	class       *class // of the newest turn
-	first, last moment // begin of the first turn, end of the newest as far as it is known
+	first, last moment // begin of the first turn, end of the last as far as it is known
+	newest      moment // begin of the newest turn
 	turns       uint32
 	// Tokens. The context of a turn is its prompt and output; prompt and cached are of the newest turn that reported both.
 	initial, context, prompt, cached uint32
@@ -14,7 +15,7 @@ type session struct {
 
 // sessionTable holds at most a given number of sessions, in the order in which they were last heard of. The one that
 // was silent longest makes room for a new one. Everything costs O(1) and, once the table has its size, no allocation:
-// sessions are linked among themselves and found by an open-addressing index. 72 bytes a session.
+// sessions are linked among themselves and found by an open-addressing index. 80 bytes a session.
 type sessionTable struct {
 	capacity       int
 	entries        []session // from position 1; free ones are linked by older

@@ -76,6 +76,15 @@ func TestSessionOfRequestsInTwoRecords(t *testing.T) {
 	}
 }
 
+// An agent's parallel calls, and records that come late, do not take the context back.
+func TestSessionContextIsOfTheTurnThatBeganLast(t *testing.T) {
+	a := New(testConfig())
+	mustAdd(t, a, turn(1, 0, 50, 100, 0, 20), turn(1, 10, 20, 5000, 0, 20), changed(turn(1, 5, 55, 300, 0, 20), ofClass("side")))
+	if got := sessionsAt(t, a, 1, 1); got.ContextSum != 5020 || got.TurnMean != 3 || !math.IsNaN(got.GapMean) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestSessionsAreOfAPoolAndOfTheirNewestClass(t *testing.T) {
 	a := New(testConfig())
 	other := turn(1, 2, 3, 100, 0, 20)
