@@ -76,6 +76,10 @@ func foldReplica(t *testing.T, report []byte) (state features.PoolState) {
 		t.Fatalf("%s is no report: %+v", report, b.Refused)
 	}
 	b.Watermark = &ingest.Watermark{At: b.Replicas[0].At.Truncate(time.Minute).Add(time.Minute)}
-	pipeline.Apply(&b, func(o *forewarm.Output) { state = o.Pools[0].State })
+	pipeline.Apply(&b, func(o *forewarm.Output) {
+		for _, minute := range o.Pools { // a tick before the report knows of no pool
+			state = minute.State
+		}
+	})
 	return state
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 )
@@ -55,7 +56,7 @@ func parse(body []byte, contentType string) (exposition, error) {
 		}
 		var l labels.Labels
 		p.Labels(&l)
-		name := canonical(l.Get(labels.MetricName))
+		name := canonical(l.Get(model.MetricNameLabel))
 		if !matters(name) {
 			continue
 		}

@@ -124,9 +124,27 @@ func (s *Scraper) look(ctx context.Context, t *target) {
 	}
 	if err != nil {
 		s.stats.failures[reasonOf(err)].Add(1)
-		s.deps.Log.Debug("scrape failed", zap.String("pool", t.client.job.Pool), zap.String("target", t.address), zap.Error(err))
 	}
+	s.tell(t, err)
 	s.publish(ctx, said)
+}
+
+// tell logs when a target begins to fail, fails for another reason, or is well again.
+func (s *Scraper) tell(t *target, err error) {
+	trouble := ""
+	if err != nil {
+		trouble = reasonOf(err).String()
+	}
+	if trouble == t.trouble {
+		return
+	}
+	t.trouble = trouble
+	fields := []zap.Field{zap.String("pool", t.client.job.Pool), zap.String("target", t.address)}
+	if err == nil {
+		s.deps.Log.Info("engine answers again", fields...)
+		return
+	}
+	s.deps.Log.Warn("engine cannot be scraped", append(fields, zap.String("reason", trouble), zap.Error(err))...)
 }
 
 func (s *Scraper) publish(ctx context.Context, said []ingest.Replica) {

@@ -19,6 +19,8 @@ type target struct {
 	since time.Time  // a process that began before was not watched from its beginning
 	away  bool       // the last look, or the list of targets, said that no engine serves there
 	ready time.Time  // when one last did
+
+	trouble string // why the last look failed, "" when it did not
 }
 
 // look asks the target once, and gives what is to be said of its replicas at that time.
