@@ -80,6 +80,13 @@ func rising(minute int, before, after float64) func(int) float64 {
 	}
 }
 
+// shared has engines hold that much of what requests do.
+func shared(ratio float64) func(*Input) {
+	return func(in *Input) {
+		in.Minute.KVSharing = features.KVSharing{Measured: ratio, Upper: ratio, Spread: .1, Least: .5, Minutes: 20}
+	}
+}
+
 func TestDecide(t *testing.T) {
 	earlier := func(desired int) State {
 		return State{Generation: 3, LastDesired: desired, LastTick: noon.Add(-time.Minute), LastScaleOut: noon.Add(-time.Hour),
@@ -96,6 +103,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"enough":                              {scene: scene{ready: 4, median: flat(350), last: 350}, want: 4, action: Hold, says: "staying at 4"},
 		"rise inside the lead window":         {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350}, want: 7, action: ScaleOut, says: "KV memory needs 7 replicas at the 95 % quantile of demand within 18 min"},
+		"rise, with shared prefixes":          {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350, edit: shared(.8)}, want: 5, action: ScaleOut},
 		"rise just beyond it":                 {scene: scene{ready: 4, median: rising(19, 350, 620), last: 350}, want: 4, action: Hold},
 		"quantile, not median":                {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, want: 6, action: ScaleOut},
 		"stated quantile":                     {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, config: func(c *Config) { c.Quantile = .5 }, want: 4, action: Hold},

@@ -50,6 +50,7 @@ func (p *plan) resources(cfg Config) []resource {
 		if !ok || math.IsNaN(f.Now) || math.IsInf(f.Now, 0) {
 			continue
 		}
+		per = p.in.Minute.Carries(f.Dimension, per)
 		need, ok := largest(f, p.tau, minutes(p.lead+cfg.Hold))
 		if !ok {
 			continue

@@ -66,9 +66,11 @@ func (a *Aggregator) AddReplica(r *ingest.Replica) (started bool) {
 	at := momentOf(r.At)
 	a.begin(at.minute())
 	p := a.pool(r.Pool)
+	before := p.fleet.newest(r.Name)
 	taken, started := p.fleet.add(r, a.cfg.MaxReplicas, &a.counters)
 	if taken {
 		a.noteQueue(p, at)
+		a.noteUse(p, &before, r)
 	}
 	a.evidence(p, at.minute(), at)
 	return started

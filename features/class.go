@@ -21,6 +21,7 @@ type pool struct {
 	coverage  []coverage // by slot
 	settled   coverage   // of the minute that left the open span last
 	expected  Expected
+	sharing   sharing
 	byName    map[string]*class
 	classes   []*class // ordered by name
 	latest    *class   // the last one looked up
@@ -31,6 +32,7 @@ type pool struct {
 type coverage struct {
 	evidence bool // a record fell into the minute
 	strain   strain
+	use      engineUse
 
 	returned, censored bool // what the windows that were returned last said
 }

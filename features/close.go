@@ -54,7 +54,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	}
 	for _, p := range a.pools {
 		a.minutes = append(a.minutes, PoolMinute{
-			Pool: p.name, Start: startOf(a.open), Covered: a.covered(p, a.open), QueueGrowing: a.growing(p, a.open),
+			Pool: p.name, Start: startOf(a.open), Covered: a.covered(p, a.open), QueueGrowing: a.growing(p, a.open), KVSharing: p.sharing.summary(p.expected.cached()),
 			State: p.fleet.state(p.name, startOf(next), a.cfg.ReplicaTTL), LastEvent: p.lastEvent.time(),
 		})
 	}
@@ -71,6 +71,7 @@ func (a *Aggregator) collect(m int64) {
 		censored := a.censored(p, m)
 		due := settled || m == a.open || covered != cov.returned || censored != cov.censored
 		cov.returned, cov.censored = covered, censored
+		var held heldMinute
 		for _, c := range p.classes {
 			at := a.find(c, m)
 			if at == nil && !(due && c.born <= m) || at != nil && !due && !at.dirty {
@@ -79,11 +80,15 @@ func (a *Aggregator) collect(m int64) {
 			w := c.window(at, m, covered, censored, settled)
 			if settled {
 				a.settle(p, c, at, &w)
+				held.add(&w)
 			}
 			if m == a.open {
 				w.Sessions = c.sessions.summary()
 			}
 			a.windows = append(a.windows, w)
+		}
+		if settled {
+			p.sharing.learn(&held, float64(cov.strain.Turned), &cov.use)
 		}
 	}
 }

@@ -67,6 +67,12 @@ func (e *Expected) cachedOf(bucket int, pool *Expected) float64 {
 	return shrunk(&e.Cached, &pool.Cached, bucket)
 }
 
+// cached is the share of all prompt tokens in the prefix cache, 0..1; NaN when it was never reported.
+func (e *Expected) cached() float64 {
+	all := overall(&e.Cached)
+	return all.of()
+}
+
 func shrunk(class, pool *[promptBuckets]ratio, bucket int) float64 {
 	all := overall(class)
 	broad := overall(pool)

@@ -29,6 +29,9 @@ type PoolMinute struct {
 	// QueueGrowing says that more came in this minute than the pool could take: its queue or the time in it grew, or it
 	// turned requests away. What it served in such a minute is its capacity, not the demand.
 	QueueGrowing bool
+	// KVSharing is how much less the engines hold than the requests do on their own, for sharing prefixes. The kv
+	// dimension counts in full; see Carries for setting it against a capacity.
+	KVSharing KVSharing
 	// LastEvent is the newest event time of the pool; zero when nothing came yet. Its age is the staleness of telemetry.
 	LastEvent time.Time
 

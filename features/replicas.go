@@ -17,6 +17,7 @@ type fleet struct {
 	preemptions float64 // since the last state()
 	waiting     int64   // requests, over the ready replicas that report it
 	reporting   int64   // those replicas
+	serving     int64   // replicas that serve
 
 	capacities []float64   // scratch
 	pending    []time.Time // lent to the caller of state()
@@ -62,10 +63,10 @@ func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok, started bool
 	n.ReplicaReports++
 	f.reported = later(f.reported, r.At)
 	name := known.last.Name
-	f.queue(&known.last, -1)
+	f.count(&known.last, -1)
 	known.last = *r
 	known.last.Name, known.last.Pool = name, ""
-	f.queue(&known.last, 1)
+	f.count(&known.last, 1)
 	switch {
 	case r.State != ingest.ReplicaPending && r.State != ingest.ReplicaLoading:
 		known.pendingSince = time.Time{}
@@ -75,16 +76,27 @@ func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok, started bool
 	return true, known.start(r)
 }
 
-// queue adds a report to the queue of the whole fleet, or with sign −1 takes it off.
-func (f *fleet) queue(r *ingest.Replica, sign int64) {
+// count adds a report to the queue of the whole fleet and to the replicas that serve, or with sign −1 takes it off.
+func (f *fleet) count(r *ingest.Replica, sign int64) {
+	if r.State == ingest.ReplicaReady || r.State == ingest.ReplicaDraining {
+		f.serving += sign
+	}
 	if r.State == ingest.ReplicaReady && r.Waiting >= 0 {
 		f.waiting += sign * r.Waiting
 		f.reporting += sign
 	}
 }
 
+// newest is the newest report of a replica, that of one that is gone when there is none.
+func (f *fleet) newest(name string) ingest.Replica {
+	if r, ok := f.byName[name]; ok {
+		return r.last
+	}
+	return ingest.Replica{State: ingest.ReplicaGone}
+}
+
 func (f *fleet) insert(name string) *replica {
-	known := &replica{last: ingest.Replica{Name: name, Waiting: ingest.Unknown}}
+	known := &replica{last: ingest.Replica{Name: name, State: ingest.ReplicaGone}}
 	f.byName[name] = known
 	i, _ := slices.BinarySearchFunc(f.replicas, name, func(r *replica, name string) int { return strings.Compare(r.last.Name, name) })
 	f.replicas = slices.Insert(f.replicas, i, known)
@@ -105,7 +117,7 @@ func (f *fleet) forget(t time.Time) {
 		if !r.last.At.Before(t) {
 			return false
 		}
-		f.queue(&r.last, -1)
+		f.count(&r.last, -1)
 		delete(f.byName, r.last.Name)
 		return true
 	})

@@ -33,6 +33,7 @@ type PoolSnapshot struct {
 	Preemptions float64            `cbor:"9,keyasint"`
 	Expected    Expected           `cbor:"40,keyasint"`
 	Settled     CoverageSnapshot   `cbor:"41,keyasint"` // of the minute that left the open span last
+	Sharing     []float32          `cbor:"42,keyasint"` // ratios, oldest first
 }
 
 // CoverageSnapshot is the evidence of life of a pool in one minute.
@@ -43,14 +44,16 @@ type CoverageSnapshot struct {
 
 	Strain   strain `cbor:"40,keyasint"`
 	Censored bool   `cbor:"41,keyasint"`
+
+	Use engineUse `cbor:"42,keyasint"`
 }
 
 func (c *coverage) snapshot(minute int64) CoverageSnapshot {
-	return CoverageSnapshot{minute, c.evidence, c.returned, c.strain, c.censored}
+	return CoverageSnapshot{minute, c.evidence, c.returned, c.strain, c.censored, c.use}
 }
 
 func (s *CoverageSnapshot) restored() coverage {
-	return coverage{s.Evidence, s.Strain, s.Returned, s.Censored}
+	return coverage{s.Evidence, s.Strain, s.Use, s.Returned, s.Censored}
 }
 
 // ClassSnapshot is one class of a pool.
@@ -101,7 +104,7 @@ func (a *Aggregator) State() State {
 		ps := PoolSnapshot{
 			Name: p.name, Phased: p.phased, LastEvent: nanos(p.lastEvent.time()), Watermark: nanos(p.watermark.time()),
 			Reported: nanos(p.fleet.reported), Preemptions: p.fleet.preemptions,
-			Expected: p.expected, Settled: p.settled.snapshot(0),
+			Expected: p.expected, Settled: p.settled.snapshot(0), Sharing: p.sharing.state(),
 		}
 		for m := a.oldest(); m < a.end(); m++ {
 			if c := &p.coverage[a.slot(m)]; *c != (coverage{}) {
@@ -180,6 +183,7 @@ func Restore(cfg Config, s State) (*Aggregator, error) {
 func (a *Aggregator) restorePool(s *PoolSnapshot) error {
 	p := a.pool(s.Name)
 	p.expected, p.settled = s.Expected, s.Settled.restored()
+	p.sharing.restore(s.Sharing)
 	p.phased, p.lastEvent, p.watermark = s.Phased, momentOf(instant(s.LastEvent)), momentOf(instant(s.Watermark))
 	for _, c := range s.Coverage {
 		if a.holds(c.Minute) {
@@ -203,7 +207,7 @@ func (a *Aggregator) restorePool(s *PoolSnapshot) error {
 		r := p.fleet.insert(rs.Report.Name)
 		r.last, r.pendingSince = rs.Report, instant(rs.PendingSince)
 		r.last.At, r.started = instant(rs.At), instant(rs.Started)
-		p.fleet.queue(&r.last, 1)
+		p.fleet.count(&r.last, 1)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package forecaster
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -42,6 +43,10 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 		per, ok := pool.PerReplica(name, pf.Minute.State.KVCapacityTokens)
 		if !ok || !(per > 0) {
 			continue
+		}
+		if carries := pf.Minute.Carries(name, per); carries > per {
+			p.Warnings = append(p.Warnings, fmt.Sprintf("requests share prefixes: the engines hold %.2f of their KV tokens, and a replica counts for as much more", per/carries))
+			per = carries
 		}
 		p.Resources = append(p.Resources, projectResource(name, per, pf, pf.Paths.At[d], ready, span))
 	}
