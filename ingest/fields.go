@@ -118,11 +118,14 @@ func (t *fieldTree) at(key []byte) *fieldTree {
 func (t *fieldTree) paths(f field) string {
 	var paths []string
 	for _, s := range t.sources {
-		if s.field == f && len(paths) < 3 {
+		if s.field == f {
 			paths = append(paths, s.path)
 		}
 	}
-	return strings.Join(paths, ", ") + " …"
+	if len(paths) > 3 {
+		paths = append(paths[:3], "…")
+	}
+	return strings.Join(paths, ", ")
 }
 
 // record is what a walk found, by field.

@@ -139,15 +139,18 @@ func (d *decoder) accept(q *Request) {
 	}
 }
 
-// checkForeign refuses a request whose times lead out of all bounds, and says where a prompt count was looked for.
+// checkForeign refuses a request whose times lead out of all bounds, and says where what is missing was looked for.
 func (d *decoder) checkForeign(q *Request) {
 	for _, t := range [...]time.Time{q.ArrivedAt, q.StartedAt, q.FirstTokenAt, q.FinishedAt} {
 		if !t.IsZero() && (t.Before(earliest) || !t.Before(latest)) {
 			d.fail(ReasonBadTime, "the times and durations of the record lead out of the years 2000 to 2199")
 		}
 	}
-	if q.PromptTokens == Unknown && q.Status == StatusOK {
-		d.fail(ReasonMissingField, "prompt_tokens is missing, the record has none of %s", d.fields.paths(fieldPromptTokens))
+	switch {
+	case q.PromptTokens == Unknown && q.Status == StatusOK:
+		d.fail(ReasonMissingField, "prompt_tokens is missing: the record has none of %s", d.fields.paths(fieldPromptTokens))
+	case q.ArrivedAt.IsZero() && q.FinishedAt.IsZero():
+		d.fail(ReasonMissingField, "arrived_at is missing, and so is finished_at: the record has none of %s, %s", d.fields.paths(fieldArrivedAt), d.fields.paths(fieldFinishedAt))
 	}
 	d.checkRequest(q)
 }
