@@ -296,6 +296,18 @@ func TestOTLPEngineTakesOverFromGateway(t *testing.T) {
 	}
 }
 
+// TestOTLPSharesTheIDOfAResponse: the spans of a gateway and of its vLLM, which export by different ways, have one id.
+func TestOTLPSharesTheIDOfAResponse(t *testing.T) {
+	const id = "chatcmpl-8ac0b1d2f3e44b5d9a6c7e8f90a1b2c3"
+	gateway := decodeTraces(t, Meta{Pool: "p"}, tracesOf(nil, llm(map[string]any{"gen_ai.response.id": id})))
+	engine := decodeTraces(t, Meta{Pool: "p"}, tracesOf(nil, llm(map[string]any{"gen_ai.request.id": id, "gen_ai.request.model": nil})))
+	for _, b := range []*Batch{gateway, engine} {
+		if len(b.Requests) != 1 || b.Requests[0].ID != id || b.Requests[0].Pool != "p" {
+			t.Errorf("got %+v, want id %s", b, id)
+		}
+	}
+}
+
 func TestOTLPRefuses(t *testing.T) {
 	at2199 := time.Date(2201, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {

@@ -84,7 +84,7 @@ func (s *grpcServer) admit(ctx context.Context, info *tap.Info) (context.Context
 		s.answered(status.Code(err).String())
 		return ctx, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.patience+storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeouts.body+s.timeouts.store)
 	context.AfterFunc(ctx, cancel) // the end of the call ends ctx
 	return ctx, nil
 }

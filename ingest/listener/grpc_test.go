@@ -118,3 +118,24 @@ func TestGRPCRate(t *testing.T) {
 		}
 	}
 }
+
+// TestGRPCSlow: neither a client that sends nothing nor a store that says nothing holds a call for ever.
+func TestGRPCSlow(t *testing.T) {
+	m := &memory{hold: make(chan struct{})}
+	l := serve(t, onLoopback(), m, m.refuse)
+	if _, err := dial(t, l).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(1))); status.Code(err) != codes.Unavailable {
+		t.Errorf("a store that says nothing: %v, want Unavailable", err)
+	}
+	conn, err := grpc.NewClient(l.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, "/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.RecvMsg(new(any)); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("a client that sends nothing: %v, want DeadlineExceeded", err)
+	}
+}

@@ -68,10 +68,15 @@ func onLoopback() Config {
 	return c
 }
 
-// serve runs listeners until the test ends.
+// serve runs listeners with little patience until the test ends.
 func serve(t testing.TB, c Config, s Store, refused func([]ingest.Refusal)) *Listeners {
 	t.Helper()
-	l, err := open(c, Deps{Store: s, Refused: refused, Log: zap.NewNop()}, patience)
+	return run(t, c, Deps{Store: s, Refused: refused, Log: zap.NewNop()}, timeouts{body: patience, store: patience})
+}
+
+func run(t testing.TB, c Config, deps Deps, limits timeouts) *Listeners {
+	t.Helper()
+	l, err := open(c, deps, limits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +92,8 @@ func serve(t testing.TB, c Config, s Store, refused func([]ingest.Refusal)) *Lis
 	return l
 }
 
-// patience is how long the tests' listeners wait for a body.
-const patience = 500 * time.Millisecond
+// patience is how long the tests' listeners wait for a body, and for the store.
+const patience = 200 * time.Millisecond
 
 // answered is what an HTTP request came to.
 type answered struct {

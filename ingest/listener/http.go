@@ -33,7 +33,7 @@ func newHTTP(d *door) server { return &httpServer{d} }
 func (s *httpServer) serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler: s.handler(), TLSConfig: s.secure, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout,
-		ReadTimeout: s.patience, WriteTimeout: s.patience + storeTimeout + grace, IdleTimeout: idleTimeout, ErrorLog: zap.NewStdLog(s.log),
+		ReadTimeout: s.timeouts.body, WriteTimeout: s.timeouts.body + s.timeouts.store + grace, IdleTimeout: idleTimeout, ErrorLog: zap.NewStdLog(s.log),
 	}
 	served := make(chan error, 1)
 	go func() {
@@ -179,7 +179,7 @@ func (s *httpServer) bodyFault(err error) (code int, message string) {
 	case errors.As(err, &large):
 		return http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes; send smaller batches", large.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return http.StatusRequestTimeout, fmt.Sprintf("the body took more than %s", s.patience)
+		return http.StatusRequestTimeout, fmt.Sprintf("the body took more than %s", s.timeouts.body)
 	}
 	return http.StatusBadRequest, "the body ends early"
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -192,6 +193,15 @@ func TestHTTPRefuses(t *testing.T) {
 	})
 }
 
+func TestHTTPSlowStore(t *testing.T) {
+	m := &memory{hold: make(chan struct{})}
+	l := serve(t, onLoopback(), m, m.refuse)
+	res, _ := post(t, "http://"+l.Addr("http").String()+"/v1/traces", protobufOf(t, traces(1, -1)), "Content-Type", "application/x-protobuf")
+	if res.code != http.StatusServiceUnavailable || len(m.refused) > 0 {
+		t.Errorf("answered %d, refused %+v: what is sent again would be refused twice", res.code, m.refused)
+	}
+}
+
 func TestHTTPRate(t *testing.T) {
 	c := onLoopback()
 	c.HTTP.RequestsPerS = 0.001
@@ -209,7 +219,7 @@ func TestHTTPConcurrency(t *testing.T) {
 	c := onLoopback()
 	c.HTTP.Concurrent = 1
 	m := &memory{hold: make(chan struct{})}
-	l := serve(t, c, m, m.refuse)
+	l := run(t, c, Deps{Store: m, Log: zap.NewNop()}, usualTimeouts)
 	url := "http://" + l.Addr("http").String() + "/v1/traces"
 	body := protobufOf(t, traces(1))
 	codes := make(chan int)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -16,14 +15,12 @@ type Store interface {
 	Store(ctx context.Context, b *ingest.Batch) error
 }
 
-// storeTimeout bounds the wait for the store.
-const storeTimeout = 10 * time.Second
-
 // intake decodes what the listeners were sent, and stores it.
 type intake struct {
-	store   Store
-	refused func([]ingest.Refusal)
-	fields  *ingest.FieldMap
+	store    Store
+	refused  func([]ingest.Refusal)
+	fields   *ingest.FieldMap
+	timeouts timeouts
 }
 
 // outcome is what became of one request's records.
@@ -52,7 +49,7 @@ func (i *intake) accept(ctx context.Context, m ingest.Meta, body []byte, maxByte
 		out.first = b.Refused[0]
 	}
 	if out.accepted > 0 {
-		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+		ctx, cancel := context.WithTimeout(ctx, i.timeouts.store)
 		defer cancel()
 		if err := i.store.Store(ctx, b); err != nil {
 			return outcome{}, err

@@ -19,10 +19,17 @@ const (
 	maxConnections = 1024
 	maxHeaderBytes = 16 << 10
 	headerTimeout  = 5 * time.Second
-	bodyTimeout    = 15 * time.Second // for all bytes of a request
 	idleTimeout    = 2 * time.Minute
 	grace          = 5 * time.Second // for requests under way when the daemon stops
 )
+
+// timeouts bound the steps of a request.
+type timeouts struct {
+	body  time.Duration // for all of its bytes
+	store time.Duration // for the store's answer
+}
+
+var usualTimeouts = timeouts{body: 15 * time.Second, store: 10 * time.Second}
 
 // Deps are what listeners need of the rest.
 type Deps struct {
@@ -58,7 +65,6 @@ type door struct {
 	*tally
 	secure   *tls.Config // nil without TLS
 	maxBytes int
-	patience time.Duration // for all bytes of a request
 	log      *zap.Logger
 	outage   rate.Sometimes
 }
@@ -71,16 +77,16 @@ func (d *door) complain(err error) {
 }
 
 // New reads the files that c names and opens its addresses; Run serves on them. Errors name the key to mend.
-func New(c Config, deps Deps) (*Listeners, error) { return open(c, deps, bodyTimeout) }
+func New(c Config, deps Deps) (*Listeners, error) { return open(c, deps, usualTimeouts) }
 
-func open(c Config, deps Deps, patience time.Duration) (*Listeners, error) {
+func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 	l := &Listeners{}
-	in := &intake{store: deps.Store, refused: deps.Refused, fields: deps.Fields}
+	in := &intake{store: deps.Store, refused: deps.Refused, fields: deps.Fields, timeouts: t}
 	listen := func(name string, e *Endpoint, t *tally, serverOf func(*door) server) error {
 		if e.Listen == "" {
 			return nil
 		}
-		d := &door{intake: in, tally: t, maxBytes: e.MaxBytes, patience: patience, log: deps.Log, outage: rate.Sometimes{Interval: 10 * time.Second}}
+		d := &door{intake: in, tally: t, maxBytes: e.MaxBytes, log: deps.Log, outage: rate.Sometimes{Interval: 10 * time.Second}}
 		var err error
 		if d.guard, err = newGuard(name, e); err != nil {
 			return err
