@@ -35,6 +35,7 @@ func (r *Ranking) First() (name string, share, margin float64) {
 type account struct {
 	names  *sketch.TopK
 	latest Ranking
+	booked bool // since the last ranking
 }
 
 // book adds tokens to the account at *at for a name, "" for nobody that is known.
@@ -46,13 +47,17 @@ func book(at **account, name string, tokens float64, counters int) {
 		*at = &account{names: sketch.NewTopK(counters)}
 	}
 	(*at).names.Add(name, tokens)
+	(*at).booked = true
 }
 
-// weigh books tokens in the accounts of a request's class.
-func (a *Aggregator) weigh(c *class, r *ingest.Request, tokens float64) {
-	counters := countersPerName * a.cfg.MaxTenants
-	book(&c.tenants, r.Tenant, tokens, counters)
-	book(&c.features, r.Feature, tokens, counters)
+// weigh books the tokens that a record brought in the accounts of its class.
+func (a *Aggregator) weigh(c *class, r *ingest.Request) {
+	if a.tokens > 0 {
+		counters := countersPerName * a.cfg.MaxTenants
+		book(&c.tenants, r.Tenant, a.tokens, counters)
+		book(&c.features, r.Feature, a.tokens, counters)
+		a.tokens = 0
+	}
 }
 
 func (a *account) fade(factor float64) {
@@ -63,9 +68,14 @@ func (a *account) fade(factor float64) {
 
 // rank brings the ranking of at most n names up to date.
 func (a *account) rank(n int) {
-	if a != nil {
-		a.latest = Ranking{Top: a.names.AppendTop(a.latest.Top, n), Total: a.names.Total(), Floor: a.names.Floor()}
+	if a == nil {
+		return
 	}
+	a.latest = Ranking{Top: a.names.AppendTop(a.latest.Top, n), Total: a.names.Total(), Floor: a.names.Floor()}
+	if !a.booked {
+		a.names.Rest()
+	}
+	a.booked = false
 }
 
 // ranking is the account's own until rank is called again.

@@ -84,6 +84,7 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 		}
 		a.countEnd(p, c, w, r, &t, call, minute >= a.oldest() && entry.Prompt && !entry.Cached)
 	}
+	a.weigh(c, r)
 	if r.Session != 0 {
 		a.visit(p, c, r, &t, call && seen == nil)
 	}
@@ -135,7 +136,7 @@ func (a *Aggregator) countPrompt(c *class, w *cell, r *ingest.Request, done *arr
 		done.Prompt = true
 		c.reports |= ReportsPrompt
 		w.PromptKnown++
-		a.weigh(c, r, prompt)
+		a.tokens += prompt
 		if call {
 			w.PromptTokens += prompt
 			a.measure(w, shapePrompt, prompt)
@@ -211,7 +212,7 @@ func (a *Aggregator) serve(p *pool, c *class, w *cell, r *ingest.Request, t *mom
 	if how == finished {
 		a.measure(w, shapeOutput, output)
 	}
-	a.weigh(c, r, output)
+	a.tokens += output
 	a.generate(c, w, r, t, &l, timed, to)
 	if r.PromptTokens < 0 {
 		return
