@@ -1,8 +1,9 @@
 package ingest
 
 import (
+	"bytes"
 	"encoding/json"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
 
@@ -29,19 +30,25 @@ type wireRecord struct {
 	MaxOutputTokens *int64 `json:"max_output_tokens"`
 }
 
-func BenchmarkDecodeJSON(b *testing.B) {
-	batch := typical(64)
-	meta := Meta{Pool: "llama-70b", Class: "chat", Source: "gateway-1", ContentType: ContentTypeJSON}
-	var millis, dates [][]byte
-	for i := range batch.Requests {
-		r := &batch.Requests[i]
+// jsonRecords writes requests with times in milliseconds, as AppendRequest does, and as dates.
+func jsonRecords(requests []Request) (millis, dates [][]byte) {
+	for i := range requests {
+		r := &requests[i]
 		record := AppendRequest(nil, r)
 		millis = append(millis, record)
 		for _, t := range []time.Time{r.ArrivedAt, r.StartedAt, r.FirstTokenAt, r.FinishedAt} {
-			record = []byte(strings.Replace(string(record), string(appendMillis(t)), `"`+t.Format("2006-01-02T15:04:05.000Z07:00")+`"`, 1))
+			date := t.AppendFormat(nil, `"2006-01-02T15:04:05.000Z07:00"`)
+			record = bytes.Replace(record, strconv.AppendInt(nil, t.UnixMilli(), 10), date, 1)
 		}
 		dates = append(dates, record)
 	}
+	return millis, dates
+}
+
+func BenchmarkDecodeJSON(b *testing.B) {
+	meta := Meta{Pool: "llama-70b", Class: "chat", Source: "gateway-1", ContentType: ContentTypeJSON}
+	batch := typical(64)
+	millis, dates := jsonRecords(batch.Requests)
 	for name, records := range map[string][][]byte{"milliseconds": millis, "dates": dates} {
 		b.Run(name, func(b *testing.B) {
 			next := 0
@@ -62,12 +69,6 @@ func BenchmarkDecodeJSON(b *testing.B) {
 			b.ReportMetric(float64(reference)*float64(b.N)/float64(b.Elapsed()), "x/json.Unmarshal")
 		})
 	}
-}
-
-func appendMillis(t time.Time) []byte {
-	w := objectWriter{}
-	w.time("", t)
-	return w.buf[len(`,"":`)-1:]
 }
 
 func BenchmarkDecodeProtobuf100(b *testing.B) {

@@ -100,7 +100,7 @@ func protobufEnum[E ~uint8](d *decoder, n uint64, field string, known []string, 
 	case n <= uint64(len(known)):
 		*to = E(n - 1)
 	default:
-		d.fail(ReasonBadEnum, "%s is %d, want 1 to %d", field, n, len(known))
+		d.fail(ReasonBadEnum, "%s is %d, want 1 to %d", field, int64(n), len(known))
 	}
 }
 

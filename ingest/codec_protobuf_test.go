@@ -155,7 +155,7 @@ func TestProtobufAgreesWithGeneratedCode(t *testing.T) {
 
 // TestProtobufNames compares the tables of names with the schema.
 func TestProtobufNames(t *testing.T) {
-	file := telemetrypb.File_telemetry_proto
+	file := telemetrypb.File_ingest_telemetrypb_telemetry_proto
 	for message, names := range map[string][]string{
 		"Request": requestFields[:], "Sum": sumFields[:], "Replica": replicaFields[:], "Ack": ackFields[:], "Watermark": watermarkFields[:],
 	} {

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -315,6 +316,20 @@ func TestDecodeKeepsNothingOfItsInput(t *testing.T) {
 	}
 	if r := b.Requests[0]; r.ID != "id-1" || r.Pool != "pool-1" || string(b.Refused[0].Record) != `{"id":"broken",~` {
 		t.Errorf("records changed with the buffer: %+v", b)
+	}
+}
+
+func TestDecodeJSONAllocatesNothingForARecord(t *testing.T) {
+	millis, dates := jsonRecords(typical(10).Requests)
+	escaped := []byte(`{"id":"a\u00e9\" b","pool":"p\/q","session":"one \"conversation\" of many","prompt_tokens":7,"arrived_at":` + atMS + `}`)
+	for _, record := range [][]byte{millis[0], dates[0], escaped, bytes.Join(millis, newline)} {
+		var b Batch
+		if n := testing.AllocsPerRun(200, func() {
+			b.Reset()
+			Decode(Meta{ContentType: ContentTypeNDJSON}, record, DefaultLimits(), &b)
+		}); n > 0 || len(b.Refused) > 0 {
+			t.Errorf("%g allocations for %d requests and refusals %+v", n, len(b.Requests), b.Refused)
+		}
 	}
 }
 

@@ -32,16 +32,15 @@ func (d *Deduper) Seen(pool, id string, attempt int, phase Phase) bool {
 		return false
 	}
 	h := d.hash(pool, id, attempt, phase)
-	if d.current.has(h) || d.previous.has(h) {
+	if d.previous.has(h) {
 		return true
 	}
-	if d.current.used >= d.half {
+	if d.current.used >= d.half && !d.current.has(h) {
 		d.forgotten += uint64(d.previous.used)
 		d.previous, d.current = d.current, d.previous
 		d.current.clear()
 	}
-	d.current.add(h)
-	return false
+	return !d.current.add(h)
 }
 
 // Known says whether this record was seen before, and remembers nothing.

@@ -106,7 +106,9 @@ func TestHashSetIsASet(t *testing.T) {
 			if s.has(h) != model[h] {
 				t.Fatalf("%x: has says %v", h, !model[h])
 			}
-			s.add(h)
+			if s.add(h) == model[h] {
+				t.Fatalf("%x: added %v", h, model[h])
+			}
 			model[h] = true
 		}
 		if d := cmp.Diff(slices.Sorted(maps.Keys(model)), s.sorted(), cmpopts.EquateEmpty()); d != "" || s.used != len(model) {

@@ -40,14 +40,18 @@ func (s *hashSet) find(h uint64) int {
 	return at & mask
 }
 
-func (s *hashSet) add(h uint64) {
+// add says whether h was not there yet.
+func (s *hashSet) add(h uint64) bool {
 	if 4*s.used >= 3*len(s.slots) {
 		s.resize(max(hashSlotsAtFirst, 2*len(s.slots)))
 	}
-	if at := s.find(h); s.slots[at] == 0 {
-		s.slots[at] = h
-		s.used++
+	at := s.find(h)
+	if s.slots[at] == h {
+		return false
 	}
+	s.slots[at] = h
+	s.used++
+	return true
 }
 
 // addAll adds many at once.

@@ -206,7 +206,7 @@ func (d *decoder) ratio(v value, to *float64) {
 // time reads an RFC 3339 string or a whole number of Unix milliseconds.
 func (d *decoder) time(v value, to *time.Time) {
 	var t time.Time
-	ok := false
+	var ok bool
 	switch v.typ {
 	case jsonparser.Number:
 		var ms int64

@@ -2,4 +2,4 @@
 // writes the same bytes by hand, without allocating for each record: see ingest.Decode and ingest.AppendProtobuf.
 package telemetrypb
 
-//go:generate protoc --go_out=. --go_opt=paths=source_relative telemetry.proto
+//go:generate protoc -I ../.. --go_out=../.. --go_opt=paths=source_relative ingest/telemetrypb/telemetry.proto

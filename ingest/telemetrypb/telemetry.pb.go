@@ -22,7 +22,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: telemetry.proto
+// source: ingest/telemetrypb/telemetry.proto
 
 package telemetrypb
 
@@ -80,11 +80,11 @@ func (x Phase) String() string {
 }
 
 func (Phase) Descriptor() protoreflect.EnumDescriptor {
-	return file_telemetry_proto_enumTypes[0].Descriptor()
+	return file_ingest_telemetrypb_telemetry_proto_enumTypes[0].Descriptor()
 }
 
 func (Phase) Type() protoreflect.EnumType {
-	return &file_telemetry_proto_enumTypes[0]
+	return &file_ingest_telemetrypb_telemetry_proto_enumTypes[0]
 }
 
 func (x Phase) Number() protoreflect.EnumNumber {
@@ -93,7 +93,7 @@ func (x Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Phase.Descriptor instead.
 func (Phase) EnumDescriptor() ([]byte, []int) {
-	return file_telemetry_proto_rawDescGZIP(), []int{0}
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{0}
 }
 
 type Status int32
@@ -135,11 +135,11 @@ func (x Status) String() string {
 }
 
 func (Status) Descriptor() protoreflect.EnumDescriptor {
-	return file_telemetry_proto_enumTypes[1].Descriptor()
+	return file_ingest_telemetrypb_telemetry_proto_enumTypes[1].Descriptor()
 }
 
 func (Status) Type() protoreflect.EnumType {
-	return &file_telemetry_proto_enumTypes[1]
+	return &file_ingest_telemetrypb_telemetry_proto_enumTypes[1]
 }
 
 func (x Status) Number() protoreflect.EnumNumber {
@@ -148,7 +148,7 @@ func (x Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Status.Descriptor instead.
 func (Status) EnumDescriptor() ([]byte, []int) {
-	return file_telemetry_proto_rawDescGZIP(), []int{1}
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{1}
 }
 
 type ReplicaState int32
@@ -193,11 +193,11 @@ func (x ReplicaState) String() string {
 }
 
 func (ReplicaState) Descriptor() protoreflect.EnumDescriptor {
-	return file_telemetry_proto_enumTypes[2].Descriptor()
+	return file_ingest_telemetrypb_telemetry_proto_enumTypes[2].Descriptor()
 }
 
 func (ReplicaState) Type() protoreflect.EnumType {
-	return &file_telemetry_proto_enumTypes[2]
+	return &file_ingest_telemetrypb_telemetry_proto_enumTypes[2]
 }
 
 func (x ReplicaState) Number() protoreflect.EnumNumber {
@@ -206,7 +206,7 @@ func (x ReplicaState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReplicaState.Descriptor instead.
 func (ReplicaState) EnumDescriptor() ([]byte, []int) {
-	return file_telemetry_proto_rawDescGZIP(), []int{2}
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{2}
 }
 
 type AckStage int32
@@ -248,11 +248,11 @@ func (x AckStage) String() string {
 }
 
 func (AckStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_telemetry_proto_enumTypes[3].Descriptor()
+	return file_ingest_telemetrypb_telemetry_proto_enumTypes[3].Descriptor()
 }
 
 func (AckStage) Type() protoreflect.EnumType {
-	return &file_telemetry_proto_enumTypes[3]
+	return &file_ingest_telemetrypb_telemetry_proto_enumTypes[3]
 }
 
 func (x AckStage) Number() protoreflect.EnumNumber {
@@ -261,7 +261,7 @@ func (x AckStage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AckStage.Descriptor instead.
 func (AckStage) EnumDescriptor() ([]byte, []int) {
-	return file_telemetry_proto_rawDescGZIP(), []int{3}
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{3}
 }
 
 type Batch struct {
@@ -280,7 +280,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_telemetry_proto_msgTypes[0]
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +292,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_telemetry_proto_msgTypes[0]
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +305,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_telemetry_proto_rawDescGZIP(), []int{0}
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Batch) GetStrings() []string {
@@ -388,7 +388,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_telemetry_proto_msgTypes[1]
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -400,7 +400,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_telemetry_proto_msgTypes[1]
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -413,7 +413,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_telemetry_proto_rawDescGZIP(), []int{1}
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Request) GetId() string {
@@ -608,7 +608,7 @@ type Sum struct {
 
 func (x *Sum) Reset() {
 	*x = Sum{}
-	mi := &file_telemetry_proto_msgTypes[2]
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +620,7 @@ func (x *Sum) String() string {
 func (*Sum) ProtoMessage() {}
 
 func (x *Sum) ProtoReflect() protoreflect.Message {
-	mi := &file_telemetry_proto_msgTypes[2]
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +633,7 @@ func (x *Sum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sum.ProtoReflect.Descriptor instead.
 func (*Sum) Descriptor() ([]byte, []int) {
-	return file_telemetry_proto_rawDescGZIP(), []int{2}
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Sum) GetPool() uint32 {
@@ -709,7 +709,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_telemetry_proto_msgTypes[3]
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +721,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_telemetry_proto_msgTypes[3]
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +734,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_telemetry_proto_rawDescGZIP(), []int{3}
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Replica) GetPool() uint32 {
@@ -850,7 +850,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_telemetry_proto_msgTypes[4]
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +862,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_telemetry_proto_msgTypes[4]
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +875,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_telemetry_proto_rawDescGZIP(), []int{4}
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Ack) GetPool() uint32 {
@@ -932,7 +932,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_telemetry_proto_msgTypes[5]
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +944,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_telemetry_proto_msgTypes[5]
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +957,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_telemetry_proto_rawDescGZIP(), []int{5}
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Watermark) GetPool() uint32 {
@@ -974,11 +974,11 @@ func (x *Watermark) GetAt() int64 {
 	return 0
 }
 
-var File_telemetry_proto protoreflect.FileDescriptor
+var File_ingest_telemetrypb_telemetry_proto protoreflect.FileDescriptor
 
-const file_telemetry_proto_rawDesc = "" +
+const file_ingest_telemetrypb_telemetry_proto_rawDesc = "" +
 	"\n" +
-	"\x0ftelemetry.proto\x12\vforewarm.v1\"\x87\x02\n" +
+	"\"ingest/telemetrypb/telemetry.proto\x12\vforewarm.v1\"\x87\x02\n" +
 	"\x05Batch\x12\x18\n" +
 	"\astrings\x18\x01 \x03(\tR\astrings\x120\n" +
 	"\brequests\x18\x02 \x03(\v2\x14.forewarm.v1.RequestR\brequests\x12$\n" +
@@ -1101,20 +1101,20 @@ const file_telemetry_proto_rawDesc = "" +
 	"\x12ACK_STAGE_REJECTED\x10\x04B1Z/github.com/forewarm/forewarm/ingest/telemetrypbb\x06proto3"
 
 var (
-	file_telemetry_proto_rawDescOnce sync.Once
-	file_telemetry_proto_rawDescData []byte
+	file_ingest_telemetrypb_telemetry_proto_rawDescOnce sync.Once
+	file_ingest_telemetrypb_telemetry_proto_rawDescData []byte
 )
 
-func file_telemetry_proto_rawDescGZIP() []byte {
-	file_telemetry_proto_rawDescOnce.Do(func() {
-		file_telemetry_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_telemetry_proto_rawDesc), len(file_telemetry_proto_rawDesc)))
+func file_ingest_telemetrypb_telemetry_proto_rawDescGZIP() []byte {
+	file_ingest_telemetrypb_telemetry_proto_rawDescOnce.Do(func() {
+		file_ingest_telemetrypb_telemetry_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_ingest_telemetrypb_telemetry_proto_rawDesc), len(file_ingest_telemetrypb_telemetry_proto_rawDesc)))
 	})
-	return file_telemetry_proto_rawDescData
+	return file_ingest_telemetrypb_telemetry_proto_rawDescData
 }
 
-var file_telemetry_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_telemetry_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
-var file_telemetry_proto_goTypes = []any{
+var file_ingest_telemetrypb_telemetry_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_ingest_telemetrypb_telemetry_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_ingest_telemetrypb_telemetry_proto_goTypes = []any{
 	(Phase)(0),        // 0: forewarm.v1.Phase
 	(Status)(0),       // 1: forewarm.v1.Status
 	(ReplicaState)(0), // 2: forewarm.v1.ReplicaState
@@ -1126,7 +1126,7 @@ var file_telemetry_proto_goTypes = []any{
 	(*Ack)(nil),       // 8: forewarm.v1.Ack
 	(*Watermark)(nil), // 9: forewarm.v1.Watermark
 }
-var file_telemetry_proto_depIdxs = []int32{
+var file_ingest_telemetrypb_telemetry_proto_depIdxs = []int32{
 	5, // 0: forewarm.v1.Batch.requests:type_name -> forewarm.v1.Request
 	6, // 1: forewarm.v1.Batch.sums:type_name -> forewarm.v1.Sum
 	7, // 2: forewarm.v1.Batch.replicas:type_name -> forewarm.v1.Replica
@@ -1143,31 +1143,31 @@ var file_telemetry_proto_depIdxs = []int32{
 	0, // [0:9] is the sub-list for field type_name
 }
 
-func init() { file_telemetry_proto_init() }
-func file_telemetry_proto_init() {
-	if File_telemetry_proto != nil {
+func init() { file_ingest_telemetrypb_telemetry_proto_init() }
+func file_ingest_telemetrypb_telemetry_proto_init() {
+	if File_ingest_telemetrypb_telemetry_proto != nil {
 		return
 	}
-	file_telemetry_proto_msgTypes[1].OneofWrappers = []any{}
-	file_telemetry_proto_msgTypes[2].OneofWrappers = []any{}
-	file_telemetry_proto_msgTypes[3].OneofWrappers = []any{}
-	file_telemetry_proto_msgTypes[4].OneofWrappers = []any{}
+	file_ingest_telemetrypb_telemetry_proto_msgTypes[1].OneofWrappers = []any{}
+	file_ingest_telemetrypb_telemetry_proto_msgTypes[2].OneofWrappers = []any{}
+	file_ingest_telemetrypb_telemetry_proto_msgTypes[3].OneofWrappers = []any{}
+	file_ingest_telemetrypb_telemetry_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_telemetry_proto_rawDesc), len(file_telemetry_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ingest_telemetrypb_telemetry_proto_rawDesc), len(file_ingest_telemetrypb_telemetry_proto_rawDesc)),
 			NumEnums:      4,
 			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_telemetry_proto_goTypes,
-		DependencyIndexes: file_telemetry_proto_depIdxs,
-		EnumInfos:         file_telemetry_proto_enumTypes,
-		MessageInfos:      file_telemetry_proto_msgTypes,
+		GoTypes:           file_ingest_telemetrypb_telemetry_proto_goTypes,
+		DependencyIndexes: file_ingest_telemetrypb_telemetry_proto_depIdxs,
+		EnumInfos:         file_ingest_telemetrypb_telemetry_proto_enumTypes,
+		MessageInfos:      file_ingest_telemetrypb_telemetry_proto_msgTypes,
 	}.Build()
-	File_telemetry_proto = out.File
-	file_telemetry_proto_goTypes = nil
-	file_telemetry_proto_depIdxs = nil
+	File_ingest_telemetrypb_telemetry_proto = out.File
+	file_ingest_telemetrypb_telemetry_proto_goTypes = nil
+	file_ingest_telemetrypb_telemetry_proto_depIdxs = nil
 }
