@@ -81,11 +81,13 @@ func TestDemandIsRecoveredFromASaturatedPool(t *testing.T) {
 	short := surge{from: 30 * time.Minute, to: 36 * time.Minute, end: 60 * time.Minute, factor: 10}
 	for name, s := range map[string]struct {
 		surge
-		change func(*ClusterConfig)
+		change  func(*ClusterConfig)
+		unknown bool // when requests left the queue, as to a gateway
 	}{
-		"records at the end":          {long, func(*ClusterConfig) {}},
-		"records at the arrival, too": {long, func(c *ClusterConfig) { c.ReportArrivals = true }},
-		"nobody is turned away":       {short, func(c *ClusterConfig) { c.QueueTimeout, c.Patience, c.MaxQueue = time.Hour, 0, 1<<20 }},
+		"records at the end":          {long, func(*ClusterConfig) {}, false},
+		"records at the arrival, too": {long, func(c *ClusterConfig) { c.ReportArrivals = true }, false},
+		"nobody is turned away":       {short, func(c *ClusterConfig) { c.QueueTimeout, c.Patience, c.MaxQueue = time.Hour, 0, 1<<20 }, false},
+		"starts are not known":        {long, func(*ClusterConfig) {}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			arrivals := s.arrivals(7)
@@ -95,7 +97,7 @@ func TestDemandIsRecoveredFromASaturatedPool(t *testing.T) {
 			cfg.QueueTimeout, cfg.Patience = 40*time.Second, 50*time.Second
 			truth := offered(t, cfg, s.surge, arrivals)
 			s.change(&cfg)
-			got, generated, held := folded(t, cfg, s.surge, arrivals)
+			got, generated, held := folded(t, cfg, s.surge, arrivals, s.unknown)
 			for _, d := range []string{features.DimRequests, features.DimPrefill, features.DimDecode, features.DimKV} {
 				t.Logf("%-8s asked %9.1f, recovered %9.1f (%+.1f %%)", d, truth[d], got[d], 100*(got[d]/truth[d]-1))
 				if math.Abs(got[d]/truth[d]-1) > .05 {
@@ -103,7 +105,8 @@ func TestDemandIsRecoveredFromASaturatedPool(t *testing.T) {
 				}
 			}
 			t.Logf("generated %.0f %% of the decode demand, held %.0f %% of the KV demand", 100*generated/truth[features.DimDecode], 100*held/truth[features.DimKV])
-			if generated > .8*truth[features.DimDecode] || held > .9*truth[features.DimKV] {
+			// Without its start a request seems to hold its prompt while it waits.
+			if generated > .8*truth[features.DimDecode] || held > .9*truth[features.DimKV] && !s.unknown {
 				t.Error("throughput is not clipped: the pool was not saturated")
 			}
 		})
@@ -154,7 +157,7 @@ func offered(t *testing.T, cfg ClusterConfig, load surge, arrivals []Arrival) ma
 }
 
 // folded is the mean demand during the surge as the pipeline has it, and what was generated and held.
-func folded(t *testing.T, cfg ClusterConfig, load surge, arrivals []Arrival) (mean map[string]float64, generated, held float64) {
+func folded(t *testing.T, cfg ClusterConfig, load surge, arrivals []Arrival, unknown bool) (mean map[string]float64, generated, held float64) {
 	pool, err := capacity.New(cfg.Capacity(3000), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -178,6 +181,11 @@ func folded(t *testing.T, cfg ClusterConfig, load surge, arrivals []Arrival) (me
 		}
 	}
 	m := served(t, cfg, arrivals, load.end, func(now time.Time, rs []ingest.Request, replicas []ingest.Replica) {
+		for i := range rs {
+			if unknown {
+				rs[i].StartedAt = time.Time{}
+			}
+		}
 		b := ingest.Batch{Requests: rs, Replicas: replicas}
 		if now.Equal(now.Truncate(time.Minute)) {
 			b.Watermark = &ingest.Watermark{Pool: cfg.Pool, At: now}

@@ -87,7 +87,7 @@ func (a *Aggregator) collect(m int64) {
 			}
 			a.windows = append(a.windows, w)
 		}
-		if settled {
+		if settled && !censored { // where starts are not known, what waits seems to hold
 			p.sharing.learn(&held, float64(cov.strain.Turned), &cov.use)
 		}
 	}

@@ -14,8 +14,9 @@ type Config struct {
 	// T + Lateness. Zero for traces in arrival order.
 	Lateness time.Duration
 	// Revise is how long after its first count a minute can still be amended by records that came late, typically
-	// because they are written when the request ends. Later records are refused as late, and counted: where each
-	// request is one record at its end, Revise should exceed the longest request. Rounded up to whole minutes.
+	// because they are written when the request ends. Later records are refused as late, and their totals kept
+	// ([Window.Late]): where each request is one record at its end, Revise should exceed the longest request and the
+	// delay of its record, or else minutes settle without what long requests held in them. Rounded up to whole minutes.
 	Revise time.Duration
 	// FutureBound refuses records whose event time is further ahead of the clock.
 	FutureBound time.Duration

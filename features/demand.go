@@ -64,16 +64,23 @@ func neverServed(r *ingest.Request, how outcome) bool {
 	return how == rejected || how == cutOff && r.StartedAt.IsZero() && r.FirstTokenAt.IsZero() && r.OutputTokens <= 0
 }
 
-// queued is how long an attempt is known to have waited before it was served.
-func (t *moments) queued() moment {
-	if t.arrived == never || t.started == never {
+// waited is how long an attempt waited before it was served, 0 when that is not known. Where its start is not known, as
+// gateways do not know it, that is what it took to its first token beyond the prefill that its class is used to.
+func waited(p *pool, c *class, r *ingest.Request, t *moments) moment {
+	switch {
+	case t.arrived == never:
+		return 0
+	case t.started != never:
+		return t.started - t.arrived
+	case t.first == never || c.expected.Prefill.N < paceLeast && p.expected.Prefill.N < paceLeast:
 		return 0
 	}
-	return t.started - t.arrived
+	prefill, _ := c.expected.service(&p.expected, p.service)
+	return t.first - t.arrived - moment(uncached(r)/prefill*float64(second))
 }
 
 // ledgerOf tells where the throughput of an attempt goes; call says that it is the one that counts for its call.
-func ledgerOf(r *ingest.Request, t *moments, how outcome, call bool) ledger {
+func ledgerOf(p *pool, c *class, r *ingest.Request, t *moments, how outcome, call bool) ledger {
 	switch {
 	case !call:
 		return retried
@@ -81,7 +88,7 @@ func ledgerOf(r *ingest.Request, t *moments, how outcome, call bool) ledger {
 		return served
 	case how != finished:
 		return unserved
-	case t.queued() >= delayedFrom && r.OutputTokens >= 0:
+	case r.OutputTokens >= 0 && waited(p, c, r, t) >= delayedFrom:
 		return delayed
 	}
 	return served
@@ -144,21 +151,18 @@ func (c *class) variation() float64 {
 	return max(squares-1, 0)
 }
 
-// spread books a demand on its ledger over the minutes it touches. Tokens of settled minutes go to the oldest open one,
-// their area is only counted.
+// spread books a demand on its ledger over the minutes of the open span that it touches. Tokens of settled minutes go to
+// the oldest open one.
 func (a *Aggregator) spread(c *class, l *asked, to ledger) {
 	first := max(l.start.minute(), a.oldest())
 	x := l.secondsAt(first)
 	held, done := l.held(x), 0.0
-	a.counters.KVBeforeOpen += held * l.scale
 	for m := first; m == first || m < a.end() && x < l.end; m++ {
 		x += seconds
 		area, generated := l.held(x), l.generated(x)
 		to.enter(&a.cell(c, m).Window, done-generated, (held-area)*l.scale) // the other side of the ledger
 		held, done = area, generated
 	}
-	a.counters.KVBeyondOpen += (l.held(l.end) - held) * l.scale
-	a.counters.OutputBeyondOpen += l.output - done
 }
 
 // learn takes in what a call that was served says of those like it; w is the minute of its arrival. Retries teach
@@ -169,7 +173,7 @@ func learn(p *pool, c *class, w *cell, r *ingest.Request, t *moments, how outcom
 	if how == finished {
 		c.moments.Add(float64(r.PromptTokens), float64(r.OutputTokens))
 	}
-	if how == finished && timed && t.started != never && t.first != never && t.queued() < delayedFrom {
+	if how == finished && timed && t.first != never && (t.started == never || t.started-t.arrived < delayedFrom) {
 		w.pace.add(r, l)
 	}
 }

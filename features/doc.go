@@ -3,8 +3,13 @@
 //
 // It is pure: no clock, no I/O, no logging, no goroutine; time enters as arguments.
 //
-// Invariants: a minute without evidence is not a minute without traffic ([Window.Covered]); every request is
-// counted in exactly one minute, that of its arrival; folding the same records in the same order gives the same bytes. Units: rates are per
-// second averaged over the minute, occupancy is tokens. Bounds: classes per pool, tenants per class and open minutes
-// are capped ([Config]); what does not fit is pooled under [OverflowClass] and counted.
+// Demand is what was asked, not what was served: calls that a pool turned away count with what their class lets expect,
+// attempts at calls that were counted do not, and in minutes in which a queue built up ([Window.Censored]) tokens are
+// demand of the minute they were asked in.
+//
+// Invariants: a minute without evidence is not a minute without traffic ([Window.Covered]); every request is counted in
+// exactly one minute, that of its arrival, or when that has settled in the totals of what came late ([Window.Late]);
+// folding the same records in the same order gives the same bytes. Units: rates are per second averaged over the minute,
+// occupancy is tokens. Bounds: classes per pool, tenants per class and open minutes are capped ([Config]); what does not
+// fit is pooled under [OverflowClass] and counted.
 package features

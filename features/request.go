@@ -171,7 +171,7 @@ func (a *Aggregator) countEnd(p *pool, c *class, w *cell, r *ingest.Request, t *
 		w.Cancelled++
 	}
 	var demand asked
-	to := ledgerOf(r, t, how, call)
+	to := ledgerOf(p, c, r, t, how, call)
 	if to == unserved || to == delayed {
 		var ok bool
 		if demand, ok = demandOf(p, c, r, t, how, to); !ok {
