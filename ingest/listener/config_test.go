@@ -172,3 +172,59 @@ func TestClientCertificates(t *testing.T) {
 		t.Errorf("%d requests were stored, want that of each listener", n)
 	}
 }
+
+// TestCertificateIsReadAnew: a certificate that is renewed in place is used for the next connection, and one that cannot be
+// read leaves the one before in use.
+func TestCertificateIsReadAnew(t *testing.T) {
+	ca := certificate(t, nil)
+	dir := t.TempDir()
+	files := TLS{CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}
+	written := time.Now().Add(-time.Hour)
+	write := func(cert, key []byte) {
+		t.Helper()
+		for path, data := range map[string][]byte{files.CertFile: cert, files.KeyFile: key} {
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		written = written.Add(time.Minute)
+		if err := os.Chtimes(files.CertFile, written, written); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew := func() *x509.Certificate {
+		c := certificate(t, &ca)
+		key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+		return c.Leaf
+	}
+	first := renew()
+	c := onLoopback()
+	c.HTTP.TLS = files
+	l := serve(t, c, &memory{}, nil)
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.Leaf)
+	shown := func() *x509.Certificate {
+		t.Helper()
+		conn, err := tls.Dial("tcp", l.Addr("http").String(), &tls.Config{RootCAs: roots})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0]
+	}
+	if got := shown(); !got.Equal(first) {
+		t.Errorf("shows certificate %s, want %s", got.SerialNumber, first.SerialNumber)
+	}
+	second := renew()
+	if got := shown(); !got.Equal(second) {
+		t.Errorf("shows certificate %s, want the new one, %s", got.SerialNumber, second.SerialNumber)
+	}
+	write([]byte("broken"), []byte("broken"))
+	if got := shown(); !got.Equal(second) {
+		t.Errorf("shows certificate %s, want the one before, %s", got.SerialNumber, second.SerialNumber)
+	}
+}

@@ -3,8 +3,6 @@ package listener
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"os"
 	"strings"
@@ -62,28 +60,3 @@ func (g *guard) enter() bool {
 }
 
 func (g *guard) leave() { <-g.slots }
-
-// serverTLS reads the files of a listener's TLS; nil when it has none.
-func serverTLS(name string, c TLS) (*tls.Config, error) {
-	if c == (TLS{}) {
-		return nil, nil
-	}
-	key := "listeners." + name + ".tls"
-	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("%s.cert_file is %q, key_file %q: %w; name a certificate and its key in PEM", key, c.CertFile, c.KeyFile, err)
-	}
-	t := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	if c.ClientCAFile == "" {
-		return t, nil
-	}
-	pem, err := os.ReadFile(c.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("%s.client_ca_file is %q: %w; name a file that the daemon may read", key, c.ClientCAFile, err)
-	}
-	t.ClientCAs, t.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	if !t.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s.client_ca_file is %q: no certificate in it; name a file of certificates in PEM", key, c.ClientCAFile)
-	}
-	return t, nil
-}

@@ -69,6 +69,9 @@ type door struct {
 	outage   rate.Sometimes
 }
 
+// seldom is how often what fails for every client is logged.
+func seldom() rate.Sometimes { return rate.Sometimes{Interval: 10 * time.Second} }
+
 // complain logs that the store failed: once in a while, for during an outage every request finds out.
 func (d *door) complain(err error) {
 	d.outage.Do(func() {
@@ -86,12 +89,12 @@ func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 		if e.Listen == "" {
 			return nil
 		}
-		d := &door{intake: in, tally: t, maxBytes: e.MaxBytes, log: deps.Log, outage: rate.Sometimes{Interval: 10 * time.Second}}
+		d := &door{intake: in, tally: t, maxBytes: e.MaxBytes, log: deps.Log, outage: seldom()}
 		var err error
 		if d.guard, err = newGuard(name, e); err != nil {
 			return err
 		}
-		if d.secure, err = serverTLS(name, e.TLS); err != nil {
+		if d.secure, err = serverTLS(name, e.TLS, deps.Log); err != nil {
 			return err
 		}
 		socket, err := net.Listen("tcp", e.Listen)
