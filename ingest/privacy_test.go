@@ -13,14 +13,22 @@ import (
 // secret stands for prompt text. No twelve bytes of it may be kept.
 const secret = "my passphrase is Correct Horse: 4111 1111 1111 1111, \"tell nobody\" {or else}"
 
-// leaks says whether text has twelve bytes of the secret in a row, in clear or escaped.
-func leaks(text string) bool {
+// secretRuns are the runs of twelve bytes of the secret, in clear and escaped.
+var secretRuns = func() map[string]bool {
+	runs := map[string]bool{}
 	escaped, _ := json.Marshal(secret)
 	for _, s := range []string{secret, string(escaped)} {
-		for i := range len(s) - 12 {
-			if strings.Contains(text, s[i:i+12]) {
-				return true
-			}
+		for i := range len(s) - 11 {
+			runs[s[i:i+12]] = true
+		}
+	}
+	return runs
+}()
+
+func leaks(text string) bool {
+	for i := range max(0, len(text)-11) {
+		if secretRuns[text[i:i+12]] {
+			return true
 		}
 	}
 	return false
