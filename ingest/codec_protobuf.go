@@ -33,6 +33,9 @@ const (
 	batchWatermark = 6<<3 | 2
 )
 
+// isRecord says whether tag is of a field that holds records, be it of the right wire type or not.
+func isRecord(tag uint64) bool { return batchRequests>>3 <= tag>>3 && tag>>3 <= batchWatermark>>3 }
+
 // frames walks over the fields of a batch, fills the table of strings, which may come after the records that use it, and
 // counts the records. It says how many bytes are sound, and what is wrong behind them.
 func (d *decoder) frames(data []byte) (records, sound int, fault Reason) {
@@ -50,6 +53,9 @@ func (d *decoder) frames(data []byte) (records, sound int, fault Reason) {
 				records++
 			}
 		default:
+			if isRecord(tag) {
+				records++
+			}
 			w.skip(tag)
 		}
 	}
@@ -65,7 +71,7 @@ func (d *decoder) records(data []byte, count int) {
 	for n := 0; w.more(); {
 		start := w.at
 		tag := w.tag()
-		if tag < batchRequests || tag > batchWatermark || tag&7 != 2 {
+		if !isRecord(tag) {
 			w.skip(tag)
 			continue
 		}
@@ -74,6 +80,11 @@ func (d *decoder) records(data []byte, count int) {
 			return
 		}
 		d.refusal = Refusal{}
+		if tag&7 != 2 {
+			w.skip(tag)
+			d.refuse(nil, ReasonWrongType, "field %d of the batch has wire type %d", tag>>3, tag&7)
+			continue
+		}
 		record := w.bytes()
 		switch tag {
 		case batchRequests:

@@ -118,10 +118,12 @@ func (d *decoder) protobufRequestFields(data []byte, r *Request) {
 			d.protobufOther(&w, tag, requestFields[:])
 		}
 	}
-	if n := len(d.batch.blocks); n > blocks {
-		if r.Blocks = d.batch.blocks[blocks:n:n]; r.BlockTokens == 0 {
-			d.fail(ReasonMissingField, "block_tokens is missing")
-		}
+	if hashes := d.batch.blocks[blocks:]; len(hashes) > 0 && r.BlockTokens == 0 {
+		d.fail(ReasonMissingField, "block_tokens is missing")
+	} else if len(hashes) > 0 {
+		most := (max(r.PromptTokens, 0) + r.BlockTokens - 1) / r.BlockTokens // the last block may be a part of one
+		n := min(len(hashes), int(most))
+		r.Blocks = hashes[:n:n]
 	}
 	r.Attempt = int(max(attempt, 1))
 	d.protobufEnd(&w)

@@ -36,8 +36,8 @@ func full() *telemetrypb.Batch {
 			Id: "i", Pool: 1, Class: 2, Model: 3, Tenant: 4, Tier: 5, Feature: 6, Route: 7, Region: 8, Replica: 9,
 			SessionHash: math.MaxUint64 - 1, Attempt: 2, Phase: telemetrypb.Phase_PHASE_CANCELLED, Status: telemetrypb.Status_STATUS_ERROR,
 			ArrivedAt: ns + 1, StartedAt: ns + 2, FirstTokenAt: ns + 3, FinishedAt: ns + 4,
-			PromptTokens: proto.Int64(7), CachedTokens: proto.Int64(0), OutputTokens: proto.Int64(300), MaxOutputTokens: proto.Int64(100_000_000),
-			Blocks: []uint64{math.MaxUint64, 1}, BlockTokens: 64,
+			PromptTokens: proto.Int64(70), CachedTokens: proto.Int64(0), OutputTokens: proto.Int64(300), MaxOutputTokens: proto.Int64(100_000_000),
+			Blocks: []uint64{math.MaxUint64, 1, 2}, BlockTokens: 64,
 		}},
 		Sums: []*telemetrypb.Sum{{
 			Pool: 1, Class: 2, Start: ns, Requests: proto.Float64(0.5), PromptTokens: proto.Float64(3e8), CachedTokens: proto.Float64(0), OutputTokens: proto.Float64(1),
@@ -67,7 +67,7 @@ func TestDecodeProtobuf(t *testing.T) {
 				ID: "i", Pool: "p", Class: "c", Model: "m", Tenant: "t", Tier: "gold", Feature: "f", Route: "r", Region: "eu", ReplicaName: "r0",
 				Session: math.MaxUint64 - 1, Attempt: 2, Phase: PhaseCancelled, Status: StatusError,
 				ArrivedAt: at.Add(1), StartedAt: at.Add(2), FirstTokenAt: at.Add(3), FinishedAt: at.Add(4),
-				PromptTokens: 7, CachedTokens: 0, OutputTokens: 300, MaxOutputTokens: 100_000_000,
+				PromptTokens: 70, CachedTokens: 0, OutputTokens: 300, MaxOutputTokens: 100_000_000,
 				Blocks: []uint64{math.MaxUint64, 1}, BlockTokens: 64,
 			}},
 			Sums: []Sum{{Pool: "p", Class: "c", Start: at, Requests: 0.5, PromptTokens: 3e8, CachedTokens: 0, OutputTokens: 1}},
@@ -128,6 +128,7 @@ func TestProtobufAgreesWithGeneratedCode(t *testing.T) {
 		for i := range want.Requests {
 			if want.Requests[i].Blocks = rapid.SliceOfN(rapid.Uint64(), 0, 3).Draw(t, "blocks"); len(want.Requests[i].Blocks) > 0 {
 				want.Requests[i].BlockTokens = 64
+				want.Requests[i].PromptTokens = max(want.Requests[i].PromptTokens, 64*3)
 			}
 		}
 		data := AppendProtobuf(nil, &want)
@@ -258,6 +259,7 @@ func TestDecodeProtobufWire(t *testing.T) {
 		"unknown fields":                   {string(sound) + "\xf8\x3f\x01", 1, nil},
 		"group":                            {string(sound) + string(group), 1, []Reason{ReasonNotProtobuf}},
 		"strings after the records":        {string(sound[5:]) + string(sound[:5]), 1, nil},
+		"requests that are a number":       {"\x10\x01" + string(sound), 1, []Reason{ReasonWrongType}},
 		"JSON":                             {`{"pool":"p"}`, 0, []Reason{ReasonNotProtobuf}},
 		"field number 0":                   {string(sound) + "\x00\x01" + string(sound), 1, []Reason{ReasonNotProtobuf}},
 		"end of no group":                  {string(sound) + "\x7c", 1, []Reason{ReasonNotProtobuf}},

@@ -379,7 +379,7 @@ type Request struct {
 	Replica         uint32 `protobuf:"varint,22,opt,name=replica,proto3" json:"replica,omitempty"`
 	Session         string `protobuf:"bytes,23,opt,name=session,proto3" json:"session,omitempty"` // in place of session_hash: the name itself, which is hashed on arrival and not kept
 	// In place of cached_tokens: the hashes of the prompt's leading blocks of block_tokens tokens, each of which stands for
-	// its block and all before it.
+	// its block and all before it. Those beyond the prompt are left out.
 	Blocks        []uint64 `protobuf:"fixed64,24,rep,packed,name=blocks,proto3" json:"blocks,omitempty"`
 	BlockTokens   int64    `protobuf:"varint,25,opt,name=block_tokens,json=blockTokens,proto3" json:"block_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
