@@ -19,7 +19,7 @@ const (
 // strain is what the records of one minute say of a pool's queue. Attempts count by arrival.
 type strain struct {
 	Attempts float32 `cbor:"1,keyasint,omitempty"`
-	Turned   float32 `cbor:"2,keyasint,omitempty"` // rejected, or cancelled or failed before they were served
+	Turned   float32 `cbor:"2,keyasint,omitempty"` // rejected, or cancelled before they were served
 	Waited   float32 `cbor:"3,keyasint,omitempty"` // s in the queue, over those of Started
 	Started  float32 `cbor:"4,keyasint,omitempty"` // attempts whose time in the queue is known
 	// Waiting are the requests in the queue per ready replica, by the newest reports of the minute.
@@ -30,7 +30,9 @@ type strain struct {
 // end takes in the end of an attempt.
 func (s *strain) end(r *ingest.Request, t *moments) {
 	if neverServed(r, outcomeOf(r)) {
-		s.Turned++
+		if r.Status != ingest.StatusError { // which says little of a queue
+			s.Turned++
+		}
 		return
 	}
 	if t.arrived != never && t.started != never {

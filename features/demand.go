@@ -97,8 +97,10 @@ func ledgerOf(p *pool, c *class, r *ingest.Request, t *moments, how outcome, cal
 // asked is what a call would have held and generated.
 type asked struct {
 	life
-	cached float64 // tokens; those that it had not been seen to find
-	scale  float64 // of the area: an output of g and X more, of mean μ, holds by E[(g + X)²] = (g + μ)² + v·μ² what its mean holds by (g + μ)²
+	cached float64 // tokens that it is expected to find in the cache, where what it found is not known
+	// scale is what the spread of the output adds to the area: of g tokens and X more, of mean μ and squared coefficient
+	// of variation v, E[(g + X)²] = (g + μ)² + v·μ² takes the place of (g + μ)².
+	scale float64
 }
 
 // demandOf is the demand of a call whose throughput is not its demand: what it would have held and generated, had it

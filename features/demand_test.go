@@ -128,7 +128,7 @@ func TestDelayedServiceIsDemandOfItsArrival(t *testing.T) {
 
 func TestCensoredMinutes(t *testing.T) {
 	type minute struct {
-		rejected, served int
+		rejected, served int // rejected ones below zero failed
 		wait             float64
 	}
 	for name, tt := range map[string]struct {
@@ -138,6 +138,7 @@ func TestCensoredMinutes(t *testing.T) {
 		"free":              {[]minute{{0, 20, 0}, {0, 20, .5}, {0, 20, 0}}, "..."},
 		"one rejection":     {[]minute{{0, 20, 0}, {1, 20, 0}, {0, 20, 0}}, "..."},
 		"rejections":        {[]minute{{0, 20, 0}, {5, 20, 0}, {0, 20, 0}}, ".g."},
+		"failures":          {[]minute{{0, 20, 0}, {-5, 20, 0}, {0, 20, 0}}, "..."},
 		"waits grow":        {[]minute{{0, 20, 0}, {0, 20, 9}, {0, 20, 25}, {0, 20, 20}, {0, 20, 8}, {0, 20, 1}}, ".ggcc."},
 		"long but steady":   {[]minute{{0, 20, 10}, {0, 20, 11}, {0, 20, 10}}, "..."},
 		"too few to say":    {[]minute{{0, 3, 0}, {0, 3, 30}, {0, 3, 60}}, "..."},
@@ -149,9 +150,13 @@ func TestCensoredMinutes(t *testing.T) {
 		mustAdd(t, a, request("", 0))
 		n := 0
 		for m, x := range tt.minutes {
-			for range x.rejected {
+			for range max(x.rejected, -x.rejected) {
 				n++
-				mustAdd(t, a, rejection(fmt.Sprint(n), float64(m)*60+30))
+				r := rejection(fmt.Sprint(n), float64(m)*60+30)
+				if x.rejected < 0 {
+					r.Phase, r.Status = ingest.PhaseFinished, ingest.StatusError
+				}
+				mustAdd(t, a, r)
 			}
 			for range x.served {
 				n++

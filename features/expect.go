@@ -47,7 +47,7 @@ func (r *ratio) of() float64 {
 }
 
 // Expected is what requests of one class, or of one pool, turn out to need, learnt from those that were served. It
-// fades by requests and not by time, so that a class remembers through a quiet night. 290 bytes.
+// fades by requests and not by time, so that a class remembers through a quiet night. 192 bytes.
 type Expected struct {
 	Output  [promptBuckets]ratio `cbor:"1,keyasint"` // output tokens per request, by prompt length
 	Cached  [promptBuckets]ratio `cbor:"2,keyasint"` // cached tokens per prompt token, by prompt length
