@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 RACE    := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 FUZZTIME ?= 30s
 
-.PHONY: build test lint bench fuzz cover clean
+.PHONY: build test lint bench microbench fuzz cover clean
 
 build: ## a static binary in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o bin/forewarm ./cmd/forewarm
@@ -19,7 +19,10 @@ test: ## what every change must pass
 lint:
 	golangci-lint run ./...
 
-bench:
+bench: ## writes the table of BENCHMARKS.md; takes some minutes, on a machine that does nothing else
+	$(GO) test -run '^TestBenchmarkTable$$' -count 1 -timeout 30m ./cmd/forewarm -args -table $(CURDIR)/BENCHMARKS.md
+
+microbench: ## every Go benchmark
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 fuzz: ## every fuzz target for FUZZTIME each

@@ -49,22 +49,17 @@ func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
 	return c
 }
 
-// ahead bounds the batches that are decoded and wait to be handled. A batch that grew beyond keepRecords is not reused.
-// The end of the stream is looked up each watchEvery.
-const (
-	ahead       = 16
-	keepRecords = 4096
-	watchEvery  = time.Second
-)
+// watchEvery is how often the end of the stream is looked up.
+const watchEvery = time.Second
 
 // Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order, until ctx ends
 // (it returns nil, after batches that were decoded already are handled) or handle fails (it returns that error). A batch
 // is valid until handle returns. Run can be called once.
 func (c *Consumer) Run(ctx context.Context, handle func(*ingest.Batch) error) error {
 	ctx, stop := context.WithCancel(ctx)
-	free, ready := make(chan *ingest.Batch, ahead), make(chan *ingest.Batch, ahead)
-	for range ahead {
-		free <- new(ingest.Batch)
+	free, ready := make(chan *parcel, parcels), make(chan *parcel, parcels)
+	for range parcels {
+		free <- new(parcel)
 	}
 	go func() {
 		defer close(ready)
@@ -81,16 +76,16 @@ func (c *Consumer) Run(ctx context.Context, handle func(*ingest.Batch) error) er
 		}
 		<-watched
 	}()
-	for b := range ready {
-		if err := handle(b); err != nil {
-			return err
+	for p := range ready {
+		for i := range p.batches[:p.n] {
+			b := &p.batches[i]
+			if err := handle(b); err != nil {
+				return err
+			}
+			c.handled.Store(b.Sequence)
 		}
-		c.handled.Store(b.Sequence)
-		if cap(b.Requests) > keepRecords || cap(b.Sums) > keepRecords || cap(b.Refused) > keepRecords {
-			b = new(ingest.Batch)
-		}
-		b.Reset()
-		free <- b
+		p.reset()
+		free <- p
 	}
 	return nil
 }

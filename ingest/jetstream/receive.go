@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	fetchMessages  = 1024             // most messages a request brings
-	fetchBytes     = 16 << 20         // most bytes a request brings, if no single message is larger
+	fetchMessages  = 1024             // most messages on their way at once
+	fetchBytes     = 16 << 20         // most bytes on their way, if no single message is larger
 	fetchHeartbeat = time.Second      // a server that is silent for two of these is given up
 	orphanAge      = 30 * time.Second // when the server forgets a consumer that nobody reads
 	apiTimeout     = 5 * time.Second
@@ -25,7 +25,7 @@ const (
 // receive sends decoded batches to ready until ctx ends. Each session reads through one short-lived server-side
 // consumer; whatever breaks it (a restart, a lost connection, a message lost on the way), the next one starts at the
 // sequence after the last that was delivered.
-func (c *Consumer) receive(ctx context.Context, free <-chan *ingest.Batch, ready chan<- *ingest.Batch) {
+func (c *Consumer) receive(ctx context.Context, free <-chan *parcel, ready chan<- *parcel) {
 	for ctx.Err() == nil {
 		err := c.session(ctx, free, ready)
 		if ctx.Err() != nil {
@@ -36,41 +36,42 @@ func (c *Consumer) receive(ctx context.Context, free <-chan *ingest.Batch, ready
 	}
 }
 
-func (c *Consumer) session(ctx context.Context, free <-chan *ingest.Batch, ready chan<- *ingest.Batch) error {
-	ctx, stop := context.WithCancel(ctx) // ends the request that is open when the session breaks
+func (c *Consumer) session(ctx context.Context, free <-chan *parcel, ready chan<- *parcel) error {
+	ctx, stop := context.WithCancel(ctx) // lets go of a message that waits for a parcel when the session breaks
 	defer stop()
 	consumer, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close(ctx, consumer)
+	broken := make(chan error, 1) // the first reason counts
+	fail := func(err error) {
+		select {
+		case broken <- err:
+		default:
+		}
+	}
+	packer := &packer{Consumer: c, free: free, ready: ready}
+	defer packer.end()
 	limit := max(fetchBytes, 2*int(c.js.Conn().MaxPayload()))
-	delivered := uint64(0)
-	for {
-		// A server that shuts down ends its requests without an error; the next request then finds nobody.
-		messages, err := consumer.Fetch(fetchMessages, jetstream.FetchMaxBytes(limit), jetstream.FetchHeartbeat(fetchHeartbeat), jetstream.FetchContext(ctx))
-		if err != nil {
-			return err
-		}
-		for m := range messages.Messages() {
-			meta, err := m.Metadata()
-			if err != nil {
-				return err
+	reading, err := consumer.Consume(
+		func(m jetstream.Msg) {
+			if err := packer.take(ctx, m); err != nil {
+				fail(err)
 			}
-			if delivered++; meta.Sequence.Consumer != delivered {
-				return fmt.Errorf("delivery %d came in place of %d", meta.Sequence.Consumer, delivered)
-			}
-			select {
-			case b := <-free:
-				c.decode(m, meta, b)
-				ready <- b // never blocks: there are no more batches than room
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		if err := messages.Error(); err != nil {
-			return err
-		}
+		},
+		jetstream.PullMaxMessagesWithBytesLimit(fetchMessages, limit), jetstream.PullHeartbeat(fetchHeartbeat),
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { fail(err) }))
+	if err != nil {
+		return err
+	}
+	defer reading.Stop()
+	defer stop() // before the packer ends, which waits for the message at hand
+	select {
+	case err := <-broken:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
