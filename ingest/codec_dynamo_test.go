@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -202,5 +203,27 @@ func BenchmarkDecodeDynamo(b *testing.B) {
 	}
 	if len(batch.Requests) != 1 || len(batch.Requests[0].Blocks) != 100 {
 		b.Fatalf("%+v", batch)
+	}
+}
+
+func TestLeadingUint(t *testing.T) {
+	for text, want := range map[string]struct {
+		n      uint64
+		digits int
+		ok     bool
+	}{
+		"0":                       {0, 1, true},
+		"7,8":                     {7, 1, true},
+		"007":                     {7, 3, true},
+		"18446744073709551615]":   {math.MaxUint64, 20, true},
+		"18446744073709551616":    {0, 19, false},
+		"18446744073709551620":    {0, 19, false},
+		"99999999999999999999":    {0, 19, false},
+		"184467440737095516150":   {0, 20, false},
+		"00000000000000000000001": {1, 23, true},
+	} {
+		if n, digits, ok := leadingUint([]byte(text)); n != want.n || digits != want.digits || ok != want.ok {
+			t.Errorf("%s: %d in %d digits, %v; want %+v", text, n, digits, ok, want)
+		}
 	}
 }

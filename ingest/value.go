@@ -259,41 +259,6 @@ func (d *decoder) after(from time.Time, v value, to *time.Time) {
 	}
 }
 
-// hashes reads at most most unsigned 64-bit numbers of an array into the batch. They never pass through a float64, and
-// may stand in quotes, as writers do that know of readers that would.
-func (d *decoder) hashes(v value, most int64) []uint64 {
-	if v.typ != jsonparser.Array {
-		d.wrongType(v, "an array of hashes")
-		return nil
-	}
-	blocks, start := d.batch.blocks, len(d.batch.blocks)
-	for at := 1; int64(len(blocks)-start) < most; at++ { // past the bracket, the comma or the quote
-		for at < len(v.raw) && !isDigit(v.raw[at]) {
-			if c := v.raw[at]; c != ',' && c != '"' && c != ']' && !isBlank(v.raw[at:at+1]) {
-				d.fail(ReasonWrongType, "%s holds what is no unsigned integer", v.key)
-				return nil
-			}
-			at++
-		}
-		if at >= len(v.raw) {
-			break
-		}
-		end := at
-		for end < len(v.raw) && isDigit(v.raw[end]) {
-			end++
-		}
-		hash, err := strconv.ParseUint(string(v.raw[at:end]), 10, 64)
-		if err != nil {
-			d.fail(ReasonHugeCount, "%s holds a number beyond 64 bits", v.key)
-			return nil
-		}
-		blocks = append(blocks, hash)
-		at = end - 1
-	}
-	d.batch.blocks = blocks
-	return blocks[start:len(blocks):len(blocks)]
-}
-
 // smallInt parses a run of at most 18 digits, which no int64 overflows.
 func smallInt(raw []byte) (n int64, ok bool) {
 	if len(raw) == 0 || len(raw) > 18 {
