@@ -36,8 +36,9 @@ func Engines() []string {
 const maxRanks = 1024
 
 // replicas reads what a target says of the engines in it: the one that is wanted, or with [Auto] all that are there,
-// workers elsewhere only where there is none. Pool, time and start are left to the caller.
-func (e exposition) replicas(target, wanted string) ([]ingest.Replica, error) {
+// workers elsewhere only where there is none; elsewhere says that it is those. Pool, time and start are left to the
+// caller.
+func (e exposition) replicas(target, wanted string) (out []ingest.Replica, elsewhere bool, err error) {
 	type found struct {
 		engine *engine
 		ranks  []rank
@@ -55,13 +56,12 @@ func (e exposition) replicas(target, wanted string) ([]ingest.Replica, error) {
 	}
 	switch {
 	case n == 0 && wanted == Auto:
-		return nil, &failure{reasonNoEngine, fmt.Errorf("no metrics of %s: is the path right, and are metrics on?", strings.Join(Engines()[1:], ", "))}
+		return nil, false, &failure{reasonNoEngine, fmt.Errorf("no metrics of %s: is the path right, and are metrics on?", strings.Join(Engines()[1:], ", "))}
 	case n == 0:
-		return nil, &failure{reasonNoEngine, fmt.Errorf("no metrics of %s", wanted)}
+		return nil, false, &failure{reasonNoEngine, fmt.Errorf("no metrics of %s", wanted)}
 	case n > maxRanks:
-		return nil, &failure{reasonTooLarge, fmt.Errorf("%d engines in one answer, the limit is %d", n, maxRanks)}
+		return nil, false, &failure{reasonTooLarge, fmt.Errorf("%d engines in one answer, the limit is %d", n, maxRanks)}
 	}
-	var out []ingest.Replica
 	for _, f := range all {
 		for _, r := range f.ranks {
 			replica := unknown(target, ingest.ReplicaReady)
@@ -77,7 +77,7 @@ func (e exposition) replicas(target, wanted string) ([]ingest.Replica, error) {
 			out = append(out, replica)
 		}
 	}
-	return out, nil
+	return out, all[0].engine.workers, nil
 }
 
 // setPrefix sets the counters of prefix reuse, if both are known and make sense.

@@ -83,7 +83,7 @@ func TestEngines(t *testing.T) {
 			}
 			engine, _, _ := strings.Cut(strings.TrimSuffix(file, ".txt"), "_")
 			for _, wanted := range []string{Auto, engine} {
-				got, err := e.replicas("h:1", wanted)
+				got, _, err := e.replicas("h:1", wanted)
 				if d := diff(want, got); d != "" || err != nil {
 					t.Errorf("as %s: %v\n%s", wanted, err, d)
 				}
@@ -92,7 +92,7 @@ func TestEngines(t *testing.T) {
 				if other == engine {
 					continue
 				}
-				if got, err := e.replicas("h:1", other); reasonOf(err) != reasonNoEngine {
+				if got, _, err := e.replicas("h:1", other); reasonOf(err) != reasonNoEngine {
 					t.Errorf("as %s: %v, %v", other, got, err)
 				}
 			}
@@ -120,7 +120,7 @@ func TestSeveralEnginesInOneAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := e.replicas("h:1", Auto)
+	got, _, err := e.replicas("h:1", Auto)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ vllm:cache_config_info{block_size="16",num_gpu_blocks="99999999999"} 1
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := e.replicas("h:1", Auto)
+	got, _, err := e.replicas("h:1", Auto)
 	want := []ingest.Replica{replicaOf("h:1", func(r *ingest.Replica) { r.KVUsedRatio = 0.5 })} // the old name, where the new one says nothing
 	if d := diff(want, got); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)
@@ -185,7 +185,7 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%s: %v", format, err)
 			continue
 		}
-		got, err := e.replicas("h:1", Auto)
+		got, _, err := e.replicas("h:1", Auto)
 		if err != nil || len(got) != 1 || got[0].Running != 5 {
 			t.Errorf("%s: %v, %v", format, got, err)
 		}
@@ -218,7 +218,7 @@ func TestParseRefuses(t *testing.T) {
 	if err != nil || len(e) != 0 {
 		t.Errorf("kept %v of what is of no use (%v)", e, err)
 	}
-	if _, err := e.replicas("h:1", Auto); reasonOf(err) != reasonNoEngine || !strings.Contains(err.Error(), "is the path right") {
+	if _, _, err := e.replicas("h:1", Auto); reasonOf(err) != reasonNoEngine || !strings.Contains(err.Error(), "is the path right") {
 		t.Errorf("no engine: %v", err)
 	}
 }
@@ -243,7 +243,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		all, err := e.replicas("h:1", Auto)
+		all, _, err := e.replicas("h:1", Auto)
 		if err != nil {
 			return
 		}

@@ -213,7 +213,7 @@ func (s *Scraper) find(ctx context.Context, first bool) []*target {
 func (s *Scraper) forget(ctx context.Context, t *target) {
 	t.mu.Lock() // at most as long as a look takes
 	defer t.mu.Unlock()
-	s.publish(ctx, t.tell(nil, time.Now().UTC()))
+	s.publish(ctx, t.end(time.Now().UTC()))
 }
 
 // sleepUntil waits until t, or until ctx ends: then it is false.

@@ -14,11 +14,12 @@ type target struct {
 	client  *client
 	address string
 
-	mu    sync.Mutex // held while it is looked at
-	names []string   // replicas that it told of last
-	since time.Time  // a process that began before was not watched from its beginning
-	away  bool       // the last look, or the list of targets, said that no engine serves there
-	ready time.Time  // when one last did
+	mu        sync.Mutex // held while it is looked at
+	names     []string   // replicas that it told of last
+	elsewhere bool       // they are no part of the target: what befalls it says nothing of them
+	since     time.Time  // a process that began before was not watched from its beginning
+	away      bool       // the last look, or the list of targets, said that no engine serves there
+	ready     time.Time  // when one last did
 
 	trouble string // why the last look failed, "" when it did not
 }
@@ -27,14 +28,19 @@ type target struct {
 func (t *target) look(ctx context.Context, now func() time.Time) ([]ingest.Replica, error) {
 	e, err := t.client.ask(ctx, t.address)
 	var said []ingest.Replica
+	var elsewhere bool
 	if err == nil {
-		said, err = e.replicas(t.address, t.client.job.Engine)
+		said, elsewhere, err = e.replicas(t.address, t.client.job.Engine)
 	}
 	at := now().UTC()
 	switch reason := reasonOf(err); {
 	case err == nil:
-		t.date(said, e.started(), at)
+		if t.elsewhere = elsewhere; !elsewhere {
+			t.date(said, e.started(), at)
+		}
 		t.away, t.ready = false, at
+	case t.elsewhere:
+		return nil, err
 	case reason == reasonRefused:
 		t.away = true
 	case reason == reasonUnavailable:
@@ -48,12 +54,20 @@ func (t *target) look(ctx context.Context, now func() time.Time) ([]ingest.Repli
 	return t.tell(said, at), err
 }
 
-// known is what the target's replicas are called; its address, where it is none of Dynamo's, before they were seen.
+// known is what the target's replicas are called: its address before they were seen, unless they are elsewhere.
 func (t *target) known() []string {
 	if len(t.names) > 0 || t.client.job.Engine == dynamo.name {
 		return t.names
 	}
 	return []string{t.address}
+}
+
+// end says that the target is listed no more, and so are its replicas.
+func (t *target) end(at time.Time) []ingest.Replica {
+	if t.elsewhere {
+		return nil
+	}
+	return t.tell(nil, at)
 }
 
 // tell completes what is said at a time, and adds that those are gone of whom it is said no more.

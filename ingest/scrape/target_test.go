@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,6 +121,37 @@ func TestLife(t *testing.T) {
 			serving.Close()
 			target.client.http.CloseIdleConnections()
 		}
+	}
+}
+
+// TestWorkersElsewhere: a frontend that is away says nothing of the workers it told of; one that it lists no more is gone.
+func TestWorkersElsewhere(t *testing.T) {
+	const worker = "dynamo_frontend_worker_active_decode_blocks{worker_id=%q,dp_rank=\"0\",worker_type=\"decode\"} 1\nprocess_start_time_seconds 1795262390\n"
+	target := newTarget(t, Job{Pool: "p"}, "frontend:1", 1<<20)
+	for i, step := range []struct {
+		status int // 0: nobody listens
+		body   string
+		want   []string
+	}{
+		{200, fmt.Sprintf(worker, "a"), []string{"p a-0 ready -1"}},
+		{200, "go_goroutines 5\n", nil},
+		{503, "", nil},
+		{0, "", nil},
+		{200, fmt.Sprintf(worker, "b"), []string{"p b-0 ready -1", "p a-0 gone -1"}},
+	} {
+		target.client.http.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+			if step.status == 0 {
+				return nil, syscall.ECONNREFUSED
+			}
+			return &http.Response{StatusCode: step.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(step.body))}, nil
+		})
+		got, _ := target.look(t.Context(), func() time.Time { return noon })
+		if d := cmp.Diff(step.want, said(got)); d != "" {
+			t.Errorf("step %d: %s", i, d)
+		}
+	}
+	if got := target.end(noon); len(got) > 0 {
+		t.Errorf("listed no more: %v", said(got))
 	}
 }
 
