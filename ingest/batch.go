@@ -32,7 +32,7 @@ type Refusal struct {
 // acks, then the watermark.
 type Batch struct {
 	Sequence   uint64    // stream sequence; 0 when the source has none
-	ReceivedAt time.Time // when the stream stored it; zero when the source has no such time
+	ReceivedAt time.Time // when the stream stored it, or a listener received it; zero when the source has no such time
 	Source     string    // the producer that published it; "" when it does not say
 
 	Requests  []Request

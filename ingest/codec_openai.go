@@ -89,8 +89,8 @@ func usageMembers(prefix string) (sources []source) {
 }
 
 // decodeOpenAI reads responses and usage objects. created is taken for the arrival, as vLLM and SGLang set it. A record
-// that says no time at all ended when the stream stored the message, for usage is published at the end of a request;
-// without that time too it is refused.
+// that says no time at all ended when the stream stored the message or a listener received it, for usage is published
+// at the end of a request; without that time too it is refused.
 //
 // The events of a stream are one request, whose last word on each field counts: they are joined within a message, by id.
 func decodeOpenAI(d *decoder, data []byte) {

@@ -105,6 +105,7 @@ func TestHTTPFormats(t *testing.T) {
 		"LiteLLM, array":   {"litellm", "[" + lite("a") + "," + lite("b") + "]", 200, "a m,b m", `{"accepted":2,"ignored":0,"refused":0}`},
 		"LiteLLM, lines":   {"litellm?class=chat", lite("a") + "\n" + lite("b"), 200, "a m chat,b m chat", `{"accepted":2,"ignored":0,"refused":0}`},
 		"LiteLLM, single":  {"litellm?pool=p", lite("a"), 200, "a p", `{"accepted":1,"ignored":0,"refused":0}`},
+		"usage, no time":   {"openai?pool=p", `{"id":"a","prompt_tokens":7}`, 200, "a p", `{"accepted":1,"ignored":0,"refused":0}`},
 		"native":           {"json?pool=p&class=c", native, 200, "a p c", `{"accepted":1,"ignored":0,"refused":0}`},
 		"native, lines":    {"ndjson?pool=p", native + "\nbroken\n", 200, "a p", `"reason":"not_json"`},
 		"native, protobuf": {"protobuf", string(protobuf), 200, "a p", `{"accepted":1,"ignored":0,"refused":0}`},

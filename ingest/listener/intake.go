@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -37,6 +38,7 @@ func (i *intake) accept(ctx context.Context, m ingest.Meta, body []byte, maxByte
 	limits := ingest.DefaultLimits()
 	limits.MessageBytes = maxBytes
 	m.Kind, m.Fields = ingest.KindRequest, i.fields
+	b.ReceivedAt = time.Now().UTC() // the end of what says no time of its own
 	ingest.Decode(m, body, limits, b)
 	out := outcome{
 		accepted: len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks),
