@@ -47,7 +47,7 @@ func (p *plan) resources(cfg Config) []resource {
 	for i := range p.in.Forecast.Total {
 		f := &p.in.Forecast.Total[i]
 		per, ok := p.in.Pool.PerReplica(f.Dimension, p.kvTokens)
-		if !ok || math.IsNaN(f.Now) || math.IsInf(f.Now, 0) {
+		if !ok || math.IsNaN(f.Now.Mean) || math.IsInf(f.Now.Mean, 0) {
 			continue
 		}
 		per = p.in.Minute.Carries(f.Dimension, per)
@@ -56,8 +56,8 @@ func (p *plan) resources(cfg Config) []resource {
 			continue
 		}
 		keep, _ := largest(f, max(cfg.ScaleInConfidence, p.tau), minutes(p.lead+cfg.Cooldown))
-		r := resource{forecast: f, now: replicasFor(f.Now, per), keep: replicasFor(keep, per), evidence: ResourceEvidence{
-			Dimension: f.Dimension, PerReplica: per, Demand: f.Now, NeedQuantile: need, NeedReplicas: replicasFor(need, per),
+		r := resource{forecast: f, now: replicasFor(f.Now.Mean, per), keep: replicasFor(keep, per), evidence: ResourceEvidence{
+			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: replicasFor(need, per),
 			ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
 		}}
 		for j := range p.in.Projection.Resources {

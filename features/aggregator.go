@@ -40,8 +40,10 @@ type Aggregator struct {
 
 	tokens float64 // of the record that is being counted, for the accounts of its class
 
-	windows []Window
-	minutes []PoolMinute
+	windows    []Window
+	minutes    []PoolMinute
+	estimates  []Estimate // the nowcasts of windows
+	nowcasting nowcasting
 }
 
 // New makes an empty Aggregator. Bounds in cfg that are not positive mean their defaults.

@@ -26,6 +26,7 @@ type pool struct {
 	classes   []*class // ordered by name
 	latest    *class   // the last one looked up
 	fleet     fleet
+	lag       lag
 }
 
 // coverage is the evidence of life of a pool in one minute, and of its queue.
@@ -51,6 +52,7 @@ type class struct {
 	sessions          *sessionAccount // nil before the first
 	cells             []*cell         // by slot, nil where nothing came; nil altogether while nothing is open
 	open              int             // number of cells
+	nowcasts          *nowcasts       // nil while nothing ever came late
 }
 
 // cell is the accumulating window of one minute.
@@ -79,6 +81,7 @@ func (a *Aggregator) pool(name string) *pool {
 		coverage:  make([]coverage, a.slots()),
 		byName:    make(map[string]*class),
 		fleet:     newFleet(),
+		lag:       newLag(a.revise),
 	}
 	a.byName[name] = p
 	i, _ := slices.BinarySearchFunc(a.pools, name, func(p *pool, name string) int { return strings.Compare(p.name, name) })

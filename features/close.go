@@ -12,8 +12,8 @@ var fade = math.Exp2(-1.0 / 30)
 // Close ends the minute [t − 1 min, t); t is a minute boundary. It returns, ordered by minute and then by Key,
 //
 //   - the first count of that minute for every class of every pool;
-//   - windows inside the revise span that records, or evidence that telemetry was alive or the pool too small, have
-//     changed since they were returned last;
+//   - windows inside the revise span that records, evidence that telemetry was alive or the pool too small, or the passing
+//     of time (their nowcast) have changed since they were returned last;
 //   - the final form of the minute that settles, [t − Revise − 1 min, t − Revise), for every class that is as old.
 //
 // Windows are Settled when they are final; with Config.Revise zero the first count is. A minute in which no telemetry
@@ -49,6 +49,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 			c.features.rank(a.cfg.MaxTenants)
 		}
 	}
+	a.nowcast()
 	for m := a.oldest(); m <= a.open; m++ {
 		a.collect(m)
 	}
@@ -74,6 +75,7 @@ func (a *Aggregator) collect(m int64) {
 		var held heldMinute
 		for _, c := range p.classes {
 			at := a.find(c, m)
+			due := due || c.nowcasts.moved(m)
 			if at == nil && !(due && c.born <= m) || at != nil && !due && !at.dirty {
 				continue
 			}
@@ -85,6 +87,7 @@ func (a *Aggregator) collect(m int64) {
 			if m == a.open {
 				w.Sessions = c.sessions.summary()
 			}
+			w.Nowcast = c.nowcasts.of(a, m)
 			a.windows = append(a.windows, w)
 		}
 		if settled && !censored { // where starts are not known, what waits seems to hold

@@ -29,9 +29,11 @@ type Dimension struct {
 	Kind     Kind
 	Series   string // Prometheus series name of the observed value
 	Help     string
-	Forecast bool // projected ahead; the others are reported only
+	Forecast bool // corrected for reporting delay and projected ahead; the others are reported only
 	// Value extracts the dimension from a window; ok is false when the window does not know it.
 	Value func(w *Window) (value float64, ok bool)
+
+	nowcast int // index into Window.Nowcast, of those that are forecast
 }
 
 // Dimensions is the table: to add a dimension, add a row. Rates are averaged over the minute. The order is the order of

@@ -79,6 +79,9 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 		p.phased = true
 	} else {
 		entry.Ended = true
+		if ended := t.finished.minute(); t.finished != never && ended > minute && ended <= a.open {
+			a.evidence(p, ended, t.finished)
+		}
 		if minute >= a.oldest() {
 			p.coverage[a.slot(minute)].strain.end(r, &t)
 		}

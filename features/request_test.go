@@ -231,7 +231,7 @@ func TestOrderDoesNotMatterWithinTheBound(t *testing.T) {
 		}
 		h.closeUntil(t, a, len(order)/60+1, 20)
 		for id, w := range h.newest {
-			w.Tenants, w.Features = nil, nil // accounts of the moment
+			w.Tenants, w.Features, w.Nowcast = nil, nil, nil // of the moment
 			h.newest[id] = w
 		}
 		return h.newest

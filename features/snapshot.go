@@ -34,6 +34,7 @@ type PoolSnapshot struct {
 	Expected    Expected           `cbor:"40,keyasint"`
 	Settled     CoverageSnapshot   `cbor:"41,keyasint"` // of the minute that left the open span last
 	Sharing     []float32          `cbor:"42,keyasint"` // ratios, oldest first
+	Lag         lag                `cbor:"20,keyasint"`
 }
 
 // CoverageSnapshot is the evidence of life of a pool in one minute.
@@ -68,8 +69,9 @@ type ClassSnapshot struct {
 	Features *sketch.TopKState `cbor:"8,keyasint,omitempty"`
 	Sessions *SessionsSince    `cbor:"9,keyasint,omitempty"`
 
-	Expected Expected `cbor:"40,keyasint"`
-	Late     Late     `cbor:"41,keyasint"`
+	Expected Expected  `cbor:"40,keyasint"`
+	Late     Late      `cbor:"41,keyasint"`
+	Nowcasts *nowcasts `cbor:"20,keyasint,omitempty"` // nil when nothing ever came late
 }
 
 // WindowSnapshot is one open minute of a class. What follows from its place (key, start, coverage) is left out.
@@ -105,6 +107,7 @@ func (a *Aggregator) State() State {
 			Name: p.name, Phased: p.phased, LastEvent: nanos(p.lastEvent.time()), Watermark: nanos(p.watermark.time()),
 			Reported: nanos(p.fleet.reported), Preemptions: p.fleet.preemptions,
 			Expected: p.expected, Settled: p.settled.snapshot(0), Sharing: p.sharing.state(),
+			Lag: p.lag.clone(),
 		}
 		for m := a.oldest(); m < a.end(); m++ {
 			if c := &p.coverage[a.slot(m)]; *c != (coverage{}) {
@@ -133,7 +136,7 @@ func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
 	s := ClassSnapshot{
 		Name: c.key.Class, Born: c.born, Last: c.last, Reports: c.reports, Moments: c.moments,
 		Tenants: c.tenants.state(), Features: c.features.state(),
-		Expected: c.expected, Late: c.late,
+		Expected: c.expected, Late: c.late, Nowcasts: c.nowcasts.clone(),
 	}
 	if c.sessions != nil && c.sessions.since != (SessionsSince{}) {
 		since := c.sessions.since
@@ -190,6 +193,9 @@ func (a *Aggregator) restorePool(s *PoolSnapshot) error {
 			p.coverage[a.slot(c.Minute)] = c.restored()
 		}
 	}
+	if s.Lag.fits(a.revise) {
+		p.lag = s.Lag.clone()
+	}
 	for i := range s.Classes {
 		cs := &s.Classes[i]
 		if _, ok := p.byName[cs.Name]; ok {
@@ -224,6 +230,9 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 	}
 	if c.features, err = restoreAccount(s.Features, countersPerName*a.cfg.MaxTenants); err != nil {
 		return err
+	}
+	if s.Nowcasts != nil && s.Nowcasts.fits(a.revise) {
+		c.nowcasts = s.Nowcasts.clone()
 	}
 	for _, w := range s.Windows {
 		if !a.holds(w.Minute) {

@@ -34,6 +34,9 @@ type Window struct {
 	Covered bool `cbor:"3,keyasint,omitempty"`
 	// Settled says that no record can change this window any more (the lateness bound has passed).
 	Settled bool `cbor:"4,keyasint,omitempty"`
+	// Nowcast is what the dimensions that are forecast will come to when all records of this minute are in: read it with
+	// Dimension.Now. Nil when nothing is missing any more, or nothing ever came late.
+	Nowcast []Estimate `cbor:"-"`
 	// Reports is what the class has ever reported: in a covered minute without records only that is a known zero.
 	Reports Reports `cbor:"5,keyasint,omitempty"`
 

@@ -33,10 +33,10 @@ type Forecast struct {
 	features.Key // Class is features.TotalClass for the pool
 	Dimension    string
 	Origin       time.Time
-	Last         float64 // the newest known value, what a last-value forecaster would say; NaN when none
-	// Now is the demand of the newest minute: the last value where counts are final at once; where records still come in,
-	// at least the median of the next minute, which has learned what the newest counts lack.
-	Now        float64
+	Last         float64 // the newest known value, as nowcast: what a last-value forecaster would say; NaN when none
+	// Now is the demand of the newest minute: its nowcast where records come late. Where that is not known yet, it is at
+	// least the median of the next minute, which has learned what the newest counts lack.
+	Now        features.Estimate
 	Minute     [Horizon]Quantiles // Minute[h-1]
 	WindowMax  Quantiles          // of the largest minute in WindowFrom..WindowTo
 	Confidence Confidence

@@ -98,28 +98,25 @@ func (p *pool) forget(minute int64) {
 func (p *pool) observe(windows []features.Window, settle, limit int) {
 	minute := windows[0].Start.Unix() / 60
 	p.choose(minute, limit, settle)
-	sums := make([]float64, len(dimensions))
-	for d := range sums {
-		sums[d] = math.NaN()
-	}
+	sums, others := unknowns(), unknowns()
 	var rest features.Window // what the classes without series of their own add up to
 	for i := range windows {
 		w := &windows[i]
 		s := p.stand(w.Class, limit)
 		s.rank(minute, w)
 		if !s.alone {
-			p.pooled(s, minute, w, settle)
+			p.pooled(s, minute, w, others, settle)
 			addShape(&rest, w)
 			continue
 		}
 		c := p.class(w.Key)
 		c.shape.observe(minute, w)
 		for d := range dimensions {
-			y, ok := dimensions[d].Value(w)
+			now, ok := dimensions[d].Now(w)
 			if !ok {
-				y = math.NaN()
+				now = unknown
 			}
-			p.take(c, d, minute, y, sums, settle)
+			p.take(c, d, minute, now, sums, settle)
 		}
 	}
 	if rest.Class != "" {
@@ -128,28 +125,29 @@ func (p *pool) observe(windows []features.Window, settle, limit int) {
 			c.shape.observe(minute, &rest)
 		}
 		for d, y := range p.rest.row(minute) {
-			p.take(c, d, minute, y, sums, settle)
+			p.take(c, d, minute, around(y, others[d]), sums, settle)
 		}
 	}
-	for d, y := range sums {
+	for d := range sums {
 		s := p.total[d]
 		if s == nil {
-			if math.IsNaN(y) {
+			if math.IsNaN(sums[d].Mean) {
 				continue
 			}
 			s = newSeries(features.Key{Pool: p.name, Class: features.TotalClass}, settle)
 			p.total[d] = s
 		}
 		if minute > s.history.Newest {
-			s.push(minute, y)
+			s.push(minute, sums[d])
+		} else {
+			s.anchor.reckon(&sums[d], s.history.Newest-minute)
 		}
 	}
 }
 
-// take counts a minute's value y of a class, NaN when it is not known, and adds it to sums unless the pool's total has
-// that minute already.
-func (p *pool) take(c *class, d int, minute int64, y float64, sums []float64, settle int) {
-	s, ok := c.series[d], !math.IsNaN(y)
+// take counts what a minute of a class will come to, and adds it to sums.
+func (p *pool) take(c *class, d int, minute int64, now features.Estimate, sums []features.Estimate, settle int) {
+	s, ok := c.series[d], !math.IsNaN(now.Mean)
 	if s == nil {
 		if !ok {
 			return
@@ -157,21 +155,23 @@ func (p *pool) take(c *class, d int, minute int64, y float64, sums []float64, se
 		s = newSeries(c.key, settle)
 		c.series[d] = s
 	}
+	if ok {
+		sums[d] = plus(sums[d], now)
+	}
 	if s.history.Known > 0 && minute <= s.history.Newest {
-		p.amend(d, s, minute, y)
+		p.amend(d, s, minute, now)
 		return
 	}
-	s.push(minute, y)
+	s.push(minute, now)
 	if t := p.total[d]; ok && t != nil && minute <= t.history.Newest {
-		t.history.Amend(minute, zeroIfNaN(t.history.At(minute))+y) // a class that was heard of late
-	} else if ok {
-		sums[d] = zeroIfNaN(sums[d]) + y
+		t.history.Amend(minute, zeroIfNaN(t.history.At(minute))+now.Mean) // a class that was heard of late
 	}
 }
 
 // amend corrects an earlier minute of a class and of the pool's total.
-func (p *pool) amend(d int, s *series, minute int64, y float64) {
-	was := s.history.At(minute)
+func (p *pool) amend(d int, s *series, minute int64, now features.Estimate) {
+	s.anchor.reckon(&now, s.history.Newest-minute)
+	was, y := s.history.At(minute), now.Mean
 	if math.IsNaN(y) || float32(was) == float32(y) {
 		return
 	}

@@ -102,9 +102,9 @@ func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizo
 func projectResource(name string, per float64, pf *PoolForecast, demand, ready [][Horizon]float32, span int) ResourceProjection {
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
 	if f := pf.Of(name); f != nil {
-		r.Demand = f.Now
+		r.Demand = f.Now.Mean
 		if have := per * float64(ready[0][0]); have > 0 {
-			r.Utilisation = f.Now / have
+			r.Utilisation = f.Now.Mean / have
 		}
 	}
 	passage := make([]int, len(demand))

@@ -27,7 +27,7 @@ func (l fixedLag) ReadyBy(requested, _, t time.Time) float64 {
 // of passage times are known.
 func ramp(dimension string, level, step float64) PoolForecast {
 	pf := PoolForecast{Pool: "p", Origin: minuteAt(0)}
-	pf.Total = []Forecast{{Key: features.Key{Pool: "p", Class: features.TotalClass}, Dimension: dimension, Last: level, Now: level, Confidence: Seasonal}}
+	pf.Total = []Forecast{{Key: features.Key{Pool: "p", Class: features.TotalClass}, Dimension: dimension, Last: level, Now: features.Estimate{Mean: level}, Confidence: Seasonal}}
 	pf.Paths = Paths{Dimensions: []string{dimension}, At: [][][Horizon]float32{make([][Horizon]float32, NumPaths)}}
 	for j := range pf.Paths.At[0] {
 		for h := range Horizon {

@@ -97,16 +97,17 @@ func (s *standing) weightAt(minute int64) float64 {
 	return s.weight * math.Exp2(-float64(max(minute-s.newest, 0))/weightHalfLife)
 }
 
-// pooled adds what a class without series of its own counted in a minute to the rest.
-func (p *pool) pooled(s *standing, minute int64, w *features.Window, settle int) {
+// pooled adds what a minute of a class without series of its own will come to to the rest, and to others.
+func (p *pool) pooled(s *standing, minute int64, w *features.Window, others []features.Estimate, settle int) {
 	own, rest := s.counts.open(minute, settle), p.rest.open(minute, settle)
 	if own == nil || rest == nil {
 		return // long settled
 	}
 	for d := range dimensions {
-		if y, ok := dimensions[d].Value(w); ok {
-			move(&rest[d], own[d], y)
-			own[d] = y
+		if now, ok := dimensions[d].Now(w); ok {
+			move(&rest[d], own[d], now.Mean)
+			own[d] = now.Mean
+			others[d] = plus(others[d], now)
 		}
 	}
 }
@@ -176,7 +177,7 @@ func (p *pool) promote(s *standing, settle int) {
 			if c.series[d] == nil {
 				c.series[d] = newSeries(c.key, settle)
 			}
-			c.series[d].push(m, row[d])
+			c.series[d].push(m, exactly(row[d]))
 			p.shift(d, m, row[d], math.NaN())
 		}
 	}

@@ -18,6 +18,7 @@ type series struct {
 	mix     [numTargets]mixture
 	pending pending
 	ranks   ranks
+	anchor  anchor
 }
 
 func newSeries(key features.Key, settle int) *series {
@@ -32,20 +33,21 @@ func newSeries(key features.Key, settle int) *series {
 	return s
 }
 
-// push takes minute m with value y (NaN: not known): first the feedback for what was forecast of minutes that are now
-// settled, then the new minute, then the experts' forecasts from it, kept for their own feedback.
-func (s *series) push(m int64, y float64) {
+// push takes minute m with what it will come to (mean NaN: not known): first the feedback for what was forecast of
+// minutes that are now settled, then the new minute, then the experts' forecasts from it, kept for their own feedback.
+func (s *series) push(m int64, now features.Estimate) {
 	if s.history.Known > 0 {
 		// After a long gap nothing pending is left to learn from: the history alone takes note of it.
 		for gap := max(s.history.Newest+1, m-Horizon-int64(s.settle)-1); gap < m; gap++ {
-			s.step(gap, math.NaN())
+			s.step(gap, unknown)
 		}
 	}
-	s.step(m, y)
+	s.step(m, now)
 }
 
-func (s *series) step(m int64, y float64) {
-	s.history.Push(m, y)
+func (s *series) step(m int64, now features.Estimate) {
+	s.history.Push(m, now.Mean)
+	s.anchor.move(now, s.history.Level(model.Level10m))
 	for _, x := range s.experts {
 		x.Update(s.history)
 	}
@@ -85,7 +87,12 @@ func (s *series) learn(t int64) {
 // silent says whether nothing came in the quarter of an hour that ended with minute m.
 func (s *series) silent(m int64) bool {
 	for i := m; i > m-silentMinutes; i-- {
-		if s.history.At(i) != 0 { // NaN is not silence
+		y := s.history.At(i)
+		if before := s.history.Newest - i; before < heardMinutes && !math.IsNaN(y) {
+			if s.anchor.heard(before) {
+				return false
+			}
+		} else if y != 0 { // NaN is not silence
 			return false
 		}
 	}
@@ -125,6 +132,7 @@ func (s *series) points(k int) points {
 func (s *series) distribution(k int, p *points) (Quantiles, int) {
 	m := &s.mix[k]
 	q, baseline := s.mixed(m, p)
+	s.anchor.widen(&q)
 	if s.silent(s.history.Newest) {
 		m.Silence.clear(&q)
 	}
@@ -167,9 +175,11 @@ func (s *series) forecast(f *Forecast) bool {
 	interpolate(&at, &f.Minute)
 	f.WindowMax = at[windowMax]
 	f.Last = s.history.Last(5)
-	f.Now = f.Last
-	if s.settle > 0 {
-		f.Now = math.Max(f.Last, at[0][L50])
+	f.Now = features.Estimate{Mean: f.Last, Low: f.Last, High: f.Last, Share: 1}
+	if now := s.anchor.Newest; now.SD > 0 {
+		f.Now = now
+	} else if s.settle > 0 && at[0][L50] > f.Last {
+		f.Now.Mean, f.Now.High = at[0][L50], at[0][L50]
 	}
 	f.Known = s.history.Known
 	f.Confidence = confidence(s.history.Known)

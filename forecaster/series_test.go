@@ -27,7 +27,7 @@ func noisy(r *rand.Rand) func(i int) float64 {
 
 func run(s *series, from, n int, y func(i int) float64) {
 	for i := from; i < from+n; i++ {
-		s.push(startMinute+int64(i), y(i))
+		s.push(startMinute+int64(i), exactly(y(i)))
 	}
 }
 
@@ -39,7 +39,7 @@ func TestAnswersAfterThreeMinutes(t *testing.T) {
 		if s.forecast(&f) {
 			t.Fatalf("a forecast from %d minutes", i)
 		}
-		s.push(startMinute+int64(i), y)
+		s.push(startMinute+int64(i), exactly(y))
 	}
 	if !s.forecast(&f) {
 		t.Fatal("no forecast from three minutes")
@@ -105,7 +105,7 @@ func TestCoverage(t *testing.T) {
 			s.forecast(&at[i-warm])
 		}
 		values = append(values, y(i))
-		s.push(startMinute+int64(i), values[i])
+		s.push(startMinute+int64(i), exactly(values[i]))
 	}
 	var minute, peak Accumulator
 	for i := range n - Horizon {
@@ -209,14 +209,14 @@ func TestLateCountsStillCover(t *testing.T) {
 	below, of, now := 0, 0, 0.0
 	for i := range n {
 		truth[i] = 100 * math.Exp(.2*r.NormFloat64())
-		s.push(startMinute+int64(i), .02*truth[i])
+		s.push(startMinute+int64(i), exactly(.02*truth[i]))
 		if i >= 3 {
 			s.history.Amend(startMinute+int64(i-3), truth[i-3])
 		}
 		s.forecast(&issued[i])
 		if j := i - 20; j >= n/2 {
 			of++
-			now += issued[i].Now
+			now += issued[i].Now.Mean
 			if truth[i] <= issued[j].Minute[19][L90] {
 				below++
 			}

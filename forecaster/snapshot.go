@@ -49,6 +49,7 @@ type seriesState struct {
 	Mix     [numTargets]mixture `cbor:"4,keyasint"`
 	Pending []pendingRow        `cbor:"5,keyasint"`
 	Ranks   ranks               `cbor:"6,keyasint"`
+	Anchor  anchor              `cbor:"7,keyasint"`
 }
 
 // State returns the forecaster's state.
@@ -73,7 +74,7 @@ func seriesStates(all []*series) []*seriesState {
 		if s == nil {
 			continue
 		}
-		st := &seriesState{History: s.history.State(), Spread: s.spread, Mix: s.mix, Pending: s.pending.rows, Ranks: s.ranks}
+		st := &seriesState{History: s.history.State(), Spread: s.spread, Mix: s.mix, Pending: s.pending.rows, Ranks: s.ranks, Anchor: s.anchor}
 		for _, x := range s.experts {
 			st.Experts = append(st.Experts, x.State())
 		}
@@ -126,7 +127,7 @@ func (f *Forecaster) restoreAll(key features.Key, states []*seriesState) ([]*ser
 		if !ok {
 			return nil, fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", key)
 		}
-		s.spread, s.mix, s.ranks = st.Spread, st.Mix, st.Ranks
+		s.spread, s.mix, s.ranks, s.anchor = st.Spread, st.Mix, st.Ranks, st.Anchor
 		s.pending.rows = st.Pending
 		out[i] = s
 	}

@@ -81,8 +81,8 @@ func (h *History) clear(m int64) {
 	}
 }
 
-// Amend replaces the value of a minute that was pushed before and is still in the minute ring; levels keep the value
-// they saw.
+// Amend replaces the value of a minute that was pushed before and is still in the minute ring. Levels are moved by what
+// is left in them of the old value, taking the minutes since then as known; a minute that was not known stays out of them.
 func (h *History) Amend(m int64, y float64) {
 	if !h.started || m > h.Newest || m <= h.Newest-ringMinutes || math.IsNaN(y) {
 		return
@@ -91,6 +91,10 @@ func (h *History) Amend(m int64, y float64) {
 	if old := h.ring[i]; !isNaN(old) {
 		h.binSum[b] -= old
 		h.binN[b]--
+		for i, tau := range levelMinutes {
+			w := max(1/tau, 1/float64(h.Known))
+			h.levels[i] = max(0, h.levels[i]+w*math.Pow(1-w, float64(h.Newest-m))*(y-float64(old)))
+		}
 	}
 	h.ring[i] = float32(y)
 	h.binSum[b] += float32(y)

@@ -152,3 +152,25 @@ func TestTrendFollowsALine(t *testing.T) {
 		t.Errorf("trend says %v, last value %v, the line goes on to %v", got, last, want)
 	}
 }
+
+// A minute that is amended leaves the levels as if it had come so at first.
+func TestAmendMovesTheLevels(t *testing.T) {
+	direct, amended := NewHistory(), NewHistory()
+	for m := range int64(3000) {
+		y := 100 + float64(m%17)
+		direct.Push(m, y)
+		if m < 2990 {
+			amended.Push(m, y)
+		} else {
+			amended.Push(m, y/2)
+		}
+	}
+	for m := int64(2990); m < 3000; m++ {
+		amended.Amend(m, 100+float64(m%17))
+	}
+	for i := range levelMinutes {
+		if a, b := direct.Level(i), amended.Level(i); math.Abs(a-b) > 1e-3 {
+			t.Errorf("level over %v minutes is %v, want %v", levelMinutes[i], b, a)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package features
+
+import (
+	"math"
+	"slices"
+)
+
+// hazards is the reporting delay of one dimension, learned from the reporting triangle: at age d, in minutes since a
+// minute's first count, the value of minute m grows by x(m,d) to N(m,d). With exponential forgetting,
+//
+//	g(d) = Σ x(m,d) / Σ N(m,d)   F(d) = Π_{j>d} (1 − g(j))
+//
+// g is the hazard in reverse time, which does not need the minutes to be complete: the newest increments of minutes that
+// are still open teach at once (Kalbfleisch and Lawless 1989, doi:10.1080/01621459.1989.10478780; Lawless 1994,
+// doi:10.2307/3315820). F(d) is the share reported at age d of what is reported at all until the minute settles; 1/F is
+// the chain ladder's development factor (Mack 1993, doi:10.2143/AST.23.2.2005092). A value that shrinks as records come
+// (prompt tokens that turn out to be cached) has negative hazards and shares above 1. O(ages) in time and memory.
+type hazards struct {
+	Late []float32 `cbor:"1,keyasint"` // Σ x by age, from 1
+	Seen []float32 `cbor:"2,keyasint"` // Σ N by age, from 1
+}
+
+func newHazards(ages int) hazards {
+	return hazards{Late: make([]float32, ages), Seen: make([]float32, ages)}
+}
+
+func (h *hazards) clone() hazards { return hazards{slices.Clone(h.Late), slices.Clone(h.Seen)} }
+
+func (h *hazards) fade(keep float32) {
+	for i := range h.Late {
+		h.Late[i] *= keep
+		h.Seen[i] *= keep
+	}
+}
+
+// learn takes the increment x at an age, by which the value grew to n.
+func (h *hazards) learn(age int, x, n float64) {
+	h.Late[age-1] += float32(x)
+	h.Seen[age-1] += float32(n)
+}
+
+// at is g(age), 0 where nothing was seen.
+func (h *hazards) at(age int) float64 {
+	if !(h.Seen[age-1] > 0) {
+		return 0
+	}
+	return min(float64(h.Late[age-1])/float64(h.Seen[age-1]), 1)
+}
+
+// lentSteps is how many steps of a value (see reporting.quantum) the delays of the pool are worth to a class. The loan is
+// paid back evenly until the class has seen ten times as many, so that none of it is left in a class with delays, or
+// none, of its own.
+const lentSteps = 30.0
+
+// blend is g(age) of a class that has seen few steps so far: its own, and that of its pool.
+func (h *hazards) blend(age int, pool *hazards, quantum float64) float64 {
+	if !(h.Seen[age-1] > 0) || !(quantum > 0) {
+		return pool.at(age)
+	}
+	steps := float64(h.Seen[age-1]) / quantum
+	lent := lentSteps * max(0, 1-steps/(10*lentSteps))
+	return (steps*h.at(age) + lent*pool.at(age)) / (steps + lent)
+}
+
+// share is how much of a minute's value is reported at some age, F, and the variance of its estimate's logarithm, by
+// Greenwood's formula in reverse time: Σ_{j>d} g/((1−g)·n) with n the steps seen.
+type share struct{ reported, logVariance float64 }
+
+// shares fills s with F by age, from 0 to the settled age.
+func (h *hazards) shares(s []share, pool *hazards, quantum float64) {
+	last := len(s) - 1
+	s[last] = share{reported: 1}
+	for age := last; age > 0; age-- {
+		g := h.blend(age, pool, quantum)
+		s[age-1] = share{s[age].reported * (1 - g), s[age].logVariance}
+		if g > 0 && g < 1 && quantum > 0 {
+			s[age-1].logVariance += g / (1 - g) / (float64(h.Seen[age-1])/quantum + 1)
+		}
+	}
+}
+
+// Memory of the delays: as many minutes as it takes to see memoryRecords records, within bounds. Busy classes follow a
+// change of the service within minutes, sparse ones average over a day.
+const (
+	memoryRecords = 2000
+	memoryLeast   = 8    // minutes
+	memoryMost    = 1440 // minutes
+)
+
+// keep is the factor by which delays fade each minute in which so many records come.
+func keep(recordsPerMinute float64) float32 {
+	return float32(1 - 1/math.Max(memoryLeast, math.Min(memoryRecords/recordsPerMinute, memoryMost)))
+}

@@ -1,0 +1,319 @@
+package features
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+func dimension(t testing.TB, name string) Dimension {
+	t.Helper()
+	d, ok := DimensionByName(name)
+	if !ok {
+		t.Fatalf("no dimension %s", name)
+	}
+	return d
+}
+
+// ended is a minute's worth of requests that arrive every second and last for so long, in seconds; added at their end.
+type ended struct {
+	a       *Aggregator
+	waiting []*ingest.Request
+	minute  int
+}
+
+// pass lets a minute pass in which n requests arrive that last for lasts(i), and closes it.
+func (e *ended) pass(t testing.TB, n int, lasts func(i int) float64, change ...func(*ingest.Request)) []Window {
+	t.Helper()
+	start := float64(e.minute) * 60
+	for i := range n {
+		at := start + float64(i)*60/float64(n)
+		r := changed(request(fmt.Sprint(e.minute, "-", i), at), times(at, at+lasts(i)/2, at+lasts(i)))
+		e.waiting = append(e.waiting, changed(r, change...))
+	}
+	e.minute++
+	end := at(start + 60)
+	kept := e.waiting[:0]
+	for _, r := range e.waiting {
+		if r.FinishedAt.After(end) {
+			kept = append(kept, r)
+			continue
+		}
+		mustAdd(t, e.a, r)
+	}
+	e.waiting = kept
+	cover(e.a, start+60)
+	w, _ := e.a.Close(end)
+	return w
+}
+
+func steady(i int) float64 { return 5 + float64(i*37%60) }
+
+func newest(windows []Window) *Window { return &windows[len(windows)-1] }
+
+func TestNowcastOfSteadyTraffic(t *testing.T) {
+	cfg := testConfig()
+	cfg.Revise = 5 * Minute
+	e := ended{a: New(cfg)}
+	for range 40 {
+		e.pass(t, 60, steady)
+	}
+	w := newest(e.pass(t, 60, steady))
+	for name, want := range map[string]float64{DimRequests: 1, DimPrefill: 100, DimDecode: 20} {
+		d := dimension(t, name)
+		counted, _ := d.Value(w)
+		now, ok := d.Now(w)
+		if !ok || counted > .9*want || math.Abs(now.Mean-want) > .02*want || now.Low > want || now.High < want {
+			t.Errorf("%s: %v counted, nowcast %+v, %v are true", name, counted, now, want)
+		}
+		if now.Counted != counted || math.Abs(now.Share-counted/want) > .03 {
+			t.Errorf("%s: %v of %v reported, nowcast %+v", name, counted, want, now)
+		}
+	}
+	// The older a minute, the less is missing; a settled one lacks nothing.
+	for i, w := range e.pass(t, 60, steady) {
+		now, _ := Dimensions[0].Now(&w)
+		if w.Settled && (w.Nowcast != nil || now != complete(1)) {
+			t.Errorf("a settled window has nowcast %+v", now)
+		}
+		if i > 0 && math.Abs(now.Mean-1) > .02 {
+			t.Errorf("%v is nowcast at %+v", w.Start, now)
+		}
+	}
+}
+
+// Where every request is reported as it arrives, requests and prompt are what was counted, to the last bit, while output
+// and occupancy are nowcast.
+func TestArrivalRecordsNeedNoNowcast(t *testing.T) {
+	a := New(testConfig())
+	var running []*ingest.Request
+	requests, prefill, decode := dimension(t, DimRequests), dimension(t, DimPrefill), dimension(t, DimDecode)
+	for m := range 60 {
+		kept := running[:0]
+		for i := range 30 {
+			s := float64(m)*60 + float64(i)*2
+			r := changed(request(fmt.Sprint(m, "-", i), s), times(s, s+1, s+1+steady(i)))
+			mustAdd(t, a, changed(r, phase(ingest.PhaseArrived)))
+			running = append(running, r)
+		}
+		for _, r := range running {
+			if r.FinishedAt.After(at(float64(m+1) * 60)) {
+				kept = append(kept, r)
+			} else {
+				mustAdd(t, a, r)
+			}
+		}
+		running = kept
+		windows, _ := a.Close(at(float64(m+1) * 60))
+		for i := range windows {
+			w := &windows[i]
+			for _, d := range []Dimension{requests, prefill} {
+				value, _ := d.Value(w)
+				if now, _ := d.Now(w); now != complete(value) {
+					t.Fatalf("minute %d: %s counted %v, nowcast %+v", m, d.Name, value, now)
+				}
+			}
+		}
+		now, _ := decode.Now(newest(windows))
+		if m > 30 && (math.Abs(now.Mean-10) > 1 || now.Counted > 8) {
+			t.Fatalf("minute %d: output nowcast %+v, true are 10 tokens/s", m, now)
+		}
+	}
+}
+
+// Where nothing comes late there are no nowcasts, and a class without delays sheds those of its pool.
+func TestNothingLateNoNowcast(t *testing.T) {
+	a := New(testConfig())
+	for m := range 40 {
+		late := m >= 10
+		for i := range 60 {
+			s := float64(m)*60 + float64(i)
+			mustAdd(t, a, changed(request("", s), ofClass("prompt")))
+			if late && m > 10 {
+				mustAdd(t, a, changed(request("", s-60), ofClass("late")))
+			}
+		}
+		windows, _ := a.Close(at(float64(m+1) * 60))
+		for i := range windows {
+			w := &windows[i]
+			now, _ := Dimensions[0].Now(w)
+			if !late && w.Nowcast != nil {
+				t.Fatalf("minute %d: nowcast %+v before anything came late", m, now)
+			}
+			if m == 39 && w.Class == "prompt" && now != complete(now.Mean) {
+				t.Errorf("the class that reports at once has nowcast %+v", now)
+			}
+		}
+	}
+}
+
+// A backlog after an outage teaches nothing, and a minute without telemetry stays unknown.
+func TestOutageTeachesNothing(t *testing.T) {
+	a := New(testConfig()) // revise: 3 minutes
+	at0 := func(m int) []Window {
+		windows, _ := a.Close(at(float64(m+1) * 60))
+		return windows
+	}
+	add := func(m, of int) {
+		for i := range 60 {
+			mustAdd(t, a, request("", float64(of)*60+float64(i)))
+		}
+		_ = m
+	}
+	for m := range 30 {
+		add(m, m)
+		if m > 0 { // a sixtieth comes a minute late
+			mustAdd(t, a, request("", float64(m-1)*60+30))
+		}
+		at0(m)
+	}
+	before := a.pools[0].lag.clone()
+	for m := 30; m < 32; m++ { // nothing comes
+		w := newest(at0(m))
+		if now, ok := Dimensions[0].Now(w); ok {
+			t.Errorf("minute %d without telemetry is nowcast %+v", m, now)
+		}
+	}
+	add(32, 30)
+	add(32, 31)
+	add(32, 32)
+	at0(32)
+	for age := 2; age <= 3; age++ {
+		was, is := before.Rows[0].at(age), a.pools[0].lag.Rows[0].at(age)
+		if is > was {
+			t.Errorf("after the backlog the hazard at age %d is %.3f, before it was %.3f", age, is, was)
+		}
+	}
+}
+
+// The hazards of a drawn delay distribution give back its distribution function, from minutes that are still open, too.
+func TestHazardsRecoverTheDistribution(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	const ages, perMinute = 8, 400
+	h := newHazards(ages)
+	var counts [200][ages + 1]float64
+	delay := func() int { return min(int(rng.ExpFloat64()*1.5), ages) }
+	for m := range counts {
+		for range perMinute {
+			counts[m][delay()]++
+		}
+	}
+	for now := range counts {
+		for age := 1; age <= ages && age <= now; age++ {
+			n := 0.0
+			for d := 0; d <= age; d++ {
+				n += counts[now-age][d]
+			}
+			h.learn(age, counts[now-age][age], n)
+		}
+	}
+	shares := make([]share, ages+1)
+	pool := newHazards(ages)
+	h.shares(shares, &pool, 1)
+	for age, got := range shares[:ages] {
+		want := 1 - math.Exp(-float64(age+1)/1.5)
+		if math.Abs(got.reported-want) > .01 || got.logVariance <= 0 {
+			t.Errorf("share at age %d is %.3f ± %.4f, want %.3f", age, got.reported, math.Sqrt(got.logVariance), want)
+		}
+	}
+	if shares[ages] != (share{reported: 1}) {
+		t.Errorf("share when settled is %+v", shares[ages])
+	}
+}
+
+func TestYoungClassBorrowsDelays(t *testing.T) {
+	pool, own := newHazards(1), newHazards(1)
+	pool.learn(1, 400, 1000)
+	for _, tc := range []struct{ seen, want float64 }{{0, .4}, {30, .4 * 27 / 57}, {300, 0}, {3000, 0}} {
+		own.Seen[0] = float32(tc.seen)
+		if got := own.blend(1, &pool, 1); math.Abs(got-tc.want) > 1e-6 {
+			t.Errorf("having seen %v requests on time it expects %v late, want %v", tc.seen, got, tc.want)
+		}
+	}
+}
+
+func TestEstimateBetweenCountAndLevel(t *testing.T) {
+	d := newReporting(3)
+	d.Strays, d.Usual, d.Stray = 180, 10, 10+.04*100 // ν = 0.2 beyond Poisson
+	for _, tc := range []struct {
+		name                  string
+		counted, share, level float64
+		low, high             float64 // of the mean
+	}{
+		{"all there", 7, 1, 10, 7, 7},
+		{"nothing yet of a known level", 0, .05, 10, 9, 10},
+		{"count and level agree", 5, .5, 10, 9.9, 10.1},
+		{"no level", 5, .5, math.NaN(), 10, 10},
+		{"a burst that the level contradicts", 500, .5, 10, 850, 1000},
+		{"a value that shrinks as records come", 20, 2, 10, 9.9, 10.1},
+		{"nothing at all", 0, .5, 0, 0, 0},
+	} {
+		e, _ := d.estimate(0, tc.counted, share{reported: tc.share}, tc.level, 1)
+		if e.Mean < tc.low || e.Mean > tc.high || e.Low > e.Mean || e.High < e.Mean || e.SD < 0 {
+			t.Errorf("%s: %+v, want a mean of %v to %v", tc.name, e, tc.low, tc.high)
+		}
+	}
+	if e, _ := d.estimate(0, math.NaN(), share{reported: .5}, 10, 1); !math.IsNaN(e.Mean) {
+		t.Errorf("what is not known is nowcast at %+v", e)
+	}
+}
+
+// Deviations find the quantiles of errors that the model did not foresee.
+func TestDeviationsCover(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	v := newMisses()
+	inside, of := 0, 0
+	for i := range 20000 {
+		z := 2 + 3*rng.ExpFloat64()
+		if i > 2000 {
+			of++
+			if z >= float64(v.Many.Low) && z <= float64(v.Many.High) {
+				inside++
+			}
+		}
+		v.score(z, false)
+	}
+	if share := float64(inside) / float64(of); math.Abs(share-.9) > .01 {
+		t.Errorf("90 %% intervals hold %.3f", share)
+	}
+}
+
+func TestPlus(t *testing.T) {
+	a := Estimate{Mean: 10, Counted: 5, SD: 3, Low: 6, High: 13, Share: .5}
+	b := Estimate{Mean: 30, Counted: 30, SD: 4, Low: 27, High: 34, Share: 1}
+	if diff := cmp.Diff(Estimate{Mean: 40, Counted: 35, SD: 5, Low: 35, High: 45, Share: .875}, a.Plus(b), about); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := complete(1).Plus(complete(2)); got != complete(3) {
+		t.Errorf("sum of complete values: %+v", got)
+	}
+}
+
+// Delays are lost when the revise span changes, and nothing else is.
+func TestDelaysUnderAnotherRevise(t *testing.T) {
+	cfg := testConfig()
+	e := ended{a: New(cfg)}
+	for range 10 {
+		e.pass(t, 60, steady)
+	}
+	if e.a.pools[0].classes[0].nowcasts == nil {
+		t.Fatal("nothing was learned")
+	}
+	cfg.Revise = 4 * Minute
+	b, err := Restore(cfg, e.a.State())
+	if err != nil || b.pools[0].lag.Late || b.pools[0].classes[0].nowcasts != nil {
+		t.Errorf("%v, delays %+v", err, b.pools[0].classes[0].nowcasts)
+	}
+	e.a = b
+	for range 10 {
+		e.pass(t, 60, steady)
+	}
+	if now, _ := Dimensions[0].Now(newest(e.pass(t, 60, steady))); math.Abs(now.Mean-1) > .1 {
+		t.Errorf("after the change the nowcast is %+v", now)
+	}
+}

@@ -1,0 +1,101 @@
+package forecaster
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+func TestWidenOnlyBeyondTheUsual(t *testing.T) {
+	q := Quantiles{81, 100, 121, 144, 169, 180, 200, 225, 289}
+	calm, shaken := anchor{Uncertain: 1, Usual: 1}, anchor{Uncertain: 2, Usual: 1}
+	same, wide := q, q
+	calm.widen(&same)
+	shaken.widen(&wide)
+	if same != q {
+		t.Errorf("widened to %v by what was learned already", same)
+	}
+	for i := range q {
+		was, is := math.Sqrt(q[i])-12, math.Sqrt(wide[i])-12
+		if want := math.Sqrt(was*was + gaussian[i]*gaussian[i]); math.Abs(math.Abs(is)-want) > 1e-9 || is*was < 0 {
+			t.Errorf("level %v: %.2f from the median on the square-root scale, was %.2f, want %.2f", Levels[i], is, was, want)
+		}
+	}
+}
+
+// A minute's nowcast loses its uncertainty as it is amended; what is left weighs less the older the minute is.
+func TestAnchorReckonsOpenMinutes(t *testing.T) {
+	var a anchor
+	sure, unsure := exactly(100), features.Estimate{Mean: 100, Counted: 60, SD: 10}
+	a.move(unsure, 100)
+	if want := .01 * 100 / 400; math.Abs(a.Uncertain-want) > 1e-12 {
+		t.Errorf("uncertain by %v, want (10 %% of 10)²/4·100 = %v", a.Uncertain, want)
+	}
+	a.reckon(&unsure, 0)
+	a.move(sure, 100)
+	if want := .0081 * 100 / 400; math.Abs(a.Uncertain-want) > 1e-12 {
+		t.Errorf("a minute later uncertain by %v, want %v", a.Uncertain, want)
+	}
+	a.move(sure, 100)
+	if a.Uncertain != 0 {
+		t.Errorf("uncertain by %v when all is known", a.Uncertain)
+	}
+}
+
+// What a nowcast expects of silent minutes is no end of the silence; what was counted is, also when it comes late.
+func TestNowcastIsNoEndOfSilence(t *testing.T) {
+	s := newSeries(testKey, 10)
+	for i := range 40 {
+		s.push(startMinute+int64(i), features.Estimate{Mean: .01, SD: .1})
+	}
+	if !s.silent(s.history.Newest) {
+		t.Error("not silent, but nothing was counted")
+	}
+	late := exactly(1)
+	s.anchor.reckon(&late, 3)
+	if s.silent(s.history.Newest) || !s.silent(s.history.Newest-4) {
+		t.Error("silent in spite of a late record")
+	}
+}
+
+// Where the delay wanders, forecasts that start from nowcasts do better than those that start from first counts.
+func TestNowcastsForecastBetter(t *testing.T) {
+	const settle, n = 5, 2 * 1440
+	loss := func(nowcast bool) (loss float64) {
+		r := rand.New(rand.NewPCG(21, 22))
+		s := newSeries(testKey, settle)
+		level, share := 0.0, 0.0
+		var truth [n]float64
+		var issued [n]Forecast
+		for i := range n {
+			level = .99*level + .05*r.NormFloat64()
+			share = .98*share + .1*r.NormFloat64()
+			truth[i] = 1000 * math.Exp(level+.05*r.NormFloat64())
+			e := features.Estimate{Mean: truth[i] / (1 + math.Exp(share)), Counted: 1}
+			if nowcast {
+				e.Mean, e.SD = truth[i]*math.Exp(.1*r.NormFloat64()), .1*truth[i]
+			} else {
+				r.NormFloat64()
+			}
+			s.push(startMinute+int64(i), e)
+			if i > 0 {
+				s.history.Amend(startMinute+int64(i-1), truth[i-1])
+			}
+			s.forecast(&issued[i])
+			if j := i - 5; j >= n/2 {
+				for _, level := range ScoredLevels {
+					loss += Pinball(Levels[level], truth[i], issued[j].Minute[4][level])
+				}
+			}
+			if now := issued[i].Now; nowcast && i > 10 && now != s.anchor.Newest {
+				t.Fatalf("minute %d: demand now %+v, nowcast %+v", i, now, s.anchor.Newest)
+			}
+		}
+		return loss
+	}
+	if first, now := loss(false), loss(true); now > .95*first {
+		t.Errorf("pinball %.0f from nowcasts, %.0f from first counts", now, first)
+	}
+}
