@@ -85,6 +85,7 @@ func (t *TopK) Add(name string, weight float64) {
 		return
 	}
 	if len(t.counters) < t.capacity {
+		t.grow()
 		t.counters = append(t.counters, Count{Name: name, Weight: t.floor + weight, Error: t.floor})
 		t.index.add(t.counters, len(t.counters)-1)
 		return
@@ -97,6 +98,13 @@ func (t *TopK) Add(name string, weight float64) {
 	t.index.add(t.counters, pos)
 	t.heap[0].key = c.Weight
 	t.down(0)
+}
+
+// grow makes room for one more counter: twice as many, but no more than there can be.
+func (t *TopK) grow() {
+	if n := len(t.counters); n == cap(t.counters) {
+		t.counters = append(make([]Count, 0, min(max(2*n, 2), t.capacity)), t.counters...)
+	}
 }
 
 // Rest gives back the memory that only weight to add needs: 16 of the 52 bytes or so of a counter, beside its name. It is
@@ -177,6 +185,9 @@ func (t *TopK) AppendTop(dst []Count, n int) []Count {
 
 // appendTop is AppendTop with weights as they are stored.
 func (t *TopK) appendTop(dst []Count, n int) []Count {
+	if most := min(max(n, 0), len(t.counters)); cap(dst) < most {
+		dst = make([]Count, 0, most)
+	}
 	dst = dst[:0]
 	for _, c := range t.counters {
 		if len(dst) >= n {
