@@ -18,6 +18,7 @@ const (
 	ForecastDegraded AlertName = "ForewarmForecastDegraded"
 	CacheHitCollapse AlertName = "ForewarmCacheHitCollapse"
 	RetryStorm       AlertName = "ForewarmRetryStorm"
+	TelemetryFault   AlertName = "ForewarmTelemetryFault"
 )
 
 // Alert is one alert as Alertmanager knows it. Labels identify it and stay put while it lasts; numbers live in

@@ -9,6 +9,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
@@ -161,9 +162,11 @@ func TestConditions(t *testing.T) {
 		"stale, whatever the rest says": {decision: with(saturating(.95, 0), func(d *Decision) { d.Stale = true }), want: "TelemetryStale:warning"},
 		"baseline answers":              {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "kv", Fallback: true}}}, want: "ForecastDegraded:warning"},
 		"another resource's baseline":   {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "decode", Fallback: true}}}},
-		"cache collapse behind it":      {decision: with(saturating(.6, 19*time.Minute), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "cache", .32 }), want: "SaturationAhead:warning CacheHitCollapse:warning"},
-		"retry storm behind it":         {decision: with(saturating(.6, 19*time.Minute), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "retries", .3 }), want: "SaturationAhead:warning RetryStorm:warning"},
-		"retries without consequence":   {decision: with(saturating(.1, forecaster.Never), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "retries", .3 })},
+		"a producer at fault": {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Minute: features.PoolMinute{
+			Faults: []features.ProducerFault{{Producer: "gw", Kind: features.FaultAhead, Seconds: 90}}}}, want: "TelemetryFault:warning"},
+		"cache collapse behind it":    {decision: with(saturating(.6, 19*time.Minute), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "cache", .32 }), want: "SaturationAhead:warning CacheHitCollapse:warning"},
+		"retry storm behind it":       {decision: with(saturating(.6, 19*time.Minute), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "retries", .3 }), want: "SaturationAhead:warning RetryStorm:warning"},
+		"retries without consequence": {decision: with(saturating(.1, forecaster.Never), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "retries", .3 })},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

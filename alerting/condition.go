@@ -55,7 +55,25 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 	}
 	out = append(out, limit(d, cfg)...)
 	out = append(out, degraded(d, pf, cfg)...)
+	out = append(out, faulty(d, pf, cfg)...)
 	return append(out, causes(d, cfg)...)
+}
+
+// faulty is the warning that part of the telemetry is missing or in the wrong minutes.
+func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
+	if pf == nil || len(pf.Minute.Faults) == 0 {
+		return nil
+	}
+	const most = 3
+	var faults []string
+	for i := range pf.Minute.Faults {
+		if i == most {
+			faults = append(faults, fmt.Sprintf("and %d more", len(pf.Minute.Faults)-most))
+			break
+		}
+		faults = append(faults, fault(&pf.Minute.Faults[i]))
+	}
+	return []Condition{condition(d, TelemetryFault, "", Warning, cfg, fmt.Sprintf("Pool %s: %s.", d.Pool, strings.Join(faults, "; ")))}
 }
 
 // saturation is the warning that a resource runs out, and the page when it does so before a new replica can be ready.

@@ -127,6 +127,8 @@ func (p *plan) whyStay(st *State, asked int, cfg Config) string {
 	switch {
 	case !p.in.Minute.Covered:
 		return "the last minute has no telemetry"
+	case p.partial() != "":
+		return fmt.Sprintf("producer %s fell silent, so demand may be more than is seen", p.partial())
 	case s.Preemptions > 0:
 		return "replicas are preempting requests"
 	case s.WaitingPerReady >= 1:

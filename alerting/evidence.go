@@ -13,6 +13,9 @@ import (
 // maxDrivers bounds the drivers that a decision names.
 const maxDrivers = 5
 
+// maxFaults bounds the faults of producers that a decision warns of.
+const maxFaults = 8
+
 // decision is d without what target and clamp conclude: the evidence, in numbers that are all finite.
 func (p *plan) decision(cfg Config) Decision {
 	d := Decision{
@@ -62,13 +65,23 @@ func (p *plan) warnings() []string {
 	case cold:
 		out = append(out, "too little history to forecast from: reacting to current demand only")
 	}
-	for i := range p.in.Minute.Faults {
+	for i := range p.in.Minute.Faults[:min(len(p.in.Minute.Faults), maxFaults)] {
 		out = append(out, fault(&p.in.Minute.Faults[i]))
 	}
 	if n := p.overdue(); n > 0 {
 		out = append(out, fmt.Sprintf("%d pending replicas take longer than twice the warm-up lag (%s)", n, span(2*p.lead)))
 	}
 	return out
+}
+
+// partial is a producer that fell silent while others did not, "" when there is none.
+func (p *plan) partial() string {
+	for i := range p.in.Minute.Faults {
+		if f := &p.in.Minute.Faults[i]; f.Kind == features.FaultSilent {
+			return f.Producer
+		}
+	}
+	return ""
 }
 
 // fault says what is wrong with a producer of the pool's telemetry, and what that does to the numbers.
