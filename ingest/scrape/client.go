@@ -19,7 +19,8 @@ type client struct {
 	http  *http.Client
 	limit int64
 
-	last []string // addresses that the job's name last resolved to
+	last   []string // addresses that the job's name last resolved to; nil before it did
+	listed bool     // it had resolved before: an address that is new now was not there then
 }
 
 // accept asks for the formats that the parser reads, the cheapest to read first.

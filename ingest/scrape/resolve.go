@@ -27,6 +27,7 @@ func (s *Scraper) resolve(ctx context.Context) [][]string {
 			continue
 		}
 		looking.Go(func() {
+			c.listed = c.last != nil
 			addresses, err := s.lookup(ctx, c.job.DNS)
 			if err != nil {
 				if ctx.Err() == nil {

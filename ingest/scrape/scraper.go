@@ -81,9 +81,9 @@ func (s *Scraper) Run(ctx context.Context) error {
 	var looking sync.WaitGroup
 	defer looking.Wait()
 	room := make(chan struct{}, s.cfg.Concurrency)
-	for first := true; ; first = false {
+	for {
 		start := time.Now()
-		targets := s.find(ctx, first)
+		targets := s.find(ctx)
 		for i, t := range targets {
 			if !sleepUntil(ctx, start.Add(s.cfg.Interval*time.Duration(i)/time.Duration(len(targets)))) {
 				return nil
@@ -174,9 +174,8 @@ func (s *Scraper) Stats() Stats {
 func Reasons() []string { return reasonNames[:] }
 
 // find lists the targets of this round, ordered by job and address. Those that were listed and are no longer, by a name
-// that resolves, are said to be gone; a name that does not resolve leaves its targets as they were. Targets that appear
-// later than in the first round were not there before.
-func (s *Scraper) find(ctx context.Context, first bool) []*target {
+// that resolves, are said to be gone; a name that does not resolve leaves its targets as they were.
+func (s *Scraper) find(ctx context.Context) []*target {
 	found := map[string]*target{}
 	for job, addresses := range s.resolve(ctx) {
 		for _, address := range addresses {
@@ -187,7 +186,8 @@ func (s *Scraper) find(ctx context.Context, first bool) []*target {
 				s.stats.leftOut.Add(1)
 				continue
 			case !known:
-				t = &target{client: s.clients[job], address: address, since: s.began, away: !first}
+				c := s.clients[job]
+				t = &target{client: c, address: address, since: s.began, away: c.listed, down: c.listed}
 			}
 			found[key] = t
 		}

@@ -18,7 +18,8 @@ type target struct {
 	names     []string   // replicas that it told of last
 	elsewhere bool       // they are no part of the target: what befalls it says nothing of them
 	since     time.Time  // a process that began before was not watched from its beginning
-	away      bool       // the last look, or the list of targets, said that no engine serves there
+	away      bool       // the last look, or the list of targets, said that no engine serves there …
+	down      bool       // … nor that a process is there
 	ready     time.Time  // when one last did
 
 	trouble string // why the last look failed, "" when it did not
@@ -38,11 +39,11 @@ func (t *target) look(ctx context.Context, now func() time.Time) ([]ingest.Repli
 		if t.elsewhere = elsewhere; !elsewhere {
 			t.date(said, e.started(), at)
 		}
-		t.away, t.ready = false, at
+		t.away, t.down, t.ready = false, false, at
 	case t.elsewhere:
 		return nil, err
 	case reason == reasonRefused:
-		t.away = true
+		t.away, t.down = true, true
 	case reason == reasonUnavailable:
 		t.away = true
 		for _, name := range t.known() {
@@ -92,8 +93,8 @@ func (t *target) tell(said []ingest.Replica, at time.Time) []ingest.Replica {
 }
 
 // date sets when the process began and how long it took until it was ready: as the engine says, else as it was watched.
-// A start is only dated when the engine was not there at the last look, for else it may be ready for long; and only when
-// its process began while it was watched and not ready, for a busy engine may have refused a look.
+// A start is only dated when the engine was away at the last look, for else it may be ready for long. As a busy engine
+// may be away too, its process must have begun while it was watched and not ready, or not have been there at all.
 func (t *target) date(said []ingest.Replica, started, at time.Time) {
 	fresh := t.away && started.After(t.since) && started.After(t.ready) && started.Before(at)
 	for i := range said {
@@ -103,7 +104,7 @@ func (t *target) date(said []ingest.Replica, started, at time.Time) {
 		switch {
 		case fresh && math.IsNaN(took):
 			r.StartupSeconds = at.Sub(started).Seconds()
-		case fresh, t.away && started.IsZero() && took > 0:
+		case fresh, t.down && started.IsZero() && took > 0:
 			r.StartupSeconds = took
 			if started.IsZero() {
 				r.StartedAt = at.Add(-time.Duration(took * float64(time.Second)))

@@ -85,6 +85,8 @@ func TestLife(t *testing.T) {
 		{195 * time.Second, nil, "refused", []string{"p ADDRESS gone -1"}},                                              //
 		{210 * time.Second, text("sglang:num_running_reqs 5\nsglang:engine_startup_time 60\n"), "", []string{"p ADDRESS ready 5 started 12:02:30 in 60"}},
 		{225 * time.Second, text("sglang:num_running_reqs 5\nsglang:engine_startup_time 60\n"), "", []string{"p ADDRESS ready 5"}},
+		{240 * time.Second, status(503), "unavailable", []string{"p ADDRESS loading -1"}}, // busy again
+		{255 * time.Second, text("sglang:num_running_reqs 5\nsglang:engine_startup_time 60\n"), "", []string{"p ADDRESS ready 5"}},
 	} {
 		var serving *http.Server
 		if step.answer != nil {
@@ -196,7 +198,7 @@ func TestAnswersThatCannotBeUsed(t *testing.T) {
 	defer close(release)
 	address := server.Listener.Addr().String()
 	ask := func(j Job, address string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if j.Path == "/slow" {
 			ctx, cancel = context.WithTimeout(ctx, 20*time.Millisecond)
