@@ -33,10 +33,10 @@ type Aggregator struct {
 	sessions sessionTable
 	counters Counters
 
-	freeCells  []*cell
-	freeShapes []*shapes
-	freeRings  [][]*cell
-	returned   []*cell // out of the span, but lent to the caller until the next Close
+	spareCells  spare[*cell]
+	spareShapes spare[*shapes]
+	spareRings  spare[[]*cell]
+	returned    []*cell // out of the span, but lent to the caller until the next Close
 
 	tokens float64 // of the record that is being counted, for the accounts of its class
 

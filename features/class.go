@@ -149,11 +149,11 @@ func (a *Aggregator) newClass(p *pool, name string) *class {
 // cell is the accumulating window of a minute of the open span, which the caller is about to change.
 func (a *Aggregator) cell(c *class, minute int64) *cell {
 	if c.cells == nil {
-		c.cells = take(&a.freeRings, func() []*cell { return make([]*cell, a.slots()) })
+		c.cells = a.spareRings.take(func() []*cell { return make([]*cell, a.slots()) })
 	}
 	at := &c.cells[a.slot(minute)]
 	if *at == nil {
-		*at = take(&a.freeCells, func() *cell { return new(cell) })
+		*at = a.spareCells.take(func() *cell { return new(cell) })
 		c.open++
 	}
 	(*at).dirty = true
@@ -176,7 +176,7 @@ func (a *Aggregator) release(c *class, slot int) {
 	a.returned = append(a.returned, c.cells[slot])
 	c.cells[slot] = nil
 	if c.open--; c.open == 0 {
-		a.freeRings = append(a.freeRings, c.cells)
+		a.spareRings.give(c.cells)
 		c.cells = nil
 	}
 }
@@ -188,13 +188,19 @@ func (a *Aggregator) recycle() {
 			for j := range at.shapes {
 				at.shapes[j].Reset()
 			}
-			a.freeShapes = append(a.freeShapes, at.shapes)
+			a.spareShapes.give(at.shapes)
 		}
 		*at = cell{}
-		a.freeCells = append(a.freeCells, at)
+		a.spareCells.give(at)
 		a.returned[i] = nil
 	}
 	a.returned = a.returned[:0]
+	a.spareCells.trim()
+	a.spareShapes.trim()
+	a.spareRings.trim()
+	if cap(a.windows) > 4*(len(a.windows)+keptSpares) {
+		a.windows = nil
+	}
 }
 
 // measure adds a value to a shape of a window.
@@ -204,20 +210,9 @@ func (a *Aggregator) measure(w *cell, shape int, v float64) {
 
 func (a *Aggregator) shapesOf(w *cell) *shapes {
 	if w.shapes == nil {
-		w.shapes = take(&a.freeShapes, func() *shapes { return new(shapes) })
+		w.shapes = a.spareShapes.take(func() *shapes { return new(shapes) })
 	}
 	return w.shapes
-}
-
-// take gives the last of free, or a new one when there is none.
-func take[T any](free *[]T, fresh func() T) T {
-	n := len(*free)
-	if n == 0 {
-		return fresh()
-	}
-	last := (*free)[n-1]
-	*free = (*free)[:n-1]
-	return last
 }
 
 // slots is the length of a ring that holds the open span: the next power of two, so that a slot is a mask.

@@ -2,6 +2,7 @@ package features
 
 import (
 	"fmt"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -66,4 +67,38 @@ func cpuTime(tb testing.TB) time.Duration {
 		tb.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// A class that was busy with many tenants and has fallen silent keeps no windows, and little else.
+func TestIdleClassIsSmall(t *testing.T) {
+	const classes, busy = 1000, 15
+	cfg := DefaultConfig()
+	cfg.MaxClasses = classes
+	before := heap()
+	a := New(cfg)
+	for m := range 2 * busy {
+		if m < busy {
+			for i := range classes * 20 {
+				r := request("", float64(m*60+i%59))
+				r.Class, r.Tenant = fmt.Sprint("class-", i%classes), fmt.Sprint("tenant-", (i+m*7919)%500)
+				r.StartedAt, r.FirstTokenAt, r.FinishedAt = r.ArrivedAt, r.ArrivedAt.Add(time.Second), r.ArrivedAt.Add(70*time.Second)
+				mustAdd(t, a, r)
+			}
+		}
+		a.Close(at(float64(m+1) * 60))
+	}
+	if a.spareCells.used != 0 || a.spareShapes.used != 0 || a.spareRings.used != 0 {
+		t.Errorf("%d cells, %d shapes, %d rings are in use", a.spareCells.used, a.spareShapes.used, a.spareRings.used)
+	}
+	if perClass := (heap() - before) / classes; perClass > 8<<10 {
+		t.Errorf("an idle class takes %.0f bytes, want 8 KiB at most", perClass)
+	}
+	runtime.KeepAlive(a)
+}
+
+func heap() float64 {
+	var s runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&s)
+	return float64(s.HeapAlloc)
 }
