@@ -130,6 +130,7 @@ func (p *Producers) record(replica, pool string, at moment, sure, demand bool, b
 		}
 		p.latest = x
 	}
+	x.declared = x.declared || p.source != ""
 	x.records++
 	if p.received != never && became != ingest.ReasonDuplicate {
 		x.delays[0].add(int64(p.received-min(max(at, p.received-maxDelay), p.received+maxDelay)), sure)
@@ -159,16 +160,14 @@ func (p *Producers) record(replica, pool string, at moment, sure, demand bool, b
 // find gives a producer, a new one if there is room; nil if not.
 func (p *Producers) find(name string) *producer {
 	declared := p.source != ""
-	x, ok := p.byName[name]
-	if ok {
-		x.declared = x.declared || declared
+	if x, ok := p.byName[name]; ok {
 		return x
 	}
 	if len(p.list) >= maxProducers && !(declared && p.makeRoom()) {
 		p.refused++
 		return nil
 	}
-	x = &producer{name: strings.Clone(name), declared: declared, watermark: never, heard: never, delays: [2]delays{noDelays, noDelays}}
+	x := &producer{name: strings.Clone(name), declared: declared, watermark: never, heard: never, delays: [2]delays{noDelays, noDelays}}
 	p.insert(x)
 	return x
 }
