@@ -11,8 +11,8 @@ import (
 //	g(d) = Σ x(m,d) / Σ N(m,d)   F(d) = Π_{j>d} (1 − g(j))
 //
 // g is the hazard in reverse time, which does not need the minutes to be complete: the newest increments of minutes that
-// are still open teach at once (Kalbfleisch and Lawless 1989, doi:10.1080/01621459.1989.10478780; Lawless 1994,
-// doi:10.2307/3315820). F(d) is the share reported at age d of what is reported at all until the minute settles; 1/F is
+// are still open teach at once (Kalbfleisch and Lawless 1989, Lawless 1994; see Höhle and an der Heiden 2014,
+// doi:10.1111/biom.12194, §3). F(d) is the share reported at age d of what is reported at all until the minute settles; 1/F is
 // the chain ladder's development factor (Mack 1993, doi:10.2143/AST.23.2.2005092). A value that shrinks as records come
 // (prompt tokens that turn out to be cached) has negative hazards and shares above 1. O(ages) in time and memory.
 type hazards struct {

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// nowcasts are those of a class: one delay for each row of nowcasted. A class has them once records of its pool came late, and
-// it has traffic; before that it costs nothing. With a revise span of ten minutes they are about 2 KiB.
+// nowcasts are those of a class: the reporting of each row of nowcasted, and the open minutes. A class has them once
+// records of its pool came late and it has traffic; before that they cost nothing. With a revise span of ten minutes
+// they are about 3 KiB.
 type nowcasts struct {
 	Since   int64       `cbor:"1,keyasint"` // the first minute that was followed from its first count on
 	Records float32     `cbor:"2,keyasint"` // a minute, over half an hour

@@ -10,13 +10,13 @@ import "math"
 //	variance = φ·(1−F)·λ + ((1−F)·λ)²/(a + c/φ) + the uncertainty of F
 //
 // the negative binomial of a Poisson–gamma mixture. It is the chain ladder c/F where the level says nothing (a → 0), and
-// the level's own share where next to nothing is reported (Bornhuetter and Ferguson 1972; Verrall 2004,
-// doi:10.1080/10920277.2004.10596152). μ is the ratio Σc/ΣF over the minutes before, with exponential weights (the Cape
+// the level's own share where next to nothing is reported (Bornhuetter and Ferguson 1972; Verrall 2004, North
+// American Actuarial Journal 8(3), 67–89). μ is the ratio Σc/ΣF over the minutes before, with exponential weights (the Cape
 // Cod estimate), so it is unbiased though those are not complete either. A level that the count contradicts is trusted
 // less. φ, the dispersion of the increments, is learned as in quasi-binomial models (McCullagh and Nelder 1989, §4.5).
 //
 // The variance is scaled, and the interval is set, by what the standardised errors of earlier nowcasts were at the same
-// age: it holds in the long run whatever the model misses, such as a service that slows down from minute to minute. 300
+// age: it holds in the long run whatever the model misses, such as a service that slows down from minute to minute. 400
 // bytes and 8 per age; O(ages) a minute.
 type reporting struct {
 	Hazards hazards `cbor:"1,keyasint"`

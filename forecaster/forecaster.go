@@ -67,8 +67,9 @@ func New(cfg Config) *Forecaster {
 
 func (f *Forecaster) settleMinutes() int { return int(f.cfg.Settle / features.Minute) }
 
-// Observe takes what features.Aggregator.Close returned for one tick: first counts of the newest minute, and earlier
-// minutes whose counts changed. Windows are ordered by minute and key. O(windows).
+// Observe takes what features.Aggregator.Close returned for one tick: the newest minute, and earlier minutes whose counts
+// or nowcasts changed. Models start from nowcasts and learn from settled counts. Windows are ordered by minute and key.
+// O(windows).
 func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMinute) {
 	for i := range pools {
 		p := f.pool(pools[i].Pool)

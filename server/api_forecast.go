@@ -20,11 +20,21 @@ type forecastJSON struct {
 	Unit       string                `json:"unit"`
 	Origin     time.Time             `json:"origin"`
 	Last       number                `json:"last"`
+	Now        nowJSON               `json:"now"`
 	Confidence forecaster.Confidence `json:"confidence"`
 	Fallback   bool                  `json:"fallback"`
 	Model      []weightJSON          `json:"model"`
 	Minutes    [][]number            `json:"minutes"`    // minutes[h-1] is [origin + (h−1) min, origin + h min)
 	WindowMax  []number              `json:"window_max"` // of the largest minute in 15…30
+}
+
+// nowJSON is the demand of the newest minute, with the bounds between which it is with a probability of 90 %.
+type nowJSON struct {
+	Mean number `json:"mean"`
+	Low  number `json:"low"`
+	High number `json:"high"`
+	// Reported is the share of it that records have come for.
+	Reported number `json:"reported"`
 }
 
 type weightJSON struct {
@@ -71,6 +81,7 @@ func (s *Server) getForecast(w http.ResponseWriter, r *http.Request) {
 func forecastToJSON(f *forecaster.Forecast) forecastJSON {
 	out := forecastJSON{
 		Class: f.Class, Dimension: f.Dimension, Unit: unit(f.Dimension), Origin: f.Origin.UTC(), Last: number(f.Last),
+		Now:        nowJSON{number(f.Now.Mean), number(f.Now.Low), number(f.Now.High), number(f.Now.Share)},
 		Confidence: f.Confidence, Fallback: f.Fallback, Model: []weightJSON{},
 		Minutes: make([][]number, forecaster.Horizon), WindowMax: numbers(&f.WindowMax),
 	}
