@@ -37,6 +37,9 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 			a.counters.SkippedMinutes += uint64(skipped)
 		}
 		a.advance(next - 1)
+		for _, p := range a.pools {
+			p.lag.Gap = a.open // the minutes that were jumped over have no first count to measure a delay from
+		}
 	}
 	a.closed = true
 	a.recycle()

@@ -191,6 +191,26 @@ func TestOutageTeachesNothing(t *testing.T) {
 	}
 }
 
+// Minutes that were jumped over had no first count, so nothing can be said of what came after it.
+func TestJumpTeachesNothing(t *testing.T) {
+	e := ended{a: New(testConfig())}
+	for range 30 {
+		e.pass(t, 60, steady)
+	}
+	before := e.a.pools[0].lag.clone()
+	for m := e.minute; m < e.minute+3; m++ {
+		for i := range 60 {
+			mustAdd(t, e.a, request("", float64(m)*60+float64(i)))
+		}
+	}
+	e.a.Close(at(float64(e.minute+3) * 60))
+	for age := 1; age <= 3; age++ {
+		if was, is := before.Rows[0].at(age), e.a.pools[0].lag.Rows[0].at(age); math.Abs(is-was) > 1e-6 {
+			t.Errorf("after the jump the hazard at age %d is %.3f, before it was %.3f", age, is, was)
+		}
+	}
+}
+
 // The hazards of a drawn delay distribution give back its distribution function, from minutes that are still open, too.
 func TestHazardsRecoverTheDistribution(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
