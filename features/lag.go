@@ -1,0 +1,37 @@
+package features
+
+import (
+	"math"
+	"slices"
+)
+
+// lag is what a pool knows of its reporting delay, to lend to classes that are young.
+type lag struct {
+	Late bool      `cbor:"1,keyasint"` // records have come after the first count of their minute
+	Gap  int64     `cbor:"2,keyasint"` // the newest minute at whose end telemetry was not alive
+	Rows []hazards `cbor:"3,keyasint"`
+}
+
+func newLag(revise int64) lag {
+	l := lag{Gap: math.MinInt64, Rows: make([]hazards, len(nowcasted))}
+	for i := range l.Rows {
+		l.Rows[i] = newHazards(int(revise))
+	}
+	return l
+}
+
+func (l *lag) clone() lag {
+	c := lag{Late: l.Late, Gap: l.Gap, Rows: slices.Clone(l.Rows)}
+	for i := range c.Rows {
+		c.Rows[i] = c.Rows[i].clone()
+	}
+	return c
+}
+
+func (l *lag) fits(revise int64) bool {
+	ok := len(l.Rows) == len(nowcasted)
+	for i := range l.Rows {
+		ok = ok && l.Rows[i].fits(revise)
+	}
+	return ok
+}
