@@ -162,7 +162,7 @@ func (c *Config) checkFeatures(k *checker) {
 	between(k, "features.lateness", f.Lateness, 0, 10*time.Minute, "a later forecast is a worse one; 10s suits live traffic")
 	between(k, "features.revise", f.Revise, 0, time.Hour, "10m covers requests that run for ten minutes")
 	between(k, "features.future_bound", f.FutureBound, time.Second, time.Hour, "it only has to cover clock skew; 2m does")
-	between(k, "features.max_classes", f.MaxClasses, 1, 100_000, "an active class costs some 50 KiB")
+	between(k, "features.max_classes", f.MaxClasses, 1, 100_000, "an active class costs some 30 KiB")
 	between(k, "features.forecast_classes", f.ForecastClasses, 1, 1000, "each costs some 500 KiB, and time every minute; the others are forecast together")
 	between(k, "features.max_tenants", f.MaxTenants, 0, 1000, "10 name who drives a rise")
 	between(k, "features.max_replicas", f.MaxReplicas, 1, 100_000, "")
