@@ -99,7 +99,7 @@ func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
 	var err error
 	p.dedup = ingest.RestoreDeduper(s.Dedup)
 	p.calls.restore(s.Adopted)
-	if p.aggregator, err = features.Restore(cfg.Features, s.Aggregator); err != nil {
+	if p.aggregator, err = features.Restore(p.cfg.Features, s.Aggregator); err != nil {
 		return nil, err
 	}
 	if p.forecaster, err = forecaster.Restore(cfg.forecasterConfig(), s.Forecaster); err != nil {

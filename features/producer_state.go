@@ -30,9 +30,9 @@ type FeedSnapshot struct {
 	Pause     int64  `cbor:"5,keyasint"`
 }
 
-// State is a copy of what is known; nil when nothing is.
+// State is a copy of what is known; nil before the first tick when nothing is.
 func (p *Producers) State() *ProducersState {
-	if len(p.list) == 0 && p.refused == 0 {
+	if len(p.list) == 0 && p.refused == 0 && p.rotated == never {
 		return nil
 	}
 	s := &ProducersState{Refused: p.refused, Rotated: int64(p.rotated)}

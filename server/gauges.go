@@ -112,11 +112,7 @@ var families = []family{
 	}},
 	{"forewarm_queue_growing", "gauge", "1 when more came in the newest minute than the pool could take: its throughput is its capacity then, not the demand.", func(out *forewarm.Output, add add) {
 		for i := range out.Pools {
-			growing := 0.0
-			if out.Pools[i].QueueGrowing {
-				growing = 1
-			}
-			add(growing, "pool", out.Pools[i].Pool)
+			add(truth(out.Pools[i].QueueGrowing), "pool", out.Pools[i].Pool)
 		}
 	}},
 	{"forewarm_replicas", "gauge", "Replicas of the pool as the last decision counted them.", func(out *forewarm.Output, add add) {

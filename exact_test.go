@@ -1,0 +1,112 @@
+package forewarm
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// told is all that a tick said, byte for byte.
+func told(o *Output) string {
+	encode := func(v any) []byte {
+		b, err := encoder.Marshal(v)
+		if err != nil {
+			panic(err)
+		}
+		return b
+	}
+	var nowcasts []byte // which windows leave out
+	for i := range o.Windows {
+		nowcasts = append(nowcasts, encode(o.Windows[i].Nowcast)...)
+	}
+	line := o.Tick.Format("15:04")
+	for _, part := range []struct {
+		name string
+		b    []byte
+	}{
+		{"windows", encode(o.Windows)}, {"nowcasts", nowcasts}, {"pools", encode(o.Pools)}, {"producers", encode(o.Producers)},
+		{"archetypes", encode(o.Archetypes)}, {"forecasts", encode(o.Forecasts)}, {"projections", encode(o.Projections)},
+		{"decisions", encode(o.Decisions)}, {"alerts", encode(o.Alerts)},
+	} {
+		line += " " + part.name + " " + Digest(part.b)[:12]
+	}
+	return line
+}
+
+// TestMixedLogIsExact: of a log in which everything happens, a fold that is saved and restored over and over says what
+// one says that goes through, and comes to the same state.
+func TestMixedLogIsExact(t *testing.T) {
+	for _, clock := range []Clock{WallClock, EventClock} {
+		t.Run(string(clock), func(t *testing.T) {
+			cfg, log := mixedConfig(t, clock), mixedLog(7, 40)
+			var want []string
+			whole := New(cfg)
+			apply(whole, log, func(o *Output) { want = append(want, told(o)) })
+			var got []string
+			p := New(cfg)
+			for part := range slices.Chunk(log, 251) {
+				apply(p, part, func(o *Output) { got = append(got, told(o)) })
+				p = reborn(t, cfg, p)
+			}
+			for i := range want {
+				if i >= len(got) || want[i] != got[i] {
+					t.Fatalf("from here on it says something else:\n%s\n%s", want[i:], got[i:])
+				}
+			}
+			if !bytes.Equal(saved(t, whole), saved(t, p)) || whole.Omissions() != p.Omissions() {
+				t.Error("the final state differs")
+			}
+			everythingHappened(t, whole)
+		})
+	}
+}
+
+func saved(t *testing.T, p *Pipeline) []byte {
+	t.Helper()
+	b, err := p.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func reborn(t *testing.T, cfg Config, p *Pipeline) *Pipeline {
+	t.Helper()
+	snapshot := saved(t, p)
+	q, err := Restore(cfg, snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(snapshot, saved(t, q)) {
+		t.Fatal("a snapshot is another once it was restored")
+	}
+	return q
+}
+
+// everythingHappened makes sure that the log led to all the state there is.
+func everythingHappened(t *testing.T, p *Pipeline) {
+	t.Helper()
+	c, o := p.Counters(), p.Omissions()
+	for _, reason := range []ingest.Reason{ingest.ReasonDuplicate, ingest.ReasonLate, ingest.ReasonFuture, ingest.ReasonUnknownPool} {
+		if c.Refused[reason] == 0 {
+			t.Errorf("nothing was refused as %s", reason)
+		}
+	}
+	f := o.Features
+	for what, n := range map[string]uint64{
+		"amended": f.Amended, "sums": f.Sums, "sessions evicted": f.SessionsEvicted, "blocks forgotten": o.BlocksForgotten, "replica reports": f.ReplicaReports,
+		"adopted calls": uint64(p.calls.adopted.Len()),
+	} {
+		if n == 0 {
+			t.Errorf("%s: 0", what)
+		}
+	}
+	if !slices.ContainsFunc(p.pools, func(e *poolEntry) bool { return len(e.archetypes.List()) > 1 }) {
+		t.Error("no archetypes were told apart")
+	}
+	if s := p.aggregator.State(); s.Pools[0].Lag.Late == false || len(s.Arrivals.Hashes) == 0 {
+		t.Error("nothing was nowcast, or no arrivals are remembered")
+	}
+}
