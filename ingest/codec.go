@@ -142,6 +142,7 @@ type decoder struct {
 
 	// These outlive the call, for reuse.
 	found    record // of a foreign format
+	request  requestReader
 	names    names
 	texts    texts
 	inflater inflater
@@ -159,6 +160,9 @@ func (d *decoder) message(data []byte) {
 		return
 	}
 	for _, name := range [...]string{d.meta.Pool, d.meta.Class, d.meta.Replica, d.meta.Source} {
+		if isPrintable([]byte(name)) && len(name) <= d.limits.LabelBytes {
+			continue
+		}
 		if !utf8.ValidString(name) {
 			d.refuse(data, ReasonInvalidUTF8, "a name in the subject or a header is not valid UTF-8")
 			return
@@ -185,6 +189,11 @@ func (d *decoder) message(data []byte) {
 func formatOf(contentType string) *format {
 	if contentType == "" {
 		return &formats[0]
+	}
+	for i := range formats {
+		if contentType == formats[i].contentType {
+			return &formats[i]
+		}
 	}
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	mediaType = strings.TrimSpace(mediaType)

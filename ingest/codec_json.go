@@ -76,69 +76,6 @@ func (d *decoder) member(v value, field func(v value)) bool {
 	return d.object(v.raw, field)
 }
 
-func decodeRequest(d *decoder, data []byte) {
-	r := emptyRequest
-	attempt := int64(1)
-	limit := d.limits.Tokens
-	ok := d.object(data, func(v value) {
-		switch string(v.key) {
-		case "id":
-			d.id(v, &r.ID)
-		case "pool":
-			d.label(v, &r.Pool)
-		case "class":
-			d.label(v, &r.Class)
-		case "model":
-			d.label(v, &r.Model)
-		case "tenant":
-			d.label(v, &r.Tenant)
-		case "tier":
-			d.label(v, &r.Tier)
-		case "feature":
-			d.label(v, &r.Feature)
-		case "route":
-			d.label(v, &r.Route)
-		case "region":
-			d.label(v, &r.Region)
-		case "replica":
-			d.label(v, &r.ReplicaName)
-		case "phase":
-			enum(d, v, phaseNames[:], &r.Phase)
-		case "status":
-			enum(d, v, statusNames[:], &r.Status)
-		case "attempt":
-			d.count(v, limit, &attempt)
-		case "session":
-			d.session(v, &r.Session)
-		case "session_hash":
-			d.sessionHash(v, &r.Session)
-		case "arrived_at":
-			d.time(v, &r.ArrivedAt)
-		case "started_at":
-			d.time(v, &r.StartedAt)
-		case "first_token_at":
-			d.time(v, &r.FirstTokenAt)
-		case "finished_at":
-			d.time(v, &r.FinishedAt)
-		case "prompt_tokens":
-			d.count(v, limit, &r.PromptTokens)
-		case "cached_tokens":
-			d.count(v, limit, &r.CachedTokens)
-		case "output_tokens":
-			d.count(v, limit, &r.OutputTokens)
-		case "max_output_tokens":
-			d.count(v, limit, &r.MaxOutputTokens)
-		}
-	})
-	if !ok {
-		return
-	}
-	r.Attempt = int(attempt)
-	if d.completeRequest(&r); d.refusal.Reason == "" {
-		d.batch.Requests = append(d.batch.Requests, r)
-	}
-}
-
 // emptyRequest is a request of which nothing is known yet.
 var emptyRequest = Request{
 	Phase: phaseCount, Status: statusCount, Attempt: 1,

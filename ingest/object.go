@@ -9,12 +9,17 @@ import (
 // object calls field for each member of the JSON object that data is, unless it is null, until the record is found
 // unusable. It says whether the object was read to its end, without a fault: then all of data is sound JSON. One pass.
 func (d *decoder) object(data []byte, field func(v value)) bool {
+	return d.wholeObject(data, nil, field)
+}
+
+// wholeObject is object for a request where r is given, which takes the members in place of field.
+func (d *decoder) wholeObject(data []byte, r *requestReader, field func(v value)) bool {
 	s := scanner{data: data, depth: d.limits.Depth}
 	if s.space(); s.next() != '{' {
 		d.fail(ReasonWrongType, "a record is a JSON object; a batch is one object a line, as %s", ContentTypeNDJSON)
 		return false
 	}
-	if reason := d.walk(&s, field); reason != "" {
+	if reason := d.walk(&s, r, field); reason != "" {
 		d.fail(reason, "at byte %d of %d", s.at, len(data))
 	} else if s.space(); s.at < len(data) && d.refusal.Reason == "" {
 		d.fail(ReasonNotJSON, "at byte %d of %d", s.at, len(data))
@@ -26,7 +31,7 @@ func (d *decoder) object(data []byte, field func(v value)) bool {
 
 // walk walks over the members of an object, from its opening bracket past its closing one, and stops early when the
 // record is found unusable.
-func (d *decoder) walk(s *scanner, field func(v value)) (reason Reason) {
+func (d *decoder) walk(s *scanner, r *requestReader, field func(v value)) (reason Reason) {
 	if s.depth == 0 {
 		return ReasonTooDeep
 	}
@@ -37,31 +42,13 @@ func (d *decoder) walk(s *scanner, field func(v value)) (reason Reason) {
 		return ""
 	}
 	for {
-		if s.next() != '"' {
-			return s.fault()
+		if r == nil {
+			reason = d.pair(s, field)
+		} else {
+			reason = d.requestPair(s, r)
 		}
-		var v value
-		if v.key, v.plain, reason = s.text(); reason != "" {
+		if reason != "" || d.refusal.Reason != "" {
 			return reason
-		}
-		if !v.plain {
-			var err error
-			if v.key, err = d.unescape(v.key); err != nil {
-				return ReasonNotJSON
-			}
-		}
-		if s.space(); s.next() != ':' {
-			return s.fault()
-		}
-		s.at++
-		s.space()
-		if reason = s.content(&v); reason != "" {
-			return reason
-		}
-		if v.typ != jsonparser.Null {
-			if field(v); d.refusal.Reason != "" {
-				return ""
-			}
 		}
 		s.space()
 		switch s.next() {
@@ -75,6 +62,40 @@ func (d *decoder) walk(s *scanner, field func(v value)) (reason Reason) {
 			return s.fault()
 		}
 	}
+}
+
+// pair scans one member and hands it to field, unless it is null.
+func (d *decoder) pair(s *scanner, field func(v value)) (reason Reason) {
+	var v value
+	if reason = d.key(s, &v); reason != "" {
+		return reason
+	}
+	if reason = s.content(&v); reason == "" && v.typ != jsonparser.Null {
+		field(v)
+	}
+	return reason
+}
+
+// key scans the name of a member and what comes before its value.
+func (d *decoder) key(s *scanner, v *value) (reason Reason) {
+	if s.next() != '"' {
+		return s.fault()
+	}
+	if v.key, v.plain, reason = s.text(); reason != "" {
+		return reason
+	}
+	if !v.plain {
+		var err error
+		if v.key, err = d.unescape(v.key); err != nil {
+			return ReasonNotJSON
+		}
+	}
+	if s.space(); s.next() != ':' {
+		return s.fault()
+	}
+	s.at++
+	s.space()
+	return ""
 }
 
 // content scans one value and says in v what and where it is.
