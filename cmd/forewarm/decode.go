@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest"
@@ -23,7 +25,8 @@ func decode(_ context.Context, args []string, std streams) error {
 	list := f.Bool("formats", false, "list the formats with their content types, and stop")
 	encoding := f.String("encoding", "", "how the messages are compressed: `gzip` or zstd (default: by the ending .gz or .zst)")
 	path := f.String("config", "", "configuration `file` whose nats.fields name keys of your own")
-	received := f.String("received-at", "", "`time` at which the stream stored the messages, RFC 3339 (default: not known)")
+	subject := f.String("subject", "", "`subject` that the messages came on, such as forewarm.telemetry.replica.chat.r-0: of which kind they are, and whose")
+	received := f.String("received-at", "", "`time` at which the stream stored the messages, RFC 3339 (default: now)")
 	var m ingest.Meta
 	f.StringVar(&m.Pool, "pool", "", "`pool` of records that name none")
 	f.StringVar(&m.Class, "class", "", "`class` of records that name none")
@@ -45,6 +48,10 @@ func decode(_ context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
+	if at.IsZero() {
+		at = time.Now().UTC()
+	}
+	prefix := config.Default().NATS.Prefix
 	if *path != "" {
 		cfg, err := config.Load(*path)
 		if err != nil {
@@ -53,6 +60,14 @@ func decode(_ context.Context, args []string, std streams) error {
 		if m.Fields, err = ingest.CompileFields(cfg.NATS.Fields); err != nil {
 			return usageError{err}
 		}
+		prefix = cfg.NATS.Prefix
+	}
+	if *subject != "" {
+		on, ok := ingest.ParseSubject(prefix, *subject)
+		if !ok {
+			return usagef("-subject is %q: it must be one that carries telemetry, such as %s", *subject, ingest.ReplicaSubject(prefix, "chat", "r-0"))
+		}
+		m.Kind, m.Replica, m.Pool, m.Class = on.Kind, on.Replica, cmp.Or(m.Pool, on.Pool), cmp.Or(m.Class, on.Class)
 	}
 	if len(files) == 0 {
 		files = []string{"-"}

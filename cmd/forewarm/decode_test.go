@@ -13,6 +13,7 @@ func TestDecode(t *testing.T) {
 	const usage = `{"created":1795240800,"model":"m","tokens_in":7,"usage":{"prompt_tokens":5,"completion_tokens":2},"choices":["secret words"]}`
 	writeFile(t, "usage.json", usage)
 	writeFile(t, "bare.json", `{"prompt_tokens":9}`)
+	writeFile(t, "replica.json", `{"at":"2026-11-21T06:00:00Z","state":"ready"}`)
 	writeFile(t, "bad.json", `[`+usage+`,{"model":"m","messages":"secret words","usage":{}}]`)
 	writeFile(t, "queued.json", `{"status":"queued"}`)
 	writeFile(t, "native.json", `{"pool":"p","prompt_tokens":7,"arrived_at":"2026-11-21T06:00:00Z"}`)
@@ -35,10 +36,13 @@ func TestDecode(t *testing.T) {
 		"-format openai usage.json.gz":                                       {0, `"prompt_tokens":5`, ""},
 		"-format openai -encoding identity usage.json":                       {0, `"prompt_tokens":5`, ""},
 		"-format openai -encoding gzip usage.json":                           {1, "", "usage.json: bad_encoding: "},
-		"-format openai -pool p bare.json":                                   {1, "", "bare.json: missing_field: created is missing"},
-		"-format openai bad.json usage.json":                                 {1, `"prompt_tokens":5`, "bad.json: missing_field: created is missing"},
+		"-format openai -pool p bare.json":                                   {0, `"finished_at":`, ""}, // now
+		"-format openai bad.json usage.json":                                 {1, `"prompt_tokens":5`, "bad.json: missing_field: prompt_tokens is missing"},
 		"-format openai queued.json":                                         {0, "", "queued.json: ignored 1: sound, but without demand"},
 		"-formats":                                                           {0, "litellm", ""},
+		"-subject forewarm.telemetry.replica.p.r replica.json":               {0, `{"pool":"p","replica":"r","at":1795240800000,"state":"ready"}`, ""},
+		"-subject forewarm.telemetry.request.q.c -pool p bare.json":          {1, "", "bare.json: missing_field: arrived_at is missing"},
+		"-subject forewarm.deadletter native.json":                           {2, "", `-subject is "forewarm.deadletter"`},
 		"-format openai -pool p bare.json -received-at 2026-11-21T06:00:00Z": {0, `"finished_at":1795240800000`, ""},
 	} {
 		code, out, errs := runHere(t.Context(), append([]string{"decode"}, strings.Fields(args)...)...)
