@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"sync"
@@ -182,9 +183,15 @@ func (d *decoder) message(data []byte) {
 		d.refuse(data, reason, "%s", detail)
 		return
 	}
+	if !f.binary {
+		plain = bytes.TrimPrefix(plain, byteOrderMark)
+	}
 	d.fields = d.meta.Fields.of(f)
 	f.decode(d, plain)
 }
+
+// byteOrderMark begins what some Windows software writes; a reader of JSON may pass over it (RFC 8259, section 8.1).
+var byteOrderMark = []byte("\xef\xbb\xbf")
 
 func formatOf(contentType string) *format {
 	if contentType == "" {

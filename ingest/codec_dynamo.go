@@ -8,7 +8,8 @@ import (
 )
 
 // decodeDynamo reads the request traces of NVIDIA Dynamo, schema dynamo.request.trace.v1, as its NATS and file sinks
-// write them: one row, or one a line; a row may be wrapped as the member event of another object.
+// write them: one row, one a line, or an array; a row may be wrapped as the member event of another object. Numbers may be
+// strings, as pipelines write those of 64 bits.
 //
 // Rows of requests with session headers tell all. Those without are compact: output, arrival, and of the prompt its
 // length and the hashes of its blocks. Rows of any other event type are ignored; of request_payload, which holds prompts
@@ -19,7 +20,7 @@ func decodeDynamo(d *decoder, data []byte) {
 		d.refuse(data, ReasonUnknownFormat, "request traces belong on a request subject")
 		return
 	}
-	d.recordOrLines(data, decodeDynamoRow)
+	d.split(data, func(d *decoder, row []byte, _ found) { d.record(row, decodeDynamoRow) })
 }
 
 const dynamoSchema = "dynamo.request.trace.v1"
@@ -35,7 +36,7 @@ func (d *decoder) dynamoRow(data []byte, wrapped bool) {
 		case "event_type":
 			kind = v
 		case "event_time_unix_ms":
-			at = v
+			at = unquoted(v)
 		case "agent_context":
 			agent = v
 		case "request":
@@ -98,21 +99,21 @@ func (d *decoder) dynamoRequest(at, agent, request value) {
 		case "model":
 			d.label(v, &r.Model)
 		case "input_tokens":
-			d.count(v, d.limits.Tokens, &r.PromptTokens)
+			d.count(unquoted(v), d.limits.Tokens, &r.PromptTokens)
 		case "output_tokens":
-			d.count(v, d.limits.Tokens, &r.OutputTokens)
+			d.count(unquoted(v), d.limits.Tokens, &r.OutputTokens)
 		case "cached_tokens":
-			d.count(v, d.limits.Tokens, &r.CachedTokens)
+			d.count(unquoted(v), d.limits.Tokens, &r.CachedTokens)
 		case "request_received_ms":
-			t.received = v
+			t.received = unquoted(v)
 		case "prefill_wait_time_ms":
-			t.wait = v
+			t.wait = unquoted(v)
 		case "ttft_ms":
-			t.ttft = v
+			t.ttft = unquoted(v)
 		case "total_time_ms":
-			t.total = v
+			t.total = unquoted(v)
 		case "kv_hit_rate":
-			t.rate = v
+			t.rate = unquoted(v)
 		case "replay":
 			d.dynamoReplay(v, &t)
 		case "finish_reason_metadata":
@@ -140,13 +141,25 @@ func (d *decoder) dynamoReplay(v value, t *dynamoTrace) {
 	d.member(v, func(v value) {
 		switch string(v.key) {
 		case "trace_block_size":
-			d.count(v, d.limits.Tokens, &t.blockTokens)
+			d.count(unquoted(v), d.limits.Tokens, &t.blockTokens)
 		case "input_length":
-			d.count(v, d.limits.Tokens, &t.length)
+			d.count(unquoted(v), d.limits.Tokens, &t.length)
 		case "input_sequence_hashes":
 			t.hashes = v
 		}
 	})
+}
+
+// unquoted takes a string of decimal digits for the number that it spells.
+func unquoted(v value) value {
+	if v.typ != jsonparser.String {
+		return v
+	}
+	whole, fraction, _ := bytes.Cut(v.raw, []byte{'.'})
+	if len(whole) > 0 && allDigits(whole) && allDigits(fraction) {
+		v.typ = jsonparser.Number
+	}
+	return v
 }
 
 // dynamoFinish reads how the request ended. The engine's own reason tells of errors and cancelled requests, for which

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,31 @@ func TestDecodeDynamoIgnoresOtherEvents(t *testing.T) {
 	}}}
 	if d := diff(&want, b); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestDecodeDynamoThroughPipelines reads a row that came by way of tools that write arrays, and numbers as strings.
+func TestDecodeDynamoThroughPipelines(t *testing.T) {
+	const row = `{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1795240801000,"request":{"request_id":"7","model":"m",` +
+		`"input_tokens":130,"cached_tokens":64,"output_tokens":3,"request_received_ms":1795240800000,"ttft_ms":20.5,"replay":{"trace_block_size":64,"input_length":130,"input_sequence_hashes":[9223372036854775809,2,3]}}}`
+	want := decode(Meta{ContentType: ContentTypeDynamo}, row)
+	if len(want.Requests) != 1 {
+		t.Fatalf("got %+v", want)
+	}
+	quotes := regexp.MustCompile(`([:[,])([0-9.]+)`)
+	for name, data := range map[string]string{
+		"strings": quotes.ReplaceAllString(row, `$1"$2"`),
+		"array":   "[" + row + "]", "trailing comma": "\ufeff[\n" + row + ",\n]\r\n",
+	} {
+		if d := diff(want, decode(Meta{ContentType: ContentTypeDynamo}, data)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	for _, number := range []string{`"1e3"`, `"1.5"`, `"-1"`, `"x"`, `""`, `"."`} {
+		data := strings.Replace(row, ":130,", ":"+number+",", 1)
+		if b := decode(Meta{ContentType: ContentTypeDynamo}, data); len(b.Refused) != 1 || b.Refused[0].Reason != ReasonWrongType {
+			t.Errorf("%s for a count: got %+v", number, b)
+		}
 	}
 }
 

@@ -58,7 +58,8 @@ var liteLLMFields = newFieldTree([]source{
 	{fieldPromptTokens, "metadata.usage_object.prompt_tokens"},
 	{fieldCachedTokens, "metadata.usage_object.prompt_tokens_details.cached_tokens"},
 	{fieldCachedTokens, "metadata.usage_object.input_tokens_details.cached_tokens"},
-	{fieldCachedTokens, "metadata.usage_object.cache_read_input_tokens"}, // LiteLLM adds it to prompt_tokens
+	{fieldCacheReadTokens, "metadata.usage_object.cache_read_input_tokens"},
+	{fieldCacheWriteTokens, "metadata.usage_object.cache_creation_input_tokens"},
 	{fieldOutputTokens, "completion_tokens"},
 	{fieldOutputTokens, "metadata.usage_object.completion_tokens"},
 	{fieldMaxOutputTokens, "model_parameters.max_completion_tokens"},
@@ -73,6 +74,9 @@ var liteLLMFields = newFieldTree([]source{
 // decodeLiteLLM reads LiteLLM's payloads. cache_hit is the proxy's response cache: no engine saw such a request, so it is
 // passed over; a hit of the engine's prefix cache is in metadata.usage_object. A failure loads the pool only by the
 // tokens it reports; without any it says that a request failed, or was turned away, and its prompt is not known.
+//
+// LiteLLM adds what Anthropic counts apart, the tokens read from its cache and written to it, to prompt_tokens; where
+// there are fewer of them than were read it has not done so.
 func decodeLiteLLM(d *decoder, data []byte) {
 	d.foreign(data, func(d *decoder, r *record) {
 		if looseFlag(r.members[fieldCacheHit]) {
@@ -81,6 +85,13 @@ func decodeLiteLLM(d *decoder, data []byte) {
 		}
 		d.tags(r)
 		q := d.requestOf(r)
+		read, written := d.cacheCounts(r)
+		if q.PromptTokens != Unknown && q.PromptTokens < read {
+			d.include(&q, read, written)
+		}
+		if q.CachedTokens == Unknown {
+			q.CachedTokens = read
+		}
 		if !looseFlag(r.members[fieldStream]) && q.FirstTokenAt.Equal(q.FinishedAt) {
 			q.FirstTokenAt = time.Time{} // when the whole response came; of its first token nothing is known
 		}

@@ -30,22 +30,6 @@ func (d *decoder) lines(data []byte, decode func(d *decoder, line []byte)) {
 	}
 }
 
-// recordOrLines reads one record, be it laid out over several lines, or a batch of one a line.
-func (d *decoder) recordOrLines(data []byte, decode func(d *decoder, record []byte)) {
-	first, rest, _ := bytes.Cut(bytes.TrimLeft(data, " \t\r\n"), newline)
-	if isBlank(rest) {
-		d.record(data, decode)
-		return
-	}
-	if reason, _ := scan(first, d.limits.Depth); reason == ReasonTruncated {
-		if reason, _ = scan(data, d.limits.Depth); reason == "" {
-			d.record(data, decode)
-			return
-		}
-	}
-	d.lines(data, func(d *decoder, line []byte) { d.record(line, decode) })
-}
-
 var newline = []byte{'\n'}
 
 // countLines counts the lines that are not blank.

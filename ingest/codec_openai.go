@@ -129,16 +129,13 @@ func (d *decoder) acceptOpenAI(r *record) {
 func (d *decoder) inferTokens(r *record, q *Request) {
 	limit := d.limits.Tokens
 	total := d.looseCount(r.members[fieldTotalTokens], limit)
-	read, written := d.looseCount(r.members[fieldCacheReadTokens], limit), d.looseCount(r.members[fieldCacheWriteTokens], limit)
+	read, written := d.cacheCounts(r)
 	exclusive := strings.HasSuffix(r.members[fieldPromptTokens].name, "input_tokens") && q.CachedTokens == Unknown
 	if total != Unknown && total == q.PromptTokens+max(q.OutputTokens, 0) {
 		exclusive = false
 	}
 	if q.PromptTokens != Unknown && exclusive {
-		q.PromptTokens += max(read, 0) + max(written, 0)
-		if q.PromptTokens > limit {
-			d.fail(ReasonHugeCount, "input_tokens and the cached tokens beside it are %d, the limit is %d", q.PromptTokens, limit)
-		}
+		d.include(q, read, written)
 	}
 	if q.CachedTokens == Unknown {
 		q.CachedTokens = read
@@ -149,6 +146,18 @@ func (d *decoder) inferTokens(r *record, q *Request) {
 		q.OutputTokens = max(total-q.PromptTokens, 0) // 0 for embeddings
 	case q.PromptTokens == Unknown && q.OutputTokens != Unknown:
 		q.PromptTokens = max(total-q.OutputTokens, 0)
+	}
+}
+
+// cacheCounts reads the tokens of the prompt that were read from a cache and written to it, each [Unknown] when missing.
+func (d *decoder) cacheCounts(r *record) (read, written int64) {
+	return d.looseCount(r.members[fieldCacheReadTokens], d.limits.Tokens), d.looseCount(r.members[fieldCacheWriteTokens], d.limits.Tokens)
+}
+
+// include adds to a prompt count what it leaves out.
+func (d *decoder) include(q *Request, read, written int64) {
+	if q.PromptTokens += max(read, 0) + max(written, 0); q.PromptTokens > d.limits.Tokens {
+		d.fail(ReasonHugeCount, "the prompt and the cached tokens beside it are %d, the limit is %d", q.PromptTokens, d.limits.Tokens)
 	}
 }
 

@@ -45,13 +45,12 @@ type otlpSpan struct {
 // export is the state of decoding one export.
 type export struct {
 	*decoder
-	resource  otlpAttrs // of the resource at hand
-	attrs     otlpAttrs // of the span at hand, and of its resource
-	span      otlpSpan  // at hand
-	resources int       // lists of them
-	spans     int
-	tree      spanTree
-	requests  []Request // which the nodes of tree point into
+	resource otlpAttrs // of the resource at hand
+	attrs    otlpAttrs // of the span at hand, and of its resource
+	span     otlpSpan  // at hand
+	spans    int
+	tree     spanTree
+	requests []Request // which the nodes of tree point into
 
 	kept   int    // requests
 	source string // of all of them, or ""

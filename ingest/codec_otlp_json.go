@@ -14,11 +14,20 @@ import (
 const otlpNesting = 4
 
 // decodeOTLPJSON reads a TracesData in the JSON of OTLP: ids in hexadecimal, 64-bit integers as strings or numbers, names
-// in lowerCamelCase, or as the schema has them. O(len(data)).
+// in lowerCamelCase, or as the schema has them. The collector's file exporter writes one a line; their spans count as
+// those of one export. O(len(data)).
 func decodeOTLPJSON(d *decoder, data []byte) {
 	if !d.belongs() {
 		return
 	}
+	x := export{decoder: d}
+	d.split(data, func(_ *decoder, data []byte, _ found) { x.json(data) })
+	x.close()
+}
+
+// json reads one TracesData.
+func (x *export) json(data []byte) {
+	d := x.decoder
 	if reason, at := scan(data, otlpNesting*d.limits.Depth); reason != "" {
 		d.refuse(nil, reason, "at byte %d of %d", at, len(data))
 		return
@@ -27,29 +36,27 @@ func decodeOTLPJSON(d *decoder, data []byte) {
 		d.refuse(nil, ReasonInvalidUTF8, "a string is not valid UTF-8")
 		return
 	}
-	x := export{decoder: d}
 	d.refusal = Refusal{}
 	top := value{key: []byte("the export"), raw: bytes.TrimSpace(data), typ: jsonparser.Object}
 	if top.raw[0] != '{' {
 		d.refuse(nil, ReasonUnknownFormat, "an OTLP trace export is a JSON object with resourceSpans")
 		return
 	}
-	members := 0
+	members, resources := 0, 0
 	x.members(top, func(v value) {
 		members++
 		switch string(v.key) {
 		case "resourceSpans", "resource_spans":
-			x.resources++
+			resources++
 			x.elements(v, x.jsonResource)
 		}
 	})
-	if x.resources == 0 && members > 0 {
+	if resources == 0 && members > 0 {
 		x.fail(ReasonUnknownFormat, "the object has no resourceSpans: it is no OTLP trace export")
 	}
 	if x.refusal.Reason != "" {
 		d.refuse(nil, x.refusal.Reason, "%s", x.refusal.Detail)
 	}
-	x.close()
 }
 
 // members calls f for each member of an object that is not null; what is no object is a fault.

@@ -10,11 +10,11 @@ func decodeOTLP(d *decoder, data []byte) {
 	if !d.belongs() {
 		return
 	}
-	x := export{decoder: d}
+	x, resources := export{decoder: d}, 0
 	w := wire{data: data}
 	for w.more() {
 		if tag := w.varint(); tag == message(1) {
-			x.resources++
+			resources++
 			w.adopt(x.protoResource(w.bytes()))
 		} else {
 			w.skip(tag)
@@ -23,7 +23,7 @@ func decodeOTLP(d *decoder, data []byte) {
 	switch {
 	case w.fault != "":
 		d.refuse(nil, w.fault, "the export breaks within its %d bytes: what follows is lost", len(data))
-	case x.resources == 0 && len(data) > 0:
+	case resources == 0 && len(data) > 0:
 		d.refuse(nil, ReasonUnknownFormat, "the message has no resource_spans: it is no OTLP trace export")
 	}
 	x.close()

@@ -348,7 +348,7 @@ func TestOTLPRefusesMessages(t *testing.T) {
 	}{
 		"not JSON":               {ContentTypeOTLPJSON, "hello", ReasonNotJSON},
 		"empty":                  {ContentTypeOTLPJSON, "", ReasonTruncated},
-		"list":                   {ContentTypeOTLPJSON, "[]", ReasonUnknownFormat},
+		"word":                   {ContentTypeOTLPJSON, `"resourceSpans"`, ReasonUnknownFormat},
 		"native record":          {ContentTypeOTLPJSON, `{"pool":"p","prompt_tokens":7}`, ReasonUnknownFormat},
 		"deep":                   {ContentTypeOTLPJSON, deep, ReasonTooDeep},
 		"number for a list":      {ContentTypeOTLPJSON, `{"resourceSpans":7}`, ReasonWrongType},
@@ -374,6 +374,23 @@ func TestOTLPRefusesMessages(t *testing.T) {
 		}
 		if d := diff(&Batch{}, decode(Meta{ContentType: contentType}, data)); d != "" {
 			t.Errorf("empty export: %s", d)
+		}
+	}
+}
+
+// TestOTLPLines: the exports of one message, as the collector's file exporter writes them, are one.
+func TestOTLPLines(t *testing.T) {
+	line := func(id, parent string, prompt int) string {
+		return fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":%q,"parentSpanId":%q,"startTimeUnixNano":"`+atMS+`000000","attributes":[{"key":"gen_ai.request.model","value":{"stringValue":"m"}},{"key":"gen_ai.usage.input_tokens","value":{"intValue":%d}}]}]}]}]}`, id, parent, prompt)
+	}
+	const gateway, engine = "00000000000000a1", "00000000000000b2"
+	for _, data := range []string{
+		line(gateway, "", 5) + "\nhalf\r\n" + line(engine, gateway, 7) + "\n",
+		"\ufeff[" + line(gateway, "", 5) + "," + line(engine, gateway, 7) + `,"half"]`,
+	} {
+		b := decode(Meta{ContentType: ContentTypeOTLPJSON}, data)
+		if len(b.Requests) != 1 || b.Requests[0].PromptTokens != 7 || b.Ignored != 1 || len(b.Refused) != 1 {
+			t.Errorf("%s\nbecame %+v", data, b)
 		}
 	}
 }

@@ -48,6 +48,7 @@ func TestDecodeRequest(t *testing.T) {
 		"unknown ignored": {`{"prompt_tokens":7,"messages":[{"a":"b"}],"arrived_at":` + atMS + `}`, bare},
 		"whole float":     {`{"prompt_tokens":7.0,"arrived_at":` + atMS + `}`, bare},
 		"last key wins":   {`{"prompt_tokens":1,"prompt_tokens":7,"arrived_at":` + atMS + `}`, bare},
+		"byte order mark": {"\ufeff" + `{"prompt_tokens":7,"arrived_at":` + atMS + `}`, bare},
 		"white space":     {" \t\r\n{ \"prompt_tokens\" : 7 , \"arrived_at\" : " + atMS + " } \n", bare},
 		"RFC 3339":        {`{"prompt_tokens":7,"arrived_at":"2026-11-21T07:00:00+01:00"}`, bare},
 		"record names":    {`{"prompt_tokens":7,"arrived_at":` + atMS + `,"pool":"q","class":"d"}`, with(func(r *Request) { r.Pool, r.Class = "q", "d" })},

@@ -141,6 +141,8 @@ func TestForeignFields(t *testing.T) {
 		{"no code", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":""}`}, `"status":"error"`},
 		{"tags", "litellm", litellm, []string{`"id"`, `"request_tags":["User-Agent: curl","class:chat","pool:q","tier:gold","search","more"],"id"`}, `"pool":"q","class":"chat","model":"m","tier":"gold","feature":"search"`},
 		{"prefix cache", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"prompt_tokens_details":{"cached_tokens":"16"}}},"id"`}, `"cached_tokens":16`},
+		{"exclusive", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"cache_read_input_tokens":80,"cache_creation_input_tokens":5}},"id"`}, `"prompt_tokens":105,"cached_tokens":80`},
+		{"inclusive", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"cache_read_input_tokens":8,"cache_creation_input_tokens":5}},"id"`}, `"prompt_tokens":20,"cached_tokens":8`},
 		{"metadata as text", "litellm", litellm, []string{`"id"`, `"metadata":"{\"user_api_key_team_alias\":\"t\"}","id"`}, `"tenant":"t"`},
 		{"retried", "litellm", litellm, []string{`"id"`, `"metadata":{"attempted_retries":2},"id"`}, `"attempt":3`},
 		{"cached beyond prompt", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"prompt_tokens_details":{"cached_tokens":21}}},"id"`}, "inconsistent"},

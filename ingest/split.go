@@ -13,7 +13,7 @@ import (
 // at is the shipper's time of the record, zero when there is none: Fluent Bit wraps each as [time, record].
 func (d *decoder) split(data []byte, each func(d *decoder, record []byte, at found)) {
 	s := splitter{d: d, each: each}
-	data = bytes.TrimSpace(bytes.TrimPrefix(data, byteOrderMark))
+	data = bytes.TrimSpace(data)
 	switch {
 	case len(data) == 0:
 		d.refuse(nil, ReasonTruncated, "the message is empty")
@@ -31,9 +31,6 @@ func (d *decoder) split(data []byte, each func(d *decoder, record []byte, at fou
 		d.refuse(nil, ReasonBatchTooLong, "%d records beyond the limit of %d", s.over, d.limits.BatchRecords)
 	}
 }
-
-// byteOrderMark begins what some Windows software writes.
-var byteOrderMark = []byte("\xef\xbb\xbf")
 
 // hasRecordLines tells records on lines of their own from one value that is printed on many lines, even where either is
 // broken: the lines of a printed record are indented, and those of an array follow its bracket.
