@@ -128,6 +128,9 @@ func Decode(m Meta, data []byte, lim Limits, b *Batch) {
 	if d.scratch = d.scratch[:0]; cap(d.scratch) > keepScratch {
 		d.scratch = nil
 	}
+	if cap(d.table) > keepTable {
+		d.table = nil
+	}
 	d.meta, d.batch, d.binary, d.fields = Meta{}, nil, false, nil
 	decoders.Put(d)
 }

@@ -60,6 +60,7 @@ func openAIMembers(prefixes ...string) (sources []source) {
 			{fieldMaxOutputTokens, "max_output_tokens"},
 			{fieldMaxOutputTokens, "max_completion_tokens"},
 			{fieldMaxOutputTokens, "max_tokens"},
+			{fieldUsage, "usage"},
 		} {
 			sources = append(sources, source{s.field, prefix + s.path})
 		}

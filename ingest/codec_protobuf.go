@@ -7,7 +7,7 @@ import "unicode/utf8"
 // one. No allocation for a record in steady state, two passes over the frames and one over the records: O(len(data)).
 func decodeProtobuf(d *decoder, data []byte) {
 	records, sound, fault := d.frames(data)
-	if len(d.table) > 0 && (d.table[0].name != "" || d.table[0].fault != nil) {
+	if len(d.table) > 0 && (d.table[0].name != "" || d.table[0].fault != "") {
 		d.refuse(data, ReasonInconsistent, "the first of the batch's strings is not empty, but index 0 stands for no label")
 		return
 	}
@@ -17,9 +17,6 @@ func decodeProtobuf(d *decoder, data []byte) {
 		d.refuse(data[sound:], fault, "the batch breaks at byte %d of %d: what follows is lost", sound, len(data))
 	case records == 0:
 		d.refuse(data, ReasonTruncated, "the batch has no record")
-	}
-	if cap(d.table) > keepTable {
-		d.table = nil
 	}
 }
 
@@ -107,7 +104,7 @@ func (d *decoder) records(data []byte, count int) {
 // tableEntry is one string of a batch's table: the label, or why it cannot be one.
 type tableEntry struct {
 	name  string
-	fault *Refusal
+	fault Reason
 }
 
 const (
@@ -118,10 +115,10 @@ const (
 func (d *decoder) entry(s []byte) tableEntry {
 	if len(s) > d.limits.LabelBytes || !isPrintable(s) {
 		if !utf8.Valid(s) {
-			return tableEntry{fault: &Refusal{Reason: ReasonInvalidUTF8, Detail: "a string of the batch's table is not valid UTF-8"}}
+			return tableEntry{fault: ReasonInvalidUTF8}
 		}
-		if reason, detail := checkLabel("a string of the batch's table", s, d.limits.LabelBytes); reason != "" {
-			return tableEntry{fault: &Refusal{Reason: reason, Detail: detail}}
+		if reason := labelFault(s, d.limits.LabelBytes); reason != "" {
+			return tableEntry{fault: reason}
 		}
 	}
 	return tableEntry{name: d.names.of(s)}

@@ -19,8 +19,8 @@ func (d *decoder) protobufLabel(index uint64, field string, to *string) {
 		return
 	}
 	e := &d.table[index]
-	if e.fault != nil {
-		d.fail(e.fault.Reason, "%s: %s", field, e.fault.Detail)
+	if e.fault != "" {
+		d.fail(e.fault, "%s is string %d of the batch, which cannot be a label", field, index)
 		return
 	}
 	*to = e.name

@@ -50,6 +50,7 @@ const (
 	fieldStream
 	fieldTags
 	fieldObject // what kind of record it is
+	fieldUsage  // null: reported, but not by this record
 
 	fieldCount
 )
@@ -59,7 +60,7 @@ var fieldNames = [fieldCount]string{
 	"id", "pool", "class", "model", "tenant", "tier", "feature", "route", "region", "replica", "session", "attempt", "status",
 	"arrived_at", "started_at", "first_token_at", "finished_at", "prompt_tokens", "cached_tokens", "output_tokens", "max_output_tokens",
 	"logged_at", "total_tokens", "cache_read_tokens", "cache_write_tokens", "queue_s", "ttft_s", "ttft_ms", "duration_s", "duration_ms",
-	"retries", "code", "cache_hit", "stream", "tags", "object",
+	"retries", "code", "cache_hit", "stream", "tags", "object", "usage",
 }
 
 // source is one place where a format keeps a field: keys from the outside in, joined by dots.
@@ -166,7 +167,8 @@ func (d *decoder) find(data []byte, tree *fieldTree, r *record) {
 // hides no other source, and neither does an object or a list where there should be one value.
 func (r *record) keep(node *fieldTree, v found) {
 	structured := v.typ == jsonparser.Object || v.typ == jsonparser.Array && node.field != fieldTags
-	if have := r.ranks[node.field]; structured || v.missing() || have != 0 && have < node.rank {
+	absent := v.missing() && (node.field != fieldUsage || v.typ != jsonparser.Null)
+	if have := r.ranks[node.field]; structured || absent || have != 0 && have < node.rank {
 		return
 	}
 	r.members[node.field], r.ranks[node.field] = v, node.rank

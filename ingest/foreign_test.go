@@ -170,6 +170,8 @@ func TestForeignFields(t *testing.T) {
 		{"not done yet", "openai", openai, []string{`"id"`, `"status":"in_progress","id"`}, "ignored 1"},
 		{"without usage", "openai", openai, []string{`"usage"`, `"abuse"`}, "missing_field"},
 		{"year of milliseconds", "openai", openai, []string{"1795240800", "17952408"}, "bad_time"},
+		{"event of its own", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `{"prompt_tokens":20,"completion_tokens":10}`, "null"}, "ignored 1"},
+		{"event that reports none", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, ""}, "missing_field"},
 		{"SSE", "openai", "data: " + strings.Replace(openai, "chat.completion", "chat.completion.chunk", 1) + "\n\ndata: [DONE]\n\n", nil, `"id":"i"`},
 
 		{"status by text", "envoy", envoy, []string{"200}", "200}", `"response_code":200`, `"response_code":"503"`}, `"status":"rejected"`},
@@ -256,6 +258,28 @@ func TestForeignBatchIsBounded(t *testing.T) {
 		Decode(Meta{ContentType: ContentTypeOpenAI}, []byte(data), limits, &b)
 		if len(b.Requests) != 2 || len(b.Refused) != 1 || b.Refused[0].Detail != "3 records beyond the limit of 2" {
 			t.Errorf("%s became %d requests and %+v", data, len(b.Requests), b.Refused)
+		}
+	}
+}
+
+// TestStreamsAreBounded: of more streamed responses than are joined at once the oldest end first, each as one record.
+func TestStreamsAreBounded(t *testing.T) {
+	var data []byte
+	const streams = 3*maxStreams + 7
+	for i := range streams {
+		data = fmt.Appendf(data, `{"id":"c%d","object":"chat.completion.chunk","created":1795240800,"model":"m"`, i)
+		if i%2 == 0 {
+			data = fmt.Appendf(data, `,"usage":{"prompt_tokens":%d}`, i+1)
+		}
+		data = append(data, "}\n"...)
+	}
+	b := decode(Meta{ContentType: ContentTypeOpenAI}, string(data))
+	if len(b.Requests) != (streams+1)/2 || len(b.Refused) != streams/2 {
+		t.Fatalf("%d requests and %d refusals of %d streams", len(b.Requests), len(b.Refused), streams)
+	}
+	for i := range b.Requests {
+		if want := int64(2*i + 1); b.Requests[i].PromptTokens != want {
+			t.Fatalf("request %d has %d prompt tokens, want %d", i, b.Requests[i].PromptTokens, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"math"
+	"slices"
 
 	"github.com/buger/jsonparser"
 )
@@ -13,8 +14,9 @@ func (d *decoder) hashes(v value, most int64) []uint64 {
 		d.wrongType(v, "an array of hashes")
 		return nil
 	}
-	blocks, start := d.batch.blocks, len(d.batch.blocks)
-	for at := 1; int64(len(blocks)-start) < most; { // past the bracket
+	start := len(d.batch.blocks)
+	blocks := slices.Grow(d.batch.blocks, int(min(most, int64(len(v.raw)/2)))) // a digit and a comma each, at least
+	for at := 1; int64(len(blocks)-start) < most; {                            // past the bracket
 		for at < len(v.raw) && !isDigit(v.raw[at]) {
 			switch v.raw[at] {
 			case ',', '"', ']', ' ', '\t', '\r', '\n':

@@ -25,13 +25,24 @@ func hashSession(session []byte) uint64 {
 
 // checkLabel says why s cannot be the label in field; reason "" means that it can. It presumes valid UTF-8.
 func checkLabel[F, S string | []byte](field F, s S, limit int) (reason Reason, detail string) {
-	if len(s) > limit {
-		return ReasonLabelTooLong, fmt.Sprintf("%s has %d bytes, the limit is %d", field, len(s), limit)
+	switch reason = labelFault(s, limit); reason {
+	case ReasonLabelTooLong:
+		detail = fmt.Sprintf("%s has %d bytes, the limit is %d", field, len(s), limit)
+	case ReasonBadLabel:
+		detail = fmt.Sprintf("%s has a control character", field)
 	}
-	if hasControl(s) {
-		return ReasonBadLabel, fmt.Sprintf("%s has a control character", field)
+	return reason, detail
+}
+
+// labelFault is the reason of checkLabel alone, which costs no memory.
+func labelFault[S string | []byte](s S, limit int) Reason {
+	switch {
+	case len(s) > limit:
+		return ReasonLabelTooLong
+	case hasControl(s):
+		return ReasonBadLabel
 	}
-	return "", ""
+	return ""
 }
 
 // hasControl finds the control characters of Unicode (category Cc): U+0000 to U+001F and U+007F to U+009F.

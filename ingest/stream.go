@@ -10,13 +10,16 @@ import (
 // streams joins the events of streamed responses within one message: each event adds to the response of its id, or to
 // the one that was last added to when it has no id.
 type streams struct {
-	d    *decoder
-	open []stream // oldest first
+	d      *decoder
+	open   []stream // a ring once it is full
+	oldest int
+	last   int // added to
 }
 
 type stream struct {
 	id     string
 	events record
+	count  int
 }
 
 // maxStreams bounds the responses that are joined at once; the oldest is closed for the next one.
@@ -40,37 +43,45 @@ func (s *streams) isOpen(id string) bool {
 }
 
 func (s *streams) add(id string, r *record) {
-	i := len(s.open) - 1
+	i := s.last
 	if id != "" {
 		i = slices.IndexFunc(s.open, func(o stream) bool { return o.id == id })
 	}
-	if i < 0 {
-		if len(s.open) == maxStreams {
-			s.end(&s.open[0])
-			s.open = slices.Delete(s.open, 0, 1)
-		}
-		s.open = append(s.open, stream{id, *r})
-		return
+	switch {
+	case 0 <= i && i < len(s.open):
+		s.open[i].events.add(r)
+		s.open[i].count++
+		s.last = i
+	case len(s.open) < maxStreams:
+		s.last = len(s.open)
+		s.open = append(s.open, stream{id, *r, 1})
+	default:
+		s.end(&s.open[s.oldest])
+		s.last, s.open[s.oldest] = s.oldest, stream{id, *r, 1}
+		s.oldest = (s.oldest + 1) % maxStreams
 	}
-	s.open[i].events.add(r)
 }
 
 // close ends every response.
 func (s *streams) close() {
 	for i := range s.open {
-		s.end(&s.open[i])
+		s.end(&s.open[(s.oldest+i)%len(s.open)])
 	}
 }
 
 func (s *streams) end(o *stream) {
 	d := s.d
 	d.refusal = Refusal{}
-	if u := &o.events; u.counted() {
+	switch u := &o.events; {
+	case u.counted():
 		d.acceptOpenAI(u)
-	} else {
+	case o.count == 1 && u.has(fieldUsage): // each event is a message of its own, and another has the usage
+		d.skip()
+	default:
 		d.fail(ReasonMissingField, "usage is missing in every event of a stream: ask for it by stream_options.include_usage")
 	}
 	if d.refusal.Reason != "" {
 		d.refuse(nil, d.refusal.Reason, "%s", d.refusal.Detail)
+		d.refusal = Refusal{} // not of the record at hand
 	}
 }
