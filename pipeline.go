@@ -52,6 +52,9 @@ type Config struct {
 	PrefixBlocks int
 	// ForecastClasses bounds the classes of a pool that have forecasts of their own; see forecaster.Config.MaxClasses.
 	ForecastClasses int
+	// Agent, when set, makes the Pipeline an edge aggregator of that name: in place of windows, forecasts and decisions its
+	// ticks give Output.Parts, for another Pipeline to add up.
+	Agent string
 	// MaxPools bounds the pools that DefaultPool admits.
 	MaxPools int
 }
@@ -81,6 +84,9 @@ type Output struct {
 	Projections []forecaster.Projection
 	Decisions   []alerting.Decision
 	Alerts      []alerting.Alert // raised, still firing, or resolved at this tick
+
+	// Parts is what an edge aggregator has to publish, in order; all else is empty then. They are the caller's to keep.
+	Parts []ingest.Batch
 }
 
 // PoolArchetypes are the classes that were learned for one pool, in the order of their numbers.
@@ -101,6 +107,8 @@ type Pipeline struct {
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
 	board      *alerting.Board
+	edge       edge   // what this one publishes
+	agents     agents // what was taken from others
 	sequence   uint64
 	counters   Counters
 }
@@ -212,6 +220,10 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		p.counters.Refused[b.Refused[i].Reason]++
 	}
 	p.producers.Begin(b.Source, b.ReceivedAt)
+	p.edge.begin(b.ReceivedAt)
+	if b.Part != nil && !p.part(b, emit) {
+		return
+	}
 	for i := range b.Requests {
 		r := &b.Requests[i]
 		reason := p.request(r, emit)
@@ -228,18 +240,23 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 			p.refuse(b, reason, s.Pool, s.Start, func() []byte { return ingest.AppendSum(nil, s) })
 		}
 	}
+	p.addEdge(b)
 	for i := range b.Replicas {
 		r := &b.Replicas[i]
 		reason := p.replica(r, emit)
 		p.producers.Replica(r, reason)
 		if reason != "" {
 			p.refuse(b, reason, r.Pool, r.At, func() []byte { return ingest.AppendReplica(nil, r) })
+		} else if p.cfg.Agent != "" {
+			p.edge.passing.Replicas = append(p.edge.passing.Replicas, *r)
 		}
 	}
 	for i := range b.Acks {
 		a := &b.Acks[i]
 		if reason := p.ack(a); reason != "" {
 			p.refuse(b, reason, a.Pool, a.At, func() []byte { return ingest.AppendAck(nil, a) })
+		} else if p.cfg.Agent != "" {
+			p.edge.passing.Acks = append(p.edge.passing.Acks, *a)
 		}
 	}
 	if w := b.Watermark; w != nil {
@@ -247,6 +264,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 			p.refuse(b, reason, w.Pool, w.At, func() []byte { return ingest.AppendWatermark(nil, w) })
 		}
 	}
+	p.passOn(emit)
 }
 
 func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason {
@@ -376,24 +394,34 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	p.time.ticked(t)
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
+	if p.cfg.Agent != "" {
+		p.tickEdge(t, &out)
+		emit(&out)
+		return
+	}
 	out.Windows, out.Pools = p.aggregator.Close(t)
 	out.Producers = p.producers.Tick(t, out.Pools)
+	p.tickPools(&out)
+	p.forecaster.Observe(out.Windows, out.Pools)
+	if decide && (p.cfg.Every <= 0 || t.Unix()%int64(p.cfg.Every/time.Second) == 0) {
+		p.decide(t, &out)
+	}
+	emit(&out)
+}
+
+// tickPools does what is due each minute for what sorts and completes the records of each pool.
+func (p *Pipeline) tickPools(out *Output) {
 	for _, e := range p.pools {
 		if e.archetypes != nil {
 			e.archetypes.Tick()
 			out.Archetypes = append(out.Archetypes, PoolArchetypes{e.pool.Name, e.archetypes.List()})
 		}
 	}
-	p.forecaster.Observe(out.Windows, out.Pools)
 	for i := range out.Pools {
 		if e := p.entry(out.Pools[i].Pool); e != nil {
 			e.prefix.fit(&out.Pools[i].State, &e.pool, p.cfg.PrefixBlocks)
 		}
 	}
-	if decide && (p.cfg.Every <= 0 || t.Unix()%int64(p.cfg.Every/time.Second) == 0) {
-		p.decide(t, &out)
-	}
-	emit(&out)
 }
 
 func (p *Pipeline) decide(t time.Time, out *Output) {
@@ -464,11 +492,12 @@ type Omissions struct {
 	BlocksForgotten   uint64 // by the prefix caches of the pools
 	ConditionsDropped uint64 // by the alert board
 	ProducersRefused  uint64 // records of producers beyond those that can be followed
+	PartsMissing      uint64 // parts of edge aggregators that never came
 }
 
 // Omissions of everything folded so far, earlier runs included.
 func (p *Pipeline) Omissions() Omissions {
-	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused()}
+	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused(), PartsMissing: p.agents.missing()}
 	for _, e := range p.pools {
 		o.BlocksForgotten += e.prefix.forgotten()
 	}

@@ -3,6 +3,7 @@ package forewarm
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/fxamacker/cbor/v2"
@@ -31,6 +32,9 @@ type state struct {
 
 	Producers *features.ProducersState `cbor:"20,keyasint,omitempty"`
 	Adopted   ingest.DeduperState      `cbor:"40,keyasint"`
+
+	Edge   *edgeState   `cbor:"50,keyasint,omitempty"` // nil where the state is no edge's
+	Agents []agentState `cbor:"51,keyasint,omitempty"`
 }
 
 type poolState struct {
@@ -66,6 +70,10 @@ func (p *Pipeline) Snapshot() ([]byte, error) {
 		Dedup: p.dedup.State(), Adopted: p.calls.adopted.State(), Aggregator: p.aggregator.State(), Forecaster: p.forecaster.State(), Board: p.board.State(),
 		Producers: p.producers.State(),
 	}
+	s.Agents = p.agents.list
+	if p.cfg.Agent != "" {
+		s.Edge = &p.edge.edgeState
+	}
 	for _, e := range p.pools {
 		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: e.issued, Prefix: e.prefix.state()}
 		if e.archetypes != nil {
@@ -95,6 +103,9 @@ func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
 	if s.Clock != cfg.Clock {
 		return nil, fmt.Errorf("snapshot was taken on the %s clock, the configuration says %s: use another storage.dir", s.Clock, cfg.Clock)
 	}
+	if (s.Edge != nil) != (cfg.Agent != "") {
+		return nil, errors.New("snapshot was taken by the other of forewarm serve and forewarm agent: use another storage.dir")
+	}
 	p := New(cfg)
 	var err error
 	p.dedup = ingest.RestoreDeduper(s.Dedup)
@@ -109,6 +120,9 @@ func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
 		return nil, err
 	}
 	p.board.Restore(s.Board)
+	if p.agents.list = s.Agents; s.Edge != nil {
+		p.edge.edgeState = *s.Edge
+	}
 	p.sequence, p.time.timekeeperState = s.Sequence, s.Time
 	p.counters = s.Counters
 	if p.counters.Refused == nil {

@@ -147,6 +147,8 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 	case ingest.ReasonLate:
 		return fmt.Sprintf("event time %s is before the minutes that can still be amended (last tick %s, features.revise %s)",
 			stamp, p.time.Last.UTC().Format(time.RFC3339), p.cfg.Features.Revise)
+	case ingest.ReasonTooMany:
+		return fmt.Sprintf("%d edge aggregators are followed already", maxAgents)
 	case ingest.ReasonDuplicate:
 		return "this id and attempt was counted before"
 	}

@@ -33,6 +33,7 @@ type Config struct {
 
 	Decision  alerting.Config  `yaml:"decision"`
 	NATS      jetstream.Config `yaml:"nats"`
+	Agent     Agent            `yaml:"agent"`
 	Listeners listener.Config  `yaml:"listeners"`
 	Scrape    scrape.Config    `yaml:"scrape"`
 	Sinks     sink.Config      `yaml:"sinks"`
@@ -40,6 +41,12 @@ type Config struct {
 	Report    Report           `yaml:"report"`
 	Server    server.Config    `yaml:"server"`
 	Log       Log              `yaml:"log"`
+}
+
+// Agent says where an edge aggregator publishes what it has counted; forewarm serve does not use it.
+type Agent struct {
+	Name     string             `yaml:"name"` // tells it from the others; one and the same through restarts
+	Upstream jetstream.Upstream `yaml:"upstream"`
 }
 
 // Log says how much is logged to stderr, and how.
@@ -84,6 +91,7 @@ func Default() *Config {
 		},
 		Decision:  p.Decision,
 		NATS:      jetstream.DefaultConfig(),
+		Agent:     Agent{Upstream: jetstream.DefaultUpstream()},
 		Listeners: listener.DefaultConfig(),
 		Scrape:    scrape.DefaultConfig(),
 		Storage:   storage.DefaultConfig(),

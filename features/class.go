@@ -36,6 +36,8 @@ type coverage struct {
 	use      engineUse
 
 	returned, censored bool // what the windows that were returned last said
+
+	drained strain // as it was handed out last; of an edge
 }
 
 // class is what the Aggregator keeps of one class of a pool. One without an open window is small: a few hundred bytes,
@@ -61,6 +63,8 @@ type cell struct {
 	shapes *shapes // nil before the first measurement
 	pace   pace
 	dirty  bool // changed since it was returned last
+
+	sessions *edgeSessions // nil when no edge has told of any
 }
 
 // shapes are the sketches of a window.

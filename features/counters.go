@@ -4,6 +4,7 @@ package features
 type Counters struct {
 	Requests uint64 // request records counted
 	Sums     uint64 // sums counted
+	Windows  uint64 `cbor:",omitempty"` // increments of edges counted
 	Late     uint64 // records refused because their minute was settled
 	Future   uint64 // records refused because their minute is beyond the open span
 	Amended  uint64 // records that changed a minute after its first count

@@ -47,14 +47,24 @@ type CoverageSnapshot struct {
 	Censored bool   `cbor:"41,keyasint"`
 
 	Use engineUse `cbor:"42,keyasint"`
+
+	Drained *strain `cbor:"43,keyasint,omitempty"` // nil but at an edge
 }
 
 func (c *coverage) snapshot(minute int64) CoverageSnapshot {
-	return CoverageSnapshot{minute, c.evidence, c.returned, c.strain, c.censored, c.use}
+	s := CoverageSnapshot{Minute: minute, Evidence: c.evidence, Returned: c.returned, Strain: c.strain, Censored: c.censored, Use: c.use}
+	if c.drained != (strain{}) {
+		s.Drained = new(c.drained)
+	}
+	return s
 }
 
 func (s *CoverageSnapshot) restored() coverage {
-	return coverage{s.Evidence, s.Strain, s.Use, s.Returned, s.Censored}
+	c := coverage{evidence: s.Evidence, strain: s.Strain, use: s.Use, returned: s.Returned, censored: s.Censored}
+	if s.Drained != nil {
+		c.drained = *s.Drained
+	}
+	return c
 }
 
 // ClassSnapshot is one class of a pool.
@@ -80,6 +90,8 @@ type WindowSnapshot struct {
 	Dirty  bool   `cbor:"2,keyasint"`
 	Window Window `cbor:"3,keyasint"`
 	Pace   pace   `cbor:"40,keyasint"`
+
+	Sessions *edgeSessions `cbor:"41,keyasint,omitempty"`
 }
 
 // ReplicaSnapshot is the newest report of one replica.
@@ -148,6 +160,9 @@ func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
 			continue
 		}
 		w := WindowSnapshot{Minute: m, Dirty: at.dirty, Window: at.Window, Pace: at.pace}
+		if at.sessions != nil {
+			w.Sessions = new(*at.sessions)
+		}
 		for i, shape := range w.Window.shapes() {
 			if at.shapes != nil && at.shapes[i].Count() > 0 {
 				*shape = at.shapes[i].Clone()
@@ -246,6 +261,9 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 			*shape = nil
 		}
 		at.Window, at.dirty, at.pace = w.Window, w.Dirty, w.Pace
+		if w.Sessions != nil {
+			at.sessions = new(*w.Sessions)
+		}
 	}
 	return nil
 }

@@ -28,8 +28,8 @@ type Refusal struct {
 	Record []byte // what [Redact] leaves of the record, at most Limits.RefusedBytes; nil when there is nothing to show
 }
 
-// Batch is everything one message carried, in the order in which the pipeline applies it: requests, sums, replicas,
-// acks, then the watermark.
+// Batch is everything one message carried, in the order in which the pipeline applies it: requests, sums, windows, minutes,
+// replicas, acks, then the watermark.
 type Batch struct {
 	Sequence   uint64    // stream sequence; 0 when the source has none
 	ReceivedAt time.Time // when the stream stored it, or a listener received it; zero when the source has no such time
@@ -37,6 +37,9 @@ type Batch struct {
 
 	Requests  []Request
 	Sums      []Sum
+	Part      *Part // of an edge aggregator; nil for everyone else, who has neither windows nor minutes
+	Windows   []Window
+	Minutes   []Minute
 	Replicas  []Replica
 	Acks      []Ack
 	Watermark *Watermark
@@ -54,6 +57,7 @@ func (b *Batch) Reset() {
 	b.Sequence, b.ReceivedAt, b.Source, b.Watermark, b.Ignored = 0, time.Time{}, "", nil, 0
 	b.Requests, b.Sums, b.Replicas = b.Requests[:0], b.Sums[:0], b.Replicas[:0]
 	b.Acks, b.Refused = b.Acks[:0], b.Refused[:0]
+	b.Part, b.Windows, b.Minutes = nil, nil, nil // which are rare and large
 	if b.blocks = b.blocks[:0]; cap(b.blocks) > keepBlocks {
 		b.blocks = nil
 	}
@@ -90,6 +94,7 @@ const (
 	ReasonDuplicate   Reason = "duplicate"
 	ReasonFuture      Reason = "future"
 	ReasonLate        Reason = "late"
+	ReasonTooMany     Reason = "too_many" // edge aggregators
 )
 
 // Reasons lists every reason, for metrics that must exist at zero and for documentation.
@@ -97,5 +102,5 @@ var Reasons = []Reason{
 	ReasonNotJSON, ReasonNotProtobuf, ReasonTruncated, ReasonBadEncoding, ReasonInvalidUTF8, ReasonWrongType, ReasonNegativeCount, ReasonHugeCount,
 	ReasonTooLarge, ReasonTooDeep, ReasonBatchTooLong, ReasonLabelTooLong, ReasonMissingField, ReasonBadTime,
 	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject,
-	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate,
+	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonTooMany,
 }

@@ -36,6 +36,7 @@ const (
 	KindReplica
 	KindWatermark
 	KindAck
+	KindWindow
 )
 
 // Meta is what an adapter knows of a message beside its bytes. Pool, Class and Replica come from the subject and fill

@@ -18,6 +18,8 @@ func decodeJSON(d *decoder, data []byte) {
 		d.native(data, decodeAck)
 	case KindWatermark:
 		d.native(data, decodeWatermark)
+	case KindWindow:
+		d.refuse(data, ReasonUnknownFormat, "windows are %s", ContentTypeProtobuf)
 	default:
 		d.native(data, decodeRequest)
 	}

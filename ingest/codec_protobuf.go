@@ -12,6 +12,7 @@ func decodeProtobuf(d *decoder, data []byte) {
 		return
 	}
 	d.records(data[:sound], records)
+	d.completePart()
 	switch {
 	case fault != "":
 		d.refuse(data[sound:], fault, "the batch breaks at byte %d of %d: what follows is lost", sound, len(data))
@@ -28,10 +29,13 @@ const (
 	batchReplicas  = 4<<3 | 2
 	batchAcks      = 5<<3 | 2
 	batchWatermark = 6<<3 | 2
+	batchWindows   = 7<<3 | 2
+	batchMinutes   = 8<<3 | 2
+	batchPart      = 9<<3 | 2
 )
 
 // isRecord says whether tag is of a field that holds records, be it of the right wire type or not.
-func isRecord(tag uint64) bool { return batchRequests>>3 <= tag>>3 && tag>>3 <= batchWatermark>>3 }
+func isRecord(tag uint64) bool { return batchRequests>>3 <= tag>>3 && tag>>3 <= batchPart>>3 }
 
 // frames walks over the fields of a batch, fills the table of strings, which may come after the records that use it, and
 // counts the records. It says how many bytes are sound, and what is wrong behind them.
@@ -45,7 +49,7 @@ func (d *decoder) frames(data []byte) (records, sound int, fault Reason) {
 			if s := w.bytes(); w.fault == "" && len(d.table) <= labelsPerRecord*d.limits.BatchRecords {
 				d.table = append(d.table, d.entry(s))
 			}
-		case batchRequests, batchSums, batchReplicas, batchAcks, batchWatermark:
+		case batchRequests, batchSums, batchReplicas, batchAcks, batchWatermark, batchWindows, batchMinutes, batchPart:
 			if w.bytes(); w.fault == "" {
 				records++
 			}
@@ -94,6 +98,12 @@ func (d *decoder) records(data []byte, count int) {
 			d.protobufAck(record)
 		case batchWatermark:
 			d.protobufWatermark(record)
+		case batchWindows:
+			d.protobufWindow(record)
+		case batchMinutes:
+			d.protobufMinute(record)
+		case batchPart:
+			d.protobufPart(record)
 		}
 		if d.refusal.Reason != "" {
 			d.refuse(record, d.refusal.Reason, "%s", d.refusal.Detail)

@@ -27,15 +27,6 @@ func (d *daemon) exportCounters() {
 	}{
 		{"forewarm_stream_lost_messages_total", "Messages gone from the telemetry stream before they were read.", d.consumer.Lost},
 		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
-		{"forewarm_journal_appended_total", "Decisions written to the journal.", func() uint64 { return d.journal.Counters().Appended }},
-		{"forewarm_journal_divergent_total", "Decisions that a replay did not make again as they were journaled.", func() uint64 { return d.journal.Counters().Divergent }},
-		{"forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended }},
-		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {
-			c := d.store.Counters()
-			return c.Future + c.TooOld + c.Conflicting + c.Capped + c.Failed
-		}},
-		{"forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func() uint64 { return d.store.Counters().Capped }},
-		{"forewarm_series_lost_ticks_total", "Ticks whose samples could not be committed.", func() uint64 { return d.store.Counters().LostTicks }},
 		{"forewarm_snapshots_damaged_total", "Snapshot files found damaged.", func() uint64 {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -45,6 +36,7 @@ func (d *daemon) exportCounters() {
 		{"forewarm_prefix_blocks_forgotten_total", "Prompt blocks forgotten to stay within the bound or the pool's KV capacity.", omitted(func(x *o) uint64 { return x.BlocksForgotten })},
 		{"forewarm_alerts_dropped_total", "Conditions not followed because too many already were.", omitted(func(x *o) uint64 { return x.ConditionsDropped })},
 		{"forewarm_producers_refused_total", "Records of producers beyond those that can be followed: their clocks are not watched.", omitted(func(x *o) uint64 { return x.ProducersRefused })},
+		{"forewarm_parts_missing_total", "Messages of edge aggregators that never came, by their numbers.", omitted(func(x *o) uint64 { return x.PartsMissing })},
 		{"forewarm_features_amended_total", "Records that changed a minute after its first count.", omitted(func(x *o) uint64 { return x.Features.Amended })},
 		{"forewarm_features_bad_times_total", "Requests taken as if without times, because theirs contradict each other.", omitted(func(x *o) uint64 { return x.Features.BadTimes })},
 		{"forewarm_features_overflow_records_total", "Records pooled because their pool has too many classes.", omitted(func(x *o) uint64 { return x.Features.OverflowRecords })},
@@ -63,6 +55,26 @@ func (d *daemon) exportCounters() {
 	})
 	d.exportSinks()
 	d.exportListeners()
+}
+
+// exportStorage publishes what storage counts of itself.
+func (d *daemon) exportStorage() {
+	for _, c := range []struct {
+		name, help string
+		value      func() uint64
+	}{
+		{"forewarm_journal_appended_total", "Decisions written to the journal.", func() uint64 { return d.journal.Counters().Appended }},
+		{"forewarm_journal_divergent_total", "Decisions that a replay did not make again as they were journaled.", func() uint64 { return d.journal.Counters().Divergent }},
+		{"forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended }},
+		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {
+			c := d.store.Counters()
+			return c.Future + c.TooOld + c.Conflicting + c.Capped + c.Failed
+		}},
+		{"forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func() uint64 { return d.store.Counters().Capped }},
+		{"forewarm_series_lost_ticks_total", "Ticks whose samples could not be committed.", func() uint64 { return d.store.Counters().LostTicks }},
+	} {
+		d.exporter.Counter(c.name, c.help, c.value)
+	}
 }
 
 // exportListeners publishes what each listener was sent.

@@ -104,46 +104,77 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	if err := d.openStorage(); err != nil {
 		return nil, err
 	}
-	if err := d.restore(); err != nil {
+	if err := d.restore(""); err != nil {
 		return nil, err
+	}
+	if last, ok := d.journal.Last(); ok {
+		d.announced = last
 	}
 	if err := d.openSinks(); err != nil {
 		return nil, usageError{err}
 	}
+	if err := d.openSources(); err != nil {
+		return nil, err
+	}
+	if err := d.openServer(d); err != nil {
+		return nil, err
+	}
+	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
+	d.exportCounters()
+	d.exportStorage()
+	return d, nil
+}
+
+// openSources opens what telemetry comes from.
+func (d *daemon) openSources() error {
 	if err := d.openScraper(); err != nil {
-		return nil, usageError{fmt.Errorf("scrape.%w", err)}
+		return usageError{fmt.Errorf("scrape.%w", err)}
 	}
 	var start uint64 // what the stream still has
 	if d.pipeline.Sequence() > 0 {
 		start = d.pipeline.Sequence() + 1
 	}
-	fields, err := ingest.CompileFields(cfg.NATS.Fields)
+	fields, err := ingest.CompileFields(d.cfg.NATS.Fields)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
-		Stream: d.stream.Name, Prefix: cfg.NATS.Prefix, Sources: cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: log,
+		Stream: d.stream.Name, Prefix: d.cfg.NATS.Prefix, Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
 		OnGap: func(want, got uint64) {
-			log.Warn("the telemetry stream no longer holds what comes next; what is missing is lost to the forecast",
+			d.log.Warn("the telemetry stream no longer holds what comes next; what is missing is lost to the forecast",
 				zap.Uint64("wanted", want), zap.Uint64("got", got))
 		},
 	})
-	d.deadLetter = jetstream.NewDeadLetter(d.conn, cfg.NATS.Prefix)
+	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
 	if err := d.openListeners(fields); err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
-	d.server = server.New(cfg.Server, d, d.exporter, log)
-	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
+	return nil
+}
+
+func (d *daemon) openServer(reader server.Reader) (err error) {
+	d.server = server.New(d.cfg.Server, reader, d.exporter, d.log)
 	if d.listener, err = d.server.Listen(); err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
 	d.onClose(func() error { _ = d.listener.Close(); return nil }) // Run has closed it already, if it came to that
-	d.exportCounters()
-	return d, nil
+	return nil
 }
 
 // connect joins NATS, or starts one, and makes sure of the streams.
-func (d *daemon) connect(ctx context.Context) (err error) {
+func (d *daemon) connect(ctx context.Context) error {
+	if err := d.join(ctx); err != nil {
+		return err
+	}
+	if _, err := jetstream.EnsureSignals(ctx, d.js, d.cfg.NATS); err != nil {
+		return err
+	}
+	_, err := jetstream.EnsureForecasts(ctx, d.js, d.cfg.NATS)
+	return err
+}
+
+// join joins NATS, or starts one, and makes sure of the telemetry stream.
+func (d *daemon) join(ctx context.Context) (err error) {
 	c := d.cfg.NATS
 	if c.URL == "" {
 		if c.Embedded.StoreDir == "" {
@@ -167,11 +198,7 @@ func (d *daemon) connect(ctx context.Context) (err error) {
 	}
 	info := telemetry.CachedInfo()
 	d.stream = storage.Stream{Name: info.Config.Name, Created: info.Created}
-	if _, err = jetstream.EnsureSignals(ctx, d.js, c); err != nil {
-		return err
-	}
-	_, err = jetstream.EnsureForecasts(ctx, d.js, c)
-	return err
+	return nil
 }
 
 func (d *daemon) openStorage() (err error) {
@@ -184,15 +211,18 @@ func (d *daemon) openStorage() (err error) {
 		return err
 	}
 	d.onClose(d.journal.Close)
-	d.snapshots, err = storage.OpenSnapshots(filepath.Join(d.cfg.Storage.Dir, "snapshots"), log)
-	return err
+	return nil
 }
 
-// restore takes up the newest snapshot; the stream gives the rest.
-func (d *daemon) restore() error {
+// restore takes up the newest snapshot; the stream gives the rest. A name makes it the state of an edge aggregator.
+func (d *daemon) restore(agent string) error {
 	pc, err := d.cfg.Pipeline()
 	if err != nil {
 		return usageError{err}
+	}
+	pc.Agent = agent
+	if d.snapshots, err = storage.OpenSnapshots(filepath.Join(d.cfg.Storage.Dir, "snapshots"), slogFrom(d.log)); err != nil {
+		return err
 	}
 	what := "no snapshot: empty state"
 	snapshot, err := d.snapshots.Load(d.stream)
@@ -207,9 +237,6 @@ func (d *daemon) restore() error {
 		}
 		what = fmt.Sprintf("snapshot at sequence %d", snapshot.Sequence)
 		d.saved = snapshot.Sequence
-	}
-	if last, ok := d.journal.Last(); ok {
-		d.announced = last
 	}
 	d.omissions, d.damaged = d.pipeline.Omissions(), uint64(d.snapshots.Damaged())
 	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
@@ -279,15 +306,7 @@ func (d *daemon) Run(ctx context.Context) error {
 	d.announceAgain()
 
 	upstream, folding := errgroup.WithContext(ctx)
-	upstream.Go(func() error { return d.consumer.Run(folding, d.handle) })
-	if d.cfg.Clock == forewarm.WallClock {
-		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.log)
-		upstream.Go(func() error { return ticker.Run(folding) })
-	}
-	upstream.Go(func() error { return d.listeners.Run(folding) })
-	if d.scraper != nil {
-		upstream.Go(func() error { return d.scraper.Run(folding) })
-	}
+	d.runSources(folding, upstream, d.handle)
 	upstream.Go(func() error { return d.runReports(folding) })
 	err := upstream.Wait()
 	err = errors.Join(err, d.snapshot())
@@ -295,14 +314,22 @@ func (d *daemon) Run(ctx context.Context) error {
 	return errors.Join(err, downstream.Wait())
 }
 
+// runSources lets telemetry in, and hands every message of the stream to handle.
+func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle func(*ingest.Batch) error) {
+	group.Go(func() error { return d.consumer.Run(ctx, handle) })
+	if d.cfg.Clock == forewarm.WallClock {
+		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.log)
+		group.Go(func() error { return ticker.Run(ctx) })
+	}
+	group.Go(func() error { return d.listeners.Run(ctx) })
+	if d.scraper != nil {
+		group.Go(func() error { return d.scraper.Run(ctx) })
+	}
+}
+
 // handle folds one message.
 func (d *daemon) handle(b *ingest.Batch) error {
-	before := d.pipeline.Counters().Records
-	d.pipeline.Apply(b, d.emit)
-	d.setStatus(func(s *server.Status) { s.Sequence = b.Sequence })
-	d.exporter.CountRecords(int(d.pipeline.Counters().Records - before))
-	d.exporter.CountIgnored(b.Ignored)
-	d.refuse(b.Sequence, b.Refused)
+	d.fold(b, d.emit)
 	if time.Since(d.lastSnapshot) >= d.cfg.Storage.SnapshotEvery {
 		// A disk that is full must not stop the decisions: the state lives on in memory and in the stream.
 		err := d.snapshot()
@@ -312,6 +339,16 @@ func (d *daemon) handle(b *ingest.Batch) error {
 		}
 	}
 	return nil
+}
+
+// fold folds one message, and tells of what became of it.
+func (d *daemon) fold(b *ingest.Batch, emit func(*forewarm.Output)) {
+	before := d.pipeline.Counters().Records
+	d.pipeline.Apply(b, emit)
+	d.setStatus(func(s *server.Status) { s.Sequence = b.Sequence })
+	d.exporter.CountRecords(int(d.pipeline.Counters().Records - before))
+	d.exporter.CountIgnored(b.Ignored)
+	d.refuse(b.Sequence, b.Refused)
 }
 
 // emit takes what one tick produced: to disk first, then to the world.
@@ -393,6 +430,14 @@ func (d *daemon) snapshot() error {
 	if err := d.journal.Sync(); err != nil {
 		return err
 	}
+	if err := d.save(); err != nil {
+		return err
+	}
+	return d.journal.Prune(d.pipeline.LastTick().Add(-d.cfg.Storage.Retention))
+}
+
+// save writes a snapshot.
+func (d *daemon) save() error {
 	payload, err := d.pipeline.Snapshot()
 	if err != nil {
 		return err
@@ -403,7 +448,7 @@ func (d *daemon) snapshot() error {
 	d.saved = d.pipeline.Sequence()
 	digest := forewarm.Digest(payload)
 	d.setStatus(func(s *server.Status) { s.StateDigest = digest })
-	return d.journal.Prune(d.pipeline.LastTick().Add(-d.cfg.Storage.Retention))
+	return nil
 }
 
 func (d *daemon) setStatus(f func(*server.Status)) {

@@ -30,6 +30,7 @@ type streams struct {
 
 var commands = []command{
 	{"serve", "run the daemon: telemetry in from NATS, forecasts, pre-scale events and alerts out", serve},
+	{"agent", "fold telemetry into windows at the edge, and publish these to the daemon that forecasts", runAgent},
 	{"demo", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
 	{"backtest", "run the same pipeline over a recorded trace and score it", runBacktest},
 	{"replay", "publish a trace to NATS, in real time or faster", replay},

@@ -15,8 +15,7 @@ import (
 
 func serve(ctx context.Context, args []string, std streams) (err error) {
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
-	path := f.String("config", "forewarm.yaml", "configuration `file`")
-	clock := f.String("clock", "", "wall or event: overrides the configuration's clock; event follows the telemetry, for traces that run faster than life")
+	path, clock := daemonFlags(f)
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
@@ -40,6 +39,12 @@ func serve(ctx context.Context, args []string, std streams) (err error) {
 		log.Info("producers publish to the embedded server", zap.String("url", d.embedded.URL()))
 	}
 	return d.Run(ctx)
+}
+
+// daemonFlags are the flags of what runs until it is stopped.
+func daemonFlags(f *flag.FlagSet) (path, clock *string) {
+	return f.String("config", "forewarm.yaml", "configuration `file`"),
+		f.String("clock", "", "wall or event: overrides the configuration's clock; event follows the telemetry, for traces that run faster than life")
 }
 
 // loadConfig reads a configuration; a clock given on the command line wins.

@@ -129,7 +129,9 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 		about.ContentType = contentType
 	}
 	about.Fields = c.cfg.Fields
-	about.Source = header(m.Headers(), ingest.HeaderSource)
+	if about.Kind != ingest.KindWindow { // the subject names the agent, and may be what it is authorised for
+		about.Source = header(m.Headers(), ingest.HeaderSource)
+	}
 	about.Encoding = strings.Join(headerValues(m.Headers(), headerContentEncoding), ", ")
 	ingest.Decode(about, m.Data(), c.cfg.Limits, b)
 }

@@ -268,12 +268,16 @@ type Batch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The labels of this batch, each once. The first one is "".
 	Strings []string `protobuf:"bytes,1,rep,name=strings,proto3" json:"strings,omitempty"`
-	// Applied in this order: requests, sums, replicas, acks, then the watermark.
-	Requests      []*Request `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
-	Sums          []*Sum     `protobuf:"bytes,3,rep,name=sums,proto3" json:"sums,omitempty"`
-	Replicas      []*Replica `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
-	Acks          []*Ack     `protobuf:"bytes,5,rep,name=acks,proto3" json:"acks,omitempty"`
-	Watermark     *Watermark `protobuf:"bytes,6,opt,name=watermark,proto3" json:"watermark,omitempty"`
+	// Applied in this order: requests, sums, windows, minutes, replicas, acks, then the watermark.
+	Requests  []*Request `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
+	Sums      []*Sum     `protobuf:"bytes,3,rep,name=sums,proto3" json:"sums,omitempty"`
+	Replicas  []*Replica `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Acks      []*Ack     `protobuf:"bytes,5,rep,name=acks,proto3" json:"acks,omitempty"`
+	Watermark *Watermark `protobuf:"bytes,6,opt,name=watermark,proto3" json:"watermark,omitempty"`
+	// What edge aggregators publish, on the subject <prefix>.telemetry.window.<agent> alone: increments, each counted once.
+	Windows       []*Window `protobuf:"bytes,7,rep,name=windows,proto3" json:"windows,omitempty"`
+	Minutes       []*Minute `protobuf:"bytes,8,rep,name=minutes,proto3" json:"minutes,omitempty"`
+	Part          *Part     `protobuf:"bytes,9,opt,name=part,proto3" json:"part,omitempty"` // required beside windows and minutes; a part that was counted before is dropped whole
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -346,6 +350,27 @@ func (x *Batch) GetAcks() []*Ack {
 func (x *Batch) GetWatermark() *Watermark {
 	if x != nil {
 		return x.Watermark
+	}
+	return nil
+}
+
+func (x *Batch) GetWindows() []*Window {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *Batch) GetMinutes() []*Minute {
+	if x != nil {
+		return x.Minutes
+	}
+	return nil
+}
+
+func (x *Batch) GetPart() *Part {
+	if x != nil {
+		return x.Part
 	}
 	return nil
 }
@@ -974,18 +999,934 @@ func (x *Watermark) GetAt() int64 {
 	return 0
 }
 
+// Part numbers the messages of an edge aggregator.
+type Part struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         uint32                 `protobuf:"varint,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	Epoch         int64                  `protobuf:"fixed64,2,opt,name=epoch,proto3" json:"epoch,omitempty"`      // grows when the agent's state is lost, and its numbers begin anew
+	Sequence      uint64                 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"` // 1, 2, …
+	At            int64                  `protobuf:"fixed64,4,opt,name=at,proto3" json:"at,omitempty"`            // the end of the newest minute
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Part) Reset() {
+	*x = Part{}
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Part) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Part) ProtoMessage() {}
+
+func (x *Part) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Part.ProtoReflect.Descriptor instead.
+func (*Part) Descriptor() ([]byte, []int) {
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Part) GetAgent() uint32 {
+	if x != nil {
+		return x.Agent
+	}
+	return 0
+}
+
+func (x *Part) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Part) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Part) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+// Window is what an agent has counted of one class in one minute since it last published that minute. Required: pool,
+// start. Absent numbers are 0. Token counts and areas of windows add up: see the fields of features.Window.
+type Window struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Pool    uint32                 `protobuf:"varint,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	Class   uint32                 `protobuf:"varint,2,opt,name=class,proto3" json:"class,omitempty"`
+	Start   int64                  `protobuf:"fixed64,3,opt,name=start,proto3" json:"start,omitempty"`
+	Reports uint32                 `protobuf:"varint,4,opt,name=reports,proto3" json:"reports,omitempty"` // set of what the class has ever reported
+	Timed   bool                   `protobuf:"varint,5,opt,name=timed,proto3" json:"timed,omitempty"`
+	// Quantile sketches: format byte 2, sum (8 bytes, IEEE 754, little endian), number of bins, and for each bin its distance
+	// from the one before and its count, as unsigned varints.
+	PromptSketch        []byte    `protobuf:"bytes,6,opt,name=prompt_sketch,json=promptSketch,proto3" json:"prompt_sketch,omitempty"`
+	OutputSketch        []byte    `protobuf:"bytes,7,opt,name=output_sketch,json=outputSketch,proto3" json:"output_sketch,omitempty"`
+	CachedShareSketch   []byte    `protobuf:"bytes,8,opt,name=cached_share_sketch,json=cachedShareSketch,proto3" json:"cached_share_sketch,omitempty"`
+	TtftSketch          []byte    `protobuf:"bytes,9,opt,name=ttft_sketch,json=ttftSketch,proto3" json:"ttft_sketch,omitempty"`
+	ItlSketch           []byte    `protobuf:"bytes,10,opt,name=itl_sketch,json=itlSketch,proto3" json:"itl_sketch,omitempty"`
+	QueueWaitSketch     []byte    `protobuf:"bytes,11,opt,name=queue_wait_sketch,json=queueWaitSketch,proto3" json:"queue_wait_sketch,omitempty"`
+	Tenants             *Ranking  `protobuf:"bytes,12,opt,name=tenants,proto3" json:"tenants,omitempty"`
+	Features            *Ranking  `protobuf:"bytes,13,opt,name=features,proto3" json:"features,omitempty"`
+	Sessions            *Sessions `protobuf:"bytes,14,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Records             float64   `protobuf:"fixed64,16,opt,name=records,proto3" json:"records,omitempty"`   // requests and sums of any kind
+	Attempts            float64   `protobuf:"fixed64,17,opt,name=attempts,proto3" json:"attempts,omitempty"` // requests, of any attempt
+	Requests            float64   `protobuf:"fixed64,18,opt,name=requests,proto3" json:"requests,omitempty"` // calls
+	Retries             float64   `protobuf:"fixed64,19,opt,name=retries,proto3" json:"retries,omitempty"`
+	Rejected            float64   `protobuf:"fixed64,20,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	Cancelled           float64   `protobuf:"fixed64,21,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	RequestsKnown       float64   `protobuf:"fixed64,22,opt,name=requests_known,json=requestsKnown,proto3" json:"requests_known,omitempty"` // records that could report …
+	PromptKnown         float64   `protobuf:"fixed64,23,opt,name=prompt_known,json=promptKnown,proto3" json:"prompt_known,omitempty"`
+	CachedKnown         float64   `protobuf:"fixed64,24,opt,name=cached_known,json=cachedKnown,proto3" json:"cached_known,omitempty"`
+	OutputKnown         float64   `protobuf:"fixed64,25,opt,name=output_known,json=outputKnown,proto3" json:"output_known,omitempty"`
+	KvKnown             float64   `protobuf:"fixed64,26,opt,name=kv_known,json=kvKnown,proto3" json:"kv_known,omitempty"`
+	PromptTokens        float64   `protobuf:"fixed64,27,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
+	CachedTokens        float64   `protobuf:"fixed64,28,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"`
+	PromptOfCachedKnown float64   `protobuf:"fixed64,29,opt,name=prompt_of_cached_known,json=promptOfCachedKnown,proto3" json:"prompt_of_cached_known,omitempty"`
+	OutputTokens        float64   `protobuf:"fixed64,30,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	KvTokenSeconds      float64   `protobuf:"fixed64,31,opt,name=kv_token_seconds,json=kvTokenSeconds,proto3" json:"kv_token_seconds,omitempty"` // area under the occupancy curve, of requests with times
+	KvSlot_1            float64   `protobuf:"fixed64,32,opt,name=kv_slot_1,json=kvSlot1,proto3" json:"kv_slot_1,omitempty"`                      // the same by ten seconds
+	KvSlot_2            float64   `protobuf:"fixed64,33,opt,name=kv_slot_2,json=kvSlot2,proto3" json:"kv_slot_2,omitempty"`
+	KvSlot_3            float64   `protobuf:"fixed64,34,opt,name=kv_slot_3,json=kvSlot3,proto3" json:"kv_slot_3,omitempty"`
+	KvSlot_4            float64   `protobuf:"fixed64,35,opt,name=kv_slot_4,json=kvSlot4,proto3" json:"kv_slot_4,omitempty"`
+	KvSlot_5            float64   `protobuf:"fixed64,36,opt,name=kv_slot_5,json=kvSlot5,proto3" json:"kv_slot_5,omitempty"`
+	KvSlot_6            float64   `protobuf:"fixed64,37,opt,name=kv_slot_6,json=kvSlot6,proto3" json:"kv_slot_6,omitempty"`
+	KvModelled          float64   `protobuf:"fixed64,38,opt,name=kv_modelled,json=kvModelled,proto3" json:"kv_modelled,omitempty"` // area of requests without times
+	MomentN             float64   `protobuf:"fixed64,39,opt,name=moment_n,json=momentN,proto3" json:"moment_n,omitempty"`          // sums over requests with known prompt and output
+	MomentPrompt        float64   `protobuf:"fixed64,40,opt,name=moment_prompt,json=momentPrompt,proto3" json:"moment_prompt,omitempty"`
+	MomentOutput        float64   `protobuf:"fixed64,41,opt,name=moment_output,json=momentOutput,proto3" json:"moment_output,omitempty"`
+	MomentPromptOutput  float64   `protobuf:"fixed64,42,opt,name=moment_prompt_output,json=momentPromptOutput,proto3" json:"moment_prompt_output,omitempty"`
+	MomentOutputSq      float64   `protobuf:"fixed64,43,opt,name=moment_output_sq,json=momentOutputSq,proto3" json:"moment_output_sq,omitempty"`
+	PromptRetried       float64   `protobuf:"fixed64,44,opt,name=prompt_retried,json=promptRetried,proto3" json:"prompt_retried,omitempty"`
+	OutputRetried       float64   `protobuf:"fixed64,45,opt,name=output_retried,json=outputRetried,proto3" json:"output_retried,omitempty"`
+	KvRetried           float64   `protobuf:"fixed64,46,opt,name=kv_retried,json=kvRetried,proto3" json:"kv_retried,omitempty"`
+	CachedUnserved      float64   `protobuf:"fixed64,47,opt,name=cached_unserved,json=cachedUnserved,proto3" json:"cached_unserved,omitempty"` // what cut-off calls would have had …
+	OutputUnserved      float64   `protobuf:"fixed64,48,opt,name=output_unserved,json=outputUnserved,proto3" json:"output_unserved,omitempty"` // from here to kv_delayed: may be negative
+	KvUnserved          float64   `protobuf:"fixed64,49,opt,name=kv_unserved,json=kvUnserved,proto3" json:"kv_unserved,omitempty"`
+	OutputDelayed       float64   `protobuf:"fixed64,50,opt,name=output_delayed,json=outputDelayed,proto3" json:"output_delayed,omitempty"`
+	KvDelayed           float64   `protobuf:"fixed64,51,opt,name=kv_delayed,json=kvDelayed,proto3" json:"kv_delayed,omitempty"`
+	LateRecords         float64   `protobuf:"fixed64,52,opt,name=late_records,json=lateRecords,proto3" json:"late_records,omitempty"` // of this class, too late for their minute
+	LateRequests        float64   `protobuf:"fixed64,53,opt,name=late_requests,json=lateRequests,proto3" json:"late_requests,omitempty"`
+	LatePromptTokens    float64   `protobuf:"fixed64,54,opt,name=late_prompt_tokens,json=latePromptTokens,proto3" json:"late_prompt_tokens,omitempty"`
+	LateCachedTokens    float64   `protobuf:"fixed64,55,opt,name=late_cached_tokens,json=lateCachedTokens,proto3" json:"late_cached_tokens,omitempty"`
+	LateOutputTokens    float64   `protobuf:"fixed64,56,opt,name=late_output_tokens,json=lateOutputTokens,proto3" json:"late_output_tokens,omitempty"`
+	LateKvTokenSeconds  float64   `protobuf:"fixed64,57,opt,name=late_kv_token_seconds,json=lateKvTokenSeconds,proto3" json:"late_kv_token_seconds,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *Window) Reset() {
+	*x = Window{}
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Window) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Window) ProtoMessage() {}
+
+func (x *Window) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Window.ProtoReflect.Descriptor instead.
+func (*Window) Descriptor() ([]byte, []int) {
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Window) GetPool() uint32 {
+	if x != nil {
+		return x.Pool
+	}
+	return 0
+}
+
+func (x *Window) GetClass() uint32 {
+	if x != nil {
+		return x.Class
+	}
+	return 0
+}
+
+func (x *Window) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *Window) GetReports() uint32 {
+	if x != nil {
+		return x.Reports
+	}
+	return 0
+}
+
+func (x *Window) GetTimed() bool {
+	if x != nil {
+		return x.Timed
+	}
+	return false
+}
+
+func (x *Window) GetPromptSketch() []byte {
+	if x != nil {
+		return x.PromptSketch
+	}
+	return nil
+}
+
+func (x *Window) GetOutputSketch() []byte {
+	if x != nil {
+		return x.OutputSketch
+	}
+	return nil
+}
+
+func (x *Window) GetCachedShareSketch() []byte {
+	if x != nil {
+		return x.CachedShareSketch
+	}
+	return nil
+}
+
+func (x *Window) GetTtftSketch() []byte {
+	if x != nil {
+		return x.TtftSketch
+	}
+	return nil
+}
+
+func (x *Window) GetItlSketch() []byte {
+	if x != nil {
+		return x.ItlSketch
+	}
+	return nil
+}
+
+func (x *Window) GetQueueWaitSketch() []byte {
+	if x != nil {
+		return x.QueueWaitSketch
+	}
+	return nil
+}
+
+func (x *Window) GetTenants() *Ranking {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
+func (x *Window) GetFeatures() *Ranking {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
+func (x *Window) GetSessions() *Sessions {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *Window) GetRecords() float64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *Window) GetAttempts() float64 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *Window) GetRequests() float64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *Window) GetRetries() float64 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *Window) GetRejected() float64 {
+	if x != nil {
+		return x.Rejected
+	}
+	return 0
+}
+
+func (x *Window) GetCancelled() float64 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *Window) GetRequestsKnown() float64 {
+	if x != nil {
+		return x.RequestsKnown
+	}
+	return 0
+}
+
+func (x *Window) GetPromptKnown() float64 {
+	if x != nil {
+		return x.PromptKnown
+	}
+	return 0
+}
+
+func (x *Window) GetCachedKnown() float64 {
+	if x != nil {
+		return x.CachedKnown
+	}
+	return 0
+}
+
+func (x *Window) GetOutputKnown() float64 {
+	if x != nil {
+		return x.OutputKnown
+	}
+	return 0
+}
+
+func (x *Window) GetKvKnown() float64 {
+	if x != nil {
+		return x.KvKnown
+	}
+	return 0
+}
+
+func (x *Window) GetPromptTokens() float64 {
+	if x != nil {
+		return x.PromptTokens
+	}
+	return 0
+}
+
+func (x *Window) GetCachedTokens() float64 {
+	if x != nil {
+		return x.CachedTokens
+	}
+	return 0
+}
+
+func (x *Window) GetPromptOfCachedKnown() float64 {
+	if x != nil {
+		return x.PromptOfCachedKnown
+	}
+	return 0
+}
+
+func (x *Window) GetOutputTokens() float64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *Window) GetKvTokenSeconds() float64 {
+	if x != nil {
+		return x.KvTokenSeconds
+	}
+	return 0
+}
+
+func (x *Window) GetKvSlot_1() float64 {
+	if x != nil {
+		return x.KvSlot_1
+	}
+	return 0
+}
+
+func (x *Window) GetKvSlot_2() float64 {
+	if x != nil {
+		return x.KvSlot_2
+	}
+	return 0
+}
+
+func (x *Window) GetKvSlot_3() float64 {
+	if x != nil {
+		return x.KvSlot_3
+	}
+	return 0
+}
+
+func (x *Window) GetKvSlot_4() float64 {
+	if x != nil {
+		return x.KvSlot_4
+	}
+	return 0
+}
+
+func (x *Window) GetKvSlot_5() float64 {
+	if x != nil {
+		return x.KvSlot_5
+	}
+	return 0
+}
+
+func (x *Window) GetKvSlot_6() float64 {
+	if x != nil {
+		return x.KvSlot_6
+	}
+	return 0
+}
+
+func (x *Window) GetKvModelled() float64 {
+	if x != nil {
+		return x.KvModelled
+	}
+	return 0
+}
+
+func (x *Window) GetMomentN() float64 {
+	if x != nil {
+		return x.MomentN
+	}
+	return 0
+}
+
+func (x *Window) GetMomentPrompt() float64 {
+	if x != nil {
+		return x.MomentPrompt
+	}
+	return 0
+}
+
+func (x *Window) GetMomentOutput() float64 {
+	if x != nil {
+		return x.MomentOutput
+	}
+	return 0
+}
+
+func (x *Window) GetMomentPromptOutput() float64 {
+	if x != nil {
+		return x.MomentPromptOutput
+	}
+	return 0
+}
+
+func (x *Window) GetMomentOutputSq() float64 {
+	if x != nil {
+		return x.MomentOutputSq
+	}
+	return 0
+}
+
+func (x *Window) GetPromptRetried() float64 {
+	if x != nil {
+		return x.PromptRetried
+	}
+	return 0
+}
+
+func (x *Window) GetOutputRetried() float64 {
+	if x != nil {
+		return x.OutputRetried
+	}
+	return 0
+}
+
+func (x *Window) GetKvRetried() float64 {
+	if x != nil {
+		return x.KvRetried
+	}
+	return 0
+}
+
+func (x *Window) GetCachedUnserved() float64 {
+	if x != nil {
+		return x.CachedUnserved
+	}
+	return 0
+}
+
+func (x *Window) GetOutputUnserved() float64 {
+	if x != nil {
+		return x.OutputUnserved
+	}
+	return 0
+}
+
+func (x *Window) GetKvUnserved() float64 {
+	if x != nil {
+		return x.KvUnserved
+	}
+	return 0
+}
+
+func (x *Window) GetOutputDelayed() float64 {
+	if x != nil {
+		return x.OutputDelayed
+	}
+	return 0
+}
+
+func (x *Window) GetKvDelayed() float64 {
+	if x != nil {
+		return x.KvDelayed
+	}
+	return 0
+}
+
+func (x *Window) GetLateRecords() float64 {
+	if x != nil {
+		return x.LateRecords
+	}
+	return 0
+}
+
+func (x *Window) GetLateRequests() float64 {
+	if x != nil {
+		return x.LateRequests
+	}
+	return 0
+}
+
+func (x *Window) GetLatePromptTokens() float64 {
+	if x != nil {
+		return x.LatePromptTokens
+	}
+	return 0
+}
+
+func (x *Window) GetLateCachedTokens() float64 {
+	if x != nil {
+		return x.LateCachedTokens
+	}
+	return 0
+}
+
+func (x *Window) GetLateOutputTokens() float64 {
+	if x != nil {
+		return x.LateOutputTokens
+	}
+	return 0
+}
+
+func (x *Window) GetLateKvTokenSeconds() float64 {
+	if x != nil {
+		return x.LateKvTokenSeconds
+	}
+	return 0
+}
+
+// Ranking is a space-saving sketch of tokens by name.
+type Ranking struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []*Weight              `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Floor         float64                `protobuf:"fixed64,2,opt,name=floor,proto3" json:"floor,omitempty"` // no other name weighs more
+	Total         float64                `protobuf:"fixed64,3,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ranking) Reset() {
+	*x = Ranking{}
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ranking) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ranking) ProtoMessage() {}
+
+func (x *Ranking) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ranking.ProtoReflect.Descriptor instead.
+func (*Ranking) Descriptor() ([]byte, []int) {
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Ranking) GetNames() []*Weight {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *Ranking) GetFloor() float64 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
+func (x *Ranking) GetTotal() float64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+type Weight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          uint32                 `protobuf:"varint,1,opt,name=name,proto3" json:"name,omitempty"`
+	Weight        float64                `protobuf:"fixed64,2,opt,name=weight,proto3" json:"weight,omitempty"`
+	Error         float64                `protobuf:"fixed64,3,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Weight) Reset() {
+	*x = Weight{}
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Weight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Weight) ProtoMessage() {}
+
+func (x *Weight) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Weight.ProtoReflect.Descriptor instead.
+func (*Weight) Descriptor() ([]byte, []int) {
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Weight) GetName() uint32 {
+	if x != nil {
+		return x.Name
+	}
+	return 0
+}
+
+func (x *Weight) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *Weight) GetError() float64 {
+	if x != nil {
+		return x.Error
+	}
+	return 0
+}
+
+// Sessions of a class at the end of a minute.
+type Sessions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Active        int64                  `protobuf:"zigzag64,1,opt,name=active,proto3" json:"active,omitempty"`
+	AgeMillis     int64                  `protobuf:"zigzag64,2,opt,name=age_millis,json=ageMillis,proto3" json:"age_millis,omitempty"`
+	Turns         int64                  `protobuf:"zigzag64,3,opt,name=turns,proto3" json:"turns,omitempty"`
+	LaterTurns    int64                  `protobuf:"zigzag64,4,opt,name=later_turns,json=laterTurns,proto3" json:"later_turns,omitempty"`
+	Growth        int64                  `protobuf:"zigzag64,5,opt,name=growth,proto3" json:"growth,omitempty"`
+	Context       int64                  `protobuf:"zigzag64,6,opt,name=context,proto3" json:"context,omitempty"`
+	Largest       int64                  `protobuf:"zigzag64,7,opt,name=largest,proto3" json:"largest,omitempty"`
+	Prompt        int64                  `protobuf:"zigzag64,8,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	Cached        int64                  `protobuf:"zigzag64,9,opt,name=cached,proto3" json:"cached,omitempty"`
+	Ended         int64                  `protobuf:"zigzag64,10,opt,name=ended,proto3" json:"ended,omitempty"`
+	Started       int64                  `protobuf:"zigzag64,11,opt,name=started,proto3" json:"started,omitempty"`
+	Gaps          int64                  `protobuf:"zigzag64,12,opt,name=gaps,proto3" json:"gaps,omitempty"`
+	WaitedNs      int64                  `protobuf:"zigzag64,13,opt,name=waited_ns,json=waitedNs,proto3" json:"waited_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sessions) Reset() {
+	*x = Sessions{}
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sessions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sessions) ProtoMessage() {}
+
+func (x *Sessions) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
+func (*Sessions) Descriptor() ([]byte, []int) {
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Sessions) GetActive() int64 {
+	if x != nil {
+		return x.Active
+	}
+	return 0
+}
+
+func (x *Sessions) GetAgeMillis() int64 {
+	if x != nil {
+		return x.AgeMillis
+	}
+	return 0
+}
+
+func (x *Sessions) GetTurns() int64 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *Sessions) GetLaterTurns() int64 {
+	if x != nil {
+		return x.LaterTurns
+	}
+	return 0
+}
+
+func (x *Sessions) GetGrowth() int64 {
+	if x != nil {
+		return x.Growth
+	}
+	return 0
+}
+
+func (x *Sessions) GetContext() int64 {
+	if x != nil {
+		return x.Context
+	}
+	return 0
+}
+
+func (x *Sessions) GetLargest() int64 {
+	if x != nil {
+		return x.Largest
+	}
+	return 0
+}
+
+func (x *Sessions) GetPrompt() int64 {
+	if x != nil {
+		return x.Prompt
+	}
+	return 0
+}
+
+func (x *Sessions) GetCached() int64 {
+	if x != nil {
+		return x.Cached
+	}
+	return 0
+}
+
+func (x *Sessions) GetEnded() int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *Sessions) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *Sessions) GetGaps() int64 {
+	if x != nil {
+		return x.Gaps
+	}
+	return 0
+}
+
+func (x *Sessions) GetWaitedNs() int64 {
+	if x != nil {
+		return x.WaitedNs
+	}
+	return 0
+}
+
+// Minute is what an agent knows of a pool in one minute: that its telemetry was alive, and how its requests fared in the
+// queue. Required: pool, start.
+type Minute struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pool          uint32                 `protobuf:"varint,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	Start         int64                  `protobuf:"fixed64,2,opt,name=start,proto3" json:"start,omitempty"`
+	LastEvent     int64                  `protobuf:"fixed64,3,opt,name=last_event,json=lastEvent,proto3" json:"last_event,omitempty"`
+	Attempts      float64                `protobuf:"fixed64,4,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Turned        float64                `protobuf:"fixed64,5,opt,name=turned,proto3" json:"turned,omitempty"`                  // rejected, or gone before they were served
+	WaitedS       float64                `protobuf:"fixed64,6,opt,name=waited_s,json=waitedS,proto3" json:"waited_s,omitempty"` // in the queue, over those of started
+	Started       float64                `protobuf:"fixed64,7,opt,name=started,proto3" json:"started,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Minute) Reset() {
+	*x = Minute{}
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Minute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Minute) ProtoMessage() {}
+
+func (x *Minute) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_telemetrypb_telemetry_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Minute.ProtoReflect.Descriptor instead.
+func (*Minute) Descriptor() ([]byte, []int) {
+	return file_ingest_telemetrypb_telemetry_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Minute) GetPool() uint32 {
+	if x != nil {
+		return x.Pool
+	}
+	return 0
+}
+
+func (x *Minute) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *Minute) GetLastEvent() int64 {
+	if x != nil {
+		return x.LastEvent
+	}
+	return 0
+}
+
+func (x *Minute) GetAttempts() float64 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *Minute) GetTurned() float64 {
+	if x != nil {
+		return x.Turned
+	}
+	return 0
+}
+
+func (x *Minute) GetWaitedS() float64 {
+	if x != nil {
+		return x.WaitedS
+	}
+	return 0
+}
+
+func (x *Minute) GetStarted() float64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
 var File_ingest_telemetrypb_telemetry_proto protoreflect.FileDescriptor
 
 const file_ingest_telemetrypb_telemetry_proto_rawDesc = "" +
 	"\n" +
-	"\"ingest/telemetrypb/telemetry.proto\x12\vforewarm.v1\"\x87\x02\n" +
+	"\"ingest/telemetrypb/telemetry.proto\x12\vforewarm.v1\"\x8c\x03\n" +
 	"\x05Batch\x12\x18\n" +
 	"\astrings\x18\x01 \x03(\tR\astrings\x120\n" +
 	"\brequests\x18\x02 \x03(\v2\x14.forewarm.v1.RequestR\brequests\x12$\n" +
 	"\x04sums\x18\x03 \x03(\v2\x10.forewarm.v1.SumR\x04sums\x120\n" +
 	"\breplicas\x18\x04 \x03(\v2\x14.forewarm.v1.ReplicaR\breplicas\x12$\n" +
 	"\x04acks\x18\x05 \x03(\v2\x10.forewarm.v1.AckR\x04acks\x124\n" +
-	"\twatermark\x18\x06 \x01(\v2\x16.forewarm.v1.WatermarkR\twatermark\"\xd0\x06\n" +
+	"\twatermark\x18\x06 \x01(\v2\x16.forewarm.v1.WatermarkR\twatermark\x12-\n" +
+	"\awindows\x18\a \x03(\v2\x13.forewarm.v1.WindowR\awindows\x12-\n" +
+	"\aminutes\x18\b \x03(\v2\x13.forewarm.v1.MinuteR\aminutes\x12%\n" +
+	"\x04part\x18\t \x01(\v2\x11.forewarm.v1.PartR\x04part\"\xd0\x06\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\rR\x04pool\x12\x14\n" +
@@ -1073,7 +2014,110 @@ const file_ingest_telemetrypb_telemetry_proto_rawDesc = "" +
 	"\t_replicas\"/\n" +
 	"\tWatermark\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\rR\x04pool\x12\x0e\n" +
-	"\x02at\x18\x02 \x01(\x10R\x02at*n\n" +
+	"\x02at\x18\x02 \x01(\x10R\x02at\"^\n" +
+	"\x04Part\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\rR\x05agent\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x10R\x05epoch\x12\x1a\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\x12\x0e\n" +
+	"\x02at\x18\x04 \x01(\x10R\x02at\"\xc7\x0f\n" +
+	"\x06Window\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\rR\x04pool\x12\x14\n" +
+	"\x05class\x18\x02 \x01(\rR\x05class\x12\x14\n" +
+	"\x05start\x18\x03 \x01(\x10R\x05start\x12\x18\n" +
+	"\areports\x18\x04 \x01(\rR\areports\x12\x14\n" +
+	"\x05timed\x18\x05 \x01(\bR\x05timed\x12#\n" +
+	"\rprompt_sketch\x18\x06 \x01(\fR\fpromptSketch\x12#\n" +
+	"\routput_sketch\x18\a \x01(\fR\foutputSketch\x12.\n" +
+	"\x13cached_share_sketch\x18\b \x01(\fR\x11cachedShareSketch\x12\x1f\n" +
+	"\vttft_sketch\x18\t \x01(\fR\n" +
+	"ttftSketch\x12\x1d\n" +
+	"\n" +
+	"itl_sketch\x18\n" +
+	" \x01(\fR\titlSketch\x12*\n" +
+	"\x11queue_wait_sketch\x18\v \x01(\fR\x0fqueueWaitSketch\x12.\n" +
+	"\atenants\x18\f \x01(\v2\x14.forewarm.v1.RankingR\atenants\x120\n" +
+	"\bfeatures\x18\r \x01(\v2\x14.forewarm.v1.RankingR\bfeatures\x121\n" +
+	"\bsessions\x18\x0e \x01(\v2\x15.forewarm.v1.SessionsR\bsessions\x12\x18\n" +
+	"\arecords\x18\x10 \x01(\x01R\arecords\x12\x1a\n" +
+	"\battempts\x18\x11 \x01(\x01R\battempts\x12\x1a\n" +
+	"\brequests\x18\x12 \x01(\x01R\brequests\x12\x18\n" +
+	"\aretries\x18\x13 \x01(\x01R\aretries\x12\x1a\n" +
+	"\brejected\x18\x14 \x01(\x01R\brejected\x12\x1c\n" +
+	"\tcancelled\x18\x15 \x01(\x01R\tcancelled\x12%\n" +
+	"\x0erequests_known\x18\x16 \x01(\x01R\rrequestsKnown\x12!\n" +
+	"\fprompt_known\x18\x17 \x01(\x01R\vpromptKnown\x12!\n" +
+	"\fcached_known\x18\x18 \x01(\x01R\vcachedKnown\x12!\n" +
+	"\foutput_known\x18\x19 \x01(\x01R\voutputKnown\x12\x19\n" +
+	"\bkv_known\x18\x1a \x01(\x01R\akvKnown\x12#\n" +
+	"\rprompt_tokens\x18\x1b \x01(\x01R\fpromptTokens\x12#\n" +
+	"\rcached_tokens\x18\x1c \x01(\x01R\fcachedTokens\x123\n" +
+	"\x16prompt_of_cached_known\x18\x1d \x01(\x01R\x13promptOfCachedKnown\x12#\n" +
+	"\routput_tokens\x18\x1e \x01(\x01R\foutputTokens\x12(\n" +
+	"\x10kv_token_seconds\x18\x1f \x01(\x01R\x0ekvTokenSeconds\x12\x1a\n" +
+	"\tkv_slot_1\x18  \x01(\x01R\akvSlot1\x12\x1a\n" +
+	"\tkv_slot_2\x18! \x01(\x01R\akvSlot2\x12\x1a\n" +
+	"\tkv_slot_3\x18\" \x01(\x01R\akvSlot3\x12\x1a\n" +
+	"\tkv_slot_4\x18# \x01(\x01R\akvSlot4\x12\x1a\n" +
+	"\tkv_slot_5\x18$ \x01(\x01R\akvSlot5\x12\x1a\n" +
+	"\tkv_slot_6\x18% \x01(\x01R\akvSlot6\x12\x1f\n" +
+	"\vkv_modelled\x18& \x01(\x01R\n" +
+	"kvModelled\x12\x19\n" +
+	"\bmoment_n\x18' \x01(\x01R\amomentN\x12#\n" +
+	"\rmoment_prompt\x18( \x01(\x01R\fmomentPrompt\x12#\n" +
+	"\rmoment_output\x18) \x01(\x01R\fmomentOutput\x120\n" +
+	"\x14moment_prompt_output\x18* \x01(\x01R\x12momentPromptOutput\x12(\n" +
+	"\x10moment_output_sq\x18+ \x01(\x01R\x0emomentOutputSq\x12%\n" +
+	"\x0eprompt_retried\x18, \x01(\x01R\rpromptRetried\x12%\n" +
+	"\x0eoutput_retried\x18- \x01(\x01R\routputRetried\x12\x1d\n" +
+	"\n" +
+	"kv_retried\x18. \x01(\x01R\tkvRetried\x12'\n" +
+	"\x0fcached_unserved\x18/ \x01(\x01R\x0ecachedUnserved\x12'\n" +
+	"\x0foutput_unserved\x180 \x01(\x01R\x0eoutputUnserved\x12\x1f\n" +
+	"\vkv_unserved\x181 \x01(\x01R\n" +
+	"kvUnserved\x12%\n" +
+	"\x0eoutput_delayed\x182 \x01(\x01R\routputDelayed\x12\x1d\n" +
+	"\n" +
+	"kv_delayed\x183 \x01(\x01R\tkvDelayed\x12!\n" +
+	"\flate_records\x184 \x01(\x01R\vlateRecords\x12#\n" +
+	"\rlate_requests\x185 \x01(\x01R\flateRequests\x12,\n" +
+	"\x12late_prompt_tokens\x186 \x01(\x01R\x10latePromptTokens\x12,\n" +
+	"\x12late_cached_tokens\x187 \x01(\x01R\x10lateCachedTokens\x12,\n" +
+	"\x12late_output_tokens\x188 \x01(\x01R\x10lateOutputTokens\x121\n" +
+	"\x15late_kv_token_seconds\x189 \x01(\x01R\x12lateKvTokenSeconds\"`\n" +
+	"\aRanking\x12)\n" +
+	"\x05names\x18\x01 \x03(\v2\x13.forewarm.v1.WeightR\x05names\x12\x14\n" +
+	"\x05floor\x18\x02 \x01(\x01R\x05floor\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x01R\x05total\"J\n" +
+	"\x06Weight\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\rR\x04name\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x01R\x06weight\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\x01R\x05error\"\xd5\x02\n" +
+	"\bSessions\x12\x16\n" +
+	"\x06active\x18\x01 \x01(\x12R\x06active\x12\x1d\n" +
+	"\n" +
+	"age_millis\x18\x02 \x01(\x12R\tageMillis\x12\x14\n" +
+	"\x05turns\x18\x03 \x01(\x12R\x05turns\x12\x1f\n" +
+	"\vlater_turns\x18\x04 \x01(\x12R\n" +
+	"laterTurns\x12\x16\n" +
+	"\x06growth\x18\x05 \x01(\x12R\x06growth\x12\x18\n" +
+	"\acontext\x18\x06 \x01(\x12R\acontext\x12\x18\n" +
+	"\alargest\x18\a \x01(\x12R\alargest\x12\x16\n" +
+	"\x06prompt\x18\b \x01(\x12R\x06prompt\x12\x16\n" +
+	"\x06cached\x18\t \x01(\x12R\x06cached\x12\x14\n" +
+	"\x05ended\x18\n" +
+	" \x01(\x12R\x05ended\x12\x18\n" +
+	"\astarted\x18\v \x01(\x12R\astarted\x12\x12\n" +
+	"\x04gaps\x18\f \x01(\x12R\x04gaps\x12\x1b\n" +
+	"\twaited_ns\x18\r \x01(\x12R\bwaitedNs\"\xba\x01\n" +
+	"\x06Minute\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\rR\x04pool\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\x10R\x05start\x12\x1d\n" +
+	"\n" +
+	"last_event\x18\x03 \x01(\x10R\tlastEvent\x12\x1a\n" +
+	"\battempts\x18\x04 \x01(\x01R\battempts\x12\x16\n" +
+	"\x06turned\x18\x05 \x01(\x01R\x06turned\x12\x19\n" +
+	"\bwaited_s\x18\x06 \x01(\x01R\awaitedS\x12\x18\n" +
+	"\astarted\x18\a \x01(\x01R\astarted*n\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0ePHASE_FINISHED\x10\x01\x12\x11\n" +
@@ -1113,7 +2157,7 @@ func file_ingest_telemetrypb_telemetry_proto_rawDescGZIP() []byte {
 }
 
 var file_ingest_telemetrypb_telemetry_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ingest_telemetrypb_telemetry_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_ingest_telemetrypb_telemetry_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_ingest_telemetrypb_telemetry_proto_goTypes = []any{
 	(Phase)(0),        // 0: forewarm.v1.Phase
 	(Status)(0),       // 1: forewarm.v1.Status
@@ -1125,22 +2169,35 @@ var file_ingest_telemetrypb_telemetry_proto_goTypes = []any{
 	(*Replica)(nil),   // 7: forewarm.v1.Replica
 	(*Ack)(nil),       // 8: forewarm.v1.Ack
 	(*Watermark)(nil), // 9: forewarm.v1.Watermark
+	(*Part)(nil),      // 10: forewarm.v1.Part
+	(*Window)(nil),    // 11: forewarm.v1.Window
+	(*Ranking)(nil),   // 12: forewarm.v1.Ranking
+	(*Weight)(nil),    // 13: forewarm.v1.Weight
+	(*Sessions)(nil),  // 14: forewarm.v1.Sessions
+	(*Minute)(nil),    // 15: forewarm.v1.Minute
 }
 var file_ingest_telemetrypb_telemetry_proto_depIdxs = []int32{
-	5, // 0: forewarm.v1.Batch.requests:type_name -> forewarm.v1.Request
-	6, // 1: forewarm.v1.Batch.sums:type_name -> forewarm.v1.Sum
-	7, // 2: forewarm.v1.Batch.replicas:type_name -> forewarm.v1.Replica
-	8, // 3: forewarm.v1.Batch.acks:type_name -> forewarm.v1.Ack
-	9, // 4: forewarm.v1.Batch.watermark:type_name -> forewarm.v1.Watermark
-	0, // 5: forewarm.v1.Request.phase:type_name -> forewarm.v1.Phase
-	1, // 6: forewarm.v1.Request.status:type_name -> forewarm.v1.Status
-	2, // 7: forewarm.v1.Replica.state:type_name -> forewarm.v1.ReplicaState
-	3, // 8: forewarm.v1.Ack.stage:type_name -> forewarm.v1.AckStage
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	5,  // 0: forewarm.v1.Batch.requests:type_name -> forewarm.v1.Request
+	6,  // 1: forewarm.v1.Batch.sums:type_name -> forewarm.v1.Sum
+	7,  // 2: forewarm.v1.Batch.replicas:type_name -> forewarm.v1.Replica
+	8,  // 3: forewarm.v1.Batch.acks:type_name -> forewarm.v1.Ack
+	9,  // 4: forewarm.v1.Batch.watermark:type_name -> forewarm.v1.Watermark
+	11, // 5: forewarm.v1.Batch.windows:type_name -> forewarm.v1.Window
+	15, // 6: forewarm.v1.Batch.minutes:type_name -> forewarm.v1.Minute
+	10, // 7: forewarm.v1.Batch.part:type_name -> forewarm.v1.Part
+	0,  // 8: forewarm.v1.Request.phase:type_name -> forewarm.v1.Phase
+	1,  // 9: forewarm.v1.Request.status:type_name -> forewarm.v1.Status
+	2,  // 10: forewarm.v1.Replica.state:type_name -> forewarm.v1.ReplicaState
+	3,  // 11: forewarm.v1.Ack.stage:type_name -> forewarm.v1.AckStage
+	12, // 12: forewarm.v1.Window.tenants:type_name -> forewarm.v1.Ranking
+	12, // 13: forewarm.v1.Window.features:type_name -> forewarm.v1.Ranking
+	14, // 14: forewarm.v1.Window.sessions:type_name -> forewarm.v1.Sessions
+	13, // 15: forewarm.v1.Ranking.names:type_name -> forewarm.v1.Weight
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_ingest_telemetrypb_telemetry_proto_init() }
@@ -1158,7 +2215,7 @@ func file_ingest_telemetrypb_telemetry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ingest_telemetrypb_telemetry_proto_rawDesc), len(file_ingest_telemetrypb_telemetry_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   6,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
