@@ -126,13 +126,10 @@ func (a *agent) handle(ctx context.Context, b *ingest.Batch) error {
 		return nil // ctx has ended while they were published
 	}
 	a.fold(b, a.emit)
-	if err := a.publish(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
+	if err := a.publish(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("agent.upstream: %w", err)
 	}
-	if time.Since(a.lastSnapshot) >= a.cfg.Storage.SnapshotEvery {
+	if len(a.parts) == 0 && time.Since(a.lastSnapshot) >= a.cfg.Storage.SnapshotEvery {
 		err := a.snapshot()
 		a.stored("snapshot", err)
 		if err != nil {
