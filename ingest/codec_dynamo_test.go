@@ -211,8 +211,8 @@ func FuzzDecodeDynamo(f *testing.F) {
 				t.Fatalf("%d blocks of %d tokens in a prompt of %d", len(r.Blocks), r.BlockTokens, r.PromptTokens)
 			}
 		}
-		if lines := bytes.Count(data, []byte{'\n'}) + 1; n+b.Ignored+len(b.Refused) > lines {
-			t.Fatalf("%d lines became %d records", lines, n+b.Ignored+len(b.Refused))
+		if n += b.Ignored + len(b.Refused); n > len(data)+1 { // an array may end too early, after a last record
+			t.Fatalf("%d bytes became %d records", len(data), n)
 		}
 	})
 }
