@@ -30,10 +30,13 @@ type TLS struct {
 	ClientCAFile string `yaml:"client_ca_file"` // who signs the certificates that clients must show; "" asks for none
 }
 
-// DefaultConfig is what an unset configuration means: no listeners.
+// DefaultConfig is what an unset configuration means: no listeners. Bodies over HTTP may be larger, for the webhooks of
+// gateways carry prompts, a hundred at a time; so fewer are held at once.
 func DefaultConfig() Config {
-	e := Endpoint{MaxBytes: 4 << 20, RequestsPerS: 1000, Concurrent: 64}
-	return Config{HTTP: e, GRPC: e}
+	return Config{
+		HTTP: Endpoint{MaxBytes: 8 << 20, RequestsPerS: 1000, Concurrent: 32},
+		GRPC: Endpoint{MaxBytes: 4 << 20, RequestsPerS: 1000, Concurrent: 64},
+	}
 }
 
 // Check is nil for a usable configuration; else it names the key, the value, the bound and the mend. It opens no file and
