@@ -310,26 +310,27 @@ func TestFieldsHaveOtherNames(t *testing.T) {
 func TestSplitKeepsWhatIsWhole(t *testing.T) {
 	const a, b, c = `{"created":1795240801,"model":"m","usage":{"prompt_tokens":1}}`, `{"x":[{"y":"]}"}],"z":}`, `{"created":1795240803,"model":"m","usage":{"prompt_tokens":3}}`
 	for data, want := range map[string]string{
-		"[" + a + "," + b + "," + c + "]":                   "1 3 not_json",
-		a + "\n" + b + "\n" + c:                             "1 3 not_json",
-		"half\n" + a + "\n\n" + c + "\r\n":                  "1 3 not_json",
-		"[" + a + `,{"x":[1},` + c + "]":                    "1 3 not_json", // a bracket is missing
-		"[" + a + `,{"x":1,` + c + "]":                      "1 not_json",
-		`{"x":[1}` + "\n" + a + "\n" + `{"x":"y` + "\n" + c: "1 3 not_json truncated",
-		"\ufeff" + a + "\n" + c:                             "1 3",
-		"[\n" + a + ",\n" + c + "\n]\n":                     "1 3",
-		"[\n" + a + ",\n" + b + ",\n" + c + "\n]\n":         "1 3 not_json",
-		"{\n" + a[1:len(a)-1] + "\n}":                       "1",
-		"[" + a + "," + c:                                   "1 3 truncated",
-		"[" + a + "," + c[:20]:                              "1 truncated truncated",
-		"[" + a + "," + c + "]" + "x":                       "1 3 not_json",
-		"{\"model\": [\"m\"]\n, \"usage\": {\n  \"a\"":      "truncated",
-		"<html>\n<body>\n":                                  "not_json",
-		"{\n  \"model\": \"m\",\n  \"usage\": {\n  \"a":     "truncated", // one record, not many
-		"[[1795240800.5," + a + "],[[1.5,{}]," + c + "]]":   "1 3",
-		"[[" + a + "]]":                                     "wrong_type",
-		"[1,\"a,]\",null," + c + "]":                        "3 wrong_type wrong_type wrong_type",
-		a + c:                                               "not_json",
+		"[" + a + "," + b + "," + c + "]":                                 "1 3 not_json",
+		a + "\n" + b + "\n" + c:                                           "1 3 not_json",
+		`[2026-11-21 06:00:00.123][1][info] "x" {[` + "\n" + a + "\n" + c: "1 3 not_json", // of a program's own log
+		"half\n" + a + "\n\n" + c + "\r\n":                                "1 3 not_json",
+		"[" + a + `,{"x":[1},` + c + "]":                                  "1 3 not_json", // a bracket is missing
+		"[" + a + `,{"x":1,` + c + "]":                                    "1 not_json",
+		`{"x":[1}` + "\n" + a + "\n" + `{"x":"y` + "\n" + c:               "1 3 not_json truncated",
+		"\ufeff" + a + "\n" + c:                                           "1 3",
+		"[\n" + a + ",\n" + c + "\n]\n":                                   "1 3",
+		"[\n" + a + ",\n" + b + ",\n" + c + "\n]\n":                       "1 3 not_json",
+		"{\n" + a[1:len(a)-1] + "\n}":                                     "1",
+		"[" + a + "," + c:                                                 "1 3 truncated",
+		"[" + a + "," + c[:20]:                                            "1 truncated truncated",
+		"[" + a + "," + c + "]" + "x":                                     "1 3 not_json",
+		"{\"model\": [\"m\"]\n, \"usage\": {\n  \"a\"":                    "truncated",
+		"<html>\n<body>\n":                                                "not_json",
+		"{\n  \"model\": \"m\",\n  \"usage\": {\n  \"a":                   "truncated", // one record, not many
+		"[[1795240800.5," + a + "],[[1.5,{}]," + c + "]]":                 "1 3",
+		"[[" + a + "]]":                                                   "wrong_type",
+		"[1,\"a,]\",null," + c + "]":                                      "3 wrong_type wrong_type wrong_type",
+		a + c:                                                             "not_json",
 	} {
 		var batch Batch
 		Decode(Meta{ContentType: ContentTypeOpenAI}, []byte(data), DefaultLimits(), &batch)

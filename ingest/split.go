@@ -55,7 +55,7 @@ type splitter struct {
 
 // value hands out the record or the array of records that data, without white space around it, is.
 func (s *splitter) value(data []byte) {
-	if data[0] != '[' {
+	if data[0] != '[' || isText(data) {
 		s.record(data, found{})
 		return
 	}
@@ -84,6 +84,12 @@ func (s *splitter) value(data []byte) {
 			return
 		}
 	}
+}
+
+// isText tells a line of text that begins with a bracket, as those of Envoy's own log do, from an array of records.
+func isText(data []byte) bool {
+	first := bytes.TrimLeft(data[1:], " \t\r\n,")
+	return len(first) > 0 && bytes.IndexByte([]byte("{[]"), first[0]) < 0 && valueEnd(data) < len(data)
 }
 
 // shipped reads Fluent Bit's pair of a time and a record. In its newer form the time is a list itself, of the time and
