@@ -73,8 +73,12 @@ func (g *logWriter) add(at time.Time, source string, b ingest.Batch) {
 }
 
 func (g *logWriter) request(at time.Time, r ingest.Request) {
-	if r.Pool == "p" && r.ID[0] == '3' { // its clock is ahead
-		r.ArrivedAt = r.ArrivedAt.Add(3 * time.Second)
+	if r.ID[0] == '3' { // its clock is ahead
+		for _, t := range []*time.Time{&r.ArrivedAt, &r.StartedAt, &r.FirstTokenAt, &r.FinishedAt} {
+			if !t.IsZero() {
+				*t = t.Add(3 * time.Second)
+			}
+		}
 	}
 	source := ""
 	if at.Sub(midnight) > namelessMinutes*time.Minute {
