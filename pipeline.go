@@ -111,6 +111,8 @@ type Pipeline struct {
 	agents     agents // what was taken from others
 	sequence   uint64
 	counters   Counters
+
+	snapshotBytes int // of the newest
 }
 
 // poolEntry is what is kept of a pool beside its windows and forecasts.

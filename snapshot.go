@@ -1,6 +1,7 @@
 package forewarm
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -49,10 +50,10 @@ type poolState struct {
 
 // codec encodes deterministically (RFC 8949 §4.2), so that equal states are equal bytes, and decodes within bounds that
 // the largest honest state stays far below.
-var encoder, decoder = func() (cbor.EncMode, cbor.DecMode) {
+var encoder, decoder = func() (cbor.UserBufferEncMode, cbor.DecMode) {
 	options := cbor.CoreDetEncOptions()
 	options.Time = cbor.TimeRFC3339Nano
-	enc, err := options.EncMode()
+	enc, err := options.UserBufferEncMode()
 	if err != nil {
 		panic(err) // the options are constants
 	}
@@ -63,7 +64,8 @@ var encoder, decoder = func() (cbor.EncMode, cbor.DecMode) {
 	return enc, dec
 }()
 
-// Snapshot encodes the whole state.
+// Snapshot encodes the whole state. With thousands of classes that is a hundred megabytes and more, so that room is made
+// for them once, by what the last one took.
 func (p *Pipeline) Snapshot() ([]byte, error) {
 	s := state{
 		Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters,
@@ -81,7 +83,10 @@ func (p *Pipeline) Snapshot() ([]byte, error) {
 		}
 		s.Pools = append(s.Pools, ps)
 	}
-	return encoder.Marshal(s)
+	b := bytes.NewBuffer(make([]byte, 0, p.snapshotBytes+p.snapshotBytes/8))
+	err := encoder.MarshalToBuffer(s, b)
+	p.snapshotBytes = b.Len()
+	return b.Bytes(), err
 }
 
 // Digest names a state: the SHA-256 of its snapshot.
@@ -124,6 +129,7 @@ func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
 		p.edge.edgeState = *s.Edge
 	}
 	p.sequence, p.time.timekeeperState = s.Sequence, s.Time
+	p.snapshotBytes = len(snapshot)
 	p.counters = s.Counters
 	if p.counters.Refused == nil {
 		p.counters.Refused = map[ingest.Reason]uint64{}

@@ -76,7 +76,7 @@ func waited(p *pool, c *class, r *ingest.Request, t *moments) moment {
 		return 0
 	}
 	prefill, _ := c.expected.service(&p.expected, p.service)
-	return t.first - t.arrived - moment(uncached(r)/prefill*float64(second))
+	return t.first - t.arrived - moment(min(uncached(r)/prefill, maxLife.Seconds())*float64(second))
 }
 
 // ledgerOf tells where the throughput of an attempt goes; call says that it is the one that counts for its call.

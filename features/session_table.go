@@ -1,5 +1,7 @@
 package features
 
+import "math/bits"
+
 // session is a conversation or agent run whose newest turn is not long ago.
 type session struct {
 	id          uint64 // of pool and session
@@ -32,7 +34,7 @@ func newSessionTable(capacity int) sessionTable {
 // home is where the search for an id begins: by its highest bits after a multiplication (Fibonacci hashing), for ids
 // are only as well mixed as their producers made them.
 func (t *sessionTable) home(id uint64) uint32 {
-	return uint32(id*0x9e3779b97f4a7c15>>32) & t.mask()
+	return uint32(id * 0x9e3779b97f4a7c15 >> (65 - bits.Len(uint(len(t.index)))))
 }
 
 func (t *sessionTable) mask() uint32 { return uint32(len(t.index) - 1) }

@@ -119,7 +119,8 @@ func (a *Aggregator) State() State {
 			Name: p.name, Phased: p.phased, LastEvent: nanos(p.lastEvent.time()), Watermark: nanos(p.watermark.time()),
 			Reported: nanos(p.fleet.reported), Preemptions: p.fleet.preemptions,
 			Expected: p.expected, Settled: p.settled.snapshot(0), Sharing: p.sharing.state(),
-			Lag: p.lag.clone(),
+			Lag:     p.lag.clone(),
+			Classes: make([]ClassSnapshot, 0, len(p.classes)),
 		}
 		for m := a.oldest(); m < a.end(); m++ {
 			if c := &p.coverage[a.slot(m)]; *c != (coverage{}) {
@@ -154,6 +155,7 @@ func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
 		since := c.sessions.since
 		s.Sessions = &since
 	}
+	s.Windows = make([]WindowSnapshot, 0, c.open)
 	for m := a.oldest(); m < a.end(); m++ {
 		at := a.find(c, m)
 		if at == nil {

@@ -72,7 +72,9 @@ func (s *Quantile) ranked(rank uint64) int {
 
 // each calls f for every bin in use, in ascending order.
 func (s *Quantile) each(f func(bin int, count uint32)) {
-	list := slices.Sorted(slices.Values(s.list))
+	var few [64]uint16 // most lists are short: they are sorted on the stack
+	list := append(few[:0], s.list...)
+	slices.Sort(list)
 	for len(list) > 0 {
 		n := 1
 		for n < len(list) && list[n] == list[0] {

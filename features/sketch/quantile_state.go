@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // quantileFormat is the first byte of an encoded Quantile.
@@ -18,6 +19,9 @@ func (s *Quantile) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) 
 
 // AppendBinary is MarshalBinary onto b.
 func (s *Quantile) AppendBinary(b []byte) ([]byte, error) {
+	if s.Count() > 0 {
+		b = slices.Grow(b, 16+3*len(s.list))
+	}
 	b = append(b, quantileFormat)
 	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(s.Sum()))
 	if s.Count() == 0 {
