@@ -25,7 +25,9 @@ var tickBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2
 // when no tick came for a while, so that nothing scales on what a stuck daemon last believed. All methods may be called
 // from any goroutine.
 //
-// Cardinality: pools × resources × 7, and pools × (classes + 1) × dimensions × 9; classes are capped by features.Config.
+// Cardinality: pools × resources × 8, and pools × (classes + 2) × dimensions × 9, where classes are those with forecasts of
+// their own (forecaster.Config.MaxClasses). Beside them 3 for each learned class and 5 for each producer, both capped by
+// features.
 type Exporter struct {
 	set     *metrics.Set
 	records *metrics.Counter

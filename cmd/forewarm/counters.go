@@ -53,9 +53,20 @@ func (d *daemon) exportCounters() {
 		n, _ := d.consumer.Pending()
 		return float64(n)
 	})
+	d.tickTook = d.exporter.Histogram("forewarm_tick_fold_duration_seconds",
+		"Time a tick took with all that it produced: windows closed, models taught, pools decided, the rest stored and handed on.", pauses)
+	d.snapshotTook = d.exporter.Histogram("forewarm_snapshot_duration_seconds", "Time saving the state took; nothing is folded meanwhile.", pauses)
+	d.exporter.Gauge("forewarm_snapshot_bytes", "Size of the newest saved state; 0 before the first.", func() float64 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return float64(d.savedBytes)
+	})
 	d.exportSinks()
 	d.exportListeners()
 }
+
+// pauses are the upper bounds of how long the fold stops for something, in seconds.
+var pauses = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
 // exportStorage publishes what storage counts of itself.
 func (d *daemon) exportStorage() {

@@ -64,11 +64,14 @@ type daemon struct {
 	capped       bool              // it was said that samples are left out
 	faults       map[faultKey]bool // of producers, that were said
 	onTick       func(*forewarm.Output)
+	tickTook     func(seconds float64)
+	snapshotTook func(seconds float64)
 
 	mu         sync.Mutex
 	status     server.Status
 	omissions  forewarm.Omissions // as of the last tick
 	damaged    uint64             // snapshot files
+	savedBytes int                // of the newest snapshot
 	unsaved    map[string]string  // why the last snapshot, or journal entry, could not be written
 	undelivery map[string]undelivery
 }
@@ -343,10 +346,14 @@ func (d *daemon) handle(b *ingest.Batch) error {
 
 // fold folds one message, and tells of what became of it.
 func (d *daemon) fold(b *ingest.Batch, emit func(*forewarm.Output)) {
-	before := d.pipeline.Counters().Records
+	before, began := d.pipeline.Counters(), time.Now()
 	d.pipeline.Apply(b, emit)
+	after := d.pipeline.Counters()
+	if ticks := after.Ticks - before.Ticks; ticks > 0 {
+		d.tickTook(time.Since(began).Seconds() / float64(ticks))
+	}
 	d.setStatus(func(s *server.Status) { s.Sequence = b.Sequence })
-	d.exporter.CountRecords(int(d.pipeline.Counters().Records - before))
+	d.exporter.CountRecords(int(after.Records - before.Records))
 	d.exporter.CountIgnored(b.Ignored)
 	d.refuse(b.Sequence, b.Refused)
 }
@@ -438,6 +445,8 @@ func (d *daemon) snapshot() error {
 
 // save writes a snapshot.
 func (d *daemon) save() error {
+	began := time.Now()
+	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
 	payload, err := d.pipeline.Snapshot()
 	if err != nil {
 		return err
@@ -447,7 +456,7 @@ func (d *daemon) save() error {
 	}
 	d.saved = d.pipeline.Sequence()
 	digest := forewarm.Digest(payload)
-	d.setStatus(func(s *server.Status) { s.StateDigest = digest })
+	d.setStatus(func(s *server.Status) { s.StateDigest, d.savedBytes = digest, len(payload) })
 	return nil
 }
 
