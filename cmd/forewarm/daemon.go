@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -443,8 +444,14 @@ func (d *daemon) snapshot() error {
 	return d.journal.Prune(d.pipeline.LastTick().Add(-d.cfg.Storage.Retention))
 }
 
+// savingGCPercent is how much memory may grow between collections while the state is saved.
+const savingGCPercent = 25
+
 // save writes a snapshot.
 func (d *daemon) save() error {
+	// What saving takes is garbage a moment later. The collector must not take it for a measure of how far to let memory
+	// grow: with thousands of classes that would be hundreds of megabytes, for ever.
+	defer debug.SetGCPercent(debug.SetGCPercent(savingGCPercent))
 	began := time.Now()
 	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
 	payload, err := d.pipeline.Snapshot()
