@@ -18,7 +18,11 @@ func (s *Quantile) add(bin uint16, n uint32) {
 	// Whole octaves, so that a growing range is copied seldom.
 	low, high := min(s.low, bin)&^(binsPerOctave-1), max(s.high, bin)|(binsPerOctave-1)
 	span := int(high) - int(low) + 1
-	if s.dense == nil && n == 1 && len(s.list) < 2*span { // a count takes four bytes, a listed value two
+	most := 2 * span // a count takes four bytes, a listed value two
+	if cap(s.dense) >= span {
+		most = min(most, keptValues/2) // and counts that are there take none
+	}
+	if len(s.dense) == 0 && n == 1 && len(s.list) < most {
 		s.list = append(s.list, bin)
 		s.low, s.high = low, high
 		return
@@ -29,12 +33,18 @@ func (s *Quantile) add(bin uint16, n uint32) {
 
 // spread counts what is there in an array of span bins from low, which include those in use.
 func (s *Quantile) spread(low uint16, span int) {
-	dense := make([]uint32, span)
-	copy(dense[s.low-low:], s.dense)
-	for _, bin := range s.list {
-		dense[bin-low]++
+	used := s.dense
+	if cap(s.dense) < span {
+		s.dense = make([]uint32, span)
 	}
-	s.dense, s.list = dense, nil
+	s.dense = s.dense[:span]
+	at := copy(s.dense[s.low-low:], used) + int(s.low-low)
+	clear(s.dense[:s.low-low])
+	clear(s.dense[at:])
+	for _, bin := range s.list {
+		s.dense[bin-low]++
+	}
+	s.list = s.keptList()
 	s.low, s.high = low, low+uint16(span-1)
 }
 

@@ -92,16 +92,27 @@ func (s *Quantile) Clone() *Quantile {
 	return c
 }
 
-// keptValues bounds the memory that Reset keeps, in values: a sketch that was large once must not stay so.
-const keptValues = 256
+// keptValues and keptBins bound the memory that Reset keeps: a sketch that was large once must not stay so.
+const (
+	keptValues = 256
+	keptBins   = 8 * binsPerOctave // 2 KiB
+)
 
-// Reset empties the sketch and keeps a little of its memory.
+// Reset empties the sketch and keeps a little of its memory, so that one which holds as many values minute after minute
+// comes to allocate nothing.
 func (s *Quantile) Reset() {
-	list := s.list[:0]
-	if cap(list) > keptValues {
-		list = nil
+	dense := s.dense[:0]
+	if cap(dense) > keptBins {
+		dense = nil
 	}
-	*s = Quantile{list: list}
+	*s = Quantile{list: s.keptList(), dense: dense}
+}
+
+func (s *Quantile) keptList() []uint16 {
+	if cap(s.list) > keptValues {
+		return nil
+	}
+	return s.list[:0]
 }
 
 // Quantile is the value at rank q·(n−1), for q in 0..1; NaN when the sketch is empty or q lies outside. O(values) while
@@ -111,7 +122,7 @@ func (s *Quantile) Quantile(q float64) float64 {
 		return math.NaN()
 	}
 	rank := uint64(q * float64(s.count-1))
-	if s.dense == nil {
+	if len(s.dense) == 0 {
 		return valueOf(s.ranked(rank))
 	}
 	bin := 0

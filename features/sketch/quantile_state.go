@@ -77,7 +77,7 @@ func (s *Quantile) decode(data []byte) error {
 
 // restore counts a bin n times in the form that as many single values would have led to.
 func (s *Quantile) restore(bin uint16, n uint32) {
-	for ; n > 0 && s.dense == nil; n-- {
+	for ; n > 0 && len(s.dense) == 0; n-- {
 		s.add(bin, 1)
 	}
 	if n > 0 {

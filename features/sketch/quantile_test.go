@@ -94,12 +94,48 @@ func TestQuantileOfMany(t *testing.T) {
 			}
 		}
 	}
-	if s.dense == nil || s.list != nil || len(s.dense) > 4096 {
+	if len(s.dense) == 0 || cap(s.list) > keptValues || len(s.dense) > 4096 {
 		t.Errorf("%d values are held in a list of %d and %d counts", len(v), len(s.list), len(s.dense))
 	}
 	s.Reset()
-	if s.dense != nil || cap(s.list) > keptValues {
+	if cap(s.dense) > keptBins || cap(s.list) > keptValues {
 		t.Error("a sketch that was large stays so")
+	}
+}
+
+func TestQuantileIsUsedAgain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := new(Quantile)
+		for range 4 {
+			v := values(t)
+			for range rapid.IntRange(0, 10).Draw(t, "doublings") {
+				v = append(v, v[:min(len(v), 1000)]...)
+			}
+			for _, x := range v {
+				s.Add(x)
+			}
+			if want := filled(v); !s.Equal(want) || s.Quantile(.9) != want.Quantile(.9) && len(v) > 0 {
+				t.Fatal("a sketch that was used before differs from a fresh one")
+			}
+			s.Reset()
+		}
+	})
+}
+
+func TestQuantileAllocatesNothingInTheEnd(t *testing.T) {
+	for _, values := range []int{10, 200, 1000, 20_000} {
+		var s Quantile
+		minute := func() {
+			for i := range values {
+				s.Add(float64(100 + i*31%1500))
+			}
+			s.Reset()
+		}
+		minute()
+		minute()
+		if allocs := testing.AllocsPerRun(10, minute); allocs > 0 {
+			t.Errorf("%d values a minute make %v allocations each", values, allocs)
+		}
 	}
 }
 
