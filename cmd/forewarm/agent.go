@@ -111,7 +111,7 @@ func (a *agent) Run(ctx context.Context) error {
 	downstream.Go(func() error { return a.server.Run(serving, a.listener) })
 	downstream.Go(func() error { return a.deadLetter.Run(serving) })
 	upstream, folding := errgroup.WithContext(ctx)
-	a.runSources(folding, upstream, func(b *ingest.Batch) error { return a.handle(folding, b) })
+	a.runSources(folding, upstream, func(batches []ingest.Batch) error { return a.handle(folding, batches) })
 	err := upstream.Wait()
 	if len(a.parts) == 0 { // or else the state is ahead of what was published
 		err = errors.Join(err, a.snapshot())
@@ -120,14 +120,16 @@ func (a *agent) Run(ctx context.Context) error {
 	return errors.Join(err, downstream.Wait())
 }
 
-// handle folds one message, and publishes what that ends.
-func (a *agent) handle(ctx context.Context, b *ingest.Batch) error {
-	if len(a.parts) > 0 {
-		return nil // ctx has ended while they were published
-	}
-	a.fold(b, a.emit)
-	if err := a.publish(ctx); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("agent.upstream: %w", err)
+// handle folds the messages that came together, and publishes what each of them ends.
+func (a *agent) handle(ctx context.Context, batches []ingest.Batch) error {
+	for i := range batches {
+		if len(a.parts) > 0 {
+			return nil // ctx has ended while they were published
+		}
+		a.fold(batches[i:i+1], a.emit)
+		if err := a.publish(ctx); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("agent.upstream: %w", err)
+		}
 	}
 	if len(a.parts) == 0 && time.Since(a.lastSnapshot) >= a.cfg.Storage.SnapshotEvery {
 		err := a.snapshot()

@@ -192,9 +192,11 @@ func (b *bench) jetstream() []row {
 		func() time.Duration {
 			p, n, began := newPipeline(64), 0, time.Now()
 			consumer := jetstream.NewConsumer(js, jetstream.ConsumerConfig{Stream: c.Stream.Name, Prefix: c.Prefix, Start: 1, Limits: ingest.DefaultLimits(), Log: zap.NewNop()})
-			err := consumer.Run(ctx, func(batch *ingest.Batch) error {
-				p.Apply(batch, func(*forewarm.Output) {})
-				if n++; n == b.messages {
+			err := consumer.Run(ctx, func(batches []ingest.Batch) error {
+				for i := range batches {
+					p.Apply(&batches[i], func(*forewarm.Output) {})
+				}
+				if n += len(batches); n == b.messages {
 					return errEnough
 				}
 				return nil

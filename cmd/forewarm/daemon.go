@@ -318,8 +318,8 @@ func (d *daemon) Run(ctx context.Context) error {
 	return errors.Join(err, downstream.Wait())
 }
 
-// runSources lets telemetry in, and hands every message of the stream to handle.
-func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle func(*ingest.Batch) error) {
+// runSources lets telemetry in, and hands the messages of the stream to handle.
+func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle func([]ingest.Batch) error) {
 	group.Go(func() error { return d.consumer.Run(ctx, handle) })
 	if d.cfg.Clock == forewarm.WallClock {
 		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.log)
@@ -331,9 +331,9 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 	}
 }
 
-// handle folds one message.
-func (d *daemon) handle(b *ingest.Batch) error {
-	d.fold(b, d.emit)
+// handle folds the messages that came together.
+func (d *daemon) handle(batches []ingest.Batch) error {
+	d.fold(batches, d.emit)
 	if time.Since(d.lastSnapshot) >= d.cfg.Storage.SnapshotEvery {
 		// A disk that is full must not stop the decisions: the state lives on in memory and in the stream.
 		err := d.snapshot()
@@ -345,18 +345,22 @@ func (d *daemon) handle(b *ingest.Batch) error {
 	return nil
 }
 
-// fold folds one message, and tells of what became of it.
-func (d *daemon) fold(b *ingest.Batch, emit func(*forewarm.Output)) {
-	before, began := d.pipeline.Counters(), time.Now()
-	d.pipeline.Apply(b, emit)
+// fold folds messages, and tells of what became of them. What those with a tick take is taken for the tick's.
+func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) {
+	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
+	for i := range batches {
+		b := &batches[i]
+		d.pipeline.Apply(b, emit)
+		d.refuse(b.Sequence, b.Refused)
+		ignored += b.Ignored
+	}
 	after := d.pipeline.Counters()
 	if ticks := after.Ticks - before.Ticks; ticks > 0 {
 		d.tickTook(time.Since(began).Seconds() / float64(ticks))
 	}
-	d.setStatus(func(s *server.Status) { s.Sequence = b.Sequence })
+	d.setStatus(func(s *server.Status) { s.Sequence = d.pipeline.Sequence() })
 	d.exporter.CountRecords(int(after.Records - before.Records))
-	d.exporter.CountIgnored(b.Ignored)
-	d.refuse(b.Sequence, b.Refused)
+	d.exporter.CountIgnored(ignored)
 }
 
 // emit takes what one tick produced: to disk first, then to the world.

@@ -52,10 +52,11 @@ func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
 // watchEvery is how often the end of the stream is looked up.
 const watchEvery = time.Second
 
-// Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order, until ctx ends
-// (it returns nil, after batches that were decoded already are handled) or handle fails (it returns that error). A batch
-// is valid until handle returns. Run can be called once.
-func (c *Consumer) Run(ctx context.Context, handle func(*ingest.Batch) error) error {
+// Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order and as many at a
+// time as are there, at most 32, until ctx ends (it returns nil, after batches that were decoded already are handled) or
+// handle fails (it returns that error). There is a batch for each message, valid until handle returns. Run can be called
+// once.
+func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	free, ready := make(chan *parcel, parcels), make(chan *parcel, parcels)
 	for range parcels {
@@ -77,12 +78,12 @@ func (c *Consumer) Run(ctx context.Context, handle func(*ingest.Batch) error) er
 		<-watched
 	}()
 	for p := range ready {
-		for i := range p.batches[:p.n] {
-			b := &p.batches[i]
-			if err := handle(b); err != nil {
+		if p.n > 0 {
+			batches := p.batches[:p.n]
+			if err := handle(batches); err != nil {
 				return err
 			}
-			c.handled.Store(b.Sequence)
+			c.handled.Store(batches[len(batches)-1].Sequence)
 		}
 		p.reset()
 		free <- p

@@ -22,7 +22,7 @@ var errEnough = errors.New("enough")
 func consume(t *testing.T, consumer *Consumer, n int) []string {
 	t.Helper()
 	var got []string
-	err := consumer.Run(testContext(t), func(b *ingest.Batch) error {
+	err := consumer.Run(testContext(t), each(func(b *ingest.Batch) error {
 		line := strconv.FormatUint(b.Sequence, 10)
 		for _, r := range b.Requests {
 			line += " " + r.ID
@@ -37,7 +37,7 @@ func consume(t *testing.T, consumer *Consumer, n int) []string {
 			return errEnough
 		}
 		return nil
-	})
+	}))
 	if !errors.Is(err, errEnough) {
 		t.Fatalf("after %q: %v", got, err)
 	}
@@ -66,8 +66,8 @@ func TestConsumerStartsWhereItIsTold(t *testing.T) {
 		if d := cmp.Diff(want, consume(t, consumer, len(want))); d != "" {
 			t.Errorf("from %d: %s", startSequence, d)
 		}
-		if n, ok := consumer.Pending(); n != 1 || !ok { // the last one was handled with an error
-			t.Errorf("from %d: pending %d, %v, want 1", startSequence, n, ok)
+		if n, ok := consumer.Pending(); n < 1 || n > uint64(len(want)) || !ok { // the last one was handled with an error
+			t.Errorf("from %d: pending %d, %v, want the last one and those that came with it", startSequence, n, ok)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestPendingCountsWhatCameSince(t *testing.T) {
 	telemetry(t, js, c)
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(0))
 	consumer := NewConsumer(js, consumerOf(js, c, 0))
-	err := consumer.Run(testContext(t), func(*ingest.Batch) error {
+	err := consumer.Run(testContext(t), each(func(*ingest.Batch) error {
 		for i := range 5 {
 			publish(t, js, "forewarm.telemetry.request.p.c", numbered(1+i))
 		}
@@ -88,7 +88,7 @@ func TestPendingCountsWhatCameSince(t *testing.T) {
 			}
 		}
 		return errors.New("what waits was never counted")
-	})
+	}))
 	if !errors.Is(err, errEnough) {
 		n, _ := consumer.Pending()
 		t.Errorf("%v: pending %d, want 6", err, n)
@@ -170,11 +170,11 @@ func TestConsumerEndsWithItsContext(t *testing.T) {
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(0))
 	ctx, cancel := context.WithCancel(testContext(t))
 	handled := 0
-	err := NewConsumer(js, consumerOf(js, c, 1)).Run(ctx, func(*ingest.Batch) error {
+	err := NewConsumer(js, consumerOf(js, c, 1)).Run(ctx, each(func(*ingest.Batch) error {
 		handled++
 		cancel()
 		return nil
-	})
+	}))
 	if err != nil || handled != 1 {
 		t.Errorf("handled %d, ended with %v; want 1 and no error", handled, err)
 	}

@@ -120,3 +120,15 @@ func wantError(t *testing.T, err error, parts ...string) {
 		t.Errorf("error has more than one line: %q", err)
 	}
 }
+
+// each hands batches to f one by one.
+func each(f func(*ingest.Batch) error) func([]ingest.Batch) error {
+	return func(batches []ingest.Batch) error {
+		for i := range batches {
+			if err := f(&batches[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}

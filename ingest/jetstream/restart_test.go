@@ -51,7 +51,7 @@ func TestRestartsOfTheServer(t *testing.T) {
 
 	consumer := NewConsumer(js, consumerOf(js, c, 1))
 	next := 0
-	err := consumer.Run(ctx, func(b *ingest.Batch) error {
+	err := consumer.Run(ctx, each(func(b *ingest.Batch) error {
 		if len(b.Requests) != 1 || b.Requests[0].ID != fmt.Sprint(next) || b.Sequence != uint64(next+1) {
 			return fmt.Errorf("message %d: got %+v", next, b)
 		}
@@ -62,7 +62,7 @@ func TestRestartsOfTheServer(t *testing.T) {
 			return errEnough
 		}
 		return nil
-	})
+	}))
 	close(restart)
 	for range cap(failed) {
 		if err := <-failed; err != nil {

@@ -46,12 +46,12 @@ func BenchmarkStream(b *testing.B) {
 	}
 	published := b.Elapsed()
 	handled := 0
-	_ = NewConsumer(js, consumerOf(js, c, 1)).Run(ctx, func(*ingest.Batch) error {
+	_ = NewConsumer(js, consumerOf(js, c, 1)).Run(ctx, each(func(*ingest.Batch) error {
 		if handled++; handled == b.N {
 			return errEnough
 		}
 		return nil
-	})
+	}))
 	b.ReportMetric(float64(b.N)/published.Seconds(), "published/s")
 	b.ReportMetric(float64(b.N)/(b.Elapsed()-published).Seconds(), "read/s")
 }
