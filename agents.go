@@ -145,7 +145,7 @@ func (p *Pipeline) addEdge(b *ingest.Batch) {
 			reason = p.counted(p.aggregator.AddWindow(w))
 		}
 		if reason != "" {
-			p.refuse(b, reason, w.Pool, w.Start, func() []byte { return nil })
+			p.refuse(b, reason, w.Pool, w.Start, func() []byte { return ingest.AppendWindow(nil, w) })
 		}
 	}
 	for i := range b.Minutes {

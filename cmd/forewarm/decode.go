@@ -67,7 +67,7 @@ func decode(_ context.Context, args []string, std streams) error {
 		if !ok {
 			return usagef("-subject is %q: it must be one that carries telemetry, such as %s", *subject, ingest.ReplicaSubject(prefix, "chat", "r-0"))
 		}
-		m.Kind, m.Replica, m.Pool, m.Class = on.Kind, on.Replica, cmp.Or(m.Pool, on.Pool), cmp.Or(m.Class, on.Class)
+		m.Source, m.Kind, m.Replica, m.Pool, m.Class = on.Source, on.Kind, on.Replica, cmp.Or(m.Pool, on.Pool), cmp.Or(m.Class, on.Class)
 	}
 	if len(files) == 0 {
 		files = []string{"-"}
@@ -131,6 +131,9 @@ func printBatch(b *ingest.Batch, file string, std streams) (records int, err err
 	}
 	for i := range b.Sums {
 		line(ingest.AppendSum(out, &b.Sums[i]))
+	}
+	for i := range b.Windows {
+		line(ingest.AppendWindow(out, &b.Windows[i]))
 	}
 	for i := range b.Replicas {
 		line(ingest.AppendReplica(out, &b.Replicas[i]))
