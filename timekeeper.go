@@ -155,6 +155,8 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 	case ingest.ReasonLate:
 		return fmt.Sprintf("event time %s is before the minutes that can still be amended (last tick %s, features.revise %s)",
 			stamp, p.time.Last.UTC().Format(time.RFC3339), p.cfg.Features.Revise)
+	case ingest.ReasonInconsistent:
+		return "the edge aggregator reads what it has published itself: give agent.upstream another server or prefix than nats"
 	case ingest.ReasonTooMany:
 		return fmt.Sprintf("%d edge aggregators are followed already", maxAgents)
 	case ingest.ReasonDuplicate:

@@ -19,7 +19,8 @@ type Increments struct {
 // all of them with [Aggregator.AddWindow] and [Aggregator.AddMinute] to another Aggregator gives the windows that it would have counted
 // itself from the same records: counts and sketches exactly, sums of token-seconds up to rounding. What calls that were
 // cut off would have needed is an expectation, and follows from the traffic that this Aggregator has seen alone; a call
-// whose attempts come to different edges counts at each; the rankings' error bounds add up.
+// whose attempts come to different edges counts at each; the rankings' error bounds add up, and each edge begins to count
+// nameless tokens with the first name that it sees.
 //
 // An Aggregator is either closed or drained. It costs O(classes × Revise in minutes).
 func (a *Aggregator) Drain(t time.Time) (out Increments) {
