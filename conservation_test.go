@@ -10,7 +10,7 @@ import (
 
 // totals are what came of a log, pool by pool, as somebody who sees only the records would add it up.
 type totals struct {
-	calls, prompt, output, area float64
+	calls, prompt, output float64
 }
 
 // witness reads the records of a log as they are applied, and counts for himself.
