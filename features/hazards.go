@@ -47,34 +47,31 @@ func (h *hazards) at(age int) float64 {
 	return min(float64(h.Late[age-1])/float64(h.Seen[age-1]), 1)
 }
 
-// lentSteps is how many steps of a value (see reporting.quantum) the delays of the pool are worth to a class. The loan is
-// paid back evenly until the class has seen ten times as many, so that none of it is left in a class with delays, or
-// none, of its own.
-const lentSteps = 30.0
-
-// blend is g(age) of a class that has seen few steps so far: its own, and that of its pool.
-func (h *hazards) blend(age int, pool *hazards, quantum float64) float64 {
-	if !(h.Seen[age-1] > 0) || !(quantum > 0) {
-		return pool.at(age)
+// blend is g(age) of a class, given what its pool lends it, and how many steps of a value the answer rests on. The loan is
+// paid back evenly until the class has seen mostSteps, so that none of it is left in a class with delays, or none, of its
+// own.
+func (h *hazards) blend(age int, lent loan, quantum float64) (hazard, steps float64) {
+	if !(quantum > 0) {
+		return lent.hazard, lent.steps
 	}
-	steps := float64(h.Seen[age-1]) / quantum
-	lent := lentSteps * max(0, 1-steps/(10*lentSteps))
-	return (steps*h.at(age) + lent*pool.at(age)) / (steps + lent)
+	own := math.Max(0, float64(h.Seen[age-1])/quantum)
+	due := lent.steps * math.Max(0, 1-own/mostSteps)
+	return (own*h.at(age) + due*lent.hazard) / (own + due), own + due
 }
 
 // share is how much of a minute's value is reported at some age, F, and the variance of its estimate's logarithm, by
 // Greenwood's formula in reverse time: Σ_{j>d} g/((1−g)·n) with n the steps seen.
 type share struct{ reported, logVariance float64 }
 
-// shares fills s with F by age, from 0 to the settled age.
-func (h *hazards) shares(s []share, pool *hazards, quantum float64) {
+// shares fills s with F by age, from 0 to the settled age; loans are by age, from 1.
+func (h *hazards) shares(s []share, loans []loan, quantum float64) {
 	last := len(s) - 1
 	s[last] = share{reported: 1}
 	for age := last; age > 0; age-- {
-		g := h.blend(age, pool, quantum)
+		g, steps := h.blend(age, loans[age-1], quantum)
 		s[age-1] = share{s[age].reported * (1 - g), s[age].logVariance}
-		if g > 0 && g < 1 && quantum > 0 {
-			s[age-1].logVariance += g / (1 - g) / (float64(h.Seen[age-1])/quantum + 1)
+		if g > 0 && g < 1 {
+			s[age-1].logVariance += g / (1 - g) / (steps + 1)
 		}
 	}
 }

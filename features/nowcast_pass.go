@@ -10,6 +10,8 @@ type nowcasting struct {
 	values  []float64 // by age and row
 	records []float64 // by age
 	shares  []share   // by age
+	lenders []lender  // of one row, by age
+	loans   []loan    // to the classes of the pool, by row and age, from 1
 	nothing Window    // stands in for minutes in which nothing came
 }
 
@@ -36,6 +38,7 @@ func (a *Aggregator) nowcast() {
 		for i := range p.lag.Rows {
 			p.lag.Rows[i].fade(keep(records))
 		}
+		a.lend(p)
 		for _, c := range p.classes {
 			if c.nowcasts == nil && c.open > 0 {
 				c.nowcasts = newNowcasts(a.revise, a.open)
@@ -43,6 +46,30 @@ func (a *Aggregator) nowcast() {
 			if c.nowcasts != nil {
 				a.nowcastClass(p, c)
 			}
+		}
+	}
+}
+
+// lend finds what the classes of a pool know of their delays that is of use to others. O(classes × rows × ages).
+func (a *Aggregator) lend(p *pool) {
+	n, ages := &a.nowcasting, int(a.revise)
+	n.loans = n.loans[:0]
+	for row := range nowcasted {
+		n.lenders = grown(n.lenders, ages)
+		clear(n.lenders)
+		for _, c := range p.classes {
+			if c.nowcasts == nil {
+				continue
+			}
+			r := &c.nowcasts.Rows[row]
+			if quantum := r.quantum(); quantum > 0 {
+				for age := 1; age <= ages; age++ {
+					n.lenders[age-1].add(r.Hazards.at(age), float64(r.Hazards.Seen[age-1])/quantum)
+				}
+			}
+		}
+		for age := 1; age <= ages; age++ {
+			n.loans = append(n.loans, n.lenders[age-1].loan(p.lag.Rows[row].at(age)))
 		}
 	}
 }
@@ -98,7 +125,8 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 			sum += v
 		}
 	}
-	quantum := r.quantum(sum, records)
+	r.weigh(sum, records)
+	quantum := r.quantum()
 	r.fade(keep(float64(d.Records)))
 	for age := 1; age <= oldest; age++ {
 		m := a.open - int64(age)
@@ -113,7 +141,7 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 		d.score(row, m, value(oldest))
 	}
 
-	r.Hazards.shares(n.shares, &p.lag.Rows[row], quantum)
+	r.Hazards.shares(n.shares, n.loans[row*oldest:(row+1)*oldest], quantum)
 	level, exposure := float64(r.Level), float64(r.Exposure)
 	for age := oldest; age >= 0; age-- {
 		m, counted := a.open-int64(age), value(age)

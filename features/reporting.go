@@ -72,15 +72,20 @@ func (d *reporting) learn(age int, x, n float64) {
 	d.Hazards.learn(age, x, n)
 }
 
-// quantum is φ. It takes the values of the open minutes, added up, and the records in them.
-func (d *reporting) quantum(sum, records float64) float64 {
-	if records > 0 {
-		if w := records / (records + sizeRecords); d.Size == 0 {
-			d.Size = float32(sum / records)
-		} else {
-			d.Size += float32(w * (sum/records - float64(d.Size)))
-		}
+// weigh takes the values of the open minutes, added up, and the records in them.
+func (d *reporting) weigh(sum, records float64) {
+	if records <= 0 {
+		return
 	}
+	if w := records / (records + sizeRecords); d.Size == 0 {
+		d.Size = float32(sum / records)
+	} else {
+		d.Size += float32(w * (sum/records - float64(d.Size)))
+	}
+}
+
+// quantum is φ.
+func (d *reporting) quantum() float64 {
 	size := float64(d.Size)
 	prior := priorIncrements * size
 	if q := (float64(d.Misfit) + size*prior) / (float64(d.Expected) + prior); q > size/2 {

@@ -100,6 +100,12 @@ func (p *pool) observe(windows []features.Window, settle, limit int) {
 	minute := windows[0].Start.Unix() / 60
 	p.choose(minute, limit, settle)
 	sums, others := unknowns(), unknowns()
+	was := make([]float64, len(dimensions)) // the totals of an earlier minute
+	for d, s := range p.total {
+		if s != nil {
+			was[d] = s.history.At(minute)
+		}
+	}
 	var rest features.Window // what the classes without series of their own add up to
 	for i := range windows {
 		w := &windows[i]
@@ -141,7 +147,7 @@ func (p *pool) observe(windows []features.Window, settle, limit int) {
 		if minute > s.history.Newest {
 			s.push(minute, sums[d])
 		} else {
-			s.anchor.reckon(&sums[d], s.history.Newest-minute)
+			s.reckon(minute, &sums[d], was[d])
 		}
 	}
 }
@@ -171,14 +177,9 @@ func (p *pool) take(c *class, d int, minute int64, now features.Estimate, sums [
 
 // amend corrects an earlier minute of a class and of the pool's total.
 func (p *pool) amend(d int, s *series, minute int64, now features.Estimate) {
-	s.anchor.reckon(&now, s.history.Newest-minute)
-	was, y := s.history.At(minute), now.Mean
-	if math.IsNaN(y) || float32(was) == float32(y) {
-		return
-	}
-	s.history.Amend(minute, y)
-	if t := p.total[d]; t != nil {
-		t.history.Amend(minute, math.Max(0, zeroIfNaN(t.history.At(minute))-zeroIfNaN(was)+y))
+	was, changed := s.amend(minute, now)
+	if t := p.total[d]; t != nil && changed {
+		t.history.Amend(minute, math.Max(0, zeroIfNaN(t.history.At(minute))-zeroIfNaN(was)+now.Mean))
 	}
 }
 

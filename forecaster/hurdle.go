@@ -16,11 +16,11 @@ type hurdle struct {
 	Silent, Woke float64 // origins in silence, and those of them whose outcome was not zero
 }
 
-func (h *hurdle) learn(y float64) {
+func (h *hurdle) learn(woke bool) {
 	const keep = 1 - 1.0/hurdleMemory
 	h.Silent = h.Silent*keep + 1
 	h.Woke *= keep
-	if y > 0 {
+	if woke {
 		h.Woke++
 	}
 }

@@ -11,7 +11,8 @@ import (
 // series is one dimension of one class, or of a pool's total: its history, its experts, and what was learned of their
 // errors. Fixed size, O(experts × targets × levels) per minute.
 type series struct {
-	settle  int // minutes until an outcome can no longer be amended; learning waits for it
+	settle  int   // minutes until an outcome can no longer be amended
+	learned int64 // the newest minute that was learned from
 	history *model.History
 	experts [numExperts]model.Expert
 	spread  spread
@@ -47,21 +48,69 @@ func (s *series) push(m int64, now features.Estimate) {
 
 func (s *series) step(m int64, now features.Estimate) {
 	s.history.Push(m, now.Mean)
-	s.anchor.move(now, s.history.Level(model.Level10m))
+	s.anchor.move(now, s.history.Level(model.Level10m), s.firm(&now, now.Mean))
 	for _, x := range s.experts {
 		x.Update(s.history)
 	}
-	s.spread.add(s.history.At(m - int64(s.settle)))
 	if s.history.Known == 0 {
 		return
 	}
-	s.learn(m - int64(s.settle))
+	s.learned = max(s.learned, m-int64(s.settle)-1)
+	for t := s.learned + 1; t <= m && (m-t >= int64(s.settle) || s.anchor.firm(m-t)); t++ {
+		s.spread.add(s.history.At(t))
+		s.learn(t)
+		s.learned = t
+	}
+	width := s.width()
 	for k := range targets {
-		p := s.points(k)
+		p := s.points(k, width)
 		q, _ := s.distribution(k, &p)
 		s.pending.put(k, m, &p, &q)
 	}
 	s.ranks.observe(s, m)
+}
+
+// width is the spread of the series, of minutes that are not learned yet too.
+func (s *series) width() float64 {
+	w := s.spread
+	for m := s.learned + 1; m <= s.history.Newest; m++ {
+		w.add(s.history.At(m))
+	}
+	return w.value(s.history.Level(model.Level1d))
+}
+
+// firmShare is the part of the spread that a minute may still be off by for it to be learned from. It adds 3 % to the
+// errors.
+const firmShare = 0.25
+
+// firm says whether what a minute will come to is known well enough to learn from it.
+func (s *series) firm(e *features.Estimate, mean float64) bool {
+	return e.SD == 0 && !math.IsNaN(mean) || s.near(mean+e.SD, mean, firmShare)
+}
+
+// near says whether values differ by no more than a share of the spread.
+func (s *series) near(x, y, share float64) bool {
+	return math.Abs(math.Sqrt(x)-math.Sqrt(y)) <= share*s.width()
+}
+
+// amend takes what an earlier minute will come to by now, and says what it was taken for.
+func (s *series) amend(m int64, now features.Estimate) (was float64, changed bool) {
+	was = s.history.At(m)
+	if changed = !math.IsNaN(now.Mean) && float32(was) != float32(now.Mean); changed {
+		s.history.Amend(m, now.Mean)
+	}
+	s.reckon(m, &now, was)
+	return was, changed
+}
+
+// reckon takes how well an earlier minute is known by now. The history has what it will come to; before that it had was.
+// A minute that was said to be firm and moved by three standard deviations makes such words doubtful.
+func (s *series) reckon(m int64, e *features.Estimate, was float64) {
+	before, is := s.history.Newest-m, s.history.At(m)
+	if s.anchor.Firm&(1<<before) != 0 && !s.near(is, was, 3*firmShare) {
+		s.anchor.Broken += brokenGain
+	}
+	s.anchor.reckon(e, before, s.firm(e, is))
 }
 
 // learn gives every target whose last minute is t its outcome.
@@ -79,24 +128,30 @@ func (s *series) learn(t int64) {
 		s.mix[k].learn(&p, y, scale)
 		s.mix[k].cover(y, &q)
 		if s.silent(t - int64(x.to)) {
-			s.mix[k].Silence.learn(y)
+			s.mix[k].Silence.learn(s.came(t-int64(x.to-x.from), t))
 		}
 	}
 }
 
 // silent says whether nothing came in the quarter of an hour that ended with minute m.
 func (s *series) silent(m int64) bool {
-	for i := m; i > m-silentMinutes; i-- {
-		y := s.history.At(i)
-		if before := s.history.Newest - i; before < heardMinutes && !math.IsNaN(y) {
+	return !s.came(m-silentMinutes+1, m)
+}
+
+// came says whether anything came from one minute to another; what is not known may have, and what a nowcast expects
+// has not.
+func (s *series) came(from, to int64) bool {
+	for m := to; m >= from; m-- {
+		y := s.history.At(m)
+		if before := s.history.Newest - m; before < heardMinutes && !math.IsNaN(y) {
 			if s.anchor.heard(before) {
-				return false
+				return true
 			}
-		} else if y != 0 { // NaN is not silence
-			return false
+		} else if y != 0 {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // outcome is what became of a target whose last minute is t; NaN when a minute of it is not known.
@@ -113,9 +168,9 @@ func (s *series) outcome(x target, t int64) float64 {
 }
 
 // points asks every expert for target k from the newest minute.
-func (s *series) points(k int) points {
+func (s *series) points(k int, width float64) points {
 	x := targets[k]
-	p := points{spread: float32(s.spread.value(s.history.Level(model.Level1d)))}
+	p := points{spread: float32(width)}
 	for e, expert := range s.experts {
 		var y float64
 		if peaker, ok := expert.(model.Peaker); ok && x.from < x.to {
@@ -163,8 +218,9 @@ func (s *series) forecast(f *Forecast) bool {
 	}
 	var at [numTargets]Quantiles
 	f.Fallback = false
+	width := s.width()
 	for k := range targets {
-		p := s.points(k)
+		p := s.points(k, width)
 		q, baseline := s.distribution(k, &p)
 		at[k] = q
 		if k == midLead {

@@ -199,7 +199,8 @@ func TestLevelShift(t *testing.T) {
 }
 
 // TestLateCountsStillCover: where every request is reported minutes after it came, first counts are next to nothing; the
-// quantiles cover what the minutes turn out to be, and the newest minute is taken for what it will be.
+// quantiles cover what the minutes turn out to be, and the newest minute is taken for what it will be, though every count
+// is said to be all there is.
 func TestLateCountsStillCover(t *testing.T) {
 	const settle, n = 10, 4 * 1440
 	r := rand.New(rand.NewPCG(13, 14))
@@ -211,7 +212,7 @@ func TestLateCountsStillCover(t *testing.T) {
 		truth[i] = 100 * math.Exp(.2*r.NormFloat64())
 		s.push(startMinute+int64(i), exactly(.02*truth[i]))
 		if i >= 3 {
-			s.history.Amend(startMinute+int64(i-3), truth[i-3])
+			s.amend(startMinute+int64(i-3), exactly(truth[i-3]))
 		}
 		s.forecast(&issued[i])
 		if j := i - 20; j >= n/2 {

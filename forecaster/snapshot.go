@@ -50,6 +50,7 @@ type seriesState struct {
 	Pending []pendingRow        `cbor:"5,keyasint"`
 	Ranks   ranks               `cbor:"6,keyasint"`
 	Anchor  anchor              `cbor:"7,keyasint"`
+	Learned int64               `cbor:"8,keyasint,omitempty"`
 }
 
 // State returns the forecaster's state.
@@ -74,7 +75,7 @@ func seriesStates(all []*series) []*seriesState {
 		if s == nil {
 			continue
 		}
-		st := &seriesState{History: s.history.State(), Spread: s.spread, Mix: s.mix, Pending: s.pending.rows, Ranks: s.ranks, Anchor: s.anchor}
+		st := &seriesState{History: s.history.State(), Spread: s.spread, Mix: s.mix, Pending: s.pending.rows, Ranks: s.ranks, Anchor: s.anchor, Learned: s.learned}
 		for _, x := range s.experts {
 			st.Experts = append(st.Experts, x.State())
 		}
@@ -120,14 +121,14 @@ func (f *Forecaster) restoreAll(key features.Key, states []*seriesState) ([]*ser
 			continue
 		}
 		s := newSeries(key, f.settleMinutes())
-		ok := s.history.Restore(st.History) && len(st.Experts) == numExperts && len(st.Pending) == len(s.pending.rows)
+		ok := s.history.Restore(st.History) && len(st.Experts) == numExperts && len(st.Pending) == len(s.pending.rows) && st.Learned <= st.History.Newest
 		for e := 0; ok && e < numExperts; e++ {
 			ok = s.experts[e].Restore(st.Experts[e])
 		}
 		if !ok {
 			return nil, fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", key)
 		}
-		s.spread, s.mix, s.ranks, s.anchor = st.Spread, st.Mix, st.Ranks, st.Anchor
+		s.spread, s.mix, s.ranks, s.anchor, s.learned = st.Spread, st.Mix, st.Ranks, st.Anchor, st.Learned
 		s.pending.rows = st.Pending
 		out[i] = s
 	}
