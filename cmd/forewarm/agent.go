@@ -131,7 +131,7 @@ func (a *agent) handle(ctx context.Context, batches []ingest.Batch) error {
 			return fmt.Errorf("agent.upstream: %w", err)
 		}
 	}
-	if len(a.parts) == 0 && time.Since(a.lastSnapshot) >= a.cfg.Storage.SnapshotEvery {
+	if len(a.parts) == 0 && !time.Now().Before(a.nextSnapshot) {
 		err := a.snapshot()
 		a.stored("snapshot", err)
 		if err != nil {
@@ -183,7 +183,7 @@ func (a *agent) publish(ctx context.Context) error {
 
 // snapshot saves the state, whose parts are all published.
 func (a *agent) snapshot() error {
-	defer func() { a.lastSnapshot = time.Now() }()
+	defer a.scheduleSnapshot(time.Now())
 	if a.pipeline.Sequence() == a.saved {
 		return nil
 	}

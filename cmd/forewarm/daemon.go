@@ -60,7 +60,7 @@ type daemon struct {
 	// The goroutine of Consumer.Run owns the fold and what follows.
 	pipeline     *forewarm.Pipeline
 	announced    storage.Position // decisions up to here were announced before the last stop
-	lastSnapshot time.Time
+	nextSnapshot time.Time
 	saved        uint64            // sequence of the newest snapshot
 	capped       bool              // it was said that samples are left out
 	faults       map[faultKey]bool // of producers, that were said
@@ -334,7 +334,7 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 // handle folds the messages that came together.
 func (d *daemon) handle(batches []ingest.Batch) error {
 	d.fold(batches, d.emit)
-	if time.Since(d.lastSnapshot) >= d.cfg.Storage.SnapshotEvery {
+	if !time.Now().Before(d.nextSnapshot) {
 		// A disk that is full must not stop the decisions: the state lives on in memory and in the stream.
 		err := d.snapshot()
 		d.stored("snapshot", err)
@@ -435,7 +435,7 @@ func (d *daemon) announceAgain() {
 
 // snapshot saves the state, after the decisions that led to it.
 func (d *daemon) snapshot() error {
-	defer func() { d.lastSnapshot = time.Now() }() // a slow disk must not leave time for nothing else
+	defer d.scheduleSnapshot(time.Now())
 	if d.pipeline.Sequence() == d.saved {
 		return nil
 	}
@@ -446,6 +446,16 @@ func (d *daemon) snapshot() error {
 		return err
 	}
 	return d.journal.Prune(d.pipeline.LastTick().Add(-d.cfg.Storage.Retention))
+}
+
+// snapshotRest is how many times as long as the last snapshot took the next one waits at least: the fold stands still
+// meanwhile, and neither a slow disk nor a large state may take more than 5 % of its time.
+const snapshotRest = 19
+
+// scheduleSnapshot says when the one after that which began at the given time is due.
+func (d *daemon) scheduleSnapshot(began time.Time) {
+	now := time.Now()
+	d.nextSnapshot = now.Add(max(d.cfg.Storage.SnapshotEvery, snapshotRest*now.Sub(began)))
 }
 
 // savingGCPercent is how much memory may grow between collections while the state is saved.

@@ -27,16 +27,17 @@ func (s *Quantile) AppendBinary(b []byte) ([]byte, error) {
 	if s.Count() == 0 {
 		return append(b, 0), nil
 	}
-	n := 0
-	s.each(func(int, uint32) { n++ })
-	b = binary.AppendUvarint(b, uint64(n))
-	last := 0
+	start := len(b)
+	b = append(b, 0, 0) // of the number of bins, at most maxBin+1: a varint of two bytes or one
+	n, last := 0, 0
 	s.each(func(bin int, count uint32) {
 		b = binary.AppendUvarint(b, uint64(bin-last))
 		b = binary.AppendUvarint(b, uint64(count))
 		last = bin
+		n++
 	})
-	return b, nil
+	used := binary.PutUvarint(b[start:start+2], uint64(n))
+	return slices.Delete(b, start+used, start+2), nil
 }
 
 // UnmarshalBinary replaces the sketch by the encoded one. On an error the sketch is empty.
