@@ -141,8 +141,14 @@ func TestAddWindowRefuses(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
+	if reason := a.AddMinute(&ingest.Minute{Pool: "p", Start: at(660), LastEvent: at(1e6)}); reason != "" {
+		t.Errorf("minute: %s", reason)
+	}
 	var h history
 	h.closeUntil(t, a, 12, 16)
+	if last := h.pools[0].LastEvent; last.After(at(12 * 60)) {
+		t.Errorf("the newest event is at %s, in the future", last)
+	}
 	if l := h.window(t, "chat", 8).Late; l == nil || l.Requests != 2 || l.PromptTokens != 50 {
 		t.Errorf("late: %+v", l)
 	}

@@ -103,11 +103,9 @@ func (a *Aggregator) AddMinute(m *ingest.Minute) ingest.Reason {
 		return reason
 	}
 	p := a.pool(m.Pool)
-	last := momentOf(m.LastEvent)
-	if last >= moment(a.end())*minuteLength {
-		last = never
-	}
-	a.evidence(p, minute, max(last, moment(minute)*minuteLength))
+	// An edge whose clock is ahead must not make silence look like life.
+	most := moment(max(a.open, minute)+1)*minuteLength + moment(a.cfg.FutureBound)
+	a.evidence(p, minute, max(min(momentOf(m.LastEvent), most), moment(minute)*minuteLength))
 	s := &p.coverage[a.slot(minute)].strain
 	s.Attempts += float32(m.Attempts)
 	s.Turned += float32(m.Turned)
