@@ -46,7 +46,7 @@ func TestMixedLogIsExact(t *testing.T) {
 			apply(whole, log, func(o *Output) { want = append(want, told(o)) })
 			var got []string
 			p := New(cfg)
-			for part := range slices.Chunk(log, 251) {
+			for part := range slices.Chunk(log, 1009) {
 				apply(p, part, func(o *Output) { got = append(got, told(o)) })
 				p = reborn(t, cfg, p)
 			}
