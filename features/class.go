@@ -110,7 +110,9 @@ func (a *Aggregator) known(name string) *pool {
 func (a *Aggregator) class(p *pool, name string, minute int64) *class {
 	c := p.latest
 	if c == nil || c.key.Class != name {
-		c = a.lookup(p, name, minute)
+		if c = a.upcoming.take(p, name); c == nil {
+			c = a.lookup(p, name, minute)
+		}
 		p.latest = c
 	}
 	c.born, c.last = min(c.born, minute), max(c.last, minute)

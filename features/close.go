@@ -169,7 +169,7 @@ func (a *Aggregator) age() {
 			}
 			c.gone = true
 			delete(p.byName, c.key.Class)
-			p.latest = nil
+			p.latest, a.upcoming = nil, upcoming{}
 			a.counters.ClassesEvicted++
 			return true
 		})

@@ -348,11 +348,10 @@ func (d *daemon) handle(batches []ingest.Batch) error {
 // fold folds messages, and tells of what became of them. What those with a tick take is taken for the tick's.
 func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) {
 	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
+	d.pipeline.ApplyAll(batches, emit)
 	for i := range batches {
-		b := &batches[i]
-		d.pipeline.Apply(b, emit)
-		d.refuse(b.Sequence, b.Refused)
-		ignored += b.Ignored
+		d.refuse(batches[i].Sequence, batches[i].Refused)
+		ignored += batches[i].Ignored
 	}
 	after := d.pipeline.Counters()
 	if ticks := after.Ticks - before.Ticks; ticks > 0 {

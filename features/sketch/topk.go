@@ -60,6 +60,17 @@ func NewTopK(counters int) *TopK {
 	return &TopK{capacity: min(max(counters, 1), maxCounters), unit: 1}
 }
 
+// Touch reads what an Add is going to, or some of it. What it gives means nothing.
+func (t *TopK) Touch() (read uint64) {
+	if len(t.counters) > 0 {
+		read = math.Float64bits(t.counters[0].Weight)
+	}
+	if len(t.index) > 0 {
+		read |= uint64(t.index[0])
+	}
+	return read
+}
+
 // Len is the number of names that have a counter.
 func (t *TopK) Len() int { return len(t.counters) }
 
