@@ -227,7 +227,7 @@ const perParcel = 32
 // pipe decodes on the caller's goroutine and folds on another, some messages at a time, as the daemon does: in takes a
 // message, out waits until all are folded.
 func pipe(p *forewarm.Pipeline) (in func(about ingest.Meta, data []byte), out func()) {
-	const parcels = 4
+	const parcels = 8
 	type parcel []ingest.Batch
 	free, ready, done := make(chan parcel, parcels), make(chan parcel, parcels), make(chan struct{})
 	for range parcels {

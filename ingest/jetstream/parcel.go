@@ -14,7 +14,7 @@ import (
 const (
 	parcelBatches = 32   // most batches in a parcel
 	parcelRecords = 4096 // a parcel with so many records takes no more batches; a batch that grew beyond is not reused
-	parcels       = 4    // that go round between the goroutine that decodes and the one that folds
+	parcels       = 8    // that go round between the goroutine that decodes and the one that folds
 )
 
 // parcel is a few decoded batches that change hands at once: passing on each message by itself costs about as much as
