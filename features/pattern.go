@@ -5,7 +5,7 @@ import "unicode/utf8"
 // fits says whether a pattern with * (any text) and ? (any one character) covers all of a value. O(pattern × value) at
 // worst: only the last * is ever tried again.
 func fits(pattern, value string) bool {
-	star, tried := -1, 0 // where the last * is, and where in value its text ends for now
+	star, tried := -1, 0 // where the last * is, and where in value its text ends so far
 	p, v := 0, 0
 	for v < len(value) {
 		_, width := utf8.DecodeRuneInString(value[v:])

@@ -123,7 +123,7 @@ func (d *decoder) accept(q *Request) {
 	}
 	d.fillClass(&q.Class)
 	if q.Status != StatusOK && q.PromptTokens <= 0 && q.OutputTokens <= 0 {
-		q.PromptTokens = Unknown // 0 is a placeholder: nothing was counted
+		q.PromptTokens = Unknown // producers write 0 where they counted nothing
 	}
 	if q.PromptTokens == Unknown {
 		q.CachedTokens = Unknown

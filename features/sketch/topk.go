@@ -119,7 +119,7 @@ func (t *TopK) grow() {
 }
 
 // Rest gives back the memory that only weight to add needs: 16 of the 52 bytes or so of a counter, beside its name. It is
-// for sketches that nothing is added to for now; the next name without a counter costs O(m·log m) once.
+// for sketches that have gone quiet; the next name without a counter costs O(m·log m) once.
 func (t *TopK) Rest() { t.heap = nil }
 
 // Merge adds everything that o has counted. The error bounds of the two add up: W₁/m₁ + W₂/m₂, which is (W₁+W₂)/m for
