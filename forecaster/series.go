@@ -11,19 +11,24 @@ import (
 // series is one dimension of one class, or of a pool's total: its history, its experts, and what was learned of their
 // errors. Fixed size, O(experts × targets × levels) per minute.
 type series struct {
-	settle  int   // minutes until an outcome can no longer be amended
-	learned int64 // the newest minute that was learned from
-	history *model.History
+	observed
 	experts [numExperts]model.Expert
-	spread  spread
 	mix     [numTargets]mixture
 	pending pending
 	ranks   ranks
+}
+
+// observed is what is known of a series' past, and how well.
+type observed struct {
+	settle  int   // minutes until an outcome can no longer be amended
+	learned int64 // the newest minute that was learned from
+	history *model.History
+	spread  spread
 	anchor  anchor
 }
 
 func newSeries(key features.Key, settle int) *series {
-	s := &series{settle: settle, history: model.NewHistory(), pending: newPending(settle)}
+	s := &series{observed: observed{settle: settle, history: model.NewHistory()}, pending: newPending(settle)}
 	s.ranks.Slot = priorRanks(key)
 	for e, x := range catalog {
 		s.experts[e] = x.make()
@@ -37,13 +42,19 @@ func newSeries(key features.Key, settle int) *series {
 // push takes minute m with what it will come to (mean NaN: not known): first the feedback for what was forecast of
 // minutes that are now settled, then the new minute, then the experts' forecasts from it, kept for their own feedback.
 func (s *series) push(m int64, now features.Estimate) {
-	if s.history.Known > 0 {
-		// After a long gap nothing pending is left to learn from: the history alone takes note of it.
-		for gap := max(s.history.Newest+1, m-Horizon-int64(s.settle)-1); gap < m; gap++ {
-			s.step(gap, unknown)
-		}
-	}
+	s.catchUp(m, s.step)
 	s.step(m, now)
+}
+
+// catchUp steps through the minutes that were skipped before m.
+func (s *observed) catchUp(m int64, step func(int64, features.Estimate)) {
+	if s.history.Known == 0 {
+		return
+	}
+	// After a long gap nothing pending is left to learn from: the history alone takes note of it.
+	for gap := max(s.history.Newest+1, m-Horizon-int64(s.settle)-1); gap < m; gap++ {
+		step(gap, unknown)
+	}
 }
 
 func (s *series) step(m int64, now features.Estimate) {
@@ -55,12 +66,7 @@ func (s *series) step(m int64, now features.Estimate) {
 	if s.history.Known == 0 {
 		return
 	}
-	s.learned = max(s.learned, m-int64(s.settle)-1)
-	for t := s.learned + 1; t <= m && (m-t >= int64(s.settle) || s.anchor.firm(m-t)); t++ {
-		s.spread.add(s.history.At(t))
-		s.learn(t)
-		s.learned = t
-	}
+	s.learnUpTo(m, s.learn)
 	width := s.width()
 	for k := range targets {
 		p := s.points(k, width)
@@ -70,8 +76,18 @@ func (s *series) step(m int64, now features.Estimate) {
 	s.ranks.observe(s, m)
 }
 
+// learnUpTo has what settled by minute m, or is as good as settled, learned from, minute by minute.
+func (s *observed) learnUpTo(m int64, learn func(t int64)) {
+	s.learned = max(s.learned, m-int64(s.settle)-1)
+	for t := s.learned + 1; t <= m && (m-t >= int64(s.settle) || s.anchor.firm(m-t)); t++ {
+		s.spread.add(s.history.At(t))
+		learn(t)
+		s.learned = t
+	}
+}
+
 // width is the spread of the series, of minutes that are not learned yet too.
-func (s *series) width() float64 {
+func (s *observed) width() float64 {
 	w := s.spread
 	for m := s.learned + 1; m <= s.history.Newest; m++ {
 		w.add(s.history.At(m))
@@ -84,17 +100,17 @@ func (s *series) width() float64 {
 const firmShare = 0.25
 
 // firm says whether what a minute will come to is known well enough to learn from it.
-func (s *series) firm(e *features.Estimate, mean float64) bool {
+func (s *observed) firm(e *features.Estimate, mean float64) bool {
 	return e.SD == 0 && !math.IsNaN(mean) || s.near(mean+e.SD, mean, firmShare)
 }
 
 // near says whether values differ by no more than a share of the spread.
-func (s *series) near(x, y, share float64) bool {
+func (s *observed) near(x, y, share float64) bool {
 	return math.Abs(math.Sqrt(x)-math.Sqrt(y)) <= share*s.width()
 }
 
 // amend takes what an earlier minute will come to by now, and says what it was taken for.
-func (s *series) amend(m int64, now features.Estimate) (was float64, changed bool) {
+func (s *observed) amend(m int64, now features.Estimate) (was float64, changed bool) {
 	was = s.history.At(m)
 	if changed = !math.IsNaN(now.Mean) && float32(was) != float32(now.Mean); changed {
 		s.history.Amend(m, now.Mean)
@@ -105,7 +121,7 @@ func (s *series) amend(m int64, now features.Estimate) (was float64, changed boo
 
 // reckon takes how well an earlier minute is known by now. The history has what it will come to; before that it had was.
 // A minute that was said to be firm and moved by three standard deviations makes such words doubtful.
-func (s *series) reckon(m int64, e *features.Estimate, was float64) {
+func (s *observed) reckon(m int64, e *features.Estimate, was float64) {
 	before, is := s.history.Newest-m, s.history.At(m)
 	if s.anchor.Firm&(1<<before) != 0 && !s.near(is, was, 3*firmShare) {
 		s.anchor.Broken += brokenGain
@@ -134,13 +150,13 @@ func (s *series) learn(t int64) {
 }
 
 // silent says whether nothing came in the quarter of an hour that ended with minute m.
-func (s *series) silent(m int64) bool {
+func (s *observed) silent(m int64) bool {
 	return !s.came(m-silentMinutes+1, m)
 }
 
 // came says whether anything came from one minute to another; what is not known may have, and what a nowcast expects
 // has not.
-func (s *series) came(from, to int64) bool {
+func (s *observed) came(from, to int64) bool {
 	for m := to; m >= from; m-- {
 		y := s.history.At(m)
 		if before := s.history.Newest - m; before < heardMinutes && !math.IsNaN(y) {
@@ -155,7 +171,7 @@ func (s *series) came(from, to int64) bool {
 }
 
 // outcome is what became of a target whose last minute is t; NaN when a minute of it is not known.
-func (s *series) outcome(x target, t int64) float64 {
+func (s *observed) outcome(x target, t int64) float64 {
 	best := math.Inf(-1)
 	for m := t - int64(x.to-x.from); m <= t; m++ {
 		y := s.history.At(m)
