@@ -19,7 +19,7 @@ const (
 // aggregation (Wintenberger 2017, doi:10.1007/s10994-016-5592-6) of their pinball losses, one set of weights per level
 // (Berrisch and Ziel 2023, doi:10.1016/j.jeconom.2021.11.008). O(experts × levels) per outcome.
 type mixture struct {
-	Residual [numExperts]Quantiles // quantiles of (√y − √forecast)/spread
+	Residual [numExperts]Quantiles // where outcomes lie on the expert's own axis
 	Seen     [numExperts]float64   // outcomes the residuals have learned from
 
 	Weight   [numExperts]Quantiles // per level; over all experts, asleep or not
@@ -51,29 +51,52 @@ const priorWidth = 1.2
 
 func newMixture() mixture {
 	var m mixture
-	for e := range m.Residual {
+	sum := 0.0
+	for _, x := range catalog {
+		sum += x.weight()
+	}
+	for e, x := range catalog {
+		m.Residual[e] = x.residuals()
 		for i := range Levels {
-			m.Residual[e][i] = priorWidth * gaussian[i]
-			m.Weight[e][i] = 1 / float64(numExperts)
+			m.Weight[e][i] = x.weight() / sum
 			m.Variance[e][i], m.Range[e][i] = 1e-8, 1e-8
 		}
 	}
 	return m
 }
 
-// points are the experts' forecasts of one target on the square-root scale, NaN where the expert sleeps, and the spread
-// of the series when they were made.
+// points are what the experts say of one target, on the square-root scale: a point, or the median of a distribution; NaN
+// where the expert sleeps. And the spreads of the series when they said so.
 type points struct {
 	z      [numExperts]float32
-	spread float32
+	spread spreads
+	axis   [numDistributions]axis
 }
 
 // expert is the distribution that expert e alone gives.
 func (m *mixture) expert(e int, p *points) (q Quantiles) {
+	if a := catalog[e].axis; a > 0 {
+		for i := range q {
+			q[i] = unroot(p.axis[a-1].at(m.Residual[e][i], p.spread.least()))
+		}
+		return q
+	}
+	z := float64(p.z[e])
+	spread := p.spread.of(catalog[e].unit, z)
 	for i := range q {
-		q[i] = unroot(float64(p.z[e]) + float64(p.spread)*m.Residual[e][i])
+		q[i] = unroot(z + spread*m.Residual[e][i])
 	}
 	return q
+}
+
+// residual is where outcome y lies on the axis of expert e: the number of its spreads away from its point, or the
+// standard normal score that its distribution gives y.
+func (p *points) residual(e int, y float64) float64 {
+	if a := catalog[e].axis; a > 0 {
+		return p.axis[a-1].score(math.Sqrt(y), p.spread.least())
+	}
+	z := float64(p.z[e])
+	return (math.Sqrt(y) - z) / p.spread.of(catalog[e].unit, z)
 }
 
 // experts are the distributions that the experts give, each alone; those of sleepers are not set.
@@ -115,7 +138,7 @@ func (m *mixture) learn(p *points, y, scale float64) {
 	if !ok {
 		return
 	}
-	final := m.calibrate(agg, float64(p.spread))
+	final := m.calibrate(agg, p.spread.mixed())
 	var gain [numExperts]Quantiles
 	m.LossN = math.Min(m.LossN+1, 1/lossMemory)
 	own := 0.0
@@ -140,7 +163,7 @@ func (m *mixture) learn(p *points, y, scale float64) {
 			}
 			gain[e][i] = -g * (x[i] - agg[i]) / scale
 		}
-		m.track(e, (math.Sqrt(y)-float64(p.z[e]))/float64(p.spread))
+		m.track(e, p.residual(e, y))
 	}
 	for i := range Levels {
 		m.reweight(i, p, &gain)

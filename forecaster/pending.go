@@ -10,7 +10,8 @@ type pending struct {
 type pendingRow struct {
 	Minute int64 // the newest minute when the forecast was made
 	Points [numExperts]float32
-	Spread float32
+	Spread spreads
+	Axes   [numDistributions]axis
 	Issued [NumLevels]float32
 }
 
@@ -33,7 +34,7 @@ func (p *pending) row(k int, minute int64) *pendingRow {
 
 func (p *pending) put(k int, minute int64, x *points, issued *Quantiles) {
 	r := p.row(k, minute)
-	r.Minute, r.Points, r.Spread = minute, x.z, x.spread
+	r.Minute, r.Points, r.Spread, r.Axes = minute, x.z, x.spread, x.axis
 	for i, v := range issued {
 		r.Issued[i] = float32(v)
 	}
@@ -44,7 +45,7 @@ func (p *pending) get(k int, minute int64) (x points, issued Quantiles, ok bool)
 	if r.Minute != minute || minute < 0 {
 		return x, issued, false
 	}
-	x.z, x.spread = r.Points, r.Spread
+	x.z, x.spread, x.axis = r.Points, r.Spread, r.Axes
 	for i, v := range r.Issued {
 		issued[i] = float64(v)
 	}

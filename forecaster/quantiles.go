@@ -1,12 +1,16 @@
 package forecaster
 
-import "math"
+import (
+	"math"
+
+	"github.com/forewarm/forewarm/forecaster/model"
+)
 
 // NumLevels is the number of quantile levels a forecast carries.
-const NumLevels = 9
+const NumLevels = model.NumLevels
 
 // Levels are the quantile levels of every forecast, ascending.
-var Levels = [NumLevels]float64{.05, .1, .25, .5, .75, .8, .9, .95, .99}
+var Levels = model.Levels
 
 // Indices into Levels, for readers that want one of them.
 const (

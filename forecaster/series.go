@@ -67,9 +67,9 @@ func (s *series) step(m int64, now features.Estimate) {
 		return
 	}
 	s.learnUpTo(m, s.learn)
-	width := s.width()
+	width := s.spreads()
 	for k := range targets {
-		p := s.points(k, width)
+		p := s.points(k, &width)
 		q, _ := s.distribution(k, &p)
 		s.pending.put(k, m, &p, &q)
 	}
@@ -86,13 +86,19 @@ func (s *observed) learnUpTo(m int64, learn func(t int64)) {
 	}
 }
 
-// width is the spread of the series, of minutes that are not learned yet too.
+// width is the spread of the series.
 func (s *observed) width() float64 {
+	w := s.spreads()
+	return w.mixed()
+}
+
+// spreads are those of the series, of minutes that are not learned yet too.
+func (s *observed) spreads() spreads {
 	w := s.spread
 	for m := s.learned + 1; m <= s.history.Newest; m++ {
 		w.add(s.history.At(m))
 	}
-	return w.value(s.history.Level(model.Level1d))
+	return w.at(s.history.Level(model.Level1d))
 }
 
 // firmShare is the part of the spread that a minute may still be off by for it to be learned from. It adds 3 % to the
@@ -184,10 +190,21 @@ func (s *observed) outcome(x target, t int64) float64 {
 }
 
 // points asks every expert for target k from the newest minute.
-func (s *series) points(k int, width float64) points {
+func (s *series) points(k int, width *spreads) points {
 	x := targets[k]
-	p := points{spread: float32(width)}
+	p := points{spread: *width}
 	for e, expert := range s.experts {
+		if a := catalog[e].axis; a > 0 {
+			var q [NumLevels]float64
+			p.z[e] = nan32
+			if expert.(model.Distributor).Distribution(s.history, x.from, x.to, &q) {
+				for i, y := range q {
+					p.axis[a-1][i] = float32(math.Sqrt(y))
+				}
+				p.z[e] = p.axis[a-1][L50]
+			}
+			continue
+		}
 		var y float64
 		if peaker, ok := expert.(model.Peaker); ok && x.from < x.to {
 			y = peaker.Peak(s.history, x.from, x.to)
@@ -221,7 +238,7 @@ func (s *series) mixed(m *mixture, p *points) (Quantiles, int) {
 	if !ok {
 		return q, -1
 	}
-	return m.calibrate(q, float64(p.spread)), -1
+	return m.calibrate(q, p.spread.mixed()), -1
 }
 
 // minKnown is the number of known minutes before a series answers at all.
@@ -234,9 +251,9 @@ func (s *series) forecast(f *Forecast) bool {
 	}
 	var at [numTargets]Quantiles
 	f.Fallback = false
-	width := s.width()
+	width := s.spreads()
 	for k := range targets {
-		p := s.points(k, width)
+		p := s.points(k, &width)
 		q, baseline := s.distribution(k, &p)
 		at[k] = q
 		if k == midLead {
@@ -288,3 +305,5 @@ func (s *series) weights(p *points, baseline int) []Weight {
 	sort.SliceStable(ws, func(i, j int) bool { return ws[i].Share > ws[j].Share })
 	return ws
 }
+
+var nan32 = float32(math.NaN())

@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
-const snapshotVersion = 2
+const snapshotVersion = 3
 
 // State is the whole of a Forecaster for a snapshot. It shares memory with the Forecaster: encode it before the next
 // Observe.

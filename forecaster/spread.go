@@ -3,16 +3,56 @@ package forecaster
 import "math"
 
 // spread is how far a series strays from its ten-minute level on the square-root scale: exponentially weighted mean
-// absolute deviations at three time scales, so that it rises within minutes of a burst and does not forget a noisy day.
-// It sees a minute once that has settled: first counts of requests that are reported when they end may be next to
-// nothing, and would leave no spread for errors to be measured in.
+// absolute deviations at three time scales. It sees a minute once that has settled: first counts of requests that are
+// reported when they end may be next to nothing, and would leave no spread for errors to be measured in.
 type spread struct {
 	Deviation [3]float64
+	Steady    float64 // like the first, but hardly moved by a single minute that is far off
 	Seen      float64
 	Near, Day float64 // mean of ten minutes, and of a day
 }
 
-// spreadMinutes are the time constants of the deviations, spreadShare their part in the whole.
+// The units in which the errors of experts may be measured. No one of them is best for all: after a single large minute
+// a short deviation says that all is uncertain, which is right for a burst and wrong for a client whose minutes come in
+// lumps; a long one is right for those, and slow to see a burst.
+const (
+	spreadShort  = iota // the deviation over 20 minutes
+	spreadSteady        // that of the typical minute among them
+	spreadMedium        // over 90 minutes
+	spreadDay           // over a day
+	spreadMixed         // 40, 30 and 30 % of those over 20 minutes, 90 minutes and a day
+	numSpreads
+	spreadLevel = numSpreads // in proportion to the root of what is forecast, and part of that of a day's mean
+)
+
+// spreads are a series' spreads at one origin; and the root of its day's mean, for spreadLevel.
+type spreads struct {
+	Of   [numSpreads]float32
+	Root float32
+}
+
+// of is the unit for errors of a forecast z on the square-root scale.
+func (s *spreads) of(unit int, z float64) float64 {
+	if unit == spreadLevel {
+		return levelShare*z + rootShare*float64(s.Root)
+	}
+	return float64(s.Of[unit])
+}
+
+// mixed is the unit of calibration.
+func (s *spreads) mixed() float64 { return float64(s.Of[spreadMixed]) }
+
+// least is the least width between neighbouring quantiles of an expert that gives a whole distribution.
+func (s *spreads) least() float64 { return leastWidth * s.mixed() }
+
+const leastWidth = 0.01
+
+const (
+	levelShare = 0.3
+	rootShare  = 0.03
+)
+
+// spreadMinutes are the time constants of the deviations, spreadShare their part in spreadMixed.
 var (
 	spreadMinutes = [3]float64{20, 90, 1440}
 	spreadShare   = [3]float64{.4, .3, .3}
@@ -35,27 +75,40 @@ func (s *spread) add(y float64) {
 		for i, tau := range spreadMinutes {
 			s.Deviation[i] += math.Max(1/tau, 1/s.Seen) * (d - s.Deviation[i])
 		}
+		// The square of the mean root: between a mean and a median, and smooth.
+		root := math.Sqrt(s.Steady)
+		root += math.Max(1/spreadMinutes[0], 1/s.Seen) * (math.Sqrt(d) - root)
+		s.Steady = root * root
 	}
 	s.Seen++
 	s.Near += math.Max(1.0/10, 1/s.Seen) * (y - s.Near)
 	s.Day += math.Max(1.0/1440, 1/s.Seen) * (y - s.Day)
 }
 
-// value is the spread of a series: positive, vanishing for a flat one. level stands in for the mean until a minute has
-// settled.
-func (s *spread) value(level float64) float64 {
-	own := 0.0
-	for i, share := range spreadShare {
-		own += share * s.Deviation[i]
-	}
+// at are the spreads at present: positive, vanishing for a flat series. level stands in for the mean until a minute has
+// settled. A deviation over minutes that hardly differ is held above a share of that of the day, lest a quiet quarter of
+// an hour makes all that follows an outlier.
+func (s *spread) at(level float64) (x spreads) {
 	if s.Seen > 0 {
 		level = s.Day
 	}
 	root := math.Sqrt(math.Max(level, 0))
-	prior := priorDeviation * root
 	w := priorMinutes / (priorMinutes + s.Seen)
 	if s.Seen > 20*priorMinutes {
 		w = 0
 	}
-	return math.Max(w*prior+(1-w)*own, 1e-7*root+1e-12)
+	least := math.Max(quietShare*s.Deviation[2], 1e-7*root+1e-12)
+	blend := func(own float64) float32 {
+		return float32(math.Max(w*priorDeviation*root+(1-w)*own, least))
+	}
+	mixed := 0.0
+	for i, share := range spreadShare {
+		mixed += share * s.Deviation[i]
+	}
+	x.Of = [numSpreads]float32{blend(s.Deviation[0]), blend(s.Steady), blend(s.Deviation[1]), blend(s.Deviation[2]), blend(mixed)}
+	x.Root = float32(math.Max(root, 1e-12))
+	return x
 }
+
+// quietShare is the least part of a day's deviation that any other spread may be.
+const quietShare = 0.1

@@ -24,3 +24,17 @@ type stateless struct{}
 func (stateless) Update(*History)          {}
 func (stateless) State() []float64         { return nil }
 func (stateless) Restore(s []float64) bool { return len(s) == 0 }
+
+// NumLevels is the number of quantiles of a Distributor, Levels their levels, ascending.
+const NumLevels = 9
+
+// Levels are the levels of all quantiles.
+var Levels = [NumLevels]float64{.05, .1, .25, .5, .75, .8, .9, .95, .99}
+
+// Distributor is an expert that knows not only what to expect but how uncertain that is. The forecaster goes by its
+// Distribution in place of its Forecast, and corrects it by where past outcomes fell in it.
+type Distributor interface {
+	// Distribution sets q to the quantiles at Levels of the largest minute in a span of leads, which may be one lead:
+	// non-decreasing, non-negative and finite. False means that the expert sleeps.
+	Distribution(h *History, from, to int, q *[NumLevels]float64) bool
+}

@@ -1,0 +1,41 @@
+package forecaster
+
+// axis is a distribution that an expert gave as a whole: the square roots of its quantiles at Levels. Outcomes are located
+// on it by their standard normal scores, piecewise linear between the quantiles and beyond the outermost ones, and the
+// quantiles of these scores are tracked like those of any expert's errors. So a distribution that is too narrow, too high
+// or skewed is warped into one that is calibrated; an expert that is so from the start keeps its own.
+type axis [NumLevels]float32
+
+// at is the square root of the quantile with standard normal score x. least is taken for the width between quantiles
+// that coincide.
+func (a *axis) at(x, least float64) float64 {
+	i := 0
+	for i < NumLevels-2 && x > gaussian[i+1] {
+		i++
+	}
+	lo, width := a.segment(i, least)
+	return lo + width*(x-gaussian[i])/(gaussian[i+1]-gaussian[i])
+}
+
+// score is the inverse of at. What coincides with several quantiles is in their middle.
+func (a *axis) score(z, least float64) float64 {
+	lo, hi := 0, NumLevels-1
+	for lo < NumLevels-1 && float64(a[lo]) < z {
+		lo++
+	}
+	for hi > 0 && float64(a[hi]) > z {
+		hi--
+	}
+	if lo < hi {
+		return (gaussian[lo] + gaussian[hi]) / 2
+	}
+	i := min(max(lo-1, 0), NumLevels-2)
+	from, width := a.segment(i, least)
+	return gaussian[i] + (z-from)/width*(gaussian[i+1]-gaussian[i])
+}
+
+// segment is where the i-th segment begins, and how wide it is.
+func (a *axis) segment(i int, least float64) (from, width float64) {
+	from = float64(a[i])
+	return from, max(float64(a[i+1])-from, least)
+}

@@ -1,0 +1,72 @@
+package forecaster
+
+import (
+	"math"
+	"testing"
+
+	"gonum.org/v1/gonum/stat/distuv"
+	"pgregory.net/rapid"
+)
+
+func drawAxis(t *rapid.T) (a axis) {
+	sum := rapid.Float32Range(0, 100).Draw(t, "first")
+	for i := range a {
+		a[i] = sum
+		sum += rapid.OneOf(rapid.Just(float32(0)), rapid.Float32Range(0, 50)).Draw(t, "width")
+	}
+	return a
+}
+
+// TestAxisScoresInvert: a score leads back to its outcome, but for outcomes among quantiles that coincide.
+func TestAxisScoresInvert(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := drawAxis(t)
+		const least = 0.01
+		z := rapid.Float64Range(-50, 600).Draw(t, "z")
+		x := a.score(z, least)
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			t.Fatalf("score %v of %v on %v", x, z, a)
+		}
+		if got := a.at(x, least); math.Abs(got-z) > 1e-6*(1+math.Abs(z))+least {
+			t.Fatalf("%v has score %v, which is at %v on %v", z, x, got, a)
+		}
+		if y := a.at(x+0.1, least); !(y > a.at(x, least)-1e-9-least) {
+			t.Fatalf("falls from %v to %v after score %v", a.at(x, least), y, x)
+		}
+	})
+}
+
+// TestAxisKeepsWhatIsCalibrated: at the normal scores of the levels an axis gives its own quantiles.
+func TestAxisKeepsWhatIsCalibrated(t *testing.T) {
+	a := axis{1, 2, 4, 8, 9, 10, 20, 30, 60}
+	for i, x := range gaussian {
+		if got := a.at(x, 1e-6); math.Abs(got-float64(a[i])) > 1e-5 {
+			t.Errorf("level %v is at %v, the axis has %v", Levels[i], got, a[i])
+		}
+	}
+}
+
+// TestTrackedScoresMendAWrongWidth: the scores of outcomes that spread twice as far as a distribution says come to have
+// quantiles of twice the normal ones.
+func TestTrackedScoresMendAWrongWidth(t *testing.T) {
+	var a axis
+	for i, x := range gaussian {
+		a[i] = float32(100 + x)
+	}
+	var m mixture
+	for i, x := range gaussian {
+		m.Residual[0][i] = x
+	}
+	const n = 20000
+	for i := range n {
+		u := (float64(i*7919%n) + .5) / n // every level once, in an order without pattern
+		m.track(0, a.score(100+2*normal(u), 1e-3))
+	}
+	for i, x := range gaussian {
+		if got := m.Residual[0][i]; math.Abs(got-2*x) > .35 {
+			t.Errorf("level %v is at score %.2f, want %.2f", Levels[i], got, 2*x)
+		}
+	}
+}
+
+func normal(u float64) float64 { return distuv.UnitNormal.Quantile(u) }
