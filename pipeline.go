@@ -203,7 +203,14 @@ func services(cfg *Config) map[string]features.Service {
 }
 
 func (c *Config) forecasterConfig() forecaster.Config {
-	return forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, MaxClasses: c.ForecastClasses}
+	f := forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, MaxClasses: c.ForecastClasses, Zones: map[string]*time.Location{}}
+	for i := range c.Pools {
+		f.Zones[c.Pools[i].Name] = c.Pools[i].Zone
+	}
+	if c.DefaultPool != nil {
+		f.Zone = c.DefaultPool.Zone
+	}
+	return f
 }
 
 func (c *Config) producers() features.ProducersConfig {

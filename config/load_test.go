@@ -105,6 +105,20 @@ func TestAnchorsMerge(t *testing.T) {
 	}
 }
 
+func TestTimezoneReachesThePool(t *testing.T) {
+	c, err := parseFile(t, "testdata/valid/default_pool_only.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if zone := p.DefaultPool.Zone.String(); zone != "America/New_York" {
+		t.Errorf("time zone %s", zone)
+	}
+}
+
 func TestEnvironmentWins(t *testing.T) {
 	env := map[string]string{
 		"FOREWARM_DECISION_HOLD": "3m", "FOREWARM_FEATURES_MAX_CLASSES": "7", "FOREWARM_STORAGE_DIR": "data",

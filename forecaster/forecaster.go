@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/model"
 )
 
 // Config parameterises a Forecaster.
@@ -19,6 +20,10 @@ type Config struct {
 	// MaxClasses is how many classes of a pool have forecasts of their own, the heaviest by tokens; the others are
 	// forecast together as features.OverflowClass. Pool totals are of all. Not positive means DefaultMaxClasses.
 	MaxClasses int
+	// Zones are the time zones, by pool, whose clocks daily and weekly seasons follow; that of pools which it does not name
+	// is Zone. Nil is UTC.
+	Zones map[string]*time.Location
+	Zone  *time.Location
 }
 
 // DefaultMaxClasses is what an unset Config.MaxClasses means.
@@ -41,10 +46,11 @@ type Forecaster struct {
 }
 
 type pool struct {
-	name    string
-	classes []*class  // ordered by class
-	total   []*series // by index into dimensions; nil until the dimension is known
-	minute  features.PoolMinute
+	name     string
+	calendar *model.Calendar
+	classes  []*class  // ordered by class
+	total    []*series // by index into dimensions; nil until the dimension is known
+	minute   features.PoolMinute
 
 	standings []*standing // of every class, ordered by name
 	rest      span        // sums of the classes without series of their own
@@ -141,7 +147,7 @@ func (p *pool) observe(windows []features.Window, settle, limit int) {
 			if math.IsNaN(sums[d].Mean) {
 				continue
 			}
-			s = newSeries(features.Key{Pool: p.name, Class: features.TotalClass}, settle)
+			s = p.newSeries(features.Key{Pool: p.name, Class: features.TotalClass}, settle)
 			p.total[d] = s
 		}
 		if minute > s.history.Newest {
@@ -159,7 +165,7 @@ func (p *pool) take(c *class, d int, minute int64, now features.Estimate, sums [
 		if !ok {
 			return
 		}
-		s = newSeries(c.key, settle)
+		s = p.newSeries(c.key, settle)
 		c.series[d] = s
 	}
 	if ok {
@@ -244,9 +250,20 @@ func (pf *PoolForecast) Of(dimension string) *Forecast {
 func (f *Forecaster) pool(name string) *pool {
 	i, ok := slices.BinarySearchFunc(f.pools, name, func(p *pool, n string) int { return strings.Compare(p.name, n) })
 	if !ok {
-		f.pools = slices.Insert(f.pools, i, &pool{name: name, total: make([]*series, len(dimensions))})
+		zone, own := f.cfg.Zones[name]
+		if !own {
+			zone = f.cfg.Zone
+		}
+		f.pools = slices.Insert(f.pools, i, &pool{name: name, calendar: model.NewCalendar(zone), total: make([]*series, len(dimensions))})
 	}
 	return f.pools[i]
+}
+
+// newSeries is an empty series of a class of the pool, or of its total.
+func (p *pool) newSeries(key features.Key, settle int) *series {
+	s := newSeries(key, settle)
+	s.history.Calendar = p.calendar
+	return s
 }
 
 // class finds or adds a class, keeping the order.

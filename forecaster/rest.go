@@ -175,7 +175,7 @@ func (p *pool) promote(s *standing, settle int) {
 				continue
 			}
 			if c.series[d] == nil {
-				c.series[d] = newSeries(c.key, settle)
+				c.series[d] = p.newSeries(c.key, settle)
 			}
 			c.series[d].push(m, exactly(row[d]))
 			p.shift(d, m, row[d], math.NaN())

@@ -94,13 +94,13 @@ func Restore(cfg Config, st State) (*Forecaster, error) {
 		p := f.pool(ps.Name)
 		p.minute = ps.Minute
 		var err error
-		if p.total, err = f.restoreAll(features.Key{Pool: ps.Name, Class: features.TotalClass}, ps.Total); err != nil {
+		if p.total, err = f.restoreAll(p, features.TotalClass, ps.Total); err != nil {
 			return nil, err
 		}
 		for _, cs := range ps.Classes {
 			c := p.class(features.Key{Pool: ps.Name, Class: cs.Class})
 			c.shape = cs.Shape
-			if c.series, err = f.restoreAll(c.key, cs.Series); err != nil {
+			if c.series, err = f.restoreAll(p, cs.Class, cs.Series); err != nil {
 				return nil, err
 			}
 		}
@@ -111,7 +111,8 @@ func Restore(cfg Config, st State) (*Forecaster, error) {
 	return f, nil
 }
 
-func (f *Forecaster) restoreAll(key features.Key, states []*seriesState) ([]*series, error) {
+func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([]*series, error) {
+	key := features.Key{Pool: p.name, Class: class}
 	if len(states) != len(dimensions) {
 		return nil, fmt.Errorf("forecaster state of %s has %d dimensions, this program forecasts %d", key, len(states), len(dimensions))
 	}
@@ -120,7 +121,7 @@ func (f *Forecaster) restoreAll(key features.Key, states []*seriesState) ([]*ser
 		if st == nil {
 			continue
 		}
-		s := newSeries(key, f.settleMinutes())
+		s := p.newSeries(key, f.settleMinutes())
 		ok := s.history.Restore(st.History) && len(st.Experts) == numExperts && len(st.Pending) == len(s.pending.rows) && st.Learned <= st.History.Newest
 		for e := 0; ok && e < numExperts; e++ {
 			ok = s.experts[e].Restore(st.Experts[e])

@@ -7,6 +7,8 @@ import "time"
 type Config struct {
 	Name string `yaml:"name"`
 
+	Timezone string `yaml:"timezone"` // IANA name of the zone whose clock the pool's users live by; "" means UTC
+
 	ModelConfig      string  `yaml:"model_config"` // path of the model's config.json; the caller reads it
 	KVDType          string  `yaml:"kv_dtype"`     // dtype of the KV cache; "" follows the model
 	GPU              GPU     `yaml:"gpu"`

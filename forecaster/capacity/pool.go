@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"time"
+	_ "time/tzdata" // a pool's time zone must not depend on what the machine has installed
 )
 
 // The resources of a replica, named like the dimensions of demand that use them.
@@ -17,7 +18,8 @@ const (
 // Pool is what one pool can hold and do, checked and with defaults filled in. It is a value.
 type Pool struct {
 	Name     string
-	KVTokens float64 // KV cache of one replica in tokens, before KVTarget; 0 is unknown
+	Zone     *time.Location // whose clock daily and weekly seasons follow; nil is UTC
+	KVTokens float64        // KV cache of one replica in tokens, before KVTarget; 0 is unknown
 	KVTarget float64
 	KVBytes  KVBytes // of one token; zero when no model was given
 	Rates    Rates
@@ -40,8 +42,12 @@ func New(c Config, modelJSON []byte) (Pool, error) {
 	if err := c.check(); err != nil {
 		return Pool{}, err
 	}
+	zone, err := c.zone()
+	if err != nil {
+		return Pool{}, err
+	}
 	p := Pool{
-		Name: c.Name, KVTarget: c.KVTarget, KVTokens: float64(c.KVCapacityTokens),
+		Name: c.Name, Zone: zone, KVTarget: c.KVTarget, KVTokens: float64(c.KVCapacityTokens),
 		Rates: Rates{
 			PrefillTokensPerS: c.PrefillTokensPerS, DecodeTokensPerS: c.DecodeTokensPerS, RequestsPerS: c.MaxRequestsPerS,
 			MaxNumSeqs: c.MaxNumSeqs, ITL: c.ITL, Source: Stated,
@@ -69,6 +75,15 @@ func New(c Config, modelJSON []byte) (Pool, error) {
 		}
 	}
 	return p, nil
+}
+
+// zone is the pool's time zone. "Local" is refused, for it would make forecasts depend on the machine.
+func (c Config) zone() (*time.Location, error) {
+	zone, err := time.LoadLocation(c.Timezone)
+	if err != nil || zone == time.Local {
+		return nil, c.errorf("timezone", "%q is no IANA time zone; write one such as UTC or Europe/Berlin", c.Timezone)
+	}
+	return zone, nil
 }
 
 // tokens is the KV cache of one replica from the GPU block.

@@ -114,6 +114,8 @@ func TestNewNamesKeyValueBoundAndMend(t *testing.T) {
 		{"pools[llama].warmup.p90: 2m is below p50 (6m); set p90 ≥ p50", func(c *Config) { c.Warmup.P90 = 2 * time.Minute }},
 		{"pools[llama].warmup.p50: -1s is not above 0", func(c *Config) { c.Warmup.P50 = -time.Second }},
 		{"pools[llama].warmup.p90: 2h is beyond the forecast horizon (1h)", func(c *Config) { c.Warmup.P90 = 2 * time.Hour }},
+		{`pools[llama].timezone: "Mars/Olympus" is no IANA time zone`, func(c *Config) { c.Timezone = "Mars/Olympus" }},
+		{`pools[llama].timezone: "Local" is no IANA time zone`, func(c *Config) { c.Timezone = "Local" }},
 		{"pools[llama].kv_target: 1.2 is out of 0…1", func(c *Config) { c.KVTarget = 1.2 }},
 		{"pools[llama].gpu.utilization: 90 is out of 0…1", func(c *Config) { c.GPU.Utilization = 90 }},
 		{"pools[llama].fragmentation: -0.1", func(c *Config) { c.Fragmentation = -.1 }},

@@ -4,11 +4,10 @@ import "math"
 
 const (
 	exactMinutes = 64                    // the newest, kept as they came: those that can still be amended
-	ringMinutes  = 26 * 60               // covers yesterday at the same time, an hour ahead, with smoothing
+	ringMinutes  = 26 * 60               // covers yesterday at the same time, with smoothing, though it had 25 hours
 	binMinutes   = 10                    // resolution of the long memory
 	ringBins     = 8 * 1440 / binMinutes // covers last week at the same time
 	day          = 1440
-	week         = 7 * day
 )
 
 // History is what the experts of one series share: the last 26 hours by the minute, the last 8 days by ten minutes, and
@@ -18,6 +17,8 @@ const (
 type History struct {
 	Newest int64 // the newest minute pushed; meaningful once Known > 0
 	Known  int   // known minutes ever pushed
+	// Calendar is the local time that seasons follow; not part of the state.
+	Calendar *Calendar
 
 	recent  [exactMinutes]float32 // by minute mod exactMinutes
 	ring    compacts              // by minute mod ringMinutes
@@ -178,6 +179,12 @@ func (h *History) Bin(m int64) float64 {
 	}
 	return float64(h.bins.at(b % ringBins))
 }
+
+// DayBefore is the minute that showed the same local time as m a day earlier: 23 to 25 hours.
+func (h *History) DayBefore(m int64) int64 { return h.Calendar.DaysBefore(m, 1) }
+
+// WeekBefore is the minute that showed the same local time as m a week earlier.
+func (h *History) WeekBefore(m int64) int64 { return h.Calendar.DaysBefore(m, 7) }
 
 // Level is the exponentially weighted mean with the time constant named by i; NaN before the first known minute.
 func (h *History) Level(i int) float64 {

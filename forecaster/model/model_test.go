@@ -99,7 +99,7 @@ func TestSeasonsReadTheRightMinute(t *testing.T) {
 	if got, want := (SeasonalDay{}).Forecast(h, 30), newest+30-1440; math.Abs(got-want) > want*compactError {
 		t.Errorf("yesterday at +30 is %v, want %v", got, want)
 	}
-	if got, want := (SeasonalWeek{}).Forecast(h, 30), newest+30-week; math.Abs(got-want) > 10 {
+	if got, want := (SeasonalWeek{}).Forecast(h, 30), newest+30-7*day; math.Abs(got-want) > 10 {
 		t.Errorf("last week at +30 is %v, want about %v", got, want)
 	}
 	if got, want := (SeasonalDay{}).Peak(h, 15, 30), newest+30-1440; math.Abs(got-want) > want*compactError {

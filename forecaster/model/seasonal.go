@@ -2,8 +2,8 @@ package model
 
 import "math"
 
-// SeasonalDay repeats what yesterday was at the same time, averaged over ±7 minutes: seasonal naive with a period of
-// 1,440 minutes. It sleeps for the first day.
+// SeasonalDay repeats what yesterday was at the same local time, averaged over ±7 minutes: seasonal naive with a period
+// of a day. It sleeps for the first day.
 type SeasonalDay struct{ stateless }
 
 // Forecast returns yesterday's level at the target minute.
@@ -11,16 +11,17 @@ func (SeasonalDay) Forecast(h *History, lead int) float64 { return yesterday(h, 
 
 // Peak is the largest minute of the same span yesterday.
 func (SeasonalDay) Peak(h *History, from, to int) float64 {
-	return h.Max(h.Newest+int64(from)-day, h.Newest+int64(to)-day)
+	a, b := h.DayBefore(h.Newest+int64(from)), h.DayBefore(h.Newest+int64(to))
+	return h.Max(min(a, b), max(a, b)) // in the hour that the clock is set back, the later one has the earlier counterpart
 }
 
-// SeasonalWeek repeats what this time last week was, averaged over half an hour: seasonal naive with a period of 10,080
-// minutes. It sleeps for the first week.
+// SeasonalWeek repeats what this local time last week was, averaged over half an hour: seasonal naive with a period of a
+// week. It sleeps for the first week.
 type SeasonalWeek struct{ stateless }
 
 // Forecast returns last week's level at the target minute.
 func (SeasonalWeek) Forecast(h *History, lead int) float64 {
-	return h.Bins(h.Newest + int64(lead) - week)
+	return h.Bins(h.WeekBefore(h.Newest + int64(lead)))
 }
 
 // SeasonalDrift takes the present level and adds the change that the reference day saw over the same stretch of the
@@ -37,7 +38,7 @@ type SeasonalDrift struct {
 func (s SeasonalDrift) Forecast(h *History, lead int) float64 {
 	ref := yesterday
 	if s.Week {
-		ref = func(h *History, m int64) float64 { return h.Bins(m - week) }
+		ref = func(h *History, m int64) float64 { return h.Bins(h.WeekBefore(m)) }
 	}
 	level := h.Level(Level10m)
 	then, now := ref(h, h.Newest+int64(lead)), ref(h, h.Newest-5)
@@ -50,9 +51,9 @@ func (s SeasonalDrift) Forecast(h *History, lead int) float64 {
 
 const anchorFade = 0.985
 
-// yesterday is the mean over ±7 minutes around the minute a day before m.
+// yesterday is the mean over ±7 minutes around the minute of the same local time a day before m.
 func yesterday(h *History, m int64) float64 {
-	if m -= day; m > h.Newest {
+	if m = h.DayBefore(m); m > h.Newest {
 		return math.NaN()
 	}
 	return h.Mean(m-7, min(m+7, h.Newest))

@@ -1,0 +1,78 @@
+package model
+
+import (
+	"math"
+	"testing"
+	"time"
+	_ "time/tzdata"
+)
+
+func berlin(t *testing.T) (*time.Location, *Calendar) {
+	t.Helper()
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return zone, NewCalendar(zone)
+}
+
+// The calendar says what package time says, in every hour of years with and without changes, and far ahead.
+func TestCalendarIsLocalTime(t *testing.T) {
+	for _, name := range []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"} {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := NewCalendar(zone)
+		for _, year := range []int{1970, 2024, 2026, 2071} {
+			for at := time.Date(year, 1, 1, 0, 30, 0, 0, time.UTC); at.Year() == year; at = at.Add(time.Hour) {
+				_, offset := at.In(zone).Zone()
+				m := at.Unix() / 60
+				if got, want := c.Local(m)-m, int64(offset/60); got != want {
+					t.Fatalf("%s at %v: offset %d, want %d", name, at, got, want)
+				}
+				for _, days := range []int{1, 7} {
+					local := at.In(zone)
+					want := time.Date(local.Year(), local.Month(), local.Day()-days, local.Hour(), local.Minute(), 0, 0, zone)
+					then := time.Unix(60*c.DaysBefore(m, days), 0).In(zone)
+					// Around the change itself a time may not exist, or exist twice.
+					if then.Hour() != local.Hour() && want.Hour() == local.Hour() || then.Sub(want).Abs() > time.Hour {
+						t.Fatalf("%s: %d days before %v is %v, want %v", name, days, local, then, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Across the change of the clock yesterday is 23 or 25 hours ago, and last week an hour less or more than a week.
+func TestSeasonsFollowTheLocalClock(t *testing.T) {
+	zone, c := berlin(t)
+	for _, tc := range []struct {
+		name      string
+		now       time.Time
+		day, week int64
+	}{
+		{"summer time begins", time.Date(2026, 3, 29, 15, 0, 0, 0, zone), 23 * 60, 7*day - 60},
+		{"summer time ends", time.Date(2026, 10, 25, 15, 0, 0, 0, zone), 25 * 60, 7*day + 60},
+		{"the day after that", time.Date(2026, 10, 26, 15, 0, 0, 0, zone), 24 * 60, 7*day + 60},
+	} {
+		h := NewHistory()
+		h.Calendar = c
+		newest := tc.now.Unix() / 60
+		first := newest - 8*day + 1
+		// Each value names its minute.
+		feed(Last{}, h, first, repeat(8*day, func(i int) float64 { return float64(i) }))
+		at := func(m int64) float64 { return float64(m - first) }
+		target := newest + 30
+		if got, want := (SeasonalDay{}).Forecast(h, 30), at(target-tc.day); math.Abs(got-want) > 10 {
+			t.Errorf("%s: yesterday is %v minutes ago, want about %v", tc.name, at(target)-got, tc.day)
+		}
+		if got, want := (SeasonalDay{}).Peak(h, 15, 30), at(target-tc.day); math.Abs(got-want) > 10 {
+			t.Errorf("%s: yesterday's peak is of %v minutes ago, want about %v", tc.name, at(target)-got, tc.day)
+		}
+		if got, want := (SeasonalWeek{}).Forecast(h, 30), at(target-tc.week); math.Abs(got-want) > 10 {
+			t.Errorf("%s: last week is %v minutes ago, want about %v", tc.name, at(target)-got, tc.week)
+		}
+	}
+}

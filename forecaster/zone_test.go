@@ -1,0 +1,95 @@
+package forecaster
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/model"
+)
+
+// On the day after the clocks change, those who get up by the local clock are forecast by it.
+func TestSeasonsKeepLocalTime(t *testing.T) {
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const days = 4
+	for _, change := range []time.Time{time.Date(2026, 3, 29, 0, 0, 0, 0, zone), time.Date(2026, 10, 25, 0, 0, 0, 0, zone)} {
+		first := change.AddDate(0, 0, 1-days).Unix() / 60
+		loss := func(c *model.Calendar) (sum float64) {
+			r := rand.New(rand.NewPCG(41, 42))
+			s := newSeries(testKey, 0)
+			s.history.Calendar = c
+			var y [days * 1440]float64
+			var issued [days * 1440]Quantiles
+			for i := range y {
+				local := time.Unix((first+int64(i))*60, 0).In(zone)
+				rate := 5.0
+				if h := local.Hour(); h >= 8 && h < 18 {
+					rate = 60
+				}
+				y[i] = math.Max(0, rate+math.Sqrt(rate)*r.NormFloat64())
+				s.push(first+int64(i), exactly(y[i]))
+				if i < (days-1)*1440 || i%4 != 0 {
+					continue
+				}
+				var f Forecast
+				s.forecast(&f)
+				issued[i] = f.Minute[19]
+				if j := i - 20; j >= (days-1)*1440 {
+					for _, level := range ScoredLevels {
+						sum += Pinball(Levels[level], y[i], issued[j][level])
+					}
+				}
+			}
+			return sum
+		}
+		if local, utc := loss(model.NewCalendar(zone)), loss(nil); local > .6*utc {
+			t.Errorf("after the change of %v pinball is %.0f by the local clock, %.0f by UTC", change, local, utc)
+		}
+	}
+}
+
+// Every series of a pool has the pool's calendar, also after a restart.
+func TestZonesReachEverySeries(t *testing.T) {
+	zone := time.FixedZone("east", 5*3600+1800)
+	cfg := Config{MaxClasses: 1, Zones: map[string]*time.Location{"utc": nil}, Zone: zone}
+	f := New(cfg)
+	for i := range 20 {
+		var ws []features.Window
+		for _, pool := range []string{"p", "utc"} {
+			ws = append(ws, window(pool, "a", i, 5), window(pool, "b", i, 1))
+		}
+		f.Observe(ws, nil)
+	}
+	g, err := Restore(cfg, f.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []*Forecaster{f, g} {
+		n := 0
+		for _, p := range x.pools {
+			all := slices.Clone(p.total)
+			for _, c := range p.classes {
+				all = append(all, c.series...)
+			}
+			for _, s := range all {
+				if s == nil {
+					continue
+				}
+				n++
+				if got, want := s.history.Calendar.Local(0), map[string]int64{"p": 330}[p.name]; got != want {
+					t.Errorf("a series of pool %s has its clock %d minutes ahead of UTC, want %d", p.name, got, want)
+				}
+			}
+		}
+		if n != 6 {
+			t.Errorf("%d series, want of two pools a class, the rest and the total", n)
+		}
+	}
+}
