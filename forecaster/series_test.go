@@ -186,7 +186,8 @@ func TestFallsBackToTheBaseline(t *testing.T) {
 		t.Errorf("fallback %v with weights %v", f.Fallback, f.Weights)
 	}
 	last := catalogIndex("last")
-	p := s.points(midLead, s.width())
+	width := s.spreads()
+	p := s.points(midLead, &width)
 	want := s.mix[midLead].expert(last, &p)
 	if want.Sort(); f.Minute[targets[midLead].to-1] != want {
 		t.Errorf("answers %v, the baseline says %v", f.Minute[targets[midLead].to-1], want)
