@@ -148,6 +148,9 @@ func (a *sessionAccount) drain() *[ingest.SessionFigures]int64 {
 		out[i] = *v
 	}
 	out[ingest.SessionStarted], out[ingest.SessionGaps], out[ingest.SessionWaited] = int64(a.since.Started), int64(a.since.Gaps), a.since.Waited
+	for i, v := range a.byAge() {
+		out[int(ingest.SessionByAge)+i] = *v
+	}
 	a.now, a.since = sessionSums{}, SessionsSince{}
 	if out == ([ingest.SessionFigures]int64{}) {
 		return nil

@@ -168,4 +168,7 @@ func (a *sessionAccount) merge(s *edgeSessions) {
 	a.since.Started += int(s[ingest.SessionStarted])
 	a.since.Gaps += int(s[ingest.SessionGaps])
 	a.since.Waited += s[ingest.SessionWaited]
+	for i, v := range a.byAge() {
+		*v += s[int(ingest.SessionByAge)+i]
+	}
 }

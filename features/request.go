@@ -89,7 +89,7 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 	}
 	a.weigh(c, r)
 	if r.Session != 0 {
-		a.visit(p, c, r, &t, call && seen == nil)
+		a.visit(p, c, r, &t, call, seen == nil)
 	}
 	if seen == nil && p.phased && r.ID != "" && a.arrivals.add(entry) {
 		a.counters.ArrivalsEvicted++

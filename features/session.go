@@ -21,6 +21,9 @@ type Sessions struct {
 	CachedShare float64 // of the prompts of the newest turns that reported it, 0..1
 	GrowthMean  float64 // tokens that a turn adds to its context
 	GapMean     float64 // seconds from the end of a turn to the next one, of turns that came since the last minute
+
+	ByAge [SessionAges]SessionAge
+	Begun SessionActs // what sessions did since the last minute that began since then
 }
 
 // sessionAccount is what is kept for a class that has sessions.
@@ -35,17 +38,22 @@ type SessionsSince struct {
 	Started int   `cbor:"1,keyasint"`
 	Gaps    int   `cbor:"2,keyasint"` // turns that came after the end of the one before
 	Waited  int64 `cbor:"3,keyasint"` // sum of the gaps, nanoseconds
+
+	Acts [SessionAges + 1]SessionActs `cbor:"4,keyasint"` // by the age at the end of the last minute; then of new ones
 }
 
 // sessionSums add up the sessions of a class as they are. They are of integers: the order of the table does not show in
 // them.
 type sessionSums struct {
 	active, ended, ageMillis, turns, later, growth, context, largest, prompt, cached int64
+
+	alive, over [SessionAges]int64
 }
 
-// visit counts a record of a request in its session; turn says that it begins one: that it is the first record
-// of the request, and no retry. The same session in two pools is two.
-func (a *Aggregator) visit(p *pool, c *class, r *ingest.Request, t *moments, turn bool) {
+// visit counts a record of a request in its session; call says that it is no retry, first that it is the first record
+// of the request: the two together make a turn. The same session in two pools is two.
+func (a *Aggregator) visit(p *pool, c *class, r *ingest.Request, t *moments, call, first bool) {
+	turn := call && first
 	id := r.Session ^ p.seed
 	s := a.sessions.find(id)
 	if c.sessions == nil {
@@ -56,7 +64,7 @@ func (a *Aggregator) visit(p *pool, c *class, r *ingest.Request, t *moments, tur
 		if s, evicted = a.sessions.add(id); evicted {
 			a.counters.SessionsEvicted++
 		}
-		s.first, s.last, s.newest, s.class = t.event, t.event, t.event, c
+		s.first, s.last, s.newest, s.class, s.age = t.event, t.event, t.event, c, ageNew
 		c.sessions.since.Started++
 	} else {
 		a.sessions.touch(s)
@@ -64,6 +72,9 @@ func (a *Aggregator) visit(p *pool, c *class, r *ingest.Request, t *moments, tur
 			c.sessions.since.Gaps++
 			c.sessions.since.Waited += int64(t.event - s.last)
 		}
+	}
+	if call {
+		c.sessions.since.Acts[s.age].count(s, r, turn)
 	}
 	if turn || s.turns == 0 {
 		s.turns++
@@ -98,9 +109,14 @@ func (a *Aggregator) countSessions(now moment) {
 		n := &s.class.sessions.now
 		if s.last < now-ttl {
 			n.ended++
+			if s.age != ageNew {
+				n.over[s.age]++
+			}
 			a.sessions.remove(s)
 			continue
 		}
+		s.age, s.woke = ageOf(now-s.last), false
+		n.alive[s.age]++
 		n.active++
 		n.ageMillis += int64(max(now-s.first, 0) / 1e6)
 		n.turns += int64(s.turns)
@@ -128,6 +144,10 @@ func (a *sessionAccount) sumUp() {
 		CachedShare: mean(float64(n.cached), n.prompt),
 		GrowthMean:  mean(float64(n.growth), n.later),
 		GapMean:     mean(float64(a.since.Waited)/float64(second), int64(a.since.Gaps)),
+		Begun:       a.since.Acts[ageNew],
+	}
+	for g := range a.latest.ByAge {
+		a.latest.ByAge[g] = SessionAge{int(n.alive[g]), int(n.over[g]), a.since.Acts[g]}
 	}
 	a.now, a.since = sessionSums{}, SessionsSince{}
 }

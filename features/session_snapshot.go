@@ -15,7 +15,10 @@ type SessionSnapshot struct {
 	Prompt  []uint32 `cbor:"8,keyasint"`
 	Cached  []uint32 `cbor:"9,keyasint"`
 	Newest  []int64  `cbor:"10,keyasint"`
+	Ages    []byte   `cbor:"11,keyasint,omitempty"` // group, and 128 for one that took a turn since
 }
+
+const wokeFlag = 1 << 7
 
 // numbered are the classes of all pools, as the State lists them.
 func (a *Aggregator) numbered() (classes []*class) {
@@ -39,6 +42,11 @@ func (a *Aggregator) sessionSnapshot(number map[*class]uint32) *SessionSnapshot 
 		x.Newest, x.Turns = append(x.Newest, int64(s.newest)), append(x.Turns, s.turns)
 		x.Initial, x.Context = append(x.Initial, s.initial), append(x.Context, s.context)
 		x.Prompt, x.Cached = append(x.Prompt, s.prompt), append(x.Cached, s.cached)
+		age := s.age
+		if s.woke {
+			age |= wokeFlag
+		}
+		x.Ages = append(x.Ages, age)
 	}
 	return x
 }
@@ -48,14 +56,14 @@ func (a *Aggregator) restoreSessions(x *SessionSnapshot, classes []*class) error
 	if x == nil {
 		return nil
 	}
-	for _, n := range [...]int{len(x.Classes), len(x.First), len(x.Last), len(x.Newest), len(x.Turns), len(x.Initial), len(x.Context), len(x.Prompt), len(x.Cached)} {
+	for _, n := range [...]int{len(x.Classes), len(x.First), len(x.Last), len(x.Newest), len(x.Turns), len(x.Initial), len(x.Context), len(x.Prompt), len(x.Cached), len(x.Ages)} {
 		if n != len(x.IDs) {
 			return errors.New("the columns of sessions differ in length")
 		}
 	}
 	for i, id := range x.IDs {
-		if a.sessions.find(id) != nil || int64(x.Classes[i]) >= int64(len(classes)) {
-			return errors.New("a session comes twice, or its class is not known")
+		if a.sessions.find(id) != nil || int64(x.Classes[i]) >= int64(len(classes)) || x.Ages[i]&^wokeFlag > ageNew {
+			return errors.New("a session comes twice, or its age or class is not known")
 		}
 		s, _ := a.sessions.add(id)
 		s.class = classes[x.Classes[i]]
@@ -64,6 +72,7 @@ func (a *Aggregator) restoreSessions(x *SessionSnapshot, classes []*class) error
 		}
 		s.first, s.last, s.newest, s.turns = moment(x.First[i]), moment(x.Last[i]), moment(x.Newest[i]), x.Turns[i]
 		s.initial, s.context, s.prompt, s.cached = x.Initial[i], x.Context[i], x.Prompt[i], x.Cached[i]
+		s.age, s.woke = x.Ages[i]&^wokeFlag, x.Ages[i]&wokeFlag != 0
 	}
 	return nil
 }

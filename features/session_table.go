@@ -13,6 +13,9 @@ type session struct {
 	initial, context, prompt, cached uint32
 
 	older, newer uint32 // by when it was last heard of; positions, 0 is none
+
+	age  uint8 // group at the end of the last minute, or ageNew
+	woke bool  // took a turn since then
 }
 
 // sessionTable holds at most a given number of sessions, in the order in which they were last heard of. The one that

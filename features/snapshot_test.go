@@ -167,11 +167,11 @@ func TestRestoreRefuses(t *testing.T) {
 		`sessions differ in length`: func(s *State) { s.Sessions = &SessionSnapshot{IDs: []uint64{1}} },
 		`a session comes twice`: func(s *State) {
 			one := []uint32{0, 0}
-			s.Sessions = &SessionSnapshot{[]uint64{1, 1}, one, []int64{0, 0}, []int64{0, 0}, one, one, one, one, one, []int64{0, 0}}
+			s.Sessions = &SessionSnapshot{[]uint64{1, 1}, one, []int64{0, 0}, []int64{0, 0}, one, one, one, one, one, []int64{0, 0}, []byte{0, 0}}
 		},
 		`class is not known`: func(s *State) {
 			one := []uint32{9}
-			s.Sessions = &SessionSnapshot{[]uint64{1}, one, []int64{0}, []int64{0}, one, one, one, one, one, []int64{0}}
+			s.Sessions = &SessionSnapshot{[]uint64{1}, one, []int64{0}, []int64{0}, one, one, one, one, one, []int64{0}, []byte{0}}
 		},
 		`arrivals differ in length`: func(s *State) { s.Arrivals.Flags = nil },
 		`arrival 1 comes twice`:     func(s *State) { s.Arrivals = ArrivalSnapshot{[]uint64{1, 1}, []int64{0, 0}, []byte{0, 0}, nil} },

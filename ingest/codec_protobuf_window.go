@@ -28,6 +28,8 @@ const (
 	windowFirstFigure = 16<<3 | 1
 	windowLastFigure  = windowFirstFigure + uint64(WindowFigures-1)<<3
 
+	sessionsByAge = (uint64(SessionByAge)+1)<<3 | 2
+
 	rankingNames = 1<<3 | 2
 	rankingFloor = 2<<3 | 1
 	rankingTotal = 3<<3 | 1
@@ -61,7 +63,7 @@ var (
 	}, figureNames[:]...)
 	rankingFields = [...]string{1: "names", "floor", "total"}
 	weightFields  = [...]string{1: "name", "weight", "error"}
-	sessionFields = append([]string{""}, sessionNames[:]...)
+	sessionFields = append(append([]string{""}, sessionNames[:]...), "by_age")
 	minuteFields  = [...]string{1: "pool", "start", "last_event", "attempts", "turned", "waited_s", "started"}
 )
 
@@ -254,26 +256,46 @@ func (d *decoder) protobufSessions(data []byte) *[SessionFigures]int64 {
 	for w.more() {
 		tag := w.tag()
 		number := int(tag >> 3)
-		if tag&7 != 0 || number < 1 || number > SessionFigures {
-			d.protobufOther(&w, tag, sessionFields)
-			continue
-		}
-		f := SessionFigure(number - 1)
-		n, limit := protowire.DecodeZigZag(w.varint()), int64(counterLimit)
-		if f == SessionWaited {
-			limit = math.MaxInt64 >> 8 // nanoseconds: 417 days, over all sessions; and there is room to add
-		}
 		switch {
-		case n < 0 && f != SessionGrowth:
-			d.fail(ReasonNegativeCount, "%s is %d, a count cannot be negative", sessionNames[f], n)
-		case n > limit || n < -limit:
-			d.fail(ReasonHugeCount, "%s is %d, the limit is %d", sessionNames[f], n, limit)
+		case tag == sessionsByAge:
+			d.protobufSessionAges(w.bytes(), &s)
+		case tag&7 != 0 || number < 1 || number > int(SessionByAge):
+			d.protobufOther(&w, tag, sessionFields)
 		default:
-			s[f] = n
+			d.protobufSessionFigure(SessionFigure(number-1), w.varint(), &s)
 		}
 	}
 	d.protobufEnd(&w)
 	return &s
+}
+
+func (d *decoder) protobufSessionFigure(f SessionFigure, x uint64, s *[SessionFigures]int64) {
+	n, limit, name := protowire.DecodeZigZag(x), int64(counterLimit), sessionFields[min(f, SessionByAge)+1]
+	if f == SessionWaited {
+		limit = math.MaxInt64 >> 8 // nanoseconds: 417 days, over all sessions; and there is room to add
+	}
+	switch {
+	case n < 0 && f != SessionGrowth:
+		d.fail(ReasonNegativeCount, "%s is %d, a count cannot be negative", name, n)
+	case n > limit || n < -limit:
+		d.fail(ReasonHugeCount, "%s is %d, the limit is %d", name, n, limit)
+	default:
+		s[f] = n
+	}
+}
+
+// protobufSessionAges reads the packed list of figures by age: all of them.
+func (d *decoder) protobufSessionAges(data []byte, s *[SessionFigures]int64) {
+	w := wire{data: data}
+	f := SessionByAge
+	for ; w.more() && int(f) < SessionFigures; f++ {
+		d.protobufSessionFigure(f, w.varint(), s)
+	}
+	if int(f) < SessionFigures || w.more() {
+		d.fail(ReasonInconsistent, "by_age has another number of figures than %d", SessionFigures-int(SessionByAge))
+		return
+	}
+	d.protobufEnd(&w)
 }
 
 func (d *decoder) protobufMinute(data []byte) {

@@ -1,6 +1,10 @@
 package ingest
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 func (w *protobufWriter) part(p *Part) {
 	w.label(partAgent, p.Agent)
@@ -26,11 +30,18 @@ func (w *protobufWriter) window(x *Window) {
 	w.ranking(windowFeatures, &x.Features)
 	if x.Sessions != nil {
 		var s []byte
-		for i, n := range x.Sessions {
+		for i, n := range x.Sessions[:SessionByAge] {
 			if n != 0 {
 				s = protowire.AppendVarint(s, uint64(i+1)<<3)
 				s = protowire.AppendVarint(s, protowire.EncodeZigZag(n))
 			}
+		}
+		if ages := x.Sessions[SessionByAge:]; slices.ContainsFunc(ages, func(n int64) bool { return n != 0 }) {
+			var packed []byte
+			for _, n := range ages {
+				packed = protowire.AppendVarint(packed, protowire.EncodeZigZag(n))
+			}
+			s = protowire.AppendBytes(protowire.AppendVarint(s, sessionsByAge), packed)
 		}
 		w.nested(windowSessions, s)
 	}

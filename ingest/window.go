@@ -54,7 +54,8 @@ type Minute struct {
 const (
 	WindowFigures  = int(figureCount)
 	WindowSketches = 6
-	SessionFigures = int(sessionFigureCount)
+	SessionFigures = int(SessionByAge) + SessionAges*sessionAgeFigures + sessionActFigures
+	SessionAges    = 6 // groups of sessions by the time since their newest turn, see features.SessionAge
 )
 
 // Figure is an index into [Window.Figures]; the fields of features.Window and features.Late by the same names say what
@@ -142,9 +143,17 @@ const (
 	SessionGaps
 	SessionWaited // nanoseconds, over the gaps
 
-	sessionFigureCount
+	// SessionByAge is the first of six for each age, the youngest first: sessions alive, those ended, and of those that had
+	// the age a minute before: how many took turns, their turns, their tokens to prefill, their tokens of output. The last
+	// four follow of sessions that began since.
+	SessionByAge
 )
 
-var sessionNames = [sessionFigureCount]string{
+const (
+	sessionAgeFigures = 6
+	sessionActFigures = 4
+)
+
+var sessionNames = [SessionByAge]string{
 	"active", "age_millis", "turns", "later_turns", "growth", "context", "largest", "prompt", "cached", "ended", "started", "gaps", "waited_ns",
 }

@@ -37,6 +37,10 @@ func fullPart() (in *telemetrypb.Batch, want Batch) {
 		w.Sessions.ProtoReflect().Set(w.Sessions.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(name)), protoreflect.ValueOfInt64(x.Sessions[i]))
 	}
 	x.Sessions[SessionGrowth], w.Sessions.Growth = -7, -7
+	for f := int(SessionByAge); f < SessionFigures; f++ {
+		x.Sessions[f] = int64(300 + f)
+		w.Sessions.ByAge = append(w.Sessions.ByAge, x.Sessions[f])
+	}
 	return &telemetrypb.Batch{
 			Strings: []string{"", "edge", "p", "c", "t"}, Windows: []*telemetrypb.Window{w},
 			Minutes: []*telemetrypb.Minute{{Pool: 2, Start: ns, LastEvent: ns + 1, Attempts: 4, Turned: 1, WaitedS: 0.5, Started: 3}},
@@ -85,6 +89,11 @@ func TestDecodeWindowRefuses(t *testing.T) {
 		"error":      {func(b *telemetrypb.Batch) { b.Windows[0].Tenants.Names[0].Error = 10 }, windowMeta, ReasonInconsistent, "error"},
 		"sessions":   {func(b *telemetrypb.Batch) { b.Windows[0].Sessions.Active = -1 }, windowMeta, ReasonNegativeCount, "active"},
 		"waits":      {func(b *telemetrypb.Batch) { b.Windows[0].Sessions.WaitedNs = math.MaxInt64 }, windowMeta, ReasonHugeCount, "waited_ns"},
+		"ages":       {func(b *telemetrypb.Batch) { b.Windows[0].Sessions.ByAge[3] = -1 }, windowMeta, ReasonNegativeCount, "by_age"},
+		"fewer ages": {func(b *telemetrypb.Batch) { b.Windows[0].Sessions.ByAge = []int64{1, 2} }, windowMeta, ReasonInconsistent, "by_age"},
+		"more ages": {func(b *telemetrypb.Batch) {
+			b.Windows[0].Sessions.ByAge = append(b.Windows[0].Sessions.ByAge, 1)
+		}, windowMeta, ReasonInconsistent, "by_age"},
 		"minute":     {func(b *telemetrypb.Batch) { b.Minutes[0].WaitedS = -1 }, windowMeta, ReasonNegativeCount, "waited_s"},
 		"time":       {func(b *telemetrypb.Batch) { b.Minutes[0].Start = 5 }, windowMeta, ReasonBadTime, "start"},
 		"other's":    {func(b *telemetrypb.Batch) { b.Strings[1] = "rival" }, windowMeta, ReasonInconsistent, "rival"},

@@ -1679,20 +1679,24 @@ func (x *Weight) GetError() float64 {
 
 // Sessions of a class at the end of a minute.
 type Sessions struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Active        int64                  `protobuf:"zigzag64,1,opt,name=active,proto3" json:"active,omitempty"`
-	AgeMillis     int64                  `protobuf:"zigzag64,2,opt,name=age_millis,json=ageMillis,proto3" json:"age_millis,omitempty"`
-	Turns         int64                  `protobuf:"zigzag64,3,opt,name=turns,proto3" json:"turns,omitempty"`
-	LaterTurns    int64                  `protobuf:"zigzag64,4,opt,name=later_turns,json=laterTurns,proto3" json:"later_turns,omitempty"`
-	Growth        int64                  `protobuf:"zigzag64,5,opt,name=growth,proto3" json:"growth,omitempty"`
-	Context       int64                  `protobuf:"zigzag64,6,opt,name=context,proto3" json:"context,omitempty"`
-	Largest       int64                  `protobuf:"zigzag64,7,opt,name=largest,proto3" json:"largest,omitempty"`
-	Prompt        int64                  `protobuf:"zigzag64,8,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	Cached        int64                  `protobuf:"zigzag64,9,opt,name=cached,proto3" json:"cached,omitempty"`
-	Ended         int64                  `protobuf:"zigzag64,10,opt,name=ended,proto3" json:"ended,omitempty"`
-	Started       int64                  `protobuf:"zigzag64,11,opt,name=started,proto3" json:"started,omitempty"`
-	Gaps          int64                  `protobuf:"zigzag64,12,opt,name=gaps,proto3" json:"gaps,omitempty"`
-	WaitedNs      int64                  `protobuf:"zigzag64,13,opt,name=waited_ns,json=waitedNs,proto3" json:"waited_ns,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Active     int64                  `protobuf:"zigzag64,1,opt,name=active,proto3" json:"active,omitempty"`
+	AgeMillis  int64                  `protobuf:"zigzag64,2,opt,name=age_millis,json=ageMillis,proto3" json:"age_millis,omitempty"`
+	Turns      int64                  `protobuf:"zigzag64,3,opt,name=turns,proto3" json:"turns,omitempty"`
+	LaterTurns int64                  `protobuf:"zigzag64,4,opt,name=later_turns,json=laterTurns,proto3" json:"later_turns,omitempty"`
+	Growth     int64                  `protobuf:"zigzag64,5,opt,name=growth,proto3" json:"growth,omitempty"`
+	Context    int64                  `protobuf:"zigzag64,6,opt,name=context,proto3" json:"context,omitempty"`
+	Largest    int64                  `protobuf:"zigzag64,7,opt,name=largest,proto3" json:"largest,omitempty"`
+	Prompt     int64                  `protobuf:"zigzag64,8,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	Cached     int64                  `protobuf:"zigzag64,9,opt,name=cached,proto3" json:"cached,omitempty"`
+	Ended      int64                  `protobuf:"zigzag64,10,opt,name=ended,proto3" json:"ended,omitempty"`
+	Started    int64                  `protobuf:"zigzag64,11,opt,name=started,proto3" json:"started,omitempty"`
+	Gaps       int64                  `protobuf:"zigzag64,12,opt,name=gaps,proto3" json:"gaps,omitempty"`
+	WaitedNs   int64                  `protobuf:"zigzag64,13,opt,name=waited_ns,json=waitedNs,proto3" json:"waited_ns,omitempty"`
+	// By the minutes since the newest turn ended (0, 1, 2-3, 4-7, 8-15, more), six numbers each: sessions alive; and of those
+	// that had that age a minute before: ended, sessions that took turns, their turns, tokens to prefill, tokens of output.
+	// Then the last four of sessions that began since. All 40, or none.
+	ByAge         []int64 `protobuf:"zigzag64,14,rep,packed,name=by_age,json=byAge,proto3" json:"by_age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1816,6 +1820,13 @@ func (x *Sessions) GetWaitedNs() int64 {
 		return x.WaitedNs
 	}
 	return 0
+}
+
+func (x *Sessions) GetByAge() []int64 {
+	if x != nil {
+		return x.ByAge
+	}
+	return nil
 }
 
 // Minute is what an agent knows of a pool in one minute: that its telemetry was alive, and how its requests fared in the
@@ -2091,7 +2102,7 @@ const file_ingest_telemetrypb_telemetry_proto_rawDesc = "" +
 	"\x06Weight\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\rR\x04name\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\x01R\x06weight\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\x01R\x05error\"\xd5\x02\n" +
+	"\x05error\x18\x03 \x01(\x01R\x05error\"\xec\x02\n" +
 	"\bSessions\x12\x16\n" +
 	"\x06active\x18\x01 \x01(\x12R\x06active\x12\x1d\n" +
 	"\n" +
@@ -2108,7 +2119,8 @@ const file_ingest_telemetrypb_telemetry_proto_rawDesc = "" +
 	" \x01(\x12R\x05ended\x12\x18\n" +
 	"\astarted\x18\v \x01(\x12R\astarted\x12\x12\n" +
 	"\x04gaps\x18\f \x01(\x12R\x04gaps\x12\x1b\n" +
-	"\twaited_ns\x18\r \x01(\x12R\bwaitedNs\"\xba\x01\n" +
+	"\twaited_ns\x18\r \x01(\x12R\bwaitedNs\x12\x15\n" +
+	"\x06by_age\x18\x0e \x03(\x12R\x05byAge\"\xba\x01\n" +
 	"\x06Minute\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\rR\x04pool\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x10R\x05start\x12\x1d\n" +
