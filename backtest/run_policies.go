@@ -8,7 +8,7 @@ import (
 func (r *runner) summary() Summary {
 	s := Summary{
 		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins,
-		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(),
+		Refused: r.pipeline.Counters().Refused, Scores: r.scores.scores(),
 	}
 	for _, spec := range r.policies {
 		if spec.New != nil {

@@ -65,19 +65,21 @@ type traceOf struct {
 	every   int // takes every so-manieth class
 	dims    []string
 	weekday int // days after Monday on which it starts
+
+	sessions bool // its sessions go through the aggregator, for the expert that they feed
 }
 
 var accuracyTraces = []traceOf{
-	{"agentic_claude_7d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0},
-	{"azure2024_conv_week_1in40_recon.csv.gz", 0, 1, []string{"prefill", "decode"}, 6},
-	{"azure2024_conv_week_10min_digitised.csv.gz", 600, 1, []string{"prefill", "decode"}, 6},
-	{"sageserve_m365_1min.csv.gz", 60, 1, []string{"prefill"}, 0},
-	{"servegen_sgA_14d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0},
-	{"servegen_deepseek_r1_1d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0},
-	{"servegen_mm_image_1d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0},
-	{"servegen_clients_10min.csv.gz", 600, 8, []string{"prefill", "decode"}, 0},
-	{"azure2023_conv_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 3},
-	{"mooncake_conversation_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 2},
+	{"agentic_claude_7d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0, true},
+	{"azure2024_conv_week_1in40_recon.csv.gz", 0, 1, []string{"prefill", "decode"}, 6, false},
+	{"azure2024_conv_week_10min_digitised.csv.gz", 600, 1, []string{"prefill", "decode"}, 6, false},
+	{"sageserve_m365_1min.csv.gz", 60, 1, []string{"prefill"}, 0, false},
+	{"servegen_sgA_14d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0, false},
+	{"servegen_deepseek_r1_1d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0, false},
+	{"servegen_mm_image_1d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0, false},
+	{"servegen_clients_10min.csv.gz", 600, 8, []string{"prefill", "decode"}, 0, false},
+	{"azure2023_conv_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 3, false},
+	{"mooncake_conversation_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 2, false},
 }
 
 type traceSerie struct {
@@ -85,6 +87,7 @@ type traceSerie struct {
 	start             int64 // minute since 1970
 	first             int   // minute of the first record
 	y                 []float64
+	sessions          *sessionsAhead // nil in a trace without sessions
 }
 
 // accuracy is what a series scored.
@@ -184,6 +187,10 @@ func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
 	if tr.bin > 60 {
 		n += tr.bin / 60
 	}
+	var ahead map[string]*sessionsAhead
+	if _, ok := column["session"]; ok && tr.sessions {
+		ahead = sessionsOf(t, path, column, n)
+	}
 	keys := make([]key, 0, len(sums))
 	for k := range sums {
 		keys = append(keys, k)
@@ -198,7 +205,7 @@ func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
 		if k.class != features.TotalClass && seen[k.class]%tr.every != 0 {
 			continue
 		}
-		s := traceSerie{trace: strings.TrimSuffix(tr.file, ".csv.gz"), class: k.class, dim: k.dim, start: 28_401_120 + int64(tr.weekday)*1440, first: n, y: make([]float64, n)}
+		s := traceSerie{trace: strings.TrimSuffix(tr.file, ".csv.gz"), class: k.class, dim: k.dim, start: 28_401_120 + int64(tr.weekday)*1440, first: n, y: make([]float64, n), sessions: ahead[k.class]}
 		sum := 0.0
 		for m, v := range sums[k] {
 			if m >= n {
@@ -322,6 +329,7 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 	var minutes float64
 	alarm := s.alarms(from)
 	for m := s.first; m < end; m++ {
+		s.sessions.tell(x, s.dim, s.start+int64(m), m)
 		x.push(s.start+int64(m), exactly(s.y[m]))
 		o := m + 1
 		if !scored[o] {

@@ -53,6 +53,7 @@ var catalog = [...]expert{
 	{name: "trend", unit: spreadMixed, make: func() model.Expert { return &model.Trend{Alpha: 0.08, Beta: 0.02, Phi: 0.97} }},
 	{name: "drift_day", unit: spreadMixed, make: func() model.Expert { return model.SeasonalDrift{} }},
 	{name: "drift_week", unit: spreadMixed, make: func() model.Expert { return model.SeasonalDrift{Week: true} }},
+	{name: "sessions", unit: spreadDay, make: func() model.Expert { return new(model.Given) }},
 }
 
 const (

@@ -61,6 +61,9 @@ type class struct {
 	key    features.Key
 	series []*series // by index into dimensions; nil until the dimension is known
 	shape  shape
+
+	sessions *model.Sessions // nil without any
+	ahead    *[model.SessionDimensions][model.SessionLeads]float64
 }
 
 // New returns an empty Forecaster.
@@ -123,6 +126,9 @@ func (p *pool) observe(windows []features.Window, settle, limit int) {
 			continue
 		}
 		c := p.class(w.Key)
+		if minute > c.shape.Newest {
+			c.converse(minute, w)
+		}
 		c.shape.observe(minute, w)
 		for d := range dimensions {
 			now, ok := dimensions[d].Now(w)
@@ -151,6 +157,7 @@ func (p *pool) observe(windows []features.Window, settle, limit int) {
 			p.total[d] = s
 		}
 		if minute > s.history.Newest {
+			p.tellTotal(d, s, minute)
 			s.push(minute, sums[d])
 		} else {
 			s.reckon(minute, &sums[d], was[d])
@@ -175,6 +182,7 @@ func (p *pool) take(c *class, d int, minute int64, now features.Estimate, sums [
 		p.amend(d, s, minute, now)
 		return
 	}
+	c.tell(d, s)
 	s.push(minute, now)
 	if t := p.total[d]; ok && t != nil && minute <= t.history.Newest {
 		t.history.Amend(minute, zeroIfNaN(t.history.At(minute))+now.Mean) // a class that was heard of late

@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
-const snapshotVersion = 3
+const snapshotVersion = 4
 
 // State is the whole of a Forecaster for a snapshot. It shares memory with the Forecaster: encode it before the next
 // Observe.
@@ -40,6 +40,8 @@ type classState struct {
 	Class  string         `cbor:"1,keyasint"`
 	Series []*seriesState `cbor:"2,keyasint"`
 	Shape  shape          `cbor:"3,keyasint"`
+
+	Sessions *model.Sessions `cbor:"4,keyasint,omitempty"`
 }
 
 type seriesState struct {
@@ -62,7 +64,7 @@ func (f *Forecaster) State() State {
 			ps.Standings = append(ps.Standings, standingState{s.name, s.weight, s.newest, s.alone, s.counts})
 		}
 		for _, c := range p.classes {
-			ps.Classes = append(ps.Classes, classState{c.key.Class, seriesStates(c.series), c.shape})
+			ps.Classes = append(ps.Classes, classState{c.key.Class, seriesStates(c.series), c.shape, c.sessions})
 		}
 		st.Pools = append(st.Pools, ps)
 	}
@@ -99,7 +101,7 @@ func Restore(cfg Config, st State) (*Forecaster, error) {
 		}
 		for _, cs := range ps.Classes {
 			c := p.class(features.Key{Pool: ps.Name, Class: cs.Class})
-			c.shape = cs.Shape
+			c.shape, c.sessions = cs.Shape, cs.Sessions
 			if c.series, err = f.restoreAll(p, cs.Class, cs.Series); err != nil {
 				return nil, err
 			}
@@ -107,6 +109,7 @@ func Restore(cfg Config, st State) (*Forecaster, error) {
 		if err := p.restoreStandings(&ps, f.settleMinutes()); err != nil {
 			return nil, err
 		}
+		p.retell()
 	}
 	return f, nil
 }
