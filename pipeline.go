@@ -52,6 +52,8 @@ type Config struct {
 	PrefixBlocks int
 	// ForecastClasses bounds the classes of a pool that have forecasts of their own; see forecaster.Config.MaxClasses.
 	ForecastClasses int
+	// LightClasses bounds, over all pools, those beyond that have light series; see forecaster.Config.MaxLight.
+	LightClasses int
 	// Agent, when set, makes the Pipeline an edge aggregator of that name: in place of windows, forecasts and decisions its
 	// ticks give Output.Parts, for another Pipeline to add up.
 	Agent string
@@ -64,7 +66,7 @@ func DefaultConfig() Config {
 	return Config{
 		Clock: WallClock, Every: features.Minute, Features: features.DefaultConfig(), Decision: alerting.DefaultConfig(),
 		DedupEntries: 1 << 18, PrefixBlocks: 1 << 17, MaxPools: 64,
-		ForecastClasses: forecaster.DefaultMaxClasses,
+		ForecastClasses: forecaster.DefaultMaxClasses, LightClasses: forecaster.DefaultMaxLight,
 	}
 }
 
@@ -203,7 +205,7 @@ func services(cfg *Config) map[string]features.Service {
 }
 
 func (c *Config) forecasterConfig() forecaster.Config {
-	f := forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, MaxClasses: c.ForecastClasses, Zones: map[string]*time.Location{}}
+	f := forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, MaxClasses: c.ForecastClasses, MaxLight: c.LightClasses, Zones: map[string]*time.Location{}}
 	for i := range c.Pools {
 		f.Zones[c.Pools[i].Name] = c.Pools[i].Zone
 	}

@@ -77,6 +77,8 @@ type Features struct {
 	ClassTTL    time.Duration `yaml:"class_ttl"`
 	// ForecastClasses is forewarm.Config.ForecastClasses.
 	ForecastClasses int `yaml:"forecast_classes"`
+	// LightClasses is forewarm.Config.LightClasses.
+	LightClasses int `yaml:"light_classes"`
 }
 
 // Default is what an empty file means.
@@ -88,6 +90,7 @@ func Default() *Config {
 			Lateness: f.Lateness, Revise: f.Revise, FutureBound: f.FutureBound, MaxClasses: f.MaxClasses,
 			MaxTenants: f.MaxTenants, MaxReplicas: f.MaxReplicas, ReplicaTTL: f.ReplicaTTL, StaleAfter: f.StaleAfter,
 			ClassTTL: f.ClassTTL, MaxSessions: f.MaxSessions, SessionTTL: f.SessionTTL, ForecastClasses: p.ForecastClasses,
+			LightClasses: p.LightClasses,
 		},
 		Decision:  p.Decision,
 		NATS:      jetstream.DefaultConfig(),

@@ -20,6 +20,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/model"
 )
 
 // TestAccuracy streams public traces through the model stack, series by series, and prints how well it forecast them
@@ -27,7 +28,7 @@ import (
 // on origins in the second third of each trace, never the last. Skipped unless FOREWARM_ACCURACY names a share of the
 // traces to score: "tune" (origins from 1/3 to 2/3) or "check" (the last third). FOREWARM_TRACES is the traces' directory,
 // FOREWARM_ACCURACY_ONLY a comma-separated list of parts of trace or class names, FOREWARM_ACCURACY_STEP the minutes
-// between origins.
+// between origins. FOREWARM_ACCURACY_TIER=light scores light series in place of full ones.
 func TestAccuracy(t *testing.T) {
 	part, dir := os.Getenv("FOREWARM_ACCURACY"), os.Getenv("FOREWARM_TRACES")
 	if part == "" || dir == "" {
@@ -42,6 +43,9 @@ func TestAccuracy(t *testing.T) {
 		step, _ = strconv.Atoi(s)
 	}
 	all := traceSeries(t, dir, os.Getenv("FOREWARM_ACCURACY_ONLY"))
+	if os.Getenv("FOREWARM_ACCURACY_TIER") == "light" {
+		forecastLight(all, from, to, step)
+	}
 	results := make([]accuracy, len(all))
 	var wait sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -87,7 +91,8 @@ type traceSerie struct {
 	start             int64 // minute since 1970
 	first             int   // minute of the first record
 	y                 []float64
-	sessions          *sessionsAhead // nil in a trace without sessions
+	sessions          *sessionsAhead   // nil in a trace without sessions
+	light             map[int]Forecast // by origin, when a light series is to be scored
 }
 
 // accuracy is what a series scored.
@@ -231,6 +236,45 @@ func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
 	return out
 }
 
+// forecastLight has light series forecast, those of a trace and dimension together.
+func forecastLight(all []traceSerie, from, to float64, step int) {
+	var wait sync.WaitGroup
+	together := map[string][]*traceSerie{}
+	for i := range all {
+		name := all[i].trace + "/" + all[i].dim
+		together[name] = append(together[name], &all[i])
+	}
+	for _, group := range together {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			shared := newShared()
+			series := make([]*light, len(group))
+			for i, s := range group {
+				series[i] = newLight(features.Key{Pool: s.trace, Class: s.class}, shared, observed{history: model.NewHistory()})
+				s.light = map[int]Forecast{}
+			}
+			for m := range group[0].y {
+				for i, s := range group {
+					if m < s.first {
+						continue
+					}
+					series[i].push(s.start+int64(m), exactly(s.y[m]))
+					o, n := m+1, float64(len(s.y))
+					var at [numTargets]Quantiles
+					if o%step == 0 && float64(o) >= from*n && float64(o) < to*n && series[i].distributions(&at) {
+						var f Forecast
+						series[i].forecast(&f, &at)
+						s.light[o] = f
+					}
+				}
+				shared.settle()
+			}
+		}()
+	}
+	wait.Wait()
+}
+
 var accuracyLevels = []float64{.5, .8, .9, .95, .99}
 
 // reference is the loss of the last-value forecast over the origins of a series: summed over minutes 15 to 30, and of the
@@ -329,14 +373,21 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 	var minutes float64
 	alarm := s.alarms(from)
 	for m := s.first; m < end; m++ {
-		s.sessions.tell(x, s.dim, s.start+int64(m), m)
-		x.push(s.start+int64(m), exactly(s.y[m]))
+		if s.light == nil {
+			s.sessions.tell(x, s.dim, s.start+int64(m), m)
+			x.push(s.start+int64(m), exactly(s.y[m]))
+		}
 		o := m + 1
 		if !scored[o] {
 			continue
 		}
 		var f Forecast
-		if !x.forecast(&f) {
+		if s.light != nil {
+			f = s.light[o]
+		} else {
+			x.forecast(&f)
+		}
+		if f.Known == 0 {
 			continue
 		}
 		a.origins++

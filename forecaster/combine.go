@@ -170,18 +170,18 @@ func (m *mixture) learn(p *points, y, scale float64) {
 	}
 }
 
-// track moves the residual quantiles of expert e towards residual r: a stochastic approximation whose step at each level
-// is the inverse of the density there, read off the neighbouring quantiles, over the number of outcomes remembered
-// (Tierney 1983, doi:10.1137/0904048). So all levels remember alike; a common step would leave the tails behind.
+// track moves the residual quantiles of expert e towards residual r.
 func (m *mixture) track(e int, r float64) {
 	gain := max(residualGain, 1/(m.Seen[e]+10))
-	q := &m.Residual[e]
-	var step Quantiles
-	for i := range step {
-		lo, hi := max(i-1, 0), min(i+1, NumLevels-1)
-		sparsity := (q[hi] - q[lo]) / (Levels[hi] - Levels[lo])
-		step[i] = gain * min(max(sparsity, minSparsity*gaussianSparsity[i]), maxSparsity*gaussianSparsity[i])
-	}
+	follow(&m.Residual[e], r, gain)
+	m.Seen[e]++
+}
+
+// follow moves quantiles towards r: a stochastic approximation whose step at each level is the inverse of the density
+// there, read off the neighbouring quantiles, over the number of outcomes remembered (Tierney 1983,
+// doi:10.1137/0904048). So all levels remember alike; a common step would leave the tails behind.
+func follow(q *Quantiles, r, gain float64) {
+	step := steps(q, gain)
 	for i, tau := range Levels {
 		if r < q[i] {
 			q[i] -= step[i] * (1 - tau)
@@ -189,12 +189,26 @@ func (m *mixture) track(e int, r float64) {
 			q[i] += step[i] * tau
 		}
 	}
+	ascend(q)
+}
+
+// steps are gain times the inverse density at each quantile.
+func steps(q *Quantiles, gain float64) (step Quantiles) {
+	for i := range step {
+		lo, hi := max(i-1, 0), min(i+1, NumLevels-1)
+		sparsity := (q[hi] - q[lo]) / (Levels[hi] - Levels[lo])
+		step[i] = gain * min(max(sparsity, minSparsity*gaussianSparsity[i]), maxSparsity*gaussianSparsity[i])
+	}
+	return step
+}
+
+// ascend sorts quantiles that crossed.
+func ascend(q *Quantiles) {
 	for i := 1; i < NumLevels; i++ {
 		for j := i; j > 0 && q[j] < q[j-1]; j-- {
 			q[j], q[j-1] = q[j-1], q[j]
 		}
 	}
-	m.Seen[e]++
 }
 
 // reweight is one step of the aggregation at level i: weight ∝ η·exp(η·regret) with a rate η that adapts to the expert's

@@ -17,17 +17,24 @@ type Config struct {
 	Settle time.Duration
 	// StaleAfter is how long a pool may be silent before its forecasts count as stale.
 	StaleAfter time.Duration
-	// MaxClasses is how many classes of a pool have forecasts of their own, the heaviest by tokens; the others are
-	// forecast together as features.OverflowClass. Pool totals are of all. Not positive means DefaultMaxClasses.
+	// MaxClasses is how many classes of a pool, the heaviest by tokens, are forecast by the whole stack of models: some
+	// 500 KiB a class. Not positive means DefaultMaxClasses.
 	MaxClasses int
 	// Zones are the time zones, by pool, whose clocks daily and weekly seasons follow; that of pools which it does not name
 	// is Zone. Nil is UTC.
 	Zones map[string]*time.Location
 	Zone  *time.Location
+	// MaxLight is how many further classes, over all pools, have light series: some 35 KiB a class. What is left is
+	// forecast together as features.OverflowClass. Pool totals are of all.
+	MaxLight int
 }
 
-// DefaultMaxClasses is what an unset Config.MaxClasses means.
-const DefaultMaxClasses = 64
+// DefaultMaxClasses is what an unset Config.MaxClasses means, DefaultMaxLight a MaxLight that takes some 350 MiB when all
+// of it is used.
+const (
+	DefaultMaxClasses = 64
+	DefaultMaxLight   = 10_000
+)
 
 // forecast dimensions, in the order of features.Dimensions.
 var dimensions = func() (ds []features.Dimension) {
@@ -43,27 +50,55 @@ var dimensions = func() (ds []features.Dimension) {
 type Forecaster struct {
 	cfg   Config
 	pools []*pool // ordered by name
+	light int     // classes with light series, over all pools
 }
 
 type pool struct {
+	of       *Forecaster
 	name     string
 	calendar *model.Calendar
-	classes  []*class  // ordered by class
+	classes  []*class  // with series of their own, ordered by class
 	total    []*series // by index into dimensions; nil until the dimension is known
+	shared   []*shared // by index into dimensions
 	minute   features.PoolMinute
 
 	standings []*standing // of every class, ordered by name
 	rest      span        // sums of the classes without series of their own
+	full      int         // classes with full series, features.OverflowClass aside
 	chosen    int64       // minute in which standings were looked at last
 }
 
+// class has either full or light series, by index into dimensions; nil until the dimension is known.
 type class struct {
 	key    features.Key
-	series []*series // by index into dimensions; nil until the dimension is known
+	series []*series
+	light  []*light
+	shown  bool // has forecasts of its own in the output
 	shape  shape
 
 	sessions *model.Sessions // nil without any
 	ahead    *[model.SessionDimensions][model.SessionLeads]float64
+}
+
+// follower is a series of a class.
+type follower interface {
+	past() *model.History
+	push(m int64, now features.Estimate)
+	amend(m int64, now features.Estimate) (was float64, changed bool)
+}
+
+// follower of a dimension; nil until that is known.
+func (c *class) follower(d int) follower {
+	if c.light != nil {
+		if l := c.light[d]; l != nil {
+			return l
+		}
+		return nil
+	}
+	if s := c.series[d]; s != nil {
+		return s
+	}
+	return nil
 }
 
 // New returns an empty Forecaster.
@@ -90,7 +125,7 @@ func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMin
 		for n < len(windows) && windows[n].Pool == windows[0].Pool && windows[n].Start.Equal(windows[0].Start) {
 			n++
 		}
-		f.pool(windows[0].Pool).observe(windows[:n], f.settleMinutes(), f.cfg.MaxClasses)
+		f.pool(windows[0].Pool).observe(windows[:n], f.settleMinutes())
 		windows = windows[n:]
 	}
 }
@@ -101,41 +136,54 @@ const forgetAfter = 1440
 
 func (p *pool) forget(minute int64) {
 	p.classes = slices.DeleteFunc(p.classes, func(c *class) bool { return c.shape.Newest < minute-forgetAfter })
-	p.standings = slices.DeleteFunc(p.standings, func(s *standing) bool { return s.newest < minute-forgetAfter })
+	p.standings = slices.DeleteFunc(p.standings, func(s *standing) bool {
+		gone := s.newest < minute-forgetAfter
+		if gone {
+			p.seat(s, tierPooled)
+		}
+		return gone
+	})
+}
+
+// sums add up the classes of a pool in one minute, by index into dimensions.
+type sums struct {
+	first []features.Estimate // of classes whose newest minute it is
+	moved []float64           // by how much the others changed
+	was   []float64           // the pool's totals before
 }
 
 // observe takes the windows of one pool and one minute.
-func (p *pool) observe(windows []features.Window, settle, limit int) {
+func (p *pool) observe(windows []features.Window, settle int) {
 	minute := windows[0].Start.Unix() / 60
-	p.choose(minute, limit, settle)
-	sums, others := unknowns(), unknowns()
-	was := make([]float64, len(dimensions)) // the totals of an earlier minute
+	p.choose(minute, settle)
+	others := unknowns()
+	t := sums{unknowns(), make([]float64, len(dimensions)), make([]float64, len(dimensions))}
 	for d, s := range p.total {
 		if s != nil {
-			was[d] = s.history.At(minute)
+			t.was[d] = s.history.At(minute)
 		}
 	}
 	var rest features.Window // what the classes without series of their own add up to
+	at := 0
 	for i := range windows {
 		w := &windows[i]
-		s := p.stand(w.Class, limit)
+		s := p.stand(w.Class, &at)
 		s.rank(minute, w)
-		if !s.alone {
+		if s.tier == tierPooled {
 			p.pooled(s, minute, w, others, settle)
 			addShape(&rest, w)
 			continue
 		}
-		c := p.class(w.Key)
-		if minute > c.shape.Newest {
-			c.converse(minute, w)
+		if minute > s.class.shape.Newest {
+			s.class.converse(minute, w)
 		}
-		c.shape.observe(minute, w)
+		s.class.shape.observe(minute, w)
 		for d := range dimensions {
 			now, ok := dimensions[d].Now(w)
 			if !ok {
 				now = unknown
 			}
-			p.take(c, d, minute, now, sums, settle)
+			p.take(s.class, d, minute, now, &t, settle)
 		}
 	}
 	if rest.Class != "" {
@@ -144,57 +192,79 @@ func (p *pool) observe(windows []features.Window, settle, limit int) {
 			c.shape.observe(minute, &rest)
 		}
 		for d, y := range p.rest.row(minute) {
-			p.take(c, d, minute, around(y, others[d]), sums, settle)
+			p.take(c, d, minute, around(y, others[d]), &t, settle)
 		}
 	}
-	for d := range sums {
-		s := p.total[d]
-		if s == nil {
-			if math.IsNaN(sums[d].Mean) {
-				continue
-			}
-			s = p.newSeries(features.Key{Pool: p.name, Class: features.TotalClass}, settle)
-			p.total[d] = s
+	for d, s := range p.shared {
+		if s != nil {
+			s.settle()
 		}
-		if minute > s.history.Newest {
-			p.tellTotal(d, s, minute)
-			s.push(minute, sums[d])
-		} else {
-			s.reckon(minute, &sums[d], was[d])
-		}
+		p.add(d, minute, &t, settle)
 	}
 }
 
-// take counts what a minute of a class will come to, and adds it to sums.
-func (p *pool) take(c *class, d int, minute int64, now features.Estimate, sums []features.Estimate, settle int) {
-	s, ok := c.series[d], !math.IsNaN(now.Mean)
+// add brings the pool's total up to what its classes add up to.
+func (p *pool) add(d int, minute int64, t *sums, settle int) {
+	s := p.total[d]
+	if s == nil {
+		if math.IsNaN(t.first[d].Mean) {
+			return
+		}
+		s = p.newSeries(features.Key{Pool: p.name, Class: features.TotalClass}, settle)
+		p.total[d] = s
+	}
+	if minute > s.history.Newest || s.history.Known == 0 {
+		p.tellTotal(d, s, minute)
+		s.push(minute, t.first[d])
+		return
+	}
+	if t.moved[d] != 0 {
+		s.history.Amend(minute, math.Max(0, zeroIfNaN(t.was[d])+t.moved[d]))
+	}
+	s.reckon(minute, &t.first[d], t.was[d])
+}
+
+// take counts what a minute of a class will come to, and adds it to the sums.
+func (p *pool) take(c *class, d int, minute int64, now features.Estimate, t *sums, settle int) {
+	s, ok := c.follower(d), !math.IsNaN(now.Mean)
 	if s == nil {
 		if !ok {
 			return
 		}
-		s = p.newSeries(c.key, settle)
-		c.series[d] = s
+		s = p.follow(c, d, settle)
 	}
 	if ok {
-		sums[d] = plus(sums[d], now)
+		t.first[d] = plus(t.first[d], now)
 	}
-	if s.history.Known > 0 && minute <= s.history.Newest {
-		p.amend(d, s, minute, now)
+	if h := s.past(); h.Known > 0 && minute <= h.Newest {
+		if was, changed := s.amend(minute, now); changed {
+			t.moved[d] += now.Mean - zeroIfNaN(was)
+		}
 		return
 	}
-	c.tell(d, s)
+	c.tell(d)
 	s.push(minute, now)
-	if t := p.total[d]; ok && t != nil && minute <= t.history.Newest {
-		t.history.Amend(minute, zeroIfNaN(t.history.At(minute))+now.Mean) // a class that was heard of late
+	if ok {
+		t.moved[d] += now.Mean // a class that was heard of late, if this is an earlier minute of the pool
 	}
 }
 
-// amend corrects an earlier minute of a class and of the pool's total.
-func (p *pool) amend(d int, s *series, minute int64, now features.Estimate) {
-	was, changed := s.amend(minute, now)
-	if t := p.total[d]; t != nil && changed {
-		t.history.Amend(minute, math.Max(0, zeroIfNaN(t.history.At(minute))-zeroIfNaN(was)+now.Mean))
+// follow begins a series.
+func (p *pool) follow(c *class, d, settle int) follower {
+	if c.light == nil {
+		c.series[d] = p.newSeries(c.key, settle)
+		return c.series[d]
 	}
+	c.light[d] = newLight(c.key, p.sharing(d), p.nothing(settle))
+	return c.light[d]
+}
+
+// sharing is what light series of a dimension share.
+func (p *pool) sharing(d int) *shared {
+	if p.shared[d] == nil {
+		p.shared[d] = newShared()
+	}
+	return p.shared[d]
 }
 
 func zeroIfNaN(x float64) float64 {
@@ -217,31 +287,68 @@ func (f *Forecaster) Forecast(origin time.Time) []PoolForecast {
 func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast {
 	pf := PoolForecast{Pool: p.name, Origin: origin, Minute: p.minute}
 	pf.Stale = p.minute.LastEvent.IsZero() || origin.Sub(p.minute.LastEvent) > staleAfter
-	sums := make([][][Horizon]float32, len(dimensions))
+	paths := make([][][Horizon]float32, len(dimensions))
+	tails := make([]tail, len(dimensions))
 	for _, c := range p.classes {
-		for d, s := range c.series {
+		for d := range dimensions {
 			f := Forecast{Key: c.key, Dimension: dimensions[d].Name, Origin: origin}
-			if s == nil || !s.forecast(&f) {
+			if c.light != nil {
+				var at [numTargets]Quantiles
+				if l := c.light[d]; l == nil || !l.distributions(&at) {
+					continue
+				} else if tails[d].add(&at); c.shown {
+					l.forecast(&f, &at)
+					pf.Classes = append(pf.Classes, f)
+				}
 				continue
 			}
-			if sums[d] == nil {
-				sums[d] = make([][Horizon]float32, NumPaths)
+			if s := c.series[d]; s != nil && s.forecast(&f) {
+				open(&paths[d])
+				addPaths(paths[d], &f.Minute, &s.ranks)
+				pf.Classes = append(pf.Classes, f)
 			}
-			addPaths(sums[d], &f, &s.ranks)
-			pf.Classes = append(pf.Classes, f)
 		}
 	}
 	for d, s := range p.total {
 		f := Forecast{Key: features.Key{Pool: p.name, Class: features.TotalClass}, Dimension: dimensions[d].Name, Origin: origin}
-		if s == nil || !s.forecast(&f) || sums[d] == nil {
+		if s == nil || !s.forecast(&f) || paths[d] == nil && !tails[d].any {
 			continue
 		}
-		settleMarginals(sums[d], &f)
+		open(&paths[d])
+		if tails[d].any {
+			var minutes [Horizon]Quantiles
+			interpolate(&tails[d].at, &minutes)
+			addPaths(paths[d], &minutes, &s.ranks)
+		}
+		settleMarginals(paths[d], &f)
 		pf.Total = append(pf.Total, f)
 		pf.Paths.Dimensions = append(pf.Paths.Dimensions, f.Dimension)
-		pf.Paths.At = append(pf.Paths.At, sums[d])
+		pf.Paths.At = append(pf.Paths.At, paths[d])
 	}
 	return pf
+}
+
+// tail adds up the quantiles of a pool's light series. As a path they are taken to run like the pool's total did, all
+// together: of thousands of classes only what they have in common is left in the sum.
+type tail struct {
+	at  [numTargets]Quantiles
+	any bool
+}
+
+func (t *tail) add(at *[numTargets]Quantiles) {
+	t.any = true
+	for k := range at {
+		for i, q := range at[k] {
+			t.at[k][i] += q
+		}
+	}
+}
+
+// open makes room for paths.
+func open(paths *[][Horizon]float32) {
+	if *paths == nil {
+		*paths = make([][Horizon]float32, NumPaths)
+	}
 }
 
 // Of returns the forecast of the pool's total for a dimension, nil when there is none.
@@ -262,7 +369,9 @@ func (f *Forecaster) pool(name string) *pool {
 		if !own {
 			zone = f.cfg.Zone
 		}
-		f.pools = slices.Insert(f.pools, i, &pool{name: name, calendar: model.NewCalendar(zone), total: make([]*series, len(dimensions))})
+		f.pools = slices.Insert(f.pools, i, &pool{
+			of: f, name: name, calendar: model.NewCalendar(zone), total: make([]*series, len(dimensions)), shared: make([]*shared, len(dimensions)),
+		})
 	}
 	return f.pools[i]
 }
@@ -274,11 +383,27 @@ func (p *pool) newSeries(key features.Key, settle int) *series {
 	return s
 }
 
-// class finds or adds a class, keeping the order.
+// nothing is what is observed of a series that is new.
+func (p *pool) nothing(settle int) observed {
+	o := observed{settle: settle, history: model.NewHistory()}
+	o.history.Calendar = p.calendar
+	return o
+}
+
+// find finds a class with series of its own, nil when there is none.
+func (p *pool) find(name string) *class {
+	i, ok := slices.BinarySearchFunc(p.classes, name, func(c *class, n string) int { return strings.Compare(c.key.Class, n) })
+	if !ok {
+		return nil
+	}
+	return p.classes[i]
+}
+
+// class finds or adds a class, with full series, keeping the order.
 func (p *pool) class(key features.Key) *class {
 	i, ok := slices.BinarySearchFunc(p.classes, key.Class, func(c *class, n string) int { return strings.Compare(c.key.Class, n) })
 	if !ok {
-		p.classes = slices.Insert(p.classes, i, &class{key: key, series: make([]*series, len(dimensions))})
+		p.classes = slices.Insert(p.classes, i, &class{key: key, shown: true, series: make([]*series, len(dimensions))})
 	}
 	return p.classes[i]
 }

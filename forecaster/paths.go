@@ -42,11 +42,11 @@ func seed(name string) uint64 {
 	return h.Sum64()
 }
 
-// addPaths adds the sample paths of one class, forecast by f, to the pool's: path j takes at each minute the quantile at
-// the rank that template j had at that lead.
-func addPaths(total [][Horizon]float32, f *Forecast, r *ranks) {
+// addPaths adds the sample paths of one class, or of many that move together, to the pool's: path j takes at each minute
+// the quantile at the rank that template j had at that lead.
+func addPaths(total [][Horizon]float32, minutes *[Horizon]Quantiles, r *ranks) {
 	for h := range Horizon {
-		q := &f.Minute[h]
+		q := &minutes[h]
 		for j := range total {
 			w := &rankWeights[r.Slot[j][h]]
 			total[j][h] += float32(w.a*q[w.i] + w.b*q[w.i+1])

@@ -158,39 +158,41 @@ func utilisation(demand, capacity float64) float64 {
 func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	p := f.pool(poolName)
 	type rise struct {
-		Driver
-		growth float64
+		*class
+		now, growth float64
+		compared    bool // with an hour ago
 	}
 	var rises []rise
 	total := 0.0
 	for _, c := range p.classes {
 		for d := range dimensions {
-			s := c.series[d]
+			s := c.follower(d)
 			if dimensions[d].Name != dimension || s == nil {
 				continue
 			}
-			now := s.history.Mean(s.history.Newest-shapeSpan+1, s.history.Newest)
-			then := s.history.Mean(s.history.Newest-shapeBack-shapeSpan+1, s.history.Newest-shapeBack)
+			h := s.past()
+			now := h.Mean(h.Newest-shapeSpan+1, h.Newest)
+			then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack)
 			if math.IsNaN(now) || now == 0 {
 				continue
 			}
 			total += now
-			cause, factor := c.shape.cause(dimension)
-			if math.IsNaN(then) || math.IsNaN(factor) {
-				cause, factor = "", 0
-			}
-			rises = append(rises, rise{Driver{
-				Class: c.key.Class, Cause: cause, Factor: factor, Share: now,
-				Tenant: c.shape.Tenant.Name, TenantShare: zeroIfNaN(c.shape.Tenant.Share), TenantMargin: zeroIfNaN(c.shape.Tenant.Margin),
-				Feature: c.shape.Feature.Name, FeatureShare: zeroIfNaN(c.shape.Feature.Share), FeatureMargin: zeroIfNaN(c.shape.Feature.Margin),
-			}, now - zeroIfNaN(then)})
+			rises = append(rises, rise{c, now, now - zeroIfNaN(then), !math.IsNaN(then)})
 		}
 	}
 	sort.SliceStable(rises, func(i, j int) bool { return rises[i].growth > rises[j].growth })
 	var out []Driver
 	for _, r := range rises[:min(n, len(rises))] {
-		r.Share /= total
-		out = append(out, r.Driver)
+		cause, factor := r.shape.cause(dimension)
+		if !r.compared || math.IsNaN(factor) {
+			cause, factor = "", 0
+		}
+		tenant, feature := r.shape.Tenant, r.shape.Feature
+		out = append(out, Driver{
+			Class: r.key.Class, Cause: cause, Factor: factor, Share: r.now / total,
+			Tenant: tenant.Name, TenantShare: zeroIfNaN(tenant.Share), TenantMargin: zeroIfNaN(tenant.Margin),
+			Feature: feature.Name, FeatureShare: zeroIfNaN(feature.Share), FeatureMargin: zeroIfNaN(feature.Margin),
+		})
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package forecaster
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -8,16 +9,25 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// A series takes some 100 KiB, so that of thousands of classes only the heaviest have series of their own. The others
-// are forecast together, as features.OverflowClass: at every minute its value is the sum of theirs.
 const (
 	// weightHalfLife is how fast the tokens fade by which classes are ranked, in minutes.
 	weightHalfLife = 360
 	// chooseEvery is how often the ranks are looked at, in minutes.
 	chooseEvery = 15
-	// clearlyHeavier is how many times a class must outweigh one that has series of its own to take its place, for a
-	// new series has everything to learn.
+	// clearlyHeavier is how many times a class must outweigh one of a higher tier to take its place, for what the other
+	// has learned is lost.
 	clearlyHeavier = 2
+)
+
+// tier is what a class has of its own. A full series takes some 100 KiB, so that of thousands of classes only the
+// heaviest have those. The classes beyond the bounds of both tiers are forecast together, as features.OverflowClass: at
+// every minute its value is the sum of theirs.
+type tier int
+
+const (
+	tierPooled tier = iota
+	tierLight
+	tierFull
 )
 
 // standing is what a pool keeps of each class to rank it, and of one without series of its own what it last counted.
@@ -25,8 +35,32 @@ type standing struct {
 	name   string
 	weight float64 // tokens, fading, as of newest
 	newest int64   // minute
-	alone  bool    // has series of its own
-	counts span    // when it has none
+	tier   tier
+	class  *class // when it has series of its own
+	counts span   // when it has none
+}
+
+// A class that becomes a full one is replayed the last hours of its light series, for experts and calibration to learn
+// from; and no more than mostReplayed minutes of classes at a time, so that no tick takes long.
+const (
+	replayMinutes = 6 * 60
+	mostReplayed  = 4 * replayMinutes
+)
+
+// replay makes a full series of what was observed for a light one.
+func replay(key features.Key, o *observed) *series {
+	s := newSeries(key, o.settle)
+	from := o.history.Newest - replayMinutes
+	s.history, s.spread, s.learned = o.history.Before(from), o.spread, from
+	for m := from + 1; m <= o.history.Newest; m++ {
+		now := exactly(o.history.At(m))
+		if before := o.history.Newest - m; before < int64(o.settle) && !o.anchor.firm(before) {
+			now.SD = now.Mean // not to be learned from yet
+		}
+		s.step(m, now)
+	}
+	s.history, s.spread, s.anchor, s.learned = o.history, o.spread, o.anchor, o.learned
+	return s
 }
 
 // span holds values by dimension for the minutes that can still be amended.
@@ -65,24 +99,57 @@ func (s *span) open(minute int64, settle int) []float64 {
 	return row
 }
 
-// stand finds or adds the standing of a class. A new one gets series of its own while there is room.
-func (p *pool) stand(name string, limit int) *standing {
-	i, ok := slices.BinarySearchFunc(p.standings, name, func(s *standing, n string) int { return strings.Compare(s.name, n) })
+// stand finds or adds the standing of a class. A new one gets series of its own while there is room. at is where to look
+// first, and becomes the place after it.
+func (p *pool) stand(name string, at *int) *standing {
+	i, ok := *at, *at < len(p.standings) && p.standings[*at].name == name
 	if !ok {
-		s := &standing{name: name, alone: name != features.OverflowClass && p.alone() < limit}
-		p.standings = slices.Insert(p.standings, i, s)
+		i, ok = slices.BinarySearchFunc(p.standings, name, func(s *standing, n string) int { return strings.Compare(s.name, n) })
 	}
+	if !ok {
+		s := &standing{name: name}
+		p.standings = slices.Insert(p.standings, i, s)
+		if name != features.OverflowClass {
+			p.seat(s, p.best())
+		}
+		if s.tier != tierPooled {
+			p.open(s)
+		}
+	}
+	*at = i + 1
 	return p.standings[i]
 }
 
-// alone counts the classes that have series of their own.
-func (p *pool) alone() (n int) {
-	for _, c := range p.classes {
-		if c.key.Class != features.OverflowClass {
-			n++
+// best is the highest tier that has room.
+func (p *pool) best() tier {
+	switch {
+	case p.full < p.of.cfg.MaxClasses:
+		return tierFull
+	case p.of.light < p.of.cfg.MaxLight:
+		return tierLight
+	}
+	return tierPooled
+}
+
+// seat moves a class to a tier, in the books.
+func (p *pool) seat(s *standing, t tier) {
+	for x, n := range map[tier]*int{tierFull: &p.full, tierLight: &p.of.light} {
+		if s.tier == x {
+			*n--
+		}
+		if t == x {
+			*n++
 		}
 	}
-	return n
+	s.tier = t
+}
+
+// open makes the series of a class that had none.
+func (p *pool) open(s *standing) {
+	s.class = p.class(features.Key{Pool: p.name, Class: s.name})
+	if s.tier == tierLight {
+		s.class.series, s.class.light, s.class.shown = nil, make([]*light, len(dimensions)), false
+	}
 }
 
 // rank adds the tokens of a minute's first count to a class's weight.
@@ -105,7 +172,7 @@ func (p *pool) pooled(s *standing, minute int64, w *features.Window, others []fe
 	}
 	for d := range dimensions {
 		if now, ok := dimensions[d].Now(w); ok {
-			move(&rest[d], own[d], now.Mean)
+			substitute(&rest[d], own[d], now.Mean)
 			own[d] = now.Mean
 			others[d] = plus(others[d], now)
 		}
@@ -125,76 +192,152 @@ func addShape(rest *features.Window, w *features.Window) {
 	rest.OutputUnserved += w.OutputUnserved
 }
 
-// move replaces one summand by another; a sum without summands is not known.
-func move(sum *float64, was, is float64) {
+// substitute replaces one summand by another; a sum without summands is not known.
+func substitute(sum *float64, was, is float64) {
 	*sum = math.Max(0, zeroIfNaN(*sum)-zeroIfNaN(was)+zeroIfNaN(is))
 }
 
-// choose lets classes that have become clearly heavier change places with the lightest that have series of their own.
-// Ties go by name.
-func (p *pool) choose(minute int64, limit, settle int) {
+// choose lets classes that have become clearly heavier change places with the lightest of a higher tier. Ties go by name.
+func (p *pool) choose(minute int64, settle int) {
 	if minute%chooseEvery != 0 || minute <= p.chosen {
 		return
 	}
 	p.chosen = minute
-	for {
-		var lightest, heaviest *standing
-		for _, s := range p.standings {
-			switch {
-			case s.name == features.OverflowClass:
-			case s.alone && (lightest == nil || s.weightAt(minute) <= lightest.weightAt(minute)):
-				lightest = s
-			case !s.alone && (heaviest == nil || s.weightAt(minute) > heaviest.weightAt(minute)):
-				heaviest = s
-			}
+	all := make([]ranked, 0, len(p.standings))
+	for _, s := range p.standings {
+		if s.name != features.OverflowClass {
+			all = append(all, ranked{s, s.weightAt(minute)})
 		}
-		n := p.alone()
+	}
+	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(b.now, a.now) })
+	p.exchange(all, tierFull, settle)
+	p.exchange(all, tierLight, settle)
+	p.show(all)
+}
+
+// ranked is a class and what it weighs at present.
+type ranked struct {
+	*standing
+	now float64
+}
+
+// exchange lets the heaviest classes below a tier rise to it, into free places or in exchange.
+func (p *pool) exchange(all []ranked, t tier, settle int) {
+	var in, out []ranked
+	for _, s := range all {
 		switch {
-		case n > limit && lightest != nil:
-			p.demote(lightest, settle)
-		case heaviest == nil:
+		case s.tier == t:
+			in = append(in, s)
+		case s.tier < t:
+			out = append(out, s)
+		}
+	}
+	for len(in) > 0 && p.room(t) < 0 {
+		p.move(in[len(in)-1].standing, p.below(t), settle)
+		in = in[:len(in)-1]
+	}
+	for replayed := 0; len(out) > 0 && replayed < mostReplayed; out = out[1:] {
+		free := p.room(t) > 0
+		if !free && (len(in) == 0 || out[0].now <= clearlyHeavier*in[len(in)-1].now) {
 			return
-		case n < limit:
-			p.promote(heaviest, settle)
-		case lightest != nil && heaviest.weightAt(minute) > clearlyHeavier*lightest.weightAt(minute):
-			p.demote(lightest, settle)
-			p.promote(heaviest, settle)
-		default:
-			return
+		}
+		replayed += p.move(out[0].standing, t, settle)
+		if !free {
+			p.move(in[len(in)-1].standing, p.below(t), settle)
+			in = in[:len(in)-1]
 		}
 	}
 }
 
-// promote gives a class series of its own. They begin with the minutes that can still be amended, which the rest loses.
-func (p *pool) promote(s *standing, settle int) {
-	c := p.class(features.Key{Pool: p.name, Class: s.name})
+// room is how many more classes a tier can take, negative when it has too many.
+func (p *pool) room(t tier) int {
+	if t == tierFull {
+		return p.of.cfg.MaxClasses - p.full
+	}
+	return p.of.cfg.MaxLight - p.of.light
+}
+
+// below is the next tier that has room.
+func (p *pool) below(t tier) tier {
+	if t == tierFull && p.room(tierLight) > 0 {
+		return tierLight
+	}
+	return tierPooled
+}
+
+// show has the heaviest light classes in the output, as many as there may be full ones; some more stay for a while, lest
+// they come and go.
+func (p *pool) show(all []ranked) {
+	n, most := 0, p.of.cfg.MaxClasses
+	for _, s := range all {
+		if s.tier == tierLight {
+			s.class.shown = n < most || s.class.shown && n < most*5/4
+			n++
+		}
+	}
+}
+
+// move gives a class what a tier has, and says how many minutes had to be replayed for it, which takes time.
+func (p *pool) move(s *standing, t tier, settle int) (replayed int) {
+	from := s.tier
+	p.seat(s, t)
+	switch {
+	case t == tierPooled:
+		p.merge(s, settle)
+	case from == tierPooled:
+		p.part(s, settle)
+	case t == tierLight:
+		s.class.light = make([]*light, len(dimensions))
+		for d, x := range s.class.series {
+			if x != nil {
+				s.class.light[d] = newLight(s.class.key, p.sharing(d), x.observed)
+			}
+		}
+		s.class.series, s.class.shown = nil, false
+	case t == tierFull:
+		s.class.series = make([]*series, len(dimensions))
+		for d, x := range s.class.light {
+			if x != nil {
+				s.class.series[d] = replay(s.class.key, &x.observed)
+				replayed = min(x.history.Known, replayMinutes)
+			}
+		}
+		s.class.light, s.class.shown = nil, true
+	}
+	return replayed
+}
+
+// part gives a class series of its own. They begin with the minutes that can still be amended, which the rest loses.
+func (p *pool) part(s *standing, settle int) {
+	p.open(s)
 	for m := s.newest - int64(len(s.counts.At)); m <= s.newest; m++ {
 		row := s.counts.row(m)
 		for d := range row {
-			if math.IsNaN(row[d]) && c.series[d] == nil {
+			x := s.class.follower(d)
+			if math.IsNaN(row[d]) && x == nil {
 				continue
 			}
-			if c.series[d] == nil {
-				c.series[d] = p.newSeries(c.key, settle)
+			if x == nil {
+				x = p.follow(s.class, d, settle)
 			}
-			c.series[d].push(m, exactly(row[d]))
+			x.push(m, exactly(row[d]))
 			p.shift(d, m, row[d], math.NaN())
 		}
 	}
-	c.shape.Newest = s.newest
-	s.alone, s.counts = true, span{}
+	s.class.shape.Newest = s.newest
+	s.counts = span{}
 }
 
-// demote takes a class's series away; the rest gains the minutes that can still be amended.
-func (p *pool) demote(s *standing, settle int) {
-	c := p.class(features.Key{Pool: p.name, Class: s.name})
-	s.alone = false
+// merge takes a class's series away; the rest gains the minutes that can still be amended.
+func (p *pool) merge(s *standing, settle int) {
+	c := s.class
+	s.class = nil
 	for m := s.newest - int64(settle); m <= s.newest; m++ {
 		row := s.counts.open(m, settle)
 		p.rest.open(m, settle)
-		for d, x := range c.series {
-			if x != nil {
-				row[d] = x.history.At(m)
+		for d := range dimensions {
+			if x := c.follower(d); x != nil {
+				row[d] = x.past().At(m)
 				p.shift(d, m, math.NaN(), row[d])
 			}
 		}
@@ -208,7 +351,7 @@ func (p *pool) shift(d int, minute int64, was, is float64) {
 	if row == nil {
 		return
 	}
-	move(&row[d], was, is)
+	substitute(&row[d], was, is)
 	if s := p.class(features.Key{Pool: p.name, Class: features.OverflowClass}).series[d]; s != nil && minute <= s.history.Newest {
 		s.history.Amend(minute, row[d])
 	}

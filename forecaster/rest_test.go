@@ -50,9 +50,9 @@ func bytesOf(t *testing.T, f *Forecaster) []byte {
 // TestRestIsConsistent: whatever classes come, go, grow and are amended, few have series of their own, and these and
 // the rest add up to the total in every minute that can still change. A restart in between changes nothing.
 func TestRestIsConsistent(t *testing.T) {
-	const classes, limit, settle, minutes = 40, 5, 6, 200
+	const classes, limit, few, settle, minutes = 40, 5, 9, 6, 200
 	rng := rand.New(rand.NewPCG(1, 2))
-	f := New(Config{Settle: settle * time.Minute, MaxClasses: limit})
+	f := New(Config{Settle: settle * time.Minute, MaxClasses: limit, MaxLight: few})
 	counts := [minutes][classes]float64{}
 	swaps, before := 0, ""
 	for i := range minutes {
@@ -74,12 +74,12 @@ func TestRestIsConsistent(t *testing.T) {
 			f = restoredOf(t, f)
 		}
 		p := f.pools[0]
-		if len(p.classes) > limit+1 {
-			t.Fatalf("%d classes have series, want %d and the rest", len(p.classes), limit)
+		if len(p.classes) > limit+few+1 || p.full > limit || f.light > few {
+			t.Fatalf("%d classes have series, want %d, %d light ones and the rest", len(p.classes), limit, few)
 		}
 		names := ""
 		for _, c := range p.classes {
-			names += c.key.Class + " "
+			names += fmt.Sprint(c.key.Class, c.light != nil, " ")
 		}
 		if names != before {
 			swaps, before = swaps+1, names
@@ -88,7 +88,7 @@ func TestRestIsConsistent(t *testing.T) {
 		for m := max(0, i-settle+1); m <= i; m++ {
 			sum, want := 0.0, 0.0
 			for _, c := range p.classes {
-				sum += zeroIfNaN(c.series[d].history.At(startMinute + int64(m)))
+				sum += zeroIfNaN(c.follower(d).past().At(startMinute + int64(m)))
 			}
 			for c := range classes {
 				want += counts[m][c] / 60

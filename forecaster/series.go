@@ -39,6 +39,8 @@ func newSeries(key features.Key, settle int) *series {
 	return s
 }
 
+func (s *observed) past() *model.History { return s.history }
+
 // push takes minute m with what it will come to (mean NaN: not known): first the feedback for what was forecast of
 // minutes that are now settled, then the new minute, then the experts' forecasts from it, kept for their own feedback.
 func (s *series) push(m int64, now features.Estimate) {
@@ -261,7 +263,13 @@ func (s *series) forecast(f *Forecast) bool {
 			f.Weights = s.weights(&p, baseline)
 		}
 	}
-	interpolate(&at, &f.Minute)
+	s.describe(f, &at)
+	return true
+}
+
+// describe fills in the quantiles of a forecast, and what it starts from.
+func (s *observed) describe(f *Forecast, at *[numTargets]Quantiles) {
+	interpolate(at, &f.Minute)
 	f.WindowMax = at[windowMax]
 	f.Last = s.history.Last(5)
 	f.Now = features.Estimate{Mean: f.Last, Low: f.Last, High: f.Last, Share: 1}
@@ -272,7 +280,6 @@ func (s *series) forecast(f *Forecast) bool {
 	}
 	f.Known = s.history.Known
 	f.Confidence = confidence(s.history.Known)
-	return true
 }
 
 func confidence(known int) Confidence {

@@ -67,9 +67,9 @@ func (c *class) expect() {
 }
 
 // tell passes on to a series of the class what its sessions let expect.
-func (c *class) tell(d int, s *series) {
-	if k := sessionDimension[d]; k >= 0 && c.ahead != nil {
-		s.experts[sessionsExpert].(*model.Given).Tell(c.sessions.Minute, &c.ahead[k])
+func (c *class) tell(d int) {
+	if k := sessionDimension[d]; k >= 0 && c.ahead != nil && c.light == nil && c.series[d] != nil {
+		c.series[d].experts[sessionsExpert].(*model.Given).Tell(c.sessions.Minute, &c.ahead[k])
 	}
 }
 
@@ -89,10 +89,12 @@ func (p *pool) tellTotal(d int, total *series, minute int64) {
 			for h, y := range c.ahead[k] {
 				sum[h] += y
 			}
-		case c.series[d] != nil && c.series[d].history.Known > 0:
-			level := c.series[d].history.Level(model.Level30m)
-			for h := range sum {
-				sum[h] += level
+		default:
+			if s := c.follower(d); s != nil && s.past().Known > 0 {
+				level := s.past().Level(model.Level30m)
+				for h := range sum {
+					sum[h] += level
+				}
 			}
 		}
 	}
@@ -105,10 +107,8 @@ func (p *pool) tellTotal(d int, total *series, minute int64) {
 func (p *pool) retell() {
 	for _, c := range p.classes {
 		c.expect()
-		for d, s := range c.series {
-			if s != nil {
-				c.tell(d, s)
-			}
+		for d := range dimensions {
+			c.tell(d)
 		}
 	}
 	for d, s := range p.total {

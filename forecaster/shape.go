@@ -35,6 +35,8 @@ func attribute(r *features.Ranking) (a attribution) {
 }
 
 type shapeSums struct {
+	_ struct{} `cbor:",toarray"`
+
 	At                                                        int64
 	Requests, Retries, Prompt, Cached, PromptOfCached, Output float32
 }

@@ -22,6 +22,7 @@ type poolState struct {
 	Classes []classState        `cbor:"2,keyasint"`
 	Total   []*seriesState      `cbor:"3,keyasint"`
 	Minute  features.PoolMinute `cbor:"4,keyasint"`
+	Shared  []*shared           `cbor:"8,keyasint"`
 
 	Standings []standingState `cbor:"5,keyasint,omitempty"`
 	Rest      span            `cbor:"6,keyasint"`
@@ -32,16 +33,18 @@ type standingState struct {
 	Class  string  `cbor:"1,keyasint"`
 	Weight float64 `cbor:"2,keyasint"`
 	Newest int64   `cbor:"3,keyasint"`
-	Alone  bool    `cbor:"4,keyasint"`
+	Tier   tier    `cbor:"4,keyasint"`
 	Counts span    `cbor:"5,keyasint"`
 }
 
 type classState struct {
 	Class  string         `cbor:"1,keyasint"`
-	Series []*seriesState `cbor:"2,keyasint"`
+	Series []*seriesState `cbor:"2,keyasint,omitempty"`
 	Shape  shape          `cbor:"3,keyasint"`
 
 	Sessions *model.Sessions `cbor:"4,keyasint,omitempty"`
+	Light    []*lightState   `cbor:"5,keyasint,omitempty"`
+	Shown    bool            `cbor:"6,keyasint"`
 }
 
 type seriesState struct {
@@ -59,12 +62,12 @@ type seriesState struct {
 func (f *Forecaster) State() State {
 	st := State{Version: snapshotVersion}
 	for _, p := range f.pools {
-		ps := poolState{Name: p.name, Total: seriesStates(p.total), Minute: p.minute, Rest: p.rest, Chosen: p.chosen}
+		ps := poolState{Name: p.name, Total: seriesStates(p.total), Minute: p.minute, Rest: p.rest, Chosen: p.chosen, Shared: p.shared}
 		for _, s := range p.standings {
-			ps.Standings = append(ps.Standings, standingState{s.name, s.weight, s.newest, s.alone, s.counts})
+			ps.Standings = append(ps.Standings, standingState{s.name, s.weight, s.newest, s.tier, s.counts})
 		}
 		for _, c := range p.classes {
-			ps.Classes = append(ps.Classes, classState{c.key.Class, seriesStates(c.series), c.shape, c.sessions})
+			ps.Classes = append(ps.Classes, classState{c.key.Class, seriesStates(c.series), c.shape, c.sessions, lightStates(c.light), c.shown})
 		}
 		st.Pools = append(st.Pools, ps)
 	}
@@ -99,10 +102,12 @@ func Restore(cfg Config, st State) (*Forecaster, error) {
 		if p.total, err = f.restoreAll(p, features.TotalClass, ps.Total); err != nil {
 			return nil, err
 		}
-		for _, cs := range ps.Classes {
-			c := p.class(features.Key{Pool: ps.Name, Class: cs.Class})
-			c.shape, c.sessions = cs.Shape, cs.Sessions
-			if c.series, err = f.restoreAll(p, cs.Class, cs.Series); err != nil {
+		if len(ps.Shared) != len(p.shared) {
+			return nil, fmt.Errorf("forecaster state of %s has %d dimensions, this program forecasts %d", p.name, len(ps.Shared), len(p.shared))
+		}
+		p.shared = ps.Shared
+		for i := range ps.Classes {
+			if err := f.restoreClass(p, &ps.Classes[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -139,26 +144,45 @@ func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([
 	return out, nil
 }
 
-// restoreStandings takes up how the classes stand. A state without any is of a time in which every class had series.
+func (f *Forecaster) restoreClass(p *pool, cs *classState) (err error) {
+	c := p.class(features.Key{Pool: p.name, Class: cs.Class})
+	c.shape, c.sessions, c.shown = cs.Shape, cs.Sessions, cs.Shown
+	if cs.Light == nil {
+		c.series, err = f.restoreAll(p, cs.Class, cs.Series)
+		return err
+	}
+	c.series = nil
+	c.light, err = p.restoreLight(c.key, cs.Light, f.settleMinutes())
+	return err
+}
+
+// restoreStandings takes up how the classes stand.
 func (p *pool) restoreStandings(ps *poolState, settle int) error {
 	if !ps.Rest.fits(settle) {
 		return fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", p.name)
 	}
 	p.rest, p.chosen = ps.Rest, ps.Chosen
-	for _, x := range ps.Standings {
-		s := p.stand(x.Class, 0)
-		if s.newest != 0 || !x.Counts.fits(settle) {
+	own := 0
+	for i := range ps.Standings {
+		x := &ps.Standings[i]
+		s := &standing{name: x.Class, weight: x.Weight, newest: x.Newest, counts: x.Counts}
+		if !x.Counts.fits(settle) || i > 0 && ps.Standings[i-1].Class >= x.Class {
 			return fmt.Errorf("forecaster state of %s/%s comes twice or does not have this program's shape", p.name, x.Class)
 		}
-		*s = standing{s.name, x.Weight, x.Newest, x.Alone, x.Counts}
+		if c := p.find(x.Class); x.Tier != tierPooled && (c == nil || (c.light != nil) != (x.Tier == tierLight)) {
+			return fmt.Errorf("forecaster state of %s/%s lacks its series", p.name, x.Class)
+		} else if x.Tier != tierPooled {
+			s.class = c
+			own++
+		}
+		p.seat(s, x.Tier)
+		p.standings = append(p.standings, s)
 	}
-	for _, c := range p.classes {
-		if c.key.Class == features.OverflowClass {
-			continue
-		}
-		if s := p.stand(c.key.Class, 0); s.newest == 0 {
-			s.alone, s.newest = true, c.shape.Newest
-		}
+	if p.find(features.OverflowClass) != nil {
+		own++
+	}
+	if own != len(p.classes) {
+		return fmt.Errorf("forecaster state of %s has series of %d classes, and %d that stand for some", p.name, len(p.classes), own)
 	}
 	return nil
 }

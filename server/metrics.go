@@ -25,8 +25,8 @@ var tickBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2
 // when no tick came for a while, so that nothing scales on what a stuck daemon last believed. All methods may be called
 // from any goroutine.
 //
-// Cardinality: pools × resources × 8, and pools × (classes + 2) × dimensions × 9, where classes are those with forecasts of
-// their own (forecaster.Config.MaxClasses). Beside them 3 for each learned class and 5 for each producer, both capped by
+// Cardinality: pools × resources × 8, and pools × (classes + 2) × dimensions × 9, where classes are those whose forecasts
+// are given out: forecaster.Config.MaxClasses full ones, and light ones up to 5/4 of that. Beside them 3 for each learned class and 5 for each producer, both capped by
 // features.
 type Exporter struct {
 	set     *metrics.Set

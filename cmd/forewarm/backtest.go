@@ -96,7 +96,8 @@ func configuredPool(path, name string, c *backtest.RunConfig) (*capacity.Pool, e
 	if err != nil {
 		return nil, usageError{err}
 	}
-	c.Decision, c.Features, c.ForecastClasses = pc.Decision, &pc.Features, pc.ForecastClasses
+	c.Decision, c.Features = pc.Decision, &pc.Features
+	c.ForecastClasses, c.LightClasses = pc.ForecastClasses, pc.LightClasses
 	var names []string
 	for i := range pc.Pools {
 		p := &pc.Pools[i]

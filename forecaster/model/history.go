@@ -76,6 +76,37 @@ func (h *History) Push(m int64, y float64) {
 	h.Known++
 }
 
+// Before is what h was when minute m was the newest, as nearly as can be told: levels are those of the minutes that are
+// kept, starting from the day's mean before them. O(minutes kept).
+func (h *History) Before(m int64) *History {
+	past := NewHistory()
+	past.Calendar = h.Calendar
+	oldest := max(0, h.Newest-ringMinutes+1)
+	past.Known = h.Known
+	for t := oldest; t <= h.Newest; t++ {
+		if !math.IsNaN(h.At(t)) {
+			past.Known--
+		}
+	}
+	if past.Known > 0 {
+		copy(past.bins, h.bins)
+		sum, n := 0.0, 0.0
+		for t := oldest - day; t < oldest; t += binMinutes {
+			if y := h.Bin(t); !math.IsNaN(y) {
+				sum, n = sum+y, n+1
+			}
+		}
+		for i := range past.levels {
+			past.levels[i] = sum / max(n, 1)
+		}
+		past.Newest, past.started = oldest-1, true
+	}
+	for t := oldest; t <= m; t++ {
+		past.Push(t, h.At(t))
+	}
+	return past
+}
+
 func (h *History) put(m int64, y float32) {
 	h.recent[m%exactMinutes] = y
 	h.ring.set(m%ringMinutes, y)
