@@ -101,7 +101,7 @@ func (t *table) forecasts(start time.Time, fs []forecaster.Forecast) {
 		for h := 1; h <= forecastMinutes; h++ {
 			t.quantiles(strconv.AppendInt(append(t.line[:0], key...), int64(h), 10), &f.Minute[h-1])
 		}
-		t.quantiles(append(append(t.line[:0], key...), windowMax...), &f.WindowMax)
+		t.quantiles(append(append(t.line[:0], key...), forecaster.HorizonWindowMax...), &f.WindowMax)
 	}
 }
 

@@ -44,7 +44,7 @@ type runner struct {
 	pipeline *forewarm.Pipeline
 	fluid    *FluidPool // obeys the pipeline
 	variants []*variant // obey Forewarm at the other settings of its knob
-	scores   *scorer
+	scores   *scores
 	plot     *plot // nil when none is wanted
 
 	forecasts, decisions *table
@@ -77,7 +77,7 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	} else if r.pool, err = PeakPool(cfg.Options.Pool, r.demand.Peak(), cfg.PeakReplicas, cfg.Warmup); err != nil {
 		return nil, err
 	}
-	r.scores = newScorer(r.demand.Start.Add(time.Duration(cfg.ScoreFrom * float64(len(r.demand.Minutes)) * float64(time.Minute))))
+	r.scores = newScores(r.demand.Start.Add(time.Duration(cfg.ScoreFrom * float64(len(r.demand.Minutes)) * float64(time.Minute))))
 	if cfg.Plot != "" {
 		if r.plot, err = newPlot(cfg.PlotDimension, r.demand, r.scores.from); err != nil {
 			return nil, err

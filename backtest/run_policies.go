@@ -8,7 +8,7 @@ import (
 func (r *runner) summary() Summary {
 	s := Summary{
 		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins,
-		Refused: r.pipeline.Counters().Refused, Scores: r.scores.scores(),
+		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(),
 	}
 	for _, spec := range r.policies {
 		if spec.New != nil {

@@ -18,12 +18,38 @@ type Score struct {
 	Dimension string `json:"dimension"`
 	Horizon   string `json:"horizon"` // minutes, or max15_30
 	N         int    `json:"n"`
-	WAPE      Number `json:"wape"`    // of the median
-	MASE      Number `json:"mase"`    // against the last value
-	Bias      Number `json:"bias"`    // of the median, share of the mean
-	Pinball   Number `json:"pinball"` // mean over the levels .5 .8 .9 .95 .99, in the dimension's unit
+	WAPE      Number `json:"wape"`      // of the median
+	MASE      Number `json:"mase"`      // its absolute error over that of the last value at the same horizon
+	MASELag1  Number `json:"mase_lag1"` // over the mean absolute change from minute to minute
+	MASEDay   Number `json:"mase_day"`  // over that from day to day
+	Bias      Number `json:"bias"`      // of the median, share of the mean
+	Pinball   Number `json:"pinball"`   // mean over the levels .5 .8 .9 .95 .99, in the dimension's unit
+	CRPS      Number `json:"crps"`      // in the dimension's unit
 	Cover90   Number `json:"coverage_90"`
 	Cover95   Number `json:"coverage_95"`
+
+	Levels    []LevelScore    `json:"levels"`
+	Baselines []BaselineScore `json:"baselines"`
+	PIT       []int           `json:"pit"` // outcomes by the level that the forecast gave them, in ten bins
+}
+
+// LevelScore is one quantile's: its mean loss, and the share of outcomes at or below it with a 95 % interval.
+type LevelScore struct {
+	Level     float64 `json:"level"`
+	Pinball   Number  `json:"pinball"`
+	Coverage  Number  `json:"coverage"`
+	Low       Number  `json:"low"`
+	High      Number  `json:"high"`
+	Effective Number  `json:"effective_n"` // outcomes of overlapping horizons count for less than their number
+}
+
+// BaselineScore compares with a forecaster that costs nothing, which has the quantiles of its own past errors.
+type BaselineScore struct {
+	Baseline string `json:"baseline"`
+	N        int    `json:"n"`     // outcomes that both forecast
+	Skill    Number `json:"skill"` // 1 − mean pinball over the baseline's
+	DM       Number `json:"dm"`    // Diebold–Mariano statistic, negative when Forewarm is better
+	P        Number `json:"p"`     // two-sided
 }
 
 // Number is a float64 that is null in JSON when it is not finite.
@@ -37,71 +63,41 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(n), 'g', 6, 64), nil
 }
 
-// scoredMinutes are the minutes ahead that scores are kept of; the window maximum comes after them.
-var scoredMinutes = [...]int{1, 5, 15, 30}
+// scoredMinutes are the minutes ahead that scores are kept of, beside the window maximum.
+var scoredMinutes = []int{1, 5, 15, 30}
 
-const (
-	windowTarget  = len(scoredMinutes)
-	scoredTargets = windowTarget + 1
-	windowMax     = "max15_30"
-	// outcomeMinutes is how long outcomes are kept: as long as the furthest target.
-	outcomeMinutes = 32
-)
-
-// scorer matches forecasts with what came. Memory: per series, five quantile sets for each origin of the last half
-// hour, and half an hour of outcomes.
-type scorer struct {
+// scores has a scorer for each series.
+type scores struct {
 	from   time.Time // origins before it are not scored
-	series map[seriesKey]*scoredSeries
+	series map[seriesKey]*forecaster.Scorer
 }
 
 type seriesKey struct{ class, dimension string }
 
-type scoredSeries struct {
-	totals  [scoredTargets]forecaster.Accumulator
-	pending []issued // by origin
-	outcome [outcomeMinutes]outcome
+func newScores(from time.Time) *scores {
+	return &scores{from: from, series: map[seriesKey]*forecaster.Scorer{}}
 }
 
-type outcome struct {
-	minute int64 // since 1970
-	y      float64
-}
-
-type issued struct {
-	origin    int64 // minutes since 1970
-	last      float64
-	quantiles [scoredTargets]forecaster.Quantiles
-}
-
-func newScorer(from time.Time) *scorer {
-	return &scorer{from: from, series: map[seriesKey]*scoredSeries{}}
+func (s *scores) of(key seriesKey) *forecaster.Scorer {
+	x := s.series[key]
+	if x == nil {
+		x = &forecaster.Scorer{Minutes: scoredMinutes}
+		s.series[key] = x
+	}
+	return x
 }
 
 // issue notes the forecasts of an origin.
-func (s *scorer) issue(fs []forecaster.Forecast) {
+func (s *scores) issue(fs []forecaster.Forecast) {
 	for i := range fs {
-		f := &fs[i]
-		if f.Origin.Before(s.from) {
-			continue
+		if f := &fs[i]; !f.Origin.Before(s.from) {
+			s.of(seriesKey{f.Class, f.Dimension}).Issue(f)
 		}
-		key := seriesKey{f.Class, f.Dimension}
-		x := s.series[key]
-		if x == nil {
-			x = &scoredSeries{}
-			s.series[key] = x
-		}
-		p := issued{origin: f.Origin.Unix() / 60, last: f.Last}
-		for k, h := range scoredMinutes {
-			p.quantiles[k] = f.Minute[h-1]
-		}
-		p.quantiles[windowTarget] = f.WindowMax
-		x.pending = append(x.pending, p)
 	}
 }
 
 // observe takes what came of the minutes that are final in a tick's windows.
-func (s *scorer) observe(windows []features.Window) {
+func (s *scores) observe(windows []features.Window) {
 	for from := 0; from < len(windows); {
 		to := from
 		for to < len(windows) && windows[to].Start.Equal(windows[from].Start) {
@@ -114,8 +110,8 @@ func (s *scorer) observe(windows []features.Window) {
 	}
 }
 
-// settle scores one minute, classes first and then their sum.
-func (s *scorer) settle(windows []features.Window) {
+// settle takes one minute, classes first and then their sum.
+func (s *scores) settle(windows []features.Window) {
 	minute := windows[0].Start.Unix() / 60
 	for _, d := range features.Dimensions {
 		if !d.Forecast {
@@ -131,55 +127,16 @@ func (s *scorer) settle(windows []features.Window) {
 				sum = 0
 			}
 			sum += y
-			s.score(seriesKey{windows[i].Class, d.Name}, minute, y)
+			s.of(seriesKey{windows[i].Class, d.Name}).Observe(minute, y)
 		}
 		if !math.IsNaN(sum) {
-			s.score(seriesKey{features.TotalClass, d.Name}, minute, sum)
+			s.of(seriesKey{features.TotalClass, d.Name}).Observe(minute, sum)
 		}
 	}
 }
 
-func (s *scorer) score(key seriesKey, minute int64, y float64) {
-	x := s.series[key]
-	if x == nil {
-		return
-	}
-	x.outcome[minute%outcomeMinutes] = outcome{minute, y}
-	for i := range x.pending {
-		p := &x.pending[i]
-		for k, h := range scoredMinutes {
-			if p.origin+int64(h)-1 == minute {
-				x.totals[k].Add(y, &p.quantiles[k], p.last)
-			}
-		}
-		if p.origin+forecaster.WindowTo-1 == minute {
-			if most := x.largest(p.origin); !math.IsNaN(most) {
-				x.totals[windowTarget].Add(most, &p.quantiles[windowTarget], math.NaN())
-			}
-		}
-	}
-	done := 0
-	for done < len(x.pending) && x.pending[done].origin+forecaster.WindowTo-1 <= minute {
-		done++
-	}
-	x.pending = slices.Delete(x.pending, 0, done)
-}
-
-// largest is the largest outcome of the window after an origin; NaN when a minute of it is not known.
-func (x *scoredSeries) largest(origin int64) float64 {
-	most := math.Inf(-1)
-	for m := origin + forecaster.WindowFrom - 1; m < origin+forecaster.WindowTo; m++ {
-		o := x.outcome[m%outcomeMinutes]
-		if o.minute != m {
-			return math.NaN()
-		}
-		most = max(most, o.y)
-	}
-	return most
-}
-
-// scores are all that have outcomes, by class (the pool first), dimension as in features.Dimensions, and horizon.
-func (s *scorer) scores() []Score {
+// all are those that have outcomes, by class (the pool first), dimension as in features.Dimensions, and horizon.
+func (s *scores) all() []Score {
 	rank := map[string]int{}
 	for i, d := range features.Dimensions {
 		rank[d.Name] = i
@@ -193,22 +150,31 @@ func (s *scorer) scores() []Score {
 	})
 	var all []Score
 	for _, key := range keys {
-		for k := range scoredTargets {
-			a := &s.series[key].totals[k]
-			if a.N == 0 {
-				continue
+		for _, a := range s.series[key].Scores() {
+			if a.N > 0 {
+				all = append(all, score(key, a))
 			}
-			horizon := windowMax
-			if k < windowTarget {
-				horizon = strconv.Itoa(scoredMinutes[k])
-			}
-			c90, _, _ := a.Coverage(forecaster.L90)
-			c95, _, _ := a.Coverage(forecaster.L95)
-			all = append(all, Score{
-				Class: key.class, Dimension: key.dimension, Horizon: horizon, N: a.N, WAPE: Number(a.WAPE()), MASE: Number(a.MASE()),
-				Bias: Number(a.Bias()), Pinball: Number(a.MeanPinball()), Cover90: Number(c90), Cover95: Number(c95),
-			})
 		}
 	}
 	return all
+}
+
+func score(key seriesKey, a *forecaster.Accumulator) Score {
+	x := Score{
+		Class: key.class, Dimension: key.dimension, Horizon: a.Horizon, N: a.N, WAPE: Number(a.WAPE()),
+		MASE: Number(a.RelativeMAE()), MASELag1: Number(a.MASE(false)), MASEDay: Number(a.MASE(true)),
+		Bias: Number(a.Bias()), Pinball: Number(a.MeanPinball()), CRPS: Number(a.CRPS()),
+		Cover90: Number(a.Coverage(forecaster.L90).Share), Cover95: Number(a.Coverage(forecaster.L95).Share),
+	}
+	for i, level := range forecaster.Levels {
+		c := a.Coverage(i)
+		x.Levels = append(x.Levels, LevelScore{level, Number(a.Pinball(i)), Number(c.Share), Number(c.Low), Number(c.High), Number(c.Effective)})
+	}
+	for b := range forecaster.NumBaselines {
+		c := a.Against(b)
+		x.Baselines = append(x.Baselines, BaselineScore{b.String(), c.N, Number(c.Skill), Number(c.DM), Number(c.P)})
+	}
+	pit := a.PIT()
+	x.PIT = pit[:]
+	return x
 }

@@ -14,105 +14,150 @@ func Pinball(tau, y, q float64) float64 {
 // ScoredLevels are the levels whose mean pinball is reported, those that sizing uses.
 var ScoredLevels = [5]int{L50, L80, L90, L95, L99}
 
-// Accumulator scores forecasts of one series at one horizon against what came. The zero value is ready. It is the one
-// place where accuracy is computed: shadows, backtest and reports all use it. O(1) per outcome, fixed size.
-type Accumulator struct {
-	N       int                `json:"n" cbor:"1,keyasint"`
-	SumY    float64            `json:"-" cbor:"2,keyasint"`
-	AbsErr  float64            `json:"-" cbor:"3,keyasint"` // of the median
-	Err     float64            `json:"-" cbor:"4,keyasint"` // median − outcome
-	LastErr float64            `json:"-" cbor:"5,keyasint"` // absolute, of the last-value forecast
-	LastN   int                `json:"-" cbor:"6,keyasint"`
-	Loss    [NumLevels]float64 `json:"-" cbor:"7,keyasint"` // pinball
-	Below   [NumLevels]int     `json:"-" cbor:"8,keyasint"` // outcomes ≤ quantile
-	LastOwn float64            `json:"-" cbor:"9,keyasint"` // AbsErr over the outcomes that LastErr counts
-	PIT     [10]int            `json:"-" cbor:"10,keyasint"`
+// MeanPinball is the pinball loss of q for outcome y, averaged over ScoredLevels, in y's unit.
+func MeanPinball(y float64, q *Quantiles) float64 {
+	s := 0.0
+	for _, i := range ScoredLevels {
+		s += Pinball(Levels[i], y, q[i])
+	}
+	return s / float64(len(ScoredLevels))
 }
 
-// Add counts outcome y of forecast q; last is what the last-value forecast said, NaN when it had nothing to say. An
-// outcome that is NaN or infinite is no outcome and is ignored.
-func (a *Accumulator) Add(y float64, q *Quantiles, last float64) {
-	if math.IsNaN(y) || math.IsInf(y, 0) {
-		return
-	}
+// HorizonWindowMax names the largest minute of WindowFrom..WindowTo where a horizon in minutes is expected.
+const HorizonWindowMax = "max15_30"
+
+// Accumulator holds what the forecasts of one series at one horizon were worth. A Scorer fills it. Fixed size but for the
+// outcomes of the last few origins, O(horizon) per outcome.
+type Accumulator struct {
+	Horizon string // minutes, or HorizonWindowMax
+	N       int    // outcomes
+	Missing int    // forecasts whose outcome is not known
+
+	sum, err, absErr float64 // Σ|y|; Σ(median − y) and Σ|median − y|
+	lastN            int     // outcomes for which the last value was known
+	lastErr, lastOwn float64 // Σ|y − last value|, and the medians' part over the same outcomes
+	loss             Quantiles
+	rivalLoss        [NumBaselines]float64 // Σ of their mean pinball, where they had a forecast
+	pit              [pitBins]int
+	scale            *scale
+	serials          serials
+}
+
+const pitBins = 10
+
+// add counts outcome y of forecast q, made at an origin (in minutes); last is what the last value says, rivals are the
+// forecasts of the baselines, NaN for those that slept.
+func (a *Accumulator) add(origin int64, y float64, q *Quantiles, last float64, rivals *[NumBaselines]Quantiles) {
 	a.N++
-	a.SumY += math.Abs(y)
+	a.sum += math.Abs(y)
 	e := q[L50] - y
-	a.Err += e
-	a.AbsErr += math.Abs(e)
+	a.err += e
+	a.absErr += math.Abs(e)
 	if !math.IsNaN(last) {
-		a.LastErr += math.Abs(y - last)
-		a.LastOwn += math.Abs(e)
-		a.LastN++
+		a.lastN++
+		a.lastErr += math.Abs(y - last)
+		a.lastOwn += math.Abs(e)
 	}
+	x := serialRow{origin: origin}
 	for i, tau := range Levels {
-		a.Loss[i] += Pinball(tau, y, q[i])
+		a.loss[i] += Pinball(tau, y, q[i])
 		if y <= q[i] {
-			a.Below[i]++
+			x.of[i] = 1
 		}
 	}
-	a.PIT[min(9, int(q.CDF(y)*10))]++
+	own := MeanPinball(y, q)
+	for b := range rivals {
+		rival := MeanPinball(y, &rivals[b]) // NaN when it slept
+		x.of[NumLevels+b] = own - rival
+		if !math.IsNaN(rival) {
+			a.rivalLoss[b] += rival
+		}
+	}
+	a.serials.add(x)
+	a.pit[min(pitBins-1, int(q.CDF(y)*pitBins))]++
 }
 
-// Merge adds the outcomes of o.
-func (a *Accumulator) Merge(o *Accumulator) {
-	a.N, a.LastN = a.N+o.N, a.LastN+o.LastN
-	a.SumY, a.AbsErr, a.Err = a.SumY+o.SumY, a.AbsErr+o.AbsErr, a.Err+o.Err
-	a.LastErr, a.LastOwn = a.LastErr+o.LastErr, a.LastOwn+o.LastOwn
-	for i := range a.Loss {
-		a.Loss[i] += o.Loss[i]
-		a.Below[i] += o.Below[i]
-	}
-	for i := range a.PIT {
-		a.PIT[i] += o.PIT[i]
-	}
-}
+// Mean is the mean outcome.
+func (a *Accumulator) Mean() float64 { return ratio(a.sum, float64(a.N)) }
 
 // WAPE is Σ|median − y| / Σ|y|; NaN without outcomes or with none but zeros.
-func (a *Accumulator) WAPE() float64 { return ratio(a.AbsErr, a.SumY) }
+func (a *Accumulator) WAPE() float64 { return ratio(a.absErr, a.sum) }
 
 // Bias is Σ(median − y) / Σ|y|: positive when the median is too high.
-func (a *Accumulator) Bias() float64 { return ratio(a.Err, a.SumY) }
+func (a *Accumulator) Bias() float64 { return ratio(a.err, a.sum) }
 
-// MASE is the median's absolute error over that of the last-value forecast at the same lead and the same outcomes
-// (Hyndman and Koehler 2006, doi:10.1016/j.ijforecast.2006.03.001, scaled by the lead instead of one step).
-func (a *Accumulator) MASE() float64 { return ratio(a.LastOwn, a.LastErr) }
+// RelativeMAE is the median's absolute error over that of the last value repeated, at the same horizon and outcomes
+// (Hyndman and Koehler 2006, doi:10.1016/j.ijforecast.2006.03.001, §2.4). For the window maximum the last value is the
+// largest of as many minutes before the origin.
+func (a *Accumulator) RelativeMAE() float64 { return ratio(a.lastOwn, a.lastErr) }
 
-// Skill is 1 − MASE: the share of the last-value forecast's error that the median removes. 0 is no better, negative is
-// worse.
-func (a *Accumulator) Skill() float64 { return 1 - a.MASE() }
+// Skill is 1 − RelativeMAE: the share of the last value's error that the median removes. 0 is no better, negative worse.
+func (a *Accumulator) Skill() float64 { return 1 - a.RelativeMAE() }
 
-// MeanPinball is the pinball loss averaged over outcomes and ScoredLevels, in the series' unit.
+// MASE is the median's mean absolute error over the series' mean absolute change in one minute (day false) or in a day,
+// over all minutes that the scorer saw: the mean absolute scaled error, non-seasonal and seasonal (Hyndman and Koehler
+// 2006, §3; here the scale is of all minutes up to the newest, as a stream has no training set).
+func (a *Accumulator) MASE(day bool) float64 {
+	c := &a.scale.minute
+	if day {
+		c = &a.scale.day
+	}
+	return ratio(a.absErr/float64(a.N), ratio(c.sum, float64(c.n)))
+}
+
+// Pinball is the mean loss at the level with that index, in the series' unit.
+func (a *Accumulator) Pinball(level int) float64 { return ratio(a.loss[level], float64(a.N)) }
+
+// MeanPinball is the loss averaged over outcomes and ScoredLevels, in the series' unit.
 func (a *Accumulator) MeanPinball() float64 {
 	s := 0.0
 	for _, i := range ScoredLevels {
-		s += a.Loss[i]
+		s += a.loss[i]
 	}
 	return ratio(s, float64(a.N*len(ScoredLevels)))
 }
 
 // CRPS approximates the continuous ranked probability score, ∫ 2·pinball(τ) dτ, by the trapezoid rule over Levels, the
-// loss taken constant beyond the outermost levels (Gneiting and Raftery 2007, doi:10.1198/016214506000001437, §4.2).
+// loss taken constant beyond the outermost levels (Gneiting and Raftery 2007, doi:10.1198/016214506000001437, §4.2). In
+// the series' unit.
 func (a *Accumulator) CRPS() float64 {
-	s := Levels[0]*a.Loss[0] + (1-Levels[NumLevels-1])*a.Loss[NumLevels-1]
+	s := Levels[0]*a.loss[0] + (1-Levels[NumLevels-1])*a.loss[NumLevels-1]
 	for i := 1; i < NumLevels; i++ {
-		s += (Levels[i] - Levels[i-1]) * (a.Loss[i] + a.Loss[i-1]) / 2
+		s += (Levels[i] - Levels[i-1]) * (a.loss[i] + a.loss[i-1]) / 2
 	}
 	return ratio(2*s, float64(a.N))
 }
 
-// Coverage is the share of outcomes at or below the quantile with index level, and its 95 % Wilson interval
-// (Wilson 1927, doi:10.1080/01621459.1927.10502953). The interval takes outcomes as independent; at leads of h minutes
-// neighbouring ones are not, and the true interval is wider.
-func (a *Accumulator) Coverage(level int) (share, lo, hi float64) {
+// PIT counts outcomes by the level that the forecast gave them, in ten bins: equal counts are what calibration means
+// (Dawid 1984, doi:10.2307/2981683).
+func (a *Accumulator) PIT() [pitBins]int { return a.pit }
+
+// Coverage is the share of outcomes at or below a quantile, with its 95 % interval.
+type Coverage struct {
+	Share, Low, High float64
+	// Effective is how many independent outcomes would say as much: those of overlapping horizons depend on each other.
+	Effective float64
+}
+
+// Coverage of the quantile with index level. The interval is Wilson's (1927, doi:10.1080/01621459.1927.10502953) for the
+// effective number of outcomes, n·p(1−p) over the long-run variance of the hits; it is no more than n and no less than
+// the number of horizons that do not overlap.
+func (a *Accumulator) Coverage(level int) Coverage {
 	if a.N == 0 {
-		return math.NaN(), math.NaN(), math.NaN()
+		nan := math.NaN()
+		return Coverage{nan, nan, nan, 0}
 	}
 	const z = 1.959964
-	n, p := float64(a.N), float64(a.Below[level])/float64(a.N)
-	mid := (p + z*z/(2*n)) / (1 + z*z/n)
-	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
-	return p, mid - half, mid + half
+	p, variance := a.serials.mean(level)
+	n := float64(a.N)
+	apart := n / float64(a.serials.overlap())
+	effective := apart
+	if variance > 0 {
+		effective = min(n, max(apart, p*(1-p)/variance))
+	}
+	mid := (p + z*z/(2*effective)) / (1 + z*z/effective)
+	half := z / (1 + z*z/effective) * math.Sqrt(p*(1-p)/effective+z*z/(4*effective*effective))
+	return Coverage{p, mid - half, mid + half, effective}
 }
 
 func ratio(a, b float64) float64 {

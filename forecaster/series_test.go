@@ -3,7 +3,9 @@ package forecaster
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/google/go-cmp/cmp"
@@ -98,33 +100,25 @@ func TestCoverage(t *testing.T) {
 	y := noisy(rand.New(rand.NewPCG(3, 4)))
 	s := newSeries(testKey, 0)
 	const warm, n = 8 * 1440, 5 * 1440
-	var values []float64
-	var at [n]Forecast
+	scorer := Scorer{Minutes: []int{20}}
 	for i := range warm + n {
 		if i >= warm {
-			s.forecast(&at[i-warm])
+			f := Forecast{Origin: time.Unix(60*(startMinute+int64(i)), 0)}
+			s.forecast(&f)
+			scorer.Issue(&f)
 		}
-		values = append(values, y(i))
-		s.push(startMinute+int64(i), exactly(values[i]))
+		v := y(i)
+		scorer.Observe(startMinute+int64(i), v)
+		s.push(startMinute+int64(i), exactly(v))
 	}
-	var minute, peak Accumulator
-	for i := range n - Horizon {
-		next := values[warm+i:] // the forecast at[i] was made before next[0]
-		minute.Add(next[19], &at[i].Minute[19], at[i].Last)
-		best := 0.0
-		for _, v := range next[WindowFrom-1 : WindowTo] {
-			best = math.Max(best, v)
-		}
-		peak.Add(best, &at[i].WindowMax, at[i].Last)
-	}
-	for name, a := range map[string]*Accumulator{"minute 20": &minute, "window maximum": &peak} {
+	for _, a := range scorer.Scores() {
 		for level, tolerance := range map[int]float64{L50: .06, L80: .04, L90: .03, L95: .025} {
-			if share, _, _ := a.Coverage(level); math.Abs(share-Levels[level]) > tolerance {
-				t.Errorf("%s: the %.0f %% quantile covers %.1f %%", name, 100*Levels[level], 100*share)
+			if c := a.Coverage(level); math.Abs(c.Share-Levels[level]) > tolerance {
+				t.Errorf("%s: the %.0f %% quantile covers %.1f %%", a.Horizon, 100*Levels[level], 100*c.Share)
 			}
 		}
-		if a.Skill() < 0.05 {
-			t.Errorf("%s: skill against the last value is %.3f", name, a.Skill())
+		if c := a.Against(LastValue); c.N < n-Horizon || c.Skill < 0.05 || c.P > 1e-6 {
+			t.Errorf("%s: against the last value %+v", a.Horizon, c)
 		}
 	}
 }
@@ -165,21 +159,46 @@ func TestRestoreGoesOnBitForBit(t *testing.T) {
 	}
 }
 
-// TestFallsBackToTheBaseline: on a random walk nothing beats the last value, and a combination that has gone astray is
-// replaced by it.
+// TestFallsBackToTheBaseline: a combination that has gone astray is replaced by the baseline that did best over the day,
+// says so, and comes back once it is better again.
 func TestFallsBackToTheBaseline(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
-	walk := 1000.0
-	s := newSeries(testKey, 0)
-	run(s, 0, 2000, func(int) float64 { walk = math.Max(1, walk+20*r.NormFloat64()); return walk })
-	m := &s.mix[midLead]
-	m.Own = 10 * m.Loss[0] // as if it had lost badly all day
-	m.LossN = 1440
-	var f Forecast
-	s.forecast(&f)
-	if !f.Fallback || len(f.Weights) != 1 || f.Weights[0].Expert != "last" {
+	s, next, level := newSeries(testKey, 0), 0, 1000.0
+	feed := func(n int, astray bool) (f Forecast) {
+		for range n {
+			level = max(500, level+5*r.NormFloat64())
+			s.push(startMinute+int64(next), exactly(max(0, level+100*r.NormFloat64())))
+			next++
+			if m := &s.mix[midLead]; astray {
+				m.Shift = flat(2)
+			} else {
+				m.Shift = flat(0)
+			}
+		}
+		s.forecast(&f)
+		return f
+	}
+	if f := feed(300, true); f.Fallback {
+		t.Error("fell back in the first hours")
+	}
+	f := feed(900, true)
+	if !f.Fallback || len(f.Weights) != 1 || f.Weights[0] != (Weight{"last", 1}) {
 		t.Errorf("fallback %v with weights %v", f.Fallback, f.Weights)
 	}
+	last := catalogIndex("last")
+	width := s.spreads()
+	p := s.points(midLead, &width)
+	want := s.mix[midLead].expert(last, &p)
+	if want.Sort(); f.Minute[targets[midLead].to-1] != want {
+		t.Errorf("answers %v, the baseline says %v", f.Minute[targets[midLead].to-1], want)
+	}
+	if f := feed(2*1440, false); f.Fallback || len(f.Weights) < 2 {
+		t.Errorf("still fallen back after it was better for two days: %v", f.Weights)
+	}
+}
+
+func catalogIndex(name string) int {
+	return slices.IndexFunc(catalog[:], func(x expert) bool { return x.name == name })
 }
 
 // TestLevelShift: an hour after the load tripled, the forecast has followed.

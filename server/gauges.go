@@ -67,6 +67,17 @@ var families = []family{
 			}
 		}
 	}},
+	{"forewarm_forecast_fallback", "gauge", "1 when a baseline did better than the models over a day and answers for the pool's total.", func(out *forewarm.Output, add add) {
+		for i := range out.Forecasts {
+			for j := range out.Forecasts[i].Total {
+				f, one := &out.Forecasts[i].Total[j], 0.0
+				if f.Fallback {
+					one = 1
+				}
+				add(one, "pool", f.Pool, "dimension", f.Dimension)
+			}
+		}
+	}},
 	{"forewarm_headroom_ratio", "gauge", "Median of the smallest free share of capacity within the lead window; negative when short.", func(out *forewarm.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			add(r.Headroom.P50, "pool", pool, "resource", r.Dimension)

@@ -19,7 +19,7 @@ import (
 const ForecastSeries = "forewarm_forecast"
 
 // HorizonWindowMax is the horizon label of the largest minute in forecaster.WindowFrom..WindowTo.
-var HorizonWindowMax = "max" + strconv.Itoa(forecaster.WindowFrom) + "_" + strconv.Itoa(forecaster.WindowTo)
+const HorizonWindowMax = forecaster.HorizonWindowMax
 
 // levelLabels are forecaster.Levels as label values.
 var levelLabels = func() (out [forecaster.NumLevels]string) {

@@ -2,10 +2,7 @@ package report
 
 import (
 	"cmp"
-	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,109 +10,95 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// WindowMaxHorizon names the largest minute of forecaster.WindowFrom..WindowTo where a horizon is expected.
-var WindowMaxHorizon = fmt.Sprintf("max%d_%d", forecaster.WindowFrom, forecaster.WindowTo)
-
-// windowMax stands for that window among horizons in minutes; it sorts last.
-const windowMax = forecaster.Horizon + 1
-
-type scoreKey struct {
+// matching is the series whose forecasts are being read.
+type matching struct {
 	seriesKey
-	horizon int
+	forecaster.Scorer
+	next int // the first minute that is not observed yet
 }
 
-type score struct {
-	forecaster.Accumulator
-	missing int
-}
-
-// score adds one forecast's outcomes that lie in the period.
+// score notes one forecast. Those of one series come together, by origin.
 func (b *builder) score(f *forecaster.Forecast) {
-	origin := b.index(f.Origin)
-	key := scoreKey{seriesKey: seriesKey{f.Key, f.Dimension}}
-	demand := b.observed[key.seriesKey]
-	last := at(demand, origin-1)
-	for h := 1; h <= forecaster.Horizon; h++ {
-		key.horizon = h
-		target := origin + h - 1
-		b.add(key, &f.Minute[h-1], target, at(demand, target), last)
+	key := seriesKey{f.Key, f.Dimension}
+	if b.matching == nil || b.matching.seriesKey != key {
+		b.scored()
+		b.matching = &matching{seriesKey: key}
+		b.matching.From = b.from.Unix() / 60
 	}
-	key.horizon = windowMax
-	// One minute's value is no forecast of a maximum: the rival is the largest of as many minutes before the origin.
-	b.add(key, &f.WindowMax, origin+forecaster.WindowTo-1,
-		largest(demand, origin+forecaster.WindowFrom-1, origin+forecaster.WindowTo),
-		largest(demand, origin-(forecaster.WindowTo-forecaster.WindowFrom+1), origin))
+	b.observe(b.index(f.Origin))
+	b.matching.Issue(f)
 }
 
-// largest is the largest demand in minutes [from, to); NaN when one of them is not known.
-func largest(demand []float64, from, to int) float64 {
-	most := math.Inf(-1)
-	for i := from; i < to; i++ {
-		most = max(most, at(demand, i)) // NaN when one is
+// observe hands out what came before a minute.
+func (b *builder) observe(until int) {
+	m, base := b.matching, b.base.Unix()/60
+	demand := b.observed[m.seriesKey]
+	for ; m.next < until; m.next++ {
+		m.Observe(base+int64(m.next), at(demand, m.next))
 	}
-	return most
 }
 
-// add scores one distribution, unless it was not kept; target is the last minute of its outcome.
-func (b *builder) add(key scoreKey, q *forecaster.Quantiles, target int, outcome, last float64) {
-	if slices.ContainsFunc(q[:], math.IsNaN) {
+// scored ends the series whose forecasts were read.
+func (b *builder) scored() {
+	if b.matching == nil {
 		return
 	}
-	if first, end := b.bounds(); target < first || target >= end {
-		return
+	_, end := b.bounds()
+	b.observe(end)
+	for _, a := range b.matching.Scores() {
+		if a.N+a.Missing > 0 {
+			b.rows[b.matching.seriesKey] = append(b.rows[b.matching.seriesKey], accuracy(b.matching.seriesKey, a))
+		}
 	}
-	s := b.scores[key]
-	if s == nil {
-		s = &score{}
-		b.scores[key] = s
+	b.matching = nil
+}
+
+// accuracy is the row of one horizon.
+func accuracy(key seriesKey, a *forecaster.Accumulator) Accuracy {
+	row := Accuracy{
+		Class: key.Class, Dimension: key.dimension, Horizon: a.Horizon, Outcomes: a.N, Missing: a.Missing, Mean: Number(a.Mean()),
+		WAPE: Number(a.WAPE()), MASELag1: Number(a.MASE(false)), MASEDay: Number(a.MASE(true)), Bias: Number(a.Bias()), Skill: Number(a.Skill()),
+		Pinball: Number(a.MeanPinball()), CRPS: Number(a.CRPS()),
+		Q80: covered(a, forecaster.L80), Q90: covered(a, forecaster.L90), Q95: covered(a, forecaster.L95), Q99: covered(a, forecaster.L99),
 	}
-	if math.IsNaN(outcome) {
-		s.missing++
-		return
+	pit := a.PIT()
+	row.PIT = pit[:]
+	for b := range forecaster.NumBaselines {
+		c := a.Against(b)
+		row.Baselines = append(row.Baselines, Against{b.String(), c.N, Number(c.Skill), Number(c.DM), Number(c.P)})
 	}
-	s.Add(outcome, q, last)
+	if d, ok := features.DimensionByName(key.dimension); ok {
+		row.Unit = d.Unit
+	}
+	return row
+}
+
+func covered(a *forecaster.Accumulator, level int) Covered {
+	c := a.Coverage(level)
+	return Covered{Number(c.Share), Number(c.Low), Number(c.High), Number(c.Effective)}
 }
 
 // accuracy gives the rows of a pool: the total first, then classes by name; dimensions in the table's order.
 func (b *builder) accuracy(pool string) []Accuracy {
-	var keys []scoreKey
-	for k := range b.scores {
+	var keys []seriesKey
+	for k := range b.rows {
 		if k.Pool == pool {
 			keys = append(keys, k)
 		}
 	}
-	slices.SortFunc(keys, func(a, c scoreKey) int {
+	slices.SortFunc(keys, func(a, c seriesKey) int {
 		return cmp.Or(
 			boolFirst(a.Class == features.TotalClass, c.Class == features.TotalClass),
 			strings.Compare(a.Class, c.Class),
 			cmp.Compare(rank(a.dimension), rank(c.dimension)),
 			strings.Compare(a.dimension, c.dimension),
-			cmp.Compare(a.horizon, c.horizon),
 		)
 	})
 	rows := []Accuracy{}
 	for _, k := range keys {
-		s := b.scores[k]
-		row := Accuracy{
-			Class: k.Class, Dimension: k.dimension, Horizon: strconv.Itoa(k.horizon),
-			Outcomes: s.N, Missing: s.missing, Mean: Number(s.SumY / float64(s.N)),
-			WAPE: Number(s.WAPE()), Bias: Number(s.Bias()), Skill: Number(s.Skill()), Pinball: Number(s.MeanPinball()),
-			Q80: covered(s, forecaster.L80), Q90: covered(s, forecaster.L90), Q95: covered(s, forecaster.L95),
-		}
-		if k.horizon == windowMax {
-			row.Horizon = WindowMaxHorizon
-		}
-		if d, ok := features.DimensionByName(k.dimension); ok {
-			row.Unit = d.Unit
-		}
-		rows = append(rows, row)
+		rows = append(rows, b.rows[k]...)
 	}
 	return rows
-}
-
-func covered(s *score, level int) Covered {
-	share, low, high := s.Coverage(level)
-	return Covered{Number(share), Number(low), Number(high)}
 }
 
 // rank is a dimension's place in the table; unknown ones come last.

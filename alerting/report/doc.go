@@ -6,17 +6,19 @@
 // Invariants: an outcome that is not known is left out and counted, never read as zero; every outcome minute belongs to
 // one period, whichever period its forecast was issued in; a period without data is reported as such. Units: shares are
 // fractions (percent only in the Markdown), demand is in the unit of its dimension, leads are minutes. Bounds: a period
-// of at most [MaxDays]; memory for the period's minutes of every observed series and of every pool's decisions; the
+// of at most [MaxDays]; memory for the minutes of the period and the nine days before of every observed series and of every pool's decisions; the
 // Markdown lists at most fifty saturations of a pool.
 //
 // # What is counted
 //
 // Accuracy, per pool, class, dimension and horizon: every stored forecast whose target minute lies in the period, against
 // the settled demand of that minute. For horizon h the target is the h-th minute from the origin; for the window maximum
-// it is the largest of minutes 15 to 30, known when all of them are. The last-value forecast that skill is measured
-// against is the settled demand of the minute before the origin, for the window maximum the largest of the sixteen minutes
-// before it; with records that come late it knows more than anyone did then, and the skill shown is the smaller for it. Coverage intervals take minutes as independent, which they are
-// not: the true ones are wider.
+// it is the largest of minutes 15 to 30, known when all of them are. The last value that skill is measured against is the
+// settled demand of the minute before the origin, for the window maximum the largest of the sixteen minutes before it. The
+// baselines ([forecaster.Baseline]) are told settled demand, too: with records that come late they know more than anyone
+// did then, and the skill shown is the smaller for it. Their quantiles are those of their errors of the days before, for
+// which nine days before the period are read. Coverage intervals and the Diebold–Mariano test allow for horizons that
+// overlap.
 //
 // Totals, per pool and class: settled demand summed over the minutes of the period, and what came after the bound on
 // late records (features.revise) and was handed out in it: that is in no minute, so in no score either. Of calls that

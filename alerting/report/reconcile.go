@@ -18,6 +18,9 @@ const (
 	// lookback is how far before the period outcomes and decisions are read: forecasts and announcements that the period
 	// settles were made up to that long before it.
 	lookback = 2 * time.Hour
+	// memory is how far before the period demand is read: baselines look a week back, and learn from two days how far off
+	// they are.
+	memory = 9 * 24 * time.Hour
 	// holdMost is how long a decision stands when none follows: longer silences are gaps.
 	holdMost = 15 * time.Minute
 )
@@ -42,11 +45,11 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 			from.Format(time.RFC3339), to.Format(time.RFC3339), MaxDays)
 	}
 	b := &builder{
-		span:     span{base: from.Add(-lookback), from: from, to: to},
+		span:     span{base: from.Add(-memory), from: from, to: to},
 		options:  o,
 		observed: map[seriesKey][]float64{},
 		late:     map[features.Key]features.Late{},
-		scores:   map[scoreKey]*score{},
+		rows:     map[seriesKey][]Accuracy{},
 		ticks:    map[string][]tick{},
 	}
 	if err := b.read(ctx, h); err != nil {
@@ -89,8 +92,9 @@ type builder struct {
 	options  Options
 	observed map[seriesKey][]float64
 	late     map[features.Key]features.Late
-	scores   map[scoreKey]*score
-	ticks    map[string][]tick // of each pool, by time
+	matching *matching
+	rows     map[seriesKey][]Accuracy // by horizon
+	ticks    map[string][]tick        // of each pool, by time
 }
 
 func (b *builder) read(ctx context.Context, h History) error {
@@ -107,13 +111,14 @@ func (b *builder) read(ctx context.Context, h History) error {
 	}); err != nil {
 		return err
 	}
-	if err := h.Forecasts(ctx, b.base, b.to, func(f *forecaster.Forecast) error {
+	if err := h.Forecasts(ctx, b.from.Add(-lookback), b.to, func(f *forecaster.Forecast) error {
 		b.score(f)
 		return nil
 	}); err != nil {
 		return err
 	}
-	return h.Decisions(ctx, b.base, b.to, func(d *alerting.Decision) error {
+	b.scored()
+	return h.Decisions(ctx, b.from.Add(-lookback), b.to, func(d *alerting.Decision) error {
 		b.ticks[d.Pool] = append(b.ticks[d.Pool], newTick(d))
 		return nil
 	})
@@ -142,7 +147,7 @@ func (b *builder) pools() []string {
 	for k := range b.late {
 		seen[k.Pool] = true
 	}
-	for k := range b.scores {
+	for k := range b.rows {
 		seen[k.Pool] = true
 	}
 	for pool, ticks := range b.ticks {

@@ -130,20 +130,25 @@ func TestAccuracy(t *testing.T) {
 	got := r.Pools[0].Accuracy[0]
 	want := Accuracy{
 		Class: "*", Dimension: "requests", Unit: "1/s", Horizon: "5", Outcomes: 55, Missing: 5, Mean: Number(sum / 55),
-		WAPE: Number(2 * 55 / sum), Bias: Number(2 * 55 / sum), Skill: 1 - 2.0/5,
-		Q80: Covered{1, 0, 0}, Q90: Covered{1, 0, 0}, Q95: Covered{1, 0, 0},
+		WAPE: Number(2 * 55 / sum), MASELag1: 2, MASEDay: Number(math.NaN()), Bias: Number(2 * 55 / sum), Skill: 1 - 2.0/5,
+		Q80: Covered{1, 0, 0, 11}, Q90: Covered{1, 0, 0, 11}, Q95: Covered{1, 0, 0, 11}, Q99: Covered{1, 0, 0, 11},
 	}
-	opts := []cmp.Option{close, cmpopts.IgnoreFields(Accuracy{}, "Pinball"), cmpopts.IgnoreFields(Covered{}, "Low", "High")}
+	opts := []cmp.Option{close, cmpopts.IgnoreFields(Accuracy{}, "Pinball", "CRPS", "PIT", "Baselines"), cmpopts.IgnoreFields(Covered{}, "Low", "High")}
 	if diff := cmp.Diff(want, got, opts...); diff != "" {
 		t.Error(diff)
 	}
-	if low := got.Q90.Low; low < 0.93 || low > 0.94 { // Wilson, 55 of 55: n/(n+z²)
-		t.Errorf("interval of 55 out of 55 begins at %v", low)
+	// Five minutes ahead, five forecasts look at the same minute: Wilson's interval of 11 in 11 begins at n/(n+z²).
+	if low := got.Q90.Low; low < 0.74 || low > 0.75 {
+		t.Errorf("interval of 55 out of 55, five of them alike, begins at %v", low)
+	}
+	// On a ramp the last value and what it always lacks are perfect, where it is known.
+	if last := got.Baselines[0]; last.Baseline != "last" || last.Outcomes != 50 || !math.IsNaN(float64(last.Skill)) || !(last.DM > 0) {
+		t.Errorf("%+v", [...]any{last.Outcomes, last.Skill, last.DM})
 	}
 	// The window maximum of origin o is the demand of minute o+29; it is missing when one of minutes o+14…o+29 is. Last
 	// minutes 90…109 touch the gap.
 	got = r.Pools[0].Accuracy[1]
-	if got.Horizon != WindowMaxHorizon || got.Outcomes != 40 || got.Missing != 20 || got.WAPE != 0 {
+	if got.Horizon != forecaster.HorizonWindowMax || got.Outcomes != 40 || got.Missing != 20 || got.WAPE != 0 {
 		t.Errorf("%+v", got)
 	}
 	if d := r.Pools[0].Data; d != (Data{Minutes: 60, Observed: 55}) {

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 )
 
 // episodesShown bounds the saturations listed per pool in the Markdown; the JSON has them all.
@@ -28,6 +30,7 @@ func WriteMarkdown(w io.Writer, r *Report) error {
 	b.WriteString(strings.Join(r.Summary, " ") + "\n")
 	if len(r.Pools) > 0 {
 		headlines(&b, r)
+		against(&b, r)
 		totals(&b, r)
 		saturations(&b, r)
 		decided(&b, r)
@@ -78,6 +81,29 @@ func headlines(b *strings.Builder, r *Report) {
 		b.WriteString("\n## Pools\n")
 	}
 	table(b, []string{"pool", "dimension", ">mean demand", ">error (WAPE)", ">bias", ">skill", ">90 % quantile held (95 % interval)", ">outcomes"}, rows)
+}
+
+// against shows the pools' forecasts beside baselines, at the same horizon as the headlines.
+func against(b *strings.Builder, r *Report) {
+	var rows [][]string
+	header := []string{"pool", "dimension"}
+	for base := range forecaster.NumBaselines {
+		header = append(header, ">"+strings.ReplaceAll(base.String(), "_", " "))
+	}
+	for i := range r.Pools {
+		p := &r.Pools[i]
+		for _, a := range p.headline() {
+			row := []string{p.Pool, a.Dimension}
+			for _, c := range a.Baselines {
+				row = append(row, c.String())
+			}
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) > 0 {
+		b.WriteString("\n## Against baselines\n\nShare of a baseline's quantile loss that is gone, and how probable as much would be by chance (Diebold–Mariano).\n")
+		table(b, header, rows)
+	}
 }
 
 func saturations(b *strings.Builder, r *Report) {
@@ -139,9 +165,9 @@ func details(b *strings.Builder, r *Report) {
 				class = "all"
 			}
 			rows = append(rows, []string{class, a.Dimension, a.Horizon, quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias), signed(a.Skill),
-				quantity(a.Pinball, a.Unit), percent(a.Q80.Share), percent(a.Q90.Share), percent(a.Q95.Share), fmt.Sprint(a.Outcomes), fmt.Sprint(a.Missing)})
+				quantity(a.Pinball, a.Unit), quantity(a.CRPS, a.Unit), percent(a.Q80.Share), percent(a.Q90.Share), percent(a.Q95.Share), percent(a.Q99.Share), fmt.Sprint(a.Outcomes), fmt.Sprint(a.Missing)})
 		}
-		table(b, []string{"class", "dimension", ">ahead (min)", ">mean demand", ">WAPE", ">bias", ">skill", ">pinball", ">q80 held", ">q90", ">q95", ">outcomes", ">missing"}, rows)
+		table(b, []string{"class", "dimension", ">ahead (min)", ">mean demand", ">WAPE", ">bias", ">skill", ">pinball", ">CRPS", ">q80 held", ">q90", ">q95", ">q99", ">outcomes", ">missing"}, rows)
 	}
 }
 
@@ -151,4 +177,17 @@ func (c Covered) String() string {
 		return unknown
 	}
 	return fmt.Sprintf("%s (%s – %s)", percent(c.Share), percent(c.Low), percent(c.High))
+}
+
+// String gives the skill and the probability.
+func (a Against) String() string {
+	s := signed(a.Skill)
+	switch p := float64(a.P); {
+	case s == unknown || math.IsNaN(p):
+	case p < 0.001:
+		s += " (p < 0.001)"
+	default:
+		s += fmt.Sprintf(" (p = %.3f)", p)
+	}
+	return s
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/forecaster"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -47,7 +49,9 @@ func week() *Report {
 	row := func(class, dimension, unit, horizon string, mean, wape Number) Accuracy {
 		return Accuracy{Class: class, Dimension: dimension, Unit: unit, Horizon: horizon, Outcomes: 10_050, Missing: 30, Mean: mean,
 			WAPE: wape, Bias: wape / 8, Skill: 0.4 - wape, Pinball: mean * wape / 5,
-			Q80: Covered{.79, .78, .8}, Q90: Covered{.902, .896, .908}, Q95: Covered{.955, .951, .959}}
+			MASELag1: 1.5, MASEDay: .25, CRPS: mean * wape / 4, PIT: []int{1000, 1005, 1010, 1005, 1000, 1005, 1010, 1005, 1000, 1010},
+			Q80: Covered{.79, .78, .8, 9000}, Q90: Covered{.902, .896, .908, 9000}, Q95: Covered{.955, .951, .959, 9000}, Q99: Covered{.991, .988, .993, 9000},
+			Baselines: []Against{{"last", 10_050, .4 - wape, -4.5, 1e-5}, {"seasonal_day", 8_610, .3 - wape, -2.1, .036}, {"seasonal_week", 0, nan, nan, nan}, {"recent_15m", 10_050, -wape, nan, nan}}}
 	}
 	r := &Report{From: start, To: start.AddDate(0, 0, 7), Pools: []Pool{
 		{
@@ -59,10 +63,11 @@ func week() *Report {
 			},
 			Accuracy: []Accuracy{
 				row("*", "requests", "1/s", "5", 12.34, .05), row("*", "requests", "1/s", "15", 12.34, .081),
-				row("*", "requests", "1/s", WindowMaxHorizon, 15.1, .1), row("*", "kv", "tokens", "15", 1.2346e6, .45),
+				row("*", "requests", "1/s", forecaster.HorizonWindowMax, 15.1, .1), row("*", "kv", "tokens", "15", 1.2346e6, .45),
 				row("chat", "requests", "1/s", "15", 0.0123, .123),
 				{Class: "a|b\n*", Dimension: "requests", Unit: "1/s", Horizon: "15", Missing: 12, Mean: nan, WAPE: nan, Bias: nan,
-					Skill: nan, Pinball: nan, Q80: Covered{nan, nan, nan}, Q90: Covered{nan, nan, nan}, Q95: Covered{nan, nan, nan}},
+					Skill: nan, Pinball: nan, MASELag1: nan, MASEDay: nan, CRPS: nan,
+					Q80: Covered{nan, nan, nan, 0}, Q90: Covered{nan, nan, nan, 0}, Q95: Covered{nan, nan, nan, 0}, Q99: Covered{nan, nan, nan, 0}},
 			},
 			Saturation: Saturation{Probability: .5, KnownMinutes: 10040, SaturatedMinutes: 14, InTime: 1, Missed: 1, Averted: 4, False: 1,
 				LeadMinutes: 13.5, Episodes: []Episode{
@@ -147,7 +152,7 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%v is %s (%v)", float64(v), b, err)
 		}
 	}
-	if got := fmt.Sprint(Covered{nan, nan, nan}); got != "–" {
+	if got := fmt.Sprint(Covered{nan, nan, nan, 0}); got != "–" {
 		t.Errorf("unknown coverage is %q", got)
 	}
 }

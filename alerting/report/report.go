@@ -70,26 +70,45 @@ type Accuracy struct {
 	Class     string `json:"class"` // "*" is the pool
 	Dimension string `json:"dimension"`
 	Unit      string `json:"unit"`
-	Horizon   string `json:"horizon"` // minutes ahead, or WindowMaxHorizon
+	Horizon   string `json:"horizon"` // minutes ahead, or forecaster.HorizonWindowMax
 
 	Outcomes int    `json:"outcomes"` // forecasts whose outcome is known
 	Missing  int    `json:"missing"`  // forecasts whose outcome is not
 	Mean     Number `json:"mean"`     // demand
 
-	WAPE    Number  `json:"wape"`    // Σ|median − outcome| / Σ outcome
-	Bias    Number  `json:"bias"`    // Σ(median − outcome) / Σ outcome: positive is too high
-	Skill   Number  `json:"skill"`   // share of the last-value forecast's error that is gone; negative is worse
-	Pinball Number  `json:"pinball"` // mean over forecaster.ScoredLevels, in Unit
-	Q80     Covered `json:"q80"`
-	Q90     Covered `json:"q90"`
-	Q95     Covered `json:"q95"`
+	WAPE     Number `json:"wape"`      // Σ|median − outcome| / Σ outcome
+	MASELag1 Number `json:"mase_lag1"` // the median's mean absolute error over the mean absolute change in a minute
+	MASEDay  Number `json:"mase_day"`  // over that in a day
+	Bias     Number `json:"bias"`      // Σ(median − outcome) / Σ outcome: positive is too high
+	Skill    Number `json:"skill"`     // share of the last value's absolute error that is gone; negative is worse
+	Pinball  Number `json:"pinball"`   // mean over forecaster.ScoredLevels, in Unit
+	CRPS     Number `json:"crps"`      // in Unit
+
+	Q80 Covered `json:"q80"`
+	Q90 Covered `json:"q90"`
+	Q95 Covered `json:"q95"`
+	Q99 Covered `json:"q99"`
+
+	Baselines []Against `json:"baselines"`
+	PIT       []int     `json:"pit"` // outcomes by the level that the forecast gave them, in ten bins
 }
 
-// Covered is the share of outcomes at or below a quantile, with its 95 % Wilson interval.
+// Covered is the share of outcomes at or below a quantile, with its 95 % Wilson interval for the effective number of
+// outcomes: those of overlapping horizons depend on each other and count for less.
 type Covered struct {
-	Share Number `json:"share"`
-	Low   Number `json:"low"`
-	High  Number `json:"high"`
+	Share     Number `json:"share"`
+	Low       Number `json:"low"`
+	High      Number `json:"high"`
+	Effective Number `json:"effective_n"`
+}
+
+// Against compares forecasts with a baseline that has the quantiles of its own past errors; see forecaster.Comparison.
+type Against struct {
+	Baseline string `json:"baseline"`
+	Outcomes int    `json:"outcomes"` // that both forecast
+	Skill    Number `json:"skill"`    // share of the baseline's pinball that is gone; negative is worse
+	DM       Number `json:"dm"`       // Diebold–Mariano statistic, negative when the forecasts are better
+	P        Number `json:"p"`        // two-sided
 }
 
 // Saturation says how announcements and saturations met. See the package comment for what each count means.

@@ -141,16 +141,29 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 // printScores prints those of the pool; the summary file has every class.
 func printScores(std streams, scores []backtest.Score) error {
 	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "class\tdimension\thorizon\tn\tWAPE\tagainst last value\tbias\tcoverage 90 %\tcoverage 95 %\t")
+	fmt.Fprintln(w, "class\tdimension\thorizon\tn\tWAPE\tagainst last value\tbias\tcoverage 90 %\tcoverage 95 %\tskill: last\tday\tweek\t15 min\t")
 	for _, x := range scores {
 		if x.Class != "*" {
 			continue
 		}
-		against := "–" // one minute's value is no forecast of a maximum
-		if !math.IsNaN(float64(x.MASE)) {
-			against = fmt.Sprintf("%.3f", x.MASE)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.3f\t%.3f\t%+.3f\t%.3f\t%.3f\t", x.Class, x.Dimension, x.Horizon, x.N, x.WAPE, x.MASE, x.Bias, x.Cover90, x.Cover95)
+		for _, b := range x.Baselines {
+			fmt.Fprint(w, skill(b), "\t")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.3f\t%s\t%+.3f\t%.3f\t%.3f\t\n", x.Class, x.Dimension, x.Horizon, x.N, x.WAPE, against, x.Bias, x.Cover90, x.Cover95)
+		fmt.Fprintln(w)
 	}
 	return w.Flush()
+}
+
+// skill shows how much of a baseline's quantile loss is gone, with a star where chance would do as much in less than one
+// case in twenty.
+func skill(b backtest.BaselineScore) string {
+	if math.IsNaN(float64(b.Skill)) {
+		return "–"
+	}
+	star := ""
+	if b.P < 0.05 {
+		star = "*"
+	}
+	return fmt.Sprintf("%+.3f%s", b.Skill, star)
 }
