@@ -25,6 +25,8 @@ type History struct {
 	bins    compacts              // means, by bin mod ringBins
 	levels  [len(levelMinutes)]float64
 	started bool
+
+	revision uint64 // counts changes
 }
 
 // levelMinutes are the time constants of the exponentially weighted levels.
@@ -54,6 +56,7 @@ var nan32 = float32(math.NaN())
 // Push takes minute m with value y (NaN: not known). Minutes come in ascending order; minutes that were skipped become
 // unknown.
 func (h *History) Push(m int64, y float64) {
+	h.revision++
 	if h.started {
 		for s := max(h.Newest+1, m-ringMinutes); s < m; s++ {
 			h.put(s, nan32)
@@ -123,6 +126,7 @@ func (h *History) Amend(m int64, y float64) {
 	if !h.started || m > h.Newest || m <= h.Newest-ringMinutes || math.IsNaN(y) {
 		return
 	}
+	h.revision++
 	if old := h.At(m); !math.IsNaN(old) {
 		for i, tau := range levelMinutes {
 			w := max(1/tau, 1/float64(h.Known))
@@ -137,6 +141,9 @@ func (h *History) Amend(m int64, y float64) {
 		h.bin(b)
 	}
 }
+
+// Revision changes with whatever is kept: what was computed from h at the same one still holds.
+func (h *History) Revision() uint64 { return h.revision }
 
 // At is the value of minute m, NaN when it is not known or no longer kept.
 func (h *History) At(m int64) float64 {
@@ -250,6 +257,7 @@ func (h *History) Restore(s HistoryState) bool {
 	h.ring, h.bins = s.Ring, s.Bins
 	copy(h.recent[:], s.Recent)
 	copy(h.levels[:], s.Levels)
+	h.revision++
 	return true
 }
 
