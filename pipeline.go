@@ -113,8 +113,8 @@ type Pipeline struct {
 	agents     agents // what was taken from others
 	sequence   uint64
 	counters   Counters
-	prefetched int // requests, of those that come next
 
+	ahead         ahead
 	snapshotBytes int // of the newest
 }
 
@@ -221,10 +221,14 @@ func (c *Config) producers() features.ProducersConfig {
 
 // Apply folds one batch. Ticks that become due on the way are run in their place among the records, each handing its
 // Output to emit. Records that could not be used are appended to b.Refused.
-func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) { p.apply(b, nil, emit) }
+func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
+	p.ahead.forget()
+	p.apply(b, nil, emit)
+}
 
 // ApplyAll folds batches as Apply does one after the other, in less time.
 func (p *Pipeline) ApplyAll(batches []ingest.Batch, emit func(*Output)) {
+	p.ahead.forget()
 	for i := range batches {
 		p.apply(&batches[i], batches[i+1:], emit)
 	}
@@ -247,12 +251,13 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 		return
 	}
 	for i := range b.Requests {
-		if p.prefetched == 0 {
-			p.prefetch(b.Requests[i:], following)
-		}
-		p.prefetched--
 		r := &b.Requests[i]
-		reason := p.request(r, emit)
+		hash, ok := p.ahead.take(r)
+		if !ok {
+			p.lookAhead(b.Requests[i:], following)
+			hash, _ = p.ahead.take(r)
+		}
+		reason := p.request(r, hash, emit)
 		p.producers.Request(r, reason)
 		if reason != "" {
 			p.refuse(b, reason, r.Pool, r.EventTime(), func() []byte { return ingest.AppendRequest(nil, r) })
@@ -293,25 +298,50 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 	p.passOn(emit)
 }
 
-// prefetch prepares for the requests that come next.
-func (p *Pipeline) prefetch(next []ingest.Request, following []ingest.Batch) {
-	var near [features.PrefetchSpan]*ingest.Request
-	n := 0
+// ahead are the requests that come next, with the hashes that tell whether they were seen.
+type ahead struct {
+	requests  [aheadSpan]*ingest.Request
+	hashes    [aheadSpan]uint64
+	next, end int
+}
+
+func (a *ahead) forget() { a.next, a.end = 0, 0 }
+
+// take gives the hash of a request; ok is false when another comes next.
+func (a *ahead) take(r *ingest.Request) (hash uint64, ok bool) {
+	if a.next == a.end || a.requests[a.next] != r {
+		return 0, false
+	}
+	a.next++
+	return a.hashes[a.next-1], true
+}
+
+// aheadSpan is how many requests are looked at together, before they are folded one by one: with many classes and many ids
+// what they are looked up in is in no cache of the processor, and of several lookups the waits for memory overlap.
+const aheadSpan = 32
+
+// lookAhead begins with the requests that come next: the rest of a batch, and those of the following.
+func (p *Pipeline) lookAhead(next []ingest.Request, following []ingest.Batch) {
+	a := &p.ahead
+	a.forget()
 	for {
-		for i := 0; i < len(next) && n < len(near); i++ {
-			near[n] = &next[i]
-			n++
+		for i := 0; i < len(next) && a.end < aheadSpan; i++ {
+			r := &next[i]
+			a.requests[a.end], a.hashes[a.end] = r, p.dedup.Hash(r.Pool, r.ID, r.Attempt, r.Phase)
+			a.end++
+			p.aggregator.LookAhead(r)
 		}
-		if n == len(near) || len(following) == 0 {
-			break
+		if a.end == aheadSpan || len(following) == 0 {
+			return
 		}
 		next, following = following[0].Requests, following[1:]
 	}
-	p.aggregator.Prefetch(near[:n])
-	p.prefetched = n
 }
 
-func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason {
+// CatchUp does the work that folding has put off to do it together with what comes next. It changes nothing that shows.
+func (p *Pipeline) CatchUp() { p.aggregator.CatchUp() }
+
+func (p *Pipeline) request(r *ingest.Request, hash uint64, emit func(*Output)) ingest.Reason {
 	e := p.entry(r.Pool)
 	if e == nil {
 		return ingest.ReasonUnknownPool
@@ -319,7 +349,7 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 	if reason := p.reach(r.EventTime(), emit); reason != "" {
 		return reason
 	}
-	if r.ID != "" && p.dedup.Seen(r.Pool, r.ID, r.Attempt, r.Phase) {
+	if p.dedup.SeenHash(hash) {
 		return ingest.ReasonDuplicate
 	}
 	e.prefix.complete(r, p.cfg.PrefixBlocks)

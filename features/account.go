@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/forewarm/forewarm/features/sketch"
-	"github.com/forewarm/forewarm/ingest"
 )
 
 // countersPerName is how many counters stand behind each name that is listed: with eight, a listed weight is off by at
@@ -51,12 +50,11 @@ func book(at **account, name string, tokens float64, counters int) {
 }
 
 // weigh books the tokens that a record brought in the accounts of its class.
-func (a *Aggregator) weigh(c *class, r *ingest.Request) {
-	if a.tokens > 0 {
+func (a *Aggregator) weigh(c *class, e *effect, tokens float64) {
+	if tokens > 0 {
 		counters := countersPerName * a.cfg.MaxTenants
-		book(&c.tenants, r.Tenant, a.tokens, counters)
-		book(&c.features, r.Feature, a.tokens, counters)
-		a.tokens = 0
+		book(&c.tenants, e.tenant, tokens, counters)
+		book(&c.features, e.feature, tokens, counters)
 	}
 }
 

@@ -38,9 +38,9 @@ type Aggregator struct {
 	spareRings  spare[[]*cell]
 	returned    []*cell // out of the span, but lent to the caller until the next Close
 
-	upcoming upcoming
-
-	tokens float64 // of the record that is being counted, for the accounts of its class
+	classes  []alias // of all pools, by number
+	backlog  backlog
+	measured measured
 
 	windows    []Window
 	minutes    []PoolMinute

@@ -1,9 +1,5 @@
 package features
 
-import (
-	"github.com/forewarm/forewarm/ingest"
-)
-
 // When a pool counts as too small for what came in a minute. All of it is about a queue: one that is short and stays
 // short is how a pool works, one that grows or stands is work that it cannot take.
 const (
@@ -27,16 +23,16 @@ type strain struct {
 	Reported bool    `cbor:"6,keyasint,omitempty"` // Waiting is known
 }
 
-// end takes in the end of an attempt.
-func (s *strain) end(r *ingest.Request, t *moments) {
-	if neverServed(r, outcomeOf(r)) {
-		if r.Status != ingest.StatusError { // which says little of a queue
+// end takes in the end of an attempt; failed says that an error ended it.
+func (s *strain) end(e *effect, failed bool) {
+	if e.neverServed() {
+		if !failed { // which says little of a queue
 			s.Turned++
 		}
 		return
 	}
-	if t.arrived != never && t.started != never {
-		s.Waited += float32(t.arrived.secondsTo(max(t.arrived, t.started)))
+	if e.arrived != never && e.started != never {
+		s.Waited += float32(e.arrived.secondsTo(max(e.arrived, e.started)))
 		s.Started++
 	}
 }

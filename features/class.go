@@ -24,7 +24,7 @@ type pool struct {
 	sharing   sharing
 	byName    map[string]*class
 	classes   []*class // ordered by name
-	latest    *class   // the last one looked up
+	aliases   aliases  // for finding classes
 	fleet     fleet
 	lag       lag
 }
@@ -44,6 +44,8 @@ type coverage struct {
 // and the names of tenants that have not faded yet.
 type class struct {
 	key               Key
+	pool              *pool
+	number            int32 // its place in Aggregator.classes
 	born, last        int64 // first and newest minute with a record
 	reports           Reports
 	moments           sketch.Moments // fading
@@ -108,15 +110,22 @@ func (a *Aggregator) known(name string) *pool {
 // class finds the class that a record of the given minute belongs to, and notes the minute as one with traffic. A name
 // beyond the cap, and the reserved name of the total, go to OverflowClass.
 func (a *Aggregator) class(p *pool, name string, minute int64) *class {
-	c := p.latest
-	if c == nil || c.key.Class != name {
-		if c = a.upcoming.take(p, name); c == nil {
-			c = a.lookup(p, name, minute)
-		}
-		p.latest = c
-	}
+	c := a.classes[a.number(p, name, minute)].class
 	c.born, c.last = min(c.born, minute), max(c.last, minute)
 	return c
+}
+
+// number is that of the class that a record of the given minute belongs to. It does not look at a class that it has found
+// before, for that would be to wait for its memory.
+func (a *Aggregator) number(p *pool, name string, minute int64) int32 {
+	if n := p.aliases.find(a.classes, name); n != none {
+		return n
+	}
+	c := a.lookup(p, name, minute)
+	if c.key.Class == name {
+		p.aliases.add(a.classes, c, name)
+	}
+	return c.number
 }
 
 func (a *Aggregator) lookup(p *pool, name string, minute int64) *class {
@@ -145,7 +154,9 @@ func (p *pool) named() int {
 // newClass adds a class to a pool that does not have it.
 func (a *Aggregator) newClass(p *pool, name string) *class {
 	name = strings.Clone(name)
-	c := &class{key: Key{Pool: p.name, Class: name}}
+	c := &class{key: Key{Pool: p.name, Class: name}, pool: p, number: int32(len(a.classes))}
+	a.classes = append(a.classes, alias{c, name})
+	a.backlog.grow(len(a.classes))
 	p.byName[name] = c
 	i, _ := slices.BinarySearchFunc(p.classes, name, func(c *class, name string) int { return strings.Compare(c.key.Class, name) })
 	p.classes = slices.Insert(p.classes, i, c)
@@ -207,11 +218,6 @@ func (a *Aggregator) recycle() {
 	if cap(a.windows) > 4*(len(a.windows)+keptSpares) {
 		a.windows = nil
 	}
-}
-
-// measure adds a value to a shape of a window.
-func (a *Aggregator) measure(w *cell, shape int, v float64) {
-	a.shapesOf(w)[shape].Add(v)
 }
 
 func (a *Aggregator) shapesOf(w *cell) *shapes {

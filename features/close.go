@@ -42,6 +42,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 		}
 	}
 	a.closed = true
+	a.settleBacklog()
 	a.recycle()
 	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
 	a.countSessions(moment(next) * minuteLength)
@@ -139,6 +140,7 @@ func (c *class) window(at *cell, m int64, covered, censored, settled bool) Windo
 
 // advance moves the open span on, so that it begins Revise before the given minute.
 func (a *Aggregator) advance(open int64) {
+	a.catchUp()
 	for m := a.oldest(); m < min(open-a.revise, a.end()); m++ {
 		i := a.slot(m)
 		for _, p := range a.pools {
@@ -169,12 +171,12 @@ func (a *Aggregator) age() {
 			}
 			c.gone = true
 			delete(p.byName, c.key.Class)
-			p.latest, a.upcoming = nil, upcoming{}
 			a.counters.ClassesEvicted++
 			return true
 		})
 	}
 	if a.counters.ClassesEvicted > evicted {
+		a.renumber()
 		a.arrivals.release()
 		a.releaseSessions()
 	}

@@ -198,7 +198,7 @@ func TestExpectedOutputIsNotThatOfTheSurvivors(t *testing.T) {
 		mustAdd(t, a, r)
 	}
 	c := a.pools[0].classes[0]
-	if got := c.expected.outputOf(promptBucket(100), &a.pools[0].expected); math.Abs(got/100-1) > .05 {
+	if got := c.expected.outputOf(promptBucket(100), usual(&a.pools[0].expected.Output, promptBucket(100))); math.Abs(got/100-1) > .05 {
 		t.Errorf("an output of %.1f tokens is expected, want 100", got)
 	}
 }

@@ -36,6 +36,7 @@ func (a *Aggregator) Drain(t time.Time) (out Increments) {
 		a.advance(next - 1)
 	}
 	a.closed = true
+	a.settleBacklog()
 	a.recycle()
 	a.countSessions(moment(next) * minuteLength)
 	for _, p := range a.pools {

@@ -3,8 +3,6 @@ package features
 import (
 	"math"
 	"math/bits"
-
-	"github.com/forewarm/forewarm/ingest"
 )
 
 const (
@@ -56,15 +54,15 @@ type Expected struct {
 }
 
 // outputOf is the expected output of a prompt in tokens, by shrinkage: the mean of the prompt's bucket, with the mean of
-// the whole class for shapePrior more requests, and that with the pool's mean of the bucket for as many. NaN when
-// nothing was served yet.
-func (e *Expected) outputOf(bucket int, pool *Expected) float64 {
-	return shrunk(&e.Output, &pool.Output, bucket)
+// the whole class for shapePrior more requests, and that with what is usual in the pool for as many. NaN when nothing was
+// served yet.
+func (e *Expected) outputOf(bucket int, usual float64) float64 {
+	return shrunk(&e.Output, usual, bucket)
 }
 
 // cachedOf is the expected share of a prompt in the prefix cache, 0..1, in the same way; NaN when it was never reported.
-func (e *Expected) cachedOf(bucket int, pool *Expected) float64 {
-	return shrunk(&e.Cached, &pool.Cached, bucket)
+func (e *Expected) cachedOf(bucket int, usual float64) float64 {
+	return shrunk(&e.Cached, usual, bucket)
 }
 
 // cached is the share of all prompt tokens in the prefix cache, 0..1; NaN when it was never reported.
@@ -73,11 +71,15 @@ func (e *Expected) cached() float64 {
 	return all.of()
 }
 
-func shrunk(class, pool *[promptBuckets]ratio, bucket int) float64 {
+func shrunk(class *[promptBuckets]ratio, usual float64, bucket int) float64 {
 	all := overall(class)
-	broad := overall(pool)
-	prior := mixed(&pool[bucket], broad.of())
-	return mixed(&class[bucket], mixed(&all, prior))
+	return mixed(&class[bucket], mixed(&all, usual))
+}
+
+// usual is a pool's mean of a bucket, with that of all its buckets for shapePrior more requests; NaN when there is none.
+func usual(pool *[promptBuckets]ratio, bucket int) float64 {
+	all := overall(pool)
+	return mixed(&pool[bucket], all.of())
 }
 
 // overall sums up the buckets.
@@ -126,14 +128,14 @@ func (e *Expected) service(pool *Expected, s Service) (prefillTokensPerS, itlSec
 // taken as exponential, as they are in production to a good approximation (Y. Xiang et al., ServeGen, arXiv:2505.09999),
 // and of an exponential observed so Σ tokens / Σ requests that ended is the maximum-likelihood mean (R. Deemer, D. Votaw,
 // Ann. Math. Stat. 26, 1955), not that of the short ones that survive.
-func (e *Expected) learn(r *ingest.Request, how outcome) {
-	b, ended := promptBucket(r.PromptTokens), float32(1)
-	if how != finished {
+func (e *Expected) learn(r *effect) {
+	b, ended := promptBucket(r.prompt), float32(1)
+	if r.how != finished {
 		ended = 0
 	}
-	e.Output[b].add(1, float32(r.OutputTokens), ended)
-	if r.CachedTokens >= 0 && r.PromptTokens > 0 {
-		e.Cached[b].add(1, float32(min(r.CachedTokens, r.PromptTokens)), float32(r.PromptTokens))
+	e.Output[b].add(1, float32(r.output), ended)
+	if r.cached >= 0 && r.prompt > 0 {
+		e.Cached[b].add(1, float32(min(r.cached, r.prompt)), float32(r.prompt))
 	}
 }
 
@@ -146,12 +148,12 @@ type pace struct {
 	Output  float32 `cbor:"5,keyasint,omitempty"` // tokens
 }
 
-func (p *pace) add(r *ingest.Request, l *life) {
+func (p *pace) add(e *effect, l *life) {
 	p.N++
 	p.Prefill += float32(l.first)
-	p.Todo += float32(uncached(r))
+	p.Todo += float32(e.uncached())
 	p.Decode += float32(l.end - l.first)
-	p.Output += float32(r.OutputTokens)
+	p.Output += float32(e.output)
 }
 
 // learnPace takes in a minute that is settled and in which there was no queue: a full pool serves also those slowly that

@@ -29,8 +29,10 @@ func (a *Aggregator) addLate(r *ingest.Request, t *moments, seen *arrival, hash 
 	if seen != nil {
 		entry = *seen
 	}
-	how := outcomeOf(r)
-	cached := r.CachedTokens >= 0 && !neverServed(r, how)
+	a.catchUpWith(c)
+	var e effect
+	e.read(r, t)
+	cached := e.cached >= 0 && !e.neverServed()
 	c.late.Records++
 	if call {
 		if seen == nil {
@@ -47,8 +49,8 @@ func (a *Aggregator) addLate(r *ingest.Request, t *moments, seen *arrival, hash 
 		p.phased = true
 	} else {
 		entry.Ended = true
-		if r.OutputTokens >= 0 && !neverServed(r, how) {
-			a.serveLate(p, c, r, t, call)
+		if e.output >= 0 && !e.neverServed() {
+			a.serveLate(p, c, &e, call)
 		}
 	}
 	entry.Prompt, entry.Cached = entry.Prompt || r.PromptTokens >= 0, entry.Cached || cached
@@ -60,18 +62,18 @@ func (a *Aggregator) addLate(r *ingest.Request, t *moments, seen *arrival, hash 
 }
 
 // serveLate books what the pool did for a request in minutes that are open, and adds up the rest.
-func (a *Aggregator) serveLate(p *pool, c *class, r *ingest.Request, t *moments, call bool) {
-	l, timed := lifeOf(r, t, p.service)
+func (a *Aggregator) serveLate(p *pool, c *class, e *effect, call bool) {
+	l, timed := e.life(p.service)
 	to := served
 	if !call {
 		to = retried
 	}
-	late := float64(r.OutputTokens)
+	late := float64(e.output)
 	if timed {
-		if r.PromptTokens >= 0 {
+		if e.prompt >= 0 {
 			a.occupy(c, &l, to)
 		}
-		if t.first != never {
+		if e.first != never {
 			late = l.generated(l.secondsAt(a.oldest()))
 			a.generateFrom(c, &l, max(l.decodes(), a.oldest()), late, to)
 		}

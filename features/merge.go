@@ -30,6 +30,7 @@ func (a *Aggregator) AddWindow(w *ingest.Window) ingest.Reason {
 	}
 	p := a.pool(w.Pool)
 	c := a.class(p, w.Class, max(minute, a.oldest()))
+	a.catchUpWith(c)
 	c.reports |= Reports(w.Reports)
 	for i, v := range c.late.figures() {
 		*v += w.Figures[int(ingest.FigureLateRecords)+i]

@@ -1,10 +1,6 @@
 package features
 
-import (
-	"time"
-
-	"github.com/forewarm/forewarm/ingest"
-)
+import "time"
 
 // maxLife is the longest life of a request that is believed; beyond it the times are taken to be wrong.
 const maxLife = 24 * time.Hour
@@ -21,24 +17,24 @@ type life struct {
 	contradictory  bool    // the times exist, but cannot be true
 }
 
-// lifeOf tells the life of a request whose start and end are known: it starts when it leaves the queue, or else when
+// life is that of a request whose start and end are known: it starts when it leaves the queue, or else when
 // it arrives. Without the time of its first token, that is where the pool's prefill speed puts it.
-func lifeOf(r *ingest.Request, t *moments, s Service) (l life, ok bool) {
-	l.start = max(t.started, t.arrived)
-	if l.start == never || t.finished == never || t.finished == l.start {
+func (e *effect) life(s Service) (l life, ok bool) {
+	l.start = max(e.started, e.arrived)
+	if l.start == never || e.finished == never || e.finished == l.start {
 		return l, false
 	}
-	lasts := t.finished - l.start
+	lasts := e.finished - l.start
 	if lasts < 0 || lasts > moment(maxLife) {
 		l.contradictory = true
 		return l, false
 	}
-	l.prompt, l.output = max(float64(r.PromptTokens), 0), max(float64(r.OutputTokens), 0)
-	l.end = l.start.secondsTo(t.finished)
-	if t.first != never {
-		l.first = l.start.secondsTo(t.first)
+	l.prompt, l.output = max(float64(e.prompt), 0), max(float64(e.output), 0)
+	l.end = l.start.secondsTo(e.finished)
+	if e.first != never {
+		l.first = l.start.secondsTo(e.first)
 	} else {
-		l.first = uncached(r) / s.PrefillTokensPerS
+		l.first = e.uncached() / s.PrefillTokensPerS
 	}
 	l.first = min(max(l.first, 0), l.end)
 	if l.end > l.first {
@@ -118,13 +114,13 @@ func (a *Aggregator) occupy(c *class, l *life, to ledger) {
 
 // generate books the output tokens of a request, and enters them in the ledger; w is the minute of its arrival, or the
 // oldest open one.
-func (a *Aggregator) generate(c *class, w *cell, r *ingest.Request, t *moments, l *life, timed bool, to ledger) {
-	if !timed || t.first == never {
-		if t.finished != never && t.event.minute() < a.oldest() {
-			w = a.cell(c, min(max(t.finished.minute(), a.oldest()), a.end()-1))
+func (a *Aggregator) generate(c *class, w *cell, e *effect, l *life, timed bool, to ledger) {
+	if !timed || e.first == never {
+		if e.finished != never && e.event().minute() < a.oldest() {
+			w = a.cell(c, min(max(e.finished.minute(), a.oldest()), a.end()-1))
 		}
-		w.OutputTokens += float64(r.OutputTokens)
-		to.enter(&w.Window, float64(r.OutputTokens), 0)
+		w.OutputTokens += float64(e.output)
+		to.enter(&w.Window, float64(e.output), 0)
 		return
 	}
 	first := max(l.decodes(), a.oldest())
@@ -153,9 +149,4 @@ func (a *Aggregator) generateFrom(c *class, l *life, first int64, done float64, 
 // ITL·(prompt·output + output²/2), with T_prefill the time to prefill what is not cached.
 func modelled(prompt, uncached, output float64, s Service) float64 {
 	return prompt*uncached/s.PrefillTokensPerS + s.ITL.Seconds()*(prompt*output+output*output/2)
-}
-
-// uncached is the number of prompt tokens to prefill; all of them when the cached ones are not known.
-func uncached(r *ingest.Request) float64 {
-	return float64(max(r.PromptTokens, 0) - min(max(r.CachedTokens, 0), max(r.PromptTokens, 0)))
 }

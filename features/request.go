@@ -57,43 +57,49 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 	}
 
 	p := a.pool(r.Pool)
-	name := r.Class
+	var number int32
 	if seen != nil && seen.class != nil {
-		name = seen.class.key.Class // what the first record said: all of a request is in one class
+		number = seen.class.number // what the first record said: all of a request is in one class
+	} else {
+		number = a.number(p, r.Class, minute)
 	}
-	c := a.class(p, name, minute)
+	c := a.classes[number].class
+	e := a.backlog.next()
+	e.read(r, &t)
+	e.minute, e.call, e.arrives = int32(minute), call, seen == nil
 	entry := arrival{Hash: hash, Minute: minute, class: c}
 	if seen == nil {
 		a.evidence(p, minute, t.event)
-		countArrival(c, a.cell(c, minute), call)
 		p.coverage[a.slot(minute)].strain.Attempts++
 	} else {
 		seen.Ended = true
 		entry = *seen
 	}
-	w := a.cell(c, max(minute, a.oldest()))
-	if minute >= a.oldest() || !entry.Prompt { // cached tokens are taken off the minute that has the prompt, or not at all
-		a.countPrompt(c, w, r, &entry, call)
-	}
-	if r.Phase == ingest.PhaseArrived {
+	open := minute >= a.oldest()
+	e.toCount(&entry, open)
+	e.uncounted = open && entry.Prompt && !entry.Cached
+	if !e.ends {
 		p.phased = true
 	} else {
 		entry.Ended = true
 		if ended := t.finished.minute(); t.finished != never && ended > minute && ended <= a.open {
 			a.evidence(p, ended, t.finished)
 		}
-		if minute >= a.oldest() {
-			p.coverage[a.slot(minute)].strain.end(r, &t)
+		if open {
+			p.coverage[a.slot(minute)].strain.end(e, r.Status == ingest.StatusError)
 		}
-		a.countEnd(p, c, w, r, &t, call, minute >= a.oldest() && entry.Prompt && !entry.Cached)
+		e.expect(&p.expected)
 	}
-	a.weigh(c, r)
+	if e.teaches() {
+		p.expected.learn(e)
+	}
 	if r.Session != 0 {
 		a.visit(p, c, r, &t, call, seen == nil)
 	}
 	if seen == nil && p.phased && r.ID != "" && a.arrivals.add(entry) {
 		a.counters.ArrivalsEvicted++
 	}
+	a.take(number, e)
 	return ""
 }
 
@@ -116,6 +122,30 @@ func (a *Aggregator) seen(r *ingest.Request) (seen *arrival, hash uint64, reason
 	return seen, hash, ""
 }
 
+// toCount says whether prompt and cached tokens are to be counted: where they have not been yet. Cached tokens say nothing
+// without the prompt they are part of, nor when the request was never served; they are taken off the minute that has the
+// prompt, which must be open, or not at all.
+func (e *effect) toCount(done *arrival, open bool) {
+	e.prompts = e.prompt >= 0 && !done.Prompt
+	e.caches = e.prompt >= 0 && !done.Cached && (open || !done.Prompt) && e.cached >= 0 && !e.neverServed()
+	done.Prompt, done.Cached = done.Prompt || e.prompts, done.Cached || e.caches
+}
+
+// count folds an attempt into its class.
+func (a *Aggregator) count(c *class, e *effect) {
+	minute := int64(e.minute)
+	c.born, c.last = min(c.born, minute), max(c.last, minute)
+	w := a.cell(c, max(minute, a.oldest()))
+	if e.arrives {
+		countArrival(c, w, e.call)
+	}
+	tokens := a.countPrompt(c, w, e)
+	if e.ends {
+		tokens += a.countEnd(c, w, e)
+	}
+	a.weigh(c, e, tokens)
+}
+
 func countArrival(c *class, w *cell, call bool) {
 	c.reports |= ReportsRequests | ReportsAttempts
 	w.Records++
@@ -128,113 +158,108 @@ func countArrival(c *class, w *cell, call bool) {
 	}
 }
 
-// countPrompt counts prompt and cached tokens that have not been counted yet. Cached tokens say nothing without the
-// prompt they are part of, nor when the request was never served.
-func (a *Aggregator) countPrompt(c *class, w *cell, r *ingest.Request, done *arrival, call bool) {
-	if r.PromptTokens < 0 {
-		return
-	}
-	prompt := float64(r.PromptTokens)
-	if !done.Prompt {
-		done.Prompt = true
+// countPrompt counts prompt and cached tokens that have not been counted yet, and says how many that are.
+func (a *Aggregator) countPrompt(c *class, w *cell, e *effect) (tokens float64) {
+	prompt := float64(e.prompt)
+	if e.prompts {
+		tokens = prompt
 		c.reports |= ReportsPrompt
 		w.PromptKnown++
-		a.tokens += prompt
-		if call {
+		if e.call {
 			w.PromptTokens += prompt
 			a.measure(w, shapePrompt, prompt)
 		} else {
 			w.PromptRetried += prompt
 		}
 	}
-	if done.Cached || r.CachedTokens < 0 || neverServed(r, outcomeOf(r)) {
-		return
+	if e.caches {
+		cached := min(float64(e.cached), prompt)
+		c.reports |= ReportsCached
+		w.CachedKnown++
+		if e.call {
+			w.CachedTokens += cached
+			w.PromptOfCachedKnown += prompt
+		}
+		if prompt > 0 {
+			a.measure(w, shapeCachedShare, cached/prompt)
+		}
 	}
-	done.Cached = true
-	cached := min(float64(r.CachedTokens), prompt)
-	c.reports |= ReportsCached
-	w.CachedKnown++
-	if call {
-		w.CachedTokens += cached
-		w.PromptOfCachedKnown += prompt
-	}
-	if prompt > 0 {
-		a.measure(w, shapeCachedShare, cached/prompt)
-	}
+	return tokens
 }
 
-// countEnd counts what is known of a request when it is over: w is the minute of its arrival, or the oldest open one. Of
-// a request whose prompt is in w without cached tokens, uncounted is set.
-func (a *Aggregator) countEnd(p *pool, c *class, w *cell, r *ingest.Request, t *moments, call, uncounted bool) {
-	how := outcomeOf(r)
+// countEnd counts what is known of a request when it is over, and says how many tokens it generated: w is the minute of its
+// arrival, or the oldest open one.
+func (a *Aggregator) countEnd(c *class, w *cell, e *effect) (tokens float64) {
 	switch {
-	case how == rejected:
+	case e.how == rejected:
 		w.Rejected++
-	case r.Phase == ingest.PhaseCancelled || r.Status == ingest.StatusCancelled:
+	case e.cancelled:
 		w.Cancelled++
 	}
 	var demand asked
-	to := ledgerOf(p, c, r, t, how, call)
+	to := e.ledger(c.pool, c)
 	if to == unserved || to == delayed {
 		var ok bool
-		if demand, ok = demandOf(p, c, r, t, how, to); !ok {
+		if demand, ok = e.demand(c.pool, c, to); !ok {
 			to = served
 		}
 	}
-	if !neverServed(r, how) {
-		a.serve(p, c, w, r, t, how, to)
+	if !e.neverServed() {
+		tokens = a.serve(c, w, e, to)
 	}
 	switch to {
 	case unserved:
 		c.reports |= ReportsOutput | ReportsKV
-		if uncounted {
+		if e.uncounted {
 			w.CachedUnserved += demand.cached
 		}
 		a.spread(c, &demand, to)
 	case delayed:
 		a.spread(c, &demand, to)
 	}
+	return tokens
 }
 
-// serve counts what the pool did for an attempt.
-func (a *Aggregator) serve(p *pool, c *class, w *cell, r *ingest.Request, t *moments, how outcome, to ledger) {
-	a.countDelay(w, shapeTTFT, t.arrived, t.first, 1)
-	a.countDelay(w, shapeQueueWait, t.arrived, t.started, 1)
-	a.countDelay(w, shapeITL, t.first, t.finished, r.OutputTokens-1)
+// serve counts what the pool did for an attempt, and says how many tokens it generated.
+func (a *Aggregator) serve(c *class, w *cell, e *effect, to ledger) (tokens float64) {
+	a.countDelay(w, shapeTTFT, e.arrived, e.first, 1)
+	a.countDelay(w, shapeQueueWait, e.arrived, e.started, 1)
+	a.countDelay(w, shapeITL, e.first, e.finished, e.output-1)
 
-	l, timed := lifeOf(r, t, p.service)
+	service := c.pool.service
+	l, timed := e.life(service)
 	if !timed && l.contradictory {
 		a.counters.BadTimes++
 	}
-	if r.OutputTokens < 0 {
-		return
+	if e.output < 0 {
+		return 0
 	}
-	output := float64(r.OutputTokens)
+	output := float64(e.output)
 	c.reports |= ReportsOutput
 	w.OutputKnown++
-	if how == finished {
+	if e.how == finished {
 		a.measure(w, shapeOutput, output)
 	}
-	a.tokens += output
-	a.generate(c, w, r, t, &l, timed, to)
-	if r.PromptTokens < 0 {
-		return
+	a.generate(c, w, e, &l, timed, to)
+	if e.prompt < 0 {
+		return output
 	}
-	prompt := float64(r.PromptTokens)
+	prompt := float64(e.prompt)
 	w.Moments.Add(prompt, output)
-	if to != retried {
-		learn(p, c, w, r, t, how, &l, timed)
+	if e.teaches() {
+		c.learn(w, e, &l, timed)
 	}
 	c.reports |= ReportsKV
 	w.KVKnown++
 	if timed {
 		c.reports |= ReportsTimes
 		a.occupy(c, &l, to)
-		return
+		return output
 	}
-	area := modelled(prompt, uncached(r), output, p.service)
+	area := modelled(prompt, e.uncached(), output, service)
 	w.KVModelled += area
 	to.enter(&w.Window, 0, area)
+	return output
 }
 
 // countDelay counts the time between two instants, shared over n steps; instants that are missing or in the wrong order

@@ -113,6 +113,7 @@ type ArrivalSnapshot struct {
 
 // State is a copy of everything the Aggregator knows; it shares no memory with it.
 func (a *Aggregator) State() State {
+	a.catchUp()
 	s := State{Started: a.started, Closed: a.closed, Open: a.open, Counters: a.counters}
 	for _, p := range a.pools {
 		ps := PoolSnapshot{

@@ -18,6 +18,7 @@ type Deduper struct {
 	current, previous hashSet
 	forgotten         uint64
 	key               []byte
+	read              uint64 // so that reads which have no other use are not left out
 }
 
 // NewDeduper makes a Deduper of at most capacity entries, at least two.
@@ -28,10 +29,25 @@ func NewDeduper(capacity int) *Deduper {
 
 // Seen says whether this record was seen before, and remembers it. A record without an id is never a duplicate.
 func (d *Deduper) Seen(pool, id string, attempt int, phase Phase) bool {
+	return d.SeenHash(d.Hash(pool, id, attempt, phase))
+}
+
+// Hash is what Seen tells a record by, 0 when it has no id. It reads where that is going to be looked up, so that of many
+// records that are hashed before they are asked about the waits for memory overlap.
+func (d *Deduper) Hash(pool, id string, attempt int, phase Phase) uint64 {
 	if id == "" {
-		return false
+		return 0
 	}
 	h := d.hash(pool, id, attempt, phase)
+	d.read = d.current.touch(h) | d.previous.touch(h)
+	return h
+}
+
+// SeenHash is Seen for a record of that hash.
+func (d *Deduper) SeenHash(h uint64) bool {
+	if h == 0 {
+		return false
+	}
 	if d.previous.has(h) {
 		return true
 	}

@@ -30,6 +30,14 @@ func (s *hashSet) has(h uint64) bool {
 	return s.slots[s.find(h)] == h
 }
 
+// touch reads where the search for h begins.
+func (s *hashSet) touch(h uint64) uint64 {
+	if len(s.slots) == 0 {
+		return 0
+	}
+	return s.slots[int(h*s.secret>>s.shift)&(len(s.slots)-1)]
+}
+
 // find gives the slot of h, or the free one where it would go. There must be a free slot.
 func (s *hashSet) find(h uint64) int {
 	mask := len(s.slots) - 1

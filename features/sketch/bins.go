@@ -18,17 +18,30 @@ func (s *Quantile) add(bin uint16, n uint32) {
 	// Whole octaves, so that a growing range is copied seldom.
 	low, high := min(s.low, bin)&^(binsPerOctave-1), max(s.high, bin)|(binsPerOctave-1)
 	span := int(high) - int(low) + 1
-	most := 2 * span // a count takes four bytes, a listed value two
-	if cap(s.dense) >= span {
-		most = min(most, keptValues/2) // and counts that are there take none
-	}
-	if len(s.dense) == 0 && n == 1 && len(s.list) < most {
+	if len(s.dense) == 0 && n == 1 && len(s.list) < s.most(span) {
 		s.list = append(s.list, bin)
 		s.low, s.high = low, high
 		return
 	}
 	s.spread(low, span)
 	s.dense[bin-s.low] = saturating(s.dense[bin-s.low], n)
+}
+
+// most is how many values are listed before counts for a span of bins take less memory.
+func (s *Quantile) most(span int) int {
+	most := 2 * span // a count takes four bytes, a listed value two
+	if cap(s.dense) >= span {
+		most = min(most, keptValues/2) // and counts that are there take none
+	}
+	return most
+}
+
+// room is how many values from the octaves in use can be listed more; 0 when none is.
+func (s *Quantile) room() int {
+	if len(s.list) == 0 {
+		return 0
+	}
+	return s.most(int(s.high)-int(s.low)+1) - len(s.list)
 }
 
 // spread counts what is there in an array of span bins from low, which include those in use.

@@ -1,0 +1,161 @@
+package features
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// TestWhenRequestsAreFoldedShowsNowhere: an Aggregator that folds each record at once says what one says that lets them
+// wait, bit for bit, whatever comes between them.
+func TestWhenRequestsAreFoldedShowsNowhere(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := drawSteps(rt)
+		later, atOnce := New(testConfig()), New(testConfig())
+		for i, s := range steps {
+			got, want := s(later), s(atOnce)
+			atOnce.CatchUp()
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+				rt.Fatalf("step %d (-at once +later):\n%s", i, diff)
+			}
+			if later.Counters() != atOnce.Counters() {
+				rt.Fatalf("step %d: counters %+v, want %+v", i, later.Counters(), atOnce.Counters())
+			}
+			if rapid.IntRange(0, 9).Draw(rt, "look") == 0 && !bytes.Equal(encode(t, atOnce.State()), encode(t, later.State())) {
+				rt.Fatalf("step %d: the states differ", i)
+			}
+		}
+		if !bytes.Equal(encode(t, atOnce.State()), encode(t, later.State())) {
+			rt.Fatal("the states differ at the end")
+		}
+	})
+}
+
+// manyRequests are requests of all kinds, drawn, in the order of their ends, in as many classes and with names that lie
+// elsewhere in memory now and then.
+func manyRequests(n, classes int, draw *rand.Rand) []*ingest.Request {
+	rs := make([]*ingest.Request, n)
+	for i := range rs {
+		arrived := float64(i) * 300 / float64(n)
+		r := changed(request(fmt.Sprint(i), arrived), ofClass(fmt.Sprint("c", draw.IntN(classes))), tokens(draw.Int64N(5000), draw.Int64N(100)-1, draw.Int64N(700)-1))
+		r.Tenant = fmt.Sprint("t", draw.IntN(50))
+		if draw.IntN(4) > 0 {
+			times(arrived+draw.Float64(), arrived+1, arrived+1+draw.Float64()*100)(r)
+		}
+		switch draw.IntN(20) {
+		case 0:
+			phase(ingest.PhaseRejected)(r)
+		case 1:
+			phase(ingest.PhaseCancelled)(r)
+		case 2:
+			r.Status = ingest.StatusError
+		case 3:
+			attempt(2)(r)
+		case 4:
+			began := arrived - 400*draw.Float64() // in minutes that are settled, some of them
+			r.ArrivedAt = at(began)
+			times(began, began+1, arrived)(r)
+		case 5:
+			r.StartedAt, r.FinishedAt = at(arrived+5), at(arrived+4)
+		case 6:
+			r.FinishedAt = at(arrived + 3600*draw.Float64()*2)
+		}
+		rs[i] = r
+	}
+	return rs
+}
+
+// TestBacklogOfManyClasses folds so many requests that the backlog fills up again and again, and is asked for one class now
+// and then.
+func TestBacklogOfManyClasses(t *testing.T) {
+	for _, classes := range []int{1, 7, 300} {
+		cfg := testConfig()
+		cfg.MaxClasses = 200
+		later, atOnce := New(cfg), New(cfg)
+		most := 0
+		for i, r := range manyRequests(20_000, classes, rand.New(rand.NewPCG(1, uint64(classes)))) {
+			for _, a := range []*Aggregator{later, atOnce} {
+				own := *r
+				if i%7 == 0 {
+					own.Class = strings.Clone(r.Class)
+				}
+				a.AddRequest(&own)
+				if i%4000 == 3999 {
+					a.Close(at(float64(i+1) * 300 / 20_000))
+				}
+			}
+			atOnce.CatchUp()
+			most = max(most, len(later.backlog.waiting))
+		}
+		if later.Counters() != atOnce.Counters() || !bytes.Equal(encode(t, atOnce.State()), encode(t, later.State())) {
+			t.Errorf("%d classes: the states differ", classes)
+		}
+		if c := later.Counters(); c.KVBeforeOpen == 0 || c.KVBeyondOpen == 0 || c.BadTimes == 0 || c.Late == 0 {
+			t.Errorf("not everything happened: %+v", c)
+		}
+		if least := min(perClass*classes, 1000); most < least/2 {
+			t.Errorf("%d classes: at most %d requests waited, want about %d", classes, most, least)
+		}
+	}
+}
+
+// The backlog is bounded, and gives its memory back.
+func TestBacklogIsBounded(t *testing.T) {
+	const classes = 2 * maxBacklog / perClass
+	cfg := testConfig()
+	cfg.MaxClasses = classes
+	a := New(cfg)
+	names := make([]string, classes)
+	for i := range names {
+		names[i] = fmt.Sprint("c", i)
+	}
+	r := request("", 1)
+	for i := range 2 * maxBacklog {
+		r.Class = names[i%classes]
+		mustAdd(t, a, r)
+	}
+	if n := cap(a.backlog.waiting); n != maxBacklog {
+		t.Errorf("there is room for %d requests, want %d", n, maxBacklog)
+	}
+	a.Close(at(60))
+	a.Close(at(120))
+	if n := cap(a.backlog.waiting); n != 0 {
+		t.Errorf("room for %d requests is kept", n)
+	}
+}
+
+// TestAliases: a class is found by each of its names in memory, and by no other.
+func TestAliases(t *testing.T) {
+	cfg := testConfig()
+	cfg.MaxClasses = 100
+	a := New(cfg)
+	p, q := a.pool("p"), a.pool("q")
+	draw := rand.New(rand.NewPCG(1, 2))
+	names := make([]string, 300)
+	for i := range names {
+		names[i] = fmt.Sprint("class-", i%100)
+	}
+	for range 10_000 {
+		in, name := p, names[draw.IntN(len(names))]
+		if draw.IntN(2) == 0 {
+			in = q
+		}
+		if c := a.classes[a.number(in, name, 0)].class; c.key != (Key{in.name, name}) {
+			t.Fatalf("%s of %s is %v", name, in.name, c.key)
+		}
+	}
+	if slots := len(p.aliases.slots); slots > 1024 || p.aliases.used > slots/2 {
+		t.Errorf("%d of %d slots are used", p.aliases.used, slots)
+	}
+	if n := a.number(p, "class-100", 0); a.classes[n].class.key.Class != OverflowClass || p.aliases.find(a.classes, "class-100") != none {
+		t.Error("a class beyond the cap is known")
+	}
+}
