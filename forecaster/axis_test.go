@@ -55,7 +55,7 @@ func TestTrackedScoresMendAWrongWidth(t *testing.T) {
 	}
 	var m mixture
 	for i, x := range gaussian {
-		m.Residual[0][i] = x
+		m.Residual[0][i] = float32(x)
 	}
 	const n = 20000
 	for i := range n {
@@ -63,7 +63,7 @@ func TestTrackedScoresMendAWrongWidth(t *testing.T) {
 		m.track(0, a.score(100+2*normal(u), 1e-3))
 	}
 	for i, x := range gaussian {
-		if got := m.Residual[0][i]; math.Abs(got-2*x) > .35 {
+		if got := float64(m.Residual[0][i]); math.Abs(got-2*x) > .35 {
 			t.Errorf("level %v is at score %.2f, want %.2f", Levels[i], got, 2*x)
 		}
 	}

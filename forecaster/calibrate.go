@@ -4,7 +4,7 @@ import "math"
 
 // calibrationStep is the step of quantile tracking, in units of the spread. Small, because the errors of h-minute-ahead
 // forecasts made in consecutive minutes are far from independent.
-const calibrationStep = 0.002
+const calibrationStep = 0.0005
 
 // calibrate shifts a combined distribution by what past coverage calls for.
 func (m *mixture) calibrate(q Quantiles, spread float64) Quantiles {
@@ -35,9 +35,9 @@ func (m *mixture) fallback(p *points) int {
 	if m.LossN < 360 {
 		return best
 	}
-	loss := m.Own
+	loss := float32(m.Own)
 	for e, x := range catalog {
-		if x.baseline && !isNaN(p.z[e]) && m.Seen[e] >= m.LossN && m.Loss[e] < loss {
+		if x.baseline && !isNaN(p.z[e]) && float64(m.Seen[e]) >= m.LossN && m.Loss[e] < loss {
 			best, loss = e, m.Loss[e]
 		}
 	}

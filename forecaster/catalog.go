@@ -1,17 +1,69 @@
 package forecaster
 
-import "github.com/forewarm/forewarm/forecaster/model"
+import (
+	"slices"
 
-// expert is one row of the catalog.
-type expert struct {
+	"github.com/forewarm/forewarm/forecaster/model"
+)
+
+// source is one row of models: what gives points, or whole distributions.
+type source struct {
 	name string
 	make func() model.Expert
+	// axis, counted from 1, says that it is a model.Distributor and which of the axes it fills; 0: it gives points.
+	axis int
+}
+
+// models lists what the experts of every series go by, in the order in which points are kept. Add at the end, and raise
+// snapshotVersion when a row changes.
+var models = [...]source{
+	{name: "last", make: func() model.Expert { return model.Last{} }},
+	{name: "seasonal_day", make: func() model.Expert { return model.SeasonalDay{} }},
+	{name: "seasonal_week", make: func() model.Expert { return model.SeasonalWeek{} }},
+	{name: "recent_15m", make: func() model.Expert { return model.Recent{Minutes: 15} }},
+	{name: "level_10m", make: func() model.Expert { return model.Level{Scale: model.Level10m} }},
+	{name: "level_30m", make: func() model.Expert { return model.Level{Scale: model.Level30m} }},
+	{name: "level_90m", make: func() model.Expert { return model.Level{Scale: model.Level90m} }},
+	{name: "level_1d", make: func() model.Expert { return model.Level{Scale: model.Level1d} }},
+	{name: "trend", make: func() model.Expert { return &model.Trend{Alpha: 0.08, Beta: 0.02, Phi: 0.97} }},
+	{name: "drift_day", make: func() model.Expert { return model.SeasonalDrift{} }},
+	{name: "drift_week", make: func() model.Expert { return model.SeasonalDrift{Week: true} }},
+	{name: "sessions", make: func() model.Expert { return new(model.Given) }},
+	{name: "regression", make: regression},
+}
+
+const (
+	numModels = len(models)
+	// numDistributions is how many rows of models have an axis.
+	numDistributions = 0
+)
+
+func regression() model.Expert {
+	r := &model.Regression{From: WindowFrom, To: WindowTo}
+	for _, x := range targets[:numLeads] {
+		r.Leads = append(r.Leads, x.to)
+	}
+	return r
+}
+
+// modelAt is the place of a model by name.
+func modelAt(name string) int {
+	return slices.IndexFunc(models[:], func(x source) bool { return x.name == name })
+}
+
+// expert is one row of the catalog: a model, and how its errors are measured. The same point with errors that grow with
+// it and with errors that do not are two experts: which is right differs from series to series.
+type expert struct {
+	name  string
+	model int
 	// baseline: the combination must beat it; when it does not, the best baseline answers in its place.
 	baseline bool
 	// unit is the spread in which its errors are measured.
 	unit int
-	// axis, counted from 1, says that the expert is a model.Distributor and which of the axes it fills; 0: it gives points.
-	axis int
+	// plain: errors are differences from the point; not plain: of square roots, so that they grow with the point.
+	plain bool
+	// memory is how many outcomes the quantiles of its errors remember; 0 means residualMemory.
+	memory float64
 	// prior is the weight it starts with, relative to the others'; 0 means 1.
 	prior float64
 	// shape are the quantiles that its errors are taken to have before it has made any; nil means normal ones.
@@ -30,7 +82,7 @@ func (x *expert) residuals() (q Quantiles) {
 		return *x.shape
 	}
 	width := priorWidth
-	if x.axis > 0 {
+	if models[x.model].axis > 0 {
 		width = 1
 	}
 	for i := range q {
@@ -39,25 +91,35 @@ func (x *expert) residuals() (q Quantiles) {
 	return q
 }
 
+func (x *expert) gain() float64 {
+	if x.memory == 0 {
+		return 1.0 / residualMemory
+	}
+	return 1 / x.memory
+}
+
 // catalog lists the experts of every series, in the order in which weights are kept. Order is part of the snapshot's
 // meaning: add at the end, and raise snapshotVersion when a row changes.
 var catalog = [...]expert{
-	{name: "last", baseline: true, unit: spreadMixed, make: func() model.Expert { return model.Last{} }},
-	{name: "seasonal_day", baseline: true, unit: spreadMixed, make: func() model.Expert { return model.SeasonalDay{} }},
-	{name: "seasonal_week", baseline: true, unit: spreadMixed, make: func() model.Expert { return model.SeasonalWeek{} }},
-	{name: "recent_15m", unit: spreadMixed, make: func() model.Expert { return model.Recent{Minutes: 15} }},
-	{name: "level_10m", unit: spreadMixed, make: func() model.Expert { return model.Level{Scale: model.Level10m} }},
-	{name: "level_30m", unit: spreadMixed, make: func() model.Expert { return model.Level{Scale: model.Level30m} }},
-	{name: "level_90m", unit: spreadMixed, make: func() model.Expert { return model.Level{Scale: model.Level90m} }},
-	{name: "level_1d", unit: spreadMixed, make: func() model.Expert { return model.Level{Scale: model.Level1d} }},
-	{name: "trend", unit: spreadMixed, make: func() model.Expert { return &model.Trend{Alpha: 0.08, Beta: 0.02, Phi: 0.97} }},
-	{name: "drift_day", unit: spreadMixed, make: func() model.Expert { return model.SeasonalDrift{} }},
-	{name: "drift_week", unit: spreadMixed, make: func() model.Expert { return model.SeasonalDrift{Week: true} }},
-	{name: "sessions", unit: spreadDay, make: func() model.Expert { return new(model.Given) }},
+	{name: "last", baseline: true, model: modelAt("last"), unit: spreadDay, plain: true, memory: 2000},
+	{name: "seasonal_day", baseline: true, model: modelAt("seasonal_day"), unit: spreadMixed},
+	{name: "seasonal_week", baseline: true, model: modelAt("seasonal_week"), unit: spreadMixed},
+	{name: "recent_15m", model: modelAt("recent_15m"), unit: spreadMixed},
+	{name: "level_10m", model: modelAt("level_10m"), unit: spreadMixed},
+	{name: "level_30m", model: modelAt("level_30m"), unit: spreadMixed},
+	{name: "level_90m", model: modelAt("level_90m"), unit: spreadMixed},
+	{name: "level_1d", model: modelAt("level_1d"), unit: spreadMixed},
+	{name: "trend", model: modelAt("trend"), unit: spreadMixed},
+	{name: "drift_day", model: modelAt("drift_day"), unit: spreadMixed},
+	{name: "drift_week", model: modelAt("drift_week"), unit: spreadMixed},
+	{name: "sessions", model: modelAt("sessions"), unit: spreadDay},
+	{name: "regression", model: modelAt("regression"), unit: spreadMixed},
+	{name: "regression_plain", model: modelAt("regression"), unit: spreadMixed, plain: true, memory: 2000},
+	{name: "last_root", model: modelAt("last"), unit: spreadMixed},
+	{name: "recent_15m_plain", model: modelAt("recent_15m"), unit: spreadDay, plain: true, memory: 2000},
+	{name: "level_30m_plain", model: modelAt("level_30m"), unit: spreadDay, plain: true, memory: 2000},
+	{name: "level_1d_plain", model: modelAt("level_1d"), unit: spreadDay, plain: true, memory: 2000},
+	{name: "drift_day_steady", model: modelAt("drift_day"), unit: spreadDay, memory: 2000},
 }
 
-const (
-	numExperts = len(catalog)
-	// numDistributions is how many rows have an axis.
-	numDistributions = 0
-)
+const numExperts = len(catalog)

@@ -9,7 +9,7 @@ type pending struct {
 
 type pendingRow struct {
 	Minute int64 // the newest minute when the forecast was made
-	Points [numExperts]float32
+	Points [numModels]float32
 	Spread spreads
 	Axes   [numDistributions]axis
 	Issued [NumLevels]float32
@@ -34,7 +34,10 @@ func (p *pending) row(k int, minute int64) *pendingRow {
 
 func (p *pending) put(k int, minute int64, x *points, issued *Quantiles) {
 	r := p.row(k, minute)
-	r.Minute, r.Points, r.Spread, r.Axes = minute, x.z, x.spread, x.axis
+	r.Minute, r.Spread, r.Axes = minute, x.spread, x.axis
+	for e, row := range catalog {
+		r.Points[row.model] = x.z[e]
+	}
 	for i, v := range issued {
 		r.Issued[i] = float32(v)
 	}
@@ -45,9 +48,17 @@ func (p *pending) get(k int, minute int64) (x points, issued Quantiles, ok bool)
 	if r.Minute != minute || minute < 0 {
 		return x, issued, false
 	}
-	x.z, x.spread, x.axis = r.Points, r.Spread, r.Axes
+	x.spread, x.axis = r.Spread, r.Axes
+	x.spell(&r.Points)
 	for i, v := range r.Issued {
 		issued[i] = float64(v)
 	}
 	return x, issued, true
+}
+
+// spell gives every expert the point of its model.
+func (p *points) spell(at *[numModels]float32) {
+	for e := range catalog {
+		p.z[e] = at[catalog[e].model]
+	}
 }

@@ -12,7 +12,7 @@ import (
 // errors. Fixed size, O(experts × targets × levels) per minute.
 type series struct {
 	observed
-	experts [numExperts]model.Expert
+	experts [numModels]model.Expert
 	mix     [numTargets]mixture
 	pending pending
 	ranks   ranks
@@ -30,8 +30,11 @@ type observed struct {
 func newSeries(key features.Key, settle int) *series {
 	s := &series{observed: observed{settle: settle, history: model.NewHistory()}, pending: newPending(settle)}
 	s.ranks.Slot = priorRanks(key)
-	for e, x := range catalog {
+	for e, x := range models {
 		s.experts[e] = x.make()
+		if l, ok := s.experts[e].(model.Learner); ok {
+			l.Keep(Horizon + settle + 1)
+		}
 	}
 	for k := range s.mix {
 		s.mix[k] = newMixture()
@@ -140,6 +143,11 @@ func (s *observed) reckon(m int64, e *features.Estimate, was float64) {
 // learn gives every target whose last minute is t its outcome.
 func (s *series) learn(t int64) {
 	scale := math.Max(s.spread.Day, 1e-9)
+	for _, x := range s.experts {
+		if l, ok := x.(model.Learner); ok {
+			l.Learn(s.history, t)
+		}
+	}
 	for k, x := range targets {
 		y := s.outcome(x, t)
 		if math.IsNaN(y) {
@@ -195,16 +203,10 @@ func (s *observed) outcome(x target, t int64) float64 {
 func (s *series) points(k int, width *spreads) points {
 	x := targets[k]
 	p := points{spread: *width}
+	var at [numModels]float32
 	for e, expert := range s.experts {
-		if a := catalog[e].axis; a > 0 {
-			var q [NumLevels]float64
-			p.z[e] = nan32
-			if expert.(model.Distributor).Distribution(s.history, x.from, x.to, &q) {
-				for i, y := range q {
-					p.axis[a-1][i] = float32(math.Sqrt(y))
-				}
-				p.z[e] = p.axis[a-1][L50]
-			}
+		if a := models[e].axis; a > 0 {
+			at[e] = p.draw(a-1, expert.(model.Distributor), s.history, x)
 			continue
 		}
 		var y float64
@@ -213,9 +215,22 @@ func (s *series) points(k int, width *spreads) points {
 		} else {
 			y = expert.Forecast(s.history, (x.from+x.to)/2)
 		}
-		p.z[e] = float32(math.Sqrt(y))
+		at[e] = float32(math.Sqrt(y))
 	}
+	p.spell(&at)
 	return p
+}
+
+// draw fills an axis, and returns its median.
+func (p *points) draw(a int, d model.Distributor, h *model.History, x target) float32 {
+	var q [NumLevels]float64
+	if !d.Distribution(h, x.from, x.to, &q) {
+		return nan32
+	}
+	for i, y := range q {
+		p.axis[a][i] = float32(math.Sqrt(y))
+	}
+	return p.axis[a][L50]
 }
 
 // distribution is the published forecast of target k; the baseline that answers in place of the combination, or −1.
@@ -298,16 +313,10 @@ func (s *series) weights(p *points, baseline int) []Weight {
 		return []Weight{{catalog[baseline].name, 1}}
 	}
 	var ws []Weight
-	sum := 0.0
-	for e := range catalog {
-		if !isNaN(p.z[e]) {
-			w := s.mix[midLead].Weight[e][L50]
-			sum += w
+	for e, w := range s.mix[midLead].weights(p, L50) {
+		if w > 0 {
 			ws = append(ws, Weight{catalog[e].name, w})
 		}
-	}
-	for i := range ws {
-		ws[i].Share /= sum
 	}
 	sort.SliceStable(ws, func(i, j int) bool { return ws[i].Share > ws[j].Share })
 	return ws

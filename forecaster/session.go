@@ -8,8 +8,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster/model"
 )
 
-// sessionsExpert is the place in the catalog of what active sessions let expect.
-var sessionsExpert = slices.IndexFunc(catalog[:], func(x expert) bool { return x.name == "sessions" })
+// sessionsExpert is the place in models of what active sessions let expect.
+var sessionsExpert = modelAt("sessions")
 
 // sessionDimension is the dimension of model.Sessions that a forecast dimension is, by index into dimensions; −1 for none.
 var sessionDimension = func() (at []int) {

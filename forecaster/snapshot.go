@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
-const snapshotVersion = 4
+const snapshotVersion = 5
 
 // State is the whole of a Forecaster for a snapshot. It shares memory with the Forecaster: encode it before the next
 // Observe.
@@ -130,8 +130,8 @@ func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([
 			continue
 		}
 		s := p.newSeries(key, f.settleMinutes())
-		ok := s.history.Restore(st.History) && len(st.Experts) == numExperts && len(st.Pending) == len(s.pending.rows) && st.Learned <= st.History.Newest
-		for e := 0; ok && e < numExperts; e++ {
+		ok := s.history.Restore(st.History) && len(st.Experts) == numModels && len(st.Pending) == len(s.pending.rows) && st.Learned <= st.History.Newest
+		for e := 0; ok && e < numModels; e++ {
 			ok = s.experts[e].Restore(st.Experts[e])
 		}
 		if !ok {

@@ -38,3 +38,11 @@ type Distributor interface {
 	// non-decreasing, non-negative and finite. False means that the expert sleeps.
 	Distribution(h *History, from, to int, q *[NumLevels]float64) bool
 }
+
+// Learner is an expert that learns from outcomes.
+type Learner interface {
+	// Keep is called once, before all else: an origin's outcomes are learned within so many minutes.
+	Keep(minutes int)
+	// Learn is called for each minute once it will not change any more, in ascending order.
+	Learn(h *History, minute int64)
+}

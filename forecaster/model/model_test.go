@@ -17,6 +17,7 @@ var experts = map[string]func() Expert{
 	"drift day":     func() Expert { return SeasonalDrift{} },
 	"drift week":    func() Expert { return SeasonalDrift{Week: true} },
 	"given":         func() Expert { return new(Given) },
+	"regression":    func() Expert { return newRegression() },
 	"trend":         func() Expert { return &Trend{Alpha: .1, Beta: .02, Phi: .97} },
 }
 
@@ -26,6 +27,9 @@ func feed(x Expert, h *History, from int64, ys []float64) {
 	for i, y := range ys {
 		h.Push(from+int64(i), y)
 		x.Update(h)
+		if l, ok := x.(Learner); ok {
+			l.Learn(h, h.Newest)
+		}
 	}
 }
 
