@@ -226,9 +226,6 @@ func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
 				s.y[m] = v / 60
 			}
 		}
-		if k.class == features.TotalClass {
-			s.first = 0
-		}
 		if sum > 0 {
 			out = append(out, s)
 		}

@@ -1,0 +1,250 @@
+package backtest
+
+import (
+	"cmp"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// quantiles are a forecast's at the scored levels, minute by minute, and of the window maximum at last.
+type quantiles [forecastMinutes + 1][len(forecaster.ScoredLevels)]float64
+
+// largestOfQuantiles is what a forecaster without a view of the window maximum says of it.
+func (q *quantiles) largestOfQuantiles() {
+	for i := range q[forecastMinutes] {
+		q[forecastMinutes][i] = 0
+		for h := forecaster.WindowFrom; h <= forecaster.WindowTo; h++ {
+			q[forecastMinutes][i] = max(q[forecastMinutes][i], q[h-1][i])
+		}
+	}
+}
+
+// tally adds up the losses of forecasts over the origins of a series, over minutes 15 to 30 and of the window maximum.
+type tally struct {
+	series        *peerSeries
+	minutes, peak float64 // pinball at the scored levels
+	wrong         float64 // absolute, of the median
+	origins       int
+}
+
+func newTally(s *peerSeries) *tally { return &tally{series: s} }
+
+func (a *tally) add(o int, q *quantiles) {
+	a.origins++
+	most := 0.0
+	for h := forecaster.WindowFrom; h <= forecaster.WindowTo; h++ {
+		y := a.series.y[o+h-1]
+		most = max(most, y)
+		a.minutes += losses(y, &q[h-1])
+		a.wrong += math.Abs(y - q[h-1][0])
+	}
+	a.peak += losses(most, &q[forecastMinutes])
+}
+
+func losses(y float64, q *[len(forecaster.ScoredLevels)]float64) (sum float64) {
+	for i, level := range forecaster.ScoredLevels {
+		sum += forecaster.Pinball(forecaster.Levels[level], y, q[i])
+	}
+	return sum
+}
+
+// reference is the last value with the empirical quantiles of its own errors of the last two days, leads pooled ±2; of the
+// window maximum those of the maximum less the last value.
+func (s *peerSeries) reference(o int) (q quantiles) {
+	const days = 2880
+	i := o - 1
+	from := max(0, i-days)
+	at := func(x []float64) (out [len(forecaster.ScoredLevels)]float64) {
+		slices.Sort(x)
+		for k, level := range forecaster.ScoredLevels {
+			out[k] = s.y[i]
+			if len(x) >= 20 {
+				out[k] = max(0, s.y[i]+stat.Quantile(forecaster.Levels[level], stat.LinInterp, x, nil))
+			}
+		}
+		return out
+	}
+	for h := forecaster.WindowFrom; h <= forecaster.WindowTo; h++ {
+		var x []float64
+		for w := from; w <= i-forecaster.WindowTo-2; w++ {
+			for g := h - 2; g <= h+2; g++ {
+				x = append(x, s.y[w+g]-s.y[w])
+			}
+		}
+		q[h-1] = at(x)
+	}
+	var x []float64
+	for w := from; w <= i-forecaster.WindowTo; w++ {
+		x = append(x, slices.Max(s.y[w+forecaster.WindowFrom:w+forecaster.WindowTo+1])-s.y[w])
+	}
+	q[forecastMinutes] = at(x)
+	return q
+}
+
+// base is the reference's tally, computed once.
+func (s *peerSeries) base() *tally {
+	if s.refer == nil {
+		s.refer = newTally(s)
+		for _, o := range s.origins {
+			q := s.reference(o)
+			s.refer.add(o, &q)
+		}
+	}
+	return s.refer
+}
+
+// figure is one forecaster's scores on one series, relative to the reference.
+type figure struct {
+	series, peer        string
+	failed              int // origins without a forecast, at which the reference answers
+	point               bool
+	pinball, peak, wape float64
+	mean                float64 // of the outcomes: tells whether the series is still the same
+}
+
+// figure of a tally.
+func (a *tally) figure(peer string) figure {
+	b, mean := a.series.base(), 0.0
+	for _, o := range a.series.origins {
+		for h := forecaster.WindowFrom; h <= forecaster.WindowTo; h++ {
+			mean += a.series.y[o+h-1]
+		}
+	}
+	mean /= float64(len(a.series.origins) * (forecaster.WindowTo - forecaster.WindowFrom + 1))
+	return figure{series: a.series.name(), peer: peer, pinball: over(a.minutes, b.minutes), peak: over(a.peak, b.peak), wape: over(a.wrong, b.wrong), mean: mean}
+}
+
+// over is a ratio of losses; without any, both are as good.
+func over(x, reference float64) float64 {
+	if x == reference {
+		return 1
+	}
+	return x / reference
+}
+
+// scoreFile scores a peer's file: origin (the row known last), h, q50, q80, q90, q95, q99 of sums per minute. Minute 31 is
+// the window maximum, of those that have one.
+func (s *peerSeries) scoreFile(path string) (figure, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return figure{}, err
+	}
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		return figure{}, err
+	}
+	of := map[int]*quantiles{}
+	seen := map[int]int{}
+	direct, point := false, false
+	for _, row := range rows[min(1, len(rows)):] {
+		o, err := strconv.Atoi(row[0])
+		if err != nil {
+			return figure{}, err
+		}
+		h, err := strconv.Atoi(row[1])
+		if err != nil || h < 1 || h > forecastMinutes+1 {
+			return figure{}, fmt.Errorf("minute %s", row[1])
+		}
+		if o++; of[o] == nil {
+			of[o] = &quantiles{}
+		}
+		direct = direct || h > forecastMinutes
+		for i := range forecaster.ScoredLevels {
+			x := of[o][h-1][0] * 60
+			if cell := row[2+i]; cell != "" {
+				if x, err = strconv.ParseFloat(cell, 64); err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+					return figure{}, fmt.Errorf("%q at origin %d", cell, o)
+				}
+			} else {
+				point = true
+			}
+			of[o][h-1][i] = x / 60
+		}
+		seen[o]++
+	}
+	a, failed := newTally(s), 0
+	for _, o := range s.origins {
+		q := of[o]
+		if seen[o] < forecastMinutes {
+			x := s.reference(o)
+			q = &x
+			failed++
+		} else if !direct {
+			q.largestOfQuantiles()
+		}
+		a.add(o, q)
+	}
+	if failed > len(s.origins)/2 {
+		return figure{}, fmt.Errorf("%d of %d origins lack", failed, len(s.origins))
+	}
+	f := a.figure(strings.TrimSuffix(filepath.Base(path), ".csv"))
+	f.failed, f.point = failed, point
+	return f, nil
+}
+
+// figures are kept by series and peer.
+type figures map[[2]string]figure
+
+const figuresHeader = "series,peer,failed,point,pinball,peak,wape,mean"
+
+func (fs figures) add(more ...figure) {
+	for _, f := range more {
+		fs[[2]string{f.series, f.peer}] = f
+	}
+}
+
+func readFigures(path string) (figures, error) {
+	fs := figures{}
+	file, err := os.Open(path)
+	if os.IsNotExist(err) {
+		return fs, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	r := csv.NewReader(file)
+	for line := 1; ; line++ {
+		row, err := r.Read()
+		if err == io.EOF {
+			return fs, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if line == 1 {
+			continue
+		}
+		f := figure{series: row[0], peer: row[1], point: row[3] == "true"}
+		if _, err := fmt.Sscan(strings.Join([]string{row[2], row[4], row[5], row[6], row[7]}, " "), &f.failed, &f.pinball, &f.peak, &f.wape, &f.mean); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, line, err)
+		}
+		fs.add(f)
+	}
+}
+
+func (fs figures) write(path string) error {
+	all := make([]figure, 0, len(fs))
+	for _, f := range fs {
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b figure) int { return cmp.Or(cmp.Compare(a.series, b.series), cmp.Compare(a.peer, b.peer)) })
+	var b strings.Builder
+	b.WriteString(figuresHeader + "\n")
+	for _, f := range all {
+		fmt.Fprintf(&b, "%s,%s,%d,%v,%.4g,%.4g,%.4g,%.6g\n", f.series, f.peer, f.failed, f.point, f.pinball, f.peak, f.wape, f.mean)
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}

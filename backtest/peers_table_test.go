@@ -1,0 +1,238 @@
+package backtest
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// own is the name under which Forewarm stands among the others.
+const own = "Forewarm"
+
+const comparisonHead = `## Accuracy beside other forecasters
+
+Quantile loss (mean pinball at 50, 80, 90, 95 and 99 %%) relative to the last value with the empirical quantiles of its own
+errors (= 1.00; lower is better), %d origins drawn from the last third of each trace, the same for all. Of minutes 15 to 30,
+and of the largest of them: for those without a forecast of it, the largest of their quantiles. Forewarm's figures come from
+its whole pipeline over the trace, the others' from the same minutes, refitted at every origin on a day to a week of
+history; gostack is the prototype that Forewarm's models began as. With so few origins, differences below 0.03 mean little.
+Made by ` + "`make bench-accuracy TRACES=… [PEERS=…]`" + `; the others' figures are kept in ` + "`backtest/testdata/peers.csv`" + `.
+`
+
+// comparison writes the section: one row a forecaster, then one a series, what rules hold, where Forewarm loses, and the
+// onset alarms.
+func comparison(all []*peerSeries, fs figures, onsets []onset) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, comparisonHead, peerOrigins)
+	of := map[string]map[string]figure{} // by series and forecaster
+	for _, s := range all {
+		f := s.own.figure(own)
+		of[s.name()] = map[string]figure{own: f}
+		if s.own.origins != len(s.origins) {
+			fmt.Fprintf(&b, "\n**%s: forecasts at %d of %d origins.**\n", s.name(), s.own.origins, len(s.origins))
+		}
+		for _, x := range fs {
+			if x.series == s.name() && math.Abs(x.mean/f.mean-1) < 1e-4 { // else of another version of the trace
+				of[s.name()][x.peer] = x
+			}
+		}
+	}
+	peers := ranked(all, of)
+	forecasters(&b, len(all), peers)
+	rules(&b, all, of, peers)
+	for _, x := range []struct {
+		what string
+		at   func(f figure) float64
+	}{{"minutes 15 to 30", byPinball}, {"the window maximum", byPeak}} {
+		eachSeries(&b, all, of, peers, x.what, x.at)
+	}
+	alarmed(&b, onsets)
+	return b.String()
+}
+
+func byPinball(f figure) float64 { return f.pinball }
+func byPeak(f figure) float64    { return f.peak }
+
+// versus is a forecaster on the series it was run on, with Forewarm on the same.
+type versus struct {
+	peer                string
+	point               bool
+	series              int
+	pinball, peak, wape float64
+	ownPinball, ownPeak float64
+	ownWAPE             float64
+}
+
+// ranked are the forecasters, by how much better Forewarm is in minutes 15 to 30 on the series of each.
+func ranked(all []*peerSeries, of map[string]map[string]figure) []versus {
+	sums := map[string]*versus{}
+	for _, s := range all {
+		mine := of[s.name()][own]
+		for name, f := range of[s.name()] {
+			v := sums[name]
+			if v == nil {
+				v = &versus{peer: name}
+				sums[name] = v
+			}
+			v.series++
+			v.point = v.point || f.point
+			for _, x := range []struct {
+				sum *float64
+				is  float64
+			}{{&v.pinball, f.pinball}, {&v.peak, f.peak}, {&v.wape, f.wape}, {&v.ownPinball, mine.pinball}, {&v.ownPeak, mine.peak}, {&v.ownWAPE, mine.wape}} {
+				*x.sum += math.Log(max(x.is, leastRatio))
+			}
+		}
+	}
+	var out []versus
+	for _, v := range sums {
+		for _, x := range []*float64{&v.pinball, &v.peak, &v.wape, &v.ownPinball, &v.ownPeak, &v.ownWAPE} {
+			*x = math.Exp(*x / float64(v.series))
+		}
+		out = append(out, *v)
+	}
+	slices.SortFunc(out, func(a, b versus) int {
+		return cmp.Or(cmp.Compare(a.pinball/a.ownPinball, b.pinball/b.ownPinball), cmp.Compare(a.peer, b.peer))
+	})
+	return out
+}
+
+// leastRatio is what lesser ratios are taken for in geometric means: a series that fell silent would rule them otherwise.
+const leastRatio = 0.1
+
+func forecasters(b *strings.Builder, series int, peers []versus) {
+	fmt.Fprintf(b, "\nGeometric means over the series that each forecaster was run on, in brackets Forewarm's over the same (* has no quantiles: judge it by the error of its median).\n"+
+		"\n| forecaster | series of %d | minutes 15–30 | largest of them | error of the median |\n|---|---:|---:|---:|---:|\n", series)
+	for _, v := range peers {
+		name := v.peer
+		if v.point {
+			name += " \\*"
+		}
+		if v.peer == own {
+			fmt.Fprintf(b, "| **%s** | %d | **%.3f** | **%.3f** | **%.3f** |\n", name, v.series, v.pinball, v.peak, v.wape)
+			continue
+		}
+		fmt.Fprintf(b, "| %s | %d | %.3f (%.3f) | %.3f (%.3f) | %.3f (%.3f) |\n", name, v.series, v.pinball, v.ownPinball, v.peak, v.ownPeak, v.wape, v.ownWAPE)
+	}
+}
+
+// rules say what Forewarm claims, and whether it holds: better than every other in geometric mean by at least a share, and
+// hardly behind the best of them on any series.
+func rules(b *strings.Builder, all []*peerSeries, of map[string]map[string]figure, peers []versus) {
+	const better, behind = 0.05, 0.03
+	var short []string
+	for _, v := range peers {
+		if v.peer != own && v.ownPinball > (1-better)*v.pinball {
+			short = append(short, fmt.Sprintf("%s (%+.1f %%)", v.peer, 100*(v.ownPinball/v.pinball-1)))
+		}
+	}
+	b.WriteString("\n- At least 5 % better than every other forecaster in geometric mean, minutes 15–30: ")
+	if len(short) == 0 {
+		b.WriteString("holds.\n")
+	} else {
+		fmt.Fprintf(b, "does **not** hold against %s.\n", strings.Join(short, ", "))
+	}
+	for _, x := range []struct {
+		what string
+		at   func(f figure) float64
+	}{{"minutes 15–30", byPinball}, {"largest of them", byPeak}} {
+		var lost []string
+		wins, compared := 0, 0
+		for _, s := range all {
+			best, mine := bestOther(of[s.name()], x.at), of[s.name()][own]
+			if best == nil {
+				continue
+			}
+			compared++
+			if loss := x.at(mine)/x.at(*best) - 1; loss > behind {
+				lost = append(lost, fmt.Sprintf("%s %+.0f %% (%s)", s.name(), 100*loss, best.peer))
+			} else if loss <= 0 {
+				wins++
+			}
+		}
+		fmt.Fprintf(b, "- Nowhere more than 3 %% behind the best of the others, %s: ", x.what)
+		if len(lost) == 0 {
+			b.WriteString("holds")
+		} else {
+			fmt.Fprintf(b, "does **not** hold on %d of %d series: %s", len(lost), compared, strings.Join(lost, ", "))
+		}
+		fmt.Fprintf(b, ". Forewarm is best on %d of %d.\n", wins, compared)
+	}
+	worst, at := 0.0, ""
+	for _, s := range all {
+		if f := of[s.name()][own]; f.pinball > worst {
+			worst, at = f.pinball, s.name()
+		}
+	}
+	fmt.Fprintf(b, "- Nowhere worse than 1.02 × the last value: ")
+	if worst <= 1.02 {
+		b.WriteString("holds")
+	} else {
+		b.WriteString("does **not** hold")
+	}
+	fmt.Fprintf(b, "; the worst is %.3f, %s.\n", worst, at)
+}
+
+func bestOther(of map[string]figure, at func(f figure) float64) *figure {
+	var best *figure
+	for name, f := range of {
+		if name != own && (best == nil || at(f) < at(*best) || at(f) == at(*best) && f.peer < best.peer) {
+			best = &f
+		}
+	}
+	return best
+}
+
+func eachSeries(b *strings.Builder, all []*peerSeries, of map[string]map[string]figure, peers []versus, what string, at func(f figure) float64) {
+	fmt.Fprintf(b, "\n%s of each series (bold: best; – not run)\n\n| series | Forewarm |", strings.ToUpper(what[:1])+what[1:])
+	rule := "\n|---|---:|"
+	for _, v := range peers {
+		if v.peer != own {
+			fmt.Fprintf(b, " %s |", v.peer)
+			rule += "---:|"
+		}
+	}
+	b.WriteString(rule + "\n")
+	for _, s := range all {
+		fmt.Fprintf(b, "| %s |", s.name())
+		least := math.Inf(1)
+		for _, f := range of[s.name()] {
+			least = min(least, at(f))
+		}
+		cell := func(name string) {
+			f, ok := of[s.name()][name]
+			switch {
+			case !ok:
+				b.WriteString(" – |")
+			case at(f) == least && len(of[s.name()]) > 1:
+				fmt.Fprintf(b, " **%.2f** |", at(f))
+			default:
+				fmt.Fprintf(b, " %.2f |", at(f))
+			}
+		}
+		cell(own)
+		for _, v := range peers {
+			if v.peer != own {
+				cell(v.peer)
+			}
+		}
+		b.WriteString("\n")
+	}
+}
+
+func alarmed(b *strings.Builder, onsets []onset) {
+	b.WriteString("\nOnset alarms of pools: P(the largest of minutes 15 to 30 exceeds the 90th percentile of the past), at every fifth minute of the last third that is not above it already.\n" +
+		"\n| pool | events | area under the ROC curve | recall at 5 % false alarms |\n|---|---:|---:|---:|\n")
+	auc, recall, n := 0.0, 0.0, 0.0
+	for _, o := range onsets {
+		if math.IsNaN(o.auc) {
+			fmt.Fprintf(b, "| %s %s | %d | too few | |\n", o.trace, o.dimension, o.events)
+			continue
+		}
+		fmt.Fprintf(b, "| %s %s | %d | %.3f | %.2f |\n", o.trace, o.dimension, o.events, o.auc, o.recall)
+		auc, recall, n = auc+o.auc, recall+o.recall, n+1
+	}
+	fmt.Fprintf(b, "| mean | | %.3f | %.2f |\n", auc/n, recall/n)
+}

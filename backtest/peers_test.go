@@ -1,0 +1,278 @@
+package backtest
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
+
+	forewarm "github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+var (
+	traceDir  = flag.String("traces", "", "compare forecasts on the public traces in this `directory` with other forecasters'")
+	peerDir   = flag.String("peers", "", "`directory` of other forecasters, installed, with their bench.sh: scores what it has forecast")
+	peerSet   = flag.String("peer-set", "", "have bench.sh forecast what lacks: fast, slow or all")
+	peerTable = flag.String("table", "", "put the comparison into this Markdown `file`, in place of its section")
+)
+
+// peerFigures is where other forecasters' scores are kept, so that Forewarm alone is run when it has changed.
+const peerFigures = "testdata/peers.csv"
+
+// TestPeers compares Forewarm with other forecasters on public traces: the same series, the same origins, the same
+// reference. Each trace runs through the whole pipeline, as in backtest -forecasts.
+func TestPeers(t *testing.T) {
+	if *traceDir == "" {
+		t.Skip("give -traces, as make bench-accuracy does")
+	}
+	var all []*peerSeries
+	var wait sync.WaitGroup
+	onsets := make([][]onset, len(peerTraces))
+	for i, tr := range peerTraces {
+		series := readSeries(t, tr)
+		all = append(all, series...)
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			onsets[i] = tr.forecast(t, series)
+		}()
+	}
+	wait.Wait()
+	figures, err := readFigures(peerFigures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *peerDir != "" {
+		for _, s := range all {
+			figures.add(s.peers(t)...)
+		}
+		if err := figures.write(peerFigures); err != nil {
+			t.Fatal(err)
+		}
+	}
+	section := comparison(all, figures, slices.Concat(onsets...))
+	t.Log("\n" + section)
+	if *peerTable != "" {
+		if err := replaceSection(*peerTable, section); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// replaceSection puts a section, which begins with its heading, in place of the one with the same heading, or at the end.
+func replaceSection(path, section string) error {
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	heading, _, _ := strings.Cut(section, "\n")
+	before, rest, found := strings.Cut(string(old), heading+"\n")
+	if found {
+		if i := strings.Index(rest, "\n## "); i >= 0 {
+			section += rest[i:]
+		}
+	} else if before = strings.TrimRight(before, "\n") + "\n\n"; before == "\n\n" {
+		before = ""
+	}
+	return os.WriteFile(path, []byte(before+section), 0o644)
+}
+
+// peers scores what other forecasters have forecast of the series, after having them forecast what lacks.
+func (s *peerSeries) peers(t *testing.T) (out []figure) {
+	dir := filepath.Join(*peerDir, "forewarm")
+	forecasts := filepath.Join(dir, "out", s.name())
+	if err := errors.Join(os.MkdirAll(forecasts, 0o755), s.write(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if *peerSet != "" {
+		base := filepath.Join(dir, s.name())
+		c := exec.CommandContext(t.Context(), filepath.Join(*peerDir, "bench.sh"), base+".csv", base+".origins", forecasts, *peerSet)
+		said, err := c.CombinedOutput()
+		t.Logf("%s: %v\n%s", s.name(), err, said)
+	}
+	files, err := filepath.Glob(filepath.Join(forecasts, "*.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		f, err := s.scoreFile(path)
+		if err != nil {
+			t.Logf("%s: %v", path, err)
+			continue
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// forecast runs a trace through the pipeline, scores the series at their origins, and the pool's onset alarms at every
+// origin of the last third.
+func (tr peerTrace) forecast(t *testing.T, series []*peerSeries) (out []onset) {
+	r, err := newRunner(t.Context(), RunConfig{
+		Traces: []string{filepath.Join(*traceDir, tr.file)}, Options: Options{Start: tr.start},
+		Every: originGrid * time.Minute, ScoreFrom: 2.0 / 3,
+	})
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	of := map[seriesKey]*peerSeries{}
+	alarms := map[seriesKey]*alarm{}
+	for _, s := range series {
+		of[s.seriesKey] = s
+		s.own = newTally(s)
+		if s.class == features.TotalClass {
+			alarms[s.seriesKey] = newAlarm(s.y)
+		}
+	}
+	take := func(f *forecaster.Forecast) {
+		key := seriesKey{f.Class, f.Dimension}
+		s, o := of[key], int(f.Origin.Sub(tr.start)/time.Minute)
+		if s == nil || o+forecaster.WindowTo > len(s.y) {
+			return
+		}
+		if a := alarms[key]; a != nil {
+			a.add(o, s.y, 1-f.WindowMax.CDF(a.capacity))
+		}
+		if !slices.Contains(s.origins, o) {
+			return
+		}
+		var x quantiles
+		for h := range x {
+			if h < forecastMinutes {
+				x[h] = scoredLevels(&f.Minute[h])
+			} else {
+				x[h] = scoredLevels(&f.WindowMax)
+			}
+		}
+		s.own.add(o, &x)
+	}
+	if err := r.read("run", func(items Items, timed bool) error {
+		pipeline, source := forewarm.New(r.pipelineConfig(timed)), NewSource(items, r.cfg.Options.Pool)
+		var batch ingest.Batch
+		for {
+			if err := source.Next(&batch); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			pipeline.Apply(&batch, func(out *forewarm.Output) {
+				for i := range out.Forecasts {
+					for _, fs := range [][]forecaster.Forecast{out.Forecasts[i].Total, out.Forecasts[i].Classes} {
+						for j := range fs {
+							take(&fs[j])
+						}
+					}
+				}
+			})
+		}
+	}); err != nil {
+		t.Error(err)
+	}
+	for key, a := range alarms {
+		out = append(out, a.judge(series[0].trace, key.dimension))
+	}
+	slices.SortFunc(out, func(a, b onset) int { return -cmp.Compare(a.dimension, b.dimension) })
+	return out
+}
+
+func scoredLevels(q *forecaster.Quantiles) (out [len(forecaster.ScoredLevels)]float64) {
+	for i, level := range forecaster.ScoredLevels {
+		out[i] = q[level]
+	}
+	return out
+}
+
+// alarm judges P(the window maximum exceeds capacity) as an onset alarm: capacity is the 90th percentile of sixteen-minute
+// maxima in the first two thirds, and origins that are above it already do not count.
+type alarm struct {
+	capacity float64
+	yes, no  []float64
+}
+
+// onset is what an alarm was worth: the area under its ROC curve, and its recall at a 5 % share of false alarms.
+type onset struct {
+	trace, dimension string
+	events           int
+	auc, recall      float64
+}
+
+func newAlarm(y []float64) *alarm {
+	var past []float64
+	for i := range y[:2*len(y)/3] {
+		past = append(past, slices.Max(y[max(0, i-15):i+1]))
+	}
+	slices.Sort(past)
+	return &alarm{capacity: stat.Quantile(.9, stat.LinInterp, past, nil)}
+}
+
+func (a *alarm) add(o int, y []float64, p float64) {
+	if o < 2*len(y)/3 || slices.Max(y[max(0, o-16):o]) > a.capacity {
+		return
+	}
+	if slices.Max(y[o+forecaster.WindowFrom-1:o+forecaster.WindowTo]) > a.capacity {
+		a.yes = append(a.yes, p)
+	} else {
+		a.no = append(a.no, p)
+	}
+}
+
+func (a *alarm) judge(trace, dimension string) onset {
+	o := onset{trace: trace, dimension: dimension, events: len(a.yes), auc: math.NaN(), recall: math.NaN()}
+	if len(a.yes) < 5 || len(a.no) < 20 {
+		return o
+	}
+	slices.Sort(a.no)
+	threshold := stat.Quantile(.95, stat.LinInterp, a.no, nil)
+	o.auc, o.recall = 0, 0
+	for _, p := range a.yes {
+		lo, _ := slices.BinarySearch(a.no, p)
+		hi := lo
+		for hi < len(a.no) && a.no[hi] == p {
+			hi++
+		}
+		o.auc += float64(lo+hi) / 2 / float64(len(a.no)*len(a.yes))
+		if p > threshold {
+			o.recall += 1 / float64(len(a.yes))
+		}
+	}
+	return o
+}
+
+func TestReplaceSection(t *testing.T) {
+	path := write(t, "# Page\n\n| table |\n")
+	for _, want := range []string{"# Page\n\n| table |\n\n## A\n\none\n", "# Page\n\n| table |\n\n## A\n\ntwo\n"} {
+		_, body, _ := strings.Cut(want, "## A")
+		if err := replaceSection(path, "## A"+body); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(got, []byte(want)) {
+			t.Errorf("%q (%v), want %q", got, err, want)
+		}
+	}
+	if err := os.WriteFile(path, []byte("## A\n\nold\n\n## B\n\nstays\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceSection(path, "## A\n\nnew\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "## A\n\nnew\n\n## B\n\nstays\n" {
+		t.Errorf("%q", got)
+	}
+}
