@@ -186,13 +186,13 @@ func (m *mixture) learn(p *points, y, scale float64) {
 	}
 	final := m.calibrate(agg, p.spread.mixed())
 	m.LossN = math.Min(m.LossN+1, 1/lossMemory)
-	m.Own += (meanPinball(y, &final)/scale - m.Own) / m.LossN
+	m.Own += (MeanPinball(y, &final)/scale - m.Own) / m.LossN
 	for e := range catalog {
 		if isNaN(p.z[e]) {
 			continue
 		}
 		if catalog[e].baseline {
-			loss := float32(meanPinball(y, &all[e]) / scale)
+			loss := float32(MeanPinball(y, &all[e]) / scale)
 			m.Loss[e] += (loss - m.Loss[e]) / min(m.Seen[e]+1, 1/lossMemory)
 		}
 		for i, tau := range Levels {
@@ -206,14 +206,6 @@ func (m *mixture) learn(p *points, y, scale float64) {
 		}
 		m.track(e, p.residual(e, y))
 	}
-}
-
-// meanPinball is the loss of a distribution at ScoredLevels.
-func meanPinball(y float64, q *Quantiles) (sum float64) {
-	for _, i := range ScoredLevels {
-		sum += Pinball(Levels[i], y, q[i])
-	}
-	return sum / float64(len(ScoredLevels))
 }
 
 // track moves the residual quantiles of expert e towards residual r.

@@ -148,7 +148,7 @@ func printScores(std streams, scores []backtest.Score) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.3f\t%.3f\t%+.3f\t%.3f\t%.3f\t", x.Class, x.Dimension, x.Horizon, x.N, x.WAPE, x.MASE, x.Bias, x.Cover90, x.Cover95)
 		for _, b := range x.Baselines {
-			fmt.Fprint(w, skill(b), "\t")
+			fmt.Fprint(w, skill(b, x.N), "\t")
 		}
 		fmt.Fprintln(w)
 	}
@@ -156,9 +156,9 @@ func printScores(std streams, scores []backtest.Score) error {
 }
 
 // skill shows how much of a baseline's quantile loss is gone, with a star where chance would do as much in less than one
-// case in twenty.
-func skill(b backtest.BaselineScore) string {
-	if math.IsNaN(float64(b.Skill)) {
+// case in twenty. A baseline that had nothing to go by at most of the n outcomes is left out.
+func skill(b backtest.BaselineScore, n int) string {
+	if math.IsNaN(float64(b.Skill)) || 2*b.N < n {
 		return "–"
 	}
 	star := ""
