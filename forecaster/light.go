@@ -5,18 +5,20 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/model"
+	"github.com/forewarm/forewarm/forecaster/net"
 )
 
 // light is one dimension of one of the many classes that do not carry the load: a history of its own, and little beside.
-// It tracks the quantiles of its errors at a few targets, from every fifth origin, starting from what all light series of
-// the dimension have learned together (shared). About 7 KiB; O(targets × levels) per minute.
+// Its forecasts are functions of the history. It learns how they must be warped to cover what they say, at a few targets,
+// from every fifth origin, starting from what all light series of the dimension have learned together (shared). About
+// 7 KiB; O(targets × levels) per minute and forecast.
 type light struct {
 	observed
 	all  *shared
 	turn int64 // origins are kept at minutes that are this modulo lightEvery
 
-	errors  [numKnots]levels32 // quantiles of (√y − point)/spread
-	seen    [numKnots]float32  // outcomes they have learned from
+	scores  [numKnots][numStates]levels32 // quantiles of the normal scores of outcomes, by the state of the origin
+	seen    [numKnots][numStates]float32  // outcomes they have learned from
 	silence [numKnots]hurdle
 	rows    []lightRow // forecasts whose outcomes are still to come, by origin
 }
@@ -24,12 +26,15 @@ type light struct {
 // levels32 is a number per level.
 type levels32 [NumLevels]float32
 
-// lightRow is a forecast whose outcomes are still to come, on the square-root scale.
+// lightRow is a forecast whose outcomes are still to come: quantiles on the square-root scale, as rowUnit of the spread
+// from the level.
 type lightRow struct {
-	Minute int64 // the newest minute when the forecast was made, −1: none
-	Spread float32
-	Point  [numKnots]float32
+	Minute        int64 // the newest minute when the forecast was made, −1: none
+	Level, Spread float32
+	Quantile      [numKnots][NumLevels]int16
 }
+
+const rowUnit = 1.0 / 256
 
 // lightEvery is the spacing, in minutes, of the origins that a light series learns from. Forecasts of consecutive minutes
 // have much of their errors in common.
@@ -45,9 +50,24 @@ const (
 )
 
 const (
-	lightGain  = 1.0 / 300 // memory of a series' own offsets, in origins: a day
-	lightPrior = 30        // origins' worth of belief in what is learned of all series together
+	lightGain  = 1.0 / 400 // memory of how a series must be warped, in origins: a day and a third
+	lightPrior = 100       // origins' worth of belief in what all series together learned
 )
+
+// states of an origin: what follows on traffic differs from what follows on silence, which is often silence again.
+const (
+	busy = iota
+	silent
+	numStates
+)
+
+// state is that of the minute m.
+func (l *light) state(m int64) int {
+	if l.silent(m) {
+		return silent
+	}
+	return busy
+}
 
 func newLight(key features.Key, all *shared, o observed) *light {
 	l := &light{observed: o, all: all, turn: int64(seed(key.String()) % lightEvery)}
@@ -73,11 +93,13 @@ func (l *light) step(m int64, now features.Estimate) {
 	if m%lightEvery != l.turn {
 		return
 	}
-	x := look(l.history)
+	x := l.look()
 	r := l.row(m)
-	r.Minute, r.Spread = m, float32(l.width())
+	r.Minute, r.Level, r.Spread = m, float32(x.level), float32(x.spread)
 	for j, k := range knots {
-		r.Point[j] = float32(x.point(k))
+		for i, z := range x.at[k] {
+			r.Quantile[j][i] = int16(max(-32767, min(32767, (float64(z)-x.level)/(rowUnit*x.spread))))
+		}
 	}
 }
 
@@ -98,38 +120,39 @@ func (l *light) learn(t int64) {
 		if r.Minute != origin || math.IsNaN(y) {
 			continue
 		}
-		silent := l.silent(origin)
-		if silent {
+		state := l.state(origin)
+		if state == silent {
 			l.silence[j].learn(l.came(t-int64(x.to-x.from), t))
 		}
-		if silent && y == 0 {
-			continue // says nothing of how far outcomes stray
+		var a axis
+		for i, n := range r.Quantile[j] {
+			a[i] = max(0, r.Level+rowUnit*r.Spread*float32(n))
 		}
-		residual := (math.Sqrt(y) - float64(r.Point[j])) / float64(r.Spread)
-		l.correct(j, residual)
-		l.all.count(j, residual)
+		score := a.score(math.Sqrt(y), leastWidth*float64(r.Spread))
+		l.correct(j, state, score)
+		l.all.count(j, state, score)
 	}
 }
 
-// quantiles of the errors of knot j: those of all series until the series has errors of its own.
-func (l *light) quantiles(j int) (q Quantiles) {
-	if l.seen[j] == 0 {
-		return l.all.Residual[j]
+// warp is the quantiles of the scores of outcomes at knot j: those of all series until the series has outcomes of its own.
+func (l *light) warp(j, state int) (q Quantiles) {
+	if l.seen[j][state] == 0 {
+		return l.all.Scores[j][state]
 	}
-	for i, x := range l.errors[j] {
+	for i, x := range l.scores[j][state] {
 		q[i] = float64(x)
 	}
 	return q
 }
 
-// correct moves the error quantiles of knot j towards a residual, like mixture.track.
-func (l *light) correct(j int, residual float64) {
-	q := l.quantiles(j)
-	follow(&q, residual, max(lightGain, 1/(float64(l.seen[j])+lightPrior)))
+// correct moves the quantiles of scores at knot j towards a score, like mixture.track does with errors.
+func (l *light) correct(j, state int, score float64) {
+	q := l.warp(j, state)
+	follow(&q, score, max(lightGain, 1/(float64(l.seen[j][state])+lightPrior)))
 	for i, x := range q {
-		l.errors[j][i] = float32(x)
+		l.scores[j][state][i] = float32(x)
 	}
-	l.seen[j]++
+	l.seen[j][state]++
 }
 
 // distributions are the forecasts of all targets from the newest minute; false when there is too little history.
@@ -137,22 +160,22 @@ func (l *light) distributions(at *[numTargets]Quantiles) bool {
 	if l.history.Known < minKnown {
 		return false
 	}
-	x, width := look(l.history), l.width()
-	silent := l.silent(l.history.Newest)
-	var errors [numKnots]Quantiles
-	for j := range errors {
-		errors[j] = l.quantiles(j)
+	x := l.look()
+	state := l.state(l.history.Newest)
+	var warps [numKnots]Quantiles
+	for j := range warps {
+		warps[j] = l.warp(j, state)
 	}
 	for k := range targets {
-		w, z := &knotWeights[k], x.point(k)
-		a, b := &errors[w.j], &errors[w.j+1]
+		w := &knotWeights[k]
+		a, b := &warps[w.j], &warps[w.j+1]
 		var q Quantiles
 		for i := range q {
-			q[i] = unroot(z + width*(w.a*a[i]+w.b*b[i]))
+			q[i] = unroot(x.at[k].at(w.a*a[i]+w.b*b[i], leastWidth*x.spread))
 		}
 		q.Sort()
 		l.anchor.widen(&q)
-		if silent {
+		if state == silent {
 			near := w.j
 			if w.b > w.a {
 				near++
@@ -171,7 +194,7 @@ func (l *light) forecast(f *Forecast, at *[numTargets]Quantiles) {
 }
 
 // knotWeights are the knots that surround each target, and their parts in what holds for it: linear in the root of the
-// lead, as errors grow, within the knots and beyond them.
+// lead. Before the first knot and beyond the last plain one, that one counts.
 var knotWeights = func() (w [numTargets]struct {
 	j    int
 	a, b float64
@@ -183,9 +206,62 @@ var knotWeights = func() (w [numTargets]struct {
 			j++
 		}
 		lo, hi := root(knots[j]), root(knots[j+1])
-		w[k].j, w[k].b = j, (root(k)-lo)/(hi-lo)
+		w[k].j, w[k].b = j, min(max((root(k)-lo)/(hi-lo), 0), 1)
 		w[k].a = 1 - w[k].b
 	}
 	w[windowMax].j, w[windowMax].b = peakKnot-1, 1
 	return w
 }()
+
+// outlook is what a history alone lets expect: for each target quantiles on the square-root scale, of which negative ones
+// stand for zero; and the level and spread of the series on that scale.
+type outlook struct {
+	level, spread float64
+	at            [numTargets]axis
+}
+
+// What a light series is expected to be where the network has nothing to go by.
+const (
+	driftShare = 0.25 // of the seasonal level, where there is a day of history, against that of recent minutes
+	peakShare  = 0.6  // of the largest minute of a quarter of an hour, against that of an hour
+)
+
+// look reads the history. O(targets × minutes averaged).
+func (l *light) look() (x outlook) {
+	h := l.history
+	if in, ok := net.Look(h); ok {
+		var q net.Quantiles
+		net.Fitted().Forecast(&in, &q)
+		x.level, x.spread = in.Level, in.Spread
+		for k := range x.at {
+			for i, z := range q[k] {
+				x.at[k][i] = max(0, z)
+			}
+		}
+		return x
+	}
+	x.spread = l.width()
+	x.level = (math.Sqrt(h.Level(model.Level10m)) + math.Sqrt(h.Level(model.Level30m)) + rootOf(h.Mean(h.Newest-14, h.Newest), h)) / 3
+	peak := peakShare*rootOf(h.Max(h.Newest-14, h.Newest), h) + (1-peakShare)*rootOf(h.Max(h.Newest-59, h.Newest), h)
+	var season model.SeasonalDrift
+	for k, t := range targets {
+		z := x.level
+		if k == windowMax {
+			z = peak
+		} else if drift := season.Forecast(h, t.to); !math.IsNaN(drift) {
+			z += driftShare * (math.Sqrt(drift) - z)
+		}
+		for i, score := range gaussian {
+			x.at[k][i] = float32(max(0, z+x.spread*score))
+		}
+	}
+	return x
+}
+
+// rootOf is the root of y, or of the level when y is not known.
+func rootOf(y float64, h *model.History) float64 {
+	if math.IsNaN(y) {
+		y = h.Level(model.Level30m)
+	}
+	return math.Sqrt(y)
+}

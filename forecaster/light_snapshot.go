@@ -15,14 +15,14 @@ type lightState struct {
 	Spread  spread             `cbor:"2,keyasint"`
 	Anchor  anchor             `cbor:"3,keyasint"`
 	Learned int64              `cbor:"4,keyasint"`
-	Own     []byte             `cbor:"5,keyasint"` // by knot: 32-bit error quantiles, seen, silent and woke origins
+	Own     []byte             `cbor:"5,keyasint"` // by knot: 32-bit quantiles of scores, seen, silent and woke origins
 	Rows    []byte             `cbor:"6,keyasint"`
 }
 
 // Sizes of the packed parts.
 const (
-	packedKnot = 4*NumLevels + 4 + 8 + 8
-	packedRow  = 8 + 4 + 4*numKnots
+	packedKnot = 2*(4*NumLevels+4) + 8 + 8
+	packedRow  = 8 + 4 + 4 + 2*numKnots*NumLevels
 )
 
 func lightStates(all []*light) []*lightState {
@@ -43,10 +43,12 @@ var order = binary.LittleEndian
 func (l *light) packOwn() []byte {
 	b := make([]byte, 0, numKnots*packedKnot)
 	for j := range knots {
-		for _, v := range l.errors[j] {
-			b = order.AppendUint32(b, math.Float32bits(v))
+		for state := range l.scores[j] {
+			for _, v := range l.scores[j][state] {
+				b = order.AppendUint32(b, math.Float32bits(v))
+			}
+			b = order.AppendUint32(b, math.Float32bits(l.seen[j][state]))
 		}
-		b = order.AppendUint32(b, math.Float32bits(l.seen[j]))
 		b = order.AppendUint64(b, math.Float64bits(l.silence[j].Silent))
 		b = order.AppendUint64(b, math.Float64bits(l.silence[j].Woke))
 	}
@@ -58,13 +60,15 @@ func (l *light) unpackOwn(b []byte) bool {
 		return false
 	}
 	for j := range knots {
-		for i := range l.errors[j] {
-			l.errors[j][i] = math.Float32frombits(order.Uint32(b[4*i:]))
+		for state := range l.scores[j] {
+			for i := range l.scores[j][state] {
+				l.scores[j][state][i] = math.Float32frombits(order.Uint32(b[4*i:]))
+			}
+			l.seen[j][state] = math.Float32frombits(order.Uint32(b[4*NumLevels:]))
+			b = b[4*NumLevels+4:]
 		}
-		rest := b[4*NumLevels:]
-		l.seen[j] = math.Float32frombits(order.Uint32(rest))
-		l.silence[j].Silent, l.silence[j].Woke = math.Float64frombits(order.Uint64(rest[4:])), math.Float64frombits(order.Uint64(rest[12:]))
-		b = b[packedKnot:]
+		l.silence[j].Silent, l.silence[j].Woke = math.Float64frombits(order.Uint64(b)), math.Float64frombits(order.Uint64(b[8:]))
+		b = b[16:]
 	}
 	return true
 }
@@ -74,9 +78,12 @@ func (l *light) packRows() []byte {
 	for i := range l.rows {
 		r := &l.rows[i]
 		b = order.AppendUint64(b, uint64(r.Minute))
+		b = order.AppendUint32(b, math.Float32bits(r.Level))
 		b = order.AppendUint32(b, math.Float32bits(r.Spread))
-		for _, z := range r.Point {
-			b = order.AppendUint32(b, math.Float32bits(z))
+		for j := range r.Quantile {
+			for _, n := range r.Quantile[j] {
+				b = order.AppendUint16(b, uint16(n))
+			}
 		}
 	}
 	return b
@@ -88,10 +95,12 @@ func (l *light) unpackRows(b []byte) bool {
 	}
 	for i := range l.rows {
 		r := &l.rows[i]
-		r.Minute, r.Spread = int64(order.Uint64(b)), math.Float32frombits(order.Uint32(b[8:]))
-		b = b[12:]
-		for j := range r.Point {
-			r.Point[j], b = math.Float32frombits(order.Uint32(b)), b[4:]
+		r.Minute, r.Level, r.Spread = int64(order.Uint64(b)), math.Float32frombits(order.Uint32(b[8:])), math.Float32frombits(order.Uint32(b[12:]))
+		b = b[16:]
+		for j := range r.Quantile {
+			for i := range r.Quantile[j] {
+				r.Quantile[j][i], b = int16(order.Uint16(b)), b[2:]
+			}
 		}
 	}
 	return true
