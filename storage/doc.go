@@ -38,14 +38,17 @@
 // A file is, little-endian:
 //
 //	 8 bytes  "FWSNAP\r\n"
-//	 4 bytes  format version, 1
+//	 4 bytes  format version, 2
 //	 8 bytes  stream sequence that the state includes
 //	 8 bytes  creation time of the stream, Unix nanoseconds
 //	 2 bytes  length of the stream's name, and the name
-//	 8 bytes  length of the payload
-//	32 bytes  SHA-256 of all bytes above and the payload
 //	payload   the pipeline's state, opaque here
+//	 8 bytes  length of the payload
+//	32 bytes  SHA-256 of the payload
+//	 4 bytes  CRC-32C of all bytes but the payload
 //
+// It is written from its beginning to its end and read likewise, so that neither takes memory. Version 1 had length and
+// digest before the payload, and is refused.
 // Files are written beside, synced, renamed, and the directory synced. The newest two are kept; a damaged newest one is
 // reported and the older one taken. State of another stream is refused.
 //

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,28 +40,28 @@ func Lock(dir string) (*DirLock, error) {
 // Unlock gives the directory back.
 func (l *DirLock) Unlock() error { return l.release.Release() }
 
-// writeFile makes path hold exactly the parts, or leaves it as it was: written beside, synced, renamed, and the
+// writeFile makes path hold exactly what write writes, or leaves it as it was: written beside, synced, renamed, and the
 // directory synced. An error after the rename leaves the new file in place, whole.
-func writeFile(path string, parts ...[]byte) (err error) {
+func writeFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.OpenFile(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
 	if err != nil {
 		return err
 	}
-	for _, p := range parts {
-		if _, err = f.Write(p); err != nil {
-			break
-		}
-	}
-	if err == nil {
+	if err = write(f); err == nil {
 		err = f.Sync()
 	}
 	if e := f.Close(); err == nil {
 		err = e
 	}
 	if err != nil {
+		_ = os.Remove(path + tempSuffix) // or else a full disk stays full
 		return fmt.Errorf("%w (the file before it is untouched)", err)
 	}
 	return fileutil.Rename(path+tempSuffix, path)
+}
+
+func exactly(b []byte) func(io.Writer) error {
+	return func(w io.Writer) error { _, err := w.Write(b); return err }
 }
 
 // list makes dir when needed, removes temporary files that a crash left, and returns the numbers n of the files named

@@ -105,12 +105,12 @@ func (j *Journal) cut(s *segment, damage error) error {
 		return err
 	}
 	torn := b[s.size:]
-	if err := writeFile(path+cutSuffix, torn); err != nil {
+	if err := writeFile(path+cutSuffix, exactly(torn)); err != nil {
 		return err
 	}
 	if s.size == 0 { // not even the first line is whole
 		s.size = int64(len(journalMagic))
-		if err := writeFile(path, []byte(journalMagic)); err != nil {
+		if err := writeFile(path, exactly([]byte(journalMagic))); err != nil {
 			return err
 		}
 	} else if err := truncate(path, s.size); err != nil {

@@ -1,11 +1,15 @@
 package storage
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
 	"log/slog"
 	"math"
 	"os"
@@ -19,13 +23,14 @@ const MaxSnapshotBytes = 1 << 30
 
 const (
 	snapshotMagic   = "FWSNAP\r\n" // the line end shows a file mangled by a text transfer
-	snapshotVersion = 1
+	snapshotVersion = 2
 	snapshotPrefix  = "snapshot-"
 	snapshotSuffix  = ".fws"
 	snapshotsKept   = 2
 
-	snapshotFixed = len(snapshotMagic) + 4 + 8 + 8 + 2 // before the stream's name
-	snapshotRest  = 8 + sha256.Size                    // between the name and the payload
+	snapshotFixed   = len(snapshotMagic) + 4 + 8 + 8 + 2 // before the stream's name
+	snapshotTrailer = 8 + sha256.Size + 4                // after the payload
+	snapshotBuffer  = 256 << 10
 )
 
 // ErrNoSnapshot says that there is nothing to load: the state starts empty at the beginning of the stream.
@@ -40,68 +45,133 @@ type Stream struct {
 
 func (s Stream) equal(o Stream) bool { return s.Name == o.Name && s.Created.Equal(o.Created) }
 
-// Snapshot is the state of the fold after the event with sequence Sequence.
+// Snapshot says what a file holds: the state of the fold after the event with sequence Sequence.
 type Snapshot struct {
 	Stream   Stream
 	Sequence uint64
-	Payload  []byte
+	Bytes    int64             // of the state
+	Digest   [sha256.Size]byte // of the state
+
+	path string
 }
 
-// encodeHeader gives everything before the payload.
-func (s *Snapshot) encodeHeader() ([]byte, error) {
+// Open gives the state to read, Bytes long.
+func (s *Snapshot) Open() (io.ReadCloser, error) {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	at := int64(snapshotFixed + len(s.Stream.Name))
+	return &payload{bufio.NewReaderSize(io.NewSectionReader(f, at, s.Bytes), snapshotBuffer), f}, nil
+}
+
+type payload struct {
+	io.Reader
+	io.Closer
+}
+
+// header is everything before the payload.
+func (s *Snapshot) header() ([]byte, error) {
 	if len(s.Stream.Name) > math.MaxUint16 {
 		return nil, fmt.Errorf("stream name has %d bytes, the most is %d", len(s.Stream.Name), math.MaxUint16)
 	}
-	if len(s.Payload) > MaxSnapshotBytes {
-		return nil, fmt.Errorf("state has %d bytes, the most is %d: lower the caps on pools, classes or tenants", len(s.Payload), MaxSnapshotBytes)
-	}
 	le := binary.LittleEndian
-	b := make([]byte, 0, snapshotFixed+len(s.Stream.Name)+snapshotRest)
+	b := make([]byte, 0, snapshotFixed+len(s.Stream.Name)+snapshotTrailer)
 	b = append(b, snapshotMagic...)
 	b = le.AppendUint32(b, snapshotVersion)
 	b = le.AppendUint64(b, s.Sequence)
 	b = le.AppendUint64(b, uint64(s.Stream.Created.UnixNano()))
 	b = le.AppendUint16(b, uint16(len(s.Stream.Name)))
-	b = append(b, s.Stream.Name...)
-	b = le.AppendUint64(b, uint64(len(s.Payload)))
-	return append(b, sum(b, s.Payload)...), nil
+	return append(b, s.Stream.Name...), nil
 }
 
-func sum(header, payload []byte) []byte {
-	h := sha256.New()
-	h.Write(header)
-	h.Write(payload)
-	return h.Sum(nil)
+// trailer is everything after the payload.
+func (s *Snapshot) trailer(header []byte) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(s.Bytes))
+	b = append(b, s.Digest[:]...)
+	check := crc32.Update(crc32.Checksum(header, castagnoli), castagnoli, b)
+	return binary.LittleEndian.AppendUint32(b, check)
 }
 
-// decodeSnapshot reads what encodeHeader and the payload make; the payload is a part of b. Anything else is an error,
-// whatever the bytes.
-func decodeSnapshot(b []byte) (*Snapshot, error) {
-	le := binary.LittleEndian
-	if len(b) < snapshotFixed+snapshotRest {
-		return nil, fmt.Errorf("%d bytes, shorter than a header", len(b))
+// encode writes a snapshot whose payload is what state writes, and notes the payload's length and digest. It holds no
+// more than a buffer of it.
+func (s *Snapshot) encode(w io.Writer, state func(io.Writer) error) error {
+	header, err := s.header()
+	if err != nil {
+		return err
 	}
-	if !bytes.HasPrefix(b, []byte(snapshotMagic)) {
+	buffered := bufio.NewWriterSize(w, snapshotBuffer)
+	if _, err := buffered.Write(header); err != nil {
+		return err
+	}
+	sum := &summer{to: buffered, hash: sha256.New()}
+	if err := state(sum); err != nil {
+		return err
+	}
+	s.Bytes, s.Digest = sum.bytes, [sha256.Size]byte(sum.hash.Sum(nil))
+	if _, err := buffered.Write(s.trailer(header)); err != nil {
+		return err
+	}
+	return buffered.Flush()
+}
+
+// summer hashes and counts what is written, up to the most that a snapshot may hold.
+type summer struct {
+	to    io.Writer
+	hash  hash.Hash
+	bytes int64
+}
+
+func (s *summer) Write(b []byte) (int, error) {
+	if s.bytes += int64(len(b)); s.bytes > MaxSnapshotBytes {
+		return 0, fmt.Errorf("state has more than %d bytes: lower the caps on pools, classes or tenants", MaxSnapshotBytes)
+	}
+	s.hash.Write(b)
+	return s.to.Write(b)
+}
+
+// decodeSnapshot reads what encode wrote, size bytes of it, and looks at each byte. Anything else is an error, whatever
+// the bytes; so little of them is held at a time that no length in them can do harm.
+func decodeSnapshot(r io.Reader, size int64) (*Snapshot, error) {
+	le := binary.LittleEndian
+	if size < int64(snapshotFixed+snapshotTrailer) {
+		return nil, fmt.Errorf("%d bytes, shorter than a header", size)
+	}
+	if size > int64(snapshotFixed+math.MaxUint16+snapshotTrailer)+MaxSnapshotBytes {
+		return nil, fmt.Errorf("%d bytes, larger than any snapshot", size)
+	}
+	header := make([]byte, snapshotFixed, snapshotFixed+math.MaxUint16)
+	if _, err := io.ReadFull(r, header); err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(header, []byte(snapshotMagic)) {
 		return nil, errors.New("not a snapshot file")
 	}
 	at := len(snapshotMagic)
-	if v := le.Uint32(b[at:]); v != snapshotVersion {
+	if v := le.Uint32(header[at:]); v != snapshotVersion {
 		return nil, &versionError{v}
 	}
-	s := &Snapshot{Sequence: le.Uint64(b[at+4:])}
-	s.Stream.Created = time.Unix(0, int64(le.Uint64(b[at+12:]))).UTC()
-	name := int(le.Uint16(b[at+20:]))
-	if len(b) < snapshotFixed+name+snapshotRest {
-		return nil, fmt.Errorf("%d bytes, cut inside the header", len(b))
+	s := &Snapshot{Sequence: le.Uint64(header[at+4:])}
+	s.Stream.Created = time.Unix(0, int64(le.Uint64(header[at+12:]))).UTC()
+	name := int(le.Uint16(header[at+20:]))
+	if s.Bytes = size - int64(snapshotFixed+name+snapshotTrailer); s.Bytes < 0 {
+		return nil, fmt.Errorf("%d bytes, cut inside the header", size)
 	}
-	s.Stream.Name = string(b[snapshotFixed : snapshotFixed+name])
-	at = snapshotFixed + name
-	length, digest := le.Uint64(b[at:]), b[at+8:at+snapshotRest]
-	s.Payload = b[at+snapshotRest:]
-	if length != uint64(len(s.Payload)) {
-		return nil, fmt.Errorf("payload of %d bytes where the header says %d", len(s.Payload), length)
+	header = header[:snapshotFixed+name]
+	if _, err := io.ReadFull(r, header[snapshotFixed:]); err != nil {
+		return nil, err
 	}
-	if !bytes.Equal(digest, sum(b[:at+8], s.Payload)) {
+	s.Stream.Name = string(header[snapshotFixed:])
+	sum := sha256.New()
+	if _, err := io.CopyN(sum, r, s.Bytes); err != nil {
+		return nil, err
+	}
+	s.Digest = [sha256.Size]byte(sum.Sum(nil))
+	trailer := make([]byte, snapshotTrailer)
+	if _, err := io.ReadFull(r, trailer); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(trailer, s.trailer(header)) {
 		return nil, errors.New("checksum does not match")
 	}
 	return s, nil
@@ -143,17 +213,14 @@ func (s *Snapshots) path(n uint64) string {
 	return filepath.Join(s.dir, fmt.Sprintf("%s%09d%s", snapshotPrefix, n, snapshotSuffix))
 }
 
-// Save writes snap and then removes all but the newest two intact files. After an error the files before are still
-// there.
-func (s *Snapshots) Save(snap *Snapshot) error {
-	header, err := snap.encodeHeader()
-	if err != nil {
-		return fmt.Errorf("snapshot: %w", err)
-	}
+// Save writes a snapshot of the state after the event with the given sequence, state being what writes it, and then removes
+// all but the newest two intact files. It gives what Load will. After an error the files before are still there.
+func (s *Snapshots) Save(stream Stream, sequence uint64, state func(io.Writer) error) (*Snapshot, error) {
 	n := s.next
 	s.next++ // also after a failure, which may have left the file in place
-	if err := writeFile(s.path(n), header, snap.Payload); err != nil {
-		return fmt.Errorf("snapshot %s: %w", s.path(n), err)
+	snap := &Snapshot{Stream: stream, Sequence: sequence, path: s.path(n)}
+	if err := writeFile(snap.path, func(w io.Writer) error { return snap.encode(w, state) }); err != nil {
+		return nil, fmt.Errorf("snapshot %s: %w", snap.path, err)
 	}
 	s.numbers = append(s.numbers, n)
 	surplus := s.damaged
@@ -164,15 +231,16 @@ func (s *Snapshots) Save(snap *Snapshot) error {
 	s.damaged = nil
 	for _, n := range surplus {
 		if err := os.Remove(s.path(n)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("snapshot saved, but an old one stays: %w", err)
+			return snap, fmt.Errorf("snapshot saved, but an old one stays: %w", err)
 		}
 	}
-	return nil
+	return snap, nil
 }
 
-// Load gives the newest intact snapshot of the stream, of any stream for the zero one; damaged newer ones are logged and counted. It fails with [ErrNoSnapshot] when there is
-// no file, and with an error that names the mend when there are files but none can be used: a snapshot of another
-// stream, or of a newer format, is never passed over.
+// Load finds the newest intact snapshot of the stream, of any stream for the zero one; damaged newer ones are logged and
+// counted. It reads the whole file to make sure. It fails with [ErrNoSnapshot] when there is no file, and with an error
+// that names the mend when there are files but none can be used: a snapshot of another stream, or of another format, is
+// never passed over.
 func (s *Snapshots) Load(stream Stream) (*Snapshot, error) {
 	var damage error
 	for i := len(s.numbers) - 1; i >= 0; i-- {
@@ -205,17 +273,19 @@ func (s *Snapshots) Load(stream Stream) (*Snapshot, error) {
 }
 
 func readSnapshot(path string) (*Snapshot, error) {
-	const most = snapshotFixed + math.MaxUint16 + snapshotRest + MaxSnapshotBytes
-	info, err := os.Stat(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > int64(most) {
-		return nil, fmt.Errorf("%d bytes, larger than any snapshot", info.Size())
-	}
-	b, err := os.ReadFile(path)
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	return decodeSnapshot(b)
+	s, err := decodeSnapshot(bufio.NewReaderSize(f, snapshotBuffer), info.Size())
+	if err != nil {
+		return nil, err
+	}
+	s.path = path
+	return s, nil
 }

@@ -2,10 +2,11 @@ package storage
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,33 @@ import (
 
 var stream = Stream{Name: "telemetry", Created: start.Add(123456789 * time.Nanosecond)}
 
-func state(sequence uint64) *Snapshot {
-	return &Snapshot{Stream: stream, Sequence: sequence, Payload: bytes.Repeat([]byte{byte(sequence), 0}, 50)}
+func state(sequence uint64) []byte { return bytes.Repeat([]byte{byte(sequence), 0}, 50) }
+
+// encoded is the file of state(sequence).
+func encoded(t testing.TB, sequence uint64) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := (&Snapshot{Stream: stream, Sequence: sequence}).encode(&b, exactly(state(sequence))); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// holds checks that a snapshot is that of state(sequence).
+func holds(t *testing.T, s *Snapshot, sequence uint64) {
+	t.Helper()
+	r, err := s.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(r)
+	if err := errors.Join(err, r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	want := state(sequence)
+	if !s.Stream.equal(stream) || s.Sequence != sequence || s.Digest != sha256.Sum256(want) || s.Bytes != int64(len(want)) || !bytes.Equal(got, want) {
+		t.Errorf("%+v holds %x, want %x at sequence %d", s, got, want, sequence)
+	}
 }
 
 func openSnapshots(t *testing.T, dir string) *Snapshots {
@@ -31,9 +57,11 @@ func openSnapshots(t *testing.T, dir string) *Snapshots {
 func save(t *testing.T, s *Snapshots, sequences ...uint64) {
 	t.Helper()
 	for _, n := range sequences {
-		if err := s.Save(state(n)); err != nil {
+		snap, err := s.Save(stream, n, exactly(state(n)))
+		if err != nil {
 			t.Fatal(err)
 		}
+		holds(t, snap, n)
 	}
 }
 
@@ -63,17 +91,11 @@ func TestSnapshotsKeepTheNewestTwo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(state(30), got); diff != "" {
-		t.Error(diff)
-	}
+	holds(t, got, 30)
 }
 
 func TestSnapshotDamagedAtEveryByte(t *testing.T) {
-	header, err := state(2).encodeHeader()
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole := slices.Concat(header, state(2).Payload)
+	whole := encoded(t, 2)
 	dir := t.TempDir()
 	save(t, openSnapshots(t, dir), 1, 2)
 	newest := filepath.Join(dir, "snapshot-000000002.fws")
@@ -173,20 +195,39 @@ func TestLockIsExclusive(t *testing.T) {
 	_ = again.Unlock()
 }
 
-func FuzzDecodeSnapshot(f *testing.F) {
-	header, err := state(7).encodeHeader()
-	if err != nil {
-		f.Fatal(err)
+// TestSnapshotThatCannotBeWritten: what fails half-way leaves nothing behind, and the snapshot before it stays.
+func TestSnapshotThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	s := openSnapshots(t, dir)
+	save(t, s, 1)
+	broken := errors.New("broken off")
+	if _, err := s.Save(stream, 2, func(w io.Writer) error {
+		_, _ = w.Write(state(2))
+		return broken
+	}); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
 	}
-	f.Add(append(header, state(7).Payload...))
+	if diff := cmp.Diff([]string{"snapshot-000000001.fws"}, files(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	got, err := openSnapshots(t, dir).Load(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, got, 1)
+}
+
+func FuzzDecodeSnapshot(f *testing.F) {
+	f.Add(encoded(f, 7))
 	f.Add([]byte(snapshotMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := decodeSnapshot(b)
+		s, err := decodeSnapshot(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return
 		}
-		header, err := s.encodeHeader()
-		if err != nil || !bytes.Equal(append(header, s.Payload...), b) {
+		at := snapshotFixed + len(s.Stream.Name)
+		var again bytes.Buffer
+		if err := s.encode(&again, exactly(b[at:at+int(s.Bytes)])); err != nil || !bytes.Equal(again.Bytes(), b) {
 			t.Errorf("%d bytes were taken for a snapshot that is written otherwise (%v)", len(b), err)
 		}
 	})
