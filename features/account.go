@@ -84,14 +84,6 @@ func (a *account) ranking() *Ranking {
 	return &a.latest
 }
 
-func (a *account) state() *sketch.TopKState {
-	if a == nil {
-		return nil
-	}
-	s := a.names.State()
-	return &s
-}
-
 // restoreAccount takes up an account, with as many counters as are configured now.
 func restoreAccount(s *sketch.TopKState, counters int) (*account, error) {
 	if s == nil {

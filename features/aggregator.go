@@ -1,6 +1,8 @@
 package features
 
 import (
+	"math"
+
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -33,6 +35,11 @@ type Aggregator struct {
 	sessions sessionTable
 	counters Counters
 
+	round  int64 // Closes so far and one; a cell of the last one is new
+	unseen int64 // the first minute that was never returned
+	era    int64 // Freezes so far
+	frozen int64 // cells of earlier eras are being written; 0 when nothing is
+
 	spareCells  spare[*cell]
 	spareShapes spare[*shapes]
 	spareRings  spare[[]*cell]
@@ -58,6 +65,7 @@ func New(cfg Config) *Aggregator {
 		byName:   make(map[string]*pool),
 		arrivals: newArrivals(maxArrivals),
 		sessions: newSessionTable(cfg.MaxSessions),
+		round:    1, unseen: math.MinInt64,
 	}
 	a.mask = int64(a.slots() - 1)
 	return a

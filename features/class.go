@@ -62,12 +62,16 @@ type class struct {
 // cell is the accumulating window of one minute.
 type cell struct {
 	Window
-	shapes *shapes // nil before the first measurement
-	pace   pace
-	dirty  bool // changed since it was returned last
+	shapes  *shapes // nil before the first measurement
+	pace    pace
+	changed int64 // Aggregator.round of the newest change
+	era     int64 // Aggregator.era in which it was made or copied
 
 	sessions *edgeSessions // nil when no edge has told of any
 }
+
+// dirty says whether the cell of a minute has changed since it was returned last.
+func (a *Aggregator) dirty(at *cell, m int64) bool { return at.changed == a.round || m >= a.unseen }
 
 // shapes are the sketches of a window.
 type shapes [shapeCount]sketch.Quantile
@@ -171,9 +175,12 @@ func (a *Aggregator) cell(c *class, minute int64) *cell {
 	at := &c.cells[a.slot(minute)]
 	if *at == nil {
 		*at = a.spareCells.take(func() *cell { return new(cell) })
+		(*at).era = a.era
 		c.open++
+	} else if (*at).era < a.frozen {
+		*at = a.copied(*at)
 	}
-	(*at).dirty = true
+	(*at).changed = a.round
 	return *at
 }
 
@@ -201,6 +208,11 @@ func (a *Aggregator) release(c *class, slot int) {
 // recycle takes back what the last Close lent out.
 func (a *Aggregator) recycle() {
 	for i, at := range a.returned {
+		a.returned[i] = nil
+		if at.era < a.frozen {
+			a.lose(at)
+			continue
+		}
 		if at.shapes != nil {
 			for j := range at.shapes {
 				at.shapes[j].Reset()
@@ -209,7 +221,6 @@ func (a *Aggregator) recycle() {
 		}
 		*at = cell{}
 		a.spareCells.give(at)
-		a.returned[i] = nil
 	}
 	a.returned = a.returned[:0]
 	a.spareCells.trim()

@@ -53,7 +53,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 					c.sessions = new(sessionAccount)
 				}
 				c.sessions.merge(at.sessions)
-				at.sessions = nil
+				a.own(c, a.open).sessions = nil
 			}
 			c.sessions.sumUp()
 			c.tenants.rank(a.cfg.MaxTenants)
@@ -71,6 +71,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 		})
 	}
 	a.advance(next)
+	a.round, a.unseen = a.round+1, a.open
 	a.age()
 	return a.windows, a.minutes
 }
@@ -87,7 +88,7 @@ func (a *Aggregator) collect(m int64) {
 		for _, c := range p.classes {
 			at := a.find(c, m)
 			due := due || c.nowcasts.moved(m)
-			if at == nil && !(due && c.born <= m) || at != nil && !due && !at.dirty {
+			if at == nil && !(due && c.born <= m) || at != nil && !due && !a.dirty(at, m) {
 				continue
 			}
 			w := c.window(at, m, covered, censored, settled)
@@ -123,7 +124,6 @@ func (a *Aggregator) settle(p *pool, c *class, at *cell, w *Window) {
 func (c *class) window(at *cell, m int64, covered, censored, settled bool) Window {
 	var w Window
 	if at != nil {
-		at.dirty = false
 		w = at.Window
 		if at.shapes != nil {
 			for i, shape := range w.shapes() {

@@ -38,10 +38,7 @@ func TestDimensionsSurviveASnapshot(t *testing.T) {
 		changed(request("a", 5), tokens(700, 100, 60), times(6, 7, 20)),
 		changed(request("b", 8), tokens(200, 0, 30)),
 		changed(request("b", 30), attempt(2), tokens(200, 0, 30)))
-	b, err := Restore(testConfig(), recode(t, a.State()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := restarted(t, a, testConfig())
 	want, _ := a.Close(at(60))
 	got, _ := b.Close(at(60))
 	if len(want) != 1 || len(got) != 1 {

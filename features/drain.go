@@ -50,6 +50,7 @@ func (a *Aggregator) Drain(t time.Time) (out Increments) {
 		})
 	}
 	a.advance(next)
+	a.round, a.unseen = a.round+1, a.open
 	a.age()
 	return out
 }
@@ -57,15 +58,15 @@ func (a *Aggregator) Drain(t time.Time) (out Increments) {
 // drainClass hands out what is new of a class. What belongs to no minute goes with the newest.
 func (a *Aggregator) drainClass(out []ingest.Window, c *class) []ingest.Window {
 	for m := a.oldest(); m < a.open; m++ {
-		if at := a.find(c, m); at != nil && at.dirty {
-			out = append(out, a.drainCell(c, at, m))
+		if at := a.find(c, m); at != nil && a.dirty(at, m) {
+			out = append(out, a.drainCell(c, m))
 		}
 	}
 	newest := ingest.Window{Pool: c.key.Pool, Class: c.key.Class, Start: startOf(a.open), Reports: uint8(c.reports)}
 	at := a.find(c, a.open)
-	some := at != nil && at.dirty
+	some := at != nil && a.dirty(at, a.open)
 	if some {
-		newest = a.drainCell(c, at, a.open)
+		newest = a.drainCell(c, a.open)
 	}
 	newest.Tenants, newest.Features, newest.Sessions = c.tenants.drain(), c.features.drain(), c.sessions.drain()
 	for i, v := range c.late.figures() {
@@ -80,7 +81,8 @@ func (a *Aggregator) drainClass(out []ingest.Window, c *class) []ingest.Window {
 }
 
 // drainCell empties a cell, except for the pace of its minute, which is learnt from when that settles.
-func (a *Aggregator) drainCell(c *class, at *cell, m int64) ingest.Window {
+func (a *Aggregator) drainCell(c *class, m int64) ingest.Window {
+	at := a.own(c, m)
 	w := ingest.Window{Pool: c.key.Pool, Class: c.key.Class, Start: startOf(m), Reports: uint8(c.reports), Timed: at.KVTimed}
 	for i, v := range at.Window.figures() {
 		if w.Figures[i] = *v; !ingest.Figure(i).Signed() {
@@ -96,7 +98,7 @@ func (a *Aggregator) drainCell(c *class, at *cell, m int64) ingest.Window {
 		}
 		a.spareShapes.give(at.shapes)
 	}
-	*at = cell{pace: at.pace}
+	*at = cell{pace: at.pace, era: a.era}
 	return w
 }
 

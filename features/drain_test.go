@@ -41,11 +41,8 @@ func TestWindowsOfEdgesAddUp(t *testing.T) {
 			}
 			for i, e := range edges {
 				if rapid.Bool().Draw(t, "restart") {
-					var err error
-					if edges[i], err = Restore(cfg, recode(outer, e.State())); err != nil {
-						t.Fatal(err)
-					}
-					e = edges[i]
+					e = restarted(outer, e, cfg)
+					edges[i] = e
 				}
 				d := e.Drain(at(float64(m+1) * 60))
 				for j := range d.Windows {

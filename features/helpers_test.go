@@ -107,7 +107,9 @@ func (h *history) closeUntil(t reporter, a *Aggregator, from, n int) {
 func detached(w Window) Window {
 	for _, s := range w.shapes() {
 		if *s != nil {
-			*s = (*s).Clone()
+			c := new(sketch.Quantile)
+			c.Copy(*s)
+			*s = c
 		}
 	}
 	if w.Sessions != nil {

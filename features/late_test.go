@@ -100,10 +100,7 @@ func TestLateIsHandedOutOnceWithTheNextWindowThatSettles(t *testing.T) {
 	if reason := a.AddSum(&ingest.Sum{Pool: "p", Class: "chat", Start: at(30), Requests: 7, PromptTokens: 70, CachedTokens: nan, OutputTokens: 14}); reason != ingest.ReasonLate {
 		t.Fatalf("a sum: %q, want late", reason)
 	}
-	b, err := Restore(testConfig(), recode(t, a.State()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := restarted(t, a, testConfig())
 	h.closeUntil(t, b, 7, 12)
 	for class, want := range map[string]Late{
 		"chat":  {Records: 4, Requests: 9, PromptTokens: 270, CachedTokens: 40, OutputTokens: 34},

@@ -78,7 +78,7 @@ func (a *Aggregator) lend(p *pool) {
 func (a *Aggregator) amended(p *pool) bool {
 	for _, c := range p.classes {
 		for m := a.oldest(); c.open > 0 && m < a.open; m++ {
-			if at := a.find(c, m); at != nil && at.dirty {
+			if at := a.find(c, m); at != nil && a.dirty(at, m) {
 				return true
 			}
 		}

@@ -363,11 +363,10 @@ func TestDelaysUnderAnotherRevise(t *testing.T) {
 		t.Fatal("nothing was learned")
 	}
 	cfg.Revise = 4 * Minute
-	b, err := Restore(cfg, e.a.State())
-	if err != nil || b.pools[0].lag.Late || b.pools[0].classes[0].nowcasts != nil {
-		t.Errorf("%v, delays %+v", err, b.pools[0].classes[0].nowcasts)
+	e.a = restarted(t, e.a, cfg)
+	if p := e.a.pools[0]; p.lag.Late || p.classes[0].nowcasts != nil {
+		t.Errorf("delays %+v", p.classes[0].nowcasts)
 	}
-	e.a = b
 	for range 10 {
 		e.pass(t, 60, steady)
 	}

@@ -87,7 +87,7 @@ func TestSilentReplicasAreForgotten(t *testing.T) {
 			t.Errorf("reported at %v", s.ReportedAt)
 		}
 	}
-	if !math.IsNaN(stateAt(t, a, 360).KVUsedMax) || len(a.State().Pools[0].Replicas) != 0 {
+	if !math.IsNaN(stateAt(t, a, 360).KVUsedMax) || len(restOf(t, a).Pools[0].Replicas) != 0 {
 		t.Error("the silent replica is still kept")
 	}
 }
@@ -125,10 +125,7 @@ func TestPreemptionsSurviveASnapshot(t *testing.T) {
 	for i := range 3 {
 		a.AddReplica(report(reported("r", float64(i), ingest.ReplicaReady), -1, -1, -1, int64(10*i), math.NaN()))
 	}
-	b, err := Restore(testConfig(), recode(t, a.State()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := restarted(t, a, testConfig())
 	if s := stateAt(t, b, 60); s.Preemptions != 20 {
 		t.Errorf("%v preemptions, want 20", s.Preemptions)
 	}

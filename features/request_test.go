@@ -1,6 +1,7 @@
 package features
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -9,7 +10,6 @@ import (
 	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // A request of minute 0 that is known by one record, or by two in either order, is the same request.
@@ -254,7 +254,7 @@ func TestArrivalsAreForgottenWhenTheirMinuteSettles(t *testing.T) {
 	mustAdd(t, a, changed(request("a", 1), phase(ingest.PhaseArrived)), request("a", 1), request("b", 1))
 	for m, want := range []int{2, 2, 2, 0, 0} {
 		a.Close(at(float64(m+1) * 60))
-		if got := len(a.State().Arrivals.Hashes); got != want {
+		if got := len(restOf(t, a).Arrivals.Hashes); got != want {
 			t.Errorf("after %d min %d arrivals are remembered, want %d", m+1, got, want)
 		}
 	}
@@ -311,10 +311,7 @@ func TestRequestStaysInItsClass(t *testing.T) {
 	for name, records := range map[string][2]*ingest.Request{"in order": {arrived, ended}, "the end first": {changed(ended, ofClass("agent")), changed(arrived, ofClass("chat"))}} {
 		a := New(testConfig())
 		mustAdd(t, a, changed(request("other", 0), ofClass("other"), phase(ingest.PhaseArrived)), records[0])
-		a, err := Restore(testConfig(), recode(t, a.State()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a = restarted(t, a, testConfig())
 		mustAdd(t, a, records[1])
 		var h history
 		h.closeUntil(t, a, 1, 1)
@@ -340,8 +337,8 @@ func TestRequestOutlivesItsClass(t *testing.T) {
 		t.Fatal("the class is still there")
 	}
 	mustAdd(t, a, changed(request("a", 1), times(1, 2, 120*60+1)))
-	if diff := cmp.Diff(a.State(), recode(t, a.State()), cmpopts.EquateEmpty(), cmpopts.EquateNaNs(), cmpopts.IgnoreTypes(sketch.Quantile{})); diff != "" {
-		t.Errorf("the state does not come back:\n%s", diff)
+	if !bytes.Equal(bytesOf(t, a), bytesOf(t, restarted(t, a, cfg))) {
+		t.Error("the state does not come back")
 	}
 	if windows, _ := a.Close(at(121 * 60)); len(windows) == 0 || windows[len(windows)-1].Class != "chat" {
 		t.Errorf("%d windows, want one of chat", len(windows))

@@ -29,13 +29,10 @@ func (a *Aggregator) numbered() (classes []*class) {
 }
 
 // sessionSnapshot names classes by their number.
-func (a *Aggregator) sessionSnapshot(number map[*class]uint32) *SessionSnapshot {
-	if a.sessions.count == 0 {
-		return nil
-	}
+func sessionSnapshot(t *sessionTable, number map[*class]uint32) *SessionSnapshot {
 	x := &SessionSnapshot{}
-	for pos := a.sessions.oldest; pos != 0; {
-		s := &a.sessions.entries[pos]
+	for pos := t.oldest; pos != 0; {
+		s := &t.entries[pos]
 		pos = s.newer
 		x.IDs, x.Classes = append(x.IDs, s.id), append(x.Classes, number[s.class])
 		x.First, x.Last = append(x.First, int64(s.first)), append(x.Last, int64(s.last))
@@ -53,9 +50,6 @@ func (a *Aggregator) sessionSnapshot(number map[*class]uint32) *SessionSnapshot 
 
 // restoreSessions takes up the sessions; the newest, when there may be fewer now.
 func (a *Aggregator) restoreSessions(x *SessionSnapshot, classes []*class) error {
-	if x == nil {
-		return nil
-	}
 	for _, n := range [...]int{len(x.Classes), len(x.First), len(x.Last), len(x.Newest), len(x.Turns), len(x.Initial), len(x.Context), len(x.Prompt), len(x.Cached), len(x.Ages)} {
 		if n != len(x.IDs) {
 			return errors.New("the columns of sessions differ in length")

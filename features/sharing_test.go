@@ -94,10 +94,7 @@ func TestSharingIsWhatEnginesHoldOfWhatRequestsHold(t *testing.T) {
 			_, pools := a.Close(at(end))
 			last = pools[0]
 			if m == 30 {
-				b, err := Restore(testConfig(), recode(t, a.State()))
-				if err != nil {
-					t.Fatal(err)
-				}
+				b := restarted(t, a, testConfig())
 				a = b
 			}
 		}

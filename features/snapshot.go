@@ -8,16 +8,15 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// State is an Aggregator at rest: plain data for a snapshot, ordered, so that equal Aggregators encode to equal bytes.
-// Minutes count from the Unix epoch, times are in nanoseconds from it (0 is no time).
+// State is the first part of an Aggregator at rest. The others are a ClassSnapshot for each class of each pool, then an
+// ArrivalSnapshot and a SessionSnapshot: plain data, ordered, so that equal Aggregators encode to equal bytes. Minutes count
+// from the Unix epoch, times are in nanoseconds from it (0 is no time).
 type State struct {
-	Started  bool             `cbor:"1,keyasint"` // a record has opened the span
-	Closed   bool             `cbor:"6,keyasint"` // Close has been called
-	Open     int64            `cbor:"2,keyasint"`
-	Pools    []PoolSnapshot   `cbor:"3,keyasint"`
-	Arrivals ArrivalSnapshot  `cbor:"4,keyasint"`
-	Counters Counters         `cbor:"5,keyasint"`
-	Sessions *SessionSnapshot `cbor:"7,keyasint,omitempty"`
+	Started  bool           `cbor:"1,keyasint"` // a record has opened the span
+	Closed   bool           `cbor:"6,keyasint"` // Close has been called
+	Open     int64          `cbor:"2,keyasint"`
+	Pools    []PoolSnapshot `cbor:"3,keyasint"`
+	Counters Counters       `cbor:"5,keyasint"`
 }
 
 // PoolSnapshot is one pool in a State.
@@ -27,7 +26,7 @@ type PoolSnapshot struct {
 	LastEvent   int64              `cbor:"3,keyasint"`
 	Watermark   int64              `cbor:"4,keyasint"`
 	Coverage    []CoverageSnapshot `cbor:"5,keyasint"`
-	Classes     []ClassSnapshot    `cbor:"6,keyasint"`
+	Classes     int                `cbor:"6,keyasint"` // how many there are
 	Replicas    []ReplicaSnapshot  `cbor:"7,keyasint"`
 	Reported    int64              `cbor:"8,keyasint"`
 	Preemptions float64            `cbor:"9,keyasint"`
@@ -111,97 +110,73 @@ type ArrivalSnapshot struct {
 	Classes []uint32 `cbor:"4,keyasint,omitempty"` // numbers from one, zero for a class that is forgotten
 }
 
-// State is a copy of everything the Aggregator knows; it shares no memory with it.
-func (a *Aggregator) State() State {
-	a.catchUp()
-	s := State{Started: a.started, Closed: a.closed, Open: a.open, Counters: a.counters}
-	for _, p := range a.pools {
-		ps := PoolSnapshot{
-			Name: p.name, Phased: p.phased, LastEvent: nanos(p.lastEvent.time()), Watermark: nanos(p.watermark.time()),
-			Reported: nanos(p.fleet.reported), Preemptions: p.fleet.preemptions,
-			Expected: p.expected, Settled: p.settled.snapshot(0), Sharing: p.sharing.state(),
-			Lag:     p.lag.clone(),
-			Classes: make([]ClassSnapshot, 0, len(p.classes)),
-		}
-		for m := a.oldest(); m < a.end(); m++ {
-			if c := &p.coverage[a.slot(m)]; *c != (coverage{}) {
-				ps.Coverage = append(ps.Coverage, c.snapshot(m))
-			}
-		}
-		for _, c := range p.classes {
-			ps.Classes = append(ps.Classes, a.classSnapshot(c))
-		}
-		for _, r := range p.fleet.replicas {
-			rs := ReplicaSnapshot{At: nanos(r.last.At), PendingSince: nanos(r.pendingSince), Started: nanos(r.started), Report: r.last}
-			rs.Report.At, rs.Report.StartedAt, rs.Report.StartupSeconds = time.Time{}, time.Time{}, 0
-			ps.Replicas = append(ps.Replicas, rs)
-		}
-		s.Pools = append(s.Pools, ps)
+func (a *Aggregator) poolSnapshot(p *pool) PoolSnapshot {
+	s := PoolSnapshot{
+		Name: p.name, Phased: p.phased, LastEvent: nanos(p.lastEvent.time()), Watermark: nanos(p.watermark.time()),
+		Reported: nanos(p.fleet.reported), Preemptions: p.fleet.preemptions,
+		Expected: p.expected, Settled: p.settled.snapshot(0), Sharing: p.sharing.state(),
+		Lag:     p.lag.clone(),
+		Classes: len(p.classes),
 	}
-	number := map[*class]uint32{}
-	for i, c := range a.numbered() {
-		number[c] = uint32(i)
-	}
-	s.Arrivals, s.Sessions = a.arrivals.snapshot(number), a.sessionSnapshot(number)
-	return s
-}
-
-func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
-	s := ClassSnapshot{
-		Name: c.key.Class, Born: c.born, Last: c.last, Reports: c.reports, Moments: c.moments,
-		Tenants: c.tenants.state(), Features: c.features.state(),
-		Expected: c.expected, Late: c.late, Nowcasts: c.nowcasts.clone(),
-	}
-	if c.sessions != nil && c.sessions.since != (SessionsSince{}) {
-		since := c.sessions.since
-		s.Sessions = &since
-	}
-	s.Windows = make([]WindowSnapshot, 0, c.open)
 	for m := a.oldest(); m < a.end(); m++ {
-		at := a.find(c, m)
-		if at == nil {
-			continue
+		if c := &p.coverage[a.slot(m)]; *c != (coverage{}) {
+			s.Coverage = append(s.Coverage, c.snapshot(m))
 		}
-		w := WindowSnapshot{Minute: m, Dirty: at.dirty, Window: at.Window, Pace: at.pace}
-		if at.sessions != nil {
-			w.Sessions = new(*at.sessions)
-		}
-		for i, shape := range w.Window.shapes() {
-			if at.shapes != nil && at.shapes[i].Count() > 0 {
-				*shape = at.shapes[i].Clone()
-			}
-		}
-		s.Windows = append(s.Windows, w)
+	}
+	for _, r := range p.fleet.replicas {
+		rs := ReplicaSnapshot{At: nanos(r.last.At), PendingSince: nanos(r.pendingSince), Started: nanos(r.started), Report: r.last}
+		rs.Report.At, rs.Report.StartedAt, rs.Report.StartupSeconds = time.Time{}, time.Time{}, 0
+		s.Replicas = append(s.Replicas, rs)
 	}
 	return s
 }
 
-// Restore makes an Aggregator that goes on exactly where the one that gave s was. When cfg has changed since, what no
-// longer fits is left out: minutes outside the open span, the lightest tenants; classes and replicas beyond a smaller
-// cap stay until they fall silent. The error names what in s cannot be.
-func Restore(cfg Config, s State) (*Aggregator, error) {
+// Restore makes an Aggregator that goes on exactly where the one that was frozen did; next decodes the next of its parts
+// into what it is given. When cfg has changed since, what no longer fits is left out: minutes outside the open span, the
+// lightest tenants; classes and replicas beyond a smaller cap stay until they fall silent. The error names what in the
+// parts cannot be.
+func Restore(cfg Config, next func(part any) error) (*Aggregator, error) {
 	a := New(cfg)
-	a.started, a.closed, a.open, a.counters = s.Started, s.Closed, s.Open, s.Counters
-	for i := range s.Pools {
-		ps := &s.Pools[i]
-		if _, ok := a.byName[ps.Name]; ok {
-			return nil, fmt.Errorf("restore aggregator: pool %q comes twice", ps.Name)
-		}
-		if err := a.restorePool(ps); err != nil {
-			return nil, fmt.Errorf("restore aggregator: pool %q: %w", ps.Name, err)
-		}
-	}
-	classes := a.numbered()
-	if err := a.restoreSessions(s.Sessions, classes); err != nil {
-		return nil, fmt.Errorf("restore aggregator: %w", err)
-	}
-	if err := a.arrivals.restore(s.Arrivals, classes); err != nil {
+	if err := a.restore(next); err != nil {
 		return nil, fmt.Errorf("restore aggregator: %w", err)
 	}
 	return a, nil
 }
 
-func (a *Aggregator) restorePool(s *PoolSnapshot) error {
+func (a *Aggregator) restore(next func(part any) error) error {
+	var s State
+	if err := next(&s); err != nil {
+		return err
+	}
+	a.started, a.closed, a.open, a.counters = s.Started, s.Closed, s.Open, s.Counters
+	if s.Closed {
+		a.unseen = s.Open
+	}
+	for i := range s.Pools {
+		ps := &s.Pools[i]
+		if _, ok := a.byName[ps.Name]; ok {
+			return fmt.Errorf("pool %q comes twice", ps.Name)
+		}
+		if err := a.restorePool(ps, next); err != nil {
+			return fmt.Errorf("pool %q: %w", ps.Name, err)
+		}
+	}
+	classes := a.numbered()
+	var arrivals ArrivalSnapshot
+	if err := next(&arrivals); err != nil {
+		return err
+	}
+	if err := a.arrivals.restore(arrivals, classes); err != nil {
+		return err
+	}
+	var sessions SessionSnapshot
+	if err := next(&sessions); err != nil {
+		return err
+	}
+	return a.restoreSessions(&sessions, classes)
+}
+
+func (a *Aggregator) restorePool(s *PoolSnapshot, next func(part any) error) error {
 	p := a.pool(s.Name)
 	p.expected, p.settled = s.Expected, s.Settled.restored()
 	p.sharing.restore(s.Sharing)
@@ -214,12 +189,15 @@ func (a *Aggregator) restorePool(s *PoolSnapshot) error {
 	if s.Lag.fits(a.revise) {
 		p.lag = s.Lag.clone()
 	}
-	for i := range s.Classes {
-		cs := &s.Classes[i]
+	for range s.Classes {
+		var cs ClassSnapshot
+		if err := next(&cs); err != nil {
+			return err
+		}
 		if _, ok := p.byName[cs.Name]; ok {
 			return fmt.Errorf("class %q comes twice", cs.Name)
 		}
-		if err := a.restoreClass(p, cs); err != nil {
+		if err := a.restoreClass(p, &cs); err != nil {
 			return fmt.Errorf("class %q: %w", cs.Name, err)
 		}
 	}
@@ -259,13 +237,13 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 		at := a.cell(c, w.Minute)
 		for i, shape := range w.Window.shapes() {
 			if (*shape).Count() > 0 {
-				a.shapesOf(at)[i].Merge(*shape)
+				a.shapesOf(at)[i] = **shape
 			}
 			*shape = nil
 		}
-		at.Window, at.dirty, at.pace = w.Window, w.Dirty, w.Pace
-		if w.Sessions != nil {
-			at.sessions = new(*w.Sessions)
+		at.Window, at.pace, at.sessions = w.Window, w.Pace, w.Sessions
+		if !w.Dirty {
+			at.changed = 0
 		}
 	}
 	return nil

@@ -10,43 +10,21 @@ import (
 
 	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/fxamacker/cbor/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
-func encode(t testing.TB, s State) []byte {
-	t.Helper()
-	mode, err := cbor.CoreDetEncOptions().EncMode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := mode.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
-// recode sends a state through its bytes.
-func recode(t testing.TB, s State) (back State) {
-	t.Helper()
-	if err := cbor.Unmarshal(encode(t, s), &back); err != nil {
-		t.Fatal(err)
-	}
-	return back
-}
-
 // step is one thing that happens to an Aggregator.
 type step func(a *Aggregator) any
 
 // drawSteps draws records of every kind, in and out of order, refused ones too, with a Close each few.
-func drawSteps(t *rapid.T) (steps []step) {
+// At an edge a Drain takes the place of a Close.
+func drawSteps(t *rapid.T, edge bool) (steps []step) {
 	minute := 1
 	for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 		now := float64(minute)*60 - rapid.Float64Range(-30, 200).Draw(t, "age")
-		switch rapid.IntRange(0, 9).Draw(t, "kind") {
+		switch rapid.IntRange(0, 11).Draw(t, "kind") {
 		case 0, 1, 2, 3:
 			r := changed(drawnRequest(t, rapid.IntRange(0, 9).Draw(t, "id")),
 				phase(ingest.Phase(rapid.IntRange(0, 3).Draw(t, "phase"))), attempt(rapid.IntRange(1, 2).Draw(t, "attempt")),
@@ -70,9 +48,17 @@ func drawSteps(t *rapid.T) (steps []step) {
 		case 6:
 			w := &ingest.Watermark{Pool: rapid.SampledFrom([]string{"p", "q", ""}).Draw(t, "pool"), At: at(now)}
 			steps = append(steps, func(a *Aggregator) any { a.AddWatermark(w); return nil })
+		case 7:
+			w := drawnIncrement(t)
+			w.Start = at(now)
+			steps = append(steps, func(a *Aggregator) any { return a.AddWindow(w) })
 		default:
 			minute += rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 9}).Draw(t, "minutes")
 			end := at(float64(minute) * 60)
+			if edge {
+				steps = append(steps, func(a *Aggregator) any { return a.Drain(end) })
+				continue
+			}
 			steps = append(steps, func(a *Aggregator) any {
 				windows, pools := a.Close(end)
 				out := closed{Pools: append([]PoolMinute(nil), pools...)}
@@ -97,17 +83,14 @@ type closed struct {
 
 func TestSnapshotGoesOnExactly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		steps := drawSteps(rt)
+		steps := drawSteps(rt, false)
 		cut := rapid.IntRange(0, len(steps)).Draw(rt, "cut")
 		a := New(testConfig())
 		for _, s := range steps[:cut] {
 			s(a)
 		}
-		b, err := Restore(testConfig(), recode(t, a.State()))
-		if err != nil {
-			rt.Fatal(err)
-		}
-		if !bytes.Equal(encode(t, a.State()), encode(t, b.State())) {
+		b := restarted(t, a, testConfig())
+		if !bytes.Equal(bytesOf(t, a), bytesOf(t, b)) {
 			rt.Fatal("a state changes by being restored")
 		}
 		for i, s := range steps[cut:] {
@@ -116,21 +99,65 @@ func TestSnapshotGoesOnExactly(t *testing.T) {
 				rt.Fatalf("step %d after the snapshot (-unbroken +restored):\n%s", i, diff)
 			}
 		}
-		if !bytes.Equal(encode(t, a.State()), encode(t, b.State())) {
+		if !bytes.Equal(bytesOf(t, a), bytesOf(t, b)) {
 			rt.Fatal("the states differ at the end")
 		}
 	})
 }
 
-func TestStateSharesNothing(t *testing.T) {
-	a := New(testConfig())
-	mustAdd(t, a, changed(request("a", 1), phase(ingest.PhaseArrived)), request("b", 2))
-	s := a.State()
-	before := encode(t, s)
-	mustAdd(t, a, request("a", 1), request("c", 3))
-	a.Close(at(60))
-	if !bytes.Equal(before, encode(t, s)) {
-		t.Error("a state taken earlier changed with later records")
+// drawnIncrement is what an edge has counted of a class, but for the minute.
+func drawnIncrement(t *rapid.T) *ingest.Window {
+	sizes := new(sketch.Quantile)
+	for range rapid.IntRange(1, 400).Draw(t, "values") {
+		sizes.Add(100)
+	}
+	w := &ingest.Window{Pool: "p", Class: fmt.Sprint("c", rapid.IntRange(0, 1).Draw(t, "class"))}
+	w.Figures[ingest.FigureRecords], w.Figures[ingest.FigureRequests] = sizes.Count(), sizes.Count()
+	w.Sketches[shapePrompt], _ = sizes.MarshalBinary() // never fails
+	w.Tenants = ingest.Ranking{Names: []ingest.Weight{{Name: "t1", Weight: 5}}, Total: 9}
+	if rapid.IntRange(0, 3).Draw(t, "sessions") > 0 {
+		w.Sessions = new([ingest.SessionFigures]int64)
+		w.Sessions[ingest.SessionStarted] = 3
+	}
+	return w
+}
+
+// TestFrozenStaysAsItWas: what is written of a frozen Aggregator is its state when it was frozen, whatever came since, and
+// what it does is not changed by that.
+func TestFrozenStaysAsItWas(t *testing.T) {
+	for _, edge := range []bool{false, true} {
+		t.Run(fmt.Sprintf("edge=%t", edge), func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				steps := drawSteps(rt, edge)
+				cut := rapid.IntRange(0, len(steps)).Draw(rt, "freeze")
+				end := rapid.IntRange(cut, len(steps)).Draw(rt, "thaw")
+				a, free := New(testConfig()), New(testConfig())
+				for _, s := range steps[:cut] {
+					s(a)
+					s(free)
+				}
+				was := bytesOf(t, a)
+				frozen := a.Freeze()
+				for i, s := range steps[cut:] {
+					if cut+i == end {
+						if !bytes.Equal(was, written(t, frozen)) {
+							rt.Fatal("what was frozen has changed")
+						}
+						a.Thaw()
+					}
+					if diff := cmp.Diff(s(free), s(a), cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+						rt.Fatalf("step %d after Freeze (-free +frozen):\n%s", i, diff)
+					}
+				}
+				if end == len(steps) && !bytes.Equal(was, written(t, frozen)) {
+					rt.Fatal("what was frozen has changed")
+				}
+				a.Thaw()
+				if !bytes.Equal(bytesOf(t, free), bytesOf(t, a)) {
+					rt.Fatal("the states differ at the end")
+				}
+			})
+		})
 	}
 }
 
@@ -142,10 +169,7 @@ func TestRestoreUnderAnotherConfig(t *testing.T) {
 		a.Close(at(float64(m+1) * 60))
 	}
 	cfg.Revise, cfg.MaxTenants = Minute, 1
-	b, err := Restore(cfg, a.State())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := restarted(t, a, cfg)
 	var h history
 	h.closeUntil(t, b, 4, 4)
 	if len(h.newest) != 2 || h.window(t, "chat", 2).Requests != 1 || len(h.window(t, "chat", 2).Tenants.Top) != 1 {
@@ -157,29 +181,34 @@ func TestRestoreRefuses(t *testing.T) {
 	a := New(testConfig())
 	mustAdd(t, a, changed(request("a", 1), phase(ingest.PhaseArrived)))
 	a.AddReplica(reported("r", 1, ingest.ReplicaReady))
-	for name, spoil := range map[string]func(s *State){
-		`pool "p" comes twice`:     func(s *State) { s.Pools = append(s.Pools, s.Pools[0]) },
-		`class "chat" comes twice`: func(s *State) { s.Pools[0].Classes = append(s.Pools[0].Classes, s.Pools[0].Classes[0]) },
-		`replica "r" comes twice`:  func(s *State) { s.Pools[0].Replicas = append(s.Pools[0].Replicas, s.Pools[0].Replicas[0]) },
-		`top-k sketch: counter`: func(s *State) {
-			s.Pools[0].Classes[0].Tenants = &sketch.TopKState{Counts: []sketch.Count{{Name: "x", Weight: -1}}}
+	for name, spoil := range map[string]func(s *rest){
+		`pool "p" comes twice`: func(s *rest) {
+			s.Pools, s.Classes = append(s.Pools, s.Pools[0]), append(s.Classes, s.Classes...)
 		},
-		`sessions differ in length`: func(s *State) { s.Sessions = &SessionSnapshot{IDs: []uint64{1}} },
-		`a session comes twice`: func(s *State) {
+		`class "chat" comes twice`: func(s *rest) {
+			s.Pools[0].Classes, s.Classes = 2, append(s.Classes, s.Classes[0])
+		},
+		`ClassSnapshot`:           func(s *rest) { s.Pools[0].Classes = 1 << 40; s.Classes = nil },
+		`replica "r" comes twice`: func(s *rest) { s.Pools[0].Replicas = append(s.Pools[0].Replicas, s.Pools[0].Replicas[0]) },
+		`top-k sketch: counter`: func(s *rest) {
+			s.Classes[0].Tenants = &sketch.TopKState{Counts: []sketch.Count{{Name: "x", Weight: -1}}}
+		},
+		`sessions differ in length`: func(s *rest) { s.Sessions = SessionSnapshot{IDs: []uint64{1}} },
+		`a session comes twice`: func(s *rest) {
 			one := []uint32{0, 0}
-			s.Sessions = &SessionSnapshot{[]uint64{1, 1}, one, []int64{0, 0}, []int64{0, 0}, one, one, one, one, one, []int64{0, 0}, []byte{0, 0}}
+			s.Sessions = SessionSnapshot{[]uint64{1, 1}, one, []int64{0, 0}, []int64{0, 0}, one, one, one, one, one, []int64{0, 0}, []byte{0, 0}}
 		},
-		`class is not known`: func(s *State) {
+		`class is not known`: func(s *rest) {
 			one := []uint32{9}
-			s.Sessions = &SessionSnapshot{[]uint64{1}, one, []int64{0}, []int64{0}, one, one, one, one, one, []int64{0}, []byte{0}}
+			s.Sessions = SessionSnapshot{[]uint64{1}, one, []int64{0}, []int64{0}, one, one, one, one, one, []int64{0}, []byte{0}}
 		},
-		`arrivals differ in length`: func(s *State) { s.Arrivals.Flags = nil },
-		`arrival 1 comes twice`:     func(s *State) { s.Arrivals = ArrivalSnapshot{[]uint64{1, 1}, []int64{0, 0}, []byte{0, 0}, nil} },
-		`class 9 of arrival 1`:      func(s *State) { s.Arrivals = ArrivalSnapshot{[]uint64{1}, []int64{0}, []byte{0}, []uint32{9}} },
+		`arrivals differ in length`: func(s *rest) { s.Arrivals.Flags = nil },
+		`arrival 1 comes twice`:     func(s *rest) { s.Arrivals = ArrivalSnapshot{[]uint64{1, 1}, []int64{0, 0}, []byte{0, 0}, nil} },
+		`class 9 of arrival 1`:      func(s *rest) { s.Arrivals = ArrivalSnapshot{[]uint64{1}, []int64{0}, []byte{0}, []uint32{9}} },
 	} {
-		s := recode(t, a.State())
+		s := restOf(t, a)
 		spoil(&s)
-		if _, err := Restore(testConfig(), s); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := Restore(testConfig(), s.parts(t)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("want an error with %q, got %v", name, err)
 		}
 	}

@@ -28,6 +28,9 @@ func (s *spare[T]) give(x T) {
 	s.free = append(s.free, x)
 }
 
+// lose counts one that was taken and does not come back.
+func (s *spare[T]) lose() { s.used-- }
+
 // trim lets go of half of what is more than is in use.
 func (s *spare[T]) trim() {
 	n := len(s.free)

@@ -106,14 +106,11 @@ func (s *Quantile) Merge(o *Quantile) {
 	}
 }
 
-// Clone is an independent copy.
-func (s *Quantile) Clone() *Quantile {
-	c := new(Quantile)
-	if s.Count() > 0 {
-		*c = *s
-		c.list, c.dense = append([]uint16(nil), s.list...), append([]uint32(nil), s.dense...)
-	}
-	return c
+// Copy makes s what o is, in memory of its own.
+func (s *Quantile) Copy(o *Quantile) {
+	list, dense := append(s.list[:0], o.list...), append(s.dense[:0], o.dense...)
+	*s = *o
+	s.list, s.dense = list, dense
 }
 
 // keptValues and keptBins bound the memory that Reset keeps: a sketch that was large once must not stay so.

@@ -226,10 +226,18 @@ type TopKState struct {
 
 // State is a copy of the sketch.
 func (t *TopK) State() TopKState {
-	counts := slices.Clone(t.counters)
-	slices.SortFunc(counts, order)
-	return TopKState{Counters: t.capacity, Unit: t.unit, Floor: t.floor, Total: t.total, Counts: counts}
+	s := t.Copy()
+	s.Sort()
+	return s
 }
+
+// Copy is State with the counts as they lie in memory: Sort brings them in order, whenever there is time.
+func (t *TopK) Copy() TopKState {
+	return TopKState{Counters: t.capacity, Unit: t.unit, Floor: t.floor, Total: t.total, Counts: slices.Clone(t.counters)}
+}
+
+// Sort brings the counts of a copy in the order of a State.
+func (s *TopKState) Sort() { slices.SortFunc(s.Counts, order) }
 
 // RestoreTopK makes a sketch from its state. Counters may have been changed meanwhile: when there are fewer, the
 // lightest names go.

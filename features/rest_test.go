@@ -1,0 +1,92 @@
+package features
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// rest is an Aggregator at rest, with all of its parts.
+type rest struct {
+	State
+	Classes  []ClassSnapshot
+	Arrivals ArrivalSnapshot
+	Sessions SessionSnapshot
+}
+
+// restOf is the state of a as it comes back from its bytes.
+func restOf(t testing.TB, a *Aggregator) (s rest) {
+	t.Helper()
+	b := a.Freeze()
+	defer a.Thaw()
+	dec := cbor.NewDecoder(bytes.NewReader(written(t, b)))
+	next := func(part any) {
+		if err := dec.Decode(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next(&s.State)
+	for _, p := range s.Pools {
+		for range p.Classes {
+			s.Classes = append(s.Classes, ClassSnapshot{})
+			next(&s.Classes[len(s.Classes)-1])
+		}
+	}
+	next(&s.Arrivals)
+	next(&s.Sessions)
+	if dec.Decode(new(any)) != io.EOF {
+		t.Fatal("more parts than were wanted")
+	}
+	return s
+}
+
+// parts hands out s to Restore.
+func (s *rest) parts(t testing.TB) func(part any) error {
+	var b bytes.Buffer
+	put := func(part any) {
+		if err := cbor.NewEncoder(&b).Encode(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(&s.State)
+	for i := range s.Classes {
+		put(&s.Classes[i])
+	}
+	put(&s.Arrivals)
+	put(&s.Sessions)
+	return cbor.NewDecoder(&b).Decode
+}
+
+// written are the bytes of a frozen Aggregator.
+func written(t testing.TB, f *Frozen) []byte {
+	t.Helper()
+	mode, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := f.Parts(mode.NewEncoder(&b).Encode); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// bytesOf is the state of a as it is written.
+func bytesOf(t testing.TB, a *Aggregator) []byte {
+	t.Helper()
+	f := a.Freeze()
+	defer a.Thaw()
+	return written(t, f)
+}
+
+// restarted is a as it comes back from its bytes.
+func restarted(t testing.TB, a *Aggregator, cfg Config) *Aggregator {
+	t.Helper()
+	b, err := Restore(cfg, cbor.NewDecoder(bytes.NewReader(bytesOf(t, a))).Decode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
