@@ -56,10 +56,3 @@ func attempted(r *ingest.Request, n int, seen *ingest.Deduper) bool {
 	}
 	return false
 }
-
-// restore takes up a state; one from before there was any is empty.
-func (c *calls) restore(s ingest.DeduperState) {
-	if s.Half > 0 {
-		c.adopted = ingest.RestoreDeduper(s)
-	}
-}

@@ -40,7 +40,7 @@ func TestACallIsDemandOnce(t *testing.T) {
 			if got := c.again(&r, seen); got != x.again {
 				t.Errorf("%s: record %d, attempt %d: again %v, want %v", name, i, x.attempt, got, x.again)
 			}
-			c.restore(c.adopted.State())
+			c.adopted = ingest.RestoreDeduper(c.adopted.State())
 		}
 	}
 }

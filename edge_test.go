@@ -54,12 +54,9 @@ func TestEdgeIsExact(t *testing.T) {
 		var got, lost [][]byte
 		p := New(agentConfig(t, "e"))
 		apply(p, batches[:cut], collect(&got))
-		snapshot, err := p.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		snapshot := saved(t, p)
 		apply(p, batches[cut:min(cut+7, len(batches))], collect(&lost))
-		q, err := Restore(agentConfig(t, "e"), snapshot)
+		q, err := Restore(agentConfig(t, "e"), bytes.NewReader(snapshot))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,18 +65,9 @@ func TestEdgeIsExact(t *testing.T) {
 			t.Errorf("restored after %d batches, the edge publishes something else", cut)
 		}
 	}
-	if _, err := Restore(eventConfig(t, "p"), mustSnapshot(t, New(agentConfig(t, "e")))); err == nil {
+	if _, err := Restore(eventConfig(t, "p"), bytes.NewReader(saved(t, New(agentConfig(t, "e"))))); err == nil {
 		t.Error("the state of an edge was taken for that of a daemon")
 	}
-}
-
-func mustSnapshot(t testing.TB, p *Pipeline) []byte {
-	t.Helper()
-	s, err := p.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 // TestPartsCountOnce: parts that come again, out of order, or on both sides of a snapshot add up to the same windows.
@@ -101,7 +89,7 @@ func TestPartsCountOnce(t *testing.T) {
 			p.Apply(decodePart(t, parts[i], "e"), emit)
 			if restart && n%9 == 0 {
 				var err error
-				if p, err = Restore(c, mustSnapshot(t, p)); err != nil {
+				if p, err = Restore(c, bytes.NewReader(saved(t, p))); err != nil {
 					t.Fatal(err)
 				}
 			}

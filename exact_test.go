@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -30,7 +31,7 @@ func told(o *Output) string {
 		{"archetypes", encode(o.Archetypes)}, {"forecasts", encode(o.Forecasts)}, {"projections", encode(o.Projections)},
 		{"decisions", encode(o.Decisions)}, {"alerts", encode(o.Alerts)},
 	} {
-		line += " " + part.name + " " + Digest(part.b)[:12]
+		line += " " + part.name + " " + digest(part.b)[:12]
 	}
 	return line
 }
@@ -63,19 +64,10 @@ func TestMixedLogIsExact(t *testing.T) {
 	}
 }
 
-func saved(t *testing.T, p *Pipeline) []byte {
-	t.Helper()
-	b, err := p.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 func reborn(t *testing.T, cfg Config, p *Pipeline) *Pipeline {
 	t.Helper()
 	snapshot := saved(t, p)
-	q, err := Restore(cfg, snapshot)
+	q, err := Restore(cfg, bytes.NewReader(snapshot))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +98,17 @@ func everythingHappened(t *testing.T, p *Pipeline) {
 	if !slices.ContainsFunc(p.pools, func(e *poolEntry) bool { return len(e.archetypes.List()) > 1 }) {
 		t.Error("no archetypes were told apart")
 	}
-	if s := p.aggregator.State(); s.Pools[0].Lag.Late == false || len(s.Arrivals.Hashes) == 0 {
+	late, arrivals := false, 0
+	_ = p.aggregator.Freeze().Parts(func(part any) error {
+		switch x := part.(type) {
+		case *features.State:
+			late = x.Pools[0].Lag.Late
+		case *features.ArrivalSnapshot:
+			arrivals = len(x.Hashes)
+		}
+		return nil
+	})
+	if p.aggregator.Thaw(); !late || arrivals == 0 {
 		t.Error("nothing was nowcast, or no arrivals are remembered")
 	}
 }

@@ -104,7 +104,7 @@ func summary(lines *[]string) func(*Output) {
 			}
 			return b
 		}
-		*lines = append(*lines, fmt.Sprintf("%s %s", o.Tick, Digest(slices.Concat(enc(o.Windows), enc(o.Forecasts), enc(o.Projections), enc(o.Decisions), enc(o.Alerts)))))
+		*lines = append(*lines, fmt.Sprintf("%s %s", o.Tick, digest(slices.Concat(enc(o.Windows), enc(o.Forecasts), enc(o.Projections), enc(o.Decisions), enc(o.Alerts)))))
 	}
 }
 
@@ -114,19 +114,13 @@ func TestFoldIsExact(t *testing.T) {
 	var want []string
 	whole := New(eventConfig(t, "p"))
 	apply(whole, batches, summary(&want))
-	final, err := whole.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	final := saved(t, whole)
 	for _, cut := range []int{1, 37, 89} {
 		var got []string
 		p := New(eventConfig(t, "p"))
 		apply(p, batches[:cut], summary(&got))
-		snapshot, err := p.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
-		q, err := Restore(eventConfig(t, "p"), snapshot)
+		snapshot := saved(t, p)
+		q, err := Restore(eventConfig(t, "p"), bytes.NewReader(snapshot))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,10 +128,7 @@ func TestFoldIsExact(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("restored after %d batches:\n%s", cut, diff)
 		}
-		again, err := q.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := saved(t, q)
 		if !bytes.Equal(final, again) {
 			t.Errorf("restored after %d batches: the final state differs", cut)
 		}
@@ -158,8 +149,8 @@ func TestBatchingDoesNotMatter(t *testing.T) {
 	discard := func(*Output) {}
 	apply(p, batches, discard)
 	apply(q, single, discard)
-	a, _ := p.Snapshot()
-	b, _ := q.Snapshot()
+	a := saved(t, p)
+	b := saved(t, q)
 	if !bytes.Equal(a, b) {
 		t.Error("states differ")
 	}
@@ -320,23 +311,20 @@ func TestEventClockFollowsSparseTraffic(t *testing.T) {
 func TestRestoreRefusesWhatItCannotRead(t *testing.T) {
 	p := New(eventConfig(t, "p"))
 	apply(p, traffic(3, 5), func(*Output) {})
-	good, err := p.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := saved(t, p)
 	wall := eventConfig(t, "p")
 	wall.Clock = WallClock
 	for name, try := range map[string]func() error{
-		"garbage":   func() error { _, err := Restore(eventConfig(t, "p"), []byte("nothing")); return err },
-		"truncated": func() error { _, err := Restore(eventConfig(t, "p"), good[:len(good)/2]); return err },
-		"clock":     func() error { _, err := Restore(wall, good); return err },
+		"garbage":   func() error { _, err := Restore(eventConfig(t, "p"), bytes.NewReader([]byte("nothing"))); return err },
+		"truncated": func() error { _, err := Restore(eventConfig(t, "p"), bytes.NewReader(good[:len(good)/2])); return err },
+		"clock":     func() error { _, err := Restore(wall, bytes.NewReader(good)); return err },
 	} {
 		if try() == nil {
 			t.Errorf("%s: taken over", name)
 		}
 	}
 	// A pool that is no longer configured is forgotten and does no harm.
-	q, err := Restore(eventConfig(t, "new"), good)
+	q, err := Restore(eventConfig(t, "new"), bytes.NewReader(good))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,14 +39,11 @@ func TestApplyAllIsApply(t *testing.T) {
 			own[i].Requests = slices.Clone(own[i].Requests)
 		}
 		fold(p, own, summary(&lines))
-		snapshot, err := p.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		snapshot := saved(t, p)
 		if p.Omissions().Features.ClassesEvicted == 0 {
 			t.Fatal("no class was forgotten")
 		}
-		return lines, Digest(snapshot)
+		return lines, digest(snapshot)
 	}
 	wantLines, want := fold(func(p *Pipeline, batches []ingest.Batch, emit func(*Output)) {
 		for i := range batches {

@@ -164,11 +164,8 @@ func TestProducersOnTheEventClock(t *testing.T) {
 			b.Source, b.ReceivedAt = fmt.Sprint("gateway", i%2), midnight.Add(time.Duration(i)*stored)
 			p.Apply(&b, func(o *Output) { last = *o })
 		}
-		s, err := p.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return Digest(s), last
+		s := saved(t, p)
+		return digest(s), last
 	}
 	one, out := run(time.Second)
 	if two, _ := run(time.Hour); one != two {

@@ -1,11 +1,12 @@
 package forewarm
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -17,22 +18,21 @@ import (
 )
 
 // snapshotVersion changes when the layout of state does.
-const snapshotVersion = 1
+const snapshotVersion = 2
 
+// state is the first part of a Pipeline at rest. The others are the parts of the Forecaster, the ids of the requests seen,
+// those of the calls adopted, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), of
+// which neither its writer nor its reader needs to hold more than one part.
 type state struct {
-	Version    int                 `cbor:"1,keyasint"`
-	Clock      Clock               `cbor:"2,keyasint"`
-	Sequence   uint64              `cbor:"3,keyasint"`
-	Time       timekeeperState     `cbor:"4,keyasint"`
-	Counters   Counters            `cbor:"5,keyasint"`
-	Dedup      ingest.DeduperState `cbor:"6,keyasint"`
-	Aggregator features.State      `cbor:"7,keyasint"`
-	Forecaster forecaster.State    `cbor:"8,keyasint"`
-	Pools      []poolState         `cbor:"9,keyasint"`
-	Board      alerting.BoardState `cbor:"10,keyasint"`
+	Version  int                 `cbor:"1,keyasint"`
+	Clock    Clock               `cbor:"2,keyasint"`
+	Sequence uint64              `cbor:"3,keyasint"`
+	Time     timekeeperState     `cbor:"4,keyasint"`
+	Counters Counters            `cbor:"5,keyasint"`
+	Pools    int                 `cbor:"9,keyasint"` // how many there are
+	Board    alerting.BoardState `cbor:"10,keyasint"`
 
 	Producers *features.ProducersState `cbor:"20,keyasint,omitempty"`
-	Adopted   ingest.DeduperState      `cbor:"40,keyasint"`
 
 	Edge   *edgeState   `cbor:"50,keyasint,omitempty"` // nil where the state is no edge's
 	Agents []agentState `cbor:"51,keyasint,omitempty"`
@@ -50,10 +50,10 @@ type poolState struct {
 
 // codec encodes deterministically (RFC 8949 §4.2), so that equal states are equal bytes, and decodes within bounds that
 // the largest honest state stays far below.
-var encoder, decoder = func() (cbor.UserBufferEncMode, cbor.DecMode) {
+var encoder, decoder = func() (cbor.EncMode, cbor.DecMode) {
 	options := cbor.CoreDetEncOptions()
 	options.Time = cbor.TimeRFC3339Nano
-	enc, err := options.UserBufferEncMode()
+	enc, err := options.EncMode()
 	if err != nil {
 		panic(err) // the options are constants
 	}
@@ -64,42 +64,100 @@ var encoder, decoder = func() (cbor.UserBufferEncMode, cbor.DecMode) {
 	return enc, dec
 }()
 
-// Snapshot encodes the whole state. With thousands of classes that is a hundred megabytes and more, so that room is made
-// for them once, by what the last one took.
-func (p *Pipeline) Snapshot() ([]byte, error) {
-	s := state{
-		Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters,
-		Dedup: p.dedup.State(), Adopted: p.calls.adopted.State(), Aggregator: p.aggregator.State(), Forecaster: p.forecaster.State(), Board: p.board.State(),
-		Producers: p.producers.State(),
+// Frozen is a Pipeline as it was at one moment, to be written while that one goes on.
+type Frozen struct {
+	state      state
+	dedup      *ingest.Deduper
+	adopted    *ingest.Deduper
+	pools      []poolState
+	prefixes   []prefix // of the pools
+	aggregator *features.Frozen
+	forecaster *forecaster.Forecaster // the Pipeline's own
+	learnt     chan struct{}          // closed when that is written
+	once       sync.Once
+}
+
+// Freeze fixes the state as it is, for Encode to write it while the fold goes on: in a small part of the time that writing
+// takes, and of the memory that the state takes. Of the windows none is copied before it has to change. Of what the models
+// have learned nothing is copied: it is written first, and the next tick waits until it is. So the best time is right after
+// a tick. Close must be called, also after an error, and then Thaw before the next Freeze.
+func (p *Pipeline) Freeze() *Frozen {
+	f := &Frozen{
+		state: state{
+			Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters,
+			Pools: len(p.pools), Board: p.board.State(), Producers: p.producers.State(), Agents: slices.Clone(p.agents.list),
+		},
+		dedup: p.dedup.Freeze(), adopted: p.calls.adopted.Freeze(), aggregator: p.aggregator.Freeze(),
+		forecaster: p.forecaster, learnt: make(chan struct{}),
 	}
-	s.Agents = p.agents.list
+	p.frozen = f
+	f.state.Counters.Refused = maps.Clone(p.counters.Refused)
 	if p.cfg.Agent != "" {
-		s.Edge = &p.edge.edgeState
+		f.state.Edge = new(p.edge.edgeState)
 	}
 	for _, e := range p.pools {
-		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: e.issued, Prefix: e.prefix.state()}
+		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued)}
+		ps.Decision.Pending = slices.Clone(e.decision.Pending)
 		if e.archetypes != nil {
 			ps.Archetypes = e.archetypes.State()
 		}
-		s.Pools = append(s.Pools, ps)
+		f.pools, f.prefixes = append(f.pools, ps), append(f.prefixes, e.prefix.freeze())
 	}
-	b := bytes.NewBuffer(make([]byte, 0, p.snapshotBytes+p.snapshotBytes/8))
-	err := encoder.MarshalToBuffer(s, b)
-	p.snapshotBytes = b.Len()
-	return b.Bytes(), err
+	return f
 }
 
-// Digest names a state: the SHA-256 of its snapshot.
-func Digest(snapshot []byte) string {
-	sum := sha256.Sum256(snapshot)
-	return hex.EncodeToString(sum[:])
+// Thaw ends the care for what Freeze gave, which must not be used any more.
+func (p *Pipeline) Thaw() {
+	p.frozen = nil
+	p.aggregator.Thaw()
+}
+
+// awaitLearnt waits until the models may learn.
+func (p *Pipeline) awaitLearnt() {
+	if p.frozen != nil {
+		<-p.frozen.learnt
+	}
+}
+
+// Close lets go of the models. It may be called more than once, like Encode on any goroutine.
+func (f *Frozen) Close() { f.once.Do(func() { close(f.learnt) }) }
+
+// Sequence is the stream sequence that the frozen state includes.
+func (f *Frozen) Sequence() uint64 { return f.state.Sequence }
+
+// Encode writes the state, the same bytes for the same state. It may be called once, on any goroutine, and lets go of what is
+// written as it goes.
+func (f *Frozen) Encode(w io.Writer) error {
+	put := encoder.NewEncoder(w).Encode
+	if err := put(&f.state); err != nil {
+		return err
+	}
+	if err := f.forecaster.Parts(put); err != nil {
+		return err
+	}
+	f.Close()
+	for _, d := range [...]**ingest.Deduper{&f.dedup, &f.adopted} {
+		if err := put((*d).State()); err != nil {
+			return err
+		}
+		*d = nil
+	}
+	for i := range f.pools {
+		f.pools[i].Prefix = f.prefixes[i].state()
+		if err := put(&f.pools[i]); err != nil {
+			return err
+		}
+		f.pools[i], f.prefixes[i] = poolState{}, prefix{}
+	}
+	return f.aggregator.Parts(put)
 }
 
 // Restore makes a Pipeline that goes on from a snapshot, under a configuration that may have changed: pools that are no
 // longer configured are forgotten, new ones start empty.
-func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
+func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
+	next := decoder.NewDecoder(snapshot).Decode
 	var s state
-	if err := decoder.Unmarshal(snapshot, &s); err != nil {
+	if err := next(&s); err != nil {
 		return nil, fmt.Errorf("snapshot does not decode: %w", err)
 	}
 	if s.Version != snapshotVersion {
@@ -112,39 +170,61 @@ func Restore(cfg Config, snapshot []byte) (*Pipeline, error) {
 		return nil, errors.New("snapshot was taken by the other of forewarm serve and forewarm agent: use another storage.dir")
 	}
 	p := New(cfg)
-	var err error
-	p.dedup = ingest.RestoreDeduper(s.Dedup)
-	p.calls.restore(s.Adopted)
-	if p.aggregator, err = features.Restore(p.cfg.Features, s.Aggregator); err != nil {
-		return nil, err
+	if err := p.restore(&s, next); err != nil {
+		return nil, fmt.Errorf("snapshot does not decode: %w", err)
 	}
-	if p.forecaster, err = forecaster.Restore(cfg.forecasterConfig(), s.Forecaster); err != nil {
-		return nil, err
+	if err := next(new(cbor.RawMessage)); err != io.EOF {
+		return nil, errors.New("snapshot does not end where it should")
 	}
-	if p.producers, err = features.RestoreProducers(cfg.producers(), s.Producers); err != nil {
-		return nil, err
-	}
+	return p, nil
+}
+
+func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 	p.board.Restore(s.Board)
+	if p.producers, err = features.RestoreProducers(p.cfg.producers(), s.Producers); err != nil {
+		return err
+	}
 	if p.agents.list = s.Agents; s.Edge != nil {
 		p.edge.edgeState = *s.Edge
 	}
 	p.sequence, p.time.timekeeperState = s.Sequence, s.Time
-	p.snapshotBytes = len(snapshot)
 	p.counters = s.Counters
 	if p.counters.Refused == nil {
 		p.counters.Refused = map[ingest.Reason]uint64{}
 	}
-	for _, ps := range s.Pools {
-		if e := p.entry(ps.Name); e != nil {
-			e.warmup.Restore(ps.Warmup)
-			e.decision, e.issued = ps.Decision, ps.Issued
-			e.prefix.restore(ps.Prefix, cfg.PrefixBlocks)
-			if e.archetypes != nil && ps.Archetypes != nil {
-				if e.archetypes, err = features.RestoreArchetypes(cfg.Classify.Archetypes, ps.Archetypes); err != nil {
-					return nil, fmt.Errorf("pool %q: %w", ps.Name, err)
-				}
-			}
+	if p.forecaster, err = forecaster.Restore(p.cfg.forecasterConfig(), next); err != nil {
+		return err
+	}
+	for _, d := range [...]**ingest.Deduper{&p.dedup, &p.calls.adopted} {
+		var ids ingest.DeduperState
+		if err := next(&ids); err != nil {
+			return err
+		}
+		*d = ingest.RestoreDeduper(ids)
+	}
+	for range s.Pools {
+		var ps poolState
+		if err := next(&ps); err != nil {
+			return err
+		}
+		if err := p.restorePool(&ps); err != nil {
+			return fmt.Errorf("pool %q: %w", ps.Name, err)
 		}
 	}
-	return p, nil
+	p.aggregator, err = features.Restore(p.cfg.Features, next)
+	return err
+}
+
+func (p *Pipeline) restorePool(s *poolState) (err error) {
+	e := p.entry(s.Name)
+	if e == nil {
+		return nil // it is no longer configured
+	}
+	e.warmup.Restore(s.Warmup)
+	e.decision, e.issued = s.Decision, s.Issued
+	e.prefix.restore(s.Prefix, p.cfg.PrefixBlocks)
+	if e.archetypes != nil && s.Archetypes != nil {
+		e.archetypes, err = features.RestoreArchetypes(p.cfg.Classify.Archetypes, s.Archetypes)
+	}
+	return err
 }

@@ -1,6 +1,7 @@
 package forewarm
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -43,11 +44,9 @@ func TestStartsTeachTheWarmupLag(t *testing.T) {
 		if got := len(p.pools[0].warmup.State().Observed); got != step.want {
 			t.Errorf("step %d: %d starts, want %d", i, got, step.want)
 		}
-		snapshot, err := p.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p, err = Restore(eventConfig(t, "p"), snapshot); err != nil {
+		snapshot := saved(t, p)
+		var err error
+		if p, err = Restore(eventConfig(t, "p"), bytes.NewReader(snapshot)); err != nil {
 			t.Fatal(err)
 		}
 	}

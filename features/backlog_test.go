@@ -18,7 +18,7 @@ import (
 // wait, bit for bit, whatever comes between them.
 func TestWhenRequestsAreFoldedShowsNowhere(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		steps := drawSteps(rt)
+		steps := drawSteps(rt, false)
 		later, atOnce := New(testConfig()), New(testConfig())
 		for i, s := range steps {
 			got, want := s(later), s(atOnce)
@@ -29,11 +29,11 @@ func TestWhenRequestsAreFoldedShowsNowhere(t *testing.T) {
 			if later.Counters() != atOnce.Counters() {
 				rt.Fatalf("step %d: counters %+v, want %+v", i, later.Counters(), atOnce.Counters())
 			}
-			if rapid.IntRange(0, 9).Draw(rt, "look") == 0 && !bytes.Equal(encode(t, atOnce.State()), encode(t, later.State())) {
+			if rapid.IntRange(0, 9).Draw(rt, "look") == 0 && !bytes.Equal(bytesOf(t, atOnce), bytesOf(t, later)) {
 				rt.Fatalf("step %d: the states differ", i)
 			}
 		}
-		if !bytes.Equal(encode(t, atOnce.State()), encode(t, later.State())) {
+		if !bytes.Equal(bytesOf(t, atOnce), bytesOf(t, later)) {
 			rt.Fatal("the states differ at the end")
 		}
 	})
@@ -95,7 +95,7 @@ func TestBacklogOfManyClasses(t *testing.T) {
 			atOnce.CatchUp()
 			most = max(most, len(later.backlog.waiting))
 		}
-		if later.Counters() != atOnce.Counters() || !bytes.Equal(encode(t, atOnce.State()), encode(t, later.State())) {
+		if later.Counters() != atOnce.Counters() || !bytes.Equal(bytesOf(t, atOnce), bytesOf(t, later)) {
 			t.Errorf("%d classes: the states differ", classes)
 		}
 		if c := later.Counters(); c.KVBeforeOpen == 0 || c.KVBeyondOpen == 0 || c.BadTimes == 0 || c.Late == 0 {

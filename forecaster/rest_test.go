@@ -23,11 +23,7 @@ func tokens(class string, i int, n float64) features.Window {
 // restoredOf sends a forecaster through its bytes.
 func restoredOf(t *testing.T, f *Forecaster) *Forecaster {
 	t.Helper()
-	var st State
-	if err := cbor.Unmarshal(bytesOf(t, f), &st); err != nil {
-		t.Fatal(err)
-	}
-	g, err := Restore(f.cfg, st)
+	g, err := Restore(f.cfg, cbor.NewDecoder(bytes.NewReader(bytesOf(t, f))).Decode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +36,11 @@ func bytesOf(t *testing.T, f *Forecaster) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := mode.Marshal(f.State())
-	if err != nil {
+	var b bytes.Buffer
+	if err := f.Parts(mode.NewEncoder(&b).Encode); err != nil {
 		t.Fatal(err)
 	}
-	return data
+	return b.Bytes()
 }
 
 // TestRestIsConsistent: whatever classes come, go, grow and are amended, few have series of their own, and these and

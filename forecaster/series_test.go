@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forewarm/forewarm/features"
@@ -135,26 +134,17 @@ func TestRestoreGoesOnBitForBit(t *testing.T) {
 	}
 	y := noisy(rand.New(rand.NewPCG(5, 6)))
 	feed(f, 0, 777, y)
-	encoded, err := cbor.Marshal(f.State())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var st State
-	if err := cbor.Unmarshal(encoded, &st); err != nil {
-		t.Fatal(err)
-	}
-	g, err := Restore(Config{}, st)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := restoredOf(t, f)
 	values := noisy(rand.New(rand.NewPCG(7, 8)))
 	again := noisy(rand.New(rand.NewPCG(7, 8)))
 	want, got := feed(f, 777, 1000, values), feed(g, 777, 1000, again)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	st.Version++
-	if _, err := Restore(Config{}, st); err == nil {
+	if _, err := Restore(Config{}, func(part any) error {
+		part.(*state).Version = snapshotVersion + 1
+		return nil
+	}); err == nil {
 		t.Error("a state of another version was taken over")
 	}
 }

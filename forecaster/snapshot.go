@@ -10,16 +10,15 @@ import (
 // snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
 const snapshotVersion = 5
 
-// State is the whole of a Forecaster for a snapshot. It shares memory with the Forecaster: encode it before the next
-// Observe.
-type State struct {
+// state is the first part of a Forecaster at rest. The others are the classes of its pools.
+type state struct {
 	Version int         `cbor:"1,keyasint"`
 	Pools   []poolState `cbor:"2,keyasint"`
 }
 
 type poolState struct {
 	Name    string              `cbor:"1,keyasint"`
-	Classes []classState        `cbor:"2,keyasint"`
+	Classes int                 `cbor:"2,keyasint"` // how many there are
 	Total   []*seriesState      `cbor:"3,keyasint"`
 	Minute  features.PoolMinute `cbor:"4,keyasint"`
 	Shared  []*shared           `cbor:"8,keyasint"`
@@ -58,20 +57,30 @@ type seriesState struct {
 	Learned int64               `cbor:"8,keyasint,omitempty"`
 }
 
-// State returns the forecaster's state.
-func (f *Forecaster) State() State {
-	st := State{Version: snapshotVersion}
+// Parts hands out the state in the parts that Restore takes up, in their order: what was learned of each class is put
+// together when it is its turn. Nothing may be observed meanwhile.
+func (f *Forecaster) Parts(put func(part any) error) error {
+	st := state{Version: snapshotVersion}
 	for _, p := range f.pools {
-		ps := poolState{Name: p.name, Total: seriesStates(p.total), Minute: p.minute, Rest: p.rest, Chosen: p.chosen, Shared: p.shared}
+		ps := poolState{
+			Name: p.name, Classes: len(p.classes), Total: seriesStates(p.total), Minute: p.minute, Rest: p.rest, Chosen: p.chosen, Shared: p.shared,
+		}
 		for _, s := range p.standings {
 			ps.Standings = append(ps.Standings, standingState{s.name, s.weight, s.newest, s.tier, s.counts})
 		}
-		for _, c := range p.classes {
-			ps.Classes = append(ps.Classes, classState{c.key.Class, seriesStates(c.series), c.shape, c.sessions, lightStates(c.light), c.shown})
-		}
 		st.Pools = append(st.Pools, ps)
 	}
-	return st
+	if err := put(&st); err != nil {
+		return err
+	}
+	for _, p := range f.pools {
+		for _, c := range p.classes {
+			if err := put(&classState{c.key.Class, seriesStates(c.series), c.shape, c.sessions, lightStates(c.light), c.shown}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func seriesStates(all []*series) []*seriesState {
@@ -89,8 +98,13 @@ func seriesStates(all []*series) []*seriesState {
 	return out
 }
 
-// Restore makes a Forecaster that goes on from st.
-func Restore(cfg Config, st State) (*Forecaster, error) {
+// Restore makes a Forecaster that goes on where the one that was frozen did; next decodes the next of its parts into what
+// it is given.
+func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
+	var st state
+	if err := next(&st); err != nil {
+		return nil, fmt.Errorf("forecaster state: %w", err)
+	}
 	if st.Version != snapshotVersion {
 		return nil, fmt.Errorf("forecaster state has version %d, this program reads %d", st.Version, snapshotVersion)
 	}
@@ -106,8 +120,12 @@ func Restore(cfg Config, st State) (*Forecaster, error) {
 			return nil, fmt.Errorf("forecaster state of %s has %d dimensions, this program forecasts %d", p.name, len(ps.Shared), len(p.shared))
 		}
 		p.shared = ps.Shared
-		for i := range ps.Classes {
-			if err := f.restoreClass(p, &ps.Classes[i]); err != nil {
+		for range ps.Classes {
+			var cs classState
+			if err := next(&cs); err != nil {
+				return nil, fmt.Errorf("forecaster state of a class of %s: %w", ps.Name, err)
+			}
+			if err := f.restoreClass(p, &cs); err != nil {
 				return nil, err
 			}
 		}

@@ -67,10 +67,7 @@ func TestZonesReachEverySeries(t *testing.T) {
 		}
 		f.Observe(ws, nil)
 	}
-	g, err := Restore(cfg, f.State())
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := restoredOf(t, f)
 	for _, x := range []*Forecaster{f, g} {
 		n := 0
 		for _, p := range x.pools {

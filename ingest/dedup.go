@@ -98,6 +98,12 @@ func (d *Deduper) State() DeduperState {
 	return DeduperState{Half: d.half, Forgotten: d.forgotten, Current: d.current.sorted(), Previous: d.previous.sorted()}
 }
 
+// Freeze is a Deduper like d that only State may be asked of, at any time: d goes on without it. O(capacity), a copy of
+// memory, where State sorts.
+func (d *Deduper) Freeze() *Deduper {
+	return &Deduper{half: d.half, current: d.current.frozen(), previous: d.previous.frozen(), forgotten: d.forgotten}
+}
+
 // RestoreDeduper makes the Deduper that s was taken from.
 func RestoreDeduper(s DeduperState) *Deduper {
 	d := NewDeduper(2)

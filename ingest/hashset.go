@@ -88,6 +88,9 @@ func (s *hashSet) clear() {
 	s.used = 0
 }
 
+// frozen is a copy to be listed.
+func (s *hashSet) frozen() hashSet { return hashSet{slots: slices.Clone(s.slots), used: s.used} }
+
 func (s *hashSet) sorted() []uint64 {
 	all := make([]uint64, 0, s.used)
 	for _, h := range s.slots {

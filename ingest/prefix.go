@@ -1,6 +1,9 @@
 package ingest
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // PrefixCache estimates how much of a prompt a pool's prefix caches held, from the sequence hashes of its blocks: it
 // remembers the blocks of the prompts seen most recently, at most a given number of them, as an engine does that evicts
@@ -114,11 +117,16 @@ type PrefixState struct {
 
 // State copies what c remembers. O(n).
 func (c *PrefixCache) State() PrefixState {
-	s := PrefixState{Capacity: c.capacity, Forgotten: c.forgotten, Blocks: make([]byte, 0, 8*len(c.slots))}
+	s := PrefixState{Capacity: c.capacity, Forgotten: c.forgotten, Blocks: make([]byte, 0, 8*len(c.blocks))}
 	for at := c.blocks[0].prev; at != 0; at = c.blocks[at].prev {
 		s.Blocks = binary.LittleEndian.AppendUint64(s.Blocks, c.blocks[at].hash)
 	}
 	return s
+}
+
+// Freeze is a PrefixCache like c that only State may be asked of, at any time: c goes on without it. O(n), a copy of memory.
+func (c *PrefixCache) Freeze() *PrefixCache {
+	return &PrefixCache{capacity: c.capacity, blocks: slices.Clone(c.blocks), forgotten: c.forgotten}
 }
 
 // RestorePrefixCache makes the PrefixCache that s was taken from.

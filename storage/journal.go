@@ -117,28 +117,30 @@ func (j *Journal) Append(d *alerting.Decision) error {
 // that the journal is never behind the snapshot.
 func (j *Journal) Sync() error {
 	j.mu.Lock()
+	file, broken := j.file, j.broken
+	j.mu.Unlock()
+	if broken != nil {
+		return broken
+	}
+	err := file.Sync() // others append meanwhile
+	if err == nil || errors.Is(err, os.ErrClosed) {
+		return nil // a file that was closed for the next segment was synced before
+	}
+	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.broken != nil {
-		return j.broken
-	}
-	return j.sync()
+	j.breakOff(err)
+	return j.broken
 }
 
-func (j *Journal) sync() error {
-	if err := j.file.Sync(); err != nil {
-		j.breakOff(err) // what a failed fsync left on disk is not known, and a second one may lie
-		return j.broken
-	}
-	return nil
-}
-
+// breakOff gives up after a failed write or fsync: what that left on disk is not known, and a second fsync may lie.
 func (j *Journal) breakOff(err error) {
 	j.broken = fmt.Errorf("journal %s cannot be written any more: %w: mend the disk and restart", j.dir, err)
 }
 
 func (j *Journal) rotate() error {
-	if err := j.sync(); err != nil {
-		return err
+	if err := j.file.Sync(); err != nil {
+		j.breakOff(err)
+		return j.broken
 	}
 	n := j.segments[len(j.segments)-1].number + 1
 	f, err := j.create(n)

@@ -113,8 +113,10 @@ func (a *agent) Run(ctx context.Context) error {
 	upstream, folding := errgroup.WithContext(ctx)
 	a.runSources(folding, upstream, func(batches []ingest.Batch) error { return a.handle(folding, batches) })
 	err := upstream.Wait()
-	if len(a.parts) == 0 { // or else the state is ahead of what was published
-		err = errors.Join(err, a.snapshot())
+	if len(a.parts) == 0 {
+		err = errors.Join(err, a.saveLast())
+	} else { // the state is ahead of what was published
+		err = errors.Join(err, a.awaitSaving())
 	}
 	stop()
 	return errors.Join(err, downstream.Wait())
@@ -122,21 +124,18 @@ func (a *agent) Run(ctx context.Context) error {
 
 // handle folds the messages that came together, and publishes what each of them ends.
 func (a *agent) handle(ctx context.Context, batches []ingest.Batch) error {
+	ticked := false
 	for i := range batches {
 		if len(a.parts) > 0 {
 			return nil // ctx has ended while they were published
 		}
-		a.fold(batches[i:i+1], a.emit)
+		ticked = a.fold(batches[i:i+1], a.emit) || ticked
 		if err := a.publish(ctx); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("agent.upstream: %w", err)
 		}
 	}
-	if len(a.parts) == 0 && !time.Now().Before(a.nextSnapshot) {
-		err := a.snapshot()
-		a.stored("snapshot", err)
-		if err != nil {
-			a.log.Error("the state could not be saved; a restart replays more of the stream", zap.Error(err))
-		}
+	if len(a.parts) == 0 { // or else the state is ahead of what was published
+		a.keepState(ticked)
 	}
 	return nil
 }
@@ -179,15 +178,6 @@ func (a *agent) publish(ctx context.Context) error {
 	a.parts = nil
 	a.waits.Store(0)
 	return nil
-}
-
-// snapshot saves the state, whose parts are all published.
-func (a *agent) snapshot() error {
-	defer a.scheduleSnapshot(time.Now())
-	if a.pipeline.Sequence() == a.saved {
-		return nil
-	}
-	return a.save()
 }
 
 // slowUpstream is how long a publication may take without being a trouble.

@@ -12,7 +12,6 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest/jetstream"
@@ -132,7 +131,7 @@ func checkData(dir string, std streams) (err error) {
 	case err != nil:
 		return err
 	default:
-		fmt.Fprintf(std.out, "ok  snapshot: sequence %d of stream %s, state sha256 %s\n", s.Sequence, s.Stream.Name, forewarm.Digest(s.Payload))
+		fmt.Fprintf(std.out, "ok  snapshot: sequence %d of stream %s, state sha256 %x\n", s.Sequence, s.Stream.Name, s.Digest)
 	}
 	journal, err := storage.OpenJournal(filepath.Join(dir, "journal"), quiet)
 	if err != nil {

@@ -55,7 +55,8 @@ func (d *daemon) exportCounters() {
 	})
 	d.tickTook = d.exporter.Histogram("forewarm_tick_fold_duration_seconds",
 		"Time a tick took with all that it produced: windows closed, models taught, pools decided, the rest stored and handed on.", pauses)
-	d.snapshotTook = d.exporter.Histogram("forewarm_snapshot_duration_seconds", "Time saving the state took; nothing is folded meanwhile.", pauses)
+	d.snapshotTook = d.exporter.Histogram("forewarm_snapshot_duration_seconds", "Time saving the state took, beside the fold.", pauses)
+	d.snapshotStopped = d.exporter.Histogram("forewarm_snapshot_stop_duration_seconds", "Time the fold stood still for the state to be fixed, before it was saved.", pauses)
 	d.exporter.Gauge("forewarm_snapshot_bytes", "Size of the newest saved state; 0 before the first.", func() float64 {
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -45,7 +44,7 @@ type daemon struct {
 
 	store     *storage.Store
 	journal   *storage.Journal
-	snapshots *storage.Snapshots
+	snapshots *storage.Snapshots // of the goroutine that saves, or else of the fold's
 
 	consumer   *jetstream.Consumer
 	scraper    *scrape.Scraper // nil when nothing is scraped
@@ -61,18 +60,21 @@ type daemon struct {
 	pipeline     *forewarm.Pipeline
 	announced    storage.Position // decisions up to here were announced before the last stop
 	nextSnapshot time.Time
+	saving       *saving           // nil when none is under way
 	saved        uint64            // sequence of the newest snapshot
 	capped       bool              // it was said that samples are left out
 	faults       map[faultKey]bool // of producers, that were said
 	onTick       func(*forewarm.Output)
 	tickTook     func(seconds float64)
-	snapshotTook func(seconds float64)
+
+	// Safe for concurrent use.
+	snapshotTook, snapshotStopped func(seconds float64)
 
 	mu         sync.Mutex
 	status     server.Status
 	omissions  forewarm.Omissions // as of the last tick
 	damaged    uint64             // snapshot files
-	savedBytes int                // of the newest snapshot
+	savedBytes int64              // of the newest snapshot
 	unsaved    map[string]string  // why the last snapshot, or journal entry, could not be written
 	undelivery map[string]undelivery
 }
@@ -228,19 +230,15 @@ func (d *daemon) restore(agent string) error {
 	if d.snapshots, err = storage.OpenSnapshots(filepath.Join(d.cfg.Storage.Dir, "snapshots"), slogFrom(d.log)); err != nil {
 		return err
 	}
-	what := "no snapshot: empty state"
-	snapshot, err := d.snapshots.Load(d.stream)
-	switch {
-	case errors.Is(err, storage.ErrNoSnapshot):
-		d.pipeline = forewarm.New(pc)
-	case err != nil:
+	snapshot, err := d.load(pc)
+	if err != nil {
 		return err
-	default:
-		if d.pipeline, err = forewarm.Restore(pc, snapshot.Payload); err != nil {
-			return fmt.Errorf("%w; move %s away to start anew from the stream", err, filepath.Join(d.cfg.Storage.Dir, "snapshots"))
-		}
+	}
+	what := "no snapshot: empty state"
+	if snapshot != nil {
 		what = fmt.Sprintf("snapshot at sequence %d", snapshot.Sequence)
 		d.saved = snapshot.Sequence
+		d.show(snapshot)
 	}
 	d.omissions, d.damaged = d.pipeline.Omissions(), uint64(d.snapshots.Damaged())
 	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
@@ -248,9 +246,6 @@ func (d *daemon) restore(agent string) error {
 		s.Version, s.Mode, s.Clock = versionString(), d.cfg.Decision.Mode, string(d.cfg.Clock)
 		s.Restored, s.Restore = true, what
 		s.Sequence, s.Tick = d.pipeline.Sequence(), d.pipeline.LastTick()
-		if snapshot != nil {
-			s.StateDigest = forewarm.Digest(snapshot.Payload)
-		}
 	})
 	return nil
 }
@@ -313,7 +308,7 @@ func (d *daemon) Run(ctx context.Context) error {
 	d.runSources(folding, upstream, d.handle)
 	upstream.Go(func() error { return d.runReports(folding) })
 	err := upstream.Wait()
-	err = errors.Join(err, d.snapshot())
+	err = errors.Join(err, d.saveLast())
 	stop()
 	return errors.Join(err, downstream.Wait())
 }
@@ -333,20 +328,13 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 
 // handle folds the messages that came together.
 func (d *daemon) handle(batches []ingest.Batch) error {
-	d.fold(batches, d.emit)
-	if !time.Now().Before(d.nextSnapshot) {
-		// A disk that is full must not stop the decisions: the state lives on in memory and in the stream.
-		err := d.snapshot()
-		d.stored("snapshot", err)
-		if err != nil {
-			d.log.Error("the state could not be saved; a restart replays more of the stream", zap.Error(err))
-		}
-	}
+	d.keepState(d.fold(batches, d.emit))
 	return nil
 }
 
-// fold folds messages, and tells of what became of them. What those with a tick take is taken for the tick's.
-func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) {
+// fold folds messages, tells of what became of them, and says whether there was a tick among them. What those with a tick
+// take is taken for the tick's.
+func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (ticked bool) {
 	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
 	d.pipeline.ApplyAll(batches, emit)
 	for i := range batches {
@@ -354,12 +342,14 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) {
 		ignored += batches[i].Ignored
 	}
 	after := d.pipeline.Counters()
-	if ticks := after.Ticks - before.Ticks; ticks > 0 {
+	ticks := after.Ticks - before.Ticks
+	if ticks > 0 {
 		d.tickTook(time.Since(began).Seconds() / float64(ticks))
 	}
 	d.setStatus(func(s *server.Status) { s.Sequence = d.pipeline.Sequence() })
 	d.exporter.CountRecords(int(after.Records - before.Records))
 	d.exporter.CountIgnored(ignored)
+	return ticks > 0
 }
 
 // emit takes what one tick produced: to disk first, then to the world.
@@ -430,54 +420,6 @@ func (d *daemon) announceAgain() {
 			d.dispatcher.Enqueue(alerting.Notice{Decision: &x})
 		}
 	}
-}
-
-// snapshot saves the state, after the decisions that led to it.
-func (d *daemon) snapshot() error {
-	defer d.scheduleSnapshot(time.Now())
-	if d.pipeline.Sequence() == d.saved {
-		return nil
-	}
-	if err := d.journal.Sync(); err != nil {
-		return err
-	}
-	if err := d.save(); err != nil {
-		return err
-	}
-	return d.journal.Prune(d.pipeline.LastTick().Add(-d.cfg.Storage.Retention))
-}
-
-// snapshotRest is how many times as long as the last snapshot took the next one waits at least: the fold stands still
-// meanwhile, and neither a slow disk nor a large state may take more than 5 % of its time.
-const snapshotRest = 19
-
-// scheduleSnapshot says when the one after that which began at the given time is due.
-func (d *daemon) scheduleSnapshot(began time.Time) {
-	now := time.Now()
-	d.nextSnapshot = now.Add(max(d.cfg.Storage.SnapshotEvery, snapshotRest*now.Sub(began)))
-}
-
-// savingGCPercent is how much memory may grow between collections while the state is saved.
-const savingGCPercent = 25
-
-// save writes a snapshot.
-func (d *daemon) save() error {
-	// What saving takes is garbage a moment later. The collector must not take it for a measure of how far to let memory
-	// grow: with thousands of classes that would be hundreds of megabytes, for ever.
-	defer debug.SetGCPercent(debug.SetGCPercent(savingGCPercent))
-	began := time.Now()
-	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
-	payload, err := d.pipeline.Snapshot()
-	if err != nil {
-		return err
-	}
-	if err := d.snapshots.Save(&storage.Snapshot{Stream: d.stream, Sequence: d.pipeline.Sequence(), Payload: payload}); err != nil {
-		return err
-	}
-	d.saved = d.pipeline.Sequence()
-	digest := forewarm.Digest(payload)
-	d.setStatus(func(s *server.Status) { s.StateDigest, d.savedBytes = digest, len(payload) })
-	return nil
 }
 
 func (d *daemon) setStatus(f func(*server.Status)) {
