@@ -37,9 +37,9 @@ func digest(b []byte) string {
 func TestFrozenIsWrittenWhileTheFoldGoesOn(t *testing.T) {
 	for _, clock := range []Clock{WallClock, EventClock} {
 		t.Run(string(clock), func(t *testing.T) {
-			cfg, log := mixedConfig(t, clock), mixedLog(11, 14)
+			cfg, log := mixedConfig(t, clock), mixedLog(11, 9)
 			p, free := New(cfg), New(cfg)
-			for part := range slices.Chunk(log, 301) {
+			for part := range slices.Chunk(log, 151) {
 				want, frozen, got := saved(t, p), p.Freeze(), make(chan []byte)
 				go func() { got <- written(t, frozen) }()
 				apply(p, part, func(*Output) {})
