@@ -54,6 +54,8 @@ type Config struct {
 	ForecastClasses int
 	// LightClasses bounds, over all pools, those beyond that have light series; see forecaster.Config.MaxLight.
 	LightClasses int
+	// Events are the calendar of what is known to come, of all pools; see forecaster.Config.Events.
+	Events []forecaster.Event
 	// Agent, when set, makes the Pipeline an edge aggregator of that name: in place of windows, forecasts and decisions its
 	// ticks give Output.Parts, for another Pipeline to add up.
 	Agent string
@@ -205,7 +207,7 @@ func services(cfg *Config) map[string]features.Service {
 }
 
 func (c *Config) forecasterConfig() forecaster.Config {
-	f := forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, MaxClasses: c.ForecastClasses, MaxLight: c.LightClasses, Zones: map[string]*time.Location{}}
+	f := forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, MaxClasses: c.ForecastClasses, MaxLight: c.LightClasses, Zones: map[string]*time.Location{}, Events: c.Events}
 	for i := range c.Pools {
 		f.Zones[c.Pools[i].Name] = c.Pools[i].Zone
 	}

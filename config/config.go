@@ -8,6 +8,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
@@ -30,6 +31,8 @@ type Config struct {
 	// DefaultPool serves pools that are not listed, up to MaxPools in all; without it their telemetry is refused.
 	DefaultPool *capacity.Config `yaml:"default_pool"`
 	MaxPools    int              `yaml:"max_pools"`
+	// Events are what is known to come: launches, campaigns, nightly batches.
+	Events []forecaster.EventConfig `yaml:"events"`
 
 	Decision  alerting.Config  `yaml:"decision"`
 	NATS      jetstream.Config `yaml:"nats"`

@@ -105,6 +105,20 @@ func TestAnchorsMerge(t *testing.T) {
 	}
 }
 
+func TestEventsReachTheForecaster(t *testing.T) {
+	c, err := parseFile(t, "testdata/valid/events.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Events) != 2 || p.Events[0].Class != "agent" || p.Events[1].Duration != time.Hour || p.Events[1].Uncertainty != 1.5 {
+		t.Errorf("events %+v", p.Events)
+	}
+}
+
 func TestTimezoneReachesThePool(t *testing.T) {
 	c, err := parseFile(t, "testdata/valid/default_pool_only.yaml")
 	if err != nil {

@@ -33,6 +33,7 @@ func (c *Config) Pipeline() (forewarm.Config, error) {
 			p.DefaultPool = &pool
 		}
 	}
+	p.Events = c.events(k)
 	if len(k.errs) > 0 {
 		return forewarm.Config{}, k.errs
 	}

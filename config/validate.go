@@ -118,6 +118,7 @@ func (c *Config) check(source map[string]string) Errors {
 	c.checkFeatures(k)
 	c.checkClassify(k)
 	c.checkPools(k)
+	c.events(k)
 	k.section("decision", c.Decision.Check())
 	k.section("nats", c.NATS.Validate())
 	c.checkAgent(k)

@@ -93,7 +93,7 @@ func sessionsOf(t *testing.T, path string, column map[string]int, n int) map[str
 				classes[w.Class] = c
 				out[w.Class] = &sessionsAhead{at: make([]*[model.SessionDimensions][model.SessionLeads]float64, n)}
 			}
-			c.converse(int64(m), w)
+			c.converse(int64(m), w, 1)
 			if c.ahead == nil {
 				continue
 			}

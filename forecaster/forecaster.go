@@ -27,6 +27,8 @@ type Config struct {
 	// MaxLight is how many further classes, over all pools, have light series: some 35 KiB a class. What is left is
 	// forecast together as features.OverflowClass. Pool totals are of all.
 	MaxLight int
+	// Events are the calendar of what is known to come, of all pools. At most MaxEvents, each name once in a pool.
+	Events []Event
 }
 
 // DefaultMaxClasses is what an unset Config.MaxClasses means, DefaultMaxLight a MaxLight that takes some 350 MiB when all
@@ -63,9 +65,12 @@ type pool struct {
 	minute   features.PoolMinute
 
 	standings []*standing // of every class, ordered by name
+	newest    int64       // minute observed
 	rest      span        // sums of the classes without series of their own
 	full      int         // classes with full series, features.OverflowClass aside
 	chosen    int64       // minute in which standings were looked at last
+
+	effects []*effect // of the calendar's events of this pool, in its order
 }
 
 // class has either full or light series, by index into dimensions; nil until the dimension is known.
@@ -76,8 +81,10 @@ type class struct {
 	shown  bool // has forecasts of its own in the output
 	shape  shape
 
-	sessions *model.Sessions // nil without any
-	ahead    *[model.SessionDimensions][model.SessionLeads]float64
+	sessions *model.Sessions                                       // nil without any
+	ahead    *[model.SessionDimensions][model.SessionLeads]float64 // without events
+
+	multiplier float64 // what events made of the newest minute of the sessions
 }
 
 // follower is a series of a class.
@@ -156,6 +163,11 @@ type sums struct {
 func (p *pool) observe(windows []features.Window, settle int) {
 	minute := windows[0].Start.Unix() / 60
 	p.choose(minute, settle)
+	newest := minute > p.newest
+	if newest {
+		p.newest = minute
+		p.expectEvents(minute)
+	}
 	others := unknowns()
 	t := sums{unknowns(), make([]float64, len(dimensions)), make([]float64, len(dimensions))}
 	for d, s := range p.total {
@@ -170,16 +182,17 @@ func (p *pool) observe(windows []features.Window, settle int) {
 		s := p.stand(w.Class, &at)
 		s.rank(minute, w)
 		if s.tier == tierPooled {
-			p.pooled(s, minute, w, others, settle)
+			p.pooled(s, minute, w, others, settle, newest)
 			addShape(&rest, w)
 			continue
 		}
+		multiplier := p.multiplier(w.Class, minute)
 		if minute > s.class.shape.Newest {
-			s.class.converse(minute, w)
+			s.class.converse(minute, w, multiplier)
 		}
 		s.class.shape.observe(minute, w)
 		for d := range dimensions {
-			now, ok := dimensions[d].Now(w)
+			now, ok := p.base(d, w, multiplier, newest)
 			if !ok {
 				now = unknown
 			}
@@ -194,6 +207,9 @@ func (p *pool) observe(windows []features.Window, settle int) {
 		for d, y := range p.rest.row(minute) {
 			p.take(c, d, minute, around(y, others[d]), &t, settle)
 		}
+	}
+	if newest {
+		p.learnEvents(minute)
 	}
 	for d, s := range p.shared {
 		if s != nil {
@@ -289,6 +305,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 	pf.Stale = p.minute.LastEvent.IsZero() || origin.Sub(p.minute.LastEvent) > staleAfter
 	paths := make([][][Horizon]float32, len(dimensions))
 	tails := make([]tail, len(dimensions))
+	events := p.upcoming()
 	for _, c := range p.classes {
 		for d := range dimensions {
 			f := Forecast{Key: c.key, Dimension: dimensions[d].Name, Origin: origin}
@@ -296,13 +313,17 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 				var at [numTargets]Quantiles
 				if l := c.light[d]; l == nil || !l.distributions(&at) {
 					continue
-				} else if tails[d].add(&at); c.shown {
+				} else if events != nil || c.shown {
 					l.forecast(&f, &at)
+					events.light(d, &f, &at)
+				}
+				if tails[d].add(&at); c.shown {
 					pf.Classes = append(pf.Classes, f)
 				}
 				continue
 			}
 			if s := c.series[d]; s != nil && s.forecast(&f) {
+				events.class(d, &f)
 				open(&paths[d])
 				addPaths(paths[d], &f.Minute, &s.ranks)
 				pf.Classes = append(pf.Classes, f)
@@ -314,6 +335,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 		if s == nil || !s.forecast(&f) || paths[d] == nil && !tails[d].any {
 			continue
 		}
+		events.total(d, &f)
 		open(&paths[d])
 		if tails[d].any {
 			var minutes [Horizon]Quantiles
@@ -369,9 +391,15 @@ func (f *Forecaster) pool(name string) *pool {
 		if !own {
 			zone = f.cfg.Zone
 		}
-		f.pools = slices.Insert(f.pools, i, &pool{
-			of: f, name: name, calendar: model.NewCalendar(zone), total: make([]*series, len(dimensions)), shared: make([]*shared, len(dimensions)),
-		})
+		p := &pool{
+			of: f, name: name, calendar: model.NewCalendar(zone), total: make([]*series, len(dimensions)), shared: make([]*shared, len(dimensions)), newest: -1,
+		}
+		for j := range f.cfg.Events {
+			if e := &f.cfg.Events[j]; e.Pool == name {
+				p.effects = append(p.effects, newEffect(e))
+			}
+		}
+		f.pools = slices.Insert(f.pools, i, p)
 	}
 	return f.pools[i]
 }

@@ -165,13 +165,14 @@ func (s *standing) weightAt(minute int64) float64 {
 }
 
 // pooled adds what a minute of a class without series of its own will come to to the rest, and to others.
-func (p *pool) pooled(s *standing, minute int64, w *features.Window, others []features.Estimate, settle int) {
+func (p *pool) pooled(s *standing, minute int64, w *features.Window, others []features.Estimate, settle int, newest bool) {
 	own, rest := s.counts.open(minute, settle), p.rest.open(minute, settle)
 	if own == nil || rest == nil {
 		return // long settled
 	}
+	multiplier := p.multiplier(w.Class, minute)
 	for d := range dimensions {
-		if now, ok := dimensions[d].Now(w); ok {
+		if now, ok := p.base(d, w, multiplier, newest); ok {
 			substitute(&rest[d], own[d], now.Mean)
 			own[d] = now.Mean
 			others[d] = plus(others[d], now)

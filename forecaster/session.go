@@ -23,8 +23,8 @@ var sessionDimension = func() (at []int) {
 	return at
 }()
 
-// converse takes the sessions of a class at its newest minute. A class that never had any has no model of them.
-func (c *class) converse(minute int64, w *features.Window) {
+// converse takes the sessions of a class at its newest minute, in which events multiplied its demand. A class that never had any has no model of them.
+func (c *class) converse(minute int64, w *features.Window, multiplier float64) {
 	if c.sessions == nil {
 		if w.Sessions == nil {
 			return
@@ -48,6 +48,7 @@ func (c *class) converse(minute int64, w *features.Window) {
 		}
 	}
 	c.sessions.Observe(minute, &x)
+	c.multiplier = multiplier
 	c.expect()
 }
 
@@ -62,6 +63,11 @@ func (c *class) expect() {
 		return
 	}
 	if at, ok := c.sessions.Ahead(); ok {
+		for d := range at {
+			for h := range at[d] {
+				at[d][h] /= c.multiplier
+			}
+		}
 		c.ahead = &at
 	}
 }

@@ -26,6 +26,9 @@ type poolState struct {
 	Standings []standingState `cbor:"5,keyasint,omitempty"`
 	Rest      span            `cbor:"6,keyasint"`
 	Chosen    int64           `cbor:"7,keyasint,omitempty"`
+
+	Newest  int64         `cbor:"9,keyasint"`
+	Effects []effectState `cbor:"10,keyasint,omitempty"`
 }
 
 type standingState struct {
@@ -41,9 +44,10 @@ type classState struct {
 	Series []*seriesState `cbor:"2,keyasint,omitempty"`
 	Shape  shape          `cbor:"3,keyasint"`
 
-	Sessions *model.Sessions `cbor:"4,keyasint,omitempty"`
-	Light    []*lightState   `cbor:"5,keyasint,omitempty"`
-	Shown    bool            `cbor:"6,keyasint"`
+	Sessions   *model.Sessions `cbor:"4,keyasint,omitempty"`
+	Light      []*lightState   `cbor:"5,keyasint,omitempty"`
+	Shown      bool            `cbor:"6,keyasint"`
+	Multiplier float64         `cbor:"7,keyasint,omitempty"`
 }
 
 type seriesState struct {
@@ -64,6 +68,7 @@ func (f *Forecaster) Parts(put func(part any) error) error {
 	for _, p := range f.pools {
 		ps := poolState{
 			Name: p.name, Classes: len(p.classes), Total: seriesStates(p.total), Minute: p.minute, Rest: p.rest, Chosen: p.chosen, Shared: p.shared,
+			Newest: p.newest, Effects: p.effectStates(),
 		}
 		for _, s := range p.standings {
 			ps.Standings = append(ps.Standings, standingState{s.name, s.weight, s.newest, s.tier, s.counts})
@@ -75,7 +80,7 @@ func (f *Forecaster) Parts(put func(part any) error) error {
 	}
 	for _, p := range f.pools {
 		for _, c := range p.classes {
-			if err := put(&classState{c.key.Class, seriesStates(c.series), c.shape, c.sessions, lightStates(c.light), c.shown}); err != nil {
+			if err := put(&classState{c.key.Class, seriesStates(c.series), c.shape, c.sessions, lightStates(c.light), c.shown, c.multiplier}); err != nil {
 				return err
 			}
 		}
@@ -111,7 +116,10 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 	f := New(cfg)
 	for _, ps := range st.Pools {
 		p := f.pool(ps.Name)
-		p.minute = ps.Minute
+		p.minute, p.newest = ps.Minute, ps.Newest
+		if err := p.restoreEffects(ps.Effects); err != nil {
+			return nil, err
+		}
 		var err error
 		if p.total, err = f.restoreAll(p, features.TotalClass, ps.Total); err != nil {
 			return nil, err
@@ -164,7 +172,7 @@ func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([
 
 func (f *Forecaster) restoreClass(p *pool, cs *classState) (err error) {
 	c := p.class(features.Key{Pool: p.name, Class: cs.Class})
-	c.shape, c.sessions, c.shown = cs.Shape, cs.Sessions, cs.Shown
+	c.shape, c.sessions, c.multiplier, c.shown = cs.Shape, cs.Sessions, cs.Multiplier, cs.Shown
 	if cs.Light == nil {
 		c.series, err = f.restoreAll(p, cs.Class, cs.Series)
 		return err

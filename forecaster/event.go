@@ -1,0 +1,133 @@
+package forecaster
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// EventConfig is one line of the calendar of what is known to come: a launch, a campaign, a nightly batch. Times are
+// minutes; a line about a class that has no traffic yet has nothing to multiply.
+type EventConfig struct {
+	Name  string `yaml:"name"`
+	Pool  string `yaml:"pool"`
+	Class string `yaml:"class"` // "": all classes of the pool
+	// Start is when demand begins to change, by the pool's clock ("2026-12-01 09:00") or with an offset (RFC 3339).
+	Start string `yaml:"start"`
+	// Ramp is how long demand takes to change after Start, and to change back once Duration is over.
+	Ramp     time.Duration `yaml:"ramp"`
+	Duration time.Duration `yaml:"duration"`
+	// Factor is demand with the event over demand without it; Uncertainty says that 90 % of such events come out between
+	// Factor/Uncertainty and Factor·Uncertainty.
+	Factor      float64 `yaml:"factor"`
+	Uncertainty float64 `yaml:"uncertainty"`
+	Repeat      string  `yaml:"repeat"` // daily or weekly, at the same time by the pool's clock; "": once
+}
+
+// Event is an EventConfig that was checked.
+type Event struct {
+	EventConfig
+	start time.Time // in the zone whose clock repetitions follow
+	days  int       // from one start to the next, 0 for once
+}
+
+// Bounds of an event.
+const (
+	MaxEvents            = 256 // in a calendar
+	maxEventFactor       = 100
+	maxUncertainty       = 10
+	defaultUncertainty   = 1.5
+	maxEventDuration     = 7 * 24 * time.Hour
+	day                  = 24 * time.Hour
+	ninety               = 1.6449 // standard deviations on either side that hold 90 % of a normal distribution
+	eventDefaultDuration = time.Hour
+)
+
+// NewEvent checks an event of a pool whose clock is zone's, UTC when nil. Left out are: a duration of an hour, a ramp of
+// none, an uncertainty of 1.5. Errors name the key, the value, the bound and the mend.
+func NewEvent(c EventConfig, zone *time.Location) (Event, error) {
+	if zone == nil {
+		zone = time.UTC
+	}
+	if c.Duration == 0 {
+		c.Duration = eventDefaultDuration
+	}
+	if c.Uncertainty == 0 {
+		c.Uncertainty = defaultUncertainty
+	}
+	e := Event{EventConfig: c}
+	var err error
+	if e.start, err = time.ParseInLocation("2006-01-02 15:04", c.Start, zone); err != nil {
+		if e.start, err = time.Parse(time.RFC3339, c.Start); err != nil {
+			return e, fmt.Errorf("start: %q must be a time by the pool's clock such as 2026-12-01 09:00, or one with an offset such as 2026-12-01T09:00:00+01:00", c.Start)
+		}
+		e.start = e.start.In(zone)
+	}
+	period := maxEventDuration
+	switch c.Repeat {
+	case "":
+	case "daily":
+		e.days, period = 1, day
+	case "weekly":
+		e.days = 7
+	default:
+		return e, fmt.Errorf("repeat: %q must be daily, weekly or left out", c.Repeat)
+	}
+	switch {
+	case c.Name == "":
+		return e, fmt.Errorf("name: must not be empty; say what is to come")
+	case c.Pool == "":
+		return e, fmt.Errorf("pool: must not be empty; name the pool that serves it")
+	case !(c.Factor >= 1.0/maxEventFactor && c.Factor <= maxEventFactor):
+		return e, fmt.Errorf("factor: %g must be %g to %g; it is demand with the event over demand without it", c.Factor, 1.0/maxEventFactor, float64(maxEventFactor))
+	case !(c.Uncertainty >= 1 && c.Uncertainty <= maxUncertainty):
+		return e, fmt.Errorf("uncertainty: %g must be 1 to %d; 1.5 says that the factor may be half as large again, or two thirds", c.Uncertainty, maxUncertainty)
+	case c.Duration < time.Minute:
+		return e, fmt.Errorf("duration: %s must be at least 1m", c.Duration)
+	case c.Ramp < 0 || c.Ramp > c.Duration:
+		return e, fmt.Errorf("ramp: %s must be 0s to the duration %s", c.Ramp, c.Duration)
+	case c.Duration+c.Ramp > period:
+		return e, fmt.Errorf("duration: %s and the ramp %s must end within %s", c.Duration, c.Ramp, period)
+	}
+	return e, nil
+}
+
+// strength is how much of the event is felt at t, from 0 to 1: demand is multiplied by Factor to that power, so that a
+// ramp grows by the same share each minute.
+func (e *Event) strength(t time.Time) float64 {
+	if e.days == 0 {
+		return e.since(t.Sub(e.start))
+	}
+	if t.Before(e.start) {
+		return 0
+	}
+	y, m, d := t.In(e.start.Location()).Date()
+	hour, minute, second := e.start.Clock()
+	d -= (int(t.In(e.start.Location()).Weekday()) - int(e.start.Weekday()) + 7) % e.days
+	best := 0.0
+	for _, back := range [...]int{0, e.days} { // the newest start may lie later today, or the one before may not be over
+		if begun := time.Date(y, m, d-back, hour, minute, second, 0, e.start.Location()); !begun.Before(e.start) {
+			best = math.Max(best, e.since(t.Sub(begun)))
+		}
+	}
+	return best
+}
+
+// since is the strength so long after a start.
+func (e *Event) since(past time.Duration) float64 {
+	switch over := past - e.Duration; {
+	case past < 0, over >= e.Ramp && over >= 0:
+		return 0
+	case over > 0:
+		return 1 - float64(over)/float64(e.Ramp)
+	case past < e.Ramp:
+		return float64(past) / float64(e.Ramp)
+	}
+	return 1
+}
+
+// applies says whether the event changes the demand of a class.
+func (e *Event) applies(class string) bool { return e.Class == "" || e.Class == class }
+
+// spread is the standard deviation of the logarithm of the factor that Uncertainty says.
+func (e *Event) spread() float64 { return math.Log(e.Uncertainty) / ninety }

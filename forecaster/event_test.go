@@ -1,0 +1,224 @@
+package forecaster
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+func mustEvent(t *testing.T, c EventConfig, zone *time.Location) Event {
+	t.Helper()
+	if c.Name == "" {
+		c.Name, c.Pool = "launch", "p"
+	}
+	if c.Factor == 0 {
+		c.Factor = 2
+	}
+	e, err := NewEvent(c, zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestEventStrength(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	once := mustEvent(t, EventConfig{Start: "2026-12-01 09:00", Ramp: 10 * time.Minute, Duration: time.Hour}, berlin)
+	sudden := mustEvent(t, EventConfig{Start: "2026-12-01T09:00:00-05:00", Duration: time.Hour}, berlin)
+	daily := mustEvent(t, EventConfig{Start: "2026-03-27 09:00", Duration: time.Hour, Repeat: "daily"}, berlin)
+	night := mustEvent(t, EventConfig{Start: "2026-03-27 23:30", Duration: 2 * time.Hour, Repeat: "daily"}, berlin)
+	weekly := mustEvent(t, EventConfig{Start: "2026-12-01 23:00", Duration: 30 * time.Hour, Repeat: "weekly"}, nil) // a Tuesday
+	for _, tc := range []struct {
+		e    *Event
+		at   string
+		want float64
+	}{
+		{&once, "2026-12-01T07:59:59Z", 0}, {&once, "2026-12-01T08:05:00Z", .5}, {&once, "2026-12-01T08:10:00Z", 1},
+		{&once, "2026-12-01T09:00:00Z", 1}, {&once, "2026-12-01T09:02:30Z", .75}, {&once, "2026-12-01T09:10:00Z", 0}, {&once, "2026-12-02T08:30:00Z", 0},
+		{&sudden, "2026-12-01T13:59:59Z", 0}, {&sudden, "2026-12-01T14:00:00Z", 1}, {&sudden, "2026-12-01T15:00:00Z", 0},
+		// Summer time began on 29 March: nine o'clock comes an hour earlier.
+		{&daily, "2026-03-26T08:30:00Z", 0}, {&daily, "2026-03-28T08:30:00Z", 1}, {&daily, "2026-03-28T07:30:00Z", 0},
+		{&daily, "2026-03-30T07:30:00Z", 1}, {&daily, "2026-03-30T08:30:00Z", 0},
+		{&night, "2026-03-27T23:00:00Z", 1}, {&night, "2026-03-28T00:29:00Z", 1}, {&night, "2026-03-28T00:30:00Z", 0}, {&night, "2026-03-27T00:00:00Z", 0},
+		{&weekly, "2026-12-08T22:59:00Z", 0}, {&weekly, "2026-12-08T23:00:00Z", 1}, {&weekly, "2026-12-10T04:59:00Z", 1},
+		{&weekly, "2026-12-10T05:00:00Z", 0}, {&weekly, "2026-11-24T23:30:00Z", 0},
+	} {
+		at, err := time.Parse(time.RFC3339, tc.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tc.e.strength(at); math.Abs(got-tc.want) > 1e-9 {
+			t.Errorf("%s %s at %s: %v, want %v", tc.e.Start, tc.e.Repeat, tc.at, got, tc.want)
+		}
+	}
+}
+
+func TestNewEventRefuses(t *testing.T) {
+	for want, change := range map[string]func(c *EventConfig){
+		"name: ":                    func(c *EventConfig) { c.Name = "" },
+		"pool: ":                    func(c *EventConfig) { c.Pool = "" },
+		`start: "tomorrow"`:         func(c *EventConfig) { c.Start = "tomorrow" },
+		"factor: 0":                 func(c *EventConfig) { c.Factor = 0 },
+		"factor: NaN":               func(c *EventConfig) { c.Factor = math.NaN() },
+		"uncertainty: 0.5":          func(c *EventConfig) { c.Uncertainty = .5 },
+		`repeat: "yearly"`:          func(c *EventConfig) { c.Repeat = "yearly" },
+		"duration: 30s":             func(c *EventConfig) { c.Duration = 30 * time.Second },
+		"ramp: 2h0m0s":              func(c *EventConfig) { c.Ramp = 2 * time.Hour },
+		"duration: 20h0m0s":         func(c *EventConfig) { c.Repeat, c.Duration, c.Ramp = "daily", 20*time.Hour, 5*time.Hour },
+		"must end within 168h0m0s":  func(c *EventConfig) { c.Duration = 8 * 24 * time.Hour },
+		"ramp: -1m0s must be 0s to": func(c *EventConfig) { c.Ramp = -time.Minute },
+	} {
+		c := EventConfig{Name: "launch", Pool: "p", Start: "2026-12-01 09:00", Factor: 2}
+		if _, err := NewEvent(c, nil); err != nil {
+			t.Fatalf("sound: %v", err)
+		}
+		change(&c)
+		if _, err := NewEvent(c, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q, got %v", want, err)
+		}
+	}
+}
+
+// launch is an event of class a that is to multiply its demand by three, from a minute on and for two hours.
+func launch(t *testing.T, minute int, repeat string) Config {
+	return Config{Events: []Event{mustEvent(t, EventConfig{
+		Name: "launch", Pool: "p", Class: "a", Start: minuteAt(minute).Format(time.RFC3339), Duration: 2 * time.Hour, Factor: 3, Uncertainty: 2, Repeat: repeat,
+	}, nil)}}
+}
+
+// observeLaunch has two classes of 10 and 5 requests a second, the first multiplied by what factor says of the minute.
+func observeLaunch(f *Forecaster, from, to int, factor func(i int) float64) {
+	for i := from; i < to; i++ {
+		r := rand.New(rand.NewPCG(11, uint64(i)))
+		near := func(y float64) float64 { return y * math.Exp(.1*r.NormFloat64()) }
+		f.Observe([]features.Window{window("p", "a", i, near(10)*factor(i)), window("p", "b", i, near(5))},
+			[]features.PoolMinute{{Pool: "p", Start: minuteAt(i), Covered: true, LastEvent: minuteAt(i)}})
+	}
+}
+
+const begins = 3000
+
+func when(from, to int, factor float64) func(int) float64 {
+	return func(i int) float64 {
+		if i >= from && i < to {
+			return factor
+		}
+		return 1
+	}
+}
+
+// quantileOf is a quantile of the requests of a class, or of the pool, so many minutes ahead.
+func quantileOf(f *Forecaster, class string, h, level int) float64 {
+	pf := f.Forecast(minuteAt(0))[0]
+	if class == features.TotalClass {
+		return pf.Of(features.DimRequests).Minute[h-1][level]
+	}
+	for _, c := range pf.Classes {
+		if c.Class == class {
+			return c.Minute[h-1][level]
+		}
+	}
+	return math.NaN()
+}
+
+func expectAbout(t *testing.T, what string, got, want, by float64) {
+	t.Helper()
+	if !(math.Abs(got/want-1) <= by) {
+		t.Errorf("%s: %.2f, want about %.2f", what, got, want)
+	}
+}
+
+func TestEventsAreForecast(t *testing.T) {
+	f, plain := New(launch(t, begins, "")), New(Config{})
+	for _, x := range []*Forecaster{f, plain} {
+		observeLaunch(x, 0, begins-20, when(0, 0, 1))
+	}
+	expectAbout(t, "the class before it begins", quantileOf(f, "a", 20, L50), 10, .1)
+	expectAbout(t, "the class once it has begun", quantileOf(f, "a", 25, L50), 30, .1)
+	expectAbout(t, "another class", quantileOf(f, "b", 25, L50), 5, .1)
+	expectAbout(t, "the pool", quantileOf(f, features.TotalClass, 25, L50), 35, .1)
+	pf := f.Forecast(minuteAt(0))[0]
+	sum := 0.0
+	for j := range pf.Paths.At[0] {
+		sum += float64(pf.Paths.At[0][j][24]) / NumPaths
+	}
+	expectAbout(t, "the mean of the pool's paths", sum, 35, .15)
+	expectAbout(t, "the pool's window maximum", pf.Of(features.DimRequests).WindowMax[L50], 37, .15)
+	uncertain := quantileOf(f, "a", 25, L95) / quantileOf(f, "a", 25, L50)
+	if usual := quantileOf(plain, "a", 25, L95) / quantileOf(plain, "a", 25, L50); uncertain < 1.3*usual {
+		t.Errorf("95 %% quantile over median: %.2f with the event, %.2f without", uncertain, usual)
+	}
+}
+
+func TestEventsAreLearned(t *testing.T) {
+	f := New(launch(t, begins, "daily"))
+	observeLaunch(f, 0, begins+60, when(begins, begins+120, 2))
+	expectAbout(t, "the factor", math.Exp(f.pools[0].effects[0].Mean), 2, .1)
+	expectAbout(t, "the class while it lasts", quantileOf(f, "a", 20, L50), 20, .1)
+	observeLaunch(f, begins+60, begins+110, when(begins, begins+120, 2))
+	expectAbout(t, "the class after its end", quantileOf(f, "a", 20, L50), 10, .1)
+	observeLaunch(f, begins+110, begins+1440-10, when(begins, begins+120, 2))
+	expectAbout(t, "the class the next day", quantileOf(f, "a", 20, L50), 20, .15)
+	expectAbout(t, "the pool the next day", quantileOf(f, features.TotalClass, 20, L50), 25, .15)
+}
+
+// What does not come is believed for minutes, and a day with a launch is no season.
+func TestEventThatDoesNotCome(t *testing.T) {
+	f := New(launch(t, begins, ""))
+	observeLaunch(f, 0, begins+30, when(0, 0, 1))
+	if y := quantileOf(f, "a", 20, L50); y > 14 {
+		t.Errorf("half an hour after a launch was put off %.1f requests are expected, 10 come", y)
+	}
+	g := New(launch(t, begins, ""))
+	observeLaunch(g, 0, begins+1440-10, when(begins, begins+120, 3))
+	expectAbout(t, "the day after", quantileOf(g, "a", 20, L50), 10, .1)
+}
+
+func TestEventsSurviveARestore(t *testing.T) {
+	f := New(launch(t, begins, "daily"))
+	observeLaunch(f, begins-300, begins+25, when(begins, begins+120, 2))
+	g := restoredOf(t, f)
+	observeLaunch(f, begins+25, begins+80, when(begins, begins+120, 2))
+	observeLaunch(g, begins+25, begins+80, when(begins, begins+120, 2))
+	if diff := cmp.Diff(f.Forecast(minuteAt(0)), g.Forecast(minuteAt(0))); diff != "" {
+		t.Errorf("(-uninterrupted +restored):\n%s", diff)
+	}
+	// A calendar that says something else by now is believed.
+	changed := launch(t, begins, "daily")
+	changed.Events[0].Factor = 5
+	h, err := Restore(changed, f.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := math.Exp(h.pools[0].effects[0].Mean); got != 5 {
+		t.Errorf("the factor is %v, the calendar says 5", got)
+	}
+}
+
+func TestMultiply(t *testing.T) {
+	q := Quantiles{0, 0, 1, 4, 6, 7, 9, 12, 20}
+	same, twice, wider := q, q, q
+	multiply(&same, 0, 0)
+	multiply(&twice, math.Log(2), 0)
+	multiply(&wider, 0, .25)
+	if same != q || math.Abs(twice[L50]-8) > 1e-9 || math.Abs(twice[L99]-40) > 1e-9 || twice[L05] != 0 {
+		t.Errorf("%v; times two %v", same, twice)
+	}
+	if wider[L50] != 4 || wider[L99] <= 20 || wider[L25] >= 1 {
+		t.Errorf("with an uncertain factor %v", wider)
+	}
+	silent := Quantiles{L95: 1, L99: 3}
+	multiply(&silent, math.Log(2), .04)
+	if silent[L90] != 0 || silent[L99] < 6 {
+		t.Errorf("mostly silent: %v", silent)
+	}
+}
