@@ -171,6 +171,21 @@ func TestEventsAreLearned(t *testing.T) {
 	expectAbout(t, "the pool the next day", quantileOf(f, features.TotalClass, 20, L50), 25, .15)
 }
 
+// Light series have part in events like all others.
+func TestEventsOfLightSeries(t *testing.T) {
+	cfg := launch(t, begins, "")
+	cfg.Events[0].Class, cfg.MaxClasses, cfg.MaxLight = "b", 1, 10
+	f := New(cfg)
+	observeLaunch(f, 0, begins-20, when(0, 0, 1))
+	if f.pools[0].find("b").light == nil {
+		t.Fatal("the class has full series")
+	}
+	expectAbout(t, "the class once it has begun", quantileOf(f, "b", 25, L50), 15, .1)
+	expectAbout(t, "the pool", quantileOf(f, features.TotalClass, 25, L50), 25, .1)
+	observeLaunch(f, begins-20, begins+30, when(0, 0, 1))
+	expectAbout(t, "the class when it was put off", quantileOf(f, "b", 25, L50), 5, .4)
+}
+
 // What does not come is believed for minutes, and a day with a launch is no season.
 func TestEventThatDoesNotCome(t *testing.T) {
 	f := New(launch(t, begins, ""))

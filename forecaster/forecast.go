@@ -43,6 +43,7 @@ type Forecast struct {
 	Known      int      // known minutes of history
 	Weights    []Weight // share of each expert in the combination at 15 minutes ahead, descending
 	Fallback   bool     // skill against the best baseline was ≤ 0, the baseline answers
+	Basis      Basis
 }
 
 // Weight is one expert's share in a combination.

@@ -306,7 +306,11 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 	paths := make([][][Horizon]float32, len(dimensions))
 	tails := make([]tail, len(dimensions))
 	events := p.upcoming()
+	var allNow, allThen shapeSums
 	for _, c := range p.classes {
+		now, then := c.shape.sum(0), c.shape.sum(shapeBack)
+		allNow.add(&now)
+		allThen.add(&then)
 		for d := range dimensions {
 			f := Forecast{Key: c.key, Dimension: dimensions[d].Name, Origin: origin}
 			if c.light != nil {
@@ -315,6 +319,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 					continue
 				} else if events != nil || c.shown {
 					l.forecast(&f, &at)
+					f.Basis.Now, f.Basis.Then = now, then
 					events.light(d, &f, &at)
 				}
 				if tails[d].add(&at); c.shown {
@@ -323,6 +328,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 				continue
 			}
 			if s := c.series[d]; s != nil && s.forecast(&f) {
+				f.Basis.Now, f.Basis.Then = now, then
 				events.class(d, &f)
 				open(&paths[d])
 				addPaths(paths[d], &f.Minute, &s.ranks)
@@ -335,6 +341,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 		if s == nil || !s.forecast(&f) || paths[d] == nil && !tails[d].any {
 			continue
 		}
+		f.Basis.Now, f.Basis.Then = allNow, allThen
 		events.total(d, &f)
 		open(&paths[d])
 		if tails[d].any {

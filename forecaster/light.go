@@ -191,6 +191,7 @@ func (l *light) distributions(at *[numTargets]Quantiles) bool {
 func (l *light) forecast(f *Forecast, at *[numTargets]Quantiles) {
 	l.describe(f, at)
 	f.Weights = []Weight{{"light", 1}}
+	f.Basis = asleep(l.history.Level(model.Level30m))
 }
 
 // knotWeights are the knots that surround each target, and their parts in what holds for it: linear in the root of the

@@ -16,6 +16,7 @@ type series struct {
 	mix     [numTargets]mixture
 	pending pending
 	ranks   ranks
+	covered [2]Covered
 }
 
 // observed is what is known of a series' past, and how well.
@@ -159,6 +160,7 @@ func (s *series) learn(t int64) {
 		}
 		s.mix[k].learn(&p, y, scale)
 		s.mix[k].cover(y, &q)
+		s.coverage(k, y, &q)
 		if s.silent(t - int64(x.to)) {
 			s.mix[k].Silence.learn(s.came(t-int64(x.to-x.from), t))
 		}
@@ -276,6 +278,7 @@ func (s *series) forecast(f *Forecast) bool {
 		if k == midLead {
 			f.Fallback = baseline >= 0
 			f.Weights = s.weights(&p, baseline)
+			f.Basis = s.basis(&p, &q, !f.Fallback)
 		}
 	}
 	s.describe(f, &at)

@@ -59,6 +59,7 @@ type seriesState struct {
 	Ranks   ranks               `cbor:"6,keyasint"`
 	Anchor  anchor              `cbor:"7,keyasint"`
 	Learned int64               `cbor:"8,keyasint,omitempty"`
+	Covered [2]Covered          `cbor:"9,keyasint"`
 }
 
 // Parts hands out the state in the parts that Restore takes up, in their order: what was learned of each class is put
@@ -94,7 +95,7 @@ func seriesStates(all []*series) []*seriesState {
 		if s == nil {
 			continue
 		}
-		st := &seriesState{History: s.history.State(), Spread: s.spread, Mix: s.mix, Pending: s.pending.rows, Ranks: s.ranks, Anchor: s.anchor, Learned: s.learned}
+		st := &seriesState{History: s.history.State(), Spread: s.spread, Mix: s.mix, Pending: s.pending.rows, Ranks: s.ranks, Anchor: s.anchor, Learned: s.learned, Covered: s.covered}
 		for _, x := range s.experts {
 			st.Experts = append(st.Experts, x.State())
 		}
@@ -164,7 +165,7 @@ func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([
 			return nil, fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", key)
 		}
 		s.spread, s.mix, s.ranks, s.anchor, s.learned = st.Spread, st.Mix, st.Ranks, st.Anchor, st.Learned
-		s.pending.rows = st.Pending
+		s.pending.rows, s.covered = st.Pending, st.Covered
 		out[i] = s
 	}
 	return out, nil

@@ -39,6 +39,7 @@ func (o *upcoming) class(d int, f *Forecast) {
 			continue
 		}
 		now += x.Mean * x.now()
+		x.list(f)
 		for h := range by.mean {
 			s := x.ahead(h + 1)
 			by.mean[h] += x.Mean * s
@@ -57,6 +58,18 @@ func (o *upcoming) class(d int, f *Forecast) {
 			}
 		}
 	}
+}
+
+// list names the event in a forecast that it changes.
+func (x *effect) list(f *Forecast) {
+	if !x.near() {
+		return
+	}
+	wide := ninety * math.Sqrt(x.Var)
+	f.Basis.Events = append(f.Basis.Events, EventEffect{
+		Name: x.Name, Stated: x.Stated, Learned: math.Exp(x.Mean), Low: math.Exp(x.Mean - wide), High: math.Exp(x.Mean + wide),
+		Now: x.now(), Ahead: x.ahead(targets[midLead].to),
+	})
 }
 
 // light does the same to the forecast of a light series and the targets that it was made of.
@@ -89,6 +102,7 @@ func (o *upcoming) total(d int, f *Forecast) {
 		if x.event.Class != "" {
 			share = ratioOr(o.concerned[i][d][0], o.with[d][0], 0)
 		}
+		x.list(f)
 		now += x.Mean * x.now() * share
 		for h := range by.mean {
 			if x.event.Class != "" {

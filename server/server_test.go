@@ -36,6 +36,9 @@ func TestGoldens(t *testing.T) {
 		"/api/v1/pools/nope": "unknown_pool.json",
 		"/readyz":            "readyz.json",
 		"/api/v1/pools/chat/forecast?class=*&dimension=requests": "forecast.json",
+		"/api/v1/explain?pool=chat&dimension=requests":           "explain.json",
+		"/api/v1/explain?pool=chat&class=nope":                   "unknown_explanation.json",
+		"/api/v1/explain?pool=nope":                              "unknown_pool.json",
 	} {
 		w := get(t, s, path)
 		want := http.StatusOK

@@ -1,0 +1,75 @@
+package forecaster
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// An explanation says what its forecast says, which experts it follows, how it covered, and what changed.
+func TestExplain(t *testing.T) {
+	f := New(launch(t, 2000, ""))
+	r := rand.New(rand.NewPCG(21, 4))
+	for i := range 1980 {
+		w := window("p", "a", i, 10*math.Exp(.2*r.NormFloat64()))
+		w.PromptTokens, w.OutputTokens = 100*w.Requests, 30*w.Requests
+		w.CachedTokens, w.PromptOfCachedKnown = 80*w.Requests, 100*w.Requests
+		if i >= 1970 { // prompts are twice as long, and little of them is cached
+			w.PromptTokens, w.PromptOfCachedKnown, w.CachedTokens = 2*w.PromptTokens, 2*w.PromptOfCachedKnown, w.CachedTokens/2
+		}
+		f.Observe([]features.Window{w}, []features.PoolMinute{{Pool: "p", Start: minuteAt(i), Covered: true, LastEvent: minuteAt(i)}})
+	}
+	pf := f.Forecast(minuteAt(1980))[0]
+	for _, fc := range []*Forecast{&pf.Classes[0], pf.Of(features.DimRequests)} {
+		x := Explain(fc)
+		if x.Class != fc.Class || x.Dimension != features.DimRequests || *x.Quantiles[L90].Value != fc.Minute[x.LeadMinutes-1][L90] || *x.WindowMax[L50].Value != fc.WindowMax[L50] {
+			t.Errorf("%s: the explanation %+v is not of its forecast", fc.Class, x)
+		}
+		shares := 0.0
+		for i, e := range x.Experts {
+			shares += e.Share
+			if e.Forecast == nil || math.Abs(*e.Forecast-10) > 5 || i > 0 && e.Share > x.Experts[i-1].Share {
+				t.Errorf("%s: expert %+v of a class of ten requests a second", fc.Class, e)
+			}
+		}
+		if math.Abs(shares-1) > 1e-6 {
+			t.Errorf("%s: shares add up to %v", fc.Class, shares)
+		}
+		expectAbout(t, fc.Class+": the level", *x.Parts.Level, 10, .1)
+		if x.Parts.Sessions != nil || x.Parts.Day == nil {
+			t.Errorf("%s: parts %+v of a class with a day's history and without sessions", fc.Class, x.Parts)
+		}
+		if len(x.Coverage) != 2 || x.Coverage[0].Outcomes < 1800 || math.Abs(*x.Coverage[0].Below[L90].Value-.9) > .05 {
+			t.Errorf("%s: coverage %+v", fc.Class, x.Coverage)
+		}
+		if len(x.Events) != 1 || x.Events[0].Now != 0 || math.Abs(x.Events[0].Learned-3) > 1e-9 || !(x.Events[0].Low < 3) {
+			t.Errorf("%s: events %+v", fc.Class, x.Events)
+		}
+		expectAbout(t, "prompt length", *x.Changes["prompt_length_factor"], 2, .01)
+		expectAbout(t, "output length", *x.Changes["output_length_factor"], 1, .01)
+		expectAbout(t, "cache hits", *x.Changes["cache_hit_now"], .2, .01)
+		expectAbout(t, "cache hits before", *x.Changes["cache_hit_before"], .8, .01)
+	}
+}
+
+// Of a forecast of little all that is not known is null.
+func TestExplainLittle(t *testing.T) {
+	f := New(Config{})
+	pf := observePool(f, 4, map[string]func(int) float64{"a": func(int) float64 { return 1 }}, "a")
+	data, err := json.Marshal(Explain(&pf.Classes[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"season_day":null`, `"confidence":"cold"`, `"events":[]`, `"cache_hit_now":null`, `"known_minutes":4`} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("%s lacks %s", data, want)
+		}
+	}
+	if _, err := json.Marshal(Explain(&Forecast{Basis: Basis{Level: math.NaN()}})); err != nil {
+		t.Errorf("of nothing: %v", err)
+	}
+}
