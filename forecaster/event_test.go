@@ -210,10 +210,8 @@ func TestEventsSurviveARestore(t *testing.T) {
 	// A calendar that says something else by now is believed.
 	changed := launch(t, begins, "daily")
 	changed.Events[0].Factor = 5
-	h, err := Restore(changed, f.State())
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.cfg = changed
+	h := restoredOf(t, f)
 	if got := math.Exp(h.pools[0].effects[0].Mean); got != 5 {
 		t.Errorf("the factor is %v, the calendar says 5", got)
 	}
