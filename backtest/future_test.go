@@ -1,0 +1,122 @@
+package backtest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// tableOf runs a backtest over a trace and returns a table that it writes.
+func tableOf(t *testing.T, trace string, pool *capacity.Pool, decisions bool) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "table.csv")
+	cfg := RunConfig{Traces: []string{write(t, trace)}, Pool: pool, Every: 5 * time.Minute, Forecasts: path}
+	if decisions {
+		cfg.Forecasts, cfg.Decisions = "", path
+	}
+	mustRun(t, cfg)
+	all, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(all)
+}
+
+// upTo are the rows of a table up to a time.
+func upTo(table string, until time.Duration) string {
+	var kept strings.Builder
+	for line := range strings.Lines(table) {
+		at, _, _ := strings.Cut(line, ",")
+		if s, err := strconv.Atoi(at); err != nil || s <= int(until.Seconds()) {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+// What comes after an origin may be anything at all, of classes that were never heard of and a thousand times the size:
+// forecasts and decisions up to it stay, byte for byte, whether the pool is given or sized after the trace.
+func TestTheFutureMayBeGarbage(t *testing.T) {
+	const cut = 90 * time.Minute
+	var past, future, garbage bytes.Buffer
+	fmt.Fprintln(&past, "t_s,class,prompt_tokens,cached_tokens,output_tokens,session")
+	w := NewWorkload(WorkloadConfig{Start: DefaultStart, Rate: .3, Classes: DefaultClasses()[2:4]}, 6)
+	for a := w.Next(); a.At.Before(DefaultStart.Add(cut + 40*time.Minute)); a = w.Next() {
+		s, session := a.At.Sub(DefaultStart).Seconds(), a.Session
+		if s < cut.Seconds() {
+			fmt.Fprintf(&past, "%.3f,%s,%d,%d,%d,%x\n", s, a.Class, a.PromptTokens, a.CachedTokens, a.OutputTokens, session)
+			continue
+		}
+		fmt.Fprintf(&future, "%.3f,%s,%d,%d,%d,%x\n", s, a.Class, a.PromptTokens, a.CachedTokens, a.OutputTokens, session)
+		for i := range 3 {
+			fmt.Fprintf(&garbage, "%.3f,%s,%d,%d,%d,%x\n", s, []string{"!", "zz", a.Class}[i], 90_000, 0, 9_000, session)
+		}
+	}
+	requests, bins := past.String(), binned(t, past.String())
+	for _, tc := range []struct {
+		name      string
+		past      string
+		follows   string
+		garbage   string
+		pool      *capacity.Pool
+		decisions bool
+	}{
+		{"forecasts", requests, future.String(), garbage.String(), testPool(t), false},
+		{"decisions", requests, future.String(), garbage.String(), testPool(t), true},
+		{"forecasts, the pool sized after the trace's peak", requests, future.String(), garbage.String(), nil, false},
+		{"forecasts from bins", bins, "5400,chat,1,2,,3\n", "5400,!,9e9,9e9,,9e9\n5460,zz,1,1,,1\n", testPool(t), false},
+	} {
+		want := tableOf(t, tc.past+tc.follows, tc.pool, tc.decisions)
+		if diff := cmp.Diff(upTo(want, cut), upTo(tableOf(t, tc.past+tc.garbage, tc.pool, tc.decisions), cut)); diff != "" {
+			t.Errorf("%s: garbage after the origin changes them (-as it was +garbage):\n%.2000s", tc.name, diff)
+		}
+		last := cut - 5*time.Minute // the newest origin of a trace that ends before the cut
+		part := upTo(want, last)
+		if diff := cmp.Diff(part, upTo(tableOf(t, tc.past, tc.pool, tc.decisions), last)); diff != "" {
+			t.Errorf("%s: an end after the origin changes them (-as it was +cut):\n%.2000s", tc.name, diff)
+		}
+		if n := strings.Count(part, "\n"); n < 17 {
+			t.Errorf("%s: %d rows", tc.name, n)
+		}
+	}
+}
+
+// binned sums up a trace of requests by the minute.
+func binned(t *testing.T, requests string) string {
+	t.Helper()
+	type key struct {
+		minute int
+		class  string
+	}
+	sums, order := map[key][3]float64{}, []key{}
+	for _, line := range strings.Split(strings.TrimSpace(requests), "\n")[1:] {
+		f := strings.Split(line, ",")
+		s, _ := strconv.ParseFloat(f[0], 64)
+		prompt, _ := strconv.ParseFloat(f[2], 64)
+		output, err := strconv.ParseFloat(f[4], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := key{int(s / 60), f[1]}
+		if _, ok := sums[k]; !ok {
+			order = append(order, k)
+		}
+		x := sums[k]
+		sums[k] = [3]float64{x[0] + 1, x[1] + prompt, x[2] + output}
+	}
+	var b strings.Builder
+	b.WriteString("t_s,class,requests,prompt_tokens,cached_tokens,output_tokens\n")
+	for _, k := range order {
+		fmt.Fprintf(&b, "%d,%s,%g,%g,,%g\n", k.minute*60, k.class, sums[k][0], sums[k][1], sums[k][2])
+	}
+	return b.String()
+}
