@@ -1,0 +1,92 @@
+package forecaster
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// What was back-filled serves as if it had been observed: forecasts are the same, and the first hour is no cold start.
+func TestBackfillIsExperience(t *testing.T) {
+	const past, now = 2000, 60
+	r := rand.New(rand.NewPCG(51, 52))
+	y, values := noisy(r), make([]float64, past+now)
+	for i := range values {
+		values[i] = y(i)
+	}
+	key := features.Key{Pool: "p", Class: "c"}
+	observed, filled, cold := New(Config{}), New(Config{}), New(Config{})
+	for i := range past {
+		observed.Observe([]features.Window{window("p", "c", i, values[i])}, nil)
+	}
+	for _, class := range []string{"c", features.TotalClass} {
+		if err := filled.Backfill(features.Key{Pool: "p", Class: class}, features.DimRequests, minuteAt(0), values[:past]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var loss [2]float64 // of what was filled in, and cold
+	for i := past; i < past+now; i++ {
+		for _, f := range []*Forecaster{observed, filled, cold} {
+			f.Observe([]features.Window{window("p", "c", i, values[i])}, []features.PoolMinute{{Pool: "p", Start: minuteAt(i), Covered: true}})
+		}
+		if i < past+minKnown-1 || i+20 >= past+now {
+			continue
+		}
+		a, b, c := observed.Forecast(minuteAt(i + 1))[0], filled.Forecast(minuteAt(i + 1))[0], cold.Forecast(minuteAt(i + 1))[0]
+		if a.Total[0].Minute != b.Total[0].Minute || a.Classes[0].WindowMax != b.Classes[0].WindowMax || b.Classes[0].Known != i+1 {
+			t.Fatalf("minute %d: what was filled in is forecast as %v, what was observed as %v", i, b.Total[0].Minute[19], a.Total[0].Minute[19])
+		}
+		for k, f := range []*PoolForecast{&b, &c} {
+			for _, level := range ScoredLevels {
+				loss[k] += Pinball(Levels[level], values[i+20], f.Total[0].Minute[19][level])
+			}
+		}
+	}
+	if loss[0] > .8*loss[1] {
+		t.Errorf("pinball of the first hour is %.0f after a back-fill, %.0f without", loss[0], loss[1])
+	}
+	if err := filled.Backfill(key, features.DimRequests, minuteAt(past+now+30), []float64{5, 6}); err != nil {
+		t.Errorf("a gap cannot be closed: %v", err)
+	}
+}
+
+func TestBackfillRefuses(t *testing.T) {
+	f := New(Config{MaxClasses: 1})
+	for i := range 10 {
+		f.Observe([]features.Window{window("p", "c", i, 5)}, nil)
+	}
+	c := features.Key{Pool: "p", Class: "c"}
+	before := bytesOf(t, f)
+	for _, tc := range []struct {
+		key       features.Key
+		dimension string
+		start     time.Time
+		values    []float64
+		want      string
+	}{
+		{c, features.DimRequests, minuteAt(-100), make([]float64, 200), "overlaps what is known"},
+		{c, features.DimRequests, minuteAt(9), []float64{1}, "overlaps what is known"},
+		{c, features.DimRequests, minuteAt(-5), []float64{1}, "overlaps what is known"}, // older than what is known
+		{c, features.DimPrefill, minuteAt(20), []float64{-1}, "no demand"},
+		{c, features.DimPrefill, minuteAt(20), []float64{math.Inf(1)}, "no demand"},
+		{c, features.DimRetry, minuteAt(20), []float64{1}, "no dimension"},
+		{c, features.DimPrefill, minuteAt(20).Add(time.Second), []float64{1}, "whole minute"},
+		{c, features.DimPrefill, minuteAt(20), make([]float64, 60*24*28+1), "too many"},
+		{features.Key{Pool: "p", Class: features.OverflowClass}, features.DimPrefill, minuteAt(20), []float64{1}, "which classes"},
+		{features.Key{Class: "c"}, features.DimPrefill, minuteAt(20), []float64{1}, "name a pool"},
+	} {
+		if err := f.Backfill(tc.key, tc.dimension, tc.start, tc.values); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v from %v: error %v, want %q", tc.key, tc.start, err, tc.want)
+		}
+	}
+	if string(bytesOf(t, f)) != string(before) {
+		t.Error("a refused back-fill has changed something")
+	}
+	if err := f.Backfill(features.Key{Pool: "p", Class: "d"}, features.DimPrefill, minuteAt(20), []float64{1}); err == nil || !strings.Contains(err.Error(), "forecasts of their own") {
+		t.Errorf("more classes than may have forecasts: %v", err)
+	}
+}
