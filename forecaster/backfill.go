@@ -1,6 +1,7 @@
 package forecaster
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -42,7 +43,7 @@ func (f *Forecaster) Backfill(key features.Key, dimension string, start time.Tim
 		return nil
 	}
 	p := f.pool(key.Pool)
-	s, err := p.toFill(key, d, first, f.cfg.MaxClasses, f.settleMinutes())
+	s, err := p.toFill(key, d, first, f.settleMinutes())
 	if err != nil {
 		return fmt.Errorf("back-fill of %s %s: %w", key, dimension, err)
 	}
@@ -50,29 +51,38 @@ func (f *Forecaster) Backfill(key features.Key, dimension string, start time.Tim
 		s.push(first+int64(i), exactly(y))
 	}
 	if key.Class != features.TotalClass { // as if the class had been heard of until then
-		newest := first + int64(len(values)) - 1
-		c, standing := p.class(key), p.stand(key.Class, f.cfg.MaxClasses)
-		c.shape.Newest, standing.newest = max(c.shape.Newest, newest), max(standing.newest, newest)
+		newest, at := first+int64(len(values))-1, 0
+		standing := p.stand(key.Class, &at)
+		standing.newest = max(standing.newest, newest)
+		standing.class.shape.Newest = max(standing.class.shape.Newest, newest)
 	}
 	return nil
 }
 
 // toFill finds or adds the series to fill in from a minute on.
-func (p *pool) toFill(key features.Key, d int, first int64, limit, settle int) (*series, error) {
-	into := p.total
-	if key.Class != features.TotalClass {
-		if !p.stand(key.Class, limit).alone {
-			return nil, fmt.Errorf("the pool has %d classes with forecasts of their own already", limit)
+func (p *pool) toFill(key features.Key, d int, first int64, settle int) (follower, error) {
+	if key.Class == features.TotalClass {
+		if p.total[d] == nil {
+			p.total[d] = p.newSeries(key, settle)
 		}
-		into = p.class(key).series
+		return p.total[d], after(p.total[d], first)
 	}
-	s := into[d]
+	at := 0
+	standing := p.stand(key.Class, &at)
+	if standing.tier == tierPooled {
+		return nil, errors.New("as many classes have forecasts of their own as may")
+	}
+	s := standing.class.follower(d)
 	if s == nil {
-		s = p.newSeries(key, settle)
-		into[d] = s
+		s = p.follow(standing.class, d, settle)
 	}
-	if s.history.Known > 0 && first <= s.history.Newest {
-		return nil, fmt.Errorf("it overlaps what is known up to %s", time.Unix((s.history.Newest+1)*60, 0).UTC().Format(time.RFC3339))
+	return s, after(s, first)
+}
+
+// after is an error unless a series knows nothing of minute first and those that follow.
+func after(s follower, first int64) error {
+	if h := s.past(); h.Known > 0 && first <= h.Newest {
+		return fmt.Errorf("it overlaps what is known up to %s", time.Unix((h.Newest+1)*60, 0).UTC().Format(time.RFC3339))
 	}
-	return s, nil
+	return nil
 }

@@ -21,6 +21,7 @@ const (
 type mixture struct {
 	Residual [numExperts]figures // where outcomes lie on the expert's own axis
 	Seen     [numExperts]float32 // outcomes the residuals have learned from
+	Worth    float32             // how many outcomes the residuals are worth that it started with
 
 	Regret   [numExperts]figures // by which the combination lost to the expert, in units of the usual size
 	Variance [numExperts]figures // sum of the squares of what Regret adds up
@@ -65,6 +66,7 @@ var gaussianSparsity = func() (s Quantiles) {
 const priorWidth = 1.2
 
 func newMixture() (m mixture) {
+	m.Worth = ownOutcomes
 	for e := range catalog {
 		q := catalog[e].residuals()
 		m.Residual[e] = narrow(&q)
@@ -211,7 +213,7 @@ func (m *mixture) learn(p *points, y, scale float64) {
 // track moves the residual quantiles of expert e towards residual r.
 func (m *mixture) track(e int, r float64) {
 	q := m.Residual[e].wide()
-	follow(&q, r, max(catalog[e].gain(), 1/(float64(m.Seen[e])+10)))
+	follow(&q, r, max(catalog[e].gain(), 1/float64(m.Seen[e]+m.Worth)))
 	m.Residual[e] = narrow(&q)
 	m.Seen[e]++
 }

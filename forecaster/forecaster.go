@@ -269,6 +269,7 @@ func (p *pool) take(c *class, d int, minute int64, now features.Estimate, t *sum
 func (p *pool) follow(c *class, d, settle int) follower {
 	if c.light == nil {
 		c.series[d] = p.newSeries(c.key, settle)
+		p.lend(c.series[d], d)
 		return c.series[d]
 	}
 	c.light[d] = newLight(c.key, p.sharing(d), p.nothing(settle))
