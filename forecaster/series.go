@@ -239,7 +239,9 @@ func (p *points) draw(a int, d model.Distributor, h *model.History, x target) fl
 func (s *series) distribution(k int, p *points) (Quantiles, int) {
 	m := &s.mix[k]
 	q, baseline := s.mixed(m, p)
-	s.temper(k, p, &q)
+	if baseline < 0 {
+		s.temper(k, p, &q)
+	}
 	s.anchor.widen(&q)
 	if s.silent(s.history.Newest) {
 		m.Silence.clear(&q)
