@@ -107,9 +107,9 @@ func TestShapeChangesAreSeen(t *testing.T) {
 		then := at[0]
 		for dimension, factor := range tc.rises {
 			was := of(then.Classes, "b", dimension)
-			soon, later := at[10], at[30]
+			soon, later := at[20], at[30]
 			if got := of(soon.Classes, "b", dimension).Minute[14][L90] / was.Minute[14][L50]; got < .9*factor {
-				t.Errorf("%s: after 10 minutes the 90 %% quantile of %s is %.2f times the median before, the demand %.2f times", tc.name, dimension, got, factor)
+				t.Errorf("%s: after 20 minutes the 90 %% quantile of %s is %.2f times the median before, the demand %.2f times", tc.name, dimension, got, factor)
 			}
 			if got := of(later.Classes, "b", dimension).Minute[14][L50] / was.Minute[14][L50]; got < .8*factor || got > 1.3*factor {
 				t.Errorf("%s: after half an hour the median of %s is %.2f times that before, the demand %.2f times", tc.name, dimension, got, factor)
@@ -147,14 +147,14 @@ func TestShapeChangesAreSeen(t *testing.T) {
 // A class that appears with a third of the pool's load is forecast after three minutes, and the pool's total has it.
 func TestNewClassAppears(t *testing.T) {
 	t.Parallel()
-	_, at := plant(t, 2, 300, 30, load{}, load{requests: 20, prompt: 1500, cached: .3, output: 250})
-	then, five, total := at[0], at[5], at[15]
+	_, at := plant(t, 2, 300, 35, load{}, load{requests: 20, prompt: 1500, cached: .3, output: 250})
+	then, five, total := at[0], at[5], at[30]
 	f := of(five.Classes, "b", features.DimPrefill)
 	if f == nil || f.Minute[14][L90] < 20*1500*.7/60 {
 		t.Errorf("five minutes after it appeared the class is forecast as %+v", f)
 	}
 	if got := total.Of(features.DimPrefill).Minute[14][L50] / then.Of(features.DimPrefill).Minute[14][L50]; got < 1.35 || got > 1.8 {
-		t.Errorf("a quarter of an hour after the pool's median is %.2f times that before, the demand 1.5 times", got)
+		t.Errorf("half an hour after the pool's median is %.2f times that before, the demand 1.5 times", got)
 	}
 }
 
