@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -274,5 +276,85 @@ func TestReplaceSection(t *testing.T) {
 	}
 	if got, _ := os.ReadFile(path); string(got) != "## A\n\nnew\n\n## B\n\nstays\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestComparison scores files of other forecasters: one that says what the reference says is worth as much, one that
+// lacks an origin is given the reference there, and one that knows the future wins.
+func TestComparison(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	s := &peerSeries{trace: "trace", seriesKey: seriesKey{features.TotalClass, features.DimDecode}}
+	for range 600 {
+		s.y = append(s.y, 100+10*r.NormFloat64())
+	}
+	s.origins = drawOrigins(len(s.y))
+	s.own = newTally(s)
+	dir := t.TempDir()
+	files := map[string]*strings.Builder{"reference": {}, "late": {}, "oracle": {}}
+	for i, o := range s.origins {
+		q := s.reference(o)
+		for h := 1; h <= forecastMinutes+1; h++ {
+			y := slices.Max(s.y[o+forecaster.WindowFrom-1 : o+forecaster.WindowTo])
+			if h <= forecastMinutes {
+				y = s.y[o+h-1]
+			}
+			line := fmt.Sprintf("%d,%d", o-1, h)
+			for k := range q[h-1] {
+				line += fmt.Sprintf(",%.17g", q[h-1][k]*60)
+			}
+			files["reference"].WriteString(line + "\n")
+			if i > 0 {
+				files["late"].WriteString(line + "\n")
+			}
+			fmt.Fprintf(files["oracle"], "%d,%d,%.17g,,,,\n", o-1, h, y*60)
+		}
+		s.own.add(o, &q)
+	}
+	fs := figures{}
+	for name, b := range files {
+		path := filepath.Join(dir, name+".csv")
+		if err := os.WriteFile(path, []byte("origin,h,q50,q80,q90,q95,q99\n"+b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f, err := s.scoreFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fs.add(f)
+	}
+	path := filepath.Join(dir, "figures.csv")
+	if err := fs.write(path); err != nil {
+		t.Fatal(err)
+	}
+	fs, err := readFigures(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := s.name()
+	for peer, want := range map[string]figure{
+		"reference": {series: name, peer: "reference", pinball: 1, peak: 1, wape: 1},
+		"late":      {series: name, peer: "late", failed: 1, pinball: 1, peak: 1, wape: 1},
+		"oracle":    {series: name, peer: "oracle", point: true},
+	} {
+		got := fs[[2]string{name, peer}]
+		want.mean = got.mean
+		for _, x := range []*float64{&got.pinball, &got.peak, &got.wape} {
+			*x = math.Round(*x*1e9) / 1e9
+		}
+		if got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	if m := fs[[2]string{name, "late"}].mean; math.Abs(m-100) > 1 {
+		t.Errorf("mean %v", m)
+	}
+	section := comparison([]*peerSeries{s}, fs, []onset{{"trace", "decode", 5, .9, .6}})
+	for _, want := range []string{
+		"| oracle \\* | 1 | 0.100 (1.000) |", "does **not** hold against oracle (+900.0 %), late (+0.0 %), reference (+0.0 %)", // 0.1 is the least that counts
+		"does **not** hold on 1 of 1 series", "the worst is 1.000", "| trace.ALL.decode | 1.00 | **0.00** | 1.00 | 1.00 |", "| trace decode | 5 | 0.900 | 0.60 |",
+	} {
+		if !strings.Contains(section, want) {
+			t.Errorf("no %q in\n%s", want, section)
+		}
 	}
 }
