@@ -65,7 +65,7 @@ type agent struct {
 
 // openAgent opens what a daemon of this kind needs. On an error nothing stays open.
 func openAgent(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *agent, err error) {
-	d := &daemon{cfg: cfg, log: log, board: server.NewBoard(), exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
+	d := &daemon{cfg: cfg, log: log, collector: newCollector(), board: server.NewBoard(), exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
 	a := &agent{daemon: d}
 	defer func() {
 		if err != nil {

@@ -64,6 +64,7 @@ type daemon struct {
 	saved        uint64            // sequence of the newest snapshot
 	capped       bool              // it was said that samples are left out
 	faults       map[faultKey]bool // of producers, that were said
+	collector    collector
 	onTick       func(*forewarm.Output)
 	tickTook     func(seconds float64)
 
@@ -93,7 +94,7 @@ func (d *daemon) Close() error {
 
 // openDaemon opens storage and connections and restores the state. On an error nothing stays open.
 func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *daemon, err error) {
-	d := &daemon{cfg: cfg, log: log, board: server.NewBoard(), exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
+	d := &daemon{cfg: cfg, log: log, collector: newCollector(), board: server.NewBoard(), exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -345,6 +346,7 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (tick
 	ticks := after.Ticks - before.Ticks
 	if ticks > 0 {
 		d.tickTook(time.Since(began).Seconds() / float64(ticks))
+		d.collector.adjust()
 	}
 	d.setStatus(func(s *server.Status) { s.Sequence = d.pipeline.Sequence() })
 	d.exporter.CountRecords(int(after.Records - before.Records))

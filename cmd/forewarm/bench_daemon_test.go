@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+)
+
+var benchDay = flag.Int("day", 1440, "`minutes` of the day that the daemon of ten thousand classes goes through")
+
+// daemonMemory sends ten thousand classes over a day to a daemon in a process of its own, with its NATS server, and then
+// starts it again on what it has saved.
+func (b *bench) daemonMemory() []row {
+	const classes = 10_000
+	s := &site{config: filepath.Join(b.t.TempDir(), "forewarm.yaml"), data: filepath.Join(b.t.TempDir(), "data"), nats: freeAddress(b.t), http: freeAddress(b.t)}
+	writeFile(b.t, s.config, "nats: {embedded: {listen: "+s.nats+"}, stream: {max_bytes: 268435456}}",
+		"clock: event",
+		fmt.Sprintf("features: {max_classes: %d}", classes),
+		"storage: {dir: "+s.data+", snapshot_every: 10s}",
+		"server: {listen: "+s.http+"}",
+		"log: {level: warn}",
+		"pools:",
+		"  - {name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 4000}}")
+	daemon := start(b.t, "serve", "-config", s.config)
+	await(b.t, "the daemon to answer", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
+	publisher := jetstream.NewPublisher(func() (*nats.Conn, error) { return nats.Connect("nats://" + s.nats) }, 0, zap.NewNop())
+	defer publisher.Close()
+	sent := uint64(0)
+	for m := range *benchDay {
+		sent = b.sendMinute(publisher, m, classes, sent)
+		// The stream is small: what is sent must be folded before it is pushed out.
+		for behind := true; behind; {
+			st, err := statusOf(s.http)
+			if behind = err != nil || st.Sequence+400 < sent; behind {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if daemon.over() {
+				b.t.Fatal(daemon.out.String())
+			}
+		}
+		if m%60 == 59 {
+			b.t.Logf("minute %d: %s", m+1, memoryOf(daemon))
+		}
+	}
+	after := memoryOf(daemon)
+	metrics := metricsOf(s.http)
+	daemon.stop(b.t)
+	daemon = start(b.t, "serve", "-config", s.config)
+	await(b.t, "the daemon to be restored", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
+	restored := memoryOf(daemon)
+	daemon.stop(b.t)
+	stops := metrics["forewarm_snapshot_stop_duration_seconds_count"]
+	return []row{
+		{fmt.Sprintf("Resident memory of the daemon, NATS server included, after %d minutes of %d active classes", *benchDay, classes), after.String(), "< 1024 MiB"},
+		{"The same once it is restored from its snapshot of " + fmt.Sprintf("%.0f MiB", metrics["forewarm_snapshot_bytes"]/(1<<20)), restored.String(), "< 1024 MiB"},
+		{"Time the fold stands still for a snapshot of it", fmt.Sprintf("%.0f ms of %.0f ms that writing takes, mean of %.0f; longest within %s",
+			1e3*metrics["forewarm_snapshot_stop_duration_seconds_sum"]/stops,
+			1e3*metrics["forewarm_snapshot_duration_seconds_sum"]/metrics["forewarm_snapshot_duration_seconds_count"], stops, longest(metrics, stops)), "< 100 ms"},
+	}
+}
+
+// sendMinute stores a minute of two requests of each class, and gives the number of messages so far.
+func (b *bench) sendMinute(publisher *jetstream.Publisher, m, classes int, sent uint64) uint64 {
+	const perMinute, perBatch = 2, 250
+	start := benchStart.Add(time.Duration(m) * time.Minute)
+	batch := ingest.Batch{}
+	var buffer []byte
+	for i := range classes * perMinute {
+		at := start.Add(time.Duration(i) * 59 * time.Second / time.Duration(classes*perMinute))
+		batch.Requests = append(batch.Requests, ingest.Request{
+			ID: fmt.Sprintf("%d-%d", m, i), Pool: "chat", Class: fmt.Sprint("class-", i%classes), Tenant: fmt.Sprint("tenant-", (i*31+m)%1000), Attempt: 1,
+			ArrivedAt: at, StartedAt: at.Add(30 * time.Millisecond), FirstTokenAt: at.Add(400 * time.Millisecond), FinishedAt: at.Add(9 * time.Second),
+			PromptTokens: int64(200 + (i*31+m)%4000), CachedTokens: int64((i*17 + m) % 200), OutputTokens: int64(20 + (i*13+m)%700), MaxOutputTokens: ingest.Unknown,
+		})
+		if len(batch.Requests) == perBatch {
+			buffer = ingest.AppendProtobuf(buffer[:0], &batch)
+			b.check(publisher.Publish(context.Background(), "forewarm.telemetry.request.chat", fmt.Sprintf("%d-%d", m, i), ingest.ContentTypeProtobuf, buffer))
+			batch.Requests = batch.Requests[:0]
+			sent++
+		}
+	}
+	b.check(publisher.Flush(context.Background()))
+	return sent
+}
+
+// memory is the resident memory of a process, and the most that it has had, in MiB.
+type memory struct{ now, most float64 }
+
+func (m memory) String() string { return fmt.Sprintf("%.0f MiB, %.0f at most", m.now, m.most) }
+
+func memoryOf(p *process) (m memory) {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)) // elsewhere than on Linux it is not known
+	for line := range strings.Lines(string(b)) {
+		for name, to := range map[string]*float64{"VmRSS:": &m.now, "VmHWM:": &m.most} {
+			if rest, ok := strings.CutPrefix(line, name); ok {
+				n, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+				*to = n / 1024
+			}
+		}
+	}
+	return m
+}
+
+func metricsOf(address string) map[string]float64 {
+	_, body := get("http://" + address + "/metrics")
+	out := map[string]float64{}
+	for lines := bufio.NewScanner(strings.NewReader(body)); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), " "); ok {
+			out[name], _ = strconv.ParseFloat(value, 64)
+		}
+	}
+	return out
+}
+
+// longest is the bound of the histogram's bucket that the longest stop is in.
+func longest(metrics map[string]float64, stops float64) string {
+	for _, bound := range pauses {
+		if metrics[fmt.Sprintf("forewarm_snapshot_stop_duration_seconds_bucket{le=%q}", strconv.FormatFloat(bound, 'g', -1, 64))] == stops {
+			return fmt.Sprintf("%.0f ms", 1e3*bound)
+		}
+	}
+	return "more than " + fmt.Sprint(pauses[len(pauses)-1], " s")
+}
