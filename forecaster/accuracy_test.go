@@ -21,6 +21,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/model"
+	"github.com/forewarm/forewarm/forecaster/net"
 )
 
 // TestAccuracy streams public traces through the model stack, series by series, and prints how well it forecast them
@@ -37,6 +38,9 @@ func TestAccuracy(t *testing.T) {
 	from, to := 1.0/3, 2.0/3
 	if part == "check" {
 		from, to = 2.0/3, 1
+	}
+	if file := os.Getenv("FOREWARM_ACCURACY_NET"); file != "" {
+		useNet(t, file)
 	}
 	step := 7
 	if s := os.Getenv("FOREWARM_ACCURACY_STEP"); s != "" {
@@ -60,6 +64,23 @@ func TestAccuracy(t *testing.T) {
 	}
 	wait.Wait()
 	printAccuracy(t, results, part)
+}
+
+// useNet puts other weights into the network.
+func useNet(t *testing.T, file string) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := net.Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range models {
+		if models[i].name == "net" {
+			models[i].make = func() model.Expert { return net.New(n) }
+		}
+	}
 }
 
 // traceOf is one trace as the scorer needs it.

@@ -139,20 +139,23 @@ func (m *mixture) experts(p *points) (x [numExperts]Quantiles) {
 }
 
 // weights are the experts' shares at one level; those of sleepers are 0. An expert weighs as much as the combination lost
-// to it, over the squares of what it won and lost; while the combination lost to none, all weigh as at the start.
+// to it, over the squares of what it won and lost; while the combination lost to none, all weigh as at the start, and those
+// weights keep a share: little, or that of the outcomes that an expert has at stake among those that came.
 func (m *mixture) weights(p *points, i int) (w [numExperts]float64) {
-	sum, prior := 0.0, 0.0
+	sum, prior, share := 0.0, 0.0, fixedShare
 	for e := range catalog {
 		if isNaN(p.z[e]) {
 			continue
 		}
 		prior += catalog[e].weight()
+		if stake := catalog[e].stake; stake > 0 {
+			share = max(share, stake/(stake+float64(m.Seen[e])))
+		}
 		if r, v := float64(m.Regret[e][i]), float64(m.Variance[e][i]); r > 0 && v > 0 {
 			w[e] = r / v
 			sum += w[e]
 		}
 	}
-	share := fixedShare
 	if sum == 0 {
 		sum, share = 1, 1
 	}
@@ -213,7 +216,7 @@ func (m *mixture) learn(p *points, y, scale float64) {
 // track moves the residual quantiles of expert e towards residual r.
 func (m *mixture) track(e int, r float64) {
 	q := m.Residual[e].wide()
-	follow(&q, r, max(catalog[e].gain(), 1/float64(m.Seen[e]+m.Worth)))
+	follow(&q, r, max(catalog[e].gain(), 1/max(float64(m.Seen[e]+m.Worth), float64(m.Seen[e])+catalog[e].stake)))
 	m.Residual[e] = narrow(&q)
 	m.Seen[e]++
 }

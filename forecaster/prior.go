@@ -34,10 +34,10 @@ var (
 )
 
 // temper shrinks a distribution for target k towards the prior while few outcomes stand behind it, until a day of them
-// does. Of silence the general knows nothing.
+// does. Of silence the general knows nothing; and an expert that has its own stake in young series knows better.
 func (s *series) temper(k int, p *points, q *Quantiles) {
 	m, x := &s.mix[k], targets[k]
-	if m.LossN >= 1440 || s.silent(s.history.Newest) {
+	if m.LossN >= 1440 || p.staked() || s.silent(s.history.Newest) {
 		return
 	}
 	mean := s.history.Mean(s.history.Newest-14, s.history.Newest)
@@ -54,6 +54,16 @@ func (s *series) temper(k int, p *points, q *Quantiles) {
 		q[i] = unroot((1-w)*math.Sqrt(q[i]) + w*(math.Sqrt(mean)+width*shape[i]))
 	}
 	q.Sort()
+}
+
+// staked says whether an expert with a stake is awake.
+func (p *points) staked() bool {
+	for e := range catalog {
+		if catalog[e].stake > 0 && !isNaN(p.z[e]) {
+			return true
+		}
+	}
+	return false
 }
 
 // lend gives a new series of dimension d what the pool's classes have learned there: their error quantiles, offsets
