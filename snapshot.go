@@ -173,7 +173,7 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 	if err := p.restore(&s, next); err != nil {
 		return nil, fmt.Errorf("snapshot does not decode: %w", err)
 	}
-	if err := next(new(cbor.RawMessage)); err != io.EOF {
+	if err := next(new(cbor.RawMessage)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("snapshot does not end where it should")
 	}
 	return p, nil

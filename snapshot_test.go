@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"errors"
 	"io"
 	"slices"
 	"testing"
@@ -63,7 +63,7 @@ func TestEncodeStopsWhereItCannotWrite(t *testing.T) {
 	whole := len(saved(t, p))
 	for room := 0; room < whole; room += whole/50 + 1 {
 		f := p.Freeze()
-		if err := f.Encode(&narrow{room}); err != errFull {
+		if err := f.Encode(&narrow{room}); !errors.Is(err, errFull) {
 			t.Errorf("with room for %d of %d bytes: %v", room, whole, err)
 		}
 		f.Close()
@@ -71,7 +71,7 @@ func TestEncodeStopsWhereItCannotWrite(t *testing.T) {
 	}
 }
 
-var errFull = fmt.Errorf("full")
+var errFull = errors.New("full")
 
 type narrow struct{ room int }
 

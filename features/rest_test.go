@@ -2,6 +2,7 @@ package features
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"testing"
 
@@ -36,7 +37,7 @@ func restOf(t testing.TB, a *Aggregator) (s rest) {
 	}
 	next(&s.Arrivals)
 	next(&s.Sessions)
-	if dec.Decode(new(any)) != io.EOF {
+	if !errors.Is(dec.Decode(new(any)), io.EOF) {
 		t.Fatal("more parts than were wanted")
 	}
 	return s
