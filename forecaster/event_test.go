@@ -186,6 +186,21 @@ func TestEventsOfLightSeries(t *testing.T) {
 	expectAbout(t, "the class when it was put off", quantileOf(f, "b", 25, L50), 5, .4)
 }
 
+// An event of a class that is forecast together with others changes nothing; what comes of it is demand like any other.
+func TestEventsOfPooledClasses(t *testing.T) {
+	cfg := launch(t, begins, "")
+	cfg.Events[0].Class, cfg.MaxClasses, cfg.MaxLight = "b", 1, 0
+	f := New(cfg)
+	for i := 2000; i < begins+90; i++ {
+		f.Observe([]features.Window{window("p", "a", i, 10), window("p", "b", i, 5*when(begins, begins+120, 3)(i))},
+			[]features.PoolMinute{{Pool: "p", Start: minuteAt(i), Covered: true, LastEvent: minuteAt(i)}})
+	}
+	if f.pools[0].find("b") != nil {
+		t.Fatal("the class has series of its own")
+	}
+	expectAbout(t, "the pool an hour and a half after it began", quantileOf(f, features.TotalClass, 15, L50), 25, .15)
+}
+
 // What does not come is believed for minutes, and a day with a launch is no season.
 func TestEventThatDoesNotCome(t *testing.T) {
 	f := New(launch(t, begins, ""))

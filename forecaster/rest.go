@@ -170,7 +170,7 @@ func (p *pool) pooled(s *standing, minute int64, w *features.Window, others []fe
 	if own == nil || rest == nil {
 		return // long settled
 	}
-	multiplier := p.multiplier(w.Class, minute)
+	multiplier := p.multiplier(features.OverflowClass, minute) // an event of this class alone is not told apart in the rest
 	for d := range dimensions {
 		if now, ok := p.base(d, w, multiplier, newest); ok {
 			substitute(&rest[d], own[d], now.Mean)

@@ -23,7 +23,8 @@ var sessionDimension = func() (at []int) {
 	return at
 }()
 
-// converse takes the sessions of a class at its newest minute, in which events multiplied its demand. A class that never had any has no model of them.
+// converse takes the sessions of a class at its newest minute, in which events multiplied its demand. A class that never
+// had any has no model of them.
 func (c *class) converse(minute int64, w *features.Window, multiplier float64) {
 	if c.sessions == nil {
 		if w.Sessions == nil {
