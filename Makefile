@@ -19,6 +19,7 @@ test: ## what every change must pass
 lint:
 	golangci-lint run ./...
 
+# FOREWARM_AUGURS=DIR, in which npm install @bsull/augurs was run, has refits by it measured as well.
 bench: ## writes the table of BENCHMARKS.md; takes some minutes, on a machine that does nothing else
 	$(GO) test -run '^TestBenchmarkTable$$' -count 1 -timeout 30m ./cmd/forewarm -args -table $(CURDIR)/BENCHMARKS.md
 

@@ -84,7 +84,7 @@ func (c *class) tell(d int) {
 // its level of half an hour stands in.
 func (p *pool) tellTotal(d int, total *series, minute int64) {
 	k := sessionDimension[d]
-	if k < 0 {
+	if k < 0 || !slices.ContainsFunc(p.classes, func(c *class) bool { return c.ahead != nil }) {
 		return
 	}
 	var sum [model.SessionLeads]float64

@@ -40,7 +40,7 @@ func TestBenchmarkTable(t *testing.T) {
 	}
 	b := &bench{t: t, messages: *benchMessages}
 	var rows []row
-	for _, part := range []func() []row{b.core, b.jetstream, b.protobuf, b.classes, b.memory, b.daemonMemory} {
+	for _, part := range []func() []row{b.core, b.jetstream, b.protobuf, b.classes, b.memory, b.daemonMemory, b.forecasts} {
 		for _, r := range part() {
 			t.Log(r)
 			rows = append(rows, r)

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// augursEnv names a directory in which `npm install @bsull/augurs` was run.
+const augursEnv = "FOREWARM_AUGURS"
+
+// crowd is the traffic of many classes of one pool: class k has 1000/(1+k) requests a minute on average, so that most are
+// silent in most minutes.
+type crowd struct {
+	draw    *rand.Rand
+	names   []string
+	windows []features.Window
+}
+
+// crowdSpan is how many minutes a tick counts: the newest, and earlier ones of which records still come.
+const crowdSpan = 3
+
+func newCrowd(classes int) *crowd {
+	c := &crowd{draw: rand.New(rand.NewPCG(1, uint64(classes)))}
+	for i := range classes {
+		c.names = append(c.names, fmt.Sprintf("class-%06d", i*7919%classes))
+	}
+	slices.Sort(c.names)
+	return c
+}
+
+// tick makes the windows of the minute before t, ordered as features.Aggregator.Close does.
+func (c *crowd) tick(t time.Time) []features.Window {
+	fresh := make([]features.Window, len(c.names))
+	for k := range fresh {
+		n, rate := 0.0, 1000/float64(1+k*7919%len(c.names))
+		if c.draw.Float64() < rate {
+			n = math.Ceil(rate * c.draw.ExpFloat64())
+		}
+		fresh[k] = features.Window{
+			Key: features.Key{Pool: "chat", Class: c.names[k]}, Start: t.Add(-time.Minute), Covered: true,
+			Reports: features.ReportsRequests | features.ReportsPrompt | features.ReportsOutput | features.ReportsKV,
+			Records: n, Requests: n, RequestsKnown: n, PromptKnown: n, OutputKnown: n, KVKnown: n,
+			PromptTokens: 900 * n, OutputTokens: 200 * n, KVTokenSeconds: 12_000 * n,
+		}
+	}
+	c.windows = append(c.windows, fresh...)
+	c.windows = c.windows[max(0, len(c.windows)-crowdSpan*len(c.names)):]
+	for k := range len(c.windows) - len(fresh) {
+		w := &c.windows[k]
+		w.PromptTokens, w.OutputTokens, w.KVTokenSeconds = 1.02*w.PromptTokens, 1.02*w.OutputTokens, 1.02*w.KVTokenSeconds
+	}
+	return c.windows
+}
+
+// forecastDimensions is how many dimensions are forecast.
+func forecastDimensions() (n int) {
+	for _, d := range features.Dimensions {
+		if d.Forecast {
+			n++
+		}
+	}
+	return n
+}
+
+// forecasts follows pools of few and many classes: a minute learned and forecast, with sample paths, totals and window
+// maxima, and what a class takes up.
+func (b *bench) forecasts() (rows []row) {
+	const history, ticks = 75, 5
+	dims := forecastDimensions()
+	var first, light float64
+	for _, classes := range []int{1250, 12_500} {
+		c, empty := newCrowd(classes), heap()
+		f := forecaster.New(forecaster.Config{Settle: 10 * time.Minute, MaxLight: classes})
+		least := time.Duration(math.MaxInt64)
+		for m := range history + ticks {
+			t := benchStart.Add(time.Duration(m+1) * time.Minute)
+			windows, pools := c.tick(t), []features.PoolMinute{{Pool: "chat", Start: t.Add(-time.Minute), Covered: true, LastEvent: t}}
+			used := cpuTime(b.t)
+			f.Observe(windows, pools)
+			if m < history {
+				continue // the last ticks are timed, and none of them moves classes between tiers
+			}
+			if pf := f.Forecast(t); len(pf) != 1 || len(pf[0].Paths.At) != dims || len(pf[0].Total) != dims {
+				b.t.Fatal("no forecast of the pool")
+			}
+			least = min(least, cpuTime(b.t)-used)
+		}
+		c.windows = nil
+		size := heap() - empty
+		runtime.KeepAlive(f)
+		runtime.KeepAlive(c)
+		light = least.Seconds() / float64(classes*dims)
+		what := fmt.Sprintf("A minute of %d classes × %d dimensions learned and forecast, with paths, totals and window maxima", classes, dims)
+		cost := fmt.Sprintf("%.2f s of processor time, %.0f µs a series", least.Seconds(), 1e6*light)
+		if first == 0 {
+			first = light
+			rows = append(rows, row{what, cost, ""})
+			continue
+		}
+		state, err := cbor.Marshal(f.State())
+		b.check(err)
+		rows = append(rows,
+			row{what, cost + fmt.Sprintf(", %.2f × that of 1250 classes", light/first), "< 6 s on two cores"},
+			row{fmt.Sprintf("Heap of the forecasts of a class, on average over %d", classes), fmt.Sprintf("%.1f KiB, %.1f KiB in a snapshot", size/float64(classes)/(1<<10), float64(len(state))/float64(classes)/(1<<10)), "< 96 KiB"})
+	}
+	return append(rows, b.refits(time.Duration(light*float64(time.Second)))...)
+}
+
+// refits compares a minute of one series, learned and forecast 60 minutes ahead, with fitting augurs' MSTL and ETS anew to
+// a week of minutes. light is what a light series took.
+func (b *bench) refits(light time.Duration) (rows []row) {
+	const week, ticks = 7 * 1440, 200
+	draw := rand.New(rand.NewPCG(2, 3))
+	f, values := forecaster.New(forecaster.Config{Settle: 10 * time.Minute}), make([]float64, week)
+	var used time.Duration
+	for m := range values {
+		z := 30 + 10*math.Sin(2*math.Pi*float64(m)/1440) + 2*draw.NormFloat64()
+		values[m] = math.Round(z * z)
+		at := benchStart.Add(time.Duration(m) * time.Minute)
+		if m == week-ticks {
+			used = cpuTime(b.t)
+		}
+		f.Observe([]features.Window{{
+			Key: features.Key{Pool: "chat", Class: "agent"}, Start: at, Covered: true, Settled: true,
+			Reports: features.ReportsRequests, Requests: values[m], RequestsKnown: values[m],
+		}}, nil)
+		if m >= week-ticks {
+			f.Forecast(at.Add(time.Minute))
+		}
+	}
+	full := (cpuTime(b.t) - used) / (2 * ticks) // the class and the pool's total
+	refit, err := augurs(values)
+	for _, x := range []struct {
+		series string
+		took   time.Duration
+	}{{"full", full}, {"light", light}} {
+		result := fmt.Sprintf("%.0f × (%v and %v of processor time)", float64(refit)/float64(x.took), refit.Round(time.Millisecond), x.took.Round(time.Microsecond))
+		if err != nil {
+			result = fmt.Sprintf("not measured, because %v; %v of processor time", err, x.took.Round(time.Microsecond))
+		}
+		rows = append(rows, row{"A minute of a " + x.series + " series learned and 60 forecast, against fitting augurs' MSTL with ETS to a week of minutes", result, "≥ 1000 ×"})
+	}
+	return rows
+}
+
+// augurs fits MSTL with ETS and forecasts an hour at five levels, and says how long the faster of two runs took.
+func augurs(values []float64) (time.Duration, error) {
+	dir := os.Getenv(augursEnv)
+	if dir == "" {
+		return 0, errors.New(augursEnv + " names no directory with the npm package @bsull/augurs")
+	}
+	data, err := json.Marshal(values)
+	if err != nil {
+		return 0, err
+	}
+	cmd := exec.Command("node", "--input-type=module")
+	cmd.Dir = dir
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(`
+		import fs from 'node:fs';
+		const augurs = await import('@bsull/augurs/mstl');
+		await augurs.default({module_or_path: fs.readFileSync('node_modules/@bsull/augurs/mstl_bg.wasm')});
+		const y = Float64Array.from(%s);
+		let least = Infinity;
+		for (let i = 0; i < 2; i++) {
+			const t = process.cpuUsage();
+			const m = augurs.MSTL.ets(Uint32Array.of(1440));
+			m.fit(y);
+			for (const level of [0.6, 0.8, 0.9, 0.98]) m.predict(60, level); // the median and four upper quantiles
+			least = Math.min(least, process.cpuUsage(t).user);
+		}
+		console.log(least);`, data))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return 0, fmt.Errorf("node: %w", err)
+	}
+	var micros float64
+	if _, err := fmt.Sscan(string(out), &micros); err != nil {
+		return 0, err
+	}
+	return time.Duration(micros) * time.Microsecond, nil
+}
+
+func BenchmarkForecasts(b *testing.B) {
+	for _, classes := range []int{10, 100, 1000, 10_000} {
+		b.Run(fmt.Sprint(classes), func(b *testing.B) {
+			c, f, t := newCrowd(classes), forecaster.New(forecaster.Config{Settle: 10 * time.Minute, MaxLight: classes}), benchStart
+			for range 30 {
+				t = t.Add(time.Minute)
+				f.Observe(c.tick(t), nil)
+			}
+			for b.Loop() {
+				t = t.Add(time.Minute)
+				f.Observe(c.tick(t), nil)
+				f.Forecast(t)
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*classes*forecastDimensions()), "µs/series")
+		})
+	}
+}
