@@ -16,12 +16,13 @@ type hurdle struct {
 	Silent, Woke float64 // origins in silence, and those of them whose outcome was not zero
 }
 
-func (h *hurdle) learn(woke bool) {
-	const keep = 1 - 1.0/hurdleMemory
-	h.Silent = h.Silent*keep + 1
+// learn counts an origin that stands for so many minutes of silence.
+func (h *hurdle) learn(woke bool, minutes float64) {
+	keep := 1 - minutes/hurdleMemory
+	h.Silent = h.Silent*keep + minutes
 	h.Woke *= keep
 	if woke {
-		h.Woke++
+		h.Woke += minutes
 	}
 }
 

@@ -122,7 +122,7 @@ func (l *light) learn(t int64) {
 		}
 		state := l.state(origin)
 		if state == silent {
-			l.silence[j].learn(l.came(t-int64(x.to-x.from), t))
+			l.silence[j].learn(l.came(t-int64(x.to-x.from), t), lightEvery)
 		}
 		var a axis
 		for i, n := range r.Quantile[j] {

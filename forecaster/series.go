@@ -162,7 +162,7 @@ func (s *series) learn(t int64) {
 		s.mix[k].cover(y, &q)
 		s.coverage(k, y, &q)
 		if s.silent(t - int64(x.to)) {
-			s.mix[k].Silence.learn(s.came(t-int64(x.to-x.from), t))
+			s.mix[k].Silence.learn(s.came(t-int64(x.to-x.from), t), 1)
 		}
 	}
 }
