@@ -18,7 +18,7 @@ const (
 	none         = -1
 	maxBacklog   = 1 << 17
 	leastBacklog = 64
-	perClass     = 12 // attempts of a class that are folded at once, on average
+	perClass     = 24 // attempts of a class that are folded at once, on average
 	abreast      = 8  // classes whose waits for memory overlap
 )
 
@@ -121,16 +121,19 @@ type lane struct {
 
 // turn links the attempts of each lane the other way round.
 func (b *backlog) turn(lanes []lane) {
+	read := uint64(0)
 	for more := true; more; {
 		more = false
 		for i := range lanes {
 			if l := &lanes[i]; l.rest != none {
 				e := &b.waiting[l.rest]
 				l.first, l.rest, e.back = l.rest, e.back, l.first
+				read |= uint64(e.arrived) // the other half of it
 				more = more || l.rest != none
 			}
 		}
 	}
+	b.read = read
 }
 
 // settleBacklog catches up, and lets go of room that was not needed since it was called last, and of the names in it.
