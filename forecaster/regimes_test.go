@@ -107,15 +107,15 @@ func TestShapeChangesAreSeen(t *testing.T) {
 		then := at[0]
 		for dimension, factor := range tc.rises {
 			was := of(then.Classes, "b", dimension)
-			soon, later := at[20], at[30]
+			soon, later := at[10], at[15]
 			if got := of(soon.Classes, "b", dimension).Minute[14][L90] / was.Minute[14][L50]; got < .9*factor {
-				t.Errorf("%s: after 20 minutes the 90 %% quantile of %s is %.2f times the median before, the demand %.2f times", tc.name, dimension, got, factor)
+				t.Errorf("%s: after 10 minutes the 90 %% quantile of %s is %.2f times the median before, the demand %.2f times", tc.name, dimension, got, factor)
 			}
 			if got := of(later.Classes, "b", dimension).Minute[14][L50] / was.Minute[14][L50]; got < .8*factor || got > 1.3*factor {
-				t.Errorf("%s: after half an hour the median of %s is %.2f times that before, the demand %.2f times", tc.name, dimension, got, factor)
+				t.Errorf("%s: after a quarter of an hour the median of %s is %.2f times that before, the demand %.2f times", tc.name, dimension, got, factor)
 			}
 			// The pool's paths have seen it too: most of them lie above the old 90 % quantile.
-			total := at[30]
+			total := at[20]
 			bar, above := then.Of(dimension).Minute[19][L90], 0.0
 			for d, name := range total.Paths.Dimensions {
 				if name == dimension {
@@ -129,7 +129,7 @@ func TestShapeChangesAreSeen(t *testing.T) {
 			}
 		}
 		for _, dimension := range tc.stays {
-			was, is := of(then.Classes, "b", dimension).Minute[14], of(at[30].Classes, "b", dimension).Minute[14]
+			was, is := of(then.Classes, "b", dimension).Minute[14], of(at[20].Classes, "b", dimension).Minute[14]
 			if r := is[L50] / was[L50]; r < .85 || r > 1.15 {
 				t.Errorf("%s: %s does not change, its median is %.2f times that before", tc.name, dimension, r)
 			}
@@ -148,13 +148,13 @@ func TestShapeChangesAreSeen(t *testing.T) {
 func TestNewClassAppears(t *testing.T) {
 	t.Parallel()
 	_, at := plant(t, 2, 300, 35, load{}, load{requests: 20, prompt: 1500, cached: .3, output: 250})
-	then, five, total := at[0], at[5], at[30]
+	then, five, total := at[0], at[5], at[15]
 	f := of(five.Classes, "b", features.DimPrefill)
 	if f == nil || f.Minute[14][L90] < 20*1500*.7/60 {
 		t.Errorf("five minutes after it appeared the class is forecast as %+v", f)
 	}
-	if got := total.Of(features.DimPrefill).Minute[14][L50] / then.Of(features.DimPrefill).Minute[14][L50]; got < 1.35 || got > 1.8 {
-		t.Errorf("half an hour after the pool's median is %.2f times that before, the demand 1.5 times", got)
+	if got := total.Of(features.DimPrefill).Minute[14][L50] / then.Of(features.DimPrefill).Minute[14][L50]; got < 1.35 || got > 1.85 {
+		t.Errorf("a quarter of an hour after, the pool's median is %.2f times that before, the demand 1.5 times", got)
 	}
 }
 
@@ -292,7 +292,7 @@ func TestWeekendsAreNotYesterday(t *testing.T) {
 
 // Quantiles cover what they say before the load triples or falls to a third, and again from two hours after.
 func TestCoverageAfterAShift(t *testing.T) {
-	t.Skip("the 90 % and 95 % quantiles cover 84 to 98 % and 91 to 99 % in hours two to eight after a shift: calibration has to recover faster")
+	t.Skip("the window maximum's 90 % and 95 % quantiles cover 88 to 96 % and 94 to 98 % in hours two to eight after a shift, and 86 and 92 % in a series' first half day")
 	const before, settled, end, seeds = 960, 120, 960 + 480, 5
 	for _, tc := range []struct {
 		kind   string

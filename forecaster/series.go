@@ -17,6 +17,8 @@ type series struct {
 	pending pending
 	ranks   ranks
 	covered [2]Covered
+
+	departure departure
 }
 
 // observed is what is known of a series' past, and how well.
@@ -143,6 +145,7 @@ func (s *observed) reckon(m int64, e *features.Estimate, was float64) {
 
 // learn gives every target whose last minute is t its outcome.
 func (s *series) learn(t int64) {
+	s.departure.add(t, s.history.At(t))
 	scale := math.Max(s.spread.Day, 1e-9)
 	for _, x := range s.experts {
 		if l, ok := x.(model.Learner); ok {
@@ -241,6 +244,7 @@ func (s *series) distribution(k int, p *points) (Quantiles, int) {
 	q, baseline := s.mixed(m, p)
 	if baseline < 0 {
 		s.temper(k, p, &q)
+		s.afresh(k, p, &q)
 	}
 	s.anchor.widen(&q)
 	if s.silent(s.history.Newest) {
