@@ -1,0 +1,42 @@
+package forecaster
+
+import (
+	"os"
+	"testing"
+)
+
+// On public traces that are an hour long, forecasts from the third minute on are no worse than the last value with the
+// quantiles of its own errors so far. Skipped unless FOREWARM_TRACES names the traces' directory.
+func TestFirstHour(t *testing.T) {
+	dir := os.Getenv("FOREWARM_TRACES")
+	if dir == "" {
+		t.Skip("set FOREWARM_TRACES to the directory of the traces")
+	}
+	for _, tr := range accuracyTraces {
+		if tr.file != "azure2023_conv_1h.csv.gz" && tr.file != "mooncake_conversation_1h.csv.gz" {
+			continue
+		}
+		for _, ts := range readTrace(t, dir+"/"+tr.file, tr) {
+			s, x := newSeries(testKey, 0), Scorer{}
+			for m := ts.first; m < len(ts.y); m++ {
+				minute := ts.start + int64(m)
+				s.push(minute, exactly(ts.y[m]))
+				x.Observe(minute, ts.y[m])
+				var f Forecast
+				if f.Origin = minuteAt(int(minute + 1 - startMinute)); s.forecast(&f) {
+					x.Issue(&f)
+				}
+			}
+			var own, last float64
+			for _, a := range x.Scores() {
+				if n := a.Against(LastValue).N; n > 0 {
+					own, last = own+a.MeanPinball()*float64(a.N), last+a.rivalLoss[LastValue]/float64(n)*float64(a.N)
+				}
+			}
+			t.Logf("%s %s %s: pinball %.3f of the last value's", ts.trace, ts.class, ts.dim, own/last)
+			if own > 1.02*last {
+				t.Errorf("%s %s %s: pinball is %.3f times that of the last value", ts.trace, ts.class, ts.dim, own/last)
+			}
+		}
+	}
+}
