@@ -64,8 +64,6 @@ type expert struct {
 	unit int
 	// plain: errors are differences from the point; not plain: of square roots, so that they grow with the point.
 	plain bool
-	// memory is how many outcomes the quantiles of its errors remember; 0 means residualMemory.
-	memory float64
 	// prior is the weight it starts with, relative to the others'; 0 means 1.
 	prior float64
 	// stake is how many outcomes it takes until what was learned of the series weighs as much as the weights it starts with,
@@ -96,17 +94,10 @@ func (x *expert) residuals() (q Quantiles) {
 	return q
 }
 
-func (x *expert) gain() float64 {
-	if x.memory == 0 {
-		return 1.0 / residualMemory
-	}
-	return 1 / x.memory
-}
-
 // catalog lists the experts of every series, in the order in which weights are kept. Order is part of the snapshot's
 // meaning: add at the end, and raise snapshotVersion when a row changes.
 var catalog = [...]expert{
-	{name: "last", baseline: true, model: modelAt("last"), unit: spreadDay, plain: true, memory: 2000},
+	{name: "last", baseline: true, model: modelAt("last"), unit: spreadDay, plain: true},
 	{name: "seasonal_day", baseline: true, model: modelAt("seasonal_day"), unit: spreadMixed},
 	{name: "seasonal_week", baseline: true, model: modelAt("seasonal_week"), unit: spreadMixed},
 	{name: "recent_15m", model: modelAt("recent_15m"), unit: spreadMixed},
@@ -119,13 +110,13 @@ var catalog = [...]expert{
 	{name: "drift_week", model: modelAt("drift_week"), unit: spreadMixed},
 	{name: "sessions", model: modelAt("sessions"), unit: spreadDay},
 	{name: "regression", model: modelAt("regression"), unit: spreadMixed},
-	{name: "regression_plain", model: modelAt("regression"), unit: spreadMixed, plain: true, memory: 2000},
+	{name: "regression_plain", model: modelAt("regression"), unit: spreadMixed, plain: true},
 	{name: "last_root", model: modelAt("last"), unit: spreadMixed},
-	{name: "recent_15m_plain", model: modelAt("recent_15m"), unit: spreadDay, plain: true, memory: 2000},
-	{name: "level_30m_plain", model: modelAt("level_30m"), unit: spreadDay, plain: true, memory: 2000},
-	{name: "level_1d_plain", model: modelAt("level_1d"), unit: spreadDay, plain: true, memory: 2000},
-	{name: "drift_day_steady", model: modelAt("drift_day"), unit: spreadDay, memory: 2000},
-	{name: "net", model: modelAt("net"), unit: spreadMixed, memory: 2000, prior: netPrior, stake: netStake},
+	{name: "recent_15m_plain", model: modelAt("recent_15m"), unit: spreadDay, plain: true},
+	{name: "level_30m_plain", model: modelAt("level_30m"), unit: spreadDay, plain: true},
+	{name: "level_1d_plain", model: modelAt("level_1d"), unit: spreadDay, plain: true},
+	{name: "drift_day_steady", model: modelAt("drift_day"), unit: spreadDay},
+	{name: "net", model: modelAt("net"), unit: spreadMixed, prior: netPrior, stake: netStake},
 }
 
 const numExperts = len(catalog)

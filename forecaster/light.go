@@ -148,7 +148,7 @@ func (l *light) warp(j, state int) (q Quantiles) {
 // correct moves the quantiles of scores at knot j towards a score, like mixture.track does with errors.
 func (l *light) correct(j, state int, score float64) {
 	q := l.warp(j, state)
-	follow(&q, score, max(lightGain, 1/(float64(l.seen[j][state])+lightPrior)))
+	follow(&q, score, max(lightGain, 1/(float64(l.seen[j][state])+lightPrior)), maxSparsity)
 	for i, x := range q {
 		l.scores[j][state][i] = float32(x)
 	}

@@ -37,7 +37,7 @@ var (
 // does. Of silence the general knows nothing; and an expert that has its own stake in young series knows better.
 func (s *series) temper(k int, p *points, q *Quantiles) {
 	m, x := &s.mix[k], targets[k]
-	if m.LossN >= 1440 || p.staked() || s.silent(s.history.Newest) {
+	if m.LossN >= 1440 || p.staked() || p.spread.Quiet > 0 {
 		return
 	}
 	mean := s.history.Mean(s.history.Newest-14, s.history.Newest)

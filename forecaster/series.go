@@ -96,12 +96,41 @@ func (s *observed) learnUpTo(m int64, learn func(t int64)) {
 
 // width is the spread of the series.
 func (s *observed) width() float64 {
-	w := s.spreads()
+	w := s.measure()
 	return w.mixed()
 }
 
-// spreads are those of the series, of minutes that are not learned yet too.
+// spreads are those of the series, and how long it has been silent.
 func (s *observed) spreads() spreads {
+	x := s.measure()
+	x.Quiet = s.quiet()
+	return x
+}
+
+// longestQuiet is the longest silence that is told from longer ones, in minutes.
+const longestQuiet = 480
+
+// quiet is how long the series has been silent, 0 when it is not.
+func (s *observed) quiet() float32 {
+	m := s.history.Newest
+	if s.history.Known == 0 {
+		return 0
+	}
+	n := int64(0)
+	if s.silent(m) {
+		n = silentMinutes
+	}
+	for n < longestQuiet && s.history.At(m-n) == 0 {
+		n++
+	}
+	if n < int64(s.spread.silentAfter()) {
+		return 0
+	}
+	return float32(n)
+}
+
+// measure takes minutes into account that are not learned yet.
+func (s *observed) measure() spreads {
 	w := s.spread
 	for m := s.learned + 1; m <= s.history.Newest; m++ {
 		w.add(s.history.At(m))
@@ -164,8 +193,8 @@ func (s *series) learn(t int64) {
 		s.mix[k].learn(&p, y, scale)
 		s.mix[k].cover(y, &q)
 		s.coverage(k, y, &q)
-		if s.silent(t - int64(x.to)) {
-			s.mix[k].Silence.learn(s.came(t-int64(x.to-x.from), t), 1)
+		if quiet := p.spread.Quiet; quiet > 0 {
+			s.mix[k].Silence.of(quiet).learn(s.came(t-int64(x.to-x.from), t), 1)
 		}
 	}
 }
@@ -247,8 +276,8 @@ func (s *series) distribution(k int, p *points) (Quantiles, int) {
 		s.afresh(k, p, &q)
 	}
 	s.anchor.widen(&q)
-	if s.silent(s.history.Newest) {
-		m.Silence.clear(&q)
+	if p.spread.Quiet > 0 {
+		m.Silence.clear(&q, p.spread.Quiet, targets[k].to)
 	}
 	return q, baseline
 }

@@ -42,7 +42,7 @@ func (s *shared) settle() {
 				continue
 			}
 			seen, q := &s.Seen[j][state], &s.Scores[j][state]
-			step := steps(q, max(sharedGain, 1/(*seen+sharedPrior)))
+			step := steps(q, max(sharedGain, 1/(*seen+sharedPrior)), maxSparsity)
 			for i, tau := range Levels {
 				q[i] += step[i] * (tau - float64(s.below[j][state][i])/float64(n))
 			}

@@ -10,6 +10,9 @@ type spread struct {
 	Steady    float64 // like the first, but hardly moved by a single minute that is far off
 	Seen      float64
 	Near, Day float64 // mean of ten minutes, and of a day
+
+	Awake, Active float64 // minutes outside silences, and those of them in which something came
+	Since         float64 // minutes since something came
 }
 
 // The units in which the errors of experts may be measured. No one of them is best for all: after a single large minute
@@ -29,6 +32,8 @@ const (
 type spreads struct {
 	Of   [numSpreads]float32
 	Root float32
+	// Quiet is for how many minutes nothing came, up to longestQuiet; 0 when something came of late.
+	Quiet float32
 }
 
 // of is the unit for errors of a forecast z on the square-root scale.
@@ -80,6 +85,17 @@ func (s *spread) add(y float64) {
 		root += math.Max(1/spreadMinutes[0], 1/s.Seen) * (math.Sqrt(d) - root)
 		s.Steady = root * root
 	}
+	if s.Since++; y > 0 {
+		s.Since = 0
+	}
+	if s.Since < silentMinutes {
+		const keep = 1 - 1.0/activeMemory
+		s.Awake = s.Awake*keep + 1
+		s.Active *= keep
+		if y > 0 {
+			s.Active++
+		}
+	}
 	s.Seen++
 	s.Near += math.Max(1.0/10, 1/s.Seen) * (y - s.Near)
 	s.Day += math.Max(1.0/1440, 1/s.Seen) * (y - s.Day)
@@ -112,3 +128,16 @@ func (s *spread) at(level float64) (x spreads) {
 
 // quietShare is the least part of a day's deviation that any other spread may be.
 const quietShare = 0.1
+
+// activeMemory is over how many minutes it is learned how often something comes while a series is not silent.
+const activeMemory = 720
+
+// silentAfter is how many minutes without traffic make the series silent: as many as are unlikely by how often something
+// comes, and no more than silentMinutes.
+func (s *spread) silentAfter() int {
+	idle := 1 - (s.Active+.5)/(s.Awake+1)
+	return int(math.Max(2, math.Min(silentMinutes, math.Ceil(math.Log(silenceOdds)/math.Log(idle)))))
+}
+
+// silenceOdds is how unlikely minutes without traffic must be.
+const silenceOdds = 0.02

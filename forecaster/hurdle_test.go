@@ -1,0 +1,60 @@
+package forecaster
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestSilenceCountsAtOnce: a class that spoke every minute and fell silent is taken for silent after minutes, one that
+// speaks every few minutes is not; after a quarter of an hour the median of the first is zero, and its 95 % quantile
+// shrinks hour by hour. When it wakes it is forecast again, and not beyond what it was.
+func TestSilenceCountsAtOnce(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	dense := func(int) float64 { return 100 * math.Exp(.2*r.NormFloat64()) }
+	quantiles := func(s *series) Quantiles {
+		var f Forecast
+		s.forecast(&f)
+		return f.Minute[19]
+	}
+	s := newSeries(testKey, 0)
+	run(s, 0, 120, dense)
+	run(s, 120, 2, func(int) float64 { return 0 })
+	if q := s.quiet(); q != 2 {
+		t.Errorf("after two minutes of silence it is silent for %v", q)
+	}
+	run(s, 122, 13, func(int) float64 { return 0 })
+	quarter := quantiles(s)
+	if quarter[L50] != 0 {
+		t.Errorf("after a quarter of an hour of silence the median is %v", quarter[L50])
+	}
+	run(s, 135, 240, func(int) float64 { return 0 })
+	if q := quantiles(s); q[L95] > quarter[L95]/4 {
+		t.Errorf("after four hours of silence the 95 %% quantile is %v, after a quarter of an hour %v", q[L95], quarter[L95])
+	}
+	run(s, 375, 10, dense)
+	if q := quantiles(s); q[L50] < 10 || q[L99] > 1500 {
+		t.Errorf("ten minutes after it woke it is forecast as %v", q)
+	}
+
+	sparse := newSeries(testKey, 0)
+	run(sparse, 0, 600, func(i int) float64 { return 100 * float64(i%5/4) })
+	run(sparse, 600, 4, func(int) float64 { return 0 })
+	if q := sparse.quiet(); q != 0 {
+		t.Errorf("a class that speaks every five minutes is silent after %v", q)
+	}
+}
+
+// TestWakesWithin: the longer a silence has lasted, and the nearer the target, the less likely it is that it ends before.
+func TestWakesWithin(t *testing.T) {
+	for _, c := range []struct{ near, far float64 }{
+		{wakesWithin(15, 30), wakesWithin(30, 30)},
+		{wakesWithin(15, 300), wakesWithin(15, 30)},
+		{0, wakesWithin(1, 1000)},
+		{wakesWithin(60, 2), 1},
+	} {
+		if !(c.near < c.far) {
+			t.Errorf("%v is not below %v", c.near, c.far)
+		}
+	}
+}
