@@ -121,6 +121,9 @@ var catalog = [...]expert{
 
 const numExperts = len(catalog)
 
+// lastExpert is the place of the last value in the catalog.
+const lastExpert = 0
+
 // What the network has learned of other series outweighs what a series shows in its first day. Tuned with weights that
 // were fitted without the services that were scored: without a stake, a class's first hours score 30 % worse.
 const (

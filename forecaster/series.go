@@ -283,6 +283,9 @@ func (s *series) distribution(k int, p *points) (Quantiles, int) {
 }
 
 func (s *series) mixed(m *mixture, p *points) (Quantiles, int) {
+	if p.spread.flat() && !isNaN(p.z[lastExpert]) {
+		return m.expert(lastExpert, p), -1 // the last value: what others are off by is how finely the past is kept
+	}
 	if b := m.fallback(p); b >= 0 {
 		q := m.expert(b, p)
 		q.Sort()

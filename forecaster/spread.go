@@ -44,6 +44,9 @@ func (s *spreads) of(unit int, z float64) float64 {
 	return float64(s.Of[unit])
 }
 
+// flat says that no minute of the day differed from the others.
+func (s *spreads) flat() bool { return float64(s.Of[spreadDay]) <= 2*leastSpread*float64(s.Root) }
+
 // mixed is the unit of calibration.
 func (s *spreads) mixed() float64 { return float64(s.Of[spreadMixed]) }
 
@@ -113,7 +116,7 @@ func (s *spread) at(level float64) (x spreads) {
 	if s.Seen > 20*priorMinutes {
 		w = 0
 	}
-	least := math.Max(quietShare*s.Deviation[2], 1e-7*root+1e-12)
+	least := math.Max(quietShare*s.Deviation[2], leastSpread*root+1e-12)
 	blend := func(own float64) float32 {
 		return float32(math.Max(w*priorDeviation*root+(1-w)*own, least))
 	}
@@ -125,6 +128,9 @@ func (s *spread) at(level float64) (x spreads) {
 	x.Root = float32(math.Max(root, 1e-12))
 	return x
 }
+
+// leastSpread is the least spread, relative to the root of the day's mean.
+const leastSpread = 1e-7
 
 // quietShare is the least part of a day's deviation that any other spread may be.
 const quietShare = 0.1
