@@ -4,5 +4,6 @@
 // 2021, doi:10.1016/j.ijforecast.2021.03.004).
 //
 // Pure: no clock, no log, no I/O. It keeps nothing: a forecast is a function of a model.History. Features are free of the
-// series' unit, of absolute time and of the size of the load. Cost: about 10 µs and 20 µs for features and forecast.
+// series' unit, of absolute time and of the size of the load. Cost: about 9 µs for the features and 7 µs for the forecast
+// of all targets.
 package net
