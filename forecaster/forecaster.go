@@ -91,7 +91,7 @@ type class struct {
 type follower interface {
 	past() *model.History
 	push(m int64, now features.Estimate)
-	amend(m int64, now features.Estimate) (was float64, changed bool)
+	amend(m int64, now features.Estimate) (changed bool)
 }
 
 // follower of a dimension; nil until that is known.
@@ -253,7 +253,7 @@ func (p *pool) take(c *class, d int, minute int64, now features.Estimate, t *sum
 		t.first[d] = plus(t.first[d], now)
 	}
 	if h := s.past(); h.Known > 0 && minute <= h.Newest {
-		if was, changed := s.amend(minute, now); changed {
+		if was := h.At(minute); s.amend(minute, now) {
 			t.moved[d] += now.Mean - zeroIfNaN(was)
 		}
 		return

@@ -41,10 +41,10 @@ type standing struct {
 }
 
 // A class that becomes a full one is replayed the last hours of its light series, for experts and calibration to learn
-// from; and no more than mostReplayed minutes of classes at a time, so that no tick takes long.
+// from; and no more than about mostReplayed minutes of classes at a time, so that no tick takes long: a second or so.
 const (
 	replayMinutes = 6 * 60
-	mostReplayed  = 4 * replayMinutes
+	mostReplayed  = 2 * replayMinutes
 )
 
 // replay makes a full series of what was observed for a light one.

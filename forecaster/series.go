@@ -152,14 +152,14 @@ func (s *observed) near(x, y, share float64) bool {
 	return math.Abs(math.Sqrt(x)-math.Sqrt(y)) <= share*s.width()
 }
 
-// amend takes what an earlier minute will come to by now, and says what it was taken for.
-func (s *observed) amend(m int64, now features.Estimate) (was float64, changed bool) {
-	was = s.history.At(m)
+// amend takes what an earlier minute will come to by now, and says whether that is something else than before.
+func (s *observed) amend(m int64, now features.Estimate) (changed bool) {
+	was := s.history.At(m)
 	if changed = !math.IsNaN(now.Mean) && float32(was) != float32(now.Mean); changed {
 		s.history.Amend(m, now.Mean)
 	}
 	s.reckon(m, &now, was)
-	return was, changed
+	return changed
 }
 
 // reckon takes how well an earlier minute is known by now. The history has what it will come to; before that it had was.
