@@ -32,6 +32,7 @@ var models = [...]source{
 	{name: "sessions", make: func() model.Expert { return new(model.Given) }},
 	{name: "regression", make: regression},
 	{name: "net", axis: 1, make: func() model.Expert { return net.New(net.Fitted()) }},
+	{name: "burst", make: func() model.Expert { return new(model.Burst) }},
 }
 
 const (
@@ -117,6 +118,7 @@ var catalog = [...]expert{
 	{name: "level_1d_plain", model: modelAt("level_1d"), unit: spreadDay, plain: true},
 	{name: "drift_day_steady", model: modelAt("drift_day"), unit: spreadDay},
 	{name: "net", model: modelAt("net"), unit: spreadMixed, prior: netPrior, stake: netStake},
+	{name: "burst", model: modelAt("burst"), unit: spreadMixed},
 }
 
 const numExperts = len(catalog)

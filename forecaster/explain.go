@@ -143,6 +143,7 @@ type Parts struct {
 	Day           *float64 `json:"season_day"`
 	Week          *float64 `json:"season_week"`
 	Trend         *float64 `json:"trend"`
+	Burst         *float64 `json:"burst"` // null between bursts
 	Sessions      *float64 `json:"sessions"`
 	EventFactor   float64  `json:"event_factor"`
 	Calibration50 *float64 `json:"calibration_median"`
@@ -178,7 +179,7 @@ func Explain(f *Forecast) Explanation {
 		Level: known(b.Level), EventFactor: 1, Calibration50: known(b.Shift[L50]), Calibration95: known(b.Shift[L95]),
 		Day:   known(b.point("drift_day") - b.point("level_10m")),
 		Week:  known(b.point("drift_week") - b.point("level_10m")),
-		Trend: known(b.point("trend") - b.point("level_10m")), Sessions: known(b.point("sessions") - b.Level),
+		Trend: known(b.point("trend") - b.point("level_10m")), Sessions: known(b.point("sessions") - b.Level), Burst: known(b.point("burst") - b.Level),
 	}
 	for _, e := range b.Events {
 		x.Parts.EventFactor *= math.Pow(e.Learned, e.Ahead)

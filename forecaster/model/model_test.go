@@ -16,6 +16,7 @@ var experts = map[string]func() Expert{
 	"seasonal week": func() Expert { return SeasonalWeek{} },
 	"drift day":     func() Expert { return SeasonalDrift{} },
 	"drift week":    func() Expert { return SeasonalDrift{Week: true} },
+	"burst":         func() Expert { return new(Burst) },
 	"given":         func() Expert { return new(Given) },
 	"regression":    func() Expert { return newRegression() },
 	"trend":         func() Expert { return &Trend{Alpha: .1, Beta: .02, Phi: .97} },
