@@ -1,5 +1,7 @@
 package forecaster
 
+import "math"
+
 // axis is a distribution that an expert gave as a whole: the square roots of its quantiles at Levels. Outcomes are located
 // on it by their standard normal scores, piecewise linear between the quantiles and beyond the outermost ones, and the
 // quantiles of these scores are tracked like those of any expert's errors. So a distribution that is too narrow, too high
@@ -32,6 +34,26 @@ func (a *axis) score(z, least float64) float64 {
 	i := min(max(lo-1, 0), NumLevels-2)
 	from, width := a.segment(i, least)
 	return gaussian[i] + (z-from)/width*(gaussian[i+1]-gaussian[i])
+}
+
+// span is the range of scores that z stands for: more than one where several quantiles coincide with it, and at zero, which
+// stands for all that is less.
+func (a *axis) span(z, least float64) (from, to float64) {
+	lo, hi := 0, NumLevels-1
+	for lo < NumLevels-1 && float64(a[lo]) < z {
+		lo++
+	}
+	for hi > 0 && float64(a[hi]) > z {
+		hi--
+	}
+	if lo >= hi {
+		x := a.score(z, least)
+		return x, x
+	}
+	if z == 0 {
+		return math.Inf(-1), gaussian[hi]
+	}
+	return gaussian[lo], gaussian[hi]
 }
 
 // segment is where the i-th segment begins, and how wide it is.

@@ -60,7 +60,8 @@ func TestTrackedScoresMendAWrongWidth(t *testing.T) {
 	const n = 20000
 	for i := range n {
 		u := (float64(i*7919%n) + .5) / n // every level once, in an order without pattern
-		m.track(0, a.score(100+2*normal(u), 1e-3))
+		x := a.score(100+2*normal(u), 1e-3)
+		m.track(0, x, x)
 	}
 	for i, x := range gaussian {
 		if got := float64(m.Residual[0][i]); math.Abs(got-2*x) > .35 {
@@ -70,3 +71,26 @@ func TestTrackedScoresMendAWrongWidth(t *testing.T) {
 }
 
 func normal(u float64) float64 { return distuv.UnitNormal.Quantile(u) }
+
+// TestAtomsSayNothingOfTheirInside: where a distribution that is right about silence has an atom at zero, outcomes of zero
+// leave the quantiles of its scores where they are.
+func TestAtomsSayNothingOfTheirInside(t *testing.T) {
+	a := axis{0, 0, 0, 0, 0, 0, 3, 5, 9} // silent four times in five
+	q := Quantiles(gaussian)
+	for i := range 4000 {
+		z := 0.0
+		if i%5 == 4 { // the upper fifth, evenly
+			z = a.at(phiInverse(.8+.2*(float64((i/5*37)%100)+.5)/100), 1e-3)
+		}
+		from, to := a.span(z, 1e-3)
+		followRange(&q, from, to, 1.0/700, maxSparsity)
+	}
+	for i := range q {
+		if math.Abs(q[i]-gaussian[i]) > .15 {
+			t.Errorf("the score at level %v is %.2f, it was %.2f", Levels[i], q[i], gaussian[i])
+		}
+	}
+}
+
+// phiInverse is the standard normal quantile of level tau.
+func phiInverse(tau float64) float64 { return math.Sqrt2 * math.Erfinv(2*tau-1) }

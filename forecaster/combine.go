@@ -108,17 +108,18 @@ func (m *mixture) expert(e int, p *points) (q Quantiles) {
 }
 
 // residual is where outcome y lies on the axis of expert e: the number of its spreads away from its point, or the
-// standard normal score that its distribution gives y.
-func (p *points) residual(e int, y float64) float64 {
+// standard normal score that its distribution gives y: a range of them where the distribution has an atom at y.
+func (p *points) residual(e int, y float64) (from, to float64) {
 	row := &catalog[e]
 	if a := models[row.model].axis; a > 0 {
-		return p.axis[a-1].score(math.Sqrt(y), p.spread.least())
+		return p.axis[a-1].span(math.Sqrt(y), p.spread.least())
 	}
 	z := float64(p.z[e])
+	r := (math.Sqrt(y) - z) / p.unit(row, z)
 	if row.plain {
-		return (y - z*z) / p.unit(row, z)
+		r = (y - z*z) / p.unit(row, z)
 	}
-	return (math.Sqrt(y) - z) / p.unit(row, z)
+	return r, r
 }
 
 // unit is what the errors of an expert are measured in. A spread about the day's mean is that many units of the plain
@@ -212,15 +213,16 @@ func (m *mixture) learn(p *points, y, scale float64) {
 			m.Regret[e][i] = float32(forget*float64(m.Regret[e][i]) + won)
 			m.Variance[e][i] = float32(forget*float64(m.Variance[e][i]) + won*won)
 		}
-		m.track(e, p.residual(e, y))
+		from, to := p.residual(e, y)
+		m.track(e, from, to)
 	}
 }
 
-// track moves the residual quantiles of expert e towards residual r.
-func (m *mixture) track(e int, r float64) {
+// track moves the residual quantiles of expert e towards a residual that lies between from and to.
+func (m *mixture) track(e int, from, to float64) {
 	q := m.Residual[e].wide()
 	young := max(float64(m.Seen[e]+m.Worth), float64(m.Seen[e])+catalog[e].stake)
-	follow(&q, r, max(1.0/residualMemory, 1/young), residualSparsity)
+	followRange(&q, from, to, max(1.0/residualMemory, 1/young), residualSparsity)
 	m.Residual[e] = narrow(&q)
 	m.Seen[e]++
 }
@@ -228,17 +230,29 @@ func (m *mixture) track(e int, r float64) {
 // follow moves quantiles towards r: a stochastic approximation whose step at each level is the inverse of the density
 // there, read off the neighbouring quantiles, over the number of outcomes remembered (Tierney 1983,
 // doi:10.1137/0904048). So all levels remember alike; a common step would leave the tails behind.
-func follow(q *Quantiles, r, gain, most float64) {
+func follow(q *Quantiles, r, gain, most float64) { followRange(q, r, r, gain, most) }
+
+// followRange moves quantiles as it would on average towards residuals drawn from the part of a standard normal between
+// from and to: an outcome in an atom says nothing of where in the atom it lies (randomised PIT: Czado, Gneiting and Held
+// 2009, doi:10.1111/j.1541-0420.2009.01191.x, §2).
+func followRange(q *Quantiles, from, to, gain, most float64) {
 	step := steps(q, gain, most)
 	for i, tau := range Levels {
-		if r < q[i] {
+		switch x := q[i]; {
+		case to < x:
 			q[i] -= step[i] * (1 - tau)
-		} else {
+		case from >= x:
 			q[i] += step[i] * tau
+		default:
+			below := (phi(x) - phi(from)) / (phi(to) - phi(from))
+			q[i] += step[i] * (tau - below)
 		}
 	}
 	ascend(q)
 }
+
+// phi is the standard normal distribution function.
+func phi(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
 
 // steps are gain times the inverse density at each quantile, at most so many times that of the standard normal.
 func steps(q *Quantiles, gain, most float64) (step Quantiles) {
