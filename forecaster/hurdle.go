@@ -47,20 +47,38 @@ type silences [3]hurdle
 // silenceMinutes are the ends of the first silences.
 var silenceMinutes = [...]float32{60, 240}
 
-// of is the hurdle of a series that has been silent for so many minutes.
-func (s *silences) of(quiet float32) *hurdle {
+// stage is which of the hurdles holds for a series that has been silent for so many minutes.
+func stage(quiet float32) int {
 	i := 0
 	for i < len(silenceMinutes) && quiet > silenceMinutes[i] {
 		i++
 	}
-	return &s[i]
+	return i
+}
+
+// of is the hurdle of a series that has been silent for so many minutes.
+func (s *silences) of(quiet float32) *hurdle { return &s[stage(quiet)] }
+
+// wakes is the probability that something comes at a target that is ahead minutes away, after so many quiet minutes. What
+// is believed of a stage before it has shown itself is no more than what the stage before it showed: a silence ends the
+// less readily the longer it has lasted.
+func (s *silences) wakes(quiet float32, ahead int) float64 {
+	p := 1.0
+	for i := 0; i <= stage(quiet); i++ {
+		age := quiet
+		if i < len(silenceMinutes) {
+			age = min(age, silenceMinutes[i])
+		}
+		h := &s[i]
+		p = (h.Woke + hurdleEvidence*min(p, wakesWithin(float64(ahead), float64(age)))) / (h.Silent + hurdleEvidence)
+	}
+	return p
 }
 
 // clear sets the quantiles that lie in the mass at zero, and lowers those above some of the way to what they are given
 // that something comes: the error quantiles have seen the silence, too. ahead is how many minutes the target is away.
 func (s *silences) clear(q *Quantiles, quiet float32, ahead int) {
-	h := s.of(quiet)
-	wakes := (h.Woke + hurdleEvidence*wakesWithin(float64(ahead), float64(quiet))) / (h.Silent + hurdleEvidence)
+	wakes := s.wakes(quiet, ahead)
 	was := *q
 	for i, tau := range Levels {
 		if tau <= 1-wakes {

@@ -58,3 +58,16 @@ func TestWakesWithin(t *testing.T) {
 		}
 	}
 }
+
+// TestLongSilenceIsBelieved: a class that spoke for a few minutes and has said nothing for five hours is forecast as nothing,
+// up to the 99 % quantile: that it might speak again within the hour was wrong for hours already.
+func TestLongSilenceIsBelieved(t *testing.T) {
+	s := newSeries(testKey, 0)
+	run(s, 0, 10, func(int) float64 { return 100 })
+	run(s, 10, 320, func(int) float64 { return 0 })
+	var f Forecast
+	s.forecast(&f)
+	if f.Minute[29] != (Quantiles{}) || f.WindowMax != (Quantiles{}) {
+		t.Errorf("after five hours of silence it is forecast as %v, and %v at most", f.Minute[29], f.WindowMax)
+	}
+}
