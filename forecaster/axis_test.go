@@ -76,7 +76,7 @@ func normal(u float64) float64 { return distuv.UnitNormal.Quantile(u) }
 // leave the quantiles of its scores where they are.
 func TestAtomsSayNothingOfTheirInside(t *testing.T) {
 	a := axis{0, 0, 0, 0, 0, 0, 3, 5, 9} // silent four times in five
-	q := Quantiles(gaussian)
+	q := gaussian
 	for i := range 4000 {
 		z := 0.0
 		if i%5 == 4 { // the upper fifth, evenly

@@ -152,13 +152,9 @@ func (m *mixture) weights(p *points, i int) (w [numExperts]float64) {
 			continue
 		}
 		prior += catalog[e].weight()
-		if stake := catalog[e].stake; stake > 0 {
-			share = max(share, stake/(stake+float64(m.Seen[e])))
-		}
-		if r, v := float64(m.Regret[e][i]), float64(m.Variance[e][i]); r > 0 && v > 0 {
-			w[e] = r / v
-			sum += w[e]
-		}
+		share = max(share, m.staked(e))
+		w[e] = m.earned(e, i)
+		sum += w[e]
 	}
 	if sum == 0 {
 		sum, share = 1, 1
@@ -171,18 +167,55 @@ func (m *mixture) weights(p *points, i int) (w [numExperts]float64) {
 	return w
 }
 
-// combine is the weighted distribution before calibration; ok is false when every expert sleeps.
-func (m *mixture) combine(p *points, x *[numExperts]Quantiles) (q Quantiles, ok bool) {
-	for i := range q {
-		w := m.weights(p, i)
-		for e := range catalog {
-			if w[e] > 0 {
-				ok = true
-				q[i] += w[e] * x[e][i]
-			}
-		}
+// earned is what an expert weighs at one level by what it won and lost.
+func (m *mixture) earned(e, i int) float64 {
+	if r, v := m.Regret[e][i], m.Variance[e][i]; r > 0 && v > 0 {
+		return float64(r) / float64(v)
 	}
-	return q, ok
+	return 0
+}
+
+// staked is the share of the weights that stays as at the start for the sake of an expert that has outcomes at stake.
+func (m *mixture) staked(e int) float64 {
+	stake := catalog[e].stake
+	if stake == 0 {
+		return 0
+	}
+	return stake / (stake + float64(m.Seen[e]))
+}
+
+// combine is the distribution by weights, before calibration; ok is false when every expert sleeps.
+func (m *mixture) combine(p *points, x *[numExperts]Quantiles) (q Quantiles, ok bool) {
+	var awake [numExperts]int
+	n, prior, share := 0, 0.0, fixedShare
+	for e := range catalog {
+		if isNaN(p.z[e]) {
+			continue
+		}
+		awake[n] = e
+		n++
+		prior += catalog[e].weight()
+		share = max(share, m.staked(e))
+	}
+	if n == 0 {
+		return q, false
+	}
+	for i := range q {
+		sum, won, given := 0.0, 0.0, 0.0
+		for _, e := range awake[:n] {
+			if w := m.earned(e, i); w > 0 {
+				sum += w
+				won += w * x[e][i]
+			}
+			given += catalog[e].weight() * x[e][i]
+		}
+		if sum == 0 {
+			q[i] = given / prior
+			continue
+		}
+		q[i] = (1-share)*won/sum + share*given/prior
+	}
+	return q, true
 }
 
 // learn takes outcome y of a forecast made from p; scale is the series' usual size, which makes losses of loud and quiet

@@ -15,7 +15,7 @@ type kind struct {
 // kinds are what demand of a class looks like in the wild: noise that grows with the level and is correlated over
 // minutes, counts, batches, bursts of a few sessions, silence, and steps.
 var kinds = []kind{
-	{"correlated", func(r *rand.Rand) func(int) float64 { return noisy(r) }},
+	{"correlated", noisy},
 	{"counts", func(r *rand.Rand) func(int) float64 {
 		mean := math.Exp(1 + 3*r.Float64())
 		return func(int) float64 { return counted(r, mean) }

@@ -83,7 +83,7 @@ func TestScorerByHand(t *testing.T) {
 func TestScorerMatches(t *testing.T) {
 	y := func(m int64) float64 { return float64(m * m % 101) }
 	s := Scorer{From: 150}
-	for m := int64(0); m < 300; m++ {
+	for m := range int64(300) {
 		if m >= 100 {
 			f := &Forecast{Origin: time.Unix(60*m, 0), WindowMax: flat(0)}
 			for h := range f.Minute {

@@ -19,6 +19,19 @@ type series struct {
 	covered [2]Covered
 
 	departure departure
+
+	// said is what the newest step forecast, so that it need not be worked out a second time when it is asked for. It
+	// follows from the rest, and is no part of the state.
+	said answer
+}
+
+// answer is what a series forecasts from its newest minute.
+type answer struct {
+	at       [numTargets]Quantiles
+	mid      points // at midLead
+	baseline int    // that answers at midLead in the combination's place, or −1
+	revision uint64 // of the history
+	stands   bool
 }
 
 // observed is what is known of a series' past, and how well.
@@ -28,6 +41,7 @@ type observed struct {
 	history *model.History
 	spread  spread
 	anchor  anchor
+	amended bool // an earlier minute, since the newest one came
 }
 
 func newSeries(key features.Key, settle int) *series {
@@ -75,13 +89,24 @@ func (s *series) step(m int64, now features.Estimate) {
 		return
 	}
 	s.learnUpTo(m, s.learn)
+	s.amended = false
+	s.answer(func(k int, p *points) { s.pending.put(k, m, p, &s.said.at[k]) })
+	s.ranks.observe(s, m)
+}
+
+// answer works out what the series forecasts, and hands over what the experts say of each target.
+func (s *series) answer(each func(k int, p *points)) {
 	width := s.spreads()
 	for k := range targets {
 		p := s.points(k, &width)
-		q, _ := s.distribution(k, &p)
-		s.pending.put(k, m, &p, &q)
+		q, baseline := s.distribution(k, &p)
+		s.said.at[k] = q
+		if k == midLead {
+			s.said.mid, s.said.baseline = p, baseline
+		}
+		each(k, &p)
 	}
-	s.ranks.observe(s, m)
+	s.said.revision, s.said.stands = s.history.Revision(), true
 }
 
 // learnUpTo has what settled by minute m, or is as good as settled, learned from, minute by minute.
@@ -153,7 +178,7 @@ func (s *observed) near(x, y, share float64) bool {
 }
 
 // amend takes what an earlier minute will come to by now, and says whether that is something else than before.
-func (s *observed) amend(m int64, now features.Estimate) (changed bool) {
+func (s *observed) amend(m int64, now features.Estimate) (changed bool) { //nolint:unparam // used through follower
 	was := s.history.At(m)
 	if changed = !math.IsNaN(now.Mean) && float32(was) != float32(now.Mean); changed {
 		s.history.Amend(m, now.Mean)
@@ -165,6 +190,7 @@ func (s *observed) amend(m int64, now features.Estimate) (changed bool) {
 // reckon takes how well an earlier minute is known by now. The history has what it will come to; before that it had was.
 // A minute that was said to be firm and moved by three standard deviations makes such words doubtful.
 func (s *observed) reckon(m int64, e *features.Estimate, was float64) {
+	s.amended = true
 	before, is := s.history.Newest-m, s.history.At(m)
 	if s.anchor.Firm&(1<<before) != 0 && !s.near(is, was, 3*firmShare) {
 		s.anchor.Broken += brokenGain
@@ -307,20 +333,13 @@ func (s *series) forecast(f *Forecast) bool {
 	if s.history.Known < minKnown {
 		return false
 	}
-	var at [numTargets]Quantiles
-	f.Fallback = false
-	width := s.spreads()
-	for k := range targets {
-		p := s.points(k, &width)
-		q, baseline := s.distribution(k, &p)
-		at[k] = q
-		if k == midLead {
-			f.Fallback = baseline >= 0
-			f.Weights = s.weights(&p, baseline)
-			f.Basis = s.basis(&p, &q, !f.Fallback)
-		}
+	if !s.said.stands || s.amended || s.said.revision != s.history.Revision() {
+		s.answer(func(int, *points) {})
 	}
-	s.describe(f, &at)
+	f.Fallback = s.said.baseline >= 0
+	f.Weights = s.weights(&s.said.mid, s.said.baseline)
+	f.Basis = s.basis(&s.said.mid, &s.said.at[midLead], !f.Fallback)
+	s.describe(f, &s.said.at)
 	return true
 }
 
