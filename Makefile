@@ -20,8 +20,10 @@ lint:
 	golangci-lint run ./...
 
 # FOREWARM_AUGURS=DIR, in which npm install @bsull/augurs was run, has refits by it measured as well.
+# DAY is how many minutes the daemon of ten thousand classes goes through; a whole day takes about an hour.
+DAY ?= 30
 bench: ## writes the table of BENCHMARKS.md; takes some minutes, on a machine that does nothing else
-	$(GO) test -run '^TestBenchmarkTable$$' -count 1 -timeout 30m ./cmd/forewarm -args -table $(CURDIR)/BENCHMARKS.md
+	$(GO) test -run '^TestBenchmarkTable$$' -count 1 -timeout 3h ./cmd/forewarm -args -table $(CURDIR)/BENCHMARKS.md -day $(DAY)
 
 bench-accuracy: ## writes the section of BENCHMARKS.md on accuracy: TRACES=directory of public traces; PEERS=directory with other forecasters, to score what they have forecast; PEER_SET=fast, slow or all to have them forecast what lacks, which takes hours
 	$(GO) test -run '^TestPeers$$' -count 1 -timeout 24h ./backtest -args -traces $(TRACES) -peers '$(PEERS)' -peer-set '$(PEER_SET)' -table $(CURDIR)/BENCHMARKS.md
