@@ -1,10 +1,7 @@
 package forecaster
 
 import (
-	"compress/gzip"
-	"encoding/csv"
 	"hash/fnv"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -31,18 +28,11 @@ func (a *sessionsAhead) tell(x *series, dim string, minute int64, m int) {
 
 // sessionsOf folds the requests of a trace through the aggregator, and its windows through the model of sessions.
 func sessionsOf(t *testing.T, path string, column map[string]int, n int) map[string]*sessionsAhead {
-	file, err := os.Open(path)
-	if err != nil {
-		t.Error(err)
+	trace := openTrace(t, path)
+	if trace == nil {
 		return nil
 	}
-	defer file.Close()
-	unzip, err := gzip.NewReader(file)
-	if err != nil {
-		t.Error(err)
-		return nil
-	}
-	rows, err := csv.NewReader(unzip).ReadAll()
+	rows, err := trace.ReadAll()
 	if err != nil {
 		t.Error(err)
 		return nil

@@ -148,19 +148,27 @@ func traceSeries(t *testing.T, dir, only string) (out []traceSerie) {
 	return out
 }
 
-func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
+// openTrace reads a gzipped CSV file until the test ends; nil when it can't, which fails the test.
+func openTrace(t *testing.T, path string) *csv.Reader {
 	file, err := os.Open(path)
 	if err != nil {
 		t.Error(err)
 		return nil
 	}
-	defer file.Close()
+	t.Cleanup(func() { _ = file.Close() })
 	unzip, err := gzip.NewReader(file)
 	if err != nil {
 		t.Error(err)
 		return nil
 	}
-	rows := csv.NewReader(unzip)
+	return csv.NewReader(unzip)
+}
+
+func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
+	rows := openTrace(t, path)
+	if rows == nil {
+		return nil
+	}
 	rows.ReuseRecord = true
 	header, err := rows.Read()
 	if err != nil {

@@ -18,7 +18,7 @@ type Config struct {
 	// come on top.
 	MaxBytes int64 `yaml:"max_bytes"`
 	// SnapshotEvery is how often the state is saved: how much of the stream a restart replays at most. It is saved less
-	// often where that would take more than 5 % of the time.
+	// often where that would take more than 5 % of the time beside the fold.
 	SnapshotEvery time.Duration `yaml:"snapshot_every"`
 	// MaxSeries bounds the series written to within the last three hours. When it is reached new series are left out and
 	// counted; decisions and pool totals are offered before classes.
