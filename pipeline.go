@@ -125,21 +125,48 @@ type poolEntry struct {
 	pool     capacity.Pool
 	warmup   capacity.Warmup
 	decision alerting.State
-	issued   []issue // newest last, at most issuesKept
+	issued   []issue   // newest last, at most issuesKept
+	answered time.Time // when an autoscaler last said that a replica is ready; to the second
 	prefix   prefix
 	// archetypes gives classes to requests that have none; nil when that is off.
 	archetypes *features.Archetypes
 }
 
-// start learns the warm-up lag from a replica's start. That is only the end of the lag: before it someone asked, and a
-// machine was found. So a start that took less than is expected anyway says nothing, and the lag never shrinks by it.
-func (e *poolEntry) start(r *ingest.Replica) {
+// answersLast is how long an autoscaler's answers are waited for. They tell the whole lag, from the advice on; while they
+// come, what replicas report of the same starts is left out.
+const answersLast = 24 * time.Hour
+
+// start learns the warm-up lag from a replica's reports: the time it was pending, or that which its process took to start.
+// The latter is only the end of the lag: before it someone asked, and a machine was found. So a start that took less than
+// is expected anyway says nothing, and the lag never shrinks by it.
+func (e *poolEntry) start(r *ingest.Replica, life features.ReplicaLife) {
+	switch {
+	case !e.answered.IsZero() && r.At.Sub(e.answered) < answersLast:
+		return
+	case life.Warmed > 0:
+		e.warmup.Observe(life.Warmed)
+		return
+	case !life.Started:
+		return
+	}
 	if took := time.Duration(r.StartupSeconds * float64(time.Second)); took > e.warmup.Quantile(0.5) {
 		e.warmup.Observe(took)
 	}
 }
 
-// issue is when a generation of advice first asked for what it asks.
+// waiting is how long ago each replica that is not ready was asked for, as the newest reports have it.
+func waiting(t time.Time, s *features.PoolState) []time.Duration {
+	if !s.Observed {
+		return nil
+	}
+	var ages []time.Duration
+	for _, since := range s.PendingSince {
+		ages = append(ages, t.Sub(since))
+	}
+	return ages
+}
+
+// issue is when the replicas that a generation of advice asks for were first asked for.
 type issue struct {
 	Generation int64     `cbor:"1,keyasint"`
 	At         time.Time `cbor:"2,keyasint"`
@@ -154,7 +181,11 @@ func (e *poolEntry) remember(d *alerting.Decision) {
 	if len(e.issued) == issuesKept {
 		e.issued = append(e.issued[:0], e.issued[1:]...)
 	}
-	e.issued = append(e.issued, issue{d.Generation, d.Tick})
+	at := d.Tick
+	if d.Action == alerting.ScaleOut && !d.AskedAt.IsZero() {
+		at = d.AskedAt // a renewal asks for nothing new
+	}
+	e.issued = append(e.issued, issue{d.Generation, at})
 }
 
 func (e *poolEntry) asked(generation int64) (time.Time, bool) {
@@ -386,9 +417,7 @@ func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason 
 	if reason := p.reach(r.At, emit); reason != "" {
 		return reason
 	}
-	if p.aggregator.AddReplica(r) {
-		e.start(r)
-	}
+	e.start(r, p.aggregator.AddReplica(r))
 	return p.counted("")
 }
 
@@ -401,6 +430,7 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	if a.Stage == ingest.AckReady {
 		if asked, ok := e.asked(a.Generation); ok {
 			e.warmup.Observe(a.At.Sub(asked))
+			e.answered = a.At.UTC().Truncate(time.Second)
 		}
 	}
 	return p.counted("")
@@ -510,11 +540,13 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		if e == nil {
 			continue // a pool that is no longer configured
 		}
-		supply, _ := alerting.CurrentSupply(t, f.Minute, &e.pool, e.decision)
-		lead := forecaster.LeadTime(&e.warmup)
-		projection := forecaster.Project(f, &e.pool, &e.warmup, supply, e.pool.Reserves.Failure, lead+p.cfg.Decision.Hold)
+		pool := e.pool
+		pool.Warmup = e.warmup.Given(waiting(t, &f.Minute.State))
+		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision)
+		lead := forecaster.LeadTime(&pool.Warmup)
+		projection := forecaster.Project(f, &pool, &pool.Warmup, supply, pool.Reserves.Failure, lead+p.cfg.Decision.Hold)
 		projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
-		in := alerting.Input{Projection: projection, Forecast: f, Pool: e.pool, Minute: f.Minute, Sequence: p.sequence}
+		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence}
 		var d alerting.Decision
 		d, e.decision = alerting.Decide(t, in, e.decision, p.cfg.Decision)
 		out.Projections = append(out.Projections, projection)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -18,7 +19,7 @@ import (
 )
 
 // snapshotVersion changes when the layout of state does.
-const snapshotVersion = 2
+const snapshotVersion = 3
 
 // state is the first part of a Pipeline at rest. The others are the parts of the Forecaster, the ids of the requests seen,
 // those of the calls adopted, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), of
@@ -46,6 +47,7 @@ type poolState struct {
 	Prefix   *prefixState         `cbor:"5,keyasint,omitempty"`
 
 	Archetypes *features.ArchetypesState `cbor:"6,keyasint,omitempty"`
+	Answered   time.Time                 `cbor:"7,keyasint,omitzero"`
 }
 
 // codec encodes deterministically (RFC 8949 §4.2), so that equal states are equal bytes, and decodes within bounds that
@@ -96,7 +98,7 @@ func (p *Pipeline) Freeze() *Frozen {
 		f.state.Edge = new(p.edge.edgeState)
 	}
 	for _, e := range p.pools {
-		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued)}
+		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued), Answered: e.answered}
 		ps.Decision.Pending = slices.Clone(e.decision.Pending)
 		if e.archetypes != nil {
 			ps.Archetypes = e.archetypes.State()
@@ -221,7 +223,7 @@ func (p *Pipeline) restorePool(s *poolState) (err error) {
 		return nil // it is no longer configured
 	}
 	e.warmup.Restore(s.Warmup)
-	e.decision, e.issued = s.Decision, s.Issued
+	e.decision, e.issued, e.answered = s.Decision, s.Issued, s.Answered
 	e.prefix.restore(s.Prefix, p.cfg.PrefixBlocks)
 	if e.archetypes != nil && s.Archetypes != nil {
 		e.archetypes, err = features.RestoreArchetypes(p.cfg.Classify.Archetypes, s.Archetypes)

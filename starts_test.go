@@ -2,6 +2,7 @@ package forewarm
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
@@ -49,5 +50,67 @@ func TestStartsTeachTheWarmupLag(t *testing.T) {
 		if p, err = Restore(eventConfig(t, "p"), bytes.NewReader(snapshot)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestLeadFollowsTheLag: when replicas begin to take twice as long, decisions look ahead by the new lag within ten
+// scale-ups, the same after a restart in between; and an autoscaler's answers win over what replicas report.
+func TestLeadFollowsTheLag(t *testing.T) {
+	p := New(eventConfig(t, "p"))
+	var lead time.Duration
+	at := midnight
+	tick := func(until time.Time) {
+		p.Apply(&ingest.Batch{Watermark: &ingest.Watermark{Pool: "p", At: until}}, func(o *Output) {
+			for i := range o.Decisions {
+				lead = o.Decisions[i].Lead
+			}
+		})
+	}
+	report := func(name string, at time.Time, state ingest.ReplicaState) {
+		p.Apply(&ingest.Batch{Replicas: []ingest.Replica{{
+			Pool: "p", Name: name, At: at, State: state,
+			KVCapacityTokens: -1, KVUsedTokens: -1, Running: -1, Waiting: -1, PreemptionsTotal: -1, PrefixHitsTotal: -1, PrefixQueryTotal: -1,
+		}}}, func(*Output) {})
+	}
+	scaleUp := func(n int, lag time.Duration) {
+		name := fmt.Sprint("r", n)
+		report("first", at, ingest.ReplicaReady)
+		report(name, at, ingest.ReplicaPending)
+		jitter := time.Duration(n%5-2) * time.Minute
+		for m := time.Minute; m < lag+jitter; m += time.Minute {
+			report(name, at.Add(m), ingest.ReplicaLoading)
+			tick(at.Add(m))
+		}
+		at = at.Add(lag + jitter)
+		report(name, at, ingest.ReplicaReady)
+		tick(at.Add(time.Minute))
+		report(name, at.Add(time.Minute), ingest.ReplicaGone)
+		at = at.Add(time.Minute)
+	}
+	for n := range 20 {
+		scaleUp(n, 10*time.Minute)
+	}
+	if lead < 11*time.Minute || lead > 15*time.Minute {
+		t.Errorf("lead %s after 20 lags of 8 to 12 minutes", lead)
+	}
+	for n := range 10 {
+		scaleUp(n, 20*time.Minute)
+		if n == 4 {
+			var err error
+			if p, err = Restore(eventConfig(t, "p"), bytes.NewReader(saved(t, p))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if lead < 21*time.Minute || lead > 30*time.Minute {
+		t.Errorf("lead %s after 10 lags of 18 to 22 minutes", lead)
+	}
+	e := p.pools[0]
+	e.issued = append(e.issued, issue{Generation: 7, At: at.Add(-time.Hour)})
+	seen := len(e.warmup.State().Observed)
+	p.Apply(&ingest.Batch{Acks: []ingest.Ack{{Pool: "p", Generation: 7, Stage: ingest.AckReady, At: at.Add(-30 * time.Minute)}}}, func(*Output) {})
+	scaleUp(1, 20*time.Minute)
+	if got := len(e.warmup.State().Observed); got != seen+1 {
+		t.Errorf("%d observations of an answer and the start it answers for, want 1", got-seen)
 	}
 }

@@ -75,19 +75,19 @@ func New(cfg Config) *Aggregator {
 func (a *Aggregator) Counters() Counters { return a.counters }
 
 // AddReplica takes in the state of one replica. The caller has checked that its pool is known and that it is not ahead
-// of the clock. started says that the report tells, for the first time, how long this start of the replica took.
-func (a *Aggregator) AddReplica(r *ingest.Replica) (started bool) {
+// of the clock.
+func (a *Aggregator) AddReplica(r *ingest.Replica) ReplicaLife {
 	at := momentOf(r.At)
 	a.begin(at.minute())
 	p := a.pool(r.Pool)
 	before := p.fleet.newest(r.Name)
-	taken, started := p.fleet.add(r, a.cfg.MaxReplicas, &a.counters)
+	taken, life := p.fleet.add(r, a.cfg.MaxReplicas, &a.counters)
 	if taken {
 		a.noteQueue(p, at)
 		a.noteUse(p, &before, r)
 	}
 	a.evidence(p, at.minute(), at)
-	return started
+	return life
 }
 
 // AddWatermark takes in a promise about time. One that names a pool covers that pool's minutes up to it, so that

@@ -26,13 +26,33 @@ type fleet struct {
 type replica struct {
 	last         ingest.Replica
 	pendingSince time.Time // zero unless pending or loading
+	asked        bool      // pendingSince is when it was asked for, as near as reports tell
 	started      time.Time // when the process started whose start was told last
 }
 
 func newFleet() fleet { return fleet{byName: make(map[string]*replica)} }
 
+// ReplicaLife is what a report tells of a replica's start that was not known before.
+type ReplicaLife struct {
+	Warmed  time.Duration // from being asked for to being ready, when this is the first report of that; else 0
+	Started bool          // its process has started, and the report says how long that took
+}
+
 // startKnown is how long after it was ready a start may still be reported.
 const startKnown = 10 * time.Minute
+
+// askedWithin is how long ago a pool must have reported for a replica that is then first seen pending to have been asked for
+// just now: after a silence it may have been waiting for longer.
+const askedWithin = 2 * time.Minute
+
+// warmed is how long the replica took from being asked for to r, its first report of being ready; 0 when r is none, or when
+// that is not known: a replica that served before has only been started again.
+func (k *replica) warmed(r *ingest.Replica) time.Duration {
+	if !k.asked || k.pendingSince.IsZero() || r.State != ingest.ReplicaReady {
+		return 0
+	}
+	return r.At.Sub(k.pendingSince)
+}
 
 // start says whether r tells of a start of the replica that was not known yet.
 func (k *replica) start(r *ingest.Replica) bool {
@@ -45,23 +65,26 @@ func (k *replica) start(r *ingest.Replica) bool {
 }
 
 // add takes in a report. One that is older than what is known of the replica is left out, and so is a new replica when
-// the fleet is full of others that are not silent; ok says that it was taken, started that it tells of a new start.
-func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok, started bool) {
+// the fleet is full of others that are not silent; ok says that it was taken.
+func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool, life ReplicaLife) {
 	known, ok := f.byName[r.Name]
 	switch {
 	case ok && r.At.Before(known.last.At):
 		n.ReplicasStale++
-		return false, false
+		return false, life
 	case !ok && len(f.replicas) >= limit:
 		n.ReplicasRefused++
-		return false, false
+		return false, life
 	case !ok:
 		known = f.insert(strings.Clone(r.Name))
 	case r.PreemptionsTotal >= 0 && known.last.PreemptionsTotal >= 0:
 		f.preemptions += float64(increase(known.last.PreemptionsTotal, r.PreemptionsTotal))
 	}
 	n.ReplicaReports++
+	heard := f.reported
 	f.reported = later(f.reported, r.At)
+	life.Warmed = known.warmed(r)
+	gone := known.last.State == ingest.ReplicaGone
 	name := known.last.Name
 	f.count(&known.last, -1)
 	known.last = *r
@@ -72,8 +95,10 @@ func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok, started bool
 		known.pendingSince = time.Time{}
 	case known.pendingSince.IsZero():
 		known.pendingSince = r.At.UTC()
+		known.asked = gone && !heard.IsZero() && r.At.Sub(heard) <= askedWithin
 	}
-	return true, known.start(r)
+	life.Started = known.start(r)
+	return true, life
 }
 
 // count adds a report to the queue of the whole fleet and to the replicas that serve, or with sign −1 takes it off.

@@ -75,6 +75,36 @@ func TestPoolState(t *testing.T) {
 	}
 }
 
+// TestReplicaLifeTellsTheLag: a replica that was asked for in sight and becomes ready tells how long that took, once; one
+// that was pending when the pool was first heard of, or that only starts again, does not.
+func TestReplicaLifeTellsTheLag(t *testing.T) {
+	a := New(testConfig())
+	for i, step := range []struct {
+		name  string
+		s     float64
+		state ingest.ReplicaState
+		want  time.Duration
+	}{
+		{"first", 1, ingest.ReplicaPending, 0},
+		{"asked", 2, ingest.ReplicaPending, 0},
+		{"asked", 30, ingest.ReplicaLoading, 0},
+		{"first", 40, ingest.ReplicaReady, 0}, // since when is not known
+		{"asked", 50, ingest.ReplicaReady, 48 * time.Second},
+		{"asked", 60, ingest.ReplicaReady, 0},
+		{"asked", 70, ingest.ReplicaLoading, 0},
+		{"asked", 80, ingest.ReplicaReady, 0}, // it served before
+		{"asked", 90, ingest.ReplicaGone, 0},
+		{"asked", 100, ingest.ReplicaPending, 0}, // a name that is used again
+		{"asked", 110, ingest.ReplicaReady, 10 * time.Second},
+		{"late", 300, ingest.ReplicaPending, 0}, // after a silence
+		{"late", 310, ingest.ReplicaReady, 0},
+	} {
+		if got := a.AddReplica(reported(step.name, step.s, step.state)).Warmed; got != step.want {
+			t.Errorf("step %d (%s at %g s): %s, want %s", i, step.name, step.s, got, step.want)
+		}
+	}
+}
+
 func TestSilentReplicasAreForgotten(t *testing.T) {
 	a := New(testConfig())
 	a.AddReplica(reported("a", 30, ingest.ReplicaReady))

@@ -99,6 +99,7 @@ type ReplicaSnapshot struct {
 	PendingSince int64          `cbor:"2,keyasint"`
 	Report       ingest.Replica `cbor:"3,keyasint"` // without pool, times and start
 	Started      int64          `cbor:"4,keyasint,omitempty"`
+	Asked        bool           `cbor:"5,keyasint,omitempty"`
 }
 
 // ArrivalSnapshot lists, oldest first and in columns, the requests that are remembered between arrival and end. Flags
@@ -124,7 +125,7 @@ func (a *Aggregator) poolSnapshot(p *pool) PoolSnapshot {
 		}
 	}
 	for _, r := range p.fleet.replicas {
-		rs := ReplicaSnapshot{At: nanos(r.last.At), PendingSince: nanos(r.pendingSince), Started: nanos(r.started), Report: r.last}
+		rs := ReplicaSnapshot{At: nanos(r.last.At), PendingSince: nanos(r.pendingSince), Asked: r.asked, Started: nanos(r.started), Report: r.last}
 		rs.Report.At, rs.Report.StartedAt, rs.Report.StartupSeconds = time.Time{}, time.Time{}, 0
 		s.Replicas = append(s.Replicas, rs)
 	}
@@ -207,7 +208,7 @@ func (a *Aggregator) restorePool(s *PoolSnapshot, next func(part any) error) err
 			return fmt.Errorf("replica %q comes twice", rs.Report.Name)
 		}
 		r := p.fleet.insert(rs.Report.Name)
-		r.last, r.pendingSince = rs.Report, instant(rs.PendingSince)
+		r.last, r.pendingSince, r.asked = rs.Report, instant(rs.PendingSince), rs.Asked
 		r.last.At, r.started = instant(rs.At), instant(rs.Started)
 		p.fleet.count(&r.last, 1)
 	}

@@ -6,26 +6,38 @@ import (
 	"time"
 )
 
-// warmupWindow is how many observed warm-ups are kept; older ones are forgotten.
-const warmupWindow = 64
+// Bounds on what is remembered of warm-ups.
+const (
+	warmupWindow = 64             // observations kept; older ones are forgotten
+	maxWarmup    = 24 * time.Hour // what takes longer is a replica that never came, not a slow one
+	maxWaiting   = time.Hour      // a replica that waits longer says no more than that: it may be one that never comes
+)
 
-// priorWeight is the number of observations the configured prior counts for.
-const priorWeight = 10
-
-// maxWarmup bounds an observation; what takes longer is a replica that never came, not a slow one.
-const maxWarmup = 24 * time.Hour
+// The prior counts as priorWeight observations, and less by priorFade with each real one, for it is the oldest; its
+// spread never counts as fewer than spreadWeight, so that a few equal lags are not taken for a constant.
+const (
+	priorWeight  = 10
+	priorFade    = 0.9
+	spreadWeight = 3
+)
 
 // Warmup is the distribution of the lag between asking for a replica and having it ready: lognormal, from a prior given
-// by its median and 90th percentile and from the newest 64 observations. It is a value: copies are independent.
+// by its median and 90th percentile and from the observations since the lag last changed. It is a value: copies are
+// independent.
 type Warmup struct {
-	mu, sigma float64 // of ln seconds: the prior
-	state     WarmupState
+	prior lognormal
+	state WarmupState
+	fit   lognormal // of prior and observations, and of what [Warmup.Given] was told
 }
 
-// WarmupState is what a Warmup learned, oldest first, at most 64.
+// WarmupState is what a Warmup learned.
 type WarmupState struct {
-	Observed []time.Duration `cbor:"1,keyasint"`
+	Observed []time.Duration `cbor:"1,keyasint"` // since the lag last changed, oldest first, at most 64
+	Seen     int             `cbor:"2,keyasint"` // observations ever, up to 64: by so many has the prior aged
 }
+
+// lognormal are the mean and standard deviation of ln seconds.
+type lognormal struct{ mu, sigma float64 }
 
 // z90 is the 0.9 quantile of the standard normal distribution.
 const z90 = 1.2815515655446004
@@ -33,57 +45,157 @@ const z90 = 1.2815515655446004
 // NewWarmup is the prior with the given median and 90th percentile, 0 < p50 ≤ p90: µ = ln p50, σ = ln(p90/p50)/z(0.9).
 // Equal percentiles make a constant lag.
 func NewWarmup(p50, p90 time.Duration) Warmup {
-	return Warmup{mu: math.Log(p50.Seconds()), sigma: math.Log(p90.Seconds()/p50.Seconds()) / z90}
+	prior := lognormal{math.Log(p50.Seconds()), math.Log(p90.Seconds()/p50.Seconds()) / z90}
+	return Warmup{prior: prior, fit: prior}
 }
 
-// Observe counts one warm-up that ended. Lags that are not positive or beyond a day are ignored.
+// Observe counts one warm-up that ended, and forgets those before a change that it makes plain. Lags that are not
+// positive or beyond a day are ignored. O(observations).
 func (w *Warmup) Observe(d time.Duration) {
 	if d <= 0 || d > maxWarmup {
 		return
 	}
-	kept := w.state.Observed
-	if len(kept) == warmupWindow {
-		kept = kept[1:]
-	}
-	w.state.Observed = append(slices.Clone(kept), d)
+	kept := append(slices.Clone(w.state.Observed), d)
+	kept = kept[max(0, len(kept)-warmupWindow):]
+	w.state.Observed = kept[changed(logs(kept), w.prior.sigma):]
+	w.state.Seen = min(w.state.Seen+1, warmupWindow)
+	w.fit = w.pooled(logs(w.state.Observed))
 }
 
 // State is what was observed, for a snapshot.
-func (w *Warmup) State() WarmupState { return WarmupState{Observed: slices.Clone(w.state.Observed)} }
-
-// Restore replaces what was observed.
-func (w *Warmup) Restore(s WarmupState) {
-	w.state = WarmupState{}
-	for _, d := range s.Observed {
-		w.Observe(d)
-	}
+func (w *Warmup) State() WarmupState {
+	return WarmupState{Observed: slices.Clone(w.state.Observed), Seen: w.state.Seen}
 }
 
-// parameters are µ and σ of ln seconds, prior and observations pooled as the conjugate normal model does, the prior
-// weighing as much as ten observations (Gelman et al., Bayesian Data Analysis, 3rd ed., §3.3).
-func (w *Warmup) parameters() (mu, sigma float64) {
-	n := float64(len(w.state.Observed))
+// Restore replaces what was observed. States are not checked: they come from [Warmup.State].
+func (w *Warmup) Restore(s WarmupState) {
+	w.state = WarmupState{Observed: slices.Clone(s.Observed), Seen: s.Seen}
+	w.fit = w.pooled(logs(s.Observed))
+}
+
+// Given is the distribution when replicas that were asked for so long ago are still not ready: each lag is at least
+// that, so those that wait longer than replicas usually do raise it at once, before any of them is ready. It is the
+// censored normal model by expectation and maximisation (Dempster, Laird and Rubin 1977, §4.3, JRSS B 39), of the newest
+// 64, each taken for no more than an hour. O(rounds · (waiting + observations)).
+func (w Warmup) Given(waiting []time.Duration) Warmup {
+	const rounds = 8 // each closes most of what is left
+	waiting = waiting[max(0, len(waiting)-warmupWindow):]
+	observed := logs(w.state.Observed)
+	for range rounds {
+		lags := slices.Clone(observed)
+		spare := 0.0
+		for _, d := range waiting {
+			if d > 0 {
+				mean, variance := w.fit.beyond(math.Log(min(d, maxWaiting).Seconds()))
+				lags = append(lags, mean)
+				spare += variance
+			}
+		}
+		if len(lags) == len(observed) {
+			break
+		}
+		next := w.pooled(lags)
+		next.sigma = math.Sqrt(next.sigma*next.sigma + spare/(float64(len(lags))+max(w.age(), spreadWeight)))
+		w.fit = next
+	}
+	return w
+}
+
+// age is how many observations the prior counts for.
+func (w *Warmup) age() float64 { return priorWeight * math.Pow(priorFade, float64(w.state.Seen)) }
+
+// pooled is prior and observations as the conjugate normal model pools them (Gelman et al., Bayesian Data Analysis,
+// 3rd ed., §3.3): with k the weight of the prior and n lags of mean m and sum of squares S about it,
+//
+//	µ = (k·µ₀ + n·m)/(k + n),  σ² = (ν·σ₀² + S + k·n/(k + n)·(m − µ₀)²)/(ν + n),  ν = max(k, 3).
+func (w *Warmup) pooled(lags []float64) lognormal {
+	n := float64(len(lags))
 	if n == 0 {
-		return w.mu, w.sigma
+		return w.prior
 	}
-	mean, squares := 0.0, 0.0
-	for _, d := range w.state.Observed {
-		mean += math.Log(d.Seconds()) / n
+	mean, squares := moments(lags)
+	k := w.age()
+	freedom := max(k, spreadWeight)
+	if w.prior.sigma == 0 {
+		freedom = k // a lag stated to be constant states no spread
 	}
-	for _, d := range w.state.Observed {
-		e := math.Log(d.Seconds()) - mean
-		squares += e * e
+	shift := mean - w.prior.mu
+	variance := (freedom*w.prior.sigma*w.prior.sigma + squares + k*n/(k+n)*shift*shift) / (freedom + n)
+	return lognormal{(k*w.prior.mu + n*mean) / (k + n), math.Sqrt(variance)}
+}
+
+// A change is plain when the newest lags, four or more, differ in mean from those before by so many standard errors. A
+// rise is believed sooner than a fall: it is the one that makes replicas late.
+const (
+	fewestNew  = 4
+	plainRise  = 2.5
+	plainFall  = 4
+	worthwhile = 0.1 // of ln seconds: smaller changes do not matter
+)
+
+// changed is where the newest regime of lags begins, 0 when all are of one: the split with the largest difference of
+// means, in standard errors, as adaptive windowing has it (Bifet and Gavaldà 2007, doi:10.1137/1.9781611972771.42).
+// The variance within the parts is pooled with the prior's. O(n²) for n ≤ 64.
+func changed(lags []float64, sigma float64) (begin int) {
+	largest := 1.0
+	for i := fewestNew; i+fewestNew <= len(lags); i++ {
+		before, s0 := moments(lags[:i])
+		after, s1 := moments(lags[i:])
+		variance := (spreadWeight*sigma*sigma + s0 + s1) / (spreadWeight + float64(len(lags)-2))
+		se := math.Sqrt(variance * (1/float64(i) + 1/float64(len(lags)-i)))
+		step := after - before
+		if math.Abs(step) < worthwhile {
+			continue
+		}
+		limit := plainRise * se
+		if step < 0 {
+			limit = plainFall * se
+		}
+		if d := math.Abs(step) / limit; d > largest {
+			largest, begin = d, i
+		}
 	}
-	const k = priorWeight
-	shift := mean - w.mu
-	variance := (k*w.sigma*w.sigma + squares + k*n/(k+n)*shift*shift) / (k + n)
-	return (k*w.mu + n*mean) / (k + n), math.Sqrt(variance)
+	return begin
+}
+
+// logs are ln seconds.
+func logs(lags []time.Duration) []float64 {
+	out := make([]float64, len(lags))
+	for i, d := range lags {
+		out[i] = math.Log(d.Seconds())
+	}
+	return out
+}
+
+// moments are the mean of x, which is not empty, and the sum of squares about it.
+func moments(x []float64) (mean, squares float64) {
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	for _, v := range x {
+		squares += (v - mean) * (v - mean)
+	}
+	return mean, squares
+}
+
+// beyond are mean and variance of ln seconds given that they exceed x: those of the truncated normal distribution,
+// µ + σλ and σ²(1 + αλ − λ²) with α = (x − µ)/σ and λ = φ(α)/(1 − Φ(α)). Far in the tail, where λ is 0/0, the mean is x.
+func (l lognormal) beyond(x float64) (mean, variance float64) {
+	if l.sigma == 0 {
+		return max(l.mu, x), 0
+	}
+	alpha := (x - l.mu) / l.sigma
+	tail := math.Erfc(alpha/math.Sqrt2) / 2
+	if tail < 1e-12 {
+		return x, 0
+	}
+	hazard := math.Exp(-alpha*alpha/2) / math.Sqrt(2*math.Pi) / tail
+	return l.mu + l.sigma*hazard, max(0, l.sigma*l.sigma*(1+alpha*hazard-hazard*hazard))
 }
 
 // Quantile is the lag at level p, 0 < p < 1, rounded to a millisecond.
 func (w *Warmup) Quantile(p float64) time.Duration {
-	mu, sigma := w.parameters()
-	s := math.Exp(mu + sigma*math.Sqrt2*math.Erfinv(2*p-1))
+	s := math.Exp(w.fit.mu + w.fit.sigma*math.Sqrt2*math.Erfinv(2*p-1))
 	return time.Duration(min(s, maxWarmup.Seconds()) * float64(time.Second)).Round(time.Millisecond)
 }
 
@@ -106,14 +218,13 @@ func (w *Warmup) survival(d time.Duration) float64 {
 	if d <= 0 {
 		return 1
 	}
-	mu, sigma := w.parameters()
-	x := math.Log(d.Seconds()) - mu
-	if sigma == 0 {
+	x := math.Log(d.Seconds()) - w.fit.mu
+	if w.fit.sigma == 0 {
 		// Half a millisecond of slack: µ is a rounded logarithm.
-		if d.Seconds() < math.Exp(mu)-0.0005 {
+		if d.Seconds() < math.Exp(w.fit.mu)-0.0005 {
 			return 1
 		}
 		return 0
 	}
-	return math.Erfc(x/(sigma*math.Sqrt2)) / 2
+	return math.Erfc(x/(w.fit.sigma*math.Sqrt2)) / 2
 }

@@ -2,6 +2,8 @@ package capacity
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,6 +77,72 @@ func TestWarmupLearns(t *testing.T) {
 	if w.Quantile(.5) == copied.Quantile(.5) {
 		t.Error("a copy shares its observations")
 	}
+}
+
+// TestWarmupFollowsAChange: within ten observations of a lag that doubled, the 90th percentile is that of the new lag, and
+// back again some observations after it has halved. Without a change it stays where it is.
+func TestWarmupFollowsAChange(t *testing.T) {
+	const runs, spread = 200, 0.4
+	p90 := math.Exp(spread * z90)
+	r := rand.New(rand.NewPCG(5, 2))
+	after := map[int][]float64{} // the learned over the true 90th percentile, by observations so far
+	for range runs {
+		w := NewWarmup(6*time.Minute, 12*time.Minute)
+		for n := range 130 {
+			median := 6 * time.Minute
+			if n >= 60 && n < 90 {
+				median *= 2
+			}
+			w.Observe(time.Duration(float64(median) * math.Exp(spread*r.NormFloat64())))
+			after[n+1] = append(after[n+1], float64(w.Quantile(.9))/float64(median)/p90)
+		}
+	}
+	for n, want := range map[int][2]float64{60: {.8, 1.3}, 70: {.75, 1.45}, 90: {.8, 1.4}, 130: {.75, 1.35}} {
+		got := after[n]
+		slices.Sort(got)
+		if lo, mid, hi := got[runs/20], got[runs/2], got[runs-runs/20]; lo < want[0] || hi > want[1] || mid < .93 || mid > 1.13 {
+			t.Errorf("after %d lags p90 is %.2f of the true one (5 %%: %.2f, 95 %%: %.2f), want within %v", n, mid, lo, hi, want)
+		}
+	}
+}
+
+// TestWarmupGivenWaiting: replicas that wait longer than any did raise the lag before one of them is ready, and those that
+// wait for less do not.
+func TestWarmupGivenWaiting(t *testing.T) {
+	w := NewWarmup(6*time.Minute, 12*time.Minute)
+	for range 30 {
+		w.Observe(6 * time.Minute)
+	}
+	before := w.Quantile(.9)
+	many := func(d time.Duration, n int) []time.Duration { return slices.Repeat([]time.Duration{d}, n) }
+	tests := []struct {
+		name     string
+		waiting  []time.Duration
+		min, max time.Duration // of the 90th percentile
+	}{
+		{"nobody", nil, before, before},
+		{"just asked for", many(time.Second, 3), before - time.Second, before + time.Second},
+		{"none of an age", many(0, 3), before, before},
+		{"five for twice as long", many(12*time.Minute, 5), 10 * time.Minute, 20 * time.Minute},
+		{"one for ever says no more than an hour", many(20*time.Hour, 1), w.given(many(maxWaiting, 1)), w.given(many(maxWaiting, 1))},
+	}
+	for _, tt := range tests {
+		if got := w.given(tt.waiting); got < tt.min || got > tt.max {
+			t.Errorf("%s: p90 %s, want %s to %s", tt.name, got, tt.min, tt.max)
+		}
+	}
+	if w.Quantile(.9) != before {
+		t.Error("what waits was kept")
+	}
+	constant := NewWarmup(8*time.Minute, 8*time.Minute)
+	if got := constant.given(many(12*time.Minute, 4)); got <= 8*time.Minute || got > 30*time.Minute {
+		t.Errorf("p90 %s of a lag stated to be 8m that takes more than 12m", got)
+	}
+}
+
+func (w *Warmup) given(waiting []time.Duration) time.Duration {
+	g := w.Given(waiting)
+	return g.Quantile(.9)
 }
 
 func TestWarmupProperties(t *testing.T) {
