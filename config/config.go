@@ -14,6 +14,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
 	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/server/promapi"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -43,6 +44,7 @@ type Config struct {
 	Storage   storage.Config   `yaml:"storage"`
 	Report    Report           `yaml:"report"`
 	Server    server.Config    `yaml:"server"`
+	PromQL    promapi.Config   `yaml:"promql"`
 	Log       Log              `yaml:"log"`
 }
 
@@ -103,6 +105,7 @@ func Default() *Config {
 		Storage:   storage.DefaultConfig(),
 		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
 		Server:    server.DefaultConfig(),
+		PromQL:    promapi.DefaultConfig(),
 		Log:       Log{Level: "info", Format: "console"},
 	}
 }

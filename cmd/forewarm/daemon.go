@@ -127,6 +127,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 		return nil, err
 	}
 	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
+	d.openPromQL()
 	d.exportCounters()
 	d.exportStorage()
 	return d, nil

@@ -243,9 +243,12 @@ func checkHTTP(t *testing.T, p *inProcess, requests int) {
 		"/api/v1/pools":      `"pool": "chat"`,
 		"/api/v1/pools/chat": `"desired_replicas": 4`,
 		"/api/v1/pools/chat/forecast?dimension=decode": `"decode"`,
-		"/api/v1/status": `"lag": 0`,
-		"/api/v1/report": "# Forewarm report",
-		"/":              "chat",
+		"/api/v1/status":                            `"lag": 0`,
+		"/api/v1/report":                            "# Forewarm report",
+		"/api/v1/label/__name__/values":             `"forewarm_desired_replicas"`,
+		"/api/v1/metadata?metric=forewarm_forecast": `"type":"gauge"`,
+		"/api/v1/query?query=1%2B1&time=0":          `[0,"2"]`,
+		"/":                                         "chat",
 	} {
 		if code, body := get(p.base + path); code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("GET %s: %d without %q in\n%.600s", path, code, want, body)

@@ -1,0 +1,244 @@
+package promapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// TestAnswersAsPrometheus asks a real Prometheus, on a copy of the same samples, what it asks this API: every answer, with
+// its status, is the same, down to the text of each number and error. Warnings and infos are left out of it: each release
+// of the engine words its own. Of a Prometheus before version 3 the last digit of a number, and the text of an error, may
+// differ.
+func TestAnswersAsPrometheus(t *testing.T) {
+	binary, err := exec.LookPath("prometheus")
+	if err != nil {
+		if os.Getenv("FOREWARM_CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	db := fillStore(t, filepath.Join(dir, "ours"))
+	if err := os.CopyFS(filepath.Join(dir, "theirs"), os.DirFS(filepath.Join(dir, "ours"))); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Remove(filepath.Join(dir, "theirs", "lock"))
+	theirs, version := startPrometheus(t, binary, filepath.Join(dir, "theirs"))
+	h := newAPI(t, DefaultConfig(), db)
+
+	asked := 0
+	for _, q := range questions() {
+		if q.since > version {
+			continue
+		}
+		asked++
+		ourCode, ours := ask(t, h, q)
+		theirCode, their := askServer(t, theirs, q)
+		if diff := gocmp.Diff(normal(t, version, their), normal(t, version, ours)); diff != "" || ourCode != theirCode {
+			t.Errorf("%s?%s: status %d, Prometheus %d (-Prometheus +ours):\n%s", q.path, q.form.Encode(), ourCode, theirCode, diff)
+		}
+	}
+	t.Logf("%d questions to Prometheus %d", asked, version)
+}
+
+// questions are what both are asked. Times lie between samples: ranges are open on the left since Prometheus 3, closed
+// before.
+func questions() (qs []question) {
+	at := func(m float64) string {
+		return fmt.Sprintf("%.3f", float64(start.Unix())+60*m+7)
+	}
+	instant := []string{
+		`1+1`, `"text"`, `vector(1/0)`, `-2^2`, `time()`,
+		`forewarm_demand_requests_per_second`,
+		`forewarm_demand_requests_per_second{class=~"a.*|ch.*"}`,
+		`forewarm_demand_requests_per_second{class="agent"}[3m]`,
+		`sum by (pool) (forewarm_demand_requests_per_second{class!="*"})`,
+		`topk(2, forewarm_demand_requests_per_second)`,
+		`forewarm_demand_requests_per_second - on (pool, class) forewarm_forecast{quantile="0.5"} offset 15m`,
+		`avg_over_time(forewarm_demand_requests_per_second[30m])`,
+		`quantile_over_time(0.9, forewarm_demand_requests_per_second[30m])`,
+		`max_over_time(sum(forewarm_demand_requests_per_second)[1h:5m])`,
+		`rate(resets_total[20m])`, `increase(resets_total[1h])`, `resets(resets_total[2h])`,
+		`histogram_quantile(0.9, rate(latency_bucket[10m]))`,
+		`odd_values[9m]`, `fraction[3m]`, `label_replace(odd_values, "x", "$1", "pool", "(.)(.|\n)*")`,
+		`absent(nothing{pool="gpu"})`, `nothing`, `predict_linear(fraction[30m], 3600)`,
+		`forewarm_forecast{quantile="0.9"} > 30 unless on (class) forewarm_demand_requests_per_second{class="chat"}`,
+		`count_values("v", round(forewarm_demand_requests_per_second))`,
+		`forewarm_demand_requests_per_second @ ` + fmt.Sprint(start.Unix()+3600),
+		`sort_desc(forewarm_demand_requests_per_second)`, `clamp(odd_values, 0, 5)`, `timestamp(fraction)`,
+		// errors
+		``, `sum(`, `{pool=~""}`, `forewarm_forecast{quantile=~"("}`, `rate(resets_total)`, `unknown_function(1)`,
+		`forewarm_forecast * on (pool) forewarm_demand_requests_per_second`,
+		`label_replace(fraction, "bad-label", "$1", "pool", "(")`,
+	}
+	for i, text := range instant {
+		qs = append(qs, question{path: "query", form: form("query", text, "time", at(150)), post: i%2 == 1})
+	}
+	for i, text := range []string{
+		`forewarm_demand_requests_per_second`, `sum(rate(resets_total[5m]))`, `odd_values`, `scalar(fraction)`, `1`, `nothing`,
+		`forewarm_demand_requests_per_second[5m]`, `"text"`, `sum(`,
+	} {
+		qs = append(qs, question{path: "query_range", form: form("query", text, "start", at(40), "end", at(100), "step", "90s"), post: i%2 == 1})
+	}
+	for _, f := range []url.Values{
+		form("query", "1", "start", at(1), "end", at(0), "step", "1"),
+		form("query", "1", "start", at(0), "end", at(1), "step", "0"),
+		form("query", "1", "start", at(0), "end", at(1), "step", "-1"),
+		form("query", "1", "start", at(0), "end", at(1), "step", "1e30"),
+		form("query", "1", "start", at(0), "end", at(1)),
+		form("query", "1", "start", at(0), "step", "1"),
+		form("query", "1", "start", at(0), "end", at(1000), "step", "1"),
+	} {
+		qs = append(qs, question{path: "query_range", form: f})
+	}
+	selectors := form("match[]", `forewarm_demand_requests_per_second{class="chat"}`, "match[]", `{__name__="fraction"}`)
+	return append(qs, []question{
+		{path: "query", form: form("query", "1", "time", "yesterday")},
+		{path: "query", form: form("query", "1", "time", start.Add(time.Hour).Format(time.RFC3339))},
+		{path: "query", form: form("query", "1", "time", at(1), "timeout", "x")},
+		{path: "query", form: form("query", "fraction", "time", at(100), "timeout", "10s")},
+		{path: "query", form: form("query", "fraction", "time", at(200), "lookback_delta", "1h"), since: 3},
+		{path: "query", form: form("query", "fraction", "time", at(200), "lookback_delta", "1x"), since: 3},
+		{path: "query", form: form("query", "forewarm_forecast", "time", at(100), "limit", "0"), since: 3},
+		{path: "query", form: form("query", "forewarm_forecast", "time", at(100), "limit", "x"), since: 3},
+		{path: "series", form: selectors},
+		{path: "series", form: selectors, post: true},
+		{path: "series", form: form("match[]", "fraction", "start", at(0), "end", at(10))},
+		{path: "series", form: form("match[]", "fraction", "start", at(9000))},
+		{path: "series"},
+		{path: "series", form: form("match[]", "{")},
+		{path: "series", form: form("match[]", `{class=""}`)},
+		{path: "series", form: form("match[]", "fraction", "limit", "-1"), since: 3},
+		{path: "labels"},
+		{path: "labels", form: selectors},
+		{path: "labels", form: selectors, post: true},
+		{path: "labels", form: form("match[]", "{")},
+		{path: "labels", form: form("start", "x")},
+		{path: "labels", form: form("limit", "2"), since: 3},
+		{path: "labels", form: form("limit", "x"), since: 3},
+		{path: "label/__name__/values"},
+		{path: "label/class/values", form: selectors},
+		{path: "label/class/values", form: form("match[]", `{class=""}`)},
+		{path: "label/nothing/values"},
+		{path: "label/bad-name/values", since: 3},
+		{path: "label/U__bad_2d_name/values", since: 3},
+		{path: "metadata", form: form("limit", "x")},
+		{path: "metadata", form: form("limit_per_metric", "x"), since: 3},
+		{path: "metadata", form: form("metric", "nothing")},
+		{path: "query_exemplars", form: form("query", "fraction", "start", at(0), "end", at(10))},
+		{path: "query_exemplars", form: form("query", "fraction", "start", at(10), "end", at(0))},
+		{path: "query_exemplars", form: form("query", "1")},
+		{path: "query_exemplars", form: form("query", "(")},
+		{path: "format_query", form: form("query", `sum  by(pool)( rate(resets_total[5m])) /2`)},
+		{path: "format_query", form: form("query", `sum(`)},
+		{path: "rules"},
+	}...)
+}
+
+var number = regexp.MustCompile(`"-?[0-9]+\.[0-9]+"`)
+
+// normal is an answer with its series in order, as far as a version of Prometheus gives the same. An answer without a
+// body is nil.
+func normal(t *testing.T, version int, body string) any {
+	t.Helper()
+	if body == "" {
+		return nil
+	}
+	if version < 3 {
+		body = number.ReplaceAllStringFunc(body, func(s string) string {
+			f, err := strconv.ParseFloat(s[1:len(s)-1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprintf(`"%.13g"`, f)
+		})
+	}
+	x := decode(t, body)
+	if version < 3 {
+		delete(x, "error")
+	}
+	delete(x, "warnings")
+	delete(x, "infos")
+	data := x["data"]
+	if d, ok := data.(map[string]any); ok {
+		data = d["result"]
+	}
+	if list, ok := data.([]any); ok {
+		if len(list) == 2 {
+			if _, scalar := list[1].(string); scalar {
+				return x
+			}
+		}
+		slices.SortStableFunc(list, func(a, b any) int { return cmp.Compare(labelsOf(a), labelsOf(b)) })
+	}
+	return x
+}
+
+// labelsOf is what an element of an answer is ordered by: its labels, or itself.
+func labelsOf(element any) string {
+	if m, ok := element.(map[string]any); ok && m["metric"] != nil {
+		element = m["metric"]
+	}
+	b, err := json.Marshal(element)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// startPrometheus runs a Prometheus on a directory of samples until the test ends, and gives its address and version.
+func startPrometheus(t *testing.T, binary, dir string) (base string, major int) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	cfg := filepath.Join(t.TempDir(), "prometheus.yml")
+	if err := os.WriteFile(cfg, []byte("global: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "--config.file="+cfg, "--storage.tsdb.path="+dir, "--web.listen-address="+addr, "--log.level=error")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	base = "http://" + addr
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		resp, err := http.Get(base + "/-/ready")
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				break
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("Prometheus does not become ready")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	_, body := askServer(t, base, question{path: "status/buildinfo"})
+	if _, err := fmt.Sscanf(decode(t, body)["data"].(map[string]any)["version"].(string), "%d.", &major); err != nil {
+		t.Fatal(err)
+	}
+	return base, major
+}

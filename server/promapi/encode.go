@@ -1,0 +1,159 @@
+package promapi
+
+import (
+	"io"
+	"net/http"
+
+	jsoniter "github.com/json-iterator/go"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/jsonutil"
+)
+
+// flushBytes is how much of an answer is held before it is sent.
+const flushBytes = 64 << 10
+
+var codec = jsoniter.ConfigCompatibleWithStandardLibrary
+
+// respond writes an answer as it is encoded, so that a large one takes no more memory than its samples.
+func (a *API) respond(w http.ResponseWriter, query string, x *answer) {
+	w.Header().Set("Content-Type", "application/json")
+	warnings, infos := x.warnings.AsStrings(query, 10, 10)
+	s := jsoniter.NewStream(codec, w, flushBytes)
+	s.WriteRaw(`{"status":"success","data":`)
+	writeData(s, x.data)
+	writeTexts(s, "warnings", warnings)
+	writeTexts(s, "infos", infos)
+	s.WriteObjectEnd()
+	if err := s.Flush(); err != nil {
+		a.log.Debug("an answer was not taken to its end", "cause", err.Error())
+	}
+}
+
+func (a *API) respondFailure(w http.ResponseWriter, f *failure) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(f.kind.status)
+	b, err := codec.Marshal(struct {
+		Status    string `json:"status"`
+		ErrorType string `json:"errorType"`
+		Error     string `json:"error"`
+	}{"error", f.kind.name, f.cause.Error()})
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	if err != nil {
+		a.log.Debug("an error was not taken to its end", "cause", err.Error())
+	}
+}
+
+// writeTexts writes a member of an object that holds texts, where there are any.
+func writeTexts(s *jsoniter.Stream, name string, texts []string) {
+	if len(texts) > 0 {
+		s.WriteMore()
+		s.WriteObjectField(name)
+		s.WriteVal(texts)
+	}
+}
+
+func writeData(s *jsoniter.Stream, data any) {
+	switch d := data.(type) {
+	case queryData:
+		s.WriteRaw(`{"resultType":`)
+		s.WriteString(string(d.result.Type()))
+		s.WriteRaw(`,"result":`)
+		writeValue(s, d.result)
+		if d.stats != nil {
+			s.WriteRaw(`,"stats":`)
+			s.WriteVal(d.stats)
+		}
+		s.WriteObjectEnd()
+	case []labels.Labels:
+		writeArray(s, len(d), func(i int) { writeLabels(s, d[i]) })
+	default:
+		s.WriteVal(d)
+	}
+}
+
+// writeValue writes the result of a query. Samples are [seconds, "value"]; NaN and infinities are why values are texts.
+func writeValue(s *jsoniter.Stream, v parser.Value) {
+	switch v := v.(type) {
+	case promql.Vector:
+		writeArray(s, len(v), func(i int) { writeSample(s, &v[i]) })
+	case promql.Matrix:
+		writeArray(s, len(v), func(i int) { writeSeries(s, &v[i]) })
+	case promql.Scalar:
+		writePoint(s, v.T, func() { jsonutil.MarshalFloat(v.V, s) })
+	case promql.String:
+		writePoint(s, v.T, func() { s.WriteString(v.V) })
+	}
+}
+
+func writeSample(s *jsoniter.Stream, x *promql.Sample) {
+	s.WriteRaw(`{"metric":`)
+	writeLabels(s, x.Metric)
+	if x.H != nil {
+		s.WriteRaw(`,"histogram":`)
+		writePoint(s, x.T, func() { jsonutil.MarshalHistogram(x.H, s) })
+	} else {
+		s.WriteRaw(`,"value":`)
+		writePoint(s, x.T, func() { jsonutil.MarshalFloat(x.F, s) })
+	}
+	s.WriteObjectEnd()
+}
+
+func writeSeries(s *jsoniter.Stream, x *promql.Series) {
+	s.WriteRaw(`{"metric":`)
+	writeLabels(s, x.Metric)
+	if len(x.Floats) > 0 {
+		s.WriteRaw(`,"values":`)
+		writeArray(s, len(x.Floats), func(i int) {
+			writePoint(s, x.Floats[i].T, func() { jsonutil.MarshalFloat(x.Floats[i].F, s) })
+		})
+	}
+	if len(x.Histograms) > 0 {
+		s.WriteRaw(`,"histograms":`)
+		writeArray(s, len(x.Histograms), func(i int) {
+			writePoint(s, x.Histograms[i].T, func() { jsonutil.MarshalHistogram(x.Histograms[i].H, s) })
+		})
+	}
+	s.WriteObjectEnd()
+}
+
+func writePoint(s *jsoniter.Stream, t int64, value func()) {
+	s.WriteArrayStart()
+	jsonutil.MarshalTimestamp(t, s)
+	s.WriteMore()
+	value()
+	s.WriteArrayEnd()
+}
+
+func writeLabels(s *jsoniter.Stream, ls labels.Labels) {
+	s.WriteObjectStart()
+	first := true
+	ls.Range(func(l labels.Label) {
+		if !first {
+			s.WriteMore()
+		}
+		first = false
+		s.WriteObjectField(l.Name)
+		s.WriteString(l.Value)
+	})
+	s.WriteObjectEnd()
+}
+
+// writeArray writes n elements, and sends what is ready from time to time. After an error of the receiver the rest is
+// encoded for nobody, within the same bound of memory.
+func writeArray(s *jsoniter.Stream, n int, element func(i int)) {
+	s.WriteArrayStart()
+	for i := range n {
+		if i > 0 {
+			s.WriteMore()
+		}
+		element(i)
+		if s.Buffered() >= flushBytes && s.Flush() != nil {
+			s.Reset(io.Discard)
+		}
+	}
+	s.WriteArrayEnd()
+}

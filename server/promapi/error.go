@@ -1,0 +1,59 @@
+package promapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/prometheus/promql"
+)
+
+// statusClientClosed says that the client went away before the answer; the number is nginx', and Prometheus'.
+const statusClientClosed = 499
+
+// failure is an error in Prometheus' terms: a kind, which is the errorType of the answer and decides its status, and the
+// cause.
+type failure struct {
+	kind  kind
+	cause error
+}
+
+type kind struct {
+	name   string
+	status int
+}
+
+// The kinds of failure that occur here.
+var (
+	badData     = kind{"bad_data", http.StatusBadRequest}
+	execution   = kind{"execution", http.StatusUnprocessableEntity}
+	canceled    = kind{"canceled", statusClientClosed}
+	timedOut    = kind{"timeout", http.StatusServiceUnavailable}
+	internalErr = kind{"internal", http.StatusInternalServerError}
+)
+
+func refuse(cause error) *failure { return &failure{badData, cause} }
+
+// invalid names the parameter that cannot be used.
+func invalid(parameter string, cause error) *failure {
+	return refuse(fmt.Errorf("invalid parameter %q: %w", parameter, cause))
+}
+
+// failed sorts an error of the engine or of the series.
+func failed(err error) *failure {
+	var (
+		gone    promql.ErrQueryCanceled
+		late    promql.ErrQueryTimeout
+		storage promql.ErrStorage
+	)
+	switch {
+	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded):
+		return &failure{timedOut, err}
+	case errors.As(err, &gone), errors.Is(err, context.Canceled):
+		return &failure{canceled, err}
+	case errors.As(err, &storage):
+		return &failure{internalErr, err}
+	}
+	return &failure{execution, err}
+}

@@ -1,0 +1,114 @@
+package promapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+// series lists the label sets of the series that any selector matches.
+func (a *API) series(ctx context.Context, r *http.Request) (answer, *failure) {
+	if len(r.Form["match[]"]) == 0 {
+		return answer{}, refuse(errors.New("no match[] parameter provided"))
+	}
+	s, f := a.selectionParams(r, func(err error) *failure { return invalid("match[]", err) })
+	if f != nil {
+		return answer{}, f
+	}
+	q, err := a.data.Querier(s.from, s.to)
+	if err != nil {
+		return answer{}, failed(err)
+	}
+	x := answer{done: func() { _ = q.Close() }}
+	hints := &storage.SelectHints{Start: s.from, End: s.to, Func: "series", Limit: s.hint()}
+	sets := make([]storage.SeriesSet, len(s.matchers))
+	for i, m := range s.matchers {
+		sets[i] = q.Select(ctx, true, hints, m...)
+	}
+	found := []labels.Labels{}
+	all := storage.NewMergeSeriesSet(sets, 0, storage.ChainedSeriesMerge)
+	for all.Next() {
+		if err := ctx.Err(); err != nil {
+			return x, failed(err)
+		}
+		if s.limit > 0 && len(found) == s.limit {
+			x.warnings = x.warnings.Add(errTruncated)
+			break
+		}
+		found = append(found, all.At().Labels())
+	}
+	if err := all.Err(); err != nil {
+		return x, failed(err)
+	}
+	x.data, x.warnings = found, x.warnings.Merge(all.Warnings())
+	return x, nil
+}
+
+// labelNames lists the names of labels of the series that any selector matches, or of all.
+func (a *API) labelNames(ctx context.Context, r *http.Request) (answer, *failure) {
+	return a.strings(ctx, r, func(q storage.Querier, h *storage.LabelHints, m []*labels.Matcher) ([]string, annotations.Annotations, error) {
+		return q.LabelNames(ctx, h, m...)
+	})
+}
+
+// labelValues lists the values of one label of the series that any selector matches, or of all.
+func (a *API) labelValues(ctx context.Context, r *http.Request) (answer, *failure) {
+	name := r.PathValue("name")
+	if strings.HasPrefix(name, "U__") {
+		name = model.UnescapeName(name, model.ValueEncodingEscaping)
+	}
+	if !model.UTF8Validation.IsValidLabelName(name) {
+		return answer{}, refuse(fmt.Errorf("invalid label name: %q", name))
+	}
+	return a.strings(ctx, r, func(q storage.Querier, h *storage.LabelHints, m []*labels.Matcher) ([]string, annotations.Annotations, error) {
+		return q.LabelValues(ctx, name, h, m...)
+	})
+}
+
+// strings looks up texts for each selector, or once where there is none, and joins them in order.
+func (a *API) strings(ctx context.Context, r *http.Request,
+	lookUp func(storage.Querier, *storage.LabelHints, []*labels.Matcher) ([]string, annotations.Annotations, error),
+) (answer, *failure) {
+	s, f := a.selectionParams(r, refuse)
+	if f != nil {
+		return answer{}, f
+	}
+	q, err := a.data.Querier(s.from, s.to)
+	if err != nil {
+		return answer{}, failed(err)
+	}
+	x := answer{done: func() { _ = q.Close() }} // the texts live on it
+	if len(s.matchers) == 0 {
+		s.matchers = [][]*labels.Matcher{nil}
+	}
+	distinct := map[string]struct{}{}
+	for _, m := range s.matchers {
+		if err := ctx.Err(); err != nil {
+			return x, failed(err)
+		}
+		texts, warnings, err := lookUp(q, &storage.LabelHints{Limit: s.hint()}, m)
+		if err != nil {
+			return x, failed(err)
+		}
+		x.warnings = x.warnings.Merge(warnings)
+		for _, text := range texts {
+			distinct[text] = struct{}{}
+		}
+	}
+	found := slices.AppendSeq(make([]string, 0, len(distinct)), maps.Keys(distinct))
+	slices.Sort(found)
+	if s.limit > 0 && len(found) > s.limit {
+		found, x.warnings = found[:s.limit], x.warnings.Add(errTruncated)
+	}
+	x.data = found
+	return x, nil
+}

@@ -1,0 +1,32 @@
+package storage
+
+import (
+	"testing"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// Every series that is written is described, and nothing else.
+func TestSeriesHelpIsComplete(t *testing.T) {
+	written := map[string]bool{}
+	horizons := []string{"15"}
+	for _, kind := range []groupKind{windowGroup, forecastGroup, poolGroup, resourceGroup} {
+		k := groupKey{kind: kind, Key: features.Key{Pool: "p", Class: "c"}, name: features.DimKV}
+		for i := range k.size(horizons) {
+			written[k.labels(i, horizons).Get(model.MetricNameLabel)] = true
+		}
+	}
+	help := SeriesHelp()
+	for name := range written {
+		if help[name] == "" {
+			t.Errorf("%s is written and not described", name)
+		}
+	}
+	for name := range help {
+		if !written[name] {
+			t.Errorf("%s is described and not written", name)
+		}
+	}
+}
