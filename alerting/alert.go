@@ -1,7 +1,6 @@
 package alerting
 
 import (
-	"context"
 	"strconv"
 	"time"
 )
@@ -33,32 +32,9 @@ type Alert struct {
 	Resolved    bool              `json:"resolved" cbor:"7,keyasint"`
 }
 
-// Notice is one thing to deliver: a decision that is published, or an alert.
-type Notice struct {
-	Decision *Decision
-	Alert    *Alert
-}
-
-// Sink delivers notices to one consumer. Send blocks until the consumer has the notice, or fails; it must be safe to
-// call again with the same notice, because a delivery that failed may have arrived. The dispatcher calls one Send at a
-// time per sink, retries on errors that are not [Permanent], and gives up at the notice's expiry.
-type Sink interface {
-	Name() string
-	Send(ctx context.Context, n Notice) error
-}
-
 func eventID(pool string, generation int64) string {
 	return pool + "-" + strconv.FormatInt(generation, 10)
 }
-
-// Permanent wraps an error that trying again cannot mend: the consumer understood the notice and refuses it.
-type Permanent struct{ Err error }
-
-// Error says what the wrapped error says.
-func (p Permanent) Error() string { return p.Err.Error() }
-
-// Unwrap is the wrapped error.
-func (p Permanent) Unwrap() error { return p.Err }
 
 // Identity is what stays the same while an alert lasts: its name, pool and resource.
 func (a *Alert) Identity() string {

@@ -1,5 +1,5 @@
 // Package storage keeps on disk what the fold produced: series in an embedded Prometheus TSDB, an append-only journal of
-// decisions, and snapshots of the pipeline's state.
+// decisions, an outbox of what is to be told, and snapshots of the pipeline's state.
 //
 // It decides nothing and owns no goroutine of its own; the TSDB compacts in the background. One process owns a directory
 // ([Lock]).
@@ -7,6 +7,7 @@
 //	<dir>/lock                          held while a daemon runs
 //	<dir>/tsdb/                         Prometheus TSDB: write-ahead log, blocks
 //	<dir>/journal/journal-000001.log    decisions, in (tick, pool) order
+//	<dir>/outbox/outbox.log             notices that may not be delivered yet, and who has which
 //	<dir>/snapshots/snapshot-000000001.fws
 //
 // # Series
@@ -32,6 +33,20 @@
 // machine. On opening, what follows the last intact record of the last segment is cut off and kept beside it as
 // journal-000001.log.cut. Positions (tick, pool) strictly increase. A journal may be ahead of the snapshot after a crash:
 // the replay offers the same decisions again, which are compared and not written twice.
+//
+// # Outbox
+//
+// The file is the line "forewarm outbox 1\n" followed by records framed like those of the journal. The payload is a CBOR
+// map of any of these:
+//
+//	1  Unix seconds of a tick: all that it has to tell precedes this record
+//	2  notices, each with its expiry by the wall clock
+//	3  deliveries: sink, identity of the notice, its id, Unix seconds
+//
+// What a tick has to tell is written after its decisions are in the journal and before any sink is told; a delivery is
+// written when the sink has it. So a crash may repeat a delivery, under the same id, and loses none. The file is written
+// anew, with what still matters, on opening and when it has grown to four times that and 1 MiB. What follows damage in it is
+// lost, and said to be.
 //
 // # Snapshots
 //

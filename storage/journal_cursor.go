@@ -79,7 +79,7 @@ func (c *journalCursor) read() ([]byte, error) {
 				return nil, err
 			}
 			c.file = f
-			if c.reader, err = newRecordReader(io.LimitReader(f, s.size)); err != nil {
+			if c.reader, err = newRecordReader(io.LimitReader(f, s.size), journalMagic); err != nil {
 				return nil, err
 			}
 		}

@@ -71,7 +71,7 @@ func (j *Journal) survey(s *segment, whole bool) error {
 	if err != nil {
 		return err
 	}
-	r, err := newRecordReader(f)
+	r, err := newRecordReader(f, journalMagic)
 	for err == nil {
 		s.size = r.offset
 		var payload []byte

@@ -65,7 +65,7 @@ func (j *Journal) scanSegment(s segment, fn func(payload []byte) error) error {
 		return err
 	}
 	defer f.Close()
-	r, err := newRecordReader(io.LimitReader(f, s.size))
+	r, err := newRecordReader(io.LimitReader(f, s.size), journalMagic)
 	if err != nil {
 		return err
 	}

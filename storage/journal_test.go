@@ -367,7 +367,7 @@ func FuzzRecordReader(f *testing.F) {
 	f.Add([]byte(journalMagic + "\xff\xff\xff\xff\x00\x00\x00\x00"))
 	f.Add([]byte("forewarm"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := newRecordReader(bytes.NewReader(b))
+		r, err := newRecordReader(bytes.NewReader(b), journalMagic)
 		again := []byte(journalMagic)
 		for err == nil {
 			var payload []byte

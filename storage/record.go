@@ -75,27 +75,27 @@ func cutOr(err error, offset int64) error {
 	return err
 }
 
-// recordReader reads the records of one segment.
+// recordReader reads the records of one file: a segment of the journal, or the outbox.
 type recordReader struct {
 	r       *bufio.Reader
 	offset  int64 // of the next record; after damage, where it begins
 	payload []byte
 }
 
-// newRecordReader checks the segment's first line.
-func newRecordReader(r io.Reader) (*recordReader, error) {
+// newRecordReader checks the first line, which says what kind of file it is.
+func newRecordReader(r io.Reader, kind string) (*recordReader, error) {
 	rr := &recordReader{r: bufio.NewReaderSize(r, 64<<10)}
-	var magic [len(journalMagic)]byte
-	n, err := io.ReadFull(rr.r, magic[:])
+	magic := make([]byte, len(kind))
+	n, err := io.ReadFull(rr.r, magic)
 	switch {
 	case err != nil && cutOr(err, 0) == err: //nolint:errorlint // asks whether cutOr left it as it was
 		return rr, err
-	case !strings.HasPrefix(journalMagic, string(magic[:n])):
-		return rr, fmt.Errorf("not a journal: first line is %q, not %q", magic[:n], journalMagic)
+	case !strings.HasPrefix(kind, string(magic[:n])):
+		return rr, fmt.Errorf("first line is %q, not %q", magic[:n], kind)
 	case err != nil:
 		return rr, damagef("first line is cut after %d bytes", n)
 	}
-	rr.offset = int64(len(journalMagic))
+	rr.offset = int64(len(kind))
 	return rr, nil
 }
 

@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,26 +30,20 @@ type AlertmanagerConfig struct {
 	BearerTokenFile string `yaml:"bearer_token_file"` // likewise
 }
 
-// Alertmanager posts alerts to every peer of an Alertmanager cluster (API v2, POST /api/v2/alerts). Alerts are sent
-// again at each tick while they fire and end by themselves soon after the last one (endsAt), so that a Forewarm that
-// died leaves no alert behind.
+// Alertmanager posts alerts to one peer of an Alertmanager cluster (API v2, POST /api/v2/alerts). Each peer is a sink of
+// its own: peers tell each other of notifications, not of alerts, so each has to hear of all, and one that hangs must not
+// keep the others waiting. Alerts are sent again at each tick while they fire and end by themselves soon after the last
+// one (endsAt), so that a Forewarm that died leaves no alert behind.
 type Alertmanager struct {
 	cfg    AlertmanagerConfig
-	peers  []string
+	name   string
+	url    string
 	client *http.Client
 	now    func() time.Time
 }
 
-// NewAlertmanager checks c. Errors start with the key below alertmanager.
-func NewAlertmanager(c AlertmanagerConfig) (*Alertmanager, error) {
-	s := &Alertmanager{cfg: c, client: &http.Client{Timeout: cmp.Or(c.Timeout, 10*time.Second)}, now: time.Now}
-	for i, raw := range c.URLs {
-		u, err := url.Parse(raw)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("urls[%d]: %q is no http or https URL; write it like http://alertmanager:9093", i, raw)
-		}
-		s.peers = append(s.peers, u.JoinPath("api/v2/alerts").String())
-	}
+// NewAlertmanagers is one sink for each of c.URLs. Errors start with the key below alertmanager.
+func NewAlertmanagers(c AlertmanagerConfig) ([]*Alertmanager, error) {
 	switch {
 	case c.Timeout < 0:
 		return nil, fmt.Errorf("timeout: %s is below 0; set 10s", c.Timeout)
@@ -58,11 +52,24 @@ func NewAlertmanager(c AlertmanagerConfig) (*Alertmanager, error) {
 	case (c.Username == "") != (c.PasswordFile == ""):
 		return nil, errors.New("password_file: username and password_file go together; set both or neither")
 	}
-	return s, nil
+	client := newClient(cmp.Or(c.Timeout, 10*time.Second))
+	var peers []*Alertmanager
+	for i, raw := range c.URLs {
+		u, err := url.Parse(raw)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return nil, fmt.Errorf("urls[%d]: %q is no http or https URL; write it like http://alertmanager:9093", i, raw)
+		}
+		name := "alertmanager/" + u.Host + strings.TrimSuffix(u.Path, "/")
+		if slices.ContainsFunc(peers, func(p *Alertmanager) bool { return p.name == name }) {
+			return nil, fmt.Errorf("urls[%d]: %q is there twice; name each peer once", i, raw)
+		}
+		peers = append(peers, &Alertmanager{cfg: c, name: name, url: u.JoinPath("api/v2/alerts").String(), client: client, now: time.Now})
+	}
+	return peers, nil
 }
 
-// Name is "alertmanager".
-func (*Alertmanager) Name() string { return "alertmanager" }
+// Name is "alertmanager/" and the peer's address.
+func (s *Alertmanager) Name() string { return s.name }
 
 // Accepts is true for alerts.
 func (*Alertmanager) Accepts(n alerting.Notice) bool { return n.Alert != nil }
@@ -76,9 +83,7 @@ type postable struct {
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 }
 
-// Send posts the alert of n to all peers at once, and succeeds when one of them took it: peers tell each other of
-// notifications, not of alerts, and the next tick sends it to all again. It is [alerting.Permanent] when all peers
-// refuse it for what it is (4xx but 408, 425 and 429).
+// Send posts the alert of n.
 func (s *Alertmanager) Send(ctx context.Context, n alerting.Notice) error {
 	if n.Alert == nil {
 		return nil
@@ -87,33 +92,19 @@ func (s *Alertmanager) Send(ctx context.Context, n alerting.Notice) error {
 	if err != nil {
 		return alerting.Permanent{Err: err}
 	}
-	results := make(chan error, len(s.peers))
-	for _, peer := range s.peers {
-		go func() { results <- s.post(ctx, peer, body) }()
-	}
-	var failed []error
-	taken, permanent := false, true
-	for range s.peers {
-		err := <-results
-		if err == nil {
-			taken = true
-			continue
-		}
-		if refusal, ok := errors.AsType[alerting.Permanent](err); ok {
-			err = refusal.Err // permanent only if all are
-		} else {
-			permanent = false
-		}
-		failed = append(failed, err)
-	}
-	switch err := errors.Join(failed...); {
-	case taken:
-		return nil
-	case permanent:
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
+	if err != nil {
 		return alerting.Permanent{Err: err}
-	default:
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if err := s.authorize(req); err != nil {
 		return err
 	}
+	err = post(s.client, req, s.name)
+	if gone, ok := errors.AsType[alerting.Gone](err); ok {
+		return alerting.Permanent(gone) // of a proxy: Alertmanager itself never asks to be left alone
+	}
+	return err
 }
 
 // render turns event time into wall-clock time: Alertmanager knows no other, and a replayed alert would have ended
@@ -137,35 +128,6 @@ func (s *Alertmanager) render(a *alerting.Alert) postable {
 		p.StartsAt = now
 	}
 	return p
-}
-
-// maxReply is how much of a refusal is read for its error.
-const maxReply = 512
-
-func (s *Alertmanager) post(ctx context.Context, peer string, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, peer, bytes.NewReader(body))
-	if err != nil {
-		return alerting.Permanent{Err: err}
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if err := s.authorize(req); err != nil {
-		return err
-	}
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return err // names method and URL
-	}
-	defer resp.Body.Close()
-	reply, _ := io.ReadAll(io.LimitReader(resp.Body, maxReply))
-	if resp.StatusCode/100 == 2 {
-		return nil
-	}
-	err = fmt.Errorf("post to %s: %s: %s", req.URL.Redacted(), resp.Status, strings.TrimSpace(string(reply)))
-	switch code := resp.StatusCode; {
-	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code/100 != 4:
-		return err
-	}
-	return alerting.Permanent{Err: err}
 }
 
 func (s *Alertmanager) authorize(req *http.Request) error {

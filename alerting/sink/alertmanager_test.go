@@ -33,11 +33,8 @@ func TestAlertmanagerPosts(t *testing.T) {
 	if err := os.WriteFile(token, []byte("s3cret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewAlertmanager(AlertmanagerConfig{URLs: []string{peer.URL + "/am/"}, BearerTokenFile: token, GeneratorURL: "http://forewarm",
+	s := newPeer(t, AlertmanagerConfig{URLs: []string{peer.URL + "/am/"}, BearerTokenFile: token, GeneratorURL: "http://forewarm",
 		Labels: map[string]string{"cluster": "eu", "pool": "loses"}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	// The wall clock is long past the alert's event time, as in a replay.
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	s.now = func() time.Time { return now }
@@ -66,40 +63,20 @@ func TestAlertmanagerPosts(t *testing.T) {
 	}
 }
 
-func TestAlertmanagerPeers(t *testing.T) {
-	tests := map[string]struct {
-		codes         []int
-		ok, permanent bool
-	}{
-		"all take it":         {codes: []int{200, 200}, ok: true},
-		"one is enough":       {codes: []int{500, 200, 400}, ok: true},
-		"one may take it yet": {codes: []int{400, 503}},
-		"all refuse":          {codes: []int{400, 422}, permanent: true},
+// newPeer is the sink of the only peer that c names.
+func newPeer(t *testing.T, c AlertmanagerConfig) *Alertmanager {
+	t.Helper()
+	peers, err := NewAlertmanagers(c)
+	if err != nil || len(peers) != 1 {
+		t.Fatalf("%d peers, %v", len(peers), err)
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			var cfg AlertmanagerConfig
-			for _, code := range tt.codes {
-				peer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
-				defer peer.Close()
-				cfg.URLs = append(cfg.URLs, peer.URL)
-			}
-			s, err := NewAlertmanager(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = s.Send(t.Context(), alert("llama", false))
-			_, permanent := errors.AsType[alerting.Permanent](err)
-			if (err == nil) != tt.ok || permanent != tt.permanent {
-				t.Errorf("error %v, permanent %t; want ok %t, permanent %t", err, permanent, tt.ok, tt.permanent)
-			}
-		})
-	}
+	return peers[0]
 }
 
 func TestOpenNamesTheKey(t *testing.T) {
 	for want, cfg := range map[string]AlertmanagerConfig{
 		`sinks.alertmanager.urls[1]: "alertmanager:9093" is no http or https URL`: {URLs: []string{"http://a", "alertmanager:9093"}},
+		`sinks.alertmanager.urls[1]: "http://a/" is there twice`:                  {URLs: []string{"http://a", "http://a/"}},
 		`sinks.alertmanager.timeout: -1s is below 0`:                              {URLs: []string{"http://a"}, Timeout: -time.Second},
 		`sinks.alertmanager.password_file: username and password_file`:            {URLs: []string{"http://a"}, Username: "u"},
 		`sinks.alertmanager.username: set beside bearer_token_file`:               {URLs: []string{"http://a"}, Username: "u", BearerTokenFile: "t"},
@@ -116,9 +93,13 @@ func TestOpenNamesTheKey(t *testing.T) {
 			t.Errorf("error %v, want %s…", err, want)
 		}
 	}
-	sinks, err := Open(Config{Alertmanager: AlertmanagerConfig{URLs: []string{"http://a"}}}, Deps{NATS: struct{ Publisher }{}})
-	if err != nil || len(sinks) != 2 {
-		t.Errorf("%d sinks, error %v; want nats and alertmanager", len(sinks), err)
+	sinks, err := Open(Config{Alertmanager: AlertmanagerConfig{URLs: []string{"http://a", "http://b:9093"}}}, Deps{NATS: struct{ Publisher }{}})
+	var names []string
+	for _, s := range sinks {
+		names = append(names, s.Name())
+	}
+	if diff := cmp.Diff([]string{"nats", "alertmanager/a", "alertmanager/b:9093"}, names); diff != "" || err != nil {
+		t.Errorf("%s, error %v", diff, err)
 	}
 	if sinks, err = Open(Config{NATS: NATSConfig{Off: true}}, Deps{NATS: struct{ Publisher }{}}); err != nil || len(sinks) != 0 {
 		t.Errorf("%d sinks, error %v; want none", len(sinks), err)
@@ -137,10 +118,7 @@ func TestRealAlertmanager(t *testing.T) {
 		}
 	}
 	url := startAlertmanager(t, binary)
-	s, err := NewAlertmanager(AlertmanagerConfig{URLs: []string{url}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newPeer(t, AlertmanagerConfig{URLs: []string{url}})
 	a := alert("llama70b", false)
 	if err := s.Send(t.Context(), a); err != nil {
 		t.Fatal(err)

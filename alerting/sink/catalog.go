@@ -30,12 +30,12 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 	if deps.NATS != nil && !c.NATS.Off {
 		sinks = append(sinks, NewNATS(deps))
 	}
-	if len(c.Alertmanager.URLs) > 0 {
-		s, err := NewAlertmanager(c.Alertmanager)
-		if err != nil {
-			return nil, fmt.Errorf("sinks.alertmanager.%w", err)
-		}
-		sinks = append(sinks, s)
+	peers, err := NewAlertmanagers(c.Alertmanager)
+	if err != nil {
+		return nil, fmt.Errorf("sinks.alertmanager.%w", err)
+	}
+	for _, peer := range peers {
+		sinks = append(sinks, peer)
 	}
 	return sinks, nil
 }

@@ -44,8 +44,9 @@ type Stats struct {
 	Retried    uint64 // failed attempts that are tried again
 	Superseded uint64 // replaced by something newer before they were delivered
 	Failed     uint64 // refused for good
-	Dropped    uint64 // expired, or pushed out of a full queue
+	Dropped    uint64 // expired, pushed out of a full queue, or for a consumer that is gone
 	Queued     int
+	Disabled   bool // the consumer wants no more until a restart
 }
 
 // Failure is one failed attempt.
@@ -54,6 +55,8 @@ type Failure struct {
 	Notice alerting.Notice
 	Err    error
 	Final  bool // not tried again
+
+	Disabled bool // the consumer is gone: nothing is sent to it until a restart
 }
 
 // Dispatcher hands notices to sinks, each at its own pace. Enqueue never blocks; a sink that hangs holds up only its
@@ -63,9 +66,9 @@ type Dispatcher struct {
 	lanes []*lane
 }
 
-// NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. report is told of failed attempts, by one
-// goroutine per sink; nil ignores them. cfg is one that Open accepted.
-func NewDispatcher(cfg Delivery, sinks []alerting.Sink, report func(Failure)) *Dispatcher {
+// NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. Without a ledger nothing is remembered. report is
+// told of failed attempts, by one goroutine per sink; nil ignores them. cfg is one that Open accepted.
+func NewDispatcher(cfg Delivery, sinks []alerting.Sink, ledger Ledger, report func(Failure)) *Dispatcher {
 	cfg.Queue = cmp.Or(cfg.Queue, 1024)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 15*time.Second)
 	cfg.Backoff = cmp.Or(cfg.Backoff, 500*time.Millisecond)
@@ -74,10 +77,17 @@ func NewDispatcher(cfg Delivery, sinks []alerting.Sink, report func(Failure)) *D
 	if report == nil {
 		report = func(Failure) {}
 	}
+	if ledger == nil {
+		ledger = forgetful{}
+	}
 	d := &Dispatcher{cfg: cfg}
 	for _, s := range sinks {
+		own := cfg
+		if p, ok := s.(pacer); ok {
+			own.Backoff, own.MaxBackoff = p.Pace()
+		}
 		d.lanes = append(d.lanes, &lane{
-			sink: s, cfg: cfg, report: report, wake: make(chan struct{}, 1), jitter: rand.Float64, stats: Stats{Sink: s.Name()},
+			sink: s, cfg: own, ledger: ledger, report: report, wake: make(chan struct{}, 1), jitter: rand.Float64, stats: Stats{Sink: s.Name()},
 		})
 	}
 	return d
@@ -88,34 +98,41 @@ type selector interface {
 	Accepts(alerting.Notice) bool
 }
 
-// Enqueue queues n for every sink that accepts it. The decision or alert is copied, what it points to is not and must
-// stay as it is. A newer decision of a pool replaces an older one that waits, and so does a newer state of an alert.
-func (d *Dispatcher) Enqueue(n alerting.Notice) {
-	e := entry{notice: n}
-	life := resolvedLife
+// namer is implemented by sinks that tell some notices as one: what has the same id is sent once. The others tell each
+// notice under its own id.
+type namer interface {
+	ID(alerting.Notice) string
+}
+
+// pacer is implemented by sinks whose consumers expect another pace of retries than Delivery's.
+type pacer interface {
+	Pace() (backoff, maxBackoff time.Duration)
+}
+
+// Enqueue queues n until it expires, by the wall clock, for every sink that accepts it. The decision or alert is copied,
+// what it points to is not and must stay as it is. A newer decision of a pool replaces an older one that waits, and so
+// does a newer state of an alert. What a sink has dealt with already, by the ledger, is not sent again.
+func (d *Dispatcher) Enqueue(n alerting.Notice, expires time.Time) {
+	e := entry{notice: n, identity: n.Identity(), expires: expires}
 	switch {
 	case n.Decision != nil:
-		e.notice.Decision, e.identity = new(*n.Decision), "decision/"+n.Decision.Pool
-		life = n.Decision.Expires.Sub(n.Decision.Tick)
+		e.notice.Decision = new(*n.Decision)
 	case n.Alert != nil:
-		e.notice.Alert, e.identity = new(*n.Alert), "alert/"+n.Alert.Identity()
-		if !n.Alert.Resolved {
-			life = n.Alert.EndsAt.Sub(n.Alert.UpdatedAt)
-		}
+		e.notice.Alert = new(*n.Alert)
 	default:
 		return
 	}
-	// Notices carry event time; their life is counted from here on the wall clock, the same in a fast replay.
-	e.expires = time.Now().Add(life)
 	for _, l := range d.lanes {
-		if s, ok := l.sink.(selector); !ok || s.Accepts(e.notice) {
-			l.put(e)
+		if s, ok := l.sink.(selector); ok && !s.Accepts(e.notice) {
+			continue
 		}
+		e.id = e.notice.ID()
+		if s, ok := l.sink.(namer); ok {
+			e.id = s.ID(e.notice)
+		}
+		l.put(e)
 	}
 }
-
-// resolvedLife is for how long the end of an alert is worth telling.
-const resolvedLife = 15 * time.Minute
 
 // Stats is the state of every sink's lane, in the order of the sinks.
 func (d *Dispatcher) Stats() []Stats {

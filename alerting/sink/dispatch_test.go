@@ -50,15 +50,19 @@ func alert(pool string, resolved bool) alerting.Notice {
 	a := &alerting.Alert{Name: alerting.TooLateToWarm, Labels: map[string]string{"pool": pool, "resource": "kv", "severity": "page"},
 		Annotations: map[string]string{"summary": "KV memory full in ~5 min"}, StartsAt: tick, UpdatedAt: tick, EndsAt: tick.Add(4 * time.Minute), Resolved: resolved}
 	if resolved {
-		a.EndsAt = tick
+		a.UpdatedAt = tick.Add(6 * time.Minute)
+		a.EndsAt = a.UpdatedAt
 	}
 	return alerting.Notice{Alert: a}
 }
 
+// enqueue queues n for its life from now.
+func enqueue(d *Dispatcher, n alerting.Notice) { d.Enqueue(n, time.Now().Add(n.Life())) }
+
 // deliver runs a dispatcher over sinks within a bubble of fake time; act enqueues and waits. It returns Run's error.
 func deliver(t *testing.T, cfg Delivery, sinks []alerting.Sink, act func(d *Dispatcher)) (stats []Stats, err error) {
 	t.Helper()
-	d := NewDispatcher(cfg, sinks, nil)
+	d := NewDispatcher(cfg, sinks, nil, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan error)
@@ -73,9 +77,9 @@ func TestDispatcherDelivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{name: "s"}
 		stats, err := deliver(t, Delivery{}, []alerting.Sink{s}, func(d *Dispatcher) {
-			d.Enqueue(decision("a", 1))
-			d.Enqueue(alert("a", false))
-			d.Enqueue(alerting.Notice{}) // nothing
+			enqueue(d, decision("a", 1))
+			enqueue(d, alert("a", false))
+			enqueue(d, alerting.Notice{}) // nothing
 			synctest.Wait()
 		})
 		if err != nil {
@@ -101,12 +105,12 @@ func TestDispatcherRetries(t *testing.T) {
 			}
 			return nil
 		}}
-		d := NewDispatcher(Delivery{Backoff: time.Second, MaxBackoff: 3 * time.Second}, []alerting.Sink{s}, nil)
+		d := NewDispatcher(Delivery{Backoff: time.Second, MaxBackoff: 3 * time.Second}, []alerting.Sink{s}, nil, nil)
 		d.lanes[0].jitter = func() float64 { return 1 }
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- d.Run(ctx) }()
-		d.Enqueue(decision("a", 1))
+		enqueue(d, decision("a", 1))
 		time.Sleep(time.Minute) // fake time
 		stop()
 		if err := <-done; err != nil {
@@ -131,13 +135,13 @@ func TestDispatcherNewestSupersedes(t *testing.T) {
 			return nil
 		}}
 		stats, err := deliver(t, Delivery{}, []alerting.Sink{s}, func(d *Dispatcher) {
-			d.Enqueue(decision("a", 1))
+			enqueue(d, decision("a", 1))
 			synctest.Wait() // the first one is on its way
-			d.Enqueue(decision("a", 2))
-			d.Enqueue(alert("a", false))
-			d.Enqueue(decision("b", 1))
-			d.Enqueue(decision("a", 3))
-			d.Enqueue(alert("a", true))
+			enqueue(d, decision("a", 2))
+			enqueue(d, alert("a", false))
+			enqueue(d, decision("b", 1))
+			enqueue(d, decision("a", 3))
+			enqueue(d, alert("a", true))
 			time.Sleep(time.Minute)
 		})
 		if err != nil {
@@ -188,7 +192,7 @@ func TestDispatcherGivesUp(t *testing.T) {
 				var before Stats
 				deliver(t, tt.cfg, []alerting.Sink{s}, func(d *Dispatcher) {
 					for _, n := range tt.notices {
-						d.Enqueue(n)
+						enqueue(d, n)
 					}
 					time.Sleep(tt.wait)
 					synctest.Wait()
@@ -211,7 +215,7 @@ func TestDispatcherHangingSink(t *testing.T) {
 		start := time.Now()
 		_, err := deliver(t, Delivery{Drain: 2 * time.Second}, []alerting.Sink{bad, good}, func(d *Dispatcher) {
 			for i := range 100 {
-				d.Enqueue(decision(fmt.Sprint(i), 1))
+				enqueue(d, decision(fmt.Sprint(i), 1))
 			}
 			synctest.Wait()
 			if len(good.got) != 100 || time.Since(start) != 0 {
@@ -240,11 +244,87 @@ func TestDispatcherDrains(t *testing.T) {
 		}}
 		stats, err := deliver(t, Delivery{Drain: 3500 * time.Millisecond}, []alerting.Sink{slow}, func(d *Dispatcher) {
 			for i := range 5 {
-				d.Enqueue(decision(fmt.Sprint(i), 1))
+				enqueue(d, decision(fmt.Sprint(i), 1))
 			}
 		})
 		if len(slow.got) != 3 || stats[0].Queued != 2 || err == nil {
 			t.Errorf("%d delivered, %d left, error %v; want 3, 2 and an error", len(slow.got), stats[0].Queued, err)
+		}
+	})
+}
+
+// episodes is a sink that tells an alert once when it is raised and once when it is over.
+type episodes struct{ script }
+
+func (*episodes) ID(n alerting.Notice) string { return fmt.Sprint(n.Alert.StartsAt, n.Alert.Resolved) }
+
+// What a sink has dealt with is not sent again, neither when it is said once more nor after a restart.
+func TestDispatcherSendsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &memory{ids: map[[2]string]string{}}
+		each, once := &script{name: "each"}, &episodes{script{name: "once"}}
+		tell := func(alerts ...alerting.Notice) {
+			d := NewDispatcher(Delivery{}, []alerting.Sink{each, once}, ledger, nil)
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- d.Run(ctx) }()
+			for _, n := range alerts {
+				enqueue(d, n)
+				synctest.Wait()
+			}
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		at := func(minute int) alerting.Notice {
+			n := alert("a", false)
+			n.Alert.UpdatedAt = n.Alert.StartsAt.Add(time.Duration(minute) * time.Minute)
+			n.Alert.EndsAt = n.Alert.UpdatedAt.Add(4 * time.Minute)
+			return n
+		}
+		tell(at(0), at(1), at(2), alert("a", true), alert("a", true))
+		if len(each.got) != 4 || len(once.got) != 2 {
+			t.Errorf("%d to the sink that tells each, %d to the one that tells once; want 4 and 2", len(each.got), len(once.got))
+		}
+		anew := at(60)
+		anew.Alert.StartsAt = anew.Alert.UpdatedAt
+		tell(alert("a", true), anew) // after a restart, the first from the outbox
+		if len(each.got) != 5 || len(once.got) != 3 {
+			t.Errorf("after a restart %d and %d, want one more each", len(each.got), len(once.got))
+		}
+	})
+}
+
+// A consumer that asks to be left alone is, for all notices; one that is gone gets nothing more.
+func TestDispatcherObeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var at []time.Duration
+		busy := &script{name: "busy", send: func(_ context.Context, attempt int) error {
+			at = append(at, time.Since(start))
+			if attempt == 1 {
+				return alerting.Later{Err: errors.New("429"), After: 2 * time.Minute}
+			}
+			return nil
+		}}
+		gone := &script{name: "gone", send: func(context.Context, int) error { return alerting.Gone{Err: errors.New("410")} }}
+		stats, err := deliver(t, Delivery{}, []alerting.Sink{busy, gone}, func(d *Dispatcher) {
+			enqueue(d, decision("a", 1))
+			synctest.Wait()
+			enqueue(d, decision("a", 2))
+			enqueue(d, decision("b", 1))
+			time.Sleep(5 * time.Minute)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if want := []time.Duration{0, 2 * time.Minute, 2 * time.Minute}; !slices.Equal(at, want) {
+			t.Errorf("attempts at %v, want %v", at, want)
+		}
+		want := []Stats{{Sink: "busy", Sent: 2, Retried: 1, Superseded: 1}, {Sink: "gone", Failed: 1, Dropped: 2, Disabled: true}}
+		if diff := cmp.Diff(want, stats); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

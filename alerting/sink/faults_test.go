@@ -1,83 +1,342 @@
 package sink
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// faults are what an HTTP consumer can do wrong, and whether trying again makes sense.
-var faults = []struct {
-	name      string
-	serve     func(w http.ResponseWriter, r *http.Request) // nil: nobody listens
-	permanent bool
+// rig is a sink and its consumer.
+type rig struct {
+	sink alerting.Sink
+
+	mu       sync.Mutex
+	attempts []time.Time // that reached the consumer
+	taken    []string    // ids of what it acted on, repeats included
+}
+
+func (r *rig) attempted() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attempts = append(r.attempts, time.Now())
+	return len(r.attempts)
+}
+
+func (r *rig) take(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taken = append(r.taken, id)
+}
+
+// outcome is what has to become of a notice whose first delivery fails.
+type outcome int
+
+const (
+	mended   outcome = iota // delivered by the second attempt, taken once
+	repeated                // delivered by the second attempt, taken twice under one id
+	refused                 // given up at once
+	disabled                // given up, with all that follows
+	never                   // tried again and again, in vain
+)
+
+// httpFaults are what an HTTP consumer can do wrong at first; from the second attempt on it does well, unless the outcome
+// says otherwise.
+var httpFaults = []struct {
+	name  string
+	serve func(w http.ResponseWriter, r *http.Request) // nil: nobody listens yet
+	tls   bool                                         // with a certificate that nobody knows
+	takes bool                                         // acts on what it then fails to acknowledge
+	wait  time.Duration                                // least time to the second attempt
+	want  outcome
 }{
-	{name: "refused"},
+	{name: "connection refused"},
 	{name: "500", serve: status(500)},
 	{name: "503", serve: status(503)},
 	{name: "429", serve: status(429)},
+	{name: "429 with Retry-After", wait: time.Second, serve: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}},
 	{name: "408", serve: status(408)},
-	{name: "400", serve: status(400), permanent: true},
-	{name: "401", serve: status(401), permanent: true},
-	{name: "410", serve: status(410), permanent: true},
 	{name: "slow", serve: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
-	{name: "reset", serve: func(w http.ResponseWriter, _ *http.Request) {
-		c, _, _ := http.NewResponseController(w).Hijack()
-		c.Close()
-	}},
+	{name: "reset", serve: func(w http.ResponseWriter, _ *http.Request) { hangUp(w, "") }},
 	{name: "reset mid-body", serve: func(w http.ResponseWriter, _ *http.Request) {
-		c, b, _ := http.NewResponseController(w).Hijack()
-		b.WriteString("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 900\r\n\r\nhalf")
-		b.Flush()
-		c.Close()
+		hangUp(w, "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 900\r\n\r\nhalf")
 	}},
+	{name: "not HTTP", serve: func(w http.ResponseWriter, _ *http.Request) { hangUp(w, "SSH-2.0-OpenSSH_9.2\r\n") }},
+	{name: "taken, answer lost", takes: true, want: repeated, serve: func(w http.ResponseWriter, _ *http.Request) { hangUp(w, "") }},
+	{name: "taken, answer late", takes: true, want: repeated, serve: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+	{name: "taken, then 502 of a proxy", takes: true, want: repeated, serve: status(502)},
+	{name: "TLS certificate of nobody", tls: true, want: never, serve: status(200)},
+	{name: "400", serve: status(400), want: refused},
+	{name: "401", serve: status(401), want: refused},
+	{name: "404", serve: status(404), want: refused},
+	{name: "redirect", want: refused, serve: func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/elsewhere", http.StatusPermanentRedirect)
+	}},
+	{name: "410", serve: status(410), want: disabled},
 }
 
 func status(code int) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", code) }
 }
 
-// httpSinks are the sinks that speak HTTP, each built for a consumer at url.
-var httpSinks = map[string]func(url string) (alerting.Sink, error){
-	"alertmanager": func(url string) (alerting.Sink, error) {
-		return NewAlertmanager(AlertmanagerConfig{URLs: []string{url}})
-	},
+// hangUp says text and closes the connection.
+func hangUp(w http.ResponseWriter, text string) {
+	c, b, _ := http.NewResponseController(w).Hijack()
+	b.WriteString(text)
+	b.Flush()
+	c.Close()
 }
 
-func TestFaults(t *testing.T) {
-	for sinkName, build := range httpSinks {
-		for _, fault := range faults {
+// httpSinks are the sinks that speak HTTP: how each is built for a consumer at url, what the consumer knows a repeat by,
+// and what it means by 410.
+var httpSinks = map[string]struct {
+	build func(t *testing.T, url string) alerting.Sink
+	id    func(r *http.Request, body []byte) string
+	gone  outcome
+}{
+	"alertmanager": {gone: refused, build: func(t *testing.T, url string) alerting.Sink {
+		return newPeer(t, AlertmanagerConfig{URLs: []string{url}})
+	},
+		id: func(_ *http.Request, body []byte) string {
+			var alerts []postable
+			if err := json.Unmarshal(body, &alerts); err != nil || len(alerts) != 1 {
+				return fmt.Sprintf("%d alerts, %v", len(alerts), err)
+			}
+			return fmt.Sprint(alerts[0].Labels, alerts[0].StartsAt)
+		}},
+}
+
+func TestHTTPFaults(t *testing.T) {
+	for sinkName, kind := range httpSinks {
+		for _, fault := range httpFaults {
 			t.Run(sinkName+"/"+fault.name, func(t *testing.T) {
-				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					body, _ := io.ReadAll(r.Body)
-					r.Body = io.NopCloser(bytes.NewReader(body))
-					fault.serve(w, r)
-				}))
-				defer server.Close()
+				t.Parallel()
+				r, want := &rig{}, fault.want
+				if want == disabled {
+					want = kind.gone
+				}
+				handler := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					body, _ := io.ReadAll(req.Body)
+					if n := r.attempted(); fault.serve == nil || n > 1 && want < refused {
+						r.take(kind.id(req, body))
+						return
+					}
+					if fault.takes {
+						r.take(kind.id(req, body))
+					}
+					fault.serve(w, req)
+				})
+				server := httptest.NewUnstartedServer(handler)
 				if fault.serve == nil {
-					server.Close()
+					server.Listener.Close()
+					address := server.Listener.Addr().String()
+					r.sink = kind.build(t, "http://"+address)
+					r.run(t, want, 0, func() {
+						l, err := net.Listen("tcp", address)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						server.Listener = l
+						server.Start()
+					})
+				} else {
+					if fault.tls {
+						server.Config.ErrorLog = log.New(io.Discard, "", 0) // it would tell of each handshake
+						server.StartTLS()
+					} else {
+						server.Start()
+					}
+					r.sink = kind.build(t, server.URL)
+					r.run(t, want, fault.wait, nil)
 				}
-				s, err := build(server.URL)
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-				defer cancel()
-				err = s.Send(ctx, alert("llama", false))
-				if err == nil {
-					t.Fatal("no error")
-				}
-				if _, permanent := errors.AsType[alerting.Permanent](err); permanent != fault.permanent {
-					t.Errorf("permanent %t, want %t: %v", permanent, fault.permanent, err)
-				}
+				server.CloseClientConnections()
+				server.Close()
 			})
+		}
+	}
+}
+
+// run delivers one notice and checks that want comes of it; afterFirst is called after the first failure. A sink that
+// works is beside it, which must not notice.
+func (r *rig) run(t *testing.T, want outcome, wait time.Duration, afterFirst func()) {
+	t.Helper()
+	const least = 4 // attempts that make "again and again"
+	failures := make(chan Failure, 100)
+	first := sync.OnceFunc(func() {
+		if afterFirst != nil {
+			afterFirst()
+		}
+	})
+	neighbour := &script{name: "neighbour"}
+	ledger := &memory{ids: map[[2]string]string{}}
+	d := NewDispatcher(Delivery{Timeout: 250 * time.Millisecond, Backoff: 20 * time.Millisecond, MaxBackoff: 20 * time.Millisecond, Drain: time.Millisecond},
+		[]alerting.Sink{r.sink, neighbour}, ledger, func(f Failure) {
+			first()
+			select {
+			case failures <- f:
+			default:
+			}
+		})
+	if p, ok := r.sink.(pacer); ok && p != nil { // the real pace is tested elsewhere
+		d.lanes[0].cfg.Backoff, d.lanes[0].cfg.MaxBackoff = 20*time.Millisecond, 20*time.Millisecond
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- d.Run(ctx) }()
+	n := alert("llama", false)
+	enqueue(d, n)
+	stats := func() Stats { return d.Stats()[0] }
+	await(t, "the neighbour to have its own", func() bool { return d.Stats()[1].Sent == 1 })
+	await(t, "an outcome", func() bool {
+		s := stats()
+		return s.Sent > 0 || s.Failed > 0 || s.Retried >= least
+	})
+	// The same again, as the next tick does it: what was dealt with stays so.
+	before := stats()
+	if before.Failed > 0 || before.Sent > 0 {
+		enqueue(d, n)
+	}
+	stop()
+	<-done
+
+	s := stats()
+	got := map[outcome]bool{
+		mended:   s.Sent == 1 && s.Retried >= 1,
+		repeated: s.Sent == 1 && s.Retried >= 1,
+		refused:  s.Failed == 1 && s.Retried == 0 && !s.Disabled,
+		disabled: s.Failed == 1 && s.Retried == 0 && s.Disabled && s.Dropped == 1,
+		never:    s.Sent == 0 && s.Failed == 0 && s.Retried >= least,
+	}
+	if !got[want] {
+		t.Errorf("outcome %d did not come: %+v, failure: %v", want, s, (<-failures).Err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if takes := map[outcome]int{mended: 1, repeated: 2}[want]; len(r.taken) != takes || len(slices.Compact(slices.Clone(r.taken))) > 1 {
+		t.Errorf("the consumer took %q, want %d under one id", r.taken, takes)
+	}
+	if want == refused && len(r.attempts) != 1 {
+		t.Errorf("%d attempts at what was refused", len(r.attempts))
+	}
+	if wait > 0 && r.attempts[1].Sub(r.attempts[0]) < wait {
+		t.Errorf("the second attempt came after %s, and was asked to wait %s", r.attempts[1].Sub(r.attempts[0]), wait)
+	}
+	if ledger.Settled(r.sink.Name(), n.Identity()) == "" != (want == never || want == disabled) {
+		t.Errorf("settled %q", ledger.Settled(r.sink.Name(), n.Identity()))
+	}
+}
+
+// memory is a ledger for as long as the test.
+type memory struct {
+	mu  sync.Mutex
+	ids map[[2]string]string
+}
+
+func (m *memory) Settled(sink, identity string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ids[[2]string{sink, identity}]
+}
+
+func (m *memory) Settle(sink, identity, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ids[[2]string{sink, identity}] = id
+}
+
+// natsFaults are what the stream can do wrong at first.
+var natsFaults = []struct {
+	name  string
+	err   error // nil: no answer
+	takes bool
+	want  outcome
+}{
+	{name: "no stream", err: jetstream.ErrNoStreamResponse},
+	{name: "connection closed", err: nats.ErrConnectionClosed},
+	{name: "no answer"},
+	{name: "stored, answer lost", takes: true, want: repeated},
+	{name: "stored, connection lost", err: nats.ErrConnectionClosed, takes: true, want: repeated},
+	{name: "too large", err: nats.ErrMaxPayload, want: refused},
+	{name: "bad subject", err: nats.ErrBadSubject, want: refused},
+}
+
+// publisher is a stream whose first answer goes wrong.
+type publisher struct {
+	*rig
+	err   error
+	takes bool
+	want  outcome
+}
+
+func (p *publisher) PublishMsg(ctx context.Context, m *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	if n := p.attempted(); n > 1 && p.want < refused {
+		p.take(m.Header.Get(jetstream.MsgIDHeader))
+		return &jetstream.PubAck{}, nil
+	}
+	if p.takes {
+		p.take(m.Header.Get(jetstream.MsgIDHeader))
+	}
+	if p.err == nil {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return nil, p.err
+}
+
+func TestNATSFaultsMend(t *testing.T) {
+	for _, fault := range natsFaults {
+		t.Run(fault.name, func(t *testing.T) {
+			t.Parallel()
+			r := &rig{}
+			deps := subjects
+			deps.NATS = &publisher{r, fault.err, fault.takes, fault.want}
+			r.sink = NewNATS(deps)
+			r.run(t, fault.want, 0, nil)
+		})
+	}
+}
+
+// A URL may carry a secret, and an error ends in the log.
+func TestErrorsHideTheURL(t *testing.T) {
+	req, err := http.NewRequest(http.MethodPost, "http://127.0.0.1:1/services/SECRET", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = post(newClient(time.Second), req, "the consumer")
+	if err == nil || slices.Contains([]byte(err.Error()), 'S') {
+		t.Errorf("%v", err)
+	}
+	if _, permanent := errors.AsType[alerting.Permanent](err); permanent {
+		t.Error("nobody listening is no refusal")
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "120": 2 * time.Minute, "-3": 0, "soon": 0, "99999999999999999999": 0,
+		"Mon, 02 Mar 2026 12:00:30 GMT": 30 * time.Second, "Mon, 02 Mar 2026 11:00:00 GMT": 0,
+	} {
+		if got := retryAfter(text, now); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
 }

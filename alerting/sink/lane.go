@@ -13,6 +13,7 @@ import (
 // entry is one notice on its way to one sink.
 type entry struct {
 	identity string // what a newer notice replaces
+	id       string // under which the sink tells it
 	notice   alerting.Notice
 	expires  time.Time
 	attempts int
@@ -23,24 +24,34 @@ type entry struct {
 type lane struct {
 	sink   alerting.Sink
 	cfg    Delivery
+	ledger Ledger
 	report func(Failure)
 	jitter func() float64 // 0..1
 	wake   chan struct{}  // something was put, or became due earlier
 
 	mu       sync.Mutex
-	queue    []entry // oldest first, at most one per identity
-	inFlight bool    // an entry was taken and is neither done nor back
+	queue    []entry   // oldest first, at most one per identity
+	inFlight bool      // an entry was taken and is neither done nor back
+	rest     time.Time // the consumer is left alone until then
 	stats    Stats
 }
 
 // put queues e in the place of an older entry of its identity, or at the end; the oldest entry goes when there is no
-// room.
+// room. What says the same again, such as an alert that still fires, keeps its place in the order of attempts.
 func (l *lane) put(e entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.stats.Disabled {
+		l.stats.Dropped++
+		return
+	}
 	if i := l.find(e.identity); i >= 0 {
+		if l.queue[i].id == e.id {
+			e.attempts, e.due = l.queue[i].attempts, l.queue[i].due
+		} else {
+			l.stats.Superseded++
+		}
 		l.queue[i] = e
-		l.stats.Superseded++
 	} else {
 		if len(l.queue) >= l.cfg.Queue {
 			l.queue = slices.Delete(l.queue, 0, 1)
@@ -86,15 +97,19 @@ func (l *lane) run(ctx, sending context.Context) {
 }
 
 // take removes the oldest entry that is due. When none is, wait is the time until one will be, 0 for an empty queue.
-// Expired entries are dropped on the way.
+// What expired, or was dealt with already, is dropped on the way.
 func (l *lane) take(now time.Time) (e entry, wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := len(l.queue)
-	l.queue = slices.DeleteFunc(l.queue, func(q entry) bool { return !q.expires.After(now) })
-	l.stats.Dropped += uint64(before - len(l.queue))
+	l.queue = slices.DeleteFunc(l.queue, func(q entry) bool {
+		expired := !q.expires.After(now)
+		if expired {
+			l.stats.Dropped++
+		}
+		return expired || l.ledger.Settled(l.stats.Sink, q.identity) == q.id
+	})
 	for i, q := range l.queue {
-		left := q.due.Sub(now)
+		left := max(q.due.Sub(now), l.rest.Sub(now))
 		if left <= 0 {
 			l.queue = slices.Delete(l.queue, i, i+1)
 			l.inFlight = true
@@ -114,7 +129,8 @@ func (l *lane) deliver(ctx context.Context, e entry) {
 	cancel()
 	final := l.book(e, err)
 	if err != nil {
-		l.report(Failure{Sink: l.sink.Name(), Notice: e.notice, Err: err, Final: final})
+		_, gone := errors.AsType[alerting.Gone](err)
+		l.report(Failure{Sink: l.stats.Sink, Notice: e.notice, Err: err, Final: final, Disabled: gone})
 	}
 }
 
@@ -124,31 +140,58 @@ func (l *lane) book(e entry, err error) (final bool) {
 	defer l.mu.Unlock()
 	l.inFlight = false
 	_, permanent := errors.AsType[alerting.Permanent](err)
+	_, gone := errors.AsType[alerting.Gone](err)
+	if later, ok := errors.AsType[alerting.Later](err); ok {
+		l.rest = time.Now().Add(min(later.After, maxRest))
+	}
 	switch {
 	case err == nil:
 		l.stats.Sent++
+		l.ledger.Settle(l.stats.Sink, e.identity, e.id)
+	case gone:
+		l.stats.Failed++
+		l.stats.Dropped += uint64(len(l.queue))
+		l.queue, l.stats.Disabled = nil, true
 	case permanent:
 		l.stats.Failed++
+		l.ledger.Settle(l.stats.Sink, e.identity, e.id)
 	case l.find(e.identity) >= 0:
-		l.stats.Superseded++
+		return l.yield(e)
 	case len(l.queue) >= l.cfg.Queue:
 		l.stats.Dropped++
 	default:
 		l.stats.Retried++
-		e.due = time.Now().Add(l.backoff(e.attempts))
-		e.attempts++
-		l.queue = slices.Insert(l.queue, 0, e)
+		l.queue = slices.Insert(l.queue, 0, l.retry(e))
 		return false
 	}
 	return true
 }
 
-// backoff is the wait before the next attempt: doubling from Backoff to MaxBackoff, half of it random, so that daemons
-// that failed together do not return together.
-func (l *lane) backoff(attempts int) time.Duration {
-	d := min(l.cfg.Backoff<<min(attempts, 20), l.cfg.MaxBackoff)
-	return d/2 + time.Duration(l.jitter()*float64(d)/2)
+// yield leaves a failed entry's place to the newer one of its identity that waits. When that says the same it waits as
+// long as e would have, and nothing was given up.
+func (l *lane) yield(e entry) (final bool) {
+	q := &l.queue[l.find(e.identity)]
+	if q.id != e.id {
+		l.stats.Superseded++
+		return true
+	}
+	l.stats.Retried++
+	e = l.retry(e)
+	q.attempts, q.due = e.attempts, e.due
+	return false
 }
+
+// retry is e, due again after a while: doubling from Backoff to MaxBackoff, half of it random, so that daemons that
+// failed together do not return together.
+func (l *lane) retry(e entry) entry {
+	d := min(l.cfg.Backoff<<min(e.attempts, 20), l.cfg.MaxBackoff)
+	e.due = time.Now().Add(d/2 + time.Duration(l.jitter()*float64(d)/2))
+	e.attempts++
+	return e
+}
+
+// maxRest bounds how long a consumer may ask to be left alone.
+const maxRest = time.Hour
 
 func (l *lane) snapshot() Stats {
 	l.mu.Lock()

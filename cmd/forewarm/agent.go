@@ -83,7 +83,7 @@ func openAgent(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *age
 	if err := d.restore(cfg.Agent.Name); err != nil {
 		return nil, err
 	}
-	d.dispatcher = sink.NewDispatcher(sink.Delivery{}, nil, nil) // it tells nobody
+	d.dispatcher = sink.NewDispatcher(sink.Delivery{}, nil, nil, nil) // it tells nobody
 	if err := d.openSources(); err != nil {
 		return nil, err
 	}

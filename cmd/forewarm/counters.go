@@ -77,6 +77,7 @@ func (d *daemon) exportStorage() {
 	}{
 		{"forewarm_journal_appended_total", "Decisions written to the journal.", func() uint64 { return d.journal.Counters().Appended }},
 		{"forewarm_journal_divergent_total", "Decisions that a replay did not make again as they were journaled.", func() uint64 { return d.journal.Counters().Divergent }},
+		{"forewarm_outbox_failed_total", "Records of what is to be told, or was, that could not be written; a restart may forget these notices or tell them again.", func() uint64 { return d.outbox.Failures() }},
 		{"forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended }},
 		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {
 			c := d.store.Counters()
@@ -120,7 +121,7 @@ func (d *daemon) exportSinks() {
 		{"forewarm_sink_sent_total", "Notices delivered.", func(s *sink.Stats) uint64 { return s.Sent }},
 		{"forewarm_sink_retried_total", "Failed attempts that are tried again.", func(s *sink.Stats) uint64 { return s.Retried }},
 		{"forewarm_sink_failed_total", "Notices that a sink refused for good.", func(s *sink.Stats) uint64 { return s.Failed }},
-		{"forewarm_sink_dropped_total", "Notices that expired or were pushed out of a full queue.", func(s *sink.Stats) uint64 { return s.Dropped }},
+		{"forewarm_sink_dropped_total", "Notices that expired, were pushed out of a full queue, or were for a consumer that is gone.", func(s *sink.Stats) uint64 { return s.Dropped }},
 	} {
 		for i, s := range d.dispatcher.Stats() {
 			d.exporter.Counter(c.name+"{sink="+strconv.Quote(s.Sink)+"}", c.help, func() uint64 { return c.value(&d.dispatcher.Stats()[i]) })
@@ -128,6 +129,12 @@ func (d *daemon) exportSinks() {
 	}
 	for i, s := range d.dispatcher.Stats() {
 		d.exporter.Gauge("forewarm_sink_queued{sink="+strconv.Quote(s.Sink)+"}", "Notices that wait.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
+		d.exporter.Gauge("forewarm_sink_disabled{sink="+strconv.Quote(s.Sink)+"}", "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() float64 {
+			if d.dispatcher.Stats()[i].Disabled {
+				return 1
+			}
+			return 0
+		})
 	}
 }
 

@@ -44,6 +44,7 @@ type daemon struct {
 
 	store     *storage.Store
 	journal   *storage.Journal
+	outbox    *storage.Outbox
 	snapshots *storage.Snapshots // of the goroutine that saves, or else of the fold's
 
 	consumer   *jetstream.Consumer
@@ -58,7 +59,7 @@ type daemon struct {
 
 	// The goroutine of Consumer.Run owns the fold and what follows.
 	pipeline     *forewarm.Pipeline
-	announced    storage.Position // decisions up to here were announced before the last stop
+	announced    time.Time // ticks up to here were announced before the last stop
 	nextSnapshot time.Time
 	saving       *saving           // nil when none is under way
 	saved        uint64            // sequence of the newest snapshot
@@ -114,9 +115,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	if err := d.restore(""); err != nil {
 		return nil, err
 	}
-	if last, ok := d.journal.Last(); ok {
-		d.announced = last
-	}
+	d.announced = d.outbox.Announced()
 	if err := d.openSinks(); err != nil {
 		return nil, usageError{err}
 	}
@@ -219,6 +218,10 @@ func (d *daemon) openStorage() (err error) {
 		return err
 	}
 	d.onClose(d.journal.Close)
+	if d.outbox, err = storage.OpenOutbox(filepath.Join(d.cfg.Storage.Dir, "outbox"), log); err != nil {
+		return err
+	}
+	d.onClose(d.outbox.Close)
 	return nil
 }
 
@@ -262,9 +265,14 @@ func (d *daemon) openSinks() error {
 	if err != nil {
 		return err
 	}
-	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, sinks, func(f sink.Failure) {
+	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, sinks, d.outbox, func(f sink.Failure) {
 		d.undelivered(&f)
-		d.log.Warn("a notice was not delivered", zap.String("sink", f.Sink), zap.Bool("final", f.Final), zap.Error(f.Err))
+		if f.Disabled {
+			d.log.Error("a sink wants no more notices and gets none until a restart: remove it from the configuration, or mend the consumer and restart",
+				zap.String("sink", f.Sink), zap.Error(f.Err))
+			return
+		}
+		d.log.Warn("a notice was not delivered", zap.String("sink", f.Sink), zap.String("notice", f.Notice.ID()), zap.Bool("final", f.Final), zap.Error(f.Err))
 	})
 	return nil
 }
@@ -369,7 +377,7 @@ func (d *daemon) emit(out *forewarm.Output) {
 			d.log.Error("a decision is not in the journal", zap.Time("tick", out.Tick), zap.Error(err))
 		}
 	}
-	if !out.Tick.Before(d.announced.Tick) { // the last tick may have been cut short
+	if out.Tick.After(d.announced) {
 		d.announce(out)
 	}
 	d.board.Observe(out)
@@ -384,44 +392,41 @@ func (d *daemon) emit(out *forewarm.Output) {
 	}
 }
 
+// announce stores what a tick has to tell, then tells it.
 func (d *daemon) announce(out *forewarm.Output) {
+	var notices []storage.Pending
+	tell := func(n alerting.Notice) {
+		// Notices carry event time; their life is counted on the wall clock, the same in a fast replay.
+		notices = append(notices, storage.Pending{Notice: n, Expires: time.Now().Add(n.Life())})
+	}
 	for i := range out.Decisions {
-		x := &out.Decisions[i]
-		if x.Publish && d.announced.Compare(storage.Position{Tick: x.Tick, Pool: x.Pool}) < 0 {
-			d.dispatcher.Enqueue(alerting.Notice{Decision: x})
+		if x := &out.Decisions[i]; x.Publish {
+			tell(alerting.Notice{Decision: new(*x)}) // the tick's own is valid until the next
 			d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.Action)), zap.Int("desired", x.Desired))
 		}
 	}
 	for i := range out.Alerts {
-		d.dispatcher.Enqueue(alerting.Notice{Alert: &out.Alerts[i]})
+		tell(alerting.Notice{Alert: new(out.Alerts[i])})
+	}
+	if len(notices) > 0 {
+		err := d.outbox.Announce(out.Tick, notices)
+		d.stored("outbox", err)
+		if err != nil {
+			d.log.Error("what a tick has to tell is not in the outbox; a restart forgets what is not delivered by then", zap.Time("tick", out.Tick), zap.Error(err))
+		}
+	}
+	for _, p := range notices {
+		d.dispatcher.Enqueue(p.Notice, p.Expires)
 	}
 	if err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts); err != nil {
 		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 }
 
-// announceAgain queues each pool's newest published advice once more after a restart: whether it had been delivered is
-// not known, and its id makes a second delivery harmless.
+// announceAgain queues what had not expired when the daemon stopped; sinks that have it are not told again.
 func (d *daemon) announceAgain() {
-	newest := map[string]alerting.Decision{}
-	var pools []string
-	err := d.journal.Read(d.announced.Tick.Add(-time.Hour), d.announced.Tick.Add(time.Second), func(x *alerting.Decision) error {
-		if x.Publish {
-			if _, ok := newest[x.Pool]; !ok {
-				pools = append(pools, x.Pool)
-			}
-			newest[x.Pool] = *x
-		}
-		return nil
-	})
-	if err != nil {
-		d.log.Warn("the journal could not be read back", zap.Error(err))
-	}
-	for _, pool := range pools {
-		x := newest[pool]
-		if d.cfg.Clock == forewarm.EventClock || x.Expires.After(time.Now()) {
-			d.dispatcher.Enqueue(alerting.Notice{Decision: &x})
-		}
+	for _, p := range d.outbox.Pending() {
+		d.dispatcher.Enqueue(p.Notice, p.Expires)
 	}
 }
 

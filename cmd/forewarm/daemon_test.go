@@ -333,8 +333,8 @@ func TestDaemonOnTheWallClock(t *testing.T) {
 	}
 }
 
-// TestDaemonAnnouncesWhatACrashCutOff: a process that dies between the decisions of one tick has announced the first one
-// at most; the next process announces both.
+// TestDaemonAnnouncesWhatACrashCutOff: a process that dies between the decisions of one tick has announced neither; the
+// next process announces both.
 func TestDaemonAnnouncesWhatACrashCutOff(t *testing.T) {
 	dir := t.TempDir()
 	config := []string{"clock: event", "features: {lateness: 0s}", "pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]"}
@@ -348,9 +348,11 @@ func TestDaemonAnnouncesWhatACrashCutOff(t *testing.T) {
 	}
 	p.settle(t)
 	p.stop()
-	// As the crash would leave it: no snapshot, and the journal cut within the first tick that decided.
-	if err := os.RemoveAll(filepath.Join(p.data, "snapshots")); err != nil {
-		t.Fatal(err)
+	// As the crash would leave it: no snapshot, the journal cut within the first tick that decided, and nothing announced.
+	for _, dir := range []string{"snapshots", "outbox"} {
+		if err := os.RemoveAll(filepath.Join(p.data, dir)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cutJournal(t, filepath.Join(p.data, "journal"))
 

@@ -110,7 +110,7 @@ func (d *daemon) save(frozen *forewarm.Frozen, tick time.Time) (*storage.Snapsho
 	began := time.Now()
 	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
 	if d.journal != nil {
-		if err := d.journal.Sync(); err != nil {
+		if err := errors.Join(d.journal.Sync(), d.outbox.Sync()); err != nil {
 			return nil, err
 		}
 	}

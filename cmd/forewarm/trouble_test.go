@@ -35,12 +35,12 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	}
 
 	var during string
-	d.dispatcher = sink.NewDispatcher(sink.Delivery{Backoff: time.Millisecond}, []alerting.Sink{&flaky{}}, func(f sink.Failure) {
+	d.dispatcher = sink.NewDispatcher(sink.Delivery{Backoff: time.Millisecond}, []alerting.Sink{&flaky{}}, nil, func(f sink.Failure) {
 		d.undelivered(&f)
 		during = d.sinkTrouble()
 	})
 	now := time.Now()
-	d.dispatcher.Enqueue(alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}})
+	d.dispatcher.Enqueue(alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}}, now.Add(time.Hour))
 	ctx, stop := context.WithCancel(context.Background())
 	stop() // what is queued is delivered all the same
 	if err := d.dispatcher.Run(ctx); err != nil {

@@ -1,0 +1,90 @@
+package alerting
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Notice is one thing to deliver: a decision that is published, or an alert.
+type Notice struct {
+	Decision *Decision `cbor:"1,keyasint,omitempty"`
+	Alert    *Alert    `cbor:"2,keyasint,omitempty"`
+}
+
+// resolvedLife is for how long the end of an alert is worth telling.
+const resolvedLife = 15 * time.Minute
+
+// Identity is what a newer notice replaces: the decision for a pool, or an alert while it lasts. "" for an empty notice.
+func (n Notice) Identity() string {
+	switch {
+	case n.Decision != nil:
+		return "decision/" + n.Decision.Pool
+	case n.Alert != nil:
+		return "alert/" + n.Alert.Identity()
+	}
+	return ""
+}
+
+// ID tells this notice from all others, now and after a restart: the same tick makes the same id again.
+func (n Notice) ID() string {
+	switch {
+	case n.Decision != nil:
+		return n.Decision.EventID()
+	case n.Alert != nil:
+		return fmt.Sprintf("%s@%d", n.Alert.Identity(), n.Alert.UpdatedAt.UnixMilli())
+	}
+	return ""
+}
+
+// Life is for how long the notice is worth delivering, counted from its tick.
+func (n Notice) Life() time.Duration {
+	switch {
+	case n.Decision != nil:
+		return n.Decision.Expires.Sub(n.Decision.Tick)
+	case n.Alert == nil:
+		return 0
+	case n.Alert.Resolved:
+		return resolvedLife
+	}
+	return n.Alert.EndsAt.Sub(n.Alert.UpdatedAt)
+}
+
+// Sink delivers notices to one consumer. Send blocks until the consumer has the notice, or fails; it must be safe to
+// call again with the same notice, because a delivery that failed may have arrived. The dispatcher calls one Send at a
+// time per sink, retries on errors that are neither [Permanent] nor [Gone], not before the time that a [Later] asks for,
+// and gives up at the notice's expiry.
+type Sink interface {
+	Name() string
+	Send(ctx context.Context, n Notice) error
+}
+
+// Permanent wraps an error that trying again cannot mend: the consumer understood the notice and refuses it.
+type Permanent struct{ Err error }
+
+// Error says what the wrapped error says.
+func (p Permanent) Error() string { return p.Err.Error() }
+
+// Unwrap is the wrapped error.
+func (p Permanent) Unwrap() error { return p.Err }
+
+// Gone wraps the error of a consumer that wants no notice any more, now or later.
+type Gone struct{ Err error }
+
+// Error says what the wrapped error says.
+func (g Gone) Error() string { return g.Err.Error() }
+
+// Unwrap is the wrapped error.
+func (g Gone) Unwrap() error { return g.Err }
+
+// Later wraps the error of a consumer that is to be left alone for a while.
+type Later struct {
+	Err   error
+	After time.Duration
+}
+
+// Error says what the wrapped error says.
+func (l Later) Error() string { return l.Err.Error() }
+
+// Unwrap is the wrapped error.
+func (l Later) Unwrap() error { return l.Err }

@@ -1,0 +1,65 @@
+package sink
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// maxReply is how much of a refusal is read for its error.
+const maxReply = 512
+
+// newClient is a client that follows no redirect: where notices go is the configuration's to say.
+func newClient(timeout time.Duration) *http.Client {
+	return &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// post sends req and says what its answer means: nil for 2xx, [alerting.Gone] for 410, a plain error or
+// [alerting.Later] for what may go better another time (no answer, 408, 425, 429, 5xx), and [alerting.Permanent] for the
+// rest. Errors name the consumer by to, never by its URL, which may be a secret.
+func post(client *http.Client, req *http.Request, to string) error {
+	resp, err := client.Do(req)
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // the rest of it is the URL
+		}
+		return fmt.Errorf("post to %s: %w", to, err)
+	}
+	defer resp.Body.Close()
+	reply, _ := io.ReadAll(io.LimitReader(resp.Body, maxReply)) // of a cut answer the status says enough
+	code := resp.StatusCode
+	if code/100 == 2 {
+		return nil
+	}
+	err = fmt.Errorf("post to %s: %s: %s", to, resp.Status, strings.TrimSpace(string(reply)))
+	switch {
+	case code == http.StatusGone:
+		return alerting.Gone{Err: err}
+	case code/100 == 3:
+		return alerting.Permanent{Err: fmt.Errorf("post to %s: %s: redirects are not followed; set the URL that it leads to", to, resp.Status)}
+	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code/100 == 5:
+		if after := retryAfter(resp.Header.Get("Retry-After"), time.Now()); after > 0 {
+			return alerting.Later{Err: err, After: after}
+		}
+		return err
+	}
+	return alerting.Permanent{Err: err}
+}
+
+// retryAfter reads a Retry-After header, in seconds or as a date (RFC 9110 §10.2.3); 0 when it says nothing.
+func retryAfter(text string, now time.Time) time.Duration {
+	if s, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(s) * time.Second
+	}
+	if t, err := http.ParseTime(text); err == nil {
+		return max(0, t.Sub(now))
+	}
+	return 0
+}
