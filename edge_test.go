@@ -73,9 +73,10 @@ func TestEdgeIsExact(t *testing.T) {
 // TestPartsCountOnce: parts that come again, out of order, or on both sides of a snapshot add up to the same windows.
 func TestPartsCountOnce(t *testing.T) {
 	var parts [][]byte
-	apply(New(agentConfig(t, "e")), traffic(4, 40), collect(&parts))
+	apply(New(agentConfig(t, "e")), traffic(4, 24), collect(&parts))
 	run := func(order []int, restart bool) (requests float64, p *Pipeline) {
 		c := eventConfig(t, "p")
+		c.Every = time.Hour // forecasts are not looked at
 		c.Features.Lateness = 3 * time.Minute // for parts out of order
 		c.Features.Revise = time.Hour
 		p = New(c)

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -23,7 +21,7 @@ func TestWhenRequestsAreFoldedShowsNowhere(t *testing.T) {
 		for i, s := range steps {
 			got, want := s(later), s(atOnce)
 			atOnce.CatchUp()
-			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+			if diff := difference(want, got); diff != "" {
 				rt.Fatalf("step %d (-at once +later):\n%s", i, diff)
 			}
 			if later.Counters() != atOnce.Counters() {
