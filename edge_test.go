@@ -76,7 +76,7 @@ func TestPartsCountOnce(t *testing.T) {
 	apply(New(agentConfig(t, "e")), traffic(4, 24), collect(&parts))
 	run := func(order []int, restart bool) (requests float64, p *Pipeline) {
 		c := eventConfig(t, "p")
-		c.Every = time.Hour // forecasts are not looked at
+		c.Every = time.Hour                   // forecasts are not looked at
 		c.Features.Lateness = 3 * time.Minute // for parts out of order
 		c.Features.Revise = time.Hour
 		p = New(c)
