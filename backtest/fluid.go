@@ -22,9 +22,10 @@ const queuePatience = 0.5
 // luck; a fraction of a minute counts. Replicas that are given up go at once, those still warming up first. Not in the
 // model: single requests, their order, preemption and prefix locality; [Cluster] has them.
 type FluidPool struct {
-	pool capacity.Pool
-	each Load // safe capacity of a replica; NaN where unknown
-	seed uint64
+	pool     capacity.Pool
+	each     Load // safe capacity of a replica; NaN where unknown
+	seed     uint64
+	p50, p90 float64 // of the warm-up, s
 
 	now     time.Time
 	ready   []uint64 // numbers of the replicas that serve, ascending
@@ -37,10 +38,7 @@ type FluidPool struct {
 	need    float64 // of the last minute, replicas
 	load    Load    // of the last minute
 
-	minutes, saturated int
-	asked, met         float64 // weight of what was asked for, and of what was served without delay
-	replicaMinutes     float64
-	actions            int
+	account Account
 }
 
 // warming is a replica on its way.
@@ -52,6 +50,7 @@ type warming struct {
 // NewFluidPool is a pool at a minute boundary, with its initial replicas ready.
 func NewFluidPool(pool capacity.Pool, start time.Time, seed uint64) *FluidPool {
 	p := &FluidPool{pool: pool, each: unknownLoad, seed: seed, now: start, target: pool.Replicas.Initial, load: unknownLoad}
+	p.p50, p.p90 = pool.Warmup.Quantile(.5).Seconds(), pool.Warmup.Quantile(.9).Seconds()
 	for i, d := range loadDimensions {
 		if safe, ok := pool.PerReplica(d, 0); ok {
 			p.each[i] = safe
@@ -80,14 +79,13 @@ func (p *FluidPool) SetDesired(n int) {
 	most, _ := p.pool.Limit()
 	n = min(most, max(p.pool.Replicas.Min, n))
 	if n != p.target {
-		p.actions++
+		p.account.Actions++
 		p.target = n
 	}
 	for len(p.ready)+len(p.pending) < n {
 		p.started++
 		k := p.started - uint64(p.pool.Replicas.Initial)
-		lag := warmupDraw(p.pool.Warmup.Quantile(.5).Seconds(), p.pool.Warmup.Quantile(.9).Seconds(), p.seed, k)
-		w := warming{number: p.started, asked: p.now, ready: p.now.Add(time.Duration(lag * float64(time.Second)))}
+		w := warming{number: p.started, asked: p.now, ready: p.now.Add(p.lag(k))}
 		p.pending = append(p.pending, w)
 		p.changed = append(p.changed, p.report(w.number, ingest.ReplicaLoading, p.now))
 	}
@@ -103,11 +101,16 @@ func (p *FluidPool) SetDesired(n int) {
 	}
 }
 
+// lag is the warm-up of the k-th replica that is started after the initial ones.
+func (p *FluidPool) lag(k uint64) time.Duration {
+	return time.Duration(warmupDraw(p.p50, p.p90, p.seed, k) * float64(time.Second))
+}
+
 // Step serves one minute of demand.
 func (p *FluidPool) Step(load Load) {
 	end := p.now.Add(features.Minute)
 	serving := float64(len(p.ready))
-	p.replicaMinutes += float64(len(p.ready) + len(p.pending))
+	p.account.GPUHours += float64((len(p.ready)+len(p.pending))*p.pool.GPUsPerReplica) / 60
 	left := p.pending[:0]
 	for _, w := range p.pending {
 		if w.ready.Before(end) {
@@ -121,18 +124,18 @@ func (p *FluidPool) Step(load Load) {
 
 	p.load, p.need = load, p.Need(load)
 	work := p.need + p.backlog
-	p.minutes++
+	p.account.Minutes++
 	weight := 1.0
 	if r := load.Of(capacity.Requests); r >= 0 {
 		weight = r
 	}
-	p.asked += weight
+	p.account.Asked += weight
 	if work > serving {
-		p.saturated++
-		p.met += weight * serving / work
+		p.account.Saturated++
+		p.account.Met += weight * serving / work
 		p.backlog = min(work-serving, queuePatience*max(serving, 1))
 	} else {
-		p.met += weight
+		p.account.Met += weight
 		p.backlog = 0
 	}
 	p.now = end
@@ -141,7 +144,7 @@ func (p *FluidPool) Step(load Load) {
 // Observe is what a policy can see at the end of a minute. Where requests are not counted, each replica-minute of
 // waiting work counts as one.
 func (p *FluidPool) Observe() Observation {
-	o := Observation{At: p.now, Ready: len(p.ready), Pending: len(p.pending), Need: p.need}
+	o := Observation{At: p.now, Ready: len(p.ready), Pending: len(p.pending), Need: p.need, Backlog: p.backlog}
 	if rate := p.load.Of(capacity.Requests); p.need > 0 && rate > 0 {
 		o.Waiting = p.backlog * rate * 60 / p.need
 	} else {
@@ -210,10 +213,5 @@ func (p *FluidPool) state() features.PoolState {
 	return s
 }
 
-// Result is the account of the pool so far.
-func (p *FluidPool) Result(policy, knob string) Result {
-	return Result{
-		Policy: policy, Knob: knob, SaturatedShare: Number(share(float64(p.saturated), float64(p.minutes))), SLOAttainment: Number(share(p.met, p.asked)),
-		GPUHours: Number(p.replicaMinutes / 60 * float64(p.pool.GPUsPerReplica)), ScaleActions: p.actions,
-	}
-}
+// Account is how the pool did so far.
+func (p *FluidPool) Account() Account { return p.account }

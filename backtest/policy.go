@@ -15,6 +15,7 @@ type Observation struct {
 	Waiting        float64 // requests queued in the whole pool
 	KVUse          float64 // 0..1, of the fullest ready replica; NaN when none is ready
 	Need           float64 // last minute's demand in replicas, not rounded; NaN when not measured
+	Backlog        float64 // what waits, in minutes of one replica; NaN when not measured
 }
 
 // Policy decides each minute how many replicas a pool should have. It may keep state; it is asked once a minute, in
@@ -28,35 +29,76 @@ type Policy interface {
 type Scene struct {
 	PeakReplicas int           // that the busiest minute needs
 	Lead         time.Duration // how far ahead a policy must look: the warm-up's 90th percentile and a minute
-	// Need is the need of every minute from Start on, which only the oracle may read.
-	Start time.Time
-	Need  []float64
+	// Future is what only a clairvoyant policy may read.
+	Future *Future
 }
+
+// Knob is something that can be set of a policy.
+type Knob struct {
+	Name    string
+	Values  []float64 // that a sweep tries
+	Default float64   // what the documentation of the original has, where there is one
+}
+
+// Setting is a value for each knob of a policy, in their order.
+type Setting []float64
 
 // PolicySpec is one row of the catalog of policies.
 type PolicySpec struct {
 	Name, Help string
-	Knob       string    // what a setting means
-	Settings   []float64 // swept to draw the curve of cost against attainment
-	Default    float64
+	Knobs      []Knob
 	// New makes the policy; nil for Forewarm itself, whose decisions come from the pipeline.
-	New func(s Scene, setting float64) Policy
+	New func(s Scene, set Setting) Policy
 }
 
-// ForewarmPolicy is the name of the policy that obeys the pipeline's decisions.
-const ForewarmPolicy = "forewarm"
+// Names of the policies that are more than rivals.
+const (
+	ForewarmPolicy = "forewarm" // obeys the pipeline's decisions
+	OraclePolicy   = "oracle"
+)
 
 // defaultQuantile is what Forewarm provides for when neither a quantile nor costs are stated.
 const defaultQuantile = .95
 
+var (
+	utilisations = []float64{.3, .4, .45, .5, .55, .6, .65, .7, .75, .8, .85, .9, 1}
+	// scaleIns are windows, in minutes, whose largest answer counts before replicas are given up: the Horizontal Pod
+	// Autoscaler's default, and up to twice the half hour that operators of slow starters set.
+	scaleIns = []float64{5, 15, 30, 60}
+)
+
 // Policies lists every policy: to add one, write a type and add a row.
 var Policies = []PolicySpec{
-	{Name: ForewarmPolicy, Help: "obeys Forewarm's decisions", Knob: "quantile", Settings: []float64{.5, .8, .9, .95, .99}, Default: defaultQuantile},
-	{Name: "static_peak", Help: "always as many replicas as the busiest minute needs", Knob: "share", Settings: []float64{.6, .7, .8, .9, 1}, Default: 1, New: newStatic},
-	{Name: "reactive_keda", Help: "KEDA on queue length and KV use, by the rules of the Horizontal Pod Autoscaler", Knob: "kv_target", Settings: []float64{.4, .5, .6, .7, .8}, Default: .7, New: newReactive},
-	{Name: "predict_linear", Help: "the last quarter hour's trend drawn on to the end of the warm-up", Knob: "utilisation", Settings: []float64{.5, .6, .7, .8, .9, 1}, Default: .8, New: newLinear},
-	{Name: "last_value_planner", Help: "the mean of the last three minutes, every three minutes", Knob: "utilisation", Settings: []float64{.5, .6, .7, .8, .9, 1}, Default: .8, New: newLastValue},
-	{Name: "oracle", Help: "knows the future, and still pays the warm-up", Knob: "utilisation", Settings: []float64{.8, .9, 1}, Default: 1, New: newOracle},
+	{Name: ForewarmPolicy, Help: "obeys Forewarm's decisions", Knobs: []Knob{
+		{"quantile", []float64{.3, .5, .6, .7, .75, .8, .85, .9, .925, .95, .97, .98, .99, .995, .999}, defaultQuantile},
+	}},
+	{Name: "static_peak", Help: "always as many replicas as a share of the busiest minute needs", New: newStatic, Knobs: []Knob{
+		{"share", []float64{.3, .4, .5, .6, .65, .7, .75, .8, .85, .9, .95, 1}, 1},
+	}},
+	{Name: "reactive_keda", Help: "KEDA on queue length and KV use, by the rules of the Horizontal Pod Autoscaler", New: newReactive, Knobs: []Knob{
+		{"kv_target", utilisations, .7}, {"scale_in", scaleIns, 5},
+	}},
+	{Name: "reactive_floor", Help: "KEDA on the demand itself, by the rules of the Horizontal Pod Autoscaler, given up late", New: newFloor, Knobs: []Knob{
+		{"utilisation", utilisations, .8}, {"scale_in", scaleIns, 30},
+	}},
+	{Name: "knative_kpa", Help: "the Knative Pod Autoscaler on concurrency", New: newKnative, Knobs: []Knob{
+		{"utilisation", utilisations, .7}, {"scale_down_delay", []float64{0, 5, 15, 30, 60}, 0},
+	}},
+	{Name: "predict_linear", Help: "PromQL's predict_linear of the demand to the end of the warm-up, as a KEDA trigger", New: newLinear, Knobs: []Knob{
+		{"utilisation", utilisations, .8}, {"range", []float64{15, 30, 60}, 15}, {"scale_in", scaleIns, 5},
+	}},
+	{Name: "holt_winters", Help: "PromQL's double_exponential_smoothing of the demand over an hour, as a KEDA trigger", New: newHoltWinters, Knobs: []Knob{
+		{"utilisation", utilisations, .8}, {"smoothing", []float64{.3, .5, .8}, .5}, {"trend", []float64{.1, .3}, .1}, {"scale_in", scaleIns, 5},
+	}},
+	{Name: "last_value_planner", Help: "the mean of the last interval, once an interval, as Dynamo's planner with its constant predictor", New: newLastValue, Knobs: []Knob{
+		{"utilisation", utilisations, .8}, {"interval", []float64{1, 3, 5, 10}, 3},
+	}},
+	{Name: "seasonal_naive_day", Help: "what the same time yesterday needed until the end of the warm-up, or what is needed now", New: newSeasonal, Knobs: []Knob{
+		{"utilisation", utilisations, .8}, {"scale_in", scaleIns, 5},
+	}},
+	{Name: OraclePolicy, Help: "knows the demand to come and each replica's warm-up, and pays it", New: newOracle, Knobs: []Knob{
+		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6},
+	}},
 }
 
 // PolicyNames resolves a list such as "forewarm,oracle" or "all" to rows of the catalog, in its order.
@@ -77,16 +119,50 @@ func PolicyNames(list []string) ([]PolicySpec, error) {
 	return chosen, nil
 }
 
-func (p *PolicySpec) knob(setting float64) string {
-	return p.Knob + "=" + strconv.FormatFloat(setting, 'g', -1, 64)
+// defaults is the setting that the documentation of the original has.
+func (p *PolicySpec) defaults() Setting {
+	var set Setting
+	for _, k := range p.Knobs {
+		set = append(set, k.Default)
+	}
+	return set
 }
 
-// Result is how one setting of one policy did.
-type Result struct {
-	Policy         string `json:"policy"`
-	Knob           string `json:"knob"`
-	SaturatedShare Number `json:"saturated_share"` // of minutes
-	SLOAttainment  Number `json:"slo_attainment"`  // share of requests served without delay
-	GPUHours       Number `json:"gpu_hours"`       // warming up included
-	ScaleActions   int    `json:"scale_actions"`
+// grid is every setting of a sweep: all combinations of the knobs' values, the last knob turning fastest.
+func (p *PolicySpec) grid() []Setting {
+	all := []Setting{nil}
+	for _, k := range p.Knobs {
+		var more []Setting
+		for _, set := range all {
+			for _, v := range k.Values {
+				more = append(more, append(slices.Clip(set), v))
+			}
+		}
+		all = more
+	}
+	return all
+}
+
+// settings are those to run: the grid of a sweep, with the default among them, or the default alone.
+func (p *PolicySpec) settings(sweep bool) []Setting {
+	if !sweep {
+		return []Setting{p.defaults()}
+	}
+	all := p.grid()
+	if !slices.ContainsFunc(all, func(s Setting) bool { return slices.Equal(s, p.defaults()) }) {
+		all = append(all, p.defaults())
+	}
+	return all
+}
+
+// knob is how a setting is written in outputs, such as utilisation=0.8,scale_in=5.
+func (p *PolicySpec) knob(set Setting) string {
+	var b strings.Builder
+	for i, k := range p.Knobs {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(k.Name + "=" + strconv.FormatFloat(set[i], 'g', -1, 64))
+	}
+	return b.String()
 }

@@ -37,17 +37,17 @@ func TestReactiveFollowsTheHPA(t *testing.T) {
 }
 
 func TestForecastingRivals(t *testing.T) {
-	scene := Scene{PeakReplicas: 10, Lead: 10 * time.Minute, Start: DefaultStart, Need: []float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5.5}}
+	scene := Scene{PeakReplicas: 10, Lead: 10 * time.Minute}
 	at := func(minute int, need float64) Observation {
 		return Observation{At: DefaultStart.Add(time.Duration(minute) * time.Minute), Ready: 3, Need: need}
 	}
-	linear := newLinear(scene, 1)
+	linear := newLinear(scene, Setting{1, 15, 5})
 	for m := range 20 { // one replica every four minutes: 4.75 now, 7.25 in ten minutes
 		if got := linear.Desired(at(m, float64(m)/4)); m == 19 && got != 8 {
 			t.Errorf("linear: %d, want 8", got)
 		}
 	}
-	planner := newLastValue(scene, .5)
+	planner := newLastValue(scene, Setting{.5, 3})
 	var got []int
 	for m, need := range []float64{1, 2, 3, 9, 9, 9} {
 		got = append(got, planner.Desired(at(m, need)))
@@ -55,13 +55,27 @@ func TestForecastingRivals(t *testing.T) {
 	if diff := cmp.Diff([]int{3, 3, 4, 4, 4, 18}, got); diff != "" {
 		t.Errorf("planner: %s", diff)
 	}
-	oracle := newOracle(scene, 1)
-	for m, want := range map[int]int{0: 1, 1: 1, 2: 6, 12: 6, 50: 1} {
-		if got := oracle.Desired(at(m, 1)); got != want {
-			t.Errorf("oracle at minute %d: %d, want %d", m, got, want)
+	// Level and trend of 1, 2, 4 by hand with smoothing 0.5 and trend 0.1: the level is 2 after the second value; the
+	// trend stays 0.1·1 + 0.9·1 = 1, so it is 0.5·4 + 0.5·(2 + 1) = 3.5 after the third.
+	smoothing := newHoltWinters(scene, Setting{1, .5, .1, 5}).(*holtWinters)
+	for m, need := range []float64{1, 2, 4} {
+		smoothing.Desired(at(m, need))
+	}
+	if got := smoothing.smoothed(); got != 3.5 {
+		t.Errorf("double_exponential_smoothing of 1, 2, 4 is %g, want 3.5", got)
+	}
+	// The same minutes yesterday rise to 7 nine minutes ahead.
+	naive := newSeasonal(scene, Setting{1, 5})
+	for m := range day {
+		need := 2.
+		if m == 9 {
+			need = 7
+		}
+		if got := naive.Desired(at(m, need)); m == day-1 && got != 7 {
+			t.Errorf("seasonal naive: %d, want 7", got)
 		}
 	}
-	if got := newStatic(scene, .75).Desired(Observation{}); got != 8 {
+	if got := newStatic(scene, Setting{.75}).Desired(Observation{}); got != 8 {
 		t.Errorf("static: %d, want 8", got)
 	}
 }
@@ -72,7 +86,7 @@ func TestPolicyNames(t *testing.T) {
 		t.Errorf("all: %d policies, %v", len(all), err)
 	}
 	for _, spec := range all {
-		if spec.New != nil && spec.New(Scene{PeakReplicas: 1, Lead: time.Minute}, spec.Default).Name() != spec.Name {
+		if spec.New != nil && spec.New(Scene{PeakReplicas: 1, Lead: time.Minute, Future: &Future{Max: 1, Lag: func(int) int { return 1 }}}, spec.defaults()).Name() != spec.Name {
 			t.Errorf("the policy in row %s calls itself otherwise", spec.Name)
 		}
 	}
@@ -117,7 +131,8 @@ func TestFluidPoolServesWhatItCan(t *testing.T) {
 	}
 	p.SetDesired(1)
 	p.Step(decodeLoad(50, 10))
-	got := p.Result("x", "k=1")
+	account := p.Account()
+	got := account.result("x", "k=1")
 	want := Result{
 		Policy: "x", Knob: "k=1", SaturatedShare: 2. / 6, SLOAttainment: Number((10 + 10*2./3 + 10*2./3 + 10 + 10) / 50.),
 		GPUHours: (2 + 2 + 4 + 4 + 4 + 1) / 60., ScaleActions: 2,

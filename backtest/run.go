@@ -41,6 +41,9 @@ type runner struct {
 	demand   *Demand
 	pool     capacity.Pool
 
+	until time.Time // what comes from here on is not run
+	tuned Account   // of fluid, at the first scored minute
+
 	pipeline *forewarm.Pipeline
 	fluid    *FluidPool // obeys the pipeline
 	variants []*variant // obey Forewarm at the other settings of its knob
@@ -77,13 +80,18 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	} else if r.pool, err = PeakPool(cfg.Options.Pool, r.demand.Peak(), cfg.PeakReplicas, cfg.Warmup); err != nil {
 		return nil, err
 	}
-	r.scores = newScores(r.demand.Start.Add(time.Duration(cfg.ScoreFrom * float64(len(r.demand.Minutes)) * float64(time.Minute))))
+	r.scores, r.until = newScores(r.share(cfg.ScoreFrom)), r.share(cfg.ScoreTo)
 	if cfg.Plot != "" {
 		if r.plot, err = newPlot(cfg.PlotDimension, r.demand, r.scores.from); err != nil {
 			return nil, err
 		}
 	}
 	return r, r.create()
+}
+
+// share is the minute at a share of the trace.
+func (r *runner) share(part float64) time.Time {
+	return r.demand.Start.Add(time.Duration(part*float64(len(r.demand.Minutes))) * time.Minute)
 }
 
 func (r *runner) create() (err error) {
@@ -115,6 +123,9 @@ func (r *runner) run(ctx context.Context) error {
 				return err
 			}
 			if batch.Watermark != nil {
+				if batch.Watermark.At.After(r.until) {
+					return nil
+				}
 				r.serve(batch.Watermark.At)
 				batch.Replicas = r.fluid.Reports(batch.Replicas)
 			}
@@ -137,6 +148,12 @@ func (r *runner) pipelineConfig(timed bool) forewarm.Config {
 // serve lets the simulated pools serve the minutes before t.
 func (r *runner) serve(t time.Time) {
 	for r.fluid.now.Before(t) {
+		if r.fluid.now.Equal(r.scores.from) {
+			r.tuned = r.fluid.Account()
+			for _, v := range r.variants {
+				v.tuned = v.fluid.Account()
+			}
+		}
 		load := r.demand.At(r.fluid.now)
 		r.fluid.Step(load)
 		for _, v := range r.variants {

@@ -24,7 +24,9 @@ type RunConfig struct {
 	// Every is the spacing of the forecasts that are written and scored; 0 means 15 minutes. Decide is that of
 	// decisions, a divisor of Every in whole minutes; 0 means Every, or 5 minutes when that is shorter.
 	Every, Decide time.Duration
-	ScoreFrom     float64 // score origins after this share of the trace
+	// What comes between these shares of the trace is scored; settings of policies are chosen on what comes before, and
+	// what comes after is not run. A ScoreTo of 0 means 1.
+	ScoreFrom, ScoreTo float64
 
 	Decision alerting.Config // zero means alerting.DefaultConfig, in active mode
 	// Features is how traffic is aggregated; nil means features.DefaultConfig. Its Lateness is taken as 0, and so is
@@ -69,6 +71,8 @@ type Summary struct {
 	Refused  map[ingest.Reason]uint64 `json:"refused"`
 	Scores   []Score                  `json:"scores"`
 	Policies []Result                 `json:"policies"`
+	// Comparisons are made of a sweep, one for each of Targets.
+	Comparisons []Comparison `json:"comparisons,omitempty"`
 }
 
 // TraceSummary is what was read of one file.
@@ -116,6 +120,12 @@ func (c *RunConfig) complete() error {
 	}
 	if !(c.ScoreFrom >= 0 && c.ScoreFrom < 1) {
 		return fmt.Errorf("score-from %g is out of 0…1: use a share such as 0.67", c.ScoreFrom)
+	}
+	if c.ScoreTo == 0 {
+		c.ScoreTo = 1
+	}
+	if !(c.ScoreTo > c.ScoreFrom && c.ScoreTo <= 1) {
+		return fmt.Errorf("score-to %g is out of score-from %g…1: use a share such as 1", c.ScoreTo, c.ScoreFrom)
 	}
 	if c.Decision == (alerting.Config{}) {
 		c.Decision = alerting.DefaultConfig()

@@ -37,6 +37,8 @@ type Options struct {
 	// Pool is "" for DefaultPool. Class names the class of formats that have none; "" takes the file's name without
 	// its extensions.
 	Pool, Class string
+	// Only, when it is set, keeps the traffic of this class alone.
+	Only string
 	// Strict ends at the first unusable row. Otherwise such rows are skipped and counted.
 	Strict bool
 	// PrefixBlocks bounds the prefix cache that turns block hashes into cached tokens; 0 means DefaultPrefixBlocks.
@@ -280,6 +282,9 @@ func (r *Reader) read() error {
 		return r.refuse(string(bad))
 	case err != nil:
 		return fmt.Errorf("%s:%d: %w", r.path, r.lines.line, err)
+	}
+	if r.opts.Only != "" && w.ofClass() != r.opts.Only {
+		return nil
 	}
 	if r.filled && w.at < r.last {
 		r.counts.Disordered++

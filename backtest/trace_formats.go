@@ -83,6 +83,13 @@ type row struct {
 	requests, prompt, cached, output float64
 }
 
+func (w *row) ofClass() string {
+	if w.record != nil {
+		return w.record.Class
+	}
+	return w.class
+}
+
 // split cuts off what lies in the row's first minute, the counts in proportion to time, and leaves the rest. shift is
 // added to find the minutes.
 func (w *row) split(shift int64) (piece, rest row) {

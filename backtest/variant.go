@@ -15,6 +15,7 @@ type variant struct {
 	pool  capacity.Pool
 	cfg   alerting.Config
 	state alerting.State
+	tuned Account // at the first scored minute
 }
 
 func newVariant(pool capacity.Pool, start time.Time, seed uint64, cfg alerting.Config, quantile float64) *variant {

@@ -26,12 +26,14 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	f.DurationVar(&c.Every, "every", 15*time.Minute, "spacing of forecasts")
 	f.DurationVar(&c.Decide, "decide", 0, "spacing of decisions (default 5m, or -every when that is shorter)")
 	f.Float64Var(&c.ScoreFrom, "score-from", 2.0/3, "score origins after this `share` of the trace")
+	f.Float64Var(&c.ScoreTo, "score-to", 1, "score up to this `share` of the trace, and end there")
 	policies := f.String("policies", "", "`names` of policies to run against each other, separated by commas, or all")
 	f.BoolVar(&c.Sweep, "sweep", false, "run every setting of each policy's knob")
 	f.IntVar(&c.PeakReplicas, "peak-replicas", 0, "size a replica such that the busiest minute needs this `number` of them (default 8)")
 	f.DurationVar(&c.Warmup.P50, "warmup-p50", 6*time.Minute, "median warm-up of a replica")
 	f.DurationVar(&c.Warmup.P90, "warmup-p90", 12*time.Minute, "90th percentile of the warm-up")
 	f.Uint64Var(&c.Seed, "seed", 1, "of the warm-up draws")
+	f.StringVar(&c.Options.Only, "only", "", "run the traffic of this `class` alone")
 	path := f.String("config", "", "configuration `file`: its only pool, or the one -pool names, serves the trace")
 	pool := f.String("pool", "", "`name` of the pool (default: trace, or the configuration's only one)")
 	rest, err := parse(f, args, std)
@@ -135,7 +137,27 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 	for _, p := range s.Policies {
 		fmt.Fprintf(w, "%s\t%s\t%.2f %%\t%.2f %%\t%.0f\t%d\t\n", p.Policy, p.Knob, 100*p.SaturatedShare, 100*p.SLOAttainment, p.GPUHours, p.ScaleActions)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return printComparisons(std, s.Comparisons)
+}
+
+// printComparisons prints what the same saturation costs with each policy.
+func printComparisons(std streams, all []backtest.Comparison) error {
+	for _, c := range all {
+		fmt.Fprintf(std.out, "\nat %g %% saturated minutes:\n", 100*c.SaturatedShare)
+		w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(w, "policy\tGPU-hours\tchosen before\tits saturated minutes\tits GPU-hours\t")
+		for _, p := range c.Costs {
+			fmt.Fprintf(w, "%s\t%.0f\t%s\t%.2f %%\t%.0f\t\n", p.Policy, p.GPUHours, p.Tuned, 100*p.Carried, p.CarriedCost)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintf(std.out, "best rival %s; gap to the oracle closed %.1f %%; saturated minutes at equal GPU-hours %.2f of the best rival's\n", c.BestRival, 100*c.GapClosed, c.SaturationRatio)
+	}
+	return nil
 }
 
 // printScores prints those of the pool; the summary file has every class.

@@ -1,0 +1,154 @@
+package backtest
+
+import "math"
+
+// window is the newest values of a series, a ring.
+type window struct {
+	values []float64
+	n      int
+}
+
+func newWindow(minutes float64) window { return window{values: make([]float64, int(minutes))} }
+
+func (w *window) add(x float64) {
+	w.values[w.n%len(w.values)] = x
+	w.n++
+}
+
+// len is how many values are known.
+func (w *window) len() int { return min(w.n, len(w.values)) }
+
+// back is the value of i minutes ago, i < len.
+func (w *window) back(i int) float64 { return w.values[(w.n-1-i)%len(w.values)] }
+
+// linear is Prometheus' predict_linear on the need: least squares over the range, read off at the lead.
+type linear struct {
+	lead        float64 // minutes
+	utilisation float64
+	need        window
+	hpa         hpa
+}
+
+func newLinear(s Scene, set Setting) Policy {
+	return &linear{lead: s.Lead.Minutes(), utilisation: set[0], need: newWindow(set[1]), hpa: newHPA(set[2])}
+}
+
+func (*linear) Name() string { return "predict_linear" }
+
+func (l *linear) Desired(o Observation) int {
+	l.need.add(o.Need)
+	var st, sy, stt, sty float64
+	for i := range l.need.len() {
+		t, y := -float64(i), l.need.back(i)
+		st, sy, stt, sty = st+t, sy+y, stt+t*t, sty+t*y
+	}
+	k := float64(l.need.len())
+	ahead := sy / k
+	if v := stt - st*st/k; v > 0 {
+		slope := (sty - st*sy/k) / v
+		ahead += slope * (l.lead - st/k)
+	}
+	current := o.Ready + o.Pending
+	return l.hpa.settle(l.hpa.average(max(ahead, 0), l.utilisation, current), current)
+}
+
+// holtWinters is Prometheus' double_exponential_smoothing (holt_winters before version 3) of the need: Holt's linear
+// method without a season, of which PromQL answers the smoothed value of now.
+type holtWinters struct {
+	utilisation, smoothing, trend float64
+	need                          window
+	hpa                           hpa
+}
+
+const holtRange = 60 // minutes
+
+func newHoltWinters(_ Scene, set Setting) Policy {
+	return &holtWinters{utilisation: set[0], smoothing: set[1], trend: set[2], need: newWindow(holtRange), hpa: newHPA(set[3])}
+}
+
+func (*holtWinters) Name() string { return "holt_winters" }
+
+func (p *holtWinters) Desired(o Observation) int {
+	p.need.add(o.Need)
+	current := o.Ready + o.Pending
+	return p.hpa.settle(p.hpa.average(max(p.smoothed(), 0), p.utilisation, current), current)
+}
+
+// smoothed follows promql/functions.go: the level starts at the first value, the trend at the first difference.
+func (p *holtWinters) smoothed() float64 {
+	n := p.need.len()
+	level := p.need.back(n - 1)
+	if n < 2 {
+		return level
+	}
+	trend := p.need.back(n-2) - level
+	before := level
+	for i := 1; i < n; i++ {
+		if i > 1 {
+			trend = p.trend*(level-before) + (1-p.trend)*trend
+		}
+		before, level = level, p.smoothing*p.need.back(n-1-i)+(1-p.smoothing)*(level+trend)
+	}
+	return level
+}
+
+// lastValue is the mean need of the last interval, acted on once each interval, as Dynamo's planner does with its
+// constant predictor.
+type lastValue struct {
+	utilisation float64
+	interval    int // minutes
+	sum         float64
+	n, answer   int
+}
+
+func newLastValue(_ Scene, set Setting) Policy {
+	return &lastValue{utilisation: set[0], interval: int(set[1])}
+}
+
+func (*lastValue) Name() string { return "last_value_planner" }
+
+func (l *lastValue) Desired(o Observation) int {
+	l.sum += o.Need
+	l.n++
+	if l.n%l.interval == 0 {
+		l.answer, l.sum = replicas(l.sum/float64(l.interval), l.utilisation), 0
+	}
+	if l.n < l.interval {
+		return o.Ready + o.Pending
+	}
+	return l.answer
+}
+
+// seasonal is the seasonal-naive forecast as a policy: the largest need, from now to the lead, of the same minutes
+// yesterday, or the need of now when that is more; on the first day, the need of now.
+type seasonal struct {
+	lead        int // minutes
+	utilisation float64
+	need        window
+	hpa         hpa
+}
+
+const day = 1440 // minutes
+
+func newSeasonal(s Scene, set Setting) Policy {
+	return &seasonal{lead: int(math.Ceil(s.Lead.Minutes())), utilisation: set[0], need: newWindow(day), hpa: newHPA(set[1])}
+}
+
+func (*seasonal) Name() string { return "seasonal_naive_day" }
+
+func (p *seasonal) Desired(o Observation) int {
+	p.need.add(o.Need)
+	most := o.Need
+	for i := range p.lead {
+		if ago := day - 1 - i; ago >= 0 && ago < p.need.len() {
+			most = max(most, p.need.back(ago))
+		}
+	}
+	current := o.Ready + o.Pending
+	return p.hpa.settle(p.hpa.average(most, p.utilisation, current), current)
+}
+
+// replicas is what a need takes at a utilisation; at least one.
+func replicas(need, utilisation float64) int {
+	return max(1, int(math.Ceil(need/utilisation-1e-9)))
+}

@@ -1,0 +1,64 @@
+package backtest
+
+import "math"
+
+// Reactive is KEDA with two triggers, by the rules of the Horizontal Pod Autoscaler:
+//
+//   - queue: waiting requests over WaitingPerReplica, as an AverageValue metric;
+//   - KV use: ceil(ready · use / KVTarget), as a Value metric.
+type Reactive struct {
+	WaitingPerReplica, KVTarget float64
+
+	hpa hpa
+}
+
+const hpaStabilisation = 5 // minutes, the HPA's default
+
+// NewReactive has the thresholds that KEDA's examples for LLM engines use: four waiting requests per replica.
+func NewReactive(kvTarget float64) *Reactive {
+	return &Reactive{WaitingPerReplica: 4, KVTarget: kvTarget, hpa: newHPA(hpaStabilisation)}
+}
+
+func newReactive(_ Scene, set Setting) Policy {
+	r := NewReactive(set[0])
+	r.hpa = newHPA(set[1])
+	return r
+}
+
+// Name is the policy's name in the catalog.
+func (*Reactive) Name() string { return "reactive_keda" }
+
+// Desired is the HPA's answer.
+func (r *Reactive) Desired(o Observation) int {
+	current := o.Ready + o.Pending
+	return r.hpa.settle(max(r.hpa.average(o.Waiting, r.WaitingPerReplica, current), r.byKV(o, current)), current)
+}
+
+func (r *Reactive) byKV(o Observation, current int) int {
+	if math.IsNaN(o.KVUse) {
+		return current // the metric is missing: the HPA does not act on it
+	}
+	ratio := o.KVUse / r.KVTarget
+	if math.Abs(ratio-1) <= hpaTolerance {
+		return current
+	}
+	return int(math.Ceil(float64(o.Ready)*ratio - 1e-9))
+}
+
+// reactiveFloor is KEDA on the demand itself, which no full replica hides, with a long stabilisation window: what an
+// operator of replicas that start slowly sets up who does not forecast.
+type reactiveFloor struct {
+	utilisation float64
+	hpa         hpa
+}
+
+func newFloor(_ Scene, set Setting) Policy {
+	return &reactiveFloor{utilisation: set[0], hpa: newHPA(set[1])}
+}
+
+func (*reactiveFloor) Name() string { return "reactive_floor" }
+
+func (r *reactiveFloor) Desired(o Observation) int {
+	current := o.Ready + o.Pending
+	return r.hpa.settle(r.hpa.average(o.Need, r.utilisation, current), current)
+}
