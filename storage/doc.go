@@ -67,6 +67,12 @@
 // Files are written beside, synced, renamed, and the directory synced. The newest two are kept; a damaged newest one is
 // reported and the older one taken. State of another stream is refused.
 //
+// # Versions
+//
+// Each first line or header names the version of its format. Within a version, maps may only gain keys: readers pass over
+// those they do not know, and a key's number never gets another meaning. testdata/vN holds what the first daemon with a
+// format N of any of these left on disk, and every later one must read it. [Verify] checks a directory against this page.
+//
 // Invariants: appending again what is stored changes nothing; a failed or refused sample is counted and never stops the
 // pipeline; no file is read beyond its stated bounds. Bounds: Config.MaxSeries active series, Config.Retention and
 // Config.MaxBytes of history, 64 MiB a segment, 1 GiB a snapshot, two snapshots.

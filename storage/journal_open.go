@@ -100,26 +100,31 @@ func (j *Journal) survey(s *segment, whole bool) error {
 // cut removes everything from byte s.size on, after keeping a copy of it.
 func (j *Journal) cut(s *segment, damage error) error {
 	path := j.path(s.number)
-	b, err := os.ReadFile(path)
+	torn, err := cutTail(path, s.size, journalMagic)
 	if err != nil {
 		return err
 	}
-	torn := b[s.size:]
-	if err := writeFile(path+cutSuffix, exactly(torn)); err != nil {
-		return err
-	}
-	if s.size == 0 { // not even the first line is whole
-		s.size = int64(len(journalMagic))
-		if err := writeFile(path, exactly([]byte(journalMagic))); err != nil {
-			return err
-		}
-	} else if err := truncate(path, s.size); err != nil {
-		return err
-	}
-	j.counters.CutBytes += uint64(len(torn))
+	s.size = max(s.size, int64(len(journalMagic)))
+	j.counters.CutBytes += uint64(torn)
 	j.log.Warn("the journal's torn end was cut off; the replay makes its decisions again",
-		"segment", path, "at_byte", s.size, "bytes", len(torn), "kept_in", path+cutSuffix, "cause", damage.Error())
+		"segment", path, "at_byte", s.size, "bytes", torn, "kept_in", path+cutSuffix, "cause", damage.Error())
 	return nil
+}
+
+// cutTail removes everything from byte size on of a file of records, after keeping a copy of it beside the file. Where not
+// even the first line is whole, the file is left with that alone.
+func cutTail(path string, size int64, kind string) (bytes int, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	if err := writeFile(path+cutSuffix, exactly(b[size:])); err != nil {
+		return 0, err
+	}
+	if size == 0 {
+		return len(b), writeFile(path, exactly([]byte(kind)))
+	}
+	return len(b[size:]), truncate(path, size)
 }
 
 func truncate(path string, size int64) error {

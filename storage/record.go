@@ -124,3 +124,11 @@ func (r *recordReader) next() ([]byte, error) {
 	r.offset += recordHeader + int64(length)
 	return r.payload, nil
 }
+
+// endOfFile is nil for the clean end of a segment.
+func endOfFile(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}

@@ -36,6 +36,7 @@ var commands = []command{
 	{"replay", "publish a trace to NATS, in real time or faster", replay},
 	{"report", "reconcile a data directory's forecasts and decisions with what came", runReport},
 	{"decode", "show what Forewarm understands of a message, and what it refuses", decode},
+	{"verify", "read all of a data directory, say what is damaged, and mend it", verify},
 	{"check", "check a configuration, what it connects to, or a data directory", check},
 	{"version", "print the version", version},
 }

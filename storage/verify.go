@@ -1,0 +1,315 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// Condition is what was found of one thing in a data directory.
+type Condition string
+
+// The conditions.
+const (
+	Sound    Condition = "sound"
+	Noted    Condition = "noted"    // worth knowing; harms nothing
+	Damaged  Condition = "damaged"  // something is lost, or the daemon would not start
+	Repaired Condition = "repaired" // was damaged; what could not be kept was put aside
+)
+
+// Finding is one thing that was looked at; Path is relative to the directory.
+type Finding struct {
+	Path      string
+	Condition Condition
+	Detail    string
+}
+
+// asideSuffix marks what a repair put aside; nothing reads it.
+const asideSuffix = ".damaged"
+
+// mendHint is what to do about damage that a repair can mend.
+const mendHint = "stop the daemon and run forewarm verify -repair"
+
+// Verify reads all of a data directory, as its formats say, and tells found of everything it meets: each journal segment,
+// snapshot and block, the outbox, the write-ahead log, the head's chunks. It changes nothing unless repair is set, and then only what is
+// damaged: a journal or log keeps what is before the damage, as a restart would leave it; the rest is put aside, never
+// deleted. Repairing needs the directory for itself. An error says that the directory could not be looked at.
+func Verify(ctx context.Context, dir string, repair bool, found func(Finding)) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("data directory: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("data directory %s is a file: name the directory that storage.dir names", dir)
+	}
+	v := &verifier{ctx: ctx, dir: dir, repair: repair, found: found}
+	lock, err := v.lock()
+	if err != nil {
+		return err
+	}
+	if lock != nil {
+		defer func() { _ = lock.Unlock() }() // dies with the process too
+	}
+	known := 0
+	for _, part := range []struct {
+		name   string
+		verify func(dir string)
+	}{
+		{"journal", v.journal}, {"outbox", v.outbox}, {"snapshots", v.snapshots}, {"tsdb", v.series},
+	} {
+		path := filepath.Join(dir, part.name)
+		if _, err := os.Stat(path); err == nil {
+			known++
+			part.verify(path)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			v.say(path, Damaged, "cannot be read: "+err.Error())
+		}
+	}
+	if known == 0 {
+		return fmt.Errorf("%s has no journal, outbox, snapshots or tsdb: name the directory that storage.dir names", dir)
+	}
+	return ctx.Err()
+}
+
+// verifier is one verification under way.
+type verifier struct {
+	ctx    context.Context
+	dir    string
+	repair bool
+	inUse  bool // a daemon runs: what it is writing looks torn
+	found  func(Finding)
+}
+
+var discard = slog.New(slog.DiscardHandler)
+
+// lock claims the directory where it can; without a repair it does no more than say that a daemon has it.
+func (v *verifier) lock() (*DirLock, error) {
+	path := filepath.Join(v.dir, "lock")
+	if _, err := os.Stat(path); err != nil && !v.repair {
+		return nil, nil //nolint:nilnil // no daemon was ever here, and nothing may be made
+	}
+	lock, err := Lock(v.dir)
+	switch {
+	case err == nil:
+		return lock, nil
+	case v.repair:
+		return nil, err
+	case errors.Is(err, ErrLocked):
+		v.inUse = true
+		v.say(path, Noted, "a forewarm is running here; what it is writing may look torn")
+		return nil, nil
+	}
+	v.say(path, Noted, "whether a forewarm is running here is not known: "+err.Error())
+	return nil, nil
+}
+
+func (v *verifier) say(path string, c Condition, detail string) {
+	if rel, err := filepath.Rel(v.dir, path); err == nil {
+		path = filepath.ToSlash(rel)
+	}
+	v.found(Finding{Path: path, Condition: c, Detail: detail})
+}
+
+// damage tells of damage, and mends it where that is wanted; mend says what it has done. A nil mend means that people must.
+func (v *verifier) damage(path, what string, mend func() (string, error)) {
+	switch {
+	case mend == nil:
+		v.say(path, Damaged, what)
+	case !v.repair:
+		v.say(path, Damaged, what+": "+mendHint)
+	default:
+		done, err := mend()
+		if err != nil {
+			v.say(path, Damaged, fmt.Sprintf("%s; the repair failed: %v", what, err))
+			return
+		}
+		v.say(path, Repaired, what+"; "+done)
+	}
+}
+
+// aside moves something out of the way, so that it is read no more.
+func (v *verifier) aside(path string) (string, error) {
+	to := path + asideSuffix
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		to = fmt.Sprintf("%s%s.%d", path, asideSuffix, n)
+	}
+	if err := os.Rename(path, to); err != nil {
+		return "", err
+	}
+	return "put aside as " + filepath.Base(to), syncDir(filepath.Dir(path))
+}
+
+// cut tells of a file of records that is damaged from byte size on.
+func (v *verifier) cut(path, what string, size int64, kind string) {
+	v.damage(path, what, func() (string, error) {
+		torn, err := cutTail(path, size, kind)
+		return fmt.Sprintf("%d bytes from there on are kept in %s", torn, filepath.Base(path)+cutSuffix), err
+	})
+}
+
+// numbered gives the numbers of the files <prefix><n><suffix> in dir, ascending.
+func numbered(dir, prefix, suffix string) ([]uint64, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var numbers []uint64
+	for _, e := range entries {
+		if n, ok := number(e, prefix, suffix); ok {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// journal reads every record of every segment.
+func (v *verifier) journal(dir string) {
+	numbers, err := numbered(dir, segmentPrefix, segmentSuffix)
+	if err != nil {
+		v.say(dir, Damaged, "cannot be read: "+err.Error())
+		return
+	}
+	j := &Journal{dir: dir, log: discard}
+	for i, n := range numbers {
+		path := j.path(n)
+		if i > 0 && numbers[i-1] != n-1 {
+			v.say(path, Noted, fmt.Sprintf("the segments between %d and this one are missing: reports lack their decisions", numbers[i-1]))
+		}
+		s := segment{number: n}
+		records, err := j.readSegment(&s)
+		var torn *damageError
+		switch {
+		case err == nil:
+			v.say(path, Sound, fmt.Sprintf("%d decisions%s", records, span(s.first.Tick, j.last.Tick, records)))
+		case errors.As(err, &torn) && v.inUse && i == len(numbers)-1:
+			v.say(path, Noted, fmt.Sprintf("%d decisions; the last one is being written, or torn: %v", records, err))
+		case errors.As(err, &torn):
+			v.cut(path, fmt.Sprintf("%v, after %d sound decisions", err, records), s.size, journalMagic)
+		default:
+			v.damage(path, err.Error(), nil)
+		}
+	}
+}
+
+// readSegment reads a segment to its end, and counts its decisions. It fills in s.first, s.size and the journal's last
+// position. Damage is a [damageError], from byte s.size on.
+func (j *Journal) readSegment(s *segment) (records int, err error) {
+	f, err := os.Open(j.path(s.number))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	r, err := newRecordReader(f, journalMagic)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		s.size = r.offset
+		payload, err := r.next()
+		if err != nil {
+			return records, endOfFile(err)
+		}
+		var d alerting.Decision
+		if err := cbor.Unmarshal(payload, &d); err != nil || d.Tick.IsZero() {
+			return records, fmt.Errorf("record at byte %d is intact but not a decision of this version (%w): read it with the version that wrote it", s.size, err)
+		}
+		at := positionOf(&d)
+		if at.Compare(j.last) <= 0 {
+			return records, fmt.Errorf("record at byte %d is %s, and the one before it %s: decisions must ascend", s.size, at, j.last)
+		}
+		if j.last = at; records == 0 {
+			s.first = at
+		}
+		records++
+	}
+}
+
+// outbox reads every record of the outbox.
+func (v *verifier) outbox(dir string) {
+	path := filepath.Join(dir, outboxFile)
+	records, size, err := readOutbox(path)
+	var torn *damageError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err == nil:
+		v.say(path, Sound, fmt.Sprintf("%d records", records))
+	case errors.As(err, &torn) && v.inUse:
+		v.say(path, Noted, fmt.Sprintf("%d records; the last one is being written, or torn: %v", records, err))
+	case errors.As(err, &torn):
+		v.cut(path, fmt.Sprintf("%v, after %d sound records", err, records), size, outboxMagic)
+	default:
+		v.damage(path, err.Error(), nil)
+	}
+}
+
+// readOutbox counts the records of an outbox; damage is a [damageError], from byte size on.
+func readOutbox(path string) (records int, size int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = f.Close() }()
+	r, err := newRecordReader(f, outboxMagic)
+	for err == nil {
+		size = r.offset
+		var payload []byte
+		if payload, err = r.next(); err != nil {
+			break
+		}
+		var x outboxRecord
+		if err := cbor.Unmarshal(payload, &x); err != nil {
+			return records, size, fmt.Errorf("record at byte %d is intact but not of this version: %w", size, err)
+		}
+		records++
+	}
+	return records, size, endOfFile(err)
+}
+
+// span says from when to when records are.
+func span(first, last time.Time, records int) string {
+	if records == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s to %s", first.UTC().Format(time.RFC3339), last.UTC().Format(time.RFC3339))
+}
+
+// snapshots reads every snapshot to its last byte.
+func (v *verifier) snapshots(dir string) {
+	numbers, err := numbered(dir, snapshotPrefix, snapshotSuffix)
+	if err != nil {
+		v.say(dir, Damaged, "cannot be read: "+err.Error())
+		return
+	}
+	all := &Snapshots{dir: dir}
+	for _, n := range numbers {
+		path := all.path(n)
+		s, err := readSnapshot(path)
+		var version *versionError
+		var unread *os.PathError
+		switch {
+		case err == nil:
+			v.say(path, Sound, fmt.Sprintf("state of %d bytes at sequence %d of stream %s", s.Bytes, s.Sequence, s.Stream.Name))
+		case v.inUse && errors.Is(err, fs.ErrNotExist): // replaced by a newer one meanwhile
+		case errors.As(err, &version):
+			v.damage(path, err.Error()+": run the version that wrote it, or move it away to start from the beginning of the stream", nil)
+		case errors.As(err, &unread):
+			v.damage(path, "cannot be read: "+err.Error(), nil)
+		default:
+			v.damage(path, err.Error(), func() (string, error) { return v.aside(path) })
+		}
+	}
+}
