@@ -54,3 +54,13 @@ func cut(raw []byte) string {
 	}
 	return string(raw)
 }
+
+// reader is integer with the first error kept in err, for several fields in a row.
+func (f fields) reader(err *error) func(limit int, names ...string) int {
+	return func(limit int, names ...string) (n int) {
+		if *err == nil {
+			n, *err = f.integer(limit, names...)
+		}
+		return n
+	}
+}

@@ -6,13 +6,24 @@ import (
 	"strings"
 )
 
-// Model is what a model's config.json says about the size of its KV cache.
+// Model is what a model's config.json says about its size.
 type Model struct {
-	Layers  int    // layers that keep keys and values per token
-	KVHeads int    // key/value heads: attention heads for MHA, fewer for GQA, 1 for MQA
-	HeadDim int    // dimension of one head
-	Latent  int    // kv_lora_rank + qk_rope_head_dim for multi-head latent attention, 0 for all others
-	DType   string // dtype of the weights as written, "" when absent
+	TotalLayers int    // of every kind
+	Layers      int    // layers that keep keys and values per token
+	Windowed    int    // of Layers, those that keep the newest Window tokens only
+	Window      int    // tokens; 0 when no layer is windowed
+	KVHeads     int    // key/value heads: attention heads for MHA, fewer for GQA, 1 for MQA
+	HeadDim     int    // dimension of one head
+	Latent      int    // kv_lora_rank + qk_rope_head_dim for multi-head latent attention, 0 for all others
+	DType       string // dtype of the weights as written, "" when absent
+
+	StateBytes   float64 // kept of each sequence by layers without a cache per token
+	StateUnknown bool    // there are such layers, and the config does not tell how much they keep
+
+	MaxContext   int // tokens that the model was made for; 0 when the config does not say
+	Weights      Weights
+	Quantization Quantization
+	Vision       bool // there is an image encoder, whose weights are not counted
 }
 
 // KVBytes is the KV cache that one token takes, in bytes.
@@ -28,23 +39,43 @@ type KVBytes struct {
 //
 // Heads are sharded over the GPUs, ceil(kv_heads/tp) on each and never less than one, so that a tp above the number of
 // heads replicates them. MLA keeps one latent vector for all heads, which every rank holds (DeepSeek-V2, §2.1,
-// arXiv:2405.04434). kvDType overrides the cache's dtype ("fp8", …); "" and "auto" follow the model. Sliding-window
-// layers count like full ones: an upper bound, exact for contexts shorter than the window. Errors name the dtype or tp.
+// arXiv:2405.04434). kvDType overrides the cache's dtype ("fp8", …); "" and "auto" follow the model. Windowed layers
+// count like full ones: an upper bound, exact for contexts shorter than the window; [Model.RequestBytes] is exact for
+// any. Errors name the dtype or tp.
 func (m Model) BytesPerToken(kvDType string, tp int) (KVBytes, error) {
-	if tp < 1 || tp > maxGPUs {
-		return KVBytes{}, fmt.Errorf("tensor parallel %d is out of range; set 1…%d GPUs per replica", tp, maxGPUs)
-	}
-	element, err := m.element(kvDType)
+	perLayer, err := m.layerBytes(kvDType, tp)
 	if err != nil {
 		return KVBytes{}, err
 	}
-	perHead := 2 * float64(m.HeadDim)
-	headsPerGPU := max(1, (m.KVHeads+tp-1)/tp)
-	if m.Latent > 0 {
-		perHead, headsPerGPU = float64(m.Latent), 1
-	}
-	perGPU := float64(m.Layers) * float64(headsPerGPU) * perHead * element
+	perGPU := float64(m.Layers) * perLayer
 	return KVBytes{PerReplica: perGPU * float64(tp), PerGPU: perGPU}, nil
+}
+
+// RequestBytes is what a sequence of context tokens takes of the KV cache on the fullest GPU when a stage of the model
+// holds share of its layers: full layers keep all of it, windowed ones min(context, window), and layers with a state of
+// fixed size that state, over tp GPUs.
+func (m Model) RequestBytes(kvDType string, tp int, share, context float64) (float64, error) {
+	perLayer, err := m.layerBytes(kvDType, tp)
+	if err != nil {
+		return 0, err
+	}
+	kept := float64(m.Layers-m.Windowed)*context + float64(m.Windowed)*min(context, float64(m.Window))
+	return share * (perLayer*kept + m.StateBytes/float64(tp)), nil
+}
+
+// layerBytes is the KV cache of one token in one layer on one of tp GPUs.
+func (m Model) layerBytes(kvDType string, tp int) (float64, error) {
+	if tp < 1 || tp > maxGPUs {
+		return 0, fmt.Errorf("tensor parallel %d is out of range; set 1…%d GPUs per replica", tp, maxGPUs)
+	}
+	element, err := m.element(kvDType)
+	if err != nil {
+		return 0, err
+	}
+	if m.Latent > 0 {
+		return float64(m.Latent) * element, nil
+	}
+	return 2 * float64(m.HeadDim) * float64(max(1, (m.KVHeads+tp-1)/tp)) * element, nil
 }
 
 // maxGPUs bounds the GPUs of one replica.

@@ -3,8 +3,6 @@ package capacity
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 )
 
 // Bounds on a config.json; far beyond any real model, small enough that products of them are exact in a float64.
@@ -15,30 +13,24 @@ const (
 	maxHeadDim    = 16384
 	maxHidden     = 1 << 22
 	maxNesting    = 3
+	maxContext    = 1 << 30
 )
 
 // nested names where multimodal models keep the configuration of their language model.
 var nested = []string{"text_config", "language_config", "llm_config", "thinker_config"}
 
-// cacheless names the kinds of layer that keep a state of fixed size instead of keys and values per token.
-var cacheless = []string{"linear_attention", "mamba", "mamba2", "conv", "short_conv", "recurrent"}
-
 // ParseModel reads a Hugging Face config.json. It knows the field names of Llama, Qwen, Mistral, Gemma, DeepSeek,
-// Falcon, GPT-2 and its descendants, MPT, DBRX and ChatGLM, models that nest a text_config, and hybrids that list
-// their layer_types. Errors name the field, the value and the bound.
+// gpt-oss, Falcon, GPT-2 and its descendants, MPT, DBRX and ChatGLM, models that nest a text_config, and hybrids.
+// Errors name the field, the value and the bound.
 func ParseModel(config []byte) (Model, error) {
 	if len(config) > maxModelBytes {
 		return Model{}, fmt.Errorf("config.json has %d bytes, more than the %d allowed; is it the model's config?", len(config), maxModelBytes)
 	}
-	var f fields
-	if err := json.Unmarshal(config, &f); err != nil {
+	var outer fields
+	if err := json.Unmarshal(config, &outer); err != nil {
 		return Model{}, fmt.Errorf("config.json is not a JSON object: %w", err)
 	}
-	dtype, err := f.text("torch_dtype", "dtype")
-	if err != nil {
-		return Model{}, err
-	}
-	f, err = f.language(0)
+	f, err := outer.language(0)
 	if err != nil {
 		return Model{}, err
 	}
@@ -46,9 +38,20 @@ func ParseModel(config []byte) (Model, error) {
 	if err != nil {
 		return Model{}, err
 	}
+	// What holds for the whole checkpoint may stand outside, where the language model is nested.
 	if m.DType == "" {
-		m.DType = dtype
+		if m.DType, err = outer.text("torch_dtype", "dtype"); err != nil {
+			return Model{}, err
+		}
 	}
+	for _, g := range []fields{f, outer} {
+		if m.Quantization == (Quantization{}) {
+			if m.Quantization, err = g.quantization(); err != nil {
+				return Model{}, err
+			}
+		}
+	}
+	_, m.Vision = outer["vision_config"]
 	return m, nil
 }
 
@@ -72,18 +75,14 @@ func (f fields) language(depth int) (fields, error) {
 }
 
 func (f fields) model() (m Model, err error) {
-	read := func(limit int, names ...string) (n int) {
-		if err == nil {
-			n, err = f.integer(limit, names...)
-		}
-		return n
-	}
+	read := f.reader(&err)
 	layers := read(maxLayers, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
 	heads := read(maxHeads, "num_attention_heads", "n_head", "n_heads")
 	hidden := read(maxHidden, "hidden_size", "n_embd", "d_model")
 	headDim := read(maxHeadDim, "head_dim", "kv_channels")
 	latent := read(maxHidden, "kv_lora_rank")
 	rope := read(maxHeadDim, "qk_rope_head_dim")
+	m.MaxContext = read(maxContext, "max_position_embeddings", "n_positions", "seq_length", "max_seq_len")
 	if err != nil {
 		return Model{}, err
 	}
@@ -93,15 +92,19 @@ func (f fields) model() (m Model, err error) {
 	if layers == 0 {
 		return Model{}, missing("num_hidden_layers")
 	}
-	if m.Layers, err = f.cachingLayers(layers); err != nil {
+	kinds, err := f.layers(layers)
+	if err != nil {
 		return Model{}, err
 	}
+	m.TotalLayers, m.Layers, m.Windowed, m.Window = layers, kinds.cached, kinds.windowed, kinds.window
+	m.StateBytes, m.StateUnknown = f.state(layers - kinds.cached)
 	if latent > 0 {
 		if rope == 0 {
 			return Model{}, missing("qk_rope_head_dim")
 		}
 		m.KVHeads, m.Latent = 1, latent+rope
-		return m, nil
+		m.Weights, err = f.weights(&m, heads, hidden, headDim)
+		return m, err
 	}
 	if heads == 0 {
 		return Model{}, missing("num_attention_heads")
@@ -116,7 +119,10 @@ func (f fields) model() (m Model, err error) {
 		headDim = hidden / heads
 	}
 	m.HeadDim = headDim
-	m.KVHeads, err = f.kvHeads(heads)
+	if m.KVHeads, err = f.kvHeads(heads); err != nil {
+		return Model{}, err
+	}
+	m.Weights, err = f.weights(&m, heads, hidden, headDim)
 	return m, err
 }
 
@@ -145,26 +151,4 @@ func (f fields) kvHeads(heads int) (int, error) {
 		return heads, nil
 	}
 	return n, nil
-}
-
-// cachingLayers is how many of the layers keep keys and values per token.
-func (f fields) cachingLayers(layers int) (int, error) {
-	if raw, ok := f["layer_types"]; ok && string(raw) != "null" {
-		var kinds []string
-		if err := json.Unmarshal(raw, &kinds); err != nil || len(kinds) > maxLayers {
-			return 0, fmt.Errorf("config.json: layer_types is not a list of at most %d names", maxLayers)
-		}
-		n := 0
-		for _, kind := range kinds {
-			if !slices.Contains(cacheless, strings.ToLower(kind)) {
-				n++
-			}
-		}
-		return n, nil
-	}
-	every, err := f.integer(maxLayers, "full_attention_interval")
-	if err != nil || every == 0 {
-		return layers, err
-	}
-	return layers / every, nil
 }

@@ -13,7 +13,11 @@ const (
 	Prefill  = "prefill"  // prompt tokens per second that are not cached
 	Decode   = "decode"   // output tokens per second
 	Requests = "requests" // requests per second
+	Slots    = "slots"    // requests at once
 )
+
+// Context is what binds a request that is longer than its model was made for.
+const Context = "context"
 
 // Pool is what one pool can hold and do, checked and with defaults filled in. It is a value.
 type Pool struct {

@@ -1,0 +1,54 @@
+package capacity
+
+import (
+	"fmt"
+	"strings"
+)
+
+// GPUType is a GPU as its data sheet has it, and what of its memory a process sees.
+type GPUType struct {
+	Name    string
+	SheetGB float64 // memory by the vendor's data sheet
+	// VisibleGiB is the memory that the driver offers a process, as engines print it when they start: the sheet's less what
+	// error correction and the driver keep (in-band ECC takes a sixteenth of GDDR6).
+	VisibleGiB float64
+}
+
+// GPUTypes are the GPUs known by name: memory from the data sheets of NVIDIA and AMD.
+var GPUTypes = []GPUType{
+	{"t4", 16, 14.6},
+	{"l4", 24, 22.0},
+	{"a10g", 24, 22.0},
+	{"rtx-3090", 24, 23.6},
+	{"rtx-4090", 24, 23.5},
+	{"rtx-5090", 32, 31.4},
+	{"a100-40g", 40, 39.4},
+	{"l40s", 48, 44.4},
+	{"rtx-6000-ada", 48, 47.4},
+	{"a100-80g", 80, 79.2},
+	{"h100-80g", 80, 79.2},
+	{"h100-nvl", 94, 93.0},
+	{"h20-96g", 96, 95.1},
+	{"h200-141g", 141, 139.8},
+	{"b200-180g", 180, 178.3},
+	{"b300-288g", 288, 275.0},
+	{"mi300x-192g", 192, 191.9},
+	{"mi325x-256g", 256, 255.9},
+	{"mi355x-288g", 288, 287.9},
+}
+
+// GPUMemory is the memory of one GPU in bytes: of a name in GPUTypes, or a size such as 80GiB.
+func GPUMemory(nameOrSize string) (bytes float64, err error) {
+	wanted := strings.ToLower(nameOrSize)
+	var names []string
+	for _, g := range GPUTypes {
+		if g.Name == wanted {
+			return g.VisibleGiB * (1 << 30), nil
+		}
+		names = append(names, g.Name)
+	}
+	if bytes, err = ParseSize(nameOrSize); err == nil && bytes > 0 {
+		return bytes, nil
+	}
+	return 0, fmt.Errorf("%q is no GPU known by name (%s) and no size such as 80GiB", nameOrSize, strings.Join(names, ", "))
+}

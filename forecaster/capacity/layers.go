@@ -1,0 +1,142 @@
+package capacity
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// kinds counts the layers of a model by what they keep of the tokens they have seen.
+type kinds struct {
+	cached   int // keep keys and values per token; the others a state of fixed size
+	windowed int // of cached, those that keep the newest window tokens only
+	window   int // tokens
+}
+
+// cacheless names the kinds of layer that keep a state of fixed size instead of keys and values per token; windowed
+// those that attend to the newest tokens only.
+var (
+	cacheless = []string{"linear_attention", "mamba", "mamba2", "conv", "short_conv", "recurrent"}
+	windowed  = []string{"sliding_attention", "local_attention", "chunked_attention", "sliding_window"}
+)
+
+// layers sorts the layers: by layer_types where the config lists them, else by the rule its family states them with.
+func (f fields) layers(layers int) (kinds, error) {
+	k := kinds{cached: layers}
+	window, err := f.window()
+	if err != nil {
+		return k, err
+	}
+	if raw, ok := f["layer_types"]; ok && string(raw) != "null" {
+		var names []string
+		if err := json.Unmarshal(raw, &names); err != nil || len(names) > maxLayers {
+			return k, fmt.Errorf("config.json: layer_types is not a list of at most %d names", maxLayers)
+		}
+		k.cached = 0
+		for _, name := range names {
+			name = strings.ToLower(name)
+			if slices.Contains(cacheless, name) {
+				continue
+			}
+			k.cached++
+			if window > 0 && slices.Contains(windowed, name) {
+				k.windowed++
+			}
+		}
+	} else if k.cached, err = f.attentionLayers(layers); err != nil {
+		return k, err
+	} else if window > 0 {
+		if k.windowed, err = f.windowedLayers(k.cached); err != nil {
+			return k, err
+		}
+	}
+	if k.windowed > 0 {
+		k.window = window
+	}
+	return k, nil
+}
+
+// attentionLayers is how many layers of a hybrid have attention, by the fields of Qwen3-Next (one in
+// full_attention_interval), Jamba (one in attn_layer_period), Bamba (attn_layer_indices) and Nemotron-H (a * in
+// hybrid_override_pattern).
+func (f fields) attentionLayers(layers int) (int, error) {
+	every, err := f.integer(maxLayers, "full_attention_interval", "attn_layer_period")
+	if err != nil {
+		return 0, err
+	}
+	if every > 0 {
+		return layers / every, nil
+	}
+	if raw, ok := f["attn_layer_indices"]; ok && string(raw) != "null" {
+		var at []int
+		if err := json.Unmarshal(raw, &at); err != nil || len(at) > layers {
+			return 0, fmt.Errorf("config.json: attn_layer_indices is no list of at most %d layers", layers)
+		}
+		return len(at), nil
+	}
+	pattern, err := f.text("hybrid_override_pattern")
+	if err != nil || pattern == "" {
+		return layers, err
+	}
+	return min(strings.Count(pattern, "*"), layers), nil
+}
+
+// window is the span of windowed attention in tokens; 0 when there is none or it is switched off.
+func (f fields) window() (int, error) {
+	family, err := f.text("model_type")
+	if err != nil {
+		return 0, err
+	}
+	// Qwen 2 and 3 state a window and leave it unused unless this flag is set.
+	if raw, ok := f["use_sliding_window"]; ok && string(raw) != "true" || !ok && strings.HasPrefix(family, "qwen") {
+		return 0, nil
+	}
+	return f.integer(maxContext, "sliding_window", "attention_chunk_size")
+}
+
+// windowedLayers is how many of the layers look back over the window only. Gemma 3 and Cohere have one full layer in
+// sliding_window_pattern (Gemma 3: six where it is not stated); Gemma 2 every second, beginning with a windowed one; Qwen
+// 2 full ones up to max_window_layers; all others windows throughout.
+func (f fields) windowedLayers(layers int) (int, error) {
+	pattern, err := f.integer(maxLayers, "sliding_window_pattern", "_sliding_window_pattern")
+	if err != nil {
+		return 0, err
+	}
+	family, err := f.text("model_type")
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case pattern > 0:
+		return layers - layers/pattern, nil
+	case strings.HasPrefix(family, "gemma3"):
+		return layers - layers/6, nil
+	case family == "gemma2":
+		return (layers + 1) / 2, nil
+	}
+	full, err := f.integer(maxLayers, "max_window_layers")
+	return layers - min(full, layers), err
+}
+
+// state is what the cacheless layers keep of a sequence, in bytes, at two bytes an element (the recurrence of Qwen3-Next
+// is kept in four): the matrix of a gated delta net, heads · key · value, and its convolution's window (Yang et al.
+// 2024, arXiv:2412.06464). unknown says that the config does not tell.
+func (f fields) state(layers int) (bytes float64, unknown bool) {
+	if layers <= 0 {
+		return 0, false
+	}
+	var err error
+	read := f.reader(&err)
+	values := read(maxHeads, "linear_num_value_heads")
+	keys := read(maxHeads, "linear_num_key_heads")
+	keyDim := read(maxHeadDim, "linear_key_head_dim")
+	valueDim := read(maxHeadDim, "linear_value_head_dim")
+	kernel := read(maxHeadDim, "linear_conv_kernel_dim")
+	if err != nil || values == 0 || keys == 0 || keyDim == 0 || valueDim == 0 {
+		return 0, true
+	}
+	matrix := 4 * float64(values) * float64(keyDim) * float64(valueDim)
+	convolved := 2*float64(keys)*float64(keyDim) + float64(values)*float64(valueDim)
+	return float64(layers) * (matrix + 2*convolved*float64(max(kernel-1, 0))), false
+}
