@@ -33,6 +33,7 @@ var commands = []command{
 	{"agent", "fold telemetry into windows at the edge, and publish these to the daemon that forecasts", runAgent},
 	{"demo", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
 	{"backtest", "run the same pipeline over a recorded trace and score it", runBacktest},
+	{"plan", "before a launch: which resource runs out first, when, how many replicas it takes, and what a model takes of a GPU", runPlan},
 	{"replay", "publish a trace to NATS, in real time or faster", replay},
 	{"report", "reconcile a data directory's forecasts and decisions with what came", runReport},
 	{"decode", "show what Forewarm understands of a message, and what it refuses", decode},

@@ -15,12 +15,17 @@ type Config struct {
 	KVCapacityTokens int     `yaml:"kv_capacity_tokens"` // per replica; overrides what model_config and gpu give
 	KVTarget         float64 `yaml:"kv_target"`          // safe share of the KV cache; 0 means 0.85
 	Fragmentation    float64 `yaml:"fragmentation"`      // share of the cache lost to partly filled blocks
+	ContextTokens    int     `yaml:"context_tokens"`     // of a request as it runs; only windowed layers depend on it; 0 counts them in full
 
 	PrefillTokensPerS float64       `yaml:"prefill_tokens_per_s"` // per replica at the latency objective; 0 is unknown
 	DecodeTokensPerS  float64       `yaml:"decode_tokens_per_s"`  // likewise
 	MaxRequestsPerS   float64       `yaml:"max_requests_per_s"`   // per replica; 0 is no limit
 	MaxNumSeqs        int           `yaml:"max_num_seqs"`         // per replica; with itl it bounds decode
 	ITL               time.Duration `yaml:"itl"`                  // time per output token; 0 means 25ms
+
+	Limits        Limits        `yaml:"limits"`        // of the whole pool
+	Disaggregated Disaggregated `yaml:"disaggregated"` // prefill on replicas of its own
+	Types         []Type        `yaml:"types"`         // of replicas to choose from in a plan
 
 	Warmup   Lag      `yaml:"warmup"`
 	Replicas Replicas `yaml:"replicas"`
@@ -30,15 +35,23 @@ type Config struct {
 	SLOViolationMinuteUSD float64 `yaml:"slo_violation_minute_usd"` // cost of a minute short of one replica; 0 is unknown
 	BudgetHourUSD         float64 `yaml:"budget_hour_usd"`          // most the pool may cost per hour; 0 is unlimited
 	Quantile              float64 `yaml:"quantile"`                 // of demand to provide for; 0 follows from cost
+	Prices                Prices  `yaml:"prices"`                   // when and where they were taken
 }
 
-// GPU is the memory of one replica. Sizes are written like 80GiB.
+// GPU is what one replica runs on. Sizes are written like 80GiB.
 type GPU struct {
-	Memory      string  `yaml:"memory"`      // of one GPU
-	PerReplica  int     `yaml:"per_replica"` // GPUs, tensor parallel; 0 means 1
-	Utilization float64 `yaml:"utilization"` // share the engine may use; 0 means 0.9
-	Weights     string  `yaml:"weights"`     // of the whole replica
-	Workspace   string  `yaml:"workspace"`   // on each GPU; "" is none
+	Type           string  `yaml:"type"`            // a name of GPUTypes; gives the memory
+	Memory         string  `yaml:"memory"`          // of one GPU; wins over type
+	PerReplica     int     `yaml:"per_replica"`     // GPUs: tensor · pipeline · data; 0 means 1
+	Pipeline       int     `yaml:"pipeline"`        // stages; 0 means 1
+	Data           int     `yaml:"data"`            // data-parallel ranks; 0 means 1
+	ExpertParallel bool    `yaml:"expert_parallel"` // experts are whole on a rank
+	Utilization    float64 `yaml:"utilization"`     // share the engine may use; 0 means 0.9
+	Weights        string  `yaml:"weights"`         // of the checkpoint; "" counts them from model_config
+	WeightsDType   string  `yaml:"weights_dtype"`   // "" follows the checkpoint
+	Workspace      string  `yaml:"workspace"`       // on each GPU; "" estimates it
+	Adapters       int     `yaml:"adapters"`        // LoRA adapters on the GPU
+	AdapterRank    int     `yaml:"adapter_rank"`    // of the largest; 0 means 16
 }
 
 // Lag is a warm-up lag by two of its percentiles; zeros mean 6 and 12 minutes.

@@ -3,6 +3,7 @@ package capacity
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 	_ "time/tzdata" // a pool's time zone must not depend on what the machine has installed
 )
@@ -37,6 +38,15 @@ type Pool struct {
 	SLOViolationMinuteUSD float64
 	BudgetHourUSD         float64
 	Quantile              float64 // stated; 0 follows from cost
+	WaitingPerReplica     float64 // requests that may wait per replica
+
+	Disaggregated      bool // prompts are computed on replicas of their own; Replicas are those that decode
+	PrefillReplicas    Replicas
+	TransferTokensPerS float64 // that one prefill replica sends; 0 is no limit
+	Limits             Limits
+	Prices             Prices
+	Types              []Type
+	Fit                *Fit // of the model on a replica; nil when it was not counted
 }
 
 // New builds a pool. modelJSON is the content of c.ModelConfig, nil when the pool names none. Errors name the key, its
@@ -58,27 +68,104 @@ func New(c Config, modelJSON []byte) (Pool, error) {
 		},
 		Warmup: NewWarmup(c.Warmup.P50, c.Warmup.P90), Replicas: c.Replicas, Reserves: c.Reserves,
 		GPUsPerReplica: c.GPU.PerReplica, GPUHourUSD: c.GPUHourUSD, SLOViolationMinuteUSD: c.SLOViolationMinuteUSD,
-		BudgetHourUSD: c.BudgetHourUSD, Quantile: c.Quantile,
+		BudgetHourUSD: c.BudgetHourUSD, Quantile: c.Quantile, Limits: c.Limits, Prices: c.Prices, Types: slices.Clone(c.Types),
+		Disaggregated: c.Disaggregated.PrefillReplicas.Max > 0, PrefillReplicas: c.Disaggregated.PrefillReplicas,
 	}
+	for i := range p.Types {
+		p.Types[i].kvTarget = c.KVTarget
+	}
+	if err := p.readModel(&c, modelJSON); err != nil {
+		return Pool{}, err
+	}
+	return p, p.readTransfer(&c)
+}
+
+// readModel sizes the cache from the model's config.json, nil when the pool names none.
+func (p *Pool) readModel(c *Config, modelJSON []byte) error {
+	hasGPU := c.GPU.Memory != "" || c.GPU.Type != ""
 	if modelJSON == nil {
-		if c.GPU.Memory != "" && c.KVCapacityTokens == 0 {
-			return Pool{}, c.errorf("model_config", "not set, so gpu.memory says nothing of tokens; set the path of the model's config.json, or kv_capacity_tokens")
+		if hasGPU && c.KVCapacityTokens == 0 {
+			return c.errorf("model_config", "not set, so the memory of a GPU says nothing of tokens; set the path of the model's config.json, or kv_capacity_tokens")
 		}
-		return p, nil
+		return nil
 	}
 	model, err := ParseModel(modelJSON)
 	if err != nil {
-		return Pool{}, c.errorf("model_config", "%s: %w", c.ModelConfig, err)
+		return c.errorf("model_config", "%s: %w", c.ModelConfig, err)
 	}
-	if p.KVBytes, err = model.BytesPerToken(c.KVDType, c.GPU.PerReplica); err != nil {
-		return Pool{}, c.errorf("kv_dtype", "%w", err)
+	tensor := c.GPU.PerReplica / (c.GPU.Pipeline * c.GPU.Data)
+	if p.KVBytes, err = model.BytesPerToken(c.KVDType, tensor); err != nil {
+		return c.errorf("kv_dtype", "%w", err)
 	}
-	if p.KVTokens == 0 && c.GPU.Memory != "" {
-		if p.KVTokens, err = c.tokens(p.KVBytes); err != nil {
-			return Pool{}, err
+	if !hasGPU {
+		return nil
+	}
+	d, err := c.deployment(tensor)
+	if err != nil {
+		return err
+	}
+	fit, err := NewFit(model, d)
+	if err != nil {
+		if p.KVTokens > 0 {
+			return nil // what the engine says is enough
 		}
+		return c.errorf("gpu", "%w", err)
 	}
-	return p, nil
+	p.Fit, p.KVBytes = &fit, fit.TokenBytes
+	if p.KVTokens == 0 {
+		p.KVTokens = fit.Tokens(max(float64(c.ContextTokens), 1))
+	}
+	return nil
+}
+
+// deployment is the GPU block.
+func (c *Config) deployment(tensor int) (Deployment, error) {
+	d := Deployment{
+		Utilization: c.GPU.Utilization, Tensor: tensor, Pipeline: c.GPU.Pipeline, Data: c.GPU.Data, ExpertParallel: c.GPU.ExpertParallel,
+		KVDType: c.KVDType, WeightsDType: c.GPU.WeightsDType, MaxNumSeqs: c.MaxNumSeqs, Adapters: c.GPU.Adapters,
+		AdapterRank: c.GPU.AdapterRank, Fragmentation: c.Fragmentation, KVTarget: c.KVTarget,
+	}
+	for _, size := range []struct {
+		key, text string
+		into      *float64
+	}{
+		{"gpu.memory", c.GPU.Memory, &d.GPUBytes}, {"gpu.weights", c.GPU.Weights, &d.WeightsBytes}, {"gpu.workspace", c.GPU.Workspace, &d.Workspace},
+	} {
+		if size.text == "" {
+			continue
+		}
+		v, err := ParseSize(size.text)
+		if err != nil {
+			return d, c.errorf(size.key, "%w", err)
+		}
+		*size.into = v
+	}
+	if c.GPU.Type != "" && d.GPUBytes == 0 {
+		v, err := GPUMemory(c.GPU.Type)
+		if err != nil {
+			return d, c.errorf("gpu.type", "%w", err)
+		}
+		d.GPUBytes = v
+	}
+	return d, nil
+}
+
+// readTransfer turns the bandwidth between the roles into tokens.
+func (p *Pool) readTransfer(c *Config) error {
+	if c.Disaggregated.Transfer == "" {
+		return nil
+	}
+	bytes, err := ParseSize(c.Disaggregated.Transfer)
+	switch {
+	case err != nil:
+		return c.errorf("disaggregated.transfer", "%w", err)
+	case !p.Disaggregated:
+		return c.errorf("disaggregated.transfer", "%s is set, and prefill_replicas.max is not; set both or neither", c.Disaggregated.Transfer)
+	case !(p.KVBytes.PerReplica > 0):
+		return c.errorf("disaggregated.transfer", "%s says nothing of tokens without a model; set model_config", c.Disaggregated.Transfer)
+	}
+	p.TransferTokensPerS = bytes / p.KVBytes.PerReplica
+	return nil
 }
 
 // zone is the pool's time zone. "Local" is refused, for it would make forecasts depend on the machine.
@@ -88,34 +175,6 @@ func (c Config) zone() (*time.Location, error) {
 		return nil, c.errorf("timezone", "%q is no IANA time zone; write one such as UTC or Europe/Berlin", c.Timezone)
 	}
 	return zone, nil
-}
-
-// tokens is the KV cache of one replica from the GPU block.
-func (c Config) tokens(kv KVBytes) (float64, error) {
-	m := Memory{GPUs: c.GPU.PerReplica, Utilization: c.GPU.Utilization, Fragmentation: c.Fragmentation}
-	for _, size := range []struct {
-		key, text string
-		into      *float64
-	}{
-		{"gpu.memory", c.GPU.Memory, &m.GPUBytes},
-		{"gpu.weights", c.GPU.Weights, &m.WeightsBytes},
-		{"gpu.workspace", c.GPU.Workspace, &m.WorkspaceBytes},
-	} {
-		if size.text == "" && size.key == "gpu.workspace" {
-			continue
-		}
-		v, err := ParseSize(size.text)
-		if err != nil {
-			return 0, c.errorf(size.key, "%w", err)
-		}
-		*size.into = v
-	}
-	tokens := TokensPerReplica(m, kv)
-	if tokens == 0 {
-		return 0, c.errorf("gpu", "weights %s and workspace %q leave no memory of %d × %s at utilization %g for the KV cache; set more GPUs per_replica, smaller weights, or kv_capacity_tokens",
-			c.GPU.Weights, c.GPU.Workspace, c.GPU.PerReplica, c.GPU.Memory, c.GPU.Utilization)
-	}
-	return tokens, nil
 }
 
 // PerReplica is the safe capacity of one replica in the dimension's unit; ok is false when it is not known or the
@@ -135,6 +194,8 @@ func (p *Pool) PerReplica(dimension string, reportedKV float64) (safe float64, o
 		safe = p.Rates.Decode()
 	case Requests:
 		safe = p.Rates.RequestsPerS
+	case Transfer:
+		safe = p.TransferTokensPerS
 	}
 	return safe, safe > 0
 }
@@ -150,7 +211,7 @@ const (
 // τ = Cu/(Cu + Co) (Arrow, Harris and Marschak 1951, doi:10.2307/1906813), with Cu the cost of a minute short of a
 // replica and Co the price of a replica's minute, within 0.5…0.99. ok is false when either cost is unknown.
 func (p *Pool) CostQuantile() (tau float64, ok bool) {
-	over := p.replicaHourUSD() / time.Hour.Minutes()
+	over := p.ReplicaHourUSD() / time.Hour.Minutes()
 	under := p.SLOViolationMinuteUSD
 	if !(over > 0) || !(under > 0) {
 		return 0, false
@@ -161,7 +222,7 @@ func (p *Pool) CostQuantile() (tau float64, ok bool) {
 // Limit is the most replicas the pool may have, and the key that says so.
 func (p *Pool) Limit() (replicas int, key string) {
 	replicas, key = p.Replicas.Max, "replicas.max"
-	if hour := p.replicaHourUSD(); hour > 0 && p.BudgetHourUSD > 0 {
+	if hour := p.ReplicaHourUSD(); hour > 0 && p.BudgetHourUSD > 0 {
 		if n := int(min(p.BudgetHourUSD/hour+1e-9, maxReplicas)); n < replicas {
 			replicas, key = max(n, p.Replicas.Min), "budget_hour_usd"
 		}
@@ -169,7 +230,8 @@ func (p *Pool) Limit() (replicas int, key string) {
 	return replicas, key
 }
 
-func (p *Pool) replicaHourUSD() float64 { return p.GPUHourUSD * float64(p.GPUsPerReplica) }
+// ReplicaHourUSD is the price of a replica for an hour; 0 unknown.
+func (p *Pool) ReplicaHourUSD() float64 { return p.GPUHourUSD * float64(p.GPUsPerReplica) }
 
 func (c Config) errorf(key, format string, args ...any) error {
 	return fmt.Errorf("pools[%s].%s: "+format, append([]any{c.Name, key}, args...)...)

@@ -128,8 +128,18 @@ func TestNewNamesKeyValueBoundAndMend(t *testing.T) {
 		{"pools[llama].reserves: 18 replicas in sum", func(c *Config) { c.Reserves.Rollout = 15 }},
 		{"pools[llama].gpu.per_replica: -2 is out of 1…1024", func(c *Config) { c.GPU.PerReplica = -2 }},
 		{`pools[llama].gpu.memory: "80" has no unit of memory; write it like 80GiB`, func(c *Config) { c.GPU.Memory = "80" }},
-		{`pools[llama].gpu.weights: ""`, func(c *Config) { c.GPU.Weights = "" }},
-		{"pools[llama].gpu: weights 1TiB", func(c *Config) { c.GPU.Weights = "1TiB" }},
+		{`pools[llama].gpu.type: "h100" is no GPU known by name (t4, `, func(c *Config) { c.GPU.Type, c.GPU.Memory = "h100", "" }},
+		{"pools[llama].gpu.per_replica: 4 GPUs are no multiple of 3 pipeline stages times 1", func(c *Config) { c.GPU.Pipeline = 3 }},
+		{"pools[llama].gpu.adapters: -1 is below 0", func(c *Config) { c.GPU.Adapters = -1 }},
+		{"pools[llama].limits.tokens_per_min: -1 is below 0", func(c *Config) { c.Limits.TokensPerMin = -1 }},
+		{`pools[llama].prices.date: "spring" is no date`, func(c *Config) { c.Prices.Date = "spring" }},
+		{"pools[llama].types[0].hour_usd: 0 is not above 0", func(c *Config) { c.Types = []Type{{Name: "a"}} }},
+		{"pools[llama].types[0]: has no capacity", func(c *Config) { c.Types = []Type{{Name: "a", HourUSD: 1}} }},
+		{"pools[llama].types: 9 are more than 8", func(c *Config) { c.Types = make([]Type, 9) }},
+		{"pools[llama].disaggregated.prefill_replicas: min 3, initial 3 and max 2", func(c *Config) { c.Disaggregated.PrefillReplicas = Replicas{Min: 3, Max: 2} }},
+		{"pools[llama].disaggregated.transfer: 40GB is set, and prefill_replicas.max is not", func(c *Config) { c.Disaggregated.Transfer = "40GB" }},
+		{`pools[llama].disaggregated.transfer: "fast" has no unit`, func(c *Config) { c.Disaggregated.Transfer = "fast" }},
+		{"pools[llama].gpu: weights take 256.0 GiB", func(c *Config) { c.GPU.Weights = "1TiB" }},
 		{`pools[llama].kv_dtype: KV cache dtype "int3" is unknown`, func(c *Config) { c.KVDType = "int3" }},
 	}
 	for _, tt := range tests {
@@ -158,6 +168,43 @@ func TestNewDefaults(t *testing.T) {
 	}
 	if _, ok := p.PerReplica(KV, 0); ok {
 		t.Error("an unknown KV cache has a capacity")
+	}
+}
+
+// TestPoolCountsItsModel: a model and a type of GPU are enough.
+func TestPoolCountsItsModel(t *testing.T) {
+	c, data := llama(t)
+	c.GPU = GPU{Type: "h100-80g", PerReplica: 4}
+	c.Disaggregated = Disaggregated{PrefillReplicas: Replicas{Max: 4}, Transfer: "40GB"}
+	p, err := New(c, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Fit == nil || p.Fit.GPUs != 4 || !(p.KVTokens > 400_000 && p.KVTokens < 450_000) {
+		t.Errorf("%g tokens on %+v", p.KVTokens, p.Fit)
+	}
+	if got, ok := p.PerReplica(Transfer, 0); !ok || !near(got, 40e9/(320<<10), 1e-9) {
+		t.Errorf("a prefill replica sends %g tokens/s, %t", got, ok)
+	}
+	if !p.Disaggregated || RoleOf(KV) != DecodeRole || RoleOf(Prefill) != PrefillRole || RoleOf(Requests) != AnyRole {
+		t.Error("roles are mixed up")
+	}
+	gemma, err := os.ReadFile("testdata/gemma3-27b.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.GPU.PerReplica, c.Disaggregated = 1, Disaggregated{}
+	full, err := New(c, gemma)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ContextTokens = 32_000
+	windowed, err := New(c, gemma)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ratio := windowed.KVTokens / full.KVTokens; !(ratio > 5 && ratio < 6) {
+		t.Errorf("windows stretch the cache by %.2f at 32000 tokens", ratio)
 	}
 }
 

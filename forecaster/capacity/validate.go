@@ -3,6 +3,7 @@ package capacity
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 )
@@ -12,13 +13,15 @@ const maxReplicas = 100_000
 
 func (c Config) withDefaults() Config {
 	c.KVTarget = cmp.Or(c.KVTarget, 0.85)
-	c.GPU.PerReplica = cmp.Or(c.GPU.PerReplica, 1)
+	c.GPU.PerReplica, c.GPU.Pipeline, c.GPU.Data = cmp.Or(c.GPU.PerReplica, 1), cmp.Or(c.GPU.Pipeline, 1), cmp.Or(c.GPU.Data, 1)
 	c.GPU.Utilization = cmp.Or(c.GPU.Utilization, 0.9)
 	c.ITL = cmp.Or(c.ITL, 25*time.Millisecond)
 	if c.Warmup == (Lag{}) {
 		c.Warmup = Lag{P50: 6 * time.Minute, P90: 12 * time.Minute}
 	}
-	c.Replicas.Initial = cmp.Or(c.Replicas.Initial, max(c.Replicas.Min, 1))
+	for _, r := range []*Replicas{&c.Replicas, &c.Disaggregated.PrefillReplicas} {
+		r.Initial = cmp.Or(r.Initial, max(r.Min, 1))
+	}
 	return c
 }
 
@@ -50,6 +53,9 @@ func (c Config) check() error {
 		{"itl", c.ITL.Seconds()}, {"reserves.failure", float64(c.Reserves.Failure)},
 		{"reserves.rollout", float64(c.Reserves.Rollout)}, {"reserves.warm", float64(c.Reserves.Warm)},
 		{"replicas.min", float64(c.Replicas.Min)}, {"replicas.initial", float64(c.Replicas.Initial)},
+		{"context_tokens", float64(c.ContextTokens)}, {"limits.requests_per_min", c.Limits.RequestsPerMin},
+		{"limits.tokens_per_min", c.Limits.TokensPerMin}, {"gpu.adapters", float64(c.GPU.Adapters)},
+		{"gpu.adapter_rank", float64(c.GPU.AdapterRank)}, {"disaggregated.prefill_replicas.min", float64(c.Disaggregated.PrefillReplicas.Min)},
 	} {
 		if !(amount.value >= 0) || math.IsInf(amount.value, 0) {
 			return c.errorf(amount.key, "%g is below 0; set 0 (unset) or more", amount.value)
@@ -58,7 +64,13 @@ func (c Config) check() error {
 	if n := c.GPU.PerReplica; n < 1 || n > maxGPUs {
 		return c.errorf("gpu.per_replica", "%d is out of 1…%d; set the GPUs of one replica", n, maxGPUs)
 	}
+	if n := c.GPU.Pipeline * c.GPU.Data; c.GPU.Pipeline < 1 || c.GPU.Data < 1 || n > c.GPU.PerReplica || c.GPU.PerReplica%n != 0 {
+		return c.errorf("gpu.per_replica", "%d GPUs are no multiple of %d pipeline stages times %d data-parallel ranks; set tensor · pipeline · data", c.GPU.PerReplica, c.GPU.Pipeline, c.GPU.Data)
+	}
 	if err := c.checkReplicas(); err != nil {
+		return err
+	}
+	if err := c.checkPlanned(); err != nil {
 		return err
 	}
 	return c.checkWarmup()
@@ -93,3 +105,35 @@ func (c Config) checkWarmup() error {
 	}
 	return nil
 }
+
+// checkPlanned is of the keys that only plans go by.
+func (c Config) checkPlanned() error {
+	if r := c.Disaggregated.PrefillReplicas; r.Max != 0 && (r.Max < 0 || r.Max > maxReplicas || r.Min > r.Max || r.Initial < r.Min || r.Initial > r.Max) {
+		return c.errorf("disaggregated.prefill_replicas", "min %d, initial %d and max %d must rise, up to %d; set min ≤ initial ≤ max", r.Min, r.Initial, r.Max, maxReplicas)
+	}
+	if c.Prices.Date != "" {
+		if _, err := time.Parse(time.DateOnly, c.Prices.Date); err != nil {
+			return c.errorf("prices.date", "%q is no date; write the day on which the prices were taken like 2026-03-31", c.Prices.Date)
+		}
+	}
+	if len(c.Types) > maxTypes {
+		return c.errorf("types", "%d are more than %d; list the kinds of replica that you would buy", len(c.Types), maxTypes)
+	}
+	for i, t := range c.Types {
+		key := fmt.Sprintf("types[%d]", i)
+		switch {
+		case t.Name == "":
+			return c.errorf(key+".name", "empty; name the kind of replica")
+		case !(t.HourUSD > 0) || math.IsInf(t.HourUSD, 0):
+			return c.errorf(key+".hour_usd", "%g is not above 0; set the price of a replica for an hour", t.HourUSD)
+		case t.Max < 0 || t.Max > maxReplicas:
+			return c.errorf(key+".max", "%d is out of 0…%d; set the replicas there may be", t.Max, maxReplicas)
+		case !(t.KVCapacityTokens >= 0 && t.PrefillTokensPerS >= 0 && t.DecodeTokensPerS >= 0) || t.KVCapacityTokens+t.PrefillTokensPerS+t.DecodeTokensPerS == 0:
+			return c.errorf(key, "has no capacity; set kv_capacity_tokens, prefill_tokens_per_s and decode_tokens_per_s of a replica")
+		}
+	}
+	return nil
+}
+
+// maxTypes bounds the kinds of replica of a pool.
+const maxTypes = 8

@@ -1,0 +1,104 @@
+package plan
+
+import "math"
+
+// Change is what a scenario does to demand and supply. Factors of 1 and a Lost of 0 change nothing; see [Same].
+type Change struct {
+	Rate     float64 `json:"rate"`      // requests a second
+	Prompt   float64 `json:"prompt"`    // tokens of a prompt; the cached share stays
+	Output   float64 `json:"output"`    // tokens of an output
+	CacheHit float64 `json:"cache_hit"` // cached share of the prompt
+	Retry    float64 `json:"retry"`     // attempts beyond the first, as a share of requests, that cost as much as the first
+	Limits   float64 `json:"limits"`    // rate limits, quota and budget
+	Lost     int     `json:"lost"`      // replicas
+	Shift    float64 `json:"shift"`     // share of every other class's requests that become such of the heaviest class
+}
+
+// Same changes nothing.
+var Same = Change{Rate: 1, Prompt: 1, Output: 1, CacheHit: 1, Limits: 1}
+
+// part is the change when a share s of it has come about.
+func (c Change) part(s float64) Change {
+	between := func(x float64) float64 { return 1 + s*(x-1) }
+	c.Rate, c.Prompt, c.Output, c.CacheHit = between(c.Rate), between(c.Prompt), between(c.Output), between(c.CacheHit)
+	c.Retry *= s
+	c.Shift *= s
+	return c
+}
+
+// apply changes a load whose classes are mixed as mix says; attempts beyond the first are in the result.
+func (c Change) apply(l Load, mix mix) Load {
+	l = mix.shift(l, c.Shift)
+	hit := l.CacheHit()
+	left := 0.0
+	if hit > 0 && hit < 1 {
+		left = (1 - min(hit*c.CacheHit, 1)) / (1 - hit) // of tokens not cached
+	}
+	fresh := l.PromptFresh * left
+	if hit >= 1 || hit == 0 {
+		fresh = l.PromptSquared * (1 - min(hit*c.CacheHit, 1))
+	}
+	k := c.Rate * (1 + c.Retry)
+	return Load{
+		Requests: l.Requests * k,
+		Prompt:   l.Prompt * k * c.Prompt,
+		Cached:   l.Prompt * min(hit*c.CacheHit, 1) * k * c.Prompt,
+		Output:   l.Output * k * c.Output,
+
+		PromptSquared: l.PromptSquared * k * c.Prompt * c.Prompt,
+		PromptFresh:   min(fresh, l.PromptSquared) * k * c.Prompt * c.Prompt,
+		PromptOutput:  l.PromptOutput * k * c.Prompt * c.Output,
+		OutputSquared: l.OutputSquared * k * c.Output * c.Output,
+	}
+}
+
+// mix is what one request of the heaviest class, and one of the others, asks for on average.
+type mix struct {
+	heavy, light Load // of one request a second
+	lightShare   float64
+	ok           bool // there are at least two classes
+}
+
+// mixOf finds the heaviest class: the one whose requests hold most KV for longest.
+func mixOf(classes []Class, prefill, itl float64) mix {
+	var m mix
+	best, heaviest := -1.0, -1
+	for i, c := range classes {
+		if c.Load.Requests > 0 {
+			if each := c.Load.KV(prefill, itl) / c.Load.Requests; each > best {
+				best, heaviest = each, i
+			}
+		}
+	}
+	if heaviest < 0 {
+		return m
+	}
+	var others Load
+	for i, c := range classes {
+		if i != heaviest {
+			others = others.Plus(c.Load)
+		}
+	}
+	if others.Requests == 0 {
+		return m
+	}
+	heavy := classes[heaviest].Load
+	return mix{
+		heavy: heavy.Times(1 / heavy.Requests), light: others.Times(1 / others.Requests),
+		lightShare: others.Requests / (others.Requests + heavy.Requests), ok: true,
+	}
+}
+
+// shift makes a share of the lighter requests as heavy as the heaviest class's are on average, none beyond what l has.
+func (m mix) shift(l Load, share float64) Load {
+	if !m.ok || share == 0 {
+		return l
+	}
+	moved := l.Requests * m.lightShare * share
+	l = l.Plus(m.heavy.Times(moved)).Plus(m.light.Times(-moved))
+	for _, v := range []*float64{&l.Prompt, &l.Cached, &l.Output, &l.PromptSquared, &l.PromptFresh, &l.PromptOutput, &l.OutputSquared} {
+		*v = math.Max(*v, 0)
+	}
+	l.Cached = min(l.Cached, l.Prompt)
+	return l
+}

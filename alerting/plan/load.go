@@ -1,0 +1,168 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+)
+
+// Load is what requests ask for in a second, first attempts only: each field is a sum over the requests of that second.
+// Sums add up over classes, and second moments give the KV cache held on mixed traffic, where the product of means is
+// wrong by up to a factor.
+type Load struct {
+	Requests float64 `json:"requests_per_s"`
+	Prompt   float64 `json:"prompt_tokens_per_s"`
+	Cached   float64 `json:"cached_tokens_per_s"` // part of Prompt
+	Output   float64 `json:"output_tokens_per_s"`
+
+	PromptSquared float64 `json:"-"` // Σ prompt²
+	PromptFresh   float64 `json:"-"` // Σ prompt · (prompt − cached)
+	PromptOutput  float64 `json:"-"` // Σ prompt · output
+	OutputSquared float64 `json:"-"` // Σ output²
+}
+
+// Request is the load of one request a second.
+func Request(prompt, cached, output float64) Load {
+	return Load{
+		Requests: 1, Prompt: prompt, Cached: cached, Output: output, PromptSquared: prompt * prompt,
+		PromptFresh: prompt * (prompt - cached), PromptOutput: prompt * output, OutputSquared: output * output,
+	}
+}
+
+// Plus is the sum of two loads.
+func (l Load) Plus(o Load) Load {
+	return Load{
+		l.Requests + o.Requests, l.Prompt + o.Prompt, l.Cached + o.Cached, l.Output + o.Output,
+		l.PromptSquared + o.PromptSquared, l.PromptFresh + o.PromptFresh, l.PromptOutput + o.PromptOutput, l.OutputSquared + o.OutputSquared,
+	}
+}
+
+// Times is the load at k times the rate of requests.
+func (l Load) Times(k float64) Load {
+	return Load{
+		l.Requests * k, l.Prompt * k, l.Cached * k, l.Output * k,
+		l.PromptSquared * k, l.PromptFresh * k, l.PromptOutput * k, l.OutputSquared * k,
+	}
+}
+
+// KV is the tokens that requests hold at once, by Little's law: each holds its prompt while it is computed at prefill
+// tokens a second, then grows by a token every itl seconds:
+//
+//	Σ prompt · fresh / prefill + itl · (Σ prompt · output + Σ output² / 2)
+//
+// An unknown prefill rate (0) counts no time for it.
+func (l Load) KV(prefillTokensPerS, itl float64) float64 {
+	kv := itl * (l.PromptOutput + l.OutputSquared/2)
+	if prefillTokensPerS > 0 {
+		kv += l.PromptFresh / prefillTokensPerS
+	}
+	return kv
+}
+
+// KVOfMeans is what KV comes to with the product of mean lengths, as planners often have it; kept to show by how much.
+func (l Load) KVOfMeans(prefillTokensPerS, itl float64) float64 {
+	if l.Requests == 0 {
+		return 0
+	}
+	prompt, output := l.Prompt/l.Requests, l.Output/l.Requests
+	return Request(prompt, l.Cached/l.Requests, output).Times(l.Requests).KV(prefillTokensPerS, itl)
+}
+
+// Running is the requests that run at once, by Little's law.
+func (l Load) Running(prefillTokensPerS, itl float64) float64 {
+	n := itl * l.Output
+	if prefillTokensPerS > 0 {
+		n += (l.Prompt - l.Cached) / prefillTokensPerS
+	}
+	return n
+}
+
+// CacheHit is the cached share of prompt tokens; 0 without any.
+func (l Load) CacheHit() float64 {
+	if l.Prompt == 0 {
+		return 0
+	}
+	return l.Cached / l.Prompt
+}
+
+// Lengths is a stated distribution of a number of tokens: lognormal, by two of its percentiles.
+type Lengths struct{ P50, P95 float64 }
+
+// z95 is the 0.95 quantile of the standard normal distribution.
+const z95 = 1.6448536269514722
+
+func (d Lengths) sigma() float64 { return math.Log(d.P95/d.P50) / z95 }
+
+// Mean is P50·exp(σ²/2).
+func (d Lengths) Mean() float64 {
+	if d.P50 == 0 {
+		return 0
+	}
+	s := d.sigma()
+	return d.P50 * math.Exp(s*s/2)
+}
+
+// meanSquare is P50²·exp(2σ²).
+func (d Lengths) meanSquare() float64 {
+	if d.P50 == 0 {
+		return 0
+	}
+	s := d.sigma()
+	return d.P50 * d.P50 * math.Exp(2*s*s)
+}
+
+// Stated is a class of which only rates and distributions are known. Prompt and output are taken as independent.
+type Stated struct {
+	Class        string
+	RequestsPerS float64
+	Prompt       Lengths
+	Output       Lengths
+	CacheHit     float64 // share of prompt tokens
+
+}
+
+// Load is the load of the class; errors name the number that makes no sense.
+func (s Stated) Load() (Load, error) {
+	switch {
+	case !(s.RequestsPerS >= 0) || math.IsInf(s.RequestsPerS, 0):
+		return Load{}, fmt.Errorf("requests_per_s %g is no rate", s.RequestsPerS)
+	case !(s.CacheHit >= 0 && s.CacheHit <= 1):
+		return Load{}, fmt.Errorf("cache_hit %g is out of 0…1", s.CacheHit)
+	}
+	for _, d := range []struct {
+		name string
+		Lengths
+	}{{"prompt", s.Prompt}, {"output", s.Output}} {
+		if !(d.P50 >= 0 && d.P95 >= d.P50 && d.P95 < maxTokens) || d.P50 == 0 && d.P95 > 0 {
+			return Load{}, fmt.Errorf("%s_p50 %g and %s_p95 %g must be 0 < p50 ≤ p95 tokens", d.name, d.P50, d.name, d.P95)
+		}
+	}
+	prompt, output := s.Prompt.Mean(), s.Output.Mean()
+	return Load{
+		Requests: 1, Prompt: prompt, Cached: prompt * s.CacheHit, Output: output,
+		PromptSquared: s.Prompt.meanSquare(), PromptFresh: s.Prompt.meanSquare() * (1 - s.CacheHit),
+		PromptOutput: prompt * output, OutputSquared: s.Output.meanSquare(),
+	}.Times(s.RequestsPerS), nil
+}
+
+// maxTokens bounds stated lengths.
+const maxTokens = 1e9
+
+// FromRates is a load of which only sums over requests are known: tokens a second, and the KV tokens held (NaN unknown).
+// Outputs are taken as exponential and independent of prompts, which gives second moments their proportions; the KV tokens
+// held give them their size.
+func FromRates(requests, prefill, cached, output, kv, prefillTokensPerS, itl float64) Load {
+	if !(requests > 0) {
+		return Load{}
+	}
+	prompt := prefill + cached
+	l := Load{
+		Requests: requests, Prompt: prompt, Cached: cached, Output: output,
+		PromptSquared: prompt * prompt / requests, PromptFresh: prompt * prefill / requests,
+		PromptOutput: prompt * output / requests, OutputSquared: 2 * output * output / requests,
+	}
+	if implied := l.KV(prefillTokensPerS, itl); kv > 0 && implied > 0 {
+		k := kv / implied
+		l.PromptSquared, l.PromptFresh, l.PromptOutput, l.OutputSquared = k*l.PromptSquared, k*l.PromptFresh, k*l.PromptOutput, k*l.OutputSquared
+	}
+	return l
+}

@@ -1,0 +1,55 @@
+package plan
+
+import "github.com/forewarm/forewarm/forecaster/capacity"
+
+// Contexts are percentiles of the tokens that a request holds at its end.
+type Contexts struct{ P50, P95, Longest float64 }
+
+// Memory is the memory of a replica, and how many requests it holds.
+type Memory struct {
+	GPUs       int             `json:"gpus"`
+	GPU        capacity.Bytes  `json:"fullest_gpu_bytes"`
+	Checkpoint number          `json:"weights_bytes"`
+	Weights    number          `json:"weights"`
+	Active     number          `json:"active_weights"`
+	TokenBytes number          `json:"kv_bytes_per_token_and_gpu"`
+	Windowed   int             `json:"windowed_layers,omitempty"`
+	Window     int             `json:"window_tokens,omitempty"`
+	Estimated  bool            `json:"workspace_is_estimated"`
+	Requests   []RequestsAtOne `json:"requests"`
+}
+
+// RequestsAtOne is how many requests of a context length a replica holds at once.
+type RequestsAtOne struct {
+	Context string `json:"context"` // median, p95, longest
+	Tokens  number `json:"tokens"`
+	// TokensHeld is what the replica holds in requests of that length.
+	TokensHeld number `json:"tokens_per_replica"`
+	Most       int    `json:"most"`
+	Safe       int    `json:"safe"` // within kv_target
+	Binding    string `json:"binding"`
+}
+
+// MemoryOf is the memory of a replica with requests of the given lengths.
+func MemoryOf(f *capacity.Fit, lengths Contexts) *Memory {
+	w := f.Model.Weights
+	m := &Memory{
+		GPUs: f.GPUs, GPU: f.GPU, Checkpoint: number(f.Checkpoint), Weights: unknown, Active: unknown,
+		TokenBytes: number(f.TokenBytes.PerGPU), Windowed: f.Model.Windowed, Window: f.Model.Window, Estimated: f.Estimated,
+	}
+	if w.Total() > 0 {
+		m.Weights, m.Active = number(w.Total()), number(w.Total()-w.Experts+w.Active)
+	}
+	for _, c := range []struct {
+		name   string
+		tokens float64
+	}{{"median", lengths.P50}, {"p95", lengths.P95}, {"longest", lengths.Longest}} {
+		if !(c.tokens > 0) {
+			continue
+		}
+		r := RequestsAtOne{Context: c.name, Tokens: number(c.tokens), TokensHeld: number(f.Tokens(c.tokens))}
+		r.Most, r.Safe, r.Binding = f.Requests(c.tokens)
+		m.Requests = append(m.Requests, r)
+	}
+	return m
+}

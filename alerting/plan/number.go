@@ -1,0 +1,21 @@
+package plan
+
+import (
+	"encoding/json"
+	"math"
+)
+
+// number is a float that is null in JSON when it is not known.
+type number float64
+
+var unknown = number(math.NaN())
+
+func (n number) known() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
+
+// MarshalJSON implements json.Marshaler.
+func (n number) MarshalJSON() ([]byte, error) {
+	if !n.known() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}

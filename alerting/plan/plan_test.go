@@ -1,0 +1,363 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// launchPool carries, with ten replicas, what the published launch sheet has for capacity: 400 requests/s, 650k prompt and
+// 22k output tokens/s, 240k KV tokens.
+func launchPool(t testing.TB, change func(*capacity.Config)) Pool {
+	t.Helper()
+	c := capacity.Config{
+		Name: "chat", KVCapacityTokens: 24_000, KVTarget: 1, PrefillTokensPerS: 65_000, DecodeTokensPerS: 2200, MaxRequestsPerS: 40,
+		ITL: 7500 * time.Microsecond, Replicas: capacity.Replicas{Max: 40}, GPUHourUSD: 3,
+	}
+	if change != nil {
+		change(&c)
+	}
+	p, err := capacity.New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Pool{Pool: p, Replicas: 10, WaitingPerReplica: 4}
+}
+
+// launchTraffic is 100 requests/s with 180k prompt and 6k output tokens/s, 85 % of the prompts from cache.
+func launchTraffic() Traffic {
+	load := Request(1800, 1530, 60).Times(100)
+	return Traffic{Source: "test", Minutes: []Load{load}, Classes: []Class{{"chat", load}}}
+}
+
+func sheet(t testing.TB, in Input) *Sheet {
+	t.Helper()
+	s, err := New(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func risks(uses []Use) map[string]Risk {
+	out := map[string]Risk{}
+	for _, u := range uses {
+		out[u.Resource] = u.Risk
+	}
+	return out
+}
+
+func (s *Sheet) outcome(t testing.TB, name string) *Outcome {
+	t.Helper()
+	for i := range s.Outcomes {
+		if s.Outcomes[i].Name == name {
+			return &s.Outcomes[i]
+		}
+	}
+	t.Fatalf("no scenario %s", name)
+	return nil
+}
+
+// TestLaunchSheet reproduces the published table: 100 → 300 requests/s okay, 180k → 720k prompt tokens/s (nothing cached)
+// a shortfall of 650k, 6k → 19.5k output tokens/s tight at 22k, and the KV cache out.
+func TestLaunchSheet(t *testing.T) {
+	launch := Same
+	launch.Rate, launch.Prompt, launch.Output, launch.CacheHit = 3, 4./3, 13./12, 0
+	s := sheet(t, Input{Pool: launchPool(t, nil), Traffic: launchTraffic(), Launch: launch, Ramp: 20 * time.Minute})
+	want := []struct {
+		name             string
+		baseline, launch float64
+		risk             Risk
+	}{
+		{capacity.Requests, 100, 300, Okay},
+		{capacity.Prefill, 27_000, 720_000, Shortfall},
+		{capacity.Decode, 6000, 19_500, Tight},
+		{capacity.KV, 83_098, 385_000, OutOfMemory},
+	}
+	for _, w := range want {
+		found := false
+		for _, r := range s.Rows {
+			if r.Resource != w.name {
+				continue
+			}
+			found = true
+			if !near(float64(r.Baseline), w.baseline, .01) || !near(float64(r.Demand), w.launch, .01) || r.Risk != w.risk {
+				t.Errorf("%s: %.0f → %.0f of %.0f, %s; want %.0f → %.0f, %s", w.name, r.Baseline, r.Demand, r.Capacity, r.Risk, w.baseline, w.launch, w.risk)
+			}
+		}
+		if !found {
+			t.Errorf("no row for %s", w.name)
+		}
+	}
+	if o := s.outcome(t, "launch"); o.First != capacity.KV || o.Replicas != 16 || !o.TooLate || !(o.Share > .1 && o.Share < 1) {
+		t.Errorf("%s first at %.2f, %d replicas, too late: %t", o.First, o.Share, o.Replicas, o.TooLate)
+	}
+	if o := s.outcome(t, "baseline"); o.First != "" || o.When != nil {
+		t.Errorf("as it is, %s runs out", o.First)
+	}
+}
+
+func near(got, want, share float64) bool { return math.Abs(got-want) <= share*math.Abs(want) }
+
+// TestRequestsOnPlan is the failure that a sheet must catch: as many requests as ever, prompts twice as long and no cache
+// hits. Prefill and KV are out while requests/s are fine.
+func TestRequestsOnPlan(t *testing.T) {
+	p := launchPool(t, func(c *capacity.Config) { c.PrefillTokensPerS, c.KVCapacityTokens = 20_000, 14_000 })
+	s := sheet(t, Input{Pool: p, Traffic: launchTraffic(), Launch: Same})
+	before, after := risks(s.outcome(t, "baseline").Uses), s.outcome(t, "silent")
+	got := risks(after.Uses)
+	for _, name := range []string{capacity.Requests, capacity.Prefill, capacity.KV, capacity.Decode} {
+		if before[name] != Okay {
+			t.Errorf("before, %s is %s", name, before[name])
+		}
+	}
+	if got[capacity.Requests] != Okay || got[capacity.Decode] != Okay {
+		t.Errorf("requests/s are %s and output tokens/s %s, and neither changed", got[capacity.Requests], got[capacity.Decode])
+	}
+	if got[capacity.Prefill] != Shortfall || got[capacity.KV] != OutOfMemory {
+		t.Errorf("prefill is %s and KV %s", got[capacity.Prefill], got[capacity.KV])
+	}
+	if after.Replicas <= p.Replicas || after.First == "" {
+		t.Errorf("%d replicas are to do, first out is %q", after.Replicas, after.First)
+	}
+}
+
+// TestLimits: what no replica lifts can be what runs out first.
+func TestLimits(t *testing.T) {
+	for _, tt := range []struct {
+		change  func(*capacity.Config)
+		first   string
+		blocked string
+	}{
+		{func(c *capacity.Config) { c.Limits.RequestsPerMin = 100 * 60 * 1.1 }, RateLimit, RateLimit},
+		{func(c *capacity.Config) { c.Limits.TokensPerMin = 186_000 * 60 * 1.1 }, TokenQuota, TokenQuota},
+		{func(c *capacity.Config) { c.BudgetHourUSD = 31 }, capacity.KV, "budget_hour_usd"},
+		{func(c *capacity.Config) { c.Replicas.Max = 11 }, capacity.KV, "replicas.max"},
+		{nil, capacity.KV, ""},
+	} {
+		s := sheet(t, Input{Pool: launchPool(t, tt.change), Traffic: launchTraffic(), Launch: with(func(c *Change) { c.Rate = 3.5 }), Ramp: time.Hour})
+		if o := s.outcome(t, "launch"); o.First != tt.first || o.Blocked != tt.blocked {
+			t.Errorf("first out is %s, blocked by %q; want %s, %q", o.First, o.Blocked, tt.first, tt.blocked)
+		}
+	}
+}
+
+// TestWhen: a change that comes linearly over an hour exhausts at half of it what has room for half.
+func TestWhen(t *testing.T) {
+	p := launchPool(t, func(c *capacity.Config) { c.MaxRequestsPerS = 15 }) // 150 in all, 100 used
+	in := Input{Pool: p, Traffic: launchTraffic(), Launch: with(func(c *Change) { c.Rate = 2 }), Ramp: time.Hour}
+	o := sheet(t, in).outcome(t, "launch")
+	if o.First != capacity.Requests || !near(*o.When, 1800, .01) || o.TooLate {
+		t.Errorf("%s after %g s, too late: %t; want requests after 1800", o.First, *o.When, o.TooLate)
+	}
+	in.Ramp = 10 * time.Minute
+	if o := sheet(t, in).outcome(t, "launch"); !o.TooLate {
+		t.Error("5 minutes are enough to warm up")
+	}
+	// Minutes of a trace: the second is over, with a change of nothing.
+	in.Traffic.Minutes = append(in.Traffic.Minutes, launchTraffic().Minutes[0].Times(2))
+	in.Traffic.Start = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	b := sheet(t, in).outcome(t, "baseline")
+	if b.At == nil || !b.At.Equal(in.Traffic.Start.Add(time.Minute)) || b.Over != .5 || b.Share != 0 {
+		t.Errorf("over in %v of the minutes from %v, at %v of the change", b.Over, b.At, b.Share)
+	}
+}
+
+// TestDisaggregated: prompts are sized on prefill replicas and what they send, the rest on those that decode.
+func TestDisaggregated(t *testing.T) {
+	p := launchPool(t, func(c *capacity.Config) { c.Disaggregated.PrefillReplicas.Max = 20 })
+	p.Prefill = 2
+	launch := with(func(c *Change) { c.CacheHit = 0 })
+	o := sheet(t, Input{Pool: p, Traffic: launchTraffic(), Launch: launch}).outcome(t, "launch")
+	if o.First != capacity.Prefill || o.Prefill != 3 || o.Replicas >= 10 {
+		t.Errorf("%s out first; %d prefill and %d decode replicas, want 3 and fewer than 10", o.First, o.Prefill, o.Replicas)
+	}
+	p.TransferTokensPerS = 30_000
+	if o = sheet(t, Input{Pool: p, Traffic: launchTraffic(), Launch: launch}).outcome(t, "launch"); o.First != capacity.Transfer || o.Prefill != 6 {
+		t.Errorf("%s out first; %d prefill replicas, want 6 to send 180k tokens/s", o.First, o.Prefill)
+	}
+}
+
+// TestSharesOfCost: whoever uses tokens and cache pays, not whoever sends requests.
+func TestSharesOfCost(t *testing.T) {
+	greetings, documents := Request(100, 0, 50).Times(90), Request(50_000, 0, 1000).Times(1)
+	in := Input{Pool: launchPool(t, nil), Launch: Same, Traffic: Traffic{
+		Minutes: []Load{greetings.Plus(documents)}, Classes: []Class{{"greetings", greetings}, {"documents", documents}}, Failed: .1, Retried: .05,
+	}}
+	c := sheet(t, in).Cost
+	if c == nil || c.Classes[0].Name != "documents" || !(c.Classes[0].Cost > .7) || !(c.Classes[0].Requests < .02) {
+		t.Fatalf("%+v", c)
+	}
+	if sum := float64(c.Classes[0].Hour + c.Classes[1].Hour); !near(sum, 30, 1e-9) {
+		t.Errorf("classes pay %g of 30 $/h", sum)
+	}
+	if !near(float64(c.PerThousand), 30./(91*3600)*1000, 1e-9) || !near(float64(c.PerServed), 30./(91*3600*.9), 1e-9) || !near(float64(c.Failed), 4.5, 1e-9) {
+		t.Errorf("%+v", c)
+	}
+}
+
+func loads() *rapid.Generator[Load] {
+	return rapid.Custom(func(t *rapid.T) Load {
+		var l Load
+		for range rapid.IntRange(1, 4).Draw(t, "classes") {
+			prompt := rapid.Float64Range(1, 1e5).Draw(t, "prompt")
+			cached := prompt * rapid.Float64Range(0, 1).Draw(t, "hit")
+			l = l.Plus(Request(prompt, cached, rapid.Float64Range(0, 1e4).Draw(t, "output")).Times(rapid.Float64Range(.01, 100).Draw(t, "rate")))
+		}
+		return l
+	})
+}
+
+// TestChange: nothing changed is the same load, and each factor moves what it should and in the right direction.
+func TestChange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := loads().Draw(t, "load")
+		same := Same.apply(l, mix{})
+		for _, x := range [][2]float64{{same.Requests, l.Requests}, {same.Prompt, l.Prompt}, {same.Cached, l.Cached}, {same.Output, l.Output}, {same.PromptFresh, l.PromptFresh}, {same.KV(5000, .02), l.KV(5000, .02)}} {
+			if !near(x[0], x[1], 1e-9) && math.Abs(x[0]-x[1]) > 1e-6*l.PromptSquared {
+				t.Fatalf("unchanged %+v is %+v", l, same)
+			}
+		}
+		double := with(func(c *Change) { c.Rate = 2 }).apply(l, mix{})
+		if !near(double.KV(5000, .02), 2*l.KV(5000, .02), 1e-6) {
+			t.Fatalf("twice the rate holds %g KV tokens, once %g", double.KV(5000, .02), l.KV(5000, .02))
+		}
+		cold := with(func(c *Change) { c.CacheHit = 0 }).apply(l, mix{})
+		if cold.Cached != 0 || !near(cold.Prompt, l.Prompt, 1e-9) || cold.KV(5000, .02) < l.KV(5000, .02)*(1-1e-9) {
+			t.Fatalf("without cache hits %+v becomes %+v", l, cold)
+		}
+		long := with(func(c *Change) { c.Prompt, c.Output = 2, 3 }).apply(l, mix{})
+		if !near(long.PromptOutput, 6*l.PromptOutput, 1e-9) || !near(long.OutputSquared, 9*l.OutputSquared, 1e-9) || !near(long.CacheHit(), l.CacheHit(), 1e-9) {
+			t.Fatalf("%+v becomes %+v", l, long)
+		}
+		if c := with(func(c *Change) { c.Rate, c.Retry = 3, .2 }); c.part(1) != c || c.part(0) != Same {
+			t.Fatalf("all of a change is %+v, none %+v", c.part(1), c.part(0))
+		}
+	})
+}
+
+// TestKVByLittlesLaw adds up what requests hold token by token.
+func TestKVByLittlesLaw(t *testing.T) {
+	const prefill, itl = 4000.0, .02
+	held := func(prompt, cached, output float64) float64 { // token-seconds of one request
+		sum := prompt * (prompt - cached) / prefill
+		for i := range int(output) {
+			sum += (prompt + float64(i) + .5) * itl
+		}
+		return sum
+	}
+	l := Request(500, 100, 200).Times(3).Plus(Request(30_000, 0, 20).Times(.5))
+	if want := 3*held(500, 100, 200) + .5*held(30_000, 0, 20); !near(l.KV(prefill, itl), want, 1e-9) {
+		t.Errorf("%g KV tokens, want %g", l.KV(prefill, itl), want)
+	}
+	if wrong := l.KVOfMeans(prefill, itl); near(wrong, l.KV(prefill, itl), .1) {
+		t.Errorf("the means of a mixed load give %g, as good as %g", wrong, l.KV(prefill, itl))
+	}
+}
+
+func TestStated(t *testing.T) {
+	s := Stated{RequestsPerS: 10, Prompt: Lengths{1000, 4000}, Output: Lengths{200, 200}, CacheHit: .25}
+	l, err := s.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sigma := math.Log(4) / 1.6448536
+	if mean := 1000 * math.Exp(sigma*sigma/2); !near(l.Prompt, 10*mean, 1e-6) || !near(l.Output, 2000, 1e-9) || !near(l.Cached, l.Prompt/4, 1e-9) {
+		t.Errorf("%+v", l)
+	}
+	for _, bad := range []Stated{
+		{RequestsPerS: -1}, {RequestsPerS: math.NaN()}, {CacheHit: 2}, {Prompt: Lengths{10, 5}}, {Prompt: Lengths{0, 5}}, {Output: Lengths{1, math.Inf(1)}},
+	} {
+		if _, err := bad.Load(); err == nil {
+			t.Errorf("%+v is taken", bad)
+		}
+	}
+}
+
+// TestFromRates: second moments follow the KV tokens that are held.
+func TestFromRates(t *testing.T) {
+	l := FromRates(10, 8000, 2000, 3000, 50_000, 6000, .02)
+	if !near(l.KV(6000, .02), 50_000, 1e-9) || l.Prompt != 10_000 || l.Cached != 2000 {
+		t.Errorf("%+v holds %g", l, l.KV(6000, .02))
+	}
+	if l := FromRates(10, 8000, 2000, 3000, math.NaN(), 6000, .02); !(l.KV(6000, .02) > 0) {
+		t.Error("unknown KV tokens are none")
+	}
+	if l := FromRates(0, 1, 1, 1, 1, 1, 1); l != (Load{}) {
+		t.Errorf("%+v of no requests", l)
+	}
+}
+
+func TestMixShift(t *testing.T) {
+	small, large := Request(100, 0, 100).Times(9), Request(20_000, 0, 1000).Times(1)
+	m := mixOf([]Class{{"small", small}, {"large", large}}, 5000, .02)
+	got := m.shift(small.Plus(large), .5)
+	if want := small.Times(.5).Plus(large.Times(5.5)); !near(got.Prompt, want.Prompt, 1e-9) || !near(got.OutputSquared, want.OutputSquared, 1e-9) || !near(got.Requests, 10, 1e-9) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestRendering(t *testing.T) {
+	in := Input{Pool: launchPool(t, func(c *capacity.Config) {
+		c.Prices = capacity.Prices{Date: "2026-01-05", Region: "eu-1"}
+		c.Reserves.Failure = 1
+		c.Types = []capacity.Type{{Name: "big", HourUSD: 8, KVCapacityTokens: 90_000, PrefillTokensPerS: 200_000, DecodeTokensPerS: 7000}, {Name: "small", HourUSD: 3, KVCapacityTokens: 24_000, PrefillTokensPerS: 65_000, DecodeTokensPerS: 2200}}
+	}), Traffic: launchTraffic(), Launch: with(func(c *Change) { c.Rate = 3 }), Today: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)}
+	in.Traffic.Classes = append(in.Traffic.Classes, Class{`<script>alert("|")</script>`, Request(1, 0, 1)})
+	s := sheet(t, in)
+	var md, page, js bytes.Buffer
+	for _, err := range []error{WriteMarkdown(&md, s), WriteHTML(&page, s), WriteJSON(&js, s)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"# Launch sheet of chat", "| active KV tokens | ", "Prices are of 2026-01-05, 147 days old", "Cheapest mix", "include 1 in reserve", `alert("\|")`} {
+		if !strings.Contains(md.String(), want) {
+			t.Errorf("the Markdown lacks %q:\n%s", want, md.String())
+		}
+	}
+	for _, want := range []string{"<!doctype html>", `<tr class="memory">`, "requests/s", "&lt;script&gt;"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, no := range []string{"<script", "http://", "https://", "src="} {
+		if strings.Contains(page.String(), no) {
+			t.Errorf("the page has %q and should need nothing else", no)
+		}
+	}
+	var back map[string]any
+	if err := json.Unmarshal(js.Bytes(), &back); err != nil || back["scenarios"] == nil || strings.Contains(js.String(), "NaN") {
+		t.Errorf("%v in %s", err, js.String())
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for want, in := range map[string]Input{
+		"no traffic":            {Pool: launchPool(t, nil)},
+		"number of replicas":    {Pool: Pool{Pool: launchPool(t, nil).Pool}, Traffic: launchTraffic()},
+		"no traffic to plan fo": {Pool: launchPool(t, nil), Traffic: Traffic{Minutes: make([]Load, 3)}},
+	} {
+		if _, err := New(in); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
+}
+
+func TestAmount(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 4: "4.00", 9999: "9999", 12_345: "12.3k", 2.5e6: "2.50M", 7e9: "7.00G", .02: "0.020", math.NaN(): "–"} {
+		if got := amount(number(v)); got != want {
+			t.Errorf("%g is written %s, want %s", v, got, want)
+		}
+	}
+	if got := strings.Join([]string{percent(-1098), percent(-.5), span(780), money(.0004)}, " "); got != "below −999 % −50 % 13m 0.0004" {
+		t.Error(got)
+	}
+}

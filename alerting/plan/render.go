@@ -1,0 +1,381 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+)
+
+// WriteJSON writes s as indented JSON; numbers that are not known are null.
+func WriteJSON(w io.Writer, s *Sheet) error { return encode(w, s) }
+
+// WriteMemoryJSON is WriteJSON of a replica's memory alone.
+func WriteMemoryJSON(w io.Writer, m *Memory) error { return encode(w, m) }
+
+func encode(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// WriteMarkdown writes s for people. It is written in one piece; the error is that of w.
+func WriteMarkdown(w io.Writer, s *Sheet) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Launch sheet of %s\n\n%s\n", s.Pool, s.Headline())
+	for _, t := range s.tables() {
+		fmt.Fprintf(&b, "\n## %s\n\n", t.Title)
+		if t.Text != "" {
+			b.WriteString(t.Text + "\n\n")
+		}
+		t.markdown(&b)
+	}
+	if len(s.Notes) > 0 {
+		b.WriteString("\n## Notes\n\n")
+		for _, n := range s.Notes {
+			b.WriteString("- " + n + "\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteMemoryMarkdown writes what a model takes of a replica, when there is no traffic to plan for.
+func WriteMemoryMarkdown(w io.Writer, m *Memory) error {
+	var b strings.Builder
+	b.WriteString("# A replica\n")
+	for _, t := range m.tables() {
+		fmt.Fprintf(&b, "\n## %s\n\n", t.Title)
+		if t.Text != "" {
+			b.WriteString(t.Text + "\n\n")
+		}
+		t.markdown(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// table is a table of a page: a column whose head begins with > is right-aligned.
+type table struct {
+	Title, Text string
+	Head        []string
+	Rows        []tableRow
+}
+
+type tableRow struct {
+	Risk  Risk
+	Cells []string
+}
+
+func (t *table) add(risk Risk, cells ...string) { t.Rows = append(t.Rows, tableRow{risk, cells}) }
+
+func (t *table) markdown(b *strings.Builder) {
+	line := func(cells []string) {
+		b.WriteString("|")
+		for _, c := range cells {
+			// Names come from telemetry: they must not break the table.
+			b.WriteString(" " + strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(c) + " |")
+		}
+		b.WriteString("\n")
+	}
+	head, rule := make([]string, len(t.Head)), make([]string, len(t.Head))
+	for i, h := range t.Head {
+		rule[i] = "---"
+		name, right := strings.CutPrefix(h, ">")
+		if right {
+			rule[i] = "---:"
+		}
+		head[i] = name
+	}
+	line(head)
+	line(rule)
+	for _, r := range t.Rows {
+		line(r.Cells)
+	}
+}
+
+// Headline is what the sheet says in a few sentences.
+func (s *Sheet) Headline() string {
+	launch := &s.Outcomes[1]
+	var b strings.Builder
+	fmt.Fprintf(&b, "From %s. %s now", s.Source, replicas(s.Replicas, s.Prefill))
+	fmt.Fprintf(&b, ", at most %d (%s); a replica takes up to %s to warm up.", s.Limit, s.LimitBy, span(float64(s.Lead)))
+	if launch.First == "" {
+		fmt.Fprintf(&b, " The launch (%s) fits.", s.Launch.describe())
+	} else {
+		fmt.Fprintf(&b, " The launch (%s) runs out of %s first, %s; it takes %s.", s.Launch.describe(), launch.title(launch.First), launch.whenText(), replicas(launch.Replicas, launch.Prefill))
+	}
+	if launch.Blocked != "" {
+		fmt.Fprintf(&b, " That is blocked by %s.", launch.Blocked)
+	}
+	return b.String()
+}
+
+func replicas(n, prefill int) string {
+	if prefill > 0 {
+		return fmt.Sprintf("%d decode and %d prefill replicas", n, prefill)
+	}
+	if n == 1 {
+		return "1 replica"
+	}
+	return fmt.Sprintf("%d replicas", n)
+}
+
+// describe says what a change does, in a few words.
+func (c Change) describe() string {
+	var parts []string
+	factor := func(name string, v float64) {
+		if v != 1 {
+			parts = append(parts, fmt.Sprintf("%s ×%.3g", name, v))
+		}
+	}
+	factor("traffic", c.Rate)
+	factor("prompts", c.Prompt)
+	factor("outputs", c.Output)
+	factor("cache hits", c.CacheHit)
+	factor("limits", c.Limits)
+	if c.Retry > 0 {
+		parts = append(parts, fmt.Sprintf("%.0f %% retries", 100*c.Retry))
+	}
+	if len(parts) == 0 {
+		return "no change"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (o *Outcome) title(name string) string {
+	for _, u := range o.Uses {
+		if u.Resource == name {
+			return u.Title
+		}
+	}
+	return name
+}
+
+func (o *Outcome) whenText() string {
+	switch {
+	case o.First == "":
+		return "–"
+	case o.First == Budget:
+		return "once what it takes is bought"
+	case o.Share == 0:
+		return "at once"
+	}
+	text := fmt.Sprintf("at %.0f %% of the change", 100*float64(o.Share))
+	if o.When != nil && *o.When > 0 {
+		text += ", " + span(*o.When) + " into the ramp"
+	}
+	if o.TooLate {
+		text += ", sooner than a replica warms up"
+	}
+	return text
+}
+
+func (s *Sheet) tables() []table {
+	tables := []table{s.launchTable(), s.scenarioTable()}
+	if s.Memory != nil {
+		tables = append(tables, s.Memory.tables()...)
+	}
+	if s.Cost != nil {
+		tables = append(tables, s.Cost.tables()...)
+	}
+	if s.Mix != nil {
+		tables = append(tables, s.Mix.table())
+	}
+	return tables
+}
+
+func (s *Sheet) launchTable() table {
+	t := table{Title: "Launch", Head: []string{"resource", ">baseline p95", ">launch p95", ">capacity", ">headroom", "risk", ">runs out at", ">with all replicas"}}
+	for _, r := range s.Rows {
+		t.add(r.Risk, r.Title, amount(r.Baseline), amount(r.Demand), amount(r.Capacity), percent(r.Headroom), string(r.Risk), multiple(r.Multiple), multiple(r.MostMultiple))
+	}
+	return t
+}
+
+func (s *Sheet) scenarioTable() table {
+	t := table{Title: "What if", Head: []string{"scenario", "runs out first", "when", ">replicas", ">busiest minute", "blocked by", ">$/h"}}
+	for i := range s.Outcomes {
+		o := &s.Outcomes[i]
+		worst := Okay
+		for _, u := range o.Uses {
+			if u.Risk == OutOfMemory || u.Risk == Shortfall || u.Risk == Tight && worst == Okay {
+				worst = u.Risk
+			}
+		}
+		first, blocked := "none", o.Blocked
+		if o.First != "" {
+			first = o.title(o.First)
+		}
+		if blocked == "" {
+			blocked = "–"
+		}
+		n := fmt.Sprint(o.Replicas)
+		if o.Prefill > 0 {
+			n += fmt.Sprintf(" + %d", o.Prefill)
+		}
+		when := o.whenText()
+		if o.At != nil && o.First != "" {
+			when += fmt.Sprintf("; %.1f %% of minutes, from %s", 100*float64(o.Over), o.At.Format("2006-01-02 15:04"))
+		}
+		t.add(worst, o.Title, first, when, n, fmt.Sprint(o.Peak), blocked, money(o.HourUSD))
+	}
+	return t
+}
+
+func (m *Memory) tables() []table {
+	g := m.GPU
+	bytes := table{
+		Title: "Memory", Text: fmt.Sprintf("Of the fullest of a replica's GPUs (it has %d); %s bytes of KV cache a token there.", m.GPUs, amount(m.TokenBytes)),
+		Head: []string{"", ">GiB", ">share"},
+	}
+	if m.Windowed > 0 {
+		bytes.Text += fmt.Sprintf(" %d layers keep the newest %d tokens only.", m.Windowed, m.Window)
+	}
+	if m.Weights.known() {
+		bytes.Text += fmt.Sprintf(" %s weights", amount(m.Weights))
+		if m.Active < m.Weights {
+			bytes.Text += fmt.Sprintf(", %s active", amount(m.Active))
+		}
+		bytes.Text += fmt.Sprintf("; the checkpoint has %.1f GiB.", float64(m.Checkpoint)/(1<<30))
+	}
+	workspace := "workspace"
+	if m.Estimated {
+		workspace = "workspace (estimated: state what the engine prints)"
+	}
+	left := g.Memory - g.Unused - g.Weights - g.Workspace - g.Adapters - g.KV
+	for _, row := range []struct {
+		name  string
+		bytes float64
+	}{
+		{"weights", g.Weights}, {workspace, g.Workspace}, {"adapters", g.Adapters}, {"KV cache", g.KV}, {"fragmentation", left},
+		{"not used by the engine", g.Unused}, {"in all", g.Memory},
+	} {
+		if row.bytes >= 1<<20 {
+			bytes.add("", row.name, fmt.Sprintf("%.2f", row.bytes/(1<<30)), fmt.Sprintf("%.1f %%", 100*row.bytes/g.Memory))
+		}
+	}
+	requests := table{Title: "Requests that a replica holds at once", Head: []string{"context", ">tokens each", ">tokens in all", ">most", ">safe", "bound by"}}
+	for _, r := range m.Requests {
+		requests.add("", r.Context, amount(r.Tokens), amount(r.TokensHeld), fmt.Sprint(r.Most), fmt.Sprint(r.Safe), r.Binding)
+	}
+	return []table{bytes, requests}
+}
+
+func (c *Cost) tables() []table {
+	text := "With the replicas there are, at the mean traffic."
+	if c.Date != "" || c.Region != "" {
+		text += strings.TrimRight(fmt.Sprintf(" Prices of %s, %s", c.Date, c.Region), ", ") + "."
+	}
+	cost := table{Title: "Cost", Text: text, Head: []string{"", ">$"}}
+	for _, row := range []struct {
+		name string
+		v    number
+	}{
+		{"an hour", c.Hour}, {"of it replicas in reserve", c.Reserve}, {"of it headroom beyond demand", c.Headroom},
+		{"of it work that failed or was repeated", c.Failed}, {"1,000 requests", c.PerThousand}, {"a request that was served", c.PerServed},
+	} {
+		cost.add("", row.name, money(row.v))
+	}
+	tables := []table{cost}
+	for _, x := range []struct {
+		title  string
+		shares []Share
+	}{{"Cost by class", c.Classes}, {"Cost by tenant", c.Tenants}} {
+		if len(x.shares) == 0 {
+			continue
+		}
+		t := table{Title: x.title, Head: []string{"", ">requests", ">tokens", ">KV-seconds", ">cost", ">$/h"}}
+		for _, s := range x.shares {
+			t.add("", s.Name, percent(s.Requests), percent(s.Tokens), percent(s.KV), percent(s.Cost), money(s.Hour))
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+func (m *Mix) table() table {
+	t := table{Title: "Cheapest mix for the launch", Head: []string{"type", ">replicas", ">$/h each", ">carries", "bound by"}}
+	t.Text = fmt.Sprintf("%s $/h", money(m.HourUSD))
+	if m.Uniform.known() {
+		t.Text += fmt.Sprintf("; of one type alone %s $/h", money(m.Uniform))
+	}
+	t.Text += ". Each type is sent the same mix of requests."
+	for _, x := range m.Types {
+		t.add("", x.Name, fmt.Sprint(x.Replicas), money(x.HourUSD), percent(x.Share), x.Binding)
+	}
+	return t
+}
+
+// amount is a number to three digits, thousands as k and so on.
+func amount(n number) string {
+	v := float64(n)
+	if !n.known() {
+		return "–"
+	}
+	for _, unit := range []struct {
+		from float64
+		name string
+	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e4, "k"}} {
+		if math.Abs(v) >= unit.from {
+			if unit.from == 1e4 {
+				return digits(v/1e3) + unit.name
+			}
+			return digits(v/unit.from) + unit.name
+		}
+	}
+	return digits(v)
+}
+
+// digits is v to three digits, without an exponent.
+func digits(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 100 || a == 0:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 1:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+func percent(n number) string {
+	if !n.known() {
+		return "–"
+	}
+	if n < -9.99 {
+		return "below −999 %"
+	}
+	return strings.Replace(fmt.Sprintf("%.0f %%", 100*float64(n)), "-", "−", 1)
+}
+
+func multiple(n number) string {
+	if !n.known() {
+		return "–"
+	}
+	return "×" + digits(float64(n))
+}
+
+func money(n number) string {
+	if !n.known() {
+		return "–"
+	}
+	if v := float64(n); math.Abs(v) < 0.1 && v != 0 {
+		return fmt.Sprintf("%.4f", v)
+	}
+	return fmt.Sprintf("%.2f", float64(n))
+}
+
+// span is a time in seconds as people write it.
+func span(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second)).Round(time.Second)
+	if d >= time.Minute {
+		d = d.Round(time.Minute)
+		return strings.TrimSuffix(d.String(), "0s")
+	}
+	return d.String()
+}

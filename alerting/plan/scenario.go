@@ -1,0 +1,324 @@
+package plan
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// Scenario is a change with a name and the question it answers.
+type Scenario struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	Change
+}
+
+// with is Same changed by f.
+func with(f func(*Change)) Change {
+	c := Same
+	f(&c)
+	return c
+}
+
+// uncertainty of a launch: 90 % of them come out between the stated change over this factor and times it. The same as
+// that of a scheduled event.
+const uncertainty = 1.5
+
+// Scenarios are the questions of a sheet, around a launch: as it is, as it is stated, better and worse than that, and the
+// what-ifs, each alone. Those that do not apply to the pool are left out.
+func Scenarios(launch Change, p *Pool, classes int) []Scenario {
+	best, worst := launch, launch
+	best.Rate = max(launch.Rate/uncertainty, 1)
+	worst.Rate = launch.Rate * uncertainty
+	worst.CacheHit, worst.Retry = launch.CacheHit/2, max(launch.Retry, 0.15)
+	all := []Scenario{
+		{"baseline", "as it is", Same},
+		{"launch", "the launch as stated", launch},
+		{"best", "best case: the launch at 1/1.5 of its rate", best},
+		{"worst", "worst case: 1.5 times its rate, half the cache hits, 15 % retries", worst},
+		{"silent", "requests on plan, prompts twice as long, no cache hits", with(func(c *Change) { c.Prompt, c.CacheHit = 2, 0 })},
+		{"cache_miss", "no cache hits", with(func(c *Change) { c.CacheHit = 0 })},
+		{"long_prompts", "prompts twice as long", with(func(c *Change) { c.Prompt = 2 })},
+		{"long_outputs", "outputs 60 % longer", with(func(c *Change) { c.Output = 1.6 })},
+		{"retries", "15 % retries", with(func(c *Change) { c.Retry = 0.15 })},
+		{"traffic_x3", "three times the traffic", with(func(c *Change) { c.Rate = 3 })},
+		{"replica_lost", "a replica is lost", with(func(c *Change) { c.Lost = 1 })},
+		{"failover", "another region fails over: twice the traffic", with(func(c *Change) { c.Rate = 2 })},
+	}
+	if p.Limits != (capacity.Limits{}) || p.BudgetHourUSD > 0 {
+		all = append(all, Scenario{"limits_halved", "rate limits, quota and budget at half", with(func(c *Change) { c.Limits = 0.5 })})
+	}
+	if classes > 1 {
+		all = append(all, Scenario{"mix_shift", "half of the other requests become those of the heaviest class", with(func(c *Change) { c.Shift = 0.5 })})
+	}
+	return all
+}
+
+// Outcome is what a scenario comes to.
+type Outcome struct {
+	Scenario
+	// First is the resource that runs out first, with the replicas there are; "" when none does.
+	First string `json:"first"`
+	// Share of the change at which First runs out: 0 when it is out already. When is that share of the ramp, and At the
+	// first minute of the traffic at which it is out with the change complete; both nil when not known.
+	Share number     `json:"share"`
+	When  *float64   `json:"when_seconds"`
+	At    *time.Time `json:"at,omitempty"`
+	// Over is the share of minutes in which a resource is out.
+	Over number `json:"over_share"`
+	// TooLate: it runs out sooner than a replica warms up.
+	TooLate bool `json:"too_late"`
+
+	Replicas int    `json:"replicas"`                   // that it takes at the 95th percentile of the minutes, reserves included
+	Peak     int    `json:"replicas_peak"`              // in the busiest minute
+	Prefill  int    `json:"replicas_prefill,omitempty"` // of a disaggregated pool
+	Blocked  string `json:"blocked_by,omitempty"`       // the key whose bound is below Replicas, or the limit that no replica lifts
+
+	HourUSD number `json:"usd_per_hour"`
+	Uses    []Use  `json:"resources"`
+}
+
+// Use is one resource in a scenario.
+type Use struct {
+	Resource string `json:"resource"`
+	Title    string `json:"title"`
+	Unit     string `json:"unit"`
+	Demand   number `json:"demand"` // 95th percentile of the minutes
+	Capacity number `json:"capacity"`
+	Headroom number `json:"headroom"` // share of the capacity that is left; negative when short
+	Risk     Risk   `json:"risk"`
+}
+
+// Risk of a resource.
+type Risk string
+
+// The risks, by how much of the capacity is used.
+const (
+	Okay        Risk = "okay"      // at most 80 %
+	Tight       Risk = "tight"     // at most all of it
+	Shortfall   Risk = "shortfall" // more
+	OutOfMemory Risk = "memory"    // a shortfall of KV cache: requests are preempted or rejected, not slowed
+	Unknown     Risk = "unknown"   // the capacity is not known
+)
+
+const tightFrom = 0.8
+
+func risk(name string, demand, capacityOf float64) Risk {
+	switch {
+	case !(capacityOf > 0) || math.IsNaN(demand):
+		return Unknown
+	case demand > capacityOf && name == capacity.KV:
+		return OutOfMemory
+	case demand > capacityOf:
+		return Shortfall
+	case demand > tightFrom*capacityOf:
+		return Tight
+	}
+	return Okay
+}
+
+// evaluation is one scenario in the making.
+type evaluation struct {
+	pool    *Pool
+	traffic *Traffic
+	mix     mix
+	c       Change
+	loads   []Load // of each minute, changed
+	sorted  []float64
+}
+
+// shareOfMinutes is what a plan is sized for: all but the busiest twentieth of the minutes.
+const shareOfMinutes = 0.95
+
+// percentile of demand over the minutes, which minute has it, and the largest. O(n log n).
+func (e *evaluation) percentile(r *resource) (p95 float64, at int, most float64) {
+	order := make([]int, 0, len(e.loads))
+	values := e.sorted[:0]
+	for _, l := range e.loads {
+		values = append(values, r.demand(e.pool, l))
+	}
+	e.sorted = values
+	for i, v := range values {
+		if !math.IsNaN(v) {
+			order = append(order, i)
+		}
+	}
+	if len(order) == 0 {
+		return math.NaN(), -1, math.NaN()
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case values[a] < values[b]:
+			return -1
+		case values[a] > values[b]:
+			return 1
+		}
+		return 0
+	})
+	at = order[int(math.Ceil(shareOfMinutes*float64(len(order))))-1]
+	return values[at], at, values[order[len(order)-1]]
+}
+
+// carried is what the pool carries of a resource under the change; 0 unknown.
+func (e *evaluation) carried(r *resource) float64 {
+	if r.whole != nil {
+		return r.whole(e.pool) * e.c.Limits
+	}
+	return r.each(e.pool) * float64(e.pool.replicas(r.role, e.c.Lost))
+}
+
+func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
+	e.c = s.Change
+	e.loads = e.loads[:0]
+	for _, l := range e.traffic.Minutes {
+		e.loads = append(e.loads, e.c.apply(l, e.mix))
+	}
+	o := Outcome{Scenario: s, Share: unknown, Over: unknown, HourUSD: unknown}
+	first := math.Inf(1)
+	worst, busiest := 0.0, -1 // use of what replicas carry, and the minute of it
+	over := make([]bool, len(e.loads))
+	blocked := ""
+	for i := range resources {
+		r := &resources[i]
+		demand, at, most := e.percentile(r)
+		have := e.carried(r)
+		known := r.whole != nil && r.whole(e.pool) > 0 || r.whole == nil && r.each(e.pool) > 0
+		if !known && r.whole != nil || !known && r.name == capacity.Transfer {
+			continue // no such limit
+		}
+		o.Uses = append(o.Uses, use(r.name, r.title, r.unit, demand, have))
+		if !known || at < 0 {
+			continue
+		}
+		if r.each != nil {
+			e.size(&o, r, demand, most)
+			if u := demand / max(have, math.SmallestNonzeroFloat64); u > worst {
+				worst, busiest = u, at
+			}
+		}
+		for j, l := range e.loads {
+			over[j] = over[j] || r.demand(e.pool, l) > have
+		}
+		if demand <= have {
+			continue
+		}
+		if r.whole != nil && blocked == "" {
+			blocked = r.name
+		}
+		if share := e.shareAt(r, at, have); share < first {
+			first, o.First = share, r.name
+		}
+	}
+	reserves := e.pool.Reserves.Total()
+	o.Replicas, o.Peak = max(o.Replicas+reserves, e.pool.Pool.Replicas.Min), max(o.Peak+reserves, e.pool.Pool.Replicas.Min)
+	if limit, key := e.pool.Limit(); o.Replicas > limit {
+		o.Blocked = key
+	}
+	e.queue(&o, worst, busiest, lead)
+	e.budget(&o, &first)
+	if o.Blocked == "" {
+		o.Blocked = blocked
+	}
+	e.when(&o, first, over, ramp, lead)
+	return o
+}
+
+func use(name, title, unit string, demand, have float64) Use {
+	u := Use{Resource: name, Title: title, Unit: unit, Demand: number(demand), Capacity: unknown, Headroom: unknown, Risk: risk(name, demand, have)}
+	if have > 0 {
+		u.Capacity, u.Headroom = number(have), number(1-demand/have)
+	}
+	return u
+}
+
+// size raises the replicas that the outcome takes to what one resource takes.
+func (e *evaluation) size(o *Outcome, r *resource, demand, most float64) {
+	each := r.each(e.pool)
+	n, peak := ceilReplicas(demand, each), ceilReplicas(most, each)
+	if e.pool.Disaggregated && r.role == capacity.PrefillRole {
+		o.Prefill = max(o.Prefill, n)
+		return
+	}
+	o.Replicas, o.Peak = max(o.Replicas, n), max(o.Peak, peak)
+}
+
+// shareAt is the share of the change at which the minute's demand for r reaches have: by bisection, to a thousandth.
+func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
+	demand := func(s float64) float64 {
+		return r.demand(e.pool, e.c.part(s).apply(e.traffic.Minutes[minute], e.mix))
+	}
+	if demand(0) > have || e.c.Lost > 0 || e.c.Limits < 1 {
+		return 0
+	}
+	low, high := 0.0, 1.0
+	for high-low > 1e-3 {
+		if middle := (low + high) / 2; demand(middle) > have {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high
+}
+
+// queue is what waits when a replica that is asked for at the moment of saturation becomes ready: what arrives beyond what
+// is served, for as long as the warm-up lag. A fluid queue; within a minute there are bursts beside it.
+func (e *evaluation) queue(o *Outcome, worst float64, at int, lead time.Duration) {
+	demand, have := math.NaN(), e.pool.WaitingPerReplica*float64(e.pool.replicas(capacity.DecodeRole, e.c.Lost))
+	if at >= 0 {
+		demand = 0
+		if worst > 1 {
+			demand = e.loads[at].Requests * (1 - 1/worst) * lead.Seconds()
+		}
+	}
+	o.Uses = append(o.Uses, use(Queue, "requests waiting after a warm-up", "requests", demand, have))
+}
+
+// budget sets the price of the replicas it takes against the budget.
+func (e *evaluation) budget(o *Outcome, first *float64) {
+	hour := e.pool.ReplicaHourUSD()
+	if hour <= 0 {
+		return
+	}
+	cost := hour * float64(o.Replicas+o.Prefill)
+	o.HourUSD = number(cost)
+	if e.pool.BudgetHourUSD <= 0 {
+		return
+	}
+	have := e.pool.BudgetHourUSD * e.c.Limits
+	o.Uses = append(o.Uses, use(Budget, "$/h for the replicas it takes", "$/h", cost, have))
+	if cost > have {
+		o.Blocked = "budget_hour_usd"
+		if o.First == "" {
+			o.First, *first = Budget, 1
+		}
+	}
+}
+
+func (e *evaluation) when(o *Outcome, first float64, over []bool, ramp, lead time.Duration) {
+	n := 0
+	for i, out := range over {
+		if !out {
+			continue
+		}
+		if n++; n == 1 && !e.traffic.Start.IsZero() && len(over) > 1 {
+			at := e.traffic.Start.Add(time.Duration(i) * time.Minute)
+			o.At = &at // as if the change were complete from the start
+		}
+	}
+	if len(over) > 1 {
+		o.Over = number(float64(n) / float64(len(over)))
+	}
+	if math.IsInf(first, 1) {
+		return
+	}
+	o.Share = number(first)
+	seconds := first * ramp.Seconds()
+	if e.c.Lost > 0 || e.c.Limits < 1 {
+		seconds = 0
+	}
+	o.When = &seconds
+	o.TooLate = seconds < lead.Seconds()
+}

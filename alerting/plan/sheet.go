@@ -1,0 +1,158 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// Traffic is what a pool is asked for: one load a minute, or a single one when only rates are stated.
+type Traffic struct {
+	Source  string    // where it is from, for people
+	Start   time.Time // of the first minute; zero when there are no times
+	Minutes []Load
+	Classes []Class // mean loads, the heaviest first
+	Tenants []Class // likewise; nil when nobody is named
+	Failed  float64 // share of requests that were not served
+	Retried float64 // attempts beyond the first, as a share of requests
+	Notes   []string
+}
+
+// Class is the mean load of one class or tenant.
+type Class struct {
+	Name string `json:"name"`
+	Load Load   `json:"load"`
+}
+
+// Mean is the mean load of the minutes.
+func (t *Traffic) Mean() Load {
+	var sum Load
+	for _, l := range t.Minutes {
+		sum = sum.Plus(l)
+	}
+	return sum.Times(1 / float64(max(len(t.Minutes), 1)))
+}
+
+// Input is what a sheet is made from.
+type Input struct {
+	Pool    Pool
+	Traffic Traffic
+	Launch  Change
+	Ramp    time.Duration // from nothing of a change to all of it; 0 is at once
+	Today   time.Time     // for the age of prices; zero leaves it out
+	Fit     *capacity.Fit // of the model on a replica; nil when none was named
+	Lengths Contexts      // of requests, for Fit
+}
+
+// Sheet is a launch sheet with its scenarios.
+type Sheet struct {
+	Pool     string    `json:"pool"`
+	Source   string    `json:"source"`
+	Minutes  int       `json:"minutes"`
+	Replicas int       `json:"replicas"` // there are
+	Prefill  int       `json:"replicas_prefill,omitempty"`
+	Limit    int       `json:"replicas_limit"`
+	LimitBy  string    `json:"replicas_limit_by"`
+	Lead     number    `json:"lead_time_seconds"`
+	Ramp     number    `json:"ramp_seconds"`
+	Launch   Change    `json:"launch"`
+	Rates    string    `json:"rates_source"` // where service rates are from
+	Memory   *Memory   `json:"memory,omitempty"`
+	Rows     []Row     `json:"sheet"`
+	Outcomes []Outcome `json:"scenarios"`
+	Cost     *Cost     `json:"cost,omitempty"`
+	Mix      *Mix      `json:"cheapest_mix,omitempty"`
+	Notes    []string  `json:"notes"`
+}
+
+// Row is a resource before and after the launch, at the 95th percentile of the minutes.
+type Row struct {
+	Use
+	Baseline number `json:"baseline"`
+	// Multiple of the baseline's traffic at which the resource runs out with the replicas there are, and MostMultiple with
+	// as many as the pool may have.
+	Multiple     number `json:"runs_out_at_multiple"`
+	MostMultiple number `json:"runs_out_at_multiple_of_limit"`
+}
+
+// New makes a sheet. Errors say what is missing.
+func New(in Input) (*Sheet, error) {
+	p, t := &in.Pool, &in.Traffic
+	if len(t.Minutes) == 0 || t.Mean().Requests <= 0 {
+		return nil, errors.New("there is no traffic to plan for")
+	}
+	if p.Replicas <= 0 {
+		return nil, errors.New("the number of replicas there are is not known")
+	}
+	lead := p.Warmup.Quantile(0.9) + time.Minute
+	limit, key := p.Limit()
+	s := &Sheet{
+		Pool: p.Name, Source: t.Source, Minutes: len(t.Minutes), Replicas: p.Replicas, Limit: limit, LimitBy: key,
+		Lead: number(lead.Seconds()), Ramp: number(in.Ramp.Seconds()), Launch: in.Launch, Rates: string(p.Rates.Source),
+		Notes: append([]string{}, t.Notes...),
+	}
+	if p.Disaggregated {
+		s.Prefill = p.Prefill
+	}
+	e := evaluation{pool: p, traffic: t, mix: mixOf(t.Classes, p.prefillRate(), p.itl())}
+	for _, scenario := range Scenarios(in.Launch, p, len(t.Classes)) {
+		s.Outcomes = append(s.Outcomes, e.run(scenario, in.Ramp, lead))
+	}
+	s.rows(&s.Outcomes[0], &s.Outcomes[1])
+	if in.Fit != nil {
+		s.Memory = MemoryOf(in.Fit, in.Lengths)
+	}
+	s.Cost = costOf(&in)
+	s.Mix = mixFor(p, &s.Outcomes[1])
+	s.note(&in)
+	return s, nil
+}
+
+// rows puts the launch beside the baseline.
+func (s *Sheet) rows(baseline, launch *Outcome) {
+	for _, after := range launch.Uses {
+		r := Row{Use: after, Baseline: unknown, Multiple: unknown, MostMultiple: unknown}
+		for _, before := range baseline.Uses {
+			if before.Resource != after.Resource {
+				continue
+			}
+			r.Baseline = before.Demand
+			if after.Resource == Queue || after.Resource == Budget || !(before.Demand > 0) || !before.Capacity.known() {
+				continue
+			}
+			r.Multiple = before.Capacity / before.Demand
+			r.MostMultiple = r.Multiple
+			if after.Resource != RateLimit && after.Resource != TokenQuota {
+				r.MostMultiple *= number(s.Limit) / number(s.Replicas)
+			}
+		}
+		s.Rows = append(s.Rows, r)
+	}
+}
+
+// note says what a reader should know of the figures.
+func (s *Sheet) note(in *Input) {
+	p := &in.Pool
+	mean := in.Traffic.Mean()
+	if right, wrong := mean.KV(p.prefillRate(), p.itl()), mean.KVOfMeans(p.prefillRate(), p.itl()); right > 0 && (wrong < 0.9*right || wrong > 1.1*right) {
+		s.Notes = append(s.Notes, fmt.Sprintf("Sizing with average lengths would put the active KV tokens at %.0f %% of what they are.", 100*wrong/right))
+	}
+	for _, r := range s.Rows {
+		if r.Risk == Unknown && r.Resource != capacity.Requests {
+			s.Notes = append(s.Notes, fmt.Sprintf("The capacity of %s is not known, so it can run out unseen.", r.Title))
+		}
+	}
+	if reserves := p.Reserves.Total(); reserves > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("Replicas include %d in reserve.", reserves))
+	}
+	if p.Prices.Date == "" && p.GPUHourUSD > 0 {
+		s.Notes = append(s.Notes, "Prices carry no date: set prices.date and prices.region.")
+	} else if age, ok := p.Prices.Age(in.Today); ok && age > staleAfter {
+		s.Notes = append(s.Notes, fmt.Sprintf("Prices are of %s, %.0f days old.", p.Prices.Date, age.Hours()/24))
+	}
+}
+
+// staleAfter is the age from which prices are worth a note.
+const staleAfter = 90 * 24 * time.Hour

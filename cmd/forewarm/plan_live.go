@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting/plan"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/storage"
+)
+
+// rates are the dimensions of demand of one minute, as daemons keep them; NaN where one is not known.
+type rates struct{ requests, prefill, cached, decode, kv float64 }
+
+var noRates = rates{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+
+func (r *rates) of(dimension string) *float64 {
+	switch dimension {
+	case features.DimRequests:
+		return &r.requests
+	case features.DimPrefill:
+		return &r.prefill
+	case features.DimCached:
+		return &r.cached
+	case features.DimDecode:
+		return &r.decode
+	case features.DimKV:
+		return &r.kv
+	}
+	return nil
+}
+
+// add counts v in, which may be the first that is known.
+func (r *rates) add(dimension string, v float64) {
+	into := r.of(dimension)
+	switch {
+	case into == nil || math.IsNaN(v):
+	case math.IsNaN(*into):
+		*into = v
+	default:
+		*into += v
+	}
+}
+
+// load of a minute; ok is false when its requests are not known.
+func (r *rates) load(p *plan.Pool) (plan.Load, bool) {
+	if math.IsNaN(r.requests) {
+		return plan.Load{}, false
+	}
+	return plan.FromRates(r.requests, known(r.prefill), known(r.cached), known(r.decode), r.kv, p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds()), true
+}
+
+// liveTraffic makes traffic of minutes and of the newest rates of each class.
+func liveTraffic(p *plan.Pool, source string, start time.Time, minutes []rates, classes map[string]rates) (plan.Traffic, error) {
+	t := plan.Traffic{Source: source, Start: start}
+	cached := false
+	for i := range minutes {
+		l, ok := minutes[i].load(p)
+		if !ok {
+			continue // a minute without telemetry is no minute of zero traffic
+		}
+		cached = cached || minutes[i].cached > 0
+		t.Minutes = append(t.Minutes, l)
+	}
+	if len(t.Minutes) == 0 {
+		return t, fmt.Errorf("%s has no minute of pool %q whose requests are known", source, p.Name)
+	}
+	if missing := len(minutes) - len(t.Minutes); missing > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("%d minutes have no telemetry and are left out; times of day are as if they had not been.", missing))
+		t.Start = time.Time{}
+	}
+	if !cached {
+		t.Notes = append(t.Notes, "Nothing was served from cache, or nobody said so: all prompt tokens count as prefill.")
+	}
+	t.Notes = append(t.Notes, "Lengths of single requests are not kept: outputs are taken as exponential, and their moments as the KV tokens held imply.")
+	sums := map[string]plan.Load{}
+	for name, r := range classes {
+		if l, ok := r.load(p); ok {
+			sums[name] = l.Times(features.Minute.Seconds())
+		}
+	}
+	t.Classes = means(sums, 1)
+	return t, nil
+}
+
+// readHistory takes the traffic of a data directory that no daemon holds.
+func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error) {
+	if err := checkDataDir(p.data); err != nil {
+		return err
+	}
+	c := storage.DefaultConfig()
+	c.Dir = p.data
+	h, closeHistory, err := openHistory(c)
+	if errors.Is(err, storage.ErrLocked) {
+		return fmt.Errorf("%w; or ask it: plan -from URL", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeHistory()) }()
+	_, end, err := completePeriod(time.Time{}, time.Time{}, h.Journal)
+	if err != nil {
+		return err
+	}
+	start := end.AddDate(0, 0, -p.days).Truncate(features.Minute)
+	minutes := make([]rates, int(end.Sub(start)/features.Minute))
+	for i := range minutes {
+		minutes[i] = noRates
+	}
+	totals, seen := map[string]rates{}, 0
+	err = h.Observed(ctx, start, end, func(key features.Key, dimension string, values []float64) error {
+		if key.Pool != in.Pool.Name {
+			return nil
+		}
+		seen++
+		class, ok := totals[key.Class]
+		if !ok {
+			class = noRates
+		}
+		sum := 0.0
+		for i, v := range values[:min(len(values), len(minutes))] {
+			minutes[i].add(dimension, v)
+			sum += known(v)
+		}
+		class.add(dimension, sum/float64(max(len(values), 1)))
+		totals[key.Class] = class
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if seen == 0 {
+		return usagef("-data %s holds nothing of pool %q: name it with -pool", p.data, in.Pool.Name)
+	}
+	first := 0
+	for first < len(minutes)-1 && math.IsNaN(minutes[first].requests) {
+		first++ // before the daemon began
+	}
+	in.Traffic, err = liveTraffic(&in.Pool, fmt.Sprintf("%s (%s)", p.data, count(len(minutes)-first, "minute")), start.Add(time.Duration(first)*features.Minute), minutes[first:], totals)
+	return err
+}
+
+// maxAnswer bounds what is read of a daemon's answer.
+const maxAnswer = 64 << 20
+
+// askLive takes traffic and replicas of a running daemon.
+func (p *planFlags) askLive(ctx context.Context, in *plan.Input) error {
+	base := strings.TrimSuffix(p.from, "/") + "/api/v1/pools/" + url.PathEscape(in.Pool.Name)
+	var pool struct {
+		Replicas struct {
+			Ready int `json:"ready"`
+		} `json:"replicas"`
+	}
+	if err := getJSON(ctx, base, &pool); err != nil {
+		return err
+	}
+	var forecast struct {
+		Forecasts []struct {
+			Class     string `json:"class"`
+			Dimension string `json:"dimension"`
+			Now       struct {
+				Mean *float64 `json:"mean"`
+			} `json:"now"`
+		} `json:"forecasts"`
+		Actuals []struct {
+			Dimension string `json:"dimension"`
+			Points    []struct {
+				UnixMS int64    `json:"unix_ms"`
+				Value  *float64 `json:"value"`
+			} `json:"points"`
+		} `json:"actuals"`
+	}
+	if err := getJSON(ctx, base+"/forecast", &forecast); err != nil {
+		return err
+	}
+	if in.Pool.Replicas == 0 {
+		in.Pool.Replicas = pool.Replicas.Ready
+	}
+	var first, last int64
+	for _, a := range forecast.Actuals {
+		for _, x := range a.Points {
+			if first == 0 || x.UnixMS < first {
+				first = x.UnixMS
+			}
+			last = max(last, x.UnixMS)
+		}
+	}
+	n := (last-first)/features.Minute.Milliseconds() + 1
+	if n > maxPlanMinutes {
+		return fmt.Errorf("%s answers minutes that are %d days apart", p.from, n/1440)
+	}
+	minutes := make([]rates, n)
+	for i := range minutes {
+		minutes[i] = noRates
+	}
+	for _, a := range forecast.Actuals {
+		for _, x := range a.Points {
+			if x.Value != nil {
+				minutes[(x.UnixMS-first)/features.Minute.Milliseconds()].add(a.Dimension, *x.Value)
+			}
+		}
+	}
+	classes := map[string]rates{}
+	for _, f := range forecast.Forecasts {
+		if f.Class == "*" || f.Now.Mean == nil {
+			continue
+		}
+		r, ok := classes[f.Class]
+		if !ok {
+			r = noRates
+		}
+		r.add(f.Dimension, *f.Now.Mean)
+		classes[f.Class] = r
+	}
+	var err error
+	in.Traffic, err = liveTraffic(&in.Pool, fmt.Sprintf("%s (%s)", p.from, count(len(minutes), "minute")), time.UnixMilli(first).UTC(), minutes, classes)
+	return err
+}
+
+func getJSON(ctx context.Context, address string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return usagef("-from: %w", err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("the daemon does not answer: %w", err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("the daemon's answer broke off: %w", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("the daemon answers %s to %s: %s", res.Status, address, strings.TrimSpace(string(body[:min(len(body), 300)])))
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("%s answers no JSON of a daemon: %w", address, err)
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/forewarm/forewarm/alerting/plan"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// describedPool is the pool of the configuration, or the one that the flags describe, and how many requests may wait for
+// one of its replicas.
+func (p *planFlags) describedPool(given map[string]bool) (capacity.Pool, float64, error) {
+	if p.config != "" {
+		return p.configured(given)
+	}
+	c := p.model
+	c.Name = p.pool
+	if c.Name == "" {
+		c.Name = "pool"
+	}
+	switch ranks := c.GPU.Pipeline * c.GPU.Data; {
+	case c.GPU.PerReplica == 0:
+		c.GPU.PerReplica = ranks
+	case c.GPU.PerReplica < 0: // -tp
+		c.GPU.PerReplica *= -ranks
+	}
+	if strings.ContainsAny(c.GPU.Type, "iB") && c.GPU.Type != "" {
+		if _, err := capacity.ParseSize(c.GPU.Type); err == nil {
+			c.GPU.Memory, c.GPU.Type = c.GPU.Type, ""
+		}
+	}
+	if c.Replicas.Max == 0 {
+		c.Replicas.Max = 4 * max(p.replicas, 1)
+	}
+	c.Replicas.Max = max(c.Replicas.Max, c.Reserves.Failure, 1)
+	var model []byte
+	if c.ModelConfig != "" {
+		var err error
+		if model, err = readSmall(c.ModelConfig, 1<<20); err != nil {
+			return capacity.Pool{}, 0, usagef("-model %s cannot be read: %w", c.ModelConfig, err)
+		}
+	}
+	pool, err := capacity.New(c, model)
+	if err != nil {
+		return capacity.Pool{}, 0, usageError{flagged(err, c.Name)}
+	}
+	return pool, p.waiting, nil
+}
+
+// flagged turns the names of keys into those of flags.
+func flagged(err error, pool string) error {
+	text := strings.TrimPrefix(err.Error(), "pools["+pool+"].")
+	key, rest, _ := strings.Cut(text, ":")
+	name, ok := map[string]string{"gpu": "gpu", "gpu.type": "gpu", "gpu.memory": "gpu", "gpu.per_replica": "gpus", "model_config": "model"}[key]
+	if !ok {
+		name = strings.ReplaceAll(strings.TrimPrefix(key, "gpu."), "_", "-")
+	}
+	return errors.New("-" + name + ":" + rest)
+}
+
+func (p *planFlags) configured(given map[string]bool) (capacity.Pool, float64, error) {
+	cfg, err := config.Load(p.config)
+	if err != nil {
+		return capacity.Pool{}, 0, usageError{err}
+	}
+	pc, err := cfg.Pipeline()
+	if err != nil {
+		return capacity.Pool{}, 0, usageError{err}
+	}
+	waiting := pc.Decision.WaitingPerReplica
+	if given["waiting-per-replica"] {
+		waiting = p.waiting
+	}
+	var names []string
+	for i := range pc.Pools {
+		if pool := pc.Pools[i]; pool.Name == p.pool || p.pool == "" && len(pc.Pools) == 1 {
+			return pool, waiting, nil
+		}
+		names = append(names, pc.Pools[i].Name)
+	}
+	return capacity.Pool{}, 0, usagef("-pool is %q: it must be one of the pools of %s: %s", p.pool, p.config, strings.Join(names, ", "))
+}
+
+// readSmall reads a file of at most so many bytes.
+func readSmall(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("it has more than %d bytes", most)
+	}
+	return data, err
+}
+
+// readContexts takes the lengths of requests that -contexts states, and where nothing else does, usual ones and the longest
+// that the model was made for.
+func (p *planFlags) readContexts(c *plan.Contexts, fit *capacity.Fit) error {
+	if p.contexts != "" {
+		parts := strings.Split(p.contexts, ",")
+		if len(parts) != 3 {
+			return usagef("-contexts is %q: it must be three numbers, such as 2000,8000,32000", p.contexts)
+		}
+		for i, into := range []*float64{&c.P50, &c.P95, &c.Longest} {
+			v, err := strconv.ParseFloat(strings.TrimSpace(parts[i]), 64)
+			if err != nil || !(v > 0 && v < 1e9) {
+				return usagef("-contexts has %q: it must be a number of tokens", parts[i])
+			}
+			*into = v
+		}
+		return nil
+	}
+	if c.P50 == 0 {
+		c.P50, c.P95 = 2048, 8192
+	}
+	if c.Longest == 0 {
+		c.Longest = 32768
+		if fit != nil && fit.Model.MaxContext > 0 {
+			c.Longest = float64(fit.Model.MaxContext)
+		}
+	}
+	return nil
+}
+
+// printMemory says what the model takes of a replica, when there is no traffic to plan for.
+func (p *planFlags) printMemory(pool capacity.Pool, std streams) error {
+	if pool.Fit == nil {
+		return usagef("no traffic is given, and no model and GPU whose memory could be counted: add -trace, -requests-per-s, -demand, -from or -data")
+	}
+	var lengths plan.Contexts
+	if err := p.readContexts(&lengths, pool.Fit); err != nil {
+		return err
+	}
+	m := plan.MemoryOf(pool.Fit, lengths)
+	switch p.format {
+	case "json":
+		return writeTo(p.out, std.out, func(w io.Writer) error { return plan.WriteMemoryJSON(w, m) })
+	case "html":
+		return usagef("-format html is for launch sheets: give traffic, or -format md or json")
+	}
+	return writeTo(p.out, std.out, func(w io.Writer) error { return plan.WriteMemoryMarkdown(w, m) })
+}

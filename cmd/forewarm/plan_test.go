@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+type plannedSheet struct {
+	Source    string
+	Replicas  int
+	Scenarios []struct {
+		Name, First string
+		Replicas    int
+		Resources   []struct {
+			Resource string
+			Demand   float64
+			Risk     string
+		}
+	}
+	Memory *struct {
+		GPUs     int
+		Requests []struct{ Most int }
+	}
+}
+
+func (s *plannedSheet) demand(t *testing.T, scenario, resource string) (demand float64, risk string) {
+	t.Helper()
+	for _, x := range s.Scenarios {
+		for _, r := range x.Resources {
+			if x.Name == scenario && r.Resource == resource {
+				return r.Demand, r.Risk
+			}
+		}
+	}
+	t.Fatalf("no %s in scenario %s of %+v", resource, scenario, s)
+	return 0, ""
+}
+
+func planned(t *testing.T, args ...string) (s plannedSheet) {
+	t.Helper()
+	var out, failed bytes.Buffer
+	if code := run(t.Context(), append([]string{"plan", "-format", "json"}, args...), streams{&out, &failed}); code != 0 {
+		t.Fatalf("exit %d: %s", code, failed.String())
+	}
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+		t.Fatalf("%v in %s", err, out.String())
+	}
+	return s
+}
+
+const testModel = "../../forecaster/capacity/testdata/qwen3-32b.json"
+
+func TestPlanMemory(t *testing.T) {
+	var out, failed bytes.Buffer
+	if code := run(t.Context(), []string{"plan", "-model", testModel, "-gpu", "h100-80g", "-tp", "2", "-contexts", "1000,5000,40000"}, streams{&out, &failed}); code != 0 {
+		t.Fatalf("exit %d: %s", code, failed.String())
+	}
+	for _, want := range []string{"| weights | 30.51 |", "| median | 1000 |", "| longest | 40.0k |"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
+
+// TestPlanSources: the same traffic as stated, as a demand file, as a trace and as a daemon tells it comes to the same.
+func TestPlanSources(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	rows := []string{"t_s,class,prompt_tokens,cached_tokens,output_tokens"}
+	for i := range 600 {
+		rows = append(rows, fmt.Sprintf("%.1f,chat,1000,400,200", float64(i)/2))
+	}
+	writeFile(t, "trace.csv", rows...)
+	writeFile(t, "demand.yaml", "classes:", "  - {class: chat, requests_per_s: 2, prompt_p50: 1000, prompt_p95: 1000, output_p50: 200, output_p95: 200, cache_hit: 0.4}")
+	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/pools/chat":
+			fmt.Fprint(w, `{"replicas":{"ready":3}}`)
+		case "/api/v1/pools/chat/forecast":
+			fmt.Fprint(w, `{"forecasts":[{"class":"chat","dimension":"requests","now":{"mean":2}},{"class":"*","dimension":"requests","now":{"mean":2}}],"actuals":[`+
+				`{"dimension":"requests","points":[{"unix_ms":60000,"value":2},{"unix_ms":120000,"value":null},{"unix_ms":180000,"value":2}]},`+
+				`{"dimension":"prefill","points":[{"unix_ms":60000,"value":1200},{"unix_ms":180000,"value":1200}]},`+
+				`{"dimension":"cached","points":[{"unix_ms":60000,"value":800},{"unix_ms":180000,"value":800}]},`+
+				`{"dimension":"decode","points":[{"unix_ms":60000,"value":400},{"unix_ms":180000,"value":400}]},`+
+				`{"dimension":"kv","points":[{"unix_ms":60000,"value":11400},{"unix_ms":180000,"value":11400}]}]}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer daemon.Close()
+	common := []string{"-pool", "chat", "-kv-capacity-tokens", "40000", "-prefill-tokens-per-s", "3000", "-decode-tokens-per-s", "900", "-launch", "2"}
+	for name, args := range map[string][]string{
+		"stated":      {"-requests-per-s", "2", "-prompt-p50", "1000", "-prompt-p95", "1000", "-output-p50", "200", "-output-p95", "200", "-cache-hit", "0.4", "-replicas", "3"},
+		"demand file": {"-demand", "demand.yaml", "-replicas", "3"},
+		"trace":       {"-trace", "trace.csv", "-replicas", "3"},
+		"daemon":      {"-from", daemon.URL},
+	} {
+		s := planned(t, append(args, common...)...)
+		if s.Replicas != 3 {
+			t.Errorf("%s: %d replicas, want 3", name, s.Replicas)
+		}
+		for resource, want := range map[string]float64{"requests": 4, "prefill": 2400, "decode": 800, "kv": 22_800} {
+			if got, _ := s.demand(t, "launch", resource); got < .98*want || got > 1.03*want {
+				t.Errorf("%s: the launch asks for %g %s, want %g", name, got, resource, want)
+			}
+		}
+	}
+}
+
+// TestPlanMistakes: each is answered in one line that says what to mend, with exit code 2.
+func TestPlanMistakes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "sound.yaml", soundPool)
+	writeFile(t, "twice.yaml", "pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]")
+	writeFile(t, "model.json", `{"num_hidden_layers":2,"num_attention_heads":4,"hidden_size":64,"layer_types":["mamba","full_attention"]}`)
+	writeFile(t, "demand.yaml", "classes: [{class: a, request_per_s: 2}]")
+	writeFile(t, "empty.yaml", "classes: []")
+	for _, tc := range []struct {
+		args string
+		says []string
+	}{
+		{"", []string{"-model", "-trace"}},
+		{"-model model.json", []string{"-gpu"}},
+		{"-model none.json -gpu h100-80g", []string{"none.json", "no such file"}},
+		{"-model model.json -gpu h100", []string{"-gpu", `"h100"`, "h100-80g"}},
+		{"-model model.json -gpu h100-80g", []string{"-gpu", "1 of the 2 layers keep a state"}},
+		{"-config sound.yaml", []string{"no traffic"}},
+		{"-config sound.yaml -pool other -requests-per-s 3", []string{`"other"`, "chat"}},
+		{"-config twice.yaml -requests-per-s 3", []string{"-pool", "a, b"}},
+		{"-requests-per-s 3 -trace t.csv", []string{"-trace", "-requests-per-s"}},
+		{"-requests-per-s 3 -launch 0", []string{"-launch", "factor"}},
+		{"-requests-per-s 3 -format pdf", []string{`"pdf"`, "html"}},
+		{"-requests-per-s -3", []string{"requests_per_s -3"}},
+		{"-requests-per-s 0", []string{"requests_per_s"}},
+		{"-requests-per-s 3 -cache-hit 40", []string{"cache_hit 40", "0…1"}},
+		{"-requests-per-s 3 -contexts 1,2", []string{"-contexts", "three"}},
+		{"-requests-per-s 3 -contexts 1,2,x", []string{"-contexts", `"x"`}},
+		{"-demand demand.yaml", []string{"demand.yaml", "request_per_s"}},
+		{"-demand empty.yaml", []string{"empty.yaml", "0 classes"}},
+		{"-trace none.csv", []string{"none.csv"}},
+		{"-data none", []string{"none", "storage.dir"}},
+	} {
+		var out, failed bytes.Buffer
+		code := run(t.Context(), append([]string{"plan"}, strings.Fields(tc.args)...), streams{&out, &failed})
+		if code != 2 || strings.Count(failed.String(), "\n") != 1 {
+			t.Errorf("plan %s: exit %d, %q", tc.args, code, failed.String())
+		}
+		for _, want := range tc.says {
+			if !strings.Contains(failed.String(), want) {
+				t.Errorf("plan %s says %q, without %q", tc.args, failed.String(), want)
+			}
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package capacity
+
+import "time"
+
+// Role is what the replicas of a disaggregated pool are for.
+type Role string
+
+// The roles. In a pool that is not disaggregated every replica does all.
+const (
+	AnyRole     Role = ""
+	PrefillRole Role = "prefill" // computes prompts and sends their KV cache on
+	DecodeRole  Role = "decode"  // holds the cache and generates
+)
+
+// Transfer is the resource of sending KV cache from prefill to decode replicas, in tokens per second of one sender.
+const Transfer = "transfer"
+
+// RoleOf is the role whose replicas carry a dimension when the pool is disaggregated: a prompt occupies its prefill replica
+// only while it is computed and sent, so the cache that is held counts for decode.
+func RoleOf(dimension string) Role {
+	switch dimension {
+	case Prefill, Transfer:
+		return PrefillRole
+	case Decode, KV, Slots:
+		return DecodeRole
+	}
+	return AnyRole
+}
+
+// Disaggregated is a pool whose prompts are computed on replicas of their own. The pool's replicas are then those that
+// decode.
+type Disaggregated struct {
+	PrefillReplicas Replicas `yaml:"prefill_replicas"`
+	Transfer        string   `yaml:"transfer"` // KV cache that one prefill replica sends per second, a size such as 40GB; "" is no limit
+}
+
+// Limits are of the whole pool and no replica lifts them. Zero is none.
+type Limits struct {
+	RequestsPerMin float64 `yaml:"requests_per_min"`
+	TokensPerMin   float64 `yaml:"tokens_per_min"` // prompt and output
+}
+
+// Prices say when and where the pool's prices were taken.
+type Prices struct {
+	Date   string `yaml:"date"` // YYYY-MM-DD
+	Region string `yaml:"region"`
+}
+
+// Age of the prices at a time; ok is false when either is not known.
+func (p Prices) Age(at time.Time) (age time.Duration, ok bool) {
+	date, err := time.Parse(time.DateOnly, p.Date)
+	if err != nil || at.IsZero() {
+		return 0, false
+	}
+	return at.Sub(date), true
+}
