@@ -347,8 +347,11 @@ func percent(n number) string {
 	if !n.known() {
 		return "–"
 	}
-	if n < -9.99 {
+	switch {
+	case n < -9.99:
 		return "below −999 %"
+	case n > 9.99:
+		return "above 999 %"
 	}
 	return strings.Replace(fmt.Sprintf("%.0f %%", 100*float64(n)), "-", "−", 1)
 }
