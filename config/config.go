@@ -15,6 +15,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/scrape"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/server/promapi"
+	"github.com/forewarm/forewarm/server/rpc"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -45,6 +46,7 @@ type Config struct {
 	Report    Report           `yaml:"report"`
 	Server    server.Config    `yaml:"server"`
 	PromQL    promapi.Config   `yaml:"promql"`
+	KEDA      rpc.Config       `yaml:"keda"`
 	Log       Log              `yaml:"log"`
 }
 
@@ -106,6 +108,7 @@ func Default() *Config {
 		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
 		Server:    server.DefaultConfig(),
 		PromQL:    promapi.DefaultConfig(),
+		KEDA:      rpc.DefaultConfig(),
 		Log:       Log{Level: "info", Format: "console"},
 	}
 }

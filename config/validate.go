@@ -131,6 +131,7 @@ func (c *Config) check(source map[string]string) Errors {
 	c.checkReport(k)
 	k.section("server", c.Server.Check())
 	k.section("promql", c.PromQL.Check())
+	k.section("keda", c.KEDA.Check())
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "console", "json")
 	return k.errs

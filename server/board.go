@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
@@ -52,7 +53,9 @@ func (b *Board) Observe(out *forewarm.Output) {
 		now[pool] = v
 	}
 	for i := range out.Decisions {
-		update(out.Decisions[i].Pool, func(v *PoolView) { v.Decision = cloneDecision(&out.Decisions[i]) })
+		update(out.Decisions[i].Pool, func(v *PoolView) {
+			v.Decision, v.Decided = cloneDecision(&out.Decisions[i]), time.Now()
+		})
 	}
 	for i := range out.Projections {
 		update(out.Projections[i].Pool, func(v *PoolView) { v.Projection = cloneProjection(&out.Projections[i]) })

@@ -113,6 +113,12 @@ func (e *Exporter) CountRefused(reason ingest.Reason, n int) {
 	e.counter(`forewarm_ingest_refused_total{reason="`+string(reason)+`"}`, "Telemetry records refused, by reason.").Add(n)
 }
 
+// CountCall adds a call that ended at a gRPC listener; all three are of small fixed sets.
+func (e *Exporter) CountCall(service, method, code string) {
+	e.counter("forewarm_rpc_calls_total{service="+strconv.Quote(service)+",method="+strconv.Quote(method)+",code="+strconv.Quote(code)+"}",
+		"Calls that autoscalers made, by their outcome.").Inc()
+}
+
 // Gauge exposes what f returns; name may carry labels. A name is registered once.
 func (e *Exporter) Gauge(name, help string, f func() float64) {
 	e.describe(name, help)

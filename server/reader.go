@@ -46,6 +46,7 @@ type PoolView struct {
 	Covered    bool
 	LastEvent  time.Time
 	Decision   *alerting.Decision
+	Decided    time.Time // when Decision came, by the clock of this process
 	Projection *forecaster.Projection
 	Forecasts  []forecaster.Forecast // totals first, then by class; in either, as listed in features.Dimensions
 	Stale      bool

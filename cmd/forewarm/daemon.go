@@ -55,6 +55,7 @@ type daemon struct {
 	listener   net.Listener
 	server     *server.Server
 	board      *server.Board
+	scalers    []*scaler
 	exporter   *server.Exporter
 
 	// The goroutine of Consumer.Run owns the fold and what follows.
@@ -127,6 +128,9 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	}
 	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
 	d.openPromQL()
+	if err := d.openScalers(); err != nil {
+		return nil, usageError{err}
+	}
 	d.exportCounters()
 	d.exportStorage()
 	return d, nil
@@ -311,6 +315,9 @@ func (d *daemon) Run(ctx context.Context) error {
 	downstream, _ := errgroup.WithContext(serving)
 	downstream.Go(func() error { return d.server.Run(serving, d.listener) })
 	downstream.Go(func() error { return d.deadLetter.Run(serving) })
+	for _, s := range d.scalers {
+		downstream.Go(func() error { return s.Run(serving) })
+	}
 	downstream.Go(func() error { return d.dispatcher.Run(serving) })
 	d.announceAgain()
 

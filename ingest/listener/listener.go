@@ -94,7 +94,7 @@ func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 		if d.guard, err = newGuard(name, e); err != nil {
 			return err
 		}
-		if d.secure, err = serverTLS(name, e.TLS, deps.Log); err != nil {
+		if d.secure, err = e.TLS.Load("listeners."+name+".tls", deps.Log); err != nil {
 			return err
 		}
 		socket, err := net.Listen("tcp", e.Listen)

@@ -12,13 +12,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// serverTLS reads the files of a listener's TLS; nil when it has none. The certificate is read anew when its file
-// changes, for certificates expire; the clients' CA is not.
-func serverTLS(name string, c TLS, log *zap.Logger) (*tls.Config, error) {
+// Load reads the files of a listener's TLS; nil when it has none. The certificate is read anew when its file changes, for
+// certificates expire; the clients' CA is not. Errors begin with key, the place of c in the configuration.
+func (c TLS) Load(key string, log *zap.Logger) (*tls.Config, error) {
 	if c == (TLS{}) {
 		return nil, nil
 	}
-	key := "listeners." + name + ".tls"
 	k := &keyPair{certFile: c.CertFile, keyFile: c.KeyFile, log: log, trouble: seldom()}
 	if err := k.read(); err != nil {
 		return nil, fmt.Errorf("%s.cert_file is %q, key_file %q: %w; name a certificate and its key in PEM", key, c.CertFile, c.KeyFile, err)

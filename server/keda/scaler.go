@@ -1,0 +1,128 @@
+package keda
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forewarm/forewarm/server"
+	pb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
+)
+
+// MetricName is the one metric there is. KEDA puts the number of the trigger before it.
+const MetricName = "forewarm-desired-replicas"
+
+// target is the metric's target a replica: the autoscaler wants ceil(value / target) replicas.
+const target = 1
+
+// watchEvery is how often a stream looks whether its answer is another.
+const watchEvery = time.Second
+
+// Scaler implements the external scaler. Its methods are called from many goroutines at once.
+type Scaler struct {
+	pb.UnimplementedExternalScalerServer
+	reader server.Reader
+}
+
+// Register adds a scaler that answers from reader to a gRPC server.
+func Register(to grpc.ServiceRegistrar, reader server.Reader) {
+	pb.RegisterExternalScalerServer(to, &Scaler{reader: reader})
+}
+
+// IsActive says whether the target should have replicas at all.
+func (s *Scaler) IsActive(_ context.Context, ref *pb.ScaledObjectRef) (*pb.IsActiveResponse, error) {
+	n, err := s.replicas(ref)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.IsActiveResponse{Result: n > 0}, nil
+}
+
+// StreamIsActive says the same at once, and again when it is otherwise. The stream ends with an error when there is no
+// advice any more; KEDA opens another.
+func (s *Scaler) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.IsActiveResponse]) error {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for said, was := false, false; ; {
+		n, err := s.replicas(ref)
+		if err != nil {
+			return err
+		}
+		if is := n > 0; !said || is != was {
+			if err := stream.Send(&pb.IsActiveResponse{Result: is}); err != nil {
+				return err
+			}
+			said, was = true, is
+		}
+		select {
+		case <-stream.Context().Done():
+			return ended(stream.Context())
+		case <-ticker.C:
+		}
+	}
+}
+
+// GetMetricSpec answers the same whatever is known of the pool, so that the autoscaler is there before the advice is.
+func (s *Scaler) GetMetricSpec(_ context.Context, ref *pb.ScaledObjectRef) (*pb.GetMetricSpecResponse, error) {
+	if _, err := readTrigger(ref); err != nil {
+		return nil, err
+	}
+	return spec(), nil
+}
+
+// StreamMetricSpec sends the specification and stays open: it never changes.
+func (s *Scaler) StreamMetricSpec(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.GetMetricSpecResponse]) error {
+	if _, err := readTrigger(ref); err != nil {
+		return err
+	}
+	if err := stream.Send(spec()); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return ended(stream.Context())
+}
+
+// GetMetrics gives the number of replicas that the pool should have.
+func (s *Scaler) GetMetrics(_ context.Context, request *pb.GetMetricsRequest) (*pb.GetMetricsResponse, error) {
+	if name := request.GetMetricName(); name != MetricName {
+		return nil, status.Errorf(codes.InvalidArgument, "there is no metric %q, only %s", name, MetricName)
+	}
+	n, err := s.replicas(request.GetScaledObjectRef())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetMetricsResponse{MetricValues: []*pb.MetricValue{{MetricName: MetricName, MetricValue: int64(n), MetricValueFloat: float64(n)}}}, nil
+}
+
+// spec fills both the old and the new field of the target; readers prefer the new one.
+func spec() *pb.GetMetricSpecResponse {
+	return &pb.GetMetricSpecResponse{MetricSpecs: []*pb.MetricSpec{{MetricName: MetricName, TargetSize: target, TargetSizeFloat: target}}}
+}
+
+// replicas is the advice for a trigger; errors are gRPC statuses.
+func (s *Scaler) replicas(ref *pb.ScaledObjectRef) (int, error) {
+	t, err := readTrigger(ref)
+	if err != nil {
+		return 0, err
+	}
+	advice, err := server.Advise(s.reader, t.pool, t.role, t.obeyAdvisory, time.Now())
+	if err == nil {
+		return advice.Replicas, nil
+	}
+	if _, unknown := errors.AsType[*server.UnknownPool](err); unknown {
+		return 0, status.Error(codes.NotFound, err.Error())
+	}
+	return 0, status.Error(codes.Unavailable, err.Error())
+}
+
+// ended is why a stream is over: its client left, or the daemon stops.
+func ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return status.Error(codes.DeadlineExceeded, "the deadline of the call has passed")
+	}
+	return status.Error(codes.Unavailable, "the daemon stops")
+}

@@ -1,0 +1,70 @@
+package keda
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forewarm/forewarm/server"
+	pb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
+)
+
+// trigger is what the metadata of a trigger asks about.
+type trigger struct {
+	pool         string
+	role         string
+	obeyAdvisory bool
+}
+
+// The keys of a trigger's metadata that are ours. KEDA hands over its own as well, and may come to have more.
+const (
+	keyPool         = "pool"
+	keyRole         = "role"
+	keyObeyAdvisory = "obeyAdvisory"
+)
+
+// fromEnv ends a key whose value KEDA has looked up in the environment of the target.
+const fromEnv = "FromEnv"
+
+// readTrigger reads the metadata that KEDA sends with every call. The error is a gRPC status that names the key.
+func readTrigger(ref *pb.ScaledObjectRef) (trigger, error) {
+	t := trigger{role: server.RoleAll}
+	metadata := ref.GetScalerMetadata()
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		value := metadata[key]
+		switch strings.TrimSuffix(key, fromEnv) {
+		case keyPool:
+			t.pool = value
+		case keyRole:
+			t.role = value
+		case keyObeyAdvisory:
+			obey, err := strconv.ParseBool(value)
+			if err != nil {
+				return trigger{}, status.Errorf(codes.InvalidArgument, "metadata %s is %q: set true or false", key, value)
+			}
+			t.obeyAdvisory = obey
+		default:
+			if near, ok := misspelt(key); ok {
+				return trigger{}, status.Errorf(codes.InvalidArgument, "metadata %s: the key is written %s", key, near)
+			}
+		}
+	}
+	if t.pool == "" {
+		return trigger{}, status.Error(codes.InvalidArgument, "metadata pool is missing: name the pool whose replicas the target is")
+	}
+	return t, nil
+}
+
+// misspelt finds which of our keys was meant: one that went unread would select all roles.
+func misspelt(key string) (string, bool) {
+	for _, ours := range []string{keyPool, keyRole, keyObeyAdvisory} {
+		if strings.EqualFold(strings.NewReplacer("_", "", "-", "").Replace(key), ours) {
+			return ours, true
+		}
+	}
+	return "", false
+}

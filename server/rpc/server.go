@@ -1,0 +1,141 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	maxConnections    = 64
+	maxHeaderBytes    = 16 << 10
+	connectionTimeout = 10 * time.Second
+	callTimeout       = 10 * time.Second // of a call with one answer
+	grace             = 2 * time.Second
+
+	// Clients of autoscalers ping idle connections, some each ten seconds.
+	leastPing = 5 * time.Second
+)
+
+// Server is one listener and the services behind it.
+type Server struct {
+	socket net.Listener
+	grpc   *grpc.Server
+	slots  chan struct{} // a call takes one
+	count  func(method string, code codes.Code)
+
+	stopping context.Context // ends when Run is told to
+	stop     context.CancelFunc
+}
+
+// Open opens the address of c, which must have one. Errors name a key below key. The caller registers services and then
+// calls Run or Close. count is told of every call that ends; it may be called from many goroutines at once.
+func Open(key string, c Config, count func(method string, code codes.Code), log *zap.Logger) (*Server, error) {
+	secure, err := c.TLS.Load(key+".tls", log)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{slots: make(chan struct{}, c.MaxCalls), count: count}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(c.MaxBytes), grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(uint32(c.MaxCalls)),
+		grpc.ConnectionTimeout(connectionTimeout), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: connectionTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
+	}
+	if secure != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
+	}
+	if s.socket, err = net.Listen("tcp", c.Listen); err != nil {
+		return nil, fmt.Errorf("%s.listen = %s: %w; choose another address, or port 0 for a free one", key, c.Listen, err)
+	}
+	s.grpc = grpc.NewServer(options...)
+	return s, nil
+}
+
+// RegisterService implements [grpc.ServiceRegistrar].
+func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) { s.grpc.RegisterService(d, impl) }
+
+// Addr is where it listens.
+func (s *Server) Addr() net.Addr { return s.socket.Addr() }
+
+// Close releases the address of a server that does not run any more, or never did.
+func (s *Server) Close() {
+	s.stop()
+	_ = s.socket.Close()
+}
+
+// Run answers calls until ctx ends, then ends the contexts of streams and lets what is under way finish for a moment.
+func (s *Server) Run(ctx context.Context) error {
+	served := make(chan error, 1)
+	go func() { served <- s.grpc.Serve(netutil.LimitListener(s.socket, maxConnections)) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("grpc server: %w", err)
+	case <-ctx.Done():
+	}
+	s.stop()
+	stopped := time.AfterFunc(grace, s.grpc.Stop)
+	defer stopped.Stop()
+	s.grpc.GracefulStop()
+	if err := <-served; !errors.Is(err, grpc.ErrServerStopped) { // which it is when it was stopped before it began
+		return err
+	}
+	return nil
+}
+
+var errFull = status.Error(codes.ResourceExhausted, "too many calls at once; try again later")
+
+func (s *Server) enter() error {
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	default:
+		return errFull
+	}
+}
+
+func (s *Server) leave() { <-s.slots }
+
+func (s *Server) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+	defer func() { s.count(path.Base(info.FullMethod), status.Code(err)) }()
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return handle(ctx, request)
+}
+
+func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+	defer func() { s.count(path.Base(info.FullMethod), status.Code(err)) }()
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
+	return handle(srv, endingStream{stream, ctx})
+}
+
+// endingStream is a stream that ends with its client and with the server.
+type endingStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // it replaces the one that the stream carries
+}
+
+// Context implements [grpc.ServerStream].
+func (s endingStream) Context() context.Context { return s.ctx }
