@@ -8,7 +8,7 @@ import (
 // AlertName is one of the alerts that Forewarm can raise.
 type AlertName string
 
-// The alerts; their meaning and runbooks are in the README.
+// The alerts of a pool. Each has a page in deploy/runbooks.
 const (
 	SaturationAhead  AlertName = "ForewarmSaturationAhead"
 	TooLateToWarm    AlertName = "ForewarmTooLateToWarm"
@@ -19,6 +19,19 @@ const (
 	RetryStorm       AlertName = "ForewarmRetryStorm"
 	TelemetryFault   AlertName = "ForewarmTelemetryFault"
 )
+
+// The alerts about the daemon itself.
+const (
+	InputDropped AlertName = "ForewarmInputDropped"
+	SinkFailing  AlertName = "ForewarmSinkFailing"
+	Watchdog     AlertName = "ForewarmWatchdog"
+)
+
+// AlertNames are all of them.
+var AlertNames = []AlertName{
+	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, TelemetryFault,
+	InputDropped, SinkFailing, Watchdog,
+}
 
 // Alert is one alert as Alertmanager knows it. Labels identify it and stay put while it lasts; numbers live in
 // annotations, because a changing label makes a new alert.

@@ -17,9 +17,11 @@ const maxOpen = 4096
 // Board raises, keeps and resolves alerts: it turns what is the case tick by tick into alerts that are rare and do not
 // flap. A condition becomes an alert after Config.RaiseAfter ticks in a row, and stops being one after
 // Config.ResolveAfter ticks without it. While a pool's telemetry is stale its other alerts stay as they are: not
-// seeing a problem is no proof that it is gone. It is pure; a tick costs O(open · log open).
+// seeing a problem is no proof that it is gone. Labels stay while an alert lasts, but a warning that has become worth a
+// page is raised anew as one; the warning lapses. It is pure; a tick costs O(open · log open).
 type Board struct {
 	raiseAfter, resolveAfter int
+	mode                     Mode
 	open                     []Open // by key
 	dropped                  uint64
 }
@@ -33,7 +35,7 @@ type Open struct {
 	Class       string            `cbor:"4,keyasint"` // class and severity at the time it was raised
 	Severity    Severity          `cbor:"5,keyasint"`
 	Annotations map[string]string `cbor:"6,keyasint"`
-	Held        int               `cbor:"7,keyasint"` // ticks in a row that it held, up to raising
+	Held        int               `cbor:"7,keyasint"` // ticks in a row that it held, up to raising; then that a warning was worth a page
 	Clear       int               `cbor:"8,keyasint"` // ticks in a row without it, while firing
 	Firing      bool              `cbor:"9,keyasint"`
 	StartsAt    time.Time         `cbor:"10,keyasint"`
@@ -48,7 +50,7 @@ type BoardState struct {
 
 // NewBoard is an empty board.
 func NewBoard(cfg Config) *Board {
-	return &Board{raiseAfter: cfg.RaiseAfter, resolveAfter: cfg.ResolveAfter}
+	return &Board{raiseAfter: cfg.RaiseAfter, resolveAfter: cfg.ResolveAfter, mode: cfg.Mode}
 }
 
 // State is the board's memory. It shares no memory with the board but annotations, which neither changes.
@@ -99,7 +101,7 @@ func (b *Board) Update(now time.Time, conditions []Condition) []Alert {
 		}
 		resolved := o.Clear >= b.resolveAfter
 		if o.Firing {
-			alerts = append(alerts, o.alert(now, resolved))
+			alerts = append(alerts, o.alert(now, resolved, b.mode))
 		}
 		if held[i] || o.Firing && !resolved {
 			kept = append(kept, o)
@@ -114,12 +116,13 @@ func (b *Board) Update(now time.Time, conditions []Condition) []Alert {
 func (b *Board) hold(now time.Time, o *Open, c *Condition) {
 	o.Clear, o.UpdatedAt = 0, now
 	o.Annotations = maps.Clone(c.Annotations)
-	if o.Firing {
+	if o.Firing && (o.Severity == Page || c.Severity != Page || c.Fading) {
+		o.Held = 0
 		return
 	}
 	o.Held++
 	if c.Immediate || o.Held >= max(cmp.Or(c.Ticks, b.raiseAfter), 1) {
-		o.Firing, o.StartsAt, o.Class, o.Severity = true, now, c.Class, c.Severity
+		o.Firing, o.StartsAt, o.Class, o.Severity, o.Held = true, now, c.Class, c.Severity, 0
 	}
 }
 
@@ -128,9 +131,15 @@ func (o Open) compare(other Open) int {
 }
 
 // alert renders a firing condition. The annotations of a condition that is clear, but not yet for long enough, are
-// those of when it last held.
-func (o *Open) alert(now time.Time, resolved bool) Alert {
-	labels := map[string]string{"pool": o.Pool, "severity": string(o.Severity)}
+// those of when it last held. Advisory alerts carry a label, so that a trial can be routed elsewhere.
+func (o *Open) alert(now time.Time, resolved bool, mode Mode) Alert {
+	labels := map[string]string{"severity": string(o.Severity)}
+	if o.Pool != "" {
+		labels["pool"] = o.Pool
+	}
+	if mode == Advisory {
+		labels["mode"] = string(Advisory)
+	}
 	if o.Resource != "" {
 		labels["resource"] = o.Resource
 	}

@@ -188,18 +188,41 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestAlertReadsLikeAMessage(t *testing.T) {
-	d := decided()
-	cfg := DefaultConfig()
-	cfg.RunbookURL = "https://example.org/runbooks/"
-	got := Conditions(&d, nil, cfg)[0].Annotations
-	want := map[string]string{
-		"summary": "Pool llama70b-h100: KV memory full in ~19 min (p10 12, p90 >60; 86 %). Driver: class agent, tenant acme 62 % (±1 %), feature search 40 % (prompt length ×2.1). " +
-			"Asked for 14→19 replicas at 12:00 UTC, ready by about 12:13 UTC.",
-		"action": "KV memory full in ~19 min.", "decision": "llama70b-h100-12", "probability": "0.86", "eta": "2026-03-02T12:19:00Z",
-		"driver": "class agent, tenant acme 62 % (±1 %), feature search 40 % (prompt length ×2.1)", "runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead",
+// A warning that has become worth a page is raised anew, as a page: a label that changed would be another alert.
+func TestBoardEscalates(t *testing.T) {
+	b := NewBoard(DefaultConfig())
+	var got []string
+	for i, severity := range []Severity{Warning, Warning, Page, Warning, Page, Page, Warning} {
+		now := noon.Add(time.Duration(i) * time.Minute)
+		for _, a := range b.Update(now, []Condition{{Name: TooLateToWarm, Pool: "p", Resource: "kv", Severity: severity}}) {
+			got = append(got, fmt.Sprintf("%d:%s since %d", i, a.Labels["severity"], int(a.StartsAt.Sub(noon).Minutes())))
+		}
 	}
+	want := []string{"1:warning since 1", "2:warning since 1", "3:warning since 1", "4:warning since 1", "5:page since 5", "6:page since 5"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Whoever routes alerts can tell a trial from the real thing.
+func TestBoardMarksAdvisory(t *testing.T) {
+	for mode, want := range map[Mode]string{Advisory: "advisory", Active: ""} {
+		cfg := DefaultConfig()
+		cfg.Mode = mode
+		alerts := NewBoard(cfg).Update(noon, []Condition{{Name: TooLateToWarm, Pool: "p", Severity: Page, Immediate: true}})
+		if got := alerts[0].Labels["mode"]; got != want {
+			t.Errorf("%s: label mode is %q", mode, got)
+		}
+	}
+}
+
+func TestRunbook(t *testing.T) {
+	for url, want := range map[string]string{
+		"": "", "https://example.org/runbooks/": "https://example.org/runbooks/ForewarmRetryStorm",
+		"https://example.org/{alert}.md#top": "https://example.org/ForewarmRetryStorm.md#top",
+	} {
+		if got := Runbook(url, RetryStorm); got != want {
+			t.Errorf("%q gives %q", url, got)
+		}
 	}
 }

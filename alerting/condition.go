@@ -40,6 +40,9 @@ const (
 	fadeShare       = 0.6 // of AlertProbability, above which a firing alert is kept
 	sureProbability = 0.9 // at which a page waits for no second tick
 	degradedTicks   = 60  // for which the baseline must answer before it is worth a warning
+
+	driftOutcomes = 1440 // outcomes, a day of minutes, before a quantile can be said not to hold
+	driftShare    = 0.85 // of outcomes below the 95 % quantile, at or below which it does not
 )
 
 // Conditions are what is the case for one pool at one tick, from its decision and the evidence behind it. The two-clock
@@ -47,7 +50,7 @@ const (
 // (replicas on their way counted) or because a limit blocks it. Everything else is a warning.
 func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if d.Stale {
-		return []Condition{condition(d, TelemetryStale, "", Warning, cfg, fmt.Sprintf("Pool %s: %s", d.Pool, d.Reason))}
+		return []Condition{condition(d, TelemetryStale, "", Warning, cfg, fmt.Sprintf("Pool %s: %s Nothing is scaled in until telemetry is back.", d.Pool, d.Reason))}
 	}
 	var out []Condition
 	for i := range d.Resources {
@@ -83,11 +86,12 @@ func saturation(d *Decision, r *ResourceEvidence, cfg Config) []Condition {
 	}
 	probable := r.Probability >= cfg.AlertProbability
 	late := r.ETA.P50 != forecaster.Never && r.ETA.P50 < d.Lead
-	out := []Condition{condition(d, SaturationAhead, r.Dimension, Warning, cfg, story(d, r))}
+	out := []Condition{condition(d, SaturationAhead, r.Dimension, Warning, cfg, story(d, r, cfg)).load(d)}
 	// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it.
 	out[0].Fading = !probable || late
 	if late {
-		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r.Dimension), cfg, fmt.Sprintf("%s Warm-up takes up to %s: scaling alone comes too late.", story(d, r), span(d.Lead)))
+		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r.Dimension), cfg,
+			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so shed or delay load.", story(d, r, cfg), span(d.Lead))).load(d)
 		page.Fading, page.Immediate = !probable, r.Probability >= sureProbability
 		out = append(out, page)
 	}
@@ -110,7 +114,8 @@ func limit(d *Decision, cfg Config) []Condition {
 	}
 	for i := range d.Resources {
 		if r := &d.Resources[i]; r.Dimension == d.Binding {
-			c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r.Dimension), cfg, fmt.Sprintf("%s It takes %d replicas, and the limit is %d (%s).", story(d, r), d.Needed, d.Limit, strings.Join(d.Constraints, ", ")))
+			c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r.Dimension), cfg,
+				fmt.Sprintf("%s It takes %s, and no more than %d are allowed (%s): raise the limit, or shed or delay load.", story(d, r, cfg), count(d.Needed), d.Limit, limits(d.Constraints))).load(d)
 			c.Fading = d.Probability < cfg.AlertProbability
 			return []Condition{c}
 		}
@@ -118,19 +123,38 @@ func limit(d *Decision, cfg Config) []Condition {
 	return nil
 }
 
-// degraded is the warning that the forecaster has not beaten a baseline for long.
+// degraded is the warning that the forecast of what binds is not worth what it should be: it has not beaten a baseline for
+// long, or too many outcomes exceed the quantile that decisions rest on.
 func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if pf == nil || d.Confidence == forecaster.Cold {
 		return nil
 	}
-	for i := range pf.Total {
-		if f := &pf.Total[i]; f.Fallback && f.Dimension == d.Binding {
-			c := condition(d, ForecastDegraded, f.Dimension, Warning, cfg, fmt.Sprintf("Pool %s: the forecast of %s is no better than its baseline, which answers instead.", d.Pool, noun(f.Dimension)))
-			c.Ticks = degradedTicks
-			return []Condition{c}
-		}
+	f := pf.Of(d.Binding)
+	if f == nil {
+		return nil
+	}
+	const meanwhile = "Expect less warning than usual; queues and KV use still add replicas."
+	if f.Fallback {
+		c := condition(d, ForecastDegraded, f.Dimension, Warning, cfg, fmt.Sprintf(
+			"Pool %s: for a day the forecast of %s has done no better than a simple baseline, which answers in its place. %s", d.Pool, noun(f.Dimension), meanwhile))
+		c.Ticks = degradedTicks
+		return []Condition{c}
+	}
+	covered := &f.Basis.Covered[1]
+	if below := float64(covered.Below[forecaster.L95]); covered.N >= driftOutcomes && below <= driftShare {
+		return []Condition{condition(d, ForecastDegraded, f.Dimension, Warning, cfg, fmt.Sprintf(
+			"Pool %s: %s stayed below its forecast 95 %% quantile only %s of the last %s. %s",
+			d.Pool, noun(f.Dimension), percent(below), days(float64(covered.N)), meanwhile))}
 	}
 	return nil
+}
+
+// days is so many minutes in words.
+func days(minutes float64) string {
+	if n := int(minutes / 1440); n > 1 {
+		return fmt.Sprintf("%d days", n)
+	}
+	return "24 hours"
 }
 
 // causes are warnings about what drives a saturation that is at least possible.
@@ -144,9 +168,11 @@ func causes(d *Decision, cfg Config) []Condition {
 		var c Condition
 		switch {
 		case driver.Cause == forecaster.CauseCache:
-			c = condition(d, CacheHitCollapse, features.DimPrefill, Warning, cfg, fmt.Sprintf("Pool %s: %s; uncached prompts take prefill and KV memory.", d.Pool, describe(driver)))
+			c = condition(d, CacheHitCollapse, features.DimPrefill, Warning, cfg,
+				fmt.Sprintf("Pool %s: %s. Prompts that are not in the cache take prefill and KV memory anew: %s.", d.Pool, describe(driver), consequence(d, cfg))).load(d)
 		case driver.Cause == forecaster.CauseRetries:
-			c = condition(d, RetryStorm, features.DimRequests, Warning, cfg, fmt.Sprintf("Pool %s: %s; retries add load without adding users.", d.Pool, describe(driver)))
+			c = condition(d, RetryStorm, features.DimRequests, Warning, cfg,
+				fmt.Sprintf("Pool %s: %s. Retries add load, not users: %s.", d.Pool, describe(driver), consequence(d, cfg))).load(d)
 		default:
 			continue
 		}
@@ -162,26 +188,42 @@ func causes(d *Decision, cfg Config) []Condition {
 
 // condition fills in what every condition says.
 func condition(d *Decision, name AlertName, resource string, severity Severity, cfg Config, summary string) Condition {
+	if d.Mode == Advisory {
+		summary = "[advisory] " + summary
+	}
 	c := Condition{Name: name, Pool: d.Pool, Resource: resource, Severity: severity, Annotations: map[string]string{
-		"summary":     summary,
-		"action":      d.Reason,
-		"decision":    d.EventID(),
-		"probability": fmt.Sprintf("%.2f", d.Probability),
-		"eta":         written(d.Tick, d.ETA.P50),
+		"summary":  summary,
+		"action":   d.Reason,
+		"mode":     string(d.Mode),
+		"decision": d.EventID(),
 	}}
-	if len(d.Drivers) > 0 {
-		c.Class = d.Drivers[0].Class
-		c.Annotations["driver"] = describe(d.Drivers[0])
-	}
-	for i := range d.Resources {
-		if r := &d.Resources[i]; r.Dimension == resource {
-			c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", r.Probability), written(d.Tick, r.ETA.P50)
-		}
-	}
-	if cfg.RunbookURL != "" {
-		c.Annotations["runbook_url"] = cfg.RunbookURL + string(name)
+	if url := Runbook(cfg.RunbookURL, name); url != "" {
+		c.Annotations["runbook_url"] = url
 	}
 	return c
+}
+
+// load adds to a condition how likely, how soon and by whom a resource runs out.
+func (c Condition) load(d *Decision) Condition {
+	probability, when := d.Probability, d.ETA.P50
+	for i := range d.Resources {
+		if r := &d.Resources[i]; r.Dimension == c.Resource {
+			probability, when = r.Probability, r.ETA.P50
+		}
+	}
+	c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", probability), written(d.Tick, when)
+	if len(d.Drivers) > 0 {
+		c.Class, c.Annotations["driver"] = d.Drivers[0].Class, describe(d.Drivers...)
+	}
+	return c
+}
+
+// Runbook is the address of an alert's runbook: {alert} in url stands for its name, which else is appended. "" without one.
+func Runbook(url string, name AlertName) string {
+	if url == "" || strings.Contains(url, "{alert}") {
+		return strings.ReplaceAll(url, "{alert}", string(name))
+	}
+	return url + string(name)
 }
 
 func written(tick time.Time, eta time.Duration) string {
@@ -192,24 +234,62 @@ func written(tick time.Time, eta time.Duration) string {
 }
 
 // story tells a saturation like a colleague would: what, when, how sure, who, and what was done about it.
-func story(d *Decision, r *ResourceEvidence) string {
+func story(d *Decision, r *ResourceEvidence, cfg Config) string {
 	what := noun(r.Dimension) + " may run out"
 	if r.ETA.P50 != forecaster.Never {
 		what = exhausted(r.Dimension) + " " + eta(r.ETA.P50)
 	}
-	s := fmt.Sprintf("Pool %s: %s (%s; %s).", d.Pool, what, between(r.ETA), percent(r.Probability))
+	s := fmt.Sprintf("Pool %s: %s %s.", d.Pool, what, odds(r.ETA, r.Probability, span(d.Lead+cfg.Hold)))
 	if len(d.Drivers) > 0 {
-		s += " Driver: " + describe(d.Drivers[0]) + "."
+		s += " Driver: " + describe(d.Drivers...) + "."
 	}
-	switch total := d.Ready + d.Pending; {
-	case d.Desired > total:
-		verb := "Asked for"
-		if d.Mode == Advisory {
-			verb = "Advised"
-		}
-		s += fmt.Sprintf(" %s %d→%d replicas at %s, ready by about %s.", verb, total, d.Desired, clock(d.AskedAt), clock(d.AskedAt.Add(d.Lead)))
-	case d.Pending > 0:
-		s += fmt.Sprintf(" %d of %d replicas are still warming up.", d.Pending, total)
+	s += " " + done(d)
+	if d.SupplyAssumed {
+		s += " No replica reports, so their number is assumed."
 	}
 	return s
+}
+
+// done says what was asked for, and when it helps.
+func done(d *Decision) string {
+	total, by := d.Ready+d.Pending, d.AskedAt.Add(d.Lead)
+	overdue := !d.AskedAt.IsZero() && by.Before(d.Tick)
+	switch {
+	case d.Desired > total && d.Mode == Advisory:
+		return fmt.Sprintf("Advice since %s: %d→%d replicas. Nothing was scaled, for this is advisory mode; started now they are ready by about %s.", clock(d.AskedAt), total, d.Desired, clock(d.Tick.Add(d.Lead)))
+	case d.Desired > total && overdue:
+		return fmt.Sprintf("Asked for %d→%d replicas at %s, and none has started: check the autoscaler.", total, d.Desired, clock(d.AskedAt))
+	case d.Desired > total:
+		return fmt.Sprintf("Asked for %d→%d replicas at %s, ready by about %s.", total, d.Desired, clock(d.AskedAt), clock(by))
+	case d.Pending > 0 && overdue:
+		return fmt.Sprintf("%d of %d replicas are still warming up and were due by %s: check why.", d.Pending, total, clock(by))
+	case d.Pending > 0 && !d.AskedAt.IsZero():
+		return fmt.Sprintf("%d of %d replicas are still warming up, asked for at %s, ready by about %s.", d.Pending, total, clock(d.AskedAt), clock(by))
+	case d.Pending > 0:
+		return fmt.Sprintf("%d of %d replicas are still warming up.", d.Pending, total)
+	}
+	return fmt.Sprintf("Staying at %s.", count(d.Desired))
+}
+
+// consequence is what a cause leads to, in the middle of a sentence.
+func consequence(d *Decision, cfg Config) string {
+	text := outlook(d, cfg)
+	if d.Desired > d.Ready+d.Pending {
+		verb := "asked for"
+		if d.Mode == Advisory {
+			verb = "advises"
+		}
+		text += fmt.Sprintf("; %s %d→%d replicas", verb, d.Ready+d.Pending, d.Desired)
+	}
+	return text
+}
+
+// limits are the keys of the bounds that held a decision back, from constraints such as "replicas.max 16: 19 wanted".
+func limits(constraints []string) string {
+	var keys []string
+	for _, c := range constraints {
+		key, _, _ := strings.Cut(c, " ")
+		keys = append(keys, key)
+	}
+	return strings.Join(keys, ", ")
 }

@@ -27,7 +27,7 @@ type Config struct {
 	AlertProbability float64 `yaml:"alert_probability"` // of saturation within the lead window, to raise an alert
 	RaiseAfter       int     `yaml:"raise_after"`       // ticks in a row that a condition must hold
 	ResolveAfter     int     `yaml:"resolve_after"`     // ticks in a row that it must be gone
-	RunbookURL       string  `yaml:"runbook_url"`       // the alert's name is appended; "" leaves the annotation out
+	RunbookURL       string  `yaml:"runbook_url"`       // {alert} stands for the alert's name, which else is appended; "" leaves the annotation out
 }
 
 // DefaultConfig is what an unset configuration means.
@@ -37,6 +37,7 @@ func DefaultConfig() Config {
 		ScaleInConfidence: 0.99, ScaleInStep: 1, WaitingPerReplica: 4, KVDanger: 0.85,
 		Renew: 10 * time.Minute, Expiry: 15 * time.Minute,
 		AlertProbability: 0.5, RaiseAfter: 2, ResolveAfter: 5,
+		RunbookURL: "https://github.com/forewarm/forewarm/blob/main/deploy/runbooks/{alert}.md",
 	}
 }
 

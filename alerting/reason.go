@@ -17,7 +17,7 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 		s += "; limited by " + strings.Join(d.Constraints, ", ")
 	}
 	if d.Action == ScaleOut && len(d.Drivers) > 0 {
-		s += "; driver: " + describe(d.Drivers[0])
+		s += "; driver: " + describe(d.Drivers...)
 	}
 	return s + "."
 }
@@ -84,7 +84,7 @@ func outlook(d *Decision, cfg Config) string {
 	}
 	window := span(d.Lead + cfg.Hold)
 	if d.Probability >= 0.5 && d.ETA.P50 != forecaster.Never {
-		return fmt.Sprintf("%s %s (%s; %s within %s)", exhausted(d.Binding), eta(d.ETA.P50), between(d.ETA), percent(d.Probability), window)
+		return fmt.Sprintf("%s %s %s", exhausted(d.Binding), eta(d.ETA.P50), odds(d.ETA, d.Probability, window))
 	}
 	text := fmt.Sprintf("%s needs %s at the %s quantile of demand within %s (%s to run out)",
 		noun(d.Binding), count(r.NeedReplicas), percent(d.Quantile), window, percent(d.Probability))
@@ -123,44 +123,63 @@ func eta(d time.Duration) string {
 	return "in ~" + span(d)
 }
 
-func between(e forecaster.ETA) string {
+// odds say how sure a time is: (p10 12, p90 27 min; 86 % within 18 min). What is the case already has no range.
+func odds(e forecaster.ETA, probability float64, window string) string {
+	text := fmt.Sprintf("%s within %s)", percent(probability), window)
+	if e.P90 <= 0 && e.P90 != forecaster.Never {
+		return "(" + text
+	}
 	edge := func(d time.Duration) string {
 		if d == forecaster.Never {
 			return fmt.Sprintf(">%d", forecaster.Horizon)
 		}
 		return fmt.Sprintf("%.0f", d.Minutes())
 	}
-	return fmt.Sprintf("p10 %s, p90 %s", edge(e.P10), edge(e.P90))
+	return fmt.Sprintf("(p10 %s, p90 %s min; %s", edge(e.P10), edge(e.P90), text)
 }
 
-// describe is a driver in words: class agent, tenant acme 62 % (±1 %), feature search 40 % (prompt length ×2.1).
-func describe(d forecaster.Driver) string {
-	who := "class " + d.Class
-	if d.Tenant != "" {
-		who += ", tenant " + d.Tenant + portion(d.TenantShare, d.TenantMargin)
+// describe is the first of drivers in words, with all that changed about its class: class agent, tenant acme 62 %, feature
+// search 40 %: prompt length ×2.1, request rate ×1.4.
+func describe(drivers ...forecaster.Driver) string {
+	first := &drivers[0]
+	text := "class " + first.Class
+	if first.Tenant != "" {
+		text += ", tenant " + first.Tenant + portion(first.TenantShare, first.TenantMargin)
 	}
-	if d.Feature != "" {
-		who += ", feature " + d.Feature + portion(d.FeatureShare, d.FeatureMargin)
+	if first.Feature != "" {
+		text += ", feature " + first.Feature + portion(first.FeatureShare, first.FeatureMargin)
 	}
+	var causes []string
+	for i := range drivers {
+		if d := &drivers[i]; d.Class == first.Class && d.Cause != "" {
+			causes = append(causes, change(d))
+		}
+	}
+	if causes == nil {
+		return fmt.Sprintf("%s (%s of the demand; nothing about it changed in an hour)", text, percent(first.Share))
+	}
+	return text + ": " + strings.Join(causes, ", ")
+}
+
+// change is what changed about a class within the hour.
+func change(d *forecaster.Driver) string {
 	switch d.Cause {
-	case "":
-		return who // nothing about it changed, or there is nothing to compare with
-	case "cache":
-		return fmt.Sprintf("%s (cache hit ratio down to %.2f)", who, d.Factor)
+	case forecaster.CauseCache:
+		return fmt.Sprintf("cache hit ratio down to %.2f", d.Factor)
+	case forecaster.CauseRetries:
+		return fmt.Sprintf("%.0f %% of its attempts are retries", 100*d.Factor)
 	case "rate":
-		return fmt.Sprintf("%s (request rate ×%.1f)", who, d.Factor)
-	case "retries":
-		return fmt.Sprintf("%s (%.0f %% of its attempts are retries)", who, 100*d.Factor)
+		return fmt.Sprintf("request rate ×%.1f", d.Factor)
 	}
-	return fmt.Sprintf("%s (%s ×%.1f)", who, strings.ReplaceAll(d.Cause, "_", " "), d.Factor)
+	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(d.Cause, "_", " "), d.Factor)
 }
 
-// portion is a share and how far off it may be, where that is half a percent or more; nothing when it is not known.
+// portion is a share, and how far off it may be where that matters; nothing when it is not known.
 func portion(share, margin float64) string {
 	switch {
 	case !(share > 0):
 		return ""
-	case margin < 0.005:
+	case margin < 0.05:
 		return " " + percent(share)
 	}
 	return fmt.Sprintf(" %s (±%.0f %%)", percent(share), math.Ceil(100*margin))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 )
@@ -50,9 +51,29 @@ var families = []family{
 			}
 		}
 	}},
+	{"forewarm_advisory", "gauge", "1 when nobody is meant to act on the pool's decisions.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			add(truth(out.Decisions[i].Mode == alerting.Advisory), "pool", out.Decisions[i].Pool)
+		}
+	}},
+	{"forewarm_binding_resource", "gauge", "1 for the resource of the pool that takes most replicas.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			d := &out.Decisions[i]
+			for j := range d.Resources {
+				add(truth(d.Resources[j].Dimension == d.Binding), "pool", d.Pool, "resource", d.Resources[j].Dimension)
+			}
+		}
+	}},
 	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, pending ones included.", func(out *forewarm.Output, add add) {
 		for i := range out.Decisions {
 			add(float64(out.Decisions[i].Desired), "pool", out.Decisions[i].Pool, "role", "all")
+		}
+	}},
+	{"forewarm_driver_change", "gauge", "What changed about a class that drives demand: newest over an hour ago, but for cache the hit ratio and for retries the share of attempts now.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			eachChange(&out.Decisions[i], func(x *forecaster.Driver) {
+				add(x.Factor, "pool", out.Decisions[i].Pool, "class", x.Class, "cause", x.Cause)
+			})
 		}
 	}},
 	{"forewarm_floor_replicas", "gauge", "Replicas that the load of this minute takes, forecast or not.", func(out *forewarm.Output, add add) {
@@ -86,6 +107,16 @@ var families = []family{
 	{"forewarm_lead_time_seconds", "gauge", "Warm-up lag looked ahead over: nothing nearer can be averted by scaling.", func(out *forewarm.Output, add add) {
 		for i := range out.Projections {
 			add(out.Projections[i].Lead.Seconds(), "pool", out.Projections[i].Pool)
+		}
+	}},
+	{"forewarm_limit_replicas", "gauge", "Most replicas that the pool's bounds allow.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			add(float64(out.Decisions[i].Limit), "pool", out.Decisions[i].Pool)
+		}
+	}},
+	{"forewarm_needed_replicas", "gauge", "Replicas that the evidence asks for, before the pool's bounds.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			add(float64(out.Decisions[i].Needed), "pool", out.Decisions[i].Pool)
 		}
 	}},
 	{"forewarm_pool_stale", "gauge", "1 when telemetry of the pool is too old to forecast from.", func(out *forewarm.Output, add add) {
@@ -172,6 +203,17 @@ func eachArchetype(out *forewarm.Output, visit func(pool string, a *features.Arc
 	for i := range out.Archetypes {
 		for j := range out.Archetypes[i].List {
 			visit(out.Archetypes[i].Pool, &out.Archetypes[i].List[j])
+		}
+	}
+}
+
+// eachChange visits what changed about the classes that drive a pool's demand, each class and cause once.
+func eachChange(d *alerting.Decision, visit func(x *forecaster.Driver)) {
+	for i := range d.Drivers {
+		x := &d.Drivers[i]
+		same := func(y forecaster.Driver) bool { return y.Class == x.Class && y.Cause == x.Cause }
+		if x.Cause != "" && slices.IndexFunc(d.Drivers, same) == i {
+			visit(x)
 		}
 	}
 }

@@ -4,13 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,16 +111,7 @@ func TestOpenNamesTheKey(t *testing.T) {
 
 // TestRealAlertmanager raises and resolves an alert at Debian's Alertmanager.
 func TestRealAlertmanager(t *testing.T) {
-	binary, err := exec.LookPath("prometheus-alertmanager")
-	if err != nil {
-		if binary, err = exec.LookPath("alertmanager"); err != nil {
-			if os.Getenv("FOREWARM_CI") == "1" {
-				t.Fatal("no alertmanager to test against; install prometheus-alertmanager")
-			}
-			t.Skip("no alertmanager to test against; install prometheus-alertmanager")
-		}
-	}
-	url := startAlertmanager(t, binary)
+	url := startAlertmanager(t, "route: {receiver: none}\nreceivers: [{name: none}]\n", "--cluster.listen-address=").url
 	s := newPeer(t, AlertmanagerConfig{URLs: []string{url}})
 	a := alert("llama70b", false)
 	if err := s.Send(t.Context(), a); err != nil {
@@ -140,47 +134,145 @@ func TestRealAlertmanager(t *testing.T) {
 	}
 }
 
-func startAlertmanager(t *testing.T, binary string) (url string) {
-	t.Helper()
-	dir := t.TempDir()
-	config := filepath.Join(dir, "alertmanager.yml")
-	if err := os.WriteFile(config, []byte("route: {receiver: none}\nreceivers: [{name: none}]\n"), 0o600); err != nil {
-		t.Fatal(err)
+// TestRealCluster sends to both peers of a cluster: each hears of all, who is on call hears of it once, in one group, and
+// goes on hearing when a peer dies.
+func TestRealCluster(t *testing.T) {
+	type notification struct {
+		Status      string
+		GroupLabels map[string]string
+		Alerts      []struct{ Status string }
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	notified := make(chan notification, 100)
+	pager := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var n notification
+		if json.NewDecoder(r.Body).Decode(&n) == nil {
+			notified <- n
+		}
+	}))
+	defer pager.Close()
+	config := "route: {receiver: pager, group_by: [pool], group_wait: 1s, group_interval: 2s}\n" +
+		"receivers: [{name: pager, webhook_configs: [{url: '" + pager.URL + "'}]}]\n"
+	gossip := freeAddress(t)
+	cluster := []string{"--cluster.settle-timeout=500ms", "--cluster.gossip-interval=50ms", "--cluster.peer-timeout=1s"}
+	first := startAlertmanager(t, config, append(cluster, "--cluster.listen-address="+gossip)...)
+	second := startAlertmanager(t, config, append(cluster, "--cluster.listen-address="+freeAddress(t), "--cluster.peer="+gossip)...)
+
+	peers, err := NewAlertmanagers(AlertmanagerConfig{URLs: []string{first.url, second.url}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	l.Close()
-	ctx, stop := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, binary, "--config.file="+config, "--storage.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--cluster.listen-address=")
+	d := NewDispatcher(Delivery{Timeout: time.Second, Drain: time.Millisecond}, []alerting.Sink{peers[0], peers[1]}, nil, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- d.Run(ctx) }()
+	began := time.Now()
+	tell := func(resource string, resolved bool) {
+		n := alert("llama70b", resolved)
+		n.Alert.StartsAt = began // what began long ago is told at once, without waiting for the rest of its group
+		n.Alert.Labels["resource"] = resource
+		enqueue(d, n)
+	}
+	tell("kv", false)
+	tell("decode", false)
+	for _, peer := range []string{first.url, second.url} {
+		await(t, "both alerts at "+peer, func() bool { return len(list(t, peer)) == 2 })
+	}
+	n := <-notified
+	if n.Status != "firing" || len(n.Alerts) != 2 || n.GroupLabels["pool"] != "llama70b" {
+		t.Errorf("the first notification is %+v, want both alerts of the pool together", n)
+	}
+	await(t, "the second peer to hear that it was told", func() bool {
+		return regexp.MustCompile(`(?m)^alertmanager_cluster_messages_received_total\{msg_type="update"\} [1-9]`).MatchString(page(t, second.url+"/metrics"))
+	})
+	first.stop()
+	tell("kv", true)
+	tell("decode", true)
+	await(t, "the end at the peer that is left", func() bool { return len(list(t, second.url)) == 0 })
+	// One of the two tells of the end; until then nobody says again what was said.
+	for n = range notified {
+		if n.Status == "resolved" {
+			break
+		}
+		t.Errorf("the pager heard %+v a second time", n)
+	}
+	stop()
+	<-done
+	if sent := d.Stats()[1].Sent; sent != 4 {
+		t.Errorf("%d notices reached the peer that lived, want 4", sent)
+	}
+}
+
+// alertmanager is a running Alertmanager.
+type alertmanager struct {
+	url  string
+	stop func()
+}
+
+func startAlertmanager(t *testing.T, config string, flags ...string) *alertmanager {
+	t.Helper()
+	binary, err := exec.LookPath("prometheus-alertmanager")
+	if err != nil {
+		if binary, err = exec.LookPath("alertmanager"); err != nil {
+			if os.Getenv("FOREWARM_CI") == "1" {
+				t.Fatal("no alertmanager to test against; install prometheus-alertmanager")
+			}
+			t.Skip("no alertmanager to test against; install prometheus-alertmanager")
+		}
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "alertmanager.yml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := freeAddress(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, binary, append(flags, "--config.file="+file, "--storage.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { stop(); cmd.Wait() })
+	a := &alertmanager{url: "http://" + address, stop: sync.OnceFunc(func() { cancel(); cmd.Wait() })}
+	t.Cleanup(a.stop)
 	await(t, "alertmanager to be ready", func() bool {
-		resp, err := http.Get("http://" + address + "/-/ready")
+		resp, err := http.Get(a.url + "/-/ready")
 		if err != nil {
 			return false
 		}
 		resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	})
-	return "http://" + address
+	return a
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 func list(t *testing.T, url string) (alerts []postable) {
 	t.Helper()
-	resp, err := http.Get(url + "/api/v2/alerts")
+	if err := json.Unmarshal([]byte(page(t, url+"/api/v2/alerts")), &alerts); err != nil {
+		t.Fatal(err)
+	}
+	return alerts
+}
+
+func page(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(&alerts); err != nil {
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return alerts
+	return string(body)
 }
 
 // await polls a process that this test does not control.

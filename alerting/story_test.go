@@ -1,0 +1,131 @@
+package alerting
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// nights are situations that someone is woken by or finds in the morning: what the decision knew, and the alert that is to
+// be read of it.
+var nights = []struct {
+	name     string
+	alert    AlertName
+	decision func(d *Decision)
+	forecast func(pf *forecaster.PoolForecast)
+}{
+	{name: "agents' prompts doubled", alert: SaturationAhead},
+	{name: "the same, on trial", alert: SaturationAhead, decision: func(d *Decision) { d.Mode = Advisory }},
+	{name: "several things changed at once", alert: SaturationAhead, decision: func(d *Decision) {
+		more := d.Drivers[0]
+		more.Cause, more.Factor = forecaster.CauseCache, .32
+		d.Drivers = append(d.Drivers, more, forecaster.Driver{Class: "chat", Cause: "rate", Factor: 1.2})
+	}},
+	{name: "the nightly batch has begun", alert: TooLateToWarm, decision: func(d *Decision) {
+		d.Pool, d.Binding, d.Ready, d.Pending, d.Desired, d.Needed = "demo", "prefill", 3, 2, 5, 5
+		d.Probability, d.ETA = .68, forecaster.ETA{P10: 0, P50: 3 * time.Minute, P90: forecaster.Never}
+		d.AskedAt = noon.Add(-2 * time.Minute)
+		d.Drivers = []forecaster.Driver{{Class: "summarise", Tenant: "nightly", TenantShare: .69, Cause: "rate", Factor: 3}}
+	}},
+	{name: "full already, and the autoscaler does nothing", alert: TooLateToWarm, decision: func(d *Decision) {
+		d.Probability, d.ETA = 1, forecaster.ETA{P10: 0, P50: 0, P90: 0}
+		d.AskedAt = noon.Add(-25 * time.Minute)
+		d.Drivers[0].Tenant, d.Drivers[0].Feature, d.Drivers[0].Cause = "", "", ""
+	}},
+	{name: "replicas that do not become ready", alert: TooLateToWarm, decision: func(d *Decision) {
+		d.Pending, d.ETA.P10, d.ETA.P50, d.AskedAt = 5, 0, 4*time.Minute, noon.Add(-40*time.Minute)
+	}},
+	{name: "a replica was lost and the number is assumed", alert: TooLateToWarm, decision: func(d *Decision) {
+		d.SupplyAssumed, d.Ready, d.Desired, d.Drivers, d.ETA.P10, d.ETA.P50, d.AskedAt = true, 1, 2, nil, 0, time.Minute, noon
+	}},
+	{name: "the budget is the limit", alert: AtCapacityLimit, decision: func(d *Decision) {
+		d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = 16, 16, 23, 16, []string{"budget_hour_usd 16: 23 wanted"}
+	}},
+	{name: "the gateway is silent", alert: TelemetryStale, decision: func(d *Decision) {
+		d.Stale, d.Reason = true, "no telemetry since 11:48 UTC (12 min): holding 14 replicas."
+	}},
+	{name: "a producer's clock is off, another is silent", alert: TelemetryFault, forecast: func(pf *forecaster.PoolForecast) {
+		pf.Minute.Faults = []features.ProducerFault{{Producer: "gw-3", Kind: features.FaultAhead, Seconds: 92, Future: 40},
+			{Producer: "gw-7", Kind: features.FaultSilent, Since: noon.Add(-20 * time.Minute)}}
+	}},
+	{name: "the models lost to a baseline", alert: ForecastDegraded, forecast: func(pf *forecaster.PoolForecast) { pf.Total[0].Fallback = true }},
+	{name: "the quantiles do not hold", alert: ForecastDegraded, forecast: func(pf *forecaster.PoolForecast) {
+		c := &pf.Total[0].Basis.Covered[1]
+		c.N, c.Below[forecaster.L95] = 4000, .78
+	}},
+	{name: "the prefix cache is gone", alert: CacheHitCollapse, decision: func(d *Decision) {
+		d.Drivers[0].Cause, d.Drivers[0].Factor = forecaster.CauseCache, .06
+	}},
+	{name: "clients retry", alert: RetryStorm, decision: func(d *Decision) {
+		d.Drivers[0].Cause, d.Drivers[0].Factor = forecaster.CauseRetries, .34
+		d.Drivers[0].TenantMargin = .2
+	}},
+}
+
+// TestAlertsReadLikeMessages holds every alert to the words that were read and found good. Read the file before you change
+// it: it is all that someone has at three in the morning.
+func TestAlertsReadLikeMessages(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.RunbookURL = ""
+	var text strings.Builder
+	for _, night := range nights {
+		d := decided()
+		d.ETA = forecaster.ETA{P10: 9 * time.Minute, P50: 14 * time.Minute, P90: 31 * time.Minute}
+		pf := &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "kv"}}}
+		if night.decision != nil {
+			night.decision(&d)
+		}
+		if night.forecast != nil {
+			night.forecast(pf)
+		}
+		d.Resources[0].Dimension, d.Resources[0].Probability, d.Resources[0].ETA = d.Binding, d.Probability, d.ETA
+		conditions := Conditions(&d, pf, cfg)
+		at := slices.IndexFunc(conditions, func(c Condition) bool { return c.Name == night.alert && !c.Fading })
+		if at < 0 {
+			t.Errorf("%s: no %s among %d conditions", night.name, night.alert, len(conditions))
+			continue
+		}
+		c := &conditions[at]
+		if d.Mode != Mode(c.Annotations["mode"]) {
+			t.Errorf("%s: annotation mode is %q", night.name, c.Annotations["mode"])
+		}
+		fmt.Fprintf(&text, "%s\n%s (%s, class %s)\n%s\n\n", night.name, c.Name, c.Severity, c.Class, c.Annotations["summary"])
+	}
+	const golden = "testdata/alerts.golden.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(text.String(), "\n")); diff != "" {
+		t.Errorf("alerts changed (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnnotations(t *testing.T) {
+	d := decided()
+	cfg := DefaultConfig()
+	cfg.RunbookURL = "https://example.org/runbooks/"
+	got := Conditions(&d, nil, cfg)[0].Annotations
+	delete(got, "summary") // see above
+	want := map[string]string{
+		"action": "KV memory full in ~19 min.", "mode": "active", "decision": "llama70b-h100-12", "probability": "0.86", "eta": "2026-03-02T12:19:00Z",
+		"driver":      "class agent, tenant acme 62 %, feature search 40 %: prompt length ×2.1",
+		"runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+const (
+	rulesFile  = "../../deploy/rules/forewarm.yaml"
+	runbookDir = "../../deploy/runbooks"
+)
+
+// rule is one alert of the rules file.
+type rule struct {
+	Alert       string
+	Expr        string
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+func readRules(t *testing.T) (rules []rule) {
+	t.Helper()
+	text, err := os.ReadFile(rulesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Rules []rule
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range file.Groups {
+		rules = append(rules, g.Rules...)
+	}
+	return rules
+}
+
+// TestRules holds the rules to their own tests, with Prometheus' tool.
+func TestRules(t *testing.T) {
+	if _, err := exec.LookPath("promtool"); err != nil {
+		if os.Getenv("FOREWARM_CI") == "1" {
+			t.Fatal("no promtool to test the rules with; install prometheus")
+		}
+		t.Skip("no promtool to test the rules with; install prometheus")
+	}
+	for _, args := range [][]string{{"check", "rules", filepath.Base(rulesFile)}, {"test", "rules", "forewarm_test.yaml"}} {
+		cmd := exec.Command("promtool", args...)
+		cmd.Dir = filepath.Dir(rulesFile)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	tests, err := os.ReadFile(filepath.Join(filepath.Dir(rulesFile), "forewarm_test.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range readRules(t) {
+		if !strings.Contains(string(tests), "alertname: "+r.Alert+"\n") {
+			t.Errorf("%s has no test in which it fires", r.Alert)
+		}
+	}
+}
+
+// TestRulesKnowTheirMetrics: a metric that nobody exports makes a rule that never fires.
+func TestRulesKnowTheirMetrics(t *testing.T) {
+	var exported strings.Builder
+	for _, file := range []string{"counters.go", "../../server/gauges.go", "../../server/metrics.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exported.Write(text)
+	}
+	metric := regexp.MustCompile(`forewarm_[a-z_]+`)
+	for _, r := range readRules(t) {
+		for _, name := range metric.FindAllString(r.Expr+strings.Join(slices.Collect(maps.Values(r.Annotations)), " "), -1) {
+			if !regexp.MustCompile("[\"`]" + name + "[\"`{]").MatchString(exported.String()) {
+				t.Errorf("%s: no metric is called %s", r.Alert, name)
+			}
+		}
+	}
+}
+
+// TestEveryAlertHasARunbook, whoever raises it, each page answers the same five questions, and links lead to it.
+func TestEveryAlertHasARunbook(t *testing.T) {
+	names := map[string]bool{}
+	for _, name := range alerting.AlertNames {
+		names[string(name)] = true
+	}
+	for _, r := range readRules(t) {
+		names[r.Alert] = true
+		if want := alerting.Runbook(alerting.DefaultConfig().RunbookURL, alerting.AlertName(r.Alert)); r.Annotations["runbook_url"] != want {
+			t.Errorf("%s links %q, want %s", r.Alert, r.Annotations["runbook_url"], want)
+		}
+		if r.Labels["severity"] == "" || r.Annotations["summary"] == "" {
+			t.Errorf("%s has no severity or no summary", r.Alert)
+		}
+	}
+	if !strings.HasSuffix(alerting.DefaultConfig().RunbookURL, "/deploy/runbooks/{alert}.md") {
+		t.Errorf("runbook_url is %s by default, and the pages are in deploy/runbooks", alerting.DefaultConfig().RunbookURL)
+	}
+	for name := range names {
+		page, err := os.ReadFile(filepath.Join(runbookDir, name+".md"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		text := string(page)
+		if !strings.HasPrefix(text, "# "+name+"\n") {
+			t.Errorf("%s.md is about something else", name)
+		}
+		for _, section := range []string{"What it means", "What was already done", "What to check", "What to do", "When to ignore it"} {
+			_, after, ok := strings.Cut(text, "\n## "+section+"\n\n")
+			if body, _, _ := strings.Cut(after, "\n## "); !ok || len(body) < 20 {
+				t.Errorf("%s.md does not say: %s", name, section)
+			}
+		}
+	}
+	pages, err := os.ReadDir(runbookDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pages {
+		if name := strings.TrimSuffix(p.Name(), ".md"); !names[name] {
+			t.Errorf("%s is the runbook of no alert", p.Name())
+		}
+	}
+}
