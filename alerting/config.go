@@ -13,9 +13,10 @@ type Config struct {
 	Quantile float64 `yaml:"quantile"` // of demand to provide for; 0 follows from each pool's costs, 0.95 without costs
 
 	Hold              time.Duration `yaml:"hold"`                // looked ahead beyond the warm-up lag; an ask stands at least this long
-	Cooldown          time.Duration `yaml:"cooldown"`            // no scale-in this long after a scale-out, and looked ahead before one
-	ScaleInConfidence float64       `yaml:"scale_in_confidence"` // quantile of demand that the smaller pool must hold
-	ScaleInStep       int           `yaml:"scale_in_step"`       // replicas given up at a time
+	Cooldown          time.Duration `yaml:"cooldown"`            // the smaller pool must have been enough this long, and be so beyond the warm-up lag
+	ScaleInConfidence float64       `yaml:"scale_in_confidence"` // quantile of demand that the smaller pool must hold; 0 leaves half the risk of the quantile provided for
+	ScaleInStep       int           `yaml:"scale_in_step"`       // replicas given up at a time; 0 is unlimited
+	MaxScaleIns       int           `yaml:"max_scale_ins"`       // times in a day that replicas are given up
 	MaxStepOut        int           `yaml:"max_step_out"`        // replicas asked for beyond those there are; 0 is unlimited
 
 	WaitingPerReplica float64 `yaml:"waiting_per_replica"` // queued requests per ready replica that force more
@@ -33,8 +34,8 @@ type Config struct {
 // DefaultConfig is what an unset configuration means.
 func DefaultConfig() Config {
 	return Config{
-		Mode: Advisory, Hold: 5 * time.Minute, Cooldown: 30 * time.Minute,
-		ScaleInConfidence: 0.99, ScaleInStep: 1, WaitingPerReplica: 4, KVDanger: 0.85,
+		Mode: Advisory, Hold: 5 * time.Minute, Cooldown: 5 * time.Minute,
+		ScaleInStep: 1, MaxScaleIns: 96, WaitingPerReplica: 4, KVDanger: 0.85,
 		Renew: 10 * time.Minute, Expiry: 15 * time.Minute,
 		AlertProbability: 0.5, RaiseAfter: 2, ResolveAfter: 5,
 		RunbookURL: "https://github.com/forewarm/forewarm/blob/main/deploy/runbooks/{alert}.md",
@@ -54,7 +55,7 @@ func (c Config) Check() error {
 		value  float64
 		lo, hi float64
 	}{
-		{"quantile", c.Quantile, 0, 0.999}, {"scale_in_confidence", c.ScaleInConfidence, 0.5, 0.9999},
+		{"quantile", c.Quantile, 0, 0.999}, {"scale_in_confidence", c.ScaleInConfidence, 0, 0.9999},
 		{"kv_danger", c.KVDanger, 0.01, 1}, {"alert_probability", c.AlertProbability, 0.01, 1},
 	} {
 		if !(share.value >= share.lo && share.value <= share.hi) {
@@ -77,8 +78,12 @@ func (c Config) Check() error {
 	switch {
 	case c.Expiry <= c.Renew:
 		return fmt.Errorf("expiry: %s is not above renew (%s), so that advice would lapse in between; set expiry > renew", c.Expiry, c.Renew)
-	case c.ScaleInStep < 1:
-		return fmt.Errorf("scale_in_step: %d is below 1; set the replicas given up at a time", c.ScaleInStep)
+	case c.ScaleInConfidence > 0 && c.ScaleInConfidence < 0.5:
+		return fmt.Errorf("scale_in_confidence: %g is below 0.5; set 0.5 to 0.9999, or 0 to follow the quantile", c.ScaleInConfidence)
+	case c.ScaleInStep < 0:
+		return fmt.Errorf("scale_in_step: %d is below 0; set the replicas given up at a time, or 0 for no limit", c.ScaleInStep)
+	case c.MaxScaleIns < 1 || c.MaxScaleIns > maxActions:
+		return fmt.Errorf("max_scale_ins: %d is out of 1…%d; set how often in a day replicas may be given up, such as 96", c.MaxScaleIns, maxActions)
 	case c.MaxStepOut < 0:
 		return fmt.Errorf("max_step_out: %d is below 0; set 0 for no limit", c.MaxStepOut)
 	case !(c.WaitingPerReplica > 0):

@@ -22,7 +22,7 @@ func TestConfigCheck(t *testing.T) {
 		{"hold: -1m0s is out of 0s…1h0m0s", func(c *Config) { c.Hold = -time.Minute }},
 		{"cooldown: 2h0m0s", func(c *Config) { c.Cooldown = 2 * time.Hour }},
 		{"expiry: 10m0s is not above renew (10m0s)", func(c *Config) { c.Expiry = 10 * time.Minute }},
-		{"scale_in_step: 0", func(c *Config) { c.ScaleInStep = 0 }},
+		{"scale_in_step: -1", func(c *Config) { c.ScaleInStep = -1 }},
 		{"max_step_out: -1", func(c *Config) { c.MaxStepOut = -1 }},
 		{"waiting_per_replica: 0", func(c *Config) { c.WaitingPerReplica = 0 }},
 		{"raise_after, resolve_after: 0, 5", func(c *Config) { c.RaiseAfter = 0 }},

@@ -2,6 +2,7 @@ package alerting
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -25,7 +26,6 @@ type State struct {
 	LastDesired  int       `cbor:"2,keyasint"` // of the newest decision; meaningless while LastTick is zero
 	LastTick     time.Time `cbor:"3,keyasint"`
 	LastScaleOut time.Time `cbor:"4,keyasint"` // when more was last asked for
-	LastScaleIn  time.Time `cbor:"5,keyasint"` // when less was last asked for
 
 	LastPublished    time.Time `cbor:"6,keyasint"`
 	PublishedDesired int       `cbor:"7,keyasint"`
@@ -37,16 +37,31 @@ type State struct {
 	Ready       int         `cbor:"11,keyasint"` // last reported or believed
 	Pending     []time.Time `cbor:"12,keyasint"` // when asked for, ascending
 	KVTokens    float64     `cbor:"13,keyasint"` // KV cache of a replica as last reported; 0 when never
+
+	Sighted   time.Time `cbor:"15,keyasint"` // since when demand could be sized; zero when it cannot
+	Keeps     []kept    `cbor:"16,keyasint"` // what had to stay at the ticks of the last Cooldown, oldest first
+	ScaleOuts []int64   `cbor:"17,keyasint"` // when more was asked for in the last day, Unix seconds, ascending
+	ScaleIns  []int64   `cbor:"18,keyasint"` // when less was
+}
+
+// kept is how many replicas had to stay at one tick.
+type kept struct {
+	At       int64 `cbor:"1,keyasint"` // Unix seconds
+	Replicas int   `cbor:"2,keyasint"`
 }
 
 // Decide is the decision for one pool at now, and the state for its next one. It is pure; cost O(resources · horizon).
 //
 // Desired is a total: replicas on the way count as supply, so that waiting for them never asks for more. It is the
 // largest, over resources and over the minutes until Lead + Hold, of demand at the quantile that cost makes optimal
-// over the safe capacity of a replica, plus the reserves; never less than the reactive floor. Fewer replicas are asked
-// for only when the whole window Lead + Cooldown fits them at ScaleInConfidence and nothing speaks against it (see
-// whyStay), one step at a time. Stale, cold or unsized evidence never scales in. The pool's bounds come last and are
-// named in Constraints.
+// over the safe capacity of a replica, plus the reserves; never less than the reactive floor.
+//
+// A replica that is given up takes a warm-up to regain, so it may go when it is unlikely to be missed for that long: when
+// the minutes until Lead + Cooldown fit the smaller pool at the quantile of plan.confidence, which leaves half the risk
+// that asking for one takes; when that was so at each tick of the last Cooldown, so that the forecast's own unrest moves
+// nothing; and when nothing else speaks against it (see whyStay). What must stay does not depend on what there is: giving
+// up is as fast as demand falls, within ScaleInStep. Stale, cold or unsized evidence never scales in. The pool's bounds
+// come last and are named in Constraints.
 func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	p := newPlan(now, &in, &st, cfg)
 	needed := p.target(&st, cfg)
@@ -67,9 +82,11 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	switch {
 	case desired > max(asked, p.current), short && !st.Short: // also when a replica is lost that had been asked for
 		st.LastScaleOut = now
+		st.ScaleOuts = append(slices.Clone(st.ScaleOuts), now.Unix())
 	case desired < min(asked, p.current):
-		st.LastScaleIn = now
+		st.ScaleIns = append(slices.Clone(st.ScaleIns), now.Unix())
 	}
+	d.ActionsPerDay = len(st.ScaleOuts) + len(st.ScaleIns)
 	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
 	st.Short = short
 	st.believe(now, p.supply, p.observed, desired, cfg.Mode)
@@ -81,27 +98,53 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 
 // target is the number of replicas to ask for, before the pool's bounds.
 func (p *plan) target(st *State, cfg Config) int {
-	asked := st.asked(p.current)
-	switch {
-	case p.blind != sighted, p.need > max(p.current, asked):
-		return max(p.current, asked, p.need)
-	case asked > p.current:
-		// More was asked for than there is. The ask stands for Hold, then shrinks to what must stay.
-		if p.now.Sub(st.LastScaleOut) >= cfg.Hold {
-			return max(p.current, min(asked, p.keep))
-		}
-		return asked
-	case p.keep >= p.current:
+	st.look(p, cfg)
+	most := max(p.current, st.asked(p.current))
+	if p.blind != sighted || p.need >= most {
+		return max(most, p.need)
+	}
+	p.enough = st.enough()
+	enough := min(p.enough, most)
+	if enough >= p.current {
+		return enough // what was asked for and is not there yet may be less
+	}
+	if p.blockedBy = p.whyStay(st, cfg); p.blockedBy != "" {
 		return p.current
 	}
-	if p.blockedBy = p.whyStay(st, asked, cfg); p.blockedBy != "" {
-		return p.current
+	if cfg.ScaleInStep > 0 {
+		enough = max(enough, p.current-cfg.ScaleInStep)
 	}
-	step := max(p.keep, p.current-cfg.ScaleInStep)
-	if asked < p.current {
-		step = max(step, asked) // the last step is still on its way
+	return enough
+}
+
+// look takes in what must stay by the newest evidence, and forgets what is out of date.
+func (st *State) look(p *plan, cfg Config) {
+	day := p.now.Add(-24 * time.Hour).Unix()
+	for _, actions := range []*[]int64{&st.ScaleOuts, &st.ScaleIns} {
+		*actions = slices.DeleteFunc(slices.Clone(*actions), func(at int64) bool { return at <= day })
+		*actions = (*actions)[max(0, len(*actions)-maxActions):]
 	}
-	return step
+	if p.blind != sighted {
+		st.Sighted, st.Keeps = time.Time{}, nil
+		return
+	}
+	if st.Sighted.IsZero() {
+		st.Sighted = p.now.UTC()
+	}
+	old := p.now.Add(-cfg.Cooldown).Unix()
+	st.Keeps = slices.DeleteFunc(slices.Clone(st.Keeps), func(k kept) bool { return k.At <= old })
+	st.Keeps = append(st.Keeps, kept{p.now.Unix(), p.keep})
+}
+
+// maxActions bounds the actions that are remembered of each kind: one a minute.
+const maxActions = 24 * 60
+
+// enough is the most that had to stay at any tick of the last Cooldown.
+func (st *State) enough() (replicas int) {
+	for _, k := range st.Keeps {
+		replicas = max(replicas, k.Replicas)
+	}
+	return replicas
 }
 
 // asked is what the previous decision asked for; current before there was one.
@@ -113,15 +156,12 @@ func (st *State) asked(current int) int {
 }
 
 // whyStay is what speaks against fewer replicas although they would do; "" when nothing does.
-func (p *plan) whyStay(st *State, asked int, cfg Config) string {
-	if n := len(p.supply.Pending); n > 0 {
-		return fmt.Sprintf("%d still warming up", n)
+func (p *plan) whyStay(st *State, cfg Config) string {
+	if left := cfg.Cooldown - p.now.Sub(st.Sighted); left > 0 {
+		return fmt.Sprintf("demand is watched for %s more", span(left))
 	}
-	if left := cfg.Cooldown - p.now.Sub(st.LastScaleOut); !st.LastScaleOut.IsZero() && left > 0 {
-		return fmt.Sprintf("cooling down for %s after the last scale-out", span(left))
-	}
-	if left := cfg.Hold - p.now.Sub(st.LastScaleIn); asked == p.current && !st.LastScaleIn.IsZero() && left > 0 {
-		return fmt.Sprintf("the last step in was less than %s ago", span(cfg.Hold))
+	if len(st.ScaleIns) >= cfg.MaxScaleIns && st.LastDesired >= p.current {
+		return fmt.Sprintf("max_scale_ins %d: so often has the pool shrunk in a day", cfg.MaxScaleIns)
 	}
 	s := &p.in.Minute.State
 	switch {

@@ -90,7 +90,13 @@ func shared(ratio float64) func(*Input) {
 func TestDecide(t *testing.T) {
 	earlier := func(desired int) State {
 		return State{Generation: 3, LastDesired: desired, LastTick: noon.Add(-time.Minute), LastScaleOut: noon.Add(-time.Hour),
-			LastPublished: noon.Add(-time.Minute), PublishedDesired: desired, PublishedAction: Hold}
+			LastPublished: noon.Add(-time.Minute), PublishedDesired: desired, PublishedAction: Hold,
+			Sighted: noon.Add(-time.Hour)}
+	}
+	kept := func(minutesAgo, replicas int) func(*State) {
+		return func(s *State) {
+			s.Keeps = []kept{{noon.Add(-time.Duration(minutesAgo) * time.Minute).Unix(), replicas}}
+		}
 	}
 	after := func(s State, change func(*State)) State { change(&s); return s }
 	tests := map[string]struct {
@@ -101,43 +107,47 @@ func TestDecide(t *testing.T) {
 		action Action
 		says   string // in the reason, the constraints or the warnings
 	}{
-		"enough":                              {scene: scene{ready: 4, median: flat(350), last: 350}, want: 4, action: Hold, says: "staying at 4"},
-		"rise inside the lead window":         {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350}, want: 7, action: ScaleOut, says: "KV memory needs 7 replicas at the 95 % quantile of demand within 18 min"},
-		"rise, with shared prefixes":          {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350, edit: shared(.8)}, want: 5, action: ScaleOut},
-		"rise just beyond it":                 {scene: scene{ready: 4, median: rising(19, 350, 620), last: 350}, want: 4, action: Hold},
-		"quantile, not median":                {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, want: 6, action: ScaleOut},
-		"stated quantile":                     {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, config: func(c *Config) { c.Quantile = .5 }, want: 4, action: Hold},
-		"newsvendor: shortage is cheap":       {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(60, 1)}, want: 4, action: Hold, says: "50 % quantile"},
-		"newsvendor: shortage is dear":        {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "99 % quantile"},
-		"reserves":                            {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "plus 3 in reserve"},
-		"pending counts as supply":            {scene: scene{ready: 4, pending: 3, median: flat(620), last: 620}, state: earlier(7), want: 7, action: Hold},
-		"floor: demand above the forecast":    {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut},
-		"floor: queue":                        {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 4 }}, want: 5, action: ScaleOut, says: "4.0 requests wait per replica (threshold 4): advising 4→5"},
-		"floor: long queue at most doubles":   {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 900 }}, want: 8, action: ScaleOut},
-		"floor: queue with supply on its way": {scene: scene{ready: 4, pending: 2, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 5 }}, state: earlier(6), want: 6, action: Hold},
-		"floor: worst replica's KV":           {scene: scene{ready: 20, median: flat(1200), last: 1200, edit: func(in *Input) { in.Minute.State.KVUsedMax = .99 }}, want: 24, action: ScaleOut, says: "99 % full (danger above 85 %)"},
-		"KV at the danger mark is not above":  {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .85 }}, want: 20, action: Hold},
+		"enough":                                  {scene: scene{ready: 4, median: flat(350), last: 350}, want: 4, action: Hold, says: "staying at 4"},
+		"rise inside the lead window":             {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350}, want: 7, action: ScaleOut, says: "KV memory needs 7 replicas at the 95 % quantile of demand within 18 min"},
+		"rise, with shared prefixes":              {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350, edit: shared(.8)}, want: 5, action: ScaleOut},
+		"rise just beyond it":                     {scene: scene{ready: 4, median: rising(19, 350, 620), last: 350}, want: 4, action: Hold},
+		"quantile, not median":                    {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, want: 6, action: ScaleOut},
+		"stated quantile":                         {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, config: func(c *Config) { c.Quantile = .5 }, want: 4, action: Hold},
+		"newsvendor: shortage is cheap":           {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(60, 1)}, want: 4, action: Hold, says: "50 % quantile"},
+		"newsvendor: shortage is dear":            {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "99 % quantile"},
+		"reserves":                                {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "plus 3 in reserve"},
+		"pending counts as supply":                {scene: scene{ready: 4, pending: 3, median: flat(620), last: 620}, state: earlier(7), want: 7, action: Hold},
+		"floor: demand above the forecast":        {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut},
+		"floor: queue":                            {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 4 }}, want: 5, action: ScaleOut, says: "4.0 requests wait per replica (threshold 4): advising 4→5"},
+		"floor: long queue at most doubles":       {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 900 }}, want: 8, action: ScaleOut},
+		"floor: queue with supply on its way":     {scene: scene{ready: 4, pending: 2, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 5 }}, state: earlier(6), want: 6, action: Hold},
+		"floor: worst replica's KV":               {scene: scene{ready: 20, median: flat(1200), last: 1200, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .99, .8, 125 }}, want: 24, action: ScaleOut, says: "99 % full (danger above 85 %)"},
+		"floor: a cache that is meant to be full": {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .99 }}, want: 20, action: Hold},
+		"KV at the danger mark is not above":      {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .85 }}, want: 20, action: Hold},
 
-		"scale in one step":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas hold the next 43 min at the 99 % quantile"},
-		"scale in without a past":      {scene: scene{ready: 8, median: flat(350), last: 350}, want: 7, action: ScaleIn},
-		"scale in: larger step":        {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 10 }, want: 4, action: ScaleIn},
-		"stay: later peak in cooldown": {scene: scene{ready: 8, median: rising(43, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},
-		"stay: unlikely but possible":  {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
-		"stay: warming up":             {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 8, action: Hold, says: "1 still warming up"},
-		"stay: after a scale-out":      {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.LastScaleOut = noon.Add(-29 * time.Minute) }), want: 8, action: Hold, says: "cooling down for 1 min"},
-		"stay: after a step in":        {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.LastScaleIn = noon.Add(-4 * time.Minute) }), want: 8, action: Hold, says: "last step in"},
-		"stay: burst tail":             {scene: scene{ready: 8, median: flat(350), last: 450}, state: earlier(8), want: 8, action: Hold, says: "a burst of KV memory is still draining"},
-		"stay: queue":                  {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 1 }}, state: earlier(8), want: 8, action: Hold, says: "requests are waiting"},
+		"scale in one step":                          {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas hold the next 18 min at the 98 % quantile"},
+		"stay: without a past":                       {scene: scene{ready: 8, median: flat(350), last: 350}, want: 8, action: Hold, says: "4 replicas would do, but demand is watched for 5 min more"},
+		"scale in: a peak long enough ago":           {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(5, 8)), want: 7, action: ScaleIn},
+		"scale in: what still warms up goes, too":    {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn},
+		"scale in: stated confidence":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), config: func(c *Config) { c.ScaleInConfidence, c.Quantile = .5, .5 }, want: 7, action: ScaleIn, says: "4 replicas hold the next 18 min at the 50 % quantile"},
+		"scale in: larger step":                      {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 10 }, want: 4, action: ScaleIn},
+		"stay: later peak in cooldown":               {scene: scene{ready: 8, median: rising(18, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},
+		"stay: unlikely but possible":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
+		"stay: a peak was feared a moment ago":       {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(4, 8)), want: 8, action: Hold},
+		"stay: shrunk often enough today":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 7200, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 8, action: Hold, says: "max_scale_ins 2: so often has the pool shrunk in a day"},
+		"scale in: yesterday's actions do not count": {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 86400, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 7, action: ScaleIn},
+		"stay: burst tail":                           {scene: scene{ready: 8, median: flat(350), last: 450}, state: earlier(8), want: 8, action: Hold, says: "a burst of KV memory is still draining"},
+		"stay: queue":                                {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 1 }}, state: earlier(8), want: 8, action: Hold, says: "requests are waiting"},
 		"stay: a producer fell silent": {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) {
 			in.Minute.Faults = []features.ProducerFault{{Producer: "slow", Kind: features.FaultBehind, Seconds: 300}, {Producer: "gw-2", Kind: features.FaultSilent, Since: noon}}
 		}}, state: earlier(8), want: 8, action: Hold, says: "producer gw-2 fell silent"},
-		"stay: preemption":                    {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(8), want: 8, action: Hold, says: "preempting"},
-		"stay: uncovered minute":              {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.Covered = false }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry"},
-		"a step in on its way is kept":        {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(7), func(s *State) { s.LastScaleIn = noon.Add(-time.Minute) }), want: 7, action: ScaleIn},
-		"a step in on its way is not doubled": {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), config: func(c *Config) { c.ScaleInStep = 3 }, want: 7, action: ScaleIn},
-		"foreign replicas go stepwise":        {scene: scene{ready: 20, median: flat(350), last: 350}, state: earlier(8), want: 19, action: ScaleIn},
-		"an ask stands for hold":              {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), func(s *State) { s.LastScaleOut = noon.Add(-4 * time.Minute) }), want: 9, action: ScaleOut, says: "still advising 4→9"},
-		"an unmet ask shrinks after it":       {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), func(s *State) { s.LastScaleOut = noon.Add(-5 * time.Minute) }), want: 6, action: ScaleOut},
+		"stay: preemption":               {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(8), want: 8, action: Hold, says: "preempting"},
+		"stay: uncovered minute":         {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.Covered = false }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry"},
+		"a step in on its way is kept":   {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), want: 7, action: ScaleIn},
+		"a step is from what there is":   {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), config: func(c *Config) { c.ScaleInStep = 3 }, want: 5, action: ScaleIn},
+		"foreign replicas go stepwise":   {scene: scene{ready: 20, median: flat(350), last: 350}, state: earlier(8), want: 19, action: ScaleIn},
+		"an ask stands for the cooldown": {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(4, 9)), want: 9, action: ScaleOut, says: "still advising 4→9"},
+		"an unmet ask shrinks after it":  {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(5, 9)), want: 6, action: ScaleOut},
 
 		"max replicas":        {scene: scene{ready: 4, median: flat(7000), last: 350}, want: 50, action: ScaleOut, says: "replicas.max 50: 70 wanted"},
 		"max step":            {scene: scene{ready: 4, median: flat(700), last: 350}, config: func(c *Config) { c.MaxStepOut = 2 }, want: 6, action: ScaleOut, says: "max_step_out 2: 7 wanted"},

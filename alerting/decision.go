@@ -75,7 +75,8 @@ type Decision struct {
 	Limit        int               `json:"limit" cbor:"31,keyasint"`    // the most replicas that the pool's bounds allow
 	AskedAt      time.Time         `json:"asked_at" cbor:"30,keyasint"` // when more replicas were last asked for; zero when never
 
-	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
+	ActionsPerDay int  `json:"actions_per_day" cbor:"33,keyasint,omitempty"` // how often more or less was asked for in the last day
+	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"`            // no replica reports: Ready and Pending are what is believed
 }
 
 // ResourceEvidence is the part of a projection that a decision rests on, per resource.

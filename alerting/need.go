@@ -55,7 +55,7 @@ func (p *plan) resources(cfg Config) []resource {
 		if !ok {
 			continue
 		}
-		keep, _ := largest(f, max(cfg.ScaleInConfidence, p.tau), minutes(p.lead+cfg.Cooldown))
+		keep, _ := largest(f, p.confidence, minutes(p.lead+cfg.Cooldown))
 		r := resource{forecast: f, now: replicasFor(f.Now.Mean, per), keep: replicasFor(keep, per), evidence: ResourceEvidence{
 			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: replicasFor(need, per),
 			ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},

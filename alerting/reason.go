@@ -39,12 +39,12 @@ func (p *plan) finding(d *Decision, cfg Config) string {
 		return fmt.Sprintf("%s: still %s", outlook(d, cfg), move)
 	case d.Action == ScaleOut:
 		return fmt.Sprintf("%s: %s now because warm-up takes up to %s", outlook(d, cfg), move, span(d.Lead))
-	case d.Action == ScaleIn && p.keep >= p.current:
+	case d.Action == ScaleIn && p.enough >= p.current:
 		return fmt.Sprintf("the pool is above its largest size: %s", move)
 	case d.Action == ScaleIn:
-		return fmt.Sprintf("%s hold the next %s at the %s quantile of demand: %s", count(p.keep), span(p.lead+cfg.Cooldown), percent(cfg.ScaleInConfidence), move)
+		return fmt.Sprintf("%s hold the next %s at the %s quantile of demand: %s", count(p.enough), span(p.lead+cfg.Cooldown), percent(p.confidence), move)
 	case p.blockedBy != "":
-		return fmt.Sprintf("%s would do, but %s: staying at %d", count(p.keep), p.blockedBy, d.Desired)
+		return fmt.Sprintf("%s would do, but %s: staying at %d", count(p.enough), p.blockedBy, d.Desired)
 	case d.Needed > d.Desired:
 		return fmt.Sprintf("%s: no more than %d replicas are allowed", outlook(d, cfg), d.Desired)
 	}

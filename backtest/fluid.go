@@ -31,6 +31,7 @@ type FluidPool struct {
 	ready   []uint64 // numbers of the replicas that serve, ascending
 	pending []warming
 	changed []ingest.Replica // reports of what changed since the last reports
+	warmed  []time.Duration  // how long those took, by their reports, that became ready in the last minute
 	started uint64
 	target  int
 
@@ -111,11 +112,13 @@ func (p *FluidPool) Step(load Load) {
 	end := p.now.Add(features.Minute)
 	serving := float64(len(p.ready))
 	p.account.GPUHours += float64((len(p.ready)+len(p.pending))*p.pool.GPUsPerReplica) / 60
+	p.warmed = p.warmed[:0]
 	left := p.pending[:0]
 	for _, w := range p.pending {
 		if w.ready.Before(end) {
 			serving += min(1, end.Sub(w.ready).Minutes())
 			p.ready = append(p.ready, w.number)
+			p.warmed = append(p.warmed, end.Add(-reportedBefore).Sub(w.asked))
 		} else {
 			left = append(left, w)
 		}
@@ -170,13 +173,16 @@ func (p *FluidPool) kvUse() float64 {
 	return min(1, used/float64(len(p.ready))*p.pool.KVTarget)
 }
 
+// reportedBefore the end of a minute replicas report, so that it is known then.
+const reportedBefore = time.Millisecond
+
 // Reports appends what the replicas report: changes when they happened, then each replica's state just before the end
 // of the last minute, so that it is known at its end.
 func (p *FluidPool) Reports(to []ingest.Replica) []ingest.Replica {
 	to = append(to, p.changed...)
 	p.changed = p.changed[:0]
 	o := p.Observe()
-	at := p.now.Add(-time.Millisecond)
+	at := p.now.Add(-reportedBefore)
 	for _, n := range p.ready {
 		r := p.report(n, ingest.ReplicaReady, at)
 		r.KVUsedRatio = o.KVUse

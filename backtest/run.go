@@ -157,7 +157,7 @@ func (r *runner) serve(t time.Time) {
 		load := r.demand.At(r.fluid.now)
 		r.fluid.Step(load)
 		for _, v := range r.variants {
-			v.fluid.Step(load)
+			v.step(load)
 		}
 	}
 }

@@ -22,7 +22,7 @@ type RunConfig struct {
 	Options Options
 
 	// Every is the spacing of the forecasts that are written and scored; 0 means 15 minutes. Decide is that of
-	// decisions, a divisor of Every in whole minutes; 0 means Every, or 5 minutes when that is shorter.
+	// decisions, a divisor of Every in whole minutes; 0 means each minute, as in the daemon.
 	Every, Decide time.Duration
 	// What comes between these shares of the trace is scored; settings of policies are chosen on what comes before, and
 	// what comes after is not run. A ScoreTo of 0 means 1.
@@ -102,10 +102,7 @@ func (c *RunConfig) complete() error {
 		c.Every = 15 * time.Minute
 	}
 	if c.Decide == 0 {
-		c.Decide = c.Every
-		if c.Every%(5*time.Minute) == 0 {
-			c.Decide = 5 * time.Minute
-		}
+		c.Decide = features.Minute // as the daemon
 	}
 	for _, x := range []struct {
 		name string

@@ -232,7 +232,7 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 			if batch.Watermark != nil {
 				load := r.demand.At(r.fluid.now)
 				r.fluid.Step(load)
-				twin.fluid.Step(load)
+				twin.step(load)
 				batch.Replicas = r.fluid.Reports(batch.Replicas)
 			}
 			p.Apply(&batch, func(out *forewarm.Output) {

@@ -24,7 +24,7 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	f.StringVar(&c.Plot, "plot", "", "draw the pool's forecasts against what came into this SVG `file`")
 	f.StringVar(&c.PlotDimension, "plot-dimension", "", "`dimension` of the plot (default: the first that the trace reports)")
 	f.DurationVar(&c.Every, "every", 15*time.Minute, "spacing of forecasts")
-	f.DurationVar(&c.Decide, "decide", 0, "spacing of decisions (default 5m, or -every when that is shorter)")
+	f.DurationVar(&c.Decide, "decide", 0, "spacing of decisions (default 1m, as the daemon)")
 	f.Float64Var(&c.ScoreFrom, "score-from", 2.0/3, "score origins after this `share` of the trace")
 	f.Float64Var(&c.ScoreTo, "score-to", 1, "score up to this `share` of the trace, and end there")
 	policies := f.String("policies", "", "`names` of policies to run against each other, separated by commas, or all")
