@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -47,6 +48,18 @@ type Alert struct {
 
 func eventID(pool string, generation int64) string {
 	return pool + "-" + strconv.FormatInt(generation, 10)
+}
+
+// EventID tells the raising of an alert, and its end, from all other events. It stays the same while the alert fires.
+func (a *Alert) EventID() string {
+	return fmt.Sprintf("%s@%d/%s", a.Identity(), a.StartsAt.Unix(), a.state())
+}
+
+func (a *Alert) state() string {
+	if a.Resolved {
+		return "resolved"
+	}
+	return "firing"
 }
 
 // Identity is what stays the same while an alert lasts: its name, pool and resource.

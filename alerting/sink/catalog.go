@@ -2,6 +2,7 @@ package sink
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/forewarm/forewarm/alerting"
 )
@@ -10,6 +11,7 @@ import (
 type Config struct {
 	NATS         NATSConfig         `yaml:"nats"`
 	Alertmanager AlertmanagerConfig `yaml:"alertmanager"`
+	Webhooks     []WebhookConfig    `yaml:"webhooks"`
 	Delivery     Delivery           `yaml:"delivery"`
 }
 
@@ -36,6 +38,16 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 	}
 	for _, peer := range peers {
 		sinks = append(sinks, peer)
+	}
+	for i, c := range c.Webhooks {
+		s, err := NewWebhook(c)
+		if err == nil && slices.ContainsFunc(sinks, func(other alerting.Sink) bool { return other.Name() == s.Name() }) {
+			err = fmt.Errorf("name: %q is taken; name each webhook as no other", c.Name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("sinks.webhooks[%d].%w", i, err)
+		}
+		sinks = append(sinks, s)
 	}
 	return sinks, nil
 }

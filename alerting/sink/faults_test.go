@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/forewarm/forewarm/alerting"
 )
@@ -89,6 +91,13 @@ var httpFaults = []struct {
 	{name: "redirect", want: refused, serve: func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/elsewhere", http.StatusPermanentRedirect)
 	}},
+	{name: "signature of another key", want: refused, serve: func(w http.ResponseWriter, r *http.Request) {
+		verifier, _ := standardwebhooks.NewWebhook(otherKey)
+		body, _ := io.ReadAll(r.Body)
+		if err := verifier.Verify(body, r.Header); err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+		}
+	}},
 	{name: "410", serve: status(410), want: disabled},
 }
 
@@ -104,13 +113,15 @@ func hangUp(w http.ResponseWriter, text string) {
 	c.Close()
 }
 
-// httpSinks are the sinks that speak HTTP: how each is built for a consumer at url, what the consumer knows a repeat by,
-// and what it means by 410.
-var httpSinks = map[string]struct {
+// httpSink is how a sink is built for a consumer at url, what the consumer knows a repeat by, and what it means by 410.
+type httpSink struct {
 	build func(t *testing.T, url string) alerting.Sink
 	id    func(r *http.Request, body []byte) string
 	gone  outcome
-}{
+}
+
+// httpSinks are the sinks that speak HTTP.
+var httpSinks = map[string]httpSink{
 	"alertmanager": {gone: refused, build: func(t *testing.T, url string) alerting.Sink {
 		return newPeer(t, AlertmanagerConfig{URLs: []string{url}})
 	},
@@ -121,6 +132,19 @@ var httpSinks = map[string]struct {
 			}
 			return fmt.Sprint(alerts[0].Labels, alerts[0].StartsAt)
 		}},
+	"webhook": webhookOf(CloudEvents),
+	"slack":   webhookOf(Slack),
+}
+
+// webhookOf is a webhook of a format.
+func webhookOf(format Format) httpSink {
+	return httpSink{
+		gone: disabled,
+		id:   func(r *http.Request, _ []byte) string { return r.Header.Get("webhook-id") },
+		build: func(t *testing.T, url string) alerting.Sink {
+			return newWebhook(t, WebhookConfig{Name: "ops", URL: url, Format: format, SecretFile: keyFile(t, testKey)})
+		},
+	}
 }
 
 func TestHTTPFaults(t *testing.T) {
@@ -134,6 +158,7 @@ func TestHTTPFaults(t *testing.T) {
 				}
 				handler := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					body, _ := io.ReadAll(req.Body)
+					req.Body = io.NopCloser(bytes.NewReader(body))
 					if n := r.attempted(); fault.serve == nil || n > 1 && want < refused {
 						r.take(kind.id(req, body))
 						return

@@ -1,0 +1,107 @@
+package sink
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// slackBody is a message of Slack's incoming webhooks: text for notifications and for whoever shows no blocks.
+type slackBody struct {
+	Text   string       `json:"text"`
+	Blocks []slackBlock `json:"blocks"`
+}
+
+type slackBlock struct {
+	Type     string      `json:"type"`
+	Text     *slackText  `json:"text,omitempty"`
+	Elements []slackText `json:"elements,omitempty"`
+}
+
+type slackText struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// Slack's bounds on the texts of blocks.
+const (
+	slackHeader  = 150
+	slackSection = 3000
+)
+
+// slackMessage is n for people, told at now.
+func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
+	var title, text string
+	var context []string
+	if a := n.Alert; a != nil {
+		title, text = slackAlert(a)
+		context = append(context, fmt.Sprintf("severity %s", a.Labels["severity"]))
+		if id := a.Annotations["decision"]; id != "" {
+			context = append(context, "`forewarm explain "+id+"`")
+		}
+		if url := a.Annotations["runbook_url"]; url != "" {
+			context = append(context, "<"+url+"|runbook>")
+		}
+	} else {
+		title, text = slackDecision(n.Decision)
+		context = append(context, "`forewarm explain "+n.Decision.EventID()+"`")
+	}
+	context = append(context, fmt.Sprintf("<!date^%d^{date_short_pretty} {time}|%s>", now.Unix(), now.UTC().Format("2006-01-02 15:04 UTC")))
+	return json.Marshal(slackBody{
+		Text: cut(slackEscape(title+": "+text), slackSection),
+		Blocks: []slackBlock{
+			{Type: "header", Text: &slackText{"plain_text", cut(title, slackHeader)}},
+			{Type: "section", Text: &slackText{"mrkdwn", cut(slackEscape(text), slackSection)}},
+			{Type: "context", Elements: []slackText{{"mrkdwn", cut(strings.Join(context, " · "), slackSection)}}},
+		},
+	})
+}
+
+func slackAlert(a *alerting.Alert) (title, text string) {
+	title, text = strings.TrimPrefix(string(a.Name), "Forewarm"), a.Annotations["summary"]
+	if pool := a.Labels["pool"]; pool != "" {
+		title += " " + pool
+	}
+	switch {
+	case a.Resolved:
+		title = "✅ Over: " + title
+		text = fmt.Sprintf("It was so for %.0f min. The last word was: %s", math.Ceil(a.UpdatedAt.Sub(a.StartsAt).Minutes()), text)
+	case a.Labels["severity"] == string(alerting.Page):
+		title = "🚨 " + title
+	default:
+		title = "⚠️ " + title
+	}
+	if a.Annotations["mode"] == string(alerting.Advisory) {
+		title += " (advisory)"
+	}
+	return title, text
+}
+
+func slackDecision(d *alerting.Decision) (title, text string) {
+	sign, verb := "⬆️", "asked for"
+	if d.Action == alerting.ScaleIn {
+		sign = "⬇️"
+	}
+	if d.Mode == alerting.Advisory {
+		verb = "advised (advisory)"
+	}
+	return fmt.Sprintf("%s %s: %d→%d replicas %s", sign, d.Pool, d.Ready+d.Pending, d.Desired, verb), d.Reason
+}
+
+// slackEscape is text with the three characters that Slack reads as control (https://api.slack.com/reference/surfaces/formatting).
+func slackEscape(s string) string { return slackEscaper.Replace(s) }
+
+var slackEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// cut is s, or its beginning within most characters.
+func cut(s string, most int) string {
+	r := []rune(s)
+	if len(r) <= most {
+		return s
+	}
+	return string(r[:most-1]) + "…"
+}

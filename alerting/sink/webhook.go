@@ -1,0 +1,219 @@
+package sink
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// WebhookConfig is one of webhooks.
+type WebhookConfig struct {
+	Name      string        `yaml:"name"`       // in logs, metrics and errors, where the URL may be a secret
+	URL       string        `yaml:"url"`        // https, or http to this machine
+	URLFile   string        `yaml:"url_file"`   // instead of url, where it is a secret; read at each attempt
+	AllowHTTP bool          `yaml:"allow_http"` // to other machines: anyone on the way can read it
+	Format    Format        `yaml:"format"`     // "" means cloudevents
+	Send      []string      `yaml:"send"`       // alerts, prescale; none means both, but alerts only for slack
+	Timeout   time.Duration `yaml:"timeout"`    // of one attempt; 0 means 15s
+
+	SecretFile string `yaml:"secret_file"` // keys that sign, one a line; read at each attempt, so that they can rotate
+	SecretEnv  string `yaml:"secret_env"`  // instead, the environment variable that holds them
+}
+
+// Format is how a webhook's body is written.
+type Format string
+
+// The formats: the CloudEvent in structured mode, signed; or a message that Slack and what imitates it can show.
+const (
+	CloudEvents Format = "cloudevents"
+	Slack       Format = "slack"
+)
+
+// What a webhook may be sent.
+const (
+	sendAlerts   = "alerts"
+	sendPrescale = "prescale"
+)
+
+// Webhook posts events and alerts to one URL, signed by the Standard Webhooks specification
+// (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md): headers webhook-id,
+// webhook-timestamp and webhook-signature. An alert is told when it is raised and when it is over, not at each tick. The
+// id of a message stays the same over retries and restarts.
+type Webhook struct {
+	cfg    WebhookConfig
+	client *http.Client
+	now    func() time.Time
+}
+
+// NewWebhook checks c. Errors start with the key below the webhook's.
+func NewWebhook(c WebhookConfig) (*Webhook, error) {
+	c.Format = cmp.Or(c.Format, CloudEvents)
+	if len(c.Send) == 0 {
+		c.Send = []string{sendAlerts, sendPrescale}
+		if c.Format == Slack {
+			c.Send = c.Send[:1]
+		}
+	}
+	switch {
+	case c.Name == "" || strings.ContainsFunc(c.Name, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' || r == '"' }):
+		return nil, fmt.Errorf("name: %q is no name; write letters, digits and dashes", c.Name)
+	case c.Format != CloudEvents && c.Format != Slack:
+		return nil, fmt.Errorf("format: %q is unknown; set cloudevents or slack", c.Format)
+	case (c.URL == "") == (c.URLFile == ""):
+		return nil, errors.New("url: set it or url_file, one of the two")
+	case c.SecretFile != "" && c.SecretEnv != "":
+		return nil, errors.New("secret_env: set beside secret_file; keep one of them")
+	case c.Format == CloudEvents && c.SecretFile == "" && c.SecretEnv == "":
+		return nil, errors.New("secret_file: not set, so that the consumer could not tell who sends; name a file with whsec_ and 32 random bytes in base64, or set secret_env")
+	case c.Timeout < 0 || c.Timeout > time.Minute:
+		return nil, fmt.Errorf("timeout: %s is out of 0s…1m; set 15s", c.Timeout)
+	}
+	for i, what := range c.Send {
+		if what != sendAlerts && what != sendPrescale {
+			return nil, fmt.Errorf("send[%d]: %q is unknown; set alerts or prescale", i, what)
+		}
+	}
+	if c.URL != "" {
+		if err := c.checkURL(c.URL); err != nil {
+			return nil, fmt.Errorf("url: %w", err)
+		}
+	}
+	return &Webhook{cfg: c, client: newClient(cmp.Or(c.Timeout, 15*time.Second)), now: time.Now}, nil
+}
+
+// checkURL refuses what is no URL, and http to another machine unless that is allowed. Its errors do not show the URL.
+func (c *WebhookConfig) checkURL(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("not an https URL; write it like https://hooks.example.org/forewarm")
+	case u.User != nil:
+		return errors.New("it carries a password; sign with secret_file instead")
+	case u.Scheme == "http" && !c.AllowHTTP && !loopback(u.Hostname()):
+		return errors.New("http to another machine can be read on the way; use https, or set allow_http: true")
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Name is "webhook/" and the configured name.
+func (s *Webhook) Name() string { return "webhook/" + s.cfg.Name }
+
+// Pace of retries is that of webhooks: 5 s at first as the specification recommends, then doubling up to its second step of
+// 5 minutes, for advice lapses before its later ones.
+func (*Webhook) Pace() (backoff, maxBackoff time.Duration) { return 5 * time.Second, 5 * time.Minute }
+
+// Accepts is true for what the configuration wants sent. The watchdog is for Alertmanager; a message in a chat about an
+// unchanged number of replicas is none.
+func (s *Webhook) Accepts(n alerting.Notice) bool {
+	switch {
+	case n.Alert != nil:
+		return n.Alert.Name != alerting.Watchdog && slices.Contains(s.cfg.Send, sendAlerts)
+	case n.Decision != nil:
+		return slices.Contains(s.cfg.Send, sendPrescale) && (s.cfg.Format != Slack || n.Decision.Action != alerting.Hold)
+	}
+	return false
+}
+
+// ID is that of the event: one for an alert that is raised and one for its end. In a chat advice that is renewed is the
+// same message, as long as it asks for the same.
+func (s *Webhook) ID(n alerting.Notice) string {
+	switch {
+	case n.Alert != nil:
+		return n.Alert.EventID()
+	case n.Decision != nil && s.cfg.Format == Slack:
+		d := n.Decision
+		return fmt.Sprintf("%s %s %d since %d", d.Pool, d.Action, d.Desired, d.AskedAt.Unix())
+	}
+	return n.ID()
+}
+
+// Send posts n once.
+func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
+	target, err := s.url()
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Name(), err)
+	}
+	body, contentType, err := s.body(n)
+	if err != nil {
+		return alerting.Permanent{Err: fmt.Errorf("%s: %w", s.Name(), err)}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return alerting.Permanent{Err: fmt.Errorf("%s: its URL cannot be used", s.Name())}
+	}
+	req.Header.Set("Content-Type", contentType)
+	req.Header.Set("User-Agent", "forewarm")
+	if err := s.sign(req.Header, messageID(s.ID(n)), body); err != nil {
+		return fmt.Errorf("%s: %w", s.Name(), err)
+	}
+	return post(s.client, req, s.Name())
+}
+
+func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err error) {
+	if s.cfg.Format == Slack {
+		body, err = slackMessage(n, s.now())
+		return body, "application/json; charset=utf-8", err
+	}
+	body, err = n.CloudEvent()
+	return body, "application/cloudevents+json; charset=utf-8", err
+}
+
+// url is where to post to, now.
+func (s *Webhook) url() (string, error) {
+	if s.cfg.URLFile == "" {
+		return s.cfg.URL, nil
+	}
+	text, err := os.ReadFile(s.cfg.URLFile)
+	if err != nil {
+		return "", fmt.Errorf("url_file: %w", err)
+	}
+	raw := strings.TrimSpace(string(text))
+	if err := s.cfg.checkURL(raw); err != nil {
+		return "", fmt.Errorf("url_file %s: %w", s.cfg.URLFile, err)
+	}
+	return raw, nil
+}
+
+// sign sets the headers of the specification. Without keys, as chats have none, it says only which message it is.
+func (s *Webhook) sign(h http.Header, id string, body []byte) error {
+	at := s.now()
+	h.Set("webhook-id", id)
+	h.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
+	source, text := "secret_env "+s.cfg.SecretEnv, os.Getenv(s.cfg.SecretEnv)
+	switch {
+	case s.cfg.SecretFile != "":
+		secret, err := os.ReadFile(s.cfg.SecretFile)
+		if err != nil {
+			return fmt.Errorf("secret_file: %w", err)
+		}
+		source, text = "secret_file "+s.cfg.SecretFile, string(secret)
+	case s.cfg.SecretEnv == "":
+		return nil
+	}
+	keys, err := parseKeys(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", source, err)
+	}
+	h.Set("webhook-signature", sign(keys, id, at, body))
+	return nil
+}
+
+// messageID is an event's id as a header carries it: the full stop separates what is signed and may not be part of it.
+func messageID(id string) string { return strings.ReplaceAll(headerValue(id), ".", "%2E") }

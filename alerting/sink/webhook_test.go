@@ -1,0 +1,310 @@
+package sink
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const (
+	testKey  = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // of the specification's own tests
+	otherKey = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+)
+
+// keyFile is a file with these lines.
+func keyFile(t *testing.T, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func newWebhook(t *testing.T, c WebhookConfig) *Webhook {
+	t.Helper()
+	s, err := NewWebhook(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestSignatureVector is the vector that the reference libraries are tested with.
+func TestSignatureVector(t *testing.T) {
+	keys, err := parseKeys(testKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := sign(keys, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// consumer takes what the reference library lets through with its key, and refuses the rest.
+func consumer(t *testing.T, key string, take func(id string, body []byte)) *httptest.Server {
+	t.Helper()
+	verifier, err := standardwebhooks.NewWebhook(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if err := verifier.Verify(body, r.Header); err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		take(r.Header.Get("webhook-id"), body)
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// TestWebhookVerifies: consumers that go by the specification's library accept what is sent, before, during and after an
+// exchange of keys, and nobody else's.
+func TestWebhookVerifies(t *testing.T) {
+	for name, tt := range map[string]struct {
+		keys []string
+		ok   bool
+	}{
+		"one key":           {keys: []string{testKey}, ok: true},
+		"exchange":          {keys: []string{"# new, then old", otherKey, "", testKey}, ok: true},
+		"the other key":     {keys: []string{otherKey}},
+		"beside asymmetric": {keys: []string{"whsk_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)), testKey}, ok: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			server := consumer(t, testKey, func(id string, body []byte) {
+				var event struct{ ID, Type, Subject, SpecVersion string }
+				if err := json.Unmarshal(body, &event); err != nil {
+					t.Error(err)
+				}
+				got = append(got, id, event.ID, event.Type, event.Subject)
+			})
+			s := newWebhook(t, WebhookConfig{Name: "ops", URL: server.URL, SecretFile: keyFile(t, tt.keys...)})
+			err := s.Send(t.Context(), decision("llama 70.b", 4))
+			if _, permanent := errors.AsType[alerting.Permanent](err); permanent == tt.ok || (err == nil) != tt.ok {
+				t.Fatalf("error %v", err)
+			}
+			if !tt.ok {
+				return
+			}
+			if err := s.Send(t.Context(), alert("llama", true)); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"llama%2070%2Eb-4", "llama 70.b-4", "forewarm.prescale.v1", "llama 70.b",
+				"ForewarmTooLateToWarm/llama/kv@1772452800/resolved", "ForewarmTooLateToWarm/llama/kv@1772452800/resolved", "forewarm.alert.v1", "llama"}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAsymmetricSignature(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := parseKeys("whsk_" + base64.StdEncoding.EncodeToString(private))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := sign(keys, "a-1", time.Unix(1614265330, 0), []byte("body"))
+	signature, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "v1a,"))
+	if err != nil || !ed25519.Verify(public, []byte("a-1.1614265330.body"), signature) {
+		t.Errorf("%s does not verify: %v", text, err)
+	}
+}
+
+func TestKeysAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                              "no key",
+		"hunter2hunter2":                "line 1: a key begins with whsec_",
+		testKey + "\nwhsec_c2hvcnQ=":    "line 2: a whsec_ key is 24 to 64 random bytes",
+		"whsk_c2hvcnQ=":                 "line 1: a whsk_ key is 64 bytes",
+		"whsec_***":                     "line 1: a whsec_ key is",
+		strings.Repeat(testKey+"\n", 9): "line 9: more than 8 keys",
+	} {
+		_, err := parseKeys(text)
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("error %v, want %s…", err, want)
+			continue
+		}
+		for _, secret := range []string{"hunter2", "c2hvcnQ", "MfKQ"} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%v gives a key away", err)
+			}
+		}
+	}
+}
+
+// A key and a URL that are exchanged count from the next attempt on, without a restart; the environment will do too.
+func TestWebhookReadsSecretsAnew(t *testing.T) {
+	taken := 0
+	server := consumer(t, testKey, func(string, []byte) { taken++ })
+	secret, url := keyFile(t, otherKey), keyFile(t, "http://127.0.0.1:1/old/SECRET")
+	s := newWebhook(t, WebhookConfig{Name: "ops", URLFile: url, SecretFile: secret})
+	if err := s.Send(t.Context(), decision("a", 1)); err == nil || strings.Contains(err.Error(), "SECRET") {
+		t.Errorf("error %v", err)
+	}
+	for path, text := range map[string]string{secret: testKey, url: server.URL} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Send(t.Context(), decision("a", 1)); err != nil || taken != 1 {
+		t.Errorf("%d taken, error %v", taken, err)
+	}
+	t.Setenv("HOOK_KEY", testKey)
+	s = newWebhook(t, WebhookConfig{Name: "ops", URL: server.URL, SecretEnv: "HOOK_KEY"})
+	if err := s.Send(t.Context(), decision("a", 2)); err != nil || taken != 2 {
+		t.Errorf("%d taken, error %v", taken, err)
+	}
+	t.Setenv("HOOK_KEY", "")
+	if err := s.Send(t.Context(), decision("a", 3)); err == nil || !strings.Contains(err.Error(), "secret_env HOOK_KEY: no key") {
+		t.Errorf("error %v", err)
+	}
+	if err := os.WriteFile(url, []byte("http://elsewhere.example/SECRET"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = newWebhook(t, WebhookConfig{Name: "ops", URLFile: url, SecretFile: secret})
+	if err := s.Send(t.Context(), decision("a", 4)); err == nil || !strings.Contains(err.Error(), "http to another machine") || strings.Contains(err.Error(), "SECRET") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWebhookConfig(t *testing.T) {
+	sound := WebhookConfig{Name: "ops", URL: "https://hooks.example.org/x", SecretEnv: "K"}
+	for want, change := range map[string]func(c *WebhookConfig){
+		`sinks.webhooks[1].name: "" is no name`:                                  func(c *WebhookConfig) { c.Name = "" },
+		`sinks.webhooks[1].name: "other" is taken`:                               func(c *WebhookConfig) { c.Name = "other" },
+		`sinks.webhooks[1].format: "teams" is unknown; set cloudevents or slack`: func(c *WebhookConfig) { c.Format = "teams" },
+		`sinks.webhooks[1].send[0]: "all" is unknown; set alerts or prescale`:    func(c *WebhookConfig) { c.Send = []string{"all"} },
+		`sinks.webhooks[1].url: set it or url_file, one of the two`:              func(c *WebhookConfig) { c.URLFile = "f" },
+		`sinks.webhooks[1].url: not an https URL`:                                func(c *WebhookConfig) { c.URL = "hooks.example.org" },
+		`sinks.webhooks[1].url: it carries a password`:                           func(c *WebhookConfig) { c.URL = "https://u:p@hooks.example.org" },
+		`sinks.webhooks[1].url: http to another machine can be read on the way`:  func(c *WebhookConfig) { c.URL = "http://10.0.0.1/" },
+		`sinks.webhooks[1].secret_env: set beside secret_file; keep one of them`: func(c *WebhookConfig) { c.SecretFile = "f" },
+		`sinks.webhooks[1].secret_file: not set, so that the consumer could not`: func(c *WebhookConfig) { c.SecretEnv = "" },
+		`sinks.webhooks[1].timeout: 2m0s is out of 0s…1m`:                        func(c *WebhookConfig) { c.Timeout = 2 * time.Minute },
+	} {
+		c := sound
+		change(&c)
+		other := sound
+		other.Name = "other"
+		if _, err := Open(Config{Webhooks: []WebhookConfig{other, c}}, Deps{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("error %v, want %s…", err, want)
+		}
+	}
+	for _, url := range []string{"http://127.0.0.1:80/", "http://localhost/", "http://[::1]:9/"} {
+		c := sound
+		c.URL = url
+		if _, err := NewWebhook(c); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	sound.URL, sound.AllowHTTP = "http://10.0.0.1/", true
+	if _, err := NewWebhook(sound); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWebhookSelects: who gets what, and what is one message.
+func TestWebhookSelects(t *testing.T) {
+	events := newWebhook(t, WebhookConfig{Name: "ops", URL: "https://a", SecretEnv: "K"})
+	chat := newWebhook(t, WebhookConfig{Name: "chat", URL: "https://a", Format: Slack})
+	both := newWebhook(t, WebhookConfig{Name: "both", URL: "https://a", Format: Slack, Send: []string{"alerts", "prescale"}})
+	out, hold, watchdog := decision("a", 1), decision("a", 2), alert("a", false)
+	out.Decision.Action, hold.Decision.Action, watchdog.Alert.Name = alerting.ScaleOut, alerting.Hold, alerting.Watchdog
+	for name, tt := range map[string]struct {
+		notice             alerting.Notice
+		events, chat, both bool
+	}{
+		"alert": {alert("a", false), true, true, true}, "scale-out": {out, true, false, true}, "hold": {hold, true, false, false},
+		"watchdog": {watchdog, false, false, false}, "nothing": {alerting.Notice{}, false, false, false},
+	} {
+		if got := [3]bool{events.Accepts(tt.notice), chat.Accepts(tt.notice), both.Accepts(tt.notice)}; got != [3]bool{tt.events, tt.chat, tt.both} {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	renewed := decision("a", 9)
+	renewed.Decision.Action = alerting.ScaleOut
+	if both.ID(out) != both.ID(renewed) || events.ID(out) == events.ID(renewed) {
+		t.Error("advice that is renewed is the same message in a chat, and another event")
+	}
+	later := alert("a", false)
+	later.Alert.UpdatedAt = later.Alert.UpdatedAt.Add(time.Minute)
+	if events.ID(later) != events.ID(alert("a", false)) || events.ID(later) == events.ID(alert("a", true)) {
+		t.Error("an alert is one message when it is raised and one when it is over")
+	}
+}
+
+// TestSlackGolden holds messages to what was read and found good; Slack's own bounds hold for any text.
+func TestSlackGolden(t *testing.T) {
+	now := time.Date(2026, 3, 2, 12, 7, 0, 0, time.UTC)
+	page, over, long := alert("llama", false), alert("llama", true), alert("llama", false)
+	for _, n := range []alerting.Notice{page, over, long} {
+		n.Alert.Annotations = map[string]string{"summary": "Pool llama: KV memory full in ~5 min (p10 2, p90 >60 min). Driver: class a<b> & co.", "decision": "llama-4",
+			"mode": "advisory", "runbook_url": "https://example.org/ForewarmTooLateToWarm.md"}
+	}
+	long.Alert.Annotations["summary"] = strings.Repeat("ä&", 4000)
+	long.Alert.Labels["pool"] = strings.Repeat("p", 400)
+	d := decision("llama", 4)
+	d.Decision.Action, d.Decision.Ready, d.Decision.Desired, d.Decision.Mode, d.Decision.Reason = alerting.ScaleOut, 14, 19, alerting.Active, "KV memory full in ~19 min."
+	var all bytes.Buffer
+	for _, n := range []alerting.Notice{page, over, d} {
+		body, err := slackMessage(n, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Indent(&all, body, "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		all.WriteByte('\n')
+	}
+	const golden = "testdata/slack.golden.txt"
+	if *update {
+		if err := os.WriteFile(golden, all.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), all.String()); diff != "" {
+		t.Error(diff)
+	}
+	body, err := slackMessage(long, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got slackBody
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Fatal(err)
+	}
+	if h, s := len([]rune(got.Blocks[0].Text.Text)), len([]rune(got.Blocks[1].Text.Text)); h != slackHeader || s != slackSection {
+		t.Errorf("a header of %d characters and a section of %d", h, s)
+	}
+}
