@@ -13,6 +13,7 @@ type Config struct {
 	LagLimit   uint64        `yaml:"lag_limit"`   // messages behind the stream beyond which the daemon is not ready
 	StaleAfter time.Duration `yaml:"stale_after"` // wall-clock age of the last tick at which gauges are withdrawn
 	Refresh    time.Duration `yaml:"refresh"`     // how often the page reloads itself; 0 for never
+	WVA        WVA           `yaml:"wva"`
 }
 
 // DefaultConfig is what an unset configuration means.

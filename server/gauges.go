@@ -35,6 +35,11 @@ type family struct {
 // families are the gauges of a tick. A label called quantile belongs to summaries alone, say Prometheus' conventions, so
 // the two gauges that carry one, as published, go without a declared type.
 var families = []family{
+	{"forewarm_advice_valid", "gauge", "1 when the decision may be obeyed: the mode is active, telemetry is fresh, and an hour of it is known.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			add(truth(withheld(&out.Decisions[i], false) == nil), "pool", out.Decisions[i].Pool)
+		}
+	}},
 	{"forewarm_archetype_share", "gauge", "Share of the requests without a class of their own that a learned class has.", func(out *forewarm.Output, add add) {
 		eachArchetype(out, func(pool string, a *features.Archetype) { add(a.Share, "pool", pool, "class", a.Class()) })
 	}},
@@ -253,8 +258,8 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// render writes the families of out in the text exposition format. A value that is not known (NaN) is left out.
-func render(out *forewarm.Output) []byte {
+// render writes families of out in the text exposition format. A value that is not known (NaN) is left out.
+func render(out *forewarm.Output, families []family) []byte {
 	var b bytes.Buffer
 	for _, f := range families {
 		described := false

@@ -36,6 +36,7 @@ type Exporter struct {
 	seconds *metrics.PrometheusHistogram
 
 	staleAfter time.Duration
+	families   []family // that a tick sets
 
 	mu       sync.Mutex
 	help     map[string]string
@@ -50,7 +51,7 @@ type Exporter struct {
 // which knows that only for the whole process.
 func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	metrics.ExposeMetadata(true)
-	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, help: map[string]string{}}
+	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, families: families, help: map[string]string{}}
 	e.records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
 	e.ignored = e.counter("forewarm_ingest_ignored_total", "Telemetry records that are sound and carry no demand, such as tool events.")
 	for _, reason := range ingest.Reasons {
@@ -89,7 +90,7 @@ func (e *Exporter) Observe(out *forewarm.Output, took time.Duration) {
 			e.events.Inc()
 		}
 	}
-	gauges := render(out)
+	gauges := render(out, e.families)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tick, e.sequence = out.Tick, out.Sequence

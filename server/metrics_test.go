@@ -2,6 +2,8 @@ package server
 
 import (
 	"bytes"
+	"errors"
+	"os/exec"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -24,11 +27,11 @@ func exposition(e *Exporter) string {
 }
 
 func TestGaugesGolden(t *testing.T) {
-	golden(t, "gauges.txt", render(fullOutput()))
+	golden(t, "gauges.txt", render(fullOutput(), families))
 }
 
-// TestExpositionIsValid reads the whole of /metrics as Prometheus would, and lints it as promtool does.
-func TestExpositionIsValid(t *testing.T) {
+// fullExporter has something of every kind to tell.
+func fullExporter() *Exporter {
 	e := NewExporter(`v1 "quoted"`, time.Hour)
 	registry := prometheus.NewRegistry()
 	tsdb := prometheus.NewCounter(prometheus.CounterOpts{Name: "prometheus_tsdb_things_total", Help: "Things."})
@@ -39,8 +42,14 @@ func TestExpositionIsValid(t *testing.T) {
 	e.Counter(`forewarm_sink_errors_total{sink="b"}`, "Deliveries that failed.", func() uint64 { return 3 })
 	e.CountRecords(10)
 	e.CountRefused(ingest.ReasonNotJSON, 4)
+	e.CountCall("keda", "GetMetrics", "Unavailable")
 	e.Observe(fullOutput(), 5*time.Millisecond)
-	text := exposition(e)
+	return e
+}
+
+// TestExpositionIsValid reads the whole of /metrics as Prometheus would, and lints it as promtool does.
+func TestExpositionIsValid(t *testing.T) {
+	text := exposition(fullExporter())
 
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
@@ -108,4 +117,69 @@ func TestGaugesDisappear(t *testing.T) {
 			t.Error("gauges of a pool outlive the pool")
 		}
 	})
+}
+
+// TestPromtool has Prometheus' own tool read and lint the whole of /metrics. It may find fault with what the metrics
+// library names by itself, and with nothing else.
+func TestPromtool(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("needs promtool: ", err)
+	}
+	e := fullExporter()
+	e.ExportWVA(WVA{Namespace: "llm", AcceleratorType: "H100"})
+	cmd := exec.CommandContext(t.Context(), promtool, "check", "metrics")
+	cmd.Stdin = strings.NewReader(exposition(e))
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 3) { // 3: read, and found fault with
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(line, "go_") && !strings.HasPrefix(line, "process_") {
+			t.Error(strings.TrimSpace(line))
+		}
+	}
+}
+
+// TestWVA wants the gauges by which others are commanded for the pools whose advice may be obeyed, and for no other.
+func TestWVA(t *testing.T) {
+	const desired = `wva_desired_replicas{variant_name="chat",namespace="llm",accelerator_type="H100"} 8` + "\n"
+	active := func() *forewarm.Output {
+		out := fullOutput()
+		for i := range out.Decisions {
+			out.Decisions[i].Mode = alerting.Active
+		}
+		return out
+	}
+	e := NewExporter("v1", time.Hour)
+	e.Observe(active(), 0)
+	if strings.Contains(exposition(e), "wva_") {
+		t.Error("there without being asked for")
+	}
+	e.ExportWVA(WVA{Namespace: "llm", AcceleratorType: "H100"})
+	e.Observe(fullOutput(), 0)
+	if strings.Contains(exposition(e), "wva_") {
+		t.Error("there in advisory mode")
+	}
+	e.Observe(active(), 0)
+	text := exposition(e)
+	for _, line := range []string{
+		desired,
+		`wva_current_replicas{variant_name="chat",namespace="llm",accelerator_type="H100"} 6` + "\n",
+		`wva_desired_ratio{variant_name="chat",namespace="llm",accelerator_type="H100"} 1.3333333333333333` + "\n",
+		"# TYPE wva_desired_replicas gauge\n",
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("no %q", line)
+		}
+	}
+	if strings.Contains(text, `variant_name="batch"`) {
+		t.Error("a pool that is stale commands")
+	}
+	none := active()
+	none.Decisions[0].Ready, none.Decisions[0].Pending = 0, 0
+	e.Observe(none, 0)
+	if !strings.Contains(exposition(e), `wva_desired_ratio{variant_name="chat",namespace="llm",accelerator_type="H100"} 8`+"\n") {
+		t.Error("from no replicas at all the ratio is not the number wanted")
+	}
 }

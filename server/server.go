@@ -54,6 +54,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /api/v1/status", s.getStatus)
 	mux.HandleFunc("GET /api/v1/pools", s.getPools)
 	mux.HandleFunc("GET /api/v1/pools/{pool}", s.getPool)
+	mux.HandleFunc("GET /api/v1/pools/{pool}/desired", s.getDesired)
 	mux.HandleFunc("GET /api/v1/pools/{pool}/forecast", s.getForecast)
 	mux.HandleFunc("GET /api/v1/explain", s.getExplanation)
 	mux.HandleFunc("GET /{$}", s.getPage)

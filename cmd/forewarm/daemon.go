@@ -97,6 +97,9 @@ func (d *daemon) Close() error {
 // openDaemon opens storage and connections and restores the state. On an error nothing stays open.
 func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *daemon, err error) {
 	d := &daemon{cfg: cfg, log: log, collector: newCollector(), board: server.NewBoard(), exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
+	if cfg.Server.WVA.Namespace != "" {
+		d.exporter.ExportWVA(cfg.Server.WVA)
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())

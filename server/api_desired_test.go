@@ -1,0 +1,37 @@
+package server
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+)
+
+func TestDesired(t *testing.T) {
+	r := fullReader()
+	r.status.Clock = "event"
+	h := New(DefaultConfig(), r, NewExporter("v1", 0), zap.NewNop()).Handler()
+	for query, want := range map[string]struct {
+		code int
+		body string
+	}{
+		"/api/v1/pools/chat/desired?obey_advisory=true":            {http.StatusOK, `"desired_replicas": 8`},
+		"/api/v1/pools/chat/desired":                               {http.StatusServiceUnavailable, "the mode is advisory: it would ask for 8 replicas"},
+		"/api/v1/pools/batch/desired?obey_advisory=true":           {http.StatusServiceUnavailable, "its telemetry is stale"},
+		"/api/v1/pools/chat/desired?obey_advisory=true&role=cache": {http.StatusServiceUnavailable, "no role"},
+		"/api/v1/pools/none/desired":                               {http.StatusNotFound, "there are batch, chat"},
+		"/api/v1/pools/chat/desired?obey_advisory=maybe":           {http.StatusBadRequest, "write true or false"},
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, query, nil))
+		body := strings.ReplaceAll(w.Body.String(), `\"`, `"`)
+		if w.Code != want.code || !strings.Contains(body, want.body) {
+			t.Errorf("%s: %d %s, want %d with %q", query, w.Code, body, want.code, want.body)
+		}
+		if w.Code != http.StatusOK && strings.Contains(body, "desired_replicas") {
+			t.Errorf("%s: a failure with a number: %s", query, body)
+		}
+	}
+}

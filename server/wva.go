@@ -1,0 +1,40 @@
+package server
+
+import (
+	"slices"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// WVA says how pools are labelled in the gauges of llm-d's Workload Variant Autoscaler.
+type WVA struct {
+	Namespace       string `yaml:"namespace"`        // of the workloads; "" leaves the gauges out
+	AcceleratorType string `yaml:"accelerator_type"` // of every pool
+}
+
+// ExportWVA has the decisions of ticks told under the names that llm-d's Workload Variant Autoscaler uses too, with its
+// labels (internal/constants/metrics.go there), so that what was made to obey it obeys Forewarm: the variant is the pool.
+// Autoscalers do as these gauges say. So they are there only for advice that may be obeyed; an autoscaler whose metric is
+// gone keeps what it has. Call it before the first tick.
+func (e *Exporter) ExportWVA(c WVA) {
+	gauge := func(name, help string, value func(d *alerting.Decision) float64) family {
+		return family{name, "gauge", help, func(out *forewarm.Output, add add) {
+			for i := range out.Decisions {
+				if d := &out.Decisions[i]; withheld(d, false) == nil {
+					add(value(d), "variant_name", d.Pool, "namespace", c.Namespace, "accelerator_type", c.AcceleratorType)
+				}
+			}
+		}}
+	}
+	current := func(d *alerting.Decision) float64 { return float64(d.Ready + d.Pending) }
+	e.families = append(slices.Clip(e.families),
+		gauge("wva_current_replicas", "Replicas that are ready or on the way.", current),
+		gauge("wva_desired_ratio", "Desired over current replicas; from none, the desired ones.", func(d *alerting.Decision) float64 {
+			return float64(d.Desired) / max(current(d), 1)
+		}),
+		gauge("wva_desired_replicas", "Replicas that the pool should have, of advice that may be obeyed.", func(d *alerting.Decision) float64 {
+			return float64(d.Desired)
+		}),
+	)
+}
