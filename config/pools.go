@@ -13,8 +13,11 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// maxModelBytes bounds a model's config.json; real ones have a few kilobytes.
-const maxModelBytes = 1 << 20
+// Bounds on files that pools name. A model's config.json has a few kilobytes; a benchmark may hold a sample of its requests.
+const (
+	maxModelBytes = 1 << 20
+	maxCurveBytes = 64 << 20
+)
 
 // Pipeline is the configuration of the fold that this configuration means. It reads the files that pools name.
 func (c *Config) Pipeline() (forewarm.Config, error) {
@@ -95,12 +98,23 @@ func (c *Config) checkPools(k *checker) {
 
 // pool builds one pool. key names it in messages, place is where its keys are in the file.
 func (k *checker) pool(key, place string, cfg capacity.Config) (capacity.Pool, bool) {
-	model, err := readModel(cfg.ModelConfig)
-	if err != nil {
-		k.failAt(place+".model_config", key+".model_config", cfg.ModelConfig, err.Error(), "name the config.json of the model that the pool serves")
-		return capacity.Pool{}, false
+	var files capacity.Files
+	for _, file := range []struct {
+		key, path, mend string
+		most            int64
+		into            *[]byte
+	}{
+		{".model_config", cfg.ModelConfig, "name the config.json of the model that the pool serves", maxModelBytes, &files.Model},
+		{".curve_file", cfg.CurveFile, "name a benchmark of one of the pool's replicas", maxCurveBytes, &files.Curve},
+	} {
+		data, err := readFile(file.path, file.most)
+		if err != nil {
+			k.failAt(place+file.key, key+file.key, file.path, err.Error(), file.mend)
+			return capacity.Pool{}, false
+		}
+		*file.into = data
 	}
-	pool, err := capacity.New(cfg, model)
+	pool, err := capacity.NewFrom(cfg, files)
 	if err != nil {
 		detail := strings.TrimPrefix(err.Error(), "pools["+cfg.Name+"].")
 		leaf, bound, _ := strings.Cut(detail, ":")
@@ -110,8 +124,8 @@ func (k *checker) pool(key, place string, cfg capacity.Config) (capacity.Pool, b
 	return pool, true
 }
 
-// readModel is nil without an error when no file is named.
-func readModel(path string) ([]byte, error) {
+// readFile is nil without an error when no file is named.
+func readFile(path string, most int64) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -120,12 +134,12 @@ func readModel(path string) ([]byte, error) {
 		return nil, fmt.Errorf("cannot be read (%w)", rootCause(err))
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxModelBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot be read (%w)", rootCause(err))
-	case len(data) > maxModelBytes:
-		return nil, fmt.Errorf("must be at most %d bytes", maxModelBytes)
+	case int64(len(data)) > most:
+		return nil, fmt.Errorf("must be at most %d bytes", most)
 	}
 	return data, nil
 }

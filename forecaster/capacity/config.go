@@ -22,6 +22,8 @@ type Config struct {
 	MaxRequestsPerS   float64       `yaml:"max_requests_per_s"`   // per replica; 0 is no limit
 	MaxNumSeqs        int           `yaml:"max_num_seqs"`         // per replica; with itl it bounds decode
 	ITL               time.Duration `yaml:"itl"`                  // time per output token; 0 means 25ms
+	SLO               SLO           `yaml:"slo"`                  // what requests are promised
+	CurveFile         string        `yaml:"curve_file"`           // path of a benchmark of one replica; the caller reads it
 
 	Limits        Limits        `yaml:"limits"`        // of the whole pool
 	Disaggregated Disaggregated `yaml:"disaggregated"` // prefill on replicas of its own

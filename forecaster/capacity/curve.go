@@ -20,12 +20,14 @@ type Rates struct {
 	MaxNumSeqs        int     // sequences that decode side by side
 	ITL               time.Duration
 	Source            Source
+	Extrapolated      bool // beyond what was measured or seen
+	Bound             bool // DecodeTokensPerS was measured or learned with the slots there are, which bound it no further
 }
 
 // Decode is the decode capacity in tokens per second: the stated rate, and no more than MaxNumSeqs sequences yield at
-// one token per ITL each. Zero when neither is known.
+// one token per ITL each, unless it was measured with these slots. Zero when neither is known.
 func (r Rates) Decode() float64 {
-	if r.MaxNumSeqs <= 0 || r.ITL <= 0 {
+	if r.MaxNumSeqs <= 0 || r.ITL <= 0 || r.Bound {
 		return r.DecodeTokensPerS
 	}
 	slots := float64(r.MaxNumSeqs) / r.ITL.Seconds()

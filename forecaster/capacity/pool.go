@@ -46,12 +46,22 @@ type Pool struct {
 	Limits             Limits
 	Prices             Prices
 	Types              []Type
-	Fit                *Fit // of the model on a replica; nil when it was not counted
+	Fit                *Fit   // of the model on a replica; nil when it was not counted
+	SLO                SLO    // ITL is that of Rates where none is stated
+	Curve              *Curve // of a benchmark; nil when there is none
 }
 
-// New builds a pool. modelJSON is the content of c.ModelConfig, nil when the pool names none. Errors name the key, its
-// value, the bound and the mend.
-func New(c Config, modelJSON []byte) (Pool, error) {
+// Files are the contents of the files that a Config names; nil where it names none.
+type Files struct {
+	Model []byte // model_config
+	Curve []byte // curve_file
+}
+
+// New is [NewFrom] for a pool that names no file but its model's config.json, which may be nil.
+func New(c Config, modelJSON []byte) (Pool, error) { return NewFrom(c, Files{Model: modelJSON}) }
+
+// NewFrom builds a pool. Errors name the key, its value, the bound and the mend.
+func NewFrom(c Config, files Files) (Pool, error) {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
 		return Pool{}, err
@@ -74,10 +84,40 @@ func New(c Config, modelJSON []byte) (Pool, error) {
 	for i := range p.Types {
 		p.Types[i].kvTarget = c.KVTarget
 	}
-	if err := p.readModel(&c, modelJSON); err != nil {
+	if p.SLO = c.SLO; p.SLO.ITL == 0 {
+		p.SLO.ITL = c.ITL
+	}
+	if err := p.readModel(&c, files.Model); err != nil {
+		return Pool{}, err
+	}
+	if err := p.readCurve(&c, files.Curve); err != nil {
 		return Pool{}, err
 	}
 	return p, p.readTransfer(&c)
+}
+
+// readCurve takes service rates from a benchmark: they are measured, and win over those that are stated.
+func (p *Pool) readCurve(c *Config, data []byte) error {
+	if data == nil {
+		return nil
+	}
+	curve, err := ParseCurve(data)
+	if err != nil {
+		return c.errorf("curve_file", "%s: %w", c.CurveFile, err)
+	}
+	good, err := curve.Goodput(p.SLO, float64(c.ContextTokens))
+	if err != nil {
+		return c.errorf("curve_file", "%s: %w; measure a lower load, or set slo to what a replica can hold", c.CurveFile, err)
+	}
+	p.Curve = &curve
+	if good.PrefillTokensPerS > 0 {
+		p.Rates.PrefillTokensPerS = good.PrefillTokensPerS
+	}
+	if good.DecodeTokensPerS > 0 {
+		p.Rates.DecodeTokensPerS, p.Rates.Bound = good.DecodeTokensPerS, true
+	}
+	p.Rates.Source, p.Rates.Extrapolated = Given, good.Extrapolated
+	return nil
 }
 
 // readModel sizes the cache from the model's config.json, nil when the pool names none.

@@ -133,6 +133,8 @@ func TestNewNamesKeyValueBoundAndMend(t *testing.T) {
 		{"pools[llama].gpu.adapters: -1 is below 0", func(c *Config) { c.GPU.Adapters = -1 }},
 		{"pools[llama].limits.tokens_per_min: -1 is below 0", func(c *Config) { c.Limits.TokensPerMin = -1 }},
 		{`pools[llama].prices.date: "spring" is no date`, func(c *Config) { c.Prices.Date = "spring" }},
+		{"pools[llama].slo.percentile: 95 is none of", func(c *Config) { c.SLO.Percentile = 95 }},
+		{"pools[llama].slo.ttft: -1 is below 0", func(c *Config) { c.SLO.TTFT = -time.Second }},
 		{"pools[llama].types[0].hour_usd: 0 is not above 0", func(c *Config) { c.Types = []Type{{Name: "a"}} }},
 		{"pools[llama].types[0]: has no capacity", func(c *Config) { c.Types = []Type{{Name: "a", HourUSD: 1}} }},
 		{"pools[llama].types: 9 are more than 8", func(c *Config) { c.Types = make([]Type, 9) }},
@@ -205,6 +207,35 @@ func TestPoolCountsItsModel(t *testing.T) {
 	}
 	if ratio := windowed.KVTokens / full.KVTokens; !(ratio > 5 && ratio < 6) {
 		t.Errorf("windows stretch the cache by %.2f at 32000 tokens", ratio)
+	}
+}
+
+// TestPoolReadsItsCurve: measured rates win over stated ones, and slots bound them no further.
+func TestPoolReadsItsCurve(t *testing.T) {
+	data, err := os.ReadFile("testdata/curves/guidellm.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Name: "p", Replicas: Replicas{Max: 3}, CurveFile: "bench.json", PrefillTokensPerS: 1, DecodeTokensPerS: 1, MaxNumSeqs: 8, SLO: SLO{TTFT: 1200 * time.Millisecond, ITL: 50 * time.Millisecond}}
+	p, err := NewFrom(c, Files{Curve: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefill, _ := p.PerReplica(Prefill, 0)
+	decode, _ := p.PerReplica(Decode, 0)
+	if !near(decode, 2048, 1e-9) || !(prefill > 7680) || p.Rates.Source != Given || p.Rates.Extrapolated {
+		t.Errorf("%g prefill and %g decode tokens/s, %+v", prefill, decode, p.Rates)
+	}
+	c.ContextTokens = 8000
+	if p, err = NewFrom(c, Files{Curve: data}); err != nil || !p.Rates.Extrapolated {
+		t.Errorf("requests twelve times as long: %+v, %v", p.Rates, err)
+	}
+	c.SLO.ITL = time.Millisecond
+	if _, err = NewFrom(c, Files{Curve: data}); err == nil || !strings.HasPrefix(err.Error(), "pools[p].curve_file: bench.json: at the lowest load measured, ITL") {
+		t.Errorf("error %v", err)
+	}
+	if _, err = NewFrom(c, Files{Curve: []byte("x")}); err == nil || !strings.HasPrefix(err.Error(), "pools[p].curve_file: bench.json: the file is none of") {
+		t.Errorf("error %v", err)
 	}
 }
 

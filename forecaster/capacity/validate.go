@@ -50,7 +50,7 @@ func (c Config) check() error {
 		{"decode_tokens_per_s", c.DecodeTokensPerS}, {"max_requests_per_s", c.MaxRequestsPerS},
 		{"max_num_seqs", float64(c.MaxNumSeqs)}, {"gpu_hour_usd", c.GPUHourUSD},
 		{"slo_violation_minute_usd", c.SLOViolationMinuteUSD}, {"budget_hour_usd", c.BudgetHourUSD},
-		{"itl", c.ITL.Seconds()}, {"reserves.failure", float64(c.Reserves.Failure)},
+		{"itl", c.ITL.Seconds()}, {"slo.ttft", c.SLO.TTFT.Seconds()}, {"slo.itl", c.SLO.ITL.Seconds()}, {"reserves.failure", float64(c.Reserves.Failure)},
 		{"reserves.rollout", float64(c.Reserves.Rollout)}, {"reserves.warm", float64(c.Reserves.Warm)},
 		{"replicas.min", float64(c.Replicas.Min)}, {"replicas.initial", float64(c.Replicas.Initial)},
 		{"context_tokens", float64(c.ContextTokens)}, {"limits.requests_per_min", c.Limits.RequestsPerMin},
@@ -115,6 +115,9 @@ func (c Config) checkPlanned() error {
 		if _, err := time.Parse(time.DateOnly, c.Prices.Date); err != nil {
 			return c.errorf("prices.date", "%q is no date; write the day on which the prices were taken like 2026-03-31", c.Prices.Date)
 		}
+	}
+	if p := c.SLO.Percentile; p != 0 && p != 50 && p != 90 && p != 99 {
+		return c.errorf("slo.percentile", "%d is none of 50, 90 and 99; set the share of requests that the objective is for", p)
 	}
 	if len(c.Types) > maxTypes {
 		return c.errorf("types", "%d are more than %d; list the kinds of replica that you would buy", len(c.Types), maxTypes)

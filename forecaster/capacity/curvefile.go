@@ -1,0 +1,94 @@
+package capacity
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// curveFormat is one way in which benchmarks are written.
+type curveFormat struct {
+	name, help string
+	// parse gives the measurements, or errNotThis for a file of another format.
+	parse func(data []byte) ([]Point, error)
+}
+
+var errNotThis = errors.New("another format")
+
+// curveFormats are tried in order: to add one, add a row.
+var curveFormats = []curveFormat{
+	{"guidellm", "GuideLLM's benchmarks.json", parseGuideLLM},
+	{"aiperf", "profile_export_aiperf.json or profile_export_genai_perf.json, one or a list of them", parseAIPerf},
+	{"vllm", "vllm bench serve --save-result, one or a list of them, or one a line", parseVLLM},
+	{"aiperf-csv", "profile_export_aiperf.csv or profile_export_genai_perf.csv", parseAIPerfCSV},
+	{"csv", "a table with the columns " + strings.Join(curveColumns, ","), parseCurveCSV},
+}
+
+// ParseCurve reads a benchmark of one replica, in any of the formats it recognises. Errors say what is wrong with the file.
+func ParseCurve(data []byte) (Curve, error) {
+	if len(data) > maxCurveBytes {
+		return Curve{}, fmt.Errorf("the file has %d bytes, more than the %d allowed; leave out the single requests", len(data), maxCurveBytes)
+	}
+	data = bytes.TrimPrefix(bytes.TrimSpace(data), []byte("\ufeff"))
+	var names []string
+	for _, f := range curveFormats {
+		points, err := f.parse(data)
+		if errors.Is(err, errNotThis) {
+			names = append(names, f.help)
+			continue
+		}
+		if err != nil {
+			return Curve{}, fmt.Errorf("read as %s: %w", f.name, err)
+		}
+		c, err := newCurve(f.name, points)
+		if err != nil {
+			return Curve{}, fmt.Errorf("read as %s: %w", f.name, err)
+		}
+		return c, nil
+	}
+	return Curve{}, fmt.Errorf("the file is none of: %s", strings.Join(names, "; "))
+}
+
+// documents are the JSON objects of a file: one, a list of them, or one a line. Nil when there is none.
+func documents(data []byte) []fields {
+	var list []fields
+	if json.Unmarshal(data, &list) == nil {
+		return list
+	}
+	list = nil
+	for d := json.NewDecoder(bytes.NewReader(data)); len(list) <= maxCurvePoints; {
+		var f fields
+		if d.Decode(&f) != nil {
+			break
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// float is the first of the named numbers that is there; 0 when none is.
+func (f fields) float(names ...string) float64 {
+	for _, name := range names {
+		var v *float64
+		if raw, ok := f[name]; ok && json.Unmarshal(raw, &v) == nil && v != nil {
+			return *v
+		}
+	}
+	return 0
+}
+
+// object descends by keys; nil when one is missing.
+func (f fields) object(keys ...string) fields {
+	for _, key := range keys {
+		var inner fields
+		if json.Unmarshal(f[key], &inner) != nil {
+			return nil
+		}
+		f = inner
+	}
+	return f
+}
+
+const perMilli = 1e-3 // seconds of a millisecond

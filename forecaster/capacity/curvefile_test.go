@@ -1,0 +1,149 @@
+package capacity
+
+import (
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func curve(t testing.TB, name string) Curve {
+	t.Helper()
+	data, err := os.ReadFile("testdata/curves/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ParseCurve(data)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return c
+}
+
+// TestParseCurve: the same four loads, as each tool writes them.
+func TestParseCurve(t *testing.T) {
+	want := Point{
+		Concurrency: 16, RequestsPerS: 6, Prompt: 512, Output: 128, PrefillTokensPerS: 3072, DecodeTokensPerS: 768,
+		TTFT: Percentiles{.09, .13, .22}, ITL: Percentiles{.02, .022, .027},
+	}
+	for file, x := range map[string]struct {
+		format string
+		points int
+		change func(*Point)
+	}{
+		"guidellm.json":   {"guidellm", 4, nil},
+		"aiperf.json":     {"aiperf", 4, nil},
+		"genai_perf.json": {"aiperf", 1, nil},
+		"vllm.jsonl":      {"vllm", 4, nil},
+		"aiperf.csv":      {"aiperf-csv", 1, func(p *Point) { p.Concurrency = 0 }},
+		"plain.csv":       {"csv", 4, func(p *Point) { p.RequestsPerS = 0 }},
+	} {
+		c := curve(t, file)
+		if c.Format != x.format || len(c.Groups) != 1 || len(c.Groups[0].Points) != x.points {
+			t.Errorf("%s: %s with %d groups of %d measurements", file, c.Format, len(c.Groups), len(c.Groups[0].Points))
+			continue
+		}
+		want := want
+		if x.change != nil {
+			x.change(&want)
+		}
+		got := c.Groups[0].Points[min(1, x.points-1)]
+		for _, pair := range [][2]float64{
+			{got.Concurrency, want.Concurrency}, {got.RequestsPerS, want.RequestsPerS}, {got.Prompt, want.Prompt}, {got.Output, want.Output},
+			{got.PrefillTokensPerS, want.PrefillTokensPerS}, {got.DecodeTokensPerS, want.DecodeTokensPerS},
+			{got.TTFT.P50, want.TTFT.P50}, {got.TTFT.P90, want.TTFT.P90}, {got.ITL.P90, want.ITL.P90}, {got.ITL.P99, want.ITL.P99},
+		} {
+			if !near(pair[0], pair[1], 1e-9) {
+				t.Errorf("%s: %+v, want %+v", file, got, want)
+				break
+			}
+		}
+	}
+}
+
+func TestParseCurveRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                               "none of",
+		"{}":                                             "none of",
+		`{"benchmarks":[]}`:                              "none of",
+		`{"benchmarks":[{"metrics":{}}]}`:                "no measurement",
+		"concurrency,speed\n1,2":                         `column "speed"`,
+		"concurrency,prompt\n1,x":                        `line 2: prompt is "x"`,
+		"concurrency,decode_tokens_per_s\n":              "no measurement",
+		"concurrency,decode_tokens_per_s\n,5":            "neither concurrency",
+		"concurrency,decode_tokens_per_s\n1,":            "no throughput",
+		"concurrency,decode_tokens_per_s\n1,-4":          "decode tokens/s is -4",
+		"concurrency,decode_tokens_per_s\n1,NaN":         "decode tokens/s is NaN",
+		`{"request_throughput":1,"output_throughput":1}`: "no measurement",
+		"Metric,avg\nTime to First Token (ms),5":         "Request Throughput is missing",
+		strings.Repeat(" ", maxCurveBytes+1):             "more than the",
+	} {
+		if _, err := ParseCurve([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.50q: error %v, want one with %q", text, err, want)
+		}
+	}
+}
+
+func FuzzParseCurve(f *testing.F) {
+	for _, name := range []string{"guidellm.json", "aiperf.json", "genai_perf.json", "vllm.jsonl", "aiperf.csv", "plain.csv"} {
+		data, err := os.ReadFile("testdata/curves/" + name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := ParseCurve(data)
+		if err != nil {
+			return
+		}
+		for _, length := range []float64{0, 1, 640, 1e6} {
+			g, err := c.Goodput(SLO{TTFT: time.Second, ITL: 40 * time.Millisecond}, length)
+			if err == nil && !(g.PrefillTokensPerS >= 0 && g.PrefillTokensPerS <= maxRate && g.DecodeTokensPerS >= 0 && g.DecodeTokensPerS <= maxRate) {
+				t.Errorf("length %g: %+v", length, g)
+			}
+		}
+	})
+}
+
+// TestGoodput reads the knee by hand: ITL p90 passes 50 ms a third of the way from 40 ms (1920 tokens/s) to 70 ms (2304),
+// TTFT p90 passes 1.2 s at 0.3/3.1 of the way from 0.9 s (7680) to 4 s (9216).
+func TestGoodput(t *testing.T) {
+	c := curve(t, "guidellm.json")
+	slo := SLO{TTFT: 1200 * time.Millisecond, ITL: 50 * time.Millisecond}
+	g, err := c.Goodput(slo, 640)
+	if err != nil || !near(g.DecodeTokensPerS, 1920+384./3, 1e-9) || !near(g.PrefillTokensPerS, 7680+1536*.3/3.1, 1e-9) || g.Extrapolated || g.Open {
+		t.Errorf("%+v, %v", g, err)
+	}
+	if g, err := c.Goodput(SLO{ITL: time.Second, TTFT: time.Minute}, 640); err != nil || g.DecodeTokensPerS != 2304 || !g.Open {
+		t.Errorf("an objective that always holds: %+v, %v", g, err)
+	}
+	if g, err := c.Goodput(slo, 1000); err != nil || !g.Extrapolated {
+		t.Errorf("requests half as long again: %+v, %v", g, err)
+	}
+	if _, err := c.Goodput(SLO{ITL: 10 * time.Millisecond}, 640); err == nil || !strings.Contains(err.Error(), "ITL is 0.0125 s and the objective 0.01 s") {
+		t.Errorf("an objective that never holds: %v", err)
+	}
+	// By p99 the knee comes sooner.
+	slo.Percentile = 99
+	if at99, err := c.Goodput(slo, 640); err != nil || at99.DecodeTokensPerS >= g.DecodeTokensPerS {
+		t.Errorf("%+v at p99, %+v at p90, %v", at99, g, err)
+	}
+}
+
+// TestGoodputBetweenLengths: two kinds of request, and one between them.
+func TestGoodputBetweenLengths(t *testing.T) {
+	c, err := ParseCurve([]byte("concurrency,prompt,output,decode_tokens_per_s,itl_p90_s\n1,900,100,100,.01\n50,900,100,3000,.05\n1,9000,1000,90,.01\n50,9000,1000,1000,.05\n"))
+	if err != nil || len(c.Groups) != 2 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	slo := SLO{ITL: 50 * time.Millisecond}
+	g, err := c.Goodput(slo, math.Sqrt(1000*10_000))
+	if err != nil || !near(g.DecodeTokensPerS, 2000, 1e-9) || g.Extrapolated {
+		t.Errorf("%+v, %v", g, err)
+	}
+	if g, err := c.Goodput(slo, 0); err != nil || g.DecodeTokensPerS != 1000 {
+		t.Errorf("of unknown length %+v, %v; want the least", g, err)
+	}
+}

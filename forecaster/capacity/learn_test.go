@@ -1,0 +1,164 @@
+package capacity
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// truth is a replica whose law is known.
+type truth struct {
+	a0, perSequence, perThousand float64 // s
+	prefill                      float64 // tokens/s
+	context                      float64
+}
+
+func (x truth) itl(b, kv float64) float64 { return x.a0 + x.perSequence*b + x.perThousand*kv/1000 }
+
+// minutes of load that comes and goes, with noise, of which a share is far off.
+func (x truth) minutes(n int, most, noise, outliers float64) []ServiceMinute {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var out []ServiceMinute
+	for i := range n {
+		b := most * (.3 + .7*math.Abs(math.Sin(float64(i)/97))) * (1 + .05*rng.NormFloat64())
+		kv := b * x.context * (1 + .15*rng.NormFloat64())
+		load := x.prefill * (.2 + .4*rng.Float64())
+		fresh := 1200 * math.Exp(.2*rng.NormFloat64())
+		m := ServiceMinute{
+			Decoding: b, KV: kv, ITL: x.itl(b, kv) * (1 + noise*rng.NormFloat64()),
+			Fresh: fresh, PrefillTime: fresh / (x.prefill - load) * (1 + noise*rng.NormFloat64()), Prefill: load, Requests: 30,
+		}
+		if rng.Float64() < outliers {
+			m.ITL *= 8
+			m.PrefillTime /= 6
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+var sample = truth{a0: .014, perSequence: 150e-6, perThousand: 30e-6, prefill: 7000, context: 1800}
+
+// goodput by trying every batch.
+func (x truth) goodput(slots int, kvTokens, objective float64) float64 {
+	best := 0.0
+	for b := 1.0; b <= float64(slots) && b*x.context <= kvTokens && x.itl(b, b*x.context) <= objective; b++ {
+		best = max(best, b/x.itl(b, b*x.context))
+	}
+	return best
+}
+
+func taught(minutes []ServiceMinute) (s Service) {
+	for _, m := range minutes {
+		s.Observe(m)
+	}
+	return s
+}
+
+// TestLearnedGoodput: whatever binds, the goodput is within 3 % of the truth and inside its interval, with one minute in
+// twenty far off, too.
+func TestLearnedGoodput(t *testing.T) {
+	for _, outliers := range []float64{0, .05} {
+		s := taught(sample.minutes(1500, 45, .03, outliers))
+		for _, tt := range []struct {
+			name      string
+			slots     int
+			kvTokens  float64
+			objective float64
+		}{{"ITL", 256, 1e9, .024}, {"KV cache", 256, 80_000, 1}, {"slots", 40, 1e9, 1}} {
+			want := sample.goodput(tt.slots, tt.kvTokens, tt.objective)
+			e, ok := s.Decode(tt.slots, tt.kvTokens, tt.objective)
+			if !ok || !near(e.Value, want, .03) || !(e.Low <= want*1.01 && e.High >= want*.99) || e.Extrapolated {
+				t.Errorf("%.0f %% outliers, bound by %s: %+v, %t; want %.0f", 100*outliers, tt.name, e, ok, want)
+			}
+		}
+		if e, ok := s.Prefill(0); !ok || !near(e.Value, .7*sample.prefill, .04) || !(e.Low < e.Value && e.Value < e.High) {
+			t.Errorf("%.0f %% outliers: prefill %+v, %t; want %.0f", 100*outliers, e, ok, .7*sample.prefill)
+		}
+		if e, ok := s.Prefill(.25); !ok || !near(e.Value, sample.prefill-1224/.25, .15) {
+			t.Errorf("first token within 250 ms: %+v, %t; want %.0f", e, ok, sample.prefill-1224/.25)
+		}
+	}
+}
+
+// TestLearnedBeyondSight: a knee at four times the load that was ever seen says so, and is believed no further than that load.
+func TestLearnedBeyondSight(t *testing.T) {
+	s := taught(sample.minutes(600, 10, .02, 0))
+	e, ok := s.Decode(256, 1e9, .024)
+	if !ok || !e.Extrapolated || e.Low > 1.25*10/sample.itl(12, 12*1800)*1.05 {
+		t.Errorf("%+v, %t", e, ok)
+	}
+}
+
+// TestLearnsAnew: when replicas become a third slower, half a day later the goodput is that of the slower ones.
+func TestLearnsAnew(t *testing.T) {
+	slow := sample
+	slow.perSequence, slow.perThousand, slow.a0, slow.prefill = 1.5*slow.perSequence, 1.5*slow.perThousand, 1.3*slow.a0, .6*slow.prefill
+	s := taught(append(sample.minutes(1000, 45, .02, 0), slow.minutes(2880, 45, .02, 0)...))
+	if e, ok := s.Decode(256, 1e9, .03); !ok || !near(e.Value, slow.goodput(256, 1e9, .03), .1) {
+		t.Errorf("%+v, want %.0f", e, slow.goodput(256, 1e9, .03))
+	}
+	if e, ok := s.Prefill(0); !ok || !near(e.Value, .7*slow.prefill, .15) {
+		t.Errorf("%+v, want %.0f", e, .7*slow.prefill)
+	}
+}
+
+// TestLearnsNothingOfNothing: nonsense and short histories say nothing.
+func TestLearnsNothingOfNothing(t *testing.T) {
+	s := taught(sample.minutes(30, 45, 0, 0))
+	nan := math.NaN()
+	for _, m := range []ServiceMinute{{}, {nan, nan, nan, nan, nan, nan, nan}, {Decoding: 1, KV: math.Inf(1), ITL: 1}, {Fresh: 1, Prefill: -1, PrefillTime: 1, Requests: 9}, {Fresh: 100, PrefillTime: 0, Requests: 9}} {
+		before := s
+		s.Observe(m)
+		if s != before {
+			t.Errorf("%+v taught something", m)
+		}
+	}
+	if _, ok := s.Decode(256, 1e9, .03); ok {
+		t.Error("half an hour is enough to know decode")
+	}
+	if _, ok := s.Prefill(0); ok {
+		t.Error("half an hour is enough to know prefill")
+	}
+	var other Service
+	other.Restore(s.State())
+	if other != s {
+		t.Error("a snapshot loses something")
+	}
+}
+
+// TestTrust: given before learned before stated, and the lower with a warning where they differ by more than 15 %.
+func TestTrust(t *testing.T) {
+	s := taught(sample.minutes(1500, 45, .02, 0))
+	var none Service
+	decode, prefill := sample.goodput(256, 1e9, .024), .7*sample.prefill
+	for _, tt := range []struct {
+		name            string
+		source          Source
+		decode, prefill float64 // of the pool
+		service         *Service
+		wantDecode      float64
+		wantFrom        Source
+		warn            int
+	}{
+		{"nothing learned", Stated, 900, 5000, &none, 900, Stated, 0},
+		{"nothing stated", Stated, 0, 0, &s, decode, Learned, 0},
+		{"stated about right", Stated, 1.05 * decode, 1.05 * prefill, &s, decode, Learned, 0},
+		{"given about right", Given, 1.05 * decode, 1.05 * prefill, &s, 1.05 * decode, Given, 0},
+		{"given too high", Given, 2 * decode, prefill, &s, decode, Learned, 1},
+		{"stated too low", Stated, .5 * decode, .5 * prefill, &s, .5 * decode, Stated, 2},
+	} {
+		p := Pool{KVTokens: 1e9, KVTarget: .85, SLO: SLO{ITL: 24 * time.Millisecond}, Rates: Rates{PrefillTokensPerS: tt.prefill, DecodeTokensPerS: tt.decode, Bound: true, ITL: 24 * time.Millisecond, Source: tt.source}}
+		got := p.Trust(tt.service, 0)
+		if !near(got.Rates.Decode(), tt.wantDecode, .04) || got.Decode.Source != tt.wantFrom || len(got.Warnings) != tt.warn {
+			t.Errorf("%s: %.0f tokens/s as %s, %q; want %.0f as %s and %d warnings", tt.name, got.Rates.Decode(), got.Decode.Source, got.Warnings, tt.wantDecode, tt.wantFrom, tt.warn)
+		}
+		for _, w := range got.Warnings {
+			if !strings.Contains(w, "the lower is used") {
+				t.Errorf("%s: %s", tt.name, w)
+			}
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package capacity
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Point is one measured load of one replica.
+type Point struct {
+	Concurrency       float64 // requests at once; 0 unknown
+	RequestsPerS      float64
+	Prompt, Output    float64 // mean tokens of a request
+	PrefillTokensPerS float64
+	DecodeTokensPerS  float64
+	TTFT, ITL         Percentiles
+}
+
+// load is by what points are ordered: more of it is more work.
+func (p *Point) load() float64 {
+	if p.Concurrency > 0 {
+		return p.Concurrency
+	}
+	return p.RequestsPerS
+}
+
+// length of a request, by which measurements of one kind of request are told from those of another.
+func (p *Point) length() float64 { return p.Prompt + p.Output }
+
+// Curve is what a benchmark measured of one replica: the same requests at rising load, once or for several lengths.
+type Curve struct {
+	Format string // of the file
+	Groups []Group
+}
+
+// Group is the measurements of requests of one length, by rising load.
+type Group struct {
+	Length float64 // tokens, prompt and output
+	Points []Point
+}
+
+// Bounds on a curve file.
+const (
+	maxCurveBytes  = 64 << 20 // GuideLLM keeps a sample of the requests in its file
+	maxCurvePoints = 10_000
+	maxRate        = 1e12 // of tokens or requests a second
+)
+
+// newCurve sorts points into groups: those whose lengths are within a tenth of each other are of one kind.
+func newCurve(format string, points []Point) (Curve, error) {
+	if len(points) == 0 {
+		return Curve{}, errors.New("there is no measurement with requests that were served")
+	}
+	if len(points) > maxCurvePoints {
+		return Curve{}, fmt.Errorf("%d measurements are above %d", len(points), maxCurvePoints)
+	}
+	for i := range points {
+		if err := points[i].check(); err != nil {
+			return Curve{}, fmt.Errorf("measurement %d: %w", i+1, err)
+		}
+	}
+	slices.SortStableFunc(points, func(a, b Point) int { return cmp.Compare(a.length(), b.length()) })
+	c := Curve{Format: format}
+	for _, p := range points {
+		if n := len(c.Groups); n == 0 || p.length() > 1.1*c.Groups[n-1].Length {
+			c.Groups = append(c.Groups, Group{Length: p.length()})
+		}
+		g := &c.Groups[len(c.Groups)-1]
+		g.Points = append(g.Points, p)
+	}
+	for i := range c.Groups {
+		slices.SortStableFunc(c.Groups[i].Points, func(a, b Point) int { return cmp.Compare(a.load(), b.load()) })
+	}
+	return c, nil
+}
+
+func (p *Point) check() error {
+	for _, v := range []struct {
+		name string
+		v    float64
+	}{
+		{"concurrency", p.Concurrency}, {"requests/s", p.RequestsPerS}, {"prompt tokens", p.Prompt}, {"output tokens", p.Output},
+		{"prefill tokens/s", p.PrefillTokensPerS}, {"decode tokens/s", p.DecodeTokensPerS},
+		{"TTFT", max(p.TTFT.P50, p.TTFT.P90, p.TTFT.P99)}, {"ITL", max(p.ITL.P50, p.ITL.P90, p.ITL.P99)},
+	} {
+		if !(v.v >= 0 && v.v <= maxRate) {
+			return fmt.Errorf("%s is %g: it must be a number from 0", v.name, v.v)
+		}
+	}
+	if p.load() == 0 {
+		return errors.New("neither concurrency nor requests/s is known")
+	}
+	if p.PrefillTokensPerS == 0 && p.DecodeTokensPerS == 0 {
+		return errors.New("no throughput is known")
+	}
+	return nil
+}
+
+// Goodput is the most a replica serves within its objective.
+type Goodput struct {
+	PrefillTokensPerS float64 // 0 unknown
+	DecodeTokensPerS  float64
+	// Extrapolated: the requests asked about are shorter or longer than any that were measured.
+	Extrapolated bool
+	// Open: the objective still held at the highest load that was measured, so there may be more.
+	Open bool
+}
+
+// Goodput reads the curve at its knee: prefill where TTFT passes the objective, decode where ITL does, between two
+// measurements in proportion to the latency; never the peak throughput beyond. Requests are of length tokens, prompt and
+// output together; of lengths between two groups the goodput is interpolated by log length, and 0 (unknown) takes the least
+// of all groups. An objective that the lowest load misses already is an error.
+func (c *Curve) Goodput(slo SLO, length float64) (Goodput, error) {
+	at := func(i int) (Goodput, error) { return c.Groups[i].goodput(slo) }
+	if length <= 0 {
+		least := Goodput{PrefillTokensPerS: math.Inf(1), DecodeTokensPerS: math.Inf(1)}
+		for i := range c.Groups {
+			g, err := at(i)
+			if err != nil {
+				return Goodput{}, err
+			}
+			least.PrefillTokensPerS = min(least.PrefillTokensPerS, g.PrefillTokensPerS)
+			least.DecodeTokensPerS = min(least.DecodeTokensPerS, g.DecodeTokensPerS)
+			least.Open = least.Open || g.Open
+		}
+		return least, nil
+	}
+	above, _ := slices.BinarySearchFunc(c.Groups, length, func(g Group, x float64) int { return cmp.Compare(g.Length, x) })
+	if above == 0 || above == len(c.Groups) {
+		i := min(above, len(c.Groups)-1)
+		g, err := at(i)
+		const near = 1.25
+		ratio := length / c.Groups[i].Length
+		g.Extrapolated = ratio > near || ratio < 1/near
+		return g, err
+	}
+	low, err := at(above - 1)
+	if err != nil {
+		return Goodput{}, err
+	}
+	high, err := at(above)
+	if err != nil {
+		return Goodput{}, err
+	}
+	a, b := c.Groups[above-1].Length, c.Groups[above].Length
+	s := 1.0
+	if a > 0 && b > a {
+		s = math.Log(length/a) / math.Log(b/a)
+	}
+	return Goodput{
+		PrefillTokensPerS: low.PrefillTokensPerS + s*(high.PrefillTokensPerS-low.PrefillTokensPerS),
+		DecodeTokensPerS:  low.DecodeTokensPerS + s*(high.DecodeTokensPerS-low.DecodeTokensPerS), Open: low.Open || high.Open,
+	}, nil
+}
+
+func (g *Group) goodput(slo SLO) (out Goodput, err error) {
+	open := [2]bool{}
+	for i, x := range []struct {
+		name      string
+		objective float64
+		latency   func(p *Point) float64
+		rate      func(p *Point) float64
+		into      *float64
+	}{
+		{"TTFT", slo.TTFT.Seconds(), func(p *Point) float64 { return p.TTFT.at(slo.Percentile) }, func(p *Point) float64 { return p.PrefillTokensPerS }, &out.PrefillTokensPerS},
+		{"ITL", slo.ITL.Seconds(), func(p *Point) float64 { return p.ITL.at(slo.Percentile) }, func(p *Point) float64 { return p.DecodeTokensPerS }, &out.DecodeTokensPerS},
+	} {
+		var ok bool
+		*x.into, open[i], ok = g.knee(x.objective, x.latency, x.rate)
+		if !ok {
+			return Goodput{}, fmt.Errorf("at the lowest load measured, %s is %.4g s and the objective %.4g s: no load meets it", x.name, x.latency(&g.Points[0]), x.objective)
+		}
+	}
+	out.Open = open[0] || open[1]
+	return out, nil
+}
+
+// knee is the rate where latency passes the objective, 0 being none; open says that it does not, ok is false when it has
+// passed it at the lowest load.
+func (g *Group) knee(objective float64, latency, rate func(*Point) float64) (at float64, open, ok bool) {
+	for i := range g.Points {
+		p := &g.Points[i]
+		if here := latency(p); objective <= 0 || here <= objective {
+			at = max(at, rate(p)) // throughput may fall again beyond its peak while latency still holds
+			continue
+		}
+		if i == 0 {
+			return 0, false, false
+		}
+		before := &g.Points[i-1]
+		s := (objective - latency(before)) / (latency(p) - latency(before))
+		return max(at, rate(before)+s*(rate(p)-rate(before))), false, true
+	}
+	return at, true, true
+}
