@@ -323,6 +323,9 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 			p.edge.passing.Acks = append(p.edge.passing.Acks, *a)
 		}
 	}
+	for i := range b.Histories {
+		p.history(b, &b.Histories[i])
+	}
 	if w := b.Watermark; w != nil {
 		if reason := p.watermark(w, emit); reason != "" {
 			p.refuse(b, reason, w.Pool, w.At, func() []byte { return ingest.AppendWatermark(nil, w) })

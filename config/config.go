@@ -17,6 +17,7 @@ import (
 	"github.com/forewarm/forewarm/server/promapi"
 	"github.com/forewarm/forewarm/server/rpc"
 	"github.com/forewarm/forewarm/storage"
+	"github.com/forewarm/forewarm/storage/remote"
 )
 
 // Config is the whole configuration: each section is the Config of the package that obeys it, except for the few that
@@ -43,11 +44,13 @@ type Config struct {
 	Scrape    scrape.Config    `yaml:"scrape"`
 	Sinks     sink.Config      `yaml:"sinks"`
 	Storage   storage.Config   `yaml:"storage"`
-	Report    Report           `yaml:"report"`
-	Server    server.Config    `yaml:"server"`
-	PromQL    promapi.Config   `yaml:"promql"`
-	KEDA      rpc.Config       `yaml:"keda"`
-	Log       Log              `yaml:"log"`
+	// Backfill is asked once, at the first start.
+	Backfill remote.BackfillConfig `yaml:"backfill"`
+	Report   Report                `yaml:"report"`
+	Server   server.Config         `yaml:"server"`
+	PromQL   promapi.Config        `yaml:"promql"`
+	KEDA     rpc.Config            `yaml:"keda"`
+	Log      Log                   `yaml:"log"`
 }
 
 // Agent says where an edge aggregator publishes what it has counted; forewarm serve does not use it.
@@ -105,6 +108,7 @@ func Default() *Config {
 		Listeners: listener.DefaultConfig(),
 		Scrape:    scrape.DefaultConfig(),
 		Storage:   storage.DefaultConfig(),
+		Backfill:  remote.DefaultBackfill(),
 		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
 		Server:    server.DefaultConfig(),
 		PromQL:    promapi.DefaultConfig(),

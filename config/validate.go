@@ -128,6 +128,7 @@ func (c *Config) check(source map[string]string) Errors {
 	_, err := sink.Open(c.Sinks, sink.Deps{})
 	k.section("sinks", err)
 	k.section("storage", c.Storage.Validate())
+	c.checkBackfill(k)
 	c.checkReport(k)
 	k.section("server", c.Server.Check())
 	k.section("promql", c.PromQL.Check())
@@ -174,6 +175,29 @@ func (c *Config) checkProducers(k *checker) {
 	for i, j := range c.Scrape.Jobs {
 		if j.Pool != "" { // that it is missing was said
 			k.oneOf(fmt.Sprintf("scrape.jobs[%d].pool", i), j.Pool, names...)
+		}
+	}
+}
+
+// checkBackfill finds what would keep a first start from reading the past.
+func (c *Config) checkBackfill(k *checker) {
+	k.section("backfill", c.Backfill.Check())
+	if c.Backfill.URL == "" {
+		return
+	}
+	var names []string
+	for i := range c.Pools {
+		names = append(names, c.Pools[i].Name)
+	}
+	switch {
+	case c.Clock == forewarm.EventClock:
+		k.fail("clock", string(c.Clock), "must be wall where a past is read, for it ends now", "set clock: wall, or remove backfill.url")
+	case len(c.Backfill.Sources) == 0 && len(names) != 1:
+		k.fail("backfill.sources", len(c.Backfill.Sources), "must say of which pool the past is, where there is not one", "list a source for each pool")
+	}
+	for i, s := range c.Backfill.Sources {
+		if s.Pool != "" { // that it is missing was said
+			k.oneOf(fmt.Sprintf("backfill.sources[%d].pool", i), s.Pool, names...)
 		}
 	}
 }

@@ -29,7 +29,7 @@ type Refusal struct {
 }
 
 // Batch is everything one message carried, in the order in which the pipeline applies it: requests, sums, windows, minutes,
-// replicas, acks, then the watermark.
+// replicas, acks, histories, then the watermark.
 type Batch struct {
 	Sequence   uint64    // stream sequence; 0 when the source has none
 	ReceivedAt time.Time // when the stream stored it, or a listener received it; zero when the source has no such time
@@ -43,6 +43,7 @@ type Batch struct {
 	Replicas  []Replica
 	Acks      []Ack
 	Watermark *Watermark
+	Histories []History
 	Refused   []Refusal
 	Ignored   int // records that are sound and carry no demand, such as tool calls, health checks, what a response cache answered
 
@@ -57,7 +58,7 @@ func (b *Batch) Reset() {
 	b.Sequence, b.ReceivedAt, b.Source, b.Watermark, b.Ignored = 0, time.Time{}, "", nil, 0
 	b.Requests, b.Sums, b.Replicas = b.Requests[:0], b.Sums[:0], b.Replicas[:0]
 	b.Acks, b.Refused = b.Acks[:0], b.Refused[:0]
-	b.Part, b.Windows, b.Minutes = nil, nil, nil // which are rare and large
+	b.Part, b.Windows, b.Minutes, b.Histories = nil, nil, nil, nil // which are rare and large
 	if b.blocks = b.blocks[:0]; cap(b.blocks) > keepBlocks {
 		b.blocks = nil
 	}
@@ -94,7 +95,8 @@ const (
 	ReasonDuplicate   Reason = "duplicate"
 	ReasonFuture      Reason = "future"
 	ReasonLate        Reason = "late"
-	ReasonTooMany     Reason = "too_many" // edge aggregators
+	ReasonTooMany     Reason = "too_many"   // edge aggregators
+	ReasonNoHistory   Reason = "no_history" // what a history is of cannot learn it, or knows that time already
 )
 
 // Reasons lists every reason, for metrics that must exist at zero and for documentation.
@@ -102,5 +104,5 @@ var Reasons = []Reason{
 	ReasonNotJSON, ReasonNotProtobuf, ReasonTruncated, ReasonBadEncoding, ReasonInvalidUTF8, ReasonWrongType, ReasonNegativeCount, ReasonHugeCount,
 	ReasonTooLarge, ReasonTooDeep, ReasonBatchTooLong, ReasonLabelTooLong, ReasonMissingField, ReasonBadTime,
 	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject,
-	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonTooMany,
+	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonTooMany, ReasonNoHistory,
 }

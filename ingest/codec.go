@@ -37,6 +37,7 @@ const (
 	KindWatermark
 	KindAck
 	KindWindow
+	KindHistory
 )
 
 // Meta is what an adapter knows of a message beside its bytes. Pool, Class and Replica come from the subject and fill

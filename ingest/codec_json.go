@@ -9,7 +9,7 @@ import (
 )
 
 // decodeJSON reads one native record of the kind that the subject names: forewarm.request.v1, forewarm.replica.v1, an
-// acknowledgement or a watermark. Fields that are null count as absent, fields that are not known are ignored.
+// acknowledgement, a watermark or a history. Fields that are null count as absent, fields that are not known are ignored.
 func decodeJSON(d *decoder, data []byte) {
 	switch d.meta.Kind {
 	case KindReplica:
@@ -18,6 +18,8 @@ func decodeJSON(d *decoder, data []byte) {
 		d.native(data, decodeAck)
 	case KindWatermark:
 		d.native(data, decodeWatermark)
+	case KindHistory:
+		d.native(data, decodeHistory)
 	case KindWindow:
 		d.refuse(data, ReasonUnknownFormat, "windows are %s", ContentTypeProtobuf)
 	default:

@@ -104,6 +104,13 @@ var anyWatermark = rapid.Custom(func(t *rapid.T) Watermark {
 	return Watermark{Pool: anyLabel.Draw(t, "of"), At: anyTime.Draw(t, "mark")}
 })
 
+var anyHistory = rapid.Custom(func(t *rapid.T) History {
+	return History{
+		Pool: some(anyLabel).Draw(t, "pool"), Class: some(anyLabel).Draw(t, "class"), Dimension: some(anyLabel).Draw(t, "dimension"),
+		Start: anyTime.Draw(t, "start"), Values: rapid.SliceOfN(anyAmount, 1, 5).Draw(t, "values"),
+	}
+})
+
 func TestPoolRecordsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyReplica.Draw(t, "replica")
@@ -112,6 +119,8 @@ func TestPoolRecordsRoundTrip(t *testing.T) {
 		roundTrip(t, Meta{Kind: KindAck}, AppendAck(nil, &a), Batch{Acks: []Ack{a}})
 		w := anyWatermark.Draw(t, "watermark")
 		roundTrip(t, Meta{Kind: KindWatermark}, AppendWatermark(nil, &w), Batch{Watermark: &w})
+		h := anyHistory.Draw(t, "history")
+		roundTrip(t, Meta{Kind: KindHistory}, AppendHistory(nil, &h), Batch{Histories: []History{h}})
 	})
 }
 

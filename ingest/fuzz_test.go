@@ -43,13 +43,13 @@ func FuzzScan(f *testing.F) {
 
 func FuzzDecodeJSON(f *testing.F) {
 	for _, sample := range samples(f, "json") {
-		for kind := range KindAck + 1 {
+		for kind := range KindHistory + 1 {
 			f.Add(uint8(kind), sample)
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
 		b := Batch{}
-		m := Meta{Kind: Kind(kind % uint8(KindAck+1))}
+		m := Meta{Kind: Kind(kind % uint8(KindHistory+1))}
 		Decode(m, data, DefaultLimits(), &b)
 		n := checkBatch(t, &b)
 		if b.Watermark != nil {

@@ -28,6 +28,11 @@ func WatermarkSubject(prefix, pool string) string {
 	return prefix + ".telemetry.watermark." + EscapeToken(pool)
 }
 
+// HistorySubject is where the past of a class, or of a pool's total, is published.
+func HistorySubject(prefix, pool, class string) string {
+	return prefix + ".telemetry.history." + EscapeToken(pool) + "." + EscapeToken(class)
+}
+
 // AckSubject is where autoscalers answer the pre-scale events of a pool.
 func AckSubject(prefix, pool string) string { return prefix + ".prescale.ack." + EscapeToken(pool) }
 
@@ -74,6 +79,8 @@ func ParseSubject(prefix, subject string) (m Meta, ok bool) {
 		return Meta{Kind: KindReplica, Pool: names[0], Replica: names[1]}, true
 	case area == "telemetry" && topic == "window" && given == 1:
 		return Meta{Kind: KindWindow, ContentType: ContentTypeProtobuf, Source: names[0]}, true
+	case area == "telemetry" && topic == "history":
+		return Meta{Kind: KindHistory, Pool: names[0], Class: names[1]}, true
 	case area == "telemetry" && topic == "watermark" && given <= 1:
 		return Meta{Kind: KindWatermark, Pool: names[0]}, true
 	case area == "prescale" && topic == "ack" && given == 1:

@@ -36,6 +36,8 @@ func TestParseSubject(t *testing.T) {
 		"f.telemetry.request.a%2Eb.%5F": {Kind: KindRequest, Pool: "a.b", Class: "_"},
 		"f.telemetry.request.pöol.c":    {Kind: KindRequest, Pool: "pöol", Class: "c"},
 		"f.telemetry.replica.p.r":       {Kind: KindReplica, Pool: "p", Replica: "r"},
+		"f.telemetry.history.p.*":       {Kind: KindHistory, Pool: "p", Class: "*"},
+		"f.telemetry.history.p.%2A":     {Kind: KindHistory, Pool: "p", Class: "*"},
 		"f.telemetry.watermark._":       {Kind: KindWatermark},
 		"f.telemetry.watermark.p":       {Kind: KindWatermark, Pool: "p"},
 		"f.prescale.ack.p":              {Kind: KindAck, Pool: "p"},
@@ -61,6 +63,7 @@ func TestSubjectsRoundTrip(t *testing.T) {
 		for subject, want := range map[string]Meta{
 			RequestSubject("a.b", pool, name): {Kind: KindRequest, Pool: pool, Class: name},
 			ReplicaSubject("a.b", pool, name): {Kind: KindReplica, Pool: pool, Replica: name},
+			HistorySubject("a.b", pool, name): {Kind: KindHistory, Pool: pool, Class: name},
 			WatermarkSubject("a.b", pool):     {Kind: KindWatermark, Pool: pool},
 			AckSubject("a.b", pool):           {Kind: KindAck, Pool: pool},
 		} {

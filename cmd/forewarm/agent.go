@@ -84,7 +84,7 @@ func openAgent(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *age
 		return nil, err
 	}
 	d.dispatcher = sink.NewDispatcher(sink.Delivery{}, nil, nil, nil) // it tells nobody
-	if err := d.openSources(); err != nil {
+	if err := d.openSources(0); err != nil {
 		return nil, err
 	}
 	upstream := cfg.Agent.Upstream.Config("forewarm-agent-" + cfg.Agent.Name)

@@ -65,6 +65,7 @@ type daemon struct {
 	saving       *saving           // nil when none is under way
 	saved        uint64            // sequence of the newest snapshot
 	capped       bool              // it was said that samples are left out
+	pastUntil    uint64            // sequence of the last history that was stored at this start and is not learned; else 0
 	faults       map[faultKey]bool // of producers, that were said
 	collector    collector
 	onTick       func(*forewarm.Output)
@@ -123,7 +124,13 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	if err := d.openSinks(); err != nil {
 		return nil, usageError{err}
 	}
-	if err := d.openSources(); err != nil {
+	var first uint64
+	if cfg.Backfill.URL != "" && d.pipeline.Sequence() == 0 {
+		if first, err = d.readPast(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.openSources(first); err != nil {
 		return nil, err
 	}
 	if err := d.openServer(d); err != nil {
@@ -139,14 +146,16 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	return d, nil
 }
 
-// openSources opens what telemetry comes from.
-func (d *daemon) openSources() error {
+// openSources opens what telemetry comes from; an empty state reads the stream from sequence first on, where that is set.
+func (d *daemon) openSources(first uint64) error {
 	if err := d.openScraper(); err != nil {
 		return usageError{fmt.Errorf("scrape.%w", err)}
 	}
 	var start uint64 // what the stream still has
 	if d.pipeline.Sequence() > 0 {
 		start = d.pipeline.Sequence() + 1
+	} else if first > 0 {
+		start = first
 	}
 	fields, err := ingest.CompileFields(d.cfg.NATS.Fields)
 	if err != nil {
@@ -362,6 +371,7 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (tick
 		ignored += batches[i].Ignored
 	}
 	after := d.pipeline.Counters()
+	d.sayPast()
 	ticks := after.Ticks - before.Ticks
 	if ticks > 0 {
 		d.tickTook(time.Since(began).Seconds() / float64(ticks))

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/storage/remote"
+)
+
+// past is what demand was of one class, or of a pool's total, in one dimension: a value a minute.
+type past struct {
+	key       features.Key
+	dimension string
+	values    []float64
+}
+
+// readPast asks the configured Prometheus, at a first start, what demand was, and stores the answer in the telemetry
+// stream, from where the fold takes it like all else. All is read before anything is stored, for histories must come
+// before the first tick. It gives the sequence from which the stream is to be read: what is older is in the past that was
+// read. An error means that nothing was stored.
+func (d *daemon) readPast(ctx context.Context) (start uint64, err error) {
+	c := &d.cfg.Backfill
+	from, to := time.Now().UTC().Truncate(features.Minute).AddDate(0, 0, -c.Days), time.Now().UTC().Truncate(features.Minute)
+	reader, err := remote.NewPast(*c)
+	if err != nil {
+		return 0, fmt.Errorf("backfill: %w", err)
+	}
+	d.log.Info("first start: reading what demand was", zap.Int("days", c.Days), zap.Time("from", from))
+	var pasts []past
+	for _, s := range d.backfillSources() {
+		found, err := d.readSource(ctx, reader, &s, from, int(to.Sub(from)/features.Minute))
+		if err != nil {
+			return 0, fmt.Errorf("backfill: %w; mend it, or remove backfill.url to start without a past", err)
+		}
+		pasts = append(pasts, found...)
+	}
+	if pasts = withTotals(pasts); len(pasts) == 0 {
+		return 0, fmt.Errorf("backfill: no query has any value in %d days: check backfill.sources[].match, or remove backfill.url to start without a past", c.Days)
+	}
+	stream, err := d.js.Stream(ctx, d.stream.Name)
+	if err != nil {
+		return 0, err
+	}
+	last := stream.CachedInfo().State.LastSeq
+	if d.pastUntil, err = d.storePast(ctx, pasts, from); err != nil {
+		return 0, fmt.Errorf("backfill: %w", err)
+	}
+	if n := stream.CachedInfo().State.Msgs; n > 0 {
+		d.log.Info("telemetry that is older than the first start is in the past that was read, and passed over", zap.Uint64("messages", n))
+	}
+	return last + 1, nil
+}
+
+// backfillSources are those that are configured, or else the total of the one pool.
+func (d *daemon) backfillSources() []remote.Source {
+	sources := d.cfg.Backfill.Sources
+	if len(sources) == 0 {
+		sources = []remote.Source{{Pool: d.cfg.Pools[0].Name}}
+	}
+	return sources
+}
+
+// readSource asks all questions of a source, a day at a time; those without any value are left out, and said to be.
+func (d *daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.Source, from time.Time, minutes int) (found []past, err error) {
+	key := features.Key{Pool: s.Pool, Class: s.Class}
+	if key.Class == "" {
+		key.Class = features.TotalClass
+	}
+	for _, q := range s.Questions(d.pipeline.KVTokens(s.Pool)) {
+		if q.Query == "" {
+			d.log.Info("a query is not asked", zap.String("of", key.String()), zap.String("query", q.Name), zap.String("because", q.Reason))
+			continue
+		}
+		p, known := past{key: key, dimension: q.Name}, 0
+		for at := 0; at < minutes; at += ingest.MaxHistoryMinutes {
+			day, err := reader.Minutes(ctx, q.Query, from.Add(time.Duration(at)*features.Minute), min(ingest.MaxHistoryMinutes, minutes-at))
+			if err != nil {
+				return nil, fmt.Errorf("%s of %s: %w", q.Name, key, err)
+			}
+			known += knownMinutes(day)
+			p.values = append(p.values, day...)
+		}
+		if known == 0 {
+			d.log.Warn("a query has no value in all that time, and teaches nothing", zap.String("of", key.String()), zap.String("query", q.Query))
+			continue
+		}
+		d.log.Info("read", zap.String("of", key.String()), zap.String("dimension", p.dimension), zap.Int("minutes", known), zap.Int("of minutes", minutes))
+		found = append(found, p)
+	}
+	return found, nil
+}
+
+// withTotals adds the total of every pool and dimension that has classes only: their sum, where all are known.
+func withTotals(pasts []past) []past {
+	type sum struct{ pool, dimension string }
+	totals, at := map[sum]bool{}, map[sum]int{}
+	for _, p := range pasts {
+		if p.key.Class == features.TotalClass {
+			totals[sum{p.key.Pool, p.dimension}] = true
+		}
+	}
+	all := pasts
+	for _, p := range pasts {
+		s := sum{p.key.Pool, p.dimension}
+		if totals[s] {
+			continue
+		}
+		i, ok := at[s]
+		if !ok {
+			at[s] = len(all)
+			all = append(all, past{features.Key{Pool: p.key.Pool, Class: features.TotalClass}, p.dimension, append([]float64(nil), p.values...)})
+			continue
+		}
+		for m, v := range p.values {
+			all[i].values[m] += v
+		}
+	}
+	return all
+}
+
+// storePast publishes histories of a day each, and gives the sequence of the last one.
+func (d *daemon) storePast(ctx context.Context, pasts []past, from time.Time) (last uint64, err error) {
+	for _, p := range pasts {
+		for at := 0; at < len(p.values); at += ingest.MaxHistoryMinutes {
+			h := ingest.History{
+				Pool: p.key.Pool, Class: p.key.Class, Dimension: p.dimension, Start: from.Add(time.Duration(at) * features.Minute),
+				Values: p.values[at:min(at+ingest.MaxHistoryMinutes, len(p.values))],
+			}
+			if knownMinutes(h.Values) == 0 {
+				continue
+			}
+			m := &nats.Msg{Subject: ingest.HistorySubject(d.cfg.NATS.Prefix, h.Pool, h.Class), Data: ingest.AppendHistory(nil, &h)}
+			ack, err := d.js.PublishMsg(ctx, m, natsjs.WithMsgID(nuid.Next()))
+			if err != nil {
+				return 0, fmt.Errorf("publish to %s: %w", m.Subject, err)
+			}
+			last = ack.Sequence
+		}
+	}
+	if last == 0 {
+		return 0, errors.New("there is nothing to store")
+	}
+	return last, nil
+}
+
+// knownMinutes counts the values that are known.
+func knownMinutes(values []float64) (n int) {
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			n++
+		}
+	}
+	return n
+}
+
+// sayPast tells how much of the past is still to be learned, and when that is over.
+func (d *daemon) sayPast() {
+	switch at := d.pipeline.Sequence(); {
+	case d.pastUntil == 0:
+	case at < d.pastUntil:
+		d.log.Info("learning the past", zap.Uint64("messages to go", d.pastUntil-at))
+	default:
+		d.log.Info("the past is learned")
+		d.pastUntil = 0
+	}
+}

@@ -1,0 +1,147 @@
+package remote
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestQuestions(t *testing.T) {
+	s := Source{Pool: "p", Match: `model_name="llama"`, Queries: Queries{Decode: None, Requests: `sum(rate(gateway_requests_total{$match,code="200"}[5m]))`}}
+	got := map[string]string{}
+	for _, q := range s.Questions(100_000) {
+		got[q.Name] = q.Query + q.Reason
+	}
+	want := map[string]string{
+		"requests": `sum(rate(gateway_requests_total{model_name="llama",code="200"}[5m]))`,
+		"prefill": `clamp_min(sum(rate(vllm:prompt_tokens_total{model_name="llama"}[2m])) - ` +
+			`(sum(rate(vllm:prompt_tokens_cached_total{model_name="llama"}[2m])) or vector(0)), 0)`,
+		"decode": "it is switched off",
+		"kv":     `sum(vllm:kv_cache_usage_perc{model_name="llama"}) * 100000`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if q := s.Questions(0)[3]; q.Query != "" || !strings.Contains(q.Reason, "KV capacity") {
+		t.Errorf("without a known KV capacity: %+v", q)
+	}
+}
+
+// matrix is an answer with one series.
+func matrix(samples string) string {
+	return `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[` + samples + `]}]}}`
+}
+
+func TestMinutes(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0)
+	sample := func(minute int, v string) string {
+		return fmt.Sprintf(`[%d,%q]`, start.Unix()+60*int64(minute), v)
+	}
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nan := math.NaN()
+	for name, c := range map[string]struct {
+		answers []string // the last one stands; a number is a status
+		want    []float64
+		err     string
+		asked   int
+	}{
+		"values, at the ends of minutes": {[]string{matrix(sample(1, "1") + "," + sample(3, "2.5"))}, []float64{1, nan, 2.5}, "", 1},
+		"what is no demand":              {[]string{matrix(sample(1, "-1") + "," + sample(2, "+Inf") + "," + sample(3, "NaN"))}, []float64{nan, nan, nan}, "", 1},
+		"what was not asked":             {[]string{matrix(sample(0, "1") + "," + sample(4, "1"))}, []float64{nan, nan, nan}, "", 1},
+		"no series":                      {[]string{`{"status":"success","data":{"resultType":"matrix","result":[]}}`}, []float64{nan, nan, nan}, "", 1},
+		"busy at first":                  {[]string{"503", "502", matrix(sample(2, "7"))}, []float64{nan, 7, nan}, "", 3},
+		"away":                           {[]string{"503"}, nil, "server error: 503", 4},
+		"a bad query":                    {[]string{`{"status":"error","errorType":"bad_data","error":"1:1: parse error"}`}, nil, "1:1: parse error", 1},
+		"not allowed":                    {[]string{"401"}, nil, "401", 1},
+		"not a Prometheus":               {[]string{"<html>"}, nil, "readObjectStart", 1},
+		"too much":                       {[]string{strings.Repeat(" ", maxAnswer+1)}, nil, "more than 16777216 bytes", 4},
+	} {
+		asked := 0
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			a := c.answers[min(asked, len(c.answers)-1)]
+			asked++
+			user, pass, _ := r.BasicAuth()
+			if user != "me" || pass != "secret" || r.Header.Get("X-Scope-OrgID") != "llm" {
+				t.Errorf("%s: asked as %q %q with %v", name, user, pass, r.Header)
+			}
+			if r.ParseForm() != nil || r.Form.Get("step") != "60" || r.Form.Get("start") != "1800000060" || r.Form.Get("end") != "1800000180" {
+				t.Errorf("%s: asked %v", name, r.Form)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			if status := 0; len(a) == 3 {
+				if _, err := fmt.Sscan(a, &status); err != nil {
+					t.Error(err)
+				}
+				w.WriteHeader(status)
+				return
+			}
+			if strings.Contains(a, `"error"`) {
+				w.WriteHeader(http.StatusBadRequest)
+			}
+			_, _ = w.Write([]byte(a))
+		}))
+		cfg := DefaultBackfill()
+		cfg.Endpoint = Endpoint{URL: srv.URL, Username: "me", PasswordFile: password, Headers: map[string]string{"X-Scope-OrgID": "llm"}}
+		p, err := NewPast(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.pause = time.Millisecond
+		got, err := p.Minutes(t.Context(), "sum(x)", start, 3)
+		srv.Close()
+		if diff := cmp.Diff(c.want, got, cmpopts.EquateNaNs()); diff != "" || asked != c.asked {
+			t.Errorf("%s: asked %d times, want %d: %s", name, asked, c.asked, diff)
+		}
+		if (err == nil) != (c.err == "") || err != nil && (!strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), `query "sum(x)" of `+srv.URL)) {
+			t.Errorf("%s: error %v, want %q", name, err, c.err)
+		}
+	}
+}
+
+// Every key out of bounds is named.
+func TestBackfillCheck(t *testing.T) {
+	sound := func() BackfillConfig {
+		c := DefaultBackfill()
+		c.URL = "https://prometheus:9090/"
+		c.Sources = []Source{{Pool: "p"}, {Pool: "p", Class: "chat"}}
+		return c
+	}
+	c := sound()
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+	for want, change := range map[string]func(*BackfillConfig){
+		"days is 0":                          func(c *BackfillConfig) { c.Days = 0 },
+		"days is 29":                         func(c *BackfillConfig) { c.Days = 29 },
+		"timeout is 0s":                      func(c *BackfillConfig) { c.Timeout = 0 },
+		"url is empty":                       func(c *BackfillConfig) { c.URL = "" },
+		`url is "prometheus:9090"`:           func(c *BackfillConfig) { c.URL = "prometheus:9090" },
+		"url is one with a password":         func(c *BackfillConfig) { c.URL = "http://me:secret@prometheus" },
+		`username is "me"`:                   func(c *BackfillConfig) { c.Username = "me" },
+		"bearer_token_file is set":           func(c *BackfillConfig) { c.Username, c.PasswordFile, c.BearerTokenFile = "me", "f", "g" },
+		"tls is set":                         func(c *BackfillConfig) { c.URL, c.TLS.CAFile = "http://prometheus", "ca.pem" },
+		`tls.cert_file is "c.pem"`:           func(c *BackfillConfig) { c.TLS.CertFile = "c.pem" },
+		`headers is with "a b"`:              func(c *BackfillConfig) { c.Headers = map[string]string{"a b": "c"} },
+		"headers is with authorization":      func(c *BackfillConfig) { c.Headers = map[string]string{"authorization": "c"} },
+		"sources[1].pool is empty":           func(c *BackfillConfig) { c.Sources[1].Pool = "" },
+		`sources[1].class is "": it must be`: func(c *BackfillConfig) { c.Sources[1].Class = "" },
+	} {
+		c := sound()
+		change(&c)
+		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("want %q: %v", want, err)
+		}
+	}
+}
