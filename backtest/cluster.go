@@ -44,6 +44,7 @@ type Cluster struct {
 	preempted []*call       // go before the queue, newest preemption last
 	patience  fifo[*call]   // every attempt by its beginning, those that are over included
 
+	quiet    bool // reports no requests
 	requests []ingest.Request
 	states   []ingest.Replica
 	metrics  Metrics

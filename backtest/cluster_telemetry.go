@@ -41,6 +41,9 @@ func (c *Cluster) finish(q *call) {
 
 // report writes a record of an attempt: at its arrival, or when it is over.
 func (c *Cluster) report(q *call, phase ingest.Phase) {
+	if c.quiet {
+		return
+	}
 	if len(c.requests) >= maxTelemetry {
 		c.metrics.TelemetryDropped++
 		return

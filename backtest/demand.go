@@ -36,6 +36,7 @@ const maxDemandMinutes = 4 * 366 * 1440
 type Demand struct {
 	Start   time.Time // of the first minute
 	Minutes []Load
+	Largest float64 // tokens of the largest request, prompt and output; 0 when single requests are not known
 }
 
 // At is the load of the minute that begins at t; all NaN outside the trace.
@@ -86,7 +87,9 @@ func Scan(ctx context.Context, items Items, cfg features.Config) (*Demand, error
 			return nil, err
 		}
 		for i := range batch.Requests {
-			aggregator.AddRequest(&batch.Requests[i])
+			x := &batch.Requests[i]
+			demand.Largest = max(demand.Largest, float64(max(x.PromptTokens, 0)+max(x.OutputTokens, 0)))
+			aggregator.AddRequest(x)
 		}
 		for i := range batch.Sums {
 			aggregator.AddSum(&batch.Sums[i])

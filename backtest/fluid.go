@@ -30,8 +30,8 @@ type FluidPool struct {
 	now     time.Time
 	ready   []uint64 // numbers of the replicas that serve, ascending
 	pending []warming
+	warmed  []time.Duration
 	changed []ingest.Replica // reports of what changed since the last reports
-	warmed  []time.Duration  // how long those took, by their reports, that became ready in the last minute
 	started uint64
 	target  int
 
@@ -112,13 +112,12 @@ func (p *FluidPool) Step(load Load) {
 	end := p.now.Add(features.Minute)
 	serving := float64(len(p.ready))
 	p.account.GPUHours += float64((len(p.ready)+len(p.pending))*p.pool.GPUsPerReplica) / 60
-	p.warmed = p.warmed[:0]
 	left := p.pending[:0]
 	for _, w := range p.pending {
 		if w.ready.Before(end) {
 			serving += min(1, end.Sub(w.ready).Minutes())
 			p.ready = append(p.ready, w.number)
-			p.warmed = append(p.warmed, end.Add(-reportedBefore).Sub(w.asked))
+			p.warmed = append(p.warmed, end.Sub(w.asked)-reportEarly)
 		} else {
 			left = append(left, w)
 		}
@@ -173,8 +172,18 @@ func (p *FluidPool) kvUse() float64 {
 	return min(1, used/float64(len(p.ready))*p.pool.KVTarget)
 }
 
-// reportedBefore the end of a minute replicas report, so that it is known then.
-const reportedBefore = time.Millisecond
+// reportEarly is how long before the end of a minute its reports are made, so that they are part of it.
+const reportEarly = time.Millisecond
+
+// Submit does nothing: what flows is not told apart.
+func (p *FluidPool) Submit(*ingest.Request) {}
+
+// Warmed are the lags of the replicas that became ready since the last call, as their reports show them.
+func (p *FluidPool) Warmed() []time.Duration {
+	w := p.warmed
+	p.warmed = nil
+	return w
+}
 
 // Reports appends what the replicas report: changes when they happened, then each replica's state just before the end
 // of the last minute, so that it is known at its end.
@@ -182,7 +191,7 @@ func (p *FluidPool) Reports(to []ingest.Replica) []ingest.Replica {
 	to = append(to, p.changed...)
 	p.changed = p.changed[:0]
 	o := p.Observe()
-	at := p.now.Add(-reportedBefore)
+	at := p.now.Add(-reportEarly)
 	for _, n := range p.ready {
 		r := p.report(n, ingest.ReplicaReady, at)
 		r.KVUsedRatio = o.KVUse

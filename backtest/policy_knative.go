@@ -19,7 +19,7 @@ type knative struct {
 	delay       []int // answers of the last minutes, a ring
 	n           int
 
-	panicking int // minutes for which the panic lasts still
+	panicking int // minutes for which the panic lasts still, the one to come included
 	most      int // asked for in this panic
 }
 
@@ -39,14 +39,12 @@ func (k *knative) Desired(o Observation) int {
 	ready := max(1, float64(o.Ready))
 	want := math.Ceil((o.Need+o.Backlog)/k.utilisation - 1e-9)
 	want = max(math.Floor(ready/knativeScaleDown), min(want, math.Ceil(ready*knativeScaleUp)))
-	switch over := want/ready >= knativePanic; {
-	case over:
-		k.panicking = 1
-	case k.panicking > 0:
-		k.panicking--
+	if want/ready >= knativePanic {
+		k.panicking = 2
 	}
 	answer := int(want)
 	if k.panicking > 0 {
+		k.panicking--
 		k.most = max(k.most, answer)
 		answer = k.most
 	} else {

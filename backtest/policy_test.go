@@ -133,11 +133,16 @@ func TestFluidPoolServesWhatItCan(t *testing.T) {
 	p.Step(decodeLoad(50, 10))
 	account := p.Account()
 	got := account.result("x", "k=1")
+	none := Number(math.NaN())
 	want := Result{
 		Policy: "x", Knob: "k=1", SaturatedShare: 2. / 6, SLOAttainment: Number((10 + 10*2./3 + 10*2./3 + 10 + 10) / 50.),
-		GPUHours: (2 + 2 + 4 + 4 + 4 + 1) / 60., ScaleActions: 2,
+		GPUHours: (2 + 2 + 4 + 4 + 4 + 1) / 60., ScaleActions: 2, SaturatedMinutes: 2, ActionsPerDay: 480,
+		TTFTAttainment: none, ITLAttainment: none, LeadP50: none, ReadyInTime: none, Regret: none,
 	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b Number) bool { return math.Abs(float64(a-b)) < 1e-12 })); diff != "" {
+	near := func(a, b Number) bool {
+		return math.Abs(float64(a-b)) < 1e-9 || math.IsNaN(float64(a)) && math.IsNaN(float64(b))
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(near)); diff != "" {
 		t.Error(diff)
 	}
 }

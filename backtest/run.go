@@ -7,6 +7,7 @@ import (
 	"time"
 
 	forewarm "github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -45,8 +46,9 @@ type runner struct {
 	tuned Account   // of fluid, at the first scored minute
 
 	pipeline *forewarm.Pipeline
-	fluid    *FluidPool // obeys the pipeline
-	variants []*variant // obey Forewarm at the other settings of its knob
+	own      *contender   // obeys the pipeline
+	field    []*contender // all, in the order of policies; own among them
+	now      time.Time    // what was served until
 	scores   *scores
 	plot     *plot // nil when none is wanted
 
@@ -80,6 +82,9 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	} else if r.pool, err = PeakPool(cfg.Options.Pool, r.demand.Peak(), cfg.PeakReplicas, cfg.Warmup); err != nil {
 		return nil, err
 	}
+	if cfg.Simulate == Requests && cfg.Pool == nil {
+		small(&r.pool, r.service())
+	}
 	r.scores, r.until = newScores(r.share(cfg.ScoreFrom)), r.share(cfg.ScoreTo)
 	if cfg.Plot != "" {
 		if r.plot, err = newPlot(cfg.PlotDimension, r.demand, r.scores.from); err != nil {
@@ -107,8 +112,9 @@ func (r *runner) create() (err error) {
 }
 
 func (r *runner) run(ctx context.Context) error {
-	r.fluid = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
-	r.variants = r.makeVariants()
+	if err := r.enter(); err != nil {
+		return err
+	}
 	return r.read("run", func(items Items, timed bool) error {
 		r.pipeline = forewarm.New(r.pipelineConfig(timed))
 		source := NewSource(items, r.cfg.Options.Pool)
@@ -122,12 +128,20 @@ func (r *runner) run(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			if len(batch.Sums) > 0 && r.cfg.Simulate == Requests {
+				return errors.New("simulate requests needs a trace with single requests, and this one has sums: use fluid")
+			}
+			for i := range batch.Requests {
+				for _, c := range r.field {
+					c.pool.Submit(&batch.Requests[i])
+				}
+			}
 			if batch.Watermark != nil {
 				if batch.Watermark.At.After(r.until) {
 					return nil
 				}
 				r.serve(batch.Watermark.At)
-				batch.Replicas = r.fluid.Reports(batch.Replicas)
+				batch.Replicas = r.own.pool.Reports(batch.Replicas)
 			}
 			r.pipeline.Apply(&batch, r.emit)
 		}
@@ -145,19 +159,19 @@ func (r *runner) pipelineConfig(timed bool) forewarm.Config {
 	return cfg
 }
 
-// serve lets the simulated pools serve the minutes before t.
+// serve lets the simulated pools serve the minutes before t, and the rivals decide.
 func (r *runner) serve(t time.Time) {
-	for r.fluid.now.Before(t) {
-		if r.fluid.now.Equal(r.scores.from) {
-			r.tuned = r.fluid.Account()
-			for _, v := range r.variants {
-				v.tuned = v.fluid.Account()
+	for ; r.now.Before(t); r.now = r.now.Add(features.Minute) {
+		load := r.demand.At(r.now)
+		write := (r.now.Unix()+60)%int64(r.cfg.Decide/time.Second) == 0
+		for _, c := range r.field {
+			if r.now.Equal(r.scores.from) {
+				c.tuning = c.account()
 			}
-		}
-		load := r.demand.At(r.fluid.now)
-		r.fluid.Step(load)
-		for _, v := range r.variants {
-			v.step(load)
+			o, desired := c.step(load)
+			if c.policy != nil && write && c.isDefault() {
+				r.decisions.rival(r.start, r.pool.Name, c.spec.Name, o, desired)
+			}
 		}
 	}
 }
@@ -180,11 +194,11 @@ func (r *runner) emit(out *forewarm.Output) {
 	}
 	for i := range out.Decisions {
 		r.decisions.decision(r.start, &out.Decisions[i])
-		r.fluid.SetDesired(out.Decisions[i].Desired)
+		r.own.pool.SetDesired(out.Decisions[i].Desired)
 	}
 	for i := range out.Forecasts {
-		for _, v := range r.variants {
-			v.decide(out.Tick, out.Sequence, &out.Forecasts[i])
+		for _, c := range r.field {
+			c.decide(out.Tick, out.Sequence, &out.Forecasts[i])
 		}
 	}
 }

@@ -42,12 +42,14 @@ type RunConfig struct {
 	PeakReplicas int
 	Warmup       capacity.Lag
 
-	Policies []string // of the catalog; "all" is every one; none is forewarm alone
-	Sweep    bool     // every setting of each policy's knob, not the default alone
+	Simulate Simulation // "" means Fluid
+	Policies []string   // of the catalog; "all" is every one; none is forewarm alone
+	Sweep    bool       // every setting of each policy's knob, not the default alone
 	Seed     uint64
 
 	// Files to write, none when empty.
 	Forecasts, Decisions, Summary string
+	Report                        string // a page for people, with plots
 	// Plot is an SVG of the pool's forecasts of PlotDimension ("" is the first that the trace reports).
 	Plot, PlotDimension string
 
@@ -68,9 +70,10 @@ type Summary struct {
 	Minutes int            `json:"minutes"`
 	Origins int            `json:"origins"` // at which forecasts were made
 	// Refused counts records that the pipeline could not use, by reason; rows that the reader refused are in Traces.
-	Refused  map[ingest.Reason]uint64 `json:"refused"`
-	Scores   []Score                  `json:"scores"`
-	Policies []Result                 `json:"policies"`
+	Refused    map[ingest.Reason]uint64 `json:"refused"`
+	Scores     []Score                  `json:"scores"`
+	Simulation Simulation               `json:"simulation"` // of the pools
+	Policies   []Result                 `json:"policies"`
 	// Comparisons are made of a sweep, one for each of Targets.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 }
@@ -131,6 +134,12 @@ func (c *RunConfig) complete() error {
 	if c.Features == nil {
 		f := features.DefaultConfig()
 		c.Features = &f
+	}
+	if c.Simulate == "" {
+		c.Simulate = Fluid
+	}
+	if err := c.Simulate.check(); err != nil {
+		return err
 	}
 	if c.PeakReplicas == 0 {
 		c.PeakReplicas = 8

@@ -8,21 +8,100 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
+// enter makes the pools that the run serves: of the pipeline, of Forewarm at the other settings of its knob, of rivals.
+func (r *runner) enter() error {
+	r.now = r.demand.Start
+	scene := r.scene()
+	for i := range r.policies {
+		spec := &r.policies[i]
+		if spec.New == nil {
+			if err := r.enterForewarm(spec); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, set := range spec.settings(r.cfg.Sweep) {
+			c, err := r.contender(spec, set)
+			if err != nil {
+				return err
+			}
+			c.policy = spec.New(scene, set)
+		}
+	}
+	if r.own == nil { // the pipeline needs a pool all the same
+		var err error
+		r.own, err = r.contender(&Policies[0], Setting{r.quantile()})
+		return err
+	}
+	return nil
+}
+
+// enterForewarm adds the pipeline and its variants at the other quantiles of a sweep.
+func (r *runner) enterForewarm(spec *PolicySpec) (err error) {
+	settings := []Setting{{r.quantile()}}
+	if r.cfg.Sweep {
+		settings = append(settings, spec.grid()...)
+		slices.SortFunc(settings, slices.Compare)
+		settings = slices.CompactFunc(settings, slices.Equal)
+	}
+	for _, set := range settings {
+		c, err := r.contender(spec, set)
+		if err != nil {
+			return err
+		}
+		if set[0] == r.quantile() {
+			r.own = c
+		} else {
+			c.other = newVariant(r.pool, r.cfg.Decision, set[0])
+		}
+	}
+	return nil
+}
+
+// contender adds a pool to the field.
+func (r *runner) contender(spec *PolicySpec, set Setting) (*contender, error) {
+	pool, err := r.simulate()
+	if err != nil {
+		return nil, err
+	}
+	c := &contender{spec: spec, set: set, pool: pool}
+	if r.cfg.Report != "" {
+		c.track = newTrack(r.scores.from, r.until)
+	}
+	r.field = append(r.field, c)
+	return c, nil
+}
+
+// simulate makes a pool with its initial replicas ready.
+func (r *runner) simulate() (simulated, error) {
+	if r.cfg.Simulate == Requests {
+		copies := r.copies()
+		return newRequestPool(r.pool, r.clusterConfig(copies), copies, r.cfg.Seed)
+	}
+	return NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed), nil
+}
+
 func (r *runner) summary() Summary {
 	s := Summary{
 		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins,
-		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(),
+		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Simulation: r.cfg.Simulate,
 	}
-	field := field{specs: r.policies}
+	field := field{specs: r.policies, outcomes: make([][]outcome, len(r.policies))}
+	oracle := r.oracle()
 	for i := range r.policies {
 		spec := &r.policies[i]
-		outcomes := r.forewarm()
-		if spec.New != nil {
-			outcomes = r.rival(spec)
-		}
-		field.outcomes = append(field.outcomes, outcomes)
-		for _, o := range outcomes {
-			s.Policies = append(s.Policies, o.scored.result(spec.Name, spec.knob(o.set)))
+		for _, c := range r.field {
+			if c.spec.Name != spec.Name {
+				continue
+			}
+			o := c.outcome()
+			field.outcomes[i] = append(field.outcomes[i], o)
+			row := o.scored.result(spec.Name, spec.knob(o.set))
+			row.Default = c.isDefault()
+			if least := oracle.hoursAt(o.scored.SaturatedShare()); !math.IsInf(least, 1) {
+				row.Regret = Number(o.scored.GPUHours/least - 1)
+			}
+			s.Policies = append(s.Policies, row)
 		}
 	}
 	if r.cfg.Sweep && len(r.policies) > 1 {
@@ -33,18 +112,16 @@ func (r *runner) summary() Summary {
 	return s
 }
 
-// forewarm is how the pipeline did, among the variants at other quantiles.
-func (r *runner) forewarm() (outcomes []outcome) {
-	outcomes = append(outcomes, r.outcome(Setting{r.quantile()}, r.tuned, r.fluid.Account()))
-	for _, v := range r.variants {
-		outcomes = append(outcomes, r.outcome(Setting{v.cfg.Quantile}, v.tuned, v.fluid.Account()))
+// oracle is the oracle's curve in the scored part; empty when it does not take part.
+func (r *runner) oracle() curve {
+	var ps []point
+	for _, c := range r.field {
+		if c.spec.Name == OraclePolicy {
+			o := c.outcome()
+			ps = append(ps, o.scored.point())
+		}
 	}
-	slices.SortStableFunc(outcomes, func(a, b outcome) int { return slices.Compare(a.set, b.set) })
-	return outcomes
-}
-
-func (r *runner) outcome(set Setting, tuned, all Account) outcome {
-	return outcome{set: set, tuning: tuned, scored: all.Since(tuned)}
+	return newCurve(ps)
 }
 
 // quantile is the one that the pipeline's own decisions provide for.
@@ -61,53 +138,14 @@ func (r *runner) quantile() float64 {
 	return defaultQuantile
 }
 
-// makeVariants are Forewarm at the other settings of its knob, when a sweep is asked for.
-func (r *runner) makeVariants() (vs []*variant) {
-	for i := range r.policies {
-		spec := &r.policies[i]
-		if spec.New != nil {
-			continue
-		}
-		for _, set := range spec.settings(r.cfg.Sweep) {
-			if set[0] != r.quantile() && r.cfg.Sweep {
-				vs = append(vs, newVariant(r.pool, r.demand.Start, r.cfg.Seed, r.cfg.Decision, set[0]))
-			}
-		}
-	}
-	return vs
-}
-
-// rival runs one policy over the same demand and the same draws.
-func (r *runner) rival(spec *PolicySpec) (outcomes []outcome) {
-	defaults := spec.defaults()
-	for _, set := range spec.settings(r.cfg.Sweep) {
-		p := NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
-		policy := spec.New(r.scene(p), set)
-		var tuned Account
-		for _, load := range r.demand.Minutes[:r.minutes(r.until)] {
-			if p.now.Equal(r.scores.from) {
-				tuned = p.Account()
-			}
-			p.Step(load)
-			o := p.Observe()
-			n := policy.Desired(o)
-			if r.decisions != nil && slices.Equal(set, defaults) && o.At.Unix()%int64(r.cfg.Decide/time.Second) == 0 {
-				r.decisions.rival(r.start, r.pool.Name, spec.Name, o, n)
-			}
-			p.SetDesired(n)
-		}
-		outcomes = append(outcomes, r.outcome(set, tuned, p.Account()))
-	}
-	return outcomes
-}
-
 // minutes is how many minutes of demand there are before t.
 func (r *runner) minutes(t time.Time) int {
 	return min(max(int(t.Sub(r.demand.Start)/features.Minute), 0), len(r.demand.Minutes))
 }
 
-// scene is what policies are made for: a pool like p.
-func (r *runner) scene(p *FluidPool) Scene {
+// scene is what policies are made for.
+func (r *runner) scene() Scene {
+	p := NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
 	most, _ := r.pool.Limit()
 	future := &Future{
 		Start: r.demand.Start, Min: r.pool.Replicas.Min, Max: most, Initial: r.pool.Replicas.Initial,

@@ -213,9 +213,9 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	twin := newVariant(r.pool, r.demand.Start, r.cfg.Seed, r.cfg.Decision, r.quantile())
+	twin := newVariant(r.pool, r.cfg.Decision, r.quantile())
+	obeys, twins := NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed), NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
 	err = r.read("run", func(items Items, timed bool) error {
-		r.fluid = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
 		p := forewarm.New(r.pipelineConfig(timed))
 		source := NewSource(items, r.pool.Name)
 		var batch ingest.Batch
@@ -230,15 +230,15 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 				return err
 			}
 			if batch.Watermark != nil {
-				load := r.demand.At(r.fluid.now)
-				r.fluid.Step(load)
-				twin.step(load)
-				batch.Replicas = r.fluid.Reports(batch.Replicas)
+				load := r.demand.At(obeys.now)
+				obeys.Step(load)
+				twins.Step(load)
+				batch.Replicas = obeys.Reports(batch.Replicas)
 			}
 			p.Apply(&batch, func(out *forewarm.Output) {
 				for i, d := range out.Decisions {
-					other := twin.decide(out.Tick, out.Sequence, &out.Forecasts[i])
-					r.fluid.SetDesired(d.Desired)
+					other := twin.decide(out.Tick, out.Sequence, &out.Forecasts[i], twins)
+					obeys.SetDesired(d.Desired)
 					if d.Desired != other.Desired || d.Probability != other.Probability || d.Binding != other.Binding || d.Pending != other.Pending {
 						t.Fatalf("%s: the pipeline wants %d (%d pending, P %g of %s), its twin %d (%d pending, P %g of %s)", out.Tick,
 							d.Desired, d.Pending, d.Probability, d.Binding, other.Desired, other.Pending, other.Probability, other.Binding)

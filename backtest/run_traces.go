@@ -16,14 +16,21 @@ func (r *runner) features(timed bool) features.Config {
 	if !timed {
 		c.Revise = 0
 	}
-	// Both the demand and the pipeline turn token counts into time by the same service: the pool's own, as in life. A
-	// replica that is sized after the trace's peak has no speed of its own.
-	service := c.DefaultService
-	if p := r.cfg.Pool; p != nil {
-		service = features.Service{PrefillTokensPerS: p.Rates.PrefillTokensPerS, ITL: p.Rates.ITL}
-	}
-	c.Service = map[string]features.Service{r.cfg.Options.Pool: service}
+	c.Service = map[string]features.Service{r.cfg.Options.Pool: r.service()}
 	return c
+}
+
+// service is by what both the demand and the pipeline turn token counts into time: the pool's own speed, as in life. A
+// replica that is sized after the trace's peak has no speed of its own.
+func (r *runner) service() features.Service {
+	s := r.cfg.Features.DefaultService
+	if p := r.cfg.Pool; p != nil && p.Rates.PrefillTokensPerS > 0 {
+		s.PrefillTokensPerS = p.Rates.PrefillTokensPerS
+	}
+	if p := r.cfg.Pool; p != nil && p.Rates.ITL > 0 {
+		s.ITL = p.Rates.ITL
+	}
+	return s
 }
 
 // wideBins is what to know of the scores of a trace whose bins are wider than a minute.

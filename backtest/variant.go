@@ -11,42 +11,35 @@ import (
 // variant is Forewarm at another decision quantile: the same forecasts, projected and decided by the same functions for
 // a pool of its own. Forecasts do not depend on the pool, so one pipeline serves all settings.
 type variant struct {
-	fluid  *FluidPool
-	pool   capacity.Pool
-	cfg    alerting.Config
-	state  alerting.State
-	warmup capacity.Warmup // as learned from its pool
-	tuned  Account         // at the first scored minute
+	pool  capacity.Pool // with the warm-up lag as learned
+	cfg   alerting.Config
+	state alerting.State
 }
 
-func newVariant(pool capacity.Pool, start time.Time, seed uint64, cfg alerting.Config, quantile float64) *variant {
+func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *variant {
 	cfg.Quantile, pool.Quantile = quantile, quantile
-	return &variant{fluid: NewFluidPool(pool, start, seed), pool: pool, cfg: cfg, warmup: pool.Warmup}
+	return &variant{pool: pool, cfg: cfg}
 }
 
-// step serves one minute of demand.
-func (v *variant) step(load Load) {
-	v.fluid.Step(load)
-	for _, lag := range v.fluid.warmed {
-		v.warmup.Observe(lag)
+// decide has the pool obey the decision that Forewarm would make for it at t, and returns it.
+func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, obeys simulated) alerting.Decision {
+	for _, lag := range obeys.Warmed() {
+		v.pool.Warmup.Observe(lag)
 	}
-}
-
-// decide obeys the decision that Forewarm would make for this pool at t.
-func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast) alerting.Decision {
 	minute := f.Minute
-	minute.State = v.fluid.state()
+	minute.State = obeys.state()
+	pool := v.pool
 	var waiting []time.Duration
 	for _, since := range minute.State.PendingSince {
 		waiting = append(waiting, t.Sub(since))
 	}
-	v.pool.Warmup = v.warmup.Given(waiting)
-	supply, _ := alerting.CurrentSupply(t, minute, &v.pool, v.state)
-	window := forecaster.LeadTime(&v.pool.Warmup) + v.cfg.Hold
-	projection := forecaster.Project(f, &v.pool, &v.pool.Warmup, supply, v.pool.Reserves.Failure, window)
-	in := alerting.Input{Projection: projection, Forecast: f, Pool: v.pool, Minute: minute, Sequence: sequence}
+	pool.Warmup = v.pool.Warmup.Given(waiting)
+	supply, _ := alerting.CurrentSupply(t, minute, &pool, v.state)
+	window := forecaster.LeadTime(&pool.Warmup) + v.cfg.Hold
+	projection := forecaster.Project(f, &pool, &pool.Warmup, supply, pool.Reserves.Failure, window)
+	in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
 	var d alerting.Decision
 	d, v.state = alerting.Decide(t, in, v.state, v.cfg)
-	v.fluid.SetDesired(d.Desired)
+	obeys.SetDesired(d.Desired)
 	return d
 }

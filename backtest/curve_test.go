@@ -1,0 +1,59 @@
+package backtest
+
+import (
+	"math"
+	"testing"
+)
+
+func TestCurve(t *testing.T) {
+	c := newCurve([]point{{.02, 100}, {0, 200}, {.01, 150}, {.015, 160}, {.02, 90}, {.01, 155}})
+	if len(c) != 3 {
+		t.Fatalf("%v: want the three points that no other beats", c)
+	}
+	for _, test := range []struct{ share, want float64 }{{0, 200}, {.005, 175}, {.01, 150}, {.015, 120}, {.02, 90}, {.5, 90}} {
+		if got := c.hoursAt(test.share); math.Abs(got-test.want) > 1e-9 {
+			t.Errorf("at %g: %g GPU-hours, want %g", test.share, got, test.want)
+		}
+	}
+	for _, test := range []struct{ hours, want float64 }{{300, 0}, {175, .005}, {120, .015}, {90, .02}, {80, math.Inf(1)}} {
+		if got := c.saturatedAt(test.hours); math.Abs(got-test.want) > 1e-9 && got != test.want {
+			t.Errorf("for %g GPU-hours: %g saturated, want %g", test.hours, got, test.want)
+		}
+	}
+	if got := c[1:].hoursAt(.001); !math.IsInf(got, 1) {
+		t.Errorf("no setting saturates as little, but it costs %g", got)
+	}
+	if got := newCurve(nil).hoursAt(1); !math.IsInf(got, 1) {
+		t.Errorf("a policy without settings costs %g", got)
+	}
+}
+
+// Knobs after the first are chosen where settings are chosen, not where they are scored.
+func TestCompareTunesBeforeItScores(t *testing.T) {
+	at := func(set Setting, tuning, scored point) outcome {
+		a := func(p point) Account { return Account{Minutes: 1000, Saturated: int(1000 * p.saturated), GPUHours: p.hours} }
+		return outcome{set, a(tuning), a(scored)}
+	}
+	f := field{
+		specs: []PolicySpec{{Name: ForewarmPolicy, Knobs: make([]Knob, 1)}, {Name: "rival", Knobs: make([]Knob, 2)}, {Name: OraclePolicy, Knobs: make([]Knob, 1)}},
+		outcomes: [][]outcome{
+			{at(Setting{.5}, point{.01, 120}, point{.01, 120})},
+			{
+				// Second knob 1 is better in the tuning part, 2 in the scored part.
+				at(Setting{.7, 1}, point{.02, 100}, point{.02, 130}), at(Setting{.6, 1}, point{0, 120}, point{0, 150}),
+				at(Setting{.7, 2}, point{.02, 110}, point{.02, 100}), at(Setting{.6, 2}, point{0, 130}, point{0, 110}),
+			},
+			{at(Setting{1}, point{0, 80}, point{0, 100})},
+		},
+	}
+	c := f.compare(.01)
+	if c.BestRival != "rival" || c.Costs[1].GPUHours != 140 || c.Costs[1].Carried != 0 || c.Costs[1].CarriedCost != 150 {
+		t.Errorf("%+v: want 140 GPU-hours, between 130 and 150, and the setting that held the target before at 150", c)
+	}
+	if got := float64(c.GapClosed); math.Abs(got-.5) > 1e-9 {
+		t.Errorf("gap closed %g, want (140 − 120)/(140 − 100)", got)
+	}
+	if !math.IsNaN(float64(c.SaturationRatio)) && c.SaturationRatio != 0 {
+		t.Errorf("saturation ratio %g: the rival has no setting for 120 GPU-hours", c.SaturationRatio)
+	}
+}
