@@ -31,7 +31,9 @@ func TestCurve(t *testing.T) {
 // Knobs after the first are chosen where settings are chosen, not where they are scored.
 func TestCompareTunesBeforeItScores(t *testing.T) {
 	at := func(set Setting, tuning, scored point) outcome {
-		a := func(p point) Account { return Account{Minutes: 1000, Saturated: int(1000 * p.saturated), GPUHours: p.hours} }
+		a := func(p point) Account {
+			return Account{Minutes: 1000, Saturated: int(1000 * p.saturated), GPUHours: p.hours}
+		}
 		return outcome{set, a(tuning), a(scored)}
 	}
 	f := field{

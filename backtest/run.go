@@ -43,7 +43,6 @@ type runner struct {
 	pool     capacity.Pool
 
 	until time.Time // what comes from here on is not run
-	tuned Account   // of fluid, at the first scored minute
 
 	pipeline *forewarm.Pipeline
 	own      *contender   // obeys the pipeline
