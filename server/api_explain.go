@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -14,9 +15,13 @@ type explanationJSON struct {
 }
 
 // getExplanation answers what one forecast rests on: ?pool=chat&class=agent&dimension=kv. Without a class it is that of the
-// whole pool, without a dimension that of the resource that binds, or else the first one.
+// whole pool, without a dimension that of the resource that binds, or else the first one. ?id= is a decision: see there.
 func (s *Server) getExplanation(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
+	if id := query.Get("id"); id != "" {
+		http.Redirect(w, r, "/api/v1/explain/"+url.PathEscape(id), http.StatusSeeOther)
+		return
+	}
 	p := s.find(w, query.Get("pool"))
 	if p == nil {
 		return

@@ -389,3 +389,40 @@ func mustEncode(t *testing.T, d *alerting.Decision) []byte {
 	}
 	return b
 }
+
+// TestFind looks decisions up by what users have in hand: an event's id, its evidence, a pool.
+func TestFind(t *testing.T) {
+	j := openJournal(t, t.TempDir())
+	start := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	first := start.Unix() / 60
+	for minute := range 120 {
+		for _, pool := range []string{"a-1", "b"} {
+			d := alerting.Decision{Pool: pool, Tick: start.Add(time.Duration(minute) * time.Minute), Generation: first + int64(minute/10), Publish: minute%10 == 0}
+			if err := j.Append(&d); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for ref, want := range map[string]struct{ minute, after int }{
+		fmt.Sprintf("a-1-%d", first):                                   {0, 60},
+		fmt.Sprintf("a-1-%d", first+7):                                 {70, 49},
+		"b@" + start.Add(33*time.Minute).Format(time.RFC3339) + "#918": {33, 60},
+		"b":   {119, 0},
+		"a-1": {119, 0}, // a pool whose name looks like an id
+	} {
+		d, after, err := j.Find(ref, time.Hour)
+		if err != nil || !d.Tick.Equal(start.Add(time.Duration(want.minute)*time.Minute)) || len(after) != want.after {
+			t.Errorf("%s: minute %s, %d after it, %v; want %d and %d", ref, d.Tick.Sub(start), len(after), err, want.minute, want.after)
+		}
+		for i := range after {
+			if after[i].Pool != d.Pool || !after[i].Tick.After(d.Tick) {
+				t.Errorf("%s: %s of %s follows", ref, after[i].Tick, after[i].Pool)
+			}
+		}
+	}
+	for _, ref := range []string{"", "c", "b-1", fmt.Sprintf("b-%d", first+500), "b@2026-03-02T12:00:30Z", "@", "-"} {
+		if _, _, err := j.Find(ref, time.Hour); !errors.Is(err, ErrNoDecision) {
+			t.Errorf("%q: error %v", ref, err)
+		}
+	}
+}

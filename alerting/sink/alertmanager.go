@@ -23,7 +23,7 @@ type AlertmanagerConfig struct {
 	URLs         []string          `yaml:"urls"`          // of every peer of the cluster, without /api/v2/alerts
 	Timeout      time.Duration     `yaml:"timeout"`       // of one request; 0 means 10s
 	Labels       map[string]string `yaml:"labels"`        // added to every alert, such as cluster; alerts' own labels win
-	GeneratorURL string            `yaml:"generator_url"` // where a reader of the alert finds Forewarm
+	GeneratorURL string            `yaml:"generator_url"` // of Forewarm's page, as a reader of the alert reaches it; the link leads to the decision
 
 	Username        string `yaml:"username"`          // basic authentication
 	PasswordFile    string `yaml:"password_file"`     // read at each request, so that it can rotate
@@ -120,6 +120,9 @@ func (s *Alertmanager) render(a *alerting.Alert) postable {
 	p := postable{
 		Labels: labels, Annotations: a.Annotations, StartsAt: a.StartsAt.UTC(),
 		EndsAt: now.Add(a.EndsAt.Sub(a.UpdatedAt)), GeneratorURL: s.cfg.GeneratorURL,
+	}
+	if id := a.Annotations["decision"]; id != "" && s.cfg.GeneratorURL != "" {
+		p.GeneratorURL = strings.TrimSuffix(s.cfg.GeneratorURL, "/") + "/explain/" + url.PathEscape(id)
 	}
 	if a.Resolved {
 		p.EndsAt = now

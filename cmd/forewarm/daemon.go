@@ -137,6 +137,8 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 		return nil, err
 	}
 	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
+	d.server.Handle("GET /explain/{id...}", http.HandlerFunc(d.getExplanation))
+	d.server.Handle("GET /api/v1/explain/{id...}", http.HandlerFunc(d.getExplanationJSON))
 	d.openPromQL()
 	if err := d.openScalers(); err != nil {
 		return nil, usageError{err}

@@ -92,6 +92,11 @@ func TestUsage(t *testing.T) {
 		{"report -data . -config sound.yaml", 2, []string{"-config or -data"}},
 		{"report -format pdf", 2, []string{"-format", `"pdf"`, "md or json"}},
 		{"report -data . -from then", 2, []string{"-from", `"then"`, "RFC 3339"}},
+		{"explain", 2, []string{"name one decision", "chat-"}},
+		{"explain -format pdf chat", 2, []string{"-format", `"pdf"`, "text or json"}},
+		{"explain -data . -url http://x chat", 2, []string{"one of -config, -data and -url"}},
+		{"explain -data none chat", 2, []string{"none", "no data directory"}},
+		{"explain -url http://127.0.0.1:1 chat", 1, []string{"127.0.0.1:1", "refused"}},
 		{"decode -format xml", 2, []string{"-format", `"xml"`, "litellm"}},
 		{"decode -encoding br", 2, []string{"-encoding", `"br"`, "gzip"}},
 		{"decode -received-at noon", 2, []string{"-received-at", `"noon"`, "RFC 3339"}},
@@ -146,7 +151,7 @@ func TestFailure(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "serve", "help": "forewarm COMMAND -h", "-h": "backtest", "--help": "replay", "version": "forewarm ", "serve -h": "-config", "agent -h": "-config",
-		"replay -h": "-speed", "report -h": "-data", "check -h": "-health", "demo -h": "-once", "backtest -h": "-policies",
+		"replay -h": "-speed", "report -h": "-data", "explain -h": "-url", "check -h": "-health", "demo -h": "-once", "backtest -h": "-policies",
 	} {
 		code, out, errs := runHere(t.Context(), strings.Fields(args)...)
 		if code != 0 || !strings.Contains(out, want) || errs != "" {

@@ -1,0 +1,274 @@
+package alerting
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// ExplainSpan is how long after a decision is looked at for what came of it.
+const ExplainSpan = time.Hour
+
+// Explanation is one decision with how it came about, what would have been otherwise, and what came of it.
+type Explanation struct {
+	ID        string              `json:"id"`
+	Decision  Decision            `json:"-"`
+	Event     Prescale            `json:"decision"` // as it was, or would have been, published
+	Resources []ExplainedResource `json:"resources"`
+	Steps     []Step              `json:"steps"`
+	Otherwise []string            `json:"otherwise"`
+	After     *Aftermath          `json:"after,omitempty"` // nil before the next decision
+}
+
+// ExplainedResource is what a decision knew of one resource. Demand and capacities are in the resource's own unit.
+type ExplainedResource struct {
+	Resource     string        `json:"resource"`
+	Demand       float64       `json:"demand"`
+	PerReplica   float64       `json:"per_replica"`
+	Need         float64       `json:"need"` // demand at the decision quantile, its largest minute in the lead window
+	NeedReplicas int           `json:"need_replicas"`
+	Probability  float64       `json:"probability"`
+	ETA          SaturationETA `json:"saturation_eta"`
+}
+
+// Step is one number of replicas on the way to the one that was asked for.
+type Step struct {
+	Replicas int    `json:"replicas"`
+	What     string `json:"what"`
+}
+
+// Aftermath is what came in the hour after a decision, as far as it is known.
+type Aftermath struct {
+	Until time.Time `json:"until"`
+	// Changes are the ticks at which the replicas changed.
+	Changes []Supply `json:"changes"`
+	// Peak is the busiest tick of the resource that bound, Without what would have been the busiest with the replicas that
+	// there were, or were on their way, at the decision.
+	Peak    *Peak `json:"peak,omitempty"`
+	Without *Peak `json:"without,omitempty"`
+}
+
+// Supply is the replicas at one tick.
+type Supply struct {
+	Tick    time.Time `json:"tick"`
+	Ready   int       `json:"ready"`
+	Pending int       `json:"pending"`
+	Desired int       `json:"desired"`
+}
+
+// Peak is demand against capacity at one tick.
+type Peak struct {
+	Tick     time.Time `json:"tick"`
+	Resource string    `json:"resource"`
+	Replicas int       `json:"replicas"` // whose capacity it is
+	Demand   float64   `json:"demand"`
+	Use      float64   `json:"use"` // demand over capacity
+}
+
+// Explain says how d came about, and what came of it by the decisions of the same pool after it, in order.
+func Explain(d *Decision, after []Decision) Explanation {
+	x := Explanation{ID: d.EventID(), Decision: *d, Event: NewEvent(d).Data, Resources: []ExplainedResource{}, Steps: steps(d), Otherwise: otherwise(d)}
+	tick := d.Tick.UTC()
+	for i := range d.Resources {
+		r := &d.Resources[i]
+		x.Resources = append(x.Resources, ExplainedResource{r.Dimension, r.Demand, r.PerReplica, r.NeedQuantile, r.NeedReplicas, round(r.Probability),
+			SaturationETA{P10: ahead(tick, r.ETA.P10), P50: ahead(tick, r.ETA.P50), P90: ahead(tick, r.ETA.P90)}})
+	}
+	if len(after) > 0 {
+		x.After = aftermath(d, after)
+	}
+	return x
+}
+
+// steps lead from demand to what was asked for.
+func steps(d *Decision) []Step {
+	var out []Step
+	for i := range d.Resources {
+		r := &d.Resources[i]
+		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: %s at the %s quantile, %s a replica", noun(r.Dimension), amount(r.NeedQuantile), percent(d.Quantile), amount(r.PerReplica))})
+	}
+	if n := d.Reserves.Total(); n > 0 {
+		out = append(out, Step{n, "on top, in reserve"})
+	}
+	out = append(out, Step{d.Floor, "reactive floor: what this minute's demand, queue and KV use take"}, Step{d.Needed, "needed, by all evidence"})
+	if len(d.Constraints) > 0 {
+		return append(out, Step{d.Desired, "asked for, after " + strings.Join(d.Constraints, ", ")})
+	}
+	return append(out, Step{d.Desired, fmt.Sprintf("asked for; the pool's bounds (at most %d) change nothing", d.Limit)})
+}
+
+// otherwise is what to expect had nothing been done, and what others would have done.
+func otherwise(d *Decision) []string {
+	var out []string
+	for i := range d.Resources {
+		r := &d.Resources[i]
+		if r.Dimension != d.Binding {
+			continue
+		}
+		text := fmt.Sprintf("With the %s there were, %s runs out within the lead window with a probability of %s", count(d.Ready+d.Pending), noun(r.Dimension), percent(r.Probability))
+		if r.ETA.P50 != forecaster.Never {
+			text += fmt.Sprintf(", at the median at %s", clock(d.Tick.Add(r.ETA.P50)))
+		}
+		out = append(out, text+".")
+	}
+	if len(d.Resources) > 0 {
+		out = append(out, fmt.Sprintf("By what could be seen alone, without a forecast, %s would have been asked for.", count(max(d.Floor, 0))))
+	}
+	if d.Mode == Advisory {
+		out = append(out, "Nothing was asked of anyone: this is advisory mode.")
+	}
+	return out
+}
+
+func aftermath(d *Decision, after []Decision) *Aftermath {
+	a := &Aftermath{}
+	last := Supply{Ready: d.Ready, Pending: d.Pending, Desired: d.Desired}
+	for i := range after {
+		x := &after[i]
+		a.Until = x.Tick.UTC()
+		now := Supply{Ready: x.Ready, Pending: x.Pending, Desired: x.Desired}
+		if now != last {
+			last = now
+			now.Tick = x.Tick.UTC()
+			a.Changes = append(a.Changes, now)
+		}
+		a.Peak = busier(a.Peak, use(d.Binding, x, x.Ready))
+		a.Without = busier(a.Without, use(d.Binding, x, d.Ready+d.Pending))
+	}
+	return a
+}
+
+// use is the use of a resource at the tick of x by the capacity of so many replicas; nil when that is not known.
+func use(resource string, x *Decision, replicas int) *Peak {
+	for i := range x.Resources {
+		if r := &x.Resources[i]; r.Dimension == resource && r.PerReplica > 0 && replicas > 0 {
+			return &Peak{Tick: x.Tick.UTC(), Resource: resource, Replicas: replicas, Demand: r.Demand, Use: r.Demand / (r.PerReplica * float64(replicas))}
+		}
+	}
+	return nil
+}
+
+// busier is the busier of two ticks, the earlier of equals; either may be nil.
+func busier(a, b *Peak) *Peak {
+	if a == nil || b != nil && b.Use > a.Use {
+		return b
+	}
+	return a
+}
+
+// WriteText writes x for a person.
+func (x *Explanation) WriteText(w io.Writer) error {
+	d := &x.Decision
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, decided at %s, %s mode, stands until %s\n\n", x.ID, d.Tick.UTC().Format("2006-01-02 15:04 UTC"), d.Mode, clock(d.Expires))
+	fmt.Fprintf(&b, "  %s\n\nWhat it knew\n", d.Reason)
+	facts(&b, d)
+	if len(d.Resources) > 0 {
+		fmt.Fprintf(&b, "\nResource by resource\n")
+		resources(&b, d)
+	}
+	fmt.Fprintf(&b, "\nHow %s came about\n", count(d.Desired))
+	for _, s := range x.Steps {
+		fmt.Fprintf(&b, "  %5d  %s\n", s.Replicas, s.What)
+	}
+	if len(x.Otherwise) > 0 {
+		fmt.Fprintf(&b, "\nOtherwise\n")
+		for _, line := range x.Otherwise {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
+	}
+	x.After.write(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// facts are the inputs, one a line.
+func facts(w io.Writer, d *Decision) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fact := func(name, format string, a ...any) {
+		fmt.Fprintf(t, "  %s\t"+format+"\n", append([]any{name}, a...)...)
+	}
+	source := "reported"
+	if d.SupplyAssumed {
+		source = "assumed, for none reports"
+	}
+	fact("replicas", "%d ready, %d pending (%s)", d.Ready, d.Pending, source)
+	fact("telemetry", "of the stream up to message %d", d.Sequence)
+	if fact("confidence", "%s", d.Confidence); d.Model != "" {
+		fact("models", "%s", d.Model)
+	}
+	fact("warm-up", "up to %s: nothing nearer can be averted by scaling", span(d.Lead))
+	fact("provides for", "the %s quantile of demand (%s)", percent(d.Quantile), d.QuantileFrom)
+	if !d.NeededBy.IsZero() {
+		fact("needed by", "%s", clock(d.NeededBy))
+	}
+	for i := range d.Drivers {
+		x := &d.Drivers[i]
+		fact("driver", "%s", describe(*x))
+	}
+	for _, warning := range d.Warnings {
+		fact("warning", "%s", warning)
+	}
+	_ = t.Flush() // of a builder
+}
+
+// resources is a table of the evidence; the resource that binds has a star.
+func resources(w io.Writer, d *Decision) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "  resource\tdemand now\ta replica\t%s quantile\treplicas\truns out\tp10\tp50\tp90\t\n", percent(d.Quantile))
+	for i := range d.Resources {
+		r := &d.Resources[i]
+		mark := ""
+		if r.Dimension == d.Binding {
+			mark = " *"
+		}
+		fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", r.Dimension, mark, amount(r.Demand), amount(r.PerReplica), amount(r.NeedQuantile), r.NeedReplicas,
+			percent(r.Probability), away(r.ETA.P10), away(r.ETA.P50), away(r.ETA.P90))
+	}
+	_ = t.Flush() // of a builder
+}
+
+func (a *Aftermath) write(w io.Writer) {
+	if a == nil {
+		return
+	}
+	fmt.Fprintf(w, "\nWhat came of it, until %s\n", clock(a.Until))
+	for _, s := range a.Changes {
+		fmt.Fprintf(w, "  %s  %d ready, %d pending, %d asked for\n", clock(s.Tick), s.Ready, s.Pending, s.Desired)
+	}
+	if len(a.Changes) == 0 {
+		fmt.Fprintf(w, "  the replicas stayed as they were\n")
+	}
+	if p := a.Peak; p != nil {
+		fmt.Fprintf(w, "  %s was at most %s in use, at %s by %s\n", noun(p.Resource), percent(p.Use), clock(p.Tick), count(p.Replicas))
+	}
+	if p := a.Without; p != nil {
+		fmt.Fprintf(w, "  with the %s of the decision it would have been at most %s, at %s\n", count(p.Replicas), percent(p.Use), clock(p.Tick))
+	}
+}
+
+// away is a time ahead in a table.
+func away(d time.Duration) string {
+	if d == forecaster.Never {
+		return fmt.Sprintf(">%d min", forecaster.Horizon)
+	}
+	return fmt.Sprintf("%.0f min", d.Minutes())
+}
+
+// amount is a quantity with three digits: 1.35k, 2.1M.
+func amount(v float64) string {
+	for _, unit := range []struct {
+		size float64
+		name string
+	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if math.Abs(v) >= unit.size {
+			return fmt.Sprintf("%.3g%s", v/unit.size, unit.name)
+		}
+	}
+	return fmt.Sprintf("%.3g", v)
+}

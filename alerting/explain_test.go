@@ -1,0 +1,84 @@
+package alerting
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// later are decisions of the hour after decided: replicas become ready, and demand grows beyond what there was.
+func later() (after []Decision) {
+	for minute, s := range map[int]struct {
+		ready, pending int
+		demand         float64
+	}{1: {14, 5, 1380}, 2: {14, 5, 1420}, 3: {17, 2, 1640}, 4: {19, 0, 1805}, 5: {19, 0, 1500}} {
+		d := decided()
+		d.Tick, d.Ready, d.Pending = noon.Add(time.Duration(minute)*10*time.Minute), s.ready, s.pending
+		d.Resources[0].Demand = s.demand
+		after = append(after, d)
+	}
+	for i := range after { // a map has no order
+		for j := range after[:i] {
+			if after[i].Tick.Before(after[j].Tick) {
+				after[i], after[j] = after[j], after[i]
+			}
+		}
+	}
+	return after
+}
+
+func TestExplainGolden(t *testing.T) {
+	full := decided()
+	full.Resources = append(full.Resources, ResourceEvidence{Dimension: "decode", PerReplica: 4.2e6, Demand: 3.1e7, NeedQuantile: 5.2e7, NeedReplicas: 13, ETA: never})
+	full.Warnings = []string{"1 pending replicas take longer than twice the warm-up lag (26 min)"}
+	limited := decided()
+	limited.Mode, limited.SupplyAssumed, limited.Desired, limited.Limit = Advisory, true, 16, 16
+	limited.Constraints = []string{"replicas.max 16: 19 wanted"}
+	blind := Decision{Pool: "p", Generation: 3, Tick: noon, Expires: noon.Add(time.Hour), Mode: Active, Action: Hold, Ready: 4, Desired: 4, Needed: 4, Limit: 8,
+		Lead: 13 * time.Minute, Quantile: .95, QuantileFrom: QuantileDefault, Confidence: forecaster.Cold, ETA: never, Stale: true,
+		Reason: "no telemetry since 11:48 UTC (12 min): holding 4 replicas."}
+	var text bytes.Buffer
+	for _, x := range []Explanation{Explain(&full, later()), Explain(&limited, later()[:1]), Explain(&blind, nil)} {
+		if err := x.WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString("\n---\n\n")
+		if _, err := json.Marshal(x); err != nil {
+			t.Errorf("as JSON: %v", err)
+		}
+	}
+	const golden = "testdata/explain.golden.txt"
+	if *update {
+		if err := os.WriteFile(golden, text.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(text.String(), "\n")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestExplainPeak(t *testing.T) {
+	d := decided()
+	got := Explain(&d, later()).After
+	if diff := cmp.Diff(&Peak{Tick: noon.Add(20 * time.Minute), Resource: "kv", Replicas: 14, Demand: 1420, Use: 1420. / 1400}, got.Peak); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(&Peak{Tick: noon.Add(40 * time.Minute), Resource: "kv", Replicas: 14, Demand: 1805, Use: 1805. / 1400}, got.Without); diff != "" {
+		t.Error(diff)
+	}
+	if len(got.Changes) != 3 || got.Changes[1].Ready != 17 {
+		t.Errorf("changes %+v", got.Changes)
+	}
+}

@@ -1,0 +1,67 @@
+package sink
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// bodies is a stream that keeps what is published.
+type bodies struct{ got string }
+
+func (b *bodies) PublishMsg(_ context.Context, m *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	b.got = string(m.Data)
+	return &jetstream.PubAck{}, nil
+}
+
+// TestAdvisoryIsMarked: nobody can take a trial for the real thing, whatever sink tells of it; and nothing else is marked.
+func TestAdvisoryIsMarked(t *testing.T) {
+	for _, mode := range []alerting.Mode{alerting.Advisory, alerting.Active} {
+		cfg := alerting.DefaultConfig()
+		cfg.Mode = mode
+		event := decision("llama", 4)
+		event.Decision.Mode, event.Decision.Action = mode, alerting.ScaleOut
+		d := *event.Decision
+		d.Stale = true
+		raised := alerting.NewBoard(cfg).Update(d.Tick, []alerting.Condition{func() alerting.Condition {
+			c := alerting.Conditions(&d, nil, cfg)[0]
+			c.Immediate = true
+			return c
+		}()})[0]
+		var got string
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			got = string(body)
+		}))
+		defer server.Close()
+		stream := &bodies{}
+		deps := subjects
+		deps.NATS = stream
+		sinks := map[string]alerting.Sink{"nats": NewNATS(deps)}
+		for name, kind := range httpSinks {
+			sinks[name] = kind.build(t, server.URL)
+		}
+		for name, s := range sinks {
+			for what, n := range map[string]alerting.Notice{"event": event, "alert": {Alert: &raised}} {
+				if picky, ok := s.(selector); ok && !picky.Accepts(n) && name != "slack" {
+					continue
+				}
+				got, stream.got = "", ""
+				if err := s.Send(t.Context(), n); err != nil {
+					t.Fatal(err)
+				}
+				if marked := strings.Contains(got+stream.got, "advisory"); marked != (mode == alerting.Advisory) {
+					t.Errorf("%s mode, %s to %s: marked %t: %s", mode, what, name, marked, got+stream.got)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/storage"
+)
+
+// runExplain says what a decision rests on, from a data directory or a running daemon.
+func runExplain(ctx context.Context, args []string, std streams) (err error) {
+	f := flag.NewFlagSet("explain", flag.ContinueOnError)
+	path := f.String("config", "", "configuration `file`: its storage.dir is read, or the daemon that holds it is asked")
+	dir := f.String("data", "", "data `directory` of a daemon that is stopped")
+	at := f.String("url", "", "a running daemon, such as http://127.0.0.1:9464")
+	format := f.String("format", "text", "text or json")
+	rest, err := parse(f, args, std)
+	if err != nil {
+		return err
+	}
+	if *format != "text" && *format != "json" {
+		return usagef("-format is %q: it must be text or json", *format)
+	}
+	if len(rest) != 1 {
+		return usagef("name one decision: an event's id such as chat-29500000, or a pool for its newest")
+	}
+	ref, sc := rest[0], storage.DefaultConfig()
+	given := 0
+	for _, s := range []string{*path, *dir, *at} {
+		if s != "" {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return usagef("give one of -config, -data and -url")
+	case *dir != "":
+		sc.Dir = *dir
+	case *path != "":
+		cfg, err := config.Load(*path)
+		if err != nil {
+			return usageError{err}
+		}
+		sc, *at = cfg.Storage, "http://"+cfg.Server.Listen
+	}
+	ask := func() error {
+		return askDaemon(ctx, std.out, *at+"/explain/"+url.PathEscape(ref)+"?format="+*format)
+	}
+	if *at != "" && *path == "" {
+		return ask()
+	}
+	if err := checkDataDir(sc.Dir); err != nil {
+		return err
+	}
+	lock, err := storage.Lock(sc.Dir)
+	switch {
+	case errors.Is(err, storage.ErrLocked) && *at != "":
+		return ask()
+	case errors.Is(err, storage.ErrLocked):
+		return fmt.Errorf("%w; or ask it: explain -config FILE, or -url", err)
+	case err != nil:
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	journal, err := storage.OpenJournal(filepath.Join(sc.Dir, "journal"), slogFrom(zap.NewNop()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	x, err := explain(journal, ref)
+	if err != nil {
+		return err
+	}
+	return writeExplanation(std.out, &x, *format)
+}
+
+func explain(j *storage.Journal, ref string) (alerting.Explanation, error) {
+	d, after, err := j.Find(ref, alerting.ExplainSpan)
+	if err != nil {
+		return alerting.Explanation{}, err
+	}
+	return alerting.Explain(&d, after), nil
+}
+
+func writeExplanation(w io.Writer, x *alerting.Explanation, format string) error {
+	if format == "json" {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(x)
+	}
+	return x.WriteText(w)
+}
+
+// explainPage is the text for browsers, which the server's headers forbid to load anything.
+var explainPage = template.Must(template.New("explain").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Forewarm: {{.ID}}</title>
+<style>:root { color-scheme: light dark } body { margin: 1rem; font: 14px/1.5 ui-monospace, monospace } pre { white-space: pre-wrap }</style></head>
+<body><pre>{{.Text}}</pre></body></html>
+`))
+
+// getExplanation answers /explain/{id}: a page, or ?format=text or json. /api/v1/explain/{id} answers JSON.
+func (d *daemon) getExplanation(w http.ResponseWriter, r *http.Request) {
+	format := r.FormValue("format")
+	if format != "" && format != "html" && format != "text" && format != "json" {
+		http.Error(w, fmt.Sprintf("format is %q: it must be html, text or json", format), http.StatusBadRequest)
+		return
+	}
+	x, err := explain(d.journal, r.PathValue("id"))
+	switch {
+	case errors.Is(err, storage.ErrNoDecision):
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	var b bytes.Buffer
+	kind := "text/html; charset=utf-8"
+	switch format {
+	case "json":
+		kind = typeJSON
+		err = writeExplanation(&b, &x, format)
+	case "text":
+		kind = "text/plain; charset=utf-8"
+		err = writeExplanation(&b, &x, format)
+	default:
+		var text bytes.Buffer
+		if err = x.WriteText(&text); err == nil {
+			err = explainPage.Execute(&b, map[string]string{"ID": x.ID, "Text": text.String()})
+		}
+	}
+	if err != nil {
+		d.log.Error("explain a decision", zap.Error(err))
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	_, _ = w.Write(b.Bytes()) // the reader may have gone away
+}
+
+// getExplanationJSON is getExplanation for programs.
+func (d *daemon) getExplanationJSON(w http.ResponseWriter, r *http.Request) {
+	r.Form = url.Values{"format": {"json"}}
+	d.getExplanation(w, r)
+}
