@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,6 +29,8 @@ import (
 
 var benchTable = flag.String("table", "", "run the benchmarks and write their table to this `file`")
 
+var benchParts = flag.String("parts", "", "`names` of the benchmarks to run, by comma; the others' rows stay out of the table")
+
 var benchMessages = flag.Int("messages", 400_000, "`number` of messages in each benchmark that sends some")
 
 // row is one line of BENCHMARKS.md.
@@ -40,8 +43,22 @@ func TestBenchmarkTable(t *testing.T) {
 	}
 	b := &bench{t: t, messages: *benchMessages}
 	var rows []row
-	for _, part := range []func() []row{b.core, b.jetstream, b.protobuf, b.classes, b.memory, b.daemonMemory, b.forecasts} {
-		for _, r := range part() {
+	for _, part := range []struct {
+		name string
+		run  func() []row
+	}{
+		{"core", b.core},
+		{"jetstream", b.jetstream},
+		{"protobuf", b.protobuf},
+		{"classes", b.classes},
+		{"memory", b.memory},
+		{"daemon", b.daemonMemory},
+		{"forecasts", b.forecasts},
+	} {
+		if *benchParts != "" && !slices.Contains(strings.Split(*benchParts, ","), part.name) {
+			continue
+		}
+		for _, r := range part.run() {
 			t.Log(r)
 			rows = append(rows, r)
 		}
@@ -114,6 +131,7 @@ func requests(n, classes int, start time.Time) []ingest.Request {
 func newPipeline(classes int) *forewarm.Pipeline {
 	cfg := forewarm.DefaultConfig()
 	cfg.Features.MaxClasses = classes
+	cfg.Every, cfg.ForecastClasses, cfg.LightClasses = time.Hour, 1, 1 // forecasts are measured elsewhere
 	cfg.Pools = []capacity.Pool{{Name: "chat"}}
 	return forewarm.New(cfg)
 }
@@ -156,13 +174,14 @@ func (b *bench) core() []row {
 	ref, us := b.compare(
 		func() time.Duration { return read(func(*nats.Msg) {}) },
 		func() time.Duration {
-			in, out := pipe(newPipeline(64))
+			in, settle, end := pipe(newPipeline(64))
+			defer end()
 			took := read(func(m *nats.Msg) {
 				about, _ := ingest.ParseSubject("forewarm", m.Subject)
 				in(about, m.Data)
 			})
 			began := time.Now()
-			out()
+			settle()
 			return took + time.Since(began)
 		})
 	return b.ratio("JSON, one record a message, core NATS: decode, dedup, classify and fold, against a subscriber that does nothing", ref, us, 50)
@@ -231,16 +250,15 @@ func (b *bench) ratio(what string, ref, us cost, bound int) []row {
 const perParcel = 32
 
 // pipe decodes on the caller's goroutine and folds on another, some messages at a time, as the daemon does: in takes a
-// message, out waits until all are folded.
-func pipe(p *forewarm.Pipeline) (in func(about ingest.Meta, data []byte), out func()) {
+// message, settle waits until all are folded, end lets the other goroutine go.
+func pipe(p *forewarm.Pipeline) (in func(about ingest.Meta, data []byte), settle, end func()) {
 	const parcels = 8
 	type parcel []ingest.Batch
-	free, ready, done := make(chan parcel, parcels), make(chan parcel, parcels), make(chan struct{})
+	free, ready := make(chan parcel, parcels), make(chan parcel, parcels)
 	for range parcels {
 		free <- make(parcel, perParcel)[:0]
 	}
 	go func() {
-		defer close(done)
 		for batches := range ready {
 			p.ApplyAll(batches, func(*forewarm.Output) {})
 			for i := range batches {
@@ -248,23 +266,29 @@ func pipe(p *forewarm.Pipeline) (in func(about ingest.Meta, data []byte), out fu
 			}
 			free <- batches[:0]
 		}
-		p.CatchUp()
 	}()
-	at, limits := <-free, ingest.DefaultLimits()
+	at, limits, decoder := <-free, ingest.DefaultLimits(), new(ingest.Decoder)
 	in = func(about ingest.Meta, data []byte) {
 		at = at[:len(at)+1]
-		ingest.Decode(about, data, limits, &at[len(at)-1])
+		decoder.Decode(about, data, limits, &at[len(at)-1])
 		if len(at) == perParcel {
 			ready <- at
 			at = <-free
 		}
 	}
-	out = func() {
+	settle = func() {
 		ready <- at
-		close(ready)
-		<-done
+		var all [parcels]parcel
+		for i := range all {
+			all[i] = <-free
+		}
+		p.CatchUp()
+		for _, x := range all[1:] {
+			free <- x
+		}
+		at = all[0]
 	}
-	return in, out
+	return in, settle, func() { close(ready) }
 }
 
 // protobuf decodes on one goroutine and folds on another, as the daemon does.
@@ -278,13 +302,12 @@ func (b *bench) protobuf() []row {
 	}
 	best, cpu, allocs := time.Duration(1<<62), time.Duration(1<<62), 0.0
 	for range rounds {
-		p := newPipeline(64)
+		in, settle, end := pipe(newPipeline(64))
 		run := func(messages [][]byte) {
-			in, out := pipe(p)
 			for _, m := range messages {
 				in(ingest.Meta{ContentType: ingest.ContentTypeProtobuf}, m)
 			}
-			out()
+			settle()
 		}
 		run(messages[:n/2]) // fills the tables
 		var before, after runtime.MemStats
@@ -294,6 +317,7 @@ func (b *bench) protobuf() []row {
 		best, cpu = min(best, time.Since(began)), min(cpu, cpuTime(b.t)-used)
 		runtime.ReadMemStats(&after)
 		allocs = float64(after.Mallocs-before.Mallocs) / float64(n/2*perBatch)
+		end()
 	}
 	records := float64(n / 2 * perBatch)
 	return []row{{"Protobuf, 100 records a message, decode to fold on two cores",
@@ -301,38 +325,39 @@ func (b *bench) protobuf() []row {
 }
 
 // classes spreads the same JSON traffic over few and many classes, from bytes to fold, in their second busy minute: the
-// first one has made room for the windows.
+// first one, an hour before, has made room for the windows.
 func (b *bench) classes() (rows []row) {
 	counts := [...]int{10, 100, 1000, 10_000}
-	var messages [len(counts)][][]byte
+	var messages, earlier [len(counts)][][]byte
 	var best [len(counts)]time.Duration
-	n := b.messages / 2
+	n, before := b.messages/2, benchStart.Add(-time.Hour)
 	for k, classes := range counts {
 		for _, r := range requests(n, classes, benchStart) {
 			messages[k] = append(messages[k], ingest.AppendRequest(nil, &r))
 		}
+		for _, r := range requests(n, classes, before) {
+			earlier[k] = append(earlier[k], ingest.AppendRequest(nil, &r))
+		}
 	}
 	for range rounds {
 		for k, classes := range counts {
-			p := newPipeline(classes)
-			before := benchStart.Add(-time.Hour)
-			p.Apply(&ingest.Batch{Requests: requests(n, classes, before)}, func(*forewarm.Output) {})
-			for at := before; at.Before(benchStart); at = at.Add(time.Minute) {
-				p.Apply(&ingest.Batch{Watermark: &ingest.Watermark{At: at}}, func(*forewarm.Output) {})
-			}
-			runtime.GC()
-			batches := make([]ingest.Batch, perParcel)
+			p, batches, decoder := newPipeline(classes), make([]ingest.Batch, perParcel), new(ingest.Decoder)
 			run := func(messages [][]byte) {
 				for len(messages) > 0 {
 					parcel := batches[:min(perParcel, len(messages))]
 					for i := range parcel {
 						parcel[i].Reset()
-						ingest.Decode(ingest.Meta{}, messages[i], ingest.DefaultLimits(), &parcel[i])
+						decoder.Decode(ingest.Meta{}, messages[i], ingest.DefaultLimits(), &parcel[i])
 					}
 					p.ApplyAll(parcel, func(*forewarm.Output) {})
 					messages = messages[len(parcel):]
 				}
 			}
+			run(earlier[k])
+			for at := before; at.Before(benchStart); at = at.Add(time.Minute) {
+				p.Apply(&ingest.Batch{Watermark: &ingest.Watermark{At: at}}, func(*forewarm.Output) {})
+			}
+			runtime.GC()
 			run(messages[k][:n/2])
 			p.CatchUp()
 			used := cpuTime(b.t)

@@ -95,7 +95,9 @@ func (t *TopK) Add(name string, weight float64) {
 		return
 	}
 	if pos := t.index.find(t.counters, name); pos >= 0 {
-		t.counters[pos].Weight += weight
+		c := &t.counters[pos]
+		c.Weight += weight
+		c.Name = name // which, being the same string in memory the next time, is then told from others without a look at it
 		return
 	}
 	if len(t.counters) < t.capacity {

@@ -36,7 +36,8 @@ type Consumer struct {
 	routes []route // of cfg.Sources
 
 	// Owned by the goroutine that receives.
-	next uint64 // sequence wanted next; 0 while anything will do
+	next    uint64 // sequence wanted next; 0 while anything will do
+	decoder ingest.Decoder
 
 	handled, last, lost atomic.Uint64 // sequences, and a count
 	opened              atomic.Bool

@@ -133,7 +133,7 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 		about.Source = header(m.Headers(), ingest.HeaderSource)
 	}
 	about.Encoding = strings.Join(headerValues(m.Headers(), headerContentEncoding), ", ")
-	ingest.Decode(about, m.Data(), c.cfg.Limits, b)
+	c.decoder.Decode(about, m.Data(), c.cfg.Limits, b)
 }
 
 // The headers that say how a message is encoded.
