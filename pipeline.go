@@ -431,7 +431,11 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 		return ingest.ReasonUnknownPool
 	}
 	if a.Stage == ingest.AckReady {
-		if asked, ok := e.asked(a.Generation); ok {
+		generation := a.Generation
+		if generation == ingest.Unknown { // the id alone will do: it ends in the generation
+			generation, _ = alerting.GenerationOf(a.Pool, a.EventID)
+		}
+		if asked, ok := e.asked(generation); ok {
 			e.warmup.Observe(a.At.Sub(asked))
 			e.answered = a.At.UTC().Truncate(time.Second)
 		}

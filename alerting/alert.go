@@ -3,6 +3,7 @@ package alerting
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -48,6 +49,16 @@ type Alert struct {
 
 func eventID(pool string, generation int64) string {
 	return pool + "-" + strconv.FormatInt(generation, 10)
+}
+
+// GenerationOf reads the generation off the id of a pool's event; ok is false for any other id.
+func GenerationOf(pool, id string) (generation int64, ok bool) {
+	digits, ok := strings.CutPrefix(id, pool+"-")
+	if !ok {
+		return 0, false
+	}
+	generation, err := strconv.ParseInt(digits, 10, 64)
+	return generation, err == nil && generation >= 0
 }
 
 // EventID tells the raising of an alert, and its end, from all other events. It stays the same while the alert fires.

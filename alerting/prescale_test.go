@@ -66,3 +66,17 @@ func TestNewEventOfNothing(t *testing.T) {
 		t.Errorf("time %s is not in UTC", got)
 	}
 }
+
+func TestGenerationOf(t *testing.T) {
+	for _, pool := range []string{"chat", "a-7", ""} {
+		d := Decision{Pool: pool, Generation: 29_300_000}
+		if g, ok := GenerationOf(pool, d.EventID()); !ok || g != d.Generation {
+			t.Errorf("%s: %d, %t", d.EventID(), g, ok)
+		}
+	}
+	for _, id := range []string{"", "chat", "chat-", "chat--1", "chat-x", "talk-7", "chat-99999999999999999999"} {
+		if g, ok := GenerationOf("chat", id); ok {
+			t.Errorf("%q is taken for generation %d", id, g)
+		}
+	}
+}

@@ -45,7 +45,7 @@ func TestAdvisoryIsMarked(t *testing.T) {
 		stream := &bodies{}
 		deps := subjects
 		deps.NATS = stream
-		sinks := map[string]alerting.Sink{"nats": NewNATS(deps)}
+		sinks := map[string]alerting.Sink{"nats": NewNATS(NATSConfig{}, deps)}
 		for name, kind := range httpSinks {
 			sinks[name] = kind.build(t, server.URL)
 		}

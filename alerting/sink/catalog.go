@@ -30,7 +30,7 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 	}
 	var sinks []alerting.Sink
 	if deps.NATS != nil && !c.NATS.Off {
-		sinks = append(sinks, NewNATS(deps))
+		sinks = append(sinks, NewNATS(c.NATS, deps))
 	}
 	peers, err := NewAlertmanagers(c.Alertmanager)
 	if err != nil {

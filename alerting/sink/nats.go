@@ -16,7 +16,8 @@ import (
 
 // NATSConfig is the nats block.
 type NATSConfig struct {
-	Off bool `yaml:"off"` // publish neither events nor alerts
+	Off    bool `yaml:"off"`    // publish neither events nor alerts
+	Binary bool `yaml:"binary"` // CloudEvents in binary mode: attributes in headers, data in the body
 }
 
 // Publisher is the part of jetstream.JetStream that the NATS sink uses. PublishMsg returns when the stream has stored
@@ -27,11 +28,12 @@ type Publisher interface {
 
 // NATS publishes pre-scale events and alerts to JetStream. The message id makes the stream drop what a retry repeats.
 type NATS struct {
+	cfg  NATSConfig
 	deps Deps
 }
 
 // NewNATS is the sink that publishes through deps.NATS.
-func NewNATS(deps Deps) *NATS { return &NATS{deps: deps} }
+func NewNATS(c NATSConfig, deps Deps) *NATS { return &NATS{c, deps} }
 
 // Name is "nats".
 func (*NATS) Name() string { return "nats" }
@@ -52,9 +54,11 @@ func (s *NATS) Send(ctx context.Context, n alerting.Notice) error {
 	return err
 }
 
-// message is n as the stream stores it: a pre-scale event as a structured CloudEvent, its attributes repeated in
-// headers for consumers that filter without parsing (CloudEvents NATS binding 1.0.3; lower case, because nats.go reads
-// headers case-sensitively), or an alert as JSON.
+// message is n as the stream stores it: a pre-scale event as a CloudEvent, or an alert as JSON.
+//
+// CloudEvents are by the NATS binding 1.0.3. Its content type says in which mode an event is: application/cloudevents+json
+// is structured, and the body is all of the event; any other is binary, and the body is its data. Attributes are in headers
+// in both, for consumers that filter without parsing; in lower case, because nats.go reads headers case-sensitively.
 func (s *NATS) message(n alerting.Notice) (*nats.Msg, error) {
 	if n.Alert != nil {
 		body, err := json.Marshal(n.Alert)
@@ -65,10 +69,14 @@ func (s *NATS) message(n alerting.Notice) (*nats.Msg, error) {
 		return m, err
 	}
 	e := alerting.NewEvent(n.Decision)
-	body, err := json.Marshal(e)
+	contentType, content := "application/cloudevents+json", any(e)
+	if s.cfg.Binary {
+		contentType, content = e.DataContentType, e.Data
+	}
+	body, err := json.Marshal(content)
 	m := &nats.Msg{Subject: s.deps.PrescaleSubject(e.Subject), Data: body, Header: nats.Header{}}
 	for _, h := range [][2]string{
-		{"Content-Type", "application/cloudevents+json"}, {jetstream.MsgIDHeader, e.ID},
+		{"Content-Type", contentType}, {jetstream.MsgIDHeader, e.ID},
 		{"ce-specversion", e.SpecVersion}, {"ce-id", e.ID}, {"ce-source", e.Source}, {"ce-type", e.Type},
 		{"ce-subject", e.Subject}, {"ce-time", e.Time.Format(time.RFC3339)}, {"ce-datacontenttype", e.DataContentType},
 	} {

@@ -55,7 +55,7 @@ func TestNATS(t *testing.T) {
 	}
 	deps := subjects
 	deps.NATS = js
-	s := NewNATS(deps)
+	s := NewNATS(NATSConfig{}, deps)
 	for range 2 { // the second delivery of each is a retry
 		for _, n := range []alerting.Notice{decision("llama 70.b", 4), alert("llama 70.b", false)} {
 			if err := s.Send(t.Context(), n); err != nil {
@@ -129,7 +129,7 @@ func TestNATSFaults(t *testing.T) {
 			deps.NATS = js
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			err := NewNATS(deps).Send(ctx, tt.notice)
+			err := NewNATS(NATSConfig{}, deps).Send(ctx, tt.notice)
 			if err == nil {
 				t.Fatal("no error")
 			}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// TestPrescaleConsumer has the example consumer scale by the events of a daemon, and the daemon learn from its answers how
+// long replicas take.
+func TestPrescaleConsumer(t *testing.T) {
+	dir := t.TempDir()
+	consumer, calls := filepath.Join(dir, "prescale"), filepath.Join(dir, "calls")
+	if out, err := exec.Command("go", "build", "-o", consumer, "../../deploy/examples/prescale").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	script := filepath.Join(dir, "scale.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho $1 >> "+calls+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := startDaemon(t,
+		"clock: event", "features: {lateness: 0s}", "decision: {mode: active}",
+		"pools: [{name: chat, decode_tokens_per_s: 400, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]",
+	)
+	answers := subscribe(t, p.conn, "forewarm.prescale.ack.chat")
+	events := subscribe(t, p.conn, "forewarm.prescale.chat")
+
+	cmd := exec.CommandContext(t.Context(), consumer, p.embedded.URL(), "chat", script)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+
+	// Two hours up to now, for lapsed advice is not obeyed; the load rises at their end.
+	const minutes = 120
+	now, requests := time.Now().Truncate(time.Minute), 0
+	minute := func(at time.Time, perMinute int) {
+		for i := range perMinute {
+			requests++
+			p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"id":"r%d","arrived_at":%d,"prompt_tokens":500,"output_tokens":300}`,
+				requests, at.Add(time.Duration(i)*time.Minute/time.Duration(perMinute)).UnixMilli()))
+		}
+	}
+	for m := range minutes {
+		perMinute := 40
+		if m >= minutes-10 {
+			perMinute = 160
+		}
+		minute(now.Add(time.Duration(m-minutes)*time.Minute), perMinute)
+	}
+	p.settle(t)
+	before := leadSeconds(t, p)
+
+	asked, last := map[string]bool{}, 0 // of the events that were in force
+	for m := range next(events) {
+		var e alerting.Event
+		if err := json.Unmarshal(m.Data, &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Data.ExpiresAt.After(time.Now()) {
+			asked[e.ID], last = e.Data.Action == alerting.ScaleOut, e.Data.DesiredReplicas
+		}
+	}
+	m, err := answers.NextMsg(patience)
+	if err != nil {
+		t.Fatalf("no answer: %v\n%s", err, out.String())
+	}
+	var answer struct {
+		EventID string `json:"event_id"`
+		Stage   string
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil || !asked[answer.EventID] || answer.Stage != "ready" {
+		t.Errorf("answered %s, events %v (%v)", m.Data, asked, err)
+	}
+	await(t, "the last number to be scaled to", func() bool {
+		got, err := os.ReadFile(calls)
+		return err == nil && strings.HasSuffix("\n"+string(got), "\n"+strconv.Itoa(last)+"\n")
+	})
+	minute(now, 160)
+	minute(now.Add(time.Minute), 1) // which ends the one before
+	p.settle(t)
+	if refused := metric(t, p, `forewarm_ingest_refused_total{reason="missing_field"}`); refused > 0 {
+		t.Errorf("%g records refused", refused)
+	}
+	if after := leadSeconds(t, p); after == before {
+		t.Errorf("the warm-up lag is still taken for %g s after an answer", after)
+	}
+}
+
+// leadSeconds is the warm-up lag that the last decision was made with.
+func leadSeconds(t *testing.T, p *inProcess) float64 {
+	t.Helper()
+	res, err := http.Get(p.base + "/api/v1/pools/chat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pool struct {
+		Lead float64 `json:"lead_time_seconds"`
+	}
+	if err := json.Unmarshal(body, &pool); err != nil || pool.Lead == 0 {
+		t.Fatalf("%v: %s", err, body)
+	}
+	return pool.Lead
+}
