@@ -87,10 +87,17 @@ type Output struct {
 	Forecasts   []forecaster.PoolForecast
 	Projections []forecaster.Projection
 	Decisions   []alerting.Decision
+	Services    []PoolService    // by which the projections were made
 	Alerts      []alerting.Alert // raised, still firing, or resolved at this tick
 
 	// Parts is what an edge aggregator has to publish, in order; all else is empty then. They are the caller's to keep.
 	Parts []ingest.Batch
+}
+
+// PoolService is what a pool's replicas are taken to serve, and why.
+type PoolService struct {
+	Pool string
+	capacity.Trusted
 }
 
 // PoolArchetypes are the classes that were learned for one pool, in the order of their numbers.
@@ -128,6 +135,7 @@ type poolEntry struct {
 	issued   []issue   // newest last, at most issuesKept
 	answered time.Time // when an autoscaler last said that a replica is ready; to the second
 	prefix   prefix
+	service  service
 	// archetypes gives classes to requests that have none; nil when that is off.
 	archetypes *features.Archetypes
 }
@@ -516,6 +524,7 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	out.Windows, out.Pools = p.aggregator.Close(t)
 	out.Producers = p.producers.Tick(t, out.Pools)
 	p.tickPools(&out)
+	p.learnService(out.Windows, out.Pools)
 	p.forecaster.Observe(out.Windows, out.Pools)
 	if decide && (p.cfg.Every <= 0 || t.Unix()%int64(p.cfg.Every/time.Second) == 0) {
 		p.decide(t, &out)
@@ -549,10 +558,14 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		}
 		pool := e.pool
 		pool.Warmup = e.warmup.Given(waiting(t, &f.Minute.State))
+		trusted := pool.Trust(&e.service.learned, f.Minute.State.KVCapacityTokens)
+		pool.Rates = trusted.Rates
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision)
 		lead := forecaster.LeadTime(&pool.Warmup)
 		projection := forecaster.Project(f, &pool, &pool.Warmup, supply, pool.Reserves.Failure, lead+p.cfg.Decision.Hold)
 		projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
+		projection.Warnings = append(projection.Warnings, trusted.Warnings...)
+		out.Services = append(out.Services, PoolService{f.Pool, trusted})
 		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence}
 		var d alerting.Decision
 		d, e.decision = alerting.Decide(t, in, e.decision, p.cfg.Decision)

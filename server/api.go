@@ -10,6 +10,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // number is a float that is null in JSON when it is not known.
@@ -84,7 +85,41 @@ type poolJSON struct {
 	Decision  *decisionJSON    `json:"decision"`
 	Lead      number           `json:"lead_time_seconds"`
 	Resources []resourceJSON   `json:"resources"`
+	Service   *serviceJSON     `json:"service"`
 	Alerts    []alerting.Alert `json:"alerts"`
+}
+
+// serviceJSON is what one replica is taken to serve within its objective, and where that comes from.
+type serviceJSON struct {
+	Prefill basisJSON `json:"prefill"`
+	Decode  basisJSON `json:"decode"`
+}
+
+// basisJSON is one rate: given by a benchmark, learned from telemetry, or stated in the configuration. Learned is null
+// before an hour of traffic.
+type basisJSON struct {
+	TokensPerS   number          `json:"tokens_per_s"`
+	Source       capacity.Source `json:"source"`
+	Extrapolated bool            `json:"extrapolated"`
+	Disagrees    bool            `json:"disagrees"` // what was learned differs by more than 15 %: the lower is used
+	Learned      *boundsJSON     `json:"learned"`
+}
+
+type boundsJSON struct {
+	Value number `json:"value"`
+	Low   number `json:"low"`
+	High  number `json:"high"`
+}
+
+func basisToJSON(rate float64, b *capacity.Basis) basisJSON {
+	out := basisJSON{TokensPerS: number(rate), Source: b.Source, Extrapolated: b.Extrapolated, Disagrees: b.Disagrees}
+	if rate <= 0 {
+		out.TokensPerS = number(math.NaN())
+	}
+	if e := b.Learned; e.Value > 0 {
+		out.Learned = &boundsJSON{number(e.Value), number(e.Low), number(e.High)}
+	}
+	return out
 }
 
 type replicasJSON struct {
@@ -195,6 +230,9 @@ func poolToJSON(p *PoolView) poolJSON {
 		out.Tick = instant(d.Tick)
 		out.Replicas.Ready, out.Replicas.Pending = d.Ready, d.Pending
 		out.Decision = decisionToJSON(d)
+	}
+	if s := p.Service; s != nil {
+		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.Decode(), &s.Decode)}
 	}
 	if p.Projection != nil {
 		out.Lead = seconds(p.Projection.Lead)

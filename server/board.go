@@ -60,6 +60,11 @@ func (b *Board) Observe(out *forewarm.Output) {
 	for i := range out.Projections {
 		update(out.Projections[i].Pool, func(v *PoolView) { v.Projection = cloneProjection(&out.Projections[i]) })
 	}
+	for i := range out.Services {
+		trusted := out.Services[i].Trusted
+		trusted.Warnings = slices.Clone(trusted.Warnings)
+		update(out.Services[i].Pool, func(v *PoolView) { v.Service = &trusted })
+	}
 	for i := range out.Forecasts {
 		update(out.Forecasts[i].Pool, func(v *PoolView) { v.Stale, v.Forecasts = out.Forecasts[i].Stale, cloneForecasts(&out.Forecasts[i]) })
 	}

@@ -48,7 +48,7 @@ func newChart(p *PoolView, f *forecaster.Forecast) *chart {
 		frame: frame{chartWidth, chartHeight, plotLeft, plotRight, plotTop, plotBottom},
 		Title: f.Dimension + ", " + unit(f.Dimension), Now: xAt(0),
 	}
-	points, limits := p.actual(f.Dimension), capacity(p, f)
+	points, limits := p.actual(f.Dimension), capacityAhead(p, f)
 	top := 0.0
 	for _, pt := range points {
 		if pt.Start.Before(f.Origin.Add(-HistoryMinutes * time.Minute)) {
@@ -89,9 +89,9 @@ func newChart(p *PoolView, f *forecaster.Forecast) *chart {
 	return c
 }
 
-// capacity is what the pool can serve in each minute ahead: what is ready, and pending replicas once they had their
+// capacityAhead is what the pool can serve in each minute ahead: what is ready, and pending replicas once they had their
 // lead time. It is nil when the dimension has no known capacity.
-func capacity(p *PoolView, f *forecaster.Forecast) []float64 {
+func capacityAhead(p *PoolView, f *forecaster.Forecast) []float64 {
 	r := p.resource(f.Dimension)
 	if r == nil || !(r.PerReplica > 0) {
 		return nil

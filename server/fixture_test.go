@@ -14,6 +14,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -96,6 +97,11 @@ func fullOutput() *forewarm.Output {
 				Resources: []forecaster.ResourceProjection{kv, prefill}},
 			{Pool: "batch", Origin: origin, Lead: 13 * time.Minute, Confidence: forecaster.Cold, Stale: true},
 		},
+		Services: []forewarm.PoolService{{Pool: "chat", Trusted: capacity.Trusted{
+			Rates:   capacity.Rates{PrefillTokensPerS: 8000, DecodeTokensPerS: 900, Bound: true},
+			Prefill: capacity.Basis{Source: capacity.Stated},
+			Decode:  capacity.Basis{Source: capacity.Learned, Learned: capacity.Estimate{Value: 900, Low: 850, High: 950}, Disagrees: true},
+		}}},
 		Decisions: []alerting.Decision{
 			{Pool: "chat", Tick: origin, Sequence: 4711, Generation: 3, Publish: true, Mode: alerting.Advisory, Action: alerting.ScaleOut,
 				Ready: 5, Pending: 1, Desired: 8, Floor: 5, NeededBy: origin.Add(13 * time.Minute), Expires: origin.Add(15 * time.Minute),

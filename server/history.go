@@ -24,7 +24,7 @@ type history struct {
 func newHistory() *history {
 	h := &history{parts: map[time.Time]map[string][]float64{}, touched: map[time.Time]bool{}}
 	for _, d := range features.Dimensions {
-		if d.Forecast {
+		if d.Forecast || d.Name == features.DimCached { // the latter for launch sheets: what a cache miss would add
 			h.dimensions = append(h.dimensions, d)
 		}
 	}

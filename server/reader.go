@@ -6,6 +6,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // Reader is what the server knows of the daemon. Both methods are called from many goroutines at once and return at
@@ -48,6 +49,7 @@ type PoolView struct {
 	Decision   *alerting.Decision
 	Decided    time.Time // when Decision came, by the clock of this process
 	Projection *forecaster.Projection
+	Service    *capacity.Trusted     // what a replica is taken to serve; nil when the tick projected nothing
 	Forecasts  []forecaster.Forecast // totals first, then by class; in either, as listed in features.Dimensions
 	Stale      bool
 	Alerts     []alerting.Alert // firing ones

@@ -139,6 +139,13 @@ func (s *Sheet) note(in *Input) {
 	if right, wrong := mean.KV(p.prefillRate(), p.itl()), mean.KVOfMeans(p.prefillRate(), p.itl()); right > 0 && (wrong < 0.9*right || wrong > 1.1*right) {
 		s.Notes = append(s.Notes, fmt.Sprintf("Sizing with average lengths would put the active KV tokens at %.0f %% of what they are.", 100*wrong/right))
 	}
+	s.Notes = append(s.Notes, fmt.Sprintf("Service rates of a replica are %s.", p.Rates.Source))
+	if p.Rates.Extrapolated {
+		s.Notes = append(s.Notes, "They are extrapolated: of requests of other lengths, or of higher load, than were measured.")
+	}
+	if p.CurveOpen {
+		s.Notes = append(s.Notes, "At the highest load that was measured the objective still held: a replica may carry more than this.")
+	}
 	for _, r := range s.Rows {
 		if r.Risk == Unknown && r.Resource != capacity.Requests {
 			s.Notes = append(s.Notes, fmt.Sprintf("The capacity of %s is not known, so it can run out unseen.", r.Title))

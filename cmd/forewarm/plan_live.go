@@ -14,6 +14,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -148,6 +149,13 @@ func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error)
 	return err
 }
 
+// liveRate is a rate of a replica as a daemon tells it; null is 0.
+type liveRate struct {
+	TokensPerS   float64         `json:"tokens_per_s"`
+	Source       capacity.Source `json:"source"`
+	Extrapolated bool            `json:"extrapolated"`
+}
+
 // maxAnswer bounds what is read of a daemon's answer.
 const maxAnswer = 64 << 20
 
@@ -158,6 +166,11 @@ func (p *planFlags) askLive(ctx context.Context, in *plan.Input) error {
 		Replicas struct {
 			Ready int `json:"ready"`
 		} `json:"replicas"`
+		Service   *struct{ Prefill, Decode liveRate } `json:"service"`
+		Resources []struct {
+			Resource   string   `json:"resource"`
+			PerReplica *float64 `json:"per_replica"`
+		} `json:"resources"`
 	}
 	if err := getJSON(ctx, base, &pool); err != nil {
 		return err
@@ -183,6 +196,22 @@ func (p *planFlags) askLive(ctx context.Context, in *plan.Input) error {
 	}
 	if in.Pool.Replicas == 0 {
 		in.Pool.Replicas = pool.Replicas.Ready
+	}
+	// What the daemon goes by is what it observed, too.
+	served := &in.Pool.Rates
+	if pool.Service != nil {
+		if x := pool.Service.Prefill; x.TokensPerS > 0 {
+			served.PrefillTokensPerS, served.Source = x.TokensPerS, x.Source
+		}
+		if x := pool.Service.Decode; x.TokensPerS > 0 {
+			served.DecodeTokensPerS, served.Bound, served.Source = x.TokensPerS, true, x.Source
+		}
+		served.Extrapolated = pool.Service.Prefill.Extrapolated || pool.Service.Decode.Extrapolated
+	}
+	for _, r := range pool.Resources {
+		if r.Resource == capacity.KV && r.PerReplica != nil && in.Pool.KVTarget > 0 {
+			in.Pool.Reported = int(min(max(*r.PerReplica/in.Pool.KVTarget, 0), 1e12))
+		}
 	}
 	var first, last int64
 	for _, a := range forecast.Actuals {

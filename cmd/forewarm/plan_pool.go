@@ -39,14 +39,24 @@ func (p *planFlags) describedPool(given map[string]bool) (capacity.Pool, float64
 		c.Replicas.Max = 4 * max(p.replicas, 1)
 	}
 	c.Replicas.Max = max(c.Replicas.Max, c.Reserves.Failure, 1)
-	var model []byte
-	if c.ModelConfig != "" {
+	if c.ContextTokens == 0 && given["requests-per-s"] {
+		c.ContextTokens = int(p.stated.class.PromptP50 + p.stated.class.OutputP50)
+	}
+	var files capacity.Files
+	for _, file := range []struct {
+		flag, path string
+		most       int64
+		into       *[]byte
+	}{{"model", c.ModelConfig, 1 << 20, &files.Model}, {"curve", c.CurveFile, 64 << 20, &files.Curve}} {
+		if file.path == "" {
+			continue
+		}
 		var err error
-		if model, err = readSmall(c.ModelConfig, 1<<20); err != nil {
-			return capacity.Pool{}, 0, usagef("-model %s cannot be read: %w", c.ModelConfig, err)
+		if *file.into, err = readSmall(file.path, file.most); err != nil {
+			return capacity.Pool{}, 0, usagef("-%s %s cannot be read: %w", file.flag, file.path, err)
 		}
 	}
-	pool, err := capacity.New(c, model)
+	pool, err := capacity.NewFrom(c, files)
 	if err != nil {
 		return capacity.Pool{}, 0, usageError{flagged(err, c.Name)}
 	}
@@ -57,7 +67,7 @@ func (p *planFlags) describedPool(given map[string]bool) (capacity.Pool, float64
 func flagged(err error, pool string) error {
 	text := strings.TrimPrefix(err.Error(), "pools["+pool+"].")
 	key, rest, _ := strings.Cut(text, ":")
-	name, ok := map[string]string{"gpu": "gpu", "gpu.type": "gpu", "gpu.memory": "gpu", "gpu.per_replica": "gpus", "model_config": "model"}[key]
+	name, ok := map[string]string{"gpu": "gpu", "gpu.type": "gpu", "gpu.memory": "gpu", "gpu.per_replica": "gpus", "model_config": "model", "curve_file": "curve"}[key]
 	if !ok {
 		name = strings.ReplaceAll(strings.TrimPrefix(key, "gpu."), "_", "-")
 	}

@@ -13,12 +13,14 @@ import (
 type plannedSheet struct {
 	Source    string
 	Replicas  int
+	Rates     string `json:"rates_source"`
 	Scenarios []struct {
 		Name, First string
 		Replicas    int
 		Resources   []struct {
 			Resource string
 			Demand   float64
+			Capacity float64
 			Risk     string
 		}
 	}
@@ -39,6 +41,17 @@ func (s *plannedSheet) demand(t *testing.T, scenario, resource string) (demand f
 	}
 	t.Fatalf("no %s in scenario %s of %+v", resource, scenario, s)
 	return 0, ""
+}
+
+func (s *plannedSheet) capacity(scenario, resource string) float64 {
+	for _, x := range s.Scenarios {
+		for _, r := range x.Resources {
+			if x.Name == scenario && r.Resource == resource {
+				return r.Capacity
+			}
+		}
+	}
+	return 0
 }
 
 func planned(t *testing.T, args ...string) (s plannedSheet) {
@@ -80,7 +93,7 @@ func TestPlanSources(t *testing.T) {
 	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/api/v1/pools/chat":
-			fmt.Fprint(w, `{"replicas":{"ready":3}}`)
+			fmt.Fprint(w, `{"replicas":{"ready":3},"service":{"prefill":{"tokens_per_s":3000,"source":"learned"},"decode":{"tokens_per_s":null,"source":"stated"}},"resources":[{"resource":"kv","per_replica":68000}]}`)
 		case "/api/v1/pools/chat/forecast":
 			fmt.Fprint(w, `{"forecasts":[{"class":"chat","dimension":"requests","now":{"mean":2}},{"class":"*","dimension":"requests","now":{"mean":2}}],"actuals":[`+
 				`{"dimension":"requests","points":[{"unix_ms":60000,"value":2},{"unix_ms":120000,"value":null},{"unix_ms":180000,"value":2}]},`+
@@ -101,6 +114,9 @@ func TestPlanSources(t *testing.T) {
 		"daemon":      {"-from", daemon.URL},
 	} {
 		s := planned(t, append(args, common...)...)
+		if name == "daemon" && (s.Rates != "learned" || s.capacity("launch", "kv") != 3*68_000) {
+			t.Errorf("of the daemon, rates are %s and %g KV tokens fit", s.Rates, s.capacity("launch", "kv"))
+		}
 		if s.Replicas != 3 {
 			t.Errorf("%s: %d replicas, want 3", name, s.Replicas)
 		}

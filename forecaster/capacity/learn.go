@@ -13,6 +13,7 @@ type ServiceMinute struct {
 	Prefill     float64 // prompt tokens prefilled a second
 
 	Requests float64 // that Fresh and PrefillTime are of
+	Replicas float64 // that were ready
 }
 
 // Service is what is learned of one replica from telemetry. The zero value has learned nothing. It is a value: copies are
@@ -24,8 +25,12 @@ type ServiceMinute struct {
 // doi:10.1214/aoms/1177703732). The normal equations are kept, not their solution: nothing is lost to rounding, and where
 // b and kv only ever moved together the sum of their effects is still right for such loads.
 //
-// The prefill rate follows from M/G/1 processor sharing, in which a prompt of x tokens takes x/(R − L) on average under a
-// load of L tokens/s, whatever the distribution (Kleinrock 1976, Queueing Systems II, §4.4): R = x/T + L.
+// The prefill rate R follows from what a prompt of x tokens takes under a load of L tokens/s on each of c replicas, x/R · (1 + W)
+// on average. How long the wait W is depends on the router: between that of processor sharing on each replica by itself, for
+// prompts spread blindly (whatever the distribution, W₁ = ρ/(1 − ρ); Kleinrock 1976, Queueing Systems II, §4.4), and Erlang's
+// for c that share all work, which a router to the least busy comes near to (Gupta et al. 2007,
+// doi:10.1016/j.peva.2007.06.012). W = W₁^(1−θ)·W_c^θ, and θ is such that R does not seem to change with the load. While the
+// load hardly changes θ is 1, which gives the lowest R.
 type Service struct {
 	state ServiceState
 }
@@ -39,10 +44,10 @@ type ServiceState struct {
 	Most   float64    `cbor:"3,keyasint"` // the most sequences seen at once, fading
 	Seen   float64    `cbor:"4,keyasint"` // minutes, fading
 
-	Rate      float64 `cbor:"5,keyasint"` // prefill rate
-	RateScale float64 `cbor:"6,keyasint"` // mean absolute deviation of a minute's
-	RateSeen  float64 `cbor:"7,keyasint"` // minutes, fading
-	Fresh     float64 `cbor:"8,keyasint"` // mean prompt tokens to prefill
+	// Prompts is Σ1, Σ L, Σ L², Σ x over minutes, fading; Rates for each θ of routers Σ R, Σ R·L, and the mean absolute
+	// deviation of R.
+	Prompts [4]float64               `cbor:"5,keyasint"`
+	Rates   [len(routers)][3]float64 `cbor:"6,keyasint"`
 }
 
 // Constants of learning. Units keep the normal equations well scaled.
@@ -96,24 +101,108 @@ func (s *Service) observeDecode(m ServiceMinute) {
 	st.Seen = fade*st.Seen + 1
 }
 
+// routers are the θ for which rates are kept.
+var routers = [...]float64{0, 1. / 3, 2. / 3, 1}
+
 func (s *Service) observePrefill(m ServiceMinute) {
 	st := &s.state
-	rate := m.Fresh/m.PrefillTime + m.Prefill
-	if !(m.Requests >= minRequests && m.Fresh > 0 && m.PrefillTime > 0 && m.Prefill >= 0) || !(rate > 0) || math.IsInf(rate, 0) {
+	if !(m.Requests >= minRequests && m.Fresh > 0 && m.PrefillTime > 0 && m.Prefill >= 0) || math.IsInf(m.Fresh/m.PrefillTime+m.Prefill, 0) {
 		return
 	}
-	st.RateSeen = fade*st.RateSeen + 1
-	if st.RateSeen == 1 {
-		st.Rate, st.RateScale, st.Fresh = rate, 0.2*rate, m.Fresh
-		return
+	seen := st.Prompts[0]
+	for i, x := range [...]float64{1, m.Prefill, m.Prefill * m.Prefill, m.Fresh} {
+		st.Prompts[i] = fade*st.Prompts[i] + x
 	}
-	step := max(1/st.RateSeen, 1-fade)
-	residual := rate - st.Rate
-	bound := huber * perMean * st.RateScale
-	st.Rate += step * max(min(residual, bound), -bound)
-	st.RateScale += max(step, scaleFade) * (min(math.Abs(residual), 5*st.RateScale) - st.RateScale)
-	st.Fresh += step * (m.Fresh - st.Fresh)
+	for i, theta := range routers {
+		rate, r := prefillRate(m, theta), &st.Rates[i]
+		if seen < 3 {
+			r[2] = 0.2 * rate
+		} else {
+			residual := rate - r[0]/seen
+			bound := huber * perMean * r[2]
+			r[2] += scaleFade * (min(math.Abs(residual), 5*r[2]) - r[2])
+			rate = r[0]/seen + max(min(residual, bound), -bound)
+		}
+		r[0], r[1] = fade*r[0]+rate, fade*r[1]+rate*m.Prefill
+	}
 }
+
+// routing is the place among routers, a fraction between two of them, at which rates do not depend on the load: where the
+// slope of rate on load crosses zero. It goes to the last as far as the load hardly varied.
+func (s *Service) routing() float64 {
+	st := &s.state
+	n := st.Prompts[0]
+	load := st.Prompts[1] / n
+	variance := max(st.Prompts[2]/n-load*load, 0)
+	last := float64(len(routers) - 1)
+	if !(variance > 0) {
+		return last
+	}
+	slope := func(i int) float64 { return st.Rates[i][1]/n - st.Rates[i][0]/n*load }
+	at := last
+	for i := range routers { // slopes fall from the first to the last
+		if slope(i) > 0 {
+			continue
+		}
+		if at = float64(i); i > 0 {
+			at = float64(i-1) + slope(i-1)/(slope(i-1)-slope(i))
+		}
+		break
+	}
+	trust := variance / (variance + hardly*load*load)
+	return trust*at + (1-trust)*last
+}
+
+// hardly is the squared coefficient of variation of a load that tells as much of the router as nothing at all does.
+const hardly = 0.005
+
+// prefillLaw is the rate, and the mean absolute deviation of a minute's.
+func (s *Service) prefillLaw() (rate, scale float64) {
+	st := &s.state
+	at := s.routing()
+	i := min(int(at), len(routers)-2)
+	f := at - float64(i)
+	between := func(k int) float64 { return st.Rates[i][k] + f*(st.Rates[i+1][k]-st.Rates[i][k]) }
+	return between(0) / st.Prompts[0], between(2)
+}
+
+// prefillRate solves for the R of one minute under a router of theta by bisection: the time falls with R, and R lies between
+// what a prompt took, as if alone, and that plus the load.
+func prefillRate(m ServiceMinute, theta float64) float64 {
+	alone := m.Fresh / m.PrefillTime
+	low, high := max(alone, m.Prefill), alone+m.Prefill
+	for high-low > 1e-4*high {
+		rate := (low + high) / 2
+		rho := m.Prefill / rate
+		wait := 0.0
+		if rho > 0 {
+			wait = math.Pow(rho/(1-rho), 1-theta) * math.Pow(erlangWait(max(int(m.Replicas), 1), rho), theta)
+		}
+		if m.Fresh/rate*(1+wait) > m.PrefillTime {
+			low = rate
+		} else {
+			high = rate
+		}
+	}
+	return (low + high) / 2
+}
+
+// erlangWait is the mean wait in M/M/c over the mean service: C(c, cρ) / (c·(1 − ρ)), +Inf from ρ = 1. C by the recursion of
+// Erlang's B, B(k) = a·B(k−1) / (k + a·B(k−1)), which cannot overflow. O(c), for at most erlangMost of them.
+func erlangWait(c int, rho float64) float64 {
+	if rho >= 1 {
+		return math.Inf(1)
+	}
+	c = min(c, erlangMost)
+	a, b := float64(c)*rho, 1.0
+	for k := 1; k <= c; k++ {
+		b = a * b / (float64(k) + a*b)
+	}
+	return b / (1 - rho*(1-b)) / (float64(c) * (1 - rho))
+}
+
+// erlangMost is from how many servers on the wait is as good as none at any load below 90 %.
+const erlangMost = 200
 
 // law is ITL(b, kv) in scaled units.
 type law struct{ a0, a1, a2 float64 }
@@ -237,17 +326,18 @@ func (s *Service) deviation() float64 {
 // objective of 0 leaves it at that. ok is false before an hour of traffic.
 func (s *Service) Prefill(objective float64) (e Estimate, ok bool) {
 	st := &s.state
-	if st.RateSeen < enough || !(st.Rate > 0) {
+	if st.Prompts[0] < enough {
 		return e, false
 	}
-	margin := 1.645 * max(perMean*st.RateScale/math.Sqrt(max(st.RateSeen/10, 1)), 0.01*st.Rate)
+	rate, scale := s.prefillLaw()
+	margin := 1.645 * max(perMean*scale/math.Sqrt(max(st.Prompts[0]/10, 1)), 0.01*rate)
 	at := func(rate float64) float64 {
 		most := usefulShare * rate
-		if objective > 0 {
-			most = min(most, rate-st.Fresh/objective)
+		if objective > 0 { // as if each replica were alone: the larger the pool, the more careful
+			most = min(most, rate-st.Prompts[3]/st.Prompts[0]/objective)
 		}
 		return max(most, 0)
 	}
-	e = Estimate{Value: at(st.Rate), Low: at(st.Rate - margin), High: at(st.Rate + margin)}
+	e = Estimate{Value: at(rate), Low: at(rate - margin), High: at(rate + margin)}
 	return e, e.Value > 0
 }

@@ -109,7 +109,7 @@ func TestLearnsAnew(t *testing.T) {
 func TestLearnsNothingOfNothing(t *testing.T) {
 	s := taught(sample.minutes(30, 45, 0, 0))
 	nan := math.NaN()
-	for _, m := range []ServiceMinute{{}, {nan, nan, nan, nan, nan, nan, nan}, {Decoding: 1, KV: math.Inf(1), ITL: 1}, {Fresh: 1, Prefill: -1, PrefillTime: 1, Requests: 9}, {Fresh: 100, PrefillTime: 0, Requests: 9}} {
+	for _, m := range []ServiceMinute{{}, {nan, nan, nan, nan, nan, nan, nan, nan}, {Decoding: 1, KV: math.Inf(1), ITL: 1}, {Fresh: 1, Prefill: -1, PrefillTime: 1, Requests: 9}, {Fresh: 100, PrefillTime: 0, Requests: 9}} {
 		before := s
 		s.Observe(m)
 		if s != before {
@@ -126,6 +126,44 @@ func TestLearnsNothingOfNothing(t *testing.T) {
 	other.Restore(s.State())
 	if other != s {
 		t.Error("a snapshot loses something")
+	}
+}
+
+// TestLearnsTheRouter: eight replicas behind a router that spreads prompts blindly, and behind one to the least busy.
+func TestLearnsTheRouter(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for name, wait := range map[string]func(rho float64) float64{
+		"blind": func(rho float64) float64 { return rho / (1 - rho) },
+		"least": func(rho float64) float64 { return erlangWait(8, rho) },
+	} {
+		var s Service
+		for range 600 {
+			m := ServiceMinute{Fresh: 1200, Prefill: 7000 * (.2 + .5*rng.Float64()), Requests: 30, Replicas: 8}
+			m.PrefillTime = m.Fresh / 7000 * (1 + wait(m.Prefill/7000)) * (1 + .03*rng.NormFloat64())
+			s.Observe(m)
+		}
+		if e, ok := s.Prefill(0); !ok || !near(e.Value, .7*7000, .06) {
+			t.Errorf("%s: %+v, %t; want %.0f", name, e, ok, .7*7000)
+		}
+	}
+}
+
+// TestErlangWait holds the wait against published values: C(2, 1) = 1/3 and C(5, 4) = 0.5541 (Erlang's tables).
+func TestErlangWait(t *testing.T) {
+	for _, x := range []struct {
+		c         int
+		rho, want float64
+	}{{1, .5, 1}, {1, .9, 9}, {2, .5, 1. / 3 / (2 * .5)}, {5, .8, .5541 / (5 * .2)}, {3, 0, 0}} {
+		if got := erlangWait(x.c, x.rho); math.Abs(got-x.want) > 1e-4 {
+			t.Errorf("%d servers at %g: %g, want %g", x.c, x.rho, got, x.want)
+		}
+	}
+	m := ServiceMinute{Fresh: 1000, Prefill: 3000, Replicas: 1}
+	m.PrefillTime = 1000. / (7000 - 3000)
+	for _, theta := range routers {
+		if got := prefillRate(m, theta); !near(got, 7000, 1e-3) {
+			t.Errorf("rate %g, want 7000", got)
+		}
 	}
 }
 

@@ -49,6 +49,7 @@ type Pool struct {
 	Fit                *Fit   // of the model on a replica; nil when it was not counted
 	SLO                SLO    // ITL is that of Rates where none is stated
 	Curve              *Curve // of a benchmark; nil when there is none
+	CurveOpen          bool   // the objective held at the highest load that it measured
 }
 
 // Files are the contents of the files that a Config names; nil where it names none.
@@ -116,7 +117,7 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	if good.DecodeTokensPerS > 0 {
 		p.Rates.DecodeTokensPerS, p.Rates.Bound = good.DecodeTokensPerS, true
 	}
-	p.Rates.Source, p.Rates.Extrapolated = Given, good.Extrapolated
+	p.Rates.Source, p.Rates.Extrapolated, p.CurveOpen = Given, good.Extrapolated, good.Open
 	return nil
 }
 

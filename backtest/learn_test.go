@@ -1,0 +1,107 @@
+package backtest
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// learnedOf runs hours of rising and falling traffic through a simulated pool, and gives what the pipeline took its
+// replicas to serve at the end, and the tokens that a running sequence held on average. told is what it is told of the pool;
+// with restart it is saved and restored in the middle.
+func learnedOf(t *testing.T, cfg ClusterConfig, told capacity.Config, restart bool) (forewarm.PoolService, float64) {
+	t.Helper()
+	pool, err := capacity.New(told, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pc := forewarm.DefaultConfig()
+	pc.Clock, pc.Pools, pc.Every, pc.Decision.Mode = forewarm.EventClock, []capacity.Pool{pool}, 30*time.Minute, alerting.Active
+	p := forewarm.New(pc)
+	const end = 150 * time.Minute
+	var arrivals []Arrival
+	for _, a := range (surge{end: 5 * end, factor: 1}).arrivals(7) {
+		a.At = DefaultStart.Add(a.At.Sub(DefaultStart) / 5) // five times the rate, and half of it in every other twenty minutes
+		if int(a.At.Sub(DefaultStart)/(20*time.Minute))%2 == 1 || a.ID%2 == 0 {
+			arrivals = append(arrivals, a)
+		}
+	}
+	var last forewarm.PoolService
+	take := func(out *forewarm.Output) {
+		if len(out.Services) > 0 {
+			last = out.Services[0]
+		}
+	}
+	running, held := 0.0, 0.0
+	var batch ingest.Batch
+	served(t, cfg, arrivals, end, func(now time.Time, rs []ingest.Request, replicas []ingest.Replica) {
+		batch.Requests, batch.Replicas = append(batch.Requests, rs...), append(batch.Replicas, replicas...)
+		for i := range replicas {
+			running, held = running+float64(max(replicas[i].Running, 0)), held+float64(max(replicas[i].KVUsedTokens, 0))
+		}
+		if now.Equal(now.Truncate(features.Minute)) {
+			batch.Watermark = &ingest.Watermark{Pool: cfg.Pool, At: now}
+			p.Apply(&batch, take)
+			batch = ingest.Batch{}
+		}
+		if restart && now.Equal(DefaultStart.Add(end/2)) {
+			p = restored(t, p, pc)
+		}
+	})
+	return last, held / running
+}
+
+// TestLearnsTheSimulatedPool: from the telemetry of a pool alone, what it serves at its objective comes within 10 % of what
+// its laws say, in prefill and decode. Told twice as much, the pipeline believes what it sees and says so.
+func TestLearnsTheSimulatedPool(t *testing.T) {
+	cfg := DefaultClusterConfig()
+	cfg.Pool, cfg.Initial, cfg.Min, cfg.Max = "sim", 2, 2, 2
+	cfg.PrefillTokensPerS, cfg.KVCapacityTokens, cfg.MaxNumSeqs = 20_000, 400_000, 256
+	cfg.SLO.ITL = 24 * time.Millisecond // binds before the cache and the slots do
+	told := cfg.Capacity(1)
+	told.PrefillTokensPerS, told.DecodeTokensPerS = 0, 0
+	got, context := learnedOf(t, cfg, told, false)
+	decode, prefill := cfg.DecodeTokensPerS(context), prefillTarget*cfg.PrefillTokensPerS
+	t.Logf("context %.0f; decode %.0f learned as %+v; prefill %.0f as %+v", context, decode, got.Decode, prefill, got.Prefill)
+	for _, x := range []struct {
+		name        string
+		truth, rate float64
+		basis       capacity.Basis
+	}{{"decode", decode, got.Rates.Decode(), got.Decode}, {"prefill", prefill, got.Rates.PrefillTokensPerS, got.Prefill}} {
+		if math.Abs(x.basis.Learned.Value/x.truth-1) > .1 || x.basis.Source != capacity.Learned {
+			t.Errorf("%s: learned %.0f (%.0f…%.0f) tokens/s as %s, the truth is %.0f", x.name, x.basis.Learned.Value, x.basis.Learned.Low, x.basis.Learned.High, x.basis.Source, x.truth)
+		}
+	}
+	told.PrefillTokensPerS, told.DecodeTokensPerS, told.MaxNumSeqs = 2*prefill, 2*decode, 0
+	before := got
+	if got, _ = learnedOf(t, cfg, told, true); got.Prefill.Learned != before.Prefill.Learned {
+		t.Errorf("with a restart %+v, without %+v", got.Prefill.Learned, before.Prefill.Learned)
+	}
+	if !got.Decode.Disagrees || !got.Prefill.Disagrees || len(got.Warnings) != 2 || !strings.Contains(got.Warnings[0], "the lower is used") || got.Rates.Decode() > 1.1*decode {
+		t.Errorf("told twice as much: %+v", got)
+	}
+}
+
+func restored(t *testing.T, p *forewarm.Pipeline, pc forewarm.Config) *forewarm.Pipeline {
+	t.Helper()
+	var b bytes.Buffer
+	frozen := p.Freeze()
+	if err := frozen.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	frozen.Close()
+	p.Thaw()
+	again, err := forewarm.Restore(pc, &b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
