@@ -142,7 +142,7 @@ func (o *Outbox) take(r *outboxRecord) {
 	}
 }
 
-// Announce stores what a tick has to tell, before it is told. The notices are kept as they are, and must not change. After
+// Announce stores what a tick has to tell, before it is told; without a tick, what is to be told beside. The notices are kept as they are, and must not change. After
 // an error they may be told all the same: a restart forgets what is not delivered by then.
 func (o *Outbox) Announce(tick time.Time, notices []Pending) error {
 	o.mu.Lock()
@@ -153,7 +153,9 @@ func (o *Outbox) Announce(tick time.Time, notices []Pending) error {
 	for batch := range slices.Chunk(notices, outboxBatch) {
 		records = append(records, outboxRecord{Notices: batch})
 	}
-	records = append(records, outboxRecord{Tick: tick.Unix()})
+	if !tick.IsZero() {
+		records = append(records, outboxRecord{Tick: tick.Unix()})
+	}
 	for i := range records {
 		if err := o.frame(&records[i]); err != nil {
 			return fmt.Errorf("outbox: notices of %s: %w", tick.UTC().Format(time.RFC3339), err)

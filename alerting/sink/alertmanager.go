@@ -25,6 +25,8 @@ type AlertmanagerConfig struct {
 	Labels       map[string]string `yaml:"labels"`        // added to every alert, such as cluster; alerts' own labels win
 	GeneratorURL string            `yaml:"generator_url"` // of Forewarm's page, as a reader of the alert reaches it; the link leads to the decision
 
+	Watchdog bool `yaml:"watchdog"` // send ForewarmWatchdog, which always fires, for a dead man's switch
+
 	Username        string `yaml:"username"`          // basic authentication
 	PasswordFile    string `yaml:"password_file"`     // read at each request, so that it can rotate
 	BearerTokenFile string `yaml:"bearer_token_file"` // likewise
@@ -71,8 +73,10 @@ func NewAlertmanagers(c AlertmanagerConfig) ([]*Alertmanager, error) {
 // Name is "alertmanager/" and the peer's address.
 func (s *Alertmanager) Name() string { return s.name }
 
-// Accepts is true for alerts.
-func (*Alertmanager) Accepts(n alerting.Notice) bool { return n.Alert != nil }
+// Accepts is true for alerts, and for the watchdog where it is wanted.
+func (s *Alertmanager) Accepts(n alerting.Notice) bool {
+	return n.Alert != nil && (s.cfg.Watchdog || !isWatchdog(n))
+}
 
 // postable is one alert of the API.
 type postable struct {

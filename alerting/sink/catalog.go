@@ -12,6 +12,7 @@ type Config struct {
 	NATS         NATSConfig         `yaml:"nats"`
 	Alertmanager AlertmanagerConfig `yaml:"alertmanager"`
 	Webhooks     []WebhookConfig    `yaml:"webhooks"`
+	Heartbeat    HeartbeatConfig    `yaml:"heartbeat"`
 	Delivery     Delivery           `yaml:"delivery"`
 }
 
@@ -48,6 +49,13 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 			return nil, fmt.Errorf("sinks.webhooks[%d].%w", i, err)
 		}
 		sinks = append(sinks, s)
+	}
+	heartbeat, err := NewHeartbeat(c.Heartbeat)
+	if err != nil {
+		return nil, fmt.Errorf("sinks.heartbeat.%w", err)
+	}
+	if c.Heartbeat != (HeartbeatConfig{}) {
+		sinks = append(sinks, heartbeat)
 	}
 	return sinks, nil
 }

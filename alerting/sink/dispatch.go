@@ -98,6 +98,14 @@ type selector interface {
 	Accepts(alerting.Notice) bool
 }
 
+// accepts says whether a sink wants n. Nobody has to hear of the watchdog who does not ask for it.
+func accepts(s alerting.Sink, n alerting.Notice) bool {
+	if picky, ok := s.(selector); ok {
+		return picky.Accepts(n)
+	}
+	return !isWatchdog(n)
+}
+
 // namer is implemented by sinks that tell some notices as one: what has the same id is sent once. The others tell each
 // notice under its own id.
 type namer interface {
@@ -123,7 +131,7 @@ func (d *Dispatcher) Enqueue(n alerting.Notice, expires time.Time) {
 		return
 	}
 	for _, l := range d.lanes {
-		if s, ok := l.sink.(selector); ok && !s.Accepts(e.notice) {
+		if !accepts(l.sink, e.notice) {
 			continue
 		}
 		e.id = e.notice.ID()

@@ -25,7 +25,8 @@ import (
 
 // rig is a sink and its consumer.
 type rig struct {
-	sink alerting.Sink
+	sink     alerting.Sink
+	watchdog bool // it takes nothing else
 
 	mu       sync.Mutex
 	attempts []time.Time // that reached the consumer
@@ -118,6 +119,8 @@ type httpSink struct {
 	build func(t *testing.T, url string) alerting.Sink
 	id    func(r *http.Request, body []byte) string
 	gone  outcome
+
+	watchdog bool // it takes nothing else
 }
 
 // httpSinks are the sinks that speak HTTP.
@@ -134,6 +137,13 @@ var httpSinks = map[string]httpSink{
 		}},
 	"webhook": webhookOf(CloudEvents),
 	"slack":   webhookOf(Slack),
+	"heartbeat": {gone: disabled, watchdog: true, id: func(*http.Request, []byte) string { return "beat" }, build: func(t *testing.T, url string) alerting.Sink {
+		s, err := NewHeartbeat(HeartbeatConfig{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}},
 }
 
 // webhookOf is a webhook of a format.
@@ -152,7 +162,7 @@ func TestHTTPFaults(t *testing.T) {
 		for _, fault := range httpFaults {
 			t.Run(sinkName+"/"+fault.name, func(t *testing.T) {
 				t.Parallel()
-				r, want := &rig{}, fault.want
+				r, want := &rig{watchdog: kind.watchdog}, fault.want
 				if want == disabled {
 					want = kind.gone
 				}
@@ -227,6 +237,10 @@ func (r *rig) run(t *testing.T, want outcome, wait time.Duration, afterFirst fun
 	done := make(chan error)
 	go func() { done <- d.Run(ctx) }()
 	n := alert("llama", false)
+	if r.watchdog {
+		n.Alert.Name = alerting.Watchdog
+		enqueue(d, alert("llama", false)) // for the neighbour
+	}
 	enqueue(d, n)
 	stats := func() Stats { return d.Stats()[0] }
 	await(t, "the neighbour to have its own", func() bool { return d.Stats()[1].Sent == 1 })

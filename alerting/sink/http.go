@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -62,4 +64,39 @@ func retryAfter(text string, now time.Time) time.Duration {
 		return max(0, t.Sub(now))
 	}
 	return 0
+}
+
+// checkURL refuses what is no URL, and http to another machine unless that is allowed. Its errors do not show the URL.
+func checkURL(raw string, allowHTTP bool) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("not an https URL; write it like https://hooks.example.org/forewarm")
+	case u.User != nil:
+		return errors.New("it carries a password; leave that out")
+	case u.Scheme == "http" && !allowHTTP && !loopback(u.Hostname()):
+		return errors.New("http to another machine can be read on the way; use https, or set allow_http: true")
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// readURL is where to send to, now: url, or what file holds.
+func readURL(url, file string, allowHTTP bool) (string, error) {
+	if file == "" {
+		return url, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("url_file: %w", err)
+	}
+	raw := strings.TrimSpace(string(text))
+	if err := checkURL(raw, allowHTTP); err != nil {
+		return "", fmt.Errorf("url_file %s: %w", file, err)
+	}
+	return raw, nil
 }

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -86,30 +84,11 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 		}
 	}
 	if c.URL != "" {
-		if err := c.checkURL(c.URL); err != nil {
+		if err := checkURL(c.URL, c.AllowHTTP); err != nil {
 			return nil, fmt.Errorf("url: %w", err)
 		}
 	}
 	return &Webhook{cfg: c, client: newClient(cmp.Or(c.Timeout, 15*time.Second)), now: time.Now}, nil
-}
-
-// checkURL refuses what is no URL, and http to another machine unless that is allowed. Its errors do not show the URL.
-func (c *WebhookConfig) checkURL(raw string) error {
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("not an https URL; write it like https://hooks.example.org/forewarm")
-	case u.User != nil:
-		return errors.New("it carries a password; sign with secret_file instead")
-	case u.Scheme == "http" && !c.AllowHTTP && !loopback(u.Hostname()):
-		return errors.New("http to another machine can be read on the way; use https, or set allow_http: true")
-	}
-	return nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Name is "webhook/" and the configured name.
@@ -124,7 +103,7 @@ func (*Webhook) Pace() (backoff, maxBackoff time.Duration) { return 5 * time.Sec
 func (s *Webhook) Accepts(n alerting.Notice) bool {
 	switch {
 	case n.Alert != nil:
-		return n.Alert.Name != alerting.Watchdog && slices.Contains(s.cfg.Send, sendAlerts)
+		return !isWatchdog(n) && slices.Contains(s.cfg.Send, sendAlerts)
 	case n.Decision != nil:
 		return slices.Contains(s.cfg.Send, sendPrescale) && (s.cfg.Format != Slack || n.Decision.Action != alerting.Hold)
 	}
@@ -146,7 +125,7 @@ func (s *Webhook) ID(n alerting.Notice) string {
 
 // Send posts n once.
 func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
-	target, err := s.url()
+	target, err := readURL(s.cfg.URL, s.cfg.URLFile, s.cfg.AllowHTTP)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name(), err)
 	}
@@ -173,22 +152,6 @@ func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err 
 	}
 	body, err = n.CloudEvent()
 	return body, "application/cloudevents+json; charset=utf-8", err
-}
-
-// url is where to post to, now.
-func (s *Webhook) url() (string, error) {
-	if s.cfg.URLFile == "" {
-		return s.cfg.URL, nil
-	}
-	text, err := os.ReadFile(s.cfg.URLFile)
-	if err != nil {
-		return "", fmt.Errorf("url_file: %w", err)
-	}
-	raw := strings.TrimSpace(string(text))
-	if err := s.cfg.checkURL(raw); err != nil {
-		return "", fmt.Errorf("url_file %s: %w", s.cfg.URLFile, err)
-	}
-	return raw, nil
 }
 
 // sign sets the headers of the specification. Without keys, as chats have none, it says only which message it is.

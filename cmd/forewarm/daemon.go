@@ -81,6 +81,9 @@ type daemon struct {
 	savedBytes int64              // of the newest snapshot
 	unsaved    map[string]string  // why the last snapshot, or journal entry, could not be written
 	undelivery map[string]undelivery
+	tickedAt   time.Time         // when the newest tick came, by the clock of the machine
+	folded     uint64            // records counted since the process began
+	refusals   map[string]uint64 // and those that could not be used, by reason
 }
 
 func (d *daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -319,6 +322,7 @@ func (d *daemon) refuse(sequence uint64, refused []ingest.Refusal) {
 	for i := range refused {
 		d.exporter.CountRefused(refused[i].Reason, 1)
 	}
+	d.noteRefused(refused)
 	d.deadLetter.Send(sequence, refused)
 }
 
@@ -332,8 +336,14 @@ func (d *daemon) Run(ctx context.Context) error {
 	for _, s := range d.scalers {
 		downstream.Go(func() error { return s.Run(serving) })
 	}
-	downstream.Go(func() error { return d.dispatcher.Run(serving) })
+	downstream.Go(func() error {
+		if err := d.dispatcher.Run(serving); err != nil { // the outbox has them
+			d.log.Warn("the next start takes them up, unless they expire", zap.Error(err))
+		}
+		return nil
+	})
 	d.announceAgain()
+	downstream.Go(func() error { return d.watchSelf(serving) })
 
 	upstream, folding := errgroup.WithContext(ctx)
 	d.runSources(folding, upstream, d.handle)
@@ -379,7 +389,9 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (tick
 		d.tickTook(time.Since(began).Seconds() / float64(ticks))
 		d.collector.adjust()
 	}
-	d.setStatus(func(s *server.Status) { s.Sequence = d.pipeline.Sequence() })
+	d.setStatus(func(s *server.Status) {
+		s.Sequence, d.folded = d.pipeline.Sequence(), d.folded+after.Records-before.Records
+	})
 	d.exporter.CountRecords(int(after.Records - before.Records))
 	d.exporter.CountIgnored(ignored)
 	return ticks > 0
@@ -406,7 +418,7 @@ func (d *daemon) emit(out *forewarm.Output) {
 	d.exporter.Observe(out, time.Since(began))
 	d.sayFaults(out)
 	d.setStatus(func(s *server.Status) {
-		s.Tick, d.omissions = out.Tick, d.pipeline.Omissions()
+		s.Tick, d.omissions, d.tickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
 		s.Producers = slices.Clone(out.Producers)
 	})
 	if d.onTick != nil {

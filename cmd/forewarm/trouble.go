@@ -5,14 +5,16 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/forewarm/forewarm/alerting/sink"
 )
 
 // undelivery is a sink's newest failure; it is over when the sink has sent more.
 type undelivery struct {
-	sent uint64
-	err  string
+	sent  uint64
+	since time.Time // of the first failure since then
+	err   string
 }
 
 // stored notes how the last write of what ended.
@@ -50,7 +52,12 @@ func (d *daemon) undelivered(f *sink.Failure) {
 	if d.undelivery == nil {
 		d.undelivery = map[string]undelivery{}
 	}
-	d.undelivery[f.Sink] = undelivery{sent, f.Err.Error()}
+	u, failing := d.undelivery[f.Sink]
+	if !failing || u.sent != sent {
+		u = undelivery{sent: sent, since: time.Now()}
+	}
+	u.err = f.Err.Error()
+	d.undelivery[f.Sink] = u
 }
 
 // sinkTrouble says which sinks have delivered nothing since they last failed, "" when none.

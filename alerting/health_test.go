@@ -1,0 +1,51 @@
+package alerting
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSelfConditions(t *testing.T) {
+	const well = 15 * time.Minute
+	tests := map[string]struct {
+		vitals Vitals
+		want   []string // name, resource, summary
+	}{
+		"well":                      {vitals: Vitals{Window: well, Records: 1000, Sinks: []SinkVitals{{Name: "nats"}}}},
+		"nothing comes":             {vitals: Vitals{Window: well}},
+		"one in a thousand refused": {vitals: Vitals{Window: well, Records: 99_900, Refused: map[string]uint64{"bad_time": 100}}},
+		"a few refused":             {vitals: Vitals{Window: well, Records: 10, Refused: map[string]uint64{"bad_time": 19}}},
+		"refused": {vitals: Vitals{Window: well, Records: 1100, Refused: map[string]uint64{"bad_time": 60, "unknown_pool": 30, "too_deep": 6, "not_json": 4}}, want: []string{
+			"ForewarmInputDropped", "", "8 % of 1200 telemetry records were refused in 15 min (bad_time 60, unknown_pool 30, too_deep 6): demand is more than is seen. forewarm.deadletter has them, with reasons."}},
+		"lost": {vitals: Vitals{Window: well, Records: 10, Lost: 7}, want: []string{
+			"ForewarmInputDropped", "", "7 messages left the telemetry stream in 15 min before they were read: demand was more than is seen. The stream is too small, or the daemon was away for too long."}},
+		"sinks": {vitals: Vitals{Window: well, Sinks: []SinkVitals{
+			{Name: "nats"}, {Name: "alertmanager/am:9093", Failing: true, Since: noon, Err: "post to alertmanager/am:9093: connection refused", Waiting: 3},
+			{Name: "webhook/ops", Disabled: true, Err: "post to webhook/ops: 410 Gone", Failing: true}}}, want: []string{
+			"ForewarmSinkFailing", "alertmanager/am:9093", "Nothing gets through to alertmanager/am:9093 since 12:00 UTC, and 3 notices wait: post to alertmanager/am:9093: connection refused. Others are told as usual.",
+			"ForewarmSinkFailing", "webhook/ops", "webhook/ops answered that it is gone and gets nothing until a restart: post to webhook/ops: 410 Gone. Others are told as usual."}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, c := range SelfConditions(&tt.vitals, DefaultConfig()) {
+				got = append(got, string(c.Name), c.Resource, c.Annotations["summary"])
+				if c.Severity != Warning || c.Annotations["runbook_url"] == "" || c.Pool != "" {
+					t.Errorf("%+v", c)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestWatchdogIsOneAlert(t *testing.T) {
+	first, second := NewWatchdog(noon, noon, DefaultConfig()), NewWatchdog(noon, noon.Add(time.Minute), DefaultConfig())
+	if diff := cmp.Diff(first.Labels, second.Labels); diff != "" || !first.StartsAt.Equal(second.StartsAt) || !second.EndsAt.Equal(noon.Add(5*time.Minute)) {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+}

@@ -1,0 +1,60 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// HeartbeatConfig is the heartbeat block.
+type HeartbeatConfig struct {
+	URL       string `yaml:"url"`        // https, or http to this machine
+	URLFile   string `yaml:"url_file"`   // instead of url, where it is a secret; read each time
+	AllowHTTP bool   `yaml:"allow_http"` // to other machines
+}
+
+// Heartbeat calls a URL (GET) each minute while the daemon is well, for a service that raises the alarm when it stops being
+// called. It is the watchdog for those without Alertmanager, or in whose Alertmanager one does not trust alone.
+type Heartbeat struct {
+	cfg    HeartbeatConfig
+	client *http.Client
+}
+
+// NewHeartbeat checks c. Errors start with the key below heartbeat.
+func NewHeartbeat(c HeartbeatConfig) (*Heartbeat, error) {
+	if c.URL != "" && c.URLFile != "" {
+		return nil, errors.New("url: set beside url_file; keep one of them")
+	}
+	if c.URL != "" {
+		if err := checkURL(c.URL, c.AllowHTTP); err != nil {
+			return nil, fmt.Errorf("url: %w", err)
+		}
+	}
+	return &Heartbeat{c, newClient(15 * time.Second)}, nil
+}
+
+// Name is "heartbeat".
+func (*Heartbeat) Name() string { return "heartbeat" }
+
+// Accepts is true for the watchdog.
+func (*Heartbeat) Accepts(n alerting.Notice) bool { return isWatchdog(n) }
+
+// Send calls the URL once.
+func (s *Heartbeat) Send(ctx context.Context, _ alerting.Notice) error {
+	target, err := readURL(s.cfg.URL, s.cfg.URLFile, s.cfg.AllowHTTP)
+	if err != nil {
+		return fmt.Errorf("heartbeat: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	if err != nil {
+		return alerting.Permanent{Err: errors.New("heartbeat: its URL cannot be used")}
+	}
+	req.Header.Set("User-Agent", "forewarm")
+	return post(s.client, req, "heartbeat")
+}
+
+func isWatchdog(n alerting.Notice) bool { return n.Alert != nil && n.Alert.Name == alerting.Watchdog }
