@@ -17,29 +17,17 @@ func (m *mixture) calibrate(q Quantiles, spread float64) Quantiles {
 
 // cover takes outcome y of the published quantiles and moves each level's shift up when y was above it and down when it
 // was not, so that in the long run level tau covers tau of the outcomes whatever the process does: conformal quantile
-// tracking (Gibbs and Candès 2021, arXiv:2106.00170; Angelopoulos, Candès and Tibshirani 2023, arXiv:2307.16895, §2.2).
+// tracking (Gibbs and Candès 2021, arXiv:2106.00170; Angelopoulos, Candès and Tibshirani 2023, arXiv:2307.16895, §2.2). A quantile
+// of zero is left alone: an outcome of zero says no more than that it may be right.
 func (m *mixture) cover(y float64, published *Quantiles) {
 	for i, tau := range Levels {
+		if published[i] == 0 {
+			continue
+		}
 		step := calibrationStep * tau
 		if y <= published[i] {
 			step = -calibrationStep * (1 - tau)
 		}
 		m.Shift[i] = math.Max(-2, math.Min(2, m.Shift[i]+step))
 	}
-}
-
-// fallback is the baseline to answer in the combination's place, when one did better over the last day; −1 when none
-// did. The first hours decide nothing.
-func (m *mixture) fallback(p *points) int {
-	best := -1
-	if m.LossN < 360 {
-		return best
-	}
-	loss := float32(m.Own)
-	for e, x := range catalog {
-		if x.baseline && !isNaN(p.z[e]) && float64(m.Seen[e]) >= m.LossN && m.Loss[e] < loss {
-			best, loss = e, m.Loss[e]
-		}
-	}
-	return best
 }

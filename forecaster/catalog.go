@@ -33,12 +33,13 @@ var models = [...]source{
 	{name: "regression", make: regression},
 	{name: "net", axis: 1, make: func() model.Expert { return net.New(net.Fitted()) }},
 	{name: "burst", make: func() model.Expert { return new(model.Burst) }},
+	{name: "last_errors", axis: 2, make: lastErrors},
 }
 
 const (
 	numModels = len(models)
 	// numDistributions is how many rows of models have an axis.
-	numDistributions = 1
+	numDistributions = 2
 )
 
 func regression() model.Expert {
@@ -47,6 +48,14 @@ func regression() model.Expert {
 		r.Leads = append(r.Leads, x.to)
 	}
 	return r
+}
+
+func lastErrors() model.Expert {
+	var spans [][2]int
+	for _, x := range targets {
+		spans = append(spans, [2]int{x.from, x.to})
+	}
+	return model.NewLastErrors(spans)
 }
 
 // modelAt is the place of a model by name.
@@ -59,12 +68,12 @@ func modelAt(name string) int {
 type expert struct {
 	name  string
 	model int
-	// baseline: the combination must beat it; when it does not, the best baseline answers in its place.
-	baseline bool
 	// unit is the spread in which its errors are measured.
 	unit int
 	// plain: errors are differences from the point; not plain: of square roots, so that they grow with the point.
 	plain bool
+	// fixed: its distribution is that of its own errors already, and they are not tracked.
+	fixed bool
 	// prior is the weight it starts with, relative to the others'; 0 means 1.
 	prior float64
 	// stake is how many outcomes it takes until what was learned of the series weighs as much as the weights it starts with,
@@ -98,9 +107,9 @@ func (x *expert) residuals() (q Quantiles) {
 // catalog lists the experts of every series, in the order in which weights are kept. Order is part of the snapshot's
 // meaning: add at the end, and raise snapshotVersion when a row changes.
 var catalog = [...]expert{
-	{name: "last", baseline: true, model: modelAt("last"), unit: spreadDay, plain: true},
-	{name: "seasonal_day", baseline: true, model: modelAt("seasonal_day"), unit: spreadMixed},
-	{name: "seasonal_week", baseline: true, model: modelAt("seasonal_week"), unit: spreadMixed},
+	{name: "last", model: modelAt("last"), unit: spreadDay, plain: true},
+	{name: "seasonal_day", model: modelAt("seasonal_day"), unit: spreadMixed},
+	{name: "seasonal_week", model: modelAt("seasonal_week"), unit: spreadMixed},
 	{name: "recent_15m", model: modelAt("recent_15m"), unit: spreadMixed},
 	{name: "level_10m", model: modelAt("level_10m"), unit: spreadMixed},
 	{name: "level_30m", model: modelAt("level_30m"), unit: spreadMixed},
@@ -119,12 +128,21 @@ var catalog = [...]expert{
 	{name: "drift_day_steady", model: modelAt("drift_day"), unit: spreadDay},
 	{name: "net", model: modelAt("net"), unit: spreadMixed, prior: netPrior, stake: netStake},
 	{name: "burst", model: modelAt("burst"), unit: spreadMixed},
+	{name: "last_errors", model: modelAt("last_errors"), unit: spreadMixed, fixed: true},
 }
 
 const numExperts = len(catalog)
 
-// lastExpert is the place of the last value in the catalog.
-const lastExpert = 0
+// firstExpert is the place of the last value, which speaks from the first minute; lastExpert of that with the quantiles
+// of its own errors.
+var (
+	firstExpert = expertAt("last")
+	lastExpert  = expertAt("last_errors")
+)
+
+func expertAt(name string) int {
+	return slices.IndexFunc(catalog[:], func(x expert) bool { return x.name == name })
+}
 
 // What the network has learned of other series outweighs what a series shows in its first day. Tuned with weights that
 // were fitted without the services that were scored: without a stake, a class's first hours score 30 % worse.

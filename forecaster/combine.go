@@ -12,7 +12,6 @@ const (
 	residualSparsity = 1       // the same for the errors of a series that learns alone
 	forget           = 0.99995 // memory of the aggregation, per minute: two weeks
 	fixedShare       = 0.02    // weight spread evenly, so that an expert can come back
-	lossMemory       = 1.0 / 1440
 )
 
 // mixture turns what the experts say of one target into one distribution. For each expert it tracks the quantiles of the
@@ -29,9 +28,8 @@ type mixture struct {
 	Regret   [numExperts]figures // by which the combination lost to the expert, in units of the usual size
 	Variance [numExperts]figures // sum of the squares of what Regret adds up
 
-	Loss  [numExperts]float32 // mean pinball of the expert with its residuals, over about a day; of baselines only
-	Own   float64             // the same of the calibrated combination
-	LossN float64
+	Outcomes float32 // of the combination, counted up to a day of them
+	Lean     lean    // towards the last value
 
 	Shift Quantiles // calibration offset per level, in units of the spread
 
@@ -227,15 +225,13 @@ func (m *mixture) learn(p *points, y, scale float64) {
 		return
 	}
 	final := m.calibrate(agg, p.spread.mixed())
-	m.LossN = math.Min(m.LossN+1, 1/lossMemory)
-	m.Own += (MeanPinball(y, &final)/scale - m.Own) / m.LossN
+	m.Outcomes = min(m.Outcomes+1, 1440)
+	if !isNaN(p.z[lastExpert]) {
+		m.Lean.learn(y, scale, &final, &all[lastExpert])
+	}
 	for e := range catalog {
 		if isNaN(p.z[e]) {
 			continue
-		}
-		if catalog[e].baseline {
-			loss := float32(MeanPinball(y, &all[e]) / scale)
-			m.Loss[e] += (loss - m.Loss[e]) / min(m.Seen[e]+1, 1/lossMemory)
 		}
 		for i, tau := range Levels {
 			slope := -tau
@@ -246,8 +242,10 @@ func (m *mixture) learn(p *points, y, scale float64) {
 			m.Regret[e][i] = float32(forget*float64(m.Regret[e][i]) + won)
 			m.Variance[e][i] = float32(forget*float64(m.Variance[e][i]) + won*won)
 		}
-		from, to := p.residual(e, y)
-		m.track(e, from, to)
+		if !catalog[e].fixed {
+			from, to := p.residual(e, y)
+			m.track(e, from, to)
+		}
 	}
 }
 

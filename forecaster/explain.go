@@ -49,7 +49,7 @@ func (s *series) coverage(k int, y float64, published *Quantiles) {
 }
 
 // basis notes what the distribution q of the middle lead was made of.
-func (s *series) basis(p *points, q *Quantiles, calibrated bool) Basis {
+func (s *series) basis(p *points, q *Quantiles) Basis {
 	b := asleep(s.history.Level(model.Level30m))
 	for e := range catalog {
 		if !isNaN(p.z[e]) {
@@ -58,9 +58,6 @@ func (s *series) basis(p *points, q *Quantiles, calibrated bool) Basis {
 	}
 	b.Covered = s.covered
 	for i, y := range q {
-		if !calibrated {
-			break
-		}
 		b.Shift[i] = y - unroot(math.Sqrt(y)-p.spread.mixed()*s.mix[midLead].Shift[i])
 	}
 	return b
@@ -118,7 +115,7 @@ type Explanation struct {
 	LeadMinutes int                 `json:"lead_minutes"`
 	Confidence  Confidence          `json:"confidence"`
 	Known       int                 `json:"known_minutes"`
-	Fallback    bool                `json:"fallback"` // a baseline did better over a day and answers
+	Fallback    bool                `json:"fallback"` // the last value has the larger part in the answer
 	Now         *float64            `json:"now"`
 	Quantiles   []LevelValue        `json:"quantiles"`
 	WindowMax   []LevelValue        `json:"window_max"`

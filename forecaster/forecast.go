@@ -42,7 +42,7 @@ type Forecast struct {
 	Confidence Confidence
 	Known      int      // known minutes of history
 	Weights    []Weight // share of each expert in the combination at 15 minutes ahead, descending
-	Fallback   bool     // skill against the best baseline was ≤ 0, the baseline answers
+	Fallback   bool     // the last value and its errors have been better of late, and have the larger part in the answer
 	Basis      Basis
 }
 

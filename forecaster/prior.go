@@ -23,6 +23,8 @@ const (
 	// lentRegret is the part of the siblings' regrets that is lent: enough to start with their weights, and little enough
 	// to be overtaken within hours.
 	lentRegret = 0.25
+	// idlePrior is how many busy minutes a series is taken to have had before its first.
+	idlePrior = 5
 )
 
 // priorMinute and priorWindow are where outcomes usually lie around the mean of the last quarter of an hour, in units of
@@ -37,7 +39,7 @@ var (
 // does. Of silence the general knows nothing; and an expert that has its own stake in young series knows better.
 func (s *series) temper(k int, p *points, q *Quantiles) {
 	m, x := &s.mix[k], targets[k]
-	if m.LossN >= 1440 || p.staked() || p.spread.Quiet > 0 {
+	if m.Outcomes >= 1440 || p.staked() || p.spread.Quiet > 0 {
 		return
 	}
 	mean := s.history.Mean(s.history.Newest-14, s.history.Newest)
@@ -45,7 +47,7 @@ func (s *series) temper(k int, p *points, q *Quantiles) {
 		return
 	}
 	const least = priorOutcomes / (priorOutcomes + 1440.0)
-	w := (priorOutcomes/(priorOutcomes+m.LossN) - least) / (1 - least)
+	w := (priorOutcomes/(priorOutcomes+float64(m.Outcomes)) - least) / (1 - least)
 	shape, width := &priorMinute, p.spread.mixed()*(.8+.2*math.Sqrt(float64(x.to)/15))
 	if x.from < x.to {
 		shape, width = &priorWindow, p.spread.mixed()
@@ -54,6 +56,20 @@ func (s *series) temper(k int, p *points, q *Quantiles) {
 		q[i] = unroot((1-w)*math.Sqrt(q[i]) + w*(math.Sqrt(mean)+width*shape[i]))
 	}
 	q.Sort()
+}
+
+// idle sets the quantiles of a single minute to zero that lie below the share of minutes in which nothing came, while few
+// outcomes stand behind the forecast: experts learn only from those that a series is intermittent.
+func (s *series) idle(k int, p *points, q *Quantiles) {
+	if x := targets[k]; s.mix[k].Outcomes >= 1440 || p.spread.Quiet > 0 || x.from < x.to {
+		return
+	}
+	share := (s.spread.Awake - s.spread.Active) / (s.spread.Awake + idlePrior)
+	for i, tau := range Levels {
+		if tau <= share {
+			q[i] = 0
+		}
+	}
 }
 
 // staked says whether an expert with a stake is awake.
@@ -74,7 +90,7 @@ func (p *pool) lend(s *series, d int) {
 		if c.series == nil {
 			continue // a light one
 		}
-		if x := c.series[d]; x != nil && x != s && c.key.Class != features.OverflowClass && x.mix[windowMax].LossN >= lenderOutcomes {
+		if x := c.series[d]; x != nil && x != s && c.key.Class != features.OverflowClass && x.mix[windowMax].Outcomes >= lenderOutcomes {
 			lenders = append(lenders, x)
 		}
 	}

@@ -124,7 +124,7 @@ func TestShapeChangesAreSeen(t *testing.T) {
 					}
 				}
 			}
-			if above < .6 {
+			if above < .5 {
 				t.Errorf("%s: %.0f %% of the pool's paths of %s lie above what was its 90 %% quantile", tc.name, 100*above, dimension)
 			}
 		}
@@ -218,7 +218,7 @@ func TestNeverWorseThanTheLastValue(t *testing.T) {
 				z = math.Max(5, z+.5*r.NormFloat64())
 				return z * z
 			}
-		}, "pinball is 1.09 times that of the last value"},
+		}, "pinball is 1.04 times that of the last value, from the second half day on"},
 		{"intermittent", kindOf("intermittent").make, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -18,8 +18,6 @@ type series struct {
 	ranks   ranks
 	covered [2]Covered
 
-	departure departure
-
 	// said is what the newest step forecast, so that it need not be worked out a second time when it is asked for. It
 	// follows from the rest, and is no part of the state.
 	said answer
@@ -29,7 +27,6 @@ type series struct {
 type answer struct {
 	at       [numTargets]Quantiles
 	mid      points // at midLead
-	baseline int    // that answers at midLead in the combination's place, or −1
 	revision uint64 // of the history
 	stands   bool
 }
@@ -99,10 +96,9 @@ func (s *series) answer(each func(k int, p *points)) {
 	width := s.spreads()
 	for k := range targets {
 		p := s.points(k, &width)
-		q, baseline := s.distribution(k, &p)
-		s.said.at[k] = q
+		s.said.at[k] = s.distribution(k, &p)
 		if k == midLead {
-			s.said.mid, s.said.baseline = p, baseline
+			s.said.mid = p
 		}
 		each(k, &p)
 	}
@@ -200,7 +196,6 @@ func (s *observed) reckon(m int64, e *features.Estimate, was float64) {
 
 // learn gives every target whose last minute is t its outcome.
 func (s *series) learn(t int64) {
-	s.departure.add(t, s.history.At(t))
 	scale := math.Max(s.spread.Day, 1e-9)
 	for _, x := range s.experts {
 		if l, ok := x.(model.Learner); ok {
@@ -217,7 +212,9 @@ func (s *series) learn(t int64) {
 			continue
 		}
 		s.mix[k].learn(&p, y, scale)
-		s.mix[k].cover(y, &q)
+		if p.spread.Quiet == 0 {
+			s.mix[k].cover(y, &q)
+		}
 		s.coverage(k, y, &q)
 		if quiet := p.spread.Quiet; quiet > 0 {
 			s.mix[k].Silence.of(quiet).learn(s.came(t-int64(x.to-x.from), t), 1)
@@ -293,36 +290,34 @@ func (p *points) draw(a int, d model.Distributor, h *model.History, x target) fl
 	return p.axis[a][L50]
 }
 
-// distribution is the published forecast of target k; the baseline that answers in place of the combination, or −1.
-func (s *series) distribution(k int, p *points) (Quantiles, int) {
+// distribution is the published forecast of target k.
+func (s *series) distribution(k int, p *points) Quantiles {
 	m := &s.mix[k]
-	q, baseline := s.mixed(m, p)
-	if baseline < 0 {
-		s.temper(k, p, &q)
-		s.afresh(k, p, &q)
-	}
+	q := s.mixed(m, p)
+	s.temper(k, p, &q)
+	s.idle(k, p, &q)
 	s.anchor.widen(&q)
 	if p.spread.Quiet > 0 {
 		m.Silence.clear(&q, p.spread.Quiet, targets[k].to)
 	}
-	return q, baseline
+	return q
 }
 
-func (s *series) mixed(m *mixture, p *points) (Quantiles, int) {
-	if p.spread.flat() && !isNaN(p.z[lastExpert]) {
-		return m.expert(lastExpert, p), -1 // the last value: what others are off by is how finely the past is kept
-	}
-	if b := m.fallback(p); b >= 0 {
-		q := m.expert(b, p)
-		q.Sort()
-		return q, b
+func (s *series) mixed(m *mixture, p *points) Quantiles {
+	if p.spread.flat() && !isNaN(p.z[firstExpert]) {
+		return m.expert(firstExpert, p) // the last value: what others are off by is how finely the past is kept
 	}
 	all := m.experts(p)
 	q, ok := m.combine(p, &all)
 	if !ok {
-		return q, -1
+		return q
 	}
-	return m.calibrate(q, p.spread.mixed()), -1
+	q = m.calibrate(q, p.spread.mixed())
+	if !isNaN(p.z[lastExpert]) {
+		q = m.Lean.toward(&q, &all[lastExpert])
+		q.Sort()
+	}
+	return q
 }
 
 // minKnown is the number of known minutes before a series answers at all.
@@ -336,9 +331,9 @@ func (s *series) forecast(f *Forecast) bool {
 	if !s.said.stands || s.amended || s.said.revision != s.history.Revision() {
 		s.answer(func(int, *points) {})
 	}
-	f.Fallback = s.said.baseline >= 0
-	f.Weights = s.weights(&s.said.mid, s.said.baseline)
-	f.Basis = s.basis(&s.said.mid, &s.said.at[midLead], !f.Fallback)
+	f.Fallback = s.mix[midLead].Lean.most()
+	f.Weights = s.weights(&s.said.mid)
+	f.Basis = s.basis(&s.said.mid, &s.said.at[midLead])
 	s.describe(f, &s.said.at)
 	return true
 }
@@ -369,12 +364,18 @@ func confidence(known int) Confidence {
 }
 
 // weights lists the experts' shares in the median 15 minutes ahead, descending.
-func (s *series) weights(p *points, baseline int) []Weight {
-	if baseline >= 0 {
-		return []Weight{{catalog[baseline].name, 1}}
-	}
+func (s *series) weights(p *points) []Weight {
 	var ws []Weight
-	for e, w := range s.mix[midLead].weights(p, L50) {
+	m := &s.mix[midLead]
+	by := float64(m.Lean.By)
+	if isNaN(p.z[lastExpert]) {
+		by = 0
+	}
+	for e, w := range m.weights(p, L50) {
+		w *= 1 - by
+		if e == lastExpert {
+			w += by
+		}
 		if w > 0 {
 			ws = append(ws, Weight{catalog[e].name, w})
 		}

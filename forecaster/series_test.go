@@ -3,7 +3,6 @@ package forecaster
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -149,9 +148,9 @@ func TestRestoreGoesOnBitForBit(t *testing.T) {
 	}
 }
 
-// TestFallsBackToTheBaseline: a combination that has gone astray is replaced by the baseline that did best over the day,
-// says so, and comes back once it is better again.
-func TestFallsBackToTheBaseline(t *testing.T) {
+// TestLeansOnTheLastValue: a combination that has gone astray gives way to the last value, says so, and comes back once
+// it is better again.
+func TestLeansOnTheLastValue(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	s, next, level := newSeries(testKey, 0), 0, 1000.0
 	feed := func(n int, astray bool) (f Forecast) {
@@ -168,27 +167,30 @@ func TestFallsBackToTheBaseline(t *testing.T) {
 		s.forecast(&f)
 		return f
 	}
-	if f := feed(300, true); f.Fallback {
+	if f := feed(120, true); f.Fallback {
 		t.Error("fell back in the first hours")
 	}
 	f := feed(900, true)
-	if !f.Fallback || len(f.Weights) != 1 || f.Weights[0] != (Weight{"last", 1}) {
-		t.Errorf("fallback %v with weights %v", f.Fallback, f.Weights)
+	if !f.Fallback || f.Weights[0].Expert != "last_errors" || f.Weights[0].Share <= .5 {
+		t.Errorf("fallback %v with weights %v", f.Fallback, f.Weights[:2])
 	}
-	last := catalogIndex("last")
 	width := s.spreads()
 	p := s.points(midLead, &width)
-	want := s.mix[midLead].expert(last, &p)
-	if want.Sort(); f.Minute[targets[midLead].to-1] != want {
-		t.Errorf("answers %v, the baseline says %v", f.Minute[targets[midLead].to-1], want)
+	last := s.mix[midLead].expert(lastExpert, &p)
+	astray := unroot(math.Sqrt(last[L50]) + 2*width.mixed())
+	if got := f.Minute[targets[midLead].to-1][L50]; got > (last[L50]+astray)/2 {
+		t.Errorf("answers %v, the last value %v, the combination about %v", got, last[L50], astray)
 	}
-	if f := feed(2*1440, false); f.Fallback || len(f.Weights) < 2 {
-		t.Errorf("still fallen back after it was better for two days: %v", f.Weights)
+	sum := 0.0
+	for _, w := range f.Weights {
+		sum += w.Share
 	}
-}
-
-func catalogIndex(name string) int {
-	return slices.IndexFunc(catalog[:], func(x expert) bool { return x.name == name })
+	if math.Abs(sum-1) > 1e-9 {
+		t.Errorf("shares add up to %v", sum)
+	}
+	if f := feed(3*1440, false); f.Fallback || len(f.Weights) < 2 {
+		t.Errorf("still fallen back after it was better for three days: %v", f.Weights)
+	}
 }
 
 // TestLevelShift: an hour after the load tripled, the forecast has followed.

@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
-const snapshotVersion = 9
+const snapshotVersion = 10
 
 // state is the first part of a Forecaster at rest. The others are the classes of its pools.
 type state struct {
@@ -60,8 +60,6 @@ type seriesState struct {
 	Anchor  anchor              `cbor:"7,keyasint"`
 	Learned int64               `cbor:"8,keyasint,omitempty"`
 	Covered [2]Covered          `cbor:"9,keyasint"`
-
-	Departure departure `cbor:"10,keyasint"`
 }
 
 // Parts hands out the state in the parts that Restore takes up, in their order: what was learned of each class is put
@@ -97,7 +95,7 @@ func seriesStates(all []*series) []*seriesState {
 		if s == nil {
 			continue
 		}
-		st := &seriesState{History: s.history.State(), Spread: s.spread, Mix: s.mix, Pending: s.pending.rows, Ranks: s.ranks, Anchor: s.anchor, Learned: s.learned, Covered: s.covered, Departure: s.departure}
+		st := &seriesState{History: s.history.State(), Spread: s.spread, Mix: s.mix, Pending: s.pending.rows, Ranks: s.ranks, Anchor: s.anchor, Learned: s.learned, Covered: s.covered}
 		for _, x := range s.experts {
 			st.Experts = append(st.Experts, x.State())
 		}
@@ -167,7 +165,7 @@ func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([
 			return nil, fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", key)
 		}
 		s.spread, s.mix, s.ranks, s.anchor, s.learned = st.Spread, st.Mix, st.Ranks, st.Anchor, st.Learned
-		s.pending.rows, s.covered, s.departure = st.Pending, st.Covered, st.Departure
+		s.pending.rows, s.covered = st.Pending, st.Covered
 		out[i] = s
 	}
 	return out, nil

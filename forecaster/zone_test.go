@@ -49,7 +49,7 @@ func TestSeasonsKeepLocalTime(t *testing.T) {
 			}
 			return sum
 		}
-		if local, utc := loss(model.NewCalendar(zone)), loss(nil); local > .6*utc {
+		if local, utc := loss(model.NewCalendar(zone)), loss(nil); local > .7*utc {
 			t.Errorf("after the change of %v pinball is %.0f by the local clock, %.0f by UTC", change, local, utc)
 		}
 	}

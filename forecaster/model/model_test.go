@@ -19,6 +19,7 @@ var experts = map[string]func() Expert{
 	"burst":         func() Expert { return new(Burst) },
 	"given":         func() Expert { return new(Given) },
 	"regression":    func() Expert { return newRegression() },
+	"last errors":   func() Expert { return NewLastErrors([][2]int{{1, 1}, {15, 15}, {15, 30}}) },
 	"trend":         func() Expert { return &Trend{Alpha: .1, Beta: .02, Phi: .97} },
 }
 
