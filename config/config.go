@@ -44,6 +44,8 @@ type Config struct {
 	Scrape    scrape.Config    `yaml:"scrape"`
 	Sinks     sink.Config      `yaml:"sinks"`
 	Storage   storage.Config   `yaml:"storage"`
+	// RemoteWrite gets what is stored as well.
+	RemoteWrite remote.WriteConfig `yaml:"remote_write"`
 	// Backfill is asked once, at the first start.
 	Backfill remote.BackfillConfig `yaml:"backfill"`
 	Report   Report                `yaml:"report"`
@@ -102,18 +104,19 @@ func Default() *Config {
 			ClassTTL: f.ClassTTL, MaxSessions: f.MaxSessions, SessionTTL: f.SessionTTL, ForecastClasses: p.ForecastClasses,
 			LightClasses: p.LightClasses,
 		},
-		Decision:  p.Decision,
-		NATS:      jetstream.DefaultConfig(),
-		Agent:     Agent{Upstream: jetstream.DefaultUpstream()},
-		Listeners: listener.DefaultConfig(),
-		Scrape:    scrape.DefaultConfig(),
-		Storage:   storage.DefaultConfig(),
-		Backfill:  remote.DefaultBackfill(),
-		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
-		Server:    server.DefaultConfig(),
-		PromQL:    promapi.DefaultConfig(),
-		KEDA:      rpc.DefaultConfig(),
-		Log:       Log{Level: "info", Format: "console"},
+		Decision:    p.Decision,
+		NATS:        jetstream.DefaultConfig(),
+		Agent:       Agent{Upstream: jetstream.DefaultUpstream()},
+		Listeners:   listener.DefaultConfig(),
+		Scrape:      scrape.DefaultConfig(),
+		Storage:     storage.DefaultConfig(),
+		RemoteWrite: remote.DefaultWrite(),
+		Backfill:    remote.DefaultBackfill(),
+		Report:      Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
+		Server:      server.DefaultConfig(),
+		PromQL:      promapi.DefaultConfig(),
+		KEDA:        rpc.DefaultConfig(),
+		Log:         Log{Level: "info", Format: "console"},
 	}
 }
 

@@ -128,6 +128,7 @@ func (c *Config) check(source map[string]string) Errors {
 	_, err := sink.Open(c.Sinks, sink.Deps{})
 	k.section("sinks", err)
 	k.section("storage", c.Storage.Validate())
+	k.section("remote_write", c.RemoteWrite.Check())
 	c.checkBackfill(k)
 	c.checkReport(k)
 	k.section("server", c.Server.Check())

@@ -38,6 +38,9 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 	for i := range forecasts {
 		tx.forecasts(forecasts[i].Classes)
 	}
+	if s.forward != nil && len(tx.forwarded) > 0 {
+		s.forward(tx.forwarded) // before they are stored: what is offered again after a crash is sent again
+	}
 	if err := tx.app.Commit(); err != nil {
 		s.counters.LostTicks++
 		return fmt.Errorf("series of tick %s are lost: %w", tick.UTC().Format(time.RFC3339), err)
@@ -50,6 +53,8 @@ type transaction struct {
 	*Store
 	app  promstorage.AppenderV2
 	tick int64
+
+	forwarded []Sample
 }
 
 func (tx *transaction) decision(d *alerting.Decision) {
@@ -197,6 +202,9 @@ func (tx *transaction) put(key groupKey, g *group, i int, t int64, v float64) {
 	case err == nil:
 		sr.ref, sr.last = ref, t
 		c.Appended++
+		if tx.forward != nil {
+			tx.forwarded = append(tx.forwarded, Sample{sr.labels, t, v})
+		}
 	case errors.Is(err, promstorage.ErrTooOldSample), errors.Is(err, promstorage.ErrOutOfBounds), errors.Is(err, promstorage.ErrOutOfOrderSample):
 		c.TooOld++
 	case errors.Is(err, promstorage.ErrDuplicateSampleForTimestamp):

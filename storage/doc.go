@@ -9,6 +9,7 @@
 //	<dir>/journal/journal-000001.log    decisions, in (tick, pool) order
 //	<dir>/outbox/outbox.log             notices that may not be delivered yet, and who has which
 //	<dir>/snapshots/snapshot-000000001.fws
+//	<dir>/remote/queue-000001.log       samples that a remote has not got yet
 //
 // # Series
 //
@@ -47,6 +48,13 @@
 // written when the sink has it. So a crash may repeat a delivery, under the same id, and loses none. The file is written
 // anew, with what still matters, on opening and when it has grown to four times that and 1 MiB. What follows damage in it is
 // lost, and said to be.
+//
+// # Queue
+//
+// A segment is the line "forewarm queue 1\n" followed by records framed like those of the journal. The payload is the number
+// of samples (4 bytes) and a prometheus.WriteRequest, compressed by snappy. The file cursor is the line "forewarm queue
+// cursor 1\n", the number of the segment and the offset of the record that are to be sent next (8 bytes each). It is written
+// once a second and on closing; what it is behind is sent again.
 //
 // # Snapshots
 //

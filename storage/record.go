@@ -99,6 +99,11 @@ func newRecordReader(r io.Reader, kind string) (*recordReader, error) {
 	return rr, nil
 }
 
+// recordsFrom reads on at a record, of a file whose first line was checked.
+func recordsFrom(r io.Reader, offset int64) *recordReader {
+	return &recordReader{r: bufio.NewReaderSize(r, 64<<10), offset: offset}
+}
+
 // next gives the next payload, valid until the next call; io.EOF at a clean end.
 func (r *recordReader) next() ([]byte, error) {
 	var head [recordHeader]byte

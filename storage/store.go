@@ -48,6 +48,8 @@ type Store struct {
 	cfg      Config
 	horizons []string // label values: of Config.ForecastMinutes, then HorizonWindowMax
 
+	forward func([]Sample) // nil where nobody else gets the samples
+
 	mu        sync.Mutex // guards what follows
 	groups    map[groupKey]*group
 	resumed   map[string]int64 // newest sample of each series found on opening, by label bytes
@@ -125,6 +127,17 @@ func (s *Store) newest() (t int64, ok bool) {
 
 // Queryable is the store as PromQL reads it.
 func (s *Store) Queryable() promstorage.SampleAndChunkQueryable { return s.db }
+
+// Sample is one value of a series; T is Unix ms.
+type Sample struct {
+	Labels labels.Labels
+	T      int64
+	V      float64
+}
+
+// Forward has everything that is stored from now on handed to f as well, a tick at a time, before it is stored. Call it
+// before the first Append; the slice is valid during the call.
+func (s *Store) Forward(f func(samples []Sample)) { s.forward = f }
 
 // Counters are since opening.
 func (s *Store) Counters() StoreCounters {

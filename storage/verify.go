@@ -41,7 +41,7 @@ const asideSuffix = ".damaged"
 const mendHint = "stop the daemon and run forewarm verify -repair"
 
 // Verify reads all of a data directory, as its formats say, and tells found of everything it meets: each journal segment,
-// snapshot and block, the outbox, the write-ahead log, the head's chunks. It changes nothing unless repair is set, and then only what is
+// snapshot and block, the outbox, the queue for a remote, the write-ahead log, the head's chunks. It changes nothing unless repair is set, and then only what is
 // damaged: a journal or log keeps what is before the damage, as a restart would leave it; the rest is put aside, never
 // deleted. Repairing needs the directory for itself. An error says that the directory could not be looked at.
 func Verify(ctx context.Context, dir string, repair bool, found func(Finding)) error {
@@ -65,7 +65,7 @@ func Verify(ctx context.Context, dir string, repair bool, found func(Finding)) e
 		name   string
 		verify func(dir string)
 	}{
-		{"journal", v.journal}, {"outbox", v.outbox}, {"snapshots", v.snapshots}, {"tsdb", v.series},
+		{"journal", v.journal}, {"outbox", v.outbox}, {"snapshots", v.snapshots}, {"tsdb", v.series}, {"remote", v.queue},
 	} {
 		path := filepath.Join(dir, part.name)
 		if _, err := os.Stat(path); err == nil {
@@ -240,43 +240,66 @@ func (j *Journal) readSegment(s *segment) (records int, err error) {
 
 // outbox reads every record of the outbox.
 func (v *verifier) outbox(dir string) {
-	path := filepath.Join(dir, outboxFile)
-	records, size, err := readOutbox(path)
+	v.records(filepath.Join(dir, outboxFile), outboxMagic, true, func(payload []byte) error {
+		return cbor.Unmarshal(payload, new(outboxRecord))
+	})
+}
+
+// records reads a file of records, the newest of which may be being written.
+func (v *verifier) records(path, kind string, newest bool, look func(payload []byte) error) {
+	records, size, err := readRecords(path, kind, look)
 	var torn *damageError
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist): // or sent and removed meanwhile
 	case err == nil:
 		v.say(path, Sound, fmt.Sprintf("%d records", records))
-	case errors.As(err, &torn) && v.inUse:
+	case errors.As(err, &torn) && v.inUse && newest:
 		v.say(path, Noted, fmt.Sprintf("%d records; the last one is being written, or torn: %v", records, err))
 	case errors.As(err, &torn):
-		v.cut(path, fmt.Sprintf("%v, after %d sound records", err, records), size, outboxMagic)
+		v.cut(path, fmt.Sprintf("%v, after %d sound records", err, records), size, kind)
 	default:
 		v.damage(path, err.Error(), nil)
 	}
 }
 
-// readOutbox counts the records of an outbox; damage is a [damageError], from byte size on.
-func readOutbox(path string) (records int, size int64, err error) {
+// readRecords counts the records of a file; damage is a [damageError], from byte size on.
+func readRecords(path, kind string, look func(payload []byte) error) (records int, size int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer func() { _ = f.Close() }()
-	r, err := newRecordReader(f, outboxMagic)
+	r, err := newRecordReader(f, kind)
 	for err == nil {
 		size = r.offset
 		var payload []byte
 		if payload, err = r.next(); err != nil {
 			break
 		}
-		var x outboxRecord
-		if err := cbor.Unmarshal(payload, &x); err != nil {
+		if err := look(payload); err != nil {
 			return records, size, fmt.Errorf("record at byte %d is intact but not of this version: %w", size, err)
 		}
 		records++
 	}
 	return records, size, endOfFile(err)
+}
+
+// queue reads every record that waits for a remote.
+func (v *verifier) queue(dir string) {
+	numbers, err := numbered(dir, queuePrefix, queueSuffix)
+	if err != nil {
+		v.say(dir, Damaged, "cannot be read: "+err.Error())
+		return
+	}
+	q := &Queue{dir: dir}
+	for i, n := range numbers {
+		v.records(q.path(n), queueMagic, i == len(numbers)-1, func(payload []byte) error {
+			if len(payload) <= 4 {
+				return errors.New("it is empty")
+			}
+			return nil
+		})
+	}
 }
 
 // span says from when to when records are.

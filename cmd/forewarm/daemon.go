@@ -28,6 +28,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/scrape"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
+	"github.com/forewarm/forewarm/storage/remote"
 )
 
 // daemon is one running Forewarm: the fold, what feeds it, and what it feeds. openDaemon builds it in a straight line and
@@ -43,6 +44,8 @@ type daemon struct {
 	stream   storage.Stream
 
 	store     *storage.Store
+	queue     *storage.Queue // with writer, nil when nothing is sent to a remote
+	writer    *remote.Writer
 	journal   *storage.Journal
 	outbox    *storage.Outbox
 	snapshots *storage.Snapshots // of the goroutine that saves, or else of the fold's
@@ -148,6 +151,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	}
 	d.exportCounters()
 	d.exportStorage()
+	d.exportRemoteWrite()
 	return d, nil
 }
 
@@ -235,6 +239,9 @@ func (d *daemon) openStorage() (err error) {
 		return err
 	}
 	d.onClose(d.store.Close)
+	if err := d.openRemoteWrite(); err != nil {
+		return err
+	}
 	if d.journal, err = storage.OpenJournal(filepath.Join(d.cfg.Storage.Dir, "journal"), log); err != nil {
 		return err
 	}
@@ -333,6 +340,9 @@ func (d *daemon) Run(ctx context.Context) error {
 	downstream, _ := errgroup.WithContext(serving)
 	downstream.Go(func() error { return d.server.Run(serving, d.listener) })
 	downstream.Go(func() error { return d.deadLetter.Run(serving) })
+	if d.writer != nil {
+		downstream.Go(func() error { return d.writer.Run(serving) })
+	}
 	for _, s := range d.scalers {
 		downstream.Go(func() error { return s.Run(serving) })
 	}

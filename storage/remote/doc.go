@@ -1,6 +1,9 @@
 // Package remote speaks to the Prometheus-like servers around Forewarm: it reads from one what demand was before telemetry
-// began.
+// began, and writes to one what is stored.
 //
 // Reading is by range queries, a day at a time ([Past]); what comes back enters the fold through the event log, not here.
-// Nothing here owns a goroutine. Bounds: a day of minutes an answer, [maxAnswer] bytes, [BackfillConfig] for time and days.
+// Writing is Prometheus' remote write, out of a queue on disk ([Writer]).
+//
+// Nothing here owns a goroutine. Bounds: 16 MiB an answer; [BackfillConfig] for time and days; [WriteConfig] for time, what
+// waits, and what is sent at once.
 package remote

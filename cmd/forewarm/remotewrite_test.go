@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// TestRemoteWrite: a real Prometheus ends up with every sample that is stored here, though it was away for a while, and the
+// daemon was restarted meanwhile.
+func TestRemoteWrite(t *testing.T) {
+	theirs := filepath.Join(t.TempDir(), "prometheus")
+	prometheus := startPrometheus(t, theirs, "", "--web.enable-remote-write-receiver")
+	dir := t.TempDir()
+	lines := []string{
+		soundPool, "clock: event", "log: {level: error}",
+		"remote_write: {url: '" + prometheus.url + "/api/v1/write', labels: {cluster: eu}, samples_per_request: 100}",
+	}
+	p := startDaemonIn(t, dir, lines...)
+	start := time.Now().UTC().Truncate(time.Hour).Add(-2 * time.Hour)
+	minutes := func(from, to int) {
+		for m := from; m < to; m++ {
+			at := start.Add(time.Duration(m) * time.Minute)
+			msg := nats.NewMsg(ingest.RequestSubject("forewarm", "chat", "agent"))
+			msg.Header.Set("Content-Type", ingest.ContentTypeSum)
+			msg.Data = ingest.AppendSum(nil, &ingest.Sum{Start: at, Requests: 60, PromptTokens: 6e4, CachedTokens: math.NaN(), OutputTokens: 6e3})
+			if err := p.conn.PublishMsg(msg); err != nil {
+				t.Fatal(err)
+			}
+			p.publish(t, ingest.WatermarkSubject("forewarm", "chat"), ingest.AppendWatermark(nil, &ingest.Watermark{At: at.Add(time.Minute)}))
+		}
+		p.settle(t)
+	}
+	samples := func(base string) float64 {
+		return scalar(t, base, `sum(count_over_time(forewarm_forecast[3h])) + sum(count_over_time(forewarm_desired_replicas[3h]))`, start.Add(2*time.Hour))
+	}
+	alike := func() bool { return samples(prometheus.url) == samples(p.base) }
+
+	minutes(0, 20)
+	await(t, "Prometheus to have what is stored", alike)
+	prometheus.stop()
+	minutes(20, 30)
+	p.stop()
+	p = startDaemonIn(t, dir, lines...)
+	minutes(30, 40)
+	if p.queue.Stats().Waiting == 0 {
+		t.Error("nothing waits, though nobody takes it")
+	}
+	prometheus = startPrometheus(t, theirs, prometheus.url[len("http://"):], "--web.enable-remote-write-receiver")
+	await(t, "Prometheus to have what was stored meanwhile", alike)
+	if n := samples(p.base); n < 40*20 {
+		t.Errorf("only %g samples are stored", n)
+	}
+	q := `max_over_time(forewarm_forecast{pool="chat",class="*",dimension="requests",horizon="15",quantile="0.95"}[3h])`
+	if ours, their := scalar(t, p.base, q, start.Add(2*time.Hour)), scalar(t, prometheus.url, q, start.Add(2*time.Hour)); ours != their || ours == 0 {
+		t.Errorf("the forecast is %g here and %g there", ours, their)
+	}
+	if metric(t, p, "forewarm_remote_write_dropped_total") != 0 || metric(t, p, "forewarm_remote_write_rejected_total") != 0 {
+		t.Error("samples are counted as lost")
+	}
+}
+
+// scalar is the value of a query which gives one series, asked of any Prometheus; 0 where it gives none.
+func scalar(t *testing.T, base, query string, at time.Time) float64 {
+	t.Helper()
+	_, body := get(base + "/api/v1/query?" + url.Values{"query": {query}, "time": {fmt.Sprint(at.Unix())}}.Encode())
+	var x struct {
+		Error string `json:"error"`
+		Data  struct {
+			Result []struct {
+				Value [2]any `json:"value"`
+			} `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(body), &x); err != nil || x.Error != "" || len(x.Data.Result) > 1 {
+		t.Fatalf("%s: %v: %s", query, err, body)
+	}
+	if len(x.Data.Result) == 0 {
+		return 0
+	}
+	v, err := strconv.ParseFloat(x.Data.Result[0].Value[1].(string), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
