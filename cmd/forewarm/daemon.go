@@ -22,6 +22,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
@@ -76,6 +77,9 @@ type daemon struct {
 
 	// Safe for concurrent use.
 	snapshotTook, snapshotStopped func(seconds float64)
+
+	planning sync.Mutex      // held while a launch sheet is made
+	pools    []capacity.Pool // as configured
 
 	mu         sync.Mutex
 	status     server.Status
@@ -143,6 +147,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 		return nil, err
 	}
 	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
+	d.server.Handle("GET /api/v1/plan", http.HandlerFunc(d.getPlan))
 	d.server.Handle("GET /explain/{id...}", http.HandlerFunc(d.getExplanation))
 	d.server.Handle("GET /api/v1/explain/{id...}", http.HandlerFunc(d.getExplanationJSON))
 	d.openPromQL()
@@ -259,7 +264,7 @@ func (d *daemon) restore(agent string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	pc.Agent = agent
+	pc.Agent, d.pools = agent, pc.Pools
 	if d.snapshots, err = storage.OpenSnapshots(filepath.Join(d.cfg.Storage.Dir, "snapshots"), slogFrom(d.log)); err != nil {
 		return err
 	}

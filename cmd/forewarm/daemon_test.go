@@ -245,6 +245,8 @@ func checkHTTP(t *testing.T, p *inProcess, requests int) {
 		"/api/v1/pools/chat/forecast?dimension=decode": `"decode"`,
 		"/api/v1/status":                            `"lag": 0`,
 		"/api/v1/report":                            "# Forewarm report",
+		"/api/v1/plan?pool=chat&launch=2":           "<h1>Launch sheet of chat</h1>",
+		"/api/v1/plan?format=json":                  `"name": "silent"`,
 		"/api/v1/label/__name__/values":             `"forewarm_desired_replicas"`,
 		"/api/v1/metadata?metric=forewarm_forecast": `"type":"gauge"`,
 		"/api/v1/query?query=1%2B1&time=0":          `[0,"2"]`,

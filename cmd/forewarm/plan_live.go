@@ -111,42 +111,58 @@ func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error)
 	if err != nil {
 		return err
 	}
-	start := end.AddDate(0, 0, -p.days).Truncate(features.Minute)
+	in.Traffic, err = historyTraffic(ctx, h, &in.Pool, p.data, end, p.days)
+	if errors.Is(err, errNoTraffic) {
+		return usagef("-data %w: name its pool with -pool", err)
+	}
+	return err
+}
+
+// errNoTraffic says that a history holds nothing of a pool.
+var errNoTraffic = errors.New("there is no traffic")
+
+// historyTraffic is what was asked of a pool in the days before end, minute by minute.
+func historyTraffic(ctx context.Context, h storage.History, p *plan.Pool, source string, end time.Time, days int) (plan.Traffic, error) {
+	start := end.AddDate(0, 0, -days).Truncate(features.Minute)
 	minutes := make([]rates, int(end.Sub(start)/features.Minute))
 	for i := range minutes {
 		minutes[i] = noRates
 	}
-	totals, seen := map[string]rates{}, 0
-	err = h.Observed(ctx, start, end, func(key features.Key, dimension string, values []float64) error {
-		if key.Pool != in.Pool.Name {
+	classes := map[string]rates{}
+	err := h.Observed(ctx, start, end, func(key features.Key, dimension string, values []float64) error {
+		if key.Pool != p.Name {
 			return nil
 		}
-		seen++
-		class, ok := totals[key.Class]
+		if key.Class == features.TotalClass {
+			for i, v := range values[:min(len(values), len(minutes))] {
+				minutes[i].add(dimension, v)
+			}
+			return nil
+		}
+		class, ok := classes[key.Class]
 		if !ok {
 			class = noRates
 		}
 		sum := 0.0
-		for i, v := range values[:min(len(values), len(minutes))] {
-			minutes[i].add(dimension, v)
+		for _, v := range values {
 			sum += known(v)
 		}
 		class.add(dimension, sum/float64(max(len(values), 1)))
-		totals[key.Class] = class
+		classes[key.Class] = class
 		return nil
 	})
 	if err != nil {
-		return err
-	}
-	if seen == 0 {
-		return usagef("-data %s holds nothing of pool %q: name it with -pool", p.data, in.Pool.Name)
+		return plan.Traffic{}, err
 	}
 	first := 0
-	for first < len(minutes)-1 && math.IsNaN(minutes[first].requests) {
+	for first < len(minutes) && math.IsNaN(minutes[first].requests) {
 		first++ // before the daemon began
 	}
-	in.Traffic, err = liveTraffic(&in.Pool, fmt.Sprintf("%s (%s)", p.data, count(len(minutes)-first, "minute")), start.Add(time.Duration(first)*features.Minute), minutes[first:], totals)
-	return err
+	if first == len(minutes) {
+		return plan.Traffic{}, fmt.Errorf("%s: %w of pool %q in the newest %s", source, errNoTraffic, p.Name, count(days, "day"))
+	}
+	minutes = minutes[first:]
+	return liveTraffic(p, fmt.Sprintf("%s (%s)", source, count(len(minutes), "minute")), start.Add(time.Duration(first)*features.Minute), minutes, classes)
 }
 
 // liveRate is a rate of a replica as a daemon tells it; null is 0.

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting/plan"
+	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/storage"
+)
+
+// planDays are the newest days that a daemon plans from.
+const planDays = 7
+
+// getPlan answers with the launch sheet of a pool, from its last week, its replicas and what they are taken to serve:
+// /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&ramp=20m&format=html. One is made at a time.
+func (d *daemon) getPlan(w http.ResponseWriter, r *http.Request) {
+	if !d.planning.TryLock() {
+		http.Error(w, "another plan is being made: ask again in a moment", http.StatusTooManyRequests)
+		return
+	}
+	defer d.planning.Unlock()
+	write, kind := plan.WriteHTML, "text/html; charset=utf-8"
+	switch f := r.FormValue("format"); f {
+	case "", "html":
+	case "md":
+		write, kind = plan.WriteMarkdown, "text/markdown; charset=utf-8"
+	case "json":
+		write, kind = plan.WriteJSON, typeJSON
+	default:
+		http.Error(w, fmt.Sprintf("format is %q: it must be html, md or json", f), http.StatusBadRequest)
+		return
+	}
+	in := plan.Input{Launch: plan.Same, Ramp: 20 * time.Minute, Today: time.Now().UTC()}
+	if err := readLaunch(&in, r); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	view, status, err := d.planned(&in, r.FormValue("pool"))
+	if err != nil {
+		http.Error(w, err.Error(), status)
+		return
+	}
+	end := view.State.At.Add(-d.cfg.Features.Revise) // what has not settled is not stored
+	if in.Traffic, err = historyTraffic(r.Context(), storage.History{Store: d.store, Journal: d.journal}, &in.Pool, "the last week", end, planDays); err != nil {
+		status = http.StatusInternalServerError
+		if errors.Is(err, errNoTraffic) {
+			status = http.StatusNotFound
+		}
+		http.Error(w, err.Error(), status)
+		return
+	}
+	if in.Fit = in.Pool.Fit; in.Fit != nil {
+		in.Lengths = plan.Contexts{P50: 2048, P95: 8192, Longest: float64(in.Fit.Model.MaxContext)}
+	}
+	sheet, err := plan.New(in)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	if err := write(w, sheet); err != nil {
+		d.log.Debug("a plan's reader went away", zap.Error(err))
+	}
+}
+
+// planned fills in the pool, as it is configured and as it stands.
+func (d *daemon) planned(in *plan.Input, name string) (view *server.PoolView, status int, err error) {
+	views := d.Pools()
+	for i := range views {
+		if views[i].Pool == name || name == "" && len(views) == 1 {
+			view = &views[i]
+		}
+	}
+	if view == nil {
+		return nil, http.StatusNotFound, fmt.Errorf("no pool %q at the last tick; /api/v1/pools lists them", name)
+	}
+	for i := range d.pools {
+		if d.pools[i].Name == view.Pool {
+			in.Pool.Pool = d.pools[i]
+		}
+	}
+	if in.Pool.Name == "" {
+		return nil, http.StatusNotFound, fmt.Errorf("pool %q is served by default_pool: list it under pools to plan for it", view.Pool)
+	}
+	in.Pool.WaitingPerReplica = d.cfg.Decision.WaitingPerReplica
+	in.Pool.Replicas, in.Pool.Prefill = in.Pool.Pool.Replicas.Initial, in.Pool.PrefillReplicas.Initial
+	if view.State.Observed && view.State.Ready > 0 {
+		in.Pool.Replicas = view.State.Ready
+	}
+	in.Pool.Reported = int(min(view.State.KVCapacityTokens, 1e12))
+	if view.Service != nil {
+		in.Pool.Rates = view.Service.Rates
+	}
+	return view, 0, nil
+}
+
+// readLaunch reads the launch from a query.
+func readLaunch(in *plan.Input, r *http.Request) error {
+	in.Launch.Rate = 3
+	for _, x := range []struct {
+		name  string
+		into  *float64
+		least float64
+	}{
+		{"launch", &in.Launch.Rate, 1e-3}, {"prompt", &in.Launch.Prompt, 1e-3}, {"output", &in.Launch.Output, 1e-3},
+		{"cache_hit", &in.Launch.CacheHit, 0}, {"retry", &in.Launch.Retry, 0},
+	} {
+		text := strings.TrimSpace(r.FormValue(x.name))
+		if text == "" {
+			continue
+		}
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(v >= x.least && v <= 1000) {
+			return fmt.Errorf("%s is %q: it must be a factor of %g to 1000", x.name, text, x.least)
+		}
+		*x.into = v
+	}
+	if text := r.FormValue("ramp"); text != "" {
+		ramp, err := time.ParseDuration(text)
+		if err != nil || ramp < 0 || ramp > 30*24*time.Hour {
+			return fmt.Errorf("ramp is %q: it must be a duration of 0s to 720h", text)
+		}
+		in.Ramp = ramp
+	}
+	return nil
+}
