@@ -132,6 +132,7 @@ type poolEntry struct {
 	pool     capacity.Pool
 	warmup   capacity.Warmup
 	decision alerting.State
+	outlook  forecaster.Outlook
 	issued   []issue   // newest last, at most issuesKept
 	answered time.Time // when an autoscaler last said that a replica is ready; to the second
 	prefix   prefix
@@ -562,7 +563,10 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		pool.Rates = trusted.Rates
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision)
 		lead := forecaster.LeadTime(&pool.Warmup)
-		projection := forecaster.Project(f, &pool, &pool.Warmup, supply, pool.Reserves.Failure, lead+p.cfg.Decision.Hold)
+		e.outlook.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Demand(f.Pool, dimension, minute) })
+		window := lead + p.cfg.Decision.Hold
+		projection := forecaster.Project(f, &pool, &pool.Warmup, supply, pool.Reserves.Failure, window, &e.outlook)
+		e.outlook.Issue(f, &projection, pool.Reserves.Failure, window)
 		projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
 		projection.Warnings = append(projection.Warnings, trusted.Warnings...)
 		out.Services = append(out.Services, PoolService{f.Pool, trusted})
@@ -603,6 +607,15 @@ func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	i, _ := p.findPool(c.Name)
 	p.pools = slices.Insert(p.pools, i, e)
 	return e
+}
+
+// Outlook is how the windows ahead of a pool turned out, as its newest projection took it; nil for a pool that is not known.
+// It is the pipeline's own.
+func (p *Pipeline) Outlook(pool string) *forecaster.Outlook {
+	if i, ok := p.findPool(pool); ok {
+		return &p.pools[i].outlook
+	}
+	return nil
 }
 
 // Sequence is the stream sequence folded so far.

@@ -19,7 +19,7 @@ import (
 )
 
 // snapshotVersion changes when the layout of state does.
-const snapshotVersion = 5
+const snapshotVersion = 6
 
 // state is the first part of a Pipeline at rest. The others are the parts of the Forecaster, the ids of the requests seen,
 // those of the calls adopted, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), of
@@ -49,8 +49,9 @@ type poolState struct {
 	Archetypes *features.ArchetypesState `cbor:"6,keyasint,omitempty"`
 	Answered   time.Time                 `cbor:"7,keyasint,omitzero"`
 
-	Service capacity.ServiceState `cbor:"8,keyasint"`
-	Minutes readyMinutes          `cbor:"9,keyasint"`
+	Service capacity.ServiceState   `cbor:"8,keyasint"`
+	Minutes readyMinutes            `cbor:"9,keyasint"`
+	Outlook forecaster.OutlookState `cbor:"10,keyasint"`
 }
 
 // codec encodes deterministically (RFC 8949 §4.2), so that equal states are equal bytes, and decodes within bounds that
@@ -101,7 +102,7 @@ func (p *Pipeline) Freeze() *Frozen {
 		f.state.Edge = new(p.edge.edgeState)
 	}
 	for _, e := range p.pools {
-		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued), Answered: e.answered, Service: e.service.learned.State(), Minutes: e.service.ready}
+		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued), Answered: e.answered, Service: e.service.learned.State(), Minutes: e.service.ready, Outlook: e.outlook.State().Clone()}
 		ps.Decision.Pending = slices.Clone(e.decision.Pending)
 		if e.archetypes != nil {
 			ps.Archetypes = e.archetypes.State()
@@ -226,6 +227,7 @@ func (p *Pipeline) restorePool(s *poolState) (err error) {
 		return nil // it is no longer configured
 	}
 	e.warmup.Restore(s.Warmup)
+	e.outlook.Restore(s.Outlook)
 	e.decision, e.issued, e.answered = s.Decision, s.Issued, s.Answered
 	e.service.learned.Restore(s.Service)
 	e.service.ready = s.Minutes

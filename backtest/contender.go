@@ -35,9 +35,9 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 }
 
 // decide is Forewarm's turn, after the pipeline's tick.
-func (c *contender) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast) {
+func (c *contender) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, outlook *forecaster.Outlook) {
 	if c.other != nil {
-		c.other.decide(t, sequence, f, c.pool)
+		c.other.decide(t, sequence, f, outlook, c.pool)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	forewarm "github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -49,7 +50,9 @@ type runner struct {
 	field    []*contender // all, in the order of policies; own among them
 	now      time.Time    // what was served until
 	scores   *scores
-	plot     *plot // nil when none is wanted
+	// reliability judges the projections of all settings.
+	reliability forecaster.Reliability
+	plot        *plot // nil when none is wanted
 
 	forecasts, decisions *table
 	traces               []TraceSummary
@@ -195,9 +198,13 @@ func (r *runner) emit(out *forewarm.Output) {
 		r.decisions.decision(r.start, &out.Decisions[i])
 		r.own.pool.SetDesired(out.Decisions[i].Desired)
 	}
+	r.judge(out.Tick, out.Projections)
 	for i := range out.Forecasts {
 		for _, c := range r.field {
-			c.decide(out.Tick, out.Sequence, &out.Forecasts[i])
+			c.decide(out.Tick, out.Sequence, &out.Forecasts[i], r.pipeline.Outlook(out.Forecasts[i].Pool))
+			if c.other != nil {
+				r.issue(out.Tick, &c.other.projection)
+			}
 		}
 	}
 }

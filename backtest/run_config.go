@@ -70,10 +70,11 @@ type Summary struct {
 	Minutes int            `json:"minutes"`
 	Origins int            `json:"origins"` // at which forecasts were made
 	// Refused counts records that the pipeline could not use, by reason; rows that the reader refused are in Traces.
-	Refused    map[ingest.Reason]uint64 `json:"refused"`
-	Scores     []Score                  `json:"scores"`
-	Simulation Simulation               `json:"simulation"` // of the pools
-	Policies   []Result                 `json:"policies"`
+	Refused     map[ingest.Reason]uint64 `json:"refused"`
+	Scores      []Score                  `json:"scores"`
+	Reliability *Reliability             `json:"reliability"`
+	Simulation  Simulation               `json:"simulation"` // of the pools
+	Policies    []Result                 `json:"policies"`
 	// Comparisons are made of a sweep, one for each of Targets.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 }

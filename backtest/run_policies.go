@@ -84,7 +84,7 @@ func (r *runner) simulate() (simulated, error) {
 func (r *runner) summary() Summary {
 	s := Summary{
 		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins,
-		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Simulation: r.cfg.Simulate,
+		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliabilityTable(), Simulation: r.cfg.Simulate,
 	}
 	field := field{specs: r.policies, outcomes: make([][]outcome, len(r.policies))}
 	oracle := r.oracle()

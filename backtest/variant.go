@@ -11,9 +11,10 @@ import (
 // variant is Forewarm at another decision quantile: the same forecasts, projected and decided by the same functions for
 // a pool of its own. Forecasts do not depend on the pool, so one pipeline serves all settings.
 type variant struct {
-	pool  capacity.Pool // with the warm-up lag as learned
-	cfg   alerting.Config
-	state alerting.State
+	pool       capacity.Pool // with the warm-up lag as learned
+	cfg        alerting.Config
+	state      alerting.State
+	projection forecaster.Projection // the newest
 }
 
 func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *variant {
@@ -22,7 +23,7 @@ func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *vari
 }
 
 // decide has the pool obey the decision that Forewarm would make for it at t, and returns it.
-func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, obeys simulated) alerting.Decision {
+func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, outlook *forecaster.Outlook, obeys simulated) alerting.Decision {
 	for _, lag := range obeys.Warmed() {
 		v.pool.Warmup.Observe(lag)
 	}
@@ -36,8 +37,8 @@ func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecas
 	pool.Warmup = v.pool.Warmup.Given(waiting)
 	supply, _ := alerting.CurrentSupply(t, minute, &pool, v.state)
 	window := forecaster.LeadTime(&pool.Warmup) + v.cfg.Hold
-	projection := forecaster.Project(f, &pool, &pool.Warmup, supply, pool.Reserves.Failure, window)
-	in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
+	v.projection = forecaster.Project(f, &pool, &pool.Warmup, supply, pool.Reserves.Failure, window, outlook)
+	in := alerting.Input{Projection: v.projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
 	var d alerting.Decision
 	d, v.state = alerting.Decide(t, in, v.state, v.cfg)
 	obeys.SetDesired(d.Desired)

@@ -31,13 +31,14 @@ func LeadTime(lag Lag) time.Duration { return lag.Quantile(leadQuantile) + featu
 
 // Project sets the sample paths of a pool's demand against its supply: replicas that are ready now, less reserve kept
 // for failures, plus pending ones as they become ready. Each path draws its own warm-up lag. window is how far ahead
-// probabilities and headroom are summed up. O(resources × paths × minutes).
-func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration) Projection {
+// probabilities and headroom are summed up. outlook turns shares of paths into probabilities; nil takes them at their
+// word. O(resources × paths × minutes).
+func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, outlook *Outlook) Projection {
 	p := Projection{
 		Pool: pf.Pool, Origin: pf.Origin, Lead: LeadTime(lag), Supply: supply, Stale: pf.Stale,
 		ETA: ETA{Never, Never, Never}, Confidence: Cold,
 	}
-	span := min(Horizon, max(1, int(math.Ceil(window.Minutes()))))
+	span := windowMinutes(window)
 	ready := readyPaths(pf, lag, supply, reserve)
 	for d, name := range pf.Paths.Dimensions {
 		per, ok := pool.PerReplica(name, pf.Minute.State.KVCapacityTokens)
@@ -48,7 +49,7 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 			p.Warnings = append(p.Warnings, fmt.Sprintf("requests share prefixes: the engines hold %.2f of their KV tokens, and a replica counts for as much more", per/carries))
 			per = carries
 		}
-		p.Resources = append(p.Resources, projectResource(name, per, pf, pf.Paths.At[d], ready, span))
+		p.Resources = append(p.Resources, projectResource(name, per, pf, pf.Paths.At[d], ready, span, outlook))
 	}
 	if len(p.Resources) == 0 {
 		p.Warnings = append(p.Warnings, "no resource of this pool has both a forecast and a capacity")
@@ -99,7 +100,8 @@ func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizo
 	return out
 }
 
-func projectResource(name string, per float64, pf *PoolForecast, demand, ready [][Horizon]float32, span int) ResourceProjection {
+func projectResource(name string, per float64, pf *PoolForecast, demand, ready [][Horizon]float32, span int, outlook *Outlook) ResourceProjection {
+	ranks, odds := outlook.curve(name)
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
 	if f := pf.Of(name); f != nil {
 		r.Demand = f.Now.Mean
@@ -107,36 +109,42 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 			r.Utilisation = f.Now.Mean / have
 		}
 	}
-	passage := make([]int, len(demand))
 	headroom := make([]float64, len(demand))
 	for j := range demand {
-		passage[j] = Horizon + 1
+		passage := Horizon + 1
 		headroom[j] = math.Inf(1)
 		for h := Horizon - 1; h >= 0; h-- {
 			use := utilisation(float64(demand[j][h]), per*float64(ready[j][h]))
 			if use > 1 {
-				passage[j] = h + 1
+				passage = h + 1
 			}
 			if h < span {
 				headroom[j] = math.Min(headroom[j], 1-use)
 			}
 		}
-		if passage[j] <= Horizon {
-			r.Probability[passage[j]-1] += 1 / float64(len(demand))
+		if passage <= Horizon {
+			r.Probability[passage-1] += 1 / float64(len(demand))
 		}
 	}
 	for h := 1; h < Horizon; h++ {
 		r.Probability[h] = math.Min(1, r.Probability[h]+r.Probability[h-1])
 	}
-	sort.Ints(passage)
+	for h, p := range r.Probability {
+		r.ranked[h] = 1 - ranks.at(1-p)
+		r.Probability[h] = odds.correct(r.ranked[h])
+	}
 	slices.Sort(headroom)
 	eta := func(p float64) time.Duration {
-		if h := passage[int(p*float64(len(passage)))]; h <= Horizon {
-			return time.Duration(h-1) * features.Minute
+		for h, by := range r.Probability {
+			if by > p {
+				return time.Duration(h) * features.Minute
+			}
 		}
 		return Never
 	}
-	at := func(p float64) float64 { return headroom[int(p*float64(len(headroom)))] }
+	at := func(p float64) float64 {
+		return headroom[min(int((1-ranks.level(1-p))*float64(len(headroom))), len(headroom)-1)]
+	}
 	r.ETA = ETA{eta(.1), eta(.5), eta(.9)}
 	r.Headroom = Span{at(.1), at(.5), at(.9)}
 	return r

@@ -40,7 +40,7 @@ func ramp(dimension string, level, step float64) PoolForecast {
 func TestProjectRamp(t *testing.T) {
 	// Path j passes 1000 at minute ⌈20/(1 + j/1000)⌉ or the one after: 18 for the fastest tenth, 20 for the slowest.
 	pf := ramp("kv", 800, 10)
-	p := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(10*time.Minute), Supply{Ready: 10}, 0, 30*time.Minute)
+	p := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(10*time.Minute), Supply{Ready: 10}, 0, 30*time.Minute, nil)
 	if p.Binding != "kv" || p.Lead != 11*time.Minute {
 		t.Errorf("binding %q, lead %v", p.Binding, p.Lead)
 	}
@@ -64,7 +64,7 @@ func TestSharedPrefixesStretchACache(t *testing.T) {
 	for dimension, want := range map[string]float64{"kv": .4, "decode": .8} {
 		pf := ramp(dimension, 800, 1)
 		pf.Minute.KVSharing = features.KVSharing{Measured: .48, Upper: .5, Spread: .1, Least: .3, Minutes: 30}
-		p := Project(&pf, fixedCapacity{dimension: 100}, fixedLag(10*time.Minute), Supply{Ready: 10}, 0, 30*time.Minute)
+		p := Project(&pf, fixedCapacity{dimension: 100}, fixedLag(10*time.Minute), Supply{Ready: 10}, 0, 30*time.Minute, nil)
 		if p.Resources[0].Utilisation != want || len(p.Warnings) != map[bool]int{true: 1}[want < .8] {
 			t.Errorf("%s: utilisation %v, want %v; %q", dimension, p.Resources[0].Utilisation, want, p.Warnings)
 		}
@@ -79,7 +79,7 @@ func TestPendingReplicasAreSupply(t *testing.T) {
 		for range pending {
 			s.Pending = append(s.Pending, minuteAt(0))
 		}
-		return Project(&pf, fixedCapacity{"decode": 100}, fixedLag(lag), s, 0, Horizon*time.Minute)
+		return Project(&pf, fixedCapacity{"decode": 100}, fixedLag(lag), s, 0, Horizon*time.Minute, nil)
 	}
 	if p := project(10*time.Minute, 6); p.Probability != 0 || p.ETA.P10 != Never {
 		t.Errorf("six replicas ready at ten minutes: P %v, ETA %v", p.Probability, p.ETA)
@@ -91,8 +91,8 @@ func TestPendingReplicasAreSupply(t *testing.T) {
 
 func TestFailureReserveIsNotSupply(t *testing.T) {
 	pf := ramp("kv", 850, 0)
-	with := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 2, Horizon*time.Minute)
-	without := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 0, Horizon*time.Minute)
+	with := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 2, Horizon*time.Minute, nil)
+	without := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 0, Horizon*time.Minute, nil)
 	if with.Probability != 1 || without.Probability != 0 {
 		t.Errorf("P %v with two replicas in reserve, %v without", with.Probability, without.Probability)
 	}
@@ -104,7 +104,7 @@ func TestNearestToItsLimitBinds(t *testing.T) {
 	pf.Total = append(pf.Total, other.Total...)
 	pf.Paths.Dimensions = append(pf.Paths.Dimensions, "decode")
 	pf.Paths.At = append(pf.Paths.At, other.Paths.At[0])
-	p := Project(&pf, fixedCapacity{"kv": 100, "decode": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 0, 30*time.Minute)
+	p := Project(&pf, fixedCapacity{"kv": 100, "decode": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 0, 30*time.Minute, nil)
 	if p.Binding != "decode" || p.Probability != 0 {
 		t.Errorf("binding %q at P %v", p.Binding, p.Probability)
 	}
@@ -112,10 +112,10 @@ func TestNearestToItsLimitBinds(t *testing.T) {
 
 func TestNoCapacityIsSaidAndNotDivided(t *testing.T) {
 	pf := ramp("kv", 500, 0)
-	if p := Project(&pf, fixedCapacity{}, fixedLag(time.Minute), Supply{Ready: 10}, 0, time.Hour); p.Binding != "" || len(p.Warnings) == 0 {
+	if p := Project(&pf, fixedCapacity{}, fixedLag(time.Minute), Supply{Ready: 10}, 0, time.Hour, nil); p.Binding != "" || len(p.Warnings) == 0 {
 		t.Errorf("without any capacity: %+v", p)
 	}
-	p := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{}, 0, time.Hour)
+	p := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{}, 0, time.Hour, nil)
 	if p.Probability != 1 || p.ETA.P50 != 0 || !math.IsNaN(p.Resources[0].Utilisation) {
 		t.Errorf("without any replica: P %v, ETA %v, utilisation %v", p.Probability, p.ETA, p.Resources[0].Utilisation)
 	}
@@ -144,7 +144,7 @@ func (slowLag) ReadyBy(requested, now, t time.Time) float64 {
 // TestOverdueReplicasAreNotSupply: a replica that should have been ready long ago is one of the slow ones.
 func TestOverdueReplicasAreNotSupply(t *testing.T) {
 	pf := ramp("kv", 1050, 0)
-	p := Project(&pf, fixedCapacity{"kv": 100}, slowLag{}, Supply{Ready: 10, Pending: []time.Time{minuteAt(-20)}}, 0, 30*time.Minute)
+	p := Project(&pf, fixedCapacity{"kv": 100}, slowLag{}, Supply{Ready: 10, Pending: []time.Time{minuteAt(-20)}}, 0, 30*time.Minute, nil)
 	if p.ETA.P50 != 0 || p.Resources[0].Headroom.P90 >= 0 {
 		t.Errorf("ETA %v, headroom %+v with an overdue replica as the only help", p.ETA, p.Resources[0].Headroom)
 	}

@@ -30,7 +30,8 @@ type ResourceProjection struct {
 	Utilisation float64          // demand over the capacity that is ready now; NaN when there is none
 	Probability [Horizon]float64 // P(demand exceeds capacity in some minute ≤ h), non-decreasing
 	ETA         ETA
-	Headroom    Span // of the smallest (capacity − demand)/capacity within the lead window; negative when short
+	ranked      [Horizon]float64 // Probability before the correction of odds
+	Headroom    Span             // of the smallest (capacity − demand)/capacity within the lead window; negative when short
 }
 
 // Driver names who is behind a projected rise.

@@ -129,6 +129,9 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 	} else if err := printScores(std, s.Scores); err != nil {
 		return err
 	}
+	if err := printReliability(std, s.Reliability); err != nil {
+		return err
+	}
 	if len(s.Policies) == 0 {
 		return nil
 	}
@@ -142,6 +145,27 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 		return err
 	}
 	return printComparisons(std, s.Comparisons)
+}
+
+// printReliability prints what came of projections, and nothing where there were none.
+func printReliability(std streams, r *backtest.Reliability) error {
+	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	n := 0
+	fmt.Fprintln(w, "\nsaturation stated\tprojections\tstated on average\tcame\t")
+	for _, b := range r.Bins {
+		if n += b.N; b.N > 0 {
+			fmt.Fprintf(w, "%.0f to %.0f %%\t%d\t%.1f %%\t%.1f %%\t\n", 100*b.From, 100*b.To, b.N, 100*b.Stated, 100*b.Came)
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	for _, e := range r.ETA {
+		if e.N > 0 {
+			fmt.Fprintf(w, "by the time stated for %.0f %%\t%d\t%.1f %%\t%.1f %%\t\n", 100*e.Level, e.N, 100*e.Level, 100*e.Came)
+		}
+	}
+	return w.Flush()
 }
 
 // printComparisons prints what the same saturation costs with each policy.

@@ -1,0 +1,63 @@
+package forecaster
+
+import "math"
+
+// odds is a logistic correction of probabilities, logit p' = (1 + Slope)·logit p + Shift, learned one outcome at a time by
+// Newton steps with forgetting, held to no correction by a prior. The zero value corrects nothing.
+type odds struct {
+	_ struct{} `cbor:",toarray"`
+
+	Slope, Shift float64
+	// Information so far, the upper triangle of a symmetric matrix, without the prior's: of Slope, of both, of Shift.
+	SS, SH, HH float64
+}
+
+// Bounds of a correction, and what holds it: the prior counts as much as oddsPrior even outcomes, and an outcome of
+// weight 1 is worth half of what it was after ln 2 · oddsMemory further ones.
+const (
+	oddsPrior  = 16.0
+	oddsMemory = 160.0
+	mostSlope  = 0.5
+	mostShift  = 1.5
+	farthest   = 4.0 // logits beyond, 98 %, count as this far
+)
+
+// logit is ln p/(1 − p).
+func logit(p float64) float64 {
+	return math.Log(math.Max(p, 1e-9) / math.Max(1-p, 1e-9))
+}
+
+func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// correct is what a stated probability is worth; 0 and 1 stay what they are.
+func (o *odds) correct(p float64) float64 {
+	if !(p > 0 && p < 1) || o.Slope == 0 && o.Shift == 0 {
+		return p
+	}
+	x := logit(p)
+	inside := math.Max(-farthest, math.Min(x, farthest))
+	return logistic(x + o.Slope*inside + o.Shift)
+}
+
+// learn takes in one outcome. A probability of 0 or 1 cannot be corrected and teaches nothing.
+func (o *odds) learn(p float64, came bool, weight float64) {
+	if !(p > 0 && p < 1) {
+		return
+	}
+	x := math.Max(-farthest, math.Min(logit(p), farthest))
+	q := o.correct(p)
+	miss := q
+	if came {
+		miss = q - 1
+	}
+	keep := 1 - weight/oddsMemory
+	v := weight * q * (1 - q)
+	o.SS, o.SH, o.HH = keep*o.SS+v*x*x, keep*o.SH+v*x, keep*o.HH+v
+	const prior = oddsPrior / 4 // information of an even outcome
+	ss, hh := o.SS+prior, o.HH+prior
+	pull := weight / oddsMemory * prior // as fast as outcomes are forgotten
+	gs, gh := weight*miss*x+pull*o.Slope, weight*miss+pull*o.Shift
+	det := ss*hh - o.SH*o.SH
+	o.Slope = math.Max(-mostSlope, math.Min(o.Slope-(hh*gs-o.SH*gh)/det, mostSlope))
+	o.Shift = math.Max(-mostShift, math.Min(o.Shift-(ss*gh-o.SH*gs)/det, mostShift))
+}
