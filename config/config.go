@@ -14,6 +14,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
 	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/server/dynamo"
 	"github.com/forewarm/forewarm/server/promapi"
 	"github.com/forewarm/forewarm/server/rpc"
 	"github.com/forewarm/forewarm/storage"
@@ -52,6 +53,7 @@ type Config struct {
 	Server   server.Config         `yaml:"server"`
 	PromQL   promapi.Config        `yaml:"promql"`
 	KEDA     rpc.Config            `yaml:"keda"`
+	Dynamo   dynamo.Config         `yaml:"dynamo"`
 	Log      Log                   `yaml:"log"`
 }
 

@@ -134,6 +134,7 @@ func (c *Config) check(source map[string]string) Errors {
 	k.section("server", c.Server.Check())
 	k.section("promql", c.PromQL.Check())
 	k.section("keda", c.KEDA.Check())
+	k.section("dynamo", c.Dynamo.Check())
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "console", "json")
 	return k.errs
@@ -156,7 +157,7 @@ func (c *Config) checkAgent(k *checker) {
 	k.section("agent.upstream", a.Upstream.Validate())
 }
 
-// checkProducers finds subjects and targets all of whose telemetry would be refused.
+// checkProducers finds subjects and targets all of whose telemetry would be refused, and planners that would hear nothing.
 func (c *Config) checkProducers(k *checker) {
 	if len(c.Scrape.Jobs) > 0 && c.Clock == forewarm.EventClock {
 		k.fail("clock", string(c.Clock), "must be wall where engines are scraped, for they live now", "set clock: wall, or remove scrape.jobs")
@@ -176,6 +177,11 @@ func (c *Config) checkProducers(k *checker) {
 	for i, j := range c.Scrape.Jobs {
 		if j.Pool != "" { // that it is missing was said
 			k.oneOf(fmt.Sprintf("scrape.jobs[%d].pool", i), j.Pool, names...)
+		}
+	}
+	for i := range c.Dynamo.Planners {
+		if pool := c.Dynamo.Planners[i].Pool; pool != "" { // likewise
+			k.oneOf(fmt.Sprintf("dynamo.planners[%d].pool", i), pool, names...)
 		}
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
 	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/server/dynamo"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
 )
@@ -60,6 +61,7 @@ type daemon struct {
 	server     *server.Server
 	board      *server.Board
 	scalers    []*scaler
+	registrars []*dynamo.Registrar
 	exporter   *server.Exporter
 
 	// The goroutine of Consumer.Run owns the fold and what follows.
@@ -350,6 +352,9 @@ func (d *daemon) Run(ctx context.Context) error {
 	}
 	for _, s := range d.scalers {
 		downstream.Go(func() error { return s.Run(serving) })
+	}
+	for _, r := range d.registrars {
+		downstream.Go(func() error { return r.Run(serving) })
 	}
 	downstream.Go(func() error {
 		if err := d.dispatcher.Run(serving); err != nil { // the outbox has them

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
+
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 
+	"github.com/forewarm/forewarm/server/dynamo"
 	"github.com/forewarm/forewarm/server/keda"
 	"github.com/forewarm/forewarm/server/rpc"
 )
@@ -16,14 +19,46 @@ type scaler struct {
 
 // openScalers opens those that have an address.
 func (d *daemon) openScalers() error {
-	if d.cfg.KEDA.Listen == "" {
-		return nil
+	if d.cfg.KEDA.Listen != "" {
+		s, err := d.openScaler("keda", "keda", d.cfg.KEDA)
+		if err != nil {
+			return err
+		}
+		keda.Register(s, d)
 	}
-	s, err := d.openScaler("keda", "keda", d.cfg.KEDA)
+	for i, p := range d.cfg.Dynamo.Planners {
+		if err := d.openPlanner(fmt.Sprintf("dynamo.planners[%d]", i), p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openPlanner opens the listener of one planner of NVIDIA Dynamo, and prepares its registration. key is its place in the
+// configuration.
+func (d *daemon) openPlanner(key string, p dynamo.Planner) error {
+	s, err := d.openScaler("dynamo", key, p.RPC())
 	if err != nil {
 		return err
 	}
-	keda.Register(s, d)
+	dynamo.Register(s, p, d)
+	if p.Registry == "" {
+		return nil
+	}
+	r, err := dynamo.NewRegistrar(p, s.Addr().String(), versionString(), d.log)
+	if err != nil {
+		return fmt.Errorf("%s.%w", key, err)
+	}
+	d.registrars = append(d.registrars, r)
+	for _, stage := range r.Stages() {
+		d.exporter.Gauge(fmt.Sprintf("forewarm_dynamo_registered{plugin=%q}", p.PluginID(stage)),
+			"1 while the planner has accepted the plug-in and takes its heartbeats.", func() float64 {
+				if r.Registered(stage) {
+					return 1
+				}
+				return 0
+			})
+	}
 	return nil
 }
 

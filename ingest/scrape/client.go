@@ -35,7 +35,7 @@ func newClient(j Job, limit int64) (*client, error) {
 	}
 	if j.Scheme == "https" {
 		var err error
-		if transport.TLSClientConfig, err = j.TLS.open(); err != nil {
+		if transport.TLSClientConfig, err = j.TLS.Open(); err != nil {
 			return nil, err
 		}
 	}

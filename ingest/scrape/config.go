@@ -122,8 +122,8 @@ func (j Job) complete() Job {
 	return j
 }
 
-// open reads the files; errors name the key to mend.
-func (t TLS) open() (*tls.Config, error) {
+// Open reads the files; errors name the key to mend, beginning with tls.
+func (t TLS) Open() (*tls.Config, error) {
 	c := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12}
 	if t.CAFile != "" {
 		pem, err := os.ReadFile(t.CAFile)

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	dynamopb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
+	"github.com/forewarm/forewarm/server/keda"
+	kedapb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
+)
+
+// planner is the gateway of a planner: it takes every plug-in, and remembers where it is.
+type planner struct {
+	dynamopb.UnimplementedPluginRegistryServer
+	mu        sync.Mutex
+	endpoints map[string]string // by stage
+}
+
+func (p *planner) Register(_ context.Context, r *dynamopb.RegisterRequest) (*dynamopb.RegisterResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endpoints[r.PluginType] = r.Endpoint
+	return &dynamopb.RegisterResponse{Accepted: true}, nil
+}
+
+func (p *planner) Unregister(context.Context, *dynamopb.UnregisterRequest) (*dynamopb.UnregisterResponse, error) {
+	return &dynamopb.UnregisterResponse{Ok: true}, nil
+}
+
+func startPlanner(t *testing.T) (p *planner, address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = &planner{endpoints: map[string]string{}}
+	s := grpc.NewServer()
+	dynamopb.RegisterPluginRegistryServer(s, p)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return p, l.Addr().String()
+}
+
+// TestScalers has every kind of autoscaler ask one daemon, and wants the same number from all; and no number, once nothing
+// is heard of the pool any more.
+func TestScalers(t *testing.T) {
+	plan, registry := startPlanner(t)
+	p := startDaemon(t,
+		"clock: event", "features: {lateness: 0s, stale_after: 2m}", "decision: {mode: active}",
+		"keda: {listen: '127.0.0.1:0'}",
+		"dynamo: {planners: [{pool: chat, listen: '127.0.0.1:0', registry: '"+registry+"', stages: [predict, propose]}]}",
+		"pools: [{name: chat, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}, {name: batch, decode_tokens_per_s: 400, replicas: {max: 9}}]",
+	)
+	dial := func(address string) *grpc.ClientConn {
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	scaler := kedapb.NewExternalScalerClient(dial(p.scalers[0].Addr().String()))
+	byKEDA := func() (float64, error) {
+		got, err := scaler.GetMetrics(t.Context(), &kedapb.GetMetricsRequest{
+			MetricName: keda.MetricName, ScaledObjectRef: &kedapb.ScaledObjectRef{ScalerMetadata: map[string]string{"pool": "chat"}}})
+		if err != nil {
+			return 0, err
+		}
+		return got.MetricValues[0].MetricValueFloat, nil
+	}
+	if n, err := byKEDA(); status.Code(err) != codes.NotFound {
+		t.Errorf("before any telemetry: %g, %v", n, err)
+	}
+
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	const minutes, perMinute = 120, 120
+	send := func(pool string, at time.Time, n int) {
+		for i := range n {
+			at := at.Add(time.Duration(i) * time.Minute / time.Duration(n))
+			p.publish(t, "forewarm.telemetry.request."+pool+".talk", fmt.Appendf(nil, `{"id":"%d","arrived_at":%d,"prompt_tokens":500,"output_tokens":400}`, at.UnixNano(), at.UnixMilli()))
+		}
+	}
+	for m := range minutes {
+		send("chat", start.Add(time.Duration(m)*time.Minute), perMinute)
+	}
+	p.settle(t)
+
+	desired := metric(t, p, `forewarm_desired_replicas{pool="chat",role="all"}`)
+	if desired < 2 {
+		t.Fatalf("%g replicas desired", desired)
+	}
+	if n, err := byKEDA(); err != nil || n != desired {
+		t.Errorf("KEDA is told %g (%v), want %g", n, err, desired)
+	}
+	if n, code := desiredOverHTTP(t, p); code != http.StatusOK || n != desired {
+		t.Errorf("over HTTP: %g, status %d, want %g", n, code, desired)
+	}
+	await(t, "the planner to know both plug-ins", func() bool {
+		plan.mu.Lock()
+		defer plan.mu.Unlock()
+		return len(plan.endpoints) == 2
+	})
+	plugin := dial(strings.TrimPrefix(plan.endpoints["propose"], "grpc://"))
+	proposed, err := dynamopb.NewProposePluginClient(plugin).Propose(t.Context(), &dynamopb.ProposeStageRequest{})
+	if targets := proposed.GetOverride().GetTargets(); err != nil || len(targets) != 1 || float64(targets[0].GetReplicas()) != desired || targets[0].Type != dynamopb.OverrideType_AT_LEAST {
+		t.Errorf("the planner is told %v (%v), want %g at least", proposed, err, desired)
+	}
+	const window = 60
+	predicted, err := dynamopb.NewPredictPluginClient(plugin).Predict(t.Context(), &dynamopb.PredictStageRequest{Context: &dynamopb.PipelineContext{
+		Observations: &dynamopb.ObservationData{Traffic: &dynamopb.TrafficMetrics{DurationS: window, NumReq: perMinute}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The traffic is steady: about what it was, by a high quantile.
+	for what, x := range map[string]struct{ got, want float32 }{
+		"requests":      {predicted.Predictions.GetPredictedNumReq(), perMinute},
+		"prompt tokens": {predicted.Predictions.GetPredictedIsl(), 500}, "output tokens": {predicted.Predictions.GetPredictedOsl(), 400},
+	} {
+		if x.got < 0.8*x.want || x.got > 1.5*x.want {
+			t.Errorf("%g %s predicted, there were %g", x.got, what, x.want)
+		}
+	}
+	checkPromtool(t, p)
+
+	// Another pool's telemetry moves the time on; chat falls silent without a word that this is zero traffic.
+	for m := range 10 {
+		send("batch", start.Add((minutes+time.Duration(m))*time.Minute), 2)
+	}
+	p.settle(t)
+	if n, err := byKEDA(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "stale") {
+		t.Errorf("of a stale pool KEDA is told %g (%v)", n, err)
+	}
+	if n, code := desiredOverHTTP(t, p); code != http.StatusServiceUnavailable {
+		t.Errorf("of a stale pool over HTTP: %g, status %d", n, code)
+	}
+	proposed, err = dynamopb.NewProposePluginClient(plugin).Propose(t.Context(), &dynamopb.ProposeStageRequest{})
+	if err != nil || proposed.GetAccept() == nil {
+		t.Errorf("of a stale pool the planner is told %v (%v)", proposed, err)
+	}
+	if valid := metric(t, p, `forewarm_advice_valid{pool="chat"}`); valid != 0 {
+		t.Errorf("the advice of a stale pool is valid: %g", valid)
+	}
+}
+
+func desiredOverHTTP(t *testing.T, p *inProcess) (n float64, code int) {
+	t.Helper()
+	res, err := http.Get(p.base + "/api/v1/pools/chat/desired")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Desired float64 `json:"desired_replicas"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer.Desired, res.StatusCode
+}
+
+// checkPromtool has Prometheus' own tool read and lint what a running daemon exposes. It may find fault with what the
+// libraries name by themselves, and with nothing else.
+func checkPromtool(t *testing.T, p *inProcess) {
+	t.Helper()
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Log("not judged by promtool: ", err)
+		return
+	}
+	res, err := http.Get(p.base + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), promtool, "check", "metrics")
+	cmd.Stdin = strings.NewReader(string(text))
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 3) { // 3: read, and found fault with
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "forewarm_") || strings.HasPrefix(line, "wva_") || strings.HasPrefix(line, "error") {
+			t.Error(strings.TrimSpace(line))
+		}
+	}
+}

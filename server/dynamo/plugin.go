@@ -1,0 +1,87 @@
+package dynamo
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/forewarm/forewarm/server"
+	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
+)
+
+// The kinds of workers that a planner knows.
+const (
+	componentPrefill = "prefill"
+	componentDecode  = "decode" // those that do both too
+)
+
+// plugin answers one planner.
+type plugin struct {
+	pb.UnimplementedPredictPluginServer
+	pb.UnimplementedProposePluginServer
+	pb.UnimplementedPluginLifecycleServer
+	planner Planner
+	reader  server.Reader
+}
+
+// Register adds the stages of a planner to a gRPC server.
+func Register(to grpc.ServiceRegistrar, p Planner, reader server.Reader) {
+	s := &plugin{planner: p, reader: reader}
+	if slices.Contains(p.stages(), Predict) {
+		pb.RegisterPredictPluginServer(to, s)
+	}
+	if slices.Contains(p.stages(), Propose) {
+		pb.RegisterProposePluginServer(to, s)
+	}
+	pb.RegisterPluginLifecycleServer(to, s)
+}
+
+// Propose gives a floor under the workers of the pool.
+func (s *plugin) Propose(context.Context, *pb.ProposeStageRequest) (*pb.ProposeStageResponse, error) {
+	advice, err := s.advise()
+	if err != nil {
+		return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Accept{Accept: &pb.AcceptResult{}}}, nil
+	}
+	return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Override{Override: &pb.OverrideResult{
+		Targets: []*pb.ComponentTarget{{
+			SubComponentType: s.planner.component(), Replicas: new(int32(advice.Replicas)), Type: pb.OverrideType_AT_LEAST,
+		}},
+		Reason: reason(advice),
+	}}}, nil
+}
+
+// Predict gives what the workers have to stand until more could be ready.
+func (s *plugin) Predict(_ context.Context, request *pb.PredictStageRequest) (*pb.PredictStageResponse, error) {
+	advice, err := s.advise()
+	if err != nil {
+		return &pb.PredictStageResponse{Reason: err.Error()}, nil
+	}
+	p, ok := predict(advice.View, request.GetContext().GetObservations().GetTraffic())
+	if !ok {
+		return &pb.PredictStageResponse{Reason: "the forecast has no requests, or the planner has observed none"}, nil
+	}
+	p.Source = s.planner.PluginID(Predict)
+	return &pb.PredictStageResponse{Predictions: p, Reason: reason(advice)}, nil
+}
+
+// Bootstrap has nothing to do: what is known comes from telemetry, and stays.
+func (s *plugin) Bootstrap(context.Context, *pb.BootstrapRequest) (*pb.BootstrapResponse, error) {
+	return &pb.BootstrapResponse{Ok: true}, nil
+}
+
+// Reset has nothing to do either: there is no state of the planner's here.
+func (s *plugin) Reset(context.Context, *pb.ResetRequest) (*pb.ResetResponse, error) {
+	return &pb.ResetResponse{Ok: true}, nil
+}
+
+func (s *plugin) advise() (server.Advice, error) {
+	return server.Advise(s.reader, s.planner.Pool, server.RoleAll, s.planner.ObeyAdvisory, time.Now())
+}
+
+// reason names the decision, for the planner's audit log.
+func reason(a server.Advice) string {
+	d := a.View.Decision
+	return d.EventID() + ": " + d.Reason
+}

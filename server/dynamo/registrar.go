@@ -1,0 +1,224 @@
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/forewarm/forewarm/ingest/scrape"
+	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
+)
+
+const (
+	protocolVersion = "1.0"
+	callTimeout     = 5 * time.Second
+)
+
+// pace is how often a registrar calls.
+type pace struct {
+	heartbeat              time.Duration
+	firstBackoff, maxAfter time.Duration // before it tries again to register, doubling
+}
+
+// usualPace has heartbeats at a third of the planner's timeout, of which it forgives one.
+var usualPace = pace{heartbeat: 5 * time.Second, firstBackoff: time.Second, maxAfter: 30 * time.Second}
+
+// Registrar keeps the stages of a planner registered at its gateway for as long as it runs.
+type Registrar struct {
+	planner  Planner
+	endpoint string
+	version  string
+	conn     *grpc.ClientConn
+	client   pb.PluginRegistryClient
+	log      *zap.Logger
+	pace     pace
+
+	registered map[Stage]*atomic.Bool
+}
+
+// NewRegistrar connects to nothing yet. listen is the address that Planner.Listen came to, and version the program's. Errors
+// name the key to mend.
+func NewRegistrar(p Planner, listen, version string, log *zap.Logger) (*Registrar, error) {
+	secure := insecure.NewCredentials()
+	if p.RegistryTLS != (scrape.TLS{}) {
+		c, err := p.RegistryTLS.Open()
+		if err != nil {
+			return nil, fmt.Errorf("registry_%w", err)
+		}
+		secure = credentials.NewTLS(c)
+	}
+	conn, err := grpc.NewClient(p.Registry, grpc.WithTransportCredentials(secure))
+	if err != nil {
+		return nil, fmt.Errorf("registry is %q: %w; write host:port of the planner's gateway", p.Registry, err)
+	}
+	r := &Registrar{
+		planner: p, endpoint: p.Endpoint, version: version, conn: conn, client: pb.NewPluginRegistryClient(conn), log: log, pace: usualPace,
+		registered: map[Stage]*atomic.Bool{},
+	}
+	if r.endpoint == "" {
+		r.endpoint = "grpc://" + listen
+	}
+	for _, s := range p.stages() {
+		r.registered[s] = new(atomic.Bool)
+	}
+	return r, nil
+}
+
+// Registered says whether the planner has accepted a stage, as far as is known.
+func (r *Registrar) Registered(s Stage) bool { return r.registered[s].Load() }
+
+// Stages are those that are registered.
+func (r *Registrar) Stages() []Stage { return r.planner.stages() }
+
+// Run registers the stages, sends their heartbeats, and begins anew where the planner does not know them any more. When ctx
+// ends it takes its leave.
+func (r *Registrar) Run(ctx context.Context) error {
+	ended := make(chan struct{})
+	stages := r.planner.stages()
+	for _, s := range stages {
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			r.keep(ctx, s)
+		}()
+	}
+	for range stages {
+		<-ended
+	}
+	return r.conn.Close()
+}
+
+// keep keeps one stage registered.
+func (r *Registrar) keep(ctx context.Context, s Stage) {
+	complaint := ""
+	for wait := r.pace.firstBackoff; ctx.Err() == nil; wait = min(2*wait, r.pace.maxAfter) {
+		err := r.register(ctx, s)
+		if err == nil {
+			r.registered[s].Store(true)
+			r.log.Info("the planner has accepted the plug-in", r.fields(s)...)
+			wait, complaint = r.pace.firstBackoff, ""
+			err = r.heartbeats(ctx, s)
+			r.registered[s].Store(false)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if text := err.Error(); text != complaint { // an outage is told once
+			complaint = text
+			r.log.Warn("the planner does not have the plug-in", append(r.fields(s), zap.Error(err))...)
+		}
+		sleep(ctx, wait)
+	}
+	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	_ = r.unregister(leave, s, "graceful_shutdown") // the planner would find out by itself
+}
+
+// register announces a stage. An earlier self that the planner still knows is taken off first: it may have been elsewhere.
+func (r *Registrar) register(ctx context.Context, s Stage) error {
+	if err := r.unregister(ctx, s, "restart"); err != nil {
+		return err
+	}
+	token, err := r.token()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := r.client.Register(ctx, r.announcement(s, token))
+	if err != nil {
+		return err
+	}
+	if !answer.GetAccepted() {
+		return fmt.Errorf("refused: %s", answer.GetRejectReason())
+	}
+	return nil
+}
+
+// announcement says how the planner is to use a stage. A floor is asked for in each of the planner's ticks, a prediction
+// once an interval. Between calls the planner holds nothing of ours: a floor stands no longer than the daemon that gave it.
+func (r *Registrar) announcement(s Stage, token string) *pb.RegisterRequest {
+	a := &pb.RegisterRequest{
+		PluginId: r.planner.PluginID(s), PluginType: string(s), Priority: r.planner.priority(), Endpoint: r.endpoint, Version: r.version,
+		HoldPolicy: pb.HoldPolicy_ACCEPT_WHEN_IDLE, ProtocolVersion: protocolVersion, AuthToken: token,
+	}
+	if s == Predict {
+		const traffic = "observations.traffic"
+		a.Needs, a.RequiresProducedFields = []string{traffic}, []string{traffic}
+		a.ExecutionIntervalSeconds = float32(r.planner.interval().Seconds())
+		a.ObservationWindowSeconds = a.ExecutionIntervalSeconds
+	}
+	return a
+}
+
+// errForgotten says that the planner does not know the plug-in any more, perhaps because it was started anew.
+var errForgotten = errors.New("the planner has forgotten the plug-in")
+
+// heartbeats sends them until one is not taken.
+func (r *Registrar) heartbeats(ctx context.Context, s Stage) error {
+	for {
+		if !sleep(ctx, r.pace.heartbeat) {
+			return ctx.Err()
+		}
+		token, err := r.token()
+		if err != nil {
+			return err
+		}
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		answer, err := r.client.Heartbeat(call, &pb.HeartbeatRequest{PluginId: r.planner.PluginID(s), AuthToken: token})
+		cancel()
+		if err != nil {
+			return err
+		}
+		if !answer.GetOk() {
+			return errForgotten
+		}
+	}
+}
+
+func (r *Registrar) unregister(ctx context.Context, s Stage, reason string) error {
+	token, err := r.token()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = r.client.Unregister(ctx, &pb.UnregisterRequest{PluginId: r.planner.PluginID(s), Reason: reason, AuthToken: token})
+	return err
+}
+
+// token reads the file each time, for tokens of service accounts are renewed.
+func (r *Registrar) token() (string, error) {
+	if r.planner.TokenFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(r.planner.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("token_file: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+func (r *Registrar) fields(s Stage) []zap.Field {
+	return []zap.Field{zap.String("registry", r.planner.Registry), zap.String("plugin", r.planner.PluginID(s))}
+}
+
+// sleep is false when ctx ended before d was over.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
