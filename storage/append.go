@@ -23,6 +23,7 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 	defer s.mu.Unlock()
 	t := tick.UnixMilli()
 	s.sweep(t)
+	s.chosen.observe(windows, t)
 	tx := &transaction{Store: s, app: s.db.AppenderV2(context.Background()), tick: t}
 	// What matters most first: under Config.MaxSeries the later ones are left out.
 	for i := range decisions {
@@ -31,7 +32,7 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 	for i := range forecasts {
 		tx.forecasts(forecasts[i].Total)
 	}
-	tx.totals(windows)
+	tx.sums(windows)
 	for i := range windows {
 		tx.window(&windows[i])
 	}
@@ -77,6 +78,10 @@ func (tx *transaction) decision(d *alerting.Decision) {
 func (tx *transaction) forecasts(fs []forecaster.Forecast) {
 	for f := range fs {
 		f := &fs[f]
+		// What is forecast together need not be what is kept together, so that its forecasts are not kept.
+		if f.Class != features.TotalClass && !tx.chosen.owns(f.Key) {
+			continue
+		}
 		key := groupKey{kind: forecastGroup, Key: f.Key, name: f.Dimension}
 		t := f.Origin.UnixMilli()
 		g := tx.lookup(key)
@@ -96,6 +101,10 @@ func (tx *transaction) window(w *features.Window) {
 	if !w.Settled {
 		return
 	}
+	if !tx.chosen.owns(w.Key) {
+		tx.counters.Pooled++
+		return
+	}
 	key := groupKey{kind: windowGroup, Key: w.Key}
 	t := w.Start.Add(features.Minute).UnixMilli()
 	g := tx.lookup(key)
@@ -113,55 +122,91 @@ func (tx *transaction) window(w *features.Window) {
 			i++
 		}
 	}
-	if w.Late == nil {
-		return
-	}
-	for _, late := range lateValues {
-		tx.put(key, g, i, t, *late.of(w.Late))
-		i++
+	if w.Late != nil {
+		tx.late(key, g, t, w.Late)
 	}
 }
 
-// totals stores the sum over classes of every pool and minute that settled, in the dimensions that add up: rates, and
-// levels that are forecast; the maxima of classes do not. As in the forecast of a total, a class that does not know a
-// dimension takes no part in it; when none knows it the sum is unknown.
-func (tx *transaction) totals(windows []features.Window) {
-	type minute struct {
-		pool  string
-		start int64
+func (tx *transaction) late(key groupKey, g *group, t int64, l *features.Late) {
+	first := len(features.Dimensions) + len(shapes)*len(shapeLevels)
+	for i, late := range lateValues {
+		tx.put(key, g, first+i, t, *late.of(l))
 	}
-	sums := map[minute][]float64{}
-	var order []minute
+}
+
+// sums stores, of every pool and minute that settled, the sum over all classes, and that over those without series of
+// their own.
+func (tx *transaction) sums(windows []features.Window) {
+	sums := map[sumKey]*sum{}
+	var order []*sum
+	add := func(w *features.Window, class string) *sum {
+		k := sumKey{features.Key{Pool: w.Pool, Class: class}, w.Start.Add(features.Minute).UnixMilli()}
+		x := sums[k]
+		if x == nil {
+			x = &sum{sumKey: k, values: slices.Repeat([]float64{math.NaN()}, len(features.Dimensions))}
+			sums[k] = x
+			order = append(order, x)
+		}
+		x.add(w)
+		return x
+	}
 	for i := range windows {
 		w := &windows[i]
 		if !w.Settled {
 			continue
 		}
-		m := minute{w.Pool, w.Start.UnixMilli()}
-		sum := sums[m]
-		if sum == nil {
-			sum = slices.Repeat([]float64{math.NaN()}, len(features.Dimensions))
-			sums[m] = sum
-			order = append(order, m)
-		}
-		for d := range features.Dimensions {
-			dim := &features.Dimensions[d]
-			v, ok := dim.Value(w)
-			switch {
-			case !ok || dim.Kind != features.Rate && !dim.Forecast:
-			case math.IsNaN(sum[d]):
-				sum[d] = v
-			default:
-				sum[d] += v
-			}
+		add(w, features.TotalClass)
+		if !tx.chosen.owns(w.Key) {
+			add(w, features.OverflowClass).addLate(w.Late)
 		}
 	}
-	for _, m := range order {
-		key := groupKey{kind: windowGroup, Key: features.Key{Pool: m.pool, Class: features.TotalClass}}
+	for _, x := range order {
+		key := groupKey{kind: windowGroup, Key: x.Key}
 		g := tx.lookup(key)
-		for d, v := range sums[m] {
-			tx.put(key, g, d, m.start+features.Minute.Milliseconds(), v)
+		for d, v := range x.values {
+			tx.put(key, g, d, x.end, v)
 		}
+		if x.late != (features.Late{}) {
+			tx.late(key, g, x.end, &x.late)
+		}
+	}
+}
+
+// sumKey is a pool with the name of a sum, and the end of a minute, Unix ms.
+type sumKey struct {
+	features.Key
+	end int64
+}
+
+// sum is the sum over classes of the dimensions that add up: rates, and levels that are forecast; the maxima of classes do
+// not. As in the forecast of a total, a class that does not know a dimension takes no part in it; when none knows it the
+// sum is unknown.
+type sum struct {
+	sumKey
+	values []float64 // by features.Dimensions
+	late   features.Late
+}
+
+func (s *sum) add(w *features.Window) {
+	for d := range features.Dimensions {
+		dim := &features.Dimensions[d]
+		v, ok := dim.Value(w)
+		switch {
+		case !ok || dim.Kind != features.Rate && !dim.Forecast:
+		case math.IsNaN(s.values[d]):
+			s.values[d] = v
+		default:
+			s.values[d] += v
+		}
+	}
+}
+
+func (s *sum) addLate(l *features.Late) {
+	if l == nil {
+		return
+	}
+	for _, late := range lateValues {
+		*late.of(&s.late) += *late.of(l)
 	}
 }
 

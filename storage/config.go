@@ -20,6 +20,9 @@ type Config struct {
 	// SnapshotEvery is how often the state is saved: how much of the stream a restart replays at most. It is saved less
 	// often where that would take more than 5 % of the time beside the fold.
 	SnapshotEvery time.Duration `yaml:"snapshot_every"`
+	// MaxClasses is how many classes, over all pools, have series of their own: the heaviest by tokens. The others of a pool
+	// are kept together, as features.OverflowClass. A class takes some 200 series, most of them of its forecasts.
+	MaxClasses int `yaml:"max_classes"`
 	// MaxSeries bounds the series written to within the last three hours. When it is reached new series are left out and
 	// counted; decisions and pool totals are offered before classes.
 	MaxSeries int `yaml:"max_series"`
@@ -34,7 +37,7 @@ const maxForecastMinutes = 12
 func DefaultConfig() Config {
 	return Config{
 		Dir: "forewarm-data", Retention: 30 * 24 * time.Hour, MaxBytes: 4 << 30, SnapshotEvery: time.Minute,
-		MaxSeries: 20_000, ForecastMinutes: []int{5, 15, 30, 60},
+		MaxClasses: 80, MaxSeries: 20_000, ForecastMinutes: []int{5, 15, 30, 60},
 	}
 }
 
@@ -49,6 +52,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("max_bytes is %d: it must be at least %d (64 MiB)", c.MaxBytes, 64<<20)
 	case c.SnapshotEvery < 100*time.Millisecond:
 		return fmt.Errorf("snapshot_every is %s: it must be at least 100ms", c.SnapshotEvery)
+	case c.MaxClasses < 1:
+		return fmt.Errorf("max_classes is %d: it must be at least 1", c.MaxClasses)
 	case c.MaxSeries < 100:
 		return fmt.Errorf("max_series is %d: it must be at least 100", c.MaxSeries)
 	case len(c.ForecastMinutes) == 0 || len(c.ForecastMinutes) > maxForecastMinutes:

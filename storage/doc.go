@@ -20,7 +20,9 @@
 //	forewarm_demand_requests_per_second
 //	forewarm_forecast{dimension="requests",horizon="15",quantile="0.5"} offset 15m
 //
-// Class "*" is the pool. Unknown values make no sample, and never a zero.
+// Class "*" is the pool. The classes beyond the Config.MaxClasses heaviest are kept together as class "_other", what adds
+// up of them and without forecasts; a class that comes to weigh twice as much as a kept one takes its place within the
+// hour. Unknown values make no sample, and never a zero.
 //
 // # Journal
 //
@@ -82,6 +84,6 @@
 // format N of any of these left on disk, and every later one must read it. [Verify] checks a directory against this page.
 //
 // Invariants: appending again what is stored changes nothing; a failed or refused sample is counted and never stops the
-// pipeline; no file is read beyond its stated bounds. Bounds: Config.MaxSeries active series, Config.Retention and
+// pipeline; no file is read beyond its stated bounds. Bounds: Config.MaxClasses classes, Config.MaxSeries active series, Config.Retention and
 // Config.MaxBytes of history, 64 MiB a segment, 1 GiB a snapshot, two snapshots.
 package storage

@@ -29,6 +29,15 @@ var levelLabels = func() (out [forecaster.NumLevels]string) {
 	return out
 }()
 
+// tokenSeries add up to the tokens that a class asks for.
+var tokenSeries = func() (out [3]string) {
+	for i, name := range []string{features.DimPrefill, features.DimCached, features.DimDecode} {
+		d, _ := features.DimensionByName(name)
+		out[i] = d.Series
+	}
+	return out
+}()
+
 // shapeLevels are the quantiles kept of each shape.
 var shapeLevels = []float64{.5, .95}
 

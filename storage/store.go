@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
+
+	"github.com/forewarm/forewarm/features"
 )
 
 const (
@@ -35,6 +38,7 @@ type StoreCounters struct {
 	TooOld      uint64 // further back than the TSDB takes
 	Conflicting uint64 // another value is stored for that time
 	Capped      uint64 // of series beyond Config.MaxSeries
+	Pooled      uint64 // windows, not samples, that are in their pool's features.OverflowClass: of classes beyond Config.MaxClasses
 	Failed      uint64 // refused by the TSDB for another reason
 	LostTicks   uint64 // ticks none of whose samples could be committed
 
@@ -52,6 +56,7 @@ type Store struct {
 
 	mu        sync.Mutex // guards what follows
 	groups    map[groupKey]*group
+	chosen    chosen
 	resumed   map[string]int64 // newest sample of each series found on opening, by label bytes
 	resumedTo int64            // newest of those, Unix ms
 	swept     int64            // tick of the last sweep, Unix ms
@@ -73,7 +78,7 @@ func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("series in %s: %w: restore the directory, or move it away to start without history", dir, err)
 	}
-	s := &Store{db: db, log: log, cfg: cfg, groups: map[groupKey]*group{}}
+	s := &Store{db: db, log: log, cfg: cfg, groups: map[groupKey]*group{}, chosen: newChosen(cfg.MaxClasses)}
 	for _, m := range cfg.ForecastMinutes {
 		s.horizons = append(s.horizons, strconv.Itoa(m))
 	}
@@ -84,7 +89,7 @@ func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// resume notes the newest sample of every recent series, so that a replay is recognised.
+// resume notes the newest sample of every recent series, so that a replay is recognised, and which classes have some.
 func (s *Store) resume() error {
 	newest, ok := s.newest()
 	if !ok {
@@ -99,17 +104,22 @@ func (s *Store) resume() error {
 	all := labels.MustNewMatcher(labels.MatchNotEqual, model.MetricNameLabel, "")
 	set := q.Select(context.Background(), false, nil, all)
 	for set.Next() {
-		at := set.At()
-		last := int64(math.MinInt64)
-		it := at.Iterator(nil)
+		l := set.At().Labels()
+		last, sum := int64(math.MinInt64), 0.0
+		it := set.At().Iterator(nil)
 		for it.Next() != 0 {
-			last = it.AtT()
+			t, v := it.At()
+			last, sum = t, sum+v
 		}
 		if err := it.Err(); err != nil {
 			return err
 		}
-		s.resumed[string(at.Labels().Bytes(nil))] = last
+		s.resumed[string(l.Bytes(nil))] = last
+		if class := l.Get("class"); class != features.TotalClass && class != features.OverflowClass && slices.Contains(tokenSeries[:], l.Get(model.MetricNameLabel)) {
+			s.chosen.weigh(features.Key{Pool: l.Get("pool"), Class: class}, sum*features.Minute.Seconds(), last)
+		}
 	}
+	s.chosen.fill()
 	return set.Err()
 }
 

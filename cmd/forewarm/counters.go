@@ -84,6 +84,7 @@ func (d *daemon) exportStorage() {
 			return c.Future + c.TooOld + c.Conflicting + c.Capped + c.Failed
 		}},
 		{"forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func() uint64 { return d.store.Counters().Capped }},
+		{"forewarm_series_pooled_total", "Minutes of classes beyond storage.max_classes, which are in the history as part of _other.", func() uint64 { return d.store.Counters().Pooled }},
 		{"forewarm_series_lost_ticks_total", "Ticks whose samples could not be committed.", func() uint64 { return d.store.Counters().LostTicks }},
 	} {
 		d.exporter.Counter(c.name, c.help, c.value)
@@ -142,7 +143,7 @@ func (d *daemon) exportSinks() {
 func (d *daemon) sayCapped() {
 	if n := d.store.Counters().Capped; n > 0 && !d.capped {
 		d.capped = true
-		d.log.Warn("storage.max_series is reached: samples of further series are left out of the history; raise it, or send fewer classes",
+		d.log.Warn("storage.max_series is reached: samples of further series are left out of the history; raise it, or lower storage.max_classes",
 			zap.Uint64("left out", n))
 	}
 }
