@@ -50,6 +50,7 @@ type serviceSums struct {
 	output, area          float64 // tokens generated, token-seconds held
 	itl, itlTokens        float64 // ITL by the tokens of its class
 	fresh, wait, requests float64 // of requests whose times until the first token are known
+	prompts               float64 // token-seconds that their prompts were held for until then
 	prefill               float64 // tokens
 	censored              bool
 }
@@ -69,7 +70,9 @@ func (s *serviceSums) add(w *features.Window) {
 	}
 	n := w.TTFT.Count()
 	s.fresh += n * (w.PromptTokens - w.CachedTokens) / w.PromptKnown
-	s.wait += n * (w.TTFT.Mean() - w.QueueWait.Mean())
+	wait := w.TTFT.Mean() - w.QueueWait.Mean()
+	s.wait += n * wait
+	s.prompts += w.PromptTokens * wait
 	s.requests += n
 }
 
@@ -81,6 +84,7 @@ func (s *serviceSums) minute(replicas float64) capacity.ServiceMinute {
 		m.ITL = s.itl / s.itlTokens
 		m.Decoding = s.output / seconds * m.ITL / replicas
 		m.KV = s.area / seconds / replicas
+		m.Context = (s.area - s.prompts) / seconds / replicas / m.Decoding
 	}
 	if s.requests > 0 && !s.censored { // prompts that were turned away took nothing
 		m.Fresh, m.PrefillTime, m.Requests = s.fresh/s.requests, s.wait/s.requests, s.requests

@@ -7,6 +7,7 @@ type ServiceMinute struct {
 	Decoding float64 // sequences that generate, by Little's law: output tokens/s · ITL
 	KV       float64 // tokens held
 	ITL      float64 // mean seconds from one output token to the next
+	Context  float64 // tokens that a sequence holds while it generates; less than KV/Decoding, for prompts hold some, too
 
 	Fresh       float64 // mean prompt tokens to prefill of a request
 	PrefillTime float64 // mean seconds from leaving the queue to the first token
@@ -43,6 +44,7 @@ type ServiceState struct {
 	Scale  float64    `cbor:"2,keyasint"` // mean absolute residual of the ITL, s
 	Most   float64    `cbor:"3,keyasint"` // the most sequences seen at once, fading
 	Seen   float64    `cbor:"4,keyasint"` // minutes, fading
+	Held   float64    `cbor:"7,keyasint"` // Σw·b·context
 
 	// Prompts is Σ1, Σ L, Σ L², Σ x over minutes, fading; Rates for each θ of routers Σ R, Σ R·L, and the mean absolute
 	// deviation of R.
@@ -97,6 +99,11 @@ func (s *Service) observeDecode(m ServiceMinute) {
 	for i, x := range [...]float64{1, b, kv, b * b, b * kv, kv * kv, m.ITL, b * m.ITL, kv * m.ITL} {
 		st.Normal[i] = fade*st.Normal[i] + weight*x
 	}
+	context := m.KV / m.Decoding
+	if m.Context > 0 && m.Context < context {
+		context = m.Context
+	}
+	st.Held = fade*st.Held + weight*b*context
 	st.Most = max(fade*st.Most, m.Decoding)
 	st.Seen = fade*st.Seen + 1
 }
@@ -283,7 +290,7 @@ func (s *Service) Decode(slots int, kvTokens, objective float64) (e Estimate, ok
 		return e, false
 	}
 	l := s.law()
-	context := st.Normal[2] / st.Normal[1] * unitKV / unitDecoding
+	context := st.Held / st.Normal[1]
 	margin := 1.645 * s.deviation()
 	knee := func(objective float64) float64 {
 		b := math.Inf(1)
@@ -307,9 +314,6 @@ func (s *Service) Decode(slots int, kvTokens, objective float64) (e Estimate, ok
 	}
 	e.Value, e.Extrapolated = rate(b, 0), b > visited*st.Most
 	e.Low, e.High = rate(max(knee(objective-margin), 1), margin), rate(knee(objective+margin), -min(margin, 0.9*l.at(b/unitDecoding, b*context/unitKV)))
-	if e.Extrapolated {
-		e.Low = min(e.Low, rate(visited*st.Most, margin)) // nothing was seen beyond
-	}
 	return e, true
 }
 

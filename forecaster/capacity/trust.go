@@ -23,7 +23,8 @@ type Basis struct {
 
 // Trust chooses between what is known of a replica: given by a benchmark, else learned, else stated. Where what was learned
 // differs from what is given or stated by more than 15 %, it is careful: the lower of the two, and a warning. A learned rate
-// whose knee was never near counts with its lower bound, and does not replace a stated one. kvTokens are those of a
+// whose knee was never near counts with its lower bound, and replaces no other but by being lower. It is not cut down to
+// the loads that were seen: then more replicas would carry less each, be believed to carry less, and be more again. kvTokens are those of a
 // replica.
 func (p *Pool) Trust(s *Service, kvTokens float64) Trusted {
 	t := Trusted{Rates: p.Rates}
