@@ -42,6 +42,9 @@ type State struct {
 	Keeps     []kept    `cbor:"16,keyasint"` // what had to stay at the ticks of the last Cooldown, oldest first
 	ScaleOuts []int64   `cbor:"17,keyasint"` // when more was asked for in the last day, Unix seconds, ascending
 	ScaleIns  []int64   `cbor:"18,keyasint"` // when less was
+
+	Prefill      int    `cbor:"19,keyasint,omitempty"` // replicas of that role last asked for
+	PrefillKeeps []kept `cbor:"20,keyasint,omitempty"`
 }
 
 // kept is how many replicas had to stay at one tick.
@@ -68,7 +71,8 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	desired, constraints := p.clamp(needed, cfg)
 
 	d := p.decision(cfg)
-	d.Needed, d.Desired, d.Constraints = needed, desired, constraints
+	roles, named := p.roles(&st, desired, cfg)
+	d.Needed, d.Desired, d.ByRole, d.Constraints = needed, desired, roles, append(constraints, named...)
 	d.Action = p.action(desired)
 	if d.Action == ScaleOut {
 		d.NeededBy = p.shortFrom(cfg)
@@ -99,12 +103,12 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 // target is the number of replicas to ask for, before the pool's bounds.
 func (p *plan) target(st *State, cfg Config) int {
 	st.look(p, cfg)
-	most := max(p.current, st.asked(p.current))
-	if p.blind != sighted || p.need >= most {
-		return max(most, p.need)
+	there := max(p.current, st.asked(p.current))
+	if p.blind != sighted || p.need >= there {
+		return max(there, p.need)
 	}
-	p.enough = st.enough()
-	enough := min(p.enough, most)
+	p.enough = most(st.Keeps)
+	enough := min(p.enough, there)
 	if enough >= p.current {
 		return enough // what was asked for and is not there yet may be less
 	}
@@ -131,21 +135,11 @@ func (st *State) look(p *plan, cfg Config) {
 	if st.Sighted.IsZero() {
 		st.Sighted = p.now.UTC()
 	}
-	old := p.now.Add(-cfg.Cooldown).Unix()
-	st.Keeps = slices.DeleteFunc(slices.Clone(st.Keeps), func(k kept) bool { return k.At <= old })
-	st.Keeps = append(st.Keeps, kept{p.now.Unix(), p.keep})
+	st.Keeps = remember(st.Keeps, p.now, p.keep, cfg.Cooldown)
 }
 
 // maxActions bounds the actions that are remembered of each kind: one a minute.
 const maxActions = 24 * 60
-
-// enough is the most that had to stay at any tick of the last Cooldown.
-func (st *State) enough() (replicas int) {
-	for _, k := range st.Keeps {
-		replicas = max(replicas, k.Replicas)
-	}
-	return replicas
-}
 
 // asked is what the previous decision asked for; current before there was one.
 func (st *State) asked(current int) int {

@@ -75,8 +75,12 @@ type Decision struct {
 	Limit        int               `json:"limit" cbor:"31,keyasint"`    // the most replicas that the pool's bounds allow
 	AskedAt      time.Time         `json:"asked_at" cbor:"30,keyasint"` // when more replicas were last asked for; zero when never
 
-	ActionsPerDay int  `json:"actions_per_day" cbor:"33,keyasint,omitempty"` // how often more or less was asked for in the last day
-	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"`            // no replica reports: Ready and Pending are what is believed
+	ActionsPerDay int                      `json:"actions_per_day" cbor:"33,keyasint,omitempty"`           // how often more or less was asked for in the last day
+	ByRole        *Roles                   `json:"desired_by_role,omitempty" cbor:"34,keyasint,omitempty"` // of a disaggregated pool
+	Growth        []forecaster.GrowthPart  `json:"growth,omitempty" cbor:"35,keyasint,omitempty"`          // why demand for Binding differs from an hour ago, in its unit; the parts add up
+	Events        []forecaster.EventEffect `json:"events,omitempty" cbor:"36,keyasint,omitempty"`          // of the calendar, that the forecast of Binding counts on
+
+	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
 }
 
 // ResourceEvidence is the part of a projection that a decision rests on, per resource.

@@ -38,6 +38,12 @@ func (p *plan) decision(cfg Config) Decision {
 	}
 	if b := p.binding(); b != nil {
 		d.Binding, d.Probability, d.ETA, d.Model = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA, experts(b.forecast)
+		d.Events = b.forecast.Basis.Events
+	}
+	for _, part := range p.in.Projection.Growth {
+		if p.in.Projection.Binding == d.Binding && !math.IsNaN(part.Amount) && !math.IsInf(part.Amount, 0) {
+			d.Growth = append(d.Growth, part)
+		}
 	}
 	for _, driver := range p.in.Projection.Drivers {
 		if len(d.Drivers) < maxDrivers && !math.IsNaN(driver.Factor+driver.Share) && !math.IsInf(driver.Factor+driver.Share, 0) {

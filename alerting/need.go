@@ -8,6 +8,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // maxNeed bounds a computed number of replicas, far above any limit of a pool.
@@ -41,9 +42,9 @@ type resource struct {
 	keep     int // replicas that must stay for the scale-in window
 }
 
-// resources are those whose capacity and demand are both known, in the order of the forecast.
-func (p *plan) resources(cfg Config) []resource {
-	var out []resource
+// resources are those whose capacity and demand are both known, in the order of the forecast: of the pool's own replicas,
+// and of those that only compute prompts where it has them.
+func (p *plan) resources(cfg Config) (own, prompts []resource) {
 	for i := range p.in.Forecast.Total {
 		f := &p.in.Forecast.Total[i]
 		per, ok := p.in.Pool.PerReplica(f.Dimension, p.kvTokens)
@@ -66,9 +67,13 @@ func (p *plan) resources(cfg Config) []resource {
 				r.evidence.ETA = rp.ETA
 			}
 		}
-		out = append(out, r)
+		if p.in.Pool.Disaggregated && capacity.RoleOf(f.Dimension) == capacity.PrefillRole {
+			prompts = append(prompts, r)
+			continue
+		}
+		own = append(own, r)
 	}
-	return out
+	return own, prompts
 }
 
 // binding is the resource that takes most replicas; among equals the one that the projection names. nil when there is

@@ -22,6 +22,7 @@ type plan struct {
 	// confidence is the quantile of demand that must fit a smaller pool.
 	confidence float64
 	rows       []resource
+	prompts    []resource // of the replicas that only compute prompts, in a disaggregated pool
 	floor      floor
 	need       int    // to ask for: demand at tau, reserves, floor
 	keep       int    // what must stay when scaling in; at least need
@@ -57,7 +58,7 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	}
 
 	if in.Forecast != nil && !in.Forecast.Stale && !in.Projection.Stale {
-		p.rows = p.resources(cfg)
+		p.rows, p.prompts = p.resources(cfg)
 	}
 	p.floor = reactive(in.Minute.State, p.rows, in.Pool.KVTarget, cfg)
 	switch {

@@ -41,6 +41,7 @@ type Prescale struct {
 	Action          Action            `json:"action"`
 	Current         Current           `json:"current"`
 	DesiredReplicas int               `json:"desired_replicas"`
+	DesiredByRole   *Roles            `json:"desired_by_role,omitempty"` // of a disaggregated pool; decode is desired_replicas
 	FloorReplicas   int               `json:"floor_replicas"`
 	Reserves        capacity.Reserves `json:"reserves"`
 
@@ -51,13 +52,24 @@ type Prescale struct {
 	Quantile        float64       `json:"quantile"`
 	QuantileFrom    string        `json:"quantile_from"`
 
-	Drivers     []DriverData `json:"drivers"`
-	Constraints []string     `json:"constraints"`
-	Reason      string       `json:"reason"`
-	Evidence    string       `json:"evidence"` // of the journal: pool, tick and stream sequence
-	Model       string       `json:"model"`
-	Confidence  string       `json:"confidence"`
-	Warnings    []string     `json:"warnings"`
+	Drivers     []DriverData            `json:"drivers"`
+	Growth      []forecaster.GrowthPart `json:"growth,omitempty"` // of demand for the binding resource over the last hour, in its unit
+	Events      []EventData             `json:"events,omitempty"` // scheduled ones that the forecast counts on
+	Constraints []string                `json:"constraints"`
+	Reason      string                  `json:"reason"`
+	Evidence    string                  `json:"evidence"` // of the journal: pool, tick and stream sequence
+	Model       string                  `json:"model"`
+	Confidence  string                  `json:"confidence"`
+	Warnings    []string                `json:"warnings"`
+}
+
+// EventData is a scheduled event: demand with it over demand without, which is within low and high with a probability of
+// 90 %.
+type EventData struct {
+	Name   string  `json:"name"`
+	Factor float64 `json:"factor"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
 }
 
 // Current is the replicas there are.
@@ -95,13 +107,20 @@ func NewEvent(d *Decision) Event {
 	data := Prescale{
 		ID: d.EventID(), Generation: d.Generation, Pool: d.Pool, IssuedAt: tick, ExpiresAt: d.Expires.UTC(),
 		NeededBy: instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
-		DesiredReplicas: d.Desired, FloorReplicas: d.Floor, Reserves: d.Reserves,
+		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.Floor, Reserves: d.Reserves,
 		BindingResource: d.Binding, Probability: round(d.Probability),
 		SaturationETA: SaturationETA{P10: ahead(tick, d.ETA.P10), P50: ahead(tick, d.ETA.P50), P90: ahead(tick, d.ETA.P90)},
 		LeadTime:      fmt.Sprintf("%.0fs", d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
 		Drivers: make([]DriverData, 0, len(d.Drivers)), Constraints: list(d.Constraints), Reason: d.Reason,
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
 		Model:    d.Model, Confidence: string(d.Confidence), Warnings: list(d.Warnings),
+	}
+	for _, part := range d.Growth {
+		part.Amount = round(part.Amount)
+		data.Growth = append(data.Growth, part)
+	}
+	for _, e := range d.Events {
+		data.Events = append(data.Events, EventData{Name: e.Name, Factor: round(e.Learned), Low: round(e.Low), High: round(e.High)})
 	}
 	for _, driver := range d.Drivers {
 		data.Drivers = append(data.Drivers, DriverData{

@@ -19,6 +19,12 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 	if d.Action == ScaleOut && len(d.Drivers) > 0 {
 		s += "; driver: " + describe(d.Drivers...)
 	}
+	for _, e := range d.Events {
+		if d.Action == ScaleOut && e.Ahead > e.Now && e.Learned > 1 {
+			s += fmt.Sprintf("; scheduled: %s (×%.1f)", e.Name, e.Learned)
+			break
+		}
+	}
 	return s + "."
 }
 

@@ -59,6 +59,7 @@ type Projection struct {
 	Probability float64 // of the binding resource saturating within Lead + hold
 	ETA         ETA
 	Drivers     []Driver
+	Growth      []GrowthPart // of the binding resource; see Forecaster.Growth
 	Confidence  Confidence
 	Stale       bool
 	Warnings    []string

@@ -71,10 +71,11 @@ type Replicas struct {
 
 // Reserves are replicas kept beside what demand needs, each for its own reason.
 type Reserves struct {
-	Failure int `yaml:"failure" json:"failure,omitempty" cbor:"1,keyasint"` // N+1 and the like
-	Rollout int `yaml:"rollout" json:"rollout,omitempty" cbor:"2,keyasint"` // taken by an update in progress
-	Warm    int `yaml:"warm" json:"warm,omitempty" cbor:"3,keyasint"`       // kept ready for a burst nobody can foresee
+	Failure  int `yaml:"failure" json:"failure,omitempty" cbor:"1,keyasint"`   // N+1 and the like
+	Rollout  int `yaml:"rollout" json:"rollout,omitempty" cbor:"2,keyasint"`   // taken by an update in progress
+	Failover int `yaml:"failover" json:"failover,omitempty" cbor:"4,keyasint"` // for what comes from another region when that fails
+	Warm     int `yaml:"warm" json:"warm,omitempty" cbor:"3,keyasint"`         // kept ready for a burst nobody can foresee
 }
 
 // Total is the sum of the reserves.
-func (r Reserves) Total() int { return r.Failure + r.Rollout + r.Warm }
+func (r Reserves) Total() int { return r.Failure + r.Failover + r.Rollout + r.Warm }

@@ -51,7 +51,7 @@ func (c Config) check() error {
 		{"max_num_seqs", float64(c.MaxNumSeqs)}, {"gpu_hour_usd", c.GPUHourUSD},
 		{"slo_violation_minute_usd", c.SLOViolationMinuteUSD}, {"budget_hour_usd", c.BudgetHourUSD},
 		{"itl", c.ITL.Seconds()}, {"slo.ttft", c.SLO.TTFT.Seconds()}, {"slo.itl", c.SLO.ITL.Seconds()}, {"reserves.failure", float64(c.Reserves.Failure)},
-		{"reserves.rollout", float64(c.Reserves.Rollout)}, {"reserves.warm", float64(c.Reserves.Warm)},
+		{"reserves.failover", float64(c.Reserves.Failover)}, {"reserves.rollout", float64(c.Reserves.Rollout)}, {"reserves.warm", float64(c.Reserves.Warm)},
 		{"replicas.min", float64(c.Replicas.Min)}, {"replicas.initial", float64(c.Replicas.Initial)},
 		{"context_tokens", float64(c.ContextTokens)}, {"limits.requests_per_min", c.Limits.RequestsPerMin},
 		{"limits.tokens_per_min", c.Limits.TokensPerMin}, {"gpu.adapters", float64(c.GPU.Adapters)},

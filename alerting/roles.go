@@ -1,0 +1,80 @@
+package alerting
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// Roles are the replicas of a disaggregated pool by what they are for. Decode is Decision.Desired: the replicas that the
+// pool's bounds and reserves are about.
+type Roles struct {
+	Prefill int `json:"prefill" cbor:"1,keyasint"`
+	Decode  int `json:"decode" cbor:"2,keyasint"`
+}
+
+// Serving is the capacity of the pool's own replicas for a projection: in a disaggregated pool others compute prompts, and
+// their number is not reported.
+func Serving(p *capacity.Pool) forecaster.Capacity { return serving{p} }
+
+type serving struct{ pool *capacity.Pool }
+
+// PerReplica is that of the pool, without what prefill replicas carry.
+func (s serving) PerReplica(dimension string, reportedKV float64) (safe float64, ok bool) {
+	if s.pool.Disaggregated && capacity.RoleOf(dimension) == capacity.PrefillRole {
+		return 0, false
+	}
+	return s.pool.PerReplica(dimension, reportedKV)
+}
+
+// roles sizes the prefill replicas of a disaggregated pool by the same rule as the others: demand at the quantile over the
+// lead window, and what had to stay at each tick of the last Cooldown. How many there are is not reported, so without sight
+// the number stands. nil when the pool is not disaggregated.
+func (p *plan) roles(st *State, decode int, cfg Config) (*Roles, []string) {
+	pool := &p.in.Pool
+	if !pool.Disaggregated {
+		return nil, nil
+	}
+	bounds := pool.PrefillReplicas
+	wanted := st.Prefill
+	if wanted == 0 {
+		wanted = bounds.Initial
+	}
+	if p.blind == sighted && len(p.prompts) > 0 {
+		need, keep := 0, 0
+		for i := range p.prompts {
+			r := &p.prompts[i]
+			need, keep = max(need, r.now, r.evidence.NeedReplicas), max(keep, r.keep)
+		}
+		st.PrefillKeeps = remember(st.PrefillKeeps, p.now, max(need, keep), cfg.Cooldown)
+		wanted = max(need, min(wanted, most(st.PrefillKeeps)))
+	}
+	desired := max(min(wanted, bounds.Max), bounds.Min)
+	st.Prefill = desired
+	roles := &Roles{Prefill: desired, Decode: decode}
+	switch {
+	case desired < wanted:
+		return roles, []string{fmt.Sprintf("disaggregated.prefill_replicas.max %d: %d wanted", desired, wanted)}
+	case desired > wanted:
+		return roles, []string{fmt.Sprintf("disaggregated.prefill_replicas.min %d: %d wanted", desired, wanted)}
+	}
+	return roles, nil
+}
+
+// remember adds what has to stay now to that of earlier ticks, and forgets what is older than span.
+func remember(keeps []kept, now time.Time, replicas int, span time.Duration) []kept {
+	old := now.Add(-span).Unix()
+	keeps = slices.DeleteFunc(slices.Clone(keeps), func(k kept) bool { return k.At <= old })
+	return append(keeps, kept{now.Unix(), replicas})
+}
+
+// most is the largest number of replicas that had to stay.
+func most(keeps []kept) (replicas int) {
+	for _, k := range keeps {
+		replicas = max(replicas, k.Replicas)
+	}
+	return replicas
+}

@@ -1,0 +1,103 @@
+package alerting
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// disaggregated adds replicas that compute 1000 prompt tokens a second each, and a demand for them.
+func disaggregated(prompts float64) func(*Input) {
+	return func(in *Input) {
+		in.Pool.Disaggregated, in.Pool.PrefillReplicas = true, capacity.Replicas{Min: 1, Max: 6, Initial: 2}
+		in.Pool.Rates.PrefillTokensPerS = 1000
+		f := in.Forecast.Total[0]
+		f.Dimension, f.Now.Mean = features.DimPrefill, prompts
+		for h := range f.Minute {
+			for i := range f.Minute[h] {
+				f.Minute[h][i] = prompts
+			}
+		}
+		in.Forecast.Total = append(in.Forecast.Total, f)
+	}
+}
+
+// TestRolesAreSizedApart: prompts take prefill replicas and no others, within bounds of their own, and fewer only after the
+// cooldown.
+func TestRolesAreSizedApart(t *testing.T) {
+	cfg := DefaultConfig()
+	var st State
+	step := func(minute int, prompts float64, stale bool) Decision {
+		in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(prompts)}.input(t)
+		in.Forecast.Stale = stale
+		var d Decision
+		d, st = Decide(noon.Add(time.Duration(minute)*time.Minute), in, st, cfg)
+		if d.ByRole == nil || d.Desired != 4 || d.ByRole.Decode != 4 {
+			t.Fatalf("minute %d: %d desired, by role %+v", minute, d.Desired, d.ByRole)
+		}
+		return d
+	}
+	for _, tt := range []struct {
+		minute  int
+		prompts float64
+		stale   bool
+		want    int
+		says    string
+	}{
+		{minute: 0, prompts: 4500, want: 5},
+		{minute: 1, prompts: 2500, want: 5}, // not yet
+		{minute: 2, prompts: 100, stale: true, want: 5},
+		{minute: 3, prompts: 9000, want: 6, says: "disaggregated.prefill_replicas.max 6: 9 wanted"},
+		{minute: 7, prompts: 2500, want: 6},
+		{minute: 8, prompts: 2500, want: 3}, // five minutes after the peak
+		{minute: 14, prompts: 10, want: 1},
+	} {
+		d := step(tt.minute, tt.prompts, tt.stale)
+		if said := strings.Join(d.Constraints, "; "); d.ByRole.Prefill != tt.want || !strings.Contains(said, tt.says) {
+			t.Errorf("minute %d: %d prefill replicas, want %d; %q", tt.minute, d.ByRole.Prefill, tt.want, said)
+		}
+	}
+	in := scene{ready: 4, median: flat(350), last: 350}.input(t)
+	if d, _ := Decide(noon, in, State{}, cfg); d.ByRole != nil {
+		t.Errorf("roles %+v in a pool without them", d.ByRole)
+	}
+}
+
+// TestServingHidesPrompts: the projection of a disaggregated pool does not set prompts against replicas that decode.
+func TestServingHidesPrompts(t *testing.T) {
+	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(1)}.input(t)
+	for dimension, want := range map[string]bool{capacity.KV: true, capacity.Prefill: false} {
+		if _, ok := Serving(&in.Pool).PerReplica(dimension, 0); ok != want {
+			t.Errorf("%s: %t", dimension, ok)
+		}
+	}
+	in.Pool.Disaggregated = false
+	if _, ok := Serving(&in.Pool).PerReplica(capacity.Prefill, 0); !ok {
+		t.Error("prompts are nobody's")
+	}
+}
+
+// TestDecisionNamesScheduledEventsAndGrowth: with what a reader needs to see why.
+func TestDecisionNamesScheduledEventsAndGrowth(t *testing.T) {
+	in := scene{ready: 4, median: rising(10, 350, 900), last: 350, edit: func(in *Input) {
+		in.Forecast.Total[0].Basis.Events = []forecaster.EventEffect{{Name: "launch", Learned: 2.5, Low: 1.7, High: 3.8, Ahead: 1}}
+		in.Projection.Growth = []forecaster.GrowthPart{{Class: "agent", Cause: forecaster.CausePrompt, Amount: 120}}
+		in.Projection.Drivers = nil
+	}}.input(t)
+	d, _ := Decide(noon, in, State{}, DefaultConfig())
+	if !strings.HasSuffix(d.Reason, "; scheduled: launch (×2.5).") {
+		t.Errorf("%q", d.Reason)
+	}
+	data := NewEvent(&d).Data
+	if len(data.Events) != 1 || data.Events[0] != (EventData{"launch", 2.5, 1.7, 3.8}) || len(data.Growth) != 1 || data.Growth[0].Amount != 120 {
+		t.Errorf("events %+v, growth %+v", data.Events, data.Growth)
+	}
+	in.Projection.Binding = features.DimDecode // growth is of a resource that does not bind
+	if d, _ := Decide(noon, in, State{}, DefaultConfig()); d.Growth != nil {
+		t.Errorf("growth %+v of another resource", d.Growth)
+	}
+}

@@ -1,0 +1,119 @@
+package forecaster
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// CauseOther is growth that no other cause explains, such as a longer time in which requests hold their KV tokens.
+const CauseOther = "other"
+
+// GrowthPart is how much of a pool's growth over the last hour, in a dimension's unit, one class and cause explain. What
+// fell is negative. A part without a class sums up those that are not listed.
+type GrowthPart struct {
+	Class  string  `json:"class" cbor:"1,keyasint"`
+	Cause  string  `json:"cause" cbor:"2,keyasint"`
+	Amount float64 `json:"amount" cbor:"3,keyasint"`
+}
+
+// factor is what a load is the product of, now and an hour ago.
+type factor struct {
+	cause     string
+	now, then float64
+}
+
+// logMean is the logarithmic mean (a − b)/ln(a/b) of two positive numbers, a where they are equal.
+func logMean(a, b float64) float64 {
+	if math.Abs(a-b) < 1e-9*math.Max(a, b) {
+		return a
+	}
+	return (a - b) / math.Log(a/b)
+}
+
+// decompose splits now − then, a product of factors, into what each of them contributed, by the additive logarithmic mean
+// Divisia index: L(now, then)·ln(factor now/factor then), which adds up without a remainder and treats factors alike (Ang
+// 2005, "The LMDI approach to decomposition analysis", Energy Policy 33, §3, doi:10.1016/j.enpol.2003.10.010). A factor
+// that is not known at both times contributes nothing; what the factors leave open is CauseOther. A load that begins or
+// ends is all due to the first factor.
+func decompose(now, then float64, factors []factor) []GrowthPart {
+	if !(now > 0 && then > 0) {
+		return []GrowthPart{{Cause: factors[0].cause, Amount: now - then}}
+	}
+	weight, left := logMean(now, then), now-then
+	var parts []GrowthPart
+	for _, f := range factors {
+		part := weight * math.Log(f.now/f.then)
+		if math.IsNaN(part) || math.IsInf(part, 0) {
+			continue
+		}
+		left -= part
+		parts = append(parts, GrowthPart{Cause: f.cause, Amount: part})
+	}
+	return append(parts, GrowthPart{Cause: CauseOther, Amount: left})
+}
+
+// factors of a class's load of a dimension, between an hour ago and now.
+func (s *shape) factors(dimension string) []factor {
+	now, then := s.sum(0), s.sum(shapeBack)
+	each := func(sum func(*shapeSums) float32) (float64, float64) {
+		return float64(sum(&now)) / float64(now.Requests), float64(sum(&then)) / float64(then.Requests)
+	}
+	out := []factor{{CauseRate, float64(now.Requests), float64(then.Requests)}}
+	prompt, promptThen := each(func(t *shapeSums) float32 { return t.Prompt })
+	output, outputThen := each(func(t *shapeSums) float32 { return t.Output })
+	switch dimension {
+	case features.DimPrefill:
+		miss := func(t *shapeSums) float64 { return 1 - float64(t.Cached)/float64(t.PromptOfCached) }
+		out = append(out, factor{CausePrompt, prompt, promptThen}, factor{CauseCache, miss(&now), miss(&then)})
+	case features.DimDecode:
+		out = append(out, factor{CauseOutput, output, outputThen})
+	case features.DimKV:
+		// A request holds its prompt and, on average, half of its output: the product of the two means splits as their sum does.
+		held, heldThen := prompt+output/2, promptThen+outputThen/2
+		if share := logMean(prompt, promptThen) / logMean(held, heldThen); share > 0 && share <= 1 {
+			both := held / heldThen
+			byPrompt := math.Pow(prompt/promptThen, share)
+			out = append(out, factor{CausePrompt, byPrompt, 1}, factor{CauseOutput, both / byPrompt, 1})
+		}
+	}
+	return out
+}
+
+// maxGrowthParts bounds the parts that are listed apart.
+const maxGrowthParts = 6
+
+// Growth is why a pool's demand for a dimension differs from that of an hour ago, by class and cause, largest first: the
+// parts add up to the difference of the classes with series of their own. Nil where there is nothing to compare.
+func (f *Forecaster) Growth(poolName, dimension string) []GrowthPart {
+	var parts []GrowthPart
+	for _, c := range f.pool(poolName).classes {
+		for d := range dimensions {
+			s := c.follower(d)
+			if dimensions[d].Name != dimension || s == nil {
+				continue
+			}
+			h := s.past()
+			now := h.Mean(h.Newest-shapeSpan+1, h.Newest)
+			then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack)
+			if math.IsNaN(now) || math.IsNaN(then) || now == then {
+				continue
+			}
+			for _, part := range decompose(now, then, c.shape.factors(dimension)) {
+				part.Class = c.key.Class
+				parts = append(parts, part)
+			}
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b GrowthPart) int { return cmp.Compare(math.Abs(b.Amount), math.Abs(a.Amount)) })
+	if len(parts) <= maxGrowthParts {
+		return parts
+	}
+	rest := GrowthPart{Cause: CauseOther}
+	for _, part := range parts[maxGrowthParts:] {
+		rest.Amount += part.Amount
+	}
+	return append(parts[:maxGrowthParts:maxGrowthParts], rest)
+}
