@@ -86,12 +86,16 @@ func saturation(d *Decision, r *ResourceEvidence, cfg Config) []Condition {
 	}
 	probable := r.Probability >= cfg.AlertProbability
 	late := r.ETA.P50 != forecaster.Never && r.ETA.P50 < d.Lead
-	out := []Condition{condition(d, SaturationAhead, r.Dimension, Warning, cfg, story(d, r, cfg)).load(d)}
+	text := story(d, r, cfg)
+	if d.Needed > d.Limit {
+		text += " " + short(d) + "."
+	}
+	out := []Condition{condition(d, SaturationAhead, r.Dimension, Warning, cfg, text).load(d)}
 	// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it.
 	out[0].Fading = !probable || late
 	if late {
 		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r.Dimension), cfg,
-			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so shed or delay load.", story(d, r, cfg), span(d.Lead))).load(d)
+			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so shed or delay load.", text, span(d.Lead))).load(d)
 		page.Fading, page.Immediate = !probable, r.Probability >= sureProbability
 		out = append(out, page)
 	}
@@ -115,7 +119,7 @@ func limit(d *Decision, cfg Config) []Condition {
 	for i := range d.Resources {
 		if r := &d.Resources[i]; r.Dimension == d.Binding {
 			c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r.Dimension), cfg,
-				fmt.Sprintf("%s It takes %s, and no more than %d are allowed (%s): raise the limit, or shed or delay load.", story(d, r, cfg), count(d.Needed), d.Limit, limits(d.Constraints))).load(d)
+				fmt.Sprintf("%s %s: raise the limit, or shed or delay load.", story(d, r, cfg), short(d))).load(d)
 			c.Fading = d.Probability < cfg.AlertProbability
 			return []Condition{c}
 		}
@@ -213,7 +217,7 @@ func (c Condition) load(d *Decision) Condition {
 	}
 	c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", probability), written(d.Tick, when)
 	if len(d.Drivers) > 0 {
-		c.Class, c.Annotations["driver"] = d.Drivers[0].Class, describe(d.Drivers...)
+		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, describe(d.Drivers...)
 	}
 	return c
 }
@@ -282,6 +286,11 @@ func consequence(d *Decision, cfg Config) string {
 		text += fmt.Sprintf("; %s %d→%d replicas", verb, d.Ready+d.Pending, d.Desired)
 	}
 	return text
+}
+
+// short says what a limit keeps from being asked for.
+func short(d *Decision) string {
+	return fmt.Sprintf("It takes %s, and no more than %d are allowed (%s)", count(d.Needed), d.Limit, limits(d.Constraints))
 }
 
 // limits are the keys of the bounds that held a decision back, from constraints such as "replicas.max 16: 19 wanted".

@@ -144,10 +144,25 @@ func odds(e forecaster.ETA, probability float64, window string) string {
 	return fmt.Sprintf("(p10 %s, p90 %s min; %s", edge(e.P10), edge(e.P90), text)
 }
 
-// describe is the first of drivers in words, with all that changed about its class: class agent, tenant acme 62 %, feature
-// search 40 %: prompt length ×2.1, request rate ×1.4.
+// principal is who to name first: the first driver about whom something changed, or else the one with the largest share.
+func principal(drivers []forecaster.Driver) *forecaster.Driver {
+	best := &drivers[0]
+	for i := range drivers {
+		d := &drivers[i]
+		if d.Cause != "" {
+			return d
+		}
+		if d.Share > best.Share {
+			best = d
+		}
+	}
+	return best
+}
+
+// describe is the principal of drivers in words, with all that changed about its class: class agent, tenant acme 62 %,
+// feature search 40 %: prompt length ×2.1, request rate ×1.4.
 func describe(drivers ...forecaster.Driver) string {
-	first := &drivers[0]
+	first := principal(drivers)
 	text := "class " + first.Class
 	if first.Tenant != "" {
 		text += ", tenant " + first.Tenant + portion(first.TenantShare, first.TenantMargin)
@@ -162,7 +177,7 @@ func describe(drivers ...forecaster.Driver) string {
 		}
 	}
 	if causes == nil {
-		return fmt.Sprintf("%s (%s of the demand; nothing about it changed in an hour)", text, percent(first.Share))
+		return fmt.Sprintf("%s has %s of the demand, and nothing about it changed in an hour", text, percent(first.Share))
 	}
 	return text + ": " + strings.Join(causes, ", ")
 }

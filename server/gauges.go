@@ -93,6 +93,18 @@ var families = []family{
 			}
 		}
 	}},
+	{"forewarm_forecast_coverage_ratio", "gauge", "Share of outcomes at or below the published quantile of the window maximum, in a week's memory, once a day of them is known.", func(out *forewarm.Output, add add) {
+		for i := range out.Forecasts {
+			for j := range out.Forecasts[i].Total {
+				f := &out.Forecasts[i].Total[j]
+				if covered := &f.Basis.Covered[1]; covered.N >= 1440 {
+					for _, l := range forecastQuantiles {
+						add(float64(covered.Below[l]), "pool", f.Pool, "dimension", f.Dimension, "level", strconv.FormatFloat(forecaster.Levels[l], 'g', -1, 64))
+					}
+				}
+			}
+		}
+	}},
 	{"forewarm_forecast_fallback", "gauge", "1 when a baseline did better than the models over a day and answers for the pool's total.", func(out *forewarm.Output, add add) {
 		for i := range out.Forecasts {
 			for j := range out.Forecasts[i].Total {

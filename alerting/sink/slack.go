@@ -63,8 +63,10 @@ func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
 
 func slackAlert(a *alerting.Alert) (title, text string) {
 	title, text = strings.TrimPrefix(string(a.Name), "Forewarm"), a.Annotations["summary"]
-	if pool := a.Labels["pool"]; pool != "" {
-		title += " " + pool
+	for _, label := range []string{"pool", "resource"} {
+		if value := a.Labels[label]; value != "" {
+			title += " · " + value
+		}
 	}
 	switch {
 	case a.Resolved:

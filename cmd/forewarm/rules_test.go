@@ -74,6 +74,31 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// TestAlertmanagerExample has Alertmanager's tool read the example, and route alerts by it.
+func TestAlertmanagerExample(t *testing.T) {
+	if _, err := exec.LookPath("amtool"); err != nil {
+		if os.Getenv("FOREWARM_CI") == "1" {
+			t.Fatal("no amtool to read the example with; install prometheus-alertmanager")
+		}
+		t.Skip("no amtool to read the example with; install prometheus-alertmanager")
+	}
+	example := filepath.Join(filepath.Dir(rulesFile), "alertmanager.example.yaml")
+	if out, err := exec.Command("amtool", "check-config", example).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for labels, want := range map[string]string{
+		"alertname=ForewarmWatchdog severity=none":                           "dead-mans-switch",
+		"alertname=ForewarmTooLateToWarm pool=a severity=page":               "on-call",
+		"alertname=ForewarmTooLateToWarm pool=a severity=page mode=advisory": "team-chat",
+		"alertname=ForewarmSaturationAhead pool=a severity=warning":          "team-chat",
+	} {
+		out, err := exec.Command("amtool", append([]string{"config", "routes", "test", "--config.file=" + example}, strings.Fields(labels)...)...).Output()
+		if err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("%s goes to %q, want %s (%v)", labels, out, want, err)
+		}
+	}
+}
+
 // TestRulesKnowTheirMetrics: a metric that nobody exports makes a rule that never fires.
 func TestRulesKnowTheirMetrics(t *testing.T) {
 	var exported strings.Builder
