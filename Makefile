@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 RACE    := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 FUZZTIME ?= 30s
 
-.PHONY: build test lint bench bench-accuracy microbench fuzz cover clean
+.PHONY: build test lint bench bench-accuracy bench-policies microbench fuzz cover clean
 
 build: ## a static binary in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o bin/forewarm ./cmd/forewarm
@@ -27,6 +27,9 @@ bench: ## writes the table of BENCHMARKS.md; takes some minutes, on a machine th
 
 bench-accuracy: ## writes the section of BENCHMARKS.md on accuracy: TRACES=directory of public traces; PEERS=directory with other forecasters, to score what they have forecast; PEER_SET=fast, slow or all to have them forecast what lacks, which takes hours
 	$(GO) test -run '^TestPeers$$' -count 1 -timeout 24h ./backtest -args -traces $(TRACES) -peers '$(PEERS)' -peer-set '$(PEER_SET)' -table $(CURDIR)/BENCHMARKS.md
+
+bench-policies: ## writes the section of BENCHMARKS.md on scaling policies: TRACES=directory of public traces; POOLS=expression for some of them, printed and not written
+	$(GO) test -run '^TestPolicyBenchmark$$' -v -count 1 -timeout 24h ./backtest -args -policies -traces $(TRACES) -pools '$(POOLS)' -table $(CURDIR)/BENCHMARKS.md
 
 microbench: ## every Go benchmark
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -48,6 +48,13 @@ func (p *oracle) Desired(o Observation) int {
 // next level up, so that a plan never hopes for too much.
 var backlogs = [...]float64{0, .1, .2, .4, .7, 1, 1.5, 2, 3, 4.5, 7, 10, 20, 50, math.Inf(1)}
 
+// maxStates bounds the memory of a plan: states of all minutes that are planned at once, 4 bytes each. A longer trace is
+// planned piece by piece, each with as much of the next as a plan looks ahead.
+const maxStates = 8 << 20
+
+// spare is how many replicas beyond the peak a plan may use, to work off a backlog.
+const spare = 2
+
 // cheapest is the number of ready replicas of each minute that costs least, when a replica costs 1 a minute, another lag
 // minutes before it is ready, and a saturated minute violation: by dynamic programming over ready replicas and backlog,
 // which is exact for the fluid pool but for the grid of backlogs and for lag, of which it takes the mean.
@@ -57,79 +64,136 @@ func cheapest(f *Future, lag, violation float64) []int {
 	for _, n := range f.Need {
 		most = max(most, n)
 	}
-	const spare = 2 // replicas beyond the peak, to work off a backlog
-	rows := min(f.Max, int(math.Ceil(most))+spare) - f.Min + 1
-	if rows < 1 {
-		rows = 1
-	}
-	const cols = len(backlogs)
-	states := rows * cols
-	cost, next, moved := make([]float64, states), make([]float64, states), make([]float64, states)
-	came := make([]uint16, states)                   // row from which a state was moved to
-	from := make([]uint32, states*len(f.Need))       // state before, of each minute's state
-	best := func(r, b int) int { return r*cols + b } // index of a state
-	for i := range cost {
-		cost[i] = math.Inf(1)
-	}
-	for r := range rows {
-		cost[best(r, 0)] = lag * float64(max(0, r+f.Min-f.Initial))
-	}
-	for t, need := range f.Need {
-		for b := range cols { // the best row to come from: below for the price of starts, above for nothing
-			up, at := math.Inf(1), 0
-			for r := range rows {
-				if up += lag; cost[best(r, b)] <= up {
-					up, at = cost[best(r, b)], r
-				}
-				moved[best(r, b)], came[best(r, b)] = up, uint16(at)
-			}
-			down, at := math.Inf(1), 0
-			for r := rows - 1; r >= 0; r-- {
-				if cost[best(r, b)] < down {
-					down, at = cost[best(r, b)], r
-				}
-				if down < moved[best(r, b)] {
-					moved[best(r, b)], came[best(r, b)] = down, uint16(at)
-				}
-			}
+	p := planner{min: f.Min, lag: lag, violation: violation}
+	p.rows = max(min(f.Max, int(math.Ceil(most))+spare)-f.Min+1, 1)
+	p.begin(f.Initial)
+	piece := max(maxStates/len(p.cost), 2*longestLag)
+	var plan []int
+	for len(plan) < len(f.Need) {
+		ahead := f.Need[len(plan):]
+		if len(ahead) <= piece {
+			return append(plan, p.plan(ahead)...)
 		}
-		for i := range next {
-			next[i] = math.Inf(1)
-		}
-		for r := range rows {
-			serving := float64(r + f.Min)
-			for b := range cols {
-				c := moved[best(r, b)]
-				if math.IsInf(c, 1) {
-					continue
-				}
-				c += serving
-				after := 0
-				if left := need + min(backlogs[b], queuePatience*max(serving, 1)) - serving; left > 0 {
-					c += violation
-					for left = min(left, queuePatience*max(serving, 1)); backlogs[after] < left; after++ {
-					}
-				}
-				if to := best(r, after); c < next[to] {
-					next[to] = c
-					from[t*states+to] = uint32(int(came[best(r, b)])*cols + b)
-				}
-			}
-		}
-		cost, next = next, cost
+		p.length = piece - longestLag
+		plan = append(plan, p.plan(ahead[:piece])...)
+	}
+	return plan
+}
+
+// planner is the dynamic programme. A state is a number of ready replicas and a level of backlogs.
+type planner struct {
+	min, rows      int // replicas are min…min+rows−1
+	lag, violation float64
+	length         int // minutes of a plan that are kept; 0 is all
+
+	cost, next, moved []float64 // least cost of each state; of the next minute's; after replicas changed
+	came              []uint16  // row from which a state was moved to
+	from              []uint32  // state before, of each minute's states
+}
+
+// state is the index of a row and a level of backlog.
+func (*planner) state(row, backlog int) int { return row*len(backlogs) + backlog }
+
+// begin makes the pool's initial replicas the only free ones.
+func (p *planner) begin(initial int) {
+	states := p.rows * len(backlogs)
+	p.cost, p.next, p.moved, p.came = make([]float64, states), make([]float64, states), make([]float64, states), make([]uint16, states)
+	for i := range p.cost {
+		p.cost[i] = math.Inf(1)
+	}
+	for row := range p.rows {
+		p.cost[p.state(row, 0)] = p.lag * float64(max(0, row+p.min-initial))
+	}
+}
+
+// plan is the cheapest plan for a need, of which it keeps the first length minutes and goes on from there.
+func (p *planner) plan(need []float64) []int {
+	states := len(p.cost)
+	if size := states * len(need); cap(p.from) < size {
+		p.from = make([]uint32, size)
+	}
+	for t, n := range need {
+		p.move()
+		p.serve(n, p.from[t*states:(t+1)*states])
 	}
 	at := 0
-	for i := range cost {
-		if cost[i] < cost[at] {
+	for i := range p.cost {
+		if p.cost[i] < p.cost[at] {
 			at = i
 		}
 	}
-	plan := make([]int, len(f.Need))
-	for t := len(plan) - 1; t >= 0; t-- {
-		plan[t] = at/cols + f.Min
-		at = int(from[t*states+at])
+	keep := len(need)
+	if p.length > 0 {
+		keep = p.length
 	}
+	plan := make([]int, keep)
+	for t := len(need) - 1; t >= 0; t-- {
+		if t == keep-1 {
+			for i := range p.cost {
+				p.cost[i] = math.Inf(1)
+			}
+			p.cost[at] = 0
+		}
+		if t < keep {
+			plan[t] = at/len(backlogs) + p.min
+		}
+		at = int(p.from[t*states+at])
+	}
+	p.length = 0
 	return plan
+}
+
+// move finds for each state the cheapest to come from at the beginning of a minute: fewer replicas for the price of
+// starts, more for nothing.
+func (p *planner) move() {
+	for b := range backlogs {
+		up, at := math.Inf(1), 0
+		for row := range p.rows {
+			i := p.state(row, b)
+			if up += p.lag; p.cost[i] <= up {
+				up, at = p.cost[i], row
+			}
+			p.moved[i], p.came[i] = up, uint16(at)
+		}
+		down, at := math.Inf(1), 0
+		for row := p.rows - 1; row >= 0; row-- {
+			i := p.state(row, b)
+			if p.cost[i] < down {
+				down, at = p.cost[i], row
+			}
+			if down < p.moved[i] {
+				p.moved[i], p.came[i] = down, uint16(at)
+			}
+		}
+	}
+}
+
+// serve has each state serve a minute's need.
+func (p *planner) serve(need float64, from []uint32) {
+	for i := range p.next {
+		p.next[i] = math.Inf(1)
+	}
+	for row := range p.rows {
+		serving := float64(row + p.min)
+		most := queuePatience * max(serving, 1) // backlog
+		for b := range backlogs {
+			i := p.state(row, b)
+			if math.IsInf(p.moved[i], 1) {
+				continue
+			}
+			cost, after := p.moved[i]+serving, 0
+			if left := need + min(backlogs[b], most) - serving; left > 0 {
+				cost += p.violation
+				for left = min(left, most); backlogs[after] < left; after++ {
+				}
+			}
+			if to := p.state(row, after); cost < p.next[to] {
+				p.next[to] = cost
+				from[to] = uint32(p.state(int(p.came[i]), b))
+			}
+		}
+	}
+	p.cost, p.next = p.next, p.cost
 }
 
 // schedule is how many replicas to ask for at the beginning of each minute, so that those of plan are ready: each is

@@ -188,3 +188,26 @@ func TestLeadTimes(t *testing.T) {
 		t.Errorf("median lead %g, want 0, the lower of two", got)
 	}
 }
+
+// A plan made piece by piece is the one made at once, but for what lies beyond its sight.
+func TestPlanInPieces(t *testing.T) {
+	need := bumpyDemand(2)
+	whole := planner{min: 1, rows: 20, lag: 7, violation: 30}
+	whole.begin(6)
+	want := whole.plan(need)
+	pieces := planner{min: 1, rows: 20, lag: 7, violation: 30}
+	pieces.begin(6)
+	var got []int
+	for len(got) < len(need) {
+		ahead := need[len(got):]
+		if len(ahead) > 700 {
+			ahead, pieces.length = ahead[:700], 460
+		}
+		got = append(got, pieces.plan(ahead)...)
+	}
+	for m := range want {
+		if got[m] != want[m] {
+			t.Fatalf("minute %d: %d replicas in pieces, %d at once", m, got[m], want[m])
+		}
+	}
+}

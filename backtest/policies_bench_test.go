@@ -1,0 +1,191 @@
+package backtest
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+var (
+	comparePolicies = flag.Bool("policies", false, "compare scaling policies on the traces")
+	comparePools    = flag.String("pools", "", "compare policies on the pools whose name matches this `expression` alone, and print without writing the table")
+)
+
+// policyPool is a pool whose demand is a public trace, or one class of it.
+type policyPool struct {
+	name, file, only string
+	start            time.Time
+	make             func(minute int, rng *rand.Rand) float64 // requests of a minute, of a pool that is made up
+}
+
+// policyPools are the public traces of a day or more, and what cannot be foreseen. The services of the second part have
+// no more than eight hours that are scored.
+var policyPools = []policyPool{
+	{name: "azure2024", file: "azure2024_conv_week_1in40_recon.csv.gz", start: time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC)},
+	{name: "azure2024, 10-minute bins", file: "azure2024_conv_week_10min_digitised.csv.gz", start: time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC)},
+	{name: "m365 modelC-prod", file: "sageserve_m365_1min.csv.gz", only: "modelC-prod"},
+	{name: "m365 modelA-dev", file: "sageserve_m365_1min.csv.gz", only: "modelA-dev"},
+	{name: "m365 modelC-dev", file: "sageserve_m365_1min.csv.gz", only: "modelC-dev"},
+	{name: "sgA", file: "servegen_sgA_14d.csv.gz"},
+	{name: "agentic", file: "agentic_claude_7d.csv.gz"},
+	{name: "deepseek-r1, 1 day", file: "servegen_deepseek_r1_1d.csv.gz"},
+	{name: "mm-image, 1 day", file: "servegen_mm_image_1d.csv.gz"},
+	{name: "flat", make: func(int, *rand.Rand) float64 { return 600 }},
+	{name: "random walk", make: randomWalk()},
+}
+
+// randomWalk is a level that moves by 2 % a minute, back towards 600.
+func randomWalk() func(int, *rand.Rand) float64 {
+	level := 0.
+	return func(_ int, rng *rand.Rand) float64 {
+		level = .998*level + .02*rng.NormFloat64()
+		return 600 * math.Exp(level)
+	}
+}
+
+// policyReplicas is how many replicas the busiest minute needs.
+const policyReplicas = 20
+
+// TestPolicyBenchmark compares the policies on every pool, as backtest -policies all -sweep does.
+func TestPolicyBenchmark(t *testing.T) {
+	if *traceDir == "" || !*comparePolicies {
+		t.Skip("give -traces and -policies, as make bench-policies does")
+	}
+	chosen, err := regexp.Compile(*comparePools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []policyRow
+	for _, p := range policyPools {
+		if !chosen.MatchString(p.name) {
+			continue
+		}
+		began := time.Now()
+		s, err := Run(t.Context(), RunConfig{
+			Traces: []string{p.path(t)}, Options: Options{Start: p.start, Only: p.only}, Policies: []string{"all"}, Sweep: true, Seed: 1,
+			ScoreFrom: 2. / 3, PeakReplicas: policyReplicas, Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute},
+		})
+		if err != nil {
+			t.Errorf("%s: %v", p.name, err)
+			continue
+		}
+		rows = append(rows, policyRow{p.name, s.Comparisons})
+		t.Logf("%s in %s\n%s", p.name, time.Since(began).Round(time.Second), policySection(rows[len(rows)-1:]))
+	}
+	if *peerTable != "" && *comparePools == "" {
+		if err := replaceSection(*peerTable, policySection(rows)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// path is the trace's file; one that is made up is written first: three days of sums by the minute.
+func (p *policyPool) path(t *testing.T) string {
+	if p.make == nil {
+		return filepath.Join(*traceDir, p.file)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var b strings.Builder
+	b.WriteString("t_s,class,requests,prompt_tokens,cached_tokens,output_tokens\n")
+	for m := range 3 * day {
+		n := p.make(m, rng)
+		n += math.Sqrt(n) * rng.NormFloat64()
+		fmt.Fprintf(&b, "%d,chat,%.0f,%.0f,,%.0f\n", m*60, n, 900*n, 200*n)
+	}
+	path := filepath.Join(t.TempDir(), "made.csv")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// policyRow is one pool of the table.
+type policyRow struct {
+	pool string
+	all  []Comparison
+}
+
+const policyHead = `## Policies at equal saturation
+
+GPU-hours (replicas, warming ones included) for the same share of saturated minutes in the last third of each trace, read
+off each policy's curve over its first knob. Fluid pools of which the busiest minute needs %d replicas, that warm up in 6
+minutes (p50; p90 12), the same draws for all; decisions each minute. The other knobs of every policy are those that cost
+least in the first two thirds. The oracle is the cheapest plan for the demand that came and the warm-ups that were
+drawn; *closed* is the share of the GPU-hours between the best rival and it that Forewarm saves; *saturated* is
+Forewarm's saturated minutes over the best rival's at equal GPU-hours. – is a share that no setting reaches.
+Made by ` + "`make bench-policies TRACES=…`" + `.
+`
+
+// policySection writes the section: at each target one row a pool, and what was chosen beforehand.
+func policySection(rows []policyRow) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, policyHead, policyReplicas)
+	for i, target := range Targets {
+		fmt.Fprintf(&b, "\n| at %g %% saturated minutes | best rival | | reactive_floor | Forewarm | oracle | closed | saturated |\n|---|---|---|---|---|---|---|---|\n", 100*target)
+		var closed []float64
+		worse := 0
+		for _, r := range rows {
+			c := &r.all[i]
+			gap := float64(c.GapClosed)
+			if !math.IsNaN(gap) {
+				closed = append(closed, gap)
+			}
+			floor, own := c.hours("reactive_floor"), c.hours(ForewarmPolicy)
+			if own > floor {
+				worse++
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.pool, c.BestRival, cell("%.0f", c.hours(c.BestRival)), cell("%.0f", floor),
+				cell("%.0f", own), cell("%.0f", c.hours(OraclePolicy)), cell("%.0f %%", 100*gap), cell("%.2f", float64(c.SaturationRatio)))
+		}
+		sum := 0.
+		for _, x := range closed {
+			sum += x
+		}
+		fmt.Fprintf(&b, "\nMean closed: %s of %d pools; dearer than the reactive floor on %d.\n", cell("%.0f %%", 100*sum/float64(len(closed))), len(closed), worse)
+	}
+	carriedOver(&b, rows)
+	return b.String()
+}
+
+// hours is the cost of a policy; NaN of one that did not take part.
+func (c *Comparison) hours(policy string) float64 {
+	for _, x := range c.Costs {
+		if x.Policy == policy {
+			return float64(x.GPUHours)
+		}
+	}
+	return math.NaN()
+}
+
+// carriedOver says what the settings came to that were best at 1 % before.
+func carriedOver(b *strings.Builder, rows []policyRow) {
+	fmt.Fprintf(b, "\nThe setting that cost least at %g %% in the first two thirds, and what it came to in the last: saturated minutes and GPU-hours.\n\n| |", 100*Targets[0])
+	for _, c := range rows[0].all[0].Costs {
+		fmt.Fprintf(b, " %s |", c.Policy)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(rows[0].all[0].Costs)) + "\n")
+	for _, r := range rows {
+		fmt.Fprintf(b, "| %s |", r.pool)
+		for _, c := range r.all[0].Costs {
+			fmt.Fprintf(b, " %s: %s, %s |", c.Tuned, cell("%.2f %%", 100*float64(c.Carried)), cell("%.0f", float64(c.CarriedCost)))
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// cell is a number of the table, – where there is none.
+func cell(format string, x float64) string {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return "–"
+	}
+	return fmt.Sprintf(format, x)
+}
