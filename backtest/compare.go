@@ -66,10 +66,9 @@ func (f *field) compare(target float64) Comparison {
 			own = hours
 		case OraclePolicy:
 			oracle = hours
-		default:
-			if hours < best {
-				best, c.BestRival = hours, spec.Name
-			}
+		}
+		if spec.rival() && hours < best {
+			best, c.BestRival = hours, spec.Name
 		}
 	}
 	if !math.IsInf(best+own+oracle, 1) {
@@ -77,7 +76,7 @@ func (f *field) compare(target float64) Comparison {
 	}
 	fewest := math.Inf(1)
 	for i, spec := range f.specs {
-		if spec.Name != ForewarmPolicy && spec.Name != OraclePolicy {
+		if spec.rival() {
 			fewest = min(fewest, curves[i].saturatedAt(own))
 		}
 	}

@@ -109,7 +109,7 @@ type trackBin struct {
 }
 
 // trackBins is how many bins a track has at most.
-const trackBins = 900
+const trackBins = 600
 
 func newTrack(from, to time.Time) *track {
 	minutes := int(to.Sub(from) / time.Minute)

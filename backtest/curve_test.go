@@ -37,7 +37,7 @@ func TestCompareTunesBeforeItScores(t *testing.T) {
 		return outcome{set, a(tuning), a(scored)}
 	}
 	f := field{
-		specs: []PolicySpec{{Name: ForewarmPolicy, Knobs: make([]Knob, 1)}, {Name: "rival", Knobs: make([]Knob, 2)}, {Name: OraclePolicy, Knobs: make([]Knob, 1)}},
+		specs: []PolicySpec{{Name: ForewarmPolicy, Knobs: make([]Knob, 1)}, {Name: "rival", Knobs: make([]Knob, 2)}, {Name: OraclePolicy, Clairvoyant: true, Knobs: make([]Knob, 1)}},
 		outcomes: [][]outcome{
 			{at(Setting{.5}, point{.01, 120}, point{.01, 120})},
 			{

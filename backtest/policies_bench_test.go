@@ -120,7 +120,7 @@ GPU-hours (replicas, warming ones included) for the same share of saturated minu
 off each policy's curve over its first knob. Fluid pools of which the busiest minute needs %d replicas, that warm up in 6
 minutes (p50; p90 12), the same draws for all; decisions each minute. The other knobs of every policy are those that cost
 least in the first two thirds. The oracle is the cheapest plan for the demand that came and the warm-ups that were
-drawn; *closed* is the share of the GPU-hours between the best rival and it that Forewarm saves; *saturated* is
+drawn; a perfect forecast knows the demand and looks a fixed time ahead; *closed* is the share of the GPU-hours between the best rival and it that Forewarm saves; *saturated* is
 Forewarm's saturated minutes over the best rival's at equal GPU-hours. – is a share that no setting reaches.
 Made by ` + "`make bench-policies TRACES=…`" + `.
 `
@@ -130,7 +130,7 @@ func policySection(rows []policyRow) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, policyHead, policyReplicas)
 	for i, target := range Targets {
-		fmt.Fprintf(&b, "\n| at %g %% saturated minutes | best rival | | reactive_floor | Forewarm | oracle | closed | saturated |\n|---|---|---|---|---|---|---|---|\n", 100*target)
+		fmt.Fprintf(&b, "\n| at %g %% saturated minutes | best rival | | reactive_floor | Forewarm | perfect forecast | oracle | closed | saturated |\n|---|---|---|---|---|---|---|---|---|\n", 100*target)
 		var closed []float64
 		worse := 0
 		for _, r := range rows {
@@ -143,8 +143,8 @@ func policySection(rows []policyRow) string {
 			if own > floor {
 				worse++
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.pool, c.BestRival, cell("%.0f", c.hours(c.BestRival)), cell("%.0f", floor),
-				cell("%.0f", own), cell("%.0f", c.hours(OraclePolicy)), cell("%.0f %%", 100*gap), cell("%.2f", float64(c.SaturationRatio)))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.pool, c.BestRival, cell("%.0f", c.hours(c.BestRival)), cell("%.0f", floor),
+				cell("%.0f", own), cell("%.0f", c.hours("perfect_forecast")), cell("%.0f", c.hours(OraclePolicy)), cell("%.0f %%", 100*gap), cell("%.2f", float64(c.SaturationRatio)))
 		}
 		sum := 0.
 		for _, x := range closed {

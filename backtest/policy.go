@@ -47,6 +47,8 @@ type Setting []float64
 type PolicySpec struct {
 	Name, Help string
 	Knobs      []Knob
+	// Clairvoyant policies read the future, and are no rivals.
+	Clairvoyant bool
 	// New makes the policy; nil for Forewarm itself, whose decisions come from the pipeline.
 	New func(s Scene, set Setting) Policy
 }
@@ -96,7 +98,10 @@ var Policies = []PolicySpec{
 	{Name: "seasonal_naive_day", Help: "what the same time yesterday needed until the end of the warm-up, or what is needed now", New: newSeasonal, Knobs: []Knob{
 		{"utilisation", utilisations, .8}, {"scale_in", scaleIns, 5},
 	}},
-	{Name: OraclePolicy, Help: "knows the demand to come and each replica's warm-up, and pays it", New: newOracle, Knobs: []Knob{
+	{Name: "perfect_forecast", Help: "knows the demand to come, not how long a replica will take", New: newPerfect, Clairvoyant: true, Knobs: []Knob{
+		{"ahead", []float64{2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 25}, 13},
+	}},
+	{Name: OraclePolicy, Help: "knows the demand to come and each replica's warm-up, and pays it", New: newOracle, Clairvoyant: true, Knobs: []Knob{
 		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6},
 	}},
 }
@@ -118,6 +123,9 @@ func PolicyNames(list []string) ([]PolicySpec, error) {
 	}
 	return chosen, nil
 }
+
+// rival says whether Forewarm is measured by the policy.
+func (p *PolicySpec) rival() bool { return p.Name != ForewarmPolicy && !p.Clairvoyant }
 
 // defaults is the setting that the documentation of the original has.
 func (p *PolicySpec) defaults() Setting {

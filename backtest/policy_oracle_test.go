@@ -125,7 +125,7 @@ func TestOracleCarriesItsPlanOut(t *testing.T) {
 	}
 }
 
-// What comes after a minute does not change what a policy asks for until then, save the oracle.
+// What comes after a minute does not change what a policy asks for until then, save those that are clairvoyant.
 func TestPoliciesDoNotSeeTheFuture(t *testing.T) {
 	const cut = 1500
 	past := bumpyDemand(4)
@@ -146,7 +146,7 @@ func TestPoliciesDoNotSeeTheFuture(t *testing.T) {
 		for m := range cut {
 			same = same && a[m] == b[m]
 		}
-		if same == (spec.Name == OraclePolicy) {
+		if same == spec.Clairvoyant {
 			t.Errorf("%s: decisions up to the cut are the same: %v", spec.Name, same)
 		}
 	}

@@ -25,6 +25,9 @@ func Run(ctx context.Context, cfg RunConfig) (summary Summary, err error) {
 		if err == nil && r.plot != nil {
 			err = r.plot.write(cfg.Plot, r.demand)
 		}
+		if err == nil && cfg.Report != "" {
+			err = r.writeReport(cfg.Report, &summary)
+		}
 		if err == nil && cfg.Summary != "" {
 			err = writeSummary(cfg.Summary, &summary)
 		}
@@ -49,9 +52,13 @@ type runner struct {
 	own      *contender   // obeys the pipeline
 	field    []*contender // all, in the order of policies; own among them
 	now      time.Time    // what was served until
+	sizing   *FluidPool   // that serves nothing: what a load needs, and the warm-ups that are drawn
 	scores   *scores
 	// reliability judges the projections of all settings.
 	reliability forecaster.Reliability
+	best        curve // the oracle's
+	watch       *watch
+	pager       *pager
 	plot        *plot // nil when none is wanted
 
 	forecasts, decisions *table
@@ -165,6 +172,7 @@ func (r *runner) pipelineConfig(timed bool) forewarm.Config {
 func (r *runner) serve(t time.Time) {
 	for ; r.now.Before(t); r.now = r.now.Add(features.Minute) {
 		load := r.demand.At(r.now)
+		r.watch.serve(r.now, r.need(load))
 		write := (r.now.Unix()+60)%int64(r.cfg.Decide/time.Second) == 0
 		for _, c := range r.field {
 			if r.now.Equal(r.scores.from) {
@@ -175,6 +183,7 @@ func (r *runner) serve(t time.Time) {
 				r.decisions.rival(r.start, r.pool.Name, c.spec.Name, o, desired)
 			}
 		}
+		r.pager.minute(r.now, r.own.account())
 	}
 }
 
@@ -199,7 +208,9 @@ func (r *runner) emit(out *forewarm.Output) {
 		r.own.pool.SetDesired(out.Decisions[i].Desired)
 	}
 	r.judge(out.Tick, out.Projections)
+	r.pager.tick(out.Tick, out.Alerts)
 	for i := range out.Forecasts {
+		r.watch.project(out.Tick, &out.Forecasts[i], r.pipeline.Outlook(out.Forecasts[i].Pool))
 		for _, c := range r.field {
 			c.decide(out.Tick, out.Sequence, &out.Forecasts[i], r.pipeline.Outlook(out.Forecasts[i].Pool))
 			if c.other != nil {

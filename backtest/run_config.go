@@ -75,6 +75,8 @@ type Summary struct {
 	Reliability *Reliability             `json:"reliability"`
 	Simulation  Simulation               `json:"simulation"` // of the pools
 	Policies    []Result                 `json:"policies"`
+	Alarms      *Alarms                  `json:"alarms"` // of a pool that nobody scales
+	Pages       *Pages                   `json:"pages"`  // of the pool that Forewarm scales
 	// Comparisons are made of a sweep, one for each of Targets.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 }

@@ -11,7 +11,10 @@ import (
 // enter makes the pools that the run serves: of the pipeline, of Forewarm at the other settings of its knob, of rivals.
 func (r *runner) enter() error {
 	r.now = r.demand.Start
+	r.sizing = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
 	scene := r.scene()
+	r.watch = newWatch(r.pool, scene.Future.Need[:r.minutes(r.scores.from)], r.scores.from)
+	r.pager = newPager(r.scores.from)
 	for i := range r.policies {
 		spec := &r.policies[i]
 		if spec.New == nil {
@@ -85,23 +88,18 @@ func (r *runner) summary() Summary {
 	s := Summary{
 		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins,
 		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliabilityTable(), Simulation: r.cfg.Simulate,
+		Alarms: r.watch.alarms(r.cfg.Decision.AlertProbability), Pages: r.pager.pages(),
 	}
-	field := field{specs: r.policies, outcomes: make([][]outcome, len(r.policies))}
-	oracle := r.oracle()
+	field := field{specs: r.policies}
+	r.best = r.oracle()
 	for i := range r.policies {
 		spec := &r.policies[i]
+		field.outcomes = append(field.outcomes, r.outcomes(spec))
 		for _, c := range r.field {
-			if c.spec.Name != spec.Name {
-				continue
+			if c.spec.Name == spec.Name {
+				o := c.outcome()
+				s.Policies = append(s.Policies, r.row(&o, c))
 			}
-			o := c.outcome()
-			field.outcomes[i] = append(field.outcomes[i], o)
-			row := o.scored.result(spec.Name, spec.knob(o.set))
-			row.Default = c.isDefault()
-			if least := oracle.hoursAt(o.scored.SaturatedShare()); !math.IsInf(least, 1) {
-				row.Regret = Number(o.scored.GPUHours/least - 1)
-			}
-			s.Policies = append(s.Policies, row)
 		}
 	}
 	if r.cfg.Sweep && len(r.policies) > 1 {
@@ -110,6 +108,26 @@ func (r *runner) summary() Summary {
 		}
 	}
 	return s
+}
+
+// outcomes are those of a policy's settings.
+func (r *runner) outcomes(spec *PolicySpec) (all []outcome) {
+	for _, c := range r.field {
+		if c.spec.Name == spec.Name {
+			all = append(all, c.outcome())
+		}
+	}
+	return all
+}
+
+// row is a contender's row of the summary.
+func (r *runner) row(o *outcome, c *contender) Result {
+	row := o.scored.result(c.spec.Name, c.spec.knob(c.set))
+	row.Default = c.isDefault()
+	if least := r.best.hoursAt(o.scored.SaturatedShare()); !math.IsInf(least, 1) {
+		row.Regret = Number(o.scored.GPUHours/least - 1)
+	}
+	return row
 }
 
 // oracle is the oracle's curve in the scored part; empty when it does not take part.
@@ -143,9 +161,12 @@ func (r *runner) minutes(t time.Time) int {
 	return min(max(int(t.Sub(r.demand.Start)/features.Minute), 0), len(r.demand.Minutes))
 }
 
+// need is how many replicas a load takes.
+func (r *runner) need(load Load) float64 { return r.sizing.Need(load) }
+
 // scene is what policies are made for.
 func (r *runner) scene() Scene {
-	p := NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
+	p := r.sizing
 	most, _ := r.pool.Limit()
 	future := &Future{
 		Start: r.demand.Start, Min: r.pool.Replicas.Min, Max: most, Initial: r.pool.Replicas.Initial,
@@ -153,7 +174,7 @@ func (r *runner) scene() Scene {
 	}
 	peak := 1.0
 	for _, load := range r.demand.Minutes[:r.minutes(r.until)] {
-		need := p.Need(load)
+		need := r.need(load)
 		peak = max(peak, need)
 		future.Need = append(future.Need, need)
 	}

@@ -21,6 +21,7 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	f.StringVar(&c.Forecasts, "forecasts", "", "write every forecast to this CSV `file` (.gz compresses it)")
 	f.StringVar(&c.Decisions, "decisions", "", "write every decision to this CSV `file`")
 	f.StringVar(&c.Summary, "summary", "", "write scores and policies to this JSON `file`")
+	f.StringVar(&c.Report, "report", "", "write a page with the policies' curves, plots and scores to this HTML `file`")
 	f.StringVar(&c.Plot, "plot", "", "draw the pool's forecasts against what came into this SVG `file`")
 	f.StringVar(&c.PlotDimension, "plot-dimension", "", "`dimension` of the plot (default: the first that the trace reports)")
 	f.DurationVar(&c.Every, "every", 15*time.Minute, "spacing of forecasts")

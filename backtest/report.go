@@ -1,0 +1,180 @@
+package backtest
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+//go:embed templates
+var templates embed.FS
+
+var reportTemplate = template.Must(template.New("report.html").Funcs(template.FuncMap{
+	"base":    filepath.Base,
+	"percent": func(x any) string { return cellText(x, 100, "%.2f %%") },
+	"share":   func(x any) string { return cellText(x, 100, "%.0f %%") },
+	"whole":   func(x any) string { return cellText(x, 1, "%.0f") },
+	"ratio":   func(x any) string { return cellText(x, 1, "%.2f") },
+	"minutes": func(x any) string { return cellText(x, 1./60, "%.0f min") },
+}).ParseFS(templates, "templates/report.html"))
+
+// cellText is a number of a table, – where there is none.
+func cellText(x any, times float64, format string) string {
+	var v float64
+	switch x := x.(type) {
+	case Number:
+		v = float64(x)
+	case float64:
+		v = x
+	case int:
+		v = float64(x)
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "–"
+	}
+	return fmt.Sprintf(format, times*v)
+}
+
+// page is what the report shows.
+type page struct {
+	*Summary
+	Title, Scored, Sizing string
+	Targets               []target
+	Shown                 []Result // one row a policy: the default setting, or the one chosen before
+	Curves                template.HTML
+	Tracks                []drawnTrack
+	AlarmCurve            template.HTML
+	Stated                []ReliabilityBin // that have projections
+	PoolScores            []Score
+}
+
+// target is a Comparison with the help of each policy beside its costs.
+type target struct {
+	*Comparison
+	At string
+}
+
+type drawnTrack struct {
+	Policy, Knob string
+	SVG          template.HTML
+}
+
+// writeReport writes the page for people: self-contained, without scripts, and printable.
+func (r *runner) writeReport(path string, s *Summary) error {
+	p := page{
+		Summary: s, Title: strings.Join(r.names(), ", "),
+		Scored: fmt.Sprintf("%s to %s UTC", r.scores.from.UTC().Format("2006-01-02 15:04"), r.scoredUntil().UTC().Format("2006-01-02 15:04")),
+		Sizing: r.sizingText(),
+	}
+	for i := range s.Comparisons {
+		c := &s.Comparisons[i]
+		p.Targets = append(p.Targets, target{c, cellText(c.SaturatedShare, 100, "%g %%")})
+	}
+	shown := r.shown(s)
+	for _, c := range shown {
+		o := c.outcome()
+		p.Shown = append(p.Shown, r.row(&o, c))
+	}
+	p.Curves = drawCurves(r.curves())
+	for _, c := range shown {
+		p.Tracks = append(p.Tracks, drawnTrack{c.spec.Name, c.spec.knob(c.set), c.track.draw()})
+	}
+	p.AlarmCurve = drawAlarms(s.Alarms)
+	for _, b := range s.Reliability.Bins {
+		if b.N > 0 {
+			p.Stated = append(p.Stated, b)
+		}
+	}
+	for _, x := range s.Scores {
+		if x.Class == "*" {
+			p.PoolScores = append(p.PoolScores, x)
+		}
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := reportTemplate.Execute(file, &p); err != nil {
+		_ = file.Close() // the first error tells more
+		return err
+	}
+	return file.Close()
+}
+
+// names are the traces' file names.
+func (r *runner) names() (names []string) {
+	for _, t := range r.cfg.Traces {
+		names = append(names, filepath.Base(t))
+	}
+	return names
+}
+
+func (r *runner) scoredUntil() time.Time {
+	if end := r.demand.End(); end.Before(r.until) {
+		return end
+	}
+	return r.until
+}
+
+func (r *runner) sizingText() string {
+	warmup := fmt.Sprintf("warm-up p50 %s, p90 %s", r.pool.Warmup.Quantile(.5).Round(time.Second), r.pool.Warmup.Quantile(.9).Round(time.Second))
+	if r.cfg.Pool != nil {
+		return "the configured pool, " + warmup
+	}
+	return fmt.Sprintf("the busiest minute needs %d replicas, %s", r.cfg.PeakReplicas, warmup)
+}
+
+// shown is one contender of each policy: that of the setting chosen beforehand at the first target, or the default.
+func (r *runner) shown(s *Summary) (all []*contender) {
+	tuned := map[string]string{}
+	if len(s.Comparisons) > 0 {
+		for _, c := range s.Comparisons[0].Costs {
+			tuned[c.Policy] = c.Tuned
+		}
+	}
+	for i := range r.policies {
+		spec := &r.policies[i]
+		var best *contender
+		for _, c := range r.field {
+			if c.spec.Name != spec.Name {
+				continue
+			}
+			if best == nil || c.spec.knob(c.set) == tuned[spec.Name] || tuned[spec.Name] == "" && (c.isDefault() || c == r.own) {
+				best = c
+			}
+		}
+		if best != nil {
+			all = append(all, best)
+		}
+	}
+	return all
+}
+
+// namedCurve is one policy's curve, with every setting tried.
+type namedCurve struct {
+	name   string
+	points []point
+	knobs  []string // of points
+	line   curve
+}
+
+// curves are those of all policies: over the first knob, the others as chosen beforehand.
+func (r *runner) curves() (all []namedCurve) {
+	for i := range r.policies {
+		spec := &r.policies[i]
+		chosen := tune(r.outcomes(spec), Targets[0])
+		n := namedCurve{name: spec.Name, points: points(chosen, func(o *outcome) *Account { return &o.scored })}
+		for _, o := range chosen {
+			n.knobs = append(n.knobs, spec.knob(o.set))
+		}
+		n.line = newCurve(slices.Clone(n.points))
+		all = append(all, n)
+	}
+	return all
+}
