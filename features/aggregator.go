@@ -141,7 +141,10 @@ func (a *Aggregator) evidence(p *pool, minute int64, at moment) {
 	}
 }
 
-// covered says whether telemetry of the pool was alive in a minute of the open span.
+// covered says whether telemetry of the pool was alive in a minute of the open span. One producer that is behind the others
+// does not unset that: what it still holds back is a reporting delay, which the nowcast adds, and one that flushes each
+// minute would blank every newest minute. How far the slowest has come is in [PoolMinute].Complete; beyond the bounds of
+// ProducersConfig that is a fault, which warns, and while one is silent nothing is scaled in.
 func (a *Aggregator) covered(p *pool, minute int64) bool {
 	return p.coverage[a.slot(minute)].evidence || p.watermark >= moment(minute+1)*minuteLength
 }
