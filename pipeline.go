@@ -98,6 +98,7 @@ type Output struct {
 type PoolService struct {
 	Pool string
 	capacity.Trusted
+	Limits []forecaster.ResourceProjection // of the whole pool, a second, in place of a replica's; see forecaster.ProjectLimits
 }
 
 // PoolArchetypes are the classes that were learned for one pool, in the order of their numbers.
@@ -569,8 +570,10 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		e.outlook.Issue(f, &projection, pool.Reserves.Failure, window)
 		projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
 		projection.Growth = p.forecaster.Growth(f.Pool, projection.Binding)
+		limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
 		projection.Warnings = append(projection.Warnings, trusted.Warnings...)
-		out.Services = append(out.Services, PoolService{f.Pool, trusted})
+		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
+		out.Services = append(out.Services, PoolService{f.Pool, trusted, limits})
 		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence}
 		var d alerting.Decision
 		d, e.decision = alerting.Decide(t, in, e.decision, p.cfg.Decision)

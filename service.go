@@ -1,9 +1,11 @@
 package forewarm
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
@@ -124,4 +126,27 @@ func (p *Pipeline) learnService(windows []features.Window, pools []features.Pool
 		sums.add(w)
 	}
 	finish()
+}
+
+// limitsOf are a pool's limits. Cached tokens are not forecast, so that a quota that counts them comes sooner than is said.
+func limitsOf(p *capacity.Pool) []forecaster.Limit {
+	return []forecaster.Limit{
+		{Name: "limits.requests_per_min", Dimensions: []string{features.DimRequests}, PerS: p.Limits.RequestsPerMin / 60},
+		{Name: "limits.tokens_per_min", Dimensions: []string{features.DimPrefill, features.DimDecode}, PerS: p.Limits.TokensPerMin / 60},
+	}
+}
+
+// likely is the probability from which a limit that will be reached is worth a warning.
+const likely = 0.5
+
+// limitWarnings say which limits will probably be reached within window.
+func limitWarnings(limits []forecaster.ResourceProjection, window time.Duration) (warnings []string) {
+	minutes := min(max(int(window/features.Minute), 1), forecaster.Horizon)
+	for i := range limits {
+		l := &limits[i]
+		if p := l.Probability[minutes-1]; p >= likely {
+			warnings = append(warnings, fmt.Sprintf("%s %.0f will be reached within %d minutes with a probability of %.0f %%, and no replica lifts it", l.Dimension, 60*l.PerReplica, minutes, 100*p))
+		}
+	}
+	return warnings
 }

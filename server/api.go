@@ -86,6 +86,7 @@ type poolJSON struct {
 	Lead      number           `json:"lead_time_seconds"`
 	Resources []resourceJSON   `json:"resources"`
 	Service   *serviceJSON     `json:"service"`
+	Limits    []limitJSON      `json:"limits"`
 	Alerts    []alerting.Alert `json:"alerts"`
 }
 
@@ -93,6 +94,16 @@ type poolJSON struct {
 type serviceJSON struct {
 	Prefill basisJSON `json:"prefill"`
 	Decode  basisJSON `json:"decode"`
+}
+
+// limitJSON is a limit of the whole pool that no replica lifts.
+type limitJSON struct {
+	Limit       string            `json:"limit"`
+	PerS        number            `json:"per_s"`
+	Demand      number            `json:"demand"`
+	Utilisation number            `json:"utilisation"`
+	ETA         etaJSON           `json:"eta_seconds"`
+	Probability map[string]number `json:"probability"` // that it is reached, by horizon in minutes
 }
 
 // basisJSON is one rate: given by a benchmark, learned from telemetry, or stated in the configuration. Learned is null
@@ -224,7 +235,7 @@ func poolToJSON(p *PoolView) poolJSON {
 	out := poolJSON{
 		Pool: p.Pool, LastEvent: instant(p.LastEvent), Stale: p.Stale, Lead: number(math.NaN()),
 		Replicas:  replicasJSON{p.State.Ready, p.State.Pending, p.State.Draining, p.State.Observed},
-		Resources: []resourceJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
+		Resources: []resourceJSON{}, Limits: []limitJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
 	}
 	if d := p.Decision; d != nil {
 		out.Tick = instant(d.Tick)
@@ -233,6 +244,10 @@ func poolToJSON(p *PoolView) poolJSON {
 	}
 	if s := p.Service; s != nil {
 		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.Decode(), &s.Decode)}
+	}
+	for i := range p.Limits {
+		l := resourceToJSON(&p.Limits[i])
+		out.Limits = append(out.Limits, limitJSON{l.Resource, l.PerReplica, l.Demand, l.Utilisation, l.ETA, l.Probability})
 	}
 	if p.Projection != nil {
 		out.Lead = seconds(p.Projection.Lead)

@@ -63,7 +63,8 @@ func (b *Board) Observe(out *forewarm.Output) {
 	for i := range out.Services {
 		trusted := out.Services[i].Trusted
 		trusted.Warnings = slices.Clone(trusted.Warnings)
-		update(out.Services[i].Pool, func(v *PoolView) { v.Service = &trusted })
+		limits := slices.Clone(out.Services[i].Limits)
+		update(out.Services[i].Pool, func(v *PoolView) { v.Service, v.Limits = &trusted, limits })
 	}
 	for i := range out.Forecasts {
 		update(out.Forecasts[i].Pool, func(v *PoolView) { v.Stale, v.Forecasts = out.Forecasts[i].Stale, cloneForecasts(&out.Forecasts[i]) })

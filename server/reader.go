@@ -49,8 +49,9 @@ type PoolView struct {
 	Decision   *alerting.Decision
 	Decided    time.Time // when Decision came, by the clock of this process
 	Projection *forecaster.Projection
-	Service    *capacity.Trusted     // what a replica is taken to serve; nil when the tick projected nothing
-	Forecasts  []forecaster.Forecast // totals first, then by class; in either, as listed in features.Dimensions
+	Service    *capacity.Trusted               // what a replica is taken to serve; nil when the tick projected nothing
+	Limits     []forecaster.ResourceProjection // of the whole pool
+	Forecasts  []forecaster.Forecast           // totals first, then by class; in either, as listed in features.Dimensions
 	Stale      bool
 	Alerts     []alerting.Alert // firing ones
 	Actuals    []Actual         // of the pool's total

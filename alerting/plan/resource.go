@@ -8,10 +8,10 @@ import (
 
 // The resources of a sheet that are none of one replica's.
 const (
-	Queue      = "queue"            // requests that wait while a replica warms up
-	RateLimit  = "requests_per_min" // of the whole pool
-	TokenQuota = "tokens_per_min"   // of the whole pool, prompt and output
-	Budget     = "budget"           // $/h
+	Queue      = "queue"                   // requests that wait while a replica warms up
+	RateLimit  = "limits.requests_per_min" // of the whole pool, like the next named by their keys
+	TokenQuota = "limits.tokens_per_min"   // prompt and output
+	Budget     = "budget"                  // $/h
 )
 
 // resource is one row of a sheet: to add one, add a row.

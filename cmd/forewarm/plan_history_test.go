@@ -32,7 +32,7 @@ func TestPlanFromHistory(t *testing.T) {
 			w := features.Window{
 				Key: features.Key{Pool: "p", Class: class}, Start: at, Covered: minute != 30, Settled: true, Reports: 255, Records: requests,
 				Requests: requests, RequestsKnown: requests, PromptKnown: requests, PromptTokens: 1000 * requests, CachedKnown: requests,
-				CachedTokens: 250 * requests, OutputKnown: requests, OutputTokens: 100 * requests, KVKnown: requests, KVModelled: 3000 * requests,
+				CachedTokens: 250 * requests, OutputKnown: requests, OutputTokens: 100 * requests, KVKnown: requests, KVModelled: 3000 * requests, Attempts: 1.1 * requests, Retries: 0.1 * requests,
 			}
 			windows = append(windows, w)
 		}
@@ -55,6 +55,9 @@ func TestPlanFromHistory(t *testing.T) {
 	}
 	if kv := mean.KV(5000, .025); math.Abs(kv-9000) > 1 {
 		t.Errorf("%g KV tokens are held, want 9000", kv)
+	}
+	if math.Abs(got.Retried-.1) > 1e-9 {
+		t.Errorf("%g of requests were tried again, want a tenth", got.Retried)
 	}
 	if len(got.Classes) != 2 || got.Classes[0].Name != "chat" {
 		t.Errorf("classes %+v", got.Classes)

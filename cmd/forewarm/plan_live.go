@@ -129,6 +129,7 @@ func historyTraffic(ctx context.Context, h storage.History, p *plan.Pool, source
 		minutes[i] = noRates
 	}
 	classes := map[string]rates{}
+	retries := 0.0
 	err := h.Observed(ctx, start, end, func(key features.Key, dimension string, values []float64) error {
 		if key.Pool != p.Name {
 			return nil
@@ -136,6 +137,9 @@ func historyTraffic(ctx context.Context, h storage.History, p *plan.Pool, source
 		if key.Class == features.TotalClass {
 			for i, v := range values[:min(len(values), len(minutes))] {
 				minutes[i].add(dimension, v)
+				if dimension == features.DimRetry {
+					retries += known(v)
+				}
 			}
 			return nil
 		}
@@ -162,7 +166,11 @@ func historyTraffic(ctx context.Context, h storage.History, p *plan.Pool, source
 		return plan.Traffic{}, fmt.Errorf("%s: %w of pool %q in the newest %s", source, errNoTraffic, p.Name, count(days, "day"))
 	}
 	minutes = minutes[first:]
-	return liveTraffic(p, fmt.Sprintf("%s (%s)", source, count(len(minutes), "minute")), start.Add(time.Duration(first)*features.Minute), minutes, classes)
+	t, err := liveTraffic(p, fmt.Sprintf("%s (%s)", source, count(len(minutes), "minute")), start.Add(time.Duration(first)*features.Minute), minutes, classes)
+	if requests := t.Mean().Requests * float64(len(t.Minutes)); requests > 0 {
+		t.Retried = retries / requests
+	}
+	return t, err
 }
 
 // liveRate is a rate of a replica as a daemon tells it; null is 0.
