@@ -141,6 +141,9 @@ func printBatch(b *ingest.Batch, file string, std streams) (records int, err err
 	for i := range b.Acks {
 		line(ingest.AppendAck(out, &b.Acks[i]))
 	}
+	for i := range b.Histories {
+		line(ingest.AppendHistory(out, &b.Histories[i]))
+	}
 	if b.Watermark != nil {
 		line(ingest.AppendWatermark(out, b.Watermark))
 	}

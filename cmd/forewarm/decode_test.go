@@ -14,6 +14,7 @@ func TestDecode(t *testing.T) {
 	writeFile(t, "usage.json", usage)
 	writeFile(t, "bare.json", `{"prompt_tokens":9}`)
 	writeFile(t, "replica.json", `{"at":"2026-11-21T06:00:00Z","state":"ready"}`)
+	writeFile(t, "history.json", `{"dimension":"kv","start":"2026-11-21T06:00:00Z","values":[1,null,2.5]}`)
 	writeFile(t, "bad.json", `[`+usage+`,{"model":"m","messages":"secret words","usage":{}}]`)
 	writeFile(t, "queued.json", `{"status":"queued"}`)
 	writeFile(t, "native.json", `{"pool":"p","prompt_tokens":7,"arrived_at":"2026-11-21T06:00:00Z"}`)
@@ -41,6 +42,7 @@ func TestDecode(t *testing.T) {
 		"-format openai queued.json":                                         {0, "", "queued.json: ignored 1: sound, but without demand"},
 		"-formats":                                                           {0, "litellm", ""},
 		"-subject forewarm.telemetry.replica.p.r replica.json":               {0, `{"pool":"p","replica":"r","at":1795240800000,"state":"ready"}`, ""},
+		"-subject forewarm.telemetry.history.p.* history.json":               {0, `{"pool":"p","class":"*","dimension":"kv","start":1795240800000,"values":[1,null,2.5]}`, ""},
 		"-subject forewarm.telemetry.request.q.c -pool p bare.json":          {1, "", "bare.json: missing_field: arrived_at is missing"},
 		"-subject forewarm.deadletter native.json":                           {2, "", `-subject is "forewarm.deadletter"`},
 		"-format openai -pool p bare.json -received-at 2026-11-21T06:00:00Z": {0, `"finished_at":1795240800000`, ""},
