@@ -2,6 +2,7 @@ package alerting
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,8 @@ const (
 	sureProbability = 0.9 // at which a page waits for no second tick
 	degradedTicks   = 60  // for which the baseline must answer before it is worth a warning
 
+	collapseLoss = 0.2 // of a driving class's cache hit ratio, absolute, that is worth a warning whatever else changed
+
 	driftOutcomes = 1440 // outcomes, a day of minutes, before a quantile can be said not to hold
 	driftShare    = 0.85 // of outcomes below the 95 % quantile, at or below which it does not
 )
@@ -52,14 +55,18 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 	if d.Stale {
 		return []Condition{condition(d, TelemetryStale, "", Warning, cfg, fmt.Sprintf("Pool %s: %s Nothing is scaled in until telemetry is back.", d.Pool, d.Reason))}
 	}
+	who := ""
+	if len(d.Drivers) > 0 {
+		who = describe(d.Drivers, pf, d.Binding)
+	}
 	var out []Condition
 	for i := range d.Resources {
-		out = append(out, saturation(d, &d.Resources[i], cfg)...)
+		out = append(out, saturation(d, &d.Resources[i], who, cfg)...)
 	}
-	out = append(out, limit(d, cfg)...)
+	out = append(out, limit(d, who, cfg)...)
 	out = append(out, degraded(d, pf, cfg)...)
 	out = append(out, faulty(d, pf, cfg)...)
-	return append(out, causes(d, cfg)...)
+	return append(out, causes(d, pf, cfg)...)
 }
 
 // faulty is the warning that part of the telemetry is missing or in the wrong minutes.
@@ -80,22 +87,22 @@ func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 }
 
 // saturation is the warning that a resource runs out, and the page when it does so before a new replica can be ready.
-func saturation(d *Decision, r *ResourceEvidence, cfg Config) []Condition {
+func saturation(d *Decision, r *ResourceEvidence, who string, cfg Config) []Condition {
 	if r.Probability < fadeShare*cfg.AlertProbability {
 		return nil
 	}
 	probable := r.Probability >= cfg.AlertProbability
 	late := r.ETA.P50 != forecaster.Never && r.ETA.P50 < d.Lead
-	text := story(d, r, cfg)
+	text := story(d, r, who, cfg)
 	if d.Needed > d.Limit {
 		text += " " + short(d) + "."
 	}
-	out := []Condition{condition(d, SaturationAhead, r.Dimension, Warning, cfg, text).load(d)}
+	out := []Condition{condition(d, SaturationAhead, r.Dimension, Warning, cfg, text).load(d, who)}
 	// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it.
 	out[0].Fading = !probable || late
 	if late {
 		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r.Dimension), cfg,
-			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so shed or delay load.", text, span(d.Lead))).load(d)
+			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so shed or delay load.", text, span(d.Lead))).load(d, who)
 		page.Fading, page.Immediate = !probable, r.Probability >= sureProbability
 		out = append(out, page)
 	}
@@ -112,14 +119,14 @@ func gravity(d *Decision, resource string) Severity {
 }
 
 // limit is the page that a bound of the pool blocks what a probable saturation needs.
-func limit(d *Decision, cfg Config) []Condition {
+func limit(d *Decision, who string, cfg Config) []Condition {
 	if d.Needed <= d.Limit || d.Probability < fadeShare*cfg.AlertProbability {
 		return nil
 	}
 	for i := range d.Resources {
 		if r := &d.Resources[i]; r.Dimension == d.Binding {
 			c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r.Dimension), cfg,
-				fmt.Sprintf("%s %s: raise the limit, or shed or delay load.", story(d, r, cfg), short(d))).load(d)
+				fmt.Sprintf("%s %s: raise the limit, or shed or delay load.", story(d, r, who, cfg), short(d))).load(d, who)
 			c.Fading = d.Probability < cfg.AlertProbability
 			return []Condition{c}
 		}
@@ -162,30 +169,28 @@ func days(minutes float64) string {
 }
 
 // causes are warnings about what drives a saturation that is at least possible.
-func causes(d *Decision, cfg Config) []Condition {
+func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	var out []Condition
 	if d.Probability < fadeShare*cfg.AlertProbability {
 		return nil
 	}
-	named := map[AlertName]bool{}
-	for _, driver := range d.Drivers {
-		var c Condition
-		switch {
-		case driver.Cause == forecaster.CauseCache:
-			c = condition(d, CacheHitCollapse, features.DimPrefill, Warning, cfg,
-				fmt.Sprintf("Pool %s: %s. Prompts that are not in the cache take prefill and KV memory anew: %s.", d.Pool, describe(driver), consequence(d, cfg))).load(d)
-		case driver.Cause == forecaster.CauseRetries:
-			c = condition(d, RetryStorm, features.DimRequests, Warning, cfg,
-				fmt.Sprintf("Pool %s: %s. Retries add load, not users: %s.", d.Pool, describe(driver), consequence(d, cfg))).load(d)
-		default:
-			continue
+	add := func(name AlertName, resource, means string, driver *forecaster.Driver) {
+		if slices.ContainsFunc(out, func(c Condition) bool { return c.Name == name }) {
+			return // the heaviest class names it
 		}
-		if named[c.Name] {
-			continue // the heaviest class names it
-		}
-		named[c.Name] = true
+		who := describe([]forecaster.Driver{*driver}, pf, d.Binding)
+		c := condition(d, name, resource, Warning, cfg, fmt.Sprintf("Pool %s: %s. %s: %s.", d.Pool, who, means, consequence(d, cfg))).load(d, who)
 		c.Class, c.Fading = driver.Class, d.Probability < cfg.AlertProbability
 		out = append(out, c)
+	}
+	for i := range d.Drivers {
+		driver := &d.Drivers[i]
+		if driver.Cause == forecaster.CauseCache || changesOf(pf, driver.Class, d.Binding).loss() >= collapseLoss {
+			add(CacheHitCollapse, features.DimPrefill, "Prompts that are not in the cache take prefill and KV memory anew", driver)
+		}
+		if driver.Cause == forecaster.CauseRetries {
+			add(RetryStorm, features.DimRequests, "Retries add load, not users", driver)
+		}
 	}
 	return out
 }
@@ -208,7 +213,7 @@ func condition(d *Decision, name AlertName, resource string, severity Severity, 
 }
 
 // load adds to a condition how likely, how soon and by whom a resource runs out.
-func (c Condition) load(d *Decision) Condition {
+func (c Condition) load(d *Decision, who string) Condition {
 	probability, when := d.Probability, d.ETA.P50
 	for i := range d.Resources {
 		if r := &d.Resources[i]; r.Dimension == c.Resource {
@@ -216,8 +221,8 @@ func (c Condition) load(d *Decision) Condition {
 		}
 	}
 	c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", probability), written(d.Tick, when)
-	if len(d.Drivers) > 0 {
-		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, describe(d.Drivers...)
+	if who != "" {
+		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, who
 	}
 	return c
 }
@@ -238,14 +243,14 @@ func written(tick time.Time, eta time.Duration) string {
 }
 
 // story tells a saturation like a colleague would: what, when, how sure, who, and what was done about it.
-func story(d *Decision, r *ResourceEvidence, cfg Config) string {
+func story(d *Decision, r *ResourceEvidence, who string, cfg Config) string {
 	what := noun(r.Dimension) + " may run out"
 	if r.ETA.P50 != forecaster.Never {
 		what = exhausted(r.Dimension) + " " + eta(r.ETA.P50)
 	}
 	s := fmt.Sprintf("Pool %s: %s %s.", d.Pool, what, odds(r.ETA, r.Probability, span(d.Lead+cfg.Hold)))
-	if len(d.Drivers) > 0 {
-		s += " Driver: " + describe(d.Drivers...) + "."
+	if who != "" {
+		s += " Driver: " + who + "."
 	}
 	s += " " + done(d)
 	if d.SupplyAssumed {

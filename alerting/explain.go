@@ -208,13 +208,34 @@ func facts(w io.Writer, d *Decision) {
 		fact("needed by", "%s", clock(d.NeededBy))
 	}
 	for i := range d.Drivers {
-		x := &d.Drivers[i]
-		fact("driver", "%s", describe(*x))
+		fact("driver", "%s", describe(d.Drivers[i:i+1], nil, d.Binding))
+	}
+	for i := range d.Growth {
+		fact("growth", "%s", growth(&d.Growth[i]))
+	}
+	for i := range d.Events {
+		fact("event", "%s: ×%.1f (%.1f to %.1f)", d.Events[i].Name, d.Events[i].Learned, d.Events[i].Low, d.Events[i].High)
+	}
+	if d.ByRole != nil {
+		fact("by role", "%d prefill, %d decode", d.ByRole.Prefill, d.ByRole.Decode)
 	}
 	for _, warning := range d.Warnings {
 		fact("warning", "%s", warning)
 	}
 	_ = t.Flush() // of a builder
+}
+
+// growth is what one class and cause added to the demand for the resource that binds.
+func growth(g *forecaster.GrowthPart) string {
+	who := "class " + g.Class
+	if g.Class == "" {
+		who = "the rest"
+	}
+	sign := "+"
+	if g.Amount < 0 {
+		sign = "−"
+	}
+	return fmt.Sprintf("%s%s in an hour by %s, %s", sign, amount(math.Abs(g.Amount)), who, strings.ReplaceAll(g.Cause, "_", " "))
 }
 
 // resources is a table of the evidence; the resource that binds has a star.

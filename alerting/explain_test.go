@@ -38,6 +38,9 @@ func TestExplainGolden(t *testing.T) {
 	full := decided()
 	full.Resources = append(full.Resources, ResourceEvidence{Dimension: "decode", PerReplica: 4.2e6, Demand: 3.1e7, NeedQuantile: 5.2e7, NeedReplicas: 13, ETA: never})
 	full.Warnings = []string{"1 pending replicas take longer than twice the warm-up lag (26 min)"}
+	full.Growth = []forecaster.GrowthPart{{Class: "agent", Cause: forecaster.CausePrompt, Amount: 420}, {Class: "chat", Cause: forecaster.CauseRate, Amount: -20.5}, {Cause: forecaster.CauseOther, Amount: 7}}
+	full.Events = []forecaster.EventEffect{{Name: "spring launch", Learned: 2.4, Low: 1.9, High: 3}}
+	full.ByRole = &Roles{Prefill: 6, Decode: 19}
 	limited := decided()
 	limited.Mode, limited.SupplyAssumed, limited.Desired, limited.Limit = Advisory, true, 16, 16
 	limited.Constraints = []string{"replicas.max 16: 19 wanted"}

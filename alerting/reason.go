@@ -17,7 +17,7 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 		s += "; limited by " + strings.Join(d.Constraints, ", ")
 	}
 	if d.Action == ScaleOut && len(d.Drivers) > 0 {
-		s += "; driver: " + describe(d.Drivers...)
+		s += "; driver: " + describe(d.Drivers, p.in.Forecast, d.Binding)
 	}
 	for _, e := range d.Events {
 		if d.Action == ScaleOut && e.Ahead > e.Now && e.Learned > 1 {
@@ -142,68 +142,6 @@ func odds(e forecaster.ETA, probability float64, window string) string {
 		return fmt.Sprintf("%.0f", d.Minutes())
 	}
 	return fmt.Sprintf("(p10 %s, p90 %s min; %s", edge(e.P10), edge(e.P90), text)
-}
-
-// principal is who to name first: the first driver about whom something changed, or else the one with the largest share.
-func principal(drivers []forecaster.Driver) *forecaster.Driver {
-	best := &drivers[0]
-	for i := range drivers {
-		d := &drivers[i]
-		if d.Cause != "" {
-			return d
-		}
-		if d.Share > best.Share {
-			best = d
-		}
-	}
-	return best
-}
-
-// describe is the principal of drivers in words, with all that changed about its class: class agent, tenant acme 62 %,
-// feature search 40 %: prompt length ×2.1, request rate ×1.4.
-func describe(drivers ...forecaster.Driver) string {
-	first := principal(drivers)
-	text := "class " + first.Class
-	if first.Tenant != "" {
-		text += ", tenant " + first.Tenant + portion(first.TenantShare, first.TenantMargin)
-	}
-	if first.Feature != "" {
-		text += ", feature " + first.Feature + portion(first.FeatureShare, first.FeatureMargin)
-	}
-	var causes []string
-	for i := range drivers {
-		if d := &drivers[i]; d.Class == first.Class && d.Cause != "" {
-			causes = append(causes, change(d))
-		}
-	}
-	if causes == nil {
-		return fmt.Sprintf("%s has %s of the demand, and nothing about it changed in an hour", text, percent(first.Share))
-	}
-	return text + ": " + strings.Join(causes, ", ")
-}
-
-// change is what changed about a class within the hour.
-func change(d *forecaster.Driver) string {
-	switch d.Cause {
-	case forecaster.CauseCache:
-		return fmt.Sprintf("cache hit ratio down to %.2f", d.Factor)
-	case forecaster.CauseRetries:
-		return fmt.Sprintf("%.0f %% of its attempts are retries", 100*d.Factor)
-	case "rate":
-		return fmt.Sprintf("request rate ×%.1f", d.Factor)
-	}
-	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(d.Cause, "_", " "), d.Factor)
-}
-
-// portion is a share, and how far off it may be where that matters; nothing when it is not known.
-func portion(share, margin float64) string {
-	switch {
-	case !(share > 0):
-		return ""
-	case margin < 0.05:
-		return " " + percent(share)
-	}
-	return fmt.Sprintf(" %s (±%.0f %%)", percent(share), math.Ceil(100*margin))
 }
 
 func count(n int) string {

@@ -29,6 +29,8 @@ var nights = []struct {
 		more.Cause, more.Factor = forecaster.CauseCache, .32
 		d.Drivers = append(d.Drivers, more, forecaster.Driver{Class: "chat", Cause: "rate", Factor: 1.2})
 	}},
+	{name: "the same, with what was before", alert: SaturationAhead, forecast: func(pf *forecaster.PoolForecast) { pf.Classes = []forecaster.Forecast{agents()} }},
+	{name: "beneath it the prefix cache", alert: CacheHitCollapse, forecast: func(pf *forecaster.PoolForecast) { pf.Classes = []forecaster.Forecast{agents()} }},
 	{name: "the nightly batch has begun", alert: TooLateToWarm, decision: func(d *Decision) {
 		d.Pool, d.Binding, d.Ready, d.Pending, d.Desired, d.Needed = "demo", "prefill", 3, 2, 5, 5
 		d.Probability, d.ETA = .68, forecaster.ETA{P10: 0, P50: 3 * time.Minute, P90: forecaster.Never}
@@ -68,6 +70,16 @@ var nights = []struct {
 		d.Drivers[0].Cause, d.Drivers[0].Factor = forecaster.CauseRetries, .34
 		d.Drivers[0].TenantMargin = .2
 	}},
+}
+
+// agents is the forecast of a class whose requests are 1.3 times as many as an hour ago, with prompts 2.1 times as long, of
+// which 32 % are cached and not 71 %.
+func agents() forecaster.Forecast {
+	f := forecaster.Forecast{Key: features.Key{Class: "agent"}, Dimension: "kv"}
+	then, now := &f.Basis.Then, &f.Basis.Now
+	then.Requests, then.Prompt, then.Output, then.PromptOfCached, then.Cached = 100, 100_000, 30_000, 100_000, 71_000
+	now.Requests, now.Prompt, now.Output, now.PromptOfCached, now.Cached = 130, 273_000, 40_000, 273_000, 87_360
+	return f
 }
 
 // TestAlertsReadLikeMessages holds every alert to the words that were read and found good. Read the file before you change

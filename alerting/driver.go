@@ -1,0 +1,134 @@
+package alerting
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// What a class has to have changed by within the hour to be said beside its main cause.
+const (
+	leastFactor = 1.1 // of a rate or a length
+	leastLoss   = 0.1 // of the cache hit ratio, absolute
+)
+
+// principal is who to name first: the first driver about whom something changed, or else the one with the largest share.
+func principal(drivers []forecaster.Driver) *forecaster.Driver {
+	best := &drivers[0]
+	for i := range drivers {
+		d := &drivers[i]
+		if d.Cause != "" {
+			return d
+		}
+		if d.Share > best.Share {
+			best = d
+		}
+	}
+	return best
+}
+
+// describe is the principal of drivers in words, with all that changed about its class and how much of the growth it is:
+// class agent, tenant acme 62 %, feature search 40 %: prompt length ×2.1, cache hit ratio 0.71→0.32. pf says what was before,
+// and may be nil.
+func describe(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimension string) string {
+	first := principal(drivers)
+	text := "class " + first.Class
+	if first.Tenant != "" {
+		text += ", tenant " + first.Tenant + portion(first.TenantShare, first.TenantMargin)
+	}
+	if first.Feature != "" {
+		text += ", feature " + first.Feature + portion(first.FeatureShare, first.FeatureMargin)
+	}
+	causes := changes(first.Class, drivers, pf, dimension)
+	if causes == nil {
+		return fmt.Sprintf("%s has %s of the demand, and nothing about it changed in an hour", text, percent(first.Share))
+	}
+	return text + ": " + strings.Join(causes, ", ")
+}
+
+// changes are what changed about a class within the hour: the causes of its drivers, then what else the sums behind its
+// forecast show.
+func changes(class string, drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimension string) (out []string) {
+	c := changesOf(pf, class, dimension)
+	var said []string
+	for i := range drivers {
+		if d := &drivers[i]; d.Class == class && d.Cause != "" && !slices.Contains(said, d.Cause) {
+			said = append(said, d.Cause)
+			if text := c.cache(); d.Cause == forecaster.CauseCache && text != "" {
+				out = append(out, text)
+				continue
+			}
+			out = append(out, change(d))
+		}
+	}
+	for _, factor := range []struct{ cause, key string }{
+		{forecaster.CauseRate, "rate_factor"}, {forecaster.CausePrompt, "prompt_length_factor"}, {forecaster.CauseOutput, "output_length_factor"},
+	} {
+		if v := c[factor.key]; v != nil && *v >= leastFactor && !slices.Contains(said, factor.cause) {
+			out = append(out, change(&forecaster.Driver{Cause: factor.cause, Factor: *v}))
+		}
+	}
+	if text := c.cache(); text != "" && !slices.Contains(said, forecaster.CauseCache) {
+		out = append(out, text)
+	}
+	return out
+}
+
+// hourly is how a class compares with an hour before, as forecaster.Explanation has it; what is not known is nil.
+type hourly map[string]*float64
+
+func changesOf(pf *forecaster.PoolForecast, class, dimension string) hourly {
+	if pf == nil {
+		return nil
+	}
+	for i := range pf.Classes {
+		if f := &pf.Classes[i]; f.Class == class && f.Dimension == dimension {
+			return forecaster.Explain(f).Changes
+		}
+	}
+	return nil
+}
+
+// loss is by how much the cache hit ratio fell; 0 when that is not known.
+func (h hourly) loss() float64 {
+	now, before := h["cache_hit_now"], h["cache_hit_before"]
+	if now == nil || before == nil {
+		return 0
+	}
+	return *before - *now
+}
+
+// cache says how the cache hit ratio fell, "" when it hardly did.
+func (h hourly) cache() string {
+	if h.loss() < leastLoss {
+		return ""
+	}
+	return fmt.Sprintf("cache hit ratio %.2f→%.2f", *h["cache_hit_before"], *h["cache_hit_now"])
+}
+
+// change is what changed about a class within the hour.
+func change(d *forecaster.Driver) string {
+	switch d.Cause {
+	case forecaster.CauseCache:
+		return fmt.Sprintf("cache hit ratio down to %.2f", d.Factor)
+	case forecaster.CauseRetries:
+		return fmt.Sprintf("%.0f %% of its attempts are retries", 100*d.Factor)
+	case "rate":
+		return fmt.Sprintf("request rate ×%.1f", d.Factor)
+	}
+	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(d.Cause, "_", " "), d.Factor)
+}
+
+// portion is a share, and how far off it may be where that matters; nothing when it is not known.
+func portion(share, margin float64) string {
+	switch {
+	case !(share > 0):
+		return ""
+	case margin < 0.05:
+		return " " + percent(share)
+	}
+	return fmt.Sprintf(" %s (±%.0f %%)", percent(share), math.Ceil(100*margin))
+}
