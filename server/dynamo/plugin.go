@@ -40,8 +40,8 @@ func Register(to grpc.ServiceRegistrar, p Planner, reader server.Reader) {
 
 // Propose gives a floor under the workers of the pool.
 func (s *plugin) Propose(context.Context, *pb.ProposeStageRequest) (*pb.ProposeStageResponse, error) {
-	advice, err := s.advise()
-	if err != nil {
+	advice, withheld := s.advise()
+	if withheld != "" {
 		return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Accept{Accept: &pb.AcceptResult{}}}, nil
 	}
 	return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Override{Override: &pb.OverrideResult{
@@ -54,9 +54,9 @@ func (s *plugin) Propose(context.Context, *pb.ProposeStageRequest) (*pb.ProposeS
 
 // Predict gives what the workers have to stand until more could be ready.
 func (s *plugin) Predict(_ context.Context, request *pb.PredictStageRequest) (*pb.PredictStageResponse, error) {
-	advice, err := s.advise()
-	if err != nil {
-		return &pb.PredictStageResponse{Reason: err.Error()}, nil
+	advice, withheld := s.advise()
+	if withheld != "" {
+		return &pb.PredictStageResponse{Reason: withheld}, nil
 	}
 	p, ok := predict(advice.View, request.GetContext().GetObservations().GetTraffic())
 	if !ok {
@@ -76,8 +76,14 @@ func (s *plugin) Reset(context.Context, *pb.ResetRequest) (*pb.ResetResponse, er
 	return &pb.ResetResponse{Ok: true}, nil
 }
 
-func (s *plugin) advise() (server.Advice, error) {
-	return server.Advise(s.reader, s.planner.Pool, server.RoleAll, s.planner.ObeyAdvisory, time.Now())
+// advise gives the advice for the planner's pool, or why there is none: no failure of the plug-in, which the planner would
+// count against it.
+func (s *plugin) advise() (a server.Advice, withheld string) {
+	a, err := server.Advise(s.reader, s.planner.Pool, server.RoleAll, s.planner.ObeyAdvisory, time.Now())
+	if err != nil {
+		return a, err.Error()
+	}
+	return a, ""
 }
 
 // reason names the decision, for the planner's audit log.
