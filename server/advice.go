@@ -9,10 +9,16 @@ import (
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// RoleAll stands for all replicas of a pool.
-const RoleAll = "all"
+// The roles of replicas that can be asked for. A pool that is not disaggregated has [RoleAll] alone; in one that is, that is
+// the same as [RoleDecode], as desired_replicas is in its events.
+const (
+	RoleAll     = "all"
+	RolePrefill = string(capacity.PrefillRole)
+	RoleDecode  = string(capacity.DecodeRole)
+)
 
 // Advice is what an autoscaler that obeys is told of one pool.
 type Advice struct {
@@ -91,7 +97,15 @@ func withheld(d *alerting.Decision, obeyAdvisory bool) error {
 
 // replicasOf is what a decision asks for in a role.
 func replicasOf(d *alerting.Decision, role string) (n int, ok bool) {
-	return d.Desired, role == RoleAll
+	switch {
+	case role == RoleAll:
+		return d.Desired, true
+	case d.ByRole != nil && role == RolePrefill:
+		return d.ByRole.Prefill, true
+	case d.ByRole != nil && role == RoleDecode:
+		return d.ByRole.Decode, true
+	}
+	return 0, false
 }
 
 func unknownPool(pool string, views []PoolView) error {

@@ -146,6 +146,7 @@ type decisionJSON struct {
 	Mode        alerting.Mode         `json:"mode"`
 	Action      alerting.Action       `json:"action"`
 	Desired     int                   `json:"desired_replicas"`
+	ByRole      *alerting.Roles       `json:"desired_by_role,omitempty"` // of a disaggregated pool
 	Floor       int                   `json:"floor_replicas"`
 	NeededBy    *time.Time            `json:"needed_by"`
 	Expires     *time.Time            `json:"expires_at"`
@@ -260,7 +261,7 @@ func poolToJSON(p *PoolView) poolJSON {
 
 func decisionToJSON(d *alerting.Decision) *decisionJSON {
 	out := &decisionJSON{
-		ID: d.EventID(), Generation: d.Generation, Mode: d.Mode, Action: d.Action, Desired: d.Desired, Floor: d.Floor,
+		ID: d.EventID(), Generation: d.Generation, Mode: d.Mode, Action: d.Action, Desired: d.Desired, ByRole: d.ByRole, Floor: d.Floor,
 		NeededBy: instant(d.NeededBy), Expires: instant(d.Expires), Binding: d.Binding,
 		Probability: number(d.Probability), ETA: eta(d.ETA), Quantile: number(d.Quantile), Confidence: d.Confidence,
 		Drivers: []driverJSON{}, Constraints: append([]string{}, d.Constraints...),

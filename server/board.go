@@ -100,6 +100,9 @@ func (b *Board) Observe(out *forewarm.Output) {
 
 func cloneDecision(d *alerting.Decision) *alerting.Decision {
 	c := *d
+	if d.ByRole != nil {
+		c.ByRole = new(*d.ByRole)
+	}
 	c.Resources, c.Drivers = slices.Clone(d.Resources), slices.Clone(d.Drivers)
 	c.Constraints, c.Warnings = slices.Clone(d.Constraints), slices.Clone(d.Warnings)
 	return &c

@@ -69,9 +69,13 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, pending ones included.", func(out *forewarm.Output, add add) {
+	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, pending ones included; of a disaggregated pool by role too.", func(out *forewarm.Output, add add) {
 		for i := range out.Decisions {
-			add(float64(out.Decisions[i].Desired), "pool", out.Decisions[i].Pool, "role", "all")
+			for _, role := range []string{RoleAll, RoleDecode, RolePrefill} {
+				if n, ok := replicasOf(&out.Decisions[i], role); ok {
+					add(float64(n), "pool", out.Decisions[i].Pool, "role", role)
+				}
+			}
 		}
 	}},
 	{"forewarm_driver_change", "gauge", "What changed about a class that drives demand: newest over an hour ago, but for cache the hit ratio and for retries the share of attempts now.", func(out *forewarm.Output, add add) {

@@ -30,7 +30,7 @@ const (
 // an address of its own to ask at.
 type Planner struct {
 	Pool      string       `yaml:"pool"`
-	Component string       `yaml:"component"` // what the pool's replicas are: prefill or decode workers; "" is decode, as are those that do both
+	Component string       `yaml:"component"` // what the replicas of a pool that is not disaggregated are: prefill or decode workers; "" is decode, as are those that do both
 	Stages    []Stage      `yaml:"stages"`    // none means propose
 	Listen    string       `yaml:"listen"`    // host:port where the planner asks
 	TLS       listener.TLS `yaml:"tls"`

@@ -38,18 +38,23 @@ func Register(to grpc.ServiceRegistrar, p Planner, reader server.Reader) {
 	pb.RegisterPluginLifecycleServer(to, s)
 }
 
-// Propose gives a floor under the workers of the pool.
+// Propose gives a floor under the workers of the pool; of a disaggregated pool, one under those of each role.
 func (s *plugin) Propose(context.Context, *pb.ProposeStageRequest) (*pb.ProposeStageResponse, error) {
 	advice, withheld := s.advise()
 	if withheld != "" {
 		return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Accept{Accept: &pb.AcceptResult{}}}, nil
 	}
-	return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Override{Override: &pb.OverrideResult{
-		Targets: []*pb.ComponentTarget{{
-			SubComponentType: s.planner.component(), Replicas: new(int32(advice.Replicas)), Type: pb.OverrideType_AT_LEAST,
-		}},
-		Reason: reason(advice),
-	}}}, nil
+	floors := []*pb.ComponentTarget{floor(s.planner.component(), advice.Replicas)}
+	if roles := advice.View.Decision.ByRole; roles != nil {
+		floors = []*pb.ComponentTarget{floor(componentPrefill, roles.Prefill), floor(componentDecode, roles.Decode)}
+	}
+	return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Override{
+		Override: &pb.OverrideResult{Targets: floors, Reason: reason(advice)},
+	}}, nil
+}
+
+func floor(component string, replicas int) *pb.ComponentTarget {
+	return &pb.ComponentTarget{SubComponentType: component, Replicas: new(int32(replicas)), Type: pb.OverrideType_AT_LEAST}
 }
 
 // Predict gives what the workers have to stand until more could be ready.

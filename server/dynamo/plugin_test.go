@@ -62,6 +62,13 @@ func TestPropose(t *testing.T) {
 			Reason:  "chat-42: Load doubles.",
 		}}}
 	}
+	both := &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Override{Override: &pb.OverrideResult{
+		Targets: []*pb.ComponentTarget{
+			{SubComponentType: "prefill", Replicas: proto.Int32(3), Type: pb.OverrideType_AT_LEAST},
+			{SubComponentType: "decode", Replicas: proto.Int32(7), Type: pb.OverrideType_AT_LEAST},
+		},
+		Reason: "chat-42: Load doubles.",
+	}}}
 	accept := &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Accept{Accept: &pb.AcceptResult{}}}
 	tests := map[string]struct {
 		planner Planner
@@ -70,6 +77,7 @@ func TestPropose(t *testing.T) {
 	}{
 		"a floor":               {Planner{Pool: "chat"}, nil, floor("decode")},
 		"of prefill workers":    {Planner{Pool: "chat", Component: "prefill"}, nil, floor("prefill")},
+		"disaggregated":         {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.ByRole = &alerting.Roles{Prefill: 3, Decode: 7} }, both},
 		"stale":                 {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Stale = true }, accept},
 		"cold":                  {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Confidence = forecaster.Cold }, accept},
 		"lapsed":                {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decided = time.Now().Add(-time.Hour) }, accept},
