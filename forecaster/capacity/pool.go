@@ -50,6 +50,8 @@ type Pool struct {
 	SLO                SLO    // ITL is that of Rates where none is stated
 	Curve              *Curve // of a benchmark; nil when there is none
 	CurveOpen          bool   // the objective held at the highest load that it measured
+
+	tokenBytes float64 // KV cache of one token without copies: what is sent of it
 }
 
 // Files are the contents of the files that a Config names; nil where it names none.
@@ -134,6 +136,11 @@ func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 	if err != nil {
 		return c.errorf("model_config", "%s: %w", c.ModelConfig, err)
 	}
+	once, err := model.BytesPerToken(c.KVDType, 1)
+	if err != nil {
+		return c.errorf("kv_dtype", "%w", err)
+	}
+	p.tokenBytes = once.PerReplica
 	tensor := c.GPU.PerReplica / (c.GPU.Pipeline * c.GPU.Data)
 	if p.KVBytes, err = model.BytesPerToken(c.KVDType, tensor); err != nil {
 		return c.errorf("kv_dtype", "%w", err)
@@ -202,10 +209,10 @@ func (p *Pool) readTransfer(c *Config) error {
 		return c.errorf("disaggregated.transfer", "%w", err)
 	case !p.Disaggregated:
 		return c.errorf("disaggregated.transfer", "%s is set, and prefill_replicas.max is not; set both or neither", c.Disaggregated.Transfer)
-	case !(p.KVBytes.PerReplica > 0):
+	case !(p.tokenBytes > 0):
 		return c.errorf("disaggregated.transfer", "%s says nothing of tokens without a model; set model_config", c.Disaggregated.Transfer)
 	}
-	p.TransferTokensPerS = bytes / p.KVBytes.PerReplica
+	p.TransferTokensPerS = bytes / p.tokenBytes
 	return nil
 }
 

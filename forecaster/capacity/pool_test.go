@@ -188,6 +188,15 @@ func TestPoolCountsItsModel(t *testing.T) {
 	if got, ok := p.PerReplica(Transfer, 0); !ok || !near(got, 40e9/(320<<10), 1e-9) {
 		t.Errorf("a prefill replica sends %g tokens/s, %t", got, ok)
 	}
+	deepseek, err := os.ReadFile("testdata/deepseek-v3.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	latent := c
+	latent.GPU = GPU{Type: "h200-141g", PerReplica: 8}
+	if l, err := New(latent, deepseek); err != nil || !near(l.TransferTokensPerS, 40e9/70272, 1e-9) {
+		t.Errorf("a latent cache is sent once, not by each of its 8 ranks: %g tokens/s, %v", l.TransferTokensPerS, err)
+	}
 	if !p.Disaggregated || RoleOf(KV) != DecodeRole || RoleOf(Prefill) != PrefillRole || RoleOf(Requests) != AnyRole {
 		t.Error("roles are mixed up")
 	}
