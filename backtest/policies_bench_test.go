@@ -120,7 +120,8 @@ GPU-hours (replicas, warming ones included) for the same share of saturated minu
 off each policy's curve over its first knob. Fluid pools of which the busiest minute needs %d replicas, that warm up in 6
 minutes (p50; p90 12), the same draws for all; decisions each minute. The other knobs of every policy are those that cost
 least in the first two thirds. The oracle is the cheapest plan for the demand that came and the warm-ups that were
-drawn; a perfect forecast knows the demand and looks a fixed time ahead; *closed* is the share of the GPU-hours between the best rival and it that Forewarm saves; *saturated* is
+drawn; a perfect forecast knows the demand and looks a fixed time ahead, a perfect
+level knows it but for the noise of single minutes (the mean of the quarter hour around each); *closed* is the share of the GPU-hours between the best rival and it that Forewarm saves; *saturated* is
 Forewarm's saturated minutes over the best rival's at equal GPU-hours. – is a share that no setting reaches.
 Made by ` + "`make bench-policies TRACES=…`" + `.
 `
@@ -130,7 +131,7 @@ func policySection(rows []policyRow) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, policyHead, policyReplicas)
 	for i, target := range Targets {
-		fmt.Fprintf(&b, "\n| at %g %% saturated minutes | best rival | | reactive_floor | Forewarm | perfect forecast | oracle | closed | saturated |\n|---|---|---|---|---|---|---|---|---|\n", 100*target)
+		fmt.Fprintf(&b, "\n| at %g %% saturated minutes | best rival | | reactive_floor | Forewarm | perfect level | perfect forecast | oracle | closed | saturated |\n|---|---|---|---|---|---|---|---|---|---|\n", 100*target)
 		var closed []float64
 		worse := 0
 		for _, r := range rows {
@@ -143,8 +144,8 @@ func policySection(rows []policyRow) string {
 			if own > floor {
 				worse++
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.pool, c.BestRival, cell("%.0f", c.hours(c.BestRival)), cell("%.0f", floor),
-				cell("%.0f", own), cell("%.0f", c.hours("perfect_forecast")), cell("%.0f", c.hours(OraclePolicy)), cell("%.0f %%", 100*gap), cell("%.2f", float64(c.SaturationRatio)))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.pool, c.BestRival, cell("%.0f", c.hours(c.BestRival)), cell("%.0f", floor),
+				cell("%.0f", own), cell("%.0f", c.hours("perfect_level")), cell("%.0f", c.hours("perfect_forecast")), cell("%.0f", c.hours(OraclePolicy)), cell("%.0f %%", 100*gap), cell("%.2f", float64(c.SaturationRatio)))
 		}
 		sum := 0.
 		for _, x := range closed {
@@ -166,20 +167,23 @@ func (c *Comparison) hours(policy string) float64 {
 	return math.NaN()
 }
 
-// carriedOver says what the settings came to that were best at 1 % before.
+// carriedOver says what the settings came to that were best at the first target before.
 func carriedOver(b *strings.Builder, rows []policyRow) {
-	fmt.Fprintf(b, "\nThe setting that cost least at %g %% in the first two thirds, and what it came to in the last: saturated minutes and GPU-hours.\n\n| |", 100*Targets[0])
-	for _, c := range rows[0].all[0].Costs {
-		fmt.Fprintf(b, " %s |", c.Policy)
-	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(rows[0].all[0].Costs)) + "\n")
+	fmt.Fprintf(b, "\nThe settings that cost least at %g %% in the first two thirds, and what they came to in the last: saturated minutes, GPU-hours.\n\n| | Forewarm | best rival |\n|---|---|---|\n", 100*Targets[0])
 	for _, r := range rows {
-		fmt.Fprintf(b, "| %s |", r.pool)
-		for _, c := range r.all[0].Costs {
-			fmt.Fprintf(b, " %s: %s, %s |", c.Tuned, cell("%.2f %%", 100*float64(c.Carried)), cell("%.0f", float64(c.CarriedCost)))
-		}
-		b.WriteByte('\n')
+		c := &r.all[0]
+		fmt.Fprintf(b, "| %s | %s | %s |\n", r.pool, c.carried(ForewarmPolicy), c.carried(c.BestRival))
 	}
+}
+
+// carried is a policy's setting and what it came to.
+func (c *Comparison) carried(policy string) string {
+	for _, x := range c.Costs {
+		if x.Policy == policy {
+			return fmt.Sprintf("%s %s: %s, %s", policy, x.Tuned, cell("%.2f %%", 100*float64(x.Carried)), cell("%.0f", float64(x.CarriedCost)))
+		}
+	}
+	return "–"
 }
 
 // cell is a number of the table, – where there is none.

@@ -101,6 +101,9 @@ var Policies = []PolicySpec{
 	{Name: "perfect_forecast", Help: "knows the demand to come, not how long a replica will take", New: newPerfect, Clairvoyant: true, Knobs: []Knob{
 		{"ahead", []float64{2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 25}, 13},
 	}},
+	{Name: "perfect_level", Help: "knows the demand to come but for the noise of single minutes", New: newPerfectLevel, Clairvoyant: true, Knobs: []Knob{
+		{"utilisation", utilisations, .9}, {"ahead", []float64{7, 10, 13, 20}, 13},
+	}},
 	{Name: OraclePolicy, Help: "knows the demand to come and each replica's warm-up, and pays it", New: newOracle, Clairvoyant: true, Knobs: []Knob{
 		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6},
 	}},

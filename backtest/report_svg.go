@@ -113,7 +113,7 @@ func drawCurves(all []namedCurve) template.HTML {
 			style = `stroke="#1550c8" stroke-width="3"`
 		case OraclePolicy:
 			style = `stroke="#111" stroke-dasharray="6 4" stroke-width="2"`
-		case "perfect_forecast":
+		case "perfect_forecast", "perfect_level":
 			style = `stroke="#555" stroke-dasharray="2 3"`
 		default:
 			hue++
