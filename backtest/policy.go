@@ -27,7 +27,7 @@ type Policy interface {
 
 // Scene is what policies are made for.
 type Scene struct {
-	PeakReplicas int           // that the busiest minute needs
+	PeakReplicas int           // that the busiest minute of the whole trace needs, for who provides for the peak
 	Lead         time.Duration // how far ahead a policy must look: the warm-up's 90th percentile and a minute
 	// Future is what only a clairvoyant policy may read.
 	Future *Future

@@ -17,6 +17,7 @@ var templates embed.FS
 
 var reportTemplate = template.Must(template.New("report.html").Funcs(template.FuncMap{
 	"base":    filepath.Base,
+	"setting": func(knob string) string { return strings.ReplaceAll(knob, ",", ", ") },
 	"percent": func(x any) string { return cellText(x, 100, "%.2f %%") },
 	"share":   func(x any) string { return cellText(x, 100, "%.0f %%") },
 	"whole":   func(x any) string { return cellText(x, 1, "%.0f") },
