@@ -154,14 +154,21 @@ func (p *PolicySpec) grid() []Setting {
 	return all
 }
 
-// settings are those to run: the grid of a sweep, with the default among them, or the default alone.
-func (p *PolicySpec) settings(sweep bool) []Setting {
-	if !sweep {
-		return []Setting{p.defaults()}
+// settings are those to run: the default alone, or those of a sweep with the default among them. A sweep of pools in which
+// every request is simulated, which take long, is of the first knob alone.
+func (p *PolicySpec) settings(sweep bool, simulate Simulation) []Setting {
+	defaults := p.defaults()
+	var all []Setting
+	switch {
+	case sweep && simulate == Requests:
+		for _, v := range p.Knobs[0].Values {
+			all = append(all, append(Setting{v}, defaults[1:]...))
+		}
+	case sweep:
+		all = p.grid()
 	}
-	all := p.grid()
-	if !slices.ContainsFunc(all, func(s Setting) bool { return slices.Equal(s, p.defaults()) }) {
-		all = append(all, p.defaults())
+	if !slices.ContainsFunc(all, func(s Setting) bool { return slices.Equal(s, defaults) }) {
+		all = append(all, defaults)
 	}
 	return all
 }

@@ -95,6 +95,27 @@ func TestPolicyNames(t *testing.T) {
 	}
 }
 
+func TestSettings(t *testing.T) {
+	spec := PolicySpec{Knobs: []Knob{{"a", []float64{1, 2}, 3}, {"b", []float64{5, 6}, 5}}}
+	for _, test := range []struct {
+		sweep    bool
+		simulate Simulation
+		want     []string
+	}{
+		{false, Fluid, []string{"a=3,b=5"}},
+		{true, Fluid, []string{"a=1,b=5", "a=1,b=6", "a=2,b=5", "a=2,b=6", "a=3,b=5"}},
+		{true, Requests, []string{"a=1,b=5", "a=2,b=5", "a=3,b=5"}},
+	} {
+		var got []string
+		for _, set := range spec.settings(test.sweep, test.simulate) {
+			got = append(got, spec.knob(set))
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("sweep %v of %s: %s", test.sweep, test.simulate, diff)
+		}
+	}
+}
+
 // fluidPool has replicas of 100 tokens/s of decode that warm up in exactly 150 s.
 func fluidPool(t *testing.T, initial int) *FluidPool {
 	t.Helper()

@@ -23,7 +23,7 @@ func (r *runner) enter() error {
 			}
 			continue
 		}
-		for _, set := range spec.settings(r.cfg.Sweep) {
+		for _, set := range spec.settings(r.cfg.Sweep, r.cfg.Simulate) {
 			c, err := r.contender(spec, set)
 			if err != nil {
 				return err

@@ -134,7 +134,7 @@ func TestRunIsDeterministicAndComplete(t *testing.T) {
 		}
 	}
 	for _, p := range Policies {
-		if want := len(p.settings(true)); settings[p.Name] != want {
+		if want := len(p.settings(true, Fluid)); settings[p.Name] != want {
 			t.Errorf("%d results of %s, want %d", settings[p.Name], p.Name, want)
 		}
 	}
