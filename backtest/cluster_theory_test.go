@@ -31,7 +31,7 @@ func TestClusterOccupancyIsPoisson(t *testing.T) {
 	cfg.MaxNumSeqs = 1 << 20
 	c := mustCluster(t, cfg, 1)
 	rng := rand.New(rand.NewPCG(5, 5))
-	const rate, hours = 4., 80.
+	const rate, hours = 4., 40.
 	output := func() int64 { // 2 s on average, at 1 ms a token
 		if rng.IntN(10) == 0 {
 			return 11_001
