@@ -38,6 +38,10 @@ func (p *planner) Register(_ context.Context, r *dynamopb.RegisterRequest) (*dyn
 	return &dynamopb.RegisterResponse{Accepted: true}, nil
 }
 
+func (p *planner) Heartbeat(context.Context, *dynamopb.HeartbeatRequest) (*dynamopb.HeartbeatResponse, error) {
+	return &dynamopb.HeartbeatResponse{Ok: true}, nil
+}
+
 func (p *planner) Unregister(context.Context, *dynamopb.UnregisterRequest) (*dynamopb.UnregisterResponse, error) {
 	return &dynamopb.UnregisterResponse{Ok: true}, nil
 }
@@ -110,12 +114,14 @@ func TestScalers(t *testing.T) {
 	if n, code := desiredOverHTTP(t, p); code != http.StatusOK || n != desired {
 		t.Errorf("over HTTP: %g, status %d, want %g", n, code, desired)
 	}
+	endpoint := ""
 	await(t, "the planner to know both plug-ins", func() bool {
 		plan.mu.Lock()
 		defer plan.mu.Unlock()
+		endpoint = plan.endpoints["propose"]
 		return len(plan.endpoints) == 2
 	})
-	plugin := dial(strings.TrimPrefix(plan.endpoints["propose"], "grpc://"))
+	plugin := dial(strings.TrimPrefix(endpoint, "grpc://"))
 	proposed, err := dynamopb.NewProposePluginClient(plugin).Propose(t.Context(), &dynamopb.ProposeStageRequest{})
 	if targets := proposed.GetOverride().GetTargets(); err != nil || len(targets) != 1 || float64(targets[0].GetReplicas()) != desired || targets[0].Type != dynamopb.OverrideType_AT_LEAST {
 		t.Errorf("the planner is told %v (%v), want %g at least", proposed, err, desired)
