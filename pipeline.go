@@ -134,6 +134,7 @@ type poolEntry struct {
 	warmup   capacity.Warmup
 	decision alerting.State
 	outlook  forecaster.Outlook
+	signals  alerting.Signals
 	issued   []issue   // newest last, at most issuesKept
 	answered time.Time // when an autoscaler last said that a replica is ready; to the second
 	prefix   prefix
@@ -545,6 +546,7 @@ func (p *Pipeline) tickPools(out *Output) {
 	for i := range out.Pools {
 		if e := p.entry(out.Pools[i].Pool); e != nil {
 			e.prefix.fit(&out.Pools[i].State, &e.pool, p.cfg.PrefixBlocks)
+			e.signals = e.signals.Add(out.Tick, out.Windows, &out.Pools[i])
 		}
 	}
 }
@@ -574,7 +576,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		projection.Warnings = append(projection.Warnings, trusted.Warnings...)
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
 		out.Services = append(out.Services, PoolService{f.Pool, trusted, limits})
-		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence}
+		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}
 		var d alerting.Decision
 		d, e.decision = alerting.Decide(t, in, e.decision, p.cfg.Decision)
 		out.Projections = append(out.Projections, projection)

@@ -19,6 +19,8 @@ type Config struct {
 	MaxScaleIns       int           `yaml:"max_scale_ins"`       // times in a day that replicas are given up
 	MaxStepOut        int           `yaml:"max_step_out"`        // replicas asked for beyond those there are; 0 is unlimited
 
+	Priorities []string `yaml:"priorities"` // classes, most important first: when saturation cannot be averted, the last are limited first, and those not listed before them
+
 	WaitingPerReplica float64 `yaml:"waiting_per_replica"` // queued requests per ready replica that force more
 	KVDanger          float64 `yaml:"kv_danger"`           // KV use of the fullest replica that forces more
 
@@ -41,6 +43,9 @@ func DefaultConfig() Config {
 		RunbookURL: "https://github.com/forewarm/forewarm/blob/main/deploy/runbooks/{alert}.md",
 	}
 }
+
+// maxPriorities bounds the classes that are ranked.
+const maxPriorities = 64
 
 // defaultQuantile is provided for when neither a quantile nor costs are stated.
 const defaultQuantile = 0.95
@@ -84,6 +89,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("scale_in_step: %d is below 0; set the replicas given up at a time, or 0 for no limit", c.ScaleInStep)
 	case c.MaxScaleIns < 1 || c.MaxScaleIns > maxActions:
 		return fmt.Errorf("max_scale_ins: %d is out of 1…%d; set how often in a day replicas may be given up, such as 96", c.MaxScaleIns, maxActions)
+	case len(c.Priorities) > maxPriorities:
+		return fmt.Errorf("priorities: %d classes are listed; list the %d most important", len(c.Priorities), maxPriorities)
 	case c.MaxStepOut < 0:
 		return fmt.Errorf("max_step_out: %d is below 0; set 0 for no limit", c.MaxStepOut)
 	case !(c.WaitingPerReplica > 0):

@@ -23,6 +23,8 @@ func TestConfigCheck(t *testing.T) {
 		{"cooldown: 2h0m0s", func(c *Config) { c.Cooldown = 2 * time.Hour }},
 		{"expiry: 10m0s is not above renew (10m0s)", func(c *Config) { c.Expiry = 10 * time.Minute }},
 		{"scale_in_step: -1", func(c *Config) { c.ScaleInStep = -1 }},
+		{"priorities: 65 classes", func(c *Config) { c.Priorities = make([]string, 65) }},
+		{"max_scale_ins: 0", func(c *Config) { c.MaxScaleIns = 0 }},
 		{"max_step_out: -1", func(c *Config) { c.MaxStepOut = -1 }},
 		{"waiting_per_replica: 0", func(c *Config) { c.WaitingPerReplica = 0 }},
 		{"raise_after, resolve_after: 0, 5", func(c *Config) { c.RaiseAfter = 0 }},

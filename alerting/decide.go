@@ -17,6 +17,7 @@ type Input struct {
 	Pool       capacity.Pool
 	Minute     features.PoolMinute
 	Sequence   uint64
+	Signals    Signals // of the last hour; nil when nothing is known
 }
 
 // State is what a pool's decisions remember. The zero value is a pool never decided for. Times are whole seconds, so
@@ -74,6 +75,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	roles, named := p.roles(&st, desired, cfg)
 	d.Needed, d.Desired, d.ByRole, d.Constraints = needed, desired, roles, append(constraints, named...)
 	d.Action = p.action(desired)
+	d.Admission, d.Queue = p.admission(&d, cfg), p.queue()
 	if d.Action == ScaleOut {
 		d.NeededBy = p.shortFrom(cfg)
 		if p.floor.replicas > p.current {

@@ -80,6 +80,11 @@ type Decision struct {
 	Growth        []forecaster.GrowthPart  `json:"growth,omitempty" cbor:"35,keyasint,omitempty"`          // why demand for Binding differs from an hour ago, in its unit; the parts add up
 	Events        []forecaster.EventEffect `json:"events,omitempty" cbor:"36,keyasint,omitempty"`          // of the calendar, that the forecast of Binding counts on
 
+	Admission []AdmissionLimit `json:"admission_limits,omitempty" cbor:"37,keyasint,omitempty"` // when saturation cannot be averted
+	Queue     *QueuePlan       `json:"queue,omitempty" cbor:"38,keyasint,omitempty"`            // nil when the objective for the first token or the calls are not known
+
+	Diagnosis Bottleneck `json:"diagnosis,omitempty" cbor:"39,keyasint,omitempty"` // what latencies say binds; "" when they do not tell
+
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
 }
 

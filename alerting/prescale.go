@@ -46,7 +46,8 @@ type Prescale struct {
 	Reserves        capacity.Reserves `json:"reserves"`
 
 	BindingResource string        `json:"binding_resource"`
-	Probability     float64       `json:"probability"` // of saturation within the lead window if nothing is done
+	Diagnosis       Bottleneck    `json:"diagnosis,omitempty"` // what latencies say binds now: prefill, decode, slots, kv, prefill_and_decode
+	Probability     float64       `json:"probability"`         // of saturation within the lead window if nothing is done
 	SaturationETA   SaturationETA `json:"saturation_eta"`
 	LeadTime        string        `json:"lead_time"` // the warm-up quantile used
 	Quantile        float64       `json:"quantile"`
@@ -56,6 +57,8 @@ type Prescale struct {
 	Growth      []forecaster.GrowthPart `json:"growth,omitempty"` // of demand for the binding resource over the last hour, in its unit
 	Events      []EventData             `json:"events,omitempty"` // scheduled ones that the forecast counts on
 	Constraints []string                `json:"constraints"`
+	Admission   []AdmissionLimit        `json:"admission_limits,omitempty"` // by class, while saturation cannot be averted; a class without one is not limited
+	Queue       *QueuePlan              `json:"queue,omitempty"`            // what a queue before the pool may absorb until more replicas are ready
 	Reason      string                  `json:"reason"`
 	Evidence    string                  `json:"evidence"` // of the journal: pool, tick and stream sequence
 	Model       string                  `json:"model"`
@@ -115,6 +118,7 @@ func NewEvent(d *Decision) Event {
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
 		Model:    d.Model, Confidence: string(d.Confidence), Warnings: list(d.Warnings),
 	}
+	data.Admission, data.Queue, data.Diagnosis = d.Admission, d.Queue, d.Diagnosis
 	for _, part := range d.Growth {
 		part.Amount = round(part.Amount)
 		data.Growth = append(data.Growth, part)

@@ -130,7 +130,7 @@ func (c *RunConfig) complete() error {
 	if !(c.ScoreTo > c.ScoreFrom && c.ScoreTo <= 1) {
 		return fmt.Errorf("score-to %g is out of score-from %g…1: use a share such as 1", c.ScoreTo, c.ScoreFrom)
 	}
-	if c.Decision == (alerting.Config{}) {
+	if c.Decision.Mode == "" {
 		c.Decision = alerting.DefaultConfig()
 	}
 	c.Decision.Mode = alerting.Active

@@ -1,0 +1,159 @@
+package alerting
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+func TestShareByPriority(t *testing.T) {
+	classes := func() []asked {
+		return []asked{{"batch", 400, 4000}, {"chat", 300, 3000}, {"agent", 200, 2000}, {"idle", 0, 0}}
+	}
+	tests := map[string]struct {
+		capacity   float64
+		priorities []string
+		want       []AdmissionLimit
+	}{
+		"enough":                          {900, nil, nil},
+		"without priorities all alike":    {450, nil, []AdmissionLimit{{"batch", 2000, .5}, {"chat", 1500, .5}, {"agent", 1000, .5}}},
+		"the last pays first":             {700, []string{"chat", "agent", "batch"}, []AdmissionLimit{{"batch", 2000, .5}}},
+		"those not listed pay first":      {700, []string{"chat"}, []AdmissionLimit{{"batch", 4000 * 2. / 3, 2. / 3}, {"agent", 2000 * 2. / 3, 2. / 3}}},
+		"nothing is left for the last":    {300, []string{"chat", "agent", "batch"}, []AdmissionLimit{{"agent", 0, 0}, {"batch", 0, 0}}},
+		"not enough even for the highest": {150, []string{"chat", "agent", "batch"}, []AdmissionLimit{{"chat", 1500, .5}, {"agent", 0, 0}, {"batch", 0, 0}}},
+	}
+	for name, tt := range tests {
+		if diff := cmp.Diff(tt.want, share(classes(), tt.capacity, tt.priorities)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// TestShareFits: what is let in fits the capacity, and uses all of it where anything is limited.
+func TestShareFits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		demands := rapid.SliceOfN(rapid.Float64Range(0, 1e6), 0, 60).Draw(t, "demands")
+		have := rapid.Float64Range(0, 1e7).Draw(t, "capacity")
+		var list []*asked
+		sum := 0.0
+		for i, d := range demands {
+			list = append(list, &asked{fmt.Sprint("c", i), d, 2 * d})
+			sum += d
+		}
+		classes := heaviest(list)
+		if len(classes) > maxAdmissionLimits+1 {
+			t.Fatalf("%d classes", len(classes))
+		}
+		in := sum
+		for _, l := range share(classes, have, []string{"c3", "c1", "c7"}) {
+			if !(l.Share >= 0 && l.Share < 1) {
+				t.Fatalf("share %g", l.Share)
+			}
+			for _, c := range classes {
+				if c.class == l.Class {
+					in -= c.demand * (1 - l.Share)
+				}
+			}
+		}
+		if want := math.Min(sum, have); math.Abs(in-want) > 1e-6*math.Max(1, sum) {
+			t.Fatalf("%g let in of %g, capacity %g", in, sum, have)
+		}
+	})
+}
+
+// late is a saturation that comes before replicas can, of two classes.
+func late(in *Input) {
+	r := &in.Projection.Resources[0]
+	for h := range r.Probability {
+		r.Probability[h] = .9
+	}
+	r.ETA = forecaster.ETA{P10: 0, P50: 3 * time.Minute, P90: 9 * time.Minute}
+	for _, c := range []struct {
+		class, dimension string
+		demand           float64
+	}{{"batch", features.DimKV, 300}, {"batch", features.DimPrefill, 50}, {"batch", features.DimDecode, 10}, {"chat", features.DimKV, 200}, {"chat", features.DimDecode, 30}} {
+		f := in.Forecast.Total[0]
+		f.Class, f.Dimension = c.class, c.dimension
+		for h := range f.Minute {
+			for i := range f.Minute[h] {
+				f.Minute[h][i] = c.demand
+			}
+		}
+		in.Forecast.Classes = append(in.Forecast.Classes, f)
+	}
+}
+
+func TestAdmissionAdvice(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Priorities = []string{"chat", "batch"}
+	for _, tt := range []struct {
+		name string
+		edit func(*Input)
+		want []AdmissionLimit
+	}{
+		{"too late to scale", func(*Input) {}, []AdmissionLimit{{"batch", 40, 2. / 3}}},
+		{"in time", func(in *Input) { in.Projection.Resources[0].ETA.P50 = 20 * time.Minute }, nil},
+		{"in time, but for a bound", func(in *Input) {
+			in.Projection.Resources[0].ETA.P50 = 20 * time.Minute
+			in.Pool.Replicas.Max = 4
+		}, []AdmissionLimit{{"batch", 40, 2. / 3}}},
+		{"unlikely", func(in *Input) { in.Projection.Resources[0].Probability = [forecaster.Horizon]float64{} }, nil},
+		{"stale", func(in *Input) { in.Forecast.Stale = true }, nil},
+	} {
+		in := scene{ready: 4, median: flat(500), last: 350, edit: late}.input(t)
+		tt.edit(&in)
+		d, _ := Decide(noon, in, State{}, cfg)
+		if diff := cmp.Diff(tt.want, d.Admission, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+		if got := NewEvent(&d).Data.Admission; len(got) != len(tt.want) {
+			t.Errorf("%s: the event says %v", tt.name, got)
+		}
+	}
+}
+
+// TestQueuePlan: 4 replicas of 100 tokens against 200 at 10 calls a second serve 20 calls a second.
+func TestQueuePlan(t *testing.T) {
+	queue := func(demand float64, retries float32, edit func(*Input)) *QueuePlan {
+		in := scene{ready: 4, median: flat(demand), last: demand}.input(t)
+		in.Pool.SLO = capacity.SLO{TTFT: 2 * time.Second}
+		f := in.Forecast.Total[0]
+		f.Dimension = features.DimRequests
+		f.Basis.Now.Requests, f.Basis.Now.Retries = 6000, retries
+		for h := range f.Minute {
+			for i := range f.Minute[h] {
+				f.Minute[h][i] = 10
+			}
+		}
+		in.Forecast.Total = append(in.Forecast.Total, f)
+		edit(&in)
+		d, _ := Decide(noon, in, State{}, DefaultConfig())
+		return d.Queue
+	}
+	nothing := func(*Input) {}
+	for _, tt := range []struct {
+		name string
+		got  *QueuePlan
+		want *QueuePlan
+	}{
+		{"half used", queue(200, 0, nothing), &QueuePlan{2, 40, 10*13*60 + 40, 1}},
+		{"half of the calls are tried again", queue(200, 3000, nothing), &QueuePlan{2, 40, 5*13*60 + 40, 1.5}},
+		{"short already", queue(800, 0, nothing), &QueuePlan{2, 10, -5*13*60 + 10, 1}},
+		{"no objective", queue(200, 0, func(in *Input) { in.Pool.SLO.TTFT = 0 }), nil},
+		{"no traffic", queue(0, 0, nothing), nil},
+		{"calls are not counted", queue(200, 0, func(in *Input) { in.Forecast.Total = in.Forecast.Total[:1] }), nil},
+		{"no replicas", queue(200, 0, func(in *Input) { in.Minute.State.Ready = 0 }), nil},
+	} {
+		if diff := cmp.Diff(tt.want, tt.got); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+}
