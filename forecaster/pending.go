@@ -1,7 +1,7 @@
 package forecaster
 
 // pending keeps, for every target, the forecasts whose outcomes are still to come: one ring per target, as long as its
-// lead and the settling time. About 22 KiB a series without settling time.
+// lead and the settling time. About 68 KiB a series without settling time.
 type pending struct {
 	start [numTargets + 1]int // ring of target k is rows[start[k]:start[k+1]]
 	rows  []pendingRow
