@@ -275,7 +275,7 @@ func TestDecodeSamples(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatal("no samples", err)
 	}
-	kinds := map[string]Kind{"replica.json": KindReplica, "ack.json": KindAck, "watermark.json": KindWatermark}
+	kinds := map[string]Kind{"replica.json": KindReplica, "ack.json": KindAck, "watermark.json": KindWatermark, "history.json": KindHistory}
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {

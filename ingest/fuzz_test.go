@@ -251,12 +251,28 @@ func checkBatch(t *testing.T, b *Batch) int {
 			t.Fatalf("ack %+v", a)
 		}
 	}
+	for _, h := range b.Histories {
+		for _, s := range []string{h.Pool, h.Class, h.Dimension} {
+			if label(s); s == "" {
+				t.Fatalf("history %+v", h)
+			}
+		}
+		instant(h.Start)
+		if h.Start.IsZero() || len(h.Values) == 0 || len(h.Values) > MaxHistoryMinutes {
+			t.Fatalf("history %+v", h)
+		}
+		for _, v := range h.Values {
+			if v < 0 || math.Signbit(v) && !math.IsNaN(v) || v > float64(limits.SumTokens) {
+				t.Fatalf("amount %g", v)
+			}
+		}
+	}
 	for _, r := range b.Refused {
 		if r.Reason == "" || r.Detail == "" || len(r.Record) > limits.RefusedBytes {
 			t.Fatalf("refusal %+v", r)
 		}
 	}
-	return len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks)
+	return len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks) + len(b.Histories)
 }
 
 // compareWithReference reads an accepted request with the standard library as well.
