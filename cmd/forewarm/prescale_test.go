@@ -30,7 +30,7 @@ func TestPrescaleConsumer(t *testing.T) {
 	}
 	p := startDaemon(t,
 		"clock: event", "features: {lateness: 0s}", "decision: {mode: active}",
-		"pools: [{name: chat, decode_tokens_per_s: 400, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]",
+		"pools: [{name: chat, decode_tokens_per_s: 100, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]",
 	)
 	answers := subscribe(t, p.conn, "forewarm.prescale.ack.chat")
 	events := subscribe(t, p.conn, "forewarm.prescale.chat")
@@ -46,8 +46,8 @@ func TestPrescaleConsumer(t *testing.T) {
 		_ = cmd.Wait()
 	}()
 
-	// Two hours up to now, for lapsed advice is not obeyed; the load rises at their end.
-	const minutes = 120
+	// Some time up to now, for lapsed advice is not obeyed; the load rises at their end.
+	const minutes = 70
 	now, requests := time.Now().Truncate(time.Minute), 0
 	minute := func(at time.Time, perMinute int) {
 		for i := range perMinute {
@@ -57,9 +57,9 @@ func TestPrescaleConsumer(t *testing.T) {
 		}
 	}
 	for m := range minutes {
-		perMinute := 40
+		perMinute := 10
 		if m >= minutes-10 {
-			perMinute = 160
+			perMinute = 40
 		}
 		minute(now.Add(time.Duration(m-minutes)*time.Minute), perMinute)
 	}
@@ -91,7 +91,7 @@ func TestPrescaleConsumer(t *testing.T) {
 		got, err := os.ReadFile(calls)
 		return err == nil && strings.HasSuffix("\n"+string(got), "\n"+strconv.Itoa(last)+"\n")
 	})
-	minute(now, 160)
+	minute(now, 40)
 	minute(now.Add(time.Minute), 1) // which ends the one before
 	p.settle(t)
 	if refused := metric(t, p, `forewarm_ingest_refused_total{reason="missing_field"}`); refused > 0 {

@@ -68,7 +68,7 @@ func TestScalers(t *testing.T) {
 		"clock: event", "features: {lateness: 0s, stale_after: 2m}", "decision: {mode: active}",
 		"keda: {listen: '127.0.0.1:0'}",
 		"dynamo: {planners: [{pool: chat, listen: '127.0.0.1:0', registry: '"+registry+"', stages: [predict, propose]}]}",
-		"pools: [{name: chat, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}, {name: batch, decode_tokens_per_s: 400, replicas: {max: 9}}]",
+		"pools: [{name: chat, decode_tokens_per_s: 100, replicas: {min: 1, max: 9}}, {name: batch, decode_tokens_per_s: 400, replicas: {max: 9}}]",
 	)
 	dial := func(address string) *grpc.ClientConn {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -92,7 +92,7 @@ func TestScalers(t *testing.T) {
 	}
 
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
-	const minutes, perMinute = 120, 120
+	const minutes, perMinute = 70, 30
 	send := func(pool string, at time.Time, n int) {
 		for i := range n {
 			at := at.Add(time.Duration(i) * time.Minute / time.Duration(n))
