@@ -271,13 +271,22 @@ func done(d *Decision) string {
 	case d.Desired > total:
 		return fmt.Sprintf("Asked for %d→%d replicas at %s, ready by about %s.", total, d.Desired, clock(d.AskedAt), clock(by))
 	case d.Pending > 0 && overdue:
-		return fmt.Sprintf("%d of %d replicas are still warming up and were due by %s: check why.", d.Pending, total, clock(by))
+		return fmt.Sprintf("%s still warming up past %s, when all were due: check why.", warming(d.Pending, total), clock(by))
 	case d.Pending > 0 && !d.AskedAt.IsZero():
-		return fmt.Sprintf("%d of %d replicas are still warming up, asked for at %s, ready by about %s.", d.Pending, total, clock(d.AskedAt), clock(by))
+		return fmt.Sprintf("%s still warming up, asked for at %s, ready by about %s.", warming(d.Pending, total), clock(d.AskedAt), clock(by))
 	case d.Pending > 0:
-		return fmt.Sprintf("%d of %d replicas are still warming up.", d.Pending, total)
+		return warming(d.Pending, total) + " still warming up."
 	}
 	return fmt.Sprintf("Staying at %s.", count(d.Desired))
+}
+
+// warming is the beginning of a sentence about replicas on their way.
+func warming(pending, total int) string {
+	verb := "are"
+	if pending == 1 {
+		verb = "is"
+	}
+	return fmt.Sprintf("%d of %s %s", pending, count(total), verb)
 }
 
 // consequence is what a cause leads to, in the middle of a sentence.

@@ -11,7 +11,7 @@ import (
 
 // What a class has to have changed by within the hour to be said beside its main cause.
 const (
-	leastFactor = 1.1 // of a rate or a length
+	leastFactor = 1.2 // of a rate or a length
 	leastLoss   = 0.1 // of the cache hit ratio, absolute
 )
 
