@@ -116,12 +116,13 @@ type policyRow struct {
 const policyHead = `## Policies at equal saturation
 
 GPU-hours (replicas, warming ones included) for the same share of saturated minutes in the last third of each trace, read
-off each policy's curve over its first knob. Fluid pools of which the busiest minute needs %d replicas, that warm up in 6
-minutes (p50; p90 12), the same draws for all; decisions each minute. The other knobs of every policy are those that cost
-least in the first two thirds. The oracle is the cheapest plan for the demand that came and the warm-ups that were
-drawn; a perfect forecast knows the demand and looks a fixed time ahead, a perfect
-level knows it but for the noise of single minutes (the mean of the quarter hour around each); *closed* is the share of the GPU-hours between the best rival and it that Forewarm saves; *saturated* is
-Forewarm's saturated minutes over the best rival's at equal GPU-hours. – is a share that no setting reaches.
+off each policy's curve over its first knob; the other knobs of every policy are those that cost least in the first two
+thirds. Fluid pools of which the busiest minute needs %d replicas, that warm up in 6 minutes (p50; p90 12), the same draws
+for all; decisions each minute. Three know the future: the oracle is the cheapest plan for the demand that came and the
+warm-ups that were drawn; a perfect forecast knows the demand, and looks a fixed time ahead; a perfect level knows it but
+for the noise of single minutes (the mean of the quarter hour around each), which no forecast knows. *Closed* is the share
+of the GPU-hours between the best rival and the oracle that Forewarm saves, *saturated* its saturated minutes over the best
+rival's at equal GPU-hours. – is a share that no setting reaches.
 Made by ` + "`make bench-policies TRACES=…`" + `.
 `
 
