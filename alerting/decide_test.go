@@ -217,6 +217,21 @@ func TestDecideReason(t *testing.T) {
 	}
 }
 
+// TestScaleInCountsTheCacheThatGoes: four replicas would do for the prompts that miss the cache, but what the fifth one's
+// cache serves would miss it, too.
+func TestScaleInCountsTheCacheThatGoes(t *testing.T) {
+	for cached, want := range map[float32]int{0: 4, 600 * 200: 4, 600 * 300: 5} { // tokens of ten minutes; a fifth of it each
+		in := scene{ready: 5, median: flat(350), last: 350, edit: func(in *Input) {
+			f := &in.Forecast.Total[0]
+			f.Dimension, f.Basis.Now.Cached = features.DimPrefill, cached
+			in.Pool.Rates.PrefillTokensPerS = 100
+		}}.input(t)
+		if d, _ := Decide(noon, in, State{LastTick: noon.Add(-time.Minute), LastDesired: 5, Sighted: noon.Add(-time.Hour)}, DefaultConfig()); d.Desired != want {
+			t.Errorf("%g cached tokens: %d replicas, want %d", cached, d.Desired, want)
+		}
+	}
+}
+
 // Waiting for replicas must not ask for more of them: the 2→4→8→16 runaway of autoscalers that do not count what is on
 // its way.
 func TestDecideDoesNotRunAway(t *testing.T) {

@@ -57,6 +57,7 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 			continue
 		}
 		keep, _ := largest(f, p.confidence, minutes(p.lead+cfg.Cooldown))
+		keep += p.coldCache(f)
 		r := resource{forecast: f, now: replicasFor(f.Now.Mean, per), keep: replicasFor(keep, per), evidence: ResourceEvidence{
 			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: replicasFor(need, per),
 			ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
@@ -74,6 +75,16 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 		own = append(own, r)
 	}
 	return own, prompts
+}
+
+// coldCache is how much prefill one replica fewer costs: the prompts that its prefix cache served, of ten minutes, have to
+// be computed elsewhere, until they are cached there.
+func (p *plan) coldCache(f *forecaster.Forecast) (tokensPerS float64) {
+	const seconds = 600
+	if f.Dimension != features.DimPrefill || p.current == 0 {
+		return 0
+	}
+	return finite(float64(f.Basis.Now.Cached)) / seconds / float64(p.current)
 }
 
 // binding is the resource that takes most replicas; among equals the one that the projection names. nil when there is
