@@ -568,7 +568,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		lead := forecaster.LeadTime(&pool.Warmup)
 		e.outlook.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Demand(f.Pool, dimension, minute) })
 		window := lead + p.cfg.Decision.Hold
-		projection := forecaster.Project(f, alerting.Serving(&pool), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.outlook)
+		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.outlook)
 		e.outlook.Issue(f, &projection, pool.Reserves.Failure, window)
 		projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
 		projection.Growth = p.forecaster.Growth(f.Pool, projection.Binding)

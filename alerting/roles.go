@@ -17,10 +17,35 @@ type Roles struct {
 }
 
 // Serving is the capacity of the pool's own replicas for a projection: in a disaggregated pool others compute prompts, and
-// their number is not reported.
-func Serving(p *capacity.Pool) forecaster.Capacity { return serving{p} }
+// their number is not reported. Where t says that a rate was learned, it is as uncertain as t has it; nil is for rates that
+// are known.
+func Serving(p *capacity.Pool, t *capacity.Trusted) forecaster.Capacity { return serving{p, t} }
 
-type serving struct{ pool *capacity.Pool }
+type serving struct {
+	pool    *capacity.Pool
+	trusted *capacity.Trusted
+}
+
+// Spread is the interval of a rate that was learned, over its value; a careful bound that is used in place of the value has
+// none.
+func (s serving) Spread(dimension string) (low, high float64) {
+	if s.trusted == nil {
+		return 1, 1
+	}
+	var b *capacity.Basis
+	switch dimension {
+	case capacity.Prefill:
+		b = &s.trusted.Prefill
+	case capacity.Decode:
+		b = &s.trusted.Decode
+	default:
+		return 1, 1
+	}
+	if e := b.Learned; b.Source == capacity.Learned && !b.Extrapolated && e.Value > 0 && e.Low > 0 && e.High >= e.Value {
+		return min(e.Low/e.Value, 1), e.High / e.Value
+	}
+	return 1, 1
+}
 
 // PerReplica is that of the pool, without what prefill replicas carry.
 func (s serving) PerReplica(dimension string, reportedKV float64) (safe float64, ok bool) {

@@ -71,13 +71,26 @@ func TestRolesAreSizedApart(t *testing.T) {
 func TestServingHidesPrompts(t *testing.T) {
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(1)}.input(t)
 	for dimension, want := range map[string]bool{capacity.KV: true, capacity.Prefill: false} {
-		if _, ok := Serving(&in.Pool).PerReplica(dimension, 0); ok != want {
+		if _, ok := Serving(&in.Pool, nil).PerReplica(dimension, 0); ok != want {
 			t.Errorf("%s: %t", dimension, ok)
 		}
 	}
 	in.Pool.Disaggregated = false
-	if _, ok := Serving(&in.Pool).PerReplica(capacity.Prefill, 0); !ok {
+	if _, ok := Serving(&in.Pool, nil).PerReplica(capacity.Prefill, 0); !ok {
 		t.Error("prompts are nobody's")
+	}
+}
+
+func TestServingIsAsUncertainAsWhatWasLearned(t *testing.T) {
+	learned := capacity.Basis{Source: capacity.Learned, Learned: capacity.Estimate{Value: 100, Low: 80, High: 130}}
+	guessed := learned
+	guessed.Extrapolated = true
+	trusted := &capacity.Trusted{Prefill: learned, Decode: guessed}
+	for dimension, want := range map[string][2]float64{capacity.Prefill: {.8, 1.3}, capacity.Decode: {1, 1}, capacity.KV: {1, 1}} {
+		low, high := Serving(nil, trusted).(forecaster.Uncertain).Spread(dimension)
+		if [2]float64{low, high} != want {
+			t.Errorf("%s: %g to %g, want %v", dimension, low, high, want)
+		}
 	}
 }
 

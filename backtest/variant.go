@@ -37,7 +37,7 @@ func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecas
 	pool.Warmup = v.pool.Warmup.Given(waiting)
 	supply, _ := alerting.CurrentSupply(t, minute, &pool, v.state)
 	window := forecaster.LeadTime(&pool.Warmup) + v.cfg.Hold
-	v.projection = forecaster.Project(f, alerting.Serving(&pool), &pool.Warmup, supply, pool.Reserves.Failure, window, outlook)
+	v.projection = forecaster.Project(f, alerting.Serving(&pool, nil), &pool.Warmup, supply, pool.Reserves.Failure, window, outlook)
 	in := alerting.Input{Projection: v.projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
 	var d alerting.Decision
 	d, v.state = alerting.Decide(t, in, v.state, v.cfg)

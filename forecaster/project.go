@@ -16,6 +16,12 @@ type Capacity interface {
 	PerReplica(dimension string, reportedKV float64) (safe float64, ok bool)
 }
 
+// Uncertain is a Capacity that was estimated: it lies between low and high times what PerReplica says with a probability of
+// 90 %. 1 and 1 for a dimension that is known for sure.
+type Uncertain interface {
+	Spread(dimension string) (low, high float64)
+}
+
 // Lag is the distribution of the time from asking for a replica to having it.
 type Lag interface {
 	Quantile(p float64) time.Duration
@@ -30,7 +36,7 @@ const leadQuantile = 0.9
 func LeadTime(lag Lag) time.Duration { return lag.Quantile(leadQuantile) + features.Minute }
 
 // Project sets the sample paths of a pool's demand against its supply: replicas that are ready now, less reserve kept
-// for failures, plus pending ones as they become ready. Each path draws its own warm-up lag. window is how far ahead
+// for failures, plus pending ones as they become ready. Each path draws its own warm-up lag, and its own capacity where that is Uncertain. window is how far ahead
 // probabilities and headroom are summed up. outlook turns shares of paths into probabilities; nil takes them at their
 // word. O(resources × paths × minutes).
 func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, outlook *Outlook) Projection {
@@ -49,7 +55,11 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 			p.Warnings = append(p.Warnings, fmt.Sprintf("requests share prefixes: the engines hold %.2f of their KV tokens, and a replica counts for as much more", per/carries))
 			per = carries
 		}
-		p.Resources = append(p.Resources, projectResource(name, per, pf, pf.Paths.At[d], ready, span, outlook))
+		r := projectResource(name, per, pf, pf.Paths.At[d], drawCapacity(pool, name, ready), span, outlook)
+		if have := per * float64(ready[0][0]); have > 0 && pf.Of(name) != nil {
+			r.Utilisation = r.Demand / have
+		}
+		p.Resources = append(p.Resources, r)
 	}
 	if len(p.Resources) == 0 {
 		p.Warnings = append(p.Warnings, "no resource of this pool has both a forecast and a capacity")
@@ -100,14 +110,39 @@ func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizo
 	return out
 }
 
+// drawCapacity is ready with each path's replicas worth more or less, by the spread of their capacity; ready itself when
+// that is known for sure. The distribution is piecewise linear through its bounds and the middle.
+func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][Horizon]float32 {
+	u, ok := pool.(Uncertain)
+	if !ok {
+		return ready
+	}
+	low, high := u.Spread(dimension)
+	if low == 1 && high == 1 {
+		return ready
+	}
+	const tail, least = 0.45, 0.05 // from the middle to a bound; no replica is worth less than a twentieth
+	out := make([][Horizon]float32, len(ready))
+	for j := range ready {
+		// 37 is odd: every level once, in an order unrelated to the templates' and the lags'.
+		level := (float64(j*37%len(ready))+.5)/float64(len(ready)) - .5
+		side := high - 1
+		if level < 0 {
+			side = 1 - low
+		}
+		worth := float32(math.Max(1+level/tail*side, least))
+		for h := range ready[j] {
+			out[j][h] = ready[j][h] * worth
+		}
+	}
+	return out
+}
+
 func projectResource(name string, per float64, pf *PoolForecast, demand, ready [][Horizon]float32, span int, outlook *Outlook) ResourceProjection {
 	ranks, odds := outlook.curve(name)
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
 	if f := pf.Of(name); f != nil {
 		r.Demand = f.Now.Mean
-		if have := per * float64(ready[0][0]); have > 0 {
-			r.Utilisation = f.Now.Mean / have
-		}
 	}
 	headroom := make([]float64, len(demand))
 	for j := range demand {

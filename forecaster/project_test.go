@@ -98,6 +98,27 @@ func TestFailureReserveIsNotSupply(t *testing.T) {
 	}
 }
 
+type uncertainCapacity struct {
+	fixedCapacity
+	low, high float64
+}
+
+func (c uncertainCapacity) Spread(string) (low, high float64) { return c.low, c.high }
+
+// TestUncertainCapacity: a demand of 95 % of the capacity is too much for the share of paths whose capacity is as low, and
+// one of 105 % is not for those whose capacity is as high.
+func TestUncertainCapacity(t *testing.T) {
+	for _, tt := range []struct {
+		demand, low, high, want float64
+	}{{950, 1, 1, 0}, {950, .9, 1.1, .5 - .45*.5}, {1050, .9, 1.1, .5 + .45*.5}, {1050, .9, 1, 1}, {800, .9, 1.3, 0}, {999, .001, 1, .5}} {
+		pf := ramp("kv", tt.demand, 0)
+		p := Project(&pf, uncertainCapacity{fixedCapacity{"kv": 100}, tt.low, tt.high}, fixedLag(time.Minute), Supply{Ready: 10}, 0, 30*time.Minute, nil)
+		if math.Abs(p.Probability-tt.want) > .01 || p.Resources[0].Utilisation != tt.demand/1000 {
+			t.Errorf("%g with a capacity of 1000 × %g to %g: P %v, want %v; utilisation %v", tt.demand, tt.low, tt.high, p.Probability, tt.want, p.Resources[0].Utilisation)
+		}
+	}
+}
+
 func TestNearestToItsLimitBinds(t *testing.T) {
 	pf := ramp("kv", 500, 0)
 	other := ramp("decode", 900, 0)
