@@ -105,7 +105,7 @@ var Policies = []PolicySpec{
 		{"utilisation", utilisations, .9}, {"ahead", []float64{7, 10, 13, 20}, 13},
 	}},
 	{Name: OraclePolicy, Help: "knows the demand to come and each replica's warm-up, and pays it", New: newOracle, Clairvoyant: true, Knobs: []Knob{
-		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6},
+		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6}, {"others", []float64{3, 12, 40}, 3},
 	}},
 }
 

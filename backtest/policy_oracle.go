@@ -31,7 +31,7 @@ func newOracle(s Scene, set Setting) Policy {
 	for k := 1; k <= typical; k++ {
 		lag += float64(f.Lag(k)) / typical
 	}
-	return &oracle{start: f.Start, desired: schedule(f, cheapest(f, lag, set[0]))}
+	return &oracle{start: f.Start, desired: schedule(f, cheapest(f, lag, set[0]), int(set[1]))}
 }
 
 func (*oracle) Name() string { return OraclePolicy }
@@ -198,9 +198,9 @@ func (p *planner) serve(need float64, from []uint32) {
 
 // schedule is how many replicas to ask for at the beginning of each minute, so that those of plan are ready: each is
 // asked for its own warm-up ahead of the minute that it serves first, in the order of their numbers. One that would have
-// to be asked for again before it could be given up stays; and while one is on its way none is given up, for a pool gives
+// to be asked for again before it could be given up stays, also when as many others as given are asked for first; and while one is on its way none is given up, for a pool gives
 // up first those that warm up.
-func schedule(f *Future, plan []int) []int {
+func schedule(f *Future, plan []int, others int) []int {
 	desired := make([]int, len(plan))
 	have, started := f.Initial, 0
 	warm := 0 // the minute from which all that were started serve
@@ -214,7 +214,7 @@ func schedule(f *Future, plan []int) []int {
 					more = i
 				}
 			}
-			if plan[u] > keep && u-t <= f.slowest(started, plan[u]-keep) {
+			if plan[u] > keep && u-t <= f.slowest(started, plan[u]-keep+others) {
 				keep = plan[u]
 			}
 		}
@@ -233,11 +233,9 @@ func schedule(f *Future, plan []int) []int {
 	return desired
 }
 
-// slowest is the longest lag of the next n replicas after the k-th, and of some more that others may have started by
-// then.
+// slowest is the longest lag of the next n replicas after the k-th.
 func (f *Future) slowest(k, n int) (lag int) {
-	const others = 3
-	for i := 1; i <= n+others; i++ {
+	for i := 1; i <= n; i++ {
 		lag = max(lag, f.Lag(k+i))
 	}
 	return lag

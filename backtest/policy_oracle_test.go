@@ -110,7 +110,7 @@ func TestCheapestPlan(t *testing.T) {
 func TestOracleCarriesItsPlanOut(t *testing.T) {
 	need := bumpyDemand(9)
 	var f *Future
-	a := fluidRun(t, need, 9, func(s Scene) Policy { f = s.Future; return newOracle(s, Setting{1e6}) })
+	a := fluidRun(t, need, 9, func(s Scene) Policy { f = s.Future; return newOracle(s, Setting{1e6, 3}) })
 	plan := cheapest(f, 7.4, 1e6)
 	hours, have := 0., f.Initial
 	for _, n := range plan {
