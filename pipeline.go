@@ -186,15 +186,15 @@ type issue struct {
 const issuesKept = 64
 
 func (e *poolEntry) remember(d *alerting.Decision) {
-	if !d.Publish {
-		return
+	if !d.Publish || d.Action == alerting.ScaleIn || d.Action == alerting.Hold && d.Desired <= d.Ready {
+		return // nothing that an answer could say took time
 	}
 	if len(e.issued) == issuesKept {
 		e.issued = append(e.issued[:0], e.issued[1:]...)
 	}
 	at := d.Tick
-	if d.Action == alerting.ScaleOut && !d.AskedAt.IsZero() {
-		at = d.AskedAt // a renewal asks for nothing new
+	if !d.AskedAt.IsZero() {
+		at = d.AskedAt // a renewal asks for nothing new, nor does a hold while replicas are on their way
 	}
 	e.issued = append(e.issued, issue{d.Generation, at})
 }

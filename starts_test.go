@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -112,5 +113,29 @@ func TestLeadFollowsTheLag(t *testing.T) {
 	scaleUp(1, 20*time.Minute)
 	if got := len(e.warmup.State().Observed); got != seen+1 {
 		t.Errorf("%d observations of an answer and the start it answers for, want 1", got-seen)
+	}
+}
+
+// TestOnlyAsksAreAnswered: an answer to advice that asked for no more replicas teaches no lag, and one to a renewal or to a
+// hold while replicas are on their way counts from when they were asked for.
+func TestOnlyAsksAreAnswered(t *testing.T) {
+	var e poolEntry
+	asked := midnight.Add(-8 * time.Minute)
+	for i, x := range []struct {
+		d    alerting.Decision
+		want time.Time
+	}{
+		{alerting.Decision{Action: alerting.ScaleOut, Publish: true, Ready: 2, Desired: 4}, midnight},
+		{alerting.Decision{Action: alerting.ScaleOut, Publish: true, Ready: 2, Desired: 4, AskedAt: asked}, asked},
+		{alerting.Decision{Action: alerting.Hold, Publish: true, Ready: 2, Pending: 2, Desired: 4, AskedAt: asked}, asked},
+		{alerting.Decision{Action: alerting.Hold, Publish: true, Ready: 4, Desired: 4, AskedAt: asked}, time.Time{}},
+		{alerting.Decision{Action: alerting.ScaleIn, Publish: true, Ready: 4, Desired: 3, AskedAt: asked}, time.Time{}},
+		{alerting.Decision{Action: alerting.ScaleOut, Ready: 2, Desired: 4}, time.Time{}}, // not published
+	} {
+		x.d.Tick, x.d.Generation = midnight, int64(i)
+		e.remember(&x.d)
+		if at, ok := e.asked(int64(i)); ok == x.want.IsZero() || !at.Equal(x.want) {
+			t.Errorf("case %d: asked for at %s (%t), want %s", i, at, ok, x.want)
+		}
 	}
 }
