@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -102,7 +103,7 @@ func saturation(d *Decision, r *ResourceEvidence, who string, cfg Config) []Cond
 	out[0].Fading = !probable || late
 	if late {
 		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r.Dimension), cfg,
-			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so shed or delay load.", text, span(d.Lead))).load(d, who)
+			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.", text, span(d.Lead), relief(d))).load(d, who)
 		page.Fading, page.Immediate = !probable, r.Probability >= sureProbability
 		out = append(out, page)
 	}
@@ -126,7 +127,7 @@ func limit(d *Decision, who string, cfg Config) []Condition {
 	for i := range d.Resources {
 		if r := &d.Resources[i]; r.Dimension == d.Binding {
 			c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r.Dimension), cfg,
-				fmt.Sprintf("%s %s: raise the limit, or shed or delay load.", story(d, r, who, cfg), short(d))).load(d, who)
+				fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, r, who, cfg), short(d), relief(d))).load(d, who)
 			c.Fading = d.Probability < cfg.AlertProbability
 			return []Condition{c}
 		}
@@ -147,7 +148,7 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 	const meanwhile = "Expect less warning than usual; queues and KV use still add replicas."
 	if f.Fallback {
 		c := condition(d, ForecastDegraded, f.Dimension, Warning, cfg, fmt.Sprintf(
-			"Pool %s: for a day the forecast of %s has done no better than a simple baseline, which answers in its place. %s", d.Pool, noun(f.Dimension), meanwhile))
+			"Pool %s: the models of %s have lately done no better than its last value, which has the larger part in the forecast. %s", d.Pool, noun(f.Dimension), meanwhile))
 		c.Ticks = degradedTicks
 		return []Condition{c}
 	}
@@ -298,6 +299,31 @@ func consequence(d *Decision, cfg Config) string {
 			verb = "advises"
 		}
 		text += fmt.Sprintf("; %s %d→%d replicas", verb, d.Ready+d.Pending, d.Desired)
+	}
+	return text
+}
+
+// maxRelief bounds the classes whose admission an alert names; the event lists all.
+const maxRelief = 2
+
+// relief is what is left when scaling does not help, in the middle of a sentence: the admission limits of the decision,
+// the hardest first.
+func relief(d *Decision) string {
+	limits := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
+	if len(limits) == 0 {
+		return "shed or delay load"
+	}
+	var parts []string
+	for _, l := range limits[:min(maxRelief, len(limits))] {
+		if l.TokensPerS < 1 {
+			parts = append(parts, "nothing of class "+l.Class)
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s tokens/s of class %s (%s of what it will ask for)", amount(l.TokensPerS), l.Class, percent(l.Share)))
+	}
+	text := "shed or delay load: let in " + strings.Join(parts, ", ")
+	if len(limits) > maxRelief {
+		text += ", and of others what the event says"
 	}
 	return text
 }

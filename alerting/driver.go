@@ -31,7 +31,7 @@ func principal(drivers []forecaster.Driver) *forecaster.Driver {
 }
 
 // describe is the principal of drivers in words, with all that changed about its class and how much of the growth it is:
-// class agent, tenant acme 62 %, feature search 40 %: prompt length ×2.1, cache hit ratio 0.71→0.32. pf says what was before,
+// class agent, tenant acme 62 %, feature search 40 %: prompt length ×2.1, cache hit ratio 0.71→0.32, since 14:05 UTC. pf says what was before,
 // and may be nil.
 func describe(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimension string) string {
 	first := principal(drivers)
@@ -46,7 +46,11 @@ func describe(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimensio
 	if causes == nil {
 		return fmt.Sprintf("%s has %s of the demand, and nothing about it changed in an hour", text, percent(first.Share))
 	}
-	return text + ": " + strings.Join(causes, ", ")
+	text += ": " + strings.Join(causes, ", ")
+	if !first.Since.IsZero() {
+		text += ", since " + clock(first.Since)
+	}
+	return text
 }
 
 // changes are what changed about a class within the hour: the causes of its drivers, then what else the sums behind its

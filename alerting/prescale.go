@@ -90,11 +90,12 @@ type SaturationETA struct {
 
 // DriverData names who is behind a rise, and by what.
 type DriverData struct {
-	Class  string  `json:"class"`
-	Tenant string  `json:"tenant,omitempty"`
-	Cause  string  `json:"cause"`
-	Factor float64 `json:"factor"`
-	Share  float64 `json:"share"`
+	Class  string     `json:"class"`
+	Tenant string     `json:"tenant,omitempty"`
+	Cause  string     `json:"cause"`
+	Factor float64    `json:"factor"`
+	Share  float64    `json:"share"`
+	Since  *time.Time `json:"since,omitempty"` // when its demand rose to what it is
 
 	// Shares of the class's tokens; the true ones lie within share ± margin.
 	TenantShare   float64 `json:"tenant_share,omitempty"`
@@ -128,7 +129,7 @@ func NewEvent(d *Decision) Event {
 	}
 	for _, driver := range d.Drivers {
 		data.Drivers = append(data.Drivers, DriverData{
-			Class: driver.Class, Tenant: driver.Tenant, Cause: driver.Cause, Factor: round(driver.Factor), Share: round(driver.Share),
+			Class: driver.Class, Tenant: driver.Tenant, Cause: driver.Cause, Factor: round(driver.Factor), Share: round(driver.Share), Since: instant(driver.Since),
 			TenantShare: round(driver.TenantShare), TenantMargin: round(driver.TenantMargin),
 			Feature: driver.Feature, FeatureShare: round(driver.FeatureShare), FeatureMargin: round(driver.FeatureMargin),
 		})

@@ -23,6 +23,7 @@ var nights = []struct {
 	forecast func(pf *forecaster.PoolForecast)
 }{
 	{name: "agents' prompts doubled", alert: SaturationAhead},
+	{name: "the same, known by the minute", alert: SaturationAhead, decision: func(d *Decision) { d.Drivers[0].Since = noon.Add(-25 * time.Minute) }},
 	{name: "the same, on trial", alert: SaturationAhead, decision: func(d *Decision) { d.Mode = Advisory }},
 	{name: "several things changed at once", alert: SaturationAhead, decision: func(d *Decision) {
 		more := d.Drivers[0]
@@ -35,7 +36,8 @@ var nights = []struct {
 		d.Pool, d.Binding, d.Ready, d.Pending, d.Desired, d.Needed = "demo", "prefill", 3, 2, 5, 5
 		d.Probability, d.ETA = .68, forecaster.ETA{P10: 0, P50: 3 * time.Minute, P90: forecaster.Never}
 		d.AskedAt = noon.Add(-2 * time.Minute)
-		d.Drivers = []forecaster.Driver{{Class: "summarise", Tenant: "nightly", TenantShare: .69, Cause: "rate", Factor: 3}}
+		d.Drivers = []forecaster.Driver{{Class: "summarise", Tenant: "nightly", TenantShare: .69, Cause: "rate", Factor: 3, Since: noon.Add(-4 * time.Minute)}}
+		d.Admission = []AdmissionLimit{{"chat", 9000, .95}, {"summarise", 12_400, .35}, {"batch", 0, 0}}
 	}},
 	{name: "full already, and the autoscaler does nothing", alert: TooLateToWarm, decision: func(d *Decision) {
 		d.Probability, d.ETA = 1, forecaster.ETA{P10: 0, P50: 0, P90: 0}
@@ -50,6 +52,7 @@ var nights = []struct {
 	}},
 	{name: "the budget is the limit", alert: AtCapacityLimit, decision: func(d *Decision) {
 		d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = 16, 16, 23, 16, []string{"budget_hour_usd 16: 23 wanted"}
+		d.Admission = []AdmissionLimit{{"summarise", 40_200, .61}}
 	}},
 	{name: "the gateway is silent", alert: TelemetryStale, decision: func(d *Decision) {
 		d.Stale, d.Reason = true, "no telemetry since 11:48 UTC (12 min): holding 14 replicas."

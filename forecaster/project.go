@@ -203,6 +203,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	type rise struct {
 		*class
 		now, growth float64
+		since       time.Time
 		compared    bool // with an hour ago
 	}
 	var rises []rise
@@ -220,7 +221,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 				continue
 			}
 			total += now
-			rises = append(rises, rise{c, now, now - zeroIfNaN(then), !math.IsNaN(then)})
+			rises = append(rises, rise{c, now, now - zeroIfNaN(then), onset(h, h.Newest-shapeBack-shapeSpan+1, h.Newest), !math.IsNaN(then)})
 		}
 	}
 	sort.SliceStable(rises, func(i, j int) bool { return rises[i].growth > rises[j].growth })
@@ -232,7 +233,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		}
 		tenant, feature := r.shape.Tenant, r.shape.Feature
 		out = append(out, Driver{
-			Class: r.key.Class, Cause: cause, Factor: factor, Share: r.now / total,
+			Class: r.key.Class, Cause: cause, Factor: factor, Share: r.now / total, Since: r.since,
 			Tenant: tenant.Name, TenantShare: zeroIfNaN(tenant.Share), TenantMargin: zeroIfNaN(tenant.Margin),
 			Feature: feature.Name, FeatureShare: zeroIfNaN(feature.Share), FeatureMargin: zeroIfNaN(feature.Margin),
 		})

@@ -42,6 +42,8 @@ type Driver struct {
 	Factor float64 // newest over an hour ago of that cause (cache: hit ratio now; retries: share of attempts now)
 	Share  float64 // of the pool's demand for the binding resource
 
+	Since time.Time `cbor:",omitzero"` // when its demand rose to what it is, within the last hour or so; zero when no one minute stands out
+
 	// Shares of the class's tokens in the last hour or so; the true ones lie within share ± margin. Zero without a name.
 	TenantShare, TenantMargin   float64
 	Feature                     string // heaviest feature of the class, "" when unknown
