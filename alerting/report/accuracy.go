@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -59,7 +60,11 @@ func accuracy(key seriesKey, a *forecaster.Accumulator) Accuracy {
 		Class: key.Class, Dimension: key.dimension, Horizon: a.Horizon, Outcomes: a.N, Missing: a.Missing, Mean: Number(a.Mean()),
 		WAPE: Number(a.WAPE()), MASELag1: Number(a.MASE(false)), MASEDay: Number(a.MASE(true)), Bias: Number(a.Bias()), Skill: Number(a.Skill()),
 		Pinball: Number(a.MeanPinball()), CRPS: Number(a.CRPS()),
-		Q80: covered(a, forecaster.L80), Q90: covered(a, forecaster.L90), Q95: covered(a, forecaster.L95), Q99: covered(a, forecaster.L99),
+		Losses: []LevelLoss{}, Intervals: []Interval{},
+		Q50: covered(a, forecaster.L50), Q80: covered(a, forecaster.L80), Q90: covered(a, forecaster.L90), Q95: covered(a, forecaster.L95), Q99: covered(a, forecaster.L99),
+	}
+	for _, level := range forecaster.ScoredLevels {
+		row.Losses = append(row.Losses, LevelLoss{forecaster.Levels[level], Number(a.Pinball(level))})
 	}
 	pit := a.PIT()
 	row.PIT = pit[:]
@@ -67,10 +72,26 @@ func accuracy(key seriesKey, a *forecaster.Accumulator) Accuracy {
 		c := a.Against(b)
 		row.Baselines = append(row.Baselines, Against{b.String(), c.N, Number(c.Skill), Number(c.DM), Number(c.P)})
 	}
+	row.Best = best(row.Baselines)
 	if d, ok := features.DimensionByName(key.dimension); ok {
 		row.Unit = d.Unit
 	}
 	return row
+}
+
+// best names the baseline against which skill is least, among those that forecast at least half as often as any; "" without
+// one.
+func best(rivals []Against) (name string) {
+	most, least := 0, Number(math.Inf(1))
+	for _, r := range rivals {
+		most = max(most, r.Outcomes)
+	}
+	for _, r := range rivals {
+		if 2*r.Outcomes >= most && r.Skill < least {
+			name, least = r.Baseline, r.Skill
+		}
+	}
+	return name
 }
 
 func covered(a *forecaster.Accumulator, level int) Covered {

@@ -60,6 +60,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		r.Pools = append(r.Pools, Pool{
 			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), Accuracy: b.accuracy(pool),
 			Saturation: b.saturation(pool), Decisions: b.decisions(pool),
+			Errors: []ErrorEpisode{}, Drift: []Drift{}, Assumptions: []Assumption{}, Suggestions: []Suggestion{},
 		})
 	}
 	r.Summary = summarise(r)
@@ -166,7 +167,7 @@ func (b *builder) pools() []string {
 // data counts the minutes of the period that are known.
 func (b *builder) data(pool string) Data {
 	first, end := b.bounds()
-	d := Data{Minutes: end - first}
+	d := Data{Minutes: end - first, Gaps: []Gap{}}
 	known := make([]bool, end)
 	for k, values := range b.observed {
 		if k.Pool != pool {

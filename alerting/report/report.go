@@ -34,6 +34,11 @@ type Pool struct {
 	Accuracy   []Accuracy `json:"accuracy"` // the pool ("*") first, then classes; by dimension and horizon
 	Saturation Saturation `json:"saturation"`
 	Decisions  Decisions  `json:"decisions"`
+
+	Errors      []ErrorEpisode `json:"errors"`      // the largest of the pool's forecasts, by time
+	Drift       []Drift        `json:"drift"`       // of the pool's forecasts at the headline horizon, by dimension
+	Assumptions []Assumption   `json:"assumptions"` // that the newest decision rests on
+	Suggestions []Suggestion   `json:"suggestions"` // filled by who can run the period again; none is no advice
 }
 
 // Data says how much of the period is known.
@@ -41,6 +46,15 @@ type Data struct {
 	Minutes  int `json:"minutes"`  // in the period
 	Observed int `json:"observed"` // whose demand is known, in at least one dimension
 	Decided  int `json:"decided"`  // for which a decision stood
+
+	Gaps       []Gap `json:"gaps"`        // the longest stretches without known demand, by time
+	LongestGap int   `json:"longest_gap"` // minutes
+}
+
+// Gap is a stretch of minutes of which no demand is known.
+type Gap struct {
+	Start   time.Time `json:"start"`
+	Minutes int       `json:"minutes"`
 }
 
 // Total is the demand of one class in the period, what came too late for its minute included. A count that is not known
@@ -84,13 +98,18 @@ type Accuracy struct {
 	Pinball  Number `json:"pinball"`   // mean over forecaster.ScoredLevels, in Unit
 	CRPS     Number `json:"crps"`      // in Unit
 
+	Losses    []LevelLoss `json:"losses"`    // pinball at forecaster.ScoredLevels
+	Intervals []Interval  `json:"intervals"` // central ones
+
+	Q50 Covered `json:"q50"`
 	Q80 Covered `json:"q80"`
 	Q90 Covered `json:"q90"`
 	Q95 Covered `json:"q95"`
 	Q99 Covered `json:"q99"`
 
 	Baselines []Against `json:"baselines"`
-	PIT       []int     `json:"pit"` // outcomes by the level that the forecast gave them, in ten bins
+	Best      string    `json:"best_baseline"` // the one that is hardest to beat, "" when none can be compared
+	PIT       []int     `json:"pit"`           // outcomes by the level that the forecast gave them, in ten bins
 }
 
 // Covered is the share of outcomes at or below a quantile, with its 95 % Wilson interval for the effective number of
@@ -100,6 +119,20 @@ type Covered struct {
 	Low       Number `json:"low"`
 	High      Number `json:"high"`
 	Effective Number `json:"effective_n"`
+}
+
+// LevelLoss is the mean pinball loss at one level, in the dimension's unit.
+type LevelLoss struct {
+	Level float64 `json:"level"`
+	Loss  Number  `json:"loss"`
+}
+
+// Interval is the share of outcomes within a central interval, bounds included: from level (1 − Central)/2 to
+// (1 + Central)/2.
+type Interval struct {
+	Central      float64 `json:"central"`
+	Held         Number  `json:"held"`
+	Interpolated bool    `json:"interpolated"` // its bounds lie between forecaster.Levels; see forecaster.Quantiles.At
 }
 
 // Against compares forecasts with a baseline that has the quantiles of its own past errors; see forecaster.Comparison.
@@ -164,4 +197,166 @@ type Decisions struct {
 	DesiredReplicaHours float64 `json:"desired_replica_hours"`
 	PeakReady           int     `json:"peak_ready"`
 	PeakDesired         int     `json:"peak_desired"`
+
+	Actions   int       `json:"actions"` // changes of the replicas asked for
+	Thrash    Thrash    `json:"thrash"`
+	Asks      Asks      `json:"asks"`
+	Provision Provision `json:"provision"`
+}
+
+// Thrash counts actions that took the one before it back.
+type Thrash struct {
+	WithinHour int `json:"within_hour"`
+	WithinLag  int `json:"within_lag"` // the warm-up lag of the earlier one's decision
+}
+
+// Asks follows every replica that was asked for beyond those that were there or on the way.
+type Asks struct {
+	Replicas  int `json:"replicas"`
+	Ready     int `json:"ready"`     // came
+	Withdrawn int `json:"withdrawn"` // no longer asked for before they came
+	Waiting   int `json:"waiting"`   // neither, at the end of the period
+
+	EventToReady    Minutes `json:"event_to_ready"`    // of those that came
+	EventToCrossing Minutes `json:"event_to_crossing"` // of those that demand took: the lead time that was achieved
+
+	InTime   int `json:"in_time"`  // ready when demand first took them
+	Late     int `json:"late"`     // demand took them before they were ready
+	Unneeded int `json:"unneeded"` // given up, or still there at the end, without demand having taken them
+}
+
+// Minutes are quantiles of a time in minutes, unknown without any.
+type Minutes struct {
+	Count int    `json:"count"`
+	P50   Number `json:"p50"`
+	P90   Number `json:"p90"`
+	Max   Number `json:"max"`
+}
+
+// Provision compares what was there with what demand took. See the package comment for each definition.
+type Provision struct {
+	KnownMinutes   int    `json:"known_minutes"`        // in which demand, capacity and replicas are known; all but Ready and Pending are over these
+	GPUsPerReplica int    `json:"gpus_per_replica"`     // of the newest decision; 0 when the journal does not have it
+	ReplicaHourUSD Number `json:"replica_hour_usd"`     // of the newest decision
+	ShortMinuteUSD Number `json:"saturated_minute_usd"` // what a saturated minute costs, where that is configured
+
+	Ready   Amount `json:"ready"`
+	Pending Amount `json:"pending"` // warming up
+	Needed  Amount `json:"needed"`  // what demand took
+	Over    Amount `json:"over"`    // ready beyond demand, reserves and the least size of the pool
+	Under   Amount `json:"under"`   // missing where demand took more than was ready
+
+	Paid        Amount `json:"paid"`        // ready and pending
+	Clairvoyant Amount `json:"clairvoyant"` // the least that would have been paid by one who knew demand
+	Regret      Amount `json:"regret"`      // Paid − Clairvoyant; negative when less was paid than demand took
+	ShortUSD    Number `json:"short_usd"`   // saturated minutes × ShortMinuteUSD
+}
+
+// Amount is replica-hours, what they are in GPU-hours where the GPUs of a replica are known, and what they cost where
+// prices are.
+type Amount struct {
+	ReplicaHours Number `json:"replica_hours"`
+	GPUHours     Number `json:"gpu_hours"`
+	USD          Number `json:"usd"`
+}
+
+// Cause is a reason why utilisation was not as forecast.
+type Cause string
+
+// The causes of errors, in the order in which they are reported.
+const (
+	CauseDemand    Cause = "demand_level"   // more or fewer requests
+	CauseMix       Cause = "class_mix"      // other classes than expected
+	CausePrompt    Cause = "prompt_length"  // longer or shorter prompts
+	CauseOutput    Cause = "output_length"  // longer or shorter answers
+	CauseCache     Cause = "cache_hit"      // more or fewer prompt tokens to compute
+	CauseHeld      Cause = "holding_time"   // tokens are held longer or shorter than their number says: slower or faster service
+	CauseRetries   Cause = "retries"        // attempts at calls that were counted before
+	CauseCapacity  Cause = "capacity_model" // a replica carries more or less than was believed
+	CauseWarmup    Cause = "warm_up"        // replicas came later or sooner than the warm-up lag said
+	CauseTelemetry Cause = "telemetry_loss" // records that were late or lost, when it was forecast or when it came
+)
+
+// ErrorEpisode is a stretch of minutes in which the utilisation of one resource was far from what was forecast, and why.
+// Utilisation is demand over the capacity of the replicas that were ready, retries included; all figures are means over
+// the Attributed minutes.
+type ErrorEpisode struct {
+	Start      time.Time `json:"start"`
+	Minutes    int       `json:"minutes"`    // from the first to the last
+	Attributed int       `json:"attributed"` // minutes that the figures are of
+	Resource   string    `json:"resource"`
+	Also       []string  `json:"also"` // resources with an episode at the same time, smaller than this one
+	Horizon    string    `json:"horizon"`
+
+	Forecast Number        `json:"forecast_utilisation"`
+	Actual   Number        `json:"actual_utilisation"`
+	Error    Number        `json:"error"`   // Actual − Forecast
+	Parts    []ErrorPart   `json:"parts"`   // of Error, by cause, in the order of the causes: they add up to it
+	Drivers  []ErrorDriver `json:"drivers"` // the largest parts by class and cause
+	Note     string        `json:"note"`    // what makes this less than sure; "" when nothing does
+}
+
+// ErrorPart is how much of an error a cause explains; negative where utilisation would have been lower for it.
+type ErrorPart struct {
+	Cause  Cause  `json:"cause"`
+	Amount Number `json:"amount"` // of utilisation
+}
+
+// ErrorDriver is the part of one class in one cause.
+type ErrorDriver struct {
+	Class  string `json:"class"`
+	Cause  Cause  `json:"cause"`
+	Amount Number `json:"amount"`
+}
+
+// Drift compares the two halves of the period.
+type Drift struct {
+	Dimension string `json:"dimension"`
+	Horizon   string `json:"horizon"`
+	First     Half   `json:"first_half"`
+	Second    Half   `json:"second_half"`
+}
+
+// Half is what forecasts were worth in half of the period.
+type Half struct {
+	Outcomes int    `json:"outcomes"`
+	WAPE     Number `json:"wape"`
+	Bias     Number `json:"bias"`
+	Q50      Number `json:"q50"` // shares of outcomes at or below
+	Q90      Number `json:"q90"`
+	Q99      Number `json:"q99"`
+}
+
+// Assumption is a number that decisions rest on, and what is known of it now.
+type Assumption struct {
+	Name    string `json:"name"`
+	Unit    string `json:"unit"`
+	Stated  Number `json:"stated"`  // in the configuration, or of a benchmark that it names
+	Used    Number `json:"used"`    // by the newest decision
+	Learned Number `json:"learned"` // from telemetry, as of the newest decision
+	Off     Number `json:"off"`     // Stated / Learned − 1, without Stated Used / Learned − 1
+
+	Confirmed *time.Time `json:"confirmed"` // when evidence last came; null when none did in the period
+	AgeDays   Number     `json:"age_days"`  // from then, or from the date it bears, to the end of the period
+	Note      string     `json:"note"`
+}
+
+// Suggestion is a change of the configuration that would have done better in the period.
+type Suggestion struct {
+	Key      string `json:"key"` // path in the configuration, such as pools[llama-70b].warmup.p50
+	From     string `json:"from"`
+	To       string `json:"to"`
+	Why      string `json:"why"` // one sentence
+	Expected Effect `json:"expected"`
+	How      string `json:"how"`  // how Expected was obtained
+	Note     string `json:"note"` // where evidence is thin; "" where it is not
+}
+
+// Effect is what a change does when the period is run again on its own data, all else equal.
+type Effect struct {
+	Minutes                int    `json:"minutes"` // that were run
+	SaturatedMinutesBefore Number `json:"saturated_minutes_before"`
+	SaturatedMinutesAfter  Number `json:"saturated_minutes_after"`
+	GPUHoursBefore         Number `json:"gpu_hours_before"` // replica-hours where the GPUs of a replica are not known
+	GPUHoursAfter          Number `json:"gpu_hours_after"`
 }
