@@ -1,8 +1,11 @@
 package alerting
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
@@ -14,6 +17,9 @@ const EventType = "forewarm.prescale.v1"
 
 // EventSource is the CloudEvents source of all events; their ids are unique within it.
 const EventSource = "/forewarm"
+
+// StructuredType is the content type of a CloudEvent that is all in the body.
+const StructuredType = "application/cloudevents+json"
 
 // Event is a decision as a CloudEvent (CloudEvents 1.0, JSON event format, structured mode).
 type Event struct {
@@ -138,6 +144,27 @@ func NewEvent(d *Decision) Event {
 		SpecVersion: "1.0", ID: data.ID, Source: EventSource, Type: EventType, Subject: d.Pool, Time: tick,
 		DataContentType: "application/json", Data: data,
 	}
+}
+
+// ReadPrescale reads what consumers of pre-scale events get: by its content type a CloudEvent in structured mode, or in
+// binary mode the data alone. Whether the advice is to be obeyed is for the caller to say: see Mode, Generation and
+// ExpiresAt.
+func ReadPrescale(contentType string, body []byte) (Prescale, error) {
+	var e Event
+	if strings.HasPrefix(contentType, StructuredType) { // it may have parameters
+		if err := json.Unmarshal(body, &e); err != nil {
+			return Prescale{}, fmt.Errorf("read a pre-scale event: %w", err)
+		}
+		if e.Type != EventType {
+			return Prescale{}, fmt.Errorf("read a pre-scale event: its type is %q, and not %s", e.Type, EventType)
+		}
+	} else if err := json.Unmarshal(body, &e.Data); err != nil {
+		return Prescale{}, fmt.Errorf("read a pre-scale event's data: %w", err)
+	}
+	if e.Data.ID == "" || e.Data.ExpiresAt.IsZero() {
+		return Prescale{}, errors.New("read a pre-scale event: it has no id or no expires_at")
+	}
+	return e.Data, nil
 }
 
 // ahead is tick + d, nil for Never.

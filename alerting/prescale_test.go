@@ -67,6 +67,20 @@ func TestNewEventOfNothing(t *testing.T) {
 	}
 }
 
+func TestReadPrescaleRefuses(t *testing.T) {
+	for body, contentType := range map[string]string{
+		"":   StructuredType,
+		"no": "application/json",
+		`{}`: "application/json",
+		`{"type":"forewarm.alert.v1","data":{"id":"a-1","expires_at":"2026-03-02T12:00:00Z"}}`: StructuredType,
+		`{"type":"forewarm.prescale.v1","data":{"id":"a-1"}}`:                                  StructuredType + "; charset=utf-8",
+	} {
+		if e, err := ReadPrescale(contentType, []byte(body)); err == nil {
+			t.Errorf("%s %s was read as %+v", contentType, body, e)
+		}
+	}
+}
+
 func TestGenerationOf(t *testing.T) {
 	for _, pool := range []string{"chat", "a-7", ""} {
 		d := Decision{Pool: pool, Generation: 29_300_000}

@@ -45,6 +45,9 @@ func TestCloudEvents(t *testing.T) {
 				if diff := cmp.Diff(want.Data, got); diff != "" {
 					t.Error(diff)
 				}
+				if got, err := alerting.ReadPrescale(m.Header.Get("Content-Type"), m.Data); err != nil || !cmp.Equal(want.Data, got) {
+					t.Errorf("a consumer of ours reads %+v, %v", got, err)
+				}
 				if structured := strings.HasPrefix(m.Header.Get("Content-Type"), "application/cloudevents"); structured == cfg.Binary {
 					t.Errorf("content type %q", m.Header.Get("Content-Type"))
 				}

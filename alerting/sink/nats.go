@@ -69,7 +69,7 @@ func (s *NATS) message(n alerting.Notice) (*nats.Msg, error) {
 		return m, err
 	}
 	e := alerting.NewEvent(n.Decision)
-	contentType, content := "application/cloudevents+json", any(e)
+	contentType, content := alerting.StructuredType, any(e)
 	if s.cfg.Binary {
 		contentType, content = e.DataContentType, e.Data
 	}

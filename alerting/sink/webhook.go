@@ -151,7 +151,7 @@ func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err 
 		return body, "application/json; charset=utf-8", err
 	}
 	body, err = n.CloudEvent()
-	return body, "application/cloudevents+json; charset=utf-8", err
+	return body, alerting.StructuredType + "; charset=utf-8", err
 }
 
 // sign sets the headers of the specification. Without keys, as chats have none, it says only which message it is.

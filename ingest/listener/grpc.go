@@ -32,7 +32,7 @@ func newGRPC(d *door) server { return &grpcServer{d} }
 func (s *grpcServer) serve(ctx context.Context, l net.Listener) error {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(s.maxBytes), grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.MaxConcurrentStreams(uint32(cap(s.slots))), grpc.ConnectionTimeout(headerTimeout), grpc.InTapHandle(s.admit),
+		grpc.MaxConcurrentStreams(uint32(s.concurrent)), grpc.ConnectionTimeout(headerTimeout), grpc.InTapHandle(s.admit),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: time.Minute, Timeout: headerTimeout}),
 		grpc.StatsHandler(&grpcStats{s.tally}),
 	}
@@ -105,10 +105,10 @@ func (s *grpcServer) judge(header metadata.MD) error {
 
 // export takes in one export.
 func (s *grpcServer) export(ctx context.Context, request []byte) ([]byte, error) {
-	if !s.enter() {
+	if !s.slots.TryAcquire(1) {
 		return nil, status.Error(codes.Unavailable, "too many requests at once")
 	}
-	defer s.leave()
+	defer s.slots.Release(1)
 	m := ingest.Meta{ContentType: ingest.ContentTypeOTLP}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		if values := md.Get(ingest.HeaderSource); len(values) > 0 {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 )
 
@@ -15,13 +16,13 @@ type guard struct {
 	token [sha256.Size]byte // of the token
 	asks  bool              // for the token
 	rate  *rate.Limiter
-	slots chan struct{}
+	slots *semaphore.Weighted // a request takes one
 }
 
 func newGuard(name string, e *Endpoint) (*guard, error) {
 	g := &guard{
 		rate:  rate.NewLimiter(rate.Limit(e.RequestsPerS), max(1, int(e.RequestsPerS))),
-		slots: make(chan struct{}, e.Concurrent),
+		slots: semaphore.NewWeighted(int64(e.Concurrent)),
 	}
 	if e.TokenFile == "" {
 		return g, nil
@@ -48,15 +49,3 @@ func (g *guard) admits(authorization string) bool {
 	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1
 }
-
-// enter takes a slot, unless there is none.
-func (g *guard) enter() bool {
-	select {
-	case g.slots <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (g *guard) leave() { <-g.slots }

@@ -147,11 +147,11 @@ func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType st
 	case !s.rate.Allow():
 		w.Header().Set("Retry-After", retryAfter)
 		return out, http.StatusTooManyRequests, "too many requests a second; send larger batches"
-	case !s.enter():
+	case !s.slots.TryAcquire(1):
 		w.Header().Set("Retry-After", retryAfter)
 		return out, http.StatusServiceUnavailable, "too many requests at once"
 	}
-	defer s.leave()
+	defer s.slots.Release(1)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.maxBytes)))
 	s.bytes.Add(uint64(len(body)))
 	if err != nil {

@@ -63,10 +63,11 @@ type door struct {
 	*intake
 	*guard
 	*tally
-	secure   *tls.Config // nil without TLS
-	maxBytes int
-	log      *zap.Logger
-	outage   rate.Sometimes
+	secure     *tls.Config // nil without TLS
+	maxBytes   int
+	concurrent int // requests at once
+	log        *zap.Logger
+	outage     rate.Sometimes
 }
 
 // seldom is how often what fails for every client is logged.
@@ -89,7 +90,7 @@ func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 		if e.Listen == "" {
 			return nil
 		}
-		d := &door{intake: in, tally: t, maxBytes: e.MaxBytes, log: deps.Log, outage: seldom()}
+		d := &door{intake: in, tally: t, maxBytes: e.MaxBytes, concurrent: e.Concurrent, log: deps.Log, outage: seldom()}
 		var err error
 		if d.guard, err = newGuard(name, e); err != nil {
 			return err

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -25,6 +27,7 @@ import (
 type registry struct {
 	pb.UnimplementedPluginRegistryServer
 	token string
+	news  chan struct{} // something may have changed
 
 	mu         sync.Mutex
 	plugins    map[string]*pb.RegisterRequest
@@ -56,6 +59,7 @@ func (g *registry) Register(_ context.Context, r *pb.RegisterRequest) (*pb.Regis
 func (g *registry) Heartbeat(_ context.Context, r *pb.HeartbeatRequest) (*pb.HeartbeatResponse, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	defer tell(g.news)
 	if r.AuthToken != g.token {
 		return nil, status.Error(codes.Unauthenticated, "heartbeat: auth_failed")
 	}
@@ -99,14 +103,27 @@ func serve(t *testing.T, g *registry, address string) (at string, stop func()) {
 	return l.Addr().String(), stop
 }
 
-func newRegistry(token string) *registry {
-	return &registry{token: token, plugins: map[string]*pb.RegisterRequest{}, heartbeats: map[string]int{}}
+func newRegistry(token string, news chan struct{}) *registry {
+	return &registry{token: token, news: news, plugins: map[string]*pb.RegisterRequest{}, heartbeats: map[string]int{}}
+}
+
+// tell wakes the one who waits for news, and never waits for it.
+func tell(news chan struct{}) {
+	select {
+	case news <- struct{}{}:
+	default:
+	}
 }
 
 // TestRegistrar lives through what can befall a registration: an earlier self that is still known, a planner that forgets,
 // one that is started anew, and a token that changes.
 func TestRegistrar(t *testing.T) {
-	g := newRegistry("one")
+	news := make(chan struct{}, 1)
+	log := zaptest.NewLogger(t, zaptest.WrapOptions(zap.Hooks(func(zapcore.Entry) error { // of each registration, and of its end
+		tell(news)
+		return nil
+	})))
+	g := newRegistry("one", news)
 	const predict, propose = "forewarm-chat-predict", "forewarm-chat-propose"
 	g.plugins[propose] = &pb.RegisterRequest{PluginId: propose, Endpoint: "grpc://of-an-earlier-self:1"}
 	address, stopRegistry := serve(t, g, "")
@@ -117,7 +134,7 @@ func TestRegistrar(t *testing.T) {
 		}
 	}
 	write("one")
-	r, err := NewRegistrar(Planner{Pool: "chat", Stages: []Stage{Predict, Propose}, Registry: address, TokenFile: token}, "127.0.0.1:9466", "v1", zap.NewNop())
+	r, err := NewRegistrar(Planner{Pool: "chat", Stages: []Stage{Predict, Propose}, Registry: address, TokenFile: token}, "127.0.0.1:9466", "v1", log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +145,10 @@ func TestRegistrar(t *testing.T) {
 
 	await := func(what string, done func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
+		for patience := time.After(20 * time.Second); !done(); {
+			select {
+			case <-news:
+			case <-patience:
 				t.Fatal("waited for ", what)
 			}
 		}
@@ -163,7 +182,7 @@ func TestRegistrar(t *testing.T) {
 
 	stopRegistry()
 	await("the end of the planner to be noticed", func() bool { return !r.Registered(Predict) && !r.Registered(Propose) })
-	again := newRegistry("two")
+	again := newRegistry("two", news)
 	serve(t, again, address)
 	await("a refusal", func() bool {
 		again.mu.Lock()

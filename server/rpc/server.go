@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -32,7 +33,7 @@ const (
 type Server struct {
 	socket net.Listener
 	grpc   *grpc.Server
-	slots  chan struct{} // a call takes one
+	slots  *semaphore.Weighted // a call takes one
 	count  func(method string, code codes.Code)
 
 	stopping context.Context // ends when Run is told to
@@ -46,7 +47,7 @@ func Open(key string, c Config, count func(method string, code codes.Code), log 
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{slots: make(chan struct{}, c.MaxCalls), count: count}
+	s := &Server{slots: semaphore.NewWeighted(int64(c.MaxCalls)), count: count}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(c.MaxBytes), grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(uint32(c.MaxCalls)),
@@ -97,23 +98,12 @@ func (s *Server) Run(ctx context.Context) error {
 
 var errFull = status.Error(codes.ResourceExhausted, "too many calls at once; try again later")
 
-func (s *Server) enter() error {
-	select {
-	case s.slots <- struct{}{}:
-		return nil
-	default:
-		return errFull
-	}
-}
-
-func (s *Server) leave() { <-s.slots }
-
 func (s *Server) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	defer func() { s.count(path.Base(info.FullMethod), status.Code(err)) }()
-	if err := s.enter(); err != nil {
-		return nil, err
+	if !s.slots.TryAcquire(1) {
+		return nil, errFull
 	}
-	defer s.leave()
+	defer s.slots.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return handle(ctx, request)
@@ -121,10 +111,10 @@ func (s *Server) unary(ctx context.Context, request any, info *grpc.UnaryServerI
 
 func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	defer func() { s.count(path.Base(info.FullMethod), status.Code(err)) }()
-	if err := s.enter(); err != nil {
-		return err
+	if !s.slots.TryAcquire(1) {
+		return errFull
 	}
-	defer s.leave()
+	defer s.slots.Release(1)
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()

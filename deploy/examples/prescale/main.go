@@ -3,11 +3,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"log"
 	"os"
 	"os/exec"
-	"strconv"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -15,24 +14,19 @@ import (
 )
 
 func main() {
-	pool, script := os.Args[2], os.Args[3] // scale.sh N sets N replicas, and ends once they are ready
-	js := must(must(nats.Connect(os.Args[1])).JetStream())
-	events := must(js.SubscribeSync("forewarm.prescale."+pool, nats.OrderedConsumer(), nats.DeliverLastPerSubject()))
-	overtake, newest, wanted := context.CancelFunc(func() {}), int64(0), -1
-	for {
-		var e alerting.Event
-		m := must(events.NextMsgWithContext(context.Background()))
-		if json.Unmarshal(m.Data, &e) != nil || e.Data.Mode != alerting.Active || e.Data.Generation <= newest ||
-			e.Data.DesiredReplicas == wanted || time.Now().After(e.Data.ExpiresAt) {
+	js, pool := must(must(nats.Connect(os.Args[1])).JetStream()), os.Args[2]
+	overtake, newest, wanted := func() {}, int64(0), -1
+	for m, err := range must(js.SubscribeSync("forewarm.prescale."+pool, nats.OrderedConsumer(), nats.DeliverLastPerSubject())).Msgs() {
+		e, err := alerting.ReadPrescale(must(m, err).Header.Get("Content-Type"), m.Data)
+		if err != nil || e.Mode != alerting.Active || e.Generation <= newest || e.DesiredReplicas == wanted || time.Now().After(e.ExpiresAt) {
 			continue // not to be obeyed, out of order, nothing new, or lapsed
 		}
 		overtake() // the newest number counts, however long the one before takes
 		ctx, cancel := context.WithCancel(context.Background())
-		overtake, newest, wanted = cancel, e.Data.Generation, e.Data.DesiredReplicas
-		go func() {
-			if exec.CommandContext(ctx, script, strconv.Itoa(e.Data.DesiredReplicas)).Run() == nil && e.Data.Action == alerting.ScaleOut {
-				answer := must(json.Marshal(map[string]any{"event_id": e.ID, "stage": "ready", "at": time.Now()}))
-				must(js.Publish("forewarm.prescale.ack."+pool, answer))
+		overtake, newest, wanted = cancel, e.Generation, e.DesiredReplicas
+		go func() { // the script sets so many replicas, and ends once they are ready
+			if exec.CommandContext(ctx, os.Args[3], fmt.Sprint(e.DesiredReplicas)).Run() == nil && e.Action == alerting.ScaleOut {
+				must(js.Publish("forewarm.prescale.ack."+pool, fmt.Appendf(nil, `{"event_id":%q,"stage":"ready","at":%d}`, e.ID, time.Now().UnixMilli())))
 			}
 		}()
 	}
