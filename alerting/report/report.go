@@ -39,6 +39,8 @@ type Pool struct {
 	Drift       []Drift        `json:"drift"`       // of the pool's forecasts at the headline horizon, by dimension
 	Assumptions []Assumption   `json:"assumptions"` // that the newest decision rests on
 	Suggestions []Suggestion   `json:"suggestions"` // filled by who can run the period again; none is no advice
+	// SuggestionsTried says what changes were tried, and when one is suggested; "" when nobody tried.
+	SuggestionsTried string `json:"suggestions_tried,omitempty"`
 }
 
 // Data says how much of the period is known.
@@ -359,4 +361,6 @@ type Effect struct {
 	SaturatedMinutesAfter  Number `json:"saturated_minutes_after"`
 	GPUHoursBefore         Number `json:"gpu_hours_before"` // replica-hours where the GPUs of a replica are not known
 	GPUHoursAfter          Number `json:"gpu_hours_after"`
+	ScaleActionsBefore     Number `json:"scale_actions_before"` // changes of the number of replicas asked for
+	ScaleActionsAfter      Number `json:"scale_actions_after"`
 }
