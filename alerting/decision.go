@@ -85,6 +85,8 @@ type Decision struct {
 
 	Diagnosis Bottleneck `json:"diagnosis,omitempty" cbor:"39,keyasint,omitempty"` // what latencies say binds; "" when they do not tell
 
+	Basis *Basis `json:"basis,omitempty" cbor:"40,keyasint,omitempty"` // what was taken for granted; nil in journals of older versions
+
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
 }
 

@@ -27,7 +27,7 @@ func (p *plan) decision(cfg Config) Decision {
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
 	d.Limit, _ = p.in.Pool.Limit()
-	d.Diagnosis = p.in.Signals.Diagnose()
+	d.Diagnosis, d.Basis = p.in.Signals.Diagnose(), p.in.Basis
 	if d.Binding == "" {
 		d.ETA = forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}
 	}

@@ -1,0 +1,74 @@
+package alerting
+
+import (
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// Basis is what a decision took for granted of its pool, kept so that a look back can hold it against what came. Zero is
+// unknown.
+type Basis struct {
+	GPUsPerReplica int     `json:"gpus_per_replica,omitempty" cbor:"1,keyasint,omitempty"`
+	ReplicaHourUSD float64 `json:"replica_hour_usd,omitempty" cbor:"2,keyasint,omitempty"`
+	ShortMinuteUSD float64 `json:"saturated_minute_usd,omitempty" cbor:"3,keyasint,omitempty"`
+	PricesDate     string  `json:"prices_date,omitempty" cbor:"4,keyasint,omitempty"` // YYYY-MM-DD
+	Least          int     `json:"least,omitempty" cbor:"5,keyasint,omitempty"`       // replicas.min
+
+	Warmup WarmupBasis              `json:"warmup" cbor:"6,keyasint"`
+	Rates  []RateBasis              `json:"rates,omitempty" cbor:"7,keyasint,omitempty"`
+	Faults []features.ProducerFault `json:"faults,omitempty" cbor:"8,keyasint,omitempty"` // of the pool's telemetry
+}
+
+// WarmupBasis is the warm-up lag as stated and as believed, by median and 90th percentile in seconds.
+type WarmupBasis struct {
+	_ struct{} `cbor:",toarray"`
+
+	StatedP50 float64 `json:"stated_p50"`
+	StatedP90 float64 `json:"stated_p90"`
+	P50       float64 `json:"p50"`
+	P90       float64 `json:"p90"`
+	Seen      int     `json:"seen"` // lags observed, up to 64
+}
+
+// RateBasis is what one replica carries of one resource: tokens per second, of KV the tokens of the whole cache.
+type RateBasis struct {
+	_ struct{} `cbor:",toarray"`
+
+	Dimension string  `json:"dimension"`
+	Stated    float64 `json:"stated"`  // in the configuration, or of a benchmark
+	Learned   float64 `json:"learned"` // from telemetry; of KV, what engines report
+	Low       float64 `json:"low"`     // Learned is between these with a probability of 90 %
+	High      float64 `json:"high"`
+}
+
+// NewBasis says what a decision rests on: the pool as configured, its warm-up lag as believed, and what was learned of its
+// replicas.
+func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, t *capacity.Trusted, m *features.PoolMinute) *Basis {
+	b := &Basis{
+		GPUsPerReplica: stated.GPUsPerReplica, ReplicaHourUSD: stated.ReplicaHourUSD(), ShortMinuteUSD: stated.SLOViolationMinuteUSD,
+		PricesDate: stated.Prices.Date, Least: stated.Replicas.Min,
+		Warmup: WarmupBasis{
+			StatedP50: stated.Warmup.Quantile(.5).Seconds(), StatedP90: stated.Warmup.Quantile(.9).Seconds(),
+			P50: warmup.Quantile(.5).Seconds(), P90: warmup.Quantile(.9).Seconds(), Seen: warmup.State().Seen,
+		},
+	}
+	add := func(dimension string, stated float64, learned capacity.Estimate) {
+		if stated = finite(stated); stated > 0 || learned.Value > 0 {
+			b.Rates = append(b.Rates, RateBasis{Dimension: dimension, Stated: stated,
+				Learned: finite(learned.Value), Low: finite(learned.Low), High: finite(learned.High)})
+		}
+	}
+	add(capacity.Prefill, stated.Rates.PrefillTokensPerS, t.Prefill.Learned)
+	add(capacity.Decode, stated.Rates.Decode(), t.Decode.Learned)
+	reported := finite(m.State.KVCapacityTokens)
+	add(capacity.KV, stated.KVTokens, capacity.Estimate{Value: reported, Low: reported, High: reported})
+	if n := min(len(m.Faults), maxFaults); n > 0 {
+		b.Faults = append(b.Faults, m.Faults[:n]...)
+		for i := range b.Faults {
+			b.Faults[i].Since = b.Faults[i].Since.UTC().Truncate(time.Second)
+		}
+	}
+	return b
+}
