@@ -39,6 +39,8 @@ type Accumulator struct {
 	loss             Quantiles
 	rivalLoss        [NumBaselines]float64 // Σ of their mean pinball, where they had a forecast
 	pit              [pitBins]int
+	inside           [len(Centrals)]int
+	halves           [2]Half // before Scorer.Split, and from it on
 	scale            *scale
 	serials          serials
 }
@@ -75,7 +77,46 @@ func (a *Accumulator) add(origin int64, y float64, q *Quantiles, last float64, r
 	}
 	a.serials.add(x)
 	a.pit[min(pitBins-1, int(q.CDF(y)*pitBins))]++
+	for i, central := range Centrals {
+		if q.At((1-central)/2) <= y && y <= q.At((1+central)/2) {
+			a.inside[i]++
+		}
+	}
 }
+
+// Centrals are the central intervals whose coverage is reported. The bounds of the last lie between Levels, and are read
+// off by Quantiles.At; those of the others are levels.
+var Centrals = [4]float64{.5, .8, .9, .95}
+
+// Inside is the share of outcomes within Centrals[i], bounds included.
+func (a *Accumulator) Inside(i int) float64 { return ratio(float64(a.inside[i]), float64(a.N)) }
+
+// Halves are the same forecasts apart: outcomes before Scorer.Split, and from it on.
+func (a *Accumulator) Halves() [2]Half { return a.halves }
+
+// Half is part of the outcomes of an Accumulator.
+type Half struct {
+	N                int
+	sum, err, absErr float64
+	hits             [NumLevels]int
+}
+
+func (h *Half) add(y float64, q *Quantiles) {
+	h.N++
+	h.sum += math.Abs(y)
+	h.err += q[L50] - y
+	h.absErr += math.Abs(q[L50] - y)
+	for i := range q {
+		if y <= q[i] {
+			h.hits[i]++
+		}
+	}
+}
+
+// WAPE, Bias and Share are what those of the whole are: see [Accumulator] and [Coverage].
+func (h *Half) WAPE() float64           { return ratio(h.absErr, h.sum) }
+func (h *Half) Bias() float64           { return ratio(h.err, h.sum) }
+func (h *Half) Share(level int) float64 { return ratio(float64(h.hits[level]), float64(h.N)) }
 
 // Mean is the mean outcome.
 func (a *Accumulator) Mean() float64 { return ratio(a.sum, float64(a.N)) }

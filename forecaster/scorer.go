@@ -17,6 +17,8 @@ type Scorer struct {
 	Minutes []int
 	// From is the first minute, since 1970, whose outcome counts; of a window it is the last one's.
 	From int64
+	// Split is the minute from which outcomes count to the second half.
+	Split int64
 
 	track   track
 	scale   scale
@@ -124,6 +126,11 @@ func (s *Scorer) settle(t *scored, origin int64, outcome float64) {
 			return
 		}
 		t.add(origin, outcome, &x.own, x.last, &x.rivals)
+		half := &t.halves[0]
+		if origin+int64(t.to)-1 >= s.Split {
+			half = &t.halves[1]
+		}
+		half.add(outcome, &x.own)
 	}
 }
 

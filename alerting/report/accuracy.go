@@ -25,6 +25,7 @@ func (b *builder) score(f *forecaster.Forecast) {
 		b.scored()
 		b.matching = &matching{seriesKey: key}
 		b.matching.From = b.from.Unix() / 60
+		b.matching.Split = b.from.Add(b.to.Sub(b.from)/2).Unix() / 60
 	}
 	b.observe(b.index(f.Origin))
 	b.matching.Issue(f)
@@ -49,6 +50,9 @@ func (b *builder) scored() {
 	for _, a := range b.matching.Scores() {
 		if a.N+a.Missing > 0 {
 			b.rows[b.matching.seriesKey] = append(b.rows[b.matching.seriesKey], accuracy(b.matching.seriesKey, a))
+			if b.matching.Class == features.TotalClass {
+				b.drift[b.matching.Pool] = append(b.drift[b.matching.Pool], drift(b.matching.dimension, a))
+			}
 		}
 	}
 	b.matching = nil
@@ -65,6 +69,9 @@ func accuracy(key seriesKey, a *forecaster.Accumulator) Accuracy {
 	}
 	for _, level := range forecaster.ScoredLevels {
 		row.Losses = append(row.Losses, LevelLoss{forecaster.Levels[level], Number(a.Pinball(level))})
+	}
+	for i, central := range forecaster.Centrals {
+		row.Intervals = append(row.Intervals, Interval{central, Number(a.Inside(i)), i == len(forecaster.Centrals)-1})
 	}
 	pit := a.PIT()
 	row.PIT = pit[:]

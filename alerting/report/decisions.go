@@ -10,13 +10,16 @@ import (
 // tick is what the report needs of a decision.
 type tick struct {
 	at                      time.Time
-	ready, desired          int
+	ready, pending, desired int
+	reserve, least, limit   int
 	probability             float64
 	lead                    time.Duration
+	lag                     time.Duration // median warm-up as it was believed; of older journals what lead says of the 90th percentile
 	action                  alerting.Action
 	mode                    alerting.Mode
 	generation              int64
 	publish, stale, clamped bool
+	assumed                 bool // supply is believed
 	capacities              []capacity
 }
 
@@ -28,8 +31,13 @@ type capacity struct {
 
 func newTick(d *alerting.Decision) tick {
 	t := tick{
-		at: d.Tick, ready: d.Ready, desired: d.Desired, probability: d.Probability, lead: d.Lead, action: d.Action,
+		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, probability: d.Probability, lead: d.Lead, action: d.Action,
 		mode: d.Mode, generation: d.Generation, publish: d.Publish, stale: d.Stale, clamped: len(d.Constraints) > 0,
+		reserve: d.Reserves.Total(), limit: d.Limit, lag: d.Lead - features.Minute, assumed: d.SupplyAssumed,
+	}
+	if d.Basis != nil {
+		t.least = d.Basis.Least
+		t.lag = time.Duration(d.Basis.Warmup.P50 * float64(time.Second)).Round(time.Second)
 	}
 	for _, r := range d.Resources {
 		t.capacities = append(t.capacities, capacity{r.Dimension, r.PerReplica})
@@ -93,5 +101,8 @@ func (b *builder) decisions(pool string) Decisions {
 		}
 	})
 	out.ReadyReplicaHours, out.DesiredReplicaHours = float64(ready)/60, float64(desired)/60
+	needs := b.needs(pool)
+	out.Actions, out.Thrash = b.actions(pool)
+	out.Asks, out.Provision = b.asks(pool, needs), b.provision(pool, needs)
 	return out
 }

@@ -51,6 +51,8 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		late:     map[features.Key]features.Late{},
 		rows:     map[seriesKey][]Accuracy{},
 		ticks:    map[string][]tick{},
+		drift:    map[string][]Drift{},
+		beliefs:  map[string]*beliefs{},
 	}
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
@@ -60,7 +62,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		r.Pools = append(r.Pools, Pool{
 			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), Accuracy: b.accuracy(pool),
 			Saturation: b.saturation(pool), Decisions: b.decisions(pool),
-			Errors: []ErrorEpisode{}, Drift: []Drift{}, Assumptions: []Assumption{}, Suggestions: []Suggestion{},
+			Errors: []ErrorEpisode{}, Drift: b.drifts(pool), Assumptions: b.assumptions(pool), Suggestions: []Suggestion{},
 		})
 	}
 	r.Summary = summarise(r)
@@ -96,6 +98,8 @@ type builder struct {
 	matching *matching
 	rows     map[seriesKey][]Accuracy // by horizon
 	ticks    map[string][]tick        // of each pool, by time
+	drift    map[string][]Drift       // of each pool's totals
+	beliefs  map[string]*beliefs      // of each pool
 }
 
 func (b *builder) read(ctx context.Context, h History) error {
@@ -121,6 +125,7 @@ func (b *builder) read(ctx context.Context, h History) error {
 	b.scored()
 	return h.Decisions(ctx, b.from.Add(-lookback), b.to, func(d *alerting.Decision) error {
 		b.ticks[d.Pool] = append(b.ticks[d.Pool], newTick(d))
+		b.believe(d)
 		return nil
 	})
 }

@@ -209,7 +209,7 @@ type Decisions struct {
 // Thrash counts actions that took the one before it back.
 type Thrash struct {
 	WithinHour int `json:"within_hour"`
-	WithinLag  int `json:"within_lag"` // the warm-up lag of the earlier one's decision
+	WithinLead int `json:"within_lead"` // the lead time of the earlier one's decision
 }
 
 // Asks follows every replica that was asked for beyond those that were there or on the way.
@@ -225,6 +225,7 @@ type Asks struct {
 	InTime   int `json:"in_time"`  // ready when demand first took them
 	Late     int `json:"late"`     // demand took them before they were ready
 	Unneeded int `json:"unneeded"` // given up, or still there at the end, without demand having taken them
+	Unknown  int `json:"unknown"`  // likewise, but in some minute demand is not known
 }
 
 // Minutes are quantiles of a time in minutes, unknown without any.
@@ -238,6 +239,8 @@ type Minutes struct {
 // Provision compares what was there with what demand took. See the package comment for each definition.
 type Provision struct {
 	KnownMinutes   int    `json:"known_minutes"`        // in which demand, capacity and replicas are known; all but Ready and Pending are over these
+	AssumedMinutes int    `json:"assumed_minutes"`      // of those, in which no replica reported: replicas are what was believed
+	LagMinutes     Number `json:"lag_minutes"`          // warm-up lag of the clairvoyant
 	GPUsPerReplica int    `json:"gpus_per_replica"`     // of the newest decision; 0 when the journal does not have it
 	ReplicaHourUSD Number `json:"replica_hour_usd"`     // of the newest decision
 	ShortMinuteUSD Number `json:"saturated_minute_usd"` // what a saturated minute costs, where that is configured
@@ -245,13 +248,13 @@ type Provision struct {
 	Ready   Amount `json:"ready"`
 	Pending Amount `json:"pending"` // warming up
 	Needed  Amount `json:"needed"`  // what demand took
-	Over    Amount `json:"over"`    // ready beyond demand, reserves and the least size of the pool
+	Over    Amount `json:"over"`    // ready beyond demand and reserves, and beyond the least size of the pool
 	Under   Amount `json:"under"`   // missing where demand took more than was ready
 
 	Paid        Amount `json:"paid"`        // ready and pending
 	Clairvoyant Amount `json:"clairvoyant"` // the least that would have been paid by one who knew demand
 	Regret      Amount `json:"regret"`      // Paid − Clairvoyant; negative when less was paid than demand took
-	ShortUSD    Number `json:"short_usd"`   // saturated minutes × ShortMinuteUSD
+	ShortUSD    Number `json:"short_usd"`   // minutes with Under × ShortMinuteUSD
 }
 
 // Amount is replica-hours, what they are in GPU-hours where the GPUs of a replica are known, and what they cost where

@@ -1,0 +1,145 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// actions counts the changes of what was asked for, and those that took the one before back.
+func (b *builder) actions(pool string) (n int, thrash Thrash) {
+	ticks := b.ticks[pool]
+	up, from := false, (*tick)(nil) // the action before
+	for i := 1; i < len(ticks); i++ {
+		t, more := &ticks[i], ticks[i].desired > ticks[i-1].desired
+		if t.desired == ticks[i-1].desired {
+			continue
+		}
+		if !t.at.Before(b.from) {
+			n++
+			if from != nil && more != up {
+				if after := t.at.Sub(from.at); after <= time.Hour {
+					thrash.WithinHour++
+				}
+				if after := t.at.Sub(from.at); after <= from.lead {
+					thrash.WithinLead++
+				}
+			}
+		}
+		up, from = more, t
+	}
+	return n, thrash
+}
+
+// ask is one replica that was asked for: the level-th of the pool.
+type ask struct {
+	level  int
+	asked  *tick
+	ready  *tick // nil when it did not come
+	ended  int   // the minute in which it was no longer asked for; the end of the period when it always was
+	gaveUp bool
+}
+
+// asks follows the replicas that were asked for in the period to its end.
+func (b *builder) asks(pool string, needs []int) (out Asks) {
+	var toReady, toCrossing []float64
+	for _, a := range b.replicasAsked(pool) {
+		out.Replicas++
+		crossing, known := b.crossed(&a, needs)
+		switch {
+		case a.ready != nil:
+			out.Ready++
+			toReady = append(toReady, a.ready.at.Sub(a.asked.at).Minutes())
+		case a.gaveUp:
+			out.Withdrawn++
+		default:
+			out.Waiting++
+		}
+		switch {
+		case crossing < 0 && known:
+			out.Unneeded++
+			continue
+		case crossing < 0:
+			out.Unknown++
+			continue
+		case a.ready != nil && b.index(a.ready.at) <= crossing:
+			out.InTime++
+		default:
+			out.Late++
+		}
+		toCrossing = append(toCrossing, float64(crossing-b.index(a.asked.at)))
+	}
+	out.EventToReady, out.EventToCrossing = spread(toReady), spread(toCrossing)
+	return out
+}
+
+// replicasAsked lists the replicas asked for in the period beyond those that were there, on the way, or asked for before.
+func (b *builder) replicasAsked(pool string) (all []ask) {
+	ticks := b.ticks[pool]
+	_, end := b.bounds()
+	var open []ask
+	for i := range ticks {
+		t := &ticks[i]
+		open = slices.DeleteFunc(open, func(a ask) bool {
+			if a.ready == nil && t.ready >= a.level {
+				a.ready = t
+			}
+			if t.desired >= a.level {
+				return false
+			}
+			a.ended, a.gaveUp = b.index(t.at), true
+			all = append(all, a)
+			return true
+		})
+		for j := range open {
+			if open[j].ready == nil && t.ready >= open[j].level {
+				open[j].ready = t
+			}
+		}
+		if i == 0 || t.at.Before(b.from) {
+			continue
+		}
+		for level := max(ticks[i-1].desired, t.ready+t.pending) + 1; level <= t.desired; level++ {
+			if !slices.ContainsFunc(open, func(a ask) bool { return a.level == level }) {
+				open = append(open, ask{level: level, asked: t, ended: end})
+			}
+		}
+	}
+	return append(all, open...)
+}
+
+// crossed is the first minute, while a replica was asked for, in which demand and the reserves took it; -1 when none did.
+// known says that demand was known until then.
+func (b *builder) crossed(a *ask, needs []int) (minute int, known bool) {
+	known = true
+	for m := b.index(a.asked.at); m < min(a.ended, len(needs)); m++ {
+		switch n := needs[m]; {
+		case n == unknownNeed:
+			known = false
+		case n+a.asked.reserve >= a.level:
+			return m, known
+		}
+	}
+	return -1, known
+}
+
+// spread summarises times in minutes.
+func spread(v []float64) Minutes {
+	slices.Sort(v)
+	out := Minutes{Count: len(v), P50: between(v, .5), P90: between(v, .9), Max: Number(math.NaN())}
+	if len(v) > 0 {
+		out.Max = Number(v[len(v)-1])
+	}
+	return out
+}
+
+// between is the quantile of ascending values, linear between them (Hyndman and Fan 1996, doi:10.2307/2684934,
+// definition 7); unknown without any.
+func between(v []float64, p float64) Number {
+	if len(v) == 0 {
+		return Number(math.NaN())
+	}
+	at := p * float64(len(v)-1)
+	lo := int(at)
+	return Number(v[lo] + (at-float64(lo))*(v[min(lo+1, len(v)-1)]-v[lo]))
+}

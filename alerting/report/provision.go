@@ -1,0 +1,125 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// unknownNeed is the need of a minute in which demand or capacity is not known.
+const unknownNeed = -1
+
+// needs gives, by minute, the replicas that demand took: in the resource that takes most, demand over what the standing
+// decision had for the capacity of one, rounded up.
+func (b *builder) needs(pool string) []int {
+	_, end := b.bounds()
+	out := slices.Repeat([]int{unknownNeed}, end)
+	b.standing(pool, func(t *tick, minute int) {
+		for _, c := range t.capacities {
+			demand := at(b.observed[seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, c.dimension}], minute)
+			if n := demand / c.perReplica; c.perReplica > 0 && !math.IsNaN(n) {
+				out[minute] = max(out[minute], int(math.Ceil(n-1e-9)))
+			}
+		}
+	})
+	return out
+}
+
+func (b *builder) provision(pool string, needs []int) Provision {
+	out := Provision{ReplicaHourUSD: Number(math.NaN()), ShortMinuteUSD: Number(math.NaN()), LagMinutes: Number(math.NaN())}
+	if beliefs := b.beliefs[pool]; beliefs != nil {
+		basis := &beliefs.newest
+		out.GPUsPerReplica = basis.GPUsPerReplica
+		out.ReplicaHourUSD, out.ShortMinuteUSD = known(basis.ReplicaHourUSD), known(basis.ShortMinuteUSD)
+	}
+	first, end := b.bounds()
+	var ready, pending, needed, over, under, short, paid int // replica-minutes, and minutes
+	var lags []float64
+	must := slices.Repeat([]int{unknownNeed}, end-first)
+	b.standing(pool, func(t *tick, minute int) {
+		if minute < first {
+			return
+		}
+		ready, pending = ready+t.ready, pending+t.pending
+		need := needs[minute]
+		if need == unknownNeed {
+			return
+		}
+		out.KnownMinutes++
+		if t.assumed {
+			out.AssumedMinutes++
+		}
+		lags = append(lags, t.lag.Minutes())
+		paid += t.ready + t.pending
+		needed += need
+		over += max(0, t.ready-max(need+t.reserve, t.least))
+		if need > t.ready {
+			under += need - t.ready
+			short++
+		}
+		must[minute-first] = max(need, t.least)
+		if t.limit > 0 {
+			must[minute-first] = min(must[minute-first], t.limit)
+		}
+	})
+	slices.Sort(lags)
+	out.LagMinutes = between(lags, .5)
+	amount := func(replicaMinutes int) Amount {
+		hours := Number(float64(replicaMinutes) / time.Hour.Minutes())
+		a := Amount{ReplicaHours: hours, GPUHours: Number(math.NaN()), USD: hours * out.ReplicaHourUSD}
+		if out.GPUsPerReplica > 0 {
+			a.GPUHours = hours * Number(out.GPUsPerReplica)
+		}
+		return a
+	}
+	least := 0
+	if out.KnownMinutes > 0 {
+		least = clairvoyant(must, int(math.Round(float64(out.LagMinutes))))
+	}
+	out.Ready, out.Pending = amount(ready), amount(pending)
+	out.Needed, out.Over, out.Under = amount(needed), amount(over), amount(under)
+	out.Paid, out.Clairvoyant, out.Regret = amount(paid), amount(least), amount(paid-least)
+	out.ShortUSD = Number(short) * out.ShortMinuteUSD
+	return out
+}
+
+// known is a number for which zero means that it is not.
+func known(v float64) Number {
+	if v == 0 {
+		return Number(math.NaN())
+	}
+	return Number(v)
+}
+
+// clairvoyant is the least number of replica-minutes that are paid when needs, by minute, are known beforehand and always
+// met. A replica is paid while it warms up for lag minutes and while it is ready; between two stretches in which it is
+// needed it is kept where that costs less than a start. That the k-th replica can be looked at by itself, needed while the
+// need is k or more, makes the least of the whole (Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241, §3). A replica
+// that is first needed within a lag of the beginning is paid from there on; minutes of unknown need cost nothing, and
+// leave open what is needed. O(minutes + replicas · changes).
+func clairvoyant(needs []int, lag int) (replicaMinutes int) {
+	most := 0
+	for _, n := range needs {
+		most = max(most, n)
+	}
+	idle := make([]int, most) // known minutes since each replica was needed last, or since the beginning
+	minutes := 0              // known ones so far
+	top := 0                  // replicas needed in the newest known minute
+	for _, n := range needs {
+		if n == unknownNeed {
+			continue
+		}
+		for k := n; k < top; k++ {
+			idle[k] = minutes // not needed from here on
+		}
+		for k := top; k < n; k++ {
+			replicaMinutes += min(minutes-idle[k], lag)
+		}
+		replicaMinutes += n
+		top = n
+		minutes++
+	}
+	return replicaMinutes
+}

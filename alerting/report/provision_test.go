@@ -1,0 +1,173 @@
+package report
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+)
+
+// cheapest tries every path: replicas · minutes, and lag minutes for each start but those before the first minute.
+func cheapest(needs []int, lag int) int {
+	most := 0
+	for _, n := range needs {
+		most = max(most, n)
+	}
+	best := make([]int, most+1) // by replicas that are there
+	for i, n := range needs {
+		next := make([]int, most+1)
+		for to := range next {
+			next[to] = math.MaxInt32
+			for from := range best {
+				cost := best[from] + to
+				if i == 0 {
+					cost = to
+				} else if to > from {
+					cost += lag * (to - from)
+				}
+				if to >= n {
+					next[to] = min(next[to], cost)
+				}
+			}
+		}
+		best = next
+	}
+	least := best[0]
+	for _, c := range best {
+		least = min(least, c)
+	}
+	return least
+}
+
+func TestClairvoyantIsTheLeast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		needs := rapid.SliceOfN(rapid.IntRange(0, 4), 1, 30).Draw(t, "needs")
+		lag := rapid.IntRange(0, 8).Draw(t, "lag")
+		if got, want := clairvoyant(needs, lag), cheapest(needs, lag); got != want {
+			t.Fatalf("%d, and %d would do", got, want)
+		}
+	})
+}
+
+// A pool of replicas that hold 10 requests/s each: two are there; at minute 70 two more are asked for and come at 78 and
+// 84; from 80 on demand takes four; at 100 it falls to one, and at 110 two are given up, one of which is asked for again.
+func provisioned() *past {
+	h := &past{demand: map[features.Key][]float64{}}
+	basis := &alerting.Basis{GPUsPerReplica: 8, ReplicaHourUSD: 20, ShortMinuteUSD: 3, Least: 1, Warmup: alerting.WarmupBasis{StatedP50: 600, StatedP90: 900, P50: 600, P90: 900}}
+	for m := range 200 {
+		y := 15.0
+		if m >= 80 && m < 100 {
+			y = 35
+		} else if m >= 100 {
+			y = 8
+		}
+		h.demand[total] = append(h.demand[total], y)
+		d := decision(m, 2, 0)
+		d.Basis, d.Limit = basis, 9
+		switch {
+		case m >= 130:
+		case m >= 120:
+			if d.Desired = 3; m > 120 {
+				d.Pending = 1
+			}
+		case m >= 110:
+			d.Desired = 2
+		case m >= 84:
+			d.Desired, d.Ready = 4, 4
+		case m >= 78:
+			d.Desired, d.Ready, d.Pending = 4, 3, 1
+		case m >= 70:
+			d.Desired, d.Pending = 4, 2
+			if m == 70 {
+				d.Pending = 0
+			}
+		}
+		h.decisions = append(h.decisions, d)
+	}
+	return h
+}
+
+func TestProvision(t *testing.T) {
+	got := reconcile(t, provisioned(), 60, 180).Pools[0].Decisions
+	amount := func(replicaMinutes float64) Amount {
+		h := Number(replicaMinutes / 60)
+		return Amount{h, 8 * h, 20 * h}
+	}
+	ready, pending := 2.*18+3*6+4*26+2*70, 2*7.+6+9
+	needed := 20*2. + 20*4 + 80*1
+	least := needed + 2*10 // the third and fourth are started once; the second is needed from the beginning
+	want := Provision{
+		KnownMinutes: 120, LagMinutes: 10, GPUsPerReplica: 8, ReplicaHourUSD: 20, ShortMinuteUSD: 3,
+		Ready: amount(ready), Pending: amount(pending), Needed: amount(needed),
+		Over:  amount(2 + 10*3 + 70), // the third replica at 78 and 79, four at 100…109, two after
+		Under: amount(4), ShortUSD: 12,
+		Paid: amount(ready + pending), Clairvoyant: amount(least), Regret: amount(ready + pending - least),
+	}
+	if diff := cmp.Diff(want, got.Provision, close); diff != "" {
+		t.Error(diff)
+	}
+	asks := Asks{
+		Replicas: 3, Ready: 2, Withdrawn: 1,
+		EventToReady: Minutes{2, 11, 13.4, 14}, EventToCrossing: Minutes{2, 10, 10, 10},
+		InTime: 1, Late: 1, Unneeded: 1,
+	}
+	if diff := cmp.Diff(asks, got.Asks, close); diff != "" {
+		t.Error(diff)
+	}
+	// Asked at 70, given up at 110, asked again at 120, given up at 130: all but the first undo the one before within
+	// the hour, the last two within its lead time of ten minutes.
+	if want := (Thrash{WithinHour: 3, WithinLead: 2}); got.Actions != 4 || got.Thrash != want {
+		t.Errorf("%d actions, %+v", got.Actions, got.Thrash)
+	}
+}
+
+// What a journal of an older version does not have is unknown.
+func TestProvisionWithoutBasis(t *testing.T) {
+	h := provisioned()
+	for i := range h.decisions {
+		h.decisions[i].Basis = nil
+	}
+	p := reconcile(t, h, 60, 180).Pools[0]
+	got := p.Decisions.Provision
+	if got.GPUsPerReplica != 0 || !math.IsNaN(float64(got.Paid.GPUHours)) || !math.IsNaN(float64(got.Paid.USD)) || !math.IsNaN(float64(got.ShortUSD)) {
+		t.Errorf("%+v", got)
+	}
+	if got.LagMinutes != 9 || got.Paid.ReplicaHours == 0 || len(p.Assumptions) != 0 { // the lead time less a minute
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAssumptions(t *testing.T) {
+	h := provisioned()
+	for i := range h.decisions {
+		b := *h.decisions[i].Basis
+		b.PricesDate = "2026-01-31"
+		b.Rates = []alerting.RateBasis{{Dimension: "prefill", Stated: 12000, Learned: 9000, Low: 8500, High: 9600}, {Dimension: "kv", Stated: 1e6}}
+		if i >= 90 {
+			b.Rates[0].Learned, b.Rates[0].Low = 10000, 9000
+		}
+		if i >= 100 {
+			b.Warmup.Seen, b.Warmup.P50 = 4, 480
+		}
+		h.decisions[i].Basis = &b
+		h.decisions[i].Resources = append(h.decisions[i].Resources, alerting.ResourceEvidence{Dimension: "prefill", PerReplica: 9500})
+	}
+	nan := Number(math.NaN())
+	at := func(m int) *time.Time { at := minute(m); return &at }
+	date := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
+	want := []Assumption{
+		{Name: "prefill_rate", Unit: "tokens/s", Stated: 12000, Used: 9500, Learned: 10000, Off: .2, Confirmed: at(90), AgeDays: 1.5 / 24, Note: "learned between 9 k and 9.6 k tokens/s"},
+		{Name: "kv_per_replica", Unit: "tokens", Stated: 1e6, Used: 1e6, Learned: nan, Off: nan, AgeDays: nan, Note: "nothing in the period told"},
+		{Name: "warmup_p50", Unit: "min", Stated: 10, Used: 8, Learned: 8, Off: .25, Confirmed: at(100), AgeDays: 80. / 60 / 24, Note: "from 4 starts, and from what is stated"},
+		{Name: "warmup_p90", Unit: "min", Stated: 15, Used: 15, Learned: 15, Off: 0, Confirmed: at(100), AgeDays: 80. / 60 / 24, Note: "from 4 starts, and from what is stated"},
+		{Name: "replica_hour", Unit: "USD", Stated: 20, Used: 20, Learned: nan, Off: nan, Confirmed: &date, AgeDays: 30 + 3./24},
+	}
+	if diff := cmp.Diff(want, reconcile(t, h, 60, 180).Pools[0].Assumptions, close); diff != "" {
+		t.Error(diff)
+	}
+}
