@@ -25,9 +25,11 @@ type DirLock struct {
 var ErrLocked = errors.New("in use by another forewarm")
 
 // Lock claims dir, making it when needed. It fails when another process holds it.
-func Lock(dir string) (*DirLock, error) {
+func Lock(dir string) (*DirLock, error) { return lock(realDisk{}, dir) }
+
+func lock(d disk, dir string) (*DirLock, error) {
 	name := filepath.Join(dir, "lock")
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err := d.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("storage directory %s: %w: make it writable, or name another in storage.dir", dir, err)
 	}
 	r, _, err := fileutil.Flock(name)
@@ -42,8 +44,8 @@ func (l *DirLock) Unlock() error { return l.release.Release() }
 
 // writeFile makes path hold exactly what write writes, or leaves it as it was: written beside, synced, renamed, and the
 // directory synced. An error after the rename leaves the new file in place, whole.
-func writeFile(path string, write func(io.Writer) error) (err error) {
-	f, err := os.OpenFile(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+func writeFile(d disk, path string, write func(io.Writer) error) (err error) {
+	f, err := d.OpenFile(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
@@ -53,11 +55,14 @@ func writeFile(path string, write func(io.Writer) error) (err error) {
 	if e := f.Close(); err == nil {
 		err = e
 	}
+	if err == nil {
+		err = d.Rename(path+tempSuffix, path)
+	}
 	if err != nil {
-		_ = os.Remove(path + tempSuffix) // or else a full disk stays full
+		_ = d.Remove(path + tempSuffix) // or else a full disk stays full
 		return fmt.Errorf("%w (the file before it is untouched)", err)
 	}
-	return fileutil.Rename(path+tempSuffix, path)
+	return d.SyncDir(filepath.Dir(path))
 }
 
 func exactly(b []byte) func(io.Writer) error {
@@ -66,26 +71,38 @@ func exactly(b []byte) func(io.Writer) error {
 
 // list makes dir when needed, removes temporary files that a crash left, and returns the numbers n of the files named
 // <prefix><n><suffix>, ascending.
-func list(dir, prefix, suffix string) ([]uint64, error) {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+func list(d disk, dir, prefix, suffix string) ([]uint64, error) {
+	if err := d.MkdirAll(dir); err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	var numbers []uint64
 	for _, e := range entries {
-		if n, ok := number(e, prefix, suffix); ok {
-			numbers = append(numbers, n)
-		} else if strings.HasPrefix(e.Name(), prefix) && strings.HasSuffix(e.Name(), tempSuffix) {
-			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+		if strings.HasPrefix(e.Name(), prefix) && strings.HasSuffix(e.Name(), tempSuffix) {
+			if err := d.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return nil, err
 			}
 		}
 	}
-	slices.Sort(numbers)
-	return numbers, nil
+	return numbers(entries, prefix, suffix), nil
+}
+
+// numbered gives the numbers of the files <prefix><n><suffix> in dir, ascending.
+func numbered(dir, prefix, suffix string) ([]uint64, error) {
+	entries, err := os.ReadDir(dir)
+	return numbers(entries, prefix, suffix), err
+}
+
+func numbers(entries []fs.DirEntry, prefix, suffix string) (all []uint64) {
+	for _, e := range entries {
+		if n, ok := number(e, prefix, suffix); ok {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 func number(e fs.DirEntry, prefix, suffix string) (n uint64, ok bool) {
@@ -103,4 +120,32 @@ func number(e fs.DirEntry, prefix, suffix string) (n uint64, ok bool) {
 		n = n*10 + uint64(c-'0')
 	}
 	return n, true
+}
+
+// cutTail removes everything from byte size on of a file of records, after keeping a copy of it beside the file. Where not
+// even the first line is whole, the file is left with that alone.
+func cutTail(d disk, path string, size int64, kind string) (bytes int, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	if err := writeFile(d, path+cutSuffix, exactly(b[size:])); err != nil {
+		return 0, err
+	}
+	if size == 0 {
+		return len(b), writeFile(d, path, exactly([]byte(kind)))
+	}
+	return len(b[size:]), truncate(d, path, size)
+}
+
+func truncate(d disk, path string, size int64) error {
+	f, err := d.OpenFile(path, os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	err = f.Truncate(size)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }

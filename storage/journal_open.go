@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
-	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
 const (
@@ -24,12 +23,12 @@ type placed struct {
 }
 
 func (j *Journal) open() error {
-	numbers, err := list(j.dir, segmentPrefix, segmentSuffix)
+	numbers, err := list(j.disk, j.dir, segmentPrefix, segmentSuffix)
 	if err != nil {
 		return err
 	}
 	if len(numbers) == 0 {
-		if j.file, err = j.create(1); err == nil {
+		if j.file, err = j.create(1, nil); err == nil {
 			j.segments = []segment{{number: 1, size: int64(len(journalMagic))}}
 		}
 		return err
@@ -55,8 +54,18 @@ func (j *Journal) open() error {
 			return fmt.Errorf("%s: %w: restore it, or move it away (reports then lack its decisions)", j.path(before.number), err)
 		}
 	}
-	j.file, err = os.OpenFile(j.path(numbers[newest]), os.O_WRONLY|os.O_APPEND, 0o640)
-	return err
+	if j.segments[newest].first.Tick.IsZero() { // whether its first line is on disk is not known
+		j.segments[newest].size = int64(len(journalMagic))
+		j.file, err = j.create(numbers[newest], nil)
+		return err
+	}
+	if j.file, err = j.disk.OpenFile(j.path(numbers[newest]), os.O_WRONLY|os.O_APPEND); err != nil {
+		return err
+	}
+	if err := j.file.Sync(); err != nil { // what the last process wrote, and did not sync
+		return errors.Join(err, j.file.Close())
+	}
+	return nil
 }
 
 // survey reads a segment, or its first record only, and fills in s and the journal's last position. What a crash can
@@ -100,7 +109,7 @@ func (j *Journal) survey(s *segment, whole bool) error {
 // cut removes everything from byte s.size on, after keeping a copy of it.
 func (j *Journal) cut(s *segment, damage error) error {
 	path := j.path(s.number)
-	torn, err := cutTail(path, s.size, journalMagic)
+	torn, err := cutTail(j.disk, path, s.size, journalMagic)
 	if err != nil {
 		return err
 	}
@@ -111,56 +120,22 @@ func (j *Journal) cut(s *segment, damage error) error {
 	return nil
 }
 
-// cutTail removes everything from byte size on of a file of records, after keeping a copy of it beside the file. Where not
-// even the first line is whole, the file is left with that alone.
-func cutTail(path string, size int64, kind string) (bytes int, err error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	if err := writeFile(path+cutSuffix, exactly(b[size:])); err != nil {
-		return 0, err
-	}
-	if size == 0 {
-		return len(b), writeFile(path, exactly([]byte(kind)))
-	}
-	return len(b[size:]), truncate(path, size)
-}
-
-func truncate(path string, size int64) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	err = f.Truncate(size)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-// create makes an empty segment and its directory entry durable.
-func (j *Journal) create(number uint64) (appendFile, error) {
-	f, err := os.OpenFile(j.path(number), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o640)
+// create makes a segment of these records, and has it and its directory entry survive a loss of power.
+func (j *Journal) create(number uint64, records []byte) (file, error) {
+	f, err := j.disk.OpenFile(j.path(number), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND)
 	if err != nil {
 		return nil, err
 	}
-	if _, err = f.WriteString(journalMagic); err == nil {
+	if _, err = f.Write(append([]byte(journalMagic), records...)); err == nil {
 		err = f.Sync()
 	}
 	if err == nil {
-		err = syncDir(j.dir)
+		err = j.disk.SyncDir(j.dir)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		err = errors.Join(err, f.Close())
+		_ = j.disk.Remove(j.path(number)) // another fsync of it may say that all is well
+		return nil, err
 	}
 	return f, nil
-}
-
-func syncDir(dir string) error {
-	d, err := fileutil.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -291,73 +291,36 @@ func TestJournalEmptyNewestSegment(t *testing.T) {
 	}
 }
 
-// faultyFile fails one call, before or after it took effect.
-type faultyFile struct {
-	appendFile
-	fail      string // write, truncate, sync
-	persisted bool
-}
-
-var errDisk = errors.New("disk failure")
-
-func (f *faultyFile) Write(b []byte) (int, error) {
-	if f.fail != "write" && f.fail != "truncate" {
-		return f.appendFile.Write(b)
-	}
-	n := len(b) / 2
-	if f.persisted {
-		n = len(b)
-	}
-	n, _ = f.appendFile.Write(b[:n])
-	return n, errDisk
-}
-
-func (f *faultyFile) Truncate(size int64) error {
-	if f.fail != "truncate" {
-		return f.appendFile.Truncate(size)
-	}
-	return errDisk
-}
-
-func (f *faultyFile) Sync() error {
-	if f.fail != "sync" {
-		return f.appendFile.Sync()
-	}
-	return errDisk
-}
-
-func TestJournalDiskFailures(t *testing.T) {
-	for _, fail := range []string{"write", "truncate", "sync"} {
-		for _, persisted := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s persisted=%v", fail, persisted), func(t *testing.T) {
-				dir := t.TempDir()
-				j := openJournal(t, dir)
-				appendMinutes(t, j, 0, 2)
-				real := j.file
-				j.file = &faultyFile{appendFile: real, fail: fail, persisted: persisted}
-				err := j.Append(decision(2, "a"))
-				if fail == "sync" {
-					err = j.Sync()
-				}
-				if !errors.Is(err, errDisk) {
-					t.Fatalf("error is %v", err)
-				}
-				j.file = real // the disk is well again
-				again := j.Append(decision(2, "a"))
-				if usable := fail == "write"; usable != (again == nil) {
-					t.Fatalf("the second append gives %v", again)
-				}
-				_ = j.Close()
-
-				j = openJournal(t, dir)
-				appendMinutes(t, j, 0, 3)
-				if c := j.Counters(); c.Divergent+c.Unverified > 0 {
-					t.Errorf("%+v", c)
-				}
-				if got := readAll(t, j, start, start.Add(time.Hour)); len(got) != 6 {
-					t.Errorf("after the restart: %v", got)
-				}
-			})
+// What the disk does not take waits, up to a bound: an outage shorter than that loses nothing, one that is longer loses the
+// oldest, and counts them. No snapshot may be taken meanwhile.
+func TestJournalOutage(t *testing.T) {
+	for name, c := range map[string]struct{ minutes, lost int }{"short": {100, 0}, "long": {9000, 1}} {
+		d, dir := newFaultyDisk(), t.TempDir()
+		j, err := newJournal(d, dir, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendMinutes(t, j, 0, 1)
+		d.at, d.count, d.how = d.n+1, 1<<30, failed
+		for m := 1; m < c.minutes; m++ {
+			if j.Append(decision(m, "a")) == nil || j.Sync() == nil {
+				t.Fatalf("%s: minute %d is taken", name, m)
+			}
+		}
+		d.count = 0
+		if err := errors.Join(j.Sync(), j.Append(decision(c.minutes, "a"))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		counted := j.Counters()
+		if (counted.Lost > 0) != (c.lost > 0) || counted.Waiting != 0 || counted.Appended+counted.Lost != uint64(c.minutes+2) {
+			t.Errorf("%s: %+v", name, counted)
+		}
+		got := readAll(t, j, time.Time{}, start.AddDate(1, 0, 0))
+		if uint64(len(got)) != counted.Appended || got[0] != "a at 2026-03-02T00:00:00Z" || got[len(got)-1] != positionOf(decision(c.minutes, "a")).String() {
+			t.Errorf("%s: %d are there, up to %s", name, len(got), got[len(got)-1])
+		}
+		if err := j.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

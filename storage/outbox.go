@@ -40,15 +40,17 @@ const (
 type Outbox struct {
 	path string
 	log  *slog.Logger
+	disk disk
 
 	mu       sync.Mutex // guards what follows
-	file     appendFile
+	file     file
 	size     int64
-	rewrite  int64               // size at which the file is written anew
+	rewrite  int64               // size at which the file is written anew; 0 where what the file holds is not known
 	tick     time.Time           // newest tick all of whose notices are in
 	pending  map[string]Pending  // newest notice of each identity
 	settled  map[delivery]settle // newest id that a sink dealt with
 	failures uint64
+	damaged  int // bytes found damaged on opening
 	buf      []byte
 }
 
@@ -82,8 +84,12 @@ type settlement struct {
 // OpenOutbox opens the outbox in dir, making it when there is none, and writes it anew. What follows damage in the file is
 // lost, and said to be: those notices may not be told, or be told again under their ids.
 func OpenOutbox(dir string, log *slog.Logger) (*Outbox, error) {
-	o := &Outbox{path: filepath.Join(dir, outboxFile), log: log, pending: map[string]Pending{}, settled: map[delivery]settle{}}
-	if _, err := list(dir, "outbox", ".none"); err != nil { // makes the directory, removes temporary files
+	return newOutbox(realDisk{}, dir, log)
+}
+
+func newOutbox(d disk, dir string, log *slog.Logger) (*Outbox, error) {
+	o := &Outbox{path: filepath.Join(dir, outboxFile), log: log, disk: d, pending: map[string]Pending{}, settled: map[delivery]settle{}}
+	if _, err := list(d, dir, "outbox", ".none"); err != nil { // makes the directory, removes temporary files
 		return nil, fmt.Errorf("outbox %s: %w", dir, err)
 	}
 	if err := o.read(); err != nil {
@@ -118,7 +124,11 @@ func (o *Outbox) read() error {
 		o.take(&record)
 	}
 	if damage, ok := errors.AsType[*damageError](err); ok {
-		o.log.Warn("the outbox is damaged: what follows is lost, and may be told again or not at all", "file", o.path, "cause", damage.Error())
+		if o.damaged, err = cutTail(o.disk, o.path, r.offset, outboxMagic); err != nil {
+			return fmt.Errorf("%w; what follows cannot be put aside: %w", damage, err)
+		}
+		o.log.Warn("the outbox is damaged: what follows is lost, and may be told again or not at all",
+			"file", o.path, "bytes", o.damaged, "kept_in", o.path+cutSuffix, "cause", damage.Error())
 		return nil
 	}
 	if errors.Is(err, io.EOF) {
@@ -212,23 +222,40 @@ func (o *Outbox) Failures() uint64 {
 	return o.failures
 }
 
+// DamagedBytes is how much of the file was found damaged on opening, and is lost.
+func (o *Outbox) DamagedBytes() int { return o.damaged }
+
 // Sync makes everything survive a loss of power. Call it before the snapshot that includes the announced ticks.
 func (o *Outbox) Sync() error {
 	o.mu.Lock()
 	file := o.file
+	var err error
+	if o.rewrite == 0 {
+		err = o.rewritten()
+	}
 	o.mu.Unlock()
-	err := file.Sync() // others write meanwhile
-	if errors.Is(err, os.ErrClosed) {
+	if err != nil {
+		return err
+	}
+	err = file.Sync() // others write meanwhile
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.file != file {
 		return nil // the file that replaced it was synced
+	}
+	if err != nil {
+		o.rewrite = 0 // a second fsync may say that all is well
+		err = fmt.Errorf("outbox %s: %w", o.path, err)
 	}
 	return err
 }
 
 // Close syncs and closes; the outbox is of no use afterwards.
 func (o *Outbox) Close() error {
+	err := o.Sync()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return errors.Join(o.file.Sync(), o.file.Close())
+	return errors.Join(err, o.file.Close())
 }
 
 // forget drops what expired, and what is beyond the bound: by identity, for what comes again each tick will be back.
@@ -268,11 +295,7 @@ func (o *Outbox) frame(r *outboxRecord) error {
 // write appends buf, and writes the file anew when it has grown beyond what it has to say.
 func (o *Outbox) write() error {
 	if o.size+int64(len(o.buf)) > o.rewrite {
-		if err := o.renew(time.Now()); err != nil {
-			o.failures++
-			return fmt.Errorf("outbox %s: %w", o.path, err)
-		}
-		return nil // with what buf says
+		return o.rewritten() // with what buf says
 	}
 	if _, err := o.file.Write(o.buf); err != nil {
 		o.failures++
@@ -283,8 +306,19 @@ func (o *Outbox) write() error {
 	return nil
 }
 
-// renew writes a file that says only what still matters, and goes on with it. The file before it stays on an error.
+// rewritten writes the file anew, and counts where it cannot.
+func (o *Outbox) rewritten() error {
+	if err := o.renew(time.Now()); err != nil {
+		o.failures++
+		return fmt.Errorf("outbox %s: %w", o.path, err)
+	}
+	return nil
+}
+
+// renew writes a file that says only what still matters, and goes on with it. After an error either may be in place, so that
+// the next write tries again.
 func (o *Outbox) renew(now time.Time) error {
+	o.rewrite = 0
 	o.forget(now)
 	maps.DeleteFunc(o.settled, func(_ delivery, s settle) bool { return now.Sub(s.at) > settledFor })
 	o.buf = append(o.buf[:0], outboxMagic...)
@@ -303,10 +337,10 @@ func (o *Outbox) renew(now time.Time) error {
 			return err
 		}
 	}
-	if err := writeFile(o.path, exactly(o.buf)); err != nil {
+	if err := writeFile(o.disk, o.path, exactly(o.buf)); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(o.path, os.O_WRONLY|os.O_APPEND, 0o640)
+	f, err := o.disk.OpenFile(o.path, os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return err
 	}

@@ -155,7 +155,7 @@ func TestOutboxIsBounded(t *testing.T) {
 }
 
 // failing is a file on a disk that is full.
-type failing struct{ appendFile }
+type failing struct{ file }
 
 func (failing) Write([]byte) (int, error) { return 3, errors.New("no space left on device") }
 

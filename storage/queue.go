@@ -30,8 +30,10 @@ const (
 type QueueStats struct {
 	Waiting uint64 // not done yet
 	Bytes   int64  // of the files
-	Dropped uint64 // pushed out of a full queue
-	Damaged uint64 // records, and torn ends, that could not be read back
+	Dropped uint64 // pushed out of a full queue, or in what could not be read back
+	Damaged uint64 // segments that could not be read to their end
+	Lost    int64  // bytes of those found on opening: of how many things is not known
+	Unsafe  uint64 // were in a segment whose fsync failed: a loss of power may have taken them
 }
 
 // Queue holds payloads on disk, first in, first out, until the reader is done with them. When it is full the oldest
@@ -43,12 +45,14 @@ type QueueStats struct {
 type Queue struct {
 	dir   string
 	log   *slog.Logger
+	disk  disk
 	most  int64 // bytes
 	limit int64 // of a segment
 
 	mu       sync.Mutex // guards what follows
 	segments []queueSegment
-	file     appendFile // of the last segment
+	file     file // of the last segment
+	torn     bool // the end of that is not known: go on in another
 	bytes    int64
 	reader   queueReader
 	marked   time.Time // when the cursor was written
@@ -73,7 +77,11 @@ type queueReader struct {
 
 // OpenQueue opens the queue in dir, making it when there is none, for at most so many bytes on disk. Costs one read of it.
 func OpenQueue(dir string, most int64, log *slog.Logger) (*Queue, error) {
-	q := &Queue{dir: dir, log: log, limit: max(most/queueSegments, 1), most: most, more: make(chan struct{}, 1)}
+	return newQueue(realDisk{}, dir, most, log)
+}
+
+func newQueue(d disk, dir string, most int64, log *slog.Logger) (*Queue, error) {
+	q := &Queue{dir: dir, log: log, disk: d, limit: max(most/queueSegments, 1), most: most, more: make(chan struct{}, 1)}
 	if err := q.open(); err != nil {
 		return nil, fmt.Errorf("queue %s: %w: mend it, or move it away (what it holds is lost then)", dir, err)
 	}
@@ -81,7 +89,7 @@ func OpenQueue(dir string, most int64, log *slog.Logger) (*Queue, error) {
 }
 
 func (q *Queue) open() error {
-	numbers, err := list(q.dir, queuePrefix, queueSuffix)
+	numbers, err := list(q.disk, q.dir, queuePrefix, queueSuffix)
 	if err != nil {
 		return err
 	}
@@ -91,7 +99,7 @@ func (q *Queue) open() error {
 	}
 	for _, n := range numbers {
 		if n < segment { // done, and not removed before a crash
-			if err := os.Remove(q.path(n)); err != nil {
+			if err := q.disk.Remove(q.path(n)); err != nil {
 				return err
 			}
 			continue
@@ -135,8 +143,13 @@ func (q *Queue) survey(n uint64, from int64) (s queueSegment, err error) {
 		}
 	}
 	if damage, ok := errors.AsType[*damageError](err); ok {
+		info, err := f.Stat()
+		if err != nil {
+			return s, err
+		}
 		q.stats.Damaged++
-		q.log.Warn("a segment of a queue is damaged; what follows in it is lost", "segment", q.path(n), "cause", damage.Error())
+		q.stats.Lost += info.Size() - s.size
+		q.log.Warn("a segment of a queue is damaged; what follows in it is lost", "segment", q.path(n), "bytes", info.Size()-s.size, "cause", damage.Error())
 		return s, nil
 	}
 	return s, endOfFile(err)
@@ -146,47 +159,46 @@ func (q *Queue) path(n uint64) string {
 	return filepath.Join(q.dir, fmt.Sprintf("%s%06d%s", queuePrefix, n, queueSuffix))
 }
 
-// add begins a new segment.
+// add begins a new segment, after what is in the last one is safe.
 func (q *Queue) add(n uint64) error {
-	f, err := os.OpenFile(q.path(n), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o640)
+	if q.file != nil {
+		if err := q.file.Sync(); err != nil {
+			q.doubt()
+			q.log.Warn("what waits for the remote may not survive a loss of power", "segment", q.path(n-1), "cause", err.Error())
+		}
+	}
+	f, err := q.disk.OpenFile(q.path(n), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND)
 	if err != nil {
 		return err
 	}
-	if _, err := f.WriteString(queueMagic); err != nil {
+	if _, err = f.Write([]byte(queueMagic)); err == nil {
+		err = q.disk.SyncDir(q.dir)
+	}
+	if err != nil {
 		return errors.Join(err, f.Close())
 	}
 	if q.file != nil {
 		_ = q.file.Close() // what it holds was written
 	}
-	q.file = f
+	q.file, q.torn = f, false
 	q.segments = append(q.segments, queueSegment{number: n, size: int64(len(queueMagic))})
 	q.bytes += int64(len(queueMagic))
 	return nil
 }
 
-// Append adds a payload that stands for count things. After an error it is not in the queue.
+// Append adds a payload that stands for count things. After an error it is not in the queue, and the next call tries anew.
 func (q *Queue) Append(count uint32, data []byte) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	if len(data) == 0 || len(data)+4 > recordMost {
 		return fmt.Errorf("queue: %d bytes, the bounds are 1 and %d", len(data), recordMost-4)
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	payload := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(data)), count)
 	q.buf = appendRecord(q.buf[:0], append(payload, data...))
+	if err := q.write(); err != nil {
+		return fmt.Errorf("queue %s: %w", q.dir, err)
+	}
 	s := &q.segments[len(q.segments)-1]
-	if s.size > int64(len(queueMagic)) && s.size+int64(len(q.buf)) > q.limit {
-		if err := q.add(s.number + 1); err != nil {
-			return fmt.Errorf("queue: new segment: %w", err)
-		}
-		s = &q.segments[len(q.segments)-1]
-	}
-	if _, err := q.file.Write(q.buf); err != nil {
-		err = fmt.Errorf("queue %s: %w", q.path(s.number), err)
-		if e := q.file.Truncate(s.size); e != nil { // its end is not known: go on in another
-			return errors.Join(err, q.add(s.number+1))
-		}
-		return err
-	}
 	s.size += int64(len(q.buf))
 	s.count += uint64(count)
 	q.bytes += int64(len(q.buf))
@@ -194,7 +206,7 @@ func (q *Queue) Append(count uint32, data []byte) error {
 	for q.bytes > q.most && len(q.segments) > 1 {
 		q.stats.Dropped += q.segments[0].count
 		if err := q.removeFirst(); err != nil {
-			return err
+			q.log.Warn("a file of a queue stays", "cause", err.Error())
 		}
 	}
 	select {
@@ -204,6 +216,49 @@ func (q *Queue) Append(count uint32, data []byte) error {
 	return nil
 }
 
+// write appends buf to the last segment, or to a new one where that is full or its end is not known.
+func (q *Queue) write() error {
+	if err := roomFor(q.disk, q.dir, int64(len(q.buf))); err != nil {
+		return err
+	}
+	s := &q.segments[len(q.segments)-1]
+	if q.torn || s.size > int64(len(queueMagic)) && s.size+int64(len(q.buf)) > q.limit {
+		if err := q.add(s.number + 1); err != nil {
+			return fmt.Errorf("new segment: %w", err)
+		}
+		s = &q.segments[len(q.segments)-1]
+	}
+	_, err := q.file.Write(q.buf)
+	if err != nil {
+		if e := q.file.Truncate(s.size); e != nil {
+			q.torn = true
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// doubt leaves the last segment behind after an fsync of it that failed: a second one may say that all is well.
+func (q *Queue) doubt() {
+	q.torn = true
+	q.stats.Unsafe += q.segments[len(q.segments)-1].count
+}
+
+// Sync makes what waits survive a loss of power.
+func (q *Queue) Sync() error {
+	q.mu.Lock()
+	file := q.file
+	q.mu.Unlock()
+	err := file.Sync() // others append meanwhile
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err == nil || q.file != file {
+		return nil // a file that was closed for the next segment was synced before
+	}
+	q.doubt()
+	return fmt.Errorf("queue %s: %w", q.dir, err)
+}
+
 // removeFirst forgets the oldest segment.
 func (q *Queue) removeFirst() error {
 	s := q.segments[0]
@@ -211,7 +266,7 @@ func (q *Queue) removeFirst() error {
 	q.segments = slices.Delete(q.segments, 0, 1)
 	q.bytes -= s.size
 	q.stats.Waiting -= s.count
-	if err := os.Remove(q.path(s.number)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := q.disk.Remove(q.path(s.number)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("queue: %w", err)
 	}
 	return nil
@@ -247,14 +302,16 @@ func (q *Queue) next() (count uint32, data []byte) {
 			return 0, nil
 		}
 		if !ended {
-			q.stats.Damaged++
-			q.log.Warn("a segment of a queue cannot be read; what follows in it is lost", "segment", q.path(q.segments[0].number), "cause", err.Error())
 			if len(q.segments) == 1 { // which is being written: leave it behind
 				if err := q.add(q.segments[0].number + 1); err != nil {
 					q.log.Error("a queue cannot go on", "cause", err.Error())
 					return 0, nil
 				}
 			}
+			q.stats.Damaged++
+			q.stats.Dropped += q.segments[0].count
+			q.log.Warn("a segment of a queue cannot be read; what follows in it is lost",
+				"segment", q.path(q.segments[0].number), "lost", q.segments[0].count, "cause", err.Error())
 		}
 		if err := q.removeFirst(); err != nil {
 			q.log.Warn("a file of a queue stays", "cause", err.Error())
@@ -309,7 +366,7 @@ func (q *Queue) writeCursor() error {
 	b := []byte(cursorMagic)
 	b = binary.LittleEndian.AppendUint64(b, q.segments[0].number)
 	b = binary.LittleEndian.AppendUint64(b, uint64(q.reader.offset))
-	return writeFile(filepath.Join(q.dir, cursorFile), exactly(b))
+	return writeFile(q.disk, filepath.Join(q.dir, cursorFile), exactly(b))
 }
 
 // readCursor gives zeros where there is none.
@@ -342,5 +399,5 @@ func (q *Queue) Stats() QueueStats {
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return errors.Join(q.writeCursor(), q.file.Sync(), q.file.Close())
+	return errors.Join(q.file.Sync(), q.writeCursor(), q.file.Close())
 }

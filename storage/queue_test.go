@@ -134,32 +134,6 @@ func TestQueueAfterACrash(t *testing.T) {
 	}
 }
 
-// A write that fails leaves nothing of the payload, or another segment behind it.
-func TestQueueDiskFailures(t *testing.T) {
-	for _, fail := range []string{"write", "truncate"} {
-		for _, persisted := range []bool{false, true} {
-			q := openQueue(t, t.TempDir(), 1<<20)
-			if err := q.Append(1, []byte("before")); err != nil {
-				t.Fatal(err)
-			}
-			real := q.file
-			q.file = &faultyFile{appendFile: real, fail: fail, persisted: persisted}
-			if err := q.Append(1, []byte("failed")); !errors.Is(err, errDisk) {
-				t.Fatalf("%s: %v", fail, err)
-			}
-			if fail == "write" {
-				q.file = real
-			}
-			if err := q.Append(1, []byte("after")); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff([]string{"1 before", "1 after"}, drain(q)); diff != "" {
-				t.Errorf("%s persisted %v: %s", fail, persisted, diff)
-			}
-		}
-	}
-}
-
 func TestQueueWaits(t *testing.T) {
 	q := openQueue(t, t.TempDir(), 1<<20)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

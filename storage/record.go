@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -67,6 +68,25 @@ func damagef(format string, args ...any) error {
 	return &damageError{what: fmt.Sprintf(format, args...)}
 }
 
+// versionError says that a file is of another version of its format.
+type versionError struct{ version, reads uint32 }
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("format version %d, this forewarm reads %d", e.version, e.reads)
+}
+
+// versionOf is the version that the first line of a file names, where it is of this kind; kind ends in its own.
+func versionOf(line []byte, kind string) (theirs, ours uint32, ok bool) {
+	name := kind[:strings.LastIndex(kind, " ")+1]
+	number, ok := strings.CutPrefix(string(line), name)
+	if !ok {
+		return 0, 0, false
+	}
+	number, _, _ = strings.Cut(number, "\n")
+	_, err := fmt.Sscanf(kind[len(name):]+number, "%d\n%d", &ours, &theirs)
+	return theirs, ours, err == nil
+}
+
 // cutOr turns the end of the file inside a record into damage.
 func cutOr(err error, offset int64) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -90,7 +110,12 @@ func newRecordReader(r io.Reader, kind string) (*recordReader, error) {
 	switch {
 	case err != nil && cutOr(err, 0) == err: //nolint:errorlint // asks whether cutOr left it as it was
 		return rr, err
+	case n > 0 && len(bytes.Trim(magic[:n], "\x00")) == 0: // as a file system leaves what it had no time to write
+		return rr, damagef("first line is zeros")
 	case !strings.HasPrefix(kind, string(magic[:n])):
+		if theirs, ours, ok := versionOf(magic[:n], kind); ok {
+			return rr, &versionError{theirs, ours}
+		}
 		return rr, fmt.Errorf("first line is %q, not %q", magic[:n], kind)
 	case err != nil:
 		return rr, damagef("first line is cut after %d bytes", n)

@@ -149,7 +149,7 @@ func decodeSnapshot(r io.Reader, size int64) (*Snapshot, error) {
 	}
 	at := len(snapshotMagic)
 	if v := le.Uint32(header[at:]); v != snapshotVersion {
-		return nil, &versionError{v}
+		return nil, &versionError{v, snapshotVersion}
 	}
 	s := &Snapshot{Sequence: le.Uint64(header[at+4:])}
 	s.Stream.Created = time.Unix(0, int64(le.Uint64(header[at+12:]))).UTC()
@@ -177,19 +177,15 @@ func decodeSnapshot(r io.Reader, size int64) (*Snapshot, error) {
 	return s, nil
 }
 
-type versionError struct{ version uint32 }
-
-func (e *versionError) Error() string {
-	return fmt.Sprintf("format version %d, this forewarm reads %d", e.version, snapshotVersion)
-}
-
 // Snapshots is the directory of snapshots. It is for one goroutine.
 type Snapshots struct {
 	dir     string
 	numbers []uint64 // of the files there are, ascending, without those found damaged
 	damaged []uint64 // found by Load; removed by the next Save
 	next    uint64
-	found   int // files found damaged since opening
+	found   int   // files found damaged since opening
+	size    int64 // of the state last saved or loaded
+	disk    disk
 	log     *slog.Logger
 }
 
@@ -198,11 +194,15 @@ func (s *Snapshots) Damaged() int { return s.found }
 
 // OpenSnapshots makes dir when needed and clears what a crash left half-written.
 func OpenSnapshots(dir string, log *slog.Logger) (*Snapshots, error) {
-	numbers, err := list(dir, snapshotPrefix, snapshotSuffix)
+	return newSnapshots(realDisk{}, dir, log)
+}
+
+func newSnapshots(d disk, dir string, log *slog.Logger) (*Snapshots, error) {
+	numbers, err := list(d, dir, snapshotPrefix, snapshotSuffix)
 	if err != nil {
 		return nil, fmt.Errorf("snapshots: %w", err)
 	}
-	s := &Snapshots{dir: dir, numbers: numbers, next: 1, log: log}
+	s := &Snapshots{dir: dir, disk: d, numbers: numbers, next: 1, log: log}
 	if n := len(numbers); n > 0 {
 		s.next = numbers[n-1] + 1
 	}
@@ -219,9 +219,14 @@ func (s *Snapshots) Save(stream Stream, sequence uint64, state func(io.Writer) e
 	n := s.next
 	s.next++ // also after a failure, which may have left the file in place
 	snap := &Snapshot{Stream: stream, Sequence: sequence, path: s.path(n)}
-	if err := writeFile(snap.path, func(w io.Writer) error { return snap.encode(w, state) }); err != nil {
+	if err := s.room(); err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", snap.path, err)
 	}
+	if err := writeFile(s.disk, snap.path, func(w io.Writer) error { return snap.encode(w, state) }); err != nil {
+		_ = s.disk.Remove(snap.path) // whether or not it is there
+		return nil, fmt.Errorf("snapshot %s: %w", snap.path, err)
+	}
+	s.size = snap.Bytes
 	s.numbers = append(s.numbers, n)
 	surplus := s.damaged
 	if extra := len(s.numbers) - snapshotsKept; extra > 0 {
@@ -230,11 +235,16 @@ func (s *Snapshots) Save(stream Stream, sequence uint64, state func(io.Writer) e
 	}
 	s.damaged = nil
 	for _, n := range surplus {
-		if err := os.Remove(s.path(n)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := s.disk.Remove(s.path(n)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return snap, fmt.Errorf("snapshot saved, but an old one stays: %w", err)
 		}
 	}
 	return snap, nil
+}
+
+// room refuses a state that would fill the disk, which would take others down as well, the stream first.
+func (s *Snapshots) room() error {
+	return roomFor(s.disk, s.dir, s.size)
 }
 
 // Load finds the newest intact snapshot of the stream, of any stream for the zero one; damaged newer ones are logged and
@@ -263,6 +273,7 @@ func (s *Snapshots) Load(stream Stream) (*Snapshot, error) {
 			return nil, fmt.Errorf("snapshot %s is of stream %q made %s, not of %q made %s: move %s away to start from the beginning of this stream, or use another storage.dir",
 				path, snap.Stream.Name, snap.Stream.Created.Format(time.RFC3339), stream.Name, stream.Created.UTC().Format(time.RFC3339), s.dir)
 		default:
+			s.size = snap.Bytes
 			return snap, nil
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -149,31 +148,15 @@ func (v *verifier) aside(path string) (string, error) {
 	if err := os.Rename(path, to); err != nil {
 		return "", err
 	}
-	return "put aside as " + filepath.Base(to), syncDir(filepath.Dir(path))
+	return "put aside as " + filepath.Base(to), realDisk{}.SyncDir(filepath.Dir(path))
 }
 
 // cut tells of a file of records that is damaged from byte size on.
 func (v *verifier) cut(path, what string, size int64, kind string) {
 	v.damage(path, what, func() (string, error) {
-		torn, err := cutTail(path, size, kind)
+		torn, err := cutTail(realDisk{}, path, size, kind)
 		return fmt.Sprintf("%d bytes from there on are kept in %s", torn, filepath.Base(path)+cutSuffix), err
 	})
-}
-
-// numbered gives the numbers of the files <prefix><n><suffix> in dir, ascending.
-func numbered(dir, prefix, suffix string) ([]uint64, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var numbers []uint64
-	for _, e := range entries {
-		if n, ok := number(e, prefix, suffix); ok {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	return numbers, nil
 }
 
 // journal reads every record of every segment.

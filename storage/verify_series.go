@@ -236,7 +236,7 @@ func copyFile(to, from string) error {
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	return writeFile(to, func(w io.Writer) error {
+	return writeFile(realDisk{}, to, func(w io.Writer) error {
 		_, err := io.Copy(w, r)
 		return err
 	})

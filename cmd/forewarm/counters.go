@@ -77,6 +77,9 @@ func (d *daemon) exportStorage() {
 	}{
 		{"forewarm_journal_appended_total", "Decisions written to the journal.", func() uint64 { return d.journal.Counters().Appended }},
 		{"forewarm_journal_divergent_total", "Decisions that a replay did not make again as they were journaled.", func() uint64 { return d.journal.Counters().Divergent }},
+		{"forewarm_journal_lost_total", "Decisions that are not in the journal, because the disk did not take them for longer than memory could hold them.", func() uint64 { return d.journal.Counters().Lost }},
+		{"forewarm_journal_cut_bytes_total", "Bytes of the journal found torn at the start, and put aside; the replay makes their decisions again.", func() uint64 { return d.journal.Counters().CutBytes }},
+		{"forewarm_outbox_damaged_bytes_total", "Bytes of the outbox found damaged at the start, and put aside: their notices are lost, or told again.", func() uint64 { return uint64(d.outbox.DamagedBytes()) }},
 		{"forewarm_outbox_failed_total", "Records of what is to be told, or was, that could not be written; a restart may forget these notices or tell them again.", func() uint64 { return d.outbox.Failures() }},
 		{"forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended }},
 		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {

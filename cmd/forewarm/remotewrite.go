@@ -40,6 +40,8 @@ func (d *daemon) exportRemoteWrite() {
 		{"forewarm_remote_write_dropped_total", "Samples pushed out of a full queue, or that could not be queued or read back.", func() uint64 {
 			return d.writer.Stats().Lost + d.queue.Stats().Dropped
 		}},
+		{"forewarm_remote_write_unsafe_total", "Samples in files whose fsync failed: a loss of power may have taken them.", func() uint64 { return d.queue.Stats().Unsafe }},
+		{"forewarm_remote_write_damaged_bytes_total", "Bytes of the queue found damaged at the start: how many samples were in them is not known.", func() uint64 { return uint64(d.queue.Stats().Lost) }},
 		{"forewarm_remote_write_retries_total", "Attempts to send that failed and were made again.", func() uint64 { return d.writer.Stats().Retries }},
 	} {
 		d.exporter.Counter(c.name, c.help, c.value)

@@ -110,9 +110,14 @@ func (d *daemon) save(frozen *forewarm.Frozen, tick time.Time) (*storage.Snapsho
 	began := time.Now()
 	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
 	if d.journal != nil {
-		if err := errors.Join(d.journal.Sync(), d.outbox.Sync()); err != nil {
+		err := d.journal.Sync()
+		d.stored("journal", err)
+		if err = errors.Join(err, d.outbox.Sync()); err != nil {
 			return nil, err
 		}
+	}
+	if d.queue != nil {
+		d.stored("remote write queue", d.queue.Sync())
 	}
 	snapshot, err := d.snapshots.Save(d.stream, frozen.Sequence(), frozen.Encode)
 	if snapshot != nil {
