@@ -211,7 +211,11 @@ func (b *builder) data(pool string) Data {
 			d.Gaps = append(d.Gaps, Gap{b.time(first + i), 1})
 		}
 	}
-	d.Gaps, d.GapCount = longest(d.Gaps), len(d.Gaps)
+	d.GapCount = len(d.Gaps)
+	for _, g := range d.Gaps {
+		d.LongestGap = max(d.LongestGap, g.Minutes)
+	}
+	d.Gaps = longest(d.Gaps)
 	b.standing(pool, func(_ *tick, minute int) {
 		if minute >= first {
 			d.Decided++

@@ -49,8 +49,9 @@ type Data struct {
 	Observed int `json:"observed"` // whose demand is known, in at least one dimension
 	Decided  int `json:"decided"`  // for which a decision stood
 
-	Gaps     []Gap `json:"gaps"` // the longest stretches without known demand, by time
-	GapCount int   `json:"gap_count"`
+	Gaps       []Gap `json:"gaps"` // the longest stretches without known demand, by time
+	GapCount   int   `json:"gap_count"`
+	LongestGap int   `json:"longest_gap"` // minutes
 }
 
 // Gap is a stretch of minutes of which no demand is known.
