@@ -12,6 +12,12 @@ type Notice struct {
 	Alert    *Alert    `cbor:"2,keyasint,omitempty"`
 }
 
+// Pending is a notice that is worth delivering until Expires, by the wall clock.
+type Pending struct {
+	Notice  Notice    `cbor:"1,keyasint"`
+	Expires time.Time `cbor:"2,keyasint"`
+}
+
 // resolvedLife is for how long the end of an alert is worth telling.
 const resolvedLife = 15 * time.Minute
 

@@ -117,28 +117,32 @@ type pacer interface {
 	Pace() (backoff, maxBackoff time.Duration)
 }
 
-// Enqueue queues n until it expires, by the wall clock, for every sink that accepts it. The decision or alert is copied,
-// what it points to is not and must stay as it is. A newer decision of a pool replaces an older one that waits, and so
-// does a newer state of an alert. What a sink has dealt with already, by the ledger, is not sent again.
-func (d *Dispatcher) Enqueue(n alerting.Notice, expires time.Time) {
-	e := entry{notice: n, identity: n.Identity(), expires: expires}
-	switch {
-	case n.Decision != nil:
-		e.notice.Decision = new(*n.Decision)
-	case n.Alert != nil:
-		e.notice.Alert = new(*n.Alert)
-	default:
-		return
-	}
-	for _, l := range d.lanes {
-		if !accepts(l.sink, e.notice) {
+// batcher is implemented by sinks whose consumers take several notices at once. SendAll fails as Send does, for all of
+// them: where that is for good, each is then sent alone, so that one which the consumer refuses takes no other with it.
+type batcher interface {
+	SendAll(ctx context.Context, notices []alerting.Notice) error
+}
+
+// Enqueue queues notices until they expire, by the wall clock, for every sink that accepts them. Decisions and alerts are
+// copied, what they point to is not and must stay as it is. A newer decision of a pool replaces an older one that waits, and
+// so does a newer state of an alert. What a sink has dealt with already, by the ledger, is not sent again. What is queued at
+// once can be sent at once.
+func (d *Dispatcher) Enqueue(notices ...alerting.Pending) {
+	entries := make([]entry, 0, len(notices))
+	for _, p := range notices {
+		e := entry{notice: p.Notice, identity: p.Notice.Identity(), expires: p.Expires}
+		switch {
+		case p.Notice.Decision != nil:
+			e.notice.Decision = new(*p.Notice.Decision)
+		case p.Notice.Alert != nil:
+			e.notice.Alert = new(*p.Notice.Alert)
+		default:
 			continue
 		}
-		e.id = e.notice.ID()
-		if s, ok := l.sink.(namer); ok {
-			e.id = s.ID(e.notice)
-		}
-		l.put(e)
+		entries = append(entries, e)
+	}
+	for _, l := range d.lanes {
+		l.put(entries)
 	}
 }
 

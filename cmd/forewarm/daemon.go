@@ -448,10 +448,10 @@ func (d *daemon) emit(out *forewarm.Output) {
 
 // announce stores what a tick has to tell, then tells it.
 func (d *daemon) announce(out *forewarm.Output) {
-	var notices []storage.Pending
+	var notices []alerting.Pending
 	tell := func(n alerting.Notice) {
 		// Notices carry event time; their life is counted on the wall clock, the same in a fast replay.
-		notices = append(notices, storage.Pending{Notice: n, Expires: time.Now().Add(n.Life())})
+		notices = append(notices, alerting.Pending{Notice: n, Expires: time.Now().Add(n.Life())})
 	}
 	for i := range out.Decisions {
 		if x := &out.Decisions[i]; x.Publish {
@@ -469,9 +469,7 @@ func (d *daemon) announce(out *forewarm.Output) {
 			d.log.Error("what a tick has to tell is not in the outbox; a restart forgets what is not delivered by then", zap.Time("tick", out.Tick), zap.Error(err))
 		}
 	}
-	for _, p := range notices {
-		d.dispatcher.Enqueue(p.Notice, p.Expires)
-	}
+	d.dispatcher.Enqueue(notices...)
 	if err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts); err != nil {
 		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
 	}
@@ -479,9 +477,7 @@ func (d *daemon) announce(out *forewarm.Output) {
 
 // announceAgain queues what had not expired when the daemon stopped; sinks that have it are not told again.
 func (d *daemon) announceAgain() {
-	for _, p := range d.outbox.Pending() {
-		d.dispatcher.Enqueue(p.Notice, p.Expires)
-	}
+	d.dispatcher.Enqueue(d.outbox.Pending()...)
 }
 
 func (d *daemon) setStatus(f func(*server.Status)) {
