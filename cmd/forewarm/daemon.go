@@ -133,6 +133,9 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 		return nil, err
 	}
 	d.announced = d.outbox.Announced()
+	if err := d.recall(time.Now()); err != nil {
+		return nil, err
+	}
 	if err := d.openSinks(); err != nil {
 		return nil, usageError{err}
 	}
