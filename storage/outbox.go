@@ -55,7 +55,10 @@ type Outbox struct {
 }
 
 // Pending is a notice that is worth delivering until Expires, by the wall clock.
-type Pending = alerting.Pending
+type Pending struct {
+	Notice  alerting.Notice `cbor:"1,keyasint"`
+	Expires time.Time       `cbor:"2,keyasint"`
+}
 
 type delivery struct{ sink, identity string }
 
