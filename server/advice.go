@@ -23,7 +23,7 @@ const (
 // Advice is what an autoscaler that obeys is told of one pool.
 type Advice struct {
 	Replicas int
-	View     *PoolView // its Decision, and its Projection, are there
+	View     *PoolView // its Decision is there; the rest is not before the first tick after a start
 }
 
 // Withheld says why there is no advice now. An autoscaler that is told so keeps what it has, or falls back; a number in
@@ -61,7 +61,7 @@ func Advise(r Reader, pool, role string, obeyAdvisory bool, now time.Time) (Advi
 	}
 	v := &views[i]
 	d := v.Decision
-	if d == nil || v.Projection == nil {
+	if d == nil {
 		return Advice{}, &Withheld{pool, "nothing is decided yet"}
 	}
 	if err := withheld(d, obeyAdvisory); err != nil {

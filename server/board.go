@@ -3,6 +3,7 @@ package server
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,19 @@ func NewBoard() *Board {
 
 // Pools are the views of the last tick, ordered by name.
 func (b *Board) Pools() []PoolView { return *b.views.Load() }
+
+// Recall takes up the last decisions of before a start, one a pool, so that advice which still stands is given before the
+// first tick. It belongs to the goroutine that runs the pipeline, as [Board.Observe] does.
+func (b *Board) Recall(decisions []alerting.Decision) {
+	views := make([]PoolView, 0, len(decisions))
+	for i := range decisions {
+		d := cloneDecision(&decisions[i])
+		v := PoolView{Pool: d.Pool, Decision: d, Decided: d.Tick}
+		views, b.last[d.Pool] = append(views, v), v
+	}
+	slices.SortFunc(views, func(x, y PoolView) int { return strings.Compare(x.Pool, y.Pool) })
+	b.views.Store(&views)
+}
 
 // Observe takes over what a tick produced, copying all of it. A pool that the tick does not name is forgotten; one for
 // which the tick decided nothing keeps its last decision. Cost: linear in the size of the output.

@@ -37,7 +37,8 @@ type family struct {
 var families = []family{
 	{"forewarm_advice_valid", "gauge", "1 when the decision may be obeyed: the mode is active, telemetry is fresh, and an hour of it is known.", func(out *forewarm.Output, add add) {
 		for i := range out.Decisions {
-			add(truth(withheld(&out.Decisions[i], false) == nil), "pool", out.Decisions[i].Pool)
+			d := &out.Decisions[i]
+			add(truth(withheld(d, false) == nil), "pool", d.Pool, "mode", string(d.Mode))
 		}
 	}},
 	{"forewarm_archetype_share", "gauge", "Share of the requests without a class of their own that a learned class has.", func(out *forewarm.Output, add add) {
@@ -54,11 +55,6 @@ var families = []family{
 			if a := &out.Alerts[i]; !a.Resolved {
 				add(1, "alertname", string(a.Name), "pool", a.Labels["pool"], "resource", a.Labels["resource"])
 			}
-		}
-	}},
-	{"forewarm_advisory", "gauge", "1 when nobody is meant to act on the pool's decisions.", func(out *forewarm.Output, add add) {
-		for i := range out.Decisions {
-			add(truth(out.Decisions[i].Mode == alerting.Advisory), "pool", out.Decisions[i].Pool)
 		}
 	}},
 	{"forewarm_binding_resource", "gauge", "1 for the resource of the pool that takes most replicas.", func(out *forewarm.Output, add add) {

@@ -40,7 +40,8 @@ type Status struct {
 	Sinks   string // which sinks fail and why, "" when none
 }
 
-// PoolView is one pool at the last tick. Decision and Projection are nil when the tick made none.
+// PoolView is one pool at the last tick. Decision and Projection are nil when the tick made none; between a start and the
+// first tick there may be a Decision of before, and nothing else.
 type PoolView struct {
 	Pool       string
 	State      features.PoolState

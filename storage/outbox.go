@@ -55,10 +55,7 @@ type Outbox struct {
 }
 
 // Pending is a notice that is worth delivering until Expires, by the wall clock.
-type Pending struct {
-	Notice  alerting.Notice `cbor:"1,keyasint"`
-	Expires time.Time       `cbor:"2,keyasint"`
-}
+type Pending = alerting.Pending
 
 type delivery struct{ sink, identity string }
 

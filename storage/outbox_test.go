@@ -28,15 +28,15 @@ func openOutbox(t *testing.T, dir string) *Outbox {
 // advice is a decision that is worth telling for a while from now.
 func advice(pool string, generation int64, life time.Duration) Pending {
 	tick := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC).Add(time.Duration(generation) * time.Minute)
-	return Pending{alerting.Notice{Decision: &alerting.Decision{Pool: pool, Generation: generation, Tick: tick, Expires: tick.Add(15 * time.Minute)}},
-		time.Now().Add(life).UTC().Truncate(time.Second)}
+	return Pending{Notice: alerting.Notice{Decision: &alerting.Decision{Pool: pool, Generation: generation, Tick: tick, Expires: tick.Add(15 * time.Minute)}},
+		Expires: time.Now().Add(life).UTC().Truncate(time.Second)}
 }
 
 func raised(pool string, minute int) Pending {
 	at := time.Date(2026, 3, 2, 12, minute, 0, 0, time.UTC)
-	return Pending{alerting.Notice{Alert: &alerting.Alert{Name: alerting.SaturationAhead, Labels: map[string]string{"pool": pool},
+	return Pending{Notice: alerting.Notice{Alert: &alerting.Alert{Name: alerting.SaturationAhead, Labels: map[string]string{"pool": pool},
 		Annotations: map[string]string{"summary": "KV memory full in ~19 min"}, StartsAt: at, UpdatedAt: at, EndsAt: at.Add(4 * time.Minute)}},
-		time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
+		Expires: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
 }
 
 // TestOutboxSurvives: whatever way it ends, what was not dealt with and has not expired is there again, once.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -20,6 +21,7 @@ type tick struct {
 	generation              int64
 	publish, stale, clamped bool
 	assumed                 bool // supply is believed
+	silent, faulty          bool // a producer fell silent; is faulty in any way
 	capacities              []capacity
 }
 
@@ -27,6 +29,15 @@ type tick struct {
 type capacity struct {
 	dimension  string
 	perReplica float64
+	believed   float64 // demand
+}
+
+// asked is how many replicas are there, on the way, or wanted by a decision that is to be obeyed.
+func (t *tick) asked() int {
+	if t.mode == alerting.Active {
+		return max(t.ready+t.pending, t.desired)
+	}
+	return t.ready + t.pending
 }
 
 func newTick(d *alerting.Decision) tick {
@@ -37,10 +48,12 @@ func newTick(d *alerting.Decision) tick {
 	}
 	if d.Basis != nil {
 		t.least = d.Basis.Least
+		t.faulty = len(d.Basis.Faults) > 0
+		t.silent = slices.ContainsFunc(d.Basis.Faults, func(f features.ProducerFault) bool { return f.Kind == features.FaultSilent })
 		t.lag = time.Duration(d.Basis.Warmup.P50 * float64(time.Second)).Round(time.Second)
 	}
 	for _, r := range d.Resources {
-		t.capacities = append(t.capacities, capacity{r.Dimension, r.PerReplica})
+		t.capacities = append(t.capacities, capacity{r.Dimension, r.PerReplica, r.Demand})
 	}
 	return t
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -14,7 +15,7 @@ import (
 
 const (
 	// MaxDays bounds a report's period, and with it its memory.
-	MaxDays = 93
+	MaxDays = 92
 	// lookback is how far before the period outcomes and decisions are read: forecasts and announcements that the period
 	// settles were made up to that long before it.
 	lookback = 2 * time.Hour
@@ -53,18 +54,21 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		ticks:    map[string][]tick{},
 		drift:    map[string][]Drift{},
 		beliefs:  map[string]*beliefs{},
-		fans:     map[seriesKey]*fan{},
+		points:   map[seriesKey]*points{},
 	}
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	r := &Report{From: from, To: to, Pools: []Pool{}}
 	for _, pool := range b.pools() {
+		errors, err := b.errors(ctx, h, pool)
+		if err != nil {
+			return nil, fmt.Errorf("report: %w", err)
+		}
 		r.Pools = append(r.Pools, Pool{
 			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), Accuracy: b.accuracy(pool),
 			Saturation: b.saturation(pool), Decisions: b.decisions(pool),
-			Errors: []ErrorEpisode{}, Drift: b.drifts(pool), Assumptions: b.assumptions(pool), Suggestions: []Suggestion{},
-			Timeline: b.timeline(pool),
+			Errors: errors, Drift: b.drifts(pool), Assumptions: b.assumptions(pool), Suggestions: []Suggestion{},
 		})
 	}
 	r.Summary = summarise(r)
@@ -102,7 +106,7 @@ type builder struct {
 	ticks    map[string][]tick        // of each pool, by time
 	drift    map[string][]Drift       // of each pool's totals
 	beliefs  map[string]*beliefs      // of each pool
-	fans     map[seriesKey]*fan       // of pools' totals
+	points   map[seriesKey]*points
 }
 
 func (b *builder) read(ctx context.Context, h History) error {
@@ -121,7 +125,7 @@ func (b *builder) read(ctx context.Context, h History) error {
 	}
 	if err := h.Forecasts(ctx, b.from.Add(-lookback), b.to, func(f *forecaster.Forecast) error {
 		b.score(f)
-		b.widen(f)
+		b.note(f)
 		return nil
 	}); err != nil {
 		return err
@@ -173,6 +177,17 @@ func (b *builder) pools() []string {
 	return names
 }
 
+// gapsListed bounds the gaps of a pool that are named.
+const gapsListed = 20
+
+// longest are the longest gaps, by time.
+func longest(all []Gap) []Gap {
+	slices.SortStableFunc(all, func(x, y Gap) int { return cmp.Compare(y.Minutes, x.Minutes) })
+	all = all[:min(len(all), gapsListed)]
+	slices.SortFunc(all, func(x, y Gap) int { return x.Start.Compare(y.Start) })
+	return all
+}
+
 // data counts the minutes of the period that are known.
 func (b *builder) data(pool string) Data {
 	first, end := b.bounds()
@@ -186,11 +201,21 @@ func (b *builder) data(pool string) Data {
 			known[i] = known[i] || !math.IsNaN(values[i])
 		}
 	}
-	for _, ok := range known {
-		if ok {
+	for i, ok := range known[first:] {
+		switch n := len(d.Gaps); {
+		case ok:
 			d.Observed++
+		case i > 0 && !known[first+i-1]:
+			d.Gaps[n-1].Minutes++
+		default:
+			d.Gaps = append(d.Gaps, Gap{b.time(first + i), 1})
 		}
 	}
+	d.GapCount = len(d.Gaps)
+	for _, g := range d.Gaps {
+		d.LongestGap = max(d.LongestGap, g.Minutes)
+	}
+	d.Gaps = longest(d.Gaps)
 	b.standing(pool, func(_ *tick, minute int) {
 		if minute >= first {
 			d.Decided++

@@ -41,8 +41,6 @@ type Pool struct {
 	Suggestions []Suggestion   `json:"suggestions"` // filled by who can run the period again; none is no advice
 	// SuggestionsTried says what changes were tried, and when one is suggested; "" when nobody tried.
 	SuggestionsTried string `json:"suggestions_tried,omitempty"`
-
-	Timeline *Timeline `json:"timeline"` // null when neither capacity nor forecasts are known
 }
 
 // Data says how much of the period is known.
@@ -51,7 +49,8 @@ type Data struct {
 	Observed int `json:"observed"` // whose demand is known, in at least one dimension
 	Decided  int `json:"decided"`  // for which a decision stood
 
-	Gaps       []Gap `json:"gaps"`        // the longest stretches without known demand, by time
+	Gaps       []Gap `json:"gaps"` // the longest stretches without known demand, by time
+	GapCount   int   `json:"gap_count"`
 	LongestGap int   `json:"longest_gap"` // minutes
 }
 

@@ -89,10 +89,21 @@ type postable struct {
 
 // Send posts the alert of n.
 func (s *Alertmanager) Send(ctx context.Context, n alerting.Notice) error {
-	if n.Alert == nil {
+	return s.SendAll(ctx, []alerting.Notice{n})
+}
+
+// SendAll posts the alerts of notices together, as the API wants those of one tick.
+func (s *Alertmanager) SendAll(ctx context.Context, notices []alerting.Notice) error {
+	var alerts []postable
+	for _, n := range notices {
+		if n.Alert != nil {
+			alerts = append(alerts, s.render(n.Alert))
+		}
+	}
+	if len(alerts) == 0 {
 		return nil
 	}
-	body, err := json.Marshal([]postable{s.render(n.Alert)})
+	body, err := json.Marshal(alerts)
 	if err != nil {
 		return alerting.Permanent{Err: err}
 	}

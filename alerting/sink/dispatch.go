@@ -86,9 +86,6 @@ func NewDispatcher(cfg Delivery, sinks []alerting.Sink, ledger Ledger, report fu
 		if p, ok := s.(pacer); ok {
 			own.Backoff, own.MaxBackoff = p.Pace()
 		}
-		if p, ok := s.(patient); ok {
-			own.Timeout = p.Patience()
-		}
 		d.lanes = append(d.lanes, &lane{
 			sink: s, cfg: own, ledger: ledger, report: report, wake: make(chan struct{}, 1), jitter: rand.Float64, stats: Stats{Sink: s.Name()},
 		})
@@ -101,12 +98,12 @@ type selector interface {
 	Accepts(alerting.Notice) bool
 }
 
-// accepts says whether a sink wants n. Nobody has to hear of the watchdog, or get reports, who does not ask for it.
+// accepts says whether a sink wants n. Nobody has to hear of the watchdog who does not ask for it.
 func accepts(s alerting.Sink, n alerting.Notice) bool {
 	if picky, ok := s.(selector); ok {
 		return picky.Accepts(n)
 	}
-	return !isWatchdog(n) && n.Report == nil
+	return !isWatchdog(n)
 }
 
 // namer is implemented by sinks that tell some notices as one: what has the same id is sent once. The others tell each
@@ -120,34 +117,32 @@ type pacer interface {
 	Pace() (backoff, maxBackoff time.Duration)
 }
 
-// patient is implemented by sinks that are given more time for an attempt than Delivery's.
-type patient interface {
-	Patience() time.Duration
+// batcher is implemented by sinks whose consumers take several notices at once. SendAll fails as Send does, for all of
+// them: where that is for good, each is then sent alone, so that one which the consumer refuses takes no other with it.
+type batcher interface {
+	SendAll(ctx context.Context, notices []alerting.Notice) error
 }
 
-// Enqueue queues n until it expires, by the wall clock, for every sink that accepts it. The decision or alert is copied,
-// what it points to is not and must stay as it is. A newer decision of a pool replaces an older one that waits, and so
-// does a newer state of an alert. What a sink has dealt with already, by the ledger, is not sent again.
-func (d *Dispatcher) Enqueue(n alerting.Notice, expires time.Time) {
-	e := entry{notice: n, identity: n.Identity(), expires: expires}
-	switch {
-	case n.Decision != nil:
-		e.notice.Decision = new(*n.Decision)
-	case n.Alert != nil:
-		e.notice.Alert = new(*n.Alert)
-	case n.Report != nil:
-	default:
-		return
-	}
-	for _, l := range d.lanes {
-		if !accepts(l.sink, e.notice) {
+// Enqueue queues notices until they expire, by the wall clock, for every sink that accepts them. Decisions and alerts are
+// copied, what they point to is not and must stay as it is. A newer decision of a pool replaces an older one that waits, and
+// so does a newer state of an alert. What a sink has dealt with already, by the ledger, is not sent again. What is queued at
+// once can be sent at once.
+func (d *Dispatcher) Enqueue(notices ...alerting.Pending) {
+	entries := make([]entry, 0, len(notices))
+	for _, p := range notices {
+		e := entry{notice: p.Notice, identity: p.Notice.Identity(), expires: p.Expires}
+		switch {
+		case p.Notice.Decision != nil:
+			e.notice.Decision = new(*p.Notice.Decision)
+		case p.Notice.Alert != nil:
+			e.notice.Alert = new(*p.Notice.Alert)
+		default:
 			continue
 		}
-		e.id = e.notice.ID()
-		if s, ok := l.sink.(namer); ok {
-			e.id = s.ID(e.notice)
-		}
-		l.put(e)
+		entries = append(entries, e)
+	}
+	for _, l := range d.lanes {
+		l.put(entries)
 	}
 }
 

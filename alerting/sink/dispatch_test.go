@@ -57,7 +57,9 @@ func alert(pool string, resolved bool) alerting.Notice {
 }
 
 // enqueue queues n for its life from now.
-func enqueue(d *Dispatcher, n alerting.Notice) { d.Enqueue(n, time.Now().Add(n.Life())) }
+func enqueue(d *Dispatcher, n alerting.Notice) {
+	d.Enqueue(alerting.Pending{Notice: n, Expires: time.Now().Add(n.Life())})
+}
 
 // deliver runs a dispatcher over sinks within a bubble of fake time; act enqueues and waits. It returns Run's error.
 func deliver(t *testing.T, cfg Delivery, sinks []alerting.Sink, act func(d *Dispatcher)) (stats []Stats, err error) {
@@ -251,6 +253,81 @@ func TestDispatcherDrains(t *testing.T) {
 			t.Errorf("%d delivered, %d left, error %v; want 3, 2 and an error", len(slow.got), stats[0].Queued, err)
 		}
 	})
+}
+
+// bulk is a sink that takes several notices at once, and refuses those of a pool.
+type bulk struct {
+	script
+	refuses string
+	batches []int // sizes of what came at once
+}
+
+func (b *bulk) SendAll(ctx context.Context, notices []alerting.Notice) error {
+	b.batches = append(b.batches, len(notices))
+	if slices.ContainsFunc(notices, func(n alerting.Notice) bool { return n.Alert.Labels["pool"] == b.refuses }) {
+		return alerting.Permanent{Err: errors.New("400")}
+	}
+	b.n++
+	if b.send != nil {
+		if err := b.send(ctx, b.n); err != nil {
+			return err
+		}
+	}
+	for _, n := range notices {
+		b.got = append(b.got, n.Alert.Labels["pool"])
+	}
+	return nil
+}
+
+// TestDispatcherBatches: what is told at once goes at once, and goes again together; what the consumer refuses takes no other
+// notice with it, and what fails then goes back alone.
+func TestDispatcherBatches(t *testing.T) {
+	fails := func(attempts ...int) func(context.Context, int) error {
+		return func(_ context.Context, attempt int) error {
+			if slices.Contains(attempts, attempt) {
+				return errors.New("reset")
+			}
+			return nil
+		}
+	}
+	for name, tt := range map[string]struct {
+		sink    bulk
+		got     []string
+		batches []int
+		want    Stats
+	}{
+		"at once":                          {bulk{}, []string{"a", "b", "c"}, []int{3}, Stats{Sent: 3}},
+		"again together":                   {bulk{script: script{send: fails(1, 2)}}, []string{"a", "b", "c"}, []int{3, 3, 3}, Stats{Sent: 3, Retried: 6}},
+		"one refused":                      {bulk{refuses: "b"}, []string{"a", "c"}, []int{3, 1, 1, 1}, Stats{Sent: 2, Failed: 1}},
+		"one refused, then the rest fails": {bulk{refuses: "b", script: script{send: fails(2)}}, []string{"a", "c"}, []int{3, 1, 1, 1, 1}, Stats{Sent: 2, Failed: 1, Retried: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &tt.sink
+				stats, err := deliver(t, Delivery{}, []alerting.Sink{s}, func(d *Dispatcher) {
+					var tick []alerting.Pending
+					for _, pool := range []string{"a", "b", "c"} {
+						n := alert(pool, false)
+						tick = append(tick, alerting.Pending{Notice: n, Expires: time.Now().Add(n.Life())})
+					}
+					d.Enqueue(tick...)
+					time.Sleep(time.Minute)
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				if diff := cmp.Diff(tt.got, s.got); diff != "" {
+					t.Error(diff)
+				}
+				if !slices.Equal(s.batches, tt.batches) {
+					t.Errorf("came in %v, want %v", s.batches, tt.batches)
+				}
+				if diff := cmp.Diff([]Stats{tt.want}, stats); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
 }
 
 // episodes is a sink that tells an alert once when it is raised and once when it is over.

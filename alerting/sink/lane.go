@@ -31,16 +31,35 @@ type lane struct {
 
 	mu       sync.Mutex
 	queue    []entry   // oldest first, at most one per identity
-	inFlight bool      // an entry was taken and is neither done nor back
+	inFlight int       // entries that were taken and are neither done nor back
 	rest     time.Time // the consumer is left alone until then
 	stats    Stats
 }
 
-// put queues e in the place of an older entry of its identity, or at the end; the oldest entry goes when there is no
-// room. What says the same again, such as an alert that still fires, keeps its place in the order of attempts.
-func (l *lane) put(e entry) {
+// put queues the entries that the sink accepts.
+func (l *lane) put(entries []entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, e := range entries {
+		if !accepts(l.sink, e.notice) {
+			continue
+		}
+		e.id = e.notice.ID()
+		if s, ok := l.sink.(namer); ok {
+			e.id = s.ID(e.notice)
+		}
+		l.add(e)
+	}
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// add queues e in the place of an older entry of its identity, or at the end; the oldest entry goes when there is no
+// room. What says the same again, such as an alert that still fires, keeps its place in the order of attempts. Callers hold
+// mu.
+func (l *lane) add(e entry) {
 	if l.stats.Disabled {
 		l.stats.Dropped++
 		return
@@ -59,10 +78,6 @@ func (l *lane) put(e entry) {
 		}
 		l.queue = append(l.queue, e)
 	}
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
 }
 
 // find is the index of identity's entry, −1 when it has none. Callers hold mu.
@@ -73,9 +88,9 @@ func (l *lane) find(identity string) int {
 // run delivers until ctx is done and the queue is empty, or sending is done.
 func (l *lane) run(ctx, sending context.Context) {
 	for sending.Err() == nil {
-		e, wait, ok := l.take(time.Now())
-		if ok {
-			l.deliver(sending, e)
+		entries, wait := l.take(time.Now())
+		if len(entries) > 0 {
+			l.deliver(sending, entries)
 			continue
 		}
 		var due <-chan time.Time
@@ -96,9 +111,13 @@ func (l *lane) run(ctx, sending context.Context) {
 	}
 }
 
-// take removes the oldest entry that is due. When none is, wait is the time until one will be, 0 for an empty queue.
-// What expired, or was dealt with already, is dropped on the way.
-func (l *lane) take(now time.Time) (e entry, wait time.Duration, ok bool) {
+// maxBatch bounds the notices that are sent at once, as Prometheus bounds its own.
+const maxBatch = 256
+
+// take removes the oldest entry that is due; with it all others where the sink takes several at once, for it is the
+// consumer that they wait for. When none is due, wait is the time until one will be, 0 for an empty queue. What expired, or
+// was dealt with already, is dropped on the way.
+func (l *lane) take(now time.Time) (entries []entry, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue = slices.DeleteFunc(l.queue, func(q entry) bool {
@@ -111,35 +130,79 @@ func (l *lane) take(now time.Time) (e entry, wait time.Duration, ok bool) {
 	for i, q := range l.queue {
 		left := max(q.due.Sub(now), l.rest.Sub(now))
 		if left <= 0 {
-			l.queue = slices.Delete(l.queue, i, i+1)
-			l.inFlight = true
-			return q, 0, true
+			from, to := i, i+1
+			if _, several := l.sink.(batcher); several {
+				from, to = 0, min(len(l.queue), maxBatch)
+			}
+			entries = slices.Clone(l.queue[from:to])
+			l.queue = slices.Delete(l.queue, from, to)
+			l.inFlight = len(entries)
+			return entries, 0
 		}
 		if wait == 0 || left < wait {
 			wait = left
 		}
 	}
-	return entry{}, wait, false
+	return nil, wait
 }
 
-// deliver makes one attempt and books its outcome.
-func (l *lane) deliver(ctx context.Context, e entry) {
-	attempt, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
-	err := l.sink.Send(attempt, e.notice)
-	cancel()
-	final := l.book(e, err)
-	if err != nil {
-		_, gone := errors.AsType[alerting.Gone](err)
-		l.report(Failure{Sink: l.stats.Sink, Notice: e.notice, Err: err, Final: final, Disabled: gone})
+// deliver makes one attempt at all entries and books its outcome. A refusal of several says nothing of each, so they are
+// then sent one by one.
+func (l *lane) deliver(ctx context.Context, entries []entry) {
+	err := l.attempt(ctx, entries)
+	if len(entries) > 1 && isRefusal(err) {
+		entries, err = l.deliverEach(ctx, entries)
 	}
+	l.finish(entries, err)
+}
+
+// deliverEach makes an attempt at one entry after the other, and gives back those that are left when the consumer fails.
+func (l *lane) deliverEach(ctx context.Context, entries []entry) (left []entry, err error) {
+	for ; len(entries) > 0; entries = entries[1:] {
+		if err := l.attempt(ctx, entries[:1]); err == nil || isRefusal(err) {
+			l.finish(entries[:1], err)
+		} else {
+			return entries, err
+		}
+	}
+	return nil, nil
+}
+
+func isRefusal(err error) bool {
+	_, permanent := errors.AsType[alerting.Permanent](err)
+	return permanent
+}
+
+// finish books the outcome of an attempt, newest entry first, so that those that go back keep their order.
+func (l *lane) finish(entries []entry, err error) {
+	for _, e := range slices.Backward(entries) {
+		final := l.book(e, err)
+		if err != nil {
+			_, gone := errors.AsType[alerting.Gone](err)
+			l.report(Failure{Sink: l.stats.Sink, Notice: e.notice, Err: err, Final: final, Disabled: gone})
+		}
+	}
+}
+
+func (l *lane) attempt(ctx context.Context, entries []entry) error {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	defer cancel()
+	several, ok := l.sink.(batcher)
+	if !ok {
+		return l.sink.Send(ctx, entries[0].notice)
+	}
+	notices := make([]alerting.Notice, len(entries))
+	for i := range entries {
+		notices[i] = entries[i].notice
+	}
+	return several.SendAll(ctx, notices)
 }
 
 // book counts an attempt and queues the entry again when that makes sense; final is true when it does not.
 func (l *lane) book(e entry, err error) (final bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.inFlight = false
-	_, permanent := errors.AsType[alerting.Permanent](err)
+	l.inFlight--
 	_, gone := errors.AsType[alerting.Gone](err)
 	if later, ok := errors.AsType[alerting.Later](err); ok {
 		l.rest = time.Now().Add(min(later.After, maxRest))
@@ -152,7 +215,7 @@ func (l *lane) book(e entry, err error) (final bool) {
 		l.stats.Failed++
 		l.stats.Dropped += uint64(len(l.queue))
 		l.queue, l.stats.Disabled = nil, true
-	case permanent:
+	case isRefusal(err):
 		l.stats.Failed++
 		l.ledger.Settle(l.stats.Sink, e.identity, e.id)
 	case l.find(e.identity) >= 0:
@@ -197,9 +260,6 @@ func (l *lane) snapshot() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Queued = len(l.queue)
-	if l.inFlight {
-		s.Queued++
-	}
+	s.Queued = len(l.queue) + l.inFlight
 	return s
 }

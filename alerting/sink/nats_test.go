@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -135,6 +136,120 @@ func TestNATSFaults(t *testing.T) {
 			}
 			if _, permanent := errors.AsType[alerting.Permanent](err); permanent != tt.permanent {
 				t.Errorf("permanent %t, want %t: %v", permanent, tt.permanent, err)
+			}
+		})
+	}
+}
+
+// TestNATSMends has a real server be in the way at first, and be well after the first failure: each time the notice is in
+// the stream once at the end.
+func TestNATSMends(t *testing.T) {
+	stream := jetstream.StreamConfig{Name: "out", Subjects: []string{"fw.>"}}
+	type world struct {
+		dir  string
+		port int
+		*server.Server
+		js jetstream.JetStream
+	}
+	start := func(t *testing.T, w *world) {
+		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: w.port, JetStream: true, StoreDir: w.dir, NoLog: true, NoSigs: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		if !s.ReadyForConnections(10 * time.Second) {
+			t.Fatal("NATS is not ready")
+		}
+		w.Server = s
+	}
+	create := func(t *testing.T, w *world) jetstream.Stream {
+		s, err := w.js.CreateOrUpdateStream(t.Context(), stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	stop := func(w *world) {
+		w.Shutdown()
+		w.WaitForShutdown()
+	}
+	for name, tt := range map[string]struct{ breaks, mends func(t *testing.T, w *world) }{
+		"no stream": {func(*testing.T, *world) {}, func(t *testing.T, w *world) { create(t, w) }},
+		"the stream is full": {func(t *testing.T, w *world) {
+			full := stream
+			full.MaxMsgs, full.Discard = 1, jetstream.DiscardNew
+			if _, err := w.js.CreateStream(t.Context(), full); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.js.Publish(t.Context(), "fw.other", nil); err != nil {
+				t.Fatal(err)
+			}
+		}, func(t *testing.T, w *world) { create(t, w) }},
+		"reconnect": {func(t *testing.T, w *world) {
+			create(t, w)
+			stop(w)
+		}, start},
+		"a slow consumer of the stream": {func(t *testing.T, w *world) { // is the server's to deal with, and no failure at all
+			s := create(t, w)
+			c, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.js.Publish(t.Context(), "fw.other", nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Next(); err != nil { // and never acknowledges it
+				t.Fatal(err)
+			}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{dir: t.TempDir(), port: server.RANDOM_PORT}
+			start(t, w)
+			t.Cleanup(func() { stop(w) })
+			nc, err := nats.Connect(w.ClientURL(), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(nc.Close)
+			if w.js, err = jetstream.New(nc); err != nil {
+				t.Fatal(err)
+			}
+			w.port = w.Addr().(*net.TCPAddr).Port
+			tt.breaks(t, w)
+
+			deps, failed := subjects, make(chan error, 100)
+			deps.NATS = w.js
+			d := NewDispatcher(Delivery{Timeout: 200 * time.Millisecond, Backoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond, Drain: time.Minute},
+				[]alerting.Sink{NewNATS(NATSConfig{}, deps)}, nil, func(f Failure) {
+					select {
+					case failed <- f.Err:
+					default:
+					}
+				})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- d.Run(ctx) }()
+			enqueue(d, decision("a", 1))
+			if tt.mends != nil {
+				<-failed
+				tt.mends(t, w)
+			}
+			cancel() // which delivers what is left
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			s, err := w.js.Stream(t.Context(), "out")
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := s.Info(t.Context(), jetstream.WithSubjectFilter("fw.prescale.>"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.State.Subjects["fw.prescale.a"] != 1 {
+				t.Errorf("in the stream: %v", info.State.Subjects)
 			}
 		})
 	}

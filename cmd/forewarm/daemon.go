@@ -57,7 +57,6 @@ type daemon struct {
 	deadLetter *jetstream.DeadLetter
 	listeners  *listener.Listeners
 	dispatcher *sink.Dispatcher
-	reporter   *reporter // nil without a schedule
 	listener   net.Listener
 	server     *server.Server
 	board      *server.Board
@@ -134,6 +133,9 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 		return nil, err
 	}
 	d.announced = d.outbox.Announced()
+	if err := d.recall(time.Now()); err != nil {
+		return nil, err
+	}
 	if err := d.openSinks(); err != nil {
 		return nil, usageError{err}
 	}
@@ -160,7 +162,6 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	d.exportCounters()
 	d.exportStorage()
 	d.exportRemoteWrite()
-	d.exportReports()
 	return d, nil
 }
 
@@ -294,16 +295,7 @@ func (d *daemon) restore(agent string) error {
 
 func (d *daemon) openSinks() error {
 	prefix := d.cfg.NATS.Prefix
-	destinations, err := d.openReporter()
-	if err != nil {
-		return err
-	}
-	var pages func(*alerting.Report) (*sink.Pages, error)
-	if d.reporter != nil {
-		pages = d.reporter.Pages
-	}
 	sinks, err := sink.Open(d.cfg.Sinks, sink.Deps{
-		Pages:           pages,
 		NATS:            d.js,
 		PrescaleSubject: func(pool string) string { return ingest.PrescaleSubject(prefix, pool) },
 		AlertSubject:    func(pool string) string { return ingest.AlertSubject(prefix, pool) },
@@ -311,7 +303,7 @@ func (d *daemon) openSinks() error {
 	if err != nil {
 		return err
 	}
-	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, append(sinks, destinations...), d.outbox, func(f sink.Failure) {
+	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, sinks, d.outbox, func(f sink.Failure) {
 		d.undelivered(&f)
 		if f.Disabled {
 			d.log.Error("a sink wants no more notices and gets none until a restart: remove it from the configuration, or mend the consumer and restart",
@@ -459,10 +451,10 @@ func (d *daemon) emit(out *forewarm.Output) {
 
 // announce stores what a tick has to tell, then tells it.
 func (d *daemon) announce(out *forewarm.Output) {
-	var notices []storage.Pending
+	var notices []alerting.Pending
 	tell := func(n alerting.Notice) {
 		// Notices carry event time; their life is counted on the wall clock, the same in a fast replay.
-		notices = append(notices, storage.Pending{Notice: n, Expires: time.Now().Add(n.Life())})
+		notices = append(notices, alerting.Pending{Notice: n, Expires: time.Now().Add(n.Life())})
 	}
 	for i := range out.Decisions {
 		if x := &out.Decisions[i]; x.Publish {
@@ -480,9 +472,7 @@ func (d *daemon) announce(out *forewarm.Output) {
 			d.log.Error("what a tick has to tell is not in the outbox; a restart forgets what is not delivered by then", zap.Time("tick", out.Tick), zap.Error(err))
 		}
 	}
-	for _, p := range notices {
-		d.dispatcher.Enqueue(p.Notice, p.Expires)
-	}
+	d.dispatcher.Enqueue(notices...)
 	if err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts); err != nil {
 		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
 	}
@@ -490,12 +480,7 @@ func (d *daemon) announce(out *forewarm.Output) {
 
 // announceAgain queues what had not expired when the daemon stopped; sinks that have it are not told again.
 func (d *daemon) announceAgain() {
-	for _, p := range d.outbox.Pending() {
-		if p.Notice.Report != nil {
-			continue // when it has been made again
-		}
-		d.dispatcher.Enqueue(p.Notice, p.Expires)
-	}
+	d.dispatcher.Enqueue(d.outbox.Pending()...)
 }
 
 func (d *daemon) setStatus(f func(*server.Status)) {

@@ -9,16 +9,21 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/server"
 	dynamopb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 	"github.com/forewarm/forewarm/server/keda"
 	kedapb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
@@ -158,8 +163,57 @@ func TestScalers(t *testing.T) {
 	if err != nil || proposed.GetAccept() == nil {
 		t.Errorf("of a stale pool the planner is told %v (%v)", proposed, err)
 	}
-	if valid := metric(t, p, `forewarm_advice_valid{pool="chat"}`); valid != 0 {
+	if valid := metric(t, p, `forewarm_advice_valid{pool="chat",mode="active"}`); valid != 0 {
 		t.Errorf("the advice of a stale pool is valid: %g", valid)
+	}
+}
+
+// TestScalersAfterARestart: what was decided shortly before a restart is said until the first tick, and nothing of it that is
+// not to be obeyed, or is of another configuration.
+func TestScalersAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	const active, usual = "{mode: active}", "{min: 1, max: 9}"
+	open := func(mode, replicas string) *daemon { // which never runs, so that no tick comes
+		cfg, err := loadConfig(writeFile(t, filepath.Join(dir, "forewarm.yaml"), "decision: "+mode, "nats: {embedded: {listen: '127.0.0.1:0'}}",
+			"pools: [{name: chat, replicas: "+replicas+"}]", "storage: {dir: "+dir+"/data}", "server: {listen: '127.0.0.1:0'}"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := openDaemon(t.Context(), cfg, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d, tick := open(active, usual), time.Now().Add(-time.Minute).UTC()
+	for desired := 3; desired <= 4; desired++ {
+		if err := d.journal.Append(&alerting.Decision{Pool: "chat", Tick: tick, Sequence: uint64(desired), Expires: tick.Add(15 * time.Minute),
+			Mode: alerting.Active, Desired: desired, Confidence: forecaster.Seasonal}); err != nil {
+			t.Fatal(err)
+		}
+		tick = tick.Add(time.Second)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		mode, replicas string
+		off            time.Duration // from now on
+		want           int           // 0: nothing is said
+	}{
+		{active, usual, 0, 4},
+		{active, usual, 5 * time.Minute, 0}, // telemetry may be stale by then, though the decision would stand
+		{"{mode: advisory}", usual, 0, 0},
+		{active, "{min: 1, max: 3}", 0, 0},
+	} {
+		d := open(tt.mode, tt.replicas)
+		advice, err := server.Advise(d, "chat", server.RoleAll, false, time.Now().Add(tt.off))
+		if advice.Replicas != tt.want || (err == nil) != (tt.want > 0) {
+			t.Errorf("%+v: told %d, %v", tt, advice.Replicas, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/storage"
 )
 
 const (
@@ -54,10 +53,10 @@ func (d *daemon) watchSelf(ctx context.Context) error {
 func (d *daemon) lookAfter(w *selfWatch, now time.Time) {
 	vitals := w.count(d.takenIn())
 	vitals.Sinks = d.sinkVitals()
-	var notices []storage.Pending
+	var notices []alerting.Pending
 	for _, a := range w.board.Update(now.UTC().Truncate(time.Second), alerting.SelfConditions(&vitals, d.cfg.Decision)) {
 		n := alerting.Notice{Alert: &a}
-		notices = append(notices, storage.Pending{Notice: n, Expires: now.Add(n.Life())})
+		notices = append(notices, alerting.Pending{Notice: n, Expires: now.Add(n.Life())})
 	}
 	if len(notices) > 0 {
 		err := d.outbox.Announce(time.Time{}, notices)
@@ -69,11 +68,9 @@ func (d *daemon) lookAfter(w *selfWatch, now time.Time) {
 	if d.ticks(now) {
 		a := alerting.NewWatchdog(w.began, now.UTC().Truncate(time.Second), d.cfg.Decision)
 		n := alerting.Notice{Alert: &a}
-		notices = append(notices, storage.Pending{Notice: n, Expires: now.Add(n.Life())})
+		notices = append(notices, alerting.Pending{Notice: n, Expires: now.Add(n.Life())})
 	}
-	for _, p := range notices {
-		d.dispatcher.Enqueue(p.Notice, p.Expires)
-	}
+	d.dispatcher.Enqueue(notices...)
 }
 
 // count is what came since the oldest look that is remembered.

@@ -40,7 +40,7 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 		during = d.sinkTrouble()
 	})
 	now := time.Now()
-	d.dispatcher.Enqueue(alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}}, now.Add(time.Hour))
+	d.dispatcher.Enqueue(alerting.Pending{Notice: alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}}, Expires: now.Add(time.Hour)})
 	ctx, stop := context.WithCancel(context.Background())
 	stop() // what is queued is delivered all the same
 	if err := d.dispatcher.Run(ctx); err != nil {

@@ -39,8 +39,9 @@ func flat(dimension string, base float64) forecaster.Forecast {
 func newDaemon() *daemon {
 	at := time.Now()
 	return &daemon{server.PoolView{
-		Pool: "chat", Decided: at, Projection: &forecaster.Projection{Lead: 9*time.Minute + time.Second},
+		Pool: "chat", Decided: at,
 		Decision: &alerting.Decision{
+			Lead: 9*time.Minute + time.Second,
 			Pool: "chat", Generation: 42, Tick: at, Expires: at.Add(15 * time.Minute), Mode: alerting.Active, Desired: 7,
 			Quantile: 0.95, Confidence: forecaster.Warm, Reason: "Load doubles.",
 		},

@@ -29,7 +29,7 @@ func predict(v *server.PoolView, seen *pb.TrafficMetrics) (_ *pb.PredictionData,
 			return math.NaN()
 		}
 		peak := math.NaN()
-		for h := range minutes(v.Projection.Lead) {
+		for h := range minutes(v.Decision.Lead) {
 			if x := f.Minute[h].At(v.Decision.Quantile); !(x <= peak) {
 				peak = x
 			}

@@ -1,0 +1,316 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// kind is what a class asks for in a minute.
+type kind struct {
+	requests, prompt, cached, output, token float64 // a second; tokens; of prompt; tokens; seconds to generate a token
+	retries                                 float64 // attempts beyond the first, of requests
+}
+
+func (k *kind) demand() map[string]float64 {
+	return map[string]float64{
+		features.DimRequests: k.requests, features.DimPrefill: k.requests * (k.prompt - k.cached), features.DimCached: k.requests * k.cached,
+		features.DimDecode: k.requests * k.output, features.DimKV: k.requests * (k.prompt + k.output/2) * k.output * k.token,
+		features.DimRetry: k.requests * k.retries, features.DimRetryTokens: k.requests * k.retries * (k.prompt + k.output),
+	}
+}
+
+// world is a pool over three hours, as forecast and as it came: what is planted changes the latter.
+type world struct {
+	came, foreseen func(minute int) []kind
+	decide         func(minute int, d *alerting.Decision)
+	seen           func(minute int) float64 // of demand, at the end of the minute
+	late           func(minute int) float64 // tokens of output handed out with a minute
+}
+
+const worldMinutes, planted, plantedFor = 420, 300, 30
+
+func inPlanted(m int) bool { return m >= planted && m < planted+plantedFor }
+
+// usualKinds rise and fall a little.
+func usualKinds(m int) []kind {
+	swing := 1 + .1*math.Sin(float64(m)/40)
+	return []kind{
+		{requests: 4 * swing, prompt: 1500, cached: 900, output: 250, token: .02, retries: .02},
+		{requests: 1 * swing, prompt: 6000, cached: 2000, output: 400, token: .02, retries: .02},
+		{requests: 9, prompt: 300, cached: 0, output: 60, token: .02, retries: .02},
+	}
+}
+
+func newWorld() *world {
+	return &world{came: usualKinds, foreseen: usualKinds, decide: func(int, *alerting.Decision) {}, seen: func(int) float64 { return 1 }, late: func(int) float64 { return 0 }}
+}
+
+// plant changes what comes in the planted minutes.
+func (w *world) plant(change func(k []kind)) {
+	w.came = func(m int) []kind {
+		k := usualKinds(m)
+		if inPlanted(m) {
+			change(k)
+		}
+		return k
+	}
+}
+
+func (w *world) Observed(_ context.Context, from, to time.Time, fn func(features.Key, string, []float64) error) error {
+	n := int(to.Sub(from) / time.Minute)
+	for _, d := range features.Dimensions {
+		for class := -1; class < len(usualKinds(0)); class++ {
+			values := make([]float64, n)
+			for i := range values {
+				values[i] = math.NaN()
+				if m := i + int(from.Sub(start)/time.Minute); m >= 0 && m < worldMinutes {
+					values[i] = sumOf(w.came(m), d.Name, class)
+				}
+			}
+			if err := fn(classKey(class), d.Name, values); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func classKey(class int) features.Key {
+	if class < 0 {
+		return total
+	}
+	return features.Key{Pool: "p", Class: fmt.Sprint("c", class)}
+}
+
+// sumOf is the demand of a class, of all when it is negative.
+func sumOf(kinds []kind, dimension string, class int) (sum float64) {
+	for i := range kinds {
+		if class < 0 || i == class {
+			sum += kinds[i].demand()[dimension]
+		}
+	}
+	return sum
+}
+
+func (w *world) Late(_ context.Context, from, to time.Time, fn func(features.Key, features.Late) error) error {
+	var l features.Late
+	for m := range worldMinutes {
+		if at := minute(m); !at.Before(from) && at.Before(to) {
+			l.OutputTokens += w.late(m)
+			l.PromptTokens += 10 * w.late(m)
+			l.KVTokenSeconds += 100 * w.late(m)
+		}
+	}
+	return fn(classKey(0), l)
+}
+
+func (w *world) Forecasts(_ context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error {
+	for class := -1; class < len(usualKinds(0)); class++ {
+		for _, d := range features.Dimensions {
+			for origin := range worldMinutes {
+				if at := minute(origin); !d.Forecast || at.Before(from) || !at.Before(to) {
+					continue
+				}
+				y := w.seen(origin-1) * sumOf(w.foreseen(origin+14), d.Name, class)
+				f := forecaster.Forecast{Key: classKey(class), Dimension: d.Name, Origin: minute(origin)}
+				for i, level := range forecaster.Levels {
+					for h := range f.Minute {
+						f.Minute[h][i] = math.NaN()
+					}
+					f.WindowMax[i] = math.NaN()
+					f.Minute[14][i] = y * (.5 + level)
+				}
+				if err := fn(&f); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// capacities of a replica: four are about two thirds full.
+var capacities = map[string]float64{features.DimPrefill: 3500, features.DimDecode: 800, features.DimKV: 36000}
+
+func (w *world) Decisions(_ context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
+	for m := range worldMinutes {
+		if at := minute(m); at.Before(from) || !at.Before(to) {
+			continue
+		}
+		d := alerting.Decision{
+			Pool: "p", Tick: minute(m), Mode: alerting.Active, Ready: 4, Desired: 4, Lead: 12 * time.Minute,
+			Basis: &alerting.Basis{Warmup: alerting.WarmupBasis{P50: 360}},
+		}
+		for _, dim := range []string{features.DimPrefill, features.DimDecode, features.DimKV} {
+			d.Resources = append(d.Resources, alerting.ResourceEvidence{Dimension: dim, PerReplica: capacities[dim], Demand: w.seen(m-1) * sumOf(w.came(m-1), dim, -1)})
+		}
+		w.decide(m, &d)
+		if err := fn(&d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestPlantedErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		plant    func(w *world)
+		resource string
+		want     Cause
+		class    string
+	}{
+		"a class doubles its prompts": {func(w *world) { w.plant(func(k []kind) { k[1].prompt *= 2; k[1].cached *= 2 }) }, "", CausePrompt, "c1"},
+		"answers are longer":          {func(w *world) { w.plant(func(k []kind) { k[0].output *= 2 }) }, "", CauseOutput, "c0"},
+		"the cache collapses":         {func(w *world) { w.plant(func(k []kind) { k[0].cached, k[1].cached = 0, 0 }) }, features.DimPrefill, CauseCache, ""},
+		"more of everything": {func(w *world) {
+			w.plant(func(k []kind) { k[0].requests *= 1.6; k[1].requests *= 1.6; k[2].requests *= 1.6 })
+		}, "", CauseDemand, ""},
+		"another mix":    {func(w *world) { w.plant(func(k []kind) { k[1].requests += 3; k[2].requests -= 3 }) }, "", CauseMix, ""},
+		"retries":        {func(w *world) { w.plant(func(k []kind) { k[0].retries, k[1].retries, k[2].retries = .8, .8, .8 }) }, "", CauseRetries, ""},
+		"slower service": {func(w *world) { w.plant(func(k []kind) { k[0].token, k[1].token, k[2].token = .04, .04, .04 }) }, features.DimKV, CauseHeld, ""},
+		"replicas carry less than was believed": {func(w *world) {
+			w.decide = func(m int, d *alerting.Decision) {
+				if m < planted+plantedFor {
+					d.Resources[0].PerReplica *= 1.8 // learned to be wrong afterwards
+				}
+			}
+		}, features.DimPrefill, CauseCapacity, ""},
+		"replicas are late": {func(w *world) {
+			w.decide = func(m int, d *alerting.Decision) {
+				if m < planted-10 {
+					d.Ready, d.Desired = 2, 2
+				} else if m < planted+plantedFor {
+					d.Ready, d.Pending = 2, 2
+				}
+			}
+		}, "", CauseWarmup, ""},
+		"what was forecast from had come late": {func(w *world) {
+			w.seen = func(m int) float64 {
+				if inPlanted(m) {
+					return .5
+				}
+				return 1
+			}
+		}, "", CauseTelemetry, ""},
+		"what came is late beyond the bound": {func(w *world) {
+			w.plant(func(k []kind) { k[0].requests /= 2; k[1].requests /= 2; k[2].requests /= 2 })
+			w.late = func(m int) float64 {
+				if inPlanted(m - 20) {
+					return 60 * sumOf(w.came(m-20), features.DimDecode, -1)
+				}
+				return 0
+			}
+		}, "", CauseTelemetry, ""},
+		"a producer is silent": {func(w *world) {
+			w.plant(func(k []kind) { k[0].requests = 0 })
+			w.decide = func(m int, d *alerting.Decision) {
+				if inPlanted(m - 3) {
+					d.Basis.Faults = []features.ProducerFault{{Producer: "gw-2", Kind: features.FaultSilent}}
+				}
+			}
+		}, "", CauseTelemetry, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			c.plant(w)
+			r := reconcile(t, w, 150, worldMinutes)
+			errors := r.Pools[0].Errors
+			if len(errors) == 0 {
+				t.Fatal("no error was found")
+			}
+			found := false
+			for _, e := range errors {
+				checkSum(t, &e)
+				if c.resource != "" && e.Resource != c.resource {
+					continue
+				}
+				found = true
+				largest := ErrorPart{}
+				for _, p := range e.Parts {
+					if math.Abs(float64(p.Amount)) > math.Abs(float64(largest.Amount)) {
+						largest = p
+					}
+				}
+				if largest.Cause != c.want || math.Abs(float64(largest.Amount)) < .6*math.Abs(float64(e.Error)) {
+					t.Errorf("%s is off by %.3f, most of it, %.3f, for %s: %v", e.Resource, e.Error, largest.Amount, largest.Cause, e.Parts)
+				}
+				if c.class != "" && (len(e.Drivers) == 0 || e.Drivers[0].Class != c.class || e.Drivers[0].Cause != c.want) {
+					t.Errorf("driven by %v", e.Drivers)
+				}
+			}
+			if !found {
+				t.Errorf("no error of %s among %v", c.resource, errors)
+			}
+		})
+	}
+	if errors := reconcile(t, newWorld(), 150, worldMinutes).Pools[0].Errors; len(errors) != 0 {
+		t.Errorf("without anything planted: %v", errors)
+	}
+}
+
+// checkSum sees that the parts of an error are all of it.
+func checkSum(t interface{ Errorf(string, ...any) }, e *ErrorEpisode) {
+	sum := Number(0)
+	for _, p := range e.Parts {
+		sum += p.Amount
+	}
+	if off := float64(sum - (e.Actual - e.Forecast)); !(math.Abs(off) < 1e-9*(1+math.Abs(float64(e.Forecast))+math.Abs(float64(e.Actual)))) || e.Error != e.Actual-e.Forecast {
+		t.Errorf("the parts of %v−%v leave %v: %v", e.Actual, e.Forecast, off, e.Parts)
+	}
+}
+
+// Whatever is forecast and comes, the parts add up to the whole.
+func TestPartsAddUp(t *testing.T) {
+	amount := rapid.OneOf(rapid.Just(0.), rapid.Float64Range(1e-3, 1e6))
+	rapid.Check(t, func(t *rapid.T) {
+		x := split{resource: rapid.SampledFrom([]string{features.DimRequests, features.DimPrefill, features.DimDecode, features.DimKV}).Draw(t, "resource")}
+		x.lossy = rapid.Bool().Draw(t, "lossy")
+		x.classes = make([]classSides, rapid.IntRange(1, 4).Draw(t, "classes"))
+		for which := range x.pool {
+			s := &x.pool[which]
+			*s = side{retries: 1 + rapid.Float64Range(0, 3).Draw(t, "retries"), capacity: rapid.Float64Range(1, 1e6).Draw(t, "capacity"),
+				ready: rapid.Float64Range(1, 100).Draw(t, "ready"), seen: rapid.Float64Range(leastSeen, 1.5).Draw(t, "seen")}
+			for i := range x.classes {
+				c := &x.classes[i].of[which]
+				*c = shape{requests: amount.Draw(t, "requests"), prefill: amount.Draw(t, "prefill"), decode: amount.Draw(t, "decode"),
+					demand: amount.Draw(t, "demand"), missed: rapid.SampledFrom([]float64{math.NaN(), 0, .01, .5, 1}).Draw(t, "missed")}
+				switch x.resource {
+				case features.DimRequests:
+					c.demand = c.requests
+				case features.DimPrefill:
+					c.demand = c.prefill
+				case features.DimDecode:
+					c.demand = c.decode
+				}
+				s.demand += c.demand
+			}
+		}
+		e := ErrorEpisode{Forecast: Number(x.pool[forecasted].utilisation()), Actual: Number(x.pool[actual].utilisation())}
+		e.Error = e.Actual - e.Forecast
+		parts, drivers := x.parts()
+		for _, c := range causes {
+			e.Parts = append(e.Parts, ErrorPart{c, Number(parts[c])})
+			delete(parts, c)
+		}
+		checkSum(t, &e)
+		if len(parts) != 0 {
+			t.Errorf("causes that are not reported: %v", parts)
+		}
+		sum := Number(0)
+		for _, d := range drivers {
+			sum += d.Amount
+		}
+		if off := math.Abs(float64(sum - e.Error)); !(off < 1e-9*(1+math.Abs(float64(e.Forecast))+math.Abs(float64(e.Actual)))) {
+			t.Errorf("drivers leave %v of %v", off, e.Error)
+		}
+	})
+}
