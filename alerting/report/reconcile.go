@@ -71,7 +71,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 			Errors: errors, Drift: b.drifts(pool), Assumptions: b.assumptions(pool), Suggestions: []Suggestion{},
 		})
 	}
-	r.Summary = summarise(r)
+	r.Summarise()
 	return r, nil
 }
 

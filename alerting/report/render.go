@@ -14,6 +14,9 @@ import (
 // episodesShown bounds the saturations listed per pool in the Markdown; the JSON has them all.
 const episodesShown = 50
 
+// accuracyShown bounds the forecasts listed per pool in the Markdown; the JSON has them all.
+const accuracyShown = 200
+
 // WriteJSON writes r as indented JSON; numbers that are not known are null.
 func WriteJSON(w io.Writer, r *Report) error {
 	e := json.NewEncoder(w)
@@ -22,18 +25,25 @@ func WriteJSON(w io.Writer, r *Report) error {
 	return e.Encode(r)
 }
 
-// WriteMarkdown writes r for people: the summary, one table of what matters, then the details. It is written in one
-// piece; the error is that of w.
+// WriteMarkdown writes r for people: the summary and one table, then the details. It is written in one piece; the error is
+// that of w.
 func WriteMarkdown(w io.Writer, r *Report) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Forewarm report, %s to %s\n\n", r.From.Format("2 January 2006"), r.To.Format("2 January 2006"))
 	b.WriteString(strings.Join(r.Summary, " ") + "\n")
 	if len(r.Pools) > 0 {
-		headlines(&b, r)
-		against(&b, r)
-		totals(&b, r)
+		firstPage(&b, r)
+		suggested(&b, r)
+		explained(&b, r)
 		saturations(&b, r)
 		decided(&b, r)
+		provided(&b, r)
+		assumed(&b, r)
+		headlines(&b, r)
+		against(&b, r)
+		drifted(&b, r)
+		totals(&b, r)
+		gaps(&b, r)
 		details(&b, r)
 	}
 	_, err := io.WriteString(w, b.String())
@@ -60,46 +70,98 @@ func table(b *strings.Builder, header []string, rows [][]string) {
 	}
 }
 
+// firstPage is the table for a reader in a hurry.
+func firstPage(b *strings.Builder, r *Report) {
+	var rows [][]string
+	for i := range r.Pools {
+		p, s, v := &r.Pools[i], &r.Pools[i].Saturation, &r.Pools[i].Decisions.Provision
+		row := []string{p.Pool, unknown, unknown, unknown, unknown, unknown, unknown, unknown, unknown}
+		if s.KnownMinutes > 0 {
+			row[1] = fmt.Sprint(s.SaturatedMinutes)
+			row[2] = fmt.Sprintf("%d of %d", s.InTime, s.InTime+s.Late+s.Missed)
+		}
+		var worst *Accuracy
+		for _, a := range p.headline() {
+			if worst == nil || a.WAPE > worst.WAPE {
+				worst = &a
+			}
+		}
+		if worst != nil {
+			row[3], row[4] = fmt.Sprintf("%s (%s)", percent(worst.WAPE), resource(worst.Dimension)), percent(worst.Q90.Share)
+		}
+		if v.KnownMinutes > 0 {
+			row[5], row[6], row[7] = v.Paid.cell(), v.Over.cell(), v.Clairvoyant.cell()
+		}
+		row[8] = fmt.Sprint(p.Decisions.Actions)
+		if n := p.Decisions.Thrash.WithinHour; n > 0 {
+			row[8] += fmt.Sprintf(" (%d taken back)", n)
+		}
+		rows = append(rows, row)
+	}
+	table(b, []string{"pool", ">minutes saturated", ">saturations announced in time", ">largest forecast error", ">90 % quantile held", ">used", ">beyond need", ">with hindsight", ">scaling actions"}, rows)
+}
+
+// cell shows GPU-hours, or replica-hours where the GPUs of one are not known, and what they cost.
+func (a Amount) cell() string {
+	text := quantity(a.GPUHours, "GPU-h")
+	if text == unknown {
+		text = quantity(a.ReplicaHours, "replica-h")
+	}
+	if cost := money(a.USD); cost != unknown && text != unknown {
+		text += ", " + cost
+	}
+	return text
+}
+
+// headlines are the pools' forecasts at the headline horizon, and of the window maximum.
 func headlines(b *strings.Builder, r *Report) {
 	var rows [][]string
 	horizon := ""
 	for i := range r.Pools {
 		p := &r.Pools[i]
 		lines := p.headline()
-		if len(lines) == 0 {
-			rows = append(rows, []string{p.Pool, "no data", "", "", "", "", "", "0"})
+		for _, a := range p.Accuracy {
+			if a.Class == features.TotalClass && a.Horizon == forecaster.HorizonWindowMax && a.Outcomes > 0 {
+				lines = append(lines, a)
+			}
 		}
 		for _, a := range lines {
-			horizon = a.Horizon
-			rows = append(rows, []string{p.Pool, a.Dimension, quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias),
+			ahead := a.Horizon + " min"
+			if a.Horizon == forecaster.HorizonWindowMax {
+				ahead = "largest of 15–30 min"
+			} else {
+				horizon = a.Horizon
+			}
+			rows = append(rows, []string{p.Pool, resource(a.Dimension), ahead, quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias),
 				signed(a.Skill), a.Q90.String(), fmt.Sprint(a.Outcomes)})
 		}
 	}
-	if horizon != "" {
-		fmt.Fprintf(b, "\n## Pools, %s minutes ahead\n", horizon)
-	} else {
-		b.WriteString("\n## Pools\n")
+	if horizon == "" {
+		return
 	}
-	table(b, []string{"pool", "dimension", ">mean demand", ">error (WAPE)", ">bias", ">skill", ">90 % quantile held (95 % interval)", ">outcomes"}, rows)
+	fmt.Fprintf(b, "\n## Forecasts of pools, %s minutes ahead\n\nError is Σ|median − demand| / Σ demand (WAPE); skill is the share of the last value's error that is gone.\n", horizon)
+	table(b, []string{"pool", "demand", "ahead", ">mean", ">error", ">bias", ">skill", ">90 % quantile held (95 % interval)", ">outcomes"}, rows)
 }
 
 // against shows the pools' forecasts beside baselines, at the same horizon as the headlines.
 func against(b *strings.Builder, r *Report) {
 	var rows [][]string
-	header := []string{"pool", "dimension"}
+	header := []string{"pool", "demand"}
 	for base := range forecaster.NumBaselines {
 		header = append(header, ">"+strings.ReplaceAll(base.String(), "_", " "))
 	}
 	for i := range r.Pools {
 		p := &r.Pools[i]
 		for _, a := range p.headline() {
-			row := []string{p.Pool, a.Dimension}
+			row := []string{p.Pool, resource(a.Dimension)}
 			for _, c := range a.Baselines {
 				row = append(row, c.String())
 			}
+			row = append(row, strings.ReplaceAll(a.Best, "_", " "))
 			rows = append(rows, row)
 		}
 	}
+	header = append(header, "hardest to beat")
 	if len(rows) > 0 {
 		b.WriteString("\n## Against baselines\n\nShare of a baseline's quantile loss that is gone, and how probable as much would be by chance (Diebold–Mariano).\n")
 		table(b, header, rows)
@@ -121,7 +183,7 @@ func saturations(b *strings.Builder, r *Report) {
 		shown := min(len(s.Episodes), episodesShown)
 		hidden += len(s.Episodes) - shown
 		for _, e := range s.Episodes[:shown] {
-			episodes = append(episodes, []string{p.Pool, e.Start.Format("Mon 2 Jan 15:04"), fmt.Sprintf("%d min", e.Minutes), e.Resource,
+			episodes = append(episodes, []string{p.Pool, e.Start.Format("Mon 2 Jan 15:04"), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource),
 				percent(e.Utilisation), strings.ReplaceAll(string(e.Outcome), "_", " "), lead(e.LeadMinutes)})
 		}
 	}
@@ -159,15 +221,30 @@ func details(b *strings.Builder, r *Report) {
 			continue
 		}
 		var rows [][]string
-		for _, a := range p.Accuracy {
+		for _, a := range p.Accuracy[:min(len(p.Accuracy), accuracyShown)] {
 			class := a.Class
 			if class == features.TotalClass {
 				class = "all"
 			}
-			rows = append(rows, []string{class, a.Dimension, a.Horizon, quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias), signed(a.Skill),
-				quantity(a.Pinball, a.Unit), quantity(a.CRPS, a.Unit), percent(a.Q80.Share), percent(a.Q90.Share), percent(a.Q95.Share), percent(a.Q99.Share), fmt.Sprint(a.Outcomes), fmt.Sprint(a.Missing)})
+			row := []string{class, resource(a.Dimension), a.Horizon, quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias), signed(a.Skill),
+				quantity(a.Pinball, a.Unit), quantity(a.CRPS, a.Unit)}
+			for i := range forecaster.Centrals {
+				held := Number(math.NaN())
+				if i < len(a.Intervals) {
+					held = a.Intervals[i].Held
+				}
+				row = append(row, percent(held))
+			}
+			rows = append(rows, append(row, percent(a.Q90.Share), percent(a.Q99.Share), fmt.Sprint(a.Outcomes), fmt.Sprint(a.Missing)))
 		}
-		table(b, []string{"class", "dimension", ">ahead (min)", ">mean demand", ">WAPE", ">bias", ">skill", ">pinball", ">CRPS", ">q80 held", ">q90", ">q95", ">q99", ">outcomes", ">missing"}, rows)
+		header := []string{"class", "demand", ">ahead (min)", ">mean", ">error", ">bias", ">skill", ">pinball", ">CRPS"}
+		for _, central := range forecaster.Centrals {
+			header = append(header, fmt.Sprintf(">in %.0f %%", 100*central))
+		}
+		table(b, append(header, ">below q90", ">q99", ">outcomes", ">missing"), rows)
+		if n := len(p.Accuracy) - accuracyShown; n > 0 {
+			fmt.Fprintf(b, "\n%d more are in the JSON.\n", n)
+		}
 	}
 }
 

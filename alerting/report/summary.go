@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/forewarm/forewarm/features"
 )
@@ -38,36 +39,49 @@ func far(horizon string) int {
 	return max(m-headlineMinutes, headlineMinutes-m)
 }
 
-// summarise says in at most five sentences what a reader in a hurry needs.
-func summarise(r *Report) []string {
+// Summarise writes r.Summary anew: in at most five sentences, what a reader in a hurry needs. [Reconcile] does so; who adds
+// suggestions does it again.
+func (r *Report) Summarise() {
 	period := fmt.Sprintf("from %s to %s UTC", r.From.Format("Mon 2 Jan 2006 15:04"), r.To.Format("Mon 2 Jan 2006 15:04"))
 	if len(r.Pools) == 0 {
-		return []string{"No data: nothing was observed, forecast or decided " + period + ", so nothing can be said of it."}
+		r.Summary = []string{"No data: nothing was observed, forecast or decided " + period + ", so nothing can be said of it."}
+		return
 	}
+	r.Summary = []string{r.heard(period), r.foresaw(), r.saturated(), r.spent(), r.learned()}
+}
+
+// heard says of how much the report knows.
+func (r *Report) heard(period string) string {
+	observed, minutes := 0, 0
+	for i := range r.Pools {
+		observed, minutes = observed+r.Pools[i].Data.Observed, minutes+r.Pools[i].Data.Minutes
+	}
+	pools := count(len(r.Pools), "pool")
+	if len(r.Pools) <= 3 {
+		names := make([]string, len(r.Pools))
+		for i := range r.Pools {
+			names[i] = r.Pools[i].Pool
+		}
+		pools = strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("This is about %s %s; telemetry is known for %s of the minutes.", pools, period, percent(Number(observed)/Number(minutes)))
+}
+
+// foresaw says how good forecasts of the pools' totals were.
+func (r *Report) foresaw() string {
 	type named struct {
 		pool string
 		Accuracy
 	}
 	var rows []named
-	var saturation Saturation
-	observed, minutes := 0, 0
 	for i := range r.Pools {
-		p := &r.Pools[i]
-		for _, a := range p.headline() {
-			rows = append(rows, named{p.Pool, a})
+		for _, a := range r.Pools[i].headline() {
+			rows = append(rows, named{r.Pools[i].Pool, a})
 		}
-		observed, minutes = observed+p.Data.Observed, minutes+p.Data.Minutes
-		saturation.add(&p.Saturation)
-	}
-	out := []string{fmt.Sprintf("%s had telemetry for %s of the minutes %s.",
-		count(len(r.Pools), "pool"), percent(Number(observed)/Number(minutes)), period)}
-	if late := lateSentence(r.Pools); late != "" {
-		out = append(out, late)
 	}
 	if len(rows) == 0 {
-		return append(out, "No forecast can be scored: none was stored, or what came is not known.", saturation.sentence())
+		return "No forecast can be scored: none was stored, or what came is not known."
 	}
-
 	slices.SortStableFunc(rows, func(a, b named) int { return cmp.Compare(a.WAPE, b.WAPE) })
 	best, worst := rows[0], rows[len(rows)-1]
 	skilled, low, high := 0, Number(1), Number(0)
@@ -77,25 +91,111 @@ func summarise(r *Report) []string {
 		}
 		low, high = min(low, a.Q90.Share), max(high, a.Q90.Share)
 	}
-	return append(out,
-		fmt.Sprintf("Forecasts of pool totals %s minutes ahead were off by %s of demand at best (%s of %s) and %s at worst (%s of %s).",
-			best.Horizon, percent(best.WAPE), best.Dimension, best.pool, percent(worst.WAPE), worst.Dimension, worst.pool),
-		fmt.Sprintf("They beat repeating the last value in %d of %d.", skilled, len(rows)),
-		fmt.Sprintf("Their 90 %% quantiles held in %s to %s of minutes.", percent(low), percent(high)),
-		saturation.sentence())
+	off := fmt.Sprintf("%s of demand (%s of %s)", percent(best.WAPE), resource(best.Dimension), best.pool)
+	if len(rows) > 1 {
+		off = fmt.Sprintf("%s (%s of %s) to %s (%s of %s) of demand", percent(best.WAPE), resource(best.Dimension), best.pool, percent(worst.WAPE), resource(worst.Dimension), worst.pool)
+	}
+	held := percent(low)
+	if percent(high) != held {
+		held += " to " + percent(high)
+	}
+	return fmt.Sprintf("Forecasts %s minutes ahead were off by %s, were better than repeating the last value in %d of %d, and their 90 %% quantiles held in %s of minutes.",
+		best.Horizon, off, skilled, len(rows), held)
+}
+
+// saturated says how saturations and announcements met.
+func (r *Report) saturated() string {
+	var s Saturation
+	for i := range r.Pools {
+		s.add(&r.Pools[i].Saturation)
+	}
+	if s.KnownMinutes == 0 {
+		return "Whether anything saturated is not known: demand and capacity were never known together."
+	}
+	came := s.InTime + s.Late + s.Missed
+	if came == 0 && s.Averted == 0 && s.False == 0 {
+		return "Nothing saturated, and nothing was announced."
+	}
+	return fmt.Sprintf("%s came, of %s in all: %d announced in time, %d late, %d missed; %d more averted after an announcement, and %s.",
+		count(came, "saturation"), count(s.SaturatedMinutes, "minute"), s.InTime, s.Late, s.Missed, s.Averted, count(s.False, "false alarm"))
 }
 
 // add sums what the sentence needs.
 func (s *Saturation) add(o *Saturation) {
-	s.KnownMinutes += o.KnownMinutes
+	s.KnownMinutes, s.SaturatedMinutes = s.KnownMinutes+o.KnownMinutes, s.SaturatedMinutes+o.SaturatedMinutes
 	s.InTime, s.Late, s.Missed = s.InTime+o.InTime, s.Late+o.Late, s.Missed+o.Missed
 	s.Averted, s.False, s.Open = s.Averted+o.Averted, s.False+o.False, s.Open+o.Open
 }
 
-func (s *Saturation) sentence() string {
-	if s.KnownMinutes == 0 {
-		return "Whether anything saturated is not known: demand and capacity were never known together."
+// spent says what replicas were paid for, and what would have done.
+func (r *Report) spent() string {
+	unit, gpus := "GPU-hours", true
+	for i := range r.Pools {
+		v := &r.Pools[i].Decisions.Provision
+		gpus = gpus && (v.KnownMinutes == 0 || v.GPUsPerReplica > 0)
 	}
-	return fmt.Sprintf("%s came: %d announced in time, %d late, %d missed; %d averted after an announcement, and %s.",
-		count(s.InTime+s.Late+s.Missed, "saturation"), s.InTime, s.Late, s.Missed, s.Averted, count(s.False, "false alarm"))
+	if !gpus {
+		unit = "replica-hours"
+	}
+	var paid, least, over, under, usd Number
+	known, priced := 0, false
+	for i := range r.Pools {
+		v := &r.Pools[i].Decisions.Provision
+		if v.KnownMinutes == 0 {
+			continue
+		}
+		known++
+		hours := func(a Amount) Number {
+			if gpus {
+				return a.GPUHours
+			}
+			return a.ReplicaHours
+		}
+		paid, least, over, under = paid+hours(v.Paid), least+hours(v.Clairvoyant), over+hours(v.Over), under+hours(v.Under)
+		if !math.IsNaN(float64(v.Paid.USD)) {
+			usd, priced = usd+v.Paid.USD, true
+		}
+	}
+	if known == 0 {
+		return "What replicas were needed is not known."
+	}
+	cost := ""
+	if priced {
+		cost = fmt.Sprintf(" (%s)", money(usd))
+	}
+	return fmt.Sprintf("%s %s were used%s, %s of them beyond what demand and reserves took, and %s were missing; with hindsight %s would have done.",
+		quantity(paid, ""), unit, cost, quantity(over, ""), quantity(under, ""), quantity(least, ""))
 }
+
+// learned names the largest error and what to change.
+func (r *Report) learned() string {
+	var worst *ErrorEpisode
+	pool, suggestions, first := "", 0, ""
+	for i := range r.Pools {
+		p := &r.Pools[i]
+		for j := range p.Errors {
+			if e := &p.Errors[j]; worst == nil || e.size() > worst.size() {
+				worst, pool = e, p.Pool
+			}
+		}
+		if suggestions += len(p.Suggestions); first == "" && len(p.Suggestions) > 0 {
+			first = fmt.Sprintf("%s from %s to %s", p.Suggestions[0].Key, p.Suggestions[0].From, p.Suggestions[0].To)
+		}
+	}
+	text := "No forecast was far off"
+	if worst != nil {
+		text = fmt.Sprintf("The largest error was on %s in %s of %s: %s of capacity against %s forecast for %s, because of %s",
+			worst.Start.Format("Mon 2 Jan 15:04"), resource(worst.Resource), pool, percent(worst.Actual), percent(worst.Forecast),
+			count(worst.Attributed, "minute"), worst.because(2))
+	}
+	switch suggestions {
+	case 0:
+		return text + "."
+	case 1:
+		return text + "; one change is suggested, " + first + "."
+	}
+	return text + fmt.Sprintf("; %d changes are suggested, the first is %s.", suggestions, first)
+}
+
+// size of an error: how far off for how long.
+func (e *ErrorEpisode) size() float64 { return math.Abs(float64(e.Error)) * float64(e.Minutes) }

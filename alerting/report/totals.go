@@ -148,5 +148,8 @@ func totals(b *strings.Builder, r *Report) {
 		}
 		rows = append(rows, []string{p.Pool, quantity(t.Requests, ""), quantity(t.PromptTokens, ""), quantity(t.CachedTokens, ""), quantity(t.OutputTokens, ""), late})
 	}
+	if late := lateSentence(r.Pools); late != "" {
+		b.WriteString("\n" + late + "\n")
+	}
 	table(b, []string{"pool", ">requests", ">prompt tokens", ">of those cached", ">output tokens", ">tokens that came late"}, rows)
 }

@@ -1,0 +1,124 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+)
+
+// suggested lists what would have done better.
+func suggested(b *strings.Builder, r *Report) {
+	var rows [][]string
+	for i := range r.Pools {
+		for _, s := range r.Pools[i].Suggestions {
+			e := &s.Expected
+			rows = append(rows, []string{s.Key, s.From, s.To, s.Why, quantity(e.SaturatedMinutesBefore, "") + " → " + quantity(e.SaturatedMinutesAfter, ""),
+				quantity(e.GPUHoursBefore, "") + " → " + quantity(e.GPUHoursAfter, ""), strings.TrimSuffix(s.How+" "+s.Note, " ")})
+		}
+	}
+	if len(rows) > 0 {
+		b.WriteString("\n## Suggested changes\n")
+		table(b, []string{"key", ">from", ">to", "why", ">saturated minutes", ">GPU-hours", "how that was found"}, rows)
+	}
+}
+
+// explained says why the largest errors happened.
+func explained(b *strings.Builder, r *Report) {
+	var rows [][]string
+	for i := range r.Pools {
+		for j := range r.Pools[i].Errors {
+			e := &r.Pools[i].Errors[j]
+			rows = append(rows, []string{r.Pools[i].Pool, e.Start.Format("Mon 2 Jan 15:04"), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource),
+				percent(e.Forecast), percent(e.Actual), inPoints(e.Error), e.because(3), e.Note})
+		}
+	}
+	if len(rows) > 0 {
+		b.WriteString("\n## Why the largest errors happened\n\nUse of capacity as forecast and as it came, in percent of the replicas that were ready; what each cause adds or takes is in points of that, and all causes (the JSON has them) add up to the difference.\n")
+		table(b, []string{"pool", "start (UTC)", ">length", "of", ">forecast", ">came", ">difference", "because of", "note"}, rows)
+	}
+}
+
+// provided says what was paid for what, and what became of each replica that was asked for.
+func provided(b *strings.Builder, r *Report) {
+	var rows, asks [][]string
+	for i := range r.Pools {
+		p, d, v := &r.Pools[i], &r.Pools[i].Decisions, &r.Pools[i].Decisions.Provision
+		if v.KnownMinutes > 0 {
+			rows = append(rows, []string{p.Pool, v.Paid.cell(), v.Pending.cell(), v.Needed.cell(), v.Over.cell(), v.Under.cell(), v.Clairvoyant.cell(), v.Regret.cell(), money(v.ShortUSD)})
+		}
+		if a := &d.Asks; a.Replicas > 0 {
+			asks = append(asks, []string{p.Pool, fmt.Sprint(a.Replicas), fmt.Sprint(a.Ready), fmt.Sprint(a.Withdrawn), a.EventToReady.String(), a.EventToCrossing.String(),
+				fmt.Sprint(a.InTime), fmt.Sprint(a.Late), fmt.Sprint(a.Unneeded), fmt.Sprint(d.Thrash.WithinHour), fmt.Sprint(d.Thrash.WithinLead)})
+		}
+	}
+	if len(rows) > 0 {
+		b.WriteString("\n## What replicas cost\n\nWith hindsight is the least that would have been paid, warm-ups included, by one who knew demand.\n")
+		table(b, []string{"pool", ">used", ">of that warming up", ">demand took", ">beyond need", ">missing", ">with hindsight", ">regret", ">cost of saturated minutes"}, rows)
+	}
+	if len(asks) > 0 {
+		b.WriteString("\n## What became of replicas asked for\n\nTimes are medians (90th percentile) from the event.\n")
+		table(b, []string{"pool", ">asked for", ">came", ">withdrawn", ">until ready", ">until demand took them", ">ready in time", ">too late", ">not needed", ">actions taken back in an hour", ">in the lead time"}, asks)
+	}
+}
+
+// String gives the median and the 90th percentile.
+func (m Minutes) String() string {
+	if m.Count == 0 {
+		return unknown
+	}
+	return fmt.Sprintf("%s (%s)", lead(m.P50), lead(m.P90))
+}
+
+// assumed says what decisions rest on.
+func assumed(b *strings.Builder, r *Report) {
+	var rows [][]string
+	for i := range r.Pools {
+		for _, a := range r.Pools[i].Assumptions {
+			confirmed, age := "never", unknown
+			if a.Confirmed != nil {
+				confirmed, age = a.Confirmed.Format("2 Jan 2006 15:04"), fmt.Sprintf("%.1f days", float64(a.AgeDays))
+			}
+			rows = append(rows, []string{r.Pools[i].Pool, strings.ReplaceAll(a.Name, "_", " "), quantity(a.Stated, a.Unit), quantity(a.Learned, a.Unit), quantity(a.Used, a.Unit),
+				signed(a.Off), confirmed, age, a.Note})
+		}
+	}
+	if len(rows) > 0 {
+		b.WriteString("\n## What decisions rest on\n")
+		table(b, []string{"pool", "assumption", ">stated", ">learned", ">used", ">off by", "last evidence (UTC)", ">age", "note"}, rows)
+	}
+}
+
+// drifted shows the halves of the period side by side.
+func drifted(b *strings.Builder, r *Report) {
+	var rows [][]string
+	both := func(x, y Number) string { return percent(x) + " → " + percent(y) }
+	for i := range r.Pools {
+		for _, d := range r.Pools[i].Drift {
+			x, y := &d.First, &d.Second
+			rows = append(rows, []string{r.Pools[i].Pool, resource(d.Dimension), both(x.WAPE, y.WAPE), both(x.Bias, y.Bias), both(x.Q50, y.Q50), both(x.Q90, y.Q90), both(x.Q99, y.Q99)})
+		}
+	}
+	if len(rows) > 0 {
+		b.WriteString("\n## From the first half to the second\n")
+		table(b, []string{"pool", "demand", ">error", ">bias", ">q50 held", ">q90", ">q99"}, rows)
+	}
+}
+
+// gaps lists when demand was not known.
+func gaps(b *strings.Builder, r *Report) {
+	var rows [][]string
+	hidden := 0
+	for i := range r.Pools {
+		d := &r.Pools[i].Data
+		for _, g := range d.Gaps {
+			rows = append(rows, []string{r.Pools[i].Pool, g.Start.Format("Mon 2 Jan 15:04"), fmt.Sprintf("%d min", g.Minutes)})
+		}
+		hidden += d.GapCount - len(d.Gaps)
+	}
+	if len(rows) > 0 {
+		b.WriteString("\n## Without telemetry\n\nThe longest stretches in which demand is not known; nothing is scored in them.\n")
+		table(b, []string{"pool", "start (UTC)", ">length"}, rows)
+		if hidden > 0 {
+			fmt.Fprintf(b, "\n%s shorter.\n", count(hidden, "more gap"))
+		}
+	}
+}
