@@ -13,6 +13,7 @@ type Account struct {
 	// where single requests are not simulated.
 	Served, TTFTMet, ITLMet float64
 	GPUHours                float64 // warming up included
+	Short                   float64 // replica-minutes of demand beyond the replicas that served; 0 where requests are simulated
 	Actions                 int     // changes of the number of replicas asked for
 
 	Leads  [longestLead + 1]int32 // rises of demand, by how many minutes before it replicas were asked for
@@ -24,7 +25,7 @@ func (a Account) Since(b Account) Account {
 	d := Account{
 		Minutes: a.Minutes - b.Minutes, Saturated: a.Saturated - b.Saturated, Asked: a.Asked - b.Asked, Met: a.Met - b.Met,
 		Served: a.Served - b.Served, TTFTMet: a.TTFTMet - b.TTFTMet, ITLMet: a.ITLMet - b.ITLMet,
-		GPUHours: a.GPUHours - b.GPUHours, Actions: a.Actions - b.Actions, InTime: a.InTime - b.InTime,
+		GPUHours: a.GPUHours - b.GPUHours, Short: a.Short - b.Short, Actions: a.Actions - b.Actions, InTime: a.InTime - b.InTime,
 	}
 	for i := range d.Leads {
 		d.Leads[i] = a.Leads[i] - b.Leads[i]

@@ -125,6 +125,7 @@ func (p *FluidPool) Step(load Load) {
 	p.pending = left
 
 	p.load, p.need = load, p.Need(load)
+	p.account.Short += max(p.need-serving, 0)
 	work := p.need + p.backlog
 	p.account.Minutes++
 	weight := 1.0

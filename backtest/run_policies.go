@@ -5,7 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // enter makes the pools that the run serves: of the pipeline, of Forewarm at the other settings of its knob, of rivals.
@@ -143,14 +145,17 @@ func (r *runner) oracle() curve {
 }
 
 // quantile is the one that the pipeline's own decisions provide for.
-func (r *runner) quantile() float64 {
-	if r.pool.Quantile > 0 {
-		return r.pool.Quantile
+func (r *runner) quantile() float64 { return Quantile(&r.pool, r.cfg.Decision) }
+
+// Quantile is the one that decisions provide for: stated, or that follows from cost, or the default.
+func Quantile(pool *capacity.Pool, cfg alerting.Config) float64 {
+	if pool.Quantile > 0 {
+		return pool.Quantile
 	}
-	if r.cfg.Decision.Quantile > 0 {
-		return r.cfg.Decision.Quantile
+	if cfg.Quantile > 0 {
+		return cfg.Quantile
 	}
-	if tau, ok := r.pool.CostQuantile(); ok {
+	if tau, ok := pool.CostQuantile(); ok {
 		return tau
 	}
 	return defaultQuantile
