@@ -49,6 +49,36 @@ func (n Notice) CloudEvent() ([]byte, error) {
 		return json.Marshal(NewEvent(n.Decision))
 	case n.Alert != nil:
 		return json.Marshal(NewAlertEvent(n.Alert))
+	case n.Report != nil:
+		return json.Marshal(NewReportEvent(n.Report, nil))
 	}
 	return nil, errors.New("an empty notice is no event")
+}
+
+// ReportType is the type of a report's event; it changes only with the meaning of its data.
+const ReportType = "forewarm.report.v1"
+
+// ReportEvent is a report that was made, as a CloudEvent.
+type ReportEvent struct {
+	SpecVersion     string     `json:"specversion"`
+	ID              string     `json:"id"` // idempotency key: the period
+	Source          string     `json:"source"`
+	Type            string     `json:"type"`
+	Time            time.Time  `json:"time"` // the period's end
+	DataContentType string     `json:"datacontenttype"`
+	Data            ReportData `json:"data"`
+}
+
+// ReportData is the data of a report's event. Report is all of the report, null where it is too large to be sent along.
+type ReportData struct {
+	Report
+	Full json.RawMessage `json:"report"`
+}
+
+// NewReportEvent renders a report; full is nil or the report as JSON.
+func NewReportEvent(r *Report, full []byte) ReportEvent {
+	return ReportEvent{
+		SpecVersion: "1.0", ID: r.ID, Source: EventSource, Type: ReportType, Time: r.To.UTC(), DataContentType: "application/json",
+		Data: ReportData{Report: *r, Full: full},
+	}
 }

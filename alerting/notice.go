@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Notice is one thing to deliver: a decision that is published, or an alert.
+// Notice is one thing to deliver: a decision that is published, an alert, or a report.
 type Notice struct {
 	Decision *Decision `cbor:"1,keyasint,omitempty"`
 	Alert    *Alert    `cbor:"2,keyasint,omitempty"`
+	Report   *Report   `cbor:"3,keyasint,omitempty"`
 }
 
 // Pending is a notice that is worth delivering until Expires, by the wall clock.
@@ -18,16 +19,41 @@ type Pending struct {
 	Expires time.Time `cbor:"2,keyasint"`
 }
 
-// resolvedLife is for how long the end of an alert is worth telling.
-const resolvedLife = 15 * time.Minute
+// Report tells that a report was made. Its pages are with the maker.
+type Report struct {
+	ID      string    `cbor:"1,keyasint" json:"id"`   // one and the same each time the report of a period is made
+	Name    string    `cbor:"2,keyasint" json:"name"` // of its files, without an extension; likewise
+	From    time.Time `cbor:"3,keyasint" json:"from"`
+	To      time.Time `cbor:"4,keyasint" json:"to"`
+	Summary []string  `cbor:"5,keyasint" json:"summary"` // one sentence each
+}
 
-// Identity is what a newer notice replaces: the decision for a pool, or an alert while it lasts. "" for an empty notice.
+// Period is the time that the report is about, for people.
+func (r *Report) Period() string {
+	layout := "2 Jan 2006"
+	if r.To.Sub(r.From) < 48*time.Hour {
+		layout = "2 Jan 2006 15:04"
+	}
+	return r.From.Format(layout) + " to " + r.To.Format(layout)
+}
+
+const (
+	// resolvedLife is for how long the end of an alert is worth telling.
+	resolvedLife = 15 * time.Minute
+	// reportLife outlasts a weekend.
+	reportLife = 72 * time.Hour
+)
+
+// Identity is what a newer notice replaces: the decision for a pool, an alert while it lasts, or the report. "" for an
+// empty notice.
 func (n Notice) Identity() string {
 	switch {
 	case n.Decision != nil:
 		return "decision/" + n.Decision.Pool
 	case n.Alert != nil:
 		return "alert/" + n.Alert.Identity()
+	case n.Report != nil:
+		return "report"
 	}
 	return ""
 }
@@ -39,6 +65,8 @@ func (n Notice) ID() string {
 		return n.Decision.EventID()
 	case n.Alert != nil:
 		return fmt.Sprintf("%s@%d", n.Alert.Identity(), n.Alert.UpdatedAt.UnixMilli())
+	case n.Report != nil:
+		return n.Report.ID
 	}
 	return ""
 }
@@ -46,6 +74,8 @@ func (n Notice) ID() string {
 // Life is for how long the notice is worth delivering, counted from its tick.
 func (n Notice) Life() time.Duration {
 	switch {
+	case n.Report != nil:
+		return reportLife
 	case n.Decision != nil:
 		return n.Decision.Expires.Sub(n.Decision.Tick)
 	case n.Alert == nil:

@@ -73,7 +73,9 @@ type Log struct {
 type Report struct {
 	Schedule string `yaml:"schedule"` // cron: minute hour day-of-month month day-of-week; "" for never
 	Timezone string `yaml:"timezone"` // IANA name, or Local
-	Dir      string `yaml:"dir"`      // where reports are written; "" is reports/ in the storage directory
+
+	// ReportConfig says where reports are delivered.
+	sink.ReportConfig `yaml:",inline"`
 }
 
 // Features is the part of features.Config that a user may set.

@@ -9,9 +9,8 @@ import (
 	"time"
 	_ "time/tzdata" // report.timezone must not depend on what the machine has installed
 
-	"github.com/robfig/cron/v3"
-
 	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/features"
 )
@@ -241,18 +240,18 @@ func (c *Config) checkClassify(k *checker) {
 }
 
 func (c *Config) checkReport(k *checker) {
-	if _, err := time.LoadLocation(c.Report.Timezone); err != nil || c.Report.Timezone == "" {
+	zone, err := time.LoadLocation(c.Report.Timezone)
+	if err != nil || c.Report.Timezone == "" {
 		k.fail("report.timezone", c.Report.Timezone, "must be an IANA time zone", "write one such as UTC or Europe/Berlin")
+		zone = time.UTC
 	}
+	_, err = sink.OpenReports(c.Report.ReportConfig, sink.ReportDeps{})
+	k.section("report", err)
 	if c.Report.Schedule == "" {
 		return
 	}
-	if strings.Contains(c.Report.Schedule, "TZ=") { // a dialect that would compete with report.timezone
-		k.fail("report.schedule", c.Report.Schedule, "must not carry a time zone", "set report.timezone")
-		return
-	}
-	if _, err := cron.ParseStandard(c.Report.Schedule); err != nil {
-		k.fail("report.schedule", c.Report.Schedule, "must be a cron expression ("+err.Error()+")",
+	if _, err := report.NewSchedule(c.Report.Schedule, zone); err != nil {
+		k.fail("report.schedule", c.Report.Schedule, err.Error(),
 			`write minute hour day-of-month month day-of-week, such as "0 7 * * 1", or "" for never`)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 const (
 	// MaxDays bounds a report's period, and with it its memory.
-	MaxDays = 92
+	MaxDays = 93
 	// lookback is how far before the period outcomes and decisions are read: forecasts and announcements that the period
 	// settles were made up to that long before it.
 	lookback = 2 * time.Hour
@@ -55,6 +55,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		drift:    map[string][]Drift{},
 		beliefs:  map[string]*beliefs{},
 		points:   map[seriesKey]*points{},
+		fans:     map[seriesKey]*fan{},
 	}
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
@@ -69,6 +70,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), Accuracy: b.accuracy(pool),
 			Saturation: b.saturation(pool), Decisions: b.decisions(pool),
 			Errors: errors, Drift: b.drifts(pool), Assumptions: b.assumptions(pool), Suggestions: []Suggestion{},
+			Timeline: b.timeline(pool),
 		})
 	}
 	r.Summarise()
@@ -107,6 +109,7 @@ type builder struct {
 	drift    map[string][]Drift       // of each pool's totals
 	beliefs  map[string]*beliefs      // of each pool
 	points   map[seriesKey]*points
+	fans     map[seriesKey]*fan // of pools' totals
 }
 
 func (b *builder) read(ctx context.Context, h History) error {
@@ -126,6 +129,7 @@ func (b *builder) read(ctx context.Context, h History) error {
 	if err := h.Forecasts(ctx, b.from.Add(-lookback), b.to, func(f *forecaster.Forecast) error {
 		b.score(f)
 		b.note(f)
+		b.widen(f)
 		return nil
 	}); err != nil {
 		return err

@@ -41,6 +41,8 @@ type Pool struct {
 	Suggestions []Suggestion   `json:"suggestions"` // filled by who can run the period again; none is no advice
 	// SuggestionsTried says what changes were tried, and when one is suggested; "" when nobody tried.
 	SuggestionsTried string `json:"suggestions_tried,omitempty"`
+
+	Timeline *Timeline `json:"timeline"` // null when neither capacity nor forecasts are known
 }
 
 // Data says how much of the period is known.

@@ -21,6 +21,8 @@ type Deps struct {
 	NATS Publisher // nil leaves the NATS sink out
 	// PrescaleSubject and AlertSubject name the subject of a pool's events and alerts, escaped and with the prefix.
 	PrescaleSubject, AlertSubject func(pool string) string
+	// Pages are those of a report that is to be delivered; nil where there are none.
+	Pages func(*alerting.Report) (*Pages, error)
 }
 
 // Open builds the configured sinks. It starts nothing and connects to nothing. Errors name the key, its value and the
@@ -47,6 +49,9 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("sinks.webhooks[%d].%w", i, err)
+		}
+		if deps.Pages != nil {
+			s.pages = deps.Pages
 		}
 		sinks = append(sinks, s)
 	}

@@ -86,6 +86,9 @@ func NewDispatcher(cfg Delivery, sinks []alerting.Sink, ledger Ledger, report fu
 		if p, ok := s.(pacer); ok {
 			own.Backoff, own.MaxBackoff = p.Pace()
 		}
+		if p, ok := s.(patient); ok {
+			own.Timeout = p.Patience()
+		}
 		d.lanes = append(d.lanes, &lane{
 			sink: s, cfg: own, ledger: ledger, report: report, wake: make(chan struct{}, 1), jitter: rand.Float64, stats: Stats{Sink: s.Name()},
 		})
@@ -98,12 +101,12 @@ type selector interface {
 	Accepts(alerting.Notice) bool
 }
 
-// accepts says whether a sink wants n. Nobody has to hear of the watchdog who does not ask for it.
+// accepts says whether a sink wants n. Nobody has to hear of the watchdog, or get reports, who does not ask for it.
 func accepts(s alerting.Sink, n alerting.Notice) bool {
 	if picky, ok := s.(selector); ok {
 		return picky.Accepts(n)
 	}
-	return !isWatchdog(n)
+	return !isWatchdog(n) && n.Report == nil
 }
 
 // namer is implemented by sinks that tell some notices as one: what has the same id is sent once. The others tell each
@@ -115,6 +118,11 @@ type namer interface {
 // pacer is implemented by sinks whose consumers expect another pace of retries than Delivery's.
 type pacer interface {
 	Pace() (backoff, maxBackoff time.Duration)
+}
+
+// patient is implemented by sinks that are given more time for an attempt than Delivery's.
+type patient interface {
+	Patience() time.Duration
 }
 
 // batcher is implemented by sinks whose consumers take several notices at once. SendAll fails as Send does, for all of
@@ -136,6 +144,7 @@ func (d *Dispatcher) Enqueue(notices ...alerting.Pending) {
 			e.notice.Decision = new(*p.Notice.Decision)
 		case p.Notice.Alert != nil:
 			e.notice.Alert = new(*p.Notice.Alert)
+		case p.Notice.Report != nil:
 		default:
 			continue
 		}

@@ -46,6 +46,8 @@ func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
 		if url := a.Annotations["runbook_url"]; url != "" {
 			context = append(context, "<"+url+"|runbook>")
 		}
+	} else if r := n.Report; r != nil {
+		title, text = "📊 Report, "+r.Period(), strings.Join(r.Summary, " ")
 	} else {
 		title, text = slackDecision(n.Decision)
 		context = append(context, "`forewarm explain "+n.Decision.EventID()+"`")

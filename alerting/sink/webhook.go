@@ -23,7 +23,7 @@ type WebhookConfig struct {
 	URLFile   string        `yaml:"url_file"`   // instead of url, where it is a secret; read at each attempt
 	AllowHTTP bool          `yaml:"allow_http"` // to other machines: anyone on the way can read it
 	Format    Format        `yaml:"format"`     // "" means cloudevents
-	Send      []string      `yaml:"send"`       // alerts, prescale; none means both, but alerts only for slack
+	Send      []string      `yaml:"send"`       // alerts, prescale, reports; none means the first two, but alerts only for slack
 	Timeout   time.Duration `yaml:"timeout"`    // of one attempt; 0 means 15s
 
 	SecretFile string `yaml:"secret_file"` // keys that sign, one a line; read at each attempt, so that they can rotate
@@ -43,6 +43,7 @@ const (
 const (
 	sendAlerts   = "alerts"
 	sendPrescale = "prescale"
+	sendReports  = "reports"
 )
 
 // Webhook posts events and alerts to one URL, signed by the Standard Webhooks specification
@@ -53,6 +54,7 @@ type Webhook struct {
 	cfg    WebhookConfig
 	client *http.Client
 	now    func() time.Time
+	pages  func(*alerting.Report) (*Pages, error)
 }
 
 // NewWebhook checks c. Errors start with the key below the webhook's.
@@ -79,8 +81,8 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 		return nil, fmt.Errorf("timeout: %s is out of 0s…1m; set 15s", c.Timeout)
 	}
 	for i, what := range c.Send {
-		if what != sendAlerts && what != sendPrescale {
-			return nil, fmt.Errorf("send[%d]: %q is unknown; set alerts or prescale", i, what)
+		if what != sendAlerts && what != sendPrescale && what != sendReports {
+			return nil, fmt.Errorf("send[%d]: %q is unknown; set alerts, prescale or reports", i, what)
 		}
 	}
 	if c.URL != "" {
@@ -88,7 +90,7 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 			return nil, fmt.Errorf("url: %w", err)
 		}
 	}
-	return &Webhook{cfg: c, client: newClient(cmp.Or(c.Timeout, 15*time.Second)), now: time.Now}, nil
+	return &Webhook{cfg: c, client: newClient(cmp.Or(c.Timeout, 15*time.Second)), now: time.Now, pages: noPages}, nil
 }
 
 // Name is "webhook/" and the configured name.
@@ -102,6 +104,8 @@ func (*Webhook) Pace() (backoff, maxBackoff time.Duration) { return 5 * time.Sec
 // unchanged number of replicas is none.
 func (s *Webhook) Accepts(n alerting.Notice) bool {
 	switch {
+	case n.Report != nil:
+		return slices.Contains(s.cfg.Send, sendReports)
 	case n.Alert != nil:
 		return !isWatchdog(n) && slices.Contains(s.cfg.Send, sendAlerts)
 	case n.Decision != nil:
@@ -150,7 +154,11 @@ func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err 
 		body, err = slackMessage(n, s.now())
 		return body, "application/json; charset=utf-8", err
 	}
-	body, err = n.CloudEvent()
+	if n.Report != nil {
+		body, err = s.reportEvent(n.Report)
+	} else {
+		body, err = n.CloudEvent()
+	}
 	return body, alerting.StructuredType + "; charset=utf-8", err
 }
 

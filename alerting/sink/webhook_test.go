@@ -197,17 +197,17 @@ func TestWebhookReadsSecretsAnew(t *testing.T) {
 func TestWebhookConfig(t *testing.T) {
 	sound := WebhookConfig{Name: "ops", URL: "https://hooks.example.org/x", SecretEnv: "K"}
 	for want, change := range map[string]func(c *WebhookConfig){
-		`sinks.webhooks[1].name: "" is no name`:                                  func(c *WebhookConfig) { c.Name = "" },
-		`sinks.webhooks[1].name: "other" is taken`:                               func(c *WebhookConfig) { c.Name = "other" },
-		`sinks.webhooks[1].format: "teams" is unknown; set cloudevents or slack`: func(c *WebhookConfig) { c.Format = "teams" },
-		`sinks.webhooks[1].send[0]: "all" is unknown; set alerts or prescale`:    func(c *WebhookConfig) { c.Send = []string{"all"} },
-		`sinks.webhooks[1].url: set it or url_file, one of the two`:              func(c *WebhookConfig) { c.URLFile = "f" },
-		`sinks.webhooks[1].url: not an https URL`:                                func(c *WebhookConfig) { c.URL = "hooks.example.org" },
-		`sinks.webhooks[1].url: it carries a password`:                           func(c *WebhookConfig) { c.URL = "https://u:p@hooks.example.org" },
-		`sinks.webhooks[1].url: http to another machine can be read on the way`:  func(c *WebhookConfig) { c.URL = "http://10.0.0.1/" },
-		`sinks.webhooks[1].secret_env: set beside secret_file; keep one of them`: func(c *WebhookConfig) { c.SecretFile = "f" },
-		`sinks.webhooks[1].secret_file: not set, so that the consumer could not`: func(c *WebhookConfig) { c.SecretEnv = "" },
-		`sinks.webhooks[1].timeout: 2m0s is out of 0s…1m`:                        func(c *WebhookConfig) { c.Timeout = 2 * time.Minute },
+		`sinks.webhooks[1].name: "" is no name`:                                        func(c *WebhookConfig) { c.Name = "" },
+		`sinks.webhooks[1].name: "other" is taken`:                                     func(c *WebhookConfig) { c.Name = "other" },
+		`sinks.webhooks[1].format: "teams" is unknown; set cloudevents or slack`:       func(c *WebhookConfig) { c.Format = "teams" },
+		`sinks.webhooks[1].send[0]: "all" is unknown; set alerts, prescale or reports`: func(c *WebhookConfig) { c.Send = []string{"all"} },
+		`sinks.webhooks[1].url: set it or url_file, one of the two`:                    func(c *WebhookConfig) { c.URLFile = "f" },
+		`sinks.webhooks[1].url: not an https URL`:                                      func(c *WebhookConfig) { c.URL = "hooks.example.org" },
+		`sinks.webhooks[1].url: it carries a password`:                                 func(c *WebhookConfig) { c.URL = "https://u:p@hooks.example.org" },
+		`sinks.webhooks[1].url: http to another machine can be read on the way`:        func(c *WebhookConfig) { c.URL = "http://10.0.0.1/" },
+		`sinks.webhooks[1].secret_env: set beside secret_file; keep one of them`:       func(c *WebhookConfig) { c.SecretFile = "f" },
+		`sinks.webhooks[1].secret_file: not set, so that the consumer could not`:       func(c *WebhookConfig) { c.SecretEnv = "" },
+		`sinks.webhooks[1].timeout: 2m0s is out of 0s…1m`:                              func(c *WebhookConfig) { c.Timeout = 2 * time.Minute },
 	} {
 		c := sound
 		change(&c)

@@ -57,6 +57,7 @@ type daemon struct {
 	deadLetter *jetstream.DeadLetter
 	listeners  *listener.Listeners
 	dispatcher *sink.Dispatcher
+	reporter   *reporter // nil without a schedule
 	listener   net.Listener
 	server     *server.Server
 	board      *server.Board
@@ -162,6 +163,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	d.exportCounters()
 	d.exportStorage()
 	d.exportRemoteWrite()
+	d.exportReports()
 	return d, nil
 }
 
@@ -295,7 +297,16 @@ func (d *daemon) restore(agent string) error {
 
 func (d *daemon) openSinks() error {
 	prefix := d.cfg.NATS.Prefix
+	destinations, err := d.openReporter()
+	if err != nil {
+		return err
+	}
+	var pages func(*alerting.Report) (*sink.Pages, error)
+	if d.reporter != nil {
+		pages = d.reporter.Pages
+	}
 	sinks, err := sink.Open(d.cfg.Sinks, sink.Deps{
+		Pages:           pages,
 		NATS:            d.js,
 		PrescaleSubject: func(pool string) string { return ingest.PrescaleSubject(prefix, pool) },
 		AlertSubject:    func(pool string) string { return ingest.AlertSubject(prefix, pool) },
@@ -303,7 +314,7 @@ func (d *daemon) openSinks() error {
 	if err != nil {
 		return err
 	}
-	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, sinks, d.outbox, func(f sink.Failure) {
+	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, append(sinks, destinations...), d.outbox, func(f sink.Failure) {
 		d.undelivered(&f)
 		if f.Disabled {
 			d.log.Error("a sink wants no more notices and gets none until a restart: remove it from the configuration, or mend the consumer and restart",
@@ -480,7 +491,9 @@ func (d *daemon) announce(out *forewarm.Output) {
 
 // announceAgain queues what had not expired when the daemon stopped; sinks that have it are not told again.
 func (d *daemon) announceAgain() {
-	d.dispatcher.Enqueue(d.outbox.Pending()...)
+	d.dispatcher.Enqueue(slices.DeleteFunc(d.outbox.Pending(), func(p alerting.Pending) bool {
+		return p.Notice.Report != nil // comes when it has been made again
+	})...)
 }
 
 func (d *daemon) setStatus(f func(*server.Status)) {

@@ -13,10 +13,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/robfig/cron/v3"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/storage"
@@ -30,18 +28,14 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	dir := f.String("data", "", "data `directory`, instead of -config")
 	from := f.String("from", "", "start of the period, RFC 3339 or YYYY-MM-DD (default: a week before -to)")
 	to := f.String("to", "", "end of the period (default: the newest decision)")
-	format := f.String("format", "md", "md or json")
+	format := f.String("format", "md", "md, json or html")
 	out := f.String("o", "", "write to `file` instead of standard output")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
-	write := report.WriteMarkdown
-	switch *format {
-	case "md":
-	case "json":
-		write = report.WriteJSON
-	default:
-		return usagef("-format is %q: it must be md or json", *format)
+	page, err := reportPage(*format)
+	if err != nil {
+		return usagef("-format %w", err)
 	}
 	start, end, err := parsePeriod(*from, *to)
 	if err != nil {
@@ -81,7 +75,26 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	if err != nil {
 		return err
 	}
-	return writeTo(*out, std.out, func(w io.Writer) error { return write(w, r) })
+	return writeTo(*out, std.out, func(w io.Writer) error { return page.write(w, r) })
+}
+
+// page is a form that a report is written in.
+type page struct {
+	contentType string
+	write       func(io.Writer, *report.Report) error
+}
+
+// reportPage is the form of that name.
+func reportPage(format string) (page, error) {
+	switch format {
+	case "", "md":
+		return page{"text/markdown; charset=utf-8", report.WriteMarkdown}, nil
+	case "json":
+		return page{typeJSON, report.WriteJSON}, nil
+	case "html":
+		return page{"text/html; charset=utf-8", report.WriteHTML}, nil
+	}
+	return page{}, fmt.Errorf("is %q: it must be md, json or html", format)
 }
 
 // askDaemon copies what a running daemon answers.
@@ -190,92 +203,4 @@ func writeTo(path string, w io.Writer, write func(io.Writer) error) error {
 		return err
 	}
 	return os.WriteFile(path, b.Bytes(), 0o644)
-}
-
-// runReports writes a report on schedule until ctx ends. On the event clock there is no schedule: the traffic's weeks are
-// not ours.
-func (d *daemon) runReports(ctx context.Context) error {
-	if d.cfg.Report.Schedule == "" || d.cfg.Clock == forewarm.EventClock {
-		<-ctx.Done()
-		return nil
-	}
-	zone, err := time.LoadLocation(d.cfg.Report.Timezone)
-	if err != nil {
-		return err
-	}
-	c := cron.New(cron.WithLocation(zone), cron.WithChain(cron.SkipIfStillRunning(cron.DiscardLogger)))
-	if _, err := c.AddFunc(d.cfg.Report.Schedule, func() {
-		if err := d.writeReport(ctx, time.Now().In(zone)); err != nil {
-			d.log.Error("the weekly report was not written", zap.Error(err))
-		}
-	}); err != nil {
-		return err
-	}
-	c.Start()
-	<-ctx.Done()
-	<-c.Stop().Done()
-	return nil
-}
-
-// getReport answers with a report of the period that the query names, by default the last week that has settled.
-func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
-	write, kind := report.WriteMarkdown, "text/markdown; charset=utf-8"
-	switch f := r.FormValue("format"); f {
-	case "", "md":
-	case "json":
-		write, kind = report.WriteJSON, typeJSON
-	default:
-		http.Error(w, fmt.Sprintf("format is %q: it must be md or json", f), http.StatusBadRequest)
-		return
-	}
-	start, end, err := parsePeriod(r.FormValue("from"), r.FormValue("to"))
-	if err == nil {
-		start, end, err = completePeriod(start, end, d.journal)
-	}
-	switch {
-	case errors.As(err, new(usageError)):
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
-	}
-	if r.FormValue("to") == "" { // what has not settled yet would count as missing
-		end = end.Add(-d.cfg.Features.Revise)
-	}
-	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Journal: d.journal}, start, end, report.DefaultOptions())
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", kind)
-	if err := write(w, rep); err != nil {
-		d.log.Debug("a report's reader went away", zap.Error(err))
-	}
-}
-
-// writeReport reconciles the week before now and writes it as Markdown and JSON.
-func (d *daemon) writeReport(ctx context.Context, now time.Time) error {
-	end := now.Add(-d.cfg.Features.Revise).UTC().Truncate(time.Minute)
-	h := storage.History{Store: d.store, Journal: d.journal}
-	r, err := report.Reconcile(ctx, h, end.Add(-week), end, report.DefaultOptions())
-	if err != nil {
-		return err
-	}
-	dir := d.cfg.Report.Dir
-	if dir == "" {
-		dir = filepath.Join(d.cfg.Storage.Dir, "reports")
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	base := filepath.Join(dir, "report-"+now.Format(time.DateOnly))
-	if err := writeTo(base+".md", nil, func(w io.Writer) error { return report.WriteMarkdown(w, r) }); err != nil {
-		return err
-	}
-	if err := writeTo(base+".json", nil, func(w io.Writer) error { return report.WriteJSON(w, r) }); err != nil {
-		return err
-	}
-	d.log.Info("weekly report written", zap.String("file", base+".md"))
-	return nil
 }

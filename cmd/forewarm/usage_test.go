@@ -87,11 +87,11 @@ func TestUsage(t *testing.T) {
 		{"backtest -score-to 0.5 trace.csv", 2, []string{"-score-to", "0.5", "0.666"}},
 		{"backtest -warmup-p50 0s trace.csv", 2, []string{"-warmup-p50", "0s"}},
 		{"backtest -plot-dimension gpu trace.csv", 2, []string{"-plot-dimension", `"gpu"`, "prefill"}},
-		{"report -data . -from 2020-01-05 -to 2026-01-01", 2, []string{"-from", "2020-01-05", "92 days"}},
+		{"report -data . -from 2020-01-05 -to 2026-01-01", 2, []string{"-from", "2020-01-05", "93 days"}},
 		{"report -data . -from 2026-01-05 -to 2026-01-01", 2, []string{"-from", "is not before"}},
 		{"report -data none", 2, []string{"none", "-data"}},
 		{"report -data . -config sound.yaml", 2, []string{"-config or -data"}},
-		{"report -format pdf", 2, []string{"-format", `"pdf"`, "md or json"}},
+		{"report -format pdf", 2, []string{"-format", `"pdf"`, "md, json or html"}},
 		{"report -data . -from then", 2, []string{"-from", `"then"`, "RFC 3339"}},
 		{"explain", 2, []string{"name one decision", "chat-"}},
 		{"explain -format pdf chat", 2, []string{"-format", `"pdf"`, "text or json"}},
@@ -178,18 +178,14 @@ func TestReportAsksTheDaemon(t *testing.T) {
 	if code != 0 || !strings.Contains(out, `"pools"`) {
 		t.Errorf("after it: %d, %s%s", code, out, errs)
 	}
-	if code, _, errs := runHere(t.Context(), "report", "-config", config, "-from", "2020-01-05"); code != 2 || !strings.Contains(errs, "at most 92 days") {
+	if code, _, errs := runHere(t.Context(), "report", "-config", config, "-from", "2020-01-05"); code != 2 || !strings.Contains(errs, "at most 93 days") {
 		t.Errorf("too long a period: %d, %s", code, errs)
 	}
-	// What the schedule writes is there to be read.
-	if err := p.daemon.writeReport(t.Context(), now.Add(time.Hour)); err != nil {
-		t.Fatal(err)
+	if code, body := get(p.base + "/api/v1/report?format=html"); code != 200 || !strings.HasPrefix(body, "<!doctype html>") {
+		t.Errorf("as a page: %d, %.200s", code, body)
 	}
-	for _, ending := range []string{".md", ".json"} {
-		file := filepath.Join(p.data, "reports", "report-"+now.Add(time.Hour).Format(time.DateOnly)+ending)
-		if b, err := os.ReadFile(file); err != nil || !strings.Contains(string(b), "chat") {
-			t.Errorf("%s: %v\n%s", file, err, b)
-		}
+	if code, body := get(p.base + "/api/v1/report?format=pdf"); code != 400 || !strings.Contains(body, "md, json or html") {
+		t.Errorf("as what it cannot be: %d, %s", code, body)
 	}
 }
 

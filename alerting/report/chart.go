@@ -1,0 +1,351 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strconv"
+	"time"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/internal/draw"
+)
+
+// marksDrawn bounds the saturations that are marked in a drawing.
+const marksDrawn = 200
+
+const (
+	wideWidth, narrowWidth = 960.0, 470.0
+	chartHeight            = 230.0
+)
+
+// charts are a pool's; those without data are left out.
+func (p *Pool) charts() (out []figure) {
+	for _, draw := range []func() (figure, bool){p.fanChart, p.decisionChart, p.horizonChart, p.calibrationChart, p.pitChart, p.costChart} {
+		if f, ok := draw(); ok {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// axis is the minutes of the bins' beginnings, or of their middles.
+func (t *Timeline) axis(at float64) []float64 {
+	xs := make([]float64, len(t.Actual))
+	for i := range xs {
+		xs[i] = (float64(i) + at) * float64(t.Minutes)
+	}
+	return xs
+}
+
+func floats(all []Number) []float64 {
+	out := make([]float64, len(all))
+	for i, n := range all {
+		out[i] = float64(n)
+	}
+	return out
+}
+
+// top is the largest of what is known, 0 of nothing.
+func top(lists ...[]Number) (top float64) {
+	for _, list := range lists {
+		for _, n := range list {
+			if v := float64(n); v > top {
+				top = v
+			}
+		}
+	}
+	return top
+}
+
+func (p *Pool) fanChart() (figure, bool) {
+	t := p.Timeline
+	if t == nil || top(t.P50, t.Peak) == 0 {
+		return figure{}, false
+	}
+	high := top(t.Peak, t.P99)
+	limit := top(t.Capacity)
+	shown := limit > 0 && limit <= 3*high // a line far above would flatten the demand
+	if shown {
+		high = max(high, limit)
+	}
+	span := float64(t.Minutes * len(t.Actual))
+	title := fmt.Sprintf("%s of %s: forecast %d minutes ahead, and what came", t.Resource, p.Pool, t.Ahead)
+	saturated := p.Saturation.SaturatedMinutes
+	c := draw.New(wideWidth, chartHeight+20, title, fmt.Sprintf("the largest minute was %s %s; %d minutes were saturated", draw.Short(top(t.Peak)), t.Unit, saturated), 0, span, 0, high*1.05)
+	c.YAxis(perSecond(t.Unit), draw.Short)
+	c.Days(t.From)
+	p.markEpisodes(c, t)
+	xs := t.axis(.5)
+	c.Band("outer", xs, floats(t.P10), floats(t.P99))
+	c.Band("inner", xs, floats(t.P10), floats(t.P90))
+	c.Line("peak", xs, floats(t.Peak))
+	c.Line("median", xs, floats(t.P50))
+	c.Line("actual", xs, floats(t.Actual))
+	caption := fmt.Sprintf("Means over %s. Line: what came; dashed: the median forecast; bands: 10 to 90 %% and up to 99 %%; dots: the largest minute.", count(t.Minutes, "minute"))
+	if t.Minutes == 1 {
+		caption = "Line: what came; dashed: the median forecast; bands: 10 to 90 % and up to 99 %."
+	}
+	if shown {
+		c.Steps("capacity", t.axis(0), floats(t.Capacity), float64(t.Minutes))
+		caption += " Red line: what the ready replicas can take."
+	} else if limit > 0 {
+		caption += fmt.Sprintf(" What the ready replicas can take, %s and more, is above the picture.", draw.Short(least(t.Capacity)))
+	}
+	if saturated > 0 {
+		caption += " Hatched: saturated."
+	}
+	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String())}, true
+}
+
+func perSecond(unit string) string {
+	if unit == "1/s" {
+		return "per second"
+	}
+	return unit
+}
+
+// least is the smallest of what is known, 0 of nothing.
+func least(list []Number) float64 {
+	out := math.Inf(1)
+	for _, n := range list {
+		if v := float64(n); v < out {
+			out = v
+		}
+	}
+	if math.IsInf(out, 1) {
+		return 0
+	}
+	return out
+}
+
+// markEpisodes marks when the pool was saturated.
+func (p *Pool) markEpisodes(c *draw.Chart, t *Timeline) {
+	for i, e := range p.Saturation.Episodes {
+		if i == marksDrawn {
+			return
+		}
+		at := e.Start.Sub(t.From).Minutes()
+		c.Span("saturated", at, at+float64(e.Minutes), fmt.Sprintf("%s, %d min, %s at %s of capacity, %s", day(e.Start), e.Minutes, e.Resource, percent(e.Utilisation), e.Outcome))
+	}
+}
+
+func (p *Pool) decisionChart() (figure, bool) {
+	t := p.Timeline
+	if t == nil || top(t.Desired, t.Ready) == 0 {
+		return figure{}, false
+	}
+	title := "Replicas of " + p.Pool + ": ready, asked for, and needed in hindsight"
+	high := min(top(t.Ready, t.Desired, t.Needed), 2*top(t.Ready, t.Desired))
+	c := draw.New(wideWidth, chartHeight, title, fmt.Sprintf("most ready %d, most asked for %d, most needed %.0f", p.Decisions.PeakReady, p.Decisions.PeakDesired, top(t.Needed)),
+		0, float64(t.Minutes*len(t.Actual)), 0, high*1.12)
+	c.YAxis("replicas", draw.Short)
+	c.Days(t.From)
+	p.markEpisodes(c, t)
+	xs, width := t.axis(0), float64(t.Minutes)
+	c.Columns("needed", xs, floats(t.Needed), width)
+	c.Steps("ready", xs, floats(t.Ready), width)
+	c.Steps("desired", xs, floats(t.Desired), width)
+	for i := 0; i < len(xs); i++ {
+		from, most := i, t.Probability[i]
+		for ; i < len(xs) && t.Probability[i] >= Number(p.Saturation.Probability); i++ {
+			most = max(most, t.Probability[i])
+		}
+		if i > from {
+			c.Bar("alert", xs[from], xs[i-1]+width, high*1.06, high*1.12, fmt.Sprintf("announced from %s on: probability of saturation up to %s", day(t.From.Add(minutesOf(xs[from]))), percent(most)))
+		}
+	}
+	return figure{Title: title, Wide: true, SVG: template.HTML(c.String()),
+		Caption: "Blue line: ready; dashed: asked for; grey: what demand took, known only afterwards. Marks at the top: saturation was announced. Hatched: saturated."}, true
+}
+
+func minutesOf(m float64) time.Duration { return time.Duration(m) * time.Minute }
+
+// horizonChart draws the error of the pool's totals by how far ahead.
+func (p *Pool) horizonChart() (figure, bool) {
+	type line struct {
+		name   string
+		xs, ys []float64
+	}
+	var lines []line
+	far, high := 0.0, 0.0
+	for _, a := range p.Accuracy {
+		m, err := strconv.Atoi(a.Horizon)
+		if err != nil || a.Class != features.TotalClass || a.Outcomes == 0 || math.IsNaN(float64(a.WAPE)) {
+			continue
+		}
+		if len(lines) == 0 || lines[len(lines)-1].name != a.Dimension {
+			lines = append(lines, line{name: a.Dimension})
+		}
+		l := &lines[len(lines)-1]
+		l.xs, l.ys = append(l.xs, float64(m)), append(l.ys, 100*float64(a.WAPE))
+		far, high = max(far, float64(m)), max(high, 100*float64(a.WAPE))
+	}
+	if len(lines) == 0 {
+		return figure{}, false
+	}
+	title := "Error by how far ahead"
+	description := ""
+	for _, l := range lines {
+		description += fmt.Sprintf("%s %.1f %% at %.0f and %.1f %% at %.0f minutes; ", l.name, l.ys[0], l.xs[0], l.ys[len(l.ys)-1], l.xs[len(l.xs)-1])
+	}
+	c := draw.New(narrowWidth, chartHeight, title, description, 0, far*1.02, 0, high*1.1)
+	c.Right = 84
+	c.YAxis("% of demand", draw.Short)
+	for _, v := range lines[0].xs {
+		c.XMark(v, fmt.Sprintf("%.0f", v))
+	}
+	var ends []float64
+	for i, l := range lines {
+		class := fmt.Sprintf("line hue%d", i%6)
+		c.Line(class, l.xs, l.ys)
+		for j := range l.xs {
+			c.Dot(fmt.Sprintf("dot hue%d", i%6), l.xs[j], l.ys[j], fmt.Sprintf("%s, %.0f min: %.1f %%", l.name, l.xs[j], l.ys[j]))
+		}
+		ends = append(ends, c.Y(l.ys[len(l.ys)-1]))
+	}
+	for i, y := range draw.Spread(ends, 12, c.Top, c.Height-c.Base) {
+		c.Text(c.Width-c.Right+8, y+4, fmt.Sprintf("name hue%d", i%6), lines[i].name)
+	}
+	return figure{Title: title, Caption: "Absolute error of the median, of the mean demand (WAPE), by minutes ahead.", SVG: template.HTML(c.String())}, true
+}
+
+// calibrationChart draws what share of outcomes was below each decile of the forecasts, with the band in which it would be
+// for 95 of 100 calibrated forecasts.
+func (p *Pool) calibrationChart() (figure, bool) {
+	a, cumulative, n := p.ranks()
+	if a == nil {
+		return figure{}, false
+	}
+	effective := effective(a, n)
+	var xs, low, high, seen, ideal []float64
+	outside := 0
+	for i, share := range cumulative {
+		level := float64(i+1) / float64(len(cumulative))
+		if i == len(cumulative)-1 {
+			break
+		}
+		lo, hi := binomial(level, effective)
+		xs, low, high, seen, ideal = append(xs, 100*level), append(low, 100*lo), append(high, 100*hi), append(seen, 100*share), append(ideal, 100*level)
+		if share < lo || share > hi {
+			outside++
+		}
+	}
+	title := fmt.Sprintf("Calibration: %s, %s min ahead", a.Dimension, a.Horizon)
+	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("%d of %d deciles are outside of the band of calibrated forecasts", outside, len(xs)), 0, 100, 0, 100)
+	c.YAxis("% of outcomes below", draw.Short)
+	for _, v := range []float64{0, 20, 40, 60, 80, 100} {
+		c.XMark(v, fmt.Sprintf("%.0f %%", v))
+	}
+	c.Band("inner", xs, low, high)
+	c.Line("ideal", append([]float64{0}, append(ideal, 100)...), append([]float64{0}, append(ideal, 100)...))
+	c.Line("actual", xs, seen)
+	for i := range xs {
+		c.Dot("dot hue0", xs[i], seen[i], fmt.Sprintf("quantile %.0f %%: %.1f %% of outcomes were below", xs[i], seen[i]))
+	}
+	return figure{Title: title, SVG: template.HTML(c.String()),
+		Caption: fmt.Sprintf("Along: the quantile that was forecast; up: the share of outcomes below it. Band: 95 %% of calibrated forecasts, for %.0f independent outcomes; %d of %d points are outside.", effective, outside, len(xs))}, true
+}
+
+// pitChart is the histogram of the ranks of outcomes.
+func (p *Pool) pitChart() (figure, bool) {
+	a, _, n := p.ranks()
+	if a == nil {
+		return figure{}, false
+	}
+	bins := len(a.PIT)
+	lo, hi := binomial(1/float64(bins), effective(a, n))
+	most := hi
+	for _, k := range a.PIT {
+		most = max(most, float64(k)/float64(n))
+	}
+	title := fmt.Sprintf("Where outcomes fell in the forecasts: %s", a.Dimension)
+	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("lowest tenth %.1f %%, highest tenth %.1f %% of outcomes; 10 %% each is calibrated",
+		100*float64(a.PIT[0])/float64(n), 100*float64(a.PIT[bins-1])/float64(n)), 0, 100, 0, 100*most*1.08)
+	c.YAxis("% of outcomes", draw.Short)
+	for _, v := range []float64{0, 20, 40, 60, 80, 100} {
+		c.XMark(v, fmt.Sprintf("%.0f %%", v))
+	}
+	width := 100 / float64(bins)
+	for i, k := range a.PIT {
+		share := 100 * float64(k) / float64(n)
+		c.Bar("column", float64(i)*width+.6, float64(i+1)*width-.6, 0, share, fmt.Sprintf("%.0f to %.0f %%: %.1f %% of outcomes", float64(i)*width, float64(i+1)*width, share))
+	}
+	c.Band("between", []float64{0, 100}, []float64{100 * lo, 100 * lo}, []float64{100 * hi, 100 * hi})
+	return figure{Title: title, SVG: template.HTML(c.String()),
+		Caption: "Ranks of outcomes (PIT). Level columns: calibrated; high at both ends: too narrow; high at the right: too low. Band as left."}, true
+}
+
+// ranks are the main row's ranks of outcomes, added up, and their number; nil when they are not known.
+func (p *Pool) ranks() (a *Accuracy, cumulative []float64, n int) {
+	if a = p.main(); a == nil {
+		return nil, nil, 0
+	}
+	for _, k := range a.PIT {
+		n += k
+	}
+	if n == 0 {
+		return nil, nil, 0
+	}
+	sum := 0
+	for _, k := range a.PIT {
+		sum += k
+		cumulative = append(cumulative, float64(sum)/float64(n))
+	}
+	return a, cumulative, n
+}
+
+// effective is the number of independent outcomes, as coverage counts them.
+func effective(a *Accuracy, n int) float64 {
+	if e := float64(a.Q80.Effective); e >= 1 {
+		return e
+	}
+	return float64(n)
+}
+
+// binomial is the central 95 % interval of the share of n outcomes that have probability p each, by the normal
+// approximation n p ± 1.96 √(n p (1 − p)), cut to [0, 1].
+func binomial(p, n float64) (low, high float64) {
+	z := distuv.UnitNormal.Quantile(.975)
+	half := z * math.Sqrt(p*(1-p)/max(n, 1))
+	return max(p-half, 0), min(p+half, 1)
+}
+
+// costChart draws what was provided as bars.
+func (p *Pool) costChart() (figure, bool) {
+	v := &p.Decisions.Provision
+	bars := []struct {
+		name  string
+		class string
+		Amount
+	}{
+		{"paid", "column", v.Paid}, {"ready", "column", v.Ready}, {"taken", "column", v.Needed}, {"idle", "column soft", v.Over}, {"missing", "column bad", v.Under}, {"least", "column", v.Clairvoyant},
+	}
+	high := 0.0
+	for _, b := range bars {
+		if x := float64(b.ReplicaHours); x > high {
+			high = x
+		}
+	}
+	if v.KnownMinutes == 0 || high == 0 {
+		return figure{}, false
+	}
+	title := "What was paid, and what it was for"
+	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("ready %s, taken by demand %s, idle %s, missing %s", v.Ready, v.Needed, v.Over, v.Under), 0, float64(len(bars)), 0, high*1.15)
+	c.YAxis("replica-hours", draw.Short)
+	for i, b := range bars {
+		x := float64(i)
+		c.Bar(b.class, x+.2, x+.8, 0, float64(b.ReplicaHours), b.name+": "+b.Amount.String())
+		c.XMark(x+.5, b.name)
+		if !math.IsNaN(float64(b.ReplicaHours)) {
+			c.Text(c.X(x+.5), c.Y(float64(b.ReplicaHours))-5, "mid", draw.Short(float64(b.ReplicaHours)))
+		}
+	}
+	caption := "Paid: ready and warming up. Taken: what demand took. Idle: ready beyond demand, reserves and the least size. Least: what one who knew demand would have paid."
+	if v.ShortUSD > 0 {
+		caption += " Saturated minutes cost " + dollars(float64(v.ShortUSD)) + " beside."
+	}
+	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String())}, true
+}

@@ -1,0 +1,473 @@
+package report
+
+import (
+	"cmp"
+	_ "embed" // the page
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+//go:embed templates/report.html
+var reportPage string
+
+var reportTemplate = template.Must(template.New("report").Parse(reportPage))
+
+// What the page shows at most; the JSON has all.
+const (
+	poolsDrawn   = 16 // with charts
+	classesShown = 20 // of a pool, the heaviest
+	errorsShown  = 12 // of a pool
+)
+
+// grid is a table of the page.
+type grid struct {
+	Title, Note string
+	Head        []string // right-aligned where it begins with ">"
+	Rows        [][]string
+	States      []state // of the rows, where they have one
+}
+
+// Heads are the columns' names, and whether they are right-aligned.
+func (g grid) Heads() (heads []struct {
+	Name  string
+	Right bool
+}) {
+	for _, h := range g.Head {
+		name, right := strings.CutPrefix(h, ">")
+		heads = append(heads, struct {
+			Name  string
+			Right bool
+		}{name, right})
+	}
+	return heads
+}
+
+// State of a row, "" without one.
+func (g grid) State(row int) state {
+	if row < len(g.States) {
+		return g.States[row]
+	}
+	return ""
+}
+
+// state is how a pool fared, in a word.
+type state string
+
+// The states, best first.
+const (
+	held   state = "held"
+	watch  state = "watch"
+	act    state = "act"
+	noData state = "no data"
+)
+
+// Class is the state as a class of the style sheet.
+func (s state) Class() string { return strings.ReplaceAll(string(s), " ", "") }
+
+// poolView is a pool's part of the page.
+type poolView struct {
+	Name    string
+	State   state
+	Facts   string
+	Charts  []figure
+	Grids   []grid
+	Outline bool // without charts
+}
+
+// figure is a chart with what it says.
+type figure struct {
+	Title, Caption string
+	SVG            template.HTML
+	Wide           bool
+}
+
+// WriteHTML writes r as one page that needs nothing else: no script, no font, no picture from elsewhere. The first page has
+// the summary and a table that says of each pool how it fared and what to do; a part for each pool follows. Of many pools
+// and classes the page shows the heaviest and says how many are left out: a report of forty pools, ten of them of 10,000
+// classes, is less than 3 MB. It is written in one piece; the error is that of w.
+func WriteHTML(w io.Writer, r *Report) error {
+	var pools []poolView
+	order := byNeed(r)
+	for i, p := range order {
+		pools = append(pools, p.view(i >= poolsDrawn))
+	}
+	var b strings.Builder
+	err := reportTemplate.Execute(&b, map[string]any{
+		"From": day(r.From), "To": day(r.To), "Title": period(r), "Summary": r.Summary, "First": firstTable(order), "Pools": pools,
+		"Outlined": max(len(order)-poolsDrawn, 0),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// period is the time that r is about, for titles.
+func period(r *Report) string {
+	layout := "2 January 2006"
+	if !r.From.Truncate(24*time.Hour).Equal(r.From) || !r.To.Truncate(24*time.Hour).Equal(r.To) {
+		layout = "2 January 2006 15:04"
+	}
+	return r.From.Format(layout) + " to " + r.To.Format(layout) + " UTC"
+}
+
+func day(t time.Time) string { return t.Format("Mon 2 Jan 15:04") }
+
+// byNeed orders pools by how much they need a reader.
+func byNeed(r *Report) []*Pool {
+	var out []*Pool
+	for i := range r.Pools {
+		out = append(out, &r.Pools[i])
+	}
+	rank := map[state]int{act: 0, watch: 1, noData: 2, held: 3}
+	slices.SortStableFunc(out, func(a, b *Pool) int {
+		return cmp.Or(cmp.Compare(rank[a.state()], rank[b.state()]), cmp.Compare(b.Saturation.SaturatedMinutes, a.Saturation.SaturatedMinutes))
+	})
+	return out
+}
+
+// state says in a word how a pool fared: act when it saturated without having been announced in time, or when there is
+// something to change; watch when it saturated, when there were more false alarms than true ones, when a tenth of the
+// minutes is not known, or when the 90 % quantile did not hold.
+func (p *Pool) state() state {
+	s := &p.Saturation
+	switch {
+	case p.Data.Observed == 0 || s.KnownMinutes == 0 && len(p.headline()) == 0:
+		return noData
+	case s.Missed+s.Late > 0 || len(p.Suggestions) > 0:
+		return act
+	case s.SaturatedMinutes > 0, s.False > s.InTime+s.Averted, float64(p.Data.Observed) < .9*float64(p.Data.Minutes):
+		return watch
+	}
+	if a := p.main(); a != nil && float64(a.Q90.High) < .9 {
+		return watch
+	}
+	return held
+}
+
+// main is the headline row of the pool's binding resource, or else the first one; nil without any.
+func (p *Pool) main() *Accuracy {
+	rows := p.headline()
+	for i := range rows {
+		if p.Timeline != nil && rows[i].Dimension == p.Timeline.Resource {
+			return &rows[i]
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return &rows[0]
+}
+
+// firstTable is what a busy reader needs of each pool.
+func firstTable(pools []*Pool) grid {
+	g := grid{Head: []string{"pool", "state", ">saturated", ">announced in time", ">late or missed", ">false alarms", ">error 15 min ahead", ">90 % held", ">ready", ">idle", "what to do"}}
+	for _, p := range pools {
+		s, v := &p.Saturation, &p.Decisions.Provision
+		saturated, inTime, missed, alarms := unknown, unknown, unknown, unknown
+		if s.KnownMinutes > 0 {
+			saturated = fmt.Sprintf("%d min", s.SaturatedMinutes)
+			inTime, missed, alarms = fmt.Sprint(s.InTime+s.Averted), fmt.Sprint(s.Late+s.Missed), fmt.Sprint(s.False)
+		}
+		wape, q90 := unknown, unknown
+		if a := p.main(); a != nil {
+			wape, q90 = percent(a.WAPE)+" of "+a.Dimension, percent(a.Q90.Share)
+		}
+		ready, idle := Amount{ReplicaHours: Number(p.Decisions.ReadyReplicaHours)}.String(), unknown
+		if v.KnownMinutes > 0 {
+			ready, idle = v.Ready.String(), v.Over.String()
+		}
+		g.Rows = append(g.Rows, []string{p.Pool, string(p.state()), saturated, inTime, missed, alarms, wape, q90, ready, idle, p.advice()})
+		g.States = append(g.States, p.state())
+	}
+	return g
+}
+
+// advice is what a reader should do about a pool.
+func (p *Pool) advice() string {
+	s := &p.Saturation
+	switch {
+	case len(p.Suggestions) > 0:
+		x := &p.Suggestions[0]
+		text := fmt.Sprintf("Set %s to %s (now %s)%s", x.Key, x.To, x.From, x.Expected.brief())
+		if more := len(p.Suggestions) - 1; more > 0 {
+			text += fmt.Sprintf("; %d more below", more)
+		}
+		return text + "."
+	case p.Data.Observed == 0:
+		return "Find out why no telemetry comes."
+	case 10*p.Data.Observed < 9*p.Data.Minutes:
+		return fmt.Sprintf("Mend telemetry: %s of the minutes are not known.", percent(1-Number(p.Data.Observed)/Number(p.Data.Minutes)))
+	case s.Missed+s.Late > 0 && p.worst() != nil:
+		e := p.worst()
+		return fmt.Sprintf("Look at %s: %s was %s of what was forecast, mostly %s.", day(e.Start), e.Resource, percent(e.Actual/e.Forecast), e.Parts[0].Cause.words())
+	case s.Missed+s.Late > 0:
+		return "Look at the saturations that were late or missed."
+	case s.False > s.InTime+s.Averted:
+		return "Raise decision.alert_probability if the false alarms disturb."
+	}
+	return "Nothing."
+}
+
+// worst is the largest error that came as more than was forecast, its largest part first; nil when none is attributed.
+func (p *Pool) worst() *ErrorEpisode {
+	var out *ErrorEpisode
+	for i := range p.Errors {
+		if e := &p.Errors[i]; len(e.Parts) > 0 && e.Error > 0 && (out == nil || e.Error > out.Error) {
+			out = e
+		}
+	}
+	if out == nil {
+		return nil
+	}
+	e := *out
+	e.Parts = largest(e.Parts)
+	return &e
+}
+
+// largest orders parts by how much they explain.
+func largest(parts []ErrorPart) []ErrorPart {
+	out := slices.Clone(parts)
+	slices.SortStableFunc(out, func(a, b ErrorPart) int {
+		return cmp.Compare(math.Abs(float64(b.Amount)), math.Abs(float64(a.Amount)))
+	})
+	return out
+}
+
+func (c Cause) words() string { return strings.ReplaceAll(string(c), "_", " ") }
+
+// brief is what a change does, in a clause.
+func (e *Effect) brief() string {
+	if e.Minutes == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": saturated minutes %s → %s, GPU-hours %s → %s", quantity(e.SaturatedMinutesBefore, ""), quantity(e.SaturatedMinutesAfter, ""),
+		quantity(e.GPUHoursBefore, ""), quantity(e.GPUHoursAfter, ""))
+}
+
+// String is an amount in GPU-hours, or else replica-hours, with its cost.
+func (a Amount) String() string {
+	hours, unit := a.GPUHours, " GPU-h"
+	if math.IsNaN(float64(hours)) || hours == 0 && a.ReplicaHours != 0 {
+		hours, unit = a.ReplicaHours, " replica-h"
+	}
+	if math.IsNaN(float64(hours)) {
+		return unknown
+	}
+	text := quantity(hours, "") + unit
+	if usd := float64(a.USD); !math.IsNaN(usd) && usd != 0 {
+		text += ", " + dollars(usd)
+	}
+	return text
+}
+
+func dollars(usd float64) string { return "$" + strings.ReplaceAll(quantity(Number(usd), ""), " ", "") }
+
+func (p *Pool) view(outline bool) poolView {
+	d := &p.Decisions
+	v := poolView{Name: p.Pool, State: p.state(), Outline: outline}
+	v.Facts = fmt.Sprintf("Demand is known for %d of %d minutes; a decision stood in %d, mode %s. Asked for another number of replicas %s, most %d; most ready %d.",
+		p.Data.Observed, p.Data.Minutes, p.Data.Decided, cmp.Or(d.Mode, unknown), times(d.Actions), d.PeakDesired, d.PeakReady)
+	if p.Data.LongestGap > 0 {
+		v.Facts += fmt.Sprintf(" The longest gap lasted %d minutes.", p.Data.LongestGap)
+	}
+	if !outline {
+		v.Charts = p.charts()
+	}
+	for _, g := range []grid{p.suggested(), p.episodes(), p.causes(), p.provided(), p.assumed(), p.drifted(), p.scores(), p.rivals(), p.classes()} {
+		if len(g.Rows) > 0 && (!outline || g.Title == "What to change" || g.Title == "Saturations") {
+			v.Grids = append(v.Grids, g)
+		}
+	}
+	return v
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+func (p *Pool) suggested() grid {
+	g := grid{Title: "What to change", Note: cmp.Or(p.SuggestionsTried, "Each change was tried on the period's own data, all else as it was."),
+		Head: []string{"key", "now", "better", "why", ">saturated minutes", ">GPU-hours", ">scale actions", "how this is known"}}
+	for _, s := range p.Suggestions {
+		e := &s.Expected
+		how := s.How
+		if s.Note != "" {
+			how += " " + s.Note
+		}
+		g.Rows = append(g.Rows, []string{s.Key, s.From, s.To, s.Why, arrow(e.SaturatedMinutesBefore, e.SaturatedMinutesAfter), arrow(e.GPUHoursBefore, e.GPUHoursAfter),
+			arrow(e.ScaleActionsBefore, e.ScaleActionsAfter), how})
+	}
+	return g
+}
+
+func arrow(before, after Number) string { return quantity(before, "") + " → " + quantity(after, "") }
+
+func (p *Pool) episodes() grid {
+	g := grid{Title: "Saturations", Head: []string{"start (UTC)", ">length", "resource", ">peak of capacity", "announced", ">lead"}}
+	all := p.Saturation.Episodes
+	for _, e := range all[:min(len(all), episodesShown)] {
+		g.Rows = append(g.Rows, []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), e.Resource, percent(e.Utilisation),
+			strings.ReplaceAll(string(e.Outcome), "_", " "), lead(e.LeadMinutes)})
+		g.States = append(g.States, map[Outcome]state{InTime: held, Late: watch, Missed: act}[e.Outcome])
+	}
+	g.Note = leftOut(len(all)-episodesShown, "saturation")
+	return g
+}
+
+// leftOut says how many more there are.
+func leftOut(n int, noun string) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s more are in the JSON.", count(n, noun))
+}
+
+func (p *Pool) causes() grid {
+	g := grid{Title: "Why forecasts were wrong", Note: "Utilisation is demand over what the ready replicas can take. The parts add up to the error; those under a tenth of it are left out here.",
+		Head: []string{"start (UTC)", ">length", "resource", ">forecast", ">came", "parts of the error", "classes", "note"}}
+	for _, e := range p.Errors[:min(len(p.Errors), errorsShown)] {
+		var parts, drivers []string
+		for _, x := range largest(e.Parts) {
+			if math.Abs(float64(x.Amount)) >= math.Abs(float64(e.Error))/10 {
+				parts = append(parts, x.Cause.words()+" "+signed(x.Amount))
+			}
+		}
+		for _, x := range e.Drivers[:min(len(e.Drivers), 3)] {
+			drivers = append(drivers, x.Class+" ("+x.Cause.words()+") "+signed(x.Amount))
+		}
+		g.Rows = append(g.Rows, []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), e.Resource, percent(e.Forecast), percent(e.Actual),
+			strings.Join(parts, ", "), strings.Join(drivers, ", "), e.Note})
+	}
+	return g
+}
+
+func (p *Pool) provided() grid {
+	v, asks := &p.Decisions.Provision, &p.Decisions.Asks
+	g := grid{Title: "What was provided", Head: []string{"", ">replica-hours", ">GPU-hours", ">cost"}}
+	if v.KnownMinutes == 0 {
+		return g
+	}
+	for _, x := range []struct {
+		name string
+		Amount
+	}{
+		{"ready", v.Ready}, {"warming up", v.Pending}, {"taken by demand", v.Needed}, {"ready beyond demand and reserves", v.Over}, {"missing", v.Under},
+		{"paid", v.Paid}, {"least for one who knew demand", v.Clairvoyant}, {"paid beyond that", v.Regret},
+	} {
+		usd := unknown
+		if !math.IsNaN(float64(x.USD)) {
+			usd = dollars(float64(x.USD))
+		}
+		g.Rows = append(g.Rows, []string{x.name, quantity(x.ReplicaHours, ""), quantity(x.GPUHours, ""), usd})
+	}
+	g.Note = fmt.Sprintf("Over the %d minutes in which demand, capacity and replicas are known. Of %s asked for, %d came; demand found %d ready, was before %d, and did not need %d.",
+		v.KnownMinutes, count(asks.Replicas, "replica"), asks.Ready, asks.InTime, asks.Late, asks.Unneeded)
+	if asks.EventToReady.Count > 0 {
+		g.Note += fmt.Sprintf(" From asking to ready took %s for half of them, %s for nine in ten.", lead(asks.EventToReady.P50), lead(asks.EventToReady.P90))
+	}
+	return g
+}
+
+func (p *Pool) assumed() grid {
+	g := grid{Title: "What decisions rest on", Head: []string{"assumption", ">stated", ">used", ">learned", ">off by", ">confirmed, days ago", "note"}}
+	for _, a := range p.Assumptions {
+		g.Rows = append(g.Rows, []string{a.Name, quantity(a.Stated, a.Unit), quantity(a.Used, a.Unit), quantity(a.Learned, a.Unit), signed(a.Off), quantity(a.AgeDays, ""), a.Note})
+		off := held
+		if math.Abs(float64(a.Off)) > .15 {
+			off = watch
+		}
+		g.States = append(g.States, off)
+	}
+	return g
+}
+
+func (p *Pool) drifted() grid {
+	g := grid{Title: "First and second half", Head: []string{"dimension", ">ahead (min)", ">error", ">bias", ">50 % held", ">90 % held"}}
+	for _, d := range p.Drift {
+		g.Rows = append(g.Rows, []string{d.Dimension, d.Horizon, percent(d.First.WAPE) + " → " + percent(d.Second.WAPE), signed(d.First.Bias) + " → " + signed(d.Second.Bias),
+			percent(d.First.Q50) + " → " + percent(d.Second.Q50), percent(d.First.Q90) + " → " + percent(d.Second.Q90)})
+	}
+	return g
+}
+
+func (p *Pool) scores() grid {
+	g := grid{Title: "Every forecast of the pool's total", Head: []string{"dimension", ">ahead (min)", ">mean demand", ">error (WAPE)", ">bias", ">skill", ">CRPS", ">80 % held", ">90 %", ">95 %", ">99 %", ">outcomes", ">missing"}}
+	for _, a := range p.Accuracy {
+		if a.Class == features.TotalClass {
+			g.Rows = append(g.Rows, a.cells())
+		}
+	}
+	return g
+}
+
+func (a *Accuracy) cells() []string {
+	return []string{a.Dimension, a.Horizon, quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias), signed(a.Skill), quantity(a.CRPS, a.Unit),
+		percent(a.Q80.Share), percent(a.Q90.Share), percent(a.Q95.Share), percent(a.Q99.Share), fmt.Sprint(a.Outcomes), fmt.Sprint(a.Missing)}
+}
+
+func (p *Pool) rivals() grid {
+	g := grid{Title: "Against simple forecasts", Note: "Share of their quantile loss that is gone, and how probable as much would be by chance (Diebold–Mariano).", Head: []string{"dimension"}}
+	for _, a := range p.headline() {
+		row := []string{a.Dimension}
+		for _, c := range a.Baselines {
+			if len(g.Rows) == 0 {
+				g.Head = append(g.Head, ">"+strings.ReplaceAll(c.Baseline, "_", " "))
+			}
+			row = append(row, c.String())
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	return g
+}
+
+// classes shows the heaviest classes by tokens, and adds the others up.
+func (p *Pool) classes() grid {
+	g := grid{Title: "Classes", Head: []string{"class", ">requests", ">prompt tokens", ">of those cached", ">output tokens", ">tokens that came late", ">error of requests", ">90 % held"}}
+	rows := map[string]*Accuracy{}
+	for i := range p.Accuracy {
+		a := &p.Accuracy[i]
+		if old := rows[a.Class]; a.Dimension == features.DimRequests && (old == nil || far(a.Horizon) < far(old.Horizon)) {
+			rows[a.Class] = a
+		}
+	}
+	var totals []Total
+	for _, t := range p.Totals {
+		if t.Class != features.TotalClass {
+			totals = append(totals, t)
+		}
+	}
+	slices.SortStableFunc(totals, func(a, b Total) int { return cmp.Compare(b.tokens(), a.tokens()) })
+	nan := Number(math.NaN())
+	rest := Total{Requests: nan, PromptTokens: nan, CachedTokens: nan, OutputTokens: nan}
+	for i, t := range totals {
+		if i >= classesShown {
+			rest.Requests.add(float64(t.Requests))
+			rest.PromptTokens.add(float64(t.PromptTokens))
+			rest.CachedTokens.add(float64(t.CachedTokens))
+			rest.OutputTokens.add(float64(t.OutputTokens))
+			continue
+		}
+		wape, q90 := unknown, unknown
+		if a := rows[t.Class]; a != nil {
+			wape, q90 = percent(a.WAPE), percent(a.Q90.Share)
+		}
+		g.Rows = append(g.Rows, []string{t.Class, quantity(t.Requests, ""), quantity(t.PromptTokens, ""), quantity(t.CachedTokens, ""), quantity(t.OutputTokens, ""), percent(t.Late.Share), wape, q90})
+	}
+	if n := len(totals) - classesShown; n > 0 {
+		g.Rows = append(g.Rows, []string{fmt.Sprintf("(%d more)", n), quantity(rest.Requests, ""), quantity(rest.PromptTokens, ""), quantity(rest.CachedTokens, ""), quantity(rest.OutputTokens, ""), "", "", ""})
+		g.Note = fmt.Sprintf("The %d with the most tokens; %s are added up in the last row, and are in the JSON one by one.", classesShown, count(n, "other"))
+	}
+	return g
+}

@@ -1,0 +1,236 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/html"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+)
+
+// hostile is a name that would break out of text, attributes and drawings.
+const hostile = `</td><script>alert("x")</script><img src=//evil.example/a onerror=alert(1)>' " & ]]> javascript:x`
+
+func page(t testing.TB, r *Report) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := WriteHTML(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// drawn is week with what charts are drawn of.
+func drawn() *Report {
+	r := week()
+	p := &r.Pools[0]
+	p.Suggestions = nil
+	t := &Timeline{From: r.From, Minutes: 30, Resource: "kv", Unit: "tokens", Ahead: 15}
+	for i := range 336 {
+		level := 1e6 * (1.2 + math.Sin(float64(i)/48*2*math.Pi))
+		for _, x := range []struct {
+			list *[]Number
+			v    float64
+		}{{&t.Actual, level}, {&t.Peak, 1.1 * level}, {&t.Capacity, 2.3e6}, {&t.P10, .8 * level}, {&t.P50, level}, {&t.P90, 1.2 * level}, {&t.P99, 1.4 * level},
+			{&t.Ready, 5}, {&t.Desired, 6}, {&t.Needed, math.Ceil(level / 4e5)}, {&t.Probability, .4 + .2*math.Sin(float64(i)/10)}} {
+			v := Number(x.v)
+			if i > 100 && i < 110 {
+				v = Number(math.NaN())
+			}
+			*x.list = append(*x.list, v)
+		}
+	}
+	p.Timeline = t
+	amount := func(h Number) Amount { return Amount{h, 4 * h, 10 * h} }
+	p.Decisions.Provision = Provision{KnownMinutes: 10_000, GPUsPerReplica: 4, ReplicaHourUSD: 10, Ready: amount(670), Pending: amount(12), Needed: amount(480), Over: amount(90),
+		Under: amount(1), Paid: amount(682), Clairvoyant: amount(600), Regret: amount(82), ShortUSD: 14}
+	p.Errors = []ErrorEpisode{{Start: r.From, Minutes: 20, Attributed: 20, Resource: "kv", Forecast: .7, Actual: 1.05, Error: .35,
+		Parts: []ErrorPart{{CauseDemand, .05}, {CausePrompt, .3}}, Drivers: []ErrorDriver{{"agent", CausePrompt, .3}}}}
+	return r
+}
+
+// TestPageStandsAlone: nothing is fetched, no script runs, every drawing can be read out.
+func TestPageStandsAlone(t *testing.T) {
+	r := drawn()
+	r.Pools[0].Pool, r.Pools[0].Accuracy[0].Class, r.Pools[0].Totals[1].Class = hostile, hostile, hostile
+	r.Pools[0].Accuracy[3].Dimension, r.Pools[0].Timeline.Resource, r.Pools[0].Saturation.Episodes[0].Resource = hostile, hostile, hostile
+	r.Pools[0].Errors[0].Drivers[0].Class, r.Pools[0].Errors[0].Note = hostile, hostile
+	r.Pools[0].Suggestions = []Suggestion{{Key: hostile, From: hostile, To: hostile, Why: hostile, How: hostile}}
+	r.Summary = append(r.Summary, hostile)
+	for name, write := range map[string]func(io.Writer, *Report) error{"page": WriteHTML, "mail": WriteMail} {
+		var b bytes.Buffer
+		if err := write(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		drawings, shown := 0, false
+		for z := html.NewTokenizer(&b); ; {
+			kind := z.Next()
+			if kind == html.ErrorToken {
+				break
+			}
+			token := z.Token()
+			shown = shown || kind == html.TextToken && strings.Contains(token.Data, `<script>alert("x")</script>`)
+			if kind != html.StartTagToken && kind != html.SelfClosingTagToken {
+				continue
+			}
+			attributes := map[string]string{}
+			for _, a := range token.Attr {
+				attributes[a.Key] = a.Val
+				if a.Key == "src" || a.Key == "href" || a.Key == "srcset" || strings.HasPrefix(a.Key, "on") {
+					t.Errorf("%s: %s has %s=%q", name, token.Data, a.Key, a.Val)
+				}
+			}
+			switch token.Data {
+			case "script", "link", "img", "iframe", "object", "base", "form":
+				t.Errorf("%s: there is a %s", name, token.Data)
+			case "svg":
+				if attributes["aria-hidden"] != "true" {
+					if drawings++; attributes["role"] != "img" || attributes["aria-label"] == "" {
+						t.Errorf("%s: a drawing that cannot be read out: %v", name, attributes)
+					}
+				}
+			}
+		}
+		if !shown {
+			t.Errorf("%s does not show a name as it is", name)
+		}
+		if name == "page" && drawings != 6 {
+			t.Errorf("%d drawings", drawings)
+		}
+	}
+	if out := page(t, r); regexp.MustCompile(`(?i)@import|url\((?:[^#])|NaN|Infinity`).MatchString(out) {
+		t.Error("something is fetched, or a number that is none is drawn")
+	}
+}
+
+// TestPageIsBounded: ten pools of 10,000 classes.
+func TestPageIsBounded(t *testing.T) {
+	r := &Report{From: start, To: start.AddDate(0, 0, 7)}
+	for i := range 40 {
+		p := drawn().Pools[0]
+		p.Pool = fmt.Sprint("pool-", i)
+		classes := 10_000
+		if i >= 10 {
+			classes = 10
+		}
+		for c := range classes {
+			p.Totals = append(p.Totals, Total{Class: fmt.Sprint("class-", c), Requests: 1, PromptTokens: Number(c), CachedTokens: 0, OutputTokens: 1})
+			row := p.Accuracy[1]
+			row.Class = fmt.Sprint("class-", c)
+			p.Accuracy = append(p.Accuracy, row)
+		}
+		for range 3000 {
+			p.Saturation.Episodes = append(p.Saturation.Episodes, p.Saturation.Episodes[0])
+			p.Errors = append(p.Errors, p.Errors[0])
+		}
+		r.Pools = append(r.Pools, p)
+	}
+	out := page(t, r)
+	if len(out) > 3<<20 {
+		t.Errorf("%d bytes", len(out))
+	}
+	for _, want := range []string{"9981 others are added up", "24 pools that need a reader least have no charts", "2952 saturations more are in the JSON", "class-9999"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	for _, write := range []func(io.Writer, *Report) error{WriteMail, WriteText} {
+		var b bytes.Buffer
+		if err := write(&b, r); err != nil || b.Len() > 100<<10 { // beyond that, readers of mail cut
+			t.Errorf("%d bytes of mail, %v", b.Len(), err)
+		}
+	}
+}
+
+// TestFirstPage: what the page tells a reader to do follows from what happened.
+func TestFirstPage(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Pool)
+		state  state
+		advice string
+	}{
+		"missed":       {func(*Pool) {}, act, "Look at Mon 2 Mar 00:00: kv was 150 % of what was forecast, mostly prompt length."},
+		"missed, why?": {func(p *Pool) { p.Errors = nil }, act, "Look at the saturations that were late or missed."},
+		"suggestion": {func(p *Pool) {
+			p.Suggestions = []Suggestion{{Key: "pools[a].quantile", From: "0.9", To: "0.95", Expected: Effect{Minutes: 1, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 3, GPUHoursBefore: 900, GPUHoursAfter: 930}}}
+		}, act, "Set pools[a].quantile to 0.95 (now 0.9): saturated minutes 14 → 3, GPU-hours 900 → 930."},
+		"announced":    {func(p *Pool) { p.Saturation.Missed = 0 }, watch, "Nothing."},
+		"false alarms": {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9, False: 2} }, watch, "Raise decision.alert_probability if the false alarms disturb."},
+		"no telemetry": {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry comes."},
+		"gaps":         {func(p *Pool) { p.Data.Observed, p.Saturation = 8064, Saturation{KnownMinutes: 9} }, watch, "Mend telemetry: 20 % of the minutes are not known."},
+		"well":         {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9} }, held, "Nothing."},
+		"too narrow": {func(p *Pool) {
+			p.Saturation = Saturation{KnownMinutes: 9}
+			p.Accuracy[3].Q90 = Covered{.8, .7, .85, 99}
+		}, watch, "Nothing."},
+	} {
+		p := drawn().Pools[0]
+		c.change(&p)
+		if p.state() != c.state || p.advice() != c.advice {
+			t.Errorf("%s: %s, %q", name, p.state(), p.advice())
+		}
+	}
+}
+
+// TestText: lines are short enough for any reader of mail.
+func TestText(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteText(&b, drawn()); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if utf8.RuneCountInString(line) > 79 {
+			t.Errorf("too long: %q", line)
+		}
+	}
+	if !strings.Contains(b.String(), "llama-70b: ACT\n  saturated:           14 min\n") {
+		t.Error(b.String())
+	}
+}
+
+// TestTimeline holds bins against what was stored: a resource that binds, a replica more in the second half.
+func TestTimeline(t *testing.T) {
+	h := ramp()
+	for m := range 120 {
+		d := alerting.Decision{Pool: "p", Tick: minute(m), Ready: 2, Desired: 4, Probability: .1,
+			Resources: []alerting.ResourceEvidence{{Dimension: features.DimRequests, PerReplica: 50}}}
+		if m >= 90 {
+			d.Ready, d.Probability = 3, .7
+		}
+		h.decisions = append(h.decisions, d)
+	}
+	line := reconcile(t, h, 60, 120).Pools[0].Timeline
+	if line == nil || line.Minutes != 1 || line.Resource != features.DimRequests || line.Ahead != 5 || len(line.Actual) != 60 {
+		t.Fatalf("%+v", line)
+	}
+	for i := range line.Actual {
+		y := Number(160 + i)
+		ready, probability := Number(2), Number(.1)
+		if i >= 30 {
+			ready, probability = 3, .7
+		}
+		got := []Number{line.Actual[i], line.Peak[i], line.P50[i], line.P90[i], line.Ready[i], line.Desired[i], line.Probability[i], line.Capacity[i], line.Needed[i]}
+		want := []Number{y, y, y + 2, 1.4 * (y + 2), ready, 4, probability, 50 * ready, Number(math.Ceil(float64(y) / 50))}
+		if i >= 30 && i < 35 { // a gap
+			nan := Number(math.NaN())
+			want[0], want[1], want[2], want[3], want[8] = nan, nan, nan, nan, nan
+		}
+		if diff := cmp.Diff(want, got, close); diff != "" {
+			t.Fatalf("minute %d: %s", i, diff)
+		}
+	}
+	for minutes, want := range map[int]int{1: 1, 60: 1, 1440: 5, 10_080: 30, MaxDays * 1440: 480} {
+		if got := binWidth(minutes); got != want || (minutes+got-1)/got > mostBins {
+			t.Errorf("bins of %d minutes for %d", got, minutes)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata" // the zones must not depend on the machine
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/robfig/cron/v3"
+	"pgregory.net/rapid"
+)
+
+func schedule(t testing.TB, expression, zone string) *Schedule {
+	t.Helper()
+	z, err := time.LoadLocation(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSchedule(expression, z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestScheduleOverDaylightSaving walks over the days on which clocks jump.
+func TestScheduleOverDaylightSaving(t *testing.T) {
+	for _, c := range []struct {
+		name, expression, zone, from string
+		want                         []string
+	}{
+		{"Berlin forward: what is jumped over comes at the jump", "30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00+01:00",
+			[]string{"2026-03-28T02:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"}},
+		{"Berlin back: only the first of two", "30 2 * * *", "Europe/Berlin", "2026-10-24T00:00:00+02:00",
+			[]string{"2026-10-24T02:30:00+02:00", "2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"}},
+		{"Berlin back, asked between the two", "30 2 * * *", "Europe/Berlin", "2026-10-25T02:10:00+01:00",
+			[]string{"2026-10-26T02:30:00+01:00"}},
+		{"Berlin forward: the times of a gap and its end are one", "0,30 2,3 * * *", "Europe/Berlin", "2026-03-29T00:00:00+01:00",
+			[]string{"2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00", "2026-03-30T02:00:00+02:00"}},
+		{"Berlin forward, weekly on that day", "30 2 * * 0", "Europe/Berlin", "2026-03-23T00:00:00+01:00",
+			[]string{"2026-03-29T03:00:00+02:00", "2026-04-05T02:30:00+02:00"}},
+		{"Berlin, the usual Monday", "0 7 * * 1", "Europe/Berlin", "2026-03-16T07:00:00+01:00",
+			[]string{"2026-03-23T07:00:00+01:00", "2026-03-30T07:00:00+02:00"}},
+		{"Berlin back, by the hour", "0 * * * *", "Europe/Berlin", "2026-10-25T01:00:00+02:00",
+			[]string{"2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T03:00:00+01:00"}},
+		{"New York forward", "30 2 * * *", "America/New_York", "2026-03-07T12:00:00-05:00",
+			[]string{"2026-03-08T03:00:00-04:00", "2026-03-09T02:30:00-04:00"}},
+		{"New York back", "30 1 * * *", "America/New_York", "2026-10-31T12:00:00-04:00",
+			[]string{"2026-11-01T01:30:00-04:00", "2026-11-02T01:30:00-05:00"}},
+		{"Lord Howe forward by half an hour", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00+10:30",
+			[]string{"2026-10-03T02:15:00+10:30", "2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"}},
+		{"Lord Howe back by half an hour", "45 1 * * *", "Australia/Lord_Howe", "2026-04-04T00:00:00+11:00",
+			[]string{"2026-04-04T01:45:00+11:00", "2026-04-05T01:45:00+11:00", "2026-04-06T01:45:00+10:30"}},
+		{"midnight that does not exist", "0 0 * * *", "America/Santiago", "2026-09-05T12:00:00-04:00",
+			[]string{"2026-09-06T01:00:00-03:00", "2026-09-07T00:00:00-03:00"}},
+		{"a Friday that Samoa left out", "0 7 * * 5", "Pacific/Apia", "2011-12-24T00:00:00-10:00",
+			[]string{"2011-12-31T00:00:00+14:00", "2012-01-06T07:00:00+14:00"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := schedule(t, c.expression, c.zone)
+			at, err := time.Parse(time.RFC3339, c.from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for range c.want {
+				at = s.Next(at)
+				got = append(got, at.Format(time.RFC3339))
+				if last := s.Last(at.Add(time.Second)); !last.Equal(at) {
+					t.Errorf("the newest time after %s is %s", at, last)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("times, −want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCronAloneIsNotEnough pins what robfig/cron does on those days: when it mends that, Schedule can be simpler.
+func TestCronAloneIsNotEnough(t *testing.T) {
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := cron.ParseStandard("CRON_TZ=Europe/Berlin 30 2 * * *")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := s.Next(time.Date(2026, 3, 28, 12, 0, 0, 0, zone))
+	first := s.Next(time.Date(2026, 10, 24, 12, 0, 0, 0, zone))
+	if got := []string{forward.Format(time.RFC3339), first.Format(time.RFC3339), s.Next(first).Format(time.RFC3339)}; !cmp.Equal(got,
+		[]string{"2026-03-30T02:30:00+02:00", "2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00"}) {
+		t.Errorf("robfig/cron gives %v", got)
+	}
+}
+
+func TestScheduleDue(t *testing.T) {
+	weekly := schedule(t, "30 2 * * 0", "Europe/Berlin") // on the days that clocks jump
+	at := func(s string) time.Time {
+		v, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, c := range []struct {
+		name, reported, now string
+		from, to            string // "" when none is due
+		missed              int
+	}{
+		{"not yet", "2026-03-22T01:30:00Z", "2026-03-29T00:59:59Z", "", "", 0},
+		{"on time, at the jump", "2026-03-22T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-22T01:30:00Z", "2026-03-29T01:00:00Z", 0},
+		{"done already", "2026-03-29T01:00:00Z", "2026-03-29T01:00:01Z", "", "", 0},
+		{"the week after has an hour less", "2026-03-29T01:00:00Z", "2026-04-05T00:30:00Z", "2026-03-29T01:00:00Z", "2026-04-05T00:30:00Z", 0},
+		{"back: once", "2026-10-25T00:30:00Z", "2026-10-25T01:45:00Z", "", "", 0},
+		{"away for four weeks: the newest one only", "2026-09-27T00:30:00Z", "2026-10-27T12:00:00Z", "2026-10-18T00:30:00Z", "2026-10-25T00:30:00Z", 3},
+		{"the clock was set back", "2026-10-25T00:30:00Z", "2026-10-01T12:00:00Z", "", "", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, missed, due := weekly.Due(at(c.reported), at(c.now))
+			if due != (c.from != "") || missed != c.missed {
+				t.Fatalf("due %v, %d missed", due, missed)
+			}
+			if due && (!p.From.Equal(at(c.from)) || !p.To.Equal(at(c.to))) {
+				t.Errorf("period %s to %s", p.From.UTC(), p.To.UTC())
+			}
+		})
+	}
+}
+
+// TestPeriodsTile lets reports be made at any times: each period begins where one ends, and none is reported twice.
+func TestPeriodsTile(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zone, err := time.LoadLocation(rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"}).Draw(t, "zone"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := NewSchedule(rapid.SampledFrom([]string{"30 2 * * *", "0 7 * * 1", "*/20 1,2,3 * * *", "15 * * * *", "0 0 1 * *", "@hourly"}).Draw(t, "schedule"), zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Unix(rapid.Int64Range(1_700_000_000, 1_800_000_000).Draw(t, "start"), 0)
+		reported := now
+		for range 20 {
+			now = now.Add(time.Duration(rapid.Int64Range(0, 40*24*3600).Draw(t, "seconds")) * time.Second)
+			p, missed, due := s.Due(reported, now)
+			if !due {
+				if next := s.Next(reported); !next.After(now) {
+					t.Fatalf("nothing is due at %s, though %s is after %s", now, next, reported)
+				}
+				continue
+			}
+			if p.To.After(now) || !p.From.Before(p.To) || !s.Next(p.From).Equal(p.To) || !s.Last(p.To).Equal(p.To) {
+				t.Fatalf("at %s period %s to %s", now, p.From, p.To)
+			}
+			if missed == 0 && p.From.After(reported) {
+				t.Fatalf("from %s leaves out what came after %s", p.From, reported)
+			}
+			if reported = p.To; now.Before(reported) {
+				t.Fatal("reported before its end")
+			}
+		}
+	})
+}
+
+func TestScheduleRefusals(t *testing.T) {
+	for expression, want := range map[string]string{
+		"CRON_TZ=UTC 0 7 * * 1": "time zone",
+		"@every 24h":            "must name times",
+		"0 7 1 1 *":             "92 days apart",
+		"0 0 31 2 *":            "92 days apart",
+		"0 7 * *":               "cron expression",
+	} {
+		if _, err := NewSchedule(expression, time.UTC); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", expression, err)
+		}
+	}
+	for _, expression := range []string{"* * * * *", "0 7 * * 1", "@weekly", "0 7 1 */3 *"} {
+		if _, err := NewSchedule(expression, time.UTC); err != nil {
+			t.Errorf("%q: %v", expression, err)
+		}
+	}
+}

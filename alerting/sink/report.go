@@ -1,0 +1,145 @@
+package sink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// Pages are a report as it is delivered.
+type Pages struct {
+	Markdown, JSON, HTML []byte
+	// MailText and MailHTML are its first page, for readers of mail.
+	MailText, MailHTML []byte
+}
+
+// file is one of a report's files.
+type file struct {
+	extension, contentType string
+	data                   []byte
+}
+
+func (p *Pages) files() []file {
+	return []file{
+		{".md", "text/markdown; charset=utf-8", p.Markdown},
+		{".json", "application/json", p.JSON},
+		{".html", "text/html; charset=utf-8", p.HTML},
+	}
+}
+
+// errNoPages says that a report was replaced by a newer one before it was delivered.
+var errNoPages = errors.New("the report is no longer at hand")
+
+func noPages(*alerting.Report) (*Pages, error) { return nil, errNoPages }
+
+// maxEmbedded bounds the report that goes along with a webhook's event; larger ones are named only.
+const maxEmbedded = 1 << 20
+
+func (s *Webhook) reportEvent(r *alerting.Report) ([]byte, error) {
+	pages, err := s.pages(r)
+	if err != nil {
+		return nil, err
+	}
+	full := pages.JSON
+	if len(full) > maxEmbedded {
+		full = nil
+	}
+	return json.Marshal(alerting.NewReportEvent(r, full))
+}
+
+// ReportConfig says where reports are delivered beside webhooks.
+type ReportConfig struct {
+	Dir         string            `yaml:"dir"` // "" is reports/ in the storage directory
+	ObjectStore ObjectStoreConfig `yaml:"object_store"`
+	Mail        MailConfig        `yaml:"mail"`
+}
+
+// ReportDeps is what the destinations of reports need from the process.
+type ReportDeps struct {
+	Pages     func(*alerting.Report) (*Pages, error)
+	WriteFile func(path string, data []byte) error // whole or not at all, and durably
+	Objects   Objects                              // nil leaves the object store out
+}
+
+// OpenReports builds the configured destinations of reports: a folder always, and what else c names. It connects to
+// nothing. Errors name the key, its value and the mend.
+func OpenReports(c ReportConfig, deps ReportDeps) ([]alerting.Sink, error) {
+	sinks := []alerting.Sink{&folder{c.Dir, deps}}
+	if err := c.ObjectStore.check(); err != nil {
+		return nil, fmt.Errorf("report.object_store.%w", err)
+	}
+	if c.ObjectStore.Bucket != "" && deps.Objects != nil {
+		sinks = append(sinks, &objectStore{c.ObjectStore, deps})
+	}
+	if c.Mail.Host != "" || len(c.Mail.To) > 0 {
+		m, err := newMailer(c.Mail, deps)
+		if err != nil {
+			return nil, fmt.Errorf("report.mail.%w", err)
+		}
+		sinks = append(sinks, m)
+	}
+	return sinks, nil
+}
+
+// probed is a destination that can say whether it would take a report.
+type probed interface {
+	alerting.Sink
+	Probe(ctx context.Context) (string, error)
+}
+
+// ProbeReports asks each destination of c whether it would take a report, and tells what it said.
+func ProbeReports(ctx context.Context, c ReportConfig, deps ReportDeps, found func(destination, detail string, err error)) error {
+	sinks, err := OpenReports(c, deps)
+	if err != nil {
+		return err
+	}
+	for _, s := range sinks {
+		if p, ok := s.(probed); ok {
+			detail, err := p.Probe(ctx)
+			found(s.Name(), detail, err)
+		}
+	}
+	return nil
+}
+
+// folder writes reports to a directory.
+type folder struct {
+	dir  string
+	deps ReportDeps
+}
+
+// Name is "report/folder".
+func (*folder) Name() string { return "report/folder" }
+
+// Accepts is true for reports.
+func (*folder) Accepts(n alerting.Notice) bool { return n.Report != nil }
+
+// Pace is that of a disk that someone has to make room on.
+func (*folder) Pace() (backoff, maxBackoff time.Duration) { return 5 * time.Second, 10 * time.Minute }
+
+// Send writes the files; those of an earlier attempt have the same names.
+func (s *folder) Send(_ context.Context, n alerting.Notice) error {
+	pages, err := s.deps.Pages(n.Report)
+	if err != nil {
+		return alerting.Permanent{Err: err}
+	}
+	for _, f := range pages.files() {
+		if err := s.deps.WriteFile(filepath.Join(s.dir, n.Report.Name+f.extension), f.data); err != nil {
+			return fmt.Errorf("report.dir %s: %w; make room in it, or make it writable", s.dir, err)
+		}
+	}
+	return nil
+}
+
+// Probe writes a file.
+func (s *folder) Probe(context.Context) (string, error) {
+	if err := s.deps.WriteFile(filepath.Join(s.dir, ".forewarm-check"), nil); err != nil {
+		return "", fmt.Errorf("report.dir %s: %w; make it writable, or name another", s.dir, err)
+	}
+	return s.dir + " is writable", nil
+}

@@ -1,0 +1,218 @@
+package sink
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	netmail "net/mail"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/wneessen/go-mail"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// MailConfig is the mail block: reports go out by SMTP (RFC 5321), their first page as text and HTML, all of them
+// attached.
+type MailConfig struct {
+	Host string   `yaml:"host"` // of the mail server; "" sends none
+	Port int      `yaml:"port"` // 0 means 587 for starttls, 465 for tls, 25 for none
+	TLS  string   `yaml:"tls"`  // starttls, tls, none; "" means starttls
+	From string   `yaml:"from"`
+	To   []string `yaml:"to"`
+
+	Username     string `yaml:"username"` // "" sends without authentication
+	PasswordFile string `yaml:"password_file"`
+	PasswordEnv  string `yaml:"password_env"` // instead, the environment variable that holds it
+	CAFile       string `yaml:"ca_file"`      // that signed the server's certificate; "" means those of the system
+
+	Timeout time.Duration `yaml:"timeout"` // of one attempt; 0 means 1m
+}
+
+// How the connection is encrypted.
+const (
+	startTLS    = "starttls"
+	implicitTLS = "tls"
+	noTLS       = "none"
+)
+
+// check is nil for a configuration that can be tried; else it begins with the key.
+func (c *MailConfig) check() error {
+	switch {
+	case c.Host == "" || strings.ContainsAny(c.Host, " /:@") && !strings.Contains(c.Host, "::"):
+		return fmt.Errorf("host: %q is no name of a mail server; write such as smtp.example.org, the port beside it", c.Host)
+	case c.Port < 0 || c.Port > 65535:
+		return fmt.Errorf("port: %d is out of 0…65535; set 0 for the usual one", c.Port)
+	case c.TLS != "" && c.TLS != startTLS && c.TLS != implicitTLS && c.TLS != noTLS:
+		return fmt.Errorf("tls: %q is unknown; set starttls, tls or none", c.TLS)
+	case c.TLS == noTLS && c.Username != "" && !loopback(c.Host):
+		return errors.New("tls: none, with a password for another machine, which anyone on the way could read; set starttls or tls")
+	case c.TLS == noTLS && c.CAFile != "":
+		return errors.New("ca_file: set without encryption; set tls: starttls, or remove it")
+	case c.Username != "" && (c.PasswordFile == "") == (c.PasswordEnv == ""):
+		return errors.New("password_file: set it or password_env, one of the two, beside username")
+	case c.Username == "" && (c.PasswordFile != "" || c.PasswordEnv != ""):
+		return errors.New("username: not set beside a password; set it")
+	case len(c.To) == 0 || len(c.To) > 100:
+		return fmt.Errorf("to: %d addresses; list 1 to 100", len(c.To))
+	case c.Timeout < 0 || c.Timeout > 10*time.Minute:
+		return fmt.Errorf("timeout: %s is out of 0s…10m; set 1m", c.Timeout)
+	}
+	if _, err := netmail.ParseAddress(c.From); err != nil {
+		return fmt.Errorf("from: %q is no address (%w); write such as Forewarm <forewarm@example.org>", c.From, err)
+	}
+	for i, to := range c.To {
+		if _, err := netmail.ParseAddress(to); err != nil {
+			return fmt.Errorf("to[%d]: %q is no address (%w)", i, to, err)
+		}
+	}
+	return nil
+}
+
+// mailer sends reports by mail.
+type mailer struct {
+	cfg  MailConfig
+	deps ReportDeps
+}
+
+func newMailer(c MailConfig, deps ReportDeps) (*mailer, error) {
+	c.TLS, c.Timeout = cmp.Or(c.TLS, startTLS), cmp.Or(c.Timeout, time.Minute)
+	c.Port = cmp.Or(c.Port, map[string]int{startTLS: 587, implicitTLS: 465, noTLS: 25}[c.TLS])
+	return &mailer{c, deps}, c.check()
+}
+
+// Name is "report/mail".
+func (*mailer) Name() string { return "report/mail" }
+
+// Accepts is true for reports.
+func (*mailer) Accepts(n alerting.Notice) bool { return n.Report != nil }
+
+// Pace is a mail queue's: servers that refuse for now (greylisting) want to be asked again minutes later.
+func (*mailer) Pace() (backoff, maxBackoff time.Duration) { return time.Minute, time.Hour }
+
+// Patience is the configured timeout.
+func (s *mailer) Patience() time.Duration { return s.cfg.Timeout }
+
+// Send hands the mail to the server. Its Message-ID is the same over retries and restarts, so that a mailbox can tell a
+// mail that came twice.
+func (s *mailer) Send(ctx context.Context, n alerting.Notice) error {
+	pages, err := s.deps.Pages(n.Report)
+	if err != nil {
+		return alerting.Permanent{Err: err}
+	}
+	m, err := s.message(n.Report, pages)
+	if err != nil {
+		return alerting.Permanent{Err: fmt.Errorf("%s: %w", s.Name(), err)}
+	}
+	client, err := s.client()
+	if err != nil {
+		return err
+	}
+	err = client.DialAndSendWithContext(ctx, m)
+	if err == nil {
+		return nil
+	}
+	refused, isSend := errors.AsType[*mail.SendError](err)
+	err = fmt.Errorf("mail by %s: %w", client.ServerAddr(), err)
+	// Only what the server says of the mail itself is final; a wrong password or certificate can be mended.
+	if isSend && refused.ErrorCode()/100 == 5 {
+		return alerting.Permanent{Err: err}
+	}
+	return err
+}
+
+func (s *mailer) message(r *alerting.Report, pages *Pages) (*mail.Msg, error) {
+	m := mail.NewMsg()
+	if err := errors.Join(m.From(s.cfg.From), m.To(s.cfg.To...)); err != nil {
+		return nil, err
+	}
+	m.Subject("Forewarm report, " + r.Period())
+	m.SetMessageIDWithValue(s.messageID(r))
+	m.SetDateWithValue(r.To)
+	m.SetGenHeader(mail.Header("Auto-Submitted"), "auto-generated") // RFC 3834: no out-of-office answers
+	m.SetUserAgent("Forewarm")
+	m.SetBodyString(mail.TypeTextPlain, string(pages.MailText))
+	m.AddAlternativeString(mail.TypeTextHTML, string(pages.MailHTML))
+	return m, m.AttachReader(r.Name+".html", bytes.NewReader(pages.HTML), mail.WithFileContentType(mail.TypeTextHTML))
+}
+
+// messageID names the report and this configuration's mailboxes, at the sender's domain.
+func (s *mailer) messageID(r *alerting.Report) string {
+	domain := "forewarm.invalid"
+	if a, err := netmail.ParseAddress(s.cfg.From); err == nil {
+		domain = a.Address[strings.LastIndexByte(a.Address, '@')+1:]
+	}
+	sum := sha256.Sum256([]byte(r.ID + "\n" + strings.Join(s.cfg.To, "\n")))
+	return fmt.Sprintf("%s.%x@%s", r.Name, sum[:8], domain)
+}
+
+// client reads the secrets, so that they can change, and connects to nothing.
+func (s *mailer) client() (*mail.Client, error) {
+	options := []mail.Option{mail.WithPort(s.cfg.Port), mail.WithTimeout(s.cfg.Timeout), mail.WithoutNoop()}
+	switch s.cfg.TLS {
+	case startTLS:
+		options = append(options, mail.WithTLSPolicy(mail.TLSMandatory))
+	case implicitTLS:
+		options = append(options, mail.WithSSL())
+	case noTLS:
+		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
+	}
+	config := &tls.Config{ServerName: s.cfg.Host, MinVersion: tls.VersionTLS12}
+	if s.cfg.CAFile != "" {
+		pem, err := os.ReadFile(s.cfg.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("report.mail.ca_file: %w", err)
+		}
+		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("report.mail.ca_file %s holds no certificate in PEM", s.cfg.CAFile)
+		}
+	}
+	options = append(options, mail.WithTLSConfig(config))
+	if s.cfg.Username != "" {
+		password, err := s.password()
+		if err != nil {
+			return nil, fmt.Errorf("report.mail.%w", err)
+		}
+		// The library refuses PLAIN and LOGIN without encryption to anything but this machine.
+		options = append(options, mail.WithUsername(s.cfg.Username), mail.WithPassword(password),
+			mail.WithOpportunisticSMTPAuth(mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthPlain, mail.SMTPAuthLogin))
+	}
+	return mail.NewClient(s.cfg.Host, options...)
+}
+
+func (s *mailer) password() (string, error) {
+	if s.cfg.PasswordFile != "" {
+		text, err := os.ReadFile(s.cfg.PasswordFile)
+		if err != nil {
+			return "", fmt.Errorf("password_file: %w", err)
+		}
+		return strings.TrimSpace(string(text)), nil
+	}
+	if text := os.Getenv(s.cfg.PasswordEnv); text != "" {
+		return text, nil
+	}
+	return "", fmt.Errorf("password_env: %s is not set", s.cfg.PasswordEnv)
+}
+
+// Probe greets the server, and logs in where a user is configured.
+func (s *mailer) Probe(ctx context.Context) (string, error) {
+	client, err := s.client()
+	if err != nil {
+		return "", err
+	}
+	if err := client.DialWithContext(ctx); err != nil {
+		return "", fmt.Errorf("mail by %s: %w; check report.mail.host, port, tls and username", client.ServerAddr(), err)
+	}
+	detail := client.ServerAddr() + " greets, with tls: " + s.cfg.TLS
+	if s.cfg.Username != "" {
+		detail += ", and knows " + s.cfg.Username
+	}
+	return detail, client.Close()
+}

@@ -1,0 +1,449 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"mime"
+	"mime/multipart"
+	"mime/quotedprintable"
+	"net"
+	netmail "net/mail"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// weekly is a report, and testPages are its pages.
+func weekly() alerting.Notice {
+	to := time.Date(2026, 3, 9, 7, 0, 0, 0, time.UTC)
+	return alerting.Notice{Report: &alerting.Report{ID: "report-2026-03-09T0700Z-1f", Name: "report-2026-03-09T0700Z", From: to.AddDate(0, 0, -7), To: to,
+		Summary: []string{"Two pools had telemetry.", "Nothing saturated."}}}
+}
+
+var testPages = &Pages{
+	Markdown: []byte("# Report\n"), JSON: []byte(`{"pools":[]}`), HTML: []byte("<!doctype html><p>" + strings.Repeat("größer, ", 20_000)),
+	MailText: []byte("Nothing saturated.\n"), MailHTML: []byte("<p>Nothing saturated.</p>"),
+}
+
+func at(pages *Pages) func(*alerting.Report) (*Pages, error) {
+	return func(*alerting.Report) (*Pages, error) { return pages, nil }
+}
+
+func writeHere(path string, data []byte) error { return os.WriteFile(path, data, 0o600) }
+
+// mailServer is a real SMTP server in this process. It asks for the password "sesame" of "forewarm", and refuses with the
+// reply that is set.
+type mailServer struct {
+	addr  string
+	ca    string // file with its certificate
+	mails chan []byte
+	reply error
+
+	authenticated, encrypted bool
+	recipients               []string
+}
+
+// startMail runs one; secure is starttls, tls or none.
+func startMail(t *testing.T, secure string) *mailServer {
+	t.Helper()
+	cert, ca := certificate(t)
+	m := &mailServer{ca: ca, mails: make(chan []byte, 8)}
+	server := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
+		m.authenticated, m.recipients = false, nil
+		return &mailSession{m, c}, nil
+	}))
+	server.Domain, server.AllowInsecureAuth, server.ErrorLog = "mail.example.org", true, quiet{}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.addr = listener.Addr().String()
+	config := &tls.Config{Certificates: []tls.Certificate{cert}}
+	switch secure {
+	case startTLS:
+		server.TLSConfig = config
+	case implicitTLS:
+		listener = tls.NewListener(listener, config)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener) // ends with Close
+	}()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-done
+	})
+	return m
+}
+
+// config is a client's for the server.
+func (m *mailServer) config(secure string) MailConfig {
+	_, port, _ := net.SplitHostPort(m.addr)
+	c := MailConfig{Host: "localhost", TLS: secure, CAFile: m.ca, From: "Forewarm <forewarm@example.org>", To: []string{"ops@example.org", "Ada <ada@example.org>"},
+		Username: "forewarm", PasswordEnv: "TEST_SMTP_PASSWORD"}
+	c.Port, _ = net.LookupPort("tcp", port)
+	if secure == noTLS {
+		c.CAFile = ""
+	}
+	return c
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+func (quiet) Println(...any)        {}
+
+type mailSession struct {
+	*mailServer
+	conn *smtp.Conn
+}
+
+func (s *mailSession) AuthMechanisms() []string { return []string{sasl.Plain} }
+func (s *mailSession) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, password string) error {
+		if user != "forewarm" || password != "sesame" {
+			return smtp.ErrAuthFailed
+		}
+		_, s.encrypted = s.conn.TLSConnectionState()
+		s.authenticated = true
+		return nil
+	}), nil
+}
+func (s *mailSession) Reset()        {}
+func (s *mailSession) Logout() error { return nil }
+func (s *mailSession) Mail(string, *smtp.MailOptions) error {
+	if !s.authenticated {
+		return smtp.ErrAuthRequired
+	}
+	return s.reply
+}
+func (s *mailSession) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.recipients = append(s.recipients, to)
+	return nil
+}
+func (s *mailSession) Data(r io.Reader) error {
+	b, err := io.ReadAll(r)
+	s.mails <- b
+	return err
+}
+
+// certificate makes one for localhost, and a file that says to trust it.
+func certificate(t *testing.T) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, path
+}
+
+func TestMail(t *testing.T) {
+	t.Setenv("TEST_SMTP_PASSWORD", "sesame")
+	for _, secure := range []string{startTLS, implicitTLS, noTLS} {
+		t.Run(secure, func(t *testing.T) {
+			server := startMail(t, secure)
+			m, err := newMailer(server.config(secure), ReportDeps{Pages: at(testPages)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if detail, err := m.Probe(t.Context()); err != nil || !strings.Contains(detail, "knows forewarm") {
+				t.Fatalf("probe: %q, %v", detail, err)
+			}
+			ids := map[string]bool{}
+			for range 2 { // the second is a retry
+				if err := m.Send(t.Context(), weekly()); err != nil {
+					t.Fatal(err)
+				}
+				ids[readMail(t, <-server.mails)] = true
+			}
+			if len(ids) != 1 {
+				t.Errorf("a retry has another Message-ID: %v", ids)
+			}
+			if diff := cmp.Diff([]string{"ops@example.org", "ada@example.org"}, server.recipients); diff != "" || server.encrypted != (secure == startTLS || secure == implicitTLS) {
+				t.Errorf("encrypted: %v; recipients %s", server.encrypted, diff)
+			}
+		})
+	}
+}
+
+// readMail checks a mail as a reader would take it apart, and gives its id.
+func readMail(t *testing.T, raw []byte) (id string) {
+	t.Helper()
+	m, err := netmail.ReadMessage(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Header.Get("Subject"); got != "Forewarm report, 2 Mar 2026 to 9 Mar 2026" {
+		t.Errorf("subject %q", got)
+	}
+	if got := m.Header.Get("Auto-Submitted"); got != "auto-generated" {
+		t.Errorf("auto-submitted %q", got)
+	}
+	got := map[string]string{}
+	var walk func(contentType string, r io.Reader)
+	walk = func(contentType string, r io.Reader) {
+		kind, params, err := mime.ParseMediaType(contentType)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(kind, "multipart/") {
+			body, err := io.ReadAll(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[kind] += strings.ReplaceAll(string(body), "\r\n", "\n")
+			return
+		}
+		got["kinds"] += kind + " "
+		parts := multipart.NewReader(r, params["boundary"])
+		for {
+			p, err := parts.NextRawPart()
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.FileName() != "" { // base64 of the page
+				got["file"] = p.FileName()
+				continue
+			}
+			body := io.Reader(p)
+			if p.Header.Get("Content-Transfer-Encoding") == "quoted-printable" {
+				body = quotedprintable.NewReader(p)
+			}
+			walk(p.Header.Get("Content-Type"), body)
+		}
+	}
+	walk(m.Header.Get("Content-Type"), m.Body)
+	want := map[string]string{"kinds": "multipart/mixed multipart/alternative ", "file": "report-2026-03-09T0700Z.html",
+		"text/plain": string(testPages.MailText), "text/html": string(testPages.MailHTML)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	return m.Header.Get("Message-ID")
+}
+
+// TestMailRefusals: what the server says of the mail is final, what can be mended is tried again, and a password is not
+// told to a server without encryption.
+func TestMailRefusals(t *testing.T) {
+	t.Setenv("TEST_SMTP_PASSWORD", "sesame")
+	for name, c := range map[string]struct {
+		secure    string
+		change    func(*mailServer, *MailConfig)
+		permanent bool
+		want      string
+	}{
+		"unknown sender":      {startTLS, func(s *mailServer, _ *MailConfig) { s.reply = &smtp.SMTPError{Code: 550, Message: "who are you"} }, true, "who are you"},
+		"greylisting":         {startTLS, func(s *mailServer, _ *MailConfig) { s.reply = &smtp.SMTPError{Code: 451, Message: "later"} }, false, "later"},
+		"wrong password":      {startTLS, func(_ *mailServer, c *MailConfig) { c.PasswordEnv = "HOME" }, false, "535"},
+		"no password":         {startTLS, func(_ *mailServer, c *MailConfig) { c.PasswordEnv = "TEST_UNSET" }, false, "TEST_UNSET is not set"},
+		"unknown certificate": {startTLS, func(_ *mailServer, c *MailConfig) { c.CAFile = "" }, false, "certificate"},
+		"no STARTTLS":         {noTLS, func(_ *mailServer, c *MailConfig) { c.TLS, c.CAFile = startTLS, "" }, false, "STARTTLS"},
+		"nobody there":        {startTLS, func(_ *mailServer, c *MailConfig) { c.Port = 1 }, false, "refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startMail(t, c.secure)
+			config := server.config(c.secure)
+			c.change(server, &config)
+			m, err := newMailer(config, ReportDeps{Pages: at(testPages)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = m.Send(t.Context(), weekly())
+			if _, permanent := errors.AsType[alerting.Permanent](err); err == nil || permanent != c.permanent || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("permanent %v: %v", permanent, err)
+			}
+			if len(server.mails) > 0 || strings.Contains(err.Error(), "sesame") {
+				t.Error("a mail was taken, or the password told")
+			}
+		})
+	}
+}
+
+func TestMailConfig(t *testing.T) {
+	sound := MailConfig{Host: "smtp.example.org", From: "a@example.org", To: []string{"b@example.org"}, Username: "u", PasswordFile: "f"}
+	for want, change := range map[string]func(*MailConfig){
+		"report.mail.host: ":          func(c *MailConfig) { c.Host = "smtp://x" },
+		"report.mail.port: ":          func(c *MailConfig) { c.Port = 70000 },
+		"report.mail.tls: \"ssl\"":    func(c *MailConfig) { c.TLS = "ssl" },
+		"report.mail.tls: none, with": func(c *MailConfig) { c.TLS = noTLS },
+		"report.mail.ca_file: ":       func(c *MailConfig) { c.TLS, c.Username, c.PasswordFile, c.CAFile = noTLS, "", "", "f" },
+		"report.mail.password_file: ": func(c *MailConfig) { c.PasswordEnv = "E" },
+		"report.mail.username: ":      func(c *MailConfig) { c.Username = "" },
+		"report.mail.to: ":            func(c *MailConfig) { c.To = nil },
+		"report.mail.to[0]: ":         func(c *MailConfig) { c.To[0] = "b\r\nBcc: c@example.org" },
+		"report.mail.from: ":          func(c *MailConfig) { c.From = "nobody" },
+		"report.mail.timeout: ":       func(c *MailConfig) { c.Timeout = time.Hour },
+	} {
+		c := sound
+		c.To = []string{"b@example.org"}
+		change(&c)
+		if _, err := OpenReports(ReportConfig{Mail: c}, ReportDeps{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s…", err, want)
+		}
+	}
+	if _, err := OpenReports(ReportConfig{Mail: sound}, ReportDeps{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestObjectStore(t *testing.T) {
+	_, js := embedded(t)
+	sinks, err := OpenReports(ReportConfig{Dir: t.TempDir(), ObjectStore: ObjectStoreConfig{Bucket: "forewarm-reports"}},
+		ReportDeps{Pages: at(testPages), Objects: js, WriteFile: writeHere})
+	if err != nil || len(sinks) != 2 {
+		t.Fatalf("%d sinks, %v", len(sinks), err)
+	}
+	for range 2 { // the second is a retry
+		if err := sinks[1].Send(t.Context(), weekly()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bucket, err := js.ObjectStore(t.Context(), "forewarm-reports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := bucket.List(t.Context())
+	if err != nil || len(objects) != 3 {
+		t.Fatalf("%d objects, %v", len(objects), err)
+	}
+	got, err := bucket.GetBytes(t.Context(), "report-2026-03-09T0700Z.html")
+	if err != nil || !bytes.Equal(got, testPages.HTML) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if _, err := OpenReports(ReportConfig{ObjectStore: ObjectStoreConfig{Bucket: "a.b"}}, ReportDeps{}); err == nil || !strings.HasPrefix(err.Error(), "report.object_store.bucket: ") {
+		t.Error(err)
+	}
+}
+
+func TestReportWebhook(t *testing.T) {
+	var bodies [][]byte
+	server := consumer(t, testKey, func(id string, body []byte) {
+		if id != "report-2026-03-09T0700Z-1f" {
+			t.Errorf("id %q", id)
+		}
+		bodies = append(bodies, body)
+	})
+	large := *testPages
+	large.JSON = append(append([]byte(`"`), bytes.Repeat([]byte("x"), maxEmbedded)...), '"')
+	for _, pages := range []*Pages{testPages, &large} {
+		sinks, err := Open(Config{Webhooks: []WebhookConfig{{Name: "ops", URL: server.URL, SecretFile: keyFile(t, testKey), Send: []string{"reports"}}}}, Deps{Pages: at(pages)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := sinks[0].(*Webhook)
+		if !s.Accepts(weekly()) || s.Accepts(decision("a", 1)) {
+			t.Error("it wants something else than reports")
+		}
+		if err := s.Send(t.Context(), weekly()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []string{`{"pools":[]}`, "null"} {
+		var event struct {
+			ID, Type string
+			Data     struct {
+				Summary []string
+				From    time.Time
+				Report  json.RawMessage
+			}
+		}
+		if err := json.Unmarshal(bodies[i], &event); err != nil {
+			t.Fatal(err)
+		}
+		if event.Type != "forewarm.report.v1" || len(event.Data.Summary) != 2 || event.Data.From.IsZero() || string(event.Data.Report) != want {
+			t.Errorf("%s", bodies[i][:200])
+		}
+	}
+	if newWebhook(t, WebhookConfig{Name: "ops", URL: "https://a", SecretEnv: "K"}).Accepts(weekly()) {
+		t.Error("reports come without being asked for")
+	}
+	body, err := slackMessage(weekly(), time.Unix(0, 0))
+	if err != nil || !strings.Contains(string(body), "Report, 2 Mar 2026 to 9 Mar 2026") || !strings.Contains(string(body), "Nothing saturated.") {
+		t.Errorf("%s (%v)", body, err)
+	}
+}
+
+// TestReportDestinationsAreApart: a disk that is full and a mail server that hangs keep neither the bucket nor an alert's
+// webhook waiting.
+func TestReportDestinationsAreApart(t *testing.T) {
+	_, js := embedded(t)
+	hanging, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hanging.Close()
+	alerts := make(chan struct{}, 1)
+	hook := consumer(t, testKey, func(string, []byte) { alerts <- struct{}{} })
+	full := errors.New("no space left on device")
+	c := ReportConfig{Dir: "reports", ObjectStore: ObjectStoreConfig{Bucket: "b"}, Mail: (&mailServer{addr: hanging.Addr().String()}).config(noTLS)}
+	t.Setenv("TEST_SMTP_PASSWORD", "sesame")
+	sinks, err := OpenReports(c, ReportDeps{Pages: at(testPages), Objects: js, WriteFile: func(string, []byte) error { return full }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan Failure, 8)
+	d := NewDispatcher(Delivery{Drain: time.Nanosecond}, append(sinks, newWebhook(t, WebhookConfig{Name: "ops", URL: hook.URL, SecretFile: keyFile(t, testKey)})), nil,
+		func(f Failure) { failed <- f })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = d.Run(ctx) // it says what is left
+	}()
+	d.Enqueue(alerting.Pending{Notice: weekly(), Expires: time.Now().Add(time.Hour)})
+	d.Enqueue(alerting.Pending{Notice: alert("llama", false), Expires: time.Now().Add(time.Hour)})
+	<-alerts
+	if f := <-failed; f.Sink != "report/folder" || f.Final || !errors.Is(f.Err, full) {
+		t.Errorf("%+v", f)
+	}
+	objects, err := js.CreateOrUpdateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrived, err := objects.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = arrived.Stop() }()
+	for info := range arrived.Updates() {
+		if info != nil && strings.HasSuffix(info.Name, ".html") {
+			break
+		}
+	}
+	cancel()
+	<-done
+}

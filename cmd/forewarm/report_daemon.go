@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/report"
+	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/storage"
+)
+
+const (
+	// reportEvery is how often the reporter looks at the clock. A timer until the next report would not see that the
+	// machine slept, or that its clock was set.
+	reportEvery = 15 * time.Second
+	// reportPatience is how long after its time a report is made though the pipeline has not come so far.
+	reportPatience = time.Hour
+	// reportPause is how long a report that could not be made waits for the next attempt.
+	reportPause = 5 * time.Minute
+)
+
+// reporter makes reports when they are due. What it does to the world is in functions, which tests replace.
+type reporter struct {
+	schedule *report.Schedule
+	settle   time.Duration // after its end, until a period's demand is settled
+	instance string        // told from all others by it
+
+	folded func() time.Time // the newest tick
+	mark   func() (reported time.Time, ok bool, err error)
+	note   func(reported time.Time) error
+	render func(ctx context.Context, p report.Period) (*sink.Pages, []string, error)
+	tell   func(n alerting.Notice) // to the sinks, and to the outbox
+	log    *zap.Logger
+
+	made, failed, missed atomic.Uint64
+
+	reported time.Time // of the goroutine of Run
+	retry    time.Time // not before, after a failure
+
+	mu    sync.Mutex
+	id    string // of the newest report
+	pages *sink.Pages
+}
+
+// Pages are those of the newest report; for sinks.
+func (r *reporter) Pages(n *alerting.Report) (*sink.Pages, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.id != n.ID {
+		return nil, fmt.Errorf("report %s was replaced by a newer one before it was delivered", n.Name)
+	}
+	return r.pages, nil
+}
+
+// Run makes reports until ctx ends. pending is the report, if any, that some sinks had not been told of when the process
+// last stopped: it is made again, from the same history, for them.
+func (r *reporter) Run(ctx context.Context, pending *alerting.Report) {
+	r.start(time.Now())
+	if pending != nil {
+		if err := r.make(ctx, report.Period{From: pending.From, To: pending.To}); err != nil {
+			r.failed.Add(1)
+			r.log.Error("a report that was not delivered everywhere cannot be made again", zap.String("report", pending.Name), zap.Error(err))
+		}
+	}
+	ticker := time.NewTicker(reportEvery)
+	defer ticker.Stop()
+	for {
+		r.look(ctx, time.Now())
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// start takes up where the last process stopped. Before the first start there was nothing to report.
+func (r *reporter) start(now time.Time) {
+	reported, ok, err := r.mark()
+	if err != nil {
+		r.log.Error("it is not known what was reported; nothing before now will be", zap.Error(err))
+	}
+	r.reported = reported
+	if !ok || err != nil {
+		r.reported = now
+		if err := r.note(now); err != nil {
+			r.log.Error("what was reported cannot be noted", zap.Error(err))
+		}
+	}
+}
+
+// look makes a report if one is due at now.
+func (r *reporter) look(ctx context.Context, now time.Time) {
+	p, missed, due := r.schedule.Due(r.reported, now.Add(-r.settle))
+	switch {
+	case !due || now.Before(r.retry):
+		return
+	case r.folded().Before(p.To.Add(r.settle)) && now.Before(p.To.Add(r.settle+reportPatience)):
+		return // what came in the meantime is still being folded
+	}
+	if err := r.make(ctx, p); err != nil {
+		if ctx.Err() == nil {
+			r.failed.Add(1)
+			r.retry = now.Add(reportPause)
+			r.log.Error("a report that is due could not be made, and is tried again", zap.Time("from", p.From), zap.Time("to", p.To), zap.Error(err))
+		}
+		return
+	}
+	r.made.Add(1)
+	if r.missed.Add(uint64(missed)); missed > 0 {
+		r.log.Warn("reports were missed while the daemon was away; the newest is made, for the others ask forewarm report -from -to",
+			zap.Int("missed", missed), zap.Time("since", r.reported))
+	}
+	r.reported = p.To
+	// Told first: a crash in between makes the report again, under the same name and id, and the outbox knows who has it.
+	if err := r.note(p.To); err != nil {
+		r.log.Error("what was reported cannot be noted; a restart would make this report again", zap.Error(err))
+	}
+}
+
+// make makes the report of a period and tells the sinks.
+func (r *reporter) make(ctx context.Context, p report.Period) error {
+	pages, summary, err := r.render(ctx, p)
+	if err != nil {
+		return err
+	}
+	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z"), From: p.From.UTC(), To: p.To.UTC(), Summary: summary}
+	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
+	r.mu.Lock()
+	r.id, r.pages = n.ID, pages
+	r.mu.Unlock()
+	r.tell(alerting.Notice{Report: n})
+	r.log.Info("report made", zap.String("report", n.Name), zap.Strings("summary", summary))
+	return nil
+}
+
+// openReporter prepares reports on schedule, and gives the sinks that get them. On the event clock there is none: the
+// traffic's weeks are not ours.
+func (d *daemon) openReporter() ([]alerting.Sink, error) {
+	if d.cfg.Report.Schedule == "" || d.cfg.Clock == forewarm.EventClock {
+		return nil, nil
+	}
+	zone, err := time.LoadLocation(d.cfg.Report.Timezone)
+	if err != nil {
+		return nil, err
+	}
+	schedule, err := report.NewSchedule(d.cfg.Report.Schedule, zone)
+	if err != nil {
+		return nil, fmt.Errorf("report.schedule: %w", err)
+	}
+	dir := d.cfg.Storage.Dir
+	d.reporter = &reporter{
+		schedule: schedule, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
+		instance: fmt.Sprintf("%s %d", d.stream.Name, d.stream.Created.UnixNano()),
+		folded: func() time.Time {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.status.Tick
+		},
+		mark: func() (time.Time, bool, error) { return storage.ReadReported(dir) },
+		note: func(at time.Time) error {
+			err := storage.WriteReported(dir, at)
+			d.stored("report mark", err)
+			return err
+		},
+		render: d.renderReport,
+		tell:   d.tellReport,
+	}
+	return sink.OpenReports(reportConfig(d.cfg), sink.ReportDeps{Pages: d.reporter.Pages, WriteFile: storage.WriteFile, Objects: d.js})
+}
+
+// reportConfig says where reports go, with the folder's default.
+func reportConfig(cfg *config.Config) sink.ReportConfig {
+	c := cfg.Report.ReportConfig
+	c.Dir = cmp.Or(c.Dir, filepath.Join(cfg.Storage.Dir, "reports"))
+	return c
+}
+
+// runReports makes reports until ctx ends.
+func (d *daemon) runReports(ctx context.Context) error {
+	if d.reporter == nil {
+		<-ctx.Done()
+		return nil
+	}
+	var pending *alerting.Report
+	for _, p := range d.outbox.Pending() {
+		if p.Notice.Report != nil {
+			pending = p.Notice.Report
+		}
+	}
+	d.reporter.Run(ctx, pending)
+	return nil
+}
+
+// renderReport makes all pages of the report of a period.
+func (d *daemon) renderReport(ctx context.Context, p report.Period) (*sink.Pages, []string, error) {
+	r, err := report.Reconcile(ctx, storage.History{Store: d.store, Journal: d.journal}, p.From, p.To, report.DefaultOptions())
+	if err != nil {
+		return nil, nil, err
+	}
+	pages := &sink.Pages{}
+	for _, x := range []struct {
+		into  *[]byte
+		write func(io.Writer, *report.Report) error
+	}{
+		{&pages.Markdown, report.WriteMarkdown}, {&pages.JSON, report.WriteJSON}, {&pages.HTML, report.WriteHTML},
+		{&pages.MailText, report.WriteText}, {&pages.MailHTML, report.WriteMail},
+	} {
+		var b bytes.Buffer
+		if err := x.write(&b, r); err != nil {
+			return nil, nil, err
+		}
+		*x.into = b.Bytes()
+	}
+	return pages, r.Summary, nil
+}
+
+// tellReport queues a report for the sinks, and keeps that over restarts.
+func (d *daemon) tellReport(n alerting.Notice) {
+	p := alerting.Pending{Notice: n, Expires: time.Now().Add(n.Life())}
+	err := d.outbox.Announce(time.Time{}, []alerting.Pending{p})
+	d.stored("outbox", err)
+	if err != nil {
+		d.log.Error("a report is not in the outbox; a restart forgets where it was not delivered by then", zap.Error(err))
+	}
+	d.dispatcher.Enqueue(p)
+}
+
+// exportReports publishes what the reporter counts.
+func (d *daemon) exportReports() {
+	if d.reporter == nil {
+		return
+	}
+	for _, c := range []struct {
+		name, help string
+		value      *atomic.Uint64
+	}{
+		{"forewarm_reports_made_total", "Reports made on schedule.", &d.reporter.made},
+		{"forewarm_reports_failed_total", "Attempts to make a report that failed.", &d.reporter.failed},
+		{"forewarm_reports_missed_total", "Reports whose time passed while the daemon was away, beside the newest.", &d.reporter.missed},
+	} {
+		d.exporter.Counter(c.name, c.help, c.value.Load)
+	}
+}
+
+// getReport answers with a report of the period that the query names, by default the last week that has settled.
+func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
+	page, err := reportPage(r.FormValue("format"))
+	if err != nil {
+		http.Error(w, "format "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	start, end, err := parsePeriod(r.FormValue("from"), r.FormValue("to"))
+	if err == nil {
+		start, end, err = completePeriod(start, end, d.journal)
+	}
+	switch {
+	case errors.As(err, new(usageError)):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	if r.FormValue("to") == "" { // what has not settled yet would count as missing
+		end = end.Add(-d.cfg.Features.Revise)
+	}
+	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Journal: d.journal}, start, end, report.DefaultOptions())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", page.contentType)
+	if err := page.write(w, rep); err != nil {
+		d.log.Debug("a report's reader went away", zap.Error(err))
+	}
+}

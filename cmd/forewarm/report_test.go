@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/report"
+	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/storage"
+)
+
+// desk is a reporter whose world is in memory: what is on disk outlives it, as over a restart.
+type desk struct {
+	*reporter
+	dir    string
+	told   []string // periods
+	ids    map[string]bool
+	broken error
+	lag    time.Duration // of the pipeline behind the clock
+	deaf   bool          // the mark cannot be written: the process dies before it could
+}
+
+func newDesk(t *testing.T, dir, expression, zone string) *desk {
+	t.Helper()
+	z, err := time.LoadLocation(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schedule, err := report.NewSchedule(expression, z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{dir: dir, ids: map[string]bool{}}
+	d.reporter = &reporter{
+		schedule: schedule, settle: 10 * time.Minute, log: zap.NewNop(), instance: "forewarm 1",
+		folded: func() time.Time { return time.Now().Add(-d.lag) },
+		mark:   func() (time.Time, bool, error) { return storage.ReadReported(dir) },
+		note: func(at time.Time) error {
+			if d.deaf {
+				return errors.New("no space left on device")
+			}
+			return storage.WriteReported(dir, at)
+		},
+		render: func(context.Context, report.Period) (*sink.Pages, []string, error) {
+			return &sink.Pages{}, nil, d.broken
+		},
+		tell: func(n alerting.Notice) {
+			d.told = append(d.told, n.Report.From.Format("2 Jan 15:04")+" to "+n.Report.To.Format("2 Jan 15:04"))
+			d.ids[n.Report.ID] = true
+			if _, err := d.Pages(n.Report); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+	return d
+}
+
+// runFor runs it until a span has passed on the clock of the bubble.
+func (d *desk) runFor(t *testing.T, span time.Duration, pending *alerting.Report) {
+	ctx, cancel := context.WithTimeout(t.Context(), span)
+	defer cancel()
+	d.Run(ctx, pending)
+	synctest.Wait()
+}
+
+// The bubble's clock begins at midnight of 2000-01-01 UTC, a Saturday.
+
+func TestReporterOnSchedule(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, dir, "30 2 * * 0", "Europe/Berlin")
+		d.runFor(t, 16*24*time.Hour, nil)
+		want := []string{"26 Dec 01:30 to 2 Jan 01:30", "2 Jan 01:30 to 9 Jan 01:30", "9 Jan 01:30 to 16 Jan 01:30"}
+		if diff := cmp.Diff(want, d.told); diff != "" || d.made.Load() != 3 || d.missed.Load() != 0 {
+			t.Errorf("%d made, %d missed; −want +got:\n%s", d.made.Load(), d.missed.Load(), diff)
+		}
+	})
+}
+
+// TestReporterSettles: no report before its minutes are settled and folded, and not for ever after.
+func TestReporterSettles(t *testing.T) {
+	for name, c := range map[string]struct {
+		lag    time.Duration
+		before time.Duration // by which nothing may have been told
+		after  time.Duration // by which it must have been
+	}{
+		"at once":            {0, 10 * time.Minute, 11 * time.Minute},
+		"behind":             {30 * time.Minute, 40 * time.Minute, 41 * time.Minute},
+		"standing telemetry": {24 * time.Hour, 70 * time.Minute, 71 * time.Minute},
+	} {
+		dir := t.TempDir()
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t, dir, "0 1 * * *", "UTC")
+				d.lag = c.lag
+				d.runFor(t, time.Hour+c.before-time.Second, nil)
+				if len(d.told) > 0 {
+					t.Error("too early")
+				}
+				d.runFor(t, c.after-c.before, nil)
+				if diff := cmp.Diff([]string{"31 Dec 01:00 to 1 Jan 01:00"}, d.told); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// TestReporterCatchesUpOnce: over restarts and downtimes the newest period is reported, and none twice.
+func TestReporterCatchesUpOnce(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		run := func(span time.Duration) *desk {
+			d := newDesk(t, dir, "0 7 * * 1", "UTC")
+			d.runFor(t, span, nil)
+			return d
+		}
+		if d := run(time.Hour); len(d.told) > 0 {
+			t.Errorf("a first start reports what was before it: %v", d.told)
+		}
+		time.Sleep(24 * 24 * time.Hour) // three Mondays; the bubble's clock
+		d := run(time.Minute)
+		if diff := cmp.Diff([]string{"17 Jan 07:00 to 24 Jan 07:00"}, d.told); diff != "" || d.missed.Load() != 3 {
+			t.Errorf("%d missed; %s", d.missed.Load(), diff)
+		}
+		for range 2 {
+			if d := run(time.Minute); len(d.told) > 0 {
+				t.Errorf("a restart reports again: %v", d.told)
+			}
+		}
+	})
+}
+
+// TestReporterCrash: a process that dies between telling and noting makes the same report again, under the same id; what
+// was not delivered when it died is made again for those who wait.
+func TestReporterCrash(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, dir, "0 1 * * *", "UTC")
+		d.runFor(t, time.Minute, nil)
+		d.deaf = true
+		d.runFor(t, 2*time.Hour, nil)
+		again := newDesk(t, dir, "0 1 * * *", "UTC")
+		again.runFor(t, time.Minute, &alerting.Report{From: time.Date(1999, 12, 31, 1, 0, 0, 0, time.UTC), To: time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)})
+		if diff := cmp.Diff([]string{"31 Dec 01:00 to 1 Jan 01:00"}, d.told); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{d.told[0], d.told[0]}, again.told); diff != "" { // for those who wait, and because nothing was noted
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(d.ids, again.ids); diff != "" || len(d.ids) != 1 {
+			t.Errorf("ids %s", diff)
+		}
+	})
+}
+
+func TestReporterTriesAgain(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, dir, "0 1 * * *", "UTC")
+		d.broken = errors.New("history: input/output error")
+		d.runFor(t, 80*time.Minute+time.Second, nil)
+		if d.failed.Load() != 3 || len(d.told) > 0 {
+			t.Errorf("%d attempts in ten minutes", d.failed.Load())
+		}
+		d.broken = nil
+		d.runFor(t, 6*time.Minute, nil)
+		if len(d.told) != 1 || d.made.Load() != 1 {
+			t.Error("a report that failed is lost")
+		}
+	})
+}
+
+// TestReporterDamagedMark: a mark that cannot be read is said, and nothing is reported twice.
+func TestReporterDamagedMark(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "reported.json"), `{"version":1,"repor`)
+	if _, _, err := storage.ReadReported(dir); err == nil || !strings.Contains(err.Error(), "reported.json is no mark of reports") {
+		t.Error(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, dir, "0 1 * * *", "UTC")
+		d.runFor(t, 50*time.Hour, nil)
+		if diff := cmp.Diff([]string{"31 Dec 01:00 to 1 Jan 01:00", "1 Jan 01:00 to 2 Jan 01:00", "2 Jan 01:00 to 3 Jan 01:00"}, d.told); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
