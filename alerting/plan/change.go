@@ -12,6 +12,7 @@ type Change struct {
 	Limits   float64 `json:"limits"`    // rate limits, quota and budget
 	Lost     int     `json:"lost"`      // replicas
 	Shift    float64 `json:"shift"`     // share of every other class's requests that become such of the heaviest class
+	PutOff   int     `json:"put_off"`   // minutes that work waits at most, as with a wider batch window: demand is their mean
 }
 
 // Same changes nothing.
@@ -24,6 +25,24 @@ func (c Change) part(s float64) Change {
 	c.Retry *= s
 	c.Shift *= s
 	return c
+}
+
+// putOff is the mean load of the minutes that work of each minute waits, itself included: what comes in n minutes is done
+// evenly in the n that begin with it. O(minutes).
+func putOff(loads []Load, n int) []Load {
+	if n <= 1 {
+		return loads
+	}
+	out := make([]Load, len(loads))
+	var sum Load
+	for i, l := range loads {
+		sum = sum.Plus(l)
+		if i >= n {
+			sum = sum.Plus(loads[i-n].Times(-1))
+		}
+		out[i] = sum.Times(1 / float64(min(i+1, n)))
+	}
+	return out
 }
 
 // apply changes a load whose classes are mixed as mix says; attempts beyond the first are in the result.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,65 @@ func TestLimits(t *testing.T) {
 			t.Errorf("first out is %s, blocked by %q; want %s, %q", o.First, o.Blocked, tt.first, tt.blocked)
 		}
 	}
+}
+
+// TestChance: of launches whose stated rate reaches a limit exactly, half exceed it; limits and budget are resources like
+// any other.
+func TestChance(t *testing.T) {
+	in := Input{Traffic: launchTraffic(), Launch: with(func(c *Change) { c.Rate = 2 }), Pool: launchPool(t, func(c *capacity.Config) {
+		c.Limits.RequestsPerMin, c.Limits.TokensPerMin, c.BudgetHourUSD = 2*100*60, 1e12, 1
+	})}
+	// The third is reached at 1.3 times the stated rate: by 1 in 7, for 1 in 20 exceeds 1.5 times.
+	in.Pool.Rates.RequestsPerS = 2 * 100 * 1.3 / float64(in.Pool.Replicas)
+	want := map[string]float64{RateLimit: 10. / levels, TokenQuota: 0, Budget: 1, capacity.Requests: 3. / levels}
+	for _, r := range sheet(t, in).Rows {
+		if p, ok := want[r.Resource]; ok && !near(float64(r.Chance), p, 1e-9) {
+			t.Errorf("%s is short with a probability of %g, want %g", r.Resource, r.Chance, p)
+		}
+		delete(want, r.Resource)
+		if r.Resource == Queue && r.Chance.known() {
+			t.Errorf("the queue has a probability of %g of its own", r.Chance)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no rows for %v", want)
+	}
+}
+
+// TestBatchWindow: two hours a day of three times the traffic look like twice when work may wait four hours, and the sheet
+// says that a plan for that hides a shortage.
+func TestBatchWindow(t *testing.T) {
+	one := launchTraffic().Minutes[0]
+	in := Input{Pool: launchPool(t, nil), Launch: Same, Traffic: Traffic{Minutes: make([]Load, 2*1440)}}
+	for i := range in.Traffic.Minutes {
+		in.Traffic.Minutes[i] = one
+		if m := i % 1440; m >= 600 && m < 720 {
+			in.Traffic.Minutes[i] = one.Times(3)
+		}
+	}
+	s := sheet(t, in)
+	launch, late := s.outcome(t, "launch"), s.outcome(t, "batch_window")
+	if late.Replicas >= launch.Replicas || !near(demandOf(late.Uses, capacity.Requests), 200, .01) || !near(demandOf(launch.Uses, capacity.Requests), 300, .01) {
+		t.Errorf("%d replicas for %g requests/s, and %d for %g when work waits; want 300 and 200", launch.Replicas, demandOf(launch.Uses, capacity.Requests), late.Replicas, demandOf(late.Uses, capacity.Requests))
+	}
+	if !slices.ContainsFunc(s.Notes, func(n string) bool { return strings.Contains(n, "hides that shortage") }) {
+		t.Errorf("not noted: %q", s.Notes)
+	}
+	for _, o := range sheet(t, Input{Pool: launchPool(t, nil), Traffic: launchTraffic(), Launch: Same}).Outcomes {
+		if o.PutOff > 0 {
+			t.Error("a single minute has nothing to put off")
+		}
+	}
+}
+
+// demandOf is the demand for a resource.
+func demandOf(uses []Use, name string) float64 {
+	for _, u := range uses {
+		if u.Resource == name {
+			return float64(u.Demand)
+		}
+	}
+	return math.NaN()
 }
 
 // TestWhen: a change that comes linearly over an hour exhausts at half of it what has room for half.

@@ -140,6 +140,9 @@ func (c Change) describe() string {
 	if c.Retry > 0 {
 		parts = append(parts, fmt.Sprintf("%.0f %% retries", 100*c.Retry))
 	}
+	if c.PutOff > 0 {
+		parts = append(parts, fmt.Sprintf("work waits up to %s", span(60*float64(c.PutOff))))
+	}
 	if len(parts) == 0 {
 		return "no change"
 	}
@@ -189,9 +192,9 @@ func (s *Sheet) tables() []table {
 }
 
 func (s *Sheet) launchTable() table {
-	t := table{Title: "Launch", Head: []string{"resource", ">baseline p95", ">launch p95", ">capacity", ">headroom", "risk", ">runs out at", ">with all replicas"}}
+	t := table{Title: "Launch", Head: []string{"resource", ">baseline p95", ">launch p95", ">capacity", ">headroom", "risk", ">P(short)", ">runs out at", ">with all replicas"}}
 	for _, r := range s.Rows {
-		t.add(r.Risk, r.Title, amount(r.Baseline), amount(r.Demand), amount(r.Capacity), percent(r.Headroom), string(r.Risk), multiple(r.Multiple), multiple(r.MostMultiple))
+		t.add(r.Risk, r.Title, amount(r.Baseline), amount(r.Demand), amount(r.Capacity), percent(r.Headroom), string(r.Risk), percent(r.Chance), multiple(r.Multiple), multiple(r.MostMultiple))
 	}
 	return t
 }

@@ -26,10 +26,14 @@ func with(f func(*Change)) Change {
 // that of a scheduled event.
 const uncertainty = 1.5
 
+// batchWindow is by how much work is put off to hide a shortage, minutes.
+const batchWindow = 240
+
 // Scenarios are the questions of a sheet, around a launch: as it is, as it is stated, better and worse than that, and the
 // what-ifs, each alone. Those that do not apply to the pool are left out.
-func Scenarios(launch Change, p *Pool, classes int) []Scenario {
-	best, worst := launch, launch
+func Scenarios(launch Change, p *Pool, classes, minutes int) []Scenario {
+	best, worst, late := launch, launch, launch
+	late.PutOff = batchWindow
 	best.Rate = max(launch.Rate/uncertainty, 1)
 	worst.Rate = launch.Rate * uncertainty
 	worst.CacheHit, worst.Retry = launch.CacheHit/2, max(launch.Retry, 0.15)
@@ -49,6 +53,9 @@ func Scenarios(launch Change, p *Pool, classes int) []Scenario {
 	}
 	if p.Limits != (capacity.Limits{}) || p.BudgetHourUSD > 0 {
 		all = append(all, Scenario{"limits_halved", "rate limits, quota and budget at half", with(func(c *Change) { c.Limits = 0.5 })})
+	}
+	if minutes >= 2*batchWindow {
+		all = append(all, Scenario{"batch_window", "the launch with the batch window widened: work waits up to 4 h", late})
 	}
 	if classes > 1 {
 		all = append(all, Scenario{"mix_shift", "half of the other requests become those of the heaviest class", with(func(c *Change) { c.Shift = 0.5 })})
@@ -119,12 +126,65 @@ func risk(name string, demand, capacityOf float64) Risk {
 	return Okay
 }
 
+// levels of a launch's rate, over which chances are means.
+const levels = 21
+
+// chance is the probability that a minute of the traffic, with the launch, takes more of each resource than there is: over
+// the minutes, and over how a launch may come out, lognormal within uncertainty of what is stated. NaN where that is not
+// known. The queue follows from the others, and has none. O(resources · minutes · levels).
+func (e *evaluation) chance(launch Change) map[string]float64 {
+	out := map[string]float64{}
+	sigma := math.Log(uncertainty) / z95
+	for k := range levels {
+		c := launch
+		z := math.Sqrt2 * math.Erfinv(2*(float64(k)+.5)/levels-1)
+		c.Rate = max(launch.Rate*math.Exp(sigma*z), min(launch.Rate, 1))
+		e.c = c
+		for _, l := range e.traffic.Minutes {
+			after := c.apply(l, e.mix)
+			for i := range resources {
+				r := &resources[i]
+				if have := e.carried(r); have > 0 && r.demand(e.pool, after) > have {
+					out[r.name]++
+				}
+			}
+			if e.pool.ReplicaHourUSD()*float64(e.takes(after)) > e.pool.BudgetHourUSD*c.Limits {
+				out[Budget]++
+			}
+		}
+	}
+	for name := range out {
+		out[name] /= levels * float64(len(e.traffic.Minutes))
+	}
+	return out
+}
+
+// takes is how many replicas of all roles a load takes, reserves included.
+func (e *evaluation) takes(l Load) int {
+	n, prompts := 0, 0
+	for i := range resources {
+		r := &resources[i]
+		if r.each == nil || !(r.each(e.pool) > 0) {
+			continue
+		}
+		of := &n
+		if e.pool.Disaggregated && r.role == capacity.PrefillRole {
+			of = &prompts
+		}
+		if demand := r.demand(e.pool, l); demand > 0 {
+			*of = max(*of, ceilReplicas(demand, r.each(e.pool)))
+		}
+	}
+	return max(n+e.pool.Reserves.Total(), e.pool.Pool.Replicas.Min) + prompts
+}
+
 // evaluation is one scenario in the making.
 type evaluation struct {
 	pool    *Pool
 	traffic *Traffic
 	mix     mix
 	c       Change
+	before  []Load // of each minute, as it would be without the change but for what is put off
 	loads   []Load // of each minute, changed
 	sorted  []float64
 }
@@ -171,8 +231,8 @@ func (e *evaluation) carried(r *resource) float64 {
 
 func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 	e.c = s.Change
-	e.loads = e.loads[:0]
-	for _, l := range e.traffic.Minutes {
+	e.loads, e.before = e.loads[:0], putOff(e.traffic.Minutes, e.c.PutOff)
+	for _, l := range e.before {
 		e.loads = append(e.loads, e.c.apply(l, e.mix))
 	}
 	o := Outcome{Scenario: s, Share: unknown, Over: unknown, HourUSD: unknown}
@@ -247,7 +307,7 @@ func (e *evaluation) size(o *Outcome, r *resource, demand, most float64) {
 // shareAt is the share of the change at which the minute's demand for r reaches have: by bisection, to a thousandth.
 func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
 	demand := func(s float64) float64 {
-		return r.demand(e.pool, e.c.part(s).apply(e.traffic.Minutes[minute], e.mix))
+		return r.demand(e.pool, e.c.part(s).apply(e.before[minute], e.mix))
 	}
 	if demand(0) > have || e.c.Lost > 0 || e.c.Limits < 1 {
 		return 0

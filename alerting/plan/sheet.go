@@ -71,6 +71,9 @@ type Sheet struct {
 type Row struct {
 	Use
 	Baseline number `json:"baseline"`
+	// Chance that a minute takes more than there is, over the minutes and over how the launch may come out: 90 % of launches
+	// within a factor of 1.5 of their stated rate. Null where nothing is known, and of the queue, which follows from the others.
+	Chance number `json:"probability"`
 	// Multiple of the baseline's traffic at which the resource runs out with the replicas there are, and MostMultiple with
 	// as many as the pool may have.
 	Multiple     number `json:"runs_out_at_multiple"`
@@ -97,10 +100,10 @@ func New(in Input) (*Sheet, error) {
 		s.Prefill = p.Prefill
 	}
 	e := evaluation{pool: p, traffic: t, mix: mixOf(t.Classes, p.prefillRate(), p.itl())}
-	for _, scenario := range Scenarios(in.Launch, p, len(t.Classes)) {
+	for _, scenario := range Scenarios(in.Launch, p, len(t.Classes), len(t.Minutes)) {
 		s.Outcomes = append(s.Outcomes, e.run(scenario, in.Ramp, lead))
 	}
-	s.rows(&s.Outcomes[0], &s.Outcomes[1])
+	s.rows(&s.Outcomes[0], &s.Outcomes[1], e.chance(in.Launch))
 	if in.Fit != nil {
 		s.Memory = MemoryOf(in.Fit, in.Lengths)
 	}
@@ -111,9 +114,12 @@ func New(in Input) (*Sheet, error) {
 }
 
 // rows puts the launch beside the baseline.
-func (s *Sheet) rows(baseline, launch *Outcome) {
+func (s *Sheet) rows(baseline, launch *Outcome, chance map[string]float64) {
 	for _, after := range launch.Uses {
-		r := Row{Use: after, Baseline: unknown, Multiple: unknown, MostMultiple: unknown}
+		r := Row{Use: after, Baseline: unknown, Chance: unknown, Multiple: unknown, MostMultiple: unknown}
+		if after.Capacity.known() && after.Resource != Queue {
+			r.Chance = number(chance[after.Resource])
+		}
 		for _, before := range baseline.Uses {
 			if before.Resource != after.Resource {
 				continue
@@ -149,6 +155,13 @@ func (s *Sheet) note(in *Input) {
 	for _, r := range s.Rows {
 		if r.Risk == Unknown && r.Resource != capacity.Requests {
 			s.Notes = append(s.Notes, fmt.Sprintf("The capacity of %s is not known, so it can run out unseen.", r.Title))
+		}
+	}
+	launch := &s.Outcomes[1]
+	for i := range s.Outcomes {
+		if o := &s.Outcomes[i]; o.PutOff > 0 && (o.Replicas < launch.Replicas || o.First == "" && launch.First != "") {
+			s.Notes = append(s.Notes, fmt.Sprintf("Were all work put off by up to %s, the launch would take %s in place of %s: a plan that counts on a wider batch window hides that shortage.",
+				span(float64(o.PutOff)*60), replicas(o.Replicas, o.Prefill), replicas(launch.Replicas, launch.Prefill)))
 		}
 	}
 	if reserves := p.Reserves.Total(); reserves > 0 {
