@@ -103,6 +103,18 @@ func (s *Alertmanager) SendAll(ctx context.Context, notices []alerting.Notice) e
 	if len(alerts) == 0 {
 		return nil
 	}
+	return s.post(ctx, alerts)
+}
+
+// Probe posts no alert, which asks for all that posting one would need.
+func (s *Alertmanager) Probe(ctx context.Context) (string, error) {
+	if err := s.post(ctx, []postable{}); err != nil {
+		return "", fmt.Errorf("%w; check sinks.alertmanager.urls and the credentials", err)
+	}
+	return "it takes alerts", nil
+}
+
+func (s *Alertmanager) post(ctx context.Context, alerts []postable) error {
 	body, err := json.Marshal(alerts)
 	if err != nil {
 		return alerting.Permanent{Err: err}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -86,25 +88,20 @@ func OpenReports(c ReportConfig, deps ReportDeps) ([]alerting.Sink, error) {
 	return sinks, nil
 }
 
-// probed is a destination that can say whether it would take a report.
+// probed is a sink that can say whether it would deliver.
 type probed interface {
 	alerting.Sink
-	Probe(ctx context.Context) (string, error)
+	Probe(ctx context.Context) (detail string, err error)
 }
 
-// ProbeReports asks each destination of c whether it would take a report, and tells what it said.
-func ProbeReports(ctx context.Context, c ReportConfig, deps ReportDeps, found func(destination, detail string, err error)) error {
-	sinks, err := OpenReports(c, deps)
-	if err != nil {
-		return err
-	}
+// Probe asks each sink that can say so whether it would deliver, and tells what it said. Nothing is delivered.
+func Probe(ctx context.Context, sinks []alerting.Sink, found func(sink, detail string, err error)) {
 	for _, s := range sinks {
 		if p, ok := s.(probed); ok {
 			detail, err := p.Probe(ctx)
 			found(s.Name(), detail, err)
 		}
 	}
-	return nil
 }
 
 // folder writes reports to a directory.
@@ -136,10 +133,18 @@ func (s *folder) Send(_ context.Context, n alerting.Notice) error {
 	return nil
 }
 
-// Probe writes a file.
+// Probe writes a file, and removes it: into the folder, or where that would be made.
 func (s *folder) Probe(context.Context) (string, error) {
-	if err := s.deps.WriteFile(filepath.Join(s.dir, ".forewarm-check"), nil); err != nil {
+	dir := s.dir
+	for {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	f, err := os.CreateTemp(dir, ".forewarm-check-*")
+	if err != nil {
 		return "", fmt.Errorf("report.dir %s: %w; make it writable, or name another", s.dir, err)
 	}
-	return s.dir + " is writable", nil
+	return s.dir + " can be written", errors.Join(f.Close(), os.Remove(f.Name()))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
+	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/storage/remote"
@@ -37,7 +38,7 @@ func (d *daemon) readPast(ctx context.Context) (start uint64, err error) {
 	}
 	d.log.Info("first start: reading what demand was", zap.Int("days", c.Days), zap.Time("from", from))
 	var pasts []past
-	for _, s := range d.backfillSources() {
+	for _, s := range backfillSources(d.cfg) {
 		found, err := d.readSource(ctx, reader, &s, from, int(to.Sub(from)/features.Minute))
 		if err != nil {
 			return 0, fmt.Errorf("backfill: %w; mend it, or remove backfill.url to start without a past", err)
@@ -62,10 +63,10 @@ func (d *daemon) readPast(ctx context.Context) (start uint64, err error) {
 }
 
 // backfillSources are those that are configured, or else the total of the one pool.
-func (d *daemon) backfillSources() []remote.Source {
-	sources := d.cfg.Backfill.Sources
+func backfillSources(cfg *config.Config) []remote.Source {
+	sources := cfg.Backfill.Sources
 	if len(sources) == 0 {
-		sources = []remote.Source{{Pool: d.cfg.Pools[0].Name}}
+		sources = []remote.Source{{Pool: cfg.Pools[0].Name}}
 	}
 	return sources
 }

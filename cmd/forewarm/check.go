@@ -22,7 +22,7 @@ const checkTimeout = 15 * time.Second
 
 func check(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("check", flag.ContinueOnError)
-	path := f.String("config", "", "configuration `file` to check, with the NATS server and streams it names")
+	path := f.String("config", "", "configuration `file` to check, with what it names: NATS and its streams, Prometheus, Alertmanager, where reports go")
 	offline := f.Bool("offline", false, "check the configuration alone, connect to nothing")
 	data := f.String("data", "", "data `directory` of a stopped daemon: prints its snapshot's sequence and digest and the journal's")
 	health := f.String("health", "", "`URL` of a running daemon's /healthz or /readyz, as container health checks want it")
@@ -74,7 +74,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	}
 	if cfg.NATS.URL == "" {
 		fmt.Fprintf(std.out, "ok  nats: an embedded server on %s\n", cfg.NATS.Embedded.Listen)
-		return nil
+		return checkOthers(ctx, cfg, nil, std)
 	}
 	conn, err := jetstream.Connect(cfg.NATS, nil)
 	if err != nil {
@@ -96,7 +96,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		i := s.CachedInfo()
 		fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", i.Config.Name, i.State.Msgs, i.Config.Subjects)
 	}
-	return nil
+	return checkOthers(ctx, cfg, js, std)
 }
 
 // warnCapacity says so when nothing is known of what a replica holds or does: no resource of the pool can be forecast to

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/golang/snappy"
+)
+
+// TestCheckOthers asks a real Prometheus, and stand-ins for what refuses.
+func TestCheckOthers(t *testing.T) {
+	dir := t.TempDir()
+	prometheus := startPrometheus(t, filepath.Join(dir, "prometheus"), "", "--web.enable-remote-write-receiver")
+	readOnly := startPrometheus(t, filepath.Join(dir, "other"), "")
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.URL.Path == "/api/v2/alerts" && string(body) != "[]" {
+			t.Errorf("alerts were posted: %s", body)
+		}
+		if raw, err := snappy.Decode(nil, body); r.URL.Path == "/write" && (err != nil || len(raw) > 0) {
+			t.Errorf("samples were sent: %x (%v)", raw, err)
+		}
+		http.Error(w, "who are you", http.StatusUnauthorized)
+	}))
+	defer refusing.Close()
+	taking := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer taking.Close()
+	mail, err := net.Listen("tcp", "127.0.0.1:0") // greets, and hangs up
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mail.Close()
+	go func() {
+		for {
+			conn, err := mail.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "554 no service here\r\n")
+			_ = conn.Close()
+		}
+	}()
+	_, port, _ := net.SplitHostPort(mail.Addr().String())
+	file := writeFile(t, filepath.Join(dir, "file"), "")
+	for name, c := range map[string]struct {
+		lines string
+		code  int
+		want  []string
+	}{
+		"all is well": {"remote_write: {url: '" + prometheus.url + "/api/v1/write'}\nbackfill: {url: '" + prometheus.url + "'}\nsinks: {alertmanager: {urls: ['" + taking.URL + "']}}", 0,
+			[]string{"ok  remote_write: ", "warning: backfill: requests of chat has no value in the last hour", "ok  alertmanager/127.0.0.1", "ok  report/folder: "}},
+		"a query with a value":  {"backfill: {url: '" + prometheus.url + "', sources: [{pool: chat, queries: {requests: 'vector(1)', prefill: none, decode: none, kv: none}}]}", 0, []string{"ok  backfill: requests of chat has values for 60 of the last 60 minutes"}},
+		"a query that is none":  {"backfill: {url: '" + prometheus.url + "', sources: [{pool: chat, queries: {requests: 'sum('}}]}", 2, []string{"backfill: requests of chat: ", "mend backfill.sources[].queries"}},
+		"not a Prometheus":      {"backfill: {url: '" + taking.URL + "'}", 2, []string{"check backfill.url"}},
+		"nobody there":          {"backfill: {url: 'http://127.0.0.1:1'}\nremote_write: {url: 'http://127.0.0.1:1/w'}\nsinks: {alertmanager: {urls: ['http://127.0.0.1:1']}}", 2, []string{"check backfill.url", "check remote_write.url", "check sinks.alertmanager.urls"}},
+		"no receiver":           {"remote_write: {url: '" + readOnly.url + "/api/v1/write'}", 2, []string{"--web.enable-remote-write-receiver"}},
+		"unknown to a receiver": {"remote_write: {url: '" + refusing.URL + "/write'}\nsinks: {alertmanager: {urls: ['" + refusing.URL + "']}}", 2, []string{"401 Unauthorized: who are you; check the credentials and headers below remote_write", "alertmanager/"}},
+		"no mail":               {"report: {mail: {host: 127.0.0.1, port: " + port + ", tls: none, from: a@example.org, to: [b@example.org]}}", 2, []string{"report/mail: ", "554", "check report.mail.host"}},
+		"no folder":             {"report: {dir: '" + file + "'}", 2, []string{"report/folder: report.dir " + file}},
+		"no reports":            {"report: {schedule: '', dir: '" + file + "'}", 0, []string{"ok  nats"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := filepath.Join(t.TempDir(), "data")
+			path := writeFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), soundPool, "storage: {dir: "+data+"}", c.lines)
+			code, out, errs := runHere(t.Context(), "check", "-config", path)
+			if code != c.code {
+				t.Errorf("code %d", code)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(out+errs, want) {
+					t.Errorf("does not say %q:\n%s%s", want, out, errs)
+				}
+			}
+			if _, err := os.Stat(data); err == nil {
+				t.Error("it made the data directory")
+			}
+		})
+	}
+}
