@@ -26,13 +26,15 @@ const (
 const (
 	InputDropped AlertName = "ForewarmInputDropped"
 	SinkFailing  AlertName = "ForewarmSinkFailing"
-	Watchdog     AlertName = "ForewarmWatchdog"
+	// StorageDegraded says that history or state cannot be written; decisions go on in memory.
+	StorageDegraded AlertName = "ForewarmStorageDegraded"
+	Watchdog        AlertName = "ForewarmWatchdog"
 )
 
 // AlertNames are all of them.
 var AlertNames = []AlertName{
 	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, TelemetryFault,
-	InputDropped, SinkFailing, Watchdog,
+	InputDropped, SinkFailing, StorageDegraded, Watchdog,
 }
 
 // Alert is one alert as Alertmanager knows it. Labels identify it and stay put while it lasts; numbers live in

@@ -16,6 +16,9 @@ type Vitals struct {
 	Refused map[string]uint64 // by reason; resends do not count
 	Lost    uint64            // messages that left the stream before they were read
 	Sinks   []SinkVitals
+	// Storage says what could not be written when it was last tried, "" when all was, and StorageSince since when.
+	Storage      string
+	StorageSince time.Time
 }
 
 // SinkVitals is how delivery to one consumer goes.
@@ -34,12 +37,16 @@ const (
 	droppedLeast = 20   // records; fewer are chance
 )
 
-// SelfConditions are what is the case with the daemon itself: telemetry that is refused or lost, and consumers that nothing
-// gets through to. They concern no pool.
+// SelfConditions are what is the case with the daemon itself: telemetry that is refused or lost, a disk that takes nothing, and
+// consumers that nothing gets through to. They concern no pool.
 func SelfConditions(v *Vitals, cfg Config) []Condition {
 	var out []Condition
 	if summary := dropped(v); summary != "" {
 		out = append(out, selfCondition(InputDropped, "", cfg, summary))
+	}
+	if v.Storage != "" {
+		out = append(out, selfCondition(StorageDegraded, "", cfg, fmt.Sprintf(
+			"History is degraded since %s: %s. Decisions and alerts go on in memory; a restart replays more of the stream, and reports lack what is lost.", clock(v.StorageSince), v.Storage)))
 	}
 	for i := range v.Sinks {
 		s := &v.Sinks[i]

@@ -21,6 +21,8 @@ func TestSelfConditions(t *testing.T) {
 			"ForewarmInputDropped", "", "8 % of 1200 telemetry records were refused in 15 min (bad_time 60, unknown_pool 30, too_deep 6): demand is more than is seen. forewarm.deadletter has them, with reasons."}},
 		"lost": {vitals: Vitals{Window: well, Records: 10, Lost: 7}, want: []string{
 			"ForewarmInputDropped", "", "7 messages left the telemetry stream in 15 min before they were read: demand was more than is seen. The stream is too small, or the daemon was away for too long."}},
+		"full disk": {vitals: Vitals{Window: well, Storage: "series: the disk of /data is full", StorageSince: noon}, want: []string{
+			"ForewarmStorageDegraded", "", "History is degraded since 12:00 UTC: series: the disk of /data is full. Decisions and alerts go on in memory; a restart replays more of the stream, and reports lack what is lost."}},
 		"sinks": {vitals: Vitals{Window: well, Sinks: []SinkVitals{
 			{Name: "nats"}, {Name: "alertmanager/am:9093", Failing: true, Since: noon, Err: "post to alertmanager/am:9093: connection refused", Waiting: 3},
 			{Name: "webhook/ops", Disabled: true, Err: "post to webhook/ops: 410 Gone", Failing: true}}}, want: []string{

@@ -24,6 +24,24 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 	t := tick.UnixMilli()
 	s.sweep(t)
 	s.chosen.observe(windows, t)
+	err := s.ready()
+	if err == nil {
+		before := s.counters.Appended
+		if err = s.commit(t, windows, forecasts, decisions); err != nil {
+			s.counters.Appended, s.suspect = before, true
+		}
+	}
+	if err != nil {
+		s.counters.LostTicks++
+		return fmt.Errorf("series of tick %s are lost: %w", tick.UTC().Format(time.RFC3339), err)
+	}
+	s.tend()
+	return nil
+}
+
+// commit is Append where the disk is well. The TSDB panics on some failures of the disk.
+func (s *Store) commit(t int64, windows []features.Window, forecasts []forecaster.PoolForecast, decisions []alerting.Decision) (err error) {
+	defer recovered(&err)
 	tx := &transaction{Store: s, app: s.db.AppenderV2(context.Background()), tick: t}
 	// What matters most first: under Config.MaxSeries the later ones are left out.
 	for i := range decisions {
@@ -42,11 +60,7 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 	if s.forward != nil && len(tx.forwarded) > 0 {
 		s.forward(tx.forwarded) // before they are stored: what is offered again after a crash is sent again
 	}
-	if err := tx.app.Commit(); err != nil {
-		s.counters.LostTicks++
-		return fmt.Errorf("series of tick %s are lost: %w", tick.UTC().Format(time.RFC3339), err)
-	}
-	return nil
+	return tx.app.Commit()
 }
 
 // transaction is one tick being appended.

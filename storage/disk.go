@@ -53,6 +53,9 @@ func (realDisk) SyncDir(dir string) error {
 // waits for a remote are written where less would be left. The journal and the outbox, which are small, may use it.
 const Reserve = 16 << 20
 
+// Free is the space, in bytes, that is left where a directory is.
+func Free(dir string) (int64, error) { return realDisk{}.Free(dir) }
+
 // FullError says that a file system has no room for what was to be written.
 type FullError struct {
 	Dir        string

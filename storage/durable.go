@@ -33,6 +33,9 @@ func lock(d disk, dir string) (*DirLock, error) {
 		return nil, fmt.Errorf("storage directory %s: %w: make it writable, or name another in storage.dir", dir, err)
 	}
 	r, _, err := fileutil.Flock(name)
+	if errors.As(err, new(*os.PathError)) {
+		return nil, fmt.Errorf("storage directory %s: %w: make it writable, or name another in storage.dir", dir, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("storage directory %s is %w (%s: %w): stop that one, or name another directory in storage.dir", dir, ErrLocked, name, err)
 	}

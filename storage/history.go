@@ -35,7 +35,7 @@ func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key f
 	}
 	// A minute is stamped with its end.
 	mint, maxt := from.Add(features.Minute).UnixMilli(), from.Add(time.Duration(n)*features.Minute).UnixMilli()
-	q, err := h.Store.db.Querier(mint, maxt)
+	q, err := h.Store.Querier(mint, maxt)
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
@@ -74,7 +74,7 @@ func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key f
 // Late calls fn, in the order of keys, with what came too late and was handed out with the minutes of [from, to) of each
 // class that had any.
 func (h History) Late(ctx context.Context, from, to time.Time, fn func(key features.Key, late features.Late) error) error {
-	q, err := h.Store.db.Querier(from.Add(features.Minute).UnixMilli(), to.UnixMilli())
+	q, err := h.Store.Querier(from.Add(features.Minute).UnixMilli(), to.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
@@ -115,7 +115,7 @@ func (h History) Late(ctx context.Context, from, to time.Time, fn func(key featu
 // origin. What is not kept is NaN in it: minutes other than Config.ForecastMinutes, Last, Weights. It is valid during the
 // call. Costs memory for the samples of one pool, class and dimension.
 func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error {
-	q, err := h.Store.db.Querier(from.UnixMilli(), to.UnixMilli()-1)
+	q, err := h.Store.Querier(from.UnixMilli(), to.UnixMilli()-1)
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}

@@ -27,6 +27,10 @@ const (
 	activeFor = 3 * time.Hour
 	// walSegment keeps the write-ahead log of a small installation small.
 	walSegment = 16 << 20
+	// reopenEvery is how long to wait between two attempts to open a TSDB after a failure: each reads the log.
+	reopenEvery = 10 * time.Second
+	// tendEvery is how often chunks that are full are moved to files.
+	tendEvery = time.Minute
 )
 
 // StoreCounters say what became of the samples offered since the store was opened.
@@ -40,19 +44,32 @@ type StoreCounters struct {
 	Capped      uint64 // of series beyond Config.MaxSeries
 	Pooled      uint64 // windows, not samples, that are in their pool's features.OverflowClass: of classes beyond Config.MaxClasses
 	Failed      uint64 // refused by the TSDB for another reason
-	LostTicks   uint64 // ticks none of whose samples could be committed
+	LostTicks   uint64 // ticks none of whose samples are stored, because the disk is full or does not work
+
+	Corruptions   uint64 // of the write-ahead log, cut off on opening
+	DamagedBlocks uint64 // put aside on opening
+	Untended      uint64 // attempts to compact that failed; each is made again
 
 	ActiveSeries int
 }
 
 // Store is the embedded TSDB. Appending is for one goroutine; reading is safe beside it.
+//
+// A disk that fails costs history and nothing else: ticks that cannot be stored are counted, and storing goes on by itself
+// once the disk does.
 type Store struct {
-	db       *tsdb.DB
 	log      *slog.Logger
 	cfg      Config
+	dir      string
+	disk     disk
 	horizons []string // label values: of Config.ForecastMinutes, then HorizonWindowMax
 
 	forward func([]Sample) // nil where nobody else gets the samples
+
+	// open is held by all who use db, and alone by who replaces it.
+	open  sync.RWMutex
+	db    *tsdb.DB // nil while it cannot be opened again
+	tends chan struct{}
 
 	mu        sync.Mutex // guards what follows
 	groups    map[groupKey]*group
@@ -61,30 +78,35 @@ type Store struct {
 	resumedTo int64            // newest of those, Unix ms
 	swept     int64            // tick of the last sweep, Unix ms
 	counters  StoreCounters
+	suspect   bool          // a write has failed, so that the log may be torn in its middle
+	retry     time.Duration // between two attempts to open the TSDB anew
+	retryAt   time.Time
+	tendAt    time.Time // when chunks are mapped and blocks compacted next, unless there is much
 }
 
-// OpenStore opens the TSDB under cfg.Dir, and reads the newest hours of its write-ahead log to know what is there.
-func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
-	o := tsdb.DefaultOptions()
-	o.RetentionDuration = cfg.Retention.Milliseconds()
-	o.MaxBlockDuration = max(o.MinBlockDuration, o.RetentionDuration/10)
-	o.MaxBytes = cfg.MaxBytes
-	o.OutOfOrderTimeWindow = outOfOrder.Milliseconds()
-	o.WALSegmentSize = walSegment
-	o.StripeSize = 1024
-	o.NoLockfile = true // the directory is locked as a whole
-	dir := filepath.Join(cfg.Dir, "tsdb")
-	db, err := tsdb.Open(dir, log, nil, o, nil)
-	if err != nil {
-		return nil, fmt.Errorf("series in %s: %w: restore the directory, or move it away to start without history", dir, err)
+// OpenStore opens the TSDB under cfg.Dir, and reads the newest hours of its write-ahead log to know what is there. A log that
+// is torn is cut, and a block that is damaged put aside; both are counted. On a full disk it opens the TSDB once there is room.
+func OpenStore(cfg Config, log *slog.Logger) (*Store, error) { return newStore(realDisk{}, cfg, log) }
+
+func newStore(d disk, cfg Config, log *slog.Logger) (*Store, error) {
+	s := &Store{
+		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), disk: d, groups: map[groupKey]*group{},
+		chosen: newChosen(cfg.MaxClasses), tends: make(chan struct{}, 1), retry: reopenEvery,
 	}
-	s := &Store{db: db, log: log, cfg: cfg, groups: map[groupKey]*group{}, chosen: newChosen(cfg.MaxClasses)}
 	for _, m := range cfg.ForecastMinutes {
 		s.horizons = append(s.horizons, strconv.Itoa(m))
 	}
 	s.horizons = append(s.horizons, HorizonWindowMax)
+	switch err := s.start(); {
+	case errors.As(err, new(*FullError)):
+		s.suspect = true
+		log.Error("there is no history until the disk has room", "dir", s.dir, "cause", err.Error())
+		return s, nil
+	case err != nil:
+		return nil, fmt.Errorf("series in %s: %w", s.dir, err)
+	}
 	if err := s.resume(); err != nil {
-		return nil, errors.Join(fmt.Errorf("series in %s: %w", dir, err), db.Close())
+		return nil, errors.Join(fmt.Errorf("series in %s: %w", s.dir, err), s.db.Close())
 	}
 	return s, nil
 }
@@ -136,7 +158,33 @@ func (s *Store) newest() (t int64, ok bool) {
 }
 
 // Queryable is the store as PromQL reads it.
-func (s *Store) Queryable() promstorage.SampleAndChunkQueryable { return s.db }
+func (s *Store) Queryable() promstorage.Queryable { return s }
+
+// Querier reads the samples from mint to maxt, Unix ms.
+func (s *Store) Querier(mint, maxt int64) (promstorage.Querier, error) {
+	s.open.RLock()
+	if s.db == nil {
+		s.open.RUnlock()
+		return nil, fmt.Errorf("series in %s cannot be read until the disk works again", s.dir)
+	}
+	q, err := s.db.Querier(mint, maxt)
+	if err != nil {
+		s.open.RUnlock()
+		return nil, err
+	}
+	return &reading{Querier: q, done: sync.OnceFunc(s.open.RUnlock)}, nil
+}
+
+// reading keeps the TSDB open until it is closed.
+type reading struct {
+	promstorage.Querier
+	done func()
+}
+
+func (r *reading) Close() error {
+	defer r.done()
+	return r.Querier.Close()
+}
 
 // Sample is one value of a series; T is Unix ms.
 type Sample struct {
@@ -155,9 +203,6 @@ func (s *Store) Counters() StoreCounters {
 	defer s.mu.Unlock()
 	return s.counters
 }
-
-// Close stops the compaction and closes the files; what was appended is in the write-ahead log.
-func (s *Store) Close() error { return s.db.Close() }
 
 // lookup finds or makes a group; nil when it would exceed the bound.
 func (s *Store) lookup(k groupKey) *group {

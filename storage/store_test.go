@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -61,18 +62,42 @@ func forecast(class string, origin int) forecaster.Forecast {
 // appendTick stores what a tick of a pool with two classes leaves: the minute before it and a forecast.
 func appendTick(t *testing.T, s *Store, m int) {
 	t.Helper()
+	if err := tryTick(s, m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tryTick(s *Store, m int) error {
 	d := decision(m, "p")
 	d.Resources = []alerting.ResourceEvidence{{Dimension: features.DimRequests, PerReplica: 10, Probability: .5,
 		ETA: forecaster.ETA{P10: time.Minute, P50: forecaster.Never, P90: forecaster.Never}}}
-	err := s.Append(minute(m),
+	return s.Append(minute(m),
 		[]features.Window{window("chat", m-1, 60*float64(m)), window("rag", m-1, 30)},
 		[]forecaster.PoolForecast{{
 			Pool: "p", Origin: minute(m),
 			Classes: []forecaster.Forecast{forecast("chat", m)}, Total: []forecaster.Forecast{forecast("*", m)},
 		}},
 		[]alerting.Decision{*d})
-	if err != nil {
-		t.Fatal(err)
+}
+
+// Where the disk has no room to spare nothing is written, and each tick says so.
+func TestStoreLeavesRoom(t *testing.T) {
+	s, d := openStore(t, config(t.TempDir())), newFaultyDisk()
+	s.disk = d
+	appendTick(t, s, 1)
+	d.free = Reserve - 1
+	var full *FullError
+	if err := tryTick(s, 2); !errors.As(err, &full) || full.Free != Reserve-1 || full.Need != Reserve {
+		t.Errorf("without room: %v", err)
+	}
+	d.free = Reserve
+	appendTick(t, s, 3)
+	if c := s.Counters(); c.LostTicks != 1 || c.Appended != 2*samplesPerTick {
+		t.Errorf("%+v", c)
+	}
+	got := dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p"}`]
+	if diff := cmp.Diff([]string{"1=4", "3=4"}, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

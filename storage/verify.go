@@ -138,6 +138,12 @@ func (v *verifier) damage(path, what string, mend func() (string, error)) {
 
 // aside moves something out of the way, so that it is read no more.
 func (v *verifier) aside(path string) (string, error) {
+	to, err := aside(realDisk{}, path)
+	return "put aside as " + to, err
+}
+
+// aside renames what is damaged, and says how.
+func aside(d disk, path string) (name string, err error) {
 	to := path + asideSuffix
 	for n := 2; ; n++ {
 		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
@@ -145,10 +151,10 @@ func (v *verifier) aside(path string) (string, error) {
 		}
 		to = fmt.Sprintf("%s%s.%d", path, asideSuffix, n)
 	}
-	if err := os.Rename(path, to); err != nil {
+	if err := d.Rename(path, to); err != nil {
 		return "", err
 	}
-	return "put aside as " + filepath.Base(to), realDisk{}.SyncDir(filepath.Dir(path))
+	return filepath.Base(to), d.SyncDir(filepath.Dir(path))
 }
 
 // cut tells of a file of records that is damaged from byte size on.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 
 	"go.uber.org/zap"
@@ -9,6 +10,7 @@ import (
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/storage"
 )
 
 // exportCounters publishes what the parts count of themselves.
@@ -88,10 +90,28 @@ func (d *daemon) exportStorage() {
 		}},
 		{"forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func() uint64 { return d.store.Counters().Capped }},
 		{"forewarm_series_pooled_total", "Minutes of classes beyond storage.max_classes, which are in the history as part of _other.", func() uint64 { return d.store.Counters().Pooled }},
-		{"forewarm_series_lost_ticks_total", "Ticks whose samples could not be committed.", func() uint64 { return d.store.Counters().LostTicks }},
+		{"forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks }},
+		{"forewarm_series_log_corruptions_total", "Times that the log of the time-series database was found torn or corrupted and was cut there.", func() uint64 { return d.store.Counters().Corruptions }},
+		{"forewarm_series_damaged_blocks_total", "Blocks of the time-series database found damaged at the start, and put aside.", func() uint64 { return d.store.Counters().DamagedBlocks }},
+		{"forewarm_series_untended_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().Untended }},
 	} {
 		d.exporter.Counter(c.name, c.help, c.value)
 	}
+	d.exporter.Gauge("forewarm_storage_degraded", "1 while something could not be written when it was last tried: decisions go on in memory; /readyz says what.", func() float64 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if trouble, _ := d.troubleBut(troubleRemote); trouble != "" {
+			return 1
+		}
+		return 0
+	})
+	d.exporter.Gauge("forewarm_storage_free_bytes", "Free space where storage.dir is.", func() float64 {
+		free, err := storage.Free(d.cfg.Storage.Dir)
+		if err != nil {
+			return math.NaN()
+		}
+		return float64(free)
+	})
 }
 
 // exportListeners publishes what each listener was sent.

@@ -86,10 +86,10 @@ type daemon struct {
 
 	mu         sync.Mutex
 	status     server.Status
-	omissions  forewarm.Omissions // as of the last tick
-	damaged    uint64             // snapshot files
-	savedBytes int64              // of the newest snapshot
-	unsaved    map[string]string  // why the last snapshot, or journal entry, could not be written
+	omissions  forewarm.Omissions  // as of the last tick
+	damaged    uint64              // snapshot files
+	savedBytes int64               // of the newest snapshot
+	unsaved    map[string]unstored // by what it is: snapshot, journal, outbox, series …
 	undelivery map[string]undelivery
 	tickedAt   time.Time         // when the newest tick came, by the clock of the machine
 	folded     uint64            // records counted since the process began
@@ -434,7 +434,9 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (tick
 // emit takes what one tick produced: to disk first, then to the world.
 func (d *daemon) emit(out *forewarm.Output) {
 	began := time.Now()
-	if err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions); err != nil {
+	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
+	d.stored("series", err)
+	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 	d.sayCapped()

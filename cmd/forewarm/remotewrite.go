@@ -19,7 +19,7 @@ func (d *daemon) openRemoteWrite() (err error) {
 		return err
 	}
 	d.onClose(d.queue.Close)
-	if d.writer, err = remote.NewWriter(c, d.queue, log, func(err error) { d.stored("remote write", err) }); err != nil {
+	if d.writer, err = remote.NewWriter(c, d.queue, log, func(err error) { d.stored(troubleRemote, err) }); err != nil {
 		return usageError{fmt.Errorf("remote_write: %w", err)}
 	}
 	d.store.Forward(d.writer.Take)

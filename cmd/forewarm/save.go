@@ -116,6 +116,9 @@ func (d *daemon) save(frozen *forewarm.Frozen, tick time.Time) (*storage.Snapsho
 			return nil, err
 		}
 	}
+	if d.store != nil {
+		d.stored("series fsync", d.store.Sync())
+	}
 	if d.queue != nil {
 		d.stored("remote write queue", d.queue.Sync())
 	}

@@ -53,6 +53,9 @@ func (d *daemon) watchSelf(ctx context.Context) error {
 func (d *daemon) lookAfter(w *selfWatch, now time.Time) {
 	vitals := w.count(d.takenIn())
 	vitals.Sinks = d.sinkVitals()
+	d.mu.Lock()
+	vitals.Storage, vitals.StorageSince = d.troubleBut(troubleRemote)
+	d.mu.Unlock()
 	var notices []alerting.Pending
 	for _, a := range w.board.Update(now.UTC().Truncate(time.Second), alerting.SelfConditions(&vitals, d.cfg.Decision)) {
 		n := alerting.Notice{Alert: &a}

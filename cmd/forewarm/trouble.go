@@ -17,6 +17,15 @@ type undelivery struct {
 	err   string
 }
 
+// unstored is why something could not be written when it was last tried.
+type unstored struct {
+	since time.Time
+	err   string
+}
+
+// troubleRemote is the part that is no matter of this machine's disk.
+const troubleRemote = "remote write"
+
 // stored notes how the last write of what ended.
 func (d *daemon) stored(what string, err error) {
 	d.mu.Lock()
@@ -26,18 +35,36 @@ func (d *daemon) stored(what string, err error) {
 		return
 	}
 	if d.unsaved == nil {
-		d.unsaved = map[string]string{}
+		d.unsaved = map[string]unstored{}
 	}
-	d.unsaved[what] = err.Error()
+	u, failing := d.unsaved[what]
+	if !failing {
+		u.since = time.Now()
+	}
+	u.err = err.Error()
+	d.unsaved[what] = u
 }
 
 // storageTrouble says what could not be written when it was last tried, "" when all was. The caller holds mu.
 func (d *daemon) storageTrouble() string {
+	trouble, _ := d.troubleBut("")
+	return trouble
+}
+
+// troubleBut says the same without one part, and since when. The caller holds mu.
+func (d *daemon) troubleBut(part string) (trouble string, since time.Time) {
 	var out []string
 	for _, what := range slices.Sorted(maps.Keys(d.unsaved)) {
-		out = append(out, what+": "+d.unsaved[what])
+		u := d.unsaved[what]
+		if what == part {
+			continue
+		}
+		out = append(out, what+": "+u.err)
+		if since.IsZero() || u.since.Before(since) {
+			since = u.since
+		}
 	}
-	return strings.Join(out, "; ")
+	return strings.Join(out, "; "), since
 }
 
 func (d *daemon) undelivered(f *sink.Failure) {

@@ -1,0 +1,123 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// smallDisk mounts a file system of so many bytes, which takes root.
+func smallDisk(t *testing.T, bytes int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("forewarm-test", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
+		if os.Getenv("FOREWARM_CI") == "1" {
+			t.Fatalf("no file system can be mounted to be filled: %v", err)
+		}
+		t.Skipf("no file system can be mounted to be filled: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+// fill leaves so many bytes free; the returned function frees them.
+func fill(t *testing.T, dir string, leave int64) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, "ballast")
+	at, err := realDisk{}.Free(dir)
+	if err == nil {
+		err = os.WriteFile(path, make([]byte, max(0, at-leave)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// blind does not see how much room there is, so that writes run into the end of it.
+type blind struct{ realDisk }
+
+func (blind) Free(string) (int64, error) { return math.MaxInt64, nil }
+
+// TestStoreOnAFullDisk fills a real file system so that the write-ahead log, and the chunks that leave the memory, end wherever
+// the room does. The store says so and stays up; it goes on by itself when there is room, and what it said to be stored is
+// there then, and after a restart.
+func TestStoreOnAFullDisk(t *testing.T) {
+	const filled, freed, end = 130, 260, 400
+	for _, leave := range []int64{0, 4 << 10, 20 << 10, 36 << 10, 100 << 10, 260 << 10} {
+		t.Run(fmt.Sprintf("%d kB", leave>>10), func(t *testing.T) {
+			dir := smallDisk(t, 32<<20)
+			s := openStore(t, config(dir))
+			s.disk, s.retry = blind{}, 0
+			var free func()
+			stored, lost := map[int]bool{}, 0
+			for m := 1; m <= end; m++ {
+				switch m {
+				case filled:
+					free = fill(t, dir, leave)
+				case freed:
+					free()
+				}
+				err := tryTick(s, m)
+				s.tends <- struct{}{} // whatever the tick has begun is over
+				<-s.tends
+				if stored[m] = err == nil; err != nil {
+					lost++
+				}
+				if m > freed+2 && err != nil {
+					t.Fatalf("minute %d: there is room again: %v", m, err)
+				}
+			}
+			if c := s.Counters(); c.LostTicks != uint64(lost) || lost == 0 {
+				t.Errorf("%d ticks are lost: %+v", lost, c)
+			}
+			for _, when := range []string{"before", "after"} {
+				have := dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p"}`]
+				there := strings.Join(have, " ") + " "
+				for m := 1; m <= end; m++ {
+					if stored[m] && !strings.Contains(" "+there, fmt.Sprintf(" %d=%d ", m, 3+m%2)) {
+						t.Fatalf("%s a restart minute %d is missing: %s", when, m, there)
+					}
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				s = openStore(t, config(dir))
+				if c := s.Counters(); c.Corruptions+c.DamagedBlocks > 0 {
+					t.Errorf("%+v", c)
+				}
+			}
+			t.Logf("%d ticks lost", lost)
+		})
+	}
+}
+
+// TestReadOnlyDisk: nothing starts, and each part names what it could not write; nobody is said to use the directory.
+func TestReadOnlyDisk(t *testing.T) {
+	dir := smallDisk(t, 64<<20)
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	for name, open := range map[string]func() error{
+		"":          func() error { _, err := Lock(dir); return err },
+		"journal":   func() error { _, err := OpenJournal(filepath.Join(dir, "journal"), quiet); return err },
+		"outbox":    func() error { _, err := OpenOutbox(filepath.Join(dir, "outbox"), quiet); return err },
+		"remote":    func() error { _, err := OpenQueue(filepath.Join(dir, "remote"), 1<<20, quiet); return err },
+		"snapshots": func() error { _, err := OpenSnapshots(filepath.Join(dir, "snapshots"), quiet); return err },
+		"tsdb":      func() error { _, err := OpenStore(config(dir), quiet); return err },
+	} {
+		err := open()
+		if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), filepath.Join(dir, name)) || errors.Is(err, ErrLocked) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/wlog"
+)
+
+// probeBytes is what the chunks of the log may take: a sample is smaller in a chunk than in the log.
+const probeBytes = walSegment / 4
+
+// start opens the TSDB, after damaged blocks are put aside: it would refuse to start for one of them.
+func (s *Store) start() (err error) {
+	defer recovered(&err)
+	if err := s.probe(); err != nil {
+		return err
+	}
+	if err := s.putAside(); err != nil {
+		return err
+	}
+	o := tsdb.DefaultOptions()
+	o.RetentionDuration = s.cfg.Retention.Milliseconds()
+	o.MaxBlockDuration = max(o.MinBlockDuration, o.RetentionDuration/10)
+	o.MaxBytes = s.cfg.MaxBytes
+	o.OutOfOrderTimeWindow = outOfOrder.Milliseconds()
+	o.WALSegmentSize = walSegment
+	o.StripeSize = 1024
+	o.NoLockfile = true                   // the directory is locked as a whole
+	o.BlockReloadInterval = math.MaxInt64 // see tend
+	metrics := prometheus.NewRegistry()
+	db, err := tsdb.Open(s.dir, s.log, metrics, o, nil)
+	if err != nil {
+		return fmt.Errorf("%w: mend the disk, or run forewarm verify -repair %s, or move %s away to start without history", err, s.cfg.Dir, s.dir)
+	}
+	db.DisableCompactions()
+	s.db = db
+	if n := total(metrics, "prometheus_tsdb_wal_corruptions_total"); n > 0 {
+		s.counters.Corruptions += n
+		s.log.Warn("the log of the series was torn or corrupted: it was cut there, and what follows is lost to the history", "dir", s.dir)
+	}
+	return nil
+}
+
+// probe finds out whether the disk takes what reading the log may write: the TSDB ends the process where it does not.
+func (s *Store) probe() error {
+	if err := s.disk.MkdirAll(s.dir); err != nil {
+		return err
+	}
+	if err := roomFor(s.disk, s.dir, 0); err != nil {
+		return err
+	}
+	path := filepath.Join(s.dir, "probe"+tempSuffix)
+	if err := writeFile(s.disk, path, exactly(make([]byte, probeBytes))); err != nil {
+		return err
+	}
+	return s.disk.Remove(path)
+}
+
+// total is the value of a counter.
+func total(r prometheus.Gatherer, name string) (n uint64) {
+	families, _ := r.Gather() // what is there counts
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				n += uint64(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return n
+}
+
+// blockVersion is the version of a block's meta.json.
+const blockVersion = 1
+
+// putAside moves damaged blocks out of the way, and counts them. What the operating system refuses to read is no damage.
+func (s *Store) putAside() error {
+	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if _, err := ulid.ParseStrict(e.Name()); err != nil || !e.IsDir() {
+			continue
+		}
+		path := filepath.Join(s.dir, e.Name())
+		switch err := openable(path); {
+		case err == nil:
+		case errors.As(err, new(*versionError)) || errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("block %s: %w: mend that, or move it away", path, err)
+		default:
+			to, e := aside(s.disk, path)
+			if e != nil {
+				return fmt.Errorf("block %s: %w, and it cannot be put aside: %w", path, err, e)
+			}
+			s.counters.DamagedBlocks++
+			s.log.Error("a block of the history is damaged and was put aside; its hours are missing from reports", "block", path, "as", to, "cause", err.Error())
+		}
+	}
+	return nil
+}
+
+// openable says what keeps a block from being opened.
+func openable(path string) error {
+	b, err := os.ReadFile(filepath.Join(path, "meta.json"))
+	if err != nil {
+		return err
+	}
+	var meta struct{ Version uint32 }
+	if err := json.Unmarshal(b, &meta); err != nil {
+		return fmt.Errorf("meta.json: %w", err)
+	}
+	if meta.Version > blockVersion {
+		return &versionError{meta.Version, blockVersion}
+	}
+	block, err := tsdb.OpenBlock(discard, path, nil, nil)
+	if err != nil {
+		return err
+	}
+	return block.Close()
+}
+
+// recovered turns a panic of the TSDB into an error: it panics when chunks cannot be written, and again, on a nil pointer, when
+// it is used or closed after that.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("the TSDB gave up: %v", r)
+	}
+}
+
+// ready is nil where a tick can be stored. After a write that failed the TSDB is opened anew: what it wrote of a record may
+// be torn, and all that follows would be lost with the next start.
+func (s *Store) ready() error {
+	if err := roomFor(s.disk, s.dir, 0); err != nil {
+		return err
+	}
+	if !s.suspect {
+		return nil
+	}
+	if now := time.Now(); now.Before(s.retryAt) {
+		return errors.New("the TSDB is opened anew after a failed write, in a moment")
+	} else {
+		s.retryAt = now.Add(s.retry)
+	}
+	if !s.open.TryLock() {
+		return errors.New("the TSDB is opened anew after a failed write, once nobody reads")
+	}
+	defer s.open.Unlock()
+	if s.db != nil {
+		if err := closed(s.db); err != nil {
+			s.log.Warn("closing the series after a failed write", "cause", err.Error())
+		}
+		s.db = nil
+	}
+	if err := s.start(); err != nil {
+		return err
+	}
+	for _, g := range s.groups {
+		for i := range g.series {
+			g.series[i].ref = 0
+		}
+	}
+	s.suspect = false
+	s.log.Info("the series go on", "ticks lost since the start", s.counters.LostTicks)
+	return nil
+}
+
+func closed(db *tsdb.DB) (err error) {
+	defer recovered(&err)
+	return db.Close()
+}
+
+// tend moves full chunks to files and compacts, beside the appends. The TSDB's own goroutine would do the same, and end the
+// process when the disk fails.
+func (s *Store) tend() {
+	head, now := s.db.Head(), time.Now()
+	if now.Before(s.tendAt) && (head.MaxTime()-head.MinTime() <= tsdb.DefaultBlockDuration*3/2 || s.counters.Untended > 0) {
+		return
+	}
+	select {
+	case s.tends <- struct{}{}:
+	default:
+		return
+	}
+	s.tendAt = now.Add(tendEvery)
+	s.open.RLock()
+	db := s.db
+	go func() {
+		defer func() { <-s.tends }()
+		defer s.open.RUnlock()
+		s.tended(compact(db))
+	}()
+}
+
+// compact maps full chunks and compacts where it is time to.
+func compact(db *tsdb.DB) (panicked bool, err error) {
+	panicked = true
+	defer recovered(&err)
+	db.ForceHeadMMap()
+	err = db.Compact(context.Background())
+	return false, err
+}
+
+// tended takes note of how that went.
+func (s *Store) tended(panicked bool, err error) {
+	if err == nil {
+		return
+	}
+	s.log.Error("the series could not be compacted; it is tried again", "dir", s.dir, "cause", err.Error())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counters.Untended++
+	s.suspect = s.suspect || panicked
+}
+
+// Sync makes what is stored survive a loss of power.
+func (s *Store) Sync() error {
+	for _, log := range []string{"wal", "wbl"} {
+		dir := filepath.Join(s.dir, log)
+		_, last, err := wlog.Segments(dir)
+		if err != nil || last < 0 {
+			continue // where there is none, there is nothing to sync
+		}
+		f, err := os.Open(wlog.SegmentName(dir, last)) // those before it are synced as they end
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = errors.Join(f.Sync(), f.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("series: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close waits for a compaction under way and closes the files; what was appended is in the write-ahead log.
+func (s *Store) Close() error {
+	s.tends <- struct{}{}
+	defer func() { <-s.tends }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db == nil {
+		return nil
+	}
+	return closed(s.db)
+}
