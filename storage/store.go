@@ -78,6 +78,7 @@ type Store struct {
 	resumedTo int64            // newest of those, Unix ms
 	swept     int64            // tick of the last sweep, Unix ms
 	counters  StoreCounters
+	untended  error         // why the last attempt to compact failed
 	suspect   bool          // a write has failed, so that the log may be torn in its middle
 	retry     time.Duration // between two attempts to open the TSDB anew
 	retryAt   time.Time

@@ -36,6 +36,7 @@ func (s *Store) start() (err error) {
 	o.MaxBytes = s.cfg.MaxBytes
 	o.OutOfOrderTimeWindow = outOfOrder.Milliseconds()
 	o.WALSegmentSize = walSegment
+	o.MaxBlockChunkSegmentSize = walSegment // it is allocated before it is filled; by default half a GiB
 	o.StripeSize = 1024
 	o.NoLockfile = true                   // the directory is locked as a whole
 	o.BlockReloadInterval = math.MaxInt64 // see tend
@@ -188,7 +189,7 @@ func closed(db *tsdb.DB) (err error) {
 // process when the disk fails.
 func (s *Store) tend() {
 	head, now := s.db.Head(), time.Now()
-	if now.Before(s.tendAt) && (head.MaxTime()-head.MinTime() <= tsdb.DefaultBlockDuration*3/2 || s.counters.Untended > 0) {
+	if now.Before(s.tendAt) && (s.untended != nil || head.MaxTime()-head.MinTime() <= tsdb.DefaultBlockDuration*3/2) {
 		return
 	}
 	select {
@@ -217,14 +218,22 @@ func compact(db *tsdb.DB) (panicked bool, err error) {
 
 // tended takes note of how that went.
 func (s *Store) tended(panicked bool, err error) {
-	if err == nil {
-		return
-	}
-	s.log.Error("the series could not be compacted; it is tried again", "dir", s.dir, "cause", err.Error())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.untended = err; err == nil {
+		return
+	}
+	s.untended = fmt.Errorf("series in %s could not be compacted, which is tried again: %w", s.dir, err)
+	s.log.Error("the series could not be compacted; it is tried again", "dir", s.dir, "cause", err.Error())
 	s.counters.Untended++
 	s.suspect = s.suspect || panicked
+}
+
+// Untended is why the last attempt to compact failed, nil when it did not.
+func (s *Store) Untended() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.untended
 }
 
 // Sync makes what is stored survive a loss of power.

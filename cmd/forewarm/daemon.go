@@ -436,6 +436,7 @@ func (d *daemon) emit(out *forewarm.Output) {
 	began := time.Now()
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
 	d.stored("series", err)
+	d.stored("compaction", d.store.Untended())
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
