@@ -72,7 +72,7 @@ func (p *Pool) fanChart() (figure, bool) {
 		high = max(high, limit)
 	}
 	span := float64(t.Minutes * len(t.Actual))
-	title := fmt.Sprintf("%s of %s: forecast %d minutes ahead, and what came", t.Resource, p.Pool, t.Ahead)
+	title := fmt.Sprintf("%s of %s: forecast %d minutes ahead, and what came", resource(t.Resource), p.Pool, t.Ahead)
 	saturated := p.Saturation.SaturatedMinutes
 	c := draw.New(wideWidth, chartHeight+20, title, fmt.Sprintf("the largest minute was %s %s; %d minutes were saturated", draw.Short(top(t.Peak)), t.Unit, saturated), 0, span, 0, high*1.05)
 	c.YAxis(perSecond(t.Unit), draw.Short)
@@ -176,8 +176,8 @@ func (p *Pool) horizonChart() (figure, bool) {
 		if err != nil || a.Class != features.TotalClass || a.Outcomes == 0 || math.IsNaN(float64(a.WAPE)) {
 			continue
 		}
-		if len(lines) == 0 || lines[len(lines)-1].name != a.Dimension {
-			lines = append(lines, line{name: a.Dimension})
+		if len(lines) == 0 || lines[len(lines)-1].name != resource(a.Dimension) {
+			lines = append(lines, line{name: resource(a.Dimension)})
 		}
 		l := &lines[len(lines)-1]
 		l.xs, l.ys = append(l.xs, float64(m)), append(l.ys, 100*float64(a.WAPE))
@@ -233,7 +233,7 @@ func (p *Pool) calibrationChart() (figure, bool) {
 			outside++
 		}
 	}
-	title := fmt.Sprintf("Calibration: %s, %s min ahead", a.Dimension, a.Horizon)
+	title := fmt.Sprintf("Calibration: %s, %s min ahead", resource(a.Dimension), a.Horizon)
 	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("%d of %d deciles are outside of the band of calibrated forecasts", outside, len(xs)), 0, 100, 0, 100)
 	c.YAxis("% of outcomes below", draw.Short)
 	for _, v := range []float64{0, 20, 40, 60, 80, 100} {
@@ -261,7 +261,7 @@ func (p *Pool) pitChart() (figure, bool) {
 	for _, k := range a.PIT {
 		most = max(most, float64(k)/float64(n))
 	}
-	title := fmt.Sprintf("Where outcomes fell in the forecasts: %s", a.Dimension)
+	title := fmt.Sprintf("Where outcomes fell in the forecasts: %s", resource(a.Dimension))
 	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("lowest tenth %.1f %%, highest tenth %.1f %% of outcomes; 10 %% each is calibrated",
 		100*float64(a.PIT[0])/float64(n), 100*float64(a.PIT[bins-1])/float64(n)), 0, 100, 0, 100*most*1.08)
 	c.YAxis("% of outcomes", draw.Short)
@@ -333,11 +333,11 @@ func (p *Pool) costChart() (figure, bool) {
 		return figure{}, false
 	}
 	title := "What was paid, and what it was for"
-	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("ready %s, taken by demand %s, idle %s, missing %s", v.Ready, v.Needed, v.Over, v.Under), 0, float64(len(bars)), 0, high*1.15)
+	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("ready %s, taken by demand %s, idle %s, missing %s", v.Ready.cell(), v.Needed.cell(), v.Over.cell(), v.Under.cell()), 0, float64(len(bars)), 0, high*1.15)
 	c.YAxis("replica-hours", draw.Short)
 	for i, b := range bars {
 		x := float64(i)
-		c.Bar(b.class, x+.2, x+.8, 0, float64(b.ReplicaHours), b.name+": "+b.Amount.String())
+		c.Bar(b.class, x+.2, x+.8, 0, float64(b.ReplicaHours), b.name+": "+b.Amount.cell())
 		c.XMark(x+.5, b.name)
 		if !math.IsNaN(float64(b.ReplicaHours)) {
 			c.Text(c.X(x+.5), c.Y(float64(b.ReplicaHours))-5, "mid", draw.Short(float64(b.ReplicaHours)))
@@ -345,7 +345,7 @@ func (p *Pool) costChart() (figure, bool) {
 	}
 	caption := "Paid: ready and warming up. Taken: what demand took. Idle: ready beyond demand, reserves and the least size. Least: what one who knew demand would have paid."
 	if v.ShortUSD > 0 {
-		caption += " Saturated minutes cost " + dollars(float64(v.ShortUSD)) + " beside."
+		caption += " Saturated minutes cost " + money(v.ShortUSD) + " beside."
 	}
 	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String())}, true
 }

@@ -169,24 +169,23 @@ func (p *Pool) main() *Accuracy {
 
 // firstTable is what a busy reader needs of each pool.
 func firstTable(pools []*Pool) grid {
-	g := grid{Head: []string{"pool", "state", ">saturated", ">announced in time", ">late or missed", ">false alarms", ">error 15 min ahead", ">90 % held", ">ready", ">idle", "what to do"}}
+	g := grid{Head: []string{"pool", "state", ">minutes saturated", ">announced in time", ">false alarms", ">error 15 min ahead", ">90 % quantile held", ">used", ">beyond need", ">with hindsight", "what to do"}}
 	for _, p := range pools {
 		s, v := &p.Saturation, &p.Decisions.Provision
-		saturated, inTime, missed, alarms := unknown, unknown, unknown, unknown
+		row := []string{p.Pool, string(p.state()), unknown, unknown, unknown, unknown, unknown, unknown, unknown, unknown, p.advice()}
 		if s.KnownMinutes > 0 {
-			saturated = fmt.Sprintf("%d min", s.SaturatedMinutes)
-			inTime, missed, alarms = fmt.Sprint(s.InTime+s.Averted), fmt.Sprint(s.Late+s.Missed), fmt.Sprint(s.False)
+			row[2], row[4] = fmt.Sprint(s.SaturatedMinutes), fmt.Sprint(s.False)
+			if all := s.InTime + s.Late + s.Missed; all > 0 {
+				row[3] = fmt.Sprintf("%d of %d", s.InTime, all)
+			}
 		}
-		wape, q90 := unknown, unknown
 		if a := p.main(); a != nil {
-			wape, q90 = percent(a.WAPE)+" of "+a.Dimension, percent(a.Q90.Share)
+			row[5], row[6] = fmt.Sprintf("%s (%s)", percent(a.WAPE), resource(a.Dimension)), percent(a.Q90.Share)
 		}
-		ready, idle := Amount{ReplicaHours: Number(p.Decisions.ReadyReplicaHours)}.String(), unknown
 		if v.KnownMinutes > 0 {
-			ready, idle = v.Ready.String(), v.Over.String()
+			row[7], row[8], row[9] = v.Paid.cell(), v.Over.cell(), v.Clairvoyant.cell()
 		}
-		g.Rows = append(g.Rows, []string{p.Pool, string(p.state()), saturated, inTime, missed, alarms, wape, q90, ready, idle, p.advice()})
-		g.States = append(g.States, p.state())
+		g.Rows, g.States = append(g.Rows, row), append(g.States, p.state())
 	}
 	return g
 }
@@ -208,7 +207,7 @@ func (p *Pool) advice() string {
 		return fmt.Sprintf("Mend telemetry: %s of the minutes are not known.", percent(1-Number(p.Data.Observed)/Number(p.Data.Minutes)))
 	case s.Missed+s.Late > 0 && p.worst() != nil:
 		e := p.worst()
-		return fmt.Sprintf("Look at %s: %s was %s of what was forecast, mostly %s.", day(e.Start), e.Resource, percent(e.Actual/e.Forecast), e.Parts[0].Cause.words())
+		return fmt.Sprintf("Look at %s: %s came to %s of capacity where %s was forecast, for %s.", day(e.Start), resource(e.Resource), percent(e.Actual), percent(e.Forecast), e.because(1))
 	case s.Missed+s.Late > 0:
 		return "Look at the saturations that were late or missed."
 	case s.False > s.InTime+s.Averted:
@@ -217,32 +216,15 @@ func (p *Pool) advice() string {
 	return "Nothing."
 }
 
-// worst is the largest error that came as more than was forecast, its largest part first; nil when none is attributed.
-func (p *Pool) worst() *ErrorEpisode {
-	var out *ErrorEpisode
+// worst is the largest error that came as more than was forecast; nil when none is attributed.
+func (p *Pool) worst() (worst *ErrorEpisode) {
 	for i := range p.Errors {
-		if e := &p.Errors[i]; len(e.Parts) > 0 && e.Error > 0 && (out == nil || e.Error > out.Error) {
-			out = e
+		if e := &p.Errors[i]; len(e.Parts) > 0 && e.Error > 0 && (worst == nil || e.Error > worst.Error) {
+			worst = e
 		}
 	}
-	if out == nil {
-		return nil
-	}
-	e := *out
-	e.Parts = largest(e.Parts)
-	return &e
+	return worst
 }
-
-// largest orders parts by how much they explain.
-func largest(parts []ErrorPart) []ErrorPart {
-	out := slices.Clone(parts)
-	slices.SortStableFunc(out, func(a, b ErrorPart) int {
-		return cmp.Compare(math.Abs(float64(b.Amount)), math.Abs(float64(a.Amount)))
-	})
-	return out
-}
-
-func (c Cause) words() string { return strings.ReplaceAll(string(c), "_", " ") }
 
 // brief is what a change does, in a clause.
 func (e *Effect) brief() string {
@@ -252,24 +234,6 @@ func (e *Effect) brief() string {
 	return fmt.Sprintf(": saturated minutes %s → %s, GPU-hours %s → %s", quantity(e.SaturatedMinutesBefore, ""), quantity(e.SaturatedMinutesAfter, ""),
 		quantity(e.GPUHoursBefore, ""), quantity(e.GPUHoursAfter, ""))
 }
-
-// String is an amount in GPU-hours, or else replica-hours, with its cost.
-func (a Amount) String() string {
-	hours, unit := a.GPUHours, " GPU-h"
-	if math.IsNaN(float64(hours)) || hours == 0 && a.ReplicaHours != 0 {
-		hours, unit = a.ReplicaHours, " replica-h"
-	}
-	if math.IsNaN(float64(hours)) {
-		return unknown
-	}
-	text := quantity(hours, "") + unit
-	if usd := float64(a.USD); !math.IsNaN(usd) && usd != 0 {
-		text += ", " + dollars(usd)
-	}
-	return text
-}
-
-func dollars(usd float64) string { return "$" + strings.ReplaceAll(quantity(Number(usd), ""), " ", "") }
 
 func (p *Pool) view(outline bool) poolView {
 	d := &p.Decisions
@@ -318,7 +282,7 @@ func (p *Pool) episodes() grid {
 	g := grid{Title: "Saturations", Head: []string{"start (UTC)", ">length", "resource", ">peak of capacity", "announced", ">lead"}}
 	all := p.Saturation.Episodes
 	for _, e := range all[:min(len(all), episodesShown)] {
-		g.Rows = append(g.Rows, []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), e.Resource, percent(e.Utilisation),
+		g.Rows = append(g.Rows, []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource), percent(e.Utilisation),
 			strings.ReplaceAll(string(e.Outcome), "_", " "), lead(e.LeadMinutes)})
 		g.States = append(g.States, map[Outcome]state{InTime: held, Late: watch, Missed: act}[e.Outcome])
 	}
@@ -335,20 +299,11 @@ func leftOut(n int, noun string) string {
 }
 
 func (p *Pool) causes() grid {
-	g := grid{Title: "Why forecasts were wrong", Note: "Utilisation is demand over what the ready replicas can take. The parts add up to the error; those under a tenth of it are left out here.",
-		Head: []string{"start (UTC)", ">length", "resource", ">forecast", ">came", "parts of the error", "classes", "note"}}
-	for _, e := range p.Errors[:min(len(p.Errors), errorsShown)] {
-		var parts, drivers []string
-		for _, x := range largest(e.Parts) {
-			if math.Abs(float64(x.Amount)) >= math.Abs(float64(e.Error))/10 {
-				parts = append(parts, x.Cause.words()+" "+signed(x.Amount))
-			}
-		}
-		for _, x := range e.Drivers[:min(len(e.Drivers), 3)] {
-			drivers = append(drivers, x.Class+" ("+x.Cause.words()+") "+signed(x.Amount))
-		}
-		g.Rows = append(g.Rows, []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), e.Resource, percent(e.Forecast), percent(e.Actual),
-			strings.Join(parts, ", "), strings.Join(drivers, ", "), e.Note})
+	g := grid{Title: "Why forecasts were wrong", Note: "Use of capacity as forecast and as it came, in percent of the ready replicas; causes in points of that. All of them, which the JSON has, add up to the difference.",
+		Head: []string{"start (UTC)", ">length", "of", ">forecast", ">came", ">difference", "because of", "note"}}
+	for i := range p.Errors[:min(len(p.Errors), errorsShown)] {
+		e := &p.Errors[i]
+		g.Rows = append(g.Rows, []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource), percent(e.Forecast), percent(e.Actual), inPoints(e.Error), e.because(3), e.Note})
 	}
 	return g
 }
@@ -366,11 +321,7 @@ func (p *Pool) provided() grid {
 		{"ready", v.Ready}, {"warming up", v.Pending}, {"taken by demand", v.Needed}, {"ready beyond demand and reserves", v.Over}, {"missing", v.Under},
 		{"paid", v.Paid}, {"least for one who knew demand", v.Clairvoyant}, {"paid beyond that", v.Regret},
 	} {
-		usd := unknown
-		if !math.IsNaN(float64(x.USD)) {
-			usd = dollars(float64(x.USD))
-		}
-		g.Rows = append(g.Rows, []string{x.name, quantity(x.ReplicaHours, ""), quantity(x.GPUHours, ""), usd})
+		g.Rows = append(g.Rows, []string{x.name, quantity(x.ReplicaHours, ""), quantity(x.GPUHours, ""), money(x.USD)})
 	}
 	g.Note = fmt.Sprintf("Over the %d minutes in which demand, capacity and replicas are known. Of %s asked for, %d came; demand found %d ready, was before %d, and did not need %d.",
 		v.KnownMinutes, count(asks.Replicas, "replica"), asks.Ready, asks.InTime, asks.Late, asks.Unneeded)
@@ -383,7 +334,7 @@ func (p *Pool) provided() grid {
 func (p *Pool) assumed() grid {
 	g := grid{Title: "What decisions rest on", Head: []string{"assumption", ">stated", ">used", ">learned", ">off by", ">confirmed, days ago", "note"}}
 	for _, a := range p.Assumptions {
-		g.Rows = append(g.Rows, []string{a.Name, quantity(a.Stated, a.Unit), quantity(a.Used, a.Unit), quantity(a.Learned, a.Unit), signed(a.Off), quantity(a.AgeDays, ""), a.Note})
+		g.Rows = append(g.Rows, []string{strings.ReplaceAll(a.Name, "_", " "), quantity(a.Stated, a.Unit), quantity(a.Used, a.Unit), quantity(a.Learned, a.Unit), signed(a.Off), quantity(a.AgeDays, ""), a.Note})
 		off := held
 		if math.Abs(float64(a.Off)) > .15 {
 			off = watch
@@ -396,7 +347,7 @@ func (p *Pool) assumed() grid {
 func (p *Pool) drifted() grid {
 	g := grid{Title: "First and second half", Head: []string{"dimension", ">ahead (min)", ">error", ">bias", ">50 % held", ">90 % held"}}
 	for _, d := range p.Drift {
-		g.Rows = append(g.Rows, []string{d.Dimension, d.Horizon, percent(d.First.WAPE) + " → " + percent(d.Second.WAPE), signed(d.First.Bias) + " → " + signed(d.Second.Bias),
+		g.Rows = append(g.Rows, []string{resource(d.Dimension), d.Horizon, percent(d.First.WAPE) + " → " + percent(d.Second.WAPE), signed(d.First.Bias) + " → " + signed(d.Second.Bias),
 			percent(d.First.Q50) + " → " + percent(d.Second.Q50), percent(d.First.Q90) + " → " + percent(d.Second.Q90)})
 	}
 	return g
@@ -413,14 +364,14 @@ func (p *Pool) scores() grid {
 }
 
 func (a *Accuracy) cells() []string {
-	return []string{a.Dimension, a.Horizon, quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias), signed(a.Skill), quantity(a.CRPS, a.Unit),
+	return []string{resource(a.Dimension), a.Horizon, quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias), signed(a.Skill), quantity(a.CRPS, a.Unit),
 		percent(a.Q80.Share), percent(a.Q90.Share), percent(a.Q95.Share), percent(a.Q99.Share), fmt.Sprint(a.Outcomes), fmt.Sprint(a.Missing)}
 }
 
 func (p *Pool) rivals() grid {
 	g := grid{Title: "Against simple forecasts", Note: "Share of their quantile loss that is gone, and how probable as much would be by chance (Diebold–Mariano).", Head: []string{"dimension"}}
 	for _, a := range p.headline() {
-		row := []string{a.Dimension}
+		row := []string{resource(a.Dimension)}
 		for _, c := range a.Baselines {
 			if len(g.Rows) == 0 {
 				g.Head = append(g.Head, ">"+strings.ReplaceAll(c.Baseline, "_", " "))

@@ -158,7 +158,7 @@ func TestFirstPage(t *testing.T) {
 		state  state
 		advice string
 	}{
-		"missed":       {func(*Pool) {}, act, "Look at Mon 2 Mar 00:00: kv was 150 % of what was forecast, mostly prompt length."},
+		"missed":       {func(*Pool) {}, act, "Look at Mon 2 Mar 00:00: KV memory came to 105 % of capacity where 70 % was forecast, for longer prompts of agent (+30 points)."},
 		"missed, why?": {func(p *Pool) { p.Errors = nil }, act, "Look at the saturations that were late or missed."},
 		"suggestion": {func(p *Pool) {
 			p.Suggestions = []Suggestion{{Key: "pools[a].quantile", From: "0.9", To: "0.95", Expected: Effect{Minutes: 1, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 3, GPUHoursBefore: 900, GPUHoursAfter: 930}}}
@@ -192,7 +192,7 @@ func TestText(t *testing.T) {
 			t.Errorf("too long: %q", line)
 		}
 	}
-	if !strings.Contains(b.String(), "llama-70b: ACT\n  saturated:           14 min\n") {
+	if !strings.Contains(b.String(), "llama-70b: ACT\n  minutes saturated:   14\n") {
 		t.Error(b.String())
 	}
 }

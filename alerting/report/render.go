@@ -72,33 +72,8 @@ func table(b *strings.Builder, header []string, rows [][]string) {
 
 // firstPage is the table for a reader in a hurry.
 func firstPage(b *strings.Builder, r *Report) {
-	var rows [][]string
-	for i := range r.Pools {
-		p, s, v := &r.Pools[i], &r.Pools[i].Saturation, &r.Pools[i].Decisions.Provision
-		row := []string{p.Pool, unknown, unknown, unknown, unknown, unknown, unknown, unknown, unknown}
-		if s.KnownMinutes > 0 {
-			row[1] = fmt.Sprint(s.SaturatedMinutes)
-			row[2] = fmt.Sprintf("%d of %d", s.InTime, s.InTime+s.Late+s.Missed)
-		}
-		var worst *Accuracy
-		for _, a := range p.headline() {
-			if worst == nil || a.WAPE > worst.WAPE {
-				worst = &a
-			}
-		}
-		if worst != nil {
-			row[3], row[4] = fmt.Sprintf("%s (%s)", percent(worst.WAPE), resource(worst.Dimension)), percent(worst.Q90.Share)
-		}
-		if v.KnownMinutes > 0 {
-			row[5], row[6], row[7] = v.Paid.cell(), v.Over.cell(), v.Clairvoyant.cell()
-		}
-		row[8] = fmt.Sprint(p.Decisions.Actions)
-		if n := p.Decisions.Thrash.WithinHour; n > 0 {
-			row[8] += fmt.Sprintf(" (%d taken back)", n)
-		}
-		rows = append(rows, row)
-	}
-	table(b, []string{"pool", ">minutes saturated", ">saturations announced in time", ">largest forecast error", ">90 % quantile held", ">used", ">beyond need", ">with hindsight", ">scaling actions"}, rows)
+	g := firstTable(byNeed(r))
+	table(b, g.Head, g.Rows)
 }
 
 // cell shows GPU-hours, or replica-hours where the GPUs of one are not known, and what they cost.
