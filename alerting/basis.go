@@ -12,7 +12,7 @@ import (
 type Basis struct {
 	GPUsPerReplica int     `json:"gpus_per_replica,omitempty" cbor:"1,keyasint,omitempty"`
 	ReplicaHourUSD float64 `json:"replica_hour_usd,omitempty" cbor:"2,keyasint,omitempty"`
-	ShortMinuteUSD float64 `json:"saturated_minute_usd,omitempty" cbor:"3,keyasint,omitempty"`
+	ShortMinuteUSD float64 `json:"short_minute_usd,omitempty" cbor:"3,keyasint,omitempty"`
 	PricesDate     string  `json:"prices_date,omitempty" cbor:"4,keyasint,omitempty"` // YYYY-MM-DD
 	Least          int     `json:"least,omitempty" cbor:"5,keyasint,omitempty"`       // replicas.min
 

@@ -59,6 +59,7 @@ type issue struct {
 	own    Quantiles
 	last   float64
 	rivals [NumBaselines]Quantiles
+	points [NumBaselines]float64 // what they expect
 }
 
 // maxPending bounds the origins whose outcomes are waited for: a day of them, beyond any settling time.
@@ -125,7 +126,7 @@ func (s *Scorer) settle(t *scored, origin int64, outcome float64) {
 			t.Missing++
 			return
 		}
-		t.add(origin, outcome, &x.own, x.last, &x.rivals)
+		t.add(origin, outcome, &x.own, x.last, &x.rivals, &x.points)
 		half := &t.halves[0]
 		if origin+int64(t.to)-1 >= s.Split {
 			half = &t.halves[1]
@@ -139,10 +140,14 @@ func (s *Scorer) rival(p *issued) {
 	for i := range p.of {
 		x := &p.of[i]
 		for b := range NumBaselines {
-			x.rivals[b] = x.target.residuals[b].around(s.track.point(b, x.target.target, p.origin))
+			x.points[b] = s.track.point(b, x.target.target, p.origin)
+			x.rivals[b] = x.target.residuals[b].around(x.points[b])
 		}
 		// One minute's value is no forecast of a maximum: the rival is the largest of as many minutes before the origin.
 		x.last = s.track.largest(p.origin-1-int64(x.target.to-x.target.from), p.origin-1)
+		if x.target.from < x.target.to {
+			x.points[LastValue], x.points[Recent15m] = x.last, s.track.largest(p.origin-15, p.origin-1)
+		}
 	}
 }
 

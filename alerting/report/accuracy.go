@@ -77,7 +77,7 @@ func accuracy(key seriesKey, a *forecaster.Accumulator) Accuracy {
 	row.PIT = pit[:]
 	for b := range forecaster.NumBaselines {
 		c := a.Against(b)
-		row.Baselines = append(row.Baselines, Against{b.String(), c.N, Number(c.Skill), Number(c.DM), Number(c.P)})
+		row.Baselines = append(row.Baselines, Against{b.String(), c.N, Number(c.Skill), Number(c.DM), Number(c.P), Number(a.PointSkill(b))})
 	}
 	row.Best = best(row.Baselines)
 	if d, ok := features.DimensionByName(key.dimension); ok {

@@ -19,8 +19,10 @@ const (
 	minutesAttributed = 240
 	// leastError is the utilisation by which a large error is off at least.
 	leastError = 0.1
+	// leastSize is the sum of errors, over the minutes of an episode, from which it is more than a restless minute.
+	leastSize = 0.5
 	// farOff is by how many standard deviations of the usual error it is off.
-	farOff = 3
+	farOff = 2
 	// perMAD are the standard deviations of a normal distribution in its median absolute deviation.
 	perMAD = 1.4826
 	// recentMinutes before an origin are what is known of the present there.
@@ -156,7 +158,7 @@ func (b *builder) stretches(pool, resource string) (out []stretch) {
 		out[n].points = append(out[n].points, p)
 		out[n].size += math.Abs(offs[i])
 	}
-	return out
+	return slices.DeleteFunc(out, func(s stretch) bool { return s.size < leastSize })
 }
 
 // deviation is the median absolute deviation from the median.

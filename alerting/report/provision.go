@@ -35,7 +35,7 @@ func (b *builder) provision(pool string, needs []int) Provision {
 		out.ReplicaHourUSD, out.ShortMinuteUSD = known(basis.ReplicaHourUSD), known(basis.ShortMinuteUSD)
 	}
 	first, end := b.bounds()
-	var ready, pending, needed, over, under, short, paid int // replica-minutes, and minutes
+	var ready, pending, needed, over, under, paid int // replica-minutes, and minutes
 	var lags []float64
 	must := slices.Repeat([]int{unknownNeed}, end-first)
 	b.standing(pool, func(t *tick, minute int) {
@@ -57,7 +57,6 @@ func (b *builder) provision(pool string, needs []int) Provision {
 		over += max(0, t.ready-max(need+t.reserve, t.least))
 		if need > t.ready {
 			under += need - t.ready
-			short++
 		}
 		must[minute-first] = max(need, t.least)
 		if t.limit > 0 {
@@ -81,7 +80,7 @@ func (b *builder) provision(pool string, needs []int) Provision {
 	out.Ready, out.Pending = amount(ready), amount(pending)
 	out.Needed, out.Over, out.Under = amount(needed), amount(over), amount(under)
 	out.Paid, out.Clairvoyant, out.Regret = amount(paid), amount(least), amount(paid-least)
-	out.ShortUSD = Number(short) * out.ShortMinuteUSD
+	out.ShortUSD = Number(under) * out.ShortMinuteUSD
 	return out
 }
 

@@ -52,7 +52,7 @@ func provided(b *strings.Builder, r *Report) {
 	}
 	if len(rows) > 0 {
 		b.WriteString("\n## What replicas cost\n\nWith hindsight is the least that would have been paid, warm-ups included, by one who knew demand.\n")
-		table(b, []string{"pool", ">used", ">of that warming up", ">demand took", ">beyond need", ">missing", ">with hindsight", ">regret", ">cost of saturated minutes"}, rows)
+		table(b, []string{"pool", ">used", ">of that warming up", ">demand took", ">beyond need", ">missing", ">with hindsight", ">regret", ">cost of what was missing"}, rows)
 	}
 	if len(asks) > 0 {
 		b.WriteString("\n## What became of replicas asked for\n\nTimes are medians (90th percentile) from the event.\n")

@@ -137,7 +137,7 @@ type LevelLoss struct {
 type Interval struct {
 	Central      float64 `json:"central"`
 	Held         Number  `json:"held"`
-	Interpolated bool    `json:"interpolated"` // its bounds lie between forecaster.Levels; see forecaster.Quantiles.At
+	Interpolated bool    `json:"interpolated"` // its bounds are none of forecaster.Levels; see the package comment
 }
 
 // Against compares forecasts with a baseline that has the quantiles of its own past errors; see forecaster.Comparison.
@@ -147,6 +147,8 @@ type Against struct {
 	Skill    Number `json:"skill"`    // share of the baseline's pinball that is gone; negative is worse
 	DM       Number `json:"dm"`       // Diebold–Mariano statistic, negative when the forecasts are better
 	P        Number `json:"p"`        // two-sided
+
+	PointSkill Number `json:"point_skill"` // share of the absolute error of what the baseline expects that is gone, by the median
 }
 
 // Saturation says how announcements and saturations met. See the package comment for what each count means.
@@ -241,12 +243,12 @@ type Minutes struct {
 
 // Provision compares what was there with what demand took. See the package comment for each definition.
 type Provision struct {
-	KnownMinutes   int    `json:"known_minutes"`        // in which demand, capacity and replicas are known; all but Ready and Pending are over these
-	AssumedMinutes int    `json:"assumed_minutes"`      // of those, in which no replica reported: replicas are what was believed
-	LagMinutes     Number `json:"lag_minutes"`          // warm-up lag of the clairvoyant
-	GPUsPerReplica int    `json:"gpus_per_replica"`     // of the newest decision; 0 when the journal does not have it
-	ReplicaHourUSD Number `json:"replica_hour_usd"`     // of the newest decision
-	ShortMinuteUSD Number `json:"saturated_minute_usd"` // what a saturated minute costs, where that is configured
+	KnownMinutes   int    `json:"known_minutes"`    // in which demand, capacity and replicas are known; all but Ready and Pending are over these
+	AssumedMinutes int    `json:"assumed_minutes"`  // of those, in which no replica reported: replicas are what was believed
+	LagMinutes     Number `json:"lag_minutes"`      // warm-up lag of the clairvoyant
+	GPUsPerReplica int    `json:"gpus_per_replica"` // of the newest decision; 0 when the journal does not have it
+	ReplicaHourUSD Number `json:"replica_hour_usd"` // of the newest decision
+	ShortMinuteUSD Number `json:"short_minute_usd"` // of a minute short of one replica, where that is configured
 
 	Ready   Amount `json:"ready"`
 	Pending Amount `json:"pending"` // warming up
@@ -257,7 +259,7 @@ type Provision struct {
 	Paid        Amount `json:"paid"`        // ready and pending
 	Clairvoyant Amount `json:"clairvoyant"` // the least that would have been paid by one who knew demand
 	Regret      Amount `json:"regret"`      // Paid − Clairvoyant; negative when less was paid than demand took
-	ShortUSD    Number `json:"short_usd"`   // minutes with Under × ShortMinuteUSD
+	ShortUSD    Number `json:"short_usd"`   // replica-minutes of Under × ShortMinuteUSD
 }
 
 // Amount is replica-hours, what they are in GPU-hours where the GPUs of a replica are known, and what they cost where

@@ -113,8 +113,11 @@ func (r *Report) saturated() string {
 		return "Whether anything saturated is not known: demand and capacity were never known together."
 	}
 	came := s.InTime + s.Late + s.Missed
-	if came == 0 && s.Averted == 0 && s.False == 0 {
+	switch {
+	case came == 0 && s.Averted == 0 && s.False == 0:
 		return "Nothing saturated, and nothing was announced."
+	case came == 0:
+		return fmt.Sprintf("Nothing saturated; that was averted %s after an announcement, and there was %s.", count(s.Averted, "time"), count(s.False, "false alarm"))
 	}
 	return fmt.Sprintf("%s came, of %s in all: %d announced in time, %d late, %d missed; %d more averted after an announcement, and %s.",
 		count(came, "saturation"), count(s.SaturatedMinutes, "minute"), s.InTime, s.Late, s.Missed, s.Averted, count(s.False, "false alarm"))

@@ -40,6 +40,9 @@ var causeWords = map[Cause][2]string{
 	CauseTelemetry: {"telemetry that was late when it was forecast", "telemetry that was late or lost when it came"},
 }
 
+// classNamed is the share of a cause from which the class is named that it is of.
+const classNamed = 0.8
+
 // causeShown is the share of all that parts move, up or down, from which one is named.
 const causeShown = 0.1
 
@@ -62,7 +65,7 @@ func (e *ErrorEpisode) because(n int) string {
 			words = causeWords[p.Cause][1]
 		}
 		for _, d := range e.Drivers {
-			if d.Cause == p.Cause && d.Class != features.TotalClass && math.Abs(float64(d.Amount)) > math.Abs(float64(p.Amount))/2 && d.Amount*p.Amount > 0 {
+			if d.Cause == p.Cause && d.Class != features.TotalClass && d.Amount/p.Amount >= classNamed {
 				words += " of " + d.Class
 				break
 			}

@@ -1,0 +1,605 @@
+package main
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/report"
+)
+
+// recomputed holds a report against what is stored, minute by minute. Times are Unix minutes.
+type recomputed struct {
+	*testing.T
+	*raw
+	from, to int64
+}
+
+// same compares a number of the report with one that was computed here.
+func (x *recomputed) same(what string, got report.Number, want float64) {
+	x.Helper()
+	if math.IsNaN(float64(got)) && (math.IsNaN(want) || math.IsInf(want, 0)) {
+		return
+	}
+	if !(math.Abs(float64(got)-want) <= 1e-6*(1e-3+math.Abs(want))) {
+		x.Errorf("%s is %v in the report, and %v by what is stored", what, float64(got), want)
+	}
+}
+
+func (x *recomputed) count(what string, got, want int) {
+	x.Helper()
+	x.same(what, report.Number(got), float64(want))
+}
+
+// scored is one forecast with what came.
+type scoredForecast struct {
+	origin, minute int64
+	q              map[float64]float64
+	y              float64
+	rivals         map[string]float64 // what baselines expect
+}
+
+var storedLevels = []float64{.05, .1, .25, .5, .75, .8, .9, .95, .99}
+
+func (x *recomputed) accuracy(p *report.Pool) {
+	rows := 0
+	for _, class := range []string{"*", "c0", "c1"} {
+		for _, dimension := range []string{"requests", "prefill", "decode", "kv"} {
+			for _, horizon := range []string{"5", "15", "30", "60", "max15_30"} {
+				i := slices.IndexFunc(p.Accuracy, func(a report.Accuracy) bool {
+					return a.Class == class && a.Dimension == dimension && a.Horizon == horizon
+				})
+				if i < 0 {
+					x.Errorf("the report has nothing of %s, %s, %s", class, dimension, horizon)
+					continue
+				}
+				x.row(&p.Accuracy[i])
+				rows++
+			}
+		}
+	}
+	if rows != len(p.Accuracy) {
+		x.Errorf("the report has %d rows, %d of which are known of", len(p.Accuracy), rows)
+	}
+}
+
+// forecasts of one row; those whose outcome is not known are counted.
+func (x *recomputed) forecasts(a *report.Accuracy) (known []scoredForecast, missing int) {
+	demand, quantiles := x.demand(a.Class, a.Dimension), x.quantiles(a.Class, a.Dimension, a.Horizon)
+	largest := func(from, to int64) float64 {
+		most := math.Inf(-1)
+		for m := from; m <= to; m++ {
+			most = math.Max(most, demand(m))
+		}
+		return most
+	}
+	average := func(from, to int64) float64 {
+		sum, n := 0.0, 0.0
+		for m := from; m <= to; m++ {
+			if y := demand(m); !math.IsNaN(y) {
+				sum, n = sum+y, n+1
+			}
+		}
+		return sum / n
+	}
+	for m := x.from; m < x.to; m++ {
+		f := scoredForecast{minute: m}
+		if a.Horizon == "max15_30" {
+			f.origin = m - 29
+			f.y = largest(f.origin+14, f.origin+29)
+			f.rivals = map[string]float64{"last": largest(f.origin-16, f.origin-1), "recent_15m": largest(f.origin-15, f.origin-1),
+				"seasonal_day": largest(f.origin-1440+14, f.origin-1440+29), "seasonal_week": largest(f.origin-10080+14, f.origin-10080+29)}
+		} else {
+			h, _ := strconv.Atoi(a.Horizon)
+			f.origin = m - int64(h) + 1
+			f.y = demand(m)
+			f.rivals = map[string]float64{"last": demand(f.origin - 1), "recent_15m": average(f.origin-15, f.origin-1),
+				"seasonal_day": average(m-1440-7, m-1440+7), "seasonal_week": average(m-10080-7, m-10080+7)}
+		}
+		if f.q = quantiles(f.origin); f.q == nil {
+			continue
+		}
+		if math.IsNaN(f.y) {
+			missing++
+		} else {
+			known = append(known, f)
+		}
+	}
+	return known, missing
+}
+
+func pinball(level, y, q float64) float64 { return math.Max(level*(y-q), (level-1)*(y-q)) }
+
+// interpolated is a quantile between two stored ones.
+func interpolated(q map[float64]float64, level float64) float64 {
+	i := sort.SearchFloat64s(storedLevels, level)
+	lo, hi := storedLevels[i-1], storedLevels[i]
+	return q[lo] + (level-lo)/(hi-lo)*(q[hi]-q[lo])
+}
+
+func (x *recomputed) row(a *report.Accuracy) {
+	name := a.Class + " " + a.Dimension + " " + a.Horizon + ": "
+	all, missing := x.forecasts(a)
+	n := float64(len(all))
+	x.count(name+"outcomes", a.Outcomes, len(all))
+	x.count(name+"missing", a.Missing, missing)
+	var sum, off, bias, crps float64
+	loss, held := map[float64]float64{}, map[float64]float64{}
+	inside := make([]float64, 4)
+	pit := make([]int, 10)
+	rival, own := map[string]float64{}, map[string]float64{}
+	var half [2]struct{ n, sum, off, bias, held float64 }
+	for _, f := range all {
+		e := f.q[.5] - f.y
+		sum, off, bias = sum+f.y, off+math.Abs(e), bias+e
+		for _, level := range storedLevels {
+			loss[level] += pinball(level, f.y, f.q[level])
+			if f.y <= f.q[level] {
+				held[level]++
+			}
+		}
+		low := f.q[.05] - (f.q[.1]-f.q[.05])*(1.959963985-1.644853627)/(1.644853627-1.281551566)
+		high := f.q[.95] + (f.q[.99]-f.q[.95])*(1.959963985-1.644853627)/(2.326347874-1.644853627)
+		for i, bounds := range [][2]float64{{f.q[.25], f.q[.75]}, {f.q[.1], f.q[.9]}, {f.q[.05], f.q[.95]}, {math.Max(low, 0), high}} {
+			if bounds[0] <= f.y && f.y <= bounds[1] {
+				inside[i]++
+			}
+		}
+		bin := 0
+		for k := 1; k <= 9; k++ {
+			if f.y >= interpolated(f.q, float64(k)/10) {
+				bin++
+			}
+		}
+		pit[bin]++
+		for b, point := range f.rivals {
+			if !math.IsNaN(point) {
+				rival[b] += math.Abs(f.y - point)
+				own[b] += math.Abs(e)
+			}
+		}
+		h := &half[0]
+		if f.minute >= (x.from+x.to)/2 {
+			h = &half[1]
+		}
+		h.n, h.sum, h.off, h.bias = h.n+1, h.sum+f.y, h.off+math.Abs(e), h.bias+e
+		if f.y <= f.q[.9] {
+			h.held++
+		}
+	}
+	for i := 1; i < len(storedLevels); i++ {
+		crps += (storedLevels[i] - storedLevels[i-1]) * (loss[storedLevels[i]] + loss[storedLevels[i-1]]) / 2
+	}
+	crps += .05*loss[.05] + .01*loss[.99]
+	x.same(name+"mean", a.Mean, sum/n)
+	x.same(name+"WAPE", a.WAPE, off/sum)
+	x.same(name+"bias", a.Bias, bias/sum)
+	x.same(name+"skill", a.Skill, 1-own["last"]/rival["last"])
+	x.same(name+"pinball", a.Pinball, (loss[.5]+loss[.8]+loss[.9]+loss[.95]+loss[.99])/5/n)
+	x.same(name+"CRPS", a.CRPS, 2*crps/n)
+	for i, level := range []float64{.5, .8, .9, .95, .99} {
+		x.same(name+"loss", a.Losses[i].Loss, loss[level]/n)
+	}
+	for i := range inside {
+		x.same(name+"interval", a.Intervals[i].Held, inside[i]/n)
+	}
+	for i := range pit {
+		x.count(name+"PIT", a.PIT[i], pit[i])
+	}
+	for _, b := range a.Baselines {
+		x.same(name+"skill against "+b.Baseline, b.PointSkill, 1-own[b.Baseline]/rival[b.Baseline])
+	}
+	demand := x.demand(a.Class, a.Dimension)
+	scale := func(back int64) float64 {
+		sum, n := 0.0, 0.0
+		for m := x.from - 9*1440; m < x.to; m++ {
+			if d := math.Abs(demand(m) - demand(m-back)); !math.IsNaN(d) {
+				sum, n = sum+d, n+1
+			}
+		}
+		return sum / n
+	}
+	x.same(name+"MASE", a.MASELag1, off/n/scale(1))
+	x.same(name+"MASE of a day", a.MASEDay, off/n/scale(1440))
+	for level, c := range map[float64]report.Covered{.5: a.Q50, .8: a.Q80, .9: a.Q90, .95: a.Q95, .99: a.Q99} {
+		x.same(name+"coverage", c.Share, held[level]/n)
+		x.interval(name, a.Horizon, level, c, all)
+	}
+}
+
+// interval is Wilson's, for the effective number of outcomes.
+func (x *recomputed) interval(name, horizon string, level float64, c report.Covered, all []scoredForecast) {
+	h := 30.
+	if minutes, err := strconv.Atoi(horizon); err == nil {
+		h = float64(minutes)
+	}
+	n, p := float64(len(all)), float64(c.Share)
+	variance := 0.0
+	hit := func(f *scoredForecast) float64 {
+		if f.y <= f.q[level] {
+			return 1 - p
+		}
+		return -p
+	}
+	for i := range all {
+		for j := range all {
+			if apart := math.Abs(float64(all[i].origin - all[j].origin)); apart < h {
+				variance += (1 - apart/h) * hit(&all[i]) * hit(&all[j]) / n / n
+			}
+		}
+	}
+	step := float64(all[len(all)-1].origin-all[0].origin) / (n - 1)
+	effective := n / math.Ceil(h/step)
+	if variance > 1e-15 {
+		effective = math.Min(n, math.Max(effective, p*(1-p)/variance))
+	}
+	const z2 = 1.959964 * 1.959964
+	mid := (effective*p + z2/2) / (effective + z2)
+	half := math.Sqrt(mid*mid - effective*p*p/(effective+z2))
+	x.same(name+"effective outcomes", c.Effective, effective)
+	x.same(name+"lower bound", c.Low, mid-half)
+	x.same(name+"upper bound", c.High, mid+half)
+}
+
+func (x *recomputed) totals(p *report.Pool) {
+	for _, total := range p.Totals {
+		sum := func(dimension string) (tokens float64) {
+			demand := x.demand(total.Class, dimension)
+			for m := x.from; m < x.to; m++ {
+				if y := demand(m); !math.IsNaN(y) {
+					tokens += 60 * y
+				}
+			}
+			return tokens
+		}
+		x.same("requests of "+total.Class, total.Requests, sum("requests"))
+		x.same("prompt tokens of "+total.Class, total.PromptTokens, sum("prefill")+sum("cached"))
+		x.same("cached tokens of "+total.Class, total.CachedTokens, sum("cached"))
+		x.same("output tokens of "+total.Class, total.OutputTokens, sum("decode"))
+	}
+	unknown, decided := 0, 0
+	requests := x.demand("*", "requests")
+	for m := x.from; m < x.to; m++ {
+		if math.IsNaN(requests(m)) {
+			unknown++
+		}
+		if x.standing(m) != nil {
+			decided++
+		}
+	}
+	gaps := 0
+	for _, g := range p.Data.Gaps {
+		gaps += g.Minutes
+	}
+	x.count("minutes without demand", gaps, unknown)
+	x.count("minutes with demand", p.Data.Observed, int(x.to-x.from)-unknown)
+	x.count("minutes decided", p.Data.Decided, decided)
+}
+
+// most is, of the resources of a decision, the largest of what one takes; NaN when none is known.
+func (x *recomputed) most(d *alerting.Decision, minute int64, of func(demand, perReplica float64) float64) float64 {
+	most := math.NaN()
+	if d != nil {
+		for _, r := range d.Resources {
+			if v := of(x.demand("*", r.Dimension)(minute), r.PerReplica); !math.IsNaN(v) && !(v <= most) {
+				most = v
+			}
+		}
+	}
+	return most
+}
+
+func (x *recomputed) saturation(p *report.Pool) {
+	known, saturated, episodes := 0, 0, 0
+	last := int64(math.MinInt32)
+	for m := x.from - 120; m < x.to; m++ {
+		d := x.standing(m)
+		use := x.most(d, m, func(demand, per float64) float64 { return demand / per / float64(d.Ready) })
+		if math.IsNaN(use) || d.Ready == 0 {
+			continue
+		}
+		if m >= x.from {
+			known++
+		}
+		if use > 1 {
+			if m-last > 11 && m >= x.from {
+				episodes++
+			}
+			if m >= x.from {
+				saturated++
+			}
+			last = m
+		}
+	}
+	s := &p.Saturation
+	x.count("minutes with known saturation", s.KnownMinutes, known)
+	x.count("saturated minutes", s.SaturatedMinutes, saturated)
+	x.count("saturations", s.InTime+s.Late+s.Missed, episodes)
+}
+
+func (x *recomputed) decisions(p *report.Pool) {
+	var ready, pending, desired, paid, needed, over, under float64
+	var must []int
+	var lags []float64
+	known := 0
+	for m := x.from; m < x.to; m++ {
+		d := x.standing(m)
+		if d == nil {
+			must = append(must, -1)
+			continue
+		}
+		ready, pending, desired = ready+float64(d.Ready), pending+float64(d.Pending), desired+float64(d.Desired)
+		need := x.most(d, m, func(demand, per float64) float64 { return math.Ceil(demand/per - 1e-9) })
+		if math.IsNaN(need) {
+			must = append(must, -1)
+			continue
+		}
+		known++
+		lags = append(lags, d.Basis.Warmup.P50/60)
+		paid += float64(d.Ready + d.Pending)
+		needed += need
+		over += math.Max(0, float64(d.Ready)-math.Max(need+float64(d.Reserves.Total()), float64(d.Basis.Least)))
+		under += math.Max(0, need-float64(d.Ready))
+		must = append(must, min(max(int(need), d.Basis.Least), d.Limit))
+	}
+	slices.Sort(lags)
+	lag := (lags[len(lags)/2] + lags[(len(lags)-1)/2]) / 2
+	least := float64(cheapestPath(must, int(math.Round(lag))))
+	o, v := &p.Decisions, &p.Decisions.Provision
+	x.same("ready replica-hours", report.Number(o.ReadyReplicaHours), ready/60)
+	x.same("desired replica-hours", report.Number(o.DesiredReplicaHours), desired/60)
+	x.count("minutes with known need", v.KnownMinutes, known)
+	for what, c := range map[string]struct {
+		got  report.Amount
+		want float64
+	}{"ready": {v.Ready, ready}, "pending": {v.Pending, pending}, "needed": {v.Needed, needed}, "over": {v.Over, over}, "under": {v.Under, under},
+		"paid": {v.Paid, paid}, "clairvoyant": {v.Clairvoyant, least}, "regret": {v.Regret, paid - least}} {
+		x.same(what+", replica-hours", c.got.ReplicaHours, c.want/60)
+		x.same(what+", GPU-hours", c.got.GPUHours, c.want/60*2)
+		x.same(what+", USD", c.got.USD, c.want/60*2*3)
+	}
+	x.same("cost of what was missing", v.ShortUSD, under*2)
+
+	actions, hour, lead := 0, 0, 0
+	var before *alerting.Decision
+	rose := false
+	for i := 1; i < len(x.raw.decisions); i++ {
+		d, last := &x.raw.decisions[i], &x.raw.decisions[i-1]
+		at := d.Tick.Unix() / 60
+		if d.Desired == last.Desired || at < x.from-120 || at >= x.to {
+			continue
+		}
+		rises := d.Desired > last.Desired
+		if at >= x.from {
+			actions++
+			if before != nil && rises != rose && d.Tick.Sub(before.Tick).Hours() <= 1 {
+				hour++
+			}
+			if before != nil && rises != rose && d.Tick.Sub(before.Tick) <= before.Lead {
+				lead++
+			}
+		}
+		before, rose = d, rises
+	}
+	x.count("actions", o.Actions, actions)
+	x.count("actions taken back in an hour", o.Thrash.WithinHour, hour)
+	x.count("actions taken back in the lead time", o.Thrash.WithinLead, lead)
+}
+
+// cheapestPath tries every number of replicas in every minute: a minute of each costs 1, a start lag; -1 is a minute of
+// unknown need, which costs nothing.
+func cheapestPath(needs []int, lag int) int {
+	top := slices.Max(needs)
+	best := make([]int, top+1)
+	first := true
+	for _, need := range needs {
+		if need < 0 {
+			continue
+		}
+		next := make([]int, top+1)
+		for to := range next {
+			next[to] = 1 << 30
+			for from := range best {
+				cost := best[from] + to
+				if to > from && !first {
+					cost += lag * (to - from)
+				}
+				if to >= need {
+					next[to] = min(next[to], cost)
+				}
+			}
+		}
+		best, first = next, false
+	}
+	return slices.Min(best)
+}
+
+func (x *recomputed) asks(p *report.Pool) {
+	var ds []alerting.Decision
+	for _, d := range x.raw.decisions {
+		if at := d.Tick.Unix() / 60; at >= x.from-120 && at < x.to {
+			ds = append(ds, d)
+		}
+	}
+	var toReady, toCrossing []float64
+	var asked, withdrawn, waiting, inTime, late, rest int
+	for i := 1; i < len(ds); i++ {
+		if ds[i].Tick.Unix()/60 < x.from {
+			continue
+		}
+		for level := max(ds[i-1].Desired, ds[i].Ready+ds[i].Pending) + 1; level <= ds[i].Desired; level++ {
+			asked++
+			origin, end := ds[i].Tick.Unix()/60, x.to
+			came := int64(-1)
+			for j := i + 1; j < len(ds); j++ {
+				at := ds[j].Tick.Unix() / 60
+				if came < 0 && ds[j].Ready >= level {
+					came = at
+				}
+				if ds[j].Desired < level {
+					end = at
+					break
+				}
+			}
+			switch {
+			case came >= 0:
+				toReady = append(toReady, float64(came-origin))
+			case end < x.to:
+				withdrawn++
+			default:
+				waiting++
+			}
+			crossing := int64(-1)
+			for m := origin; m < end; m++ {
+				need := x.most(x.standing(m), m, func(demand, per float64) float64 { return math.Ceil(demand/per - 1e-9) })
+				if need+float64(ds[i].Reserves.Total()) >= float64(level) {
+					crossing = m
+					break
+				}
+			}
+			switch {
+			case crossing < 0:
+				rest++
+				continue
+			case came >= 0 && came <= crossing:
+				inTime++
+			default:
+				late++
+			}
+			toCrossing = append(toCrossing, float64(crossing-origin))
+		}
+	}
+	a := &p.Decisions.Asks
+	if asked == 0 {
+		x.Error("nothing was asked for")
+	}
+	x.count("replicas asked for", a.Replicas, asked)
+	x.count("replicas that came", a.Ready, len(toReady))
+	x.count("replicas withdrawn", a.Withdrawn, withdrawn)
+	x.count("replicas waited for", a.Waiting, waiting)
+	x.count("replicas in time", a.InTime, inTime)
+	x.count("replicas too late", a.Late, late)
+	x.count("replicas not taken", a.Unneeded+a.Unknown, rest)
+	x.same("event to ready", a.EventToReady.P50, median(toReady))
+	x.same("event to crossing", a.EventToCrossing.P50, median(toCrossing))
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	slices.SortFunc(v, cmp.Compare[float64])
+	return (v[len(v)/2] + v[(len(v)-1)/2]) / 2
+}
+
+// errors sees that causes add up, and that the two utilisations are those of the minutes of an episode.
+func (x *recomputed) errors(p *report.Pool) {
+	if len(p.Errors) == 0 {
+		x.Error("no error is explained")
+	}
+	for _, e := range p.Errors {
+		sum := 0.0
+		for _, part := range e.Parts {
+			sum += float64(part.Amount)
+		}
+		x.same("parts of an error", e.Error, sum)
+		var load, carried, foreseen, expected float64
+		minutes := 0
+		for m := e.Start.Unix() / 60; m < e.Start.Unix()/60+int64(e.Minutes); m++ {
+			f, a := x.sides(e.Resource, m)
+			if off := a[0]/a[1] - f[0]/f[1]; math.IsNaN(off) || off*float64(e.Error) < 0 || math.Abs(off) < x.large(e.Resource) {
+				continue
+			}
+			minutes++
+			foreseen, expected, load, carried = foreseen+f[0], expected+f[1], load+a[0], carried+a[1]
+		}
+		x.count("minutes of an error", e.Attributed, minutes)
+		x.same("forecast utilisation", e.Forecast, foreseen/expected)
+		x.same("utilisation", e.Actual, load/carried)
+	}
+}
+
+// caused sees that an error of the hour from a time on is mostly due to what was planted then.
+func (x *recomputed) caused(p *report.Pool, from time.Time, cause report.Cause, class string) {
+	for _, e := range p.Errors {
+		if e.Start.Before(from) || e.Start.After(from.Add(time.Hour)) {
+			continue
+		}
+		largest := slices.MaxFunc(e.Parts, func(a, b report.ErrorPart) int {
+			return cmp.Compare(math.Abs(float64(a.Amount)), math.Abs(float64(b.Amount)))
+		})
+		if largest.Cause != cause || class != "" && e.Drivers[0].Class != class {
+			x.Errorf("at %s: %+v, driven by %+v", e.Start, e.Parts, e.Drivers)
+		}
+		return
+	}
+	x.Errorf("no error is explained after %s", from)
+}
+
+// large is from which difference of utilisation an error counts.
+func (x *recomputed) large(resource string) float64 {
+	var offs []float64
+	for m := x.from; m < x.to; m++ {
+		f, a := x.sides(resource, m)
+		if off := a[0]/a[1] - f[0]/f[1]; !math.IsNaN(off) {
+			offs = append(offs, off)
+		}
+	}
+	middle := median(offs)
+	for i := range offs {
+		offs[i] = math.Abs(offs[i] - middle)
+	}
+	return math.Max(.1, 2*1.4826*median(offs))
+}
+
+// sides are the load and what ready replicas carry in a minute, as forecast 15 minutes ahead and as they came.
+func (x *recomputed) sides(resource string, m int64) (forecast, came [2]float64) {
+	nan := [2]float64{math.NaN(), math.NaN()}
+	origin := m - 14
+	q, issued, now := x.quantiles("*", resource, "15")(origin), x.standing(origin), x.standing(m)
+	if q == nil || issued == nil || now == nil {
+		return nan, nan
+	}
+	retries := func(from, to int64) float64 {
+		again, tokens := 0.0, 0.0
+		for at := from; at < to; at++ {
+			for _, d := range []string{"prefill", "cached", "decode"} {
+				if y := x.demand("*", d)(at); !math.IsNaN(y) {
+					tokens += y
+				}
+			}
+			if y := x.demand("*", "retry_tokens")(at); !math.IsNaN(y) {
+				again += y
+			}
+		}
+		return 1 + again/tokens
+	}
+	capacity := func(d *alerting.Decision) float64 {
+		for _, r := range d.Resources {
+			if r.Dimension == resource {
+				return r.PerReplica
+			}
+		}
+		return math.NaN()
+	}
+	due := math.Inf(1)
+	for at := m - int64(math.Round(issued.Basis.Warmup.P50/60)); at <= m; at++ {
+		if d := x.standing(at); d != nil {
+			due = math.Min(due, float64(max(d.Ready+d.Pending, d.Desired)))
+		}
+	}
+	var following []float64
+	for at := m / 60 * 60; at < min(m/60*60+1440, x.to); at++ {
+		if d := x.standing(at); d != nil {
+			if c := capacity(d); !math.IsNaN(c) {
+				following = append(following, c)
+			}
+		}
+	}
+	return [2]float64{q[.5] * retries(origin-15, origin), due * capacity(issued)}, [2]float64{x.demand("*", resource)(m) * retries(m, m+1), float64(now.Ready) * median(following)}
+}

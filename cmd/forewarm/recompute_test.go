@@ -1,0 +1,219 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/report"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/storage"
+)
+
+// farm is a pool that is fed with traffic and scaled as its decisions say, into a data directory.
+type farm struct {
+	start   time.Time
+	minutes int
+	every   time.Duration
+	// class gives what a class asks for in a minute.
+	classes []func(m int) asked
+	lost    func(m int) bool // no telemetry comes
+	lag     func(m int) time.Duration
+
+	rng      *rand.Rand
+	replicas []copyOf // of the model
+	named    int
+}
+
+// asked is the traffic of a class in a minute.
+type asked struct {
+	requests, prompt, cached, output float64 // means
+	again                            float64 // attempts beyond the first, of requests
+}
+
+type copyOf struct {
+	name  string
+	ready time.Time
+}
+
+// run feeds the pipeline and keeps what it says.
+func (s *farm) run(t *testing.T, pool capacity.Config, h storage.History) {
+	t.Helper()
+	p, err := capacity.New(pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := forewarm.DefaultConfig()
+	cfg.Clock, cfg.Pools, cfg.Every = forewarm.EventClock, []capacity.Pool{p}, s.every
+	cfg.Decision.Mode = alerting.Active
+	fold := forewarm.New(cfg)
+	s.rng = rand.New(rand.NewPCG(7, 7))
+	s.scale(pool.Replicas.Initial, s.start.Add(-time.Hour), 0)
+	emit := func(out *forewarm.Output) {
+		for i := range out.Decisions {
+			if err := h.Journal.Append(&out.Decisions[i]); err != nil {
+				t.Fatal(err)
+			}
+			m := int(out.Tick.Sub(s.start) / time.Minute)
+			s.scale(out.Decisions[i].Desired, out.Tick, m)
+		}
+		if err := h.Store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later := map[int][]ingest.Request{} // by the minute they end in
+	for m := range s.minutes {
+		now := s.start.Add(time.Duration(m) * time.Minute)
+		for c, class := range s.classes {
+			s.arrive(later, m, fmt.Sprint("c", c), class(m))
+		}
+		if s.lost != nil && s.lost(m) {
+			delete(later, m)
+			continue
+		}
+		b := ingest.Batch{Requests: later[m]}
+		delete(later, m)
+		for i := range s.replicas {
+			r := ingest.Replica{Pool: pool.Name, Name: s.replicas[i].name, At: now.Add(50 * time.Second), KVCapacityTokens: int64(pool.KVCapacityTokens), KVUsedTokens: ingest.Unknown,
+				KVUsedRatio: math.NaN(), Running: ingest.Unknown, Waiting: 0, PreemptionsTotal: ingest.Unknown, PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown, StartupSeconds: math.NaN()}
+			if r.At.Before(s.replicas[i].ready) {
+				r.State = ingest.ReplicaLoading
+			}
+			b.Replicas = append(b.Replicas, r)
+		}
+		b.Watermark = &ingest.Watermark{Pool: pool.Name, At: now.Add(time.Minute)}
+		fold.Apply(&b, emit)
+	}
+}
+
+// scale starts and stops replicas.
+func (s *farm) scale(desired int, now time.Time, m int) {
+	for len(s.replicas) < desired {
+		lag := 6 * time.Minute
+		if s.lag != nil {
+			lag = s.lag(m)
+		}
+		s.named++
+		s.replicas = append(s.replicas, copyOf{fmt.Sprint("r", s.named), now.Add(lag + time.Duration(s.rng.IntN(60))*time.Second)})
+	}
+	s.replicas = s.replicas[:desired]
+}
+
+func (s *farm) arrive(later map[int][]ingest.Request, m int, class string, a asked) {
+	n := int(a.requests + s.rng.Float64() + math.Sqrt(a.requests)*s.rng.NormFloat64())
+	for i := range n {
+		at := s.start.Add(time.Duration(m)*time.Minute + time.Duration(s.rng.IntN(60000))*time.Millisecond)
+		vary := func(mean float64) int64 { return int64(mean * (.5 + s.rng.Float64())) }
+		r := ingest.Request{ID: fmt.Sprint(class, "-", m, "-", i), Pool: "p", Class: class, Attempt: 1, ArrivedAt: at, PromptTokens: vary(a.prompt), OutputTokens: vary(a.output), MaxOutputTokens: ingest.Unknown}
+		r.CachedTokens = int64(float64(r.PromptTokens) * a.cached)
+		r.FirstTokenAt = at.Add(500 * time.Millisecond)
+		r.FinishedAt = r.FirstTokenAt.Add(time.Duration(r.OutputTokens) * 20 * time.Millisecond)
+		ends := int(r.FinishedAt.Sub(s.start) / time.Minute)
+		later[ends] = append(later[ends], r)
+		if s.rng.Float64() < a.again {
+			r.Attempt = 2
+			later[ends] = append(later[ends], r)
+		}
+	}
+}
+
+func diurnal(m int) float64 { return 1 + .5*math.Sin(2*math.Pi*float64(m)/1440) }
+
+func usualFarm(minutes int) *farm {
+	return &farm{start: time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC), minutes: minutes, every: time.Minute, classes: []func(int) asked{
+		func(m int) asked { return asked{requests: 40 * diurnal(m), prompt: 1200, cached: .5, output: 250} },
+		func(m int) asked { return asked{requests: 12 * diurnal(m+200), prompt: 4000, cached: .3, output: 350} },
+	}}
+}
+
+// eventful is a day in which, from 10:00 on for an hour, prompts of c1 are twice as long; from 14:00 on for 25
+// minutes no telemetry comes; from 16:00 on for 40 minutes the cache has nothing; and from 20:00 to 23:00 replicas take 20
+// minutes to start while requests double.
+func eventful() *farm {
+	f := usualFarm(26 * 60)
+	f.every = 5 * time.Minute
+	usual := f.classes
+	within := func(m, from, minutes int) bool { return m >= from*60 && m < from*60+minutes }
+	f.classes = []func(int) asked{
+		func(m int) asked {
+			a := usual[0](m)
+			if within(m, 20, 180) {
+				a.requests *= 2
+			}
+			if within(m, 16, 40) {
+				a.cached = 0
+			}
+			a.again = .05
+			return a
+		},
+		func(m int) asked {
+			a := usual[1](m)
+			if within(m, 10, 60) {
+				a.prompt *= 2
+			}
+			if within(m, 16, 40) {
+				a.cached = 0
+			}
+			return a
+		},
+	}
+	f.lost = func(m int) bool { return within(m, 14, 25) }
+	f.lag = func(m int) time.Duration {
+		if within(m, 20, 180) {
+			return 20 * time.Minute
+		}
+		return 6 * time.Minute
+	}
+	return f
+}
+
+var usualPool = capacity.Config{
+	Name: "p", KVCapacityTokens: 40_000, PrefillTokensPerS: 300, DecodeTokensPerS: 110, MaxNumSeqs: 64, GPU: capacity.GPU{PerReplica: 2}, GPUHourUSD: 3, SLOViolationMinuteUSD: 2,
+	Warmup: capacity.Lag{P50: 5 * time.Minute, P90: 8 * time.Minute}, Replicas: capacity.Replicas{Min: 1, Initial: 4, Max: 12},
+	Reserves: capacity.Reserves{Failure: 1}, Prices: capacity.Prices{Date: "2026-02-01"},
+}
+
+// The main numbers of a report, from what is stored, by brute force and in other ways than the report's own.
+func TestReportRecomputed(t *testing.T) {
+	sc := storage.DefaultConfig()
+	sc.Dir = t.TempDir()
+	h, closeHistory, err := openHistory(sc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := closeHistory(); err != nil {
+			t.Error(err)
+		}
+	}()
+	f := eventful()
+	f.run(t, usualPool, h)
+	from, to := f.start.Add(7*time.Hour), f.start.Add(25*time.Hour)
+	r, err := report.Reconcile(t.Context(), h, from, to, report.DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &recomputed{T: t, raw: readRaw(t, h), from: from.Unix() / 60, to: to.Unix() / 60}
+	p := &r.Pools[0]
+	x.accuracy(p)
+	x.totals(p)
+	x.saturation(p)
+	x.decisions(p)
+	x.asks(p)
+	x.errors(p)
+	x.caused(p, f.start.Add(10*time.Hour), report.CausePrompt, "c1")
+	x.caused(p, f.start.Add(16*time.Hour), report.CauseCache, "")
+	if testing.Verbose() {
+		var b strings.Builder
+		if err := report.WriteMarkdown(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		t.Log(b.String())
+	}
+}
