@@ -101,3 +101,29 @@ func TestBetter(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// BenchmarkRerun is a week of four resources, after one that models learn from, with as many arms as a report tries.
+func BenchmarkRerun(b *testing.B) {
+	past := Past{Start: DefaultStart, From: 7 * minutesPerDay, Demand: map[string][]float64{}, Initial: 20, Stale: 5 * time.Minute, Lag: capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute}}
+	for m := range 14 * minutesPerDay {
+		rate := 100 * (1 + .5*math.Sin(float64(m)*2*math.Pi/minutesPerDay)) * (1 + .1*math.Sin(float64(m*m)))
+		for i, each := range []float64{12_000, 900, 200, 1} {
+			past.Demand[loadDimensions[i]] = append(past.Demand[loadDimensions[i]], each*rate)
+		}
+	}
+	pool, err := capacity.New(capacity.Config{
+		Name: "p", KVCapacityTokens: 100_000, PrefillTokensPerS: 9000, DecodeTokensPerS: 1500, MaxRequestsPerS: 10, Replicas: capacity.Replicas{Min: 1, Max: 60},
+	}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var arms []Arm
+	for range 13 {
+		arms = append(arms, Arm{Pool: pool, Decision: alerting.DefaultConfig()})
+	}
+	for b.Loop() {
+		if _, err := Rerun(b.Context(), &past, arms, 1, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

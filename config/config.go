@@ -73,6 +73,7 @@ type Log struct {
 type Report struct {
 	Schedule string `yaml:"schedule"` // cron: minute hour day-of-month month day-of-week; "" for never
 	Timezone string `yaml:"timezone"` // IANA name, or Local
+	Suggest  bool   `yaml:"suggest"`  // run the period again with other settings, and suggest those that do better
 
 	// ReportConfig says where reports are delivered.
 	sink.ReportConfig `yaml:",inline"`
@@ -116,7 +117,7 @@ func Default() *Config {
 		Storage:     storage.DefaultConfig(),
 		RemoteWrite: remote.DefaultWrite(),
 		Backfill:    remote.DefaultBackfill(),
-		Report:      Report{Schedule: "0 7 * * 1", Timezone: "UTC"},
+		Report:      Report{Schedule: "0 7 * * 1", Timezone: "UTC", Suggest: true},
 		Server:      server.DefaultConfig(),
 		PromQL:      promapi.DefaultConfig(),
 		KEDA:        rpc.DefaultConfig(),

@@ -247,7 +247,7 @@ func (p *Pool) view(outline bool) poolView {
 		v.Charts = p.charts()
 	}
 	for _, g := range []grid{p.suggested(), p.episodes(), p.causes(), p.provided(), p.assumed(), p.drifted(), p.scores(), p.rivals(), p.classes()} {
-		if len(g.Rows) > 0 && (!outline || g.Title == "What to change" || g.Title == "Saturations") {
+		if (len(g.Rows) > 0 || g.Head == nil && g.Note != "") && (!outline || g.Title == "What to change" || g.Title == "Saturations") {
 			v.Grids = append(v.Grids, g)
 		}
 	}
@@ -272,6 +272,9 @@ func (p *Pool) suggested() grid {
 		}
 		g.Rows = append(g.Rows, []string{s.Key, s.From, s.To, s.Why, arrow(e.SaturatedMinutesBefore, e.SaturatedMinutesAfter), arrow(e.GPUHoursBefore, e.GPUHoursAfter),
 			arrow(e.ScaleActionsBefore, e.ScaleActionsAfter), how})
+	}
+	if len(g.Rows) == 0 { // what was tried in vain is told without a table
+		g.Head, g.Note = nil, p.SuggestionsTried
 	}
 	return g
 }

@@ -101,9 +101,9 @@ func week() *Report {
 				{Name: "kv_per_replica", Unit: "tokens", Stated: 1e6, Used: 1e6, Learned: nan, Off: nan, AgeDays: nan, Note: "nothing in the period told"},
 			},
 			Suggestions: []Suggestion{{Key: "pools[llama-70b].warmup.p50", From: "5m", To: "8m", Why: "Replicas took 8.2 min to become ready.",
-				Expected: Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 6, GPUHoursBefore: 5443, GPUHoursAfter: 5510}, How: "run again on the period's demand"}},
+				Expected: Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 6, GPUHoursBefore: 5443, GPUHoursAfter: 5510, ScaleActionsBefore: 61, ScaleActionsAfter: 58}, How: "run again on the period's demand"}},
 		},
-		{Pool: "silent", Data: Data{Minutes: 10080, Decided: 10079}, Saturation: Saturation{Probability: .5, LeadMinutes: nan},
+		{Pool: "silent", SuggestionsTried: "No change was tried: no demand of the pool is kept.", Data: Data{Minutes: 10080, Decided: 10079}, Saturation: Saturation{Probability: .5, LeadMinutes: nan},
 			Decisions: Decisions{Mode: "active", Ticks: 10079, Stale: 10079, Hold: 10079}},
 	}}
 	r.Summarise()

@@ -8,16 +8,25 @@ import (
 // suggested lists what would have done better.
 func suggested(b *strings.Builder, r *Report) {
 	var rows [][]string
+	var tried []string
 	for i := range r.Pools {
+		if text := r.Pools[i].SuggestionsTried; text != "" {
+			tried = append(tried, strings.ReplaceAll(r.Pools[i].Pool, "\n", " ")+": "+text)
+		}
 		for _, s := range r.Pools[i].Suggestions {
 			e := &s.Expected
 			rows = append(rows, []string{s.Key, s.From, s.To, s.Why, quantity(e.SaturatedMinutesBefore, "") + " → " + quantity(e.SaturatedMinutesAfter, ""),
-				quantity(e.GPUHoursBefore, "") + " → " + quantity(e.GPUHoursAfter, ""), strings.TrimSuffix(s.How+" "+s.Note, " ")})
+				quantity(e.GPUHoursBefore, "") + " → " + quantity(e.GPUHoursAfter, ""), quantity(e.ScaleActionsBefore, "") + " → " + quantity(e.ScaleActionsAfter, ""), strings.TrimSuffix(s.How+" "+s.Note, " ")})
 		}
 	}
-	if len(rows) > 0 {
+	if len(rows)+len(tried) > 0 {
 		b.WriteString("\n## Suggested changes\n")
-		table(b, []string{"key", ">from", ">to", "why", ">saturated minutes", ">GPU-hours", "how that was found"}, rows)
+	}
+	if len(rows) > 0 {
+		table(b, []string{"key", ">from", ">to", "why", ">saturated minutes", ">GPU-hours", ">scaling actions", "how that was found"}, rows)
+	}
+	for _, text := range tried {
+		b.WriteString("\n" + text + "\n")
 	}
 }
 

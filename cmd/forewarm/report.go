@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/storage"
@@ -30,8 +31,12 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	to := f.String("to", "", "end of the period (default: the newest decision)")
 	format := f.String("format", "md", "md, json or html")
 	out := f.String("o", "", "write to `file` instead of standard output")
+	again := f.Bool("suggest", false, "run the period again with other settings, and suggest those that do better; takes half a minute or so for a week of a pool, and -config")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
+	}
+	if *again && *path == "" {
+		return usagef("-suggest needs -config: what is in force is not in the data")
 	}
 	page, err := reportPage(*format)
 	if err != nil {
@@ -41,7 +46,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	if err != nil {
 		return err
 	}
-	sc, daemonAt := storage.DefaultConfig(), ""
+	sc, daemonAt, pipeline := storage.DefaultConfig(), "", forewarm.Config{}
 	switch {
 	case *dir != "" && *path != "":
 		return usagef("give -config or -data, not both")
@@ -52,6 +57,9 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		if err != nil {
 			return usageError{err}
 		}
+		if pipeline, err = cfg.Pipeline(); err != nil {
+			return usageError{err}
+		}
 		sc, daemonAt = cfg.Storage, cfg.Server.Listen
 	}
 	if err := checkDataDir(sc.Dir); err != nil {
@@ -59,6 +67,8 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	}
 	h, closeHistory, err := openHistory(sc)
 	switch {
+	case errors.Is(err, storage.ErrLocked) && *again:
+		return fmt.Errorf("%w; -suggest reads a directory that no daemon holds, such as a copy", err)
 	case errors.Is(err, storage.ErrLocked) && daemonAt != "":
 		query := url.Values{"from": {*from}, "to": {*to}, "format": {*format}}
 		return writeTo(*out, std.out, func(w io.Writer) error { return askDaemon(ctx, w, "http://"+daemonAt+"/api/v1/report?"+query.Encode()) })
@@ -72,6 +82,9 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		return err
 	}
 	r, err := report.Reconcile(ctx, h, start, end, report.DefaultOptions())
+	if err == nil && *again {
+		err = suggestShown(ctx, h, pipeline, r, std.err)
+	}
 	if err != nil {
 		return err
 	}

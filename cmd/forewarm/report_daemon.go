@@ -209,7 +209,11 @@ func (d *daemon) runReports(ctx context.Context) error {
 
 // renderReport makes all pages of the report of a period.
 func (d *daemon) renderReport(ctx context.Context, p report.Period) (*sink.Pages, []string, error) {
-	r, err := report.Reconcile(ctx, storage.History{Store: d.store, Journal: d.journal}, p.From, p.To, report.DefaultOptions())
+	h := storage.History{Store: d.store, Journal: d.journal}
+	r, err := report.Reconcile(ctx, h, p.From, p.To, report.DefaultOptions())
+	if err == nil && d.cfg.Report.Suggest {
+		err = suggestConfigured(ctx, h, d.cfg, r)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

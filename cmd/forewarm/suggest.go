@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/backtest"
+	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
@@ -42,30 +44,50 @@ func suggest(ctx context.Context, h report.History, cfg forewarm.Config, r *repo
 		chosen := t.judge(past.objective(cfg.Decision), days)
 		how := past.how(past.objective(cfg.Decision), len(days[inForce]), len(t.list))
 		for _, c := range chosen {
-			p.Suggestions = append(p.Suggestions, past.suggestion(c, days[inForce], days[c.after], how))
+			p.Suggestions = append(p.Suggestions, past.suggestion(c, days[inForce], days[c.after]))
 		}
-		p.SuggestionsTried = t.tried(len(chosen)) + how
+		p.SuggestionsTried = t.tried(len(chosen), days) + how
 	}
 	return nil
+}
+
+// suggestShown shows how far suggest has come.
+func suggestShown(ctx context.Context, h report.History, cfg forewarm.Config, r *report.Report, to io.Writer) error {
+	var bar *progress
+	err := suggest(ctx, h, cfg, r, func(done, all int) {
+		if bar == nil {
+			bar = newProgress(to, "running again", int64(all))
+		}
+		bar.set(int64(done))
+	})
+	bar.finish()
+	return err
+}
+
+// suggestConfigured is suggest with what a daemon was configured with.
+func suggestConfigured(ctx context.Context, h report.History, cfg *config.Config, r *report.Report) error {
+	pipeline, err := cfg.Pipeline()
+	if err != nil {
+		return err
+	}
+	return suggest(ctx, h, pipeline, r, nil)
 }
 
 // suggestSeed draws the warm-ups: the same for all settings, and for every report.
 const suggestSeed = 1
 
 // suggestion is a change with what it does.
-func (p *pastPool) suggestion(t *trial, before, after []backtest.Account, how string) report.Suggestion {
+func (p *pastPool) suggestion(t *trial, before, after []backtest.Account) report.Suggestion {
 	was, is := backtest.Sum(before), backtest.Sum(after)
 	s := report.Suggestion{
-		Key: t.key, From: t.from, To: t.to, Why: t.why, How: how,
+		Key: t.key, From: t.from, To: t.to, Why: t.why,
+		How:  fmt.Sprintf("%s run again with both settings; how, and when a change is suggested, is said with what was tried.", count(len(before), "day")),
 		Note: t.note + "In sample: these days chose it, and the next may differ.",
 		Expected: report.Effect{
 			Minutes: was.Minutes, SaturatedMinutesBefore: report.Number(was.Saturated), SaturatedMinutesAfter: report.Number(is.Saturated),
 			GPUHoursBefore: report.Number(was.GPUHours), GPUHoursAfter: report.Number(is.GPUHours),
 			ScaleActionsBefore: report.Number(was.Actions), ScaleActionsAfter: report.Number(is.Actions),
 		},
-	}
-	if len(before) < int(week/(24*time.Hour)) {
-		s.Note += fmt.Sprintf(" Only %s were run.", count(len(before), "day"))
 	}
 	if p.lags < fewestLags {
 		s.Note += " How long replicas took is not known: the prior was taken for it."

@@ -19,6 +19,8 @@ const (
 	learnDays = 7
 	// leastLearned must be known before what counts; of a first week the first day is learned from.
 	leastLearned = 24 * time.Hour
+	// mostDays of a longer period, the newest, are run again.
+	mostDays = 14
 	// fewestLags tell how long replicas take.
 	fewestLags = 8
 )
@@ -35,6 +37,9 @@ type pastPool struct {
 // readPasts reads what is kept of the period and of the days before it, of every pool that is configured.
 func readPasts(ctx context.Context, h report.History, cfg *forewarm.Config, from, to time.Time) (map[string]*pastPool, error) {
 	from, to = from.Truncate(features.Minute), to.Truncate(features.Minute)
+	if newest := to.Add(-mostDays * 24 * time.Hour); from.Before(newest) {
+		from = newest
+	}
 	start := from.Add(-learnDays * 24 * time.Hour)
 	pasts, evidence := map[string]*pastPool{}, map[string]*supplied{}
 	err := h.Decisions(ctx, start, to, func(d *alerting.Decision) error {

@@ -132,27 +132,25 @@ func (t *trials) judge(o backtest.Objective, days [][]backtest.Account) (chosen 
 	return chosen
 }
 
-// tried lists all changes by their keys.
-func (t *trials) tried(chosen int) string {
-	var keys []string
-	to := map[string][]string{}
-	from := map[string]string{}
-	for _, x := range t.list {
-		if to[x.key] == nil {
-			keys = append(keys, x.key)
-		}
-		from[x.key], to[x.key] = x.from, append(to[x.key], x.to)
+// tried says what each change came to, by keys.
+func (t *trials) tried(chosen int, days [][]backtest.Account) string {
+	came := func(arm int) string {
+		a := backtest.Sum(days[arm])
+		return fmt.Sprintf("(%d, %.0f, %d)", a.Saturated, a.GPUHours, a.Actions)
 	}
 	var b strings.Builder
 	if chosen == 0 {
 		b.WriteString("No change is suggested. ")
 	}
-	b.WriteString("Tried: ")
-	for i, key := range keys {
-		if i > 0 {
-			b.WriteString("; ")
+	fmt.Fprintf(&b, "Tried, with saturated minutes, GPU-hours and scaling actions: as it is %s", came(inForce))
+	key := ""
+	for _, x := range t.list {
+		if x.key == key {
+			fmt.Fprintf(&b, ", %s %s", x.to, came(x.after))
+			continue
 		}
-		fmt.Fprintf(&b, "%s %s in place of %s", key, strings.Join(to[key], ", "), from[key])
+		key = x.key
+		fmt.Fprintf(&b, "; %s in place of %s: %s %s", key, x.from, x.to, came(x.after))
 	}
 	b.WriteString(". Not tried: classes and tiers of series, on which the replicas of a pool do not depend, and reserves. ")
 	return b.String()

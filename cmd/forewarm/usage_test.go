@@ -92,6 +92,7 @@ func TestUsage(t *testing.T) {
 		{"report -data none", 2, []string{"none", "-data"}},
 		{"report -data . -config sound.yaml", 2, []string{"-config or -data"}},
 		{"report -format pdf", 2, []string{"-format", `"pdf"`, "md, json or html"}},
+		{"report -data . -suggest", 2, []string{"-suggest", "-config"}},
 		{"report -data . -from then", 2, []string{"-from", `"then"`, "RFC 3339"}},
 		{"explain", 2, []string{"name one decision", "chat-"}},
 		{"explain -format pdf chat", 2, []string{"-format", `"pdf"`, "text or json"}},
