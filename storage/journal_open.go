@@ -44,14 +44,14 @@ func (j *Journal) open() error {
 				return fmt.Errorf("%s: torn end cannot be cut: %w", j.path(n), err)
 			}
 		case err != nil:
-			return fmt.Errorf("%s: %w: restore it, or move it away (reports then lack its decisions)", j.path(n), err)
+			return fmt.Errorf("%s: %w; restore it, let forewarm verify -repair cut it, or move it away (reports then lack its decisions)", j.path(n), err)
 		}
 		j.segments = append(j.segments, s)
 	}
 	if newest > 0 && j.segments[newest].first.Tick.IsZero() { // a crash came between making a segment and its first record
 		before := segment{number: numbers[newest-1]}
 		if err := j.survey(&before, true); err != nil {
-			return fmt.Errorf("%s: %w: restore it, or move it away (reports then lack its decisions)", j.path(before.number), err)
+			return fmt.Errorf("%s: %w; restore it, let forewarm verify -repair cut it, or move it away (reports then lack its decisions)", j.path(before.number), err)
 		}
 	}
 	if j.segments[newest].first.Tick.IsZero() { // whether its first line is on disk is not known

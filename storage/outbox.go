@@ -90,7 +90,7 @@ func newOutbox(d disk, dir string, log *slog.Logger) (*Outbox, error) {
 		return nil, fmt.Errorf("outbox %s: %w", dir, err)
 	}
 	if err := o.read(); err != nil {
-		return nil, fmt.Errorf("outbox %s: %w: restore it, or move it away (what was not delivered is lost then)", o.path, err)
+		return nil, fmt.Errorf("outbox %s: %w; restore it, or move it away (what was not delivered is lost then)", o.path, err)
 	}
 	if err := o.renew(time.Now()); err != nil {
 		return nil, fmt.Errorf("outbox %s: %w", o.path, err)

@@ -83,7 +83,7 @@ func OpenQueue(dir string, most int64, log *slog.Logger) (*Queue, error) {
 func newQueue(d disk, dir string, most int64, log *slog.Logger) (*Queue, error) {
 	q := &Queue{dir: dir, log: log, disk: d, limit: max(most/queueSegments, 1), most: most, more: make(chan struct{}, 1)}
 	if err := q.open(); err != nil {
-		return nil, fmt.Errorf("queue %s: %w: mend it, or move it away (what it holds is lost then)", dir, err)
+		return nil, fmt.Errorf("queue %s: %w; mend it, or move it away (what it holds is lost then)", dir, err)
 	}
 	return q, nil
 }
@@ -94,7 +94,9 @@ func (q *Queue) open() error {
 		return err
 	}
 	segment, offset, err := q.readCursor()
-	if err != nil {
+	if errors.As(err, new(*damageError)) {
+		q.log.Warn("the place in a queue cannot be read: all that it holds is sent again", "file", filepath.Join(q.dir, cursorFile))
+	} else if err != nil {
 		return err
 	}
 	for _, n := range numbers {
@@ -110,7 +112,7 @@ func (q *Queue) open() error {
 		}
 		s, err := q.survey(n, from)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", q.path(n), err)
 		}
 		q.segments = append(q.segments, s)
 		q.bytes += s.size
@@ -369,7 +371,7 @@ func (q *Queue) writeCursor() error {
 	return writeFile(q.disk, filepath.Join(q.dir, cursorFile), exactly(b))
 }
 
-// readCursor gives zeros where there is none.
+// readCursor gives zeros where there is none. What is no cursor is a [damageError].
 func (q *Queue) readCursor() (segment uint64, offset int64, err error) {
 	b, err := os.ReadFile(filepath.Join(q.dir, cursorFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -378,9 +380,11 @@ func (q *Queue) readCursor() (segment uint64, offset int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	if theirs, ours, ok := versionOf(b[:min(len(b), len(cursorMagic))], cursorMagic); ok && theirs != ours {
+		return 0, 0, fmt.Errorf("%s: %w", filepath.Join(q.dir, cursorFile), &versionError{theirs, ours})
+	}
 	if len(b) != cursorBytes || !bytes.HasPrefix(b, []byte(cursorMagic)) {
-		q.log.Warn("the place in a queue cannot be read: all that it holds is sent again", "file", filepath.Join(q.dir, cursorFile))
-		return 0, 0, nil
+		return 0, 0, damagef("it is no cursor")
 	}
 	b = b[len(cursorMagic):]
 	return binary.LittleEndian.Uint64(b), int64(binary.LittleEndian.Uint64(b[8:])), nil

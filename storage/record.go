@@ -72,7 +72,7 @@ func damagef(format string, args ...any) error {
 type versionError struct{ version, reads uint32 }
 
 func (e *versionError) Error() string {
-	return fmt.Sprintf("format version %d, this forewarm reads %d", e.version, e.reads)
+	return fmt.Sprintf("format version %d, this forewarm reads %d: run the version that wrote it", e.version, e.reads)
 }
 
 // versionOf is the version that the first line of a file names, where it is of this kind; kind ends in its own.

@@ -262,7 +262,7 @@ func (s *Snapshots) Load(stream Stream) (*Snapshot, error) {
 		case errors.As(err, &io):
 			return nil, fmt.Errorf("snapshot: %w: make it readable, or move it away to use the one before", err)
 		case errors.As(err, &version):
-			return nil, fmt.Errorf("snapshot %s: %w: run the version that wrote it, or move %s away to start from the beginning of the stream", path, err, s.dir)
+			return nil, fmt.Errorf("snapshot %s: %w, or move %s away to start from the beginning of the stream", path, err, s.dir)
 		case err != nil:
 			s.log.Warn("snapshot is damaged; the one before it is used", "file", path, "cause", err.Error())
 			damage = err

@@ -280,7 +280,13 @@ func (v *verifier) queue(dir string) {
 		v.say(dir, Damaged, "cannot be read: "+err.Error())
 		return
 	}
-	q := &Queue{dir: dir}
+	q := &Queue{dir: dir, log: discard}
+	switch _, _, err := q.readCursor(); {
+	case errors.As(err, new(*versionError)):
+		v.damage(filepath.Join(dir, cursorFile), err.Error(), nil)
+	case err != nil:
+		v.say(filepath.Join(dir, cursorFile), Noted, err.Error()+": all that the queue holds is sent again")
+	}
 	for i, n := range numbers {
 		v.records(q.path(n), queueMagic, i == len(numbers)-1, func(payload []byte) error {
 			if len(payload) <= 4 {
@@ -317,7 +323,7 @@ func (v *verifier) snapshots(dir string) {
 			v.say(path, Sound, fmt.Sprintf("state of %d bytes at sequence %d of stream %s", s.Bytes, s.Sequence, s.Stream.Name))
 		case v.inUse && errors.Is(err, fs.ErrNotExist): // replaced by a newer one meanwhile
 		case errors.As(err, &version):
-			v.damage(path, err.Error()+": run the version that wrote it, or move it away to start from the beginning of the stream", nil)
+			v.damage(path, err.Error()+", or move it away to start from the beginning of the stream", nil)
 		case errors.As(err, &unread):
 			v.damage(path, "cannot be read: "+err.Error(), nil)
 		default:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -49,13 +50,11 @@ func (p point) FH() *histogram.FloatHistogram { return nil }
 func (p point) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (p point) Copy() chunks.Sample           { return p }
 
-// vllmHistory makes a Prometheus' directory with what two vLLM replicas exposed over some days until end, scraped each
-// half minute, of a season that is late by turn.
-func vllmHistory(t *testing.T, dir string, days int, end time.Time, turn time.Duration) {
-	t.Helper()
+// vllmHistory gives what two vLLM replicas exposed over some days until end, scraped each half minute, of a season that is
+// late by turn.
+func vllmHistory(days int, end time.Time, turn time.Duration, series func(l labels.Labels, samples []chunks.Sample)) {
 	start := end.AddDate(0, 0, -days)
 	const step = 30 * time.Second
-	var all []promstorage.Series
 	for _, instance := range []string{"a:8000", "b:8000"} {
 		for name, perRequest := range map[string]float64{
 			"vllm:request_success_total": 1, "vllm:prompt_tokens_total": 1000, "vllm:prompt_tokens_cached_total": 400, "vllm:generation_tokens_total": 200,
@@ -72,23 +71,55 @@ func vllmHistory(t *testing.T, dir string, days int, end time.Time, turn time.Du
 				}
 				samples = append(samples, point{at.UnixMilli(), v})
 			}
-			all = append(all, promstorage.NewListSeries(labels.FromStrings("__name__", name, "instance", instance, "model_name", "llama"), samples))
+			series(labels.FromStrings("__name__", name, "instance", instance, "model_name", "llama"), samples)
 		}
-	}
-	if _, err := tsdb.CreateBlock(all, dir, int64(2*days+2)*24*time.Hour.Milliseconds(), slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
 	}
 }
 
-// TestBackfill: at its first start the daemon learns from a real Prometheus what vLLM's replicas served before, and foresees
-// from its first minutes the rise that comes each morning. The second start asks nobody.
+// prometheusPast is a Prometheus over a block of that history.
+func prometheusPast(t *testing.T, days int, end time.Time, turn time.Duration) *prometheusServer {
+	dir := filepath.Join(t.TempDir(), "prometheus")
+	var all []promstorage.Series
+	vllmHistory(days, end, turn, func(l labels.Labels, samples []chunks.Sample) {
+		all = append(all, promstorage.NewListSeries(l, samples))
+	})
+	if _, err := tsdb.CreateBlock(all, dir, int64(2*days+2)*24*time.Hour.Milliseconds(), slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	return startPrometheus(t, dir, "")
+}
+
+// victoriaPast is a VictoriaMetrics that was sent that history.
+func victoriaPast(t *testing.T, days int, end time.Time, turn time.Duration) *prometheusServer {
+	p := startVictoria(t, filepath.Join(t.TempDir(), "victoria"), "")
+	vllmHistory(days, end, turn, func(l labels.Labels, samples []chunks.Sample) {
+		var text bytes.Buffer
+		for _, s := range samples {
+			fmt.Fprintf(&text, "%s{instance=%q,model_name=\"llama\"} %g %d\n", l.Get("__name__"), l.Get("instance"), s.F(), s.T())
+		}
+		resp, err := http.Post(p.url+"/api/v1/import/prometheus", "text/plain", &text)
+		if err != nil || resp.StatusCode/100 != 2 {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		_ = resp.Body.Close()
+	})
+	last := fmt.Sprintf("%s/api/v1/query?query=count(last_over_time({model_name='llama'}[5m]))&time=%d", p.url, end.Unix())
+	await(t, "VictoriaMetrics to answer with all series", func() bool { _, body := get(last); return strings.Contains(body, `"10"`) })
+	return p
+}
+
+// TestBackfill: at its first start the daemon learns from a real Prometheus, or VictoriaMetrics, what vLLM's replicas served
+// before, and foresees from its first minutes the rise that comes each morning. The second start asks nobody.
 func TestBackfill(t *testing.T) {
+	t.Run("prometheus", func(t *testing.T) { testBackfill(t, prometheusPast) })
+	t.Run("victoria", func(t *testing.T) { testBackfill(t, victoriaPast) })
+}
+
+func testBackfill(t *testing.T, serve func(t *testing.T, days int, end time.Time, turn time.Duration) *prometheusServer) {
 	now := time.Now().UTC().Truncate(time.Minute)
-	past := filepath.Join(t.TempDir(), "prometheus")
 	// The season is turned so that it is now half past seven in it.
 	turn := now.Sub(now.Truncate(24*time.Hour)) - 7*time.Hour - 30*time.Minute
-	vllmHistory(t, past, *pastDays+1, now, turn)
-	prometheus := startPrometheus(t, past, "")
+	prometheus := serve(t, *pastDays+1, now, turn)
 
 	dir := t.TempDir()
 	lines := []string{

@@ -1,15 +1,16 @@
 package main
 
 import (
-	"net"
+	"cmp"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
-// prometheusServer is a real Prometheus over a directory.
+// prometheusServer is a real Prometheus, or what speaks like one, over a directory.
 type prometheusServer struct {
 	url  string
 	stop func()
@@ -26,34 +27,40 @@ func startPrometheus(t *testing.T, dir, address string, flags ...string) *promet
 		}
 		t.Skip(err)
 	}
-	if address == "" {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		address = l.Addr().String()
-		_ = l.Close()
-	}
+	address = cmp.Or(address, freeAddress(t))
 	cfg := writeFile(t, filepath.Join(t.TempDir(), "prometheus.yml"), "global: {}")
 	cmd := exec.Command(binary, append(flags, "--config.file="+cfg, "--storage.tsdb.path="+dir, "--web.listen-address="+address,
 		"--log.level=error", "--storage.tsdb.retention.time=1000d")...)
+	return serveUntil(t, cmd, "http://"+address, "/-/ready", os.Kill)
+}
+
+// startVictoria runs a VictoriaMetrics in the same way. It is not among what CI must have: where there is none the test is
+// skipped.
+func startVictoria(t *testing.T, dir, address string) *prometheusServer {
+	t.Helper()
+	binary, err := exec.LookPath("victoria-metrics")
+	if err != nil {
+		t.Skip(err)
+	}
+	address = cmp.Or(address, freeAddress(t))
+	cmd := exec.Command(binary, "-storageDataPath="+dir, "-httpListenAddr="+address, "-retentionPeriod=100y", "-search.latencyOffset=0s", "-loggerLevel=ERROR")
+	return serveUntil(t, cmd, "http://"+address, "/health", syscall.SIGTERM) // killed, it loses what it has answered for in the last seconds
+}
+
+// serveUntil runs a server until the test ends, and waits until it is ready.
+func serveUntil(t *testing.T, cmd *exec.Cmd, url, ready string, end os.Signal) *prometheusServer {
+	t.Helper()
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &prometheusServer{url: "http://" + address}
+	p := &prometheusServer{url: url}
 	p.stop = func() {
-		_ = cmd.Process.Kill()
+		_ = cmd.Process.Signal(end)
 		_ = cmd.Wait()
 		p.stop = func() {}
 	}
 	t.Cleanup(func() { p.stop() })
-	await(t, "Prometheus to be ready", func() bool {
-		resp, err := http.Get(p.url + "/-/ready")
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		return err == nil && resp.StatusCode == http.StatusOK
-	})
+	await(t, cmd.Path+" to be ready", func() bool { code, _ := get(url + ready); return code == http.StatusOK })
 	return p
 }

@@ -15,15 +15,26 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestRemoteWrite: a real Prometheus ends up with every sample that is stored here, though it was away for a while, and the
-// daemon was restarted meanwhile.
+// TestRemoteWrite: a real Prometheus, and a real VictoriaMetrics, end up with every sample that is stored here, though they
+// were away for a while, and the daemon was restarted meanwhile.
 func TestRemoteWrite(t *testing.T) {
-	theirs := filepath.Join(t.TempDir(), "prometheus")
-	prometheus := startPrometheus(t, theirs, "", "--web.enable-remote-write-receiver")
+	t.Run("prometheus", func(t *testing.T) {
+		testRemoteWrite(t, func(dir, address string) *prometheusServer {
+			return startPrometheus(t, dir, address, "--web.enable-remote-write-receiver")
+		})
+	})
+	t.Run("victoria", func(t *testing.T) {
+		testRemoteWrite(t, func(dir, address string) *prometheusServer { return startVictoria(t, dir, address) })
+	})
+}
+
+func testRemoteWrite(t *testing.T, receive func(dir, address string) *prometheusServer) {
+	theirs := filepath.Join(t.TempDir(), "remote")
+	receiver := receive(theirs, "")
 	dir := t.TempDir()
 	lines := []string{
 		soundPool, "clock: event", "log: {level: error}",
-		"remote_write: {url: '" + prometheus.url + "/api/v1/write', labels: {cluster: eu}, samples_per_request: 100}",
+		"remote_write: {url: '" + receiver.url + "/api/v1/write', labels: {cluster: eu}, samples_per_request: 100}",
 	}
 	p := startDaemonIn(t, dir, lines...)
 	start := time.Now().UTC().Truncate(time.Hour).Add(-2 * time.Hour)
@@ -43,11 +54,11 @@ func TestRemoteWrite(t *testing.T) {
 	samples := func(base string) float64 {
 		return scalar(t, base, `sum(count_over_time(forewarm_forecast[3h])) + sum(count_over_time(forewarm_desired_replicas[3h]))`, start.Add(2*time.Hour))
 	}
-	alike := func() bool { return samples(prometheus.url) == samples(p.base) }
+	alike := func() bool { return samples(receiver.url) == samples(p.base) }
 
 	minutes(0, 20)
-	await(t, "Prometheus to have what is stored", alike)
-	prometheus.stop()
+	await(t, "the receiver to have what is stored", alike)
+	receiver.stop()
 	minutes(20, 30)
 	p.stop()
 	p = startDaemonIn(t, dir, lines...)
@@ -55,13 +66,13 @@ func TestRemoteWrite(t *testing.T) {
 	if p.queue.Stats().Waiting == 0 {
 		t.Error("nothing waits, though nobody takes it")
 	}
-	prometheus = startPrometheus(t, theirs, prometheus.url[len("http://"):], "--web.enable-remote-write-receiver")
-	await(t, "Prometheus to have what was stored meanwhile", alike)
+	receiver = receive(theirs, receiver.url[len("http://"):])
+	await(t, "the receiver to have what was stored meanwhile", alike)
 	if n := samples(p.base); n < 40*20 {
 		t.Errorf("only %g samples are stored", n)
 	}
 	q := `max_over_time(forewarm_forecast{pool="chat",class="*",dimension="requests",horizon="15",quantile="0.95"}[3h])`
-	if ours, their := scalar(t, p.base, q, start.Add(2*time.Hour)), scalar(t, prometheus.url, q, start.Add(2*time.Hour)); ours != their || ours == 0 {
+	if ours, their := scalar(t, p.base, q, start.Add(2*time.Hour)), scalar(t, receiver.url, q, start.Add(2*time.Hour)); math.Abs(ours-their) > 1e-12*ours || ours == 0 { // VictoriaMetrics keeps 15 digits
 		t.Errorf("the forecast is %g here and %g there", ours, their)
 	}
 	if metric(t, p, "forewarm_remote_write_dropped_total") != 0 || metric(t, p, "forewarm_remote_write_rejected_total") != 0 {

@@ -106,10 +106,37 @@ func series(n int) (samples []storage.Sample, want []string) {
 	return samples, want
 }
 
-// startWriter runs a writer over a queue in dir until stop.
-func startWriter(t *testing.T, dir, url string, change func(*WriteConfig)) (w *Writer, stop func()) {
+// running is a writer at work, and what it tells.
+type running struct {
+	*Writer
+	queue   *storage.Queue
+	done    chan struct{} // a payload was dealt with
+	trouble chan error
+	stop    func()
+}
+
+// dealt waits until so many payloads were dealt with.
+func (r *running) dealt(payloads int) {
+	for range payloads {
+		<-r.done
+	}
+}
+
+// telling is a queue that tells of each payload that was dealt with.
+type telling struct {
+	Queue
+	done chan struct{}
+}
+
+func (q telling) Done() {
+	q.Queue.Done()
+	q.done <- struct{}{}
+}
+
+// startWriter runs a writer over a queue in dir, of so many bytes, until stop.
+func startWriter(t *testing.T, dir, url string, most int64, change func(*WriteConfig)) *running {
 	t.Helper()
-	q, err := storage.OpenQueue(dir, 1<<20, quiet)
+	q, err := storage.OpenQueue(dir, most, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,38 +145,36 @@ func startWriter(t *testing.T, dir, url string, change func(*WriteConfig)) (w *W
 	if change != nil {
 		change(&cfg)
 	}
-	if w, err = NewWriter(cfg, q, quiet, func(error) {}); err != nil {
+	r := &running{queue: q, done: make(chan struct{}, 1000), trouble: make(chan error, 1)}
+	r.Writer, err = NewWriter(cfg, telling{q, r.done}, quiet, func(err error) {
+		select {
+		case r.trouble <- err:
+		default:
+		}
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	w.pauses = remoteapi.BackoffConfig{Min: time.Millisecond, Max: 2 * time.Millisecond}
-	if err := w.connect(); err != nil {
+	r.pauses = remoteapi.BackoffConfig{Min: time.Millisecond, Max: 2 * time.Millisecond}
+	if err := r.connect(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
-		defer close(done)
-		if err := w.Run(ctx); err != nil {
+		defer close(ended)
+		if err := r.Run(ctx); err != nil {
 			t.Error(err)
 		}
 	}()
-	return w, func() {
+	r.stop = func() {
 		cancel()
-		<-done
+		<-ended
 		if err := q.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-}
-
-// await waits, briefly, for what another goroutine does.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not happen", what)
-		}
-	}
+	return r
 }
 
 // Whatever the receiver answers for a while, every sample arrives, once it takes them; only what it refuses for what it is
@@ -178,11 +203,11 @@ func TestWriter(t *testing.T) {
 			srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 			srv.Start()
 			defer srv.Close()
-			w, stop := startWriter(t, t.TempDir(), srv.URL+"/api/v1/push", func(cfg *WriteConfig) { cfg.Protocol = c.protocol })
+			w := startWriter(t, t.TempDir(), srv.URL+"/api/v1/push", 1<<20, func(cfg *WriteConfig) { cfg.Protocol = c.protocol })
 			samples, want := series(45)
 			w.Take(samples)
-			await(t, "that all is sent", func() bool { s := w.Stats(); return s.Sent+s.Rejected == 45 })
-			stop()
+			w.dealt(5)
+			w.stop()
 			if diff := cmp.Diff(want[10*c.rejected:], r.got); diff != "" {
 				t.Error(diff)
 			}
@@ -198,26 +223,48 @@ func TestWriterRestarts(t *testing.T) {
 	r := &receiver{t: t, accepts: remoteapi.MessageTypes{remoteapi.WriteV1MessageType}}
 	dir := t.TempDir()
 	samples, want := series(100)
-	w, stop := startWriter(t, dir, "http://127.0.0.1:1/", nil)
+	w := startWriter(t, dir, "http://127.0.0.1:1/", 1<<20, nil)
 	w.Take(samples[:60])
-	await(t, "a failure", func() bool { return w.Stats().Retries > 0 })
-	stop()
+	if err := <-w.trouble; err == nil {
+		t.Error("nobody is there, and all is well")
+	}
+	w.stop()
 	srv := httptest.NewServer(r)
 	defer srv.Close()
-	w, stop = startWriter(t, dir, srv.URL, nil)
-	defer stop()
+	w = startWriter(t, dir, srv.URL, 1<<20, nil)
+	defer w.stop()
 	w.Take(samples[60:])
-	await(t, "that all is sent", func() bool { return w.Stats().Sent == 100 })
+	w.dealt(10)
 	if diff := cmp.Diff(want, r.got); diff != "" {
 		t.Error(diff)
 	}
 }
 
+// An outage that is longer than the queue's bound costs the oldest samples, and each of them is counted.
+func TestWriterOutlastsTheQueue(t *testing.T) {
+	r := &receiver{t: t, accepts: remoteapi.MessageTypes{remoteapi.WriteV1MessageType}}
+	dir := t.TempDir()
+	samples, want := series(600)
+	w := startWriter(t, dir, "http://127.0.0.1:1/", 4000, nil)
+	w.Take(samples)
+	<-w.trouble
+	w.stop()
+	lost := w.queue.Stats().Dropped
+	srv := httptest.NewServer(r)
+	defer srv.Close()
+	w = startWriter(t, dir, srv.URL, 4000, nil)
+	defer w.stop()
+	w.dealt((600 - int(lost)) / 10)
+	if diff := cmp.Diff(want[lost:], r.got); diff != "" || lost == 0 || lost > 500 {
+		t.Errorf("%d are counted as lost: %s", lost, diff)
+	}
+}
+
 // broken is a queue that takes nothing, and has rubbish.
-type broken struct{ given chan struct{} }
+type broken struct{ given, done chan struct{} }
 
 func (b broken) Append(uint32, []byte) error { return errors.New("disk full") }
-func (b broken) Done()                       {}
+func (b broken) Done()                       { close(b.done) }
 func (b broken) Next(ctx context.Context) (uint32, []byte, error) {
 	select {
 	case <-b.given:
@@ -228,7 +275,7 @@ func (b broken) Next(ctx context.Context) (uint32, []byte, error) {
 }
 
 func TestWriterCountsWhatIsLost(t *testing.T) {
-	q := broken{make(chan struct{}, 1)}
+	q := broken{make(chan struct{}), make(chan struct{})}
 	var trouble error
 	cfg := DefaultWrite()
 	cfg.URL = "http://127.0.0.1:1/"
@@ -242,12 +289,15 @@ func TestWriterCountsWhatIsLost(t *testing.T) {
 		t.Errorf("%+v, trouble %v", w.Stats(), trouble)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- w.Run(ctx) }()
+	ended := make(chan error)
+	go func() { ended <- w.Run(ctx) }()
 	q.given <- struct{}{}
-	await(t, "that rubbish is counted", func() bool { return w.Stats().Lost == 8 })
+	<-q.done
+	if w.Stats().Lost != 8 {
+		t.Errorf("rubbish is not counted: %+v", w.Stats())
+	}
 	cancel()
-	if err := <-done; err != nil {
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }
