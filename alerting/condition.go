@@ -124,15 +124,14 @@ func limit(d *Decision, who string, cfg Config) []Condition {
 	if d.Needed <= d.Limit || d.Probability < fadeShare*cfg.AlertProbability {
 		return nil
 	}
-	for i := range d.Resources {
-		if r := &d.Resources[i]; r.Dimension == d.Binding {
-			c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r.Dimension), cfg,
-				fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, r, who, cfg), short(d), relief(d))).load(d, who)
-			c.Fading = d.Probability < cfg.AlertProbability
-			return []Condition{c}
-		}
+	r := d.binding()
+	if r == nil {
+		return nil
 	}
-	return nil
+	c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r.Dimension), cfg,
+		fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, r, who, cfg), short(d), relief(d))).load(d, who)
+	c.Fading = d.Probability < cfg.AlertProbability
+	return []Condition{c}
 }
 
 // degraded is the warning that the forecast of what binds is not worth what it should be: it has not beaten a baseline for

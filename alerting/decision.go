@@ -87,6 +87,8 @@ type Decision struct {
 
 	Basis *Basis `json:"basis,omitempty" cbor:"40,keyasint,omitempty"` // what was taken for granted; nil in journals of older versions
 
+	Path []PathPoint `json:"path,omitempty" cbor:"41,keyasint,omitempty"` // of Binding; none in journals of older versions
+
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
 }
 

@@ -39,7 +39,7 @@ func (p *plan) decision(cfg Config) Decision {
 	}
 	if b := p.binding(); b != nil {
 		d.Binding, d.Probability, d.ETA, d.Model = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA, experts(b.forecast)
-		d.Events = b.forecast.Basis.Events
+		d.Events, d.Path = b.forecast.Basis.Events, p.path(b)
 	}
 	for _, part := range p.in.Projection.Growth {
 		if p.in.Projection.Binding == d.Binding && !math.IsNaN(part.Amount) && !math.IsInf(part.Amount, 0) {

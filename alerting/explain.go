@@ -20,8 +20,11 @@ type Explanation struct {
 	Decision  Decision            `json:"-"`
 	Event     Prescale            `json:"decision"` // as it was, or would have been, published
 	Resources []ExplainedResource `json:"resources"`
+	Path      []PathPoint         `json:"path,omitempty"` // of the resource that binds
+	Basis     *Basis              `json:"basis,omitempty"`
 	Steps     []Step              `json:"steps"`
 	Otherwise []string            `json:"otherwise"`
+	Ways      []Alternative       `json:"alternatives,omitempty"`
 	After     *Aftermath          `json:"after,omitempty"` // nil before the next decision
 }
 
@@ -72,7 +75,8 @@ type Peak struct {
 
 // Explain says how d came about, and what came of it by the decisions of the same pool after it, in order.
 func Explain(d *Decision, after []Decision) Explanation {
-	x := Explanation{ID: d.EventID(), Decision: *d, Event: NewEvent(d).Data, Resources: []ExplainedResource{}, Steps: steps(d), Otherwise: otherwise(d)}
+	x := Explanation{ID: d.EventID(), Decision: *d, Event: NewEvent(d).Data, Resources: []ExplainedResource{},
+		Path: d.Path, Basis: d.Basis, Steps: steps(d), Otherwise: otherwise(d), Ways: alternatives(d)}
 	tick := d.Tick.UTC()
 	for i := range d.Resources {
 		r := &d.Resources[i]
@@ -105,11 +109,7 @@ func steps(d *Decision) []Step {
 // otherwise is what to expect had nothing been done, and what others would have done.
 func otherwise(d *Decision) []string {
 	var out []string
-	for i := range d.Resources {
-		r := &d.Resources[i]
-		if r.Dimension != d.Binding {
-			continue
-		}
+	if r := d.binding(); r != nil {
 		text := fmt.Sprintf("With the %s there were, %s runs out within the lead window with a probability of %s", count(d.Ready+d.Pending), noun(r.Dimension), percent(r.Probability))
 		if r.ETA.P50 != forecaster.Never {
 			text += fmt.Sprintf(", at the median at %s", clock(d.Tick.Add(r.ETA.P50)))
@@ -172,6 +172,7 @@ func (x *Explanation) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "\nResource by resource\n")
 		resources(&b, d)
 	}
+	d.writePath(&b)
 	fmt.Fprintf(&b, "\nHow %s came about\n", count(d.Desired))
 	for _, s := range x.Steps {
 		fmt.Fprintf(&b, "  %5d  %s\n", s.Replicas, s.What)
@@ -182,6 +183,7 @@ func (x *Explanation) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
 	}
+	writeWays(&b, d, x.Ways)
 	x.After.write(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -203,6 +205,9 @@ func facts(w io.Writer, d *Decision) {
 		fact("models", "%s", d.Model)
 	}
 	fact("warm-up", "up to %s: nothing nearer can be averted by scaling", span(d.Lead))
+	if b := d.Basis; b != nil {
+		basis(fact, b)
+	}
 	fact("provides for", "the %s quantile of demand (%s)", percent(d.Quantile), d.QuantileFrom)
 	if !d.NeededBy.IsZero() {
 		fact("needed by", "%s", clock(d.NeededBy))
@@ -221,6 +226,72 @@ func facts(w io.Writer, d *Decision) {
 	}
 	for _, warning := range d.Warnings {
 		fact("warning", "%s", warning)
+	}
+	_ = t.Flush() // of a builder
+}
+
+// basis are the lag and the capacity that were taken for granted, with what they were stated to be.
+func basis(fact func(name, format string, a ...any), b *Basis) {
+	if w := &b.Warmup; w.P50 > 0 {
+		fact("", "median %s, 90th percentile %s, from %d that were seen; stated %s and %s", seconds(w.P50), seconds(w.P90), w.Seen, seconds(w.StatedP50), seconds(w.StatedP90))
+	}
+	for i := range b.Rates {
+		r := &b.Rates[i]
+		stated, learned := "not stated", "not learned yet"
+		if r.Stated > 0 {
+			stated = "stated " + amount(r.Stated)
+		}
+		if r.Learned > 0 {
+			learned = "seen " + amount(r.Learned)
+			if r.High > r.Low {
+				learned += fmt.Sprintf(" (%s to %s)", amount(r.Low), amount(r.High))
+			}
+		}
+		fact("capacity", "%s of a replica: %s, %s", noun(r.Dimension), stated, learned)
+	}
+}
+
+func seconds(s float64) string { return fmt.Sprintf("%.1f min", s/60) }
+
+// writePath is a table of the forecast of the resource that binds, with what there is against it.
+func (d *Decision) writePath(w io.Writer) {
+	r := d.binding()
+	if r == nil || len(d.Path) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s, minutes ahead\n", noun(d.Binding))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	rows := [5]string{"  \t", "  median demand\t", fmt.Sprintf("  %s quantile\t", percent(d.Quantile)), "  replicas ready\t", "  their capacity\t"}
+	for _, p := range append([]PathPoint{{Median: float32(r.Demand), Quantile: float32(r.Demand), Ready: d.Ready}}, d.Path...) {
+		if p.Minute > 20 && p.Minute%15 != 0 {
+			continue
+		}
+		for i, cell := range [5]string{fmt.Sprint(p.Minute), amount(float64(p.Median)), amount(float64(p.Quantile)), fmt.Sprint(p.Ready), amount(r.PerReplica * float64(p.Ready))} {
+			rows[i] += cell + "\t"
+		}
+	}
+	for _, row := range rows {
+		fmt.Fprintln(t, row)
+	}
+	_ = t.Flush() // of a builder
+}
+
+// ways are what the ways to scale are called in a table.
+var ways = map[string]string{WayNothing: "if nothing is done", WayReactive: "a reactive autoscaler", WayAsked: "as asked for"}
+
+// writeWays compares the ways to scale.
+func writeWays(w io.Writer, d *Decision, all []Alternative) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "  By the forecast of %s for the next %d minutes, with the median warm-up:\n", noun(d.Binding), d.Path[len(d.Path)-1].Minute)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, a := range all {
+		short := "not short at the median"
+		if a.ShortFrom != nil {
+			short = fmt.Sprintf("short from %s, for %d min", clock(*a.ShortFrom), a.ShortMinutes)
+		}
+		fmt.Fprintf(t, "    %s\t%s\t%s\tat most %s in use, %s at the %s quantile\n", ways[a.Way], count(a.Replicas), short, percent(a.Peak), percent(a.PeakQuantile), percent(d.Quantile))
 	}
 	_ = t.Flush() // of a builder
 }

@@ -41,6 +41,12 @@ func TestExplainGolden(t *testing.T) {
 	full.Growth = []forecaster.GrowthPart{{Class: "agent", Cause: forecaster.CausePrompt, Amount: 420}, {Class: "chat", Cause: forecaster.CauseRate, Amount: -20.5}, {Cause: forecaster.CauseOther, Amount: 7}}
 	full.Events = []forecaster.EventEffect{{Name: "spring launch", Learned: 2.4, Low: 1.9, High: 3}}
 	full.ByRole = &Roles{Prefill: 6, Decode: 19}
+	full.Basis = &Basis{Warmup: WarmupBasis{StatedP50: 360, StatedP90: 720, P50: 402, P90: 726, Seen: 7},
+		Rates: []RateBasis{{Dimension: "decode", Stated: 4.5e6, Learned: 4.2e6, Low: 4e6, High: 4.5e6}, {Dimension: "kv", Learned: 111}}}
+	for m := pathEvery; m <= forecaster.Horizon; m += pathEvery { // up to half as much again
+		grown := 1350 + min(float32(m), 30)*15
+		full.Path = append(full.Path, PathPoint{Minute: m, Median: grown, Quantile: grown * 1.1, Ready: 14})
+	}
 	limited := decided()
 	limited.Mode, limited.SupplyAssumed, limited.Desired, limited.Limit = Advisory, true, 16, 16
 	limited.Constraints = []string{"replicas.max 16: 19 wanted"}
@@ -69,6 +75,27 @@ func TestExplainGolden(t *testing.T) {
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(text.String(), "\n")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestAlternatives: demand that rises from 14 replicas' worth to 18 within 30 minutes, and a warm-up of 10.
+func TestAlternatives(t *testing.T) {
+	d := decided()
+	d.Resources[0].Demand, d.Basis = 1400, &Basis{Warmup: WarmupBasis{P50: 600}}
+	d.Path = []PathPoint{{Minute: 5, Median: 1400, Quantile: 1500, Ready: 14}, {Minute: 30, Median: 1800, Quantile: 2000, Ready: 15}, {Minute: 60, Median: 1800, Quantile: 2000, Ready: 15}}
+	at := func(minute int) *time.Time { return instant(noon.Add(time.Duration(minute) * time.Minute)) }
+	want := []Alternative{
+		{Way: WayNothing, Replicas: 15, ShortFrom: at(6), ShortMinutes: 55, Peak: 1.2743, PeakQuantile: 1.4143},
+		// It follows ten minutes later: all the way up, and so far short.
+		{Way: WayReactive, Replicas: 18, ShortFrom: at(6), ShortMinutes: 28, Peak: 1.1143, PeakQuantile: 1.2143},
+		{Way: WayAsked, Replicas: 20, ShortFrom: at(6), ShortMinutes: 4, Peak: 1.0457, PeakQuantile: 1.1286},
+	}
+	if diff := cmp.Diff(want, alternatives(&d)); diff != "" {
+		t.Error(diff)
+	}
+	d.Path = nil
+	if got := alternatives(&d); got != nil {
+		t.Errorf("of a journal without paths: %+v", got)
 	}
 }
 

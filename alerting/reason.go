@@ -79,12 +79,7 @@ func (p *plan) unseen(d *Decision, move string) string {
 
 // outlook says what the binding resource will do. It speaks of running out only where that is the likelier outcome.
 func outlook(d *Decision, cfg Config) string {
-	var r *ResourceEvidence
-	for i := range d.Resources {
-		if d.Resources[i].Dimension == d.Binding {
-			r = &d.Resources[i]
-		}
-	}
+	r := d.binding()
 	if r == nil {
 		return "no resource is known to bind"
 	}
