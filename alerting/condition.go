@@ -98,10 +98,15 @@ func saturation(d *Decision, r *ResourceEvidence, who string, cfg Config) []Cond
 	if d.Needed > d.Limit {
 		text += " " + short(d) + "."
 	}
-	out := []Condition{condition(d, SaturationAhead, r.Dimension, Warning, cfg, text).load(d, who)}
-	// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it.
+	warning := text
+	if !late && d.Needed <= d.Limit && d.Desired > d.Ready {
+		warning += " If that fails, " + relief(d) + "."
+	}
+	out := []Condition{condition(d, SaturationAhead, r.Dimension, Warning, cfg, warning).load(d, who)}
+	// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it. Where a limit blocks
+	// what is needed, the page is that of the limit.
 	out[0].Fading = !probable || late
-	if late {
+	if late && (r.Dimension != d.Binding || d.Needed <= d.Limit) {
 		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r.Dimension), cfg,
 			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.", text, span(d.Lead), relief(d))).load(d, who)
 		page.Fading, page.Immediate = !probable, r.Probability >= sureProbability
@@ -244,11 +249,18 @@ func written(tick time.Time, eta time.Duration) string {
 
 // story tells a saturation like a colleague would: what, when, how sure, who, and what was done about it.
 func story(d *Decision, r *ResourceEvidence, who string, cfg Config) string {
-	what := noun(r.Dimension) + " may run out"
-	if r.ETA.P50 != forecaster.Never {
-		what = exhausted(r.Dimension) + " " + eta(r.ETA.P50)
+	what, have := noun(r.Dimension)+" may run out", r.PerReplica*float64(d.Ready)
+	switch {
+	case have > 0 && r.Demand >= have:
+		what = exhausted(r.Dimension) + " now"
+	case r.ETA.P50 != forecaster.Never:
+		what = exhausted(r.Dimension) + " " + eta(r.ETA)
 	}
-	s := fmt.Sprintf("Pool %s: %s %s.", d.Pool, what, odds(r.ETA, r.Probability, span(d.Lead+cfg.Hold)))
+	s := fmt.Sprintf("Pool %s: %s %s", d.Pool, what, odds(r.ETA, r.Probability, span(d.Lead+cfg.Hold)))
+	if have > 0 {
+		s += fmt.Sprintf("; demand is %s of the capacity of %s", percent(r.Demand/have), count(d.Ready))
+	}
+	s += "."
 	if who != "" {
 		s += " Driver: " + who + "."
 	}
@@ -310,7 +322,11 @@ const maxRelief = 2
 func relief(d *Decision) string {
 	limits := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
 	if len(limits) == 0 {
-		return "shed or delay load"
+		if len(d.Drivers) == 0 {
+			return "shed or delay load"
+		}
+		first := heaviestOf(d.Drivers)
+		return fmt.Sprintf("shed or delay load of class %s (%s of the demand)", first.Class, percent(first.Share))
 	}
 	var parts []string
 	for _, l := range limits[:min(maxRelief, len(limits))] {
@@ -318,7 +334,7 @@ func relief(d *Decision) string {
 			parts = append(parts, "nothing of class "+l.Class)
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s tokens/s of class %s (%s of what it will ask for)", amount(l.TokensPerS), l.Class, percent(l.Share)))
+		parts = append(parts, fmt.Sprintf("%s tokens/s of class %s (%s less than it will ask for)", amount(l.TokensPerS), l.Class, percent(1-l.Share)))
 	}
 	text := "shed or delay load: let in " + strings.Join(parts, ", ")
 	if len(limits) > maxRelief {

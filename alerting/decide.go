@@ -164,6 +164,8 @@ func (p *plan) whyStay(st *State, cfg Config) string {
 	switch {
 	case !p.in.Minute.Covered:
 		return "the last minute has no telemetry"
+	case p.engineBusy() && p.requestless():
+		return "the engines are busy, and no request is heard of"
 	case p.partial() != "":
 		return fmt.Sprintf("producer %s fell silent, so demand may be more than is seen", p.partial())
 	case s.Preemptions > 0:

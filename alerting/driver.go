@@ -17,14 +17,20 @@ const (
 
 // principal is who to name first: the first driver about whom something changed, or else the one with the largest share.
 func principal(drivers []forecaster.Driver) *forecaster.Driver {
-	best := &drivers[0]
 	for i := range drivers {
-		d := &drivers[i]
-		if d.Cause != "" {
+		if d := &drivers[i]; d.Cause != "" {
 			return d
 		}
-		if d.Share > best.Share {
-			best = d
+	}
+	return heaviestOf(drivers)
+}
+
+// heaviestOf is the driver with the largest share.
+func heaviestOf(drivers []forecaster.Driver) *forecaster.Driver {
+	best := &drivers[0]
+	for i := range drivers {
+		if drivers[i].Share > best.Share {
+			best = &drivers[i]
 		}
 	}
 	return best
@@ -129,7 +135,7 @@ func change(d *forecaster.Driver) string {
 // portion is a share, and how far off it may be where that matters; nothing when it is not known.
 func portion(share, margin float64) string {
 	switch {
-	case !(share > 0):
+	case !(share > 0), share >= .995 && margin < 0.05: // all of it
 		return ""
 	case margin < 0.05:
 		return " " + percent(share)

@@ -23,7 +23,7 @@ func (p *plan) decision(cfg Config) Decision {
 		Ready: p.supply.Ready, Pending: len(p.supply.Pending), Floor: p.floor.replicas, Reserves: p.in.Pool.Reserves,
 		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, QuantileFrom: p.tauFrom,
 		Binding: p.in.Projection.Binding, Probability: finite(p.in.Projection.Probability), ETA: p.in.Projection.ETA,
-		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale, SupplyAssumed: !p.observed,
+		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale || p.blind == unheard, SupplyAssumed: !p.observed,
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
 	d.Limit, _ = p.in.Pool.Limit()
@@ -65,7 +65,7 @@ func (p *plan) warnings() []string {
 		out = append(out, text)
 	}
 	switch p.blind {
-	case stale:
+	case stale, unheard:
 		out = append(out, "telemetry is stale: nothing is scaled in")
 	case unsized:
 		out = append(out, "no resource has both a capacity and a forecast: set kv_capacity_tokens or the rates of the pool")

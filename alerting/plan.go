@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -37,6 +38,7 @@ type blind uint8
 const (
 	sighted blind = iota
 	stale         // telemetry is too old
+	unheard       // engines are busy, and no request is heard of
 	unsized       // no resource has both a capacity and a demand
 	cold          // too little history
 )
@@ -64,6 +66,8 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	switch {
 	case in.Forecast == nil || in.Forecast.Stale || in.Projection.Stale:
 		p.blind = stale
+	case p.engineBusy() && p.requestless() && p.in.Forecast.Total[0].Basis.Now.Requests == 0:
+		p.blind = unheard
 	case len(p.rows) == 0:
 		p.blind = unsized
 	case in.Projection.Confidence == forecaster.Cold || in.Projection.Confidence == "":
@@ -84,6 +88,20 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	p.need = max(p.need, p.floor.replicas)
 	p.keep = max(p.keep, p.need)
 	return p
+}
+
+// busyKV is the share of a replica's KV cache that is not in use by accident.
+const busyKV = 0.1
+
+// engineBusy says that an engine holds requests, by its own account.
+func (p *plan) engineBusy() bool {
+	s := &p.in.Minute.State
+	return s.Observed && (finite(s.KVUsedMax) >= busyKV || finite(s.WaitingPerReady) >= 1)
+}
+
+// requestless says that demand is known, and there is none: either that is so, or requests are no longer heard of.
+func (p *plan) requestless() bool {
+	return len(p.rows) > 0 && !slices.ContainsFunc(p.rows, func(r resource) bool { return r.evidence.Demand > 0 })
 }
 
 // scaleInRisk is the risk that giving a replica up may take, over that which asking for one leaves: what is missed then stays

@@ -61,6 +61,8 @@ func (p *plan) finding(d *Decision, cfg Config) string {
 func (p *plan) unseen(d *Decision, move string) string {
 	why := ""
 	switch p.blind {
+	case unheard:
+		why = fmt.Sprintf("the engines are busy (KV cache up to %s in use), but no request was heard of for 10 min", percent(finite(p.in.Minute.State.KVUsedMax)))
 	case stale:
 		why = "no telemetry yet"
 		if at := p.in.Minute.LastEvent; !at.IsZero() {
@@ -85,7 +87,7 @@ func outlook(d *Decision, cfg Config) string {
 	}
 	window := span(d.Lead + cfg.Hold)
 	if d.Probability >= 0.5 && d.ETA.P50 != forecaster.Never {
-		return fmt.Sprintf("%s %s %s", exhausted(d.Binding), eta(d.ETA.P50), odds(d.ETA, d.Probability, window))
+		return fmt.Sprintf("%s %s %s", exhausted(d.Binding), eta(d.ETA), odds(d.ETA, d.Probability, window))
 	}
 	text := fmt.Sprintf("%s needs %s at the %s quantile of demand within %s (%s to run out)",
 		noun(d.Binding), count(r.NeedReplicas), percent(d.Quantile), window, percent(d.Probability))
@@ -117,11 +119,15 @@ func exhausted(dimension string) string {
 	return noun(dimension) + " exhausted"
 }
 
-func eta(d time.Duration) string {
-	if d <= 0 {
-		return "now"
+// eta is the middle of an ETA within the horizon.
+func eta(e forecaster.ETA) string {
+	switch {
+	case e.P50 > 0:
+		return "in ~" + span(e.P50)
+	case e.P90 > 0 || e.P90 == forecaster.Never:
+		return "any minute"
 	}
-	return "in ~" + span(d)
+	return "now"
 }
 
 // odds say how sure a time is: (p10 12, p90 27 min; 86 % within 18 min). What is the case already has no range.

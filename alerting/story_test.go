@@ -101,6 +101,7 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 		if night.forecast != nil {
 			night.forecast(pf)
 		}
+		d.Resources[0].Demand = .96 * d.Resources[0].PerReplica * float64(d.Ready)
 		d.Resources[0].Dimension, d.Resources[0].Probability, d.Resources[0].ETA = d.Binding, d.Probability, d.ETA
 		conditions := Conditions(&d, pf, cfg)
 		at := slices.IndexFunc(conditions, func(c Condition) bool { return c.Name == night.alert && !c.Fading })
