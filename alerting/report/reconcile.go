@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -55,6 +56,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		drift:    map[string][]Drift{},
 		beliefs:  map[string]*beliefs{},
 		points:   map[seriesKey]*points{},
+		leftOut:  map[features.Key]bool{},
 		fans:     map[seriesKey]*fan{},
 	}
 	if err := b.read(ctx, h); err != nil {
@@ -110,14 +112,48 @@ type builder struct {
 	beliefs  map[string]*beliefs      // of each pool
 	points   map[seriesKey]*points
 	fans     map[seriesKey]*fan // of pools' totals
+	leftOut  map[features.Key]bool
+}
+
+// classesReported bounds the classes that are reported by themselves, over all pools: the heaviest by tokens.
+const classesReported = 200
+
+// choose finds the classes that are beyond the bound.
+func (b *builder) choose(ctx context.Context, h History) error {
+	tokens := map[features.Key]float64{}
+	err := h.Observed(ctx, b.from, b.to, func(key features.Key, dimension string, values []float64) error {
+		if key.Class == features.TotalClass || dimension != features.DimPrefill && dimension != features.DimCached && dimension != features.DimDecode {
+			return nil
+		}
+		sum := 0.0
+		for _, v := range values {
+			sum += zeroIfUnknown(v)
+		}
+		tokens[key] += sum
+		return nil
+	})
+	if err != nil || len(tokens) <= classesReported {
+		return err
+	}
+	order := slices.SortedFunc(maps.Keys(tokens), func(x, y features.Key) int {
+		return cmp.Or(cmp.Compare(tokens[y], tokens[x]), x.Compare(y))
+	})
+	for _, key := range order[classesReported:] {
+		b.leftOut[key] = true
+	}
+	return nil
 }
 
 func (b *builder) read(ctx context.Context, h History) error {
-	err := h.Observed(ctx, b.base, b.to, func(key features.Key, dimension string, values []float64) error {
-		b.observed[seriesKey{key, dimension}] = slices.Clone(values)
+	if err := b.choose(ctx, h); err != nil {
+		return err
+	}
+	if err := h.Observed(ctx, b.base, b.to, func(key features.Key, dimension string, values []float64) error {
+		if b.needed(key, dimension) {
+			b.observed[seriesKey{key, dimension}] = slices.Clone(values)
+		}
 		return nil
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	if err := h.Late(ctx, b.from, b.to, func(key features.Key, late features.Late) error {
@@ -127,6 +163,9 @@ func (b *builder) read(ctx context.Context, h History) error {
 		return err
 	}
 	if err := h.Forecasts(ctx, b.from.Add(-lookback), b.to, func(f *forecaster.Forecast) error {
+		if b.leftOut[f.Key] {
+			return nil
+		}
 		b.score(f)
 		b.note(f)
 		b.widen(f)
@@ -140,6 +179,12 @@ func (b *builder) read(ctx context.Context, h History) error {
 		b.believe(d)
 		return nil
 	})
+}
+
+// needed says whether a series of demand is looked at.
+func (b *builder) needed(key features.Key, dimension string) bool {
+	d, ok := features.DimensionByName(dimension)
+	return key.Class == features.TotalClass || !b.leftOut[key] && (ok && d.Forecast || dimension == features.DimCached)
 }
 
 // at is the demand in a minute, NaN when it is not known.
@@ -196,6 +241,11 @@ func longest(all []Gap) []Gap {
 func (b *builder) data(pool string) Data {
 	first, end := b.bounds()
 	d := Data{Minutes: end - first, Gaps: []Gap{}}
+	for k := range b.leftOut {
+		if k.Pool == pool {
+			d.ClassesLeftOut++
+		}
+	}
 	known := make([]bool, end)
 	for k, values := range b.observed {
 		if k.Pool != pool {

@@ -192,6 +192,9 @@ func details(b *strings.Builder, r *Report) {
 		p := &r.Pools[i]
 		fmt.Fprintf(b, "\n## %s, every forecast\n\nDemand is known for %d of %d minutes; a decision stood in %d.\n",
 			strings.ReplaceAll(p.Pool, "\n", " "), p.Data.Observed, p.Data.Minutes, p.Data.Decided)
+		if n := p.Data.ClassesLeftOut; n > 0 {
+			fmt.Fprintf(b, "\n%d more classes are too light to be reported by themselves.\n", n)
+		}
 		if len(p.Accuracy) == 0 {
 			continue
 		}

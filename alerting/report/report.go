@@ -54,6 +54,8 @@ type Data struct {
 	Gaps       []Gap `json:"gaps"` // the longest stretches without known demand, by time
 	GapCount   int   `json:"gap_count"`
 	LongestGap int   `json:"longest_gap"` // minutes
+
+	ClassesLeftOut int `json:"classes_left_out"` // light ones, beyond the bound of a report; they are in the pool's totals
 }
 
 // Gap is a stretch of minutes of which no demand is known.

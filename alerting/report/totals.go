@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -45,10 +46,12 @@ func (b *builder) totals(pool string) []Total {
 	for _, t := range byClass {
 		t.PromptTokens.add(float64(t.CachedTokens))
 	}
-	for k, late := range b.late {
-		if k.Pool == pool {
-			of(k.Class).Late.add(&late)
+	for _, k := range slices.SortedFunc(maps.Keys(b.late), features.Key.Compare) {
+		if late := b.late[k]; k.Pool == pool {
 			of(features.TotalClass).Late.add(&late)
+			if !b.leftOut[k] {
+				of(k.Class).Late.add(&late)
+			}
 		}
 	}
 	out := make([]Total, 0, len(byClass))

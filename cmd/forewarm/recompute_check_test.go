@@ -18,6 +18,7 @@ type recomputed struct {
 	*testing.T
 	*raw
 	from, to int64
+	drift    []report.Drift
 }
 
 // same compares a number of the report with one that was computed here.
@@ -47,6 +48,9 @@ type scoredForecast struct {
 var storedLevels = []float64{.05, .1, .25, .5, .75, .8, .9, .95, .99}
 
 func (x *recomputed) accuracy(p *report.Pool) {
+	if x.drift = p.Drift; len(x.drift) != 4 {
+		x.Errorf("drift of %d dimensions", len(x.drift))
+	}
 	rows := 0
 	for _, class := range []string{"*", "c0", "c1"} {
 		for _, dimension := range []string{"requests", "prefill", "decode", "kv"} {
@@ -193,6 +197,16 @@ func (x *recomputed) row(a *report.Accuracy) {
 	}
 	for _, b := range a.Baselines {
 		x.same(name+"skill against "+b.Baseline, b.PointSkill, 1-own[b.Baseline]/rival[b.Baseline])
+	}
+	for _, d := range x.drift {
+		if a.Class == "*" && d.Dimension == a.Dimension && d.Horizon == a.Horizon {
+			for i, got := range []report.Half{d.First, d.Second} {
+				x.count(name+"outcomes of a half", got.Outcomes, int(half[i].n))
+				x.same(name+"WAPE of a half", got.WAPE, half[i].off/half[i].sum)
+				x.same(name+"bias of a half", got.Bias, half[i].bias/half[i].sum)
+				x.same(name+"coverage of a half", got.Q90, half[i].held/half[i].n)
+			}
+		}
 	}
 	demand := x.demand(a.Class, a.Dimension)
 	scale := func(back int64) float64 {

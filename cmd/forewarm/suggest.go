@@ -48,6 +48,7 @@ func suggest(ctx context.Context, h report.History, cfg forewarm.Config, r *repo
 		}
 		p.SuggestionsTried = t.tried(len(chosen), days) + how
 	}
+	r.Summarise() // which names the first
 	return nil
 }
 
