@@ -136,7 +136,7 @@ func byNeed(r *Report) []*Pool {
 
 // state says in a word how a pool fared: act when it saturated without having been announced in time, or when there is
 // something to change; watch when it saturated, when there were more false alarms than true ones, when a tenth of the
-// minutes is not known, or when the 90 % quantile did not hold.
+// minutes is not known, when more than half of what was used was beyond need, or when the 90 % quantile did not hold.
 func (p *Pool) state() state {
 	s := &p.Saturation
 	switch {
@@ -144,7 +144,7 @@ func (p *Pool) state() state {
 		return noData
 	case s.Missed+s.Late > 0 || len(p.Suggestions) > 0:
 		return act
-	case s.SaturatedMinutes > 0, s.False > s.InTime+s.Averted, float64(p.Data.Observed) < .9*float64(p.Data.Minutes):
+	case s.SaturatedMinutes > 0, s.False > s.InTime+s.Averted, float64(p.Data.Observed) < .9*float64(p.Data.Minutes), p.beyondNeed() > .5:
 		return watch
 	}
 	if a := p.main(); a != nil && float64(a.Q90.High) < .9 {
@@ -212,8 +212,19 @@ func (p *Pool) advice() string {
 		return "Look at the saturations that were late or missed."
 	case s.False > s.InTime+s.Averted:
 		return "Raise decision.alert_probability if the false alarms disturb."
+	case p.beyondNeed() > .5:
+		return fmt.Sprintf("See whether fewer replicas would do: %s of what was used was beyond need.", percent(p.beyondNeed()))
 	}
 	return "Nothing."
+}
+
+// beyondNeed is the share of what was used; NaN where it is not known.
+func (p *Pool) beyondNeed() Number {
+	v := &p.Decisions.Provision
+	if v.KnownMinutes == 0 {
+		return Number(math.NaN())
+	}
+	return v.Over.ReplicaHours / v.Paid.ReplicaHours
 }
 
 // worst is the largest error that came as more than was forecast; nil when none is attributed.
@@ -326,8 +337,10 @@ func (p *Pool) provided() grid {
 	} {
 		g.Rows = append(g.Rows, []string{x.name, quantity(x.ReplicaHours, ""), quantity(x.GPUHours, ""), money(x.USD)})
 	}
-	g.Note = fmt.Sprintf("Over the %d minutes in which demand, capacity and replicas are known. Of %s asked for, %d came; demand found %d ready, was before %d, and did not need %d.",
-		v.KnownMinutes, count(asks.Replicas, "replica"), asks.Ready, asks.InTime, asks.Late, asks.Unneeded)
+	g.Note = fmt.Sprintf("Over the %d minutes in which demand, capacity and replicas are known.", v.KnownMinutes)
+	if asks.Replicas > 0 {
+		g.Note += fmt.Sprintf(" Of %s asked for, %d came; demand found %d ready, was before %d, and did not need %d.", count(asks.Replicas, "replica"), asks.Ready, asks.InTime, asks.Late, asks.Unneeded)
+	}
 	if asks.EventToReady.Count > 0 {
 		g.Note += fmt.Sprintf(" From asking to ready took %s for half of them, %s for nine in ten.", lead(asks.EventToReady.P50), lead(asks.EventToReady.P90))
 	}

@@ -168,6 +168,9 @@ func TestFirstPage(t *testing.T) {
 		"no telemetry": {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry comes."},
 		"gaps":         {func(p *Pool) { p.Data.Observed, p.Saturation = 8064, Saturation{KnownMinutes: 9} }, watch, "Mend telemetry: 20 % of the minutes are not known."},
 		"well":         {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9} }, held, "Nothing."},
+		"idle": {func(p *Pool) {
+			p.Saturation, p.Decisions.Provision.Over.ReplicaHours = Saturation{KnownMinutes: 9}, 500
+		}, watch, "See whether fewer replicas would do: 73 % of what was used was beyond need."},
 		"too narrow": {func(p *Pool) {
 			p.Saturation = Saturation{KnownMinutes: 9}
 			p.Accuracy[3].Q90 = Covered{.8, .7, .85, 99}
