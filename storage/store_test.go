@@ -343,3 +343,69 @@ func BenchmarkAppendTick(b *testing.B) {
 	}
 	b.ReportMetric(float64(s.Counters().Appended)/b.Elapsed().Seconds(), "samples/s")
 }
+
+// fillHours appends ticks of so many series until the head is about to be compacted; it gives the next minute.
+func fillHours(b *testing.B, s *Store, pf forecaster.PoolForecast, from, to int) {
+	b.Helper()
+	for m := from; m < to; m++ {
+		for i := range pf.Classes {
+			pf.Classes[i].Origin = minute(m)
+		}
+		if err := s.Append(minute(m), nil, []forecaster.PoolForecast{pf}, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// widePool has so many series of forecasts as storage.max_series allows by default.
+func widePool(series int) (pf forecaster.PoolForecast) {
+	pf.Pool = "p"
+	for c := range series / (5 * forecaster.NumLevels) {
+		pf.Classes = append(pf.Classes, forecast(fmt.Sprint("class", c), 0))
+	}
+	return pf
+}
+
+// Ticks of 20,000 series with and without a compaction beside them, and what a restart takes to read the log: none of the
+// three may be near a minute.
+func BenchmarkTickBesideCompaction(b *testing.B) {
+	cfg := config(b.TempDir())
+	cfg.MaxClasses = 1000
+	s, err := OpenStore(cfg, quiet)
+	if err != nil {
+		b.Fatal(err)
+	}
+	pf := widePool(cfg.MaxSeries)
+	for c := range pf.Classes { // they have series of their own, as if they had been heavy
+		s.chosen.weigh(pf.Classes[c].Key, 1, minute(0).UnixMilli())
+	}
+	s.chosen.fill()
+	var alone, beside time.Duration
+	m, compactions := 1, 0
+	for b.Loop() {
+		for range 240 { // four hours: at least one compaction
+			busy := len(s.tends) > 0
+			began := time.Now()
+			fillHours(b, s, pf, m, m+1)
+			took := time.Since(began)
+			if m++; busy {
+				beside, compactions = max(beside, took), compactions+1
+			} else {
+				alone = max(alone, took)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	began := time.Now()
+	if s, err = OpenStore(cfg, quiet); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(s.db.Head().NumSeries()), "series")
+	b.ReportMetric(float64(compactions), "ticks-beside")
+	b.ReportMetric(alone.Seconds()*1000, "max-ms/tick-alone")
+	b.ReportMetric(beside.Seconds()*1000, "max-ms/tick-beside")
+	b.ReportMetric(time.Since(began).Seconds()*1000, "ms/restart")
+	_ = s.Close()
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// smallDisk mounts a file system of so many bytes, which takes root.
+func smallDisk(t *testing.T, bytes int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("forewarm-test", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
+		if os.Getenv("FOREWARM_CI") == "1" {
+			t.Fatalf("no file system can be mounted to be filled: %v", err)
+		}
+		t.Skipf("no file system can be mounted to be filled: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+// TestFullDisk fills the disk of a daemon in a process of its own: it goes on deciding and says that its history is degraded;
+// when there is room again it goes on by itself, the gap counted. It is killed on the full disk once, and starts there. In the
+// end nothing is damaged, and the journal lacks nothing.
+func TestFullDisk(t *testing.T) {
+	disk := smallDisk(t, 64<<20)
+	data := filepath.Join(disk, "data")
+	address, page := freeAddress(t), freeAddress(t)
+	config := writeFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"),
+		"clock: event", "features: {lateness: 0s}", "log: {level: error}",
+		"nats: {embedded: {listen: "+address+", store_dir: "+t.TempDir()+"}}",
+		"storage: {dir: "+data+", snapshot_every: 100ms}", "server: {listen: "+page+"}", soundPool)
+	daemon := start(t, "serve", "-config", config)
+	up := func() bool {
+		s, err := statusOf(page)
+		return daemon.over() || err == nil && s.Lag != nil && *s.Lag == 0
+	}
+	await(t, "the daemon to answer", up)
+	conn, err := nats.Connect("nats://"+address, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	begin := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	minutes := func(from, to int) {
+		t.Helper()
+		for m := from; m < to; m++ {
+			at := begin.Add(time.Duration(m) * time.Minute)
+			if err := conn.Publish("forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"arrived_at":%d,"prompt_tokens":100,"output_tokens":10}`, at.UnixMilli())); err != nil {
+				t.Fatal(err)
+			}
+			mark := ingest.AppendWatermark(nil, &ingest.Watermark{At: at.Add(time.Minute)})
+			if _, err := conn.Request(ingest.WatermarkSubject("forewarm", "chat"), mark, patience); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := begin.Add(time.Duration(to) * time.Minute)
+		await(t, "the tick of "+want.String(), func() bool {
+			s, err := statusOf(page)
+			return daemon.over() || err == nil && s.Tick != nil && s.Tick.Equal(want)
+		})
+	}
+	says := func(path, what string) bool {
+		_, body := get("http://" + page + path)
+		return strings.Contains(body, what)
+	}
+
+	minutes(0, 10)
+	ballast := filepath.Join(disk, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 1<<16))
+	}
+	_ = f.Close()
+	minutes(10, 20)
+	for path, what := range map[string]string{
+		"/readyz":    "is full: 0 MiB are free, 16 MiB are needed",
+		"/metrics?1": "\nforewarm_storage_degraded 1\n", "/metrics?2": "\nforewarm_series_lost_ticks_total 10\n", "/healthz": "ok",
+	} {
+		if !says(path, what) {
+			t.Errorf("%s does not say %q", path, what)
+		}
+	}
+	if err := os.Truncate(ballast, 50<<20); err != nil { // so little room that it starts without history
+		t.Fatal(err)
+	}
+	daemon.kill(t)
+	daemon = start(t, "serve", "-config", config)
+	await(t, "the daemon to start on the full disk", up)
+	minutes(20, 25)
+	if !says("/metrics", "\nforewarm_storage_degraded 1\n") || says("/metrics", "\nforewarm_series_lost_ticks_total 0\n") {
+		t.Error("a daemon that starts on a full disk does not say so")
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	minutes(25, 30)
+	await(t, "storage to be well", func() bool { return says("/metrics", "\nforewarm_storage_degraded 0\n") })
+	if n := scalar(t, "http://"+page, "count_over_time(forewarm_desired_replicas[1h])", begin.Add(30*time.Minute)); n != 15 {
+		t.Errorf("%g ticks are in the history, want those before the disk was full and after", n)
+	}
+	daemon.stop(t)
+	code, found, errs := runHere(t.Context(), "verify", data)
+	if code != 0 || !strings.Contains(found, "30 decisions") {
+		t.Errorf("verify: %d, %s%s", code, errs, found)
+	}
+	if found, err := filepath.Glob(filepath.Join(data, "*", "*.tmp")); err != nil || len(found) > 0 {
+		t.Errorf("left behind: %v, %v", found, err)
+	}
+}

@@ -1,0 +1,114 @@
+package storage
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// ticksIn are the minutes that a store has of a series which each tick of appendTick adds to.
+func ticksIn(t *testing.T, s *Store) []string {
+	t.Helper()
+	var out []string
+	for _, x := range dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p"}`] {
+		at, _, _ := strings.Cut(x, "=")
+		out = append(out, at)
+	}
+	return out
+}
+
+// TestStoreTornLog cuts and garbles the write-ahead log all along, as a loss of power may: the store opens with the ticks
+// before that, whole, counts what it cut, and goes on.
+func TestStoreTornLog(t *testing.T) {
+	whole := t.TempDir()
+	s := openStore(t, config(whole))
+	var ends []int64 // of the log, after each tick
+	for m := 1; m <= 6; m++ {
+		appendTick(t, s, m)
+		info, err := os.Stat(filepath.Join(whole, "tsdb", "wal", "00000000"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, info.Size())
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	size := ends[len(ends)-1]
+	for at := size / 23; at < size; at += size / 23 {
+		for _, how := range []string{"cut", "garbled"} {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, "tsdb", "wal", "00000000")
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if how == "cut" {
+				b = b[:at]
+			} else {
+				b[at] ^= 0x55
+			}
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := openStore(t, config(dir))
+			var want []string
+			for i, end := range ends {
+				if end <= at {
+					want = append(want, fmt.Sprint(i+1))
+				}
+			}
+			got := ticksIn(t, s)
+			if diff := cmp.Diff(want, got); diff != "" && (len(got) != len(want)+1 || got[len(want)] != fmt.Sprint(len(want)+1)) { // part of the next may be whole
+				t.Errorf("%s at byte %d: %s", how, at, diff)
+			}
+			if c := s.Counters(); c.Corruptions != 1 && (how == "garbled" || at != ends[max(0, len(want)-1)]) {
+				t.Errorf("%s at byte %d: %+v", how, at, c)
+			}
+			appendTick(t, s, 7)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = openStore(t, config(dir))
+			if again := ticksIn(t, s); len(again) != len(got)+1 || s.Counters().Corruptions > 0 {
+				t.Errorf("%s at byte %d: %v, and after another tick and restart %v", how, at, got, again)
+			}
+			_ = s.Close()
+		}
+	}
+}
+
+// TestStoreDamagedBlock: a block that cannot be opened is put aside, and counted; the rest of the history is there.
+func TestStoreDamagedBlock(t *testing.T) {
+	for file, change := range map[string]func(b []byte) []byte{
+		"tsdb/*/index":     func(b []byte) []byte { return b[:len(b)-3] },
+		"tsdb/*/meta.json": func([]byte) []byte { return nil },
+	} {
+		dir := t.TempDir()
+		fillDirectory(t, dir)
+		path := one(t, dir, file)
+		b, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, change(b), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := openStore(t, config(dir))
+		if c := s.Counters(); c.DamagedBlocks != 1 {
+			t.Errorf("%s: %+v", file, c)
+		}
+		if got := ticksIn(t, s); len(got) == 0 || got[len(got)-1] != "4" {
+			t.Errorf("%s: %v is there", file, got)
+		}
+		one(t, dir, "tsdb/*.damaged")
+		_ = s.Close()
+	}
+}
