@@ -8,9 +8,11 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 )
 
@@ -136,7 +138,7 @@ func byNeed(r *Report) []*Pool {
 
 // state says in a word how a pool fared: act when it saturated without having been announced in time, or when there is
 // something to change; watch when it saturated, when there were more false alarms than true ones, when a tenth of the
-// minutes is not known, when more than half of what was used was beyond need, or when the 90 % quantile did not hold.
+// minutes is not known or had no decision, when more than half of what was used was beyond need, or when the 90 % quantile did not hold.
 func (p *Pool) state() state {
 	s := &p.Saturation
 	switch {
@@ -147,10 +149,19 @@ func (p *Pool) state() state {
 	case s.SaturatedMinutes > 0, s.False > s.InTime+s.Averted, float64(p.Data.Observed) < .9*float64(p.Data.Minutes), p.beyondNeed() > .5:
 		return watch
 	}
-	if a := p.main(); a != nil && float64(a.Q90.High) < .9 {
+	if 10*p.Data.Decided < 9*p.Data.Minutes || p.tooNarrow() {
 		return watch
 	}
 	return held
+}
+
+// leastOutcomes are the independent outcomes from which a quantile is judged.
+const leastOutcomes = 30
+
+// tooNarrow says whether the 90 % quantile of the main row held in fewer minutes than chance explains.
+func (p *Pool) tooNarrow() bool {
+	a := p.main()
+	return a != nil && a.Q90.Effective >= leastOutcomes && float64(a.Q90.High) < .9
 }
 
 // main is the headline row of the pool's binding resource, or else the first one; nil without any.
@@ -180,7 +191,11 @@ func firstTable(pools []*Pool) grid {
 			}
 		}
 		if a := p.main(); a != nil {
-			row[5], row[6] = fmt.Sprintf("%s (%s)", percent(a.WAPE), resource(a.Dimension)), percent(a.Q90.Share)
+			of := resource(a.Dimension)
+			if a.Horizon != strconv.Itoa(headlineMinutes) {
+				of += ", " + a.Horizon + " min"
+			}
+			row[5], row[6] = fmt.Sprintf("%s (%s)", percent(a.WAPE), of), percent(a.Q90.Share)
 		}
 		if v.KnownMinutes > 0 {
 			row[7], row[8], row[9] = v.Paid.cell(), v.Over.cell(), v.Clairvoyant.cell()
@@ -212,6 +227,14 @@ func (p *Pool) advice() string {
 		return "Look at the saturations that were late or missed."
 	case s.False > s.InTime+s.Averted:
 		return "Raise decision.alert_probability if the false alarms disturb."
+	case s.SaturatedMinutes > 0 && p.Decisions.Mode == string(alerting.Advisory):
+		return "Let an autoscaler act on the advice (decision.mode: active): it saturated though that was announced."
+	case s.SaturatedMinutes > 0:
+		return "See what kept replicas from coming: it saturated though that was announced."
+	case 10*p.Data.Decided < 9*p.Data.Minutes:
+		return fmt.Sprintf("Find out why no decision stood in %s of the minutes: was the daemon new, or down?", percent(1-Number(p.Data.Decided)/Number(p.Data.Minutes)))
+	case p.tooNarrow():
+		return fmt.Sprintf("Watch the 90 %% quantile, which held in %s: a higher decision.quantile would be safer until it holds.", percent(p.main().Q90.Share))
 	case p.beyondNeed() > .5:
 		return fmt.Sprintf("See whether fewer replicas would do: %s of what was used was beyond need.", percent(p.beyondNeed()))
 	}

@@ -163,18 +163,22 @@ func TestFirstPage(t *testing.T) {
 		"suggestion": {func(p *Pool) {
 			p.Suggestions = []Suggestion{{Key: "pools[a].quantile", From: "0.9", To: "0.95", Expected: Effect{Minutes: 1, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 3, GPUHoursBefore: 900, GPUHoursAfter: 930}}}
 		}, act, "Set pools[a].quantile to 0.95 (now 0.9): saturated minutes 14 → 3, GPU-hours 900 → 930."},
-		"announced":    {func(p *Pool) { p.Saturation.Missed = 0 }, watch, "Nothing."},
+		"announced":    {func(p *Pool) { p.Saturation.Missed = 0 }, watch, "Let an autoscaler act on the advice (decision.mode: active): it saturated though that was announced."},
 		"false alarms": {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9, False: 2} }, watch, "Raise decision.alert_probability if the false alarms disturb."},
 		"no telemetry": {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry comes."},
 		"gaps":         {func(p *Pool) { p.Data.Observed, p.Saturation = 8064, Saturation{KnownMinutes: 9} }, watch, "Mend telemetry: 20 % of the minutes are not known."},
 		"well":         {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9} }, held, "Nothing."},
+		"few":          {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9}; p.Accuracy[3].Q90 = Covered{.3, 0, .8, 3} }, held, "Nothing."},
+		"new": {func(p *Pool) { p.Saturation, p.Data.Decided = Saturation{KnownMinutes: 9}, 504 }, watch,
+			"Find out why no decision stood in 95 % of the minutes: was the daemon new, or down?"},
+		"active": {func(p *Pool) { p.Saturation.Missed, p.Decisions.Mode = 0, "active" }, watch, "See what kept replicas from coming: it saturated though that was announced."},
 		"idle": {func(p *Pool) {
 			p.Saturation, p.Decisions.Provision.Over.ReplicaHours = Saturation{KnownMinutes: 9}, 500
 		}, watch, "See whether fewer replicas would do: 73 % of what was used was beyond need."},
 		"too narrow": {func(p *Pool) {
 			p.Saturation = Saturation{KnownMinutes: 9}
 			p.Accuracy[3].Q90 = Covered{.8, .7, .85, 99}
-		}, watch, "Nothing."},
+		}, watch, "Watch the 90 % quantile, which held in 80 %: a higher decision.quantile would be safer until it holds."},
 	} {
 		p := drawn().Pools[0]
 		c.change(&p)
