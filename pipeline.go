@@ -577,6 +577,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
 		out.Services = append(out.Services, PoolService{f.Pool, trusted, limits})
 		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}
+		in.Prompts = forecaster.ProjectLimits(f, alerting.PromptLimits(&pool, &e.decision), window)
 		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)
 		var d alerting.Decision
 		d, e.decision = alerting.Decide(t, in, e.decision, p.cfg.Decision)

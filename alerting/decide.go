@@ -17,8 +17,9 @@ type Input struct {
 	Pool       capacity.Pool
 	Minute     features.PoolMinute
 	Sequence   uint64
-	Signals    Signals // of the last hour; nil when nothing is known
-	Basis      *Basis  // for the decision to keep; nil keeps none
+	Signals    Signals                         // of the last hour; nil when nothing is known
+	Prompts    []forecaster.ResourceProjection // of PromptLimits
+	Basis      *Basis                          // for the decision to keep; nil keeps none
 }
 
 // State is what a pool's decisions remember. The zero value is a pool never decided for. Times are whole seconds, so

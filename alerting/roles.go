@@ -14,6 +14,27 @@ import (
 type Roles struct {
 	Prefill int `json:"prefill" cbor:"1,keyasint"`
 	Decode  int `json:"decode" cbor:"2,keyasint"`
+	// PrefillProbability that those that were last asked for run out within the lead time and decision.hold. Theirs is not
+	// in the decision's own, which is of the replicas that decode.
+	PrefillProbability float64 `json:"prefill_probability" cbor:"3,keyasint,omitempty"`
+}
+
+// PromptLimits is what the prefill replicas of a disaggregated pool carry together, for a projection: as many as were last
+// asked for, since how many are ready is not reported. None in another pool.
+func PromptLimits(p *capacity.Pool, st *State) []forecaster.Limit {
+	if !p.Disaggregated {
+		return nil
+	}
+	per, _ := p.PerReplica(capacity.Prefill, 0)
+	return []forecaster.Limit{{Name: capacity.Prefill, Dimensions: []string{capacity.Prefill}, PerS: per * float64(st.promptReplicas(p))}}
+}
+
+// promptReplicas is how many replicas of that role were last asked for.
+func (st *State) promptReplicas(p *capacity.Pool) int {
+	if st.Prefill == 0 {
+		return p.PrefillReplicas.Initial
+	}
+	return st.Prefill
 }
 
 // Serving is the capacity of the pool's own replicas for a projection: in a disaggregated pool others compute prompts, and
@@ -64,10 +85,7 @@ func (p *plan) roles(st *State, decode int, cfg Config) (*Roles, []string) {
 		return nil, nil
 	}
 	bounds := pool.PrefillReplicas
-	wanted := st.Prefill
-	if wanted == 0 {
-		wanted = bounds.Initial
-	}
+	wanted := st.promptReplicas(pool)
 	if p.blind == sighted && len(p.prompts) > 0 {
 		need, keep := 0, 0
 		for i := range p.prompts {
@@ -80,6 +98,9 @@ func (p *plan) roles(st *State, decode int, cfg Config) (*Roles, []string) {
 	desired := max(min(wanted, bounds.Max), bounds.Min)
 	st.Prefill = desired
 	roles := &Roles{Prefill: desired, Decode: decode}
+	for i := range p.in.Prompts {
+		roles.PrefillProbability = max(roles.PrefillProbability, finite(p.in.Prompts[i].Probability[minutes(p.lead+cfg.Hold)-1]))
+	}
 	switch {
 	case desired < wanted:
 		return roles, []string{fmt.Sprintf("disaggregated.prefill_replicas.max %d: %d wanted", desired, wanted)}

@@ -67,6 +67,32 @@ func TestRolesAreSizedApart(t *testing.T) {
 	}
 }
 
+// TestPrefillHasItsProbability: of what its own replicas carry, those that were last asked for.
+func TestPrefillHasItsProbability(t *testing.T) {
+	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(2500)}.input(t)
+	if none := PromptLimits(&capacity.Pool{}, &State{}); none != nil {
+		t.Errorf("%v in a pool without roles", none)
+	}
+	pf := *in.Forecast
+	pf.Paths = forecaster.Paths{Dimensions: []string{features.DimPrefill}, At: [][][forecaster.Horizon]float32{make([][forecaster.Horizon]float32, forecaster.NumPaths)}}
+	for j := range pf.Paths.At[0] {
+		for h := range pf.Paths.At[0][j] {
+			pf.Paths.At[0][j][h] = 1500 // of the 2000 that two replicas carry, for the first half
+			if j%2 == 1 {
+				pf.Paths.At[0][j][h] = 2500
+			}
+		}
+	}
+	probability := func(st State) float64 {
+		in.Prompts = forecaster.ProjectLimits(&pf, PromptLimits(&in.Pool, &st), time.Hour)
+		d, _ := Decide(noon, in, st, DefaultConfig())
+		return d.ByRole.PrefillProbability
+	}
+	if two, three := probability(State{}), probability(State{Prefill: 3}); !(two > .4 && two < .6) || three > .1 {
+		t.Errorf("two replicas run out with a probability of %.2f, three of %.2f; want about 0.5 and 0", two, three)
+	}
+}
+
 // TestServingHidesPrompts: the projection of a disaggregated pool does not set prompts against replicas that decode.
 func TestServingHidesPrompts(t *testing.T) {
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(1)}.input(t)
