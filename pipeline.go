@@ -379,9 +379,12 @@ func (p *Pipeline) lookAhead(next []ingest.Request, following []ingest.Batch) {
 			p.aggregator.LookAhead(r)
 		}
 		if a.end == aheadSpan || len(following) == 0 {
-			return
+			break
 		}
 		next, following = following[0].Requests, following[1:]
+	}
+	for _, r := range a.requests[:a.end] {
+		p.aggregator.LookCloser(r)
 	}
 }
 

@@ -5,12 +5,14 @@ import (
 	"unsafe"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/prefetch"
 )
 
 // alias is a class with its name as it came last: names that are decoded again and again are the same bytes in memory.
 type alias struct {
-	class *class
-	name  string
+	class  *class
+	name   string
+	newest int32 // of its attempts in the backlog, or none
 }
 
 // aliases find classes of a pool by where the bytes of their names lie, without a look at them: a hash table with linear
@@ -40,11 +42,18 @@ func (x *aliases) find(classes []alias, name string) int32 {
 	return none
 }
 
-// LookAhead reads where the class of a request is going to be looked up. It changes nothing that shows.
+// LookAhead asks for the memory in which the class of a request is going to be looked up. It changes nothing that shows.
 func (a *Aggregator) LookAhead(r *ingest.Request) {
-	if p := a.known(r.Pool); p != nil {
-		if n := p.aliases.find(a.classes, r.Class); n != none {
-			a.backlog.read = uint64(a.backlog.newest[n])
+	if p := a.known(r.Pool); p != nil && len(p.aliases.slots) > 0 {
+		prefetch.Of(&p.aliases.slots[p.aliases.home(r.Class)])
+	}
+}
+
+// LookCloser asks for what LookAhead has led to, some time after it.
+func (a *Aggregator) LookCloser(r *ingest.Request) {
+	if p := a.known(r.Pool); p != nil && len(p.aliases.slots) > 0 {
+		if slot := p.aliases.slots[p.aliases.home(r.Class)]; slot != 0 {
+			prefetch.Of(&a.classes[slot-1])
 		}
 	}
 }
@@ -91,7 +100,6 @@ func (a *Aggregator) renumber() {
 	}
 	clear(a.classes[len(kept):])
 	a.classes = kept
-	a.backlog.newest = a.backlog.newest[:len(kept)]
 	for _, p := range a.pools {
 		p.aliases = aliases{}
 	}

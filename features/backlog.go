@@ -1,17 +1,18 @@
 package features
 
+import "github.com/forewarm/forewarm/prefetch"
+
 // backlog holds attempts that wait to be folded into their classes. With thousands of classes, what an attempt changes is in
 // no cache of the processor: each waits for some forty lines of memory. So they are folded many of a class at once, and
-// the classes some at a time, so that their waits overlap. What must be seen in the order of the log over all classes is
+// what a class needs is fetched while those before it are folded (see fetch). What must be seen in the order of the log over all classes is
 // not in here, and nothing reads a class before it has caught up: when its attempts are folded shows nowhere.
 //
-// At most maxBacklog attempts of 128 bytes, and fewer where there are few classes.
+// At most maxBacklog attempts of 132 bytes, and fewer where there are few classes.
 type backlog struct {
-	waiting []effect // in the order of the log; those of a class are linked, newest first
-	newest  []int32  // by number of the class: position in waiting, or none
+	waiting []effect // in the order of the log
+	back    []int32  // by position in waiting: the attempt of the same class before it, or none
 	active  []int32  // numbers of the classes that have had some since all were folded
 	most    int      // so long it was since it was trimmed
-	read    uint64   // so that reads which have no other use are not left out
 }
 
 const (
@@ -19,23 +20,17 @@ const (
 	maxBacklog   = 1 << 17
 	leastBacklog = 64
 	perClass     = 24 // attempts of a class that are folded at once, on average
-	abreast      = 8  // classes whose waits for memory overlap
+	abreast      = 4  // classes whose attempts are turned together
 )
 
 // next is where to put an attempt for take.
 func (b *backlog) next() *effect {
 	n := len(b.waiting)
 	if n == cap(b.waiting) {
-		b.waiting = append(make([]effect, 0, min(max(2*n, leastBacklog), maxBacklog)), b.waiting...)
+		room := min(max(2*n, leastBacklog), maxBacklog)
+		b.waiting, b.back = append(make([]effect, 0, room), b.waiting...), append(make([]int32, 0, room), b.back...)
 	}
 	return &b.waiting[:n+1][n]
-}
-
-// grow makes room for classes up to a number.
-func (b *backlog) grow(classes int) {
-	for len(b.newest) < classes {
-		b.newest = append(b.newest, none)
-	}
 }
 
 // take folds the attempt that backlog.next gave into its class, now or later.
@@ -49,11 +44,13 @@ func (a *Aggregator) take(class int32, e *effect) {
 	}
 	b := &a.backlog
 	n := len(b.waiting)
-	b.waiting = b.waiting[:n+1]
-	if e.back = b.newest[class]; e.back == none {
+	at := &a.classes[class]
+	before := at.newest
+	b.waiting, b.back = b.waiting[:n+1], append(b.back, before)
+	if before == none {
 		b.active = append(b.active, class)
 	}
-	b.newest[class] = int32(n)
+	at.newest = int32(n)
 	if n++; n == maxBacklog || n >= max(perClass*len(b.active), leastBacklog) {
 		a.catchUp()
 	}
@@ -76,64 +73,69 @@ func (a *Aggregator) CatchUp() { a.catchUp() }
 // catchUp folds all attempts that wait.
 func (a *Aggregator) catchUp() {
 	b := &a.backlog
-	for at := 0; at < len(b.active); at += abreast {
-		a.fold(b.active[at:min(at+abreast, len(b.active))])
-	}
+	a.fold(b.active)
 	b.most = max(b.most, len(b.waiting))
-	b.waiting, b.active = b.waiting[:0], b.active[:0]
+	b.waiting, b.back, b.active = b.waiting[:0], b.back[:0], b.active[:0]
 }
 
 // catchUpWith folds the attempts of one class that wait.
 func (a *Aggregator) catchUpWith(c *class) {
-	if a.backlog.newest[c.number] != none {
+	if a.classes[c.number].newest != none {
 		a.fold([]int32{c.number})
 	}
 }
 
-// fold folds the attempts of at most abreast classes.
+// fold folds the attempts of classes, one class after the other, and fetches what the next ones need.
 func (a *Aggregator) fold(numbers []int32) {
-	var lanes [abreast]lane
-	b, n := &a.backlog, 0
-	for _, number := range numbers {
-		if b.newest[number] != none {
-			lanes[n] = lane{class: a.classes[number].class, first: none, rest: b.newest[number]}
-			b.newest[number] = none
-			n++
+	var ring [4 * abreast]lane // those that are being fetched; at least fetchSteps + 1 + abreast
+	for i := range len(numbers) + fetchSteps + 1 {
+		if i%abreast == 0 && i < len(numbers) {
+			a.openLanes(ring[i%len(ring):], numbers[i:])
 		}
-	}
-	b.turn(lanes[:n])
-	a.touch(lanes[:n])
-	for i := range n {
-		for at := lanes[i].first; at != none; {
-			e := &b.waiting[at]
-			a.count(lanes[i].class, e)
-			at = e.back
+		for step := range fetchSteps {
+			if at := i - step - 1; at >= 0 && at < len(numbers) {
+				a.fetch(&ring[at%len(ring)], step)
+			}
 		}
-		a.measured.flush(a)
+		if at := i - fetchSteps - 1; at >= 0 {
+			a.foldLane(&ring[at%len(ring)])
+		}
 	}
 }
 
-// lane is a class with its attempts, linked in the order of the log from first; those from rest on are not yet.
-type lane struct {
-	class       *class
-	first, rest int32
+// openLanes begins with the next classes, abreast of them.
+func (a *Aggregator) openLanes(lanes []lane, numbers []int32) {
+	n := min(abreast, len(numbers))
+	for i, number := range numbers[:n] {
+		of := &a.classes[number]
+		lanes[i] = lane{class: of.class, first: none, rest: of.newest}
+		of.newest = none
+		prefetch.Of(of.class)
+	}
+	a.backlog.turn(lanes[:n])
+}
+
+// foldLane folds the attempts of one class.
+func (a *Aggregator) foldLane(l *lane) {
+	b := &a.backlog
+	for at := l.first; at != none; at = b.back[at] {
+		a.count(l.class, &b.waiting[at])
+	}
+	a.measured.flush(a)
 }
 
 // turn links the attempts of each lane the other way round.
 func (b *backlog) turn(lanes []lane) {
-	read := uint64(0)
 	for more := true; more; {
 		more = false
 		for i := range lanes {
 			if l := &lanes[i]; l.rest != none {
-				e := &b.waiting[l.rest]
-				l.first, l.rest, e.back = l.rest, e.back, l.first
-				read |= uint64(e.arrived) // the other half of it
+				prefetch.Of(&b.waiting[l.rest])
+				l.first, l.rest, b.back[l.rest] = l.rest, b.back[l.rest], l.first
 				more = more || l.rest != none
 			}
 		}
 	}
-	b.read = read
 }
 
 // settleBacklog catches up, and lets go of room that was not needed since it was called last, and of the names in it.
@@ -141,7 +143,7 @@ func (a *Aggregator) settleBacklog() {
 	a.catchUp()
 	b := &a.backlog
 	if b.most < cap(b.waiting)/4 {
-		b.waiting = nil
+		b.waiting, b.back = nil, nil
 	}
 	clear(b.waiting[:min(b.most, cap(b.waiting))])
 	b.most = 0

@@ -20,7 +20,6 @@ type effect struct {
 	usualOutput, usualCached float64
 
 	minute int32 // in which the request counts
-	back   int32 // in a backlog, the attempt of the same class before this one, or none
 
 	how       outcome
 	call      bool // it is the one that counts for its call

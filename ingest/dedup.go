@@ -18,7 +18,6 @@ type Deduper struct {
 	current, previous hashSet
 	forgotten         uint64
 	key               []byte
-	read              uint64 // so that reads which have no other use are not left out
 }
 
 // NewDeduper makes a Deduper of at most capacity entries, at least two.
@@ -32,14 +31,15 @@ func (d *Deduper) Seen(pool, id string, attempt int, phase Phase) bool {
 	return d.SeenHash(d.Hash(pool, id, attempt, phase))
 }
 
-// Hash is what Seen tells a record by, 0 when it has no id. It reads where that is going to be looked up, so that of many
-// records that are hashed before they are asked about the waits for memory overlap.
+// Hash is what Seen tells a record by, 0 when it has no id. It asks for the memory in which that is going to be looked up, so
+// that it is there for records that are hashed some time before they are asked about.
 func (d *Deduper) Hash(pool, id string, attempt int, phase Phase) uint64 {
 	if id == "" {
 		return 0
 	}
 	h := d.hash(pool, id, attempt, phase)
-	d.read = d.current.touch(h) | d.previous.touch(h)
+	d.current.fetch(h)
+	d.previous.fetch(h)
 	return h
 }
 

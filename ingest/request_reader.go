@@ -11,6 +11,39 @@ type requestReader struct {
 	key      requestKey // of the member at hand
 	previous requestKey // before it; keyOther before the first
 	follows  [keyOther + 1]requestKey
+
+	// class is one that is still to be looked up: there may be thousands, and its slot in the table of names comes while the
+	// rest of the record is read.
+	class sought
+	// recent are labels as they came last, which most often come again.
+	recent [keyReplica + 1]string
+}
+
+// settleClass looks up the class that waits for it.
+func (d *decoder) settleClass(r *requestReader) {
+	if x := &r.class; x.text != nil {
+		r.at.Class = d.names.found(x.text, x.first, x.last, x.hash)
+		x.text = nil // the message is the caller's
+	}
+}
+
+// takeLabel takes a label in the usual form.
+func (d *decoder) takeLabel(r *requestReader, text []byte) {
+	switch k := r.key; {
+	case k == keyID:
+		r.at.ID = d.texts.of(text)
+	case k == keyClass && len(text) > 0:
+		d.names.seek(text, &r.class) // in the place of one that came before
+	case k == keyClass:
+		r.at.Class, r.class.text = "", nil
+	case k == keyTenant || k == keyReplica:
+		*k.label(r.at) = d.names.of(text)
+	default:
+		if r.recent[k] != string(text) {
+			r.recent[k] = d.names.of(text)
+		}
+		*k.label(r.at) = r.recent[k]
+	}
 }
 
 // nameWords are a quoted member name and the colon after it, as words that are compared under a mask.
@@ -69,11 +102,7 @@ func (d *decoder) usualValue(s *scanner, r *requestReader) bool {
 	switch k := r.key; {
 	case k <= keyReplica:
 		if text, ok := s.plainText(); ok && len(text) <= d.limits.LabelBytes {
-			if k == keyID {
-				r.at.ID = d.texts.of(text)
-			} else {
-				*k.label(r.at) = d.names.of(text)
-			}
+			d.takeLabel(r, text)
 			return true
 		}
 	case k <= keyFinishedAt:

@@ -35,6 +35,31 @@ func TestRequestForms(t *testing.T) {
 	}
 }
 
+// Of a class that comes twice the last one counts, in whatever form, and none is left over for the next record.
+func TestClassTwice(t *testing.T) {
+	rest := `,"arrived_at":1772445600000,"prompt_tokens":5}`
+	d, limits := new(Decoder), DefaultLimits()
+	for _, c := range []struct{ members, want string }{
+		{`"class":"a","class":"b"`, "b"},
+		{`"class":"a","class":"b\u0062"`, "bb"},
+		{`"class":"b\u0062","class":"a"`, "a"},
+		{`"class":"a","class":""`, "subject"},
+		{`"class":"","class":"a"`, "a"},
+		{`"class":"a","class":null`, "a"},
+		{`"class":"a","class":7`, ""},
+		{`"model":"m"`, "subject"},
+	} {
+		var b Batch
+		d.Decode(Meta{Pool: "p", Class: "subject"}, []byte("{"+c.members+rest), limits, &b)
+		switch {
+		case c.want == "" && len(b.Refused) != 1:
+			t.Errorf("%s is not refused", c.members)
+		case c.want != "" && (len(b.Requests) != 1 || b.Requests[0].Class != c.want):
+			t.Errorf("%s gives %+v, want class %q", c.members, b.Requests, c.want)
+		}
+	}
+}
+
 func TestWholeDigits(t *testing.T) {
 	text := "123456789012345"
 	want := int64(0)

@@ -3,6 +3,8 @@ package sketch
 import (
 	"math"
 	"slices"
+
+	"github.com/forewarm/forewarm/prefetch"
 )
 
 // add counts a bin n times, n > 0.
@@ -113,14 +115,12 @@ func (s *Quantile) each(f func(bin int, count uint32)) {
 	}
 }
 
-// Touch reads where the next values are likely to be counted, so that the memory is at hand when they are. What it gives
-// means nothing.
-func (s *Quantile) Touch() uint64 {
+// Fetch asks for the memory where the next values are likely to be counted. It changes nothing.
+func (s *Quantile) Fetch() {
 	if n := len(s.dense); n > 0 {
-		return uint64(s.dense[n/2] | s.dense[n/4])
+		prefetch.Of(&s.dense[n/2])
+		prefetch.Of(&s.dense[n/4])
+	} else if n := len(s.list); n < cap(s.list) {
+		prefetch.Of(&s.list[:n+1][n])
 	}
-	if n := len(s.list); n > 0 {
-		return uint64(s.list[n-1])
-	}
-	return 0
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/forewarm/forewarm/prefetch"
 )
 
 // Count is one heavy hitter: its true weight is at most Weight and at least Weight − Error.
@@ -60,18 +62,13 @@ func NewTopK(counters int) *TopK {
 	return &TopK{capacity: min(max(counters, 1), maxCounters), unit: 1}
 }
 
-// touched is how many counters are read by Touch: two lines of memory each four.
-const touched = 64
+// fetched is how many counters Fetch asks for.
+const fetched = 64
 
-// Touch reads what an Add is going to, or some of it. What it gives means nothing.
-func (t *TopK) Touch() (read uint64) {
-	for i := 0; i < min(len(t.counters), touched); i += 2 {
-		read |= math.Float64bits(t.counters[i].Weight)
-	}
-	for i := 0; i < min(len(t.index), 4*touched); i += 16 {
-		read |= uint64(t.index[i])
-	}
-	return read
+// Fetch asks for the memory that an Add is going to need, or most of it. It changes nothing.
+func (t *TopK) Fetch() {
+	prefetch.Slice(t.counters[:min(len(t.counters), fetched)])
+	prefetch.Slice(t.index[:min(len(t.index), 4*fetched)])
 }
 
 // Len is the number of names that have a counter.
