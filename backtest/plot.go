@@ -10,6 +10,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/draw"
 )
 
 // plot draws the pool's demand for one dimension against what was forecast of it, each minute by the newest forecast
@@ -166,7 +167,7 @@ func (c canvas) axes(b *strings.Builder) {
 	for i := range 5 {
 		v := c.top / 1.04 * float64(i) / 4
 		fmt.Fprintf(b, `<path d="M%g %.1fH%g" stroke="#d0d7de"/><text x="%g" y="%.1f" text-anchor="end" fill="#57606a">%s</text>`+"\n",
-			marginLeft, c.y(v), plotWidth-10, marginLeft-6, c.y(v)+4, shortNumber(v))
+			marginLeft, c.y(v), plotWidth-10, marginLeft-6, c.y(v)+4, draw.Short(v))
 	}
 	step := 5 * time.Minute
 	for _, s := range []time.Duration{15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 48 * time.Hour, 7 * 24 * time.Hour} {
@@ -184,17 +185,4 @@ func (c canvas) axes(b *strings.Builder) {
 		fmt.Fprintf(b, `<path d="M%.1f %gv4" stroke="#57606a"/><text x="%.1f" y="%g" text-anchor="middle" fill="#57606a">%s</text>`+"\n",
 			c.x(t), plotHeight-marginBottom, c.x(t), plotHeight-8, t.Format(layout))
 	}
-}
-
-// shortNumber writes a value in three digits with k, M or G.
-func shortNumber(v float64) string {
-	for _, u := range []struct {
-		size float64
-		name string
-	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		if v >= u.size {
-			return fmt.Sprintf("%.3g%s", v/u.size, u.name)
-		}
-	}
-	return fmt.Sprintf("%.3g", v)
 }

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/draw"
 )
 
 // chart is a drawing area. The vertical axis is linear from yLow to yTop; the horizontal one goes from 0 to xTop, by the
@@ -42,7 +44,7 @@ func (c *chart) y(v float64) float64 {
 
 // axes draws both with round numbers, and says what they are.
 func (c *chart) axes(xLabel, yLabel string, xTicks []float64, xText, yText func(float64) string) {
-	for _, v := range ticks(c.yLow, c.yTop) {
+	for _, v := range draw.Ticks(c.yLow, c.yTop, 8) {
 		fmt.Fprintf(&c.b, `<path class="grid" d="M%.1f %.1fH%.1f"/><text x="%.1f" y="%.1f" class="end">%s</text>`, c.left, c.y(v), c.width-c.right, c.left-6, c.y(v)+4, yText(v))
 	}
 	for _, v := range xTicks {
@@ -55,21 +57,6 @@ func (c *chart) axes(xLabel, yLabel string, xTicks []float64, xText, yText func(
 func (c *chart) end() template.HTML {
 	c.b.WriteString("</svg>")
 	return template.HTML(c.b.String())
-}
-
-// ticks are some four to eight round numbers between two.
-func ticks(low, top float64) (at []float64) {
-	step := math.Pow(10, math.Floor(math.Log10(top-low)))
-	for _, f := range []float64{.1, .2, .5, 1, 2} {
-		if (top-low)/(step*f) <= 8 {
-			step *= f
-			break
-		}
-	}
-	for i := max(math.Ceil(low/step-1e-9), 0); i*step <= top*(1+1e-9); i++ {
-		at = append(at, i*step)
-	}
-	return at
 }
 
 // hues of the rivals' lines; Forewarm and those that know the future have styles of their own.
@@ -162,25 +149,12 @@ type label struct {
 
 // label writes names at the right, moved apart where they would overlap.
 func (c *chart) label(all []label) {
-	const apart = 13.0
-	for i := 1; i < len(all); i++ {
-		for j := i; j > 0 && all[j].y < all[j-1].y; j-- {
-			all[j], all[j-1] = all[j-1], all[j]
-		}
-	}
-	for i := 1; i < len(all); i++ {
-		all[i].y = max(all[i].y, all[i-1].y+apart)
-	}
-	if n := len(all); n > 0 { // pushed below the axis: move all up
-		if over := all[n-1].y - (c.height - c.base); over > 0 {
-			all[n-1].y -= over
-			for i := n - 2; i >= 0; i-- {
-				all[i].y = min(all[i].y, all[i+1].y-apart)
-			}
-		}
-	}
+	var heights []float64
 	for _, l := range all {
-		fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" fill="%s" class="name">%s</text>`, c.width-c.right+8, l.y+4, l.fill, html.EscapeString(l.text))
+		heights = append(heights, l.y)
+	}
+	for i, y := range draw.Spread(heights, 13, chartTop, c.height-c.base) {
+		fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" fill="%s" class="name">%s</text>`, c.width-c.right+8, y+4, all[i].fill, html.EscapeString(all[i].text))
 	}
 }
 
@@ -195,7 +169,7 @@ func (t *track) draw() template.HTML {
 	}
 	c := newChart(900, 190, float64(len(t.bins)), top*1.05)
 	c.base = 62
-	for _, v := range ticks(0, c.yTop) {
+	for _, v := range draw.Ticks(0, c.yTop, 8) {
 		fmt.Fprintf(&c.b, `<path class="grid" d="M%.1f %.1fH%.1f"/><text x="%.1f" y="%.1f" class="end">%.4g</text>`, c.left, c.y(v), c.width-c.right, c.left-6, c.y(v)+4, v)
 	}
 	for i, last := 0, -1; i < len(t.bins); i++ {
@@ -252,7 +226,7 @@ func drawAlarms(a *Alarms) template.HTML {
 		most = max(most, float64(p.FalsePerWeek))
 	}
 	c := newChart(900, 300, most*1.02, 1.02)
-	c.axes("false alarms a week", "recall", ticks(0, c.xTop), func(v float64) string { return fmt.Sprintf("%.3g", v) }, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) })
+	c.axes("false alarms a week", "recall", draw.Ticks(0, c.xTop, 8), func(v float64) string { return fmt.Sprintf("%.3g", v) }, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) })
 	path := ""
 	for i := len(a.Curve) - 1; i >= 0; i-- {
 		p := a.Curve[i]

@@ -52,12 +52,3 @@ func TestReport(t *testing.T) {
 		t.Errorf("%v: no page of a single policy", err)
 	}
 }
-
-func TestTicks(t *testing.T) {
-	for _, test := range []struct{ low, top float64 }{{0, 1}, {0, 7.3}, {390, 870}, {0, 1e-12}, {12, 13}, {0, 3.06}} {
-		at := ticks(test.low, test.top)
-		if len(at) < 3 || len(at) > 9 || at[0] < test.low-1e-9 || at[len(at)-1] > test.top*(1+1e-9) {
-			t.Errorf("between %g and %g: %v", test.low, test.top, at)
-		}
-	}
-}
