@@ -19,7 +19,7 @@ const (
 // for each, ML-Poly, of their regrets (Gaillard, Stoltz and van Erven 2014, arXiv:1402.2044, §3.1), with forgetting. Losses
 // are linearised pinball, one set of weights per level (Berrisch and Ziel 2023, doi:10.1016/j.jeconom.2021.11.008).
 // Exponential weights with second-order rates (BOA) lost 2 % to it: bursty series have single losses a hundred times
-// the usual one, which hold their rates down for days. O(experts × levels) per outcome, 2.2 KiB.
+// the usual one, which hold their rates down for days. O(experts × levels) per outcome, 2.6 KiB.
 type mixture struct {
 	Residual [numExperts]figures // where outcomes lie on the expert's own axis
 	Seen     [numExperts]float32 // outcomes the residuals have learned from
@@ -81,6 +81,9 @@ type points struct {
 	z      [numExperts]float32
 	spread spreads
 	axis   [numDistributions]axis
+	// mixed is what the combination made of them at the time, calibrated: what it would make of them once the outcome is
+	// known has learned from minutes on the way there. The first is NaN when it made nothing.
+	mixed figures
 }
 
 // expert is the distribution that expert e alone gives.
@@ -150,7 +153,7 @@ func (m *mixture) weights(p *points, i int) (w [numExperts]float64) {
 			continue
 		}
 		prior += catalog[e].weight()
-		share = max(share, m.staked(e))
+		share = max(share, m.staked(e, i))
 		w[e] = m.earned(e, i)
 		sum += w[e]
 	}
@@ -173,19 +176,28 @@ func (m *mixture) earned(e, i int) float64 {
 	return 0
 }
 
-// staked is the share of the weights that stays as at the start for the sake of an expert that has outcomes at stake.
-func (m *mixture) staked(e int) float64 {
+// doubt is how many standard errors an expert with a stake must have lost by for its share to shrink. Forecasts of
+// consecutive minutes have much of their errors in common, so that it takes more than the usual three.
+const doubt = 8
+
+// staked is the share of the weights at one level that stays as at the start for the sake of an expert that has outcomes at
+// stake: less where it has clearly lost to the combination.
+func (m *mixture) staked(e, i int) float64 {
 	stake := catalog[e].stake
 	if stake == 0 {
 		return 0
 	}
-	return stake / (stake + float64(m.Seen[e]))
+	share := stake / (stake + float64(m.Seen[e]))
+	if r, v := float64(m.Regret[e][i]), doubt*doubt*float64(m.Variance[e][i]); r < 0 && r*r > v {
+		share *= v / (r * r)
+	}
+	return share
 }
 
 // combine is the distribution by weights, before calibration; ok is false when every expert sleeps.
 func (m *mixture) combine(p *points, x *[numExperts]Quantiles) (q Quantiles, ok bool) {
 	var awake [numExperts]int
-	n, prior, share := 0, 0.0, fixedShare
+	n, prior := 0, 0.0
 	for e := range catalog {
 		if isNaN(p.z[e]) {
 			continue
@@ -193,14 +205,14 @@ func (m *mixture) combine(p *points, x *[numExperts]Quantiles) (q Quantiles, ok 
 		awake[n] = e
 		n++
 		prior += catalog[e].weight()
-		share = max(share, m.staked(e))
 	}
 	if n == 0 {
 		return q, false
 	}
 	for i := range q {
-		sum, won, given := 0.0, 0.0, 0.0
+		sum, won, given, share := 0.0, 0.0, 0.0, fixedShare
 		for _, e := range awake[:n] {
+			share = max(share, m.staked(e, i))
 			if w := m.earned(e, i); w > 0 {
 				sum += w
 				won += w * x[e][i]
@@ -224,10 +236,10 @@ func (m *mixture) learn(p *points, y, scale float64) {
 	if !ok {
 		return
 	}
-	final := m.calibrate(agg, p.spread.mixed())
 	m.Outcomes = min(m.Outcomes+1, 1440)
-	if !isNaN(p.z[lastExpert]) {
-		m.Lean.learn(y, scale, &final, &all[lastExpert])
+	if !isNaN(p.z[lastExpert]) && !isNaN(p.mixed[0]) {
+		mixed := p.mixed.wide()
+		m.Lean.learn(y, scale, &mixed, &all[lastExpert])
 	}
 	for e := range catalog {
 		if isNaN(p.z[e]) {

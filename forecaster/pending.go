@@ -1,7 +1,7 @@
 package forecaster
 
 // pending keeps, for every target, the forecasts whose outcomes are still to come: one ring per target, as long as its
-// lead and the settling time. About 68 KiB a series without settling time.
+// lead and the settling time. About 80 KiB a series without settling time.
 type pending struct {
 	start [numTargets + 1]int // ring of target k is rows[start[k]:start[k+1]]
 	rows  []pendingRow
@@ -12,7 +12,8 @@ type pendingRow struct {
 	Points [numModels]float32
 	Spread spreads
 	Axes   [numDistributions]axis
-	Issued [NumLevels]float32
+	Mixed  figures
+	Issued figures
 }
 
 func newPending(settle int) pending {
@@ -34,12 +35,9 @@ func (p *pending) row(k int, minute int64) *pendingRow {
 
 func (p *pending) put(k int, minute int64, x *points, issued *Quantiles) {
 	r := p.row(k, minute)
-	r.Minute, r.Spread, r.Axes = minute, x.spread, x.axis
+	r.Minute, r.Spread, r.Axes, r.Mixed, r.Issued = minute, x.spread, x.axis, x.mixed, narrow(issued)
 	for e, row := range catalog {
 		r.Points[row.model] = x.z[e]
-	}
-	for i, v := range issued {
-		r.Issued[i] = float32(v)
 	}
 }
 
@@ -48,12 +46,9 @@ func (p *pending) get(k int, minute int64) (x points, issued Quantiles, ok bool)
 	if r.Minute != minute || minute < 0 {
 		return x, issued, false
 	}
-	x.spread, x.axis = r.Spread, r.Axes
+	x.spread, x.axis, x.mixed = r.Spread, r.Axes, r.Mixed
 	x.spell(&r.Points)
-	for i, v := range r.Issued {
-		issued[i] = float64(v)
-	}
-	return x, issued, true
+	return x, r.Issued.wide(), true
 }
 
 // spell gives every expert the point of its model.

@@ -303,7 +303,9 @@ func (s *series) distribution(k int, p *points) Quantiles {
 	return q
 }
 
+// mixed is the combination, as far towards the last value as it leans; p keeps what it was before.
 func (s *series) mixed(m *mixture, p *points) Quantiles {
+	p.mixed[0] = nan32
 	if p.spread.flat() && !isNaN(p.z[firstExpert]) {
 		return m.expert(firstExpert, p) // the last value: what others are off by is how finely the past is kept
 	}
@@ -313,6 +315,7 @@ func (s *series) mixed(m *mixture, p *points) Quantiles {
 		return q
 	}
 	q = m.calibrate(q, p.spread.mixed())
+	p.mixed = narrow(&q)
 	if !isNaN(p.z[lastExpert]) {
 		q = m.Lean.toward(&q, &all[lastExpert])
 		q.Sort()
@@ -367,7 +370,7 @@ func confidence(known int) Confidence {
 func (s *series) weights(p *points) []Weight {
 	var ws []Weight
 	m := &s.mix[midLead]
-	by := float64(m.Lean.By)
+	by := float64(m.Lean.By[L50])
 	if isNaN(p.z[lastExpert]) {
 		by = 0
 	}
