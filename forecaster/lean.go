@@ -7,8 +7,8 @@ import "math"
 const (
 	leanStep   = 0.1
 	leanMemory = 3 * 1440 // outcomes whose gradients set the scale of a step
-	leanYoung  = 120      // outcomes after which steps have half their length
-	leanBack   = 0.03     // of a usual gradient, by which it goes back while nothing is won
+	leanYoung  = 60       // outcomes after which steps have half their length
+	leanBack   = 0.06     // of a usual gradient, by which it goes back while nothing is won
 	leanOwn    = 0.3      // part of a quantile's own gradient in its step; the rest is that of all
 )
 
