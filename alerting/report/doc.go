@@ -107,10 +107,11 @@
 // time the seconds a token. Forecasts of classes are scaled to add up to the pool's; a class without a forecast, and the share
 // not cached, are expected as in the fifteen minutes before o. seen is the share of demand that telemetry had. Forecast: where
 // the decision at o was stale, a producer faulty, a minute of the five before o unknown, or else the difference is four
-// times the usual (and 5 %), what decisions took demand to be in those five minutes over what it settled to. Came: 1 − the
-// share of tokens that came after the bound within an hour of the episode, beyond the usual share, and no less than explains
-// what fell short. Where a producer was silent, or minutes border on unknown ones, requests that fell short of the forecast
-// are telemetry loss, by class; that is an assumption, and noted. Records that never came and of which nothing tells cannot
+// times the usual (and 5 %), what decisions took demand to be in those five minutes over what it settled to; times 1 − the
+// share of tokens of the minutes before the origins that came after the bound, within an hour, beyond the usual share.
+// Came: 1 − that share of the episode's own minutes. Neither explains more than what the forecast was off by. Where more
+// than half of what a forecast lacked came too late, all of it is telemetry loss; where half of what fell short did, a producer was silent, or minutes border on unknown ones, for most minutes of
+// an episode, requests that fell short of the forecast are telemetry loss, by class; a silent producer is noted. Records that never came and of which nothing tells cannot
 // be told from fewer requests.
 //
 // Assumptions are of the newest decision; Confirmed is the tick at which an estimate last moved, replicas last reported

@@ -19,7 +19,7 @@ const (
 	usualNowcast = 4
 	leastNowcast = 0.05
 	// leastSeen bounds the share of demand that telemetry is said to have had, from below.
-	leastSeen = 0.05
+	leastSeen = 0.001
 	// lateReach is for how long after an episode what comes late is counted to it.
 	lateReach = time.Hour
 )
@@ -30,21 +30,34 @@ func (b *builder) perceive(ctx context.Context, h History, pool string, s *stret
 	supply := b.supplied(pool, s.resource)
 	demand := b.observed[b.totalOf(pool, s.resource)]
 	usual := b.usualNowcast(supply, demand)
-	late, err := b.lateShare(ctx, h, pool, s, demand)
+	late, err := b.lateShare(ctx, h, pool, s.resource, demand, s.from(), s.to()+1)
 	if err != nil {
 		return false, "", err
 	}
-	silent, gaps, assumed := 0, 0, 0
+	first, last := looked[0].origin, looked[len(looked)-1].origin
+	lateBefore, err := b.lateShare(ctx, h, pool, s.resource, demand, first-presentMinutes, last)
+	if err != nil {
+		return false, "", err
+	}
+	silent, gaps, assumed, held := 0, 0, 0, 0
 	for i := range looked {
 		p := &looked[i]
 		f, a := &p.of[forecasted], &p.of[actual]
-		known := nowcast(supply, demand, p.origin)
-		if math.Abs(math.Log(known)) > usual || impaired(supply, demand, p.origin) {
-			f.seen = max(leastSeen, finiteOr(known, 1))
+		known := finiteOr(nowcast(supply, demand, p.origin), 1)
+		if math.Abs(math.Log(known)) <= usual && !impaired(supply, demand, p.origin) {
+			known = 1
 		}
-		// What came late is no more than what fell short.
-		shortfall := min(1, finiteOr(a.demand/(f.demand/f.seen), 1))
-		a.seen = max(leastSeen, 1-late, shortfall)
+		// Telemetry explains no more than what a forecast was off by.
+		off := finiteOr(f.demand/a.demand, 1)
+		f.seen = clamp(known*(1-lateBefore), off)
+		if off < 1 && lateBefore >= (1-off)/2 {
+			f.seen = max(leastSeen, off) // most of what it lacked came, too late
+		}
+		short := finiteOr(a.demand/(f.demand/f.seen), 1)
+		a.seen = clamp(1-late, short)
+		if short < 1 && late >= (1-short)/2 {
+			held++ // most of what fell short came, too late
+		}
 		if supply[p.minute].silent {
 			silent++
 		}
@@ -62,7 +75,15 @@ func (b *builder) perceive(ctx context.Context, h History, pool string, s *stret
 	if assumed > 0 {
 		notes = append(notes, "no replica reported, so that a late one would not show")
 	}
-	return 2*(silent+gaps) > len(looked), strings.Join(notes, "; "), nil
+	return 2*(silent+gaps+held) > len(looked), strings.Join(notes, "; "), nil
+}
+
+// clamp moves a share that was seen no further from 1 than the ratio that it explains, and not below leastSeen.
+func clamp(seen, ratio float64) float64 {
+	if seen < 1 {
+		return max(leastSeen, seen, min(ratio, 1))
+	}
+	return min(seen, max(ratio, 1))
 }
 
 // nowcast is what decisions took demand to be in the minutes before an origin, over what it settled to; where none says
@@ -142,10 +163,10 @@ func finiteOr(v, otherwise float64) float64 {
 	return v
 }
 
-// lateShare is the share of an episode's demand that came after the bound on late records, beyond what is usual.
-func (b *builder) lateShare(ctx context.Context, h History, pool string, s *stretch, demand []float64) (float64, error) {
+// lateShare is the share of the demand of [from, to) that came after the bound on late records, beyond what is usual.
+func (b *builder) lateShare(ctx context.Context, h History, pool, resource string, demand []float64, from, to int) (float64, error) {
 	of := func(l *features.Late) float64 {
-		switch s.resource {
+		switch resource {
 		case features.DimRequests:
 			return l.Requests
 		case features.DimPrefill:
@@ -164,8 +185,7 @@ func (b *builder) lateShare(ctx context.Context, h History, pool string, s *stre
 	}
 	usual = finiteOr(share(usual, usual+total60(demand, first, end)), 0)
 	late := 0.0
-	from, to := b.time(s.from()), b.time(s.to()+1).Add(lateReach)
-	if err := h.Late(ctx, from, to, func(key features.Key, l features.Late) error {
+	if err := h.Late(ctx, b.time(from), b.time(to).Add(lateReach), func(key features.Key, l features.Late) error {
 		if key.Pool == pool {
 			late += of(&l)
 		}
@@ -173,7 +193,7 @@ func (b *builder) lateShare(ctx context.Context, h History, pool string, s *stre
 	}); err != nil {
 		return 0, err
 	}
-	return max(0, finiteOr(share(late, late+total60(demand, s.from(), s.to()+1)), 0)-usual), nil
+	return max(0, finiteOr(share(late, late+total60(demand, from, to)), 0)-usual), nil
 }
 
 // total60 is the sum over minutes of what is known by the second.

@@ -261,6 +261,19 @@ func (x *recomputed) interval(name, horizon string, level float64, c report.Cove
 }
 
 func (x *recomputed) totals(p *report.Pool) {
+	// What came late is stored by class only.
+	late := func(class, what string) (sum float64) {
+		for _, s := range x.series {
+			if s.labels.Get("__name__") == "forewarm_late_"+what && (class == "*" || s.labels.Get("class") == class) {
+				for at, v := range s.at {
+					if at > x.from && at <= x.to {
+						sum += v
+					}
+				}
+			}
+		}
+		return sum
+	}
 	for _, total := range p.Totals {
 		sum := func(dimension string) (tokens float64) {
 			demand := x.demand(total.Class, dimension)
@@ -269,7 +282,11 @@ func (x *recomputed) totals(p *report.Pool) {
 					tokens += 60 * y
 				}
 			}
-			return tokens
+			after := late(total.Class, map[string]string{"requests": "requests", "prefill": "prompt_tokens", "cached": "cached_tokens", "decode": "output_tokens"}[dimension])
+			if dimension == "prefill" { // prompt tokens, of which the cached ones are counted apart
+				after -= late(total.Class, "cached_tokens")
+			}
+			return tokens + after
 		}
 		x.same("requests of "+total.Class, total.Requests, sum("requests"))
 		x.same("prompt tokens of "+total.Class, total.PromptTokens, sum("prefill")+sum("cached"))
@@ -532,7 +549,7 @@ func (x *recomputed) errors(p *report.Pool) {
 			minutes++
 			foreseen, expected, load, carried = foreseen+f[0], expected+f[1], load+a[0], carried+a[1]
 		}
-		x.count("minutes of an error", e.Attributed, minutes)
+		x.count("minutes of an error of "+e.Resource+e.Start.Format(" 15:04"), e.Attributed, minutes)
 		x.same("forecast utilisation", e.Forecast, foreseen/expected)
 		x.same("utilisation", e.Actual, load/carried)
 	}
@@ -590,6 +607,9 @@ func (x *recomputed) sides(resource string, m int64) (forecast, came [2]float64)
 			if y := x.demand("*", "retry_tokens")(at); !math.IsNaN(y) {
 				again += y
 			}
+		}
+		if tokens == 0 {
+			return 1
 		}
 		return 1 + again/tokens
 	}

@@ -24,6 +24,7 @@ type farm struct {
 	// class gives what a class asks for in a minute.
 	classes []func(m int) asked
 	lost    func(m int) bool // no telemetry comes
+	held    func(m int) bool // records come 25 minutes late
 	lag     func(m int) time.Duration
 
 	rng      *rand.Rand
@@ -73,11 +74,17 @@ func (s *farm) run(t *testing.T, pool capacity.Config, h storage.History) {
 		for c, class := range s.classes {
 			s.arrive(later, m, fmt.Sprint("c", c), class(m))
 		}
-		if s.lost != nil && s.lost(m) {
+		b := ingest.Batch{Watermark: &ingest.Watermark{At: now.Add(time.Minute)}}
+		switch {
+		case s.lost != nil && s.lost(m):
 			delete(later, m)
+			fold.Apply(&b, emit)
 			continue
+		case s.held != nil && s.held(m):
+			later[m+25] = append(later[m+25], later[m]...)
+		default:
+			b.Requests = later[m]
 		}
-		b := ingest.Batch{Requests: later[m]}
 		delete(later, m)
 		for i := range s.replicas {
 			r := ingest.Replica{Pool: pool.Name, Name: s.replicas[i].name, At: now.Add(50 * time.Second), KVCapacityTokens: int64(pool.KVCapacityTokens), KVUsedTokens: ingest.Unknown,
@@ -87,7 +94,6 @@ func (s *farm) run(t *testing.T, pool capacity.Config, h storage.History) {
 			}
 			b.Replicas = append(b.Replicas, r)
 		}
-		b.Watermark = &ingest.Watermark{Pool: pool.Name, At: now.Add(time.Minute)}
 		fold.Apply(&b, emit)
 	}
 }
@@ -127,13 +133,13 @@ func diurnal(m int) float64 { return 1 + .5*math.Sin(2*math.Pi*float64(m)/1440) 
 
 func usualFarm(minutes int) *farm {
 	return &farm{start: time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC), minutes: minutes, every: time.Minute, classes: []func(int) asked{
-		func(m int) asked { return asked{requests: 40 * diurnal(m), prompt: 1200, cached: .5, output: 250} },
+		func(m int) asked { return asked{requests: 40 * diurnal(m), prompt: 1200, cached: .75, output: 250} },
 		func(m int) asked { return asked{requests: 12 * diurnal(m+200), prompt: 4000, cached: .3, output: 350} },
 	}}
 }
 
-// eventful is a day in which, from 10:00 on for an hour, prompts of c1 are twice as long; from 14:00 on for 25
-// minutes no telemetry comes; from 16:00 on for 40 minutes the cache has nothing; and from 20:00 to 23:00 replicas take 20
+// eventful is a day in which, from 10:00 on for an hour, prompts of c1 are three times as long; from 14:00 on for 25
+// minutes no telemetry comes, and from 12:00 on for 15 it comes too late to count; from 16:00 on for 40 minutes the cache has nothing; and from 20:00 to 23:00 replicas take 20
 // minutes to start while requests double.
 func eventful() *farm {
 	f := usualFarm(26 * 60)
@@ -155,7 +161,7 @@ func eventful() *farm {
 		func(m int) asked {
 			a := usual[1](m)
 			if within(m, 10, 60) {
-				a.prompt *= 2
+				a.prompt *= 3
 			}
 			if within(m, 16, 40) {
 				a.cached = 0
@@ -164,6 +170,7 @@ func eventful() *farm {
 		},
 	}
 	f.lost = func(m int) bool { return within(m, 14, 25) }
+	f.held = func(m int) bool { return within(m, 12, 15) }
 	f.lag = func(m int) time.Duration {
 		if within(m, 20, 180) {
 			return 20 * time.Minute
@@ -208,6 +215,7 @@ func TestReportRecomputed(t *testing.T) {
 	x.asks(p)
 	x.errors(p)
 	x.caused(p, f.start.Add(10*time.Hour), report.CausePrompt, "c1")
+	x.caused(p, f.start.Add(12*time.Hour), report.CauseTelemetry, "")
 	x.caused(p, f.start.Add(16*time.Hour), report.CauseCache, "")
 	if testing.Verbose() {
 		var b strings.Builder
