@@ -97,7 +97,7 @@ func (p *Pool) fanChart() (figure, bool) {
 	if saturated > 0 {
 		caption += " Hatched: saturated."
 	}
-	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String())}, true
+	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String()), Wide: true}, true
 }
 
 func perSecond(unit string) string {

@@ -218,13 +218,13 @@ func (p *Pool) advice() string {
 		return text + "."
 	case p.Data.Observed == 0:
 		return "Find out why no telemetry comes."
-	case 10*p.Data.Observed < 9*p.Data.Minutes:
-		return fmt.Sprintf("Mend telemetry: %s of the minutes are not known.", percent(1-Number(p.Data.Observed)/Number(p.Data.Minutes)))
 	case s.Missed+s.Late > 0 && p.worst() != nil:
 		e := p.worst()
 		return fmt.Sprintf("Look at %s: %s came to %s of capacity where %s was forecast, for %s.", day(e.Start), resource(e.Resource), percent(e.Actual), percent(e.Forecast), e.because(1))
 	case s.Missed+s.Late > 0:
 		return "Look at the saturations that were late or missed."
+	case 10*p.Data.Observed < 9*p.Data.Minutes:
+		return fmt.Sprintf("Mend telemetry: %s of the minutes are not known.", percent(1-Number(p.Data.Observed)/Number(p.Data.Minutes)))
 	case s.False > s.InTime+s.Averted:
 		return "Raise decision.alert_probability if the false alarms disturb."
 	case s.SaturatedMinutes > 0 && p.Decisions.Mode == string(alerting.Advisory):
