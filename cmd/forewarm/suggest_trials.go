@@ -36,6 +36,7 @@ var (
 	// triedQuantiles are of demand to provide for.
 	triedQuantiles = []float64{.5, .7, .8, .9, .95, .98, .99, .995}
 	triedCooldowns = []time.Duration{2 * time.Minute, 5 * time.Minute, 15 * time.Minute}
+	triedSteps     = []int{1, 4} // replicas given up at a time
 )
 
 // lagDiffers is by which factor a learned lag must differ from the prior for the prior to be questioned.
@@ -79,12 +80,26 @@ func (p *pastPool) trials(decision alerting.Config, pools int) *trials {
 		if cooldown > decision.Cooldown {
 			x.why = "Replicas were given up that were soon missed."
 		}
-		if pools > 1 {
-			x.note = "The key is that of all pools, the effect that on this one. "
-		}
 		a := base
 		a.Decision.Cooldown = cooldown
 		t.add(x, a)
+	}
+	for _, step := range triedSteps {
+		if step == decision.ScaleInStep {
+			continue
+		}
+		x := trial{kind: "step", key: "decision.scale_in_step", from: strconv.Itoa(decision.ScaleInStep), to: strconv.Itoa(step), why: "Demand fell faster than replicas were given up."}
+		if decision.ScaleInStep == 0 || step < decision.ScaleInStep {
+			x.why = "Replicas were given up that were soon missed."
+		}
+		a := base
+		a.Decision.ScaleInStep = step
+		t.add(x, a)
+	}
+	for i := range t.list {
+		if pools > 1 && strings.HasPrefix(t.list[i].key, "decision.") {
+			t.list[i].note = "The key is that of all pools, the effect that on this one. "
+		}
 	}
 	p.tryPrior(t, base)
 	return t
