@@ -16,8 +16,8 @@ import (
 )
 
 // suggest runs the period of a report again, for each of its pools, with the configuration in force and with a few others,
-// and puts what would have done better beyond noise into the report, or what was tried. A week of a pool takes about half a
-// minute of one core, and no memory to speak of. step, when set, is told how far it has come.
+// and puts what would have done better beyond noise into the report, or what was tried. A week of a pool takes some 20 s of
+// one core for each of its resources, and no memory to speak of. step, when set, is told how far it has come.
 func suggest(ctx context.Context, h report.History, cfg forewarm.Config, r *report.Report, step func(done, all int)) error {
 	pasts, err := readPasts(ctx, h, &cfg, r.From, r.To)
 	if err != nil {
