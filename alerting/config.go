@@ -14,7 +14,7 @@ type Config struct {
 
 	Hold              time.Duration `yaml:"hold"`                // looked ahead beyond the warm-up lag; an ask stands at least this long
 	Cooldown          time.Duration `yaml:"cooldown"`            // the smaller pool must have been enough this long, and be so beyond the warm-up lag
-	ScaleInConfidence float64       `yaml:"scale_in_confidence"` // quantile of demand that the smaller pool must hold; 0 leaves half the risk of the quantile provided for
+	ScaleInConfidence float64       `yaml:"scale_in_confidence"` // quantile of demand that the smaller pool must hold; 0 leaves a third of the risk of the quantile provided for
 	ScaleInStep       int           `yaml:"scale_in_step"`       // replicas given up at a time; 0 is unlimited
 	MaxScaleIns       int           `yaml:"max_scale_ins"`       // times in a day that replicas are given up
 	MaxStepOut        int           `yaml:"max_step_out"`        // replicas asked for beyond those there are; 0 is unlimited
@@ -36,7 +36,7 @@ type Config struct {
 // DefaultConfig is what an unset configuration means.
 func DefaultConfig() Config {
 	return Config{
-		Mode: Advisory, Hold: 5 * time.Minute, Cooldown: 5 * time.Minute,
+		Mode: Advisory, Hold: 5 * time.Minute, Cooldown: 2 * time.Minute,
 		ScaleInStep: 1, MaxScaleIns: 96, WaitingPerReplica: 4, KVDanger: 0.85,
 		Renew: 10 * time.Minute, Expiry: 15 * time.Minute,
 		AlertProbability: 0.5, RaiseAfter: 2, ResolveAfter: 5,

@@ -59,11 +59,11 @@ type kept struct {
 // Decide is the decision for one pool at now, and the state for its next one. It is pure; cost O(resources · horizon).
 //
 // Desired is a total: replicas on the way count as supply, so that waiting for them never asks for more. It is the
-// largest, over resources and over the minutes until Lead + Hold, of demand at the quantile that cost makes optimal
-// over the safe capacity of a replica, plus the reserves; never less than the reactive floor.
+// largest over resources of what leaves no more of the minutes until Lead + Hold short than cost makes optimal, on average
+// (see provision), plus the reserves; never less than the reactive floor.
 //
 // A replica that is given up takes a warm-up to regain, so it may go when it is unlikely to be missed for that long: when
-// the minutes until Lead + Cooldown fit the smaller pool at the quantile of plan.confidence, which leaves half the risk
+// the minutes until Lead + Cooldown fit the smaller pool at the quantile of plan.confidence, which leaves a third of the risk
 // that asking for one takes; when that was so at each tick of the last Cooldown, so that the forecast's own unrest moves
 // nothing; and when nothing else speaks against it (see whyStay). What must stay does not depend on what there is: giving
 // up is as fast as demand falls, within ScaleInStep. Stale, cold or unsized evidence never scales in. The pool's bounds
@@ -155,7 +155,7 @@ func (st *State) asked(current int) int {
 
 // whyStay is what speaks against fewer replicas although they would do; "" when nothing does.
 func (p *plan) whyStay(st *State, cfg Config) string {
-	if left := cfg.Cooldown - p.now.Sub(st.Sighted); left > 0 {
+	if left := max(cfg.Cooldown, watch) - p.now.Sub(st.Sighted); left > 0 {
 		return fmt.Sprintf("demand is watched for %s more", span(left))
 	}
 	if len(st.ScaleIns) >= cfg.MaxScaleIns && st.LastDesired >= p.current {
@@ -181,6 +181,9 @@ func (p *plan) whyStay(st *State, cfg Config) string {
 	}
 	return ""
 }
+
+// watch is how long demand must have been seen without a gap before replicas are given up.
+const watch = 5 * time.Minute
 
 // burstTail is how far current demand may exceed the median forecast of the next minute before it counts as a burst
 // that has not drained.

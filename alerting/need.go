@@ -34,6 +34,38 @@ func largest(f *forecaster.Forecast, tau float64, n int) (demand float64, ok boo
 	return demand, ok
 }
 
+// provision is what leaves a share of 1 − tau of the minutes 1…n short on average: the tau-quantile of demand in a minute
+// drawn at random from them. Minutes, not windows, are what being short is counted in; and a window's worst minute decides
+// only as far as it weighs among the others, so that a shortage of one minute does not cost what one of all does. ok is false
+// when the forecast has no finite value. O(n).
+func provision(f *forecaster.Forecast, tau float64, n int) (demand float64, ok bool) {
+	var known []*forecaster.Quantiles
+	low, high := math.Inf(1), math.Inf(-1)
+	for h := range n {
+		q := &f.Minute[h]
+		if v := q.At(tau); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			known = append(known, q)
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	if len(known) == 0 {
+		return 0, false
+	}
+	const halvings, near = 30, 1e-6 // of the demand, far below what a replica more or less rests on
+	for i := 0; i < halvings && high-low > near*high; i++ {
+		middle, below := low+(high-low)/2, 0.
+		for _, q := range known {
+			below += q.CDF(middle) / float64(len(known))
+		}
+		if below < tau {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return high, true
+}
+
 // resource is one resource of the pool as a decision sees it.
 type resource struct {
 	forecast *forecaster.Forecast
@@ -52,11 +84,11 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 			continue
 		}
 		per = p.in.Minute.Carries(f.Dimension, per)
-		need, ok := largest(f, p.tau, minutes(p.lead+cfg.Hold))
+		need, ok := provision(f, p.tau, minutes(p.lead+cfg.Hold))
 		if !ok {
 			continue
 		}
-		keep, _ := largest(f, p.confidence, minutes(p.lead+cfg.Cooldown))
+		keep, _ := provision(f, p.confidence, minutes(p.lead+cfg.Cooldown))
 		keep += p.coldCache(f)
 		r := resource{forecast: f, now: replicasFor(f.Now.Mean, per), keep: replicasFor(keep, per), evidence: ResourceEvidence{
 			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: replicasFor(need, per),

@@ -52,8 +52,8 @@ func TestRolesAreSizedApart(t *testing.T) {
 		{minute: 1, prompts: 2500, want: 5}, // not yet
 		{minute: 2, prompts: 100, stale: true, want: 5},
 		{minute: 3, prompts: 9000, want: 6, says: "disaggregated.prefill_replicas.max 6: 9 wanted"},
-		{minute: 7, prompts: 2500, want: 6},
-		{minute: 8, prompts: 2500, want: 3}, // five minutes after the peak
+		{minute: 4, prompts: 2500, want: 6},
+		{minute: 5, prompts: 2500, want: 3}, // two minutes after the peak
 		{minute: 14, prompts: 10, want: 1},
 	} {
 		d := step(tt.minute, tt.prompts, tt.stale)

@@ -70,7 +70,7 @@ func TestPolicyBenchmark(t *testing.T) {
 		}
 		began := time.Now()
 		s, err := Run(t.Context(), RunConfig{
-			Traces: []string{p.path(t)}, Options: Options{Start: p.start, Only: p.only}, Policies: []string{"all"}, Sweep: true, Seed: 1,
+			Traces: []string{p.path(t)}, Options: Options{Start: p.start, Only: p.only}, Policies: everyPolicy(), Sweep: true, Seed: 1,
 			ScoreFrom: 2. / 3, PeakReplicas: policyReplicas, Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute},
 		})
 		if err != nil {
@@ -85,6 +85,14 @@ func TestPolicyBenchmark(t *testing.T) {
 			}
 		}
 	}
+}
+
+// everyPolicy names the whole catalog.
+func everyPolicy() (names []string) {
+	for _, p := range Policies {
+		names = append(names, p.Name)
+	}
+	return names
 }
 
 // path is the trace's file; one that is made up is written first: three days of sums by the minute.
@@ -153,8 +161,32 @@ func policySection(rows []policyRow) string {
 		}
 		fmt.Fprintf(&b, "\nMean closed: %s of %d pools; dearer than the reactive floor on %d.\n", cell("%.0f %%", 100*sum/float64(len(closed))), len(closed), worse)
 	}
+	worthOfForecasts(&b, rows)
 	carriedOver(&b, rows)
 	return b.String()
+}
+
+// worthOfForecasts says how much of the gap Forewarm's decision closes on its own forecast and on others.
+func worthOfForecasts(b *strings.Builder, rows []policyRow) {
+	fmt.Fprintf(b, `
+How much of the gap at %g %% saturated minutes Forewarm's decision closes on its own forecast and on others, each with the quantiles of
+its own errors; the last two know the future: the mean of the quarter hour around each minute, and each minute. What lies
+between the first column and these two is what forecasts lack, what the last lacks is what the decision costs that has to wait for
+replicas without knowing how long.
+
+| | its own | last value | mean of 15 minutes | yesterday | perfect level | perfect |
+|---|---|---|---|---|---|---|
+`, 100*Targets[0])
+	studies := []string{ForewarmPolicy, "decide_last_value", "decide_recent_15m", "decide_yesterday", "decide_perfect_level", "decide_perfect"}
+	for _, r := range rows {
+		c := &r.all[0]
+		best, oracle := c.hours(c.BestRival), c.hours(OraclePolicy)
+		fmt.Fprintf(b, "| %s |", r.pool)
+		for _, name := range studies {
+			fmt.Fprintf(b, " %s |", cell("%.0f %%", 100*(best-c.hours(name))/(best-oracle)))
+		}
+		b.WriteString("\n")
+	}
 }
 
 // hours is the cost of a policy; NaN of one that did not take part.

@@ -49,6 +49,8 @@ type PolicySpec struct {
 	Knobs      []Knob
 	// Clairvoyant policies read the future, and are no rivals.
 	Clairvoyant bool
+	// Study marks Forewarm's decision on another forecast, which is no rival either and takes part only when it is named.
+	Study bool
 	// New makes the policy; nil for Forewarm itself, whose decisions come from the pipeline.
 	New func(s Scene, set Setting) Policy
 }
@@ -107,15 +109,28 @@ var Policies = []PolicySpec{
 	{Name: OraclePolicy, Help: "knows the demand to come and each replica's warm-up, and pays it", New: newOracle, Clairvoyant: true, Knobs: []Knob{
 		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6}, {"others", []float64{3, 12, 40}, 3},
 	}},
+	study("decide_last_value", "Forewarm's decision on the last value and its errors", pointLast, false),
+	study("decide_recent_15m", "Forewarm's decision on the mean of the last quarter hour and its errors", pointRecent, false),
+	study("decide_yesterday", "Forewarm's decision on the same quarter hour of yesterday and its errors", pointYesterday, false),
+	study("decide_perfect_level", "Forewarm's decision on the demand to come but for the noise of single minutes", pointLevel, true),
+	study("decide_perfect", "Forewarm's decision on the demand to come", pointPerfect, true),
 }
 
-// PolicyNames resolves a list such as "forewarm,oracle" or "all" to rows of the catalog, in its order.
+// study is the row of Forewarm's decision on another forecast.
+func study(name, help string, point expectation, clairvoyant bool) PolicySpec {
+	return PolicySpec{Name: name, Help: help, New: newDecided(name, point), Clairvoyant: clairvoyant, Study: true, Knobs: []Knob{
+		{"quantile", []float64{.5, .7, .8, .9, .95, .98, .995, .9999}, defaultQuantile},
+	}}
+}
+
+// PolicyNames resolves a list such as "forewarm,oracle" or "all" to rows of the catalog, in its order. All are those that
+// are not Study.
 func PolicyNames(list []string) ([]PolicySpec, error) {
 	var chosen []PolicySpec
 	var names []string
 	for _, p := range Policies {
 		names = append(names, p.Name)
-		if slices.Contains(list, p.Name) || slices.Contains(list, "all") {
+		if slices.Contains(list, p.Name) || slices.Contains(list, "all") && !p.Study {
 			chosen = append(chosen, p)
 		}
 	}
@@ -128,7 +143,7 @@ func PolicyNames(list []string) ([]PolicySpec, error) {
 }
 
 // rival says whether Forewarm is measured by the policy.
-func (p *PolicySpec) rival() bool { return p.Name != ForewarmPolicy && !p.Clairvoyant }
+func (p *PolicySpec) rival() bool { return p.Name != ForewarmPolicy && !p.Clairvoyant && !p.Study }
 
 // defaults is the setting that the documentation of the original has.
 func (p *PolicySpec) defaults() Setting {
