@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -82,10 +83,13 @@ func TestForecastingRivals(t *testing.T) {
 
 func TestPolicyNames(t *testing.T) {
 	all, err := PolicyNames([]string{"all"})
-	if err != nil || len(all) != len(Policies) {
-		t.Errorf("all: %d policies, %v", len(all), err)
+	if err != nil || slices.ContainsFunc(all, func(p PolicySpec) bool { return p.Study }) {
+		t.Errorf("all: %d policies, those of studies among them, %v", len(all), err)
 	}
-	for _, spec := range all {
+	if every, err := PolicyNames(everyPolicy()); err != nil || len(every) != len(Policies) || len(all) == len(every) {
+		t.Errorf("by their names: %d policies of %d, %d of them not of studies; %v", len(every), len(Policies), len(all), err)
+	}
+	for _, spec := range Policies {
 		if spec.New != nil && spec.New(Scene{PeakReplicas: 1, Lead: time.Minute, Future: &Future{Max: 1, Lag: func(int) int { return 1 }}}, spec.defaults()).Name() != spec.Name {
 			t.Errorf("the policy in row %s calls itself otherwise", spec.Name)
 		}

@@ -23,7 +23,10 @@ const (
 // more likely one of those that are too high. That is learned apart, by a logistic correction of what was stated against
 // what came of the supply that there was (Platt 1999), from windows without replicas on their way.
 //
-// Bounds: Horizon windows of each dimension wait for their end.
+// All this is learned of the window that decisions are about and, apart, of the whole horizon; minutes in between get what
+// lies between.
+//
+// Bounds: twice Horizon windows of each dimension wait for their end.
 type Outlook struct {
 	state OutlookState
 }
@@ -38,6 +41,10 @@ type outlookDimension struct {
 	Ranks [rankBins]float64 `cbor:"2,keyasint"` // windows by rank, older ones counting less
 	Open  []openWindow      `cbor:"3,keyasint"` // oldest first
 	Odds  odds              `cbor:"4,keyasint"`
+
+	// The same of windows as long as the horizon: what is far is not known as well, and few decisions have answered it.
+	FarRanks [rankBins]float64 `cbor:"5,keyasint"`
+	FarOdds  odds              `cbor:"6,keyasint"`
 }
 
 // openWindow is a window that is not over.
@@ -48,6 +55,7 @@ type openWindow struct {
 	Span  int                   // minutes
 	Peaks [rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …
 
+	Far      bool    // as long as the horizon
 	Stated   float32 // probability of saturation by the ranks alone
 	Capacity float32 // of the replicas that were ready; 0 when others were on their way, or when it is not known
 }
@@ -73,25 +81,31 @@ func (o *Outlook) Issue(pf *PoolForecast, p *Projection, reserve int, window tim
 	if pf.Stale {
 		return
 	}
-	span := windowMinutes(window)
-	highest := make([]float32, NumPaths)
 	for d, name := range pf.Paths.Dimensions {
-		w := openWindow{From: pf.Origin.Unix() / 60, Span: span}
-		for j := range highest {
-			highest[j] = slices.Max(pf.Paths.At[d][j][:span])
-		}
-		slices.Sort(highest)
-		for i := range w.Peaks {
-			w.Peaks[i] = highest[(i+1)*NumPaths/rankBins]
-		}
-		for i := range p.Resources {
-			if r := &p.Resources[i]; r.Dimension == name && len(p.Supply.Pending) == 0 {
-				w.Stated, w.Capacity = float32(r.ranked[span-1]), float32(r.PerReplica*float64(max(p.Supply.Ready-reserve, 0)))
-			}
-		}
 		k := o.dimension(name)
-		k.Open = append(k.Open, w)
-		k.Open = k.Open[max(0, len(k.Open)-Horizon):]
+		for _, w := range []openWindow{{Span: windowMinutes(window)}, {Span: Horizon, Far: true}} {
+			w.take(pf.Paths.At[d])
+			w.From = pf.Origin.Unix() / 60
+			for i := range p.Resources {
+				if r := &p.Resources[i]; r.Dimension == name && len(p.Supply.Pending) == 0 {
+					w.Stated, w.Capacity = float32(r.ranked[w.Span-1]), float32(r.PerReplica*float64(max(p.Supply.Ready-reserve, 0)))
+				}
+			}
+			k.Open = append(k.Open, w)
+		}
+		k.Open = k.Open[max(0, len(k.Open)-2*Horizon):]
+	}
+}
+
+// take fills in the quantiles of the paths' highest demand in the window.
+func (w *openWindow) take(paths [][Horizon]float32) {
+	highest := make([]float32, len(paths))
+	for j := range highest {
+		highest[j] = slices.Max(paths[j][:w.Span])
+	}
+	slices.Sort(highest)
+	for i := range w.Peaks {
+		w.Peaks[i] = highest[(i+1)*len(highest)/rankBins]
 	}
 }
 
@@ -124,8 +138,12 @@ func (o *Outlook) Learn(now time.Time, demand func(dimension string, minute int6
 // Windows that overlap count for a whole one together.
 func (k *outlookDimension) add(w *openWindow, highest float32) {
 	weight := 1 / float64(w.Span)
-	for i := range k.Ranks {
-		k.Ranks[i] *= 1 - weight/outlookMemory
+	ranks, correct := &k.Ranks, &k.Odds
+	if w.Far {
+		ranks, correct = &k.FarRanks, &k.FarOdds
+	}
+	for i := range ranks {
+		ranks[i] *= 1 - weight/outlookMemory
 	}
 	lo, hi := 0, 0
 	for _, p := range w.Peaks {
@@ -137,10 +155,10 @@ func (k *outlookDimension) add(w *openWindow, highest float32) {
 		}
 	}
 	for i := lo; i <= hi; i++ {
-		k.Ranks[i] += weight / float64(hi-lo+1)
+		ranks[i] += weight / float64(hi-lo+1)
 	}
 	if w.Capacity > 0 {
-		k.Odds.learn(float64(w.Stated), highest > w.Capacity, weight)
+		correct.learn(float64(w.Stated), highest > w.Capacity, weight)
 	}
 }
 
@@ -155,17 +173,41 @@ func (o *Outlook) dimension(name string) *outlookDimension {
 	return &o.state.Dimensions[len(o.state.Dimensions)-1]
 }
 
-// curve is the distribution of a dimension's ranks, for a projection, and the correction of the odds. A nil Outlook, and a
-// dimension of which nothing was learned, take the paths at their word.
-func (o *Outlook) curve(name string) (c rankCurve, correct odds) {
-	var ranks [rankBins]float64
+// worth is what shares of a dimension's paths are worth: of the window that decisions are about, and of the horizon.
+type worth struct {
+	near, far         rankCurve
+	nearOdds, farOdds odds
+}
+
+// worth is what was learned of a dimension, for a projection. A nil Outlook, and a dimension of which nothing was learned,
+// take the paths at their word.
+func (o *Outlook) worth(name string) worth {
+	var d outlookDimension
 	if o != nil {
 		for i := range o.state.Dimensions {
-			if d := &o.state.Dimensions[i]; d.Name == name {
-				ranks, correct = d.Ranks, d.Odds
+			if x := &o.state.Dimensions[i]; x.Name == name {
+				d = *x
 			}
 		}
 	}
+	return worth{newRankCurve(&d.Ranks), newRankCurve(&d.FarRanks), d.Odds, d.FarOdds}
+}
+
+// probability is what a share of paths that saturate by minute h, counted from 1, is worth, by the ranks alone and with the
+// correction of odds. span is the window that decisions are about.
+func (w *worth) probability(share float64, h, span int) (ranked, corrected float64) {
+	ranked = 1 - w.near.at(1-share)
+	corrected = w.nearOdds.correct(ranked)
+	if h > span {
+		by := math.Min(1, float64(h-span)/float64(min(span, Horizon-span))) // another window further, all of it
+		far := 1 - w.far.at(1-share)
+		ranked += by * (far - ranked)
+		corrected += by * (w.farOdds.correct(far) - corrected)
+	}
+	return ranked, corrected
+}
+
+func newRankCurve(ranks *[rankBins]float64) (c rankCurve) {
 	sum := 0.0
 	for i, n := range ranks {
 		sum += n + rankPrior
@@ -174,7 +216,7 @@ func (o *Outlook) curve(name string) (c rankCurve, correct odds) {
 	for i := range c {
 		c[i] /= sum
 	}
-	return c, correct
+	return c
 }
 
 // rankCurve is the share of ranks up to each twentieth.

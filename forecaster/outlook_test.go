@@ -57,6 +57,26 @@ func TestOutlookLearnsWhatPathsAreWorth(t *testing.T) {
 	}
 }
 
+// TestOutlookOfTheHorizon: what is learned of the horizon changes what is said of far minutes, and nothing within the window.
+func TestOutlookOfTheHorizon(t *testing.T) {
+	const window = 10 * time.Minute
+	pf := evenly(0)
+	project := func(o *Outlook) Projection {
+		return Project(&pf, fixedCapacity{"kv": 40}, fixedLag(time.Minute), Supply{Ready: 1}, 0, window, o)
+	}
+	var o Outlook
+	d := o.dimension("kv")
+	d.FarRanks = [rankBins]float64{100, 100, 100} // of far windows the demand stayed low
+	plain, p := project(nil), project(&o)
+	if p.Resources[0].Probability[9] != plain.Resources[0].Probability[9] {
+		t.Errorf("within the window %g becomes %g", plain.Resources[0].Probability[9], p.Resources[0].Probability[9])
+	}
+	d.FarRanks = [rankBins]float64{17: 100, 18: 100, 19: 100} // it was high
+	if p := project(&o).Resources[0].Probability; p[9] != plain.Resources[0].Probability[9] || p[14] < p[9]+.1 || p[59] < .95 {
+		t.Errorf("after %g within the window %g in a quarter of an hour and %g within the horizon, which were all too low", p[9], p[14], p[59])
+	}
+}
+
 // TestOutlookKeepsWithinBounds: unknown minutes teach nothing, what waits is bounded, and a copy of the state is one.
 func TestOutlookKeepsWithinBounds(t *testing.T) {
 	var o Outlook
@@ -64,15 +84,15 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 		pf := evenly(m)
 		o.Issue(&pf, &Projection{}, 0, time.Hour)
 	}
-	if n := len(o.State().Dimensions[0].Open); n != Horizon {
-		t.Errorf("%d windows wait, want %d", n, Horizon)
+	if n := len(o.State().Dimensions[0].Open); n != 2*Horizon {
+		t.Errorf("%d windows wait, want %d", n, 2*Horizon)
 	}
 	copied := o.State().Clone()
 	o.Learn(minuteAt(400), func(string, int64) float64 { return math.NaN() })
 	if d := o.State().Dimensions[0]; len(d.Open) != 0 || d.Ranks != [rankBins]float64{} {
 		t.Errorf("learned %v from unknown minutes, %d wait", d.Ranks, len(d.Open))
 	}
-	if len(copied.Dimensions[0].Open) != Horizon {
+	if len(copied.Dimensions[0].Open) != 2*Horizon {
 		t.Error("the copy changed")
 	}
 	pf := evenly(500)
@@ -95,13 +115,13 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 func TestRankCurveInverts(t *testing.T) {
 	var o Outlook
 	o.dimension("kv").Ranks = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}
-	c, _ := o.curve("kv")
+	c := o.worth("kv").near
 	for p := 0.; p <= 1; p += .01 {
 		if got := c.at(c.level(p)); math.Abs(got-p) > 1e-9 {
 			t.Errorf("at(level(%g)) = %g", p, got)
 		}
 	}
-	if plain, _ := (*Outlook)(nil).curve("kv"); math.Abs(plain.at(.3)-.3) > 1e-12 || plain.at(1) != 1 || plain.at(0) != 0 {
+	if plain := (*Outlook)(nil).worth("kv").near; math.Abs(plain.at(.3)-.3) > 1e-12 || plain.at(1) != 1 || plain.at(0) != 0 {
 		t.Errorf("without an outlook 0.3 becomes %g", plain.at(.3))
 	}
 }

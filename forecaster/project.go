@@ -139,7 +139,7 @@ func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][
 }
 
 func projectResource(name string, per float64, pf *PoolForecast, demand, ready [][Horizon]float32, span int, outlook *Outlook) ResourceProjection {
-	ranks, odds := outlook.curve(name)
+	worth := outlook.worth(name)
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
 	if f := pf.Of(name); f != nil {
 		r.Demand = f.Now.Mean
@@ -164,9 +164,11 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 	for h := 1; h < Horizon; h++ {
 		r.Probability[h] = math.Min(1, r.Probability[h]+r.Probability[h-1])
 	}
+	least := 0.0 // what is by a minute is by the next one
 	for h, p := range r.Probability {
-		r.ranked[h] = 1 - ranks.at(1-p)
-		r.Probability[h] = odds.correct(r.ranked[h])
+		r.ranked[h], p = worth.probability(p, h+1, span)
+		least = math.Max(least, p)
+		r.Probability[h] = least
 	}
 	slices.Sort(headroom)
 	eta := func(p float64) time.Duration {
@@ -178,7 +180,7 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 		return Never
 	}
 	at := func(p float64) float64 {
-		return headroom[min(int((1-ranks.level(1-p))*float64(len(headroom))), len(headroom)-1)]
+		return headroom[min(int((1-worth.near.level(1-p))*float64(len(headroom))), len(headroom)-1)]
 	}
 	r.ETA = ETA{eta(.1), eta(.5), eta(.9)}
 	r.Headroom = Span{at(.1), at(.5), at(.9)}
