@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"time"
 
@@ -104,25 +105,18 @@ func (d *daemon) scheduleSnapshot(began time.Time) {
 	d.nextSnapshot = now.Add(max(d.cfg.Storage.SnapshotEvery, snapshotRest*now.Sub(began)))
 }
 
-// save writes a state as it was at a tick, after the decisions that led to it. It runs on a goroutine of its own.
+// save writes a state as it was at a tick; what led to it is safe before it takes the place of the one before. It runs on a
+// goroutine of its own.
 func (d *daemon) save(frozen *forewarm.Frozen, tick time.Time) (*storage.Snapshot, error) {
 	defer frozen.Close()
 	began := time.Now()
 	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
-	if d.journal != nil {
-		err := d.journal.Sync()
-		d.stored("journal", err)
-		if err = errors.Join(err, d.outbox.Sync()); err != nil {
-			return nil, err
+	snapshot, err := d.snapshots.Save(d.stream, frozen.Sequence(), func(w io.Writer) error {
+		if err := frozen.Encode(w); err != nil {
+			return err
 		}
-	}
-	if d.store != nil {
-		d.stored("series fsync", d.store.Sync())
-	}
-	if d.queue != nil {
-		d.stored("remote write queue", d.queue.Sync())
-	}
-	snapshot, err := d.snapshots.Save(d.stream, frozen.Sequence(), frozen.Encode)
+		return d.secure() // last, because the next tick waits until the models are written, and need not for the disk
+	})
 	if snapshot != nil {
 		d.show(snapshot)
 	}
@@ -130,6 +124,22 @@ func (d *daemon) save(frozen *forewarm.Frozen, tick time.Time) (*storage.Snapsho
 		err = d.journal.Prune(tick.Add(-d.cfg.Storage.Retention))
 	}
 	return snapshot, err
+}
+
+// secure makes what led to a state survive a loss of power. The state must not be kept where that fails for decisions or
+// notices; where it does for the history that is only said.
+func (d *daemon) secure() error {
+	if d.journal == nil {
+		return nil
+	}
+	d.stored("series fsync", d.store.Sync())
+	if d.queue != nil {
+		d.stored("remote write queue", d.queue.Sync())
+	}
+	journal, outbox := d.journal.Sync(), d.outbox.Sync()
+	d.stored("journal", journal)
+	d.stored("outbox", outbox)
+	return errors.Join(journal, outbox)
 }
 
 // show makes known which state is saved.
