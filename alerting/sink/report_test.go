@@ -401,6 +401,10 @@ func TestReportWebhook(t *testing.T) {
 // webhook waiting.
 func TestReportDestinationsAreApart(t *testing.T) {
 	_, js := embedded(t)
+	objects, err := js.CreateOrUpdateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	hanging, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -429,10 +433,6 @@ func TestReportDestinationsAreApart(t *testing.T) {
 	<-alerts
 	if f := <-failed; f.Sink != "report/folder" || f.Final || !errors.Is(f.Err, full) {
 		t.Errorf("%+v", f)
-	}
-	objects, err := js.CreateOrUpdateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: "b"})
-	if err != nil {
-		t.Fatal(err)
 	}
 	arrived, err := objects.Watch(t.Context())
 	if err != nil {
