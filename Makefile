@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 RACE    := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 FUZZTIME ?= 30s
 
-.PHONY: build test lint bench bench-accuracy bench-policies microbench fuzz cover clean
+.PHONY: build test test-keda-scaler lint bench bench-accuracy bench-policies microbench fuzz cover clean
 
 build: ## a static binary in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o bin/forewarm ./cmd/forewarm
@@ -15,6 +15,9 @@ test: ## what every change must pass
 	$(if $(RACE),,@echo 'no C compiler: testing without the race detector')
 	$(GO) vet ./...
 	$(GO) test $(RACE) -timeout 20m ./...
+
+test-keda-scaler: ## the daemon asked by the scalers of KEDA's operator; fetches some of KEDA's modules
+	deploy/test/kedascaler/run
 
 lint:
 	golangci-lint run ./...

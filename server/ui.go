@@ -33,7 +33,7 @@ type pageView struct {
 
 // card is one pool on the page.
 type card struct {
-	Pool, Reason                   string
+	Pool, Reason, Decision         string // Decision is its id
 	Action                         alerting.Action
 	Asks                           string // the action, in words
 	Decided                        bool
@@ -93,7 +93,7 @@ func newCard(p *PoolView) card {
 	c := card{Pool: p.Pool, Ready: p.State.Ready, Pending: p.State.Pending, Stale: p.Stale, Reason: "No decision yet."}
 	binding := ""
 	if d := p.Decision; d != nil {
-		c.Decided, c.Action, c.Reason, c.Confidence, binding = true, d.Action, d.Reason, d.Confidence, d.Binding
+		c.Decided, c.Action, c.Reason, c.Confidence, c.Decision, binding = true, d.Action, d.Reason, d.Confidence, d.EventID(), d.Binding
 		c.Asks = strings.ReplaceAll(string(d.Action), "_", " ")
 		c.Ready, c.Pending, c.Desired, c.Floor = d.Ready, d.Pending, d.Desired, d.Floor
 		c.Notes = append(append(c.Notes, d.Constraints...), d.Warnings...)
