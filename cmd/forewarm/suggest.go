@@ -44,7 +44,7 @@ func suggest(ctx context.Context, h report.History, cfg forewarm.Config, r *repo
 		chosen := t.judge(past.objective(cfg.Decision), days)
 		how := past.how(past.objective(cfg.Decision), len(days[inForce]), len(t.list))
 		for _, c := range chosen {
-			p.Suggestions = append(p.Suggestions, past.suggestion(c, days[inForce], days[c.after]))
+			p.Suggestions = append(p.Suggestions, past.suggestion(c, days[c.judged[0]], days[c.judged[1]]))
 		}
 		p.SuggestionsTried = t.tried(len(chosen), days) + how
 	}

@@ -29,7 +29,7 @@ type trial struct {
 	key, from, to string
 	why, note     string
 	after         int    // the arm with it
-	judged        [2]int // arms without and with it, by which noise is told
+	judged        [2]int // arms without and with it, by which it is judged
 }
 
 var (
@@ -120,7 +120,7 @@ func (p *pastPool) tryPrior(t *trials, base backtest.Arm) {
 	t.add(trial{
 		kind: "prior", key: p.key + ".warmup", from: lagText(stated), to: lagText(took),
 		why:  fmt.Sprintf("Of %d replicas half took longer than %s to become ready, one in ten longer than %s.", p.lags, lasting(took.P50), lasting(took.P90)),
-		note: "A prior matters until the lag is learned: at a first start, and when the lag changes. Noise was told with a first start on each day; the figures are those of one, at the start of the period. ",
+		note: "A prior matters until the lag is learned: at a first start, and when the lag changes. The figures are of a first start on each day. ",
 	}, a)
 	base.Forgets, a.Forgets = true, true
 	t.list[len(t.list)-1].judged = [2]int{t.run(base), t.run(a)}
