@@ -80,10 +80,9 @@ func noise(m int, sd float64) float64 {
 	return 1 + sd*rand.New(rand.NewPCG(1, uint64(m))).NormFloat64()
 }
 
-// waves rise from 30 to 150 and fall again, four times a day, a replica's worth each two minutes.
+// waves rise from 30 to 150 within two hours and fall again, four times a day.
 func waves(m int) float64 {
-	up := min(max(float64(min(m%360, 360-m%360)-90), 0)*5, 120)
-	return 30 + up
+	return 30 + min(max(float64(min(m%360, 360-m%360))-60, 0), 120)
 }
 
 func TestSuggest(t *testing.T) {
@@ -94,9 +93,9 @@ func TestSuggest(t *testing.T) {
 		saved   func(e report.Effect) bool
 	}{
 		"prior far too short": {
-			planted{func(m int) float64 { return waves(m) * noise(m, .02) }, 14},
+			planted{func(m int) float64 { return waves(m) * noise(m, .02) }, 20},
 			capacity.Config{Warmup: capacity.Lag{P50: time.Minute, P90: 2 * time.Minute}},
-			"pools[p].warmup to {p50: 14m, p90: 14m}",
+			"pools[p].warmup to {p50: 20m, p90: 20m}",
 			func(e report.Effect) bool { return e.SaturatedMinutesAfter < e.SaturatedMinutesBefore },
 		},
 		"margin dearer than what it saves from": {
@@ -138,6 +137,7 @@ func suggested(t *testing.T, h planted, c capacity.Config) report.Pool {
 	}
 	cfg := forewarm.DefaultConfig()
 	cfg.Every, cfg.Pools = 5*time.Minute, []capacity.Pool{pool}
+	cfg.Decision.Cooldown, cfg.Decision.Hold = 5*time.Minute, 5*time.Minute // whatever the defaults are
 	r := &report.Report{From: plantedStart.AddDate(0, 0, 1), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}, {Pool: "unknown"}}}
 	if err := suggest(t.Context(), h, cfg, r, nil); err != nil {
 		t.Fatal(err)
