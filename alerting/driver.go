@@ -37,16 +37,16 @@ func heaviestOf(drivers []forecaster.Driver) *forecaster.Driver {
 }
 
 // describe is the principal of drivers in words, with all that changed about its class and how much of the growth it is:
-// class agent, tenant acme 62 %, feature search 40 %: prompt length ×2.1, cache hit ratio 0.71→0.32, since 14:05 UTC. pf says what was before,
+// class agent, tenant acme 62 %, 90 % of the rise, feature search 40 %: prompt length ×2.1, cache hit ratio 0.71→0.32, since 14:05 UTC. pf says what was before,
 // and may be nil.
 func describe(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimension string) string {
 	first := principal(drivers)
 	text := "class " + first.Class
 	if first.Tenant != "" {
-		text += ", tenant " + first.Tenant + portion(first.TenantShare, first.TenantMargin)
+		text += ", tenant " + first.Tenant + portion(first.TenantShare, first.TenantMargin, first.TenantRise)
 	}
 	if first.Feature != "" {
-		text += ", feature " + first.Feature + portion(first.FeatureShare, first.FeatureMargin)
+		text += ", feature " + first.Feature + portion(first.FeatureShare, first.FeatureMargin, first.FeatureRise)
 	}
 	causes := changes(first.Class, drivers, pf, dimension)
 	if causes == nil {
@@ -132,13 +132,18 @@ func change(d *forecaster.Driver) string {
 	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(d.Cause, "_", " "), d.Factor)
 }
 
-// portion is a share, and how far off it may be where that matters; nothing when it is not known.
-func portion(share, margin float64) string {
-	switch {
-	case !(share > 0), share >= .995 && margin < 0.05: // all of it
+// portion is a share, how far off it may be where that matters, and the share of the rise; nothing when it is not known or
+// all.
+func portion(share, margin, rise float64) string {
+	if !(share > 0) || share >= .995 && margin < 0.05 {
 		return ""
-	case margin < 0.05:
-		return " " + percent(share)
 	}
-	return fmt.Sprintf(" %s (±%.0f %%)", percent(share), math.Ceil(100*margin))
+	text := " " + percent(share)
+	if margin >= 0.05 {
+		text += fmt.Sprintf(" (±%.0f %%)", math.Ceil(100*margin))
+	}
+	if rise > 0 {
+		text += ", " + percent(rise) + " of the rise"
+	}
+	return text
 }

@@ -109,6 +109,10 @@ type DriverData struct {
 	Feature       string  `json:"feature,omitempty"`
 	FeatureShare  float64 `json:"feature_share,omitempty"`
 	FeatureMargin float64 `json:"feature_margin,omitempty"`
+
+	// Shares of what the class's tokens rose by within the last half hour.
+	TenantRise  float64 `json:"tenant_rise,omitempty"`
+	FeatureRise float64 `json:"feature_rise,omitempty"`
 }
 
 // NewEvent renders a decision. The event shares no memory with d but its strings' and lists'.
@@ -136,7 +140,7 @@ func NewEvent(d *Decision) Event {
 	for _, driver := range d.Drivers {
 		data.Drivers = append(data.Drivers, DriverData{
 			Class: driver.Class, Tenant: driver.Tenant, Cause: driver.Cause, Factor: round(driver.Factor), Share: round(driver.Share), Since: instant(driver.Since),
-			TenantShare: round(driver.TenantShare), TenantMargin: round(driver.TenantMargin),
+			TenantShare: round(driver.TenantShare), TenantMargin: round(driver.TenantMargin), TenantRise: round(driver.TenantRise), FeatureRise: round(driver.FeatureRise),
 			Feature: driver.Feature, FeatureShare: round(driver.FeatureShare), FeatureMargin: round(driver.FeatureMargin),
 		})
 	}

@@ -2,6 +2,7 @@ package features
 
 import (
 	"math"
+	"time"
 
 	"github.com/forewarm/forewarm/features/sketch"
 )
@@ -10,8 +11,11 @@ import (
 // most 1/(8·Config.MaxTenants) of the class's tokens.
 const countersPerName = 8
 
+// RankingHalfLife is the time in which half of an account fades.
+const RankingHalfLife = 30 * time.Minute
+
 // Ranking lists who the tokens of a class were for, heaviest first: prompt and output tokens in a running account with a
-// half-life of half an hour.
+// half-life of RankingHalfLife.
 type Ranking struct {
 	Top   []sketch.Count `cbor:"1,keyasint,omitempty"` // at most Config.MaxTenants
 	Total float64        `cbor:"2,keyasint,omitempty"` // tokens in the account, nameless ones included
@@ -25,9 +29,14 @@ func (r *Ranking) First() (name string, share, margin float64) {
 	if r == nil || len(r.Top) == 0 || !(r.Total > 0) {
 		return "", math.NaN(), math.NaN()
 	}
-	first := &r.Top[0]
-	margin = first.Error / 2 / r.Total
-	return first.Name, min(first.Weight/r.Total-margin, 1), margin
+	return r.Name(0)
+}
+
+// Name is the i-th of Top, with its share as First has it.
+func (r *Ranking) Name(i int) (name string, share, margin float64) {
+	c := &r.Top[i]
+	margin = c.Error / 2 / r.Total
+	return c.Name, min(c.Weight/r.Total-margin, 1), margin
 }
 
 // account is a Ranking as it is kept. A class that names nobody has none.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// fade is the factor by which the account of tenants and lengths fades each minute: a half-life of half an hour.
-var fade = math.Exp2(-1.0 / 30)
+// fade is the factor by which the account of tenants and lengths fades each minute.
+var fade = math.Exp2(-float64(Minute) / float64(RankingHalfLife))
 
 // Close ends the minute [t − 1 min, t); t is a minute boundary. It returns, ordered by minute and then by Key,
 //

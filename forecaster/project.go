@@ -233,11 +233,11 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		if !r.compared || math.IsNaN(factor) {
 			cause, factor = "", 0
 		}
-		tenant, feature := r.shape.Tenant, r.shape.Feature
+		tenant, feature := &r.shape.Tenant, &r.shape.Feature
 		out = append(out, Driver{
 			Class: r.key.Class, Cause: cause, Factor: factor, Share: r.now / total, Since: r.since,
-			Tenant: tenant.Name, TenantShare: zeroIfNaN(tenant.Share), TenantMargin: zeroIfNaN(tenant.Margin),
-			Feature: feature.Name, FeatureShare: zeroIfNaN(feature.Share), FeatureMargin: zeroIfNaN(feature.Margin),
+			Tenant: tenant.Name, TenantShare: zeroIfNaN(tenant.Share), TenantMargin: zeroIfNaN(tenant.Margin), TenantRise: tenant.Rise,
+			Feature: feature.Name, FeatureShare: zeroIfNaN(feature.Share), FeatureMargin: zeroIfNaN(feature.Margin), FeatureRise: feature.Rise,
 		})
 	}
 	return out

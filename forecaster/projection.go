@@ -37,7 +37,7 @@ type ResourceProjection struct {
 // Driver names who is behind a projected rise.
 type Driver struct {
 	Class  string
-	Tenant string  // heaviest tenant of the class, "" when unknown
+	Tenant string  // the one that most of the rise of the class's tokens is due to, else its heaviest; "" when unknown
 	Cause  string  // rate, prompt_length, output_length, cache, retries; "" when nothing changed enough
 	Factor float64 // newest over an hour ago of that cause (cache: hit ratio now; retries: share of attempts now)
 	Share  float64 // of the pool's demand for the binding resource
@@ -46,8 +46,11 @@ type Driver struct {
 
 	// Shares of the class's tokens in the last hour or so; the true ones lie within share ± margin. Zero without a name.
 	TenantShare, TenantMargin   float64
-	Feature                     string // heaviest feature of the class, "" when unknown
+	Feature                     string // as Tenant
 	FeatureShare, FeatureMargin float64
+
+	// Shares of what the class's tokens rose by within the last half hour; 0 when they did not rise, or nobody has half of it.
+	TenantRise, FeatureRise float64
 }
 
 // Projection is what a pool's forecast means for its capacity.

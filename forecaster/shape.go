@@ -19,19 +19,8 @@ const (
 type shape struct {
 	Newest  int64
 	Minute  [shapeMinutes]shapeSums
-	Tenant  attribution // as of the newest minute
+	Tenant  attribution
 	Feature attribution
-}
-
-// attribution is the heaviest name of a ranking: its share of the class's tokens is within Share ± Margin.
-type attribution struct {
-	Name          string
-	Share, Margin float64
-}
-
-func attribute(r *features.Ranking) (a attribution) {
-	a.Name, a.Share, a.Margin = r.First()
-	return a
 }
 
 type shapeSums struct {
@@ -47,7 +36,8 @@ func (s *shape) observe(minute int64, w *features.Window) {
 		Cached: float32(w.CachedTokens), PromptOfCached: float32(w.PromptOfCachedKnown), Output: float32(w.OutputTokens - w.OutputRetried + w.OutputUnserved),
 	}
 	if minute >= s.Newest {
-		s.Tenant, s.Feature = attribute(w.Tenants), attribute(w.Features)
+		s.Tenant.observe(minute, w.Tenants)
+		s.Feature.observe(minute, w.Features)
 	}
 	s.Newest = max(s.Newest, minute)
 	s.Minute[minute%shapeMinutes] = r

@@ -66,8 +66,10 @@ func TestShapeNamesTheHeaviestAsOfTheNewestMinute(t *testing.T) {
 	s := &shape{}
 	s.observe(startMinute+1, &features.Window{Tenants: ranked("acme", 125), Features: ranked("search", 45)})
 	s.observe(startMinute, &features.Window{Tenants: ranked("early", 200)}) // an amended minute
-	want := [2]attribution{{"acme", .6, .025}, {"search", .2, .025}}
-	if got := [2]attribution{s.Tenant, s.Feature}; got != want {
-		t.Errorf("%v, want %v", got, want)
+	if a := &s.Tenant; a.Name != "acme" || a.Share != .6 || a.Margin != .025 || a.Rise != 0 {
+		t.Errorf("%+v", a)
+	}
+	if a := &s.Feature; a.Name != "search" || a.Share != .2 || a.Margin != .025 || a.Rise != 0 {
+		t.Errorf("%+v", a)
 	}
 }

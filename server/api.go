@@ -174,6 +174,8 @@ type driverJSON struct {
 	Feature       string `json:"feature,omitempty"`
 	FeatureShare  number `json:"feature_share,omitempty"`
 	FeatureMargin number `json:"feature_margin,omitempty"`
+	TenantRise    number `json:"tenant_rise,omitempty"` // of what the class's tokens rose by
+	FeatureRise   number `json:"feature_rise,omitempty"`
 }
 
 type resourceJSON struct {
@@ -270,7 +272,7 @@ func decisionToJSON(d *alerting.Decision) *decisionJSON {
 	for _, x := range d.Drivers {
 		out.Drivers = append(out.Drivers, driverJSON{
 			x.Class, x.Tenant, x.Cause, number(x.Factor), number(x.Share), number(x.TenantShare), number(x.TenantMargin),
-			x.Feature, number(x.FeatureShare), number(x.FeatureMargin),
+			x.Feature, number(x.FeatureShare), number(x.FeatureMargin), number(x.TenantRise), number(x.FeatureRise),
 		})
 	}
 	return out
