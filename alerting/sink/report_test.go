@@ -92,6 +92,7 @@ func startMail(t *testing.T, secure string) *mailServer {
 	}()
 	t.Cleanup(func() {
 		_ = server.Close()
+		_ = listener.Close() // which the server does not know of when it has not begun yet
 		<-done
 	})
 	return m

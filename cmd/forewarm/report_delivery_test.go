@@ -40,6 +40,7 @@ func startInbox(t *testing.T) *inbox {
 	}()
 	t.Cleanup(func() {
 		_ = server.Close()
+		_ = listener.Close() // which the server does not know of when it has not begun yet
 		<-done
 	})
 	return box
