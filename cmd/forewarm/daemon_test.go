@@ -125,7 +125,7 @@ func TestDaemon(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	requests := 0
 	for minute := range minutes {
-		perMinute := 12 + max(0, minute-60)*3 // doubles in four minutes, and goes on
+		perMinute := 12 + max(0, minute-60)*4 // doubles in three minutes, and goes on
 		for i := range perMinute {
 			at := start.Add(time.Duration(minute)*time.Minute + time.Duration(i)*time.Minute/time.Duration(perMinute))
 			class := []string{"talk", "code"}[i%2]
