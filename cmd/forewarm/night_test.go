@@ -108,6 +108,9 @@ func TestNight(t *testing.T) {
 					`{"at":%d,"state":"ready","kv_capacity_tokens":11500,"kv_used_ratio":0.5,"running":4,"waiting":0}`, at.Add(59*time.Second).UnixMilli()))
 			}
 		}
+		if m%10 == 9 {
+			p.settle(t)
+		}
 	}
 	p.settle(t)
 
