@@ -30,8 +30,8 @@ type ServiceMinute struct {
 // on average. How long the wait W is depends on the router: between that of processor sharing on each replica by itself, for
 // prompts spread blindly (whatever the distribution, W₁ = ρ/(1 − ρ); Kleinrock 1976, Queueing Systems II, §4.4), and Erlang's
 // for c that share all work, which a router to the least busy comes near to (Gupta et al. 2007,
-// doi:10.1016/j.peva.2007.06.012). W = W₁^(1−θ)·W_c^θ, and θ is such that R does not seem to change with the load. While the
-// load hardly changes θ is 1, which gives the lowest R.
+// doi:10.1016/j.peva.2007.06.012). W = W₁^(1−θ)·W_c^θ, and θ is such that one R tells best how long prompts take under every load.
+// While the load hardly changes θ is 1, which gives the lowest R.
 type Service struct {
 	state ServiceState
 }
@@ -46,8 +46,8 @@ type ServiceState struct {
 	Seen   float64    `cbor:"4,keyasint"` // minutes, fading
 	Held   float64    `cbor:"7,keyasint"` // Σw·b·context
 
-	// Prompts is Σ1, Σ L, Σ L², Σ x over minutes, fading; Rates for each θ of routers Σ R, Σ R·L, and the mean absolute
-	// deviation of R.
+	// Prompts is Σ1, Σ L, Σ L², Σ x over minutes, fading; Rates for each θ of routers Σ R, Σ e² of what the R so far made of
+	// a prompt's time, as its logarithm and bounded, and the mean absolute deviation of R.
 	Prompts [4]float64               `cbor:"5,keyasint"`
 	Rates   [len(routers)][3]float64 `cbor:"6,keyasint"`
 }
@@ -64,6 +64,7 @@ const (
 	enough      = 60     // minutes before anything is said
 	visited     = 1.2    // the knee may lie so far beyond the loads seen before it counts as extrapolated
 	minRequests = 3      // of a minute, to learn prefill from
+	mostMisfit  = 1      // squared logarithm that a minute's time may be off by: a factor of e
 	usefulShare = 0.7    // of the prefill rate: beyond, prompts queue without bound
 )
 
@@ -125,17 +126,20 @@ func (s *Service) observePrefill(m ServiceMinute) {
 		if seen < 3 {
 			r[2] = 0.2 * rate
 		} else {
-			residual := rate - r[0]/seen
+			known := r[0] / seen
+			misfit := math.Log(m.PrefillTime / prefillTime(m, theta, known))
+			r[1] = fade*r[1] + min(misfit*misfit, mostMisfit)
+			residual := rate - known
 			bound := huber * perMean * r[2]
 			r[2] += scaleFade * (min(math.Abs(residual), 5*r[2]) - r[2])
 			rate = r[0]/seen + max(min(residual, bound), -bound)
 		}
-		r[0], r[1] = fade*r[0]+rate, fade*r[1]+rate*m.Prefill
+		r[0] = fade*r[0] + rate
 	}
 }
 
-// routing is the place among routers, a fraction between two of them, at which rates do not depend on the load: where the
-// slope of rate on load crosses zero. It goes to the last as far as the load hardly varied.
+// routing is the place among routers, a fraction between two of them, at which one rate fits all loads best: the least point
+// of the parabola through the misfits of the best and its neighbours. It goes to the last as far as the load hardly varied.
 func (s *Service) routing() float64 {
 	st := &s.state
 	n := st.Prompts[0]
@@ -145,19 +149,20 @@ func (s *Service) routing() float64 {
 	if !(variance > 0) {
 		return last
 	}
-	slope := func(i int) float64 { return st.Rates[i][1]/n - st.Rates[i][0]/n*load }
-	at := last
-	for i := range routers { // slopes fall from the first to the last
-		if slope(i) > 0 {
-			continue
+	best := 0
+	for i, r := range st.Rates {
+		if r[1] < st.Rates[best][1] {
+			best = i
 		}
-		if at = float64(i); i > 0 {
-			at = float64(i-1) + slope(i-1)/(slope(i-1)-slope(i))
-		}
-		break
+	}
+	middle := min(max(best, 1), len(routers)-2)
+	before, at, after := st.Rates[middle-1][1], st.Rates[middle][1], st.Rates[middle+1][1]
+	found := float64(best)
+	if bend := before - 2*at + after; bend > 0 {
+		found = min(max(float64(middle)+(before-after)/(2*bend), 0), last)
 	}
 	trust := variance / (variance + hardly*load*load)
-	return trust*at + (1-trust)*last
+	return trust*found + (1-trust)*last
 }
 
 // hardly is the squared coefficient of variation of a load that tells as much of the router as nothing at all does.
@@ -179,19 +184,26 @@ func prefillRate(m ServiceMinute, theta float64) float64 {
 	alone := m.Fresh / m.PrefillTime
 	low, high := max(alone, m.Prefill), alone+m.Prefill
 	for high-low > 1e-4*high {
-		rate := (low + high) / 2
-		rho := m.Prefill / rate
-		wait := 0.0
-		if rho > 0 {
-			wait = math.Pow(rho/(1-rho), 1-theta) * math.Pow(erlangWait(max(int(m.Replicas), 1), rho), theta)
-		}
-		if m.Fresh/rate*(1+wait) > m.PrefillTime {
+		if rate := (low + high) / 2; prefillTime(m, theta, rate) > m.PrefillTime {
 			low = rate
 		} else {
 			high = rate
 		}
 	}
 	return (low + high) / 2
+}
+
+// prefillTime is what a prompt takes at rate R in a minute of this load under a router of theta, +Inf where that exceeds R.
+func prefillTime(m ServiceMinute, theta, rate float64) float64 {
+	rho := m.Prefill / rate
+	if rho >= 1 {
+		return math.Inf(1)
+	}
+	wait := 0.0
+	if rho > 0 {
+		wait = math.Pow(rho/(1-rho), 1-theta) * math.Pow(erlangWait(max(int(m.Replicas), 1), rho), theta)
+	}
+	return m.Fresh / rate * (1 + wait)
 }
 
 // erlangWait is the mean wait in M/M/c over the mean service: C(c, cρ) / (c·(1 − ρ)), +Inf from ρ = 1. C by the recursion of

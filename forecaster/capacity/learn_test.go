@@ -129,21 +129,24 @@ func TestLearnsNothingOfNothing(t *testing.T) {
 	}
 }
 
-// TestLearnsTheRouter: eight replicas behind a router that spreads prompts blindly, and behind one to the least busy.
+// TestLearnsTheRouter: eight replicas behind routers from one that spreads prompts blindly (0) to one to the least busy (1).
 func TestLearnsTheRouter(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	for name, wait := range map[string]func(rho float64) float64{
-		"blind": func(rho float64) float64 { return rho / (1 - rho) },
-		"least": func(rho float64) float64 { return erlangWait(8, rho) },
-	} {
-		var s Service
-		for range 600 {
-			m := ServiceMinute{Fresh: 1200, Prefill: 7000 * (.2 + .5*rng.Float64()), Requests: 30, Replicas: 8}
-			m.PrefillTime = m.Fresh / 7000 * (1 + wait(m.Prefill/7000)) * (1 + .03*rng.NormFloat64())
-			s.Observe(m)
-		}
-		if e, ok := s.Prefill(0); !ok || !near(e.Value, .7*7000, .06) {
-			t.Errorf("%s: %+v, %t; want %.0f", name, e, ok, .7*7000)
+	for _, theta := range []float64{0, .1, .2, 1. / 3, .5, .7, .9, 1} {
+		for _, x := range []struct{ noise, within float64 }{{.03, .06}, {.1, .1}} {
+			for seed := range uint64(5) {
+				rng := rand.New(rand.NewPCG(seed, 4))
+				var s Service
+				for range 600 {
+					m := ServiceMinute{Fresh: 1200, Prefill: 7000 * (.2 + .5*rng.Float64()), Requests: 30, Replicas: 8}
+					rho := m.Prefill / 7000
+					wait := math.Pow(rho/(1-rho), 1-theta) * math.Pow(erlangWait(8, rho), theta)
+					m.PrefillTime = m.Fresh / 7000 * (1 + wait) * (1 + x.noise*rng.NormFloat64())
+					s.Observe(m)
+				}
+				if e, ok := s.Prefill(0); !ok || !near(e.Value, .7*7000, x.within) {
+					t.Errorf("router %.2f, noise %g, seed %d: %+v, %t; want %.0f", theta, x.noise, seed, e, ok, .7*7000)
+				}
+			}
 		}
 	}
 }
