@@ -88,7 +88,7 @@ func (d *decoder) dynamoRequest(at, agent, request value) {
 	if agent.given() {
 		d.member(agent, func(v value) {
 			if string(v.key) == "session_id" {
-				d.session(v, &r.Session)
+				r.Session = hashSession(d.looseText(found{"session_id", v.raw, v.typ}))
 			}
 		})
 	}
@@ -190,9 +190,16 @@ func (d *decoder) dynamoTimes(r *Request, t *dynamoTrace, at value) {
 	} else if total, ok := d.millis(t.total); ok && !event.IsZero() {
 		r.ArrivedAt = event.Add(-total)
 	}
-	d.after(r.ArrivedAt, t.wait, &r.StartedAt)
-	d.after(r.ArrivedAt, t.ttft, &r.FirstTokenAt)
 	d.after(r.ArrivedAt, t.total, &r.FinishedAt)
+	for _, hint := range [...]struct {
+		span value
+		to   *time.Time
+	}{{t.wait, &r.StartedAt}, {t.ttft, &r.FirstTokenAt}} { // estimates of other clocks, which a request can do without
+		forgiving(d, func() any { d.after(r.ArrivedAt, hint.span, hint.to); return nil })
+		if !r.FinishedAt.IsZero() && r.FinishedAt.Before(*hint.to) {
+			*hint.to = time.Time{}
+		}
+	}
 	if r.FinishedAt.IsZero() && event.After(r.ArrivedAt) {
 		r.FinishedAt = event
 		if early := r.FirstTokenAt.Sub(event); early > 0 && early < time.Millisecond { // event times are whole ones

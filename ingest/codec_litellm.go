@@ -73,13 +73,15 @@ var liteLLMFields = newFieldTree([]source{
 
 // decodeLiteLLM reads LiteLLM's payloads. cache_hit is the proxy's response cache: no engine saw such a request, so it is
 // passed over; a hit of the engine's prefix cache is in metadata.usage_object. A failure loads the pool only by the
-// tokens it reports; without any it says that a request failed, or was turned away, and its prompt is not known.
+// tokens it reports; without any it says that a request failed, or was turned away, and its prompt is not known. Calls
+// that generate no text of their own are passed over: tools, files, stored responses and batches, whose usage is that of
+// other calls.
 //
 // LiteLLM adds what Anthropic counts apart, the tokens read from its cache and written to it, to prompt_tokens; where
 // there are fewer of them than were read it has not done so.
 func decodeLiteLLM(d *decoder, data []byte) {
 	d.foreign(data, func(d *decoder, r *record) {
-		if looseFlag(r.members[fieldCacheHit]) {
+		if looseFlag(r.members[fieldCacheHit]) || isManagement(r.members[fieldRoute].raw) {
 			d.skip()
 			return
 		}
@@ -98,6 +100,20 @@ func decodeLiteLLM(d *decoder, data []byte) {
 		d.accept(&q)
 	})
 }
+
+// isManagement says whether a call_type is of no inference by a language model. LiteLLM names them by what is done to
+// what, such as aretrieve_batch, and adds new ones with each version; its own list is CallTypes in litellm/types/utils.py.
+func isManagement(callType []byte) bool {
+	for _, word := range managementWords {
+		if bytes.Contains(callType, word) {
+			return true
+		}
+	}
+	return false
+}
+
+var managementWords = bytes.Fields([]byte(`get_ list_ delete_ cancel_ retrieve_ update_ batch file fine_tuning vector_store search
+	mcp container skill eval _agent client_secret image video speech ocr`))
 
 // tags reads what tags say that no field does: "class:chat" is the class, likewise pool, tenant, tier, feature and route;
 // the first other tag is the feature. LiteLLM adds the user agent as a tag of its own.

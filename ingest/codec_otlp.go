@@ -115,7 +115,8 @@ func (x *export) isInference() bool {
 	switch {
 	case a[otlpSpanKind].kind != otlpAbsent && !a.is(otlpSpanKind, "LLM", "EMBEDDING"),
 		a[otlpCall].kind != otlpAbsent && !a.has(otlpCall, ".do"), // ai.generateText adds up its ai.generateText.doGenerate
-		a.is(otlpOperation, "invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "plan", "retrieval"):
+		a.is(otlpOperation, "invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "plan", "retrieval",
+			"fetch_response"): // of a response that was generated in the background, and may be fetched many times
 		return false
 	}
 	return a[otlpPrompt].kind != otlpAbsent || a[otlpTotal].kind != otlpAbsent ||

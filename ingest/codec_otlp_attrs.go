@@ -60,10 +60,11 @@ var otlpAliases = [otlpFieldCount][]string{
 	},
 	otlpCached: {
 		"gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.cached_tokens",
-		"llm.token_count.prompt_details.cache_read", "llm.usage.cache_read_input_tokens", "ai.usage.cachedInputTokens",
+		"gen_ai.usage.cache_read_tokens", "llm.token_count.prompt_details.cache_read", "llm.usage.cache_read_input_tokens", "ai.usage.cachedInputTokens",
 	},
 	otlpCacheWritten: {
-		"gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_creation_input_tokens",
+		"gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_creation_input_tokens",
+		"gen_ai.usage.cache_write_input_tokens", "gen_ai.usage.cache_write_tokens",
 		"llm.token_count.prompt_details.cache_write", "llm.usage.cache_creation_input_tokens",
 	},
 	otlpOutput: {

@@ -164,6 +164,10 @@ func TestOTLPSpans(t *testing.T) {
 			llm(map[string]any{"gen_ai.usage.input_tokens": 10, "gen_ai.usage.cache_read.input_tokens": 80, "gen_ai.usage.cache_creation.input_tokens": 10}),
 			with(func(r *Request) { r.CachedTokens = 80 }),
 		},
+		"cached tokens counted apart, newest name": {
+			llm(map[string]any{"gen_ai.usage.input_tokens": 10, "gen_ai.usage.cache_read.input_tokens": 80, "gen_ai.usage.cache_write.input_tokens": 10}),
+			with(func(r *Request) { r.CachedTokens = 80 }),
+		},
 		"zero is known": {llm(map[string]any{"gen_ai.usage.cache_read.input_tokens": 0}), with(func(r *Request) { r.CachedTokens = 0 })},
 		"ours win": {
 			llm(map[string]any{"forewarm.pool": "p", "forewarm.class": "c", "forewarm.tenant": 42, "enduser.id": "x", "http.route": "/v1/chat/completions"}),
@@ -188,6 +192,7 @@ func TestOTLPSpans(t *testing.T) {
 		"http":         {span{attrs: map[string]any{"http.route": "/v1/chat/completions", "http.response.status_code": 200}, start: at, end: at}, nil},
 		"tool":         {llm(map[string]any{"gen_ai.operation.name": "execute_tool"}), nil},
 		"agent":        {llm(map[string]any{"gen_ai.operation.name": "invoke_agent"}), nil},
+		"fetched":      {llm(map[string]any{"gen_ai.operation.name": "fetch_response"}), nil},
 		"chain":        {llm(map[string]any{"openinference.span.kind": "CHAIN"}), nil},
 		"workflow":     {llm(map[string]any{"traceloop.span.kind": "workflow"}), nil},
 		"generateText": {llm(map[string]any{"ai.operationId": "ai.generateText"}), nil},

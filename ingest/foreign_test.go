@@ -156,6 +156,13 @@ func TestForeignFields(t *testing.T) {
 		{"empty", "litellm", " \n", nil, "truncated"},
 		{"no records", "litellm", "[]", nil, ""},
 		{"junk after an array", "litellm", "[" + litellm + "]]", nil, "not_json"},
+		{"a tool", "litellm", litellm, []string{`"id"`, `"call_type":"call_mcp_tool","id"`}, "ignored 1"},
+		{"a batch of others", "litellm", litellm, []string{`"id"`, `"call_type":"aretrieve_batch","id"`}, "ignored 1"},
+		{"a stored response", "litellm", litellm, []string{`"id"`, `"call_type":"aget_responses","id"`}, "ignored 1"},
+		{"a message", "litellm", litellm, []string{`"id"`, `"call_type":"anthropic_messages","id"`}, `"route":"anthropic_messages"`},
+		{"a cost that is no number", "litellm", litellm, []string{`"id"`, `"response_cost":NaN,"note":"NaN -Infinity","id"`}, `{"id":"i"`},
+		{"a count that is no number", "litellm", "[" + litellm + "," + litellm + "]", []string{`"prompt_tokens":20`, `"prompt_tokens":Infinity`}, "missing_field"},
+		{"a word that JSON has not", "litellm", litellm, []string{`"id"`, `"note":Nil,"id"`}, "not_json"},
 		{"lines of arrays", "litellm", "[" + litellm + "]\n[" + litellm + "]", nil, `"id":"i"`},
 
 		{"usage as text", "openai", openai, []string{`{"prompt_tokens":20,"completion_tokens":10}`, `"{\"prompt_tokens\":20,\"completion_tokens\":10}"`}, `"prompt_tokens":20,"output_tokens":10`},
@@ -189,6 +196,7 @@ func TestForeignFields(t *testing.T) {
 		{"queue", "sglang", sglang, []string{`"id"`, `"queue_time":0.5,"id"`}, `"started_at":1795240800500`},
 		{"prompt in it", "sglang", sglang, []string{`\"model\":`, `\"text\":\"\\\"prompt_tokens\\\":1\",\"model\":`}, `"model":"m","arrived_at"`},
 		{"parameters cut", "sglang", sglang, []string{`\"}"`, `"`, `"id"`, `"model":"n","id"`}, `"model":"n"`},
+		{"rates that are no numbers", "sglang", sglang, []string{`"id"`, `"decode_throughput":-Infinity,"queue_time":NaN,"id"`}, `"arrived_at":1795240800000,"finished_at"`},
 		{"waits backwards", "sglang", sglang, []string{`"id"`, `"queue_time":-0.5,"id"`}, `"arrived_at":1795240800000,"finished_at"`},
 		{"of a batch", "sglang", sglang, []string{`"id":"i"`, `"id":["i","j"]`}, `{"pool":"m"`},
 	} {

@@ -118,7 +118,36 @@ func (s *splitter) record(data []byte, at found) {
 	if s.full() {
 		return
 	}
-	s.each(s.d, data, at)
+	s.each(s.d, withoutNonFinite(data), at)
+}
+
+// withoutNonFinite writes null for the numbers that JSON does not have: Python's json writes NaN, Infinity and -Infinity
+// for what was divided by zero, which is no reason to miss the request. A record without them comes back as it is.
+// O(len(data)).
+func withoutNonFinite(data []byte) []byte {
+	if !bytes.Contains(data, []byte("NaN")) && !bytes.Contains(data, []byte("Infinity")) {
+		return data
+	}
+	out := make([]byte, 0, len(data)+16)
+	for i := 0; i < len(data); {
+		end := i + 1
+		switch c := data[i]; {
+		case c == '"':
+			end = min(stringEnd(data, i)+1, len(data))
+		case c == 'N', c == 'I', c == '-':
+			for _, word := range [...]string{"NaN", "Infinity", "-Infinity"} {
+				if bytes.HasPrefix(data[i:], []byte(word)) {
+					out = append(out, "null"...)
+					end = i + len(word)
+				}
+			}
+		}
+		if end == i+1 || data[i] == '"' {
+			out = append(out, data[i:end]...)
+		}
+		i = end
+	}
+	return out
 }
 
 func (s *splitter) refuse(data []byte, reason Reason, detail string, args ...any) {

@@ -1,6 +1,10 @@
 package scrape
 
-import "github.com/forewarm/forewarm/ingest"
+import (
+	"math"
+
+	"github.com/forewarm/forewarm/ingest"
+)
 
 // trtllm reads TensorRT-LLM's own server, trtllm-serve, which has its metrics at /prometheus/metrics.
 var trtllm = engine{
@@ -16,8 +20,19 @@ func readTRTLLM(r rank, to *ingest.Replica) {
 	to.KVUsedRatio = ratio(r.gauge("trtllm_kv_cache_utilization"))
 	to.Running = requests(r.gauge("trtllm_num_requests_running"))
 	to.Waiting = requests(r.gauge("trtllm_num_requests_waiting"))
-	hits := r.counter("trtllm_kv_cache_reused_blocks_total")
-	setPrefix(to, block*hits, block*(hits+r.counter("trtllm_kv_cache_missed_blocks_total")))
+	hits, queries := trtllmPrefix(r, block)
+	setPrefix(to, hits, queries)
+}
+
+// trtllmPrefix gives the prompt tokens that were not computed, and all of them: as requests report them, where that is on
+// (return_perf_metrics), else by the blocks of the cache.
+func trtllmPrefix(r rank, block float64) (hits, queries float64) {
+	hits, queries = r.counter("trtllm_prompt_cached_tokens_total"), positive(r.counter("trtllm_prompt_tokens_total"))
+	if !math.IsNaN(hits + queries) {
+		return hits, queries
+	}
+	hits = r.counter("trtllm_kv_cache_reused_blocks_total")
+	return block * hits, block * (hits + r.counter("trtllm_kv_cache_missed_blocks_total"))
 }
 
 // triton reads Triton with the TensorRT-LLM backend, a replica for each model.

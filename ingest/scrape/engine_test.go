@@ -155,6 +155,28 @@ vllm:cache_config_info{block_size="16",num_gpu_blocks="99999999999"} 1
 	}
 }
 
+// TestTensorRTPrefix: what requests report of prefix reuse comes before what the cache does, where there is any.
+func TestTensorRTPrefix(t *testing.T) {
+	const blocks = "trtllm_num_requests_running 1\ntrtllm_kv_cache_tokens_per_block 32\ntrtllm_kv_cache_reused_blocks_total 9\ntrtllm_kv_cache_missed_blocks_total 1\n"
+	for _, tc := range []struct {
+		name, more    string
+		hits, queries int64
+	}{
+		{"blocks alone", "", 288, 320},
+		{"requests", "trtllm_prompt_tokens_total 640\ntrtllm_prompt_cached_tokens_total 128\n", 128, 640},
+		{"requests report nothing", "trtllm_prompt_tokens_total 0\ntrtllm_prompt_cached_tokens_total 0\n", 288, 320},
+	} {
+		e, err := parse([]byte(blocks+tc.more), "text/plain")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := e.replicas("h:1", Auto)
+		if err != nil || len(got) != 1 || got[0].PrefixHitsTotal != tc.hits || got[0].PrefixQueryTotal != tc.queries {
+			t.Errorf("%s: %+v (%v), want %d of %d", tc.name, got, err, tc.hits, tc.queries)
+		}
+	}
+}
+
 func TestFormats(t *testing.T) {
 	families := []*dto.MetricFamily{
 		{Name: proto.String("sglang:num_running_reqs"), Type: dto.MetricType_GAUGE.Enum(), Metric: []*dto.Metric{{
