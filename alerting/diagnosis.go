@@ -64,8 +64,8 @@ func (s Signals) Diagnose() Bottleneck {
 	if !known || !both {
 		return BottleneckNone
 	}
-	waiting, _ := middle(s.recent(func(x *Signal) float64 { return x.Waiting }))
-	use, _ := middle(s.recent(func(x *Signal) float64 { return x.KVUse }))
+	waiting := middle(s.recent(func(x *Signal) float64 { return x.Waiting }))
+	use := middle(s.recent(func(x *Signal) float64 { return x.KVUse }))
 	switch {
 	case ttft && itl && waiting >= queues && use >= kvFull:
 		return BottleneckKV
@@ -88,8 +88,8 @@ func (s Signals) rises(of func(*Signal) float64) (rises, known bool) {
 	if len(recent) < fewestRecent || len(before) < fewestBefore {
 		return false, false
 	}
-	now, _ := middle(recent)
-	was, _ := middle(before)
+	now := middle(recent)
+	was := middle(before)
 	return now >= leastRise*was && now > before[len(before)*9/10], true
 }
 
@@ -108,10 +108,10 @@ func (s Signals) values(of func(*Signal) float64) (known []float64) {
 	return known
 }
 
-// middle of ascending values; ok is false when there is none.
-func middle(v []float64) (median float64, ok bool) {
+// middle is the median of ascending values, 0 without any.
+func middle(v []float64) float64 {
 	if len(v) == 0 {
-		return 0, false
+		return 0
 	}
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2, true
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }

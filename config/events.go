@@ -41,7 +41,7 @@ func (c *Config) events(k *checker) (all []forecaster.Event) {
 // zone is the time zone of a pool, and whether it is served. A zone that is none is found when the pool is checked.
 func (c *Config) zone(pool string) (*time.Location, bool) {
 	i := slices.IndexFunc(c.Pools, func(p capacity.Config) bool { return p.Name == pool })
-	name := ""
+	var name string
 	switch {
 	case i >= 0:
 		name = c.Pools[i].Timezone

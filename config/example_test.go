@@ -47,10 +47,27 @@ func TestExampleIsComplete(t *testing.T) {
 	for key := range d.source {
 		shown[index.ReplaceAllString(key, "[]")] = true
 	}
-	for _, key := range Keys() {
+	for _, key := range keys(reflect.TypeFor[Config](), "") {
 		asPool := strings.Replace(key, "default_pool.", "pools[].", 1) // the template has the keys of a pool
 		if !shown[key] && !shown[asPool] {
 			t.Errorf("%s is not in the example", key)
 		}
 	}
+}
+
+// keys lists every key below a type as a dotted path, sections before what is in them; the elements of lists are written
+// pools[].name.
+func keys(t reflect.Type, path string) (all []string) {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return keys(t.Elem(), path)
+	case isSection(t):
+		for _, f := range fieldsOf(t) {
+			p := join(path, f.name)
+			all = append(append(all, p), keys(f.typ, p)...)
+		}
+	case t.Kind() == reflect.Slice && isSection(deref(t.Elem())):
+		return keys(t.Elem(), path+"[]")
+	}
+	return all
 }

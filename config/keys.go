@@ -52,29 +52,6 @@ func unmarshalsItself(t reflect.Type) bool {
 		p.Implements(reflect.TypeFor[yaml.BytesUnmarshaler]()) || p.Implements(reflect.TypeFor[yaml.InterfaceUnmarshaler]())
 }
 
-// Keys lists every key of [Config] as a dotted path, sections before what is in them; the elements of lists are written
-// pools[].name.
-func Keys() []string {
-	var keys []string
-	walkType(reflect.TypeFor[Config](), "", func(path string, _ reflect.Type) { keys = append(keys, path) })
-	return keys
-}
-
-func walkType(t reflect.Type, path string, visit func(string, reflect.Type)) {
-	switch {
-	case t.Kind() == reflect.Pointer:
-		walkType(t.Elem(), path, visit)
-	case isSection(t):
-		for _, f := range fieldsOf(t) {
-			p := join(path, f.name)
-			visit(p, f.typ)
-			walkType(f.typ, p, visit)
-		}
-	case t.Kind() == reflect.Slice && isSection(deref(t.Elem())):
-		walkType(t.Elem(), path+"[]", visit)
-	}
-}
-
 func deref(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem()

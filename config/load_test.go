@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -167,7 +168,7 @@ func TestEnvironmentWins(t *testing.T) {
 // TestEnvNamesAreUnique: a.b_c and a_b.c would share a variable.
 func TestEnvNamesAreUnique(t *testing.T) {
 	seen := map[string]string{}
-	for _, key := range Keys() {
+	for _, key := range keys(reflect.TypeFor[Config](), "") {
 		if strings.Contains(key, "[]") {
 			continue
 		}

@@ -143,9 +143,13 @@ func (h *Half) add(y float64, q *Quantiles) {
 	}
 }
 
-// WAPE, Bias and Share are what those of the whole are: see [Accumulator] and [Coverage].
-func (h *Half) WAPE() float64           { return ratio(h.absErr, h.sum) }
-func (h *Half) Bias() float64           { return ratio(h.err, h.sum) }
+// WAPE is the half's [Accumulator.WAPE].
+func (h *Half) WAPE() float64 { return ratio(h.absErr, h.sum) }
+
+// Bias is the half's [Accumulator.Bias].
+func (h *Half) Bias() float64 { return ratio(h.err, h.sum) }
+
+// Share is that of the half's [Accumulator.Coverage].
 func (h *Half) Share(level int) float64 { return ratio(float64(h.hits[level]), float64(h.N)) }
 
 // Mean is the mean outcome.

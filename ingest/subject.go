@@ -33,10 +33,7 @@ func HistorySubject(prefix, pool, class string) string {
 	return prefix + ".telemetry.history." + EscapeToken(pool) + "." + EscapeToken(class)
 }
 
-// AckSubject is where autoscalers answer the pre-scale events of a pool.
-func AckSubject(prefix, pool string) string { return prefix + ".prescale.ack." + EscapeToken(pool) }
-
-// PrescaleSubject is where the pre-scale events of a pool are published.
+// PrescaleSubject is where the pre-scale events of a pool are published; autoscalers answer below it, on prescale.ack.<pool>.
 func PrescaleSubject(prefix, pool string) string { return prefix + ".prescale." + EscapeToken(pool) }
 
 // ForecastSubject is where the forecasts of a class are published.

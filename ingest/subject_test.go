@@ -15,7 +15,6 @@ func TestSubjects(t *testing.T) {
 		ReplicaSubject("forewarm", "p", "r>0%"):         "forewarm.telemetry.replica.p.r%3E0%25",
 		WatermarkSubject("forewarm", ""):                "forewarm.telemetry.watermark._",
 		WatermarkSubject("forewarm", "pöol"):            "forewarm.telemetry.watermark.p%C3%B6ol",
-		AckSubject("forewarm", "p"):                     "forewarm.prescale.ack.p",
 		PrescaleSubject("forewarm", "p"):                "forewarm.prescale.p",
 		ForecastSubject("forewarm", "p", "*"):           "forewarm.forecast.p.%2A",
 		AlertSubject("forewarm", "p"):                   "forewarm.alert.p",
@@ -61,11 +60,11 @@ func TestSubjectsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pool, name := rapid.String().Draw(t, "pool"), rapid.String().Draw(t, "name")
 		for subject, want := range map[string]Meta{
-			RequestSubject("a.b", pool, name): {Kind: KindRequest, Pool: pool, Class: name},
-			ReplicaSubject("a.b", pool, name): {Kind: KindReplica, Pool: pool, Replica: name},
-			HistorySubject("a.b", pool, name): {Kind: KindHistory, Pool: pool, Class: name},
-			WatermarkSubject("a.b", pool):     {Kind: KindWatermark, Pool: pool},
-			AckSubject("a.b", pool):           {Kind: KindAck, Pool: pool},
+			RequestSubject("a.b", pool, name):       {Kind: KindRequest, Pool: pool, Class: name},
+			ReplicaSubject("a.b", pool, name):       {Kind: KindReplica, Pool: pool, Replica: name},
+			HistorySubject("a.b", pool, name):       {Kind: KindHistory, Pool: pool, Class: name},
+			WatermarkSubject("a.b", pool):           {Kind: KindWatermark, Pool: pool},
+			"a.b.prescale.ack." + EscapeToken(pool): {Kind: KindAck, Pool: pool},
 		} {
 			if strings.ContainsAny(subject, " *>\t\r\n") || strings.Contains(subject, "..") {
 				t.Fatalf("%q is no subject", subject)

@@ -135,11 +135,13 @@ func openable(path string) error {
 	return block.Close()
 }
 
+var errGaveUp = errors.New("the TSDB gave up")
+
 // recovered turns a panic of the TSDB into an error: it panics when chunks cannot be written, and again, on a nil pointer, when
 // it is used or closed after that.
 func recovered(err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("the TSDB gave up: %v", r)
+		*err = fmt.Errorf("%w: %v", errGaveUp, r)
 	}
 }
 
@@ -208,16 +210,14 @@ func (s *Store) tend() {
 }
 
 // compact maps full chunks and compacts where it is time to.
-func compact(db *tsdb.DB) (panicked bool, err error) {
-	panicked = true
+func compact(db *tsdb.DB) (err error) {
 	defer recovered(&err)
 	db.ForceHeadMMap()
-	err = db.Compact(context.Background())
-	return false, err
+	return db.Compact(context.Background())
 }
 
 // tended takes note of how that went.
-func (s *Store) tended(panicked bool, err error) {
+func (s *Store) tended(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.untended = err; err == nil {
@@ -226,7 +226,7 @@ func (s *Store) tended(panicked bool, err error) {
 	s.untended = fmt.Errorf("series in %s could not be compacted, which is tried again: %w", s.dir, err)
 	s.log.Error("the series could not be compacted; it is tried again", "dir", s.dir, "cause", err.Error())
 	s.counters.Untended++
-	s.suspect = s.suspect || panicked
+	s.suspect = s.suspect || errors.Is(err, errGaveUp)
 }
 
 // Untended is why the last attempt to compact failed, nil when it did not.

@@ -55,18 +55,6 @@ func readRaw(t *testing.T, h storage.History) *raw {
 	return r
 }
 
-// sample is NaN where there is none.
-func (r *raw) sample(minute int64, match map[string]string) float64 {
-	s := r.find(match)
-	if s == nil {
-		return math.NaN()
-	}
-	if v, ok := s.at[minute]; ok {
-		return v
-	}
-	return math.NaN()
-}
-
 func (r *raw) find(match map[string]string) *rawSeries {
 	for i := range r.series {
 		same := true

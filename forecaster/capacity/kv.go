@@ -2,7 +2,6 @@ package capacity
 
 import (
 	"fmt"
-	"math"
 	"strings"
 )
 
@@ -100,27 +99,4 @@ func (m Model) element(kvDType string) (float64, error) {
 		return 1, nil
 	}
 	return 0, fmt.Errorf("KV cache dtype %q is unknown; set kv_dtype to auto, float32, bfloat16, float16, fp8 or int8", name)
-}
-
-// Memory is the GPU memory of one replica and what takes it before any token is cached.
-type Memory struct {
-	GPUBytes       float64 // of one GPU
-	GPUs           int     // per replica
-	Utilization    float64 // share of GPUBytes the engine may use, 0..1
-	WeightsBytes   float64 // of the whole replica
-	WorkspaceBytes float64 // activations, graphs and communication buffers, on each GPU
-	Fragmentation  float64 // share of the cache lost to partly filled blocks, 0..1
-}
-
-// TokensPerReplica is how many tokens the KV cache of one replica holds:
-//
-//	gpus · (memory · utilization − workspace) − weights, over bytes per token, · (1 − fragmentation)
-//
-// rounded down; 0 when nothing is left for the cache.
-func TokensPerReplica(m Memory, kv KVBytes) float64 {
-	free := float64(m.GPUs)*(m.GPUBytes*m.Utilization-m.WorkspaceBytes) - m.WeightsBytes
-	if !(free > 0) || !(kv.PerReplica > 0) {
-		return 0
-	}
-	return math.Floor(free / kv.PerReplica * (1 - m.Fragmentation))
 }

@@ -148,32 +148,6 @@ func FuzzParseModel(f *testing.F) {
 	})
 }
 
-func TestTokensPerReplica(t *testing.T) {
-	const gib = 1 << 30
-	kv := KVBytes{PerReplica: 320 << 10, PerGPU: 80 << 10}
-	m := Memory{GPUBytes: 80 * gib, GPUs: 4, Utilization: 0.9, WeightsBytes: 140 * gib, WorkspaceBytes: 2 * gib}
-	tests := []struct {
-		name   string
-		change func(*Memory)
-		want   float64
-	}{
-		{"4 × 80 GiB hold 140 GiB of weights and 140 GiB of cache", func(*Memory) {}, 140 * gib / (320 << 10)},
-		{"half of it lost", func(m *Memory) { m.Fragmentation = .5 }, 70 * gib / (320 << 10)},
-		{"no room", func(m *Memory) { m.WeightsBytes = 300 * gib }, 0},
-		{"not a number", func(m *Memory) { m.GPUBytes = math.NaN() }, 0},
-	}
-	for _, tt := range tests {
-		m := m
-		tt.change(&m)
-		if got := TokensPerReplica(m, kv); math.Abs(got-tt.want) > 1 {
-			t.Errorf("%s: %.0f tokens, want %.0f", tt.name, got, tt.want)
-		}
-	}
-	if got := TokensPerReplica(m, KVBytes{}); got != 0 {
-		t.Errorf("%v tokens of no size", got)
-	}
-}
-
 func TestDecodeRate(t *testing.T) {
 	for _, tt := range []struct {
 		rates Rates

@@ -2,6 +2,7 @@ package draw
 
 import (
 	"encoding/xml"
+	"errors"
 	"io"
 	"math"
 	"strings"
@@ -54,7 +55,7 @@ func TestChartIsWellFormed(t *testing.T) {
 	d := xml.NewDecoder(strings.NewReader(out))
 	for {
 		token, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

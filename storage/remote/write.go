@@ -204,12 +204,11 @@ var unsound = []int{
 
 // send makes one delivery, with retries while the receiver is away or busy.
 func (w *Writer) send(ctx context.Context, data []byte) error {
-	kind, message := remoteapi.WriteV1MessageType, any(nil)
 	raw, err := unpack(data)
 	if err != nil {
 		return err
 	}
-	message = raw
+	kind, message := remoteapi.WriteV1MessageType, any(raw)
 	if w.protocol == 2 {
 		kind = remoteapi.WriteV2MessageType
 		if message, err = raw.version2(); err != nil {
