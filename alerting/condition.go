@@ -3,6 +3,7 @@ package alerting
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -61,10 +62,11 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 		who = describe(d.Drivers, pf, d.Binding)
 	}
 	var out []Condition
+	help := relief(d, pf)
 	for i := range d.Resources {
-		out = append(out, saturation(d, &d.Resources[i], who, cfg)...)
+		out = append(out, saturation(d, &d.Resources[i], who, help, cfg)...)
 	}
-	out = append(out, limit(d, who, cfg)...)
+	out = append(out, limit(d, who, help, cfg)...)
 	out = append(out, degraded(d, pf, cfg)...)
 	out = append(out, faulty(d, pf, cfg)...)
 	return append(out, causes(d, pf, cfg)...)
@@ -87,28 +89,32 @@ func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	return []Condition{condition(d, TelemetryFault, "", Warning, cfg, fmt.Sprintf("Pool %s: %s.", d.Pool, strings.Join(faults, "; ")))}
 }
 
-// saturation is the warning that a resource runs out, and the page when it does so before a new replica can be ready.
-func saturation(d *Decision, r *ResourceEvidence, who string, cfg Config) []Condition {
+// saturation is the warning that a resource runs out, and the page when it does so before a new replica can be ready. What the
+// replicas kept for failures still carry is no page: it takes a failure for anybody to notice.
+func saturation(d *Decision, r *ResourceEvidence, who, help string, cfg Config) []Condition {
 	if r.Probability < fadeShare*cfg.AlertProbability {
 		return nil
 	}
-	probable := r.Probability >= cfg.AlertProbability
-	late := r.ETA.P50 != forecaster.Never && r.ETA.P50 < d.Lead
+	probable, spare := r.Probability >= cfg.AlertProbability, d.ReserveHolds(r)
+	late := r.ETA.P50 != forecaster.Never && r.ETA.P50 < d.Lead && !spare
 	text := story(d, r, who, cfg)
 	if d.Needed > d.Limit {
 		text += " " + short(d) + "."
 	}
 	warning := text
-	if !late && d.Needed <= d.Limit && d.Desired > d.Ready {
-		warning += " If that fails, " + relief(d) + "."
+	switch {
+	case spare:
+		warning += " Only if a replica fails before then, " + help + "."
+	case !late && d.Needed <= d.Limit && d.Desired > d.Ready:
+		warning += " If that fails, " + help + "."
 	}
 	out := []Condition{condition(d, SaturationAhead, r.Dimension, Warning, cfg, warning).load(d, who)}
 	// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it. Where a limit blocks
 	// what is needed, the page is that of the limit.
 	out[0].Fading = !probable || late
 	if late && (r.Dimension != d.Binding || d.Needed <= d.Limit) {
-		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r.Dimension), cfg,
-			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.", text, span(d.Lead), relief(d))).load(d, who)
+		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r), cfg,
+			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.", text, span(d.Lead), help)).load(d, who)
 		page.Fading, page.Immediate = !probable, r.Probability >= sureProbability
 		out = append(out, page)
 	}
@@ -116,16 +122,23 @@ func saturation(d *Decision, r *ResourceEvidence, who string, cfg Config) []Cond
 }
 
 // gravity is whether a saturation that cannot be averted is worth waking someone: only for the resource that binds, so that
-// one cause makes one page; and only on evidence, not in the first hour of history or on replicas that nobody reported.
-func gravity(d *Decision, resource string) Severity {
-	if resource == d.Binding && d.Confidence != forecaster.Cold && !d.SupplyAssumed {
+// one cause makes one page; and only on evidence, not in the first hour of history or on replicas that nobody reported; and
+// not for want of a reserve alone.
+func gravity(d *Decision, r *ResourceEvidence) Severity {
+	if r.Dimension == d.Binding && d.Confidence != forecaster.Cold && !d.SupplyAssumed && !d.ReserveHolds(r) {
 		return Page
 	}
 	return Warning
 }
 
+// ReserveHolds says that a resource runs out only if replicas fail: a projection goes without those kept for failures, and with
+// them what is ready carries the quantile of demand that decisions provide for.
+func (d *Decision) ReserveHolds(r *ResourceEvidence) bool {
+	return d.Reserves.Failure > 0 && r.NeedReplicas <= d.Ready && r.Demand < r.PerReplica*float64(d.Ready)
+}
+
 // limit is the page that a bound of the pool blocks what a probable saturation needs.
-func limit(d *Decision, who string, cfg Config) []Condition {
+func limit(d *Decision, who, help string, cfg Config) []Condition {
 	if d.Needed <= d.Limit || d.Probability < fadeShare*cfg.AlertProbability {
 		return nil
 	}
@@ -133,8 +146,11 @@ func limit(d *Decision, who string, cfg Config) []Condition {
 	if r == nil {
 		return nil
 	}
-	c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r.Dimension), cfg,
-		fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, r, who, cfg), short(d), relief(d))).load(d, who)
+	if d.ReserveHolds(r) {
+		help = "go without a reserve"
+	}
+	c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r), cfg,
+		fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, r, who, cfg), short(d), help)).load(d, who)
 	c.Fading = d.Probability < cfg.AlertProbability
 	return []Condition{c}
 }
@@ -249,16 +265,17 @@ func written(tick time.Time, eta time.Duration) string {
 
 // story tells a saturation like a colleague would: what, when, how sure, who, and what was done about it.
 func story(d *Decision, r *ResourceEvidence, who string, cfg Config) string {
-	what, have := noun(r.Dimension)+" may run out", r.PerReplica*float64(d.Ready)
+	s := fmt.Sprintf("Pool %s: ", d.Pool)
+	window := span(d.Lead + cfg.Hold)
+	have := r.PerReplica * float64(d.Ready)
 	switch {
-	case have > 0 && r.Demand >= have:
-		what = exhausted(r.Dimension) + " now"
+	case have > 0 && r.Demand >= have: // what is so has no time, and the odds are of what comes
+		s += fmt.Sprintf("%s now: demand is %s of the capacity of %s, and %s likely to exceed it in the next %s",
+			exhausted(r.Dimension), share100(r.Demand/have), count(d.Ready), percent(r.Probability), window)
 	case r.ETA.P50 != forecaster.Never:
-		what = exhausted(r.Dimension) + " " + eta(r.ETA)
-	}
-	s := fmt.Sprintf("Pool %s: %s %s", d.Pool, what, odds(r.ETA, r.Probability, span(d.Lead+cfg.Hold)))
-	if have > 0 {
-		s += fmt.Sprintf("; demand is %s of the capacity of %s", percent(r.Demand/have), count(d.Ready))
+		s += d.unless(r) + exhausted(r.Dimension) + " " + eta(r.ETA) + " " + odds(r.ETA, r.Probability, window) + d.load(r)
+	default:
+		s += d.unless(r) + noun(r.Dimension) + " may run out " + odds(r.ETA, r.Probability, window) + d.load(r)
 	}
 	s += "."
 	if who != "" {
@@ -270,6 +287,30 @@ func story(d *Decision, r *ResourceEvidence, who string, cfg Config) string {
 	}
 	return s
 }
+
+// unless begins a sentence about what happens only if replicas fail.
+func (d *Decision) unless(r *ResourceEvidence) string {
+	if d.ReserveHolds(r) {
+		return "should " + count(d.Reserves.Failure) + " fail, "
+	}
+	return ""
+}
+
+// load is the demand of now against what is ready, to follow a clause; "" where there is nothing to hold it against.
+func (d *Decision) load(r *ResourceEvidence) string {
+	have := r.PerReplica * float64(d.Ready)
+	if !(have > 0) {
+		return ""
+	}
+	text := fmt.Sprintf("; demand is %s of the capacity of %s", share100(r.Demand/have), count(d.Ready))
+	if less := d.Ready - d.Reserves.Failure; d.Reserves.Failure > 0 && less > 0 {
+		text += fmt.Sprintf(", %s without the %d kept for failures", share100(r.Demand/(r.PerReplica*float64(less))), d.Reserves.Failure)
+	}
+	return text
+}
+
+// share100 is a ratio that may exceed 1, for people; 1 is nothing special to it.
+func share100(p float64) string { return fmt.Sprintf("%.0f %%", 100*p) }
 
 // done says what was asked for, and when it helps.
 func done(d *Decision) string {
@@ -318,8 +359,9 @@ func consequence(d *Decision, cfg Config) string {
 const maxRelief = 2
 
 // relief is what is left when scaling does not help, in the middle of a sentence: the admission limits of the decision,
-// the hardest first.
-func relief(d *Decision) string {
+// the hardest first. A limit stands beside what its class sends now and is expected to send, so that nobody takes it for a cut
+// of the one or the other.
+func relief(d *Decision, pf *forecaster.PoolForecast) string {
 	limits := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
 	if len(limits) == 0 {
 		if len(d.Drivers) == 0 {
@@ -334,18 +376,46 @@ func relief(d *Decision) string {
 			parts = append(parts, "nothing of class "+l.Class)
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s tokens/s of class %s (%s less than it will ask for)", amount(l.TokensPerS), l.Class, percent(1-l.Share)))
+		of := coarse(l.TokensPerS/l.Share) + " expected"
+		if now, ok := tokensNow(pf, l.Class); ok {
+			of = coarse(now) + " now, " + of
+		}
+		parts = append(parts, fmt.Sprintf("at most %s tokens/s of class %s (%s)", coarse(l.TokensPerS), l.Class, of))
 	}
-	text := "shed or delay load: let in " + strings.Join(parts, ", ")
+	text := "shed or delay load. Let in " + strings.Join(parts, ", ")
 	if len(limits) > maxRelief {
 		text += ", and of others what the event says"
 	}
-	return text
+	return text + "; cached prompt tokens do not count"
+}
+
+// tokensNow are the tokens per second, prompt tokens to compute and output tokens, that a class asks for now; ok is false
+// when that is not known.
+func tokensNow(pf *forecaster.PoolForecast, class string) (tokensPerS float64, ok bool) {
+	if pf == nil || class == features.OverflowClass { // which stands for more classes in a limit
+		return 0, false
+	}
+	for i := range pf.Classes {
+		if f := &pf.Classes[i]; f.Class == class && (f.Dimension == features.DimPrefill || f.Dimension == features.DimDecode) {
+			tokensPerS, ok = tokensPerS+f.Now.Mean, true
+		}
+	}
+	return tokensPerS, ok && finite(tokensPerS) > 0
+}
+
+// coarse is an amount in two digits: nobody sets a rate limit to three.
+func coarse(v float64) string {
+	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
+	return amount(math.Round(v/unit) * unit)
 }
 
 // short says what a limit keeps from being asked for.
 func short(d *Decision) string {
-	return fmt.Sprintf("It takes %s, and no more than %d are allowed (%s)", count(d.Needed), d.Limit, limits(d.Constraints))
+	takes := count(d.Needed)
+	if d.Reserves.Total() > 0 {
+		takes += ", the reserve included"
+	}
+	return fmt.Sprintf("It takes %s, and no more than %d are allowed (%s)", takes, d.Limit, limits(d.Constraints))
 }
 
 // limits are the keys of the bounds that held a decision back, from constraints such as "replicas.max 16: 19 wanted".

@@ -208,7 +208,7 @@ func TestDecideReason(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Mode = Active
 	d, _ := Decide(noon, in, State{}, cfg)
-	want := "KV memory full in ~19 min (p10 12, p90 27 min; 86 % within 18 min): asking for 14→19 replicas now because warm-up takes up to 13 min; driver: class agent: prompt length ×2.1."
+	want := "KV memory full in ~19 min (p10 12, p90 27 min; 86 % likely within 18 min): asking for 14→19 replicas now because warm-up takes up to 13 min; driver: class agent: prompt length ×2.1."
 	if d.Reason != want {
 		t.Errorf("got  %s\nwant %s", d.Reason, want)
 	}

@@ -37,7 +37,7 @@ func heaviestOf(drivers []forecaster.Driver) *forecaster.Driver {
 }
 
 // describe is the principal of drivers in words, with all that changed about its class and how much of the growth it is:
-// class agent, tenant acme 62 %, 90 % of the rise, feature search 40 %: prompt length ×2.1, cache hit ratio 0.71→0.32, since 14:05 UTC. pf says what was before,
+// class agent, tenant acme (62 % of it, 90 % of its rise), feature search (40 % of it): prompt length ×2.1, cache hit ratio 0.71→0.32, since 14:05 UTC. pf says what was before,
 // and may be nil.
 func describe(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimension string) string {
 	first := principal(drivers)
@@ -132,18 +132,22 @@ func change(d *forecaster.Driver) string {
 	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(d.Cause, "_", " "), d.Factor)
 }
 
-// portion is a share, how far off it may be where that matters, and the share of the rise; nothing when it is not known or
-// all.
+// portion says in brackets which share of a class somebody has, how far off that may be where it matters, and the share of
+// the rise; nothing when it is not known or all.
 func portion(share, margin, rise float64) string {
 	if !(share > 0) || share >= .995 && margin < 0.05 {
 		return ""
 	}
-	text := " " + percent(share)
+	text := percent(share)
 	if margin >= 0.05 {
-		text += fmt.Sprintf(" (±%.0f %%)", math.Ceil(100*margin))
+		text += fmt.Sprintf(" ± %.0f %%", math.Ceil(100*margin))
 	}
-	if rise > 0 {
-		text += ", " + percent(rise) + " of the rise"
+	text += " of it"
+	switch {
+	case rise >= .995:
+		text += ", all of its rise"
+	case rise > 0:
+		text += ", " + percent(rise) + " of its rise"
 	}
-	return text
+	return " (" + text + ")"
 }

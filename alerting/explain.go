@@ -110,7 +110,13 @@ func steps(d *Decision) []Step {
 func otherwise(d *Decision) []string {
 	var out []string
 	if r := d.binding(); r != nil {
-		text := fmt.Sprintf("With the %s there were, %s runs out within the lead window with a probability of %s", count(d.Ready+d.Pending), noun(r.Dimension), percent(r.Probability))
+		had := count(d.Ready + d.Pending)
+		if n := d.Reserves.Failure; n > 0 && d.Ready > n {
+			had += fmt.Sprintf(" there were, %d of them kept for failures", n)
+		} else {
+			had += " there were"
+		}
+		text := fmt.Sprintf("With the %s, %s runs out within the lead window with a probability of %s", had, noun(r.Dimension), percent(r.Probability))
 		if r.ETA.P50 != forecaster.Never {
 			text += fmt.Sprintf(", at the median at %s", clock(d.Tick.Add(r.ETA.P50)))
 		}

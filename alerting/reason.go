@@ -87,7 +87,7 @@ func outlook(d *Decision, cfg Config) string {
 	}
 	window := span(d.Lead + cfg.Hold)
 	if d.Probability >= 0.5 && d.ETA.P50 != forecaster.Never {
-		return fmt.Sprintf("%s %s %s", exhausted(d.Binding), eta(d.ETA), odds(d.ETA, d.Probability, window))
+		return d.unless(r) + exhausted(d.Binding) + " " + eta(d.ETA) + " " + odds(d.ETA, d.Probability, window)
 	}
 	text := fmt.Sprintf("%s needs %s at the %s quantile of demand within %s (%s to run out)",
 		noun(d.Binding), count(r.NeedReplicas), percent(d.Quantile), window, percent(d.Probability))
@@ -127,14 +127,13 @@ func eta(e forecaster.ETA) string {
 	case e.P90 > 0 || e.P90 == forecaster.Never:
 		return "any minute"
 	}
-	return "now"
+	return "within a minute"
 }
 
-// odds say how sure a time is: (p10 12, p90 27 min; 86 % within 18 min). What is the case already has no range.
+// odds say how sure a time is: (p10 12, p90 27 min; 86 % likely within 18 min). What is due at once has no range.
 func odds(e forecaster.ETA, probability float64, window string) string {
-	text := fmt.Sprintf("%s within %s)", percent(probability), window)
 	if e.P90 <= 0 && e.P90 != forecaster.Never {
-		return "(" + text
+		return "(" + percent(probability) + " likely)"
 	}
 	edge := func(d time.Duration) string {
 		if d == forecaster.Never {
@@ -142,7 +141,7 @@ func odds(e forecaster.ETA, probability float64, window string) string {
 		}
 		return fmt.Sprintf("%.0f", d.Minutes())
 	}
-	return fmt.Sprintf("(p10 %s, p90 %s min; %s", edge(e.P10), edge(e.P90), text)
+	return fmt.Sprintf("(p10 %s, p90 %s min; %s likely within %s)", edge(e.P10), edge(e.P90), percent(probability), window)
 }
 
 func count(n int) string {

@@ -1,14 +1,16 @@
 package alerting
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -21,6 +23,7 @@ var nights = []struct {
 	alert    AlertName
 	decision func(d *Decision)
 	forecast func(pf *forecaster.PoolForecast)
+	load     float64 // of what is ready; 0 is 96 %
 }{
 	{name: "agents' prompts doubled", alert: SaturationAhead},
 	{name: "the same, known by the minute", alert: SaturationAhead, decision: func(d *Decision) { d.Drivers[0].Since = noon.Add(-25 * time.Minute) }},
@@ -53,6 +56,28 @@ var nights = []struct {
 	{name: "the budget is the limit", alert: AtCapacityLimit, decision: func(d *Decision) {
 		d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = 16, 16, 23, 16, []string{"budget_hour_usd 16: 23 wanted"}
 		d.Admission = []AdmissionLimit{{"summarise", 40_200, .61}}
+	}},
+	{name: "more now than is expected, and both above the limit", alert: TooLateToWarm, load: 1.1, decision: func(d *Decision) {
+		d.Reserves.Failure, d.ETA.P10, d.ETA.P50 = 0, 0, 0
+		d.Admission = []AdmissionLimit{{"agent", 777, .98}, {"chat", 179, .98}}
+	}, forecast: func(pf *forecaster.PoolForecast) {
+		for _, c := range []struct {
+			class, dimension string
+			now              float64
+		}{{"agent", "prefill", 790}, {"agent", "decode", 64}, {"agent", "kv", 9000}, {"chat", "prefill", 110}, {"chat", "decode", math.NaN()}} {
+			pf.Classes = append(pf.Classes, forecaster.Forecast{Key: features.Key{Class: c.class}, Dimension: c.dimension, Now: features.Estimate{Mean: c.now}})
+		}
+	}},
+	{name: "a newcomer", alert: SaturationAhead, decision: func(d *Decision) {
+		d.Drivers[0].Tenant, d.Drivers[0].TenantShare, d.Drivers[0].TenantRise, d.Drivers[0].Feature = "newcorp", .17, .998, ""
+	}},
+	{name: "only the reserve is at stake", alert: SaturationAhead, load: .55, decision: func(d *Decision) {
+		d.ETA.P10, d.ETA.P50, d.ETA.P90, d.Ready, d.Pending, d.Desired = 0, 0, forecaster.Never, 2, 1, 3
+		d.Resources[0].NeedReplicas = 2
+	}},
+	{name: "a limit keeps the reserve out", alert: AtCapacityLimit, load: .55, decision: func(d *Decision) {
+		d.ETA.P10, d.ETA.P50, d.ETA.P90, d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = 0, 0, forecaster.Never, 2, 2, 3, 2, []string{"replicas.max 2: 3 wanted"}
+		d.Resources[0].NeedReplicas = 2
 	}},
 	{name: "the gateway is silent", alert: TelemetryStale, decision: func(d *Decision) {
 		d.Stale, d.Reason = true, "no telemetry since 11:48 UTC (12 min): holding 14 replicas."
@@ -101,7 +126,7 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 		if night.forecast != nil {
 			night.forecast(pf)
 		}
-		d.Resources[0].Demand = .96 * d.Resources[0].PerReplica * float64(d.Ready)
+		d.Resources[0].Demand = cmp.Or(night.load, .96) * d.Resources[0].PerReplica * float64(d.Ready)
 		d.Resources[0].Dimension, d.Resources[0].Probability, d.Resources[0].ETA = d.Binding, d.Probability, d.ETA
 		conditions := Conditions(&d, pf, cfg)
 		at := slices.IndexFunc(conditions, func(c Condition) bool { return c.Name == night.alert && !c.Fading })
@@ -125,7 +150,7 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(text.String(), "\n")); diff != "" {
+	if diff := gocmp.Diff(strings.Split(string(want), "\n"), strings.Split(text.String(), "\n")); diff != "" {
 		t.Errorf("alerts changed (-want +got):\n%s", diff)
 	}
 }
@@ -138,10 +163,10 @@ func TestAnnotations(t *testing.T) {
 	delete(got, "summary") // see above
 	want := map[string]string{
 		"action": "KV memory full in ~19 min.", "mode": "active", "decision": "llama70b-h100-12", "probability": "0.86", "eta": "2026-03-02T12:19:00Z",
-		"driver":      "class agent, tenant acme 62 %, feature search 40 %: prompt length ×2.1",
+		"driver":      "class agent, tenant acme (62 % of it), feature search (40 % of it): prompt length ×2.1",
 		"runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

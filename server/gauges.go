@@ -181,6 +181,14 @@ var families = []family{
 			add(float64(d.Ready), "pool", d.Pool, "state", "ready")
 		}
 	}},
+	{"forewarm_reserve_holds", "gauge", "1 when a resource runs out only if replicas fail: what is ready, those kept for failures included, carries it.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			d := &out.Decisions[i]
+			for j := range d.Resources {
+				add(truth(d.ReserveHolds(&d.Resources[j])), "pool", d.Pool, "resource", d.Resources[j].Dimension)
+			}
+		}
+	}},
 	{"forewarm_saturation_eta_seconds", "untyped", "Quantile of the time to saturation; +Inf beyond the forecast horizon.", func(out *forewarm.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			add(etaSeconds(r.ETA.P10), "pool", pool, "resource", r.Dimension, "quantile", "0.1")
@@ -209,7 +217,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_utilisation_ratio", "gauge", "Newest demand over the capacity that is ready.", func(out *forewarm.Output, add add) {
+	{"forewarm_utilisation_ratio", "gauge", "Newest demand over the capacity that is ready, without the replicas kept for failures.", func(out *forewarm.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			add(r.Utilisation, "pool", pool, "resource", r.Dimension)
 		})

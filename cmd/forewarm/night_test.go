@@ -62,7 +62,7 @@ var nightCauses = []struct {
 		newcomer := c[1]
 		newcomer.tenant, newcomer.perMinute = "newcorp", 12*min(m/nightSpan, 1)
 		return append(c, newcomer)
-	}, warning: alerting.TooLateToWarm, facts: []string{"class agent, tenant newcorp ", " of the rise: request rate ×"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"class agent, tenant newcorp ", " of its rise): request rate ×"}},
 	{pool: "shift", change: func(c []class, _ float64) []class {
 		c[0].perMinute, c[1].perMinute = c[0].perMinute*1.8, c[1].perMinute*1.8
 		return c
