@@ -120,6 +120,16 @@ func ContentTypeOf(name string) (contentType string, ok bool) {
 	return "", false
 }
 
+// HoldsPrompts says whether messages of the format of that name may hold what users wrote, by its schema. NVIDIA Dynamo's
+// traces do not, unless they are asked for payloads.
+func HoldsPrompts(name string) bool {
+	switch name {
+	case "litellm", "openai", "envoy", "sglang", "otlp", "otlp-json":
+		return true
+	}
+	return false
+}
+
 // Decode appends to b what one message carries, and its refusals. It never fails as a whole: a record that cannot be
 // used is refused with a reason, the other records of the message stay. Nothing in b aliases data. O(len(data)).
 func Decode(m Meta, data []byte, lim Limits, b *Batch) {

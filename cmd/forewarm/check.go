@@ -87,11 +87,14 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		return err
 	}
 	for _, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
-		jetstream.EnsureTelemetry, jetstream.EnsureSignals, jetstream.EnsureForecasts,
+		jetstream.EnsureTelemetry, jetstream.EnsureIntake, jetstream.EnsureSignals, jetstream.EnsureForecasts,
 	} {
 		s, err := ensure(ctx, js, cfg.NATS)
 		if err != nil {
 			return usageError{err}
+		}
+		if s == nil {
+			continue // there are no sources to relay
 		}
 		i := s.CachedInfo()
 		fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", i.Config.Name, i.State.Msgs, i.Config.Subjects)

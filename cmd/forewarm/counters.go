@@ -27,7 +27,7 @@ func (d *daemon) exportCounters() {
 		name, help string
 		value      func() uint64
 	}{
-		{"forewarm_stream_lost_messages_total", "Messages gone from the telemetry stream before they were read.", d.consumer.Lost},
+		{"forewarm_stream_lost_messages_total", "Messages gone from the telemetry stream, or from what sources sent, before they were read.", d.lost},
 		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
 		{"forewarm_snapshots_damaged_total", "Snapshot files found damaged.", func() uint64 {
 			d.mu.Lock()

@@ -45,6 +45,8 @@ type daemon struct {
 	js       natsjs.JetStream
 	stream   storage.Stream
 
+	intakeStream natsjs.Stream // nil when no source needs a relay
+
 	store     *storage.Store
 	queue     *storage.Queue // with writer, nil when nothing is sent to a remote
 	writer    *remote.Writer
@@ -53,7 +55,8 @@ type daemon struct {
 	snapshots *storage.Snapshots // of the goroutine that saves, or else of the fold's
 
 	consumer   *jetstream.Consumer
-	scraper    *scrape.Scraper // nil when nothing is scraped
+	relay      *jetstream.Relay // nil when no source needs one
+	scraper    *scrape.Scraper  // nil when nothing is scraped
 	deadLetter *jetstream.DeadLetter
 	listeners  *listener.Listeners
 	dispatcher *sink.Dispatcher
@@ -189,6 +192,12 @@ func (d *daemon) openSources(first uint64) error {
 				zap.Uint64("wanted", want), zap.Uint64("got", got))
 		},
 	})
+	if d.intakeStream != nil {
+		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
+			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewInlet(d.js, d.cfg.NATS.Prefix).Store,
+			Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.CountIgnored, Log: d.log,
+		})
+	}
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
 	if err := d.openListeners(fields); err != nil {
 		return usageError{err}
@@ -242,7 +251,8 @@ func (d *daemon) join(ctx context.Context) (err error) {
 	}
 	info := telemetry.CachedInfo()
 	d.stream = storage.Stream{Name: info.Config.Name, Created: info.Created}
-	return nil
+	d.intakeStream, err = jetstream.EnsureIntake(ctx, d.js, c)
+	return err
 }
 
 func (d *daemon) openStorage() (err error) {
@@ -396,6 +406,9 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 		group.Go(func() error { return ticker.Run(ctx) })
 	}
 	group.Go(func() error { return d.listeners.Run(ctx) })
+	if d.relay != nil {
+		group.Go(func() error { return d.relay.Run(ctx) })
+	}
 	if d.scraper != nil {
 		group.Go(func() error { return d.scraper.Run(ctx) })
 	}

@@ -99,11 +99,20 @@ func (d *daemon) ticks(now time.Time) bool {
 	return !d.tickedAt.IsZero() && now.Sub(d.tickedAt) <= d.cfg.Server.StaleAfter
 }
 
+// lost counts messages that were gone before they were read.
+func (d *daemon) lost() uint64 {
+	n := d.consumer.Lost()
+	if d.relay != nil {
+		n += d.relay.Lost()
+	}
+	return n
+}
+
 // takenIn is what became of telemetry so far.
 func (d *daemon) takenIn() intake {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return intake{d.folded, d.consumer.Lost(), maps.Clone(d.refusals)}
+	return intake{d.folded, d.lost(), maps.Clone(d.refusals)}
 }
 
 // noteRefused counts what could not be used; what was sent again is none of that.

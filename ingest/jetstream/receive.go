@@ -125,15 +125,20 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 		b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonUnknownSubject, Detail: detail})
 		return
 	}
-	if contentType := header(m.Headers(), headerContentType); contentType != "" {
+	describe(&about, m.Headers())
+	about.Fields = c.cfg.Fields
+	c.decoder.Decode(about, m.Data(), c.cfg.Limits, b)
+}
+
+// describe adds what the headers of a message say of it.
+func describe(about *ingest.Meta, h nats.Header) {
+	if contentType := header(h, headerContentType); contentType != "" {
 		about.ContentType = contentType
 	}
-	about.Fields = c.cfg.Fields
 	if about.Kind != ingest.KindWindow { // the subject names the agent, and may be what it is authorised for
-		about.Source = header(m.Headers(), ingest.HeaderSource)
+		about.Source = header(h, ingest.HeaderSource)
 	}
-	about.Encoding = strings.Join(headerValues(m.Headers(), headerContentEncoding), ", ")
-	c.decoder.Decode(about, m.Data(), c.cfg.Limits, b)
+	about.Encoding = strings.Join(headerValues(h, headerContentEncoding), ", ")
 }
 
 // The headers that say how a message is encoded.

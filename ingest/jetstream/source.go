@@ -9,8 +9,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// Source is a subject that others publish to in a format of their own. The telemetry stream takes it in, and messages
-// that name no content type are read in that format.
+// Source is a subject that others publish to in a format of their own, in which messages that name no content type are
+// read. The telemetry stream takes it in; or a [Relay] does, where messages may hold what users wrote.
 type Source struct {
 	Subject string `yaml:"subject"` // outside Prefix; * and > are allowed
 	Format  string `yaml:"format"`  // one of ingest.Formats
@@ -50,6 +50,16 @@ func (c *Config) validateSources() error {
 		}
 	}
 	return nil
+}
+
+// intake gives the subjects of the sources that a [Relay] takes in: those which hold prompts, and are in none of stored.
+func (c *Config) intake(stored []string) (subjects []string) {
+	for _, s := range c.Sources {
+		if ingest.HoldsPrompts(s.Format) && !slices.ContainsFunc(stored, func(have string) bool { return covers(have, s.Subject) }) {
+			subjects = append(subjects, s.Subject)
+		}
+	}
+	return subjects
 }
 
 // route is what a subject outside the prefix says of its messages.

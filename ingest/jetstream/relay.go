@@ -1,0 +1,175 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// A Relay takes in the sources whose messages hold what users wrote (see [ingest.HoldsPrompts]): it decodes each message
+// and stores what it carries in the telemetry stream, as native records. Until that is done the message waits in the intake
+// stream, in the server's memory; so no prompt comes to rest on a disk of Forewarm's, and a restart of the daemon loses
+// nothing. What comes while the intake is full takes the place of the oldest, which is counted as lost.
+//
+// A message may be relayed twice, where the daemon dies between storing its records and saying so: the fold drops records
+// whose ids it has seen.
+type Relay struct {
+	js     jetstream.JetStream
+	stream string
+	cfg    RelayConfig
+	routes []route
+
+	// Owned by the goroutine of Run.
+	decoder ingest.Decoder
+	batch   ingest.Batch
+	held    []jetstream.Msg // that batch was decoded from
+	last    uint64          // sequence that was delivered last, 0 for none
+
+	lost atomic.Uint64
+}
+
+// RelayConfig is what a [Relay] needs of others.
+type RelayConfig struct {
+	Sources []Source
+	Fields  *ingest.FieldMap
+	Limits  ingest.Limits
+	Store   func(context.Context, *ingest.Batch) error // see [Inlet.Store]
+	Refused func([]ingest.Refusal)                     // is told of records that could not be used
+	Ignored func(int)                                  // and how many carry no demand
+	Log     *zap.Logger
+}
+
+const (
+	relayDurable  = "forewarm"
+	relayMessages = 256 // most that are stored at once
+	relayAckWait  = 30 * time.Second
+)
+
+// NewRelay relays what comes into the stream that [EnsureIntake] made.
+func NewRelay(js jetstream.JetStream, stream string, cfg RelayConfig) *Relay {
+	return &Relay{js: js, stream: stream, cfg: cfg, routes: routesOf(cfg.Sources)}
+}
+
+// Lost counts the messages that gave way to newer ones before they could be relayed.
+func (r *Relay) Lost() uint64 { return r.lost.Load() }
+
+// Run relays until ctx ends, and then returns nil.
+func (r *Relay) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := r.session(ctx); ctx.Err() == nil {
+			r.cfg.Log.Warn("sources interrupted, trying again", zap.String("stream", r.stream), zap.Error(err))
+			sleep(ctx, retryWait)
+		}
+	}
+	return nil
+}
+
+// session relays until something breaks.
+func (r *Relay) session(ctx context.Context) error {
+	consumer, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	limit := max(fetchBytes, 2*int(r.js.Conn().MaxPayload()))
+	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(relayMessages, limit), jetstream.PullHeartbeat(fetchHeartbeat))
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)()
+	r.batch.Reset()
+	r.held = r.held[:0]
+	for {
+		m, err := messages.Next()
+		if err == nil {
+			err = r.take(ctx, m)
+		}
+		if err != nil {
+			for _, m := range r.held { // so that they come again at once
+				_ = m.Nak()
+			}
+			return err
+		}
+	}
+}
+
+func (r *Relay) open(ctx context.Context) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	return r.js.CreateOrUpdateConsumer(ctx, r.stream, jetstream.ConsumerConfig{
+		Durable: relayDurable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: relayAckWait, MaxAckPending: 2 * relayMessages, MemoryStorage: true,
+	})
+}
+
+// take decodes a message, and stores what is held once no more is there for now, or enough.
+func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
+	meta, err := m.Metadata()
+	if err != nil {
+		return err
+	}
+	if meta.NumDelivered == 1 {
+		if r.last != 0 && meta.Sequence.Stream > r.last+1 {
+			r.lost.Add(meta.Sequence.Stream - r.last - 1)
+			r.cfg.Log.Warn("sources sent more than could be taken in: the oldest messages are lost", zap.Uint64("messages", meta.Sequence.Stream-r.last-1))
+		}
+		r.last = meta.Sequence.Stream
+	}
+	about, ok := ingest.Meta{}, false
+	for i := range r.routes {
+		if covers(r.routes[i].subject, m.Subject()) {
+			about, ok = r.routes[i].about, true
+			break
+		}
+	}
+	if !ok { // of a source that is no longer one
+		return m.Ack()
+	}
+	describe(&about, m.Headers())
+	about.Fields = r.cfg.Fields
+	if len(r.held) > 0 && about.Source != r.batch.Source { // a batch has one producer
+		if err := r.flush(ctx); err != nil {
+			return err
+		}
+	}
+	r.batch.ReceivedAt = meta.Timestamp.UTC()
+	r.decoder.Decode(about, m.Data(), r.cfg.Limits, &r.batch)
+	r.held = append(r.held, m)
+	if meta.NumPending > 0 && len(r.held) < relayMessages && recordsOf(&r.batch) < parcelRecords {
+		return nil
+	}
+	return r.flush(ctx)
+}
+
+// flush stores what is held, and lets go of the messages.
+func (r *Relay) flush(ctx context.Context) error {
+	if recordsOf(&r.batch) > len(r.batch.Refused) {
+		ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+		defer cancel()
+		if err := r.cfg.Store(ctx, &r.batch); err != nil {
+			return err
+		}
+	}
+	if len(r.batch.Refused) > 0 {
+		r.cfg.Refused(r.batch.Refused)
+	}
+	r.cfg.Ignored(r.batch.Ignored)
+	for _, m := range r.held {
+		if err := m.Ack(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			return err
+		}
+	}
+	clear(r.held) // their data may hold prompts
+	r.held = r.held[:0]
+	if cap(r.batch.Requests) > parcelRecords || cap(r.batch.Refused) > parcelRecords {
+		r.batch = ingest.Batch{}
+	}
+	r.batch.Reset()
+	return nil
+}
