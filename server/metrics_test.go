@@ -2,8 +2,6 @@ package server
 
 import (
 	"bytes"
-	"errors"
-	"os/exec"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +16,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 func exposition(e *Exporter) string {
@@ -119,26 +118,11 @@ func TestGaugesDisappear(t *testing.T) {
 	})
 }
 
-// TestPromtool has Prometheus' own tool read and lint the whole of /metrics. It may find fault with what the metrics
-// library names by itself, and with nothing else.
+// TestPromtool lints the whole of /metrics.
 func TestPromtool(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("needs promtool: ", err)
-	}
 	e := fullExporter()
 	e.ExportWVA(WVA{Namespace: "llm", AcceleratorType: "H100"})
-	cmd := exec.CommandContext(t.Context(), promtool, "check", "metrics")
-	cmd.Stdin = strings.NewReader(exposition(e))
-	out, err := cmd.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 3) { // 3: read, and found fault with
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for line := range strings.Lines(string(out)) {
-		if !strings.HasPrefix(line, "go_") && !strings.HasPrefix(line, "process_") {
-			t.Error(strings.TrimSpace(line))
-		}
-	}
+	testenv.LintMetrics(t, exposition(e))
 }
 
 // TestWVA wants the gauges by which others are commanded for the pools whose advice may be obeyed, and for no other.

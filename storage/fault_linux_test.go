@@ -9,21 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-)
 
-// smallDisk mounts a file system of so many bytes, which takes root.
-func smallDisk(t *testing.T, bytes int) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("forewarm-test", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
-		if os.Getenv("FOREWARM_CI") == "1" {
-			t.Fatalf("no file system can be mounted to be filled: %v", err)
-		}
-		t.Skipf("no file system can be mounted to be filled: %v", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	return dir
-}
+	"github.com/forewarm/forewarm/internal/testenv"
+)
 
 // fill leaves so many bytes free; the returned function frees them.
 func fill(t *testing.T, dir string, leave int64) (free func()) {
@@ -55,7 +43,7 @@ func TestStoreOnAFullDisk(t *testing.T) {
 	const filled, freed, end = 130, 260, 400
 	for _, leave := range []int64{0, 4 << 10, 20 << 10, 36 << 10, 100 << 10, 260 << 10} {
 		t.Run(fmt.Sprintf("%d kB", leave>>10), func(t *testing.T) {
-			dir := smallDisk(t, 32<<20)
+			dir := testenv.SmallDisk(t, 32<<20)
 			s := openStore(t, config(dir))
 			s.disk, s.retry = blind{}, 0
 			var free func()
@@ -103,7 +91,7 @@ func TestStoreOnAFullDisk(t *testing.T) {
 
 // TestReadOnlyDisk: nothing starts, and each part names what it could not write; nobody is said to use the directory.
 func TestReadOnlyDisk(t *testing.T) {
-	dir := smallDisk(t, 64<<20)
+	dir := testenv.SmallDisk(t, 64<<20)
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 func TestAlertmanagerPosts(t *testing.T) {
@@ -152,10 +152,10 @@ func TestRealCluster(t *testing.T) {
 	defer pager.Close()
 	config := "route: {receiver: pager, group_by: [pool], group_wait: 1s, group_interval: 2s}\n" +
 		"receivers: [{name: pager, webhook_configs: [{url: '" + pager.URL + "'}]}]\n"
-	gossip := freeAddress(t)
+	gossip := testenv.FreeAddress(t)
 	cluster := []string{"--cluster.settle-timeout=500ms", "--cluster.gossip-interval=50ms", "--cluster.peer-timeout=1s"}
 	first := startAlertmanager(t, config, append(cluster, "--cluster.listen-address="+gossip)...)
-	second := startAlertmanager(t, config, append(cluster, "--cluster.listen-address="+freeAddress(t), "--cluster.peer="+gossip)...)
+	second := startAlertmanager(t, config, append(cluster, "--cluster.listen-address="+testenv.FreeAddress(t), "--cluster.peer="+gossip)...)
 
 	peers, err := NewAlertmanagers(AlertmanagerConfig{URLs: []string{first.url, second.url}})
 	if err != nil {
@@ -210,21 +210,13 @@ type alertmanager struct {
 
 func startAlertmanager(t *testing.T, config string, flags ...string) *alertmanager {
 	t.Helper()
-	binary, err := exec.LookPath("prometheus-alertmanager")
-	if err != nil {
-		if binary, err = exec.LookPath("alertmanager"); err != nil {
-			if os.Getenv("FOREWARM_CI") == "1" {
-				t.Fatal("no alertmanager to test against; install prometheus-alertmanager")
-			}
-			t.Skip("no alertmanager to test against; install prometheus-alertmanager")
-		}
-	}
+	binary := testenv.Alertmanager(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "alertmanager.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := testenv.FreeAddress(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, binary, append(flags, "--config.file="+file, "--storage.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)...)
 	if err := cmd.Start(); err != nil {
@@ -241,16 +233,6 @@ func startAlertmanager(t *testing.T, config string, flags ...string) *alertmanag
 		return resp.StatusCode == http.StatusOK
 	})
 	return a
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func list(t *testing.T, url string) (alerts []postable) {

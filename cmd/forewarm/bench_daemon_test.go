@@ -16,6 +16,7 @@ import (
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 var benchDay = flag.Int("day", 1440, "`minutes` of the day that the daemon of ten thousand classes goes through")
@@ -24,7 +25,7 @@ var benchDay = flag.Int("day", 1440, "`minutes` of the day that the daemon of te
 // starts it again on what it has saved.
 func (b *bench) daemonMemory() []row {
 	const classes = 10_000
-	s := &site{config: filepath.Join(b.t.TempDir(), "forewarm.yaml"), data: filepath.Join(b.t.TempDir(), "data"), nats: freeAddress(b.t), http: freeAddress(b.t)}
+	s := &site{config: filepath.Join(b.t.TempDir(), "forewarm.yaml"), data: filepath.Join(b.t.TempDir(), "data"), nats: testenv.FreeAddress(b.t), http: testenv.FreeAddress(b.t)}
 	writeFile(b.t, s.config, "nats: {embedded: {listen: "+s.nats+"}, stream: {max_bytes: 268435456}}",
 		"clock: event",
 		fmt.Sprintf("features: {max_classes: %d}", classes),

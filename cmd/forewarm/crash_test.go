@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestKills kills the daemon at random moments while a trace is replayed, with its NATS server inside it and outside.
@@ -65,7 +66,7 @@ func newSite(t *testing.T, trace string) *site {
 	dir := t.TempDir()
 	s := &site{
 		trace: trace, config: filepath.Join(dir, "forewarm.yaml"), data: filepath.Join(dir, "data"), store: filepath.Join(dir, "nats"),
-		nats: freeAddress(t), http: freeAddress(t),
+		nats: testenv.FreeAddress(t), http: testenv.FreeAddress(t),
 	}
 	s.write(t, "nats: {embedded: {listen: "+s.nats+", store_dir: "+s.store+"}}")
 	return s

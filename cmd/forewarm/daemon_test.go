@@ -23,6 +23,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // inProcess is a daemon in this process, where the race detector sees it, and a plain NATS client beside it.
@@ -279,20 +280,11 @@ func checkAlerts(t *testing.T, url string) {
 	}
 }
 
-// startAlertmanager runs Debian's Alertmanager, or the one that is called as its authors call it.
+// startAlertmanager runs an Alertmanager until the test ends.
 func startAlertmanager(t *testing.T) (url string) {
 	t.Helper()
-	binary, err := exec.LookPath("prometheus-alertmanager")
-	if err != nil {
-		binary, err = exec.LookPath("alertmanager")
-	}
-	switch {
-	case err != nil && os.Getenv("FOREWARM_CI") == "1":
-		t.Fatal("no alertmanager to test against; install prometheus-alertmanager")
-	case err != nil:
-		t.Skip("no alertmanager to test against; install prometheus-alertmanager")
-	}
-	dir, address := t.TempDir(), freeAddress(t)
+	binary := testenv.Alertmanager(t)
+	dir, address := t.TempDir(), testenv.FreeAddress(t)
 	config := writeFile(t, filepath.Join(dir, "alertmanager.yml"), "route: {receiver: none}", "receivers: [{name: none}]")
 	cmd := exec.CommandContext(t.Context(), binary, "--config.file="+config, "--storage.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--cluster.listen-address=")

@@ -5,36 +5,22 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
-
-// smallDisk mounts a file system of so many bytes, which takes root.
-func smallDisk(t *testing.T, bytes int) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("forewarm-test", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
-		if os.Getenv("FOREWARM_CI") == "1" {
-			t.Fatalf("no file system can be mounted to be filled: %v", err)
-		}
-		t.Skipf("no file system can be mounted to be filled: %v", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	return dir
-}
 
 // TestFullDisk fills the disk of a daemon in a process of its own: it goes on deciding and says that its history is degraded;
 // when there is room again it goes on by itself, the gap counted. It is killed on the full disk once, and starts there. In the
 // end nothing is damaged, and the journal lacks nothing.
 func TestFullDisk(t *testing.T) {
-	disk := smallDisk(t, 64<<20)
+	disk := testenv.SmallDisk(t, 64<<20)
 	data := filepath.Join(disk, "data")
-	address, page := freeAddress(t), freeAddress(t)
+	address, page := testenv.FreeAddress(t), testenv.FreeAddress(t)
 	config := writeFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"),
 		"clock: event", "features: {lateness: 0s}", "log: {level: error}",
 		"nats: {embedded: {listen: "+address+", store_dir: "+t.TempDir()+"}}",

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // hook is a webhook's consumer that remembers the ids of what it was sent, and does something about the first.
@@ -52,7 +54,7 @@ func (h *hook) got() []string {
 func TestKillBetweenDeliveryAndCursor(t *testing.T) {
 	dir := t.TempDir()
 	h := newHook(t)
-	address, page := freeAddress(t), freeAddress(t)
+	address, page := testenv.FreeAddress(t), testenv.FreeAddress(t)
 	keys := writeFile(t, filepath.Join(dir, "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	config := writeFile(t, filepath.Join(dir, "forewarm.yaml"),
 		"clock: event",

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // prometheusServer is a real Prometheus, or what speaks like one, over a directory.
@@ -20,14 +22,8 @@ type prometheusServer struct {
 // where none is installed.
 func startPrometheus(t *testing.T, dir, address string, flags ...string) *prometheusServer {
 	t.Helper()
-	binary, err := exec.LookPath("prometheus")
-	if err != nil {
-		if os.Getenv("FOREWARM_CI") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	address = cmp.Or(address, freeAddress(t))
+	binary := testenv.Program(t, "prometheus", "prometheus")
+	address = cmp.Or(address, testenv.FreeAddress(t))
 	cfg := writeFile(t, filepath.Join(t.TempDir(), "prometheus.yml"), "global: {}")
 	cmd := exec.Command(binary, append(flags, "--config.file="+cfg, "--storage.tsdb.path="+dir, "--web.listen-address="+address,
 		"--log.level=error", "--storage.tsdb.retention.time=1000d")...)
@@ -42,7 +38,7 @@ func startVictoria(t *testing.T, dir, address string) *prometheusServer {
 	if err != nil {
 		t.Skip(err)
 	}
-	address = cmp.Or(address, freeAddress(t))
+	address = cmp.Or(address, testenv.FreeAddress(t))
 	cmd := exec.Command(binary, "-storageDataPath="+dir, "-httpListenAddr="+address, "-retentionPeriod=100y", "-search.latencyOffset=0s", "-loggerLevel=ERROR")
 	return serveUntil(t, cmd, "http://"+address, "/health", syscall.SIGTERM) // killed, it loses what it has answered for in the last seconds
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 const (
@@ -50,14 +51,9 @@ func readRules(t *testing.T) (rules []rule) {
 
 // TestRules holds the rules to their own tests, with Prometheus' tool.
 func TestRules(t *testing.T) {
-	if _, err := exec.LookPath("promtool"); err != nil {
-		if os.Getenv("FOREWARM_CI") == "1" {
-			t.Fatal("no promtool to test the rules with; install prometheus")
-		}
-		t.Skip("no promtool to test the rules with; install prometheus")
-	}
+	promtool := testenv.Program(t, "prometheus", "promtool")
 	for _, args := range [][]string{{"check", "rules", filepath.Base(rulesFile)}, {"test", "rules", "forewarm_test.yaml"}} {
-		cmd := exec.Command("promtool", args...)
+		cmd := exec.Command(promtool, args...)
 		cmd.Dir = filepath.Dir(rulesFile)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -76,14 +72,9 @@ func TestRules(t *testing.T) {
 
 // TestAlertmanagerExample has Alertmanager's tool read the example, and route alerts by it.
 func TestAlertmanagerExample(t *testing.T) {
-	if _, err := exec.LookPath("amtool"); err != nil {
-		if os.Getenv("FOREWARM_CI") == "1" {
-			t.Fatal("no amtool to read the example with; install prometheus-alertmanager")
-		}
-		t.Skip("no amtool to read the example with; install prometheus-alertmanager")
-	}
+	amtool := testenv.Program(t, "prometheus-alertmanager", "amtool")
 	example := filepath.Join(filepath.Dir(rulesFile), "alertmanager.example.yaml")
-	if out, err := exec.Command("amtool", "check-config", example).CombinedOutput(); err != nil {
+	if out, err := exec.Command(amtool, "check-config", example).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for labels, want := range map[string]string{
@@ -92,7 +83,7 @@ func TestAlertmanagerExample(t *testing.T) {
 		"alertname=ForewarmTooLateToWarm pool=a severity=page mode=advisory": "team-chat",
 		"alertname=ForewarmSaturationAhead pool=a severity=warning":          "team-chat",
 	} {
-		out, err := exec.Command("amtool", append([]string{"config", "routes", "test", "--config.file=" + example}, strings.Fields(labels)...)...).Output()
+		out, err := exec.Command(amtool, append([]string{"config", "routes", "test", "--config.file=" + example}, strings.Fields(labels)...)...).Output()
 		if err != nil || strings.TrimSpace(string(out)) != want {
 			t.Errorf("%s goes to %q, want %s (%v)", labels, out, want, err)
 		}

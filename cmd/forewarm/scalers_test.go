@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,6 +20,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/server"
 	dynamopb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 	"github.com/forewarm/forewarm/server/keda"
@@ -146,7 +144,8 @@ func TestScalers(t *testing.T) {
 			t.Errorf("%g %s predicted, there were %g", x.got, what, x.want)
 		}
 	}
-	checkPromtool(t, p)
+	_, exposition := get(p.base + "/metrics")
+	t.Run("metrics", func(t *testing.T) { testenv.LintMetrics(t, exposition) })
 
 	// Another pool's telemetry moves the time on; chat falls silent without a word that this is zero traffic.
 	for m := range 10 {
@@ -231,35 +230,4 @@ func desiredOverHTTP(t *testing.T, p *inProcess) (n float64, code int) {
 		t.Fatal(err)
 	}
 	return answer.Desired, res.StatusCode
-}
-
-// checkPromtool has Prometheus' own tool read and lint what a running daemon exposes. It may find fault with what the
-// libraries name by themselves, and with nothing else.
-func checkPromtool(t *testing.T, p *inProcess) {
-	t.Helper()
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Log("not judged by promtool: ", err)
-		return
-	}
-	res, err := http.Get(p.base + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), promtool, "check", "metrics")
-	cmd.Stdin = strings.NewReader(string(text))
-	out, err := cmd.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 3) { // 3: read, and found fault with
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for line := range strings.Lines(string(out)) {
-		if strings.HasPrefix(line, "forewarm_") || strings.HasPrefix(line, "wva_") || strings.HasPrefix(line, "error") {
-			t.Error(strings.TrimSpace(line))
-		}
-	}
 }

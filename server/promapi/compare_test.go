@@ -17,6 +17,8 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestAnswersAsPrometheus asks a real Prometheus, on a copy of the same samples, what it asks this API: every answer, with
@@ -24,13 +26,7 @@ import (
 // of the engine words its own. Of a Prometheus before version 3 the last digit of a number, and the text of an error, may
 // differ.
 func TestAnswersAsPrometheus(t *testing.T) {
-	binary, err := exec.LookPath("prometheus")
-	if err != nil {
-		if os.Getenv("FOREWARM_CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	binary := testenv.Program(t, "prometheus", "prometheus")
 	dir := t.TempDir()
 	db := fillStore(t, filepath.Join(dir, "ours"))
 	if err := os.CopyFS(filepath.Join(dir, "theirs"), os.DirFS(filepath.Join(dir, "ours"))); err != nil {
