@@ -25,8 +25,8 @@ type factor struct {
 	now, then float64
 }
 
-// logMean is the logarithmic mean (a − b)/ln(a/b) of two positive numbers, a where they are equal.
-func logMean(a, b float64) float64 {
+// LogMean is the logarithmic mean (a − b)/ln(a/b) of two positive numbers, a where they are equal.
+func LogMean(a, b float64) float64 {
 	if math.Abs(a-b) < 1e-9*math.Max(a, b) {
 		return a
 	}
@@ -42,7 +42,7 @@ func decompose(now, then float64, factors []factor) []GrowthPart {
 	if !(now > 0 && then > 0) {
 		return []GrowthPart{{Cause: factors[0].cause, Amount: now - then}}
 	}
-	weight, left := logMean(now, then), now-then
+	weight, left := LogMean(now, then), now-then
 	var parts []GrowthPart
 	for _, f := range factors {
 		part := weight * math.Log(f.now/f.then)
@@ -73,7 +73,7 @@ func (s *shape) factors(dimension string) []factor {
 	case features.DimKV:
 		// A request holds its prompt and, on average, half of its output: the product of the two means splits as their sum does.
 		held, heldThen := prompt+output/2, promptThen+outputThen/2
-		if share := logMean(prompt, promptThen) / logMean(held, heldThen); share > 0 && share <= 1 {
+		if share := LogMean(prompt, promptThen) / LogMean(held, heldThen); share > 0 && share <= 1 {
 			both := held / heldThen
 			byPrompt := math.Pow(prompt/promptThen, share)
 			out = append(out, factor{CausePrompt, byPrompt, 1}, factor{CauseOutput, both / byPrompt, 1})

@@ -2,35 +2,14 @@ package server
 
 import (
 	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/draw"
 )
 
-// path builds an SVG path; it lifts the pen at NaN.
-type path struct {
-	b    strings.Builder
-	down bool
-}
-
-func (p *path) to(x, y float64) {
-	switch {
-	case math.IsNaN(y):
-		p.down = false
-		return
-	case p.down:
-		p.b.WriteByte('L')
-	default:
-		p.b.WriteByte('M')
-		p.down = true
-	}
-	p.b.WriteString(strconv.FormatFloat(x, 'f', 1, 64) + " " + strconv.FormatFloat(y, 'f', 1, 64))
-}
-
 func actualPath(points []Point, origin time.Time, y func(float64) float64) string {
-	var p path
+	var p draw.Path
 	previous := math.Inf(-1)
 	for _, pt := range points {
 		m := pt.Start.Sub(origin).Minutes()
@@ -38,38 +17,39 @@ func actualPath(points []Point, origin time.Time, y func(float64) float64) strin
 			continue
 		}
 		if m-previous > 1.5 { // a missing minute is a gap, not a slope
-			p.down = false
+			p.Lift()
 		}
 		previous = m
-		p.to(xAt(m+.5), y(pt.Value))
+		p.To(xAt(m+.5), y(pt.Value))
 	}
-	return p.b.String()
+	return p.String()
 }
 
 func quantilePath(f *forecaster.Forecast, level int, y func(float64) float64) string {
-	var p path
+	var p draw.Path
 	for h := range f.Minute {
-		p.to(xAt(float64(h)+.5), y(f.Minute[h][level]))
+		p.To(xAt(float64(h)+.5), y(f.Minute[h][level]))
 	}
-	return p.b.String()
+	return p.String()
 }
 
 func band(f *forecaster.Forecast, lower, upper int, y func(float64) float64) string {
-	var p path
+	var p draw.Path
 	for h := range f.Minute {
-		p.to(xAt(float64(h)+.5), y(f.Minute[h][upper]))
+		p.To(xAt(float64(h)+.5), y(f.Minute[h][upper]))
 	}
 	for h := forecaster.Horizon - 1; h >= 0; h-- {
-		p.to(xAt(float64(h)+.5), y(f.Minute[h][lower]))
+		p.To(xAt(float64(h)+.5), y(f.Minute[h][lower]))
 	}
-	return p.b.String() + "Z"
+	p.Close()
+	return p.String()
 }
 
 func limitPath(limits []float64, y func(float64) float64) string {
-	var p path
+	var p draw.Path
 	for h, v := range limits {
-		p.to(xAt(float64(h)), y(v))
-		p.to(xAt(float64(h+1)), y(v))
+		p.To(xAt(float64(h)), y(v))
+		p.To(xAt(float64(h+1)), y(v))
 	}
-	return p.b.String()
+	return p.String()
 }

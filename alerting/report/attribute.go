@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 )
 
 // causes in the order in which they are reported.
@@ -210,14 +211,6 @@ func (x *split) scale(which int, whole *shape) {
 	scale(whole.demand, func(s *shape) *float64 { return &s.demand })
 }
 
-// logMean is the logarithmic mean (a − b)/ln(a/b) of two positive numbers, a where they are equal.
-func logMean(a, b float64) float64 {
-	if math.Abs(a-b) < 1e-9*math.Max(a, b) {
-		return a
-	}
-	return (a - b) / math.Log(a/b)
-}
-
 // part is one factor's share of the logarithm of actual over forecast.
 type part struct {
 	cause Cause
@@ -266,7 +259,7 @@ func (x *split) parts() (parts map[Cause]float64, drivers []ErrorDriver) {
 			parts[cause] += ua - uf
 			own[cause] += ua - uf
 		default:
-			weight := logMean(ua, uf)
+			weight := forecaster.LogMean(ua, uf)
 			arrivals := math.Log(c.of[actual].requests / a.seen / (c.of[forecasted].requests / f.seen))
 			switch {
 			case x.lossy && arrivals < 0:
@@ -356,7 +349,7 @@ func (c *classSides) load(resource string) []part {
 	// By Little's law a request holds its prompt and on average half of its output, for as long as it takes to generate the
 	// output: (prompt + output/2) · output · seconds a token. The logarithm of the sum splits as the sum does.
 	prompt, output := func(s *shape) float64 { return s.prefill / s.requests / s.missed }, func(s *shape) float64 { return s.decode / s.requests }
-	weight := logMean(prompt(a)+output(a)/2, prompt(f)+output(f)/2)
+	weight := forecaster.LogMean(prompt(a)+output(a)/2, prompt(f)+output(f)/2)
 	byPrompt := finiteOr0((prompt(a) - prompt(f)) / weight)
 	byOutput := finiteOr0((output(a)-output(f))/2/weight) + finiteOr0(math.Log(output(a)/output(f)))
 	return []part{{CausePrompt, byPrompt}, {CauseOutput, byOutput}, {CauseHeld, whole - byPrompt - byOutput}}

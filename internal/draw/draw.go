@@ -103,26 +103,26 @@ func (c *Chart) Text(x, y float64, class, text string) {
 
 // Line joins the values at each x.
 func (c *Chart) Line(class string, xs, ys []float64) {
-	var p path
+	var p Path
 	for i, x := range xs {
-		p.to(c.X(x), c.Y(ys[i]), ys[i])
+		p.To(c.X(x), c.Y(ys[i]))
 	}
 	c.path(class, p.String())
 }
 
 // Steps holds each value for width from its x on.
 func (c *Chart) Steps(class string, xs, ys []float64, width float64) {
-	var p path
+	var p Path
 	for i, x := range xs {
-		p.to(c.X(x), c.Y(ys[i]), ys[i])
-		p.to(c.X(x+width), c.Y(ys[i]), ys[i])
+		p.To(c.X(x), c.Y(ys[i]))
+		p.To(c.X(x+width), c.Y(ys[i]))
 	}
 	c.path(class, p.String())
 }
 
 // Band fills what is between low and high, wherever both are known.
 func (c *Chart) Band(class string, xs, low, high []float64) {
-	var p path
+	var p Path
 	for i := 0; i < len(xs); {
 		if math.IsNaN(low[i] + high[i]) {
 			i++
@@ -132,14 +132,13 @@ func (c *Chart) Band(class string, xs, low, high []float64) {
 		for end < len(xs) && !math.IsNaN(low[end]+high[end]) {
 			end++
 		}
-		p.down = false
 		for j := i; j < end; j++ {
-			p.to(c.X(xs[j]), c.Y(high[j]), 0)
+			p.To(c.X(xs[j]), c.Y(high[j]))
 		}
 		for j := end - 1; j >= i; j-- {
-			p.to(c.X(xs[j]), c.Y(low[j]), 0)
+			p.To(c.X(xs[j]), c.Y(low[j]))
 		}
-		p.b.WriteByte('Z')
+		p.Close()
 		i = end
 	}
 	c.path(class, p.String())
@@ -201,16 +200,17 @@ func (c *Chart) path(class, d string) {
 // String ends the chart.
 func (c *Chart) String() string { return c.b.String() + "</svg>" }
 
-// path builds the data of a path; it lifts the pen where a value is not known.
-type path struct {
+// Path builds the data of a path, in user units.
+type Path struct {
 	b    strings.Builder
 	down bool
 }
 
-func (p *path) to(x, y, value float64) {
+// To draws a line to a point, or begins there; it lifts the pen where y is not known.
+func (p *Path) To(x, y float64) {
 	switch {
-	case math.IsNaN(value):
-		p.down = false
+	case math.IsNaN(y):
+		p.Lift()
 		return
 	case p.down:
 		p.b.WriteByte('L')
@@ -221,7 +221,17 @@ func (p *path) to(x, y, value float64) {
 	p.b.WriteString(strconv.FormatFloat(x, 'f', 1, 64) + " " + strconv.FormatFloat(y, 'f', 1, 64))
 }
 
-func (p *path) String() string { return p.b.String() }
+// Lift has the next point begin a line.
+func (p *Path) Lift() { p.down = false }
+
+// Close joins the last point with the first, and lifts the pen.
+func (p *Path) Close() {
+	p.b.WriteByte('Z')
+	p.Lift()
+}
+
+// String is what was drawn.
+func (p *Path) String() string { return p.b.String() }
 
 // Ticks are up to most and at least two round numbers within [low, high]: multiples of 1, 2 or 5 times a power of ten.
 func Ticks(low, high float64, most int) (at []float64) {
