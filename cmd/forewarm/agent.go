@@ -18,7 +18,6 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/server"
-	"github.com/forewarm/forewarm/storage"
 )
 
 func runAgent(ctx context.Context, args []string, std streams) (err error) {
@@ -65,18 +64,16 @@ type agent struct {
 
 // openAgent opens what a daemon of this kind needs. On an error nothing stays open.
 func openAgent(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *agent, err error) {
-	d := &daemon{cfg: cfg, log: log, collector: newCollector(), board: server.NewBoard(), exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
-	a := &agent{daemon: d}
+	d, err := lockedDaemon(cfg, log)
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	lock, err := storage.Lock(cfg.Storage.Dir)
-	if err != nil {
-		return nil, err
-	}
-	d.onClose(lock.Unlock)
+	a := &agent{daemon: d}
 	if err := d.join(ctx); err != nil {
 		return nil, usageError{err}
 	}

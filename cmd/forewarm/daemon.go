@@ -111,22 +111,31 @@ func (d *daemon) Close() error {
 	return errors.Join(errs...)
 }
 
+// lockedDaemon is one that holds its data directory, and nothing else yet.
+func lockedDaemon(cfg *config.Config, log *zap.Logger) (*daemon, error) {
+	d := &daemon{cfg: cfg, log: log, collector: newCollector(), board: server.NewBoard(), exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
+	lock, err := storage.Lock(cfg.Storage.Dir)
+	if err != nil {
+		return nil, err
+	}
+	d.onClose(lock.Unlock)
+	return d, nil
+}
+
 // openDaemon opens storage and connections and restores the state. On an error nothing stays open.
 func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *daemon, err error) {
-	d := &daemon{cfg: cfg, log: log, collector: newCollector(), board: server.NewBoard(), exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
-	if cfg.Server.WVA.Namespace != "" {
-		d.exporter.ExportWVA(cfg.Server.WVA)
+	d, err := lockedDaemon(cfg, log)
+	if err != nil {
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	lock, err := storage.Lock(cfg.Storage.Dir)
-	if err != nil {
-		return nil, err
+	if cfg.Server.WVA.Namespace != "" {
+		d.exporter.ExportWVA(cfg.Server.WVA)
 	}
-	d.onClose(lock.Unlock)
 	if err := d.connect(ctx); err != nil {
 		return nil, usageError{err}
 	}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -183,62 +184,82 @@ type liveRate struct {
 // maxAnswer bounds what is read of a daemon's answer.
 const maxAnswer = 64 << 20
 
+// livePool is what is read of a daemon's answer about a pool.
+type livePool struct {
+	Replicas struct {
+		Ready int `json:"ready"`
+	} `json:"replicas"`
+	Service   *struct{ Prefill, Decode liveRate } `json:"service"`
+	Resources []struct {
+		Resource   string   `json:"resource"`
+		PerReplica *float64 `json:"per_replica"`
+	} `json:"resources"`
+}
+
+// liveForecast is what is read of its answer about what was and what is expected.
+type liveForecast struct {
+	Forecasts []struct {
+		Class     string `json:"class"`
+		Dimension string `json:"dimension"`
+		Now       struct {
+			Mean *float64 `json:"mean"`
+		} `json:"now"`
+	} `json:"forecasts"`
+	Actuals []struct {
+		Dimension string `json:"dimension"`
+		Points    []struct {
+			UnixMS int64    `json:"unix_ms"`
+			Value  *float64 `json:"value"`
+		} `json:"points"`
+	} `json:"actuals"`
+}
+
 // askLive takes traffic and replicas of a running daemon.
 func (p *planFlags) askLive(ctx context.Context, in *plan.Input) error {
 	base := strings.TrimSuffix(p.from, "/") + "/api/v1/pools/" + url.PathEscape(in.Pool.Name)
-	var pool struct {
-		Replicas struct {
-			Ready int `json:"ready"`
-		} `json:"replicas"`
-		Service   *struct{ Prefill, Decode liveRate } `json:"service"`
-		Resources []struct {
-			Resource   string   `json:"resource"`
-			PerReplica *float64 `json:"per_replica"`
-		} `json:"resources"`
-	}
+	var pool livePool
 	if err := getJSON(ctx, base, &pool); err != nil {
 		return err
 	}
-	var forecast struct {
-		Forecasts []struct {
-			Class     string `json:"class"`
-			Dimension string `json:"dimension"`
-			Now       struct {
-				Mean *float64 `json:"mean"`
-			} `json:"now"`
-		} `json:"forecasts"`
-		Actuals []struct {
-			Dimension string `json:"dimension"`
-			Points    []struct {
-				UnixMS int64    `json:"unix_ms"`
-				Value  *float64 `json:"value"`
-			} `json:"points"`
-		} `json:"actuals"`
-	}
+	var forecast liveForecast
 	if err := getJSON(ctx, base+"/forecast", &forecast); err != nil {
 		return err
 	}
-	if in.Pool.Replicas == 0 {
-		in.Pool.Replicas = pool.Replicas.Ready
+	pool.complete(&in.Pool)
+	start, minutes, err := forecast.minutes()
+	if err != nil {
+		return fmt.Errorf("%s %w", p.from, err)
 	}
-	// What the daemon goes by is what it observed, too.
-	served := &in.Pool.Rates
-	if pool.Service != nil {
-		if x := pool.Service.Prefill; x.TokensPerS > 0 {
-			served.PrefillTokensPerS, served.Source = x.TokensPerS, x.Source
-		}
-		if x := pool.Service.Decode; x.TokensPerS > 0 {
-			served.DecodeTokensPerS, served.Bound, served.Source = x.TokensPerS, true, x.Source
-		}
-		served.Extrapolated = pool.Service.Prefill.Extrapolated || pool.Service.Decode.Extrapolated
+	in.Traffic, err = liveTraffic(&in.Pool, fmt.Sprintf("%s (%s)", p.from, count(len(minutes), "minute")), start, minutes, forecast.classes())
+	return err
+}
+
+// complete puts in what the daemon knows of the pool. The rates it goes by are what it observed, too.
+func (l *livePool) complete(p *plan.Pool) {
+	if p.Replicas == 0 {
+		p.Replicas = l.Replicas.Ready
 	}
-	for _, r := range pool.Resources {
-		if r.Resource == capacity.KV && r.PerReplica != nil && in.Pool.KVTarget > 0 {
-			in.Pool.Reported = int(min(max(*r.PerReplica/in.Pool.KVTarget, 0), 1e12))
+	if l.Service != nil {
+		prefill, decode := l.Service.Prefill, l.Service.Decode
+		if prefill.TokensPerS > 0 {
+			p.Rates.PrefillTokensPerS, p.Rates.Source = prefill.TokensPerS, prefill.Source
+		}
+		if decode.TokensPerS > 0 {
+			p.Rates.DecodeTokensPerS, p.Rates.Bound, p.Rates.Source = decode.TokensPerS, true, decode.Source
+		}
+		p.Rates.Extrapolated = prefill.Extrapolated || decode.Extrapolated
+	}
+	for _, r := range l.Resources {
+		if r.Resource == capacity.KV && r.PerReplica != nil && p.KVTarget > 0 {
+			p.Reported = int(min(max(*r.PerReplica/p.KVTarget, 0), 1e12))
 		}
 	}
+}
+
+// minutes are the pool's rates from start on, one for each minute; those without telemetry are unknown.
+func (l *liveForecast) minutes() (start time.Time, minutes []rates, err error) {
 	var first, last int64
-	for _, a := range forecast.Actuals {
+	for _, a := range l.Actuals {
 		for _, x := range a.Points {
 			if first == 0 || x.UnixMS < first {
 				first = x.UnixMS
@@ -248,22 +269,24 @@ func (p *planFlags) askLive(ctx context.Context, in *plan.Input) error {
 	}
 	n := (last-first)/features.Minute.Milliseconds() + 1
 	if n > maxPlanMinutes {
-		return fmt.Errorf("%s answers minutes that are %d days apart", p.from, n/1440)
+		return start, nil, fmt.Errorf("answers minutes that are %d days apart", n/1440)
 	}
-	minutes := make([]rates, n)
-	for i := range minutes {
-		minutes[i] = noRates
-	}
-	for _, a := range forecast.Actuals {
+	minutes = slices.Repeat([]rates{noRates}, int(n))
+	for _, a := range l.Actuals {
 		for _, x := range a.Points {
 			if x.Value != nil {
 				minutes[(x.UnixMS-first)/features.Minute.Milliseconds()].add(a.Dimension, *x.Value)
 			}
 		}
 	}
+	return time.UnixMilli(first).UTC(), minutes, nil
+}
+
+// classes are the newest rates of each class.
+func (l *liveForecast) classes() map[string]rates {
 	classes := map[string]rates{}
-	for _, f := range forecast.Forecasts {
-		if f.Class == "*" || f.Now.Mean == nil {
+	for _, f := range l.Forecasts {
+		if f.Class == features.TotalClass || f.Now.Mean == nil {
 			continue
 		}
 		r, ok := classes[f.Class]
@@ -273,9 +296,7 @@ func (p *planFlags) askLive(ctx context.Context, in *plan.Input) error {
 		r.add(f.Dimension, *f.Now.Mean)
 		classes[f.Class] = r
 	}
-	var err error
-	in.Traffic, err = liveTraffic(&in.Pool, fmt.Sprintf("%s (%s)", p.from, count(len(minutes), "minute")), time.UnixMilli(first).UTC(), minutes, classes)
-	return err
+	return classes
 }
 
 func getJSON(ctx context.Context, address string, into any) error {
