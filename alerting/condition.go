@@ -168,7 +168,7 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 	const meanwhile = "Expect less warning than usual; queues and KV use still add replicas."
 	if f.Fallback {
 		c := condition(d, ForecastDegraded, f.Dimension, Warning, cfg, fmt.Sprintf(
-			"Pool %s: the models of %s have lately done no better than its last value, which has the larger part in the forecast. %s", d.Pool, noun(f.Dimension), meanwhile))
+			"Pool %s: the forecast of %s is mostly its last value, which the models have not beaten of late. %s", d.Pool, noun(f.Dimension), meanwhile))
 		c.Ticks = degradedTicks
 		return []Condition{c}
 	}

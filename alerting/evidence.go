@@ -96,7 +96,7 @@ func fault(f *features.ProducerFault) string {
 	by := time.Duration(f.Seconds * float64(time.Second)).Round(time.Second)
 	switch f.Kind {
 	case features.FaultAhead:
-		s := fmt.Sprintf("the clock of producer %s is ahead by %s or more: its requests count too late", f.Producer, by)
+		s := fmt.Sprintf("the clock of producer %s is ahead by %s or more: its requests are counted that much too late", f.Producer, by)
 		if f.Future > 0 {
 			s += fmt.Sprintf(", and %d were refused as from the future", f.Future)
 		}

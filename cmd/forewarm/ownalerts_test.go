@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// firingAt is what a real Alertmanager lists as firing: summaries by name and resource. What is resolved is not among it.
+func firingAt(t *testing.T, url string) map[string]string {
+	t.Helper()
+	_, body := get(url + "/api/v2/alerts?active=true")
+	var alerts []struct{ Labels, Annotations map[string]string }
+	if err := json.Unmarshal([]byte(body), &alerts); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	firing := map[string]string{}
+	for _, a := range alerts {
+		firing[strings.TrimSpace(a.Labels["alertname"]+" "+a.Labels["resource"])] = a.Annotations["summary"]
+	}
+	return firing
+}
+
+// raised waits until each alert fires at Alertmanager and says what is wanted, and prints it.
+func raised(t *testing.T, url string, want map[string]string) {
+	t.Helper()
+	for key, part := range want {
+		var said string
+		await(t, key, func() bool {
+			said = firingAt(t, url)[key]
+			return said != ""
+		})
+		if !strings.Contains(said, part) {
+			t.Errorf("%s says %q, want %q", key, said, part)
+		}
+		t.Logf("%s\n%s", key, said)
+	}
+}
+
+// over waits until none of the alerts fires any more.
+func over(t *testing.T, url string, alerts map[string]string) {
+	t.Helper()
+	for key := range alerts {
+		await(t, key+" to be over", func() bool { return firingAt(t, url)[key] == "" })
+	}
+}
+
+// TestOwnAlerts plants, in a daemon on the wall clock, a producer whose clock is ahead, one whose records are refused, and a
+// consumer that refuses; each is told to Alertmanager, and over once its cause is mended.
+func TestOwnAlerts(t *testing.T) {
+	alertmanager := startAlertmanager(t)
+	var broken atomic.Bool
+	broken.Store(true)
+	consumer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if broken.Load() {
+			http.Error(w, "down for maintenance", http.StatusServiceUnavailable)
+		}
+	}))
+	defer consumer.Close()
+	dir := t.TempDir()
+	keys := writeFile(t, filepath.Join(dir, "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	p := startDaemonIn(t, dir, "features: {future_bound: 1h, stale_after: 1h, revise: 1h}", "decision: {mode: active}", "pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]",
+		"sinks: {delivery: {max_backoff: 1s}, alertmanager: {urls: ['"+alertmanager+"']}, webhooks: [{name: ops, url: '"+consumer.URL+"', secret_file: "+keys+"}]}")
+
+	now, w := time.Now(), newSelfWatch(p.cfg.Decision)
+	p.lookAfter(w, now)
+	minutes, looks := 0, 0
+	// minute goes on by one: the watermark that the ticker would write, and requests that end now by their producer's clock.
+	minute := func(ahead time.Duration, bad bool) {
+		minutes++
+		at := now.Add(time.Duration(minutes) * time.Minute).Truncate(time.Minute)
+		for source, off := range map[string]time.Duration{"gw-1": 0, "gw-2": ahead} {
+			var b bytes.Buffer
+			for i := range 12 {
+				finished := time.Now().Add(off).UnixMilli()
+				if fmt.Fprintf(&b, `{"id":"%s-%d-%d","arrived_at":%d,"finished_at":%d,"prompt_tokens":100,"output_tokens":100}`+"\n", source, minutes, i, finished-2000, finished); bad {
+					b.WriteString(`{"arrived_at":"yesterday","prompt_tokens":100}` + "\n")
+				}
+			}
+			if err := p.conn.PublishMsg(&nats.Msg{Subject: "forewarm.telemetry.request.chat.talk", Data: b.Bytes(),
+				Header: nats.Header{"Content-Type": {"application/x-ndjson"}, "Forewarm-Source": {source}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.publish(t, "forewarm.telemetry.watermark.chat", fmt.Appendf(nil, `{"at":%d}`, at.UnixMilli()))
+		p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, at.UnixMilli()))
+		p.settle(t)
+		looks++
+		p.lookAfter(w, now.Add(time.Duration(looks)*time.Minute))
+	}
+	for range 4 {
+		minute(90*time.Second, true)
+	}
+	await(t, "the webhook to fail", func() bool { return strings.Contains(p.sinkTrouble(), "webhook/ops") })
+	for range 2 {
+		minute(90*time.Second, true)
+	}
+	alerts := map[string]string{
+		"ForewarmTelemetryFault":          "the clock of producer gw-2 is ahead by 1m",
+		"ForewarmInputDropped":            "50 % of ",
+		"ForewarmSinkFailing webhook/ops": "Nothing gets through to webhook/ops since ",
+	}
+	raised(t, alertmanager, alerts)
+
+	broken.Store(false)
+	await(t, "the webhook to get what waited", func() bool { return p.sinkTrouble() == "" })
+	for range 30 { // a clock is judged by ten to twenty minutes, telemetry by fifteen, and an alert is over after five
+		minute(0, false)
+	}
+	over(t, alertmanager, alerts)
+}
+
+// TestForecastDegradedAndBack: where demand stands still but for rare steps that nobody can foresee, the last value takes over;
+// in noise around a fixed level it is the worst of forecasts, and the models take over again.
+func TestForecastDegradedAndBack(t *testing.T) {
+	alertmanager := startAlertmanager(t)
+	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "decision: {mode: active}",
+		"sinks: {alertmanager: {urls: ['"+alertmanager+"']}}", "pools: [{name: chat, decode_tokens_per_s: 4000, replicas: {max: 4}}]")
+	told := subscribe(t, p.conn, "forewarm.alert.chat")
+	const steps, noise = 950, 120 // minutes
+	start, random, x := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC), rand.New(rand.NewPCG(6, 6)), 0.0
+	for m := range steps + noise {
+		switch {
+		case m >= steps:
+			x = .4 * random.NormFloat64()
+		case random.IntN(240) == 0:
+			x = .7 * random.NormFloat64()
+		}
+		for i := range 6 {
+			at := start.Add(time.Duration(m)*time.Minute + time.Duration(i)*10*time.Second)
+			p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil,
+				`{"arrived_at":%d,"prompt_tokens":100,"output_tokens":%.0f}`, at.UnixMilli(), 400*math.Exp(x)))
+		}
+		if m%60 == 59 {
+			p.settle(t)
+		}
+	}
+	p.settle(t)
+	var raisedAt, overAt time.Time
+	for m := range next(told) {
+		var a alerting.Alert
+		if err := json.Unmarshal(m.Data, &a); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case a.Name != alerting.ForecastDegraded:
+		case a.Resolved:
+			overAt = a.UpdatedAt
+		case raisedAt.IsZero():
+			raisedAt = a.StartsAt
+			t.Logf("%s\n%s", raisedAt.Format("Mon 15:04"), a.Annotations["summary"])
+		}
+	}
+	calm := start.Add(steps * time.Minute)
+	if raisedAt.IsZero() || !raisedAt.Before(calm) || !overAt.After(calm) {
+		t.Errorf("degraded at %s, over at %s; the steps ended at %s", raisedAt, overAt, calm)
+	}
+	over(t, alertmanager, map[string]string{"ForewarmForecastDegraded decode": ""})
+}
