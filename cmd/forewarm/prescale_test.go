@@ -16,20 +16,26 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// TestPrescaleConsumer has the example consumer scale by the events of a daemon, and the daemon learn from its answers how
-// long replicas take.
+// TestPrescaleConsumer has the example consumer scale by the events of a daemon in either mode of CloudEvents, and the daemon
+// learn from its answers how long replicas take.
 func TestPrescaleConsumer(t *testing.T) {
-	dir := t.TempDir()
-	consumer, calls := filepath.Join(dir, "prescale"), filepath.Join(dir, "calls")
+	consumer := filepath.Join(t.TempDir(), "prescale")
 	if out, err := exec.Command("go", "build", "-o", consumer, "../../deploy/examples/prescale").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	script := filepath.Join(dir, "scale.sh")
+	for mode, contentType := range map[string]string{"structured": alerting.StructuredType, "binary": "application/json"} {
+		t.Run(mode, func(t *testing.T) { consumePrescale(t, consumer, mode == "binary", contentType) })
+	}
+}
+
+func consumePrescale(t *testing.T, consumer string, binary bool, contentType string) {
+	dir := t.TempDir()
+	calls, script := filepath.Join(dir, "calls"), filepath.Join(dir, "scale.sh")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\necho $1 >> "+calls+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	p := startDaemon(t,
-		"clock: event", "features: {lateness: 0s}", "decision: {mode: active}",
+		"clock: event", "features: {lateness: 0s}", "decision: {mode: active}", fmt.Sprintf("sinks: {nats: {binary: %t}}", binary),
 		"pools: [{name: chat, decode_tokens_per_s: 100, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]",
 	)
 	answers := subscribe(t, p.conn, "forewarm.prescale.ack.chat")
@@ -68,12 +74,12 @@ func TestPrescaleConsumer(t *testing.T) {
 
 	asked, last := map[string]bool{}, 0 // of the events that were in force
 	for m := range next(events) {
-		var e alerting.Event
-		if err := json.Unmarshal(m.Data, &e); err != nil {
-			t.Fatal(err)
+		e, err := alerting.ReadPrescale(m.Header.Get("Content-Type"), m.Data)
+		if err != nil || m.Header.Get("Content-Type") != contentType || m.Header.Get("ce-id") != e.ID {
+			t.Fatalf("%v: %s, headers %v", err, m.Data, m.Header)
 		}
-		if e.Data.ExpiresAt.After(time.Now()) {
-			asked[e.ID], last = e.Data.Action == alerting.ScaleOut, e.Data.DesiredReplicas
+		if e.ExpiresAt.After(time.Now()) {
+			asked[e.ID], last = e.Action == alerting.ScaleOut, e.DesiredReplicas
 		}
 	}
 	m, err := answers.NextMsg(patience)
