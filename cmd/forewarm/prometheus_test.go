@@ -22,9 +22,15 @@ type prometheusServer struct {
 // where none is installed.
 func startPrometheus(t *testing.T, dir, address string, flags ...string) *prometheusServer {
 	t.Helper()
+	return startPrometheusOf(t, []string{"global: {}"}, dir, address, flags...)
+}
+
+// startPrometheusOf is startPrometheus with a configuration of so many lines.
+func startPrometheusOf(t *testing.T, config []string, dir, address string, flags ...string) *prometheusServer {
+	t.Helper()
 	binary := testenv.Program(t, "prometheus", "prometheus")
 	address = cmp.Or(address, testenv.FreeAddress(t))
-	cfg := writeFile(t, filepath.Join(t.TempDir(), "prometheus.yml"), "global: {}")
+	cfg := writeFile(t, filepath.Join(t.TempDir(), "prometheus.yml"), config...)
 	cmd := exec.Command(binary, append(flags, "--config.file="+cfg, "--storage.tsdb.path="+dir, "--web.listen-address="+address,
 		"--log.level=error", "--storage.tsdb.retention.time=1000d")...)
 	return serveUntil(t, cmd, "http://"+address, "/-/ready", os.Kill)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -9,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -67,6 +70,57 @@ func TestRules(t *testing.T) {
 		if !strings.Contains(string(tests), "alertname: "+r.Alert+"\n") {
 			t.Errorf("%s has no test in which it fires", r.Alert)
 		}
+	}
+}
+
+// TestRulesInPrometheus has a real Prometheus scrape a daemon whose pool runs out, evaluate the rules over what it scraped, and
+// tell a real Alertmanager. Only the patience of the rules (for) is left out; promtool tests that.
+func TestRulesInPrometheus(t *testing.T) {
+	alertmanager := startAlertmanager(t)
+	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "decision: {mode: active}",
+		"pools: [{name: chat, decode_tokens_per_s: 400, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]")
+	text, err := os.ReadFile(rulesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hasty := writeFile(t, filepath.Join(t.TempDir(), "rules.yaml"), regexp.MustCompile(`(?m)^ +for: \w+\n`).ReplaceAllString(string(text), ""))
+	prometheus := startPrometheusOf(t, []string{
+		"global: {scrape_interval: 1s, evaluation_interval: 1s}", "rule_files: [" + hasty + "]",
+		"alerting: {alertmanagers: [{static_configs: [{targets: ['" + strings.TrimPrefix(alertmanager, "http://") + "']}]}]}",
+		"scrape_configs: [{job_name: forewarm, static_configs: [{targets: ['" + strings.TrimPrefix(p.base, "http://") + "']}]}]",
+	}, t.TempDir(), "", "--rules.alert.resend-delay=1s")
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	for m := range 80 {
+		perMinute := 30 + max(0, m-60)*6
+		for i := range perMinute {
+			p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"arrived_at":%d,"prompt_tokens":100,"output_tokens":400}`,
+				start.Add(time.Duration(m)*time.Minute+time.Duration(i)*time.Minute/time.Duration(perMinute)).UnixMilli()))
+		}
+		p.publish(t, "forewarm.telemetry.replica.chat.chat-0", fmt.Appendf(nil, `{"at":%d,"state":"ready"}`, start.Add(time.Duration(m)*time.Minute+59*time.Second).UnixMilli()))
+	}
+	p.settle(t)
+	raised(t, alertmanager, map[string]string{"ForewarmTooLateToWarm decode": "Pool chat: decode runs out within a minute", "ForewarmWatchdog": "Always firing"})
+	var rules struct {
+		Data struct {
+			Groups []struct {
+				Rules []struct{ Name, Health, LastError string }
+			}
+		}
+	}
+	n := 0
+	_, body := get(prometheus.url + "/api/v1/rules")
+	if err := json.Unmarshal([]byte(body), &rules); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range rules.Data.Groups {
+		for _, r := range g.Rules {
+			if n++; r.Health != "ok" {
+				t.Errorf("%s is %s: %s", r.Name, r.Health, r.LastError)
+			}
+		}
+	}
+	if n != len(readRules(t)) {
+		t.Errorf("Prometheus has %d rules, and the file %d", n, len(readRules(t)))
 	}
 }
 
