@@ -52,6 +52,18 @@ func consumePrescale(t *testing.T, consumer string, binary bool, contentType str
 		_ = cmd.Wait()
 	}()
 
+	js, err := p.conn.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the example to subscribe", func() bool { // of a late start it would see the last event only, which may be to hold
+		stream, err := js.StreamNameBySubject("forewarm.prescale.chat")
+		for range js.ConsumerNames(stream) {
+			return err == nil
+		}
+		return false
+	})
+
 	// Some time up to now, for lapsed advice is not obeyed; the load rises at their end.
 	const minutes = 70
 	now, requests := time.Now().Truncate(time.Minute), 0
