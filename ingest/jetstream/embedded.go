@@ -18,6 +18,14 @@ import (
 // large is refused and counted by its reason, rather than by the server without one.
 const maxPayload = 16 << 20
 
+// Producers that publish without waiting for the stream's answer are not slowed down by it: what it has not stored yet waits
+// in memory, and is dropped beyond these bounds. The server's own bound on messages would let go of those of a usual size
+// after 2 MiB.
+const (
+	bufferedMessages = 1 << 20
+	bufferedBytes    = 128 << 20
+)
+
 // Embedded is a NATS server with JetStream inside this process.
 type Embedded struct {
 	server *server.Server
@@ -62,6 +70,7 @@ func (c *Config) serverOptions() (*server.Options, error) {
 	}
 	opts := &server.Options{
 		ServerName: "forewarm", JetStream: true, StoreDir: dir, MaxPayload: maxPayload,
+		StreamMaxBufferedMsgs: bufferedMessages, StreamMaxBufferedSize: bufferedBytes,
 		NoSigs: true, DisableJetStreamBanner: true, DontListen: c.Embedded.Listen == listenNone,
 	}
 	if c.User != "" {
