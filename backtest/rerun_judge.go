@@ -40,12 +40,11 @@ func (o Objective) Better(before, after []Account, tried int) bool {
 	if n < fewestDays || len(after) != n {
 		return false
 	}
-	gains, sum := make([]float64, n), 0.0
+	gains := make([]float64, n)
 	for i := range gains {
 		gains[i] = o.cost(before[i:i+1]) - o.cost(after[i:i+1])
-		sum += gains[i]
 	}
-	if sum < leastGain*o.cost(before) {
+	if addUp(gains) < leastGain*o.cost(before) {
 		return false
 	}
 	for _, half := range [][2]int{{0, n / 2}, {n / 2, n}} {
@@ -54,11 +53,16 @@ func (o Objective) Better(before, after []Account, tried int) bool {
 			return false
 		}
 	}
-	draw := rand.New(rand.NewPCG(bootstrapKey, uint64(n)))
+	return beyondChance(gains, tried)
+}
+
+// beyondChance says whether gains by day add up to one in all but chance/tried of the draws of days with replacement.
+func beyondChance(gains []float64, tried int) bool {
+	draw := rand.New(rand.NewPCG(bootstrapKey, uint64(len(gains))))
 	drawn := make([]float64, bootstraps)
 	for i := range drawn {
 		for range gains {
-			drawn[i] += gains[draw.IntN(n)]
+			drawn[i] += gains[draw.IntN(len(gains))]
 		}
 	}
 	slices.Sort(drawn)

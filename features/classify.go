@@ -31,6 +31,8 @@ type Rule struct {
 	Tier    []string `yaml:"tier"`
 	Feature []string `yaml:"feature"`
 	Region  []string `yaml:"region"`
+	// Given is the class that the producer gave: with Override, to divide such a class or to join several.
+	Given []string `yaml:"given"`
 
 	// Bounds of the prompt in tokens, both included; 0 is none. A prompt of unknown length is within no bounds.
 	PromptMin int64 `yaml:"prompt_min"`
@@ -49,11 +51,12 @@ const (
 	labelTier
 	labelFeature
 	labelRegion
+	labelGiven
 	labelCount
 )
 
 func (r *Rule) patterns() [labelCount][]string {
-	return [...][]string{r.Pool, r.Model, r.Route, r.Tenant, r.Tier, r.Feature, r.Region}
+	return [...][]string{r.Pool, r.Model, r.Route, r.Tenant, r.Tier, r.Feature, r.Region, r.Given}
 }
 
 func labelOf(r *ingest.Request, label int) string {
@@ -70,6 +73,8 @@ func labelOf(r *ingest.Request, label int) string {
 		return r.Tier
 	case labelFeature:
 		return r.Feature
+	case labelGiven:
+		return r.Class
 	}
 	return r.Region
 }

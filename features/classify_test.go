@@ -20,6 +20,7 @@ func TestClassifierFirstRuleThatFitsWins(t *testing.T) {
 		{Class: "eu-small", Region: []string{"eu-?"}, Model: []string{"*-8b", "tiny"}, PromptMax: 500},
 		{Class: "nobody", Tenant: []string{""}, Tier: []string{"batch"}},
 		{Class: "search", Feature: []string{"search"}, Pool: []string{"p*"}},
+		{Class: "rare", Given: []string{"eval", "translate-*"}, Override: true},
 	}})
 	with := func(f func(*ingest.Request)) *ingest.Request {
 		return changed(request("", 0), ofClass(""), f)
@@ -41,6 +42,8 @@ func TestClassifierFirstRuleThatFitsWins(t *testing.T) {
 		"label not absent":     {with(func(r *ingest.Request) { r.Tier, r.Tenant = "batch", "x" }), ""},
 		"pool and feature":     {with(func(r *ingest.Request) { r.Feature = "search" }), "search"},
 		"override":             {with(func(r *ingest.Request) { r.Class, r.Tenant = "chat", "vip-1" }), "forced"},
+		"given, joined":        {with(func(r *ingest.Request) { r.Class = "translate-de" }), "rare"},
+		"given, another":       {with(func(r *ingest.Request) { r.Class = "evaluate" }), ""},
 		"no override":          {with(func(r *ingest.Request) { r.Class, r.Route = "chat", "/agents" }), ""},
 	}
 	for range 2 { // with an empty memory, and with a full one

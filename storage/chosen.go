@@ -37,6 +37,9 @@ type standing struct {
 	tokens float64 // fading, as of at
 	at     int64   // newest minute, Unix ms
 	own    bool
+
+	tenants []seat // at most tenantsKept
+	seated  int64  // tick at which they were looked at last, Unix ms
 }
 
 func newChosen(most int) chosen { return chosen{most: most, standings: map[features.Key]*standing{}} }

@@ -10,6 +10,7 @@ var seriesHelp = map[string]string{
 	"forewarm_cached_share":           "Share of a call's prompt served from prefix cache, as a quantile over the minute's calls.",
 	"forewarm_ttft_seconds":           "Time to first token, as a quantile over the minute's calls.",
 	"forewarm_itl_seconds":            "Time between output tokens, as a quantile over the minute's calls.",
+	tenantSeries:                      "Prompt and output tokens of a class's heaviest tenants, and of its others together (without a tenant), as a running mean with a half-life of 30 minutes.",
 	"forewarm_late_records":           "Records that came too late for their own minute.",
 	"forewarm_late_requests":          "Calls that came too late for their own minute.",
 	"forewarm_late_prompt_tokens":     "Prompt tokens that came too late for their own minute.",

@@ -12,7 +12,7 @@ import (
 func TestSeriesHelpIsComplete(t *testing.T) {
 	written := map[string]bool{}
 	horizons := []string{"15"}
-	for _, kind := range []groupKind{windowGroup, forecastGroup, poolGroup, resourceGroup} {
+	for _, kind := range []groupKind{windowGroup, forecastGroup, poolGroup, resourceGroup, tenantGroup} {
 		k := groupKey{kind: kind, Key: features.Key{Pool: "p", Class: "c"}, name: features.DimKV}
 		for i := range k.size(horizons) {
 			written[k.labels(i, horizons).Get(model.MetricNameLabel)] = true

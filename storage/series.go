@@ -128,9 +128,11 @@ const (
 	forecastGroup                  // horizons by level
 	poolGroup                      // poolValues
 	resourceGroup                  // resourceValues
+	tenantGroup                    // one series
 )
 
-// groupKey names the series that are written together; name is the dimension of a forecast or resource.
+// groupKey names the series that are written together; name is the dimension of a forecast or resource,
+// or a tenant.
 type groupKey struct {
 	kind groupKind
 	features.Key
@@ -159,9 +161,23 @@ func (k groupKey) size(horizons []string) int {
 		return len(horizons) * forecaster.NumLevels
 	case poolGroup:
 		return len(poolValues)
+	case tenantGroup:
+		return 1
 	default:
 		return len(resourceValues)
 	}
+}
+
+// SeriesPerClass is how many series a class has that reports everything; those of its tenants, and of what came too late,
+// come on top.
+func (c *Config) SeriesPerClass() int {
+	n := len(features.Dimensions) + len(shapes)*len(shapeLevels)
+	for i := range features.Dimensions {
+		if features.Dimensions[i].Forecast {
+			n += (len(c.ForecastMinutes) + 1) * forecaster.NumLevels
+		}
+	}
+	return n
 }
 
 // labels of the i-th series of the group.
@@ -183,6 +199,12 @@ func (k groupKey) labels(i int, horizons []string) labels.Labels {
 			"horizon", horizons[i/forecaster.NumLevels], "pool", k.Pool, "quantile", levelLabels[i%forecaster.NumLevels])
 	case poolGroup:
 		return labels.FromStrings(model.MetricNameLabel, poolValues[i].series, "pool", k.Pool)
+	case tenantGroup:
+		l := []string{model.MetricNameLabel, tenantSeries, "class", k.Class, "pool", k.Pool}
+		if k.name != "" {
+			l = append(l, "tenant", k.name)
+		}
+		return labels.FromStrings(l...)
 	default:
 		l := []string{model.MetricNameLabel, resourceValues[i].series, "pool", k.Pool, "resource", k.name}
 		if q := resourceValues[i].quantile; q != "" {

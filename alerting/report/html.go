@@ -265,6 +265,9 @@ func (e *Effect) brief() string {
 	if e.Minutes == 0 {
 		return ""
 	}
+	if e.Forecast != nil {
+		return ": " + e.Forecast.loss()
+	}
 	return fmt.Sprintf(": saturated minutes %s → %s, GPU-hours %s → %s", quantity(e.SaturatedMinutesBefore, ""), quantity(e.SaturatedMinutesAfter, ""),
 		quantity(e.GPUHoursBefore, ""), quantity(e.GPUHoursAfter, ""))
 }
@@ -300,12 +303,8 @@ func (p *Pool) suggested() grid {
 		Head: []string{"key", "now", "better", "why", ">saturated minutes", ">GPU-hours", ">scale actions", "how this is known"}}
 	for _, s := range p.Suggestions {
 		e := &s.Expected
-		how := s.How
-		if s.Note != "" {
-			how += " " + s.Note
-		}
 		g.Rows = append(g.Rows, []string{s.Key, s.From, s.To, s.Why, arrow(e.SaturatedMinutesBefore, e.SaturatedMinutesAfter), arrow(e.GPUHoursBefore, e.GPUHoursAfter),
-			arrow(e.ScaleActionsBefore, e.ScaleActionsAfter), how})
+			arrow(e.ScaleActionsBefore, e.ScaleActionsAfter), s.found()})
 	}
 	if len(g.Rows) == 0 { // what was tried in vain is told without a table
 		g.Head, g.Note = nil, p.SuggestionsTried

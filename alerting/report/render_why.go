@@ -16,7 +16,7 @@ func suggested(b *strings.Builder, r *Report) {
 		for _, s := range r.Pools[i].Suggestions {
 			e := &s.Expected
 			rows = append(rows, []string{s.Key, s.From, s.To, s.Why, quantity(e.SaturatedMinutesBefore, "") + " → " + quantity(e.SaturatedMinutesAfter, ""),
-				quantity(e.GPUHoursBefore, "") + " → " + quantity(e.GPUHoursAfter, ""), quantity(e.ScaleActionsBefore, "") + " → " + quantity(e.ScaleActionsAfter, ""), strings.TrimSuffix(s.How+" "+s.Note, " ")})
+				quantity(e.GPUHoursBefore, "") + " → " + quantity(e.GPUHoursAfter, ""), quantity(e.ScaleActionsBefore, "") + " → " + quantity(e.ScaleActionsAfter, ""), s.found()})
 		}
 	}
 	if len(rows)+len(tried) > 0 {
@@ -28,6 +28,25 @@ func suggested(b *strings.Builder, r *Report) {
 	for _, text := range tried {
 		b.WriteString("\n" + text + "\n")
 	}
+}
+
+// found says what else a change does, and how that is known.
+func (s *Suggestion) found() string {
+	var parts []string
+	if f := s.Expected.Forecast; f != nil {
+		parts = append(parts, fmt.Sprintf("%s, of their maximum %s; %d → %d stored series.", f.loss(), arrow(f.WindowBefore, f.WindowAfter), f.SeriesBefore, f.SeriesAfter))
+	}
+	for _, text := range []string{s.How, s.Note} {
+		if text != "" {
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// loss is what forecasts cost, before and after.
+func (f *ForecastEffect) loss() string {
+	return fmt.Sprintf("Pinball loss of minutes 15 to 30 ahead %s %s", arrow(f.MinutesBefore, f.MinutesAfter), f.Unit)
 }
 
 // explained says why the largest errors happened.

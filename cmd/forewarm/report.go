@@ -83,7 +83,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	}
 	r, err := report.Reconcile(ctx, h, start, end, report.DefaultOptions())
 	if err == nil && *again {
-		err = suggestShown(ctx, h, pipeline, r, std.err)
+		err = suggestShown(ctx, h, pipeline, sc.SeriesPerClass(), r, std.err)
 	}
 	if err != nil {
 		return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -17,45 +19,109 @@ import (
 
 // suggest runs the period of a report again, for each of its pools, with the configuration in force and with a few others,
 // and puts what would have done better beyond noise into the report, or what was tried. A week of a pool takes some 20 s of
-// one core for each of its resources, and no memory to speak of. step, when set, is told how far it has come.
-func suggest(ctx context.Context, h report.History, cfg forewarm.Config, r *report.Report, step func(done, all int)) error {
+// one core for each of its resources, and some 5 s for each class that is forecast again, and no memory to speak of.
+// perClass is how many series are stored of a class. step, when set, is told how far it has come.
+func suggest(ctx context.Context, h pastHistory, cfg forewarm.Config, perClass int, r *report.Report, step func(done, all int)) error {
 	pasts, err := readPasts(ctx, h, &cfg, r.From, r.To)
 	if err != nil {
 		return err
 	}
+	w := &work{step: step}
+	attempts := make([]*attempt, len(r.Pools))
 	for i := range r.Pools {
-		p, past := &r.Pools[i], pasts[r.Pools[i].Pool]
-		if past == nil {
-			past = &pastPool{why: "the configuration has no such pool"}
+		attempts[i] = newAttempt(pasts[r.Pools[i].Pool], &cfg, len(r.Pools))
+		w.all += attempts[i].series()
+	}
+	for i, p := range attempts {
+		if err := p.run(ctx, &cfg, perClass, &r.Pools[i], w); err != nil {
+			return fmt.Errorf("suggestions for pool %s: %w", r.Pools[i].Pool, err)
 		}
-		if past.why != "" {
-			p.SuggestionsTried = "No change was tried: " + past.why + "."
-			continue
-		}
-		t := past.trials(cfg.Decision, len(r.Pools))
-		days, err := backtest.Rerun(ctx, &past.Past, t.arms, suggestSeed, func(done, all int) {
-			if step != nil {
-				step(i*all+done, len(r.Pools)*all)
-			}
-		})
-		if err != nil {
-			return fmt.Errorf("suggestions for pool %s: %w", p.Pool, err)
-		}
-		chosen := t.judge(past.objective(cfg.Decision), days)
-		how := past.how(past.objective(cfg.Decision), len(days[inForce]), len(t.list))
-		for _, c := range chosen {
-			p.Suggestions = append(p.Suggestions, past.suggestion(c, days[c.judged[0]], days[c.judged[1]]))
-		}
-		p.SuggestionsTried = t.tried(len(chosen), days) + how
 	}
 	r.Summarise() // which names the first
 	return nil
 }
 
+// attempt is what is tried for a pool.
+type attempt struct {
+	past      *pastPool
+	trials    *trials // nil where past.why says why none can be tried
+	divisions []*division
+	left      string // divisions that are not tried
+}
+
+func newAttempt(past *pastPool, cfg *forewarm.Config, pools int) *attempt {
+	if past == nil {
+		return &attempt{past: &pastPool{why: "the configuration has no such pool"}}
+	}
+	p := &attempt{past: past}
+	if past.why == "" {
+		p.trials = past.trials(cfg.Decision, pools)
+	}
+	p.divisions, p.left = past.classes.divisions(func(class string) bool {
+		return cfg.Classify.Archetypes > 0 && learnedClass.MatchString(class)
+	})
+	return p
+}
+
+// series is how many series are forecast again.
+func (p *attempt) series() (n int) {
+	if p.trials != nil {
+		n = len(p.past.Demand)
+	}
+	for _, d := range p.divisions {
+		n += d.series()
+	}
+	return n
+}
+
+// run puts what does better into the report, and what was tried.
+func (p *attempt) run(ctx context.Context, cfg *forewarm.Config, perClass int, to *report.Pool, w *work) error {
+	unknown := report.Number(math.NaN())
+	now := report.Effect{SaturatedMinutesBefore: unknown, SaturatedMinutesAfter: unknown, GPUHoursBefore: unknown, GPUHoursAfter: unknown, ScaleActionsBefore: unknown, ScaleActionsAfter: unknown}
+	to.SuggestionsTried = "No change of decisions was tried: " + p.past.why + "."
+	if p.trials != nil {
+		days, err := backtest.Rerun(ctx, &p.past.Past, p.trials.arms, suggestSeed, w.part(len(p.past.Demand)))
+		if err != nil {
+			return err
+		}
+		objective := p.past.objective(cfg.Decision)
+		chosen := p.trials.judge(objective, days)
+		for _, c := range chosen {
+			to.Suggestions = append(to.Suggestions, p.past.suggestion(c, days[c.judged[0]], days[c.judged[1]]))
+		}
+		to.SuggestionsTried = p.trials.tried(len(chosen), days) + p.past.how(objective, len(days[inForce]), len(p.trials.list))
+		now = effect(days[inForce], days[inForce])
+	}
+	if p.past.classes == nil {
+		return nil
+	}
+	return p.past.classes.tryClasses(ctx, p.divisions, p.left, cfg.Classify.Rules, perClass, now, to, w)
+}
+
+// learnedClass is the name of a class that is learned from lengths: no rule can name it.
+var learnedClass = regexp.MustCompile(`^a\d+$`)
+
+// work says how far long work has come: series that were forecast again, in thousandths.
+type work struct {
+	done, all int
+	step      func(done, all int)
+}
+
+// part is told of the minutes of a part of the work.
+func (w *work) part(series int) func(done, all int) {
+	before := w.done
+	w.done += series
+	return func(done, all int) {
+		if w.step != nil {
+			w.step(1000*before+1000*series*done/all, 1000*w.all)
+		}
+	}
+}
+
 // suggestShown shows how far suggest has come.
-func suggestShown(ctx context.Context, h report.History, cfg forewarm.Config, r *report.Report, to io.Writer) error {
+func suggestShown(ctx context.Context, h pastHistory, cfg forewarm.Config, perClass int, r *report.Report, to io.Writer) error {
 	var bar *progress
-	err := suggest(ctx, h, cfg, r, func(done, all int) {
+	err := suggest(ctx, h, cfg, perClass, r, func(done, all int) {
 		if bar == nil {
 			bar = newProgress(to, "running again", int64(all))
 		}
@@ -66,12 +132,12 @@ func suggestShown(ctx context.Context, h report.History, cfg forewarm.Config, r 
 }
 
 // suggestConfigured is suggest with what a daemon was configured with.
-func suggestConfigured(ctx context.Context, h report.History, cfg *config.Config, r *report.Report) error {
+func suggestConfigured(ctx context.Context, h pastHistory, cfg *config.Config, r *report.Report) error {
 	pipeline, err := cfg.Pipeline()
 	if err != nil {
 		return err
 	}
-	return suggest(ctx, h, pipeline, r, nil)
+	return suggest(ctx, h, pipeline, cfg.Storage.SeriesPerClass(), r, nil)
 }
 
 // suggestSeed draws the warm-ups: the same for all settings, and for every report.
@@ -79,21 +145,25 @@ const suggestSeed = 1
 
 // suggestion is a change with what it does.
 func (p *pastPool) suggestion(t *trial, before, after []backtest.Account) report.Suggestion {
-	was, is := backtest.Sum(before), backtest.Sum(after)
 	s := report.Suggestion{
-		Key: t.key, From: t.from, To: t.to, Why: t.why,
+		Key: t.key, From: t.from, To: t.to, Why: t.why, Expected: effect(before, after),
 		How:  fmt.Sprintf("%s run again with both settings; how, and when a change is suggested, is said with what was tried.", count(len(before), "day")),
 		Note: t.note + "In sample: these days chose it, and the next may differ.",
-		Expected: report.Effect{
-			Minutes: was.Minutes, SaturatedMinutesBefore: report.Number(was.Saturated), SaturatedMinutesAfter: report.Number(is.Saturated),
-			GPUHoursBefore: report.Number(was.GPUHours), GPUHoursAfter: report.Number(is.GPUHours),
-			ScaleActionsBefore: report.Number(was.Actions), ScaleActionsAfter: report.Number(is.Actions),
-		},
 	}
 	if p.lags < fewestLags {
 		s.Note += " How long replicas took is not known: the prior was taken for it."
 	}
 	return s
+}
+
+// effect is what a change does to decisions.
+func effect(before, after []backtest.Account) report.Effect {
+	was, is := backtest.Sum(before), backtest.Sum(after)
+	return report.Effect{
+		Minutes: was.Minutes, SaturatedMinutesBefore: report.Number(was.Saturated), SaturatedMinutesAfter: report.Number(is.Saturated),
+		GPUHoursBefore: report.Number(was.GPUHours), GPUHoursAfter: report.Number(is.GPUHours),
+		ScaleActionsBefore: report.Number(was.Actions), ScaleActionsAfter: report.Number(is.Actions),
+	}
 }
 
 // how the effects were obtained, and when a change is suggested.

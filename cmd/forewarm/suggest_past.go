@@ -8,7 +8,6 @@ import (
 
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -32,10 +31,12 @@ type pastPool struct {
 	key  string        // of the pool in the configuration
 	lags int           // that Past.Lag was told from
 	why  string        // it cannot be run again; "" when it can
+
+	classes *pastClasses // nil for a pool that is not configured
 }
 
 // readPasts reads what is kept of the period and of the days before it, of every pool that is configured.
-func readPasts(ctx context.Context, h report.History, cfg *forewarm.Config, from, to time.Time) (map[string]*pastPool, error) {
+func readPasts(ctx context.Context, h pastHistory, cfg *forewarm.Config, from, to time.Time) (map[string]*pastPool, error) {
 	from, to = from.Truncate(features.Minute), to.Truncate(features.Minute)
 	if newest := to.Add(-mostDays * 24 * time.Hour); from.Before(newest) {
 		from = newest
@@ -53,9 +54,6 @@ func readPasts(ctx context.Context, h report.History, cfg *forewarm.Config, from
 		return nil, err
 	}
 	err = h.Observed(ctx, start, to, func(key features.Key, dimension string, values []float64) error {
-		if key.Class != features.TotalClass {
-			return ctx.Err()
-		}
 		p := pasts[key.Pool]
 		if p == nil {
 			if p = configuredPast(cfg, key.Pool); p == nil {
@@ -63,13 +61,27 @@ func readPasts(ctx context.Context, h report.History, cfg *forewarm.Config, from
 			}
 			pasts[key.Pool] = p
 		}
-		p.Demand[dimension] = slices.Clone(values)
+		if key.Class == features.TotalClass {
+			p.Demand[dimension] = slices.Clone(values)
+		} else {
+			p.classes.add(key.Class, dimension, values)
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = h.Tenants(ctx, start, to, func(key features.Key, tenant string, values []float64) error {
+		if p := pasts[key.Pool]; p != nil {
+			p.classes.addTenant(key.Class, tenant, values)
+		}
 		return ctx.Err()
 	})
 	if err != nil {
 		return nil, err
 	}
 	for name, p := range pasts {
+		p.classes.start, p.classes.from = start, int(from.Sub(start)/features.Minute)
 		p.complete(evidence[name], start, from)
 	}
 	return pasts, nil
@@ -88,6 +100,7 @@ func configuredPast(cfg *forewarm.Config, name string) *pastPool {
 	default:
 		return nil
 	}
+	p.classes = &pastClasses{pool: &p.pool, classes: map[string][]float64{}, tenants: map[string]map[string][]float64{}}
 	p.Demand, p.Events, p.Every, p.Stale = map[string][]float64{}, cfg.Events, cfg.Every, cfg.Features.StaleAfter
 	return p
 }

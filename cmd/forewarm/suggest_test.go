@@ -75,6 +75,10 @@ func (planted) Forecasts(context.Context, time.Time, time.Time, func(*forecaster
 	return nil
 }
 
+func (planted) Tenants(context.Context, time.Time, time.Time, func(features.Key, string, []float64) error) error {
+	return nil
+}
+
 // noise is a factor that depends on the minute alone.
 func noise(m int, sd float64) float64 {
 	return 1 + sd*rand.New(rand.NewPCG(1, uint64(m))).NormFloat64()
@@ -139,7 +143,7 @@ func suggested(t *testing.T, h planted, c capacity.Config) report.Pool {
 	cfg.Every, cfg.Pools = 5*time.Minute, []capacity.Pool{pool}
 	cfg.Decision.Cooldown, cfg.Decision.Hold = 5*time.Minute, 5*time.Minute // whatever the defaults are
 	r := &report.Report{From: plantedStart.AddDate(0, 0, 1), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}, {Pool: "unknown"}}}
-	if err := suggest(t.Context(), h, cfg, r, nil); err != nil {
+	if err := suggest(t.Context(), h, cfg, 200, r, nil); err != nil {
 		t.Fatal(err)
 	}
 	if p := r.Pools[1]; len(p.Suggestions) > 0 || !strings.Contains(p.SuggestionsTried, "no such pool") {
@@ -153,7 +157,7 @@ func TestSuggestEnds(t *testing.T) {
 	cancel()
 	cfg := forewarm.DefaultConfig()
 	r := &report.Report{From: plantedStart.AddDate(0, 0, 1), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}}}
-	if err := suggest(ctx, planted{waves, 6}, cfg, r, nil); !errors.Is(err, context.Canceled) {
+	if err := suggest(ctx, planted{waves, 6}, cfg, 200, r, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of its context: %v", err)
 	}
 }

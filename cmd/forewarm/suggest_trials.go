@@ -167,7 +167,7 @@ func (t *trials) tried(chosen int, days [][]backtest.Account) string {
 		key = x.key
 		fmt.Fprintf(&b, "; %s in place of %s: %s %s", key, x.from, x.to, came(x.after))
 	}
-	b.WriteString(". Not tried: classes and tiers of series, on which the replicas of a pool do not depend, and reserves. ")
+	b.WriteString(". Not tried: reserves. ")
 	return b.String()
 }
 

@@ -1,0 +1,92 @@
+package storage
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/features/sketch"
+)
+
+// What tenants reported in each minute can be told from what is stored, silence included, and every token is somebody's.
+func TestTenants(t *testing.T) {
+	reported := map[string]func(m int) float64{
+		"batch": func(m int) float64 { return 90_000 * float64(m/60%2) }, // an hour on, an hour off
+		"acme":  func(m int) float64 { return 30_000 + 10_000*math.Sin(float64(m)/9) },
+		"small": func(int) float64 { return 5000 },
+	}
+	s := openStore(t, config(t.TempDir()))
+	book := sketch.NewTopK(8)
+	const minutes = 300
+	for m := range minutes {
+		for _, name := range []string{"batch", "acme", "small"} {
+			book.Add(name, reported[name](m))
+		}
+		w := window("agent", m, 60)
+		w.PromptTokens = 1000
+		w.Tenants = &features.Ranking{Top: book.AppendTop(nil, 3), Total: book.Total(), Floor: book.Floor()}
+		if err := s.Append(minute(m+1), []features.Window{w}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		book.Scale(accountFade)
+	}
+	seen := map[string]bool{}
+	err := History{Store: s}.Tenants(t.Context(), minute(0), minute(minutes), func(key features.Key, tenant string, values []float64) error {
+		seen[tenant] = true
+		if key != (features.Key{Pool: "p", Class: "agent"}) {
+			return fmt.Errorf("of %s", key)
+		}
+		for m := 91; m < minutes; m++ { // batch, who comes in minute 60, has a place by then
+			want := reported["small"](m)
+			if tenant != "" {
+				want = reported[tenant](m)
+			}
+			if math.Abs(60*values[m]-want) > 1e-3*90_000 {
+				return fmt.Errorf("%q in minute %d: %g tokens, want %g", tenant, m, 60*values[m], want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != 3 || !seen["batch"] || !seen["acme"] || !seen[""] {
+		t.Errorf("series of %v", seen)
+	}
+}
+
+// A place changes hands when another is clearly heavier than the one that has it lately was.
+func TestTenantsKeepTheirPlaces(t *testing.T) {
+	s := &standing{}
+	rank := func(hours int, weights ...float64) {
+		r := &features.Ranking{}
+		for i, w := range weights {
+			r.Top = append(r.Top, sketch.Count{Name: string(rune('a' + i)), Weight: w})
+			r.Total += w
+		}
+		s.seatTenants(r, (time.Duration(hours) * time.Hour).Milliseconds())
+	}
+	names := func() (all string) {
+		for _, x := range s.tenants {
+			all += x.name
+		}
+		return all
+	}
+	for _, c := range []struct {
+		hours   int
+		weights []float64
+		want    string
+	}{
+		{0, []float64{50, 40, 10}, "ab"},
+		{1, []float64{50, 0, 70}, "ab"}, // not clearly heavier than b was an hour ago
+		{24, []float64{50, 0, 70}, "ac"},
+		{30, []float64{0, 0, 0, 0}, "ac"},
+		{31, []float64{10, 10, 10, 10, 10, 10}, "ac"}, // nobody weighs a fifth
+	} {
+		if rank(c.hours, c.weights...); names() != c.want {
+			t.Errorf("after %d h: %q, want %q", c.hours, names(), c.want)
+		}
+	}
+}
