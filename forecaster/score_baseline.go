@@ -163,8 +163,12 @@ func (r *residuals) begin() {
 	r.first = nil
 }
 
-// around gives the distribution of a baseline that expects point, no less than zero; all NaN when it sleeps.
+// around gives the distribution of a baseline that expects point, no less than zero; all NaN when it expects
+// nothing, or its errors are not known yet.
 func (r *residuals) around(point float64) (q Quantiles) {
+	if r.n < firstResiduals {
+		point = math.NaN()
+	}
 	for i := range q {
 		q[i] = math.Max(0, point+r.at[i]) // NaN stays
 	}

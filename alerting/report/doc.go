@@ -50,7 +50,7 @@
 // m − 10080, for the window maximum that of the same window then. PointSkill is 1 − Σ|q(.5) − y| / Σ|point − y| over the
 // outcomes that a baseline had something to expect of. Skill (of quantiles), DM and P give each baseline the quantiles of
 // its own past errors, tracked as a stream from nine days before the period on ([forecaster.Scorer]), and its Outcomes are
-// those for which it had them; best_baseline is the one with the least Skill. Baselines are told settled demand: with records
+// those for which it had them, from its twentieth error on; best_baseline is the one with the least Skill. Baselines are told settled demand: with records
 // that come late they know more than anyone did then, and the skill shown is the smaller for it.
 //
 // Drift: the same, of the pool's totals at the headline horizon (15 minutes, or the stored one nearest to it), apart for

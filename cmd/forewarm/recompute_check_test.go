@@ -208,6 +208,7 @@ func (x *recomputed) row(a *report.Accuracy) {
 			}
 		}
 	}
+	x.rivals(name, a, all)
 	demand := x.demand(a.Class, a.Dimension)
 	scale := func(back int64) float64 {
 		sum, n := 0.0, 0.0
@@ -323,34 +324,6 @@ func (x *recomputed) most(d *alerting.Decision, minute int64, of func(demand, pe
 		}
 	}
 	return most
-}
-
-func (x *recomputed) saturation(p *report.Pool) {
-	known, saturated, episodes := 0, 0, 0
-	last := int64(math.MinInt32)
-	for m := x.from - 120; m < x.to; m++ {
-		d := x.standing(m)
-		use := x.most(d, m, func(demand, per float64) float64 { return demand / per / float64(d.Ready) })
-		if math.IsNaN(use) || d.Ready == 0 {
-			continue
-		}
-		if m >= x.from {
-			known++
-		}
-		if use > 1 {
-			if m-last > 11 && m >= x.from {
-				episodes++
-			}
-			if m >= x.from {
-				saturated++
-			}
-			last = m
-		}
-	}
-	s := &p.Saturation
-	x.count("minutes with known saturation", s.KnownMinutes, known)
-	x.count("saturated minutes", s.SaturatedMinutes, saturated)
-	x.count("saturations", s.InTime+s.Late+s.Missed, episodes)
 }
 
 func (x *recomputed) decisions(p *report.Pool) {

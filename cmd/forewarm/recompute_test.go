@@ -211,6 +211,7 @@ func TestReportRecomputed(t *testing.T) {
 	x.accuracy(p)
 	x.totals(p)
 	x.saturation(p)
+	x.assumptions(p)
 	x.decisions(p)
 	x.asks(p)
 	x.errors(p)

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"cmp"
+	"math"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/report"
+)
+
+// spell is a run of minutes, or of decisions that announce, no further than ten minutes apart.
+type spell struct {
+	first, last int64
+	by          *alerting.Decision // the first of an announcement
+	until       int64              // claimed
+}
+
+func joined(spells []spell, m int64) ([]spell, *spell) {
+	if n := len(spells); n > 0 && m-spells[n-1].last-1 <= 10 {
+		spells[n-1].last = m
+		return spells, &spells[n-1]
+	}
+	spells = append(spells, spell{first: m, last: m})
+	return spells, &spells[len(spells)-1]
+}
+
+// use is a pool's demand over what the ready replicas of a decision carry, in a minute.
+func (x *recomputed) use(d *alerting.Decision, m int64) float64 {
+	if d == nil || d.Ready == 0 {
+		return math.NaN()
+	}
+	return x.most(d, m, func(demand, per float64) float64 { return demand / per / float64(d.Ready) })
+}
+
+// saturation follows what was announced and what came.
+func (x *recomputed) saturation(p *report.Pool) {
+	known, saturated := 0, 0
+	var episodes, announced []spell
+	for m := x.from - 120; m < x.to; m++ {
+		use := x.use(x.standing(m), m)
+		if m >= x.from && !math.IsNaN(use) {
+			known++
+		}
+		if use > 1 {
+			episodes, _ = joined(episodes, m)
+			if m >= x.from {
+				saturated++
+			}
+		}
+	}
+	for i := range x.raw.decisions {
+		d := &x.raw.decisions[i]
+		if at := d.Tick.Unix() / 60; at >= x.from-120 && at < x.to && d.Probability >= .5 && !d.Stale {
+			var s *spell
+			if announced, s = joined(announced, at); s.by == nil {
+				s.by = d
+			}
+			s.until = d.Tick.Add(d.Lead+10*time.Minute).Unix() / 60
+		}
+	}
+	var inTime, late, missed, averted, wrong, open int
+	var leads []float64
+	var listed int
+	claimed := map[*alerting.Decision]bool{}
+	for _, e := range episodes {
+		var by *alerting.Decision
+		for _, a := range announced {
+			if a.first < e.first && e.first <= a.until {
+				by = cmp.Or(by, a.by)
+				claimed[a.by] = true
+			}
+			if e.first <= a.first && a.first <= e.last+10 {
+				claimed[a.by] = true
+			}
+		}
+		if e.first < x.from {
+			continue
+		}
+		lead := math.NaN()
+		outcome := report.Missed
+		switch {
+		case by == nil:
+			missed++
+		default:
+			lead = float64(e.first) - float64(by.Tick.Unix())/60
+			leads = append(leads, lead)
+			if outcome = report.Late; lead*60 >= by.Lead.Seconds() {
+				outcome = report.InTime
+				inTime++
+			} else {
+				late++
+			}
+		}
+		row := p.Saturation.Episodes[listed]
+		listed++
+		if row.Start.Unix()/60 != e.first || row.Minutes != int(e.last-e.first)+1 || row.Outcome != outcome {
+			x.Errorf("%+v is %s for %d minutes from minute %d by what is stored", row, outcome, e.last-e.first+1, e.first)
+		}
+		x.same("lead of a saturation", row.LeadMinutes, lead)
+		peak := 0.0
+		for m := e.first; m <= e.last; m++ {
+			if use := x.use(x.standing(m), m); use > peak {
+				peak = use
+			}
+		}
+		x.same("peak of a saturation", row.Utilisation, peak)
+	}
+	for _, a := range announced {
+		if a.first < x.from || claimed[a.by] {
+			continue
+		}
+		crossed, unknown := int64(0), a.until >= x.to
+		for m := a.first + 1; m <= a.until && m < x.to && crossed == 0; m++ {
+			switch use := x.use(a.by, m); {
+			case math.IsNaN(use):
+				unknown = true
+			case use > 1:
+				crossed = m
+			}
+		}
+		switch {
+		case crossed > 0:
+			averted++
+			leads = append(leads, float64(crossed-a.first))
+		case unknown:
+			open++
+		default:
+			wrong++
+		}
+	}
+	s := &p.Saturation
+	for what, c := range map[string][2]int{
+		"minutes with known saturation": {s.KnownMinutes, known}, "saturated minutes": {s.SaturatedMinutes, saturated}, "saturations": {len(s.Episodes), listed},
+		"announced in time": {s.InTime, inTime}, "announced late": {s.Late, late}, "missed": {s.Missed, missed},
+		"averted": {s.Averted, averted}, "false alarms": {s.False, wrong}, "open announcements": {s.Open, open},
+	} {
+		x.count(what, c[0], c[1])
+	}
+	x.same("lead time", s.LeadMinutes, median(leads))
+	if len(leads) == 0 {
+		x.Error("nothing was announced: there is nothing to compare")
+	}
+}
+
+// assumptions follow, decision by decision, when each number that decisions rest on last had evidence.
+func (x *recomputed) assumptions(p *report.Pool) {
+	seen := map[string]time.Time{}
+	var newest, last *alerting.Decision
+	for i := range x.raw.decisions {
+		d := &x.raw.decisions[i]
+		if at := d.Tick.Unix() / 60; at < x.from-120 || at >= x.to {
+			continue
+		}
+		for _, r := range d.Basis.Rates {
+			moved := false
+			if last != nil {
+				for _, was := range last.Basis.Rates {
+					moved = moved || was.Dimension == r.Dimension && was.Learned != r.Learned
+				}
+			}
+			if r.Learned > 0 && (moved || r.Dimension == "kv" && !d.SupplyAssumed) {
+				seen[r.Dimension] = d.Tick
+			}
+		}
+		if last != nil {
+			is, was := d.Basis.Warmup, last.Basis.Warmup
+			if is.Seen > was.Seen || is.Seen > 0 && is.Seen == was.Seen && is.P50 != was.P50 {
+				seen["warmup"] = d.Tick
+			}
+		}
+		newest, last = d, d
+	}
+	priced, err := time.Parse(time.DateOnly, usualPool.Prices.Date)
+	if err != nil {
+		x.Fatal(err)
+	}
+	end := time.Unix(60*x.to, 0)
+	orUnknown := func(v float64) float64 {
+		if v > 0 {
+			return v
+		}
+		return math.NaN()
+	}
+	aged := 0
+	for _, a := range p.Assumptions {
+		stated, learned, at := math.NaN(), math.NaN(), time.Time{}
+		switch a.Name {
+		case "warmup_p50":
+			stated, at = 5, seen["warmup"]
+			if newest.Basis.Warmup.Seen > 0 {
+				learned = newest.Basis.Warmup.P50 / 60
+			}
+		case "warmup_p90":
+			stated, at = 8, seen["warmup"]
+			if newest.Basis.Warmup.Seen > 0 {
+				learned = newest.Basis.Warmup.P90 / 60
+			}
+		case "replica_hour":
+			stated, at = 2*3, priced
+		default:
+			for _, r := range newest.Basis.Rates {
+				if a.Name == r.Dimension+"_rate" || a.Name == "kv_per_replica" && r.Dimension == "kv" {
+					stated, learned, at = orUnknown(r.Stated), orUnknown(r.Learned), seen[r.Dimension]
+				}
+			}
+		}
+		x.same(a.Name+" stated", a.Stated, stated)
+		x.same(a.Name+" learned", a.Learned, learned)
+		off := stated/learned - 1
+		if math.IsNaN(stated) {
+			off = float64(a.Used)/learned - 1
+		}
+		x.same(a.Name+" off by", a.Off, off)
+		age := math.NaN()
+		if !at.IsZero() {
+			age = end.Sub(at).Hours() / 24
+			aged++
+		}
+		x.same("age of "+a.Name, a.AgeDays, age)
+		if (a.Confirmed == nil) != at.IsZero() || a.Confirmed != nil && !a.Confirmed.Equal(at) {
+			x.Errorf("%s was confirmed at %v, by what is stored at %v", a.Name, a.Confirmed, at)
+		}
+	}
+	if aged < 4 {
+		x.Errorf("%d of %d assumptions have an age", aged, len(p.Assumptions))
+	}
+}
