@@ -209,6 +209,7 @@ type ledger struct {
 	done               map[int]bool
 	counted            uint64 // as lost, or in danger
 	saved              int    // tick of the newest snapshot
+	reported, marked   int    // ticks: that the mark is said to have, and that it may have
 }
 
 var crashPools = []string{"a", "b"}
@@ -278,6 +279,9 @@ func live(t *testing.T, d *faultyDisk, dir string, first, last int) (l ledger) {
 	}
 	for m := first; m <= last; m++ {
 		l.tick(m, j, o, q)
+		if l.marked = m; writeReported(d, dir, minute(m)) == nil {
+			l.reported = m
+		}
 		if m%3 == 0 {
 			l.save(m, j, o, q, s)
 		}
@@ -380,7 +384,7 @@ func (l *ledger) check(dir string, power bool) (snapshot int, err error) {
 	if have < 2*snapshot {
 		return 0, fmt.Errorf("the journal has %d decisions, and the state includes %d", have, 2*snapshot)
 	}
-	return snapshot, errors.Join(l.checkOutbox(dir, power), l.checkQueue(dir, power))
+	return snapshot, errors.Join(l.checkOutbox(dir, power), l.checkQueue(dir, power), l.checkMark(dir))
 }
 
 func (l *ledger) floor(loose bool, synced, written int) int {
@@ -437,6 +441,18 @@ func (l *ledger) checkOutbox(dir string, power bool) error {
 		if p, ok := o.pending[n.Identity()]; !ok || p.Notice.Decision.Generation < int64(m) {
 			return fmt.Errorf("the outbox is at tick %d and lacks the notice of tick %d", at, m)
 		}
+	}
+	return nil
+}
+
+// checkMark: what was noted is safe at once, and what was not is what was noted before, or it is there whole.
+func (l *ledger) checkMark(dir string) error {
+	at, ok, err := ReadReported(dir)
+	if err != nil || !ok && l.reported == 0 {
+		return err
+	}
+	if m := int(at.Sub(start) / time.Minute); !ok || m < l.reported || m > l.marked {
+		return fmt.Errorf("the mark of reports is at tick %d, and was said to be at %d; the last try was %d", m, l.reported, l.marked)
 	}
 	return nil
 }

@@ -47,9 +47,17 @@ func ReadReported(dir string) (reported time.Time, ok bool, err error) {
 
 // WriteReported notes it.
 func WriteReported(dir string, reported time.Time) error {
+	var d realDisk
+	if err := d.MkdirAll(dir); err != nil {
+		return err
+	}
+	return writeReported(d, dir, reported)
+}
+
+func writeReported(d disk, dir string, reported time.Time) error {
 	data, err := json.Marshal(mark{1, reported.UTC()})
 	if err != nil {
 		return err
 	}
-	return WriteFile(filepath.Join(dir, markFile), append(data, '\n'))
+	return writeFile(d, filepath.Join(dir, markFile), exactly(append(data, '\n')))
 }

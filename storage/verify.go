@@ -40,7 +40,8 @@ const asideSuffix = ".damaged"
 const mendHint = "stop the daemon and run forewarm verify -repair"
 
 // Verify reads all of a data directory, as its formats say, and tells found of everything it meets: each journal segment,
-// snapshot and block, the outbox, the queue for a remote, the write-ahead log, the head's chunks. It changes nothing unless repair is set, and then only what is
+// snapshot and block, the outbox, the queue for a remote, the write-ahead log, the head's chunks,
+// the mark of reports. It changes nothing unless repair is set, and then only what is
 // damaged: a journal or log keeps what is before the damage, as a restart would leave it; the rest is put aside, never
 // deleted. Repairing needs the directory for itself. An error says that the directory could not be looked at.
 func Verify(ctx context.Context, dir string, repair bool, found func(Finding)) error {
@@ -64,7 +65,7 @@ func Verify(ctx context.Context, dir string, repair bool, found func(Finding)) e
 		name   string
 		verify func(dir string)
 	}{
-		{"journal", v.journal}, {"outbox", v.outbox}, {"snapshots", v.snapshots}, {"tsdb", v.series}, {"remote", v.queue},
+		{"journal", v.journal}, {"outbox", v.outbox}, {"snapshots", v.snapshots}, {"tsdb", v.series}, {"remote", v.queue}, {markFile, v.mark},
 	} {
 		path := filepath.Join(dir, part.name)
 		if _, err := os.Stat(path); err == nil {
@@ -117,6 +118,16 @@ func (v *verifier) say(path string, c Condition, detail string) {
 		path = filepath.ToSlash(rel)
 	}
 	v.found(Finding{Path: path, Condition: c, Detail: detail})
+}
+
+// mark reads what was reported. Without it the daemon reports the next period.
+func (v *verifier) mark(path string) {
+	switch at, _, err := ReadReported(v.dir); {
+	case err != nil:
+		v.damage(path, err.Error(), func() (string, error) { return v.aside(path) })
+	default:
+		v.say(path, Sound, "reported up to "+at.UTC().Format(time.RFC3339))
+	}
 }
 
 // damage tells of damage, and mends it where that is wanted; mend says what it has done. A nil mend means that people must.

@@ -49,7 +49,7 @@ func fillDirectory(t *testing.T, dir string) {
 	}
 	err = o.Announce(minute(3), []Pending{{Notice: alerting.Notice{Decision: decision(3, "a")}, Expires: start.AddDate(200, 0, 0)}})
 	q := openQueue(t, filepath.Join(dir, "remote"), 1<<20)
-	if err = errors.Join(err, q.Append(7, []byte("seven samples")), s.Close(), j.Close(), o.Close(), q.Close()); err != nil {
+	if err = errors.Join(err, WriteReported(dir, minute(3)), q.Append(7, []byte("seven samples")), s.Close(), j.Close(), o.Close(), q.Close()); err != nil {
 		t.Fatal(err)
 	}
 	snaps, err := OpenSnapshots(filepath.Join(dir, "snapshots"), quiet)
@@ -87,7 +87,7 @@ func findings(t *testing.T, dir string, repair bool) (conditions []string, detai
 // sound is what is found in a directory of fillDirectory.
 var sound = []string{
 	"sound journal/journal-000001.log", "sound outbox/outbox.log", "sound snapshots/snapshot-000000001.fws", "sound snapshots/snapshot-000000002.fws",
-	"sound tsdb/block", "sound tsdb/chunks_head", "sound tsdb/wal", "sound tsdb/wbl", "sound remote/queue-000001.log",
+	"sound tsdb/block", "sound tsdb/chunks_head", "sound tsdb/wal", "sound tsdb/wbl", "sound remote/queue-000001.log", "sound reported.json",
 }
 
 func TestVerifySound(t *testing.T) {
@@ -146,6 +146,7 @@ func TestVerifyDamage(t *testing.T) {
 		"queue, torn":          {"remote/queue-000001.log", cut, "remote/queue-000001.log", "sound remote/queue-000001.log", "remote/queue-000001.log.cut"},
 		"snapshot, flipped":    {"snapshots/snapshot-000000001.fws", flip, "snapshots/snapshot-000000001.fws", "", "snapshots/snapshot-000000001.fws.damaged"},
 		"snapshot, torn":       {"snapshots/snapshot-000000002.fws", cut, "snapshots/snapshot-000000002.fws", "", "snapshots/snapshot-000000002.fws.damaged"},
+		"mark, torn":           {"reported.json", func(b []byte) []byte { return b[:len(b)/2] }, "reported.json", "", "reported.json.damaged"},
 		"block, chunks":        {"tsdb/*/chunks/000001", flip, "tsdb/block", "", "tsdb/*.damaged"},
 		"block, index":         {"tsdb/*/index", cut, "tsdb/block", "", "tsdb/*.damaged"},
 		"block, without index": {"tsdb/*/meta.json", func([]byte) []byte { return nil }, "tsdb/block", "", "tsdb/*.damaged"},

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting/report"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/storage"
+)
+
+// TestReportSuggestsOnSchedule: a daemon that was away when its weekly report was due makes it, and says on its pages what
+// class rule would have done better.
+func TestReportSuggestsOnSchedule(t *testing.T) {
+	due := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Minute)
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	fillClasses(t, data, due.AddDate(0, 0, -3), due, map[string]func(int) float64{
+		"agent": func(m int) float64 { return 900 * noise(m, .05) }, "eval": seldom(1), "export": seldom(2),
+	})
+	if err := storage.WriteReported(data, due.AddDate(0, 0, -7)); err != nil {
+		t.Fatal(err)
+	}
+	box := startInbox(t)
+	p := startDaemonIn(t, dir, soundPool, "log: {level: error}",
+		fmt.Sprintf("report: {schedule: '%d %d * * %d', timezone: UTC, suggest: true, mail: {host: localhost, port: %d, tls: none, from: fw@example.org, to: [ops@example.org]}}",
+			due.Minute(), due.Hour(), due.Weekday(), box.port))
+	mail := strings.ReplaceAll(<-box.mails, "=\r\n", "") // quoted-printable
+	if !strings.Contains(mail, "classify.rules") {
+		t.Errorf("the mail has no suggestion: %s", mail)
+	}
+	name := filepath.Join(data, "reports", "report-"+due.Format("2006-01-02T1504Z"))
+	await(t, "the folder", func() bool {
+		_, err := os.Stat(name + ".html")
+		return err == nil && p.daemon.reporter.made.Load() == 1
+	})
+	page, err := os.ReadFile(name + ".html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"What to change", "classify.rules", "{class: rare, override: true, pool: [chat], given: [", "stored series", "minutes 15 to 30 ahead"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	text, err := os.ReadFile(name + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report.Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.Pools[0].Suggestions; len(s) != 1 || s[0].Expected.Forecast == nil || s[0].Expected.Forecast.SeriesAfter >= s[0].Expected.Forecast.SeriesBefore {
+		t.Errorf("suggested %+v; %s", s, r.Pools[0].SuggestionsTried)
+	}
+	if reported, ok, err := storage.ReadReported(data); err != nil || !ok || !reported.Equal(due) {
+		t.Errorf("reported up to %v, %v, %v; want %v", reported, ok, err, due)
+	}
+}
+
+// fillClasses stores what classes of pool chat generated in [from, to), in tokens/s.
+func fillClasses(t *testing.T, dir string, from, to time.Time, classes map[string]func(m int) float64) {
+	t.Helper()
+	c := storage.DefaultConfig()
+	c.Dir = dir
+	h, closeHistory, err := openHistory(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const batch = 30 // minutes, for there is nobody to wait for each
+	for at := from; at.Before(to); at = at.Add(batch * time.Minute) {
+		var windows []features.Window
+		for m := range batch {
+			start := at.Add(time.Duration(m) * time.Minute)
+			for class, of := range classes {
+				windows = append(windows, features.Window{
+					Key: features.Key{Pool: "chat", Class: class}, Start: start, Covered: true, Settled: true, Records: 1, OutputKnown: 1, OutputTokens: 60 * of(int(start.Sub(from)/time.Minute)),
+				})
+			}
+		}
+		if err := h.Store.Append(at.Add(batch*time.Minute), windows, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := closeHistory(); err != nil {
+		t.Fatal(err)
+	}
+}
