@@ -64,6 +64,7 @@ var httpFaults = []struct {
 	serve func(w http.ResponseWriter, r *http.Request) // nil: nobody listens yet
 	tls   bool                                         // with a certificate that nobody knows
 	takes bool                                         // acts on what it then fails to acknowledge
+	signs bool                                         // only of those that sign what they send
 	wait  time.Duration                                // least time to the second attempt
 	want  outcome
 }{
@@ -92,7 +93,7 @@ var httpFaults = []struct {
 	{name: "redirect", want: refused, serve: func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/elsewhere", http.StatusPermanentRedirect)
 	}},
-	{name: "signature of another key", want: refused, serve: func(w http.ResponseWriter, r *http.Request) {
+	{name: "signature of another key", want: refused, signs: true, serve: func(w http.ResponseWriter, r *http.Request) {
 		verifier, _ := standardwebhooks.NewWebhook(otherKey)
 		body, _ := io.ReadAll(r.Body)
 		if err := verifier.Verify(body, r.Header); err != nil {
@@ -121,6 +122,7 @@ type httpSink struct {
 	gone  outcome
 
 	watchdog bool // it takes nothing else
+	signs    bool
 }
 
 // httpSinks are the sinks that speak HTTP.
@@ -149,8 +151,9 @@ var httpSinks = map[string]httpSink{
 // webhookOf is a webhook of a format.
 func webhookOf(format Format) httpSink {
 	return httpSink{
-		gone: disabled,
-		id:   func(r *http.Request, _ []byte) string { return r.Header.Get("webhook-id") },
+		gone:  disabled,
+		signs: true,
+		id:    func(r *http.Request, _ []byte) string { return r.Header.Get("webhook-id") },
 		build: func(t *testing.T, url string) alerting.Sink {
 			return newWebhook(t, WebhookConfig{Name: "ops", URL: url, Format: format, SecretFile: keyFile(t, testKey)})
 		},
@@ -160,6 +163,9 @@ func webhookOf(format Format) httpSink {
 func TestHTTPFaults(t *testing.T) {
 	for sinkName, kind := range httpSinks {
 		for _, fault := range httpFaults {
+			if fault.signs && !kind.signs {
+				continue
+			}
 			t.Run(sinkName+"/"+fault.name, func(t *testing.T) {
 				t.Parallel()
 				r, want := &rig{watchdog: kind.watchdog}, fault.want
