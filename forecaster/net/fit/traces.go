@@ -94,71 +94,84 @@ func (tr *trace) read(dir string) ([]serie, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", tr.file, err)
 	}
-	column := map[string]int{}
+	r := row{column: map[string]int{}}
 	for i, name := range header {
-		column[strings.Clone(name)] = i
+		r.column[strings.Clone(name)] = i
 	}
-	levels := 1
-	if tr.bin == 0 {
-		levels = len(thinnings)
-	}
-	r := rand.New(rand.NewPCG(1, hash(tr.file)))
-	sums := map[key]map[int]float64{}
-	end := map[string]int{} // last minute, by class for a file whose classes are of different times
+	c := counter{trace: tr, random: rand.New(rand.NewPCG(1, hash(tr.file))), sums: map[key]map[int]float64{}, end: map[string]int{}}
 	for {
-		row, err := rows.Read()
+		r.cells, err = rows.Read()
 		if err == io.EOF {
-			break
+			return tr.series(c.sums, c.end), nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", tr.file, err)
 		}
-		number := func(name string) float64 {
-			i, ok := column[name]
-			if !ok || row[i] == "" {
-				return 0
-			}
-			x, err := strconv.ParseFloat(row[i], 64)
-			if err != nil {
-				return 0
-			}
-			return x
+		c.count(&r)
+	}
+}
+
+// row is one of a trace's; its cells are valid until the next is read.
+type row struct {
+	column map[string]int
+	cells  []string
+}
+
+// number is 0 where the row has none.
+func (r *row) number(name string) float64 {
+	i, ok := r.column[name]
+	if !ok || r.cells[i] == "" {
+		return 0
+	}
+	x, err := strconv.ParseFloat(r.cells[i], 64)
+	if err != nil {
+		return 0
+	}
+	return x
+}
+
+// counter sums up a trace by the minute, in each of its thinner copies.
+type counter struct {
+	trace  *trace
+	random *rand.Rand
+	sums   map[key]map[int]float64
+	end    map[string]int // last minute, by class for a file whose classes are of different times
+}
+
+func (c *counter) count(r *row) {
+	minute := int(r.number("t_s")) / 60
+	draw := c.random.Float64()
+	for thin, kept := range thinnings {
+		if draw >= kept || thin > 0 && c.trace.bin > 0 {
+			return
 		}
-		class := row[column["class"]]
-		m := int(number("t_s")) / 60
-		draw := r.Float64()
-		for thin := range levels {
-			if draw >= thinnings[thin] {
-				break
-			}
-			for _, c := range []string{class, total} {
-				if _, ok := end[c]; !ok {
-					c = strings.Clone(c)
-				}
-				end[c] = max(end[c], m)
-				for _, dim := range tr.dims {
-					k := key{c, dim, thin}
-					if sums[k] == nil {
-						k.class = strings.Clone(c)
-						sums[k] = map[int]float64{}
-					}
-					switch dim {
-					case "requests":
-						if tr.bin == 0 {
-							sums[k][m]++
-						} else {
-							sums[k][m] += number("requests")
-						}
-					case "prefill":
-						sums[k][m] += number("prompt_tokens") - number("cached_tokens")
-					case "decode":
-						sums[k][m] += number("output_tokens")
-					}
-				}
-			}
+		c.add(r, r.cells[r.column["class"]], thin, minute)
+		c.add(r, total, thin, minute)
+	}
+}
+
+func (c *counter) add(r *row, class string, thin, minute int) {
+	if _, ok := c.end[class]; !ok {
+		class = strings.Clone(class)
+	}
+	c.end[class] = max(c.end[class], minute)
+	for _, dim := range c.trace.dims {
+		k := key{class, dim, thin}
+		if c.sums[k] == nil {
+			k.class = strings.Clone(class)
+			c.sums[k] = map[int]float64{}
+		}
+		switch {
+		case dim == "requests" && c.trace.bin == 0:
+			c.sums[k][minute]++
+		case dim == "requests":
+			c.sums[k][minute] += r.number("requests")
+		case dim == "prefill":
+			c.sums[k][minute] += r.number("prompt_tokens") - r.number("cached_tokens")
+		case dim == "decode":
+			c.sums[k][minute] += r.number("output_tokens")
 		}
 	}
-	return tr.series(sums, end), nil
 }
 
 func (tr *trace) series(sums map[key]map[int]float64, end map[string]int) (out []serie) {
