@@ -129,6 +129,7 @@ func TestDecide(t *testing.T) {
 		"stay: without a past":                       {scene: scene{ready: 8, median: flat(350), last: 350}, want: 8, action: Hold, says: "4 replicas would do, but demand is watched for 5 min more"},
 		"scale in: a peak long enough ago":           {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(2, 8)), want: 7, action: ScaleIn},
 		"scale in: what still warms up goes, too":    {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn},
+		"scale in to what one replica holds":         {scene: scene{ready: 3, median: flat(50), last: 50}, state: earlier(3), want: 2, action: ScaleIn, says: "1 replica holds the next 15 min"},
 		"scale in: stated confidence":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), config: func(c *Config) { c.ScaleInConfidence, c.Quantile = .5, .5 }, want: 7, action: ScaleIn, says: "4 replicas hold the next 15 min at the 50 % quantile"},
 		"scale in: larger step":                      {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 10 }, want: 4, action: ScaleIn},
 		"stay: later peak in cooldown":               {scene: scene{ready: 8, median: rising(18, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},

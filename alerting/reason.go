@@ -48,7 +48,11 @@ func (p *plan) finding(d *Decision, cfg Config) string {
 	case d.Action == ScaleIn && p.enough >= p.current:
 		return fmt.Sprintf("the pool is above its largest size: %s", move)
 	case d.Action == ScaleIn:
-		return fmt.Sprintf("%s hold the next %s at the %s quantile of demand: %s", count(p.enough), span(p.lead+cfg.Cooldown), percent(p.confidence), move)
+		hold := "hold"
+		if p.enough == 1 {
+			hold = "holds"
+		}
+		return fmt.Sprintf("%s %s the next %s at the %s quantile of demand: %s", count(p.enough), hold, span(p.lead+cfg.Cooldown), percent(p.confidence), move)
 	case p.blockedBy != "":
 		return fmt.Sprintf("%s would do, but %s: staying at %d", count(p.enough), p.blockedBy, d.Desired)
 	case d.Needed > d.Desired:
