@@ -105,25 +105,7 @@ func drawCurves(all []namedCurve) template.HTML {
 		default:
 			hue++
 		}
-		path, last := "", point{}
-		for _, p := range n.line {
-			if p.saturated > shownSaturation {
-				if path != "" { // up to the edge
-					last = point{shownSaturation, n.line.hoursAt(shownSaturation)}
-					path += fmt.Sprintf("L%.1f %.1f", c.x(last.saturated), c.y(last.hours))
-				}
-				break
-			}
-			if p.hours > c.yTop { // dearer than is shown
-				continue
-			}
-			pen := "L"
-			if path == "" {
-				pen = "M"
-			}
-			path += fmt.Sprintf("%s%.1f %.1f", pen, c.x(p.saturated), c.y(p.hours))
-			last = p
-		}
+		path, last := c.line(n.line)
 		if path == "" {
 			continue
 		}
@@ -139,6 +121,29 @@ func drawCurves(all []namedCurve) template.HTML {
 	}
 	c.label(labels)
 	return c.end()
+}
+
+// line is the path of what is shown of a curve, and its last point; "" where nothing is.
+func (c *chart) line(all curve) (path string, last point) {
+	for _, p := range all {
+		if p.saturated > shownSaturation {
+			if path != "" { // up to the edge
+				last = point{shownSaturation, all.hoursAt(shownSaturation)}
+				path += fmt.Sprintf("L%.1f %.1f", c.x(last.saturated), c.y(last.hours))
+			}
+			return path, last
+		}
+		if p.hours > c.yTop { // dearer than is shown
+			continue
+		}
+		pen := "L"
+		if path == "" {
+			pen = "M"
+		}
+		path += fmt.Sprintf("%s%.1f %.1f", pen, c.x(p.saturated), c.y(p.hours))
+		last = p
+	}
+	return path, last
 }
 
 // label is a name beside a line's end.
