@@ -38,8 +38,8 @@ bench: ## writes the table of BENCHMARKS.md; takes some minutes, on a machine th
 bench-accuracy: ## writes the section of BENCHMARKS.md on accuracy: TRACES=directory of public traces; PEERS=directory with other forecasters, to score what they have forecast; PEER_SET=fast, slow or all to have them forecast what lacks, which takes hours
 	$(GO) test -run '^TestPeers$$' -count 1 -timeout 24h ./backtest -args -traces $(TRACES) -peers '$(PEERS)' -peer-set '$(PEER_SET)' -table $(CURDIR)/BENCHMARKS.md
 
-bench-policies: ## writes the section of BENCHMARKS.md on scaling policies: TRACES=directory of public traces; POOLS=expression for some of them, printed and not written
-	$(GO) test -run '^TestPolicyBenchmark$$' -v -count 1 -timeout 24h ./backtest -args -policies -traces $(TRACES) -pools '$(POOLS)' -table $(CURDIR)/BENCHMARKS.md
+bench-policies: ## writes the section of BENCHMARKS.md on scaling policies: TRACES=directory of public traces; POOLS=expression for some of them, printed and not written; DRAWS=number of seeds
+	$(GO) test -run '^TestPolicyBenchmark$$' -v -count 1 -timeout 24h ./backtest -args -policies -traces $(TRACES) -pools '$(POOLS)' -draws $(or $(DRAWS),1) -table $(CURDIR)/BENCHMARKS.md
 
 microbench: ## every Go benchmark
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -572,15 +572,15 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		e.outlook.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Demand(f.Pool, dimension, minute) })
 		window := lead + p.cfg.Decision.Hold
 		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.outlook)
-		e.outlook.Issue(f, &projection, pool.Reserves.Failure, window)
+		prompts := forecaster.ProjectLimits(f, alerting.PromptLimits(&pool, &e.decision), window, &e.outlook)
+		e.outlook.Issue(f, &projection, &pool.Warmup, pool.Reserves.Failure, prompts...)
 		projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
 		projection.Growth = p.forecaster.Growth(f.Pool, projection.Binding)
-		limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
+		limits := forecaster.ProjectLimits(f, limitsOf(&pool), window, nil)
 		projection.Warnings = append(projection.Warnings, trusted.Warnings...)
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
 		out.Services = append(out.Services, PoolService{f.Pool, trusted, limits})
-		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}
-		in.Prompts = forecaster.ProjectLimits(f, alerting.PromptLimits(&pool, &e.decision), window)
+		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals, Prompts: prompts}
 		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)
 		var d alerting.Decision
 		d, e.decision = alerting.Decide(t, in, e.decision, p.cfg.Decision)

@@ -84,7 +84,7 @@ func TestPrefillHasItsProbability(t *testing.T) {
 		}
 	}
 	probability := func(st State) float64 {
-		in.Prompts = forecaster.ProjectLimits(&pf, PromptLimits(&in.Pool, &st), time.Hour)
+		in.Prompts = forecaster.ProjectLimits(&pf, PromptLimits(&in.Pool, &st), time.Hour, nil)
 		d, _ := Decide(noon, in, st, DefaultConfig())
 		return d.ByRole.PrefillProbability
 	}

@@ -27,7 +27,7 @@ func TestFluidAgreesWithRequests(t *testing.T) {
 	var pairs []pair
 	for _, n := range sizes {
 		r.pool.Replicas.Initial = n
-		requests, err := r.simulate()
+		requests, err := r.simulate(r.cfg.Seed)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ type watch struct {
 	pool     capacity.Pool
 	replicas int
 	from     time.Time
+	outlook  *forecaster.Outlook
 
 	need        []float64 // of each minute from from on
 	probability []float64 // of saturation within watchWindow, as projected at the minute's beginning; NaN when it was not
@@ -50,12 +51,20 @@ func (w *watch) serve(at time.Time, need float64) {
 	}
 }
 
-// project takes in what is forecast at t.
-func (w *watch) project(t time.Time, f *forecaster.PoolForecast, outlook *forecaster.Outlook) {
-	if t.Before(w.from) || f.Stale {
+// project takes in what is forecast at t; outlook is the pipeline's.
+func (w *watch) project(t time.Time, f *forecaster.PoolForecast, outlook *forecaster.Outlook, demand *Demand) {
+	if w.outlook == nil {
+		w.outlook = outlook.Beside()
+	}
+	w.outlook.Learn(t, demand.before(t))
+	if f.Stale {
 		return
 	}
-	p := forecaster.Project(f, &w.pool, &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, watchWindow, outlook)
+	p := forecaster.Project(f, &w.pool, &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, watchWindow, w.outlook)
+	w.outlook.Issue(f, &p, &w.pool.Warmup, 0)
+	if t.Before(w.from) {
+		return
+	}
 	for at := int(t.Sub(w.from) / features.Minute); len(w.probability) <= at; {
 		w.probability = append(w.probability, math.NaN())
 	}

@@ -10,11 +10,12 @@ import (
 
 // contender is one setting of one policy with the pool that it scales.
 type contender struct {
-	spec   *PolicySpec
-	set    Setting
-	pool   simulated
-	policy Policy   // nil for Forewarm
-	other  *variant // Forewarm at a setting that is not the pipeline's; nil for the pipeline itself and for rivals
+	spec    *PolicySpec
+	set     Setting
+	pool    simulated
+	policy  Policy              // nil for Forewarm
+	other   *variant            // Forewarm at a setting that is not the pipeline's; nil for the pipeline itself and for rivals
+	outlook *forecaster.Outlook // of other
 
 	tuning Account // when the scored part begins
 	lead   leadTimes
@@ -34,11 +35,16 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 	return o, desired
 }
 
-// decide is Forewarm's turn, after the pipeline's tick.
-func (c *contender) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, outlook *forecaster.Outlook) {
-	if c.other != nil {
-		c.other.decide(t, sequence, f, outlook, c.pool)
+// decide is Forewarm's turn, after the pipeline's tick, of which outlook is.
+func (c *contender) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, outlook *forecaster.Outlook, demand *Demand) {
+	if c.other == nil {
+		return
 	}
+	if c.outlook == nil {
+		c.outlook = outlook.Beside()
+	}
+	c.outlook.Learn(t, demand.before(t))
+	c.other.decide(t, sequence, f, c.outlook, c.pool)
 }
 
 func (c *contender) account() Account {

@@ -48,6 +48,17 @@ func (d *Demand) At(t time.Time) Load {
 	return d.Minutes[i]
 }
 
+// before looks demand up, by dimension and Unix minute, as far as it is known at t: NaN from then on.
+func (d *Demand) before(t time.Time) func(dimension string, minute int64) float64 {
+	return func(dimension string, minute int64) float64 {
+		at := time.Unix(minute*60, 0)
+		if !at.Before(t) {
+			return math.NaN()
+		}
+		return d.At(at).Of(dimension)
+	}
+}
+
 // End is the end of the last minute.
 func (d *Demand) End() time.Time { return d.Start.Add(time.Duration(len(d.Minutes)) * features.Minute) }
 

@@ -17,6 +17,7 @@ import (
 
 var (
 	comparePolicies = flag.Bool("policies", false, "compare scaling policies on the traces")
+	compareDraws    = flag.Int("draws", 1, "compare policies with warm-ups, and with traces that are made up, from so many seeds")
 	comparePools    = flag.String("pools", "", "compare policies on the pools whose name matches this `expression` alone, and print without writing the table")
 )
 
@@ -24,8 +25,11 @@ var (
 type policyPool struct {
 	name, file, only string
 	start            time.Time
-	make             func(minute int, rng *rand.Rand) float64 // requests of a minute, of a pool that is made up
+	make             func() requests // of a pool that is made up
 }
+
+// requests are how many come in a minute of a trace that is made up.
+type requests func(minute int, rng *rand.Rand) float64
 
 // policyPools are the public traces of a day or more, and two that nobody can foresee; the longest come last.
 var policyPools = []policyPool{
@@ -34,8 +38,8 @@ var policyPools = []policyPool{
 	{name: "m365 modelC-dev", file: "sageserve_m365_1min.csv.gz", only: "modelC-dev"},
 	{name: "azure2024", file: "azure2024_conv_week_1in40_recon.csv.gz", start: time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC)},
 	{name: "azure2024, 10-minute bins", file: "azure2024_conv_week_10min_digitised.csv.gz", start: time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC)},
-	{name: "flat", make: func(int, *rand.Rand) float64 { return 600 }},
-	{name: "random walk", make: randomWalk()},
+	{name: "flat", make: func() requests { return func(int, *rand.Rand) float64 { return 600 } }},
+	{name: "random walk", make: randomWalk},
 	{name: "agentic", file: "agentic_claude_7d.csv.gz"},
 	{name: "mm-image, 1 day", file: "servegen_mm_image_1d.csv.gz"},
 	{name: "deepseek-r1, 1 day", file: "servegen_deepseek_r1_1d.csv.gz"},
@@ -43,7 +47,7 @@ var policyPools = []policyPool{
 }
 
 // randomWalk is a level that moves by 2 % a minute, back towards 600.
-func randomWalk() func(int, *rand.Rand) float64 {
+func randomWalk() requests {
 	level := 0.
 	return func(_ int, rng *rand.Rand) float64 {
 		level = .998*level + .02*rng.NormFloat64()
@@ -69,15 +73,12 @@ func TestPolicyBenchmark(t *testing.T) {
 			continue
 		}
 		began := time.Now()
-		s, err := Run(t.Context(), RunConfig{
-			Traces: []string{p.path(t)}, Options: Options{Start: p.start, Only: p.only}, Policies: everyPolicy(), Sweep: true, Seed: 1,
-			ScoreFrom: 2. / 3, PeakReplicas: policyReplicas, Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute},
-		})
+		all, err := p.compare(t)
 		if err != nil {
 			t.Errorf("%s: %v", p.name, err)
 			continue
 		}
-		rows = append(rows, policyRow{p.name, s.Comparisons})
+		rows = append(rows, policyRow{p.name, all})
 		t.Logf("%s in %s\n%s", p.name, time.Since(began).Round(time.Second), policySection(rows[len(rows)-1:]))
 		if *peerTable != "" && *comparePools == "" { // what there is, if the rest is not waited for
 			if err := replaceSection(*peerTable, policySection(rows)); err != nil {
@@ -85,6 +86,26 @@ func TestPolicyBenchmark(t *testing.T) {
 			}
 		}
 	}
+}
+
+// compare runs every policy on the pool: with several draws of warm-ups on one trace, or, where traces are made up, on as
+// many of them.
+func (p *policyPool) compare(t *testing.T) (all []Comparison, err error) {
+	runs, draws := 1, *compareDraws
+	if p.make != nil {
+		runs, draws = draws, 1
+	}
+	for run := range runs {
+		s, err := Run(t.Context(), RunConfig{
+			Traces: []string{p.path(t, run)}, Options: Options{Start: p.start, Only: p.only}, Policies: everyPolicy(), Sweep: true,
+			Seed: 1 + uint64(run), Draws: draws, ScoreFrom: 2. / 3, PeakReplicas: policyReplicas, Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute},
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s.Comparisons...)
+	}
+	return all, nil
 }
 
 // everyPolicy names the whole catalog.
@@ -96,15 +117,15 @@ func everyPolicy() (names []string) {
 }
 
 // path is the trace's file; one that is made up is written first: three days of sums by the minute.
-func (p *policyPool) path(t *testing.T) string {
+func (p *policyPool) path(t *testing.T, run int) string {
 	if p.make == nil {
 		return filepath.Join(*traceDir, p.file)
 	}
-	rng := rand.New(rand.NewPCG(1, 2))
+	rng, demand := rand.New(rand.NewPCG(1, 2+uint64(run))), p.make()
 	var b strings.Builder
 	b.WriteString("t_s,class,requests,prompt_tokens,cached_tokens,output_tokens\n")
 	for m := range 3 * day {
-		n := p.make(m, rng)
+		n := demand(m, rng)
 		n += math.Sqrt(n) * rng.NormFloat64()
 		fmt.Fprintf(&b, "%d,chat,%.0f,%.0f,,%.0f\n", m*60, n, 900*n, 200*n)
 	}
@@ -118,7 +139,54 @@ func (p *policyPool) path(t *testing.T) string {
 // policyRow is one pool of the table.
 type policyRow struct {
 	pool string
-	all  []Comparison
+	all  []Comparison // of every draw at every target
+}
+
+// at are the comparisons of each draw at a target.
+func (r *policyRow) at(target float64) (draws []Comparison) {
+	for _, c := range r.all {
+		if c.SaturatedShare == target {
+			draws = append(draws, c)
+		}
+	}
+	return draws
+}
+
+// of is the mean over draws of a figure, and its range.
+func of(draws []Comparison, figure func(*Comparison) float64) (mean, low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for i := range draws {
+		x := figure(&draws[i])
+		mean, low, high = mean+x/float64(len(draws)), min(low, x), max(high, x)
+	}
+	return mean, low, high
+}
+
+// overDraws is a cell of the mean over draws, with the range when there are several.
+func overDraws(format string, draws []Comparison, figure func(*Comparison) float64) string {
+	mean, low, high := of(draws, figure)
+	if math.IsNaN(mean) || len(draws) == 1 {
+		return cell(format, mean)
+	}
+	return fmt.Sprintf("%s (%s to %s)", cell(format, mean), cell(format, low), cell(format, high))
+}
+
+// hours is a cell of what a policy costs.
+func hours(policy string) func(*Comparison) float64 {
+	return func(c *Comparison) float64 { return c.hours(policy) }
+}
+
+// bestRival is the rival that costs least over all draws.
+func bestRival(draws []Comparison) (name string) {
+	least := math.Inf(1)
+	for i := range Policies {
+		if p := &Policies[i]; p.rival() {
+			if mean, _, _ := of(draws, hours(p.Name)); mean < least {
+				name, least = p.Name, mean
+			}
+		}
+	}
+	return name
 }
 
 const policyHead = `## Policies at equal saturation
@@ -130,7 +198,8 @@ for all; decisions each minute. Three know the future: the oracle is the cheapes
 warm-ups that were drawn; a perfect forecast knows the demand, and looks a fixed time ahead; a perfect level knows it but
 for the noise of single minutes (the mean of the quarter hour around each), which no forecast knows. *Closed* is the share
 of the GPU-hours between the best rival and the oracle that Forewarm saves, *saturated* its saturated minutes over the best
-rival's at equal GPU-hours. – is a share that no setting reaches.
+rival's at equal GPU-hours. – is a share that no setting reaches. Where there are several draws of warm-ups (and, of pools that
+are made up, of traces), figures are means, with the range in brackets.
 Made by ` + "`make bench-policies TRACES=…`" + `.
 `
 
@@ -138,22 +207,26 @@ Made by ` + "`make bench-policies TRACES=…`" + `.
 func policySection(rows []policyRow) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, policyHead, policyReplicas)
-	for i, target := range Targets {
+	for _, target := range Targets {
 		fmt.Fprintf(&b, "\n| at %g %% saturated minutes | best rival | | reactive_floor | Forewarm | perfect level | perfect forecast | oracle | closed | saturated |\n|---|---|---|---|---|---|---|---|---|---|\n", 100*target)
 		var closed []float64
 		worse := 0
 		for _, r := range rows {
-			c := &r.all[i]
-			gap := float64(c.GapClosed)
-			if !math.IsNaN(gap) {
-				closed = append(closed, gap)
+			draws := r.at(target)
+			best := bestRival(draws)
+			gap := func(c *Comparison) float64 { return 100 * float64(c.GapClosed) }
+			if mean, _, _ := of(draws, gap); !math.IsNaN(mean) {
+				closed = append(closed, mean/100)
 			}
-			floor, own := c.hours("reactive_floor"), c.hours(ForewarmPolicy)
-			if own > floor {
+			own, _, _ := of(draws, hours(ForewarmPolicy))
+			if floor, _, _ := of(draws, hours("reactive_floor")); own > floor {
 				worse++
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.pool, c.BestRival, cell("%.0f", c.hours(c.BestRival)), cell("%.0f", floor),
-				cell("%.0f", own), cell("%.0f", c.hours("perfect_level")), cell("%.0f", c.hours("perfect_forecast")), cell("%.0f", c.hours(OraclePolicy)), cell("%.0f %%", 100*gap), cell("%.2f", float64(c.SaturationRatio)))
+			fmt.Fprintf(&b, "| %s | %s |", r.pool, best)
+			for _, name := range []string{best, "reactive_floor", ForewarmPolicy, "perfect_level", "perfect_forecast", OraclePolicy} {
+				fmt.Fprintf(&b, " %s |", overDraws("%.0f", draws, hours(name)))
+			}
+			fmt.Fprintf(&b, " %s | %s |\n", overDraws("%.0f %%", draws, gap), overDraws("%.2f", draws, func(c *Comparison) float64 { return float64(c.SaturationRatio) }))
 		}
 		sum := 0.
 		for _, x := range closed {
@@ -172,7 +245,7 @@ func worthOfForecasts(b *strings.Builder, rows []policyRow) {
 How much of the gap at %g %% saturated minutes Forewarm's decision closes on its own forecast and on others, each with the quantiles of
 its own errors; the last two know the future: the mean of the quarter hour around each minute, and each minute. What lies
 between the first column and these two is what forecasts lack, what the last lacks is what the decision costs that has to wait for
-replicas without knowing how long.
+replicas without knowing how long. Of the first draw.
 
 | | its own | last value | mean of 15 minutes | yesterday | perfect level | perfect |
 |---|---|---|---|---|---|---|
@@ -201,7 +274,7 @@ func (c *Comparison) hours(policy string) float64 {
 
 // carriedOver says what the settings came to that were best at the first target before.
 func carriedOver(b *strings.Builder, rows []policyRow) {
-	fmt.Fprintf(b, "\nThe settings that cost least at %g %% in the first two thirds, and what they came to in the last: saturated minutes, GPU-hours.\n\n| | Forewarm | best rival |\n|---|---|---|\n", 100*Targets[0])
+	fmt.Fprintf(b, "\nThe settings that cost least at %g %% in the first two thirds, and what they came to in the last, in the first draw: saturated minutes, GPU-hours.\n\n| | Forewarm | best rival |\n|---|---|---|\n", 100*Targets[0])
 	for _, r := range rows {
 		c := &r.all[0]
 		fmt.Fprintf(b, "| %s | %s | %s |\n", r.pool, c.carried(ForewarmPolicy), c.carried(c.BestRival))

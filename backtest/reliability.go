@@ -21,6 +21,10 @@ type ReliabilityBin struct {
 	N      int     `json:"n"`
 	Stated Number  `json:"stated"`
 	Came   Number  `json:"came"`
+
+	Windows int    `json:"windows"` // that do not overlap
+	Low     Number `json:"low"`     // of came with a probability of 90 %, were windows all that it is known from
+	High    Number `json:"high"`
 }
 
 // ETACoverage is, of the times stated as the Level quantile of the time to saturation, by how many it had come.
@@ -28,6 +32,10 @@ type ETACoverage struct {
 	Level float64 `json:"level"`
 	N     int     `json:"n"`
 	Came  Number  `json:"came"`
+
+	Windows int    `json:"windows"`
+	Low     Number `json:"low"`
+	High    Number `json:"high"`
 }
 
 // judge observes the minute before a tick, and takes down the pipeline's projections.
@@ -51,10 +59,10 @@ func (r *runner) reliabilityTable() *Reliability {
 	bins, eta := r.reliability.Table()
 	out := &Reliability{}
 	for _, b := range bins {
-		out.Bins = append(out.Bins, ReliabilityBin{b.From, b.To, b.N, Number(b.Stated), Number(b.Came)})
+		out.Bins = append(out.Bins, ReliabilityBin{b.From, b.To, b.N, Number(b.Stated), Number(b.Came), b.Windows, Number(b.Low), Number(b.High)})
 	}
 	for _, e := range eta {
-		out.ETA = append(out.ETA, ETACoverage{e.Level, e.N, Number(e.Came)})
+		out.ETA = append(out.ETA, ETACoverage{e.Level, e.N, Number(e.Came), e.Windows, Number(e.Low), Number(e.High)})
 	}
 	return out
 }

@@ -75,7 +75,7 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	}
 	for i := range s.Comparisons {
 		c := &s.Comparisons[i]
-		p.Targets = append(p.Targets, target{c, cellText(c.SaturatedShare, 100, "%g %%")})
+		p.Targets = append(p.Targets, target{c, cellText(c.SaturatedShare, 100, "%g %%") + r.ofSeed(c)})
 	}
 	shown := r.shown(s)
 	for _, c := range shown {
@@ -131,6 +131,14 @@ func (r *runner) sizingText() string {
 	return fmt.Sprintf("the busiest minute needs %d replicas, %s", r.cfg.PeakReplicas, warmup)
 }
 
+// ofSeed tells comparisons of several draws apart.
+func (r *runner) ofSeed(c *Comparison) string {
+	if len(r.draws) < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", seed %d", c.Seed)
+}
+
 // shown is one contender of each policy: that of the setting chosen beforehand at the first target, or the default.
 func (r *runner) shown(s *Summary) (all []*contender) {
 	tuned := map[string]string{}
@@ -169,7 +177,7 @@ type namedCurve struct {
 func (r *runner) curves() (all []namedCurve) {
 	for i := range r.policies {
 		spec := &r.policies[i]
-		chosen := tune(r.outcomes(spec), Targets[0])
+		chosen := tune(outcomes(r.field, spec), Targets[0])
 		n := namedCurve{name: spec.Name, points: points(chosen, func(o *outcome) *Account { return &o.scored })}
 		for _, o := range chosen {
 			n.knobs = append(n.knobs, spec.knob(o.set))

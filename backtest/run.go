@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"time"
 
 	forewarm "github.com/forewarm/forewarm"
@@ -49,10 +50,11 @@ type runner struct {
 	until time.Time // what comes from here on is not run
 
 	pipeline *forewarm.Pipeline
-	own      *contender   // obeys the pipeline
-	field    []*contender // all, in the order of policies; own among them
-	now      time.Time    // what was served until
-	sizing   *FluidPool   // that serves nothing: what a load needs, and the warm-ups that are drawn
+	own      *contender     // obeys the pipeline
+	draws    [][]*contender // of each seed: all settings in the order of policies; own is in the first
+	field    []*contender   // the first of draws
+	now      time.Time      // what was served until
+	sizing   *FluidPool     // that serves nothing: what a load needs, and the warm-ups that are drawn
 	scores   *scores
 	// reliability judges the projections of all settings.
 	reliability forecaster.Reliability
@@ -141,7 +143,7 @@ func (r *runner) run(ctx context.Context) error {
 				return errors.New("simulate requests needs a trace with single requests, and this one has sums: use fluid")
 			}
 			for i := range batch.Requests {
-				for _, c := range r.field {
+				for c := range r.contenders() {
 					c.pool.Submit(&batch.Requests[i])
 				}
 			}
@@ -168,18 +170,31 @@ func (r *runner) pipelineConfig(timed bool) forewarm.Config {
 	return cfg
 }
 
+// contenders are those of all draws, and whether each is of the first.
+func (r *runner) contenders() iter.Seq2[*contender, bool] {
+	return func(yield func(*contender, bool) bool) {
+		for draw, field := range r.draws {
+			for _, c := range field {
+				if !yield(c, draw == 0) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // serve lets the simulated pools serve the minutes before t, and the rivals decide.
 func (r *runner) serve(t time.Time) {
 	for ; r.now.Before(t); r.now = r.now.Add(features.Minute) {
 		load := r.demand.At(r.now)
 		r.watch.serve(r.now, r.need(load))
 		write := (r.now.Unix()+60)%int64(r.cfg.Decide/time.Second) == 0
-		for _, c := range r.field {
+		for c, first := range r.contenders() {
 			if r.now.Equal(r.scores.from) {
 				c.tuning = c.account()
 			}
 			o, desired := c.step(load)
-			if c.policy != nil && write && c.isDefault() {
+			if c.policy != nil && first && write && c.isDefault() {
 				r.decisions.rival(r.start, r.pool.Name, c.spec.Name, o, desired)
 			}
 		}
@@ -210,10 +225,11 @@ func (r *runner) emit(out *forewarm.Output) {
 	r.judge(out.Tick, out.Projections)
 	r.pager.tick(out.Tick, out.Alerts)
 	for i := range out.Forecasts {
-		r.watch.project(out.Tick, &out.Forecasts[i], r.pipeline.Outlook(out.Forecasts[i].Pool))
-		for _, c := range r.field {
-			c.decide(out.Tick, out.Sequence, &out.Forecasts[i], r.pipeline.Outlook(out.Forecasts[i].Pool))
-			if c.other != nil {
+		outlook := r.pipeline.Outlook(out.Forecasts[i].Pool)
+		r.watch.project(out.Tick, &out.Forecasts[i], outlook, r.demand)
+		for c, first := range r.contenders() {
+			c.decide(out.Tick, out.Sequence, &out.Forecasts[i], outlook, r.demand)
+			if c.other != nil && first {
 				r.issue(out.Tick, &c.other.projection)
 			}
 		}

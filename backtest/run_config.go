@@ -16,6 +16,9 @@ import (
 // maxPeakReplicas bounds RunConfig.PeakReplicas; a pool may then grow to four times as many.
 const maxPeakReplicas = 10_000
 
+// maxDraws bounds RunConfig.Draws, each of which is a field of its own.
+const maxDraws = 100
+
 // RunConfig is one backtest.
 type RunConfig struct {
 	Traces  []string // files; several are read as one log, of one pool
@@ -46,6 +49,9 @@ type RunConfig struct {
 	Policies []string   // of the catalog; "all" is every one; none is forewarm alone
 	Sweep    bool       // every setting of each policy's knob, not the default alone
 	Seed     uint64
+	// Draws is from how many seeds warm-ups are drawn, Seed and those that follow it; 0 means 1. All policies meet each draw,
+	// on the same forecasts; what is not a comparison is of the first.
+	Draws int
 
 	// Files to write, none when empty.
 	Forecasts, Decisions, Summary string
@@ -77,7 +83,7 @@ type Summary struct {
 	Policies    []Result                 `json:"policies"`
 	Alarms      *Alarms                  `json:"alarms"` // of a pool that nobody scales
 	Pages       *Pages                   `json:"pages"`  // of the pool that Forewarm scales
-	// Comparisons are made of a sweep, one for each of Targets.
+	// Comparisons are made of a sweep, one for each of Targets, and that for each draw.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 }
 
@@ -143,6 +149,9 @@ func (c *RunConfig) complete() error {
 	}
 	if err := c.Simulate.check(); err != nil {
 		return err
+	}
+	if c.Draws < 0 || c.Draws > maxDraws {
+		return fmt.Errorf("draws %d is out of 0…%d: use such as 3", c.Draws, maxDraws)
 	}
 	if c.PeakReplicas == 0 {
 		c.PeakReplicas = 8

@@ -10,62 +10,79 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// enter makes the pools that the run serves: of the pipeline, of Forewarm at the other settings of its knob, of rivals.
+// enter makes the pools that the run serves: of the pipeline, of Forewarm at the other settings of its knob, of rivals; and
+// those again for each further draw of warm-ups.
 func (r *runner) enter() error {
 	r.now = r.demand.Start
 	r.sizing = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
-	scene := r.scene()
-	r.watch = newWatch(r.pool, scene.Future.Need[:r.minutes(r.scores.from)], r.scores.from)
 	r.pager = newPager(r.scores.from)
-	for i := range r.policies {
-		spec := &r.policies[i]
-		if spec.New == nil {
-			if err := r.enterForewarm(spec); err != nil {
-				return err
-			}
-			continue
-		}
-		for _, set := range spec.settings(r.cfg.Sweep, r.cfg.Simulate) {
-			c, err := r.contender(spec, set)
-			if err != nil {
-				return err
-			}
-			c.policy = spec.New(scene, set)
+	for draw := range max(1, r.cfg.Draws) {
+		if err := r.enterDraw(r.cfg.Seed + uint64(draw)); err != nil {
+			return err
 		}
 	}
+	r.field = r.draws[0]
 	if r.own == nil { // the pipeline needs a pool all the same
-		var err error
-		r.own, err = r.contender(&Policies[0], Setting{r.quantile()})
-		return err
+		c, err := r.contender(&Policies[0], Setting{r.quantile()}, r.cfg.Seed)
+		if err != nil {
+			return err
+		}
+		r.own, r.draws[0] = c, append(r.draws[0], c)
+		r.field = r.draws[0]
 	}
 	return nil
 }
 
-// enterForewarm adds the pipeline and its variants at the other quantiles of a sweep.
-func (r *runner) enterForewarm(spec *PolicySpec) (err error) {
+// enterDraw adds the field of one seed. Studies are of the first alone.
+func (r *runner) enterDraw(seed uint64) error {
+	first := len(r.draws) == 0
+	scene := r.scene(NewFluidPool(r.pool, r.demand.Start, seed))
+	if first {
+		r.watch = newWatch(r.pool, scene.Future.Need[:r.minutes(r.scores.from)], r.scores.from)
+	}
+	var field []*contender
+	for i := range r.policies {
+		spec := &r.policies[i]
+		if spec.Study && !first {
+			continue
+		}
+		for _, set := range r.settings(spec) {
+			c, err := r.contender(spec, set, seed)
+			if err != nil {
+				return err
+			}
+			switch {
+			case spec.New != nil:
+				c.policy = spec.New(scene, set)
+			case first && set[0] == r.quantile():
+				r.own = c
+			default:
+				c.other = newVariant(r.pool, r.cfg.Decision, set[0])
+			}
+			field = append(field, c)
+		}
+	}
+	r.draws = append(r.draws, field)
+	return nil
+}
+
+// settings are those of a policy to run; of Forewarm that of the configuration is the default.
+func (r *runner) settings(spec *PolicySpec) []Setting {
+	if spec.New != nil {
+		return spec.settings(r.cfg.Sweep, r.cfg.Simulate)
+	}
 	settings := []Setting{{r.quantile()}}
 	if r.cfg.Sweep {
 		settings = append(settings, spec.grid()...)
 		slices.SortFunc(settings, slices.Compare)
 		settings = slices.CompactFunc(settings, slices.Equal)
 	}
-	for _, set := range settings {
-		c, err := r.contender(spec, set)
-		if err != nil {
-			return err
-		}
-		if set[0] == r.quantile() {
-			r.own = c
-		} else {
-			c.other = newVariant(r.pool, r.cfg.Decision, set[0])
-		}
-	}
-	return nil
+	return settings
 }
 
-// contender adds a pool to the field.
-func (r *runner) contender(spec *PolicySpec, set Setting) (*contender, error) {
-	pool, err := r.simulate()
+// contender makes a pool for a setting of a policy.
+func (r *runner) contender(spec *PolicySpec, set Setting, seed uint64) (*contender, error) {
+	pool, err := r.simulate(seed)
 	if err != nil {
 		return nil, err
 	}
@@ -73,17 +90,16 @@ func (r *runner) contender(spec *PolicySpec, set Setting) (*contender, error) {
 	if r.cfg.Report != "" {
 		c.track = newTrack(r.scores.from, r.until)
 	}
-	r.field = append(r.field, c)
 	return c, nil
 }
 
 // simulate makes a pool with its initial replicas ready.
-func (r *runner) simulate() (simulated, error) {
+func (r *runner) simulate(seed uint64) (simulated, error) {
 	if r.cfg.Simulate == Requests {
 		copies := r.copies()
-		return newRequestPool(r.pool, r.clusterConfig(copies), copies, r.cfg.Seed)
+		return newRequestPool(r.pool, r.clusterConfig(copies), copies, seed)
 	}
-	return NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed), nil
+	return NewFluidPool(r.pool, r.demand.Start, seed), nil
 }
 
 func (r *runner) summary() Summary {
@@ -92,29 +108,42 @@ func (r *runner) summary() Summary {
 		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliabilityTable(), Simulation: r.cfg.Simulate,
 		Alarms: r.watch.alarms(r.cfg.Decision.AlertProbability), Pages: r.pager.pages(),
 	}
-	field := field{specs: r.policies}
 	r.best = r.oracle()
 	for i := range r.policies {
-		spec := &r.policies[i]
-		field.outcomes = append(field.outcomes, r.outcomes(spec))
 		for _, c := range r.field {
-			if c.spec.Name == spec.Name {
+			if c.spec.Name == r.policies[i].Name {
 				o := c.outcome()
 				s.Policies = append(s.Policies, r.row(&o, c))
 			}
 		}
 	}
 	if r.cfg.Sweep && len(r.policies) > 1 {
-		for _, target := range Targets {
-			s.Comparisons = append(s.Comparisons, field.compare(target))
+		for draw := range r.draws {
+			s.Comparisons = append(s.Comparisons, r.compare(draw)...)
 		}
 	}
 	return s
 }
 
+// compare reads all policies of one draw at each target.
+func (r *runner) compare(draw int) (all []Comparison) {
+	var f field
+	for _, spec := range r.policies {
+		if o := outcomes(r.draws[draw], &spec); len(o) > 0 {
+			f.specs, f.outcomes = append(f.specs, spec), append(f.outcomes, o)
+		}
+	}
+	for _, target := range Targets {
+		c := f.compare(target)
+		c.Seed = r.cfg.Seed + uint64(draw)
+		all = append(all, c)
+	}
+	return all
+}
+
 // outcomes are those of a policy's settings.
-func (r *runner) outcomes(spec *PolicySpec) (all []outcome) {
-	for _, c := range r.field {
+func outcomes(field []*contender, spec *PolicySpec) (all []outcome) {
+	for _, c := range field {
 		if c.spec.Name == spec.Name {
 			all = append(all, c.outcome())
 		}
@@ -169,9 +198,8 @@ func (r *runner) minutes(t time.Time) int {
 // need is how many replicas a load takes.
 func (r *runner) need(load Load) float64 { return r.sizing.Need(load) }
 
-// scene is what policies are made for.
-func (r *runner) scene() Scene {
-	p := r.sizing
+// scene is what policies are made for; p draws the warm-ups.
+func (r *runner) scene(p *FluidPool) Scene {
 	most, _ := r.pool.Limit()
 	future := &Future{
 		Start: r.demand.Start, Min: r.pool.Replicas.Min, Max: most, Initial: r.pool.Replicas.Initial,

@@ -211,6 +211,27 @@ func checkForecasts(t *testing.T, path string) {
 	}
 }
 
+// A further draw is what a run from its seed on its own is, and leaves the first as it is.
+func TestDrawsAreRunsOfOtherSeeds(t *testing.T) {
+	run := func(seed uint64, draws int) Summary {
+		return mustRun(t, RunConfig{
+			Traces: []string{writeTrace(t, 2*time.Hour)}, Policies: []string{"forewarm", "reactive_keda", "oracle"}, Sweep: true,
+			Seed: seed, Draws: draws, PeakReplicas: 6, Decide: 5 * time.Minute,
+		})
+	}
+	both, first, second := run(3, 2), run(3, 1), run(4, 1)
+	equal := cmp.Comparer(func(x, y Number) bool { return x == y || math.IsNaN(float64(x)) && math.IsNaN(float64(y)) })
+	if diff := cmp.Diff(slices.Concat(first.Comparisons, second.Comparisons), both.Comparisons, equal); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(first.Policies, both.Policies, equal); diff != "" {
+		t.Error(diff)
+	}
+	if a, b := first.Comparisons[0], second.Comparisons[0]; cmp.Equal(a.Costs, b.Costs, equal) {
+		t.Error("both seeds draw the same warm-ups")
+	}
+}
+
 // A variant decides as the pipeline itself does when it has the same quantile.
 func TestVariantsDecideAsThePipeline(t *testing.T) {
 	cfg := RunConfig{Traces: []string{writeTrace(t, 3*time.Hour)}, Pool: testPool(t), Decide: time.Minute}

@@ -6,12 +6,21 @@ import (
 	"time"
 )
 
-// How ranks are kept. outlookMemory is in windows that do not overlap: two days of a window of 18 minutes.
+// outlookHorizons are the minutes ahead, ascending, for which it is learned what paths are worth; for minutes in between it
+// lies in between, for those before the first it is as there.
+var outlookHorizons = [...]int{5, 15, 30, Horizon}
+
+const numOutlook = len(outlookHorizons)
+
+// How ranks are kept. outlookMemory is in windows that do not overlap: forty hours of a quarter hour.
 const (
 	rankBins      = 20
 	outlookMemory = 160
 	rankPrior     = 0.5 // windows that each bin counts for at first
 )
+
+// outlookLevels are the levels of the warm-up lag at which outcomes are looked at in turn, one a minute.
+const outlookLevels = 8
 
 // Outlook is how the windows ahead of a pool turned out, set against the sample paths: the rank of each window's highest
 // demand among the paths' highest. Were the paths right, ranks would be uniform; where they are not, a share of paths is
@@ -20,16 +29,22 @@ const (
 // matter to it: it learns from every window, also where nothing was ever short.
 //
 // Supply is no accident, though: it follows earlier forecasts, so that where a probability is high the newest forecast is
-// more likely one of those that are too high. That is learned apart, by a logistic correction of what was stated against
-// what came of the supply that there was (Platt 1999), from windows without replicas on their way.
+// more likely one of those that are too high. That is learned apart, by a logistic correction of what was stated (Platt 1999)
+// against what came of the supply that the projection assumed, whatever was asked for since: replicas on their way are
+// ready as a lag has it whose level goes round.
 //
-// All this is learned of the window that decisions are about and, apart, of the whole horizon; minutes in between get what
-// lies between.
+// Both are learned of windows of each of outlookHorizons, for what is far is not known as well, and few decisions have
+// answered it.
 //
-// Bounds: twice Horizon windows of each dimension wait for their end.
+// Bounds: Horizon windows of each dimension wait for their end.
 type Outlook struct {
-	state OutlookState
+	state  OutlookState
+	shared *Outlook // has the ranks, where it is not this
 }
+
+// Beside is an Outlook for another pool of the same demand: it takes the ranks that o learns, and learns by itself what
+// those are worth with a supply of its own. Its own state does not hold the ranks.
+func (o *Outlook) Beside() *Outlook { return &Outlook{shared: o} }
 
 // OutlookState is what an Outlook learned and waits for, for a snapshot.
 type OutlookState struct {
@@ -37,27 +52,29 @@ type OutlookState struct {
 }
 
 type outlookDimension struct {
-	Name  string            `cbor:"1,keyasint"`
-	Ranks [rankBins]float64 `cbor:"2,keyasint"` // windows by rank, older ones counting less
-	Open  []openWindow      `cbor:"3,keyasint"` // oldest first
-	Odds  odds              `cbor:"4,keyasint"`
-
-	// The same of windows as long as the horizon: what is far is not known as well, and few decisions have answered it.
-	FarRanks [rankBins]float64 `cbor:"5,keyasint"`
-	FarOdds  odds              `cbor:"6,keyasint"`
+	Name  string                        `cbor:"1,keyasint"`
+	Ranks [numOutlook][rankBins]float64 `cbor:"2,keyasint"` // windows by rank, older ones counting less
+	Odds  [numOutlook]odds              `cbor:"3,keyasint"`
+	Open  []openWindow                  `cbor:"4,keyasint"` // oldest first
 }
 
-// openWindow is a window that is not over.
+// openWindow is what was said of the minutes from an origin on that are not over.
 type openWindow struct {
 	_ struct{} `cbor:",toarray"`
 
-	From  int64                 // its first minute, Unix time
-	Span  int                   // minutes
-	Peaks [rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …
+	From   int64                             // the first minute, Unix time
+	Done   int                               // of outlookHorizons, those over
+	Peaks  [numOutlook][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …; zero in an Outlook Beside another
+	Stated [numOutlook]float32               // probability of saturation by the ranks alone
+	Holds  []holding                         // the supply that was assumed; none when it is not known
+}
 
-	Far      bool    // as long as the horizon
-	Stated   float32 // probability of saturation by the ranks alone
-	Capacity float32 // of the replicas that were ready; 0 when others were on their way, or when it is not known
+// holding is what a pool carries from a minute of a window on.
+type holding struct {
+	_ struct{} `cbor:",toarray"`
+
+	From   int // minute, counted from 0
+	Demand float32
 }
 
 // State is what was learned and what is waited for; it is the Outlook's own.
@@ -70,42 +87,72 @@ func (o *Outlook) Restore(s OutlookState) { o.state = s }
 func (s OutlookState) Clone() OutlookState {
 	s.Dimensions = slices.Clone(s.Dimensions)
 	for i := range s.Dimensions {
-		s.Dimensions[i].Open = slices.Clone(s.Dimensions[i].Open)
+		s.Dimensions[i].Open = slices.Clone(s.Dimensions[i].Open) // what windows hold never changes
 	}
 	return s
 }
 
-// Issue takes down what the paths say of the window that begins at their origin, and what p made of that. A stale forecast
-// says nothing. O(dimensions · paths · window).
-func (o *Outlook) Issue(pf *PoolForecast, p *Projection, reserve int, window time.Duration) {
-	if pf.Stale {
+// Issue takes down what the paths say of the minutes from their origin on, and what p made of that with the supply that it
+// assumed; limits are projections of what is carried whatever the supply is, by dimension. A stale forecast says nothing, and
+// nil takes nothing down.
+// O(dimensions · paths · Horizon).
+func (o *Outlook) Issue(pf *PoolForecast, p *Projection, lag Lag, reserve int, limits ...ResourceProjection) {
+	if o == nil || pf.Stale {
 		return
 	}
+	minute := pf.Origin.Unix() / 60
+	level := (float64(minute*5%outlookLevels) + .5) / outlookLevels // 5 is odd: every level in turn, none beside its neighbour
+	ready := usable(pf.Origin, lag, p.Supply, reserve, level)[0]
 	for d, name := range pf.Paths.Dimensions {
-		k := o.dimension(name)
-		for _, w := range []openWindow{{Span: windowMinutes(window)}, {Span: Horizon, Far: true}} {
+		w := openWindow{From: minute}
+		if o.shared == nil {
 			w.take(pf.Paths.At[d])
-			w.From = pf.Origin.Unix() / 60
-			for i := range p.Resources {
-				if r := &p.Resources[i]; r.Dimension == name && len(p.Supply.Pending) == 0 {
-					w.Stated, w.Capacity = float32(r.ranked[w.Span-1]), float32(r.PerReplica*float64(max(p.Supply.Ready-reserve, 0)))
-				}
-			}
-			k.Open = append(k.Open, w)
 		}
-		k.Open = k.Open[max(0, len(k.Open)-2*Horizon):]
+		if i := slices.IndexFunc(limits, func(r ResourceProjection) bool { return r.Dimension == name }); i >= 0 {
+			w.Stated, w.Holds = limits[i].atHorizons(), []holding{{Demand: float32(limits[i].PerReplica)}}
+		}
+		if i := slices.IndexFunc(p.Resources, func(r ResourceProjection) bool { return r.Dimension == name }); i >= 0 {
+			w.Stated, w.Holds = p.Resources[i].atHorizons(), holdings(&ready, p.Resources[i].PerReplica)
+		}
+		k := o.state.dimension(name)
+		k.Open = append(k.Open, w)
+		k.Open = k.Open[max(0, len(k.Open)-Horizon):]
 	}
 }
 
-// take fills in the quantiles of the paths' highest demand in the window.
-func (w *openWindow) take(paths [][Horizon]float32) {
-	highest := make([]float32, len(paths))
-	for j := range highest {
-		highest[j] = slices.Max(paths[j][:w.Span])
+// atHorizons is the probability by the ranks alone, at outlookHorizons.
+func (r *ResourceProjection) atHorizons() (p [numOutlook]float32) {
+	for i, h := range outlookHorizons {
+		p[i] = float32(r.ranked[h-1])
 	}
-	slices.Sort(highest)
-	for i := range w.Peaks {
-		w.Peaks[i] = highest[(i+1)*len(highest)/rankBins]
+	return p
+}
+
+// holdings are the changes of what so many replicas carry.
+func holdings(ready *[Horizon]float32, per float64) []holding {
+	var out []holding
+	for h, n := range ready {
+		if h == 0 || n != ready[h-1] {
+			out = append(out, holding{From: h, Demand: float32(per * float64(n))})
+		}
+	}
+	return out
+}
+
+// take fills in the quantiles of the paths' highest demand by each horizon.
+func (w *openWindow) take(paths [][Horizon]float32) {
+	highest, sorted := make([]float32, len(paths)), make([]float32, len(paths))
+	from := 0
+	for i, h := range outlookHorizons {
+		for j := range highest {
+			highest[j] = max(highest[j], slices.Max(paths[j][from:h]))
+		}
+		copy(sorted, highest)
+		slices.Sort(sorted)
+		for q := range w.Peaks[i] {
+			w.Peaks[i][q] = sorted[(q+1)*len(sorted)/rankBins]
+		}
+		from = h
 	}
 }
 
@@ -117,36 +164,49 @@ func (o *Outlook) Learn(now time.Time, demand func(dimension string, minute int6
 		k := &o.state.Dimensions[i]
 		open := k.Open[:0]
 		for _, w := range k.Open {
-			if w.From+int64(w.Span)-1 > newest {
+			for w.Done < numOutlook && w.From+int64(outlookHorizons[w.Done])-1 <= newest {
+				k.learn(&w, w.Done, o.shared == nil, func(m int) float64 { return demand(k.Name, w.From+int64(m)) })
+				w.Done++
+			}
+			if w.Done < numOutlook {
 				open = append(open, w)
-				continue
-			}
-			highest := math.Inf(-1)
-			for m := range int64(w.Span) {
-				y := demand(k.Name, w.From+m)
-				highest = max(highest, y) // NaN stays
-			}
-			if !math.IsNaN(highest) {
-				k.add(&w, float32(highest))
 			}
 		}
 		k.Open = open
 	}
 }
 
-// add counts the rank of a window's highest demand; where paths tie with it, evenly over the ranks that it may have.
-// Windows that overlap count for a whole one together.
-func (k *outlookDimension) add(w *openWindow, highest float32) {
-	weight := 1 / float64(w.Span)
-	ranks, correct := &k.Ranks, &k.Odds
-	if w.Far {
-		ranks, correct = &k.FarRanks, &k.FarOdds
+// learn takes in a window as long as the i-th horizon; demand is of its minutes, counted from 0. Windows that overlap count
+// for a whole one together.
+func (k *outlookDimension) learn(w *openWindow, i int, ranks bool, demand func(minute int) float64) {
+	highest, short, holds := 0., false, w.Holds
+	for m := range outlookHorizons[i] {
+		y := demand(m)
+		highest = max(highest, y) // NaN stays
+		for len(holds) > 1 && holds[1].From <= m {
+			holds = holds[1:]
+		}
+		short = short || len(holds) > 0 && y > float64(holds[0].Demand)
 	}
+	if math.IsNaN(highest) {
+		return
+	}
+	weight := 1 / float64(outlookHorizons[i])
+	if ranks {
+		rank(&k.Ranks[i], &w.Peaks[i], float32(highest), weight)
+	}
+	if len(w.Holds) > 0 {
+		k.Odds[i].learn(float64(w.Stated[i]), short, weight, shiftPrior(outlookHorizons[i]))
+	}
+}
+
+// rank counts the rank of a window's highest demand; where paths tie with it, evenly over the ranks that it may have.
+func rank(ranks *[rankBins]float64, peaks *[rankBins - 1]float32, highest float32, weight float64) {
 	for i := range ranks {
 		ranks[i] *= 1 - weight/outlookMemory
 	}
 	lo, hi := 0, 0
-	for _, p := range w.Peaks {
+	for _, p := range peaks {
 		if p < highest {
 			lo++
 		}
@@ -157,54 +217,93 @@ func (k *outlookDimension) add(w *openWindow, highest float32) {
 	for i := lo; i <= hi; i++ {
 		ranks[i] += weight / float64(hi-lo+1)
 	}
-	if w.Capacity > 0 {
-		correct.learn(float64(w.Stated), highest > w.Capacity, weight)
-	}
 }
 
 // dimension finds or adds one, keeping the order of their coming.
-func (o *Outlook) dimension(name string) *outlookDimension {
-	for i := range o.state.Dimensions {
-		if o.state.Dimensions[i].Name == name {
-			return &o.state.Dimensions[i]
-		}
+func (s *OutlookState) dimension(name string) *outlookDimension {
+	if d := s.find(name); d != nil {
+		return d
 	}
-	o.state.Dimensions = append(o.state.Dimensions, outlookDimension{Name: name})
-	return &o.state.Dimensions[len(o.state.Dimensions)-1]
+	s.Dimensions = append(s.Dimensions, outlookDimension{Name: name})
+	return &s.Dimensions[len(s.Dimensions)-1]
 }
 
-// worth is what shares of a dimension's paths are worth: of the window that decisions are about, and of the horizon.
+// find is nil for a dimension that is not known.
+func (s *OutlookState) find(name string) *outlookDimension {
+	for i := range s.Dimensions {
+		if s.Dimensions[i].Name == name {
+			return &s.Dimensions[i]
+		}
+	}
+	return nil
+}
+
+// worth is what shares of a dimension's paths are worth, at each of outlookHorizons. The zero value takes them at their word.
 type worth struct {
-	near, far         rankCurve
-	nearOdds, farOdds odds
+	known bool
+	ranks [numOutlook]rankCurve
+	odds  [numOutlook]odds
 }
 
-// worth is what was learned of a dimension, for a projection. A nil Outlook, and a dimension of which nothing was learned,
-// take the paths at their word.
-func (o *Outlook) worth(name string) worth {
-	var d outlookDimension
-	if o != nil {
-		for i := range o.state.Dimensions {
-			if x := &o.state.Dimensions[i]; x.Name == name {
-				d = *x
-			}
+// worth is what was learned of a dimension, for a projection. A nil Outlook takes the paths at their word.
+func (o *Outlook) worth(name string) (w worth) {
+	if o == nil {
+		return w
+	}
+	var none outlookDimension
+	ranks, own := &none, &none
+	if d := o.state.find(name); d != nil {
+		ranks, own = d, d
+	}
+	if o.shared != nil {
+		if ranks = o.shared.state.find(name); ranks == nil {
+			ranks = &none
 		}
 	}
-	return worth{newRankCurve(&d.Ranks), newRankCurve(&d.FarRanks), d.Odds, d.FarOdds}
+	w.known, w.odds = true, own.Odds
+	for i := range w.ranks {
+		w.ranks[i] = newRankCurve(&ranks.Ranks[i])
+	}
+	return w
+}
+
+// between are the horizons that minute h, counted from 1, lies between, and how far it is from the first to the second.
+func between(h int) (a, b int, by float64) {
+	for b < numOutlook-1 && outlookHorizons[b] < h {
+		b++
+	}
+	if b == 0 || h >= outlookHorizons[b] {
+		return b, b, 0
+	}
+	a = b - 1
+	return a, b, float64(h-outlookHorizons[a]) / float64(outlookHorizons[b]-outlookHorizons[a])
 }
 
 // probability is what a share of paths that saturate by minute h, counted from 1, is worth, by the ranks alone and with the
-// correction of odds. span is the window that decisions are about.
-func (w *worth) probability(share float64, h, span int) (ranked, corrected float64) {
-	ranked = 1 - w.near.at(1-share)
-	corrected = w.nearOdds.correct(ranked)
-	if h > span {
-		by := math.Min(1, float64(h-span)/float64(min(span, Horizon-span))) // another window further, all of it
-		far := 1 - w.far.at(1-share)
-		ranked += by * (far - ranked)
-		corrected += by * (w.farOdds.correct(far) - corrected)
+// correction of odds.
+func (w *worth) probability(share float64, h int) (ranked, corrected float64) {
+	if !w.known {
+		return share, share
 	}
-	return ranked, corrected
+	a, b, by := between(h)
+	near, far := w.ranks[a].at(1-share), w.ranks[b].at(1-share)
+	ranked = 1 - near - by*(far-near)
+	slope := w.odds[a].Slope + by*(w.odds[b].Slope-w.odds[a].Slope)
+	shift := w.odds[a].Shift + by*(w.odds[b].Shift-w.odds[a].Shift)
+	return ranked, correct(ranked, slope, shift+shiftPrior(h))
+}
+
+// level is the share of paths that says p of minute h, by the ranks.
+func (w *worth) level(p float64, h int) float64 {
+	if !w.known {
+		return p
+	}
+	a, b, by := between(h)
+	c := w.ranks[a]
+	for i := range c {
+		c[i] += by * (w.ranks[b][i] - c[i])
+	}
+	return c.level(p)
 }
 
 func newRankCurve(ranks *[rankBins]float64) (c rankCurve) {

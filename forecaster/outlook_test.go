@@ -41,7 +41,7 @@ func TestOutlookLearnsWhatPathsAreWorth(t *testing.T) {
 		if m%5 == 0 {
 			pf := evenly(m)
 			p := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 4}, 0, window, &o)
-			o.Issue(&pf, &p, 0, window)
+			o.Issue(&pf, &p, fixedLag(time.Minute), 0)
 		}
 	}
 	pf := evenly(minutes)
@@ -57,23 +57,66 @@ func TestOutlookLearnsWhatPathsAreWorth(t *testing.T) {
 	}
 }
 
-// TestOutlookOfTheHorizon: what is learned of the horizon changes what is said of far minutes, and nothing within the window.
-func TestOutlookOfTheHorizon(t *testing.T) {
-	const window = 10 * time.Minute
+// TestOutlookByHorizon: what is learned of far windows changes what is said of far minutes, and nothing before.
+func TestOutlookByHorizon(t *testing.T) {
 	pf := evenly(0)
-	project := func(o *Outlook) Projection {
-		return Project(&pf, fixedCapacity{"kv": 40}, fixedLag(time.Minute), Supply{Ready: 1}, 0, window, o)
+	project := func(o *Outlook) [Horizon]float64 {
+		return Project(&pf, fixedCapacity{"kv": 40}, fixedLag(time.Minute), Supply{Ready: 1}, 0, time.Minute, o).Resources[0].Probability
 	}
 	var o Outlook
-	d := o.dimension("kv")
-	d.FarRanks = [rankBins]float64{100, 100, 100} // of far windows the demand stayed low
-	plain, p := project(nil), project(&o)
-	if p.Resources[0].Probability[9] != plain.Resources[0].Probability[9] {
-		t.Errorf("within the window %g becomes %g", plain.Resources[0].Probability[9], p.Resources[0].Probability[9])
+	plain := project(&o)
+	d := o.state.dimension("kv")
+	d.Ranks[numOutlook-1] = [rankBins]float64{100, 100, 100} // of far windows the demand stayed low
+	if p := project(&o); p != plain {
+		t.Errorf("what is by a minute is less by a later one: %v", p)
 	}
-	d.FarRanks = [rankBins]float64{17: 100, 18: 100, 19: 100} // it was high
-	if p := project(&o).Resources[0].Probability; p[9] != plain.Resources[0].Probability[9] || p[14] < p[9]+.1 || p[59] < .95 {
-		t.Errorf("after %g within the window %g in a quarter of an hour and %g within the horizon, which were all too low", p[9], p[14], p[59])
+	d.Ranks[numOutlook-1] = [rankBins]float64{17: 100, 18: 100, 19: 100} // it was high
+	if p := project(&o); p[29] != plain[29] || !(p[44] > p[29]+.05) || p[59] < .9 {
+		t.Errorf("%g, at first %g, within half an hour, %g within 45 minutes and %g within an hour", p[29], plain[29], p[44], p[59])
+	}
+}
+
+// TestOutlookLearnsOfSupply: what is stated of one half is corrected by what came of the supply that was assumed, replicas on
+// their way included as often as their lag lets expect, and of fixed limits; a pool beside it shares the ranks alone.
+func TestOutlookLearnsOfSupply(t *testing.T) {
+	const demand = 50
+	run := func(o *Outlook, supply Supply, lag Lag, limits ...Limit) float64 {
+		var p Projection
+		at := func(_ string, _ int64) float64 { return demand }
+		for m := range 8000 {
+			o.Learn(minuteAt(m), at)
+			pf := evenly(m)
+			for i := range supply.Pending {
+				supply.Pending[i] = minuteAt(m)
+			}
+			p = Project(&pf, fixedCapacity{"kv": 30}, lag, supply, 0, time.Minute, o)
+			if limits != nil {
+				p.Resources = nil
+				limited := ProjectLimits(&pf, limits, time.Minute, o)
+				o.Issue(&pf, &p, lag, 0, limited...)
+				p.Resources = limited
+				continue
+			}
+			o.Issue(&pf, &p, lag, 0)
+		}
+		return p.Resources[0].Probability[59]
+	}
+	var o Outlook
+	if p := run(&o, Supply{Ready: 1}, halfLag{}); p < .9 {
+		t.Errorf("one replica is always short, and %.2f is stated", p)
+	}
+	if ranks := o.state.find("kv").Ranks[0]; ranks[9]+ranks[10] < .9 {
+		t.Errorf("ranks are %v, where demand is the paths' median", ranks)
+	}
+	beside := o.Beside()
+	if p := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, halfLag{}); math.Abs(p-.5) > .15 {
+		t.Errorf("two replicas are enough, half of the time there are two, and %.2f is stated", p)
+	}
+	if d := beside.state.find("kv"); d.Ranks != [numOutlook][rankBins]float64{} {
+		t.Errorf("the pool beside has ranks %v of its own", d.Ranks)
+	}
+	if p := run(new(Outlook), Supply{}, halfLag{}, Limit{Name: "kv", Dimensions: []string{"kv"}, PerS: 55}); p > .1 {
+		t.Errorf("a limit is never reached, and %.2f is stated", p)
 	}
 }
 
@@ -82,31 +125,31 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 	var o Outlook
 	for m := range 200 {
 		pf := evenly(m)
-		o.Issue(&pf, &Projection{}, 0, time.Hour)
+		o.Issue(&pf, &Projection{}, halfLag{}, 0)
 	}
-	if n := len(o.State().Dimensions[0].Open); n != 2*Horizon {
-		t.Errorf("%d windows wait, want %d", n, 2*Horizon)
+	if n := len(o.State().Dimensions[0].Open); n != Horizon {
+		t.Errorf("%d windows wait, want %d", n, Horizon)
 	}
 	copied := o.State().Clone()
 	o.Learn(minuteAt(400), func(string, int64) float64 { return math.NaN() })
-	if d := o.State().Dimensions[0]; len(d.Open) != 0 || d.Ranks != [rankBins]float64{} {
+	if d := o.State().Dimensions[0]; len(d.Open) != 0 || d.Ranks != [numOutlook][rankBins]float64{} {
 		t.Errorf("learned %v from unknown minutes, %d wait", d.Ranks, len(d.Open))
 	}
-	if len(copied.Dimensions[0].Open) != 2*Horizon {
+	if len(copied.Dimensions[0].Open) != Horizon {
 		t.Error("the copy changed")
 	}
 	pf := evenly(500)
 	pf.Stale = true
-	if o.Issue(&pf, &Projection{}, 0, time.Hour); len(o.State().Dimensions[0].Open) != 0 {
+	if o.Issue(&pf, &Projection{}, halfLag{}, 0); len(o.State().Dimensions[0].Open) != 0 {
 		t.Error("a stale forecast was taken down")
 	}
 	// All paths tie with what came: every rank is as likely.
 	pf = ramp("kv", 7, 0)
-	o.Issue(&pf, &Projection{}, 0, time.Minute)
-	o.Learn(minuteAt(1), func(string, int64) float64 { return 7 })
-	ranks := o.State().Dimensions[0].Ranks
+	o.Issue(&pf, &Projection{}, halfLag{}, 0)
+	o.Learn(minuteAt(5), func(string, int64) float64 { return 7 })
+	ranks := o.State().Dimensions[0].Ranks[0]
 	for i := range ranks {
-		if math.Abs(ranks[i]-1./rankBins) > 1e-12 {
+		if math.Abs(ranks[i]-1./(5*rankBins)) > 1e-12 {
 			t.Fatalf("a tie counts as %v", ranks)
 		}
 	}
@@ -114,42 +157,45 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 
 func TestRankCurveInverts(t *testing.T) {
 	var o Outlook
-	o.dimension("kv").Ranks = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}
-	c := o.worth("kv").near
+	d := o.state.dimension("kv")
+	d.Ranks[0], d.Ranks[1] = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}, [rankBins]float64{15: 30}
+	w := o.worth("kv")
 	for p := 0.; p <= 1; p += .01 {
-		if got := c.at(c.level(p)); math.Abs(got-p) > 1e-9 {
-			t.Errorf("at(level(%g)) = %g", p, got)
+		for _, h := range []int{1, 5, 11, 15} {
+			if ranked, _ := w.probability(1-w.level(p, h), h); math.Abs(1-ranked-p) > 1e-9 {
+				t.Errorf("level(%g) by minute %d is worth %g", p, h, 1-ranked)
+			}
 		}
 	}
-	if plain := (*Outlook)(nil).worth("kv").near; math.Abs(plain.at(.3)-.3) > 1e-12 || plain.at(1) != 1 || plain.at(0) != 0 {
-		t.Errorf("without an outlook 0.3 becomes %g", plain.at(.3))
+	plain := (*Outlook)(nil).worth("kv")
+	if ranked, p := plain.probability(.3, 60); ranked != .3 || p != .3 || plain.level(.3, 60) != .3 {
+		t.Errorf("without an outlook 0.3 becomes %g", p)
 	}
 }
 
 func TestOddsLearn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
+	const prior = -.3
 	var o odds
-	if o.correct(.8) != .8 {
-		t.Error("nothing was learned, and 0.8 is corrected")
-	}
+	corrected := func(p float64) float64 { return correct(p, o.Slope, o.Shift+prior) }
 	stated := []float64{.1, .3, .5, .8, .9, 0, 1}
 	truth := func(p float64) float64 { return logistic(.8*logit(p) - .5) }
 	for range 20000 {
 		p := stated[rng.IntN(len(stated))]
-		o.learn(p, rng.Float64() < truth(p), .1)
+		o.learn(p, rng.Float64() < truth(p), .1, prior)
 	}
 	for _, p := range stated[:5] {
-		if got := o.correct(p); math.Abs(got-truth(p)) > .07 {
+		if got := corrected(p); math.Abs(got-truth(p)) > .07 {
 			t.Errorf("%g becomes %.3f, want %.3f", p, got, truth(p))
 		}
 	}
-	if o.correct(0) != 0 || o.correct(1) != 1 {
+	if corrected(0) != 0 || corrected(1) != 1 {
 		t.Error("certainty is corrected")
 	}
 	for range 100000 { // what never comes true is corrected within bounds
-		o.learn(.9, false, 1)
+		o.learn(.9, false, 1, prior)
 	}
-	if got := o.correct(.9); !(got > .3 && got < .9) {
+	if got := corrected(.9); !(got > .03 && got < .9) {
 		t.Errorf("0.9 becomes %g", got)
 	}
 }
@@ -182,6 +228,15 @@ func TestReliability(t *testing.T) {
 		})
 	}
 	bins, eta := r.Table()
+	if b := bins[0]; b.Windows != 1 || !(b.Low > .05 && b.Low < .2 && b.High > .8 && b.High < .95) {
+		t.Errorf("half of one window came: %+v", b)
+	}
+	if b := bins[8]; b.N != 2 || b.Windows != 1 {
+		t.Errorf("two projections of the same minutes: %+v", b)
+	}
+	if b := bins[5]; b.Windows != 0 || !math.IsNaN(b.Low) {
+		t.Errorf("nothing was stated: %+v", b)
+	}
 	want := map[int][3]float64{0: {1, 0, .5}, 2: {1, .2, .5}, 8: {2, .8, .5}, 10: {1, .97, 1}}
 	for i, b := range bins {
 		got := [3]float64{float64(b.N), b.Stated, b.Came}

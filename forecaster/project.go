@@ -85,19 +85,27 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 	return p
 }
 
-// readyPaths is the number of usable replicas on each path at the start of each minute.
+// readyPaths is the number of usable replicas on each path at the start of each minute. 53 is odd, so every level of the lag
+// is visited once, in an order unrelated to the templates'. All replicas of a path are as slow as each other.
 func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizon]float32 {
-	out := make([][Horizon]float32, NumPaths)
+	var levels [NumPaths]float64
+	for j := range levels {
+		levels[j] = (float64(j*53%NumPaths) + .5) / NumPaths
+	}
+	return usable(pf.Origin, lag, supply, reserve, levels[:]...)
+}
+
+// usable is the number of replicas, less reserve, that are ready at the start of each minute from origin on, where the lag of
+// those on their way is at each of these levels of its distribution. O(Horizon · (pending · levels)).
+func usable(origin time.Time, lag Lag, supply Supply, reserve int, levels ...float64) [][Horizon]float32 {
+	out := make([][Horizon]float32, len(levels))
+	ready := make([]float64, len(supply.Pending))
 	for h := range Horizon {
-		at := pf.Origin.Add(time.Duration(h) * features.Minute)
-		ready := make([]float64, len(supply.Pending))
+		at := origin.Add(time.Duration(h) * features.Minute)
 		for i, asked := range supply.Pending {
-			ready[i] = lag.ReadyBy(asked, pf.Origin, at)
+			ready[i] = lag.ReadyBy(asked, origin, at)
 		}
-		for j := range out {
-			// 53 is odd, so this visits every level of the lag once, in an order unrelated to the templates'. All
-			// replicas of a path are as slow as each other.
-			level := (float64(j*53%NumPaths) + .5) / NumPaths
+		for j, level := range levels {
 			n := supply.Ready - reserve
 			for _, p := range ready {
 				if level <= p {
@@ -166,7 +174,7 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 	}
 	least := 0.0 // what is by a minute is by the next one
 	for h, p := range r.Probability {
-		r.ranked[h], p = worth.probability(p, h+1, span)
+		r.ranked[h], p = worth.probability(p, h+1)
 		least = math.Max(least, p)
 		r.Probability[h] = least
 	}
@@ -180,7 +188,7 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 		return Never
 	}
 	at := func(p float64) float64 {
-		return headroom[min(int((1-worth.near.level(1-p))*float64(len(headroom))), len(headroom)-1)]
+		return headroom[min(int((1-worth.level(1-p, span))*float64(len(headroom))), len(headroom)-1)]
 	}
 	r.ETA = ETA{eta(.1), eta(.5), eta(.9)}
 	r.Headroom = Span{at(.1), at(.5), at(.9)}

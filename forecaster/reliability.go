@@ -19,12 +19,16 @@ var reliabilityEdges = [...]float64{0, .05, .15, .25, .35, .45, .55, .65, .75, .
 // way, it is averaged over eight levels of the lag. And of the times to saturation that were stated for a level: by how
 // many had it come?
 //
-// Projections of following minutes share most of their windows, so counts are not of independent trials. It keeps
+// Projections of following minutes share most of their windows, so counts are not of independent trials: Windows counts those
+// that do not overlap, and Low and High say how sure a share is that so many trials gave. It keeps
 // nothing beyond Horizon minutes of projections: O(resources · Horizon) for each minute.
 type Reliability struct {
 	open []judged
 	bins [len(reliabilityEdges) - 1]ReliabilityBin
 	eta  [3]ETACoverage
+
+	binOver [len(reliabilityEdges) - 1]int64 // minute at which the newest of a bin's Windows is over
+	etaOver [3]int64
 }
 
 // ReliabilityBin are the projections that stated about the same probability.
@@ -33,6 +37,9 @@ type ReliabilityBin struct {
 	N        int
 	Stated   float64 // mean; NaN without any
 	Came     float64 // share that came true; NaN without any
+
+	Windows   int     // that do not overlap, whatever the resource
+	Low, High float64 // of Came with a probability of 90 %, were Windows all that it is known from; NaN without any
 }
 
 // ETACoverage is, of the times that were stated as the Level quantile of the time to saturation and lay ahead, by how many
@@ -41,6 +48,9 @@ type ETACoverage struct {
 	Level float64
 	N     int
 	Came  float64 // NaN without any
+
+	Windows   int
+	Low, High float64
 }
 
 var etaLevels = [...]float64{.1, .5, .9}
@@ -62,29 +72,20 @@ func (r *Reliability) Issue(p *Projection, lag Lag, reserve int, window time.Dur
 	if p.Stale {
 		return
 	}
-	levels := 1
+	levels := make([]float64, 1, reliabilityLevels)
 	if len(p.Supply.Pending) > 0 {
-		levels = reliabilityLevels
+		levels = levels[:reliabilityLevels]
 	}
-	ready := make([][Horizon]float32, levels)
-	for h := range Horizon {
-		at := p.Origin.Add(time.Duration(h) * features.Minute)
-		for i := range ready {
-			n := p.Supply.Ready - reserve
-			for _, asked := range p.Supply.Pending {
-				if (float64(i)+.5)/float64(levels) <= lag.ReadyBy(asked, p.Origin, at) {
-					n++
-				}
-			}
-			ready[i][h] = float32(max(n, 0))
-		}
+	for i := range levels {
+		levels[i] = (float64(i) + .5) / float64(len(levels))
 	}
+	ready := usable(p.Origin, lag, p.Supply, reserve, levels...)
 	span := windowMinutes(window)
 	for i := range p.Resources {
 		x := &p.Resources[i]
 		r.open = append(r.open, judged{
 			dimension: x.Dimension, from: p.Origin.Unix() / 60, per: x.PerReplica, span: span, stated: x.Probability[span-1],
-			eta: [...]time.Duration{x.ETA.P10, x.ETA.P50, x.ETA.P90}, ready: ready, passage: make([]int, levels),
+			eta: [...]time.Duration{x.ETA.P10, x.ETA.P50, x.ETA.P90}, ready: ready, passage: make([]int, len(levels)),
 		})
 	}
 }
@@ -130,27 +131,48 @@ func (r *Reliability) tally(x *judged) {
 	b.N++
 	b.Stated += x.stated
 	b.Came += by(x.span)
+	apart(&b.Windows, &r.binOver[i], x.from, x.span)
 	for k, eta := range x.eta {
 		if eta > 0 {
 			r.eta[k].N++
-			r.eta[k].Came += by(int(eta/features.Minute) + 1)
+			minutes := int(eta/features.Minute) + 1
+			r.eta[k].Came += by(minutes)
+			apart(&r.eta[k].Windows, &r.etaOver[k], x.from, minutes)
 		}
+	}
+}
+
+// apart counts a window that begins after the last one that was counted is over.
+func apart(windows *int, over *int64, from int64, span int) {
+	if from >= *over {
+		*windows++
+		*over = from + int64(span)
 	}
 }
 
 // Table is what was found so far.
 func (r *Reliability) Table() (bins []ReliabilityBin, eta []ETACoverage) {
-	mean := func(sum float64, n int) float64 {
-		if n == 0 {
-			return math.NaN()
-		}
-		return sum / float64(n)
-	}
 	for i, b := range r.bins {
-		bins = append(bins, ReliabilityBin{reliabilityEdges[i], reliabilityEdges[i+1], b.N, mean(b.Stated, b.N), mean(b.Came, b.N)})
+		b.From, b.To = reliabilityEdges[i], reliabilityEdges[i+1]
+		b.Stated /= float64(b.N) // NaN without any
+		b.Came /= float64(b.N)
+		b.Low, b.High = wilson(b.Came, b.Windows)
+		bins = append(bins, b)
 	}
 	for i, e := range r.eta {
-		eta = append(eta, ETACoverage{etaLevels[i], e.N, mean(e.Came, e.N)})
+		e.Level = etaLevels[i]
+		e.Came /= float64(e.N)
+		e.Low, e.High = wilson(e.Came, e.Windows)
+		eta = append(eta, e)
 	}
 	return bins, eta
+}
+
+// wilson is the interval in which the probability lies with 90 % that gave a share of n trials (Wilson 1927, "Probable
+// inference, the law of succession, and statistical inference", doi:10.1080/01621459.1927.10502953); NaN without a trial.
+func wilson(share float64, n int) (low, high float64) {
+	const z = 1.645
+	k := z * z / float64(n)
+	middle, half := share+k/2, math.Sqrt(k*share*(1-share)+k*k/4)
+	return (middle - half) / (1 + k), (middle + half) / (1 + k)
 }

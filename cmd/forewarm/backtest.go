@@ -35,6 +35,7 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	f.DurationVar(&c.Warmup.P50, "warmup-p50", 6*time.Minute, "median warm-up of a replica")
 	f.DurationVar(&c.Warmup.P90, "warmup-p90", 12*time.Minute, "90th percentile of the warm-up")
 	f.Uint64Var(&c.Seed, "seed", 1, "of the warm-up draws")
+	f.IntVar(&c.Draws, "draws", 1, "`number` of seeds, from -seed on, with each of which a sweep is compared")
 	f.StringVar(&c.Options.Only, "only", "", "run the traffic of this `class` alone")
 	path := f.String("config", "", "configuration `file`: its only pool, or the one -pool names, serves the trace")
 	pool := f.String("pool", "", "`name` of the pool (default: trace, or the configuration's only one)")
@@ -148,14 +149,14 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 	return printComparisons(std, s.Comparisons)
 }
 
-// printReliability prints what came of projections, and nothing where there were none.
+// printReliability prints what came of projections, and nothing where there were none. Windows are those that do not overlap.
 func printReliability(std streams, r *backtest.Reliability) error {
 	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	n := 0
-	fmt.Fprintln(w, "\nsaturation stated\tprojections\tstated on average\tcame\t")
+	fmt.Fprintln(w, "\nsaturation stated\tprojections\twindows\tstated on average\tcame\tis, by so many windows\t")
 	for _, b := range r.Bins {
 		if n += b.N; b.N > 0 {
-			fmt.Fprintf(w, "%.0f to %.0f %%\t%d\t%.1f %%\t%.1f %%\t\n", 100*b.From, 100*b.To, b.N, 100*b.Stated, 100*b.Came)
+			fmt.Fprintf(w, "%.0f to %.0f %%\t%d\t%d\t%.1f %%\t%.1f %%\t%.0f to %.0f %%\t\n", 100*b.From, 100*b.To, b.N, b.Windows, 100*b.Stated, 100*b.Came, 100*b.Low, 100*b.High)
 		}
 	}
 	if n == 0 {
@@ -163,7 +164,7 @@ func printReliability(std streams, r *backtest.Reliability) error {
 	}
 	for _, e := range r.ETA {
 		if e.N > 0 {
-			fmt.Fprintf(w, "by the time stated for %.0f %%\t%d\t%.1f %%\t%.1f %%\t\n", 100*e.Level, e.N, 100*e.Level, 100*e.Came)
+			fmt.Fprintf(w, "by the time stated for %.0f %%\t%d\t%d\t%.1f %%\t%.1f %%\t%.0f to %.0f %%\t\n", 100*e.Level, e.N, e.Windows, 100*e.Level, 100*e.Came, 100*e.Low, 100*e.High)
 		}
 	}
 	return w.Flush()
@@ -172,7 +173,7 @@ func printReliability(std streams, r *backtest.Reliability) error {
 // printComparisons prints what the same saturation costs with each policy.
 func printComparisons(std streams, all []backtest.Comparison) error {
 	for _, c := range all {
-		fmt.Fprintf(std.out, "\nat %g %% saturated minutes:\n", 100*c.SaturatedShare)
+		fmt.Fprintf(std.out, "\nat %g %% saturated minutes, seed %d:\n", 100*c.SaturatedShare, c.Seed)
 		w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(w, "policy\tGPU-hours\tchosen before\tits saturated minutes\tits GPU-hours\t")
 		for _, p := range c.Costs {
