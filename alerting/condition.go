@@ -125,10 +125,19 @@ func saturation(d *Decision, r *ResourceEvidence, who, help string, cfg Config) 
 // one cause makes one page; and only on evidence, not in the first hour of history or on replicas that nobody reported; and
 // not for want of a reserve alone.
 func gravity(d *Decision, r *ResourceEvidence) Severity {
-	if r.Dimension == d.Binding && d.Confidence != forecaster.Cold && !d.SupplyAssumed && !d.ReserveHolds(r) {
+	if r.Dimension == d.Binding && d.Confidence != forecaster.Cold && !d.SupplyAssumed && !d.ReserveHolds(r) && d.outgrown(r) {
 		return Page
 	}
 	return Warning
+}
+
+// outgrown says that demand for the resource that binds is above all that is ready, now or at the median before a new replica
+// could be; a projection that goes without a reserve does not tell.
+func (d *Decision) outgrown(r *ResourceEvidence) bool {
+	return d.Reserves.Failure == 0 || len(d.Path) == 0 || r.Demand >= r.PerReplica*float64(d.Ready) ||
+		slices.ContainsFunc(d.Path, func(p PathPoint) bool {
+			return time.Duration(p.Minute)*time.Minute <= d.Lead && float64(p.Median) >= r.PerReplica*float64(p.Ready)
+		})
 }
 
 // ReserveHolds says that a resource runs out only if replicas fail: a projection goes without those kept for failures, and with
@@ -303,8 +312,12 @@ func (d *Decision) load(r *ResourceEvidence) string {
 		return ""
 	}
 	text := fmt.Sprintf("; demand is %s of the capacity of %s", share100(r.Demand/have), count(d.Ready))
-	if less := d.Ready - d.Reserves.Failure; d.Reserves.Failure > 0 && less > 0 {
+	switch less := d.Ready - d.Reserves.Failure; {
+	case d.Reserves.Failure == 0:
+	case less > 0:
 		text += fmt.Sprintf(", %s without the %d kept for failures", share100(r.Demand/(r.PerReplica*float64(less))), d.Reserves.Failure)
+	default:
+		text += fmt.Sprintf(", and times count on none, for %d is kept for failures", d.Reserves.Failure)
 	}
 	return text
 }

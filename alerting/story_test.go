@@ -75,6 +75,14 @@ var nights = []struct {
 		d.ETA.P10, d.ETA.P50, d.ETA.P90, d.Ready, d.Pending, d.Desired = 0, 0, forecaster.Never, 2, 1, 3
 		d.Resources[0].NeedReplicas = 2
 	}},
+	{name: "the reserve holds at the median, but not at the quantile", alert: TooLateToWarm, load: .82, decision: func(d *Decision) {
+		d.ETA.P10, d.ETA.P50, d.ETA.P90, d.Ready, d.Desired = 0, 0, 0, 2, 4
+		d.Resources[0].NeedReplicas, d.Path = 3, []PathPoint{{Minute: 5, Median: 180, Ready: 2}, {Minute: 15, Median: 220, Ready: 2}}
+	}},
+	{name: "it does not", alert: TooLateToWarm, load: .82, decision: func(d *Decision) {
+		d.ETA.P10, d.ETA.P50, d.ETA.P90, d.Ready, d.Desired = 0, 0, 0, 2, 4
+		d.Resources[0].NeedReplicas, d.Path = 3, []PathPoint{{Minute: 5, Median: 201, Ready: 2}}
+	}},
 	{name: "a limit keeps the reserve out", alert: AtCapacityLimit, load: .55, decision: func(d *Decision) {
 		d.ETA.P10, d.ETA.P50, d.ETA.P90, d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = 0, 0, forecaster.Never, 2, 2, 3, 2, []string{"replicas.max 2: 3 wanted"}
 		d.Resources[0].NeedReplicas = 2
