@@ -31,7 +31,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	to := f.String("to", "", "end of the period (default: the newest decision)")
 	format := f.String("format", "md", "md, json or html")
 	out := f.String("o", "", "write to `file` instead of standard output")
-	again := f.Bool("suggest", false, "run the period again with other settings, and suggest those that do better; takes some 20 s for each resource and week of a pool, and -config")
+	again := f.Bool("suggest", false, "run the period again with other settings and classes, and suggest those that do better; takes some 20 s for each resource and week of a pool, 5 s for each class tried, and -config")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}

@@ -57,12 +57,13 @@ type reporter struct {
 	pages *sink.Pages
 }
 
-// Pages are those of the newest report; for sinks.
+// Pages are those of the newest report; for sinks. An older one that was not delivered everywhere is not delivered any more,
+// which the dispatcher counts as superseded: who missed it is better served by the newest.
 func (r *reporter) Pages(n *alerting.Report) (*sink.Pages, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.id != n.ID {
-		return nil, fmt.Errorf("report %s was replaced by a newer one before it was delivered", n.Name)
+		return nil, fmt.Errorf("report %s was replaced by a newer one before it was delivered: forewarm report -from %s -to %s makes it again", n.Name, n.From.Format(time.RFC3339), n.To.Format(time.RFC3339))
 	}
 	return r.pages, nil
 }
