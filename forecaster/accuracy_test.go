@@ -456,13 +456,6 @@ func relative(x, ref float64) float64 {
 	return math.Inf(1)
 }
 
-func count(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // alarms judges onset alarms: the window maximum exceeds the 90th percentile of past quarter-hour maxima, at origins
 // that are not above it already.
 type alarms struct {

@@ -45,6 +45,36 @@ func TestSilenceCountsAtOnce(t *testing.T) {
 	}
 }
 
+// TestSilenceIsCalibrated: where more of what follows on silence lies in the tail than was thought, the quantiles above the
+// mass rise until they cover what they say, and fall again when less does.
+func TestSilenceIsCalibrated(t *testing.T) {
+	const quiet, ahead, each = 20, 22, 20_000
+	r := rand.New(rand.NewPCG(1, 3))
+	thought := Quantiles{.05, .1, .3, .7, 1.4, 1.6, 2.3, 3, 4.6}
+	var s silences
+	for _, more := range []float64{4, .8} {
+		var n, covered90, covered95 float64
+		for i := range each {
+			y := 0.0
+			if u := r.Float64(); u < .4 {
+				y = thought.At(1 - u/more)
+			}
+			q := thought
+			s.clear(&q, quiet, ahead)
+			if i >= each/2 {
+				n++
+				covered90 += count(y <= q[L90])
+				covered95 += count(y <= q[L95])
+			}
+			s.cover(y, &q, quiet, ahead)
+			s.of(quiet).learn(y > 0, 1)
+		}
+		if a, b := covered90/n, covered95/n; math.Abs(a-.9) > .02 || math.Abs(b-.95) > .02 {
+			t.Errorf("%v times what was thought: the 90 %% quantile covers %.3f, the 95 %% quantile %.3f", more, a, b)
+		}
+	}
+}
+
 // TestWakesWithin: the longer a silence has lasted, and the nearer the target, the less likely it is that it ends before.
 func TestWakesWithin(t *testing.T) {
 	for _, c := range []struct{ near, far float64 }{

@@ -23,6 +23,8 @@ const (
 	// lentRegret is the part of the siblings' regrets that is lent: enough to start with their weights, and little enough
 	// to be overtaken within hours.
 	lentRegret = 0.25
+	// lentSilence is how many silent origins weigh what siblings showed of how silences end.
+	lentSilence = 60
 	// idlePrior is how many busy minutes a series is taken to have had before its first.
 	idlePrior = 5
 )
@@ -123,6 +125,16 @@ func (m *mixture) borrow(lenders []*series, k int) {
 				m.Residual[e][i] = median(residuals)
 			}
 			m.Regret[e][i], m.Variance[e][i] = lentRegret*regret, lentRegret*variance
+		}
+	}
+	for i := range m.Silence {
+		h := &m.Silence[i]
+		for _, x := range lenders {
+			l := &x.mix[k].Silence[i]
+			h.Silent, h.Woke, h.Above = h.Silent+l.Silent, h.Woke+l.Woke, h.Above+float64(share)*l.Above
+		}
+		if fade := lentSilence / h.Silent; fade < 1 {
+			h.Silent, h.Woke = fade*h.Silent, fade*h.Woke
 		}
 	}
 	for i := range Levels {

@@ -106,3 +106,23 @@ func TestNewClassLearnsFromSiblings(t *testing.T) {
 		t.Errorf("pinball of a new class's window maximum is %.0f with its siblings' experience, %.0f without", loss[0], loss[1])
 	}
 }
+
+// A class that joins a pool in which silences end within minutes takes its own first silence for one of those, until it has
+// shown otherwise.
+func TestNewClassLearnsOfSilenceFromSiblings(t *testing.T) {
+	var lender series
+	lender.mix[midLead].Silence[0] = hurdle{Silent: 1000, Woke: 900, Above: .5}
+	var m mixture
+	alone := m.Silence.wakes(15, 15)
+	m.borrow([]*series{&lender, &lender}, midLead)
+	lent := m.Silence.wakes(15, 15)
+	if h := m.Silence[0]; lent < 2*alone || math.Abs(h.Silent-lentSilence) > 1e-9 || h.Above != .5 {
+		t.Errorf("it wakes with %.2f, %.2f alone, by %+v", lent, alone, h)
+	}
+	for range 600 {
+		m.Silence[0].learn(false, 1)
+	}
+	if own := m.Silence.wakes(15, 15); own > alone {
+		t.Errorf("after ten hours of silence it wakes with %.2f, %.2f at first", own, alone)
+	}
+}

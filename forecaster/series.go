@@ -213,11 +213,13 @@ func (s *series) learn(t int64) {
 		}
 		s.mix[k].learn(&p, y, scale)
 		if p.spread.Quiet == 0 {
-			s.mix[k].cover(y, &q)
+			s.mix[k].cover(y, &q, s.spread.steady())
 		}
 		s.coverage(k, y, &q)
 		if quiet := p.spread.Quiet; quiet > 0 {
-			s.mix[k].Silence.of(quiet).learn(s.came(t-int64(x.to-x.from), t), 1)
+			silence := &s.mix[k].Silence
+			silence.cover(y, &q, quiet, x.to)
+			silence.of(quiet).learn(s.came(t-int64(x.to-x.from), t), 1)
 		}
 	}
 }

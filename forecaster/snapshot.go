@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
-const snapshotVersion = 11
+const snapshotVersion = 12
 
 // state is the first part of a Forecaster at rest. The others are the classes of its pools.
 type state struct {

@@ -138,6 +138,11 @@ const quietShare = 0.1
 // activeMemory is over how many minutes it is learned how often something comes while a series is not silent.
 const activeMemory = 720
 
+// steady says that hardly a minute passes in which nothing comes.
+func (s *spread) steady() bool { return s.Active >= steadyShare*s.Awake }
+
+const steadyShare = 0.95
+
 // silentAfter is how many minutes without traffic make the series silent: as many as are unlikely by how often something
 // comes, and no more than silentMinutes.
 func (s *spread) silentAfter() int {
