@@ -78,8 +78,8 @@ func traceRequests(t testing.TB, name string, times int) (out []ingest.Request) 
 }
 
 // ownRequests are of the synthetic workload.
-func ownRequests(d time.Duration, rate float64) (out []ingest.Request) {
-	for _, a := range arrivals(WorkloadConfig{Rate: rate}, 7, d) {
+func ownRequests(d time.Duration, rate float64, seed uint64) (out []ingest.Request) {
+	for _, a := range arrivals(WorkloadConfig{Rate: rate}, seed, d) {
 		out = append(out, ingest.Request{
 			Pool: DefaultPool, Class: a.Class, Attempt: 1, ArrivedAt: a.At, PromptTokens: a.PromptTokens, CachedTokens: a.CachedTokens,
 			OutputTokens: a.OutputTokens, MaxOutputTokens: ingest.Unknown,
@@ -202,7 +202,7 @@ func TestNowcast(t *testing.T) {
 	hour := func(trace string) func(t *testing.T) []ingest.Request {
 		return func(t *testing.T) []ingest.Request { return traceRequests(t, trace, 12) }
 	}
-	own := func(*testing.T) []ingest.Request { return ownRequests(36*time.Hour, .2) }
+	own := func(*testing.T) []ingest.Request { return ownRequests(36*time.Hour, .2, 7) }
 	for _, tc := range []struct {
 		name     string
 		requests func(t *testing.T) []ingest.Request
@@ -245,12 +245,33 @@ func TestNowcast(t *testing.T) {
 	}
 }
 
+// Rare classes, of which most minutes are empty, are no more biased than busy ones: a count far above the level is held
+// against the level no sooner than one below it can be.
+func TestNowcastOfRareClasses(t *testing.T) {
+	slow := serviceModel{Wait: time.Second, PrefillPS: 8000, ITL: 60 * time.Millisecond}
+	outcomes := map[nowcastKey][]nowcastOutcome{}
+	for seed := range uint64(4) {
+		for k, o := range foldNowcasts(t, slow.serve(ownRequests(48*time.Hour, .05, seed), seed), DefaultStart.Add(6*time.Hour)) {
+			outcomes[k] = append(outcomes[k], o...)
+		}
+	}
+	for _, class := range classesOf(outcomes) {
+		newest := outcomes[nowcastKey{class, features.DimRequests, 0}]
+		s := scoreNowcasts(newest, 1./60)
+		t.Logf("%-10s %5.1f calls an hour: counted %+6.1f %%, nowcast %+5.1f ± %.1f %%; inside %.1f %%",
+			class, 3600*sumOf(newest)/float64(len(newest)), 100*s.counted, 100*s.bias, 100*s.noise, 100*s.inside)
+		if math.Abs(s.bias) > .02 || s.inside < .87 || s.inside > .93 {
+			t.Errorf("%s: nowcasts are off by %+.1f %%, 90 %% intervals hold %.1f %%", class, 100*s.bias, 100*s.inside)
+		}
+	}
+}
+
 // When everything suddenly takes twice as long, nowcasts are too low at first, by no more than counts are, and say so by
 // wider intervals; a busy class has followed within the hour.
 func TestNowcastFollowsTheService(t *testing.T) {
 	at := DefaultStart.Add(12 * time.Hour)
 	m := serviceModel{Wait: time.Second, PrefillPS: 8000, ITL: 40 * time.Millisecond, Slower: at}
-	outcomes := foldNowcasts(t, m.serve(ownRequests(20*time.Hour, 1), 1), at)
+	outcomes := foldNowcasts(t, m.serve(ownRequests(20*time.Hour, 1, 7), 1), at)
 	busy := outcomes[nowcastKey{"chat", features.DimDecode, 0}]
 	score := func(from, to int) nowcastScore {
 		s := scoreNowcasts(busy[from:to], 0)

@@ -45,7 +45,7 @@ const (
 	priorStray      = 0.1        // ν² before minutes have shown theirs …
 	priorStrays     = 10         // … and how many minutes that is worth
 	leastStray      = 0.05 * .05 // of ν²
-	contradiction   = 4          // squared standard deviations, from which on a level is trusted less
+	contradiction   = 9          // squared standard deviations, from which on a level is trusted less: only counts above it can reach them, so less biases nowcasts of rare classes upwards
 )
 
 func newReporting(ages int) reporting {
