@@ -74,7 +74,7 @@ func EnsureIntake(ctx context.Context, js jetstream.JetStream, c Config) (jetstr
 func trimIntake(ctx context.Context, js jetstream.JetStream, c Config) error {
 	stream, err := js.Stream(ctx, intakeName(c))
 	if err != nil || stream.CachedInfo().Config.Metadata[madeBy] == "" {
-		return nil // there is none, or the next request says why it cannot be seen
+		return nil //nolint:nilerr // there is none, or the next request says why it cannot be seen
 	}
 	have, wanted := stream.CachedInfo().Config, c.intake(nil)
 	kept := slices.DeleteFunc(slices.Clone(have.Subjects), func(s string) bool { return !slices.Contains(wanted, s) })

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -101,7 +102,7 @@ func (tr *trace) read(dir string) ([]serie, error) {
 	c := counter{trace: tr, random: rand.New(rand.NewPCG(1, hash(tr.file))), sums: map[key]map[int]float64{}, end: map[string]int{}}
 	for {
 		r.cells, err = rows.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return tr.series(c.sums, c.end), nil
 		}
 		if err != nil {
