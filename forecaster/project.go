@@ -41,7 +41,7 @@ func LeadTime(lag Lag) time.Duration { return lag.Quantile(leadQuantile) + featu
 // word. O(resources × paths × minutes).
 func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, outlook *Outlook) Projection {
 	p := Projection{
-		Pool: pf.Pool, Origin: pf.Origin, Lead: LeadTime(lag), Supply: supply, Stale: pf.Stale,
+		Pool: pf.Pool, Origin: pf.Origin, Lead: LeadTime(lag), Supply: supply, Reserve: reserve, Stale: pf.Stale,
 		ETA: ETA{Never, Never, Never}, Confidence: Cold,
 	}
 	span := windowMinutes(window)

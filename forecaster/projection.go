@@ -59,6 +59,7 @@ type Projection struct {
 	Origin      time.Time
 	Lead        time.Duration // the warm-up quantile used: nothing nearer can be averted by scaling
 	Supply      Supply
+	Reserve     int // of the replicas, kept for failures: they count as none
 	Resources   []ResourceProjection
 	Binding     string  // dimension that saturates first or is nearest to it; "" when no resource has a capacity
 	Probability float64 // of the binding resource saturating within Lead + hold

@@ -90,7 +90,7 @@ func newChart(p *PoolView, f *forecaster.Forecast) *chart {
 }
 
 // capacityAhead is what the pool can serve in each minute ahead: what is ready, and pending replicas once they had their
-// lead time. It is nil when the dimension has no known capacity.
+// lead time, but for those that are kept for failures. It is nil when the dimension has no known capacity.
 func capacityAhead(p *PoolView, f *forecaster.Forecast) []float64 {
 	r := p.resource(f.Dimension)
 	if r == nil || !(r.PerReplica > 0) {
@@ -98,13 +98,13 @@ func capacityAhead(p *PoolView, f *forecaster.Forecast) []float64 {
 	}
 	out := make([]float64, forecaster.Horizon)
 	for h := range out {
-		n := p.Projection.Supply.Ready
+		n := p.Projection.Supply.Ready - p.Projection.Reserve
 		for _, asked := range p.Projection.Supply.Pending {
 			if !asked.Add(p.Projection.Lead).After(f.Origin.Add(time.Duration(h) * time.Minute)) {
 				n++
 			}
 		}
-		out[h] = float64(n) * r.PerReplica
+		out[h] = float64(max(n, 0)) * r.PerReplica
 	}
 	return out
 }

@@ -27,6 +27,11 @@ func TestCapacityGrowsWhenPendingReplicasAreReady(t *testing.T) {
 	if got[9] != 500_000 || got[10] != 600_000 {
 		t.Errorf("capacity at minutes 9 and 10: %g, %g; want 500000, 600000", got[9], got[10])
 	}
+	p.Projection.Reserve = 2
+	if got := capacityAhead(&p, f); got[9] != 300_000 {
+		t.Errorf("capacity at minute 9 with two replicas kept for failures: %g, want 300000", got[9])
+	}
+	p.Projection.Reserve = 0
 	if c := capacityAhead(&p, p.total(features.DimRequests)); c != nil {
 		t.Errorf("capacity of a dimension without one: %v", c)
 	}

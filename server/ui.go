@@ -118,7 +118,7 @@ func newCard(p *PoolView) card {
 func newRow(p *PoolView, r *forecaster.ResourceProjection, binding string) row {
 	out := row{
 		Resource: r.Dimension, Unit: unit(r.Dimension), Demand: si(r.Demand), Binding: r.Dimension == binding,
-		Capacity: si(r.PerReplica * float64(p.Projection.Supply.Ready)), Utilisation: percent(r.Utilisation), ETA: etaText(r.ETA),
+		Capacity: si(r.PerReplica * float64(max(p.Projection.Supply.Ready-p.Projection.Reserve, 0))), Utilisation: percent(r.Utilisation), ETA: etaText(r.ETA),
 	}
 	for _, h := range probabilityHorizons {
 		out.Probability = append(out.Probability, percent(r.Probability[h-1]))
