@@ -326,6 +326,9 @@ func TestSaturations(t *testing.T) {
 				d := decision(m, ready, p)
 				d.Stale = in(c.stale, m)
 				h.decisions = append(h.decisions, d)
+				if p > 0 && !d.Stale && m >= 60 && m < 180 {
+					c.want.AnnouncedMinutes++
+				}
 			}
 			got := reconcile(t, h, 60, 180).Pools[0].Saturation
 			c.want.Probability = .5

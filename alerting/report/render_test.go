@@ -73,7 +73,7 @@ func week() *Report {
 					Skill: nan, Pinball: nan, MASELag1: nan, MASEDay: nan, CRPS: nan,
 					Q80: Covered{nan, nan, nan, 0}, Q90: Covered{nan, nan, nan, 0}, Q95: Covered{nan, nan, nan, 0}, Q99: Covered{nan, nan, nan, 0}},
 			},
-			Saturation: Saturation{Probability: .5, KnownMinutes: 10040, SaturatedMinutes: 14, InTime: 1, Missed: 1, Averted: 4, False: 1,
+			Saturation: Saturation{Probability: .5, KnownMinutes: 10040, SaturatedMinutes: 14, AnnouncedMinutes: 95, InTime: 1, Missed: 1, Averted: 4, False: 1,
 				LeadMinutes: 13.5, Episodes: []Episode{
 					{Start: start.Add(33 * time.Hour), Minutes: 12, Resource: "kv", Utilisation: 1.072, Outcome: InTime, LeadMinutes: 14},
 					{Start: start.Add(60 * time.Hour), Minutes: 3, Resource: "prefill", Utilisation: 1.2, Outcome: Missed, LeadMinutes: nan},

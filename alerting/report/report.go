@@ -158,6 +158,7 @@ type Saturation struct {
 	Probability      float64 `json:"probability"`       // from which a decision announces
 	KnownMinutes     int     `json:"known_minutes"`     // in which demand and capacity are known
 	SaturatedMinutes int     `json:"saturated_minutes"` // of those
+	AnnouncedMinutes int     `json:"announced_minutes"` // in which a decision announced: one that always does is never late, and says nothing
 
 	InTime  int `json:"in_time"`
 	Late    int `json:"late"`

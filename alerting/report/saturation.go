@@ -33,6 +33,11 @@ func (b *builder) saturation(pool string) Saturation {
 			out.SaturatedMinutes++
 		}
 	}
+	for i := range b.ticks[pool] {
+		if t := &b.ticks[pool][i]; b.announced(t) && b.index(t.at) >= first {
+			out.AnnouncedMinutes++
+		}
+	}
 	episodes, announcements := b.episodes(loads), b.announcements(pool)
 	var leads []float64
 	for _, e := range episodes {
@@ -107,11 +112,16 @@ func (b *builder) episodes(loads []load) (out []run) {
 	return out
 }
 
+// announced says that the decision of a tick announces a saturation.
+func (b *builder) announced(t *tick) bool {
+	return t.probability >= b.options.Probability && !t.stale
+}
+
 func (b *builder) announcements(pool string) (out []run) {
 	ticks := b.ticks[pool]
 	for i := range ticks {
 		t := &ticks[i]
-		if !(t.probability >= b.options.Probability) || t.stale {
+		if !b.announced(t) {
 			continue
 		}
 		out = b.extend(out, b.index(t.at), t)

@@ -119,13 +119,14 @@ func (r *Report) saturated() string {
 	case came == 0:
 		return fmt.Sprintf("Nothing saturated; that was averted %s after an announcement, and there was %s.", count(s.Averted, "time"), count(s.False, "false alarm"))
 	}
-	return fmt.Sprintf("%s came, of %s in all: %d announced in time, %d late, %d missed; %d more averted after an announcement, and %s.",
-		count(came, "saturation"), count(s.SaturatedMinutes, "minute"), s.InTime, s.Late, s.Missed, s.Averted, count(s.False, "false alarm"))
+	return fmt.Sprintf("%s came, of %s in all: %d announced in time, %d late, %d missed; %d more averted after an announcement, and %s; announcements stood for %s.",
+		count(came, "saturation"), count(s.SaturatedMinutes, "minute"), s.InTime, s.Late, s.Missed, s.Averted, count(s.False, "false alarm"), count(s.AnnouncedMinutes, "minute"))
 }
 
 // add sums what the sentence needs.
 func (s *Saturation) add(o *Saturation) {
 	s.KnownMinutes, s.SaturatedMinutes = s.KnownMinutes+o.KnownMinutes, s.SaturatedMinutes+o.SaturatedMinutes
+	s.AnnouncedMinutes += o.AnnouncedMinutes
 	s.InTime, s.Late, s.Missed = s.InTime+o.InTime, s.Late+o.Late, s.Missed+o.Missed
 	s.Averted, s.False, s.Open = s.Averted+o.Averted, s.False+o.False, s.Open+o.Open
 }
