@@ -402,7 +402,7 @@ func relief(d *Decision, pf *forecaster.PoolForecast) string {
 	return text + "; cached prompt tokens do not count"
 }
 
-// tokensNow are the tokens per second, prompt tokens to compute and output tokens, that a class asks for now; ok is false
+// tokensNow are the tokens per second, prompt tokens to compute and output tokens, that a class asks for at present; ok is false
 // when that is not known.
 func tokensNow(pf *forecaster.PoolForecast, class string) (tokensPerS float64, ok bool) {
 	if pf == nil || class == features.OverflowClass { // which stands for more classes in a limit

@@ -94,7 +94,7 @@ func (*mailer) Name() string { return "report/mail" }
 // Accepts is true for reports.
 func (*mailer) Accepts(n alerting.Notice) bool { return n.Report != nil }
 
-// Pace is that of a mail queue: servers that refuse for now (greylisting) want minutes between attempts.
+// Pace is that of a mail queue: servers that refuse a first attempt (greylisting) want minutes between attempts.
 func (*mailer) Pace() (backoff, maxBackoff time.Duration) { return time.Minute, time.Hour }
 
 // Patience is the configured timeout.

@@ -108,7 +108,7 @@ func (r *Relay) open(ctx context.Context) (jetstream.Consumer, error) {
 	})
 }
 
-// take decodes a message, and stores what is held once no more is there for now, or enough.
+// take decodes a message, and stores what is held once no more is waiting, or enough.
 func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
 	meta, err := m.Metadata()
 	if err != nil {
