@@ -13,7 +13,7 @@ import (
 type AdmissionLimit struct {
 	Class      string  `json:"class" cbor:"1,keyasint"`        // features.OverflowClass for those not listed
 	TokensPerS float64 `json:"tokens_per_s" cbor:"2,keyasint"` // prompt tokens to compute and output tokens
-	Share      float64 `json:"share" cbor:"3,keyasint"`        // of what the class would ask for
+	Share      float64 `json:"share" cbor:"3,keyasint"`        // of what the class may ask for, at the quantile that the decision provides for
 }
 
 // maxAdmissionLimits bounds the classes that have a limit of their own: the heaviest. The others share one.
@@ -27,25 +27,23 @@ type asked struct {
 }
 
 // admission is per-class limits for a saturation that cannot be averted: that is nearer than the lead, or that a bound of
-// the pool keeps from being averted; nil otherwise. What is ready now is what there is to share.
+// the pool keeps from being averted; nil otherwise. What is ready now is what there is to share, and classes count at the
+// quantile that decisions provide for: at the median, the more important ones would exceed what is left to them half of the
+// time, and the limit of the others would not keep their objective.
 func (p *plan) admission(d *Decision, cfg Config) []AdmissionLimit {
 	b := p.binding()
-	if b == nil || p.blind != sighted || d.Probability < cfg.AlertProbability {
+	if b == nil || p.blind != sighted {
 		return nil
 	}
-	late := d.ETA.P50 != forecaster.Never && d.ETA.P50 < d.Lead
-	if !late && d.Needed <= d.Limit {
+	if c := b.evidence.all(); c.Probability < cfg.AlertProbability || !d.late(c) && d.Needed <= d.Limit {
 		return nil
 	}
-	n := minutes(p.lead)
 	classes := map[string]*asked{}
 	var list []*asked
+	margin := p.margin(b)
 	for i := range p.in.Forecast.Classes {
 		f := &p.in.Forecast.Classes[i]
-		most, ok := largest(f, 0.5, n)
-		if !ok {
-			continue
-		}
+		most := p.provided(f, margin)
 		a := classes[f.Class]
 		if a == nil {
 			a = &asked{class: f.Class}
@@ -60,6 +58,30 @@ func (p *plan) admission(d *Decision, cfg Config) []AdmissionLimit {
 		}
 	}
 	return share(heaviest(list), b.evidence.PerReplica*float64(p.supply.Ready), cfg.Priorities)
+}
+
+// margin is the part of its classes' own margins, from the median to the quantile that decisions provide for, by which the
+// pool's total exceeds its median: classes are not all high at once. 1 where that is not known.
+func (p *plan) margin(b *resource) float64 {
+	sum := 0.
+	for i := range p.in.Forecast.Classes {
+		if f := &p.in.Forecast.Classes[i]; f.Dimension == b.evidence.Dimension {
+			sum += p.provided(f, 1) - p.provided(f, 0)
+		}
+	}
+	if !(sum > 0) {
+		return 1
+	}
+	return min((p.provided(b.forecast, 1)-p.provided(b.forecast, 0))/sum, 1)
+}
+
+// provided is the most that f asks for in a minute until a replica that is asked for now is ready: the median, and margin of
+// what the quantile that decisions provide for is above it. 0 where that is not known.
+func (p *plan) provided(f *forecaster.Forecast, margin float64) float64 {
+	n := minutes(p.lead)
+	middle, _ := largest(f, 0.5, n)
+	high, _ := largest(f, p.tau, n)
+	return middle + margin*max(high-middle, 0)
 }
 
 // heaviest are the classes by demand, those beyond maxAdmissionLimits as one.

@@ -120,6 +120,25 @@ func TestAdmissionAdvice(t *testing.T) {
 	}
 }
 
+// TestAdmissionKeepsTheMargin: chat, at a median of 200 and 300 at the quantile, has the pool's margin of 60 beside batch, which
+// is sure of its 300: classes are high together only as far as the total is.
+func TestAdmissionKeepsTheMargin(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Priorities = []string{"chat", "batch"}
+	in := scene{ready: 4, median: flat(500), spread: .12, last: 350, edit: late}.input(t)
+	chat := &in.Forecast.Classes[3]
+	for h := range chat.Minute {
+		for i, level := range forecaster.Levels {
+			chat.Minute[h][i] = 200 + max(level-.5, 0)/.45*100
+		}
+	}
+	d, _ := Decide(noon, in, State{}, cfg)
+	want := []AdmissionLimit{{"batch", 60 * 140. / 300, 140. / 300}}
+	if diff := cmp.Diff(want, d.Admission, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })); diff != "" {
+		t.Errorf("chat has 260 of 400, batch the rest: %s", diff)
+	}
+}
+
 // TestQueuePlan: 4 replicas of 100 tokens against 200 at 10 calls a second serve 20 calls a second.
 func TestQueuePlan(t *testing.T) {
 	queue := func(demand float64, retries float32, edit func(*Input)) *QueuePlan {

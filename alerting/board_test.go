@@ -139,7 +139,13 @@ func TestConditions(t *testing.T) {
 	saturating := func(p float64, p50 time.Duration) Decision {
 		d := decided()
 		d.Probability, d.ETA.P50 = p, p50
-		d.Resources[0].Probability, d.Resources[0].ETA.P50 = p, p50
+		d.Reserves.Failure, d.Resources[0].All, d.Resources[0].Probability, d.Resources[0].ETA.P50 = 0, nil, p, p50
+		return d
+	}
+	// reserved is what is full at once without the replica that is kept for failures, and with it as said.
+	reserved := func(p float64, p50 time.Duration) Decision {
+		d := saturating(.99, 0)
+		d.Reserves.Failure, d.Resources[0].All = 1, &forecaster.Chance{Probability: p, ETA: forecaster.ETA{P50: p50, P90: forecaster.Never}}
 		return d
 	}
 	with := func(d Decision, change func(*Decision)) Decision { change(&d); return d }
@@ -159,6 +165,13 @@ func TestConditions(t *testing.T) {
 		"a limit blocks":                {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} }), want: "SaturationAhead:warning AtCapacityLimit:page"},
 		"a limit that blocks little":    {decision: with(saturating(.2, forecaster.Never), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} })},
 		"a step, which is no limit":     {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) { d.Desired, d.Constraints = 16, []string{"max_step_out 2: 19 wanted"} }), want: "SaturationAhead:warning"},
+		"only the reserve at stake":     {decision: reserved(.1, forecaster.Never), want: "SaturationAhead:warning"},
+		"the reserve may not do":        {decision: reserved(.45, 25*time.Minute), want: "SaturationAhead:warning"},
+		"the reserve used up in time":   {decision: reserved(.6, 15*time.Minute), want: "SaturationAhead:warning"},
+		"the reserve used up too soon":  {decision: reserved(.8, 5*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page"},
+		"the reserve surely used up":    {decision: reserved(.95, 0), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
+		"no room for the reserve":       {decision: with(reserved(.1, forecaster.Never), func(d *Decision) { d.Limit, d.Constraints = 18, []string{"replicas.max 18: 19 wanted"} }), want: "SaturationAhead:warning AtCapacityLimit:warning"},
+		"no room beyond the reserve":    {decision: with(reserved(.8, 15*time.Minute), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} }), want: "SaturationAhead:warning AtCapacityLimit:page"},
 		"stale, whatever the rest says": {decision: with(saturating(.95, 0), func(d *Decision) { d.Stale = true }), want: "TelemetryStale:warning"},
 		"baseline answers":              {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "kv", Fallback: true}}}, want: "ForecastDegraded:warning"},
 		"another resource's baseline":   {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "decode", Fallback: true}}}},

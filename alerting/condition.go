@@ -89,61 +89,64 @@ func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	return []Condition{condition(d, TelemetryFault, "", Warning, cfg, fmt.Sprintf("Pool %s: %s.", d.Pool, strings.Join(faults, "; ")))}
 }
 
+// prospect is how likely and how soon a resource runs out, for people: with all replicas, those kept for failures included,
+// because that is what happens unless one fails. Where it is not probable so, spare says that it takes such a failure, and
+// the odds are those without the reserve.
+func (d *Decision) prospect(r *ResourceEvidence, cfg Config) (chance forecaster.Chance, spare bool) {
+	all := r.all()
+	if d.Reserves.Failure == 0 || all.Probability >= cfg.AlertProbability || r.Demand >= r.PerReplica*float64(d.Ready) {
+		return all, false
+	}
+	return forecaster.Chance{Probability: r.Probability, ETA: r.ETA}, true
+}
+
 // saturation is the warning that a resource runs out, and the page when it does so before a new replica can be ready. What the
 // replicas kept for failures still carry is no page: it takes a failure for anybody to notice.
 func saturation(d *Decision, r *ResourceEvidence, who, help string, cfg Config) []Condition {
 	if r.Probability < fadeShare*cfg.AlertProbability {
 		return nil
 	}
-	probable, spare := r.Probability >= cfg.AlertProbability, d.ReserveHolds(r)
-	late := r.ETA.P50 != forecaster.Never && r.ETA.P50 < d.Lead && !spare
+	chance, spare := d.prospect(r, cfg)
+	probable, late := r.Probability >= cfg.AlertProbability, !spare && d.late(chance)
 	text := story(d, r, who, cfg)
 	if d.Needed > d.Limit {
 		text += " " + short(d) + "."
 	}
 	warning := text
 	switch {
+	case spare && r.all().Probability >= fadeShare*cfg.AlertProbability:
+		warning += " If a replica fails before then, or demand outgrows all of them, " + help + "."
 	case spare:
 		warning += " Only if a replica fails before then, " + help + "."
 	case !late && d.Needed <= d.Limit && d.Desired > d.Ready:
 		warning += " If that fails, " + help + "."
 	}
-	out := []Condition{condition(d, SaturationAhead, r.Dimension, Warning, cfg, warning).load(d, who)}
+	out := []Condition{condition(d, SaturationAhead, r.Dimension, Warning, cfg, warning).load(d, r, who, cfg)}
 	// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it. Where a limit blocks
 	// what is needed, the page is that of the limit.
 	out[0].Fading = !probable || late
 	if late && (r.Dimension != d.Binding || d.Needed <= d.Limit) {
-		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r), cfg,
-			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.", text, span(d.Lead), help)).load(d, who)
-		page.Fading, page.Immediate = !probable, r.Probability >= sureProbability
+		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r, cfg), cfg,
+			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.", text, span(d.Lead), help)).load(d, r, who, cfg)
+		page.Fading, page.Immediate = chance.Probability < cfg.AlertProbability, chance.Probability >= sureProbability
 		out = append(out, page)
 	}
 	return out
 }
 
+// late says that something runs out, at the median, before a replica that is asked for now can be ready.
+func (d *Decision) late(c forecaster.Chance) bool {
+	return c.ETA.P50 != forecaster.Never && c.ETA.P50 < d.Lead
+}
+
 // gravity is whether a saturation that cannot be averted is worth waking someone: only for the resource that binds, so that
 // one cause makes one page; and only on evidence, not in the first hour of history or on replicas that nobody reported; and
 // not for want of a reserve alone.
-func gravity(d *Decision, r *ResourceEvidence) Severity {
-	if r.Dimension == d.Binding && d.Confidence != forecaster.Cold && !d.SupplyAssumed && !d.ReserveHolds(r) && d.outgrown(r) {
+func gravity(d *Decision, r *ResourceEvidence, cfg Config) Severity {
+	if _, spare := d.prospect(r, cfg); r.Dimension == d.Binding && d.Confidence != forecaster.Cold && !d.SupplyAssumed && !spare {
 		return Page
 	}
 	return Warning
-}
-
-// outgrown says that demand for the resource that binds is above all that is ready, now or at the median before a new replica
-// could be; a projection that goes without a reserve does not tell.
-func (d *Decision) outgrown(r *ResourceEvidence) bool {
-	return d.Reserves.Failure == 0 || len(d.Path) == 0 || r.Demand >= r.PerReplica*float64(d.Ready) ||
-		slices.ContainsFunc(d.Path, func(p PathPoint) bool {
-			return time.Duration(p.Minute)*time.Minute <= d.Lead && float64(p.Median) >= r.PerReplica*float64(p.Ready)
-		})
-}
-
-// ReserveHolds says that a resource runs out only if replicas fail: a projection goes without those kept for failures, and with
-// them what is ready carries the quantile of demand that decisions provide for.
-func (d *Decision) ReserveHolds(r *ResourceEvidence) bool {
-	return d.Reserves.Failure > 0 && r.NeedReplicas <= d.Ready && r.Demand < r.PerReplica*float64(d.Ready)
 }
 
 // limit is the page that a bound of the pool blocks what a probable saturation needs.
@@ -155,12 +158,16 @@ func limit(d *Decision, who, help string, cfg Config) []Condition {
 	if r == nil {
 		return nil
 	}
-	if d.ReserveHolds(r) {
+	chance, spare := d.prospect(r, cfg)
+	switch {
+	case spare && d.Needed-d.Reserves.Total() <= d.Limit:
 		help = "go without a reserve"
+	case spare:
+		help = "be ready to " + help
 	}
-	c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r), cfg,
-		fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, r, who, cfg), short(d), help)).load(d, who)
-	c.Fading = d.Probability < cfg.AlertProbability
+	c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r, cfg), cfg,
+		fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, r, who, cfg), short(d), help)).load(d, r, who, cfg)
+	c.Fading = chance.Probability < cfg.AlertProbability
 	return []Condition{c}
 }
 
@@ -201,7 +208,8 @@ func days(minutes float64) string {
 // causes are warnings about what drives a saturation that is at least possible.
 func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	var out []Condition
-	if d.Probability < fadeShare*cfg.AlertProbability {
+	r := d.binding()
+	if r == nil || d.Probability < fadeShare*cfg.AlertProbability {
 		return nil
 	}
 	add := func(name AlertName, resource, means string, driver *forecaster.Driver) {
@@ -209,7 +217,7 @@ func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 			return // the heaviest class names it
 		}
 		who := describe([]forecaster.Driver{*driver}, pf, d.Binding)
-		c := condition(d, name, resource, Warning, cfg, fmt.Sprintf("Pool %s: %s. %s: %s.", d.Pool, who, means, consequence(d, cfg))).load(d, who)
+		c := condition(d, name, resource, Warning, cfg, fmt.Sprintf("Pool %s: %s. %s: %s.", d.Pool, who, means, consequence(d, cfg))).load(d, r, who, cfg)
 		c.Class, c.Fading = driver.Class, d.Probability < cfg.AlertProbability
 		out = append(out, c)
 	}
@@ -231,7 +239,7 @@ func condition(d *Decision, name AlertName, resource string, severity Severity, 
 		summary = "[advisory] " + summary
 	}
 	c := Condition{Name: name, Pool: d.Pool, Resource: resource, Severity: severity, Annotations: map[string]string{
-		"summary":  summary,
+		"summary":  zoneOnce(summary),
 		"action":   d.Reason,
 		"mode":     string(d.Mode),
 		"decision": d.EventID(),
@@ -242,15 +250,10 @@ func condition(d *Decision, name AlertName, resource string, severity Severity, 
 	return c
 }
 
-// load adds to a condition how likely, how soon and by whom a resource runs out.
-func (c Condition) load(d *Decision, who string) Condition {
-	probability, when := d.Probability, d.ETA.P50
-	for i := range d.Resources {
-		if r := &d.Resources[i]; r.Dimension == c.Resource {
-			probability, when = r.Probability, r.ETA.P50
-		}
-	}
-	c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", probability), written(d.Tick, when)
+// load adds to a condition how likely, how soon and by whom r runs out.
+func (c Condition) load(d *Decision, r *ResourceEvidence, who string, cfg Config) Condition {
+	chance, _ := d.prospect(r, cfg)
+	c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", chance.Probability), written(d.Tick, chance.ETA.P50)
 	if who != "" {
 		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, who
 	}
@@ -277,14 +280,15 @@ func story(d *Decision, r *ResourceEvidence, who string, cfg Config) string {
 	s := fmt.Sprintf("Pool %s: ", d.Pool)
 	window := span(d.Lead + cfg.Hold)
 	have := r.PerReplica * float64(d.Ready)
+	chance, _ := d.prospect(r, cfg)
 	switch {
 	case have > 0 && r.Demand >= have: // what is so has no time, and the odds are of what comes
 		s += fmt.Sprintf("%s now: demand is %s of the capacity of %s, and %s likely to exceed it in the next %s",
-			exhausted(r.Dimension), share100(r.Demand/have), count(d.Ready), percent(r.Probability), window)
-	case r.ETA.P50 != forecaster.Never:
-		s += d.unless(r) + exhausted(r.Dimension) + " " + eta(r.ETA) + " " + odds(r.ETA, r.Probability, window) + d.load(r)
+			exhausted(r.Dimension), share100(r.Demand/have), count(d.Ready), percent(chance.Probability), window)
+	case chance.ETA.P50 != forecaster.Never:
+		s += d.running(r, exhausted(r.Dimension)+" "+eta(chance.ETA), window, cfg) + d.load(r, cfg)
 	default:
-		s += d.unless(r) + noun(r.Dimension) + " may run out " + odds(r.ETA, r.Probability, window) + d.load(r)
+		s += d.running(r, noun(r.Dimension)+" may run out", window, cfg) + d.load(r, cfg)
 	}
 	s += "."
 	if who != "" {
@@ -297,27 +301,32 @@ func story(d *Decision, r *ResourceEvidence, who string, cfg Config) string {
 	return s
 }
 
-// unless begins a sentence about what happens only if replicas fail.
-func (d *Decision) unless(r *ResourceEvidence) string {
-	if d.ReserveHolds(r) {
-		return "should " + count(d.Reserves.Failure) + " fail, "
+// running is what with how sure it is; where it takes failures, with these before, and the odds if there are none.
+func (d *Decision) running(r *ResourceEvidence, what, window string, cfg Config) string {
+	chance, spare := d.prospect(r, cfg)
+	if !spare {
+		return what + " " + odds(chance, window)
 	}
-	return ""
+	text, _ := strings.CutSuffix(odds(chance, window), ")")
+	return fmt.Sprintf("should %s fail, %s %s, and %s within %s if none fails)", count(d.Reserves.Failure), what, text, percent(r.all().Probability), window)
 }
 
 // load is the demand of now against what is ready, to follow a clause; "" where there is nothing to hold it against.
-func (d *Decision) load(r *ResourceEvidence) string {
+func (d *Decision) load(r *ResourceEvidence, cfg Config) string {
 	have := r.PerReplica * float64(d.Ready)
 	if !(have > 0) {
 		return ""
 	}
 	text := fmt.Sprintf("; demand is %s of the capacity of %s", share100(r.Demand/have), count(d.Ready))
+	_, spare := d.prospect(r, cfg)
 	switch less := d.Ready - d.Reserves.Failure; {
 	case d.Reserves.Failure == 0:
+	case !spare:
+		text += fmt.Sprintf(", the %d kept for failures included", min(d.Reserves.Failure, d.Ready))
 	case less > 0:
 		text += fmt.Sprintf(", %s without the %d kept for failures", share100(r.Demand/(r.PerReplica*float64(less))), d.Reserves.Failure)
 	default:
-		text += fmt.Sprintf(", and times count on none, for %d is kept for failures", d.Reserves.Failure)
+		text += ", kept for failures"
 	}
 	return text
 }
@@ -372,8 +381,8 @@ func consequence(d *Decision, cfg Config) string {
 const maxRelief = 2
 
 // relief is what is left when scaling does not help, in the middle of a sentence: the admission limits of the decision,
-// the hardest first. A limit stands beside what its class sends now and is expected to send, so that nobody takes it for a cut
-// of the one or the other.
+// the hardest first. A limit stands beside what its class sends now and may come to send, by the quantile that is provided for,
+// so that nobody takes it for a cut of the one or the other.
 func relief(d *Decision, pf *forecaster.PoolForecast) string {
 	limits := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
 	if len(limits) == 0 {
@@ -389,9 +398,9 @@ func relief(d *Decision, pf *forecaster.PoolForecast) string {
 			parts = append(parts, "nothing of class "+l.Class)
 			continue
 		}
-		of := coarse(l.TokensPerS/l.Share) + " expected"
+		of := "it may ask for " + coarse(l.TokensPerS/l.Share)
 		if now, ok := tokensNow(pf, l.Class); ok {
-			of = coarse(now) + " now, " + of
+			of = coarse(now) + " now, and " + of
 		}
 		parts = append(parts, fmt.Sprintf("at most %s tokens/s of class %s (%s)", coarse(l.TokensPerS), l.Class, of))
 	}

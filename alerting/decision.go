@@ -89,6 +89,8 @@ type Decision struct {
 
 	Path []PathPoint `json:"path,omitempty" cbor:"41,keyasint,omitempty"` // of Binding; none in journals of older versions
 
+	KeepQuantile float64 `json:"keep_quantile,omitempty" cbor:"42,keyasint,omitempty"` // of demand, that a smaller pool must hold; 0 in journals of older versions
+
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
 }
 
@@ -101,6 +103,17 @@ type ResourceEvidence struct {
 	NeedReplicas int            `json:"need_replicas" cbor:"5,keyasint"` // what that takes, before reserves and clamps
 	Probability  float64        `json:"probability" cbor:"6,keyasint"`
 	ETA          forecaster.ETA `json:"eta" cbor:"7,keyasint"`
+	// All is how likely and how soon it runs out with the replicas kept for failures; Probability and ETA go without them. nil
+	// where none are kept, and in journals of older versions.
+	All *forecaster.Chance `json:"all_replicas,omitempty" cbor:"8,keyasint,omitempty"`
+}
+
+// all is how likely and how soon r runs out while no replica fails.
+func (r *ResourceEvidence) all() forecaster.Chance {
+	if r.All != nil {
+		return *r.All
+	}
+	return forecaster.Chance{Probability: r.Probability, ETA: r.ETA}
 }
 
 // EventID is the idempotency key of the published advice: the same pool and generation is the same event.

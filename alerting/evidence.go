@@ -21,7 +21,7 @@ func (p *plan) decision(cfg Config) Decision {
 	d := Decision{
 		Pool: p.in.Pool.Name, Tick: p.now, Sequence: p.in.Sequence, Mode: cfg.Mode,
 		Ready: p.supply.Ready, Pending: len(p.supply.Pending), Floor: p.floor.replicas, Reserves: p.in.Pool.Reserves,
-		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, QuantileFrom: p.tauFrom,
+		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, QuantileFrom: p.tauFrom, KeepQuantile: p.confidence,
 		Binding: p.in.Projection.Binding, Probability: finite(p.in.Projection.Probability), ETA: p.in.Projection.ETA,
 		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale || p.blind == unheard, SupplyAssumed: !p.observed,
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
@@ -76,7 +76,7 @@ func (p *plan) warnings() []string {
 		out = append(out, fault(&p.in.Minute.Faults[i]))
 	}
 	if n := p.overdue(); n > 0 {
-		out = append(out, fmt.Sprintf("%d pending replicas take longer than twice the warm-up lag (%s)", n, span(2*p.lead)))
+		out = append(out, fmt.Sprintf("%d of %d pending replicas: on their way for longer than twice the warm-up lag (%s)", n, len(p.supply.Pending), span(2*p.lead)))
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -37,6 +38,7 @@ type ExplainedResource struct {
 	NeedReplicas int           `json:"need_replicas"`
 	Probability  float64       `json:"probability"`
 	ETA          SaturationETA `json:"saturation_eta"`
+	All          *Outage       `json:"all_replicas,omitempty"` // while no replica fails; the two above go without those kept for failures
 }
 
 // Step is one number of replicas on the way to the one that was asked for.
@@ -80,8 +82,7 @@ func Explain(d *Decision, after []Decision) Explanation {
 	tick := d.Tick.UTC()
 	for i := range d.Resources {
 		r := &d.Resources[i]
-		x.Resources = append(x.Resources, ExplainedResource{r.Dimension, r.Demand, r.PerReplica, r.NeedQuantile, r.NeedReplicas, round(r.Probability),
-			SaturationETA{P10: ahead(tick, r.ETA.P10), P50: ahead(tick, r.ETA.P50), P90: ahead(tick, r.ETA.P90)}})
+		x.Resources = append(x.Resources, ExplainedResource{r.Dimension, r.Demand, r.PerReplica, r.NeedQuantile, r.NeedReplicas, round(r.Probability), at(tick, r.ETA), r.outage(tick)})
 	}
 	if len(after) > 0 {
 		x.After = aftermath(d, after)
@@ -110,17 +111,16 @@ func steps(d *Decision) []Step {
 func otherwise(d *Decision) []string {
 	var out []string
 	if r := d.binding(); r != nil {
-		had := count(d.Ready + d.Pending)
-		if n := d.Reserves.Failure; n > 0 && d.Ready > n {
-			had += fmt.Sprintf(" there were, %d of them kept for failures", n)
-		} else {
-			had += " there were"
+		had := "the " + count(d.Ready+d.Pending) + " there were"
+		without := "without the " + strconv.Itoa(d.Reserves.Failure) + " kept for failures"
+		switch {
+		case d.Reserves.Failure == 0:
+			out = append(out, runsOut(d, r, "With "+had, r.all()))
+		case r.All == nil: // of a version that knew no more
+			out = append(out, runsOut(d, r, "With "+had+", but "+without, r.all()))
+		default:
+			out = append(out, runsOut(d, r, "With "+had, r.all()), runsOut(d, r, "W"+without[1:], forecaster.Chance{Probability: r.Probability, ETA: r.ETA}))
 		}
-		text := fmt.Sprintf("With the %s, %s runs out within the lead window with a probability of %s", had, noun(r.Dimension), percent(r.Probability))
-		if r.ETA.P50 != forecaster.Never {
-			text += fmt.Sprintf(", at the median at %s", clock(d.Tick.Add(r.ETA.P50)))
-		}
-		out = append(out, text+".")
 	}
 	if len(d.Resources) > 0 {
 		out = append(out, fmt.Sprintf("By what could be seen alone, without a forecast, %s would have been asked for.", count(max(d.Floor, 0))))
@@ -129,6 +129,15 @@ func otherwise(d *Decision) []string {
 		out = append(out, "Nothing was asked of anyone: this is advisory mode.")
 	}
 	return out
+}
+
+// runsOut is how likely and when a resource runs out with what had says.
+func runsOut(d *Decision, r *ResourceEvidence, had string, c forecaster.Chance) string {
+	text := fmt.Sprintf("%s, %s runs out within the lead window with a probability of %s", had, noun(r.Dimension), percent(c.Probability))
+	if c.ETA.P50 != forecaster.Never {
+		text += ", at the median at " + clock(d.Tick.Add(c.ETA.P50))
+	}
+	return text + "."
 }
 
 func aftermath(d *Decision, after []Decision) *Aftermath {
@@ -215,6 +224,9 @@ func facts(w io.Writer, d *Decision) {
 		basis(fact, b)
 	}
 	fact("provides for", "the %s quantile of demand (%s)", percent(d.Quantile), d.QuantileFrom)
+	if k := d.KeepQuantile; k > d.Quantile {
+		fact("", "replicas go only where fewer hold the %s quantile: what is given up takes a warm-up to regain, so it may leave %s of that risk", percent(k), part((1-k)/(1-d.Quantile)))
+	}
 	if !d.NeededBy.IsZero() {
 		fact("needed by", "%s", clock(d.NeededBy))
 	}
@@ -222,7 +234,9 @@ func facts(w io.Writer, d *Decision) {
 		fact("driver", "%s", describe(d.Drivers[i:i+1], nil, d.Binding))
 	}
 	for i := range d.Growth {
-		fact("growth", "%s", growth(&d.Growth[i]))
+		if g := &d.Growth[i]; d.tells(g.Amount) {
+			fact("growth", "%s", growth(g))
+		}
 	}
 	for i := range d.Events {
 		fact("event", "%s: ×%.1f (%.1f to %.1f)", d.Events[i].Name, d.Events[i].Learned, d.Events[i].Low, d.Events[i].High)
@@ -234,6 +248,20 @@ func facts(w io.Writer, d *Decision) {
 		fact("warning", "%s", warning)
 	}
 	_ = t.Flush() // of a builder
+}
+
+// part is a share in words.
+func part(share float64) string {
+	if math.Abs(share-scaleInRisk) < .005 {
+		return "a third"
+	}
+	return percent(share)
+}
+
+// tells says that a change of demand is worth a line: one of less than half a percent is rounding.
+func (d *Decision) tells(change float64) bool {
+	r := d.binding()
+	return r == nil || math.Abs(change) >= .005*r.Demand && change != 0
 }
 
 // basis are the lag and the capacity that were taken for granted, with what they were stated to be.
@@ -327,6 +355,9 @@ func resources(w io.Writer, d *Decision) {
 		}
 		fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", r.Dimension, mark, amount(r.Demand), amount(r.PerReplica), amount(r.NeedQuantile), r.NeedReplicas,
 			percent(r.Probability), away(r.ETA.P10), away(r.ETA.P50), away(r.ETA.P90))
+		if a := r.All; a != nil {
+			fmt.Fprintf(t, "  while none fails\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Probability), away(a.ETA.P10), away(a.ETA.P50), away(a.ETA.P90))
+		}
 	}
 	_ = t.Flush() // of a builder
 }

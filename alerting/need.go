@@ -98,6 +98,9 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 			if rp := &p.in.Projection.Resources[j]; rp.Dimension == f.Dimension {
 				r.evidence.Probability = finite(rp.Probability[minutes(p.lead+cfg.Hold)-1])
 				r.evidence.ETA = rp.ETA
+				if p.in.Pool.Reserves.Failure > 0 {
+					r.evidence.All = &forecaster.Chance{Probability: finite(rp.All.Probability), ETA: rp.All.ETA}
+				}
 			}
 		}
 		if p.in.Pool.Disaggregated && capacity.RoleOf(f.Dimension) == capacity.PrefillRole {

@@ -53,9 +53,10 @@ type Prescale struct {
 
 	BindingResource string        `json:"binding_resource"`
 	Diagnosis       Bottleneck    `json:"diagnosis,omitempty"` // what latencies say binds now: prefill, decode, slots, kv, prefill_and_decode
-	Probability     float64       `json:"probability"`         // of saturation within the lead window if nothing is done
+	Probability     float64       `json:"probability"`         // of saturation within the lead window if nothing is done, without the replicas kept for failures
 	SaturationETA   SaturationETA `json:"saturation_eta"`
-	LeadTime        string        `json:"lead_time"` // the warm-up quantile used
+	All             *Outage       `json:"all_replicas,omitempty"` // the same while no replica fails, where some are kept for failures
+	LeadTime        string        `json:"lead_time"`              // the warm-up quantile used
 	Quantile        float64       `json:"quantile"`
 	QuantileFrom    string        `json:"quantile_from"`
 
@@ -115,6 +116,12 @@ type DriverData struct {
 	FeatureRise float64 `json:"feature_rise,omitempty"`
 }
 
+// Outage is how likely and when a resource runs out.
+type Outage struct {
+	Probability   float64       `json:"probability"`
+	SaturationETA SaturationETA `json:"saturation_eta"`
+}
+
 // NewEvent renders a decision. The event shares no memory with d but its strings' and lists'.
 func NewEvent(d *Decision) Event {
 	tick := d.Tick.UTC()
@@ -123,8 +130,8 @@ func NewEvent(d *Decision) Event {
 		NeededBy: instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
 		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.Floor, Reserves: d.Reserves,
 		BindingResource: d.Binding, Probability: round(d.Probability),
-		SaturationETA: SaturationETA{P10: ahead(tick, d.ETA.P10), P50: ahead(tick, d.ETA.P50), P90: ahead(tick, d.ETA.P90)},
-		LeadTime:      fmt.Sprintf("%.0fs", d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
+		SaturationETA: at(tick, d.ETA), All: d.binding().outage(tick),
+		LeadTime: fmt.Sprintf("%.0fs", d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
 		Drivers: make([]DriverData, 0, len(d.Drivers)), Constraints: list(d.Constraints), Reason: d.Reason,
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
 		Model:    d.Model, Confidence: string(d.Confidence), Warnings: list(d.Warnings),
@@ -169,6 +176,19 @@ func ReadPrescale(contentType string, body []byte) (Prescale, error) {
 		return Prescale{}, errors.New("read a pre-scale event: it has no id or no expires_at")
 	}
 	return e.Data, nil
+}
+
+// outage is what happens to r while no replica fails; nil where none is kept for that.
+func (r *ResourceEvidence) outage(tick time.Time) *Outage {
+	if r == nil || r.All == nil {
+		return nil
+	}
+	return &Outage{round(r.All.Probability), at(tick, r.All.ETA)}
+}
+
+// at is the instants of an ETA.
+func at(tick time.Time, e forecaster.ETA) SaturationETA {
+	return SaturationETA{P10: ahead(tick, e.P10), P50: ahead(tick, e.P50), P90: ahead(tick, e.P90)}
 }
 
 // ahead is tick + d, nil for Never.

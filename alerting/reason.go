@@ -25,7 +25,7 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 			break
 		}
 	}
-	return s + "."
+	return zoneOnce(s + ".")
 }
 
 func (p *plan) finding(d *Decision, cfg Config) string {
@@ -90,11 +90,11 @@ func outlook(d *Decision, cfg Config) string {
 		return "no resource is known to bind"
 	}
 	window := span(d.Lead + cfg.Hold)
-	if d.Probability >= 0.5 && d.ETA.P50 != forecaster.Never {
-		return d.unless(r) + exhausted(d.Binding) + " " + eta(d.ETA) + " " + odds(d.ETA, d.Probability, window)
+	if chance, _ := d.prospect(r, cfg); chance.Probability >= 0.5 && chance.ETA.P50 != forecaster.Never {
+		return d.running(r, exhausted(d.Binding)+" "+eta(chance.ETA), window, cfg)
 	}
 	text := fmt.Sprintf("%s needs %s at the %s quantile of demand within %s (%s to run out)",
-		noun(d.Binding), count(r.NeedReplicas), percent(d.Quantile), window, percent(d.Probability))
+		noun(d.Binding), count(r.NeedReplicas), percent(d.Quantile), window, percent(r.all().Probability))
 	if n := d.Reserves.Total(); n > 0 {
 		text += fmt.Sprintf(" plus %d in reserve", n)
 	}
@@ -135,9 +135,9 @@ func eta(e forecaster.ETA) string {
 }
 
 // odds say how sure a time is: (p10 12, p90 27 min; 86 % likely within 18 min). What is due at once has no range.
-func odds(e forecaster.ETA, probability float64, window string) string {
-	if e.P90 <= 0 && e.P90 != forecaster.Never {
-		return "(" + percent(probability) + " likely)"
+func odds(c forecaster.Chance, window string) string {
+	if c.ETA.P90 <= 0 && c.ETA.P90 != forecaster.Never {
+		return "(" + percent(c.Probability) + " likely)"
 	}
 	edge := func(d time.Duration) string {
 		if d == forecaster.Never {
@@ -145,7 +145,7 @@ func odds(e forecaster.ETA, probability float64, window string) string {
 		}
 		return fmt.Sprintf("%.0f", d.Minutes())
 	}
-	return fmt.Sprintf("(p10 %s, p90 %s min; %s likely within %s)", edge(e.P10), edge(e.P90), percent(probability), window)
+	return fmt.Sprintf("(p10 %s, p90 %s min; %s likely within %s)", edge(c.ETA.P10), edge(c.ETA.P90), percent(c.Probability), window)
 }
 
 func count(n int) string {
@@ -172,4 +172,15 @@ func span(d time.Duration) string {
 }
 
 // clock is a time of day, always UTC: a sentence may be read anywhere.
-func clock(t time.Time) string { return t.UTC().Format("15:04 UTC") }
+func clock(t time.Time) string { return t.UTC().Format("15:04" + zone) }
+
+const zone = " UTC"
+
+// zoneOnce leaves the zone to the first time of day in a text.
+func zoneOnce(text string) string {
+	before, after, found := strings.Cut(text, zone)
+	if !found {
+		return text
+	}
+	return before + zone + strings.ReplaceAll(after, zone, "")
+}

@@ -24,6 +24,8 @@ var nights = []struct {
 	decision func(d *Decision)
 	forecast func(pf *forecaster.PoolForecast)
 	load     float64 // of what is ready; 0 is 96 %
+	// kept, when set, makes one replica kept for failures, and is what is ahead without it; what decision says is while none fails.
+	kept *forecaster.Chance
 }{
 	{name: "agents' prompts doubled", alert: SaturationAhead},
 	{name: "the same, known by the minute", alert: SaturationAhead, decision: func(d *Decision) { d.Drivers[0].Since = noon.Add(-25 * time.Minute) }},
@@ -58,7 +60,7 @@ var nights = []struct {
 		d.Admission = []AdmissionLimit{{"summarise", 40_200, .61}}
 	}},
 	{name: "more now than is expected, and both above the limit", alert: TooLateToWarm, load: 1.1, decision: func(d *Decision) {
-		d.Reserves.Failure, d.ETA.P10, d.ETA.P50 = 0, 0, 0
+		d.ETA.P10, d.ETA.P50 = 0, 0
 		d.Admission = []AdmissionLimit{{"agent", 777, .98}, {"chat", 179, .98}}
 	}, forecast: func(pf *forecaster.PoolForecast) {
 		for _, c := range []struct {
@@ -71,21 +73,29 @@ var nights = []struct {
 	{name: "a newcomer", alert: SaturationAhead, decision: func(d *Decision) {
 		d.Drivers[0].Tenant, d.Drivers[0].TenantShare, d.Drivers[0].TenantRise, d.Drivers[0].Feature = "newcorp", .17, .998, ""
 	}},
-	{name: "only the reserve is at stake", alert: SaturationAhead, load: .55, decision: func(d *Decision) {
-		d.ETA.P10, d.ETA.P50, d.ETA.P90, d.Ready, d.Pending, d.Desired = 0, 0, forecaster.Never, 2, 1, 3
-		d.Resources[0].NeedReplicas = 2
+	{name: "only the reserve is at stake", alert: SaturationAhead, load: .55, kept: &forecaster.Chance{Probability: .86, ETA: forecaster.ETA{P90: forecaster.Never}}, decision: func(d *Decision) {
+		d.Probability, d.ETA, d.Ready, d.Pending, d.Desired = .04, never, 2, 1, 3
 	}},
-	{name: "the reserve holds at the median, but not at the quantile", alert: TooLateToWarm, load: .82, decision: func(d *Decision) {
-		d.ETA.P10, d.ETA.P50, d.ETA.P90, d.Ready, d.Desired = 0, 0, 0, 2, 4
-		d.Resources[0].NeedReplicas, d.Path = 3, []PathPoint{{Minute: 5, Median: 180, Ready: 2}, {Minute: 15, Median: 220, Ready: 2}}
+	{name: "the reserve holds at the median, but not at the quantile", alert: SaturationAhead, load: .82, kept: &forecaster.Chance{Probability: .98}, decision: func(d *Decision) {
+		d.Probability, d.ETA, d.Ready, d.Desired = .4, forecaster.ETA{P10: 7 * time.Minute, P50: 24 * time.Minute, P90: forecaster.Never}, 2, 4
 	}},
-	{name: "it does not", alert: TooLateToWarm, load: .82, decision: func(d *Decision) {
-		d.ETA.P10, d.ETA.P50, d.ETA.P90, d.Ready, d.Desired = 0, 0, 0, 2, 4
-		d.Resources[0].NeedReplicas, d.Path = 3, []PathPoint{{Minute: 5, Median: 201, Ready: 2}}
+	{name: "it does not, but there is time", alert: SaturationAhead, load: .82, kept: &forecaster.Chance{Probability: .98}, decision: func(d *Decision) {
+		d.Probability, d.ETA, d.Ready, d.Desired = .62, forecaster.ETA{P10: 7 * time.Minute, P50: 15 * time.Minute, P90: forecaster.Never}, 2, 4
 	}},
-	{name: "a limit keeps the reserve out", alert: AtCapacityLimit, load: .55, decision: func(d *Decision) {
-		d.ETA.P10, d.ETA.P50, d.ETA.P90, d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = 0, 0, forecaster.Never, 2, 2, 3, 2, []string{"replicas.max 2: 3 wanted"}
-		d.Resources[0].NeedReplicas = 2
+	{name: "it does not, and there is none", alert: TooLateToWarm, load: .82, kept: &forecaster.Chance{Probability: 1}, decision: func(d *Decision) {
+		d.ETA.P10, d.ETA.P50, d.ETA.P90, d.Ready, d.Desired = 1*time.Minute, 5*time.Minute, 22*time.Minute, 2, 4
+	}},
+	{name: "full with the reserve, though it will not last", alert: SaturationAhead, load: 1.02, kept: &forecaster.Chance{Probability: .9}, decision: func(d *Decision) {
+		d.Probability, d.ETA, d.Ready, d.Desired = .3, forecaster.ETA{P10: 2 * time.Minute, P50: forecaster.Never, P90: forecaster.Never}, 2, 4
+	}},
+	{name: "the only replica is kept for failures", alert: SaturationAhead, load: .4, kept: &forecaster.Chance{Probability: 1}, decision: func(d *Decision) {
+		d.Probability, d.ETA, d.Ready, d.Desired = .01, never, 1, 2
+	}},
+	{name: "a limit keeps the reserve out", alert: AtCapacityLimit, load: .55, kept: &forecaster.Chance{Probability: .86, ETA: forecaster.ETA{P90: forecaster.Never}}, decision: func(d *Decision) {
+		d.Probability, d.ETA, d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = .04, never, 2, 2, 3, 2, []string{"replicas.max 2: 3 wanted"}
+	}},
+	{name: "a limit keeps out more than the reserve, and all may yet hold", alert: AtCapacityLimit, load: .82, kept: &forecaster.Chance{Probability: .98}, decision: func(d *Decision) {
+		d.Probability, d.ETA, d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = .4, forecaster.ETA{P10: 7 * time.Minute, P50: 24 * time.Minute, P90: forecaster.Never}, 2, 2, 4, 2, []string{"replicas.max 2: 4 wanted"}
 	}},
 	{name: "the gateway is silent", alert: TelemetryStale, decision: func(d *Decision) {
 		d.Stale, d.Reason = true, "no telemetry since 11:48 UTC (12 min): holding 14 replicas."
@@ -135,7 +145,12 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 			night.forecast(pf)
 		}
 		d.Resources[0].Demand = cmp.Or(night.load, .96) * d.Resources[0].PerReplica * float64(d.Ready)
-		d.Resources[0].Dimension, d.Resources[0].Probability, d.Resources[0].ETA = d.Binding, d.Probability, d.ETA
+		r := &d.Resources[0]
+		if d.Reserves.Failure, r.All = 0, nil; night.kept != nil {
+			d.Reserves.Failure, r.All = 1, &forecaster.Chance{Probability: d.Probability, ETA: d.ETA}
+			d.Probability, d.ETA = night.kept.Probability, night.kept.ETA
+		}
+		r.Dimension, r.Probability, r.ETA = d.Binding, d.Probability, d.ETA
 		conditions := Conditions(&d, pf, cfg)
 		at := slices.IndexFunc(conditions, func(c Condition) bool { return c.Name == night.alert && !c.Fading })
 		if at < 0 {

@@ -36,7 +36,8 @@ const leadQuantile = 0.9
 func LeadTime(lag Lag) time.Duration { return lag.Quantile(leadQuantile) + features.Minute }
 
 // Project sets the sample paths of a pool's demand against its supply: replicas that are ready now, less reserve kept
-// for failures, plus pending ones as they become ready. Each path draws its own warm-up lag, and its own capacity where that is Uncertain. window is how far ahead
+// for failures, plus pending ones as they become ready; ResourceProjection.All has what happens while none fails. Each path
+// draws its own warm-up lag, and its own capacity where that is Uncertain. window is how far ahead
 // probabilities and headroom are summed up. outlook turns shares of paths into probabilities; nil takes them at their
 // word. O(resources × paths × minutes).
 func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, outlook *Outlook) Projection {
@@ -46,6 +47,10 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 	}
 	span := windowMinutes(window)
 	ready := readyPaths(pf, lag, supply, reserve)
+	all := ready
+	if reserve > 0 {
+		all = readyPaths(pf, lag, supply, 0)
+	}
 	for d, name := range pf.Paths.Dimensions {
 		per, ok := pool.PerReplica(name, pf.Minute.State.KVCapacityTokens)
 		if !ok || !(per > 0) {
@@ -59,6 +64,11 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 		if have := per * float64(ready[0][0]); have > 0 && pf.Of(name) != nil {
 			r.Utilisation = r.Demand / have
 		}
+		whole := &r
+		if reserve > 0 {
+			whole = new(projectResource(name, per, pf, pf.Paths.At[d], drawCapacity(pool, name, all), span, outlook))
+		}
+		r.All = Chance{whole.Probability[span-1], whole.ETA}
 		p.Resources = append(p.Resources, r)
 	}
 	if len(p.Resources) == 0 {

@@ -96,6 +96,10 @@ func TestFailureReserveIsNotSupply(t *testing.T) {
 	if with.Probability != 1 || without.Probability != 0 {
 		t.Errorf("P %v with two replicas in reserve, %v without", with.Probability, without.Probability)
 	}
+	all := Chance{without.Probability, without.ETA}
+	if with.Resources[0].All != all || without.Resources[0].All != all || with.ETA == without.ETA {
+		t.Errorf("while none fails: %+v and %+v, want %+v", with.Resources[0].All, without.Resources[0].All, all)
+	}
 }
 
 type uncertainCapacity struct {

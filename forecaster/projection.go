@@ -22,6 +22,12 @@ type Span struct {
 	P10, P50, P90 float64
 }
 
+// Chance is how likely and how soon something runs out.
+type Chance struct {
+	Probability float64 `json:"probability" cbor:"1,keyasint"` // within the lead window
+	ETA         ETA     `json:"eta" cbor:"2,keyasint"`
+}
+
 // ResourceProjection says when one resource of a pool runs out.
 type ResourceProjection struct {
 	Dimension   string
@@ -31,6 +37,7 @@ type ResourceProjection struct {
 	Probability [Horizon]float64 // P(demand exceeds capacity in some minute ≤ h), non-decreasing
 	ETA         ETA
 	ranked      [Horizon]float64 // Probability before the correction of odds
+	All         Chance           // of all replicas, those kept for failures included; the rest is without these
 	Headroom    Span             // of the smallest (capacity − demand)/capacity within the lead window; negative when short
 }
 

@@ -66,6 +66,7 @@ func fullOutput() *forewarm.Output {
 		Dimension: features.DimKV, PerReplica: 100_000, Demand: 400_000, Utilisation: .8,
 		ETA:      forecaster.ETA{P10: 8 * time.Minute, P50: 14 * time.Minute, P90: forecaster.Never},
 		Headroom: forecaster.Span{P10: -.2, P50: -.05, P90: .1},
+		All:      forecaster.Chance{Probability: .02, ETA: forecaster.ETA{P10: 20 * time.Minute, P50: forecaster.Never, P90: forecaster.Never}},
 	}
 	for h := range kv.Probability {
 		kv.Probability[h] = float64(h+1) / 100
@@ -74,6 +75,7 @@ func fullOutput() *forewarm.Output {
 		Dimension: features.DimPrefill, PerReplica: 8000, Demand: math.NaN(), Utilisation: math.NaN(),
 		ETA:      forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
 		Headroom: forecaster.Span{P10: .4, P50: .5, P90: .6},
+		All:      forecaster.Chance{ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}},
 	}
 	return &forewarm.Output{
 		Tick: origin, Sequence: 4711,

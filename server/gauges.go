@@ -81,6 +81,9 @@ var families = []family{
 			})
 		}
 	}},
+	{"forewarm_exhaustion_eta_seconds", "untyped", "Quantile of the time to saturation of all replicas, those kept for failures included; +Inf beyond the forecast horizon.", func(out *forewarm.Output, add add) {
+		eachResource(out, func(pool string, r *forecaster.ResourceProjection) { addETA(add, pool, r.Dimension, r.All.ETA) })
+	}},
 	{"forewarm_floor_replicas", "gauge", "Replicas that the load of this minute takes, forecast or not.", func(out *forewarm.Output, add add) {
 		for i := range out.Decisions {
 			add(float64(out.Decisions[i].Floor), "pool", out.Decisions[i].Pool)
@@ -181,22 +184,10 @@ var families = []family{
 			add(float64(d.Ready), "pool", d.Pool, "state", "ready")
 		}
 	}},
-	{"forewarm_reserve_holds", "gauge", "1 when a resource runs out only if replicas fail: what is ready, those kept for failures included, carries it.", func(out *forewarm.Output, add add) {
-		for i := range out.Decisions {
-			d := &out.Decisions[i]
-			for j := range d.Resources {
-				add(truth(d.ReserveHolds(&d.Resources[j])), "pool", d.Pool, "resource", d.Resources[j].Dimension)
-			}
-		}
+	{"forewarm_saturation_eta_seconds", "untyped", "Quantile of the time to saturation without the replicas kept for failures; +Inf beyond the forecast horizon.", func(out *forewarm.Output, add add) {
+		eachResource(out, func(pool string, r *forecaster.ResourceProjection) { addETA(add, pool, r.Dimension, r.ETA) })
 	}},
-	{"forewarm_saturation_eta_seconds", "untyped", "Quantile of the time to saturation; +Inf beyond the forecast horizon.", func(out *forewarm.Output, add add) {
-		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
-			add(etaSeconds(r.ETA.P10), "pool", pool, "resource", r.Dimension, "quantile", "0.1")
-			add(etaSeconds(r.ETA.P50), "pool", pool, "resource", r.Dimension, "quantile", "0.5")
-			add(etaSeconds(r.ETA.P90), "pool", pool, "resource", r.Dimension, "quantile", "0.9")
-		})
-	}},
-	{"forewarm_saturation_probability", "gauge", "Probability that demand exceeds capacity within a number of minutes.", func(out *forewarm.Output, add add) {
+	{"forewarm_saturation_probability", "gauge", "Probability that demand exceeds capacity within a number of minutes, without the replicas kept for failures.", func(out *forewarm.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			for _, h := range probabilityHorizons {
 				add(r.Probability[h-1], "pool", pool, "resource", r.Dimension, "horizon", strconv.Itoa(h))
@@ -262,6 +253,12 @@ func addForecast(add add, f *forecaster.Forecast) {
 		}
 		add(f.WindowMax[l], labels("max15_30", l)...)
 	}
+}
+
+func addETA(add add, pool, resource string, eta forecaster.ETA) {
+	add(etaSeconds(eta.P10), "pool", pool, "resource", resource, "quantile", "0.1")
+	add(etaSeconds(eta.P50), "pool", pool, "resource", resource, "quantile", "0.5")
+	add(etaSeconds(eta.P90), "pool", pool, "resource", resource, "quantile", "0.9")
 }
 
 func etaSeconds(d time.Duration) float64 {
