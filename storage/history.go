@@ -111,8 +111,8 @@ func (h History) Late(ctx context.Context, from, to time.Time, fn func(key featu
 	return nil
 }
 
-// Forecasts calls fn with every forecast issued in [from, to): ordered by pool, class and dimension as text, then by
-// origin. What is not kept is NaN in it: minutes other than Config.ForecastMinutes, Last, Weights. It is valid during the
+// Forecasts calls fn with every forecast issued in [from, to): ordered by pool, its total before its classes, class and
+// dimension as text, then by origin. What is not kept is NaN in it: minutes other than Config.ForecastMinutes, Last, Weights. It is valid during the
 // call. Costs memory for the samples of one pool, class and dimension.
 func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error {
 	q, err := h.Store.Querier(from.UnixMilli(), to.UnixMilli()-1)
@@ -127,10 +127,12 @@ func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*for
 	}
 	slices.Sort(pools)
 	for _, pool := range pools {
-		// Sorted series come by class, dimension, horizon, quantile: the labels' order by name.
-		set := q.Select(ctx, true, nil, name, labels.MustNewMatcher(labels.MatchEqual, "pool", pool))
-		if err := readForecasts(set, pool, fn); err != nil {
-			return fmt.Errorf("history of forecasts for %s: %w", pool, err)
+		for _, total := range []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual} {
+			// Sorted series come by class, dimension, horizon, quantile: the labels' order by name.
+			set := q.Select(ctx, true, nil, name, labels.MustNewMatcher(labels.MatchEqual, "pool", pool), labels.MustNewMatcher(total, "class", features.TotalClass))
+			if err := readForecasts(set, pool, fn); err != nil {
+				return fmt.Errorf("history of forecasts for %s: %w", pool, err)
+			}
 		}
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -20,22 +19,20 @@ const (
 	smallDriver  = 0.05
 )
 
+// mostlyLost is the share of demand that telemetry had below which a forecast of nothing is due to it.
+const mostlyLost = 0.5
+
 // explain splits the error of an episode.
 func (b *builder) explain(ctx context.Context, h History, pool string, s *stretch) (ErrorEpisode, error) {
 	e := ErrorEpisode{
-		Start: b.time(s.from()), Minutes: s.to() - s.from() + 1, Resource: s.resource, Also: s.also, Horizon: strconv.Itoa(s.ahead),
+		Story: s.story, Start: b.time(s.from()), Minutes: s.to() - s.from() + 1, Attributed: len(s.points), Resource: s.resource, Horizon: horizonName(s.ahead),
 		Parts: []ErrorPart{}, Drivers: []ErrorDriver{},
 	}
-	if e.Also == nil {
-		e.Also = []string{}
-	}
-	looked := thin(s.points, minutesAttributed)
-	e.Attributed = len(looked)
-	lossy, note, err := b.perceive(ctx, h, pool, s, looked)
+	lossy, note, err := b.perceive(ctx, h, pool, s)
 	if err != nil {
 		return e, err
 	}
-	x := newSplit(b, pool, s.resource, looked)
+	x := newSplit(b, pool, s)
 	x.lossy = lossy
 	e.Forecast, e.Actual = Number(x.pool[forecasted].utilisation()), Number(x.pool[actual].utilisation())
 	e.Error = e.Actual - e.Forecast
@@ -52,14 +49,14 @@ func (b *builder) explain(ctx context.Context, h History, pool string, s *stretc
 	return e, nil
 }
 
-// thin takes at most n of the points, spread evenly.
+// thin takes at most n of the points, spread evenly, the first and the last among them.
 func thin(all []point, n int) []point {
 	if len(all) <= n {
 		return slices.Clone(all)
 	}
 	out := make([]point, n)
 	for i := range out {
-		out[i] = all[i*len(all)/n]
+		out[i] = all[i*(len(all)-1)/(n-1)]
 	}
 	return out
 }
@@ -85,13 +82,13 @@ type shape struct {
 }
 
 // newSplit sums up the minutes: of the pool, and of each class, scaled so that classes add up to the pool.
-func newSplit(b *builder, pool, resource string, looked []point) *split {
-	x := &split{resource: resource}
+func newSplit(b *builder, pool string, s *stretch) *split {
+	x := &split{resource: s.resource}
 	for which := range x.pool {
 		var sum side
 		loads, carried, seen := 0.0, 0.0, 0.0
-		for i := range looked {
-			p := &looked[i].of[which]
+		for i := range s.points {
+			p := &s.points[i].of[which]
 			sum.demand += p.demand
 			sum.ready += p.ready
 			loads += p.load()
@@ -105,9 +102,9 @@ func newSplit(b *builder, pool, resource string, looked []point) *split {
 		x.pool[which] = sum
 	}
 	for _, class := range b.classes(pool) {
-		x.classes = append(x.classes, b.shapes(features.Key{Pool: pool, Class: class}, resource, looked))
+		x.classes = append(x.classes, b.shapes(features.Key{Pool: pool, Class: class}, s))
 	}
-	whole := b.shapes(features.Key{Pool: pool, Class: features.TotalClass}, resource, looked)
+	whole := b.shapes(features.Key{Pool: pool, Class: features.TotalClass}, s)
 	for which := range x.pool {
 		whole.of[which].demand = x.pool[which].demand
 		x.scale(which, &whole.of[which])
@@ -131,38 +128,48 @@ func (b *builder) classes(pool string) (names []string) {
 	return names
 }
 
-// shapes sums up a class over minutes. What has no forecast is expected to be as it was before the origin; so is the
-// share of cached tokens, which is never forecast.
-func (b *builder) shapes(key features.Key, resource string, looked []point) classSides {
-	first, _ := b.bounds()
+// shapes sums up a class over minutes. What has no forecast is expected to be as it was before the origin.
+func (b *builder) shapes(key features.Key, s *stretch) classSides {
 	out := classSides{class: key.Class}
-	sums := func(dimension string) (forecast, came, before float64) {
-		demand, points := b.observed[seriesKey{key, dimension}], b.points[seriesKey{key, dimension}]
-		for i := range looked {
-			p := &looked[i]
+	// first and before are what was known of the present at the first origin, and, summed up, at all.
+	sums := func(dimension string) (forecast, came, first, before float64) {
+		of := seriesKey{key, dimension}
+		demand := b.observed[of]
+		for i := range s.points {
+			p := &s.points[i]
 			recent := zeroIfUnknown(mean(demand, p.origin-recentMinutes, p.origin))
+			if i == 0 {
+				first = recent
+			}
 			before += recent
 			came += zeroIfUnknown(at(demand, p.minute))
-			ahead := math.NaN()
-			if points != nil && points.ahead == p.minute-p.origin+1 {
-				ahead = float64(points.at[p.minute-first])
+			foreseen := b.foreseen(of, s.ahead, p.origin)
+			if math.IsNaN(foreseen) {
+				foreseen = recent
 			}
-			if math.IsNaN(ahead) {
-				ahead = recent
-			}
-			forecast += ahead
+			forecast += foreseen
 		}
-		return forecast, came, before
+		return forecast, came, first, before
 	}
 	f, a := &out.of[forecasted], &out.of[actual]
-	var prefillBefore float64
-	f.requests, a.requests, _ = sums(features.DimRequests)
-	f.prefill, a.prefill, prefillBefore = sums(features.DimPrefill)
-	f.decode, a.decode, _ = sums(features.DimDecode)
-	f.demand, a.demand, _ = sums(resource)
-	_, cached, cachedBefore := sums(features.DimCached)
-	f.missed, a.missed = share(prefillBefore, prefillBefore+cachedBefore), share(a.prefill, a.prefill+cached)
+	var first, before shape
+	f.requests, a.requests, first.requests, before.requests = sums(features.DimRequests)
+	f.prefill, a.prefill, first.prefill, before.prefill = sums(features.DimPrefill)
+	f.decode, a.decode, _, _ = sums(features.DimDecode)
+	f.demand, a.demand, _, _ = sums(s.resource)
+	_, cached, firstCached, cachedBefore := sums(features.DimCached)
+	first.missed, before.missed = share(first.prefill, first.prefill+firstCached), share(before.prefill, before.prefill+cachedBefore)
+	f.missed, a.missed = f.expectedMiss(&first, &before), share(a.prefill, a.prefill+cached)
 	return out
+}
+
+// expectedMiss is the share of prompts that a forecast took not to be cached, which is never forecast by itself: where
+// between what it was at first and what it was before each origin the forecast load of a request lies, on a logarithmic
+// scale. A forecast that does not follow a cache that collapsed still counts on it.
+func (f *shape) expectedMiss(first, before *shape) float64 {
+	load := func(s *shape) float64 { return math.Log(s.prefill / s.requests) }
+	followed := min(max(finiteOr((load(f)-load(first))/(load(before)-load(first)), 1), 0), 1)
+	return finiteOr(math.Exp(followed*math.Log(before.missed)+(1-followed)*math.Log(first.missed)), before.missed)
 }
 
 func zeroIfUnknown(v float64) float64 {
@@ -253,8 +260,12 @@ func (x *split) parts() (parts map[Cause]float64, drivers []ErrorDriver) {
 			continue
 		case uf == 0 || ua == 0:
 			cause := c.vanished(x.resource)
-			if x.lossy && cause == CauseMix && ua < uf {
+			switch {
+			case cause != CauseMix:
+			case x.lossy && ua < uf, f.seen < mostlyLost && uf == 0:
 				cause = CauseTelemetry
+			case requests[forecasted] == 0 || requests[actual] == 0:
+				cause = CauseDemand
 			}
 			parts[cause] += ua - uf
 			own[cause] += ua - uf

@@ -120,14 +120,20 @@ func (w *world) Forecasts(_ context.Context, from, to time.Time, fn func(*foreca
 				if at := minute(origin); !d.Forecast || at.Before(from) || !at.Before(to) {
 					continue
 				}
-				y := w.seen(origin-1) * sumOf(w.foreseen(origin+14), d.Name, class)
+				y := func(h int) float64 { return w.seen(origin-1) * sumOf(w.foreseen(origin+h-1), d.Name, class) }
+				most := 0.0
+				for h := forecaster.WindowFrom; h <= forecaster.WindowTo; h++ {
+					most = max(most, y(h))
+				}
 				f := forecaster.Forecast{Key: classKey(class), Dimension: d.Name, Origin: minute(origin)}
 				for i, level := range forecaster.Levels {
 					for h := range f.Minute {
 						f.Minute[h][i] = math.NaN()
 					}
-					f.WindowMax[i] = math.NaN()
-					f.Minute[14][i] = y * (.5 + level)
+					for _, h := range []int{5, 15, 30, 60} {
+						f.Minute[h-1][i] = y(h) * (.5 + level)
+					}
+					f.WindowMax[i] = most * (.5 + level)
 				}
 				if err := fn(&f); err != nil {
 					return err
@@ -227,13 +233,13 @@ func TestPlantedErrors(t *testing.T) {
 			if len(errors) == 0 {
 				t.Fatal("no error was found")
 			}
-			found := false
+			found := map[string]bool{}
 			for _, e := range errors {
 				checkSum(t, &e)
 				if c.resource != "" && e.Resource != c.resource {
 					continue
 				}
-				found = true
+				found[e.Horizon] = true
 				largest := ErrorPart{}
 				for _, p := range e.Parts {
 					if math.Abs(float64(p.Amount)) > math.Abs(float64(largest.Amount)) {
@@ -241,19 +247,38 @@ func TestPlantedErrors(t *testing.T) {
 					}
 				}
 				if largest.Cause != c.want || math.Abs(float64(largest.Amount)) < .6*math.Abs(float64(e.Error)) {
-					t.Errorf("%s is off by %.3f, most of it, %.3f, for %s: %v", e.Resource, e.Error, largest.Amount, largest.Cause, e.Parts)
+					t.Errorf("%s, %s ahead, is off by %.3f, most of it, %.3f, for %s: %v", e.Resource, e.Horizon, e.Error, largest.Amount, largest.Cause, e.Parts)
 				}
 				if c.class != "" && (len(e.Drivers) == 0 || e.Drivers[0].Class != c.class || e.Drivers[0].Cause != c.want) {
-					t.Errorf("driven by %v", e.Drivers)
+					t.Errorf("%s, %s ahead, driven by %v", e.Resource, e.Horizon, e.Drivers)
 				}
 			}
-			if !found {
-				t.Errorf("no error of %s among %v", c.resource, errors)
+			for _, horizon := range []string{"5", "15", "30", "60", forecaster.HorizonWindowMax} {
+				if !found[horizon] {
+					t.Errorf("no error of %s, %s ahead, among %v", c.resource, horizon, errors)
+				}
 			}
+			checkCounts(t, &r.Pools[0])
 		})
 	}
 	if errors := reconcile(t, newWorld(), 150, worldMinutes).Pools[0].Errors; len(errors) != 0 {
 		t.Errorf("without anything planted: %v", errors)
+	}
+}
+
+// checkCounts sees that errors which are not explained are counted.
+func checkCounts(t *testing.T, p *Pool) {
+	t.Helper()
+	for _, c := range p.LargeErrors {
+		explained := 0
+		for _, e := range p.Errors {
+			if e.Resource == c.Resource && e.Horizon == c.Horizon {
+				explained++
+			}
+		}
+		if c.Explained != explained || c.Episodes < explained || c.Size < c.ExplainedSize || c.Forecasts == 0 {
+			t.Errorf("%d are explained, and counted are %+v", explained, c)
+		}
 	}
 }
 

@@ -8,7 +8,7 @@
 // fractions (percent only in the Markdown and the page), demand is in the unit of its dimension, leads are minutes. Bounds:
 // a period of at most [MaxDays]; 200 classes over all pools, the heaviest by tokens, are reported by themselves, and the others
 // counted; some 120 bytes of memory for each minute of the period and of the nine days before, for each of these classes;
-// ten errors of a pool are explained; the Markdown lists at most fifty saturations of a pool.
+// 500 errors are explained; the Markdown lists at most fifty saturations of a pool.
 //
 // # How each number is defined
 //
@@ -82,19 +82,24 @@
 // doi:10.1109/INFCOM.2011.5934885, §III; Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241). Regret is Paid − Clairvoyant:
 // what was paid for not knowing, reserves included.
 //
-// Errors: utilisation of a resource in minute m, at the headline horizon h, is
+// Errors: utilisation of a resource in minute m, at each horizon h that is stored, is
 //
 //	came      demand · retries / (Ready · capacity)
 //	forecast  median issued at o = m − h + 1 · retries before o / (due · capacity believed at o)
 //
-// retries is 1 + retried tokens over tokens to prefill, cached and to decode, of the minute, or of the fifteen minutes before
+// and of the window maximum issued at o that of the first of its minutes with the largest demand, for m. retries is 1 +
+// retried tokens over tokens to prefill, cached and to decode, of the minute, or of the fifteen minutes before
 // o (of requests: retries over requests). capacity came to the median PerReplica of the decisions that stood in the 24 hours
 // from the hour of m on, what was learned afterwards; believed was that of the decision standing at o. due is what would be
 // ready had each replica taken the lag believed at o: the least, over the minutes m − lag … m, of Ready + Pending, in active
-// mode or of Desired where that is more; where no replica reports it is Ready. A difference is large from 0.1 on, and from
-// two standard deviations, 1.4826 times the median absolute deviation of all; large ones of one sign, no further apart than
-// Options.Merge, are one episode if they sum up to 0.5 or more. Of resources that err at the same time the one with the
-// largest sum is explained. Of more than 240 minutes 240 are looked at. An episode's Forecast and Actual are Σ load over Σ
+// mode or of Desired where that is more; where no replica reports it is Ready. What has no capacity has no utilisation:
+// prefill of a disaggregated pool, whose replicas of that role are not reported. A difference is large from 0.1 on, and from
+// two standard deviations, 1.4826 times the median absolute deviation of all of that resource and horizon; large ones of one
+// sign, no further apart than Options.Merge (a window by its last minute), are one episode if they sum up to 0.5 or more.
+// All are counted, and the size of one is Σ|difference|. The largest of the episodes not yet in a story makes one, with those
+// of the same sign that overlap it, of whatever resource and horizon; of a story the one nearest to the headline horizon is
+// told, the largest among equals. 500 episodes of a report, as they come in stories, are explained, in equal shares for its pools but
+// 20 of each. Of more than 240 forecasts 240 are looked at. An episode's Forecast and Actual are Σ load over Σ
 // replicas · capacity.
 //
 // Causes: with n the requests of class c, N of all, and sums over the episode's minutes, each side is
@@ -104,11 +109,12 @@
 // where the load of a request is, of prefill, prompt · share not cached; of decode, output; of KV, (prompt + output/2) ·
 // output · seconds a token. The difference is split among the factors by the additive logarithmic mean Divisia index (LMDI;
 // Ang 2005, doi:10.1016/j.enpol.2003.10.010, §3), which leaves no remainder: demand level is N/seen, class mix n/N, holding
-// time the seconds a token. Forecasts of classes are scaled to add up to the pool's; a class without a forecast, and the share
-// not cached, are expected as in the fifteen minutes before o. seen is the share of demand that telemetry had. Forecast: where
+// time the seconds a token. Forecasts of classes are scaled to add up to the pool's; a class without a forecast
+// is expected as in the fifteen minutes before o. The share not cached, which is never forecast, is expected between that of
+// the fifteen minutes before the first o and that before every o, on a logarithmic scale where the forecast load of a request is. seen is the share of demand that telemetry had. Forecast: where
 // the decision at o was stale, a producer faulty, a minute of the five before o unknown, or else the difference is four
 // times the usual (and 5 %), what decisions took demand to be in those five minutes over what it settled to; times 1 − the
-// share of tokens of the minutes before the origins that came after the bound, within an hour, beyond the usual share.
+// share of tokens from fifteen minutes before the first origin to the last that came after the bound, within an hour, beyond the usual share.
 // Came: 1 − that share of the episode's own minutes. Neither explains more than what the forecast was off by. Where more
 // than half of what a forecast lacked came too late, all of it is telemetry loss; where half of what fell short did, a producer was silent, or minutes border on unknown ones, for most minutes of
 // an episode, requests that fell short of the forecast are telemetry loss, by class; a silent producer is noted. Records that never came and of which nothing tells cannot

@@ -19,7 +19,7 @@ type History interface {
 	// Late gives, for each class that had any, what came too late to be in Observed and was handed out in the interval.
 	Late(ctx context.Context, from, to time.Time, fn func(key features.Key, late features.Late) error) error
 	// Forecasts gives the forecasts issued in the interval, those of one pool, class and dimension together and by
-	// origin. Minutes that are not kept are NaN.
+	// origin, and those of a pool's total before those of its classes. Minutes that are not kept are NaN.
 	Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error
 	// Decisions gives the decisions of the interval by tick, then pool.
 	Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error

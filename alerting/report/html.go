@@ -250,10 +250,10 @@ func (p *Pool) beyondNeed() Number {
 	return v.Over.ReplicaHours / v.Paid.ReplicaHours
 }
 
-// worst is the largest error that came as more than was forecast; nil when none is attributed.
+// worst is the largest error that came as more than was forecast, of those that are told; nil when none is attributed.
 func (p *Pool) worst() (worst *ErrorEpisode) {
-	for i := range p.Errors {
-		if e := &p.Errors[i]; len(e.Parts) > 0 && e.Error > 0 && (worst == nil || e.Error > worst.Error) {
+	for _, s := range p.stories() {
+		if e := &s[0]; len(e.Parts) > 0 && e.Error > 0 && (worst == nil || far(e.Horizon) < far(worst.Horizon) || far(e.Horizon) == far(worst.Horizon) && e.Error > worst.Error) {
 			worst = e
 		}
 	}
@@ -335,14 +335,19 @@ func leftOut(n int, noun string) string {
 }
 
 func (p *Pool) causes() grid {
-	g := grid{Title: "Why forecasts were wrong", Note: "Use of capacity as forecast and as it came, in percent of the ready replicas; causes in points of that. All of them, which the JSON has, add up to the difference.",
-		Head: []string{"start (UTC)", ">length", "of", ">forecast", ">came", ">difference", "because of", "note"}}
-	for i := range p.Errors[:min(len(p.Errors), errorsShown)] {
-		e := &p.Errors[i]
-		g.Rows = append(g.Rows, []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource), percent(e.Forecast), percent(e.Actual), inPoints(e.Error), e.because(3), e.Note})
+	all := p.stories()
+	shown := told(all, errorsShown)
+	g := grid{Title: "Why forecasts were wrong", Head: slices.Clone(storyHead)}
+	g.Note = whyNote + " " + p.wrongNote(len(shown))
+	for _, s := range shown {
+		g.Rows = append(g.Rows, s.cells())
 	}
 	return g
 }
+
+// whyNote says how to read a table of errors.
+const whyNote = "Use of capacity as forecast and as it came, in percent of the ready replicas; causes in points of that, and all of them (in the JSON) add up to the difference." +
+	" An error is large from 10 points on, and from twice what is usual at its horizon."
 
 func (p *Pool) provided() grid {
 	v, asks := &p.Decisions.Provision, &p.Decisions.Asks

@@ -26,16 +26,16 @@ const (
 
 // perceive fills in what share of demand telemetry had, when minutes were forecast and when they came. lossy says that of
 // most of them requests are missing that never came; the note says what is assumed.
-func (b *builder) perceive(ctx context.Context, h History, pool string, s *stretch, looked []point) (lossy bool, note string, err error) {
-	supply := b.supplied(pool, s.resource)
+func (b *builder) perceive(ctx context.Context, h History, pool string, s *stretch) (lossy bool, note string, err error) {
+	looked, of := s.points, b.supplied(pool, s.resource)
+	supply, usual := of.minutes, of.usual
 	demand := b.observed[b.totalOf(pool, s.resource)]
-	usual := b.usualNowcast(supply, demand)
 	late, err := b.lateShare(ctx, h, pool, s.resource, demand, s.from(), s.to()+1)
 	if err != nil {
 		return false, "", err
 	}
 	first, last := looked[0].origin, looked[len(looked)-1].origin
-	lateBefore, err := b.lateShare(ctx, h, pool, s.resource, demand, first-presentMinutes, last)
+	lateBefore, err := b.lateShare(ctx, h, pool, s.resource, demand, first-recentMinutes, last)
 	if err != nil {
 		return false, "", err
 	}
@@ -43,13 +43,13 @@ func (b *builder) perceive(ctx context.Context, h History, pool string, s *stret
 	for i := range looked {
 		p := &looked[i]
 		f, a := &p.of[forecasted], &p.of[actual]
-		known := finiteOr(nowcast(supply, demand, p.origin), 1)
-		if math.Abs(math.Log(known)) <= usual && !impaired(supply, demand, p.origin) {
-			known = 1
+		heard := finiteOr(nowcast(supply, demand, p.origin), 1)
+		if math.Abs(math.Log(heard)) <= usual && !impaired(supply, demand, p.origin) {
+			heard = 1
 		}
 		// Telemetry explains no more than what a forecast was off by.
 		off := finiteOr(f.demand/a.demand, 1)
-		f.seen = clamp(known*(1-lateBefore), off)
+		f.seen = clamp(heard*(1-lateBefore), off)
 		if off < 1 && lateBefore >= (1-off)/2 {
 			f.seen = max(leastSeen, off) // most of what it lacked came, too late
 		}
@@ -175,6 +175,9 @@ func (b *builder) lateShare(ctx context.Context, h History, pool, resource strin
 			return l.OutputTokens
 		}
 		return l.KVTokenSeconds
+	}
+	if !b.lateAtAll[pool] {
+		return 0, nil
 	}
 	first, end := b.bounds()
 	usual := 0.0

@@ -55,9 +55,10 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		ticks:    map[string][]tick{},
 		drift:    map[string][]Drift{},
 		beliefs:  map[string]*beliefs{},
-		points:   map[seriesKey]*points{},
 		leftOut:  map[features.Key]bool{},
 		fans:     map[seriesKey]*fan{},
+
+		medians: map[seriesKey]medians{}, wrongs: map[string]*wrong{}, lateAtAll: map[string]bool{},
 	}
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
@@ -71,7 +72,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		r.Pools = append(r.Pools, Pool{
 			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), Accuracy: b.accuracy(pool),
 			Saturation: b.saturation(pool), Decisions: b.decisions(pool),
-			Errors: errors, Drift: b.drifts(pool), Assumptions: b.assumptions(pool), Suggestions: []Suggestion{},
+			Errors: errors, LargeErrors: b.wrong(pool).counts, Drift: b.drifts(pool), Assumptions: b.assumptions(pool), Suggestions: []Suggestion{},
 			Timeline: b.timeline(pool),
 		})
 	}
@@ -110,9 +111,14 @@ type builder struct {
 	ticks    map[string][]tick        // of each pool, by time
 	drift    map[string][]Drift       // of each pool's totals
 	beliefs  map[string]*beliefs      // of each pool
-	points   map[seriesKey]*points
-	fans     map[seriesKey]*fan // of pools' totals
+	fans     map[seriesKey]*fan       // of pools' totals
 	leftOut  map[features.Key]bool
+
+	medians   map[seriesKey]medians // of pools' totals
+	wrongs    map[string]*wrong     // by pool
+	supplies  map[string]*supply    // of supplyOf, by resource
+	supplyOf  string
+	lateAtAll map[string]bool // pools of which anything came after the bound
 }
 
 // classesReported bounds the classes that are reported by themselves, over all pools: the heaviest by tokens.
@@ -162,7 +168,21 @@ func (b *builder) read(ctx context.Context, h History) error {
 	}); err != nil {
 		return err
 	}
-	if err := h.Forecasts(ctx, b.from.Add(-lookback), b.to, func(f *forecaster.Forecast) error {
+	// Those that errors are explained by came before the period, or are handed out after it.
+	if err := h.Late(ctx, b.from.Add(-lookback), b.to.Add(lateReach), func(key features.Key, _ features.Late) error {
+		b.lateAtAll[key.Pool] = true
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := h.Decisions(ctx, b.from.Add(-lookback), b.to, func(d *alerting.Decision) error {
+		b.ticks[d.Pool] = append(b.ticks[d.Pool], newTick(d))
+		b.believe(d)
+		return nil
+	}); err != nil {
+		return err
+	}
+	err := h.Forecasts(ctx, b.from.Add(-lookback), b.to, func(f *forecaster.Forecast) error {
 		if b.leftOut[f.Key] {
 			return nil
 		}
@@ -170,15 +190,9 @@ func (b *builder) read(ctx context.Context, h History) error {
 		b.note(f)
 		b.widen(f)
 		return nil
-	}); err != nil {
-		return err
-	}
-	b.scored()
-	return h.Decisions(ctx, b.from.Add(-lookback), b.to, func(d *alerting.Decision) error {
-		b.ticks[d.Pool] = append(b.ticks[d.Pool], newTick(d))
-		b.believe(d)
-		return nil
 	})
+	b.scored()
+	return err
 }
 
 // needed says whether a series of demand is looked at.

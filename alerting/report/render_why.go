@@ -52,16 +52,21 @@ func (f *ForecastEffect) loss() string {
 // explained says why the largest errors happened.
 func explained(b *strings.Builder, r *Report) {
 	var rows [][]string
+	var notes []string
 	for i := range r.Pools {
-		for j := range r.Pools[i].Errors {
-			e := &r.Pools[i].Errors[j]
-			rows = append(rows, []string{r.Pools[i].Pool, e.Start.Format("Mon 2 Jan 15:04"), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource),
-				percent(e.Forecast), percent(e.Actual), inPoints(e.Error), e.because(3), e.Note})
+		p := &r.Pools[i]
+		shown := told(p.stories(), errorsShown)
+		for _, s := range shown {
+			rows = append(rows, append([]string{p.Pool}, s.cells()...))
+		}
+		if len(shown) > 0 {
+			notes = append(notes, strings.ReplaceAll(p.Pool, "\n", " ")+": "+p.wrongNote(len(shown)))
 		}
 	}
 	if len(rows) > 0 {
-		b.WriteString("\n## Why the largest errors happened\n\nUse of capacity as forecast and as it came, in percent of the replicas that were ready; what each cause adds or takes is in points of that, and all causes (the JSON has them) add up to the difference.\n")
-		table(b, []string{"pool", "start (UTC)", ">length", "of", ">forecast", ">came", ">difference", "because of", "note"}, rows)
+		b.WriteString("\n## Why forecasts were wrong\n\n" + whyNote + "\n")
+		table(b, append([]string{"pool"}, storyHead...), rows)
+		b.WriteString("\n" + strings.Join(notes, "\n") + "\n")
 	}
 }
 

@@ -35,10 +35,11 @@ type Pool struct {
 	Saturation Saturation `json:"saturation"`
 	Decisions  Decisions  `json:"decisions"`
 
-	Errors      []ErrorEpisode `json:"errors"`      // the largest of the pool's forecasts, by time
-	Drift       []Drift        `json:"drift"`       // of the pool's forecasts at the headline horizon, by dimension
-	Assumptions []Assumption   `json:"assumptions"` // that the newest decision rests on
-	Suggestions []Suggestion   `json:"suggestions"` // filled by who can run the period again; none is no advice
+	LargeErrors []LargeErrors  `json:"large_errors"` // of the pool's forecasts: all of them, by resource and horizon
+	Errors      []ErrorEpisode `json:"errors"`       // those that are explained, by story, then by horizon
+	Drift       []Drift        `json:"drift"`        // of the pool's forecasts at the headline horizon, by dimension
+	Assumptions []Assumption   `json:"assumptions"`  // that the newest decision rests on
+	Suggestions []Suggestion   `json:"suggestions"`  // filled by who can run the period again; none is no advice
 	// SuggestionsTried says what changes were tried, and when one is suggested; "" when nobody tried.
 	SuggestionsTried string `json:"suggestions_tried,omitempty"`
 
@@ -290,16 +291,31 @@ const (
 	CauseTelemetry Cause = "telemetry_loss" // records that were late or lost, when it was forecast or when it came
 )
 
-// ErrorEpisode is a stretch of minutes in which the utilisation of one resource was far from what was forecast, and why.
-// Utilisation is demand over the capacity of the replicas that were ready, retries included; all figures are means over
-// the Attributed minutes.
+// LargeErrors counts the episodes in which the utilisation of one resource was far from what was forecast of it for one
+// horizon.
+type LargeErrors struct {
+	Resource  string `json:"resource"`
+	Horizon   string `json:"horizon"`   // minutes ahead, or forecaster.HorizonWindowMax
+	Forecasts int    `json:"forecasts"` // of which all is known that utilisation takes
+	Large     Number `json:"large"`     // from which difference of utilisation on one is large
+	Episodes  int    `json:"episodes"`
+	Minutes   int    `json:"minutes"` // forecasts in them that were far off
+	Size      Number `json:"size"`    // Σ|difference| over these
+
+	Explained     int    `json:"explained"`      // episodes that Pool.Errors has; the others are smaller
+	ExplainedSize Number `json:"explained_size"` // of Size, theirs
+}
+
+// ErrorEpisode is a stretch of minutes in which the utilisation of one resource was far from what was forecast of it for
+// one horizon, and why. Utilisation is demand over the capacity of the replicas that were ready, retries included; all
+// figures are means over the Attributed forecasts.
 type ErrorEpisode struct {
+	Story      int       `json:"story"` // errors of one sign at the same time are one, the first of which is told
 	Start      time.Time `json:"start"`
 	Minutes    int       `json:"minutes"`    // from the first to the last
-	Attributed int       `json:"attributed"` // minutes that the figures are of
+	Attributed int       `json:"attributed"` // forecasts that the figures are of
 	Resource   string    `json:"resource"`
-	Also       []string  `json:"also"` // resources with an episode at the same time, smaller than this one
-	Horizon    string    `json:"horizon"`
+	Horizon    string    `json:"horizon"` // minutes ahead, or forecaster.HorizonWindowMax
 
 	Forecast Number        `json:"forecast_utilisation"`
 	Actual   Number        `json:"actual_utilisation"`

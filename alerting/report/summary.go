@@ -177,8 +177,8 @@ func (r *Report) learned() string {
 	pool, suggestions, first := "", 0, ""
 	for i := range r.Pools {
 		p := &r.Pools[i]
-		for j := range p.Errors {
-			if e := &p.Errors[j]; worst == nil || e.size() > worst.size() {
+		for _, story := range p.stories() {
+			if e := &story[0]; worst == nil || larger(e, worst) < 0 {
 				worst, pool = e, p.Pool
 			}
 		}
@@ -188,9 +188,9 @@ func (r *Report) learned() string {
 	}
 	text := "No forecast was far off"
 	if worst != nil {
-		text = fmt.Sprintf("The largest error was on %s in %s of %s: %s of capacity against %s forecast for %s, because of %s",
-			worst.Start.Format("Mon 2 Jan 15:04"), resource(worst.Resource), pool, percent(worst.Actual), percent(worst.Forecast),
-			count(worst.Attributed, "minute"), worst.because(2))
+		text = fmt.Sprintf("The largest error was on %s in %s of %s: %s of capacity against %s forecast %s minutes ahead, for %s, because of %s",
+			day(worst.Start), resource(worst.Resource), pool, percent(worst.Actual), percent(worst.Forecast), ahead(worst.Horizon),
+			count(worst.Minutes, "minute"), worst.because(2))
 	}
 	switch suggestions {
 	case 0:
@@ -200,6 +200,3 @@ func (r *Report) learned() string {
 	}
 	return text + fmt.Sprintf("; %d changes are suggested, the first is %s.", suggestions, first)
 }
-
-// size of an error: how far off for how long.
-func (e *ErrorEpisode) size() float64 { return math.Abs(float64(e.Error)) * float64(e.Minutes) }

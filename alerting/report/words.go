@@ -40,6 +40,14 @@ var causeWords = map[Cause][2]string{
 	CauseTelemetry: {"telemetry that was late when it was forecast", "telemetry that was late or lost when it came"},
 }
 
+// words say what a cause did that added or took so much.
+func (c Cause) words(amount Number) string {
+	if amount < 0 {
+		return causeWords[c][1]
+	}
+	return causeWords[c][0]
+}
+
 // classNamed is the share of a cause from which the class is named that it is of.
 const classNamed = 0.8
 
@@ -60,10 +68,7 @@ func (e *ErrorEpisode) because(n int) string {
 		if math.Abs(float64(p.Amount)) < causeShown*moved || p.Amount == 0 {
 			break
 		}
-		words := causeWords[p.Cause][0]
-		if p.Amount < 0 {
-			words = causeWords[p.Cause][1]
-		}
+		words := p.Cause.words(p.Amount)
 		for _, d := range e.Drivers {
 			if d.Cause == p.Cause && d.Class != features.TotalClass && d.Amount/p.Amount >= classNamed {
 				words += " of " + d.Class

@@ -215,9 +215,10 @@ func TestReportRecomputed(t *testing.T) {
 	x.decisions(p)
 	x.asks(p)
 	x.errors(p)
-	x.caused(p, f.start.Add(10*time.Hour), report.CausePrompt, "c1")
-	x.caused(p, f.start.Add(12*time.Hour), report.CauseTelemetry, "")
-	x.caused(p, f.start.Add(16*time.Hour), report.CauseCache, "")
+	// Five minutes ahead most of the latter two was heard of.
+	x.caused(p, f.start.Add(10*time.Hour), "prefill", report.CausePrompt, "c1", storedHorizons)
+	x.caused(p, f.start.Add(12*time.Hour), "decode", report.CauseTelemetry, "", storedHorizons[1:])
+	x.caused(p, f.start.Add(16*time.Hour), "prefill", report.CauseCache, "", storedHorizons[1:])
 	if testing.Verbose() {
 		var b strings.Builder
 		if err := report.WriteMarkdown(&b, r); err != nil {

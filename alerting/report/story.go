@@ -1,0 +1,131 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// story is the errors of one time, of whatever resource and horizon: the first is told, the others are named.
+type story []ErrorEpisode
+
+// stories are the errors of a pool in the order they have in a report.
+func (p *Pool) stories() (all []story) {
+	for i, e := range p.Errors {
+		if i == 0 || e.Story != p.Errors[i-1].Story {
+			all = append(all, nil)
+		}
+		last := &all[len(all)-1]
+		*last = append(*last, e)
+	}
+	return all
+}
+
+// told are the n largest stories by what is told of them, in order.
+func told(all []story, n int) []story {
+	order := slices.Clone(all)
+	slices.SortStableFunc(order, func(x, y story) int { return larger(&x[0], &y[0]) })
+	order = order[:min(len(order), n)]
+	slices.SortStableFunc(order, func(x, y story) int { return cmp.Compare(x[0].Story, y[0].Story) })
+	return order
+}
+
+// larger orders errors: those at the headline's horizon first, then by how far off they were for how long.
+func larger(x, y *ErrorEpisode) int {
+	return cmp.Or(cmp.Compare(far(x.Horizon), far(y.Horizon)), cmp.Compare(y.size(), x.size()))
+}
+
+// size of an error: how far off for how long.
+func (e *ErrorEpisode) size() float64 { return math.Abs(float64(e.Error)) * float64(e.Attributed) }
+
+// ahead is a horizon in words, without the unit.
+func ahead(horizon string) string {
+	if horizon == forecaster.HorizonWindowMax {
+		return fmt.Sprintf("largest of %d–%d", forecaster.WindowFrom, forecaster.WindowTo)
+	}
+	return horizon
+}
+
+// main is the largest cause of an error, "" without any.
+func (e *ErrorEpisode) main() (largest Cause) {
+	most := 0.0
+	for _, p := range e.Parts {
+		if a := math.Abs(float64(p.Amount)); a > most {
+			most, largest = a, p.Cause
+		}
+	}
+	return largest
+}
+
+// also names the other errors of a story: of which resource, how far ahead, how far off, and why where the main cause is not
+// that of the one that is told.
+func (s story) also() string {
+	type group struct {
+		resource string
+		cause    Cause
+		ahead    []string
+		low, top Number
+	}
+	var groups []*group
+	for i := range s[1:] {
+		e := &s[1+i]
+		at := slices.IndexFunc(groups, func(g *group) bool { return g.resource == e.Resource && g.cause == e.main() })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, &group{resource: e.Resource, cause: e.main(), low: e.Error, top: e.Error})
+		}
+		g := groups[at]
+		g.low, g.top = min(g.low, e.Error), max(g.top, e.Error)
+		if a := ahead(e.Horizon); !slices.Contains(g.ahead, a) {
+			g.ahead = append(g.ahead, a)
+		}
+	}
+	var parts []string
+	for _, g := range groups {
+		off := inPoints(g.low)
+		if inPoints(g.top) != off {
+			off = strings.TrimSuffix(off, " points") + " to " + inPoints(g.top)
+		}
+		text := fmt.Sprintf("%s %s min ahead (%s", resource(g.resource), strings.Join(g.ahead, ", "), off)
+		if g.cause != s[0].main() && g.cause != "" {
+			text += ", for " + g.cause.words(g.low+g.top)
+		}
+		parts = append(parts, text+")")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// cells are the story as a row of storyHead.
+func (s story) cells() []string {
+	e := &s[0]
+	return []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource), ahead(e.Horizon) + " min", percent(e.Forecast), percent(e.Actual), inPoints(e.Error),
+		e.because(3), s.also(), e.Note}
+}
+
+var storyHead = []string{"start (UTC)", ">length", "of", ">ahead", ">forecast", ">came", ">difference", "because of", "as wrong at that time", "note"}
+
+// wrongNote says what is shown of a pool's large errors, and what is not.
+func (p *Pool) wrongNote(shown int) string {
+	found, explained := 0, 0
+	var size, rest Number
+	for _, c := range p.LargeErrors {
+		found, explained = found+c.Episodes, explained+c.Explained
+		size, rest = size+c.Size, rest+c.Size-c.ExplainedSize
+	}
+	text := fmt.Sprintf("Found, over every resource and horizon: %s in %s", count(found, "large error"), count(len(p.stories()), "episode"))
+	if n := len(p.stories()); n > shown {
+		text += fmt.Sprintf(", the %d largest of which are shown", shown)
+	}
+	text += "; the JSON explains "
+	switch {
+	case found == explained:
+		text += "all"
+	default:
+		text += fmt.Sprintf("%d and counts the others, the smaller ones (%s of all that large errors were off by)", explained, percent(rest/size))
+	}
+	return text + "."
+}

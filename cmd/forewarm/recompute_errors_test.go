@@ -1,0 +1,355 @@
+package main
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/report"
+)
+
+// heldAgainst is one forecast of a resource with what came: loads, and what ready replicas carry.
+type heldAgainst struct {
+	minute, origin, settled int64
+	forecast, came          utilisation
+}
+
+type utilisation struct{ demand, retries, ready, capacity float64 }
+
+func (u utilisation) load() float64    { return u.demand * u.retries }
+func (u utilisation) carried() float64 { return u.ready * u.capacity }
+func (u utilisation) of() float64      { return u.load() / u.carried() }
+
+func (h *heldAgainst) off() float64 { return h.came.of() - h.forecast.of() }
+
+// storedHorizons are those that the farm's forecasts are kept for.
+var storedHorizons = []string{"5", "15", "30", "60", "max15_30"}
+
+// errors finds every large error again, at each horizon, and takes those that are explained apart.
+func (x *recomputed) errors(p *report.Pool) {
+	if len(p.Errors) == 0 {
+		x.Error("no error is explained")
+	}
+	rows, explained := 0, 0
+	for _, resource := range []string{"prefill", "decode", "kv"} {
+		for _, horizon := range storedHorizons {
+			all := x.heldAgainst(resource, horizon)
+			large := x.large(all)
+			episodes := farOff(all, large)
+			i := slices.IndexFunc(p.LargeErrors, func(c report.LargeErrors) bool { return c.Resource == resource && c.Horizon == horizon })
+			if i < 0 {
+				x.Errorf("large errors of %s at %s are not counted", resource, horizon)
+				continue
+			}
+			rows++
+			c := &p.LargeErrors[i]
+			what := "large errors of " + resource + " at " + horizon + ": "
+			minutes, size := 0, 0.0
+			for _, e := range episodes {
+				for j := range e {
+					minutes, size = minutes+1, size+math.Abs(e[j].off())
+				}
+			}
+			x.count(what+"forecasts", c.Forecasts, len(all))
+			x.same(what+"large from", c.Large, large)
+			x.count(what+"episodes", c.Episodes, len(episodes))
+			x.count(what+"minutes", c.Minutes, minutes)
+			x.same(what+"size", c.Size, size)
+			x.count(what+"explained", c.Explained, len(episodes)) // the farm has fewer than are explained at most
+			x.same(what+"explained size", c.ExplainedSize, size)
+			for _, e := range episodes {
+				x.episode(p, resource, horizon, e)
+				explained++
+			}
+		}
+	}
+	x.count("resources and horizons with errors counted", len(p.LargeErrors), rows)
+	x.count("errors explained", len(p.Errors), explained)
+	x.stories(p)
+}
+
+// stories sees that each error is of one story, and that those of a story are of one time and one sign.
+func (x *recomputed) stories(p *report.Pool) {
+	last := 0
+	for i, e := range p.Errors {
+		if e.Story != last && e.Story != last+1 {
+			x.Errorf("story %d follows %d", e.Story, last)
+		}
+		if last = e.Story; i == 0 || p.Errors[i-1].Story != e.Story {
+			continue
+		}
+		if together := slices.ContainsFunc(p.Errors, func(o report.ErrorEpisode) bool {
+			return o.Story == e.Story && (o.Resource != e.Resource || o.Horizon != e.Horizon) && (o.Error > 0) == (e.Error > 0) &&
+				!o.Start.After(e.Start.Add(time.Duration(e.Minutes-1)*time.Minute)) && !e.Start.After(o.Start.Add(time.Duration(o.Minutes-1)*time.Minute))
+		}); !together {
+			x.Errorf("%s at %s, from %s, overlaps nothing in its story", e.Resource, e.Horizon, e.Start)
+		}
+	}
+	if last < 4 || last == len(p.Errors) {
+		x.Errorf("%d errors make %d stories", len(p.Errors), last)
+	}
+}
+
+// episode finds the explained error of an episode, and sees what it says of the whole and of its causes.
+func (x *recomputed) episode(p *report.Pool, resource, horizon string, all []heldAgainst) {
+	from, to := all[0].minute, all[len(all)-1].minute
+	i := slices.IndexFunc(p.Errors, func(e report.ErrorEpisode) bool {
+		return e.Resource == resource && e.Horizon == horizon && e.Start.Unix()/60 == from
+	})
+	if i < 0 {
+		x.Errorf("%s at %s from minute %d is not explained", resource, horizon, from)
+		return
+	}
+	e := &p.Errors[i]
+	what := resource + " at " + horizon + e.Start.Format(" 15:04: ")
+	x.count(what+"minutes", e.Minutes, int(to-from)+1)
+	if most := 240; len(all) > most {
+		x.Fatalf("%sof more than %d minutes some are left out: choose a shorter one", what, most)
+	}
+	x.count(what+"forecasts", e.Attributed, len(all))
+	var f, a utilisation // sums: of demand, load, what is carried, and ready
+	for i := range all {
+		for _, s := range []struct {
+			sum *utilisation
+			one utilisation
+		}{{&f, all[i].forecast}, {&a, all[i].came}} {
+			s.sum.demand += s.one.demand
+			s.sum.retries += s.one.load()
+			s.sum.ready += s.one.ready
+			s.sum.capacity += s.one.carried()
+		}
+	}
+	for _, s := range []*utilisation{&f, &a} { // means, of which utilisation is the product
+		s.capacity /= s.ready
+		if s.retries /= s.demand; s.demand == 0 {
+			s.retries = 1
+		}
+	}
+	x.same(what+"forecast utilisation", e.Forecast, f.of())
+	x.same(what+"utilisation", e.Actual, a.of())
+	whole := 0.0
+	part := map[report.Cause]float64{}
+	for _, c := range e.Parts {
+		part[c.Cause] += float64(c.Amount)
+		whole += float64(c.Amount)
+	}
+	x.same(what+"sum of the parts", e.Error, whole)
+	x.same(what+"difference", e.Error, a.of()-f.of())
+
+	// What requests ask for, and the supply, from sums by class: each takes its share by the logarithmic mean.
+	var weights, arrivals, loads float64
+	classes := []string{"c0", "c1"}
+	var requests, demand [2][2]float64 // class; forecast, came
+	for c, class := range classes {
+		requests[c] = x.sums(class, "requests", horizon, all)
+		demand[c] = x.sums(class, resource, horizon, all)
+	}
+	for c := range classes {
+		// Classes are scaled to add up to the pool.
+		pool := x.sums("*", "requests", horizon, all)
+		part := func(of [2][2]float64, which int) float64 {
+			if of[c][which] == 0 {
+				return 0
+			}
+			return of[c][which] / (of[0][which] + of[1][which])
+		}
+		nf, na := pool[0]*part(requests, 0), pool[1]*part(requests, 1)
+		uf, ua := f.of()*part(demand, 0), a.of()*part(demand, 1)
+		if ua == 0 && na == 0 || uf == 0 && nf == 0 { // nothing of the class came, or was forecast
+			arrivals += ua - uf
+			continue
+		}
+		if !(uf > 0 && ua > 0 && nf > 0 && na > 0) {
+			x.Fatalf("%sclass %d: %v requests and %v of utilisation forecast, %v and %v came", what, c, nf, uf, na, ua)
+		}
+		weight := uf
+		if math.Abs(ua-uf) > 1e-12*uf {
+			weight = (ua - uf) / math.Log(ua/uf)
+		}
+		df, da := f.demand*part(demand, 0), a.demand*part(demand, 1)
+		weights += weight
+		arrivals += weight * math.Log(na/nf)
+		loads += weight * math.Log(da/na*nf/df)
+	}
+	x.part(what+"requests", e, arrivals, report.CauseDemand, report.CauseMix, report.CauseTelemetry)
+	x.part(what+"load of a request", e, loads, report.CausePrompt, report.CauseOutput, report.CauseCache, report.CauseHeld)
+	x.part(what+"retries", e, weights*math.Log(a.retries/f.retries), report.CauseRetries)
+	x.part(what+"capacity", e, -weights*math.Log(a.capacity/f.capacity), report.CauseCapacity)
+	x.part(what+"warm-up", e, -weights*math.Log(a.ready/f.ready), report.CauseWarmup)
+}
+
+// part compares what causes explain together.
+func (x *recomputed) part(what string, e *report.ErrorEpisode, want float64, causes ...report.Cause) {
+	x.Helper()
+	got := 0.0
+	for _, p := range e.Parts {
+		if slices.Contains(causes, p.Cause) {
+			got += float64(p.Amount)
+		}
+	}
+	x.same(what, report.Number(got), want)
+}
+
+// sums are the forecasts of a class over an episode, and what came; where nothing was forecast, the quarter of an hour
+// before it.
+func (x *recomputed) sums(class, dimension, horizon string, all []heldAgainst) (of [2]float64) {
+	demand, quantiles := x.demand(class, dimension), x.quantiles(class, dimension, horizon)
+	for i := range all {
+		h := &all[i]
+		if y := demand(h.minute); !math.IsNaN(y) {
+			of[1] += y
+		}
+		if q := quantiles(h.origin); q != nil {
+			of[0] += float64(float32(q[.5]))
+			continue
+		}
+		sum, n := 0.0, 0.0
+		for m := h.origin - 15; m < h.origin; m++ {
+			if y := demand(m); !math.IsNaN(y) {
+				sum, n = sum+y, n+1
+			}
+		}
+		of[0] += sum / math.Max(n, 1)
+	}
+	return of
+}
+
+// farOff are the episodes: of one sign, by no more than ten minutes apart, that sum up to a half.
+func farOff(all []heldAgainst, large float64) (episodes [][]heldAgainst) {
+	for _, h := range all {
+		if math.Abs(h.off()) < large {
+			continue
+		}
+		if n := len(episodes); n > 0 {
+			last := episodes[n-1][len(episodes[n-1])-1]
+			if h.settled-last.settled-1 <= 10 && (h.off() > 0) == (last.off() > 0) {
+				episodes[n-1] = append(episodes[n-1], h)
+				continue
+			}
+		}
+		episodes = append(episodes, []heldAgainst{h})
+	}
+	return slices.DeleteFunc(episodes, func(e []heldAgainst) bool {
+		size := 0.0
+		for i := range e {
+			size += math.Abs(e[i].off())
+		}
+		return size < .5
+	})
+}
+
+// large is from which difference of utilisation an error counts.
+func (x *recomputed) large(all []heldAgainst) float64 {
+	var offs []float64
+	for i := range all {
+		offs = append(offs, all[i].off())
+	}
+	middle := median(offs)
+	for i := range offs {
+		offs[i] = math.Abs(offs[i] - middle)
+	}
+	return math.Max(.1, 2*1.4826*median(offs))
+}
+
+// heldAgainst gives the forecasts of a resource about the period, with all that utilisation takes.
+func (x *recomputed) heldAgainst(resource, horizon string) (out []heldAgainst) {
+	tokens := []func(int64) float64{x.demand("*", "prefill"), x.demand("*", "cached"), x.demand("*", "decode")}
+	again, demand, quantiles := x.demand("*", "retry_tokens"), x.demand("*", resource), x.quantiles("*", resource, horizon)
+	retries := func(from, to int64) float64 {
+		more, whole := 0.0, 0.0
+		for at := from; at < to; at++ {
+			for _, d := range tokens {
+				if y := d(at); !math.IsNaN(y) {
+					whole += y
+				}
+			}
+			if y := again(at); !math.IsNaN(y) {
+				more += y
+			}
+		}
+		if whole == 0 {
+			return 1
+		}
+		return 1 + more/whole
+	}
+	standing, capacity := map[int64]*alerting.Decision{}, map[int64]float64{}
+	for m := x.from - 120; m < x.to; m++ {
+		if d := x.standing(m); d != nil {
+			standing[m] = d
+			for _, r := range d.Resources {
+				if r.Dimension == resource {
+					capacity[m] = r.PerReplica
+				}
+			}
+		}
+	}
+	following := map[int64]float64{} // by hour
+	for hour := (x.from - 120) / 60; hour <= x.to/60; hour++ {
+		var day []float64
+		for at := hour * 60; at < min(hour*60+1440, x.to); at++ {
+			if c, ok := capacity[at]; ok {
+				day = append(day, c)
+			}
+		}
+		following[hour] = median(day)
+	}
+	for m := x.from; m < x.to; m++ {
+		h := heldAgainst{minute: m, settled: m}
+		if ahead, err := strconv.Atoi(horizon); err == nil {
+			h.origin = m - int64(ahead) + 1
+		} else {
+			h.origin = m - 29
+			window := []int64{}
+			for at := h.origin + 14; at <= m; at++ {
+				window = append(window, at)
+			}
+			if slices.ContainsFunc(window, func(at int64) bool { return math.IsNaN(demand(at)) }) {
+				continue
+			}
+			h.minute = slices.MaxFunc(window, func(a, b int64) int { return cmp.Compare(demand(a), demand(b)) })
+		}
+		q, issued, now := quantiles(h.origin), standing[h.origin], standing[h.minute]
+		if q == nil || issued == nil || now == nil {
+			continue
+		}
+		due := math.Inf(1)
+		for at := h.minute - int64(math.Round(issued.Basis.Warmup.P50/60)); at <= h.minute; at++ {
+			if d := standing[at]; d != nil {
+				due = math.Min(due, float64(max(d.Ready+d.Pending, d.Desired)))
+			}
+		}
+		h.forecast = utilisation{float64(float32(q[.5])), retries(h.origin-15, h.origin), due, capacity[h.origin]}
+		h.came = utilisation{demand(h.minute), retries(h.minute, h.minute+1), float64(now.Ready), following[h.minute/60]}
+		if off := h.off(); !math.IsNaN(off) && !math.IsInf(off, 0) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// caused sees that errors of the hour from a time on are mostly due to what was planted then, at each of the horizons.
+func (x *recomputed) caused(p *report.Pool, from time.Time, resource string, cause report.Cause, class string, horizons []string) {
+	x.Helper()
+	for _, horizon := range horizons {
+		found := false
+		for _, e := range p.Errors {
+			if e.Start.Before(from) || e.Start.After(from.Add(time.Hour)) || e.Horizon != horizon || e.Resource != resource {
+				continue
+			}
+			largest := slices.MaxFunc(e.Parts, func(a, b report.ErrorPart) int {
+				return cmp.Compare(math.Abs(float64(a.Amount)), math.Abs(float64(b.Amount)))
+			})
+			if largest.Cause != cause || class != "" && e.Drivers[0].Class != class {
+				x.Errorf("%s at %s, %s: %+v, driven by %+v", resource, horizon, e.Start, e.Parts, e.Drivers)
+			}
+			found = true
+			break
+		}
+		if !found {
+			x.Errorf("no error of %s at %s is explained after %s", resource, horizon, from)
+		}
+	}
+}
