@@ -3,6 +3,7 @@ package features
 import (
 	"math"
 
+	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -40,14 +41,14 @@ type Aggregator struct {
 	era    int64 // Freezes so far
 	frozen int64 // cells of earlier eras are being written; 0 when nothing is
 
-	spareCells  spare[*cell]
-	spareShapes spare[*shapes]
-	spareRings  spare[[]*cell]
-	returned    []*cell // out of the span, but lent to the caller until the next Close
+	spareCells   spare[*cell]
+	spareShapes  spare[*shapes]
+	sparePending spare[*sketch.Pending]
+	spareRings   spare[[]*cell]
+	returned     []*cell // out of the span, but lent to the caller until the next Close
 
-	classes  []alias // of all pools, by number
-	backlog  backlog
-	measured measured
+	classes []alias // of all pools, by number
+	backlog backlog
 
 	windows    []Window
 	minutes    []PoolMinute

@@ -39,7 +39,6 @@ func (a *Aggregator) take(class int32, e *effect) {
 		c := a.classes[class].class
 		a.catchUpWith(c)
 		a.count(c, e)
-		a.measured.flush(a)
 		return
 	}
 	b := &a.backlog
@@ -121,7 +120,6 @@ func (a *Aggregator) foldLane(l *lane) {
 	for at := l.first; at != none; at = b.back[at] {
 		a.count(l.class, &b.waiting[at])
 	}
-	a.measured.flush(a)
 }
 
 // turn links the attempts of each lane the other way round.

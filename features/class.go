@@ -62,7 +62,8 @@ type class struct {
 // cell is the accumulating window of one minute.
 type cell struct {
 	Window
-	shapes  *shapes // nil before the first measurement
+	shapes  *shapes         // nil before the first measurement was counted in them
+	pending *sketch.Pending // measurements that are not; nil when there are none
 	pace    pace
 	changed int64 // Aggregator.round of the newest change
 	era     int64 // Aggregator.era in which it was made or copied
@@ -212,6 +213,10 @@ func (a *Aggregator) recycle() {
 			a.lose(at)
 			continue
 		}
+		if at.pending != nil {
+			at.pending.Clear()
+			a.sparePending.give(at.pending)
+		}
 		if at.shapes != nil {
 			for j := range at.shapes {
 				at.shapes[j].Reset()
@@ -224,6 +229,7 @@ func (a *Aggregator) recycle() {
 	a.returned = a.returned[:0]
 	a.spareCells.trim()
 	a.spareShapes.trim()
+	a.sparePending.trim()
 	a.spareRings.trim()
 	if cap(a.windows) > 4*(len(a.windows)+keptSpares) {
 		a.windows = nil

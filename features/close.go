@@ -86,7 +86,7 @@ func (a *Aggregator) collect(m int64) {
 		cov.returned, cov.censored = covered, censored
 		var held heldMinute
 		for _, c := range p.classes {
-			at := a.find(c, m)
+			at := a.whole(c, m)
 			due := due || c.nowcasts.moved(m)
 			if at == nil && !(due && c.born <= m) || at != nil && !due && !a.dirty(at, m) {
 				continue
@@ -125,13 +125,7 @@ func (c *class) window(at *cell, m int64, covered, censored, settled bool) Windo
 	var w Window
 	if at != nil {
 		w = at.Window
-		if at.shapes != nil {
-			for i, shape := range w.shapes() {
-				if at.shapes[i].Count() > 0 {
-					*shape = &at.shapes[i]
-				}
-			}
-		}
+		w.show(at.shapes)
 	}
 	w.Key, w.Start, w.Covered, w.Censored, w.Settled = c.key, startOf(m), covered, censored, settled
 	w.Reports, w.Tenants, w.Features = c.reports, c.tenants.ranking(), c.features.ranking()

@@ -82,7 +82,8 @@ func (a *Aggregator) drainClass(out []ingest.Window, c *class) []ingest.Window {
 
 // drainCell empties a cell, except for the pace of its minute, which is learnt from when that settles.
 func (a *Aggregator) drainCell(c *class, m int64) ingest.Window {
-	at := a.own(c, m)
+	a.own(c, m)
+	at := a.whole(c, m)
 	w := ingest.Window{Pool: c.key.Pool, Class: c.key.Class, Start: startOf(m), Reports: uint8(c.reports), Timed: at.KVTimed}
 	for i, v := range at.Window.figures() {
 		if w.Figures[i] = *v; !ingest.Figure(i).Signed() {

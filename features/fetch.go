@@ -6,7 +6,7 @@ import "github.com/forewarm/forewarm/prefetch"
 type lane struct {
 	class       *class
 	first, rest int32
-	cells       [2]*cell // in which the first attempt arrived and ended; nil where there is none
+	cell        *cell // in which the first attempt arrived; nil when there is none
 }
 
 // fetchSteps is how many steps along the pointers lead to all that a class needs. Each class takes one step while another is
@@ -21,47 +21,45 @@ func (a *Aggregator) fetch(l *lane, step int) {
 	c := l.class
 	switch step {
 	case 0:
-		for _, m := range a.fetched(l) {
-			if c.cells != nil {
-				prefetch.Of(&c.cells[a.slot(m)])
-			}
+		if m, ends := a.fetched(l); c.cells != nil {
+			prefetch.Of(&c.cells[a.slot(m)])
+			prefetch.Of(&c.cells[a.slot(ends)])
 		}
 		prefetch.Of(c.tenants)
 		prefetch.Of(c.features)
 	case 1:
-		for i, m := range a.fetched(l) {
-			l.cells[i] = a.find(c, m)
-			prefetch.Of(l.cells[i])
+		m, ends := a.fetched(l)
+		l.cell = a.find(c, m)
+		prefetch.Of(l.cell)
+		if ends != m {
+			prefetch.Of(a.find(c, ends))
 		}
 		c.tenants.fetch()
 		c.features.fetch()
 	case 2:
-		for _, at := range l.cells {
-			if at != nil {
-				prefetch.Of(at.shapes)
-			}
+		if at := l.cell; at != nil && at.pending != nil {
+			at.pending.Fetch()
+			prefetch.Of(at.shapes)
 		}
 		c.tenants.fetchNames()
 		c.features.fetchNames()
 	case 3:
-		for _, at := range l.cells {
-			if at != nil && at.shapes != nil {
-				for i := range at.shapes {
-					at.shapes[i].Fetch()
-				}
+		if at := l.cell; at != nil && at.pending != nil && !at.pending.FetchNext(perClass*shapeCount) {
+			for i := range at.sketches() {
+				at.shapes[i].Fetch()
 			}
 		}
 	}
 }
 
-// fetched are the minutes whose cells are fetched for a lane.
-func (a *Aggregator) fetched(l *lane) [2]int64 {
+// fetched are the minutes whose cells are fetched for a lane: those in which its first attempt arrives and ends.
+func (a *Aggregator) fetched(l *lane) (arrives, ends int64) {
 	e := &a.backlog.waiting[l.first]
-	arrived := max(int64(e.minute), a.oldest())
+	arrives = max(int64(e.minute), a.oldest())
 	if e.finished == never {
-		return [...]int64{arrived, arrived}
+		return arrives, arrives
 	}
-	return [...]int64{arrived, max(e.finished.minute(), a.oldest())}
+	return arrives, max(e.finished.minute(), a.oldest())
 }
 
 // fetch and fetchNames ask for what the next booking needs, one after the other.

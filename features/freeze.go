@@ -106,6 +106,10 @@ func (a *Aggregator) copied(at *cell) *cell {
 			c.shapes[i].Copy(&at.shapes[i])
 		}
 	}
+	if at.pending != nil {
+		c.pending = a.sparePending.take(newPending)
+		*c.pending = *at.pending
+	}
 	if at.sessions != nil {
 		c.sessions = new(*at.sessions)
 	}
@@ -118,6 +122,9 @@ func (a *Aggregator) lose(at *cell) {
 	a.spareCells.lose()
 	if at.shapes != nil {
 		a.spareShapes.lose()
+	}
+	if at.pending != nil {
+		a.sparePending.lose()
 	}
 }
 
@@ -161,12 +168,6 @@ func sorted(s *sketch.TopKState) *sketch.TopKState {
 
 func (f *Frozen) window(at *frozenCell) WindowSnapshot {
 	w := WindowSnapshot{Minute: at.minute, Dirty: at.changed == f.round || at.minute >= f.unseen, Window: at.Window, Pace: at.pace, Sessions: at.sessions}
-	if at.shapes != nil {
-		for i, shape := range w.Window.shapes() {
-			if at.shapes[i].Count() > 0 {
-				*shape = &at.shapes[i]
-			}
-		}
-	}
+	w.Window.show(at.cell.complete())
 	return w
 }

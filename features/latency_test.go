@@ -13,7 +13,9 @@ func TestLatencies(t *testing.T) {
 	start := at(0)
 	window := func(pool string, start time.Time, ttft ...float64) Window {
 		w := Window{Key: Key{Pool: pool}, Start: start, TTFT: new(sketch.Quantile)}
-		w.TTFT.AddAll(ttft)
+		for _, v := range ttft {
+			w.TTFT.Add(v)
+		}
 		return w
 	}
 	windows := []Window{

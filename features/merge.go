@@ -65,6 +65,7 @@ func (a *Aggregator) mergeCell(p *pool, c *class, at *cell, w *ingest.Window, sh
 	for i, v := range at.Window.figures() {
 		*v += w.Figures[i]
 	}
+	a.settleShapes(at)
 	for i := range shapes {
 		if shapes[i].Count() > 0 {
 			a.shapesOf(at)[i].Merge(&shapes[i])

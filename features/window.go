@@ -166,6 +166,18 @@ const (
 	shapeCount
 )
 
+// show puts in the window what there is of shapes.
+func (w *Window) show(all *shapes) {
+	if all == nil {
+		return
+	}
+	for i, shape := range w.shapes() {
+		if all[i].Count() > 0 {
+			*shape = &all[i]
+		}
+	}
+}
+
 func (w *Window) shapes() [shapeCount]**sketch.Quantile {
 	return [...]**sketch.Quantile{&w.Prompt, &w.Output, &w.CachedShare, &w.TTFT, &w.ITL, &w.QueueWait}
 }

@@ -38,14 +38,6 @@ func (s *Quantile) most(span int) int {
 	return most
 }
 
-// room is how many values from the octaves in use can be listed more; 0 when none is.
-func (s *Quantile) room() int {
-	if len(s.list) == 0 {
-		return 0
-	}
-	return s.most(int(s.high)-int(s.low)+1) - len(s.list)
-}
-
 // spread counts what is there in an array of span bins from low, which include those in use.
 func (s *Quantile) spread(low uint16, span int) {
 	used := s.dense

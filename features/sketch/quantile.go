@@ -66,30 +66,6 @@ func (s *Quantile) Add(v float64) {
 	s.add(binOf(v), 1)
 }
 
-// AddAll counts values one after the other.
-func (s *Quantile) AddAll(values []float64) {
-	room := s.room()
-	for _, v := range values {
-		if !(v >= 0) {
-			continue
-		}
-		v = min(v, MaxValue)
-		bin := binOf(v)
-		s.sum += v
-		if i := int(bin) - int(s.low); uint(i) < uint(len(s.dense)) {
-			s.count++
-			s.dense[i] = saturating(s.dense[i], 1)
-		} else if room > 0 && bin >= s.low && bin <= s.high {
-			s.count++
-			s.list = append(s.list, bin)
-			room--
-		} else {
-			s.add(bin, 1)
-			room = s.room()
-		}
-	}
-}
-
 // Merge adds everything that o has counted.
 func (s *Quantile) Merge(o *Quantile) {
 	if o.Count() == 0 {

@@ -262,23 +262,3 @@ func BenchmarkQuantileAdd(b *testing.B) {
 		s.Add(float64(i%4000 + 1))
 	}
 }
-
-func TestQuantileAddAll(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		one, all := new(Quantile), new(Quantile)
-		for range 3 {
-			for range rapid.IntRange(1, 4).Draw(t, "parts") {
-				v := append(values(t), math.NaN(), -1)
-				for _, x := range v {
-					one.Add(x)
-				}
-				all.AddAll(v)
-			}
-			if !one.Equal(all) || len(one.list) != len(all.list) || len(one.dense) != len(all.dense) {
-				t.Fatal("values that are added together are counted otherwise")
-			}
-			one.Reset()
-			all.Reset()
-		}
-	})
-}
