@@ -155,6 +155,13 @@ var families = []family{
 			add(out.Producers[i].DelayTypical, "source", out.Producers[i].Name, "of", "typical")
 		}
 	}},
+	{"forewarm_producer_fault", "gauge", "1 while a producer's clock is ahead (clock_ahead), is behind or holds records back (clock_behind), or it alone of its pool is silent.", func(out *forewarm.Output, add add) {
+		for i := range out.Pools {
+			for _, f := range out.Pools[i].Faults {
+				add(1, "pool", out.Pools[i].Pool, "source", f.Producer, "kind", string(f.Kind))
+			}
+		}
+	}},
 	{"forewarm_producer_future_records", "gauge", "Records of a producer refused because they lay too far ahead.", func(out *forewarm.Output, add add) {
 		for i := range out.Producers {
 			add(float64(out.Producers[i].Future), "source", out.Producers[i].Name)
