@@ -1,0 +1,79 @@
+package schemas
+
+import (
+	"os"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/prometheus-adapter/pkg/client"
+	"sigs.k8s.io/prometheus-adapter/pkg/config"
+	"sigs.k8s.io/prometheus-adapter/pkg/naming"
+	"sigs.k8s.io/yaml"
+)
+
+// TestCompose has Compose's own loader judge deploy/compose.yaml: by the schema of the specification, and for parts that are
+// named and not there.
+func TestCompose(t *testing.T) {
+	options, err := cli.NewProjectOptions([]string{"../../compose.yaml"}, cli.WithName("forewarm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"forewarm", "prometheus", "alertmanager"} {
+		if _, err := project.GetService(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAdapter has prometheus-adapter make namers of our rules: unknown keys, templates and patterns that it does not take are
+// errors.
+func TestAdapter(t *testing.T) {
+	text, err := os.ReadFile("../../keda/prometheus-adapter.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct { // of its Helm chart, which passes rules.external on as externalRules
+		Rules struct {
+			External any `json:"external"`
+		} `json:"rules"`
+	}
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	text, err = yaml.Marshal(map[string]any{"externalRules": values.Rules.External})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.FromYAML(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := meta.NewDefaultRESTMapper(nil)
+	kinds.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, meta.RESTScopeRoot)
+	namers, err := naming.NamersFromConfig(c.ExternalRules, kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(namers) != 2 {
+		t.Fatalf("%d rules, want 2", len(namers))
+	}
+	for i, x := range []struct{ series, label, want string }{
+		{"forewarm_desired_replicas", "pool", `max by (pool) (forewarm_desired_replicas{pool="chat",role="all"} and on (pool) (forewarm_advice_valid == 1))`},
+		{"wva_desired_replicas", "variant_name", `max by (variant_name) (wva_desired_replicas{variant_name="chat",exported_namespace="llm"})`},
+	} {
+		if name, err := namers[i].MetricNameForSeries(client.Series{Name: x.series}); err != nil || name != x.series {
+			t.Errorf("%s is called %q (%v)", x.series, name, err)
+		}
+		query, err := namers[i].QueryForExternalSeries(x.series, "llm", labels.SelectorFromSet(labels.Set{x.label: "chat"}))
+		if err != nil || string(query) != x.want {
+			t.Errorf("%s is asked for by %s (%v), want %s", x.series, query, err, x.want)
+		}
+	}
+}
