@@ -13,9 +13,11 @@ type odds struct {
 }
 
 // Bounds of a correction, and what holds it: the prior counts as much as oddsPrior even outcomes, and an outcome of
-// weight 1 is worth half of what it was after ln 2 · oddsMemory further ones.
+// weight 1 is worth half of what it was after ln 2 · oddsMemory further ones. A correction learned of few windows is mostly
+// their chance: with the prior worth 8, 30, 60, 120 and 300 outcomes, the log loss on the second thirds of six pools fell from
+// 0.366 by 0.004, 0.006, 0.007 and 0.008. 120 let those be corrected yet whose probabilities are wrong for days.
 const (
-	oddsPrior  = 8.0
+	oddsPrior  = 120.0
 	oddsMemory = 400.0
 	mostSlope  = 0.8
 	mostShift  = 3.0
