@@ -90,6 +90,8 @@ type AlarmPoint struct {
 	Recall       Number  `json:"recall"`    // share of onsets announced in time
 	LeadP50      Number  `json:"lead_p50_s"`
 	FalsePerWeek Number  `json:"false_per_week"`
+	// FalseShare is in how many of the minutes that no saturation follows within the hour, nor is there, an alarm stood.
+	FalseShare Number `json:"false_share"`
 }
 
 var alarmThresholds = []float64{.02, .05, .1, .15, .2, .3, .4, .5, .6, .7, .8, .9, .95}
@@ -165,6 +167,7 @@ func (w *watch) at(threshold float64, onsets []int) AlarmPoint {
 			}
 		}
 	}
+	p.FalseShare = Number(w.standing(episodes))
 	latest := int(math.Ceil(w.pool.Warmup.Quantile(.5).Minutes()))
 	var leads []float64
 	for _, onset := range onsets {
@@ -183,4 +186,24 @@ func (w *watch) at(threshold float64, onsets []int) AlarmPoint {
 		p.LeadP50 = Number(leads[(len(leads)-1)/2])
 	}
 	return p
+}
+
+// standing is the share of minutes in which an alarm stood, of those that no saturation follows within notice. O(minutes).
+func (w *watch) standing(episodes []episode) float64 {
+	quiet, stood, next := 0, 0, len(w.need)+notice // next is the first saturated minute from m on
+	for m := len(w.need) - 1; m >= 0; m-- {
+		if w.saturated(m) {
+			next = m
+		}
+		for len(episodes) > 0 && episodes[len(episodes)-1].from > m {
+			episodes = episodes[:len(episodes)-1]
+		}
+		if next-m >= notice {
+			quiet++
+			if len(episodes) > 0 && m < episodes[len(episodes)-1].to {
+				stood++
+			}
+		}
+	}
+	return share(float64(stood), float64(quiet))
 }

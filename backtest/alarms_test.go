@@ -41,6 +41,10 @@ func TestAlarms(t *testing.T) {
 	if got := a.Operating; math.Abs(float64(got.FalsePerWeek-want.FalsePerWeek)) > 1e-9 || got.Raised != want.Raised || got.Precision != want.Precision || got.Recall != want.Recall || got.LeadP50 != want.LeadP50 {
 		t.Errorf("at 0.5: %+v, want %+v", got, want)
 	}
+	// 250 minutes have no saturation in the hour after them; in those the alarms stood at 101 to 113 and 300 to 323.
+	if got := float64(a.Operating.FalseShare); math.Abs(got-37./250) > 1e-9 {
+		t.Errorf("alarms stood for nothing in %.3f of the minutes", got)
+	}
 	for _, p := range a.Curve {
 		raised := 3
 		switch {

@@ -134,6 +134,9 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 	if err := printReliability(std, s.Reliability); err != nil {
 		return err
 	}
+	if err := printAlarms(std, s.Alarms, s.Pages); err != nil {
+		return err
+	}
 	if len(s.Policies) == 0 {
 		return nil
 	}
@@ -168,6 +171,36 @@ func printReliability(std streams, r *backtest.Reliability) error {
 		}
 	}
 	return w.Flush()
+}
+
+// printAlarms prints what announcing the saturations of a pool that nobody scales was worth, and how many pages were false of the
+// pool that obeys Forewarm.
+func printAlarms(std streams, a *backtest.Alarms, pages *backtest.Pages) error {
+	if a.Weeks == 0 {
+		return nil
+	}
+	fmt.Fprintf(std.out, "\nalarms of a pool of %d replicas that nobody scales: %d saturations begin in %.2f weeks\n", a.Replicas, a.Onsets, a.Weeks)
+	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "at a probability of\traised\tcame true\tannounced in time\tmedian lead\tfalse a week\tstood for nothing\t")
+	for _, p := range a.Curve {
+		if p.Raised > 0 {
+			fmt.Fprintf(w, "%g\t%d\t%s\t%s\t%s\t%.1f\t%.1f %%\t\n", p.Threshold, p.Raised, orDash("%.0f %%", 100*p.Precision), orDash("%.0f %%", 100*p.Recall),
+				orDash("%.0f min", p.LeadP50/60), p.FalsePerWeek, 100*p.FalseShare)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(std.out, "pages of the pool that obeys Forewarm: %d, of which %d false\n", pages.Raised, pages.False)
+	return nil
+}
+
+// orDash is x in a format, – where it is not known.
+func orDash(format string, x backtest.Number) string {
+	if math.IsNaN(float64(x)) {
+		return "–"
+	}
+	return fmt.Sprintf(format, x)
 }
 
 // printComparisons prints what the same saturation costs with each policy.
