@@ -199,7 +199,8 @@ warm-ups that were drawn; a perfect forecast knows the demand, and looks a fixed
 for the noise of single minutes (the mean of the quarter hour around each), which no forecast knows. *Closed* is the share
 of the GPU-hours between the best rival and the oracle that Forewarm saves, *saturated* its saturated minutes over the best
 rival's at equal GPU-hours. – is a share that no setting reaches. Where there are several draws of warm-ups (and, of pools that
-are made up, of traces), figures are means, with the range in brackets.
+are made up, of traces), figures are means, with the range in brackets. The first knob is read off in the scored part, for all
+alike; of static_peak it is the size of the pool itself, so that it is given the level of the last third, which no operator knows.
 Made by ` + "`make bench-policies TRACES=…`" + `.
 `
 

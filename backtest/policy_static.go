@@ -2,7 +2,8 @@ package backtest
 
 import "math"
 
-// static keeps a share of the peak.
+// static keeps a share of the peak. Where its share is read off a curve of the scored part, it knows the level there: a rival
+// that is stronger than what an operator can set up, but on flat demand.
 type static int
 
 func newStatic(s Scene, set Setting) Policy {
