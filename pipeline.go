@@ -557,6 +557,7 @@ func (p *Pipeline) tickPools(out *Output) {
 func (p *Pipeline) decide(t time.Time, out *Output) {
 	out.Forecasts = p.forecaster.Forecast(t)
 	var conditions []alerting.Condition
+	resuming := false
 	for i := range out.Forecasts {
 		f := &out.Forecasts[i]
 		e := p.entry(f.Pool)
@@ -574,6 +575,10 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.outlook)
 		prompts := forecaster.ProjectLimits(f, alerting.PromptLimits(&pool, &e.decision), window, &e.outlook)
 		e.outlook.Issue(f, &projection, &pool.Warmup, pool.Reserves.Failure, prompts...)
+		if !t.After(e.decision.LastTick) {
+			resuming = true
+			continue // it was decided before the state was lost: see Resume
+		}
 		projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
 		projection.Growth = p.forecaster.Growth(f.Pool, projection.Binding)
 		limits := forecaster.ProjectLimits(f, limitsOf(&pool), window, nil)
@@ -589,7 +594,9 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		e.remember(&d)
 		conditions = append(conditions, alerting.Conditions(&d, f, p.cfg.Decision)...)
 	}
-	out.Alerts = p.board.Update(t, conditions)
+	if !resuming {
+		out.Alerts = p.board.Update(t, conditions)
+	}
 }
 
 // entry finds a pool, adding a copy of the default one for a new name; nil when the name is not served.

@@ -159,16 +159,20 @@ func (f *Frozen) Encode(w io.Writer) error {
 	return f.aggregator.Parts(put)
 }
 
+// ErrUnreadable says that a snapshot of this version does not hold a state of this program and configuration.
+var ErrUnreadable = errors.New("snapshot does not decode")
+
 // Restore makes a Pipeline that goes on from a snapshot, under a configuration that may have changed: pools that are no
-// longer configured are forgotten, new ones start empty.
+// longer configured are forgotten, new ones start empty. Of another version it is a [forecaster.VersionError]; what makes
+// no sense is [ErrUnreadable].
 func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 	next := decoder.NewDecoder(snapshot).Decode
 	var s state
 	if err := next(&s); err != nil {
-		return nil, fmt.Errorf("snapshot does not decode: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	if s.Version != snapshotVersion {
-		return nil, fmt.Errorf("snapshot has version %d, this program reads %d", s.Version, snapshotVersion)
+		return nil, &forecaster.VersionError{Of: "pipeline", Version: s.Version, Reads: snapshotVersion}
 	}
 	if s.Clock != cfg.Clock {
 		return nil, fmt.Errorf("snapshot was taken on the %s clock, the configuration says %s: use another storage.dir", s.Clock, cfg.Clock)
@@ -178,10 +182,13 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 	}
 	p := New(cfg)
 	if err := p.restore(&s, next); err != nil {
-		return nil, fmt.Errorf("snapshot does not decode: %w", err)
+		if errors.As(err, new(*forecaster.VersionError)) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	if err := next(new(cbor.RawMessage)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("snapshot does not end where it should")
+		return nil, fmt.Errorf("%w: it does not end where it should", ErrUnreadable)
 	}
 	return p, nil
 }

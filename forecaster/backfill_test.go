@@ -49,6 +49,14 @@ func TestBackfillIsExperience(t *testing.T) {
 	if loss[0] > .8*loss[1] {
 		t.Errorf("pinball of the first hour is %.0f after a back-fill, %.0f without", loss[0], loss[1])
 	}
+	if err := cold.Backfill(features.Key{Pool: "p", Class: "d"}, features.DimRequests, minuteAt(past), []float64{math.NaN(), math.NaN()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range cold.pool("p").find("d").series {
+		if s != nil && s.learned != minuteAt(past).Unix()/60-int64(s.settle) {
+			t.Errorf("a past of unknown minutes is learned up to %d: each minute before is looked at", s.learned)
+		}
+	}
 	if err := filled.Backfill(key, features.DimRequests, minuteAt(past+now+30), []float64{5, 6}); err != nil {
 		t.Errorf("a gap cannot be closed: %v", err)
 	}

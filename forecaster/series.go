@@ -68,6 +68,7 @@ func (s *series) push(m int64, now features.Estimate) {
 // catchUp steps through the minutes that were skipped before m.
 func (s *observed) catchUp(m int64, step func(int64, features.Estimate)) {
 	if s.history.Known == 0 {
+		s.learned = max(s.learned, m-int64(s.settle)-1) // there is nothing before, and no need to look for it minute by minute
 		return
 	}
 	// After a long gap nothing pending is left to learn from: the history alone takes note of it.

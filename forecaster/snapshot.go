@@ -10,6 +10,16 @@ import (
 // snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
 const snapshotVersion = 12
 
+// VersionError says that a state is of another version than this program reads.
+type VersionError struct {
+	Of             string // "pipeline" or "forecaster"
+	Version, Reads int
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the %s's state has version %d, this program reads %d: run the forewarm that wrote it", e.Of, e.Version, e.Reads)
+}
+
 // state is the first part of a Forecaster at rest. The others are the classes of its pools.
 type state struct {
 	Version int         `cbor:"1,keyasint"`
@@ -112,7 +122,7 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 		return nil, fmt.Errorf("forecaster state: %w", err)
 	}
 	if st.Version != snapshotVersion {
-		return nil, fmt.Errorf("forecaster state has version %d, this program reads %d", st.Version, snapshotVersion)
+		return nil, &VersionError{"forecaster", st.Version, snapshotVersion}
 	}
 	f := New(cfg)
 	for _, ps := range st.Pools {

@@ -28,6 +28,17 @@ type History struct {
 // Observed calls fn with every series of settled demand, ordered by dimension, then key: values[i] is the minute that
 // starts at from + i minutes, NaN where it is not known. from is cut to the minute. The slice is valid during the call.
 func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error {
+	for i := range features.Dimensions {
+		d := &features.Dimensions[i]
+		if err := h.Dimension(ctx, d, from, to, func(key features.Key, values []float64) error { return fn(key, d.Name, values) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Dimension is Observed for one dimension.
+func (h History) Dimension(ctx context.Context, d *features.Dimension, from, to time.Time, fn func(key features.Key, values []float64) error) error {
 	from = from.Truncate(features.Minute)
 	n := int(to.Sub(from) / features.Minute)
 	if n <= 0 {
@@ -41,32 +52,30 @@ func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key f
 	}
 	defer q.Close()
 	values := make([]float64, n)
-	for _, d := range features.Dimensions {
-		set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, d.Series))
-		var it chunkenc.Iterator
-		for set.Next() {
-			at := set.At()
-			for i := range values {
-				values[i] = math.NaN()
-			}
-			it = at.Iterator(it)
-			for it.Next() == chunkenc.ValFloat {
-				t, v := it.At()
-				if i := int((t - mint) / features.Minute.Milliseconds()); i >= 0 && i < n {
-					values[i] = v
-				}
-			}
-			if err := it.Err(); err != nil {
-				return fmt.Errorf("history of %s: %w", at.Labels(), err)
-			}
-			l := at.Labels()
-			if err := fn(features.Key{Pool: l.Get("pool"), Class: l.Get("class")}, d.Name, values); err != nil {
-				return err
+	set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, d.Series))
+	var it chunkenc.Iterator
+	for set.Next() {
+		at := set.At()
+		for i := range values {
+			values[i] = math.NaN()
+		}
+		it = at.Iterator(it)
+		for it.Next() == chunkenc.ValFloat {
+			t, v := it.At()
+			if i := int((t - mint) / features.Minute.Milliseconds()); i >= 0 && i < n {
+				values[i] = v
 			}
 		}
-		if err := set.Err(); err != nil {
-			return fmt.Errorf("history of %s: %w", d.Series, err)
+		if err := it.Err(); err != nil {
+			return fmt.Errorf("history of %s: %w", at.Labels(), err)
 		}
+		l := at.Labels()
+		if err := fn(features.Key{Pool: l.Get("pool"), Class: l.Get("class")}, values); err != nil {
+			return err
+		}
+	}
+	if err := set.Err(); err != nil {
+		return fmt.Errorf("history of %s: %w", d.Series, err)
 	}
 	return nil
 }

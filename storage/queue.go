@@ -381,7 +381,7 @@ func (q *Queue) readCursor() (segment uint64, offset int64, err error) {
 		return 0, 0, err
 	}
 	if theirs, ours, ok := versionOf(b[:min(len(b), len(cursorMagic))], cursorMagic); ok && theirs != ours {
-		return 0, 0, fmt.Errorf("%s: %w", filepath.Join(q.dir, cursorFile), &versionError{theirs, ours})
+		return 0, 0, fmt.Errorf("%s: %w", filepath.Join(q.dir, cursorFile), &VersionError{theirs, ours})
 	}
 	if len(b) != cursorBytes || !bytes.HasPrefix(b, []byte(cursorMagic)) {
 		return 0, 0, damagef("it is no cursor")

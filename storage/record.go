@@ -68,11 +68,11 @@ func damagef(format string, args ...any) error {
 	return &damageError{what: fmt.Sprintf(format, args...)}
 }
 
-// versionError says that a file is of another version of its format.
-type versionError struct{ version, reads uint32 }
+// VersionError says that a file is of another version of its format than this program reads.
+type VersionError struct{ Version, Reads uint32 }
 
-func (e *versionError) Error() string {
-	return fmt.Sprintf("format version %d, this forewarm reads %d: run the version that wrote it", e.version, e.reads)
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("format version %d, this forewarm reads %d: run the version that wrote it", e.Version, e.Reads)
 }
 
 // versionOf is the version that the first line of a file names, where it is of this kind; kind ends in its own.
@@ -114,7 +114,7 @@ func newRecordReader(r io.Reader, kind string) (*recordReader, error) {
 		return rr, damagef("first line is zeros")
 	case !strings.HasPrefix(kind, string(magic[:n])):
 		if theirs, ours, ok := versionOf(magic[:n], kind); ok {
-			return rr, &versionError{theirs, ours}
+			return rr, &VersionError{theirs, ours}
 		}
 		return rr, fmt.Errorf("first line is %q, not %q", magic[:n], kind)
 	case err != nil:

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -27,6 +28,7 @@ const (
 	snapshotPrefix  = "snapshot-"
 	snapshotSuffix  = ".fws"
 	snapshotsKept   = 2
+	oldSuffix       = ".old-" // of what was put aside; why follows
 
 	snapshotFixed   = len(snapshotMagic) + 4 + 8 + 8 + 2 // before the stream's name
 	snapshotTrailer = 8 + sha256.Size + 4                // after the payload
@@ -35,6 +37,9 @@ const (
 
 // ErrNoSnapshot says that there is nothing to load: the state starts empty at the beginning of the stream.
 var ErrNoSnapshot = errors.New("no snapshot")
+
+// ErrNoneIntact says that there are snapshots, and that all are damaged.
+var ErrNoneIntact = errors.New("no intact snapshot")
 
 // Stream identifies the event log that a state was folded from. A stream that was deleted and made again has another
 // creation time, and its sequences mean other events.
@@ -149,7 +154,7 @@ func decodeSnapshot(r io.Reader, size int64) (*Snapshot, error) {
 	}
 	at := len(snapshotMagic)
 	if v := le.Uint32(header[at:]); v != snapshotVersion {
-		return nil, &versionError{v, snapshotVersion}
+		return nil, &VersionError{v, snapshotVersion}
 	}
 	s := &Snapshot{Sequence: le.Uint64(header[at+4:])}
 	s.Stream.Created = time.Unix(0, int64(le.Uint64(header[at+12:]))).UTC()
@@ -206,7 +211,14 @@ func newSnapshots(d disk, dir string, log *slog.Logger) (*Snapshots, error) {
 	if n := len(numbers); n > 0 {
 		s.next = numbers[n-1] + 1
 	}
-	return s, nil
+	old, err := oldSnapshots(dir)
+	for _, name := range old { // so that names sort by age
+		var n uint64
+		if _, err := fmt.Sscanf(name, snapshotPrefix+"%d"+snapshotSuffix, &n); err == nil {
+			s.next = max(s.next, n+1)
+		}
+	}
+	return s, err
 }
 
 func (s *Snapshots) path(n uint64) string {
@@ -256,13 +268,13 @@ func (s *Snapshots) Load(stream Stream) (*Snapshot, error) {
 	for i := len(s.numbers) - 1; i >= 0; i-- {
 		path := s.path(s.numbers[i])
 		snap, err := readSnapshot(path)
-		var version *versionError
+		var version *VersionError
 		var io *os.PathError
 		switch {
 		case errors.As(err, &io):
 			return nil, fmt.Errorf("snapshot: %w: make it readable, or move it away to use the one before", err)
 		case errors.As(err, &version):
-			return nil, fmt.Errorf("snapshot %s: %w, or move %s away to start from the beginning of the stream", path, err, s.dir)
+			return nil, fmt.Errorf("snapshot %s: %w, or move %s away to learn anew from the stream and the series", path, err, s.dir)
 		case err != nil:
 			s.log.Warn("snapshot is damaged; the one before it is used", "file", path, "cause", err.Error())
 			damage = err
@@ -278,9 +290,46 @@ func (s *Snapshots) Load(stream Stream) (*Snapshot, error) {
 		}
 	}
 	if damage != nil {
-		return nil, fmt.Errorf("no intact snapshot in %s (%w): move it away to start from the beginning of the stream", s.dir, damage)
+		return nil, fmt.Errorf("%w in %s (%w): move it away to start from the beginning of the stream", ErrNoneIntact, s.dir, damage)
 	}
 	return nil, ErrNoSnapshot
+}
+
+// PutAside renames all snapshots, damaged ones included, so that the state starts anew while they are kept: what is left of
+// them is in files named like snapshot-000000041.fws.old-<why>. Of those the newest two stay. It gives their names.
+func (s *Snapshots) PutAside(why string) (names []string, err error) {
+	numbers, err := numbered(s.dir, snapshotPrefix, snapshotSuffix)
+	for _, n := range numbers {
+		name := filepath.Base(s.path(n)) + oldSuffix + why
+		if err := s.disk.Rename(s.path(n), filepath.Join(s.dir, name)); err != nil {
+			return names, fmt.Errorf("snapshot: %w: make %s writable, or move it away", err, s.dir)
+		}
+		names = append(names, name)
+	}
+	s.numbers, s.damaged, s.size = nil, nil, 0
+	old, e := oldSnapshots(s.dir)
+	err = errors.Join(err, e)
+	for _, name := range old[:max(0, len(old)-snapshotsKept)] {
+		err = errors.Join(err, s.disk.Remove(filepath.Join(s.dir, name)))
+	}
+	return names, errors.Join(err, s.disk.SyncDir(s.dir))
+}
+
+// Aside says whether there are snapshots that were put aside.
+func (s *Snapshots) Aside() bool {
+	old, err := oldSnapshots(s.dir)
+	return err == nil && len(old) > 0
+}
+
+// oldSnapshots are the names of the files that were put aside, oldest first.
+func oldSnapshots(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir) // sorted by name
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), snapshotPrefix) && strings.Contains(e.Name(), snapshotSuffix+oldSuffix) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
 }
 
 func readSnapshot(path string) (*Snapshot, error) {

@@ -232,3 +232,34 @@ func FuzzDecodeSnapshot(f *testing.F) {
 		}
 	})
 }
+
+// TestSnapshotsPutAside: what is put aside is not loaded, a verification names it, new snapshots are numbered beyond it, and
+// of what was put aside the newest two stay.
+func TestSnapshotsPutAside(t *testing.T) {
+	data := t.TempDir()
+	dir := filepath.Join(data, "snapshots")
+	s := openSnapshots(t, dir)
+	if s.Aside() {
+		t.Error("something is aside in an empty directory")
+	}
+	save(t, s, 7, 8)
+	if names, err := s.PutAside("pipeline-1"); err != nil || len(names) != 2 {
+		t.Fatalf("%v, %v", names, err)
+	}
+	s = openSnapshots(t, dir)
+	if _, err := s.Load(stream); !errors.Is(err, ErrNoSnapshot) || !s.Aside() {
+		t.Errorf("aside %v, %v", s.Aside(), err)
+	}
+	save(t, s, 9, 10)
+	want := []string{"noted snapshots/snapshot-000000001.fws.old-pipeline-1", "noted snapshots/snapshot-000000002.fws.old-pipeline-1", "sound snapshots/snapshot-000000003.fws", "sound snapshots/snapshot-000000004.fws"}
+	got, _ := findings(t, data, false)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := s.PutAside("unread"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"snapshot-000000003.fws.old-unread", "snapshot-000000004.fws.old-unread"}, files(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}

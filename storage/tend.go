@@ -101,7 +101,7 @@ func (s *Store) putAside() error {
 		path := filepath.Join(s.dir, e.Name())
 		switch err := openable(path); {
 		case err == nil:
-		case errors.As(err, new(*versionError)) || errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrNotExist):
+		case errors.As(err, new(*VersionError)) || errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("block %s: %w: mend that, or move it away", path, err)
 		default:
 			to, e := aside(s.disk, path)
@@ -126,7 +126,7 @@ func openable(path string) error {
 		return fmt.Errorf("meta.json: %w", err)
 	}
 	if meta.Version > blockVersion {
-		return &versionError{meta.Version, blockVersion}
+		return &VersionError{meta.Version, blockVersion}
 	}
 	block, err := tsdb.OpenBlock(discard, path, nil, nil)
 	if err != nil {

@@ -293,7 +293,7 @@ func (v *verifier) queue(dir string) {
 	}
 	q := &Queue{dir: dir, log: discard}
 	switch _, _, err := q.readCursor(); {
-	case errors.As(err, new(*versionError)):
+	case errors.As(err, new(*VersionError)):
 		v.damage(filepath.Join(dir, cursorFile), err.Error(), nil)
 	case err != nil:
 		v.say(filepath.Join(dir, cursorFile), Noted, err.Error()+": all that the queue holds is sent again")
@@ -323,18 +323,23 @@ func (v *verifier) snapshots(dir string) {
 		v.say(dir, Damaged, "cannot be read: "+err.Error())
 		return
 	}
+	if old, err := oldSnapshots(dir); err == nil {
+		for _, name := range old {
+			v.say(filepath.Join(dir, name), Noted, "was put aside because this program could not read it; nothing reads it any more")
+		}
+	}
 	all := &Snapshots{dir: dir}
 	for _, n := range numbers {
 		path := all.path(n)
 		s, err := readSnapshot(path)
-		var version *versionError
+		var version *VersionError
 		var unread *os.PathError
 		switch {
 		case err == nil:
 			v.say(path, Sound, fmt.Sprintf("state of %d bytes at sequence %d of stream %s", s.Bytes, s.Sequence, s.Stream.Name))
 		case v.inUse && errors.Is(err, fs.ErrNotExist): // replaced by a newer one meanwhile
 		case errors.As(err, &version):
-			v.damage(path, err.Error()+", or move it away to start from the beginning of the stream", nil)
+			v.damage(path, err.Error()+", or move it away to learn anew from the stream and the series", nil)
 		case errors.As(err, &unread):
 			v.damage(path, "cannot be read: "+err.Error(), nil)
 		default:

@@ -43,7 +43,7 @@ func (v *verifier) block(path string) {
 	meta, samples, err := v.readBlock(path)
 	switch {
 	case err != nil && v.inUse && !exists(path): // compacted away meanwhile
-	case errors.As(openable(path), new(*versionError)):
+	case errors.As(openable(path), new(*VersionError)):
 		v.damage(path, openable(path).Error(), nil)
 	case err != nil:
 		v.damage(path, err.Error(), func() (string, error) { return v.aside(path) })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -129,17 +130,10 @@ func withTotals(pasts []past) []past {
 	return all
 }
 
-// storePast publishes histories of a day each, and gives the sequence of the last one.
+// storePast publishes histories, and gives the sequence of the last one.
 func (d *daemon) storePast(ctx context.Context, pasts []past, from time.Time) (last uint64, err error) {
-	for _, p := range pasts {
-		for at := 0; at < len(p.values); at += ingest.MaxHistoryMinutes {
-			h := ingest.History{
-				Pool: p.key.Pool, Class: p.key.Class, Dimension: p.dimension, Start: from.Add(time.Duration(at) * features.Minute),
-				Values: p.values[at:min(at+ingest.MaxHistoryMinutes, len(p.values))],
-			}
-			if knownMinutes(h.Values) == 0 {
-				continue
-			}
+	for i := range pasts {
+		for _, h := range pasts[i].histories(from) {
 			m := &nats.Msg{Subject: ingest.HistorySubject(d.cfg.NATS.Prefix, h.Pool, h.Class), Data: ingest.AppendHistory(nil, &h)}
 			ack, err := d.js.PublishMsg(ctx, m, natsjs.WithMsgID(nuid.Next()))
 			if err != nil {
@@ -152,6 +146,20 @@ func (d *daemon) storePast(ctx context.Context, pasts []past, from time.Time) (l
 		return 0, errors.New("there is nothing to store")
 	}
 	return last, nil
+}
+
+// histories are what is known of a past whose first minute is from, in parts of which each takes a moment to learn.
+func (p *past) histories(from time.Time) (all []ingest.History) {
+	at := 0
+	for part := range slices.Chunk(p.values, lessonMinutes) {
+		if knownMinutes(part) > 0 {
+			all = append(all, ingest.History{
+				Pool: p.key.Pool, Class: p.key.Class, Dimension: p.dimension, Start: from.Add(time.Duration(at) * features.Minute), Values: part,
+			})
+		}
+		at += len(part)
+	}
+	return all
 }
 
 // knownMinutes counts the values that are known.

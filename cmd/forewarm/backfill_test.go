@@ -131,7 +131,8 @@ func testBackfill(t *testing.T, serve func(t *testing.T, days int, end time.Time
 	await(t, "the past to be learned", func() bool { return p.Status().Lag == 0 && p.Status().LagKnown })
 	t.Logf("%d days in %s", *pastDays, time.Since(began).Round(time.Millisecond))
 	p.stop()
-	if got := p.pipeline.Counters(); got.Records != uint64(*pastDays) || len(got.Refused) > 0 {
+	lessons := uint64(*pastDays * ingest.MaxHistoryMinutes / lessonMinutes)
+	if got := p.pipeline.Counters(); got.Records != lessons || len(got.Refused) > 0 {
 		t.Errorf("folded: %+v", got)
 	}
 
@@ -177,7 +178,7 @@ func testBackfill(t *testing.T, serve func(t *testing.T, days int, end time.Time
 
 	prometheus.stop()
 	p = startDaemonIn(t, dir, lines...) // Prometheus is gone, and not missed
-	if got := p.pipeline.Counters().Records; got != uint64(*pastDays) {
+	if got := p.pipeline.Counters().Records; got != lessons {
 		t.Errorf("restored: %d records", got)
 	}
 }

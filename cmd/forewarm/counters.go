@@ -34,6 +34,7 @@ func (d *daemon) exportCounters() {
 			defer d.mu.Unlock()
 			return d.damaged
 		}},
+		{"forewarm_snapshots_put_aside_total", "Snapshot files that this program could not read, and put aside to learn anew.", func() uint64 { return uint64(d.aside) }},
 		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", omitted(func(x *o) uint64 { return x.IDsForgotten })},
 		{"forewarm_prefix_blocks_forgotten_total", "Prompt blocks forgotten to stay within the bound or the pool's KV capacity.", omitted(func(x *o) uint64 { return x.BlocksForgotten })},
 		{"forewarm_alerts_dropped_total", "Conditions not followed because too many already were.", omitted(func(x *o) uint64 { return x.ConditionsDropped })},

@@ -70,6 +70,7 @@ type daemon struct {
 
 	// The goroutine of Consumer.Run owns the fold and what follows.
 	pipeline     *forewarm.Pipeline
+	anew         *newStart // nil where a snapshot was taken up, or the stream has all
 	announced    time.Time // ticks up to here were announced before the last stop
 	nextSnapshot time.Time
 	saving       *saving           // nil when none is under way
@@ -91,6 +92,7 @@ type daemon struct {
 	status     server.Status
 	omissions  forewarm.Omissions  // as of the last tick
 	damaged    uint64              // snapshot files
+	aside      int                 // those put aside at this start; does not change
 	savedBytes int64               // of the newest snapshot
 	unsaved    map[string]unstored // by what it is: snapshot, journal, outbox, series …
 	undelivery map[string]undelivery
@@ -146,6 +148,9 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 		return nil, err
 	}
 	d.announced = d.outbox.Announced()
+	if err := d.resume(ctx); err != nil {
+		return nil, err
+	}
 	if err := d.recall(time.Now()); err != nil {
 		return nil, err
 	}
@@ -153,7 +158,9 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 		return nil, usageError{err}
 	}
 	var first uint64
-	if cfg.Backfill.URL != "" && d.pipeline.Sequence() == 0 {
+	if d.anew != nil {
+		first = d.anew.first
+	} else if cfg.Backfill.URL != "" && d.pipeline.Sequence() == 0 {
 		if first, err = d.readPast(ctx); err != nil {
 			return nil, err
 		}
@@ -399,7 +406,7 @@ func (d *daemon) Run(ctx context.Context) error {
 	downstream.Go(func() error { return d.watchSelf(serving) })
 
 	upstream, folding := errgroup.WithContext(ctx)
-	d.runSources(folding, upstream, d.handle)
+	d.runSources(folding, upstream, func(batches []ingest.Batch) error { return d.handle(folding, batches) })
 	upstream.Go(func() error { return d.runReports(folding) })
 	err := upstream.Wait()
 	err = errors.Join(err, d.saveLast())
@@ -409,7 +416,13 @@ func (d *daemon) Run(ctx context.Context) error {
 
 // runSources lets telemetry in, and hands the messages of the stream to handle.
 func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle func([]ingest.Batch) error) {
-	group.Go(func() error { return d.consumer.Run(ctx, handle) })
+	group.Go(func() error {
+		d.relearn(ctx)
+		if err := d.consumer.Run(ctx, handle); !errors.Is(err, errStopped) {
+			return err
+		}
+		return nil
+	})
 	if d.cfg.Clock == forewarm.WallClock {
 		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.log)
 		group.Go(func() error { return ticker.Run(ctx) })
@@ -423,11 +436,25 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 	}
 }
 
-// handle folds the messages that came together.
-func (d *daemon) handle(batches []ingest.Batch) error {
-	d.keepState(d.fold(batches, d.emit))
+// handle folds the messages that came together. Histories take long, and are folded one by one, until ctx ends: the next start
+// goes on there.
+func (d *daemon) handle(ctx context.Context, batches []ingest.Batch) error {
+	for len(batches) > 0 {
+		n := len(batches)
+		if i := slices.IndexFunc(batches, func(b ingest.Batch) bool { return len(b.Histories) > 0 }); i >= 0 {
+			n = max(i, 1)
+			if i == 0 && ctx.Err() != nil {
+				return errStopped
+			}
+		}
+		d.keepState(d.fold(batches[:n], d.emit))
+		batches = batches[n:]
+	}
 	return nil
 }
+
+// errStopped ends the fold before all that was received is folded.
+var errStopped = errors.New("stopped")
 
 // fold folds messages, tells of what became of them, and says whether there was a tick among them. What those with a tick
 // take is taken for the tick's.
@@ -473,8 +500,10 @@ func (d *daemon) emit(out *forewarm.Output) {
 	if out.Tick.After(d.announced) {
 		d.announce(out)
 	}
-	d.board.Observe(out)
-	d.exporter.Observe(out, time.Since(began))
+	if d.anew == nil || out.Tick.After(d.anew.decided) { // until then what was decided last is shown, see recall
+		d.board.Observe(out)
+		d.exporter.Observe(out, time.Since(began))
+	}
 	d.sayFaults(out)
 	d.setStatus(func(s *server.Status) {
 		s.Tick, d.omissions, d.tickedAt = out.Tick, d.pipeline.Omissions(), time.Now()

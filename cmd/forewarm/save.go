@@ -149,23 +149,36 @@ func (d *daemon) show(snapshot *storage.Snapshot) {
 	})
 }
 
-// load takes up the newest snapshot under a configuration; nil where there is none.
-func (d *daemon) load(cfg forewarm.Config) (_ *storage.Snapshot, err error) {
+// load takes up the newest snapshot under a configuration; nil where there is none, or none that this program can read. The
+// numbers of an edge aggregator's parts are in its snapshot alone, so that people decide what becomes of that.
+func (d *daemon) load(cfg forewarm.Config) (*storage.Snapshot, error) {
 	snapshot, err := d.snapshots.Load(d.stream)
+	if err == nil {
+		err = d.take(cfg, snapshot)
+	}
 	if errors.Is(err, storage.ErrNoSnapshot) {
 		d.pipeline = forewarm.New(cfg)
 		return nil, nil
 	}
+	if why := outdated(err); err != nil && why != "" && cfg.Agent == "" {
+		d.pipeline = forewarm.New(cfg)
+		return nil, d.putAside(err, why)
+	}
 	if err != nil {
 		return nil, err
 	}
+	return snapshot, nil
+}
+
+// take makes the pipeline of a snapshot.
+func (d *daemon) take(cfg forewarm.Config, snapshot *storage.Snapshot) (err error) {
 	r, err := snapshot.Open()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if d.pipeline, err = forewarm.Restore(cfg, r); err != nil {
-		return nil, fmt.Errorf("%w; move %s away to start anew from the stream", err, filepath.Join(d.cfg.Storage.Dir, "snapshots"))
+		return fmt.Errorf("%w, or move %s away to learn anew from the stream and the stored series", err, filepath.Join(d.cfg.Storage.Dir, "snapshots"))
 	}
-	return snapshot, nil
+	return nil
 }

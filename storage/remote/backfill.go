@@ -56,7 +56,8 @@ const None = "none"
 // kvVariable stands for the KV capacity of a replica.
 const kvVariable = "$kv_capacity_tokens"
 
-const maxDays = 28 // what the models remember
+// MaxDays is how many days the models remember.
+const MaxDays = 28
 
 // DefaultBackfill asks nothing.
 func DefaultBackfill() BackfillConfig { return BackfillConfig{Days: 14, Timeout: 30 * time.Second} }
@@ -64,8 +65,8 @@ func DefaultBackfill() BackfillConfig { return BackfillConfig{Days: 14, Timeout:
 // Check is nil for a usable configuration; else it names the key, its value and the mend.
 func (c *BackfillConfig) Check() error {
 	switch {
-	case c.Days < 1 || c.Days > maxDays:
-		return fmt.Errorf("days is %d: it must be 1 to %d, which is all that models remember", c.Days, maxDays)
+	case c.Days < 1 || c.Days > MaxDays:
+		return fmt.Errorf("days is %d: it must be 1 to %d, which is all that models remember", c.Days, MaxDays)
 	case c.Timeout < time.Second || c.Timeout > 10*time.Minute:
 		return fmt.Errorf("timeout is %s: it must be 1s to 10m", c.Timeout)
 	case c.URL == "" && len(c.Sources) > 0:
