@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/forewarm/forewarm/alerting/sink"
 )
 
@@ -30,14 +32,17 @@ const troubleRemote = "remote write"
 func (d *daemon) stored(what string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	u, failing := d.unsaved[what]
 	if err == nil {
+		if failing {
+			d.log.Info("is written again", zap.String("what", what), zap.Time("was not since", u.since))
+		}
 		delete(d.unsaved, what)
 		return
 	}
 	if d.unsaved == nil {
 		d.unsaved = map[string]unstored{}
 	}
-	u, failing := d.unsaved[what]
 	if !failing {
 		u.since = time.Now()
 	}
