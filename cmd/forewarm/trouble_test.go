@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
 )
@@ -23,7 +25,7 @@ func (f *flaky) Send(context.Context, alerting.Notice) error {
 }
 
 func TestTroubleEndsWhenItIsOver(t *testing.T) {
-	d := &daemon{}
+	d := &daemon{log: zap.NewNop()}
 	d.stored("snapshot", errors.New("disk full"))
 	d.stored("journal", nil)
 	if got := d.storageTrouble(); got != "snapshot: disk full" {
