@@ -221,18 +221,3 @@ func eachSeries(b *strings.Builder, all []*peerSeries, of map[string]map[string]
 		b.WriteString("\n")
 	}
 }
-
-func alarmed(b *strings.Builder, onsets []onset) {
-	b.WriteString("\nOnset alarms of pools: P(the largest of minutes 15 to 30 exceeds the 90th percentile of the past), at every fifth minute of the last third that is not above it already.\n" +
-		"\n| pool | events | area under the ROC curve | recall at 5 % false alarms |\n|---|---:|---:|---:|\n")
-	auc, recall, n := 0.0, 0.0, 0.0
-	for _, o := range onsets {
-		if math.IsNaN(o.auc) {
-			fmt.Fprintf(b, "| %s %s | %d | too few | |\n", o.trace, o.dimension, o.events)
-			continue
-		}
-		fmt.Fprintf(b, "| %s %s | %d | %.3f | %.2f |\n", o.trace, o.dimension, o.events, o.auc, o.recall)
-		auc, recall, n = auc+o.auc, recall+o.recall, n+1
-	}
-	fmt.Fprintf(b, "| mean | | %.3f | %.2f |\n", auc/n, recall/n)
-}
