@@ -54,6 +54,40 @@ func TestRerunIsTheRun(t *testing.T) {
 	}
 }
 
+// The roles of a disaggregated pool are both run again: each has replicas of its own, and both are paid.
+func TestRerunRoles(t *testing.T) {
+	past := Past{
+		Start: DefaultStart, From: minutesPerDay, Demand: map[string][]float64{}, Initial: 2, Prompts: 3, Every: 5 * time.Minute, Stale: 5 * time.Minute,
+		Lag: capacity.Lag{P50: 3 * time.Minute, P90: 4 * time.Minute},
+	}
+	for m := range 2 * minutesPerDay {
+		past.Demand[capacity.Prefill] = append(past.Demand[capacity.Prefill], 400+200*math.Sin(float64(m)/60))
+		past.Demand[capacity.Decode] = append(past.Demand[capacity.Decode], 150)
+	}
+	arm := func(most int) Arm {
+		p, err := capacity.New(capacity.Config{
+			Name: "p", PrefillTokensPerS: 100, DecodeTokensPerS: 100, Replicas: capacity.Replicas{Min: 1, Max: 9}, GPU: capacity.GPU{PerReplica: 2},
+			Disaggregated: capacity.Disaggregated{PrefillReplicas: capacity.Replicas{Min: 1, Max: most}},
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Arm{Pool: p, Decision: alerting.DefaultConfig()}
+	}
+	days, err := Rerun(t.Context(), &past, []Arm{arm(9), arm(3)}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enough, short := days[0][0], days[1][0]
+	// Two replicas decode; six at most prefill, and four on average.
+	if hours := enough.GPUHours / 2 / 24; hours < 6 || hours > 9 || enough.Saturated > 60 || enough.Actions < 10 {
+		t.Errorf("%g replicas on average, %d minutes saturated, %d actions", hours, enough.Saturated, enough.Actions)
+	}
+	if hours := short.GPUHours / 2 / 24; hours < 4.5 || hours > 5.01 || short.Saturated < 700 || short.Saturated > minutesPerDay || !(short.Short > 700) {
+		t.Errorf("with three prefill replicas at most: %g replicas on average, %d minutes saturated, short for %g", hours, short.Saturated, short.Short)
+	}
+}
+
 func TestBetter(t *testing.T) {
 	o := Objective{Worth: 19, GPUs: 1}
 	priced := o

@@ -172,10 +172,14 @@ func (p *pastPool) how(o backtest.Objective, days, tried int) string {
 	if o.Priced {
 		worth = strconv.FormatFloat(o.Worth, 'g', 3, 64) + " replica-minutes, by the configured prices"
 	}
+	roles := ""
+	if p.pool.Disaggregated {
+		roles = " Replicas that prefill and those that decode were run side by side, both counted, with the same lags; sending KV cache from one to the other is left out."
+	}
 	return fmt.Sprintf("The pool's settled demand of %s was run again in a fluid simulation: for each setting replicas of its own, models that had learned from the %.3g hours before, "+
 		"capacity as decisions had it, and warm-up lags of %s (median) and %s (90th percentile). "+
-		"A change is suggested when it costs less in both halves, by 1 %% in all, and in 95 %% of bootstrap draws of days, corrected for %s; a minute short of a replica costs %s.",
-		count(days, "day"), float64(p.From)/60, lasting(p.Lag.P50), lasting(p.Lag.P90), count(tried, "trial"), worth)
+		"A change is suggested when it costs less in both halves, by 1 %% in all, and in 95 %% of bootstrap draws of days, corrected for %s; a minute short of a replica costs %s.%s",
+		count(days, "day"), float64(p.From)/60, lasting(p.Lag.P50), lasting(p.Lag.P90), count(tried, "trial"), worth, roles)
 }
 
 // lasting is a duration as configurations have it: 5m, 1m30s.

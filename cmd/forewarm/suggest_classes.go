@@ -237,7 +237,7 @@ func (p *pastClasses) tryClasses(ctx context.Context, list []*division, left str
 	}
 	to.SuggestionsTried += fmt.Sprintf(" Of classes, with the pinball loss in tokens/s of what they add up to, minutes 15 to 30 ahead: %s%s.%s"+
 		" Rare classes are suggested as one where that is no worse in either half, a tenant apart where that saves 2 %% in all, something in both halves, and in 95 %% of bootstrap draws of days, corrected for %s."+
-		" The pool's total has a forecast of its own, so that classes move neither it nor replicas.",
+		" The pool's total has a forecast of its own, so that classes move neither it nor replicas. Not tried: parts by prompt length, for of lengths a history keeps quantiles, and not the tokens of the calls beyond one.",
 		strings.Join(tried, "; "), left, none, count(len(list), "trial"))
 	return nil
 }

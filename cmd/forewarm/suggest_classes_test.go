@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/features"
@@ -48,6 +49,11 @@ func (p plantedClasses) Observed(_ context.Context, from, to time.Time, fn func(
 		}
 	}
 	return fn(features.Key{Pool: "p", Class: features.TotalClass}, features.DimDecode, total)
+}
+
+// Decisions are none, so that decisions cannot be run again.
+func (plantedClasses) Decisions(context.Context, time.Time, time.Time, func(*alerting.Decision) error) error {
+	return nil
 }
 
 func (p plantedClasses) Tenants(_ context.Context, from, to time.Time, fn func(features.Key, string, []float64) error) error {
@@ -134,7 +140,6 @@ func suggestedClasses(t *testing.T, h plantedClasses) report.Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool.Disaggregated = true
 	cfg := forewarm.DefaultConfig()
 	cfg.Pools = []capacity.Pool{pool}
 	r := &report.Report{From: plantedStart.AddDate(0, 0, 1), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}}}

@@ -108,9 +108,6 @@ func configuredPast(cfg *forewarm.Config, name string) *pastPool {
 // complete puts the pieces together.
 func (p *pastPool) complete(s *supplied, start, from time.Time) {
 	switch {
-	case p.pool.Disaggregated:
-		p.why = "a pool with prefill replicas of its own is not simulated"
-		return
 	case s == nil || len(s.each) == 0:
 		p.why = "no decision of the period knew what a replica carries"
 		return
@@ -136,6 +133,7 @@ func (p *pastPool) complete(s *supplied, start, from time.Time) {
 	}
 	most, _ := p.pool.Limit()
 	p.Initial = min(max(s.initial, p.pool.Replicas.Min), most)
+	p.Prompts = min(max(s.prompts, p.pool.PrefillReplicas.Min), p.pool.PrefillReplicas.Max)
 }
 
 // setCapacity has the pool's replicas carry what decisions took them to carry, and nothing else bind.
@@ -167,6 +165,7 @@ func (p *pastPool) firstKnown() int {
 type supplied struct {
 	each    map[string][]float64 // capacity of a replica by dimension, of the period
 	initial int                  // replicas at the start of the period
+	prompts int                  // of a disaggregated pool, the prefill replicas that were asked for then
 	lags    []time.Duration      // from asking to ready, the oldest first
 
 	last    alerting.Decision
@@ -179,11 +178,17 @@ func (s *supplied) take(d *alerting.Decision, from time.Time) {
 	if !d.Tick.Before(from) {
 		if s.each == nil {
 			s.each, s.initial = map[string][]float64{}, d.Ready+d.Pending
+			if d.ByRole != nil {
+				s.prompts = d.ByRole.Prefill
+			}
 		}
 		for _, r := range d.Resources {
 			if r.PerReplica > 0 {
 				s.each[r.Dimension] = append(s.each[r.Dimension], r.PerReplica)
 			}
+		}
+		if rate := promptRate(d); rate > 0 {
+			s.each[capacity.Prefill] = append(s.each[capacity.Prefill], rate)
 		}
 	}
 	defer func() {
@@ -208,4 +213,20 @@ func (s *supplied) take(d *alerting.Decision, from time.Time) {
 		s.waiting = append(s.waiting, asked)
 	}
 	s.waiting = s.waiting[:d.Pending]
+}
+
+// promptRate is what a prefill replica of a disaggregated pool carries, of which decisions keep what is stated and what was
+// learned: the lower of them, as decisions use it where they differ. 0 when it is not known.
+func promptRate(d *alerting.Decision) (rate float64) {
+	if d.ByRole == nil || d.Basis == nil {
+		return 0
+	}
+	for _, r := range d.Basis.Rates {
+		if r.Dimension == capacity.Prefill {
+			if rate = r.Stated; r.Learned > 0 && (rate == 0 || r.Learned < rate) {
+				rate = r.Learned
+			}
+		}
+	}
+	return rate
 }

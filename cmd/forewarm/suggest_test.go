@@ -108,6 +108,15 @@ func TestSuggest(t *testing.T) {
 			"pools[p].quantile to 0.9",
 			func(e report.Effect) bool { return e.GPUHoursAfter < e.GPUHoursBefore },
 		},
+		"margin dearer than what it saves from, of a pool with prefill replicas": {
+			planted{func(m int) float64 { return 60 * noise(m, .2) }, 6},
+			capacity.Config{
+				Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 6 * time.Minute}, Quantile: .995, GPUHourUSD: 3, SLOViolationMinuteUSD: .2,
+				Disaggregated: capacity.Disaggregated{PrefillReplicas: capacity.Replicas{Min: 1, Max: 4}},
+			},
+			"pools[p].quantile to 0.9",
+			func(e report.Effect) bool { return e.GPUHoursAfter < e.GPUHoursBefore },
+		},
 		"quiet": {
 			planted{func(m int) float64 { return 55 * noise(m, .002) }, 6},
 			capacity.Config{Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 6 * time.Minute}},
