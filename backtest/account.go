@@ -13,7 +13,7 @@ type Account struct {
 	// where single requests are not simulated.
 	Served, TTFTMet, ITLMet float64
 	GPUHours                float64 // warming up included
-	Short                   float64 // replica-minutes of demand beyond the replicas that served; 0 where requests are simulated
+	Short                   float64 // replica-minutes that were missing where demand took more than served, in whole replicas; 0 where requests are simulated
 	Actions                 int     // changes of the number of replicas asked for
 
 	Leads  [longestLead + 1]int32 // rises of demand, by how many minutes before it replicas were asked for

@@ -10,6 +10,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
+// rounding keeps a need that is whole from counting as one more.
+const rounding = 1e-9
+
 // queuePatience is how long work waits in a fluid pool before its users give up, minutes.
 const queuePatience = 0.5
 
@@ -125,7 +128,9 @@ func (p *FluidPool) Step(load Load) {
 	p.pending = left
 
 	p.load, p.need = load, p.Need(load)
-	p.account.Short += max(p.need-serving, 0)
+	if p.need > serving {
+		p.account.Short += math.Ceil(p.need-rounding) - serving // whole ones are missing, as reports count and price them
+	}
 	work := p.need + p.backlog
 	p.account.Minutes++
 	weight := 1.0

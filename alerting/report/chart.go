@@ -95,7 +95,7 @@ func (p *Pool) fanChart() (figure, bool) {
 		caption += fmt.Sprintf(" What the ready replicas can take, %s and more, is above the picture.", draw.Short(least(t.Capacity)))
 	}
 	if saturated > 0 {
-		caption += " Hatched: saturated."
+		caption += " Hatched: saturated, in whichever resource."
 	}
 	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String()), Wide: true}, true
 }
@@ -158,7 +158,7 @@ func (p *Pool) decisionChart() (figure, bool) {
 		}
 	}
 	return figure{Title: title, Wide: true, SVG: template.HTML(c.String()),
-		Caption: "Blue line: ready; dashed: asked for; grey: what demand took, known only afterwards. Marks at the top: saturation was announced. Hatched: saturated."}, true
+		Caption: "Blue line: ready; dashed: asked for; grey: what demand took, known only afterwards. Marks at the top: saturation was announced. Hatched: saturated, in whichever resource."}, true
 }
 
 func minutesOf(m float64) time.Duration { return time.Duration(m) * time.Minute }

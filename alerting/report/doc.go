@@ -113,7 +113,7 @@
 // is expected as in the fifteen minutes before o. The share not cached, which is never forecast, is expected between that of
 // the fifteen minutes before the first o and that before every o, on a logarithmic scale where the forecast load of a request is. seen is the share of demand that telemetry had. Forecast: where
 // the decision at o was stale, a producer faulty, a minute of the five before o unknown, or else the difference is four
-// times the usual (and 5 %), what decisions took demand to be in those five minutes over what it settled to; times 1 − the
+// times the usual (and 5 %), what decisions took demand to be in those five minutes over what it settled to, at most 1; times 1 − the
 // share of tokens from fifteen minutes before the first origin to the last that came after the bound, within an hour, beyond the usual share.
 // Came: 1 − that share of the episode's own minutes. Neither explains more than what the forecast was off by. Where more
 // than half of what a forecast lacked came too late, all of it is telemetry loss; where half of what fell short did, a producer was silent, or minutes border on unknown ones, for most minutes of

@@ -31,6 +31,7 @@ const (
 // grid is a table of the page.
 type grid struct {
 	Title, Note string
+	Class       string   // of the style sheet
 	Head        []string // right-aligned where it begins with ">"
 	Rows        [][]string
 	States      []state // of the rows, where they have one
@@ -253,7 +254,7 @@ func (p *Pool) beyondNeed() Number {
 // worst is the largest error that came as more than was forecast, of those that are told; nil when none is attributed.
 func (p *Pool) worst() (worst *ErrorEpisode) {
 	for _, s := range p.stories() {
-		if e := &s[0]; len(e.Parts) > 0 && e.Error > 0 && (worst == nil || far(e.Horizon) < far(worst.Horizon) || far(e.Horizon) == far(worst.Horizon) && e.Error > worst.Error) {
+		if e := &s[0]; len(e.Parts) > 0 && e.Error > 0 && (worst == nil || larger(e, worst) < 0) {
 			worst = e
 		}
 	}
@@ -335,14 +336,8 @@ func leftOut(n int, noun string) string {
 }
 
 func (p *Pool) causes() grid {
-	all := p.stories()
-	shown := told(all, errorsShown)
-	g := grid{Title: "Why forecasts were wrong", Head: slices.Clone(storyHead)}
-	g.Note = whyNote + " " + p.wrongNote(len(shown))
-	for _, s := range shown {
-		g.Rows = append(g.Rows, s.cells())
-	}
-	return g
+	rows, note := p.whyWrong()
+	return grid{Title: "Why forecasts were wrong", Class: "why", Note: whyNote + " " + note, Head: slices.Clone(storyHead), Rows: rows}
 }
 
 // whyNote says how to read a table of errors.

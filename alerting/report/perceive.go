@@ -43,8 +43,8 @@ func (b *builder) perceive(ctx context.Context, h History, pool string, s *stret
 	for i := range looked {
 		p := &looked[i]
 		f, a := &p.of[forecasted], &p.of[actual]
-		heard := finiteOr(nowcast(supply, demand, p.origin), 1)
-		if math.Abs(math.Log(heard)) <= usual && !impaired(supply, demand, p.origin) {
+		heard := min(finiteOr(nowcast(supply, demand, p.origin), 1), 1) // what was taken for too much is not lost
+		if -math.Log(heard) <= usual && !impaired(supply, demand, p.origin) {
 			heard = 1
 		}
 		// Telemetry explains no more than what a forecast was off by.
@@ -79,12 +79,7 @@ func (b *builder) perceive(ctx context.Context, h History, pool string, s *stret
 }
 
 // clamp moves a share that was seen no further from 1 than the ratio that it explains, and not below leastSeen.
-func clamp(seen, ratio float64) float64 {
-	if seen < 1 {
-		return max(leastSeen, seen, min(ratio, 1))
-	}
-	return min(seen, max(ratio, 1))
-}
+func clamp(seen, ratio float64) float64 { return max(leastSeen, seen, min(ratio, 1)) }
 
 // nowcast is what decisions took demand to be in the minutes before an origin, over what it settled to; where none says
 // so, the last one that did. Minutes that never settled are taken to lie on a line between those that did. NaN is unknown.

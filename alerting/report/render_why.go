@@ -55,18 +55,18 @@ func explained(b *strings.Builder, r *Report) {
 	var notes []string
 	for i := range r.Pools {
 		p := &r.Pools[i]
-		shown := told(p.stories(), errorsShown)
-		for _, s := range shown {
-			rows = append(rows, append([]string{p.Pool}, s.cells()...))
+		told, note := p.whyWrong()
+		for _, cells := range told {
+			rows = append(rows, append([]string{p.Pool}, cells...))
 		}
-		if len(shown) > 0 {
-			notes = append(notes, strings.ReplaceAll(p.Pool, "\n", " ")+": "+p.wrongNote(len(shown)))
+		if len(told) > 0 {
+			notes = append(notes, strings.ReplaceAll(p.Pool, "\n", " ")+": "+note)
 		}
 	}
 	if len(rows) > 0 {
 		b.WriteString("\n## Why forecasts were wrong\n\n" + whyNote + "\n")
 		table(b, append([]string{"pool"}, storyHead...), rows)
-		b.WriteString("\n" + strings.Join(notes, "\n") + "\n")
+		b.WriteString("\n" + strings.Join(notes, "\n\n") + "\n")
 	}
 }
 

@@ -102,11 +102,28 @@ func (s story) also() string {
 // cells are the story as a row of storyHead.
 func (s story) cells() []string {
 	e := &s[0]
-	return []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource), ahead(e.Horizon) + " min", percent(e.Forecast), percent(e.Actual), inPoints(e.Error),
+	return []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), fmt.Sprintf("%s, %s min ahead", resource(e.Resource), ahead(e.Horizon)), percent(e.Forecast), percent(e.Actual), inPoints(e.Error),
 		e.because(3), s.also(), e.Note}
 }
 
-var storyHead = []string{"start (UTC)", ">length", "of", ">ahead", ">forecast", ">came", ">difference", "because of", "as wrong at that time", "note"}
+var storyHead = []string{"start (UTC)", ">length", "forecast of", ">forecast", ">came", ">difference", "because of", "as wrong at that time", "note"}
+
+// whyWrong is the table of a pool's largest stories, in order, and what is to be said of all.
+func (p *Pool) whyWrong() (rows [][]string, note string) {
+	shown := told(p.stories(), errorsShown)
+	for _, s := range shown {
+		rows = append(rows, s.cells())
+	}
+	note = p.wrongNote(len(shown))
+	last := len(storyHead) - 1
+	if len(rows) > 1 && rows[0][last] != "" && !slices.ContainsFunc(rows, func(r []string) bool { return r[last] != rows[0][last] }) {
+		note += " In all of these " + rows[0][last] + "."
+		for _, r := range rows {
+			r[last] = ""
+		}
+	}
+	return rows, note
+}
 
 // wrongNote says what is shown of a pool's large errors, and what is not.
 func (p *Pool) wrongNote(shown int) string {

@@ -71,7 +71,9 @@ func (e *ErrorEpisode) because(n int) string {
 		words := p.Cause.words(p.Amount)
 		for _, d := range e.Drivers {
 			if d.Cause == p.Cause && d.Class != features.TotalClass && d.Amount/p.Amount >= classNamed {
-				words += " of " + d.Class
+				if words += " of " + d.Class; p.Cause == CauseMix {
+					words = map[bool]string{true: "more of ", false: "less of "}[p.Amount > 0] + d.Class
+				}
 				break
 			}
 		}
