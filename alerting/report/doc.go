@@ -97,7 +97,7 @@
 // two standard deviations, 1.4826 times the median absolute deviation of all of that resource and horizon; large ones of one
 // sign, no further apart than Options.Merge (a window by its last minute), are one episode if they sum up to 0.5 or more.
 // All are counted, and the size of one is Σ|difference|. The largest of the episodes not yet in a story makes one, with those
-// of the same sign that overlap it, of whatever resource and horizon; of a story the one nearest to the headline horizon is
+// of the same sign that overlap it or are no further apart than Options.Merge, of whatever resource and horizon; of a story the one nearest to the headline horizon is
 // told, the largest among equals. 500 episodes of a report, as they come in stories, are explained, in equal shares for its pools but
 // 20 of each. Of more than 240 forecasts 240 are looked at. An episode's Forecast and Actual are Σ load over Σ
 // replicas · capacity.

@@ -124,8 +124,10 @@ type stretch struct {
 func (s *stretch) from() int { return s.points[0].minute }
 func (s *stretch) to() int   { return s.points[len(s.points)-1].minute }
 
-// overlaps says whether two stretches are of the same time.
-func (s *stretch) overlaps(o *stretch) bool { return s.from() <= o.to() && o.from() <= s.to() }
+// near says whether two stretches overlap, or are no further than so many minutes apart.
+func (s *stretch) near(o *stretch, apart int) bool {
+	return s.from()-o.to()-1 <= apart && o.from()-s.to()-1 <= apart
+}
 
 // wrong is what of a pool was forecast wrongly: the errors that are explained, and what classes were forecast to ask for
 // then.
@@ -154,7 +156,7 @@ func (b *builder) wrong(pool string) *wrong {
 			}
 		}
 	}
-	w.choose(all, max(leastExplained, errorsExplained/max(len(b.ticks), 1)))
+	w.choose(all, int(b.options.Merge/features.Minute), max(leastExplained, errorsExplained/max(len(b.ticks), 1)))
 	first, n := b.origins()
 	for _, s := range w.stretches {
 		for i := range w.counts {
@@ -183,13 +185,13 @@ func horizonOrder(x, y int) int {
 }
 
 // choose makes stories of stretches, of which most are explained: those that err the same way at the same time as the
-// largest are one. Stories are numbered and ordered by time, and told by their largest stretch at the headline's horizon.
-func (w *wrong) choose(all []*stretch, most int) {
+// largest, or no further than so many minutes apart from it, are one. Stories are numbered and ordered by time, and told by their largest stretch at the headline's horizon.
+func (w *wrong) choose(all []*stretch, apart, most int) {
 	slices.SortStableFunc(all, func(x, y *stretch) int { return cmp.Compare(y.size, x.size) })
 	var stories [][]*stretch
 	for n := 0; len(all) > 0 && n < most; {
 		lead := all[0]
-		same := func(s *stretch) bool { return s.high == lead.high && s.overlaps(lead) }
+		same := func(s *stretch) bool { return s.high == lead.high && s.near(lead, apart) }
 		var story []*stretch
 		for _, s := range all {
 			if same(s) && n < most {

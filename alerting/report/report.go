@@ -310,7 +310,7 @@ type LargeErrors struct {
 // one horizon, and why. Utilisation is demand over the capacity of the replicas that were ready, retries included; all
 // figures are means over the Attributed forecasts.
 type ErrorEpisode struct {
-	Story      int       `json:"story"` // errors of one sign at the same time are one, the first of which is told
+	Story      int       `json:"story"` // errors of one sign at about the same time are one, the first of which is told
 	Start      time.Time `json:"start"`
 	Minutes    int       `json:"minutes"`    // from the first to the last
 	Attributed int       `json:"attributed"` // forecasts that the figures are of

@@ -83,9 +83,9 @@ func (x *recomputed) stories(p *report.Pool) {
 		}
 		if together := slices.ContainsFunc(p.Errors, func(o report.ErrorEpisode) bool {
 			return o.Story == e.Story && (o.Resource != e.Resource || o.Horizon != e.Horizon) && (o.Error > 0) == (e.Error > 0) &&
-				!o.Start.After(e.Start.Add(time.Duration(e.Minutes-1)*time.Minute)) && !e.Start.After(o.Start.Add(time.Duration(o.Minutes-1)*time.Minute))
+				!o.Start.After(e.Start.Add(time.Duration(e.Minutes+10)*time.Minute)) && !e.Start.After(o.Start.Add(time.Duration(o.Minutes+10)*time.Minute))
 		}); !together {
-			x.Errorf("%s at %s, from %s, overlaps nothing in its story", e.Resource, e.Horizon, e.Start)
+			x.Errorf("%s at %s, from %s, is near nothing in its story", e.Resource, e.Horizon, e.Start)
 		}
 	}
 	if last < 4 || last == len(p.Errors) {
