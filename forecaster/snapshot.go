@@ -17,7 +17,7 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the %s's state has version %d, this program reads %d: run the forewarm that wrote it", e.Of, e.Version, e.Reads)
+	return fmt.Sprintf("the %s's state has version %d, this program reads %d", e.Of, e.Version, e.Reads)
 }
 
 // state is the first part of a Forecaster at rest. The others are the classes of its pools.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -575,5 +576,7 @@ func (d *daemon) Status() server.Status {
 // Pools is for the HTTP server.
 func (d *daemon) Pools() []server.PoolView { return d.board.Pools() }
 
-// slogFrom bridges the libraries that log through log/slog.
-func slogFrom(log *zap.Logger) *slog.Logger { return slog.New(zapslog.NewHandler(log.Core())) }
+// slogFrom bridges the libraries that log through log/slog. Errors are said in one line, as elsewhere.
+func slogFrom(log *zap.Logger) *slog.Logger {
+	return slog.New(zapslog.NewHandler(log.Core(), zapslog.AddStacktraceAt(slog.Level(math.MaxInt))))
+}

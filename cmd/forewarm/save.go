@@ -153,8 +153,10 @@ func (d *daemon) show(snapshot *storage.Snapshot) {
 // numbers of an edge aggregator's parts are in its snapshot alone, so that people decide what becomes of that.
 func (d *daemon) load(cfg forewarm.Config) (*storage.Snapshot, error) {
 	snapshot, err := d.snapshots.Load(d.stream)
+	mend := ""
 	if err == nil {
 		err = d.take(cfg, snapshot)
+		mend = fmt.Sprintf(": run the forewarm that wrote it, or move %s away to learn anew from the stream and the stored series", filepath.Join(d.cfg.Storage.Dir, "snapshots"))
 	}
 	if errors.Is(err, storage.ErrNoSnapshot) {
 		d.pipeline = forewarm.New(cfg)
@@ -165,7 +167,7 @@ func (d *daemon) load(cfg forewarm.Config) (*storage.Snapshot, error) {
 		return nil, d.putAside(err, why)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w%s", err, mend)
 	}
 	return snapshot, nil
 }
@@ -177,8 +179,6 @@ func (d *daemon) take(cfg forewarm.Config, snapshot *storage.Snapshot) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if d.pipeline, err = forewarm.Restore(cfg, r); err != nil {
-		return fmt.Errorf("%w, or move %s away to learn anew from the stream and the stored series", err, filepath.Join(d.cfg.Storage.Dir, "snapshots"))
-	}
-	return nil
+	d.pipeline, err = forewarm.Restore(cfg, r)
+	return err
 }
