@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -54,7 +53,7 @@ func (d *daemon) readPast(ctx context.Context) (start uint64, err error) {
 		return 0, err
 	}
 	last := stream.CachedInfo().State.LastSeq
-	if d.pastUntil, err = d.storePast(ctx, pasts, from); err != nil {
+	if err = d.storePast(ctx, pasts, from); err != nil {
 		return 0, fmt.Errorf("backfill: %w", err)
 	}
 	if n := stream.CachedInfo().State.Msgs; n > 0 {
@@ -130,22 +129,17 @@ func withTotals(pasts []past) []past {
 	return all
 }
 
-// storePast publishes histories, and gives the sequence of the last one.
-func (d *daemon) storePast(ctx context.Context, pasts []past, from time.Time) (last uint64, err error) {
+// storePast publishes histories.
+func (d *daemon) storePast(ctx context.Context, pasts []past, from time.Time) error {
 	for i := range pasts {
 		for _, h := range pasts[i].histories(from) {
 			m := &nats.Msg{Subject: ingest.HistorySubject(d.cfg.NATS.Prefix, h.Pool, h.Class), Data: ingest.AppendHistory(nil, &h)}
-			ack, err := d.js.PublishMsg(ctx, m, natsjs.WithMsgID(nuid.Next()))
-			if err != nil {
-				return 0, fmt.Errorf("publish to %s: %w", m.Subject, err)
+			if _, err := d.js.PublishMsg(ctx, m, natsjs.WithMsgID(nuid.Next())); err != nil {
+				return fmt.Errorf("publish to %s: %w", m.Subject, err)
 			}
-			last = ack.Sequence
 		}
 	}
-	if last == 0 {
-		return 0, errors.New("there is nothing to store")
-	}
-	return last, nil
+	return nil
 }
 
 // histories are what is known of a past whose first minute is from, in parts of which each takes a moment to learn.
@@ -172,14 +166,19 @@ func knownMinutes(values []float64) (n int) {
 	return n
 }
 
+// pastEvery is how often it is said how far the past is learned.
+const pastEvery = 5 * time.Second
+
 // sayPast tells how much of the past is still to be learned, and when that is over.
-func (d *daemon) sayPast() {
-	switch at := d.pipeline.Sequence(); {
-	case d.pastUntil == 0:
-	case at < d.pastUntil:
-		d.log.Info("learning the past", zap.Uint64("messages to go", d.pastUntil-at))
-	default:
+func (d *daemon) sayPast(batches []ingest.Batch) {
+	histories := slices.ContainsFunc(batches, func(b ingest.Batch) bool { return len(b.Histories) > 0 })
+	switch {
+	case histories && time.Since(d.pastSaid) >= pastEvery:
+		messages, _ := d.consumer.Pending()
+		d.log.Info("learning the past", zap.Uint64("messages to go", messages))
+		d.pastSaid = time.Now()
+	case !histories && !d.pastSaid.IsZero():
 		d.log.Info("the past is learned")
-		d.pastUntil = 0
+		d.pastSaid = time.Time{}
 	}
 }

@@ -77,7 +77,7 @@ type daemon struct {
 	saving       *saving           // nil when none is under way
 	saved        uint64            // sequence of the newest snapshot
 	capped       bool              // it was said that samples are left out
-	pastUntil    uint64            // sequence of the last history that was stored at this start and is not learned; else 0
+	pastSaid     time.Time         // when it was last said that the past is being learned; zero when it is not
 	faults       map[faultKey]bool // of producers, that were said
 	collector    collector
 	onTick       func(*forewarm.Output)
@@ -467,7 +467,7 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (tick
 		ignored += batches[i].Ignored
 	}
 	after := d.pipeline.Counters()
-	d.sayPast()
+	d.sayPast(batches)
 	ticks := after.Ticks - before.Ticks
 	if ticks > 0 {
 		d.tickTook(time.Since(began).Seconds() / float64(ticks))
