@@ -29,7 +29,8 @@ import (
 // on origins in the second third of each trace, never the last. Skipped unless FOREWARM_ACCURACY names a share of the
 // traces to score: "tune" (origins from 1/3 to 2/3) or "check" (the last third). FOREWARM_TRACES is the traces' directory,
 // FOREWARM_ACCURACY_ONLY a comma-separated list of parts of trace or class names, FOREWARM_ACCURACY_STEP the minutes
-// between origins. FOREWARM_ACCURACY_TIER=light scores light series in place of full ones.
+// between origins. FOREWARM_ACCURACY_TIER=light scores light series in place of full ones, and pool the classes of a
+// trace side by side, which lend to each other.
 func TestAccuracy(t *testing.T) {
 	part, dir := os.Getenv("FOREWARM_ACCURACY"), os.Getenv("FOREWARM_TRACES")
 	if part == "" || dir == "" {
@@ -47,8 +48,11 @@ func TestAccuracy(t *testing.T) {
 		step, _ = strconv.Atoi(s)
 	}
 	all := traceSeries(t, dir, os.Getenv("FOREWARM_ACCURACY_ONLY"))
-	if os.Getenv("FOREWARM_ACCURACY_TIER") == "light" {
+	switch os.Getenv("FOREWARM_ACCURACY_TIER") {
+	case "light":
 		forecastLight(all, from, to, step)
+	case "pool":
+		forecastPools(all, from, to, step)
 	}
 	results := make([]accuracy, len(all))
 	var wait sync.WaitGroup
@@ -113,7 +117,7 @@ type traceSerie struct {
 	first             int   // minute of the first record
 	y                 []float64
 	sessions          *sessionsAhead   // nil in a trace without sessions
-	light             map[int]Forecast // by origin, when a light series is to be scored
+	said              map[int]Forecast // by origin, when not a series of its own is to be scored
 }
 
 // accuracy is what a series scored.
@@ -278,7 +282,7 @@ func forecastLight(all []traceSerie, from, to float64, step int) {
 			series := make([]*light, len(group))
 			for i, s := range group {
 				series[i] = newLight(features.Key{Pool: s.trace, Class: s.class}, shared, observed{history: model.NewHistory()})
-				s.light = map[int]Forecast{}
+				s.said = map[int]Forecast{}
 			}
 			for m := range group[0].y {
 				for i, s := range group {
@@ -291,10 +295,48 @@ func forecastLight(all []traceSerie, from, to float64, step int) {
 					if o%step == 0 && float64(o) >= from*n && float64(o) < to*n && series[i].distributions(&at) {
 						var f Forecast
 						series[i].forecast(&f, &at)
-						s.light[o] = f
+						s.said[o] = f
 					}
 				}
 				shared.settle()
+			}
+		}()
+	}
+	wait.Wait()
+}
+
+// forecastPools has the classes of a trace forecast as those of a pool. What sessions say is left out.
+func forecastPools(all []traceSerie, from, to float64, step int) {
+	together := map[string][]*traceSerie{}
+	for i := range all {
+		if s := &all[i]; s.class != features.TotalClass {
+			together[s.trace+"/"+s.dim] = append(together[s.trace+"/"+s.dim], s)
+			s.said = map[int]Forecast{}
+		}
+	}
+	var wait sync.WaitGroup
+	for _, group := range together {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			f := New(Config{MaxClasses: len(group)})
+			p := f.pool(group[0].trace)
+			d := slices.IndexFunc(dimensions, func(d features.Dimension) bool { return d.Name == group[0].dim })
+			for m := range int(to * float64(len(group[0].y))) {
+				t := sums{unknowns(), make([]float64, len(dimensions)), make([]float64, len(dimensions))}
+				minute := group[0].start + int64(m)
+				for _, s := range group {
+					if m < s.first {
+						continue
+					}
+					at := 0
+					p.take(p.stand(s.class, &at).class, d, minute, exactly(s.y[m]), &t, 0)
+					var x Forecast
+					if o := m + 1; o%step == 0 && float64(o) >= from*float64(len(s.y)) && p.find(s.class).series[d].forecast(&x) {
+						s.said[o] = x
+					}
+				}
+				p.add(d, minute, &t, 0)
 			}
 		}()
 	}
@@ -399,7 +441,7 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 	var minutes float64
 	alarm := s.alarms(from)
 	for m := s.first; m < end; m++ {
-		if s.light == nil {
+		if s.said == nil {
 			s.sessions.tell(x, s.dim, s.start+int64(m), m)
 			x.push(s.start+int64(m), exactly(s.y[m]))
 		}
@@ -408,8 +450,8 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 			continue
 		}
 		var f Forecast
-		if s.light != nil {
-			f = s.light[o]
+		if s.said != nil {
+			f = s.said[o]
 		} else {
 			x.forecast(&f)
 		}
