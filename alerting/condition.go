@@ -308,7 +308,11 @@ func (d *Decision) running(r *ResourceEvidence, what, window string, cfg Config)
 		return what + " " + odds(chance, window)
 	}
 	text, _ := strings.CutSuffix(odds(chance, window), ")")
-	return fmt.Sprintf("should %s fail, %s %s, and %s within %s if none fails)", count(d.Reserves.Failure), what, text, percent(r.all().Probability), window)
+	within := " within " + window
+	if strings.HasSuffix(text, within) {
+		within = "" // it holds for both
+	}
+	return fmt.Sprintf("should %s fail, %s %s, and %s%s if none fails)", count(d.Reserves.Failure), what, text, percent(r.all().Probability), within)
 }
 
 // load is the demand of now against what is ready, to follow a clause; "" where there is nothing to hold it against.
