@@ -90,7 +90,7 @@ func outlook(d *Decision, cfg Config) string {
 		return "no resource is known to bind"
 	}
 	if have := r.PerReplica * float64(d.Ready); have > 0 && r.Demand >= have {
-		return fmt.Sprintf("%s now: demand is %s of the capacity of %s", exhausted(d.Binding), share100(r.Demand/have), count(d.Ready))
+		return fmt.Sprintf("%s now (demand is %s of the capacity of %s)", exhausted(d.Binding), share100(r.Demand/have), count(d.Ready))
 	}
 	window := span(d.Lead + cfg.Hold)
 	if chance, _ := d.prospect(r, cfg); chance.Probability >= 0.5 && chance.ETA.P50 != forecaster.Never {

@@ -84,16 +84,20 @@ func consumePrescale(t *testing.T, consumer string, binary bool, contentType str
 	p.settle(t)
 	before := leadSeconds(t, p)
 
-	asked, last := map[string]bool{}, 0 // of the events that were in force
-	for m := range next(events) {
-		e, err := alerting.ReadPrescale(m.Header.Get("Content-Type"), m.Data)
-		if err != nil || m.Header.Get("Content-Type") != contentType || m.Header.Get("ce-id") != e.ID {
-			t.Fatalf("%v: %s, headers %v", err, m.Data, m.Header)
+	asked, last := map[string]bool{}, 0                       // of the events that were in force
+	await(t, "the last number to be scaled to", func() bool { // of as many events as have come by then
+		for m, err := events.NextMsg(time.Millisecond); err == nil; m, err = events.NextMsg(time.Millisecond) {
+			e, err := alerting.ReadPrescale(m.Header.Get("Content-Type"), m.Data)
+			if err != nil || m.Header.Get("Content-Type") != contentType || m.Header.Get("ce-id") != e.ID {
+				t.Fatalf("%v: %s, headers %v", err, m.Data, m.Header)
+			}
+			if e.ExpiresAt.After(time.Now()) {
+				asked[e.ID], last = e.Action == alerting.ScaleOut, e.DesiredReplicas
+			}
 		}
-		if e.ExpiresAt.After(time.Now()) {
-			asked[e.ID], last = e.Action == alerting.ScaleOut, e.DesiredReplicas
-		}
-	}
+		got, err := os.ReadFile(calls)
+		return err == nil && strings.HasSuffix("\n"+string(got), "\n"+strconv.Itoa(last)+"\n")
+	})
 	m, err := answers.NextMsg(patience)
 	if err != nil {
 		t.Fatalf("no answer: %v\n%s", err, out.String())
@@ -105,10 +109,6 @@ func consumePrescale(t *testing.T, consumer string, binary bool, contentType str
 	if err := json.Unmarshal(m.Data, &answer); err != nil || !asked[answer.EventID] || answer.Stage != "ready" {
 		t.Errorf("answered %s, events %v (%v)", m.Data, asked, err)
 	}
-	await(t, "the last number to be scaled to", func() bool {
-		got, err := os.ReadFile(calls)
-		return err == nil && strings.HasSuffix("\n"+string(got), "\n"+strconv.Itoa(last)+"\n")
-	})
 	minute(now, 40)
 	minute(now.Add(time.Minute), 1) // which ends the one before
 	p.settle(t)
