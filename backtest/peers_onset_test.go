@@ -123,7 +123,7 @@ func judgeAlarm(event []bool, scores []float64) (w alarmWorth) {
 
 // alarmed writes the table of onset alarms.
 func alarmed(b *strings.Builder, onsets []onset) {
-	b.WriteString("\nOnset alarms of pools: P(the largest of minutes 15 to 30 exceeds the 90th percentile of the past), at every fifth minute " +
+	b.WriteString("\nOnset alarms of pools: P(the largest of minutes 15 to 30 exceeds the 90th percentile of the past), at every minute " +
 		"of the last third that is not above it already. Area under the ROC curve, and recall at 5 % false alarms; beside it what simple " +
 		"rules come to by their size at the same origins, and what two come to that know the future: the mean of the hour around the window, " +
 		"and of the window itself. A forecast of the level can hardly do better than the first, and one that does better than the second knows single minutes.\n" +
