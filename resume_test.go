@@ -23,9 +23,7 @@ func TestResume(t *testing.T) {
 	var journal []alerting.Decision
 	alerts := map[string]alerting.Alert{}
 	note := func(o *Output) {
-		for _, d := range o.Decisions {
-			journal = append(journal, d)
-		}
+		journal = append(journal, o.Decisions...)
 		for _, a := range o.Alerts {
 			if alerts[a.Identity()] = a; a.Resolved {
 				delete(alerts, a.Identity())
