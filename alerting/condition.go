@@ -335,8 +335,14 @@ func (d *Decision) load(r *ResourceEvidence, cfg Config) string {
 	return text
 }
 
-// share100 is a ratio that may exceed 1, for people; 1 is nothing special to it.
-func share100(p float64) string { return fmt.Sprintf("%.0f %%", 100*p) }
+// share100 is a ratio that may exceed 1, for people; 1 is nothing special to it, and nobody wants more than 10, or an infinite
+// one, in figures.
+func share100(p float64) string {
+	if p > 10 {
+		return "more than 1000 %"
+	}
+	return fmt.Sprintf("%.0f %%", 100*p)
+}
 
 // done says what was asked for, and when it helps.
 func done(d *Decision) string {
