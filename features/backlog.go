@@ -118,6 +118,9 @@ func (a *Aggregator) openLanes(lanes []lane, numbers []int32) {
 func (a *Aggregator) foldLane(l *lane) {
 	b := &a.backlog
 	for at := l.first; at != none; at = b.back[at] {
+		if next := b.back[at]; next != none { // again: the attempts of the other lanes may have driven it out
+			prefetch.Of(&b.waiting[next])
+		}
 		a.count(l.class, &b.waiting[at])
 	}
 }
