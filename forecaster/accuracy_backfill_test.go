@@ -1,0 +1,79 @@
+package forecaster
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// TestBackfillAccuracy prints what a back-fill is worth on the first day of public traces' pools: the loss of minutes 15 to
+// 30, and of the largest of them, with what came before the day taught, over that of a daemon that begins with it. The days
+// begin a third into each trace, or two thirds for FOREWARM_ACCURACY=check. Skipped, and set up, as TestAccuracy.
+func TestBackfillAccuracy(t *testing.T) {
+	part, dir := os.Getenv("FOREWARM_ACCURACY"), os.Getenv("FOREWARM_TRACES")
+	if part == "" || dir == "" {
+		t.Skip("set FOREWARM_ACCURACY to tune or check, and FOREWARM_TRACES, to score back-fills on traces")
+	}
+	const day, step = 24 * 60, 7
+	third := 1
+	if part == "check" {
+		third = 2
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-46s%-9s%7s%24s%24s%24s\n", "trace", "", "days", "first hours 0–6", "6–12", "12–24")
+	for _, s := range traceSeries(t, dir, os.Getenv("FOREWARM_ACCURACY_ONLY")) {
+		first := len(s.y) * third / 3 / day * day
+		if s.class != features.TotalClass || first < day || first+day > len(s.y) {
+			continue
+		}
+		past := max(0, first-int(maxBackfill/features.Minute))
+		f, key := New(Config{}), features.Key{Pool: "p", Class: features.TotalClass}
+		if err := f.Backfill(key, s.dim, time.Unix(60*(s.start+int64(past)), 0), s.y[past:first]); err != nil {
+			t.Fatal(err)
+		}
+		d := slices.IndexFunc(dimensions, func(d features.Dimension) bool { return d.Name == s.dim })
+		taught, cold := f.pool("p").total[d], newSeries(key, 0)
+		var losses [3][2]reference // by part of the day: taught, cold
+		for m := first; m < first+day-30; m++ {
+			for k, x := range []*series{taught, cold} {
+				x.push(s.start+int64(m), exactly(s.y[m]))
+				var said Forecast
+				if m%step == 0 && m-first >= minKnown && x.forecast(&said) {
+					losses[dayPart(m-first)][k].add(&said, s.y[m+15:m+31])
+				}
+			}
+		}
+		fmt.Fprintf(&b, "%-46s%-9s%7.1f", s.trace, s.dim, float64(first-past)/day)
+		for _, l := range losses {
+			fmt.Fprintf(&b, "%12.2f, %8.2f", l[0].Minutes/l[1].Minutes, l[0].Peak/l[1].Peak)
+		}
+		b.WriteByte('\n')
+	}
+	t.Logf("loss after a back-fill over that without, minutes 15–30 and the largest of them:\n%s", b.String())
+}
+
+func dayPart(minute int) int {
+	switch {
+	case minute < 6*60:
+		return 0
+	case minute < 12*60:
+		return 1
+	}
+	return 2
+}
+
+// add is the loss of what was said 15 to 30 minutes ahead.
+func (r *reference) add(said *Forecast, came []float64) {
+	most := slices.Max(came)
+	for _, level := range ScoredLevels {
+		for h, y := range came {
+			r.Minutes += Pinball(Levels[level], y, said.Minute[14+h][level])
+		}
+		r.Peak += Pinball(Levels[level], most, said.WindowMax[level])
+	}
+}
