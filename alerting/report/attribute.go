@@ -25,7 +25,7 @@ const mostlyLost = 0.5
 // explain splits the error of an episode.
 func (b *builder) explain(ctx context.Context, h History, pool string, s *stretch) (ErrorEpisode, error) {
 	e := ErrorEpisode{
-		Story: s.story, Start: b.time(s.from()), Minutes: s.to() - s.from() + 1, Attributed: len(s.points), Resource: s.resource, Horizon: horizonName(s.ahead),
+		Story: s.story, Start: b.time(s.from()), Minutes: s.to() - s.from(), Attributed: len(s.points), Resource: s.resource, Horizon: horizonName(s.ahead),
 		Parts: []ErrorPart{}, Drivers: []ErrorDriver{},
 	}
 	lossy, note, err := b.perceive(ctx, h, pool, s)

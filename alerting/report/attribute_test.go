@@ -34,6 +34,7 @@ type world struct {
 	decide         func(minute int, d *alerting.Decision)
 	seen           func(minute int) float64 // of demand, at the end of the minute
 	late           func(minute int) float64 // tokens of output handed out with a minute
+	every          int                      // minutes from one forecast, and decision, to the next
 }
 
 const worldMinutes, planted, plantedFor = 420, 300, 30
@@ -51,7 +52,7 @@ func usualKinds(m int) []kind {
 }
 
 func newWorld() *world {
-	return &world{came: usualKinds, foreseen: usualKinds, decide: func(int, *alerting.Decision) {}, seen: func(int) float64 { return 1 }, late: func(int) float64 { return 0 }}
+	return &world{every: 1, came: usualKinds, foreseen: usualKinds, decide: func(int, *alerting.Decision) {}, seen: func(int) float64 { return 1 }, late: func(int) float64 { return 0 }}
 }
 
 // plant changes what comes in the planted minutes.
@@ -117,7 +118,7 @@ func (w *world) Forecasts(_ context.Context, from, to time.Time, fn func(*foreca
 	for class := -1; class < len(usualKinds(0)); class++ {
 		for _, d := range features.Dimensions {
 			for origin := range worldMinutes {
-				if at := minute(origin); !d.Forecast || at.Before(from) || !at.Before(to) {
+				if at := minute(origin); !d.Forecast || origin%w.every != 0 || at.Before(from) || !at.Before(to) {
 					continue
 				}
 				y := func(h int) float64 { return w.seen(origin-1) * sumOf(w.foreseen(origin+h-1), d.Name, class) }
@@ -149,7 +150,7 @@ var capacities = map[string]float64{features.DimPrefill: 3500, features.DimDecod
 
 func (w *world) Decisions(_ context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
 	for m := range worldMinutes {
-		if at := minute(m); at.Before(from) || !at.Before(to) {
+		if at := minute(m); m%w.every != 0 || at.Before(from) || !at.Before(to) {
 			continue
 		}
 		d := alerting.Decision{
@@ -263,6 +264,33 @@ func TestPlantedErrors(t *testing.T) {
 	}
 	if errors := reconcile(t, newWorld(), 150, worldMinutes).Pools[0].Errors; len(errors) != 0 {
 		t.Errorf("without anything planted: %v", errors)
+	}
+}
+
+// TestErrorsAtAnyCadence: whoever forecasts less often is told of the same errors, about as long and as large.
+func TestErrorsAtAnyCadence(t *testing.T) {
+	at := func(every int) map[string]LargeErrors {
+		w := newWorld()
+		w.every = every
+		w.plant(func(k []kind) { k[0].requests *= 1.3; k[1].requests *= 1.3; k[2].requests *= 1.3 })
+		found := map[string]LargeErrors{}
+		for _, c := range reconcile(t, w, 150, worldMinutes).Pools[0].LargeErrors {
+			found[c.Resource+" at "+c.Horizon] = c
+		}
+		return found
+	}
+	each := at(1)
+	if len(each) == 0 || each[features.DimPrefill+" at 15"].Episodes != 1 {
+		t.Fatalf("%v", each)
+	}
+	for _, every := range []int{3, 5, 15} {
+		for key, c := range at(every) {
+			want := each[key]
+			if c.Episodes != want.Episodes || math.Abs(float64(c.Minutes-want.Minutes)) > float64(every) ||
+				math.Abs(float64(c.Size-want.Size)) > float64(every)*float64(want.Size)/float64(max(want.Minutes, 1)) {
+				t.Errorf("every %d minutes, %s: %+v, and each minute %+v", every, key, c, want)
+			}
+		}
 	}
 }
 

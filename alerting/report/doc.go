@@ -93,10 +93,13 @@
 // from the hour of m on, what was learned afterwards; believed was that of the decision standing at o. due is what would be
 // ready had each replica taken the lag believed at o: the least, over the minutes m − lag … m, of Ready + Pending, in active
 // mode or of Desired where that is more; where no replica reports it is Ready. What has no capacity has no utilisation:
-// prefill of a disaggregated pool, whose replicas of that role are not reported. A difference is large from 0.1 on, and from
+// prefill of a disaggregated pool, whose replicas of that role are not reported. A forecast stands for as many
+// minutes from its own on as there are to the next of its kind, by the median, so that a configuration that forecasts less
+// often finds the same errors. A difference is large from 0.1 on, and from
 // two standard deviations, 1.4826 times the median absolute deviation of all of that resource and horizon; large ones of one
-// sign, no further apart than Options.Merge (a window by its last minute), are one episode if they sum up to 0.5 or more.
-// All are counted, and the size of one is Σ|difference|. The largest of the episodes not yet in a story makes one, with those
+// sign, what they stand for no further apart than Options.Merge (a window by its last minute), are one episode if Σ|difference|
+// over the minutes that they stand for is 0.5 or more, such as 20 points for two and a half minutes.
+// All are counted, and that sum is the size of one. The largest of the episodes not yet in a story makes one, with those
 // of the same sign that overlap it or are no further apart than Options.Merge, of whatever resource and horizon; of a story the one nearest to the headline horizon is
 // told, the largest among equals. 500 episodes of a report, as they come in stories, are explained, in equal shares for its pools but
 // 20 of each. Of more than 240 forecasts 240 are looked at. An episode's Forecast and Actual are Σ load over Σ

@@ -21,7 +21,8 @@ const (
 	minutesAttributed = 240
 	// leastError is the utilisation by which a large error is off at least.
 	leastError = 0.1
-	// leastSize is the sum of errors, over the minutes of an episode, from which it is more than a restless minute.
+	// leastSize is the sum of errors, over the minutes that the forecasts of an episode stand for, from which it is more than
+	// a restless minute.
 	leastSize = 0.5
 	// farOff is by how many standard deviations of the usual error it is off.
 	farOff = 2
@@ -115,18 +116,20 @@ func (p *point) error() float64 { return p.of[actual].utilisation() - p.of[forec
 type stretch struct {
 	resource string
 	ahead    int
+	step     int // minutes that each forecast stands for
 	story    int
 	points   []point
-	size     float64 // Σ|error|
+	size     float64 // Σ|error| · step
 	high     bool    // more came than was forecast
 }
 
+// The minutes that a stretch stands for are [from, to).
 func (s *stretch) from() int { return s.points[0].minute }
-func (s *stretch) to() int   { return s.points[len(s.points)-1].minute }
+func (s *stretch) to() int   { return s.points[len(s.points)-1].minute + s.step }
 
 // near says whether two stretches overlap, or are no further than so many minutes apart.
 func (s *stretch) near(o *stretch, apart int) bool {
-	return s.from()-o.to()-1 <= apart && o.from()-s.to()-1 <= apart
+	return s.from()-o.to() <= apart && o.from()-s.to() <= apart
 }
 
 // wrong is what of a pool was forecast wrongly: the errors that are explained, and what classes were forecast to ask for
@@ -263,34 +266,49 @@ func (b *builder) errors(ctx context.Context, h History, pool string) ([]ErrorEp
 	return out, nil
 }
 
-// stretches are the runs of large errors of one resource at one horizon: of one sign, no further apart than Options.Merge.
+// stretches are the runs of large errors of one resource at one horizon: of one sign, the minutes that they stand for no
+// further apart than Options.Merge.
 func (b *builder) stretches(pool, resource string, ahead int) (count LargeErrors, out []*stretch) {
 	all := b.pointsOf(pool, resource, ahead)
 	offs := make([]float64, len(all))
 	for i := range all {
 		offs[i] = all[i].error()
 	}
-	large := max(leastError, farOff*perMAD*deviation(offs))
+	large, step := max(leastError, farOff*perMAD*deviation(offs)), spacing(all)
 	for i := range all {
 		p := all[i]
 		if math.Abs(offs[i]) < large {
 			continue
 		}
 		n := len(out) - 1
-		if n < 0 || time.Duration(p.settled-out[n].points[len(out[n].points)-1].settled-1)*features.Minute > b.options.Merge || out[n].high != (offs[i] > 0) {
-			out = append(out, &stretch{resource: resource, ahead: ahead, high: offs[i] > 0})
+		if n < 0 || time.Duration(p.settled-out[n].points[len(out[n].points)-1].settled-step)*features.Minute > b.options.Merge || out[n].high != (offs[i] > 0) {
+			out = append(out, &stretch{resource: resource, ahead: ahead, step: step, high: offs[i] > 0})
 			n++
 		}
 		out[n].points = append(out[n].points, p)
-		out[n].size += math.Abs(offs[i])
+		out[n].size += math.Abs(offs[i]) * float64(step)
 	}
 	out = slices.DeleteFunc(out, func(s *stretch) bool { return s.size < leastSize })
 	count = LargeErrors{Resource: resource, Horizon: horizonName(ahead), Forecasts: len(all), Large: Number(large), Episodes: len(out)}
 	for _, s := range out {
-		count.Minutes += len(s.points)
+		count.Minutes += len(s.points) * step
 		count.Size += Number(s.size)
 	}
 	return count, out
+}
+
+// spacing is how many minutes a forecast stands for: those from one to the next, the median of them where some are missing
+// (the upper one of two).
+func spacing(all []point) int {
+	if len(all) < 2 {
+		return 1
+	}
+	apart := make([]int, len(all)-1)
+	for i := range apart {
+		apart[i] = all[i+1].settled - all[i].settled
+	}
+	slices.Sort(apart)
+	return apart[len(apart)/2]
 }
 
 // deviation is the median absolute deviation from the median.

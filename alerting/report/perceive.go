@@ -30,7 +30,7 @@ func (b *builder) perceive(ctx context.Context, h History, pool string, s *stret
 	looked, of := s.points, b.supplied(pool, s.resource)
 	supply, usual := of.minutes, of.usual
 	demand := b.observed[b.totalOf(pool, s.resource)]
-	late, err := b.lateShare(ctx, h, pool, s.resource, demand, s.from(), s.to()+1)
+	late, err := b.lateShare(ctx, h, pool, s.resource, demand, s.from(), s.to())
 	if err != nil {
 		return false, "", err
 	}

@@ -299,8 +299,8 @@ type LargeErrors struct {
 	Forecasts int    `json:"forecasts"` // of which all is known that utilisation takes
 	Large     Number `json:"large"`     // from which difference of utilisation on one is large
 	Episodes  int    `json:"episodes"`
-	Minutes   int    `json:"minutes"` // forecasts in them that were far off
-	Size      Number `json:"size"`    // Σ|difference| over these
+	Minutes   int    `json:"minutes"` // that the forecasts in them stand for that were far off
+	Size      Number `json:"size"`    // Σ|difference| over these minutes
 
 	Explained     int    `json:"explained"`      // episodes that Pool.Errors has; the others are smaller
 	ExplainedSize Number `json:"explained_size"` // of Size, theirs
@@ -312,7 +312,7 @@ type LargeErrors struct {
 type ErrorEpisode struct {
 	Story      int       `json:"story"` // errors of one sign at about the same time are one, the first of which is told
 	Start      time.Time `json:"start"`
-	Minutes    int       `json:"minutes"`    // from the first to the last
+	Minutes    int       `json:"minutes"`    // from the first to the last that its forecasts stand for
 	Attributed int       `json:"attributed"` // forecasts that the figures are of
 	Resource   string    `json:"resource"`
 	Horizon    string    `json:"horizon"` // minutes ahead, or forecaster.HorizonWindowMax

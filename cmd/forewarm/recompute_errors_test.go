@@ -38,7 +38,8 @@ func (x *recomputed) errors(p *report.Pool) {
 		for _, horizon := range storedHorizons {
 			all := x.heldAgainst(resource, horizon)
 			large := x.large(all)
-			episodes := farOff(all, large)
+			step := spacing(all)
+			episodes := farOff(all, large, step)
 			i := slices.IndexFunc(p.LargeErrors, func(c report.LargeErrors) bool { return c.Resource == resource && c.Horizon == horizon })
 			if i < 0 {
 				x.Errorf("large errors of %s at %s are not counted", resource, horizon)
@@ -50,7 +51,7 @@ func (x *recomputed) errors(p *report.Pool) {
 			minutes, size := 0, 0.0
 			for _, e := range episodes {
 				for j := range e {
-					minutes, size = minutes+1, size+math.Abs(e[j].off())
+					minutes, size = minutes+int(step), size+math.Abs(e[j].off())*float64(step)
 				}
 			}
 			x.count(what+"forecasts", c.Forecasts, len(all))
@@ -61,7 +62,7 @@ func (x *recomputed) errors(p *report.Pool) {
 			x.count(what+"explained", c.Explained, len(episodes)) // the farm has fewer than are explained at most
 			x.same(what+"explained size", c.ExplainedSize, size)
 			for _, e := range episodes {
-				x.episode(p, resource, horizon, e)
+				x.episode(p, resource, horizon, e, step)
 				explained++
 			}
 		}
@@ -94,7 +95,7 @@ func (x *recomputed) stories(p *report.Pool) {
 }
 
 // episode finds the explained error of an episode, and sees what it says of the whole and of its causes.
-func (x *recomputed) episode(p *report.Pool, resource, horizon string, all []heldAgainst) {
+func (x *recomputed) episode(p *report.Pool, resource, horizon string, all []heldAgainst, step int64) {
 	from, to := all[0].minute, all[len(all)-1].minute
 	i := slices.IndexFunc(p.Errors, func(e report.ErrorEpisode) bool {
 		return e.Resource == resource && e.Horizon == horizon && e.Start.Unix()/60 == from
@@ -105,7 +106,7 @@ func (x *recomputed) episode(p *report.Pool, resource, horizon string, all []hel
 	}
 	e := &p.Errors[i]
 	what := resource + " at " + horizon + e.Start.Format(" 15:04: ")
-	x.count(what+"minutes", e.Minutes, int(to-from)+1)
+	x.count(what+"minutes", e.Minutes, int(to-from+step))
 	if most := 240; len(all) > most {
 		x.Fatalf("%sof more than %d minutes some are left out: choose a shorter one", what, most)
 	}
@@ -217,15 +218,24 @@ func (x *recomputed) sums(class, dimension, horizon string, all []heldAgainst) (
 	return of
 }
 
-// farOff are the episodes: of one sign, by no more than ten minutes apart, that sum up to a half.
-func farOff(all []heldAgainst, large float64) (episodes [][]heldAgainst) {
+// spacing is the minutes that a forecast stands for: until the next, by the median.
+func spacing(all []heldAgainst) int64 {
+	var apart []float64
+	for i := 1; i < len(all); i++ {
+		apart = append(apart, float64(all[i].settled-all[i-1].settled))
+	}
+	return int64(median(apart))
+}
+
+// farOff are the episodes: of one sign, by no more than ten minutes apart, that sum up to half a minute's capacity.
+func farOff(all []heldAgainst, large float64, step int64) (episodes [][]heldAgainst) {
 	for _, h := range all {
 		if math.Abs(h.off()) < large {
 			continue
 		}
 		if n := len(episodes); n > 0 {
 			last := episodes[n-1][len(episodes[n-1])-1]
-			if h.settled-last.settled-1 <= 10 && (h.off() > 0) == (last.off() > 0) {
+			if h.settled-last.settled-step <= 10 && (h.off() > 0) == (last.off() > 0) {
 				episodes[n-1] = append(episodes[n-1], h)
 				continue
 			}
@@ -235,7 +245,7 @@ func farOff(all []heldAgainst, large float64) (episodes [][]heldAgainst) {
 	return slices.DeleteFunc(episodes, func(e []heldAgainst) bool {
 		size := 0.0
 		for i := range e {
-			size += math.Abs(e[i].off())
+			size += math.Abs(e[i].off()) * float64(step)
 		}
 		return size < .5
 	})
