@@ -34,7 +34,9 @@ type grid struct {
 	Class       string   // of the style sheet
 	Head        []string // right-aligned where it begins with ">"
 	Rows        [][]string
-	States      []state // of the rows, where they have one
+	States      []state  // of the rows, where they have one
+	Below       []string // what the rows refer to as notes, from 1 on
+	YAML        string   // to paste
 }
 
 // Heads are the columns' names, and whether they are right-aligned.
@@ -284,7 +286,7 @@ func (p *Pool) view(outline bool) poolView {
 	if !outline {
 		v.Charts = p.charts()
 	}
-	for _, g := range []grid{p.suggested(), p.episodes(), p.causes(), p.provided(), p.assumed(), p.drifted(), p.scores(), p.rivals(), p.classes()} {
+	for _, g := range []grid{p.suggested(), p.episodes(), p.causes(), p.provided(), p.assumed(), p.drifted(), p.scores(), p.rivals(), p.classes(), p.tried()} {
 		if (len(g.Rows) > 0 || g.Head == nil && g.Note != "") && (!outline || g.Title == "What to change" || g.Title == "Saturations") {
 			v.Grids = append(v.Grids, g)
 		}
@@ -297,20 +299,6 @@ func times(n int) string {
 		return "once"
 	}
 	return fmt.Sprintf("%d times", n)
-}
-
-func (p *Pool) suggested() grid {
-	g := grid{Title: "What to change", Note: cmp.Or(p.SuggestionsTried, "Each change was tried on the period's own data, all else as it was."),
-		Head: []string{"key", "now", "better", "why", ">saturated minutes", ">GPU-hours", ">scale actions", "how this is known"}}
-	for _, s := range p.Suggestions {
-		e := &s.Expected
-		g.Rows = append(g.Rows, []string{s.Key, s.From, s.To, s.Why, arrow(e.SaturatedMinutesBefore, e.SaturatedMinutesAfter), arrow(e.GPUHoursBefore, e.GPUHoursAfter),
-			arrow(e.ScaleActionsBefore, e.ScaleActionsAfter), s.found()})
-	}
-	if len(g.Rows) == 0 { // what was tried in vain is told without a table
-		g.Head, g.Note = nil, p.SuggestionsTried
-	}
-	return g
 }
 
 func arrow(before, after Number) string { return quantity(before, "") + " → " + quantity(after, "") }

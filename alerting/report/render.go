@@ -44,6 +44,7 @@ func WriteMarkdown(w io.Writer, r *Report) error {
 		drifted(&b, r)
 		totals(&b, r)
 		gaps(&b, r)
+		tried(&b, r)
 		details(&b, r)
 	}
 	_, err := io.WriteString(w, b.String())

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forewarm/forewarm/forecaster"
@@ -109,7 +110,18 @@ func week() *Report {
 				{Name: "kv_per_replica", Unit: "tokens", Stated: 1e6, Used: 1e6, Learned: nan, Off: nan, AgeDays: nan, Note: "nothing in the period told"},
 			},
 			Suggestions: []Suggestion{{Key: "pools[llama-70b].warmup.p50", From: "5m", To: "8m", Why: "Replicas took 8.2 min to become ready.",
-				Expected: Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 6, GPUHoursBefore: 5443, GPUHoursAfter: 5510, ScaleActionsBefore: 61, ScaleActionsAfter: 58}, How: "run again on the period's demand"}},
+				Expected: Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 6, GPUHoursBefore: 5443, GPUHoursAfter: 5510, ScaleActionsBefore: 61, ScaleActionsAfter: 58}, How: "7 days run again with both settings.",
+				Note: "In sample: these days chose it, and the next may differ."},
+				{Key: "decision.cooldown", From: "15m", To: "5m", Why: "Replicas were kept that were not missed later.",
+					Expected: Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 14, GPUHoursBefore: 5443, GPUHoursAfter: 5120, ScaleActionsBefore: 61, ScaleActionsAfter: 90},
+					How:      "7 days run again with both settings.", Note: "The key is that of all pools, the effect that on this one. In sample: these days chose it, and the next may differ."},
+				{Key: "classify.rules", From: "x, y apart", To: `[{class: rare, override: true, pool: [llama-70b], given: [x, y]}]`, Why: "Each has less than 1 % of the tokens, and together they are forecast no worse as one.",
+					Expected: Effect{Forecast: &ForecastEffect{"tokens/s", 12.1, 11.9, 20.3, 20.1, 400, 200}}, How: "7 days forecast again both ways.", Note: "Put before other rules."},
+				{Key: "classify.rules", From: "agent as one", To: `[{class: agent-acme, override: true, pool: [llama-70b], given: [agent], tenant: [acme]}]`, Why: "Tenant acme behaves unlike the rest of agent.",
+					Expected: Effect{Forecast: &ForecastEffect{"tokens/s", 80, 70, 120, 100, 200, 400}}, How: "7 days forecast again both ways.", Note: "Put before other rules. In sample: these days chose it, and the next may differ."}},
+			Tried: []Tried{{"pools[llama-70b].quantile", "0.9", "0.95", Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 9, GPUHoursBefore: 5443, GPUHoursAfter: 6010, ScaleActionsBefore: 61, ScaleActionsAfter: 60}, false},
+				{"decision.cooldown", "15m", "5m", Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 14, GPUHoursBefore: 5443, GPUHoursAfter: 5120, ScaleActionsBefore: 61, ScaleActionsAfter: 90}, true}},
+			TriedHow: "Seven days were run again in a fluid simulation.",
 		},
 		{Pool: "silent", SuggestionsTried: "No change was tried: no demand of the pool is kept.", Data: Data{Minutes: 10080, Decided: 10079}, Saturation: Saturation{Probability: .5, LeadMinutes: nan},
 			Decisions: Decisions{Mode: "active", Ticks: 10079, Stale: 10079, Hold: 10079}},
@@ -165,6 +177,28 @@ func TestRendering(t *testing.T) {
 	b.Reset()
 	if err := WriteMarkdown(&b, long); err != nil || !strings.Contains(b.String(), "12 more are in the JSON") {
 		t.Errorf("a long list is not cut (%v)", err)
+	}
+}
+
+// TestSettings: what is to be pasted says what is suggested.
+func TestSettings(t *testing.T) {
+	var got struct {
+		Pools []struct {
+			Name     string
+			Quantile float64
+			Warmup   struct{ P50 string }
+		}
+		Decision struct{ Cooldown string }
+		Classify struct{ Rules []struct{ Class string } }
+	}
+	p := week().Pools[0]
+	p.Suggestions = append(p.Suggestions, Suggestion{Key: "pools[llama-70b].quantile", To: "0.99"})
+	if err := yaml.Unmarshal([]byte(p.settings()), &got); err != nil {
+		t.Fatalf("%v in\n%s", err, p.settings())
+	}
+	if len(got.Pools) != 1 || got.Pools[0].Name != "llama-70b" || got.Pools[0].Warmup.P50 != "8m" || got.Pools[0].Quantile != .99 || got.Decision.Cooldown != "5m" ||
+		len(got.Classify.Rules) != 2 || got.Classify.Rules[1].Class != "agent-acme" {
+		t.Errorf("%+v is read from\n%s", got, p.settings())
 	}
 }
 

@@ -5,45 +5,6 @@ import (
 	"strings"
 )
 
-// suggested lists what would have done better.
-func suggested(b *strings.Builder, r *Report) {
-	var rows [][]string
-	var tried []string
-	for i := range r.Pools {
-		if text := r.Pools[i].SuggestionsTried; text != "" {
-			tried = append(tried, strings.ReplaceAll(r.Pools[i].Pool, "\n", " ")+": "+text)
-		}
-		for _, s := range r.Pools[i].Suggestions {
-			e := &s.Expected
-			rows = append(rows, []string{s.Key, s.From, s.To, s.Why, quantity(e.SaturatedMinutesBefore, "") + " → " + quantity(e.SaturatedMinutesAfter, ""),
-				quantity(e.GPUHoursBefore, "") + " → " + quantity(e.GPUHoursAfter, ""), quantity(e.ScaleActionsBefore, "") + " → " + quantity(e.ScaleActionsAfter, ""), s.found()})
-		}
-	}
-	if len(rows)+len(tried) > 0 {
-		b.WriteString("\n## Suggested changes\n")
-	}
-	if len(rows) > 0 {
-		table(b, []string{"key", ">from", ">to", "why", ">saturated minutes", ">GPU-hours", ">scaling actions", "how that was found"}, rows)
-	}
-	for _, text := range tried {
-		b.WriteString("\n" + text + "\n")
-	}
-}
-
-// found says what else a change does, and how that is known.
-func (s *Suggestion) found() string {
-	var parts []string
-	if f := s.Expected.Forecast; f != nil {
-		parts = append(parts, fmt.Sprintf("%s, of their maximum %s; %d → %d stored series.", f.loss(), arrow(f.WindowBefore, f.WindowAfter), f.SeriesBefore, f.SeriesAfter))
-	}
-	for _, text := range []string{s.How, s.Note} {
-		if text != "" {
-			parts = append(parts, text)
-		}
-	}
-	return strings.Join(parts, " ")
-}
-
 // loss is what forecasts cost, before and after.
 func (f *ForecastEffect) loss() string {
 	return fmt.Sprintf("Pinball loss of minutes 15 to 30 ahead %s %s", arrow(f.MinutesBefore, f.MinutesAfter), f.Unit)

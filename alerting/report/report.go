@@ -42,6 +42,9 @@ type Pool struct {
 	Suggestions []Suggestion   `json:"suggestions"`  // filled by who can run the period again; none is no advice
 	// SuggestionsTried says what changes were tried, and when one is suggested; "" when nobody tried.
 	SuggestionsTried string `json:"suggestions_tried,omitempty"`
+	// Tried is the same change by change, and TriedHow how that was done, for the Markdown and the page.
+	Tried    []Tried `json:"-"`
+	TriedHow string  `json:"-"`
 
 	Timeline *Timeline `json:"timeline"` // null when neither capacity nor forecasts are known
 }
@@ -379,6 +382,13 @@ type Suggestion struct {
 	Expected Effect `json:"expected"`
 	How      string `json:"how"`  // how Expected was obtained
 	Note     string `json:"note"` // where evidence is thin; "" where it is not
+}
+
+// Tried is a change that was tried, with what it did.
+type Tried struct {
+	Key, From, To string
+	Expected      Effect
+	Suggested     bool
 }
 
 // Effect is what a change does when the period is run again on its own data, all else equal.

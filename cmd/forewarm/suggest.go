@@ -79,6 +79,7 @@ func (p *attempt) run(ctx context.Context, cfg *forewarm.Config, perClass int, t
 	unknown := report.Number(math.NaN())
 	now := report.Effect{SaturatedMinutesBefore: unknown, SaturatedMinutesAfter: unknown, GPUHoursBefore: unknown, GPUHoursAfter: unknown, ScaleActionsBefore: unknown, ScaleActionsAfter: unknown}
 	to.SuggestionsTried = "No change of decisions was tried: " + p.past.why + "."
+	to.TriedHow = to.SuggestionsTried
 	if p.trials != nil {
 		days, err := backtest.Rerun(ctx, &p.past.Past, p.trials.arms, suggestSeed, w.part(len(p.past.Demand)))
 		if err != nil {
@@ -89,7 +90,8 @@ func (p *attempt) run(ctx context.Context, cfg *forewarm.Config, perClass int, t
 		for _, c := range chosen {
 			to.Suggestions = append(to.Suggestions, p.past.suggestion(c, days[c.judged[0]], days[c.judged[1]]))
 		}
-		to.SuggestionsTried = p.trials.tried(len(chosen), days) + p.past.how(objective, len(days[inForce]), len(p.trials.list))
+		to.Tried, to.TriedHow = p.trials.each(chosen, days), p.past.how(objective, len(days[inForce]), len(p.trials.list))
+		to.SuggestionsTried = p.trials.tried(len(chosen), days) + to.TriedHow
 		now = effect(days[inForce], days[inForce])
 	}
 	if p.past.classes == nil {
@@ -147,7 +149,7 @@ const suggestSeed = 1
 func (p *pastPool) suggestion(t *trial, before, after []backtest.Account) report.Suggestion {
 	s := report.Suggestion{
 		Key: t.key, From: t.from, To: t.to, Why: t.why, Expected: effect(before, after),
-		How:  fmt.Sprintf("%s run again with both settings; how, and when a change is suggested, is said with what was tried.", count(len(before), "day")),
+		How:  fmt.Sprintf("%s run again with both settings.", count(len(before), "day")),
 		Note: t.note + "In sample: these days chose it, and the next may differ.",
 	}
 	if p.lags < fewestLags {

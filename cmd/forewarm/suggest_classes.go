@@ -217,7 +217,9 @@ func (d *division) String() string {
 // pool's replicas came to, on which classes have no effect.
 func (p *pastClasses) tryClasses(ctx context.Context, list []*division, left string, rules []features.Rule, perClass int, before report.Effect, to *report.Pool, w *work) error {
 	if len(list) == 0 {
-		to.SuggestionsTried += " No class rule was tried: that takes two days after one that models learn from, and two classes with less than 1 % of the pool's tokens each, or a tenant with 20 to 80 % of a class."
+		none := " No class rule was tried: that takes two days after one that models learn from, and two classes with less than 1 % of the pool's tokens each, or a tenant with 20 to 80 % of a class."
+		to.SuggestionsTried += none
+		to.TriedHow += none
 		return nil
 	}
 	tried, chosen := make([]string, len(list)), 0
@@ -226,20 +228,35 @@ func (p *pastClasses) tryClasses(ctx context.Context, list []*division, left str
 		if d.Division, err = backtest.Regroup(ctx, &d.parts, w.part(d.series())); err != nil {
 			return err
 		}
-		if tried[i] = d.String(); d.better(len(list)) {
-			to.Suggestions = append(to.Suggestions, p.regrouped(d, rules, perClass, before))
+		s := p.regrouped(d, rules, perClass, before)
+		x := report.Tried{Key: s.Key, From: s.From, To: d.becomes(), Expected: s.Expected, Suggested: d.better(len(list))}
+		if x.Suggested {
+			to.Suggestions = append(to.Suggestions, s)
 			chosen++
 		}
+		tried[i], to.Tried = d.String(), append(to.Tried, x)
 	}
 	none := ""
 	if chosen == 0 {
 		none = " None is suggested."
 	}
-	to.SuggestionsTried += fmt.Sprintf(" Of classes, with the pinball loss in tokens/s of what they add up to, minutes 15 to 30 ahead: %s%s.%s"+
-		" Rare classes are suggested as one where that is no worse in either half, a tenant apart where that saves 2 %% in all, something in both halves, and in 95 %% of bootstrap draws of days, corrected for %s."+
-		" The pool's total has a forecast of its own, so that classes move neither it nor replicas. Not tried: parts by prompt length, for of lengths a history keeps quantiles, and not the tokens of the calls beyond one.",
-		strings.Join(tried, "; "), left, none, count(len(list), "trial"))
+	how := " Rare classes are suggested as one where that is no worse in either half, a tenant apart where that saves 2 % in all, something in both halves, and in 95 % of bootstrap draws of days, corrected for " +
+		count(len(list), "trial") + "." +
+		" The pool's total has a forecast of its own, so that classes move neither it nor replicas. Not tried: parts by prompt length, for of lengths a history keeps quantiles, and not the tokens of the calls beyond one."
+	to.SuggestionsTried += fmt.Sprintf(" Of classes, with the pinball loss in tokens/s of what they add up to, minutes 15 to 30 ahead: %s%s.%s", strings.Join(tried, "; "), left, none) + how
+	to.TriedHow += how
+	if left != "" {
+		to.TriedHow += " There are " + strings.Trim(left, " ()") + "."
+	}
 	return nil
+}
+
+// becomes says what a division makes of classes.
+func (d *division) becomes() string {
+	if d.merge {
+		return "as one"
+	}
+	return "tenant " + d.others[0] + " apart"
 }
 
 // regrouped is the suggestion of a division.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -169,6 +170,15 @@ func (t *trials) tried(chosen int, days [][]backtest.Account) string {
 	}
 	b.WriteString(". Not tried: reserves. ")
 	return b.String()
+}
+
+// each is every change with what it did.
+func (t *trials) each(chosen []*trial, days [][]backtest.Account) (all []report.Tried) {
+	for i := range t.list {
+		x := &t.list[i]
+		all = append(all, report.Tried{Key: x.key, From: x.from, To: x.to, Expected: effect(days[x.judged[0]], days[x.judged[1]]), Suggested: slices.Contains(chosen, x)})
+	}
+	return all
 }
 
 // objective is what the configuration says that a minute short of a replica is worth.
