@@ -221,11 +221,8 @@ func (p *Pool) advice() string {
 		return text + "."
 	case p.Data.Observed == 0:
 		return "Find out why no telemetry comes."
-	case s.Missed+s.Late > 0 && p.worst() != nil:
-		e := p.worst()
-		return fmt.Sprintf("Look at %s: %s came to %s of capacity where %s was forecast, for %s.", day(e.Start), resource(e.Resource), percent(e.Actual), percent(e.Forecast), e.because(1))
 	case s.Missed+s.Late > 0:
-		return "Look at the saturations that were late or missed."
+		return p.lookAt()
 	case 10*p.Data.Observed < 9*p.Data.Minutes:
 		return fmt.Sprintf("Mend telemetry: %s of the minutes are not known.", percent(1-Number(p.Data.Observed)/Number(p.Data.Minutes)))
 	case s.False > s.InTime+s.Averted:
@@ -253,14 +250,46 @@ func (p *Pool) beyondNeed() Number {
 	return v.Over.ReplicaHours / v.Paid.ReplicaHours
 }
 
-// worst is the largest error that came as more than was forecast, of those that are told; nil when none is attributed.
-func (p *Pool) worst() (worst *ErrorEpisode) {
-	for _, s := range p.stories() {
-		if e := &s[0]; len(e.Parts) > 0 && e.Error > 0 && (worst == nil || larger(e, worst) < 0) {
-			worst = e
+// lookAt tells of the saturation that was missed or late by most, of those whose error is explained where there is one.
+func (p *Pool) lookAt() string {
+	var worst *Episode
+	var why *ErrorEpisode
+	for i := range p.Saturation.Episodes {
+		x := &p.Saturation.Episodes[i]
+		if x.Outcome != Missed && x.Outcome != Late {
+			continue
+		}
+		e := p.errorAt(x)
+		if worst == nil || why == nil && e != nil || (why != nil) == (e != nil) && x.lacked() > worst.lacked() {
+			worst, why = x, e
 		}
 	}
-	return worst
+	if worst == nil {
+		return "Look at the saturations that were late or missed."
+	}
+	text := fmt.Sprintf("Look at %s: %s rose to %s of capacity, and that was %s", day(worst.Start), resource(worst.Resource), percent(worst.Utilisation),
+		map[Outcome]string{Missed: "not announced", Late: "announced late"}[worst.Outcome])
+	if why == nil {
+		return text + "."
+	}
+	return fmt.Sprintf("%s: over %s %s came where %s was forecast, for %s.", text, count(why.Minutes, "minute"), percent(why.Actual), percent(why.Forecast), why.because(1))
+}
+
+// lacked is the capacity that a saturation lacked at most, in minutes of what was ready.
+func (e *Episode) lacked() Number { return (e.Utilisation - 1) * Number(e.Minutes) }
+
+// errorAt is the error of a saturation's resource that came as more than was forecast when it began, the nearest to the
+// headline's horizon; nil without one.
+func (p *Pool) errorAt(x *Episode) (found *ErrorEpisode) {
+	for i := range p.Errors {
+		e := &p.Errors[i]
+		lasted := time.Duration(e.Minutes) * time.Minute
+		if e.Resource == x.Resource && e.Error > 0 && len(e.Parts) > 0 && !x.Start.Before(e.Start) && x.Start.Before(e.Start.Add(lasted)) &&
+			(found == nil || larger(e, found) < 0) {
+			found = e
+		}
+	}
+	return found
 }
 
 // brief is what a change does, in a clause.
@@ -281,7 +310,7 @@ func (p *Pool) view(outline bool) poolView {
 	v.Facts = fmt.Sprintf("Demand is known for %d of %d minutes; a decision stood in %d, mode %s. Asked for another number of replicas %s, most %d; most ready %d.",
 		p.Data.Observed, p.Data.Minutes, p.Data.Decided, cmp.Or(d.Mode, unknown), times(d.Actions), d.PeakDesired, d.PeakReady)
 	if p.Data.LongestGap > 0 {
-		v.Facts += fmt.Sprintf(" The longest gap lasted %d minutes.", p.Data.LongestGap)
+		v.Facts += fmt.Sprintf(" The longest gap lasted %s.", lasting(p.Data.LongestGap))
 	}
 	if !outline {
 		v.Charts = p.charts()
@@ -325,7 +354,14 @@ func leftOut(n int, noun string) string {
 
 func (p *Pool) causes() grid {
 	rows, note := p.whyWrong()
-	return grid{Title: "Why forecasts were wrong", Class: "why", Note: whyNote + " " + note, Head: slices.Clone(storyHead), Rows: rows}
+	head := slices.Clone(storyHead)
+	if !slices.ContainsFunc(rows, func(row []string) bool { return row[len(row)-1] != "" }) { // no notes
+		head = head[:len(head)-1]
+		for i := range rows {
+			rows[i] = rows[i][:len(head)]
+		}
+	}
+	return grid{Title: "Why forecasts were wrong", Class: "why", Note: whyNote + " " + note, Head: head, Rows: rows}
 }
 
 // whyNote says how to read a table of errors.
@@ -358,9 +394,9 @@ func (p *Pool) provided() grid {
 }
 
 func (p *Pool) assumed() grid {
-	g := grid{Title: "What decisions rest on", Head: []string{"assumption", ">stated", ">used", ">learned", ">off by", ">confirmed, days ago", "note"}}
+	g := grid{Title: "What decisions rest on", Head: []string{"assumption", ">stated", ">used", ">learned", ">off by", ">age of evidence", "note"}}
 	for _, a := range p.Assumptions {
-		g.Rows = append(g.Rows, []string{strings.ReplaceAll(a.Name, "_", " "), quantity(a.Stated, a.Unit), quantity(a.Used, a.Unit), quantity(a.Learned, a.Unit), signed(a.Off), quantity(a.AgeDays, ""), a.Note})
+		g.Rows = append(g.Rows, []string{strings.ReplaceAll(a.Name, "_", " "), quantity(a.Stated, a.Unit), quantity(a.Used, a.Unit), quantity(a.Learned, a.Unit), signed(a.Off), a.age(), a.Note})
 		off := held
 		if math.Abs(float64(a.Off)) > .15 {
 			off = watch
@@ -373,6 +409,9 @@ func (p *Pool) assumed() grid {
 func (p *Pool) drifted() grid {
 	g := grid{Title: "First and second half", Head: []string{"dimension", ">ahead (min)", ">error", ">bias", ">50 % held", ">90 % held"}}
 	for _, d := range p.Drift {
+		if d.oneSided() {
+			continue
+		}
 		g.Rows = append(g.Rows, []string{resource(d.Dimension), d.Horizon, percent(d.First.WAPE) + " → " + percent(d.Second.WAPE), signed(d.First.Bias) + " → " + signed(d.Second.Bias),
 			percent(d.First.Q50) + " → " + percent(d.Second.Q50), percent(d.First.Q90) + " → " + percent(d.Second.Q90)})
 	}

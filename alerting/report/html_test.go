@@ -53,7 +53,7 @@ func drawn() *Report {
 	amount := func(h Number) Amount { return Amount{h, 4 * h, 10 * h} }
 	p.Decisions.Provision = Provision{KnownMinutes: 10_000, GPUsPerReplica: 4, ReplicaHourUSD: 10, Ready: amount(670), Pending: amount(12), Needed: amount(480), Over: amount(90),
 		Under: amount(1), Paid: amount(682), Clairvoyant: amount(600), Regret: amount(82), ShortUSD: 14}
-	p.Errors = []ErrorEpisode{{Start: r.From, Minutes: 20, Attributed: 20, Resource: "kv", Forecast: .7, Actual: 1.05, Error: .35,
+	p.Errors = []ErrorEpisode{{Start: p.Saturation.Episodes[1].Start, Minutes: 20, Attributed: 20, Resource: "prefill", Forecast: .7, Actual: 1.05, Error: .35,
 		Parts: []ErrorPart{{CauseDemand, .05}, {CausePrompt, .3}}, Drivers: []ErrorDriver{{"agent", CausePrompt, .3}}}}
 	return r
 }
@@ -158,8 +158,8 @@ func TestFirstPage(t *testing.T) {
 		state  state
 		advice string
 	}{
-		"missed":       {func(*Pool) {}, act, "Look at Mon 2 Mar 00:00: KV memory came to 105 % of capacity where 70 % was forecast, for longer prompts of agent (+30 points)."},
-		"missed, why?": {func(p *Pool) { p.Errors = nil }, act, "Look at the saturations that were late or missed."},
+		"missed":       {func(*Pool) {}, act, "Look at Wed 4 Mar 12:00: prefill rose to 120 % of capacity, and that was not announced: over 20 minutes 105 % came where 70 % was forecast, for longer prompts of agent (+30 points)."},
+		"missed, why?": {func(p *Pool) { p.Errors = nil }, act, "Look at Wed 4 Mar 12:00: prefill rose to 120 % of capacity, and that was not announced."},
 		"suggestion": {func(p *Pool) {
 			p.Suggestions = []Suggestion{{Key: "pools[a].quantile", From: "0.9", To: "0.95", Expected: Effect{Minutes: 1, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 3, GPUHoursBefore: 900, GPUHoursAfter: 930}}}
 		}, act, "Set pools[a].quantile to 0.95 (now 0.9): saturated minutes 14 → 3, GPU-hours 900 → 930."},

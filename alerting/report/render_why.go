@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -67,12 +68,12 @@ func assumed(b *strings.Builder, r *Report) {
 	var rows [][]string
 	for i := range r.Pools {
 		for _, a := range r.Pools[i].Assumptions {
-			confirmed, age := "never", unknown
+			confirmed := "never"
 			if a.Confirmed != nil {
-				confirmed, age = a.Confirmed.Format("2 Jan 2006 15:04"), fmt.Sprintf("%.1f days", float64(a.AgeDays))
+				confirmed = a.Confirmed.Format("2 Jan 2006 15:04")
 			}
 			rows = append(rows, []string{r.Pools[i].Pool, strings.ReplaceAll(a.Name, "_", " "), quantity(a.Stated, a.Unit), quantity(a.Learned, a.Unit), quantity(a.Used, a.Unit),
-				signed(a.Off), confirmed, age, a.Note})
+				signed(a.Off), confirmed, a.age(), a.Note})
 		}
 	}
 	if len(rows) > 0 {
@@ -87,6 +88,9 @@ func drifted(b *strings.Builder, r *Report) {
 	both := func(x, y Number) string { return percent(x) + " → " + percent(y) }
 	for i := range r.Pools {
 		for _, d := range r.Pools[i].Drift {
+			if d.oneSided() {
+				continue
+			}
 			x, y := &d.First, &d.Second
 			rows = append(rows, []string{r.Pools[i].Pool, resource(d.Dimension), both(x.WAPE, y.WAPE), both(x.Bias, y.Bias), both(x.Q50, y.Q50), both(x.Q90, y.Q90), both(x.Q99, y.Q99)})
 		}
@@ -97,6 +101,33 @@ func drifted(b *strings.Builder, r *Report) {
 	}
 }
 
+// oneSided says that there is nothing to compare.
+func (d *Drift) oneSided() bool { return d.First.Outcomes == 0 || d.Second.Outcomes == 0 }
+
+// age says how long before the newest decision an assumption was last confirmed.
+func (a *Assumption) age() string {
+	switch days := float64(a.AgeDays); {
+	case a.Confirmed == nil:
+		return unknown
+	case days < 1:
+		return "under a day"
+	default:
+		return count(int(math.Round(days)), "day")
+	}
+}
+
+// lasting shows how long something took, in hours or days where minutes say no more.
+func lasting(minutes int) string {
+	const hour, day = 60, 24 * 60
+	switch {
+	case minutes < 3*hour:
+		return fmt.Sprintf("%d min", minutes)
+	case minutes < 3*day:
+		return fmt.Sprintf("%d h", (minutes+hour/2)/hour)
+	}
+	return fmt.Sprintf("%d days", (minutes+day/2)/day)
+}
+
 // gaps lists when demand was not known.
 func gaps(b *strings.Builder, r *Report) {
 	var rows [][]string
@@ -104,7 +135,7 @@ func gaps(b *strings.Builder, r *Report) {
 	for i := range r.Pools {
 		d := &r.Pools[i].Data
 		for _, g := range d.Gaps {
-			rows = append(rows, []string{r.Pools[i].Pool, g.Start.Format("Mon 2 Jan 15:04"), fmt.Sprintf("%d min", g.Minutes)})
+			rows = append(rows, []string{r.Pools[i].Pool, g.Start.Format("Mon 2 Jan 15:04"), lasting(g.Minutes)})
 		}
 		hidden += d.GapCount - len(d.Gaps)
 	}

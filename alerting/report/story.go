@@ -61,36 +61,43 @@ func (e *ErrorEpisode) main() (largest Cause) {
 	return largest
 }
 
-// also names the other errors of a story: of which resource, how far ahead, how far off, and why where the main cause is not
-// that of the one that is told.
+// also names the other errors of a story by resource: how far ahead, how far off, and why where they have one main cause
+// that is not that of the one that is told.
 func (s story) also() string {
 	type group struct {
 		resource string
 		cause    Cause
-		ahead    []string
+		horizons []string
 		low, top Number
 	}
 	var groups []*group
 	for i := range s[1:] {
 		e := &s[1+i]
-		at := slices.IndexFunc(groups, func(g *group) bool { return g.resource == e.Resource && g.cause == e.main() })
+		at := slices.IndexFunc(groups, func(g *group) bool { return g.resource == e.Resource })
 		if at < 0 {
 			at = len(groups)
 			groups = append(groups, &group{resource: e.Resource, cause: e.main(), low: e.Error, top: e.Error})
 		}
 		g := groups[at]
 		g.low, g.top = min(g.low, e.Error), max(g.top, e.Error)
-		if a := ahead(e.Horizon); !slices.Contains(g.ahead, a) {
-			g.ahead = append(g.ahead, a)
+		if g.cause != e.main() {
+			g.cause = ""
+		}
+		if !slices.Contains(g.horizons, e.Horizon) {
+			g.horizons = append(g.horizons, e.Horizon)
 		}
 	}
 	var parts []string
 	for _, g := range groups {
+		slices.SortFunc(g.horizons, func(x, y string) int { return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)) }) // the window last
+		for i, h := range g.horizons {
+			g.horizons[i] = ahead(h)
+		}
 		off := inPoints(g.low)
 		if inPoints(g.top) != off {
 			off = strings.TrimSuffix(off, " points") + " to " + inPoints(g.top)
 		}
-		text := fmt.Sprintf("%s %s min ahead (%s", resource(g.resource), strings.Join(g.ahead, ", "), off)
+		text := fmt.Sprintf("%s %s min ahead (%s", resource(g.resource), strings.Join(g.horizons, ", "), off)
 		if g.cause != s[0].main() && g.cause != "" {
 			text += ", for " + g.cause.words(g.low+g.top)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/forewarm/forewarm/features"
 )
@@ -53,7 +54,11 @@ func (r *Report) Summarise() {
 // heard says of how much the report knows.
 func (r *Report) heard(period string) string {
 	observed, minutes := 0, 0
+	since := r.To // the first minute known of any
 	for i := range r.Pools {
+		if first := r.Pools[i].Data.first(r.From); first.Before(since) {
+			since = first
+		}
 		observed, minutes = observed+r.Pools[i].Data.Observed, minutes+r.Pools[i].Data.Minutes
 	}
 	pools := count(len(r.Pools), "pool")
@@ -64,7 +69,25 @@ func (r *Report) heard(period string) string {
 		}
 		pools = strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("This is about %s %s; telemetry is known for %s of the minutes.", pools, period, percent(Number(observed)/Number(minutes)))
+	known := percent(Number(observed) / Number(minutes))
+	if observed < minutes && known == percent(1) {
+		known = "more than 99 %"
+	}
+	text := fmt.Sprintf("This is about %s %s; telemetry is known for %s of the minutes", pools, period, known)
+	if observed > 0 && since.Sub(r.From) >= time.Hour {
+		text += fmt.Sprintf(", the first of which is %s", day(since))
+	}
+	return text + "."
+}
+
+// first is the first minute in which demand is known, where the gap before it is among the longest.
+func (d *Data) first(from time.Time) time.Time {
+	for _, g := range d.Gaps {
+		if g.Start.Equal(from) {
+			return from.Add(time.Duration(g.Minutes) * time.Minute)
+		}
+	}
+	return from
 }
 
 // foresaw says how good forecasts of the pools' totals were.
@@ -119,8 +142,12 @@ func (r *Report) saturated() string {
 	case came == 0:
 		return fmt.Sprintf("Nothing saturated; that was averted %s after an announcement, and there was %s.", count(s.Averted, "time"), count(s.False, "false alarm"))
 	}
-	return fmt.Sprintf("%s came, of %s in all: %d announced in time, %d late, %d missed; %d more averted after an announcement, and %s; announcements stood for %s.",
-		count(came, "saturation"), count(s.SaturatedMinutes, "minute"), s.InTime, s.Late, s.Missed, s.Averted, count(s.False, "false alarm"), count(s.AnnouncedMinutes, "minute"))
+	averted := ""
+	if s.Averted > 0 {
+		averted = fmt.Sprintf("%d more averted after an announcement, and ", s.Averted)
+	}
+	return fmt.Sprintf("%s came, of %s in all: %d announced in time, %d late, %d missed; %s%s; announcements stood for %s.",
+		count(came, "saturation"), count(s.SaturatedMinutes, "minute"), s.InTime, s.Late, s.Missed, averted, count(s.False, "false alarm"), count(s.AnnouncedMinutes, "minute"))
 }
 
 // add sums what the sentence needs.
