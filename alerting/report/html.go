@@ -19,7 +19,10 @@ import (
 //go:embed templates/report.html
 var reportPage string
 
-var reportTemplate = template.Must(template.New("report").Parse(reportPage))
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"unbroken": unbroken}).Parse(reportPage))
+
+// unbroken keeps numbers and their percent signs in one line.
+func unbroken(s string) string { return strings.ReplaceAll(s, " %", "\u00a0%") }
 
 // What the page shows at most; the JSON has all.
 const (
