@@ -21,8 +21,8 @@ var reportPage string
 
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"unbroken": unbroken}).Parse(reportPage))
 
-// unbroken keeps numbers and their percent signs in one line.
-func unbroken(s string) string { return strings.ReplaceAll(s, " %", "\u00a0%") }
+// unbroken keeps percent signs with their numbers, and units whole, where lines end.
+var unbroken = strings.NewReplacer(" %", "\u00a0%", "GPU-hours", "GPU-hours", "GPU-h", "GPU\u2011h", "replica-hours", "replica-hours", "replica-h", "replica\u2011h").Replace
 
 // What the page shows at most; the JSON has all.
 const (
@@ -432,7 +432,7 @@ func (p *Pool) scores() grid {
 }
 
 func (a *Accuracy) cells() []string {
-	return []string{resource(a.Dimension), a.Horizon, quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias), signed(a.Skill), quantity(a.CRPS, a.Unit),
+	return []string{resource(a.Dimension), ahead(a.Horizon), quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias), signed(a.Skill), quantity(a.CRPS, a.Unit),
 		percent(a.Q80.Share), percent(a.Q90.Share), percent(a.Q95.Share), percent(a.Q99.Share), fmt.Sprint(a.Outcomes), fmt.Sprint(a.Missing)}
 }
 

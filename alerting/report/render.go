@@ -205,7 +205,7 @@ func details(b *strings.Builder, r *Report) {
 			if class == features.TotalClass {
 				class = "all"
 			}
-			row := []string{class, resource(a.Dimension), a.Horizon, quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias), signed(a.Skill),
+			row := []string{class, resource(a.Dimension), ahead(a.Horizon), quantity(a.Mean, a.Unit), percent(a.WAPE), signed(a.Bias), signed(a.Skill),
 				quantity(a.Pinball, a.Unit), quantity(a.CRPS, a.Unit)}
 			for i := range forecaster.Centrals {
 				held := Number(math.NaN())
