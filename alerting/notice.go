@@ -29,12 +29,17 @@ type Report struct {
 }
 
 // Period is the time that the report is about, for people.
-func (r *Report) Period() string {
-	layout := "2 Jan 2006"
-	if r.To.Sub(r.From) < 48*time.Hour {
-		layout = "2 Jan 2006 15:04"
+func (r *Report) Period() string { return Period(r.From, r.To, "2 Jan 2006") }
+
+// Period is the time between two for people, in UTC, with the time of day unless both are midnights: those of other zones
+// are on other days there. layout is that of a day.
+func Period(from, to time.Time, layout string) string {
+	from, to = from.UTC(), to.UTC()
+	const day = 24 * time.Hour
+	if !from.Truncate(day).Equal(from) || !to.Truncate(day).Equal(to) {
+		layout += " 15:04"
 	}
-	return r.From.Format(layout) + " to " + r.To.Format(layout)
+	return from.Format(layout) + " to " + to.Format(layout) + " UTC"
 }
 
 const (

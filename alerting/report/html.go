@@ -119,13 +119,7 @@ func WriteHTML(w io.Writer, r *Report) error {
 }
 
 // period is the time that r is about, for titles.
-func period(r *Report) string {
-	layout := "2 January 2006"
-	if !r.From.Truncate(24*time.Hour).Equal(r.From) || !r.To.Truncate(24*time.Hour).Equal(r.To) {
-		layout = "2 January 2006 15:04"
-	}
-	return r.From.Format(layout) + " to " + r.To.Format(layout) + " UTC"
-}
+func period(r *Report) string { return alerting.Period(r.From, r.To, "2 January 2006") }
 
 func day(t time.Time) string { return t.Format("Mon 2 Jan 15:04") }
 

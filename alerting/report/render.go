@@ -29,7 +29,7 @@ func WriteJSON(w io.Writer, r *Report) error {
 // that of w.
 func WriteMarkdown(w io.Writer, r *Report) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Forewarm report, %s to %s\n\n", r.From.Format("2 January 2006"), r.To.Format("2 January 2006"))
+	b.WriteString("# Forewarm report, " + period(r) + "\n\n")
 	b.WriteString(strings.Join(r.Summary, " ") + "\n")
 	if len(r.Pools) > 0 {
 		firstPage(&b, r)

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/robfig/cron/v3"
 	"pgregory.net/rapid"
+
+	"github.com/forewarm/forewarm/alerting"
 )
 
 func schedule(t testing.TB, expression, zone string) *Schedule {
@@ -42,6 +44,10 @@ func TestScheduleOverDaylightSaving(t *testing.T) {
 			[]string{"2026-03-29T03:00:00+02:00", "2026-04-05T02:30:00+02:00"}},
 		{"Berlin, the usual Monday", "0 7 * * 1", "Europe/Berlin", "2026-03-16T07:00:00+01:00",
 			[]string{"2026-03-23T07:00:00+01:00", "2026-03-30T07:00:00+02:00"}},
+		{"Berlin, the Monday after clocks went back", "0 7 * * 1", "Europe/Berlin", "2026-10-19T07:00:00+02:00",
+			[]string{"2026-10-26T07:00:00+01:00", "2026-11-02T07:00:00+01:00"}},
+		{"Berlin, Sunday night of next spring", "30 2 * * 0", "Europe/Berlin", "2027-03-21T02:30:00+01:00",
+			[]string{"2027-03-28T03:00:00+02:00", "2027-04-04T02:30:00+02:00"}},
 		{"Berlin back, by the hour", "0 * * * *", "Europe/Berlin", "2026-10-25T01:00:00+02:00",
 			[]string{"2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T03:00:00+01:00"}},
 		{"New York forward", "30 2 * * *", "America/New_York", "2026-03-07T12:00:00-05:00",
@@ -114,6 +120,8 @@ func TestScheduleDue(t *testing.T) {
 		{"on time, at the jump", "2026-03-22T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-22T01:30:00Z", "2026-03-29T01:00:00Z", 0},
 		{"done already", "2026-03-29T01:00:00Z", "2026-03-29T01:00:01Z", "", "", 0},
 		{"the week after has an hour less", "2026-03-29T01:00:00Z", "2026-04-05T00:30:00Z", "2026-03-29T01:00:00Z", "2026-04-05T00:30:00Z", 0},
+		{"back: on time, the first of two", "2026-10-18T00:30:00Z", "2026-10-25T00:30:00Z", "2026-10-18T00:30:00Z", "2026-10-25T00:30:00Z", 0},
+		{"back: down over the first, up before the second", "2026-10-18T00:30:00Z", "2026-10-25T01:10:00Z", "2026-10-18T00:30:00Z", "2026-10-25T00:30:00Z", 0},
 		{"back: once", "2026-10-25T00:30:00Z", "2026-10-25T01:45:00Z", "", "", 0},
 		{"away for four weeks: the newest one only", "2026-09-27T00:30:00Z", "2026-10-27T12:00:00Z", "2026-10-18T00:30:00Z", "2026-10-25T00:30:00Z", 3},
 		{"the clock was set back", "2026-10-25T00:30:00Z", "2026-10-01T12:00:00Z", "", "", 0},
@@ -127,6 +135,34 @@ func TestScheduleDue(t *testing.T) {
 				t.Errorf("period %s to %s", p.From.UTC(), p.To.UTC())
 			}
 		})
+	}
+}
+
+// TestWeeksOfClockChanges: a weekly period has an hour less, or more, and its title says when it began and ended.
+func TestWeeksOfClockChanges(t *testing.T) {
+	for _, c := range []struct {
+		expression, now string
+		hours           float64
+		title           string
+	}{
+		{"0 7 * * 1", "2026-10-26T07:00:00+01:00", 169, "19 Oct 2026 05:00 to 26 Oct 2026 06:00 UTC"},
+		{"0 7 * * 1", "2027-03-29T07:00:00+02:00", 167, "22 Mar 2027 06:00 to 29 Mar 2027 05:00 UTC"},
+		{"0 0 * * 1", "2027-03-29T00:00:00+02:00", 167, "21 Mar 2027 23:00 to 28 Mar 2027 22:00 UTC"},
+		{"30 2 * * 0", "2026-10-25T02:30:00+02:00", 168, "18 Oct 2026 00:30 to 25 Oct 2026 00:30 UTC"},
+		{"30 2 * * 0", "2026-11-01T02:30:00+01:00", 169, "25 Oct 2026 00:30 to 1 Nov 2026 01:30 UTC"},
+		{"30 2 * * 0", "2027-03-28T03:00:00+02:00", 167.5, "21 Mar 2027 01:30 to 28 Mar 2027 01:00 UTC"},
+	} {
+		now, err := time.Parse(time.RFC3339, c.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, missed, due := schedule(t, c.expression, "Europe/Berlin").Due(now.AddDate(0, 0, -6), now)
+		if !due || missed != 0 || p.To.Sub(p.From).Hours() != c.hours {
+			t.Errorf("%s at %s: %v, due %v, %d missed", c.expression, c.now, p, due, missed)
+		}
+		if got := alerting.Period(p.From, p.To, "2 Jan 2006"); got != c.title {
+			t.Errorf("%s at %s: %s", c.expression, c.now, got)
+		}
 	}
 }
 

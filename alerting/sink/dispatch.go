@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -153,6 +154,13 @@ func (d *Dispatcher) Enqueue(notices ...alerting.Pending) {
 	for _, l := range d.lanes {
 		l.put(entries)
 	}
+}
+
+// Owes says whether a sink that accepts n has not dealt with it yet, by the ledger.
+func (d *Dispatcher) Owes(n alerting.Notice) bool {
+	return slices.ContainsFunc(d.lanes, func(l *lane) bool {
+		return accepts(l.sink, n) && l.ledger.Settled(l.stats.Sink, n.Identity()) != l.id(n)
+	})
 }
 
 // Stats is the state of every sink's lane, in the order of the sinks.

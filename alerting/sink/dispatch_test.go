@@ -370,6 +370,17 @@ func TestDispatcherSendsOnce(t *testing.T) {
 		if len(each.got) != 5 || len(once.got) != 3 {
 			t.Errorf("after a restart %d and %d, want one more each", len(each.got), len(once.got))
 		}
+		again := at(61) // goes on
+		again.Alert.StartsAt = anew.Alert.StartsAt
+		for _, c := range []struct {
+			sink alerting.Sink
+			n    alerting.Notice
+			owed bool
+		}{{each, anew, false}, {each, again, true}, {once, again, false}, {once, alert("b", false), true}, {each, alerting.Notice{Report: new(alerting.Report)}, false}} {
+			if got := NewDispatcher(Delivery{}, []alerting.Sink{c.sink}, ledger, nil).Owes(c.n); got != c.owed {
+				t.Errorf("%s owes %s: %v", c.sink.Name(), c.n.ID(), got)
+			}
+		}
 	})
 }
 

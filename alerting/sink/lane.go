@@ -44,16 +44,21 @@ func (l *lane) put(entries []entry) {
 		if !accepts(l.sink, e.notice) {
 			continue
 		}
-		e.id = e.notice.ID()
-		if s, ok := l.sink.(namer); ok {
-			e.id = s.ID(e.notice)
-		}
+		e.id = l.id(e.notice)
 		l.add(e)
 	}
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
+}
+
+// id tells n from what the sink takes for other notices.
+func (l *lane) id(n alerting.Notice) string {
+	if s, ok := l.sink.(namer); ok {
+		return s.ID(n)
+	}
+	return n.ID()
 }
 
 // add queues e in the place of an older entry of its identity, or at the end; the oldest entry goes when there is no

@@ -206,7 +206,7 @@ func readMail(t *testing.T, raw []byte) (id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := m.Header.Get("Subject"); got != "Forewarm report, 2 Mar 2026 to 9 Mar 2026" {
+	if got := m.Header.Get("Subject"); got != "Forewarm report, 2 Mar 2026 07:00 to 9 Mar 2026 07:00 UTC" {
 		t.Errorf("subject %q", got)
 	}
 	if got := m.Header.Get("Auto-Submitted"); got != "auto-generated" {
@@ -393,7 +393,7 @@ func TestReportWebhook(t *testing.T) {
 		t.Error("reports come without being asked for")
 	}
 	body, err := slackMessage(weekly(), time.Unix(0, 0))
-	if err != nil || !strings.Contains(string(body), "Report, 2 Mar 2026 to 9 Mar 2026") || !strings.Contains(string(body), "Nothing saturated.") {
+	if err != nil || !strings.Contains(string(body), "Report, 2 Mar 2026 07:00 to 9 Mar 2026 07:00 UTC") || !strings.Contains(string(body), "Nothing saturated.") {
 		t.Errorf("%s (%v)", body, err)
 	}
 }

@@ -198,13 +198,17 @@ func (d *daemon) runReports(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	var pending *alerting.Report
-	for _, p := range d.outbox.Pending() {
-		if p.Notice.Report != nil {
-			pending = p.Notice.Report
+	d.reporter.Run(ctx, d.owedReport())
+	return nil
+}
+
+// owedReport is the newest report, when not every sink has it; else nil.
+func (d *daemon) owedReport() *alerting.Report {
+	for _, p := range d.outbox.Pending() { // of reports it has one
+		if p.Notice.Report != nil && d.dispatcher.Owes(p.Notice) {
+			return p.Notice.Report
 		}
 	}
-	d.reporter.Run(ctx, pending)
 	return nil
 }
 
