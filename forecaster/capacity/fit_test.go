@@ -29,6 +29,8 @@ func TestWeights(t *testing.T) {
 		{"deepseek-v3", 671e9, 37e9},     // arXiv:2412.19437
 		{"gpt-oss-120b", 116.8e9, 5.7e9}, // arXiv:2508.10925, table 1, biases included; active with the output embedding only
 		{"qwen3-next-80b", 80e9, 3.9e9},
+		{"llama4-scout", 109e9 - .86e9, 17.2e9},    // model card: 109B, 17B active; less the image encoder
+		{"llama4-maverick", 400.7e9 - .86e9, 17e9}, // likewise 400B
 	} {
 		w := model(t, tt.model).Weights
 		if !near(w.Total(), tt.total, .012) {
@@ -125,6 +127,11 @@ func TestWindowedRequests(t *testing.T) {
 	}
 	if m := model(t, "gpt-oss-120b"); m.Windowed != 18 || m.Window != 128 {
 		t.Errorf("gpt-oss: %d layers with a window of %d", m.Windowed, m.Window)
+	}
+	for config, want := range map[string]int{"llama4-scout": 36, "llama4-maverick": 36} { // each fourth layer has no chunks
+		if m := model(t, config); m.Windowed != want || m.Window != 8192 {
+			t.Errorf("%s: %d layers with a window of %d", config, m.Windowed, m.Window)
+		}
 	}
 	if m := model(t, "gemma2-9b"); m.Windowed != 21 || m.Window != 4096 {
 		t.Errorf("gemma 2: %d layers with a window of %d", m.Windowed, m.Window)

@@ -45,6 +45,7 @@ func TestBytesPerToken(t *testing.T) {
 		{model: "starcoder", tp: 4, perGPU: 20480, perReplica: 81920},
 		{model: "dbrx", tp: 1, perGPU: 160 << 10, perReplica: 160 << 10},
 		{model: "gemma3-27b", tp: 1, perGPU: 507904, perReplica: 507904},
+		{model: "llama4-scout", tp: 8, perGPU: 24576, perReplica: 192 << 10},
 		{model: "qwen3-next-80b", tp: 1, perGPU: 24576, perReplica: 24576}, // 12 of 48 layers keep keys and values
 	}
 	for _, tt := range tests {
@@ -82,6 +83,8 @@ func TestParseModelVariants(t *testing.T) {
 		`{` + llama + `,"layer_types":["linear_attention","full_attention"]}`:                                       {Layers: 1, KVHeads: 4, HeadDim: 16, StateUnknown: true},
 		`{` + llama + `,"sliding_window":8,"layer_types":["sliding_attention","full_attention"]}`:                   {Layers: 2, Windowed: 1, Window: 8, KVHeads: 4, HeadDim: 16},
 		`{` + llama + `,"sliding_window":8}`:                                                                        {Layers: 2, Windowed: 2, Window: 8, KVHeads: 4, HeadDim: 16},
+		`{` + llama + `,"attention_chunk_size":8,"model_type":"llama4_text","no_rope_layers":[1,0]}`:                {Layers: 2, Windowed: 1, Window: 8, KVHeads: 4, HeadDim: 16},
+		`{` + llama + `,"attention_chunk_size":8,"model_type":"llama4_text","no_rope_layer_interval":2}`:            {Layers: 2, Windowed: 1, Window: 8, KVHeads: 4, HeadDim: 16},
 		`{` + llama + `,"sliding_window":8,"use_sliding_window":false}`:                                             {Layers: 2, KVHeads: 4, HeadDim: 16},
 		`{` + llama + `,"sliding_window":8,"model_type":"qwen2"}`:                                                   {Layers: 2, KVHeads: 4, HeadDim: 16},
 		`{` + llama + `,"attn_layer_period":2}`:                                                                     {Layers: 1, KVHeads: 4, HeadDim: 16, StateUnknown: true},

@@ -97,7 +97,8 @@ func (f fields) window() (int, error) {
 
 // windowedLayers is how many of the layers look back over the window only. Gemma 3 and Cohere have one full layer in
 // sliding_window_pattern (Gemma 3: six where it is not stated); Gemma 2 every second, beginning with a windowed one; Qwen
-// 2 full ones up to max_window_layers; all others windows throughout.
+// 2 full ones up to max_window_layers; Llama 4 those that no_rope_layers marks with 1, all but each fourth where it marks
+// none; all others windows throughout.
 func (f fields) windowedLayers(layers int) (int, error) {
 	pattern, err := f.integer(maxLayers, "sliding_window_pattern", "_sliding_window_pattern")
 	if err != nil {
@@ -115,8 +116,36 @@ func (f fields) windowedLayers(layers int) (int, error) {
 	case family == "gemma2":
 		return (layers + 1) / 2, nil
 	}
+	if strings.HasPrefix(family, "llama4") {
+		return f.chunkedLayers(layers)
+	}
 	full, err := f.integer(maxLayers, "max_window_layers")
 	return layers - min(full, layers), err
+}
+
+// chunkedLayers is how many layers of Llama 4 attend to their own chunk of attention_chunk_size tokens: those with rotary
+// positions, as transformers derives layer_types where the config leaves them out.
+func (f fields) chunkedLayers(layers int) (int, error) {
+	var rotary []int
+	if raw, ok := f["no_rope_layers"]; ok && string(raw) != "null" {
+		if err := json.Unmarshal(raw, &rotary); err != nil || len(rotary) > layers {
+			return 0, fmt.Errorf("config.json: no_rope_layers is no list of at most %d layers", layers)
+		}
+	}
+	if len(rotary) > 0 {
+		n := 0
+		for _, mark := range rotary {
+			if mark != 0 {
+				n++
+			}
+		}
+		return n, nil
+	}
+	every, err := f.integer(maxLayers, "no_rope_layer_interval")
+	if every == 0 {
+		every = 4
+	}
+	return layers - layers/every, err
 }
 
 // state is what the cacheless layers keep of a sequence, in bytes, at two bytes an element (the recurrence of Qwen3-Next

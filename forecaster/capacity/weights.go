@@ -122,6 +122,10 @@ func (f fields) feedForward(w *Weights, layers int, matrices float64) (err error
 	step := max(1, read(maxLayers, "decoder_sparse_step", "interleave_moe_layer_step", "expert_layer_period"))
 	shared := float64(read(1<<16, "n_shared_experts"))
 	sharedUp := read(maxHidden, "shared_expert_intermediate_size")
+	wide := read(maxHidden, "intermediate_size_mlp") // Llama 4: of its dense layers; intermediate_size is of its experts
+	if wide > 0 {
+		expertUp, shared = w.Up, max(shared, 1)
+	}
 	if err != nil {
 		return err
 	}
@@ -133,14 +137,15 @@ func (f fields) feedForward(w *Weights, layers int, matrices float64) (err error
 	}
 	sparse := max(layers-min(dense, layers), 0)/step - min(f.length("mlp_only_layers"), layers)
 	sparse = max(sparse, 0)
-	w.Dense = matrices * h * float64(w.Up) * float64(layers-sparse)
-	w.Adapted += matrices * (h + float64(w.Up)) * float64(layers-sparse)
+	denseUp := max(w.Up, wide)
+	w.Dense = matrices * h * float64(denseUp) * float64(layers-sparse)
+	w.Adapted += matrices * (h + float64(denseUp)) * float64(layers-sparse)
 	if expertUp == 0 {
 		expertUp = w.Up
 	}
 	one := matrices * h * float64(expertUp)
 	w.ExpertCount = experts
-	w.Up = max(w.Up, min(perToken, experts)*expertUp) // a token is in so many at once
+	w.Up = max(denseUp, min(perToken, experts)*expertUp) // a token is in so many at once
 	w.Experts = one * float64(experts) * float64(sparse)
 	w.Active = one * float64(min(perToken, experts)) * float64(sparse)
 	each := h * float64(experts) // the router
