@@ -65,6 +65,7 @@ func TestDecodeDynamo(t *testing.T) {
 		"arrival from the end":      {strings.Replace(dynamoRow(`,"total_time_ms":1000`), `"request_received_ms":`+atMS+`,`, "", 1), compact},
 		"no replay": {`{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1795240801000,"request":{"request_id":"r","input_tokens":5}}`,
 			with(func(r *Request) { r.ArrivedAt, r.PromptTokens, r.Blocks, r.BlockTokens = time.Time{}, 5, nil, 0 })},
+		"times as floats":      {strings.Replace(dynamoRow(""), atMS, atMS+".0", 1), compact},
 		"hashes in quotes":     {strings.Replace(dynamoRow(""), "[1,2,3]", `[ "1" , 2 ,"3"]`, 1), compact},
 		"more hashes than fit": {strings.Replace(dynamoRow(""), "[1,2,3]", "[1,2,3,4,5]", 1), compact},
 		"fewer hashes":         {strings.Replace(dynamoRow(""), "[1,2,3]", "[1]", 1), with(func(r *Request) { r.Blocks = []uint64{1} })},

@@ -96,10 +96,13 @@ func usageMembers(prefix string) (sources []source) {
 // The events of a stream are one request, whose last word on each field counts: they are joined within a message, by id.
 func decodeOpenAI(d *decoder, data []byte) {
 	s := streams{d: d}
-	d.foreign(eventData(data), func(d *decoder, r *record) {
+	events, framed := eventData(data)
+	d.foreign(events, func(d *decoder, r *record) {
 		id := string(r.members[fieldID].raw)
 		switch status := string(r.members[fieldStatus].raw); {
-		case isEvent(r.members[fieldObject]) || s.isOpen(id):
+		case framed && !r.has(fieldID) && !r.has(fieldObject) && !r.has(fieldCode) && !r.counted():
+			d.skip() // what Azure found in the prompt, before the response begins
+		case framed || isEvent(r) || s.isOpen(id):
 			s.add(id, r)
 		case status == "queued" || status == "in_progress": // of a response that is asked for again until it is there
 			d.skip()
@@ -162,17 +165,17 @@ func (d *decoder) include(q *Request, read, written int64) {
 	}
 }
 
-// eventData takes the framing of server-sent events off a stream that was recorded as it was sent.
-func eventData(data []byte) []byte {
+// eventData takes the framing of server-sent events off a stream that was recorded as it was sent; framed says whether
+// there was one.
+func eventData(data []byte) (events []byte, framed bool) {
 	if trimmed := bytes.TrimSpace(data); !bytes.HasPrefix(trimmed, []byte("data:")) && !bytes.HasPrefix(trimmed, []byte("event:")) {
-		return data
+		return data, false
 	}
-	var events []byte
 	for line := range bytes.Lines(data) {
 		if event, ok := bytes.CutPrefix(line, []byte("data:")); ok && !bytes.Equal(bytes.TrimSpace(event), []byte("[DONE]")) {
 			events = append(events, bytes.TrimSpace(event)...)
 			events = append(events, '\n')
 		}
 	}
-	return events
+	return events, true
 }

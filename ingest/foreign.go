@@ -65,7 +65,7 @@ func (d *decoder) requestOf(r *record) Request {
 		ID: d.looseID(m[fieldID]), Pool: d.looseLabel(m[fieldPool]), Class: d.looseLabel(m[fieldClass]), Model: d.looseLabel(m[fieldModel]),
 		Tenant: d.attribute(m[fieldTenant]), Tier: d.attribute(m[fieldTier]), Feature: d.attribute(m[fieldFeature]),
 		Route: d.attribute(m[fieldRoute]), Region: d.attribute(m[fieldRegion]), ReplicaName: d.attribute(m[fieldReplica]),
-		Status: d.outcome(m[fieldStatus], m[fieldCode]), Attempt: int(max(1, hint(fieldAttempt), min(hint(fieldRetries), d.limits.Tokens-1)+1)),
+		Status: d.outcomeOf(r), Attempt: int(max(1, hint(fieldAttempt), min(hint(fieldRetries), d.limits.Tokens-1)+1)),
 		Session:   HashSession(string(d.looseText(m[fieldSession]))),
 		ArrivedAt: d.looseTime(m[fieldArrivedAt]), FinishedAt: d.looseTime(m[fieldFinishedAt]),
 		StartedAt: instant(fieldStartedAt), FirstTokenAt: instant(fieldFirstTokenAt),

@@ -132,7 +132,10 @@ func TestForeignFields(t *testing.T) {
 	}{
 		{"cache hit", "litellm", litellm, []string{`"id"`, `"cache_hit":"True","id"`}, "ignored 1"},
 		{"no cache", "litellm", litellm, []string{`"id"`, `"cache_hit":"None","id"`}, `"prompt_tokens":20,"output_tokens":10`},
-		{"wrong status", "litellm", litellm, []string{`"success"`, `"perhaps"`}, "bad_enum"},
+		{"status of another version", "litellm", litellm, []string{`"success"`, `"perhaps"`}, `"prompt_tokens":20,"output_tokens":10`},
+		{"status of another version, no counts", "litellm", litellm, []string{`"success"`, `"perhaps"`, `:20,`, `:null,`, `:10}`, `:null}`}, "bad_enum"},
+		{"start never set", "litellm", litellm, []string{`"startTime":1795240800`, `"startTime":0.0`}, `"model":"m","finished_at":1795240802000`},
+		{"start of Go's zero", "litellm", litellm, []string{`"startTime":1795240800`, `"startTime":"0001-01-01T00:00:00Z"`}, `"model":"m","finished_at":1795240802000`},
 		{"busy", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":"503"}`, `:20,`, `:0,`, `:10}`, `:0}`}, `"status":"rejected"`},
 		{"client left", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":499}`}, `"status":"cancelled","arrived_at":1795240800000,"finished_at":1795240802000,"prompt_tokens":20`},
 		{"busy by name", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":"","error_class":"RateLimitError"}`}, `"status":"rejected"`},
@@ -181,6 +184,15 @@ func TestForeignFields(t *testing.T) {
 		{"event that reports none", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, ""}, "missing_field"},
 		{"SSE", "openai", "data: " + strings.Replace(openai, "chat.completion", "chat.completion.chunk", 1) + "\n\ndata: [DONE]\n\n", nil, `"id":"i"`},
 
+		{"SSE of Azure", "openai", `data: {"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[]}` + "\n\ndata: " + strings.Replace(openai, "chat.completion", "chat.completion.chunk", 1) + "\n\n", nil, `"output_tokens":10}` + "\nignored 1\n"},
+		{"SSE that fails", "openai", `data: {"type":"response.created","response":{"id":"i","status":"in_progress","created_at":1795240800,"model":"m","usage":null}}` + "\n\n" +
+			`data: {"type":"response.failed","response":{"id":"i","status":"failed","created_at":1795240800,"model":"m","usage":null}}` + "\n\n", nil, `{"id":"i","pool":"m","model":"m","phase":"finished","status":"error"`},
+		{"SSE cut by an error", "openai", "data: " + strings.Replace(openai, `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, "", 1) + "\n\n" + `data: {"error":{"code":503}}` + "\n\n", nil, `{"id":"i","pool":"m","model":"m","phase":"rejected"`},
+		{"failure on its own", "openai", `{"type":"response.failed","response":{"id":"i","status":"failed","created_at":1795240800,"model":"m","usage":null}}`, nil, `"status":"error"`},
+		{"legacy events", "openai", `{"id":"i","object":"text_completion","created":1795240800,"model":"m","choices":[{"text":"a"}],"usage":null}` + "\n" +
+			`{"id":"i","object":"text_completion","created":1795240800,"model":"m","choices":[],"usage":{"prompt_tokens":20,"completion_tokens":10}}`, nil, `{"id":"i","pool":"m","model":"m","arrived_at":1795240800000,"prompt_tokens":20,"output_tokens":10}` + "\n"},
+		{"legacy without usage", "openai", openai, []string{"chat.completion", "text_completion", `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, ""}, "missing_field"},
+
 		{"status by text", "envoy", envoy, []string{"200}", "200}", `"response_code":200`, `"response_code":"503"`}, `"status":"rejected"`},
 		{"client left, code 0", "envoy", envoy, []string{`"response_code":200`, `"response_code":0`}, `"status":"cancelled"`},
 		{"upstream full", "envoy", envoy, []string{`"response_code":200`, `"response_code":503,"response_flags":"UF,UO"`}, `"status":"rejected"`},
@@ -193,6 +205,8 @@ func TestForeignFields(t *testing.T) {
 		{"logged at its end", "envoy", envoy, []string{"start_time", "time"}, `"arrived_at":1795240798000,"finished_at":1795240800000`},
 
 		{"cut by the client", "sglang", sglang, []string{`"id"`, `"finish_reason":{"type":"abort"},"id"`}, `"status":"cancelled"`},
+		{"refused by the engine", "sglang", sglang, []string{`"id"`, `"finish_reason":{"type":"abort","status_code":400},"id"`}, `"phase":"finished","status":"error"`},
+		{"a reason of another version", "sglang", sglang, []string{`"id"`, `"finish_reason":{"type":"repetition"},"id"`}, `"output_tokens":10}`},
 		{"queue", "sglang", sglang, []string{`"id"`, `"queue_time":0.5,"id"`}, `"started_at":1795240800500`},
 		{"prompt in it", "sglang", sglang, []string{`\"model\":`, `\"text\":\"\\\"prompt_tokens\\\":1\",\"model\":`}, `"model":"m","arrived_at"`},
 		{"parameters cut", "sglang", sglang, []string{`\"}"`, `"`, `"id"`, `"model":"n","id"`}, `"model":"n"`},

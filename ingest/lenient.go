@@ -95,7 +95,8 @@ func (d *decoder) looseSpan(v found, unit time.Duration) time.Duration {
 
 // looseTime reads an instant: a date and time in a layout of [looseLayouts], or a number, or a string of one, since the
 // epoch. The number's size tells its unit, for the years 2000 to 2199 are 9·10⁸ to 7·10⁹ seconds, and no two units share
-// a number. Digits are kept to the nanosecond. The zero time when it is missing.
+// a number. Digits are kept to the nanosecond. The zero time when it is missing: 0 seconds, and Go's 0001-01-01T00:00:00Z,
+// stand for a time that was never set.
 func (d *decoder) looseTime(v found) time.Time {
 	if v.missing() {
 		return time.Time{}
@@ -106,6 +107,9 @@ func (d *decoder) looseTime(v found) time.Time {
 		if t, ok = parseEpoch(v.raw); !ok && v.typ == jsonparser.String {
 			t, ok = parseDate(v.raw)
 		}
+	}
+	if ok && (t.IsZero() || t.Equal(time.Unix(0, 0))) {
+		return time.Time{}
 	}
 	if !ok || t.Before(earliest) || !t.Before(latest) {
 		d.fail(ReasonBadTime, "%s is neither a date and time (ISO 8601) nor seconds, ms, µs or ns since 1970, in the years 2000 to 2199", v.name)

@@ -43,7 +43,7 @@ func TestLooseTime(t *testing.T) {
 			}
 		}
 	}
-	for _, in := range []string{"soon", "0", "1", "-1", "1e400", "NaN", "Inf", "9223372036854775807", "99999999999999999999", "1.5.5", "2026-02-30T00:00:00Z", "1999-12-31T23:59:59Z", "2200-01-01T00:00:00Z", "+1795240800x", " 1795240800"} {
+	for _, in := range []string{"soon", "1", "-1", "1e400", "NaN", "Inf", "9223372036854775807", "99999999999999999999", "1.5.5", "2026-02-30T00:00:00Z", "1999-12-31T23:59:59Z", "2200-01-01T00:00:00Z", "+1795240800x", " 1795240800"} {
 		var d decoder
 		if got := d.looseTime(text(in)); !got.IsZero() || d.refusal.Reason != ReasonBadTime {
 			t.Errorf("%s is %v, refused %q", in, got, d.refusal.Reason)

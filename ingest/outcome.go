@@ -2,6 +2,16 @@ package ingest
 
 import "strings"
 
+// outcomeOf reads how the request of a record ended. A word that is not known, of a newer version or of a gateway's own,
+// is no reason to miss a request whose tokens are counted: they were served.
+func (d *decoder) outcomeOf(r *record) Status {
+	read := func() Status { return d.outcome(r.members[fieldStatus], r.members[fieldCode]) }
+	if r.counted() {
+		return forgiving(d, read)
+	}
+	return read()
+}
+
 // outcome reads how a request ended: a word, or an HTTP status. Codes by which a server says that it is too busy are
 // rejections, whoever is at fault in the others: the request was not served.
 func (d *decoder) outcome(word, code found) Status {
@@ -22,8 +32,8 @@ func (d *decoder) outcome(word, code found) Status {
 				s = StatusError // an error that has a name
 			}
 		}
-		if status == StatusOK || s == StatusRejected || s == StatusCancelled {
-			status = s
+		if status == StatusOK || status == StatusCancelled && s == StatusError || s == StatusRejected || s == StatusCancelled {
+			status = s // an engine that aborts a request itself says why; a client that leaves does not
 		}
 	}
 	return status

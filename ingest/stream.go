@@ -25,10 +25,15 @@ type stream struct {
 // maxStreams bounds the responses that are joined at once; the oldest is closed for the next one.
 const maxStreams = 256
 
-// isEvent says whether a record of this type is a part of a streamed response.
-func isEvent(object found) bool {
+// isEvent says whether a record is a part of a streamed response, by its type. Those of a legacy completion have the type
+// of a whole one, and a usage of null until the last.
+func isEvent(r *record) bool {
+	object := r.members[fieldObject]
 	if object.typ != jsonparser.String {
 		return false
+	}
+	if string(object.raw) == "text_completion" {
+		return r.has(fieldUsage)
 	}
 	for _, prefix := range [...]string{"chat.completion.chunk", "response.", "message_", "content_block_", "ping"} {
 		if bytes.HasPrefix(object.raw, []byte(prefix)) {
@@ -73,7 +78,7 @@ func (s *streams) end(o *stream) {
 	d := s.d
 	d.refusal = Refusal{}
 	switch u := &o.events; {
-	case u.counted():
+	case u.counted(), forgiving(d, func() Status { return d.outcomeOf(u) }) != StatusOK:
 		d.acceptOpenAI(u)
 	case o.count == 1 && u.has(fieldUsage): // each event is a message of its own, and another has the usage
 		d.skip()

@@ -210,7 +210,7 @@ func (d *decoder) time(v value, to *time.Time) {
 	switch v.typ {
 	case jsonparser.Number:
 		var ms int64
-		if ms, ok = smallInt(v.raw); !ok {
+		if ms, ok = wholeNumber(v.raw); !ok {
 			d.fail(ReasonBadTime, "%s is %.24s, want whole Unix milliseconds", v.key, v.raw)
 			return
 		}
@@ -257,6 +257,18 @@ func (d *decoder) after(from time.Time, v value, to *time.Time) {
 	if *to = from.Add(span); !to.Before(latest) {
 		d.fail(ReasonBadTime, "%s ends beyond the year 2199", v.key)
 	}
+}
+
+// wholeNumber parses a whole number up to 2⁵³, as digits or as what writers make of it that know only floats: 1.5e3, 1500.0.
+func wholeNumber(raw []byte) (n int64, ok bool) {
+	if n, ok = smallInt(raw); ok {
+		return n, true
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || f != math.Trunc(f) || !(math.Abs(f) <= 1<<53) {
+		return 0, false
+	}
+	return int64(f), true
 }
 
 // smallInt parses a run of at most 18 digits, which no int64 overflows.
