@@ -91,6 +91,10 @@ type Decision struct {
 
 	KeepQuantile float64 `json:"keep_quantile,omitempty" cbor:"42,keyasint,omitempty"` // of demand, that a smaller pool must hold; 0 in journals of older versions
 
+	// Prompts is what is known of each resource of a disaggregated pool's prefill replicas; Resources are of those that decode.
+	// See PromptEvidence for journals of older versions.
+	Prompts []ResourceEvidence `json:"prefill_resources,omitempty" cbor:"43,keyasint,omitempty"`
+
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
 }
 

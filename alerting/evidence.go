@@ -37,6 +37,9 @@ func (p *plan) decision(cfg Config) Decision {
 	for i := range p.rows {
 		d.Resources = append(d.Resources, p.rows[i].evidence)
 	}
+	for i := range p.prompts {
+		d.Prompts = append(d.Prompts, p.prompts[i].evidence)
+	}
 	if b := p.binding(); b != nil {
 		d.Binding, d.Probability, d.ETA, d.Model = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA, experts(b.forecast)
 		d.Events, d.Path = b.forecast.Basis.Events, p.path(b)

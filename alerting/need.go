@@ -94,20 +94,25 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: replicasFor(need, per),
 			ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
 		}}
-		for j := range p.in.Projection.Resources {
-			if rp := &p.in.Projection.Resources[j]; rp.Dimension == f.Dimension {
+		others := p.in.Pool.Disaggregated && capacity.RoleOf(f.Dimension) == capacity.PrefillRole
+		projected := p.in.Projection.Resources
+		if others {
+			projected = p.in.Prompts
+		}
+		for j := range projected {
+			if rp := &projected[j]; rp.Dimension == f.Dimension {
 				r.evidence.Probability = finite(rp.Probability[minutes(p.lead+cfg.Hold)-1])
 				r.evidence.ETA = rp.ETA
-				if p.in.Pool.Reserves.Failure > 0 {
+				if p.in.Pool.Reserves.Failure > 0 && !others {
 					r.evidence.All = &forecaster.Chance{Probability: finite(rp.All.Probability), ETA: rp.All.ETA}
 				}
 			}
 		}
-		if p.in.Pool.Disaggregated && capacity.RoleOf(f.Dimension) == capacity.PrefillRole {
+		if others {
 			prompts = append(prompts, r)
-			continue
+		} else {
+			own = append(own, r)
 		}
-		own = append(own, r)
 	}
 	return own, prompts
 }

@@ -2,6 +2,7 @@ package alerting
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -35,6 +36,26 @@ func (st *State) promptReplicas(p *capacity.Pool) int {
 		return p.PrefillReplicas.Initial
 	}
 	return st.Prefill
+}
+
+// PromptEvidence is what d knows of its pool's prefill replicas, of which ByRole.Prefill were asked for; none of a pool without.
+// Where d sized others but not these, as in journals of older versions, it has the prefill rate alone, as stated and as
+// learned: the lower of them, with a demand of NaN.
+func (d *Decision) PromptEvidence() []ResourceEvidence {
+	if d.ByRole == nil || len(d.Prompts) > 0 || d.Basis == nil || len(d.Resources) == 0 {
+		return d.Prompts
+	}
+	for _, r := range d.Basis.Rates {
+		if r.Dimension != capacity.Prefill {
+			continue
+		}
+		rate := r.Stated
+		if r.Learned > 0 && (rate == 0 || r.Learned < rate) {
+			rate = r.Learned
+		}
+		return []ResourceEvidence{{Dimension: capacity.Prefill, PerReplica: rate, Demand: math.NaN()}}
+	}
+	return nil
 }
 
 // Serving is the capacity of the pool's own replicas for a projection: in a disaggregated pool others compute prompts, and

@@ -86,10 +86,39 @@ func TestPrefillHasItsProbability(t *testing.T) {
 	probability := func(st State) float64 {
 		in.Prompts = forecaster.ProjectLimits(&pf, PromptLimits(&in.Pool, &st), time.Hour, nil)
 		d, _ := Decide(noon, in, st, DefaultConfig())
+		if len(d.Prompts) != 1 || d.Prompts[0].Dimension != features.DimPrefill || d.Prompts[0].PerReplica != 1000 || d.Prompts[0].Demand != 2500 ||
+			d.Prompts[0].NeedReplicas != 3 || d.Prompts[0].Probability != d.ByRole.PrefillProbability {
+			t.Errorf("of prefill is kept %+v, with a probability of %g by role", d.Prompts, d.ByRole.PrefillProbability)
+		}
 		return d.ByRole.PrefillProbability
 	}
 	if two, three := probability(State{}), probability(State{Prefill: 3}); !(two > .4 && two < .6) || three > .1 {
 		t.Errorf("two replicas run out with a probability of %.2f, three of %.2f; want about 0.5 and 0", two, three)
+	}
+}
+
+// TestPromptEvidence: journals of older versions have no more of prefill replicas than its rates.
+func TestPromptEvidence(t *testing.T) {
+	rates := func(stated, learned float64) *Basis {
+		return &Basis{Rates: []RateBasis{{Dimension: capacity.Decode, Stated: 7}, {Dimension: capacity.Prefill, Stated: stated, Learned: learned}}}
+	}
+	kept, own, roles := []ResourceEvidence{{Dimension: capacity.Prefill, PerReplica: 900}}, []ResourceEvidence{{Dimension: capacity.KV}}, &Roles{Prefill: 2}
+	for name, c := range map[string]struct {
+		d    Decision
+		want float64 // 0 is none
+	}{
+		"kept":              {Decision{ByRole: roles, Resources: own, Prompts: kept, Basis: rates(1000, 800)}, 900},
+		"older, learned":    {Decision{ByRole: roles, Resources: own, Basis: rates(1000, 800)}, 800},
+		"older, stated":     {Decision{ByRole: roles, Resources: own, Basis: rates(1000, 0)}, 1000},
+		"older, not stated": {Decision{ByRole: roles, Resources: own, Basis: rates(0, 800)}, 800},
+		"oldest":            {Decision{ByRole: roles, Resources: own}, 0},
+		"stale":             {Decision{ByRole: roles, Basis: rates(1000, 800)}, 0},
+		"without roles":     {Decision{Resources: own, Basis: rates(1000, 800)}, 0},
+	} {
+		got := c.d.PromptEvidence()
+		if c.want == 0 && len(got) > 0 || c.want > 0 && (len(got) != 1 || got[0].Dimension != capacity.Prefill || got[0].PerReplica != c.want) {
+			t.Errorf("%s: %+v, want %g", name, got, c.want)
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ func (b *builder) believe(d *alerting.Decision) {
 		x = &beliefs{used: map[string]float64{}, seen: map[string]time.Time{}}
 		b.beliefs[d.Pool] = x
 	}
-	for _, r := range d.Resources {
+	for _, r := range slices.Concat(d.Resources, d.Prompts) {
 		x.used[r.Dimension] = r.PerReplica
 	}
 	for _, r := range d.Basis.Rates {

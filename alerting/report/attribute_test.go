@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +37,7 @@ type world struct {
 	seen           func(minute int) float64 // of demand, at the end of the minute
 	late           func(minute int) float64 // tokens of output handed out with a minute
 	every          int                      // minutes from one forecast, and decision, to the next
+	roles          bool                     // prompts are computed on replicas of their own
 }
 
 const worldMinutes, planted, plantedFor = 420, 300, 30
@@ -158,7 +161,11 @@ func (w *world) Decisions(_ context.Context, from, to time.Time, fn func(*alerti
 			Basis: &alerting.Basis{Warmup: alerting.WarmupBasis{P50: 360}},
 		}
 		for _, dim := range []string{features.DimPrefill, features.DimDecode, features.DimKV} {
-			d.Resources = append(d.Resources, alerting.ResourceEvidence{Dimension: dim, PerReplica: capacities[dim], Demand: w.seen(m-1) * sumOf(w.came(m-1), dim, -1)})
+			of := &d.Resources
+			if w.roles && dim == features.DimPrefill {
+				of, d.ByRole = &d.Prompts, &alerting.Roles{Prefill: 3, Decode: 4}
+			}
+			*of = append(*of, alerting.ResourceEvidence{Dimension: dim, PerReplica: capacities[dim], Demand: w.seen(m-1) * sumOf(w.came(m-1), dim, -1)})
 		}
 		w.decide(m, &d)
 		if err := fn(&d); err != nil {
@@ -168,98 +175,84 @@ func (w *world) Decisions(_ context.Context, from, to time.Time, fn func(*alerti
 	return nil
 }
 
+// plantedError is what is not as forecast, and what is to be said of it.
+type plantedError struct {
+	plant    func(w *world)
+	resource string // of which errors are looked at; "" is all
+	want     Cause
+	class    string
+	prompts  bool // prefill is off
+}
+
+var plantedErrors = map[string]plantedError{
+	"a class doubles its prompts": {func(w *world) { w.plant(func(k []kind) { k[1].prompt *= 2; k[1].cached *= 2 }) }, "", CausePrompt, "c1", true},
+	"answers are longer":          {func(w *world) { w.plant(func(k []kind) { k[0].output *= 2 }) }, "", CauseOutput, "c0", false},
+	"the cache collapses":         {func(w *world) { w.plant(func(k []kind) { k[0].cached, k[1].cached = 0, 0 }) }, features.DimPrefill, CauseCache, "", true},
+	"more of everything": {func(w *world) {
+		w.plant(func(k []kind) { k[0].requests *= 1.6; k[1].requests *= 1.6; k[2].requests *= 1.6 })
+	}, "", CauseDemand, "", true},
+	"another mix":    {func(w *world) { w.plant(func(k []kind) { k[1].requests += 3; k[2].requests -= 3 }) }, "", CauseMix, "", true},
+	"retries":        {func(w *world) { w.plant(func(k []kind) { k[0].retries, k[1].retries, k[2].retries = .8, .8, .8 }) }, "", CauseRetries, "", true},
+	"slower service": {func(w *world) { w.plant(func(k []kind) { k[0].token, k[1].token, k[2].token = .04, .04, .04 }) }, features.DimKV, CauseHeld, "", false},
+	"replicas carry less than was believed": {func(w *world) {
+		w.decide = func(m int, d *alerting.Decision) {
+			if m < planted+plantedFor {
+				w.prefill(d).PerReplica *= 1.8 // learned to be wrong afterwards
+			}
+		}
+	}, features.DimPrefill, CauseCapacity, "", true},
+	"replicas are late": {func(w *world) {
+		w.decide = func(m int, d *alerting.Decision) {
+			if m < planted-10 {
+				d.Ready, d.Desired = 2, 2
+			} else if m < planted+plantedFor {
+				d.Ready, d.Pending = 2, 2
+			}
+		}
+	}, "", CauseWarmup, "", false},
+	"what was forecast from had come late": {func(w *world) {
+		w.seen = func(m int) float64 {
+			if inPlanted(m) {
+				return .5
+			}
+			return 1
+		}
+	}, "", CauseTelemetry, "", true},
+	"what came is late beyond the bound": {func(w *world) {
+		w.plant(func(k []kind) { k[0].requests /= 2; k[1].requests /= 2; k[2].requests /= 2 })
+		w.late = func(m int) float64 {
+			if inPlanted(m - 20) {
+				return 60 * sumOf(w.came(m-20), features.DimDecode, -1)
+			}
+			return 0
+		}
+	}, "", CauseTelemetry, "", true},
+	"a producer is silent": {func(w *world) {
+		w.plant(func(k []kind) { k[0].requests = 0 })
+		w.decide = func(m int, d *alerting.Decision) {
+			if inPlanted(m - 3) {
+				d.Basis.Faults = []features.ProducerFault{{Producer: "gw-2", Kind: features.FaultSilent}}
+			}
+		}
+	}, "", CauseTelemetry, "", true},
+}
+
+// prefill is what a decision has of that resource.
+func (w *world) prefill(d *alerting.Decision) *alerting.ResourceEvidence {
+	if w.roles {
+		return &d.Prompts[0]
+	}
+	return &d.Resources[0]
+}
+
 func TestPlantedErrors(t *testing.T) {
-	for name, c := range map[string]struct {
-		plant    func(w *world)
-		resource string
-		want     Cause
-		class    string
-	}{
-		"a class doubles its prompts": {func(w *world) { w.plant(func(k []kind) { k[1].prompt *= 2; k[1].cached *= 2 }) }, "", CausePrompt, "c1"},
-		"answers are longer":          {func(w *world) { w.plant(func(k []kind) { k[0].output *= 2 }) }, "", CauseOutput, "c0"},
-		"the cache collapses":         {func(w *world) { w.plant(func(k []kind) { k[0].cached, k[1].cached = 0, 0 }) }, features.DimPrefill, CauseCache, ""},
-		"more of everything": {func(w *world) {
-			w.plant(func(k []kind) { k[0].requests *= 1.6; k[1].requests *= 1.6; k[2].requests *= 1.6 })
-		}, "", CauseDemand, ""},
-		"another mix":    {func(w *world) { w.plant(func(k []kind) { k[1].requests += 3; k[2].requests -= 3 }) }, "", CauseMix, ""},
-		"retries":        {func(w *world) { w.plant(func(k []kind) { k[0].retries, k[1].retries, k[2].retries = .8, .8, .8 }) }, "", CauseRetries, ""},
-		"slower service": {func(w *world) { w.plant(func(k []kind) { k[0].token, k[1].token, k[2].token = .04, .04, .04 }) }, features.DimKV, CauseHeld, ""},
-		"replicas carry less than was believed": {func(w *world) {
-			w.decide = func(m int, d *alerting.Decision) {
-				if m < planted+plantedFor {
-					d.Resources[0].PerReplica *= 1.8 // learned to be wrong afterwards
-				}
-			}
-		}, features.DimPrefill, CauseCapacity, ""},
-		"replicas are late": {func(w *world) {
-			w.decide = func(m int, d *alerting.Decision) {
-				if m < planted-10 {
-					d.Ready, d.Desired = 2, 2
-				} else if m < planted+plantedFor {
-					d.Ready, d.Pending = 2, 2
-				}
-			}
-		}, "", CauseWarmup, ""},
-		"what was forecast from had come late": {func(w *world) {
-			w.seen = func(m int) float64 {
-				if inPlanted(m) {
-					return .5
-				}
-				return 1
-			}
-		}, "", CauseTelemetry, ""},
-		"what came is late beyond the bound": {func(w *world) {
-			w.plant(func(k []kind) { k[0].requests /= 2; k[1].requests /= 2; k[2].requests /= 2 })
-			w.late = func(m int) float64 {
-				if inPlanted(m - 20) {
-					return 60 * sumOf(w.came(m-20), features.DimDecode, -1)
-				}
-				return 0
-			}
-		}, "", CauseTelemetry, ""},
-		"a producer is silent": {func(w *world) {
-			w.plant(func(k []kind) { k[0].requests = 0 })
-			w.decide = func(m int, d *alerting.Decision) {
-				if inPlanted(m - 3) {
-					d.Basis.Faults = []features.ProducerFault{{Producer: "gw-2", Kind: features.FaultSilent}}
-				}
-			}
-		}, "", CauseTelemetry, ""},
-	} {
+	for name, c := range plantedErrors {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			c.plant(w)
-			r := reconcile(t, w, 150, worldMinutes)
-			errors := r.Pools[0].Errors
-			if len(errors) == 0 {
-				t.Fatal("no error was found")
-			}
-			found := map[string]bool{}
-			for _, e := range errors {
-				checkSum(t, &e)
-				if c.resource != "" && e.Resource != c.resource {
-					continue
-				}
-				found[e.Horizon] = true
-				largest := ErrorPart{}
-				for _, p := range e.Parts {
-					if math.Abs(float64(p.Amount)) > math.Abs(float64(largest.Amount)) {
-						largest = p
-					}
-				}
-				if largest.Cause != c.want || math.Abs(float64(largest.Amount)) < .6*math.Abs(float64(e.Error)) {
-					t.Errorf("%s, %s ahead, is off by %.3f, most of it, %.3f, for %s: %v", e.Resource, e.Horizon, e.Error, largest.Amount, largest.Cause, e.Parts)
-				}
-				if c.class != "" && (len(e.Drivers) == 0 || e.Drivers[0].Class != c.class || e.Drivers[0].Cause != c.want) {
-					t.Errorf("%s, %s ahead, driven by %v", e.Resource, e.Horizon, e.Drivers)
-				}
-			}
-			for _, horizon := range []string{"5", "15", "30", "60", forecaster.HorizonWindowMax} {
-				if !found[horizon] {
-					t.Errorf("no error of %s, %s ahead, among %v", c.resource, horizon, errors)
-				}
-			}
-			checkCounts(t, &r.Pools[0])
+			p := &reconcile(t, w, 150, worldMinutes).Pools[0]
+			c.check(t, p, c.resource)
+			checkCounts(t, p)
 		})
 	}
 	if errors := reconcile(t, newWorld(), 150, worldMinutes).Pools[0].Errors; len(errors) != 0 {
@@ -267,11 +260,105 @@ func TestPlantedErrors(t *testing.T) {
 	}
 }
 
+// TestPlantedErrorsOfRoles: in a disaggregated pool prefill is off for the same reasons, by replicas of its own.
+func TestPlantedErrorsOfRoles(t *testing.T) {
+	for name, c := range plantedErrors {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.roles = true
+			c.plant(w)
+			p := &reconcile(t, w, 150, worldMinutes).Pools[0]
+			checkCounts(t, p)
+			if c.prompts {
+				c.check(t, p, features.DimPrefill)
+			}
+			for _, e := range p.Errors {
+				if e.Resource == features.DimPrefill && !c.prompts {
+					t.Errorf("%s ahead prefill is off by %.3f: %v", e.Horizon, e.Error, e.Parts)
+				}
+				if said := strings.Contains(e.Note, "replicas last asked for"); said != (e.Resource == features.DimPrefill) {
+					t.Errorf("of %s is noted %q", e.Resource, e.Note)
+				}
+			}
+			if c.resource != features.DimPrefill {
+				others := *p
+				others.Errors = slices.DeleteFunc(slices.Clone(p.Errors), func(e ErrorEpisode) bool { return e.Resource == features.DimPrefill })
+				c.check(t, &others, c.resource)
+			}
+		})
+	}
+	w := newWorld()
+	if w.roles = true; len(reconcile(t, w, 150, worldMinutes).Pools[0].Errors) != 0 {
+		t.Error("an error without anything planted")
+	}
+	// Utilisation is of the three replicas that prefill, whatever the four that decode do.
+	plantedErrors["a class doubles its prompts"].plant(w)
+	r := reconcile(t, w, 150, worldMinutes)
+	p := &r.Pools[0]
+	i := slices.IndexFunc(p.Errors, func(e ErrorEpisode) bool { return e.Resource == features.DimPrefill && e.Horizon == "60" })
+	if i < 0 {
+		t.Fatal("no error of prefill an hour ahead")
+	}
+	demand := 0.0
+	for m := planted; m < planted+plantedFor; m++ {
+		demand += sumOf(w.came(m), features.DimPrefill, -1) * (1 + retriesOf(w.came(m)))
+	}
+	if want := demand / plantedFor / (3 * capacities[features.DimPrefill]); math.Abs(float64(p.Errors[i].Actual)-want) > 1e-9 {
+		t.Errorf("prefill came to %.6f of capacity, and was %.6f", p.Errors[i].Actual, want)
+	}
+	var page strings.Builder
+	if err := WriteMarkdown(&page, r); err != nil || strings.Count(page.String(), "Use of prefill is by the replicas last asked for") != 1 || strings.Count(page.String(), askedNote) != 1 {
+		t.Errorf("%v: it is to be said once by which replicas prefill is used:\n%s", err, page.String())
+	}
+}
+
+// retriesOf is the load of further attempts over that of calls.
+func retriesOf(kinds []kind) float64 {
+	again, calls := sumOf(kinds, features.DimRetryTokens, -1), 0.0
+	for _, d := range []string{features.DimPrefill, features.DimCached, features.DimDecode} {
+		calls += sumOf(kinds, d, -1)
+	}
+	return again / calls
+}
+
+// check sees that the errors of a resource, at each horizon, are found and mostly due to what was planted.
+func (c *plantedError) check(t *testing.T, p *Pool, resource string) {
+	t.Helper()
+	if len(p.Errors) == 0 {
+		t.Fatal("no error was found")
+	}
+	found := map[string]bool{}
+	for _, e := range p.Errors {
+		checkSum(t, &e)
+		if resource != "" && e.Resource != resource {
+			continue
+		}
+		found[e.Horizon] = true
+		largest := ErrorPart{}
+		for _, p := range e.Parts {
+			if math.Abs(float64(p.Amount)) > math.Abs(float64(largest.Amount)) {
+				largest = p
+			}
+		}
+		if largest.Cause != c.want || math.Abs(float64(largest.Amount)) < .6*math.Abs(float64(e.Error)) {
+			t.Errorf("%s, %s ahead, is off by %.3f, most of it, %.3f, for %s: %v", e.Resource, e.Horizon, e.Error, largest.Amount, largest.Cause, e.Parts)
+		}
+		if c.class != "" && (len(e.Drivers) == 0 || e.Drivers[0].Class != c.class || e.Drivers[0].Cause != c.want) {
+			t.Errorf("%s, %s ahead, driven by %v", e.Resource, e.Horizon, e.Drivers)
+		}
+	}
+	for _, horizon := range []string{"5", "15", "30", "60", forecaster.HorizonWindowMax} {
+		if !found[horizon] {
+			t.Errorf("no error of %s, %s ahead, among %v", resource, horizon, p.Errors)
+		}
+	}
+}
+
 // TestErrorsAtAnyCadence: whoever forecasts less often is told of the same errors, about as long and as large.
 func TestErrorsAtAnyCadence(t *testing.T) {
-	at := func(every int) map[string]LargeErrors {
+	at := func(every int, roles bool) map[string]LargeErrors {
 		w := newWorld()
-		w.every = every
+		w.every, w.roles = every, roles
 		w.plant(func(k []kind) { k[0].requests *= 1.3; k[1].requests *= 1.3; k[2].requests *= 1.3 })
 		found := map[string]LargeErrors{}
 		for _, c := range reconcile(t, w, 150, worldMinutes).Pools[0].LargeErrors {
@@ -279,16 +366,18 @@ func TestErrorsAtAnyCadence(t *testing.T) {
 		}
 		return found
 	}
-	each := at(1)
-	if len(each) == 0 || each[features.DimPrefill+" at 15"].Episodes != 1 {
-		t.Fatalf("%v", each)
-	}
-	for _, every := range []int{3, 5, 15} {
-		for key, c := range at(every) {
-			want := each[key]
-			if c.Episodes != want.Episodes || math.Abs(float64(c.Minutes-want.Minutes)) > float64(every) ||
-				math.Abs(float64(c.Size-want.Size)) > float64(every)*float64(want.Size)/float64(max(want.Minutes, 1)) {
-				t.Errorf("every %d minutes, %s: %+v, and each minute %+v", every, key, c, want)
+	for _, roles := range []bool{false, true} {
+		each := at(1, roles)
+		if len(each) == 0 || each[features.DimPrefill+" at 15"].Episodes != 1 {
+			t.Fatalf("roles %v: %v", roles, each)
+		}
+		for _, every := range []int{3, 5, 15} {
+			for key, c := range at(every, roles) {
+				want := each[key]
+				if c.Episodes != want.Episodes || math.Abs(float64(c.Minutes-want.Minutes)) > float64(every) ||
+					math.Abs(float64(c.Size-want.Size)) > float64(every)*float64(want.Size)/float64(max(want.Minutes, 1)) {
+					t.Errorf("roles %v, every %d minutes, %s: %+v, and each minute %+v", roles, every, key, c, want)
+				}
 			}
 		}
 	}

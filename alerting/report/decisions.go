@@ -23,6 +23,9 @@ type tick struct {
 	assumed                 bool // supply is believed
 	silent, faulty          bool // a producer fell silent; is faulty in any way
 	capacities              []capacity
+	roles                   bool       // the pool is disaggregated: prompts are computed on replicas of their own
+	prompts                 []capacity // of these
+	prompters               int        // how many were last asked for: none of them reports
 }
 
 // capacity is what one replica can take of one resource.
@@ -54,6 +57,12 @@ func newTick(d *alerting.Decision) tick {
 	}
 	for _, r := range d.Resources {
 		t.capacities = append(t.capacities, capacity{r.Dimension, r.PerReplica, r.Demand})
+	}
+	if d.ByRole != nil {
+		t.roles, t.prompters = true, d.ByRole.Prefill
+	}
+	for _, r := range d.PromptEvidence() {
+		t.prompts = append(t.prompts, capacity{r.Dimension, r.PerReplica, r.Demand})
 	}
 	return t
 }

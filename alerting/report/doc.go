@@ -57,7 +57,7 @@
 // outcomes before the middle of the period and from it on.
 //
 // Saturation: a minute is saturated when the demand of the pool, in some resource, is above ready replicas × capacity of
-// one, both as the newest decision had them. Saturated minutes no further apart than Options.Merge are one episode, which
+// one, both as the newest decision had them; in a disaggregated pool, of what the replicas that decode carry. Saturated minutes no further apart than Options.Merge are one episode, which
 // belongs to the period it starts in. An announcement is a run of decisions, on fresh telemetry, with a probability of
 // Options.Probability or more; it claims a saturation from its start until its last decision's lead time and Options.Merge have passed.
 // An episode inside the claim is announced: in time when the announcement came a lead time before it, else late; an
@@ -92,8 +92,10 @@
 // o (of requests: retries over requests). capacity came to the median PerReplica of the decisions that stood in the 24 hours
 // from the hour of m on, what was learned afterwards; believed was that of the decision standing at o. due is what would be
 // ready had each replica taken the lag believed at o: the least, over the minutes m − lag … m, of Ready + Pending, in active
-// mode or of Desired where that is more; where no replica reports it is Ready. What has no capacity has no utilisation:
-// prefill of a disaggregated pool, whose replicas of that role are not reported. A forecast stands for as many
+// mode or of Desired where that is more; where no replica reports it is Ready. Of prefill
+// in a disaggregated pool, whose replicas of that role do not report, Ready and due are the replicas last asked for,
+// desired_by_role of the decision that stood in m, so that none is seen to be late; capacity is that of prefill_resources, in journals
+// of older versions the lower of the prefill rates stated and learned. What has no capacity has no utilisation. A forecast stands for as many
 // minutes from its own on as there are to the next of its kind, by the median, so that a configuration that forecasts less
 // often finds the same errors. A difference is large from 0.1 on, and from
 // two standard deviations, 1.4826 times the median absolute deviation of all of that resource and horizon; large ones of one

@@ -348,7 +348,7 @@ func (b *builder) pointsOf(pool, resource string, ahead int) (out []point) {
 			{demand: at(demand, p.minute), retries: supply.retries[p.minute], capacity: now.learned, ready: now.ready, seen: 1},
 		}
 		if now.assumed {
-			p.of[forecasted].ready = now.ready // nothing tells when replicas came
+			p.of[forecasted].ready = now.ready
 		}
 		if e := p.error(); !math.IsNaN(e) && !math.IsInf(e, 0) && p.of[forecasted].capacity > 0 && p.of[actual].capacity > 0 {
 			out = append(out, p)
@@ -377,7 +377,8 @@ type supplyMinute struct {
 	capacity     float64 // of one, as the standing decision had it
 	learned      float64 // of one, as decisions of the day from this hour on had it
 	lag          float64 // minutes
-	assumed      bool
+	assumed      bool    // nothing tells when replicas came
+	unreported   bool    // replicas are those last asked for, of a role that does not report
 	believed     float64 // demand of the minute before, as the decision of this one had it; NaN on stale ones
 	stale        bool
 	silent       bool // a producer was
@@ -415,7 +416,11 @@ func (b *builder) supplyMinutes(pool, resource string) []supplyMinute {
 		x := &out[minute]
 		x.ready, x.asked, x.lag, x.assumed = float64(t.ready), float64(t.asked()), t.lag.Minutes(), t.assumed
 		x.stale, x.silent, x.faulty = t.stale, t.silent, t.faulty
-		for _, c := range t.capacities {
+		capacities := t.capacities
+		if x.unreported = t.roles && resource == features.DimPrefill; x.unreported {
+			x.ready, x.asked, x.assumed, capacities = float64(t.prompters), float64(t.prompters), true, t.prompts
+		}
+		for _, c := range capacities {
 			if c.dimension == resource {
 				x.capacity = c.perReplica
 				if t != newest {

@@ -39,7 +39,7 @@ func (b *builder) perceive(ctx context.Context, h History, pool string, s *stret
 	if err != nil {
 		return false, "", err
 	}
-	silent, gaps, assumed, held := 0, 0, 0, 0
+	silent, gaps, assumed, unreported, held := 0, 0, 0, 0, 0
 	for i := range looked {
 		p := &looked[i]
 		f, a := &p.of[forecasted], &p.of[actual]
@@ -64,7 +64,10 @@ func (b *builder) perceive(ctx context.Context, h History, pool string, s *stret
 		if math.IsNaN(at(demand, p.minute-1)) || math.IsNaN(at(demand, p.minute+1)) && p.minute+1 < len(demand) {
 			gaps++ // telemetry began or ended within the minute
 		}
-		if supply[p.minute].assumed {
+		switch x := &supply[p.minute]; {
+		case x.unreported:
+			unreported++
+		case x.assumed:
 			assumed++
 		}
 	}
@@ -75,8 +78,14 @@ func (b *builder) perceive(ctx context.Context, h History, pool string, s *stret
 	if assumed > 0 {
 		notes = append(notes, "no replica reported, so that a late one would not show")
 	}
+	if unreported > 0 {
+		notes = append(notes, askedNote)
+	}
 	return 2*(silent+gaps+held) > len(looked), strings.Join(notes, "; "), nil
 }
+
+// askedNote is of prefill in a disaggregated pool.
+const askedNote = "by the replicas last asked for: none that prefills reports, so that a late one would not show"
 
 // clamp moves a share that was seen no further from 1 than the ratio that it explains, and not below leastSeen.
 func clamp(seen, ratio float64) float64 { return max(leastSeen, seen, min(ratio, 1)) }

@@ -110,7 +110,12 @@ func (s story) also() string {
 func (s story) cells() []string {
 	e := &s[0]
 	return []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), fmt.Sprintf("%s, %s min ahead", resource(e.Resource), ahead(e.Horizon)), percent(e.Forecast), percent(e.Actual), inPoints(e.Error),
-		e.because(3), s.also(), e.Note}
+		e.because(3), s.also(), strings.Join(e.notes(), "; ")}
+}
+
+// notes are those of an error that wrongNote does not say of all.
+func (e *ErrorEpisode) notes() []string {
+	return slices.DeleteFunc(strings.Split(e.Note, "; "), func(n string) bool { return n == askedNote })
 }
 
 var storyHead = []string{"start (UTC)", ">length", "forecast of", ">forecast", ">came", ">difference", "because of", "as wrong at that time", "note"}
@@ -151,5 +156,9 @@ func (p *Pool) wrongNote(shown int) string {
 	default:
 		text += fmt.Sprintf("%d and counts the others, the smaller ones (%s of all that large errors were off by)", explained, percent(rest/size))
 	}
-	return text + "."
+	text += "."
+	if slices.ContainsFunc(p.Errors, func(e ErrorEpisode) bool { return strings.Contains(e.Note, askedNote) }) {
+		text += " Use of prefill is " + askedNote + "."
+	}
+	return text
 }

@@ -98,7 +98,7 @@ func (x *recomputed) stories(p *report.Pool) {
 func (x *recomputed) episode(p *report.Pool, resource, horizon string, all []heldAgainst, step int64) {
 	from, to := all[0].minute, all[len(all)-1].minute
 	i := slices.IndexFunc(p.Errors, func(e report.ErrorEpisode) bool {
-		return e.Resource == resource && e.Horizon == horizon && e.Start.Unix()/60 == from
+		return e.Resource == resource && e.Horizon == horizon && e.Start.Unix()/60 == from && (e.Error > 0) == (all[0].off() > 0)
 	})
 	if i < 0 {
 		x.Errorf("%s at %s from minute %d is not explained", resource, horizon, from)
@@ -289,9 +289,16 @@ func (x *recomputed) heldAgainst(resource, horizon string) (out []heldAgainst) {
 	for m := x.from - 120; m < x.to; m++ {
 		if d := x.standing(m); d != nil {
 			standing[m] = d
-			for _, r := range d.Resources {
+			for _, r := range append(slices.Clone(d.Resources), d.Prompts...) {
 				if r.Dimension == resource {
 					capacity[m] = r.PerReplica
+				}
+			}
+			if _, ok := capacity[m]; !ok && d.ByRole != nil && len(d.Resources) > 0 && resource == "prefill" {
+				for _, r := range d.Basis.Rates {
+					if r.Dimension == resource {
+						capacity[m] = cmp.Or(min(r.Stated, r.Learned), r.Stated)
+					}
 				}
 			}
 		}
@@ -333,6 +340,10 @@ func (x *recomputed) heldAgainst(resource, horizon string) (out []heldAgainst) {
 		}
 		h.forecast = utilisation{float64(float32(q[.5])), retries(h.origin-15, h.origin), due, capacity[h.origin]}
 		h.came = utilisation{demand(h.minute), retries(h.minute, h.minute+1), float64(now.Ready), following[h.minute/60]}
+		if now.ByRole != nil && resource == "prefill" {
+			h.came.ready = float64(now.ByRole.Prefill)
+			h.forecast.ready = h.came.ready
+		}
 		if off := h.off(); !math.IsNaN(off) && !math.IsInf(off, 0) {
 			out = append(out, h)
 		}

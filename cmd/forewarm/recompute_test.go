@@ -138,10 +138,10 @@ func usualFarm(minutes int) *farm {
 	}}
 }
 
-// eventful is a day in which, from 10:00 on for an hour, prompts of c1 are three times as long; from 14:00 on for 25
+// eventful is a day, of so many times the usual requests, in which, from 10:00 on for an hour, prompts of c1 are so many times as long; from 14:00 on for 25
 // minutes no telemetry comes, and from 12:00 on for 15 it comes too late to count; from 16:00 on for 40 minutes the cache has nothing; and from 20:00 to 23:00 replicas take 20
 // minutes to start while requests double.
-func eventful() *farm {
+func eventful(longer, requests float64) *farm {
 	f := usualFarm(26 * 60)
 	f.every = 5 * time.Minute
 	usual := f.classes
@@ -149,6 +149,7 @@ func eventful() *farm {
 	f.classes = []func(int) asked{
 		func(m int) asked {
 			a := usual[0](m)
+			a.requests *= requests
 			if within(m, 20, 180) {
 				a.requests *= 2
 			}
@@ -160,8 +161,9 @@ func eventful() *farm {
 		},
 		func(m int) asked {
 			a := usual[1](m)
+			a.requests *= requests
 			if within(m, 10, 60) {
-				a.prompt *= 3
+				a.prompt *= longer
 			}
 			if within(m, 16, 40) {
 				a.cached = 0
@@ -186,8 +188,24 @@ var usualPool = capacity.Config{
 	Reserves: capacity.Reserves{Failure: 1}, Prices: capacity.Prices{Date: "2026-02-01"},
 }
 
-// The main numbers of a report, from what is stored, by brute force and in other ways than the report's own.
+// TestReportRecomputed has the main numbers of a report from what is stored, by brute force and in other ways than the report's
+// own: of a pool whose replicas do all, and of one that has others for prompts.
 func TestReportRecomputed(t *testing.T) {
+	disaggregated := usualPool
+	disaggregated.Disaggregated.PrefillReplicas = capacity.Replicas{Min: 1, Initial: 3, Max: 20}
+	disaggregated.Replicas = capacity.Replicas{Min: 1, Initial: 3, Max: 3} // too few for the morning
+	disaggregated.KVCapacityTokens, disaggregated.PrefillTokensPerS, disaggregated.DecodeTokensPerS = 120_000, 900, 330
+	for name, c := range map[string]struct {
+		farm *farm
+		pool capacity.Config
+	}{
+		"one role": {eventful(3, 1), usualPool}, "disaggregated": {eventful(2, 3), disaggregated},
+	} {
+		t.Run(name, func(t *testing.T) { recompute(t, c.farm, c.pool) })
+	}
+}
+
+func recompute(t *testing.T, f *farm, pool capacity.Config) {
 	sc := storage.DefaultConfig()
 	sc.Dir = t.TempDir()
 	h, closeHistory, err := openHistory(sc)
@@ -199,8 +217,7 @@ func TestReportRecomputed(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	f := eventful()
-	f.run(t, usualPool, h)
+	f.run(t, pool, h)
 	from, to := f.start.Add(7*time.Hour), f.start.Add(25*time.Hour)
 	r, err := report.Reconcile(t.Context(), h, from, to, report.DefaultOptions())
 	if err != nil {

@@ -182,13 +182,10 @@ func (s *supplied) take(d *alerting.Decision, from time.Time) {
 				s.prompts = d.ByRole.Prefill
 			}
 		}
-		for _, r := range d.Resources {
+		for _, r := range slices.Concat(d.Resources, d.PromptEvidence()) {
 			if r.PerReplica > 0 {
 				s.each[r.Dimension] = append(s.each[r.Dimension], r.PerReplica)
 			}
-		}
-		if rate := promptRate(d); rate > 0 {
-			s.each[capacity.Prefill] = append(s.each[capacity.Prefill], rate)
 		}
 	}
 	defer func() {
@@ -213,20 +210,4 @@ func (s *supplied) take(d *alerting.Decision, from time.Time) {
 		s.waiting = append(s.waiting, asked)
 	}
 	s.waiting = s.waiting[:d.Pending]
-}
-
-// promptRate is what a prefill replica of a disaggregated pool carries, of which decisions keep what is stated and what was
-// learned: the lower of them, as decisions use it where they differ. 0 when it is not known.
-func promptRate(d *alerting.Decision) (rate float64) {
-	if d.ByRole == nil || d.Basis == nil {
-		return 0
-	}
-	for _, r := range d.Basis.Rates {
-		if r.Dimension == capacity.Prefill {
-			if rate = r.Stated; r.Learned > 0 && (rate == 0 || r.Learned < rate) {
-				rate = r.Learned
-			}
-		}
-	}
-	return rate
 }
