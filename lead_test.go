@@ -1,0 +1,179 @@
+package forewarm
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// risingPool is a pool that follows the decisions of a pipeline, and whose demand doubles for half an hour every two hours, as
+// its calendar says. One replica carries the demand before, two are needed while it lasts.
+type risingPool struct {
+	t       *testing.T
+	cfg     Config
+	p       *Pipeline
+	now     time.Time
+	lag     func(start int) time.Duration
+	started int
+	ready   map[int]time.Time // of each replica that was not given up
+	desired int
+}
+
+const (
+	riseEvery  = 2 * time.Hour
+	riseLasts  = 30 * time.Minute
+	riseFirst  = 90 * time.Minute
+	riseDemand = 0.7 // of a replica, before
+)
+
+func newRisingPool(t *testing.T) *risingPool {
+	t.Helper()
+	pool, err := capacity.New(capacity.Config{Name: "p", MaxRequestsPerS: 10, Replicas: capacity.Replicas{Min: 1, Max: 4, Initial: 1}, Warmup: capacity.Lag{P50: 8 * time.Minute, P90: 9 * time.Minute}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &risingPool{t: t, cfg: DefaultConfig(), now: midnight, ready: map[int]time.Time{0: midnight}, desired: 1}
+	w.cfg.Clock, w.cfg.Features.Lateness, w.cfg.Features.Revise = EventClock, 0, 0
+	w.cfg.Pools, w.cfg.Decision.Mode = []capacity.Pool{pool}, alerting.Active
+	for k := range 12 {
+		e, err := forecaster.NewEvent(forecaster.EventConfig{
+			Name: fmt.Sprint("rise ", k), Pool: "p", Start: midnight.Add(riseFirst + time.Duration(k)*riseEvery).Format("2006-01-02 15:04"),
+			Duration: riseLasts, Factor: 2, Uncertainty: 1.1, Repeat: "daily",
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.cfg.Events = append(w.cfg.Events, e)
+	}
+	w.p = New(w.cfg)
+	return w
+}
+
+// minute serves one minute, in which replicas report and the pipeline decides.
+func (w *risingPool) minute() {
+	b := ingest.Batch{}
+	rate := 10 * riseDemand
+	if since := w.now.Sub(midnight.Add(riseFirst)); since >= 0 && since%riseEvery < riseLasts {
+		rate *= 2
+	}
+	b.Sums = []ingest.Sum{{Pool: "p", Class: "chat", Start: w.now, Requests: 60 * rate, PromptTokens: math.NaN(), CachedTokens: math.NaN(), OutputTokens: math.NaN()}}
+	w.now = w.now.Add(time.Minute)
+	at := w.now.Add(-time.Millisecond)
+	for _, n := range slices.Sorted(maps.Keys(w.ready)) {
+		state := ingest.ReplicaLoading
+		if !w.ready[n].After(w.now) {
+			state = ingest.ReplicaReady
+		}
+		b.Replicas = append(b.Replicas, w.report(n, at, state))
+	}
+	b.Watermark = &ingest.Watermark{Pool: "p", At: w.now}
+	w.p.Apply(&b, func(o *Output) {
+		for i := range o.Decisions {
+			w.obey(o.Decisions[i].Desired)
+		}
+	})
+}
+
+func (*risingPool) report(n int, at time.Time, state ingest.ReplicaState) ingest.Replica {
+	return ingest.Replica{
+		Pool: "p", Name: fmt.Sprint("r", n), At: at, State: state, KVUsedRatio: math.NaN(), KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown,
+		Running: ingest.Unknown, Waiting: ingest.Unknown, PreemptionsTotal: ingest.Unknown, PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown,
+	}
+}
+
+// obey starts what is asked for, and gives up the newest of what is not.
+func (w *risingPool) obey(desired int) {
+	w.desired = desired
+	var gone []ingest.Replica
+	for n := w.started; len(w.ready) > desired; n-- {
+		if _, there := w.ready[n]; there {
+			delete(w.ready, n)
+			gone = append(gone, w.report(n, w.now, ingest.ReplicaGone))
+		}
+	}
+	for len(w.ready) < desired {
+		w.started++
+		w.ready[w.started] = w.now.Add(w.lag(w.started))
+		gone = append(gone, w.report(w.started, w.now, ingest.ReplicaLoading))
+	}
+	if len(gone) > 0 {
+		w.p.Apply(&ingest.Batch{Replicas: gone}, func(*Output) {})
+	}
+}
+
+// rise goes on to the next rise of demand, and says how long before it the second replica was asked for, and for how many of its
+// minutes that one was not ready.
+func (w *risingPool) rise() (lead time.Duration, short int) {
+	n := (w.now.Sub(midnight.Add(riseFirst)) + riseEvery - 1) / riseEvery
+	start := midnight.Add(riseFirst + max(n, 0)*riseEvery)
+	var asked time.Time
+	for w.now.Before(start.Add(riseLasts)) {
+		w.minute()
+		switch {
+		case w.desired < 2:
+			asked = time.Time{}
+		case asked.IsZero():
+			asked = w.now
+		}
+		serving := 0
+		for _, ready := range w.ready {
+			if !ready.After(w.now.Add(-time.Minute)) {
+				serving++
+			}
+		}
+		if w.now.After(start) && serving < 2 {
+			short++
+		}
+	}
+	for len(w.ready) > 1 && w.now.Before(start.Add(riseEvery)) { // and down again
+		w.minute()
+	}
+	return start.Sub(asked), short
+}
+
+// TestDecisionsLeadByTheLag: once replicas take twice as long, the first rises find them late; within ten scale-ups each is asked
+// for by the new lag before it is needed, a restart in between, and stands ready in time. Before, none was asked for so early.
+func TestDecisionsLeadByTheLag(t *testing.T) {
+	w := newRisingPool(t)
+	const before, after = 8 * time.Minute, 16 * time.Minute
+	usual := func(lag time.Duration) func(int) time.Duration {
+		return func(start int) time.Duration { return lag + time.Duration(start%3-1)*30*time.Second }
+	}
+	w.lag = usual(before)
+	var lead time.Duration
+	for n := range 12 {
+		var short int
+		if lead, short = w.rise(); n >= 10 && (short > 0 || lead < before || lead >= after) {
+			t.Errorf("rise %d: asked for %s ahead and late in %d minutes, with a lag of %s", n, lead, short, before)
+		}
+	}
+	w.lag = usual(after)
+	if _, short := w.rise(); short == 0 {
+		t.Errorf("asked for %s ahead before the lag doubled: the test would not notice a decision that did not follow it", lead)
+	}
+	from := w.started
+	for n := 0; w.started < from+10; n++ {
+		if n == 4 {
+			var err error
+			if w.p, err = Restore(w.cfg, bytes.NewReader(saved(t, w.p))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lead, _ = w.rise()
+		t.Logf("%d replicas were started since the lag doubled: the next was asked for %s ahead", w.started-from, lead)
+	}
+	for range 3 {
+		if lead, short := w.rise(); short > 0 || lead < after || lead > 2*after {
+			t.Errorf("after ten scale-ups: asked for %s ahead and late in %d minutes, with a lag of %s", lead, short, after)
+		}
+	}
+}
