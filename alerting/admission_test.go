@@ -158,6 +158,20 @@ func TestQueuePlan(t *testing.T) {
 		return d.Queue
 	}
 	nothing := func(*Input) {}
+	prompts := func(demand, rate float64) func(*Input) {
+		return func(in *Input) {
+			f := in.Forecast.Total[0]
+			f.Dimension = features.DimPrefill
+			for h := range f.Minute {
+				for i := range f.Minute[h] {
+					f.Minute[h][i] = demand
+				}
+			}
+			in.Forecast.Total = append(in.Forecast.Total, f)
+			in.Pool.Disaggregated, in.Pool.PrefillReplicas = true, capacity.Replicas{Min: 1, Max: 9, Initial: 1}
+			in.Pool.Rates.PrefillTokensPerS = rate
+		}
+	}
 	for _, tt := range []struct {
 		name string
 		got  *QueuePlan
@@ -166,6 +180,8 @@ func TestQueuePlan(t *testing.T) {
 		{"half used", queue(200, 0, nothing), &QueuePlan{2, 40, 10*13*60 + 40, 1}},
 		{"half of the calls are tried again", queue(200, 3000, nothing), &QueuePlan{2, 40, 5*13*60 + 40, 1.5}},
 		{"short already", queue(800, 0, nothing), &QueuePlan{2, 10, -5*13*60 + 10, 1}},
+		{"prompts of 500 tokens at 1000 a second", queue(200, 0, prompts(5000, 1000)), &QueuePlan{1.5, 30, 10*13*60 + 30, 1}},
+		{"prompts take as long as is promised", queue(200, 0, prompts(50_000, 1000)), &QueuePlan{0, 0, 10 * 13 * 60, 1}},
 		{"no objective", queue(200, 0, func(in *Input) { in.Pool.SLO.TTFT = 0 }), nil},
 		{"no traffic", queue(0, 0, nothing), nil},
 		{"calls are not counted", queue(200, 0, func(in *Input) { in.Forecast.Total = in.Forecast.Total[:1] }), nil},

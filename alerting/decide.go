@@ -71,9 +71,11 @@ type kept struct {
 func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	p := newPlan(now, &in, &st, cfg)
 	needed := p.target(&st, cfg)
-	desired, constraints := p.clamp(needed, cfg)
+	desired, constraints := p.clamp(needed, &st, cfg)
 
 	d := p.decision(cfg)
+	d.Limit, _ = p.limit(&st)
+	prompts := st.promptReplicas(&p.in.Pool)
 	roles, named := p.roles(&st, desired, cfg)
 	d.Needed, d.Desired, d.ByRole, d.Constraints = needed, desired, roles, append(constraints, named...)
 	d.Action = p.action(desired)
@@ -94,6 +96,9 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	case desired < min(asked, p.current):
 		st.ScaleIns = append(slices.Clone(st.ScaleIns), now.Unix())
 	}
+	if roles != nil {
+		st.countPrompts(now.Unix(), prompts, roles.Prefill)
+	}
 	d.ActionsPerDay = len(st.ScaleOuts) + len(st.ScaleIns)
 	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
 	st.Short = short
@@ -102,6 +107,16 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	st.publish(&d, cfg)
 	d.Reason = p.reason(&d, cfg)
 	return d, st
+}
+
+// countPrompts counts a change of the prefill replicas asked for among the pool's actions.
+func (st *State) countPrompts(at int64, before, after int) {
+	switch {
+	case after > before:
+		st.ScaleOuts = append(slices.Clone(st.ScaleOuts), at)
+	case after < before:
+		st.ScaleIns = append(slices.Clone(st.ScaleIns), at)
+	}
 }
 
 // target is the number of replicas to ask for, before the pool's bounds.
@@ -116,14 +131,32 @@ func (p *plan) target(st *State, cfg Config) int {
 	if enough >= p.current {
 		return enough // what was asked for and is not there yet may be less
 	}
-	if p.blockedBy = p.whyStay(st, cfg); p.blockedBy != "" {
+	if p.blockedBy = p.whyStay(st, cfg, p.rows); p.blockedBy != "" {
 		return p.current
 	}
-	if cfg.ScaleInStep > 0 {
-		enough = max(enough, p.current-cfg.ScaleInStep)
+	if spread := p.consolidated(cfg); spread > enough {
+		if spread >= p.current {
+			p.blockedBy = fmt.Sprintf("on fewer the fullest one's KV cache, %s full, would pass %s", percent(p.in.Minute.State.KVUsedMax), percent(p.danger(cfg)))
+			return p.current
+		}
+		p.enough = spread
 	}
-	return enough
+	return p.enough
 }
+
+// consolidated is the fewest ready replicas on which the fullest one's KV cache stays out of danger, when what it holds grows as
+// the mean does: load is not spread evenly, and what is uneven on many replicas is so on fewer. 0 where that is not known. With
+// fewer, the reactive floor would ask for more at once.
+func (p *plan) consolidated(cfg Config) int {
+	s := &p.in.Minute.State
+	if !s.Observed || len(p.supply.Pending) > 0 { // those on their way go first, and hold nothing
+		return 0
+	}
+	return replicasFor(float64(s.Ready)*min(finite(s.KVUsedMax), 1), p.danger(cfg))
+}
+
+// danger is the share of a replica's KV cache above which the floor asks for more: KVDanger, or what the pool fills by plan.
+func (p *plan) danger(cfg Config) float64 { return max(cfg.KVDanger, p.in.Pool.KVTarget) }
 
 // look takes in what must stay by the newest evidence, and forgets what is out of date.
 func (st *State) look(p *plan, cfg Config) {
@@ -153,13 +186,11 @@ func (st *State) asked(current int) int {
 	return st.LastDesired
 }
 
-// whyStay is what speaks against fewer replicas although they would do; "" when nothing does.
-func (p *plan) whyStay(st *State, cfg Config) string {
+// whyStay is what speaks against fewer replicas, of those that carry rows, although they would do; "" when nothing does. How
+// often the pool may shrink is not in it: see clamp.
+func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
 	if left := max(cfg.Cooldown, watch) - p.now.Sub(st.Sighted); left > 0 {
 		return fmt.Sprintf("demand is watched for %s more", span(left))
-	}
-	if len(st.ScaleIns) >= cfg.MaxScaleIns && st.LastDesired >= p.current {
-		return fmt.Sprintf("max_scale_ins %d: so often has the pool shrunk in a day", cfg.MaxScaleIns)
 	}
 	s := &p.in.Minute.State
 	switch {
@@ -174,9 +205,9 @@ func (p *plan) whyStay(st *State, cfg Config) string {
 	case s.WaitingPerReady >= 1:
 		return "requests are waiting"
 	}
-	for i := range p.rows {
-		if p.rows[i].tail() {
-			return fmt.Sprintf("a burst of %s is still draining", noun(p.rows[i].evidence.Dimension))
+	for i := range rows {
+		if rows[i].tail() {
+			return fmt.Sprintf("a burst of %s is still draining", noun(rows[i].evidence.Dimension))
 		}
 	}
 	return ""
@@ -195,16 +226,24 @@ func (r *resource) tail() bool {
 }
 
 // clamp puts a target within the bounds of step, limit and minimum, and names those that changed it.
-func (p *plan) clamp(target int, cfg Config) (desired int, constraints []string) {
+func (p *plan) clamp(target int, st *State, cfg Config) (desired int, constraints []string) {
 	desired = target
 	name := func(key string, bound int) {
 		constraints = append(constraints, fmt.Sprintf("%s %d: %d wanted", key, bound, target))
+	}
+	switch least := p.current - cfg.ScaleInStep; {
+	case desired < p.current && len(st.ScaleIns) >= cfg.MaxScaleIns && st.LastDesired >= p.current:
+		desired = p.current
+		name("max_scale_ins", cfg.MaxScaleIns)
+	case desired < least && cfg.ScaleInStep > 0:
+		desired = least
+		name("scale_in_step", cfg.ScaleInStep)
 	}
 	if most := p.current + cfg.MaxStepOut; cfg.MaxStepOut > 0 && desired > most {
 		desired = most
 		name("max_step_out", cfg.MaxStepOut)
 	}
-	if most, key := p.in.Pool.Limit(); desired > most {
+	if most, key := p.limit(st); desired > most {
 		desired = most
 		name(key, most)
 	}
@@ -213,6 +252,19 @@ func (p *plan) clamp(target int, cfg Config) (desired int, constraints []string)
 		name("replicas.min", least)
 	}
 	return desired, constraints
+}
+
+// limit is the most replicas that the pool may have, and the key that says so. A budget is for all roles: what the prefill
+// replicas take of it is not there for the others.
+func (p *plan) limit(st *State) (replicas int, key string) {
+	pool := &p.in.Pool
+	replicas, key = pool.Limit()
+	if most, ok := pool.Budget(); ok && pool.Disaggregated {
+		if left := max(most-st.promptReplicas(pool), pool.Replicas.Min); left < replicas {
+			return left, "budget_hour_usd"
+		}
+	}
+	return replicas, key
 }
 
 // action compares what is asked for with what there is. Without sight a bound may lower the number, but no replica is

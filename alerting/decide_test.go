@@ -125,7 +125,7 @@ func TestDecide(t *testing.T) {
 		"floor: a cache that is meant to be full": {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .99 }}, want: 20, action: Hold},
 		"KV at the danger mark is not above":      {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .85 }}, want: 20, action: Hold},
 
-		"scale in one step":                          {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas hold the next 15 min at the 98 % quantile"},
+		"scale in one step":                          {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas hold the next 15 min at the 98 % quantile of demand: advising 8→7 replicas; limited by scale_in_step 1: 4 wanted."},
 		"stay: without a past":                       {scene: scene{ready: 8, median: flat(350), last: 350}, want: 8, action: Hold, says: "4 replicas would do, but demand is watched for 5 min more"},
 		"scale in: a peak long enough ago":           {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(2, 8)), want: 7, action: ScaleIn},
 		"scale in: what still warms up goes, too":    {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn},
@@ -135,13 +135,15 @@ func TestDecide(t *testing.T) {
 		"stay: later peak in cooldown":               {scene: scene{ready: 8, median: rising(18, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},
 		"stay: unlikely but possible":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
 		"stay: a peak was feared a moment ago":       {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(1, 8)), want: 8, action: Hold},
-		"stay: shrunk often enough today":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 7200, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 8, action: Hold, says: "max_scale_ins 2: so often has the pool shrunk in a day"},
+		"stay: shrunk often enough today":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 7200, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 8, action: Hold, says: "4 replicas would do: staying at 8; limited by max_scale_ins 2: 4 wanted"},
 		"scale in: yesterday's actions do not count": {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 86400, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 7, action: ScaleIn},
 		"stay: burst tail":                           {scene: scene{ready: 8, median: flat(350), last: 450}, state: earlier(8), want: 8, action: Hold, says: "a burst of KV memory is still draining"},
 		"stay: queue":                                {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 1 }}, state: earlier(8), want: 8, action: Hold, says: "requests are waiting"},
 		"stay: a producer fell silent": {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) {
 			in.Minute.Faults = []features.ProducerFault{{Producer: "slow", Kind: features.FaultBehind, Seconds: 300}, {Producer: "gw-2", Kind: features.FaultSilent, Since: noon}}
 		}}, state: earlier(8), want: 8, action: Hold, says: "producer gw-2 fell silent"},
+		"stay: the fullest replica would be in danger on one fewer": {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .8, .8, 125 }}, state: earlier(8), want: 8, action: Hold, says: "4 replicas would do, but on fewer the fullest one's KV cache, 80 % full, would pass 85 %: staying at 8"},
+		"scale in: as far as the fullest replica allows":            {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .6, .8, 125 }}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 0 }, want: 6, action: ScaleIn, says: "6 replicas hold"},
 		"stay: preemption":               {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(8), want: 8, action: Hold, says: "preempting"},
 		"stay: uncovered minute":         {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.Covered = false }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry"},
 		"a step in on its way is kept":   {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), want: 7, action: ScaleIn},

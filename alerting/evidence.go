@@ -26,7 +26,6 @@ func (p *plan) decision(cfg Config) Decision {
 		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale || p.blind == unheard, SupplyAssumed: !p.observed,
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
-	d.Limit, _ = p.in.Pool.Limit()
 	d.Diagnosis, d.Basis = p.in.Signals.Diagnose(), p.in.Basis
 	if d.Binding == "" {
 		d.ETA = forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}

@@ -17,8 +17,8 @@ type floor struct {
 const queueShare = 0.1
 
 // reactive is the floor: the replicas that the newest known demand takes, more when requests queue, and more when the
-// fullest replica's KV cache is in the danger zone: above KVDanger, and above the kvTarget that the pool fills by plan. All are totals, so that replicas on the way count against them.
-func reactive(s features.PoolState, rows []resource, kvTarget float64, cfg Config) floor {
+// fullest replica's KV cache is above danger. All are totals, so that replicas on the way count against them.
+func reactive(s features.PoolState, rows []resource, danger float64, cfg Config) floor {
 	var f floor
 	for i := range rows {
 		f.replicas = max(f.replicas, rows[i].now)
@@ -31,7 +31,6 @@ func reactive(s features.PoolState, rows []resource, kvTarget float64, cfg Confi
 		more := min(math.Ceil(ready*queueShare*w/cfg.WaitingPerReplica), ready)
 		f.raise(s.Ready+int(more), fmt.Sprintf("%.1f requests wait per replica (threshold %g)", w, cfg.WaitingPerReplica))
 	}
-	danger := max(cfg.KVDanger, kvTarget)
 	if use := finite(s.KVUsedMax); use > danger {
 		f.raise(int(math.Ceil(ready*min(use, 1)/danger)), fmt.Sprintf("the fullest replica's KV cache is %s full (danger above %s)", percent(use), percent(danger)))
 	}

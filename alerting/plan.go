@@ -62,7 +62,7 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	if in.Forecast != nil && !in.Forecast.Stale && !in.Projection.Stale {
 		p.rows, p.prompts = p.resources(cfg)
 	}
-	p.floor = reactive(in.Minute.State, p.rows, in.Pool.KVTarget, cfg)
+	p.floor = reactive(in.Minute.State, p.rows, p.danger(cfg), cfg)
 	switch {
 	case in.Forecast == nil || in.Forecast.Stale || in.Projection.Stale:
 		p.blind = stale

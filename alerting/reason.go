@@ -55,6 +55,8 @@ func (p *plan) finding(d *Decision, cfg Config) string {
 		return fmt.Sprintf("%s %s the next %s at the %s quantile of demand: %s", count(p.enough), hold, span(p.lead+cfg.Cooldown), percent(p.confidence), move)
 	case p.blockedBy != "":
 		return fmt.Sprintf("%s would do, but %s: staying at %d", count(p.enough), p.blockedBy, d.Desired)
+	case d.Needed < p.current && d.Desired == p.current && d.Desired > p.in.Pool.Replicas.Min:
+		return fmt.Sprintf("%s would do: staying at %d", count(d.Needed), d.Desired)
 	case d.Needed > d.Desired:
 		return fmt.Sprintf("%s: no more than %d replicas are allowed", outlook(d, cfg), d.Desired)
 	}

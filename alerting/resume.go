@@ -25,6 +25,9 @@ func (st State) Follow(d *Decision) State {
 		st.PublishedDesired, st.PublishedAction, st.PublishedBinding = d.Desired, d.Action, d.Binding
 	}
 	if d.ByRole != nil {
+		if st.Prefill > 0 {
+			st.countPrompts(d.Tick.Unix(), st.Prefill, d.ByRole.Prefill)
+		}
 		st.Prefill = d.ByRole.Prefill
 	}
 	if d.Basis != nil {

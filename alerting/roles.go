@@ -97,16 +97,17 @@ func (s serving) PerReplica(dimension string, reportedKV float64) (safe float64,
 	return s.pool.PerReplica(dimension, reportedKV)
 }
 
-// roles sizes the prefill replicas of a disaggregated pool by the same rule as the others: demand at the quantile over the
-// lead window, and what had to stay at each tick of the last Cooldown. How many there are is not reported, so without sight
-// the number stands. nil when the pool is not disaggregated.
+// roles sizes the prefill replicas of a disaggregated pool by the same rules as the others: demand at the quantile over the lead
+// window, what had to stay at each tick of the last Cooldown, and of scaling in what speaks against it, its step and how often. How
+// many there are is not reported, so steps are from those last asked for, and without sight the number stands. nil when the
+// pool is not disaggregated.
 func (p *plan) roles(st *State, decode int, cfg Config) (*Roles, []string) {
 	pool := &p.in.Pool
 	if !pool.Disaggregated {
 		return nil, nil
 	}
-	bounds := pool.PrefillReplicas
-	wanted := st.promptReplicas(pool)
+	before := st.promptReplicas(pool)
+	wanted := before
 	if p.blind == sighted && len(p.prompts) > 0 {
 		need, keep := 0, 0
 		for i := range p.prompts {
@@ -114,21 +115,40 @@ func (p *plan) roles(st *State, decode int, cfg Config) (*Roles, []string) {
 			need, keep = max(need, r.now, r.evidence.NeedReplicas), max(keep, r.keep)
 		}
 		st.PrefillKeeps = remember(st.PrefillKeeps, p.now, max(need, keep), cfg.Cooldown)
-		wanted = max(need, min(wanted, most(st.PrefillKeeps)))
+		wanted = max(need, min(before, most(st.PrefillKeeps)))
 	}
-	desired := max(min(wanted, bounds.Max), bounds.Min)
+	desired, constraints := wanted, []string(nil)
+	name := func(key string, bound int) {
+		constraints = append(constraints, fmt.Sprintf("%s %d: %d wanted", key, bound, wanted))
+	}
+	switch {
+	case desired >= before:
+	case p.whyStay(st, cfg, p.prompts) != "":
+		desired, wanted = before, before
+	case len(st.ScaleIns) >= cfg.MaxScaleIns:
+		desired = before
+		name("prefill: max_scale_ins", cfg.MaxScaleIns)
+	case cfg.ScaleInStep > 0 && desired < before-cfg.ScaleInStep:
+		desired = before - cfg.ScaleInStep
+		name("prefill: scale_in_step", cfg.ScaleInStep)
+	}
+	if budget, ok := pool.Budget(); ok && desired > budget-decode {
+		desired = budget - decode
+		name("prefill: budget_hour_usd", desired)
+	}
+	if bounds := pool.PrefillReplicas; desired > bounds.Max {
+		desired = bounds.Max
+		name("disaggregated.prefill_replicas.max", bounds.Max)
+	} else if desired < bounds.Min {
+		desired = bounds.Min
+		name("disaggregated.prefill_replicas.min", bounds.Min)
+	}
 	st.Prefill = desired
 	roles := &Roles{Prefill: desired, Decode: decode}
 	for i := range p.in.Prompts {
 		roles.PrefillProbability = max(roles.PrefillProbability, finite(p.in.Prompts[i].Probability[minutes(p.lead+cfg.Hold)-1]))
 	}
-	switch {
-	case desired < wanted:
-		return roles, []string{fmt.Sprintf("disaggregated.prefill_replicas.max %d: %d wanted", desired, wanted)}
-	case desired > wanted:
-		return roles, []string{fmt.Sprintf("disaggregated.prefill_replicas.min %d: %d wanted", desired, wanted)}
-	}
-	return roles, nil
+	return roles, constraints
 }
 
 // remember adds what has to stay now to that of earlier ticks, and forgets what is older than span.

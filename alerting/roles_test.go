@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,15 +54,51 @@ func TestRolesAreSizedApart(t *testing.T) {
 		{minute: 2, prompts: 100, stale: true, want: 5},
 		{minute: 3, prompts: 9000, want: 6, says: "disaggregated.prefill_replicas.max 6: 9 wanted"},
 		{minute: 4, prompts: 2500, want: 6},
-		{minute: 5, prompts: 2500, want: 3}, // two minutes after the peak
-		{minute: 14, prompts: 10, want: 1},
+		{minute: 5, prompts: 2500, want: 6}, // the cooldown is over, and demand is watched since it is seen again
+		{minute: 8, prompts: 2500, want: 5, says: "prefill: scale_in_step 1: 3 wanted"},
+		{minute: 9, prompts: 2500, want: 4},
+		{minute: 10, prompts: 2500, want: 3},
+		{minute: 11, prompts: 2500, want: 3},
+		{minute: 14, prompts: 10, want: 2},
+		{minute: 15, prompts: 10, want: 1},
 	} {
 		d := step(tt.minute, tt.prompts, tt.stale)
 		if said := strings.Join(d.Constraints, "; "); d.ByRole.Prefill != tt.want || !strings.Contains(said, tt.says) {
 			t.Errorf("minute %d: %d prefill replicas, want %d; %q", tt.minute, d.ByRole.Prefill, tt.want, said)
 		}
 	}
-	in := scene{ready: 4, median: flat(350), last: 350}.input(t)
+	if outs, ins := len(st.ScaleOuts), len(st.ScaleIns); outs != 2 || ins != 5 {
+		t.Errorf("%d actions out and %d in are counted, want 2 and 5", outs, ins)
+	}
+	cfg.MaxScaleIns = 2
+	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(10)}.input(t)
+	for _, tt := range []struct {
+		name string
+		edit func(*Input, *State)
+		want int
+		says string
+	}{
+		{"fewer", func(*Input, *State) {}, 4, "prefill: scale_in_step 1: 1 wanted"},
+		{"often enough today", func(_ *Input, st *State) { st.ScaleIns = []int64{noon.Unix() - 60, noon.Unix() - 30} }, 5, "prefill: max_scale_ins 2: 1 wanted"},
+		{"requests wait", func(in *Input, _ *State) { in.Minute.State.WaitingPerReady = 2 }, 5, ""},
+		{"a burst", func(in *Input, _ *State) { in.Forecast.Total[1].Now.Mean = 2400 }, 5, ""},
+		{"budget for both roles", func(in *Input, _ *State) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 17 }, 4, ""},
+		{"budget for fewer", func(in *Input, _ *State) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 14 }, 4, "budget_hour_usd 2: 4 wanted"},
+	} {
+		x, was := in, State{Prefill: 5, LastTick: noon.Add(-time.Minute), LastDesired: 4, Sighted: noon.Add(-time.Hour)}
+		forecast := *in.Forecast
+		forecast.Total = slices.Clone(forecast.Total)
+		x.Forecast = &forecast
+		tt.edit(&x, &was)
+		d, _ := Decide(noon, x, was, cfg)
+		if said := strings.Join(d.Constraints, "; "); d.ByRole.Prefill != tt.want || !strings.Contains(said, tt.says) {
+			t.Errorf("%s: %d prefill replicas, want %d; %q", tt.name, d.ByRole.Prefill, tt.want, said)
+		}
+		if budget, ok := x.Pool.Budget(); ok && d.ByRole.Prefill+d.ByRole.Decode > budget {
+			t.Errorf("%s: %+v for a budget of %d", tt.name, *d.ByRole, budget)
+		}
+	}
+	in = scene{ready: 4, median: flat(350), last: 350}.input(t)
 	if d, _ := Decide(noon, in, State{}, cfg); d.ByRole != nil {
 		t.Errorf("roles %+v in a pool without them", d.ByRole)
 	}

@@ -270,12 +270,19 @@ func (p *Pool) CostQuantile() (tau float64, ok bool) {
 // Limit is the most replicas the pool may have, and the key that says so.
 func (p *Pool) Limit() (replicas int, key string) {
 	replicas, key = p.Replicas.Max, "replicas.max"
-	if hour := p.ReplicaHourUSD(); hour > 0 && p.BudgetHourUSD > 0 {
-		if n := int(min(p.BudgetHourUSD/hour+1e-9, maxReplicas)); n < replicas {
-			replicas, key = max(n, p.Replicas.Min), "budget_hour_usd"
-		}
+	if n, ok := p.Budget(); ok && n < replicas {
+		replicas, key = max(n, p.Replicas.Min), "budget_hour_usd"
 	}
 	return replicas, key
+}
+
+// Budget is how many replicas, of all roles together, the pool's budget pays for; ok is false without a budget or a price.
+func (p *Pool) Budget() (replicas int, ok bool) {
+	hour := p.ReplicaHourUSD()
+	if !(hour > 0) || !(p.BudgetHourUSD > 0) {
+		return 0, false
+	}
+	return int(min(p.BudgetHourUSD/hour+1e-9, maxReplicas)), true
 }
 
 // ReplicaHourUSD is the price of a replica for an hour; 0 unknown.
