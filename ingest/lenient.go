@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/buger/jsonparser"
@@ -105,7 +106,8 @@ func (d *decoder) looseTime(v found) time.Time {
 	ok := false
 	if v.typ == jsonparser.Number || v.typ == jsonparser.String {
 		if t, ok = parseEpoch(v.raw); !ok && v.typ == jsonparser.String {
-			t, ok = parseDate(v.raw)
+			text, _ := unescape(v.raw) // some writers escape / and +
+			t, ok = parseDate(text)
 		}
 	}
 	if ok && (t.IsZero() || t.Equal(time.Unix(0, 0))) {
@@ -118,19 +120,23 @@ func (d *decoder) looseTime(v found) time.Time {
 	return t
 }
 
-// looseLayouts are the dates that are understood. Without a zone they are UTC.
+// looseLayouts are the dates that are understood. Without a zone they are UTC. Of zones by name only UTC is known: package
+// time would take any other for it.
 var looseLayouts = [...]string{
 	time.RFC3339, // with or without a fraction, as all of them
 	"2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02 15:04:05Z0700",
-	"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05 MST",
+	"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05 UTC",
+	"2006-01-02 15:04:05 -0700 MST", // as Go prints them: the offset counts
+	"2006/01/02 15:04:05", "2006/01/02T15:04:05Z0700", "02/Jan/2006:15:04:05 -0700", // of servers' logs
 }
 
 func parseDate(raw []byte) (time.Time, bool) {
-	if len(raw) < len("2006-01-02T15:04:05") || len(raw) > len("2006-01-02T15:04:05.000000000 +00:00") {
+	if len(raw) < len("2006-01-02T15:04:05") || len(raw) > len("2006-01-02 15:04:05.000000000 +0000 +0000") {
 		return time.Time{}, false
 	}
+	text := strings.ToUpper(string(raw)) // RFC 3339 allows t and z
 	for _, layout := range looseLayouts {
-		if t, err := time.Parse(layout, string(raw)); err == nil {
+		if t, err := time.Parse(layout, text); err == nil {
 			return t.UTC(), true
 		}
 	}
