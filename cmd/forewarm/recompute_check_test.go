@@ -18,6 +18,7 @@ type recomputed struct {
 	*raw
 	from, to int64
 	drift    []report.Drift
+	heard    map[string]*hearing // by resource
 }
 
 // same compares a number of the report with one that was computed here.

@@ -141,16 +141,19 @@ func (x *recomputed) episode(p *report.Pool, resource, horizon string, all []hel
 	x.same(what+"difference", e.Error, a.of()-f.of())
 
 	// What requests ask for, and the supply, from sums by class: each takes its share by the logarithmic mean.
-	var weights, arrivals, loads float64
+	var weights, loads float64
+	var level, mix, telemetry float64 // of arrivals
+	seen, lossy := x.seen(resource, all, step)
 	classes := []string{"c0", "c1"}
 	var requests, demand [2][2]float64 // class; forecast, came
 	for c, class := range classes {
 		requests[c] = x.sums(class, "requests", horizon, all)
 		demand[c] = x.sums(class, resource, horizon, all)
 	}
+	pool := x.sums("*", "requests", horizon, all)
+	more := math.Log(pool[1] / seen[1] * seen[0] / pool[0])
 	for c := range classes {
 		// Classes are scaled to add up to the pool.
-		pool := x.sums("*", "requests", horizon, all)
 		part := func(of [2][2]float64, which int) float64 {
 			if of[c][which] == 0 {
 				return 0
@@ -160,7 +163,14 @@ func (x *recomputed) episode(p *report.Pool, resource, horizon string, all []hel
 		nf, na := pool[0]*part(requests, 0), pool[1]*part(requests, 1)
 		uf, ua := f.of()*part(demand, 0), a.of()*part(demand, 1)
 		if ua == 0 && na == 0 || uf == 0 && nf == 0 { // nothing of the class came, or was forecast
-			arrivals += ua - uf
+			switch {
+			case lossy && ua < uf || seen[0] < .5 && uf == 0:
+				telemetry += ua - uf
+			case pool[0] == 0 || pool[1] == 0:
+				level += ua - uf
+			default:
+				mix += ua - uf
+			}
 			continue
 		}
 		if !(uf > 0 && ua > 0 && nf > 0 && na > 0) {
@@ -172,10 +182,21 @@ func (x *recomputed) episode(p *report.Pool, resource, horizon string, all []hel
 		}
 		df, da := f.demand*part(demand, 0), a.demand*part(demand, 1)
 		weights += weight
-		arrivals += weight * math.Log(na/nf)
+		arrivals := math.Log(na / seen[1] * seen[0] / nf)
+		telemetry += weight * math.Log(seen[1]/seen[0])
+		switch {
+		case lossy && arrivals < 0:
+			telemetry += weight * arrivals
+		case lossy:
+			level += weight * arrivals
+		default:
+			level, mix = level+weight*more, mix+weight*(arrivals-more)
+		}
 		loads += weight * math.Log(da/na*nf/df)
 	}
-	x.part(what+"requests", e, arrivals, report.CauseDemand, report.CauseMix, report.CauseTelemetry)
+	x.part(what+"demand level", e, level, report.CauseDemand)
+	x.part(what+"class mix", e, mix, report.CauseMix)
+	x.part(what+"telemetry", e, telemetry, report.CauseTelemetry)
 	x.part(what+"load of a request", e, loads, report.CausePrompt, report.CauseOutput, report.CauseCache, report.CauseHeld)
 	x.part(what+"retries", e, weights*math.Log(a.retries/f.retries), report.CauseRetries)
 	x.part(what+"capacity", e, -weights*math.Log(a.capacity/f.capacity), report.CauseCapacity)

@@ -223,7 +223,7 @@ func recompute(t *testing.T, f *farm, pool capacity.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &recomputed{T: t, raw: readRaw(t, h), from: from.Unix() / 60, to: to.Unix() / 60}
+	x := &recomputed{T: t, heard: map[string]*hearing{}, raw: readRaw(t, h), from: from.Unix() / 60, to: to.Unix() / 60}
 	p := &r.Pools[0]
 	x.accuracy(p)
 	x.totals(p)
