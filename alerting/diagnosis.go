@@ -17,7 +17,7 @@ const (
 	BottleneckPrefill Bottleneck = "prefill" // the first token takes longer, the next ones do not
 	BottleneckDecode  Bottleneck = "decode"  // the next tokens take longer, the first one does not
 	BottleneckSlots   Bottleneck = "slots"   // both do, and requests queue beside free KV memory
-	BottleneckKV      Bottleneck = "kv"      // both do, and requests queue for KV memory
+	BottleneckKV      Bottleneck = "kv"      // the first token takes longer, and requests queue for KV memory
 	BottleneckBoth    Bottleneck = "prefill_and_decode"
 )
 
@@ -25,9 +25,11 @@ const (
 type Signal struct {
 	_ struct{} `cbor:",toarray"`
 
-	TTFT, ITL float64 // 90th percentiles of time to first token and time per output token, seconds
-	Waiting   float64 // requests per ready replica
-	KVUse     float64 // of the fullest replica, 0…1
+	Minute    int64   // since 1970
+	Reports   float64 // by which the latencies are known
+	TTFT, ITL float64 // 90th percentiles of time to first token and time per output token of its requests, seconds
+	Waiting   float64 // requests per ready replica at its end
+	KVUse     float64 // of the fullest replica then, 0…1
 }
 
 // signalMinutes is how many minutes are told from: the last few against those before.
@@ -36,18 +38,28 @@ const signalMinutes = 60
 // Signals are the newest minutes of a pool, oldest first, at most an hour.
 type Signals []Signal
 
-// Add takes in the minute before t: the first counts of the pool's classes, which all lack the same late records, and its
-// state. The slice that s had is not changed.
+// Add takes in the minute before t, and of those before it what was reported of their requests since: those that wait long, or
+// are long, report late, and a minute's first counts have none of them when a pool is short. The slice that s had is not changed.
 func (s Signals) Add(t time.Time, windows []features.Window, m *features.PoolMinute) Signals {
-	x := Signal{Waiting: m.State.WaitingPerReady, KVUse: m.State.KVUsedMax}
-	x.TTFT, x.ITL = features.Latencies(windows, m.Pool, t.Add(-features.Minute))
-	s = append(slices.Clone(s), x)
-	return s[max(0, len(s)-signalMinutes):]
+	unknown := math.NaN()
+	s = append(slices.Clone(s), Signal{Minute: t.Unix()/60 - 1, TTFT: unknown, ITL: unknown, Waiting: m.State.WaitingPerReady, KVUse: m.State.KVUsedMax})
+	s = s[max(0, len(s)-signalMinutes):]
+	for _, l := range features.Latencies(windows, m.Pool) {
+		minute := l.Start.Unix() / 60
+		for i := len(s) - 1; i >= 0 && s[i].Minute >= minute; i-- {
+			// With many classes not all are amended at once, but when they settle: what is known by more is nearer to the whole.
+			if x := &s[i]; x.Minute == minute && l.Reports >= x.Reports {
+				x.Reports, x.TTFT, x.ITL = l.Reports, l.TTFT, l.ITL
+			}
+		}
+	}
+	return s
 }
 
-// What a change must amount to: the median of the last five minutes against the minutes before.
+// What a change must amount to: the median of the newest five minutes of which latencies are known against the minutes before.
 const (
 	recentMinutes = 5
+	latestMinutes = 15 // of which the newest five are taken: what is older tells nothing of now
 	fewestRecent  = 3
 	fewestBefore  = 10
 	leastRise     = 1.25 // factor, and beyond the 90th percentile before
@@ -56,18 +68,21 @@ const (
 )
 
 // Diagnose tells what binds from how latencies have changed: prefill when the first token comes later and the next ones as
-// before; decode when it is the other way round; when both come later and requests queue, KV memory where it is full and
-// slots where it is not. O(n log n).
+// before; decode when it is the other way round; when both come later and requests queue, slots. Where they queue while the
+// KV memory is full, it is that memory, whether or not the next tokens come later too: how many run is bounded by it, and so may
+// be what an iteration takes. O(n log n).
 func (s Signals) Diagnose() Bottleneck {
-	ttft, known := s.rises(func(x *Signal) float64 { return x.TTFT })
-	itl, both := s.rises(func(x *Signal) float64 { return x.ITL })
-	if !known || !both {
+	recent, before := s.told()
+	if len(recent) < fewestRecent || len(before) < fewestBefore {
 		return BottleneckNone
 	}
-	waiting := middle(s.recent(func(x *Signal) float64 { return x.Waiting }))
-	use := middle(s.recent(func(x *Signal) float64 { return x.KVUse }))
+	ttft := rises(before, recent, func(x *Signal) float64 { return x.TTFT })
+	itl := rises(before, recent, func(x *Signal) float64 { return x.ITL })
+	now := s[max(0, len(s)-recentMinutes):]
+	waiting := middle(now.values(func(x *Signal) float64 { return x.Waiting }))
+	use := middle(now.values(func(x *Signal) float64 { return x.KVUse }))
 	switch {
-	case ttft && itl && waiting >= queues && use >= kvFull:
+	case ttft && waiting >= queues && use >= kvFull:
 		return BottleneckKV
 	case ttft && itl && waiting >= queues:
 		return BottleneckSlots
@@ -81,23 +96,29 @@ func (s Signals) Diagnose() Bottleneck {
 	return BottleneckNone
 }
 
-// rises says whether a latency is clearly above what it was; known is false when too little is known of it.
-func (s Signals) rises(of func(*Signal) float64) (rises, known bool) {
-	recent := s.recent(of)
-	before := s[:max(0, len(s)-recentMinutes)].values(of)
-	if len(recent) < fewestRecent || len(before) < fewestBefore {
-		return false, false
+// told are the minutes of which both latencies are known: the newest few, unless they are too old, and those before.
+func (s Signals) told() (recent, before Signals) {
+	var both Signals
+	old := 0 // of both
+	for i := range s {
+		if x := &s[i]; !math.IsNaN(x.TTFT) && !math.IsNaN(x.ITL) {
+			both = append(both, *x)
+			if i < len(s)-latestMinutes {
+				old = len(both)
+			}
+		}
 	}
-	now := middle(recent)
-	was := middle(before)
-	return now >= leastRise*was && now > before[len(before)*9/10], true
+	from := max(len(both)-recentMinutes, old)
+	return both[from:], both[:from]
 }
 
-// recent are the known values of the last minutes, values of all, ascending.
-func (s Signals) recent(of func(*Signal) float64) []float64 {
-	return s[max(0, len(s)-recentMinutes):].values(of)
+// rises says whether a latency is clearly above what it was.
+func rises(before, recent Signals, of func(*Signal) float64) bool {
+	usual, now := before.values(of), middle(recent.values(of))
+	return now >= leastRise*middle(usual) && now > usual[len(usual)*9/10]
 }
 
+// values are those that are known, ascending.
 func (s Signals) values(of func(*Signal) float64) (known []float64) {
 	for i := range s {
 		if v := of(&s[i]); !math.IsNaN(v) {

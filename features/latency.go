@@ -2,6 +2,7 @@ package features
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/features/sketch"
@@ -10,24 +11,41 @@ import (
 // maxLatencyWindows bounds the classes that a minute's latencies are taken from.
 const maxLatencyWindows = 256
 
-// Latencies are the 90th percentiles of time to first token and of time per output token, in seconds, over the classes of a
-// pool in the minute that begins at start; NaN where none reports it. O(windows) and a merge of at most 256.
-func Latencies(windows []Window, pool string, start time.Time) (ttft, itl float64) {
-	var first, next sketch.Quantile
-	n := 0
+// Latency is what the requests of one minute waited, as far as they have reported: 90th percentiles of time to first token and of
+// time per output token in seconds, NaN where none reports it.
+type Latency struct {
+	Start     time.Time
+	Reports   float64 // by which the percentiles are known
+	TTFT, ITL float64
+}
+
+// Latencies are those of a pool, of each minute that windows are of, over its classes, in the order in which minutes come up.
+// O(windows · minutes) and a merge of at most 256 windows a minute.
+func Latencies(windows []Window, pool string) []Latency {
+	type sums struct {
+		start     time.Time
+		ttft, itl sketch.Quantile
+		n         int
+	}
+	var all []*sums
 	for i := range windows {
 		w := &windows[i]
-		if w.Pool != pool || !w.Start.Equal(start) || w.TTFT == nil && w.ITL == nil {
+		if w.Pool != pool || w.TTFT == nil && w.ITL == nil {
 			continue
 		}
-		if n++; n > maxLatencyWindows {
-			break
+		at := slices.IndexFunc(all, func(s *sums) bool { return s.start.Equal(w.Start) })
+		if at < 0 {
+			at, all = len(all), append(all, &sums{start: w.Start})
+		}
+		s := all[at]
+		if s.n++; s.n > maxLatencyWindows {
+			continue
 		}
 		if w.TTFT != nil {
-			first.Merge(w.TTFT)
+			s.ttft.Merge(w.TTFT)
 		}
 		if w.ITL != nil {
-			next.Merge(w.ITL)
+			s.itl.Merge(w.ITL)
 		}
 	}
 	high := func(q *sketch.Quantile) float64 {
@@ -36,5 +54,9 @@ func Latencies(windows []Window, pool string, start time.Time) (ttft, itl float6
 		}
 		return q.Quantile(0.9)
 	}
-	return high(&first), high(&next)
+	out := make([]Latency, len(all))
+	for i, s := range all {
+		out[i] = Latency{s.start, s.ttft.Count() + s.itl.Count(), high(&s.ttft), high(&s.itl)}
+	}
+	return out
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/forewarm/forewarm/features/sketch"
 )
 
-// TestLatencies: the classes of one pool and minute are taken together, and nothing else.
+// TestLatencies: the classes of one pool are taken together, minute by minute.
 func TestLatencies(t *testing.T) {
 	start := at(0)
 	window := func(pool string, start time.Time, ttft ...float64) Window {
@@ -18,14 +18,17 @@ func TestLatencies(t *testing.T) {
 		}
 		return w
 	}
+	earlier := start.Add(-Minute)
 	windows := []Window{
-		window("other", start, 9), window("p", start, 1, 1, 1, 1, 1, 1, 1, 1), window("p", start, 3, 3), window("p", start.Add(-Minute), 7),
+		window("other", start, 9), window("p", start, 1, 1, 1, 1, 1, 1, 1, 1), window("p", start, 3, 3), window("p", earlier, 7),
 		{Key: Key{Pool: "p"}, Start: start},
 	}
-	if ttft, itl := Latencies(windows, "p", start); math.Abs(ttft-3) > .1 || !math.IsNaN(itl) {
-		t.Errorf("TTFT %g, ITL %g", ttft, itl)
+	for i, want := range []Latency{{start, 10, 3, math.NaN()}, {earlier, 1, 7, math.NaN()}} {
+		if got := Latencies(windows, "p")[i]; !got.Start.Equal(want.Start) || got.Reports != want.Reports || math.Abs(got.TTFT-want.TTFT) > .1 || !math.IsNaN(got.ITL) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 	}
-	if ttft, itl := Latencies(nil, "p", start); !math.IsNaN(ttft) || !math.IsNaN(itl) {
-		t.Errorf("of nothing: %g, %g", ttft, itl)
+	if got := Latencies(nil, "p"); len(got) != 0 {
+		t.Errorf("of nothing: %+v", got)
 	}
 }
