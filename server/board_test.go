@@ -2,6 +2,7 @@ package server
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,6 +44,30 @@ func TestBoardSumsClassesAndTakesRevisions(t *testing.T) {
 	b.Observe(&forewarm.Output{Pools: minute, Windows: []features.Window{requests("b", t0, 180)}}) // only b was amended
 	if diff := cmp.Diff([]float64{4, nan}, observed(t, b, features.DimRequests), equal); diff != "" {
 		t.Errorf("after a revision of one class (-want +got):\n%s", diff)
+	}
+}
+
+// The classes of a minute settle together; what they came to is then all that is kept.
+func TestBoardForgetsPartsThatHaveSettled(t *testing.T) {
+	b, minute := NewBoard(), []features.PoolMinute{{Pool: "chat"}}
+	for i := range 20 {
+		var windows []features.Window
+		for _, class := range []string{"a", "b"} {
+			windows = append(windows, requests(class, origin.Add(time.Duration(i)*time.Minute), 60))
+			if i >= 10 {
+				settled := requests(class, origin.Add(time.Duration(i-10)*time.Minute), 120)
+				settled.Settled = true
+				windows = append(windows, settled)
+			}
+		}
+		b.Observe(&forewarm.Output{Pools: minute, Windows: windows})
+	}
+	if n := len(b.history["chat"].parts); n != 10 {
+		t.Errorf("parts of %d minutes are kept, want the 10 that have not settled", n)
+	}
+	want := append(slices.Repeat([]float64{4}, 10), slices.Repeat([]float64{2}, 10)...)
+	if diff := cmp.Diff(want, observed(t, b, features.DimRequests)); diff != "" {
+		t.Errorf("sums (-want +got):\n%s", diff)
 	}
 }
 

@@ -13,12 +13,12 @@ import (
 const reviseMinutes = 61
 
 // history is the recent past of one pool: the sum over its classes, per forecast dimension and minute. Windows come class
-// by class and come again when amended, so the parts of recent sums are kept.
+// by class and come again when amended, so the parts of a sum are kept until it settles.
 type history struct {
 	dimensions []features.Dimension
 	points     [][]Point // by dimension; oldest first
 	parts      map[time.Time]map[string][]float64
-	touched    map[time.Time]bool // minutes whose parts changed since the sums were made
+	touched    map[time.Time]bool // minutes whose parts changed since the sums were made, true those that have settled
 }
 
 func newHistory() *history {
@@ -34,29 +34,38 @@ func newHistory() *history {
 
 // add counts a window in, in place of an earlier count of the same class and minute.
 func (h *history) add(w *features.Window) {
-	part := make([]float64, len(h.dimensions))
+	parts := h.parts[w.Start]
+	if parts == nil {
+		parts = map[string][]float64{}
+		h.parts[w.Start] = parts
+	}
+	part := parts[w.Class]
+	if part == nil {
+		part = make([]float64, len(h.dimensions))
+		parts[w.Class] = part
+	}
 	for d := range h.dimensions {
 		part[d] = math.NaN()
 		if x, ok := h.dimensions[d].Value(w); ok && w.Covered {
 			part[d] = x
 		}
 	}
-	if h.parts[w.Start] == nil {
-		h.parts[w.Start] = map[string][]float64{}
-	}
-	h.parts[w.Start][w.Class] = part
-	h.touched[w.Start] = true
+	h.touched[w.Start] = h.touched[w.Start] || w.Settled
 }
 
-// update makes the sums of the minutes that changed, and forgets the parts that cannot change any more.
+// update makes the sums of the minutes that changed, and forgets the parts that cannot change any more: those of a minute
+// settle together.
 func (h *history) update() {
 	var newest time.Time
-	for start := range h.touched {
+	for start, settled := range h.touched {
 		if start.After(newest) {
 			newest = start
 		}
-		for d := range h.dimensions {
-			h.points[d] = insert(h.points[d], Point{start, h.sum(start, d)})
+		for d, total := range h.sums(start) {
+			h.points[d] = insert(h.points[d], Point{start, total})
+		}
+		if settled {
+			delete(h.parts, start)
 		}
 	}
 	clear(h.touched)
@@ -65,20 +74,25 @@ func (h *history) update() {
 	})
 }
 
-// sum is what the classes add up to that know their value; NaN when none does.
-func (h *history) sum(start time.Time, d int) float64 {
-	total := math.NaN()
+// sums are what the classes add up to that know their value, by dimension; NaN where none does.
+func (h *history) sums(start time.Time) []float64 {
+	totals := make([]float64, len(h.dimensions))
+	for d := range totals {
+		totals[d] = math.NaN()
+	}
 	classes := h.parts[start]
 	for _, class := range slices.Sorted(maps.Keys(classes)) {
-		switch x := classes[class][d]; {
-		case math.IsNaN(x):
-		case math.IsNaN(total):
-			total = x
-		default:
-			total += x
+		for d, x := range classes[class] {
+			switch {
+			case math.IsNaN(x):
+			case math.IsNaN(totals[d]):
+				totals[d] = x
+			default:
+				totals[d] += x
+			}
 		}
 	}
-	return total
+	return totals
 }
 
 func (h *history) actuals() []Actual {
