@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,7 +93,9 @@ func TestSuite(t *testing.T) {
 func cloneState(s HistoryState) HistoryState {
 	s.Recent = append([]float32(nil), s.Recent...)
 	s.Ring = append([]byte(nil), s.Ring...)
-	s.Bins = append([]byte(nil), s.Bins...)
+	for i, part := range s.Bins {
+		s.Bins[i] = slices.Clone(part)
+	}
 	s.Levels = append([]float64(nil), s.Levels...)
 	return s
 }
