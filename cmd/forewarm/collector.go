@@ -7,10 +7,10 @@ import (
 )
 
 // What the heap may grow by between two collections: as much again while it is small, for what comes in from the stream is
-// soon garbage; no more than a tenth once thousands of classes are kept, which stay: ten thousand leave some 60 MiB of garbage
-// a minute, so that this is a collection or two. In between it is a span of its own.
+// soon garbage; no more than a tenth once thousands of classes are kept, which stay: ten thousand leave some 50 MiB of garbage
+// a minute, so that this is a collection. In between it is a span of its own.
 const (
-	collectorSpan  = 128 << 20 // bytes
+	collectorSpan  = 80 << 20 // bytes
 	mostGCPercent  = 100
 	leastGCPercent = 10
 )

@@ -3,7 +3,7 @@ package main
 import "testing"
 
 func TestHeapGrowsLessTheLargerItIs(t *testing.T) {
-	for live, want := range map[uint64]int{0: 100, 1 << 20: 100, 128 << 20: 100, 256 << 20: 50, 640 << 20: 20, 700 << 20: 10, 1 << 40: 10} {
+	for live, want := range map[uint64]int{0: 100, 1 << 20: 100, 80 << 20: 100, 160 << 20: 50, 400 << 20: 20, 410 << 20: 10, 1 << 40: 10} {
 		if got := gcPercent(live); got != want {
 			t.Errorf("%d MiB live: %d %%, want %d", live>>20, got, want)
 		}
