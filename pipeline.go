@@ -298,7 +298,7 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 		r := &b.Requests[i]
 		hash, ok := p.ahead.take(r)
 		if !ok {
-			p.lookAhead(b.Requests[i:], following)
+			p.lookAhead(b, i, following)
 			hash, _ = p.ahead.take(r)
 		}
 		reason := p.request(r, hash, emit)
@@ -367,21 +367,21 @@ func (a *ahead) take(r *ingest.Request) (hash uint64, ok bool) {
 // what they are looked up in is in no cache of the processor, and of several lookups the waits for memory overlap.
 const aheadSpan = 32
 
-// lookAhead begins with the requests that come next: the rest of a batch, and those of the following.
-func (p *Pipeline) lookAhead(next []ingest.Request, following []ingest.Batch) {
+// lookAhead begins with the requests that come next: those of a batch from the i-th on, and those of the following.
+func (p *Pipeline) lookAhead(b *ingest.Batch, i int, following []ingest.Batch) {
 	a := &p.ahead
 	a.forget()
 	for {
-		for i := 0; i < len(next) && a.end < aheadSpan; i++ {
-			r := &next[i]
-			a.requests[a.end], a.hashes[a.end] = r, p.dedup.Hash(r.Pool, r.ID, r.Attempt, r.Phase)
+		for ; i < len(b.Requests) && a.end < aheadSpan; i++ {
+			r := &b.Requests[i]
+			a.requests[a.end], a.hashes[a.end] = r, p.dedup.HashOf(b, i)
 			a.end++
 			p.aggregator.LookAhead(r)
 		}
 		if a.end == aheadSpan || len(following) == 0 {
 			break
 		}
-		next, following = following[0].Requests, following[1:]
+		b, i, following = &following[0], 0, following[1:]
 	}
 	for _, r := range a.requests[:a.end] {
 		p.aggregator.LookCloser(r)

@@ -48,6 +48,7 @@ type Batch struct {
 	Ignored   int // records that are sound and carry no demand, such as tool calls, health checks, what a response cache answered
 
 	blocks []uint64 // what Request.Blocks point into
+	hashes []uint64 // what a Deduper tells each of Requests by, where their decoder took it; fewer than Requests where not
 }
 
 // keepBlocks bounds the block hashes whose memory a Batch keeps for reuse: 2 MiB.
@@ -58,6 +59,7 @@ func (b *Batch) Reset() {
 	b.Sequence, b.ReceivedAt, b.Source, b.Watermark, b.Ignored = 0, time.Time{}, "", nil, 0
 	b.Requests, b.Sums, b.Replicas = b.Requests[:0], b.Sums[:0], b.Replicas[:0]
 	b.Acks, b.Refused = b.Acks[:0], b.Refused[:0]
+	b.hashes = b.hashes[:0]
 	b.Part, b.Windows, b.Minutes, b.Histories = nil, nil, nil, nil // which are rare and large
 	if b.blocks = b.blocks[:0]; cap(b.blocks) > keepBlocks {
 		b.blocks = nil

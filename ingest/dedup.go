@@ -31,15 +31,25 @@ func (d *Deduper) Seen(pool, id string, attempt int, phase Phase) bool {
 	return d.SeenHash(d.Hash(pool, id, attempt, phase))
 }
 
-// Hash is what Seen tells a record by, 0 when it has no id. It asks for the memory in which that is going to be looked up, so
-// that it is there for records that are hashed some time before they are asked about.
-func (d *Deduper) Hash(pool, id string, attempt int, phase Phase) uint64 {
-	if id == "" {
-		return 0
+// Hash is what Seen tells a record by, 0 when it has no id.
+func (d *Deduper) Hash(pool, id string, attempt int, phase Phase) (h uint64) {
+	h, d.key = hashRecord(d.key, pool, id, attempt, phase)
+	return h
+}
+
+// HashOf is Hash for a request of a batch, of which decoders of large batches have taken it. It asks for the memory in which
+// that is going to be looked up, so that it is there for records that are hashed some time before they are asked about.
+func (d *Deduper) HashOf(b *Batch, i int) (h uint64) {
+	if len(b.hashes) == len(b.Requests) {
+		h = b.hashes[i]
+	} else {
+		r := &b.Requests[i]
+		h = d.Hash(r.Pool, r.ID, r.Attempt, r.Phase)
 	}
-	h := d.hash(pool, id, attempt, phase)
-	d.current.fetch(h)
-	d.previous.fetch(h)
+	if h != 0 {
+		d.current.fetch(h)
+		d.previous.fetch(h)
+	}
 	return h
 }
 
@@ -64,20 +74,22 @@ func (d *Deduper) Known(pool, id string, attempt int, phase Phase) bool {
 	if id == "" {
 		return false
 	}
-	h := d.hash(pool, id, attempt, phase)
+	h := d.Hash(pool, id, attempt, phase)
 	return d.current.has(h) || d.previous.has(h)
 }
 
-// hash frames each part by its length, so that no two records share their bytes.
-func (d *Deduper) hash(pool, id string, attempt int, phase Phase) uint64 {
-	key := binary.AppendUvarint(d.key[:0], uint64(len(pool)))
+// hashRecord frames each part by its length, so that no two records share their bytes. It gives key back for the next.
+func hashRecord(key []byte, pool, id string, attempt int, phase Phase) (uint64, []byte) {
+	if id == "" {
+		return 0, key
+	}
+	key = binary.AppendUvarint(key[:0], uint64(len(pool)))
 	key = append(key, pool...)
 	key = binary.AppendUvarint(key, uint64(len(id)))
 	key = append(key, id...)
 	key = binary.AppendVarint(key, int64(attempt))
 	key = append(key, byte(phase))
-	d.key = key
-	return max(1, xxhash.Sum64(key)) // 0 marks a free slot
+	return max(1, xxhash.Sum64(key)), key // 0 marks a free slot
 }
 
 // Len is the number of records remembered.

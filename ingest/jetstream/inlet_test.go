@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -50,7 +51,7 @@ func TestInletKeepsOrder(t *testing.T) {
 	if info.State.LastSeq < 2 {
 		t.Errorf("%d messages, want several", info.State.LastSeq)
 	}
-	if d := cmp.Diff(b, &got, cmp.AllowUnexported(ingest.Batch{})); d != "" {
+	if d := cmp.Diff(b, &got, cmpopts.IgnoreUnexported(ingest.Batch{})); d != "" {
 		t.Errorf("(-stored +read):\n%.2000s", d)
 	}
 }
