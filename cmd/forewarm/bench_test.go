@@ -247,8 +247,11 @@ func (b *bench) ratio(what string, ref, us cost, bound int) []row {
 		100*float64(ref.wall)/float64(us.wall), rate(us), rate(ref), each(us), each(ref)), fmt.Sprintf("≥ %d %%", bound)}}
 }
 
-// perParcel is how many messages change hands at once, as in the daemon.
-const perParcel = 32
+// At most perParcel messages change hands at once, and no more once they have parcelRecords, as in the daemon.
+const (
+	perParcel     = 32
+	parcelRecords = 512
+)
 
 // pipe decodes on the caller's goroutine and folds on another, some messages at a time, as the daemon does: in takes a
 // message, settle waits until all are folded, end lets the other goroutine go.
@@ -268,13 +271,14 @@ func pipe(p *forewarm.Pipeline) (in func(about ingest.Meta, data []byte), settle
 			free <- batches[:0]
 		}
 	}()
-	at, limits, decoder := <-free, ingest.DefaultLimits(), new(ingest.Decoder)
+	at, records, limits, decoder := <-free, 0, ingest.DefaultLimits(), new(ingest.Decoder)
 	in = func(about ingest.Meta, data []byte) {
 		at = at[:len(at)+1]
-		decoder.Decode(about, data, limits, &at[len(at)-1])
-		if len(at) == perParcel {
+		b := &at[len(at)-1]
+		decoder.Decode(about, data, limits, b)
+		if records += len(b.Requests); len(at) == perParcel || records >= parcelRecords {
 			ready <- at
-			at = <-free
+			at, records = <-free, 0
 		}
 	}
 	settle = func() {
@@ -287,7 +291,7 @@ func pipe(p *forewarm.Pipeline) (in func(about ingest.Meta, data []byte), settle
 		for _, x := range all[1:] {
 			free <- x
 		}
-		at = all[0]
+		at, records = all[0], 0
 	}
 	return in, settle, func() { close(ready) }
 }

@@ -13,7 +13,8 @@ import (
 
 const (
 	parcelBatches = 32   // most batches in a parcel
-	parcelRecords = 4096 // a parcel with so many records takes no more batches; a batch that grew beyond is not reused
+	parcelRecords = 512  // a parcel with so many records takes no more batches: some 180 KiB, which are in a cache of the processor yet when they are folded
+	keptRecords   = 4096 // a batch that grew beyond is not reused
 	parcels       = 8    // that go round between the goroutine that decodes and the one that folds
 )
 
@@ -42,7 +43,7 @@ func (p *parcel) full() bool {
 func (p *parcel) reset() {
 	for i := range p.batches[:p.n] {
 		b := &p.batches[i]
-		if cap(b.Requests) > parcelRecords || cap(b.Sums) > parcelRecords || cap(b.Refused) > parcelRecords {
+		if cap(b.Requests) > keptRecords || cap(b.Sums) > keptRecords || cap(b.Refused) > keptRecords {
 			*b = ingest.Batch{}
 		}
 		b.Reset()

@@ -141,7 +141,7 @@ func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
 	r.batch.ReceivedAt = meta.Timestamp.UTC()
 	r.decoder.Decode(about, m.Data(), r.cfg.Limits, &r.batch)
 	r.held = append(r.held, m)
-	if meta.NumPending > 0 && len(r.held) < relayMessages && recordsOf(&r.batch) < parcelRecords {
+	if meta.NumPending > 0 && len(r.held) < relayMessages && recordsOf(&r.batch) < keptRecords {
 		return nil
 	}
 	return r.flush(ctx)
@@ -167,7 +167,7 @@ func (r *Relay) flush(ctx context.Context) error {
 	}
 	clear(r.held) // their data may hold prompts
 	r.held = r.held[:0]
-	if cap(r.batch.Requests) > parcelRecords || cap(r.batch.Refused) > parcelRecords {
+	if cap(r.batch.Requests) > keptRecords || cap(r.batch.Refused) > keptRecords {
 		r.batch = ingest.Batch{}
 	}
 	r.batch.Reset()
