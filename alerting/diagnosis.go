@@ -21,6 +21,23 @@ const (
 	BottleneckBoth    Bottleneck = "prefill_and_decode"
 )
 
+// Words names b for people.
+func (b Bottleneck) Words() string {
+	switch b {
+	case BottleneckPrefill:
+		return "prefill throughput"
+	case BottleneckDecode:
+		return "decode throughput"
+	case BottleneckSlots:
+		return "slots: requests queue beside free KV memory"
+	case BottleneckKV:
+		return "KV memory: requests queue for it"
+	case BottleneckBoth:
+		return "prefill and decode throughput"
+	}
+	return ""
+}
+
 // Signal is what one minute shows of a pool's service. NaN is unknown.
 type Signal struct {
 	_ struct{} `cbor:",toarray"`

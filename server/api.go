@@ -160,6 +160,11 @@ type decisionJSON struct {
 	Warnings    []string              `json:"warnings"`
 	Reason      string                `json:"reason"`
 	Model       string                `json:"model"`
+
+	ActionsPerDay int                       `json:"actions_per_day"`            // how often more or fewer were asked for in the last day
+	Diagnosis     alerting.Bottleneck       `json:"diagnosis,omitempty"`        // what latencies say binds now
+	Admission     []alerting.AdmissionLimit `json:"admission_limits,omitempty"` // when saturation cannot be averted
+	Queue         *alerting.QueuePlan       `json:"queue,omitempty"`            // what may wait before the pool until more replicas are ready
 }
 
 type driverJSON struct {
@@ -268,6 +273,7 @@ func decisionToJSON(d *alerting.Decision) *decisionJSON {
 		Probability: number(d.Probability), ETA: eta(d.ETA), Quantile: number(d.Quantile), Confidence: d.Confidence,
 		Drivers: []driverJSON{}, Constraints: append([]string{}, d.Constraints...),
 		Warnings: append([]string{}, d.Warnings...), Reason: d.Reason, Model: d.Model,
+		ActionsPerDay: d.ActionsPerDay, Diagnosis: d.Diagnosis, Admission: d.Admission, Queue: d.Queue,
 	}
 	for _, x := range d.Drivers {
 		out.Drivers = append(out.Drivers, driverJSON{

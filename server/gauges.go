@@ -201,6 +201,18 @@ var families = []family{
 			}
 		})
 	}},
+	{"forewarm_bottleneck", "gauge", "1 for what the latencies of a pool say runs short: prefill, decode, slots, kv or prefill_and_decode; none when they do not tell.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			if d := &out.Decisions[i]; d.Diagnosis != alerting.BottleneckNone {
+				add(1, "pool", d.Pool, "resource", string(d.Diagnosis))
+			}
+		}
+	}},
+	{"forewarm_scaling_actions", "gauge", "How often more or fewer replicas were asked for in the last day.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			add(float64(out.Decisions[i].ActionsPerDay), "pool", out.Decisions[i].Pool)
+		}
+	}},
 	{"forewarm_telemetry_age_seconds", "gauge", "Time from the newest event of the pool to the tick.", func(out *forewarm.Output, add add) {
 		for i := range out.Pools {
 			if p := &out.Pools[i]; !p.LastEvent.IsZero() {

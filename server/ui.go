@@ -97,6 +97,9 @@ func newCard(p *PoolView) card {
 		c.Asks = strings.ReplaceAll(string(d.Action), "_", " ")
 		c.Ready, c.Pending, c.Desired, c.Floor = d.Ready, d.Pending, d.Desired, d.Floor
 		c.Notes = append(append(c.Notes, d.Constraints...), d.Warnings...)
+		if d.Diagnosis != alerting.BottleneckNone {
+			c.Notes = append(c.Notes, "latencies say that it is short of "+d.Diagnosis.Words())
+		}
 	}
 	if p.Projection != nil {
 		for i := range p.Projection.Resources {
