@@ -168,7 +168,7 @@ func (d *decoder) include(q *Request, read, written int64) {
 // eventData takes the framing of server-sent events off a stream that was recorded as it was sent; framed says whether
 // there was one.
 func eventData(data []byte) (events []byte, framed bool) {
-	if trimmed := bytes.TrimSpace(data); !bytes.HasPrefix(trimmed, []byte("data:")) && !bytes.HasPrefix(trimmed, []byte("event:")) {
+	if !isEventStream(bytes.TrimSpace(data)) {
 		return data, false
 	}
 	for line := range bytes.Lines(data) {
@@ -178,4 +178,15 @@ func eventData(data []byte) (events []byte, framed bool) {
 		}
 	}
 	return events, true
+}
+
+// isEventStream says whether data begins with a field of an event, or with a comment by which servers keep a connection
+// open (WHATWG HTML, section 9.2.6); no JSON begins so.
+func isEventStream(data []byte) bool {
+	for _, field := range [...]string{"data:", "event:", "id:", "retry:", ":"} {
+		if bytes.HasPrefix(data, []byte(field)) {
+			return true
+		}
+	}
+	return false
 }

@@ -184,6 +184,8 @@ func TestForeignFields(t *testing.T) {
 		{"event that reports none", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, ""}, "missing_field"},
 		{"SSE", "openai", "data: " + strings.Replace(openai, "chat.completion", "chat.completion.chunk", 1) + "\n\ndata: [DONE]\n\n", nil, `"id":"i"`},
 
+		{"SSE kept alive", "openai", ": ping\r\n\r\nid: 7\r\ndata: " + strings.Replace(openai, "chat.completion", "chat.completion.chunk", 1) + "\r\n\r\n", nil, `"id":"i"`},
+		{"SSE without an event", "openai", ": ping\n\n", nil, "truncated"},
 		{"SSE of Azure", "openai", `data: {"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[]}` + "\n\ndata: " + strings.Replace(openai, "chat.completion", "chat.completion.chunk", 1) + "\n\n", nil, `"output_tokens":10}` + "\nignored 1\n"},
 		{"SSE that fails", "openai", `data: {"type":"response.created","response":{"id":"i","status":"in_progress","created_at":1795240800,"model":"m","usage":null}}` + "\n\n" +
 			`data: {"type":"response.failed","response":{"id":"i","status":"failed","created_at":1795240800,"model":"m","usage":null}}` + "\n\n", nil, `{"id":"i","pool":"m","model":"m","phase":"finished","status":"error"`},

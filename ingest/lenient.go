@@ -126,7 +126,7 @@ var looseLayouts = [...]string{
 	time.RFC3339, // with or without a fraction, as all of them
 	"2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02 15:04:05Z0700",
 	"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05 UTC",
-	"2006-01-02 15:04:05 -0700 MST", // as Go prints them: the offset counts
+	"2006-01-02 15:04:05 -0700 MST",                                                 // with both, as Go prints them, the offset counts
 	"2006/01/02 15:04:05", "2006/01/02T15:04:05Z0700", "02/Jan/2006:15:04:05 -0700", // of servers' logs
 }
 

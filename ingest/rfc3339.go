@@ -1,14 +1,18 @@
 package ingest
 
-import "time"
+import (
+	"bytes"
+	"time"
+)
 
-// parseRFC3339 reads a date and time as [time.Time.UnmarshalText] does, in UTC. What has the usual form is read here, in a
-// quarter of the time; all else is left to the standard library.
+// parseRFC3339 reads a date and time as [time.Time.UnmarshalText] does, and with t and z in lower case, which the standard
+// allows (RFC 3339, section 5.6), in UTC. What has the usual form is read here, in a quarter of the time; all else is left
+// to the standard library.
 func parseRFC3339(text []byte) (t time.Time, ok bool) {
 	if t, ok = parseUsualRFC3339(text); ok {
 		return t, true
 	}
-	err := t.UnmarshalText(text)
+	err := t.UnmarshalText(bytes.ToUpper(text))
 	return t.UTC(), err == nil
 }
 

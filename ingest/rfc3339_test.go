@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func TestParseRFC3339(t *testing.T) {
 
 func compareRFC3339(t interface{ Errorf(string, ...any) }, text string) time.Time {
 	var want time.Time
-	err := want.UnmarshalText([]byte(text))
+	err := want.UnmarshalText([]byte(strings.ToUpper(text))) // which takes no lower case
 	got, ok := parseRFC3339([]byte(text))
 	if ok != (err == nil) || ok && got != want.UTC() {
 		t.Errorf("%q: got %v, %v; the standard library gives %v, %v", text, got, ok, want, err)
