@@ -120,6 +120,12 @@ func ContentTypeOf(name string) (contentType string, ok bool) {
 	return "", false
 }
 
+// TypeHoldsPrompts is HoldsPrompts for a content type.
+func TypeHoldsPrompts(contentType string) bool {
+	f := formatOf(contentType)
+	return f != nil && HoldsPrompts(f.name)
+}
+
 // HoldsPrompts says whether messages of the format of that name may hold what users wrote, by its schema. NVIDIA Dynamo's
 // traces do not, unless they are asked for payloads.
 func HoldsPrompts(name string) bool {

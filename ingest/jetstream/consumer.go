@@ -38,6 +38,7 @@ type Consumer struct {
 	// Owned by the goroutine that receives.
 	next    uint64 // sequence wanted next; 0 while anything will do
 	decoder ingest.Decoder
+	warned  bool // that the stream keeps prompts
 
 	handled, last, lost atomic.Uint64 // sequences, and a count
 	opened              atomic.Bool

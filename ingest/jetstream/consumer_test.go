@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -177,5 +180,25 @@ func TestConsumerEndsWithItsContext(t *testing.T) {
 	}))
 	if err != nil || handled != 1 {
 		t.Errorf("handled %d, ended with %v; want 1 and no error", handled, err)
+	}
+}
+
+// TestConsumerWarnsOfPromptsInTheStream: what is published to the stream stays there as it is, and of formats that hold
+// what users wrote that is said, once.
+func TestConsumerWarnsOfPromptsInTheStream(t *testing.T) {
+	c, js := testServer(t)
+	telemetry(t, js, c)
+	const usage = `{"id":"a","created":1795240800,"model":"m","choices":[{"message":{"content":"a secret"}}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`
+	publish(t, js, "forewarm.telemetry.request.p.c", numbered(1), "Content-Type", ingest.ContentTypeJSON)
+	publish(t, js, "forewarm.telemetry.request.p.c", []byte(usage), "Content-Type", ingest.ContentTypeOpenAI)
+	publish(t, js, "forewarm.telemetry.request.p.c", []byte(usage), "Content-Type", ingest.ContentTypeOpenAI+"; charset=utf-8")
+	core, seen := observer.New(zap.WarnLevel)
+	cfg := consumerOf(js, c, 1)
+	cfg.Log = zap.New(core)
+	if d := cmp.Diff([]string{"1 1", "2 a", "3 a"}, consume(t, NewConsumer(js, cfg), 3)); d != "" {
+		t.Error(d)
+	}
+	if logs := seen.All(); len(logs) != 1 || !strings.Contains(logs[0].Message, "nats.sources") || strings.Contains(fmt.Sprint(logs[0].ContextMap()), "secret") {
+		t.Errorf("logged %v", logs)
 	}
 }
