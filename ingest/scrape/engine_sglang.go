@@ -3,7 +3,8 @@ package scrape
 import "github.com/forewarm/forewarm/ingest"
 
 // sglang reads SGLang. Each data-parallel rank has the label dp_rank; tensor-parallel ranks repeat its gauges, and
-// priorities split them. Token counters are those of the whole server.
+// priorities split them. Token counters are those of the whole server. A decode worker's queue is of requests that wait for
+// KV memory to be set aside (num_decode_prealloc_queue_reqs); those that a prefill worker has not sent yet are not its own.
 var sglang = engine{
 	name:    "sglang",
 	anchors: []string{"sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage"},
@@ -21,7 +22,7 @@ func readSGLang(r rank, to *ingest.Replica) {
 	to.KVUsedTokens = tokens(r.gauge("sglang:num_used_tokens"))
 	to.KVUsedRatio = ratio(r.gauge("sglang:token_usage"))
 	to.Running = requests(r.gauge("sglang:num_running_reqs"))
-	to.Waiting = requests(r.gauge("sglang:num_queue_reqs"))
+	to.Waiting = requests(r.gauge("sglang:num_queue_reqs") + first(r.gauge("sglang:num_decode_prealloc_queue_reqs"), 0))
 	to.PreemptionsTotal = total(r.counter("sglang:num_retracted_requests_total"))
 	setPrefix(to, r.counter("sglang:cached_tokens_total"), r.counter("sglang:prompt_tokens_total"))
 	to.StartupSeconds = positive(r.gauge("sglang:engine_startup_time")) // some versions expose it and never set it

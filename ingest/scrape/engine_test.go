@@ -60,6 +60,7 @@ func TestEngines(t *testing.T) {
 			r.KVCapacityTokens, r.KVUsedTokens, r.KVUsedRatio, r.Running, r.Waiting, r.PreemptionsTotal = 262_144, 239_901, 0.915, 5, 8, 6
 			r.PrefixHitsTotal, r.PrefixQueryTotal, r.StartupSeconds = 250, 1000, 95.5
 		})},
+		"sglang_decode.txt": {replicaOf("h:1", func(r *ingest.Replica) { r.KVUsedRatio, r.Running, r.Waiting = 0.97, 40, 13 })},
 		"sglang_ranks.txt": {
 			replicaOf("h:1/0", func(r *ingest.Replica) { r.KVCapacityTokens, r.Running = 64_000, 1 }),
 			replicaOf("h:1/1", func(r *ingest.Replica) { r.KVCapacityTokens, r.Running = 64_000, 2 }),
