@@ -25,7 +25,8 @@ func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
 	case v.Kind() == reflect.String && !unmarshalsItself(v.Type()):
 		switch node.(type) {
 		case *ast.MappingNode, *ast.MappingValueNode, *ast.SequenceNode:
-			err = fmt.Errorf("not text")
+			d.fail(node, path, text(node), "must be "+want(v.Type()), "within brackets, quote what has a colon")
+			return
 		case *ast.LiteralNode:
 			err = yaml.NodeToValue(node, v.Addr().Interface())
 		default:
