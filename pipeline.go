@@ -134,6 +134,7 @@ type poolEntry struct {
 	warmup   capacity.Warmup
 	decision alerting.State
 	outlook  forecaster.Outlook
+	line     alerting.Line
 	signals  alerting.Signals
 	issued   []issue   // newest last, at most issuesKept
 	answered time.Time // when an autoscaler last said that a replica is ready; to the second
@@ -570,7 +571,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		pool.Rates = trusted.Rates
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision)
 		lead := forecaster.LeadTime(&pool.Warmup)
-		e.outlook.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Demand(f.Pool, dimension, minute) })
+		e.line.Judge(e.outlook.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Demand(f.Pool, dimension, minute) }))
 		window := lead + p.cfg.Decision.Hold
 		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.outlook)
 		prompts := forecaster.ProjectLimits(f, alerting.PromptLimits(&pool, &e.decision), window, &e.outlook)
@@ -586,12 +587,16 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
 		out.Services = append(out.Services, PoolService{f.Pool, trusted, limits})
 		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals, Prompts: prompts}
+		in.WarnFrom, in.FalsePerWeek = e.line.At(p.cfg.Decision)
 		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)
 		var d alerting.Decision
 		d, e.decision = alerting.Decide(t, in, e.decision, p.cfg.Decision)
 		out.Projections = append(out.Projections, projection)
 		out.Decisions = append(out.Decisions, d)
 		e.remember(&d)
+		if !d.Stale {
+			e.line.Tick(t, d.Ahead(), p.cfg.Decision)
+		}
 		conditions = append(conditions, alerting.Conditions(&d, f, p.cfg.Decision)...)
 	}
 	if !resuming {

@@ -40,7 +40,7 @@ type Condition struct {
 
 // Parameters of the conditions.
 const (
-	fadeShare       = 0.6 // of AlertProbability, above which a firing alert is kept
+	fadeShare       = 0.6 // of the probability that raises an alert, above which a firing one is kept
 	sureProbability = 0.9 // at which a page waits for no second tick
 	degradedTicks   = 60  // for which the baseline must answer before it is worth a warning
 
@@ -89,49 +89,102 @@ func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	return []Condition{condition(d, TelemetryFault, "", Warning, cfg, fmt.Sprintf("Pool %s: %s.", d.Pool, strings.Join(faults, "; ")))}
 }
 
+// look is how far ahead an alert looks, and from which probability on it is raised.
+type look struct {
+	from   float64
+	window time.Duration
+	ahead  bool // by Chance.Ahead in place of its Probability
+}
+
+// soon is the look of pages, and of what is said of decisions: at what comes within the lead time and Config.Hold.
+func (d *Decision) soon(cfg Config) look {
+	return look{from: cfg.AlertProbability, window: d.Lead + cfg.Hold}
+}
+
+// early is the look of warnings, further ahead and from a probability of their own; soon in journals of older versions.
+func (d *Decision) early(cfg Config) look {
+	if d.WarnFrom == 0 {
+		return d.soon(cfg)
+	}
+	return look{from: d.WarnFrom, window: forecaster.WarningWindow(d.Lead), ahead: true}
+}
+
+// at is a chance with the probability within the look's window.
+func (l look) at(c forecaster.Chance) forecaster.Chance {
+	if l.ahead {
+		c.Probability = c.Ahead
+	}
+	return c
+}
+
 // prospect is how likely and how soon a resource runs out, for people: with all replicas, those kept for failures included,
 // because that is what happens unless one fails. Where it is not probable so, spare says that it takes such a failure, and
 // the odds are those without the reserve.
-func (d *Decision) prospect(r *ResourceEvidence, cfg Config) (chance forecaster.Chance, spare bool) {
-	all := r.all()
-	if d.Reserves.Failure == 0 || all.Probability >= cfg.AlertProbability || r.Demand >= r.PerReplica*float64(d.Ready) {
+func (d *Decision) prospect(r *ResourceEvidence, l look) (chance forecaster.Chance, spare bool) {
+	all := l.at(r.all())
+	if d.Reserves.Failure == 0 || all.Probability >= l.from || r.Demand >= r.PerReplica*float64(d.Ready) {
 		return all, false
 	}
-	return forecaster.Chance{Probability: r.Probability, ETA: r.ETA}, true
+	return l.at(r.own()), true
 }
 
 // saturation is the warning that a resource runs out, and the page when it does so before a new replica can be ready. What the
 // replicas kept for failures still carry is no page: it takes a failure for anybody to notice.
 func saturation(d *Decision, r *ResourceEvidence, who, help string, cfg Config) []Condition {
-	if r.Probability < fadeShare*cfg.AlertProbability {
-		return nil
+	chance, spare := d.prospect(r, d.soon(cfg))
+	late := !spare && d.late(chance)
+	var out []Condition
+	if early := d.early(cfg); early.at(r.own()).Probability >= fadeShare*early.from {
+		c := warning(d, r, late, who, help, cfg)
+		// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it. Where a limit blocks
+		// what is needed, the page is that of the limit.
+		c.Fading = early.at(r.own()).Probability < early.from || late
+		out = append(out, c)
 	}
-	chance, spare := d.prospect(r, cfg)
-	probable, late := r.Probability >= cfg.AlertProbability, !spare && d.late(chance)
-	text := story(d, r, who, cfg)
-	if d.Needed > d.Limit {
-		text += " " + short(d) + "."
-	}
-	warning := text
-	switch {
-	case spare && r.all().Probability >= fadeShare*cfg.AlertProbability:
-		warning += " If a replica fails before then, or demand outgrows all of them, " + help + "."
-	case spare:
-		warning += " Only if a replica fails before then, " + help + "."
-	case !late && d.Needed <= d.Limit && d.Desired > d.Ready:
-		warning += " If that fails, " + help + "."
-	}
-	out := []Condition{condition(d, SaturationAhead, r.Dimension, Warning, cfg, warning).load(d, r, who, cfg)}
-	// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it. Where a limit blocks
-	// what is needed, the page is that of the limit.
-	out[0].Fading = !probable || late
-	if late && (r.Dimension != d.Binding || d.Needed <= d.Limit) {
-		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r, cfg), cfg,
-			fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.", text, span(d.Lead), help)).load(d, r, who, cfg)
+	if late && r.Probability >= fadeShare*cfg.AlertProbability && (r.Dimension != d.Binding || d.Needed <= d.Limit) {
+		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r, cfg), cfg, fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.",
+			blocked(d, story(d, r, who, d.soon(cfg))), span(d.Lead), help)).load(d, r, who, d.soon(cfg))
 		page.Fading, page.Immediate = chance.Probability < cfg.AlertProbability, chance.Probability >= sureProbability
 		out = append(out, page)
 	}
 	return out
+}
+
+// warning says that a resource runs out, as seen early.
+func warning(d *Decision, r *ResourceEvidence, late bool, who, help string, cfg Config) Condition {
+	early := d.early(cfg)
+	_, spare := d.prospect(r, early)
+	text := blocked(d, story(d, r, who, early))
+	switch {
+	case spare && early.at(r.all()).Probability >= fadeShare*early.from:
+		text += " If a replica fails before then, or demand outgrows all of them, " + help + "."
+	case spare:
+		text += " Only if a replica fails before then, " + help + "."
+	case !late && d.Needed <= d.Limit && d.Desired > d.Ready:
+		text += " If that fails, " + help + "."
+	}
+	c := condition(d, SaturationAhead, r.Dimension, Warning, cfg, text).load(d, r, who, early)
+	if d.WarnFrom > 0 {
+		c.Annotations["threshold"] = d.threshold()
+	}
+	return c
+}
+
+// threshold is from which probability on the pool is warned, for people.
+func (d *Decision) threshold() string {
+	text := fmt.Sprintf("%s within %s", percent(d.WarnFrom), span(forecaster.WarningWindow(d.Lead)))
+	if d.FalsePerWeek > 0 {
+		text += fmt.Sprintf(": at that, about %.1f warnings a week come to nothing", d.FalsePerWeek)
+	}
+	return text
+}
+
+// blocked adds to a text what a limit keeps from being asked for.
+func blocked(d *Decision, text string) string {
+	if d.Needed > d.Limit {
+		text += " " + short(d) + "."
+	}
+	return text
 }
 
 // late says that something runs out, at the median, before a replica that is asked for now can be ready.
@@ -143,7 +196,7 @@ func (d *Decision) late(c forecaster.Chance) bool {
 // one cause makes one page; and only on evidence, not in the first hour of history or on replicas that nobody reported; and
 // not for want of a reserve alone.
 func gravity(d *Decision, r *ResourceEvidence, cfg Config) Severity {
-	if _, spare := d.prospect(r, cfg); r.Dimension == d.Binding && d.Confidence != forecaster.Cold && !d.SupplyAssumed && !spare {
+	if _, spare := d.prospect(r, d.soon(cfg)); r.Dimension == d.Binding && d.Confidence != forecaster.Cold && !d.SupplyAssumed && !spare {
 		return Page
 	}
 	return Warning
@@ -158,7 +211,7 @@ func limit(d *Decision, who, help string, cfg Config) []Condition {
 	if r == nil {
 		return nil
 	}
-	chance, spare := d.prospect(r, cfg)
+	chance, spare := d.prospect(r, d.soon(cfg))
 	switch {
 	case spare && d.Needed-d.Reserves.Total() <= d.Limit:
 		help = "go without a reserve"
@@ -166,7 +219,7 @@ func limit(d *Decision, who, help string, cfg Config) []Condition {
 		help = "be ready to " + help
 	}
 	c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r, cfg), cfg,
-		fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, r, who, cfg), short(d), help)).load(d, r, who, cfg)
+		fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, r, who, d.soon(cfg)), short(d), help)).load(d, r, who, d.soon(cfg))
 	c.Fading = chance.Probability < cfg.AlertProbability
 	return []Condition{c}
 }
@@ -217,7 +270,7 @@ func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 			return // the heaviest class names it
 		}
 		who := describe([]forecaster.Driver{*driver}, pf, d.Binding)
-		c := condition(d, name, resource, Warning, cfg, fmt.Sprintf("Pool %s: %s. %s: %s.", d.Pool, who, means, consequence(d, cfg))).load(d, r, who, cfg)
+		c := condition(d, name, resource, Warning, cfg, fmt.Sprintf("Pool %s: %s. %s: %s.", d.Pool, who, means, consequence(d, cfg))).load(d, r, who, d.soon(cfg))
 		c.Class, c.Fading = driver.Class, d.Probability < cfg.AlertProbability
 		out = append(out, c)
 	}
@@ -251,8 +304,8 @@ func condition(d *Decision, name AlertName, resource string, severity Severity, 
 }
 
 // load adds to a condition how likely, how soon and by whom r runs out.
-func (c Condition) load(d *Decision, r *ResourceEvidence, who string, cfg Config) Condition {
-	chance, _ := d.prospect(r, cfg)
+func (c Condition) load(d *Decision, r *ResourceEvidence, who string, l look) Condition {
+	chance, _ := d.prospect(r, l)
 	c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", chance.Probability), written(d.Tick, chance.ETA.P50)
 	if who != "" {
 		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, who
@@ -276,19 +329,19 @@ func written(tick time.Time, eta time.Duration) string {
 }
 
 // story tells a saturation like a colleague would: what, when, how sure, who, and what was done about it.
-func story(d *Decision, r *ResourceEvidence, who string, cfg Config) string {
+func story(d *Decision, r *ResourceEvidence, who string, l look) string {
 	s := fmt.Sprintf("Pool %s: ", d.Pool)
-	window := span(d.Lead + cfg.Hold)
+	window := span(l.window)
 	have := r.PerReplica * float64(d.Ready)
-	chance, _ := d.prospect(r, cfg)
+	chance, _ := d.prospect(r, l)
 	switch {
 	case have > 0 && r.Demand >= have: // what is so has no time, and the odds are of what comes
 		s += fmt.Sprintf("%s now: demand is %s of the capacity of %s, and %s likely to exceed it in the next %s",
 			exhausted(r.Dimension), share100(r.Demand/have), count(d.Ready), percent(chance.Probability), window)
 	case chance.ETA.P50 != forecaster.Never:
-		s += d.running(r, exhausted(r.Dimension)+" "+eta(chance.ETA), window, cfg) + d.load(r, cfg)
+		s += d.running(r, exhausted(r.Dimension)+" "+eta(chance.ETA), l) + d.load(r, l)
 	default:
-		s += d.running(r, noun(r.Dimension)+" may run out", window, cfg) + d.load(r, cfg)
+		s += d.running(r, noun(r.Dimension)+" may run out", l) + d.load(r, l)
 	}
 	s += "."
 	if who != "" {
@@ -302,8 +355,9 @@ func story(d *Decision, r *ResourceEvidence, who string, cfg Config) string {
 }
 
 // running is what with how sure it is; where it takes failures, with these before, and the odds if there are none.
-func (d *Decision) running(r *ResourceEvidence, what, window string, cfg Config) string {
-	chance, spare := d.prospect(r, cfg)
+func (d *Decision) running(r *ResourceEvidence, what string, l look) string {
+	chance, spare := d.prospect(r, l)
+	window := span(l.window)
 	if !spare {
 		return what + " " + odds(chance, window)
 	}
@@ -312,17 +366,17 @@ func (d *Decision) running(r *ResourceEvidence, what, window string, cfg Config)
 	if strings.HasSuffix(text, within) {
 		within = "" // it holds for both
 	}
-	return fmt.Sprintf("should %s fail, %s %s, and %s%s if none fails)", count(d.Reserves.Failure), what, text, percent(r.all().Probability), within)
+	return fmt.Sprintf("should %s fail, %s %s, and %s%s if none fails)", count(d.Reserves.Failure), what, text, percent(l.at(r.all()).Probability), within)
 }
 
 // load is the demand of now against what is ready, to follow a clause; "" where there is nothing to hold it against.
-func (d *Decision) load(r *ResourceEvidence, cfg Config) string {
+func (d *Decision) load(r *ResourceEvidence, l look) string {
 	have := r.PerReplica * float64(d.Ready)
 	if !(have > 0) {
 		return ""
 	}
 	text := fmt.Sprintf("; demand is %s of the capacity of %s", share100(r.Demand/have), count(d.Ready))
-	_, spare := d.prospect(r, cfg)
+	_, spare := d.prospect(r, l)
 	switch less := d.Ready - d.Reserves.Failure; {
 	case d.Reserves.Failure == 0:
 	case !spare:

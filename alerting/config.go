@@ -27,10 +27,14 @@ type Config struct {
 	Renew  time.Duration `yaml:"renew"`  // unchanged advice is published again after this
 	Expiry time.Duration `yaml:"expiry"` // advice lapses this long after its tick
 
-	AlertProbability float64 `yaml:"alert_probability"` // of saturation within the lead window, to raise an alert
-	RaiseAfter       int     `yaml:"raise_after"`       // ticks in a row that a condition must hold
-	ResolveAfter     int     `yaml:"resolve_after"`     // ticks in a row that it must be gone
-	RunbookURL       string  `yaml:"runbook_url"`       // {alert} stands for the alert's name, which else is appended; "" leaves the annotation out
+	AlertProbability float64 `yaml:"alert_probability"` // of saturation within the lead window, to raise a page
+	// FalseAlarmsPerWeek is how many warnings of a pool may come to nothing: from which probability on it is warned is learned from
+	// that, and moves no page; 0 warns from AlertProbability on.
+	FalseAlarmsPerWeek float64 `yaml:"false_alarms_per_week"`
+
+	RaiseAfter   int    `yaml:"raise_after"`   // ticks in a row that a condition must hold
+	ResolveAfter int    `yaml:"resolve_after"` // ticks in a row that it must be gone
+	RunbookURL   string `yaml:"runbook_url"`   // {alert} stands for the alert's name, which else is appended; "" leaves the annotation out
 }
 
 // DefaultConfig is what an unset configuration means.
@@ -39,13 +43,16 @@ func DefaultConfig() Config {
 		Mode: Advisory, Hold: 5 * time.Minute, Cooldown: 2 * time.Minute,
 		ScaleInStep: 1, MaxScaleIns: 96, WaitingPerReplica: 4, KVDanger: 0.85,
 		Renew: 10 * time.Minute, Expiry: 15 * time.Minute,
-		AlertProbability: 0.5, RaiseAfter: 2, ResolveAfter: 5,
+		AlertProbability: 0.5, FalseAlarmsPerWeek: 10, RaiseAfter: 2, ResolveAfter: 5,
 		RunbookURL: "https://github.com/forewarm/forewarm/blob/main/deploy/runbooks/{alert}.md",
 	}
 }
 
 // maxPriorities bounds the classes that are ranked.
 const maxPriorities = 64
+
+// maxFalseAlarms a week is one each hour.
+const maxFalseAlarms = 7 * 24
 
 // defaultQuantile is provided for when neither a quantile nor costs are stated.
 const defaultQuantile = 0.95
@@ -91,6 +98,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("max_scale_ins: %d is out of 1…%d; set how often in a day replicas may be given up, such as 96", c.MaxScaleIns, maxActions)
 	case len(c.Priorities) > maxPriorities:
 		return fmt.Errorf("priorities: %d classes are listed; list the %d most important", len(c.Priorities), maxPriorities)
+	case !(c.FalseAlarmsPerWeek >= 0 && c.FalseAlarmsPerWeek <= maxFalseAlarms):
+		return fmt.Errorf("false_alarms_per_week: %g is out of 0…%d; set how many warnings of a pool may come to nothing, such as 10, or 0 to warn from alert_probability on", c.FalseAlarmsPerWeek, maxFalseAlarms)
 	case c.MaxStepOut < 0:
 		return fmt.Errorf("max_step_out: %d is below 0; set 0 for no limit", c.MaxStepOut)
 	case !(c.WaitingPerReplica > 0):

@@ -20,6 +20,9 @@ type Input struct {
 	Signals    Signals                         // of the last hour; nil when nothing is known
 	Prompts    []forecaster.ResourceProjection // of PromptLimits
 	Basis      *Basis                          // for the decision to keep; nil keeps none
+	// WarnFrom is the probability from which on the pool is warned, FalsePerWeek how many warnings at it come to nothing: what
+	// Line.At gives.
+	WarnFrom, FalsePerWeek float64
 }
 
 // State is what a pool's decisions remember. The zero value is a pool never decided for. Times are whole seconds, so

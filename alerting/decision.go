@@ -95,6 +95,11 @@ type Decision struct {
 	// See PromptEvidence for journals of older versions.
 	Prompts []ResourceEvidence `json:"prefill_resources,omitempty" cbor:"43,keyasint,omitempty"`
 
+	// WarnFrom is the probability of saturation within forecaster.WarningWindow from which on the pool is warned; 0 in journals of
+	// older versions. FalsePerWeek is how many warnings a week are expected to come to nothing at it, 0 where that is not learned.
+	WarnFrom     float64 `json:"warn_from,omitempty" cbor:"44,keyasint,omitempty"`
+	FalsePerWeek float64 `json:"false_alarms_per_week,omitempty" cbor:"45,keyasint,omitempty"`
+
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
 }
 
@@ -110,6 +115,8 @@ type ResourceEvidence struct {
 	// All is how likely and how soon it runs out with the replicas kept for failures; Probability and ETA go without them. nil
 	// where none are kept, and in journals of older versions.
 	All *forecaster.Chance `json:"all_replicas,omitempty" cbor:"8,keyasint,omitempty"`
+	// Ahead is the probability within forecaster.WarningWindow, without the replicas kept for failures: what warnings go by.
+	Ahead float64 `json:"ahead,omitempty" cbor:"9,keyasint,omitempty"`
 }
 
 // all is how likely and how soon r runs out while no replica fails.
@@ -117,7 +124,20 @@ func (r *ResourceEvidence) all() forecaster.Chance {
 	if r.All != nil {
 		return *r.All
 	}
-	return forecaster.Chance{Probability: r.Probability, ETA: r.ETA}
+	return r.own()
+}
+
+// own is how likely and how soon r runs out without the replicas kept for failures.
+func (r *ResourceEvidence) own() forecaster.Chance {
+	return forecaster.Chance{Probability: r.Probability, ETA: r.ETA, Ahead: r.Ahead}
+}
+
+// Ahead is the probability that some resource runs out within forecaster.WarningWindow: what warnings go by.
+func (d *Decision) Ahead() (probability float64) {
+	for i := range d.Resources {
+		probability = max(probability, d.Resources[i].Ahead)
+	}
+	return probability
 }
 
 // EventID is the idempotency key of the published advice: the same pool and generation is the same event.

@@ -26,6 +26,7 @@ func (p *plan) decision(cfg Config) Decision {
 		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale || p.blind == unheard, SupplyAssumed: !p.observed,
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
+	d.WarnFrom, d.FalsePerWeek = p.in.WarnFrom, p.in.FalsePerWeek
 	d.Diagnosis, d.Basis = p.in.Signals.Diagnose(), p.in.Basis
 	if d.Binding == "" {
 		d.ETA = forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}

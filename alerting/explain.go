@@ -119,7 +119,7 @@ func otherwise(d *Decision) []string {
 		case r.All == nil: // of a version that knew no more
 			out = append(out, runsOut(d, r, "With "+had+", but "+without, r.all()))
 		default:
-			out = append(out, runsOut(d, r, "With "+had, r.all()), runsOut(d, r, "W"+without[1:], forecaster.Chance{Probability: r.Probability, ETA: r.ETA}))
+			out = append(out, runsOut(d, r, "With "+had, r.all()), runsOut(d, r, "W"+without[1:], r.own()))
 		}
 	}
 	if len(d.Resources) > 0 {
@@ -220,6 +220,9 @@ func facts(w io.Writer, d *Decision) {
 		fact("models", "%s", d.Model)
 	}
 	fact("warm-up", "up to %s: nothing nearer can be averted by scaling", span(d.Lead))
+	if d.WarnFrom > 0 {
+		fact("warned from", "%s", d.threshold())
+	}
 	if b := d.Basis; b != nil {
 		basis(fact, b)
 	}

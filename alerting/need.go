@@ -102,9 +102,10 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 		for j := range projected {
 			if rp := &projected[j]; rp.Dimension == f.Dimension {
 				r.evidence.Probability = finite(rp.Probability[minutes(p.lead+cfg.Hold)-1])
+				r.evidence.Ahead = finite(rp.Probability[minutes(forecaster.WarningWindow(p.lead))-1])
 				r.evidence.ETA = rp.ETA
 				if p.in.Pool.Reserves.Failure > 0 && !others {
-					r.evidence.All = &forecaster.Chance{Probability: finite(rp.All.Probability), ETA: rp.All.ETA}
+					r.evidence.All = &forecaster.Chance{Probability: finite(rp.All.Probability), ETA: rp.All.ETA, Ahead: finite(rp.All.Ahead)}
 				}
 			}
 		}

@@ -95,8 +95,8 @@ func outlook(d *Decision, cfg Config) string {
 		return fmt.Sprintf("%s now (demand is %s of the capacity of %s)", exhausted(d.Binding), share100(r.Demand/have), count(d.Ready))
 	}
 	window := span(d.Lead + cfg.Hold)
-	if chance, _ := d.prospect(r, cfg); chance.Probability >= 0.5 && chance.ETA.P50 != forecaster.Never {
-		return d.running(r, exhausted(d.Binding)+" "+eta(chance.ETA), window, cfg)
+	if chance, _ := d.prospect(r, d.soon(cfg)); chance.Probability >= 0.5 && chance.ETA.P50 != forecaster.Never {
+		return d.running(r, exhausted(d.Binding)+" "+eta(chance.ETA), d.soon(cfg))
 	}
 	text := fmt.Sprintf("%s needs %s at the %s quantile of demand within %s (%s to run out)",
 		noun(d.Binding), count(r.NeedReplicas), percent(d.Quantile), window, percent(r.all().Probability))

@@ -5,14 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // A pool of two replicas that warm up in five minutes saturates at minutes 100 and 200 to 204, and again at 210, too soon
-// for a new onset; 230 is within half an hour of that.
+// for a new onset; 230 is within half an hour of that. It is warned from 0.7 on.
 func testWatch() *watch {
-	w := &watch{pool: capacity.Pool{Warmup: capacity.NewWarmup(5*time.Minute, 5*time.Minute)}, replicas: 2, from: DefaultStart}
+	w := &watch{pool: capacity.Pool{Warmup: capacity.NewWarmup(5*time.Minute, 5*time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2, from: DefaultStart}
 	for m := range 400 {
 		need, p := 1., 0.
 		switch {
@@ -27,23 +29,25 @@ func testWatch() *watch {
 		case m >= 300 && m < 310: // nothing comes
 			p = .6
 		}
-		w.need, w.probability = append(w.need, need), append(w.probability, p)
+		w.need, w.probability, w.lines = append(w.need, need), append(w.probability, p), append(w.lines, .7)
 	}
 	return w
 }
 
 func TestAlarms(t *testing.T) {
-	a := testWatch().alarms(.5)
-	if a.Onsets != 2 {
-		t.Errorf("%d onsets, want those at 100 and 200", a.Onsets)
+	w := testWatch()
+	w.cfg.FalseAlarmsPerWeek = 0
+	a := w.alarms()
+	if a.Onsets != 2 || a.Learned {
+		t.Errorf("%d onsets, want those at 100 and 200; learned: %v", a.Onsets, a.Learned)
 	}
-	want := AlarmPoint{Threshold: .5, Raised: 3, Precision: 2. / 3, Recall: .5, LeadP50: 20 * 60, FalsePerWeek: Number(1 / (400. / (7 * day)))}
-	if got := a.Operating; math.Abs(float64(got.FalsePerWeek-want.FalsePerWeek)) > 1e-9 || got.Raised != want.Raised || got.Precision != want.Precision || got.Recall != want.Recall || got.LeadP50 != want.LeadP50 {
-		t.Errorf("at 0.5: %+v, want %+v", got, want)
-	}
-	// 250 minutes have no saturation in the hour after them; in those the alarms stood at 101 to 113 and 300 to 323.
-	if got := float64(a.Operating.FalseShare); math.Abs(got-37./250) > 1e-9 {
-		t.Errorf("alarms stood for nothing in %.3f of the minutes", got)
+	weeks := Number(float64(len(w.need)) / (7 * day))
+	want := AlarmPoint{Threshold: .5, Raised: 3, Precision: 2. / 3, Recall: .5, LeadP50: 19 * 60, FalsePerWeek: 1 / weeks, HourlyFalsePerWeek: 1 / weeks}
+	got := a.Operating
+	// 250 minutes have no saturation in the hour after them; in those the alarms stood at 101 to 103 and 301 to 313.
+	want.FalseShare, want.Announced = 16./250, (23.+10+13)/400 // 81 to 103, 198 to 207, 301 to 313
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("at 0.5 (-want +got):\n%s", diff)
 	}
 	for _, p := range a.Curve {
 		raised := 3
@@ -57,14 +61,17 @@ func TestAlarms(t *testing.T) {
 			t.Errorf("at %g: %d alarms, want %d", p.Threshold, p.Raised, raised)
 		}
 	}
+	if a := testWatch().alarms(); !a.Learned || a.Operating.Raised != 2 || math.Abs(float64(a.Operating.Threshold)-.7) > 1e-9 {
+		t.Errorf("from the line on: %+v, want the two alarms of 0.8", a.Operating)
+	}
 }
 
 // An alarm that flickers is one; one that begins while the pool is saturated is no news.
-func TestAlarmsEndAfterAQuarter(t *testing.T) {
-	w := &watch{pool: capacity.Pool{Warmup: capacity.NewWarmup(time.Minute, time.Minute)}, replicas: 2}
+func TestAlarmsEndAsThoseOfTheBoard(t *testing.T) {
+	w := &watch{pool: capacity.Pool{Warmup: capacity.NewWarmup(time.Minute, time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2}
 	for m := range 200 {
 		need, p := 1., 0.
-		if m%10 == 0 && m > 20 && m < 60 { // every ten minutes
+		if m%4 < 2 && m >= 28 && m < 60 {
 			p = 1
 		}
 		if m == 120 {
@@ -75,8 +82,25 @@ func TestAlarmsEndAfterAQuarter(t *testing.T) {
 		}
 		w.need, w.probability = append(w.need, need), append(w.probability, p)
 	}
-	if got := w.episodes(.5); len(got) != 1 || got[0].from != 30 || got[0].to != 65 {
-		t.Errorf("%v: want one alarm from 30, over a quarter hour after 50", got)
+	if got := w.episodes(func(int) float64 { return .5 }); len(got) != 1 || got[0].from != 29 || got[0].to != 62 {
+		t.Errorf("%v: want one alarm from 29, the second tick, to five ticks after 57", got)
+	}
+}
+
+// An alarm that stands for hours before a saturation announces it to nobody, and is false each hour; once one came, it announces the
+// next.
+func TestAlarmThatStandsForHoursAnnouncesNothing(t *testing.T) {
+	w := &watch{pool: capacity.Pool{Warmup: capacity.NewWarmup(time.Minute, time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2}
+	for m := range 600 {
+		need := 1.
+		if m == 400 || m == 450 {
+			need = 3
+		}
+		w.need, w.probability = append(w.need, need), append(w.probability, 1)
+	}
+	got := w.always(.5, w.onsets())
+	if got.Recall != .5 || got.Raised != 1 || got.FalsePerWeek != 0 || math.Abs(float64(got.HourlyFalsePerWeek)*600/(7*day)-8) > 1e-9 {
+		t.Errorf("%+v: want the second of two announced, and eight of ten hours false", got)
 	}
 }
 

@@ -242,10 +242,10 @@ func drawAlarms(a *Alarms) template.HTML {
 		x, y := c.x(float64(p.FalsePerWeek)), c.y(float64(p.Recall))
 		path += fmt.Sprintf("%s%.1f %.1f", pen, x, y)
 		fmt.Fprintf(&c.b, `<circle class="dot" cx="%.1f" cy="%.1f" r="3"><title>probability ≥ %g: recall %.0f %%, precision %s, %.2f false a week</title></circle>`,
-			x, y, p.Threshold, 100*float64(p.Recall), cellText(p.Precision, 100, "%.0f %%"), float64(p.FalsePerWeek))
+			x, y, float64(p.Threshold), 100*float64(p.Recall), cellText(p.Precision, 100, "%.0f %%"), float64(p.FalsePerWeek))
 	}
 	o := a.Operating
-	fmt.Fprintf(&c.b, `<path class="ready" d="%s"/><circle cx="%.1f" cy="%.1f" r="6" class="op"/><text x="%.1f" y="%.1f" class="name">alert_probability %g</text>`,
-		path, c.x(float64(o.FalsePerWeek)), c.y(float64(o.Recall)), c.x(float64(o.FalsePerWeek))+10, c.y(float64(o.Recall))+16, o.Threshold)
+	fmt.Fprintf(&c.b, `<path class="ready" d="%s"/><circle cx="%.1f" cy="%.1f" r="6" class="op"/><text x="%.1f" y="%.1f" class="name">%s</text>`,
+		path, c.x(float64(o.FalsePerWeek)), c.y(float64(o.Recall)), c.x(float64(o.FalsePerWeek))+10, c.y(float64(o.Recall))+16, a.operating())
 	return c.end()
 }

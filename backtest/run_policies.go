@@ -38,7 +38,7 @@ func (r *runner) enterDraw(seed uint64) error {
 	first := len(r.draws) == 0
 	scene := r.scene(NewFluidPool(r.pool, r.demand.Start, seed))
 	if first {
-		r.watch = newWatch(r.pool, scene.Future.Need[:r.minutes(r.scores.from)], r.scores.from)
+		r.watch = newWatch(r.pool, r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], r.scores.from)
 	}
 	var field []*contender
 	for i := range r.policies {
@@ -106,7 +106,7 @@ func (r *runner) summary() Summary {
 	s := Summary{
 		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins,
 		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliabilityTable(), Simulation: r.cfg.Simulate,
-		Alarms: r.watch.alarms(r.cfg.Decision.AlertProbability), Pages: r.pager.pages(),
+		Alarms: r.watch.alarms(), Pages: r.pager.pages(),
 	}
 	r.best = r.oracle()
 	for i := range r.policies {

@@ -156,17 +156,26 @@ func (w *openWindow) take(paths [][Horizon]float32) {
 	}
 }
 
+// Outcome is what came of a window of Horizon minutes for which the supply is known that was assumed at its beginning.
+type Outcome struct {
+	Dimension string
+	Minute    int64 // the first, Unix time
+	Short     bool  // demand exceeded that supply in some minute, whatever was asked for since
+}
+
 // Learn takes in the windows that were over before now; demand is what a dimension came to in a minute, NaN where that is
-// not known, and a window with such a minute teaches nothing.
-func (o *Outlook) Learn(now time.Time, demand func(dimension string, minute int64) float64) {
+// not known, and a window with such a minute teaches nothing. It returns the outcomes of those of Horizon minutes.
+func (o *Outlook) Learn(now time.Time, demand func(dimension string, minute int64) float64) (over []Outcome) {
 	newest := now.Unix()/60 - 1
 	for i := range o.state.Dimensions {
 		k := &o.state.Dimensions[i]
 		open := k.Open[:0]
 		for _, w := range k.Open {
 			for w.Done < numOutlook && w.From+int64(outlookHorizons[w.Done])-1 <= newest {
-				k.learn(&w, w.Done, o.shared == nil, func(m int) float64 { return demand(k.Name, w.From+int64(m)) })
-				w.Done++
+				short, known := k.learn(&w, w.Done, o.shared == nil, func(m int) float64 { return demand(k.Name, w.From+int64(m)) })
+				if w.Done++; known && w.Done == numOutlook {
+					over = append(over, Outcome{k.Name, w.From, short})
+				}
 			}
 			if w.Done < numOutlook {
 				open = append(open, w)
@@ -174,12 +183,13 @@ func (o *Outlook) Learn(now time.Time, demand func(dimension string, minute int6
 		}
 		k.Open = open
 	}
+	return over
 }
 
 // learn takes in a window as long as the i-th horizon; demand is of its minutes, counted from 0. Windows that overlap count
-// for a whole one together.
-func (k *outlookDimension) learn(w *openWindow, i int, ranks bool, demand func(minute int) float64) {
-	highest, short, holds := 0., false, w.Holds
+// for a whole one together. known says that the demand of each minute is known, and what it was held against.
+func (k *outlookDimension) learn(w *openWindow, i int, ranks bool, demand func(minute int) float64) (short, known bool) {
+	highest, holds := 0., w.Holds
 	for m := range outlookHorizons[i] {
 		y := demand(m)
 		highest = max(highest, y) // NaN stays
@@ -189,7 +199,7 @@ func (k *outlookDimension) learn(w *openWindow, i int, ranks bool, demand func(m
 		short = short || len(holds) > 0 && y > float64(holds[0].Demand)
 	}
 	if math.IsNaN(highest) {
-		return
+		return false, false
 	}
 	weight := 1 / float64(outlookHorizons[i])
 	if ranks {
@@ -198,6 +208,7 @@ func (k *outlookDimension) learn(w *openWindow, i int, ranks bool, demand func(m
 	if len(w.Holds) > 0 {
 		k.Odds[i].learn(float64(w.Stated[i]), short, weight, shiftPrior(outlookHorizons[i]))
 	}
+	return short, len(w.Holds) > 0
 }
 
 // rank counts the rank of a window's highest demand; where paths tie with it, evenly over the ranks that it may have.

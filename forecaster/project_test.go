@@ -96,7 +96,7 @@ func TestFailureReserveIsNotSupply(t *testing.T) {
 	if with.Probability != 1 || without.Probability != 0 {
 		t.Errorf("P %v with two replicas in reserve, %v without", with.Probability, without.Probability)
 	}
-	all := Chance{without.Probability, without.ETA}
+	all := Chance{without.Probability, without.ETA, without.Resources[0].Probability[15]} // a lead of two minutes and a quarter hour
 	if with.Resources[0].All != all || without.Resources[0].All != all || with.ETA == without.ETA {
 		t.Errorf("while none fails: %+v and %+v, want %+v", with.Resources[0].All, without.Resources[0].All, all)
 	}

@@ -26,6 +26,7 @@ type Span struct {
 type Chance struct {
 	Probability float64 `json:"probability" cbor:"1,keyasint"` // within the lead window
 	ETA         ETA     `json:"eta" cbor:"2,keyasint"`
+	Ahead       float64 `json:"ahead" cbor:"3,keyasint,omitempty"` // probability within WarningWindow
 }
 
 // ResourceProjection says when one resource of a pool runs out.

@@ -153,6 +153,8 @@ type decisionJSON struct {
 	Binding     string                `json:"binding_resource"`
 	Probability number                `json:"probability"`
 	ETA         etaJSON               `json:"saturation_eta_seconds"`
+	WarnFrom    number                `json:"warn_from"`             // probability within the lead time and 15 minutes
+	FalseAlarms number                `json:"false_alarms_per_week"` // expected at that; 0 where it is not learned
 	Quantile    number                `json:"quantile"`
 	Confidence  forecaster.Confidence `json:"confidence"`
 	Drivers     []driverJSON          `json:"drivers"`
@@ -270,7 +272,7 @@ func decisionToJSON(d *alerting.Decision) *decisionJSON {
 	out := &decisionJSON{
 		ID: d.EventID(), Generation: d.Generation, Mode: d.Mode, Action: d.Action, Desired: d.Desired, ByRole: d.ByRole, Floor: d.Floor,
 		NeededBy: instant(d.NeededBy), Expires: instant(d.Expires), Binding: d.Binding,
-		Probability: number(d.Probability), ETA: eta(d.ETA), Quantile: number(d.Quantile), Confidence: d.Confidence,
+		Probability: number(d.Probability), ETA: eta(d.ETA), WarnFrom: number(d.WarnFrom), FalseAlarms: number(d.FalsePerWeek), Quantile: number(d.Quantile), Confidence: d.Confidence,
 		Drivers: []driverJSON{}, Constraints: append([]string{}, d.Constraints...),
 		Warnings: append([]string{}, d.Warnings...), Reason: d.Reason, Model: d.Model,
 		ActionsPerDay: d.ActionsPerDay, Diagnosis: d.Diagnosis, Admission: d.Admission, Queue: d.Queue,

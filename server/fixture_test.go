@@ -108,7 +108,8 @@ func fullOutput() *forewarm.Output {
 		Decisions: []alerting.Decision{
 			{Pool: "chat", Tick: origin, Sequence: 4711, Generation: 3, Publish: true, Mode: alerting.Advisory, Action: alerting.ScaleOut,
 				Ready: 5, Pending: 1, Desired: 8, Floor: 5, NeededBy: origin.Add(13 * time.Minute), Expires: origin.Add(15 * time.Minute),
-				Binding: features.DimKV, Probability: .18, ETA: kv.ETA, Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Warm,
+				Binding: features.DimKV, Probability: .18, ETA: kv.ETA, Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Warm, WarnFrom: .25, FalsePerWeek: 4.5,
+				Resources:   []alerting.ResourceEvidence{{Dimension: features.DimKV, Ahead: .28, All: &forecaster.Chance{Ahead: .11}}, {Dimension: features.DimPrefill, Ahead: .02}},
 				Drivers:     []forecaster.Driver{{Class: "rag", Cause: "prompt_length", Factor: 2, Share: .7}},
 				Constraints: []string{"replicas.max = 8"}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "seasonal_day",
 				ActionsPerDay: 12, Diagnosis: alerting.BottleneckKV, Admission: []alerting.AdmissionLimit{{Class: "batch", TokensPerS: 40, Share: .5}},
@@ -119,7 +120,7 @@ func fullOutput() *forewarm.Output {
 		},
 		Alerts: []alerting.Alert{
 			{Name: alerting.SaturationAhead, Labels: map[string]string{"pool": "chat", "resource": features.DimKV, "severity": "warning"},
-				Annotations: map[string]string{"summary": "KV memory runs out in 14 minutes"}, StartsAt: origin.Add(-time.Minute), UpdatedAt: origin, EndsAt: origin.Add(5 * time.Minute)},
+				Annotations: map[string]string{"summary": "KV memory runs out in 14 minutes.", "threshold": "25 % within 28 min"}, StartsAt: origin.Add(-time.Minute), UpdatedAt: origin, EndsAt: origin.Add(5 * time.Minute)},
 			{Name: alerting.RetryStorm, Labels: map[string]string{"pool": "chat"}, StartsAt: origin.Add(-time.Hour), UpdatedAt: origin, Resolved: true},
 		},
 	}

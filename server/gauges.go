@@ -232,6 +232,43 @@ var families = []family{
 			add(r.Utilisation, "pool", pool, "resource", r.Dimension)
 		})
 	}},
+	{"forewarm_warning_exhaustion_probability", "gauge", "forewarm_warning_probability of all replicas, those kept for failures included.", func(out *forewarm.Output, add add) {
+		eachEvidence(out, func(d *alerting.Decision, r *alerting.ResourceEvidence) {
+			p := r.Ahead
+			if r.All != nil {
+				p = r.All.Ahead
+			}
+			add(p, "pool", d.Pool, "resource", r.Dimension)
+		})
+	}},
+	{"forewarm_warning_false_per_week", "gauge", "Warnings a week that are expected to come to nothing at forewarm_warning_threshold, one that stands counted each hour; absent unless it is learned.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			if d := &out.Decisions[i]; d.FalsePerWeek > 0 {
+				add(d.FalsePerWeek, "pool", d.Pool)
+			}
+		}
+	}},
+	{"forewarm_warning_probability", "gauge", "Probability that demand exceeds capacity within the lead time and 15 minutes, without the replicas kept for failures.", func(out *forewarm.Output, add add) {
+		eachEvidence(out, func(d *alerting.Decision, r *alerting.ResourceEvidence) {
+			add(r.Ahead, "pool", d.Pool, "resource", r.Dimension)
+		})
+	}},
+	{"forewarm_warning_threshold", "gauge", "forewarm_warning_probability from which on the pool is warned.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			if d := &out.Decisions[i]; d.WarnFrom > 0 {
+				add(d.WarnFrom, "pool", d.Pool)
+			}
+		}
+	}},
+}
+
+// eachEvidence visits the resources of the decisions.
+func eachEvidence(out *forewarm.Output, visit func(d *alerting.Decision, r *alerting.ResourceEvidence)) {
+	for i := range out.Decisions {
+		for j := range out.Decisions[i].Resources {
+			visit(&out.Decisions[i], &out.Decisions[i].Resources[j])
+		}
+	}
 }
 
 func eachArchetype(out *forewarm.Output, visit func(pool string, a *features.Archetype)) {

@@ -55,10 +55,11 @@ type row struct {
 }
 
 type alertLine struct {
-	Name     alerting.AlertName
-	Severity string
-	Summary  string
-	Since    string
+	Name      alerting.AlertName
+	Severity  string
+	Summary   string
+	Since     string
+	Threshold string // of a warning: from which probability on, and how often that comes to nothing
 }
 
 func (s *Server) getPage(w http.ResponseWriter, _ *http.Request) {
@@ -113,7 +114,7 @@ func newCard(p *PoolView) card {
 		c.Chart = newChart(p, f)
 	}
 	for _, a := range p.Alerts {
-		c.Alerts = append(c.Alerts, alertLine{a.Name, a.Labels["severity"], a.Annotations["summary"], a.StartsAt.UTC().Format("15:04")})
+		c.Alerts = append(c.Alerts, alertLine{a.Name, a.Labels["severity"], a.Annotations["summary"], a.StartsAt.UTC().Format("15:04"), a.Annotations["threshold"]})
 	}
 	return c
 }
