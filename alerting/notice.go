@@ -25,21 +25,46 @@ type Report struct {
 	Name    string    `cbor:"2,keyasint" json:"name"` // of its files, without an extension; likewise
 	From    time.Time `cbor:"3,keyasint" json:"from"`
 	To      time.Time `cbor:"4,keyasint" json:"to"`
-	Summary []string  `cbor:"5,keyasint" json:"summary"` // one sentence each
+	Summary []string  `cbor:"5,keyasint" json:"summary"`     // one sentence each
+	When    string    `cbor:"6,keyasint,omitempty" json:"-"` // From and To for people, by the clock of their zone; "" in outboxes of older versions
 }
 
 // Period is the time that the report is about, for people.
-func (r *Report) Period() string { return Period(r.From, r.To, "2 Jan 2006") }
-
-// Period is the time between two for people, in UTC, with the time of day unless both are midnights: those of other zones
-// are on other days there. layout is that of a day.
-func Period(from, to time.Time, layout string) string {
-	from, to = from.UTC(), to.UTC()
-	const day = 24 * time.Hour
-	if !from.Truncate(day).Equal(from) || !to.Truncate(day).Equal(to) {
-		layout += " 15:04"
+func (r *Report) Period() string {
+	if r.When != "" {
+		return r.When
 	}
-	return from.Format(layout) + " to " + to.Format(layout) + " UTC"
+	return Period(r.From.UTC(), r.To.UTC(), "2 Jan 2006")
+}
+
+// Period is the time between two for people, by the clock of from's location, which it names, with the time of day unless both
+// are midnights. layout is that of a day.
+func Period(from, to time.Time, layout string) string {
+	zone := from.Location()
+	to = to.In(zone)
+	for _, t := range []time.Time{from, to} {
+		if h, m, s := t.Clock(); h+m+s > 0 {
+			layout += " 15:04"
+			break
+		}
+	}
+	return Clock(from, layout) + " to " + Clock(to, layout) + " " + zone.String()
+}
+
+// Clock is what clocks show at t where it is: with the zone's abbreviation when they show it twice, because they are set
+// back.
+func Clock(t time.Time, layout string) string {
+	const most = 3 * time.Hour // by which clocks are set back
+	_, ahead := t.Zone()
+	_, before := t.Add(-most).Zone()
+	_, after := t.Add(most).Zone()
+	for _, other := range []int{before, after} {
+		again := t.Add(time.Duration(ahead-other) * time.Second)
+		if _, offset := again.Zone(); other != ahead && offset == other {
+			return t.Format(layout + " MST")
+		}
+	}
+	return t.Format(layout)
 }
 
 const (

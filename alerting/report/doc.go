@@ -12,7 +12,8 @@
 //
 // # How each number is defined
 //
-// Minutes are whole minutes of UTC. The period is [From, To). The decision that stands in a minute is the newest at or
+// Minutes are whole minutes of UTC; people are told by the clock of Options.Zone, with its abbreviation where clocks show a
+// time twice. The period is [From, To). The decision that stands in a minute is the newest at or
 // before its start, for fifteen minutes at most; what follows takes Ready, Pending, Desired, resources and the rest from
 // it. Decisions of the two hours before the period count only for what stands at its start. Demand is what settled
 // (forewarm_demand_*), the pool's is class "*".

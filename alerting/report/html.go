@@ -101,6 +101,7 @@ type figure struct {
 // and classes the page shows the heaviest and says how many are left out: a report of forty pools, ten of them of 10,000
 // classes, is less than 3 MB. It is written in one piece; the error is that of w.
 func WriteHTML(w io.Writer, r *Report) error {
+	r = r.shown()
 	var pools []poolView
 	order := byNeed(r)
 	for i, p := range order {
@@ -109,7 +110,7 @@ func WriteHTML(w io.Writer, r *Report) error {
 	var b strings.Builder
 	err := reportTemplate.Execute(&b, map[string]any{
 		"From": day(r.From), "To": day(r.To), "Title": period(r), "Summary": r.Summary, "First": firstTable(order), "Pools": pools,
-		"Outlined": max(len(order)-poolsDrawn, 0),
+		"Outlined": max(len(order)-poolsDrawn, 0), "Zone": r.Zone.location().String(),
 	})
 	if err != nil {
 		return err
@@ -120,8 +121,6 @@ func WriteHTML(w io.Writer, r *Report) error {
 
 // period is the time that r is about, for titles.
 func period(r *Report) string { return alerting.Period(r.From, r.To, "2 January 2006") }
-
-func day(t time.Time) string { return t.Format("Mon 2 Jan 15:04") }
 
 // byNeed orders pools by how much they need a reader.
 func byNeed(r *Report) []*Pool {
@@ -330,8 +329,11 @@ func times(n int) string {
 func arrow(before, after Number) string { return quantity(before, "") + " → " + quantity(after, "") }
 
 func (p *Pool) episodes() grid {
-	g := grid{Title: "Saturations", Head: []string{"start (UTC)", ">length", "resource", ">peak of capacity", "announced", ">lead"}}
+	g := grid{Title: "Saturations"}
 	all := p.Saturation.Episodes
+	if len(all) > 0 {
+		g.Head = []string{named("start", all[0].Start.Location()), ">length", "resource", ">peak of capacity", "announced", ">lead"}
+	}
 	for _, e := range all[:min(len(all), episodesShown)] {
 		g.Rows = append(g.Rows, []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource), percent(e.Utilisation),
 			strings.ReplaceAll(string(e.Outcome), "_", " "), lead(e.LeadMinutes)})
@@ -351,7 +353,10 @@ func leftOut(n int, noun string) string {
 
 func (p *Pool) causes() grid {
 	rows, note := p.whyWrong()
-	head := slices.Clone(storyHead)
+	if len(rows) == 0 {
+		return grid{}
+	}
+	head := storyHead(p.Errors[0].Start.Location())
 	if !slices.ContainsFunc(rows, func(row []string) bool { return row[len(row)-1] != "" }) { // no notes
 		head = head[:len(head)-1]
 		for i := range rows {

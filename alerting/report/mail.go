@@ -20,15 +20,17 @@ const poolsMailed = 64
 // WriteMail writes the first page for readers of mail, who show neither style sheets nor drawings: what it looks like is
 // said at each element.
 func WriteMail(w io.Writer, r *Report) error {
+	r = r.shown()
 	order := byNeed(r)
 	shown := order[:min(len(order), poolsMailed)]
 	return mailTemplate.Execute(w, map[string]any{
-		"Title": period(r), "Summary": r.Summary, "First": firstTable(shown), "More": len(order) - len(shown),
+		"Title": period(r), "Summary": r.Summary, "First": firstTable(shown), "More": len(order) - len(shown), "Zone": r.Zone.location().String(),
 	})
 }
 
 // WriteText writes the first page as plain text, in lines of at most 78 characters but for names that are longer.
 func WriteText(w io.Writer, r *Report) error {
+	r = r.shown()
 	var b strings.Builder
 	b.WriteString("Forewarm report, " + period(r) + "\n\n")
 	for i, s := range r.Summary {

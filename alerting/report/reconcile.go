@@ -31,6 +31,7 @@ const (
 type Options struct {
 	Probability float64       // of saturation, from which a decision announces it
 	Merge       time.Duration // saturated minutes, or announcing decisions, no further apart are one
+	Zone        Zone          // by whose clock people are told
 }
 
 // DefaultOptions announce from even odds, and merge over ten minutes.
@@ -63,7 +64,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	r := &Report{From: from, To: to, Pools: []Pool{}}
+	r := &Report{From: from, To: to, Zone: o.Zone, Pools: []Pool{}}
 	for _, pool := range b.pools() {
 		errors, err := b.errors(ctx, h, pool)
 		if err != nil {

@@ -28,6 +28,7 @@ func WriteJSON(w io.Writer, r *Report) error {
 // WriteMarkdown writes r for people: the summary and one table, then the details. It is written in one piece; the error is
 // that of w.
 func WriteMarkdown(w io.Writer, r *Report) error {
+	r = r.shown()
 	var b strings.Builder
 	b.WriteString("# Forewarm report, " + period(r) + "\n\n")
 	b.WriteString(strings.Join(r.Summary, " ") + "\n")
@@ -159,13 +160,13 @@ func saturations(b *strings.Builder, r *Report) {
 		shown := min(len(s.Episodes), episodesShown)
 		hidden += len(s.Episodes) - shown
 		for _, e := range s.Episodes[:shown] {
-			episodes = append(episodes, []string{p.Pool, e.Start.Format("Mon 2 Jan 15:04"), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource),
+			episodes = append(episodes, []string{p.Pool, day(e.Start), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource),
 				percent(e.Utilisation), strings.ReplaceAll(string(e.Outcome), "_", " "), lead(e.LeadMinutes)})
 		}
 	}
 	table(b, []string{"pool", ">saturated minutes", ">in time", ">late", ">missed", ">averted", ">false", ">open", ">median lead"}, rows)
 	if len(episodes) > 0 {
-		table(b, []string{"pool", "start (UTC)", ">length", "resource", ">peak of capacity", "announced", ">lead"}, episodes)
+		table(b, []string{"pool", named("start", r.Zone.location()), ">length", "resource", ">peak of capacity", "announced", ">lead"}, episodes)
 	}
 	if hidden > 0 {
 		fmt.Fprintf(b, "\n%d more are in the JSON.\n", hidden)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/forewarm/forewarm/alerting"
 )
 
 // loss is what forecasts cost, before and after.
@@ -27,7 +29,7 @@ func explained(b *strings.Builder, r *Report) {
 	}
 	if len(rows) > 0 {
 		b.WriteString("\n## Why forecasts were wrong\n\n" + whyNote + "\n")
-		table(b, append([]string{"pool"}, storyHead...), rows)
+		table(b, append([]string{"pool"}, storyHead(r.Zone.location())...), rows)
 		b.WriteString("\n" + strings.Join(notes, "\n\n") + "\n")
 	}
 }
@@ -70,7 +72,7 @@ func assumed(b *strings.Builder, r *Report) {
 		for _, a := range r.Pools[i].Assumptions {
 			confirmed := "never"
 			if a.Confirmed != nil {
-				confirmed = a.Confirmed.Format("2 Jan 2006 15:04")
+				confirmed = alerting.Clock(*a.Confirmed, "2 Jan 2006 15:04")
 			}
 			rows = append(rows, []string{r.Pools[i].Pool, strings.ReplaceAll(a.Name, "_", " "), quantity(a.Stated, a.Unit), quantity(a.Learned, a.Unit), quantity(a.Used, a.Unit),
 				signed(a.Off), confirmed, a.age(), a.Note})
@@ -78,7 +80,7 @@ func assumed(b *strings.Builder, r *Report) {
 	}
 	if len(rows) > 0 {
 		b.WriteString("\n## What decisions rest on\n")
-		table(b, []string{"pool", "assumption", ">stated", ">learned", ">used", ">off by", "last evidence (UTC)", ">age", "note"}, rows)
+		table(b, []string{"pool", "assumption", ">stated", ">learned", ">used", ">off by", named("last evidence", r.Zone.location()), ">age", "note"}, rows)
 	}
 }
 
@@ -135,13 +137,13 @@ func gaps(b *strings.Builder, r *Report) {
 	for i := range r.Pools {
 		d := &r.Pools[i].Data
 		for _, g := range d.Gaps {
-			rows = append(rows, []string{r.Pools[i].Pool, g.Start.Format("Mon 2 Jan 15:04"), lasting(g.Minutes)})
+			rows = append(rows, []string{r.Pools[i].Pool, day(g.Start), lasting(g.Minutes)})
 		}
 		hidden += d.GapCount - len(d.Gaps)
 	}
 	if len(rows) > 0 {
 		b.WriteString("\n## Without telemetry\n\nThe longest stretches in which demand is not known; nothing is scored in them.\n")
-		table(b, []string{"pool", "start (UTC)", ">length"}, rows)
+		table(b, []string{"pool", named("start", r.Zone.location()), ">length"}, rows)
 		if hidden > 0 {
 			fmt.Fprintf(b, "\n%s shorter.\n", count(hidden, "more gap"))
 		}

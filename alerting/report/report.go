@@ -22,7 +22,8 @@ func (n Number) MarshalJSON() ([]byte, error) {
 type Report struct {
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
-	Summary []string  `json:"summary"` // one sentence each
+	Zone    Zone      `json:"timezone"` // by whose clock people are told; times here are UTC
+	Summary []string  `json:"summary"`  // one sentence each
 	Pools   []Pool    `json:"pools"`
 }
 

@@ -96,6 +96,9 @@ func (s *Schedule) Next(t time.Time) time.Time {
 	}
 }
 
+// Zone is by whose clock times of day are.
+func (s *Schedule) Zone() *time.Location { return s.zone }
+
 // Last is the newest time that is not after t.
 func (s *Schedule) Last(t time.Time) time.Time {
 	// The time after x is not before any time that it is after for an earlier x: the newest one is the least x whose

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
 )
@@ -106,7 +107,7 @@ func (s story) also() string {
 	return strings.Join(parts, "; ")
 }
 
-// cells are the story as a row of storyHead.
+// cells are the story as a row below storyHead.
 func (s story) cells() []string {
 	e := &s[0]
 	return []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), fmt.Sprintf("%s, %s min ahead", resource(e.Resource), ahead(e.Horizon)), percent(e.Forecast), percent(e.Actual), inPoints(e.Error),
@@ -118,7 +119,10 @@ func (e *ErrorEpisode) notes() []string {
 	return slices.DeleteFunc(strings.Split(e.Note, "; "), func(n string) bool { return n == askedNote })
 }
 
-var storyHead = []string{"start (UTC)", ">length", "forecast of", ">forecast", ">came", ">difference", "because of", "as wrong at that time", "note"}
+// storyHead names the columns of a table of stories, whose times are by the clock of a zone.
+func storyHead(zone *time.Location) []string {
+	return []string{named("start", zone), ">length", "forecast of", ">forecast", ">came", ">difference", "because of", "as wrong at that time", "note"}
+}
 
 // whyWrong is the table of a pool's largest stories, in order, and what is to be said of all.
 func (p *Pool) whyWrong() (rows [][]string, note string) {
@@ -127,7 +131,7 @@ func (p *Pool) whyWrong() (rows [][]string, note string) {
 		rows = append(rows, s.cells())
 	}
 	note = p.wrongNote(len(shown))
-	last := len(storyHead) - 1
+	last := len(storyHead(time.UTC)) - 1
 	if len(rows) > 1 && rows[0][last] != "" && !slices.ContainsFunc(rows, func(r []string) bool { return r[last] != rows[0][last] }) {
 		note += " In all of these " + rows[0][last] + "."
 		for _, r := range rows {

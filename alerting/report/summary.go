@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 )
 
@@ -43,12 +44,14 @@ func far(horizon string) int {
 // Summarise writes r.Summary anew: in at most five sentences, what a reader in a hurry needs. [Reconcile] does so; who adds
 // suggestions does it again.
 func (r *Report) Summarise() {
-	period := fmt.Sprintf("from %s to %s UTC", r.From.Format("Mon 2 Jan 2006 15:04"), r.To.Format("Mon 2 Jan 2006 15:04"))
+	x := r.shown()
+	const layout = "Mon 2 Jan 2006 15:04"
+	period := fmt.Sprintf("from %s to %s %s", alerting.Clock(x.From, layout), alerting.Clock(x.To, layout), r.Zone.location())
 	if len(r.Pools) == 0 {
 		r.Summary = []string{"No data: nothing was observed, forecast or decided " + period + ", so nothing can be said of it."}
 		return
 	}
-	r.Summary = []string{r.heard(period), r.foresaw(), r.saturated(), r.spent(), r.learned()}
+	r.Summary = []string{x.heard(period), x.foresaw(), x.saturated(), x.spent(), x.learned()}
 }
 
 // heard says of how much the report knows.

@@ -108,11 +108,11 @@ func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, closeHistory()) }()
-	_, end, err := completePeriod(time.Time{}, time.Time{}, h.Journal)
-	if err != nil {
+	newest := period{zone: time.UTC}
+	if err := newest.complete(h.Journal); err != nil {
 		return err
 	}
-	in.Traffic, err = historyTraffic(ctx, h, &in.Pool, p.data, end, p.days)
+	in.Traffic, err = historyTraffic(ctx, h, &in.Pool, p.data, newest.end, p.days)
 	if errors.Is(err, errNoTraffic) {
 		return usagef("-data %w: name its pool with -pool", err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -21,14 +22,13 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-const week = 7 * 24 * time.Hour
-
 func runReport(ctx context.Context, args []string, std streams) (err error) {
 	f := flag.NewFlagSet("report", flag.ContinueOnError)
 	path := f.String("config", "", "configuration `file`; its storage.dir is read")
 	dir := f.String("data", "", "data `directory`, instead of -config")
-	from := f.String("from", "", "start of the period, RFC 3339 or YYYY-MM-DD (default: a week before -to)")
+	from := f.String("from", "", "start of the period, RFC 3339 or a day YYYY-MM-DD of -timezone (default: a week before -to)")
 	to := f.String("to", "", "end of the period (default: the newest decision)")
+	timezone := f.String("timezone", "", "IANA `zone` that days begin by, and that times are shown by (default: report.timezone of -config, or UTC)")
 	format := f.String("format", "md", "md, json or html")
 	out := f.String("o", "", "write to `file` instead of standard output")
 	again := f.Bool("suggest", false, "run the period again with other settings and classes, and suggest those that do better; takes some 20 s for each resource and week of a pool, 5 s for each class tried, and -config")
@@ -42,11 +42,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	if err != nil {
 		return usagef("-format %w", err)
 	}
-	start, end, err := parsePeriod(*from, *to)
-	if err != nil {
-		return err
-	}
-	sc, daemonAt, pipeline := storage.DefaultConfig(), "", forewarm.Config{}
+	sc, daemonAt, pipeline, zone := storage.DefaultConfig(), "", forewarm.Config{}, *timezone
 	switch {
 	case *dir != "" && *path != "":
 		return usagef("give -config or -data, not both")
@@ -60,7 +56,11 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		if pipeline, err = cfg.Pipeline(); err != nil {
 			return usageError{err}
 		}
-		sc, daemonAt = cfg.Storage, cfg.Server.Listen
+		sc, daemonAt, zone = cfg.Storage, cfg.Server.Listen, cmp.Or(zone, cfg.Report.Timezone)
+	}
+	period, err := parsePeriod(*from, *to, zone)
+	if err != nil {
+		return err
 	}
 	if err := checkDataDir(sc.Dir); err != nil {
 		return err
@@ -70,7 +70,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	case errors.Is(err, storage.ErrLocked) && *again:
 		return fmt.Errorf("%w; -suggest reads a directory that no daemon holds, such as a copy", err)
 	case errors.Is(err, storage.ErrLocked) && daemonAt != "":
-		query := url.Values{"from": {*from}, "to": {*to}, "format": {*format}}
+		query := url.Values{"from": {*from}, "to": {*to}, "timezone": {*timezone}, "format": {*format}}
 		return writeTo(*out, std.out, func(w io.Writer) error { return askDaemon(ctx, w, "http://"+daemonAt+"/api/v1/report?"+query.Encode()) })
 	case errors.Is(err, storage.ErrLocked):
 		return fmt.Errorf("%w; or ask it: report -config FILE, or GET /api/v1/report", err)
@@ -78,10 +78,10 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeHistory()) }()
-	if start, end, err = completePeriod(start, end, h.Journal); err != nil {
+	if err := period.complete(h.Journal); err != nil {
 		return err
 	}
-	r, err := report.Reconcile(ctx, h, start, end, report.DefaultOptions())
+	r, err := report.Reconcile(ctx, h, period.start, period.end, reportOptions(period.zone))
 	if err == nil && *again {
 		err = suggestShown(ctx, h, pipeline, sc.SeriesPerClass(), r, std.err)
 	}
@@ -158,49 +158,71 @@ func openHistory(c storage.Config) (storage.History, func() error, error) {
 	return h, func() error { return errors.Join(h.Journal.Close(), h.Store.Close(), lock.Unlock()) }, nil
 }
 
-// parsePeriod reads the ends of a period; what is left out is zero.
-func parsePeriod(from, to string) (start, end time.Time, err error) {
-	if start, err = parseTime("-from", from); err != nil {
-		return
-	}
-	if end, err = parseTime("-to", to); err == nil && !start.IsZero() && !end.IsZero() {
-		err = checkPeriod(start, end)
-	}
-	return
+// reportOptions are the defaults, told by the clock of a zone.
+func reportOptions(zone *time.Location) report.Options {
+	o := report.DefaultOptions()
+	o.Zone = report.Zone{Location: zone}
+	return o
 }
 
-func checkPeriod(start, end time.Time) error {
+// period is what a report is asked of; an end that was left out is zero.
+type period struct {
+	start, end time.Time
+	zone       *time.Location // that days begin by
+}
+
+// parsePeriod reads the ends of a period, and the name of its zone, "" for UTC.
+func parsePeriod(from, to, zone string) (p period, err error) {
+	if p.zone, err = time.LoadLocation(zone); err != nil {
+		return p, usagef("-timezone is %q: write an IANA name, such as UTC or Europe/Berlin", zone)
+	}
+	if p.start, err = parseTimeIn("-from", from, p.zone); err != nil {
+		return p, err
+	}
+	if p.end, err = parseTimeIn("-to", to, p.zone); err == nil && !p.start.IsZero() && !p.end.IsZero() {
+		err = p.check()
+	}
+	return p, err
+}
+
+func (p *period) check() error {
 	switch {
-	case !start.Before(end):
-		return usagef("the period is empty: -from %s is not before -to %s", start.Format(time.RFC3339), end.Format(time.RFC3339))
-	case end.Sub(start) > report.MaxDays*24*time.Hour:
-		return usagef("the period is too long: -from %s to -to %s must be at most %d days; report part by part", start.Format(time.RFC3339), end.Format(time.RFC3339), report.MaxDays)
+	case !p.start.Before(p.end):
+		return usagef("the period is empty: -from %s is not before -to %s", p.start.Format(time.RFC3339), p.end.Format(time.RFC3339))
+	case p.end.Sub(p.start) > report.MaxDays*24*time.Hour:
+		return usagef("the period is too long: -from %s to -to %s must be at most %d days; report part by part", p.start.Format(time.RFC3339), p.end.Format(time.RFC3339), report.MaxDays)
 	}
 	return nil
 }
 
-// completePeriod fills in what was left out: up to the newest decision, a week long.
-func completePeriod(start, end time.Time, j *storage.Journal) (time.Time, time.Time, error) {
-	if end.IsZero() {
+// complete fills in what was left out: up to the newest decision, seven days long by the clock of the zone.
+func (p *period) complete(j *storage.Journal) error {
+	if p.end.IsZero() {
 		last, ok := j.Last()
 		if !ok {
-			return start, end, errors.New("the journal is empty: no decision was made yet in this data directory")
+			return errors.New("the journal is empty: no decision was made yet in this data directory")
 		}
-		end = last.Tick
+		p.end = last.Tick
 	}
-	if start.IsZero() {
-		start = end.Add(-week)
+	if p.start.IsZero() {
+		p.start = p.end.In(p.zone).AddDate(0, 0, -7)
 	}
-	return start, end, checkPeriod(start, end)
+	return p.check()
 }
 
 func parseTime(name, s string) (time.Time, error) {
+	t, err := parseTimeIn(name, s, time.UTC)
+	return t.UTC(), err
+}
+
+// parseTimeIn reads a time, or a day as its beginning in a zone; "" is zero.
+func parseTimeIn(name, s string, zone *time.Location) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t.UTC(), nil
+		if t, err := time.ParseInLocation(layout, s, zone); err == nil {
+			return t, nil
 		}
 	}
 	return time.Time{}, usagef("%s is %q: write RFC 3339, such as 2026-03-02T07:00:00Z, or a date", name, s)

@@ -141,6 +141,7 @@ func (r *reporter) make(ctx context.Context, p report.Period) error {
 		return err
 	}
 	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z"), From: p.From.UTC(), To: p.To.UTC(), Summary: summary}
+	n.When = alerting.Period(p.From.In(r.schedule.Zone()), p.To, "2 Jan 2006")
 	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
 	r.mu.Lock()
 	r.id, r.pages = n.ID, pages
@@ -215,7 +216,7 @@ func (d *daemon) owedReport() *alerting.Report {
 // renderReport makes all pages of the report of a period.
 func (d *daemon) renderReport(ctx context.Context, p report.Period) (*sink.Pages, []string, error) {
 	h := storage.History{Store: d.store, Journal: d.journal}
-	r, err := report.Reconcile(ctx, h, p.From, p.To, report.DefaultOptions())
+	r, err := report.Reconcile(ctx, h, p.From, p.To, reportOptions(d.reporter.schedule.Zone()))
 	if err == nil && d.cfg.Report.Suggest {
 		err = suggestConfigured(ctx, h, d.cfg, r)
 	}
@@ -274,9 +275,9 @@ func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "format "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	start, end, err := parsePeriod(r.FormValue("from"), r.FormValue("to"))
+	p, err := parsePeriod(r.FormValue("from"), r.FormValue("to"), cmp.Or(r.FormValue("timezone"), d.cfg.Report.Timezone))
 	if err == nil {
-		start, end, err = completePeriod(start, end, d.journal)
+		err = p.complete(d.journal)
 	}
 	switch {
 	case errors.As(err, new(usageError)):
@@ -287,9 +288,9 @@ func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.FormValue("to") == "" { // what has not settled yet would count as missing
-		end = end.Add(-d.cfg.Features.Revise)
+		p.end = p.end.Add(-d.cfg.Features.Revise)
 	}
-	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Journal: d.journal}, start, end, report.DefaultOptions())
+	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Journal: d.journal}, p.start, p.end, reportOptions(p.zone))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -86,6 +86,44 @@ func TestReporterOnSchedule(t *testing.T) {
 	})
 }
 
+// TestReporterTellsTheZone: a report's title is by the clock of its schedule, whichever it was when it was first made.
+func TestReporterTellsTheZone(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, dir, "0 0 * * 1", "Europe/Berlin")
+		var titles []string
+		d.tell = func(n alerting.Notice) { titles = append(titles, n.Report.Period()) }
+		d.runFor(t, 3*24*time.Hour, nil)
+		d.runFor(t, time.Minute, &alerting.Report{From: time.Date(1999, 12, 26, 23, 0, 0, 0, time.UTC), To: time.Date(2000, 1, 2, 23, 0, 0, 0, time.UTC)})
+		const want = "27 Dec 1999 to 3 Jan 2000 Europe/Berlin"
+		if diff := cmp.Diff([]string{want, want}, titles); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestReportPeriod: days begin where people live, and a week is seven of them.
+func TestReportPeriod(t *testing.T) {
+	for _, c := range []struct{ from, to, zone, start, end string }{
+		{"2026-10-19", "2026-10-26", "Europe/Berlin", "2026-10-18T22:00:00Z", "2026-10-25T23:00:00Z"},
+		{"", "2026-10-26", "Europe/Berlin", "2026-10-18T22:00:00Z", "2026-10-25T23:00:00Z"},
+		{"", "2026-03-30T05:00:00Z", "Europe/Berlin", "2026-03-23T06:00:00Z", "2026-03-30T05:00:00Z"},
+		{"2026-10-19", "2026-10-26", "", "2026-10-19T00:00:00Z", "2026-10-26T00:00:00Z"},
+		{"2026-10-19T07:00:00+02:00", "2026-10-26T07:00:00+01:00", "America/New_York", "2026-10-19T05:00:00Z", "2026-10-26T06:00:00Z"},
+	} {
+		p, err := parsePeriod(c.from, c.to, c.zone)
+		if err == nil {
+			err = p.complete(nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := []string{p.start.UTC().Format(time.RFC3339), p.end.UTC().Format(time.RFC3339)}; got[0] != c.start || got[1] != c.end {
+			t.Errorf("%q to %q in %q: %v", c.from, c.to, c.zone, got)
+		}
+	}
+}
+
 // TestReporterSettles: no report before its minutes are settled and folded, and not for ever after.
 func TestReporterSettles(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -79,12 +79,15 @@ func (c *Chart) Days(from time.Time) {
 	case span > 10*24*time.Hour:
 		step, layout = 48*time.Hour, "2 Jan"
 	}
-	for t := from.UTC().Truncate(step); ; t = t.Add(step) {
+	// What clocks show is counted as if it were UTC, which has no jumps.
+	_, ahead := from.Zone()
+	for shown := from.UTC().Add(time.Duration(ahead) * time.Second).Truncate(step); ; shown = shown.Add(step) {
+		t := time.Date(shown.Year(), shown.Month(), shown.Day(), shown.Hour(), shown.Minute(), 0, 0, from.Location())
 		v := c.X0 + t.Sub(from).Minutes()
 		if v > c.X1 {
 			return
 		}
-		if v < c.X0 {
+		if v < c.X0 || t.Format(layout) != shown.Format(layout) { // clocks jump over it
 			continue
 		}
 		fmt.Fprintf(&c.b, `<path class="grid" d="M%.1f %.1fV%.1f"/>`, c.X(v), c.Top, c.Height-c.Base+4)

@@ -1,0 +1,103 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/internal/draw"
+)
+
+func berlin(t *testing.T) *time.Location {
+	t.Helper()
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return zone
+}
+
+// TestZone: people are told by the clock of the report's zone, programs in UTC and of which zone that is.
+func TestZone(t *testing.T) {
+	written := func(r *Report, write func(io.Writer, *Report) error) string {
+		t.Helper()
+		var b bytes.Buffer
+		if err := write(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	utc, r := drawn(), drawn()
+	r.Zone = Zone{berlin(t)}
+	r.Summarise()
+	if as, want := written(r, WriteJSON), written(utc, WriteJSON); !strings.Contains(as, `"timezone": "Europe/Berlin"`) || !strings.Contains(want, `"timezone": "UTC"`) ||
+		strings.Count(as, `Z",`) != strings.Count(want, `Z",`) || strings.Contains(as, "+01:00") {
+		t.Error("the JSON has other times than in UTC, or does not name the zone")
+	}
+	pages := map[string]func(io.Writer, *Report) error{"Markdown": WriteMarkdown, "page": WriteHTML, "mail": WriteMail, "text": WriteText}
+	for name, write := range pages {
+		if got := written(r, write); !strings.Contains(got, "Europe/Berlin") || strings.Contains(got, "UTC") {
+			t.Errorf("the %s does not name the zone, or names another", name)
+		}
+		if got := written(utc, write); !strings.Contains(got, "UTC") || strings.Contains(got, "Europe/Berlin") {
+			t.Errorf("the %s in UTC does not say so", name)
+		}
+	}
+	start := r.Pools[0].Saturation.Episodes[0].Start
+	for _, name := range []string{"Markdown", "page"} {
+		here, there := start.UTC().Add(time.Hour).Format("Mon 2 Jan 15:04"), start.UTC().Format("Mon 2 Jan 15:04")
+		if got := written(r, pages[name]); !strings.Contains(got, here) {
+			t.Errorf("the %s does not say that the first saturation was at %s", name, here)
+		}
+		if got := written(utc, pages[name]); !strings.Contains(got, there) {
+			t.Errorf("the %s in UTC does not say that the first saturation was at %s", name, there)
+		}
+	}
+	if r.Pools[0].Saturation.Episodes[0].Start != start || start.Location() != time.UTC {
+		t.Error("what was shown was changed")
+	}
+}
+
+// TestDaysOfClockChanges: marks are at midnights where they are, and at hours that clocks show.
+func TestDaysOfClockChanges(t *testing.T) {
+	marks := func(from, to time.Time) (labels []string) {
+		c := draw.New(4000, 100, "", "", 0, to.Sub(from).Minutes(), 0, 1)
+		c.Days(from)
+		for _, part := range strings.Split(c.String(), `<text `)[1:] {
+			x, text, _ := strings.Cut(part, ">")
+			text, _, _ = strings.Cut(text, "<")
+			_, x, _ = strings.Cut(x, `x="`)
+			x, _, _ = strings.Cut(x, `"`)
+			labels = append(labels, text+" at "+x)
+		}
+		return labels
+	}
+	at := func(month time.Month, day, hour int) time.Time {
+		return time.Date(2026, month, day, hour, 0, 0, 0, berlin(t))
+	}
+	x := func(from, to, t time.Time) string {
+		c := draw.New(4000, 100, "", "", 0, to.Sub(from).Minutes(), 0, 1)
+		return fmt.Sprintf("%.1f", c.X(t.Sub(from).Minutes())+3)
+	}
+	from, to := at(time.October, 23, 0), at(time.October, 27, 0)
+	want := []string{"Fri 23 Oct", "Sat 24 Oct", "Sun 25 Oct", "Mon 26 Oct"}
+	for i := range want {
+		want[i] += " at " + x(from, to, at(time.October, 23+i, 0))
+	}
+	if diff := cmp.Diff(want, marks(from, to)); diff != "" {
+		t.Errorf("−want +got:\n%s", diff)
+	}
+	from, to = at(time.March, 29, 0), at(time.March, 29, 6)
+	want = nil
+	for _, hour := range []int{0, 1, 3, 4, 5} { // at 2 clocks are set to 3
+		want = append(want, at(time.March, 29, hour).Format("15:04")+" at "+x(from, to, at(time.March, 29, hour)))
+	}
+	if diff := cmp.Diff(want, marks(from, to)); diff != "" {
+		t.Errorf("−want +got:\n%s", diff)
+	}
+}
