@@ -36,6 +36,7 @@ type Batch struct {
 	Source     string    // the producer that published it; "" when it does not say
 
 	Requests  []Request
+	hashes    []uint64 // what a Deduper tells each of Requests by, where their decoder took it; fewer than Requests where not
 	Sums      []Sum
 	Part      *Part // of an edge aggregator; nil for everyone else, who has neither windows nor minutes
 	Windows   []Window
@@ -48,7 +49,6 @@ type Batch struct {
 	Ignored   int // records that are sound and carry no demand, such as tool calls, health checks, what a response cache answered
 
 	blocks []uint64 // what Request.Blocks point into
-	hashes []uint64 // what a Deduper tells each of Requests by, where their decoder took it; fewer than Requests where not
 }
 
 // keepBlocks bounds the block hashes whose memory a Batch keeps for reuse: 2 MiB.
