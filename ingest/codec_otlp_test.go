@@ -535,6 +535,7 @@ func checkExport(t *testing.T, contentType string, data []byte) *Batch {
 	var b Batch
 	Decode(Meta{ContentType: contentType}, data, DefaultLimits(), &b)
 	checkBatch(t, &b)
+	checkStored(t, &b)
 	for _, r := range b.Refused {
 		if r.Record != nil {
 			t.Fatalf("kept %q", r.Record)

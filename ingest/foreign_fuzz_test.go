@@ -26,6 +26,7 @@ func fuzzForeign(f *testing.F, format string) {
 			Decode(Meta{ContentType: contentType}, data, DefaultLimits(), &b)
 			checkBatch(t, &b)
 			checkSecret(t, data, &b, named)
+			checkStored(t, &b)
 			return &b
 		}
 		plain := decode(data, false)
@@ -41,6 +42,18 @@ func fuzzForeign(f *testing.F, format string) {
 			t.Fatalf("a prompt changes what is read (-without +with):\n%s", d)
 		}
 	})
+}
+
+// checkStored checks that what was accepted is read back the same from the log, where listeners put it as native records.
+func checkStored(t *testing.T, b *Batch) {
+	t.Helper()
+	if len(b.Requests) == 0 {
+		return
+	}
+	stored := decode(protobufMeta, string(AppendProtobuf(nil, &Batch{Requests: b.Requests})))
+	if d := diff(b.Requests, stored.Requests); d != "" || len(stored.Refused) > 0 {
+		t.Fatalf("stored, it is read otherwise (-accepted +read), refused %+v:\n%s", stored.Refused, d)
+	}
 }
 
 // FuzzRedact checks that what is kept holds no text, whatever is around it, and is JSON where the record was.
