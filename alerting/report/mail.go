@@ -17,14 +17,33 @@ var mailTemplate = template.Must(template.New("mail").Parse(mailPage))
 // poolsMailed bounds the rows of a mail; the attached page has all.
 const poolsMailed = 64
 
+// mailRow is a pool in a mail: what to do is above its numbers, across the table, for beside them it would be a word wide.
+type mailRow struct {
+	Pool, State, Do string
+	Cells           []string
+}
+
+// together keeps what belongs together where lines end, so that the columns fit 600 pixels: a line may end after a comma, before
+// a bracket and before hours.
+var together = strings.NewReplacer(", ", ", ", " (", " (", " GPU-h", " GPU\u2011h", " replica-h", " replica\u2011h", " ", "\u00a0").Replace
+
 // WriteMail writes the first page for readers of mail, who show neither style sheets nor drawings: what it looks like is
 // said at each element.
 func WriteMail(w io.Writer, r *Report) error {
 	r = r.shown()
 	order := byNeed(r)
 	shown := order[:min(len(order), poolsMailed)]
+	g := firstTable(shown)
+	last := len(g.Head) - 1
+	rows := make([]mailRow, len(g.Rows))
+	for i, row := range g.Rows {
+		rows[i] = mailRow{Pool: row[0], State: row[1], Do: unbroken(row[last])}
+		for _, cell := range row[2:last] {
+			rows[i].Cells = append(rows[i].Cells, together(cell))
+		}
+	}
 	return mailTemplate.Execute(w, map[string]any{
-		"Title": period(r), "Summary": r.Summary, "First": firstTable(shown), "More": len(order) - len(shown), "Zone": r.Zone.location().String(),
+		"Title": period(r), "Summary": r.Summary, "Heads": g.Heads()[2:last], "Rows": rows, "More": len(order) - len(shown), "Zone": r.Zone.location().String(),
 	})
 }
 
