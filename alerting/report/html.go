@@ -246,10 +246,9 @@ func (p *Pool) beyondNeed() Number {
 	return v.Over.ReplicaHours / v.Paid.ReplicaHours
 }
 
-// lookAt tells of the saturation that was missed or late by most, of those whose error is explained where there is one.
-func (p *Pool) lookAt() string {
-	var worst *Episode
-	var why *ErrorEpisode
+// surprise is the saturation that was missed or late by most, of those whose error is explained where there is one, and that
+// error.
+func (p *Pool) surprise() (worst *Episode, why *ErrorEpisode) {
 	for i := range p.Saturation.Episodes {
 		x := &p.Saturation.Episodes[i]
 		if x.Outcome != Missed && x.Outcome != Late {
@@ -260,6 +259,12 @@ func (p *Pool) lookAt() string {
 			worst, why = x, e
 		}
 	}
+	return worst, why
+}
+
+// lookAt tells of it.
+func (p *Pool) lookAt() string {
+	worst, why := p.surprise()
 	if worst == nil {
 		return "Look at the saturations that were late or missed."
 	}

@@ -53,7 +53,7 @@ func drawn() *Report {
 	amount := func(h Number) Amount { return Amount{h, 4 * h, 10 * h} }
 	p.Decisions.Provision = Provision{KnownMinutes: 10_000, GPUsPerReplica: 4, ReplicaHourUSD: 10, Ready: amount(670), Pending: amount(12), Needed: amount(480), Over: amount(90),
 		Under: amount(1), Paid: amount(682), Clairvoyant: amount(600), Regret: amount(82), ShortUSD: 14}
-	p.Errors = []ErrorEpisode{{Start: p.Saturation.Episodes[1].Start, Minutes: 20, Attributed: 20, Resource: "prefill", Forecast: .7, Actual: 1.05, Error: .35,
+	p.Errors = []ErrorEpisode{{Start: p.Saturation.Episodes[1].Start, Minutes: 20, Attributed: 20, Resource: "prefill", Horizon: "15", Forecast: .7, Actual: 1.05, Error: .35,
 		Parts: []ErrorPart{{CauseDemand, .05}, {CausePrompt, .3}}, Drivers: []ErrorDriver{{"agent", CausePrompt, .3}}}}
 	return r
 }
@@ -239,5 +239,34 @@ func TestTimeline(t *testing.T) {
 		if got := binWidth(minutes); got != want || (minutes+got-1)/got > mostBins {
 			t.Errorf("bins of %d minutes for %d", got, minutes)
 		}
+	}
+}
+
+// TestLearned: the fifth sentence is of the worst saturation that came as a surprise, where it is told why.
+func TestLearned(t *testing.T) {
+	r := drawn()
+	r.Summarise()
+	const want = "The worst saturation that was missed came on Wed 4 Mar 12:00 in prefill of llama-70b, up to 120 % of capacity: over 20 minutes 105 % came where 70 % was forecast 15 minutes ahead, because of longer prompts of agent (+30 points)."
+	if got := r.Summary[4]; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	r.Pools[0].Saturation.Episodes[1].Outcome = InTime
+	if r.Summarise(); !strings.HasPrefix(r.Summary[4], "The largest error was on Wed 4 Mar 12:00 in prefill of llama-70b: 105 % of capacity against 70 %") {
+		t.Error(r.Summary[4])
+	}
+}
+
+// TestMailIsNarrow: a mail fits windows of 600 pixels: what to do has all of the width, and lines may end in cells.
+func TestMailIsNarrow(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteMail(&b, drawn()); err != nil {
+		t.Fatal(err)
+	}
+	out := b.String()
+	if heads := strings.Count(out, "<th "); heads != 8 || !strings.Contains(out, `<td colspan="8" style="padding-bottom:0"><b>llama-70b: act.</b> Look at Wed`) {
+		t.Errorf("%d columns, or what to do is not across them:\n%s", heads, out)
+	}
+	if strings.Contains(out, "nowrap") || !strings.Contains(out, "2.73\u00a0k GPU\u2011h, $6.82\u00a0k") {
+		t.Errorf("cells cannot break, or break within numbers:\n%s", out)
 	}
 }

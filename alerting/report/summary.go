@@ -201,10 +201,12 @@ func (r *Report) spent() string {
 		quantity(paid, ""), unit, cost, quantity(over, ""), quantity(under, ""), quantity(least, ""))
 }
 
-// learned names the largest error and what to change.
+// learned says why the worst saturation that was missed or late came as a surprise, where that is explained, or else which error
+// was the largest; and what to change.
 func (r *Report) learned() string {
-	var worst *ErrorEpisode
-	pool, suggestions, first := "", 0, ""
+	var worst, why *ErrorEpisode
+	var missed *Episode
+	pool, of, suggestions, first := "", "", 0, ""
 	for i := range r.Pools {
 		p := &r.Pools[i]
 		for _, story := range p.stories() {
@@ -212,12 +214,20 @@ func (r *Report) learned() string {
 				worst, pool = e, p.Pool
 			}
 		}
+		if x, e := p.surprise(); e != nil && (missed == nil || x.lacked() > missed.lacked()) {
+			missed, why, of = x, e, p.Pool
+		}
 		if suggestions += len(p.Suggestions); first == "" && len(p.Suggestions) > 0 {
 			first = fmt.Sprintf("%s from %s to %s", p.Suggestions[0].Key, p.Suggestions[0].From, p.Suggestions[0].To)
 		}
 	}
 	text := "No forecast was far off"
-	if worst != nil {
+	switch {
+	case missed != nil:
+		text = fmt.Sprintf("The worst saturation that was %s came on %s in %s of %s, up to %s of capacity: over %s %s came where %s was forecast %s minutes ahead, because of %s",
+			map[Outcome]string{Missed: "missed", Late: "announced late"}[missed.Outcome], day(missed.Start), resource(missed.Resource), of, percent(missed.Utilisation),
+			count(why.Minutes, "minute"), percent(why.Actual), percent(why.Forecast), ahead(why.Horizon), why.because(1))
+	case worst != nil:
 		text = fmt.Sprintf("The largest error was on %s in %s of %s: %s of capacity against %s forecast %s minutes ahead, for %s, because of %s",
 			day(worst.Start), resource(worst.Resource), pool, percent(worst.Actual), percent(worst.Forecast), ahead(worst.Horizon),
 			count(worst.Minutes, "minute"), worst.because(2))
