@@ -56,6 +56,7 @@ type outlookDimension struct {
 	Ranks [numOutlook][rankBins]float64 `cbor:"2,keyasint"` // windows by rank, older ones counting less
 	Odds  [numOutlook]odds              `cbor:"3,keyasint"`
 	Open  []openWindow                  `cbor:"4,keyasint"` // oldest first
+	Tails [numOutlook]excess            `cbor:"5,keyasint"` // of what exceeded nearly all paths
 }
 
 // openWindow is what was said of the minutes from an origin on that are not over.
@@ -204,6 +205,7 @@ func (k *outlookDimension) learn(w *openWindow, i int, ranks bool, demand func(m
 	weight := 1 / float64(outlookHorizons[i])
 	if ranks {
 		rank(&k.Ranks[i], &w.Peaks[i], float32(highest), weight)
+		k.Tails[i].learn(&w.Peaks[i], float32(highest), weight)
 	}
 	if len(w.Holds) > 0 {
 		k.Odds[i].learn(float64(w.Stated[i]), short, weight, shiftPrior(outlookHorizons[i]))
@@ -253,6 +255,7 @@ func (s *OutlookState) find(name string) *outlookDimension {
 type worth struct {
 	known bool
 	ranks [numOutlook]rankCurve
+	tails [numOutlook]excess
 	odds  [numOutlook]odds
 }
 
@@ -271,7 +274,7 @@ func (o *Outlook) worth(name string) (w worth) {
 			ranks = &none
 		}
 	}
-	w.known, w.odds = true, own.Odds
+	w.known, w.tails, w.odds = true, ranks.Tails, own.Odds
 	for i := range w.ranks {
 		w.ranks[i] = newRankCurve(&ranks.Ranks[i])
 	}
@@ -291,17 +294,29 @@ func between(h int) (a, b int, by float64) {
 }
 
 // probability is what a share of paths that saturate by minute h, counted from 1, is worth, by the ranks alone and with the
-// correction of odds.
-func (w *worth) probability(share float64, h int) (ranked, corrected float64) {
+// correction of odds. Where fewer than a twentieth do, ranks tell how often all but a twentieth of the paths were exceeded, and
+// the tail by how much; before the first horizon, that grows with the minutes.
+func (w *worth) probability(share float64, h int, far *reach) (ranked, corrected float64) {
 	if !w.known {
 		return share, share
 	}
 	a, b, by := between(h)
-	near, far := w.ranks[a].at(1-share), w.ranks[b].at(1-share)
-	ranked = 1 - near - by*(far-near)
+	near, next := w.exceeded(a, share, far), w.exceeded(b, share, far)
+	ranked = near + by*(next-near)
+	if first := outlookHorizons[0]; h < first && share < 1./rankBins {
+		ranked = max(ranked*float64(h)/float64(first), 1-w.ranks[a].at(1-share))
+	}
 	slope := w.odds[a].Slope + by*(w.odds[b].Slope-w.odds[a].Slope)
 	shift := w.odds[a].Shift + by*(w.odds[b].Shift-w.odds[a].Shift)
 	return ranked, correct(ranked, slope, shift+shiftPrior(h))
+}
+
+// exceeded is what a share of paths is worth by what was learned of the i-th horizon.
+func (w *worth) exceeded(i int, share float64, far *reach) float64 {
+	if share >= 1./rankBins {
+		return 1 - w.ranks[i].at(1-share)
+	}
+	return (1 - w.ranks[i][rankBins-1]) * far.beyond(&w.tails[i], i)
 }
 
 // level is the share of paths that says p of minute h, by the ranks.

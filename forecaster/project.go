@@ -191,9 +191,13 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 	for h := 1; h < Horizon; h++ {
 		r.Probability[h] = math.Min(1, r.Probability[h]+r.Probability[h-1])
 	}
+	var far reach
+	if worth.known {
+		far = newReach(per, demand, ready)
+	}
 	least := 0.0 // what is by a minute is by the next one
 	for h, p := range r.Probability {
-		r.ranked[h], p = worth.probability(p, h+1)
+		r.ranked[h], p = worth.probability(p, h+1, &far)
 		least = math.Max(least, p)
 		r.Probability[h] = least
 	}
