@@ -29,7 +29,7 @@ type mixture struct {
 	Variance [numExperts]figures // sum of the squares of what Regret adds up
 
 	Outcomes float32 // of the combination, counted up to a day of them
-	Lean     lean    // towards the last value
+	Lean     leans   // towards the last value
 
 	Shift Quantiles // calibration offset per level, in units of the spread
 
@@ -81,8 +81,8 @@ type points struct {
 	z      [numExperts]float32
 	spread spreads
 	axis   [numDistributions]axis
-	// mixed is what the combination made of them at the time, calibrated: what it would make of them once the outcome is
-	// known has learned from minutes on the way there. The first is NaN when it made nothing.
+	// mixed is what the combination made of them at the time, calibrated, and cleared in silence: what it would make of them
+	// once the outcome is known has learned from minutes on the way there. The first is NaN when it made nothing.
 	mixed figures
 }
 
@@ -131,6 +131,16 @@ func (p *points) unit(row *expert, z float64) float64 {
 		unit *= 2 * float64(p.spread.Root)
 	}
 	return unit
+}
+
+// leanFrom takes q, which is what the combination says, as far towards the last value as it leans; p keeps what it was.
+func (m *mixture) leanFrom(p *points, q *Quantiles) {
+	p.mixed = narrow(q)
+	if !isNaN(p.z[lastExpert]) {
+		last := m.expert(lastExpert, p)
+		*q = m.Lean.of(p.spread.Quiet).toward(q, &last)
+		q.Sort()
+	}
 }
 
 // experts are the distributions that the experts give, each alone; those of sleepers are not set.
@@ -239,7 +249,7 @@ func (m *mixture) learn(p *points, y, scale float64) {
 	m.Outcomes = min(m.Outcomes+1, 1440)
 	if !isNaN(p.z[lastExpert]) && !isNaN(p.mixed[0]) {
 		mixed := p.mixed.wide()
-		m.Lean.learn(y, scale, &mixed, &all[lastExpert])
+		m.Lean.learn(p.spread.Quiet, y, scale, &mixed, &all[lastExpert])
 	}
 	for e := range catalog {
 		if isNaN(p.z[e]) {

@@ -98,6 +98,16 @@ func (s *silences) clear(q *Quantiles, quiet float32, ahead int) {
 	}
 }
 
+// empty sets the quantiles that lie in the mass at zero, and leaves the others as they are.
+func (s *silences) empty(q *Quantiles, quiet float32, ahead int) {
+	mass := 1 - s.wakes(quiet, ahead)
+	for i, tau := range Levels {
+		if tau <= mass {
+			q[i] = 0
+		}
+	}
+}
+
 // cover takes outcome y of quantiles that were published after so many quiet minutes: those above the mass are to cover
 // what they say, as calibrate has it for a series that is not silent. The first outcomes weigh more.
 func (s *silences) cover(y float64, published *Quantiles, quiet float32, ahead int) {

@@ -19,7 +19,7 @@ func TestLeanFollowsWhatIsNearer(t *testing.T) {
 	var l lean
 	follow := func(n int, q, last *Quantiles) float32 {
 		for range n {
-			l.learn(10+r.NormFloat64(), 10, q, last)
+			l.learn(leanStep, 10+r.NormFloat64(), 10, q, last)
 			for _, by := range l.By {
 				if by < 0 || by > 1 {
 					t.Fatalf("it leans by %v", l.By)
@@ -66,5 +66,58 @@ func TestYoungIntermittentSeriesIsMostlyZero(t *testing.T) {
 	var f Forecast
 	if s.forecast(&f); s.quiet() > 0 || f.Minute[19][L50] != 0 || f.Minute[19][L95] == 0 || f.WindowMax[L50] == 0 {
 		t.Errorf("forecast as %v, and %v at most", f.Minute[19], f.WindowMax)
+	}
+}
+
+// What follows on silence gives way to the last value apart from the rest: where too little is said of how silences end, the
+// answer in silence leans and says so, and it does not lean where something comes.
+func TestLeansInSilence(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	s, next := newSeries(testKey, 0), 0
+	cycle := func(minutes int, low bool) { // an hour of which all but so many are silent
+		for i := range 60 {
+			y := 0.0
+			if i < minutes {
+				y = 100 + 20*r.Float64()
+			}
+			s.push(startMinute+int64(next), exactly(y))
+			next++
+			for k := range s.mix {
+				if low {
+					s.mix[k].Silence[0].Above = mostAbove
+				}
+			}
+		}
+	}
+	for range 36 {
+		cycle(20, true)
+	}
+	m := &s.mix[windowMax]
+	if quiet := s.quiet(); quiet == 0 {
+		t.Fatal("it is not silent")
+	}
+	if l := m.Lean.of(1); l.By[L50] < .5 || l.By[L95] < .5 {
+		t.Errorf("in silence it leans by %.2f", l.By)
+	}
+	if l := m.Lean.of(0); l.most() {
+		t.Errorf("where something comes it leans by %.2f", l.By)
+	}
+	width := s.spreads()
+	p := s.points(windowMax, &width)
+	last, q := m.expert(lastExpert, &p), s.distribution(windowMax, &p)
+	if q[L95] < last[L95]/2 {
+		t.Errorf("says %.1f of the window maximum, the last value %.1f", q, last)
+	}
+
+	was := m.Lean[0].Seen
+	for range 24 {
+		cycle(0, false)
+	}
+	if taught := m.Lean[0].Seen - was; taught > WindowTo {
+		t.Errorf("a day of silence taught the lean of what is not silent %v outcomes", taught)
+	}
+	var f Forecast
+	if s.forecast(&f); f.WindowMax[L80] != 0 || f.Minute[29][L90] != 0 {
+		t.Errorf("after a day of silence it is forecast as %v, and %v at most", f.Minute[29], f.WindowMax)
 	}
 }

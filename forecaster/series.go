@@ -293,37 +293,39 @@ func (p *points) draw(a int, d model.Distributor, h *model.History, x target) fl
 	return p.axis[a][L50]
 }
 
-// distribution is the published forecast of target k.
+// distribution is the published forecast of target k; p keeps what it was before it leant.
 func (s *series) distribution(k int, p *points) Quantiles {
 	m := &s.mix[k]
-	q := s.mixed(m, p)
+	q, mixed := s.mixed(m, p)
+	p.mixed[0] = nan32
+	if p.spread.Quiet > 0 {
+		s.anchor.widen(&q)
+		m.Silence.clear(&q, p.spread.Quiet, targets[k].to)
+		if mixed {
+			m.leanFrom(p, &q)
+			m.Silence.empty(&q, p.spread.Quiet, targets[k].to)
+		}
+		return q
+	}
+	if mixed {
+		m.leanFrom(p, &q)
+	}
 	s.temper(k, p, &q)
 	s.idle(k, p, &q)
 	s.anchor.widen(&q)
-	if p.spread.Quiet > 0 {
-		m.Silence.clear(&q, p.spread.Quiet, targets[k].to)
-	}
 	return q
 }
 
-// mixed is the combination, as far towards the last value as it leans; p keeps what it was before.
-func (s *series) mixed(m *mixture, p *points) Quantiles {
-	p.mixed[0] = nan32
+// mixed is the combination, calibrated; ok is false where there is none, or no need of one.
+func (s *series) mixed(m *mixture, p *points) (q Quantiles, ok bool) {
 	if p.spread.flat() && !isNaN(p.z[firstExpert]) {
-		return m.expert(firstExpert, p) // the last value: what others are off by is how finely the past is kept
+		return m.expert(firstExpert, p), false // the last value: what others are off by is how finely the past is kept
 	}
 	all := m.experts(p)
-	q, ok := m.combine(p, &all)
-	if !ok {
-		return q
+	if q, ok = m.combine(p, &all); ok {
+		q = m.calibrate(q, p.spread.mixed())
 	}
-	q = m.calibrate(q, p.spread.mixed())
-	p.mixed = narrow(&q)
-	if !isNaN(p.z[lastExpert]) {
-		q = m.Lean.toward(&q, &all[lastExpert])
-		q.Sort()
-	}
-	return q
+	return q, ok
 }
 
 // minKnown is the number of known minutes before a series answers at all.
@@ -337,7 +339,7 @@ func (s *series) forecast(f *Forecast) bool {
 	if !s.said.stands || s.amended || s.said.revision != s.history.Revision() {
 		s.answer(func(int, *points) {})
 	}
-	f.Fallback = s.mix[midLead].Lean.most()
+	f.Fallback = s.mix[midLead].Lean.of(s.said.mid.spread.Quiet).most()
 	f.Weights = s.weights(&s.said.mid)
 	f.Basis = s.basis(&s.said.mid, &s.said.at[midLead])
 	s.describe(f, &s.said.at)
@@ -373,7 +375,7 @@ func confidence(known int) Confidence {
 func (s *series) weights(p *points) []Weight {
 	var ws []Weight
 	m := &s.mix[midLead]
-	by := float64(m.Lean.By[L50])
+	by := float64(m.Lean.of(p.spread.Quiet).By[L50])
 	if isNaN(p.z[lastExpert]) {
 		by = 0
 	}
