@@ -44,7 +44,7 @@ func TestBackfillAccuracy(t *testing.T) {
 				x.push(s.start+int64(m), exactly(s.y[m]))
 				var said Forecast
 				if m%step == 0 && m-first >= minKnown && x.forecast(&said) {
-					losses[dayPart(m-first)][k].add(&said, s.y[m+15:m+31])
+					losses[dayPart(m-first)][k].score(&said, s.y[m+15:m+31])
 				}
 			}
 		}
@@ -67,8 +67,8 @@ func dayPart(minute int) int {
 	return 2
 }
 
-// add is the loss of what was said 15 to 30 minutes ahead.
-func (r *reference) add(said *Forecast, came []float64) {
+// score adds the loss of what was said 15 to 30 minutes ahead.
+func (r *reference) score(said *Forecast, came []float64) {
 	most := slices.Max(came)
 	for _, level := range ScoredLevels {
 		for h, y := range came {

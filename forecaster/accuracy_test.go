@@ -126,7 +126,12 @@ type accuracy struct {
 	origins                            int
 	pinball, peak                      float64 // relative to the reference
 	cov90, cov95, peakCov90, peakCov95 float64
-	auc, recall                        float64 // of onset alarms, NaN without events
+	// tied are the same four with zeros shared out: of an outcome of zero whose quantile is zero the share that a level has
+	// of the mass there is counted (randomised PIT). Plain coverage cannot be less than the share of outcomes that are zero,
+	// whatever is said; this one is the level's where the forecast is right.
+	tied        [4]float64
+	behind      [2]float64 // standard errors by which minutes and peak lost to the reference, NaN when there are none
+	auc, recall float64    // of onset alarms, NaN without events
 }
 
 // traceSeries reads the traces into series of one minute each, as rates per second.
@@ -346,13 +351,60 @@ func forecastPools(all []traceSerie, from, to float64, step int) {
 var accuracyLevels = []float64{.5, .8, .9, .95, .99}
 
 // reference is the loss of the last-value forecast over the origins of a series: summed over minutes 15 to 30, and of the
-// window maximum.
-type reference struct{ Minutes, Peak float64 }
+// window maximum. At has both by origin.
+type reference struct {
+	Minutes, Peak float64
+	At            [][2]float64
+}
+
+// add takes the losses from one origin; NaN where nothing was said.
+func (r *reference) add(minutes, peak float64) {
+	if !math.IsNaN(minutes) {
+		r.Minutes += minutes
+		r.Peak += peak
+	}
+	r.At = append(r.At, [2]float64{minutes, peak})
+}
+
+// behind is by how many standard errors the losses lie above those of another at the same origins, in minutes and in peaks.
+// What less than two hours lie between is taken to depend on each other.
+func (r *reference) behind(other *reference, origins []int) (z [2]float64) {
+	s := serials{lag: 120}
+	for i, o := range origins {
+		x := serialRow{origin: int64(o)}
+		for k := range z {
+			x.of[k] = r.At[i][k] - other.At[i][k]
+		}
+		s.add(x)
+	}
+	for k := range z {
+		mean, variance := s.mean(k)
+		z[k] = ratio(mean, math.Sqrt(variance))
+	}
+	return z
+}
+
+// sharedOut is the part of an outcome y that counts as covered by the quantile at a level: all or nothing, but for a zero of
+// which zero was said.
+func sharedOut(y float64, q *Quantiles, level int) float64 {
+	if y > 0 || q[level] > 0 {
+		return count(y <= q[level])
+	}
+	top := level // of the mass at zero, which ends between this level and the next
+	for top+1 < NumLevels && q[top+1] == 0 {
+		top++
+	}
+	next := 1.0
+	if top+1 < NumLevels {
+		next = Levels[top+1]
+	}
+	return Levels[level] / ((Levels[top] + next) / 2)
+}
 
 // refer computes the reference, or reads it from where it was kept: error quantiles of the last two days, leads pooled
 // ±2; looked at anew every hour.
 func (s *traceSerie) refer(from, to float64, step int) (r reference) {
-	kept := filepath.Join(os.TempDir(), "forewarm-accuracy", strings.ReplaceAll(fmt.Sprintf("%s_%s_%s_%.3f_%.3f_%d_%d.gob", s.trace, s.class, s.dim, from, to, step, len(s.y)), "/", "-"))
+	kept := filepath.Join(os.TempDir(), "forewarm-accuracy", strings.ReplaceAll(fmt.Sprintf("%s_%s_%s_%.3f_%.3f_%d_%d_at.gob", s.trace, s.class, s.dim, from, to, step, len(s.y)), "/", "-"))
 	if f, err := os.Open(kept); err == nil {
 		defer f.Close()
 		if gob.NewDecoder(f).Decode(&r) == nil {
@@ -384,17 +436,18 @@ func (s *traceSerie) refer(from, to float64, step int) (r reference) {
 			}
 			peak = quantilesOf(em)
 		}
-		most := 0.0
+		most, minutesLoss, peakLoss := 0.0, 0.0, 0.0
 		for h := 15; h <= 30; h++ {
 			y := s.y[i+h]
 			most = max(most, y)
 			for k, tau := range accuracyLevels {
-				r.Minutes += Pinball(tau, y, max(0, s.y[i]+at[h][k]))
+				minutesLoss += Pinball(tau, y, max(0, s.y[i]+at[h][k]))
 			}
 		}
 		for k, tau := range accuracyLevels {
-			r.Peak += Pinball(tau, most, max(0, s.y[i]+peak[k]))
+			peakLoss += Pinball(tau, most, max(0, s.y[i]+peak[k]))
 		}
+		r.add(minutesLoss, peakLoss)
 	}
 	_ = os.MkdirAll(filepath.Dir(kept), 0o755)
 	if f, err := os.Create(kept); err == nil {
@@ -433,8 +486,10 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 	a := accuracy{trace: s.trace, class: s.class, dim: s.dim, auc: math.NaN(), recall: math.NaN()}
 	scored := map[int]bool{}
 	end := 0
+	var origins []int
 	for o := range s.origins(from, to, step) {
 		scored[o], end = true, o
+		origins = append(origins, o)
 	}
 	x := newSeries(features.Key{Pool: "pool", Class: s.class}, 0)
 	var own reference
@@ -456,23 +511,29 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 			x.forecast(&f)
 		}
 		if f.Known == 0 {
+			own.add(math.NaN(), math.NaN())
 			continue
 		}
 		a.origins++
-		most := 0.0
+		most, minutesLoss, peakLoss := 0.0, 0.0, 0.0
 		for h := 15; h <= 30; h++ {
 			y, q := s.y[m+h], &f.Minute[h-1]
 			most = max(most, y)
 			for _, i := range ScoredLevels {
-				own.Minutes += Pinball(Levels[i], y, q[i])
+				minutesLoss += Pinball(Levels[i], y, q[i])
 			}
+			a.tied[0] += sharedOut(y, q, L90)
+			a.tied[1] += sharedOut(y, q, L95)
 			a.cov90 += count(y <= q[L90])
 			a.cov95 += count(y <= q[L95])
 			minutes++
 		}
 		for _, i := range ScoredLevels {
-			own.Peak += Pinball(Levels[i], most, f.WindowMax[i])
+			peakLoss += Pinball(Levels[i], most, f.WindowMax[i])
 		}
+		own.add(minutesLoss, peakLoss)
+		a.tied[2] += sharedOut(most, &f.WindowMax, L90)
+		a.tied[3] += sharedOut(most, &f.WindowMax, L95)
 		a.peakCov90 += count(most <= f.WindowMax[L90])
 		a.peakCov95 += count(most <= f.WindowMax[L95])
 		alarm.add(m, most, 1-f.WindowMax.CDF(alarm.capacity))
@@ -484,6 +545,10 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 	a.pinball, a.peak = relative(own.Minutes, ref.Minutes), relative(own.Peak, ref.Peak)
 	a.cov90, a.cov95 = a.cov90/minutes, a.cov95/minutes
 	a.peakCov90, a.peakCov95 = a.peakCov90/float64(a.origins), a.peakCov95/float64(a.origins)
+	for i, n := range [4]float64{minutes, minutes, float64(a.origins), float64(a.origins)} {
+		a.tied[i] /= n
+	}
+	a.behind = own.behind(&ref, origins)
 	a.auc, a.recall = alarm.judge()
 	return a
 }
@@ -557,7 +622,8 @@ func printAccuracy(t *testing.T, results []accuracy, part string) {
 	var b strings.Builder
 	line := func(name string, rs []accuracy) {
 		var pin, peak, n, worst, worstPeak, auc, recall, events float64
-		var c [4]float64
+		var c, tied [4]float64
+		var over, clearly [2]int // series worse than 1.02, and those of them by two standard errors
 		for _, r := range rs {
 			if r.origins == 0 {
 				continue
@@ -568,6 +634,15 @@ func printAccuracy(t *testing.T, results []accuracy, part string) {
 			worst, worstPeak = max(worst, r.pinball), max(worstPeak, r.peak)
 			for i, v := range []float64{r.cov90, r.cov95, r.peakCov90, r.peakCov95} {
 				c[i] += v
+				tied[i] += r.tied[i]
+			}
+			for i, x := range [2]float64{r.pinball, r.peak} {
+				if x > 1.02 {
+					over[i]++
+					if r.behind[i] > 2 {
+						clearly[i]++
+					}
+				}
 			}
 			if !math.IsNaN(r.auc) && r.class == features.TotalClass {
 				auc, recall, events = auc+r.auc, recall+r.recall, events+1
@@ -578,6 +653,8 @@ func printAccuracy(t *testing.T, results []accuracy, part string) {
 		}
 		fmt.Fprintf(&b, "%-44s %4.0f %7.4f %7.4f  worst %6.2f %6.2f  cov %.3f %.3f  peak %.3f %.3f  pools' AUC %.3f recall %.2f\n", name, n, math.Exp(pin/n), math.Exp(peak/n), worst, worstPeak,
 			c[0]/n, c[1]/n, c[2]/n, c[3]/n, auc/events, recall/events)
+		fmt.Fprintf(&b, "%44s      zeros shared out: cov %.3f %.3f  peak %.3f %.3f  above 1.02: %d and %d, by two standard errors %d and %d\n", "", tied[0]/n, tied[1]/n, tied[2]/n, tied[3]/n,
+			over[0], over[1], clearly[0], clearly[1])
 	}
 	fmt.Fprintf(&b, "%s\n%-44s    n pinball    peak\n", part, "trace")
 	for len(results) > 0 {
@@ -587,7 +664,7 @@ func printAccuracy(t *testing.T, results []accuracy, part string) {
 		}
 		if verbose {
 			for _, r := range results[:n] {
-				fmt.Fprintf(&b, "  %-42s %4d %7.4f %7.4f  cov %.3f %.3f  peak %.3f %.3f  AUC %.3f recall %.2f\n", r.class+"/"+r.dim, r.origins, r.pinball, r.peak, r.cov90, r.cov95, r.peakCov90, r.peakCov95, r.auc, r.recall)
+				fmt.Fprintf(&b, "  %-42s %4d %7.4f %7.4f  cov %.3f %.3f  peak %.3f %.3f  AUC %.3f recall %.2f  behind by %.1f %.1f\n", r.class+"/"+r.dim, r.origins, r.pinball, r.peak, r.cov90, r.cov95, r.peakCov90, r.peakCov95, r.auc, r.recall, r.behind[0], r.behind[1])
 			}
 		}
 		line(results[0].trace, results[:n])
