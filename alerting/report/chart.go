@@ -150,7 +150,7 @@ func (p *Pool) decisionChart() (figure, bool) {
 	c.Steps("desired", xs, floats(t.Desired), width)
 	for i := 0; i < len(xs); i++ {
 		from, most := i, t.Probability[i]
-		for ; i < len(xs) && t.Probability[i] >= Number(p.Saturation.Probability); i++ {
+		for ; i < len(t.Announced) && t.Announced[i]; i++ {
 			most = max(most, t.Probability[i])
 		}
 		if i > from {

@@ -14,6 +14,7 @@ type tick struct {
 	ready, pending, desired int
 	reserve, least, limit   int
 	probability             float64
+	ahead, warnFrom         float64 // what warnings go by, and from which probability on; warnFrom is 0 in older journals
 	lead                    time.Duration
 	lag                     time.Duration // median warm-up as it was believed; of older journals what lead says of the 90th percentile
 	action                  alerting.Action
@@ -47,6 +48,7 @@ func newTick(d *alerting.Decision) tick {
 	t := tick{
 		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, probability: d.Probability, lead: d.Lead, action: d.Action,
 		mode: d.Mode, generation: d.Generation, publish: d.Publish, stale: d.Stale, clamped: len(d.Constraints) > 0,
+		ahead: d.Ahead(), warnFrom: d.WarnFrom,
 		reserve: d.Reserves.Total(), limit: d.Limit, lag: d.Lead - features.Minute, assumed: d.SupplyAssumed,
 	}
 	if d.Basis != nil {

@@ -222,7 +222,7 @@ func (p *Pool) advice() string {
 	case 10*p.Data.Observed < 9*p.Data.Minutes:
 		return fmt.Sprintf("Mend telemetry: %s of the minutes are not known.", percent(1-Number(p.Data.Observed)/Number(p.Data.Minutes)))
 	case s.False > s.InTime+s.Averted:
-		return "Raise decision.alert_probability if the false alarms disturb."
+		return "Lower decision.false_alarms_per_week if the false alarms disturb."
 	case s.SaturatedMinutes > 0 && p.Decisions.Mode == string(alerting.Advisory):
 		return "Let an autoscaler act on the advice (decision.mode: active): it saturated though that was announced."
 	case s.SaturatedMinutes > 0:

@@ -48,6 +48,7 @@ func drawn() *Report {
 			}
 			*x.list = append(*x.list, v)
 		}
+		t.Announced = append(t.Announced, t.Probability[i] >= .5)
 	}
 	p.Timeline = t
 	amount := func(h Number) Amount { return Amount{h, 4 * h, 10 * h} }
@@ -164,7 +165,7 @@ func TestFirstPage(t *testing.T) {
 			p.Suggestions = []Suggestion{{Key: "pools[a].quantile", From: "0.9", To: "0.95", Expected: Effect{Minutes: 1, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 3, GPUHoursBefore: 900, GPUHoursAfter: 930}}}
 		}, act, "Set pools[a].quantile to 0.95 (now 0.9): saturated minutes 14 → 3, GPU-hours 900 → 930."},
 		"announced":    {func(p *Pool) { p.Saturation.Missed = 0 }, watch, "Let an autoscaler act on the advice (decision.mode: active): it saturated though that was announced."},
-		"false alarms": {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9, False: 2} }, watch, "Raise decision.alert_probability if the false alarms disturb."},
+		"false alarms": {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9, False: 2} }, watch, "Lower decision.false_alarms_per_week if the false alarms disturb."},
 		"no telemetry": {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry comes."},
 		"gaps":         {func(p *Pool) { p.Data.Observed, p.Saturation = 8064, Saturation{KnownMinutes: 9} }, watch, "Mend telemetry: 20 % of the minutes are not known."},
 		"well":         {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9} }, held, "Nothing."},
@@ -233,6 +234,9 @@ func TestTimeline(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got, close); diff != "" {
 			t.Fatalf("minute %d: %s", i, diff)
+		}
+		if line.Announced[i] != (i >= 30) {
+			t.Fatalf("minute %d: announced %v", i, line.Announced[i])
 		}
 	}
 	for minutes, want := range map[int]int{1: 1, 60: 1, 1440: 5, 10_080: 30, MaxDays * 1440: 480} {

@@ -391,3 +391,31 @@ func TestDecisions(t *testing.T) {
 		t.Errorf("%+v", p.Data)
 	}
 }
+
+// What announces is what the pool is warned of, for as long as warnings look ahead.
+func TestSaturationsAreAnnouncedByWarnings(t *testing.T) {
+	for name, c := range map[string]struct {
+		ahead, warnFrom float64
+		inTime, missed  int
+	}{
+		"warned":            {ahead: .3, warnFrom: .2, inTime: 1},
+		"not warned":        {ahead: .3, warnFrom: .4, missed: 1},
+		"of older journals": {missed: 1},
+	} {
+		h := &past{demand: map[features.Key][]float64{}}
+		for m := range 200 {
+			y, d := 15.0, decision(m, 2, .1)
+			if m >= 120 && m < 125 {
+				y = 25
+			}
+			if d.WarnFrom = c.warnFrom; m >= 90 && m < 97 { // 24 minutes before, which is within a lead of ten and a quarter hour
+				d.Resources[0].Ahead = c.ahead
+			}
+			h.demand[total] = append(h.demand[total], y)
+			h.decisions = append(h.decisions, d)
+		}
+		if s := reconcile(t, h, 60, 180).Pools[0].Saturation; s.InTime != c.inTime || s.Missed != c.missed || s.False != 0 {
+			t.Errorf("%s: %d in time, %d missed, %d false", name, s.InTime, s.Missed, s.False)
+		}
+	}
+}

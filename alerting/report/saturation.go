@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 )
 
 // load is a pool's demand over capacity in one minute, in the resource where it is largest.
@@ -112,9 +113,21 @@ func (b *builder) episodes(loads []load) (out []run) {
 	return out
 }
 
-// announced says that the decision of a tick announces a saturation.
+// announced says that the decision of a tick announces a saturation: that its pool is warned of one.
 func (b *builder) announced(t *tick) bool {
+	if t.warnFrom > 0 {
+		return t.ahead >= t.warnFrom && !t.stale
+	}
 	return t.probability >= b.options.Probability && !t.stale
+}
+
+// claims is for how long from a tick on its announcement claims a saturation.
+func (b *builder) claims(t *tick) time.Duration {
+	claim := t.lead + b.options.Merge
+	if t.warnFrom > 0 {
+		claim = max(claim, forecaster.WarningWindow(t.lead))
+	}
+	return claim
 }
 
 func (b *builder) announcements(pool string) (out []run) {
@@ -125,7 +138,7 @@ func (b *builder) announcements(pool string) (out []run) {
 			continue
 		}
 		out = b.extend(out, b.index(t.at), t)
-		out[len(out)-1].reach = b.index(t.at.Add(t.lead + b.options.Merge))
+		out[len(out)-1].reach = b.index(t.at.Add(b.claims(t)))
 	}
 	return out
 }

@@ -31,6 +31,7 @@ type Timeline struct {
 	Desired     []Number `json:"desired"`     // the most that were asked for
 	Needed      []Number `json:"needed"`      // in hindsight: the most that the demand of a minute took of any resource
 	Probability []Number `json:"probability"` // of saturation, the largest
+	Announced   []bool   `json:"announced"`   // whether a decision announced one
 }
 
 // mostBins bounds a Timeline.
@@ -112,6 +113,7 @@ func (b *builder) timeline(pool string) *Timeline {
 	for _, list := range []*[]Number{&t.Actual, &t.Peak, &t.Capacity, &t.P10, &t.P50, &t.P90, &t.P99, &t.Ready, &t.Desired, &t.Needed, &t.Probability} {
 		*list = slices.Repeat([]Number{Number(math.NaN())}, n)
 	}
+	t.Announced = make([]bool, n)
 	key := seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, t.Resource}
 	if f := b.fans[key]; f != nil {
 		t.Ahead = f.ahead
@@ -135,6 +137,7 @@ func (b *builder) timeline(pool string) *Timeline {
 		t.Ready[i].least(float64(x.ready))
 		t.Desired[i].most(float64(x.desired))
 		t.Probability[i].most(x.probability)
+		t.Announced[i] = t.Announced[i] || b.announced(x)
 		for _, c := range x.capacities {
 			if c.dimension == t.Resource {
 				t.Capacity[i].least(float64(x.ready) * c.perReplica)

@@ -33,6 +33,19 @@ func (x *recomputed) use(d *alerting.Decision, m int64) float64 {
 	return x.most(d, m, func(demand, per float64) float64 { return demand / per / float64(d.Ready) })
 }
 
+// announces says that a decision warns of what it sees a quarter hour beyond the lead.
+func (x *recomputed) announces(d *alerting.Decision) bool {
+	if d.WarnFrom == 0 {
+		x.Error("a decision does not say from which probability on its pool is warned")
+	}
+	for i := range d.Resources {
+		if d.Resources[i].Ahead >= d.WarnFrom {
+			return true
+		}
+	}
+	return false
+}
+
 // saturation follows what was announced and what came.
 func (x *recomputed) saturation(p *report.Pool) {
 	known, saturated, stood := 0, 0, 0
@@ -51,7 +64,7 @@ func (x *recomputed) saturation(p *report.Pool) {
 	}
 	for i := range x.raw.decisions {
 		d := &x.raw.decisions[i]
-		if at := d.Tick.Unix() / 60; at >= x.from-120 && at < x.to && d.Probability >= .5 && !d.Stale {
+		if at := d.Tick.Unix() / 60; at >= x.from-120 && at < x.to && x.announces(d) && !d.Stale {
 			if at >= x.from {
 				stood++
 			}
@@ -59,7 +72,7 @@ func (x *recomputed) saturation(p *report.Pool) {
 			if announced, s = joined(announced, at); s.by == nil {
 				s.by = d
 			}
-			s.until = d.Tick.Add(d.Lead+10*time.Minute).Unix() / 60
+			s.until = d.Tick.Add(d.Lead+15*time.Minute).Unix() / 60 // the warning window, which is more than ten minutes beyond the lead
 		}
 	}
 	var inTime, late, missed, averted, wrong, open int
