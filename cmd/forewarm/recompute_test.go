@@ -198,14 +198,15 @@ func TestReportRecomputed(t *testing.T) {
 	for name, c := range map[string]struct {
 		farm *farm
 		pool capacity.Config
+		told []string // horizons at which longer prompts stand out: of twice as long ones half is heard of five minutes ahead
 	}{
-		"one role": {eventful(3, 1), usualPool}, "disaggregated": {eventful(2, 3), disaggregated},
+		"one role": {eventful(3, 1), usualPool, storedHorizons}, "disaggregated": {eventful(2, 3), disaggregated, storedHorizons[1:]},
 	} {
-		t.Run(name, func(t *testing.T) { recompute(t, c.farm, c.pool) })
+		t.Run(name, func(t *testing.T) { recompute(t, c.farm, c.pool, c.told) })
 	}
 }
 
-func recompute(t *testing.T, f *farm, pool capacity.Config) {
+func recompute(t *testing.T, f *farm, pool capacity.Config, told []string) {
 	sc := storage.DefaultConfig()
 	sc.Dir = t.TempDir()
 	h, closeHistory, err := openHistory(sc)
@@ -232,10 +233,9 @@ func recompute(t *testing.T, f *farm, pool capacity.Config) {
 	x.decisions(p)
 	x.asks(p)
 	x.errors(p)
-	// Five minutes ahead most of the latter two was heard of.
-	x.caused(p, f.start.Add(10*time.Hour), "prefill", report.CausePrompt, "c1", storedHorizons)
-	x.caused(p, f.start.Add(12*time.Hour), "decode", report.CauseTelemetry, "", storedHorizons[1:])
-	x.caused(p, f.start.Add(16*time.Hour), "prefill", report.CauseCache, "", storedHorizons[1:])
+	x.caused(p, f.start.Add(10*time.Hour), "prefill", report.CausePrompt, "c1", told)
+	x.caused(p, f.start.Add(12*time.Hour), "decode", report.CauseTelemetry, "", storedHorizons)
+	x.caused(p, f.start.Add(16*time.Hour), "prefill", report.CauseCache, "", storedHorizons)
 	if testing.Verbose() {
 		var b strings.Builder
 		if err := report.WriteMarkdown(&b, r); err != nil {
