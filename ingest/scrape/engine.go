@@ -1,6 +1,7 @@
 package scrape
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -67,7 +68,7 @@ func (e exposition) replicas(target, wanted string) (out []ingest.Replica, elsew
 			replica := unknown(target, ingest.ReplicaReady)
 			switch name := r.name(); {
 			case f.engine.workers:
-				replica.Name = name
+				replica.Name = cmp.Or(name, target) // its series may have lost their labels on the way
 			case len(all) > 1:
 				replica.Name = strings.TrimSuffix(target+"/"+f.engine.name+"-"+name, "-")
 			case n > 1:

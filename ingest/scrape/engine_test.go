@@ -259,6 +259,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(uint8(0), data)
 		f.Add(uint8(1), append(data, "# EOF\n"...))
 	}
+	f.Add(uint8(0), []byte("dynamo_frontend_worker_active_decode_blocks 1\n")) // of no worker by name
 	f.Add(uint8(2), []byte("\x0a\x08\x0a\x06vllm:x"))
 	types := []string{"text/plain", "application/openmetrics-text", "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"}
 	f.Fuzz(func(t *testing.T, format uint8, data []byte) {
