@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -90,6 +92,10 @@ type Alarms struct {
 	Operating AlarmPoint   `json:"operating_point"`
 	Learned   bool         `json:"learned"` // Operating is
 	Curve     []AlarmPoint `json:"curve"`   // by rising threshold
+	// AtFalseShare is the point of the curve that announces most of those that stand for nothing in at most 5 % of the quiet minutes,
+	// LevelKnown the same of one who knows the level to come but for the noise of single minutes: what forecasts can reach.
+	AtFalseShare AlarmPoint `json:"at_false_share"`
+	LevelKnown   AlarmPoint `json:"level_known"`
 }
 
 // AlarmPoint is what alarms at one threshold of probability are worth.
@@ -121,10 +127,53 @@ func (w *watch) alarms() *Alarms {
 	} else {
 		a.Operating = w.always(w.cfg.AlertProbability, onsets)
 	}
-	for _, t := range alarmThresholds {
-		a.Curve = append(a.Curve, w.always(t, onsets))
-	}
+	a.Curve = w.curve(onsets)
+	a.AtFalseShare, a.LevelKnown = bestWithin(a.Curve), bestWithin(w.knowing().curve(onsets))
 	return a
+}
+
+// curve is of alarms at each threshold.
+func (w *watch) curve(onsets []int) (all []AlarmPoint) {
+	for _, t := range alarmThresholds {
+		all = append(all, w.always(t, onsets))
+	}
+	return all
+}
+
+// falseShare is the largest share of quiet minutes in which alarms may stand, at which peers' are compared.
+const falseShare = .05
+
+// bestWithin is the point that announces most with at most falseShare, of equals the one with the highest threshold.
+func bestWithin(curve []AlarmPoint) (best AlarmPoint) {
+	best.FalseShare, best.Threshold = Number(math.NaN()), Number(math.NaN())
+	for _, p := range curve {
+		if p.FalseShare <= falseShare && (math.IsNaN(float64(best.Threshold)) || p.Recall >= best.Recall) {
+			best = p
+		}
+	}
+	return best
+}
+
+// knowing is w with the probabilities of one who knows the level of each minute to come, and that single minutes lie about it with
+// errors of one spread on the square-root scale, each by itself: 1 − Π Φ((√replicas − √level)/σ) over the warning window.
+func (w *watch) knowing() *watch {
+	level := levels(w.need)
+	square := 0.
+	for m, need := range w.need {
+		e := math.Sqrt(need) - math.Sqrt(level[m])
+		square += e * e / float64(len(w.need))
+	}
+	out := *w
+	out.probability = make([]float64, len(w.need))
+	window := int(forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup)) / features.Minute)
+	for m := range out.probability {
+		holds := 1.
+		for _, x := range level[m:min(m+window, len(level))] {
+			holds *= distuv.UnitNormal.CDF((math.Sqrt(float64(w.replicas)) - math.Sqrt(x)) / max(math.Sqrt(square), 1e-9))
+		}
+		out.probability[m] = 1 - holds
+	}
+	return &out
 }
 
 // operating is how the operating point came about.

@@ -134,3 +134,25 @@ func TestPages(t *testing.T) {
 		t.Errorf("%+v: want two pages, one of them false, in 190 minutes", got)
 	}
 }
+
+// One who knows the level announces what rises slowly, and not what jumps up for one minute.
+func TestKnowingTheLevel(t *testing.T) {
+	w := &watch{pool: capacity.Pool{Warmup: capacity.NewWarmup(5*time.Minute, 5*time.Minute)}, cfg: alerting.DefaultConfig(), replicas: 2, from: DefaultStart}
+	for m := range 2000 {
+		need := 1 + .02*float64(m%2)
+		switch {
+		case m == 1500:
+			need = 2.2
+		case m >= 470 && m < 520:
+			need += float64(m-470) / 40
+		}
+		w.need, w.probability, w.lines = append(w.need, need), append(w.probability, 0), append(w.lines, .5)
+	}
+	a := w.alarms()
+	if a.Onsets != 2 || a.LevelKnown.Recall != .5 || a.AtFalseShare.Recall != 0 {
+		t.Errorf("%d onsets, of which one who knows the level announces %g, and alarms that are never raised %g; want 2, half, none", a.Onsets, a.LevelKnown.Recall, a.AtFalseShare.Recall)
+	}
+	if a.LevelKnown.FalseShare > falseShare {
+		t.Errorf("alarms stood for nothing in %g of the quiet minutes", a.LevelKnown.FalseShare)
+	}
+}

@@ -25,14 +25,19 @@ const levelWidth = 15
 // newPerfectLevel knows the demand to come but for the noise of single minutes: the mean of the quarter hour around each.
 // No forecast knows that noise, so this is nearer to what forecasts can reach.
 func newPerfectLevel(s Scene, set Setting) Policy {
-	level := make([]float64, len(s.Future.Need))
+	return &perfect{name: "perfect_level", future: s.Future, need: levels(s.Future.Need), ahead: int(set[1]), utilisation: set[0]}
+}
+
+// levels is the mean of the quarter hour around each minute.
+func levels(need []float64) []float64 {
+	level := make([]float64, len(need))
 	for m := range level {
-		around := s.Future.Need[max(0, m-levelWidth/2):min(len(level), m+levelWidth/2+1)]
+		around := need[max(0, m-levelWidth/2):min(len(level), m+levelWidth/2+1)]
 		for _, x := range around {
 			level[m] += x / float64(len(around))
 		}
 	}
-	return &perfect{name: "perfect_level", future: s.Future, need: level, ahead: int(set[1]), utilisation: set[0]}
+	return level
 }
 
 func (p *perfect) Name() string { return p.name }

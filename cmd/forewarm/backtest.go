@@ -197,6 +197,10 @@ func printAlarms(std streams, a *backtest.Alarms, pages *backtest.Pages) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if a.Onsets > 0 {
+		fmt.Fprintf(std.out, "where alarms stand for nothing in at most 5 %% of the quiet minutes: %s announced in time; by one who knows the level of each quarter hour, %s\n",
+			orDash("%.0f %%", 100*a.AtFalseShare.Recall), orDash("%.0f %%", 100*a.LevelKnown.Recall))
+	}
 	fmt.Fprintf(std.out, "pages of the pool that obeys Forewarm: %d, of which %d false\n", pages.Raised, pages.False)
 	return nil
 }
