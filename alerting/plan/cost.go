@@ -14,8 +14,8 @@ type Cost struct {
 	Hour        number `json:"usd_per_hour"`
 	PerThousand number `json:"usd_per_1k_requests"`
 	PerServed   number `json:"usd_per_served_request"` // failed ones pay nothing and are paid for
-	Reserve     number `json:"usd_per_hour_reserve"`   // of replicas kept for failure, rollout and bursts
-	Headroom    number `json:"usd_per_hour_headroom"`  // of capacity beyond demand and reserve, at the binding resource
+	Reserve     number `json:"usd_per_hour_reserve"`   // of replicas kept for failure, failover, rollout and bursts, of each role
+	Headroom    number `json:"usd_per_hour_headroom"`  // of capacity beyond demand and reserve, at the binding resource of each role
 	Failed      number `json:"usd_per_hour_failed"`    // of attempts that failed or were repeated
 
 	Classes []Share `json:"classes,omitempty"`
@@ -42,16 +42,15 @@ func costOf(in *Input) *Cost {
 	if each <= 0 {
 		return nil
 	}
-	replicas := p.Replicas
+	hour, roles := each*float64(p.Replicas), []capacity.Role{capacity.AnyRole}
 	if p.Disaggregated {
-		replicas += p.Prefill
+		hour, roles = hour+each*float64(p.Prefill), append(roles, capacity.PrefillRole)
 	}
-	hour := each * float64(replicas)
 	mean := t.Mean()
 	c := &Cost{
 		Date: p.Prices.Date, Region: p.Prices.Region, GPUHour: number(p.GPUHourUSD), Hour: number(hour), PerThousand: unknown, PerServed: unknown,
-		Reserve: number(each * float64(min(p.Reserves.Total(), replicas))), Headroom: unknown,
-		Failed: number(hour * min(t.Failed+t.Retried, 1)),
+		Headroom: unknown,
+		Failed:   number(hour * min(t.Failed+t.Retried, 1)),
 	}
 	if perHour := mean.Requests * 3600; perHour > 0 {
 		c.PerThousand = number(hour / perHour * 1000)
@@ -59,20 +58,34 @@ func costOf(in *Input) *Cost {
 			c.PerServed = number(hour / served)
 		}
 	}
-	used := 0.0
-	for i := range resources {
-		if r := &resources[i]; r.each != nil {
-			if have := r.each(p) * float64(p.replicas(r.role, 0)); have > 0 {
-				used = max(used, r.demand(p, mean)/have)
-			}
-		}
+	idle, known := 0., true
+	for _, role := range roles {
+		have := p.replicas(role, 0)
+		reserve := each * float64(min(p.ReservesOf(role).Total(), have))
+		used := p.used(role, mean)
+		c.Reserve += number(reserve)
+		idle, known = idle+max(each*float64(have)*(1-used)-reserve, 0), known && used > 0
 	}
-	if used > 0 {
-		c.Headroom = number(max(hour*(1-used)-float64(c.Reserve), 0))
+	if known {
+		c.Headroom = number(idle)
 	}
 	c.Classes = shares(p, t.Classes, hour)
 	c.Tenants = shares(p, t.Tenants, hour)
 	return c
+}
+
+// used is the share of the replicas of a role that l uses, of the resource of which it uses most; 0 where no capacity is known.
+func (p *Pool) used(role capacity.Role, l Load) (share float64) {
+	for i := range resources {
+		r := &resources[i]
+		if r.each == nil || p.Disaggregated && (r.role == capacity.PrefillRole) != (role == capacity.PrefillRole) {
+			continue
+		}
+		if have := r.each(p) * float64(p.replicas(r.role, 0)); have > 0 {
+			share = max(share, r.demand(p, l)/have)
+		}
+	}
+	return share
 }
 
 // shares divides an hour's cost among classes: each resource (tokens to prefill, tokens to generate, KV-seconds) weighs as

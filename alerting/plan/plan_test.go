@@ -245,6 +245,60 @@ func TestDisaggregated(t *testing.T) {
 	}
 }
 
+// TestReservesOfRoles: each role has reserves and bounds of its own, and both are paid.
+func TestReservesOfRoles(t *testing.T) {
+	in := func(edit func(*capacity.Config)) Input {
+		p := launchPool(t, func(c *capacity.Config) {
+			c.Disaggregated.PrefillReplicas.Max = 20
+			c.Reserves = capacity.Reserves{}
+			if edit != nil {
+				edit(c)
+			}
+		})
+		p.Prefill = 8
+		return Input{Pool: p, Traffic: launchTraffic(), Launch: with(func(c *Change) { c.CacheHit = 0 })}
+	}
+	without := sheet(t, in(nil))
+	plain := without.outcome(t, "launch")
+	for name, tt := range map[string]struct {
+		edit            func(*capacity.Config)
+		decode, prefill int // more than without
+		blocked         string
+	}{
+		"the same of each": {func(c *capacity.Config) { c.Reserves = capacity.Reserves{Failure: 1, Failover: 1} }, 2, 2, ""},
+		"of prefill apart": {func(c *capacity.Config) {
+			c.Reserves.Failure, c.Disaggregated.PrefillReserves = 2, &capacity.Reserves{Failure: 1}
+		}, 2, 1, ""},
+		"of prefill none": {func(c *capacity.Config) {
+			c.Reserves.Failure, c.Disaggregated.PrefillReserves = 2, new(capacity.Reserves)
+		}, 2, 0, ""},
+		"at least so many":  {func(c *capacity.Config) { c.Disaggregated.PrefillReplicas.Min = plain.Prefill + 3 }, 0, 3, ""},
+		"above their limit": {func(c *capacity.Config) { c.Reserves.Failure, c.Disaggregated.PrefillReplicas.Max = 1, plain.Prefill }, 1, 1, "disaggregated.prefill_replicas.max"},
+	} {
+		x := in(tt.edit)
+		s := sheet(t, x)
+		o := s.outcome(t, "launch")
+		if o.Replicas != plain.Replicas+tt.decode || o.Prefill != plain.Prefill+tt.prefill || o.PrefillPeak != plain.PrefillPeak+tt.prefill || o.Blocked != tt.blocked {
+			t.Errorf("%s: %d decode and %d prefill (%d in the busiest minute), blocked by %q; without it takes %d and %d (%d)", name, o.Replicas, o.Prefill, o.PrefillPeak, o.Blocked, plain.Replicas, plain.Prefill, plain.PrefillPeak)
+		}
+		hour := x.Pool.ReplicaHourUSD()
+		if paid := float64(o.HourUSD - plain.HourUSD); !near(paid, hour*float64(tt.decode+tt.prefill), 1e-9) {
+			t.Errorf("%s: $%g an hour more for %d replicas", name, paid, tt.decode+tt.prefill)
+		}
+		if kept := x.Pool.Reserves.Total() + x.Pool.PrefillReserves.Total(); !near(float64(s.Cost.Reserve), hour*float64(kept), 1e-9) {
+			t.Errorf("%s: the reserve of %d costs $%g an hour", name, kept, s.Cost.Reserve)
+		}
+		if tt.prefill > 0 && tt.decode == 2 && float64(s.Cost.Headroom) >= float64(without.Cost.Headroom) {
+			t.Errorf("%s: headroom of $%g, without $%g", name, s.Cost.Headroom, without.Cost.Headroom)
+		}
+	}
+	for _, r := range without.Rows {
+		if most := map[string]number{capacity.Prefill: 20. / 8}[r.Resource]; most > 0 && !near(float64(r.MostMultiple/r.Multiple), float64(most), 1e-9) {
+			t.Errorf("%s runs out at %g, and at %g with all replicas", r.Resource, r.Multiple, r.MostMultiple)
+		}
+	}
+}
+
 // TestSharesOfCost: whoever uses tokens and cache pays, not whoever sends requests.
 func TestSharesOfCost(t *testing.T) {
 	greetings, documents := Request(100, 0, 50).Times(90), Request(50_000, 0, 1000).Times(1)

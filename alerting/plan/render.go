@@ -102,7 +102,12 @@ func (s *Sheet) Headline() string {
 	launch := &s.Outcomes[1]
 	var b strings.Builder
 	fmt.Fprintf(&b, "From %s. %s now", s.Source, replicas(s.Replicas, s.Prefill))
-	fmt.Fprintf(&b, ", at most %d (%s); a replica takes up to %s to warm up.", s.Limit, s.LimitBy, span(float64(s.Lead)))
+	if s.PrefillLimit > 0 {
+		fmt.Fprintf(&b, ", at most %d (%s) and %d", s.Limit, s.LimitBy, s.PrefillLimit)
+	} else {
+		fmt.Fprintf(&b, ", at most %d (%s)", s.Limit, s.LimitBy)
+	}
+	fmt.Fprintf(&b, "; a replica takes up to %s to warm up.", span(float64(s.Lead)))
 	if launch.First == "" {
 		fmt.Fprintf(&b, " The launch (%s) fits.", s.Launch.describe())
 	} else {
@@ -216,15 +221,15 @@ func (s *Sheet) scenarioTable() table {
 		if blocked == "" {
 			blocked = "–"
 		}
-		n := fmt.Sprint(o.Replicas)
+		n, peak := fmt.Sprint(o.Replicas), fmt.Sprint(o.Peak)
 		if o.Prefill > 0 {
-			n += fmt.Sprintf(" + %d", o.Prefill)
+			n, peak = fmt.Sprintf("%s + %d", n, o.Prefill), fmt.Sprintf("%s + %d", peak, o.PrefillPeak)
 		}
 		when := o.whenText()
 		if o.At != nil && o.First != "" {
 			when += fmt.Sprintf("; %.1f %% of minutes, from %s", 100*float64(o.Over), o.At.Format("2006-01-02 15:04"))
 		}
-		t.add(worst, o.Title, first, when, n, fmt.Sprint(o.Peak), blocked, money(o.HourUSD))
+		t.add(worst, o.Title, first, when, n, peak, blocked, money(o.HourUSD))
 	}
 	return t
 }

@@ -92,6 +92,15 @@ func (p *Pool) prefillRate() float64 { return p.Rates.PrefillTokensPerS }
 
 func (p *Pool) itl() float64 { return p.Rates.ITL.Seconds() }
 
+// kept is how many replicas of a role n that demand takes come to: with its reserves, and at least as many as there must be; none
+// of a role that the pool does not have.
+func (p *Pool) kept(n int, role capacity.Role) int {
+	if role == capacity.PrefillRole && !p.Disaggregated {
+		return 0
+	}
+	return max(n+p.ReservesOf(role).Total(), p.BoundsOf(role).Min)
+}
+
 // replicas that carry a resource, of which lost are gone.
 func (p *Pool) replicas(role capacity.Role, lost int) int {
 	n := p.Replicas
@@ -99,6 +108,15 @@ func (p *Pool) replicas(role capacity.Role, lost int) int {
 		n = p.Prefill
 	}
 	return max(n-lost, 0)
+}
+
+// most is how many replicas carry a resource, and how many may.
+func (p *Pool) most(name string) (have, most int) {
+	if r := resourceByName(name); p.Disaggregated && r != nil && r.role == capacity.PrefillRole {
+		return p.Prefill, p.PrefillReplicas.Max
+	}
+	most, _ = p.Limit()
+	return p.Replicas, most
 }
 
 // ceilReplicas is how many replicas of each carry demand.

@@ -78,10 +78,11 @@ type Outcome struct {
 	// TooLate: it runs out sooner than a replica warms up.
 	TooLate bool `json:"too_late"`
 
-	Replicas int    `json:"replicas"`                   // that it takes at the 95th percentile of the minutes, reserves included
-	Peak     int    `json:"replicas_peak"`              // in the busiest minute
-	Prefill  int    `json:"replicas_prefill,omitempty"` // of a disaggregated pool
-	Blocked  string `json:"blocked_by,omitempty"`       // the key whose bound is below Replicas, or the limit that no replica lifts
+	Replicas    int    `json:"replicas"`                        // that it takes at the 95th percentile of the minutes, reserves included
+	Peak        int    `json:"replicas_peak"`                   // in the busiest minute
+	Prefill     int    `json:"replicas_prefill,omitempty"`      // of a disaggregated pool, with their own reserves
+	PrefillPeak int    `json:"replicas_prefill_peak,omitempty"` // in the busiest minute
+	Blocked     string `json:"blocked_by,omitempty"`            // the key whose bound is below Replicas or Prefill, or the limit that no replica lifts
 
 	HourUSD number `json:"usd_per_hour"`
 	Uses    []Use  `json:"resources"`
@@ -175,7 +176,8 @@ func (e *evaluation) takes(l Load) int {
 			*of = max(*of, ceilReplicas(demand, r.each(e.pool)))
 		}
 	}
-	return max(n+e.pool.Reserves.Total(), e.pool.Pool.Replicas.Min) + prompts
+	n, prompts = e.pool.kept(n, capacity.AnyRole), e.pool.kept(prompts, capacity.PrefillRole)
+	return n + prompts
 }
 
 // evaluation is one scenario in the making.
@@ -271,8 +273,11 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 			first, o.First = share, r.name
 		}
 	}
-	reserves := e.pool.Reserves.Total()
-	o.Replicas, o.Peak = max(o.Replicas+reserves, e.pool.Pool.Replicas.Min), max(o.Peak+reserves, e.pool.Pool.Replicas.Min)
+	o.Replicas, o.Peak = e.pool.kept(o.Replicas, capacity.AnyRole), e.pool.kept(o.Peak, capacity.AnyRole)
+	o.Prefill, o.PrefillPeak = e.pool.kept(o.Prefill, capacity.PrefillRole), e.pool.kept(o.PrefillPeak, capacity.PrefillRole)
+	if most := e.pool.PrefillReplicas.Max; o.Prefill > most {
+		o.Blocked = "disaggregated.prefill_replicas.max"
+	}
 	if limit, key := e.pool.Limit(); o.Replicas > limit {
 		o.Blocked = key
 	}
@@ -298,7 +303,7 @@ func (e *evaluation) size(o *Outcome, r *resource, demand, most float64) {
 	each := r.each(e.pool)
 	n, peak := ceilReplicas(demand, each), ceilReplicas(most, each)
 	if e.pool.Disaggregated && r.role == capacity.PrefillRole {
-		o.Prefill = max(o.Prefill, n)
+		o.Prefill, o.PrefillPeak = max(o.Prefill, n), max(o.PrefillPeak, peak)
 		return
 	}
 	o.Replicas, o.Peak = max(o.Replicas, n), max(o.Peak, peak)

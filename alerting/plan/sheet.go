@@ -48,23 +48,24 @@ type Input struct {
 
 // Sheet is a launch sheet with its scenarios.
 type Sheet struct {
-	Pool     string    `json:"pool"`
-	Source   string    `json:"source"`
-	Minutes  int       `json:"minutes"`
-	Replicas int       `json:"replicas"` // there are
-	Prefill  int       `json:"replicas_prefill,omitempty"`
-	Limit    int       `json:"replicas_limit"`
-	LimitBy  string    `json:"replicas_limit_by"`
-	Lead     number    `json:"lead_time_seconds"`
-	Ramp     number    `json:"ramp_seconds"`
-	Launch   Change    `json:"launch"`
-	Rates    string    `json:"rates_source"` // where service rates are from
-	Memory   *Memory   `json:"memory,omitempty"`
-	Rows     []Row     `json:"sheet"`
-	Outcomes []Outcome `json:"scenarios"`
-	Cost     *Cost     `json:"cost,omitempty"`
-	Mix      *Mix      `json:"cheapest_mix,omitempty"`
-	Notes    []string  `json:"notes"`
+	Pool         string    `json:"pool"`
+	Source       string    `json:"source"`
+	Minutes      int       `json:"minutes"`
+	Replicas     int       `json:"replicas"` // there are
+	Prefill      int       `json:"replicas_prefill,omitempty"`
+	PrefillLimit int       `json:"limit_prefill,omitempty"`
+	Limit        int       `json:"replicas_limit"`
+	LimitBy      string    `json:"replicas_limit_by"`
+	Lead         number    `json:"lead_time_seconds"`
+	Ramp         number    `json:"ramp_seconds"`
+	Launch       Change    `json:"launch"`
+	Rates        string    `json:"rates_source"` // where service rates are from
+	Memory       *Memory   `json:"memory,omitempty"`
+	Rows         []Row     `json:"sheet"`
+	Outcomes     []Outcome `json:"scenarios"`
+	Cost         *Cost     `json:"cost,omitempty"`
+	Mix          *Mix      `json:"cheapest_mix,omitempty"`
+	Notes        []string  `json:"notes"`
 }
 
 // Row is a resource before and after the launch, at the 95th percentile of the minutes.
@@ -97,13 +98,13 @@ func New(in Input) (*Sheet, error) {
 		Notes: append([]string{}, t.Notes...),
 	}
 	if p.Disaggregated {
-		s.Prefill = p.Prefill
+		s.Prefill, s.PrefillLimit = p.Prefill, p.PrefillReplicas.Max
 	}
 	e := evaluation{pool: p, traffic: t, mix: mixOf(t.Classes, p.prefillRate(), p.itl())}
 	for _, scenario := range Scenarios(in.Launch, p, len(t.Classes), len(t.Minutes)) {
 		s.Outcomes = append(s.Outcomes, e.run(scenario, in.Ramp, lead))
 	}
-	s.rows(&s.Outcomes[0], &s.Outcomes[1], e.chance(in.Launch))
+	s.rows(p, &s.Outcomes[0], &s.Outcomes[1], e.chance(in.Launch))
 	if in.Fit != nil {
 		s.Memory = MemoryOf(in.Fit, in.Lengths)
 	}
@@ -114,7 +115,7 @@ func New(in Input) (*Sheet, error) {
 }
 
 // rows puts the launch beside the baseline.
-func (s *Sheet) rows(baseline, launch *Outcome, chance map[string]float64) {
+func (s *Sheet) rows(p *Pool, baseline, launch *Outcome, chance map[string]float64) {
 	for _, after := range launch.Uses {
 		r := Row{Use: after, Baseline: unknown, Chance: unknown, Multiple: unknown, MostMultiple: unknown}
 		if after.Capacity.known() && after.Resource != Queue {
@@ -131,7 +132,8 @@ func (s *Sheet) rows(baseline, launch *Outcome, chance map[string]float64) {
 			r.Multiple = before.Capacity / before.Demand
 			r.MostMultiple = r.Multiple
 			if after.Resource != RateLimit && after.Resource != TokenQuota {
-				r.MostMultiple *= number(s.Limit) / number(s.Replicas)
+				have, most := p.most(after.Resource)
+				r.MostMultiple *= number(most) / number(have)
 			}
 		}
 		s.Rows = append(s.Rows, r)
@@ -164,7 +166,10 @@ func (s *Sheet) note(in *Input) {
 				span(float64(o.PutOff)*60), replicas(o.Replicas, o.Prefill), replicas(launch.Replicas, launch.Prefill)))
 		}
 	}
-	if reserves := p.Reserves.Total(); reserves > 0 {
+	switch reserves, prefill := p.Reserves.Total(), p.ReservesOf(capacity.PrefillRole).Total(); {
+	case p.Disaggregated && reserves+prefill > 0:
+		s.Notes = append(s.Notes, fmt.Sprintf("Replicas include %d decode and %d prefill ones in reserve.", reserves, prefill))
+	case reserves > 0:
 		s.Notes = append(s.Notes, fmt.Sprintf("Replicas include %d in reserve.", reserves))
 	}
 	if p.Prices.Date == "" && p.GPUHourUSD > 0 {

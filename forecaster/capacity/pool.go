@@ -42,7 +42,8 @@ type Pool struct {
 
 	Disaggregated      bool // prompts are computed on replicas of their own; Replicas are those that decode
 	PrefillReplicas    Replicas
-	TransferTokensPerS float64 // that one prefill replica sends; 0 is no limit
+	PrefillReserves    Reserves // of those, beside Reserves of the others
+	TransferTokensPerS float64  // that one prefill replica sends; 0 is no limit
 	Limits             Limits
 	Prices             Prices
 	Types              []Type
@@ -83,6 +84,9 @@ func NewFrom(c Config, files Files) (Pool, error) {
 		GPUsPerReplica: c.GPU.PerReplica, GPUHourUSD: c.GPUHourUSD, SLOViolationMinuteUSD: c.SLOViolationMinuteUSD,
 		BudgetHourUSD: c.BudgetHourUSD, Quantile: c.Quantile, Limits: c.Limits, Prices: c.Prices, Types: slices.Clone(c.Types),
 		Disaggregated: c.Disaggregated.PrefillReplicas.Max > 0, PrefillReplicas: c.Disaggregated.PrefillReplicas,
+	}
+	if p.Disaggregated {
+		p.PrefillReserves = c.prefillReserves()
 	}
 	for i := range p.Types {
 		p.Types[i].kvTarget = c.KVTarget

@@ -139,6 +139,15 @@ func TestNewNamesKeyValueBoundAndMend(t *testing.T) {
 		{"pools[llama].types[0]: has no capacity", func(c *Config) { c.Types = []Type{{Name: "a", HourUSD: 1}} }},
 		{"pools[llama].types: 9 are more than 8", func(c *Config) { c.Types = make([]Type, 9) }},
 		{"pools[llama].disaggregated.prefill_replicas: min 3, initial 3 and max 2", func(c *Config) { c.Disaggregated.PrefillReplicas = Replicas{Min: 3, Max: 2} }},
+		{"pools[llama].disaggregated.prefill_reserves: set, and prefill_replicas.max is not", func(c *Config) { c.Disaggregated.PrefillReserves = new(Reserves) }},
+		{"pools[llama].disaggregated.prefill_reserves: not set, so that the 3 replicas of reserves are kept for prefill too, above prefill_replicas.max (2)", func(c *Config) { c.Disaggregated.PrefillReplicas.Max = 2 }},
+		{"pools[llama].disaggregated.prefill_reserves: 5 replicas in sum are above prefill_replicas.max (4)", func(c *Config) {
+			c.Disaggregated = Disaggregated{PrefillReplicas: Replicas{Max: 4}, PrefillReserves: &Reserves{Failure: 2, Failover: 3}}
+		}},
+		{"pools[llama].disaggregated.prefill_reserves.warm: -1 is below 0", func(c *Config) {
+			c.Disaggregated = Disaggregated{PrefillReplicas: Replicas{Max: 4}, PrefillReserves: &Reserves{Warm: -1}}
+		}},
+		{"pools[llama].reserves.failover: -1 is below 0", func(c *Config) { c.Reserves.Failover = -1 }},
 		{"pools[llama].disaggregated.transfer: 40GB is set, and prefill_replicas.max is not", func(c *Config) { c.Disaggregated.Transfer = "40GB" }},
 		{`pools[llama].disaggregated.transfer: "fast" has no unit`, func(c *Config) { c.Disaggregated.Transfer = "fast" }},
 		{"pools[llama].gpu: weights take 256.0 GiB", func(c *Config) { c.GPU.Weights = "1TiB" }},
@@ -196,6 +205,14 @@ func TestPoolCountsItsModel(t *testing.T) {
 	latent.GPU = GPU{Type: "h200-141g", PerReplica: 8}
 	if l, err := New(latent, deepseek); err != nil || !near(l.TransferTokensPerS, 40e9/70272, 1e-9) {
 		t.Errorf("a latent cache is sent once, not by each of its 8 ranks: %g tokens/s, %v", l.TransferTokensPerS, err)
+	}
+	if p.PrefillReserves != p.Reserves || p.Reserves.Total() == 0 || p.ReservesOf(PrefillRole) != p.Reserves {
+		t.Errorf("of prefill %+v are kept, of the others %+v", p.PrefillReserves, p.Reserves)
+	}
+	apart := c
+	apart.Disaggregated.PrefillReserves = &Reserves{Warm: 1}
+	if p, err := New(apart, data); err != nil || p.ReservesOf(PrefillRole) != (Reserves{Warm: 1}) || p.ReservesOf(DecodeRole) != c.Reserves || p.BoundsOf(PrefillRole).Max != 4 || p.BoundsOf(DecodeRole) != p.Replicas {
+		t.Errorf("stated apart: %+v, %v", p.PrefillReserves, err)
 	}
 	if !p.Disaggregated || RoleOf(KV) != DecodeRole || RoleOf(Prefill) != PrefillRole || RoleOf(Requests) != AnyRole {
 		t.Error("roles are mixed up")

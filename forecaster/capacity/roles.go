@@ -27,11 +27,29 @@ func RoleOf(dimension string) Role {
 	return AnyRole
 }
 
+// ReservesOf are those of the replicas of a role.
+func (p *Pool) ReservesOf(role Role) Reserves {
+	if p.Disaggregated && role == PrefillRole {
+		return p.PrefillReserves
+	}
+	return p.Reserves
+}
+
+// BoundsOf bounds the replicas of a role.
+func (p *Pool) BoundsOf(role Role) Replicas {
+	if p.Disaggregated && role == PrefillRole {
+		return p.PrefillReplicas
+	}
+	return p.Replicas
+}
+
 // Disaggregated is a pool whose prompts are computed on replicas of their own. The pool's replicas are then those that
 // decode.
 type Disaggregated struct {
 	PrefillReplicas Replicas `yaml:"prefill_replicas"`
-	Transfer        string   `yaml:"transfer"` // KV cache that one prefill replica sends per second, a size such as 40GB; "" is no limit
+	// PrefillReserves are kept beside what prompts take; nil keeps as many as Config.Reserves says, of each role.
+	PrefillReserves *Reserves `yaml:"prefill_reserves"`
+	Transfer        string    `yaml:"transfer"` // KV cache that one prefill replica sends per second, a size such as 40GB; "" is no limit
 }
 
 // Limits are of the whole pool and no replica lifts them. Zero is none.
@@ -53,4 +71,12 @@ func (p Prices) Age(at time.Time) (age time.Duration, ok bool) {
 		return 0, false
 	}
 	return at.Sub(date), true
+}
+
+// prefillReserves are those stated, or as many as are kept of the other replicas.
+func (c *Config) prefillReserves() Reserves {
+	if r := c.Disaggregated.PrefillReserves; r != nil {
+		return *r
+	}
+	return c.Reserves
 }

@@ -50,8 +50,7 @@ func (c Config) check() error {
 		{"decode_tokens_per_s", c.DecodeTokensPerS}, {"max_requests_per_s", c.MaxRequestsPerS},
 		{"max_num_seqs", float64(c.MaxNumSeqs)}, {"gpu_hour_usd", c.GPUHourUSD},
 		{"slo_violation_minute_usd", c.SLOViolationMinuteUSD}, {"budget_hour_usd", c.BudgetHourUSD},
-		{"itl", c.ITL.Seconds()}, {"slo.ttft", c.SLO.TTFT.Seconds()}, {"slo.itl", c.SLO.ITL.Seconds()}, {"reserves.failure", float64(c.Reserves.Failure)},
-		{"reserves.failover", float64(c.Reserves.Failover)}, {"reserves.rollout", float64(c.Reserves.Rollout)}, {"reserves.warm", float64(c.Reserves.Warm)},
+		{"itl", c.ITL.Seconds()}, {"slo.ttft", c.SLO.TTFT.Seconds()}, {"slo.itl", c.SLO.ITL.Seconds()},
 		{"replicas.min", float64(c.Replicas.Min)}, {"replicas.initial", float64(c.Replicas.Initial)},
 		{"context_tokens", float64(c.ContextTokens)}, {"limits.requests_per_min", c.Limits.RequestsPerMin},
 		{"limits.tokens_per_min", c.Limits.TokensPerMin}, {"gpu.adapters", float64(c.GPU.Adapters)},
@@ -70,6 +69,9 @@ func (c Config) check() error {
 	if err := c.checkReplicas(); err != nil {
 		return err
 	}
+	if err := c.checkRoles(); err != nil {
+		return err
+	}
 	if err := c.checkPlanned(); err != nil {
 		return err
 	}
@@ -78,6 +80,9 @@ func (c Config) check() error {
 
 func (c Config) checkReplicas() error {
 	r := c.Replicas
+	if err := c.checkReserves("reserves", c.Reserves); err != nil {
+		return err
+	}
 	switch {
 	case r.Max == 0:
 		return c.errorf("replicas.max", "not set; set the most replicas the pool may have")
@@ -89,6 +94,39 @@ func (c Config) checkReplicas() error {
 		return c.errorf("replicas.initial", "%d is out of min…max (%d…%d); set it between them", r.Initial, r.Min, r.Max)
 	case c.Reserves.Total() > r.Max:
 		return c.errorf("reserves", "%d replicas in sum are above replicas.max (%d); set smaller reserves or a larger max", c.Reserves.Total(), r.Max)
+	}
+	return nil
+}
+
+// checkReserves is of either role.
+func (c Config) checkReserves(key string, r Reserves) error {
+	for _, amount := range []struct {
+		of string
+		n  int
+	}{{"failure", r.Failure}, {"failover", r.Failover}, {"rollout", r.Rollout}, {"warm", r.Warm}} {
+		if amount.n < 0 {
+			return c.errorf(key+"."+amount.of, "%d is below 0; set 0 (unset) or more", amount.n)
+		}
+	}
+	return nil
+}
+
+// checkRoles is of the replicas that only compute prompts.
+func (c Config) checkRoles() error {
+	r, kept := c.Disaggregated.PrefillReplicas, c.Disaggregated.PrefillReserves
+	switch {
+	case r.Max == 0 && kept != nil:
+		return c.errorf("disaggregated.prefill_reserves", "set, and prefill_replicas.max is not; set both or neither")
+	case r.Max == 0:
+		return nil
+	case r.Max < 0 || r.Max > maxReplicas || r.Min > r.Max || r.Initial < r.Min || r.Initial > r.Max:
+		return c.errorf("disaggregated.prefill_replicas", "min %d, initial %d and max %d must rise, up to %d; set min ≤ initial ≤ max", r.Min, r.Initial, r.Max, maxReplicas)
+	case kept == nil && c.Reserves.Total() > r.Max:
+		return c.errorf("disaggregated.prefill_reserves", "not set, so that the %d replicas of reserves are kept for prefill too, above prefill_replicas.max (%d); set what is to be kept of those, such as {failure: 1}", c.Reserves.Total(), r.Max)
+	case kept != nil && kept.Total() > r.Max:
+		return c.errorf("disaggregated.prefill_reserves", "%d replicas in sum are above prefill_replicas.max (%d); set smaller reserves or a larger max", kept.Total(), r.Max)
+	case kept != nil:
+		return c.checkReserves("disaggregated.prefill_reserves", *kept)
 	}
 	return nil
 }
@@ -108,9 +146,6 @@ func (c Config) checkWarmup() error {
 
 // checkPlanned is of the keys that only plans go by.
 func (c Config) checkPlanned() error {
-	if r := c.Disaggregated.PrefillReplicas; r.Max != 0 && (r.Max < 0 || r.Max > maxReplicas || r.Min > r.Max || r.Initial < r.Min || r.Initial > r.Max) {
-		return c.errorf("disaggregated.prefill_replicas", "min %d, initial %d and max %d must rise, up to %d; set min ≤ initial ≤ max", r.Min, r.Initial, r.Max, maxReplicas)
-	}
 	if c.Prices.Date != "" {
 		if _, err := time.Parse(time.DateOnly, c.Prices.Date); err != nil {
 			return c.errorf("prices.date", "%q is no date; write the day on which the prices were taken like 2026-03-31", c.Prices.Date)
