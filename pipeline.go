@@ -574,19 +574,24 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		e.line.Judge(e.outlook.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Demand(f.Pool, dimension, minute) }))
 		window := lead + p.cfg.Decision.Hold
 		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.outlook)
-		prompts := forecaster.ProjectLimits(f, alerting.PromptLimits(&pool, &e.decision), window, &e.outlook)
-		e.outlook.Issue(f, &projection, &pool.Warmup, pool.Reserves.Failure, prompts...)
+		if pool.Disaggregated {
+			projection.Prompts = new(forecaster.Project(f, alerting.Prompting(&pool, &trusted), &pool.Warmup, alerting.PromptSupply(t, &pool, &e.decision), pool.PrefillReserves.Failure, window, &e.outlook))
+		}
+		e.outlook.Issue(f, &projection, &pool.Warmup, pool.Reserves.Failure)
 		if !t.After(e.decision.LastTick) {
 			resuming = true
 			continue // it was decided before the state was lost: see Resume
 		}
 		projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
+		if prompts := projection.Prompts; prompts != nil {
+			prompts.Drivers = p.forecaster.Drivers(f.Pool, prompts.Binding, 3)
+		}
 		projection.Growth = p.forecaster.Growth(f.Pool, projection.Binding)
-		limits := forecaster.ProjectLimits(f, limitsOf(&pool), window, nil)
+		limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
 		projection.Warnings = append(projection.Warnings, trusted.Warnings...)
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
 		out.Services = append(out.Services, PoolService{f.Pool, trusted, limits})
-		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals, Prompts: prompts}
+		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}
 		in.WarnFrom, in.FalsePerWeek = e.line.At(p.cfg.Decision)
 		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)
 		var d alerting.Decision

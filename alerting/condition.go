@@ -57,18 +57,25 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 	if d.Stale {
 		return []Condition{condition(d, TelemetryStale, "", Warning, cfg, fmt.Sprintf("Pool %s: %s Nothing is scaled in until telemetry is back.", d.Pool, d.Reason))}
 	}
+	out := faulty(d, pf, cfg)
+	for _, side := range d.sides() {
+		out = append(out, prospects(side, pf, cfg)...)
+	}
+	return out
+}
+
+// prospects are the conditions about the replicas that d is of.
+func prospects(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Condition) {
 	who := ""
 	if len(d.Drivers) > 0 {
 		who = describe(d.Drivers, pf, d.Binding)
 	}
-	var out []Condition
 	help := relief(d, pf)
 	for i := range d.Resources {
 		out = append(out, saturation(d, &d.Resources[i], who, help, cfg)...)
 	}
 	out = append(out, limit(d, who, help, cfg)...)
 	out = append(out, degraded(d, pf, cfg)...)
-	out = append(out, faulty(d, pf, cfg)...)
 	return append(out, causes(d, pf, cfg)...)
 }
 
@@ -307,6 +314,9 @@ func condition(d *Decision, name AlertName, resource string, severity Severity, 
 func (c Condition) load(d *Decision, r *ResourceEvidence, who string, l look) Condition {
 	chance, _ := d.prospect(r, l)
 	c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", chance.Probability), written(d.Tick, chance.ETA.P50)
+	if said := d.Diagnosed(); said != "" {
+		c.Annotations["diagnosis"] = said
+	}
 	if who != "" {
 		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, who
 	}
@@ -337,7 +347,7 @@ func story(d *Decision, r *ResourceEvidence, who string, l look) string {
 	switch {
 	case have > 0 && r.Demand >= have: // what is so has no time, and the odds are of what comes
 		s += fmt.Sprintf("%s now: demand is %s of the capacity of %s, and %s likely to exceed it in the next %s",
-			exhausted(r.Dimension), share100(r.Demand/have), count(d.Ready), percent(chance.Probability), window)
+			exhausted(r.Dimension), share100(r.Demand/have), d.count(d.Ready), percent(chance.Probability), window)
 	case chance.ETA.P50 != forecaster.Never:
 		s += d.running(r, exhausted(r.Dimension)+" "+eta(chance.ETA), l) + d.load(r, l)
 	default:
@@ -347,8 +357,14 @@ func story(d *Decision, r *ResourceEvidence, who string, l look) string {
 	if who != "" {
 		s += " Driver: " + who + "."
 	}
+	if said := d.Diagnosed(); said != "" {
+		s += " " + said
+	}
 	s += " " + done(d)
-	if d.SupplyAssumed {
+	switch {
+	case d.ofPrefill():
+		s += " How many prefill replicas are ready is not reported, so it is assumed."
+	case d.SupplyAssumed:
 		s += " No replica reports, so their number is assumed."
 	}
 	return s
@@ -366,7 +382,7 @@ func (d *Decision) running(r *ResourceEvidence, what string, l look) string {
 	if strings.HasSuffix(text, within) {
 		within = "" // it holds for both
 	}
-	return fmt.Sprintf("should %s fail, %s %s, and %s%s if none fails)", count(d.Reserves.Failure), what, text, percent(l.at(r.all()).Probability), within)
+	return fmt.Sprintf("should %s fail, %s %s, and %s%s if none fails)", d.count(d.Reserves.Failure), what, text, percent(l.at(r.all()).Probability), within)
 }
 
 // load is the demand of now against what is ready, to follow a clause; "" where there is nothing to hold it against.
@@ -375,7 +391,7 @@ func (d *Decision) load(r *ResourceEvidence, l look) string {
 	if !(have > 0) {
 		return ""
 	}
-	text := fmt.Sprintf("; demand is %s of the capacity of %s", share100(r.Demand/have), count(d.Ready))
+	text := fmt.Sprintf("; demand is %s of the capacity of %s", share100(r.Demand/have), d.count(d.Ready))
 	_, spare := d.prospect(r, l)
 	switch less := d.Ready - d.Reserves.Failure; {
 	case d.Reserves.Failure == 0:
@@ -404,28 +420,28 @@ func done(d *Decision) string {
 	overdue := !d.AskedAt.IsZero() && by.Before(d.Tick)
 	switch {
 	case d.Desired > total && d.Mode == Advisory:
-		return fmt.Sprintf("Advice since %s: %d→%d replicas. Nothing was scaled, for this is advisory mode; started now they are ready by about %s.", clock(d.AskedAt), total, d.Desired, clock(d.Tick.Add(d.Lead)))
+		return fmt.Sprintf("Advice since %s: %d→%s. Nothing was scaled, for this is advisory mode; started now they are ready by about %s.", clock(d.AskedAt), total, d.count(d.Desired), clock(d.Tick.Add(d.Lead)))
 	case d.Desired > total && overdue:
-		return fmt.Sprintf("Asked for %d→%d replicas at %s, and none has started: check the autoscaler.", total, d.Desired, clock(d.AskedAt))
+		return fmt.Sprintf("Asked for %d→%s at %s, and none has started: check the autoscaler.", total, d.count(d.Desired), clock(d.AskedAt))
 	case d.Desired > total:
-		return fmt.Sprintf("Asked for %d→%d replicas at %s, ready by about %s.", total, d.Desired, clock(d.AskedAt), clock(by))
+		return fmt.Sprintf("Asked for %d→%s at %s, ready by about %s.", total, d.count(d.Desired), clock(d.AskedAt), clock(by))
 	case d.Pending > 0 && overdue:
-		return fmt.Sprintf("%s still warming up past %s, when all were due: check why.", warming(d.Pending, total), clock(by))
+		return fmt.Sprintf("%s still warming up past %s, when all were due: check why.", d.warming(total), clock(by))
 	case d.Pending > 0 && !d.AskedAt.IsZero():
-		return fmt.Sprintf("%s still warming up, asked for at %s, ready by about %s.", warming(d.Pending, total), clock(d.AskedAt), clock(by))
+		return fmt.Sprintf("%s still warming up, asked for at %s, ready by about %s.", d.warming(total), clock(d.AskedAt), clock(by))
 	case d.Pending > 0:
-		return warming(d.Pending, total) + " still warming up."
+		return d.warming(total) + " still warming up."
 	}
-	return fmt.Sprintf("Staying at %s.", count(d.Desired))
+	return fmt.Sprintf("Staying at %s.", d.count(d.Desired))
 }
 
 // warming is the beginning of a sentence about replicas on their way.
-func warming(pending, total int) string {
+func (d *Decision) warming(total int) string {
 	verb := "are"
-	if pending == 1 {
+	if d.Pending == 1 {
 		verb = "is"
 	}
-	return fmt.Sprintf("%d of %s %s", pending, count(total), verb)
+	return fmt.Sprintf("%d of %s %s", d.Pending, d.count(total), verb)
 }
 
 // consequence is what a cause leads to, in the middle of a sentence.
@@ -436,7 +452,7 @@ func consequence(d *Decision, cfg Config) string {
 		if d.Mode == Advisory {
 			verb = "advises"
 		}
-		text += fmt.Sprintf("; %s %d→%d replicas", verb, d.Ready+d.Pending, d.Desired)
+		text += fmt.Sprintf("; %s %d→%s", verb, d.Ready+d.Pending, d.count(d.Desired))
 	}
 	return text
 }
@@ -497,18 +513,18 @@ func coarse(v float64) string {
 
 // short says what a limit keeps from being asked for.
 func short(d *Decision) string {
-	takes := count(d.Needed)
+	takes := d.count(d.Needed)
 	if d.Reserves.Total() > 0 {
 		takes += ", the reserve included"
 	}
-	return fmt.Sprintf("It takes %s, and no more than %d are allowed (%s)", takes, d.Limit, limits(d.Constraints))
+	return fmt.Sprintf("It takes %s, and no more than %d are allowed (%s)", takes, d.Limit, limits(d.own()))
 }
 
 // limits are the keys of the bounds that held a decision back, from constraints such as "replicas.max 16: 19 wanted".
 func limits(constraints []string) string {
 	var keys []string
 	for _, c := range constraints {
-		key, _, _ := strings.Cut(c, " ")
+		key, _, _ := strings.Cut(strings.TrimPrefix(c, prefillPrefix), " ")
 		keys = append(keys, key)
 	}
 	return strings.Join(keys, ", ")

@@ -17,9 +17,8 @@ type Input struct {
 	Pool       capacity.Pool
 	Minute     features.PoolMinute
 	Sequence   uint64
-	Signals    Signals                         // of the last hour; nil when nothing is known
-	Prompts    []forecaster.ResourceProjection // of PromptLimits
-	Basis      *Basis                          // for the decision to keep; nil keeps none
+	Signals    Signals // of the last hour; nil when nothing is known
+	Basis      *Basis  // for the decision to keep; nil keeps none
 	// WarnFrom is the probability from which on the pool is warned, FalsePerWeek how many warnings at it come to nothing: what
 	// Line.At gives.
 	WarnFrom, FalsePerWeek float64
@@ -49,8 +48,14 @@ type State struct {
 	ScaleOuts []int64   `cbor:"17,keyasint"` // when more was asked for in the last day, Unix seconds, ascending
 	ScaleIns  []int64   `cbor:"18,keyasint"` // when less was
 
-	Prefill      int    `cbor:"19,keyasint,omitempty"` // replicas of that role last asked for
-	PrefillKeeps []kept `cbor:"20,keyasint,omitempty"`
+	// Of a disaggregated pool's prefill replicas: those last asked for, what had to stay, which of them are taken to be on their
+	// way, and when more were last asked for.
+	PrefillKnown     bool        `cbor:"21,keyasint,omitempty"` // false before they were first decided for
+	Prefill          int         `cbor:"19,keyasint,omitempty"`
+	PrefillKeeps     []kept      `cbor:"20,keyasint,omitempty"`
+	PrefillPending   []time.Time `cbor:"22,keyasint,omitempty"` // when asked for, ascending
+	PrefillAsked     time.Time   `cbor:"23,keyasint,omitzero"`
+	PublishedPrefill int         `cbor:"24,keyasint,omitempty"`
 }
 
 // kept is how many replicas had to stay at one tick.
@@ -63,7 +68,8 @@ type kept struct {
 //
 // Desired is a total: replicas on the way count as supply, so that waiting for them never asks for more. It is the
 // largest over resources of what leaves no more of the minutes until Lead + Hold short than cost makes optimal, on average
-// (see provision), plus the reserves; never less than the reactive floor.
+// (see provision), plus the reserves; never less than the reactive floor. Replicas that only compute prompts are decided by the
+// same rules, see roles.
 //
 // A replica that is given up takes a warm-up to regain, so it may go when it is unlikely to be missed for that long: when
 // the minutes until Lead + Cooldown fit the smaller pool at the quantile of plan.confidence, which leaves a third of the risk
@@ -77,10 +83,9 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	desired, constraints := p.clamp(needed, &st, cfg)
 
 	d := p.decision(cfg)
-	d.Limit, _ = p.limit(&st)
-	prompts := st.promptReplicas(&p.in.Pool)
-	roles, named := p.roles(&st, desired, cfg)
-	d.Needed, d.Desired, d.ByRole, d.Constraints = needed, desired, roles, append(constraints, named...)
+	d.Limit, _ = p.limit()
+	d.Needed, d.Desired, d.Constraints = needed, desired, constraints
+	p.roles(&d, &st, cfg)
 	d.Action = p.action(desired)
 	d.Admission, d.Queue = p.admission(&d, cfg), p.queue()
 	if d.Action == ScaleOut {
@@ -99,9 +104,6 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	case desired < min(asked, p.current):
 		st.ScaleIns = append(slices.Clone(st.ScaleIns), now.Unix())
 	}
-	if roles != nil {
-		st.countPrompts(now.Unix(), prompts, roles.Prefill)
-	}
 	d.ActionsPerDay = len(st.ScaleOuts) + len(st.ScaleIns)
 	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
 	st.Short = short
@@ -110,16 +112,6 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	st.publish(&d, cfg)
 	d.Reason = p.reason(&d, cfg)
 	return d, st
-}
-
-// countPrompts counts a change of the prefill replicas asked for among the pool's actions.
-func (st *State) countPrompts(at int64, before, after int) {
-	switch {
-	case after > before:
-		st.ScaleOuts = append(slices.Clone(st.ScaleOuts), at)
-	case after < before:
-		st.ScaleIns = append(slices.Clone(st.ScaleIns), at)
-	}
 }
 
 // target is the number of replicas to ask for, before the pool's bounds.
@@ -230,40 +222,59 @@ func (r *resource) tail() bool {
 
 // clamp puts a target within the bounds of step, limit and minimum, and names those that changed it.
 func (p *plan) clamp(target int, st *State, cfg Config) (desired int, constraints []string) {
+	b := bounds{role: capacity.AnyRole, there: p.current, least: p.in.Pool.Replicas.Min, leastKey: "replicas.min", mayShrink: len(st.ScaleIns) < cfg.MaxScaleIns || st.LastDesired < p.current}
+	b.most, b.mostKey = p.limit()
+	return b.clamp(target, cfg)
+}
+
+// bounds are those of the replicas of one role.
+type bounds struct {
+	role              capacity.Role // AnyRole for the pool's own
+	there             int           // ready and pending
+	least, most       int
+	leastKey, mostKey string
+	mayShrink         bool // they were not given up too often today
+}
+
+// clamp is [plan.clamp] for one role.
+func (b *bounds) clamp(target int, cfg Config) (desired int, constraints []string) {
 	desired = target
 	name := func(key string, bound int) {
+		if b.role == capacity.PrefillRole && !ofPrefill(key) {
+			key = prefillPrefix + key
+		}
 		constraints = append(constraints, fmt.Sprintf("%s %d: %d wanted", key, bound, target))
 	}
-	switch least := p.current - cfg.ScaleInStep; {
-	case desired < p.current && len(st.ScaleIns) >= cfg.MaxScaleIns && st.LastDesired >= p.current:
-		desired = p.current
+	switch least := b.there - cfg.ScaleInStep; {
+	case desired < b.there && !b.mayShrink:
+		desired = b.there
 		name("max_scale_ins", cfg.MaxScaleIns)
 	case desired < least && cfg.ScaleInStep > 0:
 		desired = least
 		name("scale_in_step", cfg.ScaleInStep)
 	}
-	if most := p.current + cfg.MaxStepOut; cfg.MaxStepOut > 0 && desired > most {
+	if most := b.there + cfg.MaxStepOut; cfg.MaxStepOut > 0 && desired > most {
 		desired = most
 		name("max_step_out", cfg.MaxStepOut)
 	}
-	if most, key := p.limit(st); desired > most {
-		desired = most
-		name(key, most)
+	if desired > b.most {
+		desired = b.most
+		name(b.mostKey, b.most)
 	}
-	if least := p.in.Pool.Replicas.Min; desired < least {
-		desired = least
-		name("replicas.min", least)
+	if desired < b.least {
+		desired = b.least
+		name(b.leastKey, b.least)
 	}
 	return desired, constraints
 }
 
 // limit is the most replicas that the pool may have, and the key that says so. A budget is for all roles: what the prefill
 // replicas take of it is not there for the others.
-func (p *plan) limit(st *State) (replicas int, key string) {
+func (p *plan) limit() (replicas int, key string) {
 	pool := &p.in.Pool
 	replicas, key = pool.Limit()
 	if most, ok := pool.Budget(); ok && pool.Disaggregated {
-		if left := max(most-st.promptReplicas(pool), pool.Replicas.Min); left < replicas {
+		if left := max(most-p.promptSupply.Ready-len(p.promptSupply.Pending), pool.Replicas.Min); left < replicas {
 			return left, "budget_hour_usd"
 		}
 	}
@@ -286,14 +297,19 @@ func (p *plan) action(desired int) Action {
 // most one publication a minute, so numbers never overtake the clock, and a pool whose state was lost starts above all
 // that it published before.
 func (st *State) publish(d *Decision, cfg Config) {
-	changed := d.Desired != st.PublishedDesired || d.Action != st.PublishedAction ||
+	changed := d.Desired != st.PublishedDesired || d.prefill() != st.PublishedPrefill || d.Action != st.PublishedAction ||
 		d.Action != Hold && d.Binding != st.PublishedBinding
 	if d.Publish = changed || st.LastPublished.IsZero() || d.Tick.Sub(st.LastPublished) >= cfg.Renew; d.Publish {
 		if st.Generation++; st.LastPublished.IsZero() {
 			st.Generation = max(st.Generation, d.Tick.Unix()/60)
 		}
-		st.LastPublished = d.Tick
-		st.PublishedDesired, st.PublishedAction, st.PublishedBinding = d.Desired, d.Action, d.Binding
+		st.published(d)
 	}
 	d.Generation = st.Generation
+}
+
+// published takes over what d published.
+func (st *State) published(d *Decision) {
+	st.LastPublished = d.Tick
+	st.PublishedDesired, st.PublishedPrefill, st.PublishedAction, st.PublishedBinding = d.Desired, d.prefill(), d.Action, d.Binding
 }

@@ -69,8 +69,8 @@ type Decision struct {
 	Reason      string              `json:"reason" cbor:"25,keyasint"` // one sentence for a person
 	Model       string              `json:"model" cbor:"26,keyasint"`  // heaviest experts of the binding resource
 
-	Needed       int               `json:"needed" cbor:"27,keyasint"` // what evidence asks for, before the constraints
-	Reserves     capacity.Reserves `json:"reserves" cbor:"28,keyasint"`
+	Needed       int               `json:"needed" cbor:"27,keyasint"`   // what evidence asks for, before the constraints
+	Reserves     capacity.Reserves `json:"reserves" cbor:"28,keyasint"` // of prefill replicas see Roles
 	QuantileFrom QuantileSource    `json:"quantile_from" cbor:"29,keyasint"`
 	Limit        int               `json:"limit" cbor:"31,keyasint"`    // the most replicas that the pool's bounds allow
 	AskedAt      time.Time         `json:"asked_at" cbor:"30,keyasint"` // when more replicas were last asked for; zero when never
@@ -99,6 +99,8 @@ type Decision struct {
 	// older versions. FalsePerWeek is how many warnings a week are expected to come to nothing at it, 0 where that is not learned.
 	WarnFrom     float64 `json:"warn_from,omitempty" cbor:"44,keyasint,omitempty"`
 	FalsePerWeek float64 `json:"false_alarms_per_week,omitempty" cbor:"45,keyasint,omitempty"`
+
+	Symptoms *Symptoms `json:"-" cbor:"46,keyasint,omitempty"` // of Diagnosis; nil without one, and in journals of older versions
 
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
 }
@@ -132,8 +134,17 @@ func (r *ResourceEvidence) own() forecaster.Chance {
 	return forecaster.Chance{Probability: r.Probability, ETA: r.ETA, Ahead: r.Ahead}
 }
 
-// Ahead is the probability that some resource runs out within forecaster.WarningWindow: what warnings go by.
+// Ahead is the probability that some resource runs out, of either role, within forecaster.WarningWindow: what warnings go by.
 func (d *Decision) Ahead() (probability float64) {
+	probability = d.OwnAhead()
+	if prefill := d.Prefilling(); prefill != nil {
+		probability = max(probability, prefill.OwnAhead())
+	}
+	return probability
+}
+
+// OwnAhead is Ahead without a disaggregated pool's prefill replicas, of which nobody knows how many there were.
+func (d *Decision) OwnAhead() (probability float64) {
 	for i := range d.Resources {
 		probability = max(probability, d.Resources[i].Ahead)
 	}

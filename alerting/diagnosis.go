@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -88,29 +89,71 @@ const (
 // before; decode when it is the other way round; when both come later and requests queue, slots. Where they queue while the
 // KV memory is full, it is that memory, whether or not the next tokens come later too: how many run is bounded by it, and so may
 // be what an iteration takes. O(n log n).
-func (s Signals) Diagnose() Bottleneck {
+func (s Signals) Diagnose() (Bottleneck, *Symptoms) {
 	recent, before := s.told()
 	if len(recent) < fewestRecent || len(before) < fewestBefore {
-		return BottleneckNone
+		return BottleneckNone, nil
 	}
-	ttft := rises(before, recent, func(x *Signal) float64 { return x.TTFT })
-	itl := rises(before, recent, func(x *Signal) float64 { return x.ITL })
 	now := s[max(0, len(s)-recentMinutes):]
-	waiting := middle(now.values(func(x *Signal) float64 { return x.Waiting }))
-	use := middle(now.values(func(x *Signal) float64 { return x.KVUse }))
-	switch {
-	case ttft && waiting >= queues && use >= kvFull:
-		return BottleneckKV
-	case ttft && itl && waiting >= queues:
-		return BottleneckSlots
-	case ttft && itl:
-		return BottleneckBoth
-	case ttft:
-		return BottleneckPrefill
-	case itl:
-		return BottleneckDecode
+	x := &Symptoms{
+		TTFT: recent.middle(ofTTFT), TTFTBefore: before.middle(ofTTFT), ITL: recent.middle(ofITL), ITLBefore: before.middle(ofITL),
+		Waiting: now.middle(func(x *Signal) float64 { return x.Waiting }), KVUse: now.middle(func(x *Signal) float64 { return x.KVUse }),
 	}
-	return BottleneckNone
+	ttft, itl, waits := rises(before, recent, ofTTFT), rises(before, recent, ofITL), x.Waiting >= queues
+	switch {
+	case ttft && waits && x.KVUse >= kvFull:
+		return BottleneckKV, x
+	case ttft && itl && waits:
+		return BottleneckSlots, x
+	case ttft && itl:
+		return BottleneckBoth, x
+	case ttft:
+		return BottleneckPrefill, x
+	case itl:
+		return BottleneckDecode, x
+	}
+	return BottleneckNone, nil
+}
+
+// Symptoms are what a diagnosis rests on: medians over minutes, the newest few against the hour before. Latencies are the 90th
+// percentiles of a minute, in seconds; NaN is unknown.
+type Symptoms struct {
+	_ struct{} `cbor:",toarray"`
+
+	TTFT, TTFTBefore, ITL, ITLBefore float64
+	Waiting                          float64 // requests per ready replica
+	KVUse                            float64 // of the fullest replica, 0…1
+}
+
+// Diagnosed is what the latencies say runs short, with what they rest on, as a sentence for people; "" when they do not tell.
+func (d *Decision) Diagnosed() string {
+	if d.Diagnosis == BottleneckNone {
+		return ""
+	}
+	text := "Latencies say that it is short of " + d.Diagnosis.Words()
+	x := d.Symptoms
+	if x == nil { // of a journal of older versions
+		return text + "."
+	}
+	text += fmt.Sprintf(" (90th percentiles: first token after %s, %s before; %s a token after that, %s before", latency(x.TTFT), latency(x.TTFTBefore), latency(x.ITL), latency(x.ITLBefore))
+	if !math.IsNaN(x.Waiting) {
+		text += fmt.Sprintf("; %.1f requests wait per replica", x.Waiting)
+	}
+	if !math.IsNaN(x.KVUse) {
+		text += fmt.Sprintf("; the fullest KV cache is %s full", percent(x.KVUse))
+	}
+	return text + ")."
+}
+
+// latency is seconds in two digits, for people.
+func latency(s float64) string {
+	switch {
+	case s < .0995:
+		return fmt.Sprintf("%.2g ms", 1000*s)
+	case s < 9.95:
+		return fmt.Sprintf("%.2g s", s)
+	}
+	return fmt.Sprintf("%.0f s", s)
 }
 
 // told are the minutes of which both latencies are known: the newest few, unless they are too old, and those before.
@@ -127,6 +170,19 @@ func (s Signals) told() (recent, before Signals) {
 	}
 	from := max(len(both)-recentMinutes, old)
 	return both[from:], both[:from]
+}
+
+func ofTTFT(x *Signal) float64 { return x.TTFT }
+
+func ofITL(x *Signal) float64 { return x.ITL }
+
+// middle is the median of what is known, NaN without any.
+func (s Signals) middle(of func(*Signal) float64) float64 {
+	v := s.values(of)
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	return middle(v)
 }
 
 // rises says whether a latency is clearly above what it was.

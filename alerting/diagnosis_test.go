@@ -49,7 +49,7 @@ func TestDiagnose(t *testing.T) {
 			x.ITL *= 1 + .1*rng.NormFloat64()
 			s = append(s, x)
 		}
-		if got := s.Diagnose(); got != tt.want {
+		if got, _ := s.Diagnose(); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
@@ -111,7 +111,7 @@ func TestDiagnosisIsOfNow(t *testing.T) {
 			}
 			s = append(s, x)
 		}
-		if got := s.Diagnose(); got != want {
+		if got, _ := s.Diagnose(); got != want {
 			t.Errorf("silent for %d minutes: %q, want %q", silent, got, want)
 		}
 	}

@@ -27,7 +27,8 @@ func (p *plan) decision(cfg Config) Decision {
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
 	d.WarnFrom, d.FalsePerWeek = p.in.WarnFrom, p.in.FalsePerWeek
-	d.Diagnosis, d.Basis = p.in.Signals.Diagnose(), p.in.Basis
+	d.Diagnosis, d.Symptoms = p.in.Signals.Diagnose()
+	d.Basis = p.in.Basis
 	if d.Binding == "" {
 		d.ETA = forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}
 	}
@@ -49,12 +50,18 @@ func (p *plan) decision(cfg Config) Decision {
 			d.Growth = append(d.Growth, part)
 		}
 	}
-	for _, driver := range p.in.Projection.Drivers {
-		if len(d.Drivers) < maxDrivers && !math.IsNaN(driver.Factor+driver.Share) && !math.IsInf(driver.Factor+driver.Share, 0) {
-			d.Drivers = append(d.Drivers, driver)
+	d.Drivers = named(p.in.Projection.Drivers)
+	return d
+}
+
+// named are the drivers that a decision names: the first few, as far as their numbers are finite.
+func named(all []forecaster.Driver) (drivers []forecaster.Driver) {
+	for _, driver := range all {
+		if len(drivers) < maxDrivers && !math.IsNaN(driver.Factor+driver.Share) && !math.IsInf(driver.Factor+driver.Share, 0) {
+			drivers = append(drivers, driver)
 		}
 	}
-	return d
+	return drivers
 }
 
 // warnings are the weaknesses of the evidence that a reader should know of.

@@ -24,6 +24,7 @@ type Explanation struct {
 	Path      []PathPoint         `json:"path,omitempty"` // of the resource that binds
 	Basis     *Basis              `json:"basis,omitempty"`
 	Steps     []Step              `json:"steps"`
+	Prefill   []Step              `json:"prefill_steps,omitempty"` // of a disaggregated pool's prefill replicas
 	Otherwise []string            `json:"otherwise"`
 	Ways      []Alternative       `json:"alternatives,omitempty"`
 	After     *Aftermath          `json:"after,omitempty"` // nil before the next decision
@@ -80,9 +81,14 @@ func Explain(d *Decision, after []Decision) Explanation {
 	x := Explanation{ID: d.EventID(), Decision: *d, Event: NewEvent(d).Data, Resources: []ExplainedResource{},
 		Path: d.Path, Basis: d.Basis, Steps: steps(d), Otherwise: otherwise(d), Ways: alternatives(d)}
 	tick := d.Tick.UTC()
-	for i := range d.Resources {
-		r := &d.Resources[i]
-		x.Resources = append(x.Resources, ExplainedResource{r.Dimension, r.Demand, r.PerReplica, r.NeedQuantile, r.NeedReplicas, round(r.Probability), at(tick, r.ETA), r.outage(tick)})
+	for _, side := range d.sides() {
+		for i := range side.Resources {
+			r := &side.Resources[i]
+			x.Resources = append(x.Resources, ExplainedResource{r.Dimension, r.Demand, r.PerReplica, r.NeedQuantile, r.NeedReplicas, round(r.Probability), at(tick, r.ETA), r.outage(tick)})
+		}
+	}
+	if v := d.Prefilling(); v != nil {
+		x.Prefill = steps(v)
 	}
 	if len(after) > 0 {
 		x.After = aftermath(d, after)
@@ -93,42 +99,68 @@ func Explain(d *Decision, after []Decision) Explanation {
 // steps lead from demand to what was asked for.
 func steps(d *Decision) []Step {
 	var out []Step
+	takes := d.Floor
 	for i := range d.Resources {
 		r := &d.Resources[i]
 		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: %s at the %s quantile, %s a replica", noun(r.Dimension), amount(r.NeedQuantile), percent(d.Quantile), amount(r.PerReplica))})
+		takes = max(takes, r.NeedReplicas+d.Reserves.Total())
 	}
 	if n := d.Reserves.Total(); n > 0 {
 		out = append(out, Step{n, "on top, in reserve"})
 	}
-	out = append(out, Step{d.Floor, "reactive floor: what this minute's demand, queue and KV use take"}, Step{d.Needed, "needed, by all evidence"})
-	if len(d.Constraints) > 0 {
-		return append(out, Step{d.Desired, "asked for, after " + strings.Join(d.Constraints, ", ")})
+	if !d.ofPrefill() { // queues and KV use are not theirs
+		out = append(out, Step{d.Floor, "reactive floor: what this minute's demand, queue and KV use take"})
+	}
+	out = append(out, Step{d.Needed, d.neededFor(takes)})
+	if own := d.own(); len(own) > 0 {
+		return append(out, Step{d.Desired, "asked for, after " + strings.Join(own, ", ")})
 	}
 	return append(out, Step{d.Desired, fmt.Sprintf("asked for; the pool's bounds (at most %d) change nothing", d.Limit)})
+}
+
+// neededFor says what Needed stands for beside what the evidence of the tick takes.
+func (d *Decision) neededFor(takes int) string {
+	switch {
+	case len(d.Resources) == 0:
+		return "to ask for without a forecast"
+	case d.Needed > takes:
+		return "to keep for now: fewer may go only once they were enough for a while and nothing else speaks against it"
+	case d.Needed < takes:
+		return "needed by the demand of now alone: there is too little history for the forecast"
+	}
+	return "needed, by all evidence"
 }
 
 // otherwise is what to expect had nothing been done, and what others would have done.
 func otherwise(d *Decision) []string {
 	var out []string
-	if r := d.binding(); r != nil {
-		had := "the " + count(d.Ready+d.Pending) + " there were"
-		without := "without the " + strconv.Itoa(d.Reserves.Failure) + " kept for failures"
-		switch {
-		case d.Reserves.Failure == 0:
-			out = append(out, runsOut(d, r, "With "+had, r.all()))
-		case r.All == nil: // of a version that knew no more
-			out = append(out, runsOut(d, r, "With "+had+", but "+without, r.all()))
-		default:
-			out = append(out, runsOut(d, r, "With "+had, r.all()), runsOut(d, r, "W"+without[1:], r.own()))
-		}
+	for _, side := range d.sides() {
+		out = append(out, side.undone()...)
 	}
 	if len(d.Resources) > 0 {
-		out = append(out, fmt.Sprintf("By what could be seen alone, without a forecast, %s would have been asked for.", count(max(d.Floor, 0))))
+		out = append(out, fmt.Sprintf("By what could be seen alone, without a forecast, %s would have been asked for.", d.count(max(d.Floor, 0))))
 	}
 	if d.Mode == Advisory {
 		out = append(out, "Nothing was asked of anyone: this is advisory mode.")
 	}
 	return out
+}
+
+// undone is what to expect of the resource that binds with the replicas there were.
+func (d *Decision) undone() (out []string) {
+	r := d.binding()
+	if r == nil {
+		return nil
+	}
+	had := "the " + d.count(d.Ready+d.Pending) + " there were"
+	without := "without the " + strconv.Itoa(d.Reserves.Failure) + " kept for failures"
+	switch {
+	case d.Reserves.Failure == 0:
+		return append(out, runsOut(d, r, "With "+had, r.all()))
+	case r.All == nil: // of a version that knew no more
+		return append(out, runsOut(d, r, "With "+had+", but "+without, r.all()))
+	}
+	return append(out, runsOut(d, r, "With "+had, r.all()), runsOut(d, r, "W"+without[1:], r.own()))
 }
 
 // runsOut is how likely and when a resource runs out with what had says.
@@ -188,9 +220,9 @@ func (x *Explanation) WriteText(w io.Writer) error {
 		resources(&b, d)
 	}
 	d.writePath(&b)
-	fmt.Fprintf(&b, "\nHow %s came about\n", count(d.Desired))
-	for _, s := range x.Steps {
-		fmt.Fprintf(&b, "  %5d  %s\n", s.Replicas, s.What)
+	writeSteps(&b, d, x.Steps)
+	if v := d.Prefilling(); v != nil {
+		writeSteps(&b, v, x.Prefill)
 	}
 	if len(x.Otherwise) > 0 {
 		fmt.Fprintf(&b, "\nOtherwise\n")
@@ -199,9 +231,16 @@ func (x *Explanation) WriteText(w io.Writer) error {
 		}
 	}
 	writeWays(&b, d, x.Ways)
-	x.After.write(&b)
+	x.After.write(&b, d)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func writeSteps(w io.Writer, d *Decision, steps []Step) {
+	fmt.Fprintf(w, "\nHow %s came about\n", d.count(d.Desired))
+	for _, s := range steps {
+		fmt.Fprintf(w, "  %5d  %s\n", s.Replicas, s.What)
+	}
 }
 
 // facts are the inputs, one a line.
@@ -220,11 +259,11 @@ func facts(w io.Writer, d *Decision) {
 		fact("models", "%s", d.Model)
 	}
 	fact("warm-up", "up to %s: nothing nearer can be averted by scaling", span(d.Lead))
-	if d.WarnFrom > 0 {
-		fact("warned from", "%s", d.threshold())
-	}
 	if b := d.Basis; b != nil {
 		basis(fact, b)
+	}
+	if d.WarnFrom > 0 {
+		fact("warned from", "%s", d.threshold())
 	}
 	fact("provides for", "the %s quantile of demand (%s)", percent(d.Quantile), d.QuantileFrom)
 	if k := d.KeepQuantile; k > d.Quantile {
@@ -246,6 +285,15 @@ func facts(w io.Writer, d *Decision) {
 	}
 	if d.ByRole != nil {
 		fact("by role", "%d prefill, %d decode", d.ByRole.Prefill, d.ByRole.Decode)
+	}
+	if v := d.Prefilling(); v != nil {
+		fact("", "of prefill %d ready, %d pending: those asked for before, for they do not report", v.Ready, v.Pending)
+		for i := range v.Drivers {
+			fact("prefill driver", "%s", describe(v.Drivers[i:i+1], nil, v.Binding))
+		}
+	}
+	if said := d.Diagnosed(); said != "" {
+		fact("diagnosis", "%s", said)
 	}
 	for _, warning := range d.Warnings {
 		fact("warning", "%s", warning)
@@ -328,7 +376,7 @@ func writeWays(w io.Writer, d *Decision, all []Alternative) {
 		if a.ShortFrom != nil {
 			short = fmt.Sprintf("short from %s, for %d min", clock(*a.ShortFrom), a.ShortMinutes)
 		}
-		fmt.Fprintf(t, "    %s\t%s\t%s\tat most %s in use, %s at the %s quantile\n", ways[a.Way], count(a.Replicas), short, percent(a.Peak), percent(a.PeakQuantile), percent(d.Quantile))
+		fmt.Fprintf(t, "    %s\t%s\t%s\tat most %s in use, %s at the %s quantile\n", ways[a.Way], d.count(a.Replicas), short, percent(a.Peak), percent(a.PeakQuantile), percent(d.Quantile))
 	}
 	_ = t.Flush() // of a builder
 }
@@ -346,26 +394,28 @@ func growth(g *forecaster.GrowthPart) string {
 	return fmt.Sprintf("%s%s in an hour by %s, %s", sign, amount(math.Abs(g.Amount)), who, strings.ReplaceAll(g.Cause, "_", " "))
 }
 
-// resources is a table of the evidence; the resource that binds has a star.
+// resources is a table of the evidence; the resource that binds, in each role, has a star.
 func resources(w io.Writer, d *Decision) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "  resource\tdemand now\ta replica\t%s quantile\treplicas\truns out\tp10\tp50\tp90\t\n", percent(d.Quantile))
-	for i := range d.Resources {
-		r := &d.Resources[i]
-		mark := ""
-		if r.Dimension == d.Binding {
-			mark = " *"
-		}
-		fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", r.Dimension, mark, amount(r.Demand), amount(r.PerReplica), amount(r.NeedQuantile), r.NeedReplicas,
-			percent(r.Probability), away(r.ETA.P10), away(r.ETA.P50), away(r.ETA.P90))
-		if a := r.All; a != nil {
-			fmt.Fprintf(t, "  while none fails\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Probability), away(a.ETA.P10), away(a.ETA.P50), away(a.ETA.P90))
+	for _, side := range d.sides() {
+		for i := range side.Resources {
+			r := &side.Resources[i]
+			mark := ""
+			if r.Dimension == side.Binding {
+				mark = " *"
+			}
+			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", r.Dimension, mark, amount(r.Demand), amount(r.PerReplica), amount(r.NeedQuantile), r.NeedReplicas,
+				percent(r.Probability), away(r.ETA.P10), away(r.ETA.P50), away(r.ETA.P90))
+			if a := r.All; a != nil {
+				fmt.Fprintf(t, "  while none fails\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Probability), away(a.ETA.P10), away(a.ETA.P50), away(a.ETA.P90))
+			}
 		}
 	}
 	_ = t.Flush() // of a builder
 }
 
-func (a *Aftermath) write(w io.Writer) {
+func (a *Aftermath) write(w io.Writer, d *Decision) {
 	if a == nil {
 		return
 	}
@@ -377,10 +427,10 @@ func (a *Aftermath) write(w io.Writer) {
 		fmt.Fprintf(w, "  the replicas stayed as they were\n")
 	}
 	if p := a.Peak; p != nil {
-		fmt.Fprintf(w, "  %s was at most %s in use, at %s by %s\n", noun(p.Resource), percent(p.Use), clock(p.Tick), count(p.Replicas))
+		fmt.Fprintf(w, "  %s was at most %s in use, at %s by %s\n", noun(p.Resource), percent(p.Use), clock(p.Tick), d.count(p.Replicas))
 	}
 	if p := a.Without; p != nil {
-		fmt.Fprintf(w, "  with the %s of the decision it would have been at most %s, at %s\n", count(p.Replicas), percent(p.Use), clock(p.Tick))
+		fmt.Fprintf(w, "  with the %s of the decision it would have been at most %s, at %s\n", d.count(p.Replicas), percent(p.Use), clock(p.Tick))
 	}
 }
 

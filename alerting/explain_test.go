@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // later are decisions of the hour after decided: replicas become ready, and demand grows beyond what there was.
@@ -41,7 +42,11 @@ func TestExplainGolden(t *testing.T) {
 	full.Warnings = []string{"1 of 2 pending replicas: on their way for longer than twice the warm-up lag (26 min)"}
 	full.Growth = []forecaster.GrowthPart{{Class: "agent", Cause: forecaster.CausePrompt, Amount: 420}, {Class: "chat", Cause: forecaster.CauseRate, Amount: -20.5}, {Cause: forecaster.CauseOther, Amount: 7}, {Class: "batch", Cause: forecaster.CauseRate, Amount: .3}}
 	full.Events = []forecaster.EventEffect{{Name: "spring launch", Learned: 2.4, Low: 1.9, High: 3}}
-	full.ByRole = &Roles{Prefill: 6, Decode: 19}
+	full.ByRole = &Roles{Prefill: 6, Decode: 19, PrefillReady: 4, PrefillNeeded: 7, PrefillLimit: 6, PrefillReserves: capacity.Reserves{Failure: 1, Warm: 1}, PrefillDrivers: full.Drivers, PrefillProbability: .4}
+	full.Prompts = []ResourceEvidence{{Dimension: "prefill", PerReplica: 12000, Demand: 4.1e4, NeedQuantile: 5.6e4, NeedReplicas: 5, Probability: .4,
+		ETA: forecaster.ETA{P10: 3 * time.Minute, P50: 25 * time.Minute, P90: forecaster.Never}, All: &forecaster.Chance{Probability: .1, ETA: never}}}
+	full.Constraints = []string{"disaggregated.prefill_replicas.max 6: 7 wanted"}
+	full.Diagnosis, full.Symptoms = BottleneckKV, &Symptoms{TTFT: 12.4, TTFTBefore: .61, ITL: .0512, ITLBefore: .0304, Waiting: 3.4, KVUse: .97}
 	full.Basis = &Basis{Warmup: WarmupBasis{StatedP50: 360, StatedP90: 720, P50: 402, P90: 726, Seen: 7},
 		Rates: []RateBasis{{Dimension: "decode", Stated: 4.5e6, Learned: 4.2e6, Low: 4e6, High: 4.5e6}, {Dimension: "kv", Learned: 111}}}
 	for m := pathEvery; m <= forecaster.Horizon; m += pathEvery { // up to half as much again

@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -94,22 +95,21 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: replicasFor(need, per),
 			ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
 		}}
-		others := p.in.Pool.Disaggregated && capacity.RoleOf(f.Dimension) == capacity.PrefillRole
-		projected := p.in.Projection.Resources
-		if others {
-			projected = p.in.Prompts
+		projection, role := &p.in.Projection, capacity.AnyRole
+		if p.in.Pool.Disaggregated && capacity.RoleOf(f.Dimension) == capacity.PrefillRole {
+			projection, role = cmp.Or(projection.Prompts, new(forecaster.Projection)), capacity.PrefillRole
 		}
-		for j := range projected {
-			if rp := &projected[j]; rp.Dimension == f.Dimension {
+		for j := range projection.Resources {
+			if rp := &projection.Resources[j]; rp.Dimension == f.Dimension {
 				r.evidence.Probability = finite(rp.Probability[minutes(p.lead+cfg.Hold)-1])
 				r.evidence.Ahead = finite(rp.Probability[minutes(forecaster.WarningWindow(p.lead))-1])
 				r.evidence.ETA = rp.ETA
-				if p.in.Pool.Reserves.Failure > 0 && !others {
+				if p.in.Pool.ReservesOf(role).Failure > 0 {
 					r.evidence.All = &forecaster.Chance{Probability: finite(rp.All.Probability), ETA: rp.All.ETA, Ahead: finite(rp.All.Ahead)}
 				}
 			}
 		}
-		if others {
+		if role == capacity.PrefillRole {
 			prompts = append(prompts, r)
 		} else {
 			own = append(own, r)
@@ -119,13 +119,17 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 }
 
 // coldCache is how much prefill one replica fewer costs: the prompts that its prefix cache served, of ten minutes, have to
-// be computed elsewhere, until they are cached there.
+// be computed elsewhere, until they are cached there. In a disaggregated pool it is the prefill replicas that have the cache.
 func (p *plan) coldCache(f *forecaster.Forecast) (tokensPerS float64) {
 	const seconds = 600
-	if f.Dimension != features.DimPrefill || p.current == 0 {
+	there := p.current
+	if p.in.Pool.Disaggregated {
+		there = p.promptSupply.Ready + len(p.promptSupply.Pending)
+	}
+	if f.Dimension != features.DimPrefill || there == 0 {
 		return 0
 	}
-	return finite(float64(f.Basis.Now.Cached)) / seconds / float64(p.current)
+	return finite(float64(f.Basis.Now.Cached)) / seconds / float64(there)
 }
 
 // binding is the resource that takes most replicas; among equals the one that the projection names. nil when there is

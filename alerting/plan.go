@@ -16,10 +16,12 @@ type plan struct {
 	supply   forecaster.Supply
 	observed bool
 	current  int // ready and pending replicas
-	kvTokens float64
-	lead     time.Duration
-	tau      float64
-	tauFrom  QuantileSource
+	// promptSupply is of the replicas that only compute prompts, in a disaggregated pool.
+	promptSupply forecaster.Supply
+	kvTokens     float64
+	lead         time.Duration
+	tau          float64
+	tauFrom      QuantileSource
 	// confidence is the quantile of demand that must fit a smaller pool; see provision.
 	confidence float64
 	rows       []resource
@@ -47,6 +49,9 @@ const (
 func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	p := &plan{now: now, in: in, lead: in.Projection.Lead, kvTokens: st.KVTokens}
 	p.supply, p.observed = CurrentSupply(now, in.Minute, &in.Pool, *st)
+	if in.Pool.Disaggregated {
+		p.promptSupply = PromptSupply(now, &in.Pool, st)
+	}
 	p.current = p.supply.Ready + len(p.supply.Pending)
 	if reported := finite(in.Minute.State.KVCapacityTokens); reported > 0 {
 		p.kvTokens = reported
@@ -74,20 +79,23 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 		p.blind = cold
 	}
 
-	reserves := in.Pool.Reserves.Total()
-	for i := range p.rows {
-		p.need = max(p.need, p.rows[i].evidence.NeedReplicas+reserves)
-		p.keep = max(p.keep, p.rows[i].keep+reserves)
-	}
-	if p.blind == cold {
-		p.need = 0
-		for i := range p.rows {
-			p.need = max(p.need, p.rows[i].now+reserves)
-		}
-	}
-	p.need = max(p.need, p.floor.replicas)
-	p.keep = max(p.keep, p.need)
+	p.need, p.keep = p.size(p.rows, in.Pool.Reserves, p.floor.replicas)
 	return p
+}
+
+// size is how many replicas rows take beside reserves, and at least least: to ask for, and to keep when scaling in. With too
+// little history the demand of now is all there is to ask for.
+func (p *plan) size(rows []resource, reserves capacity.Reserves, least int) (need, keep int) {
+	need, more := least, reserves.Total()
+	for i := range rows {
+		r := &rows[i]
+		ask := r.evidence.NeedReplicas
+		if p.blind == cold {
+			ask = r.now
+		}
+		need, keep = max(need, ask+more), max(keep, r.keep+more)
+	}
+	return need, max(keep, need)
 }
 
 // busyKV is the share of a replica's KV cache that is not in use by accident.

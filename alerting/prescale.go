@@ -52,11 +52,13 @@ type Prescale struct {
 	Reserves        capacity.Reserves `json:"reserves"`
 
 	BindingResource string        `json:"binding_resource"`
-	Diagnosis       Bottleneck    `json:"diagnosis,omitempty"` // what latencies say binds now: prefill, decode, slots, kv, prefill_and_decode
-	Probability     float64       `json:"probability"`         // of saturation within the lead window if nothing is done, without the replicas kept for failures
+	Diagnosis       Bottleneck    `json:"diagnosis,omitempty"`          // what latencies say binds now: prefill, decode, slots, kv, prefill_and_decode
+	Diagnosed       string        `json:"diagnosis_evidence,omitempty"` // the same in a sentence, with the latencies
+	Probability     float64       `json:"probability"`                  // of saturation within the lead window if nothing is done, without the replicas kept for failures
 	SaturationETA   SaturationETA `json:"saturation_eta"`
-	All             *Outage       `json:"all_replicas,omitempty"` // the same while no replica fails, where some are kept for failures
-	LeadTime        string        `json:"lead_time"`              // the warm-up quantile used
+	All             *Outage       `json:"all_replicas,omitempty"`       // the same while no replica fails, where some are kept for failures
+	Prefill         *RoleOutage   `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas, of which the above says nothing
+	LeadTime        string        `json:"lead_time"`                    // the warm-up quantile used
 	Quantile        float64       `json:"quantile"`
 	QuantileFrom    string        `json:"quantile_from"`
 
@@ -122,6 +124,14 @@ type Outage struct {
 	SaturationETA SaturationETA `json:"saturation_eta"`
 }
 
+// RoleOutage is how likely and when the replicas of one role run out of what binds them, without those kept for failures.
+type RoleOutage struct {
+	BindingResource string        `json:"binding_resource"`
+	Probability     float64       `json:"probability"`
+	SaturationETA   SaturationETA `json:"saturation_eta"`
+	All             *Outage       `json:"all_replicas,omitempty"` // the same while no replica fails, where some are kept for failures
+}
+
 // NewEvent renders a decision. The event shares no memory with d but its strings' and lists'.
 func NewEvent(d *Decision) Event {
 	tick := d.Tick.UTC()
@@ -137,6 +147,10 @@ func NewEvent(d *Decision) Event {
 		Model:    d.Model, Confidence: string(d.Confidence), Warnings: list(d.Warnings),
 	}
 	data.Admission, data.Queue, data.Diagnosis = d.Admission, d.Queue, d.Diagnosis
+	data.Diagnosed = d.Diagnosed()
+	if v := d.Prefilling(); v != nil {
+		data.Prefill = &RoleOutage{v.Binding, round(v.Probability), at(tick, v.ETA), v.binding().outage(tick)}
+	}
 	for _, part := range d.Growth {
 		part.Amount = round(part.Amount)
 		data.Growth = append(data.Growth, part)

@@ -13,9 +13,7 @@ import (
 // reason is the decision in one sentence, for someone woken by it.
 func (p *plan) reason(d *Decision, cfg Config) string {
 	s := p.finding(d, cfg)
-	if len(d.Constraints) > 0 && d.Needed != d.Desired {
-		s += "; limited by " + strings.Join(d.Constraints, ", ")
-	}
+	s += d.limited()
 	if d.Action == ScaleOut && len(d.Drivers) > 0 {
 		s += "; driver: " + describe(d.Drivers, p.in.Forecast, d.Binding)
 	}
@@ -25,15 +23,45 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 			break
 		}
 	}
+	if v := d.Prefilling(); v != nil && (v.Action != Hold || v.Needed > v.Desired) {
+		s += "; for prompts, " + p.promptFinding(v, cfg) + v.limited()
+	}
 	return zoneOnce(s + ".")
 }
 
-func (p *plan) finding(d *Decision, cfg Config) string {
+// limited names the bounds that moved what is asked for away from what is needed, to follow a clause.
+func (d *Decision) limited() string {
+	if own := d.own(); len(own) > 0 && d.Needed != d.Desired {
+		return "; limited by " + strings.Join(own, ", ")
+	}
+	return ""
+}
+
+// promptFinding is finding for prefill replicas, where their number is to change or should.
+func (p *plan) promptFinding(v *Decision, cfg Config) string {
+	move := v.move(cfg)
+	switch {
+	case v.Action == ScaleIn:
+		return fmt.Sprintf("%s would do: %s", v.count(v.Needed), move)
+	case v.Action == ScaleOut && p.blind != sighted:
+		return move
+	case v.Action == ScaleOut:
+		return fmt.Sprintf("%s: %s", outlook(v, cfg), move)
+	}
+	return fmt.Sprintf("%s: no more than %s are allowed", outlook(v, cfg), v.count(v.Desired))
+}
+
+// move is the change that d asks for.
+func (d *Decision) move(cfg Config) string {
 	ask := "asking for"
 	if cfg.Mode == Advisory {
 		ask = "advising"
 	}
-	move := fmt.Sprintf("%s %d→%d replicas", ask, p.current, d.Desired)
+	return fmt.Sprintf("%s %d→%d %sreplicas", ask, d.Ready+d.Pending, d.Desired, d.role())
+}
+
+func (p *plan) finding(d *Decision, cfg Config) string {
+	move := d.move(cfg)
 	switch {
 	case d.Action == ScaleOut && p.floor.cause != "" && p.floor.replicas >= p.need && p.floor.replicas > p.current:
 		return fmt.Sprintf("%s: %s now", p.floor.cause, move)
@@ -52,13 +80,13 @@ func (p *plan) finding(d *Decision, cfg Config) string {
 		if p.enough == 1 {
 			hold = "holds"
 		}
-		return fmt.Sprintf("%s %s the next %s at the %s quantile of demand: %s", count(p.enough), hold, span(p.lead+cfg.Cooldown), percent(p.confidence), move)
+		return fmt.Sprintf("%s %s the next %s at the %s quantile of demand: %s", d.count(p.enough), hold, span(p.lead+cfg.Cooldown), percent(p.confidence), move)
 	case p.blockedBy != "":
-		return fmt.Sprintf("%s would do, but %s: staying at %d", count(p.enough), p.blockedBy, d.Desired)
+		return fmt.Sprintf("%s would do, but %s: staying at %d", d.count(p.enough), p.blockedBy, d.Desired)
 	case d.Needed < p.current && d.Desired == p.current && d.Desired > p.in.Pool.Replicas.Min:
-		return fmt.Sprintf("%s would do: staying at %d", count(d.Needed), d.Desired)
+		return fmt.Sprintf("%s would do: staying at %d", d.count(d.Needed), d.Desired)
 	case d.Needed > d.Desired:
-		return fmt.Sprintf("%s: no more than %d replicas are allowed", outlook(d, cfg), d.Desired)
+		return fmt.Sprintf("%s: no more than %s are allowed", outlook(d, cfg), d.count(d.Desired))
 	}
 	return fmt.Sprintf("%s: staying at %d", outlook(d, cfg), d.Desired)
 }
@@ -82,7 +110,7 @@ func (p *plan) unseen(d *Decision, move string) string {
 	if d.Action == ScaleOut {
 		return fmt.Sprintf("%s: %s", why, move)
 	}
-	return fmt.Sprintf("%s: holding %s", why, count(d.Desired))
+	return fmt.Sprintf("%s: holding %s", why, d.count(d.Desired))
 }
 
 // outlook says what the binding resource will do. It speaks of running out only where that is the likelier outcome.
@@ -92,14 +120,14 @@ func outlook(d *Decision, cfg Config) string {
 		return "no resource is known to bind"
 	}
 	if have := r.PerReplica * float64(d.Ready); have > 0 && r.Demand >= have {
-		return fmt.Sprintf("%s now (demand is %s of the capacity of %s)", exhausted(d.Binding), share100(r.Demand/have), count(d.Ready))
+		return fmt.Sprintf("%s now (demand is %s of the capacity of %s)", exhausted(d.Binding), share100(r.Demand/have), d.count(d.Ready))
 	}
 	window := span(d.Lead + cfg.Hold)
 	if chance, _ := d.prospect(r, d.soon(cfg)); chance.Probability >= 0.5 && chance.ETA.P50 != forecaster.Never {
 		return d.running(r, exhausted(d.Binding)+" "+eta(chance.ETA), d.soon(cfg))
 	}
 	text := fmt.Sprintf("%s needs %s at the %s quantile of demand within %s (%s to run out)",
-		noun(d.Binding), count(r.NeedReplicas), percent(d.Quantile), window, percent(r.all().Probability))
+		noun(d.Binding), d.count(r.NeedReplicas), percent(d.Quantile), window, percent(r.all().Probability))
 	if n := d.Reserves.Total(); n > 0 {
 		text += fmt.Sprintf(" plus %d in reserve", n)
 	}
@@ -151,13 +179,6 @@ func odds(c forecaster.Chance, window string) string {
 		return fmt.Sprintf("%.0f", d.Minutes())
 	}
 	return fmt.Sprintf("(p10 %s, p90 %s min; %s likely within %s)", edge(c.ETA.P10), edge(c.ETA.P90), percent(c.Probability), window)
-}
-
-func count(n int) string {
-	if n == 1 {
-		return "1 replica"
-	}
-	return fmt.Sprintf("%d replicas", n)
 }
 
 // percent is a share for people; certainty is never claimed by rounding.

@@ -2,6 +2,7 @@ package alerting
 
 import (
 	"slices"
+	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -21,14 +22,10 @@ func (st State) Follow(d *Decision) State {
 	st.follow(d)
 	st.LastDesired, st.LastTick, st.Generation = d.Desired, d.Tick, d.Generation
 	if d.Publish {
-		st.LastPublished = d.Tick
-		st.PublishedDesired, st.PublishedAction, st.PublishedBinding = d.Desired, d.Action, d.Binding
+		st.published(d)
 	}
 	if d.ByRole != nil {
-		if st.Prefill > 0 {
-			st.countPrompts(d.Tick.Unix(), st.Prefill, d.ByRole.Prefill)
-		}
-		st.Prefill = d.ByRole.Prefill
+		st.followPrefill(d)
 	}
 	if d.Basis != nil {
 		for _, x := range d.Basis.Rates {
@@ -40,13 +37,34 @@ func (st State) Follow(d *Decision) State {
 	return st
 }
 
+// followPrefill is Follow for a disaggregated pool's prefill replicas.
+func (st *State) followPrefill(d *Decision) {
+	r := d.ByRole
+	switch at := d.Tick.Unix(); {
+	case st.PrefillKnown && r.Prefill > st.Prefill:
+		st.ScaleOuts = append(slices.Clone(st.ScaleOuts), at)
+	case st.PrefillKnown && r.Prefill < st.Prefill:
+		st.ScaleIns = append(slices.Clone(st.ScaleIns), at)
+	}
+	supply := forecaster.Supply{Ready: r.PrefillReady, Pending: newest(st.PrefillPending, r.PrefillPending, d.Tick)}
+	st.PrefillKnown, st.Prefill, st.PrefillAsked = true, r.Prefill, r.PrefillAskedAt
+	if r.PrefillLimit > 0 { // else it is of a version that took all to be ready
+		st.PrefillPending = asking(supply, d.Tick, r.Prefill).Pending
+	}
+}
+
+// newest are the n newest of those pending, for the older ones have become ready; those missing were asked for at tick.
+func newest(pending []time.Time, n int, tick time.Time) []time.Time {
+	pending = slices.Clone(pending[max(0, len(pending)-n):])
+	for len(pending) < n {
+		pending = append(pending, tick)
+	}
+	return pending
+}
+
 // follow takes over the supply of a decision.
 func (st *State) follow(d *Decision) {
-	pending := st.Pending[max(0, len(st.Pending)-d.Pending):] // the older ones have become ready
-	for len(pending) < d.Pending {
-		pending = append(slices.Clone(pending), d.Tick)
-	}
-	st.SupplyKnown, st.Ready, st.Pending = true, d.Ready, slices.Clone(pending)
+	st.SupplyKnown, st.Ready, st.Pending = true, d.Ready, newest(st.Pending, d.Pending, d.Tick)
 	if d.SupplyAssumed {
 		st.believe(d.Tick, forecaster.Supply{Ready: st.Ready, Pending: st.Pending}, false, d.Desired, d.Mode)
 	}

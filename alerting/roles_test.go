@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -85,7 +86,7 @@ func TestRolesAreSizedApart(t *testing.T) {
 		{"budget for both roles", func(in *Input, _ *State) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 17 }, 4, ""},
 		{"budget for fewer", func(in *Input, _ *State) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 14 }, 4, "budget_hour_usd 2: 4 wanted"},
 	} {
-		x, was := in, State{Prefill: 5, LastTick: noon.Add(-time.Minute), LastDesired: 4, Sighted: noon.Add(-time.Hour)}
+		x, was := in, State{PrefillKnown: true, Prefill: 5, LastTick: noon.Add(-time.Minute), LastDesired: 4, Sighted: noon.Add(-time.Hour)}
 		forecast := *in.Forecast
 		forecast.Total = slices.Clone(forecast.Total)
 		x.Forecast = &forecast
@@ -104,33 +105,205 @@ func TestRolesAreSizedApart(t *testing.T) {
 	}
 }
 
-// TestPrefillHasItsProbability: of what its own replicas carry, those that were last asked for.
-func TestPrefillHasItsProbability(t *testing.T) {
-	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(2500)}.input(t)
-	if none := PromptLimits(&capacity.Pool{}, &State{}); none != nil {
-		t.Errorf("%v in a pool without roles", none)
-	}
+// promptPaths is in's forecast with paths of prompts: 1500 tokens a second on one half of them, 2500 on the other.
+func promptPaths(in *Input) forecaster.PoolForecast {
 	pf := *in.Forecast
+	pf.Origin = noon
 	pf.Paths = forecaster.Paths{Dimensions: []string{features.DimPrefill}, At: [][][forecaster.Horizon]float32{make([][forecaster.Horizon]float32, forecaster.NumPaths)}}
 	for j := range pf.Paths.At[0] {
 		for h := range pf.Paths.At[0][j] {
-			pf.Paths.At[0][j][h] = 1500 // of the 2000 that two replicas carry, for the first half
+			pf.Paths.At[0][j][h] = 1500
 			if j%2 == 1 {
 				pf.Paths.At[0][j][h] = 2500
 			}
 		}
 	}
-	probability := func(st State) float64 {
-		in.Prompts = forecaster.ProjectLimits(&pf, PromptLimits(&in.Pool, &st), time.Hour, nil)
-		d, _ := Decide(noon, in, st, DefaultConfig())
-		if len(d.Prompts) != 1 || d.Prompts[0].Dimension != features.DimPrefill || d.Prompts[0].PerReplica != 1000 || d.Prompts[0].Demand != 2500 ||
-			d.Prompts[0].NeedReplicas != 3 || d.Prompts[0].Probability != d.ByRole.PrefillProbability {
-			t.Errorf("of prefill is kept %+v, with a probability of %g by role", d.Prompts, d.ByRole.PrefillProbability)
+	return pf
+}
+
+// prompted is a decision for a demand of 2500 prompt tokens a second, with the probabilities of promptPaths.
+func prompted(t *testing.T, st State, cfg Config, reserves capacity.Reserves) (Decision, State) {
+	t.Helper()
+	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(2500)}.input(t)
+	in.Pool.PrefillReserves = reserves
+	pf := promptPaths(&in)
+	in.Projection.Prompts = new(forecaster.Project(&pf, Prompting(&in.Pool, nil), &in.Pool.Warmup, PromptSupply(noon, &in.Pool, &st), reserves.Failure, 18*time.Minute, nil))
+	in.Projection.Prompts.Drivers = []forecaster.Driver{{Class: "agent", Cause: "prompt_length", Factor: 2.1, Share: .6}}
+	return Decide(noon, in, st, cfg)
+}
+
+// TestPrefillHasItsProbability: of what its own replicas carry, those that were last asked for, but for those kept for failures
+// and, at first, those on their way.
+func TestPrefillHasItsProbability(t *testing.T) {
+	ready := func(n int) State { return State{PrefillKnown: true, Prefill: n} }
+	onTheWay := ready(3)
+	onTheWay.PrefillPending = []time.Time{noon.Add(-time.Minute)}
+	arrived := onTheWay
+	arrived.PrefillPending = []time.Time{noon.Add(-13 * time.Minute)}
+	for name, tt := range map[string]struct {
+		st       State
+		reserves capacity.Reserves
+		want     float64
+		all      float64 // -1 is not kept
+		pending  int
+	}{
+		"initial":                   {State{}, capacity.Reserves{}, .5, -1, 0},
+		"enough":                    {ready(3), capacity.Reserves{}, 0, -1, 0},
+		"one on its way":            {onTheWay, capacity.Reserves{}, .5, -1, 1},
+		"it has arrived":            {arrived, capacity.Reserves{}, 0, -1, 0},
+		"one is kept for failures":  {ready(3), capacity.Reserves{Failure: 1}, .5, 0, 0},
+		"one is kept for a rollout": {ready(3), capacity.Reserves{Rollout: 1}, 0, -1, 0},
+	} {
+		d, _ := prompted(t, tt.st, DefaultConfig(), tt.reserves)
+		r := d.Prompts[0]
+		if len(d.Prompts) != 1 || r.Dimension != features.DimPrefill || r.PerReplica != 1000 || r.Demand != 2500 || r.NeedReplicas != 3 || r.Probability != d.ByRole.PrefillProbability {
+			t.Errorf("%s: of prefill is kept %+v, with a probability of %g by role", name, d.Prompts, d.ByRole.PrefillProbability)
 		}
-		return d.ByRole.PrefillProbability
+		if math.Abs(r.Probability-tt.want) > .02 || d.ByRole.PrefillPending != tt.pending {
+			t.Errorf("%s: runs out with a probability of %.2f, %d pending, want %g and %d", name, r.Probability, d.ByRole.PrefillPending, tt.want, tt.pending)
+		}
+		if kept := r.All != nil; kept != (tt.all >= 0) || kept && r.All.Probability != tt.all {
+			t.Errorf("%s: while none fails %+v, want %g", name, r.All, tt.all)
+		}
 	}
-	if two, three := probability(State{}), probability(State{Prefill: 3}); !(two > .4 && two < .6) || three > .1 {
-		t.Errorf("two replicas run out with a probability of %.2f, three of %.2f; want about 0.5 and 0", two, three)
+	if n := d0(t).Prefilling(); n != nil {
+		t.Errorf("prefill replicas %+v in a pool without", n)
+	}
+}
+
+func d0(t *testing.T) *Decision {
+	d, _ := Decide(noon, scene{ready: 4, median: flat(350), last: 350}.input(t), State{}, DefaultConfig())
+	return &d
+}
+
+// TestPrefillReserves: each role has reserves of its own on top of what demand takes, which come before its bounds, are kept when
+// scaling in, and do not grow by themselves.
+func TestPrefillReserves(t *testing.T) {
+	cfg := DefaultConfig()
+	var st State
+	step := func(minute int, edit func(*Input)) Decision {
+		in := scene{ready: 6, median: flat(350), last: 350, edit: disaggregated(2500)}.input(t)
+		in.Pool.Reserves, in.Pool.PrefillReserves = capacity.Reserves{Failure: 1, Failover: 1}, capacity.Reserves{Failure: 1, Failover: 1}
+		if edit != nil {
+			edit(&in)
+		}
+		var d Decision
+		d, st = Decide(noon.Add(time.Duration(minute)*time.Minute), in, st, cfg)
+		return d
+	}
+	first := step(0, nil)
+	if first.Desired != 6 || first.ByRole.Prefill != 5 || first.ByRole.PrefillNeeded != 5 || first.ByRole.PrefillReserves.Total() != 2 {
+		t.Errorf("%d decode and %+v, want 4 and 3 with 2 in reserve of each", first.Desired, *first.ByRole)
+	}
+	if want := "; for prompts, prefill throughput exhausted now (demand is 125 % of the capacity of 2 prefill replicas): advising 2→5 prefill replicas."; !strings.HasSuffix(first.Reason, want) {
+		t.Errorf("%q\nlacks %q", first.Reason, want)
+	}
+	for m := range 30 { // neither grows nor goes
+		if d := step(1+m, nil); d.ByRole.Prefill != 5 || strings.Contains(d.Reason, "prompts") {
+			t.Fatalf("minute %d: %d prefill replicas, %q", 1+m, d.ByRole.Prefill, d.Reason)
+		}
+	}
+	apart := func(in *Input) { in.Pool.PrefillReserves = capacity.Reserves{Failure: 1} }
+	if d := step(31, apart); d.ByRole.Prefill != 5 { // what had to stay a minute ago stays
+		t.Errorf("%d at once", d.ByRole.Prefill)
+	}
+	if d := step(32, apart); d.Desired != 6 || d.ByRole.Prefill != 4 || !strings.Contains(d.Reason, "4 prefill replicas would do: advising 5→4 prefill replicas") {
+		t.Errorf("with a smaller reserve: %d decode, %d prefill: %q", d.Desired, d.ByRole.Prefill, d.Reason)
+	}
+	if d := step(34, func(in *Input) { apart(in); in.Pool.PrefillReplicas.Max = 3 }); d.ByRole.Prefill != 3 || d.ByRole.PrefillNeeded != 4 ||
+		!slices.Contains(d.Constraints, "disaggregated.prefill_replicas.max 3: 4 wanted") {
+		t.Errorf("%+v at most 3: %v", *d.ByRole, d.Constraints)
+	}
+	st = State{}
+	if d := step(40, func(in *Input) { in.Projection.Confidence = forecaster.Cold }); d.ByRole.Prefill != 5 {
+		t.Errorf("%d prefill replicas on a cold start, want the 3 that this minute takes and 2", d.ByRole.Prefill)
+	}
+	st = State{}
+	broke := func(in *Input) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 1, 9 }
+	if d := step(41, broke); d.ByRole.Prefill+d.Desired > 9 || !slices.Contains(d.Constraints, "prefill: budget_hour_usd 3: 5 wanted") {
+		t.Errorf("%+v for a budget of 9: %v", *d.ByRole, d.Constraints)
+	}
+}
+
+// TestPrefillIsPublished: a change of the prefill replicas alone is advice, too; and none may be left, for long.
+func TestPrefillIsPublished(t *testing.T) {
+	var st State
+	var d Decision
+	step := func(minute int, prompts float64) {
+		in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(prompts)}.input(t)
+		in.Pool.PrefillReplicas.Min = 0
+		d, st = Decide(noon.Add(time.Duration(minute)*time.Minute), in, st, DefaultConfig())
+	}
+	step(0, 1500)
+	if step(1, 1500); d.Publish {
+		t.Errorf("the same again is published")
+	}
+	if step(2, 2500); !d.Publish || d.Action != Hold || d.ByRole.Prefill != 3 {
+		t.Errorf("published %t: %s, %+v", d.Publish, d.Action, *d.ByRole)
+	}
+	for m := range 20 {
+		step(3+m, 0)
+	}
+	if ins := len(st.ScaleIns); d.ByRole.Prefill != 0 || ins != 3 {
+		t.Errorf("%d prefill replicas without prompts, after %d steps", d.ByRole.Prefill, ins)
+	}
+	followed := State{}.Follow(&d)
+	if !followed.PrefillKnown || followed.Prefill != 0 || followed.PublishedPrefill != st.PublishedPrefill {
+		t.Errorf("from the journal: %+v", followed)
+	}
+}
+
+// TestFollowPrefill: what the journal tells of prefill replicas is what was known of them.
+func TestFollowPrefill(t *testing.T) {
+	st, followed := State{}, State{}
+	for m, prompts := range []float64{1500, 3500, 3500, 5500, 2500, 2500} {
+		in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(prompts)}.input(t)
+		var d Decision
+		d, st = Decide(noon.Add(time.Duration(m)*5*time.Minute), in, st, DefaultConfig())
+		followed = followed.Follow(&d)
+		if followed.Prefill != st.Prefill || !slices.Equal(followed.PrefillPending, st.PrefillPending) || !followed.PrefillAsked.Equal(st.PrefillAsked) {
+			t.Errorf("tick %d: %d, %v since %v; want %d, %v since %v", m, followed.Prefill, followed.PrefillPending, followed.PrefillAsked, st.Prefill, st.PrefillPending, st.PrefillAsked)
+		}
+	}
+}
+
+// TestPrefillAlerts: that prefill replicas run out is told as such, with all of them and without those kept for failures; no one
+// is woken for a number that nobody reported.
+func TestPrefillAlerts(t *testing.T) {
+	cfg := DefaultConfig()
+	for name, tt := range map[string]struct {
+		ready    int
+		reserves capacity.Reserves
+		most     int
+		alert    AlertName // "" is none
+		says     string
+	}{
+		"too few":                 {ready: 2, alert: SaturationAhead, says: "prefill throughput exhausted now: demand is 125 % of the capacity of 2 prefill replicas"},
+		"enough":                  {ready: 4},
+		"a failure would be felt": {ready: 3, reserves: capacity.Reserves{Failure: 1}, alert: SaturationAhead, says: "should 1 prefill replica fail"},
+		"a limit":                 {ready: 2, reserves: capacity.Reserves{Failure: 1}, most: 2, alert: AtCapacityLimit, says: "It takes 4 prefill replicas, the reserve included, and no more than 2 are allowed (disaggregated.prefill_replicas.max)"},
+	} {
+		d, _ := prompted(t, State{PrefillKnown: true, Prefill: tt.ready}, cfg, tt.reserves)
+		if tt.most > 0 {
+			d.ByRole.Prefill, d.ByRole.PrefillLimit, d.Constraints = tt.most, tt.most, []string{"prefill: scale_in_step 1: 3 wanted", "disaggregated.prefill_replicas.max 2: 4 wanted"}[1:]
+		}
+		d.WarnFrom = .3
+		conditions := Conditions(&d, nil, cfg)
+		i := slices.IndexFunc(conditions, func(c Condition) bool { return c.Name == tt.alert })
+		if tt.alert == "" {
+			if len(conditions) > 0 {
+				t.Errorf("%s: %+v", name, conditions)
+			}
+			continue
+		}
+		if i < 0 {
+			t.Errorf("%s: no %s among %d", name, tt.alert, len(conditions))
+			continue
+		}
+		c := conditions[i]
+		if c.Resource != features.DimPrefill || c.Severity != Warning || c.Fading || c.Class != "agent" || !strings.Contains(c.Annotations["summary"], tt.says) {
+			t.Errorf("%s: %s of %s, class %s, fading %t: %q\nlacks %q", name, c.Severity, c.Resource, c.Class, c.Fading, c.Annotations["summary"], tt.says)
+		}
 	}
 }
 

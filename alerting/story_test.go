@@ -97,6 +97,33 @@ var nights = []struct {
 	{name: "a limit keeps out more than the reserve, and all may yet hold", alert: AtCapacityLimit, load: .82, kept: &forecaster.Chance{Probability: .98}, decision: func(d *Decision) {
 		d.Probability, d.ETA, d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = .4, forecaster.ETA{P10: 7 * time.Minute, P50: 24 * time.Minute, P90: forecaster.Never}, 2, 2, 4, 2, []string{"replicas.max 2: 4 wanted"}
 	}},
+	{name: "prompts outgrow the prefill replicas, of which more are on their way", alert: SaturationAhead, load: .5, decision: func(d *Decision) {
+		prefilling(d, .58, 21*time.Minute, 4, 5)
+		d.Prompts[0].Demand = 3700
+		d.ByRole.PrefillPending, d.ByRole.PrefillAskedAt = 1, noon.Add(-3*time.Minute)
+	}},
+	{name: "prompts have outgrown them, as the latencies tell", alert: TooLateToWarm, load: .5, decision: func(d *Decision) {
+		prefilling(d, .97, 0, 4, 6)
+		d.Diagnosis = BottleneckPrefill
+		d.Symptoms = &Symptoms{TTFT: 3.42, TTFTBefore: .61, ITL: .0312, ITLBefore: .0304, Waiting: .4, KVUse: .52}
+	}},
+	{name: "prompts would outgrow them, should one fail", alert: SaturationAhead, load: .5, decision: func(d *Decision) {
+		prefilling(d, .9, 0, 4, 6)
+		d.Prompts[0].Demand = 3600
+		d.ByRole.PrefillReserves.Failure, d.Prompts[0].All = 1, &forecaster.Chance{Probability: .08, ETA: never, Ahead: .09}
+	}},
+	{name: "no more prefill replicas are allowed", alert: AtCapacityLimit, load: .5, decision: func(d *Decision) {
+		prefilling(d, .97, 0, 4, 6)
+		d.ByRole.Prefill, d.ByRole.PrefillLimit, d.Constraints = 4, 4, []string{"scale_in_step 1: 12 wanted", "prefill: budget_hour_usd 4: 6 wanted"}
+	}},
+	{name: "decode replicas run short, and prefill does not", alert: TooLateToWarm, decision: func(d *Decision) {
+		p, eta := d.Probability, d.ETA
+		prefilling(d, .02, 0, 4, 4)
+		d.Probability, d.ETA, d.Desired, d.Prompts[0].ETA, d.Prompts[0].Demand = p, eta, 19, never, 2000
+		d.ETA.P10, d.ETA.P50 = 0, 5*time.Minute
+		d.Diagnosis = BottleneckKV
+		d.Symptoms = &Symptoms{TTFT: 12.4, TTFTBefore: .61, ITL: .0512, ITLBefore: .0304, Waiting: 3.4, KVUse: .97}
+	}},
 	{name: "the gateway is silent", alert: TelemetryStale, decision: func(d *Decision) {
 		d.Stale, d.Reason = true, "no telemetry since 11:48 UTC (12 min): holding 14 replicas."
 	}},
@@ -116,6 +143,15 @@ var nights = []struct {
 		d.Drivers[0].Cause, d.Drivers[0].Factor = forecaster.CauseRetries, .34
 		d.Drivers[0].TenantMargin = .2
 	}},
+}
+
+// prefilling makes d of a disaggregated pool whose decode replicas are enough, and of whose prefill replicas so many are ready and
+// asked for: they run out with this probability, at the median so far ahead.
+func prefilling(d *Decision, probability float64, ahead time.Duration, ready, desired int) {
+	d.Desired, d.Needed, d.Probability, d.ETA = d.Ready, d.Ready, .02, never
+	d.ByRole = &Roles{Prefill: desired, Decode: d.Desired, PrefillReady: ready, PrefillNeeded: desired, PrefillLimit: 8, PrefillAskedAt: noon, PrefillProbability: probability, PrefillDrivers: d.Drivers}
+	d.Prompts = []ResourceEvidence{{Dimension: "prefill", PerReplica: 1000, Demand: 4400, NeedQuantile: 5100, NeedReplicas: desired, Probability: probability, Ahead: probability,
+		ETA: forecaster.ETA{P10: ahead / 2, P50: ahead, P90: ahead * 2}}}
 }
 
 // agents is the forecast of a class whose requests are 1.3 times as many as an hour ago, with prompts 2.1 times as long, of

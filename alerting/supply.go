@@ -22,14 +22,19 @@ func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st St
 	if !st.SupplyKnown {
 		return forecaster.Supply{Ready: p.Replicas.Initial}, false
 	}
+	return arrived(now, p, forecaster.Supply{Ready: st.Ready, Pending: st.Pending}), false
+}
+
+// arrived is a believed supply at now: what was asked for longer ago than the warm-up's 90th percentile is ready.
+func arrived(now time.Time, p *capacity.Pool, s forecaster.Supply) forecaster.Supply {
 	warm := now.Add(-p.Warmup.Quantile(0.9))
-	ready, _ := slices.BinarySearchFunc(st.Pending, warm, func(asked, t time.Time) int {
+	ready, _ := slices.BinarySearchFunc(s.Pending, warm, func(asked, t time.Time) int {
 		if asked.After(t) {
 			return 1
 		}
 		return -1
 	})
-	return forecaster.Supply{Ready: st.Ready + ready, Pending: slices.Clone(st.Pending[ready:])}, false
+	return forecaster.Supply{Ready: s.Ready + ready, Pending: slices.Clone(s.Pending[ready:])}
 }
 
 // reported is when each pending replica was first seen, to the second, which is what a snapshot keeps of a time. A
@@ -51,12 +56,21 @@ func (st *State) believe(now time.Time, supply forecaster.Supply, observed bool,
 	if observed || mode != Active {
 		return
 	}
-	for st.Ready+len(st.Pending) < desired {
-		st.Pending = append(st.Pending, now)
+	supply = asking(supply, now, desired)
+	st.Ready, st.Pending = supply.Ready, supply.Pending
+}
+
+// asking is a believed supply after desired replicas were asked for at now: more are on their way, and of fewer those on their
+// way go first.
+func asking(s forecaster.Supply, now time.Time, desired int) forecaster.Supply {
+	s.Pending = slices.Clone(s.Pending)
+	for s.Ready+len(s.Pending) < desired {
+		s.Pending = append(s.Pending, now)
 	}
-	if surplus := st.Ready + len(st.Pending) - desired; surplus > 0 {
-		cancelled := min(surplus, len(st.Pending))
-		st.Pending = st.Pending[:len(st.Pending)-cancelled]
-		st.Ready -= surplus - cancelled
+	if surplus := s.Ready + len(s.Pending) - desired; surplus > 0 {
+		cancelled := min(surplus, len(s.Pending))
+		s.Pending = s.Pending[:len(s.Pending)-cancelled]
+		s.Ready -= surplus - cancelled
 	}
+	return s
 }

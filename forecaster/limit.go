@@ -13,10 +13,9 @@ type Limit struct {
 }
 
 // ProjectLimits sets the sample paths of a pool's demand against its limits, as Project does against what replicas carry;
-// PerReplica of the results is the limit. outlook is of limits that are named as the dimension that they are of, nil takes
-// paths at their word. A limit that is 0, or of a dimension that has no forecast, is left out.
-// O(limits × paths × minutes).
-func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration, outlook *Outlook) []ResourceProjection {
+// PerReplica of the results is the limit. It takes paths at their word. A limit that is 0, or of a dimension that has no
+// forecast, is left out. O(limits × paths × minutes).
+func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration) []ResourceProjection {
 	var out []ResourceProjection
 	var one [][Horizon]float32
 	for _, l := range limits {
@@ -32,7 +31,7 @@ func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration, outlo
 				}
 			}
 		}
-		r := projectResource(l.Name, l.PerS, pf, demand, one, windowMinutes(window), outlook)
+		r := projectResource(l.Name, l.PerS, pf, demand, one, windowMinutes(window), nil)
 		r.Demand, r.Utilisation = now, now/l.PerS
 		out = append(out, r)
 	}

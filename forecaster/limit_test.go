@@ -14,7 +14,7 @@ func TestProjectLimits(t *testing.T) {
 		{Name: "tokens_per_min", Dimensions: []string{"prefill", "decode"}, PerS: 1000},
 		{Name: "requests_per_min", Dimensions: []string{"requests"}, PerS: 10}, // no forecast
 		{Name: "none", Dimensions: []string{"decode"}},
-	}, 30*time.Minute, nil)
+	}, 30*time.Minute)
 	if len(got) != 1 || got[0].Dimension != "tokens_per_min" || got[0].PerReplica != 1000 {
 		t.Fatalf("%+v", got)
 	}
@@ -22,7 +22,7 @@ func TestProjectLimits(t *testing.T) {
 	if r := got[0]; r.ETA != (ETA{17 * time.Minute, 18 * time.Minute, 19 * time.Minute}) || r.Demand != 800 || r.Utilisation != .8 || r.Probability[29] != 1 {
 		t.Errorf("%+v", r)
 	}
-	if got := ProjectLimits(&PoolForecast{}, []Limit{{Name: "x", Dimensions: []string{"kv"}, PerS: 1}}, time.Hour, nil); got != nil {
+	if got := ProjectLimits(&PoolForecast{}, []Limit{{Name: "x", Dimensions: []string{"kv"}, PerS: 1}}, time.Hour); got != nil {
 		t.Errorf("%+v of no forecast", got)
 	}
 }

@@ -93,32 +93,45 @@ func (s OutlookState) Clone() OutlookState {
 	return s
 }
 
-// Issue takes down what the paths say of the minutes from their origin on, and what p made of that with the supply that it
-// assumed; limits are projections of what is carried whatever the supply is, by dimension. A stale forecast says nothing, and
-// nil takes nothing down.
+// Issue takes down what the paths say of the minutes from their origin on, and what p, and p.Prompts of its own
+// replicas, made of that with the supply that it assumed. A stale forecast says nothing, and nil takes nothing down.
 // O(dimensions · paths · Horizon).
-func (o *Outlook) Issue(pf *PoolForecast, p *Projection, lag Lag, reserve int, limits ...ResourceProjection) {
+func (o *Outlook) Issue(pf *PoolForecast, p *Projection, lag Lag, reserve int) {
 	if o == nil || pf.Stale {
 		return
 	}
 	minute := pf.Origin.Unix() / 60
 	level := (float64(minute*5%outlookLevels) + .5) / outlookLevels // 5 is odd: every level in turn, none beside its neighbour
 	ready := usable(pf.Origin, lag, p.Supply, reserve, level)[0]
+	prompts, ofPrompts := p.Prompts, [Horizon]float32{}
+	if prompts != nil {
+		ofPrompts = usable(pf.Origin, lag, prompts.Supply, prompts.Reserve, level)[0]
+	}
 	for d, name := range pf.Paths.Dimensions {
 		w := openWindow{From: minute}
 		if o.shared == nil {
 			w.take(pf.Paths.At[d])
 		}
-		if i := slices.IndexFunc(limits, func(r ResourceProjection) bool { return r.Dimension == name }); i >= 0 {
-			w.Stated, w.Holds = limits[i].atHorizons(), []holding{{Demand: float32(limits[i].PerReplica)}}
-		}
-		if i := slices.IndexFunc(p.Resources, func(r ResourceProjection) bool { return r.Dimension == name }); i >= 0 {
-			w.Stated, w.Holds = p.Resources[i].atHorizons(), holdings(&ready, p.Resources[i].PerReplica)
+		if r := p.of(name); r != nil {
+			w.Stated, w.Holds = r.atHorizons(), holdings(&ready, r.PerReplica)
+		} else if r := prompts.of(name); r != nil {
+			w.Stated, w.Holds = r.atHorizons(), holdings(&ofPrompts, r.PerReplica)
 		}
 		k := o.state.dimension(name)
 		k.Open = append(k.Open, w)
 		k.Open = k.Open[max(0, len(k.Open)-Horizon):]
 	}
+}
+
+// of is a resource of p; nil when p is nil or has none of that dimension.
+func (p *Projection) of(dimension string) *ResourceProjection {
+	if p == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(p.Resources, func(r ResourceProjection) bool { return r.Dimension == dimension }); i >= 0 {
+		return &p.Resources[i]
+	}
+	return nil
 }
 
 // atHorizons is the probability by the ranks alone, at outlookHorizons.

@@ -77,10 +77,10 @@ func TestOutlookByHorizon(t *testing.T) {
 }
 
 // TestOutlookLearnsOfSupply: what is stated of one half is corrected by what came of the supply that was assumed, replicas on
-// their way included as often as their lag lets expect, and of fixed limits; a pool beside it shares the ranks alone.
+// their way included as often as their lag lets expect, and likewise of prefill replicas; a pool beside it shares the ranks alone.
 func TestOutlookLearnsOfSupply(t *testing.T) {
 	const demand = 50
-	run := func(o *Outlook, supply Supply, lag Lag, limits ...Limit) float64 {
+	run := func(o *Outlook, supply Supply, lag Lag, reserve int, prompts bool) float64 {
 		var p Projection
 		at := func(_ string, _ int64) float64 { return demand }
 		for m := range 8000 {
@@ -89,34 +89,33 @@ func TestOutlookLearnsOfSupply(t *testing.T) {
 			for i := range supply.Pending {
 				supply.Pending[i] = minuteAt(m)
 			}
-			p = Project(&pf, fixedCapacity{"kv": 30}, lag, supply, 0, time.Minute, o)
-			if limits != nil {
-				p.Resources = nil
-				limited := ProjectLimits(&pf, limits, time.Minute, o)
-				o.Issue(&pf, &p, lag, 0, limited...)
-				p.Resources = limited
+			p = Project(&pf, fixedCapacity{"kv": 30}, lag, supply, reserve, time.Minute, o)
+			if prompts {
+				o.Issue(&pf, &Projection{Prompts: &p}, lag, 0)
 				continue
 			}
-			o.Issue(&pf, &p, lag, 0)
+			o.Issue(&pf, &p, lag, reserve)
 		}
 		return p.Resources[0].Probability[59]
 	}
 	var o Outlook
-	if p := run(&o, Supply{Ready: 1}, halfLag{}); p < .9 {
+	if p := run(&o, Supply{Ready: 1}, halfLag{}, 0, false); p < .9 {
 		t.Errorf("one replica is always short, and %.2f is stated", p)
 	}
 	if ranks := o.state.find("kv").Ranks[0]; ranks[9]+ranks[10] < .9 {
 		t.Errorf("ranks are %v, where demand is the paths' median", ranks)
 	}
 	beside := o.Beside()
-	if p := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, halfLag{}); math.Abs(p-.5) > .15 {
+	if p := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, halfLag{}, 0, false); math.Abs(p-.5) > .15 {
 		t.Errorf("two replicas are enough, half of the time there are two, and %.2f is stated", p)
 	}
 	if d := beside.state.find("kv"); d.Ranks != [numOutlook][rankBins]float64{} {
 		t.Errorf("the pool beside has ranks %v of its own", d.Ranks)
 	}
-	if p := run(new(Outlook), Supply{}, halfLag{}, Limit{Name: "kv", Dimensions: []string{"kv"}, PerS: 55}); p > .1 {
-		t.Errorf("a limit is never reached, and %.2f is stated", p)
+	for ready, want := range map[int]float64{2: 1, 3: 0} { // one of which is kept for failures
+		if p := run(new(Outlook), Supply{Ready: ready}, halfLag{}, 1, true); math.Abs(p-want) > .1 {
+			t.Errorf("of %d prefill replicas %.2f is stated, want about %g", ready, p, want)
+		}
 	}
 }
 

@@ -77,4 +77,6 @@ type Projection struct {
 	Confidence  Confidence
 	Stale       bool
 	Warnings    []string
+	// Prompts is the same of the replicas that only compute prompts, in a disaggregated pool; nil in another.
+	Prompts *Projection
 }

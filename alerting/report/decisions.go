@@ -48,7 +48,7 @@ func newTick(d *alerting.Decision) tick {
 	t := tick{
 		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, probability: d.Probability, lead: d.Lead, action: d.Action,
 		mode: d.Mode, generation: d.Generation, publish: d.Publish, stale: d.Stale, clamped: len(d.Constraints) > 0,
-		ahead: d.Ahead(), warnFrom: d.WarnFrom,
+		ahead: d.OwnAhead(), warnFrom: d.WarnFrom,
 		reserve: d.Reserves.Total(), limit: d.Limit, lag: d.Lead - features.Minute, assumed: d.SupplyAssumed,
 	}
 	if d.Basis != nil {
