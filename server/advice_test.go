@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 func TestAdvise(t *testing.T) {
@@ -79,14 +81,52 @@ func disaggregate(_ *Status, v *PoolView) { v.Decision.ByRole = &alerting.Roles{
 // TestRolesAreExported wants the replicas of each role of a disaggregated pool, and of a pool in one only all of them.
 func TestRolesAreExported(t *testing.T) {
 	out := fullOutput()
-	out.Decisions[0].ByRole = &alerting.Roles{Prefill: 3, Decode: 8}
+	prefilling(out)
 	text := string(render(out, families))
 	for line, want := range map[string]bool{
 		`forewarm_desired_replicas{pool="chat",role="all"} 8`: true, `forewarm_desired_replicas{pool="chat",role="decode"} 8`: true,
 		`forewarm_desired_replicas{pool="chat",role="prefill"} 3`: true, `forewarm_desired_replicas{pool="batch",role="prefill"}`: false,
+		`forewarm_needed_replicas{pool="chat",role="prefill"} 5`: true, `forewarm_needed_replicas{pool="batch",role="prefill"}`: false,
+		`forewarm_limit_replicas{pool="chat",role="prefill"} 4`: true, `forewarm_warning_probability{pool="chat",resource="transfer"} 0.7`: true,
+		`forewarm_warning_exhaustion_probability{pool="chat",resource="transfer"} 0.2`:         true,
+		`forewarm_exhaustion_eta_seconds{pool="chat",resource="transfer",quantile="0.5"} 1800`: true,
+		`forewarm_saturation_eta_seconds{pool="chat",resource="transfer",quantile="0.5"} 300`:  true,
+		`forewarm_binding_resource{pool="chat",resource="transfer"}`:                           false, // it is the decode replicas' that is paged for
 	} {
 		if strings.Contains(text, line) != want {
 			t.Errorf("%s is there: %t", line, !want)
+		}
+	}
+}
+
+// prefilling has the fixture's first pool have two prefill replicas, one of them kept for failures, and one on its way.
+func prefilling(out *forewarm.Output) {
+	d, soon, later := &out.Decisions[0], forecaster.ETA{P50: 5 * time.Minute}, forecaster.ETA{P50: 30 * time.Minute}
+	d.ByRole = &alerting.Roles{Prefill: 3, Decode: 8, PrefillReady: 2, PrefillPending: 1, PrefillNeeded: 5, PrefillLimit: 4, PrefillReserves: capacity.Reserves{Failure: 1}}
+	d.Prompts = []alerting.ResourceEvidence{{Dimension: capacity.Transfer, Ahead: .7, ETA: soon, All: &forecaster.Chance{Ahead: .2, ETA: later}}}
+	d.Symptoms = &alerting.Symptoms{TTFT: 3.2, TTFTBefore: .5, ITL: .03, ITLBefore: .03, Waiting: 2, KVUse: .9}
+	p := out.Projections[0]
+	p.Supply, p.Reserve, p.Prompts = forecaster.Supply{Ready: 2}, 1, nil
+	p.Resources = []forecaster.ResourceProjection{{Dimension: capacity.Transfer, PerReplica: 7000, Demand: 6000, Utilisation: .857, ETA: soon, All: forecaster.Chance{Probability: .1, ETA: later}}}
+	out.Projections[0].Prompts = &p
+}
+
+// TestPrefillOnThePage wants the prefill replicas there are taken to be, and what they carry, which is not what the others do.
+func TestPrefillOnThePage(t *testing.T) {
+	b, out := NewBoard(), fullOutput()
+	prefilling(out)
+	b.Observe(out)
+	out.Projections[0].Prompts.Resources[0].PerReplica = 1 // the board has a copy
+	s := newTestServer(fixedReader{pools: b.Pools()})
+	for path, wants := range map[string][]string{
+		"/":                  {`<span>prefill: 2 ready, 1 pending <span class="quiet">(assumed)</span> → <strong>3 desired</strong></span>`, "<td>6k</td><td>7k</td><td>86 %</td>", "first token after 3.2 s, 0.5 s before; 30 ms a token"},
+		"/api/v1/pools/chat": {`"prefill_needed": 5`, `"resource": "transfer"`, `"prefill_reserves": {`, "first token after 3.2 s"},
+	} {
+		body := get(t, s, path).Body.String()
+		for _, want := range wants {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s lacks %s:\n%s", path, want, body)
+			}
 		}
 	}
 }

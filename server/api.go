@@ -163,10 +163,11 @@ type decisionJSON struct {
 	Reason      string                `json:"reason"`
 	Model       string                `json:"model"`
 
-	ActionsPerDay int                       `json:"actions_per_day"`            // how often more or fewer were asked for in the last day
-	Diagnosis     alerting.Bottleneck       `json:"diagnosis,omitempty"`        // what latencies say binds now
-	Admission     []alerting.AdmissionLimit `json:"admission_limits,omitempty"` // when saturation cannot be averted
-	Queue         *alerting.QueuePlan       `json:"queue,omitempty"`            // what may wait before the pool until more replicas are ready
+	ActionsPerDay int                       `json:"actions_per_day"`              // how often more or fewer were asked for in the last day
+	Diagnosis     alerting.Bottleneck       `json:"diagnosis,omitempty"`          // what latencies say binds now
+	Diagnosed     string                    `json:"diagnosis_evidence,omitempty"` // the same in a sentence, with the latencies
+	Admission     []alerting.AdmissionLimit `json:"admission_limits,omitempty"`   // when saturation cannot be averted
+	Queue         *alerting.QueuePlan       `json:"queue,omitempty"`              // what may wait before the pool until more replicas are ready
 }
 
 type driverJSON struct {
@@ -261,8 +262,10 @@ func poolToJSON(p *PoolView) poolJSON {
 	}
 	if p.Projection != nil {
 		out.Lead = seconds(p.Projection.Lead)
-		for i := range p.Projection.Resources {
-			out.Resources = append(out.Resources, resourceToJSON(&p.Projection.Resources[i]))
+	}
+	for _, of := range p.roles() {
+		for i := range of.Resources {
+			out.Resources = append(out.Resources, resourceToJSON(&of.Resources[i]))
 		}
 	}
 	return out
@@ -275,7 +278,7 @@ func decisionToJSON(d *alerting.Decision) *decisionJSON {
 		Probability: number(d.Probability), ETA: eta(d.ETA), WarnFrom: number(d.WarnFrom), FalseAlarms: number(d.FalsePerWeek), Quantile: number(d.Quantile), Confidence: d.Confidence,
 		Drivers: []driverJSON{}, Constraints: append([]string{}, d.Constraints...),
 		Warnings: append([]string{}, d.Warnings...), Reason: d.Reason, Model: d.Model,
-		ActionsPerDay: d.ActionsPerDay, Diagnosis: d.Diagnosis, Admission: d.Admission, Queue: d.Queue,
+		ActionsPerDay: d.ActionsPerDay, Diagnosis: d.Diagnosis, Diagnosed: d.Diagnosed(), Admission: d.Admission, Queue: d.Queue,
 	}
 	for _, x := range d.Drivers {
 		out.Drivers = append(out.Drivers, driverJSON{

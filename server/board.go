@@ -116,6 +116,7 @@ func cloneDecision(d *alerting.Decision) *alerting.Decision {
 	c := *d
 	if d.ByRole != nil {
 		c.ByRole = new(*d.ByRole)
+		c.ByRole.PrefillDrivers = slices.Clone(d.ByRole.PrefillDrivers)
 	}
 	c.Resources, c.Drivers = slices.Clone(d.Resources), slices.Clone(d.Drivers)
 	c.Constraints, c.Warnings = slices.Clone(d.Constraints), slices.Clone(d.Warnings)
@@ -126,6 +127,9 @@ func cloneProjection(p *forecaster.Projection) *forecaster.Projection {
 	c := *p
 	c.Supply.Pending, c.Resources = slices.Clone(p.Supply.Pending), slices.Clone(p.Resources)
 	c.Drivers, c.Warnings = slices.Clone(p.Drivers), slices.Clone(p.Warnings)
+	if p.Prompts != nil {
+		c.Prompts = cloneProjection(p.Prompts)
+	}
 	return &c
 }
 

@@ -92,15 +92,15 @@ func newChart(p *PoolView, f *forecaster.Forecast) *chart {
 // capacityAhead is what the pool can serve in each minute ahead: what is ready, and pending replicas once they had their
 // lead time, but for those that are kept for failures. It is nil when the dimension has no known capacity.
 func capacityAhead(p *PoolView, f *forecaster.Forecast) []float64 {
-	r := p.resource(f.Dimension)
+	r, of := p.resource(f.Dimension)
 	if r == nil || !(r.PerReplica > 0) {
 		return nil
 	}
 	out := make([]float64, forecaster.Horizon)
 	for h := range out {
-		n := p.Projection.Supply.Ready - p.Projection.Reserve
-		for _, asked := range p.Projection.Supply.Pending {
-			if !asked.Add(p.Projection.Lead).After(f.Origin.Add(time.Duration(h) * time.Minute)) {
+		n := of.Supply.Ready - of.Reserve
+		for _, asked := range of.Supply.Pending {
+			if !asked.Add(of.Lead).After(f.Origin.Add(time.Duration(h) * time.Minute)) {
 				n++
 			}
 		}

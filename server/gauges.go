@@ -129,15 +129,11 @@ var families = []family{
 			add(out.Projections[i].Lead.Seconds(), "pool", out.Projections[i].Pool)
 		}
 	}},
-	{"forewarm_limit_replicas", "gauge", "Most replicas that the pool's bounds allow.", func(out *forewarm.Output, add add) {
-		for i := range out.Decisions {
-			add(float64(out.Decisions[i].Limit), "pool", out.Decisions[i].Pool)
-		}
+	{"forewarm_limit_replicas", "gauge", "Most replicas that the pool's bounds allow; of a disaggregated pool's prefill replicas too.", func(out *forewarm.Output, add add) {
+		eachSide(out, func(d *alerting.Decision, role string) { add(float64(d.Limit), "pool", d.Pool, "role", role) })
 	}},
-	{"forewarm_needed_replicas", "gauge", "Replicas that the evidence asks for, before the pool's bounds.", func(out *forewarm.Output, add add) {
-		for i := range out.Decisions {
-			add(float64(out.Decisions[i].Needed), "pool", out.Decisions[i].Pool)
-		}
+	{"forewarm_needed_replicas", "gauge", "Replicas that would be asked for without bounds and steps: what demand takes at its quantile, reserves and the floor included, and while fewer may not go yet those that stay; of a disaggregated pool's prefill replicas too.", func(out *forewarm.Output, add add) {
+		eachSide(out, func(d *alerting.Decision, role string) { add(float64(d.Needed), "pool", d.Pool, "role", role) })
 	}},
 	{"forewarm_pool_stale", "gauge", "1 when telemetry of the pool is too old to forecast from.", func(out *forewarm.Output, add add) {
 		for i := range out.Forecasts {
@@ -265,8 +261,22 @@ var families = []family{
 // eachEvidence visits the resources of the decisions.
 func eachEvidence(out *forewarm.Output, visit func(d *alerting.Decision, r *alerting.ResourceEvidence)) {
 	for i := range out.Decisions {
-		for j := range out.Decisions[i].Resources {
-			visit(&out.Decisions[i], &out.Decisions[i].Resources[j])
+		d := &out.Decisions[i]
+		for j := range d.Resources {
+			visit(d, &d.Resources[j])
+		}
+		for j := range d.Prompts {
+			visit(d, &d.Prompts[j])
+		}
+	}
+}
+
+// eachSide visits what was decided of a pool's own replicas, and of a disaggregated pool's prefill replicas.
+func eachSide(out *forewarm.Output, visit func(d *alerting.Decision, role string)) {
+	for i := range out.Decisions {
+		visit(&out.Decisions[i], RoleAll)
+		if prefill := out.Decisions[i].Prefilling(); prefill != nil {
+			visit(prefill, RolePrefill)
 		}
 	}
 }
@@ -292,8 +302,15 @@ func eachChange(d *alerting.Decision, visit func(x *forecaster.Driver)) {
 
 func eachResource(out *forewarm.Output, visit func(pool string, r *forecaster.ResourceProjection)) {
 	for i := range out.Projections {
-		for j := range out.Projections[i].Resources {
-			visit(out.Projections[i].Pool, &out.Projections[i].Resources[j])
+		p := &out.Projections[i]
+		for j := range p.Resources {
+			visit(p.Pool, &p.Resources[j])
+		}
+		if p.Prompts == nil {
+			continue
+		}
+		for j := range p.Prompts.Resources {
+			visit(p.Pool, &p.Prompts.Resources[j])
 		}
 	}
 }

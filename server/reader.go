@@ -81,17 +81,27 @@ func (p *PoolView) total(dimension string) *forecaster.Forecast {
 	return nil
 }
 
-// resource finds the projection of one dimension, or nil.
-func (p *PoolView) resource(dimension string) *forecaster.ResourceProjection {
+// resource finds the projection of one dimension, and of the replicas that carry it; nil without.
+func (p *PoolView) resource(dimension string) (*forecaster.ResourceProjection, *forecaster.Projection) {
+	for _, of := range p.roles() {
+		for i := range of.Resources {
+			if r := &of.Resources[i]; r.Dimension == dimension {
+				return r, of
+			}
+		}
+	}
+	return nil, nil
+}
+
+// roles are the projections of the pool's own replicas, and of a disaggregated pool's prefill replicas.
+func (p *PoolView) roles() (all []*forecaster.Projection) {
 	if p.Projection == nil {
 		return nil
 	}
-	for i := range p.Projection.Resources {
-		if r := &p.Projection.Resources[i]; r.Dimension == dimension {
-			return r
-		}
+	if all = append(all, p.Projection); p.Projection.Prompts != nil {
+		all = append(all, p.Projection.Prompts)
 	}
-	return nil
+	return all
 }
 
 // actual finds the observations of one dimension, or nil.

@@ -38,6 +38,7 @@ type card struct {
 	Asks                           string // the action, in words
 	Decided                        bool
 	Ready, Pending, Desired, Floor int
+	Prefill                        *prefill // of a disaggregated pool
 	Confidence                     forecaster.Confidence
 	Stale                          bool
 	Chart                          *chart
@@ -45,6 +46,9 @@ type card struct {
 	Alerts                         []alertLine
 	Notes                          []string // constraints and warnings
 }
+
+// prefill is the replicas that only compute prompts.
+type prefill struct{ Ready, Pending, Desired int }
 
 // row is one resource of a pool.
 type row struct {
@@ -98,13 +102,16 @@ func newCard(p *PoolView) card {
 		c.Asks = strings.ReplaceAll(string(d.Action), "_", " ")
 		c.Ready, c.Pending, c.Desired, c.Floor = d.Ready, d.Pending, d.Desired, d.Floor
 		c.Notes = append(append(c.Notes, d.Constraints...), d.Warnings...)
-		if d.Diagnosis != alerting.BottleneckNone {
-			c.Notes = append(c.Notes, "latencies say that it is short of "+d.Diagnosis.Words())
+		if said := d.Diagnosed(); said != "" {
+			c.Notes = append(c.Notes, said)
+		}
+		if v := d.Prefilling(); v != nil {
+			c.Prefill = &prefill{v.Ready, v.Pending, v.Desired}
 		}
 	}
-	if p.Projection != nil {
-		for i := range p.Projection.Resources {
-			c.Rows = append(c.Rows, newRow(p, &p.Projection.Resources[i], binding))
+	for _, of := range p.roles() {
+		for i := range of.Resources {
+			c.Rows = append(c.Rows, newRow(of, &of.Resources[i], binding))
 		}
 	}
 	if binding == "" {
@@ -119,10 +126,10 @@ func newCard(p *PoolView) card {
 	return c
 }
 
-func newRow(p *PoolView, r *forecaster.ResourceProjection, binding string) row {
+func newRow(of *forecaster.Projection, r *forecaster.ResourceProjection, binding string) row {
 	out := row{
 		Resource: r.Dimension, Unit: unit(r.Dimension), Demand: si(r.Demand), Binding: r.Dimension == binding,
-		Capacity: si(r.PerReplica * float64(max(p.Projection.Supply.Ready-p.Projection.Reserve, 0))), Utilisation: percent(r.Utilisation), ETA: etaText(r.ETA),
+		Capacity: si(r.PerReplica * float64(max(of.Supply.Ready-of.Reserve, 0))), Utilisation: percent(r.Utilisation), ETA: etaText(r.ETA),
 	}
 	for _, h := range probabilityHorizons {
 		out.Probability = append(out.Probability, percent(r.Probability[h-1]))
