@@ -10,12 +10,13 @@ import (
 
 // contender is one setting of one policy with the pool that it scales.
 type contender struct {
-	spec    *PolicySpec
-	set     Setting
-	pool    simulated
-	policy  Policy              // nil for Forewarm
-	other   *variant            // Forewarm at a setting that is not the pipeline's; nil for the pipeline itself and for rivals
-	outlook *forecaster.Outlook // of other
+	spec     *PolicySpec
+	set      Setting
+	pool     simulated
+	policy   Policy              // nil for Forewarm
+	prompter Policy              // the same policy for the prefill replicas of a disaggregated pool
+	other    *variant            // Forewarm at a setting that is not the pipeline's; nil for the pipeline itself and for rivals
+	outlook  *forecaster.Outlook // of other
 
 	tuning Account // when the scored part begins
 	lead   leadTimes
@@ -29,6 +30,9 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 	if c.policy != nil {
 		desired = c.policy.Desired(o)
 		c.pool.SetDesired(desired)
+	}
+	if p, ok := c.pool.(*rolePools); ok && c.prompter != nil {
+		p.prompts.SetDesired(c.prompter.Desired(p.prompts.Observe()))
 	}
 	c.lead.minute(o)
 	c.track.minute(o)

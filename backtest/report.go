@@ -126,6 +126,9 @@ func (r *runner) scoredUntil() time.Time {
 func (r *runner) sizingText() string {
 	warmup := fmt.Sprintf("warm-up p50 %s, p90 %s", r.pool.Warmup.Quantile(.5).Round(time.Second), r.pool.Warmup.Quantile(.9).Round(time.Second))
 	if r.cfg.Pool != nil {
+		if r.pool.Disaggregated {
+			return "the configured pool with prefill replicas of its own, GPU-hours and actions of both roles and saturated minutes those of either, drawn those that decode, " + warmup
+		}
 		return "the configured pool, " + warmup
 	}
 	return fmt.Sprintf("the busiest minute needs %d replicas, %s", r.cfg.PeakReplicas, warmup)

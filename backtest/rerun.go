@@ -15,8 +15,7 @@ import (
 //
 // Of the traffic it has the pool's settled demand: nobody's reporting delay, no sessions, no classes. Decisions rest on the
 // totals' own forecasts, to which classes add only what is known of sessions and events, so that another division into
-// classes, or other tiers of series, would run the same. The roles of a disaggregated pool are a [FluidPool] each: neither waits
-// for the other, and how fast KV cache is sent between them is left out.
+// classes, or other tiers of series, would run the same.
 type Past struct {
 	Start time.Time // of the first minute, from which models learn
 	From  int       // the first minute that counts; days are counted from it
@@ -83,11 +82,9 @@ type rerun struct {
 // rerunArm is an arm with its pool.
 type rerunArm struct {
 	*variant
-	pool    *FluidPool
-	prompts *FluidPool // the replicas that compute prompts, nil in a pool that is not disaggregated
-	both    int        // minutes in which both roles were saturated
-	prior   capacity.Warmup
-	so      Account // at the end of the last day
+	pool  simulated
+	prior capacity.Warmup
+	so    Account // at the end of the last day
 	Arm
 }
 
@@ -101,50 +98,13 @@ func newRerun(past *Past, arms []Arm, seed uint64) *rerun {
 		a.Decision.Mode = alerting.Active
 		actual := a.Pool
 		actual.Warmup = capacity.NewWarmup(past.Lag.P50, past.Lag.P90)
-		actual.Replicas.Initial = past.Initial
+		actual.Replicas.Initial, actual.PrefillReplicas.Initial = past.Initial, past.Prompts
 		arm := rerunArm{Arm: a, variant: &variant{pool: a.Pool, cfg: a.Decision}, prior: a.Pool.Warmup}
 		start := past.Start.Add(time.Duration(past.From) * features.Minute)
-		if a.Pool.Disaggregated {
-			arm.prompts = NewFluidPool(promptPool(actual, past.Prompts), start, seed+1)
-			actual.Rates.PrefillTokensPerS = 0 // the others compute prompts
-		}
-		arm.pool = NewFluidPool(actual, start, seed)
+		arm.pool = newFluid(actual, start, seed)
 		r.arms = append(r.arms, arm)
 	}
 	return r
-}
-
-// promptPool is the part of a disaggregated pool that computes prompts, as a pool.
-func promptPool(p capacity.Pool, initial int) capacity.Pool {
-	p.Replicas, p.Replicas.Initial = p.PrefillReplicas, initial
-	p.KVTokens, p.BudgetHourUSD = 0, 0
-	p.Rates = capacity.Rates{PrefillTokensPerS: p.Rates.PrefillTokensPerS, Bound: true}
-	return p
-}
-
-// step serves a minute.
-func (a *rerunArm) step(load Load) {
-	before := a.account()
-	a.pool.Step(load)
-	if a.prompts == nil {
-		return
-	}
-	a.prompts.Step(load)
-	if a.account().Saturated-before.Saturated > 1 {
-		a.both++
-	}
-}
-
-// account is how the pool did so far: of roles, what both cost, and minutes in which either was saturated.
-func (a *rerunArm) account() Account {
-	sum := a.pool.Account()
-	if a.prompts == nil {
-		return sum
-	}
-	prompts := a.prompts.Account()
-	sum.Saturated += prompts.Saturated - a.both
-	sum.GPUHours, sum.Short, sum.Actions = sum.GPUHours+prompts.GPUHours, sum.Short+prompts.Short, sum.Actions+prompts.Actions
-	return sum
 }
 
 // minute is served, then learned from, then decided after.
@@ -154,7 +114,7 @@ func (r *rerun) minute(m int) {
 	if m >= r.past.From {
 		load := r.past.load(m)
 		for i := range r.arms {
-			r.arms[i].step(load)
+			r.arms[i].pool.Step(load)
 		}
 		if n := m + 1 - r.past.From; n%minutesPerDay == 0 {
 			r.endDay()
@@ -167,10 +127,7 @@ func (r *rerun) minute(m int) {
 	for _, f := range r.forecaster.Forecast(end) {
 		for i := range r.arms {
 			a := &r.arms[i]
-			d := a.decide(end, uint64(m), &f, nil, a.pool)
-			if a.prompts != nil {
-				a.prompts.SetDesired(d.ByRole.Prefill)
-			}
+			a.decide(end, uint64(m), &f, nil, a.pool)
 		}
 	}
 }
@@ -178,7 +135,7 @@ func (r *rerun) minute(m int) {
 func (r *rerun) endDay() {
 	for i := range r.arms {
 		a := &r.arms[i]
-		now := a.account()
+		now := a.pool.Account()
 		r.days[i] = append(r.days[i], now.Since(a.so))
 		if a.so = now; a.Forgets {
 			a.variant.pool.Warmup = a.prior

@@ -3,6 +3,7 @@ package backtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"time"
@@ -95,6 +96,9 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	}
 	if cfg.Simulate == Requests && cfg.Pool == nil {
 		small(&r.pool, r.service())
+	}
+	if cfg.Simulate == Requests && r.pool.Disaggregated {
+		return nil, fmt.Errorf("pool %s is disaggregated, and simulate requests serves pools of one role: use fluid", r.pool.Name)
 	}
 	r.scores, r.until = newScores(r.share(cfg.ScoreFrom)), r.share(cfg.ScoreTo)
 	if cfg.Plot != "" {
@@ -220,7 +224,7 @@ func (r *runner) emit(out *forewarm.Output) {
 	}
 	for i := range out.Decisions {
 		r.decisions.decision(r.start, &out.Decisions[i])
-		r.own.pool.SetDesired(out.Decisions[i].Desired)
+		obey(r.own.pool, &out.Decisions[i])
 	}
 	r.judge(out.Tick, out.Projections)
 	r.pager.tick(out.Tick, out.Alerts)

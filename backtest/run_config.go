@@ -76,13 +76,14 @@ type Summary struct {
 	Minutes int            `json:"minutes"`
 	Origins int            `json:"origins"` // at which forecasts were made
 	// Refused counts records that the pipeline could not use, by reason; rows that the reader refused are in Traces.
-	Refused     map[ingest.Reason]uint64 `json:"refused"`
-	Scores      []Score                  `json:"scores"`
-	Reliability *Reliability             `json:"reliability"`
-	Simulation  Simulation               `json:"simulation"` // of the pools
-	Policies    []Result                 `json:"policies"`
-	Alarms      *Alarms                  `json:"alarms"` // of a pool that nobody scales
-	Pages       *Pages                   `json:"pages"`  // of the pool that Forewarm scales
+	Refused       map[ingest.Reason]uint64 `json:"refused"`
+	Scores        []Score                  `json:"scores"`
+	Reliability   *Reliability             `json:"reliability"`
+	Simulation    Simulation               `json:"simulation"`              // of the pools
+	Disaggregated bool                     `json:"disaggregated,omitempty"` // prompts have replicas of their own: GPU-hours and actions are of both roles, saturated minutes those of either
+	Policies      []Result                 `json:"policies"`
+	Alarms        *Alarms                  `json:"alarms"` // of a pool that nobody scales
+	Pages         *Pages                   `json:"pages"`  // of the pool that Forewarm scales
 	// Comparisons are made of a sweep, one for each of Targets, and that for each draw.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 }

@@ -14,7 +14,7 @@ import (
 // those again for each further draw of warm-ups.
 func (r *runner) enter() error {
 	r.now = r.demand.Start
-	r.sizing = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
+	r.sizing = NewFluidPool(decodePool(r.pool), r.demand.Start, r.cfg.Seed)
 	r.pager = newPager(r.scores.from)
 	for draw := range max(1, r.cfg.Draws) {
 		if err := r.enterDraw(r.cfg.Seed + uint64(draw)); err != nil {
@@ -36,9 +36,13 @@ func (r *runner) enter() error {
 // enterDraw adds the field of one seed. Studies are of the first alone.
 func (r *runner) enterDraw(seed uint64) error {
 	first := len(r.draws) == 0
-	scene := r.scene(NewFluidPool(r.pool, r.demand.Start, seed))
+	scene := r.scene(NewFluidPool(decodePool(r.pool), r.demand.Start, seed))
+	var prompts Scene
+	if r.pool.Disaggregated {
+		prompts = r.scene(NewFluidPool(promptPool(r.pool), r.demand.Start, seed+1))
+	}
 	if first {
-		r.watch = newWatch(r.pool, r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], r.scores.from)
+		r.watch = newWatch(decodePool(r.pool), r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], r.scores.from)
 	}
 	var field []*contender
 	for i := range r.policies {
@@ -53,7 +57,9 @@ func (r *runner) enterDraw(seed uint64) error {
 			}
 			switch {
 			case spec.New != nil:
-				c.policy = spec.New(scene, set)
+				if c.policy = spec.New(scene, set); r.pool.Disaggregated {
+					c.prompter = spec.New(prompts, set)
+				}
 			case first && set[0] == r.quantile():
 				r.own = c
 			default:
@@ -99,13 +105,13 @@ func (r *runner) simulate(seed uint64) (simulated, error) {
 		copies := r.copies()
 		return newRequestPool(r.pool, r.clusterConfig(copies), copies, seed)
 	}
-	return NewFluidPool(r.pool, r.demand.Start, seed), nil
+	return newFluid(r.pool, r.demand.Start, seed), nil
 }
 
 func (r *runner) summary() Summary {
 	s := Summary{
 		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins,
-		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliabilityTable(), Simulation: r.cfg.Simulate,
+		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliabilityTable(), Simulation: r.cfg.Simulate, Disaggregated: r.pool.Disaggregated,
 		Alarms: r.watch.alarms(), Pages: r.pager.pages(),
 	}
 	r.best = r.oracle()
@@ -198,16 +204,16 @@ func (r *runner) minutes(t time.Time) int {
 // need is how many replicas a load takes.
 func (r *runner) need(load Load) float64 { return r.sizing.Need(load) }
 
-// scene is what policies are made for; p draws the warm-ups.
+// scene is what policies of p are made for; p draws the warm-ups.
 func (r *runner) scene(p *FluidPool) Scene {
-	most, _ := r.pool.Limit()
+	most, _ := p.pool.Limit()
 	future := &Future{
-		Start: r.demand.Start, Min: r.pool.Replicas.Min, Max: most, Initial: r.pool.Replicas.Initial,
+		Start: r.demand.Start, Min: p.pool.Replicas.Min, Max: most, Initial: p.pool.Replicas.Initial,
 		Lag: p.minutesToWarm(),
 	}
 	peak := 1.0
 	for _, load := range r.demand.Minutes[:r.minutes(r.until)] {
-		need := r.need(load)
+		need := p.Need(load)
 		peak = max(peak, need)
 		future.Need = append(future.Need, need)
 	}

@@ -344,6 +344,7 @@ func TestRunRefusesWrongConfigurations(t *testing.T) {
 		"peak-replicas -1":                     {Traces: trace, PeakReplicas: -1},
 		`plot-dimension "gpu" is none`:         {Traces: trace, PlotDimension: "gpu"},
 		"warmup-p50: 0s":                       {Traces: trace, Warmup: capacity.Lag{P90: time.Minute}},
+		"is disaggregated, and simulate":       {Traces: trace, Simulate: Requests, Pool: &capacity.Pool{Disaggregated: true}},
 	} {
 		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -374,6 +375,39 @@ func TestRunReadsSeveralTracesAsOneLog(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"scan", "run"}, stages); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestRunServesRoles: replicas that only compute prompts are simulated beside those that decode, scaled by each policy, and paid
+// for; what is kept in reserve of them is there.
+func TestRunServesRoles(t *testing.T) {
+	trace := writeTrace(t, 4*time.Hour)
+	run := func(edit func(*capacity.Config)) Result {
+		c := capacity.Config{Name: "trace", PrefillTokensPerS: 100, DecodeTokensPerS: 1000, Replicas: capacity.Replicas{Min: 1, Max: 9},
+			Disaggregated: capacity.Disaggregated{PrefillReplicas: capacity.Replicas{Min: 1, Max: 99, Initial: 9}}}
+		edit(&c)
+		pool, err := capacity.New(c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := mustRun(t, RunConfig{Traces: []string{trace}, Pool: &pool, Policies: []string{"forewarm", OraclePolicy}})
+		oracle := s.Policies[slices.IndexFunc(s.Policies, func(r Result) bool { return r.Policy == OraclePolicy })]
+		if most := c.Disaggregated.PrefillReplicas.Max; !s.Disaggregated || most > 1 && (oracle.SaturatedMinutes > 20 || oracle.GPUHours < 12 || oracle.GPUHours > 32) {
+			t.Errorf("the oracle scales both roles: %d minutes saturated for %g GPU-hours", oracle.SaturatedMinutes, oracle.GPUHours)
+		}
+		return s.Policies[0]
+	}
+	plain := run(func(*capacity.Config) {})
+	kept := run(func(c *capacity.Config) { c.Disaggregated.PrefillReserves = &capacity.Reserves{Failure: 3} })
+	few := run(func(c *capacity.Config) {
+		c.Disaggregated.PrefillReplicas.Max, c.Disaggregated.PrefillReplicas.Initial = 1, 1
+	})
+	const hours = 4
+	if more := float64(kept.GPUHours-plain.GPUHours) / hours; more < 1.5 || more > 3.5 || kept.SaturatedMinutes > plain.SaturatedMinutes {
+		t.Errorf("3 prefill replicas in reserve are %g more, and %d minutes are saturated in place of %d", more, kept.SaturatedMinutes, plain.SaturatedMinutes)
+	}
+	if few.SaturatedMinutes < 60 || few.SLOAttainment > .7 {
+		t.Errorf("one prefill replica is enough: %d minutes saturated, %g met", few.SaturatedMinutes, few.SLOAttainment)
 	}
 }
 

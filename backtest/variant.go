@@ -44,6 +44,6 @@ func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecas
 	in := alerting.Input{Projection: v.projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
 	var d alerting.Decision
 	d, v.state = alerting.Decide(t, in, v.state, v.cfg)
-	obeys.SetDesired(d.Desired)
+	obey(obeys, &d)
 	return d
 }

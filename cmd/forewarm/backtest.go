@@ -141,6 +141,9 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 		return nil
 	}
 	fmt.Fprintln(std.out)
+	if s.Disaggregated {
+		fmt.Fprintln(std.out, "prompts have replicas of their own, which each policy scales by itself: GPU-hours and actions are of both roles, saturated minutes those of either;\nalarms and pages are of the replicas that decode")
+	}
 	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "policy\tknob\tsaturated minutes\tSLO attainment\tGPU-hours\tscaling actions\t")
 	for _, p := range s.Policies {
