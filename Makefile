@@ -12,7 +12,7 @@ MODULE := github.com/forewarm/forewarm
 PURE   := $(MODULE) $(addprefix $(MODULE)/,alerting alerting/plan alerting/report features features/sketch forecaster \
             forecaster/capacity forecaster/model forecaster/net ingest ingest/telemetrypb internal/draw prefetch)
 
-.PHONY: build test test-keda-scaler lint bench bench-accuracy bench-policies microbench fuzz cover clean
+.PHONY: build test test-keda-scaler lint bench bench-accuracy bench-policies bench-alarms microbench fuzz cover clean
 
 build: ## a static binary in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o bin/forewarm ./cmd/forewarm
@@ -40,6 +40,9 @@ bench-accuracy: ## writes the section of BENCHMARKS.md on accuracy: TRACES=direc
 
 bench-policies: ## writes the section of BENCHMARKS.md on scaling policies: TRACES=directory of public traces; POOLS=expression for some of them, printed and not written; DRAWS=number of seeds
 	$(GO) test -run '^TestPolicyBenchmark$$' -v -count 1 -timeout 24h ./backtest -args -policies -traces $(TRACES) -pools '$(POOLS)' -draws $(or $(DRAWS),1) -table $(CURDIR)/BENCHMARKS.md
+
+bench-alarms: ## prints how many saturations of pools of fixed size were announced: TRACES=directory of public traces; POOLS=expression for some of them; THIRD=2 or 3 of each trace
+	$(GO) test -run '^TestAlarmBenchmark$$' -v -count 1 -timeout 24h ./backtest -args -alarms -traces $(TRACES) -pools '$(POOLS)' -third $(or $(THIRD),3)
 
 microbench: ## every Go benchmark
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -38,7 +38,8 @@ const (
 	notice     = 60 // minutes before a saturation for which an alarm counts as its own
 )
 
-func newWatch(pool capacity.Pool, cfg alerting.Config, tuning []float64, from time.Time) *watch {
+// newWatch is a pool that was enough in part of the quarter hours of the tuning part.
+func newWatch(pool capacity.Pool, cfg alerting.Config, tuning []float64, part float64, from time.Time) *watch {
 	var most []float64
 	for i := watchMax; i <= len(tuning); i++ {
 		most = append(most, slices.Max(tuning[i-watchMax:i]))
@@ -46,7 +47,7 @@ func newWatch(pool capacity.Pool, cfg alerting.Config, tuning []float64, from ti
 	w := &watch{pool: pool, cfg: cfg, replicas: 1, from: from}
 	if len(most) > 0 {
 		slices.Sort(most)
-		w.replicas = max(1, int(most[int(watchShare*float64(len(most)-1))]))
+		w.replicas = max(1, int(most[int(part*float64(len(most)-1))]))
 	}
 	return w
 }

@@ -59,8 +59,8 @@ type runner struct {
 	scores   *scores
 	// reliability judges the projections of all settings.
 	reliability forecaster.Reliability
-	best        curve // the oracle's
-	watch       *watch
+	best        curve    // the oracle's
+	watches     []*watch // of the pool's size, then of others
 	pager       *pager
 	plot        *plot // nil when none is wanted
 
@@ -108,6 +108,9 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	}
 	return r, r.create()
 }
+
+// shares of quarter hours that the watched pools are enough for.
+func (r *runner) shares() []float64 { return append([]float64{watchShare}, r.cfg.watchShares...) }
 
 // share is the minute at a share of the trace.
 func (r *runner) share(part float64) time.Time {
@@ -191,7 +194,9 @@ func (r *runner) contenders() iter.Seq2[*contender, bool] {
 func (r *runner) serve(t time.Time) {
 	for ; r.now.Before(t); r.now = r.now.Add(features.Minute) {
 		load := r.demand.At(r.now)
-		r.watch.serve(r.now, r.need(load))
+		for _, w := range r.watches {
+			w.serve(r.now, r.need(load))
+		}
 		write := (r.now.Unix()+60)%int64(r.cfg.Decide/time.Second) == 0
 		for c, first := range r.contenders() {
 			if r.now.Equal(r.scores.from) {
@@ -230,7 +235,9 @@ func (r *runner) emit(out *forewarm.Output) {
 	r.pager.tick(out.Tick, out.Alerts)
 	for i := range out.Forecasts {
 		outlook := r.pipeline.Outlook(out.Forecasts[i].Pool)
-		r.watch.project(out.Tick, &out.Forecasts[i], outlook, r.demand)
+		for _, w := range r.watches {
+			w.project(out.Tick, &out.Forecasts[i], outlook, r.demand)
+		}
 		for c, first := range r.contenders() {
 			c.decide(out.Tick, out.Sequence, &out.Forecasts[i], outlook, r.demand)
 			if c.other != nil && first {

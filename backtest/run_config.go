@@ -59,6 +59,9 @@ type RunConfig struct {
 	// Plot is an SVG of the pool's forecasts of PlotDimension ("" is the first that the trace reports).
 	Plot, PlotDimension string
 
+	// watchShares are of quarter hours that further watched pools are enough for.
+	watchShares []float64
+
 	// Progress, when set, is called now and then from Run's goroutine.
 	Progress func(Progress)
 }

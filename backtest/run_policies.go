@@ -42,7 +42,9 @@ func (r *runner) enterDraw(seed uint64) error {
 		prompts = r.scene(NewFluidPool(promptPool(r.pool), r.demand.Start, seed+1))
 	}
 	if first {
-		r.watch = newWatch(decodePool(r.pool), r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], r.scores.from)
+		for _, part := range r.shares() {
+			r.watches = append(r.watches, newWatch(decodePool(r.pool), r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], part, r.scores.from))
+		}
 	}
 	var field []*contender
 	for i := range r.policies {
@@ -112,7 +114,7 @@ func (r *runner) summary() Summary {
 	s := Summary{
 		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins,
 		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliabilityTable(), Simulation: r.cfg.Simulate, Disaggregated: r.pool.Disaggregated,
-		Alarms: r.watch.alarms(), Pages: r.pager.pages(),
+		Alarms: r.watches[0].alarms(), Pages: r.pager.pages(),
 	}
 	r.best = r.oracle()
 	for i := range r.policies {

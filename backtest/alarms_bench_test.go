@@ -1,0 +1,265 @@
+package backtest
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+var (
+	compareAlarms = flag.Bool("alarms", false, "tell what of saturations of pools of four sizes was announced on the traces")
+	alarmThird    = flag.Int("third", 3, "tell it of this `third` of each trace, 2 or 3; the pools are of the size that what comes before needs")
+)
+
+// alarmPools are policyPools that somebody can foresee, clients of a log of two weeks as pools of their own, and a load balancer.
+func alarmPools() []policyPool {
+	pools := slices.DeleteFunc(slices.Clone(policyPools), func(p policyPool) bool { return p.make != nil })
+	for _, class := range []string{"m-mid/c30", "m-mid/c101", "m-large/c61", "m-small/c31"} {
+		pools = append(pools, policyPool{name: "clients " + class, file: "servegen_clients_10min.csv.gz", only: class})
+	}
+	for _, class := range []string{"m-mid/c30", "m-large/c61"} {
+		pools = append(pools, policyPool{name: "sgA " + class, file: "servegen_sgA_14d.csv.gz", only: class})
+	}
+	return append(pools, policyPool{name: "ELB", file: "nab_seasonal.csv.gz", only: "elb_request_count_8c0756"})
+}
+
+// alarmShares are of quarter hours that the other three sizes are enough for.
+var alarmShares = []float64{.8, .95, .98}
+
+// TestAlarmBenchmark tells what of saturations was announced from the learned line on, beside what fixed lines chosen in hindsight
+// would have.
+func TestAlarmBenchmark(t *testing.T) {
+	if *traceDir == "" || !*compareAlarms {
+		t.Skip("give -traces and -alarms, as make bench-alarms does")
+	}
+	chosen, err := regexp.Compile(*comparePools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []alarmRow
+	for _, p := range alarmPools() {
+		if !chosen.MatchString(p.name) {
+			continue
+		}
+		sizes, err := p.alarms(t, *alarmThird)
+		if err != nil {
+			t.Errorf("%s: %v", p.name, err)
+			continue
+		}
+		rows = append(rows, alarmRow{p.name, sizes})
+		t.Logf("%s: %+v", p.name, rows[len(rows)-1].of(learnedLine))
+	}
+	t.Logf("third %d\n%s", *alarmThird, alarmSection(rows))
+}
+
+// alarms are those of a third of the pool's trace, by size.
+func (p *policyPool) alarms(t *testing.T, third int) (all []*Alarms, err error) {
+	r, err := newRunner(t.Context(), RunConfig{
+		Traces: []string{p.path(t, 0)}, Options: Options{Start: p.start, Only: p.only}, Seed: 1, PeakReplicas: policyReplicas,
+		Warmup:    capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute},
+		ScoreFrom: float64(third-1) / 3, ScoreTo: float64(third) / 3, watchShares: alarmShares,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.run(t.Context()); err != nil {
+		return nil, err
+	}
+	for _, w := range r.watches {
+		all = append(all, w.alarms())
+	}
+	return all, nil
+}
+
+// alarmRow is one trace of the table.
+type alarmRow struct {
+	pool  string
+	sizes []*Alarms
+}
+
+// alarmSum is what alarms of several pools came to together.
+type alarmSum struct{ onsets, announced, falses, hourly, weeks float64 }
+
+// add counts a point of a pool.
+func (s *alarmSum) add(a *Alarms, p *AlarmPoint) {
+	n := float64(a.Onsets)
+	s.onsets, s.weeks = s.onsets+n, s.weeks+float64(a.Weeks)
+	if p == nil || math.IsNaN(float64(p.Threshold)) {
+		return
+	}
+	if n > 0 {
+		s.announced += n * float64(p.Recall)
+	}
+	s.falses += float64(p.FalsePerWeek * a.Weeks)
+	s.hourly += float64(p.HourlyFalsePerWeek * a.Weeks)
+}
+
+func (s *alarmSum) merge(o alarmSum) {
+	s.onsets, s.announced, s.falses, s.hourly, s.weeks = s.onsets+o.onsets, s.announced+o.announced, s.falses+o.falses, s.hourly+o.hourly, s.weeks+o.weeks
+}
+
+func (s alarmSum) String() string {
+	announced := "–"
+	if s.onsets > 0 {
+		announced = fmt.Sprintf("%.0f (%.0f %%)", s.announced, 100*s.announced/s.onsets)
+	}
+	return fmt.Sprintf("%s, %.1f, %.1f", announced, share(s.falses, s.weeks), share(s.hourly, s.weeks))
+}
+
+// Ways to choose a line.
+func learnedLine(a *Alarms) *AlarmPoint { return &a.Operating }
+func withinShare(a *Alarms) *AlarmPoint { return &a.AtFalseShare }
+func knownLevel(a *Alarms) *AlarmPoint  { return &a.LevelKnown }
+
+func fixedLine(threshold float64) func(*Alarms) *AlarmPoint {
+	return func(a *Alarms) *AlarmPoint { return &a.Curve[slices.Index(alarmThresholds, threshold)] }
+}
+
+// lowestWithin is the lowest fixed line of each pool by itself, chosen in hindsight, at which no more are false than are borne.
+func lowestWithin(borne float64) func(*Alarms) *AlarmPoint {
+	return func(a *Alarms) *AlarmPoint {
+		i := slices.IndexFunc(a.Curve, func(p AlarmPoint) bool { return float64(p.HourlyFalsePerWeek) <= borne })
+		if i < 0 {
+			return nil
+		}
+		return &a.Curve[i]
+	}
+}
+
+// of sums up the sizes of a trace.
+func (r *alarmRow) of(line func(*Alarms) *AlarmPoint) (s alarmSum) {
+	for _, a := range r.sizes {
+		s.add(a, line(a))
+	}
+	return s
+}
+
+// alarmsOf sums up traces.
+func alarmsOf(rows []alarmRow, line func(*Alarms) *AlarmPoint) (s alarmSum) {
+	for i := range rows {
+		s.merge(rows[i].of(line))
+	}
+	return s
+}
+
+// bestFixed is the fixed line, the same for all, that announces most with no more false alarms than are borne on the mean.
+func bestFixed(rows []alarmRow, borne float64) float64 {
+	for _, t := range alarmThresholds { // fewer are announced the higher it is
+		if s := alarmsOf(rows, fixedLine(t)); s.hourly <= borne*s.weeks {
+			return t
+		}
+	}
+	return alarmThresholds[len(alarmThresholds)-1]
+}
+
+// alarmBorne is how many false alarms a week are borne by default.
+var alarmBorne = alerting.DefaultConfig().FalseAlarmsPerWeek
+
+// alarmSection is the table, and below it how sure its sums are: 95 % of what as many traces drawn from these come to.
+func alarmSection(rows []alarmRow) string {
+	fixed := bestFixed(rows, alarmBorne)
+	ways := []struct {
+		name string
+		line func(*Alarms) *AlarmPoint
+	}{
+		{"learned line", learnedLine}, {fmt.Sprintf("fixed %g", fixed), fixedLine(fixed)},
+		{fmt.Sprintf("each pool's lowest with %g borne", alarmBorne), lowestWithin(alarmBorne)},
+		{"each pool's best at 5 % for nothing", withinShare}, {"level known, at 5 %", knownLevel},
+	}
+	var b strings.Builder
+	b.WriteString("In time, false a week, false a week where one that stands is judged anew each hour; all but the learned line are chosen in hindsight.\n\n| | saturations, weeks |")
+	for _, w := range ways {
+		fmt.Fprintf(&b, " %s |", w.name)
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(ways)) + "\n")
+	for _, r := range append(slices.Clone(rows), alarmRow{pool: "all"}) {
+		of := []alarmRow{r}
+		if r.sizes == nil {
+			of = rows
+		}
+		total := alarmsOf(of, learnedLine)
+		fmt.Fprintf(&b, "| %s | %.0f, %.1f |", r.pool, total.onsets, total.weeks)
+		for _, w := range ways {
+			fmt.Fprintf(&b, " %s |", alarmsOf(of, w.line))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+	for i, w := range ways {
+		lo, hi := interval(rows, func(rows []alarmRow) float64 { s := alarmsOf(rows, w.line); return share(s.announced, s.onsets) })
+		fmt.Fprintf(&b, "%s: in time %.0f to %.0f %%", w.name, 100*lo, 100*hi)
+		if i > 0 {
+			lo, hi = interval(rows, func(rows []alarmRow) float64 {
+				s, l := alarmsOf(rows, w.line), alarmsOf(rows, learnedLine)
+				return share(l.announced-s.announced, s.onsets)
+			})
+			fmt.Fprintf(&b, "; the learned line beyond it %+.0f to %+.0f", 100*lo, 100*hi)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// interval has 95 % of what a number comes to of as many traces drawn from these with replacement (Efron 1979).
+func interval(rows []alarmRow, of func([]alarmRow) float64) (lo, hi float64) {
+	const draws = 2000
+	rng := rand.New(rand.NewPCG(1, 2))
+	var all []float64
+	for range draws {
+		drawn := make([]alarmRow, len(rows))
+		for i := range drawn {
+			drawn[i] = rows[rng.IntN(len(rows))]
+		}
+		if x := of(drawn); !math.IsNaN(x) {
+			all = append(all, x)
+		}
+	}
+	if len(all) == 0 {
+		return math.NaN(), math.NaN()
+	}
+	slices.Sort(all)
+	return all[len(all)/40], all[len(all)-1-len(all)/40]
+}
+
+// A line is chosen, and pools are summed up, by counts.
+func TestAlarmSums(t *testing.T) {
+	pool := func(onsets int, recall, hourly Number) *Alarms {
+		a := &Alarms{Onsets: onsets, Weeks: .5, Operating: AlarmPoint{Recall: recall, HourlyFalsePerWeek: hourly}}
+		for i, threshold := range alarmThresholds {
+			a.Curve = append(a.Curve, AlarmPoint{Threshold: Number(threshold), Recall: recall / Number(i+1), HourlyFalsePerWeek: hourly * Number(len(alarmThresholds)-i)})
+		}
+		a.AtFalseShare.Threshold = Number(math.NaN())
+		return a
+	}
+	none := pool(0, Number(math.NaN()), 4)
+	rows := []alarmRow{{"a", []*Alarms{pool(8, .5, 2), none}}, {"b", []*Alarms{pool(2, 1, 0)}}}
+	if got := alarmsOf(rows, learnedLine); got != (alarmSum{onsets: 10, announced: 6, hourly: 3, weeks: 1.5}) {
+		t.Errorf("%+v", got)
+	}
+	if got := alarmsOf(rows, withinShare); got != (alarmSum{onsets: 10, weeks: 1.5}) {
+		t.Errorf("without a line that is rare enough: %+v", got)
+	}
+	// At the i-th line from the end 3·i alarms in 1.5 weeks are false.
+	if got, want := bestFixed(rows, 10), alarmThresholds[len(alarmThresholds)-5]; got != want {
+		t.Errorf("the best fixed line is %g, want %g", got, want)
+	}
+	if got := rows[0].of(lowestWithin(4)); got.hourly != 2*.5*2+4*.5 {
+		t.Errorf("the lowest with 4 borne: %+v, want 2 steps of the first and 1 of the second", got)
+	}
+	lo, hi := interval(rows, func(rows []alarmRow) float64 { s := alarmsOf(rows, learnedLine); return s.announced / s.onsets })
+	if lo != .5 || hi != 1 {
+		t.Errorf("%g to %g of two traces with 0.5 and 1", lo, hi)
+	}
+	if table := alarmSection(rows); !strings.Contains(table, "| all | 10, 1.5 | 6 (60 %), 0.0, 2.0 |") {
+		t.Error(table)
+	}
+}
