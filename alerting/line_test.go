@@ -44,18 +44,35 @@ func TestLineFollowsWhatAlarmsWereWorth(t *testing.T) {
 		short       func(hour int) bool
 		from        float64
 	}{
-		"nothing was ever stated":                      {0, never, .1},
-		"alarms at 0.45 come to nothing each hour":     {.45, never, .5},
-		"as often, but demand exceeds the supply":      {.45, always, .1},
+		"nothing was ever stated":                      {0, never, .14},
+		"alarms at 0.45 come to nothing each hour":     {.45, never, .46},
+		"as often, but demand exceeds the supply":      {.45, always, .14},
 		"alarms at nearly 1 come to nothing each hour": {.99, never, .8},
-		"one alarm in twenty comes to nothing":         {.45, func(hour int) bool { return hour%20 > 0 }, .2},
-		"one alarm in five comes to nothing":           {.45, func(hour int) bool { return hour%5 > 0 }, .5},
+		"one alarm in twenty comes to nothing":         {.45, func(hour int) bool { return hour%20 > 0 }, .24},
+		"one alarm in five comes to nothing":           {.45, func(hour int) bool { return hour%5 > 0 }, .46},
 	} {
 		var l Line
 		watchLine(&l, cfg, 12*7*24, 20, c.probability, c.short)
 		if from, wrong := l.At(cfg); from != c.from || wrong > cfg.FalseAlarmsPerWeek && c.from < .8 {
 			t.Errorf("%s: warned from %g on with %.1f false a week, want %g", name, from, wrong, c.from)
 		}
+	}
+}
+
+// One bad day of a young pool does not silence it: with a prior that counted for two days it was warned from 0.4 on.
+func TestLineOutlivesABadDay(t *testing.T) {
+	cfg := DefaultConfig()
+	never := func(int) bool { return false }
+	var l Line
+	watchLine(&l, cfg, 2*24, 0, 0, never)
+	watchLine(&l, cfg, 8, 20, .38, never)
+	bad, _ := l.At(cfg)
+	if bad <= linePriorLine || bad >= .4 {
+		t.Errorf("warned from %g on after eight false alarms at 0.38 in a day, want between %g and 0.4", bad, linePriorLine)
+	}
+	watchLine(&l, cfg, 4*24, 0, 0, never)
+	if from, _ := l.At(cfg); from >= bad || from > linePriorLine {
+		t.Errorf("warned from %g on after four quiet days, and %g before", from, bad)
 	}
 }
 
@@ -102,18 +119,18 @@ func TestLineForgetsAndIsBounded(t *testing.T) {
 	cfg := DefaultConfig()
 	var l Line
 	watchLine(&l, cfg, 4*7*24, 20, .45, func(int) bool { return false })
-	if from, _ := l.At(cfg); from != .5 {
+	if from, _ := l.At(cfg); from != .46 {
 		t.Fatalf("warned from %g on", from)
 	}
 	before := l.Clone()
 	watchLine(&l, cfg, 26*7*24, 0, 0, func(int) bool { return false })
-	if from, _ := l.At(cfg); from > .1 {
+	if from, _ := l.At(cfg); from > .14 {
 		t.Errorf("half a year later still warned from %g on", from)
 	}
 	if weeks := l.Weeks; weeks > lineMemory/float64(minutesPerWeek)+.01 {
 		t.Errorf("%.2f weeks remembered", weeks)
 	}
-	if from, _ := before.At(cfg); from != .5 {
+	if from, _ := before.At(cfg); from != .46 {
 		t.Error("a clone changes with the line")
 	}
 	gap := before.Clone()
