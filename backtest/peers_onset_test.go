@@ -1,14 +1,22 @@
 package backtest
 
 import (
+	"encoding/csv"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/stat"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
@@ -46,16 +54,22 @@ func ahead(y []float64, o int) []float64 {
 // of sixteen-minute maxima in the first two thirds, and origins that are above it already do not count.
 type alarm struct {
 	capacity float64
+	origin   []int
 	event    []bool
 	scores   [][]float64 // Forewarm's first
 }
 
 // onset is what alarms of a pool were worth.
 type onset struct {
-	trace, dimension string
-	events           int
-	worth            []alarmWorth // Forewarm's first; none when there are too few events
+	seriesKey
+	series, pool    string
+	origins, events int
+	episodes        int          // events of which no more than episodeApart lies between are of one
+	worth           []alarmWorth // Forewarm's first; none when there are too few events
 }
+
+// episodeApart is in minutes.
+const episodeApart = 60
 
 // alarmWorth is the area under an alarm's ROC curve, and its recall at a 5 % share of false alarms.
 type alarmWorth struct{ auc, recall float64 }
@@ -73,6 +87,7 @@ func (a *alarm) add(o int, y []float64, p float64) {
 	if o < 2*len(y)/3 || slices.Max(y[max(0, o-16):o]) > a.capacity {
 		return
 	}
+	a.origin = append(a.origin, o)
 	a.event = append(a.event, slices.Max(ahead(y, o)) > a.capacity)
 	a.scores[0] = append(a.scores[0], p)
 	for i, s := range alarmScores {
@@ -80,12 +95,18 @@ func (a *alarm) add(o int, y []float64, p float64) {
 	}
 }
 
-func (a *alarm) judge(trace, dimension string) onset {
-	o := onset{trace: trace, dimension: dimension}
-	for _, e := range a.event {
-		if e {
-			o.events++
+func (a *alarm) judge(s *peerSeries) onset {
+	o := onset{seriesKey: s.seriesKey, series: s.name(), pool: s.pool(), origins: len(a.event)}
+	last := math.MinInt / 2
+	for i, e := range a.event {
+		if !e {
+			continue
 		}
+		o.events++
+		if a.origin[i]-last > episodeApart {
+			o.episodes++
+		}
+		last = a.origin[i]
 	}
 	if o.events < 5 || len(a.event)-o.events < 20 {
 		return o
@@ -94,6 +115,14 @@ func (a *alarm) judge(trace, dimension string) onset {
 		o.worth = append(o.worth, judgeAlarm(a.event, scores))
 	}
 	return o
+}
+
+// pool is what the series is called as a pool.
+func (s *peerSeries) pool() string {
+	if s.class == features.TotalClass {
+		return s.trace + " " + s.dimension
+	}
+	return s.trace + " " + s.class + " " + s.dimension
 }
 
 func judgeAlarm(event []bool, scores []float64) (w alarmWorth) {
@@ -121,40 +150,200 @@ func judgeAlarm(event []bool, scores []float64) (w alarmWorth) {
 	return w
 }
 
+// alarmPeer is the one other forecaster whose onset alarms are compared: it streams, and the rest would be fitted anew at
+// thousands of origins.
+const alarmPeer = "gostack"
+
+// alarmFigures is where the worth of its alarms is kept.
+const alarmFigures = "testdata/onsets.csv"
+
+// peerAlarm is what the alarms of the other forecaster were worth at that many origins and events.
+type peerAlarm struct {
+	origins, events int
+	alarmWorth
+}
+
+// peer scores the other forecaster's quantiles of the window maximum at the origins of a, having it forecast them if they
+// lack; ok is false when there are none.
+func (a *alarm) peer(t *testing.T, s *peerSeries) (worth peerAlarm, ok bool) {
+	base := filepath.Join(*peerDir, "forewarm", s.name())
+	origins, out := base+".onsets", filepath.Join(filepath.Dir(base), "out", s.name()+"."+alarmPeer+".onsets.csv")
+	if _, err := os.Stat(out); err != nil && *peerSet != "" {
+		var rows strings.Builder
+		for _, o := range a.origin {
+			fmt.Fprintln(&rows, o-1)
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(out), 0o755), s.write(filepath.Dir(base)), os.WriteFile(origins, []byte(rows.String()), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		c := exec.CommandContext(t.Context(), filepath.Join(*peerDir, alarmPeer, alarmPeer), "--series", base+".csv", "--origins", origins, "--out", out)
+		if said, err := c.CombinedOutput(); err != nil {
+			t.Logf("%s: %v\n%s", s.name(), err, said)
+			return worth, false
+		}
+	}
+	p, err := readExceeded(out, a.capacity)
+	if err != nil {
+		t.Logf("%s: %v", out, err)
+		return worth, false
+	}
+	var scores []float64
+	for i, o := range a.origin {
+		x, said := p[o]
+		if !said {
+			t.Logf("%s: nothing at origin %d", out, o)
+			return worth, false
+		}
+		scores = append(scores, x)
+		if a.event[i] {
+			worth.events++
+		}
+	}
+	worth.origins, worth.alarmWorth = len(scores), judgeAlarm(a.event, scores)
+	return worth, true
+}
+
+// readExceeded reads the probabilities, by origin, that the window maximum exceeds capacity, from a file as scoreFile takes it.
+func readExceeded(path string, capacity float64) (map[int]float64, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	out := map[int]float64{}
+	for _, row := range rows {
+		if row[1] != strconv.Itoa(forecastMinutes+1) {
+			continue
+		}
+		o, err := strconv.Atoi(row[0])
+		if err != nil {
+			return nil, err
+		}
+		var q [len(forecaster.ScoredLevels)]float64
+		for i := range q {
+			if q[i], err = strconv.ParseFloat(row[2+i], 64); err != nil {
+				return nil, err
+			}
+			q[i] /= 60 // of a sum per minute
+		}
+		out[o+1] = exceeded(&q, capacity)
+	}
+	return out, nil
+}
+
+// exceeded is the probability that quantiles at the scored levels give to more than capacity: the levels are linear in between
+// and from zero on, and an exponential beyond.
+func exceeded(q *[len(forecaster.ScoredLevels)]float64, capacity float64) float64 {
+	const n = len(forecaster.ScoredLevels)
+	level := func(i int) float64 { return forecaster.Levels[forecaster.ScoredLevels[i]] }
+	if capacity >= q[n-1] {
+		slope := (q[n-1] - q[n-2]) / math.Log((1-level(n-2))/(1-level(n-1)))
+		if slope <= 0 {
+			return 0
+		}
+		return (1 - level(n-1)) * math.Exp(-(capacity-q[n-1])/slope)
+	}
+	below, from := 0.0, 0.0
+	for i, x := range q {
+		if capacity < x {
+			return 1 - below - (level(i)-below)*(capacity-from)/(x-from)
+		}
+		below, from = level(i), x
+	}
+	return 0
+}
+
+// alarmFile reads what is kept of the other forecaster's alarms, by series.
+func alarmFile(path string) (map[string]peerAlarm, error) {
+	out := map[string]peerAlarm{}
+	b, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+		if i == 0 {
+			continue
+		}
+		series, rest, _ := strings.Cut(line, ",")
+		var p peerAlarm
+		if _, err := fmt.Sscanf(rest, "%d,%d,%g,%g", &p.origins, &p.events, &p.auc, &p.recall); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, i+1, err)
+		}
+		out[series] = p
+	}
+	return out, nil
+}
+
+func writeAlarms(path string, all map[string]peerAlarm) error {
+	var b strings.Builder
+	b.WriteString("series,origins,events,auc,recall\n")
+	for _, series := range slices.Sorted(maps.Keys(all)) {
+		p := all[series]
+		fmt.Fprintf(&b, "%s,%d,%d,%.4f,%.4f\n", series, p.origins, p.events, p.auc, p.recall)
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
 // alarmed writes the table of onset alarms.
-func alarmed(b *strings.Builder, onsets []onset) {
+func alarmed(b *strings.Builder, onsets []onset, peer map[string]peerAlarm) {
 	b.WriteString("\nOnset alarms of pools: P(the largest of minutes 15 to 30 exceeds the 90th percentile of the past), at every minute " +
-		"of the last third that is not above it already. Area under the ROC curve, and recall at 5 % false alarms; beside it what simple " +
+		"of the last third that is not above it already. Area under the ROC curve, and recall at 5 % false alarms; beside it what " + alarmPeer + " and simple " +
 		"rules come to by their size at the same origins, and what two come to that know the future: the mean of the hour around the window, " +
-		"and of the window itself. A forecast of the level can hardly do better than the first, and one that does better than the second knows single minutes.\n" +
-		"\n| pool | events | " + own + " |")
-	rule := "\n|---|---:|---:|"
+		"and of the window itself. A forecast of the level can hardly do better than the first, and one that does better than the second knows single minutes. " +
+		"Events overlap: those of less than an hour apart are one episode, and of few episodes an area is known to ± 0.05 at best. The models of m365 are pools of their own; " +
+		"the means leave out what was not run everywhere.\n" +
+		"\n| pool | events in episodes | " + own + " | " + alarmPeer + " |")
+	rule := "\n|---|---:|---:|---:|"
 	for _, s := range alarmScores {
 		b.WriteString(" " + s.name + " |")
 		rule += "---:|"
 	}
 	b.WriteString(rule + "\n")
-	mean, n := make([]alarmWorth, 1+len(alarmScores)), 0.0
+	const columns = 2
+	mean, n := make([]alarmWorth, columns+len(alarmScores)), make([]float64, columns+len(alarmScores))
 	for _, o := range onsets {
-		fmt.Fprintf(b, "| %s %s | %d |", o.trace, o.dimension, o.events)
+		fmt.Fprintf(b, "| %s | %d in %d |", o.pool, o.events, o.episodes)
 		if o.worth == nil {
-			b.WriteString(" too few |" + strings.Repeat(" |", len(alarmScores)) + "\n")
+			b.WriteString(" too few |" + strings.Repeat(" |", columns-1+len(alarmScores)) + "\n")
 			continue
 		}
-		n++
-		for i, w := range o.worth {
+		for i := range mean {
+			var w alarmWorth
+			switch p, ok := peer[o.series]; {
+			case i == 0:
+				w = o.worth[0]
+			case i > 1:
+				w = o.worth[i-1]
+			case ok && p.origins == o.origins && p.events == o.events: // else of another version of the trace
+				w = p.alarmWorth
+			default:
+				b.WriteString(" – |")
+				continue
+			}
 			fmt.Fprintf(b, " %.3f, %.2f |", w.auc, w.recall)
 			mean[i].auc += w.auc
 			mean[i].recall += w.recall
+			n[i]++
 		}
 		b.WriteString("\n")
 	}
-	if n == 0 {
+	if n[0] == 0 {
 		return
 	}
 	b.WriteString("| mean | |")
-	for _, w := range mean {
-		fmt.Fprintf(b, " %.3f, %.2f |", w.auc/n, w.recall/n)
+	for i, w := range mean {
+		if n[i] < n[0] {
+			b.WriteString(" – |")
+			continue
+		}
+		fmt.Fprintf(b, " %.3f, %.2f |", w.auc/n[i], w.recall/n[i])
 	}
 	b.WriteString("\n")
 }
@@ -172,7 +361,10 @@ func TestOnsetAlarms(t *testing.T) {
 	for o := 2000; o+forecaster.WindowTo <= len(y); o++ {
 		a.add(o, y, .5)
 	}
-	got := a.judge("trace", "decode")
+	got := a.judge(&peerSeries{trace: "trace", seriesKey: seriesKey{features.TotalClass, features.DimDecode}})
+	if got.episodes != 1 || got.origins != len(a.event) {
+		t.Errorf("%d episodes at %d of %d origins", got.episodes, got.origins, len(a.event))
+	}
 	if got.worth == nil {
 		t.Fatalf("%d events", got.events)
 	}
@@ -181,5 +373,57 @@ func TestOnsetAlarms(t *testing.T) {
 	}
 	if w := got.worth[len(alarmScores)]; w.auc < .999 || w.recall < .999 {
 		t.Errorf("the window's mean: %+v", w)
+	}
+}
+
+// TestPeerAlarms: a forecaster that knows the window finds all onsets, and what its alarms were worth is read as it was written.
+func TestPeerAlarms(t *testing.T) {
+	a := &alarm{capacity: 10}
+	rows := "origin,h,q50,q80,q90,q95,q99\n"
+	for o := range 60 {
+		event := o%10 == 0
+		a.origin, a.event = append(a.origin, o), append(a.event, event)
+		median := 8.0
+		if event {
+			median = 9
+		}
+		rows += fmt.Sprintf("%d,31,%g,%g,%g,%g,%g\n%d,30,1,1,1,1,1\n", o-1, 60*median, 60*(median+1), 60*(median+2), 60*(median+3), 60*(median+4), o-1)
+	}
+	p, err := readExceeded(write(t, rows), a.capacity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scores []float64
+	for _, o := range a.origin {
+		scores = append(scores, p[o])
+	}
+	if math.Abs(p[0]-.2) > 1e-9 || math.Abs(p[1]-.1) > 1e-9 {
+		t.Errorf("exceeded with %v and %v, want 0.2 and 0.1", p[0], p[1])
+	}
+	worth := judgeAlarm(a.event, scores)
+	if worth.auc < .999 || worth.recall < .999 {
+		t.Errorf("%+v", worth)
+	}
+	want := map[string]peerAlarm{"trace.ALL.decode": {60, 6, alarmWorth{.75, .5}}}
+	path := filepath.Join(t.TempDir(), "alarms.csv")
+	if err := writeAlarms(path, want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := alarmFile(path)
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%+v (%v)", got, err)
+	}
+}
+
+// TestExceeded: no more than a capacity above the largest quantile gives, and less the higher it is.
+func TestExceeded(t *testing.T) {
+	q := [len(forecaster.ScoredLevels)]float64{10, 20, 30, 40, 50}
+	for _, x := range []struct{ capacity, want float64 }{{0, 1}, {5, .75}, {10, .5}, {25, .15}, {40, .05}, {50, .01}} {
+		if got := exceeded(&q, x.capacity); math.Abs(got-x.want) > 1e-9 {
+			t.Errorf("%v: %v, want %v", x.capacity, got, x.want)
+		}
+	}
+	if a, b := exceeded(&q, 60), exceeded(&q, 70); !(a < .01 && b < a && b > 0) {
+		t.Errorf("beyond the last quantile %v, %v", a, b)
 	}
 }

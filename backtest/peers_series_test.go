@@ -22,13 +22,14 @@ type peerTrace struct {
 	start      time.Time // of the trace, for its weekday
 	dimensions []string
 	classes    bool // or the pool alone
+	models     bool // its classes are models, each with a pool of its own
 }
 
 var peerTraces = []peerTrace{
-	{"sgA", "servegen_sgA_14d.csv.gz", DefaultStart, []string{features.DimPrefill, features.DimDecode}, true},
-	{"azure2024", "azure2024_conv_week_1in40_recon.csv.gz", time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC), []string{features.DimPrefill, features.DimDecode}, false},
-	{"m365", "sageserve_m365_1min.csv.gz", DefaultStart, []string{features.DimPrefill}, true},
-	{"agentic", "agentic_claude_7d.csv.gz", DefaultStart, []string{features.DimPrefill, features.DimDecode}, true},
+	{"sgA", "servegen_sgA_14d.csv.gz", DefaultStart, []string{features.DimPrefill, features.DimDecode}, true, false},
+	{"azure2024", "azure2024_conv_week_1in40_recon.csv.gz", time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC), []string{features.DimPrefill, features.DimDecode}, false, false},
+	{"m365", "sageserve_m365_1min.csv.gz", DefaultStart, []string{features.DimPrefill}, true, true},
+	{"agentic", "agentic_claude_7d.csv.gz", DefaultStart, []string{features.DimPrefill, features.DimDecode}, true, false},
 }
 
 // peerOrigins is how many origins of a trace are compared: other forecasters take seconds for each.

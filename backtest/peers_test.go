@@ -43,13 +43,25 @@ func TestPeers(t *testing.T) {
 	var all []*peerSeries
 	var wait sync.WaitGroup
 	onsets := make([][]onset, len(peerTraces))
+	alarms, err := alarmFile(alarmFigures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lock sync.Mutex
+	peer := func(s *peerSeries, a *alarm) {
+		if worth, ok := a.peer(t, s); ok {
+			lock.Lock()
+			defer lock.Unlock()
+			alarms[s.name()] = worth
+		}
+	}
 	for i, tr := range peerTraces {
 		series := readSeries(t, tr)
 		all = append(all, series...)
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			onsets[i] = tr.forecast(t, series)
+			onsets[i] = tr.forecast(t, series, peer)
 		}()
 	}
 	wait.Wait()
@@ -61,11 +73,11 @@ func TestPeers(t *testing.T) {
 		for _, s := range all {
 			figures.add(s.peers(t)...)
 		}
-		if err := figures.write(peerFigures); err != nil {
+		if err := errors.Join(figures.write(peerFigures), writeAlarms(alarmFigures, alarms)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	section := comparison(all, figures, slices.Concat(onsets...))
+	section := comparison(all, figures, slices.Concat(onsets...), alarms)
 	t.Log("\n" + section)
 	if *peerTable != "" {
 		if err := replaceSection(*peerTable, section); err != nil {
@@ -120,9 +132,9 @@ func (s *peerSeries) peers(t *testing.T) (out []figure) {
 	return out
 }
 
-// forecast runs a trace through the pipeline, scores the series at their origins, and the pool's onset alarms at every
-// origin of the last third.
-func (tr peerTrace) forecast(t *testing.T, series []*peerSeries) (out []onset) {
+// forecast runs a trace through the pipeline, scores the series at their origins, and the pools' onset alarms at every
+// origin of the last third; peer scores those of the other forecaster, where there are any.
+func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *peerSeries, a *alarm)) (out []onset) {
 	r, err := newRunner(t.Context(), RunConfig{
 		Traces: []string{filepath.Join(*traceDir, tr.file)}, Options: Options{Start: tr.start},
 		Every: originGrid * time.Minute, ScoreFrom: 2.0 / 3,
@@ -136,7 +148,7 @@ func (tr peerTrace) forecast(t *testing.T, series []*peerSeries) (out []onset) {
 	for _, s := range series {
 		of[s.seriesKey] = s
 		s.own = newTally(s)
-		if s.class == features.TotalClass {
+		if s.class == features.TotalClass || tr.models {
 			alarms[s.seriesKey] = newAlarm(s.y)
 		}
 	}
@@ -185,9 +197,14 @@ func (tr peerTrace) forecast(t *testing.T, series []*peerSeries) (out []onset) {
 		t.Error(err)
 	}
 	for key, a := range alarms {
-		out = append(out, a.judge(series[0].trace, key.dimension))
+		o := a.judge(of[key])
+		if out = append(out, o); o.worth != nil && *peerDir != "" {
+			peer(of[key], a)
+		}
 	}
-	slices.SortFunc(out, func(a, b onset) int { return -cmp.Compare(a.dimension, b.dimension) })
+	slices.SortFunc(out, func(a, b onset) int {
+		return cmp.Or(-cmp.Compare(a.dimension, b.dimension), cmp.Compare(a.class, b.class))
+	})
 	return out
 }
 
@@ -290,10 +307,11 @@ func TestComparison(t *testing.T) {
 	if m := fs[[2]string{name, "late"}].mean; math.Abs(m-100) > 1 {
 		t.Errorf("mean %v", m)
 	}
-	section := comparison([]*peerSeries{s}, fs, []onset{{"trace", "decode", 5, slices.Repeat([]alarmWorth{{.9, .6}}, 1+len(alarmScores))}})
+	section := comparison([]*peerSeries{s}, fs, []onset{{series: "trace.ALL.decode", pool: "trace decode", origins: 90, events: 5, episodes: 2, worth: slices.Repeat([]alarmWorth{{.9, .6}}, 1+len(alarmScores))}},
+		map[string]peerAlarm{"trace.ALL.decode": {90, 5, alarmWorth{.8, .4}}})
 	for _, want := range []string{
 		"| oracle \\* | 1 | 0.100 (1.000) |", "does **not** hold against oracle (+900.0 %), late (+0.0 %), reference (+0.0 %)", // 0.1 is the least that counts
-		"does **not** hold on 1 of 1 series", "the worst is 1.000", "| trace.ALL.decode | 1.00 | **0.00** | 1.00 | 1.00 |", "| trace decode | 5 | 0.900, 0.60 |",
+		"does **not** hold on 1 of 1 series", "the worst is 1.000", "| trace.ALL.decode | 1.00 | **0.00** | 1.00 | 1.00 |", "| trace decode | 5 in 2 | 0.900, 0.60 | 0.800, 0.40 |",
 	} {
 		if !strings.Contains(section, want) {
 			t.Errorf("no %q in\n%s", want, section)
