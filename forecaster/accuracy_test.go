@@ -130,8 +130,9 @@ type accuracy struct {
 	// of the mass there is counted (randomised PIT). Plain coverage cannot be less than the share of outcomes that are zero,
 	// whatever is said; this one is the level's where the forecast is right.
 	tied        [4]float64
-	behind      [2]float64 // standard errors by which minutes and peak lost to the reference, NaN when there are none
-	auc, recall float64    // of onset alarms, NaN without events
+	covered     []serialRow // the same four as plain shares, by origin
+	behind      [2]float64  // standard errors by which minutes and peak lost to the reference, NaN when there are none
+	auc, recall float64     // of onset alarms, NaN without events
 }
 
 // traceSeries reads the traces into series of one minute each, as rates per second.
@@ -516,6 +517,7 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 		}
 		a.origins++
 		most, minutesLoss, peakLoss := 0.0, 0.0, 0.0
+		was := [2]float64{a.cov90, a.cov95}
 		for h := 15; h <= 30; h++ {
 			y, q := s.y[m+h], &f.Minute[h-1]
 			most = max(most, y)
@@ -536,6 +538,9 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 		a.tied[3] += sharedOut(most, &f.WindowMax, L95)
 		a.peakCov90 += count(most <= f.WindowMax[L90])
 		a.peakCov95 += count(most <= f.WindowMax[L95])
+		a.covered = append(a.covered, serialRow{int64(o), [numSerials]float64{
+			(a.cov90 - was[0]) / 16, (a.cov95 - was[1]) / 16, count(most <= f.WindowMax[L90]), count(most <= f.WindowMax[L95]),
+		}})
 		alarm.add(m, most, 1-f.WindowMax.CDF(alarm.capacity))
 	}
 	if a.origins == 0 {
@@ -616,6 +621,39 @@ func (a *alarms) judge() (auc, recall float64) {
 	return auc / float64(len(yes)*len(no)), recall / float64(len(yes))
 }
 
+// uncertain is how far the coverage of series of a trace may be off by chance: standard errors of minutes' and of the largest's,
+// where what less than two hours lie between is taken to depend on each other, and all series at an origin to be one.
+func uncertain(rs []accuracy) (se [4]float64) {
+	at := map[int64]*serialRow{}
+	n := map[int64]float64{}
+	var origins []int64
+	for _, r := range rs {
+		for _, x := range r.covered {
+			if at[x.origin] == nil {
+				at[x.origin] = &serialRow{origin: x.origin}
+				origins = append(origins, x.origin)
+			}
+			n[x.origin]++
+			for k := range se {
+				at[x.origin].of[k] += x.of[k]
+			}
+		}
+	}
+	slices.Sort(origins)
+	s := serials{lag: 120}
+	for _, o := range origins {
+		for k := range se {
+			at[o].of[k] /= n[o]
+		}
+		s.add(*at[o])
+	}
+	for k := range se {
+		_, variance := s.mean(k)
+		se[k] = math.Sqrt(variance)
+	}
+	return se
+}
+
 func printAccuracy(t *testing.T, results []accuracy, part string) {
 	verbose := os.Getenv("FOREWARM_ACCURACY_VERBOSE") != ""
 	var all []accuracy
@@ -668,6 +706,8 @@ func printAccuracy(t *testing.T, results []accuracy, part string) {
 			}
 		}
 		line(results[0].trace, results[:n])
+		se := uncertain(results[:n])
+		fmt.Fprintf(&b, "%44s      standard errors: cov %.3f %.3f  peak %.3f %.3f\n", "", se[0], se[1], se[2], se[3])
 		all = append(all, results[:n]...)
 		results = results[n:]
 	}
