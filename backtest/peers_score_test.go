@@ -133,56 +133,76 @@ func over(x, reference float64) float64 {
 	return x / reference
 }
 
-// scoreFile scores a peer's file: origin (the row known last), h, q50, q80, q90, q95, q99 of sums per minute. Minute 31 is
-// the window maximum, of those that have one.
-func (s *peerSeries) scoreFile(path string) (figure, error) {
+// peerFile is what a peer forecast, by origin: the minute after the row known last.
+type peerFile struct {
+	at            map[int]*quantiles
+	minutes       map[int]int // that an origin has
+	direct, point bool        // has forecast the window maximum; has no quantiles
+}
+
+// complete says whether an origin was forecast.
+func (f *peerFile) complete(o int) bool { return f.minutes[o] >= forecastMinutes }
+
+// readPeer reads a peer's file: origin (the row known last), h, q50, q80, q90, q95, q99 of sums per minute. Minute 31 is the
+// window maximum, of those that have one; of others it is the largest of their quantiles.
+func readPeer(path string) (*peerFile, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return figure{}, err
+		return nil, err
 	}
 	defer file.Close()
 	rows, err := csv.NewReader(file).ReadAll()
 	if err != nil {
-		return figure{}, err
+		return nil, err
 	}
-	of := map[int]*quantiles{}
-	seen := map[int]int{}
-	direct, point := false, false
+	f := &peerFile{at: map[int]*quantiles{}, minutes: map[int]int{}}
 	for _, row := range rows[min(1, len(rows)):] {
 		o, err := strconv.Atoi(row[0])
 		if err != nil {
-			return figure{}, err
+			return nil, err
 		}
 		h, err := strconv.Atoi(row[1])
 		if err != nil || h < 1 || h > forecastMinutes+1 {
-			return figure{}, fmt.Errorf("minute %s", row[1])
+			return nil, fmt.Errorf("minute %s", row[1])
 		}
-		if o++; of[o] == nil {
-			of[o] = &quantiles{}
+		if o++; f.at[o] == nil {
+			f.at[o] = &quantiles{}
 		}
-		direct = direct || h > forecastMinutes
+		f.direct = f.direct || h > forecastMinutes
 		for i := range forecaster.ScoredLevels {
-			x := of[o][h-1][0] * 60
+			x := f.at[o][h-1][0] * 60
 			if cell := row[2+i]; cell != "" {
 				if x, err = strconv.ParseFloat(cell, 64); err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
-					return figure{}, fmt.Errorf("%q at origin %d", cell, o)
+					return nil, fmt.Errorf("%q at origin %d", cell, o)
 				}
 			} else {
-				point = true
+				f.point = true
 			}
-			of[o][h-1][i] = x / 60
+			f.at[o][h-1][i] = x / 60
 		}
-		seen[o]++
+		f.minutes[o]++
+	}
+	for _, q := range f.at {
+		if !f.direct {
+			q.largestOfQuantiles()
+		}
+	}
+	return f, nil
+}
+
+// scoreFile scores a peer's file at the drawn origins.
+func (s *peerSeries) scoreFile(path string) (figure, error) {
+	file, err := readPeer(path)
+	if err != nil {
+		return figure{}, err
 	}
 	a, failed := newTally(s), 0
 	for _, o := range s.origins {
-		q := of[o]
-		if seen[o] < forecastMinutes {
+		q := file.at[o]
+		if !file.complete(o) {
 			x := s.reference(o)
 			q = &x
 			failed++
-		} else if !direct {
-			q.largestOfQuantiles()
 		}
 		a.add(o, q)
 	}
@@ -190,7 +210,7 @@ func (s *peerSeries) scoreFile(path string) (figure, error) {
 		return figure{}, fmt.Errorf("%d of %d origins lack", failed, len(s.origins))
 	}
 	f := a.figure(strings.TrimSuffix(filepath.Base(path), ".csv"))
-	f.failed, f.point = failed, point
+	f.failed, f.point = failed, file.point
 	return f, nil
 }
 

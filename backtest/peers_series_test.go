@@ -43,6 +43,7 @@ type peerSeries struct {
 	origins []int // minutes before which everything is known
 
 	own, refer *tally
+	wide       []widely // at every fifth minute of the last two thirds
 }
 
 // name is what files of the series are called.

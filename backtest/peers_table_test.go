@@ -22,8 +22,8 @@ Made by ` + "`make bench-accuracy TRACES=… [PEERS=…]`" + `; the others' figu
 `
 
 // comparison writes the section: one row a forecaster, then one a series, what rules hold, where Forewarm loses, and the
-// onset alarms.
-func comparison(all []*peerSeries, fs figures, onsets []onset, alarms map[string]peerAlarm) string {
+// onset alarms. kept are losses of others at more origins.
+func comparison(all []*peerSeries, fs figures, kept map[[2]string][]lossAt, onsets []onset, alarms map[string]peerAlarm) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, comparisonHead, peerOrigins)
 	of := map[string]map[string]figure{} // by series and forecaster
@@ -48,6 +48,7 @@ func comparison(all []*peerSeries, fs figures, onsets []onset, alarms map[string
 	}{{"minutes 15 to 30", byPinball}, {"the window maximum", byPeak}} {
 		eachSeries(&b, all, of, peers, x.what, x.at)
 	}
+	everywhere(&b, all, of, kept)
 	alarmed(&b, onsets, alarms)
 	return b.String()
 }

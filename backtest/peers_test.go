@@ -69,15 +69,23 @@ func TestPeers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	kept, err := readLosses(peerLosses)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if *peerDir != "" {
 		for _, s := range all {
 			figures.add(s.peers(t)...)
+			s.widePeers(t, kept)
 		}
-		if err := errors.Join(figures.write(peerFigures), writeAlarms(alarmFigures, alarms)); err != nil {
+		if err := errors.Join(figures.write(peerFigures), writeAlarms(alarmFigures, alarms), writeLosses(peerLosses, kept)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	section := comparison(all, figures, slices.Concat(onsets...), alarms)
+	for _, s := range all {
+		s.checkCheap(t, figures)
+	}
+	section := comparison(all, figures, kept, slices.Concat(onsets...), alarms)
 	t.Log("\n" + section)
 	if *peerTable != "" {
 		if err := replaceSection(*peerTable, section); err != nil {
@@ -161,7 +169,7 @@ func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *pe
 		if a := alarms[key]; a != nil {
 			a.add(o, s.y, 1-f.WindowMax.CDF(a.capacity))
 		}
-		if !slices.Contains(s.origins, o) {
+		if o%everywhereGrid != 0 || o < len(s.y)/3 {
 			return
 		}
 		var x quantiles
@@ -172,7 +180,10 @@ func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *pe
 				x[h] = scoredLevels(&f.WindowMax)
 			}
 		}
-		s.own.add(o, &x)
+		s.wide = append(s.wide, s.widely(o, &x))
+		if slices.Contains(s.origins, o) {
+			s.own.add(o, &x)
+		}
 	}
 	if err := r.read("run", func(items Items, timed bool) error {
 		pipeline, source := forewarm.New(r.pipelineConfig(timed)), NewSource(items, r.cfg.Options.Pool)
@@ -307,7 +318,7 @@ func TestComparison(t *testing.T) {
 	if m := fs[[2]string{name, "late"}].mean; math.Abs(m-100) > 1 {
 		t.Errorf("mean %v", m)
 	}
-	section := comparison([]*peerSeries{s}, fs, []onset{{series: "trace.ALL.decode", pool: "trace decode", origins: 90, events: 5, episodes: 2, worth: slices.Repeat([]alarmWorth{{.9, .6}}, 1+len(alarmScores))}},
+	section := comparison([]*peerSeries{s}, fs, nil, []onset{{series: "trace.ALL.decode", pool: "trace decode", origins: 90, events: 5, episodes: 2, worth: slices.Repeat([]alarmWorth{{.9, .6}}, 1+len(alarmScores))}},
 		map[string]peerAlarm{"trace.ALL.decode": {90, 5, alarmWorth{.8, .4}}})
 	for _, want := range []string{
 		"| oracle \\* | 1 | 0.100 (1.000) |", "does **not** hold against oracle (+900.0 %), late (+0.0 %), reference (+0.0 %)", // 0.1 is the least that counts
