@@ -569,6 +569,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		pool.Warmup = e.warmup.Given(waiting(t, &f.Minute.State))
 		trusted := pool.Trust(&e.service.learned, f.Minute.State.KVCapacityTokens)
 		pool.Rates = trusted.Rates
+		sending := pool.Sent(f.Computed())
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision)
 		lead := forecaster.LeadTime(&pool.Warmup)
 		e.line.Judge(e.outlook.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Demand(f.Pool, dimension, minute) }))
@@ -589,6 +590,9 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		projection.Growth = p.forecaster.Growth(f.Pool, projection.Binding)
 		limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
 		projection.Warnings = append(projection.Warnings, trusted.Warnings...)
+		if sending {
+			projection.Warnings = append(projection.Warnings, transferWarning(&pool))
+		}
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
 		out.Services = append(out.Services, PoolService{f.Pool, trusted, limits})
 		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}

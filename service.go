@@ -150,3 +150,8 @@ func limitWarnings(limits []forecaster.ResourceProjection, window time.Duration)
 	}
 	return warnings
 }
+
+// transferWarning says that prefill replicas send slower than they compute.
+func transferWarning(p *capacity.Pool) string {
+	return fmt.Sprintf("a prefill replica sends %.0f tokens/s of KV cache at most (disaggregated.transfer), so that it counts for %.0f prompt tokens/s to compute", p.TransferTokensPerS, p.Rates.PrefillTokensPerS)
+}

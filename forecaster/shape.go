@@ -121,3 +121,14 @@ func (s *shape) cause(dimension string) (name string, size float64) {
 	consider(CauseRetries, again >= leastRetries, (1-was)/math.Max(1-again, 0.01), again)
 	return name, size
 }
+
+// Computed is the share of the pool's prompt tokens of the last ten minutes that were not served from a cache, at least one in a
+// hundred; 1 where that is not known.
+func (pf *PoolForecast) Computed() float64 {
+	for i := range pf.Total {
+		if now := &pf.Total[i].Basis.Now; now.PromptOfCached > 0 && now.Cached >= 0 {
+			return min(max(1-float64(now.Cached/now.PromptOfCached), 0.01), 1)
+		}
+	}
+	return 1
+}

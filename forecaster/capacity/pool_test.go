@@ -286,3 +286,23 @@ func FuzzParseSize(f *testing.F) {
 		}
 	})
 }
+
+// TestSent: all of a prompt is sent, and only what is not cached is computed.
+func TestSent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rate, transfer, computed, want float64
+		mixed                          bool // one role
+	}{
+		"computing binds":    {rate: 1000, transfer: 3000, computed: .5, want: 1000},
+		"sending binds":      {rate: 1000, transfer: 1300, computed: .5, want: 650},
+		"nothing is cached":  {rate: 1000, transfer: 900, computed: 1, want: 900},
+		"the rate unknown":   {transfer: 900, computed: .5, want: 450},
+		"no limit":           {rate: 1000, computed: .5, want: 1000},
+		"no replicas for it": {rate: 1000, transfer: 900, computed: 1, want: 1000, mixed: true},
+	} {
+		p := Pool{Disaggregated: !tt.mixed, TransferTokensPerS: tt.transfer, Rates: Rates{PrefillTokensPerS: tt.rate}}
+		if said := p.Sent(tt.computed); p.Rates.PrefillTokensPerS != tt.want || said != (tt.want != tt.rate) {
+			t.Errorf("%s: %g, %t; want %g", name, p.Rates.PrefillTokensPerS, said, tt.want)
+		}
+	}
+}

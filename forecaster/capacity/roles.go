@@ -43,6 +43,21 @@ func (p *Pool) BoundsOf(role Role) Replicas {
 	return p.Replicas
 }
 
+// Sent lowers the rate at which a prefill replica of p is taken to compute prompts to that at which it sends their KV cache on,
+// where that is what binds: all tokens of a prompt are sent, and computed is the share of them that is not served from its
+// cache. It says whether it did.
+func (p *Pool) Sent(computed float64) bool {
+	if !p.Disaggregated || !(p.TransferTokensPerS > 0) || !(computed > 0) {
+		return false
+	}
+	rate := p.TransferTokensPerS * min(computed, 1)
+	if p.Rates.PrefillTokensPerS > 0 && rate >= p.Rates.PrefillTokensPerS {
+		return false
+	}
+	p.Rates.PrefillTokensPerS = rate
+	return true
+}
+
 // Disaggregated is a pool whose prompts are computed on replicas of their own. The pool's replicas are then those that
 // decode.
 type Disaggregated struct {

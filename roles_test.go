@@ -1,0 +1,60 @@
+package forewarm
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// TestPrefillIsDecided: of a disaggregated pool, prefill replicas are sized, kept in reserve and warned of beside those that decode,
+// and are worth no more than what they can send of the cache.
+func TestPrefillIsDecided(t *testing.T) {
+	run := func(transfer float64) alerting.Decision {
+		pool, err := capacity.New(capacity.Config{
+			Name: "p", PrefillTokensPerS: 1000, DecodeTokensPerS: 1000, Replicas: capacity.Replicas{Min: 1, Max: 9}, Reserves: capacity.Reserves{Failure: 1},
+			Disaggregated: capacity.Disaggregated{PrefillReplicas: capacity.Replicas{Min: 1, Max: 20}},
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool.TransferTokensPerS = transfer
+		cfg := DefaultConfig()
+		cfg.Clock, cfg.Features.Lateness, cfg.Features.Revise = EventClock, 0, 0
+		cfg.Pools, cfg.Decision.Mode = []capacity.Pool{pool}, alerting.Active
+		var newest alerting.Decision
+		p := New(cfg)
+		for m := range 90 {
+			now := midnight.Add(time.Duration(m) * time.Minute)
+			// 5000 prompt tokens a second, half of them cached, and 500 of output.
+			p.Apply(&ingest.Batch{
+				Sums:      []ingest.Sum{{Pool: "p", Class: "chat", Start: now, Requests: 60, PromptTokens: 300_000, CachedTokens: 150_000, OutputTokens: 30_000}},
+				Watermark: &ingest.Watermark{Pool: "p", At: now.Add(time.Minute)},
+			}, func(o *Output) {
+				for i := range o.Decisions {
+					newest = o.Decisions[i]
+				}
+				for i := range o.Projections {
+					if x := o.Projections[i].Prompts; x == nil || x.Reserve != 1 || m > 60 && x.Binding != capacity.Prefill {
+						t.Fatalf("of prefill is projected %+v", x)
+					}
+				}
+			})
+		}
+		return newest
+	}
+	for transfer, want := range map[float64]struct {
+		need int // for 2500 tokens a second to compute; one is kept in reserve
+		each float64
+		says bool
+	}{0: {3, 1000, false}, 10_000: {3, 1000, false}, 1300: {4, 650, true}} {
+		d := run(transfer)
+		said := strings.Contains(strings.Join(d.Warnings, "; "), "disaggregated.transfer")
+		if d.ByRole == nil || d.Prompts[0].NeedReplicas != want.need || d.ByRole.Prefill < want.need+1 || d.ByRole.Prefill > want.need+2 || d.Desired != 2 || d.Prompts[0].PerReplica != want.each || d.Prompts[0].All == nil || said != want.says {
+			t.Errorf("sending %g: %d decode, %+v, %+v; %v", transfer, d.Desired, d.ByRole, d.Prompts, d.Warnings)
+		}
+	}
+}
