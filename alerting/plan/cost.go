@@ -78,7 +78,7 @@ func costOf(in *Input) *Cost {
 func (p *Pool) used(role capacity.Role, l Load) (share float64) {
 	for i := range resources {
 		r := &resources[i]
-		if r.each == nil || p.Disaggregated && (r.role == capacity.PrefillRole) != (role == capacity.PrefillRole) {
+		if r.each == nil || p.Disaggregated && !r.carriedBy(role) {
 			continue
 		}
 		if have := r.each(p) * float64(p.replicas(r.role, 0)); have > 0 {
@@ -89,7 +89,8 @@ func (p *Pool) used(role capacity.Role, l Load) (share float64) {
 }
 
 // shares divides an hour's cost among classes: each resource (tokens to prefill, tokens to generate, KV-seconds) weighs as
-// much as the pool uses of it, and is paid for in proportion to its use. By request count a document of 50,000 tokens would
+// much as the pool uses of it, in a disaggregated pool within what the role costs that carries it, and is paid for in proportion to
+// its use. By request count a document of 50,000 tokens would
 // pay as much as a greeting.
 func shares(p *Pool, classes []Class, hour float64) []Share {
 	if len(classes) == 0 {
@@ -99,21 +100,7 @@ func shares(p *Pool, classes []Class, hour float64) []Share {
 	for _, c := range classes {
 		total = total.Plus(c.Load)
 	}
-	paid := []string{capacity.Prefill, capacity.Decode, capacity.KV}
-	weights, sum := make([]float64, len(paid)), 0.0
-	for i, name := range paid {
-		r := resourceByName(name)
-		if have := r.each(p) * float64(p.replicas(r.role, 0)); have > 0 {
-			weights[i] = r.demand(p, total) / have
-			sum += weights[i]
-		}
-	}
-	if sum == 0 { // no capacity is known: all alike
-		for i := range weights {
-			weights[i] = 1
-		}
-		sum = float64(len(weights))
-	}
+	weights := p.weights(total)
 	part := func(of, all float64) float64 {
 		if all == 0 {
 			return 0
@@ -129,7 +116,7 @@ func shares(p *Pool, classes []Class, hour float64) []Share {
 		}
 		for i, name := range paid {
 			r := resourceByName(name)
-			s.Cost += number(weights[i] / sum * part(r.demand(p, c.Load), r.demand(p, total)))
+			s.Cost += number(weights[i] * part(r.demand(p, c.Load), r.demand(p, total)))
 		}
 		s.Hour = s.Cost * number(hour)
 		out = append(out, s)
@@ -155,6 +142,42 @@ func shares(p *Pool, classes []Class, hour float64) []Share {
 		out = append(out[:sharesShown-1:sharesShown-1], rest)
 	}
 	return out
+}
+
+// paid are the resources that classes pay for.
+var paid = []string{capacity.Prefill, capacity.Decode, capacity.KV}
+
+// weights are the shares of a pool's cost that are paid for each of paid: by how much of it l uses, in each role of a disaggregated
+// pool by itself, for as much as its replicas are of all. All alike where no capacity is known.
+func (p *Pool) weights(l Load) []float64 {
+	weights := make([]float64, len(paid))
+	all := p.Replicas
+	if p.Disaggregated {
+		all += p.Prefill
+	}
+	sum, known := map[bool]float64{}, 0. // by whether it is of prefill replicas
+	apart := func(r *resource) bool { return p.Disaggregated && r.carriedBy(capacity.PrefillRole) }
+	for i, name := range paid {
+		r := resourceByName(name)
+		if have := r.each(p) * float64(p.replicas(r.role, 0)); have > 0 {
+			weights[i] = r.demand(p, l) / have
+			sum[apart(r)] += weights[i]
+		}
+	}
+	for i, name := range paid {
+		if r := resourceByName(name); sum[apart(r)] > 0 {
+			weights[i] *= float64(p.replicas(r.role, 0)) / float64(all) / sum[apart(r)]
+			known += weights[i]
+		}
+	}
+	for i := range weights {
+		if known > 0 {
+			weights[i] /= known // a role without a known capacity is paid for as the other
+		} else {
+			weights[i] = 1 / float64(len(weights))
+		}
+	}
+	return weights
 }
 
 func resourceByName(name string) *resource {

@@ -299,6 +299,31 @@ func TestReservesOfRoles(t *testing.T) {
 	}
 }
 
+// TestRolesArePaidApart: what a role costs is paid by who uses it, and its replicas are chosen by what it carries.
+func TestRolesArePaidApart(t *testing.T) {
+	readers, writers := Request(10_000, 0, 10).Times(2), Request(10, 0, 1000).Times(2)
+	p := launchPool(t, func(c *capacity.Config) {
+		c.Disaggregated.PrefillReplicas.Max, c.KVCapacityTokens, c.Reserves.Failure = 20, 10_000_000, 1
+		c.Types = []capacity.Type{{Name: "sums", HourUSD: 1, PrefillTokensPerS: 10_000, DecodeTokensPerS: 10, KVCapacityTokens: 1_000_000}, {Name: "memory", HourUSD: 1, PrefillTokensPerS: 10, DecodeTokensPerS: 1000, KVCapacityTokens: 1_000_000}}
+	})
+	p.Replicas, p.Prefill = 2, 6
+	s := sheet(t, Input{Pool: p, Launch: Same, Traffic: Traffic{Minutes: []Load{readers.Plus(writers)}, Classes: []Class{{"readers", readers}, {"writers", writers}}}})
+	for _, c := range s.Cost.Classes {
+		if want := map[string]float64{"readers": .75, "writers": .25}[c.Name]; math.Abs(float64(c.Cost)-want) > .02 {
+			t.Errorf("%s pay %.2f of the cost, want about %.2f: 6 of 8 replicas compute prompts", c.Name, c.Cost, want)
+		}
+	}
+	for _, m := range []struct {
+		mix  *Mix
+		role capacity.Role
+		want [2]int // 20,000 prompt tokens and 2,000 of output a second, and one more
+	}{{s.PrefillMix, capacity.PrefillRole, [2]int{4, 0}}, {s.Mix, capacity.DecodeRole, [2]int{0, 4}}} {
+		if m.mix == nil || m.mix.Role != m.role || m.mix.Types[0].Replicas != m.want[0] || m.mix.Types[1].Replicas != m.want[1] {
+			t.Errorf("%s: %+v, want %v", m.role, m.mix, m.want)
+		}
+	}
+}
+
 // TestSharesOfCost: whoever uses tokens and cache pays, not whoever sends requests.
 func TestSharesOfCost(t *testing.T) {
 	greetings, documents := Request(100, 0, 50).Times(90), Request(50_000, 0, 1000).Times(1)

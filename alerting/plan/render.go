@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // WriteJSON writes s as indented JSON; numbers that are not known are null.
@@ -190,8 +192,10 @@ func (s *Sheet) tables() []table {
 	if s.Cost != nil {
 		tables = append(tables, s.Cost.tables()...)
 	}
-	if s.Mix != nil {
-		tables = append(tables, s.Mix.table())
+	for _, m := range []*Mix{s.Mix, s.PrefillMix} {
+		if m != nil {
+			tables = append(tables, m.table())
+		}
 	}
 	return tables
 }
@@ -206,6 +210,9 @@ func (s *Sheet) launchTable() table {
 
 func (s *Sheet) scenarioTable() table {
 	t := table{Title: "What if", Head: []string{"scenario", "runs out first", "when", ">replicas", ">busiest minute", "blocked by", ">$/h"}}
+	if s.PrefillLimit > 0 {
+		t.Text = "Replicas are those that decode + those that compute prompts."
+	}
 	for i := range s.Outcomes {
 		o := &s.Outcomes[i]
 		worst := Okay
@@ -306,7 +313,7 @@ func (c *Cost) tables() []table {
 }
 
 func (m *Mix) table() table {
-	t := table{Title: "Cheapest mix for the launch", Head: []string{"type", ">replicas", ">$/h each", ">carries", "bound by"}}
+	t := table{Title: "Cheapest mix for the launch" + m.of(), Head: []string{"type", ">replicas", ">$/h each", ">carries", "bound by"}}
 	t.Text = fmt.Sprintf("%s $/h", money(m.HourUSD))
 	if m.Uniform.known() {
 		t.Text += fmt.Sprintf("; of one type alone %s $/h", money(m.Uniform))
@@ -316,6 +323,14 @@ func (m *Mix) table() table {
 		t.add("", x.Name, fmt.Sprint(x.Replicas), money(x.HourUSD), percent(x.Share), x.Binding)
 	}
 	return t
+}
+
+// of names the role that m is of, where a pool has two.
+func (m *Mix) of() string {
+	if m.Role == capacity.AnyRole {
+		return ""
+	}
+	return ", " + string(m.Role) + " replicas"
 }
 
 // amount is a number to three digits, thousands as k and so on.

@@ -69,6 +69,11 @@ var resources = []resource{
 	},
 }
 
+// carriedBy says whether the replicas of a role of a disaggregated pool carry r: those that decode carry what no role is named for.
+func (r *resource) carriedBy(role capacity.Role) bool {
+	return (r.role == capacity.PrefillRole) == (role == capacity.PrefillRole)
+}
+
 // Pool is the pool that a sheet is of, and how it stands.
 type Pool struct {
 	capacity.Pool

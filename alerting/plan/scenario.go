@@ -37,6 +37,10 @@ func Scenarios(launch Change, p *Pool, classes, minutes int) []Scenario {
 	best.Rate = max(launch.Rate/uncertainty, 1)
 	worst.Rate = launch.Rate * uncertainty
 	worst.CacheHit, worst.Retry = launch.CacheHit/2, max(launch.Retry, 0.15)
+	lost := "a replica is lost"
+	if p.Disaggregated {
+		lost = "a replica of each role is lost"
+	}
 	all := []Scenario{
 		{"baseline", "as it is", Same},
 		{"launch", "the launch as stated", launch},
@@ -48,7 +52,7 @@ func Scenarios(launch Change, p *Pool, classes, minutes int) []Scenario {
 		{"long_outputs", "outputs 60 % longer", with(func(c *Change) { c.Output = 1.6 })},
 		{"retries", "15 % retries", with(func(c *Change) { c.Retry = 0.15 })},
 		{"traffic_x3", "three times the traffic", with(func(c *Change) { c.Rate = 3 })},
-		{"replica_lost", "a replica is lost", with(func(c *Change) { c.Lost = 1 })},
+		{"replica_lost", lost, with(func(c *Change) { c.Lost = 1 })},
 		{"failover", "another region fails over: twice the traffic", with(func(c *Change) { c.Rate = 2 })},
 	}
 	if p.Limits != (capacity.Limits{}) || p.BudgetHourUSD > 0 {

@@ -4,8 +4,9 @@ import "github.com/forewarm/forewarm/forecaster/capacity"
 
 // Mix is the cheapest set of replicas of several types that carries the launch.
 type Mix struct {
-	Types   []MixType `json:"types"`
-	HourUSD number    `json:"usd_per_hour"`
+	Role    capacity.Role `json:"role,omitempty"` // in a disaggregated pool
+	Types   []MixType     `json:"types"`
+	HourUSD number        `json:"usd_per_hour"`
 	// Uniform is what the cheapest single type costs; unknown when none alone will do.
 	Uniform number `json:"usd_per_hour_of_one_type"`
 }
@@ -19,26 +20,28 @@ type MixType struct {
 	Binding  string `json:"binding"`
 }
 
-// mixFor is nil when the pool has no types, or no mix within their bounds carries the launch.
-func mixFor(p *Pool, launch *Outcome) *Mix {
+// mixFor is for the replicas of one role; AnyRole is all that a pool of one kind does. It is nil when the pool has no types, or
+// no mix within their bounds carries the launch.
+func mixFor(p *Pool, launch *Outcome, role capacity.Role) *Mix {
 	if len(p.Types) == 0 {
 		return nil
 	}
 	demand := map[string]float64{}
 	for _, u := range launch.Uses {
-		if u.Demand.known() {
+		if r := resourceByName(u.Resource); u.Demand.known() && (role == capacity.AnyRole || r != nil && r.carriedBy(role)) {
 			demand[u.Resource] = float64(u.Demand)
 		}
 	}
-	best, ok := capacity.CheapestMix(p.Types, demand, p.Reserves.Failure)
+	failure := p.ReservesOf(role).Failure
+	best, ok := capacity.CheapestMix(p.Types, demand, failure)
 	if !ok {
 		return nil
 	}
-	m := &Mix{HourUSD: number(best.HourUSD), Uniform: unknown}
+	m := &Mix{Role: role, HourUSD: number(best.HourUSD), Uniform: unknown}
 	for i, t := range p.Types {
 		share, binding := t.Share(demand)
 		m.Types = append(m.Types, MixType{Name: t.Name, Replicas: best.Replicas[i], HourUSD: number(t.HourUSD), Share: number(share), Binding: binding})
-		if alone, ok := capacity.CheapestMix(p.Types[i:i+1], demand, p.Reserves.Failure); ok && (!m.Uniform.known() || number(alone.HourUSD) < m.Uniform) {
+		if alone, ok := capacity.CheapestMix(p.Types[i:i+1], demand, failure); ok && (!m.Uniform.known() || number(alone.HourUSD) < m.Uniform) {
 			m.Uniform = number(alone.HourUSD)
 		}
 	}
