@@ -27,12 +27,36 @@ type asked struct {
 }
 
 // admission is per-class limits for a saturation that cannot be averted: that is nearer than the lead, or that a bound of
-// the pool keeps from being averted; nil otherwise. What is ready now is what there is to share, and classes count at the
+// the pool keeps from being averted; nil otherwise. Where both roles of a disaggregated pool are short, a class has the lower
+// limit. What is ready now is what there is to share, and classes count at the
 // quantile that decisions provide for: at the median, the more important ones would exceed what is left to them half of the
 // time, and the limit of the others would not keep their objective.
 func (p *plan) admission(d *Decision, cfg Config) []AdmissionLimit {
-	b := p.binding()
-	if b == nil || p.blind != sighted {
+	if p.blind != sighted {
+		return nil
+	}
+	limits := p.admitted(d, p.binding(), p.supply.Ready, cfg)
+	if v := d.Prefilling(); v != nil {
+		limits = lower(limits, p.admitted(v, mostOf(p.prompts, v.Binding), p.promptSupply.Ready, cfg))
+	}
+	return limits
+}
+
+// lower are the limits of both lists, of a class that is in both the lower one, in the order of a and then b.
+func lower(a, b []AdmissionLimit) []AdmissionLimit {
+	for _, l := range b {
+		if i := slices.IndexFunc(a, func(x AdmissionLimit) bool { return x.Class == l.Class }); i < 0 {
+			a = append(a, l)
+		} else if l.Share < a[i].Share {
+			a[i] = l
+		}
+	}
+	return a
+}
+
+// admitted is admission for the replicas that d is of, of which so many are ready and b is what binds.
+func (p *plan) admitted(d *Decision, b *resource, ready int, cfg Config) []AdmissionLimit {
+	if b == nil {
 		return nil
 	}
 	if c := b.evidence.all(); c.Probability < cfg.AlertProbability || !d.late(c) && d.Needed <= d.Limit {
@@ -57,7 +81,7 @@ func (p *plan) admission(d *Decision, cfg Config) []AdmissionLimit {
 			a.tokensPerS += most
 		}
 	}
-	return share(heaviest(list), b.evidence.PerReplica*float64(p.supply.Ready), cfg.Priorities)
+	return share(heaviest(list), b.evidence.PerReplica*float64(ready), cfg.Priorities)
 }
 
 // margin is the part of its classes' own margins, from the median to the quantile that decisions provide for, by which the

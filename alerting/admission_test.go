@@ -3,6 +3,8 @@ package alerting
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +122,50 @@ func TestAdmissionAdvice(t *testing.T) {
 	}
 }
 
+// TestAdmissionOfRoles: where prefill replicas run out before more can be ready, classes are limited by what those that are ready
+// compute; where both roles do, by the lower of both limits.
+func TestAdmissionOfRoles(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Priorities = []string{"chat", "batch"}
+	soon := forecaster.ETA{P10: 0, P50: 3 * time.Minute, P90: 9 * time.Minute}
+	for _, tt := range []struct {
+		name    string
+		per     float64 // prompt tokens a second of each of the two prefill replicas, of the 50 that batch asks for
+		decode  bool    // is short, too
+		want    []AdmissionLimit
+		because string
+	}{
+		{"prefill alone", 10, false, []AdmissionLimit{{"batch", 24, .4}}, "batch"},
+		{"both, prefill more so", 10, true, []AdmissionLimit{{"batch", 24, .4}}, ""},
+		{"both, decode more so", 20, true, []AdmissionLimit{{"batch", 40, 2. / 3}}, ""},
+		{"neither", 30, false, nil, ""},
+	} {
+		in := scene{ready: 4, median: flat(500), last: 350, edit: late}.input(t)
+		disaggregated(50)(&in)
+		in.Pool.Rates.PrefillTokensPerS = tt.per
+		if !tt.decode {
+			in.Projection.Resources[0].Probability = [forecaster.Horizon]float64{}
+		}
+		prompts := forecaster.ResourceProjection{Dimension: features.DimPrefill, ETA: soon}
+		for h := range prompts.Probability {
+			if tt.want != nil {
+				prompts.Probability[h] = .9
+			}
+		}
+		in.Projection.Prompts = &forecaster.Projection{Resources: []forecaster.ResourceProjection{prompts}}
+		d, _ := Decide(noon, in, State{}, cfg)
+		if diff := cmp.Diff(tt.want, d.Admission, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+		if tt.because != "" {
+			i := slices.IndexFunc(Conditions(&d, in.Forecast, cfg), func(c Condition) bool { return c.Name == TooLateToWarm && c.Resource == features.DimPrefill })
+			if i < 0 || !strings.Contains(Conditions(&d, in.Forecast, cfg)[i].Annotations["summary"], "Let in at most 24 tokens/s of class batch") {
+				t.Errorf("%s: the alert does not say what to let in: %+v", tt.name, Conditions(&d, in.Forecast, cfg))
+			}
+		}
+	}
+}
+
 // TestAdmissionKeepsTheMargin: chat, at a median of 200 and 300 at the quantile, has the pool's margin of 60 beside batch, which
 // is sure of its 300: classes are high together only as far as the total is.
 func TestAdmissionKeepsTheMargin(t *testing.T) {
@@ -158,7 +204,7 @@ func TestQueuePlan(t *testing.T) {
 		return d.Queue
 	}
 	nothing := func(*Input) {}
-	prompts := func(demand, rate float64) func(*Input) {
+	prompts := func(demand, rate float64, ready int) func(*Input) {
 		return func(in *Input) {
 			f := in.Forecast.Total[0]
 			f.Dimension = features.DimPrefill
@@ -168,7 +214,7 @@ func TestQueuePlan(t *testing.T) {
 				}
 			}
 			in.Forecast.Total = append(in.Forecast.Total, f)
-			in.Pool.Disaggregated, in.Pool.PrefillReplicas = true, capacity.Replicas{Min: 1, Max: 9, Initial: 1}
+			in.Pool.Disaggregated, in.Pool.PrefillReplicas = true, capacity.Replicas{Min: 1, Max: 999, Initial: ready}
 			in.Pool.Rates.PrefillTokensPerS = rate
 		}
 	}
@@ -180,8 +226,9 @@ func TestQueuePlan(t *testing.T) {
 		{"half used", queue(200, 0, nothing), &QueuePlan{2, 40, 10*13*60 + 40, 1}},
 		{"half of the calls are tried again", queue(200, 3000, nothing), &QueuePlan{2, 40, 5*13*60 + 40, 1.5}},
 		{"short already", queue(800, 0, nothing), &QueuePlan{2, 10, -5*13*60 + 10, 1}},
-		{"prompts of 500 tokens at 1000 a second", queue(200, 0, prompts(5000, 1000)), &QueuePlan{1.5, 30, 10*13*60 + 30, 1}},
-		{"prompts take as long as is promised", queue(200, 0, prompts(50_000, 1000)), &QueuePlan{0, 0, 10 * 13 * 60, 1}},
+		{"prompts of 500 tokens at 1000 a second", queue(200, 0, prompts(5000, 1000, 99)), &QueuePlan{1.5, 30, 10*13*60 + 30, 1}},
+		{"prompts take as long as is promised", queue(200, 0, prompts(50_000, 1000, 999)), &QueuePlan{0, 0, 10 * 13 * 60, 1}},
+		{"one prefill replica serves two calls a second", queue(200, 0, prompts(5000, 1000, 1)), &QueuePlan{1.5, 3, -8*13*60 + 3, 1}},
 		{"no objective", queue(200, 0, func(in *Input) { in.Pool.SLO.TTFT = 0 }), nil},
 		{"no traffic", queue(0, 0, nothing), nil},
 		{"calls are not counted", queue(200, 0, func(in *Input) { in.Forecast.Total = in.Forecast.Total[:1] }), nil},

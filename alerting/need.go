@@ -134,12 +134,15 @@ func (p *plan) coldCache(f *forecaster.Forecast) (tokensPerS float64) {
 
 // binding is the resource that takes most replicas; among equals the one that the projection names. nil when there is
 // none.
-func (p *plan) binding() *resource {
+func (p *plan) binding() *resource { return mostOf(p.rows, p.in.Projection.Binding) }
+
+// mostOf is the row that takes most replicas, among equals the one of dimension; nil without any.
+func mostOf(rows []resource, dimension string) *resource {
 	var best *resource
-	for i := range p.rows {
-		r := &p.rows[i]
+	for i := range rows {
+		r := &rows[i]
 		if best == nil || r.evidence.NeedReplicas > best.evidence.NeedReplicas ||
-			r.evidence.NeedReplicas == best.evidence.NeedReplicas && r.evidence.Dimension == p.in.Projection.Binding {
+			r.evidence.NeedReplicas == best.evidence.NeedReplicas && r.evidence.Dimension == dimension {
 			best = r
 		}
 	}

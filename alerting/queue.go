@@ -19,7 +19,7 @@ type QueuePlan struct {
 // maxQueue bounds a plan's numbers.
 const maxQueue = 1_000_000_000
 
-// queue is the plan by what the binding resource serves. With C its capacity that is ready, D its demand, λ calls per
+// queue is the plan by what the binding resource serves, of the two roles of a disaggregated pool the one that serves less. With C its capacity that is ready, D its demand, λ calls per
 // second, a attempts per call, T the objective for the first token, P the demand of prompt tokens and R a replica's rate for
 // them, and L the lead time:
 //
@@ -38,8 +38,13 @@ func (p *plan) queue() *QueuePlan {
 	if calls == nil {
 		return nil
 	}
-	rate, demand := meanMedian(calls, n), meanMedian(b.forecast, n)
-	served := b.evidence.PerReplica * float64(p.supply.Ready) * rate / demand
+	rate := meanMedian(calls, n)
+	served := b.evidence.PerReplica * float64(p.supply.Ready) * rate / meanMedian(b.forecast, n)
+	if prompts := mostOf(p.prompts, ""); prompts != nil {
+		if s := prompts.evidence.PerReplica * float64(p.promptSupply.Ready) * rate / meanMedian(prompts.forecast, n); s < served {
+			served = s
+		}
+	}
 	if !(served > 0) || math.IsInf(served, 0) {
 		return nil
 	}
