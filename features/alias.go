@@ -10,9 +10,10 @@ import (
 
 // alias is a class with its name as it came last: names that are decoded again and again are the same bytes in memory.
 type alias struct {
-	class  *class
-	name   string
-	newest int32 // of its attempts in the backlog, or none
+	class   *class
+	name    string
+	newest  int32 // of its attempts in the backlog, or none
+	waiting int32 // how many these are
 }
 
 // aliases find classes of a pool by where the bytes of their names lie, without a look at them: a hash table with linear

@@ -1,18 +1,26 @@
 package features
 
-import "github.com/forewarm/forewarm/prefetch"
+import (
+	"slices"
+
+	"github.com/forewarm/forewarm/prefetch"
+)
 
 // backlog holds attempts that wait to be folded into their classes. With thousands of classes, what an attempt changes is in
 // no cache of the processor: each waits for some forty lines of memory. So they are folded many of a class at once, and
 // what a class needs is fetched while those before it are folded (see fetch). What must be seen in the order of the log over all classes is
 // not in here, and nothing reads a class before it has caught up: when its attempts are folded shows nowhere.
 //
-// At most maxBacklog attempts of 132 bytes, and fewer where there are few classes.
+// At most maxBacklog attempts of 136 bytes, and fewer where there are few classes.
 type backlog struct {
 	waiting []effect // in the order of the log
+	of      []int32  // by position in waiting: the number of its class, or none when it was folded with that alone
 	back    []int32  // by position in waiting: the attempt of the same class before it, or none
 	active  []int32  // numbers of the classes that have had some since all were folded
 	most    int      // so long it was since it was trimmed
+
+	ends []int32 // scratch of sort
+	few  []int32 // scratch of catchUpWith
 }
 
 const (
@@ -20,7 +28,8 @@ const (
 	maxBacklog   = 1 << 17
 	leastBacklog = 64
 	perClass     = 24 // attempts of a class that are folded at once, on average
-	abreast      = 4  // classes whose attempts are turned together
+	ringSize     = 8  // at least fetchSteps + 2
+	aliasAhead   = 2  // classes
 )
 
 // next is where to put an attempt for take.
@@ -28,7 +37,8 @@ func (b *backlog) next() *effect {
 	n := len(b.waiting)
 	if n == cap(b.waiting) {
 		room := min(max(2*n, leastBacklog), maxBacklog)
-		b.waiting, b.back = append(make([]effect, 0, room), b.waiting...), append(make([]int32, 0, room), b.back...)
+		b.waiting = append(make([]effect, 0, room), b.waiting...)
+		b.of, b.back = append(make([]int32, 0, room), b.of...), append(make([]int32, 0, room), b.back...)
 	}
 	return &b.waiting[:n+1][n]
 }
@@ -45,11 +55,12 @@ func (a *Aggregator) take(class int32, e *effect) {
 	n := len(b.waiting)
 	at := &a.classes[class]
 	before := at.newest
-	b.waiting, b.back = b.waiting[:n+1], append(b.back, before)
+	b.waiting, b.of, b.back = b.waiting[:n+1], append(b.of, class), append(b.back, before)
 	if before == none {
 		b.active = append(b.active, class)
 	}
 	at.newest = int32(n)
+	at.waiting++
 	if n++; n == maxBacklog || n >= max(perClass*len(b.active), leastBacklog) {
 		a.catchUp()
 	}
@@ -72,24 +83,59 @@ func (a *Aggregator) CatchUp() { a.catchUp() }
 // catchUp folds all attempts that wait.
 func (a *Aggregator) catchUp() {
 	b := &a.backlog
-	a.fold(b.active)
+	a.fold(b.active, a.sort())
 	b.most = max(b.most, len(b.waiting))
-	b.waiting, b.back, b.active = b.waiting[:0], b.back[:0], b.active[:0]
+	b.waiting, b.of, b.back, b.active = b.waiting[:0], b.of[:0], b.back[:0], b.active[:0]
 }
 
 // catchUpWith folds the attempts of one class that wait.
 func (a *Aggregator) catchUpWith(c *class) {
-	if a.classes[c.number].newest != none {
-		a.fold([]int32{c.number})
+	at, b := &a.classes[c.number], &a.backlog
+	if at.newest == none {
+		return
 	}
+	b.few = slices.Grow(b.few[:0], int(at.waiting))[:at.waiting]
+	next := at.newest
+	for i := range slices.Backward(b.few) {
+		b.few[i], b.of[next] = next, none
+		next = b.back[next]
+	}
+	a.fold([]int32{c.number}, b.few)
 }
 
-// fold folds the attempts of classes, one class after the other, and fetches what the next ones need.
-func (a *Aggregator) fold(numbers []int32) {
-	var ring [4 * abreast]lane // those that are being fetched; at least fetchSteps + 1 + abreast
+// sort gives the positions of all attempts that wait, class after class as they are active, and of a class in the order of
+// the log: a counting sort (Knuth, The Art of Computer Programming 3, section 5.2), O(attempts + active classes). They take
+// the place of backlog.back.
+func (a *Aggregator) sort() (order []int32) {
+	b := &a.backlog
+	b.ends = slices.Grow(b.ends[:0], len(a.classes))[:len(a.classes)]
+	n := int32(0)
+	for _, number := range b.active {
+		if of := &a.classes[number]; of.newest != none { // else it is in there again, or was folded alone
+			b.ends[number], of.newest = n, none
+			n += of.waiting
+		}
+	}
+	order = b.back[:n]
+	for at, number := range b.of {
+		if number != none {
+			order[b.ends[number]] = int32(at)
+			b.ends[number]++
+		}
+	}
+	return order
+}
+
+// fold folds the attempts of classes, one class after the other, and fetches what the next ones need. Their positions are
+// in order, those of one class after those of the other.
+func (a *Aggregator) fold(numbers, order []int32) {
+	var ring [ringSize]lane // those that are being fetched
 	for i := range len(numbers) + fetchSteps + 1 {
-		if i%abreast == 0 && i < len(numbers) {
-			a.openLanes(ring[i%len(ring):], numbers[i:])
+		if next := i + aliasAhead; next < len(numbers) {
+			prefetch.Of(&a.classes[numbers[next]])
+		}
+		if i < len(numbers) {
+			order = a.openLane(&ring[i%len(ring)], numbers[i], order)
 		}
 		for step := range fetchSteps {
 			if at := i - step - 1; at >= 0 && at < len(numbers) {
@@ -102,40 +148,26 @@ func (a *Aggregator) fold(numbers []int32) {
 	}
 }
 
-// openLanes begins with the next classes, abreast of them.
-func (a *Aggregator) openLanes(lanes []lane, numbers []int32) {
-	n := min(abreast, len(numbers))
-	for i, number := range numbers[:n] {
-		of := &a.classes[number]
-		lanes[i] = lane{class: of.class, first: none, rest: of.newest}
-		of.newest = none
-		prefetch.Of(of.class)
+// openLane begins with the next class, whose attempts are the first of order, and gives the others.
+func (a *Aggregator) openLane(l *lane, number int32, order []int32) (rest []int32) {
+	of := &a.classes[number]
+	n := of.waiting
+	*l = lane{class: of.class, attempts: order[:n]}
+	of.newest, of.waiting = none, 0
+	prefetch.Of(of.class)
+	for _, at := range l.attempts {
+		prefetch.Of(&a.backlog.waiting[at])
 	}
-	a.backlog.turn(lanes[:n])
+	return order[n:]
 }
 
 // foldLane folds the attempts of one class.
 func (a *Aggregator) foldLane(l *lane) {
-	b := &a.backlog
-	for at := l.first; at != none; at = b.back[at] {
-		if next := b.back[at]; next != none { // again: the attempts of the other lanes may have driven it out
-			prefetch.Of(&b.waiting[next])
+	for i, at := range l.attempts {
+		if i+1 < len(l.attempts) { // again: the attempts of the other lanes may have driven it out
+			prefetch.Of(&a.backlog.waiting[l.attempts[i+1]])
 		}
-		a.count(l.class, &b.waiting[at])
-	}
-}
-
-// turn links the attempts of each lane the other way round.
-func (b *backlog) turn(lanes []lane) {
-	for more := true; more; {
-		more = false
-		for i := range lanes {
-			if l := &lanes[i]; l.rest != none {
-				prefetch.Of(&b.waiting[l.rest])
-				l.first, l.rest, b.back[l.rest] = l.rest, b.back[l.rest], l.first
-				more = more || l.rest != none
-			}
-		}
+		a.count(l.class, &a.backlog.waiting[at])
 	}
 }
 
@@ -144,7 +176,7 @@ func (a *Aggregator) settleBacklog() {
 	a.catchUp()
 	b := &a.backlog
 	if b.most < cap(b.waiting)/4 {
-		b.waiting, b.back = nil, nil
+		b.waiting, b.of, b.back, b.few = nil, nil, nil, nil
 	}
 	clear(b.waiting[:min(b.most, cap(b.waiting))])
 	b.most = 0

@@ -160,7 +160,7 @@ func (p *pool) named() int {
 func (a *Aggregator) newClass(p *pool, name string) *class {
 	name = strings.Clone(name)
 	c := &class{key: Key{Pool: p.name, Class: name}, pool: p, number: int32(len(a.classes))}
-	a.classes = append(a.classes, alias{c, name, none})
+	a.classes = append(a.classes, alias{class: c, name: name, newest: none})
 	p.byName[name] = c
 	i, _ := slices.BinarySearchFunc(p.classes, name, func(c *class, name string) int { return strings.Compare(c.key.Class, name) })
 	p.classes = slices.Insert(p.classes, i, c)

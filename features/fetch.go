@@ -2,11 +2,11 @@ package features
 
 import "github.com/forewarm/forewarm/prefetch"
 
-// lane is a class with its attempts, linked in the order of the log from first; those from rest on are not yet.
+// lane is a class with the positions of its attempts in the backlog, in the order of the log.
 type lane struct {
-	class       *class
-	first, rest int32
-	cell        *cell // in which the first attempt arrived; nil when there is none
+	class    *class
+	attempts []int32
+	cell     *cell // in which the first attempt arrived; nil when there is none
 }
 
 // fetchSteps is how many steps along the pointers lead to all that a class needs. Each class takes one step while another is
@@ -15,7 +15,7 @@ const fetchSteps = 4
 
 // fetch asks for the memory of a step. It changes nothing that shows.
 func (a *Aggregator) fetch(l *lane, step int) {
-	if l.first == none {
+	if len(l.attempts) == 0 {
 		return
 	}
 	c := l.class
@@ -44,7 +44,7 @@ func (a *Aggregator) fetch(l *lane, step int) {
 		c.tenants.fetchNames()
 		c.features.fetchNames()
 	case 3:
-		if at := l.cell; at != nil && at.pending != nil && !at.pending.FetchNext(perClass*shapeCount) {
+		if at := l.cell; at != nil && at.pending != nil && !at.pending.FetchNext(len(l.attempts)*shapeCount) {
 			for i := range at.sketches() {
 				at.shapes[i].Fetch()
 			}
@@ -54,7 +54,7 @@ func (a *Aggregator) fetch(l *lane, step int) {
 
 // fetched are the minutes whose cells are fetched for a lane: those in which its first attempt arrives and ends.
 func (a *Aggregator) fetched(l *lane) (arrives, ends int64) {
-	e := &a.backlog.waiting[l.first]
+	e := &a.backlog.waiting[l.attempts[0]]
 	arrives = max(int64(e.minute), a.oldest())
 	if e.finished == never {
 		return arrives, arrives
