@@ -44,6 +44,7 @@ type Aggregator struct {
 	spareCells   spare[*cell]
 	spareShapes  spare[*shapes]
 	sparePending spare[*sketch.Pending]
+	spareRooms   spare[*sketch.PendingRoom]
 	spareRings   spare[[]*cell]
 	returned     []*cell // out of the span, but lent to the caller until the next Close
 

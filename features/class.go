@@ -214,8 +214,7 @@ func (a *Aggregator) recycle() {
 			continue
 		}
 		if at.pending != nil {
-			at.pending.Clear()
-			a.sparePending.give(at.pending)
+			a.givePending(at.pending)
 		}
 		if at.shapes != nil {
 			for j := range at.shapes {
@@ -230,6 +229,7 @@ func (a *Aggregator) recycle() {
 	a.spareCells.trim()
 	a.spareShapes.trim()
 	a.sparePending.trim()
+	a.spareRooms.trim()
 	a.spareRings.trim()
 	if cap(a.windows) > 4*(len(a.windows)+keptSpares) {
 		a.windows = nil

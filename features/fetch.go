@@ -7,11 +7,12 @@ type lane struct {
 	class    *class
 	attempts []int32
 	cell     *cell // in which the first attempt arrived; nil when there is none
+	settles  bool  // what waits to be counted in it is going to be
 }
 
 // fetchSteps is how many steps along the pointers lead to all that a class needs. Each class takes one step while another is
 // folded: by then what the step before it asked for is there.
-const fetchSteps = 4
+const fetchSteps = 5
 
 // fetch asks for the memory of a step. It changes nothing that shows.
 func (a *Aggregator) fetch(l *lane, step int) {
@@ -39,12 +40,16 @@ func (a *Aggregator) fetch(l *lane, step int) {
 	case 2:
 		if at := l.cell; at != nil && at.pending != nil {
 			at.pending.Fetch()
-			prefetch.Of(at.shapes)
 		}
 		c.tenants.fetchNames()
 		c.features.fetchNames()
 	case 3:
 		if at := l.cell; at != nil && at.pending != nil && !at.pending.FetchNext(len(l.attempts)*shapeCount) {
+			l.settles = true
+			prefetch.Of(at.shapes)
+		}
+	case 4:
+		if at := l.cell; l.settles && !a.extensible(at) {
 			for i := range at.sketches() {
 				at.shapes[i].Fetch()
 			}

@@ -108,7 +108,7 @@ func (a *Aggregator) copied(at *cell) *cell {
 	}
 	if at.pending != nil {
 		c.pending = a.sparePending.take(newPending)
-		*c.pending = *at.pending
+		c.pending.Copy(at.pending, a.pendingRoom)
 	}
 	if at.sessions != nil {
 		c.sessions = new(*at.sessions)
@@ -125,6 +125,9 @@ func (a *Aggregator) lose(at *cell) {
 	}
 	if at.pending != nil {
 		a.sparePending.lose()
+		if at.pending.Extended() {
+			a.spareRooms.lose()
+		}
 	}
 }
 

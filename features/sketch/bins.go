@@ -20,20 +20,20 @@ func (s *Quantile) add(bin uint16, n uint32) {
 	// Whole octaves, so that a growing range is copied seldom.
 	low, high := min(s.low, bin)&^(binsPerOctave-1), max(s.high, bin)|(binsPerOctave-1)
 	span := int(high) - int(low) + 1
-	if len(s.dense) == 0 && n == 1 && len(s.list) < s.most(span) {
+	if most := s.mostListed(span); len(s.dense) == 0 && n == 1 && len(s.list) < most {
 		s.list = append(s.list, bin)
-		s.low, s.high = low, high
+		s.low, s.high, s.most = low, high, uint16(most)
 		return
 	}
 	s.spread(low, span)
 	s.dense[bin-s.low] = saturating(s.dense[bin-s.low], n)
 }
 
-// most is how many values are listed before counts for a span of bins take less memory.
-func (s *Quantile) most(span int) int {
+// mostListed is how many values are listed before counts for a span of bins take less memory.
+func (s *Quantile) mostListed(span int) int {
 	most := 2 * span // a count takes four bytes, a listed value two
 	if cap(s.dense) >= span {
-		most = min(most, keptValues/2) // and counts that are there take none
+		most = min(most, keptValues) // and counts that are there take none, but lie further apart
 	}
 	return most
 }
@@ -52,7 +52,7 @@ func (s *Quantile) spread(low uint16, span int) {
 		s.dense[bin-low]++
 	}
 	s.list = s.keptList()
-	s.low, s.high = low, low+uint16(span-1)
+	s.low, s.high, s.most = low, low+uint16(span-1), 0
 }
 
 func saturating(a, b uint32) uint32 {
@@ -110,8 +110,7 @@ func (s *Quantile) each(f func(bin int, count uint32)) {
 // Fetch asks for the memory where the next values are likely to be counted. It changes nothing.
 func (s *Quantile) Fetch() {
 	if n := len(s.dense); n > 0 {
-		prefetch.Of(&s.dense[n/2])
-		prefetch.Of(&s.dense[n/4])
+		prefetch.Slice(s.dense[max(0, n-keptBins)/2:][:min(n, keptBins)])
 	} else if n := len(s.list); n < cap(s.list) {
 		prefetch.Of(&s.list[:n+1][n])
 	}

@@ -54,7 +54,11 @@ type Quantile struct {
 	list      []uint16 // bin of each value as it came, while that takes less memory than
 	dense     []uint32 // the counts of the bins low..low+len(dense)−1
 	low, high uint16   // the octaves of the bins in use
+	most      uint16   // values that the list takes while they lie in these; 0 when that is not known
 }
+
+// Counting says that the sketch holds counts of bins, and no list of values.
+func (s *Quantile) Counting() bool { return len(s.dense) > 0 }
 
 // Add counts one value. NaN and negative values are no measurement of a size or a delay, and are left out.
 func (s *Quantile) Add(v float64) {
