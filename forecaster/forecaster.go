@@ -355,7 +355,6 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 		}
 		if !p.of.cfg.Apart {
 			settleMarginals(paths[d], &f)
-			settlePeaks(paths[d], &f)
 		}
 		pf.Total = append(pf.Total, f)
 		pf.Paths.Dimensions = append(pf.Paths.Dimensions, f.Dimension)

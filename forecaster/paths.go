@@ -70,35 +70,3 @@ func settleMarginals(total [][Horizon]float32, f *Forecast) {
 		}
 	}
 }
-
-// mostLift bounds what a path whose largest minute is small can be multiplied by on its way to its place.
-const mostLift = 4.0
-
-// settlePeaks scales each path half-way to where its largest minute of the window should lie: at the quantile, at the path's
-// rank among the others, of the total's own forecast of the window maximum, whose errors were tracked as such. How minutes
-// hang together is known from the templates of half a day alone; where bursts come and go that says too little of how large
-// the largest of them will be, however well each minute is known. Half-way, because where both are good their average is
-// better than either: on the second thirds of seven pools the log loss of P(the largest of the next 30 minutes, and of the next
-// 60, exceeds the 90th percentile of the past), recalibrated by ranks, fell from 0.295 and 0.405 to 0.271 and 0.361; all of the
-// fall is in bursty pools, and all the way cost steady ones 3 % and more. Templates of three times as long a past gained a tenth of it.
-// Single minutes stay about where settleMarginals put them. Cost: a sort.
-func settlePeaks(total [][Horizon]float32, f *Forecast) {
-	order := make([]uint64, len(total))
-	for j := range order {
-		largest := slices.Max(total[j][WindowFrom-1 : WindowTo])
-		order[j] = uint64(math.Float32bits(largest))<<32 | uint64(j)
-	}
-	slices.Sort(order)
-	for rank, key := range order {
-		largest := float64(math.Float32frombits(uint32(key >> 32)))
-		if largest == 0 {
-			continue // nothing to scale
-		}
-		own := f.WindowMax.At((float64(rank) + .5) / float64(len(order)))
-		by := float32((1 + math.Min(own/largest, mostLift)) / 2)
-		path := &total[uint32(key)]
-		for h := range path {
-			path[h] *= by
-		}
-	}
-}
