@@ -1,7 +1,6 @@
 package backtest
 
 import (
-	"encoding/csv"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -342,12 +341,7 @@ const lossesHeader = "series,peer,origin,minutes,peak"
 
 func readLosses(path string) (map[[2]string][]lossAt, error) {
 	kept := map[[2]string][]lossAt{}
-	file, err := os.Open(path)
-	if err != nil {
-		return kept, err
-	}
-	defer file.Close()
-	rows, err := csv.NewReader(file).ReadAll()
+	rows, err := readRows(path)
 	if err != nil {
 		return kept, err
 	}

@@ -1,7 +1,6 @@
 package backtest
 
 import (
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -205,32 +203,13 @@ func (a *alarm) peer(t *testing.T, s *peerSeries) (worth peerAlarm, ok bool) {
 
 // readExceeded reads the probabilities, by origin, that the window maximum exceeds capacity, from a file as scoreFile takes it.
 func readExceeded(path string, capacity float64) (map[int]float64, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	rows, err := csv.NewReader(file).ReadAll()
+	file, err := readPeer(path)
 	if err != nil {
 		return nil, err
 	}
 	out := map[int]float64{}
-	for _, row := range rows {
-		if row[1] != strconv.Itoa(forecastMinutes+1) {
-			continue
-		}
-		o, err := strconv.Atoi(row[0])
-		if err != nil {
-			return nil, err
-		}
-		var q [len(forecaster.ScoredLevels)]float64
-		for i := range q {
-			if q[i], err = strconv.ParseFloat(row[2+i], 64); err != nil {
-				return nil, err
-			}
-			q[i] /= 60 // of a sum per minute
-		}
-		out[o+1] = exceeded(&q, capacity)
+	for o, q := range file.at {
+		out[o] = exceeded(&q[forecastMinutes], capacity)
 	}
 	return out, nil
 }

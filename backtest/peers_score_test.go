@@ -143,15 +143,20 @@ type peerFile struct {
 // complete says whether an origin was forecast.
 func (f *peerFile) complete(o int) bool { return f.minutes[o] >= forecastMinutes }
 
-// readPeer reads a peer's file: origin (the row known last), h, q50, q80, q90, q95, q99 of sums per minute. Minute 31 is the
-// window maximum, of those that have one; of others it is the largest of their quantiles.
-func readPeer(path string) (*peerFile, error) {
+// readRows reads a CSV file whole.
+func readRows(path string) ([][]string, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	rows, err := csv.NewReader(file).ReadAll()
+	return csv.NewReader(file).ReadAll()
+}
+
+// readPeer reads a peer's file: origin (the row known last), h, q50, q80, q90, q95, q99 of sums per minute. Minute 31 is the
+// window maximum, of those that have one; of others it is the largest of their quantiles.
+func readPeer(path string) (*peerFile, error) {
+	rows, err := readRows(path)
 	if err != nil {
 		return nil, err
 	}
