@@ -103,8 +103,8 @@ func (p *plan) margin(b *resource) float64 {
 // what the quantile that decisions provide for is above it. 0 where that is not known.
 func (p *plan) provided(f *forecaster.Forecast, margin float64) float64 {
 	n := minutes(p.lead)
-	middle, _ := largest(f, 0.5, n)
-	high, _ := largest(f, p.tau, n)
+	middle := largest(f, 0.5, n)
+	high := largest(f, p.tau, n)
 	return middle + margin*max(high-middle, 0)
 }
 

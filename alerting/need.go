@@ -25,14 +25,14 @@ func minutes(d time.Duration) int {
 	return min(max(int((d+features.Minute-1)/features.Minute), 1), forecaster.Horizon)
 }
 
-// largest is the greatest tau-quantile over minutes 1…n; ok is false when the forecast has no finite value.
-func largest(f *forecaster.Forecast, tau float64, n int) (demand float64, ok bool) {
+// largest is the greatest tau-quantile over minutes 1…n; 0 when the forecast has no finite value.
+func largest(f *forecaster.Forecast, tau float64, n int) (demand float64) {
 	for h := range n {
 		if v := f.Minute[h].At(tau); !math.IsNaN(v) && !math.IsInf(v, 0) {
-			demand, ok = max(demand, v), true
+			demand = max(demand, v)
 		}
 	}
-	return demand, ok
+	return demand
 }
 
 // provision is what leaves a share of 1 − tau of the minutes 1…n short on average: the tau-quantile of demand in a minute

@@ -107,8 +107,7 @@ func configuredPast(cfg *forewarm.Config, name string) *pastPool {
 
 // complete puts the pieces together.
 func (p *pastPool) complete(s *supplied, start, from time.Time) {
-	switch {
-	case s == nil || len(s.each) == 0:
+	if s == nil || len(s.each) == 0 {
 		p.why = "no decision of the period knew what a replica carries"
 		return
 	}

@@ -115,10 +115,11 @@ func (p *Pending) Copy(o *Pending, fresh func() *PendingRoom) {
 // Extended says whether p has room that is to be given back.
 func (p *Pending) Extended() bool { return p.room != nil }
 
-// Fetch asks for the memory of what p begins with, FetchNext, when that is there, for where the next values go; it says
-// whether n more are going to find room. They change nothing.
+// Fetch asks for the memory of what p begins with. It changes nothing.
 func (p *Pending) Fetch() { prefetch.Of(&p.sums) }
 
+// FetchNext asks, when what p begins with is there, for the memory where the next values go, and says whether n more are
+// going to find room. It changes nothing.
 func (p *Pending) FetchNext(n int) (room bool) {
 	prefetch.Slice(p.values[p.n:min(p.n+n, pendingValues)])
 	return p.n+n < pendingValues
