@@ -298,9 +298,13 @@ func condition(d *Decision, name AlertName, resource string, severity Severity, 
 	if d.Mode == Advisory {
 		summary = "[advisory] " + summary
 	}
+	action := d.Reason
+	if d.ofPrefill() { // the reason is of the pool, and may not speak of them
+		action = done(d)
+	}
 	c := Condition{Name: name, Pool: d.Pool, Resource: resource, Severity: severity, Annotations: map[string]string{
 		"summary":  zoneOnce(summary),
-		"action":   d.Reason,
+		"action":   action,
 		"mode":     string(d.Mode),
 		"decision": d.EventID(),
 	}}

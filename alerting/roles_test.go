@@ -304,6 +304,9 @@ func TestPrefillAlerts(t *testing.T) {
 		if c.Resource != features.DimPrefill || c.Severity != Warning || c.Fading || c.Class != "agent" || !strings.Contains(c.Annotations["summary"], tt.says) {
 			t.Errorf("%s: %s of %s, class %s, fading %t: %q\nlacks %q", name, c.Severity, c.Resource, c.Class, c.Fading, c.Annotations["summary"], tt.says)
 		}
+		if action := c.Annotations["action"]; !strings.Contains(action, "prefill replicas") {
+			t.Errorf("%s: the action is of others: %q", name, action)
+		}
 	}
 }
 

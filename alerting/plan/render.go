@@ -110,9 +110,12 @@ func (s *Sheet) Headline() string {
 		fmt.Fprintf(&b, ", at most %d (%s)", s.Limit, s.LimitBy)
 	}
 	fmt.Fprintf(&b, "; a replica takes up to %s to warm up.", span(float64(s.Lead)))
-	if launch.First == "" {
+	switch {
+	case launch.First == "" && (launch.Replicas > s.Replicas || launch.Prefill > s.Prefill):
+		fmt.Fprintf(&b, " The launch (%s) fits, but barely: to provide for it takes %s.", s.Launch.describe(), replicas(launch.Replicas, launch.Prefill))
+	case launch.First == "":
 		fmt.Fprintf(&b, " The launch (%s) fits.", s.Launch.describe())
-	} else {
+	default:
 		fmt.Fprintf(&b, " The launch (%s) runs out of %s first, %s; it takes %s.", s.Launch.describe(), launch.title(launch.First), launch.whenText(), replicas(launch.Replicas, launch.Prefill))
 	}
 	if launch.Blocked != "" {

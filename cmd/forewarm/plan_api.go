@@ -94,6 +94,9 @@ func (d *daemon) planned(in *plan.Input, name string) (view *server.PoolView, st
 	if view.State.Observed && view.State.Ready > 0 {
 		in.Pool.Replicas = view.State.Ready
 	}
+	if last := view.Decision; last != nil && last.ByRole != nil && last.ByRole.PrefillReady > 0 {
+		in.Pool.Prefill = last.ByRole.PrefillReady
+	}
 	in.Pool.Reported = int(min(view.State.KVCapacityTokens, 1e12))
 	if view.Service != nil {
 		in.Pool.Rates = view.Service.Rates

@@ -189,6 +189,11 @@ type livePool struct {
 	Replicas struct {
 		Ready int `json:"ready"`
 	} `json:"replicas"`
+	Decision struct {
+		ByRole struct {
+			PrefillReady int `json:"prefill_ready"`
+		} `json:"desired_by_role"`
+	} `json:"decision"`
 	Service   *struct{ Prefill, Decode liveRate } `json:"service"`
 	Resources []struct {
 		Resource   string   `json:"resource"`
@@ -238,6 +243,9 @@ func (p *planFlags) askLive(ctx context.Context, in *plan.Input) error {
 func (l *livePool) complete(p *plan.Pool) {
 	if p.Replicas == 0 {
 		p.Replicas = l.Replicas.Ready
+	}
+	if p.Prefill == 0 {
+		p.Prefill = l.Decision.ByRole.PrefillReady
 	}
 	if l.Service != nil {
 		prefill, decode := l.Service.Prefill, l.Service.Decode

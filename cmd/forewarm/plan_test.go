@@ -8,6 +8,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/forewarm/forewarm/alerting/plan"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 type plannedSheet struct {
@@ -77,6 +80,23 @@ func TestPlanMemory(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
+	}
+}
+
+// TestPlanOfADaemonsRoles: the prefill replicas that a daemon counts come before those that a pool begins with, and after those
+// that were stated.
+func TestPlanOfADaemonsRoles(t *testing.T) {
+	var l livePool
+	if err := json.Unmarshal([]byte(`{"replicas":{"ready":3},"decision":{"desired_by_role":{"prefill_ready":5}}}`), &l); err != nil {
+		t.Fatal(err)
+	}
+	p := plan.Pool{Pool: capacity.Pool{Disaggregated: true}}
+	if l.complete(&p); p.Replicas != 3 || p.Prefill != 5 {
+		t.Errorf("%d decode and %d prefill replicas, want 3 and 5", p.Replicas, p.Prefill)
+	}
+	p.Prefill = 2
+	if l.complete(&p); p.Prefill != 2 {
+		t.Errorf("%d prefill replicas in place of 2 that were stated", p.Prefill)
 	}
 }
 
