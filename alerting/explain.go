@@ -124,7 +124,7 @@ func (d *Decision) neededFor(takes int) string {
 	case len(d.Resources) == 0:
 		return "to ask for without a forecast"
 	case d.Needed > takes:
-		return "to keep for now: fewer may go only once they were enough for a while and nothing else speaks against it"
+		return "to keep: fewer may go only once they were enough for a while and nothing else speaks against it"
 	case d.Needed < takes:
 		return "needed by the demand of now alone: there is too little history for the forecast"
 	}
