@@ -36,8 +36,9 @@ func (e *edge) begin(received time.Time) {
 	}
 }
 
-// tickEdge ends the minute before t at an edge.
-func (p *Pipeline) tickEdge(t time.Time, out *Output) {
+// tickEdge ends the minute before t at an edge. When there is nothing to tell of the newest minute it says that, for who adds
+// up would wait: under the number of the newest part, so that the numbers do not depend on silence.
+func (p *Pipeline) tickEdge(t time.Time, newest bool, out *Output) {
 	d := p.aggregator.Drain(t)
 	out.Pools = d.Pools
 	out.Producers = p.producers.Tick(t, out.Pools)
@@ -48,6 +49,7 @@ func (p *Pipeline) tickEdge(t time.Time, out *Output) {
 		n := sizeOf(w)
 		if len(part.Windows) == partWindows || len(part.Windows) > 0 && size+n > partBytes {
 			out.Parts = append(out.Parts, p.numbered(t, part))
+			out.Parts[len(out.Parts)-1].Part.More = true
 			part, size = ingest.Batch{}, 0
 		}
 		part.Windows = append(part.Windows, *w)
@@ -55,6 +57,8 @@ func (p *Pipeline) tickEdge(t time.Time, out *Output) {
 	}
 	if len(part.Windows)+len(part.Minutes) > 0 {
 		out.Parts = append(out.Parts, p.numbered(t, part))
+	} else if newest && p.edge.Sequence > 0 {
+		out.Parts = append(out.Parts, p.labelled(t, part))
 	}
 }
 
@@ -75,6 +79,11 @@ func (p *Pipeline) passOn(emit func(*Output)) {
 // numbered makes b the next part.
 func (p *Pipeline) numbered(at time.Time, b ingest.Batch) ingest.Batch {
 	p.edge.Sequence++
+	return p.labelled(at, b)
+}
+
+// labelled gives b the number of the newest part.
+func (p *Pipeline) labelled(at time.Time, b ingest.Batch) ingest.Batch {
 	b.Source = p.cfg.Agent
 	b.Part = &ingest.Part{Agent: p.cfg.Agent, Epoch: p.edge.Epoch, Sequence: p.edge.Sequence, At: at}
 	return b

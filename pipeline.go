@@ -59,6 +59,9 @@ type Config struct {
 	// Agent, when set, makes the Pipeline an edge aggregator of that name: in place of windows, forecasts and decisions its
 	// ticks give Output.Parts, for another Pipeline to add up.
 	Agent string
+	// AgentWait is how long after it is due a tick waits at most for edge aggregators that were in time for the one before; zero
+	// for not at all. Time is that of the log: a watermark without a pool that comes again says that it is over.
+	AgentWait time.Duration
 	// MaxPools bounds the pools that DefaultPool admits.
 	MaxPools int
 }
@@ -67,7 +70,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Clock: WallClock, Every: features.Minute, Features: features.DefaultConfig(), Decision: alerting.DefaultConfig(),
-		DedupEntries: 1 << 18, PrefixBlocks: 1 << 17, MaxPools: 64,
+		AgentWait: 30 * time.Second, DedupEntries: 1 << 18, PrefixBlocks: 1 << 17, MaxPools: 64,
 		ForecastClasses: forecaster.DefaultMaxClasses, LightClasses: forecaster.DefaultMaxLight,
 	}
 }
@@ -316,7 +319,9 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 			p.refuse(b, reason, s.Pool, s.Start, func() []byte { return ingest.AppendSum(nil, s) })
 		}
 	}
-	p.addEdge(b)
+	if b.Part != nil {
+		p.addEdge(b)
+	}
 	for i := range b.Replicas {
 		r := &b.Replicas[i]
 		reason := p.replica(r, emit)
@@ -342,6 +347,9 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 		if reason := p.watermark(w, emit); reason != "" {
 			p.refuse(b, reason, w.Pool, w.At, func() []byte { return ingest.AppendWatermark(nil, w) })
 		}
+	}
+	if b.Part != nil {
+		p.partTaken(b.Part, emit)
 	}
 	p.passOn(emit)
 }
@@ -470,9 +478,22 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 		p.aggregator.AddWatermark(w)
 	}
 	if w.Pool == "" || p.cfg.Clock == EventClock {
-		p.run(p.time.promise(w.At), true, emit)
+		p.promised(w.At, emit)
 	}
 	return ""
+}
+
+// promised runs the ticks that a watermark makes due. On the wall clock one that comes again ends the wait for edge aggregators,
+// and so does the next.
+func (p *Pipeline) promised(at time.Time, emit func(*Output)) {
+	due := p.time.promise(at)
+	passed := at.Add(-p.cfg.AgentWait)
+	if p.cfg.Clock == WallClock {
+		if passed = due.Add(-features.Minute); p.cfg.AgentWait <= 0 || due.Equal(p.time.Held) {
+			passed = due
+		}
+	}
+	p.due(due, passed, emit)
 }
 
 // reach moves time to t where records do that, running the ticks that become due; a time too far ahead is refused.
@@ -480,8 +501,11 @@ func (p *Pipeline) reach(t time.Time, emit func(*Output)) ingest.Reason {
 	if !p.time.plausible(t) {
 		return ingest.ReasonFuture
 	}
-	if p.time.byRecords() {
-		p.run(p.time.event(t), p.cfg.Clock == EventClock, emit)
+	switch {
+	case p.cfg.Clock == EventClock:
+		p.due(p.time.event(t), t.Add(-p.cfg.Features.Lateness-p.cfg.AgentWait), emit)
+	case p.time.byRecords():
+		p.run(p.time.event(t), false, emit)
 	}
 	return ""
 }
@@ -512,19 +536,19 @@ func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 		}
 		// On the wall clock only the newest tick decides: advice for minutes that have passed is no advice.
 		decide := advise && (p.cfg.Clock == EventClock || t.Equal(last))
-		p.tick(t, decide, emit)
+		p.tick(t, last, decide, emit)
 	}
 }
 
 // tick ends the minute before t: windows close, models learn, and when decide is set the pools are forecast, projected
-// and decided.
-func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
+// and decided. Last is the last tick of those that are due together.
+func (p *Pipeline) tick(t, last time.Time, decide bool, emit func(*Output)) {
 	p.awaitLearnt()
 	p.time.ticked(t)
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
 	if p.cfg.Agent != "" {
-		p.tickEdge(t, &out)
+		p.tickEdge(t, t.Equal(last), &out)
 		emit(&out)
 		return
 	}
@@ -667,11 +691,12 @@ type Omissions struct {
 	ConditionsDropped uint64 // by the alert board
 	ProducersRefused  uint64 // records of producers beyond those that can be followed
 	PartsMissing      uint64 // parts of edge aggregators that never came
+	WindowsLate       uint64 // windows of edge aggregators that came after their minute had closed
 }
 
 // Omissions of everything folded so far, earlier runs included.
 func (p *Pipeline) Omissions() Omissions {
-	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused(), PartsMissing: p.agents.missing()}
+	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused(), PartsMissing: p.agents.missing(), WindowsLate: p.agents.late()}
 	for _, e := range p.pools {
 		o.BlocksForgotten += e.prefix.forgotten()
 	}

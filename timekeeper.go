@@ -48,6 +48,8 @@ type timekeeperState struct {
 	Row    int       `cbor:"4,keyasint"` // times in a row that lie too far ahead, agreeing or not
 	Jump   time.Time `cbor:"5,keyasint"` // the newest of those
 	Live   bool      `cbor:"6,keyasint"` // on the wall clock, a watermark has come
+	Due    time.Time `cbor:"7,keyasint"` // newest tick that is due and waits for edge aggregators, or for one that does; zero when none does
+	Held   time.Time `cbor:"8,keyasint"` // the first of those
 }
 
 // received notes when the stream stored a message. On the event clock that says nothing, and would make the state of two
@@ -142,7 +144,15 @@ func (k *timekeeper) next(last time.Time) time.Time {
 	return k.Last.Add(features.Minute)
 }
 
-func (k *timekeeper) ticked(t time.Time) { k.Last = t }
+func (k *timekeeper) ticked(t time.Time) {
+	k.Last = t
+	if !k.Held.After(t) {
+		k.Held = time.Time{}
+	}
+	if !k.Due.After(t) {
+		k.Due = time.Time{}
+	}
+}
 
 // explain says for people why a record was refused.
 func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) string {

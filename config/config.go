@@ -81,7 +81,9 @@ type Report struct {
 
 // Features is the part of features.Config that a user may set.
 type Features struct {
-	Lateness    time.Duration `yaml:"lateness"`
+	Lateness time.Duration `yaml:"lateness"`
+	// AgentWait is forewarm.Config.AgentWait.
+	AgentWait   time.Duration `yaml:"agent_wait"`
 	Revise      time.Duration `yaml:"revise"`
 	FutureBound time.Duration `yaml:"future_bound"`
 	MaxClasses  int           `yaml:"max_classes"`
@@ -104,7 +106,7 @@ func Default() *Config {
 	return &Config{
 		Clock: p.Clock, Every: p.Every, DedupEntries: p.DedupEntries, PrefixBlocks: p.PrefixBlocks, MaxPools: p.MaxPools,
 		Features: Features{
-			Lateness: f.Lateness, Revise: f.Revise, FutureBound: f.FutureBound, MaxClasses: f.MaxClasses,
+			Lateness: f.Lateness, AgentWait: p.AgentWait, Revise: f.Revise, FutureBound: f.FutureBound, MaxClasses: f.MaxClasses,
 			MaxTenants: f.MaxTenants, MaxReplicas: f.MaxReplicas, ReplicaTTL: f.ReplicaTTL, StaleAfter: f.StaleAfter,
 			ClassTTL: f.ClassTTL, MaxSessions: f.MaxSessions, SessionTTL: f.SessionTTL, ForecastClasses: p.ForecastClasses,
 			LightClasses: p.LightClasses,

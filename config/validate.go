@@ -211,6 +211,7 @@ func (c *Config) checkBackfill(k *checker) {
 func (c *Config) checkFeatures(k *checker) {
 	f := c.Features
 	between(k, "features.lateness", f.Lateness, 0, 10*time.Minute, "a later forecast is a worse one; 10s suits live traffic")
+	between(k, "features.agent_wait", f.AgentWait, 0, time.Minute, "what an agent publishes is there in seconds; 30s covers clocks that differ and slow links")
 	between(k, "features.revise", f.Revise, 0, time.Hour, "10m covers requests that run for ten minutes")
 	between(k, "features.future_bound", f.FutureBound, time.Second, time.Hour, "it only has to cover clock skew; 2m does")
 	between(k, "features.max_classes", f.MaxClasses, 1, 100_000, "an active class costs some 30 KiB")

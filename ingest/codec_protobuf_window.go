@@ -14,6 +14,7 @@ const (
 	partEpoch    = 2<<3 | 1
 	partSequence = 3 << 3
 	partAt       = 4<<3 | 1
+	partMore     = 5 << 3
 
 	windowPool        = 1 << 3
 	windowClass       = 2 << 3
@@ -56,7 +57,7 @@ const (
 )
 
 var (
-	partFields   = [...]string{1: "agent", "epoch", "sequence", "at"}
+	partFields   = [...]string{1: "agent", "epoch", "sequence", "at", "more"}
 	windowFields = append([]string{
 		"", "pool", "class", "start", "reports", "timed", "prompt_sketch", "output_sketch", "cached_share_sketch", "ttft_sketch",
 		"itl_sketch", "queue_wait_sketch", "tenants", "features", "sessions", "",
@@ -82,6 +83,8 @@ func (d *decoder) protobufPart(data []byte) {
 			d.protobufCount(w.varint(), "sequence", counterLimit, &sequence)
 		case partAt:
 			d.protobufTime(w.fixed64(), "at", &p.At)
+		case partMore:
+			p.More = w.varint() != 0
 		default:
 			d.protobufOther(&w, tag, partFields[:])
 		}

@@ -11,6 +11,9 @@ func (w *protobufWriter) part(p *Part) {
 	w.fixed64(partEpoch, uint64(p.Epoch))
 	w.varint(partSequence, p.Sequence)
 	w.time(partAt, p.At)
+	if p.More {
+		w.varint(partMore, 1)
+	}
 }
 
 func (w *protobufWriter) window(x *Window) {

@@ -9,6 +9,9 @@ type Part struct {
 	Epoch    int64 // Unix nanoseconds
 	Sequence uint64
 	At       time.Time // the minute that ended here is the newest that the part says anything new of
+	// More says that further parts of that minute follow. Without it the agent has told all that it knows of the minutes
+	// before At; where that is nothing it says so with an empty message, under the number of its newest part.
+	More bool
 }
 
 // Window is what an edge aggregator has counted of one class of one pool in the minute from Start since it last

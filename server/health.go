@@ -47,7 +47,7 @@ func checks(st Status, pools []PoolView, lagLimit uint64) []Check {
 		lag.OK = st.Lag <= lagLimit
 		lag.Detail = fmt.Sprintf("%d messages behind the stream, limit %d", st.Lag, lagLimit)
 	}
-	return []Check{
+	all := []Check{
 		{Name: "nats", OK: st.Connected, Detail: st.Connection},
 		{Name: "restore", OK: st.Restored, Detail: st.Restore},
 		lag,
@@ -55,6 +55,10 @@ func checks(st Status, pools []PoolView, lagLimit uint64) []Check {
 		troubleCheck("storage", "written", st.Storage),
 		troubleCheck("sinks", "delivering", st.Sinks),
 	}
+	if st.Agents != "" {
+		all = append(all, troubleCheck("agents", "", st.Agents))
+	}
+	return all
 }
 
 // troubleCheck never keeps the daemon from being ready: the decisions go on in memory and to the other sinks.

@@ -159,22 +159,33 @@ func (a *agent) publish(ctx context.Context) error {
 		p := &a.parts[i]
 		a.buffer = ingest.AppendProtobuf(a.buffer[:0], p)
 		id := fmt.Sprintf("part-%s-%d-%d", p.Part.Agent, p.Part.Epoch, p.Part.Sequence)
+		if empty(p) { // under the number of the part before
+			id += fmt.Sprintf("-%d", p.Part.At.Unix())
+		}
 		subject := ingest.WindowSubject(a.cfg.Agent.Upstream.Prefix, p.Part.Agent)
 		if err := a.publisher.Publish(ctx, subject, id, ingest.ContentTypeProtobuf, a.buffer); err != nil {
 			return err
 		}
-		a.bytes.Add(uint64(len(a.buffer)))
+		if !empty(p) {
+			a.bytes.Add(uint64(len(a.buffer)))
+		}
 	}
 	if err := a.publisher.Flush(ctx); err != nil {
 		return err
 	}
 	for i := range a.parts {
-		a.got.Add(uint64(len(a.parts[i].Windows)))
+		if a.got.Add(uint64(len(a.parts[i].Windows))); !empty(&a.parts[i]) {
+			a.published.Add(1)
+		}
 	}
-	a.published.Add(uint64(len(a.parts)))
 	a.parts = nil
 	a.waits.Store(0)
 	return nil
+}
+
+// empty says whether a part tells no more than how far the agent has come.
+func empty(b *ingest.Batch) bool {
+	return len(b.Windows)+len(b.Minutes)+len(b.Replicas)+len(b.Acks) == 0
 }
 
 // slowUpstream is how long a publication may take without being a trouble.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 func startAgent(t *testing.T, dir, upstream string) (conn *nats.Conn, a *agent, stop func(kill bool)) {
 	t.Helper()
 	data := filepath.Join(dir, "data")
-	path := writeFile(t, filepath.Join(dir, "agent.yaml"), "clock: event", "features: {lateness: 0s}", soundPool,
+	path := writeFile(t, filepath.Join(dir, "agent.yaml"), "clock: event", soundPool,
 		"agent: {name: site-1, upstream: {url: '"+upstream+"'}}", "nats: {embedded: {listen: '127.0.0.1:0'}}",
 		"storage: {dir: "+data+"}", "server: {listen: '127.0.0.1:0'}")
 	cfg, err := loadConfig(path, "")
@@ -55,7 +56,7 @@ func startAgent(t *testing.T, dir, upstream string) (conn *nats.Conn, a *agent, 
 // TestAgent: requests at an edge become windows at the daemon that forecasts, each counted once, though the agent dies
 // and publishes again what it had published.
 func TestAgent(t *testing.T) {
-	central := startDaemon(t, "clock: event", "features: {lateness: 0s}", soundPool)
+	central := startDaemon(t, "clock: event", soundPool)
 	forecasts := subscribe(t, central.conn, "forewarm.forecast.>")
 	stored := subscribe(t, central.conn, "forewarm.telemetry.window.>")
 	dir := t.TempDir()
@@ -110,5 +111,45 @@ func TestAgent(t *testing.T) {
 	}
 	if got := central.pipeline.Omissions().Features; got.Late+got.Future > 0 {
 		t.Errorf("%d windows were late, %d ahead", got.Late, got.Future)
+	}
+	if n := metric(t, central, "forewarm_agent_windows_late_total"); n != 0 {
+		t.Errorf("%g windows came after their minute had closed", n)
+	}
+}
+
+// TestLateAgentsAreSaid: windows that come after their minute had closed are counted, and /readyz names their agent.
+func TestLateAgentsAreSaid(t *testing.T) {
+	p := startDaemon(t, "clock: event", soundPool)
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	send := func(agent string, sequence uint64, minute int) {
+		at := start.Add(time.Duration(minute) * time.Minute)
+		b := ingest.Batch{
+			Part:    &ingest.Part{Agent: agent, Epoch: 1, Sequence: sequence, At: at.Add(time.Minute)},
+			Windows: []ingest.Window{{Pool: "chat", Class: "talk", Start: at, Figures: [ingest.WindowFigures]float64{ingest.FigureRecords: 1, ingest.FigureRequests: 1, ingest.FigureRequestsKnown: 1}}},
+			Minutes: []ingest.Minute{{Pool: "chat", Start: at, LastEvent: at.Add(time.Minute)}},
+		}
+		p.publish(t, ingest.WindowSubject("forewarm", agent), ingest.AppendProtobuf(nil, &b))
+	}
+	const minutes = 10
+	for m := range minutes {
+		if m >= 5 {
+			send("far", uint64(m+1), m-2)
+		}
+		send("near", uint64(m+1), m)
+	}
+	p.settle(t)
+	if n := metric(t, p, "forewarm_agent_windows_late_total"); n != minutes-5 {
+		t.Errorf("%g windows were late, want %d", n, minutes-5)
+	}
+	_, ready := get(p.base + "/readyz")
+	if !strings.Contains(ready, `windows come too late for forecasts from agent \"far\" (5 windows so far`) || strings.Contains(ready, `\"near\"`) {
+		t.Errorf("readyz: %s", ready)
+	}
+	for m := minutes; m < minutes+15; m++ {
+		send("near", uint64(m+1), m)
+	}
+	p.settle(t)
+	if _, ready = get(p.base + "/readyz"); strings.Contains(ready, "too late") {
+		t.Errorf("ten minutes after the last late window: %s", ready)
 	}
 }

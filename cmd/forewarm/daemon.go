@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -79,11 +80,13 @@ type daemon struct {
 	capped       bool              // it was said that samples are left out
 	pastSaid     time.Time         // when it was last said that the past is being learned; zero when it is not
 	faults       map[faultKey]bool // of producers, that were said
+	lateSaid     time.Time         // the tick at which late windows of agents were said last
 	collector    collector
 	onTick       func(*forewarm.Output)
 	tickTook     func(seconds float64)
 
 	// Safe for concurrent use.
+	held                          atomic.Bool // the newest tick waits for agents
 	snapshotTook, snapshotStopped func(seconds float64)
 
 	planning sync.Mutex      // held while a launch sheet is made
@@ -425,7 +428,7 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 		return nil
 	})
 	if d.cfg.Clock == forewarm.WallClock {
-		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.log)
+		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.cfg.Features.AgentWait, d.held.Load, d.log)
 		group.Go(func() error { return ticker.Run(ctx) })
 	}
 	group.Go(func() error { return d.listeners.Run(ctx) })
@@ -462,6 +465,7 @@ var errStopped = errors.New("stopped")
 func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (ticked bool) {
 	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
 	d.pipeline.ApplyAll(batches, emit)
+	d.held.Store(!d.pipeline.Held().IsZero())
 	for i := range batches {
 		d.refuse(batches[i].Sequence, batches[i].Refused)
 		ignored += batches[i].Ignored
@@ -506,8 +510,10 @@ func (d *daemon) emit(out *forewarm.Output) {
 		d.exporter.Observe(out, time.Since(began))
 	}
 	d.sayFaults(out)
+	agents := d.sayLate(out.Tick)
 	d.setStatus(func(s *server.Status) {
 		s.Tick, d.omissions, d.tickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
+		s.Agents = agents
 		s.Producers = slices.Clone(out.Producers)
 	})
 	if d.onTick != nil {

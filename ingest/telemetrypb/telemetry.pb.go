@@ -1006,6 +1006,7 @@ type Part struct {
 	Epoch         int64                  `protobuf:"fixed64,2,opt,name=epoch,proto3" json:"epoch,omitempty"`      // grows when the agent's state is lost, and its numbers begin anew
 	Sequence      uint64                 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"` // 1, 2, …
 	At            int64                  `protobuf:"fixed64,4,opt,name=at,proto3" json:"at,omitempty"`            // the end of the newest minute
+	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`         // further parts of that minute follow; without, all minutes before at are told
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1066,6 +1067,13 @@ func (x *Part) GetAt() int64 {
 		return x.At
 	}
 	return 0
+}
+
+func (x *Part) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // Window is what an agent has counted of one class in one minute since it last published that minute. Required: pool,
@@ -2025,12 +2033,13 @@ const file_ingest_telemetrypb_telemetry_proto_rawDesc = "" +
 	"\t_replicas\"/\n" +
 	"\tWatermark\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\rR\x04pool\x12\x0e\n" +
-	"\x02at\x18\x02 \x01(\x10R\x02at\"^\n" +
+	"\x02at\x18\x02 \x01(\x10R\x02at\"r\n" +
 	"\x04Part\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\rR\x05agent\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x10R\x05epoch\x12\x1a\n" +
 	"\bsequence\x18\x03 \x01(\x04R\bsequence\x12\x0e\n" +
-	"\x02at\x18\x04 \x01(\x10R\x02at\"\xc7\x0f\n" +
+	"\x02at\x18\x04 \x01(\x10R\x02at\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"\xc7\x0f\n" +
 	"\x06Window\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\rR\x04pool\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\rR\x05class\x12\x14\n" +
