@@ -178,7 +178,7 @@ func TestEdgesForecastAlike(t *testing.T) {
 // and once for one that is gone. What comes later is counted.
 func TestCentreWaitsForEdges(t *testing.T) {
 	const minutes = 40
-	run := func(wait time.Duration, change func(*message) bool) (ticked map[int]time.Duration, decided int, p *Pipeline) {
+	run := func(wait time.Duration, change func(*message) bool) (ticked map[int]time.Duration, decided, known int, p *Pipeline) {
 		c := edgeConfig(t, WallClock)
 		c.AgentWait = wait
 		var parts []message
@@ -193,8 +193,11 @@ func TestCentreWaitsForEdges(t *testing.T) {
 			m := int(o.Tick.Sub(midnight) / time.Minute)
 			ticked[m] = at.Sub(o.Tick)
 			decided += len(o.Decisions)
+			if len(o.Forecasts) > 0 && o.Forecasts[0].Of("prefill") != nil {
+				known = o.Forecasts[0].Of("prefill").Known
+			}
 		})
-		return ticked, decided, p
+		return ticked, decided, known, p
 	}
 	second := time.Second
 	gone := midnight.Add(20 * time.Minute)
@@ -216,7 +219,7 @@ func TestCentreWaitsForEdges(t *testing.T) {
 		"until the next": {time.Minute, func(m *message) bool { return m.batch.Part.Agent == "site-0" || m.at.Before(gone) }, map[int]time.Duration{19: 12 * second, 20: 70 * second, 21: 11 * second}, [2]uint64{0, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ticked, decided, p := run(tc.wait, tc.change)
+			ticked, decided, known, p := run(tc.wait, tc.change)
 			for m, want := range tc.want {
 				if got := ticked[m]; got != want {
 					t.Errorf("tick %d came %s after its minute, want %s", m, got, want)
@@ -224,6 +227,9 @@ func TestCentreWaitsForEdges(t *testing.T) {
 			}
 			if n := p.Omissions().WindowsLate; n < tc.late[0] || n > tc.late[1] {
 				t.Errorf("%d windows late, want %d to %d", n, tc.late[0], tc.late[1])
+			}
+			if known < minutes-5 {
+				t.Errorf("forecasts know %d of %d minutes", known, minutes)
 			}
 			if len(ticked) < minutes-1 || decided < minutes-2 {
 				t.Errorf("%d ticks and %d decisions in %d minutes", len(ticked), decided, minutes)

@@ -122,13 +122,20 @@ func (h *History) bin(b int64) {
 }
 
 // Amend replaces the value of a minute that was pushed before and is still in the minute ring. Levels are moved by what
-// is left in them of the old value, taking the minutes since then as known; a minute that was not known stays out of them.
+// is left in them of the old value, taking the minutes since then as known; a minute that was not known enters them with the
+// weight that it would have by now.
 func (h *History) Amend(m int64, y float64) {
 	if !h.started || m > h.Newest || m <= h.Newest-ringMinutes || math.IsNaN(y) {
 		return
 	}
 	h.revision++
-	if old := h.At(m); !math.IsNaN(old) {
+	if old := h.At(m); math.IsNaN(old) {
+		for i, tau := range levelMinutes {
+			w := max(math.Pow(1-1/tau, float64(h.Newest-m))/tau, 1/float64(h.Known+1))
+			h.levels[i] += w * (y - h.levels[i])
+		}
+		h.Known++
+	} else {
 		for i, tau := range levelMinutes {
 			w := max(1/tau, 1/float64(h.Known))
 			h.levels[i] = max(0, h.levels[i]+w*math.Pow(1-w, float64(h.Newest-m))*(y-old))

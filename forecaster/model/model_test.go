@@ -184,3 +184,26 @@ func TestAmendMovesTheLevels(t *testing.T) {
 		}
 	}
 }
+
+// Minutes that become known only when the next one has come are known in the end like those that came at once.
+func TestLateMinutesEnterTheLevels(t *testing.T) {
+	direct, late := NewHistory(), NewHistory()
+	for m := range int64(300) {
+		y := 100 + 20*math.Sin(float64(m)/30) + float64(m%7)
+		direct.Push(m, y)
+		late.Push(m, math.NaN())
+		late.Amend(m-1, direct.At(m-1))
+		if m > 20 && late.Before(m-10).Known != late.Known-9 { // and the newest is not known yet
+			t.Fatalf("minute %d: %d known minutes ten minutes before, %d now", m, late.Before(m-10).Known, late.Known)
+		}
+	}
+	late.Amend(299, direct.At(299))
+	if late.Known != direct.Known {
+		t.Errorf("%d known minutes, want %d", late.Known, direct.Known)
+	}
+	for i := range levelMinutes {
+		if a, b := direct.Level(i), late.Level(i); math.Abs(a-b) > 0.01*a {
+			t.Errorf("level over %v minutes is %v, want %v", levelMinutes[i], b, a)
+		}
+	}
+}
