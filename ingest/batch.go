@@ -92,6 +92,7 @@ const (
 	ReasonInconsistent   Reason = "inconsistent" // fields that contradict each other
 	ReasonUnknownFormat  Reason = "unknown_format"
 	ReasonUnknownSubject Reason = "unknown_subject"
+	ReasonMisplaced      Reason = "misplaced" // what edge aggregators do not publish, on a subject of theirs
 
 	ReasonUnknownPool Reason = "unknown_pool"
 	ReasonDuplicate   Reason = "duplicate"
@@ -105,6 +106,6 @@ const (
 var Reasons = []Reason{
 	ReasonNotJSON, ReasonNotProtobuf, ReasonTruncated, ReasonBadEncoding, ReasonInvalidUTF8, ReasonWrongType, ReasonNegativeCount, ReasonHugeCount,
 	ReasonTooLarge, ReasonTooDeep, ReasonBatchTooLong, ReasonLabelTooLong, ReasonMissingField, ReasonBadTime,
-	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject,
+	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject, ReasonMisplaced,
 	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonTooMany, ReasonNoHistory,
 }

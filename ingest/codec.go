@@ -212,6 +212,10 @@ func (d *decoder) message(data []byte) {
 		d.refuse(data, ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
 		return
 	}
+	if d.meta.Kind == KindWindow && f.contentType != ContentTypeProtobuf {
+		d.refuse(data, ReasonMisplaced, "a subject of windows carries what forewarm agent publishes, as %s", ContentTypeProtobuf)
+		return
+	}
 	plain, reason, detail := d.inflater.inflate(d.meta.Encoding, data, d.limits.MessageBytes)
 	if reason != "" {
 		d.refuse(data, reason, "%s", detail)

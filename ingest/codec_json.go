@@ -20,8 +20,6 @@ func decodeJSON(d *decoder, data []byte) {
 		d.native(data, decodeWatermark)
 	case KindHistory:
 		d.native(data, decodeHistory)
-	case KindWindow:
-		d.refuse(data, ReasonUnknownFormat, "windows are %s", ContentTypeProtobuf)
 	default:
 		d.native(data, decodeRequest)
 	}

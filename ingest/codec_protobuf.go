@@ -2,7 +2,8 @@ package ingest
 
 import "unicode/utf8"
 
-// decodeProtobuf reads a forewarm.v1.Batch (telemetrypb/telemetry.proto), whatever the kind of the subject. A record that
+// decodeProtobuf reads a forewarm.v1.Batch (telemetrypb/telemetry.proto), whatever the kind of the subject, except that windows
+// have subjects of their own, and those nothing but what an agent publishes in a part. A record that
 // cannot be used refuses itself only; where the frames around the records break, the rest of the message is refused as
 // one. No allocation for a record in steady state, two passes over the frames and one over the records: O(len(data)).
 func decodeProtobuf(d *decoder, data []byte) {
@@ -87,6 +88,10 @@ func (d *decoder) records(data []byte, count int) {
 			continue
 		}
 		record := w.bytes()
+		if d.meta.Kind == KindWindow && (tag == batchRequests || tag == batchSums || tag == batchWatermark) {
+			d.refuse(record, ReasonMisplaced, "a subject of windows carries what forewarm agent publishes: field %d of the batch is none of that", tag>>3)
+			continue
+		}
 		switch tag {
 		case batchRequests:
 			d.protobufRequest(record)

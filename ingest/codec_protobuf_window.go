@@ -107,11 +107,17 @@ func (d *decoder) protobufPart(data []byte) {
 }
 
 // completePart refuses the windows and minutes of a message without a part: nobody could tell when they come again. A
-// message with one is taken whole or, by the fold, not at all.
+// message with one is taken whole or, by the fold, not at all. On their subjects that holds of all records.
 func (d *decoder) completePart() {
 	if b := d.batch; b.Part == nil && len(b.Windows)+len(b.Minutes) > 0 {
 		d.refuse(nil, ReasonMissingField, "%d windows and %d minutes without the part that numbers them", len(b.Windows), len(b.Minutes))
 		b.Windows, b.Minutes = nil, nil
+	}
+	if b := d.batch; b.Part == nil && d.meta.Kind == KindWindow {
+		for range len(b.Replicas) + len(b.Acks) {
+			d.refuse(nil, ReasonMisplaced, "a report or answer on a subject of windows, without the part that numbers it")
+		}
+		b.Replicas, b.Acks = b.Replicas[:0], b.Acks[:0]
 	}
 }
 

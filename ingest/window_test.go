@@ -116,7 +116,7 @@ func TestDecodeWindowRefuses(t *testing.T) {
 			}
 		})
 	}
-	if b := decode(Meta{Kind: KindWindow, Source: "edge"}, `{"pool":"p"}`); len(b.Refused) != 1 || b.Refused[0].Reason != ReasonUnknownFormat {
+	if b := decode(Meta{Kind: KindWindow, Source: "edge"}, `{"pool":"p"}`); len(b.Refused) != 1 || b.Refused[0].Reason != ReasonMisplaced {
 		t.Errorf("JSON on a subject of windows: %+v", b)
 	}
 }
@@ -136,6 +136,49 @@ func TestDecodeWindowBounds(t *testing.T) {
 	}
 	if b := decode(windowMeta, marshal(t, in)); len(b.Windows) != 0 || b.Refused[0].Reason != ReasonBatchTooLong {
 		t.Errorf("%d windows, refused %v", len(b.Windows), b.Refused)
+	}
+}
+
+// TestWindowSubjectsCarryNothingElse: who may publish there alone cannot have requests counted, nor reports that no part numbers.
+func TestWindowSubjectsCarryNothingElse(t *testing.T) {
+	request := Request{ID: "1", Pool: "p", Class: "c", Attempt: 1, ArrivedAt: at, PromptTokens: 5, CachedTokens: Unknown, OutputTokens: 3, MaxOutputTokens: Unknown}
+	replica := emptyReplica
+	replica.Pool, replica.Name, replica.At, replica.State = "p", "r", at, ReplicaReady
+	ack := Ack{Pool: "p", EventID: "p-1", Generation: 1, Stage: AckReady, At: at}
+	part := &Part{Agent: "edge", Epoch: 1, Sequence: 1, At: at}
+	for name, tc := range map[string]struct {
+		batch     Batch
+		misplaced int
+		taken     int
+	}{
+		"requests":            {Batch{Requests: []Request{request, request}}, 2, 0},
+		"requests and a part": {Batch{Requests: []Request{request}, Part: part, Replicas: []Replica{replica}}, 1, 1},
+		"sums":                {Batch{Sums: []Sum{{Pool: "p", Start: at, Requests: 1, PromptTokens: 4, CachedTokens: math.NaN(), OutputTokens: math.NaN()}}}, 1, 0},
+		"a watermark":         {Batch{Watermark: &Watermark{Pool: "p", At: at}, Part: part}, 1, 0},
+		"bare reports":        {Batch{Replicas: []Replica{replica, replica}, Acks: []Ack{ack}}, 3, 0},
+		"reports in a part":   {Batch{Replicas: []Replica{replica}, Acks: []Ack{ack}, Part: part}, 0, 2},
+	} {
+		b := decode(windowMeta, string(AppendProtobuf(nil, &tc.batch)))
+		misplaced := 0
+		for _, r := range b.Refused {
+			if r.Reason == ReasonMisplaced {
+				misplaced++
+			}
+		}
+		taken := len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks)
+		if misplaced != tc.misplaced || taken != tc.taken || b.Watermark != nil || len(b.Refused) != misplaced {
+			t.Errorf("%s: %d misplaced and %d taken, want %d and %d; refused %v", name, misplaced, taken, tc.misplaced, tc.taken, b.Refused)
+		}
+	}
+	for i := range formats {
+		m := windowMeta
+		if m.ContentType = formats[i].contentType; m.ContentType == ContentTypeProtobuf {
+			continue
+		}
+		b := decode(m, `{"id":"1","pool":"p","arrived_at":1767225600000,"prompt_tokens":5}`)
+		if len(b.Refused) != 1 || b.Refused[0].Reason != ReasonMisplaced || len(b.Requests)+len(b.Sums) > 0 {
+			t.Errorf("%s: refused %v", formats[i].name, b.Refused)
+		}
 	}
 }
 
