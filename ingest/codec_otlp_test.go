@@ -496,8 +496,8 @@ func FuzzDecodeOTLPJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { checkExport(t, ContentTypeOTLPJSON, data) })
 }
 
-// FuzzDecodeOTLP compares the decoder with pdata's, and its reading of protobuf with that of JSON.
-func FuzzDecodeOTLP(f *testing.F) {
+// FuzzDecodeOTLPProtobuf compares the decoder with pdata's, and its reading of protobuf with that of JSON.
+func FuzzDecodeOTLPProtobuf(f *testing.F) {
 	for _, sample := range samples(f, "otlp-json") {
 		traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(sample)
 		if err != nil {
