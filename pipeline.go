@@ -651,6 +651,17 @@ func (p *Pipeline) entry(name string) *poolEntry {
 	return p.addPool(c)
 }
 
+// Served are the pools whose telemetry is counted, ordered by name; more says that others are admitted yet.
+func (p *Pipeline) Served() (names []string, more bool) {
+	for _, e := range p.pools {
+		names = append(names, e.pool.Name)
+	}
+	return names, p.cfg.DefaultPool != nil && len(p.pools) < p.cfg.MaxPools
+}
+
+// NumServed is how many there are.
+func (p *Pipeline) NumServed() int { return len(p.pools) }
+
 func (p *Pipeline) findPool(name string) (int, bool) {
 	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.pool.Name, n) })
 }

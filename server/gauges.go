@@ -209,10 +209,10 @@ var families = []family{
 			add(float64(out.Decisions[i].ActionsPerDay), "pool", out.Decisions[i].Pool)
 		}
 	}},
-	{"forewarm_telemetry_age_seconds", "gauge", "Time from the newest event of the pool to the tick.", func(out *forewarm.Output, add add) {
+	{"forewarm_telemetry_age_seconds", "gauge", "Time from the newest event of the pool to the tick; 0 where that is newer.", func(out *forewarm.Output, add add) {
 		for i := range out.Pools {
 			if p := &out.Pools[i]; !p.LastEvent.IsZero() {
-				add(out.Tick.Sub(p.LastEvent).Seconds(), "pool", p.Pool)
+				add(max(0, out.Tick.Sub(p.LastEvent).Seconds()), "pool", p.Pool)
 			}
 		}
 	}},

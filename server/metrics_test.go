@@ -29,6 +29,15 @@ func TestGaugesGolden(t *testing.T) {
 	golden(t, "gauges.txt", render(fullOutput(), families))
 }
 
+// A clock that is ahead makes events newer than the tick: telemetry is no younger than that.
+func TestTelemetryIsNotYoungerThanNow(t *testing.T) {
+	out := fullOutput()
+	out.Pools[0].LastEvent = out.Tick.Add(9 * time.Second)
+	if want := "forewarm_telemetry_age_seconds{pool=\"chat\"} 0\n"; !strings.Contains(string(render(out, families)), want) {
+		t.Errorf("no %s", want)
+	}
+}
+
 // fullExporter has something of every kind to tell.
 func fullExporter() *Exporter {
 	e := NewExporter(`v1 "quoted"`, time.Hour)

@@ -86,7 +86,8 @@ type daemon struct {
 	tickTook     func(seconds float64)
 
 	// Safe for concurrent use.
-	held                          atomic.Bool // the newest tick waits for agents
+	held                          atomic.Bool            // the newest tick waits for agents
+	served                        atomic.Pointer[served] // as of the newest messages that are folded
 	snapshotTook, snapshotStopped func(seconds float64)
 
 	planning sync.Mutex      // held while a launch sheet is made
@@ -316,6 +317,7 @@ func (d *daemon) restore(agent string) error {
 		d.show(snapshot)
 	}
 	d.omissions, d.damaged = d.pipeline.Omissions(), uint64(d.snapshots.Damaged())
+	d.noteServed()
 	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
 	d.setStatus(func(s *server.Status) {
 		s.Version, s.Mode, s.Clock = versionString(), d.cfg.Decision.Mode, string(d.cfg.Clock)
@@ -362,6 +364,7 @@ func (d *daemon) openListeners(fields *ingest.FieldMap) (err error) {
 	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
 		Store:   jetstream.NewInlet(d.js, d.cfg.NATS.Prefix),
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
+		Serves:  func(pool string) bool { return d.served.Load().has(pool) },
 		Fields:  fields, Log: d.log,
 	})
 	if err != nil {
@@ -466,6 +469,7 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (tick
 	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
 	d.pipeline.ApplyAll(batches, emit)
 	d.held.Store(!d.pipeline.Held().IsZero())
+	d.noteServed()
 	for i := range batches {
 		d.refuse(batches[i].Sequence, batches[i].Refused)
 		ignored += batches[i].Ignored
@@ -555,6 +559,27 @@ func (d *daemon) announceAgain() {
 	d.dispatcher.Enqueue(slices.DeleteFunc(d.outbox.Pending(), func(p alerting.Pending) bool {
 		return p.Notice.Report != nil // comes when it has been made again
 	})...)
+}
+
+// served are the pools whose telemetry is counted.
+type served struct {
+	names map[string]bool
+	more  bool // others are admitted
+}
+
+func (s *served) has(pool string) bool { return s.names[pool] || s.more && pool != "" }
+
+// noteServed lets listeners know which pools there are, when that has changed.
+func (d *daemon) noteServed() {
+	if s := d.served.Load(); s != nil && len(s.names) == d.pipeline.NumServed() {
+		return
+	}
+	names, more := d.pipeline.Served()
+	s := &served{names: make(map[string]bool, len(names)), more: more}
+	for _, name := range names {
+		s.names[name] = true
+	}
+	d.served.Store(s)
 }
 
 func (d *daemon) setStatus(f func(*server.Status)) {

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +60,18 @@ func TestDaemonListens(t *testing.T) {
 	lite := fmt.Appendf(nil, `[{"id":"a","model":"m","startTime":%d,"endTime":%d,"prompt_tokens":5,"completion_tokens":5,"messages":"a prompt"}]`, start.Unix(), start.Unix()+1)
 	send("/v1/telemetry/litellm?class=chat", "application/json", lite)
 
+	for range 2 { // it is said to the producer, and counted by the fold, once each
+		res, err := http.Post(base+"/v1/telemetry/openai?pool=ghost", "application/json", strings.NewReader(`{"prompt_tokens":5}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != http.StatusBadRequest || !bytes.Contains(body, []byte(`"unknown_pools":["ghost"]`)) {
+			t.Errorf("a pool that nobody knows is answered %s %s", res.Status, body)
+		}
+	}
+
 	conn, err := grpc.NewClient(p.listeners.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -72,9 +86,11 @@ func TestDaemonListens(t *testing.T) {
 		`forewarm_ingest_records_total`:                                5, // two of HTTP, one of LiteLLM, two of gRPC
 		`forewarm_ingest_refused_total{reason="duplicate"}`:            2,
 		`forewarm_ingest_refused_total{reason="negative_count"}`:       3,
+		`forewarm_ingest_refused_total{reason="unknown_pool"}`:         2,
+		`forewarm_listener_requests_total{listener="http",code="400"}`: 2,
 		`forewarm_listener_requests_total{listener="http",code="200"}`: 3,
 		`forewarm_listener_requests_total{listener="grpc",code="OK"}`:  1,
-		`forewarm_listener_records_total{listener="http"}`:             5,
+		`forewarm_listener_records_total{listener="http"}`:             7,
 		`forewarm_listener_records_total{listener="grpc"}`:             2,
 		`forewarm_listener_ignored_total{listener="http"}`:             2,
 	} {
@@ -82,7 +98,31 @@ func TestDaemonListens(t *testing.T) {
 			t.Errorf("%s is %g, want %g", name, got, want)
 		}
 	}
-	if n := metric(t, p, `forewarm_listener_bytes_total{listener="http"}`); n != float64(2*len(body)+len(lite)) {
+	if n := metric(t, p, `forewarm_listener_bytes_total{listener="http"}`); n != float64(2*len(body)+len(lite)+2*len(`{"prompt_tokens":5}`)) {
 		t.Errorf("%g bytes", n)
+	}
+}
+
+// TestDefaultPoolsAreServed: with a default pool a listener takes any name until there are too many, and then those it knows.
+func TestDefaultPoolsAreServed(t *testing.T) {
+	p := startDaemon(t,
+		"clock: event",
+		"listeners: {http: {listen: '127.0.0.1:0'}}",
+		"pools: [{name: m, replicas: {max: 4}}]", "default_pool: {replicas: {max: 2}}", "max_pools: 2",
+	)
+	for _, x := range []struct {
+		pool string
+		code int
+	}{{"m", 200}, {"new", 200}, {"newer", 400}, {"new", 200}} {
+		res, err := http.Post("http://"+p.listeners.Addr("http").String()+"/v1/telemetry/json?pool="+x.pool, "application/json",
+			strings.NewReader(`{"prompt_tokens":5,"arrived_at":"2026-03-02T08:00:00Z"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != x.code {
+			t.Errorf("pool %s is answered %s, want %d", x.pool, res.Status, x.code)
+		}
+		p.settle(t)
 	}
 }

@@ -123,6 +123,9 @@ func (s *httpServer) postTelemetry(w http.ResponseWriter, r *http.Request) {
 	code = http.StatusOK
 	if out.refused > 0 {
 		answer["reason"], answer["detail"] = out.first.Reason, out.first.Detail
+		if out.unserved > 0 {
+			answer["unknown_pools"] = out.unknown
+		}
 		if out.accepted+out.ignored == 0 {
 			code = codeOf(&out)
 		}

@@ -137,6 +137,71 @@ func TestHTTPFormats(t *testing.T) {
 	}
 }
 
+// TestUnknownPoolsAreSaid: producers learn that records are of pools that nobody counts, though the stream keeps those; who counts
+// refusals is not told, for the fold tells them itself.
+func TestUnknownPoolsAreSaid(t *testing.T) {
+	m := &memory{}
+	l := run(t, onLoopback(), Deps{
+		Store: m, Refused: m.refuse, Serves: func(pool string) bool { return pool == "p" || pool == "m" }, Log: zap.NewNop(),
+	}, timeouts{body: patience, store: patience})
+	line := func(pool string) string {
+		return `{"pool":"` + pool + `","prompt_tokens":7,"arrived_at":1795240800000}` + "\n"
+	}
+	base := "http://" + l.Addr("http").String()
+	stored := 0
+	for name, tc := range map[string]struct {
+		path, body string
+		code       int
+		stored     int
+		answer     string
+	}{
+		"by the path":  {"ndjson?pool=ghost", `{"prompt_tokens":7,"arrived_at":1795240800000}`, 400, 1, `"refused":1,"unknown_pools":["ghost"]}`},
+		"by the field": {"ndjson?pool=p", line("ghost"), 400, 1, `"reason":"unknown_pool"`},
+		"field served": {"ndjson?pool=ghost", line("p"), 200, 1, `{"accepted":1,"ignored":0,"refused":0}`},
+		"some":         {"ndjson", line("p") + line("ghost") + line("wraith") + line("ghost") + "broken\n", 200, 4, `"refused":4,"unknown_pools":["ghost","wraith"]}`},
+		"by the model": {"litellm", `{"id":"a","model":"big","startTime":1795240800.5,"endTime":1795240801.5,"prompt_tokens":100}`, 400, 1, `such as [\"big\"]`},
+	} {
+		m.batches, m.refused = nil, nil
+		res, answer := post(t, base+"/v1/telemetry/"+tc.path, []byte(tc.body))
+		if res.code != tc.code || !strings.Contains(string(answer), tc.answer) || len(m.requests()) != tc.stored {
+			t.Errorf("%s: %d %s, %d stored; want %d …%s, %d", name, res.code, answer, len(m.requests()), tc.code, tc.answer, tc.stored)
+		}
+		for _, r := range m.refused {
+			if r.Reason == ingest.ReasonUnknownPool {
+				t.Errorf("%s: told of %v", name, r)
+			}
+		}
+		stored += tc.stored
+	}
+	ghosts := traces(100, 200, -1)
+	ghosts.ResourceSpans().At(0).Resource().Attributes().PutStr("forewarm.pool", "ghost")
+	for name, export := range map[string]func() ptraceotlp.ExportPartialSuccess{
+		"protobuf": func() ptraceotlp.ExportPartialSuccess {
+			res, answer := post(t, base+"/v1/traces", protobufOf(t, ghosts), "Content-Type", "application/x-protobuf")
+			return readExportAnswer(t, res, answer).PartialSuccess()
+		},
+		"JSON": func() ptraceotlp.ExportPartialSuccess {
+			res, answer := post(t, base+"/v1/traces", jsonOf(t, ghosts), "Content-Type", "application/json")
+			return readExportAnswer(t, res, answer).PartialSuccess()
+		},
+		"gRPC": func() ptraceotlp.ExportPartialSuccess {
+			answer, err := dial(t, l).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(ghosts))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answer.PartialSuccess()
+		},
+	} {
+		partial := export()
+		if message := partial.ErrorMessage(); partial.RejectedSpans() != 3 || !strings.Contains(message, "negative_count") || !strings.Contains(message, `2 of pools that are not in the configuration, such as ["ghost"]`) {
+			t.Errorf("%s: %d rejected, %q", name, partial.RejectedSpans(), partial.ErrorMessage())
+		}
+	}
+	if n := l.Stats()[0].Records; n != uint64(stored+4) {
+		t.Errorf("%d records stored by HTTP, want %d", n, stored+4)
+	}
+}
+
 func TestHTTPRefuses(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {

@@ -3,6 +3,8 @@ package listener
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,14 +22,17 @@ type Store interface {
 type intake struct {
 	store    Store
 	refused  func([]ingest.Refusal)
+	serves   func(pool string) bool
 	fields   *ingest.FieldMap
 	timeouts timeouts
 }
 
 // outcome is what became of one request's records.
 type outcome struct {
-	accepted, refused, ignored int
+	accepted, refused, ignored int            // unserved ones are among the refused
 	first                      ingest.Refusal // Reason "" when nothing was refused
+	unserved                   int            // stored, but of pools that nobody counts
+	unknown                    []string       // some of those pools, each once
 }
 
 // accept decodes body and stores what it carries. Refusals are reported when the rest is stored, so that a request which
@@ -50,17 +55,66 @@ func (i *intake) accept(ctx context.Context, m ingest.Meta, body []byte, maxByte
 	if out.refused > 0 {
 		out.first = b.Refused[0]
 	}
-	if out.accepted > 0 {
+	i.findUnserved(b, &out)
+	if out.accepted+out.unserved > 0 {
 		ctx, cancel := context.WithTimeout(ctx, i.timeouts.store)
 		defer cancel()
 		if err := i.store.Store(ctx, b); err != nil {
 			return outcome{}, err
 		}
 	}
-	if out.refused > 0 {
-		i.refused(b.Refused)
+	if len(b.Refused) > 0 {
+		i.refused(b.Refused) // the fold counts those of unknown pools when it reads them
 	}
 	return out, nil
+}
+
+// unknownPools is how many pools an answer names.
+const unknownPools = 5
+
+// findUnserved counts the records that the fold will refuse for their pools.
+func (i *intake) findUnserved(b *ingest.Batch, out *outcome) {
+	if i.serves == nil {
+		return
+	}
+	last, served := "", true // mostly the same
+	look := func(pool string) {
+		if pool != last {
+			last, served = pool, i.serves(pool)
+		}
+		if served {
+			return
+		}
+		out.unserved++
+		if len(out.unknown) < unknownPools && !slices.Contains(out.unknown, pool) {
+			out.unknown = append(out.unknown, strings.Clone(pool))
+		}
+	}
+	for k := range b.Requests {
+		look(b.Requests[k].Pool)
+	}
+	for k := range b.Sums {
+		look(b.Sums[k].Pool)
+	}
+	for k := range b.Replicas {
+		look(b.Replicas[k].Pool)
+	}
+	for k := range b.Acks {
+		look(b.Acks[k].Pool)
+	}
+	if b.Watermark != nil && b.Watermark.Pool != "" {
+		look(b.Watermark.Pool)
+	}
+	out.accepted -= out.unserved
+	out.refused += out.unserved
+	if out.unserved > 0 && out.first.Reason == "" {
+		out.first = ingest.Refusal{Reason: ingest.ReasonUnknownPool, Detail: out.nameUnserved()}
+	}
+}
+
+// nameUnserved says which pools are not served, and how to mend that.
+func (o *outcome) nameUnserved() string {
+	return fmt.Sprintf("%d of pools that are not in the configuration, such as %.64q: add them under pools, or set default_pool", o.unserved, o.unknown)
 }
 
 // unreadable says whether the message as a whole could not be read.
@@ -81,7 +135,11 @@ func (o *outcome) complaint() string {
 	if o.refused == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d refused, the first as %s: %s", o.refused, o.first.Reason, o.first.Detail)
+	complaint := fmt.Sprintf("%d refused, the first as %s: %s", o.refused, o.first.Reason, o.first.Detail)
+	if o.unserved > 0 && o.first.Reason != ingest.ReasonUnknownPool {
+		complaint += "; " + o.nameUnserved()
+	}
+	return complaint
 }
 
 // keepRecords bounds the batches that are used again.

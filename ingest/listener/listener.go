@@ -36,8 +36,11 @@ type Deps struct {
 	Store Store
 	// Refused is told of each request's unusable records; it is called by many goroutines at once.
 	Refused func([]ingest.Refusal)
-	Fields  *ingest.FieldMap // names of users' own in foreign formats
-	Log     *zap.Logger
+	// Serves says whether telemetry of a pool is counted; nil for any. Records of others are stored as all are, for the stream may
+	// have further readers, but their producers are told. It is called by many goroutines at once.
+	Serves func(pool string) bool
+	Fields *ingest.FieldMap // names of users' own in foreign formats
+	Log    *zap.Logger
 }
 
 // Listeners are the listeners that a configuration names. There may be none.
@@ -85,7 +88,7 @@ func New(c Config, deps Deps) (*Listeners, error) { return open(c, deps, usualTi
 
 func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 	l := &Listeners{}
-	in := &intake{store: deps.Store, refused: deps.Refused, fields: deps.Fields, timeouts: t}
+	in := &intake{store: deps.Store, refused: deps.Refused, serves: deps.Serves, fields: deps.Fields, timeouts: t}
 	listen := func(name string, e *Endpoint, t *tally, serverOf func(*door) server) error {
 		if e.Listen == "" {
 			return nil

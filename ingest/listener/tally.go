@@ -41,7 +41,7 @@ func (t *tally) answered(code string) {
 }
 
 func (t *tally) stored(o *outcome) {
-	t.records.Add(uint64(o.accepted))
+	t.records.Add(uint64(o.accepted + o.unserved))
 	t.ignored.Add(uint64(o.ignored))
 }
 
