@@ -493,6 +493,7 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 		origins = append(origins, o)
 	}
 	x := newSeries(features.Key{Pool: "pool", Class: s.class}, 0)
+	x.spread.Spells.Witnessed = s.first >= silentMinutes
 	var own reference
 	var minutes float64
 	alarm := s.alarms(from)

@@ -74,7 +74,7 @@ func (p *pool) toFill(key features.Key, d int, first int64, settle int) (followe
 	}
 	s := standing.class.follower(d)
 	if s == nil {
-		s = p.follow(standing.class, d, settle)
+		s = p.follow(standing.class, d, settle, false)
 	}
 	return s, after(s, first)
 }

@@ -250,7 +250,7 @@ func (p *pool) take(c *class, d int, minute int64, now features.Estimate, t *sum
 		if !ok {
 			return
 		}
-		s = p.follow(c, d, settle)
+		s = p.follow(c, d, settle, p.witnessed(c, d, minute))
 	}
 	if ok {
 		t.first[d] = plus(t.first[d], now)
@@ -268,14 +268,16 @@ func (p *pool) take(c *class, d int, minute int64, now features.Estimate, t *sum
 	}
 }
 
-// follow begins a series.
-func (p *pool) follow(c *class, d, settle int) follower {
+// follow begins a series; witnessed says that the class has just begun, too.
+func (p *pool) follow(c *class, d, settle int, witnessed bool) follower {
 	if c.light == nil {
 		c.series[d] = p.newSeries(c.key, settle)
+		c.series[d].spread.Spells.Witnessed = witnessed
 		p.lend(c.series[d], d)
 		return c.series[d]
 	}
 	c.light[d] = newLight(c.key, p.sharing(d), p.nothing(settle))
+	c.light[d].spread.Spells.Witnessed = witnessed
 	return c.light[d]
 }
 

@@ -319,7 +319,7 @@ func (p *pool) part(s *standing, settle int) {
 				continue
 			}
 			if x == nil {
-				x = p.follow(s.class, d, settle)
+				x = p.follow(s.class, d, settle, false)
 			}
 			x.push(m, exactly(row[d]))
 			p.shift(d, m, row[d], math.NaN())

@@ -27,6 +27,7 @@ type series struct {
 type answer struct {
 	at       [numTargets]Quantiles
 	mid      points // at midLead
+	spells   spells // with minutes that are not learned yet
 	revision uint64 // of the history
 	stands   bool
 }
@@ -94,7 +95,9 @@ func (s *series) step(m int64, now features.Estimate) {
 
 // answer works out what the series forecasts, and hands over what the experts say of each target.
 func (s *series) answer(each func(k int, p *points)) {
-	width := s.spreads()
+	now := s.measured()
+	width := s.spreadsOf(&now)
+	s.said.spells = now.Spells
 	for k := range targets {
 		p := s.points(k, &width)
 		s.said.at[k] = s.distribution(k, &p)
@@ -118,13 +121,19 @@ func (s *observed) learnUpTo(m int64, learn func(t int64)) {
 
 // width is the spread of the series.
 func (s *observed) width() float64 {
-	w := s.measure()
+	now := s.measured()
+	w := now.at(s.history.Level(model.Level1d))
 	return w.mixed()
 }
 
 // spreads are those of the series, and how long it has been silent.
 func (s *observed) spreads() spreads {
-	x := s.measure()
+	now := s.measured()
+	return s.spreadsOf(&now)
+}
+
+func (s *observed) spreadsOf(now *spread) spreads {
+	x := now.at(s.history.Level(model.Level1d))
 	x.Quiet = s.quiet()
 	return x
 }
@@ -151,13 +160,13 @@ func (s *observed) quiet() float32 {
 	return float32(n)
 }
 
-// measure takes minutes into account that are not learned yet.
-func (s *observed) measure() spreads {
+// measured takes minutes into account that are not learned yet.
+func (s *observed) measured() spread {
 	w := s.spread
 	for m := s.learned + 1; m <= s.history.Newest; m++ {
 		w.add(s.history.At(m))
 	}
-	return w.at(s.history.Level(model.Level1d))
+	return w
 }
 
 // firmShare is the part of the spread that a minute may still be off by for it to be learned from. It adds 3 % to the
@@ -312,6 +321,7 @@ func (s *series) distribution(k int, p *points) Quantiles {
 	}
 	s.temper(k, p, &q)
 	s.idle(k, p, &q)
+	s.said.spells.end(&q, targets[k].from)
 	s.anchor.widen(&q)
 	return q
 }

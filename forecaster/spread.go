@@ -13,6 +13,7 @@ type spread struct {
 
 	Awake, Active float64 // minutes outside silences, and those of them in which something came
 	Since         float64 // minutes since something came
+	Spells        spells
 }
 
 // The units in which the errors of experts may be measured. No one of them is best for all: after a single large minute
@@ -88,6 +89,7 @@ func (s *spread) add(y float64) {
 		root += math.Max(1/spreadMinutes[0], 1/s.Seen) * (math.Sqrt(d) - root)
 		s.Steady = root * root
 	}
+	s.Spells.add(y > 0, s.Since)
 	if s.Since++; y > 0 {
 		s.Since = 0
 	}
