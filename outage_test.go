@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -107,5 +108,49 @@ func TestHolesAreJumpedOver(t *testing.T) {
 		if at := midnight.Add(time.Duration(m) * time.Minute); !settled[at] {
 			t.Errorf("minute %s never settled", at)
 		}
+	}
+}
+
+// TestHolesForgetNothing: telemetry that was away for three days comes back to what had been learned of each class and of the
+// pool, whichever clock found the hole.
+func TestHolesForgetNothing(t *testing.T) {
+	const before, after, hole = 230, 10, 3 * 24 * time.Hour
+	for _, clock := range []Clock{EventClock, WallClock} {
+		t.Run(string(clock), func(t *testing.T) {
+			cfg := eventConfig(t, "p")
+			cfg.Clock, cfg.Every = clock, time.Hour
+			cfg.Classify = features.ClassifyConfig{}
+			p := New(cfg)
+			known := map[string]int{}
+			emit := func(o *Output) {
+				for i := range o.Forecasts {
+					clear(known)
+					for _, f := range append(o.Forecasts[i].Classes, o.Forecasts[i].Total...) {
+						if f.Dimension == features.DimPrefill {
+							known[f.Class] = f.Known
+						}
+					}
+				}
+			}
+			for m := range before + after {
+				at := midnight.Add(time.Duration(m) * time.Minute)
+				if m >= before {
+					at = at.Add(hole)
+				}
+				b := ingest.Batch{ReceivedAt: at.Add(time.Minute), Watermark: &ingest.Watermark{At: at.Add(time.Minute)}}
+				for i := range 2 * jumpConfirm {
+					b.Requests = append(b.Requests, ingest.Request{
+						Pool: "p", Class: []string{"full", "light"}[i%2], ArrivedAt: at.Add(time.Duration(i) * time.Second),
+						PromptTokens: int64(2000 - 1000*(i%2)), CachedTokens: ingest.Unknown, OutputTokens: 10, MaxOutputTokens: ingest.Unknown,
+					})
+				}
+				p.Apply(&b, emit)
+			}
+			for _, class := range []string{"full", "light", features.TotalClass} {
+				if known[class] < before {
+					t.Errorf("class %s is forecast from %d known minutes, want those before the hole, %d", class, known[class], before)
+				}
+			}
+		})
 	}
 }

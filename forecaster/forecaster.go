@@ -126,9 +126,7 @@ func (f *Forecaster) settleMinutes() int { return int(f.cfg.Settle / features.Mi
 // O(windows).
 func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMinute) {
 	for i := range pools {
-		p := f.pool(pools[i].Pool)
-		p.minute = pools[i]
-		p.forget(pools[i].Start.Unix() / 60)
+		f.pool(pools[i].Pool).minute = pools[i]
 	}
 	for len(windows) > 0 {
 		n := 1
@@ -137,6 +135,9 @@ func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMin
 		}
 		f.pool(windows[0].Pool).observe(windows[:n], f.settleMinutes())
 		windows = windows[n:]
+	}
+	for i := range pools { // not before: a hole in time that was jumped over is none of the classes' silence
+		f.pool(pools[i].Pool).forget(pools[i].Start.Unix() / 60)
 	}
 }
 
