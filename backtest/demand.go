@@ -108,7 +108,9 @@ func Scan(ctx context.Context, items Items, cfg features.Config) (*Demand, error
 		if batch.Watermark == nil {
 			continue
 		}
-		aggregator.AddWatermark(batch.Watermark)
+		if batch.Watermark.Pool != "" {
+			aggregator.AddWatermark(batch.Watermark)
+		}
 		end = batch.Watermark.At
 		if err := demand.close(aggregator, end); err != nil {
 			return nil, err

@@ -66,7 +66,7 @@ type runner struct {
 
 	forecasts, decisions *table
 	traces               []TraceSummary
-	origins              int
+	origins, holes       int
 }
 
 func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
@@ -159,7 +159,11 @@ func (r *runner) run(ctx context.Context) error {
 					return nil
 				}
 				r.serve(batch.Watermark.At)
-				batch.Replicas = r.own.pool.Reports(batch.Replicas)
+				if batch.Watermark.Pool == "" {
+					r.holes++ // in which nothing is heard of replicas either
+				} else {
+					batch.Replicas = r.own.pool.Reports(batch.Replicas)
+				}
 			}
 			r.pipeline.Apply(&batch, r.emit)
 		}
@@ -211,10 +215,11 @@ func (r *runner) serve(t time.Time) {
 	}
 }
 
-// emit takes one tick's output.
+// emit takes one tick's output. What is forecast in a hole of the log is neither written nor scored: nothing is known of what it
+// starts from, nor of what came.
 func (r *runner) emit(out *forewarm.Output) {
 	r.scores.observe(out.Windows)
-	if len(out.Forecasts) > 0 && out.Tick.Unix()%int64(r.cfg.Every/time.Second) == 0 {
+	if len(out.Forecasts) > 0 && out.Tick.Unix()%int64(r.cfg.Every/time.Second) == 0 && out.Forecasts[0].Minute.Covered {
 		r.origins++
 		for i := range out.Forecasts {
 			f := &out.Forecasts[i]

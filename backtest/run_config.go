@@ -77,7 +77,8 @@ type Summary struct {
 	Traces  []TraceSummary `json:"traces"`
 	Start   time.Time      `json:"start"` // t_s = 0
 	Minutes int            `json:"minutes"`
-	Origins int            `json:"origins"` // at which forecasts were made
+	Origins int            `json:"origins"`                // at which forecasts were made
+	Holes   int            `json:"hole_minutes,omitempty"` // minutes of silence that were taken for holes in the log, not for zero traffic
 	// Refused counts records that the pipeline could not use, by reason; rows that the reader refused are in Traces.
 	Refused       map[ingest.Reason]uint64 `json:"refused"`
 	Scores        []Score                  `json:"scores"`

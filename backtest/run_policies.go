@@ -112,7 +112,7 @@ func (r *runner) simulate(seed uint64) (simulated, error) {
 
 func (r *runner) summary() Summary {
 	s := Summary{
-		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins,
+		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins, Holes: r.holes,
 		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliabilityTable(), Simulation: r.cfg.Simulate, Disaggregated: r.pool.Disaggregated,
 		Alarms: r.watches[0].alarms(), Pages: r.pager.pages(),
 	}

@@ -447,3 +447,66 @@ func TestWideBinsAreNoted(t *testing.T) {
 		}
 	}
 }
+
+// A hole in the log is not taken for a pool that has gone quiet: nothing is scaled in, written or scored while it lasts, and
+// forecasts go on from where they were.
+func TestHolesAreNoSilence(t *testing.T) {
+	const from, to, end = 49 * time.Hour, 54 * time.Hour, 55 * time.Hour
+	var b strings.Builder
+	fmt.Fprintln(&b, "t_s,class,prompt_tokens,cached_tokens,output_tokens,session")
+	w := NewWorkload(WorkloadConfig{Rate: .2, Classes: DefaultClasses()[:1]}, 5)
+	for a := w.Next(); a.At.Before(DefaultStart.Add(end)); a = w.Next() {
+		if at := a.At.Sub(DefaultStart); at < from || at >= to {
+			fmt.Fprintf(&b, "%.3f,%s,%d,%d,%d,\n", at.Seconds(), a.Class, a.PromptTokens, a.CachedTokens, a.OutputTokens)
+		}
+	}
+	dir := t.TempDir()
+	cfg := RunConfig{Traces: []string{write(t, b.String())}, Decide: 15 * time.Minute, Forecasts: filepath.Join(dir, "f.csv"), Decisions: filepath.Join(dir, "d.csv")}
+	s := mustRun(t, cfg)
+	cells := func(path string, each func(at time.Duration, row []string)) {
+		all, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := csv.NewReader(bytes.NewReader(all)).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows[1:] {
+			seconds, err := strconv.Atoi(row[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			each(time.Duration(seconds)*time.Second, row)
+		}
+	}
+	medians := map[time.Duration]float64{}
+	cells(cfg.Forecasts, func(at time.Duration, row []string) {
+		if row[1] == features.TotalClass && row[2] == features.DimRequests && row[3] == "15" {
+			medians[at], _ = strconv.ParseFloat(row[4], 64)
+		}
+	})
+	before, after := medians[from], medians[to+15*time.Minute]
+	if n := len(medians); n != int((end-(to-from))/(15*time.Minute)) || s.Origins != n || s.Holes != int((to-from)/time.Minute) || before == 0 || after < before/3 {
+		t.Errorf("%d origins written, %d counted, %d minutes of holes; at the hole's begin %g requests/s are expected, a quarter of an hour after its end %g", n, s.Origins, s.Holes, before, after)
+	}
+	least, n := math.Inf(1), 0
+	var kept float64
+	cells(cfg.Decisions, func(at time.Duration, row []string) {
+		desired, _ := strconv.ParseFloat(row[5], 64)
+		if at == from {
+			kept = desired
+		}
+		if at > from && at <= to {
+			least, n = min(least, desired), n+1
+		}
+	})
+	if n != int((to-from)/(15*time.Minute)) || kept < 2 || least < kept {
+		t.Errorf("%d decisions in the hole, the least for %g replicas, %g before it", n, least, kept)
+	}
+	for _, x := range s.Scores { // two origins after the hole are half an hour before the end
+		if want := int((from-30*time.Minute)/(15*time.Minute)) + 2; x.Class == features.TotalClass && x.Horizon == "30" && x.N != want {
+			t.Errorf("%s: %d forecasts are scored, want %d", x.Dimension, x.N, want)
+		}
+	}
+}

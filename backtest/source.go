@@ -15,13 +15,19 @@ const (
 	batchRecords = 1024
 	// maxSilence is the longest silence that counts as zero traffic. A longer one is a hole in the log: no data.
 	maxSilence = 7 * 24 * time.Hour
+	// So is a shorter one that is holeTimes as long as any before it and lasts at least holeLeast, once a trace has had
+	// holeAfter to show how long it falls silent of itself, at night for example.
+	holeTimes = 10
+	holeLeast = time.Hour
+	holeAfter = 48 * time.Hour
 )
 
 // Source turns a trace into the batches of an event log, in the order of event time.
 //
 // A trace is a complete log. So at the end of every minute the source promises, with a watermark that names the pool,
 // that everything before it has been said: silence is zero traffic, and with features.Config.Lateness 0 the windows of
-// [o−60 s, o) are complete at origin o while nothing from o on has been seen. All of a trace is one pool.
+// [o−60 s, o) are complete at origin o while nothing from o on has been seen. All of a trace is one pool. In a hole of the
+// log, by the constants above, minutes pass under watermarks that name no pool and promise nothing.
 //
 // A bin wider than a minute is spread evenly over its minutes, each revealed at its start. The minutes of a bin that is
 // not over at the origin are therefore known from the whole bin's sum.
@@ -30,7 +36,10 @@ type Source struct {
 	pool      string
 	item      Item
 	held      bool
-	end       time.Time // of the open minute; zero before the first item
+	end       time.Time     // of the open minute; zero before the first item
+	first     time.Time     // item
+	heard     time.Time     // the newest item
+	longest   time.Duration // silence before it
 	finished  bool
 	n         uint64
 	sequence  uint64
@@ -77,12 +86,25 @@ func (s *Source) Next(b *ingest.Batch) error {
 				s.end = at.Truncate(features.Minute).Add(features.Minute)
 			}
 			s.close(b, end)
+			if s.heard.Before(end.Add(-features.Minute)) && s.hole(at) {
+				s.watermark.Pool = ""
+			}
 			return nil
 		}
+		if s.first.IsZero() {
+			s.first, s.heard = at, at
+		}
+		s.heard, s.longest = at, max(s.longest, at.Sub(s.heard))
 		s.add(b)
 	}
 	s.stamp(b)
 	return nil
+}
+
+// hole says whether the silence that ends with an item at a time is one of the log.
+func (s *Source) hole(at time.Time) bool {
+	silence := at.Sub(s.heard)
+	return silence > maxSilence || silence >= holeLeast && silence > holeTimes*s.longest && s.heard.Sub(s.first) >= holeAfter
 }
 
 func (s *Source) add(b *ingest.Batch) {

@@ -108,3 +108,45 @@ func TestScanSumsByTheMinute(t *testing.T) {
 		t.Errorf("peak decode %g, want %g", got, 20./60)
 	}
 }
+
+// A silence ten times as long as any before it is a hole in the log, in which minutes pass without a promise; one like it that
+// comes later is a habit, and what a trace does in its first days is not known to be unusual.
+func TestSourcePromisesNothingInHoles(t *testing.T) {
+	var items listed
+	talk := func(from, to float64) { // hours
+		for s := from * 3600; s < to*3600; s += 300 {
+			items = append(items, requestAt(s))
+		}
+	}
+	talk(0, 10)
+	talk(10.5, 50)
+	talk(54.5, 56) // a silence of four hours and a half, less than ten times the first
+	talk(103, 105) // of more than ten times that
+	talk(152, 153) // of as long again
+	s := NewSource(&items, "p")
+	var b ingest.Batch
+	unpromised, last := map[int]int{}, 0 // minutes by the hour in which the first of them begins
+	from := 0
+	for s.Next(&b) == nil {
+		w := b.Watermark
+		minute := int(w.At.Sub(DefaultStart)/time.Minute) - 1
+		if minute != last && minute != last+1 {
+			t.Fatalf("minute %d after %d", minute, last)
+		}
+		if w.Pool == "" {
+			if unpromised[from] == 0 || from+unpromised[from] != minute {
+				from = minute
+			}
+			unpromised[from]++
+			if len(b.Requests) > 0 {
+				t.Errorf("minute %d has requests, and no promise", minute)
+			}
+		} else if w.Pool != "p" {
+			t.Errorf("minute %d is of pool %q", minute, w.Pool)
+		}
+		last = minute
+	}
+	if diff := cmp.Diff(map[int]int{55*60 + 56: 47*60 + 4}, unpromised); diff != "" {
+		t.Error(diff)
+	}
+}

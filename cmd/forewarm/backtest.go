@@ -126,6 +126,9 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 		}
 	}
 	fmt.Fprintf(std.out, "%d minutes of traffic, %d origins, in %s\n\n", s.Minutes, s.Origins, took.Round(100*time.Millisecond))
+	if s.Holes > 0 {
+		fmt.Fprintf(std.out, "%d minutes of silence are longer than the traffic before explains: they are taken for holes in the log, in which nothing is forecast or scored\n\n", s.Holes)
+	}
 	if len(s.Scores) == 0 {
 		fmt.Fprintln(std.out, "nothing is scored: no forecast after -score-from has its outcome in the trace; give a longer trace, an earlier -score-from or a shorter -every")
 	} else if err := printScores(std, s.Scores); err != nil {
