@@ -176,7 +176,7 @@ func (p *pool) observe(windows []features.Window, settle int) {
 	t := sums{unknowns(), make([]float64, len(dimensions)), make([]float64, len(dimensions))}
 	for d, s := range p.total {
 		if s != nil {
-			t.was[d] = s.history.At(minute)
+			t.was[d] = s.history.Came(minute)
 		}
 	}
 	var rest features.Window // what the classes without series of their own add up to

@@ -1,0 +1,285 @@
+package forecaster
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// plantedHours is for how many hours after a change of level coverage is looked at.
+const plantedHours = 8
+
+// noise draws minute i where the level is so many times the usual one.
+type noise struct {
+	name string
+	make func(r *rand.Rand) func(i int, level float64) float64
+	// asserted says that coverage after changes is held to its bounds; where levels go up and down by themselves, a change
+	// cannot be told from what was before.
+	asserted bool
+}
+
+var noises = []noise{
+	{"poisson", func(r *rand.Rand) func(int, float64) float64 {
+		mean := math.Exp(2 + 3*r.Float64())
+		return func(_ int, level float64) float64 { return counted(r, mean*level) }
+	}, true},
+	{"over-dispersed", func(r *rand.Rand) func(int, float64) float64 {
+		mean := math.Exp(2 + 3*r.Float64())
+		return func(_ int, level float64) float64 { // negative binomial, of shape 2
+			return counted(r, mean*level*-math.Log(r.Float64()*r.Float64())/2)
+		}
+	}, true},
+	{"heavy", func(r *rand.Rand) func(int, float64) float64 {
+		rate, sigma := math.Exp(1+2*r.Float64()), .5+r.Float64()
+		return func(_ int, level float64) float64 { return level * summed(r, rate, 1000, sigma) }
+	}, true},
+	{"bursty", func(r *rand.Rand) func(int, float64) float64 {
+		at := kindOf("bursts").make(r)
+		return func(i int, level float64) float64 { return level * at(i) }
+	}, false},
+	{"wandering", func(r *rand.Rand) func(int, float64) float64 {
+		ar := 0.0
+		return func(_ int, level float64) float64 {
+			ar = .98*ar + .06*r.NormFloat64()
+			return counted(r, 60*level*math.Exp(ar))
+		}
+	}, false},
+}
+
+// factors are what levels change by.
+var factors = [...]float64{.2, .4, .6, 1, 1.7, 3}
+
+// hourly is what forecasts of an hour of origins covered, and their mean pinball loss, of minutes and of the largest, in units
+// of the mean.
+type hourly struct {
+	covering
+	minute, most float64
+}
+
+func (h *hourly) take(f *Forecast, next []float64, unit float64) {
+	h.add(f, next)
+	largest, each := 0.0, 1/unit/float64(len(ScoredLevels))
+	for lead := WindowFrom; lead <= WindowTo; lead++ {
+		largest = max(largest, next[lead-1])
+		for _, i := range ScoredLevels {
+			h.minute += each / (WindowTo - WindowFrom + 1) * Pinball(Levels[i], next[lead-1], f.Minute[lead-1][i])
+		}
+	}
+	for _, i := range ScoredLevels {
+		h.most += each * Pinball(Levels[i], largest, f.WindowMax[i])
+	}
+}
+
+func (h *hourly) plus(o *hourly) {
+	h.n += o.n
+	h.minute90, h.minute95, h.most90, h.most95 = h.minute90+o.minute90, h.minute95+o.minute95, h.most90+o.most90, h.most95+o.most95
+	h.minute, h.most = h.minute+o.minute, h.most+o.most
+}
+
+// fork is a copy of a series.
+func (s *series) fork(t testing.TB) *series {
+	t.Helper()
+	states := make([]*series, len(dimensions))
+	states[0] = s
+	var b bytes.Buffer
+	if err := cbor.NewEncoder(&b).Encode(seriesStates(states)); err != nil {
+		t.Fatal(err)
+	}
+	var out []*seriesState
+	if err := cbor.NewDecoder(&b).Decode(&out); err != nil {
+		t.Fatal(err)
+	}
+	f := New(Config{})
+	all, err := f.restoreAll(f.pool("p"), "c", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[0]
+}
+
+// seasonal is the level that a day's rhythm gives minute i; a phase is a part of a day.
+func seasonal(i int, strength, phase float64) float64 {
+	return 1 + strength*math.Sin(2*math.Pi*(float64(i)/1440+phase))
+}
+
+// plantedCase is one draw of what was before a change, and the factor of the change.
+type plantedCase struct {
+	noise, days int
+	season      bool
+	draw        int
+	factor      float64
+}
+
+// changes are the hours after each change that a draw of the past goes through.
+func (c plantedCase) changes(t testing.TB) map[plantedCase]*[plantedHours]hourly {
+	source := func() (*rand.Rand, func(int, float64) float64, float64) {
+		r := rand.New(rand.NewPCG(uint64(c.draw), uint64(100*c.noise+10*c.days)+uint64(count(c.season))))
+		phase := r.Float64()
+		return r, noises[c.noise].make(r), phase
+	}
+	_, at, phase := source()
+	before, strength := 1440*c.days, .6*count(c.season)
+	s := newSeries(testKey, 0)
+	sum := 0.0
+	for i := range before {
+		y := at(i, seasonal(i, strength, phase))
+		sum += y
+		s.push(startMinute+int64(i), exactly(y))
+	}
+	out := map[plantedCase]*[plantedHours]hourly{}
+	for _, factor := range factors {
+		_, at, _ := source()
+		x, hours := s.fork(t), new([plantedHours]hourly)
+		y := draw(plantedHours*60+WindowTo, func(i int) float64 {
+			return at(before+i, factor*seasonal(before+i, strength, phase))
+		})
+		for i := range plantedHours * 60 {
+			x.push(startMinute+int64(before+i), exactly(y[i]))
+			var f Forecast
+			if i%4 == 3 && x.forecast(&f) {
+				hours[i/60].take(&f, y[i+1:], factor*sum/float64(before))
+			}
+		}
+		c.factor = factor
+		out[c] = hours
+	}
+	return out
+}
+
+// plantedShare is a mean over draws and its standard error.
+type plantedShare struct{ mean, se float64 }
+
+// over are the means over draws of coverage and losses from one hour to another: 90 and 95 % of minutes, of the largest, and
+// the two losses. Draws are independent; hours of one are not.
+func over(got map[plantedCase]*[plantedHours]hourly, from, to int, match func(c *plantedCase) bool) (out [6]plantedShare) {
+	keys := make([]plantedCase, 0, len(got))
+	for c := range got {
+		if match(&c) {
+			keys = append(keys, c)
+		}
+	}
+	slices.SortFunc(keys, func(a, b plantedCase) int {
+		return cmp.Or(cmp.Compare(a.noise, b.noise), cmp.Compare(a.days, b.days), cmp.Compare(count(a.season), count(b.season)), cmp.Compare(a.draw, b.draw))
+	})
+	n := float64(len(keys))
+	var square [6]float64
+	for _, c := range keys {
+		var all hourly
+		for h := from; h < to; h++ {
+			all.plus(&got[c][h])
+		}
+		for i, x := range [6]float64{all.minute90, all.minute95, all.most90, all.most95, all.minute, all.most} {
+			out[i].mean += x / all.n / n
+			square[i] += x / all.n * x / all.n / n
+		}
+	}
+	for i := range out {
+		out[i].se = math.Sqrt(max(0, square[i]-out[i].mean*out[i].mean) / (n - 1))
+	}
+	return out
+}
+
+// plant runs draws of each noise, with and without a daily season, through all changes.
+func plantAll(t *testing.T, draws int, days []int, want func(n *noise) bool) map[plantedCase]*[plantedHours]hourly {
+	var lock sync.Mutex
+	var wait sync.WaitGroup
+	got := map[plantedCase]*[plantedHours]hourly{}
+	slots := make(chan struct{}, 2)
+	for n := range noises {
+		if !want(&noises[n]) {
+			continue
+		}
+		for _, past := range days {
+			for d := range 2 * draws {
+				wait.Add(1)
+				slots <- struct{}{}
+				go func() {
+					defer wait.Done()
+					all := plantedCase{noise: n, days: past, season: d >= draws, draw: d % draws}.changes(t)
+					lock.Lock()
+					defer lock.Unlock()
+					for c, x := range all {
+						got[c] = x
+					}
+					<-slots
+				}()
+			}
+		}
+	}
+	wait.Wait()
+	return got
+}
+
+// Two hours after a level changed for good, forecasts cover what they say, and before as well: minutes, and the largest of a
+// window. Standard errors, of draws, are of about half a point and of one.
+func TestCoverageAfterPlantedChanges(t *testing.T) {
+	t.Parallel()
+	got := plantAll(t, 4, []int{1}, func(n *noise) bool { return n.asserted })
+	for _, factor := range factors {
+		shares := over(got, 2, plantedHours, func(c *plantedCase) bool { return c.factor == factor })
+		for i, what := range []string{"90 % quantile of minutes", "95 % quantile of minutes", "90 % quantile of the largest", "95 % quantile of the largest"} {
+			lo, hi := .87, .93
+			if i%2 == 1 {
+				lo, hi = .925, .975
+			}
+			if x := shares[i]; x.mean < lo-2*x.se || x.mean > hi+2*x.se {
+				t.Errorf("times %.1f, from two hours on: the %s covers %.1f %% (standard error %.1f)", factor, what, 100*x.mean, 100*x.se)
+			}
+		}
+	}
+}
+
+// TestPlantedTable prints coverage and losses by hour after a change. Skipped unless FOREWARM_PLANTED says how many draws of
+// each noise to make; FOREWARM_PLANTED_DAYS the days of past, such as 1,3,7.
+func TestPlantedTable(t *testing.T) {
+	draws, _ := strconv.Atoi(os.Getenv("FOREWARM_PLANTED"))
+	if draws == 0 {
+		t.Skip("set FOREWARM_PLANTED to the draws of each noise to print coverage after planted changes")
+	}
+	days := []int{1, 3}
+	if s := os.Getenv("FOREWARM_PLANTED_DAYS"); s != "" {
+		days = nil
+		for _, d := range strings.Split(s, ",") {
+			n, err := strconv.Atoi(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			days = append(days, n)
+		}
+	}
+	got := plantAll(t, draws, days, func(*noise) bool { return true })
+	var b strings.Builder
+	line := func(name string, from, to int, match func(c *plantedCase) bool) {
+		x := over(got, from, to, match)
+		fmt.Fprintf(&b, "%-30s minutes %5.1f %5.1f (±%.1f)  largest %5.1f %5.1f (±%.1f)  loss %.4f %.4f\n",
+			name, 100*x[0].mean, 100*x[1].mean, 100*x[0].se, 100*x[2].mean, 100*x[3].mean, 100*x[2].se, x[4].mean, x[5].mean)
+	}
+	for _, factor := range factors {
+		for h := range plantedHours {
+			line(fmt.Sprintf("times %.1f, hour %d", factor, h), h, h+1, func(c *plantedCase) bool { return c.factor == factor })
+		}
+	}
+	for _, factor := range factors {
+		line(fmt.Sprintf("times %.1f, from hour 2", factor), 2, plantedHours, func(c *plantedCase) bool { return c.factor == factor })
+		for n := range noises {
+			line("  "+noises[n].name, 2, plantedHours, func(c *plantedCase) bool { return c.factor == factor && c.noise == n })
+		}
+		for _, d := range days {
+			line(fmt.Sprintf("  after %d days", d), 2, plantedHours, func(c *plantedCase) bool { return c.factor == factor && c.days == d })
+		}
+		for _, season := range []bool{false, true} {
+			line(fmt.Sprintf("  season %v", season), 2, plantedHours, func(c *plantedCase) bool { return c.factor == factor && c.season == season })
+		}
+	}
+	t.Log("\n" + b.String())
+}
