@@ -6,11 +6,10 @@ import "math"
 // be foreseen. Steps twice as long, or more of each quantile's own gradient, cost 0.5 % and more on counts by ten minutes.
 const (
 	leanStep   = 0.1
-	quietStep  = leanStep / 2 // in silence: the outcomes of one have more in common
-	leanMemory = 3 * 1440     // outcomes whose gradients set the scale of a step
-	leanYoung  = 60           // outcomes after which steps have half their length
-	leanBack   = 0.06         // of a usual gradient, by which it goes back while nothing is won
-	leanOwn    = 0.3          // part of a quantile's own gradient in its step; the rest is that of all
+	leanMemory = 3 * 1440 // outcomes whose gradients set the scale of a step
+	leanYoung  = 60       // outcomes after which steps have half their length
+	leanBack   = 0.06     // of a usual gradient, by which it goes back while nothing is won
+	leanOwn    = 0.3      // part of a quantile's own gradient in its step; the rest is that of all
 )
 
 // lean is how far the answer leans from the combination towards the last value, the baseline that is hardest to beat
@@ -38,11 +37,7 @@ func (l *leans) of(quiet float32) *lean {
 
 // learn takes outcome y of what was said after so many quiet minutes, as lean.learn does.
 func (l *leans) learn(quiet float32, y, scale float64, q, last *Quantiles) {
-	step := leanStep
-	if quiet > 0 {
-		step = quietStep
-	}
-	l.of(quiet).learn(step, y, scale, q, last)
+	l.of(quiet).learn(y, scale, q, last)
 }
 
 // toward is q as far towards the last value as it leans.
@@ -54,8 +49,8 @@ func (l *lean) toward(q, last *Quantiles) (out Quantiles) {
 }
 
 // learn takes outcome y of what the combination said, and of what the last value would have; scale is the series' usual
-// size. step is as long as steps get.
-func (l *lean) learn(step, y, scale float64, q, last *Quantiles) {
+// size.
+func (l *lean) learn(y, scale float64, q, last *Quantiles) {
 	var won Quantiles // by leaning a little further, as far as the slope of the loss says
 	all := 0.0
 	for i, x := range l.toward(q, last) {
@@ -67,7 +62,7 @@ func (l *lean) learn(step, y, scale float64, q, last *Quantiles) {
 		all += won[i]
 	}
 	l.Seen++
-	step *= float64(l.Seen) / (float64(l.Seen) + leanYoung)
+	step := leanStep * float64(l.Seen) / (float64(l.Seen) + leanYoung)
 	for i, own := range won {
 		gain := leanOwn*NumLevels*own + (1-leanOwn)*all
 		squares := (1-1/leanMemory)*float64(l.Squares[i]) + gain*gain

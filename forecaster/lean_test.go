@@ -19,7 +19,7 @@ func TestLeanFollowsWhatIsNearer(t *testing.T) {
 	var l lean
 	follow := func(n int, q, last *Quantiles) float32 {
 		for range n {
-			l.learn(leanStep, 10+r.NormFloat64(), 10, q, last)
+			l.learn(10+r.NormFloat64(), 10, q, last)
 			for _, by := range l.By {
 				if by < 0 || by > 1 {
 					t.Fatalf("it leans by %v", l.By)
