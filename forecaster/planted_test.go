@@ -137,21 +137,26 @@ func (c plantedCase) changes(t testing.TB) map[plantedCase]*[plantedHours]hourly
 		s.push(startMinute+int64(i), exactly(y))
 	}
 	out := map[plantedCase]*[plantedHours]hourly{}
-	for _, factor := range factors {
+	for _, c.factor = range factors {
 		_, at, _ := source()
-		x, hours := s.fork(t), new([plantedHours]hourly)
 		y := draw(plantedHours*60+WindowTo, func(i int) float64 {
-			return at(before+i, factor*seasonal(before+i, strength, phase))
+			return at(before+i, c.factor*seasonal(before+i, strength, phase))
 		})
-		for i := range plantedHours * 60 {
-			x.push(startMinute+int64(before+i), exactly(y[i]))
-			var f Forecast
-			if i%4 == 3 && x.forecast(&f) {
-				hours[i/60].take(&f, y[i+1:], factor*sum/float64(before))
-			}
+		out[c] = s.fork(t).hours(y, c.factor*sum/float64(before))
+	}
+	return out
+}
+
+// hours runs a series through the minutes that follow, and looks at every fourth origin; losses are in units of a mean.
+func (s *series) hours(y []float64, unit float64) *[plantedHours]hourly {
+	out := new([plantedHours]hourly)
+	from := s.history.Newest + 1
+	for i := range plantedHours * 60 {
+		s.push(from+int64(i), exactly(y[i]))
+		var f Forecast
+		if i%4 == 3 && s.forecast(&f) {
+			out[i/60].take(&f, y[i+1:], unit)
 		}
-		c.factor = factor
-		out[c] = hours
 	}
 	return out
 }
@@ -282,4 +287,42 @@ func TestPlantedTable(t *testing.T) {
 		}
 	}
 	t.Log("\n" + b.String())
+}
+
+// TestPlantedTraces prints the same for the totals of public traces that are multiplied by a factor from an instant on, at
+// eight instants of their second third. Skipped unless FOREWARM_PLANTED and FOREWARM_TRACES are set.
+func TestPlantedTraces(t *testing.T) {
+	dir := os.Getenv("FOREWARM_TRACES")
+	if dir == "" || os.Getenv("FOREWARM_PLANTED") == "" {
+		t.Skip("set FOREWARM_PLANTED and FOREWARM_TRACES to print coverage after changes planted in traces")
+	}
+	const instants = 8
+	got := map[plantedCase]*[plantedHours]hourly{}
+	changed := map[float64]int{}
+	for n, tr := range traceSeries(t, dir, "/*/") {
+		third := len(tr.y) / 3
+		if third < 2*1440 {
+			continue
+		}
+		s, sum := newSeries(testKey, 0), 0.0
+		for i := tr.first; i < 2*third-plantedHours*60-WindowTo; i++ {
+			s.push(tr.start+int64(i), exactly(tr.y[i]))
+			sum += tr.y[i]
+			if i < third || (i-third)%(third/instants) != 0 {
+				continue
+			}
+			for _, factor := range factors {
+				y := draw(plantedHours*60+WindowTo, func(k int) float64 { return factor * tr.y[i+1+k] })
+				x := s.fork(t)
+				had := len(x.history.Changes())
+				got[plantedCase{noise: n, draw: i, factor: factor}] = x.hours(y, factor*sum/float64(i+1-tr.first))
+				changed[factor] += len(x.history.Changes()) - had
+			}
+		}
+	}
+	for _, factor := range factors {
+		x := over(got, 2, plantedHours, func(c *plantedCase) bool { return c.factor == factor })
+		t.Logf("times %.1f, from hour 2: minutes %.1f %.1f (±%.1f)  largest %.1f %.1f (±%.1f)  loss %.4f %.4f  changes seen %d of %d", factor,
+			100*x[0].mean, 100*x[1].mean, 100*x[0].se, 100*x[2].mean, 100*x[3].mean, 100*x[2].se, x[4].mean, x[5].mean, changed[factor], len(got)/len(factors))
+	}
 }
