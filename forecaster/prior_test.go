@@ -126,3 +126,51 @@ func TestNewClassLearnsOfSilenceFromSiblings(t *testing.T) {
 		t.Errorf("after ten hours of silence it wakes with %.2f, %.2f at first", own, alone)
 	}
 }
+
+// A class that is rolled out in a running pool grows for most of an hour. That its siblings' minutes fall back to where they were
+// does not keep the upper quantiles below all that comes (they lag behind it even so); what is as young and does not rise is not
+// widened.
+func TestRollOutsAreCovered(t *testing.T) {
+	const past, grows, seeds = 500, 40, 6
+	var c covering
+	for seed := range uint64(seeds) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		a := load{requests: 40, prompt: 1500, cached: .3, output: 250}
+		f := New(Config{})
+		var y []float64
+		forecasts := map[int]*Forecast{}
+		for i := range past + grows + 5 {
+			ws := []features.Window{a.window(r, "a", i)}
+			if i >= past {
+				b := load{requests: 2 * float64(i-past+1), prompt: 1500, cached: .1, output: 250}
+				ws = append(ws, b.window(r, "b", i))
+				y = append(y, (ws[1].PromptTokens-ws[1].CachedTokens)/60)
+			}
+			f.Observe(ws, []features.PoolMinute{{Pool: "p", Start: minuteAt(i), Covered: true, LastEvent: minuteAt(i)}})
+			if n := i - past + 1; n >= 5 && n+WindowTo <= grows+5 {
+				pf := f.Forecast(minuteAt(i + 1))[0]
+				forecasts[n] = of(pf.Classes, "b", features.DimPrefill)
+			}
+		}
+		for n, x := range forecasts {
+			c.add(x, y[n:])
+		}
+	}
+	if minute := c.minute95 / c.n; minute < .35 {
+		t.Errorf("of what comes of a class that is being rolled out the 95 %% quantile covers %.0f %% of the minutes", 100*minute)
+	}
+	s := newSeries(testKey, 0)
+	s.said.spells.Witnessed = true
+	for i := range 20 {
+		s.history.Push(startMinute+int64(i), 9)
+	}
+	q := Quantiles{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	was := q
+	if s.rising(&q); q != was {
+		t.Errorf("a class that does not rise is widened to %v", q)
+	}
+	s.history.Push(startMinute+20, 16)
+	if s.rising(&q); q[L50] != was[L50] || q[L99] <= was[L99] || q[L25] != was[L25] {
+		t.Errorf("a class that rises is forecast as %v", q)
+	}
+}
