@@ -143,7 +143,7 @@ func TestUnknownPoolsAreSaid(t *testing.T) {
 	m := &memory{}
 	l := run(t, onLoopback(), Deps{
 		Store: m, Refused: m.refuse, Serves: func(pool string) bool { return pool == "p" || pool == "m" }, Log: zap.NewNop(),
-	}, timeouts{body: patience, store: patience})
+	}, usualTimeouts)
 	line := func(pool string) string {
 		return `{"pool":"` + pool + `","prompt_tokens":7,"arrived_at":1795240800000}` + "\n"
 	}
