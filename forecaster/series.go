@@ -73,7 +73,11 @@ func (s *observed) catchUp(m int64, step func(int64, features.Estimate)) {
 		return
 	}
 	// After a long gap nothing pending is left to learn from: the history alone takes note of it.
-	for gap := max(s.history.Newest+1, m-Horizon-int64(s.settle)-1); gap < m; gap++ {
+	first := max(s.history.Newest+1, m-Horizon-int64(s.settle)-1)
+	if first > s.history.Newest+1 {
+		s.learned = max(s.learned, first-int64(s.settle)-1) // or what is measured would be so minute by minute of the gap
+	}
+	for gap := first; gap < m; gap++ {
 		step(gap, unknown)
 	}
 }
