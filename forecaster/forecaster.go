@@ -424,6 +424,9 @@ func (f *Forecaster) pool(name string) *pool {
 func (p *pool) newSeries(key features.Key, settle int) *series {
 	s := newSeries(key, settle)
 	s.history.Calendar = p.calendar
+	if key.Class == features.TotalClass {
+		s.borneOut = func(c model.Change) bool { return p.allChanged(s, c) }
+	}
 	return s
 }
 

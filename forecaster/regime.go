@@ -2,6 +2,7 @@ package forecaster
 
 import (
 	"math"
+	"slices"
 
 	"github.com/forewarm/forewarm/forecaster/model"
 )
@@ -78,6 +79,40 @@ func (o *observed) changed() (c model.Change, ok bool) {
 	}
 	step, logs := o.largestSteps(c.Minute)
 	return c, by > regimeStep*step || size > regimeStep*logs || by > regimeNew*step && o.beyond(after.mean, c.Minute)
+}
+
+const (
+	regimeShare = .8 // of a total, of the classes that must have changed like it
+	regimeNear  = 30 // minutes that their changes may lie apart
+	regimeLike  = .5 // of the logarithm of its ratio, by which theirs may differ
+)
+
+// allChanged says whether nearly all of a total's classes changed as it did. Where one of several has, the day of the others is
+// what it was, and a total whose whole past is read at the new level expects their busy hours at that, too.
+func (p *pool) allChanged(total *series, c model.Change) bool {
+	d := slices.Index(p.total, total)
+	if d < 0 {
+		return false
+	}
+	all, changed := 0.0, 0.0
+	for _, k := range p.classes {
+		x := k.follower(d)
+		if x == nil {
+			continue
+		}
+		level := x.past().MeanCame(c.Minute-regimeBefore, c.Minute-1)
+		if math.IsNaN(level) {
+			continue
+		}
+		all += level
+		for _, own := range x.past().Changes() {
+			if max(own.Minute-c.Minute, c.Minute-own.Minute) <= regimeNear && math.Abs(math.Log(own.Ratio/c.Ratio)) <= regimeLike*math.Abs(math.Log(c.Ratio)) {
+				changed += level
+				break
+			}
+		}
+	}
+	return changed >= regimeShare*all // also where nothing is known of classes
 }
 
 // largestSteps are the most that the level of an hour differed from that of the hour before, before a minute: of mean roots,

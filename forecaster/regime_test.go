@@ -3,8 +3,10 @@ package forecaster
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/model"
 )
 
@@ -138,6 +140,37 @@ func TestUnlearn(t *testing.T) {
 	for i := range is {
 		if off, moved := math.Abs(is[i]-was[i]), taught[i]-was[i]; !(moved > 0) || off > .3*moved {
 			t.Errorf("level %.2f: %.3f became %.3f and is %.3f again", Levels[i], was[i], taught[i], is[i])
+		}
+	}
+}
+
+// A total is read at a new level when all of its classes are, and not when one of several is: the day of the others stays.
+func TestTotalsChangeWithTheirClasses(t *testing.T) {
+	t.Parallel()
+	const before = 1500
+	for _, c := range []struct {
+		name      string
+		chat, job float64 // times what they were
+		total     int     // changes of it
+	}{{"one", 3, 1, 0}, {"both", 3, 3, 1}} {
+		r := rand.New(rand.NewPCG(9, 21))
+		level := func(usual, factor float64) func(int) float64 {
+			return func(i int) float64 {
+				if i >= before {
+					return counted(r, usual*factor)
+				}
+				return counted(r, usual)
+			}
+		}
+		f := New(Config{Settle: features.Minute})
+		observePool(f, before+120, map[string]func(int) float64{"chat": level(60, c.chat), "job": level(60, c.job)}, "chat", "job")
+		p := f.pools[0]
+		d := slices.IndexFunc(p.total, func(s *series) bool { return s != nil && s.history.Known > 0 })
+		if n := len(p.find("chat").follower(d).past().Changes()); n != 1 {
+			t.Errorf("%s: chat has %d changes", c.name, n)
+		}
+		if n := len(p.total[d].history.Changes()); n != c.total {
+			t.Errorf("%s: the total has %d changes, want %d", c.name, n, c.total)
 		}
 	}
 }

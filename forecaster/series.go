@@ -18,6 +18,9 @@ type series struct {
 	ranks   ranks
 	covered [2]Covered
 
+	// borneOut says whether a change of level may be taken to be one of all that came before; nil for always.
+	borneOut func(model.Change) bool
+
 	// said is what the newest step forecast, so that it need not be worked out a second time when it is asked for. It
 	// follows from the rest, and is no part of the state.
 	said answer
@@ -85,7 +88,7 @@ func (s *observed) catchUp(m int64, step func(int64, features.Estimate)) {
 func (s *series) step(m int64, now features.Estimate) {
 	s.history.Push(m, now.Mean)
 	s.anchor.move(now, s.history.Level(model.Level10m), s.firm(&now, now.Mean))
-	if c, ok := s.changed(); ok {
+	if c, ok := s.changed(); ok && (s.borneOut == nil || s.borneOut(c)) {
 		s.rebase(c)
 	}
 	for _, x := range s.experts {
