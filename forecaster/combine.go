@@ -24,7 +24,6 @@ type mixture struct {
 	Residual [numExperts]figures // where outcomes lie on the expert's own axis
 	Seen     [numExperts]float32 // outcomes the residuals have learned from
 	Worth    float32             // how many outcomes the residuals are worth that it started with
-	Since    float32             // outcomes since the level changed for good, up to residualMemory; 0: it has not
 
 	Regret   [numExperts]figures // by which the combination lost to the expert, in units of the usual size
 	Variance [numExperts]figures // sum of the squares of what Regret adds up
@@ -248,9 +247,6 @@ func (m *mixture) learn(p *points, y, scale float64) {
 		return
 	}
 	m.Outcomes = min(m.Outcomes+1, 1440)
-	if m.Since > 0 {
-		m.Since = min(m.Since+1, residualMemory)
-	}
 	if !isNaN(p.z[lastExpert]) && !isNaN(p.mixed[0]) {
 		mixed := p.mixed.wide()
 		m.Lean.learn(p.spread.Quiet, y, scale, &mixed, &all[lastExpert])
@@ -278,18 +274,10 @@ func (m *mixture) learn(p *points, y, scale float64) {
 // track moves the residual quantiles of expert e towards a residual that lies between from and to.
 func (m *mixture) track(e int, from, to float64) {
 	q := m.Residual[e].wide()
-	followRange(&q, from, to, m.gain(e), residualSparsity)
+	young := max(float64(m.Seen[e]+m.Worth), float64(m.Seen[e])+catalog[e].stake)
+	followRange(&q, from, to, max(1.0/residualMemory, 1/young), residualSparsity)
 	m.Residual[e] = narrow(&q)
 	m.Seen[e]++
-}
-
-// gain is the weight of the next outcome in the residual quantiles of expert e.
-func (m *mixture) gain(e int) float64 {
-	young := max(float64(m.Seen[e]+m.Worth), float64(m.Seen[e])+catalog[e].stake)
-	if m.Since > 0 {
-		young = min(young, regimeFresh+float64(m.Since))
-	}
-	return max(1.0/residualMemory, 1/young)
 }
 
 // follow moves quantiles towards r: a stochastic approximation whose step at each level is the inverse of the density

@@ -232,10 +232,10 @@ func (p *pool) rebase(x *effect, newest int64, by float64) {
 				if s == nil {
 					continue
 				}
-				was := s.past().Came(m)
+				was := s.past().At(m)
 				s.past().Amend(m, was*factor)
 				if t := p.total[d]; t != nil && !math.IsNaN(was) {
-					t.history.Amend(m, math.Max(0, t.history.Came(m)+was*(factor-1)))
+					t.history.Amend(m, math.Max(0, t.history.At(m)+was*(factor-1)))
 				}
 			}
 		}

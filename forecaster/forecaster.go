@@ -176,7 +176,7 @@ func (p *pool) observe(windows []features.Window, settle int) {
 	t := sums{unknowns(), make([]float64, len(dimensions)), make([]float64, len(dimensions))}
 	for d, s := range p.total {
 		if s != nil {
-			t.was[d] = s.history.Came(minute)
+			t.was[d] = s.history.At(minute)
 		}
 	}
 	var rest features.Window // what the classes without series of their own add up to
@@ -424,9 +424,6 @@ func (f *Forecaster) pool(name string) *pool {
 func (p *pool) newSeries(key features.Key, settle int) *series {
 	s := newSeries(key, settle)
 	s.history.Calendar = p.calendar
-	if key.Class == features.TotalClass {
-		s.borneOut = func(c model.Change) bool { return p.allChanged(s, c) }
-	}
 	return s
 }
 

@@ -96,8 +96,8 @@ func (f *Forecaster) Growth(poolName, dimension string) []GrowthPart {
 				continue
 			}
 			h := s.past()
-			now := h.MeanCame(h.Newest-shapeSpan+1, h.Newest)
-			then := h.MeanCame(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack)
+			now := h.Mean(h.Newest-shapeSpan+1, h.Newest)
+			then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack)
 			if math.IsNaN(now) || math.IsNaN(then) || now == then {
 				continue
 			}

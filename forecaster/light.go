@@ -89,9 +89,6 @@ func (l *light) step(m int64, now features.Estimate) {
 	if l.history.Known == 0 {
 		return
 	}
-	if c, ok := l.changed(); ok {
-		l.rebase(c)
-	}
 	l.learnUpTo(m, l.learn)
 	if m%lightEvery != l.turn {
 		return

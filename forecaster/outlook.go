@@ -392,7 +392,7 @@ func (f *Forecaster) Demand(pool, dimension string, minute int64) float64 {
 		}
 		for d, s := range p.total {
 			if s != nil && dimensions[d].Name == dimension {
-				return s.history.Came(minute)
+				return s.history.At(minute)
 			}
 		}
 	}

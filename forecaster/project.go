@@ -248,8 +248,8 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 				continue
 			}
 			h := s.past()
-			now := h.MeanCame(h.Newest-shapeSpan+1, h.Newest)
-			then := h.MeanCame(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack)
+			now := h.Mean(h.Newest-shapeSpan+1, h.Newest)
+			then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack)
 			if math.IsNaN(now) || now == 0 {
 				continue
 			}

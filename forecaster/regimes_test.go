@@ -1,6 +1,7 @@
 package forecaster
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -282,5 +283,61 @@ func TestWeekendsAreNotYesterday(t *testing.T) {
 	s.forecast(&f)
 	if got := f.Minute[29][L95]; got < 30 {
 		t.Errorf("20 minutes before Monday's ramp to 80 the 95 %% quantile of half an hour ahead is %.0f", got)
+	}
+}
+
+// Quantiles cover what they say before the load triples or falls to a third, and again from two hours after. But after a fall
+// they lie too high, most of all the window maximum's, until a day is over: the load may well go back to what it was.
+func TestCoverageAfterAShift(t *testing.T) {
+	const before, settled, end, seeds = 960, 120, 960 + 480, 12
+	for _, tc := range []struct {
+		kind   string
+		factor float64
+	}{{"counts", 3}, {"counts", 1.0 / 3}, {"heavy tokens", 3}, {"heavy tokens", 1.0 / 3}} {
+		t.Run(fmt.Sprintf("%s times %.2f", tc.kind, tc.factor), func(t *testing.T) {
+			t.Parallel()
+			var was, soon, is covering
+			for seed := range uint64(seeds) {
+				at := kindOf(tc.kind).make(rand.New(rand.NewPCG(seed, 9)))
+				y := draw(end+WindowTo, func(i int) float64 {
+					if i < before {
+						return at(i)
+					}
+					return tc.factor * at(i)
+				})
+				s := newSeries(testKey, 0)
+				for i := range end {
+					s.push(startMinute+int64(i), exactly(y[i]))
+					var f Forecast
+					switch {
+					case i%4 != 0 || i < before/2 || !s.forecast(&f):
+					case i < before-WindowTo:
+						was.add(&f, y[i+1:])
+					case i >= before && i < before+settled:
+						soon.add(&f, y[i+1:])
+					case i >= before+settled:
+						is.add(&f, y[i+1:])
+					}
+				}
+			}
+			for name, c := range map[string]covering{"before": was, "from two hours after": is} {
+				minute90, most90, most95 := .93, .93, .975
+				if tc.factor < 1 && name != "before" {
+					minute90, most90, most95 = .94, .98, .995
+				}
+				for _, x := range []struct {
+					what          string
+					share, lo, hi float64
+				}{
+					{"90 % quantile of minutes", c.minute90 / c.n, .87, minute90}, {"95 % quantile of minutes", c.minute95 / c.n, .925, .975},
+					{"90 % quantile of the window maximum", c.most90 / c.n, .87, most90}, {"95 % quantile of the window maximum", c.most95 / c.n, .925, most95},
+				} {
+					if x.share < x.lo || x.share > x.hi {
+						t.Errorf("%s: the %s covers %.1f %%", name, x.what, 100*x.share)
+					}
+				}
+			}
+			t.Logf("first two hours: minutes %.3f %.3f, window maximum %.3f %.3f", soon.minute90/soon.n, soon.minute95/soon.n, soon.most90/soon.n, soon.most95/soon.n)
+		})
 	}
 }

@@ -53,7 +53,7 @@ func replay(key features.Key, o *observed) *series {
 	from := o.history.Newest - replayMinutes
 	s.history, s.spread, s.learned = o.history.Before(from), o.spread, from
 	for m := from + 1; m <= o.history.Newest; m++ {
-		now := exactly(o.history.Came(m))
+		now := exactly(o.history.At(m))
 		if before := o.history.Newest - m; before < int64(o.settle) && !o.anchor.firm(before) {
 			now.SD = now.Mean // not to be learned from yet
 		}
@@ -338,7 +338,7 @@ func (p *pool) merge(s *standing, settle int) {
 		p.rest.open(m, settle)
 		for d := range dimensions {
 			if x := c.follower(d); x != nil {
-				row[d] = x.past().Came(m)
+				row[d] = x.past().At(m)
 				p.shift(d, m, math.NaN(), row[d])
 			}
 		}

@@ -18,9 +18,6 @@ type series struct {
 	ranks   ranks
 	covered [2]Covered
 
-	// borneOut says whether a change of level may be taken to be one of all that came before; nil for always.
-	borneOut func(model.Change) bool
-
 	// said is what the newest step forecast, so that it need not be worked out a second time when it is asked for. It
 	// follows from the rest, and is no part of the state.
 	said answer
@@ -88,9 +85,6 @@ func (s *observed) catchUp(m int64, step func(int64, features.Estimate)) {
 func (s *series) step(m int64, now features.Estimate) {
 	s.history.Push(m, now.Mean)
 	s.anchor.move(now, s.history.Level(model.Level10m), s.firm(&now, now.Mean))
-	if c, ok := s.changed(); ok && (s.borneOut == nil || s.borneOut(c)) {
-		s.rebase(c)
-	}
 	for _, x := range s.experts {
 		x.Update(s.history)
 	}
@@ -161,7 +155,7 @@ func (s *observed) quiet() float32 {
 	if s.silent(m) {
 		n = silentMinutes
 	}
-	for n < longestQuiet && s.history.Came(m-n) == 0 {
+	for n < longestQuiet && s.history.At(m-n) == 0 {
 		n++
 	}
 	if n < int64(s.spread.silentAfter()) {
@@ -195,7 +189,7 @@ func (s *observed) near(x, y, share float64) bool {
 
 // amend takes what an earlier minute will come to by now, and says whether that is something else than before.
 func (s *observed) amend(m int64, now features.Estimate) (changed bool) { //nolint:unparam // used through follower
-	was := s.history.Came(m)
+	was := s.history.At(m)
 	if changed = !math.IsNaN(now.Mean) && float32(was) != float32(now.Mean); changed {
 		s.history.Amend(m, now.Mean)
 	}
@@ -207,7 +201,7 @@ func (s *observed) amend(m int64, now features.Estimate) (changed bool) { //noli
 // A minute that was said to be firm and moved by three standard deviations makes such words doubtful.
 func (s *observed) reckon(m int64, e *features.Estimate, was float64) {
 	s.amended = true
-	before, is := s.history.Newest-m, s.history.Came(m)
+	before, is := s.history.Newest-m, s.history.At(m)
 	if s.anchor.Firm&(1<<before) != 0 && !s.near(is, was, 3*firmShare) {
 		s.anchor.Broken += brokenGain
 	}
@@ -253,7 +247,7 @@ func (s *observed) silent(m int64) bool {
 // has not.
 func (s *observed) came(from, to int64) bool {
 	for m := to; m >= from; m-- {
-		y := s.history.Came(m)
+		y := s.history.At(m)
 		if before := s.history.Newest - m; before < heardMinutes && !math.IsNaN(y) {
 			if s.anchor.heard(before) {
 				return true

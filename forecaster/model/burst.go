@@ -100,12 +100,6 @@ func (b *Burst) goOn(y float64) {
 	}
 }
 
-// Rebase ends a burst: what it brought is the level now.
-func (b *Burst) Rebase(_ *History, c Change) {
-	b.sum, b.age = 0, 0
-	b.deviation *= c.Noise
-}
-
 // Since is for how many minutes there has been a burst, 0 when there is none, and what it brings at present.
 func (b *Burst) Since() (minutes, excess float64) {
 	if b.age == 0 {

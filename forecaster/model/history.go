@@ -1,9 +1,6 @@
 package model
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 const (
 	exactMinutes = 64      // the newest, kept as they came: those that can still be amended
@@ -30,9 +27,7 @@ type History struct {
 	levels  [len(levelMinutes)]float64
 	started bool
 
-	changes []Change // of the level, oldest first
-
-	revision uint64 // counts changes of what is kept
+	revision uint64 // counts changes
 }
 
 // levelMinutes are the time constants of the exponentially weighted levels.
@@ -77,7 +72,6 @@ func (h *History) Push(m int64, y float64) {
 		return
 	}
 	h.bin(m / binMinutes)
-	y = h.rebased(m, y)
 	for i, tau := range levelMinutes {
 		// Weight 1/n while the level is younger than its time constant: a plain mean of what is there.
 		w := max(1/tau, 1/float64(h.Known+1))
@@ -100,7 +94,6 @@ func (h *History) Before(m int64) *History {
 	}
 	if past.Known > 0 {
 		past.bins = h.bins.clone()
-		past.changes = slices.Clone(h.changes)
 		sum, n := 0.0, 0.0
 		for t := oldest - day; t < oldest; t += binMinutes {
 			if y := h.Bin(t); !math.IsNaN(y) {
@@ -113,7 +106,7 @@ func (h *History) Before(m int64) *History {
 		past.Newest, past.started = oldest-1, true
 	}
 	for t := oldest; t <= m; t++ {
-		past.Push(t, h.Came(t))
+		past.Push(t, h.At(t))
 	}
 	return past
 }
@@ -125,8 +118,7 @@ func (h *History) put(m int64, y float32) {
 
 // bin averages the minutes of a bin, all of which are still kept.
 func (h *History) bin(b int64) {
-	ratio, _ := h.since(b * binMinutes)
-	h.bins.set(b%ringBins, float32(h.Mean(b*binMinutes, (b+1)*binMinutes-1)/ratio))
+	h.bins.set(b%ringBins, float32(h.Mean(b*binMinutes, (b+1)*binMinutes-1)))
 }
 
 // Amend replaces the value of a minute that was pushed before and is still in the minute ring. Levels are moved by what
@@ -137,7 +129,7 @@ func (h *History) Amend(m int64, y float64) {
 		return
 	}
 	h.revision++
-	if old, y := h.At(m), h.rebased(m, y); math.IsNaN(old) {
+	if old := h.At(m); math.IsNaN(old) {
 		for i, tau := range levelMinutes {
 			w := max(math.Pow(1-1/tau, float64(h.Newest-m))/tau, 1/float64(h.Known+1))
 			h.levels[i] += w * (y - h.levels[i])
@@ -161,13 +153,15 @@ func (h *History) Amend(m int64, y float64) {
 // Revision changes with whatever is kept: what was computed from h at the same one still holds.
 func (h *History) Revision() uint64 { return h.revision }
 
-// At is the value of minute m at the present level, NaN when it is not known or no longer kept.
+// At is the value of minute m, NaN when it is not known or no longer kept.
 func (h *History) At(m int64) float64 {
-	y := h.Came(m)
-	if len(h.changes) > 0 {
-		y = h.rebased(m, y)
+	if !h.started || m > h.Newest || m <= h.Newest-ringMinutes || m < 0 {
+		return math.NaN()
 	}
-	return y
+	if m > h.Newest-exactMinutes {
+		return float64(h.recent[m%exactMinutes])
+	}
+	return float64(h.ring.at(m % ringMinutes))
 }
 
 // Last is the newest known value among the last n minutes, NaN when there is none.
@@ -229,12 +223,7 @@ func (h *History) Bin(m int64) float64 {
 	if !h.started || b < 0 || b > h.Newest/binMinutes || b <= h.Newest/binMinutes-ringBins {
 		return math.NaN()
 	}
-	y := float64(h.bins.at(b % ringBins))
-	if len(h.changes) > 0 {
-		ratio, _ := h.since(b * binMinutes)
-		y *= ratio
-	}
-	return y
+	return float64(h.bins.at(b % ringBins))
 }
 
 // DayBefore is the minute that showed the same local time as m a day earlier: 23 to 25 hours.
@@ -260,12 +249,11 @@ type HistoryState struct {
 	Bins    [][]byte  `cbor:"5,keyasint"` // of a day each, nil where nothing is known
 	Levels  []float64 `cbor:"6,keyasint"`
 	Started bool      `cbor:"7,keyasint"`
-	Changes []Change  `cbor:"8,keyasint,omitempty"`
 }
 
 // State returns h's state; it shares memory with h.
 func (h *History) State() HistoryState {
-	return HistoryState{h.Newest, h.Known, h.recent[:], h.ring, h.bins.state(), h.levels[:], h.started, h.changes}
+	return HistoryState{h.Newest, h.Known, h.recent[:], h.ring, h.bins.state(), h.levels[:], h.started}
 }
 
 // Restore takes over a state, and refuses one of another shape.
@@ -277,7 +265,7 @@ func (h *History) Restore(s HistoryState) bool {
 		return false
 	}
 	h.Newest, h.Known, h.started = s.Newest, s.Known, s.Started
-	h.ring, h.changes = s.Ring, s.Changes
+	h.ring = s.Ring
 	copy(h.recent[:], s.Recent)
 	copy(h.levels[:], s.Levels)
 	h.revision++

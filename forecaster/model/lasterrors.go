@@ -66,13 +66,6 @@ func (l *LastErrors) look(h *History, k int) {
 	}
 }
 
-// Rebase looks all quantiles up again.
-func (l *LastErrors) Rebase(h *History, _ Change) {
-	for k := range l.spans {
-		l.look(h, k)
-	}
-}
-
 // Forecast is the last value at every lead.
 func (*LastErrors) Forecast(h *History, _ int) float64 { return h.Last(5) }
 

@@ -46,9 +46,3 @@ type Learner interface {
 	// Learn is called for each minute once it will not change any more, in ascending order.
 	Learn(h *History, minute int64)
 }
-
-// Rebaser is an expert that keeps values of its own in the series' unit. It is told when the history is read at a new
-// level.
-type Rebaser interface {
-	Rebase(h *History, c Change)
-}

@@ -191,16 +191,6 @@ func (r *Regression) leak(i int) {
 	}
 }
 
-// Rebase puts the usual deviation and the largest minute at the new level, and drops origins that wait for outcomes: they
-// start from what levels were.
-func (r *Regression) Rebase(_ *History, c Change) {
-	r.deviation *= c.Noise
-	r.most *= c.Ratio
-	for i := range r.waiting {
-		r.waiting[i].minute = -1
-	}
-}
-
 // Learn takes the outcomes of all targets whose last minute is t. Of leads beyond a few minutes the target is the mean of
 // up to five minutes that end there: it says as much of the level, with less noise.
 func (r *Regression) Learn(h *History, t int64) {
