@@ -26,13 +26,14 @@ type agents struct{ list []agentState }
 type agentState struct {
 	Name    string    `cbor:"1,keyasint"`
 	Epoch   int64     `cbor:"2,keyasint"`
-	Last    uint64    `cbor:"3,keyasint"` // newest sequence
-	Seen    uint64    `cbor:"4,keyasint"` // bit i: Last − i was taken
-	Missing uint64    `cbor:"5,keyasint"` // that can come no more
-	At      time.Time `cbor:"6,keyasint"` // newest minute
-	Done    time.Time `cbor:"7,keyasint"` // it has told all that it knew of the minutes before this one; zero before it did
-	Late    uint64    `cbor:"8,keyasint"` // windows that came after their minute had closed here
-	LateAt  time.Time `cbor:"9,keyasint"` // the newest tick that missed some
+	Last    uint64    `cbor:"3,keyasint"`  // newest sequence
+	Seen    uint64    `cbor:"4,keyasint"`  // bit i: Last − i was taken
+	Missing uint64    `cbor:"5,keyasint"`  // that can come no more
+	At      time.Time `cbor:"6,keyasint"`  // newest minute
+	Done    time.Time `cbor:"7,keyasint"`  // it has told all that it knew of the minutes before this one; zero before it did
+	Late    uint64    `cbor:"8,keyasint"`  // windows that came after their minute had closed here
+	LateAt  time.Time `cbor:"9,keyasint"`  // the newest tick that missed some
+	First   time.Time `cbor:"10,keyasint"` // the minute of the first part that was seen: nobody could wait for that
 }
 
 // seen says whether a part was taken before, or comes too late for that to be known.
@@ -105,7 +106,7 @@ func (a *agents) add(p *ingest.Part) *agentState {
 	}
 	i, _ := a.find(p.Agent)
 	// Its first part that is seen here need not be its first.
-	a.list = slices.Insert(a.list, i, agentState{Name: strings.Clone(p.Agent), Epoch: p.Epoch, Last: p.Sequence - 1, Seen: 1<<partsBack - 1})
+	a.list = slices.Insert(a.list, i, agentState{Name: strings.Clone(p.Agent), Epoch: p.Epoch, Last: p.Sequence - 1, Seen: 1<<partsBack - 1, First: p.At})
 	return &a.list[i]
 }
 
@@ -199,14 +200,15 @@ func (p *Pipeline) takePart(b *ingest.Batch, emit func(*Output)) ingest.Reason {
 func (p *Pipeline) addEdge(b *ingest.Batch) {
 	for i := range b.Windows {
 		w := &b.Windows[i]
-		p.noteLate(b.Part, w)
 		reason := ingest.ReasonUnknownPool
 		if p.entry(w.Pool) != nil {
 			reason = p.counted(p.aggregator.AddWindow(w))
 		}
 		if reason != "" {
 			p.refuse(b, reason, w.Pool, w.Start, func() []byte { return ingest.AppendWindow(nil, w) })
+			continue
 		}
+		p.noteLate(b.Part, w)
 	}
 	for i := range b.Minutes {
 		m := &b.Minutes[i]
@@ -221,13 +223,13 @@ func (p *Pipeline) addEdge(b *ingest.Batch) {
 	}
 }
 
-// noteLate counts a window of an agent's newest minute that had closed before it came. Those of older minutes are amendments
-// as all requests make that end later.
+// noteLate counts a window of an agent's newest minute that had closed before it came, from its second minute on. Those of
+// older minutes are amendments as all requests make that end later.
 func (p *Pipeline) noteLate(part *ingest.Part, w *ingest.Window) {
 	if end := w.Start.Add(features.Minute); end.Before(part.At) || end.After(p.time.Last) {
 		return
 	}
-	if i, known := p.agents.find(part.Agent); known {
+	if i, known := p.agents.find(part.Agent); known && part.At.After(p.agents.list[i].First) {
 		p.agents.list[i].Late++
 		p.agents.list[i].LateAt = p.time.Last
 	}

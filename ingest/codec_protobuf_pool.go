@@ -163,7 +163,12 @@ func (d *decoder) protobufWatermark(data []byte) {
 		}
 	}
 	d.protobufEnd(&w)
-	if d.completeWatermark(&m); d.refusal.Reason == "" {
-		d.batch.Watermark = &m
+	if d.completeWatermark(&m); d.refusal.Reason != "" {
+		return
 	}
+	if m.Pool == "" && d.meta.Kind != KindWatermark {
+		d.fail(ReasonMissingField, "the watermark names no pool: that one is of all time, and stands on the subject of watermarks alone")
+		return
+	}
+	d.batch.Watermark = &m
 }

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -121,6 +122,7 @@ func TestDecodeProtobuf(t *testing.T) {
 func TestProtobufAgreesWithGeneratedCode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mark := anyWatermark.Draw(t, "watermark")
+		mark.Pool = cmp.Or(mark.Pool, "p")
 		want := Batch{
 			Requests: rapid.SliceOfN(anyRequest, 0, 4).Draw(t, "requests"), Sums: rapid.SliceOfN(anySum, 0, 3).Draw(t, "sums"),
 			Replicas: rapid.SliceOfN(anyReplica, 0, 3).Draw(t, "replicas"), Acks: rapid.SliceOfN(anyAck, 0, 3).Draw(t, "acks"), Watermark: &mark,
@@ -227,14 +229,15 @@ func TestDecodeProtobufRefuses(t *testing.T) {
 		"infinite sum":            {&telemetrypb.Batch{Strings: []string{"", "p"}, Sums: []*telemetrypb.Sum{{Pool: 1, Start: at.UnixNano(), Requests: proto.Float64(math.Inf(1))}}}, ReasonHugeCount},
 		"sum of nothing":          {&telemetrypb.Batch{Strings: []string{"", "p"}, Sums: []*telemetrypb.Sum{{Pool: 1, Start: at.UnixNano()}}}, ReasonMissingField},
 		"ack without event":       {&telemetrypb.Batch{Strings: []string{"", "p"}, Acks: []*telemetrypb.Ack{{Pool: 1, At: at.UnixNano(), Stage: 1}}}, ReasonMissingField},
-		"watermark of no time":    {&telemetrypb.Batch{Watermark: &telemetrypb.Watermark{}}, ReasonMissingField},
+		"watermark of no time":    {&telemetrypb.Batch{Strings: []string{"", "p"}, Watermark: &telemetrypb.Watermark{Pool: 1}}, ReasonMissingField},
+		"watermark of all time":   {&telemetrypb.Batch{Watermark: &telemetrypb.Watermark{At: at.UnixNano()}}, ReasonMissingField},
 		"first string not empty":  {&telemetrypb.Batch{Strings: []string{"p"}, Requests: request(func(*telemetrypb.Request) {}).Requests}, ReasonInconsistent},
 		"no record":               {&telemetrypb.Batch{Strings: []string{"", "p"}}, ReasonTruncated},
 		"nothing":                 {&telemetrypb.Batch{}, ReasonTruncated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decode(protobufMeta, marshal(t, tc.in))
-			if n := len(got.Requests) + len(got.Sums) + len(got.Replicas) + len(got.Acks); n > 0 || len(got.Refused) != 1 || got.Refused[0].Reason != tc.want {
+			if n := len(got.Requests) + len(got.Sums) + len(got.Replicas) + len(got.Acks); n > 0 || got.Watermark != nil || len(got.Refused) != 1 || got.Refused[0].Reason != tc.want {
 				t.Errorf("got %d records and %+v, want %s", n, got.Refused, tc.want)
 			}
 		})
@@ -273,7 +276,7 @@ func TestDecodeProtobufWire(t *testing.T) {
 		"record with an id that is binary": {record(requestID, 1, 0xff), 1, []Reason{ReasonInvalidUTF8}},
 		"blocks of nine bytes":             {record(append([]byte{0xc2, 1, 9}, make([]byte, 9)...)...), 1, []Reason{ReasonNotProtobuf}},
 		"string that is binary":            {"\x0a\x00\x0a\x01\xff" + string(sound[5:]), 0, []Reason{ReasonInvalidUTF8}},
-		"two watermarks":                   {strings.Repeat(string(protowire.AppendBytes([]byte{batchWatermark}, protowire.AppendFixed64([]byte{watermarkAt}, uint64(at.UnixNano())))), 2), 0, []Reason{ReasonBatchTooLong}},
+		"two watermarks":                   {"\x0a\x00\x0a\x01p" + strings.Repeat(string(protowire.AppendBytes([]byte{batchWatermark}, protowire.AppendFixed64([]byte{watermarkPool, 1, watermarkAt}, uint64(at.UnixNano())))), 2), 0, []Reason{ReasonBatchTooLong}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decode(protobufMeta, tc.data)
