@@ -55,19 +55,24 @@ func TestAccuracy(t *testing.T) {
 		forecastPools(all, from, to, step)
 	}
 	results := make([]accuracy, len(all))
+	atOnce(len(all), func(i int) { results[i] = all[i].score(from, to, step) })
+	printAccuracy(t, results, part)
+}
+
+// atOnce calls f for 0 to n−1, as many at once as there are processors.
+func atOnce(n int, f func(i int)) {
 	var wait sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for i := range all {
+	for i := range n {
 		wait.Add(1)
 		slots <- struct{}{}
 		go func() {
 			defer wait.Done()
-			results[i] = all[i].score(from, to, step)
+			f(i)
 			<-slots
 		}()
 	}
 	wait.Wait()
-	printAccuracy(t, results, part)
 }
 
 // useNet puts other weights into the network.

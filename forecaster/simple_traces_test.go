@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"math"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/forewarm/forewarm/features"
@@ -40,18 +38,7 @@ func TestTracesBesideSimple(t *testing.T) {
 	defer func() { accuracyTraces = traces }()
 	all := traceSeries(t, dir, os.Getenv("FOREWARM_ACCURACY_ONLY"))
 	rows := make([]*compared, len(all))
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for i := range all {
-		wait.Add(1)
-		slots <- struct{}{}
-		go func() {
-			defer wait.Done()
-			rows[i] = all[i].compare(all[i].chosen(which, part, step))
-			<-slots
-		}()
-	}
-	wait.Wait()
+	atOnce(len(all), func(i int) { rows[i] = all[i].compare(all[i].chosen(which, part, step)) })
 	reportCompared(t, rows)
 }
 
