@@ -74,30 +74,6 @@ func (s *series) idle(k int, p *points, q *Quantiles) {
 	}
 }
 
-// A class that is being rolled out grows while nobody knows how far: what its siblings lend are the errors of classes that had
-// found their level. In its first risingFor minutes, as long as the last risingNow are above the last quarter of an hour, what
-// lies above the median lies up to 1 + risingWider times as far, on the square-root scale. On the 21 classes that begin in the first
-// two thirds of two public traces of a day the pinball loss of their first hour and a half is 2 and 4 % lower for it; between
-// a half and one the factor hardly matters.
-const (
-	risingFor   = 60
-	risingNow   = 5
-	risingWider = 1
-)
-
-// rising widens the upper half of a forecast of a class whose beginning was seen, while it is young and rises.
-func (s *series) rising(q *Quantiles) {
-	h := s.history
-	if !s.said.spells.Witnessed || h.Known >= risingFor || !(h.Mean(h.Newest-risingNow+1, h.Newest) > h.Mean(h.Newest-silentMinutes+1, h.Newest)) {
-		return
-	}
-	wider := 1 + risingWider*(1-float64(h.Known)/risingFor)
-	median := math.Sqrt(q[L50])
-	for i := L50 + 1; i < NumLevels; i++ {
-		q[i] = unroot(median + wider*(math.Sqrt(q[i])-median))
-	}
-}
-
 // staked says whether an expert with a stake is awake.
 func (p *points) staked() bool {
 	for e := range catalog {

@@ -326,7 +326,6 @@ func (s *series) distribution(k int, p *points) Quantiles {
 	s.temper(k, p, &q)
 	s.idle(k, p, &q)
 	s.said.spells.end(&q, targets[k].from)
-	s.rising(&q)
 	s.anchor.widen(&q)
 	return q
 }
