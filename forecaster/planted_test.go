@@ -115,6 +115,7 @@ type plantedCase struct {
 	season      bool
 	draw        int
 	factor      float64
+	back        bool // the level went back after plantedHours; hours are those after that
 }
 
 // changes are the hours after each change that a draw of the past goes through.
@@ -139,7 +140,15 @@ func (c plantedCase) changes(t testing.TB) map[plantedCase]*[plantedHours]hourly
 		y := draw(plantedHours*60+WindowTo, func(i int) float64 {
 			return at(before+i, c.factor*seasonal(before+i, strength, phase))
 		})
-		out[c] = s.fork(t).hours(y, c.factor*sum/float64(before))
+		f := s.fork(t)
+		out[c] = f.hours(y, c.factor*sum/float64(before))
+		y = draw(plantedHours*60+WindowTo, func(i int) float64 {
+			i += plantedHours * 60
+			return at(before+i, seasonal(before+i, strength, phase))
+		})
+		c.back = true
+		out[c] = f.hours(y, sum/float64(before))
+		c.back = false
 	}
 	return out
 }
@@ -246,19 +255,25 @@ func TestPlantedTable(t *testing.T) {
 	}
 	for _, factor := range factors {
 		for h := range plantedHours {
-			line(fmt.Sprintf("times %.1f, hour %d", factor, h), h, h+1, func(c *plantedCase) bool { return c.factor == factor })
+			line(fmt.Sprintf("times %.1f, hour %d", factor, h), h, h+1, func(c *plantedCase) bool { return !c.back && c.factor == factor })
 		}
 	}
 	for _, factor := range factors {
-		line(fmt.Sprintf("times %.1f, from hour 2", factor), 2, plantedHours, func(c *plantedCase) bool { return c.factor == factor })
+		for h := range 4 {
+			line(fmt.Sprintf("times %.1f and back, hour %d", factor, h), h, h+1, func(c *plantedCase) bool { return c.back && c.factor == factor })
+		}
+		line(fmt.Sprintf("times %.1f and back, from hour 2", factor), 2, plantedHours, func(c *plantedCase) bool { return c.back && c.factor == factor })
+	}
+	for _, factor := range factors {
+		line(fmt.Sprintf("times %.1f, from hour 2", factor), 2, plantedHours, func(c *plantedCase) bool { return !c.back && c.factor == factor })
 		for n := range noises {
-			line("  "+noises[n].name, 2, plantedHours, func(c *plantedCase) bool { return c.factor == factor && c.noise == n })
+			line("  "+noises[n].name, 2, plantedHours, func(c *plantedCase) bool { return !c.back && c.factor == factor && c.noise == n })
 		}
 		for _, d := range days {
-			line(fmt.Sprintf("  after %d days", d), 2, plantedHours, func(c *plantedCase) bool { return c.factor == factor && c.days == d })
+			line(fmt.Sprintf("  after %d days", d), 2, plantedHours, func(c *plantedCase) bool { return !c.back && c.factor == factor && c.days == d })
 		}
 		for _, season := range []bool{false, true} {
-			line(fmt.Sprintf("  season %v", season), 2, plantedHours, func(c *plantedCase) bool { return c.factor == factor && c.season == season })
+			line(fmt.Sprintf("  season %v", season), 2, plantedHours, func(c *plantedCase) bool { return !c.back && c.factor == factor && c.season == season })
 		}
 	}
 	t.Log("\n" + b.String())
@@ -292,7 +307,7 @@ func TestPlantedTraces(t *testing.T) {
 		}
 	}
 	for _, factor := range factors {
-		x := over(got, 2, plantedHours, func(c *plantedCase) bool { return c.factor == factor })
+		x := over(got, 2, plantedHours, func(c *plantedCase) bool { return !c.back && c.factor == factor })
 		t.Logf("times %.1f, from hour 2: minutes %.1f %.1f (±%.1f)  largest %.1f %.1f (±%.1f)  loss %.4f %.4f, %d instants", factor,
 			100*x[0].mean, 100*x[1].mean, 100*x[0].se, 100*x[2].mean, 100*x[3].mean, 100*x[2].se, x[4].mean, x[5].mean, len(got)/len(factors))
 	}

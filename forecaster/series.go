@@ -17,6 +17,7 @@ type series struct {
 	pending pending
 	ranks   ranks
 	covered [2]Covered
+	shift   levelShift
 
 	// said is what the newest step forecast, so that it need not be worked out a second time when it is asked for. It
 	// follows from the rest, and is no part of the state.
@@ -228,6 +229,10 @@ func (s *series) learn(t int64) {
 		s.mix[k].learn(&p, y, scale)
 		if p.spread.Quiet == 0 {
 			s.mix[k].cover(y, &q, s.spread.steady())
+			if k == midLead {
+				s.shift.watch(t, y, &q)
+			}
+			s.shift.cover(k, t-int64(x.to), t, y, &q)
 		}
 		s.coverage(k, y, &q)
 		if quiet := p.spread.Quiet; quiet > 0 {
@@ -326,6 +331,7 @@ func (s *series) distribution(k int, p *points) Quantiles {
 	s.temper(k, p, &q)
 	s.idle(k, p, &q)
 	s.said.spells.end(&q, targets[k].from)
+	s.shift.scale(k, &q)
 	s.anchor.widen(&q)
 	return q
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
-const snapshotVersion = 15
+const snapshotVersion = 17
 
 // VersionError says that a state is of another version than this program reads.
 type VersionError struct {
@@ -70,6 +70,7 @@ type seriesState struct {
 	Anchor  anchor              `cbor:"7,keyasint"`
 	Learned int64               `cbor:"8,keyasint,omitempty"`
 	Covered [2]Covered          `cbor:"9,keyasint"`
+	Shift   levelShift          `cbor:"10,keyasint"`
 }
 
 // Parts hands out the state in the parts that Restore takes up, in their order: what was learned of each class is put
@@ -105,7 +106,7 @@ func seriesStates(all []*series) []*seriesState {
 		if s == nil {
 			continue
 		}
-		st := &seriesState{History: s.history.State(), Spread: s.spread, Mix: s.mix, Pending: s.pending.rows, Ranks: s.ranks, Anchor: s.anchor, Learned: s.learned, Covered: s.covered}
+		st := &seriesState{History: s.history.State(), Spread: s.spread, Mix: s.mix, Pending: s.pending.rows, Ranks: s.ranks, Anchor: s.anchor, Learned: s.learned, Covered: s.covered, Shift: s.shift}
 		for _, x := range s.experts {
 			st.Experts = append(st.Experts, x.State())
 		}
@@ -175,7 +176,7 @@ func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([
 			return nil, fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", key)
 		}
 		s.spread, s.mix, s.ranks, s.anchor, s.learned = st.Spread, st.Mix, st.Ranks, st.Anchor, st.Learned
-		s.pending.rows, s.covered = st.Pending, st.Covered
+		s.pending.rows, s.covered, s.shift = st.Pending, st.Covered, st.Shift
 		out[i] = s
 	}
 	return out, nil
