@@ -87,6 +87,35 @@ func TestNowcastOfSteadyTraffic(t *testing.T) {
 	}
 }
 
+// Where every request outlasts its minute nothing is reported of the newest ones, and a nowcast of nothing would be as
+// wrong as the count. A single short request then tells no more of the level.
+func TestNowcastWhereNothingIsReportedYet(t *testing.T) {
+	cfg := testConfig()
+	cfg.Revise = 8 * Minute
+	long := func(i int) float64 { return 121 + float64(i*37%239) }
+	e := ended{a: New(cfg)}
+	for range 60 {
+		e.pass(t, 60, long)
+	}
+	check := func(w *Window, counted, off float64) {
+		t.Helper()
+		for name, want := range map[string]float64{DimRequests: 1, DimPrefill: 100} {
+			d := dimension(t, name)
+			now, ok := d.Now(w)
+			if !ok || math.Abs(now.Counted-counted*want) > 1e-9 || math.Abs(now.Mean-want) > off*want || !(now.SD > 0) || now.Low > want || now.High < want {
+				t.Errorf("%s: nowcast %+v, %v are true", name, now, want)
+			}
+		}
+	}
+	check(newest(e.pass(t, 60, long)), 0, .1)
+	check(newest(e.pass(t, 60, func(i int) float64 {
+		if i == 0 {
+			return 10
+		}
+		return long(i)
+	})), 1./60, .2)
+}
+
 // Where every request is reported as it arrives, requests and prompt are what was counted, to the last bit, while output
 // and occupancy are nowcast.
 func TestArrivalRecordsNeedNoNowcast(t *testing.T) {

@@ -148,6 +148,9 @@ func (d *reporting) shape(counted, reported, level, quantum float64) float64 {
 		return 0
 	}
 	shape, due := 1/d.stray(quantum), reported*level
+	if due == 0 {
+		return shape // nothing is due yet: no count speaks against the level
+	}
 	z2 := (counted - due) * (counted - due) / (quantum*due + due*due/shape)
 	return shape / math.Max(1, z2/contradiction)
 }
