@@ -372,10 +372,14 @@ func (s *observed) describe(f *Forecast, at *[numTargets]Quantiles) {
 	f.WindowMax = at[windowMax]
 	f.Last = s.history.Last(5)
 	f.Now = features.Estimate{Mean: f.Last, Low: f.Last, High: f.Last, Share: 1}
-	if now := s.anchor.Newest; now.SD > 0 {
+	next := at[0][L50]
+	switch now := s.anchor.Newest; {
+	case now.SD > 0:
 		f.Now = now
-	} else if s.settle > 0 && at[0][L50] > f.Last {
-		f.Now.Mean, f.Now.High = at[0][L50], at[0][L50]
+	case s.settle > 0 && !s.anchor.firm(0) && (next > f.Last || math.IsNaN(now.Mean) && next < f.Last):
+		// The newest minute is not known, or counts have grown that were said to be all there is: the next minute's median
+		// stands in, above what was counted.
+		f.Now.Mean, f.Now.Low, f.Now.High = next, math.Min(f.Last, next), math.Max(f.Last, next)
 	}
 	f.Known = s.history.Known
 	f.Confidence = confidence(s.history.Known)

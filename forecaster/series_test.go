@@ -241,3 +241,30 @@ func TestLateCountsStillCover(t *testing.T) {
 		t.Errorf("demand now is taken for %.0f, it is about 100", mean)
 	}
 }
+
+// TestNowIsUnbiased: where nothing comes late the newest minute is what was counted, and demand now is as high on average
+// as demand, however noisy it is.
+func TestNowIsUnbiased(t *testing.T) {
+	for _, sigma := range []float64{.1, .3, .8} {
+		r := rand.New(rand.NewPCG(31, 32))
+		s := newSeries(testKey, 10)
+		now, came := 0.0, 0.0
+		for i := range 1440 {
+			y := 100 * math.Exp(sigma*r.NormFloat64())
+			s.push(startMinute+int64(i), exactly(y))
+			var f Forecast
+			if s.forecast(&f) {
+				now += f.Now.Mean
+				came += f.Last
+			}
+		}
+		if bias := now/came - 1; math.Abs(bias) > .001 {
+			t.Errorf("sigma %v: demand now is taken for %+.1f %% of what it is", sigma, 100*bias)
+		}
+		s.push(startMinute+1440, unknown)
+		var f Forecast
+		if s.forecast(&f); f.Now.Mean != f.Minute[0][L50] {
+			t.Errorf("sigma %v: a minute that is not known is taken for %v, the median of the next is %v", sigma, f.Now.Mean, f.Minute[0][L50])
+		}
+	}
+}
