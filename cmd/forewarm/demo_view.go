@@ -16,8 +16,9 @@ type lines struct {
 	w       io.Writer
 	d       *demoRun
 	watched bool
-	// ahead is the forecast for twenty minutes later, kept until it can be compared.
-	ahead map[int64]forecaster.Quantiles
+	// ahead are the forecasts for twenty minutes later by minute and dimension, for another may bind by then; kept until
+	// they can be compared.
+	ahead map[int64]map[string]forecaster.Quantiles
 	ready int
 }
 
@@ -27,7 +28,7 @@ func (l *lines) phase(text string) {
 	fmt.Fprintf(l.w, "\n%s\n\n", text)
 	l.watched = l.ahead != nil
 	if l.ahead == nil {
-		l.ahead = map[int64]forecaster.Quantiles{}
+		l.ahead = map[int64]map[string]forecaster.Quantiles{}
 	}
 }
 
@@ -37,9 +38,14 @@ func (l *lines) minute(t *demoTick) {
 		return
 	}
 	m := t.at.Unix() / 60
-	was, known := l.ahead[m]
+	was, known := l.ahead[m][dim.Name]
 	delete(l.ahead, m)
-	l.ahead[m+aheadMinutes] = f.Minute[aheadMinutes-1]
+	ahead := map[string]forecaster.Quantiles{}
+	for i := range t.forecast.Total {
+		total := &t.forecast.Total[i]
+		ahead[total.Dimension] = total.Minute[aheadMinutes-1]
+	}
+	l.ahead[m+aheadMinutes] = ahead
 	if t.decision.Ready > l.ready && l.ready > 0 {
 		fmt.Fprintf(l.w, "%s  ready %d→%d\n", t.at.Format("15:04"), l.ready, t.decision.Ready)
 	}
