@@ -11,8 +11,6 @@ import (
 const (
 	nearMinutes = 120 // read minute by minute
 	dayBins     = 144 // read by ten minutes
-	day         = 1440
-	week        = 7 * day
 )
 
 // Input is what the network goes by: a level and a spread on the square-root scale, and features in units of the two, so
@@ -401,26 +399,26 @@ func (f *filler) dayShape() {
 func (f *filler) seasons() {
 	v, h := f.v, f.v.h
 	around := func(m int64) float64 { return math.Sqrt(h.Mean(m-7, min(m+7, h.Newest))) }
-	now := around(h.Newest - day - 5)
+	now := around(h.DayBefore(h.Newest - 5))
 	f.flag(now)
 	f.diff(now, v.level)
 	for _, lead := range [...]int64{8, 15, 30, 60} {
-		f.diff(around(h.Newest+lead-day), now)
+		f.diff(around(h.DayBefore(h.Newest+lead)), now)
 	}
-	f.diff(math.Sqrt(h.Max(h.Newest+15-day, h.Newest+30-day)), now)
+	f.diff(math.Sqrt(h.Max(h.DayBefore(h.Newest+15), h.DayBefore(h.Newest+30))), now)
 
-	now = math.Sqrt(h.Bins(h.Newest - week - 5))
+	now = math.Sqrt(h.Bins(h.WeekBefore(h.Newest - 5)))
 	f.flag(now)
 	f.diff(now, v.level)
 	for _, lead := range [...]int64{15, 30, 60} {
-		f.diff(math.Sqrt(h.Bins(h.Newest+lead-week)), now)
+		f.diff(math.Sqrt(h.Bins(h.WeekBefore(h.Newest+lead))), now)
 	}
 
 	// The mean change over the same stretch of the clock on the days that are known, and how much it differed.
 	var sum, square [3]float64
 	days, level := 0.0, 0.0
-	for k := int64(1); k <= 7; k++ {
-		then := h.Newest - k*day
+	for k := 1; k <= 7; k++ {
+		then := h.Calendar.DaysBefore(h.Newest, k)
 		from := math.Sqrt(h.Bins(then - 5))
 		var d [3]float64
 		for i, lead := range [...]int64{15, 30, 60} {
