@@ -215,7 +215,7 @@ func (c *Config) checkFeatures(k *checker) {
 	between(k, "features.revise", f.Revise, 0, time.Hour, "10m covers requests that run for ten minutes")
 	between(k, "features.future_bound", f.FutureBound, time.Second, time.Hour, "it only has to cover clock skew; 2m does")
 	between(k, "features.max_classes", f.MaxClasses, 1, 100_000, "an active class costs some 30 KiB")
-	between(k, "features.forecast_classes", f.ForecastClasses, 1, 1000, "each costs some 500 KiB, and time every minute; the others have light series")
+	between(k, "features.forecast_classes", f.ForecastClasses, 1, 1000, "each costs some 900 KiB, and time every minute; the others have light series")
 	between(k, "features.light_classes", f.LightClasses, 0, 100_000, "each costs some 35 KiB; the others are forecast together")
 	between(k, "features.max_tenants", f.MaxTenants, 0, 1000, "10 name who drives a rise")
 	between(k, "features.max_replicas", f.MaxReplicas, 1, 100_000, "")

@@ -6,6 +6,7 @@
 // and corrects the result for coverage.
 //
 // Invariants: a forecast at an origin depends only on windows before it; quantiles are monotone; a missing minute is
-// skipped, never read as zero; classes add up to the pool within each sample path. Units: those of features.Dimensions,
+// skipped, never read as zero; a path of a pool's total is the sum of its classes' paths
+// moved to the total's own quantiles, rank by rank. Units: those of features.Dimensions,
 // averaged over a minute. Bounds: state per series is fixed (no history grows), series are bounded by features.Config.
 package forecaster

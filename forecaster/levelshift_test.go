@@ -12,7 +12,7 @@ func TestLevelShiftsAreSeenAndForgotten(t *testing.T) {
 	const day, fallen = 1440, 360
 	r := rand.New(rand.NewPCG(1, 2))
 	s := newSeries(testKey, 0)
-	minute := int64(startMinute)
+	minute := startMinute
 	run := func(minutes int, level float64) {
 		for range minutes {
 			s.push(minute, exactly(counted(r, level)))

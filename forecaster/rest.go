@@ -19,7 +19,7 @@ const (
 	clearlyHeavier = 2
 )
 
-// tier is what a class has of its own. A full series takes some 100 KiB, so that of thousands of classes only the
+// tier is what a class has of its own. A full series takes some 200 KiB, so that of thousands of classes only the
 // heaviest have those. The classes beyond the bounds of both tiers are forecast together, as features.OverflowClass: at
 // every minute its value is the sum of theirs.
 type tier int

@@ -108,7 +108,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_forecast_fallback", "gauge", "1 when a baseline did better than the models over a day and answers for the pool's total.", func(out *forewarm.Output, add add) {
+	{"forewarm_forecast_fallback", "gauge", "1 when the last value did better than the models of late and has the larger part in what is forecast of the pool's total.", func(out *forewarm.Output, add add) {
 		for i := range out.Forecasts {
 			for j := range out.Forecasts[i].Total {
 				f, one := &out.Forecasts[i].Total[j], 0.0
