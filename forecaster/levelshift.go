@@ -66,8 +66,9 @@ func offset(y float64, q *Quantiles) float64 {
 	return max(-shiftOutlier, min(shiftOutlier, e/width))
 }
 
-// watch takes the outcome of minute t, of which q was forecast a quarter of an hour before.
-func (s *levelShift) watch(t int64, y float64, q *Quantiles) {
+// watch takes the outcome of minute t, of which q was forecast a quarter of an hour before. No shift is seen in a series that is not
+// steady: how wide it is depends on how often nothing comes, which idle and hurdle learn.
+func (s *levelShift) watch(t int64, y float64, q *Quantiles, steady bool) {
 	s.Seen++
 	was := s.Mean
 	s.Mean += float32((offset(y, q) - float64(s.Mean)) / shiftMemory)
@@ -77,7 +78,7 @@ func (s *levelShift) watch(t int64, y float64, q *Quantiles) {
 	s.remember(was)
 	limit := shiftLimit[fell]
 	switch {
-	case !s.On && s.Seen > shiftYoung && off > limit.least && off > limit.sigmas*usual && off > s.past(fell):
+	case !s.On && steady && s.Seen > shiftYoung && off > limit.least && off > limit.sigmas*usual && off > s.past(fell):
 		s.On, s.Fell, s.At = true, fell, t
 	case s.On && (t-s.At > shiftLasts || fell != s.Fell && t-s.At > shiftAgain && off > shiftBackFrom && off > shiftBack*usual):
 		s.On, s.Scale = false, [numTargets]halves{}

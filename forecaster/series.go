@@ -228,9 +228,10 @@ func (s *series) learn(t int64) {
 		}
 		s.mix[k].learn(&p, y, scale)
 		if p.spread.Quiet == 0 {
-			s.mix[k].cover(y, &q, s.spread.steady())
+			steady := s.spread.steady()
+			s.mix[k].cover(y, &q, steady)
 			if k == midLead {
-				s.shift.watch(t, y, &q)
+				s.shift.watch(t, y, &q, steady)
 			}
 			s.shift.cover(k, t-int64(x.to), t, y, &q)
 		}

@@ -160,6 +160,15 @@ func (x *recomputed) row(a *report.Accuracy) {
 				bin++
 			}
 		}
+		if f.y == 0 && f.q[.05] == 0 { // the middle of the mass at nothing
+			atom := 0.0
+			for _, level := range storedLevels {
+				if f.q[level] == 0 {
+					atom = level
+				}
+			}
+			bin = int(10 * atom / 2)
+		}
 		pit[bin]++
 		for b, point := range f.rivals {
 			if !math.IsNaN(point) {

@@ -151,15 +151,22 @@ func (x *recomputed) episode(p *report.Pool, resource, horizon string, all []hel
 		demand[c] = x.sums(class, resource, horizon, all)
 	}
 	pool := x.sums("*", "requests", horizon, all)
-	more := math.Log(pool[1] / seen[1] * seen[0] / pool[0])
-	for c := range classes {
-		// Classes are scaled to add up to the pool.
-		part := func(of [2][2]float64, which int) float64 {
-			if of[c][which] == 0 {
-				return 0
-			}
-			return of[c][which] / (of[0][which] + of[1][which])
+	share := func(of [2][2]float64, c, which int) float64 { // classes are scaled to add up to the pool
+		if of[c][which] == 0 {
+			return 0
 		}
+		return of[c][which] / (of[0][which] + of[1][which])
+	}
+	// A class of which tokens came and no request began is taken to have had as much load a request as was forecast.
+	tokensOnly := func(c int) float64 {
+		if demand[c][0] == 0 || requests[c][1] > 0 {
+			return 0
+		}
+		return pool[0] * share(requests, c, 0) * a.demand * share(demand, c, 1) / (f.demand * share(demand, c, 0))
+	}
+	more := math.Log((pool[1] + tokensOnly(0) + tokensOnly(1)) / seen[1] * seen[0] / pool[0])
+	for c := range classes {
+		part := func(of [2][2]float64, which int) float64 { return share(of, c, which) }
 		nf, na := pool[0]*part(requests, 0), pool[1]*part(requests, 1)
 		uf, ua := f.of()*part(demand, 0), a.of()*part(demand, 1)
 		if ua == 0 && na == 0 || uf == 0 && nf == 0 { // nothing of the class came, or was forecast
@@ -172,6 +179,9 @@ func (x *recomputed) episode(p *report.Pool, resource, horizon string, all []hel
 				mix += ua - uf
 			}
 			continue
+		}
+		if na == 0 {
+			na = tokensOnly(c)
 		}
 		if !(uf > 0 && ua > 0 && nf > 0 && na > 0) {
 			x.Fatalf("%sclass %d: %v requests and %v of utilisation forecast, %v and %v came", what, c, nf, uf, na, ua)
