@@ -31,8 +31,6 @@ func (p *Pipeline) KVTokens(pool string) float64 {
 
 func (p *Pipeline) teach(h *ingest.History) error {
 	switch {
-	case p.cfg.Agent != "":
-		return errors.New("an edge aggregator learns nothing: send histories to the forewarm that forecasts")
 	case p.entry(h.Pool) == nil:
 		return errors.New(p.explain(ingest.ReasonUnknownPool, h.Pool, h.Start))
 	}

@@ -83,8 +83,6 @@ func TestHistoryIsRefused(t *testing.T) {
 	p := New(eventConfig(t, "p"))
 	b := live(midnight)
 	p.Apply(&b, func(*Output) {})
-	agent := eventConfig(t, "p")
-	agent.Agent = "edge"
 	for name, c := range map[string]struct {
 		to     *Pipeline
 		change func(*ingest.History)
@@ -93,7 +91,6 @@ func TestHistoryIsRefused(t *testing.T) {
 		"after telemetry": {p, func(*ingest.History) {}, "overlaps what is known"},
 		"unknown pool":    {p, func(h *ingest.History) { h.Pool = "q" }, "pool \"q\" is not in the configuration"},
 		"no dimension":    {p, func(h *ingest.History) { h.Dimension = "x" }, "\"x\" is no dimension"},
-		"at an edge":      {New(agent), func(*ingest.History) {}, "an edge aggregator learns nothing"},
 	} {
 		b := pastOf(midnight.Add(time.Minute), 1)[0]
 		c.change(&b.Histories[0])

@@ -56,12 +56,6 @@ type Config struct {
 	LightClasses int
 	// Events are the calendar of what is known to come, of all pools; see forecaster.Config.Events.
 	Events []forecaster.Event
-	// Agent, when set, makes the Pipeline an edge aggregator of that name: in place of windows, forecasts and decisions its
-	// ticks give Output.Parts, for another Pipeline to add up.
-	Agent string
-	// AgentWait is how long after it is due a tick waits at most for edge aggregators that were in time for the one before; zero
-	// for not at all. Time is that of the log: a watermark without a pool that comes again says that it is over.
-	AgentWait time.Duration
 	// MaxPools bounds the pools that DefaultPool admits.
 	MaxPools int
 }
@@ -70,7 +64,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Clock: WallClock, Every: features.Minute, Features: features.DefaultConfig(), Decision: alerting.DefaultConfig(),
-		AgentWait: 30 * time.Second, DedupEntries: 1 << 18, PrefixBlocks: 1 << 17, MaxPools: 64,
+		DedupEntries: 1 << 18, PrefixBlocks: 1 << 17, MaxPools: 64,
 		ForecastClasses: forecaster.DefaultMaxClasses, LightClasses: forecaster.DefaultMaxLight,
 	}
 }
@@ -92,9 +86,6 @@ type Output struct {
 	Decisions   []alerting.Decision
 	Services    []PoolService    // by which the projections were made
 	Alerts      []alerting.Alert // raised, still firing, or resolved at this tick
-
-	// Parts is what an edge aggregator has to publish, in order; all else is empty then. They are the caller's to keep.
-	Parts []ingest.Batch
 }
 
 // PoolService is what a pool's replicas are taken to serve, and why.
@@ -122,8 +113,6 @@ type Pipeline struct {
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
 	board      *alerting.Board
-	edge       edge   // what this one publishes
-	agents     agents // what was taken from others
 	sequence   uint64
 	counters   Counters
 
@@ -294,10 +283,6 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 		p.counters.Refused[b.Refused[i].Reason]++
 	}
 	p.producers.Begin(b.Source, b.ReceivedAt)
-	p.edge.begin(b.ReceivedAt)
-	if b.Part != nil && !p.part(b, emit) {
-		return
-	}
 	for i := range b.Requests {
 		r := &b.Requests[i]
 		hash, ok := p.ahead.take(r)
@@ -319,25 +304,18 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 			p.refuse(b, reason, s.Pool, s.Start, func() []byte { return ingest.AppendSum(nil, s) })
 		}
 	}
-	if b.Part != nil {
-		p.addEdge(b)
-	}
 	for i := range b.Replicas {
 		r := &b.Replicas[i]
 		reason := p.replica(r, emit)
 		p.producers.Replica(r, reason)
 		if reason != "" {
 			p.refuse(b, reason, r.Pool, r.At, func() []byte { return ingest.AppendReplica(nil, r) })
-		} else if p.cfg.Agent != "" {
-			p.edge.passing.Replicas = append(p.edge.passing.Replicas, *r)
 		}
 	}
 	for i := range b.Acks {
 		a := &b.Acks[i]
 		if reason := p.ack(a); reason != "" {
 			p.refuse(b, reason, a.Pool, a.At, func() []byte { return ingest.AppendAck(nil, a) })
-		} else if p.cfg.Agent != "" {
-			p.edge.passing.Acks = append(p.edge.passing.Acks, *a)
 		}
 	}
 	for i := range b.Histories {
@@ -348,10 +326,6 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 			p.refuse(b, reason, w.Pool, w.At, func() []byte { return ingest.AppendWatermark(nil, w) })
 		}
 	}
-	if b.Part != nil {
-		p.partTaken(b.Part, emit)
-	}
-	p.passOn(emit)
 }
 
 // ahead are the requests that come next, with the hashes that tell whether they were seen.
@@ -478,22 +452,9 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 		p.aggregator.AddWatermark(w)
 	}
 	if w.Pool == "" || p.cfg.Clock == EventClock {
-		p.promised(w.At, emit)
+		p.run(p.time.promise(w.At), true, emit)
 	}
 	return ""
-}
-
-// promised runs the ticks that a watermark makes due. On the wall clock one that comes again ends the wait for edge aggregators,
-// and so does the next.
-func (p *Pipeline) promised(at time.Time, emit func(*Output)) {
-	due := p.time.promise(at)
-	passed := at.Add(-p.cfg.AgentWait)
-	if p.cfg.Clock == WallClock {
-		if passed = due.Add(-features.Minute); p.cfg.AgentWait <= 0 || due.Equal(p.time.Held) {
-			passed = due
-		}
-	}
-	p.due(due, passed, emit)
 }
 
 // reach moves time to t where records do that, running the ticks that become due; a time too far ahead is refused.
@@ -503,7 +464,7 @@ func (p *Pipeline) reach(t time.Time, emit func(*Output)) ingest.Reason {
 	}
 	switch {
 	case p.cfg.Clock == EventClock:
-		p.due(p.time.event(t), t.Add(-p.cfg.Features.Lateness-p.cfg.AgentWait), emit)
+		p.run(p.time.event(t), true, emit)
 	case p.time.byRecords():
 		p.run(p.time.event(t), false, emit)
 	}
@@ -536,22 +497,17 @@ func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 		}
 		// On the wall clock only the newest tick decides: advice for minutes that have passed is no advice.
 		decide := advise && (p.cfg.Clock == EventClock || t.Equal(last))
-		p.tick(t, last, decide, emit)
+		p.tick(t, decide, emit)
 	}
 }
 
 // tick ends the minute before t: windows close, models learn, and when decide is set the pools are forecast, projected
-// and decided. Last is the last tick of those that are due together.
-func (p *Pipeline) tick(t, last time.Time, decide bool, emit func(*Output)) {
+// and decided.
+func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	p.awaitLearnt()
 	p.time.ticked(t)
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
-	if p.cfg.Agent != "" {
-		p.tickEdge(t, t.Equal(last), &out)
-		emit(&out)
-		return
-	}
 	out.Windows, out.Pools = p.aggregator.Close(t)
 	out.Producers = p.producers.Tick(t, out.Pools)
 	p.tickPools(&out)
@@ -701,13 +657,11 @@ type Omissions struct {
 	BlocksForgotten   uint64 // by the prefix caches of the pools
 	ConditionsDropped uint64 // by the alert board
 	ProducersRefused  uint64 // records of producers beyond those that can be followed
-	PartsMissing      uint64 // parts of edge aggregators that never came
-	WindowsLate       uint64 // windows of edge aggregators that came after their minute had closed
 }
 
 // Omissions of everything folded so far, earlier runs included.
 func (p *Pipeline) Omissions() Omissions {
-	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused(), PartsMissing: p.agents.missing(), WindowsLate: p.agents.late()}
+	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused()}
 	for _, e := range p.pools {
 		o.BlocksForgotten += e.prefix.forgotten()
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // snapshotVersion changes when the layout of state does.
-const snapshotVersion = 16
+const snapshotVersion = 17
 
 // state is the first part of a Pipeline at rest. The others are the parts of the Forecaster, the ids of the requests seen,
 // those of the calls adopted, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), of
@@ -34,9 +34,6 @@ type state struct {
 	Board    alerting.BoardState `cbor:"10,keyasint"`
 
 	Producers *features.ProducersState `cbor:"20,keyasint,omitempty"`
-
-	Edge   *edgeState   `cbor:"50,keyasint,omitempty"` // nil where the state is no edge's
-	Agents []agentState `cbor:"51,keyasint,omitempty"`
 }
 
 type poolState struct {
@@ -93,16 +90,13 @@ func (p *Pipeline) Freeze() *Frozen {
 	f := &Frozen{
 		state: state{
 			Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters,
-			Pools: len(p.pools), Board: p.board.State(), Producers: p.producers.State(), Agents: slices.Clone(p.agents.list),
+			Pools: len(p.pools), Board: p.board.State(), Producers: p.producers.State(),
 		},
 		dedup: p.dedup.Freeze(), adopted: p.calls.adopted.Freeze(), aggregator: p.aggregator.Freeze(),
 		forecaster: p.forecaster, learnt: make(chan struct{}),
 	}
 	p.frozen = f
 	f.state.Counters.Refused = maps.Clone(p.counters.Refused)
-	if p.cfg.Agent != "" {
-		f.state.Edge = new(p.edge.edgeState)
-	}
 	for _, e := range p.pools {
 		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued), Answered: e.answered, Service: e.service.learned.State(), Minutes: e.service.ready, Outlook: e.outlook.State().Clone(), Signals: e.signals, Line: e.line.Clone()}
 		ps.Decision.Pending = slices.Clone(e.decision.Pending)
@@ -178,9 +172,6 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 	if s.Clock != cfg.Clock {
 		return nil, fmt.Errorf("snapshot was taken on the %s clock, the configuration says %s: use another storage.dir", s.Clock, cfg.Clock)
 	}
-	if (s.Edge != nil) != (cfg.Agent != "") {
-		return nil, errors.New("snapshot was taken by the other of forewarm serve and forewarm agent: use another storage.dir")
-	}
 	p := New(cfg)
 	if err := p.restore(&s, next); err != nil {
 		if errors.As(err, new(*forecaster.VersionError)) {
@@ -198,9 +189,6 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 	p.board.Restore(s.Board)
 	if p.producers, err = features.RestoreProducers(p.cfg.producers(), s.Producers); err != nil {
 		return err
-	}
-	if p.agents.list = s.Agents; s.Edge != nil {
-		p.edge.edgeState = *s.Edge
 	}
 	p.sequence, p.time.timekeeperState = s.Sequence, s.Time
 	p.counters = s.Counters

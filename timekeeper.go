@@ -48,8 +48,6 @@ type timekeeperState struct {
 	Row    int       `cbor:"4,keyasint"` // times in a row that lie too far ahead, agreeing or not
 	Jump   time.Time `cbor:"5,keyasint"` // the newest of those
 	Live   bool      `cbor:"6,keyasint"` // on the wall clock, a watermark has come
-	Due    time.Time `cbor:"7,keyasint"` // newest tick that is due and waits for edge aggregators, or for one that does; zero when none does
-	Held   time.Time `cbor:"8,keyasint"` // the first of those
 }
 
 // received notes when the stream stored a message. On the event clock that says nothing, and would make the state of two
@@ -144,15 +142,7 @@ func (k *timekeeper) next(last time.Time) time.Time {
 	return k.Last.Add(features.Minute)
 }
 
-func (k *timekeeper) ticked(t time.Time) {
-	k.Last = t
-	if !k.Held.After(t) {
-		k.Held = time.Time{}
-	}
-	if !k.Due.After(t) {
-		k.Due = time.Time{}
-	}
-}
+func (k *timekeeper) ticked(t time.Time) { k.Last = t }
 
 // explain says for people why a record was refused.
 func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) string {
@@ -165,10 +155,6 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 	case ingest.ReasonLate:
 		return fmt.Sprintf("event time %s is before the minutes that can still be amended (last tick %s, features.revise %s)",
 			stamp, p.time.Last.UTC().Format(time.RFC3339), p.cfg.Features.Revise)
-	case ingest.ReasonInconsistent:
-		return "the edge aggregator reads what it has published itself: give agent.upstream another server or prefix than nats"
-	case ingest.ReasonTooMany:
-		return fmt.Sprintf("%d edge aggregators are followed already", maxAgents)
 	case ingest.ReasonDuplicate:
 		return "this id and attempt was counted before"
 	}

@@ -40,7 +40,6 @@ type Config struct {
 
 	Decision  alerting.Config  `yaml:"decision"`
 	NATS      jetstream.Config `yaml:"nats"`
-	Agent     Agent            `yaml:"agent"`
 	Listeners listener.Config  `yaml:"listeners"`
 	Scrape    scrape.Config    `yaml:"scrape"`
 	Sinks     sink.Config      `yaml:"sinks"`
@@ -55,12 +54,6 @@ type Config struct {
 	KEDA     rpc.Config            `yaml:"keda"`
 	Dynamo   dynamo.Config         `yaml:"dynamo"`
 	Log      Log                   `yaml:"log"`
-}
-
-// Agent says where an edge aggregator publishes what it has counted; forewarm serve does not use it.
-type Agent struct {
-	Name     string             `yaml:"name"` // tells it from the others; one and the same through restarts
-	Upstream jetstream.Upstream `yaml:"upstream"`
 }
 
 // Log says how much is logged to stderr, and how.
@@ -81,9 +74,7 @@ type Report struct {
 
 // Features is the part of features.Config that a user may set.
 type Features struct {
-	Lateness time.Duration `yaml:"lateness"`
-	// AgentWait is forewarm.Config.AgentWait.
-	AgentWait   time.Duration `yaml:"agent_wait"`
+	Lateness    time.Duration `yaml:"lateness"`
 	Revise      time.Duration `yaml:"revise"`
 	FutureBound time.Duration `yaml:"future_bound"`
 	MaxClasses  int           `yaml:"max_classes"`
@@ -106,14 +97,13 @@ func Default() *Config {
 	return &Config{
 		Clock: p.Clock, Every: p.Every, DedupEntries: p.DedupEntries, PrefixBlocks: p.PrefixBlocks, MaxPools: p.MaxPools,
 		Features: Features{
-			Lateness: f.Lateness, AgentWait: p.AgentWait, Revise: f.Revise, FutureBound: f.FutureBound, MaxClasses: f.MaxClasses,
+			Lateness: f.Lateness, Revise: f.Revise, FutureBound: f.FutureBound, MaxClasses: f.MaxClasses,
 			MaxTenants: f.MaxTenants, MaxReplicas: f.MaxReplicas, ReplicaTTL: f.ReplicaTTL, StaleAfter: f.StaleAfter,
 			ClassTTL: f.ClassTTL, MaxSessions: f.MaxSessions, SessionTTL: f.SessionTTL, ForecastClasses: p.ForecastClasses,
 			LightClasses: p.LightClasses,
 		},
 		Decision:    p.Decision,
 		NATS:        jetstream.DefaultConfig(),
-		Agent:       Agent{Upstream: jetstream.DefaultUpstream()},
 		Listeners:   listener.DefaultConfig(),
 		Scrape:      scrape.DefaultConfig(),
 		Storage:     storage.DefaultConfig(),

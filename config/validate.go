@@ -120,7 +120,6 @@ func (c *Config) check(source map[string]string) Errors {
 	c.events(k)
 	k.section("decision", c.Decision.Check())
 	k.section("nats", c.NATS.Validate())
-	c.checkAgent(k)
 	k.section("listeners", c.Listeners.Check())
 	k.section("scrape", c.Scrape.Validate())
 	c.checkProducers(k)
@@ -137,23 +136,6 @@ func (c *Config) check(source map[string]string) Errors {
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "console", "json")
 	return k.errs
-}
-
-// checkAgent finds what would keep an edge aggregator from publishing, where there is one.
-func (c *Config) checkAgent(k *checker) {
-	a := &c.Agent
-	switch {
-	case a.Name == "" && a.Upstream.URL == "":
-		return
-	case a.Name == "" || len(a.Name) > 200 || strings.ContainsFunc(a.Name, func(r rune) bool { return r <= ' ' || r > '~' }):
-		k.fail("agent.name", a.Name, "must be 1 to 200 printable characters without spaces", "name it as no other agent is named, such as by its site")
-	case a.Upstream.URL == "":
-		k.fail("agent.upstream.url", a.Upstream.URL, "must not be empty", "name the NATS server of the forewarm that adds the windows up")
-	case a.Upstream.URL == c.NATS.URL && a.Upstream.Prefix == c.NATS.Prefix:
-		k.fail("agent.upstream.prefix", a.Upstream.Prefix, "must not be that of nats.prefix on the same server, or the agent would read what it has published",
-			"set another prefix, or another server")
-	}
-	k.section("agent.upstream", a.Upstream.Validate())
 }
 
 // checkProducers finds subjects and targets all of whose telemetry would be refused, and planners that would hear nothing.
@@ -211,7 +193,6 @@ func (c *Config) checkBackfill(k *checker) {
 func (c *Config) checkFeatures(k *checker) {
 	f := c.Features
 	between(k, "features.lateness", f.Lateness, 0, 10*time.Minute, "a later forecast is a worse one; 10s suits live traffic")
-	between(k, "features.agent_wait", f.AgentWait, 0, time.Minute, "what an agent publishes is there in seconds; 30s covers clocks that differ and slow links")
 	between(k, "features.revise", f.Revise, 0, time.Hour, "10m covers requests that run for ten minutes")
 	between(k, "features.future_bound", f.FutureBound, time.Second, time.Hour, "it only has to cover clock skew; 2m does")
 	between(k, "features.max_classes", f.MaxClasses, 1, 100_000, "an active class costs some 30 KiB")

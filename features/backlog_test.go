@@ -16,7 +16,7 @@ import (
 // wait, bit for bit, whatever comes between them.
 func TestWhenRequestsAreFoldedShowsNowhere(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		steps := drawSteps(rt, false)
+		steps := drawSteps(rt)
 		later, atOnce := New(testConfig()), New(testConfig())
 		for i, s := range steps {
 			got, want := s(later), s(atOnce)

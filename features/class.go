@@ -36,8 +36,6 @@ type coverage struct {
 	use      engineUse
 
 	returned, censored bool // what the windows that were returned last said
-
-	drained strain // as it was handed out last; of an edge
 }
 
 // class is what the Aggregator keeps of one class of a pool. One without an open window is small: a few hundred bytes,
@@ -67,8 +65,6 @@ type cell struct {
 	pace    pace
 	changed int64 // Aggregator.round of the newest change
 	era     int64 // Aggregator.era in which it was made or copied
-
-	sessions *edgeSessions // nil when no edge has told of any
 }
 
 // dirty says whether the cell of a minute has changed since it was returned last.

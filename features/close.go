@@ -48,13 +48,6 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	a.countSessions(moment(next) * minuteLength)
 	for _, p := range a.pools {
 		for _, c := range p.classes {
-			if at := a.find(c, a.open); at != nil && at.sessions != nil {
-				if c.sessions == nil {
-					c.sessions = new(sessionAccount)
-				}
-				c.sessions.merge(at.sessions)
-				a.own(c, a.open).sessions = nil
-			}
 			c.sessions.sumUp()
 			c.tenants.rank(a.cfg.MaxTenants)
 			c.features.rank(a.cfg.MaxTenants)

@@ -110,9 +110,6 @@ func (a *Aggregator) copied(at *cell) *cell {
 		c.pending = a.sparePending.take(newPending)
 		c.pending.Copy(at.pending, a.pendingRoom)
 	}
-	if at.sessions != nil {
-		c.sessions = new(*at.sessions)
-	}
 	a.lose(at)
 	return c
 }
@@ -170,7 +167,7 @@ func sorted(s *sketch.TopKState) *sketch.TopKState {
 }
 
 func (f *Frozen) window(at *frozenCell) WindowSnapshot {
-	w := WindowSnapshot{Minute: at.minute, Dirty: at.changed == f.round || at.minute >= f.unseen, Window: at.Window, Pace: at.pace, Sessions: at.sessions}
+	w := WindowSnapshot{Minute: at.minute, Dirty: at.changed == f.round || at.minute >= f.unseen, Window: at.Window, Pace: at.pace}
 	w.Window.show(at.cell.complete())
 	return w
 }

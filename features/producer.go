@@ -111,13 +111,6 @@ func (p *Producers) Sum(s *ingest.Sum, became ingest.Reason) {
 	}
 }
 
-// Minute takes note of what an edge tells of a pool, as of a sum.
-func (p *Producers) Minute(m *ingest.Minute, became ingest.Reason) {
-	if p.source != "" && became != ingest.ReasonUnknownPool {
-		p.record("", m.Pool, momentOf(m.Start), false, true, became)
-	}
-}
-
 // Replica takes note of a report.
 func (p *Producers) Replica(r *ingest.Replica, became ingest.Reason) {
 	if became != ingest.ReasonUnknownPool {

@@ -8,7 +8,7 @@ import (
 
 // SessionAges is the number of groups into which the sessions of a class fall by the whole minutes since their newest
 // turn ended: 0, 1, 2–3, 4–7, 8–15, 16 and more.
-const SessionAges = ingest.SessionAges
+const SessionAges = 6
 
 // SessionAge is one of those groups: what it takes to learn how soon sessions of that age take their next turn.
 type SessionAge struct {
@@ -45,22 +45,4 @@ func (a *SessionActs) count(s *session, r *ingest.Request, turn bool) {
 		a.Prefill += max(r.PromptTokens-max(r.CachedTokens, 0), 0)
 		a.Output += max(r.OutputTokens, 0)
 	}
-}
-
-// figures are the fields of a group as edges publish them, from ingest.SessionByAge on.
-func (a *SessionActs) figures() [4]*int64 {
-	return [...]*int64{&a.Woke, &a.Turns, &a.Prefill, &a.Output}
-}
-
-// byAge lists where the figures by age are kept, in the order in which edges publish them.
-func (a *sessionAccount) byAge() (all [ingest.SessionFigures - int(ingest.SessionByAge)]*int64) {
-	f := all[:0]
-	for g := range a.since.Acts {
-		if g < SessionAges {
-			f = append(f, &a.now.alive[g], &a.now.over[g])
-		}
-		acts := a.since.Acts[g].figures()
-		f = append(f, acts[:]...)
-	}
-	return all
 }

@@ -46,24 +46,14 @@ type CoverageSnapshot struct {
 	Censored bool   `cbor:"41,keyasint"`
 
 	Use engineUse `cbor:"42,keyasint"`
-
-	Drained *strain `cbor:"43,keyasint,omitempty"` // nil but at an edge
 }
 
 func (c *coverage) snapshot(minute int64) CoverageSnapshot {
-	s := CoverageSnapshot{Minute: minute, Evidence: c.evidence, Returned: c.returned, Strain: c.strain, Censored: c.censored, Use: c.use}
-	if c.drained != (strain{}) {
-		s.Drained = new(c.drained)
-	}
-	return s
+	return CoverageSnapshot{Minute: minute, Evidence: c.evidence, Returned: c.returned, Strain: c.strain, Censored: c.censored, Use: c.use}
 }
 
 func (s *CoverageSnapshot) restored() coverage {
-	c := coverage{evidence: s.Evidence, strain: s.Strain, use: s.Use, returned: s.Returned, censored: s.Censored}
-	if s.Drained != nil {
-		c.drained = *s.Drained
-	}
-	return c
+	return coverage{evidence: s.Evidence, strain: s.Strain, use: s.Use, returned: s.Returned, censored: s.Censored}
 }
 
 // ClassSnapshot is one class of a pool.
@@ -89,8 +79,6 @@ type WindowSnapshot struct {
 	Dirty  bool   `cbor:"2,keyasint"`
 	Window Window `cbor:"3,keyasint"`
 	Pace   pace   `cbor:"40,keyasint"`
-
-	Sessions *edgeSessions `cbor:"41,keyasint,omitempty"`
 }
 
 // ReplicaSnapshot is the newest report of one replica.
@@ -242,7 +230,7 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 			}
 			*shape = nil
 		}
-		at.Window, at.pace, at.sessions = w.Window, w.Pace, w.Sessions
+		at.Window, at.pace = w.Window, w.Pace
 		if !w.Dirty {
 			at.changed = 0
 		}

@@ -20,12 +20,11 @@ import (
 type step func(a *Aggregator) any
 
 // drawSteps draws records of every kind, in and out of order, refused ones too, with a Close each few.
-// At an edge a Drain takes the place of a Close.
-func drawSteps(t *rapid.T, edge bool) (steps []step) {
+func drawSteps(t *rapid.T) (steps []step) {
 	minute := 1
 	for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 		now := float64(minute)*60 - rapid.Float64Range(-30, 200).Draw(t, "age")
-		switch rapid.IntRange(0, 11).Draw(t, "kind") {
+		switch rapid.IntRange(0, 10).Draw(t, "kind") {
 		case 0, 1, 2, 3:
 			r := changed(drawnRequest(t, rapid.IntRange(0, 9).Draw(t, "id")),
 				phase(ingest.Phase(rapid.IntRange(0, 3).Draw(t, "phase"))), attempt(rapid.IntRange(1, 2).Draw(t, "attempt")),
@@ -49,17 +48,9 @@ func drawSteps(t *rapid.T, edge bool) (steps []step) {
 		case 6:
 			w := &ingest.Watermark{Pool: rapid.SampledFrom([]string{"p", "q", ""}).Draw(t, "pool"), At: at(now)}
 			steps = append(steps, func(a *Aggregator) any { a.AddWatermark(w); return nil })
-		case 7:
-			w := drawnIncrement(t)
-			w.Start = at(now)
-			steps = append(steps, func(a *Aggregator) any { return a.AddWindow(w) })
 		default:
 			minute += rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 9}).Draw(t, "minutes")
 			end := at(float64(minute) * 60)
-			if edge {
-				steps = append(steps, func(a *Aggregator) any { return a.Drain(end) })
-				continue
-			}
 			steps = append(steps, func(a *Aggregator) any {
 				windows, pools := a.Close(end)
 				out := closed{Pools: append([]PoolMinute(nil), pools...)}
@@ -92,7 +83,7 @@ func difference(want, got any) string {
 
 func TestSnapshotGoesOnExactly(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		steps := drawSteps(rt, false)
+		steps := drawSteps(rt)
 		cut := rapid.IntRange(0, len(steps)).Draw(rt, "cut")
 		a := New(testConfig())
 		for _, s := range steps[:cut] {
@@ -114,60 +105,39 @@ func TestSnapshotGoesOnExactly(t *testing.T) {
 	})
 }
 
-// drawnIncrement is what an edge has counted of a class, but for the minute.
-func drawnIncrement(t *rapid.T) *ingest.Window {
-	sizes := new(sketch.Quantile)
-	for range rapid.IntRange(1, 400).Draw(t, "values") {
-		sizes.Add(100)
-	}
-	w := &ingest.Window{Pool: "p", Class: fmt.Sprint("c", rapid.IntRange(0, 1).Draw(t, "class"))}
-	w.Figures[ingest.FigureRecords], w.Figures[ingest.FigureRequests] = sizes.Count(), sizes.Count()
-	w.Sketches[shapePrompt], _ = sizes.MarshalBinary() // never fails
-	w.Tenants = ingest.Ranking{Names: []ingest.Weight{{Name: "t1", Weight: 5}}, Total: 9}
-	if rapid.IntRange(0, 3).Draw(t, "sessions") > 0 {
-		w.Sessions = new([ingest.SessionFigures]int64)
-		w.Sessions[ingest.SessionStarted] = 3
-	}
-	return w
-}
-
 // TestFrozenStaysAsItWas: what is written of a frozen Aggregator is its state when it was frozen, whatever came since, and
 // what it does is not changed by that.
 func TestFrozenStaysAsItWas(t *testing.T) {
-	for _, edge := range []bool{false, true} {
-		t.Run(fmt.Sprintf("edge=%t", edge), func(t *testing.T) {
-			rapid.Check(t, func(rt *rapid.T) {
-				steps := drawSteps(rt, edge)
-				cut := rapid.IntRange(0, len(steps)).Draw(rt, "freeze")
-				end := rapid.IntRange(cut, len(steps)).Draw(rt, "thaw")
-				a, free := New(testConfig()), New(testConfig())
-				for _, s := range steps[:cut] {
-					s(a)
-					s(free)
-				}
-				was := bytesOf(t, a)
-				frozen := a.Freeze()
-				for i, s := range steps[cut:] {
-					if cut+i == end {
-						if !bytes.Equal(was, written(t, frozen)) {
-							rt.Fatal("what was frozen has changed")
-						}
-						a.Thaw()
-					}
-					if diff := difference(s(free), s(a)); diff != "" {
-						rt.Fatalf("step %d after Freeze (-free +frozen):\n%s", i, diff)
-					}
-				}
-				if end == len(steps) && !bytes.Equal(was, written(t, frozen)) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := drawSteps(rt)
+		cut := rapid.IntRange(0, len(steps)).Draw(rt, "freeze")
+		end := rapid.IntRange(cut, len(steps)).Draw(rt, "thaw")
+		a, free := New(testConfig()), New(testConfig())
+		for _, s := range steps[:cut] {
+			s(a)
+			s(free)
+		}
+		was := bytesOf(t, a)
+		frozen := a.Freeze()
+		for i, s := range steps[cut:] {
+			if cut+i == end {
+				if !bytes.Equal(was, written(t, frozen)) {
 					rt.Fatal("what was frozen has changed")
 				}
 				a.Thaw()
-				if !bytes.Equal(bytesOf(t, free), bytesOf(t, a)) {
-					rt.Fatal("the states differ at the end")
-				}
-			})
-		})
-	}
+			}
+			if diff := difference(s(free), s(a)); diff != "" {
+				rt.Fatalf("step %d after Freeze (-free +frozen):\n%s", i, diff)
+			}
+		}
+		if end == len(steps) && !bytes.Equal(was, written(t, frozen)) {
+			rt.Fatal("what was frozen has changed")
+		}
+		a.Thaw()
+		if !bytes.Equal(bytesOf(t, free), bytesOf(t, a)) {
+			rt.Fatal("the states differ at the end")
+		}
+	})
 }
 
 func TestRestoreUnderAnotherConfig(t *testing.T) {

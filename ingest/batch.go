@@ -28,8 +28,8 @@ type Refusal struct {
 	Record []byte // what [Redact] leaves of the record, at most Limits.RefusedBytes; nil when there is nothing to show
 }
 
-// Batch is everything one message carried, in the order in which the pipeline applies it: requests, sums, windows, minutes,
-// replicas, acks, histories, then the watermark.
+// Batch is everything one message carried, in the order in which the pipeline applies it: requests, sums, replicas, acks,
+// histories, then the watermark.
 type Batch struct {
 	Sequence   uint64    // stream sequence; 0 when the source has none
 	ReceivedAt time.Time // when the stream stored it, or a listener received it; zero when the source has no such time
@@ -38,9 +38,6 @@ type Batch struct {
 	Requests  []Request
 	hashes    []uint64 // what a Deduper tells each of Requests by, where their decoder took it; fewer than Requests where not
 	Sums      []Sum
-	Part      *Part // of an edge aggregator; nil for everyone else, who has neither windows nor minutes
-	Windows   []Window
-	Minutes   []Minute
 	Replicas  []Replica
 	Acks      []Ack
 	Watermark *Watermark
@@ -60,7 +57,7 @@ func (b *Batch) Reset() {
 	b.Requests, b.Sums, b.Replicas = b.Requests[:0], b.Sums[:0], b.Replicas[:0]
 	b.Acks, b.Refused = b.Acks[:0], b.Refused[:0]
 	b.hashes = b.hashes[:0]
-	b.Part, b.Windows, b.Minutes, b.Histories = nil, nil, nil, nil // which are rare and large
+	b.Histories = nil // rare and large
 	if b.blocks = b.blocks[:0]; cap(b.blocks) > keepBlocks {
 		b.blocks = nil
 	}
@@ -92,13 +89,11 @@ const (
 	ReasonInconsistent   Reason = "inconsistent" // fields that contradict each other
 	ReasonUnknownFormat  Reason = "unknown_format"
 	ReasonUnknownSubject Reason = "unknown_subject"
-	ReasonMisplaced      Reason = "misplaced" // what edge aggregators do not publish, on a subject of theirs
 
 	ReasonUnknownPool Reason = "unknown_pool"
 	ReasonDuplicate   Reason = "duplicate"
 	ReasonFuture      Reason = "future"
 	ReasonLate        Reason = "late"
-	ReasonTooMany     Reason = "too_many"   // edge aggregators
 	ReasonNoHistory   Reason = "no_history" // what a history is of cannot learn it, or knows that time already
 )
 
@@ -106,6 +101,6 @@ const (
 var Reasons = []Reason{
 	ReasonNotJSON, ReasonNotProtobuf, ReasonTruncated, ReasonBadEncoding, ReasonInvalidUTF8, ReasonWrongType, ReasonNegativeCount, ReasonHugeCount,
 	ReasonTooLarge, ReasonTooDeep, ReasonBatchTooLong, ReasonLabelTooLong, ReasonMissingField, ReasonBadTime,
-	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject, ReasonMisplaced,
-	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonTooMany, ReasonNoHistory,
+	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject,
+	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonNoHistory,
 }

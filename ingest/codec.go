@@ -36,7 +36,6 @@ const (
 	KindReplica
 	KindWatermark
 	KindAck
-	KindWindow
 	KindHistory
 )
 
@@ -210,10 +209,6 @@ func (d *decoder) message(data []byte) {
 	d.batch.Source = d.meta.Source
 	if f == nil {
 		d.refuse(data, ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
-		return
-	}
-	if d.meta.Kind == KindWindow && f.contentType != ContentTypeProtobuf {
-		d.refuse(data, ReasonMisplaced, "a subject of windows carries what forewarm agent publishes, as %s", ContentTypeProtobuf)
 		return
 	}
 	plain, reason, detail := d.inflater.inflate(d.meta.Encoding, data, d.limits.MessageBytes)

@@ -2,9 +2,8 @@ package ingest
 
 import "unicode/utf8"
 
-// decodeProtobuf reads a forewarm.v1.Batch (telemetrypb/telemetry.proto), whatever the kind of the subject, except that windows
-// have subjects of their own, and those nothing but what an agent publishes in a part. A record that
-// cannot be used refuses itself only; where the frames around the records break, the rest of the message is refused as
+// decodeProtobuf reads a forewarm.v1.Batch (telemetrypb/telemetry.proto), whatever the kind of the subject. A record that
+// cannot be used refuses only itself. Where the frames around the records break, the rest of the message is refused as
 // one. No allocation for a record in steady state, two passes over the frames and one over the records: O(len(data)).
 func decodeProtobuf(d *decoder, data []byte) {
 	records, sound, fault := d.frames(data)
@@ -13,7 +12,6 @@ func decodeProtobuf(d *decoder, data []byte) {
 		return
 	}
 	d.records(data[:sound], records)
-	d.completePart()
 	switch {
 	case fault != "":
 		d.refuse(data[sound:], fault, "the batch breaks at byte %d of %d: what follows is lost", sound, len(data))
@@ -30,13 +28,10 @@ const (
 	batchReplicas  = 4<<3 | 2
 	batchAcks      = 5<<3 | 2
 	batchWatermark = 6<<3 | 2
-	batchWindows   = 7<<3 | 2
-	batchMinutes   = 8<<3 | 2
-	batchPart      = 9<<3 | 2
 )
 
 // isRecord says whether tag is of a field that holds records, be it of the right wire type or not.
-func isRecord(tag uint64) bool { return batchRequests>>3 <= tag>>3 && tag>>3 <= batchPart>>3 }
+func isRecord(tag uint64) bool { return batchRequests>>3 <= tag>>3 && tag>>3 <= batchWatermark>>3 }
 
 // frames walks over the fields of a batch, fills the table of strings, which may come after the records that use it, and
 // counts the records. It says how many bytes are sound, and what is wrong behind them.
@@ -50,7 +45,7 @@ func (d *decoder) frames(data []byte) (records, sound int, fault Reason) {
 			if s := w.bytes(); w.fault == "" && len(d.table) <= labelsPerRecord*d.limits.BatchRecords {
 				d.table = append(d.table, d.entry(s))
 			}
-		case batchRequests, batchSums, batchReplicas, batchAcks, batchWatermark, batchWindows, batchMinutes, batchPart:
+		case batchRequests, batchSums, batchReplicas, batchAcks, batchWatermark:
 			if w.bytes(); w.fault == "" {
 				records++
 			}
@@ -88,10 +83,6 @@ func (d *decoder) records(data []byte, count int) {
 			continue
 		}
 		record := w.bytes()
-		if d.meta.Kind == KindWindow && (tag == batchRequests || tag == batchSums || tag == batchWatermark) {
-			d.refuse(record, ReasonMisplaced, "a subject of windows carries what forewarm agent publishes: field %d of the batch is none of that", tag>>3)
-			continue
-		}
 		switch tag {
 		case batchRequests:
 			d.protobufRequest(record)
@@ -103,12 +94,6 @@ func (d *decoder) records(data []byte, count int) {
 			d.protobufAck(record)
 		case batchWatermark:
 			d.protobufWatermark(record)
-		case batchWindows:
-			d.protobufWindow(record)
-		case batchMinutes:
-			d.protobufMinute(record)
-		case batchPart:
-			d.protobufPart(record)
 		}
 		if d.refusal.Reason != "" {
 			d.refuse(record, d.refusal.Reason, "%s", d.refusal.Detail)

@@ -97,20 +97,6 @@ func AppendWatermark(dst []byte, m *Watermark) []byte {
 	return w.end()
 }
 
-// AppendWindow appends what people want to see of w: neither sketches nor names. Nothing reads it back.
-func AppendWindow(dst []byte, x *Window) []byte {
-	w := object(dst)
-	w.text("pool", x.Pool)
-	w.text("class", x.Class)
-	w.time("start", x.Start)
-	for i, f := range x.Figures {
-		if f != 0 {
-			w.number(figureNames[i], f)
-		}
-	}
-	return w.end()
-}
-
 // objectWriter writes one flat JSON object; each member is left out when its value stands for "unknown".
 type objectWriter struct {
 	buf   []byte

@@ -42,18 +42,6 @@ func (w *protobufWriter) batch(dst []byte, b *Batch) []byte {
 		w.sum(&b.Sums[i])
 		w.end(batchSums)
 	}
-	if b.Part != nil {
-		w.part(b.Part)
-		w.end(batchPart)
-	}
-	for i := range b.Windows {
-		w.window(&b.Windows[i])
-		w.end(batchWindows)
-	}
-	for i := range b.Minutes {
-		w.minute(&b.Minutes[i])
-		w.end(batchMinutes)
-	}
 	for i := range b.Replicas {
 		w.replica(&b.Replicas[i])
 		w.end(batchReplicas)

@@ -18,11 +18,6 @@ func ReplicaSubject(prefix, pool, replica string) string {
 	return prefix + ".telemetry.replica." + EscapeToken(pool) + "." + EscapeToken(replica)
 }
 
-// WindowSubject is where an edge aggregator publishes its windows.
-func WindowSubject(prefix, agent string) string {
-	return prefix + ".telemetry.window." + EscapeToken(agent)
-}
-
 // WatermarkSubject is where watermarks are published; an empty pool means time only.
 func WatermarkSubject(prefix, pool string) string {
 	return prefix + ".telemetry.watermark." + EscapeToken(pool)
@@ -74,8 +69,6 @@ func ParseSubject(prefix, subject string) (m Meta, ok bool) {
 		return Meta{Kind: KindRequest, Pool: names[0], Class: names[1]}, true
 	case area == "telemetry" && topic == "replica":
 		return Meta{Kind: KindReplica, Pool: names[0], Replica: names[1]}, true
-	case area == "telemetry" && topic == "window" && given == 1:
-		return Meta{Kind: KindWindow, ContentType: ContentTypeProtobuf, Source: names[0]}, true
 	case area == "telemetry" && topic == "history":
 		return Meta{Kind: KindHistory, Pool: names[0], Class: names[1]}, true
 	case area == "telemetry" && topic == "watermark" && given <= 1:

@@ -55,9 +55,6 @@ func checks(st Status, pools []PoolView, lagLimit uint64) []Check {
 		troubleCheck("storage", "written", st.Storage),
 		troubleCheck("sinks", "delivering", st.Sinks),
 	}
-	if st.Agents != "" {
-		all = append(all, troubleCheck("agents", "", st.Agents))
-	}
 	return all
 }
 

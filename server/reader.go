@@ -38,7 +38,6 @@ type Status struct {
 
 	Storage string // what could not be written when it was last tried, "" when all was
 	Sinks   string // which sinks fail and why, "" when none
-	Agents  string // whose windows come too late of late, "" when nobody's do
 }
 
 // PoolView is one pool at the last tick. Decision and Projection are nil when the tick made none; between a start and the

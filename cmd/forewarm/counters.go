@@ -39,8 +39,6 @@ func (d *daemon) exportCounters() {
 		{"forewarm_prefix_blocks_forgotten_total", "Prompt blocks forgotten to stay within the bound or the pool's KV capacity.", omitted(func(x *o) uint64 { return x.BlocksForgotten })},
 		{"forewarm_alerts_dropped_total", "Conditions not followed because too many already were.", omitted(func(x *o) uint64 { return x.ConditionsDropped })},
 		{"forewarm_producers_refused_total", "Records of producers beyond those that can be followed: their clocks are not watched.", omitted(func(x *o) uint64 { return x.ProducersRefused })},
-		{"forewarm_parts_missing_total", "Messages of edge aggregators that never came, by their numbers.", omitted(func(x *o) uint64 { return x.PartsMissing })},
-		{"forewarm_agent_windows_late_total", "Windows of edge aggregators that came after their minute had closed: history has them, but forecasts were made without.", omitted(func(x *o) uint64 { return x.WindowsLate })},
 		{"forewarm_features_amended_total", "Records that changed a minute after its first count.", omitted(func(x *o) uint64 { return x.Features.Amended })},
 		{"forewarm_features_bad_times_total", "Requests taken as if without times, because theirs contradict each other.", omitted(func(x *o) uint64 { return x.Features.BadTimes })},
 		{"forewarm_features_overflow_records_total", "Records pooled because their pool has too many classes.", omitted(func(x *o) uint64 { return x.Features.OverflowRecords })},

@@ -80,13 +80,11 @@ type daemon struct {
 	capped       bool              // it was said that samples are left out
 	pastSaid     time.Time         // when it was last said that the past is being learned; zero when it is not
 	faults       map[faultKey]bool // of producers, that were said
-	lateSaid     time.Time         // the tick at which late windows of agents were said last
 	collector    collector
 	onTick       func(*forewarm.Output)
 	tickTook     func(seconds float64)
 
 	// Safe for concurrent use.
-	held                          atomic.Bool            // the newest tick waits for agents
 	served                        atomic.Pointer[served] // as of the newest messages that are folded
 	snapshotTook, snapshotStopped func(seconds float64)
 
@@ -149,7 +147,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	if err := d.openStorage(); err != nil {
 		return nil, err
 	}
-	if err := d.restore(""); err != nil {
+	if err := d.restore(); err != nil {
 		return nil, err
 	}
 	d.announced = d.outbox.Announced()
@@ -296,13 +294,13 @@ func (d *daemon) openStorage() (err error) {
 	return nil
 }
 
-// restore takes up the newest snapshot; the stream gives the rest. A name makes it the state of an edge aggregator.
-func (d *daemon) restore(agent string) error {
+// restore takes up the newest snapshot; the stream gives the rest.
+func (d *daemon) restore() error {
 	pc, err := d.cfg.Pipeline()
 	if err != nil {
 		return usageError{err}
 	}
-	pc.Agent, d.pools = agent, pc.Pools
+	d.pools = pc.Pools
 	if d.snapshots, err = storage.OpenSnapshots(filepath.Join(d.cfg.Storage.Dir, "snapshots"), slogFrom(d.log)); err != nil {
 		return err
 	}
@@ -431,7 +429,7 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 		return nil
 	})
 	if d.cfg.Clock == forewarm.WallClock {
-		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.cfg.Features.AgentWait, d.held.Load, d.log)
+		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.log)
 		group.Go(func() error { return ticker.Run(ctx) })
 	}
 	group.Go(func() error { return d.listeners.Run(ctx) })
@@ -468,7 +466,6 @@ var errStopped = errors.New("stopped")
 func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (ticked bool) {
 	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
 	d.pipeline.ApplyAll(batches, emit)
-	d.held.Store(!d.pipeline.Held().IsZero())
 	d.noteServed()
 	for i := range batches {
 		d.refuse(batches[i].Sequence, batches[i].Refused)
@@ -514,10 +511,8 @@ func (d *daemon) emit(out *forewarm.Output) {
 		d.exporter.Observe(out, time.Since(began))
 	}
 	d.sayFaults(out)
-	agents := d.sayLate(out.Tick)
 	d.setStatus(func(s *server.Status) {
 		s.Tick, d.omissions, d.tickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
-		s.Agents = agents
 		s.Producers = slices.Clone(out.Producers)
 	})
 	if d.onTick != nil {

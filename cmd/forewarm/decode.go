@@ -132,9 +132,6 @@ func printBatch(b *ingest.Batch, file string, std streams) (records int, err err
 	for i := range b.Sums {
 		line(ingest.AppendSum(out, &b.Sums[i]))
 	}
-	for i := range b.Windows {
-		line(ingest.AppendWindow(out, &b.Windows[i]))
-	}
 	for i := range b.Replicas {
 		line(ingest.AppendReplica(out, &b.Replicas[i]))
 	}

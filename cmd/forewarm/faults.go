@@ -1,10 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -45,36 +42,4 @@ func (d *daemon) sayFaults(out *forewarm.Output) {
 			zap.String("fault", string(key.kind)), zap.Time("tick", out.Tick))
 	}
 	d.faults = now
-}
-
-// lateSpan is how long agents are said to be late after they were, and how far apart that is logged.
-const lateSpan = 10 * time.Minute
-
-// sayLate tells of agents whose windows have come after their minute had closed, "" for none of late.
-func (d *daemon) sayLate(tick time.Time) string {
-	var late []string
-	latest := time.Time{}
-	for _, a := range d.pipeline.Edges() {
-		if a.LateAt.IsZero() || tick.Sub(a.LateAt) > lateSpan {
-			continue
-		}
-		late = append(late, fmt.Sprintf("%q (%d windows so far, the newest by %s)", a.Agent, a.Late, a.LateAt.UTC().Format(time.RFC3339)))
-		if a.LateAt.After(latest) {
-			latest = a.LateAt
-		}
-	}
-	if len(late) == 0 {
-		return ""
-	}
-	const most = 8
-	if more := len(late) - most; more > 0 {
-		late = append(late[:most], fmt.Sprintf("%d more", more))
-	}
-	who := strings.Join(late, ", ")
-	if latest.After(d.lateSaid) && tick.Sub(d.lateSaid) >= lateSpan {
-		d.lateSaid = tick
-		d.log.Warn("windows of agents come after their minute was closed: history has them, forecasts are made without; see what holds the agents back, or raise features.agent_wait",
-			zap.String("agents", who), zap.Time("tick", tick))
-	}
-	return "windows come too late for forecasts from agent " + who
 }

@@ -30,7 +30,6 @@ type streams struct {
 
 var commands = []command{
 	{"serve", "run the daemon: telemetry in from NATS, forecasts, pre-scale events and alerts out", serve},
-	{"agent", "fold telemetry into windows at the edge, and publish these to the daemon that forecasts", runAgent},
 	{"demo", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
 	{"backtest", "run the same pipeline over a recorded trace and score it", runBacktest},
 	{"plan", "before a launch: which resource runs out first, when, how many replicas it takes, and what a model takes of a GPU", runPlan},

@@ -120,7 +120,7 @@ func (d *daemon) save(frozen *forewarm.Frozen, tick time.Time) (*storage.Snapsho
 	if snapshot != nil {
 		d.show(snapshot)
 	}
-	if err == nil && d.journal != nil {
+	if err == nil {
 		err = d.journal.Prune(tick.Add(-d.cfg.Storage.Retention))
 	}
 	return snapshot, err
@@ -129,9 +129,6 @@ func (d *daemon) save(frozen *forewarm.Frozen, tick time.Time) (*storage.Snapsho
 // secure makes what led to a state survive a loss of power. The state must not be kept where that fails for decisions or
 // notices; where it does for the history that is only said.
 func (d *daemon) secure() error {
-	if d.journal == nil {
-		return nil
-	}
 	d.stored("series fsync", d.store.Sync())
 	if d.queue != nil {
 		d.stored("remote write queue", d.queue.Sync())
@@ -149,8 +146,7 @@ func (d *daemon) show(snapshot *storage.Snapshot) {
 	})
 }
 
-// load takes up the newest snapshot under a configuration; nil where there is none, or none that this program can read. The
-// numbers of an edge aggregator's parts are in its snapshot alone, so that people decide what becomes of that.
+// load restores the newest snapshot under a configuration. It returns nil where there is none that this program can read.
 func (d *daemon) load(cfg forewarm.Config) (*storage.Snapshot, error) {
 	snapshot, err := d.snapshots.Load(d.stream)
 	mend := ""
@@ -162,7 +158,7 @@ func (d *daemon) load(cfg forewarm.Config) (*storage.Snapshot, error) {
 		d.pipeline = forewarm.New(cfg)
 		return nil, nil
 	}
-	if why := outdated(err); err != nil && why != "" && cfg.Agent == "" {
+	if why := outdated(err); err != nil && why != "" {
 		d.pipeline = forewarm.New(cfg)
 		return nil, d.putAside(err, why)
 	}

@@ -52,7 +52,7 @@ func (p *parcel) reset() {
 }
 
 func recordsOf(b *ingest.Batch) int {
-	return len(b.Requests) + len(b.Sums) + len(b.Windows) + len(b.Replicas) + len(b.Acks) + len(b.Refused)
+	return len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks) + len(b.Refused)
 }
 
 // packer fills parcels with the messages of one session. What it holds is handed over when there is no more to come for

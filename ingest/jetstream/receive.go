@@ -140,9 +140,7 @@ func describe(about *ingest.Meta, h nats.Header) {
 	if contentType := header(h, headerContentType); contentType != "" {
 		about.ContentType = contentType
 	}
-	if about.Kind != ingest.KindWindow { // the subject names the agent, and may be what it is authorised for
-		about.Source = header(h, ingest.HeaderSource)
-	}
+	about.Source = header(h, ingest.HeaderSource)
 	about.Encoding = strings.Join(headerValues(h, headerContentEncoding), ", ")
 }
 

@@ -13,27 +13,23 @@ import (
 )
 
 // Ticker writes the time into the telemetry stream: for each minute T a watermark without a pool, at T + lateness by the
-// wall clock, and once more a while after that when something waits for it to come again. Daemons that share a stream give it
-// the same message id, so that it is stored once, and once again.
+// wall clock. Daemons that share a stream give it the same message id, so that it is stored once.
 type Ticker struct {
 	publish  func(ctx context.Context, subject, id string, data []byte) error
 	subject  string
 	lateness time.Duration
-	wait     time.Duration
-	waits    func() bool
 	log      *zap.Logger
 }
 
-// NewTicker publishes through js to the watermark subject below prefix; again where waits says so when wait, below a minute, has
-// passed.
-func NewTicker(js jetstream.JetStream, prefix string, lateness, wait time.Duration, waits func() bool, log *zap.Logger) *Ticker {
+// NewTicker publishes through js to the watermark subject below prefix.
+func NewTicker(js jetstream.JetStream, prefix string, lateness time.Duration, log *zap.Logger) *Ticker {
 	publish := func(ctx context.Context, subject, id string, data []byte) error {
 		m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
 		m.Header.Set(headerContentType, ingest.ContentTypeJSON)
 		_, err := js.PublishMsg(ctx, m, jetstream.WithMsgID(id))
 		return err
 	}
-	return &Ticker{publish: publish, subject: ingest.WatermarkSubject(prefix, ""), lateness: lateness, wait: wait, waits: waits, log: log}
+	return &Ticker{publish: publish, subject: ingest.WatermarkSubject(prefix, ""), lateness: lateness, log: log}
 }
 
 // tickRetry is how long the ticker waits before it offers a watermark again.
@@ -52,15 +48,6 @@ func (t *Ticker) Run(ctx context.Context) error {
 			return nil
 		}
 		t.tick(ctx, minute, "watermark-"+strconv.FormatInt(minute.Unix(), 10))
-		if t.wait <= 0 || t.wait >= time.Minute { // the next one will do
-			continue
-		}
-		if !sleep(ctx, time.Until(minute.Add(t.lateness+t.wait))) {
-			return nil
-		}
-		if t.waits() {
-			t.tick(ctx, minute, "watermark-"+strconv.FormatInt(minute.Unix(), 10)+"-again")
-		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,13 +16,13 @@ import (
 
 // record runs a ticker for d from midnight + offset, whose publish fails while the time is in an outage, and gives a line
 // for each watermark stored: the time of day, its id, and its time.
-func record(t *testing.T, offset, lateness, wait, d time.Duration, outage func(since time.Duration) bool, waits func() bool) []string {
+func record(t *testing.T, offset, lateness, d time.Duration, outage func(since time.Duration) bool) []string {
 	t.Helper()
 	var got, ids []string
 	synctest.Test(t, func(t *testing.T) {
 		midnight := time.Now() // of 2000-01-01, where the clock of a bubble starts
 		time.Sleep(offset)
-		ticker := NewTicker(nil, "f", lateness, wait, waits, nop)
+		ticker := NewTicker(nil, "f", lateness, nop)
 		ticker.publish = func(_ context.Context, subject, id string, data []byte) error {
 			if subject != "f.telemetry.watermark._" {
 				t.Errorf("subject %s", subject)
@@ -37,12 +36,11 @@ func record(t *testing.T, offset, lateness, wait, d time.Duration, outage func(s
 				t.Fatalf("%s: %+v", data, b)
 			}
 			at := b.Watermark.At
-			again, ok := strings.CutPrefix(id, fmt.Sprintf("watermark-%d", at.Unix()))
-			if !ok || slices.Contains(ids, id) {
+			if id != fmt.Sprintf("watermark-%d", at.Unix()) || slices.Contains(ids, id) {
 				t.Errorf("id %s of %s", id, at)
 			}
 			ids = append(ids, id)
-			got = append(got, fmt.Sprintf("%s at %s%s", at.Sub(midnight.UTC()), time.Since(midnight), strings.ReplaceAll(again, "-", " ")))
+			got = append(got, fmt.Sprintf("%s at %s", at.Sub(midnight.UTC()), time.Since(midnight)))
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -72,25 +70,9 @@ func TestTicker(t *testing.T) {
 		"long outage":             {20 * time.Second, 10 * time.Second, 5 * time.Minute, between(time.Minute, 200*time.Second), []string{"3m0s at 3m20s", "4m0s at 4m10s", "5m0s at 5m10s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if d := cmp.Diff(tc.want, record(t, tc.offset, tc.lateness, 0, tc.d, tc.outage, nil)); d != "" {
+			if d := cmp.Diff(tc.want, record(t, tc.offset, tc.lateness, tc.d, tc.outage)); d != "" {
 				t.Error(d)
 			}
 		})
-	}
-}
-
-// TestTickerSaysAgain: a watermark comes again when something waits for that, and only then.
-func TestTickerSaysAgain(t *testing.T) {
-	never := func(time.Duration) bool { return false }
-	n := 0
-	everySecond := func() bool { n++; return n%2 == 0 }
-	got := record(t, 20*time.Second, 10*time.Second, 30*time.Second, 4*time.Minute, never, everySecond)
-	want := []string{"1m0s at 1m10s", "2m0s at 2m10s", "2m0s at 2m40s again", "3m0s at 3m10s", "4m0s at 4m10s"}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-	got = record(t, 20*time.Second, 10*time.Second, time.Minute, 2*time.Minute, never, func() bool { return true })
-	if d := cmp.Diff([]string{"1m0s at 1m10s", "2m0s at 2m10s"}, got); d != "" {
-		t.Error(d) // where a minute is waited for, the next one says it
 	}
 }
