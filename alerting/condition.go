@@ -518,8 +518,8 @@ func coarse(v float64) string {
 // short says what a limit keeps from being asked for.
 func short(d *Decision) string {
 	takes := d.count(d.Needed)
-	if d.Reserves.Total() > 0 {
-		takes += ", the reserve included"
+	if kept := d.Reserves.String(); kept != "" {
+		takes += fmt.Sprintf(" (with the reserve: %s)", kept)
 	}
 	return fmt.Sprintf("It takes %s, and no more than %d are allowed (%s)", takes, d.Limit, limits(d.own()))
 }

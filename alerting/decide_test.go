@@ -115,7 +115,7 @@ func TestDecide(t *testing.T) {
 		"stated quantile":                         {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, config: func(c *Config) { c.Quantile = .5 }, want: 4, action: Hold},
 		"newsvendor: shortage is cheap":           {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(60, 1)}, want: 4, action: Hold, says: "50 % quantile"},
 		"newsvendor: shortage is dear":            {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "99 % quantile"},
-		"reserves":                                {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "plus 3 in reserve"},
+		"reserves":                                {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "plus a reserve: 1 for failures, 2 warm for bursts"},
 		"pending counts as supply":                {scene: scene{ready: 4, pending: 3, median: flat(620), last: 620}, state: earlier(7), want: 7, action: Hold},
 		"floor: demand above the forecast":        {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut, says: "KV memory full now (demand is 130 % of the capacity of 4 replicas): advising 4→6"},
 		"floor: queue":                            {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 4 }}, want: 5, action: ScaleOut, says: "4.0 requests wait per replica (threshold 4): advising 4→5"},

@@ -105,8 +105,10 @@ func steps(d *Decision) []Step {
 		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: %s at the %s quantile, %s a replica", noun(r.Dimension), amount(r.NeedQuantile), percent(d.Quantile), amount(r.PerReplica))})
 		takes = max(takes, r.NeedReplicas+d.Reserves.Total())
 	}
-	if n := d.Reserves.Total(); n > 0 {
-		out = append(out, Step{n, "on top, in reserve"})
+	for _, x := range d.Reserves.Each() {
+		if x.Replicas > 0 {
+			out = append(out, Step{x.Replicas, "on top, kept " + x.For})
+		}
 	}
 	if !d.ofPrefill() { // queues and KV use are not theirs
 		out = append(out, Step{d.Floor, "reactive floor: what this minute's demand, queue and KV use take"})

@@ -128,8 +128,8 @@ func outlook(d *Decision, cfg Config) string {
 	}
 	text := fmt.Sprintf("%s needs %s at the %s quantile of demand within %s (%s to run out)",
 		noun(d.Binding), d.count(r.NeedReplicas), percent(d.Quantile), window, percent(r.all().Probability))
-	if n := d.Reserves.Total(); n > 0 {
-		text += fmt.Sprintf(" plus %d in reserve", n)
+	if kept := d.Reserves.String(); kept != "" {
+		text += " plus a reserve: " + kept
 	}
 	return text
 }

@@ -281,7 +281,7 @@ func TestPrefillAlerts(t *testing.T) {
 		"too few":                 {ready: 2, alert: SaturationAhead, says: "prefill throughput exhausted now: demand is 125 % of the capacity of 2 prefill replicas"},
 		"enough":                  {ready: 4},
 		"a failure would be felt": {ready: 3, reserves: capacity.Reserves{Failure: 1}, alert: SaturationAhead, says: "should 1 prefill replica fail"},
-		"a limit":                 {ready: 2, reserves: capacity.Reserves{Failure: 1}, most: 2, alert: AtCapacityLimit, says: "It takes 4 prefill replicas, the reserve included, and no more than 2 are allowed (disaggregated.prefill_replicas.max)"},
+		"a limit":                 {ready: 2, reserves: capacity.Reserves{Failure: 1}, most: 2, alert: AtCapacityLimit, says: "It takes 4 prefill replicas (with the reserve: 1 for failures), and no more than 2 are allowed (disaggregated.prefill_replicas.max)"},
 	} {
 		d, _ := prompted(t, State{PrefillKnown: true, Prefill: tt.ready}, cfg, tt.reserves)
 		if tt.most > 0 {

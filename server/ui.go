@@ -105,8 +105,14 @@ func newCard(p *PoolView) card {
 		if said := d.Diagnosed(); said != "" {
 			c.Notes = append(c.Notes, said)
 		}
+		if kept := d.Reserves.String(); kept != "" {
+			c.Notes = append(c.Notes, "in reserve: "+kept)
+		}
 		if v := d.Prefilling(); v != nil {
 			c.Prefill = &prefill{v.Ready, v.Pending, v.Desired}
+			if kept := v.Reserves.String(); kept != "" {
+				c.Notes = append(c.Notes, "in reserve of prefill replicas: "+kept)
+			}
 		}
 	}
 	for _, of := range p.roles() {

@@ -1,6 +1,10 @@
 package capacity
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Config is the capacity block of one pool in the configuration. Zero values mean what their comments say; [New]
 // checks the rest.
@@ -71,11 +75,43 @@ type Replicas struct {
 
 // Reserves are replicas kept beside what demand needs, each for its own reason.
 type Reserves struct {
-	Failure  int `yaml:"failure" json:"failure,omitempty" cbor:"1,keyasint"`   // N+1 and the like
-	Rollout  int `yaml:"rollout" json:"rollout,omitempty" cbor:"2,keyasint"`   // taken by an update in progress
-	Failover int `yaml:"failover" json:"failover,omitempty" cbor:"4,keyasint"` // for what comes from another region when that fails
-	Warm     int `yaml:"warm" json:"warm,omitempty" cbor:"3,keyasint"`         // kept ready for a burst nobody can foresee
+	Failure     int `yaml:"failure" json:"failure,omitempty" cbor:"1,keyasint"`                   // N+1 and the like
+	Failover    int `yaml:"failover" json:"failover,omitempty" cbor:"4,keyasint"`                 // for what comes from another region when that fails
+	Rollout     int `yaml:"rollout" json:"rollout,omitempty" cbor:"2,keyasint"`                   // taken by an update in progress
+	Maintenance int `yaml:"maintenance" json:"maintenance,omitempty" cbor:"5,keyasint,omitempty"` // taken by planned work on nodes
+	Warm        int `yaml:"warm" json:"warm,omitempty" cbor:"3,keyasint"`                         // kept ready for a burst nobody can foresee
+}
+
+// Reserve is one of the reserves.
+type Reserve struct {
+	Name     string // the key in the configuration
+	For      string // the purpose, for people
+	Replicas int
+}
+
+// Each lists the reserves in the order in which idle replicas are counted against them.
+func (r Reserves) Each() []Reserve {
+	return []Reserve{
+		{"failure", "for failures", r.Failure}, {"failover", "for failover", r.Failover}, {"rollout", "for rollouts", r.Rollout},
+		{"maintenance", "for maintenance", r.Maintenance}, {"warm", "warm for bursts", r.Warm},
+	}
 }
 
 // Total is the sum of the reserves.
-func (r Reserves) Total() int { return r.Failure + r.Failover + r.Rollout + r.Warm }
+func (r Reserves) Total() (sum int) {
+	for _, x := range r.Each() {
+		sum += x.Replicas
+	}
+	return sum
+}
+
+// String lists the reserves that are kept, such as "1 for failures, 2 for maintenance".
+func (r Reserves) String() string {
+	var parts []string
+	for _, x := range r.Each() {
+		if x.Replicas != 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", x.Replicas, x.For))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

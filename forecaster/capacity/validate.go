@@ -100,12 +100,9 @@ func (c Config) checkReplicas() error {
 
 // checkReserves is of either role.
 func (c Config) checkReserves(key string, r Reserves) error {
-	for _, amount := range []struct {
-		of string
-		n  int
-	}{{"failure", r.Failure}, {"failover", r.Failover}, {"rollout", r.Rollout}, {"warm", r.Warm}} {
-		if amount.n < 0 {
-			return c.errorf(key+"."+amount.of, "%d is below 0; set 0 (unset) or more", amount.n)
+	for _, x := range r.Each() {
+		if x.Replicas < 0 {
+			return c.errorf(key+"."+x.Name, "%d is below 0; set 0 (unset) or more", x.Replicas)
 		}
 	}
 	return nil
