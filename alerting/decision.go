@@ -102,6 +102,9 @@ type Decision struct {
 
 	Symptoms *Symptoms `json:"-" cbor:"46,keyasint,omitempty"` // of Diagnosis; nil without one, and in journals of older versions
 
+	// Waiting is how many requests waited in the pool's queues at the tick, as its ready replicas reported; nil when unknown.
+	Waiting *float64 `json:"waiting,omitempty" cbor:"60,keyasint,omitempty"`
+
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
 }
 

@@ -29,6 +29,9 @@ func (p *plan) decision(cfg Config) Decision {
 	d.WarnFrom, d.FalsePerWeek = p.in.WarnFrom, p.in.FalsePerWeek
 	d.Diagnosis, d.Symptoms = p.in.Signals.Diagnose()
 	d.Basis = p.in.Basis
+	if w := p.in.Minute.State.WaitingPerReady * float64(p.in.Minute.State.Ready); w >= 0 && !math.IsInf(w, 0) {
+		d.Waiting = &w
+	}
 	if d.Binding == "" {
 		d.ETA = forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}
 	}

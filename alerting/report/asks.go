@@ -33,23 +33,50 @@ func (b *builder) actions(pool string) (n int, thrash Thrash) {
 
 // ask is one replica that was asked for: the level-th of the pool.
 type ask struct {
-	level  int
-	asked  *tick
-	ready  *tick // nil when it did not come
-	ended  int   // the minute in which it was no longer asked for; the end of the period when it always was
-	gaveUp bool
+	level   int
+	visible *tick // the first of the decisions up to asked without a break that saw the need for it
+	asked   *tick
+	ready   *tick   // nil when it did not come within its patience
+	waiting float64 // the longest queue from asked until it was ready, or no longer asked for; NaN when unknown
+	ended   int     // the minute in which it was no longer asked for; the end of the period when it always was
+	gaveUp  bool    // before its patience was over
+	ignored bool    // it was still asked for when its patience was over
+}
+
+// patience is how long an ask waits for its replica: twice the lead time, an hour at least. What is ready later came for
+// another reason, and nobody obeyed the ask.
+func (a *ask) patience() time.Duration { return max(2*a.asked.lead, time.Hour) }
+
+// see takes note of a later decision; it says whether the ask has ended with it.
+func (a *ask) see(t *tick) (ended bool) {
+	if a.ready == nil && !a.ignored {
+		if !(a.waiting >= t.waiting) && !math.IsNaN(t.waiting) {
+			a.waiting = t.waiting
+		}
+		if a.ignored = t.at.Sub(a.asked.at) > a.patience(); !a.ignored && t.ready >= a.level {
+			a.ready = t
+		}
+	}
+	a.gaveUp = t.desired < a.level && !a.ignored
+	return t.desired < a.level
 }
 
 // asks follows the replicas that were asked for in the period to its end.
 func (b *builder) asks(pool string, needs []int) (out Asks) {
-	var toReady, toCrossing []float64
+	var visible, toReady, toCrossing, queues []float64
 	for _, a := range b.replicasAsked(pool) {
 		out.Replicas++
+		visible = append(visible, a.asked.at.Sub(a.visible.at).Minutes())
+		if !math.IsNaN(a.waiting) {
+			queues = append(queues, a.waiting)
+		}
 		crossing, known := b.crossed(&a, needs)
 		switch {
 		case a.ready != nil:
 			out.Ready++
 			toReady = append(toReady, a.ready.at.Sub(a.asked.at).Minutes())
+		case a.ignored:
+			out.Ignored++
 		case a.gaveUp:
 			out.Withdrawn++
 		default:
@@ -69,7 +96,8 @@ func (b *builder) asks(pool string, needs []int) (out Asks) {
 		}
 		toCrossing = append(toCrossing, float64(crossing-b.index(a.asked.at)))
 	}
-	out.EventToReady, out.EventToCrossing = spread(toReady), spread(toCrossing)
+	out.VisibleToEvent, out.EventToReady, out.EventToCrossing = spread(visible), spread(toReady), spread(toCrossing)
+	out.QueueMeanwhile = spread(queues)
 	return out
 }
 
@@ -77,35 +105,34 @@ func (b *builder) asks(pool string, needs []int) (out Asks) {
 func (b *builder) replicasAsked(pool string) (all []ask) {
 	ticks := b.ticks[pool]
 	_, end := b.bounds()
-	var open []ask
+	var open []*ask
 	for i := range ticks {
 		t := &ticks[i]
-		open = slices.DeleteFunc(open, func(a ask) bool {
-			if a.ready == nil && t.ready >= a.level {
-				a.ready = t
-			}
-			if t.desired >= a.level {
+		open = slices.DeleteFunc(open, func(a *ask) bool {
+			if !a.see(t) {
 				return false
 			}
-			a.ended, a.gaveUp = b.index(t.at), true
-			all = append(all, a)
+			a.ended = b.index(t.at)
+			all = append(all, *a)
 			return true
 		})
-		for j := range open {
-			if open[j].ready == nil && t.ready >= open[j].level {
-				open[j].ready = t
-			}
-		}
 		if i == 0 || t.at.Before(b.from) {
 			continue
 		}
 		for level := max(ticks[i-1].desired, t.ready+t.pending) + 1; level <= t.desired; level++ {
-			if !slices.ContainsFunc(open, func(a ask) bool { return a.level == level }) {
-				open = append(open, ask{level: level, asked: t, ended: end})
+			if !slices.ContainsFunc(open, func(a *ask) bool { return a.level == level }) {
+				visible := i
+				for visible > 0 && ticks[visible-1].needed >= level {
+					visible--
+				}
+				open = append(open, &ask{level: level, visible: &ticks[visible], asked: t, ended: end, waiting: t.waiting})
 			}
 		}
 	}
-	return append(all, open...)
+	for _, a := range open {
+		all = append(all, *a)
+	}
+	return all
 }
 
 // crossed is the first minute, while a replica was asked for, in which demand and the reserves took it; -1 when none did.
@@ -123,10 +150,10 @@ func (b *builder) crossed(a *ask, needs []int) (minute int, known bool) {
 	return -1, known
 }
 
-// spread summarises times in minutes.
-func spread(v []float64) Minutes {
+// spread summarises values.
+func spread(v []float64) Spread {
 	slices.Sort(v)
-	out := Minutes{Count: len(v), P50: between(v, .5), P90: between(v, .9), Max: Number(math.NaN())}
+	out := Spread{Count: len(v), P50: between(v, .5), P90: between(v, .9), Max: Number(math.NaN())}
 	if len(v) > 0 {
 		out.Max = Number(v[len(v)-1])
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 type tick struct {
 	at                      time.Time
 	ready, pending, desired int
+	needed                  int     // before bounds and steps
+	waiting                 float64 // requests in queues; NaN when unknown
 	reserve, least, limit   int
 	probability             float64
 	ahead, warnFrom         float64 // what warnings go by, and from which probability on; warnFrom is 0 in older journals
@@ -48,8 +51,11 @@ func newTick(d *alerting.Decision) tick {
 	t := tick{
 		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, probability: d.Probability, lead: d.Lead, action: d.Action,
 		mode: d.Mode, generation: d.Generation, publish: d.Publish, stale: d.Stale, clamped: len(d.Constraints) > 0,
-		ahead: d.OwnAhead(), warnFrom: d.WarnFrom,
+		ahead: d.OwnAhead(), warnFrom: d.WarnFrom, needed: d.Needed, waiting: math.NaN(),
 		reserve: d.Reserves.Total(), limit: d.Limit, lag: d.Lead - features.Minute, assumed: d.SupplyAssumed,
+	}
+	if d.Waiting != nil {
+		t.waiting = *d.Waiting
 	}
 	if d.Basis != nil {
 		t.least = d.Basis.Least

@@ -70,8 +70,11 @@
 // Decisions: Actions are decisions with another Desired than the one before. Thrash counts those that undo the action
 // before (more after less, or less after more) within an hour of it, and within its Lead. Asks are replicas k with
 // max(Desired of the decision before, Ready + Pending) < k ≤ Desired, followed from that decision, the event, until one
-// with Desired < k: ready at the first with Ready ≥ k, crossed in the first minute in which need + reserves ≥ k. Times to
-// ready are from decision to decision, so no finer than decisions are apart. In advisory mode nobody need have obeyed.
+// with Desired < k: ready at the first with Ready ≥ k within twice the lead time (an hour at least), after which nobody
+// obeyed it; crossed in the first minute in which need + reserves ≥ k. The need for it was visible from the first decision on
+// after which all up to the event had Needed ≥ k. The queue meanwhile is the largest Waiting from the event until it was ready
+// or no longer asked for. Times are from decision to decision, so no finer than decisions are apart. In advisory mode nobody
+// need have obeyed.
 //
 // Provision: need is, in the resource where it is largest, demand over what a replica carries (PerReplica of the standing
 // decision), rounded up; minutes in which that is not known count for Ready and Pending only. Over is Σ max(0, ready −

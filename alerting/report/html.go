@@ -394,8 +394,17 @@ func (p *Pool) provided() grid {
 	if asks.Replicas > 0 {
 		g.Note += fmt.Sprintf(" Of %s asked for, %d came; demand found %d ready, was before %d, and did not need %d.", count(asks.Replicas, "replica"), asks.Ready, asks.InTime, asks.Late, asks.Unneeded)
 	}
+	if asks.Ignored > 0 {
+		g.Note += fmt.Sprintf(" Nobody obeyed %d of the asks.", asks.Ignored)
+	}
 	if asks.EventToReady.Count > 0 {
-		g.Note += fmt.Sprintf(" From asking to ready took %s for half of them, %s for nine in ten.", lead(asks.EventToReady.P50), lead(asks.EventToReady.P90))
+		g.Note += fmt.Sprintf(" From asking to ready took %s for half of those that came, %s for nine in ten.", lead(asks.EventToReady.P50), lead(asks.EventToReady.P90))
+	}
+	if asks.Replicas > 0 {
+		g.Note += fmt.Sprintf(" Half of the asks came within %s of the first decision that saw the need, nine in ten within %s.", lead(asks.VisibleToEvent.P50), lead(asks.VisibleToEvent.P90))
+	}
+	if asks.QueueMeanwhile.Count > 0 {
+		g.Note += fmt.Sprintf(" Meanwhile up to %s requests waited for half of the asks, %s for nine in ten.", quantity(asks.QueueMeanwhile.P50, ""), quantity(asks.QueueMeanwhile.P90, ""))
 	}
 	return g
 }

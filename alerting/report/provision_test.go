@@ -69,6 +69,12 @@ func provisioned() *past {
 		h.demand[total] = append(h.demand[total], y)
 		d := decision(m, 2, 0)
 		d.Basis, d.Limit = basis, 9
+		if d.Needed = d.Desired; m >= 68 && m < 70 {
+			d.Needed = 4 // seen two minutes before it is asked for
+		}
+		if queue := 7.0; m >= 72 && m < 76 {
+			d.Waiting = &queue
+		}
 		switch {
 		case m >= 130:
 		case m >= 120:
@@ -113,7 +119,8 @@ func TestProvision(t *testing.T) {
 	}
 	asks := Asks{
 		Replicas: 3, Ready: 2, Withdrawn: 1,
-		EventToReady: Minutes{2, 11, 13.4, 14}, EventToCrossing: Minutes{2, 10, 10, 10},
+		VisibleToEvent: Spread{3, 2, 2, 2}, QueueMeanwhile: Spread{2, 7, 7, 7},
+		EventToReady: Spread{2, 11, 13.4, 14}, EventToCrossing: Spread{2, 10, 10, 10},
 		InTime: 1, Late: 1, Unneeded: 1,
 	}
 	if diff := cmp.Diff(asks, got.Asks, close); diff != "" {
@@ -123,6 +130,41 @@ func TestProvision(t *testing.T) {
 	// the hour, the last two within its lead time of ten minutes.
 	if want := (Thrash{WithinHour: 3, WithinLead: 2}); got.Actions != 4 || got.Thrash != want {
 		t.Errorf("%d actions, %+v", got.Actions, got.Thrash)
+	}
+}
+
+// Replicas that come long after an ask did not come because of it.
+func TestAsksThatNobodyObeys(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		comes int // minute in which the replica is ready
+		want  Asks
+	}{
+		{"in time", 110, Asks{Replicas: 1, Ready: 1, EventToReady: Spread{1, 40, 40, 40}}},
+		{"a day later", 1500, Asks{Replicas: 1, Ignored: 1, EventToReady: spread(nil)}},
+		{"never", 9999, Asks{Replicas: 1, Ignored: 1, EventToReady: spread(nil)}},
+	} {
+		h := &past{demand: map[features.Key][]float64{}}
+		for m := range 1600 {
+			h.demand[total] = append(h.demand[total], 15)
+			d := decision(m, 2, 0)
+			if m >= 70 {
+				d.Desired = 3
+			}
+			if m >= c.comes {
+				d.Ready = 3
+			}
+			d.Needed = d.Desired
+			h.decisions = append(h.decisions, d)
+		}
+		got := reconcile(t, h, 60, 1600).Pools[0].Decisions.Asks
+		c.want.Unneeded, c.want.VisibleToEvent, c.want.EventToCrossing, c.want.QueueMeanwhile = 1, Spread{1, 0, 0, 0}, spread(nil), spread(nil)
+		if diff := cmp.Diff(c.want, got, close); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+		if text := got.untilReady(); (text == "nobody obeyed") != (got.Ignored == 1) {
+			t.Errorf("%s: until ready is %q", c.name, text)
+		}
 	}
 }
 

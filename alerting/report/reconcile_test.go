@@ -383,7 +383,7 @@ func TestDecisions(t *testing.T) {
 		ReadyReplicaHours: 50 * 2.0 / 60, DesiredReplicaHours: (20*2 + 30*4) / 60.0, PeakReady: 2, PeakDesired: 4,
 	}
 	want.Actions = 1
-	want.Asks = Asks{Replicas: 2, Waiting: 2, Unknown: 2, EventToReady: spread(nil), EventToCrossing: spread(nil)}
+	want.Asks = Asks{Replicas: 2, Waiting: 2, Unknown: 2, VisibleToEvent: spread([]float64{0, 0}), EventToReady: spread(nil), EventToCrossing: spread(nil), QueueMeanwhile: spread(nil)}
 	if diff := cmp.Diff(want, p.Decisions, cmpopts.EquateApprox(0, 1e-12), close, cmpopts.IgnoreFields(Decisions{}, "Provision")); diff != "" {
 		t.Error(diff)
 	}

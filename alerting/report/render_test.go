@@ -82,7 +82,7 @@ func week() *Report {
 			Decisions: Decisions{Mode: "advisory", Ticks: 10079, Stale: 20, Clamped: 3, ScaleOut: 600, ScaleIn: 100, Hold: 9379, Events: 44,
 				ReadyReplicaHours: 672, DesiredReplicaHours: 713.25, PeakReady: 6, PeakDesired: 9,
 				Actions: 88, Thrash: Thrash{WithinHour: 9, WithinLead: 2},
-				Asks: Asks{Replicas: 61, Ready: 52, Withdrawn: 8, Waiting: 1, EventToReady: Minutes{52, 8.2, 12.5, 21}, EventToCrossing: Minutes{40, 14, 25, 44},
+				Asks: Asks{Replicas: 61, Ready: 52, Withdrawn: 8, Waiting: 1, EventToReady: Spread{52, 8.2, 12.5, 21}, EventToCrossing: Spread{40, 14, 25, 44}, Ignored: 3, VisibleToEvent: Spread{61, 1, 4, 9}, QueueMeanwhile: Spread{52, 3, 18, 40},
 					InTime: 37, Late: 3, Unneeded: 20, Unknown: 1},
 				Provision: Provision{KnownMinutes: 10040, LagMinutes: 8, GPUsPerReplica: 8, ReplicaHourUSD: 20, ShortMinuteUSD: 5,
 					Ready: amount(672), Pending: amount(8.4), Needed: amount(540), Over: amount(133), Under: amount(.25),

@@ -43,7 +43,7 @@ func provided(b *strings.Builder, r *Report) {
 			rows = append(rows, []string{p.Pool, v.Paid.cell(), v.Pending.cell(), v.Needed.cell(), v.Over.cell(), v.Under.cell(), v.Clairvoyant.cell(), v.Regret.cell(), money(v.ShortUSD)})
 		}
 		if a := &d.Asks; a.Replicas > 0 {
-			asks = append(asks, []string{p.Pool, fmt.Sprint(a.Replicas), fmt.Sprint(a.Ready), fmt.Sprint(a.Withdrawn), a.EventToReady.String(), a.EventToCrossing.String(),
+			asks = append(asks, []string{p.Pool, fmt.Sprint(a.Replicas), fmt.Sprint(a.Ready), fmt.Sprint(a.Withdrawn), a.VisibleToEvent.String(), a.untilReady(), a.EventToCrossing.String(), a.queued(),
 				fmt.Sprint(a.InTime), fmt.Sprint(a.Late), fmt.Sprint(a.Unneeded), fmt.Sprint(d.Thrash.WithinHour), fmt.Sprint(d.Thrash.WithinLead)})
 		}
 	}
@@ -52,17 +52,36 @@ func provided(b *strings.Builder, r *Report) {
 		table(b, []string{"pool", ">used", ">of that warming up", ">demand took", ">beyond need", ">missing", ">with hindsight", ">regret", ">cost of what was missing"}, rows)
 	}
 	if len(asks) > 0 {
-		b.WriteString("\n## What became of replicas asked for\n\nTimes are medians (90th percentile) from the event.\n")
-		table(b, []string{"pool", ">asked for", ">came", ">withdrawn", ">until ready", ">until demand took them", ">ready in time", ">too late", ">not needed", ">actions taken back in an hour", ">in the lead time"}, asks)
+		b.WriteString("\n## What became of replicas asked for\n\nTimes are medians (90th percentile): from the first decision that saw the need to the ask, and from the ask on. The queue is the most requests that waited from the ask until the replica was ready.\n")
+		table(b, []string{"pool", ">asked for", ">came", ">withdrawn", ">need seen until asked", ">until ready", ">until demand took them", ">queue meanwhile", ">ready in time", ">too late", ">not needed", ">actions taken back in an hour", ">in the lead time"}, asks)
 	}
 }
 
 // String gives the median and the 90th percentile.
-func (m Minutes) String() string {
-	if m.Count == 0 {
+func (s Spread) String() string {
+	if s.Count == 0 {
 		return unknown
 	}
-	return fmt.Sprintf("%s (%s)", lead(m.P50), lead(m.P90))
+	return fmt.Sprintf("%s (%s)", lead(s.P50), lead(s.P90))
+}
+
+// untilReady says how long the replicas that came took, and how many asks nobody obeyed.
+func (a *Asks) untilReady() string {
+	switch {
+	case a.Ignored > 0 && a.Ready == 0:
+		return "nobody obeyed"
+	case a.Ignored > 0:
+		return fmt.Sprintf("%s; %d nobody obeyed", a.EventToReady, a.Ignored)
+	}
+	return a.EventToReady.String()
+}
+
+// queued says how long queues became meanwhile.
+func (a *Asks) queued() string {
+	if a.QueueMeanwhile.Count == 0 {
+		return unknown
+	}
+	return fmt.Sprintf("%s (%s)", quantity(a.QueueMeanwhile.P50, ""), quantity(a.QueueMeanwhile.P90, ""))
 }
 
 // assumed says what decisions rest on.

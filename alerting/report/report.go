@@ -230,10 +230,13 @@ type Asks struct {
 	Replicas  int `json:"replicas"`
 	Ready     int `json:"ready"`     // came
 	Withdrawn int `json:"withdrawn"` // no longer asked for before they came
-	Waiting   int `json:"waiting"`   // neither, at the end of the period
+	Ignored   int `json:"ignored"`   // still asked for and not ready after twice the lead time and an hour at least: nobody obeyed
+	Waiting   int `json:"waiting"`   // none of these, at the end of the period
 
-	EventToReady    Minutes `json:"event_to_ready"`    // of those that came
-	EventToCrossing Minutes `json:"event_to_crossing"` // of those that demand took: the lead time that was achieved
+	VisibleToEvent  Spread `json:"visible_to_event"`  // decision lag, minutes: from the first decision that saw the need to the one that asked
+	EventToReady    Spread `json:"event_to_ready"`    // minutes, of those that came
+	EventToCrossing Spread `json:"event_to_crossing"` // minutes, of those that demand took: the lead time that was achieved
+	QueueMeanwhile  Spread `json:"queue_meanwhile"`   // most requests waiting in the pool between the event and ready, by ask
 
 	InTime   int `json:"in_time"`  // ready when demand first took them
 	Late     int `json:"late"`     // demand took them before they were ready
@@ -241,8 +244,8 @@ type Asks struct {
 	Unknown  int `json:"unknown"`  // likewise, but in some minute demand is not known
 }
 
-// Minutes are quantiles of a time in minutes, unknown without any.
-type Minutes struct {
+// Spread is quantiles of what was counted for each ask, unknown without any.
+type Spread struct {
 	Count int    `json:"count"`
 	P50   Number `json:"p50"`
 	P90   Number `json:"p90"`

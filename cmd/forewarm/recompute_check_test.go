@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
@@ -440,7 +441,7 @@ func (x *recomputed) asks(p *report.Pool) {
 		}
 	}
 	var toReady, toCrossing []float64
-	var asked, withdrawn, waiting, inTime, late, rest int
+	var asked, withdrawn, ignored, waiting, inTime, late, rest int
 	for i := 1; i < len(ds); i++ {
 		if ds[i].Tick.Unix()/60 < x.from {
 			continue
@@ -448,10 +449,12 @@ func (x *recomputed) asks(p *report.Pool) {
 		for level := max(ds[i-1].Desired, ds[i].Ready+ds[i].Pending) + 1; level <= ds[i].Desired; level++ {
 			asked++
 			origin, end := ds[i].Tick.Unix()/60, x.to
-			came := int64(-1)
+			came, obeyed := int64(-1), true
 			for j := i + 1; j < len(ds); j++ {
 				at := ds[j].Tick.Unix() / 60
-				if came < 0 && ds[j].Ready >= level {
+				if patience := max(int64(2*ds[i].Lead/time.Minute), 60); came < 0 && at-origin > patience {
+					obeyed = false
+				} else if came < 0 && obeyed && ds[j].Ready >= level {
 					came = at
 				}
 				if ds[j].Desired < level {
@@ -462,6 +465,8 @@ func (x *recomputed) asks(p *report.Pool) {
 			switch {
 			case came >= 0:
 				toReady = append(toReady, float64(came-origin))
+			case !obeyed:
+				ignored++
 			case end < x.to:
 				withdrawn++
 			default:
@@ -494,6 +499,7 @@ func (x *recomputed) asks(p *report.Pool) {
 	x.count("replicas asked for", a.Replicas, asked)
 	x.count("replicas that came", a.Ready, len(toReady))
 	x.count("replicas withdrawn", a.Withdrawn, withdrawn)
+	x.count("replicas that nobody provided", a.Ignored, ignored)
 	x.count("replicas waited for", a.Waiting, waiting)
 	x.count("replicas in time", a.InTime, inTime)
 	x.count("replicas too late", a.Late, late)
