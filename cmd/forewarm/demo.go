@@ -136,6 +136,7 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	cfg.Features.Lateness = 0
 	cfg.Decision.Mode = alerting.Active
 	cfg.Storage.Dir = dir
+	cfg.Report.Schedule = "" // a demo lasts hours
 	cfg.NATS.Embedded.Listen = "127.0.0.1:0"
 	cfg.Server.Listen = "127.0.0.1:0"
 	if err := cfg.Check(); err != nil {

@@ -40,6 +40,7 @@ type reporter struct {
 	settle   time.Duration // after its end, until a period's demand is settled
 	instance string        // told from all others by it
 
+	event  bool             // periods are of the traffic's clock, which is where the pipeline has come to
 	folded func() time.Time // the newest tick
 	mark   func() (reported time.Time, ok bool, err error)
 	note   func(reported time.Time) error
@@ -49,8 +50,8 @@ type reporter struct {
 
 	made, failed, missed atomic.Uint64
 
-	reported time.Time // of the goroutine of Run
-	retry    time.Time // not before, after a failure
+	reported time.Time // of the goroutine of Run; zero until the clock is known
+	retry    time.Time // not before, after a failure, on the wall clock
 
 	mu    sync.Mutex
 	id    string // of the newest report
@@ -71,7 +72,6 @@ func (r *reporter) Pages(n *alerting.Report) (*sink.Pages, error) {
 // Run makes reports until ctx ends. pending is the report, if any, that some sinks had not been told of when the process
 // last stopped: it is made again, from the same history, for them.
 func (r *reporter) Run(ctx context.Context, pending *alerting.Report) {
-	r.start(time.Now())
 	if pending != nil {
 		if err := r.make(ctx, report.Period{From: pending.From, To: pending.To}); err != nil {
 			r.failed.Add(1)
@@ -81,7 +81,8 @@ func (r *reporter) Run(ctx context.Context, pending *alerting.Report) {
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
 	for {
-		r.look(ctx, time.Now())
+		for r.look(ctx) { // a replay can pass several periods between two looks
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -105,22 +106,37 @@ func (r *reporter) start(now time.Time) {
 	}
 }
 
-// look makes a report if one is due at now.
-func (r *reporter) look(ctx context.Context, now time.Time) {
+// clock is the time by which reports are due; zero when the pipeline's is asked for and had no tick yet.
+func (r *reporter) clock() time.Time {
+	if r.event {
+		return r.folded()
+	}
+	return time.Now()
+}
+
+// look makes a report if one is due, and says whether it did.
+func (r *reporter) look(ctx context.Context) (made bool) {
+	now := r.clock()
+	if r.reported.IsZero() && !now.IsZero() {
+		r.start(now)
+	}
 	p, missed, due := r.schedule.Due(r.reported, now.Add(-r.settle))
+	if due && r.event && 0 < missed && missed < 100 { // traffic's time passed, not the daemon's: each period has its report
+		p, missed, due = r.schedule.Due(r.reported, r.schedule.Next(r.reported))
+	}
 	switch {
-	case !due || now.Before(r.retry):
-		return
+	case !due || time.Now().Before(r.retry):
+		return false
 	case r.folded().Before(p.To.Add(r.settle)) && now.Before(p.To.Add(r.settle+reportPatience)):
-		return // what came in the meantime is still being folded
+		return false // what came in the meantime is still being folded
 	}
 	if err := r.make(ctx, p); err != nil {
 		if ctx.Err() == nil {
 			r.failed.Add(1)
-			r.retry = now.Add(reportPause)
+			r.retry = time.Now().Add(reportPause)
 			r.log.Error("a report that is due could not be made, and is tried again", zap.Time("from", p.From), zap.Time("to", p.To), zap.Error(err))
 		}
-		return
+		return false
 	}
 	r.made.Add(1)
 	if r.missed.Add(uint64(missed)); missed > 0 {
@@ -132,6 +148,7 @@ func (r *reporter) look(ctx context.Context, now time.Time) {
 	if err := r.note(p.To); err != nil {
 		r.log.Error("what was reported cannot be noted; a restart would make this report again", zap.Error(err))
 	}
+	return true
 }
 
 // make makes the report of a period and tells the sinks.
@@ -151,10 +168,10 @@ func (r *reporter) make(ctx context.Context, p report.Period) error {
 	return nil
 }
 
-// openReporter prepares reports on schedule, and gives the sinks that get them. On the event clock there is none: the
-// traffic's weeks are not ours.
+// openReporter prepares reports on schedule, and gives the sinks that get them. On the event clock the schedule is that of
+// the traffic's time.
 func (d *daemon) openReporter() ([]alerting.Sink, error) {
-	if d.cfg.Report.Schedule == "" || d.cfg.Clock == forewarm.EventClock {
+	if d.cfg.Report.Schedule == "" {
 		return nil, nil
 	}
 	zone, err := time.LoadLocation(d.cfg.Report.Timezone)
@@ -167,7 +184,7 @@ func (d *daemon) openReporter() ([]alerting.Sink, error) {
 	}
 	dir := d.cfg.Storage.Dir
 	d.reporter = &reporter{
-		schedule: schedule, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
+		schedule: schedule, event: d.cfg.Clock == forewarm.EventClock, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
 		instance: fmt.Sprintf("%s %d", d.stream.Name, d.stream.Created.UnixNano()),
 		folded: func() time.Time {
 			d.mu.Lock()

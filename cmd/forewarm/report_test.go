@@ -86,6 +86,34 @@ func TestReporterOnSchedule(t *testing.T) {
 	})
 }
 
+// On the event clock periods are of the traffic's time: a week that is replayed in a minute has each day's report.
+func TestReporterOnTheEventClock(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, dir, "0 7 * * *", "UTC")
+		began := time.Now()
+		d.event = true
+		d.folded = func() time.Time {
+			if time.Since(began) < 20*time.Second {
+				return time.Time{} // no tick yet
+			}
+			first := time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC)
+			return first.Add((time.Since(began) - 20*time.Second) * 60 * 24) // a day a minute
+		}
+		d.runFor(t, 3*time.Minute+20*time.Second, nil)
+		want := []string{"11 May 07:00 to 12 May 07:00", "12 May 07:00 to 13 May 07:00", "13 May 07:00 to 14 May 07:00"}
+		if diff := cmp.Diff(want, d.told); diff != "" || d.missed.Load() != 0 {
+			t.Errorf("%d missed; −want +got:\n%s", d.missed.Load(), diff)
+		}
+		d.told = nil
+		d.folded = func() time.Time { return time.Date(2024, 5, 18, 0, 0, 0, 0, time.UTC) } // three at once
+		d.runFor(t, time.Minute, nil)
+		if len(d.told) != 3 || d.missed.Load() != 0 {
+			t.Errorf("made %v, %d missed", d.told, d.missed.Load())
+		}
+	})
+}
+
 // TestReporterTellsTheZone: a report's title is by the clock of its schedule, whichever it was when it was first made.
 func TestReporterTellsTheZone(t *testing.T) {
 	dir := t.TempDir()
