@@ -34,7 +34,7 @@ func (b *builder) actions(pool string) (n int, thrash Thrash) {
 // ask is one replica that was asked for: the level-th of the pool.
 type ask struct {
 	level   int
-	visible *tick // the first of the decisions up to asked without a break that saw the need for it
+	visible time.Time // when the need for it could first be seen
 	asked   *tick
 	ready   *tick   // nil when it did not come within its patience
 	waiting float64 // the longest queue from asked until it was ready, or no longer asked for; NaN when unknown
@@ -64,9 +64,9 @@ func (a *ask) see(t *tick) (ended bool) {
 // asks follows the replicas that were asked for in the period to its end.
 func (b *builder) asks(pool string, needs []int) (out Asks) {
 	var visible, toReady, toCrossing, queues []float64
-	for _, a := range b.replicasAsked(pool) {
+	for _, a := range b.replicasAsked(pool, needs) {
 		out.Replicas++
-		visible = append(visible, a.asked.at.Sub(a.visible.at).Minutes())
+		visible = append(visible, a.asked.at.Sub(a.visible).Minutes())
 		if !math.IsNaN(a.waiting) {
 			queues = append(queues, a.waiting)
 		}
@@ -102,7 +102,7 @@ func (b *builder) asks(pool string, needs []int) (out Asks) {
 }
 
 // replicasAsked lists the replicas asked for in the period beyond those that were there, on the way, or asked for before.
-func (b *builder) replicasAsked(pool string) (all []ask) {
+func (b *builder) replicasAsked(pool string, needs []int) (all []ask) {
 	ticks := b.ticks[pool]
 	_, end := b.bounds()
 	var open []*ask
@@ -121,11 +121,7 @@ func (b *builder) replicasAsked(pool string) (all []ask) {
 		}
 		for level := max(ticks[i-1].desired, t.ready+t.pending) + 1; level <= t.desired; level++ {
 			if !slices.ContainsFunc(open, func(a *ask) bool { return a.level == level }) {
-				visible := i
-				for visible > 0 && ticks[visible-1].needed >= level {
-					visible--
-				}
-				open = append(open, &ask{level: level, visible: &ticks[visible], asked: t, ended: end, waiting: t.waiting})
+				open = append(open, &ask{level: level, visible: b.visible(ticks[:i+1], level, needs), asked: t, ended: end, waiting: t.waiting})
 			}
 		}
 	}
@@ -133,6 +129,25 @@ func (b *builder) replicasAsked(pool string) (all []ask) {
 		all = append(all, *a)
 	}
 	return all
+}
+
+// visible is when the need for a replica could first be seen that the last of ticks asks for: the end of the first minute
+// from which on demand and the reserves took it until then, or the first decision from which on all saw a need for it,
+// whichever was earlier.
+func (b *builder) visible(ticks []tick, level int, needs []int) time.Time {
+	i := len(ticks) - 1
+	asked := &ticks[i]
+	for i > 0 && ticks[i-1].needed >= level {
+		i--
+	}
+	m := b.index(asked.at)
+	for m > 0 && m <= len(needs) && needs[m-1] != unknownNeed && needs[m-1]+asked.reserve >= level {
+		m--
+	}
+	if over := b.time(m + 1); over.Before(ticks[i].at) {
+		return over
+	}
+	return ticks[i].at
 }
 
 // crossed is the first minute, while a replica was asked for, in which demand and the reserves took it; -1 when none did.

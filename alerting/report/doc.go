@@ -71,8 +71,8 @@
 // before (more after less, or less after more) within an hour of it, and within its Lead. Asks are replicas k with
 // max(Desired of the decision before, Ready + Pending) < k ≤ Desired, followed from that decision, the event, until one
 // with Desired < k: ready at the first with Ready ≥ k within twice the lead time (an hour at least), after which nobody
-// obeyed it; crossed in the first minute in which need + reserves ≥ k. The need for it was visible from the first decision on
-// after which all up to the event had Needed ≥ k. The queue meanwhile is the largest Waiting from the event until it was ready
+// obeyed it; crossed in the first minute in which need + reserves ≥ k. The need for it was visible from the end of the first
+// minute from which on need + reserves ≥ k until the event, or from the first decision on after which all had Needed ≥ k. The queue meanwhile is the largest Waiting from the event until it was ready
 // or no longer asked for. Times are from decision to decision, so no finer than decisions are apart. In advisory mode nobody
 // need have obeyed.
 //

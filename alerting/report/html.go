@@ -401,7 +401,7 @@ func (p *Pool) provided() grid {
 		g.Note += fmt.Sprintf(" From asking to ready took %s for half of those that came, %s for nine in ten.", lead(asks.EventToReady.P50), lead(asks.EventToReady.P90))
 	}
 	if asks.Replicas > 0 {
-		g.Note += fmt.Sprintf(" Half of the asks came within %s of the first decision that saw the need, nine in ten within %s.", lead(asks.VisibleToEvent.P50), lead(asks.VisibleToEvent.P90))
+		g.Note += fmt.Sprintf(" Half of them were asked for within %s of when the need could be seen, nine in ten within %s.", lead(asks.VisibleToEvent.P50), lead(asks.VisibleToEvent.P90))
 	}
 	if asks.QueueMeanwhile.Count > 0 {
 		g.Note += fmt.Sprintf(" Meanwhile up to %s requests waited for half of the asks, %s for nine in ten.", quantity(asks.QueueMeanwhile.P50, ""), quantity(asks.QueueMeanwhile.P90, ""))

@@ -52,7 +52,7 @@ func provided(b *strings.Builder, r *Report) {
 		table(b, []string{"pool", ">used", ">of that warming up", ">demand took", ">beyond need", ">missing", ">with hindsight", ">regret", ">cost of what was missing"}, rows)
 	}
 	if len(asks) > 0 {
-		b.WriteString("\n## What became of replicas asked for\n\nTimes are medians (90th percentile): from the first decision that saw the need to the ask, and from the ask on. The queue is the most requests that waited from the ask until the replica was ready.\n")
+		b.WriteString("\n## What became of replicas asked for\n\nTimes are medians (90th percentile): from when the need could be seen, in demand or in a decision, to the ask, and from the ask on. The queue is the most requests that waited from the ask until the replica was ready.\n")
 		table(b, []string{"pool", ">asked for", ">came", ">withdrawn", ">need seen until asked", ">until ready", ">until demand took them", ">queue meanwhile", ">ready in time", ">too late", ">not needed", ">actions taken back in an hour", ">in the lead time"}, asks)
 	}
 }

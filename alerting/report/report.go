@@ -233,7 +233,7 @@ type Asks struct {
 	Ignored   int `json:"ignored"`   // still asked for and not ready after twice the lead time and an hour at least: nobody obeyed
 	Waiting   int `json:"waiting"`   // none of these, at the end of the period
 
-	VisibleToEvent  Spread `json:"visible_to_event"`  // decision lag, minutes: from the first decision that saw the need to the one that asked
+	VisibleToEvent  Spread `json:"visible_to_event"`  // decision lag, minutes: from when the need could be seen to the decision that asked
 	EventToReady    Spread `json:"event_to_ready"`    // minutes, of those that came
 	EventToCrossing Spread `json:"event_to_crossing"` // minutes, of those that demand took: the lead time that was achieved
 	QueueMeanwhile  Spread `json:"queue_meanwhile"`   // most requests waiting in the pool between the event and ready, by ask

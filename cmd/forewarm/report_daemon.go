@@ -78,7 +78,11 @@ func (r *reporter) Run(ctx context.Context, pending *alerting.Report) {
 			r.log.Error("a report that was not delivered everywhere cannot be made again", zap.String("report", pending.Name), zap.Error(err))
 		}
 	}
-	ticker := time.NewTicker(reportEvery)
+	every := reportEvery
+	if r.event { // traffic's time can pass much faster
+		every = time.Second
+	}
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		for r.look(ctx) { // a replay can pass several periods between two looks
