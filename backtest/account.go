@@ -15,6 +15,7 @@ type Account struct {
 	GPUHours                float64 // warming up included
 	Short                   float64 // replica-minutes that were missing where demand took more than served, in whole replicas; 0 where requests are simulated
 	Actions                 int     // changes of the number of replicas asked for
+	Reversed                int     // those of them that took back what had been asked for less than a warm-up before
 
 	Leads  [longestLead + 1]int32 // rises of demand, by how many minutes before it replicas were asked for
 	InTime int32                  // rises for which they were ready
@@ -25,7 +26,7 @@ func (a Account) Since(b Account) Account {
 	d := Account{
 		Minutes: a.Minutes - b.Minutes, Saturated: a.Saturated - b.Saturated, Asked: a.Asked - b.Asked, Met: a.Met - b.Met,
 		Served: a.Served - b.Served, TTFTMet: a.TTFTMet - b.TTFTMet, ITLMet: a.ITLMet - b.ITLMet,
-		GPUHours: a.GPUHours - b.GPUHours, Short: a.Short - b.Short, Actions: a.Actions - b.Actions, InTime: a.InTime - b.InTime,
+		GPUHours: a.GPUHours - b.GPUHours, Short: a.Short - b.Short, Actions: a.Actions - b.Actions, Reversed: a.Reversed - b.Reversed, InTime: a.InTime - b.InTime,
 	}
 	for i := range d.Leads {
 		d.Leads[i] = a.Leads[i] - b.Leads[i]
@@ -55,6 +56,32 @@ func (a *Account) medianLead() float64 {
 	return math.NaN()
 }
 
+// orders are the replicas that are asked for, and how often their number changed.
+type orders struct {
+	target            int
+	asked             []time.Time   // when the newest of them were asked for, ascending
+	warmup            time.Duration // giving up a replica sooner takes the ask back
+	actions, reversed int
+}
+
+// set asks for n replicas; of fewer the newest go.
+func (o *orders) set(n int, now time.Time) {
+	if n == o.target {
+		return
+	}
+	o.actions++
+	for range n - o.target {
+		o.asked = append(o.asked, now)
+	}
+	if last := len(o.asked) - 1; n < o.target && last >= 0 {
+		if now.Sub(o.asked[last]) < o.warmup {
+			o.reversed++
+		}
+		o.asked = o.asked[:max(0, last+1-(o.target-n))]
+	}
+	o.target = n
+}
+
 // Result is how one setting of one policy did.
 type Result struct {
 	Policy         string `json:"policy"`
@@ -65,6 +92,9 @@ type Result struct {
 	ITLAttainment  Number `json:"itl_attainment"`
 	GPUHours       Number `json:"gpu_hours"` // warming up included
 	ScaleActions   int    `json:"scale_actions"`
+	// ReversedShare is the share of the actions that gave up a replica which had been asked for less than the warm-up's 90th
+	// percentile before; null without an action.
+	ReversedShare Number `json:"reversed_share"`
 
 	SaturatedMinutes int    `json:"saturated_minutes"`
 	ActionsPerDay    Number `json:"actions_per_day"`
@@ -77,12 +107,16 @@ type Result struct {
 	Default bool   `json:"default"` // the setting that the documentation of the policy's original has
 }
 
+// reversedShare is the share of the actions that took an ask back; NaN without an action.
+func (a *Account) reversedShare() float64 { return share(float64(a.Reversed), float64(a.Actions)) }
+
 // result is the account as a row of the summary.
 func (a *Account) result(policy, knob string) Result {
 	return Result{
 		Policy: policy, Knob: knob, SaturatedShare: Number(a.SaturatedShare()), SLOAttainment: Number(share(a.Met, a.Asked)),
 		TTFTAttainment: Number(share(a.TTFTMet, a.Served)), ITLAttainment: Number(share(a.ITLMet, a.Served)),
 		GPUHours: Number(a.GPUHours), ScaleActions: a.Actions, SaturatedMinutes: a.Saturated,
+		ReversedShare: Number(a.reversedShare()),
 		ActionsPerDay: Number(share(float64(a.Actions), float64(a.Minutes)/1440)),
 		LeadP50:       Number(a.medianLead() * time.Minute.Seconds()), ReadyInTime: Number(share(float64(a.InTime), float64(a.rises()))),
 		Regret: Number(math.NaN()),

@@ -35,7 +35,7 @@ type Cluster struct {
 
 	replicas []*replica // pending to draining, in order of start
 	started  uint64     // replicas started after the initial ones
-	target   int
+	orders   orders
 	admitted uint64
 
 	arrivals  fifo[Arrival] // submitted, not due yet
@@ -76,7 +76,7 @@ func NewCluster(cfg ClusterConfig, seed uint64) (*Cluster, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{cfg: cfg, seed: seed, target: cfg.Initial, tick: 1}
+	c := &Cluster{cfg: cfg, seed: seed, orders: orders{target: cfg.Initial, warmup: cfg.Warmup.P90}, tick: 1}
 	c.minute.KVUse = math.NaN()
 	for range cfg.Initial {
 		c.replicas = append(c.replicas, c.newReplica(ingest.ReplicaReady))

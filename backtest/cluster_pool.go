@@ -138,7 +138,7 @@ func (p *requestPool) Account() Account {
 	m := p.cluster.Metrics()
 	return Account{
 		Minutes: m.Minutes, Saturated: m.SaturatedMinutes, Asked: float64(m.Finished + m.Failed), Met: float64(m.SLOMet),
-		Served: float64(m.Finished + m.Failed), TTFTMet: float64(m.TTFTMet), ITLMet: float64(m.ITLMet), GPUHours: m.GPUHours, Actions: m.ScaleActions,
+		Served: float64(m.Finished + m.Failed), TTFTMet: float64(m.TTFTMet), ITLMet: float64(m.ITLMet), GPUHours: m.GPUHours, Actions: m.ScaleActions, Reversed: m.ReversedActions,
 	}
 }
 

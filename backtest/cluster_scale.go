@@ -11,10 +11,8 @@ import (
 // nothing new, finish what they have, and go. A draining replica never comes back.
 func (c *Cluster) SetDesired(n int) {
 	n = min(c.cfg.Max, max(c.cfg.Min, n))
-	if n != c.target {
-		c.metrics.ScaleActions++
-		c.target = n
-	}
+	c.orders.set(n, c.Now())
+	c.metrics.ScaleActions, c.metrics.ReversedActions = c.orders.actions, c.orders.reversed
 	alive := 0
 	for _, r := range c.replicas {
 		if r.state != ingest.ReplicaDraining {
@@ -65,7 +63,7 @@ func (c *Cluster) remove(r *replica) {
 }
 
 // Desired is the number of replicas last asked for.
-func (c *Cluster) Desired() int { return c.target }
+func (c *Cluster) Desired() int { return c.orders.target }
 
 // counts of replicas by what they are worth.
 func (c *Cluster) counts() (ready, pending int) {

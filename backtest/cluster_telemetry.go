@@ -138,6 +138,7 @@ type Metrics struct {
 	Preemptions      int64
 	GPUHours         float64 // from loading to the end, waiting for a machine not included
 	ScaleActions     int     // changes of the number asked for
+	ReversedActions  int     // those of them that took back what had been asked for less than a warm-up before
 	TelemetryDropped int64
 }
 

@@ -39,6 +39,9 @@ type Cost struct {
 	Tuned       string `json:"tuned"`
 	Carried     Number `json:"carried_saturated_share"`
 	CarriedCost Number `json:"carried_gpu_hours"`
+	// Actions of that setting in the scored part, and the share of them that took an ask back.
+	Actions       int    `json:"carried_scale_actions"`
+	ReversedShare Number `json:"carried_reversed_share"`
 }
 
 // field is the policies of a run with their outcomes.
@@ -61,6 +64,7 @@ func (f *field) compare(target float64) Comparison {
 		c.Costs = append(c.Costs, Cost{
 			Policy: spec.Name, GPUHours: Number(hours), Tuned: spec.knob(carried.set),
 			Carried: Number(carried.scored.SaturatedShare()), CarriedCost: Number(carried.scored.GPUHours),
+			Actions: carried.scored.Actions, ReversedShare: Number(carried.scored.reversedShare()),
 		})
 		switch spec.Name {
 		case ForewarmPolicy:

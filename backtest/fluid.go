@@ -36,7 +36,7 @@ type FluidPool struct {
 	warmed  []time.Duration
 	changed []ingest.Replica // reports of what changed since the last reports
 	started uint64
-	target  int
+	orders  orders
 
 	backlog float64 // replica-minutes that wait
 	need    float64 // of the last minute, replicas
@@ -53,7 +53,7 @@ type warming struct {
 
 // NewFluidPool is a pool at a minute boundary, with its initial replicas ready.
 func NewFluidPool(pool capacity.Pool, start time.Time, seed uint64) *FluidPool {
-	p := &FluidPool{pool: pool, each: unknownLoad, seed: seed, now: start, target: pool.Replicas.Initial, load: unknownLoad}
+	p := &FluidPool{pool: pool, each: unknownLoad, seed: seed, now: start, orders: orders{target: pool.Replicas.Initial, warmup: pool.Warmup.Quantile(.9)}, load: unknownLoad}
 	p.p50, p.p90 = pool.Warmup.Quantile(.5).Seconds(), pool.Warmup.Quantile(.9).Seconds()
 	for i, d := range loadDimensions {
 		if safe, ok := pool.PerReplica(d, 0); ok {
@@ -82,10 +82,8 @@ func (p *FluidPool) Need(l Load) float64 {
 func (p *FluidPool) SetDesired(n int) {
 	most, _ := p.pool.Limit()
 	n = min(most, max(p.pool.Replicas.Min, n))
-	if n != p.target {
-		p.account.Actions++
-		p.target = n
-	}
+	p.orders.set(n, p.now)
+	p.account.Actions, p.account.Reversed = p.orders.actions, p.orders.reversed
 	for len(p.ready)+len(p.pending) < n {
 		p.started++
 		k := p.started - uint64(p.pool.Replicas.Initial)

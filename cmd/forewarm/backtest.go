@@ -148,9 +148,9 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 		fmt.Fprintln(std.out, "prompts have replicas of their own, which each policy scales by itself: GPU-hours and actions are of both roles, saturated minutes those of either;\nalarms and pages are of the replicas that decode")
 	}
 	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "policy\tknob\tsaturated minutes\tSLO attainment\tGPU-hours\tscaling actions\t")
+	fmt.Fprintln(w, "policy\tknob\tsaturated minutes\tSLO attainment\tGPU-hours\tscaling actions\ttaken back\t")
 	for _, p := range s.Policies {
-		fmt.Fprintf(w, "%s\t%s\t%.2f %%\t%.2f %%\t%.0f\t%d\t\n", p.Policy, p.Knob, 100*p.SaturatedShare, 100*p.SLOAttainment, p.GPUHours, p.ScaleActions)
+		fmt.Fprintf(w, "%s\t%s\t%.2f %%\t%.2f %%\t%.0f\t%d\t%s\t\n", p.Policy, p.Knob, 100*p.SaturatedShare, 100*p.SLOAttainment, p.GPUHours, p.ScaleActions, orDash("%.1f %%", 100*p.ReversedShare))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -224,9 +224,9 @@ func printComparisons(std streams, all []backtest.Comparison) error {
 	for _, c := range all {
 		fmt.Fprintf(std.out, "\nat %g %% saturated minutes, seed %d:\n", 100*c.SaturatedShare, c.Seed)
 		w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(w, "policy\tGPU-hours\tchosen before\tits saturated minutes\tits GPU-hours\t")
+		fmt.Fprintln(w, "policy\tGPU-hours\tchosen before\tits saturated minutes\tits GPU-hours\tits actions\ttaken back\t")
 		for _, p := range c.Costs {
-			fmt.Fprintf(w, "%s\t%.0f\t%s\t%.2f %%\t%.0f\t\n", p.Policy, p.GPUHours, p.Tuned, 100*p.Carried, p.CarriedCost)
+			fmt.Fprintf(w, "%s\t%.0f\t%s\t%.2f %%\t%.0f\t%d\t%s\t\n", p.Policy, p.GPUHours, p.Tuned, 100*p.Carried, p.CarriedCost, p.Actions, orDash("%.1f %%", 100*p.ReversedShare))
 		}
 		if err := w.Flush(); err != nil {
 			return err
