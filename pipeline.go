@@ -11,6 +11,7 @@
 package forewarm
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -293,7 +294,7 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 		reason := p.request(r, hash, emit)
 		p.producers.Request(r, reason)
 		if reason != "" {
-			p.refuse(b, reason, r.Pool, r.EventTime(), func() []byte { return ingest.AppendRequest(nil, r) })
+			p.refuse(b, reason, r.Pool, r.ReplicaName, r.EventTime(), func() []byte { return ingest.AppendRequest(nil, r) })
 		}
 	}
 	for i := range b.Sums {
@@ -301,7 +302,7 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 		reason := p.sum(s, emit)
 		p.producers.Sum(s, reason)
 		if reason != "" {
-			p.refuse(b, reason, s.Pool, s.Start, func() []byte { return ingest.AppendSum(nil, s) })
+			p.refuse(b, reason, s.Pool, "", s.Start, func() []byte { return ingest.AppendSum(nil, s) })
 		}
 	}
 	for i := range b.Replicas {
@@ -309,13 +310,13 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 		reason := p.replica(r, emit)
 		p.producers.Replica(r, reason)
 		if reason != "" {
-			p.refuse(b, reason, r.Pool, r.At, func() []byte { return ingest.AppendReplica(nil, r) })
+			p.refuse(b, reason, r.Pool, r.Name, r.At, func() []byte { return ingest.AppendReplica(nil, r) })
 		}
 	}
 	for i := range b.Acks {
 		a := &b.Acks[i]
 		if reason := p.ack(a); reason != "" {
-			p.refuse(b, reason, a.Pool, a.At, func() []byte { return ingest.AppendAck(nil, a) })
+			p.refuse(b, reason, a.Pool, "", a.At, func() []byte { return ingest.AppendAck(nil, a) })
 		}
 	}
 	for i := range b.Histories {
@@ -323,7 +324,7 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 	}
 	if w := b.Watermark; w != nil {
 		if reason := p.watermark(w, emit); reason != "" {
-			p.refuse(b, reason, w.Pool, w.At, func() []byte { return ingest.AppendWatermark(nil, w) })
+			p.refuse(b, reason, w.Pool, "", w.At, func() []byte { return ingest.AppendWatermark(nil, w) })
 		}
 	}
 }
@@ -478,9 +479,9 @@ func (p *Pipeline) counted(reason ingest.Reason) ingest.Reason {
 	return reason
 }
 
-func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool string, at time.Time, record func() []byte) {
+func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool, replica string, at time.Time, record func() []byte) {
 	p.counters.Refused[reason]++
-	f := ingest.Refusal{Reason: reason, Detail: p.explain(reason, pool, at)}
+	f := ingest.Refusal{Reason: reason, Detail: p.explain(reason, pool, at), Producer: cmp.Or(b.Source, replica), Pool: pool}
 	if reason != ingest.ReasonDuplicate { // a resend is no fault to look into
 		f.Record = record()
 	}

@@ -151,12 +151,12 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 	case ingest.ReasonUnknownPool:
 		return fmt.Sprintf("pool %q is not in the configuration: add it under pools, or set default_pool", pool)
 	case ingest.ReasonFuture:
-		return fmt.Sprintf("event time %s is too far ahead of the stream: check the producer's clock", stamp)
+		return fmt.Sprintf("event time %s is too far in the future: set the producer's clock right", stamp)
 	case ingest.ReasonLate:
-		return fmt.Sprintf("event time %s is before the minutes that can still be amended (last tick %s, features.revise %s)",
-			stamp, p.time.Last.UTC().Format(time.RFC3339), p.cfg.Features.Revise)
+		return fmt.Sprintf("event time %s is %s before the newest minute, and minutes are amended for %s: set the producer's clock right, publish sooner, or raise features.revise",
+			stamp, p.time.Last.Sub(at).Round(time.Second), p.cfg.Features.Revise)
 	case ingest.ReasonDuplicate:
-		return "this id and attempt was counted before"
+		return "this id and attempt was counted before: it was sent twice, or the producer uses ids again"
 	}
 	return ""
 }

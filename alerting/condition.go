@@ -55,7 +55,8 @@ const (
 // (replicas on their way counted) or because a limit blocks it. Everything else is a warning.
 func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if d.Stale {
-		return []Condition{condition(d, TelemetryStale, "", Warning, cfg, fmt.Sprintf("Pool %s: %s Nothing is scaled in until telemetry is back.", d.Pool, d.Reason))}
+		stale := condition(d, TelemetryStale, "", Warning, cfg, fmt.Sprintf("Pool %s: %s Nothing is scaled in until telemetry is back.", d.Pool, d.Reason))
+		return append([]Condition{stale}, faulty(d, pf, cfg)...) // a clock that is off makes a pool stale
 	}
 	out := faulty(d, pf, cfg)
 	for _, side := range d.sides() {

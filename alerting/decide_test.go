@@ -161,10 +161,16 @@ func TestDecide(t *testing.T) {
 		"zero traffic, min 0": {scene: scene{ready: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(1), want: 0, action: ScaleIn},
 		"zero replicas wake":  {scene: scene{ready: 0, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(0), want: 1, action: ScaleOut},
 
-		"stale holds":                  {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, noon.Add(-7*time.Minute) }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry since 11:53 UTC (7 min): holding 8 replicas"},
-		"stale keeps the ask":          {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(9), want: 9, action: ScaleOut},
-		"stale takes back a step in":   {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: Hold},
-		"stale still sees a queue":     {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale, in.Minute.State.WaitingPerReady = true, 8 }}, state: earlier(4), want: 5, action: ScaleOut},
+		"stale holds":                {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, noon.Add(-7*time.Minute) }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry since 11:53 UTC (7 min): holding 8 replicas"},
+		"stale keeps the ask":        {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(9), want: 9, action: ScaleOut},
+		"stale takes back a step in": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: Hold},
+		"stale still sees a queue":   {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale, in.Minute.State.WaitingPerReady = true, 8 }}, state: earlier(4), want: 5, action: ScaleOut},
+		"clock behind holds": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
+			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-62*time.Minute), noon.Add(-time.Minute)
+		}}, state: earlier(8), want: 8, action: Hold, says: "telemetry comes, but none that counts for the newest minutes"},
+		"clock behind, then silent": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
+			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-62*time.Minute), noon.Add(-7*time.Minute)
+		}}, state: earlier(8), want: 8, action: Hold, says: "no telemetry since 11:53 UTC (7 min)"},
 		"no forecast yet":              {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast, in.Minute.LastEvent = nil, time.Time{} }}, want: 8, action: Hold, says: "no telemetry yet"},
 		"cold holds":                   {scene: scene{ready: 8, median: flat(2000), last: 10, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 8, action: Hold, says: "less than an hour of history"},
 		"cold follows current demand":  {scene: scene{ready: 4, median: flat(10), last: 550, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 6, action: ScaleOut},

@@ -106,18 +106,22 @@ func (p *plan) partial() string {
 
 // fault says what is wrong with a producer of the pool's telemetry, and what that does to the numbers.
 func fault(f *features.ProducerFault) string {
+	name := "producer " + f.Producer
+	if f.Producer == "" {
+		name = "producers without a name"
+	}
 	by := time.Duration(f.Seconds * float64(time.Second)).Round(time.Second)
 	switch f.Kind {
 	case features.FaultAhead:
-		s := fmt.Sprintf("the clock of producer %s is ahead by %s or more: its requests are counted that much too late", f.Producer, by)
+		s := fmt.Sprintf("the clock of %s is ahead by %s or more: its requests are counted that much too late", name, by)
 		if f.Future > 0 {
 			s += fmt.Sprintf(", and %d were refused as from the future", f.Future)
 		}
 		return s
 	case features.FaultBehind:
-		return fmt.Sprintf("the records of producer %s come %s late or more: its clock is behind, or it holds them back; the newest minutes lack its requests", f.Producer, by)
+		return fmt.Sprintf("the records of %s come %s late or more: the clock is behind, or they are held back; the newest minutes lack these requests", name, by)
 	}
-	return fmt.Sprintf("producer %s is silent since %s, and others are not: demand may be more than is seen", f.Producer, clock(f.Since))
+	return fmt.Sprintf("%s is silent since %s, and others are not: demand may be more than is seen", name, clock(f.Since))
 }
 
 // overdue counts the pending replicas that were asked for more than twice the lead ago.

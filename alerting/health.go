@@ -14,8 +14,10 @@ type Vitals struct {
 	Window  time.Duration
 	Records uint64            // of telemetry that were counted
 	Refused map[string]uint64 // by reason; resends do not count
-	Lost    uint64            // messages that left the stream before they were read
-	Sinks   []SinkVitals
+	// Refusals says whose telemetry is refused and how to mend it; "" when that is not known.
+	Refusals string
+	Lost     uint64 // messages that left the stream before they were read
+	Sinks    []SinkVitals
 	// Storage says what could not be written when it was last tried, "" when all was, and StorageSince since when.
 	Storage      string
 	StorageSince time.Time
@@ -34,7 +36,8 @@ type SinkVitals struct {
 // Parameters of the daemon's own alerts.
 const (
 	droppedShare = 0.01 // of telemetry refused that is worth a warning
-	droppedLeast = 20   // records; fewer are chance
+	droppedLeast = 20   // records; fewer are chance, unless they are half of all
+	droppedFew   = 5    // and so many at least
 )
 
 // SelfConditions are what is the case with the daemon itself: telemetry that is refused or lost, a disk that takes nothing, and
@@ -72,11 +75,15 @@ func dropped(v *Vitals) string {
 	switch {
 	case v.Lost > 0:
 		return fmt.Sprintf("%d messages left the telemetry stream in %s before they were read: demand was more than is seen. The stream is too small, or the daemon was away for too long.", v.Lost, span(v.Window))
-	case refused < droppedLeast || float64(refused) < droppedShare*float64(total):
+	case refused < droppedFew || refused < droppedLeast && 2*refused < total || float64(refused) < droppedShare*float64(total):
 		return ""
 	}
-	return fmt.Sprintf("%s of %d telemetry records were refused in %s (%s): demand is more than is seen. forewarm.deadletter has them, with reasons.",
+	text := fmt.Sprintf("%s of %d telemetry records were refused in %s (%s): demand is more than is seen. forewarm.deadletter has them, with reasons.",
 		percent(float64(refused)/float64(total)), total, span(v.Window), reasons(v.Refused))
+	if v.Refusals != "" {
+		text += " " + v.Refusals + "."
+	}
+	return text
 }
 
 // reasons are the three most frequent.

@@ -16,7 +16,9 @@ func TestSelfConditions(t *testing.T) {
 		"well":                      {vitals: Vitals{Window: well, Records: 1000, Sinks: []SinkVitals{{Name: "nats"}}}},
 		"nothing comes":             {vitals: Vitals{Window: well}},
 		"one in a thousand refused": {vitals: Vitals{Window: well, Records: 99_900, Refused: map[string]uint64{"bad_time": 100}}},
-		"a few refused":             {vitals: Vitals{Window: well, Records: 10, Refused: map[string]uint64{"bad_time": 19}}},
+		"a few refused":             {vitals: Vitals{Window: well, Records: 20, Refused: map[string]uint64{"bad_time": 19}}},
+		"most of little refused": {vitals: Vitals{Window: well, Records: 4, Refused: map[string]uint64{"late": 5}, Refusals: "5 records of producer gw"}, want: []string{
+			"ForewarmInputDropped", "", "56 % of 9 telemetry records were refused in 15 min (late 5): demand is more than is seen. forewarm.deadletter has them, with reasons. 5 records of producer gw."}},
 		"refused": {vitals: Vitals{Window: well, Records: 1100, Refused: map[string]uint64{"bad_time": 60, "unknown_pool": 30, "too_deep": 6, "not_json": 4}}, want: []string{
 			"ForewarmInputDropped", "", "8 % of 1200 telemetry records were refused in 15 min (bad_time 60, unknown_pool 30, too_deep 6): demand is more than is seen. forewarm.deadletter has them, with reasons."}},
 		"lost": {vitals: Vitals{Window: well, Records: 10, Lost: 7}, want: []string{

@@ -91,6 +91,9 @@ func (p *plan) finding(d *Decision, cfg Config) string {
 	return fmt.Sprintf("%s: staying at %d", outlook(d, cfg), d.Desired)
 }
 
+// stillHeard is how long ago the newest record may have come of a pool that sends telemetry.
+const stillHeard = 5 * time.Minute
+
 // unseen is the finding when the forecast cannot be used.
 func (p *plan) unseen(d *Decision, move string) string {
 	why := ""
@@ -99,7 +102,14 @@ func (p *plan) unseen(d *Decision, move string) string {
 		why = fmt.Sprintf("the engines are busy (KV cache up to %s in use), but no request was heard of for 10 min", percent(finite(p.in.Minute.State.KVUsedMax)))
 	case stale:
 		why = "no telemetry yet"
-		if at := p.in.Minute.LastEvent; !at.IsZero() {
+		at, heard := p.in.Minute.LastEvent, p.in.Minute.Heard
+		switch {
+		case heard.After(at) && p.now.Sub(heard) < stillHeard:
+			why = "telemetry comes, but none that counts for the newest minutes: see the producers' clocks, and what /readyz says is refused"
+		case heard.After(at): // the producers' clocks were behind
+			at = heard
+			fallthrough
+		case !at.IsZero():
 			why = fmt.Sprintf("no telemetry since %s (%s)", clock(at), span(p.now.Sub(at)))
 		}
 	case unsized:

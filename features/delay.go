@@ -57,7 +57,7 @@ func (d *delays) median() float64 {
 		} else if d.LeastSure < 0 {
 			break
 		}
-		return low + (high-low)*(float64(rank)-0.5)/float64(n)
+		return max(low+(high-low)*(float64(rank)-0.5)/float64(n), delaySeconds(d.LeastSure))
 	}
 	return math.NaN()
 }

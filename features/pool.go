@@ -34,6 +34,8 @@ type PoolMinute struct {
 	KVSharing KVSharing
 	// LastEvent is the newest event time of the pool; zero when nothing came yet. Its age is the staleness of telemetry.
 	LastEvent time.Time
+	// Heard is when the newest record of the pool was stored, whatever became of it; on the event clock its event time.
+	Heard time.Time
 
 	// Producers is how many producers of the pool's requests are live, of those that can be told apart; Complete the newest
 	// event of the slowest of them, zero when there are none: demand is all in up to there. Faults are theirs, and those of

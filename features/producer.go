@@ -32,7 +32,7 @@ type ProducersConfig struct {
 
 // Producers watches those who send telemetry: how far each has come in event time, how far its clock is off, and whether
 // it fell silent. A producer is named by its messages (the Forewarm-Source header), or else by the replica that its
-// records are of; records that name neither are not followed.
+// records are of. All who name neither are one producer with the name "".
 //
 // Of a clock that is ahead, records seem to be stored before they happened, so the smallest delay is below zero, and the
 // clock is off by at least as much. Of one that is behind, all delays are too long; so are those of a producer that holds
@@ -94,7 +94,7 @@ func (p *Producers) Begin(source string, received time.Time) {
 
 // Request takes note of a record and of what became of it.
 func (p *Producers) Request(r *ingest.Request, became ingest.Reason) {
-	if p.source == "" && r.ReplicaName == "" || became == ingest.ReasonUnknownPool {
+	if became == ingest.ReasonUnknownPool {
 		return
 	}
 	at, sure := momentOf(r.FinishedAt), true
@@ -106,7 +106,7 @@ func (p *Producers) Request(r *ingest.Request, became ingest.Reason) {
 
 // Sum takes note of one; its delay says nothing, for its span may have only begun at its start.
 func (p *Producers) Sum(s *ingest.Sum, became ingest.Reason) {
-	if p.source != "" && became != ingest.ReasonUnknownPool {
+	if became != ingest.ReasonUnknownPool {
 		p.record("", s.Pool, momentOf(s.Start), false, true, became)
 	}
 }

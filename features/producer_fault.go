@@ -121,15 +121,19 @@ func (x *producer) recent() delays { return x.delays[0].joined(&x.delays[1]) }
 // fill says what concerns a pool: how far its slowest live producer has come, and the faults.
 func (p *Producers) fill(m *PoolMinute, now moment) {
 	stale := moment(p.cfg.StaleAfter)
-	live, slowest := 0, never
+	live, slowest, heard := 0, never, never
 	for _, x := range p.list {
-		if f := x.of(m.Pool); f != nil && f.watermark != never && now-f.heard <= max(stale, 2*f.pause) {
+		f := x.of(m.Pool)
+		if f != nil {
+			heard = max(heard, f.heard)
+		}
+		if f != nil && f.watermark != never && now-f.heard <= max(stale, 2*f.pause) {
 			if live++; live == 1 || f.watermark < slowest {
 				slowest = f.watermark
 			}
 		}
 	}
-	m.Producers, m.Complete = live, slowest.time()
+	m.Producers, m.Complete, m.Heard = live, slowest.time(), heard.time()
 	first := len(p.faults)
 	for i, x := range p.list {
 		f := x.of(m.Pool)

@@ -25,7 +25,9 @@ type Watermark struct {
 type Refusal struct {
 	Reason Reason
 	Detail string // for people: which field, which value, which bound
-	Record []byte // what [Redact] leaves of the record, at most Limits.RefusedBytes; nil when there is nothing to show
+	// Producer is the source of the message, or the replica that the record is of; "" when neither is known.
+	Producer, Pool string
+	Record         []byte // what [Redact] leaves of the record, at most Limits.RefusedBytes; nil when there is nothing to show
 }
 
 // Batch is everything one message carried, in the order in which the pipeline applies it: requests, sums, replicas, acks,

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -253,7 +254,7 @@ func formatOf(contentType string) *format {
 
 // refuse books record as unusable, and keeps what [Redact] leaves of it for people to look at.
 func (d *decoder) refuse(record []byte, reason Reason, detail string, args ...any) {
-	r := Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...)}
+	r := Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...), Producer: cmp.Or(d.meta.Source, d.meta.Replica), Pool: d.meta.Pool}
 	if !d.binary {
 		r.Record = Redact(record, d.limits.RefusedBytes)
 	}

@@ -51,11 +51,12 @@ type statusJSON struct {
 	Lag         *uint64       `json:"lag"`
 	Pools       int           `json:"pools"`
 
-	Producers []producerJSON `json:"producers"`
+	Producers []producerJSON   `json:"producers"`
+	Alerts    []alerting.Alert `json:"alerts"` // about the daemon itself
 }
 
 // producerJSON is who sends telemetry. Its source is the Forewarm-Source header of its messages, or the replica that its
-// records name.
+// records name; "" stands for all who give neither.
 type producerJSON struct {
 	Source       string     `json:"source"`
 	Declared     bool       `json:"declared"`
@@ -200,7 +201,7 @@ type resourceJSON struct {
 func (s *Server) getStatus(w http.ResponseWriter, _ *http.Request) {
 	st, pools := s.reader.Status(), s.reader.Pools()
 	out := statusJSON{Version: st.Version, Mode: st.Mode, Clock: st.Clock, Tick: instant(st.Tick), Sequence: st.Sequence,
-		StateDigest: st.StateDigest, Pools: len(pools), Producers: make([]producerJSON, 0, len(st.Producers))}
+		StateDigest: st.StateDigest, Pools: len(pools), Producers: make([]producerJSON, 0, len(st.Producers)), Alerts: append([]alerting.Alert{}, st.Alerts...)}
 	for i := range st.Producers {
 		x := &st.Producers[i]
 		out.Producers = append(out.Producers, producerJSON{

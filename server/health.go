@@ -52,6 +52,7 @@ func checks(st Status, pools []PoolView, lagLimit uint64) []Check {
 		{Name: "restore", OK: st.Restored, Detail: st.Restore},
 		lag,
 		modelCheck(st, pools),
+		troubleCheck("telemetry", "none refused", st.Refused),
 		troubleCheck("storage", "written", st.Storage),
 		troubleCheck("sinks", "delivering", st.Sinks),
 	}

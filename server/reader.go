@@ -38,6 +38,9 @@ type Status struct {
 
 	Storage string // what could not be written when it was last tried, "" when all was
 	Sinks   string // which sinks fail and why, "" when none
+	Refused string // telemetry that was refused of late: whose, why, how to mend it; "" for none
+
+	Alerts []alerting.Alert // firing ones about the daemon itself
 }
 
 // PoolView is one pool at the last tick. Decision and Projection are nil when the tick made none; between a start and the

@@ -28,6 +28,7 @@ type pageView struct {
 	Mode           alerting.Mode
 	RefreshSeconds int
 	Trouble        []Check // checks that fail or are degraded
+	Alerts         []alertLine
 	Pools          []card
 }
 
@@ -88,6 +89,7 @@ func (s *Server) view() pageView {
 			v.Trouble = append(v.Trouble, c)
 		}
 	}
+	v.Alerts = alertLines(st.Alerts)
 	for i := range pools {
 		v.Pools = append(v.Pools, newCard(&pools[i]))
 	}
@@ -126,10 +128,15 @@ func newCard(p *PoolView) card {
 	if f := p.total(binding); f != nil {
 		c.Chart = newChart(p, f)
 	}
-	for _, a := range p.Alerts {
-		c.Alerts = append(c.Alerts, alertLine{a.Name, a.Labels["severity"], a.Annotations["summary"], a.StartsAt.UTC().Format("15:04"), a.Annotations["threshold"]})
-	}
+	c.Alerts = alertLines(p.Alerts)
 	return c
+}
+
+func alertLines(alerts []alerting.Alert) (out []alertLine) {
+	for _, a := range alerts {
+		out = append(out, alertLine{a.Name, a.Labels["severity"], a.Annotations["summary"], a.StartsAt.UTC().Format("15:04"), a.Annotations["threshold"]})
+	}
+	return out
 }
 
 func newRow(of *forecaster.Projection, r *forecaster.ResourceProjection, binding string) row {

@@ -102,6 +102,8 @@ type daemon struct {
 	tickedAt   time.Time         // when the newest tick came, by the clock of the machine
 	folded     uint64            // records counted since the process began
 	refusals   map[string]uint64 // and those that could not be used, by reason
+	refusedBy  []*refusals       // the same of late, by producer, pool and reason
+	omitted    string            // of late, see sayOmitted
 }
 
 func (d *daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -588,6 +590,7 @@ func (d *daemon) Status() server.Status {
 	d.mu.Lock()
 	s := d.status
 	s.Storage = d.storageTrouble()
+	s.Refused = d.refusedText(time.Now())
 	d.mu.Unlock()
 	s.Sinks = d.sinkTrouble()
 	s.Connected = d.conn.IsConnected()

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/server"
 )
 
 const (
@@ -22,12 +25,15 @@ type selfWatch struct {
 	began  time.Time
 	board  *alerting.Board
 	intake []intake // one a look, oldest first, at most selfWindow and one
+
+	omitted map[string]uint64 // as of the last look
 }
 
 // intake is what became of telemetry since the process began.
 type intake struct {
 	records, lost uint64
 	refused       map[string]uint64 // by reason; resends do not count
+	omitted       map[string]uint64 // what else was turned away, or did not count as it was sent, in words
 }
 
 func newSelfWatch(cfg alerting.Config) *selfWatch {
@@ -51,16 +57,24 @@ func (d *daemon) watchSelf(ctx context.Context) error {
 
 // lookAfter tells what is the case with the daemon at now, and sends the watchdog while it ticks.
 func (d *daemon) lookAfter(w *selfWatch, now time.Time) {
-	vitals := w.count(d.takenIn())
+	vitals, omitted := w.count(d.takenIn())
+	text := d.sayOmitted(w.omitted, omitted)
+	w.omitted = omitted
 	vitals.Sinks = d.sinkVitals()
 	d.mu.Lock()
 	vitals.Storage, vitals.StorageSince = d.troubleBut(troubleRemote)
+	vitals.Refusals = d.refusedText(now)
 	d.mu.Unlock()
 	var notices []alerting.Pending
+	var firing []alerting.Alert
 	for _, a := range w.board.Update(now.UTC().Truncate(time.Second), alerting.SelfConditions(&vitals, d.cfg.Decision)) {
 		n := alerting.Notice{Alert: &a}
 		notices = append(notices, alerting.Pending{Notice: n, Expires: now.Add(n.Life())})
+		if !a.Resolved {
+			firing = append(firing, a)
+		}
 	}
+	d.setStatus(func(s *server.Status) { s.Alerts, d.omitted = firing, text })
 	if len(notices) > 0 {
 		err := d.outbox.Announce(time.Time{}, notices)
 		d.stored("outbox", err)
@@ -77,19 +91,40 @@ func (d *daemon) lookAfter(w *selfWatch, now time.Time) {
 }
 
 // count is what came since the oldest look that is remembered.
-func (w *selfWatch) count(now intake) alerting.Vitals {
+func (w *selfWatch) count(now intake) (v alerting.Vitals, omitted map[string]uint64) {
 	w.intake = append(w.intake, now)
 	if len(w.intake) > selfWindow+1 {
 		w.intake = append(w.intake[:0], w.intake[1:]...)
 	}
 	then := &w.intake[0]
-	v := alerting.Vitals{Window: selfWindow * selfEvery, Records: now.records - then.records, Lost: now.lost - then.lost, Refused: map[string]uint64{}}
-	for reason, n := range now.refused {
-		if n -= then.refused[reason]; n > 0 {
-			v.Refused[reason] = n
+	v = alerting.Vitals{Window: selfWindow * selfEvery, Records: now.records - then.records, Lost: now.lost - then.lost, Refused: increase(now.refused, then.refused)}
+	return v, increase(now.omitted, then.omitted)
+}
+
+// increase is by how much counts grew, without those that did not.
+func increase(now, then map[string]uint64) map[string]uint64 {
+	out := map[string]uint64{}
+	for name, n := range now {
+		if n -= then[name]; n > 0 {
+			out[name] = n
 		}
 	}
-	return v
+	return out
+}
+
+// turnedAway are the answers of listeners to requests whose records were not read.
+var turnedAway = []string{"401", "404", "405", "408", "413", "415", "429", "503", "Unauthenticated", "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Unimplemented"}
+
+// sayOmitted logs what is new of what was omitted in the window, and says all of it; "" for nothing.
+func (d *daemon) sayOmitted(before, now map[string]uint64) string {
+	var out []string
+	for _, what := range slices.Sorted(maps.Keys(now)) {
+		out = append(out, fmt.Sprintf("in %.0f min %d %s", (selfWindow*selfEvery).Minutes(), now[what], what))
+		if before[what] == 0 {
+			d.log.Warn("telemetry is left out: "+what, zap.Uint64("so far", now[what]))
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 // ticks says whether a tick came within server.stale_after.
@@ -112,21 +147,24 @@ func (d *daemon) lost() uint64 {
 func (d *daemon) takenIn() intake {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return intake{d.folded, d.lost(), maps.Clone(d.refusals)}
-}
-
-// noteRefused counts what could not be used; what was sent again is none of that.
-func (d *daemon) noteRefused(refused []ingest.Refusal) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i := range refused {
-		if reason := refused[i].Reason; reason != ingest.ReasonDuplicate {
-			if d.refusals == nil {
-				d.refusals = map[string]uint64{}
+	now, o := intake{d.folded, d.lost(), map[string]uint64{}, nil}, &d.omissions
+	maps.Copy(now.refused, d.refusals)
+	now.omitted = map[string]uint64{
+		"records are counted as class _other: features.max_classes is reached":                             o.Features.OverflowRecords,
+		"requests have times that contradict each other, and count as if without times":                    o.Features.BadTimes,
+		"replica reports do not count: features.max_replicas is reached":                                   o.Features.ReplicasRefused,
+		"records are of producers beyond those that can be followed: their clocks are not watched":         o.ProducersRefused,
+		"refused records could not be put on the dead-letter subject: the log and this page name the rest": d.deadLetter.Dropped(),
+	}
+	for _, s := range d.listeners.Stats() {
+		for _, c := range s.Requests {
+			if slices.Contains(turnedAway, c.Code) {
+				now.refused[s.Listener+" "+c.Code] = c.Requests
+				now.omitted["requests were answered "+c.Code+" by listeners."+s.Listener+": see the producer's log"] = c.Requests
 			}
-			d.refusals[string(reason)]++
 		}
 	}
+	return now
 }
 
 // sinkVitals is how delivery goes, sink by sink.

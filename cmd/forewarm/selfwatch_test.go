@@ -85,7 +85,7 @@ func TestSelfWatchWindow(t *testing.T) {
 	w := newSelfWatch(alerting.DefaultConfig())
 	for look := range 40 {
 		now := intake{records: uint64(10 * look), lost: uint64(min(look, 5)), refused: map[string]uint64{"bad_time": uint64(look)}}
-		v := w.count(now)
+		v, _ := w.count(now)
 		if look < selfWindow {
 			continue
 		}
