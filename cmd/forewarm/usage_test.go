@@ -22,8 +22,6 @@ func TestUsage(t *testing.T) {
 	defer taken.Close()
 	for name, lines := range map[string][]string{
 		"sound.yaml":    {soundPool},
-		"nameless.yaml": {soundPool, "agent: {upstream: {url: nats://central:4222}}"},
-		"loop.yaml":     {soundPool, "nats: {url: nats://central:4222}", "agent: {name: a, upstream: {url: nats://central:4222}}"},
 		"unknown.yaml":  {soundPool, "storage: {retenton: 9d}"},
 		"bound.yaml":    {soundPool, "decision: {quantile: 1.5}"},
 		"warmup.yaml":   {"pools:", "  - name: chat", "    replicas: {max: 4}", "    warmup: {p50: 40m, p90: 58m}"},
@@ -51,9 +49,6 @@ func TestUsage(t *testing.T) {
 		{"serve -config port.yaml", 2, []string{"server.listen", taken.Addr().String(), "address already in use"}},
 		{"serve -config login.yaml", 2, []string{"login.yaml:2", "nats.url", "password", "a key that names a file"}},
 		{"serve -config embedded.yaml", 2, []string{"nats.embedded", taken.Addr().String(), "address already in use", "choose another"}},
-		{"agent -config sound.yaml", 2, []string{"sound.yaml", "agent.name", "agent.upstream.url"}},
-		{"agent -config nameless.yaml", 2, []string{"nameless.yaml:2", "agent.name", "must be 1 to 200"}},
-		{"agent -config loop.yaml", 2, []string{"agent.upstream.prefix", "same server"}},
 		{"serve -config none.yaml", 2, []string{"none.yaml", "no such file", "-config"}},
 		{"serve -config sound.yaml -clock moon", 2, []string{"-clock", `"moon"`, "wall or event"}},
 		{"serve sound.yaml", 2, []string{"flags only", `"sound.yaml"`, "serve -h"}},
@@ -153,7 +148,7 @@ func TestFailure(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
-		"": "serve", "help": "forewarm COMMAND -h", "-h": "backtest", "--help": "replay", "version": "forewarm ", "serve -h": "-config", "agent -h": "-config",
+		"": "serve", "help": "forewarm COMMAND -h", "-h": "backtest", "--help": "replay", "version": "forewarm ", "serve -h": "-config",
 		"replay -h": "-speed", "report -h": "-data", "explain -h": "-url", "check -h": "-health", "demo -h": "-once", "backtest -h": "-policies",
 	} {
 		code, out, errs := runHere(t.Context(), strings.Fields(args)...)
