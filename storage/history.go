@@ -39,6 +39,30 @@ func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key f
 
 // Dimension is Observed for one dimension.
 func (h History) Dimension(ctx context.Context, d *features.Dimension, from, to time.Time, fn func(key features.Key, values []float64) error) error {
+	return h.minutes(ctx, d.Series, from, to, func(l labels.Labels, values []float64) error {
+		return fn(features.Key{Pool: l.Get("pool"), Class: l.Get("class")}, values)
+	})
+}
+
+// Lengths calls fn with what is kept of the lengths of each class's prompts and outputs, in tokens: the quantile at level of
+// each minute's requests, as Observed has minutes.
+func (h History) Lengths(ctx context.Context, from, to time.Time, fn func(key features.Key, output bool, level float64, values []float64) error) error {
+	for i, s := range []string{promptSeries, outputSeries} {
+		if err := h.minutes(ctx, s, from, to, func(l labels.Labels, values []float64) error {
+			level, err := strconv.ParseFloat(l.Get("quantile"), 64)
+			if err != nil {
+				return err
+			}
+			return fn(features.Key{Pool: l.Get("pool"), Class: l.Get("class")}, i == 1, level, values)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// minutes calls fn with every series of a name by the minute, ordered by its labels.
+func (h History) minutes(ctx context.Context, name string, from, to time.Time, fn func(l labels.Labels, values []float64) error) error {
 	from = from.Truncate(features.Minute)
 	n := int(to.Sub(from) / features.Minute)
 	if n <= 0 {
@@ -52,7 +76,7 @@ func (h History) Dimension(ctx context.Context, d *features.Dimension, from, to 
 	}
 	defer q.Close()
 	values := make([]float64, n)
-	set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, d.Series))
+	set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, name))
 	var it chunkenc.Iterator
 	for set.Next() {
 		at := set.At()
@@ -69,13 +93,12 @@ func (h History) Dimension(ctx context.Context, d *features.Dimension, from, to 
 		if err := it.Err(); err != nil {
 			return fmt.Errorf("history of %s: %w", at.Labels(), err)
 		}
-		l := at.Labels()
-		if err := fn(features.Key{Pool: l.Get("pool"), Class: l.Get("class")}, values); err != nil {
+		if err := fn(at.Labels(), values); err != nil {
 			return err
 		}
 	}
 	if err := set.Err(); err != nil {
-		return fmt.Errorf("history of %s: %w", d.Series, err)
+		return fmt.Errorf("history of %s: %w", name, err)
 	}
 	return nil
 }

@@ -47,9 +47,14 @@ type shape struct {
 	value  func(w *features.Window, q float64) float64
 }
 
+const (
+	promptSeries = "forewarm_prompt_tokens"
+	outputSeries = "forewarm_output_tokens"
+)
+
 var shapes = []shape{
-	{"forewarm_prompt_tokens", func(w *features.Window, q float64) float64 { return quantile(w.Prompt, q) }},
-	{"forewarm_output_tokens", func(w *features.Window, q float64) float64 { return quantile(w.Output, q) }},
+	{promptSeries, func(w *features.Window, q float64) float64 { return quantile(w.Prompt, q) }},
+	{outputSeries, func(w *features.Window, q float64) float64 { return quantile(w.Output, q) }},
 	{"forewarm_cached_share", func(w *features.Window, q float64) float64 { return quantile(w.CachedShare, q) }},
 	{"forewarm_ttft_seconds", func(w *features.Window, q float64) float64 { return quantile(w.TTFT, q) }},
 	{"forewarm_itl_seconds", func(w *features.Window, q float64) float64 { return quantile(w.ITL, q) }},

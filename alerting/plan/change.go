@@ -8,11 +8,14 @@ type Change struct {
 	Prompt   float64 `json:"prompt"`    // tokens of a prompt; the cached share stays
 	Output   float64 `json:"output"`    // tokens of an output
 	CacheHit float64 `json:"cache_hit"` // cached share of the prompt
-	Retry    float64 `json:"retry"`     // attempts beyond the first, as a share of requests, that cost as much as the first
+	Retry    float64 `json:"retry"`     // attempts beyond those that there are, as a share of these, that cost as much
 	Limits   float64 `json:"limits"`    // rate limits, quota and budget
 	Lost     int     `json:"lost"`      // replicas
 	Shift    float64 `json:"shift"`     // share of every other class's requests that become such of the heaviest class
 	PutOff   int     `json:"put_off"`   // minutes that work waits at most, as with a wider batch window: demand is their mean
+
+	Long       float64 `json:"long"`        // share of the requests whose prompts become as long as LongTokens, none of it cached
+	LongTokens float64 `json:"long_tokens"` // tokens
 }
 
 // Same changes nothing.
@@ -24,7 +27,31 @@ func (c Change) part(s float64) Change {
 	c.Rate, c.Prompt, c.Output, c.CacheHit = between(c.Rate), between(c.Prompt), between(c.Output), between(c.CacheHit)
 	c.Retry *= s
 	c.Shift *= s
+	c.Long *= s
 	return c
+}
+
+// less is the change with what it adds to the load divided by a factor; what lightens the load stays.
+func (c Change) less(factor float64) Change {
+	for _, f := range []*float64{&c.Rate, &c.Prompt, &c.Output} {
+		*f = min(*f, 1+(*f-1)/factor)
+	}
+	c.CacheHit = max(c.CacheHit, 1+(c.CacheHit-1)/factor)
+	c.Retry /= factor
+	return c
+}
+
+// long gives a share of the requests a long prompt; their outputs are like those of the others.
+func (c Change) long(l Load) Load {
+	if c.Long == 0 {
+		return l
+	}
+	short, n := 1-c.Long, c.LongTokens
+	return Load{
+		Requests: l.Requests, Prompt: short*l.Prompt + c.Long*n*l.Requests, Cached: short * l.Cached, Output: l.Output,
+		PromptSquared: short*l.PromptSquared + c.Long*n*n*l.Requests, PromptFresh: short*l.PromptFresh + c.Long*n*n*l.Requests,
+		PromptOutput: short*l.PromptOutput + c.Long*n*l.Output, OutputSquared: l.OutputSquared,
+	}
 }
 
 // putOff is the mean load of the minutes that work of each minute waits, itself included: what comes in n minutes is done
@@ -47,7 +74,7 @@ func putOff(loads []Load, n int) []Load {
 
 // apply changes a load whose classes are mixed as mix says; attempts beyond the first are in the result.
 func (c Change) apply(l Load, mix mix) Load {
-	l = mix.shift(l, c.Shift)
+	l = c.long(mix.shift(l, c.Shift))
 	hit := l.CacheHit()
 	left := 0.0
 	if hit > 0 && hit < 1 {

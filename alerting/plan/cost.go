@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -8,18 +9,26 @@ import (
 
 // Cost is what the pool costs with the replicas there are, at its mean traffic.
 type Cost struct {
-	Date        string `json:"prices_date,omitempty"`
-	Region      string `json:"prices_region,omitempty"`
-	GPUHour     number `json:"usd_per_gpu_hour"`
-	Hour        number `json:"usd_per_hour"`
-	PerThousand number `json:"usd_per_1k_requests"`
-	PerServed   number `json:"usd_per_served_request"` // failed ones pay nothing and are paid for
-	Reserve     number `json:"usd_per_hour_reserve"`   // of replicas kept for failure, failover, rollout and bursts, of each role
-	Headroom    number `json:"usd_per_hour_headroom"`  // of capacity beyond demand and reserve, at the binding resource of each role
-	Failed      number `json:"usd_per_hour_failed"`    // of attempts that failed or were repeated
+	Date    string `json:"prices_date,omitempty"`
+	Region  string `json:"prices_region,omitempty"`
+	GPUHour number `json:"usd_per_gpu_hour"`
+	Hour    number `json:"usd_per_hour"`
+	// Parts say what an hour is paid for; they add up to Hour.
+	Parts []CostPart `json:"parts"`
+	capacity.UnitPrices[number]
 
-	Classes []Share `json:"classes,omitempty"`
-	Tenants []Share `json:"tenants,omitempty"`
+	// Who pays: the shares of each list add up to Hour.
+	Classes  []Share `json:"classes,omitempty"`
+	Features []Share `json:"features,omitempty"`
+	Tenants  []Share `json:"tenants,omitempty"`
+	Models   []Share `json:"models,omitempty"`
+}
+
+// CostPart is a part of the cost of an hour.
+type CostPart struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	Hour  number `json:"usd_per_hour"`
 }
 
 // Share is what one class or tenant pays of an hour's cost.
@@ -30,6 +39,7 @@ type Share struct {
 	KV       number `json:"share_of_kv_seconds"`
 	Cost     number `json:"share_of_cost"`
 	Hour     number `json:"usd_per_hour"`
+	capacity.UnitPrices[number]
 }
 
 // sharesShown bounds the classes and tenants listed; the rest are added up.
@@ -42,36 +52,71 @@ func costOf(in *Input) *Cost {
 	if each <= 0 {
 		return nil
 	}
-	hour, roles := each*float64(p.Replicas), []capacity.Role{capacity.AnyRole}
+	hour := each * float64(p.Replicas)
 	if p.Disaggregated {
-		hour, roles = hour+each*float64(p.Prefill), append(roles, capacity.PrefillRole)
+		hour += each * float64(p.Prefill)
 	}
 	mean := t.Mean()
+	weights, all := p.weights(mean), p.work(Class{Load: mean, Calls: t.Calls})
 	c := &Cost{
-		Date: p.Prices.Date, Region: p.Prices.Region, GPUHour: number(p.GPUHourUSD), Hour: number(hour), PerThousand: unknown, PerServed: unknown,
-		Headroom: unknown,
-		Failed:   number(hour * min(t.Failed+t.Retried, 1)),
+		Date: p.Prices.Date, Region: p.Prices.Region, GPUHour: number(p.GPUHourUSD), Hour: number(hour),
+		Parts:      p.parts(mean, min(weights.Charge(p.work(Class{Load: t.Wasted}), all, 1).Total(), 1)),
+		UnitPrices: capacity.PricesOf[number](weights.Charge(all, all, hour), all),
 	}
-	if perHour := mean.Requests * 3600; perHour > 0 {
-		c.PerThousand = number(hour / perHour * 1000)
-		if served := perHour * (1 - t.Failed); served > 0 {
-			c.PerServed = number(hour / served)
+	for _, x := range []struct {
+		to   *[]Share
+		from []Class
+	}{{&c.Classes, t.Classes}, {&c.Features, t.Features}, {&c.Tenants, t.Tenants}, {&c.Models, t.Models}} {
+		*x.to = p.shares(x.from, all, weights, hour)
+	}
+	return c
+}
+
+// parts divides the cost of an hour by what it is paid for, at a load of which a share is wasted: work, as far as it uses
+// the binding resource of a role; reserves, as far as replicas are idle; and what is idle beyond them.
+func (p *Pool) parts(l Load, wasted float64) (parts []CostPart) {
+	add := func(name, title string, usd float64) {
+		if usd == 0 {
+			return
+		}
+		if i := slices.IndexFunc(parts, func(c CostPart) bool { return c.Name == name }); i >= 0 {
+			parts[i].Hour += number(usd)
+			return
+		}
+		parts = append(parts, CostPart{name, title, number(usd)})
+	}
+	roles := []capacity.Role{capacity.AnyRole}
+	if p.Disaggregated {
+		roles = append(roles, capacity.PrefillRole)
+	}
+	for _, role := range roles {
+		idle := p.ReplicaHourUSD() * float64(p.replicas(role, 0))
+		used := min(p.used(role, l), 1)
+		work := used * idle
+		add("served", "requests that were served", work*(1-wasted))
+		add("wasted", "attempts that failed or were repeated", work*wasted)
+		idle -= work
+		for _, r := range p.ReservesOf(role).Each() {
+			kept := min(p.ReplicaHourUSD()*float64(r.Replicas), idle)
+			add("reserve_"+r.Name, "idle reserve, kept "+r.For, kept)
+			idle -= kept
+		}
+		if used > 0 {
+			add("headroom", "idle beyond demand and reserves", idle)
+		} else {
+			add("unknown", "demand and headroom: the capacity is not known", idle)
 		}
 	}
-	idle, known := 0., true
-	for _, role := range roles {
-		have := p.replicas(role, 0)
-		reserve := each * float64(min(p.ReservesOf(role).Total(), have))
-		used := p.used(role, mean)
-		c.Reserve += number(reserve)
-		idle, known = idle+max(each*float64(have)*(1-used)-reserve, 0), known && used > 0
-	}
-	if known {
-		c.Headroom = number(idle)
-	}
-	c.Classes = shares(p, t.Classes, hour)
-	c.Tenants = shares(p, t.Tenants, hour)
-	return c
+	return parts
+}
+
+// work is what a class uses in an hour.
+func (p *Pool) work(c Class) capacity.Work {
+	const hour = 3600
+	calls, l := c.of(c.Load), c.Load.Times(hour)
+	w := capacity.Work{Calls: hour * calls.Calls, Served: hour * calls.Served, Prompt: l.Prompt, Fresh: l.Prompt - l.Cached, Output: l.Output}
+	w.KVPrompt, w.KVOutput = l.kvParts(p.prefillRate(), p.itl())
+	return w
 }
 
 // used is the share of the replicas of a role that l uses, of the resource of which it uses most; 0 where no capacity is known.
@@ -90,67 +135,53 @@ func (p *Pool) used(role capacity.Role, l Load) (share float64) {
 
 // shares divides an hour's cost among classes: each resource (tokens to prefill, tokens to generate, KV-seconds) weighs as
 // much as the pool uses of it, in a disaggregated pool within what the role costs that carries it, and is paid for in proportion to
-// its use. By request count a document of 50,000 tokens would
-// pay as much as a greeting.
-func shares(p *Pool, classes []Class, hour float64) []Share {
+// its use. By request count a document of 50,000 tokens would pay as much as a greeting.
+func (p *Pool) shares(classes []Class, all capacity.Work, weights capacity.CostWeights, hour float64) (out []Share) {
 	if len(classes) == 0 {
 		return nil
 	}
-	var total Load
-	for _, c := range classes {
-		total = total.Plus(c.Load)
+	works := make([]capacity.Work, len(classes))
+	for i, c := range classes {
+		works[i] = p.work(c)
 	}
-	weights := p.weights(total)
-	part := func(of, all float64) float64 {
+	paid := func(w capacity.Work) float64 { return weights.Charge(w, all, 1).Total() }
+	order := make([]int, len(classes))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(paid(works[b]), paid(works[a])) })
+	shown := make([]capacity.Work, 0, sharesShown)
+	for _, i := range order[:min(len(order), sharesShown)] {
+		shown = append(shown, works[i])
+	}
+	charges, rest := weights.Divide(shown, all, hour)
+	of := func(part, all float64) number {
 		if all == 0 {
 			return 0
 		}
-		return of / all
+		return number(part / all)
 	}
-	var out []Share
-	for _, c := range classes {
-		s := Share{
-			Name: c.Name, Requests: number(part(c.Load.Requests, total.Requests)),
-			Tokens: number(part(c.Load.Prompt-c.Load.Cached+c.Load.Output, total.Prompt-total.Cached+total.Output)),
-			KV:     number(part(c.Load.KV(p.prefillRate(), p.itl()), total.KV(p.prefillRate(), p.itl()))),
+	for i, w := range append(shown, rest) {
+		name := "others"
+		if i < len(shown) {
+			name = classes[order[i]].Name
+		} else if charges[i].Total() < 1e-9*hour {
+			break
 		}
-		for i, name := range paid {
-			r := resourceByName(name)
-			s.Cost += number(weights[i] * part(r.demand(p, c.Load), r.demand(p, total)))
-		}
-		s.Hour = s.Cost * number(hour)
-		out = append(out, s)
-	}
-	slices.SortStableFunc(out, func(a, b Share) int {
-		switch {
-		case a.Cost > b.Cost:
-			return -1
-		case a.Cost < b.Cost:
-			return 1
-		}
-		return 0
-	})
-	if len(out) > sharesShown {
-		rest := Share{Name: "others"}
-		for _, s := range out[sharesShown-1:] {
-			rest.Requests += s.Requests
-			rest.Tokens += s.Tokens
-			rest.KV += s.KV
-			rest.Cost += s.Cost
-			rest.Hour += s.Hour
-		}
-		out = append(out[:sharesShown-1:sharesShown-1], rest)
+		out = append(out, Share{
+			Name: name, Requests: of(w.Calls, all.Calls), Tokens: of(w.Fresh+w.Output, all.Fresh+all.Output),
+			KV: of(w.KVPrompt+w.KVOutput, all.KVPrompt+all.KVOutput), Cost: of(charges[i].Total(), hour), Hour: number(charges[i].Total()),
+			UnitPrices: capacity.PricesOf[number](charges[i], w),
+		})
 	}
 	return out
 }
 
-// paid are the resources that classes pay for.
-var paid = []string{capacity.Prefill, capacity.Decode, capacity.KV}
-
-// weights are the shares of a pool's cost that are paid for each of paid: by how much of it l uses, in each role of a disaggregated
-// pool by itself, for as much as its replicas are of all. All alike where no capacity is known.
-func (p *Pool) weights(l Load) []float64 {
-	weights := make([]float64, len(paid))
+// weights are the shares of a pool's cost that are paid for each resource: by how much of it l uses, in each role of a
+// disaggregated pool by itself, for as much as its replicas are of all. All alike where no capacity is known.
+func (p *Pool) weights(l Load) capacity.CostWeights {
+	paid := [...]string{capacity.Prefill, capacity.Decode, capacity.KV}
+	var weights [len(paid)]float64
 	all := p.Replicas
 	if p.Disaggregated {
 		all += p.Prefill
@@ -177,7 +208,7 @@ func (p *Pool) weights(l Load) []float64 {
 			weights[i] = 1 / float64(len(weights))
 		}
 	}
-	return weights
+	return capacity.CostWeights{Prefill: weights[0], Decode: weights[1], KV: weights[2]}
 }
 
 func resourceByName(name string) *resource {

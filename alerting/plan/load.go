@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Load is what requests ask for in a second, first attempts only: each field is a sum over the requests of that second.
+// Load is what requests ask for in a second, each attempt that a replica has to serve: a field is a sum over them.
 // Sums add up over classes, and second moments give the KV cache held on mixed traffic, where the product of means is
 // wrong by up to a factor.
 type Load struct {
@@ -51,11 +51,17 @@ func (l Load) Times(k float64) Load {
 //
 // An unknown prefill rate (0) counts no time for it.
 func (l Load) KV(prefillTokensPerS, itl float64) float64 {
-	kv := itl * (l.PromptOutput + l.OutputSquared/2)
+	prompts, outputs := l.kvParts(prefillTokensPerS, itl)
+	return prompts + outputs
+}
+
+// kvParts are the tokens of KV that are of prompts, and of outputs.
+func (l Load) kvParts(prefillTokensPerS, itl float64) (prompts, outputs float64) {
+	prompts = itl * l.PromptOutput
 	if prefillTokensPerS > 0 {
-		kv += l.PromptFresh / prefillTokensPerS
+		prompts += l.PromptFresh / prefillTokensPerS
 	}
-	return kv
+	return prompts, itl * l.OutputSquared / 2
 }
 
 // KVOfMeans is what KV comes to with the product of mean lengths, as planners often have it; kept to show by how much.
@@ -117,7 +123,6 @@ type Stated struct {
 	Prompt       Lengths
 	Output       Lengths
 	CacheHit     float64 // share of prompt tokens
-
 }
 
 // Load is the load of the class; errors name the number that makes no sense.

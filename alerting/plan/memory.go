@@ -2,9 +2,6 @@ package plan
 
 import "github.com/forewarm/forewarm/forecaster/capacity"
 
-// Contexts are percentiles of the tokens that a request holds at its end.
-type Contexts struct{ P50, P95, Longest float64 }
-
 // Memory is the memory of a replica, and how many requests it holds.
 type Memory struct {
 	GPUs       int             `json:"gpus"`
@@ -12,6 +9,7 @@ type Memory struct {
 	Checkpoint number          `json:"weights_bytes"`
 	Weights    number          `json:"weights"`
 	Active     number          `json:"active_weights"`
+	ModelToken number          `json:"kv_bytes_per_token"` // of the model, without copies
 	TokenBytes number          `json:"kv_bytes_per_token_and_gpu"`
 	Windowed   int             `json:"windowed_layers,omitempty"`
 	Window     int             `json:"window_tokens,omitempty"`
@@ -21,7 +19,7 @@ type Memory struct {
 
 // RequestsAtOne is how many requests of a context length a replica holds at once.
 type RequestsAtOne struct {
-	Context string `json:"context"` // median, p95, longest
+	Context string `json:"context"` // median, p95, longest; example where the traffic does not tell
 	Tokens  number `json:"tokens"`
 	// TokensHeld is what the replica holds in requests of that length.
 	TokensHeld number `json:"tokens_per_replica"`
@@ -35,15 +33,23 @@ func MemoryOf(f *capacity.Fit, lengths Contexts) *Memory {
 	w := f.Model.Weights
 	m := &Memory{
 		GPUs: f.GPUs, GPU: f.GPU, Checkpoint: number(f.Checkpoint), Weights: unknown, Active: unknown,
-		TokenBytes: number(f.TokenBytes.PerGPU), Windowed: f.Model.Windowed, Window: f.Model.Window, Estimated: f.Estimated,
+		ModelToken: number(f.ModelTokenBytes), TokenBytes: number(f.TokenBytes.PerGPU), Windowed: f.Model.Windowed, Window: f.Model.Window, Estimated: f.Estimated,
 	}
 	if w.Total() > 0 {
 		m.Weights, m.Active = number(w.Total()), number(w.Total()-w.Experts+w.Active)
 	}
-	for _, c := range []struct {
+	type context struct {
 		name   string
 		tokens float64
-	}{{"median", lengths.P50}, {"p95", lengths.P95}, {"longest", lengths.Longest}} {
+	}
+	contexts := []context{{"median", lengths.P50}, {"p95", lengths.P95}, {"longest", lengths.Longest}}
+	if lengths.P50 == 0 {
+		contexts[0], contexts[1] = context{"example", 2048}, context{"example", 8192}
+	}
+	if lengths.Longest == 0 {
+		contexts[2] = context{"longest of the model", float64(f.Model.MaxContext)}
+	}
+	for _, c := range contexts {
 		if !(c.tokens > 0) {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -148,7 +149,7 @@ func (c Change) describe() string {
 	factor("cache hits", c.CacheHit)
 	factor("limits", c.Limits)
 	if c.Retry > 0 {
-		parts = append(parts, fmt.Sprintf("%.0f %% retries", 100*c.Retry))
+		parts = append(parts, fmt.Sprintf("%.0f %% more attempts", 100*c.Retry))
 	}
 	if c.PutOff > 0 {
 		parts = append(parts, fmt.Sprintf("work waits up to %s", span(60*float64(c.PutOff))))
@@ -247,7 +248,7 @@ func (s *Sheet) scenarioTable() table {
 func (m *Memory) tables() []table {
 	g := m.GPU
 	bytes := table{
-		Title: "Memory", Text: fmt.Sprintf("Of the fullest of a replica's GPUs (it has %d); %s bytes of KV cache a token there.", m.GPUs, amount(m.TokenBytes)),
+		Title: "Memory", Text: fmt.Sprintf("Of the fullest of a replica's GPUs (it has %d). A token takes %s of KV cache, %s of it on that GPU.", m.GPUs, kib(m.ModelToken), kib(m.TokenBytes)),
 		Head: []string{"", ">GiB", ">share"},
 	}
 	if m.Windowed > 0 {
@@ -289,12 +290,15 @@ func (c *Cost) tables() []table {
 		text += strings.TrimRight(fmt.Sprintf(" Prices of %s, %s", c.Date, c.Region), ", ") + "."
 	}
 	cost := table{Title: "Cost", Text: text, Head: []string{"", ">$"}}
+	cost.add("", "an hour", money(c.Hour))
+	for _, x := range c.Parts {
+		cost.add("", "of it "+x.Title, money(x.Hour))
+	}
 	for _, row := range []struct {
 		name string
 		v    number
 	}{
-		{"an hour", c.Hour}, {"of it replicas in reserve", c.Reserve}, {"of it headroom beyond demand", c.Headroom},
-		{"of it work that failed or was repeated", c.Failed}, {"1,000 requests", c.PerThousand}, {"a request that was served", c.PerServed},
+		{"a request", c.Request}, {"a request that was served", c.Served}, {"1,000 prompt tokens", c.PromptTokens}, {"1,000 output tokens", c.OutputTokens},
 	} {
 		cost.add("", row.name, money(row.v))
 	}
@@ -302,13 +306,14 @@ func (c *Cost) tables() []table {
 	for _, x := range []struct {
 		title  string
 		shares []Share
-	}{{"Cost by class", c.Classes}, {"Cost by tenant", c.Tenants}} {
+	}{{"Cost by class", c.Classes}, {"Cost by feature", c.Features}, {"Cost by tenant", c.Tenants}, {"Cost by model", c.Models}} {
 		if len(x.shares) == 0 {
 			continue
 		}
-		t := table{Title: x.title, Head: []string{"", ">requests", ">tokens", ">KV-seconds", ">cost", ">$/h"}}
+		t := table{Title: x.title, Head: []string{"", ">requests", ">tokens", ">KV-seconds", ">cost", ">$/h", ">$ a request", ">$ a served one", ">$ per 1k prompt tokens", ">$ per 1k output tokens"}}
 		for _, s := range x.shares {
-			t.add("", s.Name, percent(s.Requests), percent(s.Tokens), percent(s.KV), percent(s.Cost), money(s.Hour))
+			t.add("", s.Name, percent(s.Requests), percent(s.Tokens), percent(s.KV), percent(s.Cost), money(s.Hour),
+				money(s.Request), money(s.Served), money(s.PromptTokens), money(s.OutputTokens))
 		}
 		tables = append(tables, t)
 	}
@@ -393,10 +398,15 @@ func money(n number) string {
 	if !n.known() {
 		return "–"
 	}
-	if v := float64(n); math.Abs(v) < 0.1 && v != 0 {
-		return fmt.Sprintf("%.4f", v)
+	if v := math.Abs(float64(n)); v < 0.1 && v != 0 {
+		return strconv.FormatFloat(float64(n), 'f', 2-int(math.Floor(math.Log10(v))), 64) // three digits
 	}
 	return fmt.Sprintf("%.2f", float64(n))
+}
+
+// kib is a size in KiB, as sizes of a token are written.
+func kib(bytes number) string {
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/1024), ".0") + " KiB"
 }
 
 // span is a time in seconds as people write it.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math"
+	"time"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
@@ -77,9 +78,10 @@ func (r *resource) carriedBy(role capacity.Role) bool {
 // Pool is the pool that a sheet is of, and how it stands.
 type Pool struct {
 	capacity.Pool
-	Replicas int // there are now; in a disaggregated pool the decode replicas
-	Prefill  int // prefill replicas of a disaggregated pool
-	Reported int // KV cache of a replica in tokens as engines report it; 0 when they do not
+	Replicas int           // there are now; in a disaggregated pool the decode replicas
+	Prefill  int           // prefill replicas of a disaggregated pool
+	Reported int           // KV cache of a replica in tokens as engines report it; 0 when they do not
+	Lead     time.Duration // from asking to ready, as decisions have it; 0 follows from the configured warm-up
 	// WaitingPerReplica is how many requests may wait for each.
 	WaitingPerReplica float64
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -29,14 +30,27 @@ const uncertainty = 1.5
 // batchWindow is by how much work is put off to hide a shortage, minutes.
 const batchWindow = 240
 
+// Cohort is a group of requests with long prompts.
+type Cohort struct{ Share, Tokens float64 }
+
+// longCohort is what a sheet asks about where nothing else is stated.
+var longCohort = Cohort{Share: .05, Tokens: 32_768}
+
 // Scenarios are the questions of a sheet, around a launch: as it is, as it is stated, better and worse than that, and the
-// what-ifs, each alone. Those that do not apply to the pool are left out.
-func Scenarios(launch Change, p *Pool, classes, minutes int) []Scenario {
-	best, worst, late := launch, launch, launch
+// what-ifs, each alone. Those that do not apply to the pool, or would repeat another, are left out.
+func (in *Input) Scenarios() []Scenario {
+	launch, p := in.Launch, &in.Pool
+	best, worst, late := launch.less(uncertainty), launch, launch
 	late.PutOff = batchWindow
-	best.Rate = max(launch.Rate/uncertainty, 1)
 	worst.Rate = launch.Rate * uncertainty
 	worst.CacheHit, worst.Retry = launch.CacheHit/2, max(launch.Retry, 0.15)
+	long := in.Long
+	if long.Share == 0 {
+		long.Share = longCohort.Share
+	}
+	if long.Tokens == 0 {
+		long.Tokens = longCohort.Tokens
+	}
 	lost := "a replica is lost"
 	if p.Disaggregated {
 		lost = "a replica of each role is lost"
@@ -44,24 +58,29 @@ func Scenarios(launch Change, p *Pool, classes, minutes int) []Scenario {
 	all := []Scenario{
 		{"baseline", "as it is", Same},
 		{"launch", "the launch as stated", launch},
-		{"best", "best case: the launch at 1/1.5 of its rate", best},
-		{"worst", "worst case: 1.5 times its rate, half the cache hits, 15 % retries", worst},
+		{"best", "best case: two thirds of what the launch adds", best},
+		{"worst", "worst case: 1.5 times the launch's rate, half the cache hits, 15 % more attempts", worst},
 		{"silent", "requests on plan, prompts twice as long, no cache hits", with(func(c *Change) { c.Prompt, c.CacheHit = 2, 0 })},
 		{"cache_miss", "no cache hits", with(func(c *Change) { c.CacheHit = 0 })},
 		{"long_prompts", "prompts twice as long", with(func(c *Change) { c.Prompt = 2 })},
+		{"long_context", fmt.Sprintf("%.3g %% of requests with prompts of %s tokens, nothing cached", 100*long.Share, amount(number(long.Tokens))),
+			with(func(c *Change) { c.Long, c.LongTokens = long.Share, long.Tokens })},
 		{"long_outputs", "outputs 60 % longer", with(func(c *Change) { c.Output = 1.6 })},
-		{"retries", "15 % retries", with(func(c *Change) { c.Retry = 0.15 })},
+		{"retries", "15 % more attempts by retries", with(func(c *Change) { c.Retry = 0.15 })},
 		{"traffic_x3", "three times the traffic", with(func(c *Change) { c.Rate = 3 })},
 		{"replica_lost", lost, with(func(c *Change) { c.Lost = 1 })},
 		{"failover", "another region fails over: twice the traffic", with(func(c *Change) { c.Rate = 2 })},
 	}
+	if best == launch {
+		all = slices.DeleteFunc(all, func(s Scenario) bool { return s.Name == "best" })
+	}
 	if p.Limits != (capacity.Limits{}) || p.BudgetHourUSD > 0 {
 		all = append(all, Scenario{"limits_halved", "rate limits, quota and budget at half", with(func(c *Change) { c.Limits = 0.5 })})
 	}
-	if minutes >= 2*batchWindow {
+	if len(in.Traffic.Minutes) >= 2*batchWindow {
 		all = append(all, Scenario{"batch_window", "the launch with the batch window widened: work waits up to 4 h", late})
 	}
-	if classes > 1 {
+	if len(in.Traffic.Classes) > 1 {
 		all = append(all, Scenario{"mix_shift", "half of the other requests become those of the heaviest class", with(func(c *Change) { c.Shift = 0.5 })})
 	}
 	return all

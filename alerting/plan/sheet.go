@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -12,18 +13,34 @@ import (
 type Traffic struct {
 	Source  string    // where it is from, for people
 	Start   time.Time // of the first minute; zero when there are no times
-	Minutes []Load
-	Classes []Class // mean loads, the heaviest first
-	Tenants []Class // likewise; nil when nobody is named
-	Failed  float64 // share of requests that were not served
-	Retried float64 // attempts beyond the first, as a share of requests
-	Notes   []string
+	Minutes []Load    // of all attempts
+	Calls
+	Wasted Load // mean load of the attempts that failed or that were repeated: each is counted once
+	Notes  []string
+
+	// Who asks, by mean loads, the heaviest first; nil when nobody is named. What is in none of them is charged to others.
+	Classes, Features, Tenants, Models []Class
 }
 
-// Class is the mean load of one class or tenant.
+// Calls are requests a second, each counted once however often it was tried.
+type Calls struct {
+	Calls  float64 // 0: there are as many as attempts, and how many were served is not known
+	Served float64 // of Calls; NaN when it is not known
+}
+
+// of are the calls behind a load.
+func (c Calls) of(l Load) Calls {
+	if c.Calls == 0 {
+		return Calls{l.Requests, math.NaN()}
+	}
+	return c
+}
+
+// Class is the mean load of one class, tenant and so on.
 type Class struct {
-	Name string `json:"name"`
-	Load Load   `json:"load"`
+	Name string
+	Load Load
+	Calls
 }
 
 // Mean is the mean load of the minutes.
@@ -44,6 +61,7 @@ type Input struct {
 	Today   time.Time     // for the age of prices; zero leaves it out
 	Fit     *capacity.Fit // of the model on a replica; nil when none was named
 	Lengths Contexts      // of requests, for Fit
+	Long    Cohort        // of requests with long prompts; zeros take the usual one
 }
 
 // Sheet is a launch sheet with its scenarios.
@@ -58,6 +76,7 @@ type Sheet struct {
 	LimitBy      string    `json:"replicas_limit_by"`
 	Lead         number    `json:"lead_time_seconds"`
 	Ramp         number    `json:"ramp_seconds"`
+	Attempts     number    `json:"attempts_per_request"` // that the load includes
 	Launch       Change    `json:"launch"`
 	Rates        string    `json:"rates_source"` // where service rates are from
 	Memory       *Memory   `json:"memory,omitempty"`
@@ -91,18 +110,21 @@ func New(in Input) (*Sheet, error) {
 	if p.Replicas <= 0 {
 		return nil, errors.New("the number of replicas there are is not known")
 	}
-	lead := p.Warmup.Quantile(0.9) + time.Minute
+	lead := p.Lead
+	if lead == 0 {
+		lead = p.Warmup.Quantile(0.9) + time.Minute
+	}
 	limit, key := p.Limit()
 	s := &Sheet{
 		Pool: p.Name, Source: t.Source, Minutes: len(t.Minutes), Replicas: p.Replicas, Limit: limit, LimitBy: key,
 		Lead: number(lead.Seconds()), Ramp: number(in.Ramp.Seconds()), Launch: in.Launch, Rates: string(p.Rates.Source),
-		Notes: append([]string{}, t.Notes...),
+		Attempts: number(t.Mean().Requests / t.of(t.Mean()).Calls), Notes: append([]string{}, t.Notes...),
 	}
 	if p.Disaggregated {
 		s.Prefill, s.PrefillLimit = p.Prefill, p.PrefillReplicas.Max
 	}
 	e := evaluation{pool: p, traffic: t, mix: mixOf(t.Classes, p.prefillRate(), p.itl())}
-	for _, scenario := range Scenarios(in.Launch, p, len(t.Classes), len(t.Minutes)) {
+	for _, scenario := range in.Scenarios() {
 		s.Outcomes = append(s.Outcomes, e.run(scenario, in.Ramp, lead))
 	}
 	s.rows(p, &s.Outcomes[0], &s.Outcomes[1], e.chance(in.Launch))
@@ -151,6 +173,16 @@ func (s *Sheet) note(in *Input) {
 	if right, wrong := mean.KV(p.prefillRate(), p.itl()), mean.KVOfMeans(p.prefillRate(), p.itl()); right > 0 && (wrong < 0.9*right || wrong > 1.1*right) {
 		s.Notes = append(s.Notes, fmt.Sprintf("Sizing with average lengths would put the active KV tokens at %.0f %% of what they are.", 100*wrong/right))
 	}
+	if s.Attempts > 1.001 {
+		s.Notes = append(s.Notes, fmt.Sprintf("The load includes retries: %.3g attempts a request. Without them there would be %s requests/s on average, in place of %s.",
+			float64(s.Attempts), amount(number(mean.Requests)/s.Attempts), amount(number(mean.Requests))))
+	}
+	for i := range s.Outcomes {
+		if o := &s.Outcomes[i]; o.Long > 0 && p.each(capacity.KV) > 0 && o.LongTokens > p.each(capacity.KV) {
+			s.Notes = append(s.Notes, fmt.Sprintf("A prompt of %s tokens does not fit in the KV cache of a replica, which holds %s: more replicas do not help.",
+				amount(number(o.LongTokens)), amount(number(p.each(capacity.KV)))))
+		}
+	}
 	s.Notes = append(s.Notes, fmt.Sprintf("Service rates of a replica are %s.", p.Rates.Source))
 	if p.Rates.Extrapolated {
 		s.Notes = append(s.Notes, "They are extrapolated: of requests of other lengths, or of higher load, than were measured.")
@@ -170,11 +202,11 @@ func (s *Sheet) note(in *Input) {
 				span(float64(o.PutOff)*60), replicas(o.Replicas, o.Prefill), replicas(launch.Replicas, launch.Prefill)))
 		}
 	}
-	switch reserves, prefill := p.Reserves.Total(), p.ReservesOf(capacity.PrefillRole).Total(); {
-	case p.Disaggregated && reserves+prefill > 0:
-		s.Notes = append(s.Notes, fmt.Sprintf("Replicas include %d decode and %d prefill ones in reserve.", reserves, prefill))
-	case reserves > 0:
-		s.Notes = append(s.Notes, fmt.Sprintf("Replicas include %d in reserve.", reserves))
+	if kept := p.Reserves.String(); kept != "" {
+		s.Notes = append(s.Notes, "Replicas include a reserve: "+kept+".")
+	}
+	if kept := p.PrefillReserves.String(); p.Disaggregated && kept != "" {
+		s.Notes = append(s.Notes, "Prefill replicas include a reserve: "+kept+".")
 	}
 	if p.Prices.Date == "" && p.GPUHourUSD > 0 {
 		s.Notes = append(s.Notes, "Prices carry no date: set prices.date and prices.region.")

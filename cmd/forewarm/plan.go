@@ -31,6 +31,7 @@ type planFlags struct {
 	replicas, prefill int
 	launch            plan.Change
 	retry             float64
+	long              plan.Cohort
 	ramp              time.Duration
 	waiting           float64
 
@@ -44,10 +45,13 @@ func runPlan(ctx context.Context, args []string, std streams) error {
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
-	given := map[string]bool{}
-	f.Visit(func(x *flag.Flag) { given[x.Name] = true })
+	given, values := map[string]bool{}, map[string]string{}
+	f.Visit(func(x *flag.Flag) { given[x.Name], values[x.Name] = true, x.Value.String() })
 	if err := p.check(given); err != nil {
 		return err
+	}
+	if given["from"] {
+		return p.askLive(ctx, values, std)
 	}
 	pool, waiting, err := p.describedPool(given)
 	if err != nil {
@@ -56,7 +60,7 @@ func runPlan(ctx context.Context, args []string, std streams) error {
 	if !p.hasTraffic(given) {
 		return p.printMemory(pool, std)
 	}
-	in := plan.Input{Pool: plan.Pool{Pool: pool, Replicas: p.replicas, Prefill: p.prefill, WaitingPerReplica: waiting}, Launch: p.launch, Ramp: p.ramp, Fit: pool.Fit}
+	in := plan.Input{Pool: plan.Pool{Pool: pool, Replicas: p.replicas, Prefill: p.prefill, WaitingPerReplica: waiting}, Launch: p.launch, Ramp: p.ramp, Fit: pool.Fit, Long: p.long}
 	in.Launch.Retry = p.retry
 	if in.Today.IsZero() {
 		in.Today = time.Now().UTC()
@@ -70,7 +74,7 @@ func runPlan(ctx context.Context, args []string, std streams) error {
 	if pool.Disaggregated && in.Pool.Prefill == 0 {
 		in.Pool.Prefill = pool.PrefillReplicas.Initial
 	}
-	if err := p.readContexts(&in.Lengths, pool.Fit); err != nil {
+	if err := p.readContexts(&in.Lengths); err != nil {
 		return err
 	}
 	sheet, err := plan.New(in)
@@ -133,17 +137,19 @@ func (p *planFlags) define(f *flag.FlagSet) {
 	f.StringVar(&p.start, "start", "", "`time` of t_s = 0 in the trace, RFC 3339 (default: a Monday, midnight UTC)")
 	f.StringVar(&p.demand, "demand", "", "YAML `file` with stated classes")
 	p.stated.define(f)
-	f.StringVar(&p.from, "from", "", "`URL` of a running daemon, whose traffic and replicas are taken")
-	f.StringVar(&p.data, "data", "", "data `directory` of a daemon that does not run, whose traffic is taken")
+	f.StringVar(&p.from, "from", "", "`URL` of a running daemon, which plans one of its pools: with its traffic, replicas, rates and bounds")
+	f.StringVar(&p.data, "data", "", "data `directory` of a daemon that does not run, whose traffic, replicas and rates are taken")
 	f.IntVar(&p.days, "days", 7, "newest days of -data")
 
 	f.IntVar(&p.replicas, "replicas", 0, "replicas there are (default: of the daemon, or the configuration's initial ones)")
-	f.IntVar(&p.prefill, "prefill-replicas", 0, "prefill replicas of a disaggregated pool")
+	f.IntVar(&p.prefill, "prefill-replicas", 0, "prefill replicas there are; with -model they make the pool a disaggregated one, which may have four times as many")
 	f.Float64Var(&p.launch.Rate, "launch", 3, "`factor` of the launch on requests")
 	f.Float64Var(&p.launch.Prompt, "launch-prompt", 1, "`factor` of the launch on prompt lengths")
 	f.Float64Var(&p.launch.Output, "launch-output", 1, "`factor` of the launch on output lengths")
 	f.Float64Var(&p.launch.CacheHit, "launch-cache-hit", 1, "`factor` of the launch on the cache hit ratio")
-	f.Float64Var(&p.retry, "launch-retry", 0, "retries at the launch, as a `share` of requests")
+	f.Float64Var(&p.retry, "launch-retry", 0, "more attempts at the launch than now, as a `share` of those")
+	f.Float64Var(&p.long.Share, "long-share", 0.05, "`share` of the requests in the scenario with long prompts")
+	f.Float64Var(&p.long.Tokens, "long-tokens", 32768, "`tokens` of a prompt in the scenario with long prompts")
 	f.DurationVar(&p.ramp, "ramp", 20*time.Minute, "time until all of a change has come; 0s is at once")
 	f.Float64Var(&p.waiting, "waiting-per-replica", 4, "queued requests that a replica may have")
 
@@ -185,6 +191,10 @@ func (p *planFlags) check(given map[string]bool) error {
 		return usagef("-days is %d: it must be 1 to 400", p.days)
 	case p.ramp < 0:
 		return usagef("-ramp is %s: it must not be negative", p.ramp)
+	case !(p.long.Share > 0 && p.long.Share <= 1):
+		return usagef("-long-share is %g: it must be a share above 0, up to 1", p.long.Share)
+	case !(p.long.Tokens >= 1 && p.long.Tokens <= 1e8):
+		return usagef("-long-tokens is %g: it must be 1 to 100000000", p.long.Tokens)
 	case p.replicas < 0 || p.prefill < 0 || p.replicas > 100_000 || p.prefill > 100_000:
 		return usagef("-replicas is out of 0 to 100000")
 	}

@@ -19,7 +19,8 @@ import (
 const planDays = 7
 
 // getPlan answers with the launch sheet of a pool, from its last week, its replicas and what they are taken to serve:
-// /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&ramp=20m&format=html. One is made at a time.
+// /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&long_share=0.05&long_tokens=32768&replicas=4&ramp=20m&format=html.
+// One is made at a time.
 func (d *daemon) getPlan(w http.ResponseWriter, r *http.Request) {
 	if !d.planning.TryLock() {
 		http.Error(w, "another plan is being made: ask again in a moment", http.StatusTooManyRequests)
@@ -48,7 +49,7 @@ func (d *daemon) getPlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	end := view.State.At.Add(-d.cfg.Features.Revise) // what has not settled is not stored
-	if in.Traffic, err = historyTraffic(r.Context(), storage.History{Store: d.store, Journal: d.journal}, &in.Pool, "the last week", end, planDays); err != nil {
+	if err = readTraffic(r.Context(), storage.History{Store: d.store, Journal: d.journal}, &in, "the last week", end, planDays); err != nil {
 		status = http.StatusInternalServerError
 		if errors.Is(err, errNoTraffic) {
 			status = http.StatusNotFound
@@ -56,9 +57,7 @@ func (d *daemon) getPlan(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), status)
 		return
 	}
-	if in.Fit = in.Pool.Fit; in.Fit != nil {
-		in.Lengths = plan.Contexts{P50: 2048, P95: 8192, Longest: float64(in.Fit.Model.MaxContext)}
-	}
+	in.Fit = in.Pool.Fit
 	sheet, err := plan.New(in)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
@@ -90,14 +89,19 @@ func (d *daemon) planned(in *plan.Input, name string) (view *server.PoolView, st
 		return nil, http.StatusNotFound, fmt.Errorf("pool %q is served by default_pool: list it under pools to plan for it", view.Pool)
 	}
 	in.Pool.WaitingPerReplica = d.cfg.Decision.WaitingPerReplica
-	in.Pool.Replicas, in.Pool.Prefill = in.Pool.Pool.Replicas.Initial, in.Pool.PrefillReplicas.Initial
-	if view.State.Observed && view.State.Ready > 0 {
-		in.Pool.Replicas = view.State.Ready
+	replicas, prefill := in.Pool.Replicas, in.Pool.Prefill // as asked
+	if replicas == 0 {
+		in.Pool.Replicas = in.Pool.Pool.Replicas.Initial
 	}
-	if last := view.Decision; last != nil && last.ByRole != nil && last.ByRole.PrefillReady > 0 {
-		in.Pool.Prefill = last.ByRole.PrefillReady
+	switch {
+	case prefill > 0 && !in.Pool.Disaggregated:
+		return nil, http.StatusBadRequest, fmt.Errorf("prefill_replicas: pool %q has no replicas of that role: leave it out", view.Pool)
+	case prefill == 0:
+		in.Pool.Prefill = in.Pool.PrefillReplicas.Initial
 	}
-	in.Pool.Reported = int(min(view.State.KVCapacityTokens, 1e12))
+	if view.Decision != nil {
+		asDecided(&in.Pool, view.Decision, replicas, prefill)
+	}
 	if view.Service != nil {
 		in.Pool.Rates = view.Service.Rates
 	}
@@ -107,24 +111,28 @@ func (d *daemon) planned(in *plan.Input, name string) (view *server.PoolView, st
 // readLaunch reads the launch from a query.
 func readLaunch(in *plan.Input, r *http.Request) error {
 	in.Launch.Rate = 3
+	var replicas, prefill float64
 	for _, x := range []struct {
-		name  string
-		into  *float64
-		least float64
+		name        string
+		into        *float64
+		least, most float64
 	}{
-		{"launch", &in.Launch.Rate, 1e-3}, {"prompt", &in.Launch.Prompt, 1e-3}, {"output", &in.Launch.Output, 1e-3},
-		{"cache_hit", &in.Launch.CacheHit, 0}, {"retry", &in.Launch.Retry, 0},
+		{"launch", &in.Launch.Rate, 1e-3, 1000}, {"prompt", &in.Launch.Prompt, 1e-3, 1000}, {"output", &in.Launch.Output, 1e-3, 1000},
+		{"cache_hit", &in.Launch.CacheHit, 0, 1000}, {"retry", &in.Launch.Retry, 0, 1000},
+		{"long_share", &in.Long.Share, 1e-6, 1}, {"long_tokens", &in.Long.Tokens, 1, 1e8},
+		{"replicas", &replicas, 0, 100_000}, {"prefill_replicas", &prefill, 0, 100_000},
 	} {
 		text := strings.TrimSpace(r.FormValue(x.name))
 		if text == "" {
 			continue
 		}
 		v, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(v >= x.least && v <= 1000) {
-			return fmt.Errorf("%s is %q: it must be a factor of %g to 1000", x.name, text, x.least)
+		if err != nil || !(v >= x.least && v <= x.most) {
+			return fmt.Errorf("%s is %q: it must be a number from %g to %g", x.name, text, x.least, x.most)
 		}
 		*x.into = v
 	}
+	in.Pool.Replicas, in.Pool.Prefill = int(replicas), int(prefill)
 	if text := r.FormValue("ramp"); text != "" {
 		ramp, err := time.ParseDuration(text)
 		if err != nil || ramp < 0 || ramp > 30*24*time.Hour {

@@ -10,9 +10,19 @@ import (
 
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/storage"
 )
+
+// lengthsOf are a hundred requests of a length.
+func lengthsOf(tokens float64) *sketch.Quantile {
+	q := new(sketch.Quantile)
+	for range 100 {
+		q.Add(tokens)
+	}
+	return q
+}
 
 // TestPlanFromHistory: what a store keeps of two classes is the pool's traffic once, not once more for their total; the
 // minutes before the daemon began and those without telemetry are left out.
@@ -32,7 +42,8 @@ func TestPlanFromHistory(t *testing.T) {
 			w := features.Window{
 				Key: features.Key{Pool: "p", Class: class}, Start: at, Covered: minute != 30, Settled: true, Reports: 255, Records: requests,
 				Requests: requests, RequestsKnown: requests, PromptKnown: requests, PromptTokens: 1000 * requests, CachedKnown: requests,
-				CachedTokens: 250 * requests, OutputKnown: requests, OutputTokens: 100 * requests, KVKnown: requests, KVModelled: 3000 * requests, Attempts: 1.1 * requests, Retries: 0.1 * requests,
+				CachedTokens: 250 * requests, OutputKnown: requests, OutputTokens: 110 * requests, KVKnown: requests, KVModelled: 3300 * requests, KVRetried: 300 * requests, Attempts: 1.1 * requests, Retries: 0.1 * requests,
+				PromptRetried: 75 * requests, OutputRetried: 10 * requests, Prompt: lengthsOf(map[string]float64{"agent": 8000, "chat": 1000}[class]), Output: lengthsOf(100),
 			}
 			windows = append(windows, w)
 		}
@@ -44,26 +55,31 @@ func TestPlanFromHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan.Pool{Pool: pool, Replicas: 2}
-	got, err := historyTraffic(context.Background(), storage.History{Store: store}, &p, "test", start.Add(time.Hour), 1)
-	if err != nil {
+	in := plan.Input{Pool: plan.Pool{Pool: pool, Replicas: 2}}
+	if err := readTraffic(context.Background(), storage.History{Store: store}, &in, "test", start.Add(time.Hour), 1); err != nil {
 		t.Fatal(err)
 	}
+	// A tenth of the calls is tried again, with a tenth of the tokens.
+	got := in.Traffic
 	mean := got.Mean()
-	if len(got.Minutes) != 59 || math.Abs(mean.Requests-3) > 1e-9 || math.Abs(mean.Prompt-3000) > 1e-6 || math.Abs(mean.Cached-750) > 1e-6 || math.Abs(mean.Output-300) > 1e-6 {
-		t.Errorf("%d minutes of %+v, want 59 of 3 requests/s", len(got.Minutes), mean)
+	if len(got.Minutes) != 59 || math.Abs(mean.Requests-3.3) > 1e-9 || math.Abs(mean.Prompt-3300) > 1e-6 || math.Abs(mean.Cached-825) > 1e-6 || math.Abs(mean.Output-330) > 1e-6 {
+		t.Errorf("%d minutes of %+v, want 59 of 3.3 attempts/s", len(got.Minutes), mean)
 	}
-	if kv := mean.KV(5000, .025); math.Abs(kv-9000) > 1 {
-		t.Errorf("%g KV tokens are held, want 9000", kv)
+	if kv := mean.KV(5000, .025); math.Abs(kv-9900) > 1 {
+		t.Errorf("%g KV tokens are held, want 9900", kv)
 	}
-	if math.Abs(got.Retried-.1) > 1e-9 {
-		t.Errorf("%g of requests were tried again, want a tenth", got.Retried)
+	if math.Abs(got.Calls.Calls-3) > 1e-9 || math.Abs(got.Wasted.Output-30) > 1e-6 {
+		t.Errorf("%g calls/s, want 3; %g output tokens/s were repeated, want 30", got.Calls.Calls, got.Wasted.Output)
 	}
-	if len(got.Classes) != 2 || got.Classes[0].Name != "chat" {
+	if len(got.Classes) != 2 || got.Classes[0].Name != "chat" || math.Abs(got.Classes[0].Load.Requests-2.2) > 1e-9 {
 		t.Errorf("classes %+v", got.Classes)
 	}
-	p.Name = "other"
-	if _, err := historyTraffic(context.Background(), storage.History{Store: store}, &p, "test", start.Add(time.Hour), 1); !errors.Is(err, errNoTraffic) {
+	// Prompts of 1,000 tokens with two in three requests, and of 8,000 with the others; outputs of 100.
+	if c := in.Lengths; math.Abs(c.P50-1100) > 30 || math.Abs(c.P95-8100) > 200 {
+		t.Errorf("lengths %+v, want 1,100 and 8,100", c)
+	}
+	in.Pool.Name = "other"
+	if err := readTraffic(context.Background(), storage.History{Store: store}, &in, "test", start.Add(time.Hour), 1); !errors.Is(err, errNoTraffic) {
 		t.Errorf("of another pool: %v", err)
 	}
 }

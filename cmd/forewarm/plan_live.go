@@ -2,17 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -20,9 +18,16 @@ import (
 )
 
 // rates are the dimensions of demand of one minute, as daemons keep them; NaN where one is not known.
-type rates struct{ requests, prefill, cached, decode, kv float64 }
+type rates struct{ requests, prefill, cached, decode, kv, retry, retryTokens float64 }
 
-var noRates = rates{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+func unknownRates() (r rates) {
+	for _, d := range features.Dimensions {
+		if f := r.of(d.Name); f != nil {
+			*f = math.NaN()
+		}
+	}
+	return r
+}
 
 func (r *rates) of(dimension string) *float64 {
 	switch dimension {
@@ -36,6 +41,10 @@ func (r *rates) of(dimension string) *float64 {
 		return &r.decode
 	case features.DimKV:
 		return &r.kv
+	case features.DimRetry:
+		return &r.retry
+	case features.DimRetryTokens:
+		return &r.retryTokens
 	}
 	return nil
 }
@@ -52,29 +61,34 @@ func (r *rates) add(dimension string, v float64) {
 	}
 }
 
-// load of a minute; ok is false when its requests are not known.
-func (r *rates) load(p *plan.Pool) (plan.Load, bool) {
-	if math.IsNaN(r.requests) {
-		return plan.Load{}, false
+// loads are that of all attempts, and the part of it that repeats calls. Repeats ask for tokens and KV cache in the
+// proportions of the calls.
+func (r *rates) loads(p *plan.Pool) (all, repeated plan.Load) {
+	calls := plan.FromRates(r.requests, known(r.prefill), known(r.cached), known(r.decode), r.kv, p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds())
+	if tokens := known(r.prefill) + known(r.decode); tokens > 0 {
+		repeated = calls.Times(known(r.retryTokens) / tokens)
 	}
-	return plan.FromRates(r.requests, known(r.prefill), known(r.cached), known(r.decode), r.kv, p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds()), true
+	repeated.Requests = known(r.retry)
+	return calls.Plus(repeated), repeated
 }
 
-// liveTraffic makes traffic of minutes and of the newest rates of each class.
-func liveTraffic(p *plan.Pool, source string, start time.Time, minutes []rates, classes map[string]rates) (plan.Traffic, error) {
-	t := plan.Traffic{Source: source, Start: start}
+// liveTraffic makes traffic of minutes and of the mean rates of each class.
+func liveTraffic(p *plan.Pool, source string, start time.Time, minutes []rates, classes map[string]rates) plan.Traffic {
+	t := plan.Traffic{Source: source, Start: start, Calls: plan.Calls{Served: math.NaN()}}
 	cached := false
 	for i := range minutes {
-		l, ok := minutes[i].load(p)
-		if !ok {
+		if math.IsNaN(minutes[i].requests) {
 			continue // a minute without telemetry is no minute of zero traffic
 		}
+		all, repeated := minutes[i].loads(p)
 		cached = cached || minutes[i].cached > 0
-		t.Minutes = append(t.Minutes, l)
+		t.Minutes = append(t.Minutes, all)
+		t.Wasted = t.Wasted.Plus(repeated)
+		t.Calls.Calls += minutes[i].requests
 	}
-	if len(t.Minutes) == 0 {
-		return t, fmt.Errorf("%s has no minute of pool %q whose requests are known", source, p.Name)
-	}
+	n := float64(len(t.Minutes))
+	// A repeat stands for the attempt before it, which came to nothing.
+	t.Wasted, t.Calls.Calls = t.Wasted.Times(1/n), t.Calls.Calls/n
 	if missing := len(minutes) - len(t.Minutes); missing > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("%d minutes have no telemetry and are left out; times of day are as if they had not been.", missing))
 		t.Start = time.Time{}
@@ -82,18 +96,19 @@ func liveTraffic(p *plan.Pool, source string, start time.Time, minutes []rates, 
 	if !cached {
 		t.Notes = append(t.Notes, "Nothing was served from cache, or nobody said so: all prompt tokens count as prefill.")
 	}
-	t.Notes = append(t.Notes, "Lengths of single requests are not kept: outputs are taken as exponential, and their moments as the KV tokens held imply.")
-	sums := map[string]plan.Load{}
+	t.Notes = append(t.Notes, "Of lengths the median and the 95th percentile of each minute are kept: outputs are taken as exponential, and their moments as the KV tokens held imply.")
+	sums := map[string]tally{}
 	for name, r := range classes {
-		if l, ok := r.load(p); ok {
-			sums[name] = l.Times(features.Minute.Seconds())
+		if !math.IsNaN(r.requests) {
+			all, _ := r.loads(p)
+			sums[name] = tally{load: all, calls: r.requests, served: math.NaN()}
 		}
 	}
 	t.Classes = means(sums, 1)
-	return t, nil
+	return t
 }
 
-// readHistory takes the traffic of a data directory that no daemon holds.
+// readHistory takes the traffic, replicas and rates of a data directory that no daemon holds.
 func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error) {
 	if err := checkDataDir(p.data); err != nil {
 		return err
@@ -112,220 +127,166 @@ func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error)
 	if err := newest.complete(h.Journal); err != nil {
 		return err
 	}
-	in.Traffic, err = historyTraffic(ctx, h, &in.Pool, p.data, newest.end, p.days)
+	if err := h.Decisions(ctx, newest.end.Add(-time.Hour), newest.end.Add(time.Hour), func(d *alerting.Decision) error {
+		if d.Pool == in.Pool.Name {
+			asDecided(&in.Pool, d, p.replicas, p.prefill)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	err = readTraffic(ctx, h, in, p.data, newest.end, p.days)
 	if errors.Is(err, errNoTraffic) {
 		return usagef("-data %w: name its pool with -pool", err)
 	}
 	return err
 }
 
+// asDecided gives the pool the replicas that a decision saw, but for those that are stated, and the lead time and the
+// rates that it went by.
+func asDecided(p *plan.Pool, d *alerting.Decision, replicas, prefill int) {
+	if p.Lead = d.Lead; replicas == 0 && d.Ready > 0 {
+		p.Replicas = d.Ready
+	}
+	if d.ByRole != nil && prefill == 0 && d.ByRole.PrefillReady > 0 {
+		p.Prefill = d.ByRole.PrefillReady
+	}
+	used := map[string]float64{}
+	for _, r := range append(d.PromptEvidence(), d.Resources...) {
+		used[r.Dimension] = r.PerReplica
+	}
+	if kv := used[capacity.KV]; kv > 0 && p.KVTarget > 0 {
+		p.Reported = int(min(kv/p.KVTarget, 1e12))
+	}
+	if v := used[capacity.Prefill]; v > 0 {
+		p.Rates.PrefillTokensPerS = v
+	}
+	if v := used[capacity.Decode]; v > 0 {
+		p.Rates.DecodeTokensPerS, p.Rates.Bound = v, true
+	}
+	if d.Basis == nil {
+		return
+	}
+	for _, r := range d.Basis.Rates {
+		if v := used[r.Dimension]; r.Dimension != capacity.KV && r.Learned > 0 && math.Abs(v-r.Learned) < math.Abs(v-r.Stated) {
+			p.Rates.Source = capacity.Learned
+		}
+	}
+}
+
 // errNoTraffic says that a history holds nothing of a pool.
 var errNoTraffic = errors.New("there is no traffic")
 
-// historyTraffic is what was asked of a pool in the days before end, minute by minute.
-func historyTraffic(ctx context.Context, h storage.History, p *plan.Pool, source string, end time.Time, days int) (plan.Traffic, error) {
+// readTraffic is what was asked of a pool in the days before end, minute by minute, and the lengths of its requests.
+func readTraffic(ctx context.Context, h storage.History, in *plan.Input, source string, end time.Time, days int) error {
 	start := end.AddDate(0, 0, -days).Truncate(features.Minute)
 	minutes := make([]rates, int(end.Sub(start)/features.Minute))
 	for i := range minutes {
-		minutes[i] = noRates
+		minutes[i] = unknownRates()
 	}
-	classes := map[string]rates{}
-	retries := 0.0
-	err := h.Observed(ctx, start, end, func(key features.Key, dimension string, values []float64) error {
-		if key.Pool != p.Name {
+	classes, calls := map[string]rates{}, map[string][]float64{}
+	sums := map[string]map[string]float64{} // of classes, by dimension
+	if err := h.Observed(ctx, start, end, func(key features.Key, dimension string, values []float64) error {
+		if key.Pool != in.Pool.Name {
 			return nil
 		}
 		if key.Class == features.TotalClass {
 			for i, v := range values[:min(len(values), len(minutes))] {
 				minutes[i].add(dimension, v)
-				if dimension == features.DimRetry {
-					retries += known(v)
-				}
 			}
 			return nil
 		}
-		class, ok := classes[key.Class]
-		if !ok {
-			class = noRates
+		if dimension == features.DimRequests {
+			calls[key.Class] = append([]float64{}, values...)
 		}
-		sum := 0.0
+		if sums[key.Class] == nil {
+			sums[key.Class] = map[string]float64{}
+		}
 		for _, v := range values {
-			sum += known(v)
+			if !math.IsNaN(v) {
+				sums[key.Class][dimension] += v
+			}
 		}
-		class.add(dimension, sum/float64(max(len(values), 1)))
-		classes[key.Class] = class
 		return nil
-	})
-	if err != nil {
-		return plan.Traffic{}, err
+	}); err != nil {
+		return err
 	}
-	first := 0
+	first, known := 0, 0.
 	for first < len(minutes) && math.IsNaN(minutes[first].requests) {
 		first++ // before the daemon began
 	}
 	if first == len(minutes) {
-		return plan.Traffic{}, fmt.Errorf("%s: %w of pool %q in the newest %s", source, errNoTraffic, p.Name, count(days, "day"))
+		return fmt.Errorf("%s: %w of pool %q in the newest %s", source, errNoTraffic, in.Pool.Name, count(days, "day"))
+	}
+	for i := range minutes {
+		if !math.IsNaN(minutes[i].requests) {
+			known++
+		}
+	}
+	for class, byDimension := range sums {
+		r := unknownRates()
+		for dimension, sum := range byDimension {
+			r.add(dimension, sum/known)
+		}
+		classes[class] = r
 	}
 	minutes = minutes[first:]
-	t, err := liveTraffic(p, fmt.Sprintf("%s (%s)", source, count(len(minutes), "minute")), start.Add(time.Duration(first)*features.Minute), minutes, classes)
-	if requests := t.Mean().Requests * float64(len(t.Minutes)); requests > 0 {
-		t.Retried = retries / requests
-	}
-	return t, err
-}
-
-// liveRate is a rate of a replica as a daemon tells it; null is 0.
-type liveRate struct {
-	TokensPerS   float64         `json:"tokens_per_s"`
-	Source       capacity.Source `json:"source"`
-	Extrapolated bool            `json:"extrapolated"`
-}
-
-// maxAnswer bounds what is read of a daemon's answer.
-const maxAnswer = 64 << 20
-
-// livePool is what is read of a daemon's answer about a pool.
-type livePool struct {
-	Replicas struct {
-		Ready int `json:"ready"`
-	} `json:"replicas"`
-	Decision struct {
-		ByRole struct {
-			PrefillReady int `json:"prefill_ready"`
-		} `json:"desired_by_role"`
-	} `json:"decision"`
-	Service   *struct{ Prefill, Decode liveRate } `json:"service"`
-	Resources []struct {
-		Resource   string   `json:"resource"`
-		PerReplica *float64 `json:"per_replica"`
-	} `json:"resources"`
-}
-
-// liveForecast is what is read of its answer about what was and what is expected.
-type liveForecast struct {
-	Forecasts []struct {
-		Class     string `json:"class"`
-		Dimension string `json:"dimension"`
-		Now       struct {
-			Mean *float64 `json:"mean"`
-		} `json:"now"`
-	} `json:"forecasts"`
-	Actuals []struct {
-		Dimension string `json:"dimension"`
-		Points    []struct {
-			UnixMS int64    `json:"unix_ms"`
-			Value  *float64 `json:"value"`
-		} `json:"points"`
-	} `json:"actuals"`
-}
-
-// askLive takes traffic and replicas of a running daemon.
-func (p *planFlags) askLive(ctx context.Context, in *plan.Input) error {
-	base := strings.TrimSuffix(p.from, "/") + "/api/v1/pools/" + url.PathEscape(in.Pool.Name)
-	var pool livePool
-	if err := getJSON(ctx, base, &pool); err != nil {
-		return err
-	}
-	var forecast liveForecast
-	if err := getJSON(ctx, base+"/forecast", &forecast); err != nil {
-		return err
-	}
-	pool.complete(&in.Pool)
-	start, minutes, err := forecast.minutes()
-	if err != nil {
-		return fmt.Errorf("%s %w", p.from, err)
-	}
-	in.Traffic, err = liveTraffic(&in.Pool, fmt.Sprintf("%s (%s)", p.from, count(len(minutes), "minute")), start, minutes, forecast.classes())
+	in.Traffic = liveTraffic(&in.Pool, fmt.Sprintf("%s (%s)", source, count(len(minutes), "minute")), start.Add(time.Duration(first)*features.Minute), minutes, classes)
+	lengths, err := readLengths(ctx, h, in.Pool.Name, start, end, calls)
+	in.Lengths = plan.ContextsOf(lengths)
 	return err
 }
 
-// complete puts in what the daemon knows of the pool. The rates it goes by are what it observed, too.
-func (l *livePool) complete(p *plan.Pool) {
-	if p.Replicas == 0 {
-		p.Replicas = l.Replicas.Ready
-	}
-	if p.Prefill == 0 {
-		p.Prefill = l.Decision.ByRole.PrefillReady
-	}
-	if l.Service != nil {
-		prefill, decode := l.Service.Prefill, l.Service.Decode
-		if prefill.TokensPerS > 0 {
-			p.Rates.PrefillTokensPerS, p.Rates.Source = prefill.TokensPerS, prefill.Source
+// readLengths are those of each class's prompts and outputs, each minute weighted by its calls.
+func readLengths(ctx context.Context, h storage.History, pool string, start, end time.Time, calls map[string][]float64) (out []*plan.ClassLengths, err error) {
+	byClass, medians := map[string]*plan.ClassLengths{}, []float64(nil)
+	err = h.Lengths(ctx, start, end, func(key features.Key, output bool, level float64, values []float64) error {
+		weights := calls[key.Class]
+		switch {
+		case key.Pool != pool || weights == nil:
+			return nil
+		case level == .5:
+			medians = append(medians[:0], values...) // the 95th percentile comes next
+			return nil
 		}
-		if decode.TokensPerS > 0 {
-			p.Rates.DecodeTokensPerS, p.Rates.Bound, p.Rates.Source = decode.TokensPerS, true, decode.Source
+		c := byClass[key.Class]
+		if c == nil {
+			c = new(plan.ClassLengths)
+			byClass[key.Class] = c
+			out = append(out, c)
 		}
-		p.Rates.Extrapolated = prefill.Extrapolated || decode.Extrapolated
-	}
-	for _, r := range l.Resources {
-		if r.Resource == capacity.KV && r.PerReplica != nil && p.KVTarget > 0 {
-			p.Reported = int(min(max(*r.PerReplica/p.KVTarget, 0), 1e12))
+		into := &c.Prompt
+		if output {
+			into = &c.Output
 		}
-	}
-}
-
-// minutes are the pool's rates from start on, one for each minute; those without telemetry are unknown.
-func (l *liveForecast) minutes() (start time.Time, minutes []rates, err error) {
-	var first, last int64
-	for _, a := range l.Actuals {
-		for _, x := range a.Points {
-			if first == 0 || x.UnixMS < first {
-				first = x.UnixMS
-			}
-			last = max(last, x.UnixMS)
-		}
-	}
-	n := (last-first)/features.Minute.Milliseconds() + 1
-	if n > maxPlanMinutes {
-		return start, nil, fmt.Errorf("answers minutes that are %d days apart", n/1440)
-	}
-	minutes = slices.Repeat([]rates{noRates}, int(n))
-	for _, a := range l.Actuals {
-		for _, x := range a.Points {
-			if x.Value != nil {
-				minutes[(x.UnixMS-first)/features.Minute.Milliseconds()].add(a.Dimension, *x.Value)
+		for i, p95 := range values {
+			if p50 := medians[i]; p50 > 0 && p95 >= p50 && weights[i] > 0 {
+				into.AddLengths(plan.Lengths{P50: p50, P95: p95}, weights[i])
 			}
 		}
-	}
-	return time.UnixMilli(first).UTC(), minutes, nil
+		return nil
+	})
+	return out, err
 }
 
-// classes are the newest rates of each class.
-func (l *liveForecast) classes() map[string]rates {
-	classes := map[string]rates{}
-	for _, f := range l.Forecasts {
-		if f.Class == features.TotalClass || f.Now.Mean == nil {
-			continue
-		}
-		r, ok := classes[f.Class]
-		if !ok {
-			r = noRates
-		}
-		r.add(f.Dimension, *f.Now.Mean)
-		classes[f.Class] = r
-	}
-	return classes
+// ofPlanning are the flags that a daemon is asked with; all else of a plan comes from it.
+var ofPlanning = map[string]string{
+	"pool": "pool", "launch": "launch", "launch-prompt": "prompt", "launch-output": "output", "launch-cache-hit": "cache_hit", "launch-retry": "retry",
+	"ramp": "ramp", "replicas": "replicas", "prefill-replicas": "prefill_replicas", "long-share": "long_share", "long-tokens": "long_tokens", "format": "format",
 }
 
-func getJSON(ctx context.Context, address string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-	if err != nil {
-		return usagef("-from: %w", err)
+// askLive copies the sheet that a running daemon makes: its pool, traffic, rates, bounds and lead time are those that its
+// decisions go by.
+func (p *planFlags) askLive(ctx context.Context, given map[string]string, std streams) error {
+	query := url.Values{"format": {p.format}}
+	for name, value := range given {
+		if ofPlanning[name] != "" {
+			query.Set(ofPlanning[name], value)
+		} else if name != "from" && name != "o" {
+			return usagef("-%s does not go with -from, for the daemon plans with its own pool: leave it out, or plan its data with -data", name)
+		}
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("the daemon does not answer: %w", err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("the daemon's answer broke off: %w", err)
-	}
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("the daemon answers %s to %s: %s", res.Status, address, strings.TrimSpace(string(body[:min(len(body), 300)])))
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("%s answers no JSON of a daemon: %w", address, err)
-	}
-	return nil
+	return writeTo(p.out, std.out, func(w io.Writer) error {
+		return askDaemon(ctx, w, strings.TrimSuffix(p.from, "/")+"/api/v1/plan?"+query.Encode())
+	})
 }

@@ -39,6 +39,9 @@ func (p *planFlags) describedPool(given map[string]bool) (capacity.Pool, float64
 		c.Replicas.Max = 4 * max(p.replicas, 1)
 	}
 	c.Replicas.Max = max(c.Replicas.Max, c.Reserves.Failure, 1)
+	if p.prefill > 0 {
+		c.Disaggregated.PrefillReplicas = capacity.Replicas{Initial: p.prefill, Max: max(4*p.prefill, c.Reserves.Failure)}
+	}
 	if c.ContextTokens == 0 && given["requests-per-s"] {
 		c.ContextTokens = int(p.stated.class.PromptP50 + p.stated.class.OutputP50)
 	}
@@ -90,6 +93,9 @@ func (p *planFlags) configured(given map[string]bool) (capacity.Pool, float64, e
 	var names []string
 	for i := range pc.Pools {
 		if pool := pc.Pools[i]; pool.Name == p.pool || p.pool == "" && len(pc.Pools) == 1 {
+			if p.prefill > 0 && !pool.Disaggregated {
+				return pool, 0, usagef("-prefill-replicas: pool %q of %s has no replicas of that role: set its disaggregated.prefill_replicas.max, or leave the flag out", pool.Name, p.config)
+			}
 			return pool, waiting, nil
 		}
 		names = append(names, pc.Pools[i].Name)
@@ -111,9 +117,8 @@ func readSmall(path string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// readContexts takes the lengths of requests that -contexts states, and where nothing else does, usual ones and the longest
-// that the model was made for.
-func (p *planFlags) readContexts(c *plan.Contexts, fit *capacity.Fit) error {
+// readContexts takes the lengths of requests that -contexts states.
+func (p *planFlags) readContexts(c *plan.Contexts) error {
 	if p.contexts != "" {
 		parts := strings.Split(p.contexts, ",")
 		if len(parts) != 3 {
@@ -126,16 +131,6 @@ func (p *planFlags) readContexts(c *plan.Contexts, fit *capacity.Fit) error {
 			}
 			*into = v
 		}
-		return nil
-	}
-	if c.P50 == 0 {
-		c.P50, c.P95 = 2048, 8192
-	}
-	if c.Longest == 0 {
-		c.Longest = 32768
-		if fit != nil && fit.Model.MaxContext > 0 {
-			c.Longest = float64(fit.Model.MaxContext)
-		}
 	}
 	return nil
 }
@@ -146,7 +141,7 @@ func (p *planFlags) printMemory(pool capacity.Pool, std streams) error {
 		return usagef("no traffic is given, and no model and GPU whose memory could be counted: add -trace, -requests-per-s, -demand, -from or -data")
 	}
 	var lengths plan.Contexts
-	if err := p.readContexts(&lengths, pool.Fit); err != nil {
+	if err := p.readContexts(&lengths); err != nil {
 		return err
 	}
 	m := plan.MemoryOf(pool.Fit, lengths)

@@ -8,9 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/forewarm/forewarm/alerting/plan"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 type plannedSheet struct {
@@ -46,17 +43,6 @@ func (s *plannedSheet) demand(t *testing.T, scenario, resource string) (demand f
 	return 0, ""
 }
 
-func (s *plannedSheet) capacity(scenario, resource string) float64 {
-	for _, x := range s.Scenarios {
-		for _, r := range x.Resources {
-			if x.Name == scenario && r.Resource == resource {
-				return r.Capacity
-			}
-		}
-	}
-	return 0
-}
-
 func planned(t *testing.T, args ...string) (s plannedSheet) {
 	t.Helper()
 	var out, failed bytes.Buffer
@@ -83,24 +69,7 @@ func TestPlanMemory(t *testing.T) {
 	}
 }
 
-// TestPlanOfADaemonsRoles: the prefill replicas that a daemon counts come before those that a pool begins with, and after those
-// that were stated.
-func TestPlanOfADaemonsRoles(t *testing.T) {
-	var l livePool
-	if err := json.Unmarshal([]byte(`{"replicas":{"ready":3},"decision":{"desired_by_role":{"prefill_ready":5}}}`), &l); err != nil {
-		t.Fatal(err)
-	}
-	p := plan.Pool{Pool: capacity.Pool{Disaggregated: true}}
-	if l.complete(&p); p.Replicas != 3 || p.Prefill != 5 {
-		t.Errorf("%d decode and %d prefill replicas, want 3 and 5", p.Replicas, p.Prefill)
-	}
-	p.Prefill = 2
-	if l.complete(&p); p.Prefill != 2 {
-		t.Errorf("%d prefill replicas in place of 2 that were stated", p.Prefill)
-	}
-}
-
-// TestPlanSources: the same traffic as stated, as a demand file, as a trace and as a daemon tells it comes to the same.
+// TestPlanSources: the same traffic as stated, as a demand file and as a trace comes to the same.
 func TestPlanSources(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -110,33 +79,13 @@ func TestPlanSources(t *testing.T) {
 	}
 	writeFile(t, "trace.csv", rows...)
 	writeFile(t, "demand.yaml", "classes:", "  - {class: chat, requests_per_s: 2, prompt_p50: 1000, prompt_p95: 1000, output_p50: 200, output_p95: 200, cache_hit: 0.4}")
-	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/api/v1/pools/chat":
-			fmt.Fprint(w, `{"replicas":{"ready":3},"service":{"prefill":{"tokens_per_s":3000,"source":"learned"},"decode":{"tokens_per_s":null,"source":"stated"}},"resources":[{"resource":"kv","per_replica":68000}]}`)
-		case "/api/v1/pools/chat/forecast":
-			fmt.Fprint(w, `{"forecasts":[{"class":"chat","dimension":"requests","now":{"mean":2}},{"class":"*","dimension":"requests","now":{"mean":2}}],"actuals":[`+
-				`{"dimension":"requests","points":[{"unix_ms":60000,"value":2},{"unix_ms":120000,"value":null},{"unix_ms":180000,"value":2}]},`+
-				`{"dimension":"prefill","points":[{"unix_ms":60000,"value":1200},{"unix_ms":180000,"value":1200}]},`+
-				`{"dimension":"cached","points":[{"unix_ms":60000,"value":800},{"unix_ms":180000,"value":800}]},`+
-				`{"dimension":"decode","points":[{"unix_ms":60000,"value":400},{"unix_ms":180000,"value":400}]},`+
-				`{"dimension":"kv","points":[{"unix_ms":60000,"value":11400},{"unix_ms":180000,"value":11400}]}]}`)
-		default:
-			http.NotFound(w, r)
-		}
-	}))
-	defer daemon.Close()
 	common := []string{"-pool", "chat", "-kv-capacity-tokens", "40000", "-prefill-tokens-per-s", "3000", "-decode-tokens-per-s", "900", "-launch", "2"}
 	for name, args := range map[string][]string{
 		"stated":      {"-requests-per-s", "2", "-prompt-p50", "1000", "-prompt-p95", "1000", "-output-p50", "200", "-output-p95", "200", "-cache-hit", "0.4", "-replicas", "3"},
 		"demand file": {"-demand", "demand.yaml", "-replicas", "3"},
 		"trace":       {"-trace", "trace.csv", "-replicas", "3"},
-		"daemon":      {"-from", daemon.URL},
 	} {
 		s := planned(t, append(args, common...)...)
-		if name == "daemon" && (s.Rates != "learned" || s.capacity("launch", "kv") != 3*68_000) {
-			t.Errorf("of the daemon, rates are %s and %g KV tokens fit", s.Rates, s.capacity("launch", "kv"))
-		}
 		if s.Replicas != 3 {
 			t.Errorf("%s: %d replicas, want 3", name, s.Replicas)
 		}
@@ -145,6 +94,24 @@ func TestPlanSources(t *testing.T) {
 				t.Errorf("%s: the launch asks for %g %s, want %g", name, got, resource, want)
 			}
 		}
+	}
+}
+
+// TestPlanAsksTheDaemon: a daemon makes the sheet, of what it knows; flags that describe another pool are refused.
+func TestPlanAsksTheDaemon(t *testing.T) {
+	var asked string
+	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.RequestURI()
+		fmt.Fprint(w, "# Launch sheet\n")
+	}))
+	defer daemon.Close()
+	var out, failed bytes.Buffer
+	args := []string{"plan", "-from", daemon.URL, "-pool", "chat", "-launch", "2", "-launch-cache-hit", "0", "-ramp", "1h", "-replicas", "5", "-long-share", "0.1"}
+	if code := run(t.Context(), args, streams{&out, &failed}); code != 0 || out.String() != "# Launch sheet\n" {
+		t.Fatalf("exit %d: %s%s", code, out.String(), failed.String())
+	}
+	if want := "/api/v1/plan?cache_hit=0&format=md&launch=2&long_share=0.1&pool=chat&ramp=1h0m0s&replicas=5"; asked != want {
+		t.Errorf("asked %s, want %s", asked, want)
 	}
 }
 
@@ -180,6 +147,9 @@ func TestPlanMistakes(t *testing.T) {
 		{"-demand empty.yaml", []string{"empty.yaml", "0 classes"}},
 		{"-trace none.csv", []string{"none.csv"}},
 		{"-data none", []string{"none", "storage.dir"}},
+		{"-from http://127.0.0.1:1 -max-replicas 9", []string{"-max-replicas", "-from", "leave it out"}},
+		{"-config sound.yaml -requests-per-s 3 -prefill-replicas 2", []string{"-prefill-replicas", "chat", "disaggregated.prefill_replicas.max"}},
+		{"-requests-per-s 3 -long-share 2", []string{"-long-share", "up to 1"}},
 	} {
 		var out, failed bytes.Buffer
 		code := run(t.Context(), append([]string{"plan"}, strings.Fields(tc.args)...), streams{&out, &failed})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -26,8 +27,6 @@ func (p *planFlags) readTraffic(ctx context.Context, in *plan.Input, given map[s
 	switch {
 	case given["trace"]:
 		return p.readTrace(ctx, in, std)
-	case given["from"]:
-		return p.askLive(ctx, in)
 	case given["data"]:
 		return p.readHistory(ctx, in)
 	case given["demand"]:
@@ -65,6 +64,7 @@ const p95OverP50 = 3
 func statedTraffic(in *plan.Input, source string, classes []statedClass) error {
 	t := plan.Traffic{Source: source}
 	var total plan.Load
+	var lengths []*plan.ClassLengths
 	for _, c := range classes {
 		if c.PromptP95 == 0 {
 			c.PromptP95 = p95OverP50 * c.PromptP50
@@ -85,9 +85,12 @@ func statedTraffic(in *plan.Input, source string, classes []statedClass) error {
 		}
 		total = total.Plus(load)
 		t.Classes = append(t.Classes, plan.Class{Name: c.Class, Load: load})
-		in.Lengths.P50 = max(in.Lengths.P50, c.PromptP50+c.OutputP50)
-		in.Lengths.P95 = max(in.Lengths.P95, c.PromptP95+c.OutputP95)
+		var each plan.ClassLengths
+		each.Prompt.AddLengths(s.Prompt, c.RequestsPerS)
+		each.Output.AddLengths(s.Output, c.RequestsPerS)
+		lengths = append(lengths, &each)
 	}
+	in.Lengths = plan.ContextsOf(lengths)
 	t.Minutes = []plan.Load{total}
 	t.Notes = append(t.Notes, "Rates are stated: take them at the 95th percentile of the minutes, not at the mean.")
 	in.Traffic = t
@@ -120,19 +123,29 @@ const otherName = features.OverflowClass
 // namesKept bounds the classes, and the tenants, that are told apart; further ones are counted together.
 const namesKept = 200
 
+// tally is a sum over requests.
+type tally struct {
+	load          plan.Load
+	calls, served float64
+}
+
+func (t *tally) add(o *tally) {
+	t.load, t.calls, t.served = t.load.Plus(o.load), t.calls+o.calls, t.served+o.served
+}
+
 // gatherer adds up a trace by the minute.
 type gatherer struct {
 	start    time.Time
 	minutes  []plan.Load
-	classes  map[string]plan.Load // sums over the trace
-	tenants  map[string]plan.Load
+	all      tally
+	wasted   plan.Load
+	by       [4]map[string]tally // class, feature, tenant, model
 	contexts sketch.Quantile
 	longest  float64
 
-	calls, attempts, failed float64
-	uncached, outputs       float64 // records that did not say
-	records                 float64
-	binned                  bool
+	uncached, outputs float64 // records that did not say
+	records           float64
+	binned            bool
 }
 
 func (p *planFlags) readTrace(ctx context.Context, in *plan.Input, std streams) error {
@@ -146,7 +159,10 @@ func (p *planFlags) readTrace(ctx context.Context, in *plan.Input, std streams) 
 		return err
 	}
 	defer reader.Close()
-	g := gatherer{classes: map[string]plan.Load{}, tenants: map[string]plan.Load{}}
+	var g gatherer
+	for i := range g.by {
+		g.by[i] = map[string]tally{}
+	}
 	_, size := reader.Progress()
 	bar := newProgress(std.err, "reading", size)
 	defer bar.finish()
@@ -193,25 +209,15 @@ func (g *gatherer) add(it *backtest.Item) error {
 		return nil
 	}
 	g.binned = true
-	g.calls += n
-	g.attempts += n
 	load := plan.Request(known(s.PromptTokens)/n, known(s.CachedTokens)/n, known(s.OutputTokens)/n).Times(n)
-	return g.book(s.Start, s.Class, "", load)
+	return g.book(s.Start, &tally{load, n, math.NaN()}, s.Class)
 }
 
 func (g *gatherer) request(r *ingest.Request) error {
 	if r.Phase == ingest.PhaseArrived {
 		return nil // its end is another record
 	}
-	g.attempts++
-	if r.Attempt > 1 {
-		return nil // retries are told by their share
-	}
-	g.calls++
 	g.records++
-	if r.Status != ingest.StatusOK {
-		g.failed++
-	}
 	if r.CachedTokens < 0 {
 		g.uncached++
 	}
@@ -219,13 +225,25 @@ func (g *gatherer) request(r *ingest.Request) error {
 		g.outputs++
 	}
 	prompt, output := float64(max(r.PromptTokens, 0)), float64(max(r.OutputTokens, 0))
-	g.contexts.Add(prompt + output)
-	g.longest = max(g.longest, prompt+output)
-	return g.book(r.EventTime(), r.Class, r.Tenant, plan.Request(prompt, min(float64(max(r.CachedTokens, 0)), prompt), output))
+	one := tally{load: plan.Request(prompt, min(float64(max(r.CachedTokens, 0)), prompt), output)}
+	rejected := r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected
+	if r.Attempt <= 1 {
+		one.calls = 1
+		g.contexts.Add(prompt + output)
+		g.longest = max(g.longest, prompt+output)
+	} else if rejected {
+		one.load = plan.Load{Requests: 1} // no replica computes it again
+	}
+	if r.Phase == ingest.PhaseFinished && r.Status == ingest.StatusOK {
+		one.served = 1
+	} else if !rejected {
+		g.wasted = g.wasted.Plus(one.load)
+	}
+	return g.book(r.EventTime(), &one, r.Class, r.Feature, r.Tenant, r.Model)
 }
 
-// book adds a load, a sum over requests, to its minute, class and tenant.
-func (g *gatherer) book(at time.Time, class, tenant string, load plan.Load) error {
+// book adds a sum over requests to its minute, and to those that asked.
+func (g *gatherer) book(at time.Time, t *tally, of ...string) error {
 	minute := at.Truncate(features.Minute)
 	if g.start.IsZero() {
 		g.start = minute
@@ -240,28 +258,31 @@ func (g *gatherer) book(at time.Time, class, tenant string, load plan.Load) erro
 	for len(g.minutes) <= i {
 		g.minutes = append(g.minutes, plan.Load{})
 	}
-	g.minutes[i] = g.minutes[i].Plus(load.Times(1 / features.Minute.Seconds()))
-	addTo(g.classes, class, load)
-	if tenant != "" {
-		addTo(g.tenants, tenant, load)
+	g.minutes[i] = g.minutes[i].Plus(t.load.Times(1 / features.Minute.Seconds()))
+	g.all.add(t)
+	for k, name := range of {
+		if name == "" && k > 0 {
+			continue
+		}
+		sum, ok := g.by[k][name]
+		if !ok && len(g.by[k]) >= namesKept {
+			name = otherName
+			sum = g.by[k][name]
+		}
+		sum.add(t)
+		g.by[k][strings.Clone(name)] = sum
 	}
 	return nil
 }
 
-func addTo(sums map[string]plan.Load, name string, load plan.Load) {
-	if _, ok := sums[name]; !ok && len(sums) >= namesKept {
-		name = otherName
-	}
-	sums[strings.Clone(name)] = sums[name].Plus(load)
-}
-
 func (g *gatherer) traffic(source string) plan.Traffic {
+	seconds := float64(len(g.minutes)) * features.Minute.Seconds()
 	t := plan.Traffic{
 		Source: fmt.Sprintf("%s (%s)", source, count(len(g.minutes), "minute")), Start: g.start, Minutes: g.minutes,
-		Classes: means(g.classes, len(g.minutes)), Tenants: means(g.tenants, len(g.minutes)),
+		Calls: plan.Calls{Calls: g.all.calls / seconds, Served: g.all.served / seconds}, Wasted: g.wasted.Times(1 / seconds),
 	}
-	if g.calls > 0 {
-		t.Failed, t.Retried = g.failed/g.calls, (g.attempts-g.calls)/g.calls
+	for i, to := range []*[]plan.Class{&t.Classes, &t.Features, &t.Tenants, &t.Models} {
+		*to = means(g.by[i], seconds)
 	}
 	if g.binned {
 		t.Notes = append(t.Notes, "The trace has sums, not requests: lengths are taken as equal within a bin, so active KV tokens are too low where they vary.")
@@ -275,20 +296,14 @@ func (g *gatherer) traffic(source string) plan.Traffic {
 	return t
 }
 
-// means are mean loads a second of sums over so many minutes, the heaviest by tokens first.
-func means(sums map[string]plan.Load, minutes int) []plan.Class {
+// means are mean rates of sums over so many seconds, the heaviest by tokens first.
+func means(sums map[string]tally, seconds float64) []plan.Class {
 	var out []plan.Class
 	for name, sum := range sums {
-		out = append(out, plan.Class{Name: name, Load: sum.Times(1 / (float64(minutes) * features.Minute.Seconds()))})
+		out = append(out, plan.Class{Name: name, Load: sum.load.Times(1 / seconds), Calls: plan.Calls{Calls: sum.calls / seconds, Served: sum.served / seconds}})
 	}
 	slices.SortFunc(out, func(a, b plan.Class) int {
-		if x, y := a.Load.Prompt+a.Load.Output, b.Load.Prompt+b.Load.Output; x != y {
-			if x > y {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(cmp.Compare(b.Load.Prompt+b.Load.Output, a.Load.Prompt+a.Load.Output), strings.Compare(a.Name, b.Name))
 	})
 	return out
 }

@@ -43,7 +43,9 @@ type Fit struct {
 	GPU        Bytes   // on the fullest one
 	Checkpoint float64 // bytes of the weights, once
 	TokenBytes KVBytes // of one token with every layer in full
-	Estimated  bool    // Workspace is an estimate
+	// ModelTokenBytes is the KV cache of one token without copies: what a model takes on a GPU of its own.
+	ModelTokenBytes float64
+	Estimated       bool // Workspace is an estimate
 
 	deployment Deployment
 	share      float64 // of the layers on the fullest pipeline stage
@@ -100,6 +102,11 @@ func NewFit(m Model, d Deployment) (Fit, error) {
 	if f.TokenBytes, err = m.BytesPerToken(d.KVDType, d.Tensor); err != nil {
 		return Fit{}, err
 	}
+	once, err := m.BytesPerToken(d.KVDType, 1)
+	if err != nil {
+		return Fit{}, err
+	}
+	f.ModelTokenBytes = once.PerReplica
 	f.share = math.Ceil(float64(m.TotalLayers)/float64(d.Pipeline)) / float64(m.TotalLayers)
 	f.TokenBytes.PerGPU *= f.share
 	f.TokenBytes.PerReplica = f.TokenBytes.PerGPU * float64(d.Tensor*d.Pipeline)

@@ -1,0 +1,106 @@
+package capacity
+
+import "math"
+
+// Work is what requests used of a pool: a sum over some time, or a rate a second.
+type Work struct {
+	Calls                 float64 // requests, each once however often it was tried
+	Served                float64 // of Calls; NaN when it is not known
+	Prompt, Fresh, Output float64 // tokens of all attempts; Fresh is the part of Prompt that was not cached
+	KVPrompt, KVOutput    float64 // KV token-seconds that prompts and outputs hold
+}
+
+// fields of w, to add and compare.
+func (w *Work) fields() [7]*float64 {
+	return [...]*float64{&w.Calls, &w.Served, &w.Prompt, &w.Fresh, &w.Output, &w.KVPrompt, &w.KVOutput}
+}
+
+// Join applies op to each field of both.
+func (w Work) Join(o Work, op func(a, b float64) float64) Work {
+	others := o.fields()
+	for i, f := range w.fields() {
+		*f = op(*f, *others[i])
+	}
+	return w
+}
+
+// Plus is the sum of both.
+func (w Work) Plus(o Work) Work { return w.Join(o, func(a, b float64) float64 { return a + b }) }
+
+// rest is all of which parts are not in w; nothing where they are more.
+func (w Work) rest(parts Work) Work {
+	return w.Join(parts, func(a, b float64) float64 { return max(a-b, 0) })
+}
+
+// CostWeights are the shares of a cost that are paid for prompt tokens to compute, for output tokens, and for KV token-seconds.
+type CostWeights struct{ Prefill, Decode, KV float64 }
+
+// Charge is what somebody pays for prompts and for outputs.
+type Charge struct{ Prompt, Output float64 }
+
+// Total is both together.
+func (c Charge) Total() float64 { return c.Prompt + c.Output }
+
+// Charge is what part pays of the cost of all: of each resource in proportion to its use, not by the number of requests. A
+// prompt pays for its computation, an output for its tokens, and each for the KV cache that it holds. The charges of
+// parts that add up to all add up to the cost.
+func (w CostWeights) Charge(part, all Work, cost float64) Charge {
+	var c Charge
+	kv, used := all.KVPrompt+all.KVOutput, 0.
+	for _, x := range []struct {
+		weight, of, all float64
+		to              *float64
+	}{
+		{w.Prefill, part.Fresh, all.Fresh, &c.Prompt}, {w.Decode, part.Output, all.Output, &c.Output},
+		{w.KV, part.KVPrompt, kv, &c.Prompt}, {w.KV, part.KVOutput, kv, &c.Output},
+	} {
+		if x.all > 0 {
+			*x.to += x.weight * x.of / x.all * cost
+		}
+	}
+	for _, x := range [][2]float64{{w.Prefill, all.Fresh}, {w.Decode, all.Output}, {w.KV, kv}} {
+		if x[1] > 0 {
+			used += x[0] // what nobody used is paid for as the rest
+		}
+	}
+	if used > 0 {
+		return Charge{c.Prompt / used, c.Output / used}
+	}
+	if all.Calls > 0 {
+		return Charge{Prompt: part.Calls / all.Calls * cost} // no resource is known
+	}
+	return Charge{}
+}
+
+// Divide divides the cost of all among parts and what is in none of them, the last in the result.
+func (w CostWeights) Divide(parts []Work, all Work, cost float64) (charges []Charge, rest Work) {
+	var sum Work
+	for _, p := range parts {
+		sum = sum.Plus(p)
+	}
+	rest = all.rest(sum)
+	all = rest.Plus(sum)
+	for _, p := range append(parts[:len(parts):len(parts)], rest) {
+		charges = append(charges, w.Charge(p, all, cost))
+	}
+	return charges, rest
+}
+
+// UnitPrices are what a unit of work costs in dollars; NaN where there was none, or it is not known.
+type UnitPrices[N ~float64] struct {
+	Request      N `json:"usd_per_request"`
+	Served       N `json:"usd_per_served_request"`
+	PromptTokens N `json:"usd_per_1k_prompt_tokens"`
+	OutputTokens N `json:"usd_per_1k_output_tokens"`
+}
+
+// PricesOf are the unit prices of work that costs c.
+func PricesOf[N ~float64](c Charge, w Work) UnitPrices[N] {
+	per := func(cost, units float64) N {
+		if !(units > 0) {
+			return N(math.NaN())
+		}
+		return N(cost / units)
+	}
+	return UnitPrices[N]{per(c.Total(), w.Calls), per(c.Total(), w.Served), 1000 * per(c.Prompt, w.Prompt), 1000 * per(c.Output, w.Output)}
+}
