@@ -74,10 +74,11 @@ func changes(class string, drivers []forecaster.Driver, pf *forecaster.PoolForec
 			out = append(out, change(d))
 		}
 	}
+	// Where nothing is named as a cause, other differences may be chance.
 	for _, factor := range []struct{ cause, key string }{
 		{forecaster.CauseRate, "rate_factor"}, {forecaster.CausePrompt, "prompt_length_factor"}, {forecaster.CauseOutput, "output_length_factor"},
 	} {
-		if v := c[factor.key]; v != nil && *v >= leastFactor && !slices.Contains(said, factor.cause) {
+		if v := c[factor.key]; len(out) > 0 && v != nil && *v >= leastFactor && !slices.Contains(said, factor.cause) {
 			out = append(out, change(&forecaster.Driver{Cause: factor.cause, Factor: *v}))
 		}
 	}
@@ -124,6 +125,8 @@ func change(d *forecaster.Driver) string {
 	switch d.Cause {
 	case forecaster.CauseCache:
 		return fmt.Sprintf("cache hit ratio down to %.2f", d.Factor)
+	case forecaster.CauseMix:
+		return fmt.Sprintf("its share of the requests rose to %s", percent(d.Factor))
 	case forecaster.CauseRetries:
 		return fmt.Sprintf("%.0f %% of its attempts are retries", 100*d.Factor)
 	case "rate":

@@ -159,6 +159,7 @@ func prefilling(d *Decision, probability float64, ahead time.Duration, ready, de
 func agents() forecaster.Forecast {
 	f := forecaster.Forecast{Key: features.Key{Class: "agent"}, Dimension: "kv"}
 	then, now := &f.Basis.Then, &f.Basis.Now
+	then.Minutes, now.Minutes = 10, 10
 	then.Requests, then.Prompt, then.Output, then.PromptOfCached, then.Cached = 100, 100_000, 30_000, 100_000, 71_000
 	now.Requests, now.Prompt, now.Output, now.PromptOfCached, now.Cached = 130, 273_000, 40_000, 273_000, 87_360
 	return f

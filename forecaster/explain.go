@@ -86,9 +86,14 @@ type EventEffect struct {
 // changes compares the load of the last ten minutes with that of an hour before: factors, and hit ratios from 0 to 1.
 func (b *Basis) changes() map[string]*float64 {
 	now, then := &b.Now, &b.Then
-	each := func(sum, requests float32) float64 { return ratio(float64(sum), float64(requests)) }
+	each := func(sum, requests float32) float64 {
+		if min(now.Minutes, then.Minutes) < leastMinutes {
+			return math.NaN()
+		}
+		return ratio(float64(sum), float64(requests))
+	}
 	return map[string]*float64{
-		"rate_factor":          known(ratio(float64(now.Requests), float64(then.Requests))),
+		"rate_factor":          known(each(now.Requests, then.Requests)),
 		"prompt_length_factor": known(ratio(each(now.Prompt, now.Requests), each(then.Prompt, then.Requests))),
 		"output_length_factor": known(ratio(each(now.Output, now.Requests), each(then.Output, then.Requests))),
 		"cache_hit_now":        known(each(now.Cached, now.PromptOfCached)),
@@ -97,6 +102,7 @@ func (b *Basis) changes() map[string]*float64 {
 }
 
 func (s *shapeSums) add(o *shapeSums) {
+	s.Minutes = max(s.Minutes, o.Minutes)
 	s.Requests += o.Requests
 	s.Retries += o.Retries
 	s.Prompt += o.Prompt

@@ -93,6 +93,7 @@ type class struct {
 // follower is a series of a class.
 type follower interface {
 	past() *model.History
+	begun() bool
 	push(m int64, now features.Estimate)
 	amend(m int64, now features.Estimate) (changed bool)
 }

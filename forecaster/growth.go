@@ -23,6 +23,8 @@ type GrowthPart struct {
 type factor struct {
 	cause     string
 	now, then float64
+	noise     float64 // standard error of the logarithm of now/then
+	shown     float64 // the size of the change, for people
 }
 
 // LogMean is the logarithmic mean (a − b)/ln(a/b) of two positive numbers, a where they are equal.
@@ -57,26 +59,24 @@ func decompose(now, then float64, factors []factor) []GrowthPart {
 
 // factors of a class's load of a dimension, between an hour ago and now.
 func (s *shape) factors(dimension string) []factor {
-	now, then := s.sum(0), s.sum(shapeBack)
-	each := func(sum func(*shapeSums) float32) (float64, float64) {
-		return float64(sum(&now)) / float64(now.Requests), float64(sum(&then)) / float64(then.Requests)
-	}
-	out := []factor{{CauseRate, float64(now.Requests), float64(then.Requests)}}
-	prompt, promptThen := each(func(t *shapeSums) float32 { return t.Prompt })
-	output, outputThen := each(func(t *shapeSums) float32 { return t.Output })
+	out := []factor{s.compare(CauseRate, requestsOf, func(r *shapeSums) float32 { return r.Minutes })}
+	prompt := s.compare(CausePrompt, func(r *shapeSums) float32 { return r.Prompt }, requestsOf)
+	output := s.compare(CauseOutput, func(r *shapeSums) float32 { return r.Output }, requestsOf)
 	switch dimension {
 	case features.DimPrefill:
-		miss := func(t *shapeSums) float64 { return 1 - float64(t.Cached)/float64(t.PromptOfCached) }
-		out = append(out, factor{CausePrompt, prompt, promptThen}, factor{CauseCache, miss(&now), miss(&then)})
+		cache := s.compare(CauseCache, func(r *shapeSums) float32 { return r.PromptOfCached - r.Cached }, func(r *shapeSums) float32 { return r.PromptOfCached })
+		cache.shown = 1 - cache.now
+		out = append(out, prompt, cache)
 	case features.DimDecode:
-		out = append(out, factor{CauseOutput, output, outputThen})
+		out = append(out, output)
 	case features.DimKV:
 		// A request holds its prompt and, on average, half of its output: the product of the two means splits as their sum does.
-		held, heldThen := prompt+output/2, promptThen+outputThen/2
-		if share := LogMean(prompt, promptThen) / LogMean(held, heldThen); share > 0 && share <= 1 {
-			both := held / heldThen
-			byPrompt := math.Pow(prompt/promptThen, share)
-			out = append(out, factor{CausePrompt, byPrompt, 1}, factor{CauseOutput, both / byPrompt, 1})
+		held, before := prompt.now+output.now/2, prompt.then+output.then/2
+		if share := LogMean(prompt.now, prompt.then) / LogMean(held, before); share > 0 && share <= 1 {
+			byPrompt := math.Pow(prompt.now/prompt.then, share)
+			prompt.now, prompt.then, prompt.noise = byPrompt, 1, share*prompt.noise
+			output.now, output.then, output.noise = held/before/byPrompt, 1, (1-share)*output.noise
+			out = append(out, prompt, output)
 		}
 	}
 	return out
@@ -98,7 +98,7 @@ func (f *Forecaster) Growth(poolName, dimension string) []GrowthPart {
 			h := s.past()
 			now := h.Mean(h.Newest-shapeSpan+1, h.Newest)
 			then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack)
-			if math.IsNaN(now) || math.IsNaN(then) || now == then {
+			if math.IsNaN(now) || math.IsNaN(then) || now == then || min(len(c.shape.known(0)), len(c.shape.known(shapeBack))) < leastMinutes {
 				continue
 			}
 			for _, part := range decompose(now, then, c.shape.factors(dimension)) {

@@ -17,7 +17,7 @@ func grown(then, now [4]float64) *shape {
 		if m >= shapeMinutes-shapeSpan {
 			x = now
 		}
-		w := features.Window{Requests: x[0], PromptTokens: x[0] * x[1], PromptOfCachedKnown: x[0] * x[1], CachedTokens: x[0] * x[1] * x[2], OutputTokens: x[0] * x[3]}
+		w := features.Window{Covered: true, Requests: x[0], PromptTokens: x[0] * x[1], PromptOfCachedKnown: x[0] * x[1], CachedTokens: x[0] * x[1] * x[2], OutputTokens: x[0] * x[3]}
 		s.observe(m, &w)
 	}
 	return s

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/model"
 )
 
 // Capacity says what one replica can safely carry of a dimension; reportedKV is the KV capacity that engines report, 0
@@ -229,47 +230,95 @@ func utilisation(demand, capacity float64) float64 {
 	return 0
 }
 
-// Drivers names the classes that a pool's demand for a dimension comes from, heaviest rise first, at most n. A class's
-// cause is what changed most in it over the last hour.
+// Drivers names the classes that a pool's demand for a dimension comes from, at most n: first those of which something changed over
+// the last hour, then the others, heaviest rise first.
 func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	p := f.pool(poolName)
+	d := slices.IndexFunc(dimensions, func(d features.Dimension) bool { return d.Name == dimension })
+	if d < 0 {
+		return nil
+	}
 	type rise struct {
 		*class
-		now, growth float64
-		since       time.Time
-		compared    bool // with an hour ago
+		past        *model.History
+		now, growth float64 // with retries
+		isNew       bool
 	}
 	var rises []rise
-	total := 0.0
+	var total, requests, before float64 // of requests, what came of classes that can be compared
 	for _, c := range p.classes {
-		for d := range dimensions {
-			s := c.follower(d)
-			if dimensions[d].Name != dimension || s == nil {
-				continue
-			}
-			h := s.past()
-			now := h.Mean(h.Newest-shapeSpan+1, h.Newest)
-			then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack)
-			if math.IsNaN(now) || now == 0 {
-				continue
-			}
-			total += now
-			rises = append(rises, rise{c, now, now - zeroIfNaN(then), onset(h, h.Newest-shapeBack-shapeSpan+1, h.Newest), !math.IsNaN(then)})
+		s := c.follower(d)
+		if s == nil {
+			continue
 		}
+		h := s.past()
+		now := h.Mean(h.Newest-shapeSpan+1, h.Newest)
+		if math.IsNaN(now) || now == 0 {
+			continue
+		}
+		total += now
+		was, is := c.shape.sum(shapeBack), c.shape.sum(0)
+		r := rise{c, h, now, now * attempts(&is), false}
+		switch then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack); {
+		case is.Minutes < leastMinutes:
+			r.growth = 0
+		case was.Minutes >= leastMinutes:
+			r.growth -= zeroIfNaN(then) * attempts(&was)
+			r.isNew = was.Requests == 0
+		default:
+			if r.isNew = s.begun(); !r.isNew {
+				r.growth = 0
+			}
+		}
+		requests += float64(is.Requests)
+		if was.Minutes >= leastMinutes || r.isNew {
+			before += float64(was.Requests)
+		} else {
+			before += float64(is.Requests) // as if nothing had changed
+		}
+		rises = append(rises, r)
 	}
 	sort.SliceStable(rises, func(i, j int) bool { return rises[i].growth > rises[j].growth })
-	var out []Driver
-	for _, r := range rises[:min(n, len(rises))] {
-		cause, factor := r.shape.cause(dimension)
-		if !r.compared || math.IsNaN(factor) {
-			cause, factor = "", 0
+	var out, others []Driver
+	for _, r := range rises[:min(max(n, maxCauses), len(rises))] {
+		is, was := r.shape.sum(0), r.shape.sum(shapeBack)
+		part := float64(is.Requests) / requests
+		var cause string
+		var size float64
+		switch {
+		case r.growth <= 0:
+		case r.isNew && r.now >= leastShare*total && before >= leastShare*requests: // a pool without any traffic before is no comparison
+			cause, size = CauseMix, part
+		case !r.isNew:
+			cause, size = r.shape.cause(dimension)
+			if cause == CauseRate && requests-before < float64(is.Requests-was.Requests)/2 {
+				cause, size = CauseMix, part
+			}
 		}
 		tenant, feature := &r.shape.Tenant, &r.shape.Feature
-		out = append(out, Driver{
-			Class: r.key.Class, Cause: cause, Factor: factor, Share: r.now / total, Since: r.since,
+		driver := Driver{
+			Class: r.key.Class, Cause: cause, Factor: size, Share: r.now / total, Since: onset(r.past, r.past.Newest-shapeBack-shapeSpan+1, r.past.Newest),
 			Tenant: tenant.Name, TenantShare: zeroIfNaN(tenant.Share), TenantMargin: zeroIfNaN(tenant.Margin), TenantRise: tenant.Rise,
 			Feature: feature.Name, FeatureShare: zeroIfNaN(feature.Share), FeatureMargin: zeroIfNaN(feature.Margin), FeatureRise: feature.Rise,
-		})
+		}
+		if cause != "" {
+			out = append(out, driver)
+			continue
+		}
+		driver.TenantRise, driver.FeatureRise = 0, 0 // chance
+		others = append(others, driver)
 	}
-	return out
+	out = append(out, others...)
+	return out[:min(n, len(out))]
+}
+
+// maxCauses is how many classes of a pool are asked for a cause, at least.
+const maxCauses = 16
+
+// attempts are those a call in a load; 1 where nothing came.
+func attempts(s *shapeSums) float64 {
+	if s.Requests == 0 {
+		return 1
+	}
+	return float64((s.Requests + s.Retries) / s.Requests)
 }

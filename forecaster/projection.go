@@ -46,8 +46,8 @@ type ResourceProjection struct {
 type Driver struct {
 	Class  string
 	Tenant string  // the one that most of the rise of the class's tokens is due to, else its heaviest; "" when unknown
-	Cause  string  // rate, prompt_length, output_length, cache, retries; "" when nothing changed enough
-	Factor float64 // newest over an hour ago of that cause (cache: hit ratio now; retries: share of attempts now)
+	Cause  string  // rate, mix, prompt_length, output_length, cache, retries; "" when nothing changed by more than chance, or too little is known
+	Factor float64 // newest over an hour ago of that cause (mix: share of the pool's requests now; cache: hit ratio now; retries: share of attempts now)
 	Share  float64 // of the pool's demand for the binding resource
 
 	Since time.Time `cbor:",omitzero"` // when its demand rose to what it is, within the last hour or so; zero when no one minute stands out

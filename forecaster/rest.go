@@ -183,6 +183,7 @@ func (p *pool) pooled(s *standing, minute int64, w *features.Window, others []fe
 // addShape adds what makes up the load of a class to that of the rest.
 func addShape(rest *features.Window, w *features.Window) {
 	rest.Class = features.OverflowClass
+	rest.Covered = rest.Covered || w.Covered
 	rest.Requests += w.Requests
 	rest.Retries += w.Retries
 	rest.PromptTokens += w.PromptTokens

@@ -60,6 +60,9 @@ func newSeries(key features.Key, settle int) *series {
 
 func (s *observed) past() *model.History { return s.history }
 
+// begun says that the class began while the pool was watched.
+func (s *observed) begun() bool { return s.spread.Spells.Witnessed }
+
 // push takes minute m with what it will come to (mean NaN: not known): first the feedback for what was forecast of
 // minutes that are now settled, then the new minute, then the experts' forecasts from it, kept for their own feedback.
 func (s *series) push(m int64, now features.Estimate) {

@@ -17,7 +17,7 @@ func hour(then, now shapeSums) *shape {
 			r = now
 		}
 		w := features.Window{
-			Requests: float64(r.Requests), Retries: float64(r.Retries), PromptTokens: float64(r.Prompt),
+			Covered: true, Requests: float64(r.Requests), Retries: float64(r.Retries), PromptTokens: float64(r.Prompt),
 			CachedTokens: float64(r.Cached), PromptOfCachedKnown: float64(r.PromptOfCached), OutputTokens: float64(r.Output),
 		}
 		s.observe(m, &w)
@@ -54,7 +54,7 @@ func TestCause(t *testing.T) {
 			t.Errorf("%s: %q %.2f, want %q %.2f", name, cause, size, x.cause, x.size)
 		}
 	}
-	if cause, size := hour(shapeSums{}, base).cause(features.DimKV); cause != "" || !math.IsNaN(size) {
+	if cause, size := hour(shapeSums{}, base).cause(features.DimKV); cause != "" || size != 0 {
 		t.Errorf("of a new class: %q %v", cause, size)
 	}
 }

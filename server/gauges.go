@@ -74,7 +74,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_driver_change", "gauge", "What changed about a class that drives demand: newest over an hour ago, but for cache the hit ratio and for retries the share of attempts now.", func(out *forewarm.Output, add add) {
+	{"forewarm_driver_change", "gauge", "What changed about a class that drives demand: newest over an hour ago, but for mix the share of the pool's requests, for cache the hit ratio and for retries the share of attempts now.", func(out *forewarm.Output, add add) {
 		for i := range out.Decisions {
 			eachChange(&out.Decisions[i], func(x *forecaster.Driver) {
 				add(x.Factor, "pool", out.Decisions[i].Pool, "class", x.Class, "cause", x.Cause)
