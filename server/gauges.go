@@ -26,11 +26,14 @@ var forecastQuantiles = []int{forecaster.L50, forecaster.L90, forecaster.L95}
 // add writes one sample of a family; labels alternate names and values.
 type add func(value float64, labels ...string)
 
-// family is one metric that a tick sets anew. What the last tick did not name is not there any more.
-type family struct {
+// familyOf is one metric that is made of a T.
+type familyOf[T any] struct {
 	name, kind, help string
-	samples          func(out *forewarm.Output, add add)
+	samples          func(out *T, add add)
 }
+
+// family is one metric that a tick sets anew. What the last tick did not name is not there any more.
+type family = familyOf[forewarm.Output]
 
 // families are the gauges of a tick. A label called quantile belongs to summaries alone, say Prometheus' conventions, so
 // the two gauges that carry one, as published, go without a declared type.
@@ -349,7 +352,7 @@ func truth(b bool) float64 {
 }
 
 // render writes families of out in the text exposition format. A value that is not known (NaN) is left out.
-func render(out *forewarm.Output, families []family) []byte {
+func render[T any](out *T, families []familyOf[T]) []byte {
 	var b bytes.Buffer
 	for _, f := range families {
 		described := false

@@ -26,7 +26,7 @@ var tickBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2
 // from any goroutine.
 //
 // Cardinality: pools × resources × 8, and pools × (classes + 2) × dimensions × 9, where classes are those whose forecasts
-// are given out: forecaster.Config.MaxClasses full ones, and light ones up to 5/4 of that. Beside them 3 for each learned class and 5 for each producer, both capped by
+// are given out: forecaster.Config.MaxClasses full ones, and light ones up to 5/4 of that; of traffic, (stored classes + pools) × 4 × 10. Beside them 3 for each learned class and 5 for each producer, both capped by
 // features.
 type Exporter struct {
 	set     *metrics.Set
@@ -135,12 +135,12 @@ func (e *Exporter) Histogram(name, help string, buckets []float64) (observe func
 // Counter exposes a count that is kept elsewhere and never falls; name ends in _total and may carry labels.
 func (e *Exporter) Counter(name, help string, f func() uint64) {
 	e.describe(name, help)
-	e.addWriter(func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
+	e.Write(func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
 }
 
 // Gather exposes everything in a registry of the Prometheus client library, such as that of the embedded TSDB.
 func (e *Exporter) Gather(g prometheus.Gatherer) {
-	e.addWriter(func(w io.Writer) {
+	e.Write(func(w io.Writer) {
 		families, _ := g.Gather() // what was gathered before an error is still worth showing
 		for _, f := range families {
 			if _, err := expfmt.MetricFamilyToText(w, f); err != nil {
@@ -181,10 +181,11 @@ func (e *Exporter) describe(name, help string) {
 	e.help[family] = help
 }
 
-func (e *Exporter) addWriter(write func(io.Writer)) {
+// Write exposes what f writes in the text exposition format.
+func (e *Exporter) Write(f func(w io.Writer)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.writers = append(e.writers, write)
+	e.writers = append(e.writers, f)
 }
 
 // describeAll fills in the help texts, which the metrics library leaves empty, and drops a family's metadata when it

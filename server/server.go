@@ -30,6 +30,8 @@ type Server struct {
 	metrics Metrics
 	log     *zap.Logger
 	extra   []route
+
+	Traffic func() Traffic // the shape of demand, from the history; nil without one. Set before Handler or Run
 }
 
 type route struct {
@@ -56,6 +58,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /api/v1/pools/{pool}", s.getPool)
 	mux.HandleFunc("GET /api/v1/pools/{pool}/desired", s.getDesired)
 	mux.HandleFunc("GET /api/v1/pools/{pool}/forecast", s.getForecast)
+	mux.HandleFunc("GET /api/v1/pools/{pool}/traffic", s.getTraffic)
 	mux.HandleFunc("GET /api/v1/explain", s.getExplanation)
 	mux.HandleFunc("GET /{$}", s.getPage)
 	for _, r := range s.extra {

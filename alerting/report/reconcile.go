@@ -71,7 +71,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 			return nil, fmt.Errorf("report: %w", err)
 		}
 		r.Pools = append(r.Pools, Pool{
-			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), Accuracy: b.accuracy(pool),
+			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), Traffic: b.traffic(pool), Accuracy: b.accuracy(pool),
 			Saturation: b.saturation(pool), Decisions: b.decisions(pool),
 			Errors: errors, LargeErrors: b.wrong(pool).counts, Drift: b.drifts(pool), Assumptions: b.assumptions(pool), Suggestions: []Suggestion{},
 			Timeline: b.timeline(pool),

@@ -44,6 +44,7 @@ func WriteMarkdown(w io.Writer, r *Report) error {
 		against(&b, r)
 		drifted(&b, r)
 		totals(&b, r)
+		shapes(&b, r)
 		gaps(&b, r)
 		tried(&b, r)
 		details(&b, r)

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
@@ -66,6 +68,7 @@ func week() *Report {
 					Late: LateTotal{Records: 20_100, Requests: 20_000, PromptTokens: 2.8e7, CachedTokens: 1e7, OutputTokens: 5e6, KVTokenSeconds: 7e9, Share: .003}},
 				{Class: "chat", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: nan, OutputTokens: 1.9e9, Late: LateTotal{Share: 0}},
 			},
+			Traffic: []features.Traffic{features.TrafficOf(features.Key{Pool: "llama-70b", Class: "*"}, "requests", append(slices.Repeat([]float64{1}, 40), 9, 9, 9))},
 			Accuracy: []Accuracy{
 				row("*", "requests", "1/s", "5", 12.34, .05), row("*", "requests", "1/s", "15", 12.34, .081),
 				row("*", "requests", "1/s", forecaster.HorizonWindowMax, 15.1, .1), row("*", "kv", "tokens", "15", 1.2346e6, .45),

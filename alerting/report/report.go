@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"time"
+
+	"github.com/forewarm/forewarm/features"
 )
 
 // Number is a value that may be unknown: NaN, which JSON shows as null.
@@ -29,12 +31,14 @@ type Report struct {
 
 // Pool is the report on one pool.
 type Pool struct {
-	Pool       string     `json:"pool"`
-	Data       Data       `json:"data"`
-	Totals     []Total    `json:"totals"`   // the pool ("*") first, then classes
-	Accuracy   []Accuracy `json:"accuracy"` // the pool ("*") first, then classes; by dimension and horizon
-	Saturation Saturation `json:"saturation"`
-	Decisions  Decisions  `json:"decisions"`
+	Pool   string  `json:"pool"`
+	Data   Data    `json:"data"`
+	Totals []Total `json:"totals"` // the pool ("*") first, then classes
+	// Traffic is the shape of demand: the pool first, then classes by name; by dimension.
+	Traffic    []features.Traffic `json:"traffic"`
+	Accuracy   []Accuracy         `json:"accuracy"` // the pool ("*") first, then classes; by dimension and horizon
+	Saturation Saturation         `json:"saturation"`
+	Decisions  Decisions          `json:"decisions"`
 
 	LargeErrors []LargeErrors  `json:"large_errors"` // of the pool's forecasts: all of them, by resource and horizon
 	Errors      []ErrorEpisode `json:"errors"`       // those that are explained, by story, then by horizon

@@ -69,6 +69,7 @@ type daemon struct {
 	scalers    []*scaler
 	registrars []*dynamo.Registrar
 	exporter   *server.Exporter
+	traffic    traffic
 
 	// The goroutine of Consumer.Run owns the fold and what follows.
 	pipeline     *forewarm.Pipeline
@@ -180,6 +181,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	d.server.Handle("GET /api/v1/plan", http.HandlerFunc(d.getPlan))
 	d.server.Handle("GET /explain/{id...}", http.HandlerFunc(d.getExplanation))
 	d.server.Handle("GET /api/v1/explain/{id...}", http.HandlerFunc(d.getExplanationJSON))
+	d.openTraffic()
 	d.openPromQL()
 	if err := d.openScalers(); err != nil {
 		return nil, usageError{err}

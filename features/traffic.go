@@ -1,0 +1,115 @@
+package features
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// TrafficLevels are the quantiles of demand by the minute that [Traffic] has.
+var TrafficLevels = [...]float64{.5, .9, .95, .99}
+
+const (
+	// peakMinutes is the wider of the two windows of Traffic's peaks.
+	peakMinutes = 15
+	// burstFactor is how many times the mean a minute must exceed to be part of a burst.
+	burstFactor = 2
+)
+
+// Traffic is the shape of the demand of one class ([TotalClass] is the pool) in one dimension, over a span of whole
+// minutes. Only known minutes count; what cannot be told from them is NaN.
+type Traffic struct {
+	Key
+	Dimension string
+	Minutes   int     // known ones
+	Mean      float64 // of the known minutes, in the dimension's unit
+
+	// Peak1 is the largest minute over Mean, and Peak15 the largest mean of fifteen consecutive known minutes over Mean.
+	Peak1, Peak15 float64
+	Quantiles     [len(TrafficLevels)]float64 // of the minutes at TrafficLevels, in the dimension's unit
+
+	// A burst is a run of consecutive minutes with more than twice Mean. A minute that is not known ends it.
+	Bursts                       int
+	BurstP50, BurstP90, BurstMax float64 // minutes that bursts lasted; NaN without any
+}
+
+// TrafficOf describes values, one for each minute, NaN where demand is not known. O(n log n).
+func TrafficOf(key Key, dimension string, values []float64) Traffic {
+	nan := math.NaN()
+	t := Traffic{Key: key, Dimension: dimension, Mean: nan, Peak1: nan, Peak15: nan, BurstP50: nan, BurstP90: nan, BurstMax: nan}
+	known := make([]float64, 0, len(values))
+	sum, wide, run := 0.0, nan, 0
+	for i, v := range values {
+		if math.IsNaN(v) {
+			run = 0
+			continue
+		}
+		known, sum, run = append(known, v), sum+v, run+1
+		if run >= peakMinutes {
+			window := 0.0
+			for _, x := range values[i-peakMinutes+1 : i+1] {
+				window += x / peakMinutes
+			}
+			if !(wide >= window) {
+				wide = window
+			}
+		}
+	}
+	t.Minutes = len(known)
+	if t.Minutes == 0 {
+		for i := range t.Quantiles {
+			t.Quantiles[i] = nan
+		}
+		return t
+	}
+	t.Mean = sum / float64(t.Minutes)
+	slices.Sort(known)
+	for i, level := range TrafficLevels {
+		t.Quantiles[i] = quantileOf(known, level)
+	}
+	if t.Mean > 0 {
+		t.Peak1, t.Peak15 = known[len(known)-1]/t.Mean, wide/t.Mean
+	}
+	var bursts []float64
+	length := 0
+	for i := 0; i <= len(values); i++ {
+		if i < len(values) && values[i] > burstFactor*t.Mean {
+			length++
+		} else if length > 0 {
+			bursts, length = append(bursts, float64(length)), 0
+		}
+	}
+	if t.Bursts = len(bursts); t.Bursts > 0 {
+		slices.Sort(bursts)
+		t.BurstP50, t.BurstP90, t.BurstMax = quantileOf(bursts, .5), quantileOf(bursts, .9), bursts[len(bursts)-1]
+	}
+	return t
+}
+
+// quantileOf ascending values, linear between them (Hyndman and Fan 1996, doi:10.2307/2684934, definition 7).
+func quantileOf(sorted []float64, p float64) float64 {
+	at := p * float64(len(sorted)-1)
+	low := int(at)
+	return sorted[low] + (at-float64(low))*(sorted[min(low+1, len(sorted)-1)]-sorted[low])
+}
+
+// MarshalJSON shows what is not known as null.
+func (t Traffic) MarshalJSON() ([]byte, error) {
+	known := func(v float64) *float64 {
+		if math.IsNaN(v) {
+			return nil
+		}
+		return &v
+	}
+	quantiles := map[string]*float64{}
+	for i, level := range TrafficLevels {
+		quantiles[strconv.FormatFloat(level, 'g', -1, 64)] = known(t.Quantiles[i])
+	}
+	d, _ := DimensionByName(t.Dimension)
+	return json.Marshal(map[string]any{
+		"class": t.Class, "dimension": t.Dimension, "unit": d.Unit, "known_minutes": t.Minutes, "mean": known(t.Mean),
+		"peak_to_mean_1m": known(t.Peak1), "peak_to_mean_15m": known(t.Peak15), "quantiles": quantiles,
+		"bursts": t.Bursts, "burst_minutes": map[string]*float64{"p50": known(t.BurstP50), "p90": known(t.BurstP90), "max": known(t.BurstMax)},
+	})
+}

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// TrafficSpan names the span of [Traffic] for people.
+const TrafficSpan = "the last day"
+
+// Traffic is the shape of demand by pool, class and dimension over the last day of settled minutes; none before there are any.
+type Traffic = []features.Traffic
+
+// trafficFamilies are its gauges.
+var trafficFamilies = []familyOf[Traffic]{
+	{"forewarm_traffic_burst_seconds", "untyped", "Length of the bursts of the last day, runs of minutes above twice the mean: quantile 1 is the longest; class * is the pool.", func(out *Traffic, add add) {
+		eachTraffic(out, func(t *features.Traffic, labels []string) {
+			add(60*t.BurstP50, append(labels, "quantile", "0.5")...)
+			add(60*t.BurstP90, append(labels, "quantile", "0.9")...)
+			add(60*t.BurstMax, append(labels, "quantile", "1")...)
+		})
+	}},
+	{"forewarm_traffic_bursts", "gauge", "Bursts of the last day, runs of minutes above twice the mean; class * is the pool.", func(out *Traffic, add add) {
+		eachTraffic(out, func(t *features.Traffic, labels []string) { add(float64(t.Bursts), labels...) })
+	}},
+	{"forewarm_traffic_demand", "untyped", "Quantile of the minutes of the last day, in the dimension's unit; class * is the pool.", func(out *Traffic, add add) {
+		eachTraffic(out, func(t *features.Traffic, labels []string) {
+			for i, level := range features.TrafficLevels {
+				add(t.Quantiles[i], append(labels, "quantile", strconv.FormatFloat(level, 'g', -1, 64))...)
+			}
+		})
+	}},
+	{"forewarm_traffic_peak_to_mean_ratio", "gauge", "Largest demand of one minute, or of 15 minutes in a row, over the mean of the last day; class * is the pool.", func(out *Traffic, add add) {
+		eachTraffic(out, func(t *features.Traffic, labels []string) {
+			add(t.Peak1, append(labels, "window", "1m")...)
+			add(t.Peak15, append(labels, "window", "15m")...)
+		})
+	}},
+}
+
+func eachTraffic(out *Traffic, visit func(t *features.Traffic, labels []string)) {
+	for i := range *out {
+		t := &(*out)[i]
+		labels := []string{"pool", t.Pool, "class", t.Class, "dimension", t.Dimension}
+		visit(t, labels[:len(labels):len(labels)])
+	}
+}
+
+// RenderTraffic writes the gauges of traffic in the text exposition format.
+func RenderTraffic(t Traffic) []byte { return render(&t, trafficFamilies) }
+
+// getTraffic answers the shape of a pool's demand.
+func (s *Server) getTraffic(w http.ResponseWriter, r *http.Request) {
+	if p := s.find(w, r.PathValue("pool")); p != nil {
+		s.writeJSON(w, http.StatusOK, map[string]any{"pool": p.Pool, "span": TrafficSpan, "traffic": s.trafficOf(p.Pool)})
+	}
+}
+
+func (s *Server) trafficOf(pool string) Traffic {
+	out := Traffic{}
+	if s.Traffic != nil {
+		for _, t := range s.Traffic() {
+			if t.Pool == pool {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
