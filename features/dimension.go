@@ -20,6 +20,9 @@ const (
 	DimRetry    = "retry"
 
 	DimRetryTokens = "retry_tokens"
+
+	DimServed       = "served"
+	DimWastedTokens = "wasted_tokens"
 )
 
 // Dimension is one row of the table of demand dimensions.
@@ -99,6 +102,20 @@ var Dimensions = []Dimension{
 		Help: "Prompt and output tokens of attempts at calls that were counted before.",
 		Value: func(w *Window) (float64, bool) {
 			return (w.PromptRetried + w.OutputRetried) / seconds, w.knows(ReportsAttempts, w.Attempts > 0 || w.OutputRetried > 0)
+		},
+	},
+	{
+		Name: DimServed, Unit: "1/s", Kind: Rate, Series: "forewarm_demand_served_per_second",
+		Help: "Calls that were served to their end, in the minute in which the attempt that served them arrived.",
+		Value: func(w *Window) (float64, bool) {
+			return w.Served / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
+		},
+	},
+	{
+		Name: DimWastedTokens, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_wasted_tokens_per_second",
+		Help: "Prompt tokens computed and output tokens generated for attempts that failed or were given up, in the minute in which they arrived.",
+		Value: func(w *Window) (float64, bool) {
+			return w.Wasted / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
 		},
 	},
 }

@@ -36,7 +36,7 @@ func TestDimensionsSurviveASnapshot(t *testing.T) {
 	a := New(testConfig())
 	mustAdd(t, a,
 		changed(request("a", 5), tokens(700, 100, 60), times(6, 7, 20)),
-		changed(request("b", 8), tokens(200, 0, 30)),
+		changed(request("b", 8), tokens(200, 50, 20), func(r *ingest.Request) { r.Status = ingest.StatusError }),
 		changed(request("b", 30), attempt(2), tokens(200, 0, 30)))
 	b := restarted(t, a, testConfig())
 	want, _ := a.Close(at(60))
@@ -50,6 +50,10 @@ func TestDimensionsSurviveASnapshot(t *testing.T) {
 		if !ok || !backOK || v == 0 || v != back {
 			t.Errorf("%s: %v (%v) before, %v (%v) after the snapshot", d.Name, v, ok, back, backOK)
 		}
+	}
+	// The failed attempt is wasted, and the one after it served the call: two calls are served, of 170 tokens nothing came.
+	if w := &want[0]; w.Served != 2 || w.Wasted != 170 || w.Requests != 2 {
+		t.Errorf("%g of %g calls are served, and %g tokens wasted; want 2 of 2 and 170", w.Served, w.Requests, w.Wasted)
 	}
 }
 

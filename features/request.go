@@ -196,6 +196,11 @@ func (a *Aggregator) countEnd(c *class, w *cell, e *effect) (tokens float64) {
 	case e.cancelled:
 		w.Cancelled++
 	}
+	if e.how == finished {
+		w.Served++
+	} else if !e.neverServed() {
+		w.Wasted += e.uncached() + float64(max(e.output, 0))
+	}
 	var demand asked
 	to := e.ledger(c.pool, c)
 	if to == unserved || to == delayed {

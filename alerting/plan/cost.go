@@ -155,6 +155,9 @@ func (p *Pool) shares(classes []Class, all capacity.Work, weights capacity.CostW
 		shown = append(shown, works[i])
 	}
 	charges, rest := weights.Divide(shown, all, hour)
+	if paid(rest) < 1e-3 {
+		charges, rest = weights.Divide(shown, capacity.Work{}, hour) // rounding
+	}
 	of := func(part, all float64) number {
 		if all == 0 {
 			return 0
@@ -165,7 +168,7 @@ func (p *Pool) shares(classes []Class, all capacity.Work, weights capacity.CostW
 		name := "others"
 		if i < len(shown) {
 			name = classes[order[i]].Name
-		} else if charges[i].Total() < 1e-9*hour {
+		} else if charges[i].Total() == 0 {
 			break
 		}
 		out = append(out, Share{

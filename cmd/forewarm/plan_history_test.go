@@ -43,7 +43,7 @@ func TestPlanFromHistory(t *testing.T) {
 				Key: features.Key{Pool: "p", Class: class}, Start: at, Covered: minute != 30, Settled: true, Reports: 255, Records: requests,
 				Requests: requests, RequestsKnown: requests, PromptKnown: requests, PromptTokens: 1000 * requests, CachedKnown: requests,
 				CachedTokens: 250 * requests, OutputKnown: requests, OutputTokens: 110 * requests, KVKnown: requests, KVModelled: 3300 * requests, KVRetried: 300 * requests, Attempts: 1.1 * requests, Retries: 0.1 * requests,
-				PromptRetried: 75 * requests, OutputRetried: 10 * requests, Prompt: lengthsOf(map[string]float64{"agent": 8000, "chat": 1000}[class]), Output: lengthsOf(100),
+				Served: .9 * requests, Wasted: 42.5 * requests, PromptRetried: 75 * requests, OutputRetried: 10 * requests, Prompt: lengthsOf(map[string]float64{"agent": 8000, "chat": 1000}[class]), Output: lengthsOf(100),
 			}
 			windows = append(windows, w)
 		}
@@ -68,8 +68,8 @@ func TestPlanFromHistory(t *testing.T) {
 	if kv := mean.KV(5000, .025); math.Abs(kv-9900) > 1 {
 		t.Errorf("%g KV tokens are held, want 9900", kv)
 	}
-	if math.Abs(got.Calls.Calls-3) > 1e-9 || math.Abs(got.Wasted.Output-30) > 1e-6 {
-		t.Errorf("%g calls/s, want 3; %g output tokens/s were repeated, want 30", got.Calls.Calls, got.Wasted.Output)
+	if math.Abs(got.Calls.Calls-3) > 1e-9 || math.Abs(got.Served-2.7) > 1e-9 || math.Abs(got.Wasted.Output-15) > 1e-6 {
+		t.Errorf("%g calls/s, %g of them served, want 3 and 2.7; %g output tokens/s were wasted, want 15", got.Calls.Calls, got.Served, got.Wasted.Output)
 	}
 	if len(got.Classes) != 2 || got.Classes[0].Name != "chat" || math.Abs(got.Classes[0].Load.Requests-2.2) > 1e-9 {
 		t.Errorf("classes %+v", got.Classes)

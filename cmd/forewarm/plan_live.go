@@ -18,7 +18,7 @@ import (
 )
 
 // rates are the dimensions of demand of one minute, as daemons keep them; NaN where one is not known.
-type rates struct{ requests, prefill, cached, decode, kv, retry, retryTokens float64 }
+type rates struct{ requests, prefill, cached, decode, kv, retry, retryTokens, served, wasted float64 }
 
 func unknownRates() (r rates) {
 	for _, d := range features.Dimensions {
@@ -45,6 +45,10 @@ func (r *rates) of(dimension string) *float64 {
 		return &r.retry
 	case features.DimRetryTokens:
 		return &r.retryTokens
+	case features.DimServed:
+		return &r.served
+	case features.DimWastedTokens:
+		return &r.wasted
 	}
 	return nil
 }
@@ -61,34 +65,36 @@ func (r *rates) add(dimension string, v float64) {
 	}
 }
 
-// loads are that of all attempts, and the part of it that repeats calls. Repeats ask for tokens and KV cache in the
+// loads are that of all attempts, and the part of it that came to nothing. Both ask for tokens and KV cache in the
 // proportions of the calls.
-func (r *rates) loads(p *plan.Pool) (all, repeated plan.Load) {
+func (r *rates) loads(p *plan.Pool) (all, wasted plan.Load) {
 	calls := plan.FromRates(r.requests, known(r.prefill), known(r.cached), known(r.decode), r.kv, p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds())
-	if tokens := known(r.prefill) + known(r.decode); tokens > 0 {
-		repeated = calls.Times(known(r.retryTokens) / tokens)
+	tokens := known(r.prefill) + known(r.decode)
+	if tokens == 0 {
+		return plan.Load{Requests: calls.Requests + known(r.retry)}, wasted
 	}
-	repeated.Requests = known(r.retry)
-	return calls.Plus(repeated), repeated
+	all = calls.Times(1 + known(r.retryTokens)/tokens)
+	all.Requests = calls.Requests + known(r.retry)
+	return all, calls.Times(known(r.wasted) / tokens)
 }
 
 // liveTraffic makes traffic of minutes and of the mean rates of each class.
 func liveTraffic(p *plan.Pool, source string, start time.Time, minutes []rates, classes map[string]rates) plan.Traffic {
-	t := plan.Traffic{Source: source, Start: start, Calls: plan.Calls{Served: math.NaN()}}
+	t := plan.Traffic{Source: source, Start: start, }
 	cached := false
 	for i := range minutes {
 		if math.IsNaN(minutes[i].requests) {
 			continue // a minute without telemetry is no minute of zero traffic
 		}
-		all, repeated := minutes[i].loads(p)
+		all, wasted := minutes[i].loads(p)
 		cached = cached || minutes[i].cached > 0
 		t.Minutes = append(t.Minutes, all)
-		t.Wasted = t.Wasted.Plus(repeated)
+		t.Wasted = t.Wasted.Plus(wasted)
 		t.Calls.Calls += minutes[i].requests
+		t.Calls.Served += minutes[i].served
 	}
 	n := float64(len(t.Minutes))
-	// A repeat stands for the attempt before it, which came to nothing.
-	t.Wasted, t.Calls.Calls = t.Wasted.Times(1/n), t.Calls.Calls/n
+	t.Wasted, t.Calls = t.Wasted.Times(1/n), plan.Calls{Calls: t.Calls.Calls / n, Served: t.Calls.Served / n}
 	if missing := len(minutes) - len(t.Minutes); missing > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("%d minutes have no telemetry and are left out; times of day are as if they had not been.", missing))
 		t.Start = time.Time{}
@@ -101,7 +107,7 @@ func liveTraffic(p *plan.Pool, source string, start time.Time, minutes []rates, 
 	for name, r := range classes {
 		if !math.IsNaN(r.requests) {
 			all, _ := r.loads(p)
-			sums[name] = tally{load: all, calls: r.requests, served: math.NaN()}
+			sums[name] = tally{load: all, calls: r.requests, served: r.served}
 		}
 	}
 	t.Classes = means(sums, 1)
