@@ -6,20 +6,36 @@ import (
 	"time"
 )
 
-// AlertType is the type of an alert's event; it changes only with the meaning of its data.
-const AlertType = "forewarm.alert.v1"
+// EventSource is the CloudEvents source of all events; their ids are unique within it.
+const EventSource = "/forewarm"
 
-// AlertEvent is the raising of an alert, or its end, as a CloudEvent (CloudEvents 1.0, JSON event format).
-type AlertEvent struct {
+// StructuredType is the content type of a CloudEvent that is all in the body.
+const StructuredType = "application/cloudevents+json"
+
+// CloudEvent is an event in the JSON event format of CloudEvents 1.0.
+type CloudEvent[T any] struct {
 	SpecVersion     string    `json:"specversion"`
-	ID              string    `json:"id"` // idempotency key: alert, when it was raised, and firing or resolved
+	ID              string    `json:"id"` // idempotency key
 	Source          string    `json:"source"`
-	Type            string    `json:"type"`
-	Subject         string    `json:"subject,omitempty"` // the pool
+	Type            string    `json:"type"`              // changes only with the meaning of the data
+	Subject         string    `json:"subject,omitempty"` // the pool, where the event is about one
 	Time            time.Time `json:"time"`
 	DataContentType string    `json:"datacontenttype"`
-	Data            AlertData `json:"data"`
+	Data            T         `json:"data"`
 }
+
+func newCloudEvent[T any](id, kind, subject string, at time.Time, data T) CloudEvent[T] {
+	return CloudEvent[T]{
+		SpecVersion: "1.0", ID: id, Source: EventSource, Type: kind, Subject: subject, Time: at.UTC(),
+		DataContentType: "application/json", Data: data,
+	}
+}
+
+// AlertType is the type of an alert's event.
+const AlertType = "forewarm.alert.v1"
+
+// AlertEvent says that an alert fires or is resolved. Its id is that of the alert, when it was raised, and its state.
+type AlertEvent = CloudEvent[AlertData]
 
 // AlertData is the data of an alert's event.
 type AlertData struct {
@@ -34,51 +50,40 @@ type AlertData struct {
 
 // NewAlertEvent renders an alert. The event shares its maps.
 func NewAlertEvent(a *Alert) AlertEvent {
-	return AlertEvent{
-		SpecVersion: "1.0", ID: a.EventID(), Source: EventSource, Type: AlertType, Subject: a.Labels["pool"], Time: a.UpdatedAt.UTC(),
-		DataContentType: "application/json",
-		Data: AlertData{Name: a.Name, State: a.state(), Mode: Mode(a.Annotations["mode"]), Labels: a.Labels, Annotations: a.Annotations,
-			StartsAt: a.StartsAt.UTC(), UpdatedAt: a.UpdatedAt.UTC()},
-	}
+	return newCloudEvent(a.EventID(), AlertType, a.Labels["pool"], a.UpdatedAt, AlertData{
+		Name: a.Name, State: a.state(), Mode: Mode(a.Annotations["mode"]), Labels: a.Labels, Annotations: a.Annotations,
+		StartsAt: a.StartsAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
+	})
 }
 
-// CloudEvent is the notice as a CloudEvent in the JSON format.
-func (n Notice) CloudEvent() ([]byte, error) {
-	switch {
-	case n.Decision != nil:
-		return json.Marshal(NewEvent(n.Decision))
-	case n.Alert != nil:
-		return json.Marshal(NewAlertEvent(n.Alert))
-	case n.Report != nil:
-		return json.Marshal(NewReportEvent(n.Report, nil))
-	}
-	return nil, errors.New("an empty notice is no event")
-}
-
-// ReportType is the type of a report's event; it changes only with the meaning of its data.
+// ReportType is the type of a report's event.
 const ReportType = "forewarm.report.v1"
 
-// ReportEvent is a report that was made, as a CloudEvent.
-type ReportEvent struct {
-	SpecVersion     string     `json:"specversion"`
-	ID              string     `json:"id"` // idempotency key: the period
-	Source          string     `json:"source"`
-	Type            string     `json:"type"`
-	Time            time.Time  `json:"time"` // the period's end
-	DataContentType string     `json:"datacontenttype"`
-	Data            ReportData `json:"data"`
-}
-
-// ReportData is the data of a report's event. Report is all of the report, null where it is too large to be sent along.
+// ReportData is the data of a report's event. Full is the whole report, null where it is too large to be sent along.
 type ReportData struct {
 	Report
 	Full json.RawMessage `json:"report"`
 }
 
-// NewReportEvent renders a report; full is nil or the report as JSON.
-func NewReportEvent(r *Report, full []byte) ReportEvent {
-	return ReportEvent{
-		SpecVersion: "1.0", ID: r.ID, Source: EventSource, Type: ReportType, Time: r.To.UTC(), DataContentType: "application/json",
-		Data: ReportData{Report: *r, Full: full},
+// NewReportEvent renders a report; full is nil or the report as JSON. Its id is that of the period, its time the period's end.
+func NewReportEvent(r *Report, full []byte) CloudEvent[ReportData] {
+	return newCloudEvent(r.ID, ReportType, "", r.To, ReportData{Report: *r, Full: full})
+}
+
+// CloudEvent is the notice as a CloudEvent whose data is JSON.
+func (n Notice) CloudEvent() (CloudEvent[json.RawMessage], error) {
+	switch {
+	case n.Decision != nil:
+		return raw(NewEvent(n.Decision))
+	case n.Alert != nil:
+		return raw(NewAlertEvent(n.Alert))
+	case n.Report != nil:
+		return raw(NewReportEvent(n.Report, nil))
 	}
+	return CloudEvent[json.RawMessage]{}, errors.New("an empty notice is no event")
+}
+
+func raw[T any](e CloudEvent[T]) (CloudEvent[json.RawMessage], error) {
+	data, err := json.Marshal(e.Data)
+	return CloudEvent[json.RawMessage]{e.SpecVersion, e.ID, e.Source, e.Type, e.Subject, e.Time, e.DataContentType, data}, err
 }

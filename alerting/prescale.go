@@ -15,23 +15,8 @@ import (
 // EventType is the type of a pre-scale event; it changes only with the meaning of its data.
 const EventType = "forewarm.prescale.v1"
 
-// EventSource is the CloudEvents source of all events; their ids are unique within it.
-const EventSource = "/forewarm"
-
-// StructuredType is the content type of a CloudEvent that is all in the body.
-const StructuredType = "application/cloudevents+json"
-
-// Event is a decision as a CloudEvent (CloudEvents 1.0, JSON event format, structured mode).
-type Event struct {
-	SpecVersion     string    `json:"specversion"`
-	ID              string    `json:"id"` // idempotency key: pool and generation
-	Source          string    `json:"source"`
-	Type            string    `json:"type"`
-	Subject         string    `json:"subject"` // the pool
-	Time            time.Time `json:"time"`
-	DataContentType string    `json:"datacontenttype"`
-	Data            Prescale  `json:"data"`
-}
+// Event is a decision as a CloudEvent.
+type Event = CloudEvent[Prescale]
 
 // Prescale is the data of a pre-scale event. Times are RFC 3339 in UTC, null when there is none; probabilities and
 // quantiles are fractions; durations are written in seconds as in "720s".
@@ -165,10 +150,7 @@ func NewEvent(d *Decision) Event {
 			Feature: driver.Feature, FeatureShare: round(driver.FeatureShare), FeatureMargin: round(driver.FeatureMargin),
 		})
 	}
-	return Event{
-		SpecVersion: "1.0", ID: data.ID, Source: EventSource, Type: EventType, Subject: d.Pool, Time: tick,
-		DataContentType: "application/json", Data: data,
-	}
+	return newCloudEvent(data.ID, EventType, d.Pool, tick, data)
 }
 
 // ReadPrescale reads what consumers of pre-scale events get: by its content type a CloudEvent in structured mode, or in

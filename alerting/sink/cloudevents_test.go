@@ -89,8 +89,8 @@ func readCloudEvent(t *testing.T, m *nats.Msg) (attributes map[string]string, da
 			}
 			attributes[name] = value
 		}
-		if diff := cmp.Diff(attributes, headers); diff != "" {
-			t.Errorf("headers differ from the body: %s", diff)
+		if len(headers) > 0 {
+			t.Errorf("ce-* headers on a structured event: a reader takes it for a binary one: %v", headers)
 		}
 	}
 	for name, value := range attributes {

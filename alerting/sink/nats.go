@@ -54,35 +54,37 @@ func (s *NATS) Send(ctx context.Context, n alerting.Notice) error {
 	return err
 }
 
-// message is n as the stream stores it: a pre-scale event as a CloudEvent, or an alert as JSON.
-//
-// CloudEvents are by the NATS binding 1.0.3. Its content type says in which mode an event is: application/cloudevents+json
-// is structured, and the body is all of the event; any other is binary, and the body is its data. Attributes are in headers
-// in both, for consumers that filter without parsing; in lower case, because nats.go reads headers case-sensitively.
+// message is n as the stream stores it: a CloudEvent by the NATS binding 1.0.3, section 3. In structured mode the body is the
+// whole event. In binary mode the body is its data, and headers carry the attributes. Only binary mode has ce-* headers,
+// because readers take any ce-specversion header for binary mode. Their names are in lower case: nats.go reads headers
+// case-sensitively.
 func (s *NATS) message(n alerting.Notice) (*nats.Msg, error) {
+	e, err := n.CloudEvent()
+	if err != nil {
+		return nil, err
+	}
+	m := &nats.Msg{Subject: s.deps.PrescaleSubject(e.Subject), Header: nats.Header{}}
 	if n.Alert != nil {
-		body, err := json.Marshal(n.Alert)
-		m := &nats.Msg{Subject: s.deps.AlertSubject(n.Alert.Labels["pool"]), Data: body, Header: nats.Header{}}
-		m.Header["Content-Type"] = []string{"application/json"}
-		id := fmt.Sprintf("%s@%d", n.Alert.Identity(), n.Alert.UpdatedAt.UnixMilli())
-		m.Header[jetstream.MsgIDHeader] = []string{headerValue(id)}
+		m.Subject = s.deps.AlertSubject(e.Subject)
+		e.ID = n.ID() // each update of an alert is an event of its own
+	}
+	set := func(name, value string) { m.Header[name] = []string{headerValue(value)} }
+	set(jetstream.MsgIDHeader, e.ID)
+	if !s.cfg.Binary {
+		set("Content-Type", alerting.StructuredType)
+		m.Data, err = json.Marshal(e)
 		return m, err
 	}
-	e := alerting.NewEvent(n.Decision)
-	contentType, content := alerting.StructuredType, any(e)
-	if s.cfg.Binary {
-		contentType, content = e.DataContentType, e.Data
-	}
-	body, err := json.Marshal(content)
-	m := &nats.Msg{Subject: s.deps.PrescaleSubject(e.Subject), Data: body, Header: nats.Header{}}
-	for _, h := range [][2]string{
-		{"Content-Type", contentType}, {jetstream.MsgIDHeader, e.ID},
-		{"ce-specversion", e.SpecVersion}, {"ce-id", e.ID}, {"ce-source", e.Source}, {"ce-type", e.Type},
-		{"ce-subject", e.Subject}, {"ce-time", e.Time.Format(time.RFC3339)}, {"ce-datacontenttype", e.DataContentType},
-	} {
-		m.Header[h[0]] = []string{headerValue(h[1])}
-	}
-	return m, err
+	set("Content-Type", e.DataContentType)
+	set("ce-specversion", e.SpecVersion)
+	set("ce-id", e.ID)
+	set("ce-source", e.Source)
+	set("ce-type", e.Type)
+	set("ce-subject", e.Subject)
+	set("ce-time", e.Time.Format(time.RFC3339))
+	set("ce-datacontenttype", e.DataContentType) // the SDK for Go reads this one, and not Content-Type
+	m.Data = e.Data
+	return m, nil
 }
 
 // headerValue percent-encodes what a CloudEvents header may not carry: space, ", % and all that is not printable ASCII.

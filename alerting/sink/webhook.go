@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -157,7 +158,10 @@ func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err 
 	if n.Report != nil {
 		body, err = s.reportEvent(n.Report)
 	} else {
-		body, err = n.CloudEvent()
+		var e alerting.CloudEvent[json.RawMessage]
+		if e, err = n.CloudEvent(); err == nil {
+			body, err = json.Marshal(e)
+		}
 	}
 	return body, alerting.StructuredType + "; charset=utf-8", err
 }

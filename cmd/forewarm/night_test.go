@@ -116,12 +116,13 @@ func TestNight(t *testing.T) {
 
 	heard := map[string]string{}
 	for m := range next(alerts) {
-		var a alerting.Alert
-		if err := json.Unmarshal(m.Data, &a); err != nil {
+		var e alerting.AlertEvent
+		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatal(err)
 		}
+		a := e.Data
 		key := fmt.Sprintf("%s %s", a.Labels["pool"], a.Name)
-		if !a.Resolved && heard[key] == "" {
+		if a.State == "firing" && heard[key] == "" {
 			heard[key] = fmt.Sprintf("%s %s (%s, class %q)\n%s", a.UpdatedAt.Format("15:04"), key, a.Labels["severity"], a.Labels["class"], a.Annotations["summary"])
 		}
 	}

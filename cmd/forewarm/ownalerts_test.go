@@ -179,13 +179,14 @@ func TestForecastDegradedAndBack(t *testing.T) {
 			p.settle(t)
 			var raisedAt, overAt time.Time
 			for m := range next(told) {
-				var a alerting.Alert
-				if err := json.Unmarshal(m.Data, &a); err != nil {
+				var e alerting.AlertEvent
+				if err := json.Unmarshal(m.Data, &e); err != nil {
 					t.Fatal(err)
 				}
+				a := e.Data
 				switch {
 				case a.Name != alerting.ForecastDegraded:
-				case a.Resolved:
+				case a.State == "resolved":
 					overAt = a.UpdatedAt
 				case raisedAt.IsZero():
 					raisedAt = a.StartsAt

@@ -88,7 +88,7 @@ func consumePrescale(t *testing.T, consumer string, binary bool, contentType str
 	await(t, "the last number to be scaled to", func() bool { // of as many events as have come by then
 		for m, err := events.NextMsg(time.Millisecond); err == nil; m, err = events.NextMsg(time.Millisecond) {
 			e, err := alerting.ReadPrescale(m.Header.Get("Content-Type"), m.Data)
-			if err != nil || m.Header.Get("Content-Type") != contentType || m.Header.Get("ce-id") != e.ID {
+			if err != nil || m.Header.Get("Content-Type") != contentType || m.Header.Get("Nats-Msg-Id") != e.ID {
 				t.Fatalf("%v: %s, headers %v", err, m.Data, m.Header)
 			}
 			if e.ExpiresAt.After(time.Now()) {

@@ -99,7 +99,7 @@ func TestRulesInPrometheus(t *testing.T) {
 		p.publish(t, "forewarm.telemetry.replica.chat.chat-0", fmt.Appendf(nil, `{"at":%d,"state":"ready"}`, start.Add(time.Duration(m)*time.Minute+59*time.Second).UnixMilli()))
 	}
 	p.settle(t)
-	raised(t, alertmanager, map[string]string{"ForewarmTooLateToWarm decode": "Pool chat: decode runs out within a minute", "ForewarmWatchdog": "Always firing"})
+	raised(t, alertmanager, map[string]string{"ForewarmTooLateToWarm decode": "Pool chat: decode runs out within a minute", "ForewarmPrometheusWatchdog": "Always firing"})
 	var rules struct {
 		Data struct {
 			Groups []struct {
@@ -132,7 +132,8 @@ func TestAlertmanagerExample(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for labels, want := range map[string]string{
-		"alertname=ForewarmWatchdog severity=none":                           "dead-mans-switch",
+		"alertname=ForewarmWatchdog severity=none":                           "dead-mans-switch-forewarm",
+		"alertname=ForewarmPrometheusWatchdog severity=none":                 "dead-mans-switch-prometheus",
 		"alertname=ForewarmTooLateToWarm pool=a severity=page":               "on-call",
 		"alertname=ForewarmTooLateToWarm pool=a severity=page mode=advisory": "team-chat",
 		"alertname=ForewarmSaturationAhead pool=a severity=warning":          "team-chat",
