@@ -551,7 +551,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		trusted := pool.Trust(&e.service.learned, f.Minute.State.KVCapacityTokens)
 		pool.Rates = trusted.Rates
 		sending := pool.Sent(f.Computed())
-		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision)
+		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision, p.cfg.Decision.Mode)
 		lead := forecaster.LeadTime(&pool.Warmup)
 		e.line.Judge(e.outlook.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Demand(f.Pool, dimension, minute) }))
 		window := lead + p.cfg.Decision.Hold

@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -95,13 +96,12 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 		}
 	}
 
-	asked := st.asked(p.current)
-	short := desired > p.current
+	short := desired > max(p.current, p.supply.Ready+len(st.Pending)) // of what was asked for, however long ago
 	switch {
-	case desired > max(asked, p.current), short && !st.Short: // also when a replica is lost that had been asked for
+	case desired > max(p.asked, p.current), short && !st.Short: // also when a replica is lost that had been asked for
 		st.LastScaleOut = now
 		st.ScaleOuts = append(slices.Clone(st.ScaleOuts), now.Unix())
-	case desired < min(asked, p.current):
+	case desired < min(p.asked, p.current):
 		st.ScaleIns = append(slices.Clone(st.ScaleIns), now.Unix())
 	}
 	d.ActionsPerDay = len(st.ScaleOuts) + len(st.ScaleIns)
@@ -117,12 +117,17 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 // target is the number of replicas to ask for, before the pool's bounds.
 func (p *plan) target(st *State, cfg Config) int {
 	st.look(p, cfg)
-	there := max(p.current, st.asked(p.current))
+	there := max(p.current, p.asked)
 	if p.blind != sighted || p.need >= there {
 		return max(there, p.need)
 	}
 	p.enough = most(st.Keeps)
 	enough := min(p.enough, there)
+	if enough < there {
+		if p.blockedBy = p.stands(st.LastScaleOut, p.supply, enough, cfg); p.blockedBy != "" {
+			return there
+		}
+	}
 	if enough >= p.current {
 		return enough // what was asked for and is not there yet may be less
 	}
@@ -137,6 +142,21 @@ func (p *plan) target(st *State, cfg Config) int {
 		p.enough = spread
 	}
 	return p.enough
+}
+
+// stands says why replicas of supply that were last asked for at asked are not taken back, although enough would do; ""
+// when they may be. A start that is cancelled was paid for nothing, so an ask stands for the warm-up and decision.hold, and
+// while a replica is on its way for up to twice the warm-up. It ends sooner only when demand is known to be gone: when there
+// is none, or when two of the replicas that are ready could be missed, too.
+func (p *plan) stands(asked time.Time, supply forecaster.Supply, enough int, cfg Config) string {
+	until := p.lead + cfg.Hold
+	if len(supply.Pending) > 0 {
+		until = max(until, 2*p.lead)
+	}
+	if asked.IsZero() || p.now.Sub(asked) >= until || enough <= supply.Ready-2 || p.requestless() {
+		return ""
+	}
+	return fmt.Sprintf("the ask of %s stands until %s", clock(asked), clock(asked.Add(until)))
 }
 
 // consolidated is the fewest ready replicas on which the fullest one's KV cache stays out of danger, when what it holds grows as
@@ -281,13 +301,13 @@ func (p *plan) limit() (replicas int, key string) {
 	return replicas, key
 }
 
-// action compares what is asked for with what there is. Without sight a bound may lower the number, but no replica is
-// given up for it.
+// action compares what is asked for with what there is, or where that is as much, with what was asked for before: an ask that
+// is taken back is an action, too. Without sight a bound may lower the number, but no replica is given up for it.
 func (p *plan) action(desired int) Action {
-	switch {
-	case desired > p.current:
+	switch by := cmp.Or(cmp.Compare(desired, p.current), cmp.Compare(desired, p.asked)); {
+	case by > 0:
 		return ScaleOut
-	case desired < p.current && p.blind == sighted:
+	case by < 0 && p.blind == sighted:
 		return ScaleIn
 	}
 	return Hold

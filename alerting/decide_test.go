@@ -98,6 +98,9 @@ func TestDecide(t *testing.T) {
 			s.Keeps = []kept{{noon.Add(-time.Duration(minutesAgo) * time.Minute).Unix(), replicas}}
 		}
 	}
+	asked := func(minutesAgo int) func(*State) {
+		return func(s *State) { s.LastScaleOut = noon.Add(-time.Duration(minutesAgo) * time.Minute) }
+	}
 	after := func(s State, change func(*State)) State { change(&s); return s }
 	tests := map[string]struct {
 		scene  scene
@@ -144,13 +147,22 @@ func TestDecide(t *testing.T) {
 		}}, state: earlier(8), want: 8, action: Hold, says: "producer gw-2 fell silent"},
 		"stay: the fullest replica would be in danger on one fewer": {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .8, .8, 125 }}, state: earlier(8), want: 8, action: Hold, says: "4 replicas would do, but on fewer the fullest one's KV cache, 80 % full, would pass 85 %: staying at 8"},
 		"scale in: as far as the fullest replica allows":            {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .6, .8, 125 }}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 0 }, want: 6, action: ScaleIn, says: "6 replicas hold"},
-		"stay: preemption":               {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(8), want: 8, action: Hold, says: "preempting"},
-		"stay: uncovered minute":         {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.Covered = false }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry"},
-		"a step in on its way is kept":   {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), want: 7, action: ScaleIn},
-		"a step is from what there is":   {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), config: func(c *Config) { c.ScaleInStep = 3 }, want: 5, action: ScaleIn},
-		"foreign replicas go stepwise":   {scene: scene{ready: 20, median: flat(350), last: 350}, state: earlier(8), want: 19, action: ScaleIn},
-		"an ask stands for the cooldown": {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "still advising 4→9"},
-		"an unmet ask shrinks after it":  {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
+		"stay: preemption":                        {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(8), want: 8, action: Hold, says: "preempting"},
+		"stay: uncovered minute":                  {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.Covered = false }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry"},
+		"a step in on its way is kept":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), want: 7, action: ScaleIn},
+		"a step is from what there is":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), config: func(c *Config) { c.ScaleInStep = 3 }, want: 5, action: ScaleIn},
+		"foreign replicas go stepwise":            {scene: scene{ready: 20, median: flat(350), last: 350}, state: earlier(8), want: 19, action: ScaleIn},
+		"an ask stands":                           {scene: scene{ready: 7, pending: 1, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the ask of 11:43 UTC stands until 12:09: staying at 8"},
+		"an ask stands: ready and not judged":     {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the ask of 11:43 UTC stands until 12:01: staying at 8"},
+		"an ask was judged":                       {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn},
+		"an ask outlives a replica that vanishes": {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: ScaleOut, says: "still advising 7→8"},
+		"an ask is taken back with a word":        {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn, says: "staying at 7, no longer advising 8"},
+		"an ask for demand that is gone":          {scene: scene{ready: 7, pending: 1, median: flat(450), last: 450}, state: after(earlier(8), asked(1)), want: 7, action: ScaleIn, says: "5 replicas hold"},
+		"an ask for traffic that ended":           {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0}, state: after(earlier(2), asked(1)), want: 1, action: ScaleIn},
+		"a step in is taken back with a word":     {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(7), want: 8, action: ScaleOut, says: "preempting requests: staying at 8, no longer advising 7"},
+		"a step in that is under way is kept":     {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: after(earlier(7), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 120} }), config: func(c *Config) { c.Mode = Active }, want: 7, action: Hold},
+		"an ask stands for the cooldown":          {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "still advising 4→9"},
+		"an unmet ask shrinks after it":           {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
 
 		"max replicas":        {scene: scene{ready: 4, median: flat(7000), last: 350}, want: 50, action: ScaleOut, says: "replicas.max 50: 70 wanted"},
 		"max step":            {scene: scene{ready: 4, median: flat(700), last: 350}, config: func(c *Config) { c.MaxStepOut = 2 }, want: 6, action: ScaleOut, says: "max_step_out 2: 7 wanted"},
@@ -163,7 +175,7 @@ func TestDecide(t *testing.T) {
 
 		"stale holds":                {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, noon.Add(-7*time.Minute) }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry since 11:53 UTC (7 min): holding 8 replicas"},
 		"stale keeps the ask":        {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(9), want: 9, action: ScaleOut},
-		"stale takes back a step in": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: Hold},
+		"stale takes back a step in": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: ScaleOut, says: "holding 8 replicas, no longer advising 7"},
 		"stale still sees a queue":   {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale, in.Minute.State.WaitingPerReady = true, 8 }}, state: earlier(4), want: 5, action: ScaleOut},
 		"clock behind holds": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
 			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-62*time.Minute), noon.Add(-time.Minute)

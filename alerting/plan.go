@@ -16,6 +16,7 @@ type plan struct {
 	supply   forecaster.Supply
 	observed bool
 	current  int // ready and pending replicas
+	asked    int // what the previous decision asked for; current before there was one
 	// promptSupply is of the replicas that only compute prompts, in a disaggregated pool.
 	promptSupply forecaster.Supply
 	kvTokens     float64
@@ -48,11 +49,12 @@ const (
 // newPlan weighs the evidence: supply, demand by resource, the floor, and how far to trust it.
 func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	p := &plan{now: now, in: in, lead: in.Projection.Lead, kvTokens: st.KVTokens}
-	p.supply, p.observed = CurrentSupply(now, in.Minute, &in.Pool, *st)
+	p.supply, p.observed = CurrentSupply(now, in.Minute, &in.Pool, *st, cfg.Mode)
 	if in.Pool.Disaggregated {
 		p.promptSupply = PromptSupply(now, &in.Pool, st)
 	}
 	p.current = p.supply.Ready + len(p.supply.Pending)
+	p.asked = st.asked(p.current)
 	if reported := finite(in.Minute.State.KVCapacityTokens); reported > 0 {
 		p.kvTokens = reported
 	}

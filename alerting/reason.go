@@ -13,6 +13,9 @@ import (
 // reason is the decision in one sentence, for someone woken by it.
 func (p *plan) reason(d *Decision, cfg Config) string {
 	s := p.finding(d, cfg)
+	if p.asked != d.Desired && p.asked != p.current {
+		s += fmt.Sprintf(", no longer %s %d", cfg.Mode.asking(), p.asked)
+	}
 	s += d.limited()
 	if d.Action == ScaleOut && len(d.Drivers) > 0 {
 		s += "; driver: " + describe(d.Drivers, p.in.Forecast, d.Binding)
@@ -53,29 +56,34 @@ func (p *plan) promptFinding(v *Decision, cfg Config) string {
 
 // move is the change that d asks for.
 func (d *Decision) move(cfg Config) string {
-	ask := "asking for"
-	if cfg.Mode == Advisory {
-		ask = "advising"
+	return fmt.Sprintf("%s %d→%d %sreplicas", cfg.Mode.asking(), d.Ready+d.Pending, d.Desired, d.role())
+}
+
+// asking is the verb for what a decision in mode m does.
+func (m Mode) asking() string {
+	if m == Advisory {
+		return "advising"
 	}
-	return fmt.Sprintf("%s %d→%d %sreplicas", ask, d.Ready+d.Pending, d.Desired, d.role())
+	return "asking for"
 }
 
 func (p *plan) finding(d *Decision, cfg Config) string {
 	move := d.move(cfg)
+	more, fewer := d.Desired > p.current, d.Desired < p.current
 	switch {
-	case d.Action == ScaleOut && p.floor.cause != "" && p.floor.replicas >= p.need && p.floor.replicas > p.current:
+	case more && p.floor.cause != "" && p.floor.replicas >= p.need && p.floor.replicas > p.current:
 		return fmt.Sprintf("%s: %s now", p.floor.cause, move)
 	case p.blind != sighted:
 		return p.unseen(d, move)
-	case d.Action == ScaleOut && p.need <= p.current && d.Needed <= p.current:
+	case more && p.need <= p.current && d.Needed <= p.current:
 		return fmt.Sprintf("the pool is below its least size: %s", move)
-	case d.Action == ScaleOut && p.need <= p.current:
+	case more && p.need <= p.current:
 		return fmt.Sprintf("%s: still %s", outlook(d, cfg), move)
-	case d.Action == ScaleOut:
+	case more:
 		return fmt.Sprintf("%s: %s now because warm-up takes up to %s", outlook(d, cfg), move, span(d.Lead))
-	case d.Action == ScaleIn && p.enough >= p.current:
+	case fewer && p.enough >= p.current:
 		return fmt.Sprintf("the pool is above its largest size: %s", move)
-	case d.Action == ScaleIn:
+	case fewer:
 		hold := "hold"
 		if p.enough == 1 {
 			hold = "holds"
@@ -117,7 +125,7 @@ func (p *plan) unseen(d *Decision, move string) string {
 	case cold:
 		why = "less than an hour of history, so reacting to current demand only"
 	}
-	if d.Action == ScaleOut {
+	if d.Desired > p.current {
 		return fmt.Sprintf("%s: %s", why, move)
 	}
 	return fmt.Sprintf("%s: holding %s", why, d.count(d.Desired))

@@ -64,10 +64,8 @@ func newest(pending []time.Time, n int, tick time.Time) []time.Time {
 
 // follow takes over the supply of a decision.
 func (st *State) follow(d *Decision) {
-	st.SupplyKnown, st.Ready, st.Pending = true, d.Ready, newest(st.Pending, d.Pending, d.Tick)
-	if d.SupplyAssumed {
-		st.believe(d.Tick, forecaster.Supply{Ready: st.Ready, Pending: st.Pending}, false, d.Desired, d.Mode)
-	}
+	supply := forecaster.Supply{Ready: d.Ready, Pending: newest(st.Pending, d.Pending, d.Tick)}
+	st.believe(d.Tick, supply, !d.SupplyAssumed, d.Desired, d.Mode)
 }
 
 // Reopen has a board go on with alerts that fire, for one whose memory was lost: they are not raised a second time, and

@@ -247,8 +247,9 @@ func (p *plan) promptTarget(st *State, there int, cfg Config) int {
 		return there
 	}
 	st.PrefillKeeps = remember(st.PrefillKeeps, p.now, keep, cfg.Cooldown)
-	wanted := max(need, min(there, most(st.PrefillKeeps)))
-	if wanted < there && p.whyStay(st, cfg, p.prompts) != "" {
+	enough := most(st.PrefillKeeps)
+	wanted := max(need, min(there, enough))
+	if wanted < there && (p.stands(st.PrefillAsked, p.promptSupply, enough, cfg) != "" || p.whyStay(st, cfg, p.prompts) != "") {
 		return there
 	}
 	return wanted

@@ -55,21 +55,24 @@ func TestRolesAreSizedApart(t *testing.T) {
 		{minute: 2, prompts: 100, stale: true, want: 5},
 		{minute: 3, prompts: 9000, want: 6, says: "disaggregated.prefill_replicas.max 6: 9 wanted"},
 		{minute: 4, prompts: 2500, want: 6},
-		{minute: 5, prompts: 2500, want: 6}, // the cooldown is over, and demand is watched since it is seen again
-		{minute: 8, prompts: 2500, want: 5, says: "prefill: scale_in_step 1: 3 wanted"},
-		{minute: 9, prompts: 2500, want: 4},
-		{minute: 10, prompts: 2500, want: 3},
-		{minute: 11, prompts: 2500, want: 3},
-		{minute: 14, prompts: 10, want: 2},
-		{minute: 15, prompts: 10, want: 1},
+		{minute: 11, prompts: 2500, want: 6}, // the cooldown is over, but both asks are on their way
+		{minute: 12, prompts: 2500, want: 5, says: "prefill: scale_in_step 1: 3 wanted"},
+		{minute: 13, prompts: 2500, want: 4},
+		{minute: 14, prompts: 2500, want: 4}, // one fewer would do, but the ask of minute 3 stands for a lead of 13 and a hold of 5 minutes
+		{minute: 21, prompts: 2500, want: 3},
+		{minute: 25, prompts: 4500, want: 5},
+		{minute: 26, prompts: 2500, want: 5},
+		{minute: 27, prompts: 2500, want: 5}, // the ask of minute 25 stands
+		{minute: 29, prompts: 10, want: 4},   // until demand is gone
+		{minute: 30, prompts: 10, want: 3},
 	} {
 		d := step(tt.minute, tt.prompts, tt.stale)
 		if said := strings.Join(d.Constraints, "; "); d.ByRole.Prefill != tt.want || !strings.Contains(said, tt.says) {
 			t.Errorf("minute %d: %d prefill replicas, want %d; %q", tt.minute, d.ByRole.Prefill, tt.want, said)
 		}
 	}
-	if outs, ins := len(st.ScaleOuts), len(st.ScaleIns); outs != 2 || ins != 5 {
-		t.Errorf("%d actions out and %d in are counted, want 2 and 5", outs, ins)
+	if outs, ins := len(st.ScaleOuts), len(st.ScaleIns); outs != 3 || ins != 5 {
+		t.Errorf("%d actions out and %d in are counted, want 3 and 5", outs, ins)
 	}
 	cfg.MaxScaleIns = 2
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(10)}.input(t)

@@ -14,10 +14,17 @@ import (
 // follows what was asked for: a replica is pending when asked for, and ready after the warm-up's 90th percentile. In
 // advisory mode it stays, because nobody is known to act.
 //
+// Most engines report only once they are ready, and for some time after they were removed. So in active mode reports are
+// corrected by what was asked for less than a lead time ago: see [State.obeyed].
+//
 // The pipeline projects from the same supply that Decide uses.
-func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st State) (supply forecaster.Supply, observed bool) {
+func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st State, mode Mode) (supply forecaster.Supply, observed bool) {
 	if m.State.Observed {
-		return forecaster.Supply{Ready: m.State.Ready, Pending: reported(now, m.State)}, true
+		supply = forecaster.Supply{Ready: m.State.Ready, Pending: reported(now, m.State)}
+		if mode == Active && !st.LastTick.IsZero() {
+			supply = st.obeyed(supply, now.Add(-forecaster.LeadTime(&p.Warmup)))
+		}
+		return supply, true
 	}
 	if !st.SupplyKnown {
 		return forecaster.Supply{Ready: p.Replicas.Initial}, false
@@ -50,14 +57,34 @@ func reported(now time.Time, s features.PoolState) []time.Time {
 	return since
 }
 
-// believe is what st holds of the supply after desired replicas were asked for at now.
-func (st *State) believe(now time.Time, supply forecaster.Supply, observed bool, desired int, mode Mode) {
-	st.SupplyKnown, st.Ready, st.Pending = true, supply.Ready, supply.Pending
-	if observed || mode != Active {
-		return
+// obeyed is a reported supply when what was asked for after since is under way: replicas that were asked for and do not
+// report yet are pending, and replicas that were given up and still report are gone. What was asked for longer ago and is
+// not seen is not counted on.
+func (st *State) obeyed(s forecaster.Supply, since time.Time) forecaster.Supply {
+	missing := st.LastDesired - s.Ready - len(s.Pending)
+	if n := len(st.ScaleIns); missing < 0 && n > 0 && st.ScaleIns[n-1] > since.Unix() {
+		return asking(s, since, st.LastDesired)
 	}
-	supply = asking(supply, now, desired)
-	st.Ready, st.Pending = supply.Ready, supply.Pending
+	for _, asked := range st.Pending[max(0, len(st.Pending)-max(0, missing)):] {
+		if asked.After(since) {
+			s.Pending = append(s.Pending, asked)
+		}
+	}
+	slices.SortFunc(s.Pending, time.Time.Compare)
+	return s
+}
+
+// believe is what st holds of the supply after desired replicas were asked for at now. Of replicas that report, Pending
+// has all that were asked for and are not ready, however long ago.
+func (st *State) believe(now time.Time, supply forecaster.Supply, observed bool, desired int, mode Mode) {
+	switch {
+	case mode != Active:
+	case observed:
+		supply.Pending = newest(st.Pending, max(0, desired-supply.Ready), now)
+	default:
+		supply = asking(supply, now, desired)
+	}
+	st.SupplyKnown, st.Ready, st.Pending = true, supply.Ready, supply.Pending
 }
 
 // asking is a believed supply after desired replicas were asked for at now: more are on their way, and of fewer those on their

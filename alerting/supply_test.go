@@ -26,6 +26,26 @@ func TestCurrentSupply(t *testing.T) {
 	}{
 		"nothing is known":         {want: forecaster.Supply{Ready: 3}},
 		"belief ripens at the p90": {state: believed, want: forecaster.Supply{Ready: 4, Pending: []time.Time{ago(7), noon}}},
+		"asks that do not report yet are pending": {
+			state:  State{LastTick: noon, LastDesired: 7, Pending: []time.Time{ago(14), ago(3), ago(2)}},
+			minute: features.PoolState{Observed: true, Ready: 4},
+			want:   forecaster.Supply{Ready: 4, Pending: []time.Time{ago(3), ago(2)}}, observed: true, // not the one beyond the lead time of 13 minutes
+		},
+		"those that report are the oldest": {
+			state:  State{LastTick: noon, LastDesired: 7, Pending: []time.Time{ago(4), ago(3), ago(2)}},
+			minute: features.PoolState{Observed: true, Ready: 4, Pending: 2, PendingSince: []time.Time{ago(3), ago(1)}},
+			want:   forecaster.Supply{Ready: 4, Pending: []time.Time{ago(3), ago(2), ago(1)}}, observed: true,
+		},
+		"a replica that was given up is not ready, though it reports": {
+			state:  State{LastTick: noon, LastDesired: 3, ScaleIns: []int64{ago(5).Unix()}},
+			minute: features.PoolState{Observed: true, Ready: 4},
+			want:   forecaster.Supply{Ready: 3}, observed: true,
+		},
+		"it is when it still serves after the lead time": {
+			state:  State{LastTick: noon, LastDesired: 3, ScaleIns: []int64{ago(13).Unix()}},
+			minute: features.PoolState{Observed: true, Ready: 4},
+			want:   forecaster.Supply{Ready: 4}, observed: true,
+		},
 		"reports win": {
 			state: believed, minute: features.PoolState{Observed: true, Ready: 5, Pending: 2, PendingSince: []time.Time{ago(3).Add(700 * time.Millisecond)}},
 			want: forecaster.Supply{Ready: 5, Pending: []time.Time{ago(3), noon}}, observed: true,
@@ -33,7 +53,7 @@ func TestCurrentSupply(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, observed := CurrentSupply(noon, features.PoolMinute{State: tt.minute}, &pool, tt.state)
+			got, observed := CurrentSupply(noon, features.PoolMinute{State: tt.minute}, &pool, tt.state, Active)
 			if diff := cmp.Diff(tt.want, got); diff != "" || observed != tt.observed {
 				t.Errorf("observed %t: %s", observed, diff)
 			}
@@ -48,17 +68,20 @@ func TestBelief(t *testing.T) {
 		desired  int
 		mode     Mode
 		observed bool
+		was      []time.Time
 		want     State
 	}{
-		"more is pending from now on":   {desired: 6, mode: Active, want: State{Ready: 3, Pending: []time.Time{early, late, noon}}},
-		"the newest ask is cancelled":   {desired: 4, mode: Active, want: State{Ready: 3, Pending: []time.Time{early}}},
-		"then ready replicas go":        {desired: 1, mode: Active, want: State{Ready: 1, Pending: []time.Time{}}},
-		"nobody acts on advice":         {desired: 9, mode: Advisory, want: State{Ready: 3, Pending: []time.Time{early, late}}},
-		"reports need no belief beside": {desired: 9, mode: Active, observed: true, want: State{Ready: 3, Pending: []time.Time{early, late}}},
+		"more is pending from now on":          {desired: 6, mode: Active, want: State{Ready: 3, Pending: []time.Time{early, late, noon}}},
+		"the newest ask is cancelled":          {desired: 4, mode: Active, want: State{Ready: 3, Pending: []time.Time{early}}},
+		"then ready replicas go":               {desired: 1, mode: Active, want: State{Ready: 1, Pending: []time.Time{}}},
+		"nobody acts on advice":                {desired: 9, mode: Advisory, want: State{Ready: 3, Pending: []time.Time{early, late}}},
+		"asks that do not report yet are kept": {desired: 6, mode: Active, observed: true, was: []time.Time{early}, want: State{Ready: 3, Pending: []time.Time{early, noon, noon}}},
+		"the oldest ask is met first":          {desired: 4, mode: Active, observed: true, was: []time.Time{early, late}, want: State{Ready: 3, Pending: []time.Time{late}}},
+		"nobody acts on advice, observed":      {desired: 9, mode: Advisory, observed: true, want: State{Ready: 3, Pending: []time.Time{early, late}}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			var st State
+			st := State{Pending: tt.was}
 			tt.want.SupplyKnown = true
 			s := forecaster.Supply{Ready: supply.Ready, Pending: append([]time.Time(nil), supply.Pending...)}
 			st.believe(noon, s, tt.observed, tt.desired, tt.mode)

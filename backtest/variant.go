@@ -37,7 +37,7 @@ func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecas
 		waiting = append(waiting, t.Sub(since))
 	}
 	pool.Warmup = v.pool.Warmup.Given(waiting)
-	supply, _ := alerting.CurrentSupply(t, minute, &pool, v.state)
+	supply, _ := alerting.CurrentSupply(t, minute, &pool, v.state, v.cfg.Mode)
 	window := forecaster.LeadTime(&pool.Warmup) + v.cfg.Hold
 	v.projection = forecaster.Project(f, alerting.Serving(&pool, nil), &pool.Warmup, supply, pool.Reserves.Failure, window, outlook)
 	outlook.Issue(f, &v.projection, &pool.Warmup, pool.Reserves.Failure)
