@@ -421,13 +421,13 @@ func share100(p float64) string {
 
 // done says what was asked for, and when it helps.
 func done(d *Decision) string {
-	total, by := d.Ready+d.Pending, d.AskedAt.Add(d.Lead)
+	total, by := d.seen(), d.AskedAt.Add(d.Lead)
 	overdue := !d.AskedAt.IsZero() && by.Before(d.Tick)
 	switch {
 	case d.Desired > total && d.Mode == Advisory:
 		return fmt.Sprintf("Advice since %s: %d→%s. Nothing was scaled, for this is advisory mode; started now they are ready by about %s.", clock(d.AskedAt), total, d.count(d.Desired), clock(d.Tick.Add(d.Lead)))
 	case d.Desired > total && overdue:
-		return fmt.Sprintf("Asked for %d→%s at %s, and none has started: check the autoscaler.", total, d.count(d.Desired), clock(d.AskedAt))
+		return fmt.Sprintf("Asked for %d→%s at %s, and none reports yet: check the autoscaler.", total, d.count(d.Desired), clock(d.AskedAt))
 	case d.Desired > total:
 		return fmt.Sprintf("Asked for %d→%s at %s, ready by about %s.", total, d.count(d.Desired), clock(d.AskedAt), clock(by))
 	case d.Pending > 0 && overdue:
@@ -439,6 +439,9 @@ func done(d *Decision) string {
 	}
 	return fmt.Sprintf("Staying at %s.", d.count(d.Desired))
 }
+
+// seen is how many replicas are known to be there or on their way, without those that do not report yet.
+func (d *Decision) seen() int { return d.Ready + d.Pending - d.Unreported }
 
 // warming is the beginning of a sentence about replicas on their way.
 func (d *Decision) warming(total int) string {
@@ -452,12 +455,12 @@ func (d *Decision) warming(total int) string {
 // consequence is what a cause leads to, in the middle of a sentence.
 func consequence(d *Decision, cfg Config) string {
 	text := outlook(d, cfg)
-	if d.Desired > d.Ready+d.Pending {
+	if d.Desired > d.seen() {
 		verb := "asked for"
 		if d.Mode == Advisory {
 			verb = "advises"
 		}
-		text += fmt.Sprintf("; %s %d→%s", verb, d.Ready+d.Pending, d.count(d.Desired))
+		text += fmt.Sprintf("; %s %d→%s", verb, d.seen(), d.count(d.Desired))
 	}
 	return text
 }

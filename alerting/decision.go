@@ -105,6 +105,8 @@ type Decision struct {
 	// Waiting is how many requests waited in the pool's queues at the tick, as its ready replicas reported; nil when unknown.
 	Waiting *float64 `json:"waiting,omitempty" cbor:"60,keyasint,omitempty"`
 
+	Unreported int `json:"-" cbor:"47,keyasint,omitempty"` // of Pending: asked for, and not seen in any report yet
+
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
 }
 

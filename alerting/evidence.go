@@ -26,6 +26,9 @@ func (p *plan) decision(cfg Config) Decision {
 		Confidence: p.in.Projection.Confidence, Stale: p.blind == stale || p.blind == unheard, SupplyAssumed: !p.observed,
 		Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
 	}
+	if p.observed {
+		d.Unreported = max(0, len(p.supply.Pending)-p.in.Minute.State.Pending)
+	}
 	d.WarnFrom, d.FalsePerWeek = p.in.WarnFrom, p.in.FalsePerWeek
 	d.Diagnosis, d.Symptoms = p.in.Signals.Diagnose()
 	d.Basis = p.in.Basis

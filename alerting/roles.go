@@ -49,7 +49,7 @@ func (d *Decision) Prefilling() *Decision {
 		return nil
 	}
 	v := *d
-	v.Ready, v.Pending, v.SupplyAssumed = r.PrefillReady, r.PrefillPending, true
+	v.Ready, v.Pending, v.Unreported, v.SupplyAssumed = r.PrefillReady, r.PrefillPending, 0, true
 	v.Desired, v.Needed, v.Limit, v.Reserves, v.AskedAt = r.Prefill, r.PrefillNeeded, r.PrefillLimit, r.PrefillReserves, r.PrefillAskedAt
 	v.Resources, v.Drivers, v.Constraints = d.Prompts, r.PrefillDrivers, nil
 	for _, c := range d.Constraints {
