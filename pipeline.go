@@ -93,6 +93,7 @@ type Output struct {
 type PoolService struct {
 	Pool string
 	capacity.Trusted
+	Curve  *capacity.ServiceCurve          // of one replica; nil when it is not known
 	Limits []forecaster.ResourceProjection // of the whole pool, a second, in place of a replica's; see forecaster.ProjectLimits
 }
 
@@ -575,7 +576,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 			projection.Warnings = append(projection.Warnings, transferWarning(&pool))
 		}
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
-		out.Services = append(out.Services, PoolService{f.Pool, trusted, limits})
+		out.Services = append(out.Services, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.service.learned, &trusted), limits})
 		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}
 		in.WarnFrom, in.FalsePerWeek = e.line.At(p.cfg.Decision)
 		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)

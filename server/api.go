@@ -93,8 +93,38 @@ type poolJSON struct {
 
 // serviceJSON is what one replica is taken to serve within its objective, and where that comes from.
 type serviceJSON struct {
-	Prefill basisJSON `json:"prefill"`
-	Decode  basisJSON `json:"decode"`
+	Prefill basisJSON  `json:"prefill"`
+	Decode  basisJSON  `json:"decode"`
+	Curve   *curveJSON `json:"curve"`
+}
+
+// curveJSON is how the time per output token of a replica grows with what it generates; null where no curve is known.
+type curveJSON struct {
+	Source    capacity.Source `json:"source"`
+	Knee      number          `json:"knee_tokens_per_s"`
+	Objective number          `json:"objective_seconds"`
+	Now       number          `json:"now_tokens_per_s"` // demand over the ready replicas
+	Points    [][2]number     `json:"points"`           // output tokens a second, and seconds a token
+}
+
+func curveToJSON(p *PoolView) *curveJSON {
+	s := p.Curve
+	if s == nil {
+		return nil
+	}
+	out := &curveJSON{Source: s.Source, Knee: positive(s.Knee), Objective: positive(s.Objective), Now: number(p.decoding()), Points: [][2]number{}}
+	for _, x := range s.Points {
+		out.Points = append(out.Points, [2]number{number(x.TokensPerS), positive(x.ITL)})
+	}
+	return out
+}
+
+// positive is null for what is 0, which stands for unknown.
+func positive(v float64) number {
+	if v > 0 {
+		return number(v)
+	}
+	return number(math.NaN())
 }
 
 // limitJSON is a limit of the whole pool that no replica lifts.
@@ -124,10 +154,7 @@ type boundsJSON struct {
 }
 
 func basisToJSON(rate float64, b *capacity.Basis) basisJSON {
-	out := basisJSON{TokensPerS: number(rate), Source: b.Source, Extrapolated: b.Extrapolated, Disagrees: b.Disagrees}
-	if rate <= 0 {
-		out.TokensPerS = number(math.NaN())
-	}
+	out := basisJSON{TokensPerS: positive(rate), Source: b.Source, Extrapolated: b.Extrapolated, Disagrees: b.Disagrees}
 	if e := b.Learned; e.Value > 0 {
 		out.Learned = &boundsJSON{number(e.Value), number(e.Low), number(e.High)}
 	}
@@ -255,7 +282,7 @@ func poolToJSON(p *PoolView) poolJSON {
 		out.Decision = decisionToJSON(d)
 	}
 	if s := p.Service; s != nil {
-		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.Decode(), &s.Decode)}
+		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.Decode(), &s.Decode), curveToJSON(p)}
 	}
 	for i := range p.Limits {
 		l := resourceToJSON(&p.Limits[i])

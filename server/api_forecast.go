@@ -11,7 +11,9 @@ type forecastsJSON struct {
 	Pool      string         `json:"pool"`
 	Levels    []float64      `json:"levels"` // of every list of quantiles below
 	Forecasts []forecastJSON `json:"forecasts"`
-	Actuals   []actualJSON   `json:"actuals"` // of the pool's total
+	Actuals   []actualJSON   `json:"actuals"`      // of the pool's total
+	Expected  []actualJSON   `json:"expected_15m"` // the medians that were forecast 15 minutes before each minute
+	Tails     []actualJSON   `json:"tails_p95"`    // of prompt and output tokens, ttft and itl in seconds, over settled minutes
 }
 
 type forecastJSON struct {
@@ -59,23 +61,29 @@ func (s *Server) getForecast(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	class, dimension := r.URL.Query().Get("class"), r.URL.Query().Get("dimension")
-	out := forecastsJSON{Pool: p.Pool, Levels: forecaster.Levels[:], Forecasts: []forecastJSON{}, Actuals: []actualJSON{}}
+	out := forecastsJSON{Pool: p.Pool, Levels: forecaster.Levels[:], Forecasts: []forecastJSON{}, Actuals: actualsToJSON(p.Actuals, dimension), Expected: actualsToJSON(p.Expected, dimension), Tails: actualsToJSON(p.Tails, "")}
 	for i := range p.Forecasts {
 		f := &p.Forecasts[i]
 		if (class == "" || f.Class == class) && (dimension == "" || f.Dimension == dimension) {
 			out.Forecasts = append(out.Forecasts, forecastToJSON(f))
 		}
 	}
-	for _, a := range p.Actuals {
+	s.writeJSON(w, http.StatusOK, out)
+}
+
+// actualsToJSON gives those of one dimension, of all where it is "".
+func actualsToJSON(all []Actual, dimension string) []actualJSON {
+	out := []actualJSON{}
+	for _, a := range all {
 		if dimension == "" || a.Dimension == dimension {
 			points := make([]pointJSON, len(a.Points))
 			for i, x := range a.Points {
 				points[i] = pointJSON{x.Start.UnixMilli(), number(x.Value)}
 			}
-			out.Actuals = append(out.Actuals, actualJSON{a.Dimension, points})
+			out = append(out, actualJSON{a.Dimension, points})
 		}
 	}
-	s.writeJSON(w, http.StatusOK, out)
+	return out
 }
 
 func forecastToJSON(f *forecaster.Forecast) forecastJSON {

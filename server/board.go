@@ -17,7 +17,7 @@ const HistoryMinutes = 180
 
 // Board keeps what the last ticks said of every pool, and the recent past. [Board.Observe] belongs to the goroutine that
 // runs the pipeline; [Board.Pools] is for everyone. Memory: pools × dimensions × [HistoryMinutes] points, classes ×
-// dimensions × [reviseMinutes] more, and one copy of the last forecasts.
+// dimensions × [reviseMinutes] more, [mixClasses] classes a minute, and one copy of the last forecasts.
 type Board struct {
 	history map[string]*history // by pool; owned by the caller of Observe
 	last    map[string]PoolView // likewise
@@ -78,7 +78,7 @@ func (b *Board) Observe(out *forewarm.Output) {
 		trusted := out.Services[i].Trusted
 		trusted.Warnings = slices.Clone(trusted.Warnings)
 		limits := slices.Clone(out.Services[i].Limits)
-		update(out.Services[i].Pool, func(v *PoolView) { v.Service, v.Limits = &trusted, limits })
+		update(out.Services[i].Pool, func(v *PoolView) { v.Service, v.Limits, v.Curve = &trusted, limits, out.Services[i].Curve })
 	}
 	for i := range out.Forecasts {
 		update(out.Forecasts[i].Pool, func(v *PoolView) { v.Stale, v.Forecasts = out.Forecasts[i].Stale, cloneForecasts(&out.Forecasts[i]) })
@@ -97,6 +97,13 @@ func (b *Board) Observe(out *forewarm.Output) {
 		}
 		b.history[w.Pool].add(w)
 	}
+	for i := range out.Forecasts {
+		for j := range out.Forecasts[i].Total {
+			if h := b.history[out.Forecasts[i].Pool]; h != nil {
+				h.expect(&out.Forecasts[i].Total[j])
+			}
+		}
+	}
 	maps.DeleteFunc(b.history, func(pool string, _ *history) bool { _, ok := now[pool]; return !ok })
 
 	views := make([]PoolView, 0, len(now))
@@ -104,7 +111,7 @@ func (b *Board) Observe(out *forewarm.Output) {
 		v := now[pool]
 		if h := b.history[pool]; h != nil {
 			h.update()
-			v.Actuals = h.actuals()
+			h.show(&v)
 		}
 		views = append(views, v)
 	}

@@ -69,3 +69,25 @@ func (s *Server) trafficOf(pool string) Traffic {
 	}
 	return out
 }
+
+// trafficRow is the shape of one dimension of a pool's demand, for the page.
+type trafficRow struct {
+	Dimension, Unit string
+	Cells           []string
+}
+
+func trafficRows(all Traffic) (rows []trafficRow) {
+	for i := range all {
+		t := &all[i]
+		if t.Class != features.TotalClass {
+			continue
+		}
+		longest := "none"
+		if t.Bursts > 0 {
+			longest = si(t.BurstMax) + " min"
+		}
+		rows = append(rows, trafficRow{t.Dimension, unit(t.Dimension), []string{si(t.Mean), si(t.Quantiles[0]), si(t.Quantiles[1]), si(t.Quantiles[3]),
+			si(t.Peak1), si(t.Peak15), strconv.Itoa(t.Bursts), longest}})
+	}
+	return rows
+}

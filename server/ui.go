@@ -30,6 +30,7 @@ type pageView struct {
 	Trouble        []Check // checks that fail or are degraded
 	Alerts         []alertLine
 	Pools          []card
+	Span           string // of the cards' traffic
 }
 
 // card is one pool on the page.
@@ -42,7 +43,9 @@ type card struct {
 	Prefill                        *prefill // of a disaggregated pool
 	Confidence                     forecaster.Confidence
 	Stale                          bool
-	Chart                          *chart
+	Chart                          *figure // of what binds
+	Charts                         []figure
+	Traffic                        []trafficRow
 	Rows                           []row
 	Alerts                         []alertLine
 	Notes                          []string // constraints and warnings
@@ -80,7 +83,7 @@ func (s *Server) getPage(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) view() pageView {
 	st, pools := s.reader.Status(), s.reader.Pools()
-	v := pageView{Version: st.Version, Mode: st.Mode, Tick: "none yet", RefreshSeconds: int(s.cfg.Refresh.Seconds())}
+	v := pageView{Version: st.Version, Mode: st.Mode, Tick: "none yet", RefreshSeconds: int(s.cfg.Refresh.Seconds()), Span: TrafficSpan}
 	if !st.Tick.IsZero() {
 		v.Tick = st.Tick.UTC().Format("Mon 2006-01-02 15:04 MST")
 	}
@@ -91,7 +94,9 @@ func (s *Server) view() pageView {
 	}
 	v.Alerts = alertLines(st.Alerts)
 	for i := range pools {
-		v.Pools = append(v.Pools, newCard(&pools[i]))
+		c := newCard(&pools[i])
+		c.Traffic = trafficRows(s.trafficOf(c.Pool))
+		v.Pools = append(v.Pools, c)
 	}
 	return v
 }
@@ -125,9 +130,7 @@ func newCard(p *PoolView) card {
 	if binding == "" {
 		binding = features.DimRequests
 	}
-	if f := p.total(binding); f != nil {
-		c.Chart = newChart(p, f)
-	}
+	c.Chart, c.Charts = charts(p, binding)
 	c.Alerts = alertLines(p.Alerts)
 	return c
 }

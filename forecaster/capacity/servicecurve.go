@@ -195,3 +195,52 @@ func (g *Group) knee(objective float64, latency, rate func(*Point) float64) (at 
 	}
 	return at, true, true
 }
+
+// ServiceCurve is how the time per output token of one replica grows with what it generates.
+type ServiceCurve struct {
+	Source    Source  // Given by a benchmark, or Learned
+	Points    []Load  // by rising load
+	Knee      float64 // tokens/s that the replica is taken to generate within the objective
+	Objective float64 // seconds per token; 0 without one
+}
+
+// Load is one point of a ServiceCurve: output tokens a second, and seconds from one token of a request to its next.
+type Load struct{ TokensPerS, ITL float64 }
+
+const (
+	curvePoints = 24  // of a learned curve
+	curveBeyond = 1.5 // times the objective, and the knee, up to which a learned curve is drawn
+	curveMost   = 4096
+)
+
+// ServiceCurve is the benchmark's curve that the pool's rate was read from, else what was learned; nil when there is neither.
+func (p *Pool) ServiceCurve(s *Service, t *Trusted) *ServiceCurve {
+	c := &ServiceCurve{Source: Learned, Knee: t.Rates.Decode(), Objective: p.SLO.ITL.Seconds()}
+	if p.Curve != nil {
+		c.Source = Given
+		nearest := math.Inf(1)
+		for i := range p.Curve.Groups {
+			g := &p.Curve.Groups[i]
+			if good, err := g.goodput(p.SLO); err == nil && math.Abs(good.DecodeTokensPerS-c.Knee) < nearest {
+				nearest, c.Points = math.Abs(good.DecodeTokensPerS-c.Knee), c.Points[:0]
+				for j := range g.Points {
+					c.Points = append(c.Points, Load{g.Points[j].DecodeTokensPerS, g.Points[j].ITL.at(p.SLO.Percentile)})
+				}
+			}
+		}
+		return c
+	}
+	for i := range curvePoints {
+		b := int(math.Round(math.Pow(curveMost, float64(i)/(curvePoints-1))))
+		rate, ok := s.Decode(b, 0, math.MaxFloat32) // no objective and no cache ends it: what b requests at once generate
+		itl := float64(b) / rate.Value
+		if !ok || c.Objective > 0 && itl > curveBeyond*c.Objective || len(c.Points) > 1 && rate.Value > curveBeyond*max(c.Knee, c.Points[1].TokensPerS) {
+			break
+		}
+		c.Points = append(c.Points, Load{rate.Value, itl})
+	}
+	if len(c.Points) < 2 {
+		return nil
+	}
+	return c
+}
