@@ -74,6 +74,26 @@ func (s *series) idle(k int, p *points, q *Quantiles) {
 	}
 }
 
+// begin keeps the median of a series in its pool's first hour from falling below its newest minutes. Requests that run for long
+// make demand rise for as long after a start, and models that know nothing else take the rise for a burst. It is let go of in
+// the second hour.
+func (s *series) begin(q *Quantiles) {
+	if s.history.Known >= 2*coldMinutes || s.spread.Spells.Witnessed {
+		return
+	}
+	newest := int64(max(3, s.history.Known/4))
+	level := s.history.Mean(s.history.Newest-newest+1, s.history.Newest)
+	share := math.Min(1, float64(2*coldMinutes-s.history.Known)/coldMinutes)
+	rise := share * (math.Sqrt(level) - math.Sqrt(q[L50]))
+	if !(rise > 0) {
+		return
+	}
+	for i, tau := range Levels { // the tails stay, so that it may fall or rise all the same
+		q[i] = unroot(math.Sqrt(q[i]) + rise*2*math.Min(tau, 1-tau))
+	}
+	q.Sort()
+}
+
 // staked says whether an expert with a stake is awake.
 func (p *points) staked() bool {
 	for e := range catalog {

@@ -333,6 +333,7 @@ func (s *series) distribution(k int, p *points) Quantiles {
 		m.leanFrom(p, &q)
 	}
 	s.temper(k, p, &q)
+	s.begin(&q)
 	s.idle(k, p, &q)
 	s.said.spells.end(&q, targets[k].from)
 	s.shift.scale(k, &q)
@@ -389,9 +390,12 @@ func (s *observed) describe(f *Forecast, at *[numTargets]Quantiles) {
 	f.Confidence = confidence(s.history.Known)
 }
 
+// coldMinutes is how much must be known for a forecast to be decided by.
+const coldMinutes = 60
+
 func confidence(known int) Confidence {
 	switch {
-	case known < 60:
+	case known < coldMinutes:
 		return Cold
 	case known < 2*1440:
 		return Warm

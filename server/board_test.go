@@ -45,6 +45,12 @@ func TestBoardSumsClassesAndTakesRevisions(t *testing.T) {
 	if diff := cmp.Diff([]float64{4, nan}, observed(t, b, features.DimRequests), equal); diff != "" {
 		t.Errorf("after a revision of one class (-want +got):\n%s", diff)
 	}
+	reporting := requests("a", t0, 60)
+	reporting.Nowcast = slices.Repeat([]features.Estimate{{Mean: 2, Counted: 1}}, 4)
+	b.Observe(&forewarm.Output{Pools: minute, Windows: []features.Window{reporting}})
+	if diff := cmp.Diff([]float64{5, nan}, observed(t, b, features.DimRequests), equal); diff != "" {
+		t.Errorf("with what is still being reported (-want +got):\n%s", diff)
+	}
 }
 
 // The classes of a minute settle together; what they came to is then all that is kept.

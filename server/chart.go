@@ -143,7 +143,7 @@ func newChart(p *PoolView, f *forecaster.Forecast, width, height float64) figure
 	case limits != nil:
 		out.Legend, top = append(out.Legend, key{"limit", "capacity"}), max(top, most)
 	}
-	c := timeChart(out.Title, fmt.Sprintf("%s of pool %s: last %s, median in 30 minutes %s, 95th percentile %s", f.Dimension, p.Pool, si(f.Last),
+	c := timeChart(out.Title, fmt.Sprintf("%s of pool %s: now %s, median in 30 minutes %s, 95th percentile %s", f.Dimension, p.Pool, si(f.Now.Mean),
 		si(f.Minute[29][forecaster.L50]), si(f.Minute[29][forecaster.L95])), unit(f.Dimension), width, height, f.Origin, futureMinutes, 1.05*top)
 	c.Band("outer", minutes, ahead[forecaster.L90], ahead[forecaster.L95])
 	c.Band("inner", minutes, ahead[forecaster.L50], ahead[forecaster.L90])

@@ -33,7 +33,8 @@ var tails = [...]struct {
 	{"itl", "Time per output token", "s", func(w *features.Window) *sketch.Quantile { return w.ITL }},
 }
 
-// history is the recent past of one pool: the sum over its classes, per dimension and minute. Windows come class
+// history is the recent past of one pool: the sum over its classes, per dimension and minute, of what each minute
+// will come to when all of its records are in, as in the forecast and the table. Windows come class
 // by class and come again when amended, so the parts of a sum are kept until it settles.
 type history struct {
 	dimensions []features.Dimension
@@ -70,10 +71,18 @@ func (h *history) add(w *features.Window) {
 		part = make([]float64, len(h.dimensions))
 		parts[w.Class] = part
 	}
+	rest := 1.0 // what has no nowcast of its own grows like requests, the first dimension
+	if calls, _ := h.dimensions[0].Now(w); w.Nowcast != nil {
+		if rest = math.NaN(); calls.Counted > 0 {
+			rest = calls.Mean / calls.Counted
+		}
+	}
 	for d := range h.dimensions {
 		part[d] = math.NaN()
-		if x, ok := h.dimensions[d].Value(w); ok && w.Covered {
-			part[d] = x
+		if now, ok := h.dimensions[d].Now(w); ok && w.Covered {
+			if part[d] = now.Mean; !h.dimensions[d].Forecast {
+				part[d] *= rest
+			}
 		}
 	}
 	h.touched[w.Start] = h.touched[w.Start] || w.Settled
