@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -140,23 +139,9 @@ func (p *Pool) shares(classes []Class, all capacity.Work, weights capacity.CostW
 	if len(classes) == 0 {
 		return nil
 	}
-	works := make([]capacity.Work, len(classes))
+	payers := make([]capacity.Payer, len(classes))
 	for i, c := range classes {
-		works[i] = p.work(c)
-	}
-	paid := func(w capacity.Work) float64 { return weights.Charge(w, all, 1).Total() }
-	order := make([]int, len(classes))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(paid(works[b]), paid(works[a])) })
-	shown := make([]capacity.Work, 0, sharesShown)
-	for _, i := range order[:min(len(order), sharesShown)] {
-		shown = append(shown, works[i])
-	}
-	charges, rest := weights.Divide(shown, all, hour)
-	if paid(rest) < 1e-3 {
-		charges, rest = weights.Divide(shown, capacity.Work{}, hour) // rounding
+		payers[i] = capacity.Payer{Name: c.Name, Work: p.work(c)}
 	}
 	of := func(part, all float64) number {
 		if all == 0 {
@@ -164,17 +149,11 @@ func (p *Pool) shares(classes []Class, all capacity.Work, weights capacity.CostW
 		}
 		return number(part / all)
 	}
-	for i, w := range append(shown, rest) {
-		name := "others"
-		if i < len(shown) {
-			name = classes[order[i]].Name
-		} else if charges[i].Total() == 0 {
-			break
-		}
+	for _, x := range weights.Bill(payers, all, hour, sharesShown) {
 		out = append(out, Share{
-			Name: name, Requests: of(w.Calls, all.Calls), Tokens: of(w.Fresh+w.Output, all.Fresh+all.Output),
-			KV: of(w.KVPrompt+w.KVOutput, all.KVPrompt+all.KVOutput), Cost: of(charges[i].Total(), hour), Hour: number(charges[i].Total()),
-			UnitPrices: capacity.PricesOf[number](charges[i], w),
+			Name: x.Name, Requests: of(x.Work.Calls, all.Calls), Tokens: of(x.Work.Fresh+x.Work.Output, all.Fresh+all.Output),
+			KV: of(x.Work.KVPrompt+x.Work.KVOutput, all.KVPrompt+all.KVOutput), Cost: of(x.Charge.Total(), hour), Hour: number(x.Charge.Total()),
+			UnitPrices: capacity.PricesOf[number](x.Charge, x.Work),
 		})
 	}
 	return out

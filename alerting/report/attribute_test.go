@@ -151,6 +151,10 @@ func (w *world) Forecasts(_ context.Context, from, to time.Time, fn func(*foreca
 // capacities of a replica: four are about two thirds full.
 var capacities = map[string]float64{features.DimPrefill: 3500, features.DimDecode: 800, features.DimKV: 36000}
 
+func (*world) Tenants(context.Context, time.Time, time.Time, func(features.Key, string, []float64) error) error {
+	return nil
+}
+
 func (w *world) Decisions(_ context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
 	for m := range worldMinutes {
 		if at := minute(m); m%w.every != 0 || at.Before(from) || !at.Before(to) {

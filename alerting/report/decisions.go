@@ -7,6 +7,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
+	rates "github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // tick is what the report needs of a decision.
@@ -16,6 +17,7 @@ type tick struct {
 	needed                  int     // before bounds and steps
 	waiting                 float64 // requests in queues; NaN when unknown
 	reserve, least, limit   int
+	reserves                []rates.Reserve // that add up to reserve
 	probability             float64
 	ahead, warnFrom         float64 // what warnings go by, and from which probability on; warnFrom is 0 in older journals
 	lead                    time.Duration
@@ -52,7 +54,7 @@ func newTick(d *alerting.Decision) tick {
 		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, probability: d.Probability, lead: d.Lead, action: d.Action,
 		mode: d.Mode, generation: d.Generation, publish: d.Publish, stale: d.Stale, clamped: len(d.Constraints) > 0,
 		ahead: d.OwnAhead(), warnFrom: d.WarnFrom, needed: d.Needed, waiting: math.NaN(),
-		reserve: d.Reserves.Total(), limit: d.Limit, lag: d.Lead - features.Minute, assumed: d.SupplyAssumed,
+		reserve: d.Reserves.Total(), reserves: d.Reserves.Each(), limit: d.Limit, lag: d.Lead - features.Minute, assumed: d.SupplyAssumed,
 	}
 	if d.Waiting != nil {
 		t.waiting = *d.Waiting

@@ -7,7 +7,7 @@
 // one period, whichever period its forecast was issued in; a period without data is reported as such. Units: shares are
 // fractions (percent only in the Markdown and the page), demand is in the unit of its dimension, leads are minutes. Bounds:
 // a period of at most [MaxDays]; 200 classes over all pools, the heaviest by tokens, are reported by themselves, and the others
-// counted; some 120 bytes of memory for each minute of the period and of the nine days before, for each of these classes;
+// counted; some 140 bytes of memory for each minute of the period and of the nine days before, for each of these classes;
 // 500 errors are explained; the Markdown lists at most fifty saturations of a pool.
 //
 // # How each number is defined
@@ -86,6 +86,13 @@
 // believed. It knows demand, so it holds no reserves (Lin, Wierman, Andrew and Thereska 2011,
 // doi:10.1109/INFCOM.2011.5934885, §III; Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241). Regret is Paid − Clairvoyant:
 // what was paid for not knowing, reserves included.
+//
+// Cost: of each minute of Provision, min(need, Ready) replicas served requests: of them wasted_tokens over tokens to prefill,
+// to decode and retried are wasted, attempts that failed. Idle replicas are those of the reserves, in the order failure, failover,
+// rollout, maintenance, warm; then those up to replicas.min; then Over. With Pending that is all of Paid. Who pays: prompt tokens to
+// compute, output tokens and KV token-seconds each bear as much of Paid as they use of a replica (Σ demand / PerReplica), and
+// a class pays of each its share; KV is of prompts and outputs as prompt : output/2, and repeated attempts are as the calls of
+// their class. Tenants pay of their classes by tokens; those without series of their own are others.
 //
 // Errors: utilisation of a resource in minute m, at each horizon h that is stored, is
 //

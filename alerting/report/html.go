@@ -316,7 +316,7 @@ func (p *Pool) view(outline bool) poolView {
 	if !outline {
 		v.Charts = p.charts()
 	}
-	for _, g := range []grid{p.suggested(), p.episodes(), p.causes(), p.provided(), p.assumed(), p.drifted(), p.scores(), p.rivals(), p.classes(), p.shape(), p.tried()} {
+	for _, g := range []grid{p.suggested(), p.episodes(), p.causes(), p.provided(), p.paidFor(), p.payers(), p.assumed(), p.drifted(), p.scores(), p.rivals(), p.classes(), p.shape(), p.tried()} {
 		if (len(g.Rows) > 0 || g.Head == nil && g.Note != "") && (!outline || g.Title == "What to change" || g.Title == "Saturations") {
 			v.Grids = append(v.Grids, g)
 		}

@@ -3,7 +3,6 @@ package report
 import (
 	"math"
 	"slices"
-	"time"
 
 	"github.com/forewarm/forewarm/features"
 )
@@ -65,14 +64,7 @@ func (b *builder) provision(pool string, needs []int) Provision {
 	})
 	slices.Sort(lags)
 	out.LagMinutes = between(lags, .5)
-	amount := func(replicaMinutes int) Amount {
-		hours := Number(float64(replicaMinutes) / time.Hour.Minutes())
-		a := Amount{ReplicaHours: hours, GPUHours: Number(math.NaN()), USD: hours * out.ReplicaHourUSD}
-		if out.GPUsPerReplica > 0 {
-			a.GPUHours = hours * Number(out.GPUsPerReplica)
-		}
-		return a
-	}
+	amount := func(replicaMinutes int) Amount { return out.amount(float64(replicaMinutes)) }
 	least := 0
 	if out.KnownMinutes > 0 {
 		least = clairvoyant(must, int(math.Round(float64(out.LagMinutes))))

@@ -59,7 +59,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		leftOut:  map[features.Key]bool{},
 		fans:     map[seriesKey]*fan{},
 
-		medians: map[seriesKey]medians{}, wrongs: map[string]*wrong{}, lateAtAll: map[string]bool{},
+		medians: map[seriesKey]medians{}, wrongs: map[string]*wrong{}, lateAtAll: map[string]bool{}, tenants: map[features.Key][]spender{},
 	}
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
@@ -70,9 +70,10 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		if err != nil {
 			return nil, fmt.Errorf("report: %w", err)
 		}
+		decisions := b.decisions(pool)
 		r.Pools = append(r.Pools, Pool{
 			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), Traffic: b.traffic(pool), Accuracy: b.accuracy(pool),
-			Saturation: b.saturation(pool), Decisions: b.decisions(pool),
+			Saturation: b.saturation(pool), Decisions: decisions, Cost: b.costs(pool, &decisions.Provision),
 			Errors: errors, LargeErrors: b.wrong(pool).counts, Drift: b.drifts(pool), Assumptions: b.assumptions(pool), Suggestions: []Suggestion{},
 			Timeline: b.timeline(pool),
 		})
@@ -119,6 +120,7 @@ type builder struct {
 	wrongs    map[string]*wrong     // by pool
 	supplies  map[string]*supply    // of supplyOf, by resource
 	supplyOf  string
+	tenants   map[features.Key][]spender
 	lateAtAll map[string]bool // pools of which anything came after the bound
 }
 
@@ -176,6 +178,16 @@ func (b *builder) read(ctx context.Context, h History) error {
 	}); err != nil {
 		return err
 	}
+	if err := h.Tenants(ctx, b.from, b.to, func(key features.Key, tenant string, values []float64) error {
+		x := spender{name: tenant}
+		for _, v := range values {
+			x.tokens += zeroIfUnknown(v) * features.Minute.Seconds()
+		}
+		b.tenants[key] = append(b.tenants[key], x)
+		return nil
+	}); err != nil {
+		return err
+	}
 	if err := h.Decisions(ctx, b.from.Add(-lookback), b.to, func(d *alerting.Decision) error {
 		b.ticks[d.Pool] = append(b.ticks[d.Pool], newTick(d))
 		b.believe(d)
@@ -199,7 +211,8 @@ func (b *builder) read(ctx context.Context, h History) error {
 // needed says whether a series of demand is looked at.
 func (b *builder) needed(key features.Key, dimension string) bool {
 	d, ok := features.DimensionByName(dimension)
-	return key.Class == features.TotalClass || !b.leftOut[key] && (ok && d.Forecast || dimension == features.DimCached)
+	return key.Class == features.TotalClass || !b.leftOut[key] && (ok && d.Forecast || dimension == features.DimCached ||
+		dimension == features.DimServed || dimension == features.DimRetryTokens)
 }
 
 // at is the demand in a minute, NaN when it is not known.

@@ -68,6 +68,10 @@ func (h *past) Forecasts(_ context.Context, from, to time.Time, fn func(*forecas
 	return nil
 }
 
+func (*past) Tenants(context.Context, time.Time, time.Time, func(features.Key, string, []float64) error) error {
+	return nil
+}
+
 func (h *past) Decisions(_ context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
 	for i := range h.decisions {
 		if d := h.decisions[i]; !d.Tick.Before(from) && d.Tick.Before(to) {

@@ -39,6 +39,7 @@ func WriteMarkdown(w io.Writer, r *Report) error {
 		saturations(&b, r)
 		decided(&b, r)
 		provided(&b, r)
+		paid(&b, r)
 		assumed(&b, r)
 		headlines(&b, r)
 		against(&b, r)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	rates "github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -90,6 +91,14 @@ func week() *Report {
 				Provision: Provision{KnownMinutes: 10040, LagMinutes: 8, GPUsPerReplica: 8, ReplicaHourUSD: 20, ShortMinuteUSD: 5,
 					Ready: amount(672), Pending: amount(8.4), Needed: amount(540), Over: amount(133), Under: amount(.25),
 					Paid: amount(680.4), Clairvoyant: amount(551), Regret: amount(129.4), ShortUSD: 70}},
+			Cost: Cost{
+				Parts: []CostPart{{"served", "requests that were served", amount(526)}, {"idle", "idle beyond demand and reserves", amount(112)}, {"wasted", "attempts that failed", amount(14)},
+					{"reserve_failure", "idle reserve, kept for failures", amount(20)}, {"pending", "warming up", amount(8.4)}},
+				UnitPrices: rates.UnitPrices[Number]{Request: .0042, Served: .0043, PromptTokens: .00125, OutputTokens: .0081},
+				Classes: []CostShare{{"chat", .6, amount(408.24), rates.UnitPrices[Number]{Request: .005, Served: .0051, PromptTokens: .0012, OutputTokens: .0083}},
+					{"batch|*", .4, amount(272.16), rates.UnitPrices[Number]{Request: .0033, Served: nan, PromptTokens: .0013, OutputTokens: .0079}}},
+				Tenants: []CostShare{},
+			},
 			Errors: []ErrorEpisode{
 				{Start: start.Add(33 * time.Hour), Minutes: 40, Attributed: 38, Story: 1, Resource: "kv", Horizon: "15", Forecast: .76, Actual: 1.07, Error: .31,
 					Parts: []ErrorPart{{CauseDemand, .06}, {CauseMix, .01}, {CausePrompt, .24}, {CauseOutput, -.01}, {CauseCache, 0}, {CauseHeld, .01}, {CauseRetries, 0},

@@ -39,6 +39,7 @@ type Pool struct {
 	Accuracy   []Accuracy         `json:"accuracy"` // the pool ("*") first, then classes; by dimension and horizon
 	Saturation Saturation         `json:"saturation"`
 	Decisions  Decisions          `json:"decisions"`
+	Cost       Cost               `json:"cost"`
 
 	LargeErrors []LargeErrors  `json:"large_errors"` // of the pool's forecasts: all of them, by resource and horizon
 	Errors      []ErrorEpisode `json:"errors"`       // those that are explained, by story, then by horizon

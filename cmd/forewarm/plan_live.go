@@ -80,7 +80,7 @@ func (r *rates) loads(p *plan.Pool) (all, wasted plan.Load) {
 
 // liveTraffic makes traffic of minutes and of the mean rates of each class.
 func liveTraffic(p *plan.Pool, source string, start time.Time, minutes []rates, classes map[string]rates) plan.Traffic {
-	t := plan.Traffic{Source: source, Start: start, }
+	t := plan.Traffic{Source: source, Start: start}
 	cached := false
 	for i := range minutes {
 		if math.IsNaN(minutes[i].requests) {

@@ -21,7 +21,7 @@ import (
 // and puts what would have done better beyond noise into the report, or what was tried. A week of a pool takes some 20 s of
 // one core for each of its resources, and some 5 s for each class that is forecast again, and no memory to speak of.
 // perClass is how many series are stored of a class. step, when set, is told how far it has come.
-func suggest(ctx context.Context, h pastHistory, cfg forewarm.Config, perClass int, r *report.Report, step func(done, all int)) error {
+func suggest(ctx context.Context, h report.History, cfg forewarm.Config, perClass int, r *report.Report, step func(done, all int)) error {
 	pasts, err := readPasts(ctx, h, &cfg, r.From, r.To)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (w *work) part(series int) func(done, all int) {
 }
 
 // suggestShown shows how far suggest has come.
-func suggestShown(ctx context.Context, h pastHistory, cfg forewarm.Config, perClass int, r *report.Report, to io.Writer) error {
+func suggestShown(ctx context.Context, h report.History, cfg forewarm.Config, perClass int, r *report.Report, to io.Writer) error {
 	var bar *progress
 	err := suggest(ctx, h, cfg, perClass, r, func(done, all int) {
 		if bar == nil {
@@ -134,7 +134,7 @@ func suggestShown(ctx context.Context, h pastHistory, cfg forewarm.Config, perCl
 }
 
 // suggestConfigured is suggest with what a daemon was configured with.
-func suggestConfigured(ctx context.Context, h pastHistory, cfg *config.Config, r *report.Report) error {
+func suggestConfigured(ctx context.Context, h report.History, cfg *config.Config, r *report.Report) error {
 	pipeline, err := cfg.Pipeline()
 	if err != nil {
 		return err

@@ -30,13 +30,6 @@ const (
 	leastKnown = 0.8
 )
 
-// pastHistory is what suggestions are found from.
-type pastHistory interface {
-	report.History
-	// Tenants gives the tokens a second of a class's heaviest tenants, and under the name "" those of all its others.
-	Tenants(ctx context.Context, from, to time.Time, fn func(key features.Key, tenant string, values []float64) error) error
-}
-
 // pastClasses is what a history keeps of a pool's classes, in tokens/s a minute from start on: prompt and output tokens.
 type pastClasses struct {
 	pool    *capacity.Pool

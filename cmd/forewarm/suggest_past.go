@@ -8,6 +8,7 @@ import (
 
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -36,7 +37,7 @@ type pastPool struct {
 }
 
 // readPasts reads what is kept of the period and of the days before it, of every pool that is configured.
-func readPasts(ctx context.Context, h pastHistory, cfg *forewarm.Config, from, to time.Time) (map[string]*pastPool, error) {
+func readPasts(ctx context.Context, h report.History, cfg *forewarm.Config, from, to time.Time) (map[string]*pastPool, error) {
 	from, to = from.Truncate(features.Minute), to.Truncate(features.Minute)
 	if newest := to.Add(-mostDays * 24 * time.Hour); from.Before(newest) {
 		from = newest

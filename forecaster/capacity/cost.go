@@ -1,6 +1,10 @@
 package capacity
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // Work is what requests used of a pool: a sum over some time, or a rate a second.
 type Work struct {
@@ -15,8 +19,8 @@ func (w *Work) fields() [7]*float64 {
 	return [...]*float64{&w.Calls, &w.Served, &w.Prompt, &w.Fresh, &w.Output, &w.KVPrompt, &w.KVOutput}
 }
 
-// Join applies op to each field of both.
-func (w Work) Join(o Work, op func(a, b float64) float64) Work {
+// join applies op to each field of both.
+func (w Work) join(o Work, op func(a, b float64) float64) Work {
 	others := o.fields()
 	for i, f := range w.fields() {
 		*f = op(*f, *others[i])
@@ -25,11 +29,14 @@ func (w Work) Join(o Work, op func(a, b float64) float64) Work {
 }
 
 // Plus is the sum of both.
-func (w Work) Plus(o Work) Work { return w.Join(o, func(a, b float64) float64 { return a + b }) }
+func (w Work) Plus(o Work) Work { return w.join(o, func(a, b float64) float64 { return a + b }) }
+
+// Times is k times the work.
+func (w Work) Times(k float64) Work { return w.join(w, func(a, _ float64) float64 { return k * a }) }
 
 // rest is all of which parts are not in w; nothing where they are more.
 func (w Work) rest(parts Work) Work {
-	return w.Join(parts, func(a, b float64) float64 { return max(a-b, 0) })
+	return w.join(parts, func(a, b float64) float64 { return max(a-b, 0) })
 }
 
 // CostWeights are the shares of a cost that are paid for prompt tokens to compute, for output tokens, and for KV token-seconds.
@@ -72,18 +79,42 @@ func (w CostWeights) Charge(part, all Work, cost float64) Charge {
 	return Charge{}
 }
 
-// Divide divides the cost of all among parts and what is in none of them, the last in the result.
-func (w CostWeights) Divide(parts []Work, all Work, cost float64) (charges []Charge, rest Work) {
+// rounding is the share of all requests and tokens that may be missing from those of all payers together by rounding.
+const rounding = 1e-3
+
+// Payer is who pays a part of a cost.
+type Payer struct {
+	Name   string
+	Work   Work
+	Charge Charge
+}
+
+// Bill divides the cost of all: among those who pay most, the largest part first, and others, who are the payers beyond
+// most and what of all is nobody's work. The charges add up to the cost.
+func (w CostWeights) Bill(payers []Payer, all Work, cost float64, most int) []Payer {
 	var sum Work
-	for _, p := range parts {
-		sum = sum.Plus(p)
+	for _, p := range payers {
+		sum = sum.Plus(p.Work)
 	}
-	rest = all.rest(sum)
+	rest := all.rest(sum)
+	if rest.Calls <= rounding*all.Calls && rest.Prompt+rest.Output <= rounding*(all.Prompt+all.Output) {
+		rest = Work{}
+	}
 	all = rest.Plus(sum)
-	for _, p := range append(parts[:len(parts):len(parts)], rest) {
-		charges = append(charges, w.Charge(p, all, cost))
+	total := func(p Payer) float64 { return w.Charge(p.Work, all, cost).Total() }
+	payers = slices.Clone(payers)
+	slices.SortStableFunc(payers, func(a, b Payer) int { return cmp.Compare(total(b), total(a)) })
+	for _, p := range payers[min(len(payers), most):] {
+		rest = rest.Plus(p.Work)
 	}
-	return charges, rest
+	payers = payers[:min(len(payers), most)]
+	if rest != (Work{}) {
+		payers = append(payers, Payer{Name: "others", Work: rest})
+	}
+	for i := range payers {
+		payers[i].Charge = w.Charge(payers[i].Work, all, cost)
+	}
+	return payers
 }
 
 // UnitPrices are what a unit of work costs in dollars; NaN where there was none, or it is not known.

@@ -1,0 +1,252 @@
+package report
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/forewarm/forewarm/features"
+	rates "github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// Cost says what replicas were paid for, and by whom. See the package comment for each definition.
+type Cost struct {
+	Parts []CostPart `json:"parts"` // they add up to Provision.Paid
+	rates.UnitPrices[Number]
+
+	// Who pays: the shares of each list add up to all of Provision.Paid. Tenants are those that have series of their own.
+	Classes []CostShare `json:"classes"`
+	Tenants []CostShare `json:"tenants"`
+}
+
+// CostPart is what part of the replicas was paid for.
+type CostPart struct {
+	Name  string `json:"name"`
+	Title string `json:"-"`
+	Amount
+}
+
+// CostShare is what a class or tenant pays.
+type CostShare struct {
+	Name  string `json:"name"`
+	Share Number `json:"share"`
+	Amount
+	rates.UnitPrices[Number]
+}
+
+// payersShown bounds the classes and the tenants of a pool that are listed; the others are added up.
+const payersShown = 20
+
+// amount is what replica-minutes come to.
+func (v *Provision) amount(replicaMinutes float64) Amount {
+	hours := Number(replicaMinutes / 60)
+	a := Amount{ReplicaHours: hours, GPUHours: Number(math.NaN()), USD: hours * v.ReplicaHourUSD}
+	if v.GPUsPerReplica > 0 {
+		a.GPUHours = hours * Number(v.GPUsPerReplica)
+	}
+	return a
+}
+
+// costs divides what was paid in the minutes in which demand, capacity and replicas are known.
+func (b *builder) costs(pool string, v *Provision) Cost {
+	c := Cost{Parts: []CostPart{}, Classes: []CostShare{}, Tenants: []CostShare{}}
+	var weights rates.CostWeights // replica-minutes that each resource alone would have taken
+	paid := 0.
+	add := func(name, title string, replicaMinutes float64) {
+		paid += replicaMinutes
+		i := slices.IndexFunc(c.Parts, func(p CostPart) bool { return p.Name == name })
+		if i < 0 {
+			i, c.Parts = len(c.Parts), append(c.Parts, CostPart{Name: name, Title: title, Amount: Amount{}})
+		}
+		c.Parts[i].ReplicaHours += Number(replicaMinutes) // minutes until all are in
+	}
+	first, end := b.bounds()
+	needs, known := b.needs(pool), make([]bool, end)
+	all := func(dimension string, minute int) float64 {
+		return zeroIfUnknown(at(b.observed[seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, dimension}], minute))
+	}
+	b.standing(pool, func(t *tick, minute int) {
+		need := needs[minute]
+		if minute < first || need == unknownNeed {
+			return
+		}
+		known[minute] = true
+		used := float64(min(need, t.ready))
+		tokens := all(features.DimPrefill, minute) + all(features.DimDecode, minute) + all(features.DimRetryTokens, minute)
+		wasted := 0.
+		if tokens > 0 {
+			wasted = min(all(features.DimWastedTokens, minute)/tokens, 1)
+		}
+		add("served", "requests that were served", used*(1-wasted))
+		add("wasted", "attempts that failed", used*wasted)
+		idle := t.ready - min(need, t.ready)
+		for _, r := range t.reserves {
+			kept := min(r.Replicas, idle)
+			if kept > 0 {
+				add("reserve_"+r.Name, "idle reserve, kept "+r.For, float64(kept))
+			}
+			idle -= kept
+		}
+		if least := min(max(t.least-need-t.reserve, 0), idle); least > 0 {
+			add("least", "idle, kept by replicas.min", float64(least))
+			idle -= least
+		}
+		add("idle", "idle beyond demand and reserves", float64(idle))
+		add("pending", "warming up", float64(t.pending))
+		for _, x := range t.capacities {
+			if use := all(x.dimension, minute) / x.perReplica; x.perReplica > 0 {
+				switch x.dimension {
+				case features.DimPrefill:
+					weights.Prefill += use
+				case features.DimDecode:
+					weights.Decode += use
+				case features.DimKV:
+					weights.KV += use
+				}
+			}
+		}
+	})
+	for i := range c.Parts {
+		c.Parts[i].Amount = v.amount(float64(c.Parts[i].ReplicaHours))
+	}
+	slices.SortStableFunc(c.Parts, func(x, y CostPart) int { return cmp.Compare(y.ReplicaHours, x.ReplicaHours) })
+
+	usd := float64(v.amount(paid).USD)
+	whole := b.work(features.Key{Pool: pool, Class: features.TotalClass}, known)
+	var classes, tenants []rates.Payer
+	byTenant := map[string]rates.Work{}
+	for _, k := range slices.SortedFunc(maps.Keys(b.observed), func(x, y seriesKey) int { return x.Compare(y.Key) }) {
+		if k.Pool != pool || k.Class == features.TotalClass || k.dimension != features.DimRequests {
+			continue
+		}
+		w := b.work(k.Key, known)
+		classes = append(classes, rates.Payer{Name: k.Class, Work: w})
+		tokens := 0.
+		for _, t := range b.tenants[k.Key] {
+			tokens += t.tokens
+		}
+		for _, t := range b.tenants[k.Key] { // of a class, a tenant pays by its tokens
+			if t.name != "" && tokens > 0 {
+				byTenant[t.name] = byTenant[t.name].Plus(w.Times(t.tokens / tokens))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byTenant)) {
+		tenants = append(tenants, rates.Payer{Name: name, Work: byTenant[name]})
+	}
+	c.UnitPrices = rates.PricesOf[Number](weights.Charge(whole, whole, usd), whole)
+	c.Classes = v.shares(classes, whole, weights, paid)
+	if len(tenants) > 0 {
+		c.Tenants = v.shares(tenants, whole, weights, paid)
+	}
+	return c
+}
+
+// spender is a tenant of a class with its tokens; those of nobody that is named have no name.
+type spender struct {
+	name   string
+	tokens float64
+}
+
+// work is what a class used in the minutes that are known, repeated attempts included.
+func (b *builder) work(key features.Key, known []bool) rates.Work {
+	sum := func(dimension string) float64 {
+		values, ok := b.observed[seriesKey{key, dimension}]
+		if !ok {
+			return math.NaN()
+		}
+		total := 0.
+		for m, v := range values[:min(len(values), len(known))] {
+			if known[m] {
+				total += zeroIfUnknown(v) * features.Minute.Seconds()
+			}
+		}
+		return total
+	}
+	counted := func(dimension string) float64 { return zeroIfUnknown(sum(dimension)) }
+	w := rates.Work{Fresh: counted(features.DimPrefill), Output: counted(features.DimDecode), KVPrompt: counted(features.DimKV)}
+	w.Prompt = w.Fresh + counted(features.DimCached)
+	// A request holds its prompt and on average half of its output.
+	if held := w.Prompt + w.Output/2; held > 0 {
+		w.KVPrompt, w.KVOutput = w.KVPrompt*w.Prompt/held, w.KVPrompt*w.Output/2/held
+	}
+	if tokens := w.Fresh + w.Output; tokens > 0 {
+		w = w.Times(1 + counted(features.DimRetryTokens)/tokens)
+	}
+	w.Calls, w.Served = counted(features.DimRequests), sum(features.DimServed)
+	return w
+}
+
+// shares are what payers and others pay of replica-minutes.
+func (v *Provision) shares(payers []rates.Payer, whole rates.Work, weights rates.CostWeights, paid float64) []CostShare {
+	out := []CostShare{}
+	for _, x := range weights.Bill(payers, whole, paid, payersShown) {
+		price := float64(v.ReplicaHourUSD) / 60
+		out = append(out, CostShare{x.Name, Number(share(x.Charge.Total(), paid)), v.amount(x.Charge.Total()),
+			rates.PricesOf[Number](rates.Charge{Prompt: x.Charge.Prompt * price, Output: x.Charge.Output * price}, x.Work)})
+	}
+	return out
+}
+
+// costNote says how to read the tables of cost.
+const costNote = "Of the minutes in which demand, capacity and replicas are known; the parts add up to what was paid, and so do those who pay. " +
+	"Work is paid for by its tokens and by the KV cache that it holds, not by the number of requests; idle replicas are paid for in the same proportions."
+
+// paidFor is the table of what replicas were paid for.
+func (p *Pool) paidFor() grid {
+	g := grid{Title: "What it was paid for", Note: costNote, Head: []string{"", ">replica-hours", ">GPU-hours", ">cost", ">share"}}
+	for _, x := range p.Cost.Parts {
+		g.Rows = append(g.Rows, []string{x.Title, quantity(x.ReplicaHours, ""), quantity(x.GPUHours, ""), money(x.USD), percent(x.ReplicaHours / p.Decisions.Provision.Paid.ReplicaHours)})
+	}
+	return g
+}
+
+// payers is the table of who pays, and for how much.
+func (p *Pool) payers() grid {
+	g := grid{Title: "What requests and tokens cost", Head: []string{"", "", ">share", ">paid", ">a request", ">a served one", ">1,000 prompt tokens", ">1,000 output tokens"}}
+	add := func(kind, name string, s *CostShare) {
+		g.Rows = append(g.Rows, []string{kind, name, percent(s.Share), s.cell(), small(s.Request), small(s.Served), small(s.PromptTokens), small(s.OutputTokens)})
+	}
+	if len(p.Cost.Parts) > 0 {
+		add("all", "", &CostShare{"", 1, p.Decisions.Provision.Paid, p.Cost.UnitPrices})
+	}
+	for i := range p.Cost.Classes {
+		add("class", p.Cost.Classes[i].Name, &p.Cost.Classes[i])
+	}
+	for i := range p.Cost.Tenants {
+		add("tenant", p.Cost.Tenants[i].Name, &p.Cost.Tenants[i])
+	}
+	return g
+}
+
+// small shows a price of a unit with three digits.
+func small(usd Number) string {
+	if v := float64(usd); v > 0 && v < 1 {
+		return "$" + strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(v))), 64)
+	}
+	return money(usd)
+}
+
+// paid writes the tables of cost of every pool.
+func paid(b *strings.Builder, r *Report) {
+	for _, of := range []func(p *Pool) grid{(*Pool).paidFor, (*Pool).payers} {
+		var rows [][]string
+		var g grid
+		for i := range r.Pools {
+			g = of(&r.Pools[i])
+			for _, row := range g.Rows {
+				rows = append(rows, append([]string{r.Pools[i].Pool}, row...))
+			}
+		}
+		if len(rows) > 0 {
+			b.WriteString("\n## " + g.Title + "\n")
+			if g.Note != "" {
+				b.WriteString("\n" + g.Note + "\n")
+			}
+			table(b, append([]string{"pool"}, g.Head...), rows)
+		}
+	}
+}

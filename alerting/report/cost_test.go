@@ -1,0 +1,171 @@
+package report
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	rates "github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// ledger is a history of random demand and decisions.
+type ledger struct {
+	past
+	values  map[seriesKey][]float64
+	tenants map[features.Key]map[string]float64 // tokens a second
+}
+
+func (l *ledger) Observed(_ context.Context, from, to time.Time, fn func(features.Key, string, []float64) error) error {
+	for k, of := range l.values {
+		var values []float64
+		for t := from; t.Before(to); t = t.Add(time.Minute) {
+			values = append(values, at(of, int(t.Sub(start)/time.Minute)))
+		}
+		if err := fn(k.Key, k.dimension, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *ledger) Tenants(_ context.Context, _, _ time.Time, fn func(features.Key, string, []float64) error) error {
+	for key, tenants := range l.tenants {
+		for name, tokens := range tenants {
+			if err := fn(key, name, []float64{tokens}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func drawLedger(t *rapid.T) *ledger {
+	l := &ledger{values: map[seriesKey][]float64{}, tenants: map[features.Key]map[string]float64{}}
+	minutes := rapid.IntRange(1, 8).Draw(t, "minutes")
+	classes := rapid.IntRange(1, 25).Draw(t, "classes")
+	for c := range classes {
+		key := features.Key{Pool: "p", Class: strconv.Itoa(c)}
+		if rapid.Bool().Draw(t, "tenants") {
+			l.tenants[key] = map[string]float64{"acme": rapid.Float64Range(0, 100).Draw(t, "acme"), "": rapid.Float64Range(0, 100).Draw(t, "nameless")}
+		}
+		for _, d := range features.Dimensions {
+			if d.Name != features.DimRequests && rapid.IntRange(0, 5).Draw(t, "missing") == 0 {
+				continue // a class that does not report it
+			}
+			of, all := seriesKey{key, d.Name}, seriesKey{features.Key{Pool: "p", Class: features.TotalClass}, d.Name}
+			for m := range minutes {
+				v := rapid.Float64Range(0, 1000).Draw(t, d.Name)
+				l.values[of] = append(l.values[of], v)
+				if len(l.values[all]) <= m {
+					l.values[all] = append(l.values[all], 0)
+				}
+				l.values[all][m] += v
+			}
+		}
+	}
+	for m := range minutes {
+		n := func(name string) int { return rapid.IntRange(0, 4).Draw(t, name) }
+		d := alerting.Decision{Pool: "p", Tick: minute(m), Ready: n("ready"), Pending: n("pending"), Desired: 1, Lead: 12 * time.Minute, Basis: &alerting.Basis{Least: n("least"), ReplicaHourUSD: 6, GPUsPerReplica: 2},
+			Reserves: rates.Reserves{Failure: n("failure"), Rollout: n("rollout"), Maintenance: n("maintenance"), Warm: n("warm")}}
+		for _, dim := range []string{features.DimPrefill, features.DimDecode, features.DimKV} {
+			if n(dim) > 0 {
+				d.Resources = append(d.Resources, alerting.ResourceEvidence{Dimension: dim, PerReplica: 3000})
+			}
+		}
+		l.decisions = append(l.decisions, d)
+	}
+	return l
+}
+
+// TestCostAddsUp: what was paid is the sum of its parts, of what classes and of what tenants pay, and of what prompts and
+// outputs cost.
+func TestCostAddsUp(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		p := &reconcile(t, drawLedger(r), 0, 30).Pools[0]
+		v := &p.Decisions.Provision
+		paid := float64(v.Paid.ReplicaHours)
+		parts, reserves := 0., 0.
+		for _, x := range p.Cost.Parts {
+			parts += float64(x.ReplicaHours)
+			if x.Name != "idle" {
+				reserves += float64(x.ReplicaHours)
+			}
+			if x.ReplicaHours < 0 {
+				r.Errorf("%s: %g replica-hours", x.Name, x.ReplicaHours)
+			}
+		}
+		sums := map[string]float64{"parts": parts, "parts but idle ones, and what is over": reserves + float64(v.Over.ReplicaHours)}
+		for name, list := range map[string][]CostShare{"classes": p.Cost.Classes, "tenants": p.Cost.Tenants} {
+			sum := 0.
+			for i := range list {
+				sum += float64(list[i].ReplicaHours)
+				if i > 0 && list[i].Name != "others" && list[i].Share > list[i-1].Share+1e-12 {
+					r.Errorf("%s: %s comes after one that pays less", name, list[i].Name)
+				}
+			}
+			if len(list) > 0 {
+				sums[name] = sum
+			}
+		}
+		for name, sum := range sums {
+			if math.Abs(sum-paid) > 1e-9*max(paid, 1) {
+				r.Errorf("%s add up to %g of %g replica-hours", name, sum, paid)
+			}
+		}
+	})
+}
+
+// TestCostByHand: an hour of four replicas at $3, of which demand takes two, one is kept for maintenance and one is idle;
+// a fifth of the work is of attempts that failed, and two classes ask alike, one of them for outputs alone.
+func TestCostByHand(t *testing.T) {
+	l := &ledger{values: map[seriesKey][]float64{}}
+	for dimension, byClass := range map[string][2]float64{ // reader, writer
+		features.DimRequests: {1, 1}, features.DimPrefill: {1500, 0}, features.DimDecode: {0, 300}, features.DimServed: {.5, 1}, features.DimWastedTokens: {360, 0},
+	} {
+		for range 60 {
+			for class, v := range map[string]float64{"reader": byClass[0], "writer": byClass[1], features.TotalClass: byClass[0] + byClass[1]} {
+				k := seriesKey{features.Key{Pool: "p", Class: class}, dimension}
+				l.values[k] = append(l.values[k], v)
+			}
+		}
+	}
+	for m := range 60 {
+		l.decisions = append(l.decisions, alerting.Decision{Pool: "p", Tick: minute(m), Ready: 4, Desired: 4, Lead: 12 * time.Minute,
+			Basis: &alerting.Basis{ReplicaHourUSD: 3}, Reserves: rates.Reserves{Maintenance: 1},
+			Resources: []alerting.ResourceEvidence{{Dimension: features.DimPrefill, PerReplica: 750}, {Dimension: features.DimDecode, PerReplica: 300}}})
+	}
+	c := &reconcile(t, l, 0, 60).Pools[0].Cost
+	got := map[string]float64{}
+	for _, x := range c.Parts {
+		got[x.Name] = float64(x.USD)
+	}
+	for i := range c.Classes {
+		got[c.Classes[i].Name] = float64(c.Classes[i].USD)
+	}
+	for name, n := range map[string]Number{
+		"request": c.Request, "served request": c.Served, "prompt": c.PromptTokens, "output": c.OutputTokens,
+	} {
+		got[name] = float64(n)
+	}
+	for name, want := range map[string]float64{
+		// Prefill takes two replicas and decode one: the reader pays two thirds of $12.
+		"served": 4.8, "wasted": 1.2, "reserve_maintenance": 3, "idle": 3, "reader": 8, "writer": 4,
+		"request": 12. / 7200, "served request": 12. / 5400, "prompt": 8. / 5400, "output": 4. / 1080,
+	} {
+		if math.Abs(got[name]-want) > 1e-9 {
+			t.Errorf("%s: $%g, want $%g", name, got[name], want)
+		}
+		delete(got, name)
+	}
+	for name, v := range got {
+		if v != 0 {
+			t.Errorf("and %s: $%g", name, v)
+		}
+	}
+}
