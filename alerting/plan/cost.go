@@ -93,7 +93,7 @@ func (p *Pool) parts(l Load, wasted float64) (parts []CostPart) {
 		used := min(p.used(role, l), 1)
 		work := used * idle
 		add("served", "requests that were served", work*(1-wasted))
-		add("wasted", "attempts that failed or were repeated", work*wasted)
+		add("wasted", "attempts that failed", work*wasted)
 		idle -= work
 		for _, r := range p.ReservesOf(role).Each() {
 			kept := min(p.ReplicaHourUSD()*float64(r.Replicas), idle)
