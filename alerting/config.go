@@ -12,7 +12,7 @@ type Config struct {
 	Mode     Mode    `yaml:"mode"`
 	Quantile float64 `yaml:"quantile"` // of demand to provide for; 0 follows from each pool's costs, 0.95 without costs
 
-	Hold              time.Duration `yaml:"hold"`                // looked ahead beyond the warm-up lag; an ask stands at least this long
+	Hold              time.Duration `yaml:"hold"`                // looked ahead beyond the warm-up lag; an ask stands for both, unless demand is gone
 	Cooldown          time.Duration `yaml:"cooldown"`            // the smaller pool must have been enough this long, and be so beyond the warm-up lag
 	ScaleInConfidence float64       `yaml:"scale_in_confidence"` // quantile of demand that the smaller pool must hold; 0 leaves a third of the risk of the quantile provided for
 	ScaleInStep       int           `yaml:"scale_in_step"`       // replicas given up at a time; 0 is unlimited
