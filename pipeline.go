@@ -86,6 +86,7 @@ type Output struct {
 	Projections []forecaster.Projection
 	Decisions   []alerting.Decision
 	Services    []PoolService    // by which the projections were made
+	Prompts     []PoolPrompts    // of those that were decided for
 	Alerts      []alerting.Alert // raised, still firing, or resolved at this tick
 }
 
@@ -95,6 +96,12 @@ type PoolService struct {
 	capacity.Trusted
 	Curve  *capacity.ServiceCurve          // of one replica; nil when it is not known
 	Limits []forecaster.ResourceProjection // of the whole pool, a second, in place of a replica's; see forecaster.ProjectLimits
+}
+
+// PoolPrompts is how long the prompts of a pool's classes are. It is the pipeline's own until the next tick.
+type PoolPrompts struct {
+	Pool    string
+	Classes alerting.Prompts
 }
 
 // PoolArchetypes are the classes that were learned for one pool, in the order of their numbers.
@@ -130,6 +137,7 @@ type poolEntry struct {
 	outlook  forecaster.Outlook
 	line     alerting.Line
 	signals  alerting.Signals
+	prompts  alerting.Prompts
 	issued   []issue   // newest last, at most issuesKept
 	answered time.Time // when an autoscaler last said that a replica is ready; to the second
 	prefix   prefix
@@ -533,6 +541,7 @@ func (p *Pipeline) tickPools(out *Output) {
 		if e := p.entry(out.Pools[i].Pool); e != nil {
 			e.prefix.fit(&out.Pools[i].State, &e.pool, p.cfg.PrefixBlocks)
 			e.signals = e.signals.Add(out.Tick, out.Windows, &out.Pools[i])
+			e.prompts.Observe(e.pool.Name, out.Windows)
 		}
 	}
 }
@@ -589,6 +598,8 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 			e.line.Tick(t, d.Ahead(), p.cfg.Decision)
 		}
 		conditions = append(conditions, alerting.Conditions(&d, f, p.cfg.Decision)...)
+		conditions = append(conditions, e.prompts.Condition(&d, pool.LongestPrompt(f.Minute.State.KVCapacityTokens), p.cfg.Decision)...)
+		out.Prompts = append(out.Prompts, PoolPrompts{f.Pool, e.prompts})
 	}
 	if !resuming {
 		out.Alerts = p.board.Update(t, conditions)

@@ -19,7 +19,7 @@ import (
 )
 
 // snapshotVersion changes when the layout of state does.
-const snapshotVersion = 17
+const snapshotVersion = 18
 
 // state is the first part of a Pipeline at rest. The others are the parts of the Forecaster, the ids of the requests seen,
 // those of the calls adopted, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), of
@@ -51,6 +51,7 @@ type poolState struct {
 	Outlook forecaster.OutlookState `cbor:"10,keyasint"`
 	Signals alerting.Signals        `cbor:"11,keyasint"`
 	Line    alerting.Line           `cbor:"12,keyasint"`
+	Prompts alerting.Prompts        `cbor:"30,keyasint,omitempty"`
 }
 
 // codec encodes deterministically (RFC 8949 §4.2), so that equal states are equal bytes, and decodes within bounds that
@@ -98,7 +99,7 @@ func (p *Pipeline) Freeze() *Frozen {
 	p.frozen = f
 	f.state.Counters.Refused = maps.Clone(p.counters.Refused)
 	for _, e := range p.pools {
-		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued), Answered: e.answered, Service: e.service.learned.State(), Minutes: e.service.ready, Outlook: e.outlook.State().Clone(), Signals: e.signals, Line: e.line.Clone()}
+		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued), Answered: e.answered, Service: e.service.learned.State(), Minutes: e.service.ready, Outlook: e.outlook.State().Clone(), Signals: e.signals, Line: e.line.Clone(), Prompts: e.prompts.Clone()}
 		ps.Decision.Pending = slices.Clone(e.decision.Pending)
 		if e.archetypes != nil {
 			ps.Archetypes = e.archetypes.State()
@@ -225,7 +226,7 @@ func (p *Pipeline) restorePool(s *poolState) (err error) {
 	}
 	e.warmup.Restore(s.Warmup)
 	e.outlook.Restore(s.Outlook)
-	e.signals, e.line = s.Signals, s.Line
+	e.signals, e.line, e.prompts = s.Signals, s.Line, s.Prompts
 	e.decision, e.issued, e.answered = s.Decision, s.Issued, s.Answered
 	e.service.learned.Restore(s.Service)
 	e.service.ready = s.Minutes

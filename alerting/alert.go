@@ -20,6 +20,7 @@ const (
 	CacheHitCollapse AlertName = "ForewarmCacheHitCollapse"
 	RetryStorm       AlertName = "ForewarmRetryStorm"
 	TelemetryFault   AlertName = "ForewarmTelemetryFault"
+	UnboundedPrompts AlertName = "ForewarmUnboundedPrompts"
 )
 
 // The alerts about the daemon itself.
@@ -33,7 +34,7 @@ const (
 
 // AlertNames are all of them.
 var AlertNames = []AlertName{
-	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, TelemetryFault,
+	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, TelemetryFault, UnboundedPrompts,
 	InputDropped, SinkFailing, StorageDegraded, Watchdog,
 }
 

@@ -178,6 +178,12 @@ var families = []family{
 			add(out.Pools[i].KVSharing.Ratio(), "pool", out.Pools[i].Pool)
 		}
 	}},
+	{"forewarm_prompt_growth_ratio", "gauge", "99th percentile of a class's prompts now, over that of the last day; absent before an hour of prompts.", func(out *forewarm.Output, add add) {
+		eachPrompts(out, func(pool string, x *alerting.PromptTrend) { add(x.Growth(), "pool", pool, "class", x.Class) })
+	}},
+	{"forewarm_prompt_length_tokens", "gauge", "99th percentile of a class's prompts over ten minutes or so: tokens.", func(out *forewarm.Output, add add) {
+		eachPrompts(out, func(pool string, x *alerting.PromptTrend) { add(x.Length(), "pool", pool, "class", x.Class) })
+	}},
 	{"forewarm_queue_growing", "gauge", "1 when more came in the newest minute than the pool could take: its throughput is its capacity then, not the demand.", func(out *forewarm.Output, add add) {
 		for i := range out.Pools {
 			add(truth(out.Pools[i].QueueGrowing), "pool", out.Pools[i].Pool)
@@ -280,6 +286,14 @@ func eachSide(out *forewarm.Output, visit func(d *alerting.Decision, role string
 		visit(&out.Decisions[i], RoleAll)
 		if prefill := out.Decisions[i].Prefilling(); prefill != nil {
 			visit(prefill, RolePrefill)
+		}
+	}
+}
+
+func eachPrompts(out *forewarm.Output, visit func(pool string, x *alerting.PromptTrend)) {
+	for i := range out.Prompts {
+		for j := range out.Prompts[i].Classes {
+			visit(out.Prompts[i].Pool, &out.Prompts[i].Classes[j])
 		}
 	}
 }

@@ -49,6 +49,7 @@ type Pool struct {
 	Types              []Type
 	Fit                *Fit   // of the model on a replica; nil when it was not counted
 	SLO                SLO    // ITL is that of Rates where none is stated
+	MaxContext         int    // tokens that the model was made for; 0 when it is not known
 	Curve              *Curve // of a benchmark; nil when there is none
 	CurveOpen          bool   // the objective held at the highest load that it measured
 
@@ -127,6 +128,19 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	return nil
 }
 
+// LongestPrompt is how many prompt tokens a replica can take at most: the model's context, or the whole cache where that is
+// less; reported is the cache's capacity as engines say, 0 when they do not. 0 when nothing is known.
+func (p *Pool) LongestPrompt(reported float64) float64 {
+	longest := reported
+	if !(longest > 0) {
+		longest = p.KVTokens
+	}
+	if context := float64(p.MaxContext); context > 0 && !(longest > 0 && longest < context) {
+		longest = context
+	}
+	return longest
+}
+
 // readModel sizes the cache from the model's config.json, nil when the pool names none.
 func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 	hasGPU := c.GPU.Memory != "" || c.GPU.Type != ""
@@ -140,6 +154,7 @@ func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 	if err != nil {
 		return c.errorf("model_config", "%s: %w", c.ModelConfig, err)
 	}
+	p.MaxContext = model.MaxContext
 	once, err := model.BytesPerToken(c.KVDType, 1)
 	if err != nil {
 		return c.errorf("kv_dtype", "%w", err)

@@ -1,0 +1,165 @@
+package alerting
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/features/sketch"
+)
+
+const (
+	promptClasses  = 64               // followed in a pool: those with the most prompt tokens
+	promptBlock    = 200              // prompts of which a 99th percentile is taken
+	promptNow      = 10 * time.Minute // memory of what a class's prompts are like now
+	promptUsual    = 24 * time.Hour   // memory of what they are like usually
+	promptKnown    = time.Hour        // of prompts before growth can be told
+	promptGrowth   = 2                // times the usual 99th percentile that is growth
+	promptNear     = 0.9              // of the longest prompt a replica takes that is near it
+	promptShare    = 0.1              // of the pool's prompt tokens from which a class matters
+	promptsNamed   = 3                // classes that an alert names
+	promptFadesOut = 0.8              // of these lines, above which a firing alert is kept
+)
+
+// Prompts follows how long the prompts of a pool's classes are. At most [promptClasses], by name.
+type Prompts []PromptTrend
+
+// PromptTrend is the 99th percentile of a class's prompts, taken of blocks of prompts so that its bias does not depend on how
+// many come. Lengths are logarithms to base 2.
+type PromptTrend struct {
+	_ struct{} `cbor:",toarray"`
+
+	Class      string
+	Now, Usual float64          // running means with memories of promptNow and promptUsual
+	Known      float64          // minutes of prompts in Usual, up to promptUsual
+	Tokens     float64          // prompt tokens a minute, with a memory of promptUsual/24
+	At         int64            // newest minute since 1970
+	From       int64            // first minute of Block
+	Block      *sketch.Quantile // of lengths, not yet in the means
+	Tenant     string           // who has most of the class's tokens, "" when nobody is named
+	Share      float64          // of the tokens, that tenant's
+}
+
+// Clone is a copy that shares nothing.
+func (p Prompts) Clone() Prompts {
+	out := slices.Clone(p)
+	for i := range out {
+		out[i].Block = &sketch.Quantile{}
+		if p[i].Block != nil {
+			out[i].Block.Copy(p[i].Block)
+		}
+	}
+	return out
+}
+
+// Observe takes in those windows of a pool that have settled. The slice that p had is changed.
+func (p *Prompts) Observe(pool string, windows []features.Window) {
+	for i := range windows {
+		w := &windows[i]
+		if w.Pool != pool || !w.Settled || w.Prompt == nil || w.Prompt.Count() == 0 {
+			continue
+		}
+		at, found := slices.BinarySearchFunc(*p, w.Class, func(t PromptTrend, class string) int { return strings.Compare(t.Class, class) })
+		if !found {
+			*p = slices.Insert(*p, at, PromptTrend{Class: w.Class, At: w.Start.Unix() / 60, From: w.Start.Unix() / 60})
+		}
+		(*p)[at].add(w)
+		if len(*p) > promptClasses {
+			least := 0
+			for i := range *p {
+				if (*p)[i].Tokens < (*p)[least].Tokens {
+					least = i
+				}
+			}
+			*p = slices.Delete(*p, least, least+1)
+		}
+	}
+}
+
+func (t *PromptTrend) add(w *features.Window) {
+	minute := w.Start.Unix() / 60
+	const memory = float64(promptUsual/time.Minute) / 24
+	t.Tokens *= math.Exp(-float64(max(minute-t.At, 0)) / memory)
+	t.Tokens += w.PromptTokens / memory
+	t.At = max(t.At, minute)
+	if t.Block == nil {
+		t.Block = &sketch.Quantile{}
+	}
+	t.Block.Merge(w.Prompt)
+	if name, share, _ := w.Tenants.First(); name != "" {
+		t.Tenant, t.Share = name, share
+	}
+	if t.Block.Count() < promptBlock {
+		return
+	}
+	x := math.Log2(max(t.Block.Quantile(.99), 1))
+	minutes := float64(minute-t.From) + 1
+	t.Block, t.From = nil, minute+1
+	t.Known = min(t.Known+minutes, promptUsual.Minutes())
+	t.Usual += max(1-math.Exp(-minutes/promptUsual.Minutes()), minutes/t.Known) * (x - t.Usual)
+	t.Now += max(1-math.Exp(-minutes/promptNow.Minutes()), minutes/t.Known) * (x - t.Now)
+}
+
+// Length is the 99th percentile of the class's prompts now, in tokens; NaN before the first block.
+func (t *PromptTrend) Length() float64 {
+	if t.Known == 0 {
+		return math.NaN()
+	}
+	return math.Exp2(t.Now)
+}
+
+// Growth is Length over what it is usually; NaN before an hour of prompts is known.
+func (t *PromptTrend) Growth() float64 {
+	if t.Known < promptKnown.Minutes() {
+		return math.NaN()
+	}
+	return math.Exp2(t.Now - t.Usual)
+}
+
+// Condition is the warning that prompts grow without bound: the 99th percentile of a class that matters has come near longest,
+// the longest prompt that a replica takes (0: not known), or is twice what it is usually. nil when that is not so.
+func (p Prompts) Condition(d *Decision, longest float64, cfg Config) []Condition {
+	total := 0.0
+	for i := range p {
+		total += p[i].Tokens
+	}
+	var said []string
+	first, fading := "", true
+	list := slices.SortedStableFunc(slices.Values(p), func(a, b PromptTrend) int { return cmp.Compare(b.Tokens, a.Tokens) })
+	for i := range list {
+		t := &list[i]
+		over, grown := finite(t.Length()/longest/promptNear), finite(t.Growth()/promptGrowth)
+		if t.Tokens < promptShare*total || max(over, grown) < promptFadesOut {
+			continue
+		}
+		fading = fading && max(over, grown) < 1
+		who := "class " + t.Class
+		if t.Tenant != "" {
+			who += ", tenant " + t.Tenant + portion(t.Share, 0, 0)
+		}
+		text := fmt.Sprintf("the 99th percentile of the prompts of %s is %s tokens", who, amount(t.Length()))
+		if grown >= promptFadesOut {
+			text += fmt.Sprintf(", ×%.1f of the last day's", t.Growth())
+		}
+		if over >= promptFadesOut {
+			text += fmt.Sprintf(", %s of the longest that a replica takes (%s)", percent(t.Length()/longest), amount(longest))
+		}
+		if said = append(said, text); first == "" {
+			first = t.Class
+		}
+	}
+	if len(said) == 0 {
+		return nil
+	}
+	if more := len(said) - promptsNamed; more > 0 {
+		said = append(said[:promptsNamed], fmt.Sprintf("and %d more classes", more))
+	}
+	c := condition(d, UnboundedPrompts, features.DimPrefill, Warning, cfg,
+		fmt.Sprintf("Pool %s: %s. Prompts without a bound take prefill and KV memory until requests are refused: bound the context in the product or at the gateway.", d.Pool, strings.Join(said, "; ")))
+	c.Class, c.Fading = first, fading
+	return []Condition{c}
+}
