@@ -551,7 +551,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 	var conditions []alerting.Condition
 	resuming := false
 	for i := range out.Forecasts {
-		f := &out.Forecasts[i]
+		f := out.Forecasts[i].Load() // replicas have to do what all attempts ask for
 		e := p.entry(f.Pool)
 		if e == nil {
 			continue // a pool that is no longer configured
@@ -563,7 +563,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		sending := pool.Sent(f.Computed())
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision, p.cfg.Decision.Mode)
 		lead := forecaster.LeadTime(&pool.Warmup)
-		e.line.Judge(e.outlook.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Demand(f.Pool, dimension, minute) }))
+		e.line.Judge(e.outlook.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }))
 		window := lead + p.cfg.Decision.Hold
 		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.outlook)
 		if pool.Disaggregated {

@@ -187,18 +187,19 @@ func TestAdmissionKeepsTheMargin(t *testing.T) {
 
 // TestQueuePlan: 4 replicas of 100 tokens against 200 at 10 calls a second serve 20 calls a second.
 func TestQueuePlan(t *testing.T) {
-	queue := func(demand float64, retries float32, edit func(*Input)) *QueuePlan {
+	queue := func(demand, factor float64, edit func(*Input)) *QueuePlan {
 		in := scene{ready: 4, median: flat(demand), last: demand}.input(t)
 		in.Pool.SLO = capacity.SLO{TTFT: 2 * time.Second}
 		f := in.Forecast.Total[0]
 		f.Dimension = features.DimRequests
-		f.Basis.Now.Requests, f.Basis.Now.Retries = 6000, retries
 		for h := range f.Minute {
 			for i := range f.Minute[h] {
 				f.Minute[h][i] = 10
 			}
 		}
 		in.Forecast.Total = append(in.Forecast.Total, f)
+		in.Forecast.Retries.Factors = []float64{factor, factor}
+		in.Forecast = in.Forecast.Load()
 		edit(&in)
 		d, _ := Decide(noon, in, State{}, DefaultConfig())
 		return d.Queue
@@ -223,16 +224,16 @@ func TestQueuePlan(t *testing.T) {
 		got  *QueuePlan
 		want *QueuePlan
 	}{
-		{"half used", queue(200, 0, nothing), &QueuePlan{2, 40, 10*13*60 + 40, 1}},
-		{"half of the calls are tried again", queue(200, 3000, nothing), &QueuePlan{2, 40, 5*13*60 + 40, 1.5}},
-		{"short already", queue(800, 0, nothing), &QueuePlan{2, 10, -5*13*60 + 10, 1}},
-		{"prompts of 500 tokens at 1000 a second", queue(200, 0, prompts(5000, 1000, 99)), &QueuePlan{1.5, 30, 10*13*60 + 30, 1}},
-		{"prompts take as long as is promised", queue(200, 0, prompts(50_000, 1000, 999)), &QueuePlan{0, 0, 10 * 13 * 60, 1}},
-		{"one prefill replica serves two calls a second", queue(200, 0, prompts(5000, 1000, 1)), &QueuePlan{1.5, 3, -8*13*60 + 3, 1}},
-		{"no objective", queue(200, 0, func(in *Input) { in.Pool.SLO.TTFT = 0 }), nil},
-		{"no traffic", queue(0, 0, nothing), nil},
-		{"calls are not counted", queue(200, 0, func(in *Input) { in.Forecast.Total = in.Forecast.Total[:1] }), nil},
-		{"no replicas", queue(200, 0, func(in *Input) { in.Minute.State.Ready = 0 }), nil},
+		{"half used", queue(200, 1, nothing), &QueuePlan{2, 40, 10*13*60 + 40, 1}},
+		{"half of the calls are tried again", queue(200, 1.5, nothing), &QueuePlan{2, 40, 5*13*60 + 40, 1.5}},
+		{"short already", queue(800, 1, nothing), &QueuePlan{2, 10, -5*13*60 + 10, 1}},
+		{"prompts of 500 tokens at 1000 a second", queue(200, 1, prompts(5000, 1000, 99)), &QueuePlan{1.5, 30, 10*13*60 + 30, 1}},
+		{"prompts take as long as is promised", queue(200, 1, prompts(50_000, 1000, 999)), &QueuePlan{0, 0, 10 * 13 * 60, 1}},
+		{"one prefill replica serves two calls a second", queue(200, 1, prompts(5000, 1000, 1)), &QueuePlan{1.5, 3, -8*13*60 + 3, 1}},
+		{"no objective", queue(200, 1, func(in *Input) { in.Pool.SLO.TTFT = 0 }), nil},
+		{"no traffic", queue(0, 1, nothing), nil},
+		{"calls are not counted", queue(200, 1, func(in *Input) { in.Forecast.Total = in.Forecast.Total[:1] }), nil},
+		{"no replicas", queue(200, 1, func(in *Input) { in.Minute.State.Ready = 0 }), nil},
 	} {
 		if diff := cmp.Diff(tt.want, tt.got); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)

@@ -178,8 +178,11 @@ func TestConditions(t *testing.T) {
 		"a producer at fault": {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Minute: features.PoolMinute{
 			Faults: []features.ProducerFault{{Producer: "gw", Kind: features.FaultAhead, Seconds: 90}}}}, want: "TelemetryFault:warning"},
 		"cache collapse behind it":    {decision: with(saturating(.6, 19*time.Minute), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "cache", .32 }), want: "SaturationAhead:warning CacheHitCollapse:warning"},
-		"retry storm behind it":       {decision: with(saturating(.6, 19*time.Minute), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "retries", .3 }), want: "SaturationAhead:warning RetryStorm:warning"},
-		"retries without consequence": {decision: with(saturating(.1, forecaster.Never), func(d *Decision) { d.Drivers[0].Cause, d.Drivers[0].Factor = "retries", .3 })},
+		"retry storm":                 {decision: saturating(.6, 19*time.Minute), forecast: retrying(.3, 100), want: "RetryStorm:warning SaturationAhead:warning"},
+		"retries without consequence": {decision: saturating(.1, forecaster.Never), forecast: retrying(.3, 100), want: "RetryStorm:warning"},
+		"a storm that fades":          {decision: saturating(.1, forecaster.Never), forecast: retrying(.12, 100), want: "RetryStorm:warning~"},
+		"usual retries":               {decision: saturating(.1, forecaster.Never), forecast: retrying(.05, 100)},
+		"a few attempts":              {decision: saturating(.1, forecaster.Never), forecast: retrying(.5, 8)},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -199,6 +202,10 @@ func TestConditions(t *testing.T) {
 			}
 		})
 	}
+}
+
+func retrying(share, attempts float64) *forecaster.PoolForecast {
+	return &forecaster.PoolForecast{Retries: forecaster.Retries{Share: share, Attempts: attempts}}
 }
 
 // A warning that has become worth a page is raised anew, as a page: a label that changed would be another alert.

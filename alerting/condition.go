@@ -58,7 +58,7 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 		stale := condition(d, TelemetryStale, "", Warning, cfg, fmt.Sprintf("Pool %s: %s Nothing is scaled in until telemetry is back.", d.Pool, d.Reason))
 		return append([]Condition{stale}, faulty(d, pf, cfg)...) // a clock that is off makes a pool stale
 	}
-	out := faulty(d, pf, cfg)
+	out := append(faulty(d, pf, cfg), storm(d, pf, cfg)...)
 	for _, side := range d.sides() {
 		out = append(out, prospects(side, pf, cfg)...)
 	}
@@ -286,9 +286,6 @@ func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 		driver := &d.Drivers[i]
 		if driver.Cause == forecaster.CauseCache || changesOf(pf, driver.Class, d.Binding).loss() >= collapseLoss {
 			add(CacheHitCollapse, features.DimPrefill, "Prompts that are not in the cache take prefill and KV memory anew", driver)
-		}
-		if driver.Cause == forecaster.CauseRetries {
-			add(RetryStorm, features.DimRequests, "Retries add load, not users", driver)
 		}
 	}
 	return out

@@ -85,7 +85,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 
 	d := p.decision(cfg)
 	d.Limit, _ = p.limit()
-	d.Needed, d.Desired, d.Constraints = needed, desired, constraints
+	d.Needed, d.Desired, d.Constraints = needed, desired, append(constraints, refusals(p.rows, "")...)
 	p.roles(&d, &st, cfg)
 	d.Action = p.action(desired)
 	d.Admission, d.Queue = p.admission(&d, cfg), p.queue()

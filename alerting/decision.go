@@ -124,6 +124,8 @@ type ResourceEvidence struct {
 	All *forecaster.Chance `json:"all_replicas,omitempty" cbor:"8,keyasint,omitempty"`
 	// Ahead is the probability within forecaster.WarningWindow, without the replicas kept for failures: what warnings go by.
 	Ahead float64 `json:"ahead,omitempty" cbor:"9,keyasint,omitempty"`
+	// Retries is what calls that are tried again add to Demand and NeedQuantile; nil where they add nothing.
+	Retries *Retried `json:"retries,omitempty" cbor:"10,keyasint,omitempty"`
 }
 
 // all is how likely and how soon r runs out while no replica fails.

@@ -95,6 +95,7 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: replicasFor(need, per),
 			ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
 		}}
+		p.retried(&r, cfg)
 		projection, role := &p.in.Projection, capacity.AnyRole
 		if p.in.Pool.Disaggregated && capacity.RoleOf(f.Dimension) == capacity.PrefillRole {
 			projection, role = cmp.Or(projection.Prompts, new(forecaster.Projection)), capacity.PrefillRole

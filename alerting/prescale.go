@@ -53,6 +53,7 @@ type Prescale struct {
 	Constraints []string                `json:"constraints"`
 	Admission   []AdmissionLimit        `json:"admission_limits,omitempty"` // by class, while saturation cannot be averted; a class without one is not limited
 	Queue       *QueuePlan              `json:"queue,omitempty"`            // what a queue before the pool may absorb until more replicas are ready
+	Retries     *Retried                `json:"retries,omitempty"`          // what calls that are tried again add to the load on the binding resource
 	Reason      string                  `json:"reason"`
 	Evidence    string                  `json:"evidence"` // of the journal: pool, tick and stream sequence
 	Model       string                  `json:"model"`
@@ -133,6 +134,11 @@ func NewEvent(d *Decision) Event {
 	}
 	data.Admission, data.Queue, data.Diagnosis = d.Admission, d.Queue, d.Diagnosis
 	data.Diagnosed = d.Diagnosed()
+	if r := d.binding(); r != nil && r.Retries != nil {
+		x := *r.Retries
+		x.Attempts, x.Factor, x.Demand = round(x.Attempts), round(x.Factor), round(x.Demand)
+		data.Retries = &x
+	}
 	if v := d.Prefilling(); v != nil {
 		data.Prefill = &RoleOutage{v.Binding, round(v.Probability), at(tick, v.ETA), v.binding().outage(tick)}
 	}

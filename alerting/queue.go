@@ -51,11 +51,10 @@ func (p *plan) queue() *QueuePlan {
 	if prompts := p.total(features.DimPrefill); prompts != nil && p.in.Pool.Rates.PrefillTokensPerS > 0 {
 		deadline = max(deadline-finite(meanMedian(prompts, n)/rate/p.in.Pool.Rates.PrefillTokensPerS), 0)
 	}
-	again := attempts(calls)
 	whole := func(x float64) int { return int(math.Round(math.Max(-maxQueue, math.Min(x, maxQueue)))) }
 	return &QueuePlan{
-		DeadlineS: deadline, MaxRequests: whole(served * deadline), Amplification: again,
-		BurstRequests: whole((served-again*rate)*p.lead.Seconds() + served*deadline),
+		DeadlineS: deadline, MaxRequests: whole(served * deadline), Amplification: p.in.Forecast.Factor(features.DimRequests),
+		BurstRequests: whole((served-rate)*p.lead.Seconds() + served*deadline),
 	}
 }
 
@@ -75,13 +74,4 @@ func meanMedian(f *forecaster.Forecast, n int) (mean float64) {
 		mean += f.Minute[h].At(0.5) / float64(n)
 	}
 	return mean
-}
-
-// attempts per call in the last ten minutes; 1 when nothing is known of retries.
-func attempts(f *forecaster.Forecast) float64 {
-	now := &f.Basis.Now
-	if !(now.Requests > 0) || !(now.Retries > 0) {
-		return 1
-	}
-	return 1 + float64(now.Retries/now.Requests)
 }

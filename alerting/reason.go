@@ -17,6 +17,9 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 		s += fmt.Sprintf(", no longer %s %d", cfg.Mode.asking(), p.asked)
 	}
 	s += d.limited()
+	if said := d.byRetries(); said != "" {
+		s += "; " + said
+	}
 	if d.Action == ScaleOut && len(d.Drivers) > 0 {
 		s += "; driver: " + describe(d.Drivers, p.in.Forecast, d.Binding)
 	}

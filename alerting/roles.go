@@ -211,7 +211,7 @@ func (p *plan) roles(d *Decision, st *State, cfg Config) {
 		limits.most, limits.mostKey = max(budget-d.Desired, b.Min), "budget_hour_usd"
 	}
 	desired, constraints := limits.clamp(wanted, cfg)
-	d.Constraints = append(d.Constraints, constraints...)
+	d.Constraints = append(append(d.Constraints, constraints...), refusals(p.prompts, prefillPrefix)...)
 
 	at := p.now.Unix()
 	switch {

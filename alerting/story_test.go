@@ -140,9 +140,8 @@ var nights = []struct {
 		d.Drivers[0].Cause, d.Drivers[0].Factor = forecaster.CauseCache, .06
 	}},
 	{name: "clients retry", alert: RetryStorm, decision: func(d *Decision) {
-		d.Drivers[0].Cause, d.Drivers[0].Factor = forecaster.CauseRetries, .34
-		d.Drivers[0].TenantMargin = .2
-	}},
+		d.Resources[0].Retries = &Retried{Attempts: 1.52, Factor: 1.41, Demand: 2000, NeedReplicas: 3}
+	}, forecast: func(pf *forecaster.PoolForecast) { pf.Retries = forecaster.Retries{Share: .34, Attempts: 120} }},
 }
 
 // prefilling makes d of a disaggregated pool whose decode replicas are enough, and of whose prefill replicas so many are ready and

@@ -21,6 +21,10 @@ type strain struct {
 	// Waiting are the requests in the queue per ready replica, by the newest reports of the minute.
 	Waiting  float32 `cbor:"5,keyasint,omitempty"`
 	Reported bool    `cbor:"6,keyasint,omitempty"` // Waiting is known
+
+	Failed      float32 `cbor:"7,keyasint,omitempty"` // see Attempts
+	FailedCalls float32 `cbor:"8,keyasint,omitempty"`
+	Unseen      float32 `cbor:"9,keyasint,omitempty"` // prompt tokens of the first attempts that never reached an engine
 }
 
 // end takes in the end of an attempt; failed says that an error ended it.

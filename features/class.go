@@ -1,6 +1,7 @@
 package features
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ type pool struct {
 	aliases   aliases  // for finding classes
 	fleet     fleet
 	lag       lag
+	retried   int64 // the newest minute with an attempt at a call that was counted before
 }
 
 // coverage is the evidence of life of a pool in one minute, and of its queue.
@@ -89,6 +91,7 @@ func (a *Aggregator) pool(name string) *pool {
 		byName:    make(map[string]*class),
 		fleet:     newFleet(),
 		lag:       newLag(a.revise),
+		retried:   math.MinInt64 / 2,
 	}
 	a.byName[name] = p
 	i, _ := slices.BinarySearchFunc(a.pools, name, func(p *pool, name string) int { return strings.Compare(p.name, name) })

@@ -86,7 +86,7 @@ func TestRetriesAreNoDemand(t *testing.T) {
 	for m := range 2 {
 		wantDims(t, h.window(t, "chat", m), map[string]float64{DimRequests: 0, DimPrefill: 0, DimDecode: 0, DimKV: 0})
 	}
-	wantDims(t, h.window(t, "chat", 0), map[string]float64{DimRetry: 2. / 60, DimRetryTokens: (200 + 20 + 10) / 60.})
+	wantDims(t, h.window(t, "chat", 0), map[string]float64{DimRetry: 2. / 60, DimRetryTokens: (50 + 100 + 20 + 10) / 60.})
 	if w := h.window(t, "chat", 1); w.KVTokenSeconds == 0 || w.OutputTokens != 10 {
 		t.Errorf("it holds %v token-seconds and generates %v tokens all the same", w.KVTokenSeconds, w.OutputTokens)
 	}

@@ -35,6 +35,8 @@ type Dimension struct {
 	Forecast bool // corrected for reporting delay and projected ahead; the others are reported only
 	// Value extracts the dimension from a window; ok is false when the window does not know it.
 	Value func(w *Window) (value float64, ok bool)
+	// attempts is what a window adds to Attempts, of those that are forecast.
+	attempts func(w *Window) (calls, again, unserved float64)
 
 	nowcast int // index into Window.Nowcast, of those that are forecast
 }
@@ -48,12 +50,16 @@ var Dimensions = []Dimension{
 		Value: func(w *Window) (float64, bool) {
 			return w.Requests / seconds, w.knows(ReportsRequests, w.RequestsKnown > 0)
 		},
+		attempts: func(w *Window) (calls, again, unserved float64) { return w.Requests / seconds, w.Retries / seconds, 0 },
 	},
 	{
 		Name: DimPrefill, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_prefill_tokens_per_second", Forecast: true,
 		Help: "Prompt tokens of calls to prefill: not served from prefix cache, nor expected to be had they been served.",
 		Value: func(w *Window) (float64, bool) {
 			return (w.PromptTokens - w.CachedTokens - w.CachedUnserved) / seconds, w.knows(ReportsPrompt, w.PromptKnown > 0)
+		},
+		attempts: func(w *Window) (calls, again, unserved float64) {
+			return (w.PromptTokens - w.CachedTokens - w.CachedUnserved) / seconds, w.PromptRetried / seconds, 0
 		},
 	},
 	{
@@ -70,6 +76,9 @@ var Dimensions = []Dimension{
 		Value: func(w *Window) (float64, bool) {
 			return w.decode() / seconds, w.knows(ReportsOutput, w.OutputKnown > 0 || w.OutputTokens > 0 || w.OutputUnserved != 0)
 		},
+		attempts: func(w *Window) (calls, again, unserved float64) {
+			return (w.OutputTokens - w.OutputRetried + w.OutputUnserved) / seconds, w.OutputRetried / seconds, w.OutputUnserved / seconds
+		},
 	},
 	{
 		Name: DimKV, Unit: "tokens", Kind: Level, Series: "forewarm_demand_kv_tokens", Forecast: true,
@@ -77,6 +86,9 @@ var Dimensions = []Dimension{
 			"in censored minutes all as if served on arrival.",
 		Value: func(w *Window) (float64, bool) {
 			return w.kv() / seconds, w.knows(ReportsKV, w.KVKnown > 0 || w.KVTimed || w.KVUnserved != 0)
+		},
+		attempts: func(w *Window) (calls, again, unserved float64) {
+			return (w.KVTokenSeconds + w.KVModelled - w.KVRetried + w.KVUnserved) / seconds, w.KVRetried / seconds, w.KVUnserved / seconds
 		},
 	},
 	{
@@ -99,7 +111,7 @@ var Dimensions = []Dimension{
 	},
 	{
 		Name: DimRetryTokens, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_retry_tokens_per_second",
-		Help: "Prompt and output tokens of attempts at calls that were counted before.",
+		Help: "Prompt tokens computed and output tokens generated for attempts at calls that were counted before.",
 		Value: func(w *Window) (float64, bool) {
 			return (w.PromptRetried + w.OutputRetried) / seconds, w.knows(ReportsAttempts, w.Attempts > 0 || w.OutputRetried > 0)
 		},

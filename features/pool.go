@@ -36,6 +36,8 @@ type PoolMinute struct {
 	LastEvent time.Time
 	// Heard is when the newest record of the pool was stored, whatever became of it; on the event clock its event time.
 	Heard time.Time
+	// Attempts are the minutes that can still change, oldest first; nil when no call was tried again lately.
+	Attempts []Attempts
 
 	// Producers is how many producers of the pool's requests are live, of those that can be told apart; Complete the newest
 	// event of the slowest of them, zero when there are none: demand is all in up to there. Faults are theirs, and those of

@@ -14,7 +14,7 @@ import (
 // What it asked for is demand also when it was rejected, cancelled or failed: its prompt, and the output, cached share
 // and occupancy that its class lets expect, of which what was generated is a lower bound. An attempt > 1 is taken for a
 // retry of a call that has been counted (see [Aggregator.AddAttempt] for one that has not): it counts as Retries,
-// its tokens as retried.
+// and what an engine did for it as retried. See Attempts for what that adds to demand.
 //
 // Output tokens are booked in the minutes that generated them when the times of the first and the last token are known;
 // of those minutes, settled ones go to the oldest open one. Otherwise they are booked in the minute of arrival, or when
@@ -89,6 +89,9 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 			p.coverage[a.slot(minute)].strain.end(e, r.Status == ingest.StatusError)
 		}
 		e.expect(&p.expected)
+	}
+	if open {
+		p.tried(&p.coverage[a.slot(minute)].strain, e, minute)
 	}
 	if e.teaches() {
 		p.expected.learn(e)
@@ -168,9 +171,10 @@ func (a *Aggregator) countPrompt(c *class, w *cell, e *effect) (tokens float64) 
 		if e.call {
 			w.PromptTokens += prompt
 			a.measure(w, shapePrompt, prompt)
-		} else {
-			w.PromptRetried += prompt
 		}
+	}
+	if !e.call {
+		countRetried(c, w, e)
 	}
 	if e.caches {
 		cached := min(float64(e.cached), prompt)

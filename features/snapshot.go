@@ -34,6 +34,7 @@ type PoolSnapshot struct {
 	Settled     CoverageSnapshot   `cbor:"41,keyasint"` // of the minute that left the open span last
 	Sharing     []float32          `cbor:"42,keyasint"` // ratios, oldest first
 	Lag         lag                `cbor:"20,keyasint"`
+	Retried     int64              `cbor:"43,keyasint"`
 }
 
 // CoverageSnapshot is the evidence of life of a pool in one minute.
@@ -105,7 +106,7 @@ func (a *Aggregator) poolSnapshot(p *pool) PoolSnapshot {
 		Reported: nanos(p.fleet.reported), Preemptions: p.fleet.preemptions,
 		Expected: p.expected, Settled: p.settled.snapshot(0), Sharing: p.sharing.state(),
 		Lag:     p.lag.clone(),
-		Classes: len(p.classes),
+		Classes: len(p.classes), Retried: p.retried,
 	}
 	for m := a.oldest(); m < a.end(); m++ {
 		if c := &p.coverage[a.slot(m)]; *c != (coverage{}) {
@@ -175,6 +176,7 @@ func (a *Aggregator) restorePool(s *PoolSnapshot, next func(part any) error) err
 			p.coverage[a.slot(c.Minute)] = c.restored()
 		}
 	}
+	p.retried = s.Retried
 	if s.Lag.fits(a.revise) {
 		p.lag = s.Lag.clone()
 	}

@@ -80,8 +80,8 @@ type Window struct {
 	ITL         *sketch.Quantile `cbor:"30,keyasint,omitempty"`
 	QueueWait   *sketch.Quantile `cbor:"31,keyasint,omitempty"`
 
-	// What attempts > 1 of calls that were counted before sent, generated (part of OutputTokens) and held (part of
-	// KVTokenSeconds and KVModelled, token-seconds): pressure, not demand.
+	// What engines did for attempts > 1 of calls that were counted before: prompt tokens computed, tokens generated (part of
+	// OutputTokens) and token-seconds held (part of KVTokenSeconds and KVModelled). It is load, and no demand: see Attempts.
 	PromptRetried float64 `cbor:"40,keyasint,omitempty"`
 	OutputRetried float64 `cbor:"41,keyasint,omitempty"`
 	KVRetried     float64 `cbor:"42,keyasint,omitempty"`

@@ -66,6 +66,7 @@ type PoolForecast struct {
 	Classes []Forecast // ordered by class, then by dimension as listed in features.Dimensions
 	Total   []Forecast // one per forecast dimension
 	Paths   Paths
+	Retries Retries // all else is of calls, each counted once: see Load
 	Minute  features.PoolMinute
 	// Stale says that the newest known minute is too old to forecast from; the numbers are then the last good ones.
 	Stale bool

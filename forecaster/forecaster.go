@@ -66,6 +66,7 @@ type pool struct {
 	total    []*series // by index into dimensions; nil until the dimension is known
 	shared   []*shared // by index into dimensions
 	minute   features.PoolMinute
+	retries  retries
 
 	standings []*standing // of every class, ordered by name
 	newest    int64       // minute observed
@@ -127,7 +128,10 @@ func (f *Forecaster) settleMinutes() int { return int(f.cfg.Settle / features.Mi
 // O(windows).
 func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMinute) {
 	for i := range pools {
-		f.pool(pools[i].Pool).minute = pools[i]
+		p := f.pool(pools[i].Pool)
+		p.minute = pools[i]
+		p.retries.observe(p.minute.Attempts, p.minute.Start.Unix()/60)
+		p.minute.Attempts = nil // they are in there
 	}
 	for len(windows) > 0 {
 		n := 1
@@ -364,6 +368,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 		pf.Paths.Dimensions = append(pf.Paths.Dimensions, f.Dimension)
 		pf.Paths.At = append(pf.Paths.At, paths[d])
 	}
+	pf.Retries = p.retries.forecast(p.minute.Start.Unix()/60, pf.Total)
 	return pf
 }
 

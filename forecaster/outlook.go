@@ -384,15 +384,15 @@ func windowMinutes(window time.Duration) int {
 	return min(Horizon, max(1, int(math.Ceil(window.Minutes()))))
 }
 
-// Demand is what a dimension of a pool came to in a minute, Unix time, as is known by now; NaN when it is not.
-func (f *Forecaster) Demand(pool, dimension string, minute int64) float64 {
+// Load is what all attempts came to, of a dimension of a pool in a minute, Unix time, as is known by now; NaN when it is not.
+func (f *Forecaster) Load(pool, dimension string, minute int64) float64 {
 	for _, p := range f.pools {
 		if p.name != pool {
 			continue
 		}
 		for d, s := range p.total {
 			if s != nil && dimensions[d].Name == dimension {
-				return s.history.At(minute)
+				return s.history.At(minute) * p.retries.factor(d, minute)
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
-const snapshotVersion = 18
+const snapshotVersion = 19
 
 // VersionError says that a state is of another version than this program reads.
 type VersionError struct {
@@ -39,6 +39,7 @@ type poolState struct {
 
 	Newest  int64         `cbor:"9,keyasint"`
 	Effects []effectState `cbor:"10,keyasint,omitempty"`
+	Retries retries       `cbor:"11,keyasint"`
 }
 
 type standingState struct {
@@ -80,7 +81,7 @@ func (f *Forecaster) Parts(put func(part any) error) error {
 	for _, p := range f.pools {
 		ps := poolState{
 			Name: p.name, Classes: len(p.classes), Total: seriesStates(p.total), Minute: p.minute, Rest: p.rest, Chosen: p.chosen, Shared: p.shared,
-			Newest: p.newest, Effects: p.effectStates(),
+			Newest: p.newest, Effects: p.effectStates(), Retries: p.retries,
 		}
 		for _, s := range p.standings {
 			ps.Standings = append(ps.Standings, standingState{s.name, s.weight, s.newest, s.tier, s.counts})
@@ -128,7 +129,10 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 	f := New(cfg)
 	for _, ps := range st.Pools {
 		p := f.pool(ps.Name)
-		p.minute, p.newest = ps.Minute, ps.Newest
+		p.minute, p.newest, p.retries = ps.Minute, ps.Newest, ps.Retries
+		if !ps.Retries.sound() {
+			return nil, fmt.Errorf("forecaster state of %s has attempts out of order", ps.Name)
+		}
 		if err := p.restoreEffects(ps.Effects); err != nil {
 			return nil, err
 		}

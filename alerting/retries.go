@@ -1,0 +1,136 @@
+package alerting
+
+import (
+	"fmt"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+)
+
+// Retried is what calls that are tried again add to the load on a resource. Demand and need of [ResourceEvidence] are of all
+// attempts.
+type Retried struct {
+	Attempts float64 `json:"attempts_per_call" cbor:"1,keyasint"`
+	// Factor is the load of all attempts over that of the calls, had each been served at once, in the last ten minutes.
+	Factor float64 `json:"load_factor" cbor:"2,keyasint"`
+	// Demand is that of now and NeedReplicas what the forecast takes, both without retries.
+	Demand       float64 `json:"demand_without" cbor:"3,keyasint"`
+	NeedReplicas int     `json:"need_replicas_without" cbor:"4,keyasint"`
+	// Refused is how many replicas more the retries would take than may be asked for on their account.
+	Refused int    `json:"replicas_refused,omitempty" cbor:"5,keyasint,omitempty"`
+	Why     string `json:"why_refused,omitempty" cbor:"6,keyasint,omitempty"`
+}
+
+const (
+	// mostByRetries is how many times the replicas that calls take may be asked for on account of retries.
+	mostByRetries = 3
+	// idleUse is the share of KVDanger below which engines that let nobody wait have room.
+	idleUse = 0.5
+)
+
+// retried sizes a resource for all attempts, with a bound on what retries may ask for: replicas do not mend calls that fail
+// for other reasons than load. Retries ask for no more than mostByRetries times what calls take, and for no more than there is
+// while the engines say that they have room.
+func (p *plan) retried(r *resource, cfg Config) {
+	factor, there := p.in.Forecast.Factor(r.evidence.Dimension), p.current
+	if !(factor > 1) {
+		return
+	}
+	if p.in.Pool.Disaggregated && capacity.RoleOf(r.evidence.Dimension) == capacity.PrefillRole {
+		there = p.promptSupply.Ready + len(p.promptSupply.Pending)
+	}
+	e := &r.evidence
+	calls := func(demand float64) int { return replicasFor(demand/factor, e.PerReplica) }
+	out := &Retried{Attempts: p.in.Forecast.Factor(features.DimRequests), Factor: factor, Demand: e.Demand / factor, NeedReplicas: calls(e.NeedQuantile)}
+	bound := func(all, calls int) int {
+		most := mostByRetries * max(calls, 1)
+		if all > most {
+			out.Why = fmt.Sprintf("no more than %d times what calls take is asked for retries", mostByRetries)
+		}
+		if p.roomy(cfg) && min(all, most) > max(there, calls) {
+			most = max(there, calls)
+			out.Why = "the engines have room, so calls fail for other reasons than load"
+		}
+		return min(all, most)
+	}
+	r.now = bound(r.now, calls(e.Demand))
+	r.keep = min(r.keep, max(mostByRetries*max(calls(e.NeedQuantile), 1), r.now))
+	all := e.NeedReplicas
+	e.NeedReplicas = bound(all, out.NeedReplicas)
+	if out.Refused = all - e.NeedReplicas; out.Refused == 0 {
+		out.Why = ""
+	}
+	e.Retries = out
+}
+
+// roomy says that the engines report that they have room: nothing waits, and the fullest cache is far from danger.
+func (p *plan) roomy(cfg Config) bool {
+	m := &p.in.Minute
+	s := &m.State
+	return s.Observed && !m.QueueGrowing && s.KVUsedMax < idleUse*p.danger(cfg) && !(s.WaitingPerReady >= 1) && s.Preemptions == 0
+}
+
+// byRetries says in a sentence what retries add to the load on the resource that binds, and what was not asked for on their
+// account; "" without any.
+func (d *Decision) byRetries() string {
+	r := d.binding()
+	if r == nil || r.Retries == nil || r.Retries.Factor < leastByRetries {
+		return ""
+	}
+	x := r.Retries
+	text := fmt.Sprintf("%.1f attempts a call make %.1f times the load, without them it takes %s", x.Attempts, x.Factor, d.count(x.NeedReplicas))
+	if x.Refused > 0 {
+		text += fmt.Sprintf("; %d more not asked for: %s", x.Refused, x.Why)
+	}
+	return text
+}
+
+// leastByRetries is the factor of the load from which on retries are worth a word.
+const leastByRetries = 1.1
+
+// refusals are the constraints that bounded what retries ask for.
+func refusals(rows []resource, prefix string) (constraints []string) {
+	for i := range rows {
+		if x := rows[i].evidence.Retries; x != nil && x.Refused > 0 {
+			constraints = append(constraints, fmt.Sprintf("%sretries %d: %d wanted for %s", prefix, rows[i].evidence.NeedReplicas, rows[i].evidence.NeedReplicas+x.Refused, noun(rows[i].evidence.Dimension)))
+		}
+	}
+	return constraints
+}
+
+// When retries are a storm: from this share of the attempts of the last minutes on, until it is less than the second, and in
+// no fewer attempts.
+const (
+	stormShare    = 0.15
+	stormFades    = 0.10
+	stormAttempts = 20
+)
+
+// storm is the warning that many attempts are retries, whether the pool has room for them or not.
+func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
+	if pf == nil || pf.Retries.Share < stormFades || pf.Retries.Attempts < stormAttempts {
+		return nil
+	}
+	class, most, own := "", float32(0), 0.0
+	for i := range pf.Classes {
+		if f := &pf.Classes[i]; f.Basis.Now.Retries > most {
+			most = f.Basis.Now.Retries
+			class, own = f.Class, float64(most/(most+f.Basis.Now.Requests))
+		}
+	}
+	text := fmt.Sprintf("Pool %s: %s of the attempts of the last minutes are retries", d.Pool, percent(pf.Retries.Share))
+	if class != "" {
+		text += fmt.Sprintf(", most of class %s: %s of its attempts are retries", class, percent(own))
+	}
+	text += ". They load the replicas like other attempts and serve no further user."
+	if said := d.byRetries(); said != "" {
+		text += fmt.Sprintf(" %s: %s.", noun(d.Binding), said)
+	}
+	if d.Probability >= fadeShare*cfg.AlertProbability {
+		text += " Outlook: " + consequence(d, cfg) + "."
+	}
+	c := condition(d, RetryStorm, features.DimRequests, Warning, cfg, text)
+	c.Class, c.Fading = class, pf.Retries.Share < stormShare
+	return []Condition{c}
+}

@@ -1,0 +1,121 @@
+package features
+
+// Attempts is what one minute of a pool tells of calls that were tried more than once. Demand counts each call once; this
+// is what the other attempts add to it. The arrays go by the place of a dimension among those that are forecast, in its unit.
+type Attempts struct {
+	_ struct{} `cbor:",toarray"`
+
+	Minute      int64   // Unix time
+	Retries     float32 // attempts at calls that were counted before
+	Failed      float32 // attempts of any number that were rejected, cancelled or failed
+	FailedCalls float32 // those of them that count for their call
+
+	Calls    [forecastDimensions]float32 // demand, without the correction for queues
+	Again    [forecastDimensions]float32 // what engines did for attempts at calls that were counted before
+	Unserved [forecastDimensions]float32 // the part of Calls that was expected of failed attempts, and not done for them
+}
+
+// forecastDimensions is how many rows of Dimensions are forecast.
+const forecastDimensions = 4
+
+// attemptsSpan is for how many minutes after the last retry a pool's attempts are still told.
+const attemptsSpan = 10
+
+// LoadFactor is the load of all attempts over that of the calls, for the d-th dimension that is forecast, over some minutes:
+// 1 + (again − unserved · retried) / calls, and at least 1. What a failed attempt was not served is part of its call's demand.
+// Where the call was tried again, the later attempts did that work, and it counts once: retried is the share of failed calls
+// for which another attempt came.
+func LoadFactor(rows []Attempts, d int) float64 {
+	var calls, again, unserved, retries, failed, failedCalls float64
+	for i := range rows {
+		r := &rows[i]
+		calls, again, unserved = calls+float64(r.Calls[d]), again+float64(r.Again[d]), unserved+float64(r.Unserved[d])
+		retries, failed, failedCalls = retries+float64(r.Retries), failed+float64(r.Failed), failedCalls+float64(r.FailedCalls)
+	}
+	retried := 1.0
+	if failedCalls > 0 {
+		retried -= min(max((failed-retries)/failedCalls, 0), 1)
+	}
+	if more := again - max(unserved, 0)*retried; more > 0 && calls > 0 {
+		return 1 + more/calls
+	}
+	return 1
+}
+
+// attempts adds up the classes of a pool, for each minute of the open span that has begun; nil when nothing was tried again
+// lately. O(classes × Revise in minutes).
+func (a *Aggregator) attempts(p *pool) []Attempts {
+	if p.retried < a.oldest()-attemptsSpan {
+		return nil
+	}
+	rows := make([]Attempts, 0, a.open-a.oldest()+1)
+	for m := a.oldest(); m <= a.open; m++ {
+		s := &p.coverage[a.slot(m)].strain
+		row, prompts := Attempts{Minute: m, Failed: s.Failed, FailedCalls: s.FailedCalls}, 0.0
+		for _, c := range p.classes {
+			at := a.find(c, m)
+			if at == nil {
+				continue
+			}
+			w := &at.Window
+			row.Retries += float32(w.Retries)
+			prompts += w.PromptTokens
+			for d, i := range nowcasted {
+				calls, again, unserved := Dimensions[i].attempts(w)
+				row.Calls[d] += float32(calls)
+				row.Again[d] += float32(again)
+				row.Unserved[d] += float32(unserved)
+			}
+		}
+		if prompts > 0 { // of the prompts that no engine saw, the share that is not in its cache would be computed
+			row.Unserved[forecastPrefill] += s.Unseen * row.Calls[forecastPrefill] / float32(prompts)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// forecastPrefill is the place of DimPrefill among the dimensions that are forecast.
+const forecastPrefill = 1
+
+// reached says that an engine worked on an attempt: there is a trace of its service, or it ended in an error after so long
+// that its prompt can have been computed.
+func (e *effect) reached(s Service) bool {
+	if !e.neverServed() {
+		return true
+	}
+	return e.how == cutOff && !e.cancelled && e.arrived != never && e.finished != never &&
+		e.arrived.secondsTo(e.finished) >= max(e.uncached(), 1)/s.PrefillTokensPerS
+}
+
+// tried notes an attempt in the minute that it counts in.
+func (p *pool) tried(s *strain, e *effect, minute int64) {
+	if !e.call {
+		p.retried = max(p.retried, minute)
+	}
+	if !e.ends || e.how == finished {
+		return
+	}
+	s.Failed++
+	if e.call {
+		s.FailedCalls++
+		if !e.reached(p.service) {
+			s.Unseen += float32(max(e.prompt, 0))
+		}
+	}
+}
+
+// countRetried counts the prompt of a retry: what an engine had to compute of it. One that was counted at its arrival and
+// never reached an engine is taken back.
+func countRetried(c *class, w *cell, e *effect) {
+	reached := !e.ends || e.reached(c.pool.service)
+	switch {
+	case e.prompts && reached:
+		w.PromptRetried += float64(e.prompt)
+	case !e.prompts && e.ends && !reached:
+		w.PromptRetried -= float64(max(e.prompt, 0))
+	}
+	if e.caches && reached {
+		w.PromptRetried -= float64(min(e.cached, e.prompt))
+	}
+}
