@@ -43,10 +43,10 @@ func newRequestPool(pool capacity.Pool, cfg ClusterConfig, copies int, seed uint
 	}, nil
 }
 
-// Submit hands over an attempt that a client began. Retries of the trace are left out, for the cluster makes its own, and
-// what a request would have written is what it wrote; where that is not known, one token.
+// Submit hands over an attempt that a client began; what it would have written is what it wrote, and one token where that is
+// not known. Retries of the trace that its pool turned away are left out: this pool turns away what it cannot serve itself.
 func (p *requestPool) Submit(r *ingest.Request) {
-	if r.Attempt > 1 {
+	if r.Attempt > 1 && (r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected) {
 		return
 	}
 	a := Arrival{

@@ -16,7 +16,7 @@ import (
 // loadDimensions are the dimensions of demand that can be a replica's resource, in the order of Load.
 var loadDimensions = [...]string{capacity.KV, capacity.Prefill, capacity.Decode, capacity.Requests}
 
-// Load is one minute's demand of a pool, by loadDimensions, in their units; NaN where it is not known.
+// Load is what all attempts of one minute ask of a pool, by loadDimensions, in their units; NaN where it is not known.
 type Load [len(loadDimensions)]float64
 
 // Of is the load of one dimension; NaN for one that is no resource.
@@ -127,7 +127,8 @@ func Scan(ctx context.Context, items Items, cfg features.Config) (*Demand, error
 
 // close ends a minute and takes in the windows that are final.
 func (d *Demand) close(a *features.Aggregator, t time.Time) error {
-	windows, _ := a.Close(t)
+	windows, pools := a.Close(t)
+	at := -1
 	for i := range windows {
 		w := &windows[i]
 		if !w.Settled {
@@ -136,7 +137,7 @@ func (d *Demand) close(a *features.Aggregator, t time.Time) error {
 		if d.Start.IsZero() {
 			d.Start = w.Start
 		}
-		at := int(w.Start.Sub(d.Start) / features.Minute)
+		at = int(w.Start.Sub(d.Start) / features.Minute)
 		if at >= maxDemandMinutes {
 			return fmt.Errorf("the trace is longer than %d days: cut it, or check its times", maxDemandMinutes/1440)
 		}
@@ -152,6 +153,11 @@ func (d *Demand) close(a *features.Aggregator, t time.Time) error {
 					*sum += y
 				}
 			}
+		}
+	}
+	if at >= 0 && len(pools) > 0 && len(pools[0].Attempts) > 0 { // the oldest minute is the one that settled
+		for j, name := range loadDimensions {
+			d.Minutes[at][j] *= features.LoadFactor(pools[0].Attempts[:1], name)
 		}
 	}
 	return nil

@@ -16,11 +16,15 @@ const rounding = 1e-9
 // queuePatience is how long work waits in a fluid pool before its users give up, minutes.
 const queuePatience = 0.5
 
+// fluidRetries is how often they try again, as those of [Cluster] do.
+const fluidRetries = 2
+
 // FluidPool is a simulated pool in which work flows: what a policy's replica count means for a whole trace, minute by
 // minute, also where only sums per bin are known.
 //
 // A minute's demand needs max over resources of demand / safe capacity of a replica; that many replicas serve it. What
-// they cannot serve waits, and is lost when it would wait longer than half a minute. Replicas that are asked for are
+// they cannot serve waits. What would wait longer than half a minute comes again in the next minute, twice at most, and is
+// lost then. Replicas that are asked for are
 // ready after a lognormal warm-up, the k-th one's drawn from the seed and k alone, so that all policies have the same
 // luck; a fraction of a minute counts. Replicas that are given up go at once, those still warming up first. Not in the
 // model: single requests, their order, preemption and prefix locality; [Cluster] has them.
@@ -38,9 +42,10 @@ type FluidPool struct {
 	started uint64
 	orders  orders
 
-	backlog float64 // replica-minutes that wait
-	need    float64 // of the last minute, replicas
-	load    Load    // of the last minute
+	backlog float64               // replica-minutes that wait
+	again   [fluidRetries]float64 // that come again in the next minute, by how often they were tried
+	need    float64               // of the last minute, replicas
+	load    Load                  // of the last minute
 
 	account Account
 }
@@ -129,7 +134,11 @@ func (p *FluidPool) Step(load Load) {
 	if p.need > serving {
 		p.account.Short += math.Ceil(p.need-rounding) - serving // whole ones are missing, as reports count and price them
 	}
-	work := p.need + p.backlog
+	arrives := p.need
+	for _, work := range p.again {
+		arrives += work
+	}
+	work := arrives + p.backlog
 	p.account.Minutes++
 	weight := 1.0
 	if r := load.Of(capacity.Requests); r >= 0 {
@@ -143,6 +152,13 @@ func (p *FluidPool) Step(load Load) {
 	} else {
 		p.account.Met += weight
 		p.backlog = 0
+	}
+	turned := 0.0 // away, of what arrived
+	if lost := work - serving - p.backlog; lost > 0 && arrives > 0 {
+		turned = min(lost/arrives, 1)
+	}
+	for i, before := 0, p.need; i < fluidRetries; i++ {
+		p.again[i], before = turned*before, p.again[i]
 	}
 	p.now = end
 }

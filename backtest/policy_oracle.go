@@ -57,7 +57,8 @@ const spare = 2
 
 // cheapest is the number of ready replicas of each minute that costs least, when a replica costs 1 a minute, another lag
 // minutes before it is ready, and a saturated minute violation: by dynamic programming over ready replicas and backlog,
-// which is exact for the fluid pool but for the grid of backlogs and for lag, of which it takes the mean.
+// which is exact for the fluid pool but for the grid of backlogs, for lag, of which it takes the mean, and for what was turned
+// away and comes again.
 // O(minutes · peak · backlogs).
 func cheapest(f *Future, lag, violation float64) []int {
 	most := 0.0

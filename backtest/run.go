@@ -228,7 +228,7 @@ func (r *runner) emit(out *forewarm.Output) {
 			r.scores.issue(f.Total)
 			r.scores.issue(f.Classes)
 			if r.plot != nil {
-				r.plot.add(f.Total)
+				r.plot.add(f.Load().Total)
 			}
 		}
 	}
@@ -239,12 +239,12 @@ func (r *runner) emit(out *forewarm.Output) {
 	r.judge(out.Tick, out.Projections)
 	r.pager.tick(out.Tick, out.Alerts)
 	for i := range out.Forecasts {
-		outlook := r.pipeline.Outlook(out.Forecasts[i].Pool)
+		load, outlook := out.Forecasts[i].Load(), r.pipeline.Outlook(out.Forecasts[i].Pool)
 		for _, w := range r.watches {
-			w.project(out.Tick, &out.Forecasts[i], outlook, r.demand)
+			w.project(out.Tick, load, outlook, r.demand)
 		}
 		for c, first := range r.contenders() {
-			c.decide(out.Tick, out.Sequence, &out.Forecasts[i], outlook, r.demand)
+			c.decide(out.Tick, out.Sequence, load, outlook, r.demand)
 			if c.other != nil && first {
 				r.issue(out.Tick, &c.other.projection)
 			}

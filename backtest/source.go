@@ -118,7 +118,7 @@ func (s *Source) add(b *ingest.Batch) {
 	s.n++
 	request := *s.item.Request
 	request.Pool = s.pool
-	if request.ID == "" {
+	if request.ID == "" && request.Attempt <= 1 { // a later attempt would look like the first that is seen of its call
 		request.ID = strconv.FormatUint(s.n, 10)
 	}
 	b.Requests = append(b.Requests, request)

@@ -224,7 +224,7 @@ func (r *Reader) Next(it *Item) error {
 		it.Sum = &r.sum
 	default:
 		r.request = ingest.Request{
-			Pool: r.opts.Pool, Class: w.class, Session: w.session, Attempt: 1, ArrivedAt: time.Unix(0, w.at+r.shift).UTC(),
+			Pool: r.opts.Pool, Class: w.class, Session: w.session, Attempt: max(w.attempt, 1), ArrivedAt: time.Unix(0, w.at+r.shift).UTC(),
 			PromptTokens: count(w.prompt), CachedTokens: count(w.cached), OutputTokens: count(w.output), MaxOutputTokens: ingest.Unknown,
 		}
 		it.Request = &r.request

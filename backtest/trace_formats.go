@@ -36,7 +36,7 @@ const (
 // Formats lists every trace format, in the order in which they are tried.
 var Formats = []Format{
 	{Name: "bins", Help: "CSV t_s,class,requests,prompt_tokens,cached_tokens,output_tokens: sums per bin", binned: true, reorder: reorderBins, sniff: sniffBins, open: openNative},
-	{Name: "requests", Help: "CSV t_s,class,prompt_tokens,cached_tokens,output_tokens[,session]: one row a request", reorder: reorderRequests, sniff: sniffRequests, open: openNative},
+	{Name: "requests", Help: "CSV t_s,class,prompt_tokens,cached_tokens,output_tokens[,session,attempt]: one row a request", reorder: reorderRequests, sniff: sniffRequests, open: openNative},
 	{Name: "azure", Help: "Azure LLM inference trace CSV TIMESTAMP,ContextTokens,GeneratedTokens", absolute: true, reorder: reorderRequests, sniff: sniffColumns("TIMESTAMP", "ContextTokens", "GeneratedTokens"), open: openAzure},
 	{Name: "burstgpt", Help: "BurstGPT CSV Timestamp,[Session ID,Elapsed time,]Model,Request tokens,Response tokens,Total tokens,Log Type", reorder: reorderRequests, sniff: sniffColumns("Timestamp", "Model", "Request tokens", "Response tokens"), open: openBurstGPT},
 	{Name: "mooncake", Help: "Mooncake JSONL timestamp,input_length,output_length,hash_ids", blocks: true, reorder: reorderRequests, sniff: sniffMooncake, open: openMooncake},
@@ -78,6 +78,7 @@ type row struct {
 
 	class   string
 	session uint64
+	attempt int             // 0 where the format does not tell
 	record  *ingest.Request // the whole record, of formats that carry more than the counts below
 
 	requests, prompt, cached, output float64

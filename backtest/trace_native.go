@@ -13,6 +13,9 @@ const maxSeconds = 1e10
 // maxBin bounds the counts of one bin: a float64 counts exactly up to there.
 const maxBin = 1 << 53
 
+// maxAttempt bounds the attempts at one call.
+const maxAttempt = 1 << 16
+
 // maxClasses bounds the class names that a reader keeps to share their memory.
 const maxClasses = 1 << 16
 
@@ -32,7 +35,7 @@ func openNative(l *lineScanner, o Options) (rowReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	cols, err := newColumns(header, []string{"t_s", "class"}, "requests", "prompt_tokens", "cached_tokens", "output_tokens", "session")
+	cols, err := newColumns(header, []string{"t_s", "class"}, "requests", "prompt_tokens", "cached_tokens", "output_tokens", "session", "attempt")
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +82,13 @@ func (n *nativeReader) next(w *row) error {
 		return badRow("cached_tokens exceeds prompt_tokens: prompt_tokens includes the cached ones")
 	}
 	w.session = ingest.HashSession(string(c.text(6)))
+	attempt, err := c.number(7, "attempt", maxAttempt)
+	if err != nil {
+		return err
+	}
+	if attempt > 1 {
+		w.attempt = int(attempt)
+	}
 	return nil
 }
 

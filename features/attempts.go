@@ -1,5 +1,7 @@
 package features
 
+import "slices"
+
 // Attempts is what one minute of a pool tells of calls that were tried more than once. Demand counts each call once; this
 // is what the other attempts add to it. The arrays go by the place of a dimension among those that are forecast, in its unit.
 type Attempts struct {
@@ -21,11 +23,12 @@ const forecastDimensions = 4
 // attemptsSpan is for how many minutes after the last retry a pool's attempts are still told.
 const attemptsSpan = 10
 
-// LoadFactor is the load of all attempts over that of the calls, for the d-th dimension that is forecast, over some minutes:
+// LoadFactor is the load of all attempts over that of the calls, for a dimension that is forecast, over some minutes:
 // 1 + (again − unserved · retried) / calls, and at least 1. What a failed attempt was not served is part of its call's demand.
 // Where the call was tried again, the later attempts did that work, and it counts once: retried is the share of failed calls
 // for which another attempt came.
-func LoadFactor(rows []Attempts, d int) float64 {
+func LoadFactor(rows []Attempts, dimension string) float64 {
+	d := slices.IndexFunc(nowcasted, func(i int) bool { return Dimensions[i].Name == dimension })
 	var calls, again, unserved, retries, failed, failedCalls float64
 	for i := range rows {
 		r := &rows[i]
@@ -68,15 +71,15 @@ func (a *Aggregator) attempts(p *pool) []Attempts {
 			}
 		}
 		if prompts > 0 { // of the prompts that no engine saw, the share that is not in its cache would be computed
-			row.Unserved[forecastPrefill] += s.Unseen * row.Calls[forecastPrefill] / float32(prompts)
+			row.Unserved[prefillPlace] += s.Unseen * row.Calls[prefillPlace] / float32(prompts)
 		}
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// forecastPrefill is the place of DimPrefill among the dimensions that are forecast.
-const forecastPrefill = 1
+// prefillPlace is that of DimPrefill among the dimensions that are forecast.
+const prefillPlace = 1
 
 // reached says that an engine worked on an attempt: there is a trace of its service, or it ended in an error after so long
 // that its prompt can have been computed.
@@ -84,7 +87,7 @@ func (e *effect) reached(s Service) bool {
 	if !e.neverServed() {
 		return true
 	}
-	return e.how == cutOff && !e.cancelled && e.arrived != never && e.finished != never &&
+	return e.failed() && e.arrived != never && e.finished != never &&
 		e.arrived.secondsTo(e.finished) >= max(e.uncached(), 1)/s.PrefillTokensPerS
 }
 

@@ -27,10 +27,10 @@ type strain struct {
 	Unseen      float32 `cbor:"9,keyasint,omitempty"` // prompt tokens of the first attempts that never reached an engine
 }
 
-// end takes in the end of an attempt; failed says that an error ended it.
-func (s *strain) end(e *effect, failed bool) {
+// end takes in the end of an attempt.
+func (s *strain) end(e *effect) {
 	if e.neverServed() {
-		if !failed { // which says little of a queue
+		if !e.failed() { // which says little of a queue
 			s.Turned++
 		}
 		return

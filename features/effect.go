@@ -77,10 +77,13 @@ func (e *effect) neverServed() bool {
 }
 
 // teaches says that the attempt tells what calls like it need. Retries do not: they come from the calls that were not
-// served before, which are the long ones.
+// served before, which are the long ones. Nor do errors: one that comes at the end would count as an output that goes on.
 func (e *effect) teaches() bool {
-	return e.ends && e.call && e.prompt >= 0 && e.output >= 0 && !e.neverServed()
+	return e.ends && e.call && !e.failed() && e.prompt >= 0 && e.output >= 0 && !e.neverServed()
 }
+
+// failed says that an error ended the attempt.
+func (e *effect) failed() bool { return e.how == cutOff && !e.cancelled }
 
 // uncached is the number of prompt tokens to prefill; all of them when the cached ones are not known.
 func (e *effect) uncached() float64 {

@@ -86,7 +86,7 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 			a.evidence(p, ended, t.finished)
 		}
 		if open {
-			p.coverage[a.slot(minute)].strain.end(e, r.Status == ingest.StatusError)
+			p.coverage[a.slot(minute)].strain.end(e)
 		}
 		e.expect(&p.expected)
 	}

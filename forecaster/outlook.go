@@ -392,7 +392,7 @@ func (f *Forecaster) Load(pool, dimension string, minute int64) float64 {
 		}
 		for d, s := range p.total {
 			if s != nil && dimensions[d].Name == dimension {
-				return s.history.At(minute) * p.retries.factor(d, minute)
+				return s.history.At(minute) * p.retries.factor(dimension, minute)
 			}
 		}
 	}

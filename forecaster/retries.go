@@ -45,8 +45,8 @@ func (r *retries) between(from, to int64) []features.Attempts {
 }
 
 // factor is the load of all attempts over that of calls in the minutes up to one.
-func (r *retries) factor(d int, minute int64) float64 {
-	return features.LoadFactor(r.between(minute-retrySpan+1, minute), d)
+func (r *retries) factor(dimension string, minute int64) float64 {
+	return features.LoadFactor(r.between(minute-retrySpan+1, minute), dimension)
 }
 
 // Retries is what calls that are tried again add to the load of a pool.
@@ -67,18 +67,10 @@ func (r *retries) forecast(newest int64, total []Forecast) (out Retries) {
 	if out.Attempts > 0 {
 		out.Share /= out.Attempts
 	}
-	some := false
 	for i := range total {
-		factor := 1.0
-		for d := range dimensions {
-			if dimensions[d].Name == total[i].Dimension {
-				factor = r.factor(d, newest)
-			}
-		}
-		out.Factors = append(out.Factors, factor)
-		some = some || factor > 1
+		out.Factors = append(out.Factors, r.factor(total[i].Dimension, newest))
 	}
-	if !some {
+	if !slices.ContainsFunc(out.Factors, func(x float64) bool { return x > 1 }) {
 		out.Factors = nil
 	}
 	return out
