@@ -99,29 +99,23 @@ func refusals(rows []resource, prefix string) (constraints []string) {
 	return constraints
 }
 
-// When retries are a storm: from this share of the attempts of the last minutes on, until it is less than the second, and in
-// no fewer attempts.
-const (
-	stormShare    = 0.15
-	stormFades    = 0.10
-	stormAttempts = 20
-)
+// stormFades is the share of retries below which a storm is over.
+const stormFades = 0.10
 
 // storm is the warning that many attempts are retries, whether the pool has room for them or not.
 func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
-	if pf == nil || pf.Retries.Share < stormFades || pf.Retries.Attempts < stormAttempts {
+	if pf == nil || pf.Retries.Share < stormFades || pf.Retries.Attempts < forecaster.StormAttempts {
 		return nil
 	}
-	class, most, own := "", float32(0), 0.0
+	class, most := "", float32(0)
 	for i := range pf.Classes {
 		if f := &pf.Classes[i]; f.Basis.Now.Retries > most {
-			most = f.Basis.Now.Retries
-			class, own = f.Class, float64(most/(most+f.Basis.Now.Requests))
+			class, most = f.Class, f.Basis.Now.Retries
 		}
 	}
 	text := fmt.Sprintf("Pool %s: %s of the attempts of the last minutes are retries", d.Pool, percent(pf.Retries.Share))
 	if class != "" {
-		text += fmt.Sprintf(", most of class %s: %s of its attempts are retries", class, percent(own))
+		text += ", most of them of class " + class
 	}
 	text += ". They load the replicas like other attempts and serve no further user."
 	if said := d.byRetries(); said != "" {
@@ -131,6 +125,6 @@ func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 		text += " Outlook: " + consequence(d, cfg) + "."
 	}
 	c := condition(d, RetryStorm, features.DimRequests, Warning, cfg, text)
-	c.Class, c.Fading = class, pf.Retries.Share < stormShare
+	c.Class, c.Fading = class, pf.Retries.Share < forecaster.StormShare
 	return []Condition{c}
 }

@@ -215,6 +215,8 @@ func (a *Aggregator) countEnd(c *class, w *cell, e *effect) (tokens float64) {
 	}
 	if !e.neverServed() {
 		tokens = a.serve(c, w, e, to)
+	} else if l, timed := e.life(c.pool.service); timed && e.reached(c.pool.service) {
+		a.occupy(c, &l, to)
 	}
 	switch to {
 	case unserved:

@@ -20,14 +20,19 @@ type retries struct {
 	Rows []features.Attempts `cbor:"1,keyasint,omitempty"` // of the last retryKept minutes, ascending
 }
 
+// place is that of the first row from a minute on.
+func (r *retries) place(minute int64) int {
+	at, _ := slices.BinarySearchFunc(r.Rows, minute, func(a features.Attempts, m int64) int { return cmp.Compare(a.Minute, m) })
+	return at
+}
+
 // observe takes what is known of the newest minutes, in place of what was known of them before.
 func (r *retries) observe(rows []features.Attempts, newest int64) {
 	if len(rows) > 0 {
-		at, _ := slices.BinarySearchFunc(r.Rows, rows[0].Minute, func(a features.Attempts, m int64) int { return cmp.Compare(a.Minute, m) })
+		at := r.place(rows[0].Minute)
 		r.Rows = append(r.Rows[:at:at], rows...)
 	}
-	old, _ := slices.BinarySearchFunc(r.Rows, newest-retryKept, func(a features.Attempts, m int64) int { return cmp.Compare(a.Minute, m) })
-	r.Rows = r.Rows[old:]
+	r.Rows = r.Rows[r.place(newest-retryKept):]
 }
 
 // sound says whether rows that were read are in order.
@@ -36,17 +41,30 @@ func (r *retries) sound() bool {
 }
 
 // between are the rows of the minutes from…to.
-func (r *retries) between(from, to int64) []features.Attempts {
-	at := func(minute int64) int {
-		i, _ := slices.BinarySearchFunc(r.Rows, minute, func(a features.Attempts, m int64) int { return cmp.Compare(a.Minute, m) })
-		return i
+func (r *retries) between(from, to int64) []features.Attempts { return r.Rows[r.place(from):r.place(to+1)] }
+
+// factor is the load of all attempts over that of calls in the minutes up to one. A storm counts as soon as it is seen.
+func (r *retries) factor(dimension string, minute int64) float64 {
+	factor := features.LoadFactor(r.between(minute-retrySpan+1, minute), dimension)
+	if share, attempts := r.recent(minute); share >= StormShare && attempts >= StormAttempts {
+		factor = max(factor, features.LoadFactor(r.between(minute-retryRecent+1, minute), dimension))
 	}
-	return r.Rows[at(from):at(to+1)]
+	return factor
 }
 
-// factor is the load of all attempts over that of calls in the minutes up to one.
-func (r *retries) factor(dimension string, minute int64) float64 {
-	return features.LoadFactor(r.between(minute-retrySpan+1, minute), dimension)
+// When retries are a storm: from this share of the attempts of the last three minutes on, and in no fewer attempts.
+const (
+	StormShare    = 0.15
+	StormAttempts = 20
+)
+
+// recent is the share of the attempts of three minutes that were retries, and how many attempts those were.
+func (r *retries) recent(minute int64) (share, attempts float64) {
+	for _, row := range r.between(minute-retryRecent+1, minute) {
+		share += float64(row.Retries)
+		attempts += float64(row.Retries) + float64(row.Calls[0])*features.Minute.Seconds()
+	}
+	return share / max(attempts, 1), attempts
 }
 
 // Retries is what calls that are tried again add to the load of a pool.
@@ -60,13 +78,7 @@ type Retries struct {
 
 // forecast is what holds for the minutes ahead: retries go on as they are.
 func (r *retries) forecast(newest int64, total []Forecast) (out Retries) {
-	for _, row := range r.between(newest-retryRecent+1, newest) {
-		out.Share += float64(row.Retries)
-		out.Attempts += float64(row.Retries) + float64(row.Calls[0])*features.Minute.Seconds()
-	}
-	if out.Attempts > 0 {
-		out.Share /= out.Attempts
-	}
+	out.Share, out.Attempts = r.recent(newest)
 	for i := range total {
 		out.Factors = append(out.Factors, r.factor(total[i].Dimension, newest))
 	}

@@ -57,7 +57,7 @@ var nightCauses = []struct {
 		c[1].retried = true
 		c[1].perMinute *= 1 + min(m/nightSpan, 1)
 		return c
-	}, warning: alerting.RetryStorm, facts: []string{"class agent", "50 % of its attempts are retries"}},
+	}, warning: alerting.RetryStorm, facts: []string{"class agent", "of the attempts of the last minutes are retries"}},
 	{pool: "tenant", change: func(c []class, m float64) []class {
 		newcomer := c[1]
 		newcomer.tenant, newcomer.perMinute = "newcorp", 12*min(m/nightSpan, 1)
