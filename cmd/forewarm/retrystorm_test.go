@@ -53,10 +53,11 @@ func TestRetryStorm(t *testing.T) {
 
 	var raised, ended time.Duration
 	for m := range next(alerts) {
-		var a alerting.Alert
-		if err := json.Unmarshal(m.Data, &a); err != nil {
+		var e alerting.AlertEvent
+		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatal(err)
 		}
+		a := e.Data
 		if a.Name != alerting.RetryStorm {
 			continue
 		}
@@ -64,8 +65,8 @@ func TestRetryStorm(t *testing.T) {
 			raised = a.StartsAt.Sub(start)
 			t.Log(a.Annotations["summary"])
 		}
-		if a.Resolved {
-			ended = a.EndsAt.Sub(start)
+		if a.State == "resolved" {
+			ended = a.UpdatedAt.Sub(start)
 		}
 	}
 	if raised < begins*time.Minute || raised > (begins+5)*time.Minute || ended < ends*time.Minute || ended > (ends+12)*time.Minute {
