@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"strings"
 	"time"
 
 	"github.com/buger/jsonparser"
@@ -45,7 +46,6 @@ var liteLLMFields = newFieldTree([]source{
 	{fieldReplica, "hidden_params.model_id"},
 	{fieldSession, "metadata.session_id"},
 	{fieldSession, "metadata.requester_metadata.session_id"},
-	{fieldSession, "trace_id"},
 	{fieldStatus, "status"},
 	{fieldCode, "error_information.error_code"},
 	{fieldCode, "error_information.error_class"},
@@ -69,6 +69,7 @@ var liteLLMFields = newFieldTree([]source{
 	{fieldCacheHit, "cache_hit"},
 	{fieldStream, "stream"},
 	{fieldTags, "request_tags"},
+	{fieldUsage, "usage"},
 })
 
 // decodeLiteLLM reads LiteLLM's payloads. cache_hit is the proxy's response cache: no engine saw such a request, so it is
@@ -77,8 +78,10 @@ var liteLLMFields = newFieldTree([]source{
 // that generate no text of their own are passed over: tools, files, stored responses and batches, whose usage is that of
 // other calls.
 //
-// LiteLLM adds what Anthropic counts apart, the tokens read from its cache and written to it, to prompt_tokens; where
-// there are fewer of them than were read it has not done so.
+// LiteLLM adds what Anthropic counts apart, the tokens read from its cache and written to it, to prompt_tokens. Where
+// prompt_tokens is smaller than these, it did not.
+//
+// trace_id is no session: LiteLLM makes a new one for each call.
 func decodeLiteLLM(d *decoder, data []byte) {
 	d.foreign(data, func(d *decoder, r *record) {
 		if looseFlag(r.members[fieldCacheHit]) || isManagement(r.members[fieldRoute].raw) {
@@ -86,9 +89,16 @@ func decodeLiteLLM(d *decoder, data []byte) {
 			return
 		}
 		d.tags(r)
+		usageText(r)
 		q := d.requestOf(r)
+		if bytes.Contains(r.members[fieldRoute].raw, []byte("passthrough")) || bytes.Contains(r.members[fieldRoute].raw, []byte("pass_through")) {
+			if q.PromptTokens <= 0 && q.OutputTokens <= 0 {
+				d.skip() // nobody knows what was called
+				return
+			}
+		}
 		read, written := d.cacheCounts(r)
-		if q.PromptTokens != Unknown && q.PromptTokens < read {
+		if q.PromptTokens != Unknown && q.PromptTokens < max(read, 0)+max(written, 0) {
 			d.include(&q, read, written)
 		}
 		if q.CachedTokens == Unknown {
@@ -99,6 +109,24 @@ func decodeLiteLLM(d *decoder, data []byte) {
 		}
 		d.accept(&q)
 	})
+}
+
+// usageText reads the counts of payloads that LiteLLM writes with generic_api_use_v1. All their values are strings, and the
+// counts are only in one such as "Usage(completion_tokens=12, prompt_tokens=30, …)".
+func usageText(r *record) {
+	text := r.members[fieldUsage].raw
+	if !bytes.HasPrefix(text, []byte("Usage(")) {
+		return
+	}
+	for _, s := range usageMembers("") {
+		for _, before := range []string{"(", " "} {
+			_, rest, ok := bytes.Cut(text, []byte(before+s.path[strings.LastIndexByte(s.path, '.')+1:]+"="))
+			digits := len(rest) - len(bytes.TrimLeft(rest, "0123456789"))
+			if ok && digits > 0 && !r.has(s.field) {
+				r.members[s.field], r.ranks[s.field] = found{"usage", rest[:digits], jsonparser.Number}, lastRank
+			}
+		}
+	}
 }
 
 // isManagement says whether a call_type is of no inference by a language model. LiteLLM names them by what is done to

@@ -66,6 +66,7 @@ func openAIMembers(prefixes ...string) (sources []source) {
 		}
 		sources = append(sources, usageMembers(prefix+"usage.")...)
 	}
+	sources = append(sources, usageMembers("x_groq.usage.")...) // in the last chunk of Groq's streams
 	return append(sources, usageMembers("")...)
 }
 
@@ -99,7 +100,10 @@ func decodeOpenAI(d *decoder, data []byte) {
 	events, framed := eventData(data)
 	d.foreign(events, func(d *decoder, r *record) {
 		id := string(r.members[fieldID].raw)
+		object := r.members[fieldObject].raw
 		switch status := string(r.members[fieldStatus].raw); {
+		case bytes.HasPrefix(object, []byte("thread")) && string(object) != "thread.run":
+			d.skip() // the steps and messages of an assistant's run, whose usage the run adds up
 		case framed && !r.has(fieldID) && !r.has(fieldObject) && !r.has(fieldCode) && !r.counted():
 			d.skip() // what Azure found in the prompt, before the response begins
 		case framed || isEvent(r) || s.isOpen(id):
@@ -114,6 +118,11 @@ func decodeOpenAI(d *decoder, data []byte) {
 }
 
 func (d *decoder) acceptOpenAI(r *record) {
+	if m := &r.members[fieldArrivedAt]; strings.HasSuffix(m.name, "created") || strings.HasSuffix(m.name, "created_at") {
+		if at, ok := parseEpoch(m.raw); ok && at.Before(earliest) {
+			*m = found{} // the server counts from its start
+		}
+	}
 	q := d.requestOf(r)
 	d.inferTokens(r, &q)
 	if strings.HasSuffix(r.members[fieldArrivedAt].name, "created") && !q.FinishedAt.IsZero() && q.FinishedAt.Before(q.ArrivedAt) {

@@ -3,6 +3,8 @@ package ingest
 import (
 	"encoding/hex"
 	"time"
+
+	"github.com/buger/jsonparser"
 )
 
 // An OTLP trace export becomes one request for each inference that its spans tell of.
@@ -73,6 +75,7 @@ func (x *export) begin() bool {
 
 // end books the span at hand.
 func (x *export) end() {
+	x.nameModel()
 	n := node{trace: x.span.trace, id: x.span.id, parent: x.span.parent, request: none}
 	switch {
 	case x.refusal.Reason != "":
@@ -86,7 +89,7 @@ func (x *export) end() {
 		if x.refusal.Reason != "" {
 			x.reject(x.span.id)
 		} else {
-			n.request = len(x.requests)
+			n.request, n.shared = len(x.requests), len(x.attrs[otlpID].text) >= tellingID
 			x.requests = append(x.requests, r)
 		}
 	}
@@ -109,19 +112,45 @@ func (x *export) attribution(field otlpField, to *string) {
 	x.refusal = before
 }
 
+// nameModel takes the model that OpenInference's clients asked for from the parameters of the call. Their llm.model_name is that of
+// the response: a call that fails has none, and would land in another pool than those that succeed.
+func (x *export) nameModel() {
+	parameters := x.attrs[otlpParameters].text
+	if len(parameters) == 0 {
+		return
+	}
+	if reason, _ := scan(parameters, x.limits.Depth); reason != "" {
+		return
+	}
+	if model, err := jsonparser.GetString(parameters, "model"); err == nil {
+		x.attrs[otlpModel] = otlpValue{}
+		x.attrs.set(otlpModel, 0, otlpValue{kind: otlpText, text: []byte(model)})
+	}
+}
+
 // isInference says whether the span at hand tells of one call of a model.
 func (x *export) isInference() bool {
 	a := &x.attrs
+	counted := a[otlpPrompt].kind != otlpAbsent || a[otlpTotal].kind != otlpAbsent
 	switch {
 	case a[otlpSpanKind].kind != otlpAbsent && !a.is(otlpSpanKind, "LLM", "EMBEDDING"),
 		a[otlpCall].kind != otlpAbsent && !a.has(otlpCall, ".do"), // ai.generateText adds up its ai.generateText.doGenerate
 		a.is(otlpOperation, "invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "plan", "retrieval",
-			"fetch_response"): // of a response that was generated in the background, and may be fetched many times
+			"fetch_response"), // of a response that was generated in the background, and may be fetched many times
+		isManagement(a[otlpOperation].text), isManagement(a[otlpCallType].text),
+		!counted && a.has(otlpModel, otherModels...):
 		return false
 	}
-	return a[otlpPrompt].kind != otlpAbsent || a[otlpTotal].kind != otlpAbsent ||
-		a.is(otlpSpanKind, "LLM") || a.is(otlpOperation, "chat", "completion", "text_completion", "generate_content")
+	return counted || a[otlpCall].kind != otlpAbsent || a.is(otlpSpanKind, "LLM", "EMBEDDING") || a.has(otlpOperation, inferences...)
 }
+
+// inferences are parts of the operation names of calls of a language model: of the conventions, such as text_completion, and of
+// LiteLLM, such as acompletion, aresponses and anthropic_messages.
+var inferences = []string{"chat", "completion", "generate_content", "embedding", "responses", "messages"}
+
+// otherModels are parts of the names of models that make or read images and sound. Some producers give their spans the kind of
+// language models. They count no tokens.
+var otherModels = []string{"image", "dall-e", "whisper", "transcribe", "tts", "speech", "audio"}
 
 // request reads the span at hand. Pool and class stay empty unless the span names them, and the prompt Unknown if no
 // count gives it.
@@ -155,8 +184,9 @@ func (x *export) request() Request {
 // isSized says whether the size of a request is known.
 func isSized(r *Request) bool { return r.PromptTokens != Unknown }
 
-// tokens reads the counts. The prompt includes cached tokens by convention; where fewer tokens are reported for it than
-// were read from the cache, the producer counts them apart, as Anthropic's API does, and the prompt is the sum.
+// tokens reads the counts. By convention the prompt includes the tokens that were read from the cache and those that were
+// written to it. Where the prompt is smaller than these, the producer counts them apart, as Anthropic's API does, and the
+// prompt is the sum.
 func (x *export) tokens(r *Request) {
 	written, total := int64(0), Unknown
 	x.count(otlpPrompt, &r.PromptTokens)
@@ -168,8 +198,8 @@ func (x *export) tokens(r *Request) {
 	switch {
 	case r.PromptTokens == Unknown && r.OutputTokens != Unknown && total >= r.OutputTokens:
 		r.PromptTokens = total - r.OutputTokens
-	case r.PromptTokens != Unknown && r.PromptTokens < r.CachedTokens:
-		if r.PromptTokens += r.CachedTokens + written; r.PromptTokens > x.limits.Tokens {
+	case r.PromptTokens != Unknown && r.PromptTokens < max(r.CachedTokens, 0)+written:
+		if r.PromptTokens += max(r.CachedTokens, 0) + written; r.PromptTokens > x.limits.Tokens {
 			x.fail(ReasonHugeCount, "prompt and cached tokens are %d, the limit is %d", r.PromptTokens, x.limits.Tokens)
 		}
 	}
@@ -204,18 +234,21 @@ func (x *export) times(r *Request) {
 	if r.ArrivedAt.IsZero() {
 		return
 	}
-	if whole, ok := x.attrs.seconds(otlpWhole); ok && r.FinishedAt.IsZero() {
+	if whole, ok := x.attrs.seconds(otlpWhole, 1); ok && r.FinishedAt.IsZero() {
 		r.FinishedAt = r.ArrivedAt.Add(whole)
 	}
-	after := func(field otlpField, to *time.Time) {
-		if elapsed, ok := x.attrs.seconds(field); ok {
+	after := func(field otlpField, perSecond time.Duration, to *time.Time) {
+		if elapsed, ok := x.attrs.seconds(field, perSecond); ok {
 			if at := r.ArrivedAt.Add(elapsed); r.FinishedAt.IsZero() || !at.After(r.FinishedAt) {
 				*to = at
 			}
 		}
 	}
-	after(otlpQueued, &r.StartedAt)
-	after(otlpFirstToken, &r.FirstTokenAt)
+	after(otlpQueued, 1, &r.StartedAt)
+	after(otlpFirstToken, 1, &r.FirstTokenAt)
+	if r.FirstTokenAt.IsZero() {
+		after(otlpFirstTokenMS, 1000, &r.FirstTokenAt)
+	}
 }
 
 func (x *export) instant(name string, ns uint64, to *time.Time) {

@@ -21,12 +21,14 @@ const (
 
 	otlpQueued
 	otlpFirstToken
+	otlpFirstTokenMS
 	otlpWhole
 
 	otlpID
 	otlpPool
 	otlpClass
 	otlpModel
+	otlpParameters
 	otlpTenant
 	otlpTier
 	otlpFeature
@@ -36,6 +38,7 @@ const (
 	otlpSession
 
 	otlpOperation
+	otlpCallType
 	otlpSpanKind
 	otlpCall
 	otlpFinish
@@ -48,8 +51,8 @@ const (
 	otlpFieldCount
 )
 
-// otlpAliases names the attributes that say each thing, the most telling first. No attribute that can hold prompt text is
-// among them. The names are those of the OpenTelemetry conventions for generative AI, new and old; of vLLM and SGLang
+// otlpAliases names the attributes that say each thing, the most telling first. Only otlpParameters can hold prompt text: nothing
+// but the model is read from it. The names are those of the OpenTelemetry conventions for generative AI, new and old; of vLLM and SGLang
 // (gen_ai.latency.*, seconds); of OpenInference (llm.token_count.*), which Envoy AI Gateway speaks; of OpenLLMetry
 // (llm.usage.*, traceloop.*); of LiteLLM (metadata.*) and of the Vercel AI SDK (ai.*). Those that start with forewarm. are
 // ours, for users to set where the others do not say enough.
@@ -74,28 +77,37 @@ var otlpAliases = [otlpFieldCount][]string{
 	otlpTotal:     {"gen_ai.usage.total_tokens", "llm.token_count.total", "llm.usage.total_tokens", "ai.usage.totalTokens"},
 	otlpMaxOutput: {"gen_ai.request.max_tokens", "llm.request.max_tokens", "ai.settings.maxOutputTokens"},
 
-	otlpQueued:     {"gen_ai.latency.time_in_queue"},
-	otlpFirstToken: {"gen_ai.response.time_to_first_chunk", "gen_ai.latency.time_to_first_token", "gen_ai.server.time_to_first_token"},
-	otlpWhole:      {"gen_ai.latency.e2e"},
+	otlpQueued:       {"gen_ai.latency.time_in_queue"},
+	otlpFirstToken:   {"gen_ai.response.time_to_first_chunk", "gen_ai.latency.time_to_first_token", "gen_ai.server.time_to_first_token"},
+	otlpFirstTokenMS: {"ai.response.msToFirstChunk"},
+	otlpWhole:        {"gen_ai.latency.e2e"},
 
-	otlpID:      {"gen_ai.response.id", "gen_ai.request.id", "llm.response.id", "ai.response.id"},
-	otlpPool:    {"forewarm.pool"},
-	otlpClass:   {"forewarm.class"},
-	otlpModel:   {"gen_ai.request.model", "gen_ai.response.model", "llm.model_name", "llm.request.model", "llm.response.model", "ai.model.id"},
-	otlpTenant:  {"forewarm.tenant", "tenant.id", "tenant", "metadata.user_api_key_team_alias", "metadata.user_api_key_alias", "enduser.id", "user.id"},
+	otlpID:         {"gen_ai.response.id", "gen_ai.request.id", "llm.response.id", "ai.response.id"},
+	otlpPool:       {"forewarm.pool"},
+	otlpParameters: {"llm.invocation_parameters", "embedding.invocation_parameters"},
+	otlpClass:      {"forewarm.class"},
+	otlpModel:      {"gen_ai.request.model", "gen_ai.response.model", "llm.model_name", "llm.request.model", "llm.response.model", "embedding.model_name", "ai.model.id"},
+	otlpTenant: {
+		"forewarm.tenant", "tenant.id", "tenant", "metadata.user_api_key_team_alias", "litellm.team.alias", "litellm.team.id",
+		"metadata.user_api_key_alias", "litellm.metadata.user_api_key_alias", "litellm.end_user.id", "enduser.id", "user.id", "ai.telemetry.metadata.userId",
+	},
 	otlpTier:    {"forewarm.tier", "openai.request.service_tier", "gen_ai.openai.request.service_tier"},
-	otlpFeature: {"forewarm.feature", "gen_ai.agent.name"},
+	otlpFeature: {"forewarm.feature", "gen_ai.agent.name", "ai.telemetry.functionId"},
 	otlpRoute:   {"forewarm.route", "http.route"},
 	otlpRegion:  {"forewarm.region", "cloud.region"},
 	otlpReplica: {"forewarm.replica"},
-	otlpSession: {"forewarm.session", "gen_ai.conversation.id", "session.id", "gen_ai.session.id", "langfuse.session.id", "traceloop.association.properties.session_id"},
+	otlpSession: {
+		"forewarm.session", "gen_ai.conversation.id", "session.id", "gen_ai.session.id", "langfuse.session.id", "traceloop.association.properties.session_id",
+		"ai.telemetry.metadata.sessionId",
+	},
 
 	otlpOperation:  {"gen_ai.operation.name", "llm.request.type"},
+	otlpCallType:   {"litellm.call_type"},
 	otlpSpanKind:   {"openinference.span.kind", "traceloop.span.kind"},
 	otlpCall:       {"ai.operationId"},
 	otlpFinish:     {"gen_ai.response.finish_reasons", "gen_ai.response.finish_reason", "llm.response.finish_reason", "ai.response.finishReason"},
 	otlpError:      {"error.type"},
-	otlpHTTPStatus: {"http.response.status_code", "http.status_code"},
+	otlpHTTPStatus: {"http.response.status_code", "http.status_code", "http.status"},
 
 	otlpService:  {"service.name"},
 	otlpInstance: {"service.instance.id", "k8s.pod.name", "host.name"},
@@ -193,9 +205,9 @@ func (a *otlpAttrs) number(field otlpField) float64 {
 	return math.NaN()
 }
 
-// seconds gives a duration in seconds; ok is false unless it is within a day.
-func (a *otlpAttrs) seconds(field otlpField) (elapsed time.Duration, ok bool) {
-	s := a.number(field)
+// seconds gives a duration whose unit goes perSecond times into a second; ok is false unless it is within a day.
+func (a *otlpAttrs) seconds(field otlpField, perSecond time.Duration) (elapsed time.Duration, ok bool) {
+	s := a.number(field) / float64(perSecond)
 	if !(s >= 0 && s <= 86_400) {
 		return 0, false
 	}

@@ -7,7 +7,8 @@ const none = -1
 type node struct {
 	trace           [16]byte
 	id, parent      [8]byte
-	request         int // index among those of the export, or none
+	request         int  // index among those of the export, or none
+	shared          bool // the id of its request is the response's, which other spans may name too
 	service, source string
 }
 
@@ -90,6 +91,7 @@ func (x *export) close() {
 			heirs[above[i]]++
 		}
 	}
+	x.join(covered)
 	for i := range x.tree {
 		n := &x.tree[i]
 		switch {
@@ -107,6 +109,45 @@ func (x *export) close() {
 	}
 	if x.batch.Source == "" {
 		x.batch.Source = x.source
+	}
+}
+
+// sample is what the spans of one request's answers have in common.
+type sample struct {
+	id, service, source string
+	parent              spanKey
+}
+
+// join makes one request of those that an engine reports apart because several answers were asked for: vLLM's spans of one
+// request with n > 1 name the same request and the same parent. Their outputs add up, the prompt counts once. The spans that
+// are merely part of such a request are covered then.
+func (x *export) join(covered []bool) {
+	first := map[sample]*Request{}
+	for i := range x.tree {
+		n := &x.tree[i]
+		if n.request == none || !n.shared || covered[i] {
+			continue
+		}
+		r := &x.requests[n.request]
+		key := sample{r.ID, n.service, n.source, spanKey{n.trace, n.parent}}
+		if n.parent == [8]byte{} {
+			key.parent = spanKey{} // each is a trace of its own
+		}
+		all := first[key]
+		if all == nil {
+			first[key] = r
+			continue
+		}
+		covered[i] = true
+		if r.OutputTokens != Unknown {
+			all.OutputTokens = min(max(all.OutputTokens, 0)+r.OutputTokens, x.limits.Tokens)
+		}
+		if r.FinishedAt.After(all.FinishedAt) {
+			all.FinishedAt = r.FinishedAt
+		}
+		if !r.FirstTokenAt.IsZero() && (all.FirstTokenAt.IsZero() || r.FirstTokenAt.Before(all.FirstTokenAt)) {
+			all.FirstTokenAt = r.FirstTokenAt
+		}
 	}
 }
 

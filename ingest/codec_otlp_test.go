@@ -189,14 +189,67 @@ func TestOTLPSpans(t *testing.T) {
 			with(func(r *Request) { r.Status, r.PromptTokens, r.OutputTokens = StatusError, Unknown, 0 }),
 		},
 
-		"http":         {span{attrs: map[string]any{"http.route": "/v1/chat/completions", "http.response.status_code": 200}, start: at, end: at}, nil},
-		"tool":         {llm(map[string]any{"gen_ai.operation.name": "execute_tool"}), nil},
-		"agent":        {llm(map[string]any{"gen_ai.operation.name": "invoke_agent"}), nil},
-		"fetched":      {llm(map[string]any{"gen_ai.operation.name": "fetch_response"}), nil},
-		"chain":        {llm(map[string]any{"openinference.span.kind": "CHAIN"}), nil},
-		"workflow":     {llm(map[string]any{"traceloop.span.kind": "workflow"}), nil},
-		"generateText": {llm(map[string]any{"ai.operationId": "ai.generateText"}), nil},
-		"doGenerate":   {llm(map[string]any{"ai.operationId": "ai.generateText.doGenerate"}), &bare},
+		"http":             {span{attrs: map[string]any{"http.route": "/v1/chat/completions", "http.response.status_code": 200}, start: at, end: at}, nil},
+		"tool":             {llm(map[string]any{"gen_ai.operation.name": "execute_tool"}), nil},
+		"agent":            {llm(map[string]any{"gen_ai.operation.name": "invoke_agent"}), nil},
+		"fetched":          {llm(map[string]any{"gen_ai.operation.name": "fetch_response"}), nil},
+		"chain":            {llm(map[string]any{"openinference.span.kind": "CHAIN"}), nil},
+		"workflow":         {llm(map[string]any{"traceloop.span.kind": "workflow"}), nil},
+		"generateText":     {llm(map[string]any{"ai.operationId": "ai.generateText"}), nil},
+		"doGenerate":       {llm(map[string]any{"ai.operationId": "ai.generateText.doGenerate"}), &bare},
+		"batch of LiteLLM": {failed(llm(map[string]any{"gen_ai.operation.name": "acreate_batch"})), nil},
+		"image":            {span{attrs: map[string]any{"openinference.span.kind": "LLM", "llm.model_name": "gpt-image-1"}, start: at, end: at.Add(time.Second)}, nil},
+
+		"LiteLLM fails": {
+			failed(llm(map[string]any{"gen_ai.operation.name": "acompletion", "gen_ai.usage.input_tokens": nil, "metadata.user_api_key_team_alias": "acme"})),
+			with(func(r *Request) { r.Status, r.PromptTokens, r.Tenant = StatusError, Unknown, "acme" }),
+		},
+		"LiteLLM v2": {
+			llm(map[string]any{"litellm.team.alias": "acme", "litellm.team.id": "t-1", "litellm.end_user.id": "u"}),
+			with(func(r *Request) { r.Tenant = "acme" }),
+		},
+		"LiteLLM v2, end user": {llm(map[string]any{"litellm.end_user.id": "u"}), with(func(r *Request) { r.Tenant = "u" })},
+		"Vercel fails": {
+			failed(span{attrs: map[string]any{"ai.operationId": "ai.generateText.doGenerate", "ai.model.id": "m"}, start: at, end: at.Add(time.Second)}),
+			with(func(r *Request) { r.Status, r.PromptTokens = StatusError, Unknown }),
+		},
+		"Vercel streams": {
+			span{attrs: map[string]any{
+				"ai.operationId": "ai.streamText.doStream", "ai.model.id": "m", "ai.usage.promptTokens": 100, "ai.usage.completionTokens": 20,
+				"ai.response.msToFirstChunk": 250.5, "ai.telemetry.functionId": "summarise", "ai.telemetry.metadata.userId": "u", "ai.telemetry.metadata.sessionId": "s",
+			}, start: at, end: at.Add(time.Second)},
+			with(func(r *Request) {
+				r.OutputTokens, r.FirstTokenAt, r.Feature, r.Tenant, r.Session = 20, at.Add(250500*time.Microsecond), "summarise", "u", HashSession("s")
+			}),
+		},
+		"agentgateway rejects": {
+			llm(map[string]any{"gen_ai.usage.input_tokens": nil, "http.status": 429}),
+			with(func(r *Request) { r.Phase, r.Status, r.PromptTokens = PhaseRejected, StatusRejected, Unknown }),
+		},
+		"written tokens counted apart": {
+			llm(map[string]any{"gen_ai.usage.input_tokens": 21, "gen_ai.usage.cache_creation_input_tokens": 1188, "gen_ai.usage.cache_read_input_tokens": 0}),
+			with(func(r *Request) { r.PromptTokens, r.CachedTokens = 1209, 0 }),
+		},
+		"embedding of OpenInference": {
+			span{attrs: map[string]any{"openinference.span.kind": "EMBEDDING", "embedding.model_name": "m", "llm.token_count.prompt": 100}, start: at, end: at.Add(time.Second)},
+			with(func(r *Request) { r.OutputTokens = 0 }),
+		},
+		"OpenInference fails": {
+			failed(span{attrs: map[string]any{"openinference.span.kind": "LLM", "llm.invocation_parameters": `{"model": "m", "tools": [{"model": "x"}]}`}, start: at, end: at.Add(time.Second)}),
+			with(func(r *Request) { r.Status, r.PromptTokens = StatusError, Unknown }),
+		},
+		"OpenInference names the model of the response": {
+			span{attrs: map[string]any{
+				"openinference.span.kind": "LLM", "llm.invocation_parameters": `{"model": "m"}`, "llm.model_name": "m-2026-01", "llm.token_count.prompt": 100,
+			}, start: at, end: at.Add(time.Second)}, &bare,
+		},
+		"OpenInference makes an image": {
+			span{attrs: map[string]any{"openinference.span.kind": "LLM", "llm.invocation_parameters": `{"model": "dall-e-3", "prompt": "` + secret + `"}`}, start: at, end: at.Add(time.Second)}, nil,
+		},
+		"embedding fails": {
+			failed(span{attrs: map[string]any{"openinference.span.kind": "EMBEDDING", "embedding.model_name": "m"}, start: at, end: at.Add(time.Second)}),
+			with(func(r *Request) { r.Status, r.PromptTokens, r.OutputTokens = StatusError, Unknown, 0 }),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := decodeTraces(t, Meta{}, tracesOf(map[string]any{"service.name": "vllm-m", "service.instance.id": "pod-0"}, tc.span))
@@ -298,6 +351,37 @@ func TestOTLPEngineTakesOverFromGateway(t *testing.T) {
 		if r.CachedTokens != Unknown || r.Tenant != "team" {
 			t.Errorf("one of two tries takes over the counts of both: %+v", r)
 		}
+	}
+}
+
+// TestOTLPJoinsTheAnswersOfARequest: vLLM reports each answer of a request with n > 1 by a span. Their outputs add up, and the
+// prompt counts once. Spans of other services, or under another parent, are joined by nothing.
+func TestOTLPJoinsTheAnswersOfARequest(t *testing.T) {
+	const id = "chatcmpl-8ac0b1d2f3e44b5d9a6c7e8f90a1b2c3"
+	answer := func(output int, seconds int) span {
+		s := llm(map[string]any{"gen_ai.request.id": id, "gen_ai.usage.output_tokens": output, "gen_ai.latency.time_to_first_token": 0.5})
+		s.end = at.Add(time.Duration(seconds) * time.Second)
+		return s
+	}
+	want := Request{
+		ID: id, Pool: "m", Model: "m", Attempt: 1, ArrivedAt: at, FirstTokenAt: at.Add(500 * time.Millisecond), FinishedAt: at.Add(3 * time.Second),
+		PromptTokens: 100, CachedTokens: Unknown, OutputTokens: 60, MaxOutputTokens: Unknown,
+	}
+	roots := []span{answer(10, 1), answer(20, 3), answer(30, 2)}
+	for i := range roots {
+		roots[i].trace = byte(i + 1)
+	}
+	for name, spans := range map[string][]span{
+		"siblings": {answer(10, 1).under(9), answer(20, 3).under(9), answer(30, 2).under(9)},
+		"roots":    roots,
+	} {
+		b := decodeTraces(t, Meta{}, tracesOf(nil, spans...))
+		if d := diff(&Batch{Ignored: 2, Requests: []Request{want}}, b); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	if b := decodeTraces(t, Meta{}, tracesOf(nil, answer(10, 1).under(8), answer(20, 1).under(9))); len(b.Requests) != 2 {
+		t.Errorf("requests under different parents became %d", len(b.Requests))
 	}
 }
 

@@ -33,7 +33,7 @@ func read(format string, data []byte, meta Meta) string {
 func TestForeignSamples(t *testing.T) {
 	for sample, want := range map[string][]string{
 		"litellm/success.json": {
-			`{"id":"chatcmpl-9f1c2","pool":"llama-70b","class":"chat","model":"llama-70b","tenant":"acme","feature":"assistant","route":"acompletion","replica":"b68d56d76b0c","session_hash":"a612cd76521603d4","arrived_at":1795240800125,"first_token_at":1795240800900,"finished_at":1795240807400,"prompt_tokens":3120,"cached_tokens":2048,"output_tokens":260,"max_output_tokens":1024}`,
+			`{"id":"chatcmpl-9f1c2","pool":"llama-70b","class":"chat","model":"llama-70b","tenant":"acme","feature":"assistant","route":"acompletion","replica":"b68d56d76b0c","arrived_at":1795240800125,"first_token_at":1795240800900,"finished_at":1795240807400,"prompt_tokens":3120,"cached_tokens":2048,"output_tokens":260,"max_output_tokens":1024}`,
 		},
 		"litellm/array.json": { // the second was answered from the proxy's cache
 			`{"id":"a-1","pool":"llama-70b","model":"llama-70b","tenant":"batch","route":"completion","arrived_at":1795240800125,"finished_at":1795240801000,"prompt_tokens":20,"output_tokens":10}`,
@@ -147,6 +147,13 @@ func TestForeignFields(t *testing.T) {
 		{"exclusive", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"cache_read_input_tokens":80,"cache_creation_input_tokens":5}},"id"`}, `"prompt_tokens":105,"cached_tokens":80`},
 		{"inclusive", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"cache_read_input_tokens":8,"cache_creation_input_tokens":5}},"id"`}, `"prompt_tokens":20,"cached_tokens":8`},
 		{"metadata as text", "litellm", litellm, []string{`"id"`, `"metadata":"{\"user_api_key_team_alias\":\"t\"}","id"`}, `"tenant":"t"`},
+		{"written counted apart", "litellm", litellm, []string{`:20,`, `:21,`, `"id"`, `"metadata":{"usage_object":{"cache_read_input_tokens":0,"cache_creation_input_tokens":1188}},"id"`}, `"prompt_tokens":1209,"cached_tokens":0`},
+		{"a trace is no session", "litellm", litellm, []string{`"id"`, `"trace_id":"7d3e0c5a-5e1a-4a8e-9a63-2f7f0c1e5b11","id"`}, `"model":"m","arrived_at"`},
+		{"passed through to nobody knows what", "litellm", litellm, []string{`"id"`, `"call_type":"pass_through_endpoint","id"`, `:20,`, `:0,`, `:10}`, `:0}`}, "ignored 1"},
+		{"passed through to a model", "litellm", litellm, []string{`"id"`, `"call_type":"pass_through_endpoint","id"`}, `"prompt_tokens":20,"output_tokens":10`},
+		{"generic_api_use_v1", "litellm", `{"id":"i","call_type":"acompletion","cache_hit":"None","startTime":"2026-11-21 06:00:00.125000","endTime":"2026-11-21 06:00:02","model":"m","user":"","messages":"[{'content': 'Usage(prompt_tokens=1)'}]",` +
+			`"response":"ModelResponse(id='i', usage=Usage(prompt_tokens=7))","usage":"Usage(completion_tokens=12, prompt_tokens=30, total_tokens=42, completion_tokens_details=None, prompt_tokens_details=PromptTokensDetailsWrapper(audio_tokens=None, cached_tokens=16, text_tokens=None))"}`,
+			nil, `"model":"m","route":"acompletion","arrived_at":1795240800125,"finished_at":1795240802000,"prompt_tokens":30,"cached_tokens":16,"output_tokens":12}`},
 		{"retried", "litellm", litellm, []string{`"id"`, `"metadata":{"attempted_retries":2},"id"`}, `"attempt":3`},
 		{"cached beyond prompt", "litellm", litellm, []string{`"id"`, `"metadata":{"usage_object":{"prompt_tokens_details":{"cached_tokens":21}}},"id"`}, "inconsistent"},
 		{"ends before it starts", "litellm", litellm, []string{"1795240802", "1795240799"}, "inconsistent"},
@@ -179,7 +186,18 @@ func TestForeignFields(t *testing.T) {
 		{"what a user wrote", "openai", openai, []string{`"id"`, `"message":"{\"status\":\"failed\",\"service_tier\":\"gold\"}","id"`}, `"model":"m","arrived_at"`},
 		{"not done yet", "openai", openai, []string{`"id"`, `"status":"in_progress","id"`}, "ignored 1"},
 		{"without usage", "openai", openai, []string{`"usage"`, `"abuse"`}, "missing_field"},
-		{"year of milliseconds", "openai", openai, []string{"1795240800", "17952408"}, "bad_time"},
+		{"created by a clock that counts from the start", "openai", openai, []string{"1795240800", "17952408", `"id"`, `"finished_at":1795240802,"id"`}, `"model":"m","finished_at":1795240802000`},
+		{"created by such a clock, and no other time", "openai", openai, []string{"1795240800", "17952408"}, "missing_field"},
+		{"arrived in 1970", "openai", openai, []string{`"id"`, `"arrived_at":17952408,"id"`}, "bad_time"},
+		{"Groq streams", "openai", `data: {"id":"i","object":"chat.completion.chunk","created":1795240800,"model":"m","choices":[]}` + "\n\n" +
+			`data: {"id":"i","object":"chat.completion.chunk","created":1795240800,"model":"m","choices":[],"x_groq":{"id":"req_1","usage":{"queue_time":0.02,"prompt_tokens":20,"completion_tokens":10,"total_tokens":30}}}` + "\n\n", nil, `"prompt_tokens":20,"output_tokens":10}` + "\n"},
+		{"an assistant's run", "openai", `data: {"id":"run_1","object":"thread.run","created_at":1795240800,"status":"queued","model":"m","usage":null}` + "\n\n" +
+			`data: {"id":"step_1","object":"thread.run.step","created_at":1795240801,"run_id":"run_1","status":"completed","usage":{"prompt_tokens":20,"completion_tokens":10,"total_tokens":30}}` + "\n\n" +
+			`data: {"id":"msg_1","object":"thread.message","created_at":1795240801,"run_id":"run_1","status":"completed"}` + "\n\n" +
+			`data: {"id":"run_1","object":"thread.run","created_at":1795240800,"completed_at":1795240802,"status":"completed","model":"m","usage":{"prompt_tokens":20,"completion_tokens":10,"total_tokens":30}}` + "\n\n" +
+			"data: [DONE]\n\n", nil, `{"id":"run_1","pool":"m","model":"m","arrived_at":1795240800000,"finished_at":1795240802000,"prompt_tokens":20,"output_tokens":10}` + "\nignored 2\n"},
+		{"an assistant's run that waits for a tool", "openai", `data: {"id":"run_1","object":"thread.run","created_at":1795240800,"status":"queued","model":"m","usage":null}` + "\n\n" +
+			`data: {"id":"run_1","object":"thread.run","created_at":1795240800,"status":"requires_action","model":"m","usage":null}` + "\n\n", nil, "ignored 1"},
 		{"event of its own", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `{"prompt_tokens":20,"completion_tokens":10}`, "null"}, "ignored 1"},
 		{"event that reports none", "openai", openai, []string{"chat.completion", "chat.completion.chunk", `,"usage":{"prompt_tokens":20,"completion_tokens":10}`, ""}, "missing_field"},
 		{"SSE", "openai", "data: " + strings.Replace(openai, "chat.completion", "chat.completion.chunk", 1) + "\n\ndata: [DONE]\n\n", nil, `"id":"i"`},

@@ -80,6 +80,8 @@ func (s *streams) end(o *stream) {
 	switch u := &o.events; {
 	case u.counted(), forgiving(d, func() Status { return d.outcomeOf(u) }) != StatusOK:
 		d.acceptOpenAI(u)
+	case string(u.members[fieldStatus].raw) == "requires_action": // an assistant's run, which goes on in another stream
+		d.skip()
 	case o.count == 1 && u.has(fieldUsage): // each event is a message of its own, and another has the usage
 		d.skip()
 	default:
