@@ -83,6 +83,7 @@ const (
 	ContentTypeOpenAI  = "application/vnd.forewarm.openai+json"
 	ContentTypeEnvoy   = "application/vnd.forewarm.envoy+json"
 	ContentTypeSGLang  = "application/vnd.forewarm.sglang+json"
+	ContentTypeKong    = "application/vnd.forewarm.kong+json"
 )
 
 // formats lists every format; the first is that of messages which name none.
@@ -99,6 +100,7 @@ var formats = [...]format{
 	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeOpenAI, fields: openAIFields},
 	{name: "envoy", contentType: ContentTypeEnvoy, decode: decodeEnvoy, fields: envoyFields},
 	{name: "sglang", contentType: ContentTypeSGLang, decode: decodeSGLang, fields: sglangFields},
+	{name: "kong", contentType: ContentTypeKong, decode: decodeKong, fields: kongFields},
 }
 
 // Formats lists the names of the formats, as configurations write them.
@@ -130,7 +132,7 @@ func TypeHoldsPrompts(contentType string) bool {
 // traces do not, unless they are asked for payloads.
 func HoldsPrompts(name string) bool {
 	switch name {
-	case "litellm", "openai", "envoy", "sglang", "otlp", "otlp-json":
+	case "litellm", "openai", "envoy", "sglang", "kong", "otlp", "otlp-json":
 		return true
 	}
 	return false

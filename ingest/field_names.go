@@ -11,7 +11,7 @@ import (
 // keys of an access log, or the entry of metadata that tells the class. Paths are keys joined by dots, the most trusted
 // first; they come before those that the format knows.
 type FieldName struct {
-	Format string   `yaml:"format"` // litellm, openai, envoy or sglang
+	Format string   `yaml:"format"` // litellm, openai, envoy, sglang or kong
 	Field  string   `yaml:"field"`  // as the native format calls it
 	Paths  []string `yaml:"paths"`
 }
@@ -70,7 +70,7 @@ func (n *FieldName) check() error {
 	mappable := func(f format) bool { return f.name == n.Format && f.fields != nil }
 	switch {
 	case !slices.ContainsFunc(formats[:], mappable):
-		return fmt.Errorf("format is %q: it must be one of litellm, openai, envoy, sglang", n.Format)
+		return fmt.Errorf("format is %q: it must be one of litellm, openai, envoy, sglang, kong", n.Format)
 	case !slices.Contains(fieldNames[:], n.Field):
 		return fmt.Errorf("field is %q: it must be one of %s", n.Field, strings.Join(fieldNames[:], ", "))
 	case len(n.Paths) == 0:

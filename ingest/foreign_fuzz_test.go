@@ -11,6 +11,7 @@ func FuzzDecodeLiteLLM(f *testing.F) { fuzzForeign(f, "litellm") }
 func FuzzDecodeOpenAI(f *testing.F)  { fuzzForeign(f, "openai") }
 func FuzzDecodeEnvoy(f *testing.F)   { fuzzForeign(f, "envoy") }
 func FuzzDecodeSGLang(f *testing.F)  { fuzzForeign(f, "sglang") }
+func FuzzDecodeKong(f *testing.F)    { fuzzForeign(f, "kong") }
 
 // fuzzForeign checks that any bytes at all become sound records or refusals, that text planted anywhere is kept in
 // neither, and that a prompt in a record changes nothing.
@@ -58,7 +59,7 @@ func checkStored(t *testing.T, b *Batch) {
 
 // FuzzRedact checks that what is kept holds no text, whatever is around it, and is JSON where the record was.
 func FuzzRedact(f *testing.F) {
-	for _, dir := range []string{"json", "litellm", "openai", "envoy", "sglang"} {
+	for _, dir := range []string{"json", "litellm", "openai", "envoy", "sglang", "kong"} {
 		for _, sample := range samples(f, dir) {
 			f.Add(sample, uint16(len(sample)/2))
 		}

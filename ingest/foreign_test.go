@@ -106,6 +106,12 @@ func TestForeignSamples(t *testing.T) {
 			`{"id":"8c1c","pool":"qwen3-32b","model":"qwen3-32b","replica":"gpu-3","arrived_at":1795240800125,"finished_at":1795240800625,"prompt_tokens":5,"cached_tokens":0,"output_tokens":16}`,
 		},
 		"sglang/bad_lines.log": {"missing_field", "truncated"},
+		"kong/http-log.ndjson": { // then a health check
+			`{"id":"9a1b","pool":"qwen3-32b","model":"qwen3-32b","tenant":"acme","route":"chat","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800125,"first_token_at":1795240800400,"finished_at":1795240802125,"prompt_tokens":812,"cached_tokens":640,"output_tokens":44}`,
+			`{"id":"9a1c","pool":"qwen3-32b","model":"qwen3-32b","route":"chat","phase":"rejected","status":"rejected","arrived_at":1795240801125,"finished_at":1795240801128}`,
+			"ignored 1",
+		},
+		"kong/bad_tokens.json": {"missing_field"},
 	} {
 		data, err := os.ReadFile(filepath.Join("testdata", sample))
 		if err != nil {

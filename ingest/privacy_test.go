@@ -59,7 +59,7 @@ func TestSecretsAreNotKept(t *testing.T) {
 			Decode(Meta{ContentType: contentType, Pool: "p"}, data, DefaultLimits(), &b)
 			checkSecret(t, data, &b, named)
 		}
-		for _, dir := range []string{"json", "ndjson", "sum", "dynamo", "litellm", "openai", "envoy", "sglang", "otlp-json"} {
+		for _, dir := range []string{"json", "ndjson", "sum", "dynamo", "litellm", "openai", "envoy", "sglang", "kong", "otlp-json"} {
 			for _, sample := range samples(t, dir) {
 				if len(sample) > 16<<10 {
 					continue

@@ -116,7 +116,7 @@ func (r *redactor) word() {
 
 // identifying are the keys whose strings are names, states and times, and the longest string that is kept of each: the
 // keys of the native format, and the last of each path of the foreign ones.
-var identifying = identifyingKeys(liteLLMFields, openAIFields, envoyFields, sglangFields)
+var identifying = identifyingKeys(liteLLMFields, openAIFields, envoyFields, sglangFields, kongFields)
 
 func identifyingKeys(tables ...*fieldTree) map[string]int {
 	keys := map[string]int{"event_id": redactName, "schema": redactName, "event_type": redactWord, "state": redactWord, "stage": redactWord, "phase": redactWord}
@@ -141,6 +141,7 @@ func identifyingKeys(tables ...*fieldTree) map[string]int {
 			}
 		}
 	}
+	delete(keys, "request") // of Kong's latencies; elsewhere it holds what users wrote
 	return keys
 }
 

@@ -56,6 +56,16 @@ func TestEngines(t *testing.T) {
 		"vllm_old.txt": {replicaOf("h:1", func(r *ingest.Replica) {
 			r.KVCapacityTokens, r.KVUsedRatio, r.Running, r.Waiting, r.PrefixHitsTotal, r.PrefixQueryTotal = 5000, 0.25, 4, 5, 40, 100
 		})},
+		"vllm_ray.txt": {
+			replicaOf("h:1/0-a1", func(r *ingest.Replica) { r.KVUsedRatio, r.Running, r.Waiting = 0.25, 4, 0 }),
+			replicaOf("h:1/0-b2", func(r *ingest.Replica) { r.KVUsedRatio, r.Running, r.Waiting = 0.5, 5, 2 }),
+		},
+		"vllm_nim.txt": {replicaOf("h:1", func(r *ingest.Replica) { r.KVUsedRatio, r.Running, r.Waiting = 0.125, 7, 1 })},
+		"epp.txt": {
+			replicaOf("qwen-0", func(r *ingest.Replica) { r.KVUsedRatio, r.Waiting = 0.5, 3 }),
+			replicaOf("qwen-1", func(r *ingest.Replica) { r.KVUsedRatio, r.Waiting = 0.5, 0 }),
+		},
+		"inferencepool.txt": {replicaOf("qwen-0", func(r *ingest.Replica) { r.KVUsedRatio, r.Waiting = 0.75, 4 })},
 		"sglang.txt": {replicaOf("h:1", func(r *ingest.Replica) {
 			r.KVCapacityTokens, r.KVUsedTokens, r.KVUsedRatio, r.Running, r.Waiting, r.PreemptionsTotal = 262_144, 239_901, 0.915, 5, 8, 6
 			r.PrefixHitsTotal, r.PrefixQueryTotal, r.StartupSeconds = 250, 1000, 95.5
@@ -73,7 +83,7 @@ func TestEngines(t *testing.T) {
 			r.KVCapacityTokens, r.KVUsedTokens, r.KVUsedRatio, r.Running, r.Waiting = 399_360, 99_840, 0.25, 9, 3
 		})},
 		"dynamo.txt": {
-			replicaOf("7587888937405124-0", func(r *ingest.Replica) { r.KVCapacityTokens, r.KVUsedTokens = 320_000, 80_000 }),
+			replicaOf("7587888937405124-0", func(r *ingest.Replica) { r.KVCapacityTokens, r.KVUsedTokens, r.Waiting = 320_000, 80_000, 3 }),
 			replicaOf("7587888937405125-0", func(r *ingest.Replica) { r.KVCapacityTokens, r.KVUsedTokens = 320_000, 0 }),
 		},
 	} {

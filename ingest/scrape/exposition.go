@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"mime"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,7 +87,15 @@ func hint(contentType string) string {
 const processStart = "process_start_time_seconds"
 
 // prefixes are those of the engines' metrics. Some collectors write an underscore for the colon.
-var prefixes = [...]string{"vllm", "sglang", "trtllm", "nv_trt_llm_", "dynamo_frontend_", processStart}
+var prefixes = [...]string{
+	"vllm", "ray_vllm_", "sglang", "trtllm", "nv_trt_llm_", "dynamo_frontend_", "llm_d_epp_", "inference_pool_", processStart,
+	"num_requests_", "gpu_cache_usage_perc", "kv_cache_usage_perc", "num_preemptions", "prompt_tokens_total",
+}
+
+// bare are the names of vLLM's metrics that NVIDIA NIM exposes without a prefix.
+var bare = [...]string{
+	"num_requests_running", "num_requests_waiting", "gpu_cache_usage_perc", "kv_cache_usage_perc", "num_preemptions_total", "prompt_tokens_total",
+}
 
 // mayMatter says whether the series, as the answer writes it, can be of use; most are buckets of histograms.
 func mayMatter(series []byte) bool {
@@ -109,7 +118,10 @@ func matters(name string) bool {
 
 // canonical writes a name as the engine's own documentation does.
 func canonical(name string) string {
-	for _, p := range [...]struct{ written, meant string }{{"vllm_", "vllm:"}, {"sglang_", "sglang:"}, {"trtllm:", "trtllm_"}} {
+	if slices.Contains(bare[:], name) {
+		return "vllm:" + name
+	}
+	for _, p := range [...]struct{ written, meant string }{{"vllm_", "vllm:"}, {"ray_vllm_", "vllm:"}, {"sglang_", "sglang:"}, {"trtllm:", "trtllm_"}} {
 		if rest, ok := strings.CutPrefix(name, p.written); ok {
 			return p.meant + rest
 		}

@@ -1,0 +1,50 @@
+package ingest
+
+// Lines of Kong's http-log and file-log plugins, with what its AI Proxy plugins say of a call of a model.
+// Schema: https://docs.konghq.com/gateway/latest/ai-gateway/ai-analytics/.
+var kongFields = newFieldTree(append([]source{
+	{fieldID, "request.id"},
+	{fieldPool, "pool"},
+	{fieldPool, "request.headers.x-forewarm-pool"},
+	{fieldClass, "class"},
+	{fieldClass, "request.headers.x-forewarm-class"},
+	{fieldTenant, "consumer.username"},
+	{fieldTenant, "consumer.custom_id"},
+	{fieldTenant, "consumer.id"},
+	{fieldTier, "request.headers.x-tier"},
+	{fieldFeature, "request.headers.x-feature"},
+	{fieldRoute, "route.name"},
+	{fieldRoute, "service.name"},
+	{fieldSession, "request.headers.x-session-id"},
+	{fieldCode, "response.status"},
+	{fieldObject, "request.method"},
+	{fieldArrivedAt, "started_at"},
+	{fieldDurationMS, "latencies.request"},
+}, kongMembers("ai.proxy.", "ai.proxy-advanced.", "ai.ai-proxy.", "ai.ai-proxy-advanced.")...))
+
+// kongMembers are what a plugin says, below each of prefixes.
+func kongMembers(prefixes ...string) (sources []source) {
+	for _, prefix := range prefixes {
+		sources = append(sources,
+			source{fieldModel, prefix + "meta.request_model"},
+			source{fieldModel, prefix + "meta.response_model"},
+			source{fieldTTFTMS, prefix + "usage.time_to_first_token"},
+		)
+		sources = append(sources, usageMembers(prefix+"usage.")...)
+	}
+	return sources
+}
+
+// decodeKong reads lines. Calls of other services, and calls that send nothing to a model, are passed over. Kong itself answers 429
+// where its rate limits refuse a call: such a line counts where the AI Proxy named the model or the record names a pool.
+func decodeKong(d *decoder, data []byte) {
+	d.foreign(data, func(d *decoder, r *record) {
+		if !r.counted() && (!r.has(fieldModel) && !r.has(fieldPool) || !isLLMCall(r.members[fieldObject])) {
+			d.skip()
+			return
+		}
+		q := d.requestOf(r)
+		d.inferTokens(r, &q)
+		d.accept(&q)
+	})
+}

@@ -1,0 +1,29 @@
+package scrape
+
+import "github.com/forewarm/forewarm/ingest"
+
+// epp reads the endpoint picker of llm-d, whose replicas are the endpoints of an inference pool. It knows the queue of each
+// endpoint. KV use is the mean over the pool where it has no series by endpoint, so the fullest replica is not seen: scrape the
+// engines where that is possible.
+var epp = engine{
+	name:    "epp",
+	anchors: []string{"llm_d_epp_per_endpoint_queue_size"},
+	labels:  []string{"model_server_endpoint"},
+	workers: true,
+	read: func(r rank, to *ingest.Replica) {
+		to.Waiting = requests(r.gauge("llm_d_epp_per_endpoint_queue_size"))
+		to.KVUsedRatio = ratio(r.gauge("llm_d_epp_per_endpoint_kv_cache_utilization", "llm_d_epp_average_kv_cache_utilization"))
+	},
+}
+
+// inferencePool reads the same page by the names of the Gateway API Inference Extension. llm-d still exposes them beside its own.
+var inferencePool = engine{
+	name:    "inferencepool",
+	anchors: []string{"inference_pool_per_pod_queue_size"},
+	labels:  []string{"model_server_pod"},
+	workers: true,
+	read: func(r rank, to *ingest.Replica) {
+		to.Waiting = requests(r.gauge("inference_pool_per_pod_queue_size"))
+		to.KVUsedRatio = ratio(r.gauge("inference_pool_average_kv_cache_utilization"))
+	},
+}
