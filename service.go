@@ -48,13 +48,13 @@ func (r *readyMinutes) during(start time.Time) float64 {
 
 // serviceSums is one minute of one pool over its classes.
 type serviceSums struct {
-	start                 time.Time
-	output, area          float64 // tokens generated, token-seconds held
-	itl, itlTokens        float64 // ITL by the tokens of its class
-	fresh, wait, requests float64 // of requests whose times until the first token are known
-	prompts               float64 // token-seconds that their prompts were held for until then
-	prefill               float64 // tokens
-	censored              bool
+	start          time.Time
+	output, area   float64 // tokens generated, token-seconds held
+	itl, itlTokens float64 // ITL by the tokens of its class
+	prefills       features.Prefills
+	prompts        float64 // token-seconds that prompts were held for until the first token
+	prefill        float64 // tokens
+	censored       bool
 }
 
 func (s *serviceSums) add(w *features.Window) {
@@ -67,15 +67,10 @@ func (s *serviceSums) add(w *features.Window) {
 		s.itl += w.OutputTokens * w.ITL.Mean()
 		s.itlTokens += w.OutputTokens
 	}
-	if w.TTFT == nil || w.QueueWait == nil || w.TTFT.Count() == 0 || w.QueueWait.Count() == 0 || !(w.PromptKnown > 0) {
-		return
+	s.prefills.Merge(w.Prefills)
+	if w.TTFT != nil && w.QueueWait != nil && w.TTFT.Count() > 0 && w.QueueWait.Count() > 0 {
+		s.prompts += w.PromptTokens * (w.TTFT.Mean() - w.QueueWait.Mean())
 	}
-	n := w.TTFT.Count()
-	s.fresh += n * (w.PromptTokens - w.CachedTokens) / w.PromptKnown
-	wait := w.TTFT.Mean() - w.QueueWait.Mean()
-	s.wait += n * wait
-	s.prompts += w.PromptTokens * wait
-	s.requests += n
 }
 
 // minute is the average of each of so many replicas.
@@ -88,9 +83,8 @@ func (s *serviceSums) minute(replicas float64) capacity.ServiceMinute {
 		m.KV = s.area / seconds / replicas
 		m.Context = (s.area - s.prompts) / seconds / replicas / m.Decoding
 	}
-	if s.requests > 0 && !s.censored { // prompts that were turned away took nothing
-		m.Fresh, m.PrefillTime, m.Requests = s.fresh/s.requests, s.wait/s.requests, s.requests
-		m.Prefill = s.prefill / seconds / replicas
+	if !s.censored { // prompts that were turned away took nothing
+		m.Prompts, m.Prefill = capacity.PrefillSums(s.prefills), s.prefill/seconds/replicas
 	}
 	return m
 }

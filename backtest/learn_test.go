@@ -26,11 +26,11 @@ func learnedOf(t *testing.T, cfg ClusterConfig, told capacity.Config, restart bo
 	pc := forewarm.DefaultConfig()
 	pc.Clock, pc.Pools, pc.Every, pc.Decision.Mode = forewarm.EventClock, []capacity.Pool{pool}, 30*time.Minute, alerting.Active
 	p := forewarm.New(pc)
-	const end = 120 * time.Minute
+	const end = 180 * time.Minute
 	var arrivals []Arrival
 	for _, a := range (surge{end: 5 * end, factor: 1}).arrivals(7) {
-		a.At = DefaultStart.Add(a.At.Sub(DefaultStart) / 5) // five times the rate, and half of it in every other twenty minutes
-		if int(a.At.Sub(DefaultStart)/(20*time.Minute))%2 == 1 || a.ID%2 == 0 {
+		a.At = DefaultStart.Add(a.At.Sub(DefaultStart) / 5) // five times the rate, half, or an eighth of it, twenty minutes each
+		if a.ID%[...]uint64{8, 2, 1}[int(a.At.Sub(DefaultStart)/(20*time.Minute))%3] == 0 {
 			arrivals = append(arrivals, a)
 		}
 	}
@@ -52,7 +52,7 @@ func learnedOf(t *testing.T, cfg ClusterConfig, told capacity.Config, restart bo
 			p.Apply(&batch, take)
 			batch = ingest.Batch{}
 		}
-		if restart && now.Equal(DefaultStart.Add(80*time.Minute)) {
+		if restart && now.Equal(DefaultStart.Add(140*time.Minute)) {
 			p = restored(t, p, pc)
 		}
 	})

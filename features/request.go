@@ -236,6 +236,13 @@ func (a *Aggregator) serve(c *class, w *cell, e *effect, to ledger) (tokens floa
 	a.countDelay(w, shapeTTFT, e.arrived, e.first, 1)
 	a.countDelay(w, shapeQueueWait, e.arrived, e.started, 1)
 	a.countDelay(w, shapeITL, e.first, e.finished, e.output-1)
+	from := e.started
+	if from == never {
+		from = e.arrived
+	}
+	if e.prompt >= 0 && from != never && e.first >= from {
+		w.Prefills.Add(e.uncached(), from.secondsTo(e.first))
+	}
 
 	service := c.pool.service
 	l, timed := e.life(service)

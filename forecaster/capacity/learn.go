@@ -9,12 +9,9 @@ type ServiceMinute struct {
 	ITL      float64 // mean seconds from one output token to the next
 	Context  float64 // tokens that a sequence holds while it generates; less than KV/Decoding, for prompts hold some, too
 
-	Fresh       float64 // mean prompt tokens to prefill of a request
-	PrefillTime float64 // mean seconds from leaving the queue to the first token
-	Prefill     float64 // prompt tokens prefilled a second
-
-	Requests float64 // that Fresh and PrefillTime are of
-	Replicas float64 // that were ready
+	Prompts  PrefillSums // of all replicas together
+	Prefill  float64     // prompt tokens prefilled a second
+	Replicas float64     // that were ready
 }
 
 // Service is what is learned of one replica from telemetry. The zero value has learned nothing. It is a value: copies are
@@ -26,12 +23,8 @@ type ServiceMinute struct {
 // doi:10.1214/aoms/1177703732). The normal equations are kept, not their solution: nothing is lost to rounding, and where
 // b and kv only ever moved together the sum of their effects is still right for such loads.
 //
-// The prefill rate R follows from what a prompt of x tokens takes under a load of L tokens/s on each of c replicas, x/R · (1 + W)
-// on average. How long the wait W is depends on the router: between that of processor sharing on each replica by itself, for
-// prompts spread blindly (whatever the distribution, W₁ = ρ/(1 − ρ); Kleinrock 1976, Queueing Systems II, §4.4), and Erlang's
-// for c that share all work, which a router to the least busy comes near to (Gupta et al. 2007,
-// doi:10.1016/j.peva.2007.06.012). W = W₁^(1−θ)·W_c^θ, and θ is such that one R tells best how long prompts take under every load.
-// While the load hardly changes θ is 1, which gives the lowest R.
+// The prefill rate follows from how much longer long prompts take than short ones of the same minute: what is common to them,
+// such as an overhead of the network or a queue, does not enter. See prefill.go.
 type Service struct {
 	state ServiceState
 }
@@ -46,10 +39,9 @@ type ServiceState struct {
 	Seen   float64    `cbor:"4,keyasint"` // minutes, fading
 	Held   float64    `cbor:"7,keyasint"` // Σw·b·context
 
-	// Prompts is Σ1, Σ L, Σ L², Σ x over minutes, fading; Rates for each θ of routers Σ R, Σ e² of what the R so far made of
-	// a prompt's time, as its logarithm and bounded, and the mean absolute deviation of R.
-	Prompts [4]float64               `cbor:"5,keyasint"`
-	Rates   [len(routers)][3]float64 `cbor:"6,keyasint"`
+	Prompts  float64                 `cbor:"5,keyasint"`  // minutes that taught of prefill, fading
+	Residual float64                 `cbor:"10,keyasint"` // mean absolute deviation of a minute's slope, by the root of its Sxx
+	Loads    [prefillBins]prefillBin `cbor:"11,keyasint"`
 }
 
 // Constants of learning. Units keep the normal equations well scaled.
@@ -64,7 +56,6 @@ const (
 	enough      = 60     // minutes before anything is said
 	visited     = 1.2    // the knee may lie so far beyond the loads seen before it counts as extrapolated
 	minRequests = 3      // of a minute, to learn prefill from
-	mostMisfit  = 1      // squared logarithm that a minute's time may be off by: a factor of e
 	usefulShare = 0.7    // of the prefill rate: beyond, prompts queue without bound
 )
 
@@ -107,103 +98,6 @@ func (s *Service) observeDecode(m ServiceMinute) {
 	st.Held = fade*st.Held + weight*b*context
 	st.Most = max(fade*st.Most, m.Decoding)
 	st.Seen = fade*st.Seen + 1
-}
-
-// routers are the θ for which rates are kept.
-var routers = [...]float64{0, 1. / 3, 2. / 3, 1}
-
-func (s *Service) observePrefill(m ServiceMinute) {
-	st := &s.state
-	if !(m.Requests >= minRequests && m.Fresh > 0 && m.PrefillTime > 0 && m.Prefill >= 0) || math.IsInf(m.Fresh/m.PrefillTime+m.Prefill, 0) {
-		return
-	}
-	seen := st.Prompts[0]
-	for i, x := range [...]float64{1, m.Prefill, m.Prefill * m.Prefill, m.Fresh} {
-		st.Prompts[i] = fade*st.Prompts[i] + x
-	}
-	for i, theta := range routers {
-		rate, r := prefillRate(m, theta), &st.Rates[i]
-		if seen < 3 {
-			r[2] = 0.2 * rate
-		} else {
-			known := r[0] / seen
-			misfit := math.Log(m.PrefillTime / prefillTime(m, theta, known))
-			r[1] = fade*r[1] + min(misfit*misfit, mostMisfit)
-			residual := rate - known
-			bound := huber * perMean * r[2]
-			r[2] += scaleFade * (min(math.Abs(residual), 5*r[2]) - r[2])
-			rate = r[0]/seen + max(min(residual, bound), -bound)
-		}
-		r[0] = fade*r[0] + rate
-	}
-}
-
-// routing is the place among routers, a fraction between two of them, at which one rate fits all loads best: the least point
-// of the parabola through the misfits of the best and its neighbours. It goes to the last as far as the load hardly varied.
-func (s *Service) routing() float64 {
-	st := &s.state
-	n := st.Prompts[0]
-	load := st.Prompts[1] / n
-	variance := max(st.Prompts[2]/n-load*load, 0)
-	last := float64(len(routers) - 1)
-	if !(variance > 0) {
-		return last
-	}
-	best := 0
-	for i, r := range st.Rates {
-		if r[1] < st.Rates[best][1] {
-			best = i
-		}
-	}
-	middle := min(max(best, 1), len(routers)-2)
-	before, at, after := st.Rates[middle-1][1], st.Rates[middle][1], st.Rates[middle+1][1]
-	found := float64(best)
-	if bend := before - 2*at + after; bend > 0 {
-		found = min(max(float64(middle)+(before-after)/(2*bend), 0), last)
-	}
-	trust := variance / (variance + hardly*load*load)
-	return trust*found + (1-trust)*last
-}
-
-// hardly is the squared coefficient of variation of a load that tells as much of the router as nothing at all does.
-const hardly = 0.005
-
-// prefillLaw is the rate, and the mean absolute deviation of a minute's.
-func (s *Service) prefillLaw() (rate, scale float64) {
-	st := &s.state
-	at := s.routing()
-	i := min(int(at), len(routers)-2)
-	f := at - float64(i)
-	between := func(k int) float64 { return st.Rates[i][k] + f*(st.Rates[i+1][k]-st.Rates[i][k]) }
-	return between(0) / st.Prompts[0], between(2)
-}
-
-// prefillRate solves for the R of one minute under a router of theta by bisection: the time falls with R, and R lies between
-// what a prompt took, as if alone, and that plus the load.
-func prefillRate(m ServiceMinute, theta float64) float64 {
-	alone := m.Fresh / m.PrefillTime
-	low, high := max(alone, m.Prefill), alone+m.Prefill
-	for high-low > 1e-4*high {
-		if rate := (low + high) / 2; prefillTime(m, theta, rate) > m.PrefillTime {
-			low = rate
-		} else {
-			high = rate
-		}
-	}
-	return (low + high) / 2
-}
-
-// prefillTime is what a prompt takes at rate R in a minute of this load under a router of theta, +Inf where that exceeds R.
-func prefillTime(m ServiceMinute, theta, rate float64) float64 {
-	rho := m.Prefill / rate
-	if rho >= 1 {
-		return math.Inf(1)
-	}
-	wait := 0.0
-	if rho > 0 {
-		wait = math.Pow(rho/(1-rho), 1-theta) * math.Pow(erlangWait(max(int(m.Replicas), 1), rho), theta)
-	}
-	return m.Fresh / rate * (1 + wait)
 }
 
 // erlangWait is the mean wait in M/M/c over the mean service: C(c, cρ) / (c·(1 − ρ)), +Inf from ρ = 1. C by the recursion of
@@ -330,30 +224,38 @@ func (s *Service) Decode(slots int, kvTokens, objective float64) (e Estimate, ok
 }
 
 // deviation is the standard error of the fitted ITL: the residuals' over the square root of a tenth of the minutes, for
-// neighbouring minutes err alike; never less than half a percent of the ITL.
+// neighbouring minutes err alike; never less than 1.5 % of the ITL.
 func (s *Service) deviation() float64 {
 	st := &s.state
 	mean := st.Normal[6] / max(st.Normal[0], 1e-9)
-	return max(perMean*st.Scale/math.Sqrt(max(st.Seen/10, 1)), 0.005*mean)
+	return max(perMean*st.Scale/math.Sqrt(max(st.Seen/10, 1)), 0.015*mean)
 }
 
 // Prefill is the prefill goodput of a replica in tokens/s: the load under which a prompt of the mean length still has its
-// first token within objective seconds by the law above, and no more than 0.7 of the rate, beyond which prompts queue. An
-// objective of 0 leaves it at that. ok is false before an hour of traffic.
+// first token within objective seconds, the overhead included, and no more than 0.7 of the rate, beyond which prompts queue. An
+// objective of 0 leaves it at that. ok is false before an hour of traffic, and where lengths and loads do not tell the rate
+// within 10 %.
 func (s *Service) Prefill(objective float64) (e Estimate, ok bool) {
 	st := &s.state
-	if st.Prompts[0] < enough {
+	if st.Prompts < enough {
 		return e, false
 	}
-	rate, scale := s.prefillLaw()
-	margin := 1.645 * max(perMean*scale/math.Sqrt(max(st.Prompts[0]/10, 1)), 0.01*rate)
+	rate, ok := s.prefillRate()
+	if !ok {
+		return e, false
+	}
+	left := objective - s.overhead()
+	tokens, requests := 0.0, 0.0
+	for i := range st.Loads {
+		tokens, requests = tokens+st.Loads[i].Tokens, requests+st.Loads[i].Requests
+	}
 	at := func(rate float64) float64 {
 		most := usefulShare * rate
 		if objective > 0 { // as if each replica were alone: the larger the pool, the more careful
-			most = min(most, rate-st.Prompts[3]/st.Prompts[0]/objective)
+			most = min(most, rate-tokens/requests/left)
 		}
 		return max(most, 0)
 	}
-	e = Estimate{Value: at(rate), Low: at(rate - margin), High: at(rate + margin)}
-	return e, e.Value > 0
+	e = Estimate{Value: at(rate.Value), Low: at(rate.Low), High: at(rate.High)}
+	return e, e.Value > 0 && (objective == 0 || left > 0)
 }

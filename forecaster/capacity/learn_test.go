@@ -25,18 +25,23 @@ func (x truth) minutes(n int, most, noise, outliers float64) []ServiceMinute {
 		b := most * (.3 + .7*math.Abs(math.Sin(float64(i)/97))) * (1 + .05*rng.NormFloat64())
 		kv := b * x.context * (1 + .15*rng.NormFloat64())
 		load := x.prefill * (.2 + .4*rng.Float64())
-		fresh := 1200 * math.Exp(.2*rng.NormFloat64())
-		m := ServiceMinute{
-			Decoding: b, KV: kv, ITL: x.itl(b, kv) * (1 + noise*rng.NormFloat64()),
-			Fresh: fresh, PrefillTime: fresh / (x.prefill - load) * (1 + noise*rng.NormFloat64()), Prefill: load, Requests: 30,
-		}
+		m := ServiceMinute{Decoding: b, KV: kv, ITL: x.itl(b, kv) * (1 + noise*rng.NormFloat64()), Prefill: load}
+		factor := 1 + noise*rng.NormFloat64()
 		if rng.Float64() < outliers {
 			m.ITL *= 8
-			m.PrefillTime /= 6
+			factor *= 6
+		}
+		for range 30 {
+			m.Prompts.add(1200*math.Exp(.5*rng.NormFloat64()), func(tokens float64) float64 { return .1 + factor*tokens/(x.prefill-load) })
 		}
 		out = append(out, m)
 	}
 	return out
+}
+
+func (p *PrefillSums) add(tokens float64, took func(tokens float64) float64) {
+	t := took(tokens)
+	p.N, p.Tokens, p.Seconds, p.TokensSq, p.TokenSeconds = p.N+1, p.Tokens+tokens, p.Seconds+t, p.TokensSq+tokens*tokens, p.TokenSeconds+tokens*t
 }
 
 var sample = truth{a0: .014, perSequence: 150e-6, perThousand: 30e-6, prefill: 7000, context: 1800}
@@ -58,7 +63,7 @@ func taught(minutes []ServiceMinute) (s Service) {
 }
 
 // TestLearnedGoodput: whatever binds, the goodput is within 3 % of the truth and inside its interval, with one minute in
-// twenty far off, too.
+// twenty far off, too. With those the prefill rate may be unknown, but not wrong.
 func TestLearnedGoodput(t *testing.T) {
 	for _, outliers := range []float64{0, .05} {
 		s := taught(sample.minutes(1500, 45, .03, outliers))
@@ -74,11 +79,13 @@ func TestLearnedGoodput(t *testing.T) {
 				t.Errorf("%.0f %% outliers, bound by %s: %+v, %t; want %.0f", 100*outliers, tt.name, e, ok, want)
 			}
 		}
-		if e, ok := s.Prefill(0); !ok || !near(e.Value, .7*sample.prefill, .04) || !(e.Low < e.Value && e.Value < e.High) {
+		if e, ok := s.Prefill(0); !ok && outliers > 0 {
+			continue // so many may leave it unknown
+		} else if !ok || !near(e.Value, .7*sample.prefill, .04) || !(e.Low < e.Value && e.Value < e.High) {
 			t.Errorf("%.0f %% outliers: prefill %+v, %t; want %.0f", 100*outliers, e, ok, .7*sample.prefill)
 		}
-		if e, ok := s.Prefill(.25); !ok || !near(e.Value, sample.prefill-1224/.25, .15) {
-			t.Errorf("first token within 250 ms: %+v, %t; want %.0f", e, ok, sample.prefill-1224/.25)
+		if e, ok := s.Prefill(.4); !ok || !near(e.Value, sample.prefill-1360/.3, .15) {
+			t.Errorf("first token within 400 ms, of which 100 are an overhead: %+v, %t; want %.0f", e, ok, sample.prefill-1360/.3)
 		}
 	}
 }
@@ -92,11 +99,11 @@ func TestLearnedBeyondSight(t *testing.T) {
 	}
 }
 
-// TestLearnsAnew: when replicas become a third slower, half a day later the goodput is that of the slower ones.
+// TestLearnsAnew: when replicas become a third slower, three days later the goodput is that of the slower ones.
 func TestLearnsAnew(t *testing.T) {
 	slow := sample
 	slow.perSequence, slow.perThousand, slow.a0, slow.prefill = 1.5*slow.perSequence, 1.5*slow.perThousand, 1.3*slow.a0, .6*slow.prefill
-	s := taught(append(sample.minutes(1000, 45, .02, 0), slow.minutes(2880, 45, .02, 0)...))
+	s := taught(append(sample.minutes(1000, 45, .02, 0), slow.minutes(4000, 45, .02, 0)...))
 	if e, ok := s.Decode(256, 1e9, .03); !ok || !near(e.Value, slow.goodput(256, 1e9, .03), .1) {
 		t.Errorf("%+v, want %.0f", e, slow.goodput(256, 1e9, .03))
 	}
@@ -109,7 +116,7 @@ func TestLearnsAnew(t *testing.T) {
 func TestLearnsNothingOfNothing(t *testing.T) {
 	s := taught(sample.minutes(30, 45, 0, 0))
 	nan := math.NaN()
-	for _, m := range []ServiceMinute{{}, {nan, nan, nan, nan, nan, nan, nan, nan, nan}, {Decoding: 1, KV: math.Inf(1), ITL: 1}, {Fresh: 1, Prefill: -1, PrefillTime: 1, Requests: 9}, {Fresh: 100, PrefillTime: 0, Requests: 9}} {
+	for _, m := range []ServiceMinute{{}, {nan, nan, nan, nan, PrefillSums{nan, nan, nan, nan, nan}, nan, nan}, {Decoding: 1, KV: math.Inf(1), ITL: 1}, {Prompts: PrefillSums{N: 9, Tokens: 9, Seconds: 9, TokensSq: 12, TokenSeconds: 12}, Prefill: -1}, {Prompts: PrefillSums{N: 9, Tokens: 9}, Prefill: 1}} {
 		before := s
 		s.Observe(m)
 		if s != before {
@@ -129,28 +136,6 @@ func TestLearnsNothingOfNothing(t *testing.T) {
 	}
 }
 
-// TestLearnsTheRouter: eight replicas behind routers from one that spreads prompts blindly (0) to one to the least busy (1).
-func TestLearnsTheRouter(t *testing.T) {
-	for _, theta := range []float64{0, .1, .2, 1. / 3, .5, .7, .9, 1} {
-		for _, x := range []struct{ noise, within float64 }{{.03, .06}, {.1, .1}} {
-			for seed := range uint64(5) {
-				rng := rand.New(rand.NewPCG(seed, 4))
-				var s Service
-				for range 600 {
-					m := ServiceMinute{Fresh: 1200, Prefill: 7000 * (.2 + .5*rng.Float64()), Requests: 30, Replicas: 8}
-					rho := m.Prefill / 7000
-					wait := math.Pow(rho/(1-rho), 1-theta) * math.Pow(erlangWait(8, rho), theta)
-					m.PrefillTime = m.Fresh / 7000 * (1 + wait) * (1 + x.noise*rng.NormFloat64())
-					s.Observe(m)
-				}
-				if e, ok := s.Prefill(0); !ok || !near(e.Value, .7*7000, x.within) {
-					t.Errorf("router %.2f, noise %g, seed %d: %+v, %t; want %.0f", theta, x.noise, seed, e, ok, .7*7000)
-				}
-			}
-		}
-	}
-}
-
 // TestErlangWait holds the wait against published values: C(2, 1) = 1/3 and C(5, 4) = 0.5541 (Erlang's tables).
 func TestErlangWait(t *testing.T) {
 	for _, x := range []struct {
@@ -159,13 +144,6 @@ func TestErlangWait(t *testing.T) {
 	}{{1, .5, 1}, {1, .9, 9}, {2, .5, 1. / 3 / (2 * .5)}, {5, .8, .5541 / (5 * .2)}, {3, 0, 0}} {
 		if got := erlangWait(x.c, x.rho); math.Abs(got-x.want) > 1e-4 {
 			t.Errorf("%d servers at %g: %g, want %g", x.c, x.rho, got, x.want)
-		}
-	}
-	m := ServiceMinute{Fresh: 1000, Prefill: 3000, Replicas: 1}
-	m.PrefillTime = 1000. / (7000 - 3000)
-	for _, theta := range routers {
-		if got := prefillRate(m, theta); !near(got, 7000, 1e-3) {
-			t.Errorf("rate %g, want 7000", got)
 		}
 	}
 }

@@ -1,0 +1,290 @@
+package capacity
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// plantedPool is a pool whose prefill is known. Its engines compute prompts at rate tokens/s in one of three ways, after an
+// overhead that no prompt's length changes.
+type plantedPool struct {
+	engine   string // "shared" (all prompts at once), "queued" (one after the other), "chunked" (iterations of a bounded number of tokens)
+	rate     float64
+	overhead float64 // seconds, each request's own within ±20 %
+	replicas int
+	least    bool // the router prefers the replica with the least work, else any
+	lengths  string
+	load     [2]float64 // share of the rate, between which it goes up and down in a period of six hours
+}
+
+type plantedPrompt struct{ at, tokens, took float64 }
+
+func (p plantedPool) tokens(rng *rand.Rand) float64 {
+	lognormal := func(median, sigma float64) float64 { return math.Ceil(median * math.Exp(sigma*rng.NormFloat64())) }
+	switch p.lengths {
+	case "short":
+		return lognormal(300, .6)
+	case "long":
+		return lognormal(5000, .5)
+	case "mixed":
+		if rng.Float64() < .15 {
+			return lognormal(6000, .4)
+		}
+		return lognormal(300, .8)
+	case "equal":
+		return 300
+	}
+	return math.Round(300 + 5*rng.NormFloat64()) // "alike"
+}
+
+// minutes are what a pipeline sees of so many minutes.
+func (p plantedPool) minutes(n int, seed uint64) []ServiceMinute {
+	rng := rand.New(rand.NewPCG(seed, 21))
+	mean := 0.0
+	for range 20000 {
+		mean += p.tokens(rng) / 20000
+	}
+	prompts := make([][]plantedPrompt, p.replicas)
+	work := make([]float64, p.replicas) // seconds of work that each has, as of last
+	last := 0.0
+	for m := range n {
+		swing := .5 - .5*math.Cos(2*math.Pi*float64(m)/360)
+		wander := math.Exp(.1 * rng.NormFloat64())
+		if p.load[0] == p.load[1] {
+			wander = 1
+		}
+		load := min((p.load[0]+(p.load[1]-p.load[0])*swing)*wander, .97)
+		perS := load * p.rate * float64(p.replicas) / mean
+		for at := float64(60 * m); ; {
+			at += rng.ExpFloat64() / perS
+			if at >= float64(60*(m+1)) {
+				break
+			}
+			r := rng.IntN(p.replicas)
+			for i := range work {
+				work[i] = max(work[i]-(at-last), 0)
+				if p.least && work[i] < work[r] {
+					r = i
+				}
+			}
+			last = at
+			x := p.tokens(rng)
+			work[r] += x / p.rate
+			prompts[r] = append(prompts[r], plantedPrompt{at: at, tokens: x})
+		}
+	}
+	out := make([]ServiceMinute, n)
+	for i := range out {
+		out[i].Replicas = float64(p.replicas)
+	}
+	for _, list := range prompts {
+		p.compute(list)
+		for _, q := range list {
+			m := &out[min(int(q.at/60), n-1)]
+			took := q.took + p.overhead*(.8+.4*rng.Float64())
+			m.Prompts.N++
+			m.Prompts.Tokens += q.tokens
+			m.Prompts.Seconds += took
+			m.Prompts.TokensSq += q.tokens * q.tokens
+			m.Prompts.TokenSeconds += q.tokens * took
+			m.Prefill += q.tokens / 60 / float64(p.replicas)
+		}
+	}
+	return out
+}
+
+// The chunked engine takes chunk tokens an iteration at most, of which each begins with the time that decoding takes.
+const (
+	plantedChunk  = 2048
+	plantedDecode = .015
+)
+
+// compute fills in what prompts of one replica took.
+func (p plantedPool) compute(list []plantedPrompt) {
+	switch p.engine {
+	case "shared":
+		share(list, p.rate)
+	case "queued":
+		free := 0.0
+		for i := range list {
+			free = max(free, list[i].at) + list[i].tokens/p.rate
+			list[i].took = free - list[i].at
+		}
+	case "chunked":
+		perToken := 1/p.rate - plantedDecode/plantedChunk // so that full iterations come to the rate
+		now, next := 0.0, 0
+		type left struct {
+			i      int
+			tokens float64
+		}
+		var queue []left
+		for next < len(list) || len(queue) > 0 {
+			if len(queue) == 0 {
+				now = max(now, list[next].at)
+			}
+			for next < len(list) && list[next].at <= now {
+				queue = append(queue, left{next, list[next].tokens})
+				next++
+			}
+			budget := float64(plantedChunk)
+			done := 0
+			for j := range queue {
+				take := min(queue[j].tokens, budget)
+				queue[j].tokens, budget = queue[j].tokens-take, budget-take
+				if queue[j].tokens > 0 {
+					break
+				}
+				done++
+			}
+			now += plantedDecode + (plantedChunk-budget)*perToken
+			for _, q := range queue[:done] {
+				list[q.i].took = now - list[q.i].at
+			}
+			queue = queue[done:]
+		}
+	}
+}
+
+// share is processor sharing, by virtual time.
+func share(list []plantedPrompt, rate float64) {
+	var active marks
+	now, each := 0.0, 0.0 // what each prompt in the replica has been given so far
+	finish := func(until float64) {
+		for len(active) > 0 {
+			done := now + (active[0].mark-each)*float64(len(active))/rate
+			if done > until {
+				each += (until - now) * rate / float64(len(active))
+				break
+			}
+			each, now = active[0].mark, done
+			q := heap.Pop(&active).(mark)
+			list[q.i].took = now - list[q.i].at
+		}
+		now = until
+	}
+	for i := range list {
+		finish(list[i].at)
+		heap.Push(&active, mark{each + list[i].tokens, i})
+	}
+	finish(math.Inf(1))
+}
+
+type mark struct {
+	mark float64
+	i    int
+}
+
+type marks []mark
+
+func (m marks) Len() int           { return len(m) }
+func (m marks) Less(i, j int) bool { return m[i].mark < m[j].mark }
+func (m marks) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
+func (m *marks) Push(x any)        { *m = append(*m, x.(mark)) }
+func (m *marks) Pop() any {
+	x := (*m)[len(*m)-1]
+	*m = (*m)[:len(*m)-1]
+	return x
+}
+
+// coverage counts how often what was learned holds the truth.
+type coverage struct {
+	name                 string
+	n, known, held, near int
+	worst                float64 // error of the value
+}
+
+func (c *coverage) add(e Estimate, ok bool, truth float64) {
+	c.n++
+	if !ok {
+		return
+	}
+	c.known++
+	if e.Low <= truth && truth <= e.High {
+		c.held++
+	}
+	off := e.Value/truth - 1
+	if math.Abs(off) <= .1 {
+		c.near++
+	}
+	if math.Abs(off) > math.Abs(c.worst) {
+		c.worst = off
+	}
+}
+
+func (c *coverage) log(t *testing.T) {
+	t.Helper()
+	share := func(n int) string {
+		if c.known == 0 {
+			return "–"
+		}
+		return fmt.Sprintf("%.0f %%", 100*float64(n)/float64(c.known))
+	}
+	t.Logf("| %s | %d | %d | %s | %s | %+.1f %% |", c.name, c.n, c.known, share(c.held), share(c.near), 100*c.worst)
+}
+
+// check holds all plantings together to the bounds that are promised.
+func (c *coverage) check(t *testing.T) {
+	t.Helper()
+	c.log(t)
+	if float64(c.held) < .9*float64(c.known) || float64(c.near) < .95*float64(c.known) || c.known < c.n/3 {
+		t.Errorf("%s: known in %d of %d; the truth is in %d intervals, and %d values are within 10 %%", c.name, c.known, c.n, c.held, c.near)
+	}
+}
+
+// TestPlantedPrefill: what is learned of six hours holds the truth in nine of ten pools, whatever the overhead, the lengths, the
+// engine, the router and the load, or it is not known. The log is the table of BENCHMARKS.md.
+func TestPlantedPrefill(t *testing.T) {
+	all := coverage{name: "prefill, all"}
+	rng := rand.New(rand.NewPCG(5, 5))
+	for _, engine := range []string{"shared", "queued", "chunked"} {
+		for _, lengths := range []string{"short", "long", "mixed", "equal"} {
+			c := coverage{name: "prefill, " + engine + ", " + lengths}
+			for _, load := range [][2]float64{{.1, .3}, {.1, .6}, {.2, .95}, {.5, .5}, {.6, .9}, {.95, .95}} {
+				for seed := range uint64(2) {
+					p := plantedPool{engine: engine, rate: 3000 + 9000*rng.Float64(), overhead: .5 * rng.Float64(), replicas: 1 + rng.IntN(4), least: rng.IntN(2) == 0, lengths: lengths, load: load}
+					s := taught(p.minutes(360, seed))
+					e, ok := s.Prefill(0)
+					c.add(e, ok, usefulShare*p.rate)
+					all.add(e, ok, usefulShare*p.rate)
+				}
+			}
+			if lengths == "equal" && c.known > 0 {
+				t.Errorf("%s engines: a rate is known from prompts of one length in %d pools", engine, c.known)
+			}
+			c.log(t)
+		}
+	}
+	all.check(t)
+}
+
+// TestPlantedDecode is the same for decode, of a day at loads that swing: the law of an iteration's time, its noise, context and
+// what binds are drawn.
+func TestPlantedDecode(t *testing.T) {
+	all := coverage{name: "decode, all"}
+	rng := rand.New(rand.NewPCG(6, 5))
+	for _, x := range []struct {
+		name  string
+		share float64 // of the batch at the knee that the busiest minutes reach
+		noise float64
+	}{{"up to the knee", 1, .03}, {"up to the knee, noisy", 1, .1}, {"up to half of it", .5, .05}, {"up to a tenth of it", .1, .05}} {
+		c := coverage{name: "decode, " + x.name}
+		for range 24 {
+			p := truth{a0: .008 + .02*rng.Float64(), perSequence: 300e-6 * rng.Float64(), perThousand: 10e-6 + 50e-6*rng.Float64(), prefill: 8000, context: 500 + 4000*rng.Float64()}
+			objective, kvTokens := p.a0*(1.3+2*rng.Float64()), 50_000+300_000*rng.Float64()
+			want := p.goodput(256, kvTokens, objective)
+			most := 1.0
+			for most < 256 && most*p.context < kvTokens && p.itl(most, most*p.context) < objective {
+				most++
+			}
+			s := taught(p.minutes(1440, x.share*most, x.noise, .01))
+			e, ok := s.Decode(256, kvTokens, objective)
+			c.add(e, ok && !e.Extrapolated, want)
+			all.add(e, ok && !e.Extrapolated, want)
+		}
+		c.log(t)
+	}
+	all.check(t)
+}
