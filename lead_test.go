@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -23,8 +24,11 @@ type risingPool struct {
 	p       *Pipeline
 	now     time.Time
 	lag     func(start int) time.Duration
+	silent  float64 // share of its lag in which a replica that was asked for does not report
+	deaf    bool    // nobody obeys
 	started int
 	ready   map[int]time.Time // of each replica that was not given up
+	heard   map[int]time.Time // from when on it reports
 	desired int
 }
 
@@ -41,7 +45,7 @@ func newRisingPool(t *testing.T) *risingPool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &risingPool{t: t, cfg: DefaultConfig(), now: midnight, ready: map[int]time.Time{0: midnight}, desired: 1}
+	w := &risingPool{t: t, cfg: DefaultConfig(), now: midnight, ready: map[int]time.Time{0: midnight}, heard: map[int]time.Time{}, desired: 1}
 	w.cfg.Clock, w.cfg.Features.Lateness, w.cfg.Features.Revise = EventClock, 0, 0
 	w.cfg.Pools, w.cfg.Decision.Mode = []capacity.Pool{pool}, alerting.Active
 	for k := range 12 {
@@ -69,6 +73,9 @@ func (w *risingPool) minute() {
 	w.now = w.now.Add(time.Minute)
 	at := w.now.Add(-time.Millisecond)
 	for _, n := range slices.Sorted(maps.Keys(w.ready)) {
+		if w.now.Before(w.heard[n]) {
+			continue
+		}
 		state := ingest.ReplicaLoading
 		if !w.ready[n].After(w.now) {
 			state = ingest.ReplicaReady
@@ -92,7 +99,9 @@ func (*risingPool) report(n int, at time.Time, state ingest.ReplicaState) ingest
 
 // obey starts what is asked for, and gives up the newest of what is not.
 func (w *risingPool) obey(desired int) {
-	w.desired = desired
+	if w.desired = desired; w.deaf {
+		return
+	}
 	var gone []ingest.Replica
 	for n := w.started; len(w.ready) > desired; n-- {
 		if _, there := w.ready[n]; there {
@@ -102,8 +111,11 @@ func (w *risingPool) obey(desired int) {
 	}
 	for len(w.ready) < desired {
 		w.started++
-		w.ready[w.started] = w.now.Add(w.lag(w.started))
-		gone = append(gone, w.report(w.started, w.now, ingest.ReplicaLoading))
+		lag := w.lag(w.started)
+		w.ready[w.started], w.heard[w.started] = w.now.Add(lag), w.now.Add(time.Duration(w.silent*float64(lag)))
+		if w.silent == 0 {
+			gone = append(gone, w.report(w.started, w.now, ingest.ReplicaLoading))
+		}
 	}
 	if len(gone) > 0 {
 		w.p.Apply(&ingest.Batch{Replicas: gone}, func(*Output) {})
@@ -175,5 +187,54 @@ func TestDecisionsLeadByTheLag(t *testing.T) {
 		if lead, short := w.rise(); short > 0 || lead < after || lead > 2*after {
 			t.Errorf("after ten scale-ups: asked for %s ahead and late in %d minutes, with a lag of %s", lead, short, after)
 		}
+	}
+}
+
+// TestAsksTeachTheLag: the lag that is learned is that from the ask to the first report of being ready, whenever a replica begins
+// to report. The table is that of BENCHMARKS.md.
+func TestAsksTeachTheLag(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		silent float64
+	}{{"pending from the ask on", 0}, {"pending from the machine on, a third of the lag later", 1. / 3}, {"ready only", 1}} {
+		w := newRisingPool(t)
+		w.silent = x.silent
+		const p50, p90 = 12 * time.Minute, 15 * time.Minute
+		sigma := math.Log(float64(p90)/float64(p50)) / 1.2816
+		rng := rand.New(rand.NewPCG(1, 2))
+		var lags []float64
+		w.lag = func(int) time.Duration {
+			lags = append(lags, float64(p50)*math.Exp(sigma*rng.NormFloat64()))
+			return time.Duration(lags[len(lags)-1])
+		}
+		for w.started < 20 {
+			w.rise()
+		}
+		warmup := &w.p.pools[0].warmup
+		slices.Sort(lags)
+		t.Logf("| warm-up, %s | %d starts | median %.1f min, learned %.1f | 90th percentile %.1f min, learned %.1f | stated 8.0 and 9.0 |", x.name, w.started,
+			lags[len(lags)/2]/6e10, warmup.Quantile(.5).Minutes(), lags[len(lags)*9/10]/6e10, warmup.Quantile(.9).Minutes())
+		if seen := warmup.State().Seen; seen < 15 || math.Abs(warmup.Quantile(.5).Minutes()/12-1) > .1 || math.Abs(warmup.Quantile(.9).Minutes()/15-1) > .15 {
+			t.Errorf("%s: median %s, 90th percentile %s of %d lags; want %s and %s", x.name, warmup.Quantile(.5), warmup.Quantile(.9), seen, p50, p90)
+		}
+	}
+}
+
+// TestNobodyObeys: asks that nobody obeys teach nothing, and neither does a replica that nobody asked for.
+func TestNobodyObeys(t *testing.T) {
+	w := newRisingPool(t)
+	w.deaf = true
+	w.rise()
+	w.rise()
+	if seen := w.p.pools[0].warmup.State().Seen; seen != 0 {
+		t.Errorf("%d lags learned although no replica came", seen)
+	}
+	for len(w.p.pools[0].asks.Open) > 0 {
+		w.minute()
+	}
+	w.ready[7] = w.now.Add(-time.Minute)
+	w.minute()
+	if seen := w.p.pools[0].warmup.State().Seen; seen != 0 {
+		t.Errorf("%d lags learned from a replica that nobody asked for", seen)
 	}
 }

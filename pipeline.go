@@ -140,27 +140,79 @@ type poolEntry struct {
 	prompts  alerting.Prompts
 	issued   []issue   // newest last, at most issuesKept
 	answered time.Time // when an autoscaler last said that a replica is ready; to the second
+	asks     asks
 	prefix   prefix
 	service  service
 	// archetypes gives classes to requests that have none; nil when that is off.
 	archetypes *features.Archetypes
 }
 
-// answersLast is how long an autoscaler's answers are waited for. They tell the whole lag, from the advice on; while they
-// come, what replicas report of the same starts is left out.
-const answersLast = 24 * time.Hour
+// asks are the decisions' requests for replicas that are not ready yet.
+type asks struct {
+	Open    []time.Time `cbor:"1,keyasint,omitempty"` // one a replica, ascending, at most asksKept
+	Learned time.Time   `cbor:"2,keyasint,omitzero"`  // when a replica that was asked for last became ready; to the second
+}
 
-// start learns the warm-up lag from a replica's reports: the time it was pending, or that which its process took to start.
-// The latter is only the end of the lag: before it someone asked, and a machine was found. So a start that took less than
-// is expected anyway says nothing, and the lag never shrinks by it.
-func (e *poolEntry) start(r *ingest.Replica, life features.ReplicaLife) {
+const (
+	// answersLast is how long what replicas report of their own starts is left out after an autoscaler's answer, or a replica
+	// that was asked for: those tell the whole lag, from the ask on.
+	answersLast = 24 * time.Hour
+	asksKept    = 256
+	// askTeaches is the age beyond which an ask teaches nothing when a replica becomes ready: nobody may have obeyed it.
+	askTeaches = time.Hour
+)
+
+// decided follows a decision: was is what the one before asked for. More that is asked for is a new ask; less takes the newest
+// asks back; and no more are open than replicas are missing.
+func (a *asks) decided(d *alerting.Decision, was int) {
+	if d.Mode != alerting.Active || d.Stale {
+		a.Open = nil
+		return
+	}
+	open := slices.Clone(a.Open)
+	if d.Desired < was {
+		open = open[:max(0, len(open)-(was-d.Desired))]
+	}
+	for n := max(was, d.Ready); n < d.Desired && len(open) < asksKept; n++ {
+		open = append(open, d.Tick.UTC())
+	}
+	a.Open = open[max(0, len(open)-max(0, d.Desired-d.Ready)):]
+}
+
+// came is how long the oldest ask took until a replica became ready, the ask being over; 0 when there is none, when the
+// replica's process started before it, or when it is too old to say.
+func (a *asks) came(r *ingest.Replica) time.Duration {
+	if len(a.Open) == 0 || !r.StartedAt.IsZero() && r.StartedAt.Before(a.Open[0]) {
+		return 0
+	}
+	lag := r.At.Sub(a.Open[0])
+	a.Open = a.Open[1:]
+	if lag > askTeaches {
+		return 0
+	}
+	a.Learned = r.At.UTC().Truncate(time.Second)
+	return lag
+}
+
+// start learns the warm-up lag from a replica's reports: from the ask to the first report that it is ready. Where nobody is known
+// to obey decisions, it is the time that the replica was pending. The time that its process took to start is only the end of
+// the lag: it counts where asks teach nothing, and only when it is more than is expected anyway.
+func (e *poolEntry) start(r *ingest.Replica, life features.ReplicaLife, mode alerting.Mode) {
+	var lag time.Duration
+	if life.New {
+		lag = e.asks.came(r)
+	}
 	switch {
 	case !e.answered.IsZero() && r.At.Sub(e.answered) < answersLast:
 		return
-	case life.Warmed > 0:
-		e.warmup.Observe(life.Warmed)
+	case mode != alerting.Active && life.Warmed > 0:
+		lag = life.Warmed
+	}
+	if lag > 0 {
+		e.warmup.Observe(lag)
 		return
-	case !life.Started:
+	}
+	if !life.Started || !e.asks.Learned.IsZero() && r.At.Sub(e.asks.Learned) < answersLast {
 		return
 	}
 	if took := time.Duration(r.StartupSeconds * float64(time.Second)); took > e.warmup.Quantile(0.5) {
@@ -168,13 +220,17 @@ func (e *poolEntry) start(r *ingest.Replica, life features.ReplicaLife) {
 	}
 }
 
-// waiting is how long ago each replica that is not ready was asked for, as the newest reports have it.
-func waiting(t time.Time, s *features.PoolState) []time.Duration {
+// waiting is how long ago each replica that reports to be on its way was asked for: by the asks, the oldest first, else since its
+// first report.
+func waiting(t time.Time, s *features.PoolState, asked []time.Time) []time.Duration {
 	if !s.Observed {
 		return nil
 	}
 	var ages []time.Duration
-	for _, since := range s.PendingSince {
+	for i, since := range s.PendingSince {
+		if i < len(asked) && asked[i].Before(since) && t.Sub(asked[i]) <= askTeaches {
+			since = asked[i]
+		}
 		ages = append(ages, t.Sub(since))
 	}
 	return ages
@@ -427,7 +483,7 @@ func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason 
 	if reason := p.reach(r.At, emit); reason != "" {
 		return reason
 	}
-	e.start(r, p.aggregator.AddReplica(r))
+	e.start(r, p.aggregator.AddReplica(r), p.cfg.Decision.Mode)
 	return p.counted("")
 }
 
@@ -557,7 +613,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 			continue // a pool that is no longer configured
 		}
 		pool := e.pool
-		pool.Warmup = e.warmup.Given(waiting(t, &f.Minute.State))
+		pool.Warmup = e.warmup.Given(waiting(t, &f.Minute.State, e.asks.Open))
 		trusted := pool.Trust(&e.service.learned, f.Minute.State.KVCapacityTokens)
 		pool.Rates = trusted.Rates
 		sending := pool.Sent(f.Computed())
@@ -589,11 +645,13 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}
 		in.WarnFrom, in.FalsePerWeek = e.line.At(p.cfg.Decision)
 		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)
+		was := e.decision.LastDesired
 		var d alerting.Decision
 		d, e.decision = alerting.Decide(t, in, e.decision, p.cfg.Decision)
 		out.Projections = append(out.Projections, projection)
 		out.Decisions = append(out.Decisions, d)
 		e.remember(&d)
+		e.asks.decided(&d, was)
 		if !d.Stale {
 			e.line.Tick(t, d.Ahead(), p.cfg.Decision)
 		}

@@ -17,8 +17,10 @@ func (p *Pipeline) Resume(d *alerting.Decision, from time.Time) {
 	if e == nil || !d.Tick.After(e.decision.LastTick) {
 		return
 	}
+	was := e.decision.LastDesired
 	e.decision = e.decision.Follow(d)
 	e.remember(d)
+	e.asks.decided(d, was)
 	if d.Basis != nil && !d.Tick.After(from) {
 		w := &d.Basis.Warmup
 		e.warmup.Recall(seconds(w.P50), seconds(w.P90), w.Seen)

@@ -19,7 +19,7 @@ import (
 )
 
 // snapshotVersion changes when the layout of state does.
-const snapshotVersion = 18
+const snapshotVersion = 19
 
 // state is the first part of a Pipeline at rest. The others are the parts of the Forecaster, the ids of the requests seen,
 // those of the calls adopted, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), of
@@ -45,6 +45,7 @@ type poolState struct {
 
 	Archetypes *features.ArchetypesState `cbor:"6,keyasint,omitempty"`
 	Answered   time.Time                 `cbor:"7,keyasint,omitzero"`
+	Asks       asks                      `cbor:"13,keyasint"`
 
 	Service capacity.ServiceState   `cbor:"8,keyasint"`
 	Minutes readyMinutes            `cbor:"9,keyasint"`
@@ -99,7 +100,7 @@ func (p *Pipeline) Freeze() *Frozen {
 	p.frozen = f
 	f.state.Counters.Refused = maps.Clone(p.counters.Refused)
 	for _, e := range p.pools {
-		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued), Answered: e.answered, Service: e.service.learned.State(), Minutes: e.service.ready, Outlook: e.outlook.State().Clone(), Signals: e.signals, Line: e.line.Clone(), Prompts: e.prompts.Clone()}
+		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued), Answered: e.answered, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready, Outlook: e.outlook.State().Clone(), Signals: e.signals, Line: e.line.Clone(), Prompts: e.prompts.Clone()}
 		ps.Decision.Pending = slices.Clone(e.decision.Pending)
 		if e.archetypes != nil {
 			ps.Archetypes = e.archetypes.State()
@@ -227,7 +228,7 @@ func (p *Pipeline) restorePool(s *poolState) (err error) {
 	e.warmup.Restore(s.Warmup)
 	e.outlook.Restore(s.Outlook)
 	e.signals, e.line, e.prompts = s.Signals, s.Line, s.Prompts
-	e.decision, e.issued, e.answered = s.Decision, s.Issued, s.Answered
+	e.decision, e.issued, e.answered, e.asks = s.Decision, s.Issued, s.Answered, s.Asks
 	e.service.learned.Restore(s.Service)
 	e.service.ready = s.Minutes
 	e.prefix.restore(s.Prefix, p.cfg.PrefixBlocks)

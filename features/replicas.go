@@ -26,7 +26,7 @@ type fleet struct {
 type replica struct {
 	last         ingest.Replica
 	pendingSince time.Time // zero unless pending or loading
-	asked        bool      // pendingSince is when it was asked for, as near as reports tell
+	fresh        bool      // it was first seen just now, while others were heard, and was not ready yet
 	started      time.Time // when the process started whose start was told last
 }
 
@@ -34,7 +34,8 @@ func newFleet() fleet { return fleet{byName: make(map[string]*replica)} }
 
 // ReplicaLife is what a report tells of a replica's start that was not known before.
 type ReplicaLife struct {
-	Warmed  time.Duration // from being asked for to being ready, when this is the first report of that; else 0
+	Warmed  time.Duration // from being pending to being ready, when this is the first report of that; else 0
+	New     bool          // this is its first report of being ready, and the pool was heard of before
 	Started bool          // its process has started, and the report says how long that took
 }
 
@@ -48,7 +49,7 @@ const askedWithin = 2 * time.Minute
 // warmed is how long the replica took from being asked for to r, its first report of being ready; 0 when r is none, or when
 // that is not known: a replica that served before has only been started again.
 func (k *replica) warmed(r *ingest.Replica) time.Duration {
-	if !k.asked || k.pendingSince.IsZero() || r.State != ingest.ReplicaReady {
+	if !k.fresh || k.pendingSince.IsZero() || r.State != ingest.ReplicaReady {
 		return 0
 	}
 	return r.At.Sub(k.pendingSince)
@@ -84,7 +85,12 @@ func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool, life Re
 	heard := f.reported
 	f.reported = later(f.reported, r.At)
 	life.Warmed = known.warmed(r)
-	gone := known.last.State == ingest.ReplicaGone
+	if known.last.State == ingest.ReplicaGone {
+		known.fresh = !heard.IsZero() && r.At.Sub(heard) <= askedWithin
+	}
+	if r.State == ingest.ReplicaReady {
+		life.New, known.fresh = known.fresh, false
+	}
 	name := known.last.Name
 	f.count(&known.last, -1)
 	known.last = *r
@@ -95,7 +101,6 @@ func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool, life Re
 		known.pendingSince = time.Time{}
 	case known.pendingSince.IsZero():
 		known.pendingSince = r.At.UTC()
-		known.asked = gone && !heard.IsZero() && r.At.Sub(heard) <= askedWithin
 	}
 	life.Started = known.start(r)
 	return true, life

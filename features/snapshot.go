@@ -114,7 +114,7 @@ func (a *Aggregator) poolSnapshot(p *pool) PoolSnapshot {
 		}
 	}
 	for _, r := range p.fleet.replicas {
-		rs := ReplicaSnapshot{At: nanos(r.last.At), PendingSince: nanos(r.pendingSince), Asked: r.asked, Started: nanos(r.started), Report: r.last}
+		rs := ReplicaSnapshot{At: nanos(r.last.At), PendingSince: nanos(r.pendingSince), Asked: r.fresh, Started: nanos(r.started), Report: r.last}
 		rs.Report.At, rs.Report.StartedAt, rs.Report.StartupSeconds = time.Time{}, time.Time{}, 0
 		s.Replicas = append(s.Replicas, rs)
 	}
@@ -198,7 +198,7 @@ func (a *Aggregator) restorePool(s *PoolSnapshot, next func(part any) error) err
 			return fmt.Errorf("replica %q comes twice", rs.Report.Name)
 		}
 		r := p.fleet.insert(rs.Report.Name)
-		r.last, r.pendingSince, r.asked = rs.Report, instant(rs.PendingSince), rs.Asked
+		r.last, r.pendingSince, r.fresh = rs.Report, instant(rs.PendingSince), rs.Asked
 		r.last.At, r.started = instant(rs.At), instant(rs.Started)
 		p.fleet.count(&r.last, 1)
 	}

@@ -71,7 +71,7 @@ type Window struct {
 	// Cross-moments over requests with known prompt and output: Σ prompt·output, Σ output².
 	Moments sketch.Moments `cbor:"25,keyasint"`
 	// Prefills are of attempts whose time to the first token is known: from it and the prompt the prefill rate is learned.
-	Prefills Prefills `cbor:"50,keyasint"`
+	Prefills Prefills `cbor:"52,keyasint"`
 
 	// Shapes: tokens of prompt and output, cached share of the prompt (0..1), and three delays in seconds: arrival to
 	// first token, one output token to the next, arrival to leaving the queue. Nil when empty.
