@@ -625,7 +625,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		if pool.Disaggregated {
 			projection.Prompts = new(forecaster.Project(f, alerting.Prompting(&pool, &trusted), &pool.Warmup, alerting.PromptSupply(t, &pool, &e.decision), pool.PrefillReserves.Failure, window, &e.outlook))
 		}
-		e.outlook.Issue(f, &projection, &pool.Warmup, pool.Reserves.Failure)
+		e.outlook.Issue(f, &projection, &pool.Warmup)
 		if !t.After(e.decision.LastTick) {
 			resuming = true
 			continue // it was decided before the state was lost: see Resume

@@ -53,7 +53,7 @@ func TestPrefillIsDecided(t *testing.T) {
 	}{0: {3, 1000, false}, 10_000: {3, 1000, false}, 1300: {4, 650, true}} {
 		d := run(transfer)
 		said := strings.Contains(strings.Join(d.Warnings, "; "), "disaggregated.transfer")
-		if d.ByRole == nil || d.Prompts[0].NeedReplicas != want.need || d.ByRole.Prefill < want.need+1 || d.ByRole.Prefill > want.need+2 || d.Desired != 2 || d.Prompts[0].PerReplica != want.each || d.Prompts[0].All == nil || said != want.says {
+		if d.ByRole == nil || d.Prompts[0].NeedReplicas != want.need || d.ByRole.Prefill < want.need+1 || d.ByRole.Prefill > want.need+2 || d.Desired != 2 || d.Prompts[0].PerReplica != want.each || d.Prompts[0].AfterFailure == nil || said != want.says {
 			t.Errorf("sending %g: %d decode, %+v, %+v; %v", transfer, d.Desired, d.ByRole, d.Prompts, d.Warnings)
 		}
 	}

@@ -59,7 +59,7 @@ func (p *plan) admitted(d *Decision, b *resource, ready int, cfg Config) []Admis
 	if b == nil {
 		return nil
 	}
-	if c := b.evidence.all(); c.Probability < cfg.AlertProbability || !d.late(c) && d.Needed <= d.Limit {
+	if b.evidence.Probability < cfg.AlertProbability || !d.late(b.evidence.ETA) && d.Needed <= d.Limit {
 		return nil
 	}
 	classes := map[string]*asked{}

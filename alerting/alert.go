@@ -19,6 +19,7 @@ const (
 	ForecastDegraded AlertName = "ForewarmForecastDegraded"
 	CacheHitCollapse AlertName = "ForewarmCacheHitCollapse"
 	RetryStorm       AlertName = "ForewarmRetryStorm"
+	BelowReserve     AlertName = "ForewarmBelowReserve"
 	TelemetryFault   AlertName = "ForewarmTelemetryFault"
 	UnboundedPrompts AlertName = "ForewarmUnboundedPrompts"
 )
@@ -34,7 +35,7 @@ const (
 
 // AlertNames are all of them.
 var AlertNames = []AlertName{
-	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, TelemetryFault, UnboundedPrompts,
+	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, BelowReserve, TelemetryFault, UnboundedPrompts,
 	InputDropped, SinkFailing, StorageDegraded, Watchdog,
 }
 

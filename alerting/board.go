@@ -30,9 +30,10 @@ type Board struct {
 type Open struct {
 	Name     AlertName `cbor:"1,keyasint"`
 	Pool     string    `cbor:"2,keyasint"`
-	Resource string    `cbor:"3,keyasint"`
+	Resource string    `cbor:"3,keyasint"` // resource, class and severity are those at the time it was raised
+	Role     string    `cbor:"12,keyasint,omitempty"`
 
-	Class       string            `cbor:"4,keyasint"` // class and severity at the time it was raised
+	Class       string            `cbor:"4,keyasint"`
 	Severity    Severity          `cbor:"5,keyasint"`
 	Annotations map[string]string `cbor:"6,keyasint"`
 	Held        int               `cbor:"7,keyasint"` // ticks in a row that it held, up to raising; then that a warning was worth a page
@@ -68,14 +69,14 @@ func (b *Board) Restore(s BoardState) {
 func (b *Board) Dropped() uint64 { return b.dropped }
 
 // Update takes everything that is the case at now and returns the alerts that fire, in the order of pool, name and
-// resource, and those that are resolved by this tick. A condition that is listed twice counts once.
+// role, and those that are resolved by this tick. A condition that is listed twice counts once.
 func (b *Board) Update(now time.Time, conditions []Condition) []Alert {
 	held := make([]bool, len(b.open), len(b.open)+len(conditions))
 	blind := map[string]bool{}
 	for i := range conditions {
 		c := &conditions[i]
 		blind[c.Pool] = blind[c.Pool] || c.Name == TelemetryStale
-		key := Open{Name: c.Name, Pool: c.Pool, Resource: c.Resource}
+		key := Open{Name: c.Name, Pool: c.Pool, Role: c.Role, Resource: c.Resource}
 		at, found := slices.BinarySearchFunc(b.open, key, Open.compare)
 		if !found {
 			if c.Fading {
@@ -122,12 +123,17 @@ func (b *Board) hold(now time.Time, o *Open, c *Condition) {
 	}
 	o.Held++
 	if c.Immediate || o.Held >= max(cmp.Or(c.Ticks, b.raiseAfter), 1) {
-		o.Firing, o.StartsAt, o.Class, o.Severity, o.Held = true, now, c.Class, c.Severity, 0
+		o.Firing, o.StartsAt, o.Resource, o.Class, o.Severity, o.Held = true, now, c.Resource, c.Class, c.Severity, 0
 	}
 }
 
+// compare orders by what identifies a condition. A pool has one of each name and role, whichever resource runs out first.
 func (o Open) compare(other Open) int {
-	return cmp.Or(strings.Compare(o.Pool, other.Pool), strings.Compare(string(o.Name), string(other.Name)), strings.Compare(o.Resource, other.Resource))
+	c := cmp.Or(strings.Compare(o.Pool, other.Pool), strings.Compare(string(o.Name), string(other.Name)), strings.Compare(o.Role, other.Role))
+	if c == 0 && o.Pool == "" {
+		c = strings.Compare(o.Resource, other.Resource)
+	}
+	return c
 }
 
 // alert renders a firing condition. The annotations of a condition that is clear, but not yet for long enough, are
@@ -139,6 +145,9 @@ func (o *Open) alert(now time.Time, resolved bool, mode Mode) Alert {
 	}
 	if mode == Advisory {
 		labels["mode"] = string(Advisory)
+	}
+	if o.Role != "" {
+		labels["role"] = o.Role
 	}
 	if o.Resource != "" {
 		labels["resource"] = o.Resource

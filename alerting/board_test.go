@@ -139,13 +139,14 @@ func TestConditions(t *testing.T) {
 	saturating := func(p float64, p50 time.Duration) Decision {
 		d := decided()
 		d.Probability, d.ETA.P50 = p, p50
-		d.Reserves.Failure, d.Resources[0].All, d.Resources[0].Probability, d.Resources[0].ETA.P50 = 0, nil, p, p50
+		d.Reserves.Failure, d.Resources[0].AfterFailure, d.Resources[0].Probability, d.Resources[0].ETA.P50 = 0, nil, p, p50
 		return d
 	}
-	// reserved is what is full at once without the replica that is kept for failures, and with it as said.
-	reserved := func(p float64, p50 time.Duration) Decision {
-		d := saturating(.99, 0)
-		d.Reserves.Failure, d.Resources[0].All = 1, &forecaster.Chance{Probability: p, ETA: forecaster.ETA{P50: p50, P90: forecaster.Never}}
+	// reserved keeps one replica for failures, and demand takes so many of the others.
+	reserved := func(p float64, others float64) Decision {
+		d := saturating(p, forecaster.Never)
+		d.Reserves.Failure, d.Resources[0].Demand = 1, others*float64(d.Ready-1)*d.Resources[0].PerReplica
+		d.Resources[0].AfterFailure = &forecaster.Chance{Probability: .99}
 		return d
 	}
 	with := func(d Decision, change func(*Decision)) Decision { change(&d); return d }
@@ -161,17 +162,16 @@ func TestConditions(t *testing.T) {
 		"surely nearer":                 {decision: saturating(.95, 5*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
 		"in the first hour":             {decision: with(saturating(.95, 0), func(d *Decision) { d.Confidence = forecaster.Cold }), want: "SaturationAhead:warning~ TooLateToWarm:warning!"},
 		"on assumed replicas":           {decision: with(saturating(.95, 0), func(d *Decision) { d.SupplyAssumed = true }), want: "SaturationAhead:warning~ TooLateToWarm:warning!"},
-		"of what does not bind":         {decision: with(saturating(.95, 0), func(d *Decision) { d.Binding = "decode" }), want: "SaturationAhead:warning~ TooLateToWarm:warning!"},
+		"of what does not bind":         {decision: with(saturating(.95, 0), func(d *Decision) { d.Binding = "decode" }), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
 		"a limit blocks":                {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} }), want: "SaturationAhead:warning AtCapacityLimit:page"},
 		"a limit that blocks little":    {decision: with(saturating(.2, forecaster.Never), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} })},
 		"a step, which is no limit":     {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) { d.Desired, d.Constraints = 16, []string{"max_step_out 2: 19 wanted"} }), want: "SaturationAhead:warning"},
-		"only the reserve at stake":     {decision: reserved(.1, forecaster.Never), want: "SaturationAhead:warning"},
-		"the reserve may not do":        {decision: reserved(.45, 25*time.Minute), want: "SaturationAhead:warning"},
-		"the reserve used up in time":   {decision: reserved(.6, 15*time.Minute), want: "SaturationAhead:warning"},
-		"the reserve used up too soon":  {decision: reserved(.8, 5*time.Minute), want: "SaturationAhead:warning~ TooLateToWarm:page"},
-		"the reserve surely used up":    {decision: reserved(.95, 0), want: "SaturationAhead:warning~ TooLateToWarm:page!"},
-		"no room for the reserve":       {decision: with(reserved(.1, forecaster.Never), func(d *Decision) { d.Limit, d.Constraints = 18, []string{"replicas.max 18: 19 wanted"} }), want: "SaturationAhead:warning AtCapacityLimit:warning"},
-		"no room beyond the reserve":    {decision: with(reserved(.8, 15*time.Minute), func(d *Decision) { d.Limit, d.Constraints = 16, []string{"replicas.max 16: 19 wanted"} }), want: "SaturationAhead:warning AtCapacityLimit:page"},
+		"only the reserve at stake":     {decision: reserved(.1, 1.02), want: "BelowReserve:warning"},
+		"nearly at stake":               {decision: reserved(.1, .97), want: "BelowReserve:warning~"},
+		"the reserve is whole":          {decision: reserved(.1, .8)},
+		"not even the reserve will do":  {decision: reserved(.6, 1.02), want: "SaturationAhead:warning BelowReserve:warning"},
+		"demand beyond the reserve":     {decision: reserved(.95, 1.5), want: "SaturationAhead:warning"},
+		"no room for the reserve":       {decision: with(reserved(.1, 1.02), func(d *Decision) { d.Limit, d.Constraints = 18, []string{"replicas.max 18: 19 wanted"} }), want: "BelowReserve:warning"},
 		"stale, whatever the rest says": {decision: with(saturating(.95, 0), func(d *Decision) { d.Stale = true }), want: "TelemetryStale:warning"},
 		"baseline answers":              {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "kv", Fallback: true}}}, want: "ForecastDegraded:warning"},
 		"another resource's baseline":   {decision: saturating(.1, forecaster.Never), forecast: &forecaster.PoolForecast{Total: []forecaster.Forecast{{Dimension: "decode", Fallback: true}}}},
@@ -206,6 +206,32 @@ func TestConditions(t *testing.T) {
 
 func retrying(share, attempts float64) *forecaster.PoolForecast {
 	return &forecaster.PoolForecast{Retries: forecaster.Retries{Share: share, Attempts: attempts}}
+}
+
+// TestOneAlertForOneCause: whichever resource runs out first, it is the same alert, under the label that it was raised with; the
+// prefill replicas of a disaggregated pool, and each sink, have their own.
+func TestOneAlertForOneCause(t *testing.T) {
+	b := NewBoard(DefaultConfig())
+	for i, resource := range []string{"kv", "decode", "prefill", "kv"} {
+		alerts := b.Update(noon.Add(time.Duration(i)*time.Minute), []Condition{
+			{Name: SinkFailing, Resource: "nats", Severity: Warning}, {Name: SinkFailing, Resource: "webhook", Severity: Warning},
+			{Name: SaturationAhead, Pool: "p", Resource: resource, Severity: Warning},
+			{Name: SaturationAhead, Pool: "p", Role: "prefill", Resource: "transfer", Severity: Warning},
+		})
+		var got []string
+		for _, a := range alerts {
+			got = append(got, a.Identity()+a.Labels["role"])
+		}
+		want := []string{"ForewarmSinkFailing//nats", "ForewarmSinkFailing//webhook", "ForewarmSaturationAhead/p/decode", "ForewarmSaturationAhead/p/transferprefill"}
+		if diff := cmp.Diff(want, got); i > 0 && diff != "" {
+			t.Errorf("tick %d: %s", i, diff)
+		}
+		reopened := NewBoard(DefaultConfig())
+		reopened.Reopen(alerts)
+		if n := len(reopened.Update(noon.Add(time.Hour), nil)); n != len(alerts) {
+			t.Errorf("%d of %d alerts go on", n, len(alerts))
+		}
+	}
 }
 
 // A warning that has become worth a page is raised anew, as a page: a label that changed would be another alert.

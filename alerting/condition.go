@@ -10,6 +10,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // Severity says who should be told, and how.
@@ -21,12 +22,14 @@ const (
 	Warning Severity = "warning"
 )
 
-// Condition is one thing that is the case at one tick and may deserve an alert. Name, Pool and Resource identify it.
+// Condition is one thing that is the case at one tick and may deserve an alert. Name, Pool and Role identify it; where there is no
+// pool, Name and Resource. Resource and Class stay as they were when the alert was raised.
 type Condition struct {
 	Name     AlertName
 	Pool     string
-	Resource string // "" when it concerns the pool as a whole
-	Class    string // who drives it; fixed when the alert is raised, "" when unknown
+	Role     string // "prefill" of a disaggregated pool's prefill replicas, else ""
+	Resource string // the one that runs out first; of the daemon's own alerts a sink; "" when none is concerned
+	Class    string // who drives it; "" when unknown
 	Severity Severity
 
 	// Fading says that the condition keeps an alert that fires but raises none.
@@ -72,10 +75,8 @@ func prospects(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Cond
 		who = describe(d.Drivers, pf, d.Binding)
 	}
 	help := relief(d, pf)
-	for i := range d.Resources {
-		out = append(out, saturation(d, &d.Resources[i], who, help, cfg)...)
-	}
-	out = append(out, limit(d, who, help, cfg)...)
+	out = append(saturation(d, who, help, cfg), limit(d, who, help, cfg)...)
+	out = append(out, belowReserve(d, cfg)...)
 	out = append(out, degraded(d, pf, cfg)...)
 	return append(out, causes(d, pf, cfg)...)
 }
@@ -117,61 +118,108 @@ func (d *Decision) early(cfg Config) look {
 	return look{from: d.WarnFrom, window: forecaster.WarningWindow(d.Lead), ahead: true}
 }
 
-// at is a chance with the probability within the look's window.
-func (l look) at(c forecaster.Chance) forecaster.Chance {
+// at is the probability of r within the look's window.
+func (l look) at(r *ResourceEvidence) float64 {
 	if l.ahead {
-		c.Probability = c.Ahead
+		return r.Ahead
 	}
-	return c
+	return r.Probability
 }
 
-// prospect is how likely and how soon a resource runs out, for people: with all replicas, those kept for failures included,
-// because that is what happens unless one fails. Where it is not probable so, spare says that it takes such a failure, and
-// the odds are those without the reserve.
-func (d *Decision) prospect(r *ResourceEvidence, l look) (chance forecaster.Chance, spare bool) {
-	all := l.at(r.all())
-	if d.Reserves.Failure == 0 || all.Probability >= l.from || r.Demand >= r.PerReplica*float64(d.Ready) {
-		return all, false
+// likely are the resources whose probability is enough to keep an alert, the most probable first, and of equals the one that binds:
+// they run out for the same cause, and share one alert.
+func (d *Decision) likely(l look) (out []*ResourceEvidence) {
+	for i := range d.Resources {
+		if r := &d.Resources[i]; l.at(r) >= fadeShare*l.from {
+			out = append(out, r)
+		}
 	}
-	return l.at(r.own()), true
+	slices.SortStableFunc(out, func(a, b *ResourceEvidence) int {
+		if c := cmp.Compare(l.at(b), l.at(a)); c != 0 || a.Dimension == b.Dimension {
+			return c
+		} else if a.Dimension == d.Binding {
+			return -1
+		} else if b.Dimension == d.Binding {
+			return 1
+		}
+		return 0
+	})
+	return out
 }
 
-// saturation is the warning that a resource runs out, and the page when it does so before a new replica can be ready. What the
-// replicas kept for failures still carry is no page: it takes a failure for anybody to notice.
-func saturation(d *Decision, r *ResourceEvidence, who, help string, cfg Config) []Condition {
-	chance, spare := d.prospect(r, d.soon(cfg))
-	late := !spare && d.late(chance)
-	var out []Condition
-	if early := d.early(cfg); early.at(r.own()).Probability >= fadeShare*early.from {
-		c := warning(d, r, late, who, help, cfg)
+// saturation is the warning that the pool runs out, and the page when it does so before a new replica can be ready.
+func saturation(d *Decision, who, help string, cfg Config) (out []Condition) {
+	early, soon := d.early(cfg), d.soon(cfg)
+	late := slices.DeleteFunc(d.likely(soon), func(r *ResourceEvidence) bool { return !d.late(r.ETA) })
+	if likely := d.likely(early); len(likely) > 0 {
+		c := warning(d, likely, len(late) > 0, who, help, cfg)
 		// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it. Where a limit blocks
 		// what is needed, the page is that of the limit.
-		c.Fading = early.at(r.own()).Probability < early.from || late
+		c.Fading = early.at(likely[0]) < early.from || len(late) > 0
 		out = append(out, c)
 	}
-	if late && r.Probability >= fadeShare*cfg.AlertProbability && (r.Dimension != d.Binding || d.Needed <= d.Limit) {
-		page := condition(d, TooLateToWarm, r.Dimension, gravity(d, r, cfg), cfg, fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.",
-			blocked(d, story(d, r, who, d.soon(cfg))), span(d.Lead), help)).load(d, r, who, d.soon(cfg))
-		page.Fading, page.Immediate = chance.Probability < cfg.AlertProbability, chance.Probability >= sureProbability
+	if len(late) > 0 && d.Needed <= d.Limit {
+		page := condition(d, TooLateToWarm, late[0].Dimension, gravity(d), cfg, fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.",
+			story(d, late, who, soon), span(d.Lead), help)).load(d, late, who, soon)
+		page.Fading, page.Immediate = late[0].Probability < cfg.AlertProbability, late[0].Probability >= sureProbability
 		out = append(out, page)
 	}
 	return out
 }
 
-// warning says that a resource runs out, as seen early.
-func warning(d *Decision, r *ResourceEvidence, late bool, who, help string, cfg Config) Condition {
+// reserveSlack is the share of what a failure would leave that demand must use for an alert about the reserve to be kept.
+const reserveSlack = 0.9
+
+// belowReserve is the warning that the pool serves its demand, and would not after a failure that replicas are kept for.
+func belowReserve(d *Decision, cfg Config) []Condition {
+	said, fading := d.belowReserve()
+	if said == "" {
+		return nil
+	}
+	c := condition(d, BelowReserve, d.Binding, Warning, cfg, blocked(d, fmt.Sprintf("Pool %s: %s. %s%s", d.Pool, said, done(d), d.assumed())))
+	c.Fading = fading
+	return []Condition{c}
+}
+
+// BelowReserve says that the pool serves its demand, and would not after a failure that replicas are kept for.
+func (d *Decision) BelowReserve() bool {
+	said, fading := d.belowReserve()
+	return said != "" && !fading
+}
+
+// belowReserve says what a failure would leave where that is less than demand takes now; "" where it is enough, or where all
+// replicas together do not do. fading is true where it is only nearly too little.
+func (d *Decision) belowReserve() (said string, fading bool) {
+	left, takes, near := max(d.Ready-d.Reserves.Failure, 0), 0, 0
+	for i := range d.Resources {
+		r := &d.Resources[i]
+		takes = max(takes, replicasFor(r.Demand, r.PerReplica))
+		near = max(near, min(replicasFor(r.Demand/reserveSlack, r.PerReplica), d.Ready))
+	}
+	if takes > d.Ready || max(takes, near) <= left {
+		return "", false
+	}
+	if fading = takes <= left; fading {
+		takes = near
+	}
+	what, rest := "a failure would leave ", "none"
+	if d.Reserves.Failure > 1 {
+		what = fmt.Sprintf("%d failures would leave ", d.Reserves.Failure)
+	}
+	if left > 0 {
+		rest = fmt.Sprintf("%d, and demand takes %d", left, takes)
+	}
+	return fmt.Sprintf("%d of %s: %s%s", d.Ready, d.count(takes+d.Reserves.Failure), what, rest), fading
+}
+
+// warning says that the pool runs out, as seen early.
+func warning(d *Decision, likely []*ResourceEvidence, late bool, who, help string, cfg Config) Condition {
 	early := d.early(cfg)
-	_, spare := d.prospect(r, early)
-	text := blocked(d, story(d, r, who, early))
-	switch {
-	case spare && early.at(r.all()).Probability >= fadeShare*early.from:
-		text += " If a replica fails before then, or demand outgrows all of them, " + help + "."
-	case spare:
-		text += " Only if a replica fails before then, " + help + "."
-	case !late && d.Needed <= d.Limit && d.Desired > d.Ready:
+	text := blocked(d, story(d, likely, who, early))
+	if !late && d.Needed <= d.Limit && d.Desired > d.Ready {
 		text += " If that fails, " + help + "."
 	}
-	c := condition(d, SaturationAhead, r.Dimension, Warning, cfg, text).load(d, r, who, early)
+	c := condition(d, SaturationAhead, likely[0].Dimension, Warning, cfg, text).load(d, likely, who, early)
 	if d.WarnFrom > 0 {
 		c.Annotations["threshold"] = d.threshold()
 	}
@@ -196,15 +244,14 @@ func blocked(d *Decision, text string) string {
 }
 
 // late says that something runs out, at the median, before a replica that is asked for now can be ready.
-func (d *Decision) late(c forecaster.Chance) bool {
-	return c.ETA.P50 != forecaster.Never && c.ETA.P50 < d.Lead
+func (d *Decision) late(e forecaster.ETA) bool {
+	return e.P50 != forecaster.Never && e.P50 < d.Lead
 }
 
-// gravity is whether a saturation that cannot be averted is worth waking someone: only for the resource that binds, so that
-// one cause makes one page; and only on evidence, not in the first hour of history or on replicas that nobody reported; and
-// not for want of a reserve alone.
-func gravity(d *Decision, r *ResourceEvidence, cfg Config) Severity {
-	if _, spare := d.prospect(r, d.soon(cfg)); r.Dimension == d.Binding && d.Confidence != forecaster.Cold && !d.SupplyAssumed && !spare {
+// gravity is whether a saturation that cannot be averted is worth waking someone: only on evidence, not in the first hour of history
+// or on replicas that nobody reported.
+func gravity(d *Decision) Severity {
+	if d.Confidence != forecaster.Cold && !d.SupplyAssumed {
 		return Page
 	}
 	return Warning
@@ -212,23 +259,13 @@ func gravity(d *Decision, r *ResourceEvidence, cfg Config) Severity {
 
 // limit is the page that a bound of the pool blocks what a probable saturation needs.
 func limit(d *Decision, who, help string, cfg Config) []Condition {
-	if d.Needed <= d.Limit || d.Probability < fadeShare*cfg.AlertProbability {
+	likely := d.likely(d.soon(cfg))
+	if d.Needed <= d.Limit || len(likely) == 0 {
 		return nil
 	}
-	r := d.binding()
-	if r == nil {
-		return nil
-	}
-	chance, spare := d.prospect(r, d.soon(cfg))
-	switch {
-	case spare && d.Needed-d.Reserves.Total() <= d.Limit:
-		help = "go without a reserve"
-	case spare:
-		help = "be ready to " + help
-	}
-	c := condition(d, AtCapacityLimit, r.Dimension, gravity(d, r, cfg), cfg,
-		fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, r, who, d.soon(cfg)), short(d), help)).load(d, r, who, d.soon(cfg))
-	c.Fading = chance.Probability < cfg.AlertProbability
+	c := condition(d, AtCapacityLimit, likely[0].Dimension, gravity(d), cfg,
+		fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, likely, who, d.soon(cfg)), short(d), help)).load(d, likely, who, d.soon(cfg))
+	c.Fading = likely[0].Probability < cfg.AlertProbability
 	return []Condition{c}
 }
 
@@ -278,7 +315,7 @@ func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 			return // the heaviest class names it
 		}
 		who := describe([]forecaster.Driver{*driver}, pf, d.Binding)
-		c := condition(d, name, resource, Warning, cfg, fmt.Sprintf("Pool %s: %s. %s: %s.", d.Pool, who, means, consequence(d, cfg))).load(d, r, who, d.soon(cfg))
+		c := condition(d, name, resource, Warning, cfg, fmt.Sprintf("Pool %s: %s. %s: %s.", d.Pool, who, means, consequence(d, cfg))).load(d, []*ResourceEvidence{r}, who, d.soon(cfg))
 		c.Class, c.Fading = driver.Class, d.Probability < cfg.AlertProbability
 		out = append(out, c)
 	}
@@ -297,10 +334,11 @@ func condition(d *Decision, name AlertName, resource string, severity Severity, 
 		summary = "[advisory] " + summary
 	}
 	action := d.Reason
+	role := ""
 	if d.ofPrefill() { // the reason is of the pool, and may not speak of them
-		action = done(d)
+		action, role = done(d), string(capacity.PrefillRole)
 	}
-	c := Condition{Name: name, Pool: d.Pool, Resource: resource, Severity: severity, Annotations: map[string]string{
+	c := Condition{Name: name, Pool: d.Pool, Role: role, Resource: resource, Severity: severity, Annotations: map[string]string{
 		"summary":  zoneOnce(summary),
 		"action":   action,
 		"mode":     string(d.Mode),
@@ -312,10 +350,14 @@ func condition(d *Decision, name AlertName, resource string, severity Severity, 
 	return c
 }
 
-// load adds to a condition how likely, how soon and by whom r runs out.
-func (c Condition) load(d *Decision, r *ResourceEvidence, who string, l look) Condition {
-	chance, _ := d.prospect(r, l)
-	c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", chance.Probability), written(d.Tick, chance.ETA.P50)
+// load adds to a condition what runs out, how likely, how soon and by whom.
+func (c Condition) load(d *Decision, likely []*ResourceEvidence, who string, l look) Condition {
+	c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", l.at(likely[0])), written(d.Tick, likely[0].ETA.P50)
+	var names []string
+	for _, r := range likely {
+		names = append(names, r.Dimension)
+	}
+	c.Annotations["resources"] = strings.Join(names, ", ")
 	if said := d.Diagnosed(); said != "" {
 		c.Annotations["diagnosis"] = said
 	}
@@ -341,19 +383,23 @@ func written(tick time.Time, eta time.Duration) string {
 }
 
 // story tells a saturation like a colleague would: what, when, how sure, who, and what was done about it.
-func story(d *Decision, r *ResourceEvidence, who string, l look) string {
+func story(d *Decision, likely []*ResourceEvidence, who string, l look) string {
+	r := likely[0]
 	s := fmt.Sprintf("Pool %s: ", d.Pool)
 	window := span(l.window)
 	have := r.PerReplica * float64(d.Ready)
-	chance, _ := d.prospect(r, l)
+	chance := forecaster.Chance{Probability: l.at(r), ETA: r.ETA}
 	switch {
 	case have > 0 && r.Demand >= have: // what is so has no time, and the odds are of what comes
 		s += fmt.Sprintf("%s now: demand is %s of the capacity of %s, and %s likely to exceed it in the next %s",
 			exhausted(r.Dimension), share100(r.Demand/have), d.count(d.Ready), percent(chance.Probability), window)
 	case chance.ETA.P50 != forecaster.Never:
-		s += d.running(r, exhausted(r.Dimension)+" "+eta(chance.ETA), l) + d.load(r, l)
+		s += exhausted(r.Dimension) + " " + eta(chance.ETA) + " " + odds(chance, window) + d.load(r)
 	default:
-		s += d.running(r, noun(r.Dimension)+" may run out", l) + d.load(r, l)
+		s += noun(r.Dimension) + " may run out " + odds(chance, window) + d.load(r)
+	}
+	for i, x := range likely[1:] {
+		s += [2]string{"; so may ", ", "}[min(i, 1)] + fmt.Sprintf("%s (%s)", noun(x.Dimension), percent(l.at(x)))
 	}
 	s += "."
 	if who != "" {
@@ -362,47 +408,29 @@ func story(d *Decision, r *ResourceEvidence, who string, l look) string {
 	if said := d.Diagnosed(); said != "" {
 		s += " " + said
 	}
-	s += " " + done(d)
-	switch {
-	case d.ofPrefill():
-		s += " How many prefill replicas are ready is not reported, so it is assumed."
-	case d.SupplyAssumed:
-		s += " No replica reports, so their number is assumed."
-	}
-	return s
+	return s + " " + done(d) + d.assumed()
 }
 
-// running is what with how sure it is; where it takes failures, with these before, and the odds if there are none.
-func (d *Decision) running(r *ResourceEvidence, what string, l look) string {
-	chance, spare := d.prospect(r, l)
-	window := span(l.window)
-	if !spare {
-		return what + " " + odds(chance, window)
+// assumed says that the number of replicas is a belief, to follow a sentence.
+func (d *Decision) assumed() string {
+	switch {
+	case d.ofPrefill():
+		return " How many prefill replicas are ready is not reported, so it is assumed."
+	case d.SupplyAssumed:
+		return " No replica reports, so their number is assumed."
 	}
-	text, _ := strings.CutSuffix(odds(chance, window), ")")
-	within := " within " + window
-	if strings.HasSuffix(text, within) {
-		within = "" // it holds for both
-	}
-	return fmt.Sprintf("should %s fail, %s %s, and %s%s if none fails)", d.count(d.Reserves.Failure), what, text, percent(l.at(r.all()).Probability), within)
+	return ""
 }
 
 // load is the demand of now against what is ready, to follow a clause; "" where there is nothing to hold it against.
-func (d *Decision) load(r *ResourceEvidence, l look) string {
+func (d *Decision) load(r *ResourceEvidence) string {
 	have := r.PerReplica * float64(d.Ready)
 	if !(have > 0) {
 		return ""
 	}
 	text := fmt.Sprintf("; demand is %s of the capacity of %s", share100(r.Demand/have), d.count(d.Ready))
-	_, spare := d.prospect(r, l)
-	switch less := d.Ready - d.Reserves.Failure; {
-	case d.Reserves.Failure == 0:
-	case !spare:
-		text += fmt.Sprintf(", the %d kept for failures included", min(d.Reserves.Failure, d.Ready))
-	case less > 0:
-		text += fmt.Sprintf(", %s without the %d kept for failures", share100(r.Demand/(r.PerReplica*float64(less))), d.Reserves.Failure)
-	default:
-		text += ", kept for failures"
+	if kept := min(d.Reserves.Failure, d.Ready); kept > 0 {
+		text += fmt.Sprintf(", the %d kept for failures included", kept)
 	}
 	return text
 }
@@ -423,6 +451,8 @@ func done(d *Decision) string {
 	switch {
 	case d.Desired > total && d.Mode == Advisory:
 		return fmt.Sprintf("Advice since %s: %d→%s. Nothing was scaled, for this is advisory mode; started now they are ready by about %s.", clock(d.AskedAt), total, d.count(d.Desired), clock(d.Tick.Add(d.Lead)))
+	case d.Desired > total && d.Withheld != "":
+		return fmt.Sprintf("It would ask for %d→%s. Autoscalers are not told yet, because %s.", total, d.count(d.Desired), d.Withheld)
 	case d.Desired > total && overdue:
 		return fmt.Sprintf("Asked for %d→%s at %s, and none reports yet: check the autoscaler.", total, d.count(d.Desired), clock(d.AskedAt))
 	case d.Desired > total:
@@ -456,6 +486,8 @@ func consequence(d *Decision, cfg Config) string {
 		verb := "asked for"
 		if d.Mode == Advisory {
 			verb = "advises"
+		} else if d.Withheld != "" {
+			verb = "would ask for"
 		}
 		text += fmt.Sprintf("; %s %d→%s", verb, d.seen(), d.count(d.Desired))
 	}

@@ -97,8 +97,9 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	}
 
 	short := desired > max(p.current, p.supply.Ready+len(st.Pending)) // of what was asked for, however long ago
+	asks := d.told() || cfg.Mode == Advisory
 	switch {
-	case desired > max(p.asked, p.current), short && !st.Short: // also when a replica is lost that had been asked for
+	case asks && (desired > max(p.asked, p.current) || short && !st.Short): // also when a replica is lost that had been asked for
 		st.LastScaleOut = now
 		st.ScaleOuts = append(slices.Clone(st.ScaleOuts), now.Unix())
 	case desired < min(p.asked, p.current):
@@ -106,8 +107,8 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	}
 	d.ActionsPerDay = len(st.ScaleOuts) + len(st.ScaleIns)
 	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
-	st.Short = short
-	st.believe(now, p.supply, p.observed, desired, cfg.Mode)
+	st.Short = short && asks
+	st.believe(now, p.supply, p.observed, desired, d.told())
 	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, desired, now
 	st.publish(&d, cfg)
 	d.Reason = p.reason(&d, cfg)

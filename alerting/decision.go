@@ -108,6 +108,9 @@ type Decision struct {
 	Unreported int `json:"-" cbor:"47,keyasint,omitempty"` // of Pending: asked for, and not seen in any report yet
 
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed
+
+	// Withheld says why autoscalers are not told Desired, whatever the mode; "" when they are.
+	Withheld string `json:"withheld,omitempty" cbor:"70,keyasint,omitempty"`
 }
 
 // ResourceEvidence is the part of a projection that a decision rests on, per resource.
@@ -119,26 +122,12 @@ type ResourceEvidence struct {
 	NeedReplicas int            `json:"need_replicas" cbor:"5,keyasint"` // what that takes, before reserves and clamps
 	Probability  float64        `json:"probability" cbor:"6,keyasint"`
 	ETA          forecaster.ETA `json:"eta" cbor:"7,keyasint"`
-	// All is how likely and how soon it runs out with the replicas kept for failures; Probability and ETA go without them. nil
-	// where none are kept, and in journals of older versions.
-	All *forecaster.Chance `json:"all_replicas,omitempty" cbor:"8,keyasint,omitempty"`
-	// Ahead is the probability within forecaster.WarningWindow, without the replicas kept for failures: what warnings go by.
+	// AfterFailure is how likely and how soon it runs out without the replicas kept for failures. nil where none are kept.
+	AfterFailure *forecaster.Chance `json:"after_failure,omitempty" cbor:"8,keyasint,omitempty"`
+	// Ahead is the probability within forecaster.WarningWindow: what warnings go by.
 	Ahead float64 `json:"ahead,omitempty" cbor:"9,keyasint,omitempty"`
 	// Retries is what calls that are tried again add to Demand and NeedQuantile; nil where they add nothing.
 	Retries *Retried `json:"retries,omitempty" cbor:"10,keyasint,omitempty"`
-}
-
-// all is how likely and how soon r runs out while no replica fails.
-func (r *ResourceEvidence) all() forecaster.Chance {
-	if r.All != nil {
-		return *r.All
-	}
-	return r.own()
-}
-
-// own is how likely and how soon r runs out without the replicas kept for failures.
-func (r *ResourceEvidence) own() forecaster.Chance {
-	return forecaster.Chance{Probability: r.Probability, ETA: r.ETA, Ahead: r.Ahead}
 }
 
 // Ahead is the probability that some resource runs out, of either role, within forecaster.WarningWindow: what warnings go by.

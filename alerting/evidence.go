@@ -31,7 +31,7 @@ func (p *plan) decision(cfg Config) Decision {
 	}
 	d.WarnFrom, d.FalsePerWeek = p.in.WarnFrom, p.in.FalsePerWeek
 	d.Diagnosis, d.Symptoms = p.in.Signals.Diagnose()
-	d.Basis = p.in.Basis
+	d.Basis, d.Withheld = p.in.Basis, p.withheld()
 	if w := p.in.Minute.State.WaitingPerReady * float64(p.in.Minute.State.Ready); w >= 0 && !math.IsInf(w, 0) {
 		d.Waiting = &w
 	}
@@ -59,6 +59,27 @@ func (p *plan) decision(cfg Config) Decision {
 	d.Drivers = named(p.in.Projection.Drivers)
 	return d
 }
+
+// withheld says why autoscalers are not told yet. In the first hour the demand of now is asked for, and nothing is given up: that
+// may be obeyed once a few minutes are known, if replicas report how many there are.
+func (p *plan) withheld() string {
+	known := 0
+	for i := range p.rows {
+		known = max(known, p.rows[i].forecast.Known)
+	}
+	switch {
+	case p.blind == stale || p.blind == unheard:
+		return "its telemetry is stale"
+	case p.blind == cold && p.observed && known < int(watch/features.Minute), p.blind == unsized && p.in.Projection.Confidence == forecaster.Cold:
+		return fmt.Sprintf("less than %s of its traffic is known", span(watch))
+	case p.blind == cold && !p.observed:
+		return "less than an hour of its traffic is known, and no replica reports how many there are"
+	}
+	return ""
+}
+
+// told says that autoscalers are told what d asks for.
+func (d *Decision) told() bool { return d.Mode == Active && d.Withheld == "" }
 
 // named are the drivers that a decision names: the first few, as far as their numbers are finite.
 func named(all []forecaster.Driver) (drivers []forecaster.Driver) {

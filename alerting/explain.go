@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -39,7 +38,7 @@ type ExplainedResource struct {
 	NeedReplicas int           `json:"need_replicas"`
 	Probability  float64       `json:"probability"`
 	ETA          SaturationETA `json:"saturation_eta"`
-	All          *Outage       `json:"all_replicas,omitempty"` // while no replica fails; the two above go without those kept for failures
+	AfterFailure *Outage       `json:"after_failure,omitempty"` // the two above on the replicas left when those kept for failures fail
 }
 
 // Step is one number of replicas on the way to the one that was asked for.
@@ -154,15 +153,13 @@ func (d *Decision) undone() (out []string) {
 	if r == nil {
 		return nil
 	}
-	had := "the " + d.count(d.Ready+d.Pending) + " there were"
-	without := "without the " + strconv.Itoa(d.Reserves.Failure) + " kept for failures"
-	switch {
-	case d.Reserves.Failure == 0:
-		return append(out, runsOut(d, r, "With "+had, r.all()))
-	case r.All == nil: // of a version that knew no more
-		return append(out, runsOut(d, r, "With "+had+", but "+without, r.all()))
+	out = append(out, runsOut(d, r, "With the "+d.count(d.Ready+d.Pending)+" there were", forecaster.Chance{Probability: r.Probability, ETA: r.ETA}))
+	if left := d.Ready + d.Pending - d.Reserves.Failure; r.AfterFailure != nil && left > 0 {
+		out = append(out, runsOut(d, r, "With the "+d.count(left)+" that a failure would leave", *r.AfterFailure))
+	} else if r.AfterFailure != nil {
+		out = append(out, "A failure would leave no replica.")
 	}
-	return append(out, runsOut(d, r, "With "+had, r.all()), runsOut(d, r, "W"+without[1:], r.own()))
+	return out
 }
 
 // runsOut is how likely and when a resource runs out with what had says.
@@ -409,8 +406,8 @@ func resources(w io.Writer, d *Decision) {
 			}
 			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", r.Dimension, mark, amount(r.Demand), amount(r.PerReplica), amount(r.NeedQuantile), r.NeedReplicas,
 				percent(r.Probability), away(r.ETA.P10), away(r.ETA.P50), away(r.ETA.P90))
-			if a := r.All; a != nil {
-				fmt.Fprintf(t, "  while none fails\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Probability), away(a.ETA.P10), away(a.ETA.P50), away(a.ETA.P90))
+			if a := r.AfterFailure; a != nil {
+				fmt.Fprintf(t, "  after a failure\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Probability), away(a.ETA.P10), away(a.ETA.P50), away(a.ETA.P90))
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func TestExplainGolden(t *testing.T) {
 	full.Events = []forecaster.EventEffect{{Name: "spring launch", Learned: 2.4, Low: 1.9, High: 3}}
 	full.ByRole = &Roles{Prefill: 6, Decode: 19, PrefillReady: 4, PrefillNeeded: 7, PrefillLimit: 6, PrefillReserves: capacity.Reserves{Failure: 1, Warm: 1}, PrefillDrivers: full.Drivers, PrefillProbability: .4}
 	full.Prompts = []ResourceEvidence{{Dimension: "prefill", PerReplica: 12000, Demand: 4.1e4, NeedQuantile: 5.6e4, NeedReplicas: 5, Probability: .4,
-		ETA: forecaster.ETA{P10: 3 * time.Minute, P50: 25 * time.Minute, P90: forecaster.Never}, All: &forecaster.Chance{Probability: .1, ETA: never}}}
+		ETA: forecaster.ETA{P10: 3 * time.Minute, P50: 25 * time.Minute, P90: forecaster.Never}, AfterFailure: &forecaster.Chance{Probability: .7, ETA: forecaster.ETA{P50: 9 * time.Minute, P90: forecaster.Never}}}}
 	full.Constraints = []string{"disaggregated.prefill_replicas.max 6: 7 wanted"}
 	full.Diagnosis, full.Symptoms = BottleneckKV, &Symptoms{TTFT: 12.4, TTFTBefore: .61, ITL: .0512, ITLBefore: .0304, Waiting: 3.4, KVUse: .97}
 	full.Basis = &Basis{Warmup: WarmupBasis{StatedP50: 360, StatedP90: 720, P50: 402, P90: 726, Seen: 7},

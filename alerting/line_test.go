@@ -162,7 +162,7 @@ func TestFixedLineIsTheConfigured(t *testing.T) {
 func warnedFrom(line, soon, ahead float64, p50 time.Duration) Decision {
 	d := decided()
 	d.WarnFrom, d.FalsePerWeek = line, 4
-	d.Reserves.Failure, d.Resources[0].All = 0, nil
+	d.Reserves.Failure, d.Resources[0].AfterFailure = 0, nil
 	d.Resources[0].Probability, d.Resources[0].Ahead, d.Resources[0].ETA.P50 = soon, ahead, p50
 	d.Probability, d.ETA.P50 = soon, p50
 	return d

@@ -96,21 +96,21 @@ func (p *plan) resources(cfg Config) (own, prompts []resource) {
 			ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
 		}}
 		p.retried(&r, cfg)
-		projection, role := &p.in.Projection, capacity.AnyRole
+		projection, ofPrompts := &p.in.Projection, false
 		if p.in.Pool.Disaggregated && capacity.RoleOf(f.Dimension) == capacity.PrefillRole {
-			projection, role = cmp.Or(projection.Prompts, new(forecaster.Projection)), capacity.PrefillRole
+			projection, ofPrompts = cmp.Or(projection.Prompts, new(forecaster.Projection)), true
 		}
 		for j := range projection.Resources {
 			if rp := &projection.Resources[j]; rp.Dimension == f.Dimension {
 				r.evidence.Probability = finite(rp.Probability[minutes(p.lead+cfg.Hold)-1])
 				r.evidence.Ahead = finite(rp.Probability[minutes(forecaster.WarningWindow(p.lead))-1])
 				r.evidence.ETA = rp.ETA
-				if p.in.Pool.ReservesOf(role).Failure > 0 {
-					r.evidence.All = &forecaster.Chance{Probability: finite(rp.All.Probability), ETA: rp.All.ETA, Ahead: finite(rp.All.Ahead)}
+				if left := rp.AfterFailure; left != nil {
+					r.evidence.AfterFailure = &forecaster.Chance{Probability: finite(left.Probability), ETA: left.ETA, Ahead: finite(left.Ahead)}
 				}
 			}
 		}
-		if role == capacity.PrefillRole {
+		if ofPrompts {
 			prompts = append(prompts, r)
 		} else {
 			own = append(own, r)

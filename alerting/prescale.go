@@ -32,6 +32,7 @@ type Prescale struct {
 	Action          Action            `json:"action"`
 	Current         Current           `json:"current"`
 	DesiredReplicas int               `json:"desired_replicas"`
+	Withheld        string            `json:"withheld,omitempty"`        // why desired_replicas is not to be obeyed, as in the first minutes
 	DesiredByRole   *Roles            `json:"desired_by_role,omitempty"` // of a disaggregated pool; decode is desired_replicas
 	FloorReplicas   int               `json:"floor_replicas"`
 	Reserves        capacity.Reserves `json:"reserves"`
@@ -39,9 +40,9 @@ type Prescale struct {
 	BindingResource string        `json:"binding_resource"`
 	Diagnosis       Bottleneck    `json:"diagnosis,omitempty"`          // what latencies say binds now: prefill, decode, slots, kv, prefill_and_decode
 	Diagnosed       string        `json:"diagnosis_evidence,omitempty"` // the same in a sentence, with the latencies
-	Probability     float64       `json:"probability"`                  // of saturation within the lead window if nothing is done, without the replicas kept for failures
+	Probability     float64       `json:"probability"`                  // of saturation within the lead window if nothing is done
 	SaturationETA   SaturationETA `json:"saturation_eta"`
-	All             *Outage       `json:"all_replicas,omitempty"`       // the same while no replica fails, where some are kept for failures
+	AfterFailure    *Outage       `json:"after_failure,omitempty"`      // the same on the replicas left when those kept for failures fail
 	Prefill         *RoleOutage   `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas, of which the above says nothing
 	LeadTime        string        `json:"lead_time"`                    // the warm-up quantile used
 	Quantile        float64       `json:"quantile"`
@@ -88,7 +89,7 @@ type DriverData struct {
 	Class  string     `json:"class"`
 	Tenant string     `json:"tenant,omitempty"`
 	Cause  string     `json:"cause"`
-	Factor float64    `json:"factor"`
+	Factor float64    `json:"factor,omitempty"` // missing where nothing changed enough
 	Share  float64    `json:"share"`
 	Since  *time.Time `json:"since,omitempty"` // when its demand rose to what it is
 
@@ -110,12 +111,12 @@ type Outage struct {
 	SaturationETA SaturationETA `json:"saturation_eta"`
 }
 
-// RoleOutage is how likely and when the replicas of one role run out of what binds them, without those kept for failures.
+// RoleOutage is how likely and when the replicas of one role run out of what binds them.
 type RoleOutage struct {
 	BindingResource string        `json:"binding_resource"`
 	Probability     float64       `json:"probability"`
 	SaturationETA   SaturationETA `json:"saturation_eta"`
-	All             *Outage       `json:"all_replicas,omitempty"` // the same while no replica fails, where some are kept for failures
+	AfterFailure    *Outage       `json:"after_failure,omitempty"` // the same on the replicas left when those kept for failures fail
 }
 
 // NewEvent renders a decision. The event shares no memory with d but its strings' and lists'.
@@ -126,12 +127,13 @@ func NewEvent(d *Decision) Event {
 		NeededBy: instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
 		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.Floor, Reserves: d.Reserves,
 		BindingResource: d.Binding, Probability: round(d.Probability),
-		SaturationETA: at(tick, d.ETA), All: d.binding().outage(tick),
+		SaturationETA: at(tick, d.ETA), AfterFailure: d.binding().outage(tick),
 		LeadTime: fmt.Sprintf("%.0fs", d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
 		Drivers: make([]DriverData, 0, len(d.Drivers)), Constraints: list(d.Constraints), Reason: d.Reason,
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
 		Model:    d.Model, Confidence: string(d.Confidence), Warnings: list(d.Warnings),
 	}
+	data.Withheld = d.Withheld
 	data.Admission, data.Queue, data.Diagnosis = d.Admission, d.Queue, d.Diagnosis
 	data.Diagnosed = d.Diagnosed()
 	if r := d.binding(); r != nil && r.Retries != nil {
@@ -160,8 +162,8 @@ func NewEvent(d *Decision) Event {
 }
 
 // ReadPrescale reads what consumers of pre-scale events get: by its content type a CloudEvent in structured mode, or in
-// binary mode the data alone. Whether the advice is to be obeyed is for the caller to say: see Mode, Generation and
-// ExpiresAt.
+// binary mode the data alone. Whether the advice is to be obeyed is for the caller to say: see Mode, Withheld, Generation
+// and ExpiresAt.
 func ReadPrescale(contentType string, body []byte) (Prescale, error) {
 	var e Event
 	if strings.HasPrefix(contentType, StructuredType) { // it may have parameters
@@ -180,12 +182,12 @@ func ReadPrescale(contentType string, body []byte) (Prescale, error) {
 	return e.Data, nil
 }
 
-// outage is what happens to r while no replica fails; nil where none is kept for that.
+// outage is what a failure would lead to; nil where no replica is kept for that.
 func (r *ResourceEvidence) outage(tick time.Time) *Outage {
-	if r == nil || r.All == nil {
+	if r == nil || r.AfterFailure == nil {
 		return nil
 	}
-	return &Outage{round(r.All.Probability), at(tick, r.All.ETA)}
+	return &Outage{round(r.AfterFailure.Probability), at(tick, r.AfterFailure.ETA)}
 }
 
 // at is the instants of an ETA.

@@ -14,7 +14,7 @@ import (
 func (p *plan) reason(d *Decision, cfg Config) string {
 	s := p.finding(d, cfg)
 	if p.asked != d.Desired && p.asked != p.current {
-		s += fmt.Sprintf(", no longer %s %d", cfg.Mode.asking(), p.asked)
+		s += fmt.Sprintf(", no longer %s %d", d.asking(), p.asked)
 	}
 	s += d.limited()
 	if said := d.byRetries(); said != "" {
@@ -59,13 +59,16 @@ func (p *plan) promptFinding(v *Decision, cfg Config) string {
 
 // move is the change that d asks for.
 func (d *Decision) move(cfg Config) string {
-	return fmt.Sprintf("%s %d→%d %sreplicas", cfg.Mode.asking(), d.Ready+d.Pending, d.Desired, d.role())
+	return fmt.Sprintf("%s %d→%d %sreplicas", d.asking(), d.Ready+d.Pending, d.Desired, d.role())
 }
 
-// asking is the verb for what a decision in mode m does.
-func (m Mode) asking() string {
-	if m == Advisory {
+// asking is the verb for what d does.
+func (d *Decision) asking() string {
+	switch {
+	case d.Mode == Advisory:
 		return "advising"
+	case d.Withheld != "":
+		return "would ask for"
 	}
 	return "asking for"
 }
@@ -144,11 +147,15 @@ func outlook(d *Decision, cfg Config) string {
 		return fmt.Sprintf("%s now (demand is %s of the capacity of %s)", exhausted(d.Binding), share100(r.Demand/have), d.count(d.Ready))
 	}
 	window := span(d.Lead + cfg.Hold)
-	if chance, _ := d.prospect(r, d.soon(cfg)); chance.Probability >= 0.5 && chance.ETA.P50 != forecaster.Never {
-		return d.running(r, exhausted(d.Binding)+" "+eta(chance.ETA), d.soon(cfg))
+	if r.Probability >= 0.5 && r.ETA.P50 != forecaster.Never {
+		return exhausted(d.Binding) + " " + eta(r.ETA) + " " + odds(forecaster.Chance{Probability: r.Probability, ETA: r.ETA}, window)
+	}
+	if d.BelowReserve() && r.NeedReplicas <= d.Ready && d.Reserves.Failure == d.Reserves.Total() {
+		said, _ := d.belowReserve()
+		return said
 	}
 	text := fmt.Sprintf("%s needs %s at the %s quantile of demand within %s (%s to run out)",
-		noun(d.Binding), d.count(r.NeedReplicas), percent(d.Quantile), window, percent(r.all().Probability))
+		noun(d.Binding), d.count(r.NeedReplicas), percent(d.Quantile), window, percent(r.Probability))
 	if kept := d.Reserves.String(); kept != "" {
 		text += " plus a reserve: " + kept
 	}

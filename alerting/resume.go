@@ -65,7 +65,7 @@ func newest(pending []time.Time, n int, tick time.Time) []time.Time {
 // follow takes over the supply of a decision.
 func (st *State) follow(d *Decision) {
 	supply := forecaster.Supply{Ready: d.Ready, Pending: newest(st.Pending, d.Pending, d.Tick)}
-	st.believe(d.Tick, supply, !d.SupplyAssumed, d.Desired, d.Mode)
+	st.believe(d.Tick, supply, !d.SupplyAssumed, d.Desired, d.told())
 }
 
 // Reopen has a board go on with alerts that fire, for one whose memory was lost: they are not raised a second time, and
@@ -74,7 +74,7 @@ func (b *Board) Reopen(alerts []Alert) {
 	for i := range alerts {
 		a := &alerts[i]
 		o := Open{
-			Name: a.Name, Pool: a.Labels["pool"], Resource: a.Labels["resource"], Class: a.Labels["class"], Severity: Severity(a.Labels["severity"]),
+			Name: a.Name, Pool: a.Labels["pool"], Role: a.Labels["role"], Resource: a.Labels["resource"], Class: a.Labels["class"], Severity: Severity(a.Labels["severity"]),
 			Annotations: a.Annotations, Firing: true, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt,
 		}
 		at, found := slices.BinarySearchFunc(b.open, o, Open.compare)

@@ -147,14 +147,14 @@ func TestPrefillHasItsProbability(t *testing.T) {
 		st       State
 		reserves capacity.Reserves
 		want     float64
-		all      float64 // -1 is not kept
+		left     float64 // -1 is none kept
 		pending  int
 	}{
 		"initial":                   {State{}, capacity.Reserves{}, .5, -1, 0},
 		"enough":                    {ready(3), capacity.Reserves{}, 0, -1, 0},
 		"one on its way":            {onTheWay, capacity.Reserves{}, .5, -1, 1},
 		"it has arrived":            {arrived, capacity.Reserves{}, 0, -1, 0},
-		"one is kept for failures":  {ready(3), capacity.Reserves{Failure: 1}, .5, 0, 0},
+		"one is kept for failures":  {ready(3), capacity.Reserves{Failure: 1}, 0, .5, 0},
 		"one is kept for a rollout": {ready(3), capacity.Reserves{Rollout: 1}, 0, -1, 0},
 	} {
 		d, _ := prompted(t, tt.st, DefaultConfig(), tt.reserves)
@@ -165,8 +165,8 @@ func TestPrefillHasItsProbability(t *testing.T) {
 		if math.Abs(r.Probability-tt.want) > .02 || d.ByRole.PrefillPending != tt.pending {
 			t.Errorf("%s: runs out with a probability of %.2f, %d pending, want %g and %d", name, r.Probability, d.ByRole.PrefillPending, tt.want, tt.pending)
 		}
-		if kept := r.All != nil; kept != (tt.all >= 0) || kept && r.All.Probability != tt.all {
-			t.Errorf("%s: while none fails %+v, want %g", name, r.All, tt.all)
+		if kept := r.AfterFailure != nil; kept != (tt.left >= 0) || kept && math.Abs(r.AfterFailure.Probability-tt.left) > .02 {
+			t.Errorf("%s: after a failure %+v, want %g", name, r.AfterFailure, tt.left)
 		}
 	}
 	if n := d0(t).Prefilling(); n != nil {
@@ -283,7 +283,7 @@ func TestPrefillAlerts(t *testing.T) {
 	}{
 		"too few":                 {ready: 2, alert: SaturationAhead, says: "prefill throughput exhausted now: demand is 125 % of the capacity of 2 prefill replicas"},
 		"enough":                  {ready: 4},
-		"a failure would be felt": {ready: 3, reserves: capacity.Reserves{Failure: 1}, alert: SaturationAhead, says: "should 1 prefill replica fail"},
+		"a failure would be felt": {ready: 3, reserves: capacity.Reserves{Failure: 1}, alert: BelowReserve, says: "3 of 4 prefill replicas: a failure would leave 2, and demand takes 3"},
 		"a limit":                 {ready: 2, reserves: capacity.Reserves{Failure: 1}, most: 2, alert: AtCapacityLimit, says: "It takes 4 prefill replicas (with the reserve: 1 for failures), and no more than 2 are allowed (disaggregated.prefill_replicas.max)"},
 	} {
 		d, _ := prompted(t, State{PrefillKnown: true, Prefill: tt.ready}, cfg, tt.reserves)
@@ -304,7 +304,7 @@ func TestPrefillAlerts(t *testing.T) {
 			continue
 		}
 		c := conditions[i]
-		if c.Resource != features.DimPrefill || c.Severity != Warning || c.Fading || c.Class != "agent" || !strings.Contains(c.Annotations["summary"], tt.says) {
+		if c.Resource != features.DimPrefill || c.Severity != Warning || c.Fading || c.Class != "agent" && tt.alert != BelowReserve || c.Role != "prefill" || !strings.Contains(c.Annotations["summary"], tt.says) {
 			t.Errorf("%s: %s of %s, class %s, fading %t: %q\nlacks %q", name, c.Severity, c.Resource, c.Class, c.Fading, c.Annotations["summary"], tt.says)
 		}
 		if action := c.Annotations["action"]; !strings.Contains(action, "prefill replicas") {

@@ -24,8 +24,7 @@ var nights = []struct {
 	decision func(d *Decision)
 	forecast func(pf *forecaster.PoolForecast)
 	load     float64 // of what is ready; 0 is 96 %
-	// kept, when set, makes one replica kept for failures, and is what is ahead without it; what decision says is while none fails.
-	kept *forecaster.Chance
+	kept     int     // replicas, for failures
 }{
 	{name: "agents' prompts doubled", alert: SaturationAhead},
 	{name: "the same, known by the minute", alert: SaturationAhead, decision: func(d *Decision) { d.Drivers[0].Since = noon.Add(-25 * time.Minute) }},
@@ -73,29 +72,29 @@ var nights = []struct {
 	{name: "a newcomer", alert: SaturationAhead, decision: func(d *Decision) {
 		d.Drivers[0].Tenant, d.Drivers[0].TenantShare, d.Drivers[0].TenantRise, d.Drivers[0].Feature = "newcorp", .17, .998, ""
 	}},
-	{name: "only the reserve is at stake", alert: SaturationAhead, load: .55, kept: &forecaster.Chance{Probability: .86, ETA: forecaster.ETA{P90: forecaster.Never}}, decision: func(d *Decision) {
+	{name: "only the reserve is at stake", alert: BelowReserve, load: .55, kept: 1, decision: func(d *Decision) {
 		d.Probability, d.ETA, d.Ready, d.Pending, d.Desired = .04, never, 2, 1, 3
 	}},
-	{name: "the reserve holds at the median, but not at the quantile", alert: SaturationAhead, load: .82, kept: &forecaster.Chance{Probability: .98}, decision: func(d *Decision) {
-		d.Probability, d.ETA, d.Ready, d.Desired = .4, forecaster.ETA{P10: 7 * time.Minute, P50: 24 * time.Minute, P90: forecaster.Never}, 2, 4
-	}},
-	{name: "it does not, but there is time", alert: SaturationAhead, load: .82, kept: &forecaster.Chance{Probability: .98}, decision: func(d *Decision) {
+	{name: "not even the reserve will do, but there is time", alert: SaturationAhead, load: .82, kept: 1, decision: func(d *Decision) {
 		d.Probability, d.ETA, d.Ready, d.Desired = .62, forecaster.ETA{P10: 7 * time.Minute, P50: 15 * time.Minute, P90: forecaster.Never}, 2, 4
 	}},
-	{name: "it does not, and there is none", alert: TooLateToWarm, load: .82, kept: &forecaster.Chance{Probability: 1}, decision: func(d *Decision) {
+	{name: "it will not do, and there is no time", alert: TooLateToWarm, load: .82, kept: 1, decision: func(d *Decision) {
 		d.ETA.P10, d.ETA.P50, d.ETA.P90, d.Ready, d.Desired = 1*time.Minute, 5*time.Minute, 22*time.Minute, 2, 4
 	}},
-	{name: "full with the reserve, though it will not last", alert: SaturationAhead, load: 1.02, kept: &forecaster.Chance{Probability: .9}, decision: func(d *Decision) {
-		d.Probability, d.ETA, d.Ready, d.Desired = .3, forecaster.ETA{P10: 2 * time.Minute, P50: forecaster.Never, P90: forecaster.Never}, 2, 4
+	{name: "the only replica is kept for failures", alert: BelowReserve, load: .08, kept: 1, decision: func(d *Decision) {
+		d.Probability, d.ETA, d.Ready, d.Desired, d.Mode, d.SupplyAssumed = .01, never, 1, 2, Advisory, true
 	}},
-	{name: "the only replica is kept for failures", alert: SaturationAhead, load: .4, kept: &forecaster.Chance{Probability: 1}, decision: func(d *Decision) {
-		d.Probability, d.ETA, d.Ready, d.Desired = .01, never, 1, 2
+	{name: "two kept, in the first minutes", alert: BelowReserve, load: .4, kept: 2, decision: func(d *Decision) {
+		d.Probability, d.ETA, d.Ready, d.Desired, d.Withheld = .01, never, 3, 4, "less than 5 min of its traffic is known"
 	}},
-	{name: "a limit keeps the reserve out", alert: AtCapacityLimit, load: .55, kept: &forecaster.Chance{Probability: .86, ETA: forecaster.ETA{P90: forecaster.Never}}, decision: func(d *Decision) {
+	{name: "a limit keeps the reserve out", alert: BelowReserve, load: .55, kept: 1, decision: func(d *Decision) {
 		d.Probability, d.ETA, d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = .04, never, 2, 2, 3, 2, []string{"replicas.max 2: 3 wanted"}
 	}},
-	{name: "a limit keeps out more than the reserve, and all may yet hold", alert: AtCapacityLimit, load: .82, kept: &forecaster.Chance{Probability: .98}, decision: func(d *Decision) {
-		d.Probability, d.ETA, d.Ready, d.Desired, d.Needed, d.Limit, d.Constraints = .4, forecaster.ETA{P10: 7 * time.Minute, P50: 24 * time.Minute, P90: forecaster.Never}, 2, 2, 4, 2, []string{"replicas.max 2: 4 wanted"}
+	{name: "three resources run out for one cause", alert: SaturationAhead, decision: func(d *Decision) {
+		decode, prefill := d.Resources[0], d.Resources[0]
+		decode.Dimension, decode.Probability = "decode", .64
+		prefill.Dimension, prefill.Probability = "prefill", .37
+		d.Resources = append(d.Resources, decode, prefill)
 	}},
 	{name: "prompts outgrow the prefill replicas, of which more are on their way", alert: SaturationAhead, load: .5, decision: func(d *Decision) {
 		prefilling(d, .58, 21*time.Minute, 4, 5)
@@ -107,10 +106,9 @@ var nights = []struct {
 		d.Diagnosis = BottleneckPrefill
 		d.Symptoms = &Symptoms{TTFT: 3.42, TTFTBefore: .61, ITL: .0312, ITLBefore: .0304, Waiting: .4, KVUse: .52}
 	}},
-	{name: "prompts would outgrow them, should one fail", alert: SaturationAhead, load: .5, decision: func(d *Decision) {
-		prefilling(d, .9, 0, 4, 6)
-		d.Prompts[0].Demand = 3600
-		d.ByRole.PrefillReserves.Failure, d.Prompts[0].All = 1, &forecaster.Chance{Probability: .08, ETA: never, Ahead: .09}
+	{name: "prompts would outgrow them, should one fail", alert: BelowReserve, load: .5, decision: func(d *Decision) {
+		prefilling(d, .08, 0, 4, 6)
+		d.Prompts[0].Demand, d.Prompts[0].ETA, d.ByRole.PrefillReserves.Failure = 3600, never, 1
 	}},
 	{name: "no more prefill replicas are allowed", alert: AtCapacityLimit, load: .5, decision: func(d *Decision) {
 		prefilling(d, .97, 0, 4, 6)
@@ -182,10 +180,7 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 		}
 		d.Resources[0].Demand = cmp.Or(night.load, .96) * d.Resources[0].PerReplica * float64(d.Ready)
 		r := &d.Resources[0]
-		if d.Reserves.Failure, r.All = 0, nil; night.kept != nil {
-			d.Reserves.Failure, r.All = 1, &forecaster.Chance{Probability: d.Probability, ETA: d.ETA}
-			d.Probability, d.ETA = night.kept.Probability, night.kept.ETA
-		}
+		d.Reserves.Failure, r.AfterFailure = night.kept, nil
 		r.Dimension, r.Probability, r.ETA = d.Binding, d.Probability, d.ETA
 		conditions := Conditions(&d, pf, cfg)
 		at := slices.IndexFunc(conditions, func(c Condition) bool { return c.Name == night.alert && !c.Fading })
@@ -221,7 +216,7 @@ func TestAnnotations(t *testing.T) {
 	got := Conditions(&d, nil, cfg)[0].Annotations
 	delete(got, "summary") // see above
 	want := map[string]string{
-		"action": "KV memory full in ~19 min.", "mode": "active", "decision": "llama70b-h100-12", "probability": "0.86", "eta": "2026-03-02T12:19:00Z",
+		"action": "KV memory full in ~19 min.", "mode": "active", "resources": "kv", "decision": "llama70b-h100-12", "probability": "0.86", "eta": "2026-03-02T12:19:00Z",
 		"driver":      "class agent, tenant acme (62 % of it), feature search (40 % of it): prompt length ×2.1",
 		"runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead",
 	}

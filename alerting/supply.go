@@ -75,10 +75,10 @@ func (st *State) obeyed(s forecaster.Supply, since time.Time) forecaster.Supply 
 }
 
 // believe is what st holds of the supply after desired replicas were asked for at now. Of replicas that report, Pending
-// has all that were asked for and are not ready, however long ago.
-func (st *State) believe(now time.Time, supply forecaster.Supply, observed bool, desired int, mode Mode) {
+// has all that were asked for and are not ready, however long ago. told says that autoscalers hear of it.
+func (st *State) believe(now time.Time, supply forecaster.Supply, observed bool, desired int, told bool) {
 	switch {
-	case mode != Active:
+	case !told:
 	case observed:
 		supply.Pending = newest(st.Pending, max(0, desired-supply.Ready), now)
 	default:

@@ -66,25 +66,25 @@ func TestBelief(t *testing.T) {
 	supply := forecaster.Supply{Ready: 3, Pending: []time.Time{early, late}}
 	tests := map[string]struct {
 		desired  int
-		mode     Mode
+		told     bool
 		observed bool
 		was      []time.Time
 		want     State
 	}{
-		"more is pending from now on":          {desired: 6, mode: Active, want: State{Ready: 3, Pending: []time.Time{early, late, noon}}},
-		"the newest ask is cancelled":          {desired: 4, mode: Active, want: State{Ready: 3, Pending: []time.Time{early}}},
-		"then ready replicas go":               {desired: 1, mode: Active, want: State{Ready: 1, Pending: []time.Time{}}},
-		"nobody acts on advice":                {desired: 9, mode: Advisory, want: State{Ready: 3, Pending: []time.Time{early, late}}},
-		"asks that do not report yet are kept": {desired: 6, mode: Active, observed: true, was: []time.Time{early}, want: State{Ready: 3, Pending: []time.Time{early, noon, noon}}},
-		"the oldest ask is met first":          {desired: 4, mode: Active, observed: true, was: []time.Time{early, late}, want: State{Ready: 3, Pending: []time.Time{late}}},
-		"nobody acts on advice, observed":      {desired: 9, mode: Advisory, observed: true, want: State{Ready: 3, Pending: []time.Time{early, late}}},
+		"more is pending from now on":          {desired: 6, told: true, want: State{Ready: 3, Pending: []time.Time{early, late, noon}}},
+		"the newest ask is cancelled":          {desired: 4, told: true, want: State{Ready: 3, Pending: []time.Time{early}}},
+		"then ready replicas go":               {desired: 1, told: true, want: State{Ready: 1, Pending: []time.Time{}}},
+		"nobody acts on advice":                {desired: 9, want: State{Ready: 3, Pending: []time.Time{early, late}}},
+		"asks that do not report yet are kept": {desired: 6, told: true, observed: true, was: []time.Time{early}, want: State{Ready: 3, Pending: []time.Time{early, noon, noon}}},
+		"the oldest ask is met first":          {desired: 4, told: true, observed: true, was: []time.Time{early, late}, want: State{Ready: 3, Pending: []time.Time{late}}},
+		"nobody acts on advice, observed":      {desired: 9, observed: true, want: State{Ready: 3, Pending: []time.Time{early, late}}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			st := State{Pending: tt.was}
 			tt.want.SupplyKnown = true
 			s := forecaster.Supply{Ready: supply.Ready, Pending: append([]time.Time(nil), supply.Pending...)}
-			st.believe(noon, s, tt.observed, tt.desired, tt.mode)
+			st.believe(noon, s, tt.observed, tt.desired, tt.told)
 			if diff := cmp.Diff(tt.want, st); diff != "" {
 				t.Error(diff)
 			}

@@ -70,7 +70,7 @@ func (w *watch) project(t time.Time, f *forecaster.PoolForecast, outlook *foreca
 	}
 	window := forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup))
 	p := forecaster.Project(f, &w.pool, &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, window, w.outlook)
-	w.outlook.Issue(f, &p, &w.pool.Warmup, 0)
+	w.outlook.Issue(f, &p, &w.pool.Warmup)
 	line, _ := w.line.At(w.cfg)
 	w.line.Tick(t, p.Probability, w.cfg)
 	if t.Before(w.from) {

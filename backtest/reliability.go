@@ -51,7 +51,7 @@ func (r *runner) judge(t time.Time, projections []forecaster.Projection) {
 // issue takes down a projection that is over before the run is.
 func (r *runner) issue(t time.Time, p *forecaster.Projection) {
 	if !t.Before(r.scores.from) && !t.Add(forecaster.Horizon*features.Minute).After(r.until) {
-		r.reliability.Issue(p, &r.pool.Warmup, r.pool.Reserves.Failure, p.Lead+r.cfg.Decision.Hold)
+		r.reliability.Issue(p, &r.pool.Warmup, p.Lead+r.cfg.Decision.Hold)
 	}
 }
 

@@ -40,7 +40,7 @@ func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecas
 	supply, _ := alerting.CurrentSupply(t, minute, &pool, v.state, v.cfg.Mode)
 	window := forecaster.LeadTime(&pool.Warmup) + v.cfg.Hold
 	v.projection = forecaster.Project(f, alerting.Serving(&pool, nil), &pool.Warmup, supply, pool.Reserves.Failure, window, outlook)
-	outlook.Issue(f, &v.projection, &pool.Warmup, pool.Reserves.Failure)
+	outlook.Issue(f, &v.projection, &pool.Warmup)
 	in := alerting.Input{Projection: v.projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
 	var d alerting.Decision
 	d, v.state = alerting.Decide(t, in, v.state, v.cfg)

@@ -35,7 +35,7 @@ func TestWhatNoPathReaches(t *testing.T) {
 		if m%5 == 0 {
 			pf := evenly(m)
 			p := Project(&pf, fixedCapacity{"kv": 1000}, fixedLag(time.Minute), Supply{Ready: 1}, 0, window, nil)
-			o.Issue(&pf, &p, fixedLag(time.Minute), 0)
+			o.Issue(&pf, &p, fixedLag(time.Minute))
 		}
 	}
 	pf := evenly(minutes)

@@ -96,16 +96,16 @@ func (s OutlookState) Clone() OutlookState {
 // Issue takes down what the paths say of the minutes from their origin on, and what p, and p.Prompts of its own
 // replicas, made of that with the supply that it assumed. A stale forecast says nothing, and nil takes nothing down.
 // O(dimensions · paths · Horizon).
-func (o *Outlook) Issue(pf *PoolForecast, p *Projection, lag Lag, reserve int) {
+func (o *Outlook) Issue(pf *PoolForecast, p *Projection, lag Lag) {
 	if o == nil || pf.Stale {
 		return
 	}
 	minute := pf.Origin.Unix() / 60
 	level := (float64(minute*5%outlookLevels) + .5) / outlookLevels // 5 is odd: every level in turn, none beside its neighbour
-	ready := usable(pf.Origin, lag, p.Supply, reserve, level)[0]
+	ready := usable(pf.Origin, lag, p.Supply, 0, level)[0]
 	prompts, ofPrompts := p.Prompts, [Horizon]float32{}
 	if prompts != nil {
-		ofPrompts = usable(pf.Origin, lag, prompts.Supply, prompts.Reserve, level)[0]
+		ofPrompts = usable(pf.Origin, lag, prompts.Supply, 0, level)[0]
 	}
 	for d, name := range pf.Paths.Dimensions {
 		w := openWindow{From: minute}

@@ -41,7 +41,7 @@ func TestOutlookLearnsWhatPathsAreWorth(t *testing.T) {
 		if m%5 == 0 {
 			pf := evenly(m)
 			p := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 4}, 0, window, &o)
-			o.Issue(&pf, &p, fixedLag(time.Minute), 0)
+			o.Issue(&pf, &p, fixedLag(time.Minute))
 		}
 	}
 	pf := evenly(minutes)
@@ -80,7 +80,7 @@ func TestOutlookByHorizon(t *testing.T) {
 // their way included as often as their lag lets expect, and likewise of prefill replicas; a pool beside it shares the ranks alone.
 func TestOutlookLearnsOfSupply(t *testing.T) {
 	const demand = 50
-	run := func(o *Outlook, supply Supply, lag Lag, reserve int, prompts bool) float64 {
+	run := func(o *Outlook, supply Supply, lag Lag, prompts bool) float64 {
 		var p Projection
 		at := func(_ string, _ int64) float64 { return demand }
 		for m := range 8000 {
@@ -89,31 +89,31 @@ func TestOutlookLearnsOfSupply(t *testing.T) {
 			for i := range supply.Pending {
 				supply.Pending[i] = minuteAt(m)
 			}
-			p = Project(&pf, fixedCapacity{"kv": 30}, lag, supply, reserve, time.Minute, o)
+			p = Project(&pf, fixedCapacity{"kv": 30}, lag, supply, 1, time.Minute, o)
 			if prompts {
-				o.Issue(&pf, &Projection{Prompts: &p}, lag, 0)
+				o.Issue(&pf, &Projection{Prompts: &p}, lag)
 				continue
 			}
-			o.Issue(&pf, &p, lag, reserve)
+			o.Issue(&pf, &p, lag)
 		}
 		return p.Resources[0].Probability[59]
 	}
 	var o Outlook
-	if p := run(&o, Supply{Ready: 1}, halfLag{}, 0, false); p < .9 {
+	if p := run(&o, Supply{Ready: 1}, halfLag{}, false); p < .9 {
 		t.Errorf("one replica is always short, and %.2f is stated", p)
 	}
 	if ranks := o.state.find("kv").Ranks[0]; ranks[9]+ranks[10] < .9 {
 		t.Errorf("ranks are %v, where demand is the paths' median", ranks)
 	}
 	beside := o.Beside()
-	if p := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, halfLag{}, 0, false); math.Abs(p-.5) > .15 {
+	if p := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, halfLag{}, false); math.Abs(p-.5) > .15 {
 		t.Errorf("two replicas are enough, half of the time there are two, and %.2f is stated", p)
 	}
 	if d := beside.state.find("kv"); d.Ranks != [numOutlook][rankBins]float64{} {
 		t.Errorf("the pool beside has ranks %v of its own", d.Ranks)
 	}
-	for ready, want := range map[int]float64{2: 1, 3: 0} { // one of which is kept for failures
-		if p := run(new(Outlook), Supply{Ready: ready}, halfLag{}, 1, true); math.Abs(p-want) > .1 {
+	for ready, want := range map[int]float64{1: 1, 2: 0} { // one of which is kept for failures, and counts
+		if p := run(new(Outlook), Supply{Ready: ready}, halfLag{}, true); math.Abs(p-want) > .1 {
 			t.Errorf("of %d prefill replicas %.2f is stated, want about %g", ready, p, want)
 		}
 	}
@@ -124,7 +124,7 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 	var o Outlook
 	for m := range 200 {
 		pf := evenly(m)
-		o.Issue(&pf, &Projection{}, halfLag{}, 0)
+		o.Issue(&pf, &Projection{}, halfLag{})
 	}
 	if n := len(o.State().Dimensions[0].Open); n != Horizon {
 		t.Errorf("%d windows wait, want %d", n, Horizon)
@@ -139,12 +139,12 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 	}
 	pf := evenly(500)
 	pf.Stale = true
-	if o.Issue(&pf, &Projection{}, halfLag{}, 0); len(o.State().Dimensions[0].Open) != 0 {
+	if o.Issue(&pf, &Projection{}, halfLag{}); len(o.State().Dimensions[0].Open) != 0 {
 		t.Error("a stale forecast was taken down")
 	}
 	// All paths tie with what came: every rank is as likely.
 	pf = ramp("kv", 7, 0)
-	o.Issue(&pf, &Projection{}, halfLag{}, 0)
+	o.Issue(&pf, &Projection{}, halfLag{})
 	o.Learn(minuteAt(5), func(string, int64) float64 { return 7 })
 	ranks := o.State().Dimensions[0].Ranks[0]
 	for i := range ranks {
@@ -213,15 +213,15 @@ func TestReliability(t *testing.T) {
 		for h := range Horizon {
 			p.Resources[0].Probability[h] = stated
 		}
-		r.Issue(&p, halfLag{}, 1, window)
+		r.Issue(&p, halfLag{}, window)
 	}
 	never := ETA{Never, Never, Never}
-	project(0, .8, Supply{Ready: 3}, ETA{3 * time.Minute, 5 * time.Minute, Never})           // 200 hold until minute 5
+	project(0, .8, Supply{Ready: 2}, ETA{3 * time.Minute, 5 * time.Minute, Never})           // 200 hold until minute 5
 	project(0, .8, Supply{Ready: 9}, never)                                                  // enough
-	project(0, .2, Supply{Ready: 3, Pending: []time.Time{minuteAt(0)}}, never)               // ready in time, or not
-	project(6, .97, Supply{Ready: 2}, ETA{0, 0, 0})                                          // short from the start
-	project(20, .5, Supply{Ready: 3}, never)                                                 // is not over
-	project(0, 0, Supply{Ready: 3, Pending: []time.Time{minuteAt(-1), minuteAt(-2)}}, never) // the same lag for both
+	project(0, .2, Supply{Ready: 2, Pending: []time.Time{minuteAt(0)}}, never)               // ready in time, or not
+	project(6, .97, Supply{Ready: 1}, ETA{0, 0, 0})                                          // short from the start
+	project(20, .5, Supply{Ready: 2}, never)                                                 // is not over
+	project(0, 0, Supply{Ready: 2, Pending: []time.Time{minuteAt(-1), minuteAt(-2)}}, never) // the same lag for both
 	for m := range 70 {
 		r.Observe(minuteAt(m).Unix()/60, func(string) float64 {
 			if m == 5 || m == 6 {

@@ -45,8 +45,8 @@ const warnedBeyond = 15 * time.Minute
 // coming.
 func WarningWindow(lead time.Duration) time.Duration { return lead + warnedBeyond }
 
-// Project sets the sample paths of a pool's demand against its supply: replicas that are ready now, less reserve kept
-// for failures, plus pending ones as they become ready; ResourceProjection.All has what happens while none fails. Each path
+// Project sets the sample paths of a pool's demand against its supply: replicas that are ready now, plus pending ones as they
+// become ready; ResourceProjection.AfterFailure has what is left without the reserve that is kept for failures. Each path
 // draws its own warm-up lag, and its own capacity where that is Uncertain. window is how far ahead
 // probabilities and headroom are summed up. outlook turns shares of paths into probabilities; nil takes them at their
 // word. O(resources × paths × minutes).
@@ -56,11 +56,8 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 		ETA: ETA{Never, Never, Never}, Confidence: Cold,
 	}
 	span := windowMinutes(window)
-	ready := readyPaths(pf, lag, supply, reserve)
-	all := ready
-	if reserve > 0 {
-		all = readyPaths(pf, lag, supply, 0)
-	}
+	ready, left := readyPaths(pf, lag, supply, 0), readyPaths(pf, lag, supply, reserve)
+	warned := windowMinutes(WarningWindow(p.Lead)) - 1
 	for d, name := range pf.Paths.Dimensions {
 		per, ok := pool.PerReplica(name, pf.Minute.State.KVCapacityTokens)
 		if !ok || !(per > 0) {
@@ -74,11 +71,10 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 		if have := per * float64(ready[0][0]); have > 0 && pf.Of(name) != nil {
 			r.Utilisation = r.Demand / have
 		}
-		whole := &r
 		if reserve > 0 {
-			whole = new(projectResource(name, per, pf, pf.Paths.At[d], drawCapacity(pool, name, all), span, outlook))
+			l := projectResource(name, per, pf, pf.Paths.At[d], drawCapacity(pool, name, left), span, outlook)
+			r.AfterFailure = &Remainder{Chance{l.Probability[span-1], l.ETA, l.Probability[warned]}, l.Headroom}
 		}
-		r.All = Chance{whole.Probability[span-1], whole.ETA, whole.Probability[windowMinutes(WarningWindow(p.Lead))-1]}
 		p.Resources = append(p.Resources, r)
 	}
 	if len(p.Resources) == 0 {
@@ -177,12 +173,12 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 		passage := Horizon + 1
 		headroom[j] = math.Inf(1)
 		for h := Horizon - 1; h >= 0; h-- {
-			use := utilisation(float64(demand[j][h]), per*float64(ready[j][h]))
-			if use > 1 {
+			demand, capacity := float64(demand[j][h]), per*float64(ready[j][h])
+			if demand > capacity {
 				passage = h + 1
 			}
 			if h < span {
-				headroom[j] = math.Min(headroom[j], 1-use)
+				headroom[j] = min(headroom[j], 1-demand/capacity) // without a replica NaN or infinite: there is no share to speak of
 			}
 		}
 		if passage <= Horizon {
@@ -202,7 +198,7 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 		least = math.Max(least, p)
 		r.Probability[h] = least
 	}
-	slices.Sort(headroom)
+	slices.Sort(headroom) // NaN first
 	eta := func(p float64) time.Duration {
 		for h, by := range r.Probability {
 			if by > p {
@@ -212,22 +208,14 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 		return Never
 	}
 	at := func(p float64) float64 {
-		return headroom[min(int((1-worth.level(1-p, span))*float64(len(headroom))), len(headroom)-1)]
+		if v := headroom[min(int((1-worth.level(1-p, span))*float64(len(headroom))), len(headroom)-1)]; !math.IsInf(v, 0) {
+			return v
+		}
+		return math.NaN()
 	}
 	r.ETA = ETA{eta(.1), eta(.5), eta(.9)}
 	r.Headroom = Span{at(.1), at(.5), at(.9)}
 	return r
-}
-
-// utilisation is demand over capacity; demand without capacity is out of bounds, nothing without capacity is idle.
-func utilisation(demand, capacity float64) float64 {
-	switch {
-	case capacity > 0:
-		return demand / capacity
-	case demand > 0:
-		return 1e6
-	}
-	return 0
 }
 
 // Drivers names the classes that a pool's demand for a dimension comes from, at most n: first those of which something changed over

@@ -89,16 +89,23 @@ func TestPendingReplicasAreSupply(t *testing.T) {
 	}
 }
 
-func TestFailureReserveIsNotSupply(t *testing.T) {
+// TestFailureReserveIsToldApart: odds and headroom are of all replicas; beside them stands what a failure would leave. Without a
+// replica headroom is unknown, and no stand-in.
+func TestFailureReserveIsToldApart(t *testing.T) {
 	pf := ramp("kv", 850, 0)
 	with := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 2, Horizon*time.Minute, nil)
-	without := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 10}, 0, Horizon*time.Minute, nil)
-	if with.Probability != 1 || without.Probability != 0 {
-		t.Errorf("P %v with two replicas in reserve, %v without", with.Probability, without.Probability)
+	left := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 8}, 0, Horizon*time.Minute, nil)
+	if with.Probability != 0 || with.Resources[0].Headroom.P50 < .14 || left.Resources[0].AfterFailure != nil {
+		t.Errorf("P %v with ten replicas, of which eight would do not; headroom %v", with.Probability, with.Resources[0].Headroom)
 	}
-	all := Chance{without.Probability, without.ETA, without.Resources[0].Probability[15]} // a lead of two minutes and a quarter hour
-	if with.Resources[0].All != all || without.Resources[0].All != all || with.ETA == without.ETA {
-		t.Errorf("while none fails: %+v and %+v, want %+v", with.Resources[0].All, without.Resources[0].All, all)
+	l := left.Resources[0]
+	want := Remainder{Chance{left.Probability, left.ETA, l.Probability[15]}, l.Headroom} // a lead of two minutes and a quarter hour
+	if got := *with.Resources[0].AfterFailure; got != want || got.Probability != 1 {
+		t.Errorf("after a failure: %+v, want %+v", got, want)
+	}
+	none := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 1}, 1, Horizon*time.Minute, nil).Resources[0]
+	if h := none.AfterFailure.Headroom; !math.IsNaN(h.P10) || !math.IsNaN(h.P90) || math.IsNaN(none.Headroom.P10) {
+		t.Errorf("headroom of no replica: %+v; of one %+v", h, none.Headroom)
 	}
 }
 

@@ -1,6 +1,9 @@
 package forecaster
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Supply is the capacity of a pool over time: replicas that are ready, and those on the way.
 type Supply struct {
@@ -38,8 +41,15 @@ type ResourceProjection struct {
 	Probability [Horizon]float64 // P(demand exceeds capacity in some minute ≤ h), non-decreasing
 	ETA         ETA
 	ranked      [Horizon]float64 // Probability before the correction of odds
-	All         Chance           // of all replicas, those kept for failures included; the rest is without these
-	Headroom    Span             // of the smallest (capacity − demand)/capacity within the lead window; negative when short
+	Headroom    Span             // of the smallest (capacity − demand)/capacity within the lead window; negative when short, NaN without a replica
+	// AfterFailure is what is left when the replicas kept for failures fail; nil where none are kept.
+	AfterFailure *Remainder
+}
+
+// Remainder is how likely and how soon a resource runs out on the replicas that a failure leaves, and their headroom.
+type Remainder struct {
+	Chance
+	Headroom Span
 }
 
 // Driver names who is behind a projected rise.
@@ -67,7 +77,7 @@ type Projection struct {
 	Origin      time.Time
 	Lead        time.Duration // the warm-up quantile used: nothing nearer can be averted by scaling
 	Supply      Supply
-	Reserve     int // of the replicas, kept for failures: they count as none
+	Reserve     int // of the replicas, kept for failures
 	Resources   []ResourceProjection
 	Binding     string  // dimension that saturates first or is nearest to it; "" when no resource has a capacity
 	Probability float64 // of the binding resource saturating within Lead + hold
@@ -79,4 +89,15 @@ type Projection struct {
 	Warnings    []string
 	// Prompts is the same of the replicas that only compute prompts, in a disaggregated pool; nil in another.
 	Prompts *Projection
+}
+
+// Left is how many of the ready replicas are left when those kept for failures fail.
+func (p *Projection) Left() int { return max(p.Supply.Ready-p.Reserve, 0) }
+
+// UseAfterFailure is the newest demand for r over the capacity of Left; NaN where none is left.
+func (p *Projection) UseAfterFailure(r *ResourceProjection) float64 {
+	if p.Left() == 0 {
+		return math.NaN()
+	}
+	return r.Demand / (r.PerReplica * float64(p.Left()))
 }

@@ -68,7 +68,7 @@ type judged struct {
 }
 
 // Issue takes down a projection, and what it was made from.
-func (r *Reliability) Issue(p *Projection, lag Lag, reserve int, window time.Duration) {
+func (r *Reliability) Issue(p *Projection, lag Lag, window time.Duration) {
 	if p.Stale {
 		return
 	}
@@ -79,7 +79,7 @@ func (r *Reliability) Issue(p *Projection, lag Lag, reserve int, window time.Dur
 	for i := range levels {
 		levels[i] = (float64(i) + .5) / float64(len(levels))
 	}
-	ready := usable(p.Origin, lag, p.Supply, reserve, levels...)
+	ready := usable(p.Origin, lag, p.Supply, 0, levels...)
 	span := windowMinutes(window)
 	for i := range p.Resources {
 		x := &p.Resources[i]
@@ -99,7 +99,7 @@ func (r *Reliability) Observe(minute int64, demand func(dimension string) float6
 		if h >= 0 && h < Horizon {
 			y := demand(x.dimension)
 			for i := range x.passage {
-				if x.passage[i] == 0 && utilisation(y, x.per*float64(x.ready[i][h])) > 1 {
+				if x.passage[i] == 0 && y > x.per*float64(x.ready[i][h]) {
 					x.passage[i] = h + 1
 				}
 			}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
@@ -81,14 +80,12 @@ func Advise(r Reader, pool, role string, obeyAdvisory bool, now time.Time) (Advi
 	return Advice{n, v}, nil
 }
 
-// withheld is nil when a decision is fit to be obeyed, as far as it tells by itself: stale and cold ones hold what there is
-// believed to be, which the autoscaler knows better; and advisory ones are for people.
+// withheld is nil when a decision is fit to be obeyed, as far as it tells by itself: where too little is known to obey it, the
+// autoscaler knows better how many replicas there are; and advisory ones are for people.
 func withheld(d *alerting.Decision, obeyAdvisory bool) error {
 	switch {
-	case d.Stale:
-		return &Withheld{d.Pool, "its telemetry is stale"}
-	case d.Confidence == forecaster.Cold:
-		return &Withheld{d.Pool, "less than an hour of it is known"}
+	case d.Withheld != "":
+		return &Withheld{d.Pool, d.Withheld}
 	case d.Mode != alerting.Active && !obeyAdvisory:
 		return &Withheld{d.Pool, fmt.Sprintf("the mode is %s: it would ask for %d replicas", d.Mode, d.Desired)}
 	}

@@ -26,8 +26,8 @@ func TestAdvise(t *testing.T) {
 		"just before it lapses":   {after: 15 * time.Minute},
 		"advisory":                {change: func(_ *Status, v *PoolView) { v.Decision.Mode = alerting.Advisory }, want: "advisory: it would ask for 8 replicas"},
 		"advisory, obeyed":        {change: func(_ *Status, v *PoolView) { v.Decision.Mode = alerting.Advisory }, obey: true},
-		"stale":                   {change: func(_ *Status, v *PoolView) { v.Decision.Stale = true }, obey: true, want: "stale"},
-		"cold":                    {change: func(_ *Status, v *PoolView) { v.Decision.Confidence = forecaster.Cold }, obey: true, want: "less than an hour"},
+		"stale":                   {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "its telemetry is stale" }, obey: true, want: "stale"},
+		"cold":                    {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "less than 5 min of its traffic is known" }, obey: true, want: "less than 5 min"},
 		"undecided":               {change: func(_ *Status, v *PoolView) { v.Decision = nil }, want: "nothing is decided"},
 		"no ticks any more":       {after: 15*time.Minute + time.Second, want: "15m1s old and lapsed after 15m0s"},
 		"behind its stream":       {change: func(s *Status, _ *PoolView) { s.Clock = "wall" }, want: "lapsed at 2026-11-16T09:15:00Z"},
@@ -88,10 +88,9 @@ func TestRolesAreExported(t *testing.T) {
 		`forewarm_desired_replicas{pool="chat",role="prefill"} 3`: true, `forewarm_desired_replicas{pool="batch",role="prefill"}`: false,
 		`forewarm_needed_replicas{pool="chat",role="prefill"} 5`: true, `forewarm_needed_replicas{pool="batch",role="prefill"}`: false,
 		`forewarm_limit_replicas{pool="chat",role="prefill"} 4`: true, `forewarm_warning_probability{pool="chat",resource="transfer"} 0.7`: true,
-		`forewarm_warning_exhaustion_probability{pool="chat",resource="transfer"} 0.2`:         true,
-		`forewarm_exhaustion_eta_seconds{pool="chat",resource="transfer",quantile="0.5"} 1800`: true,
-		`forewarm_saturation_eta_seconds{pool="chat",resource="transfer",quantile="0.5"} 300`:  true,
-		`forewarm_binding_resource{pool="chat",resource="transfer"}`:                           false, // it is the decode replicas' that is paged for
+		`forewarm_headroom_after_failure_ratio{pool="chat",resource="transfer"} -0.8`:         true,
+		`forewarm_saturation_eta_seconds{pool="chat",resource="transfer",quantile="0.5"} 300`: true,
+		`forewarm_binding_resource{pool="chat",resource="transfer"}`:                          false, // it is the decode replicas' that is paged for
 	} {
 		if strings.Contains(text, line) != want {
 			t.Errorf("%s is there: %t", line, !want)
@@ -101,13 +100,13 @@ func TestRolesAreExported(t *testing.T) {
 
 // prefilling has the fixture's first pool have two prefill replicas, one of them kept for failures, and one on its way.
 func prefilling(out *forewarm.Output) {
-	d, soon, later := &out.Decisions[0], forecaster.ETA{P50: 5 * time.Minute}, forecaster.ETA{P50: 30 * time.Minute}
+	d, soon, now := &out.Decisions[0], forecaster.ETA{P50: 5 * time.Minute}, forecaster.ETA{}
 	d.ByRole = &alerting.Roles{Prefill: 3, Decode: 8, PrefillReady: 2, PrefillPending: 1, PrefillNeeded: 5, PrefillLimit: 4, PrefillReserves: capacity.Reserves{Failure: 1}}
-	d.Prompts = []alerting.ResourceEvidence{{Dimension: capacity.Transfer, Ahead: .7, ETA: soon, All: &forecaster.Chance{Ahead: .2, ETA: later}}}
+	d.Prompts = []alerting.ResourceEvidence{{Dimension: capacity.Transfer, Ahead: .7, ETA: soon, AfterFailure: &forecaster.Chance{Ahead: .9, ETA: now}}}
 	d.Symptoms = &alerting.Symptoms{TTFT: 3.2, TTFTBefore: .5, ITL: .03, ITLBefore: .03, Waiting: 2, KVUse: .9}
 	p := out.Projections[0]
 	p.Supply, p.Reserve, p.Prompts = forecaster.Supply{Ready: 2}, 1, nil
-	p.Resources = []forecaster.ResourceProjection{{Dimension: capacity.Transfer, PerReplica: 7000, Demand: 6000, Utilisation: .857, ETA: soon, All: forecaster.Chance{Probability: .1, ETA: later}}}
+	p.Resources = []forecaster.ResourceProjection{{Dimension: capacity.Transfer, PerReplica: 7000, Demand: 6000, Utilisation: .429, ETA: soon, AfterFailure: &forecaster.Remainder{Chance: forecaster.Chance{Probability: .9, ETA: now}, Headroom: forecaster.Span{P10: -.9, P50: -.8, P90: -.7}}}}
 	out.Projections[0].Prompts = &p
 }
 
@@ -119,7 +118,7 @@ func TestPrefillOnThePage(t *testing.T) {
 	out.Projections[0].Prompts.Resources[0].PerReplica = 1 // the board has a copy
 	s := newTestServer(fixedReader{pools: b.Pools()})
 	for path, wants := range map[string][]string{
-		"/":                  {`<span>prefill: 2 ready, 1 pending <span class="quiet">(assumed)</span> → <strong>3 desired</strong></span>`, "<td>6k</td><td>7k</td><td>86 %</td>", "first token after 3.2 s, 0.5 s before; 30 ms a token"},
+		"/":                  {`<span>prefill: 2 ready, 1 pending <span class="quiet">(assumed)</span> → <strong>3 desired</strong></span>`, "<td>6k</td><td>14k</td><td>43 %</td><td>86 %</td>", "first token after 3.2 s, 0.5 s before; 30 ms a token"},
 		"/api/v1/pools/chat": {`"prefill_needed": 5`, `"resource": "transfer"`, `"prefill_reserves": {`, "first token after 3.2 s"},
 	} {
 		body := get(t, s, path).Body.String()

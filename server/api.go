@@ -174,6 +174,7 @@ type decisionJSON struct {
 	Mode        alerting.Mode         `json:"mode"`
 	Action      alerting.Action       `json:"action"`
 	Desired     int                   `json:"desired_replicas"`
+	Withheld    string                `json:"withheld,omitempty"`        // why autoscalers are not told yet
 	ByRole      *alerting.Roles       `json:"desired_by_role,omitempty"` // of a disaggregated pool
 	Floor       int                   `json:"floor_replicas"`
 	NeededBy    *time.Time            `json:"needed_by"`
@@ -181,8 +182,8 @@ type decisionJSON struct {
 	Binding     string                `json:"binding_resource"`
 	Probability number                `json:"probability"`
 	ETA         etaJSON               `json:"saturation_eta_seconds"`
-	WarnFrom    number                `json:"warn_from"`             // probability within the lead time and 15 minutes
-	FalseAlarms number                `json:"false_alarms_per_week"` // expected at that; 0 where it is not learned
+	WarnFrom    number                `json:"warn_from"`                       // probability within the lead time and 15 minutes
+	FalseAlarms number                `json:"false_alarms_per_week,omitempty"` // expected at that; missing where it is not learned
 	Quantile    number                `json:"quantile"`
 	Confidence  forecaster.Confidence `json:"confidence"`
 	Drivers     []driverJSON          `json:"drivers"`
@@ -202,7 +203,7 @@ type driverJSON struct {
 	Class  string `json:"class"`
 	Tenant string `json:"tenant,omitempty"`
 	Cause  string `json:"cause"`
-	Factor number `json:"factor"`
+	Factor number `json:"factor,omitempty"` // missing where nothing changed enough
 	Share  number `json:"share"`
 
 	TenantShare   number `json:"tenant_share,omitempty"` // of the class's tokens, ± the margin
@@ -220,9 +221,20 @@ type resourceJSON struct {
 	PerReplica  number            `json:"per_replica"`
 	Demand      number            `json:"demand"`
 	Utilisation number            `json:"utilisation"`
-	Headroom    etaJSON           `json:"headroom"`
+	Headroom    *etaJSON          `json:"headroom"` // null without a replica
 	ETA         etaJSON           `json:"saturation_eta_seconds"`
 	Probability map[string]number `json:"saturation_probability"` // by horizon in minutes
+
+	AfterFailure *afterFailureJSON `json:"after_failure,omitempty"` // where replicas are kept for failures
+}
+
+// afterFailureJSON is what is left of a resource when the replicas kept for failures fail.
+type afterFailureJSON struct {
+	Replicas    int      `json:"replicas"`    // ready
+	Utilisation number   `json:"utilisation"` // null where no replica is left, as is headroom
+	Headroom    *etaJSON `json:"headroom"`
+	ETA         etaJSON  `json:"saturation_eta_seconds"`
+	Probability number   `json:"saturation_probability"` // within the lead window
 }
 
 func (s *Server) getStatus(w http.ResponseWriter, _ *http.Request) {
@@ -293,7 +305,9 @@ func poolToJSON(p *PoolView) poolJSON {
 	}
 	for _, of := range p.roles() {
 		for i := range of.Resources {
-			out.Resources = append(out.Resources, resourceToJSON(&of.Resources[i]))
+			r := resourceToJSON(&of.Resources[i])
+			r.AfterFailure = afterFailureToJSON(of, &of.Resources[i])
+			out.Resources = append(out.Resources, r)
 		}
 	}
 	return out
@@ -301,7 +315,7 @@ func poolToJSON(p *PoolView) poolJSON {
 
 func decisionToJSON(d *alerting.Decision) *decisionJSON {
 	out := &decisionJSON{
-		ID: d.EventID(), Generation: d.Generation, Mode: d.Mode, Action: d.Action, Desired: d.Desired, ByRole: d.ByRole, Floor: d.Floor,
+		ID: d.EventID(), Generation: d.Generation, Mode: d.Mode, Action: d.Action, Desired: d.Desired, Withheld: d.Withheld, ByRole: d.ByRole, Floor: d.Floor,
 		NeededBy: instant(d.NeededBy), Expires: instant(d.Expires), Binding: d.Binding,
 		Probability: number(d.Probability), ETA: eta(d.ETA), WarnFrom: number(d.WarnFrom), FalseAlarms: number(d.FalsePerWeek), Quantile: number(d.Quantile), Confidence: d.Confidence,
 		Drivers: []driverJSON{}, Constraints: append([]string{}, d.Constraints...),
@@ -321,12 +335,27 @@ func resourceToJSON(r *forecaster.ResourceProjection) resourceJSON {
 	out := resourceJSON{
 		Resource: r.Dimension, Unit: unit(r.Dimension), PerReplica: number(r.PerReplica), Demand: number(r.Demand),
 		Utilisation: number(r.Utilisation), ETA: eta(r.ETA), Probability: map[string]number{},
-		Headroom: etaJSON{number(r.Headroom.P10), number(r.Headroom.P50), number(r.Headroom.P90)},
+		Headroom: headroom(r.Headroom),
 	}
 	for _, h := range probabilityHorizons {
 		out.Probability[strconv.Itoa(h)] = number(r.Probability[h-1])
 	}
 	return out
+}
+
+func headroom(s forecaster.Span) *etaJSON {
+	if math.IsNaN(s.P90) { // and so are the others
+		return nil
+	}
+	return &etaJSON{number(s.P10), number(s.P50), number(s.P90)}
+}
+
+func afterFailureToJSON(of *forecaster.Projection, r *forecaster.ResourceProjection) *afterFailureJSON {
+	left := r.AfterFailure
+	if left == nil {
+		return nil
+	}
+	return &afterFailureJSON{of.Left(), number(of.UseAfterFailure(r)), headroom(left.Headroom), eta(left.ETA), number(left.Probability)}
 }
 
 // unit is that of a dimension, "" when it is not one of features.Dimensions.

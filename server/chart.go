@@ -131,7 +131,7 @@ func newChart(p *PoolView, f *forecaster.Forecast, width, height float64) figure
 			ahead[l] = append(ahead[l], f.Minute[h][l])
 		}
 	}
-	limits := capacityAhead(p, f)
+	limits, left := capacityAhead(p, f, false), capacityAhead(p, f, true)
 	out := figure{
 		Title:  dimensionName(f.Dimension),
 		Legend: []key{{"actual", "actual"}, {"expected", "forecast 15 min before"}, {"median", "median"}, {"inner", "to 90 %"}, {"outer", "to 95 %"}},
@@ -140,6 +140,7 @@ func newChart(p *PoolView, f *forecaster.Forecast, width, height float64) figure
 	switch most := highest(limits); {
 	case most > top*highestLimit && top > 0:
 		out.Note, limits = "capacity "+si(limits[0])+", above the picture", nil
+		left = nil
 	case limits != nil:
 		out.Legend, top = append(out.Legend, key{"limit", "capacity"}), max(top, most)
 	}
@@ -156,6 +157,10 @@ func newChart(p *PoolView, f *forecaster.Forecast, width, height float64) figure
 			starts[h] = float64(h)
 		}
 		c.Steps("limit", starts, limits, 1)
+		if left != nil {
+			out.Legend = append(out.Legend, key{"limit spare", "after a failure"})
+			c.Steps("limit spare", starts, left, 1)
+		}
 	}
 	c.Line("now", []float64{0, 0}, []float64{0, 1.05 * top})
 	out.SVG = template.HTML(c.String())
@@ -163,15 +168,20 @@ func newChart(p *PoolView, f *forecaster.Forecast, width, height float64) figure
 }
 
 // capacityAhead is what the pool can serve in each minute ahead: what is ready, and pending replicas once they had their
-// lead time, but for those that are kept for failures. It is nil when the dimension has no known capacity.
-func capacityAhead(p *PoolView, f *forecaster.Forecast) []float64 {
+// lead time. afterFailure leaves out those that are kept for failures, and is nil where none are. It is nil when the dimension has
+// no known capacity.
+func capacityAhead(p *PoolView, f *forecaster.Forecast, afterFailure bool) []float64 {
 	r, of := p.resource(f.Dimension)
-	if r == nil || !(r.PerReplica > 0) {
+	if r == nil || !(r.PerReplica > 0) || afterFailure && of.Reserve == 0 {
 		return nil
+	}
+	kept := 0
+	if afterFailure {
+		kept = of.Reserve
 	}
 	out := make([]float64, forecaster.Horizon)
 	for h := range out {
-		n := of.Supply.Ready - of.Reserve
+		n := of.Supply.Ready - kept
 		for _, asked := range of.Supply.Pending {
 			if !asked.Add(of.Lead).After(f.Origin.Add(time.Duration(h) * time.Minute)) {
 				n++

@@ -31,16 +31,19 @@ func TestPastIsUnknownWhereNothingIsKnown(t *testing.T) {
 func TestCapacityGrowsWhenPendingReplicasAreReady(t *testing.T) {
 	p := fullReader().pools[1]
 	f := p.total(features.DimKV)
-	got := capacityAhead(&p, f) // one pending since 3 minutes, lead 13 minutes
+	got := capacityAhead(&p, f, false) // one pending since 3 minutes, lead 13 minutes
 	if got[9] != 500_000 || got[10] != 600_000 {
 		t.Errorf("capacity at minutes 9 and 10: %g, %g; want 500000, 600000", got[9], got[10])
 	}
 	p.Projection.Reserve = 2
-	if got := capacityAhead(&p, f); got[9] != 300_000 {
-		t.Errorf("capacity at minute 9 with two replicas kept for failures: %g, want 300000", got[9])
+	if all, left := capacityAhead(&p, f, false), capacityAhead(&p, f, true); all[9] != 500_000 || left[9] != 300_000 {
+		t.Errorf("capacity at minute 9: %g, after a failure %g; want 500000 and 300000", all[9], left[9])
 	}
 	p.Projection.Reserve = 0
-	if c := capacityAhead(&p, p.total(features.DimRequests)); c != nil {
+	if c := capacityAhead(&p, f, true); c != nil {
+		t.Errorf("none is kept, and a failure would leave %v", c)
+	}
+	if c := capacityAhead(&p, p.total(features.DimRequests), false); c != nil {
 		t.Errorf("capacity of a dimension without one: %v", c)
 	}
 }

@@ -64,9 +64,9 @@ func fullOutput() *forewarm.Output {
 	}
 	kv := forecaster.ResourceProjection{
 		Dimension: features.DimKV, PerReplica: 100_000, Demand: 400_000, Utilisation: .8,
-		ETA:      forecaster.ETA{P10: 8 * time.Minute, P50: 14 * time.Minute, P90: forecaster.Never},
-		Headroom: forecaster.Span{P10: -.2, P50: -.05, P90: .1},
-		All:      forecaster.Chance{Probability: .02, ETA: forecaster.ETA{P10: 20 * time.Minute, P50: forecaster.Never, P90: forecaster.Never}},
+		ETA:          forecaster.ETA{P10: 8 * time.Minute, P50: 14 * time.Minute, P90: forecaster.Never},
+		Headroom:     forecaster.Span{P10: -.2, P50: -.05, P90: .1},
+		AfterFailure: &forecaster.Remainder{Chance: forecaster.Chance{Probability: .31, ETA: forecaster.ETA{P50: 9 * time.Minute, P90: forecaster.Never}}, Headroom: forecaster.Span{P10: -.5, P50: -.31, P90: -.12}},
 	}
 	for h := range kv.Probability {
 		kv.Probability[h] = float64(h+1) / 100
@@ -75,7 +75,6 @@ func fullOutput() *forewarm.Output {
 		Dimension: features.DimPrefill, PerReplica: 8000, Demand: math.NaN(), Utilisation: math.NaN(),
 		ETA:      forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
 		Headroom: forecaster.Span{P10: .4, P50: .5, P90: .6},
-		All:      forecaster.Chance{ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}},
 	}
 	return &forewarm.Output{
 		Tick: origin, Sequence: 4711,
@@ -95,7 +94,7 @@ func fullOutput() *forewarm.Output {
 		},
 		Forecasts: []forecaster.PoolForecast{chat, {Pool: "batch", Origin: origin, Stale: true}},
 		Projections: []forecaster.Projection{
-			{Pool: "chat", Origin: origin, Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Warm,
+			{Pool: "chat", Origin: origin, Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Warm, Reserve: 1,
 				Supply:    forecaster.Supply{Ready: 5, Pending: []time.Time{origin.Add(-3 * time.Minute)}},
 				Resources: []forecaster.ResourceProjection{kv, prefill}},
 			{Pool: "batch", Origin: origin, Lead: 13 * time.Minute, Confidence: forecaster.Cold, Stale: true},
@@ -109,13 +108,13 @@ func fullOutput() *forewarm.Output {
 			{Pool: "chat", Tick: origin, Sequence: 4711, Generation: 3, Publish: true, Mode: alerting.Advisory, Action: alerting.ScaleOut,
 				Ready: 5, Pending: 1, Desired: 8, Floor: 5, NeededBy: origin.Add(13 * time.Minute), Expires: origin.Add(15 * time.Minute),
 				Binding: features.DimKV, Probability: .18, ETA: kv.ETA, Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Warm, WarnFrom: .25, FalsePerWeek: 4.5,
-				Resources:   []alerting.ResourceEvidence{{Dimension: features.DimKV, Ahead: .28, All: &forecaster.Chance{Ahead: .11}}, {Dimension: features.DimPrefill, Ahead: .02}},
+				Resources:   []alerting.ResourceEvidence{{Dimension: features.DimKV, Ahead: .28, PerReplica: 100_000, Demand: 400_000, AfterFailure: &forecaster.Chance{Ahead: .61}}, {Dimension: features.DimPrefill, Ahead: .02}},
 				Drivers:     []forecaster.Driver{{Class: "rag", Cause: "prompt_length", Factor: 2, Share: .7}},
 				Constraints: []string{"replicas.max = 8"}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "seasonal_day",
 				ActionsPerDay: 12, Diagnosis: alerting.BottleneckKV, Admission: []alerting.AdmissionLimit{{Class: "batch", TokensPerS: 40, Share: .5}},
 				Queue: &alerting.QueuePlan{DeadlineS: 1.5, MaxRequests: 30, BurstRequests: -20, Amplification: 1.2}},
 			{Pool: "batch", Tick: origin, Generation: 1, Mode: alerting.Advisory, Action: alerting.Hold, Probability: math.NaN(),
-				Confidence: forecaster.Cold, Stale: true, Warnings: []string{"telemetry is stale"}, Reason: "No telemetry: hold.",
+				Confidence: forecaster.Cold, Stale: true, Withheld: "its telemetry is stale", Warnings: []string{"telemetry is stale"}, Reason: "No telemetry: hold.",
 				ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}},
 		},
 		Alerts: []alerting.Alert{

@@ -38,7 +38,7 @@ type family = familyOf[forewarm.Output]
 // families are the gauges of a tick. A label called quantile belongs to summaries alone, say Prometheus' conventions, so
 // the two gauges that carry one, as published, go without a declared type.
 var families = []family{
-	{"forewarm_advice_valid", "gauge", "1 when the decision may be obeyed: the mode is active, telemetry is fresh, and an hour of it is known.", func(out *forewarm.Output, add add) {
+	{"forewarm_advice_valid", "gauge", "1 when the decision may be obeyed: the mode is active, telemetry is fresh, and minutes of it are known with the replicas there are, or an hour of it.", func(out *forewarm.Output, add add) {
 		for i := range out.Decisions {
 			d := &out.Decisions[i]
 			add(truth(withheld(d, false) == nil), "pool", d.Pool, "mode", string(d.Mode))
@@ -59,6 +59,9 @@ var families = []family{
 				add(1, "alertname", string(a.Name), "pool", a.Labels["pool"], "resource", a.Labels["resource"])
 			}
 		}
+	}},
+	{"forewarm_below_reserve", "gauge", "1 when the pool serves its demand, and would not after a failure that it keeps replicas for; of a disaggregated pool's prefill replicas too.", func(out *forewarm.Output, add add) {
+		eachSide(out, func(d *alerting.Decision, role string) { add(truth(d.BelowReserve()), "pool", d.Pool, "role", role) })
 	}},
 	{"forewarm_binding_resource", "gauge", "1 for the resource of the pool that takes most replicas.", func(out *forewarm.Output, add add) {
 		for i := range out.Decisions {
@@ -83,9 +86,6 @@ var families = []family{
 				add(x.Factor, "pool", out.Decisions[i].Pool, "class", x.Class, "cause", x.Cause)
 			})
 		}
-	}},
-	{"forewarm_exhaustion_eta_seconds", "untyped", "Quantile of the time to saturation of all replicas, those kept for failures included; +Inf beyond the forecast horizon.", func(out *forewarm.Output, add add) {
-		eachResource(out, func(pool string, r *forecaster.ResourceProjection) { addETA(add, pool, r.Dimension, r.All.ETA) })
 	}},
 	{"forewarm_floor_replicas", "gauge", "Replicas that the load of this minute takes, forecast or not.", func(out *forewarm.Output, add add) {
 		for i := range out.Decisions {
@@ -122,9 +122,16 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_headroom_ratio", "gauge", "Median of the smallest free share of capacity within the lead window; negative when short.", func(out *forewarm.Output, add add) {
+	{"forewarm_headroom_ratio", "gauge", "Median of the smallest free share of capacity within the lead window; negative when short, absent without a replica.", func(out *forewarm.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			add(r.Headroom.P50, "pool", pool, "resource", r.Dimension)
+		})
+	}},
+	{"forewarm_headroom_after_failure_ratio", "gauge", "forewarm_headroom_ratio without the replicas kept for failures; absent where none are kept, or none would be left.", func(out *forewarm.Output, add add) {
+		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
+			if r.AfterFailure != nil {
+				add(r.AfterFailure.Headroom.P50, "pool", pool, "resource", r.Dimension)
+			}
 		})
 	}},
 	{"forewarm_lead_time_seconds", "gauge", "Warm-up lag looked ahead over: nothing nearer can be averted by scaling.", func(out *forewarm.Output, add add) {
@@ -196,10 +203,10 @@ var families = []family{
 			add(float64(d.Ready), "pool", d.Pool, "state", "ready")
 		}
 	}},
-	{"forewarm_saturation_eta_seconds", "untyped", "Quantile of the time to saturation without the replicas kept for failures; +Inf beyond the forecast horizon.", func(out *forewarm.Output, add add) {
+	{"forewarm_saturation_eta_seconds", "untyped", "Quantile of the time to saturation; +Inf beyond the forecast horizon.", func(out *forewarm.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) { addETA(add, pool, r.Dimension, r.ETA) })
 	}},
-	{"forewarm_saturation_probability", "gauge", "Probability that demand exceeds capacity within a number of minutes, without the replicas kept for failures.", func(out *forewarm.Output, add add) {
+	{"forewarm_saturation_probability", "gauge", "Probability that demand exceeds capacity within a number of minutes.", func(out *forewarm.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			for _, h := range probabilityHorizons {
 				add(r.Probability[h-1], "pool", pool, "resource", r.Dimension, "horizon", strconv.Itoa(h))
@@ -232,18 +239,9 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_utilisation_ratio", "gauge", "Newest demand over the capacity that is ready, without the replicas kept for failures.", func(out *forewarm.Output, add add) {
+	{"forewarm_utilisation_ratio", "gauge", "Newest demand over the capacity that is ready.", func(out *forewarm.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			add(r.Utilisation, "pool", pool, "resource", r.Dimension)
-		})
-	}},
-	{"forewarm_warning_exhaustion_probability", "gauge", "forewarm_warning_probability of all replicas, those kept for failures included.", func(out *forewarm.Output, add add) {
-		eachEvidence(out, func(d *alerting.Decision, r *alerting.ResourceEvidence) {
-			p := r.Ahead
-			if r.All != nil {
-				p = r.All.Ahead
-			}
-			add(p, "pool", d.Pool, "resource", r.Dimension)
 		})
 	}},
 	{"forewarm_warning_false_per_week", "gauge", "Warnings a week that are expected to come to nothing at forewarm_warning_threshold, one that stands counted each hour; absent unless it is learned.", func(out *forewarm.Output, add add) {
@@ -253,7 +251,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_warning_probability", "gauge", "Probability that demand exceeds capacity within the lead time and 15 minutes, without the replicas kept for failures.", func(out *forewarm.Output, add add) {
+	{"forewarm_warning_probability", "gauge", "Probability that demand exceeds capacity within the lead time and 15 minutes.", func(out *forewarm.Output, add add) {
 		eachEvidence(out, func(d *alerting.Decision, r *alerting.ResourceEvidence) {
 			add(r.Ahead, "pool", d.Pool, "resource", r.Dimension)
 		})

@@ -57,6 +57,7 @@ type prefill struct{ Ready, Pending, Desired int }
 // row is one resource of a pool.
 type row struct {
 	Resource, Unit, Demand, Capacity, Utilisation string
+	AfterFailure                                  string
 	Binding                                       bool
 	Probability                                   []string // at probabilityHorizons
 	ETA                                           string
@@ -109,6 +110,9 @@ func newCard(p *PoolView) card {
 		c.Asks = strings.ReplaceAll(string(d.Action), "_", " ")
 		c.Ready, c.Pending, c.Desired, c.Floor = d.Ready, d.Pending, d.Desired, d.Floor
 		c.Notes = append(append(c.Notes, d.Constraints...), d.Warnings...)
+		if d.Withheld != "" && d.Mode == alerting.Active {
+			c.Notes = append(c.Notes, "autoscalers are not told yet: "+d.Withheld)
+		}
 		if said := d.Diagnosed(); said != "" {
 			c.Notes = append(c.Notes, said)
 		}
@@ -145,7 +149,12 @@ func alertLines(alerts []alerting.Alert) (out []alertLine) {
 func newRow(of *forecaster.Projection, r *forecaster.ResourceProjection, binding string) row {
 	out := row{
 		Resource: r.Dimension, Unit: unit(r.Dimension), Demand: si(r.Demand), Binding: r.Dimension == binding,
-		Capacity: si(r.PerReplica * float64(max(of.Supply.Ready-of.Reserve, 0))), Utilisation: percent(r.Utilisation), ETA: etaText(r.ETA),
+		Capacity: si(r.PerReplica * float64(of.Supply.Ready)), Utilisation: percent(r.Utilisation), ETA: etaText(r.ETA), AfterFailure: "none kept",
+	}
+	if of.Reserve > 0 && of.Left() == 0 {
+		out.AfterFailure = "no replica left"
+	} else if of.Reserve > 0 {
+		out.AfterFailure = percent(of.UseAfterFailure(r))
 	}
 	for _, h := range probabilityHorizons {
 		out.Probability = append(out.Probability, percent(r.Probability[h-1]))

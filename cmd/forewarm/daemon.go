@@ -76,11 +76,12 @@ type daemon struct {
 	anew         *newStart // nil where a snapshot was taken up, or the stream has all
 	announced    time.Time // ticks up to here were announced before the last stop
 	nextSnapshot time.Time
-	saving       *saving           // nil when none is under way
-	saved        uint64            // sequence of the newest snapshot
-	capped       bool              // it was said that samples are left out
-	pastSaid     time.Time         // when it was last said that the past is being learned; zero when it is not
-	faults       map[faultKey]bool // of producers, that were said
+	saving       *saving            // nil when none is under way
+	saved        uint64             // sequence of the newest snapshot
+	capped       bool               // it was said that samples are left out
+	pastSaid     time.Time          // when it was last said that the past is being learned; zero when it is not
+	faults       map[faultKey]bool  // of producers, that were said
+	decided      map[string]decided // newest decision of each pool that was said
 	collector    collector
 	onTick       func(*forewarm.Output)
 	tickTook     func(seconds float64)
@@ -121,7 +122,7 @@ func (d *daemon) Close() error {
 
 // lockedDaemon is one that holds its data directory, and nothing else yet.
 func lockedDaemon(cfg *config.Config, log *zap.Logger) (*daemon, error) {
-	d := &daemon{cfg: cfg, log: log, collector: newCollector(), board: server.NewBoard(), exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
+	d := &daemon{cfg: cfg, log: log, collector: newCollector(), board: server.NewBoard(), decided: map[string]decided{}, exporter: server.NewExporter(versionString(), cfg.Server.StaleAfter)}
 	lock, err := storage.Lock(cfg.Storage.Dir)
 	if err != nil {
 		return nil, err
@@ -279,8 +280,11 @@ func (d *daemon) join(ctx context.Context) (err error) {
 }
 
 func (d *daemon) openStorage() (err error) {
-	log := slogFrom(d.log)
-	if d.store, err = storage.OpenStore(d.cfg.Storage, log); err != nil {
+	log, quiet := slogFrom(d.log), d.log
+	if quiet.Level() == zap.InfoLevel { // the TSDB says a dozen lines each two hours of what goes well
+		quiet = quiet.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+	}
+	if d.store, err = storage.OpenStore(d.cfg.Storage, slogFrom(quiet)); err != nil {
 		return err
 	}
 	d.onClose(d.store.Close)
@@ -534,8 +538,8 @@ func (d *daemon) announce(out *forewarm.Output) {
 	for i := range out.Decisions {
 		if x := &out.Decisions[i]; x.Publish {
 			tell(alerting.Notice{Decision: new(*x)}) // the tick's own is valid until the next
-			d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.Action)), zap.Int("desired", x.Desired))
 		}
+		d.sayDecision(&out.Decisions[i])
 	}
 	for i := range out.Alerts {
 		tell(alerting.Notice{Alert: new(out.Alerts[i])})
@@ -606,6 +610,26 @@ func (d *daemon) Status() server.Status {
 
 // Pools is for the HTTP server.
 func (d *daemon) Pools() []server.PoolView { return d.board.Pools() }
+
+// sayDecision logs a decision that asks for something else than the one before; a renewal is none.
+func (d *daemon) sayDecision(x *alerting.Decision) {
+	now := decided{x.Action, x.Desired, 0, x.Withheld}
+	if x.ByRole != nil {
+		now.prefill = x.ByRole.Prefill
+	}
+	if before, known := d.decided[x.Pool]; known && before == now {
+		return
+	}
+	d.decided[x.Pool] = now
+	d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.Action)), zap.Int("desired", x.Desired), zap.String("withheld", x.Withheld))
+}
+
+// decided is what makes a decision another one.
+type decided struct {
+	action           alerting.Action
+	desired, prefill int
+	withheld         string
+}
 
 // slogFrom bridges the libraries that log through log/slog. Errors are said in one line, as elsewhere.
 func slogFrom(log *zap.Logger) *slog.Logger {

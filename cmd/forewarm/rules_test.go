@@ -99,7 +99,7 @@ func TestRulesInPrometheus(t *testing.T) {
 		p.publish(t, "forewarm.telemetry.replica.chat.chat-0", fmt.Appendf(nil, `{"at":%d,"state":"ready"}`, start.Add(time.Duration(m)*time.Minute+59*time.Second).UnixMilli()))
 	}
 	p.settle(t)
-	raised(t, alertmanager, map[string]string{"ForewarmTooLateToWarm decode": "Pool chat: decode runs out within a minute", "ForewarmPrometheusWatchdog": "Always firing"})
+	raised(t, alertmanager, map[string]string{"ForewarmTooLateToWarm": "Pool chat: it runs out within a minute", "ForewarmPrometheusWatchdog": "Always firing"})
 	var rules struct {
 		Data struct {
 			Groups []struct {

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/server"
 	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 )
@@ -62,6 +63,9 @@ func (s *plugin) Predict(_ context.Context, request *pb.PredictStageRequest) (*p
 	advice, withheld := s.advise()
 	if withheld != "" {
 		return &pb.PredictStageResponse{Reason: withheld}, nil
+	}
+	if advice.View.Decision.Confidence == forecaster.Cold {
+		return &pb.PredictStageResponse{Reason: "less than an hour of traffic is known, too little to predict from"}, nil
 	}
 	p, ok := predict(advice.View, request.GetContext().GetObservations().GetTraffic())
 	if !ok {

@@ -79,8 +79,8 @@ func TestPropose(t *testing.T) {
 		"a floor":               {Planner{Pool: "chat"}, nil, floor("decode")},
 		"of prefill workers":    {Planner{Pool: "chat", Component: "prefill"}, nil, floor("prefill")},
 		"disaggregated":         {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.ByRole = &alerting.Roles{Prefill: 3, Decode: 7} }, both},
-		"stale":                 {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Stale = true }, accept},
-		"cold":                  {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Confidence = forecaster.Cold }, accept},
+		"stale":                 {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Withheld = "its telemetry is stale" }, accept},
+		"cold":                  {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Withheld = "less than 5 min of its traffic is known" }, accept},
 		"lapsed":                {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decided = time.Now().Add(-time.Hour) }, accept},
 		"advisory":              {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Mode = alerting.Advisory }, accept},
 		"advisory, obeyed":      {Planner{Pool: "chat", ObeyAdvisory: true}, func(d *daemon) { d.view.Decision.Mode = alerting.Advisory }, floor("decode")},
@@ -123,7 +123,7 @@ func TestPredict(t *testing.T) {
 			}
 		}, minute, &pb.PredictionData{PredictedNumReq: proto.Float32(1200), PredictedIsl: proto.Float32(100), PredictedOsl: proto.Float32(30)}, "chat-42"},
 		"no traffic observed": {nil, nil, nil, "planner has observed none"},
-		"stale":               {func(d *daemon) { d.view.Decision.Stale = true }, minute, nil, "stale"},
+		"stale":               {func(d *daemon) { d.view.Decision.Withheld = "its telemetry is stale" }, minute, nil, "stale"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

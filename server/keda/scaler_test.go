@@ -97,8 +97,8 @@ func TestMetrics(t *testing.T) {
 		"scaled to zero":      {ref: ref(), change: func(d *alerting.Decision) { d.Desired = 0 }, want: 0},
 		"advisory":            {ref: ref(), change: advisory, code: codes.Unavailable},
 		"advisory and obeyed": {ref: ref("obeyAdvisory", "true"), change: advisory, want: 7},
-		"stale":               {ref: ref(), change: func(d *alerting.Decision) { d.Stale = true }, code: codes.Unavailable},
-		"cold":                {ref: ref(), change: func(d *alerting.Decision) { d.Confidence = forecaster.Cold }, code: codes.Unavailable},
+		"stale":               {ref: ref(), change: func(d *alerting.Decision) { d.Withheld = "its telemetry is stale" }, code: codes.Unavailable},
+		"cold":                {ref: ref(), change: func(d *alerting.Decision) { d.Withheld = "less than 5 min of its traffic is known" }, code: codes.Unavailable},
 		"unknown pool":        {ref: ref("pool", "chatt"), code: codes.NotFound},
 		"no pool":             {ref: ref("pool", ""), code: codes.InvalidArgument},
 		"no reference":        {code: codes.InvalidArgument},
@@ -144,7 +144,7 @@ func advisory(d *alerting.Decision) { d.Mode = alerting.Advisory }
 // TestSpec wants the specification whatever is known of the pool, the same by both ways.
 func TestSpec(t *testing.T) {
 	d := newDaemon()
-	d.decide(func(d *alerting.Decision) { d.Stale = true })
+	d.decide(func(d *alerting.Decision) { d.Withheld = "its telemetry is stale" })
 	client := dial(t, d)
 	pulled, err := client.GetMetricSpec(t.Context(), ref())
 	if err != nil {
@@ -197,7 +197,7 @@ func TestStreamIsActive(t *testing.T) {
 			t.Fatalf("%d replicas: %v, %v", step.desired, got, err)
 		}
 	}
-	d.decide(func(d *alerting.Decision) { d.Stale = true })
+	d.decide(func(d *alerting.Decision) { d.Withheld = "its telemetry is stale" })
 	if got, err := stream.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("stale: %v, %v", got, err)
 	}

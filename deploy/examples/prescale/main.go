@@ -18,7 +18,7 @@ func main() {
 	overtake, newest, wanted := func() {}, int64(0), -1
 	for m, err := range must(js.SubscribeSync("forewarm.prescale."+pool, nats.OrderedConsumer(), nats.DeliverLastPerSubject())).Msgs() {
 		e, err := alerting.ReadPrescale(must(m, err).Header.Get("Content-Type"), m.Data)
-		if err != nil || e.Mode != alerting.Active || e.Generation <= newest || e.DesiredReplicas == wanted || time.Now().After(e.ExpiresAt) {
+		if err != nil || e.Mode != alerting.Active || e.Withheld != "" || e.Generation <= newest || e.DesiredReplicas == wanted || time.Now().After(e.ExpiresAt) {
 			continue // not to be obeyed, out of order, nothing new, or lapsed
 		}
 		overtake() // the newest number counts, however long the one before takes
