@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,11 +24,30 @@ const (
 
 // charts are a pool's; those without data are left out.
 func (p *Pool) charts() (out []figure) {
-	for _, draw := range []func() (figure, bool){p.fanChart, p.decisionChart, p.horizonChart, p.calibrationChart, p.pitChart, p.costChart} {
-		if f, ok := draw(); ok {
+	add := func(f figure, ok bool) {
+		if ok {
 			out = append(out, f)
 		}
 	}
+	if t := p.Timeline; t != nil {
+		add(p.fanChart(&t.ResourceTimeline, true))
+		add(p.decisionChart())
+		for i := range t.Others {
+			add(p.fanChart(&t.Others[i], false))
+		}
+		add(t.mixChart())
+		add(t.lineChart("Prompt tokens served from cache", "% of prompt tokens", 100, []Line{{"", t.Cached}}))
+		add(t.lineChart("Retries", "% of attempts", 100, []Line{{"", t.Retried}}))
+		for _, x := range t.Tails {
+			if d, ok := tailWords[x.Shape]; ok {
+				add(t.lineChart(d.title+", 95th percentile by class", d.unit, d.scale, x.Classes))
+			}
+		}
+	}
+	add(p.horizonChart())
+	add(p.calibrationChart())
+	add(p.pitChart())
+	add(p.costChart())
 	return out
 }
 
@@ -60,10 +80,84 @@ func top(lists ...[]Number) (top float64) {
 	return top
 }
 
-func (p *Pool) fanChart() (figure, bool) {
-	t := p.Timeline
-	if t == nil || top(t.P50, t.Peak) == 0 {
+// tailWords say what shapes are for people.
+var tailWords = map[string]struct {
+	title, unit string
+	scale       float64
+}{
+	"forewarm_prompt_tokens": {"Length of prompts", "tokens", 1}, "forewarm_output_tokens": {"Length of outputs", "tokens", 1},
+	"forewarm_ttft_seconds": {"Time to the first token", "s", 1}, "forewarm_itl_seconds": {"Time per output token", "ms", 1000},
+}
+
+// mixChart stacks the tokens of classes.
+func (t *Timeline) mixChart() (figure, bool) {
+	sum := make([]float64, len(t.Actual))
+	layers := [][]float64{slices.Clone(sum)}
+	for _, l := range t.Mix {
+		for i, v := range l.Values {
+			sum[i] += zeroIfUnknown(float64(v))
+		}
+		layers = append(layers, slices.Clone(sum))
+	}
+	high := slices.Max(append(sum, 0))
+	if high == 0 {
 		return figure{}, false
+	}
+	title := "Mix of classes"
+	c := draw.New(narrowWidth, chartHeight, title, "tokens of the heaviest classes, stacked", 0, float64(t.Minutes*len(t.Actual)), 0, high*1.05)
+	c.Right = 84
+	c.YAxis("tokens/s", draw.Short)
+	c.Days(t.From)
+	var names []string
+	var middles []float64
+	for i, l := range t.Mix {
+		c.Band(fmt.Sprintf("area hue%d", i), t.axis(.5), layers[i], layers[i+1])
+		names = append(names, l.Class)
+		middles = append(middles, (layers[i][len(sum)-1]+layers[i+1][len(sum)-1])/2)
+	}
+	c.Names(names, middles)
+	return figure{Title: title, Caption: fmt.Sprintf("Prompt and output tokens by class, means over %s; %s is all other classes.", count(t.Minutes, "minute"), features.OverflowClass), SVG: template.HTML(c.String())}, true
+}
+
+// lineChart draws lines times scale, named where there are several.
+func (t *Timeline) lineChart(title, unit string, scale float64, lines []Line) (figure, bool) {
+	high := 0.0
+	for _, l := range lines {
+		high = max(high, scale*top(l.Values))
+	}
+	if high == 0 {
+		return figure{}, false
+	}
+	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("at most %s %s", draw.Short(high), unit), 0, float64(t.Minutes*len(t.Actual)), 0, high*1.05)
+	if len(lines) > 1 {
+		c.Right = 84
+	}
+	c.YAxis(unit, draw.Short)
+	c.Days(t.From)
+	var names []string
+	var ends []float64
+	for i, l := range lines {
+		ys, end := floats(l.Values), 0.0
+		for j := range ys {
+			if ys[j] *= scale; !math.IsNaN(ys[j]) {
+				end = ys[j]
+			}
+		}
+		c.Line(fmt.Sprintf("line hue%d", i%6), t.axis(.5), ys)
+		names, ends = append(names, l.Class), append(ends, end)
+	}
+	c.Names(names, ends)
+	return figure{Title: title, Caption: fmt.Sprintf("Means over %s.", count(t.Minutes, "minute")), SVG: template.HTML(c.String())}, true
+}
+
+func (p *Pool) fanChart(t *ResourceTimeline, wide bool) (figure, bool) {
+	if top(t.P50, t.Peak) == 0 {
+		return figure{}, false
+	}
+	line := p.Timeline
+	width := narrowWidth
+	if wide {
+		width = wideWidth
 	}
 	high := top(t.Peak, t.P99)
 	limit := top(t.Capacity)
@@ -71,25 +165,25 @@ func (p *Pool) fanChart() (figure, bool) {
 	if shown {
 		high = max(high, limit)
 	}
-	span := float64(t.Minutes * len(t.Actual))
+	span := float64(line.Minutes * len(t.Actual))
 	title := fmt.Sprintf("%s of %s: forecast %d minutes ahead, and what came", resource(t.Resource), p.Pool, t.Ahead)
 	saturated := p.Saturation.SaturatedMinutes
-	c := draw.New(wideWidth, chartHeight+20, title, fmt.Sprintf("the largest minute was %s %s; %d minutes were saturated", draw.Short(top(t.Peak)), t.Unit, saturated), 0, span, 0, high*1.05)
+	c := draw.New(width, chartHeight+20, title, fmt.Sprintf("the largest minute was %s %s; %d minutes were saturated", draw.Short(top(t.Peak)), t.Unit, saturated), 0, span, 0, high*1.05)
 	c.YAxis(perSecond(t.Unit), draw.Short)
-	c.Days(t.From)
-	p.markEpisodes(c, t)
-	xs := t.axis(.5)
+	c.Days(line.From)
+	p.markEpisodes(c, line)
+	xs := line.axis(.5)
 	c.Band("outer", xs, floats(t.P10), floats(t.P99))
 	c.Band("inner", xs, floats(t.P10), floats(t.P90))
 	c.Line("peak", xs, floats(t.Peak))
 	c.Line("median", xs, floats(t.P50))
 	c.Line("actual", xs, floats(t.Actual))
-	caption := fmt.Sprintf("Means over %s. Line: what came; dashed: the median forecast; bands: 10 to 90 %% and up to 99 %%; dots: the largest minute.", count(t.Minutes, "minute"))
-	if t.Minutes == 1 {
+	caption := fmt.Sprintf("Means over %s. Line: what came; dashed: the median forecast; bands: 10 to 90 %% and up to 99 %%; dots: the largest minute.", count(line.Minutes, "minute"))
+	if line.Minutes == 1 {
 		caption = "Line: what came; dashed: the median forecast; bands: 10 to 90 % and up to 99 %."
 	}
 	if shown {
-		c.Steps("capacity", t.axis(0), floats(t.Capacity), float64(t.Minutes))
+		c.Steps("capacity", line.axis(0), floats(t.Capacity), float64(line.Minutes))
 		caption += " Red line: what the ready replicas can take."
 	} else if limit > 0 {
 		caption += fmt.Sprintf(" What the ready replicas can take, %s and more, is above the picture.", draw.Short(least(t.Capacity)))
@@ -97,7 +191,7 @@ func (p *Pool) fanChart() (figure, bool) {
 	if saturated > 0 {
 		caption += " Hatched: saturated, in whichever resource."
 	}
-	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String()), Wide: true}, true
+	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String()), Wide: wide}, true
 }
 
 func perSecond(unit string) string {
@@ -197,6 +291,7 @@ func (p *Pool) horizonChart() (figure, bool) {
 	for _, v := range lines[0].xs {
 		c.XMark(v, fmt.Sprintf("%.0f", v))
 	}
+	var names []string
 	var ends []float64
 	for i, l := range lines {
 		class := fmt.Sprintf("line hue%d", i%6)
@@ -204,11 +299,9 @@ func (p *Pool) horizonChart() (figure, bool) {
 		for j := range l.xs {
 			c.Dot(fmt.Sprintf("dot hue%d", i%6), l.xs[j], l.ys[j], fmt.Sprintf("%s, %.0f min: %.1f %%", l.name, l.xs[j], l.ys[j]))
 		}
-		ends = append(ends, c.Y(l.ys[len(l.ys)-1]))
+		names, ends = append(names, l.name), append(ends, l.ys[len(l.ys)-1])
 	}
-	for i, y := range draw.Spread(ends, 12, c.Top, c.Height-c.Base) {
-		c.Text(c.Width-c.Right+8, y+4, fmt.Sprintf("name hue%d", i%6), lines[i].name)
-	}
+	c.Names(names, ends)
 	return figure{Title: title, Caption: "Absolute error of the median, of the mean demand (WAPE), by minutes ahead.", SVG: template.HTML(c.String())}, true
 }
 

@@ -26,7 +26,7 @@ var unbroken = strings.NewReplacer(" %", "\u00a0%", "GPU-hours", "GPU-hours", "G
 
 // What the page shows at most; the JSON has all.
 const (
-	poolsDrawn   = 16 // with charts
+	poolsDrawn   = 10 // with charts
 	classesShown = 20 // of a pool, the heaviest
 	errorsShown  = 12 // of a pool
 )

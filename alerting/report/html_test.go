@@ -2,12 +2,15 @@ package report
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,7 +37,7 @@ func drawn() *Report {
 	r := week()
 	p := &r.Pools[0]
 	p.Suggestions = nil
-	t := &Timeline{From: r.From, Minutes: 30, Resource: "kv", Unit: "tokens", Ahead: 15}
+	t := &Timeline{From: r.From, Minutes: 30, ResourceTimeline: ResourceTimeline{Resource: "kv", Unit: "tokens", Ahead: 15}}
 	for i := range 336 {
 		level := 1e6 * (1.2 + math.Sin(float64(i)/48*2*math.Pi))
 		for _, x := range []struct {
@@ -50,6 +53,15 @@ func drawn() *Report {
 		}
 		t.Announced = append(t.Announced, t.Probability[i] >= .5)
 	}
+	other := t.ResourceTimeline
+	other.Resource, other.Unit = "decode", "tokens/s"
+	quarter := make([]Number, len(t.Actual))
+	for i := range quarter {
+		quarter[i] = Number(.25)
+	}
+	t.Others, t.Mix = []ResourceTimeline{other}, []Line{{"agent", t.P10}, {"rag", t.P50}}
+	t.Cached, t.Retried = quarter, make([]Number, len(t.Actual)) // no retries: no picture of them
+	t.Tails = []Tail{{"forewarm_ttft_seconds", []Line{{"agent", quarter}, {"rag", quarter}}}}
 	p.Timeline = t
 	amount := func(h Number) Amount { return Amount{h, 4 * h, 10 * h} }
 	p.Decisions.Provision = Provision{KnownMinutes: 10_000, GPUsPerReplica: 4, ReplicaHourUSD: 10, Ready: amount(670), Pending: amount(12), Needed: amount(480), Over: amount(90),
@@ -57,6 +69,55 @@ func drawn() *Report {
 	p.Errors = []ErrorEpisode{{Start: p.Saturation.Episodes[1].Start, Minutes: 20, Attributed: 20, Resource: "prefill", Horizon: "15", Forecast: .7, Actual: 1.05, Error: .35,
 		Parts: []ErrorPart{{CauseDemand, .05}, {CausePrompt, .3}}, Drivers: []ErrorDriver{{"agent", CausePrompt, .3}}}}
 	return r
+}
+
+// Demand is told apart by class, with what came from cache, retries and the tails of the heaviest classes.
+func TestTimelineOfMix(t *testing.T) {
+	h := &mixed{newWorld()}
+	got := reconcile(t, h, 60, 180).Pools[0].Timeline
+	if len(got.Mix) != 2 || got.Mix[0].Class != "big" || got.Mix[0].Values[10] != 300 || got.Mix[1].Values[10] != 100 {
+		t.Errorf("mix %+v", got.Mix)
+	}
+	if got.Cached[10] != .25 || math.Abs(float64(got.Retried[10])-.2) > 1e-12 {
+		t.Errorf("%v from cache, %v retried", got.Cached[10], got.Retried[10])
+	}
+	if len(got.Tails) != 1 || got.Tails[0].Shape != "forewarm_ttft_seconds" || len(got.Tails[0].Classes) != 1 || got.Tails[0].Classes[0].Values[10] != 2 {
+		t.Errorf("tails %+v", got.Tails)
+	}
+	var resources []string
+	for _, x := range append([]ResourceTimeline{got.ResourceTimeline}, got.Others...) {
+		resources = append(resources, x.Resource)
+	}
+	slices.Sort(resources)
+	if diff := cmp.Diff([]string{"decode", "prefill", "requests"}, resources); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// mixed is a world of two classes with constant demand.
+type mixed struct{ *world }
+
+func (mixed) Observed(_ context.Context, from, to time.Time, fn func(features.Key, string, []float64) error) error {
+	for _, x := range []struct {
+		class, dimension string
+		value            float64
+	}{
+		{"*", "requests", 4}, {"*", "prefill", 240}, {"*", "cached", 80}, {"*", "decode", 80}, {"*", "retry", 1},
+		{"big", "prefill", 180}, {"big", "cached", 60}, {"big", "decode", 60}, {"small", "prefill", 60}, {"small", "cached", 20}, {"small", "decode", 20},
+	} {
+		if err := fn(features.Key{Pool: "p", Class: x.class}, x.dimension, slices.Repeat([]float64{x.value}, int(to.Sub(from)/time.Minute))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (mixed) Late(context.Context, time.Time, time.Time, func(features.Key, features.Late) error) error {
+	return nil
+}
+
+func (mixed) Tails(_ context.Context, from, to time.Time, fn func(features.Key, string, []float64) error) error {
+	return fn(features.Key{Pool: "p", Class: "big"}, "forewarm_ttft_seconds", slices.Repeat([]float64{2}, int(to.Sub(from)/time.Minute)))
 }
 
 // TestPageStandsAlone: nothing is fetched, no script runs, every drawing can be read out.
@@ -104,7 +165,7 @@ func TestPageStandsAlone(t *testing.T) {
 		if !shown {
 			t.Errorf("%s does not show a name as it is", name)
 		}
-		if name == "page" && drawings != 6 {
+		if name == "page" && drawings != 10 {
 			t.Errorf("%d drawings", drawings)
 		}
 	}
@@ -139,7 +200,7 @@ func TestPageIsBounded(t *testing.T) {
 	if len(out) > 3<<20 {
 		t.Errorf("%d bytes", len(out))
 	}
-	for _, want := range []string{"9981 others are added up", "24 pools that need a reader least have no charts", "2952 saturations more are in the JSON", "class-9999"} {
+	for _, want := range []string{"9981 others are added up", "30 pools that need a reader least have no charts", "2952 saturations more are in the JSON", "class-9999"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the page does not say %q", want)
 		}

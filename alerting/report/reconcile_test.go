@@ -423,3 +423,7 @@ func TestSaturationsAreAnnouncedByWarnings(t *testing.T) {
 		}
 	}
 }
+
+func (*past) Tails(context.Context, time.Time, time.Time, func(features.Key, string, []float64) error) error {
+	return nil
+}

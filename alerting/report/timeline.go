@@ -1,8 +1,11 @@
 package report
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -15,7 +18,26 @@ type Timeline struct {
 	From    time.Time `json:"from"`
 	Minutes int       `json:"minutes"` // of a bin
 
-	// Resource is the one that came nearest to its capacity, or was there to be forecast where no capacity is known.
+	// The resource that came nearest to its capacity, or was there to be forecast where no capacity is known; then all others.
+	ResourceTimeline
+	Others []ResourceTimeline `json:"other_resources"`
+
+	// Mix is tokens/s by class: the heaviest, then all others as features.OverflowClass. Cached is the share of prompt tokens
+	// that came from cache, Retried the share of attempts that were retries.
+	Mix     []Line   `json:"mix"`
+	Cached  []Number `json:"cached_share"`
+	Retried []Number `json:"retried_share"`
+	Tails   []Tail   `json:"tails"` // of those that were reported
+
+	Ready       []Number `json:"ready"`       // replicas, the fewest
+	Desired     []Number `json:"desired"`     // the most that were asked for
+	Needed      []Number `json:"needed"`      // in hindsight: the most that the demand of a minute took of any resource
+	Probability []Number `json:"probability"` // of saturation, the largest
+	Announced   []bool   `json:"announced"`   // whether a decision announced one
+}
+
+// ResourceTimeline is one resource over the bins.
+type ResourceTimeline struct {
 	Resource string   `json:"resource"`
 	Unit     string   `json:"unit"`
 	Ahead    int      `json:"ahead"` // minutes ahead of the forecasts
@@ -26,13 +48,24 @@ type Timeline struct {
 	P50      []Number `json:"p50"`
 	P90      []Number `json:"p90"`
 	P99      []Number `json:"p99"`
-
-	Ready       []Number `json:"ready"`       // replicas, the fewest
-	Desired     []Number `json:"desired"`     // the most that were asked for
-	Needed      []Number `json:"needed"`      // in hindsight: the most that the demand of a minute took of any resource
-	Probability []Number `json:"probability"` // of saturation, the largest
-	Announced   []bool   `json:"announced"`   // whether a decision announced one
 }
+
+// Line is a value a bin.
+type Line struct {
+	Class  string   `json:"class"`
+	Values []Number `json:"values"`
+}
+
+// Tail is the 95th percentile of a shape by class, of the heaviest classes: means over the minutes of a bin.
+type Tail struct {
+	Shape   string `json:"shape"` // such as forewarm_ttft_seconds
+	Classes []Line `json:"classes"`
+}
+
+const (
+	mixShown   = 5 // classes that the mix tells apart
+	tailsShown = 4 // classes whose tails are drawn
+)
 
 // mostBins bounds a Timeline.
 const mostBins = 360
@@ -103,32 +136,25 @@ func (b *builder) timeline(pool string) *Timeline {
 	first, end := b.bounds()
 	width := binWidth(end - first)
 	n := (end - first + width - 1) / width
-	t := &Timeline{From: b.from, Minutes: width, Resource: b.binding(pool)}
-	if t.Resource == "" {
+	t := &Timeline{From: b.from, Minutes: width}
+	binding := b.binding(pool)
+	if binding == "" {
 		return nil
 	}
-	if d, ok := features.DimensionByName(t.Resource); ok {
-		t.Unit = d.Unit
-	}
-	for _, list := range []*[]Number{&t.Actual, &t.Peak, &t.Capacity, &t.P10, &t.P50, &t.P90, &t.P99, &t.Ready, &t.Desired, &t.Needed, &t.Probability} {
-		*list = slices.Repeat([]Number{Number(math.NaN())}, n)
-	}
-	t.Announced = make([]bool, n)
-	key := seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, t.Resource}
-	if f := b.fans[key]; f != nil {
-		t.Ahead = f.ahead
-		for i, bin := range f.bins {
-			if bin.n == 0 {
-				continue
+	t.ResourceTimeline = b.resourceTimeline(pool, binding, n)
+	for _, d := range features.Dimensions {
+		if d.Forecast && d.Name != binding {
+			if r := b.resourceTimeline(pool, d.Name, n); top(r.Peak, r.P50) > 0 {
+				t.Others = append(t.Others, r)
 			}
-			mean := func(level int) Number { return Number(bin.quantiles[level] / float64(bin.n)) }
-			t.Actual[i] = Number(bin.actual / float64(bin.n))
-			t.P10[i], t.P50[i], t.P90[i], t.P99[i] = mean(forecaster.L10), mean(forecaster.L50), mean(forecaster.L90), mean(forecaster.L99)
 		}
 	}
-	for m := first; m < end; m++ {
-		t.Peak[(m-first)/width].most(at(b.observed[key], m))
+	for _, list := range []*[]Number{&t.Ready, &t.Desired, &t.Needed, &t.Probability} {
+		*list = unknowns(n)
 	}
+	t.Announced = make([]bool, n)
+	total := features.Key{Pool: pool, Class: features.TotalClass}
+	b.mix(t, pool, n)
 	b.standing(pool, func(x *tick, minute int) {
 		if minute < first {
 			return
@@ -142,13 +168,126 @@ func (b *builder) timeline(pool string) *Timeline {
 			if c.dimension == t.Resource {
 				t.Capacity[i].least(float64(x.ready) * c.perReplica)
 			}
+			for j := range t.Others {
+				if r := &t.Others[j]; r.Resource == c.dimension {
+					r.Capacity[i].least(float64(x.ready) * c.perReplica)
+				}
+			}
 			if c.perReplica > 0 {
-				demand := at(b.observed[seriesKey{key.Key, c.dimension}], minute)
+				demand := at(b.observed[seriesKey{total, c.dimension}], minute)
 				t.Needed[i].most(math.Ceil(demand/c.perReplica - 1e-9))
 			}
 		}
 	})
 	return t
+}
+
+// unknowns are n values of which none is known.
+func unknowns(n int) []Number { return slices.Repeat([]Number{Number(math.NaN())}, n) }
+
+// resourceTimeline bins the demand of one resource, and its forecasts.
+func (b *builder) resourceTimeline(pool, dimension string, n int) ResourceTimeline {
+	first, end := b.bounds()
+	t := ResourceTimeline{Resource: dimension}
+	if d, ok := features.DimensionByName(dimension); ok {
+		t.Unit = d.Unit
+	}
+	for _, list := range []*[]Number{&t.Actual, &t.Peak, &t.Capacity, &t.P10, &t.P50, &t.P90, &t.P99} {
+		*list = unknowns(n)
+	}
+	key := seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, dimension}
+	if f := b.fans[key]; f != nil {
+		t.Ahead = f.ahead
+		for i, bin := range f.bins {
+			if bin.n == 0 {
+				continue
+			}
+			mean := func(level int) Number { return Number(bin.quantiles[level] / float64(bin.n)) }
+			t.Actual[i] = Number(bin.actual / float64(bin.n))
+			t.P10[i], t.P50[i], t.P90[i], t.P99[i] = mean(forecaster.L10), mean(forecaster.L50), mean(forecaster.L90), mean(forecaster.L99)
+		}
+	}
+	for m := first; m < end; m++ {
+		t.Peak[(m-first)/binWidth(end-first)].most(at(b.observed[key], m))
+	}
+	return t
+}
+
+// binned are the means over bins of what is known in the period, by the minute.
+func (b *builder) binned(value func(minute int) float64, n int) []Number {
+	first, end := b.bounds()
+	sums, counts := make([]float64, n), make([]float64, n)
+	for m := first; m < end; m++ {
+		if v := value(m); !math.IsNaN(v) {
+			i := (m - first) / binWidth(end-first)
+			sums[i], counts[i] = sums[i]+v, counts[i]+1
+		}
+	}
+	out := unknowns(n)
+	for i := range out {
+		if counts[i] > 0 {
+			out[i] = Number(sums[i] / counts[i])
+		}
+	}
+	return out
+}
+
+// mix fills in what the demand consists of.
+func (b *builder) mix(t *Timeline, pool string, n int) {
+	of := func(class, dimension string) []float64 {
+		return b.observed[seriesKey{features.Key{Pool: pool, Class: class}, dimension}]
+	}
+	tokens := func(class string) []Number {
+		prefill, cached, decode := of(class, features.DimPrefill), of(class, features.DimCached), of(class, features.DimDecode)
+		return b.binned(func(m int) float64 {
+			sum := Number(math.NaN())
+			sum.add(at(prefill, m))
+			sum.add(at(cached, m))
+			sum.add(at(decode, m))
+			return float64(sum)
+		}, n)
+	}
+	var lines []Line
+	weights := map[string]float64{}
+	for key := range b.observed {
+		if key.Pool == pool && key.dimension == features.DimPrefill && key.Class != features.TotalClass && key.Class != features.OverflowClass {
+			l := Line{key.Class, tokens(key.Class)}
+			for _, v := range l.Values {
+				weights[l.Class] += zeroIfUnknown(float64(v))
+			}
+			lines = append(lines, l)
+		}
+	}
+	slices.SortFunc(lines, func(x, y Line) int {
+		return cmp.Or(cmp.Compare(weights[y.Class], weights[x.Class]), strings.Compare(x.Class, y.Class))
+	})
+	t.Mix = lines[:min(len(lines), mixShown)]
+	rest := Line{features.OverflowClass, tokens(features.TotalClass)}
+	for i := range rest.Values {
+		for _, l := range t.Mix {
+			rest.Values[i] -= Number(zeroIfUnknown(float64(l.Values[i])))
+		}
+		rest.Values[i] = max(rest.Values[i], 0) // NaN stays
+	}
+	if len(lines) > mixShown || top(rest.Values) > 0.01*top(tokens(features.TotalClass)) {
+		t.Mix = append(t.Mix, rest)
+	}
+	part := func(of, more []float64) []Number {
+		return b.binned(func(m int) float64 { return share(at(of, m), at(of, m)+at(more, m)) }, n)
+	}
+	t.Cached = part(of(features.TotalClass, features.DimCached), of(features.TotalClass, features.DimPrefill))
+	t.Retried = part(of(features.TotalClass, features.DimRetry), of(features.TotalClass, features.DimRequests))
+	for _, shape := range slices.Sorted(maps.Keys(b.tails)) {
+		tail := Tail{Shape: shape}
+		for _, l := range t.Mix {
+			if values := b.tails[shape][features.Key{Pool: pool, Class: l.Class}]; top(values) > 0 && len(tail.Classes) < tailsShown {
+				tail.Classes = append(tail.Classes, Line{l.Class, values})
+			}
+		}
+		if len(tail.Classes) > 0 {
+			t.Tails = append(t.Tails, tail)
+		}
+	}
 }
 
 // binding is the resource of a pool that came nearest to its capacity in the period; without any capacity, the first

@@ -133,6 +133,10 @@ func TestSuggestClasses(t *testing.T) {
 	}
 }
 
+func (plantedClasses) Tails(context.Context, time.Time, time.Time, func(features.Key, string, []float64) error) error {
+	return nil
+}
+
 // suggestedClasses is the report on a pool of which only classes can be run again.
 func suggestedClasses(t *testing.T, h plantedClasses) report.Pool {
 	t.Helper()

@@ -104,6 +104,17 @@ func (c *Chart) Text(x, y float64, class, text string) {
 	}
 }
 
+// Names writes the names of lines at the right, beside the values at which they end, moved apart where they would overlap.
+func (c *Chart) Names(names []string, ends []float64) {
+	heights := make([]float64, len(ends))
+	for i, v := range ends {
+		heights[i] = c.Y(v)
+	}
+	for i, y := range Spread(heights, 12, c.Top, c.Height-c.Base) {
+		c.Text(c.Width-c.Right+8, y+4, fmt.Sprintf("name hue%d", i%6), names[i])
+	}
+}
+
 // Line joins the values at each x.
 func (c *Chart) Line(class string, xs, ys []float64) {
 	var p Path
