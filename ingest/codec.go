@@ -95,6 +95,8 @@ var formats = [...]format{
 	{name: "sum-ndjson", contentType: ContentTypeSumNDJSON, decode: decodeSumNDJSON},
 	{name: "otlp", contentType: ContentTypeOTLP, decode: decodeOTLP, binary: true},
 	{name: "otlp-json", contentType: ContentTypeOTLPJSON, decode: decodeOTLPJSON},
+	{name: "otlp-logs", contentType: ContentTypeOTLPLogs, decode: decodeOTLPLogs, binary: true},
+	{name: "otlp-logs-json", contentType: ContentTypeOTLPLogsJSON, decode: decodeOTLPLogsJSON},
 	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo},
 	{name: "litellm", contentType: ContentTypeLiteLLM, decode: decodeLiteLLM, fields: liteLLMFields},
 	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeOpenAI, fields: openAIFields},
@@ -132,7 +134,7 @@ func TypeHoldsPrompts(contentType string) bool {
 // traces do not, unless they are asked for payloads.
 func HoldsPrompts(name string) bool {
 	switch name {
-	case "litellm", "openai", "envoy", "sglang", "kong", "otlp", "otlp-json":
+	case "litellm", "openai", "envoy", "sglang", "kong", "otlp", "otlp-json", "otlp-logs", "otlp-logs-json":
 		return true
 	}
 	return false
@@ -175,6 +177,7 @@ type decoder struct {
 	batch   *Batch
 	binary  bool       // not JSON: nothing of a refused record is kept
 	fields  *fieldTree // of a foreign format, with the names that users gave
+	service string     // names the pool of a record that nothing else gives one; "" for none
 	refusal Refusal    // why the record at hand is unusable; Reason "" while it is not
 
 	// These outlive the call, for reuse.

@@ -127,6 +127,9 @@ func (d *decoder) dynamoRequest(at, agent, request value) {
 		r.Pool = r.Model
 	}
 	if r.Pool == "" {
+		r.Pool = d.service
+	}
+	if r.Pool == "" {
 		d.fail(ReasonMissingField, "pool is missing: name it for this subject, because rows without a session name no model")
 	}
 	r.Phase, r.Status = completeOutcome(phaseCount, t.status)

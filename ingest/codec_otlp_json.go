@@ -86,10 +86,10 @@ func (d *decoder) elements(list value, f func(v value)) {
 	})
 }
 
-// jsonResource reads a ResourceSpans. Its resource may stand behind the spans, so it is looked for first.
-func (x *export) jsonResource(spans value) {
+// jsonResourceAttributes reads the attributes of the resource of a ResourceSpans or ResourceLogs.
+func (x *export) jsonResourceAttributes(of value) {
 	x.resource = otlpAttrs{}
-	x.members(spans, func(v value) {
+	x.members(of, func(v value) {
 		if string(v.key) == "resource" {
 			x.members(v, func(v value) {
 				if string(v.key) == "attributes" {
@@ -98,6 +98,11 @@ func (x *export) jsonResource(spans value) {
 			})
 		}
 	})
+}
+
+// jsonResource reads a ResourceSpans. Its resource may stand behind the spans, so it is looked for first.
+func (x *export) jsonResource(spans value) {
+	x.jsonResourceAttributes(spans)
 	x.members(spans, func(v value) {
 		switch string(v.key) {
 		case "scopeSpans", "scope_spans":

@@ -23,7 +23,7 @@ import (
 // grpcCodes are the status codes that are counted by themselves.
 var grpcCodes = []string{"OK", "InvalidArgument", "Unauthenticated", "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Unimplemented", "Canceled"}
 
-// grpcServer answers opentelemetry.proto.collector.trace.v1.TraceService/Export. Messages reach the decoder as bytes, so
+// grpcServer answers Export of opentelemetry.proto.collector.trace.v1.TraceService and .logs.v1.LogsService. Messages reach the decoder as bytes, so
 // that there is one way to read an export, which bounds what it makes of it.
 type grpcServer struct{ *door }
 
@@ -40,7 +40,8 @@ func (s *grpcServer) serve(ctx context.Context, l net.Listener) error {
 		options = append(options, grpc.Creds(credentials.NewTLS(s.secure)))
 	}
 	srv := grpc.NewServer(options...)
-	srv.RegisterService(&traceService, s)
+	srv.RegisterService(exportService("trace.v1.TraceService", ingest.ContentTypeOTLP), s)
+	srv.RegisterService(exportService("logs.v1.LogsService", ingest.ContentTypeOTLPLogs), s)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	select {
@@ -57,24 +58,26 @@ func (s *grpcServer) serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// traceService describes the one method of OTLP/gRPC for traces.
-var traceService = grpc.ServiceDesc{
-	ServiceName: "opentelemetry.proto.collector.trace.v1.TraceService",
-	HandlerType: (*traceExporter)(nil),
-	Methods: []grpc.MethodDesc{{
-		MethodName: "Export",
-		Handler: func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			var request []byte
-			if err := decode(&request); err != nil {
-				return nil, err
-			}
-			return srv.(traceExporter).export(ctx, request)
-		},
-	}},
+// exportService describes the one method of OTLP/gRPC for a signal, whose messages have a content type.
+func exportService(name, contentType string) *grpc.ServiceDesc {
+	return &grpc.ServiceDesc{
+		ServiceName: "opentelemetry.proto.collector." + name,
+		HandlerType: (*exporter)(nil),
+		Methods: []grpc.MethodDesc{{
+			MethodName: "Export",
+			Handler: func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				var request []byte
+				if err := decode(&request); err != nil {
+					return nil, err
+				}
+				return srv.(exporter).export(ctx, contentType, request)
+			},
+		}},
+	}
 }
 
-type traceExporter interface {
-	export(ctx context.Context, request []byte) ([]byte, error)
+type exporter interface {
+	export(ctx context.Context, contentType string, request []byte) ([]byte, error)
 }
 
 // admit turns a call away before any of its message is read, and bounds the time it may take.
@@ -104,12 +107,12 @@ func (s *grpcServer) judge(header metadata.MD) error {
 }
 
 // export takes in one export.
-func (s *grpcServer) export(ctx context.Context, request []byte) ([]byte, error) {
+func (s *grpcServer) export(ctx context.Context, contentType string, request []byte) ([]byte, error) {
 	if !s.slots.TryAcquire(1) {
 		return nil, status.Error(codes.Unavailable, "too many requests at once")
 	}
 	defer s.slots.Release(1)
-	m := ingest.Meta{ContentType: ingest.ContentTypeOTLP}
+	m := ingest.Meta{ContentType: contentType}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		if values := md.Get(ingest.HeaderSource); len(values) > 0 {
 			m.Source = values[0]

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -47,6 +49,48 @@ func TestGRPCExport(t *testing.T) {
 	}
 	if s := l.Stats()[1]; requestsBy(l, "grpc", "OK") != 2 || s.Records != 4 || s.Bytes == 0 {
 		t.Errorf("stats %+v", s)
+	}
+}
+
+// TestLogs sends what NVIDIA Dynamo's otel sink does, by both ways, with the collector's client.
+func TestLogs(t *testing.T) {
+	logs := plog.NewLogs()
+	resource := logs.ResourceLogs().AppendEmpty()
+	resource.Resource().Attributes().PutStr("service.name", "dynamo")
+	for _, row := range []string{
+		`{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1795240802000,"request":{"request_id":"r","model":"m","input_tokens":100,"output_tokens":20,"request_received_ms":1795240800000}}`,
+		`{"schema":"dynamo.request.trace.v1"}`,
+	} {
+		r := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+		r.Attributes().PutStr("schema", "dynamo.request.trace.v1")
+		r.Attributes().PutStr("payload", row)
+	}
+	m := &memory{}
+	l := serve(t, onLoopback(), m, m.refuse)
+	conn, err := grpc.NewClient(l.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	request := plogotlp.NewExportRequestFromLogs(logs)
+	for _, way := range []string{"grpc", "protobuf", "json"} {
+		m.batches = nil
+		answer := plogotlp.NewExportResponse()
+		switch way {
+		case "grpc":
+			answer, err = plogotlp.NewGRPCClient(conn).Export(t.Context(), request)
+		case "protobuf":
+			body, _ := request.MarshalProto()
+			_, text := post(t, "http://"+l.Addr("http").String()+"/v1/logs", body, "Content-Type", "application/x-protobuf")
+			err = answer.UnmarshalProto(text)
+		case "json":
+			body, _ := request.MarshalJSON()
+			_, text := post(t, "http://"+l.Addr("http").String()+"/v1/logs", body, "Content-Type", "application/json")
+			err = answer.UnmarshalJSON(text)
+		}
+		if got := m.requests(); err != nil || answer.PartialSuccess().RejectedLogRecords() != 1 || len(got) != 1 || got[0].Pool != "m" || got[0].PromptTokens != 100 {
+			t.Errorf("%s: %v, %d refused, stored %+v", way, err, answer.PartialSuccess().RejectedLogRecords(), got)
+		}
 	}
 }
 
@@ -101,9 +145,9 @@ func TestGRPCMalformed(t *testing.T) {
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("garbage is answered %v", err)
 	}
-	err = conn.Invoke(t.Context(), "/opentelemetry.proto.collector.logs.v1.LogsService/Export", []byte(nil), &answer)
+	err = conn.Invoke(t.Context(), "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", []byte(nil), &answer)
 	if status.Code(err) != codes.Unimplemented {
-		t.Errorf("logs are answered %v", err)
+		t.Errorf("metrics are answered %v", err)
 	}
 }
 

@@ -24,7 +24,7 @@ var httpCodes = []string{"200", "400", "401", "404", "405", "408", "413", "415",
 // retryAfter is how long a client that came too often, or at a bad moment, is asked to wait, in seconds.
 const retryAfter = "5"
 
-// httpServer answers POST /v1/traces as OTLP/HTTP has it, and POST /v1/telemetry/{format}?pool=&class= for every format of
+// httpServer answers POST /v1/traces and /v1/logs as OTLP/HTTP has it, and POST /v1/telemetry/{format}?pool=&class= for every format of
 // package ingest. Bodies may be compressed by gzip or zstd. A producer may name itself in the header Forewarm-Source.
 type httpServer struct{ *door }
 
@@ -63,6 +63,7 @@ func (s *httpServer) serve(ctx context.Context, l net.Listener) error {
 func (s *httpServer) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/traces", s.postTraces)
+	mux.HandleFunc("POST /v1/logs", s.postLogs)
 	mux.HandleFunc("POST /v1/telemetry/{format}", s.postTelemetry)
 	return s.counted(s.authorized(mux))
 }

@@ -10,17 +10,25 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// postTraces takes in an OTLP/HTTP export (opentelemetry.io/docs/specs/otlp, section OTLP/HTTP): protobuf or JSON, answered
-// in kind. Spans that cannot be used make a partial success, which the exporter must not send again; so 400 is only for
-// what is no export at all.
+// postTraces and postLogs take in an OTLP/HTTP export (opentelemetry.io/docs/specs/otlp, section OTLP/HTTP): protobuf or JSON,
+// answered in kind. Spans and log records that cannot be used make a partial success, which the exporter must not send again; so
+// 400 is only for what is no export at all.
 func (s *httpServer) postTraces(w http.ResponseWriter, r *http.Request) {
+	s.postExport(w, r, ingest.ContentTypeOTLP, ingest.ContentTypeOTLPJSON, "rejectedSpans")
+}
+
+func (s *httpServer) postLogs(w http.ResponseWriter, r *http.Request) {
+	s.postExport(w, r, ingest.ContentTypeOTLPLogs, ingest.ContentTypeOTLPLogsJSON, "rejectedLogRecords")
+}
+
+func (s *httpServer) postExport(w http.ResponseWriter, r *http.Request, protobuf, json, rejected string) {
 	var contentType string
 	asJSON := false
 	switch mediaType(r.Header.Get("Content-Type")) {
 	case "application/x-protobuf", "application/protobuf":
-		contentType = ingest.ContentTypeOTLP
+		contentType = protobuf
 	case "application/json":
-		contentType, asJSON = ingest.ContentTypeOTLPJSON, true
+		contentType, asJSON = json, true
 	default:
 		writeStatus(w, true, http.StatusUnsupportedMediaType, "want Content-Type application/x-protobuf or application/json")
 		return
@@ -32,32 +40,32 @@ func (s *httpServer) postTraces(w http.ResponseWriter, r *http.Request) {
 	case out.unreadable():
 		writeStatus(w, asJSON, codeOf(&out), out.complaint())
 	case asJSON:
-		writeJSON(w, http.StatusOK, exportAnswer(&out))
+		writeJSON(w, http.StatusOK, exportAnswer(&out, rejected))
 	default:
 		w.Header().Set("Content-Type", "application/x-protobuf")
 		_, _ = w.Write(appendExportAnswer(nil, &out))
 	}
 }
 
-// exportAnswer is an ExportTraceServiceResponse in JSON, where 64-bit integers are strings.
-func exportAnswer(o *outcome) map[string]any {
+// exportAnswer is an ExportTraceServiceResponse or ExportLogsServiceResponse in JSON, where 64-bit integers are strings.
+func exportAnswer(o *outcome, rejected string) map[string]any {
 	if o.refused == 0 {
 		return map[string]any{}
 	}
 	return map[string]any{"partialSuccess": map[string]any{
-		"rejectedSpans": strconv.Itoa(o.refused), "errorMessage": o.complaint(),
+		rejected: strconv.Itoa(o.refused), "errorMessage": o.complaint(),
 	}}
 }
 
-// appendExportAnswer appends an ExportTraceServiceResponse in protobuf
-// (opentelemetry/proto/collector/trace/v1/trace_service.proto).
+// appendExportAnswer appends an ExportTraceServiceResponse in protobuf (opentelemetry/proto/collector/trace/v1/trace_service.proto).
+// An ExportLogsServiceResponse has the same numbers.
 func appendExportAnswer(dst []byte, o *outcome) []byte {
 	if o.refused == 0 {
 		return dst
 	}
-	const partialSuccess, rejectedSpans, errorMessage = 1, 1, 2
+	const partialSuccess, rejected, errorMessage = 1, 1, 2
 	var partial []byte
-	partial = protowire.AppendTag(partial, rejectedSpans, protowire.VarintType)
+	partial = protowire.AppendTag(partial, rejected, protowire.VarintType)
 	partial = protowire.AppendVarint(partial, uint64(o.refused))
 	partial = protowire.AppendTag(partial, errorMessage, protowire.BytesType)
 	partial = protowire.AppendString(partial, o.complaint())
