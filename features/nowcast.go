@@ -50,6 +50,27 @@ var nowcasted = func() (rows []int) {
 	return rows
 }()
 
+// Expected is what each of Dimensions will come to, NaN where that is not known. Those that have no nowcast of their own are
+// taken to be reported as requests are.
+func (w *Window) Expected() []float64 {
+	out, rest := make([]float64, len(Dimensions)), 1.0
+	for d := range Dimensions {
+		now, ok := Dimensions[d].Now(w)
+		if out[d] = now.Mean; !ok || !w.Covered {
+			out[d] = math.NaN()
+		}
+		if d == 0 && w.Nowcast != nil { // requests
+			if rest = math.NaN(); now.Counted > 0 {
+				rest = now.Mean / now.Counted
+			}
+		}
+		if !Dimensions[d].Forecast {
+			out[d] *= rest
+		}
+	}
+	return out
+}
+
 // Now is what the dimension of a window will come to when all of its records are in; ok is false when that is not known.
 // For a settled window, and for dimensions that are not forecast, it is the Value.
 func (d *Dimension) Now(w *Window) (e Estimate, ok bool) {

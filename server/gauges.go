@@ -206,7 +206,10 @@ var families = []family{
 	{"forewarm_saturation_eta_seconds", "untyped", "Quantile of the time to saturation; +Inf beyond the forecast horizon.", func(out *forewarm.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) { addETA(add, pool, r.Dimension, r.ETA) })
 	}},
-	{"forewarm_saturation_probability", "gauge", "Probability that demand exceeds capacity within a number of minutes.", func(out *forewarm.Output, add add) {
+	{"forewarm_saturation_probability", "gauge", "Probability that demand exceeds capacity within a number of minutes, or the lead window.", func(out *forewarm.Output, add add) {
+		eachEvidence(out, func(d *alerting.Decision, r *alerting.ResourceEvidence) {
+			add(r.Probability, "pool", d.Pool, "resource", r.Dimension, "horizon", "lead")
+		})
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			for _, h := range probabilityHorizons {
 				add(r.Probability[h-1], "pool", pool, "resource", r.Dimension, "horizon", strconv.Itoa(h))
@@ -295,6 +298,22 @@ func eachPrompts(out *forewarm.Output, visit func(pool string, x *alerting.Promp
 		}
 	}
 }
+
+// demand is the newest minute's, of whole pools, under the names that PromQL has.
+var demand = func() (out []family) {
+	for _, dim := range features.Dimensions {
+		if dim.Forecast {
+			out = append(out, family{dim.Series, "gauge", dim.Help, func(o *forewarm.Output, add add) {
+				for i := range o.Forecasts {
+					if f := o.Forecasts[i].Of(dim.Name); f != nil {
+						add(f.Now.Mean, "class", f.Class, "pool", f.Pool)
+					}
+				}
+			}})
+		}
+	}
+	return out
+}()
 
 func eachArchetype(out *forewarm.Output, visit func(pool string, a *features.Archetype)) {
 	for i := range out.Archetypes {

@@ -38,6 +38,7 @@ var tails = [...]struct {
 // by class and come again when amended, so the parts of a sum are kept until it settles.
 type history struct {
 	dimensions []features.Dimension
+	rows       []int     // of features.Dimensions that these are
 	points     [][]Point // by dimension; oldest first
 	expected   [][]Point // likewise: medians forecast expectedAhead minutes before
 	tails      [len(tails)][]Point
@@ -50,9 +51,9 @@ type history struct {
 func newHistory() *history {
 	h := &history{parts: map[time.Time]map[string][]float64{}, touched: map[time.Time]bool{},
 		mix: map[time.Time]map[string]float64{}, settling: map[time.Time]*[len(tails)]sketch.Quantile{}}
-	for _, d := range features.Dimensions {
+	for row, d := range features.Dimensions {
 		if d.Forecast || d.Name == features.DimCached || d.Name == features.DimRetry { // cached tokens are for launch sheets too
-			h.dimensions = append(h.dimensions, d)
+			h.dimensions, h.rows = append(h.dimensions, d), append(h.rows, row)
 		}
 	}
 	h.points, h.expected = make([][]Point, len(h.dimensions)), make([][]Point, len(h.dimensions))
@@ -71,19 +72,9 @@ func (h *history) add(w *features.Window) {
 		part = make([]float64, len(h.dimensions))
 		parts[w.Class] = part
 	}
-	rest := 1.0 // what has no nowcast of its own grows like requests, the first dimension
-	if calls, _ := h.dimensions[0].Now(w); w.Nowcast != nil {
-		if rest = math.NaN(); calls.Counted > 0 {
-			rest = calls.Mean / calls.Counted
-		}
-	}
-	for d := range h.dimensions {
-		part[d] = math.NaN()
-		if now, ok := h.dimensions[d].Now(w); ok && w.Covered {
-			if part[d] = now.Mean; !h.dimensions[d].Forecast {
-				part[d] *= rest
-			}
-		}
+	expected := w.Expected()
+	for d, row := range h.rows {
+		part[d] = expected[row]
 	}
 	h.touched[w.Start] = h.touched[w.Start] || w.Settled
 	if w.Settled {

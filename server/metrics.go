@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,7 +52,7 @@ type Exporter struct {
 // which knows that only for the whole process.
 func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	metrics.ExposeMetadata(true)
-	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, families: families, help: map[string]string{}}
+	e := &Exporter{set: metrics.NewSet(), staleAfter: staleAfter, families: slices.Concat(families, demand), help: map[string]string{}}
 	e.records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
 	e.ignored = e.counter("forewarm_ingest_ignored_total", "Telemetry records that are sound and carry no demand, such as tool events.")
 	for _, reason := range ingest.Reasons {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,7 +27,7 @@ func exposition(e *Exporter) string {
 }
 
 func TestGaugesGolden(t *testing.T) {
-	golden(t, "gauges.txt", render(fullOutput(), families))
+	golden(t, "gauges.txt", render(fullOutput(), slices.Concat(families, demand)))
 }
 
 // A clock that is ahead makes events newer than the tick: telemetry is no younger than that.

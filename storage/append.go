@@ -31,6 +31,7 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 			s.counters.Appended, s.suspect = before, true
 		}
 	}
+	s.fresh.take(windows, t, s.chosen.owns)
 	if err != nil {
 		s.counters.LostTicks++
 		return fmt.Errorf("series of tick %s are lost: %w", tick.UTC().Format(time.RFC3339), err)

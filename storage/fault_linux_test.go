@@ -69,7 +69,7 @@ func TestStoreOnAFullDisk(t *testing.T) {
 				t.Errorf("%d ticks are lost: %+v", lost, c)
 			}
 			for _, when := range []string{"before", "after"} {
-				have := dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p"}`]
+				have := dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p", role="all"}`]
 				there := strings.Join(have, " ") + " "
 				for m := 1; m <= end; m++ {
 					if stored[m] && !strings.Contains(" "+there, fmt.Sprintf(" %d=%d ", m, 3+m%2)) {

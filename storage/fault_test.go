@@ -14,7 +14,7 @@ import (
 func ticksIn(t *testing.T, s *Store) []string {
 	t.Helper()
 	var out []string
-	for _, x := range dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p"}`] {
+	for _, x := range dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p", role="all"}`] {
 		at, _, _ := strings.Cut(x, "=")
 		out = append(out, at)
 	}

@@ -88,33 +88,36 @@ func quantile[S interface {
 	return sketch.Quantile(q)
 }
 
-// A poolValue is one number of a decision; label pool.
+// A poolValue is one number of a decision; label pool, and another where a name has several. Names and labels are those of
+// /metrics.
 type poolValue struct {
 	series string
+	label  [2]string
 	value  func(d *alerting.Decision) float64
 }
 
 var poolValues = []poolValue{
-	{"forewarm_desired_replicas", func(d *alerting.Decision) float64 { return float64(d.Desired) }},
-	{"forewarm_ready_replicas", func(d *alerting.Decision) float64 { return float64(d.Ready) }},
-	{"forewarm_pending_replicas", func(d *alerting.Decision) float64 { return float64(d.Pending) }},
-	{"forewarm_floor_replicas", func(d *alerting.Decision) float64 { return float64(d.Floor) }},
-	{"forewarm_lead_seconds", func(d *alerting.Decision) float64 { return d.Lead.Seconds() }},
+	{"forewarm_desired_replicas", [2]string{"role", "all"}, func(d *alerting.Decision) float64 { return float64(d.Desired) }},
+	{"forewarm_replicas", [2]string{"state", "ready"}, func(d *alerting.Decision) float64 { return float64(d.Ready) }},
+	{"forewarm_replicas", [2]string{"state", "pending"}, func(d *alerting.Decision) float64 { return float64(d.Pending) }},
+	{"forewarm_floor_replicas", [2]string{}, func(d *alerting.Decision) float64 { return float64(d.Floor) }},
+	{"forewarm_lead_time_seconds", [2]string{}, func(d *alerting.Decision) float64 { return d.Lead.Seconds() }},
 }
 
-// A resourceValue is one number of a decision's evidence; labels pool, resource, and quantile where there is one.
+// A resourceValue is one number of a decision's evidence; labels pool, resource, and another where a name has several.
 type resourceValue struct {
-	series, quantile string
-	value            func(r *alerting.ResourceEvidence) float64
+	series string
+	label  [2]string
+	value  func(r *alerting.ResourceEvidence) float64
 }
 
 var resourceValues = []resourceValue{
-	{"forewarm_saturation_probability", "", func(r *alerting.ResourceEvidence) float64 { return r.Probability }},
-	{"forewarm_saturation_eta_seconds", "0.1", func(r *alerting.ResourceEvidence) float64 { return etaSeconds(r.ETA.P10) }},
-	{"forewarm_saturation_eta_seconds", "0.5", func(r *alerting.ResourceEvidence) float64 { return etaSeconds(r.ETA.P50) }},
-	{"forewarm_saturation_eta_seconds", "0.9", func(r *alerting.ResourceEvidence) float64 { return etaSeconds(r.ETA.P90) }},
-	{"forewarm_need_replicas", "", func(r *alerting.ResourceEvidence) float64 { return float64(r.NeedReplicas) }},
-	{"forewarm_replica_capacity", "", func(r *alerting.ResourceEvidence) float64 { return r.PerReplica }},
+	{"forewarm_saturation_probability", [2]string{"horizon", "lead"}, func(r *alerting.ResourceEvidence) float64 { return r.Probability }},
+	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.1"}, func(r *alerting.ResourceEvidence) float64 { return etaSeconds(r.ETA.P10) }},
+	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.5"}, func(r *alerting.ResourceEvidence) float64 { return etaSeconds(r.ETA.P50) }},
+	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.9"}, func(r *alerting.ResourceEvidence) float64 { return etaSeconds(r.ETA.P90) }},
+	{"forewarm_resource_needed_replicas", [2]string{}, func(r *alerting.ResourceEvidence) float64 { return float64(r.NeedReplicas) }},
+	{"forewarm_replica_capacity", [2]string{}, func(r *alerting.ResourceEvidence) float64 { return r.PerReplica }},
 }
 
 // etaSeconds writes "not within the horizon" as infinity, so that it compares as later than any time.
@@ -203,7 +206,7 @@ func (k groupKey) labels(i int, horizons []string) labels.Labels {
 		return labels.FromStrings(model.MetricNameLabel, ForecastSeries, "class", k.Class, "dimension", k.name,
 			"horizon", horizons[i/forecaster.NumLevels], "pool", k.Pool, "quantile", levelLabels[i%forecaster.NumLevels])
 	case poolGroup:
-		return labels.FromStrings(model.MetricNameLabel, poolValues[i].series, "pool", k.Pool)
+		return labelled(poolValues[i].label, model.MetricNameLabel, poolValues[i].series, "pool", k.Pool)
 	case tenantGroup:
 		l := []string{model.MetricNameLabel, tenantSeries, "class", k.Class, "pool", k.Pool}
 		if k.name != "" {
@@ -211,10 +214,14 @@ func (k groupKey) labels(i int, horizons []string) labels.Labels {
 		}
 		return labels.FromStrings(l...)
 	default:
-		l := []string{model.MetricNameLabel, resourceValues[i].series, "pool", k.Pool, "resource", k.name}
-		if q := resourceValues[i].quantile; q != "" {
-			l = append(l, "quantile", q)
-		}
-		return labels.FromStrings(l...)
+		return labelled(resourceValues[i].label, model.MetricNameLabel, resourceValues[i].series, "pool", k.Pool, "resource", k.name)
 	}
+}
+
+// labelled are labels with another one, unless that has no name.
+func labelled(more [2]string, l ...string) labels.Labels {
+	if more[0] != "" {
+		l = append(l, more[:]...)
+	}
+	return labels.FromStrings(l...)
 }

@@ -71,6 +71,8 @@ type Store struct {
 	db    *tsdb.DB // nil while it cannot be opened again
 	tends chan struct{}
 
+	fresh fresh
+
 	mu        sync.Mutex // guards what follows
 	groups    map[groupKey]*group
 	chosen    chosen
@@ -158,10 +160,18 @@ func (s *Store) newest() (t int64, ok bool) {
 	return t, t > math.MinInt64
 }
 
-// Queryable is the store as PromQL reads it.
-func (s *Store) Queryable() promstorage.Queryable { return s }
+// Queryable is the store as PromQL reads it: with the minutes that have not settled, as far as they are known.
+func (s *Store) Queryable() promstorage.Queryable {
+	return promstorage.QueryableFunc(func(mint, maxt int64) (promstorage.Querier, error) {
+		q, err := s.Querier(mint, maxt)
+		if err != nil {
+			return nil, err
+		}
+		return promstorage.NewMergeQuerier([]promstorage.Querier{q, freshQuerier{&s.fresh, mint, maxt}}, nil, promstorage.ChainedSeriesMerge), nil
+	})
+}
 
-// Querier reads the samples from mint to maxt, Unix ms.
+// Querier reads the settled samples from mint to maxt, Unix ms.
 func (s *Store) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	s.open.RLock()
 	if s.db == nil {

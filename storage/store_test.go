@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -95,7 +96,7 @@ func TestStoreLeavesRoom(t *testing.T) {
 	if c := s.Counters(); c.LostTicks != 1 || c.Appended != 2*samplesPerTick {
 		t.Errorf("%+v", c)
 	}
-	got := dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p"}`]
+	got := dump(t, s, "forewarm_desired_replicas")[`{__name__="forewarm_desired_replicas", pool="p", role="all"}`]
 	if diff := cmp.Diff([]string{"1=4", "3=4"}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -108,13 +109,18 @@ const samplesPerTick = 3 + 2*5*forecaster.NumLevels + 5 + 6
 // dump gives every sample by series, "t=v" with t in minutes.
 func dump(t *testing.T, s *Store, name string) map[string][]string {
 	t.Helper()
-	q, err := s.Queryable().Querier(math.MinInt64, math.MaxInt64)
+	return samplesOf(t, s.Queryable(), labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, name))
+}
+
+func samplesOf(t *testing.T, from promstorage.Queryable, matchers ...*labels.Matcher) map[string][]string {
+	t.Helper()
+	q, err := from.Querier(math.MinInt64, math.MaxInt64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer q.Close()
 	out := map[string][]string{}
-	set := q.Select(context.Background(), true, nil, labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, name))
+	set := q.Select(context.Background(), true, nil, matchers...)
 	for set.Next() {
 		key := set.At().Labels().String()
 		it := set.At().Iterator(nil)
@@ -138,7 +144,7 @@ func TestStoreSeries(t *testing.T) {
 		`{__name__="forewarm_demand_requests_per_second", class="*", pool="p"}`:                       {"1=1.5", "2=2.5"},
 		`{__name__="forewarm_demand_requests_per_second", class="chat", pool="p"}`:                    {"1=1", "2=2"},
 		`{__name__="forewarm_demand_requests_per_second", class="rag", pool="p"}`:                     {"1=0.5", "2=0.5"},
-		`{__name__="forewarm_desired_replicas", pool="p"}`:                                            {"1=4", "2=3"},
+		`{__name__="forewarm_desired_replicas", pool="p", role="all"}`:                                {"1=4", "2=3"},
 		`{__name__="forewarm_saturation_eta_seconds", pool="p", quantile="0.1", resource="requests"}`: {"1=60", "2=60"},
 		`{__name__="forewarm_saturation_eta_seconds", pool="p", quantile="0.5", resource="requests"}`: {"1=+Inf", "2=+Inf"},
 		`{__name__="forewarm_saturation_eta_seconds", pool="p", quantile="0.9", resource="requests"}`: {"1=+Inf", "2=+Inf"},

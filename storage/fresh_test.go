@@ -1,0 +1,70 @@
+package storage
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// TestFreshMinutes: PromQL reads minutes that have not settled as they are expected to settle, each once, and under the names
+// of those that have; reports read settled ones alone.
+func TestFreshMinutes(t *testing.T) {
+	cfg := config(t.TempDir())
+	cfg.MaxClasses = 1
+	s := openStore(t, cfg)
+	open := func(class string, m int, counted, expected float64) features.Window {
+		w := window(class, m, 60*counted)
+		w.Settled, w.Nowcast = false, slices.Repeat([]features.Estimate{{Mean: math.NaN()}}, 4)
+		w.Nowcast[0] = features.Estimate{Mean: expected, Counted: counted}
+		return w
+	}
+	tick := func(m int, windows ...features.Window) {
+		t.Helper()
+		if err := s.Append(minute(m), windows, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(q promstorage.Queryable, matchers ...*labels.Matcher) map[string][]string {
+		t.Helper()
+		name := labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, "forewarm_demand_requests_per_second")
+		return samplesOf(t, q, append(matchers, name)...)
+	}
+	of := func(class string) string {
+		return `{__name__="forewarm_demand_requests_per_second", class="` + class + `", pool="p"}`
+	}
+	tick(1, open("chat", 0, 1, 4), open("rag", 0, 2, 2))
+	tick(2, open("chat", 0, 3, 5), open("chat", 1, 1, 6), open("rag", 1, 1, 1))
+	want := map[string][]string{of("chat"): {"1=5", "2=6"}, of("_other"): {"1=2", "2=1"}, of("*"): {"1=7", "2=7"}}
+	if diff := cmp.Diff(want, read(s.Queryable())); diff != "" {
+		t.Errorf("before they settled (-want +got):\n%s", diff)
+	}
+	tick(3, window("chat", 0, 360), window("rag", 0, 60), open("chat", 2, 1, 6))
+	want = map[string][]string{of("*"): {"1=7", "2=7", "3=6"}}
+	if diff := cmp.Diff(want, read(s.Queryable(), labels.MustNewMatcher(labels.MatchEqual, "class", "*"))); diff != "" {
+		t.Errorf("when one settled (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string][]string{of("chat"): {"1=6"}, of("_other"): {"1=1"}, of("*"): {"1=7"}}, read(s)); diff != "" {
+		t.Errorf("what reports read (-want +got):\n%s", diff)
+	}
+	q, err := s.Queryable().Querier(0, minute(100).UnixMilli())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	classes, _, err := q.LabelValues(t.Context(), "class", nil)
+	if err != nil || !slices.Equal(classes, []string{"*", "_other", "chat"}) {
+		t.Errorf("classes %q, %v", classes, err)
+	}
+	s.fresh.take(nil, minute(200).Add(time.Hour).UnixMilli(), s.chosen.owns)
+	if len(s.fresh.minutes) > 0 {
+		t.Errorf("%d minutes are kept for hours", len(s.fresh.minutes))
+	}
+}
