@@ -1,0 +1,50 @@
+package alerting
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// TestRetriesAreSizedWithinABound: calls take 350 of KV on replicas of 100, and attempts load the pool as many times as that.
+func TestRetriesAreSizedWithinABound(t *testing.T) {
+	tests := map[string]struct {
+		factor  float64
+		edit    func(*Input)
+		desired int
+		says    string // of the reason and the constraints
+	}{
+		"no retries":                    {1, nil, 4, ""},
+		"half of the calls again":       {1.5, nil, 6, "1.5 times the load, without them it takes 4 replicas"},
+		"more than retries may ask for": {5, nil, 12, "retries 12: 18 wanted for KV memory"},
+		"an idle pool": {2, func(in *Input) {
+			in.Minute.State.KVUsedMax, in.Minute.State.WaitingPerReady = .2, 0
+		}, 4, "3 more not asked for: the engines have room"},
+		"engines that do not tell": {2, func(in *Input) { in.Minute.State.KVUsedMax = math.NaN() }, 7, "2.0 times the load"},
+		"an idle pool with a queue": {2, func(in *Input) {
+			in.Minute.State.KVUsedMax, in.Minute.State.WaitingPerReady, in.Minute.QueueGrowing = .2, 2, true
+		}, 7, "2.0 times the load"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := scene{ready: 4, median: flat(350), last: 350}.input(t)
+			in.Minute.State.KVUsedMax = .6
+			if tt.edit != nil {
+				tt.edit(&in)
+			}
+			in.Forecast.Retries = forecaster.Retries{Factors: make([]float64, len(in.Forecast.Total))}
+			for i := range in.Forecast.Retries.Factors {
+				in.Forecast.Retries.Factors[i] = tt.factor
+			}
+			if tt.factor > 1 {
+				in.Forecast = in.Forecast.Load()
+			}
+			d, _ := Decide(noon, in, State{}, DefaultConfig())
+			if said := d.Reason + strings.Join(d.Constraints, "; "); d.Desired != tt.desired || !strings.Contains(said, tt.says) {
+				t.Errorf("asks for %d, want %d: %s", d.Desired, tt.desired, said)
+			}
+		})
+	}
+}
