@@ -39,6 +39,7 @@ type ExplainedResource struct {
 	Probability  float64       `json:"probability"`
 	ETA          SaturationETA `json:"saturation_eta"`
 	AfterFailure *Outage       `json:"after_failure,omitempty"` // the two above on the replicas left when those kept for failures fail
+	Retries      *Retried      `json:"retries,omitempty"`       // what they add to demand and need
 }
 
 // Step is one number of replicas on the way to the one that was asked for.
@@ -83,7 +84,7 @@ func Explain(d *Decision, after []Decision) Explanation {
 	for _, side := range d.sides() {
 		for i := range side.Resources {
 			r := &side.Resources[i]
-			x.Resources = append(x.Resources, ExplainedResource{r.Dimension, r.Demand, r.PerReplica, r.NeedQuantile, r.NeedReplicas, round(r.Probability), at(tick, r.ETA), r.outage(tick)})
+			x.Resources = append(x.Resources, ExplainedResource{r.Dimension, r.Demand, r.PerReplica, r.NeedQuantile, r.NeedReplicas, round(r.Probability), at(tick, r.ETA), r.outage(tick), r.Retries})
 		}
 	}
 	if v := d.Prefilling(); v != nil {
@@ -406,6 +407,9 @@ func resources(w io.Writer, d *Decision) {
 			}
 			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", r.Dimension, mark, amount(r.Demand), amount(r.PerReplica), amount(r.NeedQuantile), r.NeedReplicas,
 				percent(r.Probability), away(r.ETA.P10), away(r.ETA.P50), away(r.ETA.P90))
+			if x := r.Retries; x != nil {
+				fmt.Fprintf(t, "  without retries\t%s\t\t%s\t%d\t\t\t\t\t\n", amount(x.Demand), amount(r.NeedQuantile/x.Factor), x.NeedReplicas)
+			}
 			if a := r.AfterFailure; a != nil {
 				fmt.Fprintf(t, "  after a failure\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Probability), away(a.ETA.P10), away(a.ETA.P50), away(a.ETA.P90))
 			}

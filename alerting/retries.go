@@ -2,6 +2,7 @@ package alerting
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -84,6 +85,19 @@ func (d *Decision) byRetries() string {
 		text += fmt.Sprintf("; %d more not asked for: %s", x.Refused, x.Why)
 	}
 	return text
+}
+
+// Retried is what retries add to the load on a resource, of either role; nil where they add nothing, and of no decision.
+func (d *Decision) Retried(dimension string) *Retried {
+	if d == nil {
+		return nil
+	}
+	for _, r := range slices.Concat(d.Resources, d.Prompts) {
+		if r.Dimension == dimension {
+			return r.Retries
+		}
+	}
+	return nil
 }
 
 // leastByRetries is the factor of the load from which on retries are worth a word.

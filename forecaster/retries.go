@@ -41,7 +41,9 @@ func (r *retries) sound() bool {
 }
 
 // between are the rows of the minutes from…to.
-func (r *retries) between(from, to int64) []features.Attempts { return r.Rows[r.place(from):r.place(to+1)] }
+func (r *retries) between(from, to int64) []features.Attempts {
+	return r.Rows[r.place(from):r.place(to+1)]
+}
 
 // factor is the load of all attempts over that of calls in the minutes up to one. A storm counts as soon as it is seen.
 func (r *retries) factor(dimension string, minute int64) float64 {

@@ -226,6 +226,7 @@ type resourceJSON struct {
 	Probability map[string]number `json:"saturation_probability"` // by horizon in minutes
 
 	AfterFailure *afterFailureJSON `json:"after_failure,omitempty"` // where replicas are kept for failures
+	Retries      *alerting.Retried `json:"retries,omitempty"`       // what they add to the demand
 }
 
 // afterFailureJSON is what is left of a resource when the replicas kept for failures fail.
@@ -307,6 +308,7 @@ func poolToJSON(p *PoolView) poolJSON {
 		for i := range of.Resources {
 			r := resourceToJSON(&of.Resources[i])
 			r.AfterFailure = afterFailureToJSON(of, &of.Resources[i])
+			r.Retries = p.Decision.Retried(r.Resource)
 			out.Resources = append(out.Resources, r)
 		}
 	}

@@ -137,6 +137,13 @@ func newChart(p *PoolView, f *forecaster.Forecast, width, height float64) figure
 		Legend: []key{{"actual", "actual"}, {"expected", "forecast 15 min before"}, {"median", "median"}, {"inner", "to 90 %"}, {"outer", "to 95 %"}},
 	}
 	top := highest(came, expected, ahead[forecaster.L95])
+	var load []float64
+	if x := p.Decision.Retried(f.Dimension); x != nil {
+		for _, median := range ahead[forecaster.L50] {
+			load = append(load, median*x.Factor)
+		}
+		out.Legend, top = append(out.Legend, key{"load", "median with retries"}), max(top, highest(load))
+	}
 	switch most := highest(limits); {
 	case most > top*highestLimit && top > 0:
 		out.Note, limits = "capacity "+si(limits[0])+", above the picture", nil
@@ -150,6 +157,9 @@ func newChart(p *PoolView, f *forecaster.Forecast, width, height float64) figure
 	c.Band("inner", minutes, ahead[forecaster.L50], ahead[forecaster.L90])
 	c.Line("expected", xs[:HistoryMinutes], expected)
 	c.Line("median", minutes, ahead[forecaster.L50])
+	if load != nil {
+		c.Line("load", minutes, load)
+	}
 	c.Line("actual", xs, came)
 	if limits != nil {
 		starts := make([]float64, len(limits))

@@ -203,6 +203,19 @@ var families = []family{
 			add(float64(d.Ready), "pool", d.Pool, "state", "ready")
 		}
 	}},
+	{"forewarm_retry_attempts_ratio", "gauge", "Share of the attempts of the last three minutes that were retries.", func(out *forewarm.Output, add add) {
+		for i := range out.Forecasts {
+			add(out.Forecasts[i].Retries.Share, "pool", out.Forecasts[i].Pool)
+		}
+	}},
+	{"forewarm_retry_load_ratio", "gauge", "Load of all attempts over that of the calls, in the last ten minutes: what demand and its forecasts are multiplied by for projections and decisions.", func(out *forewarm.Output, add add) {
+		for i := range out.Forecasts {
+			pf := &out.Forecasts[i]
+			for j := range pf.Total {
+				add(pf.Factor(pf.Total[j].Dimension), "pool", pf.Pool, "dimension", pf.Total[j].Dimension)
+			}
+		}
+	}},
 	{"forewarm_saturation_eta_seconds", "untyped", "Quantile of the time to saturation; +Inf beyond the forecast horizon.", func(out *forewarm.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) { addETA(add, pool, r.Dimension, r.ETA) })
 	}},
