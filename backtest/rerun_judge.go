@@ -44,7 +44,7 @@ func (o Objective) Better(before, after []Account, tried int) bool {
 	for i := range gains {
 		gains[i] = o.cost(before[i:i+1]) - o.cost(after[i:i+1])
 	}
-	if addUp(gains) < leastGain*o.cost(before) {
+	if o.Gain(before, after) < leastGain*o.cost(before) {
 		return false
 	}
 	for _, half := range [][2]int{{0, n / 2}, {n / 2, n}} {

@@ -29,9 +29,6 @@ type Config struct {
 	MaxLight int
 	// Events are the calendar of what is known to come, of all pools. At most MaxEvents, each name once in a pool.
 	Events []Event
-	// Apart leaves Paths what the classes add up to, without the calibration by the total's own forecast: to see what a
-	// division into classes is worth.
-	Apart bool
 }
 
 // DefaultMaxClasses is what an unset Config.MaxClasses means, DefaultMaxLight a MaxLight that takes some 350 MiB when all
@@ -361,9 +358,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 			interpolate(&tails[d].at, &minutes)
 			addPaths(paths[d], &minutes, &s.ranks)
 		}
-		if !p.of.cfg.Apart {
-			settleMarginals(paths[d], &f)
-		}
+		settleMarginals(paths[d], &f)
 		pf.Total = append(pf.Total, f)
 		pf.Paths.Dimensions = append(pf.Paths.Dimensions, f.Dimension)
 		pf.Paths.At = append(pf.Paths.At, paths[d])

@@ -141,8 +141,5 @@
 // their cache, or a start was last observed; of a price, its date. Off is Stated / Learned − 1.
 //
 // Suggestions are of who can run the period again (forewarm report -suggest). A change of decisions is held against the
-// configuration in force by GPU-hours and what is paid for demand without a replica. A change of classes moves neither the
-// pool's total nor replicas: it is held by the pinball loss, over the levels of Losses, of what the classes add up to, forecast
-// as one and as the sum of sample paths of the parts, for each of the minutes 15 to 30 ahead and for their maximum. What a
-// tenant asked for is known as it was reported, so that it may lie some minutes after its demand.
+// configuration in force by GPU-hours and what is paid for demand without a replica.
 package report

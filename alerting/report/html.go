@@ -298,9 +298,6 @@ func (e *Effect) brief() string {
 	if e.Minutes == 0 {
 		return ""
 	}
-	if e.Forecast != nil {
-		return ": " + e.Forecast.loss()
-	}
 	return fmt.Sprintf(": saturated minutes %s → %s, GPU-hours %s → %s", quantity(e.SaturatedMinutesBefore, ""), quantity(e.SaturatedMinutesAfter, ""),
 		quantity(e.GPUHoursBefore, ""), quantity(e.GPUHoursAfter, ""))
 }

@@ -126,11 +126,7 @@ func week() *Report {
 				Note: "In sample: these days chose it, and the next may differ."},
 				{Key: "decision.cooldown", From: "15m", To: "5m", Why: "Replicas were kept that were not missed later.",
 					Expected: Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 14, GPUHoursBefore: 5443, GPUHoursAfter: 5120, ScaleActionsBefore: 61, ScaleActionsAfter: 90},
-					How:      "7 days run again with both settings.", Note: "The key is that of all pools, the effect that on this one. In sample: these days chose it, and the next may differ."},
-				{Key: "classify.rules", From: "x, y apart", To: `[{class: rare, override: true, pool: [llama-70b], given: [x, y]}]`, Why: "Each has less than 1 % of the tokens, and together they are forecast no worse as one.",
-					Expected: Effect{Forecast: &ForecastEffect{"tokens/s", 12.1, 11.9, 20.3, 20.1, 400, 200}}, How: "7 days forecast again both ways.", Note: "Put before other rules."},
-				{Key: "classify.rules", From: "agent as one", To: `[{class: agent-acme, override: true, pool: [llama-70b], given: [agent], tenant: [acme]}]`, Why: "Tenant acme behaves unlike the rest of agent.",
-					Expected: Effect{Forecast: &ForecastEffect{"tokens/s", 80, 70, 120, 100, 200, 400}}, How: "7 days forecast again both ways.", Note: "Put before other rules. In sample: these days chose it, and the next may differ."}},
+					How:      "7 days run again with both settings.", Note: "The key is that of all pools, the effect that on this one. In sample: these days chose it, and the next may differ."}},
 			Tried: []Tried{{"pools[llama-70b].quantile", "0.9", "0.95", Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 9, GPUHoursBefore: 5443, GPUHoursAfter: 6010, ScaleActionsBefore: 61, ScaleActionsAfter: 60}, false},
 				{"decision.cooldown", "15m", "5m", Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 14, GPUHoursBefore: 5443, GPUHoursAfter: 5120, ScaleActionsBefore: 61, ScaleActionsAfter: 90}, true}},
 			TriedHow: "Seven days were run again in a fluid simulation.",
@@ -201,15 +197,13 @@ func TestSettings(t *testing.T) {
 			Warmup   struct{ P50 string }
 		}
 		Decision struct{ Cooldown string }
-		Classify struct{ Rules []struct{ Class string } }
 	}
 	p := week().Pools[0]
 	p.Suggestions = append(p.Suggestions, Suggestion{Key: "pools[llama-70b].quantile", To: "0.99"})
 	if err := yaml.Unmarshal([]byte(p.settings()), &got); err != nil {
 		t.Fatalf("%v in\n%s", err, p.settings())
 	}
-	if len(got.Pools) != 1 || got.Pools[0].Name != "llama-70b" || got.Pools[0].Warmup.P50 != "8m" || got.Pools[0].Quantile != .99 || got.Decision.Cooldown != "5m" ||
-		len(got.Classify.Rules) != 2 || got.Classify.Rules[1].Class != "agent-acme" {
+	if len(got.Pools) != 1 || got.Pools[0].Name != "llama-70b" || got.Pools[0].Warmup.P50 != "8m" || got.Pools[0].Quantile != .99 || got.Decision.Cooldown != "5m" {
 		t.Errorf("%+v is read from\n%s", got, p.settings())
 	}
 }

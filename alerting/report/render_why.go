@@ -8,11 +8,6 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// loss is what forecasts cost, before and after.
-func (f *ForecastEffect) loss() string {
-	return fmt.Sprintf("Pinball loss of minutes 15 to 30 ahead %s %s", arrow(f.MinutesBefore, f.MinutesAfter), f.Unit)
-}
-
 // explained says why the largest errors happened.
 func explained(b *strings.Builder, r *Report) {
 	var rows [][]string

@@ -409,17 +409,4 @@ type Effect struct {
 	GPUHoursAfter          Number `json:"gpu_hours_after"`
 	ScaleActionsBefore     Number `json:"scale_actions_before"` // changes of the number of replicas asked for
 	ScaleActionsAfter      Number `json:"scale_actions_after"`
-
-	Forecast *ForecastEffect `json:"forecast,omitempty"` // of a change that replicas do not depend on
-}
-
-// ForecastEffect is what a change of the classes does to forecasts of their demand, and to what is stored.
-type ForecastEffect struct {
-	Unit          string `json:"unit"`
-	MinutesBefore Number `json:"minutes_15_30_before"` // mean pinball loss of each of the minutes 15 to 30 ahead
-	MinutesAfter  Number `json:"minutes_15_30_after"`
-	WindowBefore  Number `json:"max_15_30_before"` // of the largest of them
-	WindowAfter   Number `json:"max_15_30_after"`
-	SeriesBefore  int    `json:"stored_series_before"`
-	SeriesAfter   int    `json:"stored_series_after"`
 }

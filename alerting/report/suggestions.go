@@ -13,9 +13,6 @@ var (
 	triedHead  = []string{"setting", "from → to", "effect", "suggested"}
 )
 
-// longestShown is the longest value that is shown in a table; a longer one is in the YAML beneath.
-const longestShown = 48
-
 // footnotes are what is said of several changes, once each.
 type footnotes []string
 
@@ -42,30 +39,16 @@ func (f *footnotes) add(text string) string {
 
 // cells are the suggestion as a row of changeHead.
 func (s *Suggestion) cells(notes *footnotes) []string {
-	return []string{s.Key, fromTo(s.From, s.To), s.Expected.text(), s.Why, strings.TrimSuffix(s.How, ".") + notes.add(s.Note)}
+	return []string{s.Key, s.From + " → " + s.To, s.Expected.text(), s.Why, strings.TrimSuffix(s.How, ".") + notes.add(s.Note)}
 }
 
 // cells are the change as a row of triedHead.
 func (t *Tried) cells() []string {
-	return []string{t.Key, fromTo(t.From, t.To), t.Expected.text(), map[bool]string{true: "yes", false: "no"}[t.Suggested]}
+	return []string{t.Key, t.From + " → " + t.To, t.Expected.text(), map[bool]string{true: "yes", false: "no"}[t.Suggested]}
 }
 
-func fromTo(from, to string) string {
-	if len(to) > longestShown {
-		to = "as below"
-	}
-	return from + " → " + to
-}
-
-// text is what a change does: to replicas, or, where these do not depend on it, to forecasts.
+// text is what a change does to replicas.
 func (e *Effect) text() string {
-	if f := e.Forecast; f != nil {
-		text := fmt.Sprintf("%s%s, of their maximum %s%s", f.loss(), change(f.MinutesBefore, f.MinutesAfter), arrow(f.WindowBefore, f.WindowAfter), change(f.WindowBefore, f.WindowAfter))
-		if f.SeriesBefore > 0 {
-			text += fmt.Sprintf("; %d → %d stored series", f.SeriesBefore, f.SeriesAfter)
-		}
-		return text
-	}
 	return fmt.Sprintf("saturated minutes %s; GPU-hours %s%s; scaling actions %s", arrow(e.SaturatedMinutesBefore, e.SaturatedMinutesAfter),
 		arrow(e.GPUHoursBefore, e.GPUHoursAfter), change(e.GPUHoursBefore, e.GPUHoursAfter), arrow(e.ScaleActionsBefore, e.ScaleActionsAfter))
 }
@@ -122,11 +105,7 @@ func (p *Pool) settings() string {
 		for name := range strings.SplitSeq(path, ".") {
 			to = to.at(oneLine(name))
 		}
-		value := oneLine(s.To)
-		if before, ok := strings.CutSuffix(to.value, "]"); ok { // lists add up
-			value = before + ", " + strings.TrimPrefix(value, "[")
-		}
-		to.value = value
+		to.value = oneLine(s.To)
 	}
 	var b strings.Builder
 	all.write(&b, "")
@@ -174,7 +153,7 @@ func suggested(b *strings.Builder, r *Report) {
 }
 
 // changeNote says how to read what to change.
-const changeNote = "Each change was tried by itself on the period's own data, all else as it was; several at once may do more or less. The YAML beneath goes into the settings that are there, rules before the others."
+const changeNote = "Each change was tried by itself on the period's own data, all else as it was; several at once may do more or less. The YAML beneath goes into the settings that are there."
 
 // nothing says why nothing is suggested.
 func (p *Pool) nothing() string {

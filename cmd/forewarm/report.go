@@ -31,7 +31,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	timezone := f.String("timezone", "", "IANA `zone` that days begin by, and that times are shown by (default: report.timezone of -config, or UTC)")
 	format := f.String("format", "md", "md, json or html")
 	out := f.String("o", "", "write to `file` instead of standard output")
-	again := f.Bool("suggest", false, "run the period again with other settings and classes, and suggest those that do better; takes some 20 s for each resource and week of a pool, 5 s for each class tried, and -config")
+	again := f.Bool("suggest", false, "run the period again with other settings, and suggest those that do better; takes some 20 s for each resource and week of a pool, and -config")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	}
 	r, err := report.Reconcile(ctx, h, period.start, period.end, reportOptions(period.zone))
 	if err == nil && *again {
-		err = suggestShown(ctx, h, pipeline, sc.SeriesPerClass(), r, std.err)
+		err = suggestShown(ctx, h, pipeline, r, std.err)
 	}
 	if err != nil {
 		return err

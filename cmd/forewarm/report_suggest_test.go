@@ -9,19 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/storage"
 )
 
-// TestReportSuggestsOnSchedule: a daemon that was away when its weekly report was due makes it, and says on its pages what
-// class rule would have done better.
+// TestReportSuggestsOnSchedule: a daemon that was away when its weekly report was due makes it, and says on its pages why
+// nothing could be tried.
 func TestReportSuggestsOnSchedule(t *testing.T) {
 	due := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Minute)
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	fillClasses(t, data, due.AddDate(0, 0, -3), due, map[string]func(int) float64{
-		"agent": func(m int) float64 { return 900 * noise(m, .05) }, "eval": seldom(1), "export": seldom(2),
+		"agent": func(m int) float64 { return 900 * noise(m, .05) },
 	})
 	if err := storage.WriteReported(data, due.AddDate(0, 0, -7)); err != nil {
 		t.Fatal(err)
@@ -31,8 +30,8 @@ func TestReportSuggestsOnSchedule(t *testing.T) {
 		fmt.Sprintf("report: {schedule: '%d %d * * %d', timezone: UTC, suggest: true, mail: {host: localhost, port: %d, tls: none, from: fw@example.org, to: [ops@example.org]}}",
 			due.Minute(), due.Hour(), due.Weekday(), box.port))
 	mail := strings.ReplaceAll(<-box.mails, "=\r\n", "") // quoted-printable
-	if !strings.Contains(mail, "classify.rules") {
-		t.Errorf("the mail has no suggestion: %s", mail)
+	if !strings.Contains(mail, "Forewarm") {
+		t.Errorf("the mail has no report: %s", mail)
 	}
 	name := filepath.Join(data, "reports", "report-"+due.Format("2006-01-02T1504Z"))
 	await(t, "the folder", func() bool {
@@ -43,7 +42,7 @@ func TestReportSuggestsOnSchedule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"What to change", "classify.rules", "{class: rare, override: true, pool: [chat], given: [", "stored series", "minutes 15 to 30 ahead"} {
+	for _, want := range []string{"What to change", "No change of decisions was tried", "knew what a replica carries"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page has no %q", want)
 		}
@@ -52,12 +51,16 @@ func TestReportSuggestsOnSchedule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r report.Report
+	var r struct {
+		Pools []struct {
+			Tried string `json:"suggestions_tried"`
+		}
+	}
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
-	if s := r.Pools[0].Suggestions; len(s) != 1 || s[0].Expected.Forecast == nil || s[0].Expected.Forecast.SeriesAfter >= s[0].Expected.Forecast.SeriesBefore {
-		t.Errorf("suggested %+v; %s", s, r.Pools[0].SuggestionsTried)
+	if tried := r.Pools[0].Tried; !strings.Contains(tried, "No change of decisions was tried") {
+		t.Errorf("tried %q", tried)
 	}
 	if reported, ok, err := storage.ReadReported(data); err != nil || !ok || !reported.Equal(due) {
 		t.Errorf("reported up to %v, %v, %v; want %v", reported, ok, err, due)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -19,21 +17,26 @@ import (
 
 // suggest runs the period of a report again, for each of its pools, with the configuration in force and with a few others,
 // and puts what would have done better beyond noise into the report, or what was tried. A week of a pool takes some 20 s of
-// one core for each of its resources, and some 5 s for each class that is forecast again, and no memory to speak of.
-// perClass is how many series are stored of a class. step, when set, is told how far it has come.
-func suggest(ctx context.Context, h report.History, cfg forewarm.Config, perClass int, r *report.Report, step func(done, all int)) error {
+// one core for each of its resources, and no memory to speak of. step, when set, is told how far it has come.
+func suggest(ctx context.Context, h report.History, cfg forewarm.Config, r *report.Report, step func(done, all int)) error {
 	pasts, err := readPasts(ctx, h, &cfg, r.From, r.To)
 	if err != nil {
 		return err
 	}
 	w := &work{step: step}
-	attempts := make([]*attempt, len(r.Pools))
+	tries := make([]*trials, len(r.Pools)) // nil where none can be tried
 	for i := range r.Pools {
-		attempts[i] = newAttempt(pasts[r.Pools[i].Pool], &cfg, len(r.Pools))
-		w.all += attempts[i].series()
+		if p := pasts[r.Pools[i].Pool]; p != nil && p.why == "" {
+			tries[i] = p.trials(cfg.Decision, len(r.Pools))
+			w.all += len(p.Demand)
+		}
 	}
-	for i, p := range attempts {
-		if err := p.run(ctx, &cfg, perClass, &r.Pools[i], w); err != nil {
+	for i := range r.Pools {
+		p := pasts[r.Pools[i].Pool]
+		if p == nil {
+			p = &pastPool{why: "the configuration has no such pool"}
+		}
+		if err := p.run(ctx, tries[i], &cfg, &r.Pools[i], w); err != nil {
 			return fmt.Errorf("suggestions for pool %s: %w", r.Pools[i].Pool, err)
 		}
 	}
@@ -41,67 +44,26 @@ func suggest(ctx context.Context, h report.History, cfg forewarm.Config, perClas
 	return nil
 }
 
-// attempt is what is tried for a pool.
-type attempt struct {
-	past      *pastPool
-	trials    *trials // nil where past.why says why none can be tried
-	divisions []*division
-	left      string // divisions that are not tried
-}
-
-func newAttempt(past *pastPool, cfg *forewarm.Config, pools int) *attempt {
-	if past == nil {
-		return &attempt{past: &pastPool{why: "the configuration has no such pool"}}
-	}
-	p := &attempt{past: past}
-	if past.why == "" {
-		p.trials = past.trials(cfg.Decision, pools)
-	}
-	p.divisions, p.left = past.classes.divisions(func(class string) bool {
-		return cfg.Classify.Archetypes > 0 && learnedClass.MatchString(class)
-	})
-	return p
-}
-
-// series is how many series are forecast again.
-func (p *attempt) series() (n int) {
-	if p.trials != nil {
-		n = len(p.past.Demand)
-	}
-	for _, d := range p.divisions {
-		n += d.series()
-	}
-	return n
-}
-
 // run puts what does better into the report, and what was tried.
-func (p *attempt) run(ctx context.Context, cfg *forewarm.Config, perClass int, to *report.Pool, w *work) error {
-	unknown := report.Number(math.NaN())
-	now := report.Effect{SaturatedMinutesBefore: unknown, SaturatedMinutesAfter: unknown, GPUHoursBefore: unknown, GPUHoursAfter: unknown, ScaleActionsBefore: unknown, ScaleActionsAfter: unknown}
-	to.SuggestionsTried = "No change of decisions was tried: " + p.past.why + "."
-	to.TriedHow = to.SuggestionsTried
-	if p.trials != nil {
-		days, err := backtest.Rerun(ctx, &p.past.Past, p.trials.arms, suggestSeed, w.part(len(p.past.Demand)))
-		if err != nil {
-			return err
-		}
-		objective := p.past.objective(cfg.Decision)
-		chosen := p.trials.judge(objective, days)
-		for _, c := range chosen {
-			to.Suggestions = append(to.Suggestions, p.past.suggestion(c, days[c.judged[0]], days[c.judged[1]]))
-		}
-		to.Tried, to.TriedHow = p.trials.each(chosen, days), p.past.how(objective, len(days[inForce]), len(p.trials.list))
-		to.SuggestionsTried = p.trials.tried(len(chosen), days) + to.TriedHow
-		now = effect(days[inForce], days[inForce])
-	}
-	if p.past.classes == nil {
+func (p *pastPool) run(ctx context.Context, t *trials, cfg *forewarm.Config, to *report.Pool, w *work) error {
+	if t == nil {
+		to.SuggestionsTried = "No change of decisions was tried: " + p.why + "."
+		to.TriedHow = to.SuggestionsTried
 		return nil
 	}
-	return p.past.classes.tryClasses(ctx, p.divisions, p.left, cfg.Classify.Rules, perClass, now, to, w)
+	days, err := backtest.Rerun(ctx, &p.Past, t.arms, suggestSeed, w.part(len(p.Demand)))
+	if err != nil {
+		return err
+	}
+	objective := p.objective(cfg.Decision)
+	chosen := t.judge(objective, days)
+	for _, c := range chosen {
+		to.Suggestions = append(to.Suggestions, p.suggestion(c, days[c.judged[0]], days[c.judged[1]]))
+	}
+	to.Tried, to.TriedHow = t.each(chosen, days), p.how(objective, len(days[inForce]), len(t.list))
+	to.SuggestionsTried = t.tried(len(chosen), days) + to.TriedHow
+	return nil
 }
-
-// learnedClass is the name of a class that is learned from lengths: no rule can name it.
-var learnedClass = regexp.MustCompile(`^a\d+$`)
 
 // work says how far long work has come: series that were forecast again, in thousandths.
 type work struct {
@@ -121,9 +83,9 @@ func (w *work) part(series int) func(done, all int) {
 }
 
 // suggestShown shows how far suggest has come.
-func suggestShown(ctx context.Context, h report.History, cfg forewarm.Config, perClass int, r *report.Report, to io.Writer) error {
+func suggestShown(ctx context.Context, h report.History, cfg forewarm.Config, r *report.Report, to io.Writer) error {
 	var bar *progress
-	err := suggest(ctx, h, cfg, perClass, r, func(done, all int) {
+	err := suggest(ctx, h, cfg, r, func(done, all int) {
 		if bar == nil {
 			bar = newProgress(to, "running again", int64(all))
 		}
@@ -139,7 +101,7 @@ func suggestConfigured(ctx context.Context, h report.History, cfg *config.Config
 	if err != nil {
 		return err
 	}
-	return suggest(ctx, h, pipeline, cfg.Storage.SeriesPerClass(), r, nil)
+	return suggest(ctx, h, pipeline, r, nil)
 }
 
 // suggestSeed draws the warm-ups: the same for all settings, and for every report.

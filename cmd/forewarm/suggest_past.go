@@ -32,8 +32,6 @@ type pastPool struct {
 	key  string        // of the pool in the configuration
 	lags int           // that Past.Lag was told from
 	why  string        // it cannot be run again; "" when it can
-
-	classes *pastClasses // nil for a pool that is not configured
 }
 
 // readPasts reads what is kept of the period and of the days before it, of every pool that is configured.
@@ -56,33 +54,22 @@ func readPasts(ctx context.Context, h report.History, cfg *forewarm.Config, from
 	}
 	err = h.Observed(ctx, start, to, func(key features.Key, dimension string, values []float64) error {
 		p := pasts[key.Pool]
+		if key.Class != features.TotalClass {
+			return ctx.Err()
+		}
 		if p == nil {
 			if p = configuredPast(cfg, key.Pool); p == nil {
 				return nil
 			}
 			pasts[key.Pool] = p
 		}
-		if key.Class == features.TotalClass {
-			p.Demand[dimension] = slices.Clone(values)
-		} else {
-			p.classes.add(key.Class, dimension, values)
-		}
-		return ctx.Err()
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = h.Tenants(ctx, start, to, func(key features.Key, tenant string, values []float64) error {
-		if p := pasts[key.Pool]; p != nil {
-			p.classes.addTenant(key.Class, tenant, values)
-		}
+		p.Demand[dimension] = slices.Clone(values)
 		return ctx.Err()
 	})
 	if err != nil {
 		return nil, err
 	}
 	for name, p := range pasts {
-		p.classes.start, p.classes.from = start, int(from.Sub(start)/features.Minute)
 		p.complete(evidence[name], start, from)
 	}
 	return pasts, nil
@@ -101,7 +88,6 @@ func configuredPast(cfg *forewarm.Config, name string) *pastPool {
 	default:
 		return nil
 	}
-	p.classes = &pastClasses{pool: &p.pool, classes: map[string][]float64{}, tenants: map[string]map[string][]float64{}}
 	p.Demand, p.Events, p.Every, p.Stale = map[string][]float64{}, cfg.Events, cfg.Every, cfg.Features.StaleAfter
 	return p
 }

@@ -109,7 +109,7 @@ func TestSuggest(t *testing.T) {
 		"margin dearer than what it saves from": {
 			planted{func(m int) float64 { return 60 * noise(m, .2) }, 6},
 			capacity.Config{Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 6 * time.Minute}, Quantile: .995, GPUHourUSD: 3, SLOViolationMinuteUSD: .2},
-			"pools[p].quantile to 0.9",
+			"pools[p].quantile to 0.95",
 			func(e report.Effect) bool { return e.GPUHoursAfter < e.GPUHoursBefore },
 		},
 		"margin dearer than what it saves from, of a pool with prefill replicas": {
@@ -118,7 +118,7 @@ func TestSuggest(t *testing.T) {
 				Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 6 * time.Minute}, Quantile: .995, GPUHourUSD: 3, SLOViolationMinuteUSD: .2,
 				Disaggregated: capacity.Disaggregated{PrefillReplicas: capacity.Replicas{Min: 1, Max: 4}},
 			},
-			"pools[p].quantile to 0.9",
+			"pools[p].quantile to 0.95",
 			func(e report.Effect) bool { return e.GPUHoursAfter < e.GPUHoursBefore },
 		},
 		"quiet": {
@@ -156,7 +156,7 @@ func suggested(t *testing.T, h planted, c capacity.Config) report.Pool {
 	cfg.Every, cfg.Pools = 5*time.Minute, []capacity.Pool{pool}
 	cfg.Decision.Cooldown, cfg.Decision.Hold = 5*time.Minute, 5*time.Minute // whatever the defaults are
 	r := &report.Report{From: plantedStart.AddDate(0, 0, 1), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}, {Pool: "unknown"}}}
-	if err := suggest(t.Context(), h, cfg, 200, r, nil); err != nil {
+	if err := suggest(t.Context(), h, cfg, r, nil); err != nil {
 		t.Fatal(err)
 	}
 	if p := r.Pools[1]; len(p.Suggestions) > 0 || !strings.Contains(p.SuggestionsTried, "no such pool") {
@@ -170,7 +170,7 @@ func TestSuggestEnds(t *testing.T) {
 	cancel()
 	cfg := forewarm.DefaultConfig()
 	r := &report.Report{From: plantedStart.AddDate(0, 0, 1), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}}}
-	if err := suggest(ctx, planted{waves, 6}, cfg, 200, r, nil); !errors.Is(err, context.Canceled) {
+	if err := suggest(ctx, planted{waves, 6}, cfg, r, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of its context: %v", err)
 	}
 }

@@ -90,7 +90,7 @@ type Payer struct {
 }
 
 // Bill divides the cost of all: among those who pay most, the largest part first, and others, who are the payers beyond
-// most and what of all is nobody's work. The charges add up to the cost.
+// most and what of all is nobody's work. The charges add up to the cost. It is nil where there was no work.
 func (w CostWeights) Bill(payers []Payer, all Work, cost float64, most int) []Payer {
 	var sum Work
 	for _, p := range payers {
@@ -101,6 +101,9 @@ func (w CostWeights) Bill(payers []Payer, all Work, cost float64, most int) []Pa
 		rest = Work{}
 	}
 	all = rest.Plus(sum)
+	if w.Charge(all, all, 1) == (Charge{}) {
+		return nil
+	}
 	total := func(p Payer) float64 { return w.Charge(p.Work, all, cost).Total() }
 	payers = slices.Clone(payers)
 	slices.SortStableFunc(payers, func(a, b Payer) int { return cmp.Compare(total(b), total(a)) })
