@@ -371,6 +371,9 @@ func TestDecideProperties(t *testing.T) {
 		if d.Desired != d.Needed && len(d.Constraints) == 0 {
 			rt.Fatalf("%d needed, %d desired, and no constraint named", d.Needed, d.Desired)
 		}
+		if !st.LastTick.IsZero() && d.Desired != st.LastDesired && d.Action == Hold && len(d.Constraints) == 0 {
+			rt.Fatalf("%d after %d without a word: %s", d.Desired, st.LastDesired, d.Reason)
+		}
 		if _, err := json.Marshal(NewEvent(&d)); err != nil {
 			rt.Fatalf("event: %v", err) // NaN and infinities have no JSON
 		}

@@ -235,9 +235,44 @@ func policySection(rows []policyRow) string {
 		}
 		fmt.Fprintf(&b, "\nMean closed: %s of %d pools; dearer than the reactive floor on %d.\n", cell("%.0f %%", 100*sum/float64(len(closed))), len(closed), worse)
 	}
+	takenBack(&b, rows)
 	worthOfForecasts(&b, rows)
 	carriedOver(&b, rows)
 	return b.String()
+}
+
+// takenBack says how often each policy gives up a replica again before it can have served.
+func takenBack(b *strings.Builder, rows []policyRow) {
+	fmt.Fprintf(b, `
+GPU-hours at %g %% saturated minutes, and after them the share of the scaling actions that gave up a replica which had been
+asked for less than the warm-up's 90th percentile before: what it cost to start it was paid for nothing. The actions are those
+of the setting that was cheapest at that target in the first two thirds. Of the first draw.
+
+|`, 100*Targets[0])
+	var policies []string
+	for i := range Policies {
+		if p := &Policies[i]; !p.Clairvoyant && !p.Study {
+			policies = append(policies, p.Name)
+		}
+	}
+	fmt.Fprintf(b, " | %s |\n|%s\n", strings.Join(policies, " | "), strings.Repeat("---|", len(policies)+1))
+	for _, r := range rows {
+		fmt.Fprintf(b, "| %s |", r.pool)
+		for _, name := range policies {
+			fmt.Fprintf(b, " %s |", r.all[0].withTakenBack(name))
+		}
+		b.WriteString("\n")
+	}
+}
+
+// withTakenBack is a policy's cost and the share of its actions that took an ask back.
+func (c *Comparison) withTakenBack(policy string) string {
+	for _, x := range c.Costs {
+		if x.Policy == policy {
+			return cell("%.0f", float64(x.GPUHours)) + ", " + cell("%.0f %%", 100*float64(x.ReversedShare))
+		}
+	}
+	return "–"
 }
 
 // worthOfForecasts says how much of the gap Forewarm's decision closes on its own forecast and on others.
