@@ -48,12 +48,17 @@ type Signal struct {
 	TTFT, ITL float64 // 90th percentiles of time to first token and time per output token of its requests, seconds
 	Waiting   float64 // requests per ready replica at its end
 	KVUse     float64 // of the fullest replica then, 0…1
+	// SlowTTFT and SlowITL say that the latency is above what was usual before it rose. Such minutes teach nothing about what is usual.
+	SlowTTFT, SlowITL bool
 }
 
-// signalMinutes is how many minutes are told from: the last few against those before.
-const signalMinutes = 60
+const (
+	signalMinutes = 60   // minutes that tell what is usual
+	signalAge     = 1440 // minutes for which they do: a fault that lasts longer is the new normal
+)
 
-// Signals are the newest minutes of a pool, oldest first, at most an hour.
+// Signals are minutes of a pool, oldest first: the newest quarter of an hour, and before it an hour of minutes in which latencies
+// were known and as usual. While a latency is slow, those are the minutes before it rose, for a day at most.
 type Signals []Signal
 
 // Add takes in the minute before t, and of those before it what was reported of their requests since: those that wait long, or
@@ -61,7 +66,6 @@ type Signals []Signal
 func (s Signals) Add(t time.Time, windows []features.Window, m *features.PoolMinute) Signals {
 	unknown := math.NaN()
 	s = append(slices.Clone(s), Signal{Minute: t.Unix()/60 - 1, TTFT: unknown, ITL: unknown, Waiting: m.State.WaitingPerReady, KVUse: m.State.KVUsedMax})
-	s = s[max(0, len(s)-signalMinutes):]
 	for _, l := range features.Latencies(windows, m.Pool) {
 		minute := l.Start.Unix() / 60
 		for i := len(s) - 1; i >= 0 && s[i].Minute >= minute; i-- {
@@ -71,6 +75,51 @@ func (s Signals) Add(t time.Time, windows []features.Window, m *features.PoolMin
 			}
 		}
 	}
+	return s.forget().judge()
+}
+
+// forget drops the minutes that tell nothing any more.
+func (s Signals) forget() Signals {
+	newest, usual := s[len(s)-1].Minute, 0
+	kept := s[:0:0]
+	for i := len(s) - 1; i >= 0; i-- {
+		switch x := &s[i]; {
+		case len(s)-i <= latestMinutes:
+		case !x.known() || x.SlowTTFT || x.SlowITL || usual == signalMinutes || newest-x.Minute > signalAge:
+			continue
+		default:
+			usual++
+		}
+		kept = append(kept, s[i])
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+// judge marks the newest minutes as slow where latencies are above what was usual before, and no longer where they are back.
+func (s Signals) judge() Signals {
+	newest := &s[len(s)-1]
+	if len(s) > 1 {
+		newest.SlowTTFT, newest.SlowITL = s[len(s)-2].SlowTTFT, s[len(s)-2].SlowITL
+	}
+	recent, before := s.told()
+	switch {
+	case len(before) < fewestBefore:
+		newest.SlowTTFT, newest.SlowITL = false, false
+		return s
+	case len(recent) < fewestRecent:
+		return s
+	}
+	ttft, itl := rises(before, recent, ofTTFT, newest.SlowTTFT), rises(before, recent, ofITL, newest.SlowITL)
+	for i := range s {
+		if x := &s[i]; x.Minute >= recent[0].Minute && ttft && !newest.SlowTTFT {
+			x.SlowTTFT = true
+		}
+		if x := &s[i]; x.Minute >= recent[0].Minute && itl && !newest.SlowITL {
+			x.SlowITL = true
+		}
+	}
+	newest.SlowTTFT, newest.SlowITL = ttft, itl
 	return s
 }
 
@@ -81,6 +130,7 @@ const (
 	fewestRecent  = 3
 	fewestBefore  = 10
 	leastRise     = 1.25 // factor, and beyond the 90th percentile before
+	keptRise      = 1.1  // factor, below which a latency is as usual again
 	queues        = 1.0  // waiting requests per ready replica
 	kvFull        = 0.85
 )
@@ -88,31 +138,40 @@ const (
 // Diagnose tells what binds from how latencies have changed: prefill when the first token comes later and the next ones as
 // before; decode when it is the other way round; when both come later and requests queue, slots. Where they queue while the
 // KV memory is full, it is that memory, whether or not the next tokens come later too: how many run is bounded by it, and so may
-// be what an iteration takes. O(n log n).
+// be what an iteration takes. It lasts until latencies are back to what they were before they rose. O(n log n).
 func (s Signals) Diagnose() (Bottleneck, *Symptoms) {
 	recent, before := s.told()
 	if len(recent) < fewestRecent || len(before) < fewestBefore {
 		return BottleneckNone, nil
 	}
-	now := s[max(0, len(s)-recentMinutes):]
+	now := s.now()
 	x := &Symptoms{
 		TTFT: recent.middle(ofTTFT), TTFTBefore: before.middle(ofTTFT), ITL: recent.middle(ofITL), ITLBefore: before.middle(ofITL),
 		Waiting: now.middle(func(x *Signal) float64 { return x.Waiting }), KVUse: now.middle(func(x *Signal) float64 { return x.KVUse }),
 	}
-	ttft, itl, waits := rises(before, recent, ofTTFT), rises(before, recent, ofITL), x.Waiting >= queues
-	switch {
-	case ttft && waits && x.KVUse >= kvFull:
-		return BottleneckKV, x
-	case ttft && itl && waits:
-		return BottleneckSlots, x
-	case ttft && itl:
-		return BottleneckBoth, x
-	case ttft:
-		return BottleneckPrefill, x
-	case itl:
-		return BottleneckDecode, x
+	newest := &s[len(s)-1]
+	if b := binds(newest.SlowTTFT, newest.SlowITL, x.Waiting, x.KVUse); b != BottleneckNone {
+		return b, x
 	}
 	return BottleneckNone, nil
+}
+
+// binds is what high latencies say runs short, beside requests that wait per ready replica and the KV use of the fullest.
+func binds(ttft, itl bool, waiting, kvUse float64) Bottleneck {
+	waits := waiting >= queues
+	switch {
+	case ttft && waits && kvUse >= kvFull:
+		return BottleneckKV
+	case ttft && itl && waits:
+		return BottleneckSlots
+	case ttft && itl:
+		return BottleneckBoth
+	case ttft:
+		return BottleneckPrefill
+	case itl:
+		return BottleneckDecode
+	}
+	return BottleneckNone
 }
 
 // Symptoms are what a diagnosis rests on: medians over minutes, the newest few against the hour before. Latencies are the 90th
@@ -156,20 +215,25 @@ func latency(s float64) string {
 	return fmt.Sprintf("%.0f s", s)
 }
 
-// told are the minutes of which both latencies are known: the newest few, unless they are too old, and those before.
+// now are the newest minutes, latencies known or not.
+func (s Signals) now() Signals { return s[max(0, len(s)-recentMinutes):] }
+
+func (x *Signal) known() bool { return !math.IsNaN(x.TTFT) && !math.IsNaN(x.ITL) }
+
+// told are the minutes of which both latencies are known: the newest few, unless they are too old, and those before that are as
+// usual.
 func (s Signals) told() (recent, before Signals) {
-	var both Signals
-	old := 0 // of both
-	for i := range s {
-		if x := &s[i]; !math.IsNaN(x.TTFT) && !math.IsNaN(x.ITL) {
-			both = append(both, *x)
-			if i < len(s)-latestMinutes {
-				old = len(both)
-			}
+	for i := len(s) - 1; i >= 0; i-- {
+		switch x := &s[i]; {
+		case !x.known():
+		case len(recent) < recentMinutes && len(s)-i <= latestMinutes:
+			recent = append(recent, *x)
+		case !x.SlowTTFT && !x.SlowITL:
+			before = append(before, *x)
 		}
 	}
-	from := max(len(both)-recentMinutes, old)
-	return both[from:], both[:from]
+	slices.Reverse(recent)
+	return recent, before
 }
 
 func ofTTFT(x *Signal) float64 { return x.TTFT }
@@ -185,9 +249,12 @@ func (s Signals) middle(of func(*Signal) float64) float64 {
 	return middle(v)
 }
 
-// rises says whether a latency is clearly above what it was.
-func rises(before, recent Signals, of func(*Signal) float64) bool {
+// rises says whether a latency is clearly above what is usual, or once it was, still above it.
+func rises(before, recent Signals, of func(*Signal) float64, slow bool) bool {
 	usual, now := before.values(of), middle(recent.values(of))
+	if slow {
+		return now >= keptRise*middle(usual)
+	}
 	return now >= leastRise*middle(usual) && now > usual[len(usual)*9/10]
 }
 

@@ -45,9 +45,10 @@ func TestDiagnose(t *testing.T) {
 			if m >= tt.before {
 				x = tt.now
 			}
+			x.Minute = int64(m)
 			x.TTFT *= 1 + .1*rng.NormFloat64()
 			x.ITL *= 1 + .1*rng.NormFloat64()
-			s = append(s, x)
+			s = append(s, x).judge()
 		}
 		if got, _ := s.Diagnose(); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
@@ -55,18 +56,75 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// TestSignalsKeepAnHour, and a copy stays what it was.
-func TestSignalsKeepAnHour(t *testing.T) {
+// TestSignalsAreBounded: an hour of usual minutes is kept beside the newest quarter of an hour, and a copy stays what it was.
+func TestSignalsAreBounded(t *testing.T) {
 	m := &features.PoolMinute{Pool: "p", State: features.PoolState{WaitingPerReady: 2, KVUsedMax: .5}}
 	var s, kept Signals
-	for i := range 2 * signalMinutes {
+	for i := range 3 * signalMinutes {
 		if m.State.WaitingPerReady = float64(i); i == 3 {
 			kept = s
 		}
-		s = s.Add(noon.Add(time.Duration(i)*time.Minute), nil, m)
+		s = s.Add(noon.Add(time.Duration(i+1)*time.Minute), minuteOf(i, 1, .02), m)
 	}
-	if len(s) != signalMinutes || s[0].Waiting != signalMinutes || !math.IsNaN(s[0].TTFT) || len(kept) != 3 || kept[0].Waiting != 0 {
-		t.Errorf("%d minutes kept, the first %+v; the copy %+v", len(s), s[0], kept)
+	if len(s) != signalMinutes+latestMinutes || s[len(s)-1].Waiting != 3*signalMinutes-1 || len(kept) != 3 || kept[0].Waiting != 0 {
+		t.Errorf("%d minutes kept, the newest %+v; the copy %+v", len(s), s[len(s)-1], kept)
+	}
+	for i := range 2 * latestMinutes { // of which nothing is known
+		s = s.Add(noon.Add(time.Duration(i+1+3*signalMinutes)*time.Minute), nil, m)
+	}
+	if len(s) != signalMinutes+latestMinutes || !math.IsNaN(s[len(s)-1].TTFT) {
+		t.Errorf("after silence %d minutes kept, the newest %+v", len(s), s[len(s)-1])
+	}
+}
+
+// minuteOf are windows of a minute after noon with these latencies in seconds.
+func minuteOf(minute int, ttft, itl float64) []features.Window {
+	w := features.Window{Key: features.Key{Pool: "p"}, Start: noon.Add(time.Duration(minute) * time.Minute), TTFT: new(sketch.Quantile), ITL: new(sketch.Quantile)}
+	w.TTFT.Add(ttft)
+	w.ITL.Add(itl)
+	return []features.Window{w}
+}
+
+// TestDiagnosisLastsAsLongAsTheFault: what is usual is what was before, for a day.
+func TestDiagnosisLastsAsLongAsTheFault(t *testing.T) {
+	m := &features.PoolMinute{Pool: "p", State: features.PoolState{KVUsedMax: .5}}
+	for _, tt := range []struct {
+		name                 string
+		minutes, first, last int // of the fault, and between which of its minutes it is diagnosed
+		slow, after          float64
+	}{
+		{name: "36 minutes", minutes: 36, first: 4, last: 40, slow: 4, after: 1},
+		{name: "five hours", minutes: 300, first: 4, last: 304, slow: 4, after: 1},
+		{name: "it half recovers", minutes: 60, first: 4, last: 1000, slow: 4, after: 1.2},
+		{name: "a new normal", minutes: 3000, first: 4, last: 1440 + 60, slow: 2, after: 2},
+	} {
+		rng := rand.New(rand.NewPCG(1, 3))
+		var s Signals
+		first, last := -1, -1
+		for i := range 100 + min(tt.minutes+200, 2000) {
+			ttft := .5
+			switch at := i - 100; {
+			case at >= tt.minutes:
+				ttft *= tt.after
+			case at >= 0:
+				ttft *= tt.slow
+			}
+			s = s.Add(noon.Add(time.Duration(i+1)*time.Minute), minuteOf(i, ttft*(1+.05*rng.NormFloat64()), .02), m)
+			switch got, x := s.Diagnose(); {
+			case got == BottleneckPrefill:
+				if last = i - 100; first < 0 {
+					first = last
+				}
+				if math.Abs(x.TTFTBefore-.5) > .05 {
+					t.Fatalf("%s: minute %d: it took %g before", tt.name, last, x.TTFTBefore)
+				}
+			case got != BottleneckNone || first >= 0 && i-100 < min(tt.minutes, signalAge-signalMinutes):
+				t.Fatalf("%s: minute %d: %q", tt.name, i-100, got)
+			}
+		}
+		if first < 2 || first > tt.first || last > tt.last || tt.last < 1000 && last < tt.minutes {
+			t.Errorf("%s: diagnosed from minute %d to %d", tt.name, first, last)
+		}
 	}
 }
 
@@ -102,14 +160,14 @@ func TestDiagnosisIsOfNow(t *testing.T) {
 	for silent, want := range map[int]Bottleneck{0: BottleneckPrefill, 6: BottleneckPrefill, 12: BottleneckPrefill, 13: BottleneckNone} {
 		var s Signals
 		for m := range signalMinutes {
-			x := Signal{TTFT: .5, ITL: .03, KVUse: .6}
+			x := Signal{Minute: int64(m), TTFT: .5, ITL: .03, KVUse: .6}
 			switch ago := signalMinutes - 1 - m; {
 			case ago < silent:
 				x.TTFT, x.ITL = math.NaN(), math.NaN()
 			case ago < silent+recentMinutes:
 				x.TTFT = 1.5
 			}
-			s = append(s, x)
+			s = append(s, x).judge()
 		}
 		if got, _ := s.Diagnose(); got != want {
 			t.Errorf("silent for %d minutes: %q, want %q", silent, got, want)
