@@ -22,6 +22,7 @@ const (
 	BelowReserve     AlertName = "ForewarmBelowReserve"
 	TelemetryFault   AlertName = "ForewarmTelemetryFault"
 	UnboundedPrompts AlertName = "ForewarmUnboundedPrompts"
+	LatencyObjective AlertName = "ForewarmLatencyObjective"
 )
 
 // The alerts about the daemon itself.
@@ -35,7 +36,7 @@ const (
 
 // AlertNames are all of them.
 var AlertNames = []AlertName{
-	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, BelowReserve, TelemetryFault, UnboundedPrompts,
+	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, BelowReserve, TelemetryFault, UnboundedPrompts, LatencyObjective,
 	InputDropped, SinkFailing, StorageDegraded, Watchdog,
 }
 

@@ -61,7 +61,7 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 		stale := condition(d, TelemetryStale, "", Warning, cfg, fmt.Sprintf("Pool %s: %s Nothing is scaled in until telemetry is back.", d.Pool, d.Reason))
 		return append([]Condition{stale}, faulty(d, pf, cfg)...) // a clock that is off makes a pool stale
 	}
-	out := append(faulty(d, pf, cfg), storm(d, pf, cfg)...)
+	out := slices.Concat(faulty(d, pf, cfg), storm(d, pf, cfg), overObjective(d, cfg))
 	for _, side := range d.sides() {
 		out = append(out, prospects(side, pf, cfg)...)
 	}

@@ -57,6 +57,8 @@ type State struct {
 	PrefillPending   []time.Time `cbor:"22,keyasint,omitempty"` // when asked for, ascending
 	PrefillAsked     time.Time   `cbor:"23,keyasint,omitzero"`
 	PublishedPrefill int         `cbor:"24,keyasint,omitempty"`
+
+	Breach *Breach `cbor:"25,keyasint,omitempty"` // of latency objectives; nil while there is none, and never changed
 }
 
 // kept is how many replicas had to stay at one tick.
@@ -88,6 +90,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	d.Needed, d.Desired, d.Constraints = needed, desired, append(constraints, refusals(p.rows, "")...)
 	p.roles(&d, &st, cfg)
 	d.Action = p.action(desired)
+	st.Breach = p.breach
 	d.Admission, d.Queue = p.admission(&d, cfg), p.queue()
 	if d.Action == ScaleOut {
 		d.NeededBy = p.shortFrom(cfg)

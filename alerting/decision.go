@@ -105,6 +105,11 @@ type Decision struct {
 	// Waiting is how many requests waited in the pool's queues at the tick, as its ready replicas reported; nil when unknown.
 	Waiting *float64 `json:"waiting,omitempty" cbor:"60,keyasint,omitempty"`
 
+	// Objectives are the latencies of the newest minutes beside those that the pool promises, as far as both are known. Breach is
+	// nil while they are within them.
+	Objectives []Objective `json:"objectives,omitempty" cbor:"48,keyasint,omitempty"`
+	Breach     *Breach     `json:"breach,omitempty" cbor:"49,keyasint,omitempty"`
+
 	Unreported int `json:"-" cbor:"47,keyasint,omitempty"` // of Pending: asked for, and not seen in any report yet
 
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are what is believed

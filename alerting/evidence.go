@@ -31,6 +31,7 @@ func (p *plan) decision(cfg Config) Decision {
 	}
 	d.WarnFrom, d.FalsePerWeek = p.in.WarnFrom, p.in.FalsePerWeek
 	d.Diagnosis, d.Symptoms = p.in.Signals.Diagnose()
+	d.Objectives, d.Breach = p.promises, p.breach
 	d.Basis, d.Withheld = p.in.Basis, p.withheld()
 	if w := p.in.Minute.State.WaitingPerReady * float64(p.in.Minute.State.Ready); w >= 0 && !math.IsInf(w, 0) {
 		d.Waiting = &w

@@ -111,7 +111,7 @@ func steps(d *Decision) []Step {
 		}
 	}
 	if !d.ofPrefill() { // queues and KV use are not theirs
-		out = append(out, Step{d.Floor, "reactive floor: what this minute's demand, queue and KV use take"})
+		out = append(out, Step{d.Floor, "reactive floor: what this minute's demand, queue, KV use and latency objectives take"})
 	}
 	out = append(out, Step{d.Needed, d.neededFor(takes)})
 	if own := d.own(); len(own) > 0 {

@@ -28,6 +28,8 @@ type plan struct {
 	rows       []resource
 	prompts    []resource // of the replicas that only compute prompts, in a disaggregated pool
 	floor      floor
+	promises   []Objective
+	breach     *Breach
 	need       int    // to ask for: demand at tau, reserves, floor
 	keep       int    // what must stay when scaling in; at least need
 	enough     int    // the most that had to stay lately
@@ -70,6 +72,9 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 		p.rows, p.prompts = p.resources(cfg)
 	}
 	p.floor = reactive(in.Minute.State, p.rows, p.danger(cfg), cfg)
+	if p.objectives(st.Breach); p.breach != nil {
+		p.floor.raise(p.breach.Own.floor(), said(p.promises))
+	}
 	switch {
 	case in.Forecast == nil || in.Forecast.Stale || in.Projection.Stale:
 		p.blind = stale

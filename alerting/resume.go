@@ -24,6 +24,7 @@ func (st State) Follow(d *Decision) State {
 	if d.Publish {
 		st.published(d)
 	}
+	st.Breach = d.Breach
 	if d.ByRole != nil {
 		st.followPrefill(d)
 	}

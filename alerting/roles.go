@@ -239,6 +239,9 @@ func (p *plan) promptTarget(st *State, there int, cfg Config) int {
 	for i := range p.prompts {
 		least = max(least, p.prompts[i].now)
 	}
+	if p.breach != nil {
+		least = max(least, p.breach.Prefill.floor())
+	}
 	need, keep := p.size(p.prompts, p.in.Pool.PrefillReserves, least)
 	switch {
 	case p.blind == cold:

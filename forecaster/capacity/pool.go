@@ -48,6 +48,7 @@ type Pool struct {
 	Prices             Prices
 	Types              []Type
 	Fit                *Fit   // of the model on a replica; nil when it was not counted
+	Promised           SLO    // as stated
 	SLO                SLO    // ITL is that of Rates where none is stated
 	MaxContext         int    // tokens that the model was made for; 0 when it is not known
 	Curve              *Curve // of a benchmark; nil when there is none
@@ -92,6 +93,7 @@ func NewFrom(c Config, files Files) (Pool, error) {
 	for i := range p.Types {
 		p.Types[i].kvTarget = c.KVTarget
 	}
+	p.Promised = c.SLO
 	if p.SLO = c.SLO; p.SLO.ITL == 0 {
 		p.SLO.ITL = c.ITL
 	}

@@ -1,0 +1,113 @@
+package forewarm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// TestLatencyOverItsObjectiveRaisesTheFloor plants 36 minutes of slow service in traffic that the pool could carry, with an
+// autoscaler that obeys after three minutes.
+func TestLatencyOverItsObjectiveRaisesTheFloor(t *testing.T) {
+	const onset, minutes, normal, lag = 80, 36, 4, 3
+	for _, tt := range []struct {
+		name       string
+		slow       func(ready int, ttft, itl *float64) // what service is like meanwhile
+		promised   bool
+		bottleneck alerting.Bottleneck
+		most       int // replicas that it may come to
+		helped     bool
+	}{
+		{"first token, no objective", func(_ int, ttft, _ *float64) { *ttft *= 4 }, false, alerting.BottleneckPrefill, normal, false},
+		{"first token, more replicas help", func(ready int, ttft, _ *float64) { *ttft *= 4 * (normal / float64(ready)) * (normal / float64(ready)) }, true, alerting.BottleneckPrefill, 8, true},
+		{"first token, more do not help", func(_ int, ttft, _ *float64) { *ttft *= 4 }, true, alerting.BottleneckPrefill, 7, false},
+		{"further tokens, more do not help", func(_ int, _, itl *float64) { *itl *= 3 }, true, alerting.BottleneckDecode, 6, false},
+		{"further tokens, more replicas help", func(ready int, _, itl *float64) { *itl *= 3 * (normal / float64(ready)) * (normal / float64(ready)) }, true, alerting.BottleneckDecode, 8, true},
+		{"both", func(_ int, ttft, itl *float64) { *ttft, *itl = 4**ttft, 3**itl }, true, alerting.BottleneckBoth, 7, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pc := capacity.Config{Name: "p", PrefillTokensPerS: 5000, DecodeTokensPerS: 2000, Replicas: capacity.Replicas{Min: normal, Max: 30, Initial: normal}}
+			if tt.promised {
+				pc.SLO = capacity.SLO{TTFT: time.Second, ITL: 40 * time.Millisecond}
+			}
+			pool, err := capacity.New(pc, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := DefaultConfig()
+			cfg.Clock, cfg.Features.Lateness, cfg.Pools, cfg.Decision.Mode = EventClock, 0, []capacity.Pool{pool}, alerting.Active
+			p, rng := New(cfg), rand.New(rand.NewPCG(3, 4))
+			var desired [onset + minutes + 60]int
+			var alerted, paged []int
+			diagnosed, text := 0, ""
+			peak, last := 0, alerting.Decision{}
+			for m := range desired {
+				ready := normal
+				if m > lag {
+					ready = max(desired[m-lag-1], normal)
+				}
+				ttft, itl := .5, .02
+				if m >= onset && m < onset+minutes {
+					tt.slow(ready, &ttft, &itl)
+				}
+				start := midnight.Add(time.Duration(m) * time.Minute)
+				b := ingest.Batch{Watermark: &ingest.Watermark{Pool: "p", At: start.Add(time.Minute)}}
+				for n := range 60 {
+					at := start.Add(time.Duration(n) * time.Second)
+					r := ingest.Request{ID: fmt.Sprint(m, "-", n), Pool: "p", Class: "chat", Attempt: 1, ArrivedAt: at, PromptTokens: 1000, CachedTokens: 0, OutputTokens: 100, MaxOutputTokens: ingest.Unknown}
+					r.FirstTokenAt = at.Add(time.Duration(ttft * (1 + .1*rng.Float64()) * float64(time.Second)))
+					r.FinishedAt = r.FirstTokenAt.Add(time.Duration(99 * itl * (1 + .1*rng.Float64()) * float64(time.Second)))
+					b.Requests = append(b.Requests, r)
+				}
+				for n := range ready {
+					b.Replicas = append(b.Replicas, ingest.Replica{Pool: "p", Name: fmt.Sprint("r", n), At: start.Add(50 * time.Second), KVCapacityTokens: 100_000, KVUsedTokens: ingest.Unknown, KVUsedRatio: .3, Waiting: 0, Running: 5})
+				}
+				if m > 0 {
+					desired[m] = desired[m-1]
+				}
+				p.Apply(&b, func(o *Output) {
+					for i := range o.Decisions {
+						last = o.Decisions[i]
+						desired[m] = last.Desired
+						peak = max(peak, last.Desired)
+						if last.Diagnosis == tt.bottleneck {
+							diagnosed++
+						}
+					}
+					for _, a := range o.Alerts {
+						if a.Name == alerting.LatencyObjective && !a.Resolved {
+							alerted, text = append(alerted, m-onset), a.Annotations["summary"]
+							if a.Labels["severity"] == "page" {
+								paged = append(paged, m-onset)
+							}
+						}
+					}
+				})
+			}
+			t.Logf("peak %d, at the end %d, diagnosed %d minutes, alerted %v, paged %v\n%s\n%v", peak, last.Desired, diagnosed, alerted, paged, text, desired[onset-1:])
+			switch {
+			case !tt.promised && (alerted != nil || peak > normal):
+				t.Error("an objective that was not stated is acted on")
+			case !tt.promised:
+			case peak <= normal || peak > tt.most:
+				t.Errorf("%d replicas, want %d to %d", peak, normal+1, tt.most)
+			case alerted == nil || alerted[0] > 6:
+				t.Errorf("alerted in minutes %v", alerted)
+			case tt.helped && paged != nil, !tt.helped && (paged == nil || !strings.Contains(text, "look for another cause")):
+				t.Errorf("paged in minutes %v", paged)
+			case last.Desired != normal:
+				t.Errorf("%d replicas are kept in the end", last.Desired)
+			}
+			if !tt.helped && (diagnosed < minutes-4 || diagnosed > minutes+5) {
+				t.Errorf("diagnosed in %d minutes of %d", diagnosed, minutes)
+			}
+		})
+	}
+}
