@@ -122,6 +122,16 @@ var nights = []struct {
 		d.Diagnosis = BottleneckKV
 		d.Symptoms = &Symptoms{TTFT: 12.4, TTFTBefore: .61, ITL: .0512, ITLBefore: .0304, Waiting: 3.4, KVUse: .97}
 	}},
+	{name: "the first token comes too late", alert: LatencyObjective, decision: func(d *Decision) {
+		d.Objectives = []Objective{{Latency: LatencyTTFT, P90: 3.4, Stated: 1, Over: true}, {Latency: LatencyITL, P90: .03, Stated: .05}}
+		d.Breach = &Breach{Since: noon.Add(-4 * time.Minute), TTFT: true, Binds: BottleneckPrefill, Own: Relief{From: 14, Replicas: 19, Excess: 3.4}}
+		d.Diagnosis = BottleneckPrefill
+		d.Symptoms = &Symptoms{TTFT: 3.42, TTFTBefore: .61, ITL: .0312, ITLBefore: .0304, Waiting: .4, KVUse: .52}
+	}},
+	{name: "and more replicas did not help", alert: LatencyObjective, decision: func(d *Decision) {
+		d.Objectives = []Objective{{Latency: LatencyTTFT, P90: 3.4, Stated: 1, Over: true}, {Latency: LatencyITL, P90: .09, Stated: .05, Over: true}}
+		d.Breach = &Breach{Since: noon.Add(-24 * time.Minute), TTFT: true, ITL: true, Binds: BottleneckBoth, Own: Relief{From: 14, Replicas: 19, Excess: 3.4, Failed: true}}
+	}},
 	{name: "the gateway is silent", alert: TelemetryStale, decision: func(d *Decision) {
 		d.Stale, d.Reason = true, "no telemetry since 11:48 UTC (12 min): holding 14 replicas."
 	}},

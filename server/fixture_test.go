@@ -111,6 +111,7 @@ func fullOutput() *forewarm.Output {
 				Resources:   []alerting.ResourceEvidence{{Dimension: features.DimKV, Ahead: .28, PerReplica: 100_000, Demand: 400_000, AfterFailure: &forecaster.Chance{Ahead: .61}}, {Dimension: features.DimPrefill, Ahead: .02}},
 				Drivers:     []forecaster.Driver{{Class: "rag", Cause: "prompt_length", Factor: 2, Share: .7}},
 				Constraints: []string{"replicas.max = 8"}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "seasonal_day",
+				Objectives:    []alerting.Objective{{Latency: alerting.LatencyTTFT, P90: 3, Stated: 2, Over: true}, {Latency: alerting.LatencyITL, P90: .03, Stated: .05}},
 				ActionsPerDay: 12, Diagnosis: alerting.BottleneckKV, Admission: []alerting.AdmissionLimit{{Class: "batch", TokensPerS: 40, Share: .5}},
 				Queue: &alerting.QueuePlan{DeadlineS: 1.5, MaxRequests: 30, BurstRequests: -20, Amplification: 1.2}},
 			{Pool: "batch", Tick: origin, Generation: 1, Mode: alerting.Advisory, Action: alerting.Hold, Probability: math.NaN(),

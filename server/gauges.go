@@ -134,6 +134,13 @@ var families = []family{
 			}
 		})
 	}},
+	{"forewarm_latency_objective_ratio", "gauge", "90th percentile of the newest minutes' time to first token (ttft) or time per output token (itl), over the pool's objective.", func(out *forewarm.Output, add add) {
+		for i := range out.Decisions {
+			for _, x := range out.Decisions[i].Objectives {
+				add(x.P90/x.Stated, "pool", out.Decisions[i].Pool, "latency", x.Latency)
+			}
+		}
+	}},
 	{"forewarm_lead_time_seconds", "gauge", "Warm-up lag looked ahead over: nothing nearer can be averted by scaling.", func(out *forewarm.Output, add add) {
 		for i := range out.Projections {
 			add(out.Projections[i].Lead.Seconds(), "pool", out.Projections[i].Pool)
