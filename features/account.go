@@ -58,13 +58,54 @@ func book(at **account, name string, tokens float64, counters int) {
 	(*at).booked = true
 }
 
+// By what the tokens of a class are told apart.
+const (
+	byTenant = iota
+	byFeature
+	byModel
+	byTier // of service
+	accountKinds
+)
+
+// accounts are those of a class, each nil before the first name.
+type accounts [accountKinds]*account
+
 // weigh books the tokens that a record brought in the accounts of its class.
 func (a *Aggregator) weigh(c *class, e *effect, tokens float64) {
 	if tokens > 0 {
-		counters := countersPerName * a.cfg.MaxTenants
-		book(&c.tenants, e.tenant, tokens, counters)
-		book(&c.features, e.feature, tokens, counters)
+		for kind, name := range e.names {
+			book(&c.accounts[kind], name, tokens, countersPerName*a.cfg.MaxTenants)
+		}
 	}
+}
+
+func (all *accounts) fade(factor float64) {
+	for _, a := range all {
+		a.fade(factor)
+	}
+}
+
+// rank brings the rankings of at most n names up to date.
+func (all *accounts) rank(n int) {
+	for _, a := range all {
+		a.rank(n)
+	}
+}
+
+// restore takes up accounts, with as many counters as are configured now.
+func (all *accounts) restore(states [accountKinds]*sketch.TopKState, counters int) (err error) {
+	for kind, s := range states {
+		if s == nil {
+			continue
+		}
+		state := *s
+		state.Counters = counters
+		all[kind] = &account{}
+		if all[kind].names, err = sketch.RestoreTopK(state); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *account) fade(factor float64) {
@@ -91,15 +132,4 @@ func (a *account) ranking() *Ranking {
 		return nil
 	}
 	return &a.latest
-}
-
-// restoreAccount takes up an account, with as many counters as are configured now.
-func restoreAccount(s *sketch.TopKState, counters int) (*account, error) {
-	if s == nil {
-		return nil, nil
-	}
-	state := *s
-	state.Counters = counters
-	names, err := sketch.RestoreTopK(state)
-	return &account{names: names}, err
 }

@@ -43,20 +43,20 @@ type coverage struct {
 // class is what the Aggregator keeps of one class of a pool. One without an open window is small: a few hundred bytes,
 // and the names of tenants that have not faded yet.
 type class struct {
-	key               Key
-	pool              *pool
-	number            int32 // its place in Aggregator.classes
-	born, last        int64 // first and newest minute with a record
-	reports           Reports
-	moments           sketch.Moments // fading
-	expected          Expected
-	late              Late            // since a window settled last
-	tenants, features *account        // fading; nil before the first name
-	gone              bool            // it is forgotten
-	sessions          *sessionAccount // nil before the first
-	cells             []*cell         // by slot, nil where nothing came; nil altogether while nothing is open
-	open              int             // number of cells
-	nowcasts          *nowcasts       // nil while nothing ever came late
+	key        Key
+	pool       *pool
+	number     int32 // its place in Aggregator.classes
+	born, last int64 // first and newest minute with a record
+	reports    Reports
+	moments    sketch.Moments // fading
+	expected   Expected
+	late       Late            // since a window settled last
+	accounts   accounts        // fading
+	gone       bool            // it is forgotten
+	sessions   *sessionAccount // nil before the first
+	cells      []*cell         // by slot, nil where nothing came; nil altogether while nothing is open
+	open       int             // number of cells
+	nowcasts   *nowcasts       // nil while nothing ever came late
 }
 
 // cell is the accumulating window of one minute.

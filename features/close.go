@@ -49,8 +49,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	for _, p := range a.pools {
 		for _, c := range p.classes {
 			c.sessions.sumUp()
-			c.tenants.rank(a.cfg.MaxTenants)
-			c.features.rank(a.cfg.MaxTenants)
+			c.accounts.rank(a.cfg.MaxTenants)
 		}
 	}
 	a.nowcast()
@@ -121,7 +120,10 @@ func (c *class) window(at *cell, m int64, covered, censored, settled bool) Windo
 		w.show(at.shapes)
 	}
 	w.Key, w.Start, w.Covered, w.Censored, w.Settled = c.key, startOf(m), covered, censored, settled
-	w.Reports, w.Tenants, w.Features = c.reports, c.tenants.ranking(), c.features.ranking()
+	w.Reports = c.reports
+	for kind, r := range w.rankings() {
+		*r = c.accounts[kind].ranking()
+	}
 	return w
 }
 
@@ -149,8 +151,7 @@ func (a *Aggregator) age() {
 		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool {
 			if c.last+forgotten >= a.open {
 				c.moments.Scale(fade)
-				c.tenants.fade(fade)
-				c.features.fade(fade)
+				c.accounts.fade(fade)
 				return false
 			}
 			for i := range c.cells {

@@ -26,8 +26,9 @@ func (a *Aggregator) fetch(l *lane, step int) {
 			prefetch.Of(&c.cells[a.slot(m)])
 			prefetch.Of(&c.cells[a.slot(ends)])
 		}
-		prefetch.Of(c.tenants)
-		prefetch.Of(c.features)
+		for _, x := range c.accounts {
+			prefetch.Of(x)
+		}
 	case 1:
 		m, ends := a.fetched(l)
 		l.cell = a.find(c, m)
@@ -35,14 +36,16 @@ func (a *Aggregator) fetch(l *lane, step int) {
 		if ends != m {
 			prefetch.Of(a.find(c, ends))
 		}
-		c.tenants.fetch()
-		c.features.fetch()
+		for _, x := range c.accounts {
+			x.fetch()
+		}
 	case 2:
 		if at := l.cell; at != nil && at.pending != nil {
 			at.pending.Fetch()
 		}
-		c.tenants.fetchNames()
-		c.features.fetchNames()
+		for _, x := range c.accounts {
+			x.fetchNames()
+		}
 	case 3:
 		if at := l.cell; at != nil && at.pending != nil && !at.pending.FetchNext(len(l.attempts)*shapeCount) {
 			l.settles = true

@@ -19,10 +19,10 @@ type Frozen struct {
 }
 
 type frozenClass struct {
-	of                *class // which one it is; that one goes on changing
-	ClassSnapshot            // without windows
-	tenants, features sketch.TopKState
-	cells             int
+	of            *class // which one it is; that one goes on changing
+	ClassSnapshot        // without windows
+	accounts      [accountKinds]sketch.TopKState
+	cells         int
 }
 
 type frozenCell struct {
@@ -66,11 +66,10 @@ func (f *Frozen) freeze(a *Aggregator, c *class) {
 		Expected: c.expected, Late: c.late, Nowcasts: c.nowcasts.clone(),
 	}, cells: c.open})
 	x := &f.classes[len(f.classes)-1]
-	if c.tenants != nil {
-		x.tenants = c.tenants.names.Copy()
-	}
-	if c.features != nil {
-		x.features = c.features.names.Copy()
+	for kind, account := range c.accounts {
+		if account != nil {
+			x.accounts[kind] = account.names.Copy()
+		}
 	}
 	if c.sessions != nil && c.sessions.since != (SessionsSince{}) {
 		x.Sessions = new(c.sessions.since)
@@ -145,7 +144,10 @@ func (f *Frozen) Parts(put func(part any) error) error {
 			f.cells[j].cell = nil
 		}
 		f.cells = f.cells[c.cells:]
-		c.Windows, c.Tenants, c.Features = windows, sorted(&c.tenants), sorted(&c.features)
+		c.Windows = windows
+		for kind := range c.accounts {
+			c.Accounts[kind] = sorted(&c.accounts[kind])
+		}
 		if err := put(&c.ClassSnapshot); err != nil {
 			return err
 		}

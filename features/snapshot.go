@@ -59,15 +59,14 @@ func (s *CoverageSnapshot) restored() coverage {
 
 // ClassSnapshot is one class of a pool.
 type ClassSnapshot struct {
-	Name     string            `cbor:"1,keyasint"`
-	Born     int64             `cbor:"2,keyasint"`
-	Last     int64             `cbor:"3,keyasint"`
-	Reports  Reports           `cbor:"4,keyasint"`
-	Moments  sketch.Moments    `cbor:"5,keyasint"`
-	Tenants  *sketch.TopKState `cbor:"6,keyasint,omitempty"` // nil when none was ever named
-	Windows  []WindowSnapshot  `cbor:"7,keyasint"`
-	Features *sketch.TopKState `cbor:"8,keyasint,omitempty"`
-	Sessions *SessionsSince    `cbor:"9,keyasint,omitempty"`
+	Name     string                          `cbor:"1,keyasint"`
+	Born     int64                           `cbor:"2,keyasint"`
+	Last     int64                           `cbor:"3,keyasint"`
+	Reports  Reports                         `cbor:"4,keyasint"`
+	Moments  sketch.Moments                  `cbor:"5,keyasint"`
+	Windows  []WindowSnapshot                `cbor:"7,keyasint"`
+	Accounts [accountKinds]*sketch.TopKState `cbor:"8,keyasint"` // nil where nobody was ever named
+	Sessions *SessionsSince                  `cbor:"9,keyasint,omitempty"`
 
 	Expected Expected  `cbor:"40,keyasint"`
 	Late     Late      `cbor:"41,keyasint"`
@@ -209,14 +208,11 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 	c := a.newClass(p, s.Name)
 	c.born, c.last, c.reports, c.moments = s.Born, s.Last, s.Reports, s.Moments
 	c.expected, c.late = s.Expected, s.Late
-	if c.tenants, err = restoreAccount(s.Tenants, countersPerName*a.cfg.MaxTenants); err != nil {
+	if err = c.accounts.restore(s.Accounts, countersPerName*a.cfg.MaxTenants); err != nil {
 		return err
 	}
 	if s.Sessions != nil {
 		c.sessions = &sessionAccount{since: *s.Sessions}
-	}
-	if c.features, err = restoreAccount(s.Features, countersPerName*a.cfg.MaxTenants); err != nil {
-		return err
 	}
 	if s.Nowcasts != nil && s.Nowcasts.fits(a.revise) {
 		c.nowcasts = s.Nowcasts.clone()

@@ -170,7 +170,7 @@ func TestRestoreRefuses(t *testing.T) {
 		`ClassSnapshot`:           func(s *rest) { s.Pools[0].Classes = 1 << 40; s.Classes = nil },
 		`replica "r" comes twice`: func(s *rest) { s.Pools[0].Replicas = append(s.Pools[0].Replicas, s.Pools[0].Replicas[0]) },
 		`top-k sketch: counter`: func(s *rest) {
-			s.Classes[0].Tenants = &sketch.TopKState{Counts: []sketch.Count{{Name: "x", Weight: -1}}}
+			s.Classes[0].Accounts[byTenant] = &sketch.TopKState{Counts: []sketch.Count{{Name: "x", Weight: -1}}}
 		},
 		`sessions differ in length`: func(s *rest) { s.Sessions = SessionSnapshot{IDs: []uint64{1}} },
 		`a session comes twice`: func(s *rest) {

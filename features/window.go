@@ -122,6 +122,12 @@ type Window struct {
 	// nil when nobody was named.
 	Tenants  *Ranking `cbor:"32,keyasint,omitempty"`
 	Features *Ranking `cbor:"33,keyasint,omitempty"`
+	Models   *Ranking `cbor:"54,keyasint,omitempty"` // that served them
+	Tiers    *Ranking `cbor:"55,keyasint,omitempty"` // of service
+}
+
+func (w *Window) rankings() [accountKinds]**Ranking {
+	return [...]**Ranking{byTenant: &w.Tenants, byFeature: &w.Features, byModel: &w.Models, byTier: &w.Tiers}
 }
 
 // Reports is a set of the things that the records of a class can report.

@@ -140,7 +140,7 @@ func (tx *transaction) window(w *features.Window) {
 	if w.Late != nil {
 		tx.late(key, g, t, w.Late)
 	}
-	tx.tenants(w)
+	tx.accounts(w)
 }
 
 func (tx *transaction) late(key groupKey, g *group, t int64, l *features.Late) {

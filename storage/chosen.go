@@ -38,8 +38,7 @@ type standing struct {
 	at     int64   // newest minute, Unix ms
 	own    bool
 
-	tenants []seat // at most tenantsKept
-	seated  int64  // tick at which they were looked at last, Unix ms
+	seats [len(accounts)]seats
 }
 
 func newChosen(most int) chosen { return chosen{most: most, standings: map[features.Key]*standing{}} }

@@ -10,7 +10,6 @@ var seriesHelp = map[string]string{
 	"forewarm_cached_share":             "Share of a call's prompt served from prefix cache, as a quantile over the minute's calls.",
 	"forewarm_ttft_seconds":             "Time to first token, as a quantile over the minute's calls.",
 	"forewarm_itl_seconds":              "Time between output tokens, as a quantile over the minute's calls.",
-	tenantSeries:                        "Prompt and output tokens of a class's heaviest tenants, and of its others together (without a tenant), as a running mean with a half-life of 30 minutes.",
 	"forewarm_late_records":             "Records that came too late for their own minute.",
 	"forewarm_late_requests":            "Calls that came too late for their own minute.",
 	"forewarm_late_prompt_tokens":       "Prompt tokens that came too late for their own minute.",
@@ -29,9 +28,12 @@ var seriesHelp = map[string]string{
 
 // SeriesHelp says what each series is that a [Store] writes, by name. All are gauges.
 func SeriesHelp() map[string]string {
-	all := make(map[string]string, len(seriesHelp)+len(features.Dimensions))
+	all := make(map[string]string, len(seriesHelp)+len(features.Dimensions)+len(accounts))
 	for name, help := range seriesHelp {
 		all[name] = help
+	}
+	for _, a := range accounts {
+		all[a.series] = "Prompt and output tokens of a class by its heaviest " + a.label + "s, and of all others together (without a " + a.label + "), as a running mean with a half-life of 30 minutes."
 	}
 	for _, d := range features.Dimensions {
 		all[d.Series] = d.Help

@@ -12,7 +12,7 @@ import (
 func TestSeriesHelpIsComplete(t *testing.T) {
 	written := map[string]bool{}
 	horizons := []string{"15"}
-	for _, kind := range []groupKind{windowGroup, forecastGroup, poolGroup, resourceGroup, tenantGroup} {
+	for _, kind := range []groupKind{windowGroup, forecastGroup, poolGroup, resourceGroup, accountGroup, accountGroup + 1, accountGroup + 2, accountGroup + 3} {
 		k := groupKey{kind: kind, Key: features.Key{Pool: "p", Class: "c"}, name: features.DimKV}
 		for i := range k.size(horizons) {
 			written[k.labels(i, horizons).Get(model.MetricNameLabel)] = true

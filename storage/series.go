@@ -136,11 +136,11 @@ const (
 	forecastGroup                  // horizons by level
 	poolGroup                      // poolValues
 	resourceGroup                  // resourceValues
-	tenantGroup                    // one series
+	accountGroup                   // one series; those of the further accounts follow
 )
 
 // groupKey names the series that are written together; name is the dimension of a forecast or resource,
-// or a tenant.
+// or one of an account.
 type groupKey struct {
 	kind groupKind
 	features.Key
@@ -169,14 +169,14 @@ func (k groupKey) size(horizons []string) int {
 		return len(horizons) * forecaster.NumLevels
 	case poolGroup:
 		return len(poolValues)
-	case tenantGroup:
-		return 1
-	default:
+	case resourceGroup:
 		return len(resourceValues)
+	default:
+		return 1
 	}
 }
 
-// SeriesPerClass is how many series a class has that reports everything; those of its tenants, and of what came too late,
+// SeriesPerClass is how many series a class has that reports everything; those of its tenants, features, models and tiers, and of what came too late,
 // come on top.
 func (c *Config) SeriesPerClass() int {
 	n := len(features.Dimensions) + len(shapes)*len(shapeLevels)
@@ -207,14 +207,14 @@ func (k groupKey) labels(i int, horizons []string) labels.Labels {
 			"horizon", horizons[i/forecaster.NumLevels], "pool", k.Pool, "quantile", levelLabels[i%forecaster.NumLevels])
 	case poolGroup:
 		return labelled(poolValues[i].label, model.MetricNameLabel, poolValues[i].series, "pool", k.Pool)
-	case tenantGroup:
-		l := []string{model.MetricNameLabel, tenantSeries, "class", k.Class, "pool", k.Pool}
-		if k.name != "" {
-			l = append(l, "tenant", k.name)
-		}
-		return labels.FromStrings(l...)
-	default:
+	case resourceGroup:
 		return labelled(resourceValues[i].label, model.MetricNameLabel, resourceValues[i].series, "pool", k.Pool, "resource", k.name)
+	default:
+		a, more := &accounts[k.kind-accountGroup], [2]string{}
+		if k.name != "" {
+			more = [2]string{a.label, k.name}
+		}
+		return labelled(more, model.MetricNameLabel, a.series, "class", k.Class, "pool", k.Pool)
 	}
 }
 

@@ -14,51 +14,64 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-const (
-	tenantSeries = "forewarm_tenant_tokens_per_second"
-	// tenantsKept is how many tenants of a class have a series of their own.
-	tenantsKept = 2
-	// leastTenant is the share of a class's account from which a tenant can have one.
-	leastTenant = 0.2
-)
+// An account tells the tokens of a class apart by a label.
+type account struct {
+	series, label string
+	kept          int     // how many names of a class have a series of their own
+	least         float64 // share of the class's account from which a name can have one
+	of            func(w *features.Window) *features.Ranking
+}
+
+var accounts = [...]account{
+	{"forewarm_tenant_tokens_per_second", "tenant", 2, 0.2, func(w *features.Window) *features.Ranking { return w.Tenants }},
+	{"forewarm_feature_tokens_per_second", "feature", 4, 0.05, func(w *features.Window) *features.Ranking { return w.Features }},
+	{"forewarm_model_tokens_per_second", "model", 4, 0.05, func(w *features.Window) *features.Ranking { return w.Models }},
+	{"forewarm_tier_tokens_per_second", "tier", 4, 0.05, func(w *features.Window) *features.Ranking { return w.Tiers }},
+}
 
 // accountFade is the factor by which the account of a class's tenants fades each minute.
 var accountFade = math.Exp2(-float64(features.Minute) / float64(features.RankingHalfLife))
 
-// seat is a tenant that has a series of its own: one that fell silent keeps it until another is clearly heavier than it
+// seat is a name that has a series of its own: one that fell silent keeps it until another is clearly heavier than it
 // lately was, so that the series of what comes and goes has no holes.
 type seat struct {
 	name string
 	peak float64 // tokens of its account, fading by tokensHalfLife
 }
 
-// seatTenants gives the seats of a class to those of a ranking that weigh enough.
-func (s *standing) seatTenants(r *features.Ranking, tick int64) {
-	for i := range s.tenants {
-		t := &s.tenants[i]
-		t.peak = max(t.peak*math.Exp2(-float64(tick-s.seated)/float64(tokensHalfLife.Milliseconds())), accountOf(r, t.name))
+// seats are those of one account of a class, at most account.kept.
+type seats struct {
+	list []seat
+	at   int64 // tick at which they were looked at last, Unix ms
+}
+
+// give gives seats to those of a ranking that weigh enough.
+func (s *seats) give(a *account, r *features.Ranking, tick int64) {
+	for i := range s.list {
+		t := &s.list[i]
+		t.peak = max(t.peak*math.Exp2(-float64(tick-s.at)/float64(tokensHalfLife.Milliseconds())), accountOf(r, t.name))
 	}
-	s.seated = tick
+	s.at = tick
 	for i := range r.Top {
 		name, share, _ := r.Name(i)
-		if share < leastTenant {
+		if share < a.least {
 			continue
 		}
 		x := seat{name, accountOf(r, name)}
-		switch lightest := s.lightestSeat(); {
-		case slices.ContainsFunc(s.tenants, func(t seat) bool { return t.name == name }):
-		case len(s.tenants) < tenantsKept:
-			s.tenants = append(s.tenants, x)
-		case x.peak > clearlyHeavier*s.tenants[lightest].peak:
-			s.tenants[lightest] = x
+		switch lightest := s.lightest(); {
+		case slices.ContainsFunc(s.list, func(t seat) bool { return t.name == name }):
+		case len(s.list) < a.kept:
+			s.list = append(s.list, x)
+		case x.peak > clearlyHeavier*s.list[lightest].peak:
+			s.list[lightest] = x
 		}
 	}
 }
 
-// lightestSeat is the position of the seat that goes first.
-func (s *standing) lightestSeat() (at int) {
-	for i := range s.tenants {
-		if s.tenants[i].peak < s.tenants[at].peak {
+// lightest is the position of the seat that goes first.
+func (s *seats) lightest() (at int) {
+	for i := range s.list {
+		if s.list[i].peak < s.list[at].peak {
 			at = i
 		}
 	}
@@ -75,25 +88,29 @@ func accountOf(r *features.Ranking, name string) float64 {
 	return 0
 }
 
-// tenants stores what the accounts of a class's tenants stand at, as running means: those with seats by name, and all the
-// others together without one. The ranking is that of the tick, not of the window's minute.
-func (tx *transaction) tenants(w *features.Window) {
+// accounts stores what the accounts of a class stand at, as running means: the names with seats, and all the
+// others together without a name. The rankings are those of the tick, not of the window's minute.
+func (tx *transaction) accounts(w *features.Window) {
 	s := tx.chosen.standings[w.Key]
-	if s == nil || w.Tenants == nil {
-		return
+	for kind := range accounts {
+		a := &accounts[kind]
+		r := a.of(w)
+		if s == nil || r == nil {
+			continue
+		}
+		s.seats[kind].give(a, r, tx.tick)
+		rest := r.Total
+		put := func(name string, tokens float64) {
+			key := groupKey{kind: accountGroup + groupKind(kind), Key: w.Key, name: name}
+			tx.put(key, tx.lookup(key), 0, tx.tick, tokens*(1-accountFade)/features.Minute.Seconds())
+		}
+		for _, t := range s.seats[kind].list {
+			tokens := accountOf(r, t.name)
+			rest -= tokens
+			put(t.name, tokens)
+		}
+		put("", max(rest, 0))
 	}
-	s.seatTenants(w.Tenants, tx.tick)
-	rest := w.Tenants.Total
-	put := func(name string, tokens float64) {
-		key := groupKey{kind: tenantGroup, Key: w.Key, name: name}
-		tx.put(key, tx.lookup(key), 0, tx.tick, tokens*(1-accountFade)/features.Minute.Seconds())
-	}
-	for _, t := range s.tenants {
-		tokens := accountOf(w.Tenants, t.name)
-		rest -= tokens
-		put(t.name, tokens)
-	}
-	put("", max(rest, 0))
 }
 
 // Tenants calls fn, in the order of labels, with the tokens a second of each tenant that has a series, and with those of
@@ -113,7 +130,7 @@ func (h History) Tenants(ctx context.Context, from, to time.Time, fn func(key fe
 	}
 	defer q.Close()
 	values := make([]float64, n)
-	set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, tenantSeries))
+	set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, accounts[0].series))
 	var it chunkenc.Iterator
 	for set.Next() {
 		at := set.At()

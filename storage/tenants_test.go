@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/features/sketch"
 )
@@ -82,19 +85,53 @@ func TestTails(t *testing.T) {
 	}
 }
 
+// Models and tiers have series of their own beside tenants and features, and the others are together.
+func TestModelsAndTiers(t *testing.T) {
+	s := openStore(t, config(t.TempDir()))
+	rank := func(names ...string) *features.Ranking {
+		r := &features.Ranking{Total: 1000}
+		for i, name := range names {
+			r.Top = append(r.Top, sketch.Count{Name: name, Weight: float64(int(400) >> i)})
+		}
+		return r
+	}
+	for m := range 3 {
+		w := window("agent", m, 60)
+		w.Models, w.Tiers, w.Features = rank("large", "small", "a", "b", "c", "d"), rank("premium", "batch"), rank("search")
+		if err := s.Append(minute(m+1), []features.Window{w}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q, err := s.Querier(0, math.MaxInt64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	for name, want := range map[string]int{"model": 5, "tier": 3, "feature": 2, "tenant": 0} { // four at most, and the others
+		n := 0
+		set := q.Select(t.Context(), true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, "forewarm_"+name+"_tokens_per_second"))
+		for set.Next() {
+			n++
+		}
+		if n != want || set.Err() != nil {
+			t.Errorf("%d series by %s, want %d; %v", n, name, want, set.Err())
+		}
+	}
+}
+
 // A place changes hands when another is clearly heavier than the one that has it lately was.
 func TestTenantsKeepTheirPlaces(t *testing.T) {
-	s := &standing{}
+	s := &seats{}
 	rank := func(hours int, weights ...float64) {
 		r := &features.Ranking{}
 		for i, w := range weights {
 			r.Top = append(r.Top, sketch.Count{Name: string(rune('a' + i)), Weight: w})
 			r.Total += w
 		}
-		s.seatTenants(r, (time.Duration(hours) * time.Hour).Milliseconds())
+		s.give(&accounts[0], r, (time.Duration(hours) * time.Hour).Milliseconds())
 	}
 	names := func() (all string) {
-		for _, x := range s.tenants {
+		for _, x := range s.list {
 			all += x.name
 		}
 		return all
