@@ -614,7 +614,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		}
 		pool := e.pool
 		pool.Warmup = e.warmup.Given(waiting(t, &f.Minute.State, e.asks.Open))
-		trusted := pool.Trust(&e.service.learned, f.Minute.State.KVCapacityTokens)
+		trusted := pool.Trust(&e.service.learned, f.Minute.State.KVCapacityTokens, t)
 		pool.Rates = trusted.Rates
 		sending := pool.Sent(f.Computed())
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision, p.cfg.Decision.Mode)

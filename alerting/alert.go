@@ -23,6 +23,8 @@ const (
 	TelemetryFault   AlertName = "ForewarmTelemetryFault"
 	UnboundedPrompts AlertName = "ForewarmUnboundedPrompts"
 	LatencyObjective AlertName = "ForewarmLatencyObjective"
+	// RateContradicted says that a replica was observed to do something else than is configured.
+	RateContradicted AlertName = "ForewarmRateContradicted"
 )
 
 // The alerts about the daemon itself.
@@ -36,7 +38,7 @@ const (
 
 // AlertNames are all of them.
 var AlertNames = []AlertName{
-	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, BelowReserve, TelemetryFault, UnboundedPrompts, LatencyObjective,
+	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, BelowReserve, TelemetryFault, UnboundedPrompts, LatencyObjective, RateContradicted,
 	InputDropped, SinkFailing, StorageDegraded, Watchdog,
 }
 

@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -19,6 +20,9 @@ type Basis struct {
 	Warmup WarmupBasis              `json:"warmup" cbor:"6,keyasint"`
 	Rates  []RateBasis              `json:"rates,omitempty" cbor:"7,keyasint,omitempty"`
 	Faults []features.ProducerFault `json:"faults,omitempty" cbor:"8,keyasint,omitempty"` // of the pool's telemetry
+
+	Contradicts []capacity.Contradiction `json:"contradicts,omitempty" cbor:"9,keyasint,omitempty"` // observed rates and those stated
+	Notes       []string                 `json:"notes,omitempty" cbor:"10,keyasint,omitempty"`      // what of the rates is not known, and why
 }
 
 // WarmupBasis is the warm-up lag as stated and as believed, by median and 90th percentile in seconds.
@@ -62,6 +66,12 @@ func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, t *capacity.Truste
 	}
 	add(capacity.Prefill, stated.Rates.PrefillTokensPerS, t.Prefill.Learned)
 	add(capacity.Decode, stated.Rates.Decode(), t.Decode.Learned)
+	b.Contradicts = slices.Clone(t.Contradictions)
+	for i, basis := range [...]*capacity.Basis{&t.Prefill, &t.Decode} {
+		if basis.Note != "" {
+			b.Notes = append(b.Notes, [...]string{capacity.Prefill, capacity.Decode}[i]+": "+basis.Note)
+		}
+	}
 	reported := finite(m.State.KVCapacityTokens)
 	add(capacity.KV, stated.KVTokens, capacity.Estimate{Value: reported, Low: reported, High: reported})
 	if n := min(len(m.Faults), maxFaults); n > 0 {

@@ -61,9 +61,20 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 		stale := condition(d, TelemetryStale, "", Warning, cfg, fmt.Sprintf("Pool %s: %s Nothing is scaled in until telemetry is back.", d.Pool, d.Reason))
 		return append([]Condition{stale}, faulty(d, pf, cfg)...) // a clock that is off makes a pool stale
 	}
-	out := slices.Concat(faulty(d, pf, cfg), storm(d, pf, cfg), overObjective(d, cfg))
+	out := slices.Concat(faulty(d, pf, cfg), storm(d, pf, cfg), overObjective(d, cfg), contradicted(d, cfg))
 	for _, side := range d.sides() {
 		out = append(out, prospects(side, pf, cfg)...)
+	}
+	return out
+}
+
+// contradicted are the warnings that replicas were observed to do something else than is configured.
+func contradicted(d *Decision, cfg Config) (out []Condition) {
+	if d.Basis == nil {
+		return nil
+	}
+	for _, c := range d.Basis.Contradicts {
+		out = append(out, condition(d, RateContradicted, c.Dimension, Warning, cfg, fmt.Sprintf("Pool %s: %s", d.Pool, c)))
 	}
 	return out
 }

@@ -320,6 +320,9 @@ func basis(fact func(name, format string, a ...any), b *Basis) {
 	if w := &b.Warmup; w.P50 > 0 {
 		fact("", "median %s, 90th percentile %s, from %d that were seen; stated %s and %s", seconds(w.P50), seconds(w.P90), w.Seen, seconds(w.StatedP50), seconds(w.StatedP90))
 	}
+	for _, note := range b.Notes {
+		fact("", "%s", note)
+	}
 	for i := range b.Rates {
 		r := &b.Rates[i]
 		stated, learned := "not stated", "not learned yet"

@@ -76,6 +76,7 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 		cfg.Pool, cfg.Initial, cfg.Min, cfg.Max = "sim", 2, 2, 2
 		cfg.PrefillTokensPerS, cfg.MaxNumSeqs, cfg.KVCapacityTokens, cfg.SLO.ITL = 20_000, 256, x.kvCapacity, x.itl
 		told := cfg.Capacity(3000)
+		told.Rates = string(capacity.Learned)
 		told.MaxNumSeqs, told.PrefillTokensPerS, told.DecodeTokensPerS = 0, 2*told.PrefillTokensPerS, 2*told.DecodeTokensPerS
 		if !x.toldTwice {
 			told.PrefillTokensPerS, told.DecodeTokensPerS = 0, 0
@@ -94,7 +95,7 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 				t.Errorf("%s binds: %s taken as %.0f tokens/s, the truth is %.0f: %+v", x.binds, y.name, y.rate, y.truth, y.basis)
 			}
 		}
-		if n := len(got.Warnings); x.toldTwice && (n != 2 || !strings.Contains(got.Warnings[0], "the lower is used")) || !x.toldTwice && n != 0 {
+		if n := len(got.Warnings); x.toldTwice && (n != 2 || !strings.Contains(got.Warnings[0], "as rates: learned says")) || !x.toldTwice && n != 0 {
 			t.Errorf("%s binds: warnings %q", x.binds, got.Warnings)
 		}
 	}

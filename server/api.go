@@ -93,9 +93,10 @@ type poolJSON struct {
 
 // serviceJSON is what one replica is taken to serve within its objective, and where that comes from.
 type serviceJSON struct {
-	Prefill basisJSON  `json:"prefill"`
-	Decode  basisJSON  `json:"decode"`
-	Curve   *curveJSON `json:"curve"`
+	Prefill     basisJSON                `json:"prefill"`
+	Decode      basisJSON                `json:"decode"`
+	Contradicts []capacity.Contradiction `json:"contradicts,omitempty"` // observed far from what is stated
+	Curve       *curveJSON               `json:"curve"`
 }
 
 // curveJSON is how the time per output token of a replica grows with what it generates; null where no curve is known.
@@ -143,7 +144,8 @@ type basisJSON struct {
 	TokensPerS   number          `json:"tokens_per_s"`
 	Source       capacity.Source `json:"source"`
 	Extrapolated bool            `json:"extrapolated"`
-	Disagrees    bool            `json:"disagrees"` // what was learned differs by more than 15 %: the lower is used
+	Disagrees    bool            `json:"disagrees"`      // what was learned differs by more than 25 %: see contradicts
+	Note         string          `json:"note,omitempty"` // why nothing was learned
 	Learned      *boundsJSON     `json:"learned"`
 }
 
@@ -154,7 +156,7 @@ type boundsJSON struct {
 }
 
 func basisToJSON(rate float64, b *capacity.Basis) basisJSON {
-	out := basisJSON{TokensPerS: positive(rate), Source: b.Source, Extrapolated: b.Extrapolated, Disagrees: b.Disagrees}
+	out := basisJSON{TokensPerS: positive(rate), Source: b.Source, Extrapolated: b.Extrapolated, Disagrees: b.Disagrees, Note: b.Note}
 	if e := b.Learned; e.Value > 0 {
 		out.Learned = &boundsJSON{number(e.Value), number(e.Low), number(e.High)}
 	}
@@ -295,7 +297,7 @@ func poolToJSON(p *PoolView) poolJSON {
 		out.Decision = decisionToJSON(d)
 	}
 	if s := p.Service; s != nil {
-		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.Decode(), &s.Decode), curveToJSON(p)}
+		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.Decode(), &s.Decode), s.Contradictions, curveToJSON(p)}
 	}
 	for i := range p.Limits {
 		l := resourceToJSON(&p.Limits[i])

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -76,6 +77,11 @@ func (b *builder) assumptions(pool string) []Assumption {
 			row.Used = known(cmp.Or(r.Learned, r.Stated)) // before the share that may be filled
 		} else if r.Learned > 0 {
 			row.Note = fmt.Sprintf("learned between %s and %s", quantity(Number(r.Low), ""), quantity(Number(r.High), row.Unit))
+		}
+		for _, note := range x.newest.Notes {
+			if of, why, _ := strings.Cut(note, ": "); of == r.Dimension {
+				row.Note = why
+			}
 		}
 		out = append(out, b.dated(row, x.seen[r.Dimension]))
 	}

@@ -541,6 +541,13 @@ func (d *daemon) announce(out *forewarm.Output) {
 		}
 		d.sayDecision(&out.Decisions[i])
 	}
+	for i := range out.Services {
+		for _, c := range out.Services[i].Contradictions {
+			if c.Since.Equal(out.Tick) {
+				d.log.Warn(c.String(), zap.String("pool", out.Services[i].Pool), zap.Time("tick", out.Tick))
+			}
+		}
+	}
 	for i := range out.Alerts {
 		tell(alerting.Notice{Alert: new(out.Alerts[i])})
 	}

@@ -42,6 +42,8 @@ type ServiceState struct {
 	Prompts  float64                 `cbor:"5,keyasint"`  // minutes that taught of prefill, fading
 	Residual float64                 `cbor:"10,keyasint"` // mean absolute deviation of a minute's slope, by the root of its Sxx
 	Loads    [prefillBins]prefillBin `cbor:"11,keyasint"`
+
+	Contradicted [len(contradictable)]int64 `cbor:"12,keyasint"` // since when, Unix seconds; 0 where a rate is not
 }
 
 // Constants of learning. Units keep the normal equations well scaled.

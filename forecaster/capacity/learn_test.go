@@ -148,36 +148,65 @@ func TestErlangWait(t *testing.T) {
 	}
 }
 
-// TestTrust: given before learned before stated, and the lower with a warning where they differ by more than 15 %.
+// TestTrust: given before learned before stated. Where they differ by more than 25 % that is told for a day, in which what is
+// stated decides; then the lower does. The pool's rates decide it at once.
 func TestTrust(t *testing.T) {
-	s := taught(sample.minutes(1500, 45, .02, 0))
-	var none Service
+	learned := taught(sample.minutes(1500, 45, .02, 0))
 	decode, prefill := sample.goodput(256, 1e9, .024), .7*sample.prefill
+	began := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		name            string
-		source          Source
+		source, from    Source
 		decode, prefill float64 // of the pool
-		service         *Service
+		after           time.Duration
 		wantDecode      float64
 		wantFrom        Source
 		warn            int
+		say             string
 	}{
-		{"nothing learned", Stated, 900, 5000, &none, 900, Stated, 0},
-		{"nothing stated", Stated, 0, 0, &s, decode, Learned, 0},
-		{"stated about right", Stated, 1.05 * decode, 1.05 * prefill, &s, decode, Learned, 0},
-		{"given about right", Given, 1.05 * decode, 1.05 * prefill, &s, 1.05 * decode, Given, 0},
-		{"given too high", Given, 2 * decode, prefill, &s, decode, Learned, 1},
-		{"stated too low", Stated, .5 * decode, .5 * prefill, &s, .5 * decode, Stated, 2},
+		{"nothing stated", Stated, "", 0, 0, 0, decode, Learned, 0, ""},
+		{"stated about right", Stated, "", 1.05 * decode, 1.05 * prefill, 0, decode, Learned, 0, ""},
+		{"stated about right, and it shall be used", Stated, Stated, 1.05 * decode, 1.05 * prefill, 0, 1.05 * decode, Stated, 0, ""},
+		{"given about right", Given, "", 1.05 * decode, 1.05 * prefill, 0, 1.05 * decode, Given, 0, ""},
+		{"given too high", Given, "", 2 * decode, prefill, 0, 2 * decode, Given, 1, "From 2026-03-03 09:00 UTC on the observed one decides"},
+		{"given too high for a day", Given, "", 2 * decode, prefill, notice, decode, Learned, 1, "Correct curve_file"},
+		{"stated too high", Stated, "", 2 * decode, prefill, notice - time.Minute, 2 * decode, Stated, 1, "Correct decode_tokens_per_s"},
+		{"stated too high, and learned shall be used", Stated, Learned, 2 * decode, prefill, 0, decode, Learned, 1, "as rates: learned says"},
+		{"stated too high, and it shall be used", Stated, Stated, 2 * decode, prefill, notice, 2 * decode, Stated, 1, "as rates: stated says"},
+		{"stated too low", Stated, "", .5 * decode, .5 * prefill, notice, .5 * decode, Stated, 2, "is used, for it is lower"},
+		{"stated too low, and learned shall be used", Stated, Learned, .5 * decode, .5 * prefill, 0, decode, Learned, 2, "as rates: learned says"},
 	} {
-		p := Pool{KVTokens: 1e9, KVTarget: .85, SLO: SLO{ITL: 24 * time.Millisecond}, Rates: Rates{PrefillTokensPerS: tt.prefill, DecodeTokensPerS: tt.decode, Bound: true, ITL: 24 * time.Millisecond, Source: tt.source}}
-		got := p.Trust(tt.service, 0)
-		if !near(got.Rates.Decode(), tt.wantDecode, .04) || got.Decode.Source != tt.wantFrom || len(got.Warnings) != tt.warn {
+		s := learned
+		p := Pool{KVTokens: 1e9, KVTarget: .85, RatesFrom: tt.from, SLO: SLO{ITL: 24 * time.Millisecond}, Rates: Rates{PrefillTokensPerS: tt.prefill, DecodeTokensPerS: tt.decode, Bound: true, ITL: 24 * time.Millisecond, Source: tt.source}}
+		p.Trust(&s, 0, began)
+		got := p.Trust(&s, 0, began.Add(tt.after))
+		if !near(got.Rates.Decode(), tt.wantDecode, .04) || got.Decode.Source != tt.wantFrom || len(got.Warnings) != tt.warn || len(got.Contradictions) != tt.warn {
 			t.Errorf("%s: %.0f tokens/s as %s, %q; want %.0f as %s and %d warnings", tt.name, got.Rates.Decode(), got.Decode.Source, got.Warnings, tt.wantDecode, tt.wantFrom, tt.warn)
 		}
 		for _, w := range got.Warnings {
-			if !strings.Contains(w, "the lower is used") {
+			if !strings.Contains(w, tt.say) {
 				t.Errorf("%s: %s", tt.name, w)
 			}
 		}
+		if got := p.Trust(&s, 5e8, began); !strings.Contains(strings.Join(got.Warnings, " "), "Engines report 500000000 tokens") {
+			t.Errorf("%s: half the KV cache is said with %q", tt.name, got.Warnings)
+		}
+	}
+	var none Service
+	p := Pool{Rates: Rates{PrefillTokensPerS: 5000, DecodeTokensPerS: 900, Bound: true, Source: Stated}}
+	if got := p.Trust(&none, 0, began); got.Rates != p.Rates || len(got.Warnings) != 0 {
+		t.Errorf("without anything learned: %+v", got)
+	}
+	// An overhead of 150 ms and prompts of one length: the rate is not known, and that is said.
+	for range 1500 {
+		var m ServiceMinute
+		for range 30 {
+			m.Prompts.add(300, func(tokens float64) float64 { return .15 + tokens/8000 })
+		}
+		m.Prefill, m.Replicas = 1500, 1
+		none.Observe(m)
+	}
+	if got := p.Trust(&none, 0, began); got.Rates.PrefillTokensPerS != 5000 || got.Prefill.Source != Stated || !strings.HasPrefix(got.Prefill.Note, "not known") {
+		t.Errorf("prompts of one length: %+v", got.Prefill)
 	}
 }

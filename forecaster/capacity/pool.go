@@ -28,7 +28,10 @@ type Pool struct {
 	KVTarget float64
 	KVBytes  KVBytes // of one token; zero when no model was given
 	Rates    Rates
-	Warmup   Warmup
+	// RatesFrom says which rates decide where stated and learned ones contradict each other: Stated, Learned, or "" for the lower
+	// after a day's notice.
+	RatesFrom Source
+	Warmup    Warmup
 
 	Replicas Replicas
 	Reserves Reserves
@@ -82,7 +85,8 @@ func NewFrom(c Config, files Files) (Pool, error) {
 			PrefillTokensPerS: c.PrefillTokensPerS, DecodeTokensPerS: c.DecodeTokensPerS, RequestsPerS: c.MaxRequestsPerS,
 			MaxNumSeqs: c.MaxNumSeqs, ITL: c.ITL, Source: Stated,
 		},
-		Warmup: NewWarmup(c.Warmup.P50, c.Warmup.P90), Replicas: c.Replicas, Reserves: c.Reserves,
+		RatesFrom: Source(c.Rates),
+		Warmup:    NewWarmup(c.Warmup.P50, c.Warmup.P90), Replicas: c.Replicas, Reserves: c.Reserves,
 		GPUsPerReplica: c.GPU.PerReplica, GPUHourUSD: c.GPUHourUSD, SLOViolationMinuteUSD: c.SLOViolationMinuteUSD,
 		BudgetHourUSD: c.BudgetHourUSD, Quantile: c.Quantile, Limits: c.Limits, Prices: c.Prices, Types: slices.Clone(c.Types),
 		Disaggregated: c.Disaggregated.PrefillReplicas.Max > 0, PrefillReplicas: c.Disaggregated.PrefillReplicas,

@@ -1,51 +1,102 @@
 package capacity
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
 
-// disagreement between what was observed and what was given or stated, as a share of the latter, from which the lower is
-// believed.
-const disagreement = 0.15
+const (
+	// contradiction is how far what was observed may differ from what was given or stated, as a share of the latter, before it
+	// decides anything by itself; calm is the difference below which a contradiction is over.
+	contradiction = 0.25
+	calm          = 0.2
+	// notice is how long people are told of a contradiction before the lower of the two rates is used.
+	notice = 24 * time.Hour
+)
 
 // Trusted are the rates that a decision goes by, and what speaks against them.
 type Trusted struct {
 	Rates           Rates
 	Prefill, Decode Basis
 	Warnings        []string
+	Contradictions  []Contradiction
 }
 
 // Basis is where one rate comes from.
 type Basis struct {
 	Source       Source
 	Learned      Estimate // zero when nothing was learned
-	Disagrees    bool     // by more than 15 %: the lower is used
+	Disagrees    bool     // by more than 25 %, see Contradiction
 	Extrapolated bool
+	Note         string // why nothing was learned, although there was traffic; else ""
 }
 
-// Trust chooses between what is known of a replica: given by a benchmark, else learned, else stated. Where what was learned
-// differs from what is given or stated by more than 15 %, it is careful: the lower of the two, and a warning. A learned rate
-// whose knee was never near counts with its lower bound, and replaces no other but by being lower. It is not cut down to
-// the loads that were seen: then more replicas would carry less each, be believed to carry less, and be more again. kvTokens are those of a
-// replica.
-func (p *Pool) Trust(s *Service, kvTokens float64) Trusted {
+// Contradiction is a rate of a replica that was observed to be far from what it was given or stated to be.
+type Contradiction struct {
+	_ struct{} `cbor:",toarray"`
+
+	Dimension string    `json:"dimension"`
+	Source    Source    `json:"source"` // of Stated
+	Stated    float64   `json:"stated"`
+	Learned   float64   `json:"learned"`
+	Low       float64   `json:"low"` // Learned is between these with a probability of 90 %
+	High      float64   `json:"high"`
+	Since     time.Time `json:"since"`
+	From      time.Time `json:"from,omitzero"` // when the learned rate decides; zero where it does not
+}
+
+// String is the contradiction with its evidence, what happens, and what to do, for people.
+func (c Contradiction) String() string {
+	key, then := c.Dimension+"_tokens_per_s", "The "+string(c.Source)+" one is used, for it is lower"
+	switch {
+	case c.Dimension == KV:
+		return fmt.Sprintf("Engines report %.0f tokens of KV cache a replica, and the pool's configuration comes to %.0f: the reported ones are used. Correct kv_capacity_tokens, or the model and GPU.", c.Learned, c.Stated)
+	case !c.From.IsZero() && c.From.Equal(c.Since):
+		then = "The observed one is used, as rates: learned says"
+	case !c.From.IsZero():
+		then = "From " + c.From.UTC().Format("2006-01-02 15:04 UTC") + " on the observed one decides; until then the " + string(c.Source) + " one does"
+	case c.Learned < c.Stated:
+		then = "The " + string(c.Source) + " one is used, as rates: stated says"
+	}
+	if c.Source == Given {
+		key = "curve_file"
+	}
+	return fmt.Sprintf("A replica's %s rate is %.0f tokens/s as observed (%.0f to %.0f) and %.0f as %s. %s. Correct %s, or set rates to learned or stated.",
+		c.Dimension, c.Learned, c.Low, c.High, c.Stated, c.Source, then, key)
+}
+
+// Trust chooses between what is known of a replica: given by a benchmark, else learned, else stated. Where what was learned is
+// further than 25 % from what is given or stated, people are told for a day before the lower of the two is used; Pool.RatesFrom
+// decides it at once. A learned rate whose knee was never near counts with its lower bound, and replaces no other but by being
+// lower. It is not cut down to the loads that were seen: then more replicas would carry less each, be believed to carry less,
+// and be more again. kvTokens are those of a replica as engines report them, 0 when they do not. s keeps since when rates
+// contradict each other.
+func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	t := Trusted{Rates: p.Rates}
+	if kvTokens > 0 && p.KVTokens > 0 && math.Abs(kvTokens/p.KVTokens-1) > contradiction {
+		since := s.contradicted(KV, true, now)
+		t.Contradictions = append(t.Contradictions, Contradiction{Dimension: KV, Source: Stated, Stated: p.KVTokens, Learned: kvTokens, Low: kvTokens, High: kvTokens, Since: since, From: since})
+	} else {
+		s.contradicted(KV, false, now)
+	}
 	if kvTokens <= 0 {
 		kvTokens = p.KVTokens
 	}
-	prefill, prefillKnown := s.Prefill(p.SLO.TTFT.Seconds())
-	decode, decodeKnown := s.Decode(p.Rates.MaxNumSeqs, kvTokens*p.KVTarget, p.SLO.ITL.Seconds())
-	used, basis, warning := p.choose(Prefill, p.Rates.PrefillTokensPerS, prefill, prefillKnown)
-	t.Rates.PrefillTokensPerS, t.Prefill = used, basis
-	if warning != "" {
-		t.Warnings = append(t.Warnings, warning)
+	prefill, known := s.Prefill(p.SLO.TTFT.Seconds())
+	used := p.choose(&t, &t.Prefill, s, Prefill, p.Rates.PrefillTokensPerS, prefill, known, now)
+	t.Rates.PrefillTokensPerS = used
+	if !known && s.state.Prompts >= enough {
+		t.Prefill.Note = "not known: prompts are too alike in length, or loads in height, to tell the rate from overheads and queues"
 	}
+	decode, known := s.Decode(p.Rates.MaxNumSeqs, kvTokens*p.KVTarget, p.SLO.ITL.Seconds())
 	stated := p.Rates.Decode()
-	used, basis, warning = p.choose(Decode, stated, decode, decodeKnown)
-	if used != stated {
+	if used := p.choose(&t, &t.Decode, s, Decode, stated, decode, known, now); used != stated {
 		t.Rates.DecodeTokensPerS, t.Rates.Bound = used, true
 	}
-	t.Decode = basis
-	if warning != "" {
-		t.Warnings = append(t.Warnings, warning)
+	for _, c := range t.Contradictions {
+		t.Warnings = append(t.Warnings, c.String())
 	}
 	t.Rates.Extrapolated = t.Prefill.Extrapolated || t.Decode.Extrapolated
 	if t.Prefill.Source == Learned || t.Decode.Source == Learned {
@@ -54,10 +105,11 @@ func (p *Pool) Trust(s *Service, kvTokens float64) Trusted {
 	return t
 }
 
-func (p *Pool) choose(name string, modelled float64, learned Estimate, known bool) (rate float64, b Basis, warning string) {
-	b = Basis{Source: p.Rates.Source, Extrapolated: p.Rates.Extrapolated}
+// choose fills in the basis of one rate, and says what it is.
+func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled float64, learned Estimate, known bool, now time.Time) (rate float64) {
+	*b = Basis{Source: p.Rates.Source, Extrapolated: p.Rates.Extrapolated}
 	if !known {
-		return modelled, b, ""
+		return modelled // a contradiction goes on until what is learned says otherwise
 	}
 	b.Learned = learned
 	value := learned.Value
@@ -67,26 +119,50 @@ func (p *Pool) choose(name string, modelled float64, learned Estimate, known boo
 	if modelled <= 0 {
 		b.Source, b.Extrapolated = Learned, learned.Extrapolated
 		if learned.Extrapolated {
-			warning = fmt.Sprintf("the %s rate of a replica, %.0f tokens/s, is extrapolated: it was never that busy", name, value)
+			t.Warnings = append(t.Warnings, fmt.Sprintf("the %s rate of a replica, %.0f tokens/s, is extrapolated: it was never that busy", name, value))
 		}
-		return value, b, warning
+		return value
 	}
-	// What was learned counts where it is sure: its whole interval differs, and was seen.
-	differs := value/modelled - 1
 	if learned.Extrapolated && value > modelled {
-		return modelled, b, ""
+		return modelled
 	}
-	b.Disagrees = differs > disagreement || differs < -disagreement && learned.High < modelled*(1-disagreement/2)
+	// What was learned counts where it is sure: its whole interval differs.
+	limit := contradiction
+	if s.state.Contradicted[slices.Index(contradictable[:], name)] != 0 {
+		limit = calm
+	}
+	differs := value/modelled - 1
+	b.Disagrees = differs > limit || differs < -limit && learned.High < modelled*(1-limit/2)
+	since := s.contradicted(name, b.Disagrees, now)
+	use := p.RatesFrom != Stated && p.Rates.Source != Given && !learned.Extrapolated
 	if b.Disagrees {
-		warning = fmt.Sprintf("a replica's %s rate is %.0f tokens/s as observed and %.0f as %s: the lower is used", name, value, modelled, p.Rates.Source)
-		if value < modelled {
-			b.Source, b.Extrapolated = Learned, learned.Extrapolated
+		c := Contradiction{Dimension: name, Source: p.Rates.Source, Stated: modelled, Learned: value, Low: learned.Low, High: learned.High, Since: since}
+		switch {
+		case p.RatesFrom == Learned:
+			c.From = since
+		case p.RatesFrom == "" && value < modelled:
+			c.From = since.Add(notice)
 		}
-		return min(value, modelled), b, warning
+		t.Contradictions = append(t.Contradictions, c)
+		use = !c.From.IsZero() && !now.Before(c.From)
 	}
-	if p.Rates.Source == Given || learned.Extrapolated {
-		return modelled, b, ""
+	if !use {
+		return modelled
 	}
-	b.Source, b.Extrapolated = Learned, false
-	return value, b, ""
+	b.Source, b.Extrapolated = Learned, learned.Extrapolated
+	return value
 }
+
+// contradicted is since when a rate has been contradicted, where it is.
+func (s *Service) contradicted(name string, is bool, now time.Time) time.Time {
+	since := &s.state.Contradicted[slices.Index(contradictable[:], name)]
+	if !is {
+		*since = 0
+	} else if *since == 0 {
+		*since = now.Unix()
+	}
+	return time.Unix(*since, 0).UTC()
+}
+
+// contradictable are the resources by their place in ServiceState.Contradicted.
+var contradictable = [...]string{KV, Prefill, Decode}

@@ -60,6 +60,9 @@ func (c Config) check() error {
 			return c.errorf(amount.key, "%g is below 0; set 0 (unset) or more", amount.value)
 		}
 	}
+	if c.Rates != "" && Source(c.Rates) != Stated && Source(c.Rates) != Learned {
+		return c.errorf("rates", "%q is neither stated nor learned; set one of them, or nothing", c.Rates)
+	}
 	if n := c.GPU.PerReplica; n < 1 || n > maxGPUs {
 		return c.errorf("gpu.per_replica", "%d is out of 1…%d; set the GPUs of one replica", n, maxGPUs)
 	}
