@@ -81,8 +81,11 @@ func (s *series) begin(q *Quantiles) {
 	if s.history.Known >= 2*coldMinutes || s.spread.Spells.Witnessed {
 		return
 	}
-	newest := int64(max(3, s.history.Known/4))
-	level := s.history.Mean(s.history.Newest-newest+1, s.history.Newest)
+	last, span := s.history.Newest, int64(max(3, s.history.Known/4))
+	level := s.history.Mean(last-span+1, last)
+	if both := math.Min(s.history.At(last), s.history.At(last-1)); both > level { // it rises
+		level = both
+	}
 	share := math.Min(1, float64(2*coldMinutes-s.history.Known)/coldMinutes)
 	rise := share * (math.Sqrt(level) - math.Sqrt(q[L50]))
 	if !(rise > 0) {

@@ -103,6 +103,7 @@ type daemon struct {
 	undelivery map[string]undelivery
 	tickedAt   time.Time         // when the newest tick came, by the clock of the machine
 	folded     uint64            // records counted since the process began
+	ignored    uint64            // those of the stream that carry no demand
 	refusals   map[string]uint64 // and those that could not be used, by reason
 	refusedBy  []*refusals       // the same of late, by producer, pool and reason
 	omitted    string            // of late, see sayOmitted
@@ -488,6 +489,7 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (tick
 	}
 	d.setStatus(func(s *server.Status) {
 		s.Sequence, d.folded = d.pipeline.Sequence(), d.folded+after.Records-before.Records
+		d.ignored += uint64(ignored)
 	})
 	d.exporter.CountRecords(int(after.Records - before.Records))
 	d.exporter.CountIgnored(ignored)

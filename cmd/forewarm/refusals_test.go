@@ -12,8 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-
-	"github.com/forewarm/forewarm/server"
 )
 
 // TestRefusedIsSeen: whoever sends what cannot be used is named, with the reason and the mend, on the page, in /readyz and in the
@@ -124,24 +122,40 @@ func TestReadmeExample(t *testing.T) {
 	}
 }
 
-// TestTurnedAwayIsSeen: requests that a listener does not let in are told of at the next look.
+// TestTurnedAwayIsSeen: requests that a listener does not let in, and traffic of which nothing counts, are told of at the next
+// look.
 func TestTurnedAwayIsSeen(t *testing.T) {
 	dir := t.TempDir()
 	token := writeFile(t, dir+"/token", "0123456789abcdef0123456789abcdef")
 	p := startDaemonIn(t, dir, "clock: event", "pools:", badInputPool, "listeners: {http: {listen: '127.0.0.1:0', token_file: "+token+"}}")
 	w := newSelfWatch(p.cfg.Decision)
 	p.lookAfter(w, time.Now())
-	for range 7 {
-		res, err := http.Post("http://"+p.listeners.Addr("http").String()+"/v1/telemetry/litellm?pool=chat", "application/json", strings.NewReader("{}"))
+	post := func(path, authorization, body string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.listeners.Addr("http").String()+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", authorization)
+		res, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = res.Body.Close()
 	}
+	for range 7 {
+		post("/v1/telemetry/litellm?pool=chat", "Bearer wrong", "{}")
+		post("/v1/traces", "Bearer 0123456789abcdef0123456789abcdef",
+			`{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"GET /","startTimeUnixNano":"1772438400000000000","endTimeUnixNano":"1772438401000000000"}]}]}]}`)
+	}
 	for minute := range 2 {
 		p.lookAfter(w, time.Now().Add(time.Duration(minute+1)*time.Minute))
 	}
-	var s server.Status = p.Status()
+	s := p.Status()
+	if !strings.Contains(s.Refused, "in 15 min 7 records are sound but ask for nothing of a pool") {
+		t.Errorf("said is %q of traffic that asks for nothing", s.Refused)
+	}
 	if !strings.Contains(s.Refused, "in 15 min 7 requests were answered 401 by listeners.http") || len(s.Alerts) != 1 ||
 		!strings.Contains(s.Alerts[0].Annotations["summary"], "(http 401 7)") {
 		t.Errorf("said is %q, with alerts %+v", s.Refused, s.Alerts)

@@ -58,6 +58,9 @@ func (d *daemon) watchSelf(ctx context.Context) error {
 // lookAfter tells what is the case with the daemon at now, and sends the watchdog while it ticks.
 func (d *daemon) lookAfter(w *selfWatch, now time.Time) {
 	vitals, omitted := w.count(d.takenIn())
+	if vitals.Records > 0 {
+		delete(omitted, allIgnored)
+	}
 	text := d.sayOmitted(w.omitted, omitted)
 	w.omitted = omitted
 	vitals.Sinks = d.sinkVitals()
@@ -154,9 +157,19 @@ func (d *daemon) takenIn() intake {
 		"requests have times that contradict each other, and count as if without times":                    o.Features.BadTimes,
 		"replica reports do not count: features.max_replicas is reached":                                   o.Features.ReplicasRefused,
 		"records are of producers beyond those that can be followed: their clocks are not watched":         o.ProducersRefused,
+		"messages left the stream before they were read: the stream is too small, or the daemon was away":  now.lost,
+		"samples are not in the history: storage.max_series is reached":                                    d.store.Counters().Capped,
 		"refused records could not be put on the dead-letter subject: the log and this page name the rest": d.deadLetter.Dropped(),
 	}
+	if d.scraper != nil {
+		for reason, n := range d.scraper.Stats().Failures {
+			now.omitted["looks at the metrics of engines failed ("+reason+"): the log names the engines"] = n
+		}
+		now.omitted["addresses of engines are not scraped: there are too many"] = d.scraper.Stats().LeftOut
+	}
+	ignored := d.ignored
 	for _, s := range d.listeners.Stats() {
+		ignored += s.Ignored
 		for _, c := range s.Requests {
 			if slices.Contains(turnedAway, c.Code) {
 				now.refused[s.Listener+" "+c.Code] = c.Requests
@@ -164,8 +177,12 @@ func (d *daemon) takenIn() intake {
 			}
 		}
 	}
+	now.omitted[allIgnored] = ignored
 	return now
 }
+
+// allIgnored is worth a word only while nothing else comes.
+const allIgnored = "records are sound but ask for nothing of a pool, and none else came: see the producer's format with forewarm decode"
 
 // sinkVitals is how delivery goes, sink by sink.
 func (d *daemon) sinkVitals() []alerting.SinkVitals {
