@@ -113,11 +113,11 @@ func (tx *transaction) accounts(w *features.Window) {
 	}
 }
 
-// Tenants calls fn, in the order of labels, with the tokens a second of each tenant that has a series, and with those of
-// a class's other tenants under the name "": values[i] is what was reported in the minute that starts at from + i minutes,
+// Tokens calls fn, in the order of labels, with the tokens a second of each tenant (or feature, model: by) that has a series,
+// and with those of a class's others under the name "": values[i] is what was reported in the minute that starts at from + i minutes,
 // NaN where it is not known. They follow from running means, so that a minute counts where the one before is known, too.
 // from is cut to the minute. The slice is valid during the call.
-func (h History) Tenants(ctx context.Context, from, to time.Time, fn func(key features.Key, tenant string, values []float64) error) error {
+func (h History) Tokens(ctx context.Context, by string, from, to time.Time, fn func(key features.Key, name string, values []float64) error) error {
 	from = from.Truncate(features.Minute)
 	n := int(to.Sub(from) / features.Minute)
 	if n <= 0 {
@@ -130,7 +130,7 @@ func (h History) Tenants(ctx context.Context, from, to time.Time, fn func(key fe
 	}
 	defer q.Close()
 	values := make([]float64, n)
-	set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, accounts[0].series))
+	set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, "forewarm_"+by+"_tokens_per_second"))
 	var it chunkenc.Iterator
 	for set.Next() {
 		at := set.At()
@@ -150,7 +150,7 @@ func (h History) Tenants(ctx context.Context, from, to time.Time, fn func(key fe
 			return fmt.Errorf("history of %s: %w", at.Labels(), err)
 		}
 		l := at.Labels()
-		if err := fn(features.Key{Pool: l.Get("pool"), Class: l.Get("class")}, l.Get("tenant"), values); err != nil {
+		if err := fn(features.Key{Pool: l.Get("pool"), Class: l.Get("class")}, l.Get(by), values); err != nil {
 			return err
 		}
 	}

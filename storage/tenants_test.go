@@ -36,7 +36,7 @@ func TestTenants(t *testing.T) {
 		book.Scale(accountFade)
 	}
 	seen := map[string]bool{}
-	err := History{Store: s}.Tenants(t.Context(), minute(0), minute(minutes), func(key features.Key, tenant string, values []float64) error {
+	err := History{Store: s}.Tokens(t.Context(), "tenant", minute(0), minute(minutes), func(key features.Key, tenant string, values []float64) error {
 		seen[tenant] = true
 		if key != (features.Key{Pool: "p", Class: "agent"}) {
 			return fmt.Errorf("of %s", key)

@@ -151,7 +151,7 @@ func (w *world) Forecasts(_ context.Context, from, to time.Time, fn func(*foreca
 // capacities of a replica: four are about two thirds full.
 var capacities = map[string]float64{features.DimPrefill: 3500, features.DimDecode: 800, features.DimKV: 36000}
 
-func (*world) Tenants(context.Context, time.Time, time.Time, func(features.Key, string, []float64) error) error {
+func (*world) Tokens(context.Context, string, time.Time, time.Time, func(features.Key, string, []float64) error) error {
 	return nil
 }
 

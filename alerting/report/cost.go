@@ -17,9 +17,12 @@ type Cost struct {
 	Parts []CostPart `json:"parts"` // they add up to Provision.Paid
 	rates.UnitPrices[Number]
 
-	// Who pays: the shares of each list add up to all of Provision.Paid. Tenants are those that have series of their own.
-	Classes []CostShare `json:"classes"`
-	Tenants []CostShare `json:"tenants"`
+	// Who pays: the shares of each list add up to all of Provision.Paid. Tenants, features and models are those that have
+	// series of their own; all else is others.
+	Classes  []CostShare `json:"classes"`
+	Tenants  []CostShare `json:"tenants"`
+	Features []CostShare `json:"features"`
+	Models   []CostShare `json:"models"`
 }
 
 // CostPart is what part of the replicas was paid for.
@@ -52,7 +55,7 @@ func (v *Provision) amount(replicaMinutes float64) Amount {
 
 // costs divides what was paid in the minutes in which demand, capacity and replicas are known.
 func (b *builder) costs(pool string, v *Provision) Cost {
-	c := Cost{Parts: []CostPart{}, Classes: []CostShare{}, Tenants: []CostShare{}}
+	c := Cost{Parts: []CostPart{}}
 	var weights rates.CostWeights // replica-minutes that each resource alone would have taken
 	paid := 0.
 	add := func(name, title string, replicaMinutes float64) {
@@ -116,36 +119,48 @@ func (b *builder) costs(pool string, v *Provision) Cost {
 
 	usd := float64(v.amount(paid).USD)
 	whole := b.work(features.Key{Pool: pool, Class: features.TotalClass}, known)
-	var classes, tenants []rates.Payer
-	byTenant := map[string]rates.Work{}
+	var classes []rates.Payer
+	var by [len(spendersBy)]map[string]rates.Work
+	for i := range by {
+		by[i] = map[string]rates.Work{}
+	}
 	for _, k := range slices.SortedFunc(maps.Keys(b.observed), func(x, y seriesKey) int { return x.Compare(y.Key) }) {
 		if k.Pool != pool || k.Class == features.TotalClass || k.dimension != features.DimRequests {
 			continue
 		}
 		w := b.work(k.Key, known)
 		classes = append(classes, rates.Payer{Name: k.Class, Work: w})
-		tokens := 0.
-		for _, t := range b.tenants[k.Key] {
-			tokens += t.tokens
-		}
-		for _, t := range b.tenants[k.Key] { // of a class, a tenant pays by its tokens
-			if t.name != "" && tokens > 0 {
-				byTenant[t.name] = byTenant[t.name].Plus(w.Times(t.tokens / tokens))
+		for i := range by { // of a class, a tenant pays by its tokens
+			tokens := 0.
+			for _, x := range b.spenders[i][k.Key] {
+				tokens += x.tokens
+			}
+			for _, x := range b.spenders[i][k.Key] {
+				if x.name != "" && x.tokens > 0 {
+					by[i][x.name] = by[i][x.name].Plus(w.Times(x.tokens / tokens))
+				}
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(byTenant)) {
-		tenants = append(tenants, rates.Payer{Name: name, Work: byTenant[name]})
-	}
 	c.UnitPrices = rates.PricesOf[Number](weights.Charge(whole, whole, usd), whole)
 	c.Classes = v.shares(classes, whole, weights, paid)
-	if len(tenants) > 0 {
-		c.Tenants = v.shares(tenants, whole, weights, paid)
+	for i, to := range []*[]CostShare{&c.Tenants, &c.Features, &c.Models} {
+		var payers []rates.Payer
+		for _, name := range slices.Sorted(maps.Keys(by[i])) {
+			payers = append(payers, rates.Payer{Name: name, Work: by[i][name]})
+		}
+		*to = []CostShare{}
+		if len(payers) > 0 {
+			*to = v.shares(payers, whole, weights, paid)
+		}
 	}
 	return c
 }
 
-// spender is a tenant of a class with its tokens; those of nobody that is named have no name.
+// spendersBy are the labels that tell the tokens of a class apart.
+var spendersBy = [...]string{"tenant", "feature", "model"}
+
+// spender is a tenant, feature or model of a class with its tokens; those of nobody that is named have no name.
 type spender struct {
 	name   string
 	tokens float64
@@ -213,11 +228,13 @@ func (p *Pool) payers() grid {
 	if len(p.Cost.Parts) > 0 {
 		add("all", "", &CostShare{"", 1, p.Decisions.Provision.Paid, p.Cost.UnitPrices})
 	}
-	for i := range p.Cost.Classes {
-		add("class", p.Cost.Classes[i].Name, &p.Cost.Classes[i])
-	}
-	for i := range p.Cost.Tenants {
-		add("tenant", p.Cost.Tenants[i].Name, &p.Cost.Tenants[i])
+	for _, x := range []struct {
+		kind string
+		list []CostShare
+	}{{"class", p.Cost.Classes}, {"tenant", p.Cost.Tenants}, {"feature", p.Cost.Features}, {"model", p.Cost.Models}} {
+		for i := range x.list {
+			add(x.kind, x.list[i].Name, &x.list[i])
+		}
 	}
 	return g
 }

@@ -92,7 +92,8 @@
 // rollout, maintenance, warm; then those up to replicas.min; then Over. With Pending that is all of Paid. Who pays: prompt tokens to
 // compute, output tokens and KV token-seconds each bear as much of Paid as they use of a replica (Σ demand / PerReplica), and
 // a class pays of each its share; KV is of prompts and outputs as prompt : output/2, and repeated attempts are as the calls of
-// their class. Tenants pay of their classes by tokens; those without series of their own are others.
+// their class. Tenants, features and models
+// pay of their classes by tokens; those without series of their own are others.
 //
 // Errors: utilisation of a resource in minute m, at each horizon h that is stored, is
 //

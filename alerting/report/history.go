@@ -26,7 +26,7 @@ type History interface {
 	Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error
 	// Decisions gives the decisions of the interval by tick, then pool.
 	Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error
-	// Tenants gives the tokens a second of the tenants of classes that have series of their own, and those of a class's other
-	// tenants under the name ""; values are as in Observed. The order is that of keys, then names.
-	Tenants(ctx context.Context, from, to time.Time, fn func(key features.Key, tenant string, values []float64) error) error
+	// Tokens gives the tokens a second of the tenants, features or models (by) of classes that have series of their own, and
+	// those of a class's others under the name ""; values are as in Observed. The order is that of keys, then names.
+	Tokens(ctx context.Context, by string, from, to time.Time, fn func(key features.Key, name string, values []float64) error) error
 }

@@ -60,7 +60,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		fans:     map[seriesKey]*fan{},
 		tails:    map[string]map[features.Key][]Number{},
 
-		medians: map[seriesKey]medians{}, wrongs: map[string]*wrong{}, lateAtAll: map[string]bool{}, tenants: map[features.Key][]spender{},
+		medians: map[seriesKey]medians{}, wrongs: map[string]*wrong{}, lateAtAll: map[string]bool{},
 	}
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
@@ -122,7 +122,7 @@ type builder struct {
 	wrongs    map[string]*wrong     // by pool
 	supplies  map[string]*supply    // of supplyOf, by resource
 	supplyOf  string
-	tenants   map[features.Key][]spender
+	spenders  [len(spendersBy)]map[features.Key][]spender
 	lateAtAll map[string]bool // pools of which anything came after the bound
 }
 
@@ -193,15 +193,18 @@ func (b *builder) read(ctx context.Context, h History) error {
 	}); err != nil {
 		return err
 	}
-	if err := h.Tenants(ctx, b.from, b.to, func(key features.Key, tenant string, values []float64) error {
-		x := spender{name: tenant}
-		for _, v := range values {
-			x.tokens += zeroIfUnknown(v) * features.Minute.Seconds()
+	for i, by := range spendersBy {
+		b.spenders[i] = map[features.Key][]spender{}
+		if err := h.Tokens(ctx, by, b.from, b.to, func(key features.Key, name string, values []float64) error {
+			x := spender{name: name}
+			for _, v := range values {
+				x.tokens += zeroIfUnknown(v) * features.Minute.Seconds()
+			}
+			b.spenders[i][key] = append(b.spenders[i][key], x)
+			return nil
+		}); err != nil {
+			return err
 		}
-		b.tenants[key] = append(b.tenants[key], x)
-		return nil
-	}); err != nil {
-		return err
 	}
 	if err := h.Decisions(ctx, b.from.Add(-lookback), b.to, func(d *alerting.Decision) error {
 		b.ticks[d.Pool] = append(b.ticks[d.Pool], newTick(d))

@@ -68,7 +68,7 @@ func (h *past) Forecasts(_ context.Context, from, to time.Time, fn func(*forecas
 	return nil
 }
 
-func (*past) Tenants(context.Context, time.Time, time.Time, func(features.Key, string, []float64) error) error {
+func (*past) Tokens(context.Context, string, time.Time, time.Time, func(features.Key, string, []float64) error) error {
 	return nil
 }
 

@@ -238,9 +238,47 @@ func readTraffic(ctx context.Context, h storage.History, in *plan.Input, source 
 	}
 	minutes = minutes[first:]
 	in.Traffic = liveTraffic(&in.Pool, fmt.Sprintf("%s (%s)", source, count(len(minutes), "minute")), start.Add(time.Duration(first)*features.Minute), minutes, classes)
+	var err error
+	for by, to := range map[string]*[]plan.Class{"tenant": &in.Traffic.Tenants, "feature": &in.Traffic.Features, "model": &in.Traffic.Models} {
+		if *to, err = readNames(ctx, h, in, by, start, end); err != nil {
+			return err
+		}
+	}
 	lengths, err := readLengths(ctx, h, in.Pool.Name, start, end, calls)
 	in.Lengths = plan.ContextsOf(lengths)
 	return err
+}
+
+// readNames are the loads of those that have series of their own, tenants say: of each class in proportion to tokens.
+func readNames(ctx context.Context, h storage.History, in *plan.Input, by string, start, end time.Time) ([]plan.Class, error) {
+	tokens, all := map[string]map[string]float64{}, map[string]float64{}
+	if err := h.Tokens(ctx, by, start, end, func(key features.Key, name string, values []float64) error {
+		if key.Pool != in.Pool.Name {
+			return nil
+		}
+		if tokens[key.Class] == nil {
+			tokens[key.Class] = map[string]float64{}
+		}
+		for _, v := range values {
+			tokens[key.Class][name] += known(v)
+			all[key.Class] += known(v)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	sums := map[string]tally{}
+	for i := range in.Traffic.Classes {
+		c := &in.Traffic.Classes[i]
+		for name, of := range tokens[c.Name] {
+			if share := of / all[c.Name]; name != "" && share > 0 {
+				sum := sums[name]
+				sum.add(&tally{c.Load.Times(share), share * c.Calls.Calls, share * c.Served})
+				sums[name] = sum
+			}
+		}
+	}
+	return means(sums, 1), nil
 }
 
 // readLengths are those of each class's prompts and outputs, each minute weighted by its calls.

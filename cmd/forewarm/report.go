@@ -118,7 +118,7 @@ func askDaemon(ctx context.Context, w io.Writer, address string) error {
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("the daemon that holds the data directory does not answer: %w", err)
+		return fmt.Errorf("the daemon does not answer: %w", err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {

@@ -79,7 +79,7 @@ func (planted) Forecasts(context.Context, time.Time, time.Time, func(*forecaster
 	return nil
 }
 
-func (planted) Tenants(context.Context, time.Time, time.Time, func(features.Key, string, []float64) error) error {
+func (planted) Tokens(context.Context, string, time.Time, time.Time, func(features.Key, string, []float64) error) error {
 	return nil
 }
 
