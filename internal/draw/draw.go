@@ -214,6 +214,12 @@ func (c *Chart) path(class, d string) {
 // String ends the chart.
 func (c *Chart) String() string { return c.b.String() + "</svg>" }
 
+// Standalone ends the chart as a file of its own with a white ground, and a style that names its classes.
+func (c *Chart) Standalone(style string) string {
+	text := strings.Replace(c.String(), "<svg ", `<svg xmlns="http://www.w3.org/2000/svg" `, 1)
+	return strings.Replace(text, "</desc>", "</desc><style>"+style+`</style><rect width="100%" height="100%" fill="#ffffff"/>`, 1) + "\n"
+}
+
 // Path builds the data of a path, in user units.
 type Path struct {
 	b    strings.Builder
