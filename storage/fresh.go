@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -88,8 +87,9 @@ func zeroNaN(v float64) float64 {
 
 // freshQuerier reads the minutes from mint to maxt.
 type freshQuerier struct {
-	of         *fresh
-	mint, maxt int64
+	promstorage.Querier // does nothing
+	of                  *fresh
+	mint, maxt          int64
 }
 
 func (q freshQuerier) series(matchers []*labels.Matcher) (out []promstorage.Series) {
@@ -139,22 +139,11 @@ func (q freshQuerier) LabelValues(_ context.Context, name string, _ *promstorage
 	found := map[string]bool{}
 	for _, s := range q.series(matchers) {
 		if v := s.Labels().Get(name); v != "" {
-			found[strings.Clone(v)] = true
+			found[v] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(found)), nil, nil
 }
-
-// LabelNames implements storage.Querier.
-func (q freshQuerier) LabelNames(_ context.Context, _ *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	if len(q.series(matchers)) == 0 {
-		return nil, nil, nil
-	}
-	return []string{"__name__", "class", "pool"}, nil, nil
-}
-
-// Close implements storage.Querier.
-func (q freshQuerier) Close() error { return nil }
 
 type freshSet struct {
 	at   promstorage.Series

@@ -167,7 +167,7 @@ func (s *Store) Queryable() promstorage.Queryable {
 		if err != nil {
 			return nil, err
 		}
-		return promstorage.NewMergeQuerier([]promstorage.Querier{q, freshQuerier{&s.fresh, mint, maxt}}, nil, promstorage.ChainedSeriesMerge), nil
+		return promstorage.NewMergeQuerier([]promstorage.Querier{q, freshQuerier{promstorage.NoopQuerier(), &s.fresh, mint, maxt}}, nil, promstorage.ChainedSeriesMerge), nil
 	})
 }
 

@@ -5,8 +5,6 @@ import (
 	"math"
 	"strconv"
 
-	"go.uber.org/zap"
-
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/ingest/listener"
@@ -159,14 +157,5 @@ func (d *daemon) exportSinks() {
 			}
 			return 0
 		})
-	}
-}
-
-// sayCapped tells once that series are left out.
-func (d *daemon) sayCapped() {
-	if n := d.store.Counters().Capped; n > 0 && !d.capped {
-		d.capped = true
-		d.log.Warn("storage.max_series is reached: samples of further series are left out of the history; raise it, or lower storage.max_classes",
-			zap.Uint64("left out", n))
 	}
 }

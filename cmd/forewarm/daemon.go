@@ -78,7 +78,6 @@ type daemon struct {
 	nextSnapshot time.Time
 	saving       *saving            // nil when none is under way
 	saved        uint64             // sequence of the newest snapshot
-	capped       bool               // it was said that samples are left out
 	pastSaid     time.Time          // when it was last said that the past is being learned; zero when it is not
 	faults       map[faultKey]bool  // of producers, that were said
 	decided      map[string]decided // newest decision of each pool that was said
@@ -212,10 +211,6 @@ func (d *daemon) openSources(first uint64) error {
 	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
 		Stream: d.stream.Name, Prefix: d.cfg.NATS.Prefix, Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
-		OnGap: func(want, got uint64) {
-			d.log.Warn("the telemetry stream no longer holds what comes next; what is missing is lost to the forecast",
-				zap.Uint64("wanted", want), zap.Uint64("got", got))
-		},
 	})
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
@@ -505,7 +500,6 @@ func (d *daemon) emit(out *forewarm.Output) {
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
-	d.sayCapped()
 	for i := range out.Decisions {
 		err := d.journal.Append(&out.Decisions[i])
 		d.stored("journal", err)

@@ -137,7 +137,7 @@ func (c *Consumer) gap(got uint64) {
 		c.last.Store(got - 1)
 		c.handled.Store(got - 1)
 	}
-	c.cfg.Log.Warn("telemetry stream does not go on where it was left", zap.String("stream", c.cfg.Stream), zap.Uint64("want", want), zap.Uint64("got", got))
+	c.cfg.Log.Warn("the telemetry stream does not go on where it was left: what is missing is lost to the forecast", zap.String("stream", c.cfg.Stream), zap.Uint64("want", want), zap.Uint64("got", got))
 	if c.cfg.OnGap != nil {
 		c.cfg.OnGap(want, got)
 	}
