@@ -21,8 +21,9 @@ const (
 
 	DimRetryTokens = "retry_tokens"
 
-	DimServed       = "served"
-	DimWastedTokens = "wasted_tokens"
+	DimServed        = "served"
+	DimWastedPrefill = "wasted_prefill"
+	DimWastedDecode  = "wasted_decode"
 )
 
 // Dimension is one row of the table of demand dimensions.
@@ -118,16 +119,23 @@ var Dimensions = []Dimension{
 	},
 	{
 		Name: DimServed, Unit: "1/s", Kind: Rate, Series: "forewarm_demand_served_per_second",
-		Help: "Calls that were served to their end, in the minute in which the attempt that served them arrived.",
+		Help: "Attempts that were served to their end, in the minute in which they arrived.",
 		Value: func(w *Window) (float64, bool) {
 			return w.Served / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
 		},
 	},
 	{
-		Name: DimWastedTokens, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_wasted_tokens_per_second",
-		Help: "Prompt tokens computed and output tokens generated for attempts that failed or were given up, in the minute in which they arrived.",
+		Name: DimWastedPrefill, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_wasted_prefill_tokens_per_second",
+		Help: "Prompt tokens computed for attempts that failed or were given up, in the minute in which they arrived.",
 		Value: func(w *Window) (float64, bool) {
-			return w.Wasted / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
+			return w.PromptWasted / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
+		},
+	},
+	{
+		Name: DimWastedDecode, Unit: "tokens/s", Kind: Rate, Series: "forewarm_demand_wasted_decode_tokens_per_second",
+		Help: "Output tokens generated for attempts that failed or were given up, in the minute in which they arrived.",
+		Value: func(w *Window) (float64, bool) {
+			return w.OutputWasted / seconds, w.knows(ReportsAttempts, w.Attempts > 0)
 		},
 	},
 }

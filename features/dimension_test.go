@@ -52,8 +52,8 @@ func TestDimensionsSurviveASnapshot(t *testing.T) {
 		}
 	}
 	// The failed attempt is wasted, and the one after it served the call: two calls are served, of 170 tokens nothing came.
-	if w := &want[0]; w.Served != 2 || w.Wasted != 170 || w.Requests != 2 {
-		t.Errorf("%g of %g calls are served, and %g tokens wasted; want 2 of 2 and 170", w.Served, w.Requests, w.Wasted)
+	if w := &want[0]; w.Served != 2 || w.PromptWasted != 150 || w.OutputWasted != 20 || w.Requests != 2 {
+		t.Errorf("%g of %g calls are served, and %g and %g tokens wasted; want 2 of 2, 150 and 20", w.Served, w.Requests, w.PromptWasted, w.OutputWasted)
 	}
 }
 

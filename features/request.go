@@ -203,7 +203,8 @@ func (a *Aggregator) countEnd(c *class, w *cell, e *effect) (tokens float64) {
 	if e.how == finished {
 		w.Served++
 	} else if !e.neverServed() {
-		w.Wasted += e.uncached() + float64(max(e.output, 0))
+		w.PromptWasted += e.uncached()
+		w.OutputWasted += float64(max(e.output, 0))
 	}
 	var demand asked
 	to := e.ledger(c.pool, c)

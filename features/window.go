@@ -105,10 +105,11 @@ type Window struct {
 	// it turned requests away. Throughput then says little of demand.
 	Censored bool `cbor:"48,keyasint,omitempty"`
 
-	// Served are the attempts that ended as they should: each is a call that got its answer. Wasted are the prompt tokens
-	// computed and the tokens generated for attempts that failed or were given up.
-	Served float64 `cbor:"50,keyasint,omitempty"`
-	Wasted float64 `cbor:"51,keyasint,omitempty"`
+	// Served are the attempts that ended as they should. Wasted are the prompt tokens computed, and the tokens generated, for
+	// attempts that failed or were given up.
+	Served       float64 `cbor:"50,keyasint,omitempty"`
+	PromptWasted float64 `cbor:"51,keyasint,omitempty"`
+	OutputWasted float64 `cbor:"56,keyasint,omitempty"`
 
 	// Sessions are those of the class at the tick that returned the first count of this minute. Nil in a window that is
 	// returned again, and when there are none.

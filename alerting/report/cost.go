@@ -78,10 +78,9 @@ func (b *builder) costs(pool string, v *Provision) Cost {
 		}
 		known[minute] = true
 		used := float64(min(need, t.ready))
-		tokens := all(features.DimPrefill, minute) + all(features.DimDecode, minute) + all(features.DimRetryTokens, minute)
-		wasted := 0.
-		if tokens > 0 {
-			wasted = min(all(features.DimWastedTokens, minute)/tokens, 1)
+		wasted := all(features.DimWastedPrefill, minute) + all(features.DimWastedDecode, minute)
+		if wasted > 0 {
+			wasted /= all(features.DimPrefill, minute) + all(features.DimDecode, minute) + wasted
 		}
 		add("served", "requests that were served", used*(1-wasted))
 		add("wasted", "attempts that failed", used*wasted)
@@ -166,7 +165,7 @@ type spender struct {
 	tokens float64
 }
 
-// work is what a class used in the minutes that are known, repeated attempts included.
+// work is what a class used in the minutes that are known, failed attempts included.
 func (b *builder) work(key features.Key, known []bool) rates.Work {
 	sum := func(dimension string) float64 {
 		values, ok := b.observed[seriesKey{key, dimension}]
@@ -182,14 +181,15 @@ func (b *builder) work(key features.Key, known []bool) rates.Work {
 		return total
 	}
 	counted := func(dimension string) float64 { return zeroIfUnknown(sum(dimension)) }
-	w := rates.Work{Fresh: counted(features.DimPrefill), Output: counted(features.DimDecode), KVPrompt: counted(features.DimKV)}
+	prompt, output := counted(features.DimWastedPrefill), counted(features.DimWastedDecode)
+	w := rates.Work{Fresh: counted(features.DimPrefill) + prompt, Output: counted(features.DimDecode) + output, KVPrompt: counted(features.DimKV)}
+	if wasted := prompt + output; wasted > 0 && w.Fresh+w.Output > wasted {
+		w.KVPrompt *= (w.Fresh + w.Output) / (w.Fresh + w.Output - wasted)
+	}
 	w.Prompt = w.Fresh + counted(features.DimCached)
 	// A request holds its prompt and on average half of its output.
 	if held := w.Prompt + w.Output/2; held > 0 {
 		w.KVPrompt, w.KVOutput = w.KVPrompt*w.Prompt/held, w.KVPrompt*w.Output/2/held
-	}
-	if tokens := w.Fresh + w.Output; tokens > 0 {
-		w = w.Times(1 + counted(features.DimRetryTokens)/tokens)
 	}
 	w.Calls, w.Served = counted(features.DimRequests), sum(features.DimServed)
 	return w

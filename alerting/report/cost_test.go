@@ -129,7 +129,7 @@ func TestCostAddsUp(t *testing.T) {
 func TestCostByHand(t *testing.T) {
 	l := &ledger{values: map[seriesKey][]float64{}}
 	for dimension, byClass := range map[string][2]float64{ // reader, writer
-		features.DimRequests: {1, 1}, features.DimPrefill: {1500, 0}, features.DimDecode: {0, 300}, features.DimServed: {.5, 1}, features.DimWastedTokens: {360, 0},
+		features.DimRequests: {1, 1}, features.DimPrefill: {1500, 0}, features.DimDecode: {0, 300}, features.DimServed: {.5, 1}, features.DimWastedPrefill: {450, 0},
 	} {
 		for range 60 {
 			for class, v := range map[string]float64{"reader": byClass[0], "writer": byClass[1], features.TotalClass: byClass[0] + byClass[1]} {
@@ -159,7 +159,7 @@ func TestCostByHand(t *testing.T) {
 	for name, want := range map[string]float64{
 		// Prefill takes two replicas and decode one: the reader pays two thirds of $12.
 		"served": 4.8, "wasted": 1.2, "reserve_maintenance": 3, "idle": 3, "reader": 8, "writer": 4,
-		"request": 12. / 7200, "served request": 12. / 5400, "prompt": 8. / 5400, "output": 4. / 1080,
+		"request": 12. / 7200, "served request": 12. / 5400, "prompt": 8. / 7020, "output": 4. / 1080,
 	} {
 		if math.Abs(got[name]-want) > 1e-9 {
 			t.Errorf("%s: $%g, want $%g", name, got[name], want)

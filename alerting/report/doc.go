@@ -87,11 +87,11 @@
 // doi:10.1109/INFCOM.2011.5934885, §III; Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241). Regret is Paid − Clairvoyant:
 // what was paid for not knowing, reserves included.
 //
-// Cost: of each minute of Provision, min(need, Ready) replicas served requests: of them wasted_tokens over tokens to prefill,
-// to decode and retried are wasted, attempts that failed. Idle replicas are those of the reserves, in the order failure, failover,
+// Cost: of each minute of Provision, min(need, Ready) replicas served requests: of them wasted_prefill and wasted_decode over these and
+// tokens to prefill and to decode are wasted, attempts that failed. Idle replicas are those of the reserves, in the order failure, failover,
 // rollout, maintenance, warm; then those up to replicas.min; then Over. With Pending that is all of Paid. Who pays: prompt tokens to
 // compute, output tokens and KV token-seconds each bear as much of Paid as they use of a replica (Σ demand / PerReplica), and
-// a class pays of each its share; KV is of prompts and outputs as prompt : output/2, and repeated attempts are as the calls of
+// a class pays of each its share; KV is of prompts and outputs as prompt : output/2, and failed attempts hold as the calls of
 // their class. Tenants, features and models
 // pay of their classes by tokens; those without series of their own are others.
 //

@@ -230,7 +230,7 @@ func (b *builder) read(ctx context.Context, h History) error {
 func (b *builder) needed(key features.Key, dimension string) bool {
 	d, ok := features.DimensionByName(dimension)
 	return key.Class == features.TotalClass || !b.leftOut[key] && (ok && d.Forecast || dimension == features.DimCached ||
-		dimension == features.DimServed || dimension == features.DimRetryTokens)
+		dimension == features.DimServed || dimension == features.DimWastedPrefill || dimension == features.DimWastedDecode)
 }
 
 // at is the demand in a minute, NaN when it is not known.

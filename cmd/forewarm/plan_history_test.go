@@ -43,7 +43,7 @@ func TestPlanFromHistory(t *testing.T) {
 				Key: features.Key{Pool: "p", Class: class}, Start: at, Covered: minute != 30, Settled: true, Reports: 255, Records: requests,
 				Requests: requests, RequestsKnown: requests, PromptKnown: requests, PromptTokens: 1000 * requests, CachedKnown: requests,
 				CachedTokens: 250 * requests, OutputKnown: requests, OutputTokens: 110 * requests, KVKnown: requests, KVModelled: 3300 * requests, KVRetried: 300 * requests, Attempts: 1.1 * requests, Retries: 0.1 * requests,
-				Served: .9 * requests, Wasted: 42.5 * requests, PromptRetried: 75 * requests, OutputRetried: 10 * requests, Prompt: lengthsOf(map[string]float64{"agent": 8000, "chat": 1000}[class]), Output: lengthsOf(100),
+				Served: requests, PromptWasted: 75 * requests, OutputWasted: 5 * requests, PromptRetried: 75 * requests, OutputRetried: 10 * requests, Prompt: lengthsOf(map[string]float64{"agent": 8000, "chat": 1000}[class]), Output: lengthsOf(100),
 			}
 			windows = append(windows, w)
 		}
@@ -59,17 +59,17 @@ func TestPlanFromHistory(t *testing.T) {
 	if err := readTraffic(context.Background(), storage.History{Store: store}, &in, "test", start.Add(time.Hour), 1); err != nil {
 		t.Fatal(err)
 	}
-	// A tenth of the calls is tried again, with a tenth of the tokens.
+	// A tenth of the calls is tried again after an attempt that computed its prompt and half of its output.
 	got := in.Traffic
 	mean := got.Mean()
-	if len(got.Minutes) != 59 || math.Abs(mean.Requests-3.3) > 1e-9 || math.Abs(mean.Prompt-3300) > 1e-6 || math.Abs(mean.Cached-825) > 1e-6 || math.Abs(mean.Output-330) > 1e-6 {
+	if len(got.Minutes) != 59 || math.Abs(mean.Requests-3.3) > 1e-9 || math.Abs(mean.Prompt-3225) > 1e-6 || math.Abs(mean.Cached-750) > 1e-6 || math.Abs(mean.Output-315) > 1e-6 {
 		t.Errorf("%d minutes of %+v, want 59 of 3.3 attempts/s", len(got.Minutes), mean)
 	}
-	if kv := mean.KV(5000, .025); math.Abs(kv-9900) > 1 {
-		t.Errorf("%g KV tokens are held, want 9900", kv)
+	if kv := mean.KV(5000, .025); math.Abs(kv-9847) > 1 {
+		t.Errorf("%g KV tokens are held, want 9847", kv)
 	}
-	if math.Abs(got.Calls.Calls-3) > 1e-9 || math.Abs(got.Served-2.7) > 1e-9 || math.Abs(got.Wasted.Output-15) > 1e-6 {
-		t.Errorf("%g calls/s, %g of them served, want 3 and 2.7; %g output tokens/s were wasted, want 15", got.Calls.Calls, got.Served, got.Wasted.Output)
+	if math.Abs(got.Calls.Calls-3) > 1e-9 || math.Abs(got.Served-3) > 1e-9 || math.Abs(got.Wasted.Output-15) > 1e-6 {
+		t.Errorf("%g calls/s, %g of them served, want 3 and 3; %g output tokens/s were wasted, want 15", got.Calls.Calls, got.Served, got.Wasted.Output)
 	}
 	if len(got.Classes) != 2 || got.Classes[0].Name != "chat" || math.Abs(got.Classes[0].Load.Requests-2.2) > 1e-9 {
 		t.Errorf("classes %+v", got.Classes)

@@ -18,7 +18,7 @@ import (
 )
 
 // rates are the dimensions of demand of one minute, as daemons keep them; NaN where one is not known.
-type rates struct{ requests, prefill, cached, decode, kv, retry, retryTokens, served, wasted float64 }
+type rates struct{ requests, prefill, cached, decode, kv, retry, served, wastedPrefill, wastedDecode float64 }
 
 func unknownRates() (r rates) {
 	for _, d := range features.Dimensions {
@@ -43,12 +43,12 @@ func (r *rates) of(dimension string) *float64 {
 		return &r.kv
 	case features.DimRetry:
 		return &r.retry
-	case features.DimRetryTokens:
-		return &r.retryTokens
 	case features.DimServed:
 		return &r.served
-	case features.DimWastedTokens:
-		return &r.wasted
+	case features.DimWastedPrefill:
+		return &r.wastedPrefill
+	case features.DimWastedDecode:
+		return &r.wastedDecode
 	}
 	return nil
 }
@@ -65,36 +65,59 @@ func (r *rates) add(dimension string, v float64) {
 	}
 }
 
-// loads are that of all attempts, and the part of it that came to nothing. Both ask for tokens and KV cache in the
-// proportions of the calls.
-func (r *rates) loads(p *plan.Pool) (all, wasted plan.Load) {
-	calls := plan.FromRates(r.requests, known(r.prefill), known(r.cached), known(r.decode), r.kv, p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds())
-	tokens := known(r.prefill) + known(r.decode)
-	if tokens == 0 {
-		return plan.Load{Requests: calls.Requests + known(r.retry)}, wasted
+// attempts say how much of what failed attempts did comes on top of demand, and how much of demand is served twice.
+// Demand has each call in full, whether it was served or not. A failed attempt that was followed by another comes on
+// top; one that was the last of its call does not. More attempts than calls are served where clients give up unheard.
+func (r *rates) attempts() (again, twice float64) {
+	served := r.served
+	if math.IsNaN(served) || !(r.requests > 0) {
+		return 0, 0
 	}
-	all = calls.Times(1 + known(r.retryTokens)/tokens)
-	all.Requests = calls.Requests + known(r.retry)
-	return all, calls.Times(known(r.wasted) / tokens)
+	if failed := r.requests + known(r.retry) - served; failed > 0 {
+		again = min(known(r.retry)/failed, 1)
+	}
+	return again, max(served/r.requests-1, 0)
+}
+
+// loads are that of all attempts, and the part of it that came to nothing. Failed attempts hold KV cache as calls do.
+func (r *rates) loads(p *plan.Pool, again, twice float64) (all, wasted plan.Load) {
+	of := func(k float64) plan.Load {
+		prompt, output := known(r.prefill)*(1+twice)+k*known(r.wastedPrefill), known(r.decode)*(1+twice)+k*known(r.wastedDecode)
+		kv := r.kv
+		if tokens := known(r.prefill) + known(r.decode); tokens > 0 {
+			kv *= (prompt + output) / tokens
+		}
+		return plan.FromRates(r.requests+known(r.retry), prompt, known(r.cached), output, kv, p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds())
+	}
+	calls, all := of(0), of(again)
+	with := of(1)
+	wasted = with.Plus(calls.Times(-1))
+	wasted.Requests = max(r.requests+known(r.retry)-known(r.served), 0)
+	return all, wasted
 }
 
 // liveTraffic makes traffic of minutes and of the mean rates of each class.
 func liveTraffic(p *plan.Pool, source string, start time.Time, minutes []rates, classes map[string]rates) plan.Traffic {
 	t := plan.Traffic{Source: source, Start: start}
-	cached := false
+	cached, sum := false, unknownRates()
+	for i := range minutes {
+		for _, d := range []string{features.DimRequests, features.DimRetry, features.DimServed} {
+			sum.add(d, *minutes[i].of(d))
+		}
+	}
+	again, twice := sum.attempts()
 	for i := range minutes {
 		if math.IsNaN(minutes[i].requests) {
 			continue // a minute without telemetry is no minute of zero traffic
 		}
-		all, wasted := minutes[i].loads(p)
+		all, wasted := minutes[i].loads(p, again, twice)
 		cached = cached || minutes[i].cached > 0
 		t.Minutes = append(t.Minutes, all)
 		t.Wasted = t.Wasted.Plus(wasted)
 		t.Calls.Calls += minutes[i].requests
-		t.Calls.Served += minutes[i].served
 	}
 	n := float64(len(t.Minutes))
-	t.Wasted, t.Calls = t.Wasted.Times(1/n), plan.Calls{Calls: t.Calls.Calls / n, Served: t.Calls.Served / n}
+	t.Wasted, t.Calls = t.Wasted.Times(1/n), plan.Calls{Calls: t.Calls.Calls / n, Served: min(sum.served, sum.requests) / n}
 	if missing := len(minutes) - len(t.Minutes); missing > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("%d minutes have no telemetry and are left out; times of day are as if they had not been.", missing))
 		t.Start = time.Time{}
@@ -106,8 +129,9 @@ func liveTraffic(p *plan.Pool, source string, start time.Time, minutes []rates, 
 	sums := map[string]tally{}
 	for name, r := range classes {
 		if !math.IsNaN(r.requests) {
-			all, _ := r.loads(p)
-			sums[name] = tally{load: all, calls: r.requests, served: r.served}
+			again, twice := r.attempts()
+			all, _ := r.loads(p, again, twice)
+			sums[name] = tally{load: all, calls: r.requests, served: min(r.served, r.requests)}
 		}
 	}
 	t.Classes = means(sums, 1)
