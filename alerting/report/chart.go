@@ -44,6 +44,7 @@ func (p *Pool) charts() (out []figure) {
 			}
 		}
 	}
+	add(p.serviceChart())
 	add(p.horizonChart())
 	add(p.calibrationChart())
 	add(p.pitChart())
@@ -117,6 +118,54 @@ func (t *Timeline) mixChart() (figure, bool) {
 	}
 	c.Names(names, middles)
 	return figure{Title: title, Caption: fmt.Sprintf("Prompt and output tokens by class, means over %s; %s is all other classes.", count(t.Minutes, "minute"), features.OverflowClass), SVG: template.HTML(c.String())}, true
+}
+
+// serviceChart draws the service curve as it was seen: the time per output token of the heaviest class over what each ready
+// replica generated, with the knee that decisions went by at the end of the period.
+func (p *Pool) serviceChart() (figure, bool) {
+	t := p.Timeline
+	if t == nil {
+		return figure{}, false
+	}
+	decode := slices.IndexFunc(t.Others, func(r ResourceTimeline) bool { return r.Resource == features.DimDecode })
+	itl := slices.IndexFunc(t.Tails, func(x Tail) bool { return x.Shape == "forewarm_itl_seconds" })
+	r := &t.ResourceTimeline
+	if decode >= 0 {
+		r = &t.Others[decode]
+	}
+	if r.Resource != features.DimDecode || itl < 0 {
+		return figure{}, false
+	}
+	class := t.Tails[itl].Classes[0]
+	var xs, ys []float64
+	knee, high := 0.0, 0.0
+	for i := range r.Actual {
+		x, y := float64(r.Actual[i]/t.Ready[i]), 1000*float64(class.Values[i])
+		if k := float64(r.Capacity[i] / t.Ready[i]); k > 0 && !math.IsInf(k, 0) {
+			knee = k
+		}
+		if x >= 0 && y > 0 && !math.IsInf(x, 0) {
+			xs, ys, high = append(xs, x), append(ys, y), max(high, y)
+		}
+	}
+	if len(xs) == 0 {
+		return figure{}, false
+	}
+	right := max(knee, slices.Max(xs))
+	title := "Service curve of a replica, as it was seen"
+	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("at most %s tokens/s a replica; the knee is at %s", draw.Short(slices.Max(xs)), draw.Short(knee)), 0, 1.05*right, 0, 1.1*high)
+	c.YAxis("ms per token, over output tokens/s of a ready replica", draw.Short)
+	for _, v := range draw.Ticks(0, right, 5) {
+		c.XMark(v, draw.Short(v))
+	}
+	c.Dots("seen", xs, ys)
+	c.Dot("dot hue1", xs[len(xs)-1], ys[len(ys)-1], "the end of the period")
+	caption := fmt.Sprintf("95th percentile of class %s, means over %s; red: the end of the period.", class.Class, count(t.Minutes, "minute"))
+	if knee > 0 {
+		c.Line("capacity", []float64{knee, knee}, []float64{0, 1.1 * high})
+		caption += fmt.Sprintf(" Red line: the knee that decisions went by, %s tokens/s; most in use %s.", draw.Short(knee), percent(Number(slices.Max(xs)/knee)))
+	}
+	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String())}, true
 }
 
 // lineChart draws lines times scale, named where there are several.

@@ -61,7 +61,7 @@ func drawn() *Report {
 	}
 	t.Others, t.Mix = []ResourceTimeline{other}, []Line{{"agent", t.P10}, {"rag", t.P50}}
 	t.Cached, t.Retried = quarter, make([]Number, len(t.Actual)) // no retries: no picture of them
-	t.Tails = []Tail{{"forewarm_ttft_seconds", []Line{{"agent", quarter}, {"rag", quarter}}}}
+	t.Tails = []Tail{{"forewarm_itl_seconds", []Line{{"agent", quarter}, {"rag", quarter}}}}
 	p.Timeline = t
 	amount := func(h Number) Amount { return Amount{h, 4 * h, 10 * h} }
 	p.Decisions.Provision = Provision{KnownMinutes: 10_000, GPUsPerReplica: 4, ReplicaHourUSD: 10, Ready: amount(670), Pending: amount(12), Needed: amount(480), Over: amount(90),
@@ -165,7 +165,7 @@ func TestPageStandsAlone(t *testing.T) {
 		if !shown {
 			t.Errorf("%s does not show a name as it is", name)
 		}
-		if name == "page" && drawings != 10 {
+		if name == "page" && drawings != 11 {
 			t.Errorf("%d drawings", drawings)
 		}
 	}

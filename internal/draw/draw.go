@@ -198,6 +198,17 @@ func (c *Chart) Dot(class string, x, y float64, title string) {
 	}
 }
 
+// Dots marks many values in one path; the style's stroke makes them round.
+func (c *Chart) Dots(class string, xs, ys []float64) {
+	var b strings.Builder
+	for i, x := range xs {
+		if !math.IsNaN(x + ys[i]) {
+			fmt.Fprintf(&b, "M%.1f %.1fh0", c.X(x), c.Y(ys[i]))
+		}
+	}
+	c.path(class, b.String())
+}
+
 // Whisker draws an interval at x.
 func (c *Chart) Whisker(class string, x, low, high float64) {
 	if !math.IsNaN(low + high) {
