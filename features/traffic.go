@@ -66,7 +66,7 @@ func TrafficOf(key Key, dimension string, values []float64) Traffic {
 	t.Mean = sum / float64(t.Minutes)
 	slices.Sort(known)
 	for i, level := range TrafficLevels {
-		t.Quantiles[i] = quantileOf(known, level)
+		t.Quantiles[i] = QuantileOf(known, level)
 	}
 	if t.Mean > 0 {
 		t.Peak1, t.Peak15 = known[len(known)-1]/t.Mean, wide/t.Mean
@@ -82,13 +82,13 @@ func TrafficOf(key Key, dimension string, values []float64) Traffic {
 	}
 	if t.Bursts = len(bursts); t.Bursts > 0 {
 		slices.Sort(bursts)
-		t.BurstP50, t.BurstP90, t.BurstMax = quantileOf(bursts, .5), quantileOf(bursts, .9), bursts[len(bursts)-1]
+		t.BurstP50, t.BurstP90, t.BurstMax = QuantileOf(bursts, .5), QuantileOf(bursts, .9), bursts[len(bursts)-1]
 	}
 	return t
 }
 
-// quantileOf ascending values, linear between them (Hyndman and Fan 1996, doi:10.2307/2684934, definition 7).
-func quantileOf(sorted []float64, p float64) float64 {
+// QuantileOf ascending values of which there is one at least, linear between them (Hyndman and Fan 1996, doi:10.2307/2684934, definition 7).
+func QuantileOf(sorted []float64, p float64) float64 {
 	at := p * float64(len(sorted)-1)
 	low := int(at)
 	return sorted[low] + (at-float64(low))*(sorted[min(low+1, len(sorted)-1)]-sorted[low])

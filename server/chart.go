@@ -258,7 +258,7 @@ func mixChart(p *PoolView, origin time.Time) (out figure, ok bool) {
 	out.Title = "Mix of classes"
 	c := timeChart(out.Title, "tokens of the heaviest classes of pool "+p.Pool+", stacked", "tokens/s", halfWidth, halfHeight, origin, 0, 1.05*top)
 	for i, class := range append(classes, "others") {
-		if class == "others" && highest(layers[i+1]) <= highest(layers[i]) {
+		if class == "others" && highest(layers[i+1]) <= 1.001*highest(layers[i]) {
 			break
 		}
 		area := fmt.Sprintf("area hue%d", i)

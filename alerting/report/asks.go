@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/forewarm/forewarm/features"
 )
 
 // actions counts the changes of what was asked for, and those that took the one before back.
@@ -175,13 +177,10 @@ func spread(v []float64) Spread {
 	return out
 }
 
-// between is the quantile of ascending values, linear between them (Hyndman and Fan 1996, doi:10.2307/2684934,
-// definition 7); unknown without any.
+// between is the quantile of ascending values, linear between them; unknown without any.
 func between(v []float64, p float64) Number {
 	if len(v) == 0 {
 		return Number(math.NaN())
 	}
-	at := p * float64(len(v)-1)
-	lo := int(at)
-	return Number(v[lo] + (at-float64(lo))*(v[min(lo+1, len(v)-1)]-v[lo]))
+	return Number(features.QuantileOf(v, p))
 }

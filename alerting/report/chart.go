@@ -47,7 +47,6 @@ func (p *Pool) charts() (out []figure) {
 	add(p.serviceChart())
 	add(p.horizonChart())
 	add(p.calibrationChart())
-	add(p.pitChart())
 	add(p.costChart())
 	return out
 }
@@ -389,35 +388,6 @@ func (p *Pool) calibrationChart() (figure, bool) {
 	}
 	return figure{Title: title, SVG: template.HTML(c.String()),
 		Caption: fmt.Sprintf("Along: the quantile that was forecast; up: the share of outcomes below it. Band: 95 %% of calibrated forecasts, for %.0f independent outcomes; %d of %d points are outside.", effective, outside, len(xs))}, true
-}
-
-// pitChart is the histogram of the ranks of outcomes.
-func (p *Pool) pitChart() (figure, bool) {
-	a, _, n := p.ranks()
-	if a == nil {
-		return figure{}, false
-	}
-	bins := len(a.PIT)
-	lo, hi := binomial(1/float64(bins), effective(a, n))
-	most := hi
-	for _, k := range a.PIT {
-		most = max(most, float64(k)/float64(n))
-	}
-	title := fmt.Sprintf("Where outcomes fell in the forecasts: %s", resource(a.Dimension))
-	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("lowest tenth %.1f %%, highest tenth %.1f %% of outcomes; 10 %% each is calibrated",
-		100*float64(a.PIT[0])/float64(n), 100*float64(a.PIT[bins-1])/float64(n)), 0, 100, 0, 100*most*1.08)
-	c.YAxis("% of outcomes", draw.Short)
-	for _, v := range []float64{0, 20, 40, 60, 80, 100} {
-		c.XMark(v, fmt.Sprintf("%.0f %%", v))
-	}
-	width := 100 / float64(bins)
-	for i, k := range a.PIT {
-		share := 100 * float64(k) / float64(n)
-		c.Bar("column", float64(i)*width+.6, float64(i+1)*width-.6, 0, share, fmt.Sprintf("%.0f to %.0f %%: %.1f %% of outcomes", float64(i)*width, float64(i+1)*width, share))
-	}
-	c.Band("between", []float64{0, 100}, []float64{100 * lo, 100 * lo}, []float64{100 * hi, 100 * hi})
-	return figure{Title: title, SVG: template.HTML(c.String()),
-		Caption: "Ranks of outcomes (PIT). Level columns: calibrated; high at both ends: too narrow; high at the right: too low. Band as left."}, true
 }
 
 // ranks are the main row's ranks of outcomes, added up, and their number; nil when they are not known.

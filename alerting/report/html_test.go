@@ -165,7 +165,7 @@ func TestPageStandsAlone(t *testing.T) {
 		if !shown {
 			t.Errorf("%s does not show a name as it is", name)
 		}
-		if name == "page" && drawings != 11 {
+		if name == "page" && drawings != 10 {
 			t.Errorf("%d drawings", drawings)
 		}
 	}
