@@ -176,18 +176,6 @@ func (k groupKey) size(horizons []string) int {
 	}
 }
 
-// SeriesPerClass is how many series a class has that reports everything; those of its tenants, features, models and tiers, and of what came too late,
-// come on top.
-func (c *Config) SeriesPerClass() int {
-	n := len(features.Dimensions) + len(shapes)*len(shapeLevels)
-	for i := range features.Dimensions {
-		if features.Dimensions[i].Forecast {
-			n += (len(c.ForecastMinutes) + 1) * forecaster.NumLevels
-		}
-	}
-	return n
-}
-
 // labels of the i-th series of the group.
 func (k groupKey) labels(i int, horizons []string) labels.Labels {
 	switch k.kind {

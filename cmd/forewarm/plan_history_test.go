@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/features/sketch"
@@ -81,5 +82,34 @@ func TestPlanFromHistory(t *testing.T) {
 	in.Pool.Name = "other"
 	if err := readTraffic(context.Background(), storage.History{Store: store}, &in, "test", start.Add(time.Hour), 1); !errors.Is(err, errNoTraffic) {
 		t.Errorf("of another pool: %v", err)
+	}
+}
+
+// TestPlanAsDecided: a plan goes by what the newest decision saw and went by; replicas that are stated stay.
+func TestPlanAsDecided(t *testing.T) {
+	decision := func(prefill, learned float64) *alerting.Decision {
+		return &alerting.Decision{
+			Ready: 5, Lead: 11 * time.Minute, ByRole: &alerting.Roles{PrefillReady: 3},
+			Resources: []alerting.ResourceEvidence{{Dimension: features.DimPrefill, PerReplica: prefill}, {Dimension: features.DimKV, PerReplica: 85_000}},
+			Basis:     &alerting.Basis{Rates: []alerting.RateBasis{{Dimension: features.DimPrefill, Stated: 4000, Learned: learned}}},
+		}
+	}
+	for name, tt := range map[string]struct {
+		decision *alerting.Decision
+		stated   int
+		replicas int
+		rate     float64
+		source   capacity.Source
+	}{
+		"a learned rate": {decision(2500, 2500), 0, 5, 2500, capacity.Learned},
+		"a stated rate":  {decision(4000, 6000), 0, 5, 4000, capacity.Stated},
+		"none learned":   {decision(4000, 0), 0, 5, 4000, capacity.Stated},
+		"replicas given": {decision(4000, 0), 2, 2, 4000, capacity.Stated},
+	} {
+		p := plan.Pool{Pool: capacity.Pool{KVTarget: .85, Disaggregated: true, Rates: capacity.Rates{PrefillTokensPerS: 4000, Source: capacity.Stated}}, Replicas: tt.stated}
+		asDecided(&p, tt.decision, tt.stated, 0)
+		if p.Replicas != tt.replicas || p.Prefill != 3 || p.Lead != 11*time.Minute || p.Reported != 100_000 || p.Rates.PrefillTokensPerS != tt.rate || p.Rates.Source != tt.source {
+			t.Errorf("%s: %d and %d replicas, lead %s, %d KV tokens, %g tokens/s %s", name, p.Replicas, p.Prefill, p.Lead, p.Reported, p.Rates.PrefillTokensPerS, p.Rates.Source)
+		}
 	}
 }
