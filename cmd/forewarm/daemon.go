@@ -70,6 +70,7 @@ type daemon struct {
 	registrars []*dynamo.Registrar
 	exporter   *server.Exporter
 	traffic    traffic
+	firstTick  time.Time // of this process; guarded by mu
 
 	// The goroutine of Consumer.Run owns the fold and what follows.
 	pipeline     *forewarm.Pipeline
@@ -517,6 +518,9 @@ func (d *daemon) emit(out *forewarm.Output) {
 	d.sayFaults(out)
 	d.setStatus(func(s *server.Status) {
 		s.Tick, d.omissions, d.tickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
+		if d.firstTick.IsZero() {
+			d.firstTick = out.Tick
+		}
 		s.Producers = slices.Clone(out.Producers)
 	})
 	if d.onTick != nil {

@@ -41,6 +41,7 @@ type reporter struct {
 	instance string        // told from all others by it
 
 	event  bool             // periods are of the traffic's clock, which is where the pipeline has come to
+	began  func() time.Time // the first tick of this process; zero before it
 	folded func() time.Time // the newest tick
 	mark   func() (reported time.Time, ok bool, err error)
 	note   func(reported time.Time) error
@@ -122,7 +123,11 @@ func (r *reporter) clock() time.Time {
 func (r *reporter) look(ctx context.Context) (made bool) {
 	now := r.clock()
 	if r.reported.IsZero() && !now.IsZero() {
-		r.start(now)
+		first := now
+		if r.event { // a replay can have passed much of its time before the first look
+			first = r.began()
+		}
+		r.start(first)
 	}
 	p, missed, due := r.schedule.Due(r.reported, now.Add(-r.settle))
 	if due && r.event && 0 < missed && missed < 100 { // traffic's time passed, not the daemon's: each period has its report
@@ -190,6 +195,11 @@ func (d *daemon) openReporter() ([]alerting.Sink, error) {
 	d.reporter = &reporter{
 		schedule: schedule, event: d.cfg.Clock == forewarm.EventClock, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
 		instance: fmt.Sprintf("%s %d", d.stream.Name, d.stream.Created.UnixNano()),
+		began: func() time.Time {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.firstTick
+		},
 		folded: func() time.Time {
 			d.mu.Lock()
 			defer d.mu.Unlock()

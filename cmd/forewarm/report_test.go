@@ -93,6 +93,7 @@ func TestReporterOnTheEventClock(t *testing.T) {
 		d := newDesk(t, dir, "0 7 * * *", "UTC")
 		began := time.Now()
 		d.event = true
+		d.began = func() time.Time { return time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC) }
 		d.folded = func() time.Time {
 			if time.Since(began) < 20*time.Second {
 				return time.Time{} // no tick yet
