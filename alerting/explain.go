@@ -365,7 +365,7 @@ func (d *Decision) writePath(w io.Writer) {
 }
 
 // ways are what the ways to scale are called in a table.
-var ways = map[string]string{WayNothing: "if nothing is done", WayReactive: "a reactive autoscaler", WayAsked: "as asked for"}
+var ways = map[string]string{WayNothing: "with what is ready", WayReactive: "a reactive autoscaler", WayAsked: "as asked for"}
 
 // writeWays compares the ways to scale.
 func writeWays(w io.Writer, d *Decision, all []Alternative) {
@@ -374,14 +374,29 @@ func writeWays(w io.Writer, d *Decision, all []Alternative) {
 	}
 	fmt.Fprintf(w, "  By the forecast of %s for the next %d minutes, with the median warm-up:\n", noun(d.Binding), d.Path[len(d.Path)-1].Minute)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, a := range all {
+	var names []string
+	for i, a := range all {
 		short := "not short at the median"
 		if a.ShortFrom != nil {
 			short = fmt.Sprintf("short from %s, for %d min", clock(*a.ShortFrom), a.ShortMinutes)
 		}
-		fmt.Fprintf(t, "    %s\t%s\t%s\tat most %s in use, %s at the %s quantile\n", ways[a.Way], d.count(a.Replicas), short, percent(a.Peak), percent(a.PeakQuantile), percent(d.Quantile))
+		row := fmt.Sprintf("%s\t%s\tat most %s in use, %s at the %s quantile\n", d.arriving(a.Replicas), short, percent(a.Peak), percent(a.PeakQuantile), percent(d.Quantile))
+		names = append(names, ways[a.Way])
+		if i+1 < len(all) && all[i+1].same(a) {
+			continue // one row for ways that come to the same
+		}
+		fmt.Fprintf(t, "    %s\t%s", strings.Join(names, ", "), row)
+		names = nil
 	}
 	_ = t.Flush() // of a builder
+}
+
+// arriving is so many replicas, with how many of them are ready at the decision.
+func (d *Decision) arriving(n int) string {
+	if n <= d.Ready {
+		return d.count(n)
+	}
+	return fmt.Sprintf("%s, %d ready now", d.count(n), d.Ready)
 }
 
 // growth is what one class and cause added to the demand for the resource that binds.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,13 +92,26 @@ func TestAlternatives(t *testing.T) {
 	d.Path = []PathPoint{{Minute: 5, Median: 1400, Quantile: 1500, Ready: 14}, {Minute: 30, Median: 1800, Quantile: 2000, Ready: 15}, {Minute: 60, Median: 1800, Quantile: 2000, Ready: 15}}
 	at := func(minute int) *time.Time { return instant(noon.Add(time.Duration(minute) * time.Minute)) }
 	want := []Alternative{
-		{Way: WayNothing, Replicas: 15, ShortFrom: at(6), ShortMinutes: 55, Peak: 1.2743, PeakQuantile: 1.4143},
+		{Way: WayNothing, Replicas: 14, ShortFrom: at(6), ShortMinutes: 55, Peak: 1.2857, PeakQuantile: 1.4286},
 		// It follows ten minutes later: all the way up, and so far short.
 		{Way: WayReactive, Replicas: 18, ShortFrom: at(6), ShortMinutes: 28, Peak: 1.1143, PeakQuantile: 1.2143},
 		{Way: WayAsked, Replicas: 20, ShortFrom: at(6), ShortMinutes: 4, Peak: 1.0457, PeakQuantile: 1.1286},
 	}
 	if diff := cmp.Diff(want, alternatives(&d)); diff != "" {
 		t.Error(diff)
+	}
+	// Saturated, with four ready and two that were asked for on the way: the ways differ by these.
+	d.Ready, d.Pending, d.Desired, d.Resources[0].Demand = 4, 2, 6, 450
+	d.Path = []PathPoint{{Minute: 5, Median: 450, Quantile: 500, Ready: 4}, {Minute: 60, Median: 450, Quantile: 500, Ready: 6}}
+	ways := alternatives(&d)
+	if n := []int{ways[0].Replicas, ways[1].Replicas, ways[2].Replicas}; !slices.Equal(n, []int{4, 5, 6}) || ways[0].ShortMinutes <= ways[1].ShortMinutes {
+		t.Errorf("saturated: %+v", ways)
+	}
+	d.Pending, d.Desired, d.Resources[0].Demand = 0, 4, 300
+	d.Path = []PathPoint{{Minute: 60, Median: 300, Quantile: 350, Ready: 4}}
+	var text strings.Builder
+	if writeWays(&text, &d, alternatives(&d)); strings.Count(text.String(), "\n") != 2 {
+		t.Errorf("ways that come to the same have a row each: %s", text.String())
 	}
 	d.Path = nil
 	if got := alternatives(&d); got != nil {

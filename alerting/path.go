@@ -42,9 +42,9 @@ func (p *plan) path(r *resource) []PathPoint {
 
 // The ways to scale that an explanation compares.
 const (
-	WayNothing  = "nothing"  // what is ready and on the way, and no more
-	WayReactive = "reactive" // in each minute what that minute's demand takes, ready a warm-up later
-	WayAsked    = "asked"    // what the decision asks for, ready a warm-up later
+	WayNothing  = "nothing"  // what is ready, and no more: replicas on the way were asked for before
+	WayReactive = "reactive" // from now on, in each minute what that minute's demand takes, ready a warm-up later
+	WayAsked    = "asked"    // what is on the way, and what the decision asks for beyond that, ready a warm-up later
 )
 
 // Alternative is what was to be expected of the resource that binds in one way to scale, over the minutes of the path, with
@@ -56,6 +56,15 @@ type Alternative struct {
 	ShortMinutes int        `json:"short_minutes"` // in which it does
 	Peak         float64    `json:"peak"`          // the largest share of the capacity in use, at the median of demand
 	PeakQuantile float64    `json:"peak_quantile"` // at the decision's quantile
+}
+
+// same says that two ways come to the same.
+func (a Alternative) same(b Alternative) bool {
+	if a.ShortFrom != nil && b.ShortFrom != nil && a.ShortFrom.Equal(*b.ShortFrom) {
+		a.ShortFrom = b.ShortFrom
+	}
+	a.Way = b.Way
+	return a == b
 }
 
 // alternatives are none where the journal has no path, as that of older versions.
@@ -70,15 +79,15 @@ func alternatives(d *Decision) []Alternative {
 		lag = time.Duration(d.Basis.Warmup.P50 * float64(time.Second))
 	}
 	late := int(math.Ceil(lag.Minutes()))
-	asked, reactive := make([]int, len(ready)), make([]int, len(ready))
+	nothing, asked, reactive := make([]int, len(ready)), make([]int, len(ready)), make([]int, len(ready))
 	more := d.Desired - d.Ready - d.Pending
 	for m, n := range ready {
-		asked[m], reactive[m] = n, n
+		nothing[m], asked[m], reactive[m] = d.Ready, n, d.Ready
 		if m >= late || more < 0 {
 			asked[m] = max(n+more, 0)
 		}
 		if m > late {
-			reactive[m] = max(reactive[m-1], n)
+			reactive[m] = max(reactive[m-1], d.Ready)
 		}
 		if m >= late {
 			reactive[m] = max(reactive[m], replicasFor(median[m-late], r.PerReplica))
@@ -88,7 +97,7 @@ func alternatives(d *Decision) []Alternative {
 	for _, way := range []struct {
 		name  string
 		ready []int
-	}{{WayNothing, ready}, {WayReactive, reactive}, {WayAsked, asked}} {
+	}{{WayNothing, nothing}, {WayReactive, reactive}, {WayAsked, asked}} {
 		a := Alternative{Way: way.name, Replicas: way.ready[len(way.ready)-1]}
 		for m, n := range way.ready {
 			capacity := r.PerReplica * float64(n)
