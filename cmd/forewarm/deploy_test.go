@@ -147,3 +147,22 @@ func TestAdapterRules(t *testing.T) {
 		t.Errorf("no rule makes %v", asked)
 	}
 }
+
+// TestContainerIsReached: in the image, producers and people outside reach what listens by default; what listens on loopback does not.
+func TestContainerIsReached(t *testing.T) {
+	text, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, variable := range []string{"FOREWARM_NATS_EMBEDDED_LISTEN", "FOREWARM_SERVER_LISTEN"} {
+		m := regexp.MustCompile(variable + `=(\S+:(\d+))`).FindSubmatch(text)
+		if m == nil || !isOpen(string(m[1])) || !regexp.MustCompile(`(?m)^EXPOSE .*\b`+string(m[2])+`\b`).Match(text) {
+			t.Errorf("%s is %q, or its port is not exposed", variable, m)
+		}
+	}
+	for address, want := range map[string]bool{"127.0.0.1:4222": false, "[::1]:4222": false, "localhost:4222": false, "": false, "0.0.0.0:4222": true, "[::]:4317": true, "forewarm:4222": true} {
+		if isOpen(address) != want {
+			t.Errorf("%q is open: %t", address, !want)
+		}
+	}
+}

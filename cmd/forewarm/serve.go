@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"net"
 	"os"
+	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -35,10 +38,45 @@ func serve(ctx context.Context, args []string, std streams) (err error) {
 	defer func() { err = errors.Join(err, d.Close()) }()
 	log.Info("serving", zap.String("nats", d.Status().Connection), zap.String("http", d.listener.Addr().String()),
 		zap.String("stream", d.stream.Name), zap.String("clock", string(cfg.Clock)), zap.String("mode", string(cfg.Decision.Mode)))
-	if d.embedded != nil {
-		log.Info("producers publish to the embedded server", zap.String("url", d.embedded.URL()))
-	}
+	d.sayReach(inContainer())
 	return d.Run(ctx)
+}
+
+// sayReach says at which addresses producers reach the daemon, and warns where a container leaves them none: its loopback
+// is its own.
+func (d *daemon) sayReach(container bool) {
+	if d.embedded == nil {
+		return
+	}
+	addresses := []string{strings.TrimPrefix(d.embedded.URL(), "nats://")}
+	for _, s := range d.listeners.Stats() {
+		addresses = append(addresses, d.listeners.Addr(s.Listener).String())
+	}
+	from := "this machine only"
+	if slices.ContainsFunc(addresses, isOpen) {
+		from = "the network"
+	}
+	d.log.Info("producers publish to the embedded server", zap.String("url", d.embedded.URL()), zap.String("reached from", from))
+	if container && from != "the network" {
+		d.log.Warn("this is a container, and nothing outside it can send telemetry: it listens on the container's loopback alone. Set FOREWARM_NATS_EMBEDDED_LISTEN=0.0.0.0:4222 and publish port 4222, or set nats.url",
+			zap.Strings("listens on", addresses))
+	}
+}
+
+// isOpen says that an address, host:port, is not of the loopback interface.
+func isOpen(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback()
+}
+
+// inContainer says that the process has a network of its own, by the marks that Docker, Podman and Kubernetes leave.
+func inContainer() bool {
+	for _, mark := range []string{"/.dockerenv", "/run/.containerenv"} {
+		if _, err := os.Stat(mark); err == nil {
+			return true
+		}
+	}
+	return os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
 // daemonFlags are the flags of what runs until it is stopped.
