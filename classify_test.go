@@ -11,12 +11,12 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestClassesOfTrafficWithoutLabels: rules come first, archetypes take the rest, and the record at a request's end lands
-// in the class of the one at its arrival, whatever its output says.
+// TestClassesOfTrafficWithoutLabels: rules give requests a class, and the record at a request's end lands in the class of the one
+// at its arrival.
 func TestClassesOfTrafficWithoutLabels(t *testing.T) {
 	cfg := eventConfig(t, "p")
 	cfg.Every = time.Hour
-	cfg.Classify = features.ClassifyConfig{Archetypes: 4, Rules: []features.Rule{{Class: "batch", Tier: []string{"batch"}}}}
+	cfg.Classify = features.ClassifyConfig{Rules: []features.Rule{{Class: "batch", Tier: []string{"batch"}}, {Class: "long", PromptMin: 1 << 12}, {Class: "short"}}}
 	p, rng := New(cfg), rand.New(rand.NewPCG(1, 1))
 	requests, outputs := map[string]float64{}, map[string]float64{}
 	emit := func(o *Output) {
@@ -48,8 +48,8 @@ func TestClassesOfTrafficWithoutLabels(t *testing.T) {
 		}
 		p.Apply(&b, emit)
 	}
-	if len(requests) != 3 || requests["batch"] == 0 || math.Abs(requests["a1"]/requests["a0"]-4.0/7) > .05 {
-		t.Errorf("requests by class: %v, want batch and two archetypes of 7 to 4", requests)
+	if len(requests) != 3 || requests["batch"] == 0 || math.Abs(requests["long"]/requests["short"]-4.0/7) > .05 {
+		t.Errorf("requests by class: %v, want batch, and short to long as 7 to 4", requests)
 	}
 	for class, n := range requests {
 		if outputs[class] != n {

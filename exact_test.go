@@ -28,7 +28,7 @@ func told(o *Output) string {
 		b    []byte
 	}{
 		{"windows", encode(o.Windows)}, {"nowcasts", nowcasts}, {"pools", encode(o.Pools)}, {"producers", encode(o.Producers)},
-		{"archetypes", encode(o.Archetypes)}, {"forecasts", encode(o.Forecasts)}, {"projections", encode(o.Projections)},
+		{"forecasts", encode(o.Forecasts)}, {"projections", encode(o.Projections)},
 		{"decisions", encode(o.Decisions)}, {"alerts", encode(o.Alerts)},
 	} {
 		line += " " + part.name + " " + digest(part.b)[:12]
@@ -94,9 +94,6 @@ func everythingHappened(t *testing.T, p *Pipeline) {
 		if n == 0 {
 			t.Errorf("%s: 0", what)
 		}
-	}
-	if !slices.ContainsFunc(p.pools, func(e *poolEntry) bool { return len(e.archetypes.List()) > 1 }) {
-		t.Error("no archetypes were told apart")
 	}
 	late, arrivals := false, 0
 	_ = p.aggregator.Freeze().Parts(func(part any) error {

@@ -187,7 +187,7 @@ func mixedConfig(t testing.TB, clock Clock) Config {
 	cfg := eventConfig(t, "p", "q")
 	cfg.Clock, cfg.PrefixBlocks = clock, 2000
 	cfg.Features.MaxSessions, cfg.Features.SessionTTL = 70, 10*time.Minute
-	cfg.Classify = features.ClassifyConfig{Archetypes: 4, Rules: []features.Rule{{Class: "first", Tenant: []string{"t0", "t?1"}}}}
+	cfg.Classify = features.ClassifyConfig{Rules: []features.Rule{{Class: "first", Tenant: []string{"t0", "t?1"}}}}
 	if clock == WallClock {
 		cfg.Features.Lateness = 10 * time.Second
 	}

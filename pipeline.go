@@ -79,8 +79,6 @@ type Output struct {
 	Pools   []features.PoolMinute
 	// Producers are those who send telemetry, as far as they can be told apart, ordered by name.
 	Producers []features.ProducerState
-	// Archetypes are the learned classes of each pool; none when classify.archetypes is off.
-	Archetypes []PoolArchetypes
 	// The rest is empty on ticks that are no multiple of Config.Every.
 	Forecasts   []forecaster.PoolForecast
 	Projections []forecaster.Projection
@@ -102,12 +100,6 @@ type PoolService struct {
 type PoolPrompts struct {
 	Pool    string
 	Classes alerting.Prompts
-}
-
-// PoolArchetypes are the classes that were learned for one pool, in the order of their numbers.
-type PoolArchetypes struct {
-	Pool string
-	List []features.Archetype
 }
 
 // Pipeline is the fold and its state. It is not safe for concurrent use: one goroutine owns it.
@@ -143,8 +135,6 @@ type poolEntry struct {
 	asks     asks
 	prefix   prefix
 	service  service
-	// archetypes gives classes to requests that have none; nil when that is off.
-	archetypes *features.Archetypes
 }
 
 // asks are the decisions' requests for replicas that are not ready yet.
@@ -456,12 +446,10 @@ func (p *Pipeline) request(r *ingest.Request, hash uint64, emit func(*Output)) i
 	return p.counted(p.aggregator.AddAttempt(r, p.calls.again(r, p.dedup)))
 }
 
-// classify gives a request its class, where rules or archetypes have one for it.
+// classify gives a request its class, where rules have one for it.
 func (p *Pipeline) classify(e *poolEntry, r *ingest.Request) {
 	if class, ok := p.classifier.Class(r); ok {
 		r.Class = class
-	} else if r.Class == "" && e.archetypes != nil {
-		r.Class = e.archetypes.Class(r)
 	}
 }
 
@@ -587,12 +575,6 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 
 // tickPools does what is due each minute for what sorts and completes the records of each pool.
 func (p *Pipeline) tickPools(out *Output) {
-	for _, e := range p.pools {
-		if e.archetypes != nil {
-			e.archetypes.Tick()
-			out.Archetypes = append(out.Archetypes, PoolArchetypes{e.pool.Name, e.archetypes.List()})
-		}
-	}
 	for i := range out.Pools {
 		if e := p.entry(out.Pools[i].Pool); e != nil {
 			e.prefix.fit(&out.Pools[i].State, &e.pool, p.cfg.PrefixBlocks)
@@ -695,9 +677,6 @@ func (p *Pipeline) findPool(name string) (int, bool) {
 
 func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	e := &poolEntry{pool: c, warmup: c.Warmup}
-	if n := p.cfg.Classify.Archetypes; n > 0 {
-		e.archetypes = features.NewArchetypes(n)
-	}
 	i, _ := p.findPool(c.Name)
 	p.pools = slices.Insert(p.pools, i, e)
 	return e

@@ -33,7 +33,7 @@ func eventConfig(t testing.TB, pools ...string) Config {
 	c := DefaultConfig()
 	c.Clock, c.Features.Lateness = EventClock, 0
 	c.ForecastClasses, c.LightClasses = 1, 2 // each tier has some, and some classes have neither
-	c.Classify = features.ClassifyConfig{Archetypes: 4, Rules: []features.Rule{{Class: "first", Tenant: []string{"t0"}}}}
+	c.Classify = features.ClassifyConfig{Rules: []features.Rule{{Class: "first", Tenant: []string{"t0"}}}}
 	for _, name := range pools {
 		c.Pools = append(c.Pools, testPool(t, name))
 	}

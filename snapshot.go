@@ -43,7 +43,6 @@ type poolState struct {
 	Issued   []issue              `cbor:"4,keyasint"`
 	Prefix   *prefixState         `cbor:"5,keyasint,omitempty"`
 
-	Archetypes *features.ArchetypesState `cbor:"6,keyasint,omitempty"`
 	Answered   time.Time                 `cbor:"7,keyasint,omitzero"`
 	Asks       asks                      `cbor:"13,keyasint"`
 
@@ -102,9 +101,6 @@ func (p *Pipeline) Freeze() *Frozen {
 	for _, e := range p.pools {
 		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued), Answered: e.answered, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready, Outlook: e.outlook.State().Clone(), Signals: e.signals, Line: e.line.Clone(), Prompts: e.prompts.Clone()}
 		ps.Decision.Pending = slices.Clone(e.decision.Pending)
-		if e.archetypes != nil {
-			ps.Archetypes = e.archetypes.State()
-		}
 		f.pools, f.prefixes = append(f.pools, ps), append(f.prefixes, e.prefix.freeze())
 	}
 	return f
@@ -232,8 +228,5 @@ func (p *Pipeline) restorePool(s *poolState) (err error) {
 	e.service.learned.Restore(s.Service)
 	e.service.ready = s.Minutes
 	e.prefix.restore(s.Prefix, p.cfg.PrefixBlocks)
-	if e.archetypes != nil && s.Archetypes != nil {
-		e.archetypes, err = features.RestoreArchetypes(p.cfg.Classify.Archetypes, s.Archetypes)
-	}
 	return err
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/alerting/sink"
-	"github.com/forewarm/forewarm/features"
 )
 
 // checker collects what is out of bounds; source says where each key was set.
@@ -208,7 +207,6 @@ func (c *Config) checkFeatures(k *checker) {
 }
 
 func (c *Config) checkClassify(k *checker) {
-	between(k, "classify.archetypes", c.Classify.Archetypes, 0, features.MaxArchetypes, "8 tell most mixtures apart; 0 learns none")
 	for _, e := range c.Classify.Check() {
 		place, key := fmt.Sprintf("classify.rules[%d]", e.Rule), fmt.Sprintf("classify.rules[%d]", e.Rule)
 		if e.Class != "" {

@@ -13,9 +13,6 @@ const MaxRules = 256
 type ClassifyConfig struct {
 	// Rules are tried in order, the first that fits wins.
 	Rules []Rule `yaml:"rules"`
-	// Archetypes is the most classes to learn, for each pool, from the lengths of requests that have no class and that no
-	// rule fits; 0 is none. See [Archetypes].
-	Archetypes int `yaml:"archetypes"`
 }
 
 // Rule gives its class to requests that meet all its conditions. A list is met by a label that any of its patterns fits,

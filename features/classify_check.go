@@ -22,7 +22,7 @@ func (e *RuleError) Error() string {
 	return strings.TrimSuffix(fmt.Sprintf("rule %d (class %q): %s %s", e.Rule+1, e.Class, e.Field, e.Bound), " ")
 }
 
-// Check finds rules that cannot do what they say. It does not judge Archetypes, whose bounds are 0 and MaxArchetypes.
+// Check finds rules that cannot do what they say.
 func (c *ClassifyConfig) Check() []*RuleError {
 	var errs []*RuleError
 	label := ingest.DefaultLimits().LabelBytes

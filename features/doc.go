@@ -13,6 +13,6 @@
 // occupancy is tokens. Bounds: classes per pool, names per class, open minutes, sessions and producers are capped
 // ([Config], [Producers]); what does not fit is pooled under [OverflowClass] or forgotten, and counted.
 //
-// Beside the windows: [Classifier] and [Archetypes] give requests a class, [Sessions] say what goes on, [Ranking] who it
+// Beside the windows: [Classifier] gives requests a class, [Sessions] say what goes on, [Ranking] who it
 // is for, [Producers] whether those who report can be relied on.
 package features

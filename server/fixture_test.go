@@ -85,9 +85,6 @@ func fullOutput() *forewarm.Output {
 			{Pool: "batch", Start: origin.Add(-time.Minute)},
 		},
 		Producers: fullProducers,
-		Archetypes: []forewarm.PoolArchetypes{{Pool: "chat", List: []features.Archetype{
-			{Number: 0, Prompt: 9, Output: 7, Share: .75}, {Number: 3, Prompt: 14, Output: 8.5, Share: .25},
-		}}},
 		Windows: []features.Window{
 			{Key: features.Key{Pool: "chat", Class: "agent"}, Start: origin.Add(-time.Minute), Covered: true, Requests: 60, RequestsKnown: 60},
 			{Key: features.Key{Pool: "chat", Class: "rag"}, Start: origin.Add(-time.Minute), Covered: true, Requests: 120, RequestsKnown: 120},

@@ -44,15 +44,6 @@ var families = []family{
 			add(truth(withheld(d, false) == nil), "pool", d.Pool, "mode", string(d.Mode))
 		}
 	}},
-	{"forewarm_archetype_share", "gauge", "Share of the requests without a class of their own that a learned class has.", func(out *forewarm.Output, add add) {
-		eachArchetype(out, func(pool string, a *features.Archetype) { add(a.Share, "pool", pool, "class", a.Class()) })
-	}},
-	{"forewarm_archetype_tokens", "gauge", "Prompt and output tokens in the centre of a learned class.", func(out *forewarm.Output, add add) {
-		eachArchetype(out, func(pool string, a *features.Archetype) {
-			add(math.Exp2(a.Prompt), "pool", pool, "class", a.Class(), "of", "prompt")
-			add(math.Exp2(a.Output), "pool", pool, "class", a.Class(), "of", "output")
-		})
-	}},
 	{"forewarm_alerts_firing", "gauge", "Alerts that are firing.", func(out *forewarm.Output, add add) {
 		for i := range out.Alerts {
 			if a := &out.Alerts[i]; !a.Resolved {
@@ -334,14 +325,6 @@ var demand = func() (out []family) {
 	}
 	return out
 }()
-
-func eachArchetype(out *forewarm.Output, visit func(pool string, a *features.Archetype)) {
-	for i := range out.Archetypes {
-		for j := range out.Archetypes[i].List {
-			visit(out.Archetypes[i].Pool, &out.Archetypes[i].List[j])
-		}
-	}
-}
 
 // eachChange visits what changed about the classes that drive a pool's demand, each class and cause once.
 func eachChange(d *alerting.Decision, visit func(x *forecaster.Driver)) {

@@ -120,7 +120,7 @@ func TestGaugesDisappear(t *testing.T) {
 		out := fullOutput()
 		out.Decisions = out.Decisions[1:] // the pool chat is no longer there
 		out.Projections, out.Forecasts, out.Alerts = out.Projections[1:], out.Forecasts[1:], nil
-		out.Pools, out.Archetypes = out.Pools[1:], nil
+		out.Pools = out.Pools[1:]
 		e.Observe(out, 0)
 		if strings.Contains(exposition(e), `pool="chat"`) {
 			t.Error("gauges of a pool outlive the pool")

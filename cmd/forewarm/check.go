@@ -60,8 +60,8 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		return usageError{err}
 	}
 	fmt.Fprintf(std.out, "ok  %s: %d pools, %s clock, %s mode\n", path, len(cfg.Pools), cfg.Clock, cfg.Decision.Mode)
-	if c := &cfg.Classify; len(c.Rules) > 0 || c.Archetypes > 0 {
-		fmt.Fprintf(std.out, "ok  classify: %d rules, at most %d archetypes for each pool\n", len(c.Rules), c.Archetypes)
+	if c := &cfg.Classify; len(c.Rules) > 0 {
+		fmt.Fprintf(std.out, "ok  classify: %d rules\n", len(c.Rules))
 	}
 	for i := range pc.Pools {
 		warnCapacity(&pc.Pools[i], std)
