@@ -12,7 +12,7 @@ MODULE := github.com/forewarm/forewarm
 PURE   := $(MODULE) $(addprefix $(MODULE)/,alerting alerting/plan alerting/report features features/sketch forecaster \
             forecaster/capacity forecaster/model forecaster/net ingest ingest/telemetrypb internal/draw prefetch)
 
-.PHONY: build test test-keda-scaler lint bench bench-accuracy bench-policies bench-alarms microbench fuzz cover clean
+.PHONY: build test test-keda-scaler lint bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
 
 build: ## a static binary in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o bin/forewarm ./cmd/forewarm
@@ -43,6 +43,9 @@ bench-policies: ## writes the section of BENCHMARKS.md on scaling policies: TRAC
 
 bench-alarms: ## prints how many saturations of pools of fixed size were announced: TRACES=directory of public traces; POOLS=expression for some of them; THIRD=2 or 3 of each trace
 	$(GO) test -run '^TestAlarmBenchmark$$' -v -count 1 -timeout 24h ./backtest -args -alarms -traces $(TRACES) -pools '$(POOLS)' -third $(or $(THIRD),3)
+
+bench-learned: ## prints how well planted service rates and warm-up lags are learned
+	$(GO) test -run '^Test(Planted|AsksTeach)' -v -count 1 ./forecaster/capacity .
 
 microbench: ## every Go benchmark
 	$(GO) test -run '^$$' -bench . -benchmem ./...
