@@ -52,7 +52,7 @@ func (c Contradiction) String() string {
 	key, then := c.Dimension+"_tokens_per_s", "The "+string(c.Source)+" one is used, for it is lower"
 	switch {
 	case c.Dimension == KV:
-		return fmt.Sprintf("Engines report %.0f tokens of KV cache a replica, and the pool's configuration comes to %.0f: the reported ones are used. Correct kv_capacity_tokens, or the model and GPU.", c.Learned, c.Stated)
+		return fmt.Sprintf("Engines report %s tokens of KV cache a replica, and the pool's configuration comes to %s: the reported ones are used. Correct kv_capacity_tokens, or the model and GPU.", about(c.Learned), about(c.Stated))
 	case !c.From.IsZero() && c.From.Equal(c.Since):
 		then = "The observed one is used, as rates: learned says"
 	case !c.From.IsZero():
@@ -63,8 +63,14 @@ func (c Contradiction) String() string {
 	if c.Source == Given {
 		key = "curve_file"
 	}
-	return fmt.Sprintf("A replica's %s rate is %.0f tokens/s as observed (%.0f to %.0f) and %.0f as %s. %s. Correct %s, or set rates to learned or stated.",
-		c.Dimension, c.Learned, c.Low, c.High, c.Stated, c.Source, then, key)
+	return fmt.Sprintf("A replica's %s rate is %s tokens/s as observed (%s to %s) and %s as %s. %s. Correct %s, or set rates to learned or stated.",
+		c.Dimension, about(c.Learned), about(c.Low), about(c.High), about(c.Stated), c.Source, then, key)
+}
+
+// about is a number in three digits, so that a text does not change with each minute.
+func about(v float64) string {
+	digit := math.Pow10(max(int(math.Log10(max(v, 1)))-2, 0))
+	return fmt.Sprintf("%.0f", math.Round(v/digit)*digit)
 }
 
 // Trust chooses between what is known of a replica: given by a benchmark, else learned, else stated. Where what was learned is
