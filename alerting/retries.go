@@ -100,6 +100,14 @@ func (d *Decision) Retried(dimension string) *Retried {
 	return nil
 }
 
+// Calls is the demand of now without retries: each call once, as forecasts and stored series have it.
+func (r *ResourceEvidence) Calls() float64 {
+	if r.Retries != nil {
+		return r.Retries.Demand
+	}
+	return r.Demand
+}
+
 // leastByRetries is the factor of the load from which on retries are worth a word.
 const leastByRetries = 1.1
 

@@ -319,7 +319,7 @@ func TestPlantedErrorsOfRoles(t *testing.T) {
 // retriesOf is the load of further attempts over that of calls.
 func retriesOf(kinds []kind) float64 {
 	again, calls := sumOf(kinds, features.DimRetryTokens, -1), 0.0
-	for _, d := range []string{features.DimPrefill, features.DimCached, features.DimDecode} {
+	for _, d := range []string{features.DimPrefill, features.DimDecode} {
 		calls += sumOf(kinds, d, -1)
 	}
 	return again / calls

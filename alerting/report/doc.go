@@ -101,7 +101,7 @@
 //	forecast  median issued at o = m − h + 1 · retries before o / (due · capacity believed at o)
 //
 // and of the window maximum issued at o that of the first of its minutes with the largest demand, for m. retries is 1 +
-// retried tokens over tokens to prefill, cached and to decode, of the minute, or of the fifteen minutes before
+// retried tokens over tokens to prefill and to decode, of the minute, or of the fifteen minutes before
 // o (of requests: retries over requests). capacity came to the median PerReplica of the decisions that stood in the 24 hours
 // from the hour of m on, what was learned afterwards; believed was that of the decision standing at o. due is what would be
 // ready had each replica taken the lag believed at o: the least, over the minutes m − lag … m, of Ready + Pending, in active

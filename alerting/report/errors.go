@@ -468,7 +468,7 @@ func (b *builder) due(supply []supplyMinute, minute int, lag float64) float64 {
 // retries is, by minute, the load of all attempts over that of calls, in the minute and in the minutes before it: of
 // requests by their number, of other resources by tokens. 1 where attempts are not reported.
 func (b *builder) retries(pool, resource string) (in, before []float64) {
-	again, calls := features.DimRetryTokens, []string{features.DimPrefill, features.DimCached, features.DimDecode}
+	again, calls := features.DimRetryTokens, []string{features.DimPrefill, features.DimDecode}
 	if resource == features.DimRequests {
 		again, calls = features.DimRetry, []string{features.DimRequests}
 	}

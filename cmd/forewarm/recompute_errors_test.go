@@ -297,7 +297,7 @@ func (x *recomputed) large(all []heldAgainst) float64 {
 
 // heldAgainst gives the forecasts of a resource about the period, with all that utilisation takes.
 func (x *recomputed) heldAgainst(resource, horizon string) (out []heldAgainst) {
-	tokens := []func(int64) float64{x.demand("*", "prefill"), x.demand("*", "cached"), x.demand("*", "decode")}
+	tokens := []func(int64) float64{x.demand("*", "prefill"), x.demand("*", "decode")}
 	again, demand, quantiles := x.demand("*", "retry_tokens"), x.demand("*", resource), x.quantiles("*", resource, horizon)
 	retries := func(from, to int64) float64 {
 		more, whole := 0.0, 0.0
