@@ -117,7 +117,6 @@ type Pipeline struct {
 	sequence   uint64
 	counters   Counters
 
-	ahead  ahead
 	frozen *Frozen // what is being written; nil when nothing is
 }
 
@@ -315,20 +314,6 @@ func (c *Config) producers() features.ProducersConfig {
 // Apply folds one batch. Ticks that become due on the way are run in their place among the records, each handing its
 // Output to emit. Records that could not be used are appended to b.Refused.
 func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
-	p.ahead.forget()
-	p.apply(b, nil, emit)
-}
-
-// ApplyAll folds batches as Apply does one after the other, in less time.
-func (p *Pipeline) ApplyAll(batches []ingest.Batch, emit func(*Output)) {
-	p.ahead.forget()
-	for i := range batches {
-		p.apply(&batches[i], batches[i+1:], emit)
-	}
-}
-
-// apply folds a batch; following are those that come after it.
-func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*Output)) {
 	if b.Sequence > 0 {
 		p.sequence = b.Sequence
 	}
@@ -341,12 +326,7 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 	p.producers.Begin(b.Source, b.ReceivedAt)
 	for i := range b.Requests {
 		r := &b.Requests[i]
-		hash, ok := p.ahead.take(r)
-		if !ok {
-			p.lookAhead(b, i, following)
-			hash, _ = p.ahead.take(r)
-		}
-		reason := p.request(r, hash, emit)
+		reason := p.request(r, emit)
 		p.producers.Request(r, reason)
 		if reason != "" {
 			p.refuse(b, reason, r.Pool, r.ReplicaName, r.EventTime(), func() []byte { return ingest.AppendRequest(nil, r) })
@@ -384,53 +364,7 @@ func (p *Pipeline) apply(b *ingest.Batch, following []ingest.Batch, emit func(*O
 	}
 }
 
-// ahead are the requests that come next, with the hashes that tell whether they were seen.
-type ahead struct {
-	requests  [aheadSpan]*ingest.Request
-	hashes    [aheadSpan]uint64
-	next, end int
-}
-
-func (a *ahead) forget() { a.next, a.end = 0, 0 }
-
-// take gives the hash of a request; ok is false when another comes next.
-func (a *ahead) take(r *ingest.Request) (hash uint64, ok bool) {
-	if a.next == a.end || a.requests[a.next] != r {
-		return 0, false
-	}
-	a.next++
-	return a.hashes[a.next-1], true
-}
-
-// aheadSpan is how many requests are looked at together, before they are folded one by one: with many classes and many ids
-// what they are looked up in is in no cache of the processor, and of several lookups the waits for memory overlap.
-const aheadSpan = 32
-
-// lookAhead begins with the requests that come next: those of a batch from the i-th on, and those of the following.
-func (p *Pipeline) lookAhead(b *ingest.Batch, i int, following []ingest.Batch) {
-	a := &p.ahead
-	a.forget()
-	for {
-		for ; i < len(b.Requests) && a.end < aheadSpan; i++ {
-			r := &b.Requests[i]
-			a.requests[a.end], a.hashes[a.end] = r, p.dedup.HashOf(b, i)
-			a.end++
-			p.aggregator.LookAhead(r)
-		}
-		if a.end == aheadSpan || len(following) == 0 {
-			break
-		}
-		b, i, following = &following[0], 0, following[1:]
-	}
-	for _, r := range a.requests[:a.end] {
-		p.aggregator.LookCloser(r)
-	}
-}
-
-// CatchUp does the work that folding has put off to do it together with what comes next. It changes nothing that shows.
-func (p *Pipeline) CatchUp() { p.aggregator.CatchUp() }
-
-func (p *Pipeline) request(r *ingest.Request, hash uint64, emit func(*Output)) ingest.Reason {
+func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason {
 	e := p.entry(r.Pool)
 	if e == nil {
 		return ingest.ReasonUnknownPool
@@ -438,7 +372,7 @@ func (p *Pipeline) request(r *ingest.Request, hash uint64, emit func(*Output)) i
 	if reason := p.reach(r.EventTime(), emit); reason != "" {
 		return reason
 	}
-	if p.dedup.SeenHash(hash) {
+	if p.dedup.Seen(r.Pool, r.ID, r.Attempt, r.Phase) {
 		return ingest.ReasonDuplicate
 	}
 	e.prefix.complete(r, p.cfg.PrefixBlocks)

@@ -44,16 +44,14 @@ type Aggregator struct {
 	spareCells   spare[*cell]
 	spareShapes  spare[*shapes]
 	sparePending spare[*sketch.Pending]
-	spareRooms   spare[*sketch.PendingRoom]
 	spareRings   spare[[]*cell]
 	returned     []*cell // out of the span, but lent to the caller until the next Close
-
-	classes []alias // of all pools, by number
-	backlog backlog
 
 	windows    []Window
 	minutes    []PoolMinute
 	estimates  []Estimate // the nowcasts of windows
+	effect     effect     // of the request at hand
+	backlog    backlog
 	nowcasting nowcasting
 }
 

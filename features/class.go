@@ -25,7 +25,6 @@ type pool struct {
 	sharing   sharing
 	byName    map[string]*class
 	classes   []*class // ordered by name
-	aliases   aliases  // for finding classes
 	fleet     fleet
 	lag       lag
 	retried   int64 // the newest minute with an attempt at a call that was counted before
@@ -45,7 +44,6 @@ type coverage struct {
 type class struct {
 	key        Key
 	pool       *pool
-	number     int32 // its place in Aggregator.classes
 	born, last int64 // first and newest minute with a record
 	reports    Reports
 	moments    sketch.Moments // fading
@@ -53,6 +51,7 @@ type class struct {
 	late       Late            // since a window settled last
 	accounts   accounts        // fading
 	gone       bool            // it is forgotten
+	lane       int32           // 1 + its index in backlog.active; 0 while nothing waits
 	sessions   *sessionAccount // nil before the first
 	cells      []*cell         // by slot, nil where nothing came; nil altogether while nothing is open
 	open       int             // number of cells
@@ -114,24 +113,12 @@ func (a *Aggregator) known(name string) *pool {
 // class finds the class that a record of the given minute belongs to, and notes the minute as one with traffic. A name
 // beyond the cap, and the reserved name of the total, go to OverflowClass.
 func (a *Aggregator) class(p *pool, name string, minute int64) *class {
-	c := a.classes[a.number(p, name, minute)].class
+	c := a.lookup(p, name, minute)
 	c.born, c.last = min(c.born, minute), max(c.last, minute)
 	return c
 }
 
-// number is that of the class that a record of the given minute belongs to. It does not look at a class that it has found
-// before, for that would be to wait for its memory.
-func (a *Aggregator) number(p *pool, name string, minute int64) int32 {
-	if n := p.aliases.find(a.classes, name); n != none {
-		return n
-	}
-	c := a.lookup(p, name, minute)
-	if c.key.Class == name {
-		p.aliases.add(a.classes, c, name)
-	}
-	return c.number
-}
-
+// lookup is class without the note.
 func (a *Aggregator) lookup(p *pool, name string, minute int64) *class {
 	c, ok := p.byName[name]
 	if !ok {
@@ -158,8 +145,7 @@ func (p *pool) named() int {
 // newClass adds a class to a pool that does not have it.
 func (a *Aggregator) newClass(p *pool, name string) *class {
 	name = strings.Clone(name)
-	c := &class{key: Key{Pool: p.name, Class: name}, pool: p, number: int32(len(a.classes))}
-	a.classes = append(a.classes, alias{class: c, name: name, newest: none})
+	c := &class{key: Key{Pool: p.name, Class: name}, pool: p}
 	p.byName[name] = c
 	i, _ := slices.BinarySearchFunc(p.classes, name, func(c *class, name string) int { return strings.Compare(c.key.Class, name) })
 	p.classes = slices.Insert(p.classes, i, c)
@@ -228,7 +214,6 @@ func (a *Aggregator) recycle() {
 	a.spareCells.trim()
 	a.spareShapes.trim()
 	a.sparePending.trim()
-	a.spareRooms.trim()
 	a.spareRings.trim()
 	if cap(a.windows) > 4*(len(a.windows)+keptSpares) {
 		a.windows = nil

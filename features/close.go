@@ -42,7 +42,8 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 		}
 	}
 	a.closed = true
-	a.settleBacklog()
+	a.catchUp()
+	a.backlog.trim()
 	a.recycle()
 	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
 	a.countSessions(moment(next) * minuteLength)
@@ -164,7 +165,6 @@ func (a *Aggregator) age() {
 		})
 	}
 	if a.counters.ClassesEvicted > evicted {
-		a.renumber()
 		a.arrivals.release()
 		a.releaseSessions()
 	}

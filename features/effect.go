@@ -6,8 +6,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// effect is what a record of a request does to its class: all that folding it into the class's windows needs, so that
-// this can wait. 160 bytes.
+// effect is what a record of a request changes in its class.
 type effect struct {
 	arrived, started, first, finished moment
 

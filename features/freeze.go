@@ -107,7 +107,7 @@ func (a *Aggregator) copied(at *cell) *cell {
 	}
 	if at.pending != nil {
 		c.pending = a.sparePending.take(newPending)
-		c.pending.Copy(at.pending, a.pendingRoom)
+		*c.pending = *at.pending
 	}
 	a.lose(at)
 	return c
@@ -121,9 +121,6 @@ func (a *Aggregator) lose(at *cell) {
 	}
 	if at.pending != nil {
 		a.sparePending.lose()
-		if at.pending.Extended() {
-			a.spareRooms.lose()
-		}
 	}
 }
 

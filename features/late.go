@@ -29,7 +29,7 @@ func (a *Aggregator) addLate(r *ingest.Request, t *moments, seen *arrival, hash 
 	if seen != nil {
 		entry = *seen
 	}
-	a.catchUpWith(c)
+	a.catchUp()
 	var e effect
 	e.read(r, t)
 	cached := e.cached >= 0 && !e.neverServed()

@@ -8,19 +8,9 @@ func (a *Aggregator) measure(w *cell, shape int, v float64) {
 		w.pending = a.sparePending.take(newPending)
 		w.pending.Begin(w.sketches())
 	}
-	if !w.pending.Add(shape, v) && !a.extend(w) {
+	if !w.pending.Add(shape, v) {
 		a.settleShapes(w)
 	}
-}
-
-// extend makes room for more measurements to wait together, and says whether it did: where their counts are spread out in
-// memory. Those that are listed lie together anyway.
-func (a *Aggregator) extend(w *cell) bool {
-	return a.extensible(w) && w.pending.Extend(a.pendingRoom)
-}
-
-func (a *Aggregator) extensible(w *cell) bool {
-	return w.shapes != nil && w.shapes[shapePrompt].Counting() && w.pending.Extensible()
 }
 
 // settleShapes counts in the shapes of a window what waits for that.
@@ -34,16 +24,11 @@ func (a *Aggregator) settleShapes(w *cell) {
 	w.pending = nil
 }
 
-// givePending takes back what waits no more.
+// givePending takes back an empty buffer.
 func (a *Aggregator) givePending(p *sketch.Pending) {
-	if room := p.Clear(); room != nil {
-		a.spareRooms.give(room)
-	}
+	p.Clear()
 	a.sparePending.give(p)
 }
-
-// pendingRoom is for a window that has measured much.
-func (a *Aggregator) pendingRoom() *sketch.PendingRoom { return a.spareRooms.take(newPendingRoom) }
 
 // sketches are the shapes as a slice, nil when there are none.
 func (w *cell) sketches() []sketch.Quantile {
@@ -54,8 +39,6 @@ func (w *cell) sketches() []sketch.Quantile {
 }
 
 func newPending() *sketch.Pending { return new(sketch.Pending) }
-
-func newPendingRoom() *sketch.PendingRoom { return new(sketch.PendingRoom) }
 
 // whole is the cell of a minute of the open span with all in its shapes, nil when nothing came.
 func (a *Aggregator) whole(c *class, minute int64) *cell {

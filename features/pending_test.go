@@ -11,17 +11,16 @@ import (
 // What was measured in minutes that are jumped over goes with them.
 func TestPendingOfMinutesJumpedOver(t *testing.T) {
 	a := New(DefaultConfig())
-	for i := range 2000 { // so many that there is room for more
+	for i := range 2000 {
 		mustAdd(t, a, changed(request(fmt.Sprint(i), 1), tokens(int64(1000+i), 0, int64(i))))
 	}
-	a.CatchUp()
-	if a.sparePending.used == 0 || a.spareRooms.used == 0 {
+	if a.sparePending.used == 0 {
 		t.Fatal("nothing waits: the test is void")
 	}
 	a.Close(at(86400))
 	a.Close(at(86460)) // takes back what the one before lent out
-	if a.sparePending.used != 0 || a.spareRooms.used != 0 || a.spareCells.used != 0 {
-		t.Errorf("%d pending, %d rooms, %d cells are in use", a.sparePending.used, a.spareRooms.used, a.spareCells.used)
+	if a.sparePending.used != 0 || a.spareCells.used != 0 {
+		t.Errorf("%d pending, %d cells are in use", a.sparePending.used, a.spareCells.used)
 	}
 }
 
@@ -39,13 +38,13 @@ func TestPendingOfABusyMinute(t *testing.T) {
 		mustAdd(t, a, r)
 	}
 	for i := range n {
-		if a.CatchUp(); i > n/2 && frozen == nil && a.spareRooms.used > 0 {
+		if i > n/2 && frozen == nil && a.sparePending.used > 0 {
 			was, frozen = bytesOf(t, a), a.Freeze()
 		}
 		add(i)
 	}
 	if frozen == nil {
-		t.Fatal("no room was in use: the test is void")
+		t.Fatal("nothing waited: the test is void")
 	}
 	if !bytes.Equal(was, written(t, frozen)) {
 		t.Error("what was frozen has changed")
@@ -59,7 +58,7 @@ func TestPendingOfABusyMinute(t *testing.T) {
 	for m := range 20 {
 		a.Close(at(float64(m+2) * 60))
 	}
-	if a.spareRooms.used != 0 || a.sparePending.used != 0 {
-		t.Errorf("%d rooms, %d pending are in use", a.spareRooms.used, a.sparePending.used)
+	if a.sparePending.used != 0 {
+		t.Errorf("%d pending are in use", a.sparePending.used)
 	}
 }

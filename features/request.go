@@ -57,14 +57,14 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 	}
 
 	p := a.pool(r.Pool)
-	var number int32
+	var c *class
 	if seen != nil && seen.class != nil {
-		number = seen.class.number // what the first record said: all of a request is in one class
+		c = seen.class // the first record decides: all of a request is in one class
 	} else {
-		number = a.number(p, r.Class, minute)
+		c = a.lookup(p, r.Class, minute)
 	}
-	c := a.classes[number].class
-	e := a.backlog.next()
+	e := &a.effect
+	*e = effect{}
 	e.read(r, &t)
 	e.minute, e.call, e.arrives = int32(minute), call, seen == nil
 	entry := arrival{Hash: hash, Minute: minute, class: c}
@@ -102,7 +102,7 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 	if seen == nil && p.phased && r.ID != "" && a.arrivals.add(entry) {
 		a.counters.ArrivalsEvicted++
 	}
-	a.take(number, e)
+	a.take(c, e)
 	return ""
 }
 

@@ -38,7 +38,6 @@ type Batch struct {
 	Source     string    // the producer that published it; "" when it does not say
 
 	Requests  []Request
-	hashes    []uint64 // what a Deduper tells each of Requests by, where their decoder took it; fewer than Requests where not
 	Sums      []Sum
 	Replicas  []Replica
 	Acks      []Ack
@@ -58,7 +57,6 @@ func (b *Batch) Reset() {
 	b.Sequence, b.ReceivedAt, b.Source, b.Watermark, b.Ignored = 0, time.Time{}, "", nil, 0
 	b.Requests, b.Sums, b.Replicas = b.Requests[:0], b.Sums[:0], b.Replicas[:0]
 	b.Acks, b.Refused = b.Acks[:0], b.Refused[:0]
-	b.hashes = b.hashes[:0]
 	b.Histories = nil // rare and large
 	if b.blocks = b.blocks[:0]; cap(b.blocks) > keepBlocks {
 		b.blocks = nil

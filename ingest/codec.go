@@ -188,7 +188,6 @@ type decoder struct {
 	inflater inflater
 	scratch  []byte       // unescaped strings of the message at hand
 	table    []tableEntry // of the protobuf batch at hand
-	hashed   []byte       // what is hashed of the record at hand
 }
 
 func (d *decoder) message(data []byte) {

@@ -114,9 +114,7 @@ func decodeRequest(d *decoder, data []byte) {
 	last := len(d.batch.Requests) - 1
 	r := &d.request
 	r.at, r.attempt, r.previous = &d.batch.Requests[last], 1, keyOther
-	whole := d.wholeObject(data, r, nil)
-	d.settleClass(r)
-	if whole {
+	if d.wholeObject(data, r, nil) {
 		r.at.Attempt = int(r.attempt)
 		d.completeRequest(r.at)
 	}
@@ -154,7 +152,6 @@ func (d *decoder) requestMember(v value, r *requestReader) {
 	case k == keyID:
 		d.id(v, &r.at.ID)
 	case k <= keyReplica:
-		d.settleClass(r) // if it comes twice the last one counts
 		d.label(v, k.label(r.at))
 	case k <= keyFinishedAt:
 		d.time(v, k.time(r.at))

@@ -42,8 +42,7 @@ var requestFields = [...]string{
 	"tier", "feature", "route", "region", "replica", "session", "blocks", "block_tokens",
 }
 
-// protobufRequest decodes one Request into the batch's next slot, and gives the slot back when it is refused. It takes the
-// hash of the request, too: of batches the fold is the slower part.
+// protobufRequest decodes one Request into the batch's next slot, and gives the slot back when it is refused.
 func (d *decoder) protobufRequest(data []byte) {
 	b := d.batch
 	n := len(b.Requests)
@@ -56,11 +55,6 @@ func (d *decoder) protobufRequest(data []byte) {
 	if d.refusal.Reason != "" {
 		b.Requests = b.Requests[:n]
 		return
-	}
-	if len(b.hashes) == n { // not where another format has come before
-		var h uint64
-		h, d.hashed = hashRecord(d.hashed, r.Pool, r.ID, r.Attempt, r.Phase)
-		b.hashes = append(b.hashes, h)
 	}
 }
 

@@ -28,33 +28,16 @@ func NewDeduper(capacity int) *Deduper {
 
 // Seen says whether this record was seen before, and remembers it. A record without an id is never a duplicate.
 func (d *Deduper) Seen(pool, id string, attempt int, phase Phase) bool {
-	return d.SeenHash(d.Hash(pool, id, attempt, phase))
+	return d.seen(d.hash(pool, id, attempt, phase))
 }
 
-// Hash is what Seen tells a record by, 0 when it has no id.
-func (d *Deduper) Hash(pool, id string, attempt int, phase Phase) (h uint64) {
+// hash identifies a record; 0 when it has no id.
+func (d *Deduper) hash(pool, id string, attempt int, phase Phase) (h uint64) {
 	h, d.key = hashRecord(d.key, pool, id, attempt, phase)
 	return h
 }
 
-// HashOf is Hash for a request of a batch, of which decoders of large batches have taken it. It asks for the memory in which
-// that is going to be looked up, so that it is there for records that are hashed some time before they are asked about.
-func (d *Deduper) HashOf(b *Batch, i int) (h uint64) {
-	if len(b.hashes) == len(b.Requests) {
-		h = b.hashes[i]
-	} else {
-		r := &b.Requests[i]
-		h = d.Hash(r.Pool, r.ID, r.Attempt, r.Phase)
-	}
-	if h != 0 {
-		d.current.fetch(h)
-		d.previous.fetch(h)
-	}
-	return h
-}
-
-// SeenHash is Seen for a record of that hash.
-func (d *Deduper) SeenHash(h uint64) bool {
+func (d *Deduper) seen(h uint64) bool {
 	if h == 0 {
 		return false
 	}
@@ -74,7 +57,7 @@ func (d *Deduper) Known(pool, id string, attempt int, phase Phase) bool {
 	if id == "" {
 		return false
 	}
-	h := d.Hash(pool, id, attempt, phase)
+	h := d.hash(pool, id, attempt, phase)
 	return d.current.has(h) || d.previous.has(h)
 }
 

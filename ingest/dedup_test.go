@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -32,49 +31,6 @@ func TestDeduperTellsRecordsApart(t *testing.T) {
 		}
 		if want := r.id != ""; d.Seen(r.pool, r.id, r.attempt, r.phase) != want {
 			t.Errorf("%+v: seen again: got %v, want %v", r, !want, want)
-		}
-	}
-}
-
-// TestHashesOfABatchAreThoseOfItsRequests also where records are refused between them, where formats are mixed, and where a
-// batch is used again.
-func TestHashesOfABatchAreThoseOfItsRequests(t *testing.T) {
-	var all []Request
-	for i := range 6 {
-		r := Request{Pool: "p", ID: fmt.Sprint(i), Attempt: 1 + i%2, Phase: Phase(i % 3), Status: StatusOK, ArrivedAt: time.Unix(1_790_000_000, 0).UTC(), PromptTokens: 5, CachedTokens: Unknown, OutputTokens: Unknown, MaxOutputTokens: Unknown}
-		switch i {
-		case 1:
-			r.ID = ""
-		case 3:
-			r.ArrivedAt = time.Time{} // refused
-		}
-		all = append(all, r)
-	}
-	packed, line := AppendProtobuf(nil, &Batch{Requests: all}), AppendRequest(nil, &all[0])
-	var b Batch
-	add := func(contentType string, data []byte) {
-		Decode(Meta{ContentType: contentType}, data, DefaultLimits(), &b)
-	}
-	d := NewDeduper(100)
-	for _, c := range []struct {
-		name   string
-		decode func()
-		taken  int
-	}{
-		{"one batch", func() { add(ContentTypeProtobuf, packed) }, 5},
-		{"two batches", func() { add(ContentTypeProtobuf, packed); add(ContentTypeProtobuf, packed) }, 10},
-		{"JSON first", func() { add(ContentTypeJSON, line); add(ContentTypeProtobuf, packed) }, 0},
-		{"JSON after", func() { add(ContentTypeProtobuf, packed); add(ContentTypeJSON, line); add(ContentTypeProtobuf, packed) }, 5},
-	} {
-		b.Reset()
-		c.decode()
-		if len(b.Refused) == 0 || len(b.hashes) != c.taken {
-			t.Errorf("%s: %d refused, %d hashes taken, want some and %d", c.name, len(b.Refused), len(b.hashes), c.taken)
-		}
-		for i, r := range b.Requests {
-			if got, want := d.HashOf(&b, i), d.Hash(r.Pool, r.ID, r.Attempt, r.Phase); got != want || (want == 0) != (r.ID == "") {
-				t.Errorf("%s: request %d has hash %x, want %x", c.name, i, got, want)
-			}
 		}
 	}
 }

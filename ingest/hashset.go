@@ -4,8 +4,6 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"slices"
-
-	"github.com/forewarm/forewarm/prefetch"
 )
 
 // hashSet is a set of 64-bit hashes other than 0, in a table of open addresses with linear probing that is at most three
@@ -30,13 +28,6 @@ func (s *hashSet) has(h uint64) bool {
 		return false
 	}
 	return s.slots[s.find(h)] == h
-}
-
-// fetch asks for where the search for h begins.
-func (s *hashSet) fetch(h uint64) {
-	if len(s.slots) > 0 {
-		prefetch.Of(&s.slots[int(h*s.secret>>s.shift)&(len(s.slots)-1)])
-	}
 }
 
 // find gives the slot of h, or the free one where it would go. There must be a free slot.

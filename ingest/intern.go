@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
-
-	"github.com/forewarm/forewarm/prefetch"
 )
 
 // texts makes strings of bytes that do not recur, hundreds to an allocation. A string stays valid for ever, and keeps the
@@ -56,27 +54,7 @@ func (n *names) of(b []byte) string {
 		return ""
 	}
 	first, last := nameEnds(b)
-	return n.found(b, first, last, hashName(first, last, len(b)))
-}
-
-// sought is a name that is looked up in two steps, so that there is time between them for its slot to come.
-type sought struct {
-	text              []byte
-	first, last, hash uint64
-}
-
-// seek begins to look up a name, which must not be empty.
-func (n *names) seek(b []byte, x *sought) {
-	first, last := nameEnds(b)
 	h := hashName(first, last, len(b))
-	x.text, x.first, x.last, x.hash = b, first, last, h
-	if len(n.slots) > 0 {
-		prefetch.Of(&n.slots[h&uint64(len(n.slots)-1)])
-	}
-}
-
-// found looks up a name by its ends and hash.
-func (n *names) found(b []byte, first, last, h uint64) string {
 	mask := uint64(len(n.slots) - 1)
 	for i := range uint64(min(nameProbes, len(n.slots))) {
 		s := &n.slots[(h+i)&mask]

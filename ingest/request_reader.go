@@ -11,20 +11,8 @@ type requestReader struct {
 	key      requestKey // of the member at hand
 	previous requestKey // before it; keyOther before the first
 	follows  [keyOther + 1]requestKey
-
-	// class is one that is still to be looked up: there may be thousands, and its slot in the table of names comes while the
-	// rest of the record is read.
-	class sought
 	// recent are labels as they came last, which most often come again.
 	recent [keyReplica + 1]string
-}
-
-// settleClass looks up the class that waits for it.
-func (d *decoder) settleClass(r *requestReader) {
-	if x := &r.class; x.text != nil {
-		r.at.Class = d.names.found(x.text, x.first, x.last, x.hash)
-		x.text = nil // the message is the caller's
-	}
 }
 
 // takeLabel takes a label in the usual form.
@@ -32,11 +20,7 @@ func (d *decoder) takeLabel(r *requestReader, text []byte) {
 	switch k := r.key; {
 	case k == keyID:
 		r.at.ID = d.texts.of(text)
-	case k == keyClass && len(text) > 0:
-		d.names.seek(text, &r.class) // in the place of one that came before
-	case k == keyClass:
-		r.at.Class, r.class.text = "", nil
-	case k == keyTenant || k == keyReplica:
+	case k == keyClass || k == keyTenant || k == keyReplica:
 		*k.label(r.at) = d.names.of(text)
 	default:
 		if r.recent[k] != string(text) {

@@ -470,7 +470,9 @@ var errStopped = errors.New("stopped")
 // take is taken for the tick's.
 func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (ticked bool) {
 	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
-	d.pipeline.ApplyAll(batches, emit)
+	for i := range batches {
+		d.pipeline.Apply(&batches[i], emit)
+	}
 	d.noteServed()
 	for i := range batches {
 		d.refuse(batches[i].Sequence, batches[i].Refused)

@@ -3,8 +3,6 @@ package sketch
 import (
 	"math"
 	"slices"
-
-	"github.com/forewarm/forewarm/prefetch"
 )
 
 // add counts a bin n times, n > 0.
@@ -104,14 +102,5 @@ func (s *Quantile) each(f func(bin int, count uint32)) {
 		if n > 0 {
 			f(int(s.low)+i, n)
 		}
-	}
-}
-
-// Fetch asks for the memory where the next values are likely to be counted. It changes nothing.
-func (s *Quantile) Fetch() {
-	if n := len(s.dense); n > 0 {
-		prefetch.Slice(s.dense[max(0, n-keptBins)/2:][:min(n, keptBins)])
-	} else if n := len(s.list); n < cap(s.list) {
-		prefetch.Of(&s.list[:n+1][n])
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/forewarm/forewarm/prefetch"
 )
 
 // Count is one heavy hitter: its true weight is at most Weight and at least Weight − Error.
@@ -60,15 +58,6 @@ type leaf struct {
 // NewTopK makes a sketch of the given number of counters, 1 to 32768.
 func NewTopK(counters int) *TopK {
 	return &TopK{capacity: min(max(counters, 1), maxCounters), unit: 1}
-}
-
-// fetched is how many counters Fetch asks for.
-const fetched = 64
-
-// Fetch asks for the memory that an Add is going to need, or most of it. It changes nothing.
-func (t *TopK) Fetch() {
-	prefetch.Slice(t.counters[:min(len(t.counters), fetched)])
-	prefetch.Slice(t.index[:min(len(t.index), 4*fetched)])
 }
 
 // Len is the number of names that have a counter.
