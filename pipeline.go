@@ -168,14 +168,21 @@ func (a *asks) decided(d *alerting.Decision, was int) {
 	a.Open = open[max(0, len(open)-max(0, d.Desired-d.Ready)):]
 }
 
-// came is how long the oldest ask took until a replica became ready, the ask being over; 0 when there is none, when the
-// replica's process started before it, or when it is too old to say.
-func (a *asks) came(r *ingest.Replica) time.Duration {
-	if len(a.Open) == 0 || !r.StartedAt.IsZero() && r.StartedAt.Before(a.Open[0]) {
+// came is how long an ask took until a replica became ready, the ask being over; 0 when there is none, when the replica's
+// process started before it, or when it is too old to say. The ask is the newest one before the replica was first pending, where
+// that was reported for a time of warmed, else the oldest.
+func (a *asks) came(r *ingest.Replica, warmed time.Duration) time.Duration {
+	at := 0
+	if warmed > 0 {
+		pending := r.At.Add(-warmed)
+		n, _ := slices.BinarySearchFunc(a.Open, pending.Add(1), time.Time.Compare)
+		at = max(0, n-1)
+	}
+	if len(a.Open) == 0 || !r.StartedAt.IsZero() && r.StartedAt.Before(a.Open[at]) {
 		return 0
 	}
-	lag := r.At.Sub(a.Open[0])
-	a.Open = a.Open[1:]
+	lag := r.At.Sub(a.Open[at])
+	a.Open = slices.Delete(slices.Clone(a.Open), at, at+1)
 	if lag > askTeaches {
 		return 0
 	}
@@ -189,7 +196,7 @@ func (a *asks) came(r *ingest.Replica) time.Duration {
 func (e *poolEntry) start(r *ingest.Replica, life features.ReplicaLife, mode alerting.Mode) {
 	var lag time.Duration
 	if life.New {
-		lag = e.asks.came(r)
+		lag = e.asks.came(r, life.Warmed)
 	}
 	switch {
 	case !e.answered.IsZero() && r.At.Sub(e.answered) < answersLast:

@@ -43,8 +43,8 @@ type poolState struct {
 	Issued   []issue              `cbor:"4,keyasint"`
 	Prefix   *prefixState         `cbor:"5,keyasint,omitempty"`
 
-	Answered   time.Time                 `cbor:"7,keyasint,omitzero"`
-	Asks       asks                      `cbor:"13,keyasint"`
+	Answered time.Time `cbor:"7,keyasint,omitzero"`
+	Asks     asks      `cbor:"13,keyasint"`
 
 	Service capacity.ServiceState   `cbor:"8,keyasint"`
 	Minutes readyMinutes            `cbor:"9,keyasint"`

@@ -122,10 +122,13 @@ func (r *reporter) clock() time.Time {
 // look makes a report if one is due, and says whether it did.
 func (r *reporter) look(ctx context.Context) (made bool) {
 	now := r.clock()
-	if r.reported.IsZero() && !now.IsZero() {
+	if r.reported.IsZero() {
 		first := now
 		if r.event { // a replay can have passed much of its time before the first look
 			first = r.began()
+		}
+		if first.IsZero() {
+			return false
 		}
 		r.start(first)
 	}
