@@ -24,7 +24,7 @@ type lane struct {
 }
 
 type waiting struct {
-	class  *class
+	lane   int32 // its class, by index in backlog.active
 	effect effect
 }
 
@@ -49,7 +49,7 @@ func (a *Aggregator) take(c *class, e *effect) {
 		c.lane = int32(len(b.active))
 	}
 	b.active[c.lane-1].waiting++
-	b.waiting = append(b.waiting, waiting{c, *e})
+	b.waiting = append(b.waiting, waiting{c.lane - 1, *e})
 	if n := len(b.waiting); n == maxBacklog || n >= max(perClass*len(b.active), leastBacklog) {
 		a.catchUp()
 	}
@@ -76,12 +76,12 @@ func (a *Aggregator) catchUp() {
 		l.next, next = next, next+l.waiting
 	}
 	for i := range b.waiting {
-		l := &b.active[b.waiting[i].class.lane-1]
+		l := &b.active[b.waiting[i].lane]
 		order[l.next] = int32(i)
 		l.next++
 	}
 	for _, i := range order {
-		a.count(b.waiting[i].class, &b.waiting[i].effect)
+		a.count(b.active[b.waiting[i].lane].class, &b.waiting[i].effect)
 	}
 	for i := range b.active {
 		b.active[i].class.lane = 0
