@@ -106,7 +106,7 @@ func (p *plan) warnings() []string {
 	case stale, unheard:
 		out = append(out, "telemetry is stale: nothing is scaled in")
 	case unsized:
-		out = append(out, "no resource has both a capacity and a forecast: set kv_capacity_tokens or the rates of the pool")
+		out = append(out, "no resource has both a capacity and a forecast: wait for minutes of traffic, and set kv_capacity_tokens or the rates of the pool where they are missing")
 	case cold:
 		out = append(out, "too little history to forecast from: reacting to current demand only")
 	}

@@ -250,8 +250,11 @@ func facts(w io.Writer, d *Decision) {
 		fmt.Fprintf(t, "  %s\t"+format+"\n", append([]any{name}, a...)...)
 	}
 	source := "reported"
-	if d.SupplyAssumed {
+	switch {
+	case d.SupplyAssumed:
 		source = "assumed, for none reports"
+	case d.Unreported > 0:
+		source = fmt.Sprintf("reported, but for %d asked for and not seen yet", d.Unreported)
 	}
 	fact("replicas", "%d ready, %d pending (%s)", d.Ready, d.Pending, source)
 	fact("telemetry", "of the stream up to message %d", d.Sequence)

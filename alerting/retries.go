@@ -80,7 +80,7 @@ func (d *Decision) byRetries() string {
 		return ""
 	}
 	x := r.Retries
-	text := fmt.Sprintf("%.1f attempts a call make %.1f times the load, without them it takes %s", x.Attempts, x.Factor, d.count(x.NeedReplicas))
+	text := fmt.Sprintf("in the last ten minutes %.1f attempts a call made %.1f times the load; without retries it takes %s", x.Attempts, x.Factor, d.count(x.NeedReplicas))
 	if x.Refused > 0 {
 		text += fmt.Sprintf("; %d more not asked for: %s", x.Refused, x.Why)
 	}
@@ -141,7 +141,7 @@ func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	}
 	text += ". They load the replicas like other attempts and serve no further user."
 	if said := d.byRetries(); said != "" {
-		text += fmt.Sprintf(" %s: %s.", noun(d.Binding), said)
+		text += fmt.Sprintf(" For %s: %s.", noun(d.Binding), said)
 	}
 	if d.Probability >= fadeShare*cfg.AlertProbability {
 		text += " Outlook: " + consequence(d, cfg) + "."

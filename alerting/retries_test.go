@@ -17,7 +17,7 @@ func TestRetriesAreSizedWithinABound(t *testing.T) {
 		says    string // of the reason and the constraints
 	}{
 		"no retries":                    {1, nil, 4, ""},
-		"half of the calls again":       {1.5, nil, 6, "1.5 times the load, without them it takes 4 replicas"},
+		"half of the calls again":       {1.5, nil, 6, "1.5 times the load; without retries it takes 4 replicas"},
 		"more than retries may ask for": {5, nil, 12, "retries 12: 18 wanted for KV memory"},
 		"an idle pool": {2, func(in *Input) {
 			in.Minute.State.KVUsedMax, in.Minute.State.WaitingPerReady = .2, 0

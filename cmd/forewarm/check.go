@@ -59,7 +59,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if err != nil {
 		return usageError{err}
 	}
-	fmt.Fprintf(std.out, "ok  %s: %d pools, %s clock, %s mode\n", path, len(cfg.Pools), cfg.Clock, cfg.Decision.Mode)
+	fmt.Fprintf(std.out, "ok  %s: %s, %s clock, %s mode\n", path, count(len(cfg.Pools), "pool"), cfg.Clock, cfg.Decision.Mode)
 	if c := &cfg.Classify; len(c.Rules) > 0 {
 		fmt.Fprintf(std.out, "ok  classify: %d rules\n", len(c.Rules))
 	}
