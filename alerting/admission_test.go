@@ -228,7 +228,7 @@ func TestQueuePlan(t *testing.T) {
 		{"half of the calls are tried again", queue(200, 1.5, nothing), &QueuePlan{2, 40, 5*13*60 + 40, 1.5}},
 		{"short already", queue(800, 1, nothing), &QueuePlan{2, 10, -5*13*60 + 10, 1}},
 		{"prompts of 500 tokens at 1000 a second", queue(200, 1, prompts(5000, 1000, 99)), &QueuePlan{1.5, 30, 10*13*60 + 30, 1}},
-		{"prompts take as long as is promised", queue(200, 1, prompts(50_000, 1000, 999)), &QueuePlan{0, 0, 10 * 13 * 60, 1}},
+		{"prompts take as long as the objective", queue(200, 1, prompts(50_000, 1000, 999)), &QueuePlan{0, 0, 10 * 13 * 60, 1}},
 		{"one prefill replica serves two calls a second", queue(200, 1, prompts(5000, 1000, 1)), &QueuePlan{1.5, 3, -8*13*60 + 3, 1}},
 		{"no objective", queue(200, 1, func(in *Input) { in.Pool.SLO.TTFT = 0 }), nil},
 		{"no traffic", queue(0, 1, nothing), nil},

@@ -170,7 +170,7 @@ func saturation(d *Decision, who, help string, cfg Config) (out []Condition) {
 		out = append(out, c)
 	}
 	if len(late) > 0 && d.Needed <= d.Limit {
-		page := condition(d, TooLateToWarm, late[0].Dimension, gravity(d), cfg, fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.",
+		page := condition(d, TooLateToWarm, late[0].Dimension, severityOf(d), cfg, fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.",
 			story(d, late, who, soon), span(d.Lead), help)).load(d, late, who, soon)
 		page.Fading, page.Immediate = late[0].Probability < cfg.AlertProbability, late[0].Probability >= sureProbability
 		out = append(out, page)
@@ -259,9 +259,9 @@ func (d *Decision) late(e forecaster.ETA) bool {
 	return e.P50 != forecaster.Never && e.P50 < d.Lead
 }
 
-// gravity is whether a saturation that cannot be averted is worth waking someone: only on evidence, not in the first hour of history
-// or on replicas that nobody reported.
-func gravity(d *Decision) Severity {
+// severityOf is Page for a saturation that cannot be averted. It is Warning in the first hour of history, and where no replica
+// reports.
+func severityOf(d *Decision) Severity {
 	if d.Confidence != forecaster.Cold && !d.SupplyAssumed {
 		return Page
 	}
@@ -274,7 +274,7 @@ func limit(d *Decision, who, help string, cfg Config) []Condition {
 	if d.Needed <= d.Limit || len(likely) == 0 {
 		return nil
 	}
-	c := condition(d, AtCapacityLimit, likely[0].Dimension, gravity(d), cfg,
+	c := condition(d, AtCapacityLimit, likely[0].Dimension, severityOf(d), cfg,
 		fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, likely, who, d.soon(cfg)), short(d), help)).load(d, likely, who, d.soon(cfg))
 	c.Fading = likely[0].Probability < cfg.AlertProbability
 	return []Condition{c}
@@ -463,7 +463,7 @@ func done(d *Decision) string {
 	case d.Desired > total && d.Mode == Advisory:
 		return fmt.Sprintf("Advice since %s: %d→%s. Nothing was scaled, for this is advisory mode; started now they are ready by about %s.", clock(d.AskedAt), total, d.count(d.Desired), clock(d.Tick.Add(d.Lead)))
 	case d.Desired > total && d.Withheld != "":
-		return fmt.Sprintf("It would ask for %d→%s. Autoscalers are not told yet, because %s.", total, d.count(d.Desired), d.Withheld)
+		return fmt.Sprintf("It would ask for %d→%s. Autoscalers get no advice yet, because %s.", total, d.count(d.Desired), d.Withheld)
 	case d.Desired > total && overdue:
 		return fmt.Sprintf("Asked for %d→%s at %s, and none reports yet: check the autoscaler.", total, d.count(d.Desired), clock(d.AskedAt))
 	case d.Desired > total:

@@ -61,7 +61,7 @@ func (p *plan) decision(cfg Config) Decision {
 	return d
 }
 
-// withheld says why autoscalers are not told yet. In the first hour the demand of now is asked for, and nothing is given up: that
+// withheld says why autoscalers get no advice yet. In the first hour the demand of now is asked for, and nothing is given up: that
 // may be obeyed once a few minutes are known, if replicas report how many there are.
 func (p *plan) withheld() string {
 	known := 0

@@ -176,7 +176,7 @@ type decisionJSON struct {
 	Mode        alerting.Mode         `json:"mode"`
 	Action      alerting.Action       `json:"action"`
 	Desired     int                   `json:"desired_replicas"`
-	Withheld    string                `json:"withheld,omitempty"`        // why autoscalers are not told yet
+	Withheld    string                `json:"withheld,omitempty"`        // why autoscalers get no advice yet
 	ByRole      *alerting.Roles       `json:"desired_by_role,omitempty"` // of a disaggregated pool
 	Floor       int                   `json:"floor_replicas"`
 	NeededBy    *time.Time            `json:"needed_by"`

@@ -111,7 +111,7 @@ func newCard(p *PoolView) card {
 		c.Ready, c.Pending, c.Desired, c.Floor = d.Ready, d.Pending, d.Desired, d.Floor
 		c.Notes = append(append(c.Notes, d.Constraints...), d.Warnings...)
 		if d.Withheld != "" && d.Mode == alerting.Active {
-			c.Notes = append(c.Notes, "autoscalers are not told yet: "+d.Withheld)
+			c.Notes = append(c.Notes, "autoscalers get no advice yet: "+d.Withheld)
 		}
 		if said := d.Diagnosed(); said != "" {
 			c.Notes = append(c.Notes, said)

@@ -15,6 +15,7 @@ import (
 
 // recomputed holds a report against what is stored, minute by minute. Times are Unix minutes.
 type recomputed struct {
+	open []string // resources and horizons whose errors another cause explains
 	*testing.T
 	*raw
 	from, to int64

@@ -18,5 +18,5 @@ func readDynamo(r rank, to *ingest.Replica) {
 	block := r.only("dynamo_frontend_model_kv_cache_block_size")
 	to.KVCapacityTokens = tokens(positive(block * r.only("dynamo_frontend_model_total_kv_blocks")))
 	to.KVUsedTokens = tokens(block * r.gauge("dynamo_frontend_worker_active_decode_blocks"))
-	to.Waiting = requests(r.gauge("dynamo_frontend_worker_waiting_requests", "dynamo_frontend_num_requests_waiting"))
+	to.Waiting = requests(r.gauge("dynamo_frontend_worker_waiting_requests"))
 }
