@@ -71,9 +71,11 @@
 // before (more after less, or less after more) within an hour of it, and within its Lead. Asks are replicas k with
 // max(Desired of the decision before, Ready + Pending) < k ≤ Desired, followed from that decision, the event, until one
 // with Desired < k: ready at the first with Ready ≥ k within twice the lead time (an hour at least), after which nobody
-// obeyed it; crossed in the first minute in which need + reserves ≥ k. The need for it was visible from the end of the first
-// minute from which on need + reserves ≥ k until the event, or from the first decision on after which all had Needed ≥ k. The queue meanwhile is the largest Waiting from the event until it was ready
-// or no longer asked for. Times are from decision to decision, so no finer than decisions are apart. In advisory mode nobody
+// obeyed it; crossed in the first minute in which need + reserves ≥ k.
+// Before the event, need + reserves may have been at k or more for some minutes without a break: the end of the first of
+// these minutes is when the need was visible. Decisions may likewise have had Needed ≥ k for some time: the first of these
+// is the other time. The earlier of the two counts.
+// The queue meanwhile is the largest Waiting from the event until the ask was ready or was no longer made. Times are from decision to decision, so no finer than decisions are apart. In advisory mode nobody
 // need have obeyed.
 //
 // Provision: need is, in the resource where it is largest, demand over what a replica carries (PerReplica of the standing
@@ -87,8 +89,9 @@
 // doi:10.1109/INFCOM.2011.5934885, §III; Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241). Regret is Paid − Clairvoyant:
 // what was paid for not knowing, reserves included.
 //
-// Cost: of each minute of Provision, min(need, Ready) replicas served requests: of them wasted_prefill and wasted_decode over these and
-// tokens to prefill and to decode are wasted, attempts that failed. Idle replicas are those of the reserves, in the order failure, failover,
+// Cost: in each minute of Provision, min(need, Ready) replicas served requests. The wasted part of these is
+// wasted_prefill and wasted_decode over the tokens to prefill and to decode: tokens of attempts that failed.
+// Idle replicas are first those of the reserves, in the order failure, failover,
 // rollout, maintenance, warm; then those up to replicas.min; then Over. With Pending that is all of Paid. Who pays: prompt tokens to
 // compute, output tokens and KV token-seconds each bear as much of Paid as they use of a replica (Σ demand / PerReplica), and
 // a class pays of each its share; KV is of prompts and outputs as prompt : output/2, and failed attempts hold as the calls of

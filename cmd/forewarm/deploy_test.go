@@ -148,7 +148,8 @@ func TestAdapterRules(t *testing.T) {
 	}
 }
 
-// TestContainerIsReached: in the image, producers and people outside reach what listens by default; what listens on loopback does not.
+// TestContainerIsReached reads the Dockerfile. Its listen addresses must accept connections from outside the container,
+// and it must expose their ports. An address on loopback does not accept them.
 func TestContainerIsReached(t *testing.T) {
 	text, err := os.ReadFile("../../Dockerfile")
 	if err != nil {
