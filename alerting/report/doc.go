@@ -75,8 +75,9 @@
 // Before the event, need + reserves may have been at k or more for some minutes without a break: the end of the first of
 // these minutes is when the need was visible. Decisions may likewise have had Needed ≥ k for some time: the first of these
 // is the other time. The earlier of the two counts.
-// The queue meanwhile is the largest Waiting from the event until the ask was ready or was no longer made. Times are from decision to decision, so no finer than decisions are apart. In advisory mode nobody
-// need have obeyed.
+// The queue meanwhile is the largest Waiting from the event until the ask was ready or was no longer made.
+// Times are from decision to decision, so they are no finer than the time between decisions.
+// In advisory mode nobody need have obeyed.
 //
 // Provision: need is, in the resource where it is largest, demand over what a replica carries (PerReplica of the standing
 // decision), rounded up; minutes in which that is not known count for Ready and Pending only. Over is Σ max(0, ready −

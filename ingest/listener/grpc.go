@@ -23,8 +23,8 @@ import (
 // grpcCodes are the status codes that are counted by themselves.
 var grpcCodes = []string{"OK", "InvalidArgument", "Unauthenticated", "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Unimplemented", "Canceled"}
 
-// grpcServer answers Export of opentelemetry.proto.collector.trace.v1.TraceService and .logs.v1.LogsService. Messages reach the decoder as bytes, so
-// that there is one way to read an export, which bounds what it makes of it.
+// grpcServer answers Export of the OTLP trace and logs services (opentelemetry.proto.collector.{trace,logs}.v1).
+// Messages reach the decoder as bytes, as those over HTTP do: one decoder reads and bounds every export.
 type grpcServer struct{ *door }
 
 func newGRPC(d *door) server { return &grpcServer{d} }
