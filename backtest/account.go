@@ -13,7 +13,6 @@ type Account struct {
 	// where single requests are not simulated.
 	Served, TTFTMet, ITLMet float64
 	GPUHours                float64 // warming up included
-	Short                   float64 // replica-minutes that were missing where demand took more than served, in whole replicas; 0 where requests are simulated
 	Actions                 int     // changes of the number of replicas asked for
 	Reversed                int     // those of them that took back what had been asked for less than a warm-up before
 
@@ -26,7 +25,7 @@ func (a Account) Since(b Account) Account {
 	d := Account{
 		Minutes: a.Minutes - b.Minutes, Saturated: a.Saturated - b.Saturated, Asked: a.Asked - b.Asked, Met: a.Met - b.Met,
 		Served: a.Served - b.Served, TTFTMet: a.TTFTMet - b.TTFTMet, ITLMet: a.ITLMet - b.ITLMet,
-		GPUHours: a.GPUHours - b.GPUHours, Short: a.Short - b.Short, Actions: a.Actions - b.Actions, Reversed: a.Reversed - b.Reversed, InTime: a.InTime - b.InTime,
+		GPUHours: a.GPUHours - b.GPUHours, Actions: a.Actions - b.Actions, Reversed: a.Reversed - b.Reversed, InTime: a.InTime - b.InTime,
 	}
 	for i := range d.Leads {
 		d.Leads[i] = a.Leads[i] - b.Leads[i]

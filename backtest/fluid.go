@@ -10,9 +10,6 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// rounding keeps a need that is whole from counting as one more.
-const rounding = 1e-9
-
 // queuePatience is how long work waits in a fluid pool before its users give up, minutes.
 const queuePatience = 0.5
 
@@ -131,9 +128,6 @@ func (p *FluidPool) Step(load Load) {
 	p.pending = left
 
 	p.load, p.need = load, p.Need(load)
-	if p.need > serving {
-		p.account.Short += math.Ceil(p.need-rounding) - serving // whole ones are missing, as reports count and price them
-	}
 	arrives := p.need
 	for _, work := range p.again {
 		arrives += work

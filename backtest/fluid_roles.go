@@ -56,7 +56,7 @@ func (p *rolePools) Account() Account {
 	sum, prompts := p.FluidPool.Account(), p.prompts.Account()
 	sum.Saturated += prompts.Saturated - p.both
 	sum.Met = max(sum.Met+prompts.Met-sum.Asked, 0)
-	sum.GPUHours, sum.Short = sum.GPUHours+prompts.GPUHours, sum.Short+prompts.Short
+	sum.GPUHours += prompts.GPUHours
 	sum.Actions, sum.Reversed = sum.Actions+prompts.Actions, sum.Reversed+prompts.Reversed
 	return sum
 }

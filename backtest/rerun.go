@@ -11,41 +11,38 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Past is what a history keeps of one pool, for it to be run again with other settings.
+// PoolHistory is the recorded history of one pool, for a run with other settings.
 //
-// Of the traffic it has the pool's settled demand: nobody's reporting delay, no sessions, no classes. Decisions rest on the
-// totals' own forecasts, to which classes add only what is known of sessions and events, so that another division into
-// classes, or other tiers of series, would run the same.
-type Past struct {
+// Of the traffic it has the pool's settled demand, without reporting delay, sessions or classes. Decisions rest on the
+// forecasts of the totals, to which classes add only what is known of sessions and events.
+type PoolHistory struct {
 	Start time.Time // of the first minute, from which models learn
-	From  int       // the first minute that counts; days are counted from it
+	From  int       // the first minute that counts
 	// Demand is the pool's, by dimension: a value a minute, in the dimension's unit, NaN where it is not known.
-	Demand  map[string][]float64
-	Lag     capacity.Lag // that replicas took in fact
-	Initial int          // replicas that are ready at From
-	Prompts int          // likewise, that only compute prompts, in a disaggregated pool
-	Events  []forecaster.Event
-	Every   time.Duration // between decisions
-	Stale   time.Duration // silence after which a forecast is stale
+	Demand         map[string][]float64
+	Lag            capacity.Lag // that replicas take in the run
+	Initial        int          // replicas that are ready at From
+	InitialPrefill int          // the same of prefill replicas, in a disaggregated pool
+	Events         []forecaster.Event
+	Every          time.Duration // between decisions
+	Stale          time.Duration // silence after which a forecast is stale
 }
 
-// Arm is a configuration that a past is run with.
-type Arm struct {
-	Pool     capacity.Pool // its warm-up lag is the prior, from which the arm learns
+// Variant is a configuration that a history is run with.
+type Variant struct {
+	Pool     capacity.Pool // its warm-up lag is the prior, from which the run learns
 	Decision alerting.Config
-	// Forgets has the arm begin each day with the prior of the lag, as a first start does.
-	Forgets bool
 }
 
-// rerunClass is the one class of a run again.
+// rerunClass is the one class of a rerun.
 const rerunClass = "all"
 
-// Rerun serves a past once for each arm: the same demand, the same forecasts and the same warm-up draws, and decisions and
-// replicas of its own. It answers with each arm's account of each whole day from Past.From on. step, when set, is told of
-// each minute that is done. It costs what forecasting the past costs, and some 0.1 ms a minute and arm.
-func Rerun(ctx context.Context, past *Past, arms []Arm, seed uint64, step func(done, all int)) ([][]Account, error) {
-	r := newRerun(past, arms, seed)
-	all := past.From + past.Days()*minutesPerDay
+// Rerun serves a history once for each variant: the same demand, forecasts and warm-up draws, with decisions and replicas
+// of its own. It returns each variant's account of the minutes from PoolHistory.From on. step, when set, is called after
+// each minute. The cost is that of forecasting the history, and some 0.1 ms a minute and variant.
+func Rerun(ctx context.Context, history *PoolHistory, variants []Variant, seed uint64, step func(done, all int)) ([]Account, error) {
+	r := newRerun(history, variants, seed)
+	all := history.minutes()
 	for m := range all {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -55,96 +52,83 @@ func Rerun(ctx context.Context, past *Past, arms []Arm, seed uint64, step func(d
 			step(m+1, all)
 		}
 	}
-	return r.days, nil
+	accounts := make([]Account, len(r.variants))
+	for i := range r.variants {
+		accounts[i] = r.variants[i].pool.Account()
+	}
+	return accounts, nil
 }
 
-// Days is how many whole days count.
-func (p *Past) Days() int {
-	n := 0
+// Counted is how long the part of the history is that counts.
+func (p *PoolHistory) Counted() time.Duration {
+	return time.Duration(max(p.minutes()-p.From, 0)) * features.Minute
+}
+
+// minutes are all that the history has.
+func (p *PoolHistory) minutes() (n int) {
 	for _, values := range p.Demand {
 		n = max(n, len(values))
 	}
-	return max(n-p.From, 0) / minutesPerDay
+	return n
 }
 
-const minutesPerDay = 1440
-
-// rerun is a past that is run.
+// rerun is a run of a history.
 type rerun struct {
-	past       *Past
+	history    *PoolHistory
 	forecaster *forecaster.Forecaster
 	pool       string
-	heard      time.Time // the end of the newest minute whose demand is known
-	arms       []rerunArm
-	days       [][]Account // by arm
+	heard      time.Time     // the end of the newest minute whose demand is known
+	binding    capacity.Pool // says which dimensions have a capacity
+	variants   []rerunVariant
 }
 
-// rerunArm is an arm with its pool.
-type rerunArm struct {
+// rerunVariant is a variant with its replicas.
+type rerunVariant struct {
 	*variant
-	pool  simulated
-	prior capacity.Warmup
-	so    Account // at the end of the last day
-	Arm
+	pool simulated
 }
 
-func newRerun(past *Past, arms []Arm, seed uint64) *rerun {
-	name := arms[0].Pool.Name
-	r := &rerun{past: past, pool: name, days: make([][]Account, len(arms))}
+func newRerun(history *PoolHistory, variants []Variant, seed uint64) *rerun {
+	first := variants[0].Pool
+	r := &rerun{history: history, pool: first.Name, binding: first}
 	r.forecaster = forecaster.New(forecaster.Config{
-		StaleAfter: past.Stale, Zones: map[string]*time.Location{name: arms[0].Pool.Zone}, Events: past.Events,
+		StaleAfter: history.Stale, Zones: map[string]*time.Location{first.Name: first.Zone}, Events: history.Events,
 	})
-	for _, a := range arms {
-		a.Decision.Mode = alerting.Active
-		actual := a.Pool
-		actual.Warmup = capacity.NewWarmup(past.Lag.P50, past.Lag.P90)
-		actual.Replicas.Initial, actual.PrefillReplicas.Initial = past.Initial, past.Prompts
-		arm := rerunArm{Arm: a, variant: &variant{pool: a.Pool, cfg: a.Decision}, prior: a.Pool.Warmup}
-		start := past.Start.Add(time.Duration(past.From) * features.Minute)
-		arm.pool = newFluid(actual, start, seed)
-		r.arms = append(r.arms, arm)
+	start := history.Start.Add(time.Duration(history.From) * features.Minute)
+	for _, s := range variants {
+		s.Decision.Mode = alerting.Active
+		actual := s.Pool
+		actual.Warmup = capacity.NewWarmup(history.Lag.P50, history.Lag.P90)
+		actual.Replicas.Initial, actual.PrefillReplicas.Initial = history.Initial, history.InitialPrefill
+		r.variants = append(r.variants, rerunVariant{&variant{pool: s.Pool, cfg: s.Decision}, newFluid(actual, start, seed)})
 	}
 	return r
 }
 
 // minute is served, then learned from, then decided after.
 func (r *rerun) minute(m int) {
-	start := r.past.Start.Add(time.Duration(m) * features.Minute)
+	start := r.history.Start.Add(time.Duration(m) * features.Minute)
 	end := start.Add(features.Minute)
-	if m >= r.past.From {
-		load := r.past.load(m)
-		for i := range r.arms {
-			r.arms[i].pool.Step(load)
-		}
-		if n := m + 1 - r.past.From; n%minutesPerDay == 0 {
-			r.endDay()
+	if m >= r.history.From {
+		load := r.history.load(m)
+		for i := range r.variants {
+			r.variants[i].pool.Step(load)
 		}
 	}
 	r.observe(m, start)
-	if m+1 < r.past.From || r.past.Every > 0 && end.Unix()%int64(r.past.Every/time.Second) != 0 {
+	if m+1 < r.history.From || r.history.Every > 0 && end.Unix()%int64(r.history.Every/time.Second) != 0 {
 		return
 	}
 	for _, f := range r.forecaster.Forecast(end) {
-		for i := range r.arms {
-			a := &r.arms[i]
-			a.decide(end, uint64(m), &f, nil, a.pool)
-		}
-	}
-}
-
-func (r *rerun) endDay() {
-	for i := range r.arms {
-		a := &r.arms[i]
-		now := a.pool.Account()
-		r.days[i] = append(r.days[i], now.Since(a.so))
-		if a.so = now; a.Forgets {
-			a.variant.pool.Warmup = a.prior
+		for i := range r.variants {
+			s := &r.variants[i]
+			s.decide(end, uint64(m), &f, nil, s.pool)
 		}
 	}
 }
 
 // load is the demand of a minute.
-func (p *Past) load(m int) Load {
+func (p *PoolHistory) load(m int) Load {
 	l := unknownLoad
 	for i, d := range loadDimensions {
 		if values := p.Demand[d]; m < len(values) {
@@ -156,12 +140,12 @@ func (p *Past) load(m int) Load {
 
 // observe tells the forecaster of a minute: of what can bind, for nothing else moves a decision.
 func (r *rerun) observe(m int, start time.Time) {
-	load := r.past.load(m)
+	load := r.history.load(m)
 	seconds := features.Minute.Seconds()
 	w := features.Window{Key: features.Key{Pool: r.pool, Class: rerunClass}, Start: start, Covered: true, Settled: true, Records: 1}
 	known := false
 	for i, d := range loadDimensions {
-		if _, binds := r.arms[0].Pool.PerReplica(d, 0); !binds || math.IsNaN(load[i]) {
+		if _, binds := r.binding.PerReplica(d, 0); !binds || math.IsNaN(load[i]) {
 			continue
 		}
 		known = true

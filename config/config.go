@@ -66,7 +66,7 @@ type Log struct {
 type Report struct {
 	Schedule string `yaml:"schedule"` // cron: minute hour day-of-month month day-of-week; "" for never
 	Timezone string `yaml:"timezone"` // IANA name, or Local
-	Suggest  bool   `yaml:"suggest"`  // run the period again with other settings, and suggest those that do better
+	Suggest  bool   `yaml:"suggest"`  // run the period again with other settings, and show what they would have cost
 
 	// ReportConfig says where reports are delivered.
 	sink.ReportConfig `yaml:",inline"`

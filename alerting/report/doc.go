@@ -145,6 +145,7 @@
 // Assumptions are of the newest decision; Confirmed is the tick at which an estimate last moved, replicas last reported
 // their cache, or a start was last observed; of a price, its date. Off is Stated / Learned − 1.
 //
-// Suggestions are of who can run the period again (forewarm report -suggest). A change of decisions is held against the
-// configuration in force by GPU-hours and what is paid for demand without a replica.
+// Other settings are of who can run the period again (forewarm report -suggest): GPU-hours and saturated minutes of the same
+// simulation of the recorded demand, with the configuration in force and with one other value. Nothing is recommended: a week
+// does not say which value is better beyond chance.
 package report

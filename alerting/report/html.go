@@ -37,9 +37,7 @@ type grid struct {
 	Class       string   // of the style sheet
 	Head        []string // right-aligned where it begins with ">"
 	Rows        [][]string
-	States      []state  // of the rows, where they have one
-	Below       []string // what the rows refer to as notes, from 1 on
-	YAML        string   // to paste
+	States      []state // of the rows, where they have one
 }
 
 // Heads are the columns' names, and whether they are right-aligned.
@@ -135,15 +133,14 @@ func byNeed(r *Report) []*Pool {
 	return out
 }
 
-// state says in a word how a pool fared: act when it saturated without having been announced in time, or when there is
-// something to change; watch when it saturated, when there were more false alarms than true ones, when a tenth of the
+// state says in a word how a pool fared: act when it saturated without having been announced in time; watch when it saturated, when there were more false alarms than true ones, when a tenth of the
 // minutes is not known or had no decision, when more than half of what was used was beyond need, or when the 90 % quantile did not hold.
 func (p *Pool) state() state {
 	s := &p.Saturation
 	switch {
 	case p.Data.Observed == 0 || s.KnownMinutes == 0 && len(p.headline()) == 0:
 		return noData
-	case s.Missed+s.Late > 0 || len(p.Suggestions) > 0:
+	case s.Missed+s.Late > 0:
 		return act
 	case s.SaturatedMinutes > 0, s.False > s.InTime+s.Averted, float64(p.Data.Observed) < .9*float64(p.Data.Minutes), p.beyondNeed() > .5:
 		return watch
@@ -208,13 +205,6 @@ func firstTable(pools []*Pool) grid {
 func (p *Pool) advice() string {
 	s := &p.Saturation
 	switch {
-	case len(p.Suggestions) > 0:
-		x := &p.Suggestions[0]
-		text := fmt.Sprintf("Set %s to %s (now %s)%s", x.Key, x.To, x.From, x.Expected.brief())
-		if more := len(p.Suggestions) - 1; more > 0 {
-			text += fmt.Sprintf("; %d more below", more)
-		}
-		return text + "."
 	case p.Data.Observed == 0:
 		return "Find out why no telemetry comes."
 	case s.Missed+s.Late > 0:
@@ -293,15 +283,6 @@ func (p *Pool) errorAt(x *Episode) (found *ErrorEpisode) {
 	return found
 }
 
-// brief is what a change does, in a clause.
-func (e *Effect) brief() string {
-	if e.Minutes == 0 {
-		return ""
-	}
-	return fmt.Sprintf(": saturated minutes %s → %s, GPU-hours %s → %s", quantity(e.SaturatedMinutesBefore, ""), quantity(e.SaturatedMinutesAfter, ""),
-		quantity(e.GPUHoursBefore, ""), quantity(e.GPUHoursAfter, ""))
-}
-
 func (p *Pool) view(outline bool) poolView {
 	d := &p.Decisions
 	v := poolView{Name: p.Pool, State: p.state(), Outline: outline}
@@ -313,8 +294,8 @@ func (p *Pool) view(outline bool) poolView {
 	if !outline {
 		v.Charts = p.charts()
 	}
-	for _, g := range []grid{p.suggested(), p.episodes(), p.causes(), p.provided(), p.paidFor(), p.payers(), p.assumed(), p.drifted(), p.scores(), p.rivals(), p.classes(), p.shape(), p.tried()} {
-		if (len(g.Rows) > 0 || g.Head == nil && g.Note != "") && (!outline || g.Title == "What to change" || g.Title == "Saturations") {
+	for _, g := range []grid{p.episodes(), p.causes(), p.provided(), p.paidFor(), p.payers(), p.assumed(), p.drifted(), p.scores(), p.rivals(), p.classes(), p.shape(), p.otherSettings()} {
+		if (len(g.Rows) > 0 || g.Head == nil && g.Note != "") && (!outline || g.Title == "Saturations") {
 			v.Grids = append(v.Grids, g)
 		}
 	}
@@ -327,8 +308,6 @@ func times(n int) string {
 	}
 	return fmt.Sprintf("%d times", n)
 }
-
-func arrow(before, after Number) string { return quantity(before, "") + " → " + quantity(after, "") }
 
 func (p *Pool) episodes() grid {
 	g := grid{Title: "Saturations"}

@@ -36,7 +36,6 @@ func page(t testing.TB, r *Report) string {
 func drawn() *Report {
 	r := week()
 	p := &r.Pools[0]
-	p.Suggestions = nil
 	t := &Timeline{From: r.From, Minutes: 30, ResourceTimeline: ResourceTimeline{Resource: "kv", Unit: "tokens", Ahead: 15}}
 	for i := range 336 {
 		level := 1e6 * (1.2 + math.Sin(float64(i)/48*2*math.Pi))
@@ -126,7 +125,7 @@ func TestPageStandsAlone(t *testing.T) {
 	r.Pools[0].Pool, r.Pools[0].Accuracy[0].Class, r.Pools[0].Totals[1].Class = hostile, hostile, hostile
 	r.Pools[0].Accuracy[3].Dimension, r.Pools[0].Timeline.Resource, r.Pools[0].Saturation.Episodes[0].Resource = hostile, hostile, hostile
 	r.Pools[0].Errors[0].Drivers[0].Class, r.Pools[0].Errors[0].Note = hostile, hostile
-	r.Pools[0].Suggestions = []Suggestion{{Key: hostile, From: hostile, To: hostile, Why: hostile, How: hostile}}
+	r.Pools[0].OtherSettings = []OtherSetting{{Setting: hostile, Now: hostile, Other: hostile}}
 	r.Summary = append(r.Summary, hostile)
 	for name, write := range map[string]func(io.Writer, *Report) error{"page": WriteHTML, "mail": WriteMail} {
 		var b bytes.Buffer
@@ -222,9 +221,6 @@ func TestFirstPage(t *testing.T) {
 	}{
 		"missed":       {func(*Pool) {}, act, "Look at Wed 4 Mar 12:00: prefill rose to 120 % of capacity, and that was not announced: over 20 minutes 105 % came where 70 % was forecast, for longer prompts of agent (+30 points)."},
 		"missed, why?": {func(p *Pool) { p.Errors = nil }, act, "Look at Wed 4 Mar 12:00: prefill rose to 120 % of capacity, and that was not announced."},
-		"suggestion": {func(p *Pool) {
-			p.Suggestions = []Suggestion{{Key: "pools[a].quantile", From: "0.9", To: "0.95", Expected: Effect{Minutes: 1, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 3, GPUHoursBefore: 900, GPUHoursAfter: 930}}}
-		}, act, "Set pools[a].quantile to 0.95 (now 0.9): saturated minutes 14 → 3, GPU-hours 900 → 930."},
 		"announced":    {func(p *Pool) { p.Saturation.Missed = 0 }, watch, "Let an autoscaler act on the advice (decision.mode: active): it saturated though that was announced."},
 		"false alarms": {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9, False: 2} }, watch, "Lower decision.false_alarms_per_week if the false alarms disturb."},
 		"no telemetry": {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry comes."},
@@ -310,13 +306,13 @@ func TestTimeline(t *testing.T) {
 // TestLearned: the fifth sentence is of the worst saturation that came as a surprise, where it is told why.
 func TestLearned(t *testing.T) {
 	r := drawn()
-	r.Summarise()
+	r.summarise()
 	const want = "The worst saturation that was missed came on Wed 4 Mar 12:00 in prefill of llama-70b, up to 120 % of capacity: over 20 minutes 105 % came where 70 % was forecast 15 minutes ahead, because of longer prompts of agent (+30 points)."
 	if got := r.Summary[4]; got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	r.Pools[0].Saturation.Episodes[1].Outcome = InTime
-	if r.Summarise(); !strings.HasPrefix(r.Summary[4], "The largest error was on Wed 4 Mar 12:00 in prefill of llama-70b: 105 % of capacity against 70 %") {
+	if r.summarise(); !strings.HasPrefix(r.Summary[4], "The largest error was on Wed 4 Mar 12:00 in prefill of llama-70b: 105 % of capacity against 70 %") {
 		t.Error(r.Summary[4])
 	}
 }

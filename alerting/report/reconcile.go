@@ -75,11 +75,11 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		r.Pools = append(r.Pools, Pool{
 			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), Traffic: b.traffic(pool), Accuracy: b.accuracy(pool),
 			Saturation: b.saturation(pool), Decisions: decisions, Cost: b.costs(pool, &decisions.Provision),
-			Errors: errors, LargeErrors: b.wrong(pool).counts, Drift: b.drifts(pool), Assumptions: b.assumptions(pool), Suggestions: []Suggestion{},
+			Errors: errors, LargeErrors: b.wrong(pool).counts, Drift: b.drifts(pool), Assumptions: b.assumptions(pool),
 			Timeline: b.timeline(pool),
 		})
 	}
-	r.Summarise()
+	r.summarise()
 	return r, nil
 }
 

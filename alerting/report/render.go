@@ -34,7 +34,6 @@ func WriteMarkdown(w io.Writer, r *Report) error {
 	b.WriteString(strings.Join(r.Summary, " ") + "\n")
 	if len(r.Pools) > 0 {
 		firstPage(&b, r)
-		suggested(&b, r)
 		explained(&b, r)
 		saturations(&b, r)
 		decided(&b, r)
@@ -47,7 +46,7 @@ func WriteMarkdown(w io.Writer, r *Report) error {
 		totals(&b, r)
 		shapes(&b, r)
 		gaps(&b, r)
-		tried(&b, r)
+		otherSettings(&b, r)
 		details(&b, r)
 	}
 	_, err := io.WriteString(w, b.String())

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forewarm/forewarm/features"
@@ -121,20 +120,13 @@ func week() *Report {
 				{Name: "prefill_rate", Unit: "tokens/s", Stated: 12_000, Used: 9800, Learned: 9800, Off: .224, Confirmed: &seen, AgeDays: 1, Note: "learned between 9.1 k and 10.4 k tokens/s"},
 				{Name: "kv_per_replica", Unit: "tokens", Stated: 1e6, Used: 1e6, Learned: nan, Off: nan, AgeDays: nan, Note: "nothing in the period told"},
 			},
-			Suggestions: []Suggestion{{Key: "pools[llama-70b].warmup.p50", From: "5m", To: "8m", Why: "Replicas took 8.2 min to become ready.",
-				Expected: Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 6, GPUHoursBefore: 5443, GPUHoursAfter: 5510, ScaleActionsBefore: 61, ScaleActionsAfter: 58}, How: "7 days run again with both settings.",
-				Note: "In sample: these days chose it, and the next may differ."},
-				{Key: "decision.cooldown", From: "15m", To: "5m", Why: "Replicas were kept that were not missed later.",
-					Expected: Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 14, GPUHoursBefore: 5443, GPUHoursAfter: 5120, ScaleActionsBefore: 61, ScaleActionsAfter: 90},
-					How:      "7 days run again with both settings.", Note: "The key is that of all pools, the effect that on this one. In sample: these days chose it, and the next may differ."}},
-			Tried: []Tried{{"pools[llama-70b].quantile", "0.9", "0.95", Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 9, GPUHoursBefore: 5443, GPUHoursAfter: 6010, ScaleActionsBefore: 61, ScaleActionsAfter: 60}, false},
-				{"decision.cooldown", "15m", "5m", Effect{Minutes: 10080, SaturatedMinutesBefore: 14, SaturatedMinutesAfter: 14, GPUHoursBefore: 5443, GPUHoursAfter: 5120, ScaleActionsBefore: 61, ScaleActionsAfter: 90}, true}},
-			TriedHow: "Seven days were run again in a fluid simulation.",
+			OtherSettings:     []OtherSetting{{"quantile", "0.9", "0.95", 5443, 6010, 14, 9}, {"decision.cooldown", "15m", "5m", 5443, 5120, 14, 14}},
+			OtherSettingsNote: "Seven days were run again in a simulation.",
 		},
-		{Pool: "silent", SuggestionsTried: "No change was tried: no demand of the pool is kept.", Data: Data{Minutes: 10080, Decided: 10079}, Saturation: Saturation{Probability: .5, LeadMinutes: nan},
+		{Pool: "silent", OtherSettingsNote: "No other setting was tried: no demand of it is kept.", Data: Data{Minutes: 10080, Decided: 10079}, Saturation: Saturation{Probability: .5, LeadMinutes: nan},
 			Decisions: Decisions{Mode: "active", Ticks: 10079, Stale: 10079, Hold: 10079}},
 	}}
-	r.Summarise()
+	r.summarise()
 	return r
 }
 
@@ -185,26 +177,6 @@ func TestRendering(t *testing.T) {
 	b.Reset()
 	if err := WriteMarkdown(&b, long); err != nil || !strings.Contains(b.String(), "12 more are in the JSON") {
 		t.Errorf("a long list is not cut (%v)", err)
-	}
-}
-
-// TestSettings: what is to be pasted says what is suggested.
-func TestSettings(t *testing.T) {
-	var got struct {
-		Pools []struct {
-			Name     string
-			Quantile float64
-			Warmup   struct{ P50 string }
-		}
-		Decision struct{ Cooldown string }
-	}
-	p := week().Pools[0]
-	p.Suggestions = append(p.Suggestions, Suggestion{Key: "pools[llama-70b].quantile", To: "0.99"})
-	if err := yaml.Unmarshal([]byte(p.settings()), &got); err != nil {
-		t.Fatalf("%v in\n%s", err, p.settings())
-	}
-	if len(got.Pools) != 1 || got.Pools[0].Name != "llama-70b" || got.Pools[0].Warmup.P50 != "8m" || got.Pools[0].Quantile != .99 || got.Decision.Cooldown != "5m" {
-		t.Errorf("%+v is read from\n%s", got, p.settings())
 	}
 }
 

@@ -45,12 +45,10 @@ type Pool struct {
 	Errors      []ErrorEpisode `json:"errors"`       // those that are explained, by story, then by horizon
 	Drift       []Drift        `json:"drift"`        // of the pool's forecasts at the headline horizon, by dimension
 	Assumptions []Assumption   `json:"assumptions"`  // that the newest decision rests on
-	Suggestions []Suggestion   `json:"suggestions"`  // filled by who can run the period again; none is no advice
-	// SuggestionsTried says what changes were tried, and when one is suggested; "" when nobody tried.
-	SuggestionsTried string `json:"suggestions_tried,omitempty"`
-	// Tried is the same change by change, and TriedHow how that was done, for the Markdown and the page.
-	Tried    []Tried `json:"-"`
-	TriedHow string  `json:"-"`
+	// OtherSettings are filled by who can run the period again; OtherSettingsNote says how they were obtained, or why there
+	// are none.
+	OtherSettings     []OtherSetting `json:"other_settings,omitempty"`
+	OtherSettingsNote string         `json:"other_settings_note,omitempty"`
 
 	Timeline *Timeline `json:"timeline"` // null when neither capacity nor forecasts are known
 }
@@ -382,31 +380,14 @@ type Assumption struct {
 	Note      string     `json:"note"`
 }
 
-// Suggestion is a change of the configuration that would have done better in the period.
-type Suggestion struct {
-	Key      string `json:"key"` // path in the configuration, such as pools[llama-70b].warmup.p50
-	From     string `json:"from"`
-	To       string `json:"to"`
-	Why      string `json:"why"` // one sentence
-	Expected Effect `json:"expected"`
-	How      string `json:"how"`  // how Expected was obtained
-	Note     string `json:"note"` // where evidence is thin; "" where it is not
-}
-
-// Tried is a change that was tried, with what it did.
-type Tried struct {
-	Key, From, To string
-	Expected      Effect
-	Suggested     bool
-}
-
-// Effect is what a change does when the period is run again on its own data, all else equal.
-type Effect struct {
-	Minutes                int    `json:"minutes"` // that were run
-	SaturatedMinutesBefore Number `json:"saturated_minutes_before"`
-	SaturatedMinutesAfter  Number `json:"saturated_minutes_after"`
-	GPUHoursBefore         Number `json:"gpu_hours_before"` // replica-hours where the GPUs of a replica are not known
-	GPUHoursAfter          Number `json:"gpu_hours_after"`
-	ScaleActionsBefore     Number `json:"scale_actions_before"` // changes of the number of replicas asked for
-	ScaleActionsAfter      Number `json:"scale_actions_after"`
+// OtherSetting is what the period would have cost with another value of a setting, all else as configured. Both figures of
+// a kind come from the same run of the recorded demand.
+type OtherSetting struct {
+	Setting             string `json:"setting"` // key in the configuration, such as decision.cooldown
+	Now                 string `json:"now"`
+	Other               string `json:"other"`
+	GPUHoursNow         Number `json:"gpu_hours_now"` // replica-hours where the GPUs of a replica are not known
+	GPUHours            Number `json:"gpu_hours"`
+	SaturatedMinutesNow int    `json:"saturated_minutes_now"`
+	SaturatedMinutes    int    `json:"saturated_minutes"`
 }

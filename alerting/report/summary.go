@@ -41,9 +41,8 @@ func far(horizon string) int {
 	return max(m-headlineMinutes, headlineMinutes-m)
 }
 
-// Summarise writes r.Summary anew: in at most five sentences, what a reader in a hurry needs. [Reconcile] does so; who adds
-// suggestions does it again.
-func (r *Report) Summarise() {
+// summarise writes r.Summary: in at most five sentences, what a reader in a hurry needs.
+func (r *Report) summarise() {
 	x := r.shown()
 	const layout = "Mon 2 Jan 2006 15:04"
 	period := fmt.Sprintf("from %s to %s %s", alerting.Clock(x.From, layout), alerting.Clock(x.To, layout), r.Zone.location())
@@ -202,11 +201,11 @@ func (r *Report) spent() string {
 }
 
 // learned says why the worst saturation that was missed or late came as a surprise, where that is explained, or else which error
-// was the largest; and what to change.
+// was the largest.
 func (r *Report) learned() string {
 	var worst, why *ErrorEpisode
 	var missed *Episode
-	pool, of, suggestions, first := "", "", 0, ""
+	pool, of := "", ""
 	for i := range r.Pools {
 		p := &r.Pools[i]
 		for _, story := range p.stories() {
@@ -216,9 +215,6 @@ func (r *Report) learned() string {
 		}
 		if x, e := p.surprise(); e != nil && (missed == nil || x.lacked() > missed.lacked()) {
 			missed, why, of = x, e, p.Pool
-		}
-		if suggestions += len(p.Suggestions); first == "" && len(p.Suggestions) > 0 {
-			first = fmt.Sprintf("%s from %s to %s", p.Suggestions[0].Key, p.Suggestions[0].From, p.Suggestions[0].To)
 		}
 	}
 	text := "No forecast was far off"
@@ -232,11 +228,5 @@ func (r *Report) learned() string {
 			day(worst.Start), resource(worst.Resource), pool, percent(worst.Actual), percent(worst.Forecast), ahead(worst.Horizon),
 			count(worst.Minutes, "minute"), worst.because(2))
 	}
-	switch suggestions {
-	case 0:
-		return text + "."
-	case 1:
-		return text + "; one change is suggested, " + first + "."
-	}
-	return text + fmt.Sprintf("; %d changes are suggested, the first is %s.", suggestions, first)
+	return text + "."
 }

@@ -34,7 +34,7 @@ func TestZone(t *testing.T) {
 	}
 	utc, r := drawn(), drawn()
 	r.Zone = Zone{berlin(t)}
-	r.Summarise()
+	r.summarise()
 	if as, want := written(r, WriteJSON), written(utc, WriteJSON); !strings.Contains(as, `"timezone": "Europe/Berlin"`) || !strings.Contains(want, `"timezone": "UTC"`) ||
 		strings.Count(as, `Z",`) != strings.Count(want, `Z",`) || strings.Contains(as, "+01:00") {
 		t.Error("the JSON has other times than in UTC, or does not name the zone")

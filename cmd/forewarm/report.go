@@ -31,7 +31,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	timezone := f.String("timezone", "", "IANA `zone` that days begin by, and that times are shown by (default: report.timezone of -config, or UTC)")
 	format := f.String("format", "md", "md, json or html")
 	out := f.String("o", "", "write to `file` instead of standard output")
-	again := f.Bool("suggest", false, "run the period again with other settings, and suggest those that do better; takes some 20 s for each resource and week of a pool, and -config")
+	again := f.Bool("suggest", false, "run the period again with other settings, and show what they would have cost; takes some 20 s for each resource and week of a pool, and -config")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
@@ -83,7 +83,9 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	}
 	r, err := report.Reconcile(ctx, h, period.start, period.end, reportOptions(period.zone))
 	if err == nil && *again {
-		err = suggestShown(ctx, h, pipeline, r, std.err)
+		bar := newProgress(std.err, "running again", 1000*int64(len(r.Pools)))
+		err = otherSettings(ctx, h, pipeline, r, func(done int) { bar.set(int64(done)) })
+		bar.finish()
 	}
 	if err != nil {
 		return err

@@ -252,7 +252,10 @@ func (d *daemon) renderReport(ctx context.Context, p report.Period) (*sink.Pages
 	h := storage.History{Store: d.store, Journal: d.journal}
 	r, err := report.Reconcile(ctx, h, p.From, p.To, reportOptions(d.reporter.schedule.Zone()))
 	if err == nil && d.cfg.Report.Suggest {
-		err = suggestConfigured(ctx, h, d.cfg, r)
+		var pipeline forewarm.Config
+		if pipeline, err = d.cfg.Pipeline(); err == nil {
+			err = otherSettings(ctx, h, pipeline, r, nil)
+		}
 	}
 	if err != nil {
 		return nil, nil, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/google/go-cmp/cmp"
 )
 
 // plantedStart is where a planted history begins: a day to learn from, and the days of the report.
@@ -88,89 +88,59 @@ func noise(m int, sd float64) float64 {
 	return 1 + sd*rand.New(rand.NewPCG(1, uint64(m))).NormFloat64()
 }
 
-// waves rise from 30 to 150 within two hours and fall again, four times a day.
-func waves(m int) float64 {
-	return 30 + min(max(float64(min(m%360, 360-m%360))-60, 0), 120)
-}
-
-func TestSuggest(t *testing.T) {
-	for name, c := range map[string]struct {
-		history planted
-		pool    capacity.Config
-		want    string // among the keys, "" for none at all
-		saved   func(e report.Effect) bool
-	}{
-		"prior far too short": {
-			planted{func(m int) float64 { return waves(m) * noise(m, .02) }, 20},
-			capacity.Config{Warmup: capacity.Lag{P50: time.Minute, P90: 2 * time.Minute}},
-			"pools[p].warmup to {p50: 20m, p90: 20m}",
-			func(e report.Effect) bool { return e.SaturatedMinutesAfter < e.SaturatedMinutesBefore },
-		},
-		"margin dearer than what it saves from": {
-			planted{func(m int) float64 { return 60 * noise(m, .2) }, 6},
-			capacity.Config{Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 6 * time.Minute}, Quantile: .995, GPUHourUSD: 3, SLOViolationMinuteUSD: .2},
-			"pools[p].quantile to 0.95",
-			func(e report.Effect) bool { return e.GPUHoursAfter < e.GPUHoursBefore },
-		},
-		"margin dearer than what it saves from, of a pool with prefill replicas": {
-			planted{func(m int) float64 { return 60 * noise(m, .2) }, 6},
-			capacity.Config{
-				Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 6 * time.Minute}, Quantile: .995, GPUHourUSD: 3, SLOViolationMinuteUSD: .2,
-				Disaggregated: capacity.Disaggregated{PrefillReplicas: capacity.Replicas{Min: 1, Max: 4}},
-			},
-			"pools[p].quantile to 0.95",
-			func(e report.Effect) bool { return e.GPUHoursAfter < e.GPUHoursBefore },
-		},
-		"quiet": {
-			planted{func(m int) float64 { return 55 * noise(m, .002) }, 6},
-			capacity.Config{Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 6 * time.Minute}},
-			"", nil,
-		},
+// A larger quantile saves saturated minutes for GPU-hours, and a history gives the same figures each time.
+func TestOtherSettings(t *testing.T) {
+	for name, roles := range map[string]capacity.Disaggregated{
+		"one role": {}, "with prefill replicas": {PrefillReplicas: capacity.Replicas{Min: 1, Max: 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := suggested(t, c.history, c.pool)
-			var got []string
-			for _, s := range r.Suggestions {
-				got = append(got, s.Key+" to "+s.To)
-				if got[len(got)-1] == c.want && !c.saved(s.Expected) {
-					t.Errorf("%s does not save: %+v", c.want, s.Expected)
+			h := planted{func(m int) float64 { return 60 * noise(m, .2) }, 6}
+			p := withOtherSettings(t, h, roles, 1)
+			if len(p.OtherSettings) < 3 || !strings.Contains(p.OtherSettingsNote, "2 days was run again") {
+				t.Fatalf("%+v; %s", p.OtherSettings, p.OtherSettingsNote)
+			}
+			for _, x := range p.OtherSettings {
+				if x.Setting == "quantile" && (x.Now != "0.995" || x.GPUHours >= x.GPUHoursNow || x.SaturatedMinutes < x.SaturatedMinutesNow) {
+					t.Errorf("%+v", x)
 				}
 			}
-			if c.want == "" && len(got) > 0 || c.want != "" && !slices.Contains(got, c.want) {
-				t.Errorf("suggested %q, want %q; %s", got, c.want, r.SuggestionsTried)
+			if diff := cmp.Diff(p, withOtherSettings(t, h, roles, 1)); diff != "" {
+				t.Error(diff)
+			}
+			if p := withOtherSettings(t, h, roles, 2); len(p.OtherSettings) > 0 || !strings.Contains(p.OtherSettingsNote, "two days are needed") {
+				t.Errorf("too short a history: %+v", p)
 			}
 		})
 	}
 }
 
-// suggested is the report on the planted pool, with suggestions.
-func suggested(t *testing.T, h planted, c capacity.Config) report.Pool {
+// withOtherSettings is the report on the planted pool, from some day on.
+func withOtherSettings(t *testing.T, h planted, roles capacity.Disaggregated, firstDay int) report.Pool {
 	t.Helper()
-	c.Name, c.Replicas, c.MaxRequestsPerS = "p", capacity.Replicas{Min: 1, Max: 40}, 10
-	pool, err := capacity.New(c, nil)
+	pool, err := capacity.New(capacity.Config{
+		Name: "p", Replicas: capacity.Replicas{Min: 1, Max: 40}, MaxRequestsPerS: 10, Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 6 * time.Minute}, Quantile: .995, Disaggregated: roles,
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := forewarm.DefaultConfig()
 	cfg.Every, cfg.Pools = 5*time.Minute, []capacity.Pool{pool}
-	cfg.Decision.Cooldown, cfg.Decision.Hold = 5*time.Minute, 5*time.Minute // whatever the defaults are
-	r := &report.Report{From: plantedStart.AddDate(0, 0, 1), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}, {Pool: "unknown"}}}
-	if err := suggest(t.Context(), h, cfg, r, nil); err != nil {
+	r := &report.Report{From: plantedStart.AddDate(0, 0, firstDay), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}, {Pool: "unknown"}}}
+	if err := otherSettings(t.Context(), h, cfg, r, nil); err != nil {
 		t.Fatal(err)
 	}
-	if p := r.Pools[1]; len(p.Suggestions) > 0 || !strings.Contains(p.SuggestionsTried, "no such pool") {
+	if p := r.Pools[1]; len(p.OtherSettings) > 0 || !strings.Contains(p.OtherSettingsNote, "no such pool") {
 		t.Errorf("a pool that is not configured: %+v", p)
 	}
 	return r.Pools[0]
 }
 
-func TestSuggestEnds(t *testing.T) {
+func TestOtherSettingsEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	cfg := forewarm.DefaultConfig()
 	r := &report.Report{From: plantedStart.AddDate(0, 0, 1), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}}}
-	if err := suggest(ctx, planted{waves, 6}, cfg, r, nil); !errors.Is(err, context.Canceled) {
+	if err := otherSettings(ctx, planted{func(int) float64 { return 60 }, 6}, forewarm.DefaultConfig(), r, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of its context: %v", err)
 	}
 }

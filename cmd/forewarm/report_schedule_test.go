@@ -13,9 +13,9 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// TestReportSuggestsOnSchedule: a daemon that was away when its weekly report was due makes it, and says on its pages why
+// TestReportOtherSettingsOnSchedule: a daemon that was away when its weekly report was due makes it, and says on its pages why
 // nothing could be tried.
-func TestReportSuggestsOnSchedule(t *testing.T) {
+func TestReportOtherSettingsOnSchedule(t *testing.T) {
 	due := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Minute)
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
@@ -42,7 +42,7 @@ func TestReportSuggestsOnSchedule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"What to change", "No change of decisions was tried", "knew what a replica carries"} {
+	for _, want := range []string{"What another setting would have cost", "No other setting was tried", "knew the capacity of a replica"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page has no %q", want)
 		}
@@ -53,14 +53,14 @@ func TestReportSuggestsOnSchedule(t *testing.T) {
 	}
 	var r struct {
 		Pools []struct {
-			Tried string `json:"suggestions_tried"`
+			Note string `json:"other_settings_note"`
 		}
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
-	if tried := r.Pools[0].Tried; !strings.Contains(tried, "No change of decisions was tried") {
-		t.Errorf("tried %q", tried)
+	if note := r.Pools[0].Note; !strings.Contains(note, "No other setting was tried") {
+		t.Errorf("note %q", note)
 	}
 	if reported, ok, err := storage.ReadReported(data); err != nil || !ok || !reported.Equal(due) {
 		t.Errorf("reported up to %v, %v, %v; want %v", reported, ok, err, due)
