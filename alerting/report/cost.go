@@ -6,10 +6,10 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/forewarm/forewarm/features"
 	rates "github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/markdown"
 )
 
 // Cost says what replicas were paid for, and by whom. See the package comment for each definition.
@@ -211,8 +211,8 @@ const costNote = "Of the minutes in which demand, capacity and replicas are know
 	"Work is paid for by its tokens and by the KV cache that it holds, not by the number of requests; idle replicas are paid for in the same proportions."
 
 // paidFor is the table of what replicas were paid for.
-func (p *Pool) paidFor() grid {
-	g := grid{Title: "What it was paid for", Note: costNote, Head: []string{"", ">replica-hours", ">GPU-hours", ">cost", ">share"}}
+func (p *Pool) paidFor() markdown.Table {
+	g := markdown.Table{Title: "What it was paid for", Note: costNote, Head: []string{"", ">replica-hours", ">GPU-hours", ">cost", ">share"}}
 	for _, x := range p.Cost.Parts {
 		g.Rows = append(g.Rows, []string{x.Title, quantity(x.ReplicaHours, ""), quantity(x.GPUHours, ""), money(x.USD), percent(x.ReplicaHours / p.Decisions.Provision.Paid.ReplicaHours)})
 	}
@@ -220,8 +220,8 @@ func (p *Pool) paidFor() grid {
 }
 
 // payers is the table of who pays, and for how much.
-func (p *Pool) payers() grid {
-	g := grid{Title: "What requests and tokens cost", Head: []string{"", "", ">share", ">paid", ">a request", ">a served one", ">1,000 prompt tokens", ">1,000 output tokens"}}
+func (p *Pool) payers() markdown.Table {
+	g := markdown.Table{Title: "What requests and tokens cost", Head: []string{"", "", ">share", ">paid", ">a request", ">a served one", ">1,000 prompt tokens", ">1,000 output tokens"}}
 	add := func(kind, name string, s *CostShare) {
 		g.Rows = append(g.Rows, []string{kind, name, percent(s.Share), s.cell(), small(s.Request), small(s.Served), small(s.PromptTokens), small(s.OutputTokens)})
 	}
@@ -245,25 +245,4 @@ func small(usd Number) string {
 		return "$" + strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(v))), 64)
 	}
 	return money(usd)
-}
-
-// paid writes the tables of cost of every pool.
-func paid(b *strings.Builder, r *Report) {
-	for _, of := range []func(p *Pool) grid{(*Pool).paidFor, (*Pool).payers} {
-		var rows [][]string
-		var g grid
-		for i := range r.Pools {
-			g = of(&r.Pools[i])
-			for _, row := range g.Rows {
-				rows = append(rows, append([]string{r.Pools[i].Pool}, row...))
-			}
-		}
-		if len(rows) > 0 {
-			b.WriteString("\n## " + g.Title + "\n")
-			if g.Note != "" {
-				b.WriteString("\n" + g.Note + "\n")
-			}
-			table(b, append([]string{"pool"}, g.Head...), rows)
-		}
-	}
 }

@@ -175,7 +175,7 @@ func TestRendering(t *testing.T) {
 		long.Pools[0].Saturation.Episodes = append(long.Pools[0].Saturation.Episodes, long.Pools[0].Saturation.Episodes[0])
 	}
 	b.Reset()
-	if err := WriteMarkdown(&b, long); err != nil || !strings.Contains(b.String(), "12 more are in the JSON") {
+	if err := WriteMarkdown(&b, long); err != nil || !strings.Contains(b.String(), "12 saturations more are in the JSON") {
 		t.Errorf("a long list is not cut (%v)", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
 )
@@ -119,10 +118,8 @@ func (e *ErrorEpisode) notes() []string {
 	return slices.DeleteFunc(strings.Split(e.Note, "; "), func(n string) bool { return n == askedNote })
 }
 
-// storyHead names the columns of a table of stories, whose times are by the clock of a zone.
-func storyHead(zone *time.Location) []string {
-	return []string{named("start", zone), ">length", "forecast of", ">forecast", ">came", ">difference", "because of", "as wrong at that time", "note"}
-}
+// storyHead names the columns of a table of stories.
+var storyHead = []string{"start", ">length", "forecast of", ">forecast", ">came", ">difference", "because of", "as wrong at that time", "note"}
 
 // whyWrong is the table of a pool's largest stories, in order, and what is to be said of all.
 func (p *Pool) whyWrong() (rows [][]string, note string) {
@@ -131,7 +128,7 @@ func (p *Pool) whyWrong() (rows [][]string, note string) {
 		rows = append(rows, s.cells())
 	}
 	note = p.wrongNote(len(shown))
-	last := len(storyHead(time.UTC)) - 1
+	last := len(storyHead) - 1
 	if len(rows) > 1 && rows[0][last] != "" && !slices.ContainsFunc(rows, func(r []string) bool { return r[last] != rows[0][last] }) {
 		note += " In all of these " + rows[0][last] + "."
 		for _, r := range rows {

@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -111,48 +110,10 @@ func share(part, whole float64) float64 {
 	return part / whole
 }
 
-// lateSentence says how much came too late, "" when nothing did.
-func lateSentence(pools []Pool) string {
-	late, all, records := 0.0, 0.0, 0.0
-	for i := range pools {
-		if t := pools[i].total(); t != nil {
-			late += t.Late.PromptTokens + t.Late.OutputTokens
-			all += t.tokens()
-			records += t.Late.Records
-		}
-	}
-	if records == 0 {
-		return ""
-	}
-	return fmt.Sprintf("Late: %s of tokens came after the bound (features.revise); they are in the totals, and in no minute's demand.", percent(Number(share(late, all))))
-}
-
 // total is the pool's own, nil when nothing is known of it.
 func (p *Pool) total() *Total {
 	if len(p.Totals) == 0 || p.Totals[0].Class != features.TotalClass {
 		return nil
 	}
 	return &p.Totals[0]
-}
-
-func totals(b *strings.Builder, r *Report) {
-	b.WriteString("\n## Totals\n")
-	var rows [][]string
-	for i := range r.Pools {
-		p := &r.Pools[i]
-		t := p.total()
-		if t == nil {
-			rows = append(rows, []string{p.Pool, "no data", "", "", "", ""})
-			continue
-		}
-		late := fmt.Sprintf("%s in %s", percent(t.Late.Share), count(int(t.Late.Records), "record"))
-		if t.Late.Records == 0 {
-			late = "none"
-		}
-		rows = append(rows, []string{p.Pool, quantity(t.Requests, ""), quantity(t.PromptTokens, ""), quantity(t.CachedTokens, ""), quantity(t.OutputTokens, ""), late})
-	}
-	if late := lateSentence(r.Pools); late != "" {
-		b.WriteString("\n" + late + "\n")
-	}
-	table(b, []string{"pool", ">requests", ">prompt tokens", ">of those cached", ">output tokens", ">tokens that came late"}, rows)
 }

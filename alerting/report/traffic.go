@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/internal/markdown"
 )
 
 // traffic describes the demand of a pool in the dimensions that are forecast, the pool first, then classes by name.
@@ -34,8 +35,8 @@ func (b *builder) traffic(pool string) []features.Traffic {
 const trafficNote = "Peaks are over the mean: of one minute, and of fifteen in a row. A burst is a run of minutes above twice the mean."
 
 // shape is the table of the pool's traffic and that of its classes, as many rows as fit.
-func (p *Pool) shape() grid {
-	g := grid{Title: "Traffic", Note: trafficNote, Head: []string{"class", "demand", ">mean", ">half of the minutes below", ">90 %", ">99 %",
+func (p *Pool) shape() markdown.Table {
+	g := markdown.Table{Title: "Traffic", Note: trafficNote, Head: []string{"class", "demand", ">mean", ">half of the minutes below", ">90 %", ">99 %",
 		">peak/mean 1 min", ">15 min", ">bursts", ">median length", ">longest"}}
 	for i := range p.Traffic {
 		t := &p.Traffic[i]
@@ -53,21 +54,4 @@ func (p *Pool) shape() grid {
 			fmt.Sprint(t.Bursts), lead(Number(t.BurstP50)), lead(Number(t.BurstMax))})
 	}
 	return g
-}
-
-// shapes writes the table of every pool.
-func shapes(b *strings.Builder, r *Report) {
-	var rows [][]string
-	var head []string
-	for i := range r.Pools {
-		g := r.Pools[i].shape()
-		head = append([]string{"pool"}, g.Head...)
-		for _, row := range g.Rows {
-			rows = append(rows, append([]string{r.Pools[i].Pool}, row...))
-		}
-	}
-	if len(rows) > 0 {
-		b.WriteString("\n## Traffic\n\n" + trafficNote + "\n")
-		table(b, head, rows)
-	}
 }

@@ -26,6 +26,18 @@ func money(usd Number) string {
 	return "$" + quantity(usd, "")
 }
 
+// cell shows GPU-hours, or replica-hours where the GPUs of one are not known, and what they cost.
+func (a Amount) cell() string {
+	text := quantity(a.GPUHours, "GPU-h")
+	if text == unknown {
+		text = quantity(a.ReplicaHours, "replica-h")
+	}
+	if cost := money(a.USD); cost != unknown && text != unknown {
+		text += ", " + cost
+	}
+	return text
+}
+
 // causeWords say what a cause is when it raised utilisation above what was forecast, and when it lowered it.
 var causeWords = map[Cause][2]string{
 	CauseDemand:    {"more requests", "fewer requests"},

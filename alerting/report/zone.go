@@ -62,7 +62,4 @@ func (r *Report) shown() *Report {
 	return &out
 }
 
-// named is a column of times by the clock of a zone.
-func named(column string, zone *time.Location) string { return column + " (" + zone.String() + ")" }
-
 func day(t time.Time) string { return alerting.Clock(t, "Mon 2 Jan 15:04") }

@@ -1,0 +1,80 @@
+// Package markdown writes text and tables as Markdown, and turns Markdown into HTML.
+package markdown
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+)
+
+// special are the characters that mean something in Markdown: underscores do at the ends of words only.
+var special = regexp.MustCompile("[\\\\`*<&#|\\[\\]~]|\\b_+|_+\\b")
+
+// Text is s as one line of Markdown that shows s as it is. Names come from telemetry: they must not become markup. It is
+// meant for the middle of a line, where nothing begins a block.
+func Text(s string) string {
+	return special.ReplaceAllStringFunc(strings.Join(strings.Fields(s), " "), func(m string) string {
+		return "\\" + strings.Join(strings.Split(m, ""), "\\")
+	})
+}
+
+// Table is a table with a title and a note above it. Cells are plain text.
+type Table struct {
+	Title, Note string
+	Head        []string // columns that begin with ">" are right-aligned
+	Rows        [][]string
+}
+
+// Write writes the title, when there is one, as a heading of that level, then the note and the rows.
+func (t *Table) Write(b *strings.Builder, level int) {
+	if t.Title != "" {
+		b.WriteString("\n" + strings.Repeat("#", level) + " " + Text(t.Title) + "\n")
+	}
+	if t.Note != "" {
+		b.WriteString("\n" + Text(t.Note) + "\n")
+	}
+	if len(t.Rows) == 0 {
+		return
+	}
+	head, rule := make([]string, len(t.Head)), make([]string, len(t.Head))
+	for i, h := range t.Head {
+		name, right := strings.CutPrefix(h, ">")
+		head[i], rule[i] = Text(name), "---"
+		if right {
+			rule[i] = "---:"
+		}
+	}
+	b.WriteString("\n| " + strings.Join(head, " | ") + " |\n| " + strings.Join(rule, " | ") + " |\n")
+	for _, row := range t.Rows {
+		b.WriteString("|")
+		for _, cell := range row {
+			b.WriteString(" " + Text(cell) + " |")
+		}
+		b.WriteString("\n")
+	}
+}
+
+// converter leaves raw HTML and dangerous links out. Of the extensions it has tables only.
+var converter = goldmark.New(goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))))
+
+// HTML is Markdown as HTML. Tables are wrapped in a div of class wide. Rows of which a cell is one of the states have the
+// state, without blanks, as their class.
+func HTML(text string, states ...string) (string, error) {
+	var b strings.Builder
+	if err := converter.Convert([]byte(text), &b); err != nil {
+		return "", err
+	}
+	rows := strings.Split(b.String(), "<tr>")
+	for i, row := range rows[1:] {
+		class := ""
+		for _, s := range states {
+			if strings.Contains(row, ">"+s+"</td>") {
+				class = ` class="` + strings.ReplaceAll(s, " ", "") + `"`
+			}
+		}
+		rows[i+1] = "<tr" + class + ">" + row
+	}
+	return strings.NewReplacer("<th>", `<th scope="col">`, "<th ", `<th scope="col" `, "<table>", `<div class="wide"><table>`, "</table>", "</table></div>").Replace(strings.Join(rows, "")), nil
+}

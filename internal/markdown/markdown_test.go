@@ -1,0 +1,67 @@
+package markdown
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+	"pgregory.net/rapid"
+)
+
+// shown are the tags of a page and its text, cell by cell.
+func shown(t rapid.TB, text string) (tags map[string]int, cells []string) {
+	page, err := HTML(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags = map[string]int{}
+	for z := html.NewTokenizer(strings.NewReader(page)); ; {
+		switch z.Next() {
+		case html.ErrorToken:
+			return tags, cells
+		case html.StartTagToken, html.SelfClosingTagToken:
+			token := z.Token()
+			tags[token.Data]++
+			if token.Data == "td" {
+				cells = append(cells, "")
+			}
+		case html.TextToken:
+			if token := z.Token(); len(cells) > 0 {
+				cells[len(cells)-1] += token.Data
+			}
+		}
+	}
+}
+
+// Whatever a cell says is shown as it is, and makes no element.
+func TestTextIsShown(t *testing.T) {
+	piece := rapid.SampledFrom([]string{"a", "é", " ", "\\", "|", "_", "__", "*", "**", "`", "<b>", "</td>", "<script>", "&lt;", "&", "[x](javascript:y)", "![", "]", "(", ")", "~~", "#", "-", "1.", "\n", "https://x.example", "\"", "'", "<!--", "\\|"})
+	rapid.Check(t, func(r *rapid.T) {
+		a := strings.Join(rapid.SliceOf(piece).Draw(r, "a"), "")
+		b := strings.Join(rapid.SliceOf(piece).Draw(r, "b"), "")
+		var w strings.Builder
+		(&Table{Title: "T", Note: "N " + b, Head: []string{"x", ">y"}, Rows: [][]string{{a, b}, {"end", "held"}}}).Write(&w, 2)
+		tags, cells := shown(r, w.String())
+		for tag := range tags {
+			if !strings.Contains(" h2 p div table thead tbody tr th td ", " "+tag+" ") {
+				r.Fatalf("%q makes a %s", w.String(), tag)
+			}
+		}
+		if len(cells) != 4 {
+			r.Fatalf("%q has %d cells", w.String(), len(cells))
+		}
+		for i, want := range []string{a, b} {
+			if got, want := strings.TrimSpace(cells[i]), strings.Join(strings.Fields(want), " "); got != want {
+				r.Fatalf("%q is shown as %q", want, got)
+			}
+		}
+	})
+}
+
+// Rows have the class of their state.
+func TestStates(t *testing.T) {
+	page, err := HTML("| a | b |\n| --- | ---: |\n| x | no data |\n| y | other |\n", "held", "no data")
+	if err != nil || !strings.Contains(page, "<tr class=\"nodata\">\n<td>x</td>") || !strings.Contains(page, "<tr>\n<td>y</td>") {
+		t.Errorf("%v\n%s", err, page)
+	}
+}
