@@ -4,22 +4,14 @@ import (
 	_ "embed" // the page
 	"html/template"
 	"io"
-	"strings"
+
+	"github.com/forewarm/forewarm/internal/markdown"
 )
 
 //go:embed templates/sheet.html
 var page string
 
-var pageTemplate = template.Must(template.New("sheet").Funcs(template.FuncMap{
-	"name": func(head string) string { return strings.TrimPrefix(head, ">") },
-	"right": func(heads []string) []bool {
-		out := make([]bool, len(heads))
-		for i, h := range heads {
-			out[i] = strings.HasPrefix(h, ">")
-		}
-		return out
-	},
-}).Parse(page))
+var pageTemplate = template.Must(template.New("sheet").Parse(page))
 
 // bar is a resource as a bar; positions are percent of the width.
 type bar struct {
@@ -49,5 +41,9 @@ func WriteHTML(w io.Writer, s *Sheet) error {
 			Launch: position(r.Demand), Before: position(r.Baseline), Full: 100 / barRange,
 		})
 	}
-	return pageTemplate.Execute(w, map[string]any{"Sheet": s, "Bars": bars, "Tables": s.tables()})
+	details, err := markdown.HTML(s.details(), string(Okay), string(Tight), string(Shortfall), string(OutOfMemory))
+	if err != nil {
+		return err
+	}
+	return pageTemplate.Execute(w, map[string]any{"Title": s.title(), "Sheet": s, "Bars": bars, "Details": template.HTML(details)}) // escaped by the Markdown package
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/markdown"
 )
 
 // WriteJSON writes s as indented JSON; numbers that are not known are null.
@@ -27,77 +28,36 @@ func encode(w io.Writer, v any) error {
 
 // WriteMarkdown writes s for people. It is written in one piece; the error is that of w.
 func WriteMarkdown(w io.Writer, s *Sheet) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Launch sheet of %s\n\n%s\n", s.Pool, s.Headline())
-	for _, t := range s.tables() {
-		fmt.Fprintf(&b, "\n## %s\n\n", t.Title)
-		if t.Text != "" {
-			b.WriteString(t.Text + "\n\n")
-		}
-		t.markdown(&b)
-	}
-	if len(s.Notes) > 0 {
-		b.WriteString("\n## Notes\n\n")
-		for _, n := range s.Notes {
-			b.WriteString("- " + n + "\n")
-		}
-	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, "# "+markdown.Text(s.title())+"\n\n"+markdown.Text(s.Headline())+"\n"+s.details())
 	return err
+}
+
+func (s *Sheet) title() string { return "Launch sheet of " + s.Pool }
+
+// details are the tables and the notes.
+func (s *Sheet) details() string {
+	text := sections(s.tables())
+	if len(s.Notes) > 0 {
+		text += "\n## Notes\n\n"
+	}
+	for _, n := range s.Notes {
+		text += "- " + markdown.Text(n) + "\n"
+	}
+	return text
 }
 
 // WriteMemoryMarkdown writes what a model takes of a replica, when there is no traffic to plan for.
 func WriteMemoryMarkdown(w io.Writer, m *Memory) error {
-	var b strings.Builder
-	b.WriteString("# A replica\n")
-	for _, t := range m.tables() {
-		fmt.Fprintf(&b, "\n## %s\n\n", t.Title)
-		if t.Text != "" {
-			b.WriteString(t.Text + "\n\n")
-		}
-		t.markdown(&b)
-	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, "# A replica\n"+sections(m.tables()))
 	return err
 }
 
-// table is a table of a page: a column whose head begins with > is right-aligned.
-type table struct {
-	Title, Text string
-	Head        []string
-	Rows        []tableRow
-}
-
-type tableRow struct {
-	Risk  Risk
-	Cells []string
-}
-
-func (t *table) add(risk Risk, cells ...string) { t.Rows = append(t.Rows, tableRow{risk, cells}) }
-
-func (t *table) markdown(b *strings.Builder) {
-	line := func(cells []string) {
-		b.WriteString("|")
-		for _, c := range cells {
-			// Names come from telemetry: they must not break the table.
-			b.WriteString(" " + strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(c) + " |")
-		}
-		b.WriteString("\n")
+func sections(tables []markdown.Table) string {
+	var b strings.Builder
+	for i := range tables {
+		tables[i].Write(&b, 2)
 	}
-	head, rule := make([]string, len(t.Head)), make([]string, len(t.Head))
-	for i, h := range t.Head {
-		rule[i] = "---"
-		name, right := strings.CutPrefix(h, ">")
-		if right {
-			rule[i] = "---:"
-		}
-		head[i] = name
-	}
-	line(head)
-	line(rule)
-	for _, r := range t.Rows {
-		line(r.Cells)
-	}
+	return b.String()
 }
 
 // Headline is what the sheet says in a few sentences.
@@ -188,8 +148,8 @@ func (o *Outcome) whenText() string {
 	return text
 }
 
-func (s *Sheet) tables() []table {
-	tables := []table{s.launchTable(), s.scenarioTable()}
+func (s *Sheet) tables() []markdown.Table {
+	tables := []markdown.Table{s.launchTable(), s.scenarioTable()}
 	if s.Memory != nil {
 		tables = append(tables, s.Memory.tables()...)
 	}
@@ -204,18 +164,18 @@ func (s *Sheet) tables() []table {
 	return tables
 }
 
-func (s *Sheet) launchTable() table {
-	t := table{Title: "Launch", Head: []string{"resource", ">baseline p95", ">launch p95", ">capacity", ">headroom", "risk", ">P(short)", ">runs out at", ">with all replicas"}}
+func (s *Sheet) launchTable() markdown.Table {
+	t := markdown.Table{Title: "Launch", Head: []string{"resource", ">baseline p95", ">launch p95", ">capacity", ">headroom", "risk", ">P(short)", ">runs out at", ">with all replicas"}}
 	for _, r := range s.Rows {
-		t.add(r.Risk, r.Title, amount(r.Baseline), amount(r.Demand), amount(r.Capacity), percent(r.Headroom), string(r.Risk), percent(r.Chance), multiple(r.Multiple), multiple(r.MostMultiple))
+		t.Rows = append(t.Rows, []string{r.Title, amount(r.Baseline), amount(r.Demand), amount(r.Capacity), percent(r.Headroom), string(r.Risk), percent(r.Chance), multiple(r.Multiple), multiple(r.MostMultiple)})
 	}
 	return t
 }
 
-func (s *Sheet) scenarioTable() table {
-	t := table{Title: "What if", Head: []string{"scenario", "runs out first", "when", ">replicas", ">busiest minute", "blocked by", ">$/h"}}
+func (s *Sheet) scenarioTable() markdown.Table {
+	t := markdown.Table{Title: "What if", Head: []string{"scenario", "risk", "runs out first", "when", ">replicas", ">busiest minute", "blocked by", ">$/h"}}
 	if s.PrefillLimit > 0 {
-		t.Text = "Replicas are those that decode + those that compute prompts."
+		t.Note = "Replicas are those that decode + those that compute prompts."
 	}
 	for i := range s.Outcomes {
 		o := &s.Outcomes[i]
@@ -240,26 +200,26 @@ func (s *Sheet) scenarioTable() table {
 		if o.At != nil && o.First != "" {
 			when += fmt.Sprintf("; %.1f %% of minutes, from %s", 100*float64(o.Over), o.At.Format("2006-01-02 15:04"))
 		}
-		t.add(worst, o.Title, first, when, n, peak, blocked, money(o.HourUSD))
+		t.Rows = append(t.Rows, []string{o.Title, string(worst), first, when, n, peak, blocked, money(o.HourUSD)})
 	}
 	return t
 }
 
-func (m *Memory) tables() []table {
+func (m *Memory) tables() []markdown.Table {
 	g := m.GPU
-	bytes := table{
-		Title: "Memory", Text: fmt.Sprintf("Of the fullest of a replica's GPUs (it has %d). A token takes %s of KV cache, %s of it on that GPU.", m.GPUs, kib(m.ModelToken), kib(m.TokenBytes)),
+	bytes := markdown.Table{
+		Title: "Memory", Note: fmt.Sprintf("Of the fullest of a replica's GPUs (it has %d). A token takes %s of KV cache, %s of it on that GPU.", m.GPUs, kib(m.ModelToken), kib(m.TokenBytes)),
 		Head: []string{"", ">GiB", ">share"},
 	}
 	if m.Windowed > 0 {
-		bytes.Text += fmt.Sprintf(" %d layers keep the newest %d tokens only.", m.Windowed, m.Window)
+		bytes.Note += fmt.Sprintf(" %d layers keep the newest %d tokens only.", m.Windowed, m.Window)
 	}
 	if m.Weights.known() {
-		bytes.Text += fmt.Sprintf(" %s weights", amount(m.Weights))
+		bytes.Note += fmt.Sprintf(" %s weights", amount(m.Weights))
 		if m.Active < m.Weights {
-			bytes.Text += fmt.Sprintf(", %s active", amount(m.Active))
+			bytes.Note += fmt.Sprintf(", %s active", amount(m.Active))
 		}
-		bytes.Text += fmt.Sprintf("; the checkpoint has %.1f GiB.", float64(m.Checkpoint)/(1<<30))
+		bytes.Note += fmt.Sprintf("; the checkpoint has %.1f GiB.", float64(m.Checkpoint)/(1<<30))
 	}
 	workspace := "workspace"
 	if m.Estimated {
@@ -274,25 +234,25 @@ func (m *Memory) tables() []table {
 		{"not used by the engine", g.Unused}, {"in all", g.Memory},
 	} {
 		if row.bytes >= 1<<20 {
-			bytes.add("", row.name, fmt.Sprintf("%.2f", row.bytes/(1<<30)), fmt.Sprintf("%.1f %%", 100*row.bytes/g.Memory))
+			bytes.Rows = append(bytes.Rows, []string{row.name, fmt.Sprintf("%.2f", row.bytes/(1<<30)), fmt.Sprintf("%.1f %%", 100*row.bytes/g.Memory)})
 		}
 	}
-	requests := table{Title: "Requests that a replica holds at once", Head: []string{"context", ">tokens each", ">tokens in all", ">most", ">safe", "bound by"}}
+	requests := markdown.Table{Title: "Requests that a replica holds at once", Head: []string{"context", ">tokens each", ">tokens in all", ">most", ">safe", "bound by"}}
 	for _, r := range m.Requests {
-		requests.add("", r.Context, amount(r.Tokens), amount(r.TokensHeld), fmt.Sprint(r.Most), fmt.Sprint(r.Safe), r.Binding)
+		requests.Rows = append(requests.Rows, []string{r.Context, amount(r.Tokens), amount(r.TokensHeld), fmt.Sprint(r.Most), fmt.Sprint(r.Safe), r.Binding})
 	}
-	return []table{bytes, requests}
+	return []markdown.Table{bytes, requests}
 }
 
-func (c *Cost) tables() []table {
+func (c *Cost) tables() []markdown.Table {
 	text := "With the replicas there are, at the mean traffic."
 	if c.Date != "" || c.Region != "" {
 		text += strings.TrimRight(fmt.Sprintf(" Prices of %s, %s", c.Date, c.Region), ", ") + "."
 	}
-	cost := table{Title: "Cost", Text: text, Head: []string{"", ">$"}}
-	cost.add("", "an hour", money(c.Hour))
+	cost := markdown.Table{Title: "Cost", Note: text, Head: []string{"", ">$"}}
+	cost.Rows = append(cost.Rows, []string{"an hour", money(c.Hour)})
 	for _, x := range c.Parts {
-		cost.add("", "of it "+x.Title, money(x.Hour))
+		cost.Rows = append(cost.Rows, []string{"of it " + x.Title, money(x.Hour)})
 	}
 	for _, row := range []struct {
 		name string
@@ -300,9 +260,9 @@ func (c *Cost) tables() []table {
 	}{
 		{"a request", c.Request}, {"a request that was served", c.Served}, {"1,000 prompt tokens", c.PromptTokens}, {"1,000 output tokens", c.OutputTokens},
 	} {
-		cost.add("", row.name, money(row.v))
+		cost.Rows = append(cost.Rows, []string{row.name, money(row.v)})
 	}
-	tables := []table{cost}
+	tables := []markdown.Table{cost}
 	for _, x := range []struct {
 		title  string
 		shares []Share
@@ -310,25 +270,25 @@ func (c *Cost) tables() []table {
 		if len(x.shares) == 0 {
 			continue
 		}
-		t := table{Title: x.title, Head: []string{"", ">requests", ">tokens", ">KV-seconds", ">cost", ">$/h", ">$ a request", ">$ a served one", ">$ per 1k prompt tokens", ">$ per 1k output tokens"}}
+		t := markdown.Table{Title: x.title, Head: []string{"", ">requests", ">tokens", ">KV-seconds", ">cost", ">$/h", ">$ a request", ">$ a served one", ">$ per 1k prompt tokens", ">$ per 1k output tokens"}}
 		for _, s := range x.shares {
-			t.add("", s.Name, percent(s.Requests), percent(s.Tokens), percent(s.KV), percent(s.Cost), money(s.Hour),
-				money(s.Request), money(s.Served), money(s.PromptTokens), money(s.OutputTokens))
+			t.Rows = append(t.Rows, []string{s.Name, percent(s.Requests), percent(s.Tokens), percent(s.KV), percent(s.Cost), money(s.Hour),
+				money(s.Request), money(s.Served), money(s.PromptTokens), money(s.OutputTokens)})
 		}
 		tables = append(tables, t)
 	}
 	return tables
 }
 
-func (m *Mix) table() table {
-	t := table{Title: "Cheapest mix for the launch" + m.of(), Head: []string{"type", ">replicas", ">$/h each", ">carries", "bound by"}}
-	t.Text = fmt.Sprintf("%s $/h", money(m.HourUSD))
+func (m *Mix) table() markdown.Table {
+	t := markdown.Table{Title: "Cheapest mix for the launch" + m.of(), Head: []string{"type", ">replicas", ">$/h each", ">carries", "bound by"}}
+	t.Note = fmt.Sprintf("%s $/h", money(m.HourUSD))
 	if m.Uniform.known() {
-		t.Text += fmt.Sprintf("; of one type alone %s $/h", money(m.Uniform))
+		t.Note += fmt.Sprintf("; of one type alone %s $/h", money(m.Uniform))
 	}
-	t.Text += ". Each type is sent the same mix of requests."
+	t.Note += ". Each type is sent the same mix of requests."
 	for _, x := range m.Types {
-		t.add("", x.Name, fmt.Sprint(x.Replicas), money(x.HourUSD), percent(x.Share), x.Binding)
+		t.Rows = append(t.Rows, []string{x.Name, fmt.Sprint(x.Replicas), money(x.HourUSD), percent(x.Share), x.Binding})
 	}
 	return t
 }
