@@ -106,10 +106,10 @@ func TestForeignSamples(t *testing.T) {
 			`{"id":"8c1c","pool":"qwen3-32b","model":"qwen3-32b","replica":"gpu-3","arrived_at":1795240800125,"finished_at":1795240800625,"prompt_tokens":5,"cached_tokens":0,"output_tokens":16}`,
 		},
 		"sglang/bad_lines.log": {"missing_field", "truncated"},
-		"kong/http-log.ndjson": { // then a health check
+		"kong/http-log.ndjson": { // then a health check, and an answer from the cache
 			`{"id":"9a1b","pool":"qwen3-32b","model":"qwen3-32b","tenant":"acme","route":"chat","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800125,"first_token_at":1795240800400,"finished_at":1795240802125,"prompt_tokens":812,"cached_tokens":640,"output_tokens":44}`,
 			`{"id":"9a1c","pool":"qwen3-32b","model":"qwen3-32b","route":"chat","phase":"rejected","status":"rejected","arrived_at":1795240801125,"finished_at":1795240801128}`,
-			"ignored 1",
+			"ignored 2",
 		},
 		"kong/bad_tokens.json": {"missing_field"},
 	} {
@@ -130,6 +130,7 @@ func TestForeignFields(t *testing.T) {
 		openai  = `{"id":"i","object":"chat.completion","created":1795240800,"model":"m","usage":{"prompt_tokens":20,"completion_tokens":10}}`
 		envoy   = `{"x-request-id":"i","start_time":"2026-11-21T06:00:00Z","duration":2000,"response_code":200,"gen_ai.request.model":"m","gen_ai.usage.input_tokens":20,"gen_ai.usage.output_tokens":10}`
 		sglang  = `{"id":"i","request_received_ts":1795240800,"e2e_latency":2,"request_parameters":"{\"model\":\"m\"}","prompt_tokens":20,"completion_tokens":10}`
+		kong    = `{"request":{"id":"i","method":"POST"},"response":{"status":200},"latencies":{"request":2000},"started_at":1795240800000,"ai":{"proxy":{"usage":{"prompt_tokens":20,"completion_tokens":10},"meta":{"request_model":"m"}}}}`
 	)
 	for _, tc := range []struct {
 		name, format, record string
@@ -180,6 +181,12 @@ func TestForeignFields(t *testing.T) {
 		{"a count that is no number", "litellm", "[" + litellm + "," + litellm + "]", []string{`"prompt_tokens":20`, `"prompt_tokens":Infinity`}, "missing_field"},
 		{"a word that JSON has not", "litellm", litellm, []string{`"id"`, `"note":Nil,"id"`}, "not_json"},
 		{"lines of arrays", "litellm", "[" + litellm + "]\n[" + litellm + "]", nil, `"id":"i"`},
+
+		{"from Kong's cache", "kong", kong, []string{`"meta"`, `"cache":{"cache_status":"Hit","fetch_latency":21},"meta"`}, "ignored 1"},
+		{"not in Kong's cache", "kong", kong, []string{`"meta"`, `"cache":{"cache_status":"Miss"},"meta"`}, `"prompt_tokens":20,"output_tokens":10`},
+		{"Kong 3.7", "kong", kong, []string{`"proxy"`, `"ai-proxy"`, `"prompt_tokens"`, `"prompt_token"`, `"completion_tokens"`, `"completion_token"`}, `"pool":"m","model":"m","arrived_at":1795240800000,"finished_at":1795240802000,"prompt_tokens":20,"output_tokens":10`},
+		{"Kong knows no model", "kong", kong, []string{`"m"`, `"UNSPECIFIED"`, `"request"`, `"pool":"p","request"`}, `{"id":"i","pool":"p","arrived_at"`},
+		{"several lines of Kong", "kong", "[" + kong + "]", nil, `"prompt_tokens":20,"output_tokens":10`},
 
 		{"usage as text", "openai", openai, []string{`{"prompt_tokens":20,"completion_tokens":10}`, `"{\"prompt_tokens\":20,\"completion_tokens\":10}"`}, `"prompt_tokens":20,"output_tokens":10`},
 		{"inclusive by its total", "openai", openai, []string{`"prompt_tokens":20,"completion_tokens":10`, `"input_tokens":20,"output_tokens":10,"cache_read_input_tokens":8,"total_tokens":30`}, `"prompt_tokens":20,"cached_tokens":8`},

@@ -111,6 +111,19 @@ func TestEngines(t *testing.T) {
 	}
 }
 
+// TestOldNamesOfTheEndpointPicker: until June 2026 llm-d's names began otherwise.
+func TestOldNamesOfTheEndpointPicker(t *testing.T) {
+	e, err := parse([]byte(`llm_d_router_epp_average_kv_cache_utilization{name="p"} 0.5
+llm_d_router_epp_per_endpoint_queue_size{model_server_endpoint="p-0",name="p"} 3
+`), "text/plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e["llm_d_epp_average_kv_cache_utilization"] == nil || e["llm_d_epp_per_endpoint_queue_size"] == nil {
+		t.Errorf("read as %v", e)
+	}
+}
+
 func TestProcessStart(t *testing.T) {
 	e, err := parse(sampleFile(t, "vllm.txt"), "text/plain")
 	if want := time.UnixMilli(1795240440120).UTC(); err != nil || !e.started().Equal(want) {

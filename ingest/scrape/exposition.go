@@ -88,7 +88,7 @@ const processStart = "process_start_time_seconds"
 
 // prefixes are those of the engines' metrics. Some collectors write an underscore for the colon.
 var prefixes = [...]string{
-	"vllm", "ray_vllm_", "sglang", "trtllm", "nv_trt_llm_", "dynamo_frontend_", "llm_d_epp_", "inference_pool_", processStart,
+	"vllm", "ray_vllm_", "sglang", "trtllm", "nv_trt_llm_", "dynamo_frontend_", "llm_d_epp_", "llm_d_router_epp_", "inference_pool_", processStart,
 	"num_requests_", "gpu_cache_usage_perc", "kv_cache_usage_perc", "num_preemptions", "prompt_tokens_total",
 }
 
@@ -121,7 +121,7 @@ func canonical(name string) string {
 	if slices.Contains(bare[:], name) {
 		return "vllm:" + name
 	}
-	for _, p := range [...]struct{ written, meant string }{{"vllm_", "vllm:"}, {"ray_vllm_", "vllm:"}, {"sglang_", "sglang:"}, {"trtllm:", "trtllm_"}} {
+	for _, p := range [...]struct{ written, meant string }{{"vllm_", "vllm:"}, {"ray_vllm_", "vllm:"}, {"sglang_", "sglang:"}, {"trtllm:", "trtllm_"}, {"llm_d_router_epp_", "llm_d_epp_"}} {
 		if rest, ok := strings.CutPrefix(name, p.written); ok {
 			return p.meant + rest
 		}

@@ -1,16 +1,14 @@
 package cloudevents
 
 import (
-	"bytes"
 	"context"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/cloudevents/sdk-go/v2/binding"
-	"github.com/cloudevents/sdk-go/v2/binding/format"
-	"github.com/cloudevents/sdk-go/v2/binding/spec"
+	"github.com/cloudevents/sdk-go/protocol/nats_jetstream/v2"
+	cloudevents "github.com/cloudevents/sdk-go/v2"
 	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -18,7 +16,7 @@ import (
 	"github.com/forewarm/forewarm/alerting/sink"
 )
 
-// TestEvents reads pre-scale events and alerts of both modes with the CloudEvents SDK. A consumer must get the numbers that
+// TestEvents reads pre-scale events and alerts of both modes with the CloudEvents SDK and its protocol for JetStream, from a real server. A consumer must get the numbers that
 // were sent: a number that is silently 0 would scale a pool to nothing.
 func TestEvents(t *testing.T) {
 	at := time.Date(2026, 3, 2, 9, 30, 0, 0, time.UTC)
@@ -54,75 +52,67 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// send returns the event that the SDK reads from the message of a notice.
+// send returns the event that the SDK's protocol for JetStream receives from a server on which the sink published the notice.
 func send(t *testing.T, cfg sink.NATSConfig, n alerting.Notice) event.Event {
 	t.Helper()
-	var stored stream
-	s := sink.NewNATS(cfg, sink.Deps{NATS: &stored, PrescaleSubject: strings.Clone, AlertSubject: strings.Clone})
-	if err := s.Send(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
-	e, err := binding.ToEvent(t.Context(), &message{stored.last})
+	conn := connect(t)
+	js, err := jetstream.New(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Validate(); err != nil {
-		t.Error(err)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "events", Subjects: []string{"events.>"}, Storage: jetstream.MemoryStorage}); err != nil {
+		t.Fatal(err)
 	}
-	return *e
-}
-
-// stream keeps the newest message.
-type stream struct{ last *nats.Msg }
-
-func (s *stream) PublishMsg(_ context.Context, m *nats.Msg, _ ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
-	s.last = m
-	return new(jetstream.PubAck), nil
-}
-
-// message gives the SDK a NATS message by the rules of its protocol nats_jetstream: a header ce-specversion makes it binary,
-// whatever the content type says, and header names are case-sensitive.
-type message struct{ msg *nats.Msg }
-
-var attributes = spec.WithPrefix("ce-")
-
-func (m *message) ReadEncoding() binding.Encoding {
-	if m.msg.Header.Get("ce-specversion") != "" {
-		return binding.EncodingBinary
+	subject := func(pool string) string { return "events." + pool }
+	s := sink.NewNATS(cfg, sink.Deps{NATS: js, PrescaleSubject: subject, AlertSubject: subject})
+	if err := s.Send(t.Context(), n); err != nil {
+		t.Fatal(err)
 	}
-	return binding.EncodingStructured
-}
-
-func (m *message) ReadStructured(ctx context.Context, w binding.StructuredWriter) error {
-	if m.ReadEncoding() != binding.EncodingStructured {
-		return binding.ErrNotStructured
+	consumer, err := nats_jetstream.NewConsumerFromConn(conn, "events", "events.>", nil, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return w.SetStructuredEvent(ctx, format.JSON, bytes.NewReader(m.msg.Data))
-}
-
-func (m *message) ReadBinary(_ context.Context, w binding.BinaryWriter) error {
-	version := attributes.Version(m.msg.Header.Get("ce-specversion"))
-	for name, values := range m.msg.Header {
-		var err error
-		if a := version.Attribute(name); a != nil {
-			err = w.SetAttribute(a, values[0])
-		} else if extension, ok := strings.CutPrefix(name, "ce-"); ok {
-			err = w.SetExtension(extension, values[0])
-		}
-		if err != nil {
-			return err
-		}
+	client, err := cloudevents.NewClient(consumer)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return w.SetData(bytes.NewReader(m.msg.Data))
-}
-
-func (m *message) GetAttribute(k spec.Kind) (spec.Attribute, any) {
-	if v := m.msg.Header.Get("ce-" + k.String()); v != "" {
-		return attributes.Version("1.0").AttributeFromKind(k), v
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	received := make(chan event.Event, 1)
+	if err := client.StartReceiver(ctx, func(e event.Event) {
+		received <- e
+		stop()
+	}); err != nil && ctx.Err() == nil {
+		t.Fatal(err)
 	}
-	return nil, nil
+	select {
+	case e := <-received:
+		return e
+	default:
+		t.Fatal("the SDK receives no event")
+		panic("unreachable")
+	}
 }
 
-func (m *message) GetExtension(string) any { return nil }
-
-func (*message) Finish(error) error { return nil }
+// connect starts a server that lives as long as the test.
+func connect(t *testing.T) *nats.Conn {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	conn, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
