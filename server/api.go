@@ -145,7 +145,7 @@ type basisJSON struct {
 	Source       capacity.Source `json:"source"`
 	Extrapolated bool            `json:"extrapolated"`
 	Disagrees    bool            `json:"disagrees"`      // what was learned differs by more than 25 %: see contradicts
-	Note         string          `json:"note,omitempty"` // why nothing was learned
+	Note         string          `json:"note,omitempty"` // why nothing was learned, or that it is extrapolated
 	Learned      *boundsJSON     `json:"learned"`
 }
 
@@ -153,12 +153,14 @@ type boundsJSON struct {
 	Value number `json:"value"`
 	Low   number `json:"low"`
 	High  number `json:"high"`
+
+	Extrapolated bool `json:"extrapolated,omitempty"` // no load near that was seen
 }
 
 func basisToJSON(rate float64, b *capacity.Basis) basisJSON {
 	out := basisJSON{TokensPerS: positive(rate), Source: b.Source, Extrapolated: b.Extrapolated, Disagrees: b.Disagrees, Note: b.Note}
 	if e := b.Learned; e.Value > 0 {
-		out.Learned = &boundsJSON{number(e.Value), number(e.Low), number(e.High)}
+		out.Learned = &boundsJSON{number(e.Value), number(e.Low), number(e.High), e.Extrapolated}
 	}
 	return out
 }

@@ -80,7 +80,7 @@ func (b *builder) assumptions(pool string) []Assumption {
 		}
 		for _, note := range x.newest.Notes {
 			if of, why, _ := strings.Cut(note, ": "); of == r.Dimension {
-				row.Note = why
+				row.Note = strings.TrimPrefix(row.Note+"; "+why, "; ")
 			}
 		}
 		out = append(out, b.dated(row, x.seen[r.Dimension]))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -200,6 +201,7 @@ func asDecided(p *plan.Pool, d *alerting.Decision, replicas, prefill int) {
 	for _, r := range d.Basis.Rates {
 		if v := used[r.Dimension]; r.Dimension != capacity.KV && r.Learned > 0 && math.Abs(v-r.Learned) < math.Abs(v-r.Stated) {
 			p.Rates.Source = capacity.Learned
+			p.Rates.Extrapolated = p.Rates.Extrapolated || slices.ContainsFunc(d.Basis.Notes, func(note string) bool { return strings.HasPrefix(note, r.Dimension+": extrapolated") })
 		}
 	}
 }

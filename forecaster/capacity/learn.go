@@ -186,7 +186,9 @@ func solve(a [3][4]float64) (x [3]float64, ok bool) {
 // Estimate is a learned rate with the bounds between which it is with a probability of about 90 %.
 type Estimate struct {
 	Value, Low, High float64
-	Extrapolated     bool // the knee lies beyond the loads that were seen
+	// Extrapolated: the knee lies beyond the loads that were seen. Value and High then take the time of an iteration to grow as before,
+	// and Low is no more than what a replica generates at the most sequences that were seen.
+	Extrapolated bool
 }
 
 // Decode is the decode goodput of a replica in tokens/s: b/ITL(b, b·context) for the largest b within slots, the safe KV
@@ -199,7 +201,6 @@ func (s *Service) Decode(slots int, kvTokens, objective float64) (e Estimate, ok
 	}
 	l := s.law()
 	context := st.Held / st.Normal[1]
-	margin := 1.645 * s.deviation()
 	knee := func(objective float64) float64 {
 		b := math.Inf(1)
 		if slots > 0 {
@@ -220,17 +221,21 @@ func (s *Service) Decode(slots int, kvTokens, objective float64) (e Estimate, ok
 	if !(b >= 1) || math.IsInf(b, 1) {
 		return e, false
 	}
+	margin := 1.645 * s.deviation(b/unitDecoding, b*context/unitKV)
 	e.Value, e.Extrapolated = rate(b, 0), b > visited*st.Most
 	e.Low, e.High = rate(max(knee(objective-margin), 1), margin), rate(knee(objective+margin), -min(margin, 0.9*l.at(b/unitDecoding, b*context/unitKV)))
+	if e.Extrapolated {
+		e.Low = min(e.Low, rate(st.Most, 0))
+	}
 	return e, true
 }
 
-// deviation is the standard error of the fitted ITL: the residuals' over the square root of a tenth of the minutes, for
-// neighbouring minutes err alike; never less than 1.5 % of the ITL.
-func (s *Service) deviation() float64 {
-	st := &s.state
-	mean := st.Normal[6] / max(st.Normal[0], 1e-9)
-	return max(perMean*st.Scale/math.Sqrt(max(st.Seen/10, 1)), 0.015*mean)
+// deviation is the standard error of the fitted ITL at a load in scaled units, x = (1, b, kv): σ·√(x'·N⁻¹·x) with N the normal
+// equations, of a tenth of the minutes, for neighbouring minutes err alike; never less than 1.5 % of the mean ITL.
+func (s *Service) deviation(b, kv float64) float64 {
+	n := &s.state.Normal
+	y, _ := solve([3][4]float64{{n[0], n[1], n[2], 1}, {n[1], n[3] + 1e-6*n[3], n[4], b}, {n[2], n[4], n[5] + 1e-6*n[5], kv}})
+	return max(perMean*s.state.Scale*math.Sqrt(max(10*(y[0]+b*y[1]+kv*y[2]), 0)), 0.015*n[6]/n[0])
 }
 
 // Prefill is the prefill goodput of a replica in tokens/s: the load under which a prompt of the mean length still has its

@@ -11,11 +11,12 @@ import (
 // truth is a replica whose law is known.
 type truth struct {
 	a0, perSequence, perThousand float64 // s
+	bend, bends                  float64 // perSequence is so many times more from so many sequences on
 	prefill                      float64 // tokens/s
 	context                      float64
 }
 
-func (x truth) itl(b, kv float64) float64 { return x.a0 + x.perSequence*b + x.perThousand*kv/1000 }
+func (x truth) itl(b, kv float64) float64 { return x.a0 + x.perSequence*(b+x.bend*max(b-x.bends, 0)) + x.perThousand*kv/1000 }
 
 // minutes of load that comes and goes, with noise, of which a share is far off.
 func (x truth) minutes(n int, most, noise, outliers float64) []ServiceMinute {

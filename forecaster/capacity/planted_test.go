@@ -261,30 +261,46 @@ func TestPlantedPrefill(t *testing.T) {
 }
 
 // TestPlantedDecode is the same for decode, of a day at loads that swing: the law of an iteration's time, its noise, context and
-// what binds are drawn.
+// what binds are drawn. Where loads stay below the knee the rate says that it is extrapolated, and its interval holds the truth,
+// also where the time of an iteration begins to grow twice as fast at half of the knee, unseen.
 func TestPlantedDecode(t *testing.T) {
-	all := coverage{name: "decode, all"}
+	all, beyond := coverage{name: "decode, all"}, coverage{name: "decode, all extrapolated"}
 	rng := rand.New(rand.NewPCG(6, 5))
 	for _, x := range []struct {
 		name  string
 		share float64 // of the batch at the knee that the busiest minutes reach
 		noise float64
-	}{{"up to the knee", 1, .03}, {"up to the knee, noisy", 1, .1}, {"up to half of it", .5, .05}, {"up to a tenth of it", .1, .05}} {
+		bend  float64
+	}{
+		{"up to the knee", 1, .03, 0}, {"up to the knee, noisy", 1, .1, 0}, {"up to half of it", .5, .05, 0}, {"up to a quarter of it", .25, .05, 0},
+		{"up to a tenth of it", .1, .05, 0}, {"up to a tenth of it, noisy", .1, .1, 0}, {"up to a quarter of it, bent beyond", .25, .05, 1}, {"up to a tenth of it, bent beyond", .1, .05, 1},
+	} {
 		c := coverage{name: "decode, " + x.name}
 		for range 24 {
 			p := truth{a0: .008 + .02*rng.Float64(), perSequence: 300e-6 * rng.Float64(), perThousand: 10e-6 + 50e-6*rng.Float64(), prefill: 8000, context: 500 + 4000*rng.Float64()}
 			objective, kvTokens := p.a0*(1.3+2*rng.Float64()), 50_000+300_000*rng.Float64()
-			want := p.goodput(256, kvTokens, objective)
 			most := 1.0
 			for most < 256 && most*p.context < kvTokens && p.itl(most, most*p.context) < objective {
 				most++
 			}
+			p.bend, p.bends = x.bend, most/2
+			want := p.goodput(256, kvTokens, objective)
 			s := taught(p.minutes(1440, x.share*most, x.noise, .01))
 			e, ok := s.Decode(256, kvTokens, objective)
-			c.add(e, ok && !e.Extrapolated, want)
-			all.add(e, ok && !e.Extrapolated, want)
+			if e.Extrapolated != (x.share < .8) {
+				t.Errorf("%s: extrapolated is %t", c.name, e.Extrapolated)
+			}
+			c.add(e, ok, want)
+			if e.Extrapolated {
+				beyond.add(e, ok, want)
+			} else {
+				all.add(e, ok, want)
+			}
 		}
 		c.log(t)
 	}
 	all.check(t)
+	if beyond.log(t); float64(beyond.held) < .9*float64(beyond.n) {
+		t.Errorf("%s: the truth is in %d intervals of %d", beyond.name, beyond.held, beyond.n)
+	}
 }

@@ -30,7 +30,7 @@ type Basis struct {
 	Learned      Estimate // zero when nothing was learned
 	Disagrees    bool     // by more than 25 %, see Contradiction
 	Extrapolated bool
-	Note         string // why nothing was learned, although there was traffic; else ""
+	Note         string // why nothing was learned, although there was traffic, or that Learned is extrapolated; else ""
 }
 
 // Contradiction is a rate of a replica that was observed to be far from what it was given or stated to be.
@@ -75,9 +75,8 @@ func about(v float64) string {
 
 // Trust chooses between what is known of a replica: given by a benchmark, else learned, else stated. Where what was learned is
 // further than 25 % from what is given or stated, people are told for a day before the lower of the two is used; Pool.RatesFrom
-// decides it at once. A learned rate whose knee was never near counts with its lower bound, and replaces no other but by being
-// lower. It is not cut down to the loads that were seen: then more replicas would carry less each, be believed to carry less,
-// and be more again. kvTokens are those of a replica as engines report them, 0 when they do not. s keeps since when rates
+// decides it at once. A learned rate that is extrapolated replaces no other but by being lower. It is not cut down to the loads
+// that were seen: then more replicas would carry less each, be believed to carry less, and be more again. kvTokens are those of a replica as engines report them, 0 when they do not. s keeps since when rates
 // contradict each other.
 func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	t := Trusted{Rates: p.Rates}
@@ -120,12 +119,12 @@ func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled fl
 	b.Learned = learned
 	value := learned.Value
 	if learned.Extrapolated {
-		value = learned.Low
+		b.Note = "extrapolated: no load was seen near the one at which the objective, the slots or the KV cache of a replica bind"
 	}
 	if modelled <= 0 {
 		b.Source, b.Extrapolated = Learned, learned.Extrapolated
 		if learned.Extrapolated {
-			t.Warnings = append(t.Warnings, fmt.Sprintf("the %s rate of a replica, %.0f tokens/s, is extrapolated: it was never that busy", name, value))
+			t.Warnings = append(t.Warnings, fmt.Sprintf("the %s rate of a replica, %.0f tokens/s (%s to %s), is extrapolated: it was never that busy", name, value, about(learned.Low), about(learned.High)))
 		}
 		return value
 	}
