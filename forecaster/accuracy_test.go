@@ -21,7 +21,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/model"
-	"github.com/forewarm/forewarm/forecaster/net"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // TestAccuracy streams public traces through the model stack, series by series, and prints how well it forecast them
@@ -81,13 +81,13 @@ func useNet(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := net.Decode(b)
+	n, err := network.Decode(b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range models {
 		if models[i].name == "net" {
-			models[i].make = func() model.Expert { return net.New(n) }
+			models[i].make = func() model.Expert { return network.New(n) }
 		}
 	}
 }
@@ -114,6 +114,9 @@ var accuracyTraces = []traceOf{
 	{"servegen_clients_10min.csv.gz", 600, 8, []string{"prefill", "decode"}, 0, false},
 	{"azure2023_conv_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 3, false},
 	{"mooncake_conversation_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 2, false},
+	{"worldcup98_1min.csv.gz", 60, 1, []string{"prefill"}, 3, false},
+	{"nasa_jul95_1min.csv.gz", 60, 1, []string{"prefill"}, 5, false},
+	{"nasa_aug95_1min.csv.gz", 60, 1, []string{"prefill"}, 1, false},
 }
 
 type traceSerie struct {

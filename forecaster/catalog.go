@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/forewarm/forewarm/forecaster/model"
-	"github.com/forewarm/forewarm/forecaster/net"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // source is one row of models: what gives points, or whole distributions.
@@ -31,7 +31,7 @@ var models = [...]source{
 	{name: "drift_week", make: func() model.Expert { return model.SeasonalDrift{Week: true} }},
 	{name: "sessions", make: func() model.Expert { return new(model.Given) }},
 	{name: "regression", make: regression},
-	{name: "net", axis: 1, make: func() model.Expert { return net.New(net.Fitted()) }},
+	{name: "net", axis: 1, make: func() model.Expert { return network.New(network.Fitted()) }},
 	{name: "burst", make: func() model.Expert { return new(model.Burst) }},
 	{name: "last_errors", axis: 2, make: lastErrors},
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/model"
-	"github.com/forewarm/forewarm/forecaster/net"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // light is one dimension of one of the many classes that do not carry the load: a history of its own, and little beside.
@@ -230,9 +230,9 @@ const (
 // look reads the history. O(targets × minutes averaged).
 func (l *light) look() (x outlook) {
 	h := l.history
-	if in, ok := net.Look(h); ok {
-		var q net.Quantiles
-		net.Fitted().Forecast(&in, &q)
+	if in, ok := network.Look(h); ok {
+		var q network.Quantiles
+		network.Fitted().Forecast(&in, &q)
 		x.level, x.spread = in.Level, in.Spread
 		for k := range x.at {
 			for i, z := range q[k] {

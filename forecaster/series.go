@@ -121,6 +121,7 @@ func (s *series) answer(each func(k int, p *points)) {
 func (s *observed) learnUpTo(m int64, learn func(t int64)) {
 	s.learned = max(s.learned, m-int64(s.settle)-1)
 	for t := s.learned + 1; t <= m && (m-t >= int64(s.settle) || s.anchor.firm(m-t)); t++ {
+		s.history.Settle(t)
 		s.spread.add(s.history.At(t))
 		learn(t)
 		s.learned = t

@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
-const snapshotVersion = 19
+const snapshotVersion = 20
 
 // VersionError says that a state is of another version than this program reads.
 type VersionError struct {
