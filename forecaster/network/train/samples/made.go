@@ -9,11 +9,12 @@ import (
 )
 
 // made are series that no trace holds enough of: random walks, steady traffic of requests with lognormal sizes, with and
-// without a daily season, and launches that rise from nothing. They are one group.
+// without a daily season, launches that rise from nothing, a few long sessions, and jobs that run at the same time each
+// day. They are one group.
 func made() (out []serie) {
 	r := rand.New(rand.NewPCG(1, 3))
 	for i := range 40 {
-		for kind, draw := range []func(n int, r *rand.Rand) []float64{walk, steady, launch} {
+		for kind, draw := range []func(n int, r *rand.Rand) []float64{walk, steady, launch, sessions, jobs} {
 			n := 300 + int(math.Exp(r.Float64()*math.Log(6000)))
 			out = append(out, serie{group: "made", name: fmt.Sprintf("made/%d/%d", kind, i), y: draw(n, r)})
 		}
@@ -35,8 +36,8 @@ func walk(n int, r *rand.Rand) []float64 {
 
 // steady is Poisson requests of lognormal sizes; half of them follow the time of day.
 func steady(n int, r *rand.Rand) []float64 {
-	perMinute := math.Exp(r.Float64() * math.Log(300))
-	sigma := .3 + 1.2*r.Float64()
+	perMinute := .03 * math.Exp(r.Float64()*math.Log(10_000))
+	sigma := .3 + 1.7*r.Float64()
 	season := max(0, 1.6*r.Float64()-.8)
 	y := make([]float64, n)
 	for i := range y {
@@ -58,6 +59,34 @@ func launch(n int, r *rand.Rand) []float64 {
 	for i := range y {
 		part := floor + (1-floor)*min(1, float64(i)/rise)
 		y[i] = distuv.Poisson{Lambda: peak*part + 1e-9, Src: r}.Rand()
+	}
+	return y
+}
+
+// sessions begin now and then, last for minutes or hours, and have sizes of their own.
+func sessions(n int, r *rand.Rand) []float64 {
+	every := 5 * math.Exp(r.Float64()*math.Log(60))
+	lasting := 2 * math.Exp(r.Float64()*math.Log(60))
+	y := make([]float64, n)
+	for at := 0.0; at < float64(n); at += every * r.ExpFloat64() {
+		size := math.Exp(.8 * r.NormFloat64())
+		end := at + lasting*r.ExpFloat64()
+		for i := int(at); i < n && float64(i) <= end; i++ {
+			y[i] += distuv.Gamma{Alpha: 2, Beta: 2 / size, Src: r}.Rand()
+		}
+	}
+	return y
+}
+
+// jobs multiply steady traffic between two times of the day, on all days or on weekdays.
+func jobs(n int, r *rand.Rand) []float64 {
+	y := steady(max(n, 4*1440), r)
+	from, lasting, factor := r.IntN(1440), 20+r.IntN(600), 2*math.Exp(r.Float64()*math.Log(8))
+	weekdays := r.Float64() < .3
+	for i := range y {
+		if (i+1440-from)%1440 < lasting && !(weekdays && i/1440%7 >= 5) {
+			y[i] *= factor
+		}
 	}
 	return y
 }
