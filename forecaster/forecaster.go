@@ -18,7 +18,7 @@ type Config struct {
 	// StaleAfter is how long a pool may be silent before its forecasts count as stale.
 	StaleAfter time.Duration
 	// MaxClasses is how many classes of a pool, the heaviest by tokens, are forecast by the whole stack of models: some
-	// 900 KiB a class. Not positive means DefaultMaxClasses.
+	// 600 KiB a class. Not positive means DefaultMaxClasses.
 	MaxClasses int
 	// Zones are the time zones, by pool, whose clocks daily and weekly seasons follow; that of pools which it does not name
 	// is Zone. Nil is UTC.
