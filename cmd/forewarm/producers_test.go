@@ -50,6 +50,9 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 	p := startDaemon(t, lines...)
 	requests := subscribe(t, p.conn, "forewarm.telemetry.request.>")
 	reports := subscribe(t, p.conn, "forewarm.telemetry.replica.>")
+	if err := p.conn.Flush(); err != nil { // the listener publishes on another connection
+		t.Fatal(err)
+	}
 
 	at := time.Now().UTC().Truncate(time.Second).Add(-10 * time.Second)
 	traces := ptrace.NewTraces()

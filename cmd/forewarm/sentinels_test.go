@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestNoSentinels walks every JSON output field by field: from a cold daemon, from one with fewer replicas than it keeps in reserve,
+// and from a warm one. What is unknown is missing or null, never a number or a time that stands for it. Zeros are not judged here.
+func TestNoSentinels(t *testing.T) {
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	pool := "{name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {max: 4}"
+	for name, tc := range map[string]struct {
+		pool    string
+		minutes int
+		report  string // of a replica, for each minute
+	}{
+		"cold":        {pool + "}", 0, ""},
+		"one minute":  {pool + "}", 1, ""},
+		"no capacity": {"{name: chat, replicas: {max: 4}}", 3, ""},
+		"reserve":     {pool + ", reserves: {failure: 2}}", 90, `{"state":"ready","kv_capacity_tokens":100000,"at":%d}`},
+		"none ready":  {pool + ", reserves: {failure: 1}}", 90, `{"state":"loading","at":%d}`},
+		"warm":        {pool + "}", 100, `{"state":"ready","kv_capacity_tokens":100000,"kv_used_ratio":0.5,"running":3,"waiting":0,"at":%d}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			p := startDaemonIn(t, dir, "clock: event", "features: {lateness: 0s}", "pools: ["+tc.pool+"]")
+			prescale, alerts := subscribe(t, p.conn, "forewarm.prescale.>"), subscribe(t, p.conn, "forewarm.alert.>")
+			if err := p.conn.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			for minute := range tc.minutes {
+				at := start.Add(time.Duration(minute) * time.Minute)
+				if tc.report != "" {
+					p.publish(t, "forewarm.telemetry.replica.chat.r1", fmt.Appendf(nil, tc.report, at.UnixMilli()))
+				}
+				for i := range 12 + max(0, minute-60)*4 {
+					p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"arrived_at":%d,"prompt_tokens":700,"output_tokens":300}`, at.UnixMilli()+int64(i)*200))
+				}
+			}
+			if tc.minutes > 0 {
+				p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, start.Add(time.Duration(tc.minutes)*time.Minute).UnixMilli()))
+				p.settle(t)
+			}
+			look := func(path string) string {
+				code, body := get(p.base + path)
+				if strings.Contains(path, "format=json") && code >= 400 {
+					return "" // said in a sentence, as where no traffic can be planned for
+				}
+				walkJSON(t, path, []byte(body))
+				return body
+			}
+			for _, path := range []string{"/api/v1/status", "/api/v1/pools/chat", "/api/v1/pools/chat/desired", "/api/v1/pools/chat/forecast",
+				"/api/v1/pools/chat/traffic", "/api/v1/plan?pool=chat&launch=2&format=json", "/api/v1/report?format=json&to=" + start.Add(3*time.Hour).Format(time.RFC3339)} {
+				look(path)
+			}
+			var answer struct {
+				Pools []struct{ Decision *struct{ ID string } }
+			}
+			if err := json.Unmarshal([]byte(look("/api/v1/pools")), &answer); err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range answer.Pools {
+				if x.Decision != nil {
+					look("/api/v1/explain/" + x.Decision.ID)
+				}
+			}
+			for _, s := range []*nats.Subscription{prescale, alerts} {
+				for n := 0; ; n++ {
+					m, err := s.NextMsg(300 * time.Millisecond)
+					if err != nil {
+						t.Logf("%d events on %s", n, s.Subject)
+						break
+					}
+					walkJSON(t, m.Subject, m.Data)
+				}
+			}
+			p.stop()
+			if tc.minutes > 1 {
+				_, out, _ := runHere(t.Context(), "report", "-data", p.data, "-format", "json")
+				walkJSON(t, "report", []byte(out))
+				code, out, errs := runHere(t.Context(), "plan", "-config", filepath.Join(dir, "forewarm.yaml"), "-data", p.data, "-format", "json")
+				if code == 0 {
+					walkJSON(t, "plan", []byte(out))
+				} else {
+					t.Logf("plan: %s", errs)
+				}
+			}
+		})
+	}
+}
+
+// walkJSON looks at each value of a JSON text. Names are paths such as pools[0].tick.
+func walkJSON(t *testing.T, name string, text []byte) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Errorf("%s is no JSON: %v: %.200s", name, err, text)
+		return
+	}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, x := range v {
+				walk(path+"."+key, x)
+			}
+		case []any:
+			for i, x := range v {
+				walk(fmt.Sprintf("%s[%d]", path, i), x)
+			}
+		case json.Number:
+			f, err := v.Float64()
+			if err != nil || f == -1 || f <= -1e5 || math.Abs(f) >= 1e15 {
+				t.Errorf("%s is %s", path, v)
+			}
+		case string:
+			if strings.HasPrefix(v, "0001-01-01") || strings.HasPrefix(v, "1970-01-01") || strings.Contains(v, "NaN") || strings.Contains(v, "+Inf") ||
+				strings.Contains(v, "999999") || strings.Contains(v, "2562047h") || strings.Contains(v, "292277026596") {
+				t.Errorf("%s is %q", path, v)
+			}
+		}
+	}
+	walk(name, v)
+}
