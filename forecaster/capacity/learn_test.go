@@ -16,7 +16,9 @@ type truth struct {
 	context                      float64
 }
 
-func (x truth) itl(b, kv float64) float64 { return x.a0 + x.perSequence*(b+x.bend*max(b-x.bends, 0)) + x.perThousand*kv/1000 }
+func (x truth) itl(b, kv float64) float64 {
+	return x.a0 + x.perSequence*(b+x.bend*max(b-x.bends, 0)) + x.perThousand*kv/1000
+}
 
 // minutes of load that comes and goes, with noise, of which a share is far off.
 func (x truth) minutes(n int, most, noise, outliers float64) []ServiceMinute {
