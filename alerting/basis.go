@@ -42,8 +42,8 @@ type RateBasis struct {
 
 	Dimension string  `json:"dimension"`
 	Stated    float64 `json:"stated"`  // in the configuration, or of a benchmark
-	Learned   float64 `json:"learned"` // from telemetry; of KV, what engines report
-	Low       float64 `json:"low"`     // Learned is between these with a probability of 90 %
+	Learned   float64 `json:"learned"` // from telemetry; of KV the median of what engines report
+	Low       float64 `json:"low"`     // Learned is between these with a probability of 90 %; of KV the least and the most reported
 	High      float64 `json:"high"`
 }
 
@@ -72,8 +72,7 @@ func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, t *capacity.Truste
 			b.Notes = append(b.Notes, [...]string{capacity.Prefill, capacity.Decode}[i]+": "+basis.Note)
 		}
 	}
-	reported := finite(m.State.KVCapacityTokens)
-	add(capacity.KV, stated.KVTokens, capacity.Estimate{Value: reported, Low: reported, High: reported})
+	add(capacity.KV, stated.KVTokens, capacity.Estimate{Value: m.State.KVCapacityTokens, Low: m.State.KVCapacityLeast, High: m.State.KVCapacityMost})
 	if n := min(len(m.Faults), maxFaults); n > 0 {
 		b.Faults = append(b.Faults, m.Faults[:n]...)
 		for i := range b.Faults {

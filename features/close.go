@@ -59,7 +59,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	}
 	for _, p := range a.pools {
 		a.minutes = append(a.minutes, PoolMinute{
-			Pool: p.name, Start: startOf(a.open), Covered: a.covered(p, a.open), QueueGrowing: a.growing(p, a.open), KVSharing: p.sharing.summary(p.expected.cached()),
+			Pool: p.name, Start: startOf(a.open), Covered: a.covered(p, a.open), QueueGrowing: a.growing(p, a.open), KVSharing: p.sharing.summary(p.expected.Hits.of()),
 			State: p.fleet.state(p.name, startOf(next), a.cfg.ReplicaTTL), LastEvent: p.lastEvent.time(), Attempts: a.attempts(p),
 		})
 	}

@@ -45,12 +45,13 @@ func (r *ratio) of() float64 {
 }
 
 // Expected is what requests of one class, or of one pool, turn out to need, learnt from those that were served. It
-// fades by requests and not by time, so that a class remembers through a quiet night. 192 bytes.
+// fades by requests and not by time, so that a class remembers through a quiet night. 204 bytes.
 type Expected struct {
 	Output  [promptBuckets]ratio `cbor:"1,keyasint"` // output tokens per request, by prompt length
 	Cached  [promptBuckets]ratio `cbor:"2,keyasint"` // cached tokens per prompt token, by prompt length
 	Prefill ratio                `cbor:"3,keyasint"` // s per uncached prompt token, of requests that did not queue
 	Decode  ratio                `cbor:"4,keyasint"` // s per output token, likewise
+	Hits    ratio                `cbor:"5,keyasint"` // cached tokens per prompt token, of all prompts
 }
 
 // outputOf is the expected output of a prompt in tokens, by shrinkage: the mean of the prompt's bucket, with the mean of
@@ -63,12 +64,6 @@ func (e *Expected) outputOf(bucket int, usual float64) float64 {
 // cachedOf is the expected share of a prompt in the prefix cache, 0..1, in the same way; NaN when it was never reported.
 func (e *Expected) cachedOf(bucket int, usual float64) float64 {
 	return shrunk(&e.Cached, usual, bucket)
-}
-
-// cached is the share of all prompt tokens in the prefix cache, 0..1; NaN when it was never reported.
-func (e *Expected) cached() float64 {
-	all := overall(&e.Cached)
-	return all.of()
 }
 
 func shrunk(class *[promptBuckets]ratio, usual float64, bucket int) float64 {
@@ -136,6 +131,7 @@ func (e *Expected) learn(r *effect) {
 	e.Output[b].add(1, float32(r.output), ended)
 	if r.cached >= 0 && r.prompt > 0 {
 		e.Cached[b].add(1, float32(min(r.cached, r.prompt)), float32(r.prompt))
+		e.Hits.add(1, float32(min(r.cached, r.prompt)), float32(r.prompt))
 	}
 }
 

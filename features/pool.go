@@ -13,6 +13,8 @@ type PoolState struct {
 	ReportedAt               time.Time   // newest replica report; zero when none ever came
 
 	KVCapacityTokens float64 // per ready replica, median of the reports; 0 when unknown
+	KVCapacityLeast  float64 // of a ready replica
+	KVCapacityMost   float64
 	KVUsedMax        float64 // highest KV use ratio of any ready replica; NaN when unknown
 	WaitingPerReady  float64 // queued requests per ready replica; NaN when unknown
 	Preemptions      float64 // since the previous tick

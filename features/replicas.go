@@ -186,7 +186,9 @@ func (f *fleet) state(pool string, at time.Time, ttl time.Duration) PoolState {
 	}
 	slices.SortFunc(f.pending, time.Time.Compare)
 	s.PendingSince = f.pending
-	s.KVCapacityTokens = median(f.capacities)
+	if s.KVCapacityTokens = median(f.capacities); s.KVCapacityTokens > 0 {
+		s.KVCapacityLeast, s.KVCapacityMost = f.capacities[0], f.capacities[len(f.capacities)-1]
+	}
 	if reporting > 0 {
 		s.WaitingPerReady = waiting / reporting
 	}

@@ -1,0 +1,156 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// plantedCache is a pool whose KV cache is known. Its engines keep blocks, and the blocks that running requests begin with once.
+type plantedCache struct {
+	tokens   float64 // of the cache of a replica, within ±2 % of each other
+	block    float64 // tokens
+	replicas int
+	shared   float64    // tokens of prompt that all requests have in common
+	load     [2]float64 // share of the cache in use, between which it goes up and down in a period of two hours
+	stale    float64    // seconds that a report may be behind
+	silent   bool       // engines say only what share is used, not of how many tokens
+}
+
+type plantedSequence struct{ from, first, to, prompt, output float64 }
+
+func (q *plantedSequence) held(s float64) float64 {
+	switch {
+	case s < q.from || s >= q.to:
+		return 0
+	case s <= q.first:
+		return q.prompt
+	}
+	return q.prompt + q.output*(s-q.first)/(q.to-q.first)
+}
+
+// learn returns what is learned of a replica in 100 minutes, and the truth: the tokens of the cache, and those that requests hold in
+// it, each counted for itself; known says whether the latter differ from the former.
+func (p plantedCache) learn(seed uint64) (cache, held Estimate, known bool, tokens, ofRequests float64) {
+	const minutes, every, newest = 100, 15, 40
+	rng := rand.New(rand.NewPCG(seed, 22))
+	start := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	a := features.New(features.Config{Revise: 3 * time.Minute, ReplicaTTL: 3 * time.Minute})
+	running, blocks := make([][]plantedSequence, p.replicas), make([]float64, p.replicas)
+	capacity, used, each := 0., 0., 0. // the latter of the newest minutes
+	for i := range blocks {
+		blocks[i] = math.Floor(p.tokens * (.98 + .04*rng.Float64()) / p.block)
+		capacity += blocks[i] * p.block / float64(p.replicas)
+	}
+	prefix := math.Floor(p.shared/p.block) * p.block
+	inUse := func(i int, s float64) (blocks, each float64) {
+		for j := range running[i] {
+			if held := running[i][j].held(s); held > 0 {
+				each += held
+				blocks += math.Ceil((held - prefix) / p.block)
+			}
+		}
+		if each > 0 {
+			blocks += prefix / p.block
+		}
+		return blocks, each
+	}
+	var last features.PoolMinute
+	id := 0
+	for m := range minutes {
+		load := p.load[0] + (p.load[1]-p.load[0])*(.5-.5*math.Cos(2*math.Pi*float64(m)/120))
+		for s := float64(60 * m); s < float64(60*(m+1)); s++ {
+			for i := range running {
+				// Requests come as fast as the cache fills up to the load.
+				for tries := 0; tries < 4; tries++ {
+					if n, _ := inUse(i, s); n >= load*blocks[i]*(.95+.1*rng.Float64()) {
+						break
+					}
+					q := plantedSequence{from: s + rng.Float64(), prompt: p.shared + 200 + math.Floor(1500*rng.ExpFloat64()), output: 1 + math.Floor(300*rng.ExpFloat64())}
+					q.first = q.from + .2 + q.prompt/8000
+					q.to = q.first + .03*q.output
+					running[i] = append(running[i], q)
+				}
+				n, of := inUse(i, s)
+				if m >= minutes-newest {
+					used, each = used+n*p.block, each+of
+				}
+				if int(s)%every == i%every {
+					n, _ := inUse(i, s-p.stale*rng.Float64())
+					r := ingest.Replica{
+						Pool: "p", Name: fmt.Sprint("r", i), At: at(s), KVCapacityTokens: int64(blocks[i] * p.block), KVUsedTokens: ingest.Unknown,
+						KVUsedRatio: math.Round(1000*n/blocks[i]) / 1000, Running: ingest.Unknown, Waiting: 0, PreemptionsTotal: ingest.Unknown,
+						PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown, StartupSeconds: math.NaN(),
+					}
+					if p.silent {
+						r.KVCapacityTokens = ingest.Unknown
+					}
+					a.AddReplica(&r)
+				}
+				running[i] = slices.DeleteFunc(running[i], func(q plantedSequence) bool {
+					if q.to > s-p.stale-1 {
+						return false
+					}
+					id++
+					a.AddRequest(&ingest.Request{
+						ID: fmt.Sprint(id), Pool: "p", Class: "chat", Attempt: 1, ArrivedAt: at(q.from), StartedAt: at(q.from), FirstTokenAt: at(q.first), FinishedAt: at(q.to),
+						PromptTokens: int64(q.prompt), CachedTokens: int64(prefix), OutputTokens: int64(q.output), MaxOutputTokens: ingest.Unknown,
+					})
+					return true
+				})
+			}
+		}
+		_, pools := a.Close(at(float64(60 * (m + 1))))
+		last = pools[0]
+	}
+	st, k := &last.State, &last.KVSharing
+	cache = Estimate{Value: st.KVCapacityTokens, Low: st.KVCapacityLeast, High: st.KVCapacityMost}
+	held = Estimate{Value: last.Carries(features.DimKV, st.KVCapacityTokens), Low: st.KVCapacityLeast / k.Upper, High: st.KVCapacityMost / (k.Upper - k.Spread*k.Measured)}
+	return cache, held, k.Ratio() < 1, capacity, capacity * each / used
+}
+
+// TestPlantedKV is the same for the KV cache of a replica: its size in tokens, as engines report it, and how many tokens of
+// requests it holds where these begin alike, from what engines report to be in use and what requests hold by themselves. Engines
+// that say only which share is in use leave both unknown: less sharing would look like a smaller cache.
+func TestPlantedKV(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 5))
+	caches, shared := coverage{name: "KV cache, tokens"}, coverage{name: "KV cache, tokens of requests that begin alike"}
+	for _, x := range []struct {
+		name   string
+		shared float64
+		silent bool
+	}{{"nothing shared", 0, false}, {"500 tokens shared", 500, false}, {"2,000 tokens shared", 2000, false}, {"only the share in use is reported", 2000, true}} {
+		size, holds := coverage{name: "KV cache, tokens, " + x.name}, coverage{name: "KV cache, tokens of requests, " + x.name}
+		for _, load := range [][2]float64{{.1, .1}, {.1, .5}, {.2, .95}, {.5, .5}, {.9, .9}, {.95, .95}} {
+			for range 2 {
+				p := plantedCache{
+					tokens: 30_000 + 300_000*rng.Float64(), block: []float64{16, 64}[rng.IntN(2)], replicas: 1 + rng.IntN(4), shared: x.shared, load: load,
+					stale: 10 * rng.Float64(), silent: x.silent,
+				}
+				cache, held, known, tokens, ofRequests := p.learn(rng.Uint64())
+				size.add(cache, cache.Value > 0, tokens)
+				holds.add(held, known, ofRequests)
+				if !p.silent {
+					caches.add(cache, cache.Value > 0, tokens)
+				}
+				if !p.silent && x.shared > 0 {
+					shared.add(held, known, ofRequests)
+				}
+			}
+		}
+		size.log(t)
+		holds.log(t)
+		if x.silent && size.known+holds.known > 0 || x.shared == 0 && holds.known > 0 {
+			t.Errorf("%s: known in %d and %d pools", x.name, size.known, holds.known)
+		}
+	}
+	caches.check(t)
+	shared.check(t)
+}
