@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"math"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
@@ -55,7 +56,7 @@ type Decision struct {
 	Expires  time.Time `json:"expires_at" cbor:"13,keyasint"`
 
 	Binding     string                `json:"binding_resource" cbor:"14,keyasint"`
-	Probability float64               `json:"probability" cbor:"15,keyasint"`
+	Probability float64               `json:"probability" cbor:"15,keyasint"` // meaningless where Binding is empty: see Risk
 	ETA         forecaster.ETA        `json:"eta" cbor:"16,keyasint"`
 	Lead        time.Duration         `json:"lead" cbor:"17,keyasint"`
 	Quantile    float64               `json:"quantile" cbor:"18,keyasint"`
@@ -154,3 +155,12 @@ func (d *Decision) OwnAhead() (probability float64) {
 
 // EventID is the idempotency key of the published advice: the same pool and generation is the same event.
 func (d *Decision) EventID() string { return eventID(d.Pool, d.Generation) }
+
+// Risk is the probability that a resource saturates within the lead window if nothing is done; NaN where none was projected,
+// because no capacity is known.
+func (d *Decision) Risk() float64 {
+	if d.Binding == "" && d.Probability == 0 {
+		return math.NaN()
+	}
+	return d.Probability
+}

@@ -40,7 +40,7 @@ type Prescale struct {
 	BindingResource string        `json:"binding_resource"`
 	Diagnosis       Bottleneck    `json:"diagnosis,omitempty"`          // what latencies say binds now: prefill, decode, slots, kv, prefill_and_decode
 	Diagnosed       string        `json:"diagnosis_evidence,omitempty"` // the same in a sentence, with the latencies
-	Probability     float64       `json:"probability"`                  // of saturation within the lead window if nothing is done
+	Probability     *float64      `json:"probability"`                  // of saturation within the lead window if nothing is done; null where no capacity is known
 	SaturationETA   SaturationETA `json:"saturation_eta"`
 	AfterFailure    *Outage       `json:"after_failure,omitempty"`      // the same on the replicas left when those kept for failures fail
 	Prefill         *RoleOutage   `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas, of which the above says nothing
@@ -114,7 +114,7 @@ type Outage struct {
 // RoleOutage is how likely and when the replicas of one role run out of what binds them.
 type RoleOutage struct {
 	BindingResource string        `json:"binding_resource"`
-	Probability     float64       `json:"probability"`
+	Probability     *float64      `json:"probability"`
 	SaturationETA   SaturationETA `json:"saturation_eta"`
 	AfterFailure    *Outage       `json:"after_failure,omitempty"` // the same on the replicas left when those kept for failures fail
 }
@@ -126,7 +126,7 @@ func NewEvent(d *Decision) Event {
 		ID: d.EventID(), Generation: d.Generation, Pool: d.Pool, IssuedAt: tick, ExpiresAt: d.Expires.UTC(),
 		NeededBy: instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
 		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.Floor, Reserves: d.Reserves,
-		BindingResource: d.Binding, Probability: round(d.Probability),
+		BindingResource: d.Binding, Probability: chance(d.Binding, d.Probability),
 		SaturationETA: at(tick, d.ETA), AfterFailure: d.binding().outage(tick),
 		LeadTime: fmt.Sprintf("%.0fs", d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
 		Drivers: make([]DriverData, 0, len(d.Drivers)), Constraints: list(d.Constraints), Reason: d.Reason,
@@ -142,7 +142,7 @@ func NewEvent(d *Decision) Event {
 		data.Retries = &x
 	}
 	if v := d.Prefilling(); v != nil {
-		data.Prefill = &RoleOutage{v.Binding, round(v.Probability), at(tick, v.ETA), v.binding().outage(tick)}
+		data.Prefill = &RoleOutage{v.Binding, chance(v.Binding, v.Probability), at(tick, v.ETA), v.binding().outage(tick)}
 	}
 	for _, part := range d.Growth {
 		part.Amount = round(part.Amount)
@@ -220,4 +220,13 @@ func list(s []string) []string {
 }
 
 // round keeps four decimals: more are noise in a share or factor.
+// chance is the probability that a resource saturates; nil where none was projected.
+func chance(binding string, probability float64) *float64 {
+	if binding == "" {
+		return nil
+	}
+	probability = round(probability)
+	return &probability
+}
+
 func round(v float64) float64 { return math.Round(v*1e4) / 1e4 }

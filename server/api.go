@@ -323,7 +323,7 @@ func decisionToJSON(d *alerting.Decision) *decisionJSON {
 	out := &decisionJSON{
 		ID: d.EventID(), Generation: d.Generation, Mode: d.Mode, Action: d.Action, Desired: d.Desired, Withheld: d.Withheld, ByRole: d.ByRole, Floor: d.Floor,
 		NeededBy: instant(d.NeededBy), Expires: instant(d.Expires), Binding: d.Binding,
-		Probability: number(d.Probability), ETA: eta(d.ETA), WarnFrom: number(d.WarnFrom), FalseAlarms: number(d.FalsePerWeek), Quantile: number(d.Quantile), Confidence: d.Confidence,
+		Probability: number(d.Risk()), ETA: eta(d.ETA), WarnFrom: number(d.WarnFrom), FalseAlarms: number(d.FalsePerWeek), Quantile: number(d.Quantile), Confidence: d.Confidence,
 		Drivers: []driverJSON{}, Constraints: append([]string{}, d.Constraints...),
 		Warnings: append([]string{}, d.Warnings...), Reason: d.Reason, Model: d.Model,
 		ActionsPerDay: d.ActionsPerDay, Diagnosis: d.Diagnosis, Diagnosed: d.Diagnosed(), Admission: d.Admission, Queue: d.Queue,

@@ -51,7 +51,7 @@ func (t *tick) asked() int {
 
 func newTick(d *alerting.Decision) tick {
 	t := tick{
-		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, probability: d.Probability, lead: d.Lead, action: d.Action,
+		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, probability: d.Risk(), lead: d.Lead, action: d.Action,
 		mode: d.Mode, generation: d.Generation, publish: d.Publish, stale: d.Stale, clamped: len(d.Constraints) > 0,
 		ahead: d.OwnAhead(), warnFrom: d.WarnFrom, needed: d.Needed, waiting: math.NaN(),
 		reserve: d.Reserves.Total(), reserves: d.Reserves.Each(), limit: d.Limit, lag: d.Lead - features.Minute, assumed: d.SupplyAssumed,

@@ -84,10 +84,10 @@ func TestRetryStorm(t *testing.T) {
 			if during = e; e.DesiredReplicas < before.DesiredReplicas {
 				t.Errorf("%s: asks for %d, and for %d before the storm", at, e.DesiredReplicas, before.DesiredReplicas)
 			}
-			t.Logf("%s: %d→%d p=%.2f %+v %s %v", at, e.Current.Ready, e.DesiredReplicas, e.Probability, e.Retries, e.Reason, e.Constraints)
+			t.Logf("%s: %d→%d p=%.2f %+v %s %v", at, e.Current.Ready, e.DesiredReplicas, *e.Probability, e.Retries, e.Reason, e.Constraints)
 		}
 	}
-	if during.Probability < before.Probability+.2 || during.Retries == nil || during.Retries.Attempts < 1.4 || before.Retries != nil {
-		t.Errorf("probability %.2f before and %.2f in the storm, retries %+v and %+v", before.Probability, during.Probability, before.Retries, during.Retries)
+	if *during.Probability < *before.Probability+.2 || during.Retries == nil || during.Retries.Attempts < 1.4 || before.Retries != nil {
+		t.Errorf("probability %.2f before and %.2f in the storm, retries %+v and %+v", *before.Probability, *during.Probability, before.Retries, during.Retries)
 	}
 }

@@ -81,6 +81,9 @@ func TestNoSentinels(t *testing.T) {
 						break
 					}
 					walkJSON(t, m.Subject, m.Data)
+					if name == "no capacity" && s == prescale && !bytes.Contains(m.Data, []byte(`"probability":null`)) {
+						t.Errorf("a probability without any capacity: %s", m.Data)
+					}
 				}
 			}
 			p.stop()
