@@ -49,6 +49,8 @@ func (p *plan) promptFinding(v *Decision, cfg Config) string {
 	switch {
 	case v.Action == ScaleIn:
 		return fmt.Sprintf("%s would do: %s", v.count(v.Needed), move)
+	case v.Action == ScaleOut && p.breach != nil && p.breach.Prefill.floor() >= v.Desired:
+		return fmt.Sprintf("%s: %s", said(p.promises), move)
 	case v.Action == ScaleOut && p.blind != sighted:
 		return move
 	case v.Action == ScaleOut:

@@ -262,6 +262,9 @@ func readTraffic(ctx context.Context, h storage.History, in *plan.Input, source 
 		}
 		classes[class] = r
 	}
+	for math.IsNaN(minutes[len(minutes)-1].requests) {
+		minutes = minutes[:len(minutes)-1] // the newest, which had not settled
+	}
 	minutes = minutes[first:]
 	in.Traffic = liveTraffic(&in.Pool, fmt.Sprintf("%s (%s)", source, count(len(minutes), "minute")), start.Add(time.Duration(first)*features.Minute), minutes, classes)
 	var err error

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// plantedTraffic is what a pool's gateway and engines tell of one minute.
+type plantedTraffic struct {
+	pool      string
+	calls     int // evenly over the minute
+	attempts  int // of each call; all but the last fail, and that one, too, where failing
+	failing   bool
+	serve     func(call int) (prompt, output, ms, itl int) // tokens, and milliseconds to the first and each further token
+	replicas  int
+	kv, queue float64 // of each replica
+}
+
+func (x plantedTraffic) publish(t *testing.T, p *inProcess, at time.Time) {
+	t.Helper()
+	var b bytes.Buffer
+	for i := range x.calls {
+		prompt, output, ttft, itl := x.serve(i)
+		for attempt := 1; attempt <= max(x.attempts, 1); attempt++ {
+			status := "ok"
+			if attempt < x.attempts || x.failing {
+				status = "error"
+			}
+			arrived := at.Add(time.Duration(i)*time.Minute/time.Duration(x.calls) + time.Duration(attempt-1)*2*time.Second).UnixMilli()
+			fmt.Fprintf(&b, `{"id":"%d-%d","attempt":%d,"status":%q,"arrived_at":%d,"started_at":%[5]d,"first_token_at":%d,"finished_at":%d,"prompt_tokens":%d,"cached_tokens":0,"output_tokens":%d}`+"\n",
+				at.Unix(), i, attempt, status, arrived, arrived+int64(ttft), arrived+int64(ttft+(output-1)*itl), prompt, output)
+		}
+	}
+	if err := p.conn.PublishMsg(&nats.Msg{Subject: "forewarm.telemetry.request." + x.pool + ".chat", Data: b.Bytes(), Header: nats.Header{"Content-Type": {"application/x-ndjson"}}}); err != nil {
+		t.Fatal(err)
+	}
+	for r := range x.replicas {
+		p.publish(t, fmt.Sprintf("forewarm.telemetry.replica.%s.r%d", x.pool, r), fmt.Appendf(nil,
+			`{"at":%d,"state":"ready","kv_capacity_tokens":400000,"kv_used_ratio":%g,"running":4,"waiting":%g}`, at.Add(59*time.Second).UnixMilli(), x.kv, x.queue))
+	}
+}
+
+// ask is the daemon's answer as text and, where into is not nil, as JSON.
+func (p *inProcess) ask(t *testing.T, path string, into any) string {
+	t.Helper()
+	response, err := http.Get(p.base + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", path, response.Status, err)
+	}
+	if into != nil {
+		if err := json.Unmarshal(body, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return string(body)
+}
+
+// poolAnswer is what of /api/v1/pools/<pool> these tests look at.
+type poolAnswer struct {
+	Decision struct {
+		Desired     int             `json:"desired_replicas"`
+		ByRole      *alerting.Roles `json:"desired_by_role"`
+		Reason      string
+		Constraints []string
+	}
+}
+
+// TestRetriesAreBounded: of two pools on a running daemon every attempt at every call begins to fail, and calls are tried eight times.
+// Where engines have room nothing more is asked for; where they have none, no more than three times what the calls take. API, events
+// and alert say so.
+func TestRetriesAreBounded(t *testing.T) {
+	const begins, minutes, ready = 75, 110, 3
+	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 30s}", `pools:
+- &p {name: room, kv_capacity_tokens: 400000, prefill_tokens_per_s: 270, decode_tokens_per_s: 220, warmup: {p50: 6m, p90: 12m}, replicas: {min: 3, max: 60}}
+- {<<: *p, name: full}`)
+	alerts, events := subscribe(t, p.conn, "forewarm.alert.>"), subscribe(t, p.conn, "forewarm.prescale.>")
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	for m := range minutes {
+		for _, x := range []plantedTraffic{{pool: "room", kv: .2}, {pool: "full", kv: .6}} {
+			x.calls, x.replicas = 60, ready
+			x.serve = func(call int) (prompt, output, ttft, itl int) { return 500 + call*37%100, 40, 2000, 40 }
+			if m >= begins {
+				x.attempts, x.failing = 8, true
+			}
+			x.publish(t, p, start.Add(time.Duration(m)*time.Minute))
+		}
+		if m%10 == 9 {
+			p.settle(t)
+		}
+	}
+	p.settle(t)
+	storms := map[string]string{}
+	for m := range next(alerts) {
+		var e alerting.AlertEvent
+		if err := json.Unmarshal(m.Data, &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Data.Name == alerting.RetryStorm {
+			storms[e.Data.Labels["pool"]] = e.Data.Annotations["summary"]
+		}
+	}
+	most := map[string]int{}
+	for m := range next(events) {
+		e, err := alerting.ReadPrescale(alerting.StructuredType, m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most[e.Pool] = max(most[e.Pool], e.DesiredReplicas)
+	}
+	for pool, want := range map[string]struct {
+		least, most int
+		why         string
+	}{"room": {3, 3, "fail for other reasons than load"}, "full": {5, 9, "no more than 3 times what calls take"}} {
+		var a poolAnswer
+		p.ask(t, "/api/v1/pools/"+pool, &a)
+		t.Logf("%s: at most %d; %s %v\n%s", pool, most[pool], a.Decision.Reason, a.Decision.Constraints, storms[pool])
+		if most[pool] < want.least || most[pool] > want.most || a.Decision.Desired > want.most || len(a.Decision.Constraints) == 0 || !strings.HasPrefix(a.Decision.Constraints[0], "retries ") {
+			t.Errorf("%s: %d replicas at most and %d now, want %d to %d; %q", pool, most[pool], a.Decision.Desired, want.least, want.most, a.Decision.Constraints)
+		}
+		if !strings.Contains(a.Decision.Reason, want.why) || !strings.Contains(storms[pool], want.why) {
+			t.Errorf("%s: nothing says %q", pool, want.why)
+		}
+	}
+}
+
+// TestObjectivesRaiseTheirRole: in disaggregated pools on a running daemon the first token becomes four times as slow, and further
+// tokens three times: floors rise for the prefill replicas of the one and the decode replicas of the other, with alert and reason.
+func TestObjectivesRaiseTheirRole(t *testing.T) {
+	const begins, minutes, ready = 75, 90, 4
+	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}", `pools:
+- &p {name: ttft, prefill_tokens_per_s: 5000, decode_tokens_per_s: 2000, slo: {ttft: 1s, itl: 40ms}, replicas: {min: 4, max: 30}, disaggregated: {prefill_replicas: {min: 4, max: 30}}}
+- {<<: *p, name: itl}`)
+	alerts, events := subscribe(t, p.conn, "forewarm.alert.>"), subscribe(t, p.conn, "forewarm.prescale.>")
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	for m := range minutes {
+		at := start.Add(time.Duration(m) * time.Minute)
+		for _, pool := range []string{"ttft", "itl"} {
+			plantedTraffic{pool: pool, calls: 60, replicas: ready, kv: .3, serve: func(call int) (prompt, output, ttft, itl int) {
+				ttft, itl = 500+call%10*5, 20
+				if m >= begins && pool == "ttft" {
+					ttft *= 4
+				} else if m >= begins {
+					itl *= 3
+				}
+				return 1000, 100, ttft, itl
+			}}.publish(t, p, at)
+			p.publish(t, "forewarm.telemetry.watermark."+pool, fmt.Appendf(nil, `{"at":%d}`, at.Add(time.Minute).UnixMilli()))
+		}
+		if m%10 == 9 {
+			p.settle(t)
+		}
+	}
+	p.settle(t)
+	raised := map[string]time.Duration{}
+	for m := range next(alerts) {
+		var e alerting.AlertEvent
+		if err := json.Unmarshal(m.Data, &e); err != nil {
+			t.Fatal(err)
+		}
+		if pool := e.Data.Labels["pool"]; e.Data.Name == alerting.LatencyObjective && raised[pool] == 0 {
+			raised[pool] = e.Data.StartsAt.Sub(start)
+			t.Log(e.Data.Annotations["summary"])
+		}
+	}
+	var reasons []string
+	for m := range next(events) {
+		e, err := alerting.ReadPrescale(alerting.StructuredType, m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reasons = append(reasons, e.Pool+": "+e.Reason)
+	}
+	said := strings.Join(reasons, "\n")
+	t.Log(said)
+	for pool, want := range map[string]struct {
+		prefill, decode int
+		reason          string
+	}{
+		"ttft": {5, 4, "the first token takes 2.2 s (objective 1 s) at the 90th percentile: asking for 4→5 prefill replicas"},
+		"itl":  {4, 5, "each further token takes 60 ms (objective 40 ms) at the 90th percentile: asking for 4→5 decode replicas"},
+	} {
+		var a poolAnswer
+		p.ask(t, "/api/v1/pools/"+pool, &a)
+		if r := a.Decision.ByRole; r == nil || r.Prefill != want.prefill || r.Decode != want.decode {
+			t.Errorf("%s: asks for %+v, want %d prefill and %d decode replicas", pool, r, want.prefill, want.decode)
+		}
+		if raised[pool] < begins*time.Minute || raised[pool] > (begins+6)*time.Minute || !strings.Contains(said, want.reason) {
+			t.Errorf("%s: alerted at %s, and no event says %q", pool, raised[pool], want.reason)
+		}
+	}
+}
+
+// TestPlanSaysWhichRates: plan -data says that rates are learned where the daemon went by learned ones, and stated where it was told
+// to go by those; its capacities are the daemon's.
+func TestPlanSaysWhichRates(t *testing.T) {
+	const minutes = 150
+	dir := t.TempDir()
+	p := startDaemonIn(t, dir, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}", `pools:
+- &p {name: learned, kv_capacity_tokens: 400000, max_num_seqs: 32, slo: {itl: 40ms}, replicas: {min: 1, max: 30, initial: 1}}
+- {<<: *p, name: stated, prefill_tokens_per_s: 3000, decode_tokens_per_s: 500, rates: stated}`)
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	for m := range minutes {
+		at := start.Add(time.Duration(m) * time.Minute)
+		calls := int(600 * (.6 + .4*math.Sin(float64(m)/9)))
+		for _, pool := range []string{"learned", "stated"} {
+			plantedTraffic{pool: pool, calls: calls, replicas: 1, kv: .3, serve: func(call int) (prompt, output, ttft, itl int) {
+				prompt = 200 + call*371%2000
+				return prompt, 100, 100 + prompt/10, 15 + calls/40
+			}}.publish(t, p, at)
+			p.publish(t, "forewarm.telemetry.watermark."+pool, fmt.Appendf(nil, `{"at":%d}`, at.Add(time.Minute).UnixMilli()))
+		}
+		if m%10 == 9 {
+			p.settle(t)
+		}
+	}
+	p.settle(t)
+	sheets := map[string]string{}
+	for _, pool := range []string{"learned", "stated"} {
+		sheets[pool] = p.ask(t, "/api/v1/plan?format=md&pool="+pool, nil)
+	}
+	p.stop()
+	capacityOf := func(sheet, row string) string {
+		for line := range strings.Lines(sheet) {
+			if cells := strings.Split(line, "|"); len(cells) > 4 && strings.TrimSpace(cells[1]) == row {
+				return strings.TrimSpace(cells[4])
+			}
+		}
+		return ""
+	}
+	for pool, live := range sheets {
+		code, sheet, errs := runHere(t.Context(), "plan", "-data", p.data, "-config", filepath.Join(dir, "forewarm.yaml"), "-pool", pool, "-format", "md")
+		for _, s := range []string{live, sheet} {
+			if !strings.Contains(s, "Service rates of a replica are "+pool+".") || strings.Contains(s, "have no telemetry") {
+				t.Errorf("%s (%d, %s):\n%s", pool, code, errs, s)
+			}
+		}
+		for _, row := range []string{"prompt tokens/s to prefill", "output tokens/s", "active KV tokens"} {
+			if was, is := capacityOf(live, row), capacityOf(sheet, row); is != was || is == "" {
+				t.Errorf("%s: %s has a capacity of %q with -data and %q in the daemon", pool, row, is, was)
+			}
+		}
+	}
+}
