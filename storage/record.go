@@ -3,54 +3,20 @@ package storage
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"strings"
-	"time"
-
-	"github.com/fxamacker/cbor/v2"
-
-	"github.com/forewarm/forewarm/alerting"
 )
 
 const (
-	journalMagic = "forewarm journal 1\n"
 	recordHeader = 8       // length and checksum
-	recordMost   = 1 << 20 // largest payload; a decision is about 1 kB
+	recordMost   = 1 << 20 // largest payload
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-var encodeDecision = func() cbor.EncMode {
-	o := cbor.CoreDetEncOptions()
-	o.Time = cbor.TimeRFC3339NanoUTC // the default drops fractions of a second
-	m, err := o.EncMode()
-	if err != nil {
-		panic(err) // the options above are constant
-	}
-	return m
-}()
-
-// Position is a decision's place in the journal: ticks ascend, and pools within a tick.
-type Position struct {
-	Tick time.Time
-	Pool string
-}
-
-// Compare orders positions by tick, then pool.
-func (p Position) Compare(o Position) int {
-	return cmp.Or(p.Tick.Compare(o.Tick), strings.Compare(p.Pool, o.Pool))
-}
-
-func (p Position) String() string {
-	return p.Pool + " at " + p.Tick.UTC().Format(time.RFC3339)
-}
-
-func positionOf(d *alerting.Decision) Position { return Position{Tick: d.Tick, Pool: d.Pool} }
 
 // appendRecord frames one payload onto b.
 func appendRecord(b, payload []byte) []byte {

@@ -26,6 +26,8 @@ type ConsumerConfig struct {
 	// want … got-1) or has again (got < want: the stream was made anew or lost its end; it is read from got on, and
 	// want-got sequences will occur twice). It is called on a goroutine of Run.
 	OnGap func(want, got uint64)
+	// Missing, when set, makes the stream again after somebody deleted it. It is called on a goroutine of Run.
+	Missing func(ctx context.Context) error
 }
 
 // Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the
