@@ -89,7 +89,21 @@ type postable struct {
 
 // Send posts the alert of n.
 func (s *Alertmanager) Send(ctx context.Context, n alerting.Notice) error {
-	return s.post(ctx, []postable{s.render(n.Alert)})
+	return s.SendAll(ctx, []alerting.Notice{n})
+}
+
+// SendAll posts the alerts of notices together, as the API wants those of one tick.
+func (s *Alertmanager) SendAll(ctx context.Context, notices []alerting.Notice) error {
+	alerts := []postable{}
+	for _, n := range notices {
+		if n.Alert != nil {
+			alerts = append(alerts, s.render(n.Alert))
+		}
+	}
+	if len(alerts) == 0 {
+		return nil
+	}
+	return s.post(ctx, alerts)
 }
 
 // Probe posts no alert, which asks for all that posting one would need.

@@ -56,10 +56,10 @@ type Failure struct {
 // saidEvery is how often a failure that lasts is told of.
 const saidEvery = 5 * time.Minute
 
-// Queue gives the notices of the log to one sink, one at a time until each is settled. It is for one goroutine.
+// Queue gives the notices of the log to one sink, until each is settled. It is for one goroutine.
 type Queue interface {
-	// Next waits for the next notice; nil when none came for a while.
-	Next(ctx context.Context) (*alerting.Delivery, error)
+	// Next waits for the next notices, so many at most; none when none came for a while.
+	Next(ctx context.Context, most int) ([]*alerting.Delivery, error)
 	// Told is the id under which the sink was last told of an identity, "" when it was not lately.
 	Told(ctx context.Context, identity string) (id string, err error)
 	NoteTold(ctx context.Context, identity, id string) error
@@ -71,8 +71,8 @@ type Dispatcher struct {
 }
 
 // NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. open gives the queue of a sink: of reports or of all else,
-// an attempt lasting no longer than patience. report is told of failures, by one goroutine per sink. cfg is one that Open accepted.
-func NewDispatcher(cfg Delivery, sinks []alerting.Sink, open func(sink string, reports bool, patience time.Duration) Queue, report func(Failure)) *Dispatcher {
+// an attempt lasting no longer than patience, of which at most so many are under way. report is told of failures, by one goroutine per sink. cfg is one that Open accepted.
+func NewDispatcher(cfg Delivery, sinks []alerting.Sink, open func(sink string, reports bool, patience time.Duration, most int) Queue, report func(Failure)) *Dispatcher {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 15*time.Second)
 	cfg.Backoff = cmp.Or(cfg.Backoff, 500*time.Millisecond)
 	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, time.Minute)
@@ -88,7 +88,7 @@ func NewDispatcher(cfg Delivery, sinks []alerting.Sink, open func(sink string, r
 		l := &lane{sink: s, cfg: own, report: report, stats: Stats{Sink: s.Name()}, more: make(chan struct{}, 1), own: map[string]ownNotice{}, told: map[string]string{}}
 		for _, reports := range []bool{false, true} {
 			if accepts(s, sample(reports)) || !reports && acceptsSignals(s) {
-				l.queues = append(l.queues, open(s.Name(), reports, own.Timeout))
+				l.queues = append(l.queues, open(s.Name(), reports, own.Timeout, l.most()))
 			}
 		}
 		d.lanes = append(d.lanes, l)
@@ -136,6 +136,14 @@ type pacer interface {
 type patient interface {
 	Patience() time.Duration
 }
+
+// batcher is implemented by sinks whose consumers take several notices at once. SendAll fails as Send does, for all of them.
+type batcher interface {
+	SendAll(ctx context.Context, notices []alerting.Notice) error
+}
+
+// batchMost bounds the notices that are sent at once, as Prometheus bounds its own.
+const batchMost = 256
 
 // Tell hands the daemon's own notices to every sink that accepts them, past the log, which they may be about. One that could not
 // be delivered is tried again with the next call, until it lapses; a newer one of its identity takes its place.

@@ -48,9 +48,9 @@ const (
 func (l *lane) run(ctx, sending context.Context, q Queue) {
 	wait := firstSurvey
 	for ctx.Err() == nil {
-		d, err := q.Next(ctx)
-		if err == nil && d != nil {
-			err = l.settle(ctx, sending, q, d)
+		ds, err := q.Next(ctx, l.most())
+		if err == nil {
+			err = l.settle(ctx, sending, q, ds)
 		}
 		if err == nil {
 			wait = firstSurvey
@@ -64,47 +64,88 @@ func (l *lane) run(ctx, sending context.Context, q Queue) {
 	}
 }
 
-// settle deals with one notice of the log. An error is that of the log.
-func (l *lane) settle(ctx, sending context.Context, q Queue, d *alerting.Delivery) error {
+// most is how many notices go to the consumer at once.
+func (l *lane) most() int {
+	if _, several := l.sink.(batcher); several {
+		return batchMost
+	}
+	return 1
+}
+
+// settle deals with notices of the log that came together. An error is that of the log.
+func (l *lane) settle(ctx, sending context.Context, q Queue, ds []*alerting.Delivery) (err error) {
+	due := make([]*alerting.Delivery, 0, len(ds))
+	for _, d := range ds {
+		l.count(func(s *Stats) { s.Queued = d.Waiting })
+		wanted, e := l.wanted(ctx, q, d)
+		switch {
+		case e != nil:
+			err = errors.Join(err, e, d.Return())
+		case wanted:
+			due = append(due, d)
+		default:
+			err = errors.Join(err, d.Settle())
+		}
+	}
+	for len(due) > 0 {
+		part := due
+		failure := l.attempt(sending, part)
+		if _, refused := errors.AsType[alerting.Permanent](failure); refused && len(due) > 1 {
+			part = due[:1] // so that one which the consumer refuses takes no other with it
+			failure = l.attempt(sending, part)
+		}
+		due = due[len(part):]
+		pause := time.Duration(0)
+		for _, d := range part {
+			again, after := l.book(d.Notice, failure)
+			pause = max(pause, after)
+			id, naming := l.id(d.Notice)
+			switch {
+			case again:
+				err = errors.Join(err, d.Return())
+				continue
+			case naming && failure == nil:
+				err = errors.Join(err, q.NoteTold(sending, d.Notice.Identity(), id))
+			}
+			err = errors.Join(err, d.Settle())
+		}
+		if pause > 0 {
+			for _, d := range due {
+				err = errors.Join(err, d.Return())
+			}
+			sleep(ctx, pause)
+			return err
+		}
+	}
+	return err
+}
+
+// wanted says whether a notice is still to be delivered, and counts why not.
+func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool, error) {
 	n := d.Notice
-	l.count(func(s *Stats) { s.Queued = d.Waiting })
 	if !accepts(l.sink, n) {
-		return d.Settle()
+		return false, nil
 	}
 	id, naming := l.id(n)
 	if naming {
-		told, err := q.Told(ctx, n.Identity())
-		if err != nil {
-			return errors.Join(err, d.Return())
-		}
-		if told == id {
-			return d.Settle()
+		if told, err := q.Told(ctx, n.Identity()); err != nil || told == id {
+			return false, err
 		}
 	}
 	newer, replaced, err := d.Newer(ctx)
 	switch {
 	case err != nil:
-		return errors.Join(err, d.Return())
+		return false, err
 	case replaced && accepts(l.sink, newer):
 		if newID, _ := l.id(newer); newID != id { // else it says the same again
 			l.count(func(s *Stats) { s.Superseded++ })
 		}
-		return d.Settle()
+		return false, nil
 	case l.snapshot().Disabled || time.Since(d.Stored) > n.Life():
 		l.count(func(s *Stats) { s.Lapsed++ })
-		return d.Settle()
+		return false, nil
 	}
-	err = l.attempt(sending, n)
-	if again, pause := l.book(n, err); again {
-		err := d.Return()
-		sleep(ctx, pause)
-		return err
-	}
-	if naming && err == nil {
-		err = q.NoteTold(sending, n.Identity(), id)
-		return errors.Join(err, d.Settle())
-	}
-	return d.Settle()
+	return true, nil
 }
 
 // id is the one under which the sink tells n, and whether it tells others under the same.
@@ -115,13 +156,20 @@ func (l *lane) id(n alerting.Notice) (id string, naming bool) {
 	return n.ID(), false
 }
 
-// attempt makes one attempt.
-func (l *lane) attempt(ctx context.Context, n alerting.Notice) error {
+// attempt makes one attempt at all that is given.
+func (l *lane) attempt(ctx context.Context, ds []*alerting.Delivery) error {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
-	return l.sink.Send(ctx, n)
+	if len(ds) == 1 {
+		return l.sink.Send(ctx, ds[0].Notice)
+	}
+	var notices []alerting.Notice
+	for _, d := range ds {
+		notices = append(notices, d.Notice)
+	}
+	return l.sink.(batcher).SendAll(ctx, notices)
 }
 
 // maxRest bounds how long a consumer may ask to be left alone.
@@ -231,8 +279,8 @@ func (l *lane) deliverOwn(ctx, sending context.Context, o ownNotice) {
 	if l.told[identity] == id || ctx.Err() != nil {
 		return
 	}
-	err := l.attempt(sending, o.notice)
-	again, _ := l.book(o.notice, err)
+	err := l.attempt(sending, []*alerting.Delivery{{Notice: o.notice}})
+	again, pause := l.book(o.notice, err)
 	if err == nil {
 		if len(l.told) >= ownMost {
 			clear(l.told)
@@ -241,10 +289,11 @@ func (l *lane) deliverOwn(ctx, sending context.Context, o ownNotice) {
 	}
 	if again {
 		l.mu.Lock()
-		defer l.mu.Unlock()
 		if _, newer := l.own[identity]; !newer {
 			l.own[identity] = o
 		}
+		l.mu.Unlock()
+		sleep(ctx, pause)
 	}
 }
 

@@ -23,7 +23,7 @@ func check(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("check", flag.ContinueOnError)
 	path := f.String("config", "", "configuration `file` to check, with what it names: NATS and its streams, Prometheus, Alertmanager, where reports go")
 	offline := f.Bool("offline", false, "check the configuration alone, connect to nothing")
-	data := f.String("data", "", "data `directory` of a stopped daemon with an embedded server: prints its snapshot's sequence and digest and those of the log")
+	data := f.String("data", "", "data `directory` of a stopped daemon: prints its snapshot's sequence and digest and those of the log, which is in it unless -config names another place")
 	health := f.String("health", "", "`URL` of a running daemon's /healthz or /readyz, as container health checks want it")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
@@ -39,7 +39,7 @@ func check(ctx context.Context, args []string, std streams) error {
 		}
 	}
 	if *data != "" {
-		if err := checkData(ctx, *data, std); err != nil {
+		if err := checkData(ctx, *data, *path, std); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,15 @@ func warnCapacity(p *capacity.Pool, std streams) {
 }
 
 // checkData prints what a stopped daemon left: two directories with the same lines hold the same state and decisions.
-func checkData(ctx context.Context, dir string, std streams) (err error) {
+func checkData(ctx context.Context, dir, path string, std streams) (err error) {
+	c := jetstream.DefaultConfig()
+	if path != "" {
+		cfg, err := config.Load(path)
+		if err != nil {
+			return usageError{err}
+		}
+		c = cfg.NATS
+	}
 	if err := checkDataDir(dir); err != nil {
 		return err
 	}
@@ -122,12 +130,12 @@ func checkData(ctx context.Context, dir string, std streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	js, done, err := openJetStream(ctx, jetstream.DefaultConfig(), dir)
+	js, done, err := openJetStream(ctx, c, dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	return checkLog(ctx, js, jetstream.DefaultConfig(), std)
+	return checkLog(ctx, js, c, std)
 }
 
 // checkLog prints what the log holds.

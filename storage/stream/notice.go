@@ -91,7 +91,7 @@ func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice
 	return n, err == nil, err
 }
 
-// Queue gives one sink the notices of the log, in their order and one at a time; twins share it. It is for one goroutine.
+// Queue gives one sink the notices of the log, in their order; twins share it. It is for one goroutine.
 type Queue struct {
 	log      *Log
 	told     jetstream.KeyValue
@@ -99,17 +99,19 @@ type Queue struct {
 	sink     string
 	reports  bool
 	patience time.Duration // of one attempt
+	most     int           // under way at once
 	consumer jetstream.Consumer
 	settled  uint64 // sequence of the newest one settled here
 }
 
-// Queue prepares the queue of a sink: of reports, or of all else. patience is how long one attempt may take.
-func (l *Log) Queue(told jetstream.KeyValue, sink string, reports bool, patience time.Duration) *Queue {
+// Queue prepares the queue of a sink: of reports, or of all else. patience is how long one attempt may take, and
+// most how many notices may be under way.
+func (l *Log) Queue(told jetstream.KeyValue, sink string, reports bool, patience time.Duration, most int) *Queue {
 	kind := "signals"
 	if reports {
 		kind = "reports"
 	}
-	return &Queue{log: l, told: told, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, patience: patience}
+	return &Queue{log: l, told: told, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, patience: patience, most: most}
 }
 
 // token makes one word of letters, digits, dashes and underscores of any name.
@@ -146,7 +148,7 @@ func (q *Queue) open(ctx context.Context) error {
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		cfg := jetstream.ConsumerConfig{
 			Durable: q.name, Description: "Forewarm: what " + q.sink + " is to be told", FilterSubjects: filters,
-			AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.patience + 5*time.Second, MaxAckPending: 1, InactiveThreshold: unusedFor,
+			AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.patience + 5*time.Second, MaxAckPending: q.most, InactiveThreshold: unusedFor,
 			DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: new(time.Now().Add(-reportLife)),
 		}
 		if q.settled > 0 {
@@ -168,8 +170,8 @@ func (q *Queue) open(ctx context.Context) error {
 // waitMost is how long one request for the next notice waits.
 const waitMost = 30 * time.Second
 
-// Next waits for the next notice; nil when none came for a while.
-func (q *Queue) Next(ctx context.Context) (*alerting.Delivery, error) {
+// Next waits for the next notices, so many at most; none when none came for a while.
+func (q *Queue) Next(ctx context.Context, most int) (all []*alerting.Delivery, err error) {
 	if q.consumer == nil {
 		if err := q.open(ctx); err != nil {
 			return nil, err
@@ -178,18 +180,31 @@ func (q *Queue) Next(ctx context.Context) (*alerting.Delivery, error) {
 	waiting, cancel := context.WithTimeout(ctx, waitMost)
 	defer cancel()
 	batch, err := q.consumer.Fetch(1, jetstream.FetchContext(waiting))
+	for left := most; err == nil && left > 0; {
+		came := 0
+		for m := range batch.Messages() {
+			came++
+			var d *alerting.Delivery
+			if d, err = q.delivery(m); err != nil {
+				return all, err
+			}
+			all = append(all, d)
+		}
+		if err = batch.Error(); errors.Is(err, nats.ErrTimeout) || waiting.Err() != nil {
+			err = nil
+		}
+		if left -= came; came == 0 || left == 0 || err != nil {
+			break
+		}
+		batch, err = q.consumer.FetchNoWait(left) // those of the same tick are there
+	}
 	if err != nil {
 		q.consumer = nil
-		return nil, err
 	}
-	m, ok := <-batch.Messages()
-	if !ok {
-		if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) && waiting.Err() == nil {
-			q.consumer = nil
-			return nil, err
-		}
-		return nil, nil //nolint:nilnil // none came
-	}
+	return all, err
+}
+
+func (q *Queue) delivery(m jetstream.Msg) (*alerting.Delivery, error) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return nil, err
