@@ -113,6 +113,7 @@ func (x *export) jsonResource(spans value) {
 
 // jsonScope reads a ScopeSpans. A span that cannot be used refuses itself only.
 func (x *export) jsonScope(scope value) {
+	x.scope, _, _, _ = jsonparser.Get(scope.raw, "scope", "name") // it passed scan
 	x.members(scope, func(v value) {
 		if string(v.key) != "spans" {
 			return

@@ -69,6 +69,13 @@ func (x *export) protoResource(data []byte) Reason {
 
 // protoScope reads a ScopeSpans.
 func (x *export) protoScope(data []byte) Reason {
+	x.scope = nil
+	fault := eachMessage(data, 1, func(scope []byte) Reason {
+		return eachMessage(scope, 1, func(name []byte) Reason { x.scope = name; return "" })
+	})
+	if fault != "" {
+		return fault
+	}
 	w := wire{data: data}
 	for w.more() {
 		tag := w.varint()
