@@ -171,7 +171,9 @@ func (a *Accumulator) Skill() float64 { return 1 - a.RelativeMAE() }
 
 // PointSkill is 1 − the median's absolute error over that of what baseline b expects, over the outcomes that b had
 // something to expect of: 0 is no better, negative worse.
-func (a *Accumulator) PointSkill(b Baseline) float64 { return 1 - a.share(a.pointOwn[b], a.pointErr[b]) }
+func (a *Accumulator) PointSkill(b Baseline) float64 {
+	return 1 - a.share(a.pointOwn[b], a.pointErr[b])
+}
 
 // share is ratio, but NaN where the other's error is rounding beside the outcomes: nothing can be said of a share of it.
 func (a *Accumulator) share(own, other float64) float64 {
