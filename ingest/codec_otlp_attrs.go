@@ -49,14 +49,17 @@ const (
 	otlpProviderMetadata
 	otlpPrinted
 
+	otlpSchema
+	otlpPayload
+
 	otlpService
 	otlpInstance
 
 	otlpFieldCount
 )
 
-// otlpAliases names the attributes that say each thing, the most telling first. Only otlpParameters and otlpProviderMetadata can hold
-// text of users: nothing but the model and counts is read from them. The names are those of the OpenTelemetry conventions for generative AI, new and old; of vLLM and SGLang
+// otlpAliases names the attributes that say each thing, the most telling first. otlpParameters, otlpProviderMetadata and otlpPayload can hold
+// text of users: nothing but the model, counts and Dynamo's row is read from them. The names are those of the OpenTelemetry conventions for generative AI, new and old; of vLLM and SGLang
 // (gen_ai.latency.*, seconds); of OpenInference (llm.token_count.*), which Envoy AI Gateway speaks; of OpenLLMetry
 // (llm.usage.*, traceloop.*); of LiteLLM (metadata.*) and of the Vercel AI SDK (ai.*). Those that start with forewarm. are
 // ours, for users to set where the others do not say enough.
@@ -125,6 +128,9 @@ var otlpAliases = [otlpFieldCount][]string{
 	otlpProvider:         {"gen_ai.provider.name", "gen_ai.system", "llm.system", "llm.provider", "ai.model.provider"},
 	otlpProviderMetadata: {"ai.response.providerMetadata"},
 	otlpPrinted:          {"metadata.usage_object"},
+
+	otlpSchema:  {"schema"}, // of Dynamo's log records, as is payload
+	otlpPayload: {"payload"},
 
 	otlpService:  {"service.name"},
 	otlpInstance: {"service.instance.id", "k8s.pod.name", "host.name"},

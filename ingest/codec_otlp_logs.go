@@ -24,25 +24,21 @@ type logs struct {
 	meta Meta // of the message
 }
 
-// row decodes the row of a log record whose attributes are known, after those of its resource.
-func (x *logs) row(schema, payload []byte) {
+// row decodes the row of the log record at hand.
+func (x *logs) row() {
 	d := x.decoder
 	if x.spans++; x.spans > d.limits.BatchRecords {
 		return
 	}
-	if string(schema) != dynamoSchema {
+	if string(x.attrs[otlpSchema].text) != dynamoSchema {
 		d.batch.Ignored++
 		return
 	}
 	d.meta, d.service, d.refusal = x.meta, "", Refusal{}
-	x.attrs = x.resource
-	for _, name := range [...]struct {
-		field otlpField
-		to    *string
-	}{{otlpPool, &d.meta.Pool}, {otlpClass, &d.meta.Class}, {otlpService, &d.service}} {
-		x.attribution(name.field, name.to)
-	}
-	d.record(payload, decodeDynamoRow)
+	x.attribution(otlpPool, &d.meta.Pool)
+	x.attribution(otlpClass, &d.meta.Class)
+	x.attribution(otlpService, &d.service)
+	d.record(x.attrs[otlpPayload].text, decodeDynamoRow)
 }
 
 // close ends the export.
@@ -93,24 +89,10 @@ func eachMessage(data []byte, number uint64, f func(data []byte) Reason) Reason 
 
 // protoLog reads a LogRecord. Its attributes have number 6.
 func (x *logs) protoLog(data []byte) Reason {
-	var schema, payload []byte
-	fault := eachMessage(data, 6, func(attribute []byte) (fault Reason) {
-		var key []byte
-		var v otlpValue
-		fault = eachMessage(attribute, 1, func(data []byte) Reason { key = data; return "" })
-		if fault == "" {
-			fault = eachMessage(attribute, 2, func(data []byte) (fault Reason) { v, fault = protoValue(data, false); return fault })
-		}
-		switch string(key) {
-		case "schema":
-			schema = v.text
-		case "payload":
-			payload = v.text
-		}
-		return fault
-	})
+	x.attrs = x.resource
+	fault := protoAttributes(data, message(6), &x.attrs, 0)
 	if fault == "" {
-		x.row(schema, payload)
+		x.row()
 	}
 	return fault
 }
@@ -170,36 +152,17 @@ func (x *logs) jsonResourceLogs(resource value) {
 
 // jsonLog reads a LogRecord. A record that cannot be used refuses only itself.
 func (x *logs) jsonLog(record value) {
-	var schema, payload []byte
 	outer := x.refusal
-	x.refusal = Refusal{}
+	x.refusal, x.attrs = Refusal{}, x.resource
 	x.members(record, func(v value) {
-		if string(v.key) != "attributes" {
-			return
+		if string(v.key) == "attributes" {
+			x.jsonAttributes(v, &x.attrs, 0)
 		}
-		x.elements(v, func(pair value) {
-			var key string
-			var content otlpValue
-			x.members(pair, func(v value) {
-				switch string(v.key) {
-				case "key":
-					key = string(v.raw)
-				case "value":
-					content = x.jsonValue(v, false)
-				}
-			})
-			switch key {
-			case "schema":
-				schema = content.text
-			case "payload":
-				payload = content.text
-			}
-		})
 	})
 	if x.refusal.Reason != "" {
 		x.refuse(nil, x.refusal.Reason, "%s", x.refusal.Detail)
 	} else {
-		x.row(schema, payload)
+		x.row()
 	}
 	x.refusal = outer
 }
