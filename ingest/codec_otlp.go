@@ -2,7 +2,7 @@ package ingest
 
 import (
 	"encoding/hex"
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/buger/jsonparser"
@@ -50,6 +50,7 @@ type export struct {
 	*decoder
 	resource otlpAttrs // of the resource at hand
 	scope    []byte    // the instrumentation at hand
+	version  []byte
 	attrs    otlpAttrs // of the span at hand, and of its resource
 	span     otlpSpan  // at hand
 	spans    int
@@ -208,8 +209,18 @@ func (x *export) request() Request {
 // isSized says whether the size of a request is known.
 func isSized(r *Request) bool { return r.PromptTokens != Unknown }
 
-// apart are instrumentations whose prompts leave out what the cache read and wrote, as the responses of Bedrock do.
-var apart = []string{"opentelemetry.instrumentation.bedrock", "@arizeai/openinference-instrumentation-bedrock"}
+// apart are instrumentations whose prompts leave out what the cache read and wrote, as the responses of Anthropic and Bedrock do:
+// all versions, or those below a minor version of 0.
+var apart = map[string]int{
+	"opentelemetry.instrumentation.bedrock": 0, "@arizeai/openinference-instrumentation-bedrock": 0, "@traceloop/instrumentation-anthropic": 28,
+}
+
+func (x *export) countsApart() bool {
+	var minor int
+	below, known := apart[string(x.scope)]
+	_, err := fmt.Sscanf(string(x.version), "0.%d", &minor)
+	return known && (below == 0 || err == nil && minor < below)
+}
 
 // tokens reads the counts. By convention the prompt includes the tokens that were read from the cache and those that were
 // written to it. Some producers count them apart, as Anthropic's API does, and the prompt is the sum: it is smaller than these, or
@@ -233,7 +244,7 @@ func (x *export) tokens(r *Request) {
 	case r.PromptTokens == Unknown && r.OutputTokens != Unknown && total >= r.OutputTokens:
 		r.PromptTokens = total - r.OutputTokens
 	case r.PromptTokens == Unknown:
-	case counted, r.PromptTokens < cached, slices.Contains(apart, string(x.scope)) && cached > 0:
+	case counted, r.PromptTokens < cached, cached > 0 && x.countsApart():
 		r.PromptTokens += cached
 	case r.OutputTokens == Unknown || total == Unknown || more <= 0:
 	case more == cached, x.attrs.has(otlpProvider, "anthropic", "aws", "bedrock"):

@@ -114,6 +114,7 @@ func (x *export) jsonResource(spans value) {
 // jsonScope reads a ScopeSpans. A span that cannot be used refuses itself only.
 func (x *export) jsonScope(scope value) {
 	x.scope, _, _, _ = jsonparser.Get(scope.raw, "scope", "name") // it passed scan
+	x.version, _, _, _ = jsonparser.Get(scope.raw, "scope", "version")
 	x.members(scope, func(v value) {
 		if string(v.key) != "spans" {
 			return

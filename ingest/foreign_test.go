@@ -122,6 +122,9 @@ func TestForeignSamples(t *testing.T) {
 			`{"id":"d46d765fae63c7975a105a40019c1feb-0fb56c47faa66b4e","pool":"limited-x","model":"limited-x","feature":"summarise","phase":"rejected","status":"rejected","arrived_at":1795240800000,"finished_at":1795240800010}`,
 			"ignored 4",
 		},
+		"otlp-json/openllmetry.json": { // of @traceloop/instrumentation-anthropic 0.27: a prompt of 2100, beside 300 written and 900 read
+			`{"id":"5e988569d7fb05c22021795229bd99bc-8269fdbc6853ca3c","pool":"claude-x","model":"claude-x","arrived_at":1795240800000,"finished_at":1795240800052,"prompt_tokens":3300,"cached_tokens":900,"output_tokens":42,"max_output_tokens":100}`,
+		},
 		"otlp-json/openinference.json": { // of its instrumentations of @anthropic-ai/sdk 1.13, which has spans of its own, and of Bedrock
 			`{"id":"f19a4c36c0196ee5e1a2a7a0b58a5728-a988fa304313946c","pool":"limited-c","model":"limited-c","phase":"rejected","status":"rejected","arrived_at":1795240800000,"finished_at":1795240800018}`,
 			`{"id":"4b382cc224b7dffedca603662def19ab-baff27d7909989eb","pool":"claude-conv","model":"claude-conv","arrived_at":1795240800000,"finished_at":1795240800055,"prompt_tokens":3300,"output_tokens":42}`,
