@@ -1,12 +1,5 @@
 package ingest
 
-import (
-	"bytes"
-	"unicode/utf8"
-
-	"github.com/buger/jsonparser"
-)
-
 // An OTLP logs export is read for the request traces that NVIDIA Dynamo writes with DYN_REQUEST_TRACE_SINKS=otel: each is a log
 // record whose attributes schema and payload hold the schema and the row (see decodeDynamo). Other log records are passed over.
 //
@@ -55,42 +48,14 @@ func decodeOTLPLogs(d *decoder, data []byte) {
 		return
 	}
 	x := logs{export: export{decoder: d}, meta: d.meta}
-	resources := 0
-	fault := eachMessage(data, 1, func(resource []byte) Reason { // resource_logs
-		resources++
-		x.resource = otlpAttrs{}
-		fault := eachMessage(resource, 1, func(data []byte) Reason { return protoAttributes(data, message(1), &x.resource, ofResource) })
-		if fault != "" {
-			return fault
-		}
-		return eachMessage(resource, 2, func(scope []byte) Reason { return eachMessage(scope, 2, x.protoLog) }) // scope_logs, log_records
-	})
-	switch {
-	case fault != "":
-		d.refuse(nil, fault, "the export breaks within its %d bytes: what follows is lost", len(data))
-	case resources == 0 && len(data) > 0:
-		d.refuse(nil, ReasonUnknownFormat, "the message has no resource_logs: it is no OTLP logs export")
-	}
+	x.proto(data, "logs", func(scope []byte) Reason { return eachMessage(scope, 2, x.protoLog) })
 	x.close()
-}
-
-// eachMessage calls f for the embedded messages with a field number, until one is at fault.
-func eachMessage(data []byte, number uint64, f func(data []byte) Reason) Reason {
-	w := wire{data: data}
-	for w.more() {
-		if tag := w.varint(); tag != message(number) {
-			w.skip(tag)
-		} else if inner := w.bytes(); w.fault == "" {
-			w.adopt(f(inner))
-		}
-	}
-	return w.fault
 }
 
 // protoLog reads a LogRecord. Its attributes have number 6.
 func (x *logs) protoLog(data []byte) Reason {
 	x.attrs = x.resource
-	fault := protoAttributes(data, message(6), &x.attrs, 0)
+	fault := protoAttributes(data, 6, &x.attrs, 0)
 	if fault == "" {
 		x.row()
 	}
@@ -102,52 +67,9 @@ func decodeOTLPLogsJSON(d *decoder, data []byte) {
 	if !d.belongs() {
 		return
 	}
-	if reason, at := scan(data, otlpNesting*d.limits.Depth); reason != "" || !utf8.Valid(data) {
-		if reason == "" {
-			reason = ReasonInvalidUTF8
-		}
-		d.refuse(nil, reason, "at byte %d of %d", at, len(data))
-		return
-	}
 	x := logs{export: export{decoder: d}, meta: d.meta}
-	d.refusal = Refusal{}
-	resources := 0
-	x.members(value{key: []byte("the export"), raw: bytes.TrimSpace(data), typ: typeOf(data)}, func(v value) {
-		if string(v.key) == "resourceLogs" || string(v.key) == "resource_logs" {
-			resources++
-			x.elements(v, x.jsonResourceLogs)
-		}
-	})
-	if resources == 0 {
-		x.fail(ReasonUnknownFormat, "the object has no resourceLogs: it is no OTLP logs export")
-	}
-	if x.refusal.Reason != "" {
-		d.refuse(nil, x.refusal.Reason, "%s", x.refusal.Detail)
-	}
+	x.json(data, "Logs", func(scope value) { x.named(scope, "logRecords", "log_records", x.jsonLog) })
 	x.close()
-}
-
-// typeOf is the type of a JSON value that is an object or something else.
-func typeOf(data []byte) jsonparser.ValueType {
-	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		return jsonparser.Object
-	}
-	return jsonparser.Unknown
-}
-
-func (x *logs) jsonResourceLogs(resource value) {
-	x.jsonResourceAttributes(resource)
-	x.members(resource, func(v value) {
-		if string(v.key) == "scopeLogs" || string(v.key) == "scope_logs" {
-			x.elements(v, func(scope value) {
-				x.members(scope, func(v value) {
-					if string(v.key) == "logRecords" || string(v.key) == "log_records" {
-						x.elements(v, x.jsonLog)
-					}
-				})
-			})
-		}
-	})
 }
 
 // jsonLog reads a LogRecord. A record that cannot be used refuses only itself.
