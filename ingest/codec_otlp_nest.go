@@ -97,7 +97,7 @@ func (x *export) close() {
 			heirs[above[i]]++
 		}
 	}
-	x.join(covered)
+	x.join(covered, above, heirs)
 	for i := range x.tree {
 		n := &x.tree[i]
 		switch {
@@ -137,8 +137,9 @@ type sample struct {
 
 // join makes one request of those that an engine reports apart because several answers were asked for: vLLM's spans of one
 // request with n > 1 name the same request and the same parent. Their outputs add up, the prompt counts once. The spans that
-// are merely part of such a request are covered then.
-func (x *export) join(covered []bool) {
+// are merely part of such a request are covered then. Those that end so much later that another export has them are dropped as
+// duplicates.
+func (x *export) join(covered []bool, above, heirs []int) {
 	first := map[sample]*Request{}
 	for i := range x.tree {
 		n := &x.tree[i]
@@ -156,6 +157,9 @@ func (x *export) join(covered []bool) {
 			continue
 		}
 		covered[i] = true
+		if above[i] != none {
+			heirs[above[i]]--
+		}
 		if r.OutputTokens != Unknown {
 			all.OutputTokens = min(max(all.OutputTokens, 0)+r.OutputTokens, x.limits.Tokens)
 		}

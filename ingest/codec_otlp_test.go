@@ -437,6 +437,11 @@ func TestOTLPJoinsTheAnswersOfARequest(t *testing.T) {
 			t.Errorf("%s: %s", name, d)
 		}
 	}
+	gateway := llm(map[string]any{"gen_ai.usage.cache_read.input_tokens": 64, "gen_ai.usage.output_tokens": 60})
+	b := decodeTraces(t, Meta{}, tracesOf(nil, gateway, answer(10, 1).under(1), answer(20, 3).under(1), answer(30, 2).under(1)))
+	if len(b.Requests) != 1 || b.Requests[0].CachedTokens != 64 || b.Requests[0].OutputTokens != 60 {
+		t.Errorf("below their gateway they became %+v", b.Requests)
+	}
 	if b := decodeTraces(t, Meta{}, tracesOf(nil, answer(10, 1).under(8), answer(20, 1).under(9))); len(b.Requests) != 2 {
 		t.Errorf("requests under different parents became %d", len(b.Requests))
 	}
