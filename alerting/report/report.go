@@ -257,12 +257,12 @@ type Spread struct {
 
 // Provision compares what was there with what demand took. See the package comment for each definition.
 type Provision struct {
-	KnownMinutes   int    `json:"known_minutes"`    // in which demand, capacity and replicas are known; all but Ready and Pending are over these
-	AssumedMinutes int    `json:"assumed_minutes"`  // of those, in which no replica reported: replicas are what was believed
-	LagMinutes     Number `json:"lag_minutes"`      // warm-up lag of the clairvoyant
-	GPUsPerReplica int    `json:"gpus_per_replica"` // of the newest decision; 0 when the journal does not have it
-	ReplicaHourUSD Number `json:"replica_hour_usd"` // of the newest decision
-	ShortMinuteUSD Number `json:"short_minute_usd"` // of a minute short of one replica, where that is configured
+	KnownMinutes   int    `json:"known_minutes"`              // in which demand, capacity and replicas are known; all but Ready and Pending are over these
+	AssumedMinutes int    `json:"assumed_minutes"`            // of those, in which no replica reported: replicas are what was believed
+	LagMinutes     Number `json:"lag_minutes"`                // warm-up lag of the clairvoyant
+	GPUsPerReplica int    `json:"gpus_per_replica,omitempty"` // of the newest decision; missing when the journal does not have it
+	ReplicaHourUSD Number `json:"replica_hour_usd"`           // of the newest decision
+	ShortMinuteUSD Number `json:"short_minute_usd"`           // of a minute short of one replica, where that is configured
 
 	Ready   Amount `json:"ready"`
 	Pending Amount `json:"pending"` // warming up
