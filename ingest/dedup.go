@@ -13,7 +13,7 @@ import (
 // records are always remembered, and none older than capacity.
 //
 // Entries are 64-bit hashes with a fixed seed: a fresh record is taken for a duplicate with probability n/2⁶⁴ for n
-// remembered ones, 5·10⁻¹⁴ for a million. 11 to 22 bytes an entry, taken as they come and used again from then on;
+// remembered ones, 5·10⁻¹⁴ for a million. 18 to 38 bytes an entry, taken as they come and used again from then on;
 // O(length of the id) a call.
 type Deduper struct {
 	half              int
