@@ -45,6 +45,7 @@ func (d *daemon) stored(what string, err error) {
 	}
 	if !failing {
 		u.since = time.Now()
+		d.log.Warn("cannot be written", zap.String("what", what), zap.Error(err))
 	}
 	u.err = err.Error()
 	d.unsaved[what] = u

@@ -2,6 +2,8 @@ package jetstream
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +28,10 @@ type ConsumerConfig struct {
 	// want … got-1) or has again (got < want: the stream was made anew or lost its end; it is read from got on, and
 	// want-got sequences will occur twice). It is called on a goroutine of Run.
 	OnGap func(want, got uint64)
+	// Remake, when set, makes the stream again where somebody has deleted it.
+	Remake func(context.Context) error
+	// Judge, when set, says what is wrong with the stream, from the server's answer each second.
+	Judge func(*jetstream.StreamInfo) []string
 }
 
 // Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the
@@ -42,11 +48,14 @@ type Consumer struct {
 
 	handled, last, lost atomic.Uint64 // sequences, and a count
 	opened              atomic.Bool
+	fault               atomic.Pointer[string]
+
+	aside chan ingest.Batch
 }
 
 // NewConsumer makes a consumer; Run starts it.
 func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
-	c := &Consumer{js: js, cfg: cfg, routes: routesOf(cfg.Sources), next: cfg.Start}
+	c := &Consumer{js: js, cfg: cfg, routes: routesOf(cfg.Sources), next: cfg.Start, aside: make(chan ingest.Batch)}
 	c.handled.Store(max(cfg.Start, 1) - 1)
 	return c
 }
@@ -79,7 +88,19 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 		}
 		<-watched
 	}()
-	for p := range ready {
+	for {
+		var p *parcel
+		select {
+		case b := <-c.aside:
+			if err := handle([]ingest.Batch{b}); err != nil {
+				return err
+			}
+			continue
+		case p = <-ready:
+		}
+		if p == nil {
+			return nil
+		}
 		if p.n > 0 {
 			batches := p.batches[:p.n]
 			if err := handle(batches); err != nil {
@@ -90,7 +111,15 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 		p.reset()
 		free <- p
 	}
-	return nil
+}
+
+// Aside has a watermark handled that the stream does not take, between two of its messages. It returns once Run has it, or
+// ctx has ended.
+func (c *Consumer) Aside(ctx context.Context, at time.Time) {
+	select {
+	case c.aside <- ingest.Batch{ReceivedAt: time.Now().UTC(), Watermark: &ingest.Watermark{At: at}}:
+	case <-ctx.Done():
+	}
 }
 
 // watch asks the stream each watchEvery how far it has come: what was fetched knows only how far it had come then.
@@ -108,14 +137,36 @@ func (c *Consumer) watch(ctx context.Context) {
 }
 
 func (c *Consumer) look(ctx context.Context) {
-	if !c.opened.Load() || !c.js.Conn().IsConnected() {
-		return // the receiver says what is wrong
+	if !c.js.Conn().IsConnected() {
+		return // which is said elsewhere
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	if stream, err := c.js.Stream(ctx, c.cfg.Stream); err == nil {
+	stream, err := c.js.Stream(ctx, c.cfg.Stream)
+	fault := ""
+	switch {
+	case err != nil:
+		fault = fmt.Sprintf("stream %s: %v", c.cfg.Stream, Denied(c.js.Conn(), err))
+	case c.cfg.Judge != nil:
+		fault = strings.Join(c.cfg.Judge(stream.CachedInfo()), "; ")
+	}
+	if err == nil && c.opened.Load() {
 		c.last.Store(stream.CachedInfo().State.LastSeq)
 	}
+	if before := c.Fault(); fault != before && fault != "" {
+		c.cfg.Log.Warn("something is wrong with the telemetry stream", zap.String("fault", fault))
+	} else if fault != before {
+		c.cfg.Log.Info("the telemetry stream is as it should be", zap.String("was", before))
+	}
+	c.fault.Store(&fault)
+}
+
+// Fault is what was wrong with the stream when it was last looked at, "" for nothing.
+func (c *Consumer) Fault() string {
+	if f := c.fault.Load(); f != nil {
+		return *f
+	}
+	return ""
 }
 
 // Pending is how many messages of the stream are not handled yet, fetched and decoded ones included: at most watchEvery
