@@ -8,9 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/internal/origin"
 )
 
 const (
@@ -30,6 +33,7 @@ type Server struct {
 	metrics Metrics
 	log     *zap.Logger
 	extra   []route
+	foreign atomic.Uint64
 
 	Traffic func() Traffic // the shape of demand, from the history; nil without one. Set before Handler or Run
 }
@@ -64,8 +68,14 @@ func (s *Server) Handler() http.Handler {
 	for _, r := range s.extra {
 		mux.Handle(r.pattern, r.handler)
 	}
-	return secured(mux)
+	return origin.Guard(s.cfg.Listen, s.cfg.Hosts, secured(mux), func(w http.ResponseWriter, _ *http.Request, why string) {
+		s.foreign.Add(1)
+		http.Error(w, why, http.StatusForbidden)
+	})
 }
+
+// Foreign counts the requests that were refused because a web page of somebody else may have sent them.
+func (s *Server) Foreign() uint64 { return s.foreign.Load() }
 
 // secured sets the headers that keep a browser from doing anything with an answer but show it.
 func secured(next http.Handler) http.Handler {

@@ -51,8 +51,8 @@ func (realDisk) SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Reserve is the space, in bytes, that storage leaves to others on its file system: neither series, nor snapshots, nor what
-// waits for a remote are written where less would be left. The journal and the outbox, which are small, may use it.
+// Reserve is the space, in bytes, that storage leaves to others on its file system: neither series nor snapshots
+// are written where less would be left. The journal and the outbox, which are small, may use it.
 const Reserve = 16 << 20
 
 // Free is the space, in bytes, that is left where a directory is.

@@ -1,0 +1,40 @@
+// Package origin tells requests of programs from those that a web page of somebody else makes a browser send: any page can
+// post to this machine, and can have its own name resolve to this machine's address to read the answers (DNS rebinding).
+package origin
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// IsLoopback says whether a host is this machine alone; an empty host is every address.
+func IsLoopback(host string) bool {
+	host = strings.Trim(host, "[]")
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// Guard lets requests through to next unless they come from elsewhere, which refuse answers with a reason for people: such as
+// change something for another site's page, and, on a listen address of loopback, such as ask for a host that is neither this
+// machine nor one of hosts.
+func Guard(listen string, hosts []string, next http.Handler, refuse func(w http.ResponseWriter, r *http.Request, why string)) http.Handler {
+	address, _, _ := net.SplitHostPort(listen)
+	local, cross := IsLoopback(address), http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		switch {
+		case local && !IsLoopback(host) && !slices.Contains(hosts, host):
+			refuse(w, r, fmt.Sprintf("host %.64q is not this machine, whose own address it listens on: ask for localhost, or name the host under hosts", host))
+		case cross.Check(r) != nil:
+			refuse(w, r, fmt.Sprintf("a web page of another site (origin %.64q) may not send this", r.Header.Get("Origin")))
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
