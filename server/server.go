@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm/internal/origin"
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 const (
@@ -68,7 +68,7 @@ func (s *Server) Handler() http.Handler {
 	for _, r := range s.extra {
 		mux.Handle(r.pattern, r.handler)
 	}
-	return origin.Guard(s.cfg.Listen, s.cfg.Hosts, secured(mux), func(w http.ResponseWriter, _ *http.Request, why string) {
+	return httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(mux), func(w http.ResponseWriter, _ *http.Request, why string) {
 		s.foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
 	})

@@ -69,6 +69,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if pc.DefaultPool != nil {
 		warnCapacity(pc.DefaultPool, std)
 	}
+	checkDoors(cfg, std)
 	if offline {
 		return nil
 	}

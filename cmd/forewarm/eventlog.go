@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -103,13 +105,25 @@ func (d *daemon) identity() storage.Stream {
 	return d.stream
 }
 
-// checkEmbedded says what the embedded server asks of its disk and of its clients.
+// checkDoors says what is asked of those who come over the network.
+func checkDoors(cfg *config.Config, std streams) {
+	if isOpen(cfg.Server.Listen) {
+		fmt.Fprintf(std.out, "warning: server.listen is %s: anyone on the network may read what the page, /metrics and PromQL say, and is asked for nothing; listen on 127.0.0.1 behind a proxy that asks\n", cfg.Server.Listen)
+	}
+	for name, e := range map[string]listener.Endpoint{"http": cfg.Listeners.HTTP, "grpc": cfg.Listeners.GRPC} {
+		if asks := cmp.Or(e.TLS.ClientCAFile, e.TokenFile); e.Listen != "" && isOpen(e.Listen) {
+			fmt.Fprintf(std.out, "ok  listeners.%s: %s asks for what %s holds\n", name, e.Listen, asks)
+		}
+	}
+	if c := &cfg.NATS; c.URL == "" && c.Embedded.Listen != "none" && isOpen(c.Embedded.Listen) && c.User == "" {
+		fmt.Fprintf(std.out, "warning: nats.embedded.listen is %s: anyone on the network may publish telemetry and read forecasts; set nats.user and nats.password_file, or listen on 127.0.0.1\n", c.Embedded.Listen)
+	}
+}
+
+// checkEmbedded says what the embedded server asks of its disk.
 func checkEmbedded(cfg *config.Config, std streams) error {
 	c, dir := &cfg.NATS, storeDir(cfg)
 	fmt.Fprintf(std.out, "ok  nats: an embedded server on %s, stream of at most %d MiB in %s, sync %s\n", c.Embedded.Listen, c.Stream.MaxBytes>>20, dir, c.Embedded.Sync)
-	if isOpen(c.Embedded.Listen) && c.User == "" {
-		fmt.Fprintf(std.out, "warning: nats.embedded.listen is %s: anyone on the network may publish telemetry and read forecasts; set nats.user and nats.password_file, or listen on 127.0.0.1\n", c.Embedded.Listen)
-	}
 	free, used, err := storage.Space(dir)
 	if err != nil {
 		return fmt.Errorf("nats.embedded.store_dir: %w", err)

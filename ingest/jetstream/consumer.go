@@ -163,6 +163,9 @@ func (c *Consumer) look(ctx context.Context) {
 
 // Fault is what was wrong with the stream when it was last looked at, "" for nothing.
 func (c *Consumer) Fault() string {
+	if !c.js.Conn().IsConnected() {
+		return "it cannot be seen without a connection"
+	}
 	if f := c.fault.Load(); f != nil {
 		return *f
 	}

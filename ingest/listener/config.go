@@ -5,7 +5,7 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/forewarm/forewarm/internal/origin"
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 // Config says which listeners there are.
@@ -76,7 +76,7 @@ func (e *Endpoint) check(name string, usual int) error {
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fail("listen", "port %q is out of 0…65535; write one such as %d, or 0 for a free one", port, usual)
 	}
-	if !origin.IsLoopback(host) && e.TokenFile == "" && e.TLS.ClientCAFile == "" {
+	if !httpguard.IsLoopback(host) && e.TokenFile == "" && e.TLS.ClientCAFile == "" {
 		return fail("listen", "%q is open to the network and asks for no credentials; set %s.token_file, or %s.tls with a client_ca_file, or listen on 127.0.0.1", e.Listen, name, name)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/internal/origin"
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 // httpCodes are the status codes that are counted by themselves.
@@ -65,7 +65,7 @@ func (s *httpServer) handler() http.Handler {
 	mux.HandleFunc("POST /v1/traces", s.postTraces)
 	mux.HandleFunc("POST /v1/logs", s.postLogs)
 	mux.HandleFunc("POST /v1/telemetry/{format}", s.postTelemetry)
-	return s.counted(origin.Guard(s.listen, s.hosts, s.authorized(mux), func(w http.ResponseWriter, r *http.Request, why string) {
+	return s.counted(httpguard.Guard(s.listen, s.hosts, s.authorized(mux), func(w http.ResponseWriter, r *http.Request, why string) {
 		writeStatus(w, mediaType(r.Header.Get("Content-Type")) != "application/x-protobuf", http.StatusForbidden, why)
 	}))
 }

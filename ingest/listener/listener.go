@@ -13,7 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/internal/origin"
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 const (
@@ -109,7 +109,7 @@ func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 			return fmt.Errorf("listeners.%s.listen is %q: %w; choose another address, or port 0 for a free one", name, e.Listen, err)
 		}
 		l.running = append(l.running, running{name, netutil.LimitListener(socket, maxConnections), serverOf(d), t})
-		if host, _, _ := net.SplitHostPort(e.Listen); d.secure == nil && !origin.IsLoopback(host) {
+		if host, _, _ := net.SplitHostPort(e.Listen); d.secure == nil && !httpguard.IsLoopback(host) {
 			deps.Log.Warn("a token crosses the network in clear; set tls, or put a proxy with TLS before the listener", zap.String("listener", name))
 		}
 		return nil

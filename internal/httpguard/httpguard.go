@@ -1,6 +1,6 @@
-// Package origin tells requests of programs from those that a web page of somebody else makes a browser send: any page can
+// Package httpguard tells requests of programs from those that a web page of somebody else makes a browser send: any page can
 // post to this machine, and can have its own name resolve to this machine's address to read the answers (DNS rebinding).
-package origin
+package httpguard
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ func Guard(listen string, hosts []string, next http.Handler, refuse func(w http.
 		}
 		switch {
 		case local && !IsLoopback(host) && !slices.Contains(hosts, host):
-			refuse(w, r, fmt.Sprintf("host %.64q is not this machine, whose own address it listens on: ask for localhost, or name the host under hosts", host))
+			refuse(w, r, fmt.Sprintf("host %.64q is not this machine, whose own address it listens on: ask for localhost, or name it in server.hosts or listeners.hosts", host))
 		case cross.Check(r) != nil:
 			refuse(w, r, fmt.Sprintf("a web page of another site (origin %.64q) may not send this", r.Header.Get("Origin")))
 		default:
