@@ -110,9 +110,9 @@ func checkDoors(cfg *config.Config, std streams) {
 	if isOpen(cfg.Server.Listen) {
 		fmt.Fprintf(std.out, "warning: server.listen is %s: anyone on the network may read what the page, /metrics and PromQL say, and is asked for nothing; listen on 127.0.0.1 behind a proxy that asks\n", cfg.Server.Listen)
 	}
-	for name, e := range map[string]listener.Endpoint{"http": cfg.Listeners.HTTP, "grpc": cfg.Listeners.GRPC} {
+	for _, e := range []listener.Endpoint{cfg.Listeners.HTTP, cfg.Listeners.GRPC} {
 		if asks := cmp.Or(e.TLS.ClientCAFile, e.TokenFile); e.Listen != "" && isOpen(e.Listen) {
-			fmt.Fprintf(std.out, "ok  listeners.%s: %s asks for what %s holds\n", name, e.Listen, asks)
+			fmt.Fprintf(std.out, "ok  listeners: %s asks for what %s holds\n", e.Listen, asks)
 		}
 	}
 	if c := &cfg.NATS; c.URL == "" && c.Embedded.Listen != "none" && isOpen(c.Embedded.Listen) && c.User == "" {
