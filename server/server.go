@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -100,7 +99,7 @@ func (s *Server) Listen() (net.Listener, error) {
 
 // Run answers requests on l until ctx ends, then lets those under way finish for a few seconds. It closes l.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{
+	return httpguard.Serve(ctx, &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -108,24 +107,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          zap.NewStdLog(s.log),
-	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("http server: %w", err)
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	err := srv.Shutdown(grace)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = srv.Close()
-	}
-	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
-		err = errors.Join(err, stopped)
-	}
-	return err
+	}, l, shutdownTimeout)
 }
 
 func (s *Server) writeMetrics(w http.ResponseWriter, _ *http.Request) {

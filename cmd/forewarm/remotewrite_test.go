@@ -76,7 +76,7 @@ func testRemoteWrite(t *testing.T, receive func(dir, address string) *prometheus
 		t.Errorf("the forecast is %g here and %g there", ours, their)
 	}
 	settled := start.Add(40*time.Minute - p.cfg.Features.Revise)
-	if n := scalar(t, receiver.url, `count_over_time(forewarm_demand_requests_per_second{class="*"}[3h])`, settled); start.Add(time.Duration(n)*time.Minute).Before(settled) {
+	if n := scalar(t, receiver.url, `count_over_time(forewarm_demand_requests_per_second{class="*"}[3h])`, settled); start.Add(time.Duration(n) * time.Minute).Before(settled) {
 		t.Errorf("the receiver has %g minutes of those up to %s, some of which settled after the restart", n, settled.Sub(start))
 	}
 	if metric(t, p, "forewarm_remote_write_gaps_total") != 0 || metric(t, p, "forewarm_remote_write_lost_total") != 0 || metric(t, p, "forewarm_remote_write_rejected_total") != 0 {

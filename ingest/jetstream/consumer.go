@@ -49,6 +49,7 @@ type Consumer struct {
 	handled, last, lost atomic.Uint64 // sequences, and a count
 	opened              atomic.Bool
 	fault               atomic.Pointer[string]
+	messages            uint64 // of the stream, when watch looked last
 
 	aside chan ingest.Batch
 }
@@ -151,7 +152,12 @@ func (c *Consumer) look(ctx context.Context) {
 		fault = strings.Join(c.cfg.Judge(stream.CachedInfo()), "; ")
 	}
 	if err == nil && c.opened.Load() {
-		c.last.Store(stream.CachedInfo().State.LastSeq)
+		state := stream.CachedInfo().State
+		c.last.Store(state.LastSeq)
+		if state.Msgs == 0 && c.messages > 0 {
+			c.cfg.Log.Error("the telemetry stream was purged: what was not read yet is lost, and a restart has nothing to replay. See who may purge streams", zap.String("stream", c.cfg.Stream))
+		}
+		c.messages = state.Msgs
 	}
 	if before := c.Fault(); fault != before && fault != "" {
 		c.cfg.Log.Warn("something is wrong with the telemetry stream", zap.String("fault", fault))

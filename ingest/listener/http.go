@@ -31,33 +31,10 @@ type httpServer struct{ *door }
 func newHTTP(d *door) server { return &httpServer{d} }
 
 func (s *httpServer) serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{
+	return httpguard.Serve(ctx, &http.Server{
 		Handler: s.handler(), TLSConfig: s.secure, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout,
 		ReadTimeout: s.timeouts.body, WriteTimeout: s.timeouts.body + s.timeouts.store + grace, IdleTimeout: idleTimeout, ErrorLog: zap.NewStdLog(s.log),
-	}
-	served := make(chan error, 1)
-	go func() {
-		if s.secure != nil {
-			served <- srv.ServeTLS(l, "", "")
-		} else {
-			served <- srv.Serve(l)
-		}
-	}()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	err := srv.Shutdown(ending)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = srv.Close()
-	}
-	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
-		err = errors.Join(err, stopped)
-	}
-	return err
+	}, l, grace)
 }
 
 func (s *httpServer) handler() http.Handler {

@@ -1,14 +1,46 @@
 // Package httpguard tells requests of programs from those that a web page of somebody else makes a browser send: any page can
-// post to this machine, and can have its own name resolve to this machine's address to read the answers (DNS rebinding).
+// post to this machine, and can have its own name resolve to this machine's address to read the answers (DNS rebinding). And it
+// runs servers until they are told to stop.
 package httpguard
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
+
+// Serve answers requests on l, with TLS where srv has a configuration for it, until ctx ends; then it lets those under way
+// finish for grace. It closes l.
+func Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Duration) error {
+	served := make(chan error, 1)
+	go func() {
+		if srv.TLSConfig != nil {
+			served <- srv.ServeTLS(l, "", "")
+		} else {
+			served <- srv.Serve(l)
+		}
+	}()
+	select {
+	case err := <-served:
+		return fmt.Errorf("http server: %w", err)
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := srv.Shutdown(ending)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = srv.Close()
+	}
+	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
+		err = errors.Join(err, stopped)
+	}
+	return err
+}
 
 // IsLoopback says whether a host is this machine alone; an empty host is every address.
 func IsLoopback(host string) bool {
