@@ -212,7 +212,7 @@ func (d *daemon) openSources(first uint64) error {
 	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
 		Stream: d.stream.Name, Prefix: d.cfg.NATS.Prefix, Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
-		Remake: d.remakeStream, Judge: d.judgeStream,
+		Missing: d.remakeStream, Judge: d.judgeStream,
 	})
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{

@@ -92,6 +92,7 @@ func (d *daemon) remakeStream(ctx context.Context) error {
 	if info.Config.Name != before.Name {
 		return fmt.Errorf("the stream %s, which Forewarm did not make, was deleted: make it again, or restart to use %s", before.Name, info.Config.Name)
 	}
+	d.log.Error("the telemetry stream was deleted: it is made again, empty, and what it held that was not read is lost; see who may delete streams", zap.String("stream", before.Name))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stream.Created = info.Created

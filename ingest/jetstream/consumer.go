@@ -28,8 +28,8 @@ type ConsumerConfig struct {
 	// want … got-1) or has again (got < want: the stream was made anew or lost its end; it is read from got on, and
 	// want-got sequences will occur twice). It is called on a goroutine of Run.
 	OnGap func(want, got uint64)
-	// Remake, when set, makes the stream again where somebody has deleted it.
-	Remake func(context.Context) error
+	// Missing, when set, makes the stream again after somebody deleted it. It is called on a goroutine of Run.
+	Missing func(ctx context.Context) error
 	// Judge, when set, says what is wrong with the stream, from the server's answer each second.
 	Judge func(*jetstream.StreamInfo) []string
 }

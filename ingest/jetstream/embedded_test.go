@@ -102,7 +102,7 @@ func TestStreamIsMadeAgain(t *testing.T) {
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(2))
 	cfg := consumerOf(js, c, 1)
 	remade := make(chan struct{}, 1)
-	cfg.Remake = func(ctx context.Context) error {
+	cfg.Missing = func(ctx context.Context) error {
 		_, err := EnsureTelemetry(ctx, js, c)
 		remade <- struct{}{}
 		return err

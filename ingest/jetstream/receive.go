@@ -81,12 +81,10 @@ func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	stream, err := c.js.Stream(ctx, c.cfg.Stream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && c.cfg.Remake != nil {
-		c.cfg.Log.Error("the telemetry stream was deleted: it is made again, empty; what was in it and not read is lost. See who may delete streams", zap.String("stream", c.cfg.Stream))
-		if err := c.cfg.Remake(ctx); err != nil {
-			return nil, err
+	if errors.Is(err, jetstream.ErrStreamNotFound) && c.cfg.Missing != nil {
+		if err = c.cfg.Missing(ctx); err == nil {
+			stream, err = c.js.Stream(ctx, c.cfg.Stream)
 		}
-		stream, err = c.js.Stream(ctx, c.cfg.Stream)
 	}
 	if err != nil {
 		return nil, err
