@@ -71,7 +71,7 @@ func (k *timekeeper) overdue() time.Time {
 // belated says that a watermark was stored long after its minute: the daemon had taken that step without the stream, which
 // refused the watermark then.
 func (k *timekeeper) belated(w *ingest.Watermark) bool {
-	return k.clock == WallClock && w.Pool == "" && w.At.Before(k.given())
+	return k.clock == WallClock && w.Pool == "" && !w.At.After(k.given())
 }
 
 // punctual says that the stream's own time makes no tick due.

@@ -45,16 +45,21 @@ func (d *daemon) roomForStream() error {
 	return nil
 }
 
+// reopenEvery is how long a server that was opened again is left alone, where it fails for another reason than a full disk.
+const reopenEvery = 10 * time.Second
+
 // tendEmbedded looks each second whether the embedded server can store, until ctx ends. After a write that failed it takes
 // no message until it is opened again, which is done once its disk has room.
 func (d *daemon) tendEmbedded(ctx context.Context) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
+	var reopened time.Time
 	for {
 		full, broken := d.roomForStream(), d.embedded.Broken()
 		d.stored(troubleDisk, full)
 		d.stored(troubleStore, broken)
-		if broken != nil && full == nil {
+		if broken != nil && full == nil && time.Since(reopened) > reopenEvery {
+			reopened = time.Now()
 			d.log.Warn("the disk has room: the embedded server is opened again, because it refuses all messages after a write that failed", zap.Error(broken))
 			if err := d.embedded.Reopen(ctx); err != nil && ctx.Err() == nil {
 				return fmt.Errorf("%w; it could not be opened again: mend the disk and restart", err)
@@ -70,11 +75,7 @@ func (d *daemon) tendEmbedded(ctx context.Context) error {
 
 // goOn ends a minute without the stream, where the embedded server cannot store: nobody else can write to it either.
 func (d *daemon) goOn(ctx context.Context, minute time.Time) bool {
-	if d.embedded == nil || d.embedded.Broken() == nil {
-		return false
-	}
-	d.consumer.Aside(ctx, minute)
-	return true
+	return d.embedded != nil && d.embedded.Broken() != nil && d.consumer.Aside(ctx, minute)
 }
 
 // watermarked notes whether a watermark could be stored.

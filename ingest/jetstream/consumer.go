@@ -115,11 +115,13 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 }
 
 // Aside has a watermark handled that the stream does not take, between two of its messages. It returns once Run has it, or
-// ctx has ended.
-func (c *Consumer) Aside(ctx context.Context, at time.Time) {
+// false when ctx has ended before.
+func (c *Consumer) Aside(ctx context.Context, at time.Time) bool {
 	select {
 	case c.aside <- ingest.Batch{ReceivedAt: time.Now().UTC(), Watermark: &ingest.Watermark{At: at}}:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 

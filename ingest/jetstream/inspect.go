@@ -38,7 +38,7 @@ func Faults(info *jetstream.StreamInfo, c *Config, now time.Time) (out []string)
 // Room says that the disk of the embedded server, with so many bytes free beside those that its store uses, is full before
 // the telemetry stream is; "" when it is not.
 func Room(c *Config, dir string, used, free int64) string {
-	if free+used >= c.Stream.MaxBytes {
+	if free >= c.Stream.MaxBytes-used {
 		return ""
 	}
 	return fmt.Sprintf("nats.stream.max_bytes is %d MiB, and the disk of nats.embedded.store_dir, %s, has %d MiB for it (%d used, %d free): the disk is full before the oldest messages go; set max_bytes below that, or use a larger disk",
