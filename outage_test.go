@@ -158,9 +158,9 @@ func TestHolesForgetNothing(t *testing.T) {
 	}
 }
 
-// TestMinutesTakenAsideReplay: ticks that the daemon took while its stream refused the watermarks are made again, with the same
+// TestOfflineTicksReplay: ticks that the daemon took while its stream refused the watermarks are made again, with the same
 // advice and state, by who reads the stream once these watermarks were stored in it, late.
-func TestMinutesTakenAsideReplay(t *testing.T) {
+func TestOfflineTicksReplay(t *testing.T) {
 	const full, free, minutes = 30, 40, 50
 	cfg := eventConfig(t, "p")
 	cfg.Clock = WallClock

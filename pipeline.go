@@ -325,7 +325,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		p.sequence = b.Sequence
 	}
 	p.time.received(b.ReceivedAt)
-	if w := b.Watermark; w == nil || !p.time.belated(w) {
+	if w := b.Watermark; w == nil || !p.time.lateWatermark(w) {
 		p.run(p.time.overdue(), false, emit)
 	}
 	p.counters.Ignored += uint64(b.Ignored)

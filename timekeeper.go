@@ -68,9 +68,9 @@ func (k *timekeeper) overdue() time.Time {
 	return k.given()
 }
 
-// belated says that a watermark was stored long after its minute: the daemon had taken that step without the stream, which
+// lateWatermark says that a watermark was stored long after its minute: the daemon had taken that step without the stream, which
 // refused the watermark then.
-func (k *timekeeper) belated(w *ingest.Watermark) bool {
+func (k *timekeeper) lateWatermark(w *ingest.Watermark) bool {
 	return k.clock == WallClock && w.Pool == "" && !w.At.After(k.given())
 }
 

@@ -212,7 +212,7 @@ func (d *daemon) openSources(first uint64) error {
 	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
 		Stream: d.stream.Name, Prefix: d.cfg.NATS.Prefix, Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
-		Missing: d.remakeStream, Judge: d.judgeStream,
+		Missing: d.remakeStream, Inspect: d.inspectStream,
 	})
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
@@ -439,11 +439,11 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 		return nil
 	})
 	if d.cfg.Clock == forewarm.WallClock {
-		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.watermarked, d.goOn)
+		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline)
 		group.Go(func() error { return ticker.Run(ctx) })
 	}
 	if d.embedded != nil {
-		group.Go(func() error { return d.tendEmbedded(ctx) })
+		group.Go(func() error { return d.watchEmbedded(ctx) })
 	}
 	group.Go(func() error { return d.listeners.Run(ctx) })
 	if d.relay != nil {

@@ -23,8 +23,8 @@ const (
 	troubleWatermark = "telemetry watermark"
 )
 
-// judgeStream says what is wrong with the telemetry stream, each second.
-func (d *daemon) judgeStream(info *natsjs.StreamInfo) []string {
+// inspectStream says what is wrong with the telemetry stream, each second.
+func (d *daemon) inspectStream(info *natsjs.StreamInfo) []string {
 	faults := jetstream.Faults(info, &d.cfg.NATS, time.Now())
 	if d.embedded == nil || d.roomForStream() != nil {
 		return faults // of a full disk storage says that it is
@@ -48,9 +48,9 @@ func (d *daemon) roomForStream() error {
 // reopenEvery is how long a server that was opened again is left alone, where it fails for another reason than a full disk.
 const reopenEvery = 10 * time.Second
 
-// tendEmbedded looks each second whether the embedded server can store, until ctx ends. After a write that failed it takes
+// watchEmbedded looks each second whether the embedded server can store, until ctx ends. After a write that failed it takes
 // no message until it is opened again, which is done once its disk has room.
-func (d *daemon) tendEmbedded(ctx context.Context) error {
+func (d *daemon) watchEmbedded(ctx context.Context) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	var reopened time.Time
@@ -73,13 +73,13 @@ func (d *daemon) tendEmbedded(ctx context.Context) error {
 	}
 }
 
-// goOn ends a minute without the stream, where the embedded server cannot store: nobody else can write to it either.
-func (d *daemon) goOn(ctx context.Context, minute time.Time) bool {
-	return d.embedded != nil && d.embedded.Broken() != nil && d.consumer.Aside(ctx, minute)
+// tickOffline ends a minute without the stream, where the embedded server cannot store: nobody else can write to it either.
+func (d *daemon) tickOffline(ctx context.Context, minute time.Time) bool {
+	return d.embedded != nil && d.embedded.Broken() != nil && d.consumer.Inject(ctx, minute)
 }
 
-// watermarked notes whether a watermark could be stored.
-func (d *daemon) watermarked(err error) {
+// noteWatermark notes whether a watermark could be stored.
+func (d *daemon) noteWatermark(err error) {
 	d.stored(troubleWatermark, jetstream.Denied(d.conn, err))
 }
 

@@ -30,8 +30,8 @@ type ConsumerConfig struct {
 	OnGap func(want, got uint64)
 	// Missing, when set, makes the stream again after somebody deleted it. It is called on a goroutine of Run.
 	Missing func(ctx context.Context) error
-	// Judge, when set, says what is wrong with the stream, from the server's answer each second.
-	Judge func(*jetstream.StreamInfo) []string
+	// Inspect, when set, says what is wrong with the stream, from the server's answer each second.
+	Inspect func(*jetstream.StreamInfo) []string
 }
 
 // Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the
@@ -51,12 +51,12 @@ type Consumer struct {
 	fault               atomic.Pointer[string]
 	messages            uint64 // of the stream, when watch looked last
 
-	aside chan ingest.Batch
+	injected chan ingest.Batch
 }
 
 // NewConsumer makes a consumer; Run starts it.
 func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
-	c := &Consumer{js: js, cfg: cfg, routes: routesOf(cfg.Sources), next: cfg.Start, aside: make(chan ingest.Batch)}
+	c := &Consumer{js: js, cfg: cfg, routes: routesOf(cfg.Sources), next: cfg.Start, injected: make(chan ingest.Batch)}
 	c.handled.Store(max(cfg.Start, 1) - 1)
 	return c
 }
@@ -92,7 +92,7 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 	for {
 		var p *parcel
 		select {
-		case b := <-c.aside:
+		case b := <-c.injected:
 			if err := handle([]ingest.Batch{b}); err != nil {
 				return err
 			}
@@ -114,11 +114,11 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 	}
 }
 
-// Aside has a watermark handled that the stream does not take, between two of its messages. It returns once Run has it, or
+// Inject has a watermark handled that the stream does not take, between two of its messages. It returns once Run has it, or
 // false when ctx has ended before.
-func (c *Consumer) Aside(ctx context.Context, at time.Time) bool {
+func (c *Consumer) Inject(ctx context.Context, at time.Time) bool {
 	select {
-	case c.aside <- ingest.Batch{ReceivedAt: time.Now().UTC(), Watermark: &ingest.Watermark{At: at}}:
+	case c.injected <- ingest.Batch{ReceivedAt: time.Now().UTC(), Watermark: &ingest.Watermark{At: at}}:
 		return true
 	case <-ctx.Done():
 		return false
@@ -150,8 +150,8 @@ func (c *Consumer) look(ctx context.Context) {
 	switch {
 	case err != nil:
 		fault = fmt.Sprintf("stream %s: %v", c.cfg.Stream, Denied(c.js.Conn(), err))
-	case c.cfg.Judge != nil:
-		fault = strings.Join(c.cfg.Judge(stream.CachedInfo()), "; ")
+	case c.cfg.Inspect != nil:
+		fault = strings.Join(c.cfg.Inspect(stream.CachedInfo()), "; ")
 	}
 	if err == nil && c.opened.Load() {
 		state := stream.CachedInfo().State

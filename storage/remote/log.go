@@ -19,8 +19,8 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// place is where in the TSDB's write-ahead log a reader is: so many records of a segment are dealt with.
-type place struct {
+// position is where in the TSDB's write-ahead log a reader is: so many records of a segment are dealt with.
+type position struct {
 	Segment int `json:"segment"`
 	Records int `json:"records"`
 }
@@ -34,7 +34,7 @@ type follower struct {
 	take   func(ctx context.Context, samples []record.RefSample) bool // false once ctx has ended
 	labels func(labels.Labels) labels.Labels                          // as they are sent
 
-	at         place
+	at         position
 	known      bool // where it was
 	kept       time.Time
 	checkpoint string // that the series were read from
@@ -44,15 +44,15 @@ type follower struct {
 }
 
 const (
-	placeFile  = "remote.json" // in the TSDB's directory: it goes with it
-	lookEvery  = time.Second   // for what was appended
-	keepEvery  = time.Second   // the place, which a crash forgets so much of
-	retryEvery = 5 * time.Second
+	positionFile = "remote.json" // in the TSDB's directory: it goes with it
+	lookEvery    = time.Second   // for what was appended
+	keepEvery    = time.Second   // the position, which a crash forgets so much of
+	retryEvery   = 5 * time.Second
 )
 
 // run reads until ctx ends.
 func (f *follower) run(ctx context.Context) {
-	if data, err := os.ReadFile(filepath.Join(f.dir, placeFile)); err == nil {
+	if data, err := os.ReadFile(filepath.Join(f.dir, positionFile)); err == nil {
 		f.known = json.Unmarshal(data, &f.at) == nil // otherwise it begins with what this process appends
 	}
 	for ctx.Err() == nil {
@@ -76,10 +76,10 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 	switch {
 	case !f.known || f.at.Segment > last:
-		f.at = place{Segment: last}
+		f.at = position{Segment: last}
 	case f.at.Segment < first:
 		f.lost("the receiver was away for longer than the log of the series reaches back: what was removed from it will be missing there", nil)
-		f.at = place{Segment: first}
+		f.at = position{Segment: first}
 	}
 	f.known, f.checkpoint, f.series = true, "", nil
 	for ctx.Err() == nil {
@@ -89,7 +89,7 @@ func (f *follower) follow(ctx context.Context) error {
 		if err := f.segment(ctx); err != nil || ctx.Err() != nil {
 			return err
 		}
-		f.at = place{Segment: f.at.Segment + 1}
+		f.at = position{Segment: f.at.Segment + 1}
 		f.keep()
 	}
 	return nil
@@ -192,12 +192,12 @@ func (f *follower) segment(ctx context.Context) error {
 	}
 }
 
-// keep writes down the place. Where that fails more is sent again after a restart.
+// keep writes down the position. Where that fails more is sent again after a restart.
 func (f *follower) keep() {
 	f.kept = time.Now()
 	data, err := json.Marshal(f.at)
 	if err == nil {
-		err = storage.WriteFile(filepath.Join(f.dir, placeFile), data)
+		err = storage.WriteFile(filepath.Join(f.dir, positionFile), data)
 	}
 	if err != nil {
 		f.log.Debug("where the remote is in the log of the series is not written down", "cause", err.Error())

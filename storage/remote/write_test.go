@@ -254,7 +254,7 @@ func TestWriterRestarts(t *testing.T) {
 	if err != nil || last < first+2 {
 		t.Fatalf("segments %d to %d, %v: the test shows nothing", first, last, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, placeFile), fmt.Appendf(nil, `{"segment":%d,"records":3}`, first-1), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, positionFile), fmt.Appendf(nil, `{"segment":%d,"records":3}`, first-1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w, stop = follow(t, dir, srv.URL, 1)
