@@ -89,7 +89,7 @@ func (s *Server) view() pageView {
 	if !st.Tick.IsZero() {
 		v.Tick = st.Tick.UTC().Format("Mon 2006-01-02 15:04 MST")
 	}
-	for _, c := range checks(st, pools, s.cfg.LagLimit) {
+	for _, c := range checks(st, pools, s.cfg.LagLimit, time.Now()) {
 		if !c.OK || c.Degraded {
 			v.Trouble = append(v.Trouble, c)
 		}
