@@ -96,9 +96,8 @@ func TestReadOnlyDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, open := range map[string]func() error{
-		"":       func() error { _, err := Lock(dir); return err },
-		"remote": func() error { _, err := OpenQueue(filepath.Join(dir, "remote"), 1<<20, quiet); return err },
-		"tsdb":   func() error { _, err := OpenStore(config(dir), quiet); return err },
+		"":     func() error { _, err := Lock(dir); return err },
+		"tsdb": func() error { _, err := OpenStore(config(dir), quiet); return err },
 	} {
 		err := open()
 		if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), filepath.Join(dir, name)) || errors.Is(err, ErrLocked) {

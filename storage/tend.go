@@ -136,6 +136,13 @@ func aside(d disk, path string) (name string, err error) {
 
 var discard = slog.New(slog.DiscardHandler)
 
+// VersionError says that a block is of another version than this program reads.
+type VersionError struct{ Version, Reads uint32 }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("format version %d, this forewarm reads %d: run the version that wrote it", e.Version, e.Reads)
+}
+
 // openable says what keeps a block from being opened.
 func openable(path string) error {
 	b, err := os.ReadFile(filepath.Join(path, "meta.json"))

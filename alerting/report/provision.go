@@ -3,22 +3,19 @@ package report
 import (
 	"math"
 	"slices"
-
-	"github.com/forewarm/forewarm/features"
 )
 
 // unknownNeed is the need of a minute in which demand or capacity is not known.
 const unknownNeed = -1
 
-// needs gives, by minute, the replicas that demand took: in the resource that takes most, demand over what the standing
+// needs gives, by minute, the replicas that the load took: in the resource that takes most, load over what the standing
 // decision had for the capacity of one, rounded up.
 func (b *builder) needs(pool string) []int {
 	_, end := b.bounds()
 	out := slices.Repeat([]int{unknownNeed}, end)
 	b.standing(pool, func(t *tick, minute int) {
 		for _, c := range t.capacities {
-			demand := at(b.observed[seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, c.dimension}], minute)
-			if n := demand / c.perReplica; c.perReplica > 0 && !math.IsNaN(n) {
+			if n := b.loadOf(pool, c.dimension, minute) / c.perReplica; c.perReplica > 0 && !math.IsNaN(n) {
 				out[minute] = max(out[minute], int(math.Ceil(n-1e-9)))
 			}
 		}
@@ -65,11 +62,13 @@ func (b *builder) provision(pool string, needs []int) Provision {
 	slices.Sort(lags)
 	out.LagMinutes = between(lags, .5)
 	amount := func(replicaMinutes int) Amount { return out.amount(float64(replicaMinutes)) }
-	least := 0
-	if out.KnownMinutes > 0 {
-		least = clairvoyant(must, int(math.Round(float64(out.LagMinutes))))
-	}
 	out.Ready, out.Pending = amount(ready), amount(pending)
+	if out.KnownMinutes == 0 {
+		unknown := out.amount(math.NaN())
+		out.Needed, out.Over, out.Under, out.Paid, out.Clairvoyant, out.Regret, out.ShortUSD = unknown, unknown, unknown, unknown, unknown, unknown, Number(math.NaN())
+		return out
+	}
+	least := clairvoyant(must, int(math.Round(float64(out.LagMinutes))))
 	out.Needed, out.Over, out.Under = amount(needed), amount(over), amount(under)
 	out.Paid, out.Clairvoyant, out.Regret = amount(paid), amount(least), amount(paid-least)
 	out.ShortUSD = Number(under) * out.ShortMinuteUSD

@@ -28,6 +28,7 @@ func (d *daemon) exportCounters() {
 		{"forewarm_stream_lost_messages_total", "Messages gone from the telemetry stream, or from what sources sent, before they were read.", d.lost},
 		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
 		{"forewarm_snapshots_refused_total", "Snapshots that could not be taken up at the start: damaged, of another program, or ahead of the stream.", func() uint64 { return uint64(d.unread) }},
+		{"forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign},
 		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", omitted(func(x *o) uint64 { return x.IDsForgotten })},
 		{"forewarm_prefix_blocks_forgotten_total", "Prompt blocks forgotten to stay within the bound or the pool's KV capacity.", omitted(func(x *o) uint64 { return x.BlocksForgotten })},
 		{"forewarm_alerts_dropped_total", "Conditions not followed because too many already were.", omitted(func(x *o) uint64 { return x.ConditionsDropped })},

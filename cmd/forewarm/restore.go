@@ -62,6 +62,7 @@ func (d *daemon) restore(ctx context.Context) error {
 	d.noteServed()
 	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
 	d.setStatus(func(s *server.Status) {
+		s.Began = time.Now()
 		s.Version, s.Mode, s.Clock = versionString(), d.cfg.Decision.Mode, string(d.cfg.Clock)
 		s.Restored, s.Restore = true, what
 		s.Sequence, s.Tick = d.pipeline.Sequence(), d.pipeline.LastTick()
@@ -143,18 +144,6 @@ func (d *daemon) take(ctx context.Context, cfg forewarm.Config, x *stream.State)
 		d.pipeline = p
 	}
 	return err
-}
-
-// remakeStream makes the telemetry stream again after somebody deleted it. It runs on the goroutine that receives.
-func (d *daemon) remakeStream(ctx context.Context) error {
-	made, err := jetstream.EnsureTelemetry(ctx, d.js, d.cfg.NATS)
-	if err != nil {
-		return err
-	}
-	d.log.Error("the telemetry stream was deleted: it is made again, and what it held that was not folded is lost; take the permission to delete streams from producers (deploy/nats)",
-		zap.String("stream", made.CachedInfo().Config.Name))
-	d.stream.Store(made.CachedInfo())
-	return nil
 }
 
 // resume prepares a daemon that has no snapshot although it has decided before: the pools go on from what their newest decisions

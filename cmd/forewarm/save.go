@@ -146,9 +146,6 @@ func (d *daemon) save(frozen *forewarm.Frozen, stored <-chan struct{}, own bool)
 		return d.decisions.Await(waiting, stored)
 	})
 	d.stored("series fsync", d.store.Sync())
-	if d.queue != nil {
-		d.stored("remote write queue", d.queue.Sync())
-	}
 	if saved.Name == "" {
 		return nil, err
 	}
