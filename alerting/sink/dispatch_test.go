@@ -85,7 +85,7 @@ func (m *memoryLog) enqueue(notices ...alerting.Notice) {
 	m.added = make(chan struct{})
 }
 
-func (m *memoryLog) open(sink string, reports bool, _ time.Duration, _ int) Queue {
+func (m *memoryLog) open(sink string, reports bool, _ int) Queue {
 	return &memoryQueue{m, sink, reports}
 }
 
@@ -131,6 +131,7 @@ func (q *memoryQueue) Next(ctx context.Context, most int) (all []*alerting.Deliv
 					return nil
 				},
 				Return: func() error { return nil },
+				Hold:   func() error { return nil },
 			})
 		}
 		q.mu.Unlock()

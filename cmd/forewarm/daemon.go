@@ -327,8 +327,8 @@ func (d *daemon) openSinks() error {
 	if err != nil {
 		return err
 	}
-	open := func(name string, reports bool, patience time.Duration, most int) sink.Queue {
-		return d.decisions.Queue(d.told, name, reports, patience, most)
+	open := func(name string, reports bool, most int) sink.Queue {
+		return d.decisions.Queue(d.told, name, reports, most)
 	}
 	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, append(sinks, destinations...), open, d.undelivered)
 	return nil

@@ -26,8 +26,9 @@ func reversion(t *testing.T, data string, change func(parts []map[int]cbor.RawMe
 	t.Helper()
 	site := openSite(t, data)
 	defer site.close()
-	states := stream.NewStates(must(site.js.ObjectStore(t.Context(), jetstream.StateBucket)), instanceOf(data))
-	was := must(states.List(t.Context()))[0]
+	bucket := must(site.js.ObjectStore(t.Context(), jetstream.StateBucket))
+	was := must(stream.NewStates(bucket, "").List(t.Context()))[0]
+	states := stream.NewStates(bucket, strings.TrimPrefix(was.Name, "state/"))
 	r := must(states.Open(t.Context(), was))
 	state := must(io.ReadAll(r))
 	_ = r.Close()
