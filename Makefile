@@ -10,7 +10,7 @@ FUZZTIME ?= 30s
 # tests, and makes them take five times as long. What calls them from goroutines is tested with it.
 MODULE := github.com/forewarm/forewarm
 PURE   := $(MODULE) $(addprefix $(MODULE)/,alerting alerting/plan alerting/report features features/sketch forecaster \
-            forecaster/capacity forecaster/model forecaster/net ingest ingest/telemetrypb internal/draw)
+            forecaster/capacity forecaster/model forecaster/network ingest ingest/telemetrypb internal/draw)
 
 .PHONY: build test test-keda-scaler lint bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
 

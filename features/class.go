@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/forewarm/forewarm/features/sketch"
 )
@@ -15,8 +14,7 @@ import (
 type pool struct {
 	name      string
 	service   Service
-	seed      uint64 // tells its sessions from those of other pools
-	phased    bool   // sends a record of its own when a request arrives
+	phased    bool // sends a record of its own when a request arrives
 	lastEvent moment
 	watermark moment
 	coverage  []coverage // by slot
@@ -48,14 +46,13 @@ type class struct {
 	reports    Reports
 	moments    sketch.Moments // fading
 	expected   Expected
-	late       Late            // since a window settled last
-	accounts   accounts        // fading
-	gone       bool            // it is forgotten
-	lane       int32           // 1 + its index in backlog.active; 0 while nothing waits
-	sessions   *sessionAccount // nil before the first
-	cells      []*cell         // by slot, nil where nothing came; nil altogether while nothing is open
-	open       int             // number of cells
-	nowcasts   *nowcasts       // nil while nothing ever came late
+	late       Late      // since a window settled last
+	accounts   accounts  // fading
+	gone       bool      // it is forgotten
+	lane       int32     // 1 + its index in backlog.active; 0 while nothing waits
+	cells      []*cell   // by slot, nil where nothing came; nil altogether while nothing is open
+	open       int       // number of cells
+	nowcasts   *nowcasts // nil while nothing ever came late
 }
 
 // cell is the accumulating window of one minute.
@@ -83,7 +80,6 @@ func (a *Aggregator) pool(name string) *pool {
 	p := &pool{
 		name:      name,
 		service:   a.cfg.service(name),
-		seed:      xxhash.Sum64String(name),
 		lastEvent: never,
 		watermark: never,
 		coverage:  make([]coverage, a.slots()),

@@ -21,7 +21,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/model"
-	"github.com/forewarm/forewarm/forecaster/net"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // TestAccuracy streams public traces through the model stack, series by series, and prints how well it forecast them
@@ -81,13 +81,13 @@ func useNet(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := net.Decode(b)
+	n, err := network.Decode(b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range models {
-		if models[i].name == "net" {
-			models[i].make = func() model.Expert { return net.New(n) }
+		if models[i].name == "network" {
+			models[i].make = func() model.Expert { return network.New(n) }
 		}
 	}
 }
@@ -99,21 +99,22 @@ type traceOf struct {
 	every   int // takes every so-manieth class
 	dims    []string
 	weekday int // days after Monday on which it starts
-
-	sessions bool // its sessions go through the aggregator, for the expert that they feed
 }
 
 var accuracyTraces = []traceOf{
-	{"agentic_claude_7d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0, true},
-	{"azure2024_conv_week_1in40_recon.csv.gz", 0, 1, []string{"prefill", "decode"}, 6, false},
-	{"azure2024_conv_week_10min_digitised.csv.gz", 600, 1, []string{"prefill", "decode"}, 6, false},
-	{"sageserve_m365_1min.csv.gz", 60, 1, []string{"prefill"}, 0, false},
-	{"servegen_sgA_14d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0, false},
-	{"servegen_deepseek_r1_1d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0, false},
-	{"servegen_mm_image_1d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0, false},
-	{"servegen_clients_10min.csv.gz", 600, 8, []string{"prefill", "decode"}, 0, false},
-	{"azure2023_conv_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 3, false},
-	{"mooncake_conversation_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 2, false},
+	{"agentic_claude_7d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0},
+	{"azure2024_conv_week_1in40_recon.csv.gz", 0, 1, []string{"prefill", "decode"}, 6},
+	{"azure2024_conv_week_10min_digitised.csv.gz", 600, 1, []string{"prefill", "decode"}, 6},
+	{"sageserve_m365_1min.csv.gz", 60, 1, []string{"prefill"}, 0},
+	{"servegen_sgA_14d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0},
+	{"servegen_deepseek_r1_1d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0},
+	{"servegen_mm_image_1d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0},
+	{"servegen_clients_10min.csv.gz", 600, 8, []string{"prefill", "decode"}, 0},
+	{"azure2023_conv_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 3},
+	{"mooncake_conversation_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 2},
+	{"worldcup98_1min.csv.gz", 60, 1, []string{"prefill"}, 3},
+	{"nasa_jul95_1min.csv.gz", 60, 1, []string{"prefill"}, 5},
+	{"nasa_aug95_1min.csv.gz", 60, 1, []string{"prefill"}, 1},
 }
 
 type traceSerie struct {
@@ -121,7 +122,6 @@ type traceSerie struct {
 	start             int64 // minute since 1970
 	first             int   // minute of the first record
 	y                 []float64
-	sessions          *sessionsAhead   // nil in a trace without sessions
 	said              map[int]Forecast // by origin, when not a series of its own is to be scored
 }
 
@@ -236,10 +236,6 @@ func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
 	if tr.bin > 60 {
 		n += tr.bin / 60
 	}
-	var ahead map[string]*sessionsAhead
-	if _, ok := column["session"]; ok && tr.sessions {
-		ahead = sessionsOf(t, path, column, n)
-	}
 	keys := make([]key, 0, len(sums))
 	for k := range sums {
 		keys = append(keys, k)
@@ -254,7 +250,7 @@ func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
 		if k.class != features.TotalClass && seen[k.class]%tr.every != 0 {
 			continue
 		}
-		s := traceSerie{trace: strings.TrimSuffix(tr.file, ".csv.gz"), class: k.class, dim: k.dim, start: 28_401_120 + int64(tr.weekday)*1440, first: n, y: make([]float64, n), sessions: ahead[k.class]}
+		s := traceSerie{trace: strings.TrimSuffix(tr.file, ".csv.gz"), class: k.class, dim: k.dim, start: 28_401_120 + int64(tr.weekday)*1440, first: n, y: make([]float64, n)}
 		sum := 0.0
 		for m, v := range sums[k] {
 			if m >= n {
@@ -316,7 +312,7 @@ func forecastLight(all []traceSerie, from, to float64, step int) {
 	wait.Wait()
 }
 
-// forecastPools has the classes of a trace forecast as those of a pool. What sessions say is left out.
+// forecastPools has the classes of a trace forecast as those of a pool.
 func forecastPools(all []traceSerie, from, to float64, step int) {
 	together := map[string][]*traceSerie{}
 	for i := range all {
@@ -504,7 +500,6 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 	alarm := s.alarms(from)
 	for m := s.first; m < end; m++ {
 		if s.said == nil {
-			s.sessions.tell(x, s.dim, s.start+int64(m), m)
 			x.push(s.start+int64(m), exactly(s.y[m]))
 		}
 		o := m + 1

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/forewarm/forewarm/forecaster/model"
-	"github.com/forewarm/forewarm/forecaster/net"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // source is one row of models: what gives points, or whole distributions.
@@ -19,20 +19,10 @@ type source struct {
 // snapshotVersion when a row changes.
 var models = [...]source{
 	{name: "last", make: func() model.Expert { return model.Last{} }},
-	{name: "seasonal_day", make: func() model.Expert { return model.SeasonalDay{} }},
-	{name: "seasonal_week", make: func() model.Expert { return model.SeasonalWeek{} }},
-	{name: "recent_15m", make: func() model.Expert { return model.Recent{Minutes: 15} }},
-	{name: "level_10m", make: func() model.Expert { return model.Level{Scale: model.Level10m} }},
-	{name: "level_30m", make: func() model.Expert { return model.Level{Scale: model.Level30m} }},
-	{name: "level_90m", make: func() model.Expert { return model.Level{Scale: model.Level90m} }},
 	{name: "level_1d", make: func() model.Expert { return model.Level{Scale: model.Level1d} }},
-	{name: "trend", make: func() model.Expert { return &model.Trend{Alpha: 0.08, Beta: 0.02, Phi: 0.97} }},
 	{name: "drift_day", make: func() model.Expert { return model.SeasonalDrift{} }},
 	{name: "drift_week", make: func() model.Expert { return model.SeasonalDrift{Week: true} }},
-	{name: "sessions", make: func() model.Expert { return new(model.Given) }},
-	{name: "regression", make: regression},
-	{name: "net", axis: 1, make: func() model.Expert { return net.New(net.Fitted()) }},
-	{name: "burst", make: func() model.Expert { return new(model.Burst) }},
+	{name: "network", axis: 1, make: func() model.Expert { return network.New(network.Fitted()) }},
 	{name: "last_errors", axis: 2, make: lastErrors},
 }
 
@@ -41,14 +31,6 @@ const (
 	// numDistributions is how many rows of models have an axis.
 	numDistributions = 2
 )
-
-func regression() model.Expert {
-	r := &model.Regression{From: WindowFrom, To: WindowTo}
-	for _, x := range targets[:numLeads] {
-		r.Leads = append(r.Leads, x.to)
-	}
-	return r
-}
 
 func lastErrors() model.Expert {
 	var spans [][2]int
@@ -63,14 +45,11 @@ func modelAt(name string) int {
 	return slices.IndexFunc(models[:], func(x source) bool { return x.name == name })
 }
 
-// expert is one row of the catalog: a model, and how its errors are measured. The same point with errors that grow with
-// it and with errors that do not are two experts: which is right differs from series to series.
+// expert is one row of the catalog: a model, and how its errors are measured.
 type expert struct {
 	name  string
 	model int
-	// unit is the spread in which its errors are measured.
-	unit int
-	// plain: errors are differences from the point; not plain: of square roots, so that they grow with the point.
+	// plain: errors are differences from the point, in the spread of a day; not plain: of square roots, in the mixed spread.
 	plain bool
 	// fixed: its distribution is that of its own errors already, and they are not tracked.
 	fixed bool
@@ -107,28 +86,12 @@ func (x *expert) residuals() (q Quantiles) {
 // catalog lists the experts of every series, in the order in which weights are kept. Order is part of the snapshot's
 // meaning: add at the end, and raise snapshotVersion when a row changes.
 var catalog = [...]expert{
-	{name: "last", model: modelAt("last"), unit: spreadDay, plain: true},
-	{name: "seasonal_day", model: modelAt("seasonal_day"), unit: spreadMixed},
-	{name: "seasonal_week", model: modelAt("seasonal_week"), unit: spreadMixed},
-	{name: "recent_15m", model: modelAt("recent_15m"), unit: spreadMixed},
-	{name: "level_10m", model: modelAt("level_10m"), unit: spreadMixed},
-	{name: "level_30m", model: modelAt("level_30m"), unit: spreadMixed},
-	{name: "level_90m", model: modelAt("level_90m"), unit: spreadMixed},
-	{name: "level_1d", model: modelAt("level_1d"), unit: spreadMixed},
-	{name: "trend", model: modelAt("trend"), unit: spreadMixed},
-	{name: "drift_day", model: modelAt("drift_day"), unit: spreadMixed},
-	{name: "drift_week", model: modelAt("drift_week"), unit: spreadMixed},
-	{name: "sessions", model: modelAt("sessions"), unit: spreadDay},
-	{name: "regression", model: modelAt("regression"), unit: spreadMixed},
-	{name: "regression_plain", model: modelAt("regression"), unit: spreadMixed, plain: true},
-	{name: "last_root", model: modelAt("last"), unit: spreadMixed},
-	{name: "recent_15m_plain", model: modelAt("recent_15m"), unit: spreadDay, plain: true},
-	{name: "level_30m_plain", model: modelAt("level_30m"), unit: spreadDay, plain: true},
-	{name: "level_1d_plain", model: modelAt("level_1d"), unit: spreadDay, plain: true},
-	{name: "drift_day_steady", model: modelAt("drift_day"), unit: spreadDay},
-	{name: "net", model: modelAt("net"), unit: spreadMixed, prior: netPrior, stake: netStake},
-	{name: "burst", model: modelAt("burst"), unit: spreadMixed},
-	{name: "last_errors", model: modelAt("last_errors"), unit: spreadMixed, fixed: true},
+	{name: "last", model: modelAt("last"), plain: true},
+	{name: "level_1d", model: modelAt("level_1d"), plain: true},
+	{name: "drift_day", model: modelAt("drift_day")},
+	{name: "drift_week", model: modelAt("drift_week")},
+	{name: "network", model: modelAt("network"), prior: networkPrior, stake: networkStake},
+	{name: "last_errors", model: modelAt("last_errors"), fixed: true},
 }
 
 const numExperts = len(catalog)
@@ -147,6 +110,6 @@ func expertAt(name string) int {
 // What the network has learned of other series outweighs what a series shows in its first day. Tuned with weights that
 // were fitted without the services that were scored: without a stake, a class's first hours score 30 % worse.
 const (
-	netPrior = 1e6
-	netStake = 3000
+	networkPrior = 1e6
+	networkStake = 3000
 )

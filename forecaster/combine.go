@@ -88,21 +88,19 @@ type points struct {
 
 // expert is the distribution that expert e alone gives.
 func (m *mixture) expert(e int, p *points) (q Quantiles) {
-	row := &catalog[e]
 	q = m.Residual[e].wide()
-	if a := models[row.model].axis; a > 0 {
+	if a := models[catalog[e].model].axis; a > 0 {
 		for i, x := range q {
 			q[i] = unroot(p.axis[a-1].at(x, p.spread.least()))
 		}
 		return q
 	}
 	z := float64(p.z[e])
-	unit := p.unit(row, z)
 	for i, x := range q {
-		if row.plain {
-			q[i] = math.Max(0, z*z+unit*x)
+		if catalog[e].plain {
+			q[i] = math.Max(0, z*z+p.plainUnit()*x)
 		} else {
-			q[i] = unroot(z + unit*x)
+			q[i] = unroot(z + p.spread.mixed()*x)
 		}
 	}
 	return q
@@ -111,27 +109,19 @@ func (m *mixture) expert(e int, p *points) (q Quantiles) {
 // residual is where outcome y lies on the axis of expert e: the number of its spreads away from its point, or the
 // standard normal score that its distribution gives y: a range of them where the distribution has an atom at y.
 func (p *points) residual(e int, y float64) (from, to float64) {
-	row := &catalog[e]
-	if a := models[row.model].axis; a > 0 {
+	if a := models[catalog[e].model].axis; a > 0 {
 		return p.axis[a-1].span(math.Sqrt(y), p.spread.least())
 	}
 	z := float64(p.z[e])
-	r := (math.Sqrt(y) - z) / p.unit(row, z)
-	if row.plain {
-		r = (y - z*z) / p.unit(row, z)
+	r := (math.Sqrt(y) - z) / p.spread.mixed()
+	if catalog[e].plain {
+		r = (y - z*z) / p.plainUnit()
 	}
 	return r, r
 }
 
-// unit is what the errors of an expert are measured in. A spread about the day's mean is that many units of the plain
-// scale: dy = 2√y·d√y.
-func (p *points) unit(row *expert, z float64) float64 {
-	unit := p.spread.of(row.unit, z)
-	if row.plain {
-		unit *= 2 * float64(p.spread.Root)
-	}
-	return unit
-}
+// plainUnit is the day's spread about the day's mean on the plain scale: dy = 2√y·d√y.
+func (p *points) plainUnit() float64 { return 2 * float64(p.spread.Day) * float64(p.spread.Root) }
 
 // leanFrom takes q, which is what the combination says, as far towards the last value as it leans; p keeps what it was.
 func (m *mixture) leanFrom(p *points, q *Quantiles) {

@@ -11,17 +11,14 @@ func TestStakeGoesWhereItClearlyLoses(t *testing.T) {
 	const others = 10 // square root of what they forecast, and of what comes
 	of := func(network float32) float64 {
 		r := rand.New(rand.NewPCG(8, 9))
-		p := points{spread: spreads{Root: others}}
-		for i := range p.spread.Of {
-			p.spread.Of[i] = 1
-		}
+		p := points{spread: spreads{Day: 1, Mixed: 1, Root: others}}
 		var at [numModels]float32
 		for i := range at {
 			at[i] = others
 		}
-		at[modelAt("net")] = network
+		at[modelAt("network")] = network
 		for i, z := range gaussian {
-			p.axis[models[modelAt("net")].axis-1][i] = network + float32(z)
+			p.axis[models[modelAt("network")].axis-1][i] = network + float32(z)
 			p.axis[models[modelAt("last_errors")].axis-1][i] = others + float32(z)
 		}
 		p.spell(&at)
@@ -31,7 +28,7 @@ func TestStakeGoesWhereItClearlyLoses(t *testing.T) {
 			z := others + r.NormFloat64()
 			m.learn(&p, z*z, others*others)
 		}
-		return m.weights(&p, L50)[expertAt("net")]
+		return m.weights(&p, L50)[expertAt("network")]
 	}
 	if right, off := of(others), of(2*others); right < .7 || off > .2 {
 		t.Errorf("after ten hours the network has %.2f of the weight where it is right, and %.2f where it is far off", right, off)

@@ -12,6 +12,7 @@ import (
 type Basis struct {
 	Points  [numExperts]float32 // by place in the catalog; negative for those that sleep
 	Level   float64             // mean of the last half hour or so
+	Recent  float64             // mean of the last ten minutes or so
 	Shift   Quantiles           // what calibration has added
 	Covered [2]Covered          // of minutes 15 ahead, and of the window maximum
 	Events  []EventEffect       // those that are felt within the horizon or were just now
@@ -50,7 +51,7 @@ func (s *series) coverage(k int, y float64, published *Quantiles) {
 
 // basis notes what the distribution q of the middle lead was made of.
 func (s *series) basis(p *points, q *Quantiles) Basis {
-	b := asleep(s.history.Level(model.Level30m))
+	b := asleep(s.history)
 	for e := range catalog {
 		if !isNaN(p.z[e]) {
 			b.Points[e] = p.z[e] * p.z[e]
@@ -64,8 +65,8 @@ func (s *series) basis(p *points, q *Quantiles) Basis {
 }
 
 // asleep is the basis of a forecast that no expert of the catalog has a part in.
-func asleep(level float64) (b Basis) {
-	b.Level = level
+func asleep(h *model.History) (b Basis) {
+	b.Level, b.Recent = h.Level(model.Level30m), h.Level(model.Level10m)
 	for e := range b.Points {
 		b.Points[e] = -1
 	}
@@ -138,16 +139,12 @@ type LevelValue struct {
 	Value *float64 `json:"value"`
 }
 
-// Parts splits the forecast: its level, and what daily and weekly seasons, the trend, bursts and sessions would add to it
-// if each alone were believed; the shares of the experts say how far they are. Calibration is what past coverage has added
-// to the median and to the 95 % quantile.
+// Parts are inputs of the forecast: its level, and what the change of yesterday and of last week after the same time of
+// the clock would add to it. Calibration is what past coverage has added to the median and to the 95 % quantile.
 type Parts struct {
 	Level         *float64 `json:"level"`
 	Day           *float64 `json:"season_day"`
 	Week          *float64 `json:"season_week"`
-	Trend         *float64 `json:"trend"`
-	Burst         *float64 `json:"burst"` // null between bursts
-	Sessions      *float64 `json:"sessions"`
 	EventFactor   float64  `json:"event_factor"`
 	Calibration50 *float64 `json:"calibration_median"`
 	Calibration95 *float64 `json:"calibration_95"`
@@ -180,9 +177,7 @@ func Explain(f *Forecast) Explanation {
 	}
 	x.Parts = Parts{
 		Level: known(b.Level), EventFactor: 1, Calibration50: known(b.Shift[L50]), Calibration95: known(b.Shift[L95]),
-		Day:   known(b.point("drift_day") - b.point("level_10m")),
-		Week:  known(b.point("drift_week") - b.point("level_10m")),
-		Trend: known(b.point("trend") - b.point("level_10m")), Sessions: known(b.point("sessions") - b.Level), Burst: known(b.point("burst") - b.Level),
+		Day: known(b.point("drift_day") - b.Recent), Week: known(b.point("drift_week") - b.Recent),
 	}
 	for _, e := range b.Events {
 		x.Parts.EventFactor *= math.Pow(e.Learned, e.Ahead)

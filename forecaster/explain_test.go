@@ -40,8 +40,8 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s: shares add up to %v", fc.Class, shares)
 		}
 		expectAbout(t, fc.Class+": the level", *x.Parts.Level, 10, .1)
-		if x.Parts.Sessions != nil || x.Parts.Day == nil {
-			t.Errorf("%s: parts %+v of a class with a day's history and without sessions", fc.Class, x.Parts)
+		if x.Parts.Day == nil || x.Parts.Week != nil {
+			t.Errorf("%s: parts %+v of a class with a day's history", fc.Class, x.Parts)
 		}
 		if len(x.Coverage) != 2 || x.Coverage[0].Outcomes < 1800 || math.Abs(*x.Coverage[0].Below[L90].Value-.9) > .05 {
 			t.Errorf("%s: coverage %+v", fc.Class, x.Coverage)

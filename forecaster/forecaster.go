@@ -18,7 +18,7 @@ type Config struct {
 	// StaleAfter is how long a pool may be silent before its forecasts count as stale.
 	StaleAfter time.Duration
 	// MaxClasses is how many classes of a pool, the heaviest by tokens, are forecast by the whole stack of models: some
-	// 900 KiB a class. Not positive means DefaultMaxClasses.
+	// 600 KiB a class. Not positive means DefaultMaxClasses.
 	MaxClasses int
 	// Zones are the time zones, by pool, whose clocks daily and weekly seasons follow; that of pools which it does not name
 	// is Zone. Nil is UTC.
@@ -81,11 +81,6 @@ type class struct {
 	light  []*light
 	shown  bool // has forecasts of its own in the output
 	shape  shape
-
-	sessions *model.Sessions                                       // nil without any
-	ahead    *[model.SessionDimensions][model.SessionLeads]float64 // without events
-
-	multiplier float64 // what events made of the newest minute of the sessions
 }
 
 // follower is a series of a class.
@@ -193,9 +188,6 @@ func (p *pool) observe(windows []features.Window, settle int) {
 			continue
 		}
 		multiplier := p.multiplier(w.Class, minute)
-		if minute > s.class.shape.Newest {
-			s.class.converse(minute, w, multiplier)
-		}
 		s.class.shape.observe(minute, w)
 		for d := range dimensions {
 			now, ok := p.base(d, w, multiplier, newest)
@@ -236,7 +228,6 @@ func (p *pool) add(d int, minute int64, t *sums, settle int) {
 		p.total[d] = s
 	}
 	if minute > s.history.Newest || s.history.Known == 0 {
-		p.tellTotal(d, s, minute)
 		s.push(minute, t.first[d])
 		return
 	}
@@ -264,7 +255,6 @@ func (p *pool) take(c *class, d int, minute int64, now features.Estimate, t *sum
 		}
 		return
 	}
-	c.tell(d)
 	s.push(minute, now)
 	if ok {
 		t.moved[d] += now.Mean // a class that was heard of late, if this is an earlier minute of the pool

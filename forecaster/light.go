@@ -5,7 +5,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/model"
-	"github.com/forewarm/forewarm/forecaster/net"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // light is one dimension of one of the many classes that do not carry the load: a history of its own, and little beside.
@@ -191,7 +191,7 @@ func (l *light) distributions(at *[numTargets]Quantiles) bool {
 func (l *light) forecast(f *Forecast, at *[numTargets]Quantiles) {
 	l.describe(f, at)
 	f.Weights = []Weight{{"light", 1}}
-	f.Basis = asleep(l.history.Level(model.Level30m))
+	f.Basis = asleep(l.history)
 }
 
 // knotWeights are the knots that surround each target, and their parts in what holds for it: linear in the root of the
@@ -230,9 +230,9 @@ const (
 // look reads the history. O(targets × minutes averaged).
 func (l *light) look() (x outlook) {
 	h := l.history
-	if in, ok := net.Look(h); ok {
-		var q net.Quantiles
-		net.Fitted().Forecast(&in, &q)
+	if in, ok := network.Look(h); ok {
+		var q network.Quantiles
+		network.Fitted().Forecast(&in, &q)
 		x.level, x.spread = in.Level, in.Spread
 		for k := range x.at {
 			for i, z := range q[k] {
@@ -244,12 +244,11 @@ func (l *light) look() (x outlook) {
 	x.spread = l.width()
 	x.level = (math.Sqrt(h.Level(model.Level10m)) + math.Sqrt(h.Level(model.Level30m)) + rootOf(h.Mean(h.Newest-14, h.Newest), h)) / 3
 	peak := peakShare*rootOf(h.Max(h.Newest-14, h.Newest), h) + (1-peakShare)*rootOf(h.Max(h.Newest-59, h.Newest), h)
-	var season model.SeasonalDrift
 	for k, t := range targets {
 		z := x.level
 		if k == windowMax {
 			z = peak
-		} else if drift := season.Forecast(h, t.to); !math.IsNaN(drift) {
+		} else if drift := (model.SeasonalDrift{}).Forecast(h, t.to); !math.IsNaN(drift) {
 			z += driftShare * (math.Sqrt(drift) - z)
 		}
 		for i, score := range gaussian {

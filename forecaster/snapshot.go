@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
-const snapshotVersion = 19
+const snapshotVersion = 20
 
 // VersionError says that a state is of another version than this program reads.
 type VersionError struct {
@@ -55,10 +55,8 @@ type classState struct {
 	Series []*seriesState `cbor:"2,keyasint,omitempty"`
 	Shape  shape          `cbor:"3,keyasint"`
 
-	Sessions   *model.Sessions `cbor:"4,keyasint,omitempty"`
-	Light      []*lightState   `cbor:"5,keyasint,omitempty"`
-	Shown      bool            `cbor:"6,keyasint"`
-	Multiplier float64         `cbor:"7,keyasint,omitempty"`
+	Light []*lightState `cbor:"4,keyasint,omitempty"`
+	Shown bool          `cbor:"5,keyasint"`
 }
 
 type seriesState struct {
@@ -93,7 +91,7 @@ func (f *Forecaster) Parts(put func(part any) error) error {
 	}
 	for _, p := range f.pools {
 		for _, c := range p.classes {
-			if err := put(&classState{c.key.Class, seriesStates(c.series), c.shape, c.sessions, lightStates(c.light), c.shown, c.multiplier}); err != nil {
+			if err := put(&classState{c.key.Class, seriesStates(c.series), c.shape, lightStates(c.light), c.shown}); err != nil {
 				return err
 			}
 		}
@@ -156,7 +154,6 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 		if err := p.restoreStandings(&ps, f.settleMinutes()); err != nil {
 			return nil, err
 		}
-		p.retell()
 	}
 	return f, nil
 }
@@ -188,7 +185,7 @@ func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([
 
 func (f *Forecaster) restoreClass(p *pool, cs *classState) (err error) {
 	c := p.class(features.Key{Pool: p.name, Class: cs.Class})
-	c.shape, c.sessions, c.multiplier, c.shown = cs.Shape, cs.Sessions, cs.Multiplier, cs.Shown
+	c.shape, c.shown = cs.Shape, cs.Shown
 	if cs.Light == nil {
 		c.series, err = f.restoreAll(p, cs.Class, cs.Series)
 		return err

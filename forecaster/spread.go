@@ -7,7 +7,6 @@ import "math"
 // reported when they end may be next to nothing, and would leave no spread for errors to be measured in.
 type spread struct {
 	Deviation [3]float64
-	Steady    float64 // like the first, but hardly moved by a single minute that is far off
 	Seen      float64
 	Near, Day float64 // mean of ten minutes, and of a day
 
@@ -16,52 +15,26 @@ type spread struct {
 	Spells        spells
 }
 
-// The units in which the errors of experts may be measured. No one of them is best for all: after a single large minute
-// a short deviation says that all is uncertain, which is right for a burst and wrong for a client whose minutes come in
-// lumps; a long one is right for those, and slow to see a burst.
-const (
-	spreadShort  = iota // the deviation over 20 minutes
-	spreadSteady        // that of the typical minute among them
-	spreadMedium        // over 90 minutes
-	spreadDay           // over a day
-	spreadMixed         // 40, 30 and 30 % of those over 20 minutes, 90 minutes and a day
-	numSpreads
-	spreadLevel = numSpreads // in proportion to the root of what is forecast, and part of that of a day's mean
-)
-
-// spreads are a series' spreads at one origin; and the root of its day's mean, for spreadLevel.
+// spreads are a series' spreads at one origin, and the root of its day's mean.
 type spreads struct {
-	Of   [numSpreads]float32
-	Root float32
+	Day, Mixed float32 // the deviation over a day; 40, 30 and 30 % of those over 20 minutes, 90 minutes and a day
+	Root       float32
 	// Quiet is for how many minutes nothing came, up to longestQuiet; 0 when something came of late.
 	Quiet float32
 }
 
-// of is the unit for errors of a forecast z on the square-root scale.
-func (s *spreads) of(unit int, z float64) float64 {
-	if unit == spreadLevel {
-		return levelShare*z + rootShare*float64(s.Root)
-	}
-	return float64(s.Of[unit])
-}
-
 // flat says that no minute of the day differed from the others.
-func (s *spreads) flat() bool { return float64(s.Of[spreadDay]) <= 2*leastSpread*float64(s.Root) }
+func (s *spreads) flat() bool { return float64(s.Day) <= 2*leastSpread*float64(s.Root) }
 
 // mixed is the unit of calibration.
-func (s *spreads) mixed() float64 { return float64(s.Of[spreadMixed]) }
+func (s *spreads) mixed() float64 { return float64(s.Mixed) }
 
 // least is the least width between neighbouring quantiles of an expert that gives a whole distribution.
 func (s *spreads) least() float64 { return leastWidth * s.mixed() }
 
 const leastWidth = 0.01
 
-const (
-	levelShare = 0.3
-	rootShare  = 0.03
-)
-
-// spreadMinutes are the time constants of the deviations, spreadShare their part in spreadMixed.
+// spreadMinutes are the time constants of the deviations, spreadShare their part in spreads.Mixed.
 var (
 	spreadMinutes = [3]float64{20, 90, 1440}
 	spreadShare   = [3]float64{.4, .3, .3}
@@ -84,10 +57,6 @@ func (s *spread) add(y float64) {
 		for i, tau := range spreadMinutes {
 			s.Deviation[i] += math.Max(1/tau, 1/s.Seen) * (d - s.Deviation[i])
 		}
-		// The square of the mean root: between a mean and a median, and smooth.
-		root := math.Sqrt(s.Steady)
-		root += math.Max(1/spreadMinutes[0], 1/s.Seen) * (math.Sqrt(d) - root)
-		s.Steady = root * root
 	}
 	s.Spells.add(y > 0, s.Since)
 	if s.Since++; y > 0 {
@@ -126,7 +95,7 @@ func (s *spread) at(level float64) (x spreads) {
 	for i, share := range spreadShare {
 		mixed += share * s.Deviation[i]
 	}
-	x.Of = [numSpreads]float32{blend(s.Deviation[0]), blend(s.Steady), blend(s.Deviation[1]), blend(s.Deviation[2]), blend(mixed)}
+	x.Day, x.Mixed = blend(s.Deviation[2]), blend(mixed)
 	x.Root = float32(math.Max(root, 1e-12))
 	return x
 }

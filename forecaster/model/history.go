@@ -26,6 +26,7 @@ type History struct {
 	bins    bins                  // means, by bin mod ringBins
 	levels  [len(levelMinutes)]float64
 	started bool
+	moves   moves
 
 	revision uint64 // counts changes
 }
@@ -107,6 +108,7 @@ func (h *History) Before(m int64) *History {
 	}
 	for t := oldest; t <= m; t++ {
 		past.Push(t, h.At(t))
+		past.Settle(t)
 	}
 	return past
 }
@@ -249,11 +251,12 @@ type HistoryState struct {
 	Bins    [][]byte  `cbor:"5,keyasint"` // of a day each, nil where nothing is known
 	Levels  []float64 `cbor:"6,keyasint"`
 	Started bool      `cbor:"7,keyasint"`
+	Moves   moves     `cbor:"8,keyasint"`
 }
 
 // State returns h's state; it shares memory with h.
 func (h *History) State() HistoryState {
-	return HistoryState{h.Newest, h.Known, h.recent[:], h.ring, h.bins.state(), h.levels[:], h.started}
+	return HistoryState{h.Newest, h.Known, h.recent[:], h.ring, h.bins.state(), h.levels[:], h.started, h.moves}
 }
 
 // Restore takes over a state, and refuses one of another shape.
@@ -265,7 +268,7 @@ func (h *History) Restore(s HistoryState) bool {
 		return false
 	}
 	h.Newest, h.Known, h.started = s.Newest, s.Known, s.Started
-	h.ring = s.Ring
+	h.ring, h.moves = s.Ring, s.Moves
 	copy(h.recent[:], s.Recent)
 	copy(h.levels[:], s.Levels)
 	h.revision++

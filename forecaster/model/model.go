@@ -12,12 +12,6 @@ type Expert interface {
 	Restore([]float64) bool
 }
 
-// Peaker is an expert with a view of its own on the largest minute in a span of leads; of other experts the forecast of
-// the span's middle is taken, and the quantiles of its errors make up the difference.
-type Peaker interface {
-	Peak(h *History, from, to int) float64
-}
-
 // stateless is embedded by experts that keep nothing beside the history.
 type stateless struct{}
 

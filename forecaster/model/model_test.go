@@ -10,18 +10,11 @@ import (
 
 // experts are judged by the suite below; every new model gets a row.
 var experts = map[string]func() Expert{
-	"last":          func() Expert { return Last{} },
-	"recent":        func() Expert { return Recent{Minutes: 15} },
-	"level":         func() Expert { return Level{Scale: Level90m} },
-	"seasonal day":  func() Expert { return SeasonalDay{} },
-	"seasonal week": func() Expert { return SeasonalWeek{} },
-	"drift day":     func() Expert { return SeasonalDrift{} },
-	"drift week":    func() Expert { return SeasonalDrift{Week: true} },
-	"burst":         func() Expert { return new(Burst) },
-	"given":         func() Expert { return new(Given) },
-	"regression":    func() Expert { return newRegression() },
-	"last errors":   func() Expert { return NewLastErrors([][2]int{{1, 1}, {15, 15}, {15, 30}}) },
-	"trend":         func() Expert { return &Trend{Alpha: .1, Beta: .02, Phi: .97} },
+	"last":        func() Expert { return Last{} },
+	"level":       func() Expert { return Level{Scale: Level90m} },
+	"drift day":   func() Expert { return SeasonalDrift{} },
+	"drift week":  func() Expert { return SeasonalDrift{Week: true} },
+	"last errors": func() Expert { return NewLastErrors([][2]int{{1, 1}, {15, 15}, {15, 30}}) },
 }
 
 const start = int64(28_000_000) // a minute in 2023
@@ -100,20 +93,49 @@ func cloneState(s HistoryState) HistoryState {
 	return s
 }
 
-// TestSeasonsReadTheRightMinute uses a series whose value names its minute.
-func TestSeasonsReadTheRightMinute(t *testing.T) {
+// TestSeasonalDriftFollowsTheClock: half an hour ahead it expects what yesterday and last week did, and nothing before.
+func TestSeasonalDriftFollowsTheClock(t *testing.T) {
 	h := NewHistory()
-	ys := repeat(8*1440, func(i int) float64 { return float64(i) })
-	feed(Last{}, h, 0, ys)
-	newest := float64(len(ys) - 1)
-	if got, want := (SeasonalDay{}).Forecast(h, 30), newest+30-1440; math.Abs(got-want) > want*compactError {
-		t.Errorf("yesterday at +30 is %v, want %v", got, want)
+	rate := func(i int) float64 { return 1000 + 400*math.Sin(2*math.Pi*float64(i)/1440) }
+	feed(Last{}, h, 0, repeat(1000, rate))
+	if y := (SeasonalDrift{}).Forecast(h, 30); !math.IsNaN(y) {
+		t.Errorf("%v before there is a yesterday", y)
 	}
-	if got, want := (SeasonalWeek{}).Forecast(h, 30), newest+30-7*day; math.Abs(got-want) > 10 {
-		t.Errorf("last week at +30 is %v, want about %v", got, want)
+	feed(Last{}, h, 1000, repeat(8*1440, func(i int) float64 { return rate(1000 + i) }))
+	for _, week := range []bool{false, true} {
+		if got, want := (SeasonalDrift{Week: week}).Forecast(h, 30), rate(int(h.Newest)+30); math.Abs(got-want) > .02*want {
+			t.Errorf("week %v: %v, want about %v", week, got, want)
+		}
 	}
-	if got, want := (SeasonalDay{}).Peak(h, 15, 30), newest+30-1440; math.Abs(got-want) > want*compactError {
-		t.Errorf("yesterday's peak in 15..30 is %v, want %v", got, want)
+}
+
+// TestMovesAreOfSettledMinutes recomputes what a history says of its moves.
+func TestMovesAreOfSettledMinutes(t *testing.T) {
+	h := NewHistory()
+	ys := repeat(200, func(i int) float64 { return float64((i*7919)%101) + float64(i) })
+	for i, y := range ys {
+		h.Push(start+int64(i), y)
+		h.Settle(h.Newest)
+	}
+	mean := func(from, to int) float64 {
+		sum := 0.0
+		for _, y := range ys[from : to+1] {
+			sum += y
+		}
+		return math.Sqrt(sum / float64(to-from+1))
+	}
+	square, seen := 0.0, 0.0
+	for end := 30; end < len(ys); end++ {
+		seen++
+		move := mean(end-15, end) - mean(max(0, end-44), end-30)
+		square += max(1./moveMinutes[0], 1/seen) * (move*move - square)
+	}
+	if h.Moves() != seen || math.Abs(h.Move(0).Size-math.Sqrt(square)) > 1e-3 {
+		t.Errorf("%v moves of size %v, want %v of %v", h.Moves(), h.Move(0).Size, seen, math.Sqrt(square))
+	}
+	again := NewHistory()
+	if !again.Restore(h.State()) || again.Move(2) != h.Move(2) || again.Moves() != h.Moves() {
+		t.Error("a restored history has other moves")
 	}
 }
 
@@ -150,16 +172,6 @@ func TestAmend(t *testing.T) {
 	got := []float64{h.At(start), h.At(start + 1), h.At(start + 2), h.Mean(start, start+2), h.Max(start, start+2)}
 	if diff := cmp.Diff([]float64{5, 2, 3, 10.0 / 3, 5}, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// TestTrendFollowsALine: on a steady climb the damped trend is nearer than the last value.
-func TestTrendFollowsALine(t *testing.T) {
-	x, h := &Trend{Alpha: .1, Beta: .1, Phi: .98}, NewHistory()
-	feed(x, h, start, repeat(300, func(i int) float64 { z := 10 + float64(i)/20; return z * z }))
-	want := math.Pow(10+float64(299+15)/20, 2)
-	if got, last := x.Forecast(h, 15), h.Last(1); math.Abs(got-want) > 0.5*math.Abs(last-want) {
-		t.Errorf("trend says %v, last value %v, the line goes on to %v", got, last, want)
 	}
 }
 

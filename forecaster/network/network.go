@@ -1,4 +1,4 @@
-package net
+package network
 
 import (
 	"math"
@@ -21,31 +21,34 @@ const (
 
 // The shape of the network: features, two hidden layers, outputs.
 const (
-	Hidden1    = 64
-	Hidden2    = 48
+	Hidden1    = 96
+	Hidden2    = 64
 	Outputs    = Targets * NumLevels
-	NumWeights = (NumFeatures+1)*Hidden1 + (Hidden1+1)*Hidden2 + (Hidden2+1)*Outputs
+	NumWeights = 2*NumFeatures + (NumFeatures+1)*Hidden1 + (Hidden1+1)*Hidden2 + (Hidden2+1)*Outputs
 )
 
 // Net is a multilayer perceptron with two hidden layers. For each target it gives the median and the distances from each
 // quantile to the next, in units of the spread and from the level, on the square-root scale: so quantiles never cross, and
 // outputs near zero are already a forecast.
 type Net struct {
-	// Weights are those of the three layers one after another; of each the biases, then for every input the weights to all
-	// units of the layer.
+	// Weights are the means of the features, the inverses of their standard deviations, and those of the three layers one
+	// after another; of each the biases, then for every input the weights to all units of the layer.
 	Weights [NumWeights]float32
 }
 
 // Layer returns the biases and the weights of layer i, 0 to 2; weights of input j are w[j*len(bias):][:len(bias)].
 func (n *Net) Layer(i int) (bias, w []float32) {
 	sizes := [...]int{NumFeatures, Hidden1, Hidden2, Outputs}
-	at := 0
+	at := 2 * NumFeatures
 	for k := range i {
 		at += (sizes[k] + 1) * sizes[k+1]
 	}
 	units := sizes[i+1]
 	return n.Weights[at : at+units], n.Weights[at+units : at+units*(sizes[i]+1)]
 }
+
+// farFeature bounds features, in standard deviations from their mean over all training series.
+const farFeature = 4
 
 // Quantiles are a forecast on the square-root scale; negative ones stand for zero.
 type Quantiles [Targets][NumLevels]float32
@@ -55,7 +58,11 @@ func (n *Net) Forecast(in *Input, q *Quantiles) {
 	var a [Hidden1]float32
 	var b [Hidden2]float32
 	var o [Outputs]float32
-	n.Pass(0, in.X[:], a[:])
+	var x [NumFeatures]float32
+	for j, v := range in.X {
+		x[j] = max(-farFeature, min(farFeature, float32((v-n.Weights[j])*n.Weights[NumFeatures+j])))
+	}
+	n.Pass(0, x[:], a[:])
 	Activate(a[:])
 	n.Pass(1, a[:], b[:])
 	Activate(b[:])

@@ -1,4 +1,4 @@
-package net
+package network
 
 import (
 	"math"
@@ -32,12 +32,18 @@ func TestSeasonsKeepLocalTime(t *testing.T) {
 		changing.Calendar = c
 		for m := newest - 10*1440; m <= newest; m++ {
 			changing.Push(m, rate(c.Local(m)))
+			changing.Settle(m)
 			local := c.Local(newest) - newest + m
 			steady.Push(local, rate(local))
+			steady.Settle(local)
 		}
 		got, want := seasons(changing), seasons(steady)
 		for i := range got {
-			if math.Abs(float64(got[i]-want[i])) > 1e-3 {
+			bound := 1e-3
+			if i >= 15 && i < 15+4*model.NumRepeats {
+				bound = .05 // memories of days, which hold the hour that was skipped or came twice
+			}
+			if math.Abs(float64(got[i]-want[i])) > bound {
 				t.Errorf("%v: season %d is %v, want %v", noon, i, got[i], want[i])
 			}
 		}

@@ -1,4 +1,4 @@
-package net
+package network
 
 import (
 	_ "embed" // the weights are part of the program
@@ -10,7 +10,7 @@ import (
 )
 
 // magic is what files of weights begin with; its digit changes when a feature or the shape of the network does.
-const magic = "forewarm net 1\n"
+const magic = "forewarm net 2\n"
 
 // Encode is the form in which weights are kept: magic, the weights as little-endian float32, and the CRC-32 of both.
 func (n *Net) Encode() []byte {
@@ -27,9 +27,9 @@ func Decode(b []byte) (*Net, error) {
 	end := len(magic) + 4*NumWeights
 	switch {
 	case len(b) != end+4 || string(b[:len(magic)]) != magic:
-		return nil, fmt.Errorf("net: %d bytes are no weights of this version, which take %d", len(b), end+4)
+		return nil, fmt.Errorf("network: %d bytes are no weights of this version, which take %d", len(b), end+4)
 	case crc32.ChecksumIEEE(b[:end]) != binary.LittleEndian.Uint32(b[end:]):
-		return nil, fmt.Errorf("net: weights are damaged")
+		return nil, fmt.Errorf("network: weights are damaged")
 	}
 	for i := range n.Weights {
 		n.Weights[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[len(magic)+4*i:]))

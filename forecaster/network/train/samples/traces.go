@@ -31,6 +31,9 @@ var traces = []trace{
 	{"mooncake_conversation_1h.csv.gz", 0, []string{"requests", "prefill", "decode"}},
 	{"nab_seasonal.csv.gz", 5, []string{"requests"}},
 	{"sageserve_m365_1min.csv.gz", 1, []string{"prefill"}},
+	{"nasa_aug95_1min.csv.gz", 1, []string{"prefill"}},
+	{"nasa_jul95_1min.csv.gz", 1, []string{"prefill"}},
+	{"worldcup98_1min.csv.gz", 1, []string{"prefill"}},
 	{"servegen_clients_10min.csv.gz", 10, []string{"requests", "prefill", "decode"}},
 	{"servegen_deepseek_r1_1d.csv.gz", 0, []string{"requests", "prefill", "decode"}},
 	{"servegen_mm_image_1d.csv.gz", 0, []string{"requests", "prefill", "decode"}},
@@ -43,7 +46,6 @@ type serie struct {
 	name  string
 	first int       // minute of the first record
 	y     []float64 // the part of the trace that is learned from
-	prior float64   // weight among the series
 }
 
 // fitShare is the part of each trace that is learned from.
@@ -196,10 +198,7 @@ func (tr *trace) series(sums map[key]map[int]float64, end map[string]int) (out [
 			}
 		}
 		n := int(fitShare * float64(last+width))
-		s := serie{group: tr.group(k.class), name: fmt.Sprintf("%s/%s/%s/%v", strings.TrimSuffix(tr.file, ".csv.gz"), k.class, k.dim, thinnings[k.thin]), first: n, y: make([]float64, n), prior: 1}
-		if k.thin > 0 {
-			s.prior = .3
-		}
+		s := serie{group: tr.group(k.class), name: fmt.Sprintf("%s/%s/%s/%v", strings.TrimSuffix(tr.file, ".csv.gz"), k.class, k.dim, thinnings[k.thin]), first: n, y: make([]float64, n)}
 		sum := 0.0
 		for m, v := range sums[k] {
 			if m >= n {

@@ -1,8 +1,10 @@
-package net
+package network
 
 import (
+	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +19,7 @@ func history(n int, y func(i int) float64) *model.History {
 	h := model.NewHistory()
 	for i := range n {
 		h.Push(startMinute+int64(i), y(i))
+		h.Settle(h.Newest)
 	}
 	return h
 }
@@ -122,6 +125,7 @@ func TestKnowsNoise(t *testing.T) {
 	for i := range 2000 {
 		v := y(i)
 		h.Push(startMinute+int64(i), v)
+		h.Settle(h.Newest)
 		if i >= 60+18 {
 			q := asked[len(asked)-18][7]
 			of++
@@ -136,6 +140,32 @@ func TestKnowsNoise(t *testing.T) {
 	}
 	if share := inside / of; math.Abs(share-.9) > .06 {
 		t.Errorf("%.1f %% are within the 5 %% and the 95 %% quantile", 100*share)
+	}
+}
+
+// TestSameOutputsAsTrainer: the network gives what it gave in the trainer, for features that the trainer chose.
+func TestSameOutputsAsTrainer(t *testing.T) {
+	b, err := os.ReadFile("testdata/outputs.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Features  [NumFeatures]float32
+		Quantiles Quantiles
+	}
+	if err := json.Unmarshal(b, &cases); err != nil || len(cases) == 0 {
+		t.Fatalf("%d cases: %v", len(cases), err)
+	}
+	for i, c := range cases {
+		var q Quantiles
+		Fitted().Forecast(&Input{Spread: 1, X: c.Features}, &q)
+		for k := range q {
+			for l, z := range q[k] {
+				if want := c.Quantiles[k][l]; math.Abs(float64(z-want)) > 1e-4*(1+math.Abs(float64(want))) {
+					t.Errorf("case %d, target %d, quantile %d: %v, in the trainer %v", i, k, l, z, want)
+				}
+			}
+		}
 	}
 }
 

@@ -6,15 +6,23 @@ import (
 	"slices"
 	"sync"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"github.com/forewarm/forewarm/forecaster/model"
-	"github.com/forewarm/forewarm/forecaster/net"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // sample is one origin of one series: what the network sees, and what came.
 type sample struct {
-	weight float32 // over the size of the series' errors
-	in     net.Input
-	y      [net.Targets]float32 // in units of in.Spread squared
+	in    network.Input
+	scale float64                  // in.Spread squared over the size of the series' moves
+	y     [network.Targets]float32 // in units of in.Spread squared
+}
+
+// row is what the trainer reads.
+func (s *sample) row() []float32 {
+	row := append(slices.Clone(s.in.X[:]), float32(s.in.Level/s.in.Spread), float32(s.scale))
+	return append(row, s.y[:]...)
 }
 
 // startMinute is where histories begin: a midnight.
@@ -27,7 +35,10 @@ func draw(s *serie, all []serie) (out []sample) {
 	if n < 40 {
 		return nil
 	}
-	origins := int(40 * math.Sqrt(float64(n)/100))
+	origins := int(60 * math.Sqrt(float64(n)/100))
+	if s.group == "made" {
+		origins *= 2
+	}
 	out = stream(s.y[s.first:], origins, int64(s.first), r)
 	for range 3 {
 		y := alter(s, all, r)
@@ -83,6 +94,16 @@ func alter(s *serie, all []serie, r *rand.Rand) []float64 {
 			y = fast
 		}
 	}
+	if r.Float64() < .25 { // of fewer requests, down to one in some hours
+		y = thin(y, math.Exp(r.Float64()*math.Log(40/.01))*.01, r)
+	}
+	if r.Float64() < .1 { // an outage
+		from := r.IntN(len(y))
+		clear(y[from:min(len(y), from+10+r.IntN(140))])
+	}
+	if r.Float64() < .1 { // slower
+		y = slow(y, r)
+	}
 	if r.Float64() < .15 { // with gaps
 		for range 1 + r.IntN(5) {
 			from := r.IntN(len(y))
@@ -92,6 +113,32 @@ func alter(s *serie, all []serie, r *rand.Rand) []float64 {
 		}
 	}
 	return y
+}
+
+// thin makes traffic of about perMinute requests a minute, of sizes that differ.
+func thin(y []float64, perMinute float64, r *rand.Rand) []float64 {
+	m := mean(y)
+	if m == 0 {
+		return y
+	}
+	shape := .3 * math.Exp(r.Float64()*math.Log(4/.3))
+	out := make([]float64, len(y))
+	for i := range out {
+		if n := (distuv.Poisson{Lambda: min(1e5, y[i]/m*perMinute) + 1e-12, Src: r}).Rand(); n > 0 {
+			out[i] = (distuv.Gamma{Alpha: n * shape, Beta: shape, Src: r}).Rand()
+		}
+	}
+	return out
+}
+
+// slow stretches half of the series to its whole length, with noise of its own.
+func slow(y []float64, r *rand.Rand) []float64 {
+	from := r.IntN(len(y)/2 + 1)
+	out := make([]float64, len(y)/2*2)
+	for i := range out {
+		out[i] = y[from+i/2] * (distuv.Gamma{Alpha: 3, Beta: 3, Src: r}).Rand()
+	}
+	return out
 }
 
 func mean(y []float64) float64 {
@@ -124,16 +171,17 @@ func stream(y []float64, count int, offset int64, r *rand.Rand) (out []sample) {
 	var size, num float64
 	for i, v := range y {
 		h.Push(startMinute+offset+int64(i), v)
+		h.Settle(h.Newest)
 		if !take[i+1] {
 			continue
 		}
-		in, ok := net.Look(h)
+		in, ok := network.Look(h)
 		if !ok {
 			continue
 		}
-		sm := sample{in: in, weight: 1}
+		sm := sample{in: in}
 		unit := in.Spread * in.Spread
-		for k, t := range net.Spans {
+		for k, t := range network.Spans {
 			best := math.Inf(-1)
 			for lead := t[0]; lead <= t[1]; lead++ {
 				if i+lead >= len(y) || math.IsNaN(y[i+lead]) {
@@ -157,13 +205,13 @@ func stream(y []float64, count int, offset int64, r *rand.Rand) (out []sample) {
 	size /= num
 	for i := range out {
 		unit := out[i].in.Spread * out[i].in.Spread
-		out[i].weight = float32(unit / size)
+		out[i].scale = unit / size
 	}
 	return out
 }
 
 // drawAll makes the samples of all series, in their order whatever the number of processors.
-func drawAll(all []serie) []sample {
+func drawAll(all []serie) [][]sample {
 	parts := make([][]sample, len(all))
 	var wait sync.WaitGroup
 	slots := make(chan struct{}, 2)
@@ -177,5 +225,5 @@ func drawAll(all []serie) []sample {
 		}()
 	}
 	wait.Wait()
-	return slices.Concat(parts...)
+	return parts
 }
