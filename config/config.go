@@ -83,10 +83,6 @@ type Features struct {
 	ReplicaTTL  time.Duration `yaml:"replica_ttl"`
 	StaleAfter  time.Duration `yaml:"stale_after"`
 	ClassTTL    time.Duration `yaml:"class_ttl"`
-	// ForecastClasses is forewarm.Config.ForecastClasses.
-	ForecastClasses int `yaml:"forecast_classes"`
-	// LightClasses is forewarm.Config.LightClasses.
-	LightClasses int `yaml:"light_classes"`
 }
 
 // Default is what an empty file means.
@@ -97,8 +93,7 @@ func Default() *Config {
 		Features: Features{
 			Lateness: f.Lateness, Revise: f.Revise, FutureBound: f.FutureBound, MaxClasses: f.MaxClasses,
 			MaxTenants: f.MaxTenants, MaxReplicas: f.MaxReplicas, ReplicaTTL: f.ReplicaTTL, StaleAfter: f.StaleAfter,
-			ClassTTL: f.ClassTTL, ForecastClasses: p.ForecastClasses,
-			LightClasses: p.LightClasses,
+			ClassTTL: f.ClassTTL,
 		},
 		Decision:    p.Decision,
 		NATS:        jetstream.DefaultConfig(),

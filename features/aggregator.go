@@ -30,6 +30,7 @@ type Aggregator struct {
 	open    int64 // first minute that has not been closed
 
 	byName   map[string]*pool
+	named    int     // classes of all pools beside OverflowClass
 	pools    []*pool // ordered by name
 	latest   *pool   // the last one looked up
 	arrivals arrivals

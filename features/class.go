@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-
 	"github.com/forewarm/forewarm/features/sketch"
 )
 
@@ -118,7 +117,7 @@ func (a *Aggregator) class(p *pool, name string, minute int64) *class {
 func (a *Aggregator) lookup(p *pool, name string, minute int64) *class {
 	c, ok := p.byName[name]
 	if !ok {
-		if name == TotalClass || p.named() >= a.cfg.MaxClasses {
+		if name == TotalClass || a.named >= a.cfg.MaxClasses {
 			a.counters.OverflowRecords++
 			name = OverflowClass
 		}
@@ -130,19 +129,14 @@ func (a *Aggregator) lookup(p *pool, name string, minute int64) *class {
 	return c
 }
 
-// named is the number of classes beside OverflowClass.
-func (p *pool) named() int {
-	if _, ok := p.byName[OverflowClass]; ok {
-		return len(p.classes) - 1
-	}
-	return len(p.classes)
-}
-
 // newClass adds a class to a pool that does not have it.
 func (a *Aggregator) newClass(p *pool, name string) *class {
 	name = strings.Clone(name)
 	c := &class{key: Key{Pool: p.name, Class: name}, pool: p}
 	p.byName[name] = c
+	if name != OverflowClass {
+		a.named++
+	}
 	i, _ := slices.BinarySearchFunc(p.classes, name, func(c *class, name string) int { return strings.Compare(c.key.Class, name) })
 	p.classes = slices.Insert(p.classes, i, c)
 	return c

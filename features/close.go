@@ -155,6 +155,9 @@ func (a *Aggregator) age() {
 			}
 			c.gone = true
 			delete(p.byName, c.key.Class)
+			if c.key.Class != OverflowClass {
+				a.named--
+			}
 			a.counters.ClassesEvicted++
 			return true
 		})

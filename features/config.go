@@ -20,7 +20,8 @@ type Config struct {
 	Revise time.Duration
 	// FutureBound refuses records whose event time is further ahead of the clock.
 	FutureBound time.Duration
-	// MaxClasses is the number of classes a pool may have; further ones are pooled under OverflowClass.
+	// MaxClasses is the number of classes that all pools may have together; further ones are counted as OverflowClass of
+	// their pool. A class costs some 65 KiB.
 	MaxClasses int
 	// MaxTenants is the number of heavy tenants, and of heavy features, listed per class.
 	MaxTenants int
@@ -40,7 +41,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Lateness: 10 * time.Second, Revise: 10 * time.Minute, FutureBound: 2 * time.Minute,
-		MaxClasses: 256, MaxTenants: 10, MaxReplicas: 1024, ReplicaTTL: 3 * time.Minute,
+		MaxClasses: 10_000, MaxTenants: 10, MaxReplicas: 1024, ReplicaTTL: 3 * time.Minute,
 		StaleAfter:     5 * time.Minute,
 		ClassTTL:       8 * 24 * time.Hour,
 		DefaultService: Service{PrefillTokensPerS: 8000, ITL: 25 * time.Millisecond},

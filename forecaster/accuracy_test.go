@@ -20,8 +20,6 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster/model"
-	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // TestAccuracy streams public traces through the model stack, series by series, and prints how well it forecast them
@@ -29,8 +27,7 @@ import (
 // on origins in the second third of each trace, never the last. Skipped unless FOREWARM_ACCURACY names a share of the
 // traces to score: "tune" (origins from 1/3 to 2/3) or "check" (the last third). FOREWARM_TRACES is the traces' directory,
 // FOREWARM_ACCURACY_ONLY a comma-separated list of parts of trace or class names, FOREWARM_ACCURACY_STEP the minutes
-// between origins. FOREWARM_ACCURACY_TIER=light scores light series in place of full ones, and pool the classes of a
-// trace side by side, which lend to each other.
+// between origins.
 func TestAccuracy(t *testing.T) {
 	part, dir := os.Getenv("FOREWARM_ACCURACY"), os.Getenv("FOREWARM_TRACES")
 	if part == "" || dir == "" {
@@ -40,20 +37,11 @@ func TestAccuracy(t *testing.T) {
 	if part == "check" {
 		from, to = 2.0/3, 1
 	}
-	if file := os.Getenv("FOREWARM_ACCURACY_NET"); file != "" {
-		useNet(t, file)
-	}
 	step := 7
 	if s := os.Getenv("FOREWARM_ACCURACY_STEP"); s != "" {
 		step, _ = strconv.Atoi(s)
 	}
 	all := traceSeries(t, dir, os.Getenv("FOREWARM_ACCURACY_ONLY"))
-	switch os.Getenv("FOREWARM_ACCURACY_TIER") {
-	case "light":
-		forecastLight(all, from, to, step)
-	case "pool":
-		forecastPools(all, from, to, step)
-	}
 	results := make([]accuracy, len(all))
 	atOnce(len(all), func(i int) { results[i] = all[i].score(from, to, step) })
 	printAccuracy(t, results, part)
@@ -73,23 +61,6 @@ func atOnce(n int, f func(i int)) {
 		}()
 	}
 	wait.Wait()
-}
-
-// useNet puts other weights into the network.
-func useNet(t *testing.T, file string) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := network.Decode(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range models {
-		if models[i].name == "network" {
-			models[i].make = func() model.Expert { return network.New(n) }
-		}
-	}
 }
 
 // traceOf is one trace as the scorer needs it.
@@ -122,7 +93,6 @@ type traceSerie struct {
 	start             int64 // minute since 1970
 	first             int   // minute of the first record
 	y                 []float64
-	said              map[int]Forecast // by origin, when not a series of its own is to be scored
 }
 
 // accuracy is what a series scored.
@@ -273,83 +243,6 @@ func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
 	return out
 }
 
-// forecastLight has light series forecast, those of a trace and dimension together.
-func forecastLight(all []traceSerie, from, to float64, step int) {
-	var wait sync.WaitGroup
-	together := map[string][]*traceSerie{}
-	for i := range all {
-		name := all[i].trace + "/" + all[i].dim
-		together[name] = append(together[name], &all[i])
-	}
-	for _, group := range together {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
-			shared := newShared()
-			series := make([]*light, len(group))
-			for i, s := range group {
-				series[i] = newLight(features.Key{Pool: s.trace, Class: s.class}, shared, observed{history: model.NewHistory()})
-				s.said = map[int]Forecast{}
-			}
-			for m := range group[0].y {
-				for i, s := range group {
-					if m < s.first {
-						continue
-					}
-					series[i].push(s.start+int64(m), exactly(s.y[m]))
-					o, n := m+1, float64(len(s.y))
-					var at [numTargets]Quantiles
-					if o%step == 0 && float64(o) >= from*n && float64(o) < to*n && series[i].distributions(&at) {
-						var f Forecast
-						series[i].forecast(&f, &at)
-						s.said[o] = f
-					}
-				}
-				shared.settle()
-			}
-		}()
-	}
-	wait.Wait()
-}
-
-// forecastPools has the classes of a trace forecast as those of a pool.
-func forecastPools(all []traceSerie, from, to float64, step int) {
-	together := map[string][]*traceSerie{}
-	for i := range all {
-		if s := &all[i]; s.class != features.TotalClass {
-			together[s.trace+"/"+s.dim] = append(together[s.trace+"/"+s.dim], s)
-			s.said = map[int]Forecast{}
-		}
-	}
-	var wait sync.WaitGroup
-	for _, group := range together {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
-			f := New(Config{MaxClasses: len(group)})
-			p := f.pool(group[0].trace)
-			d := slices.IndexFunc(dimensions, func(d features.Dimension) bool { return d.Name == group[0].dim })
-			for m := range int(to * float64(len(group[0].y))) {
-				t := sums{unknowns(), make([]float64, len(dimensions)), make([]float64, len(dimensions))}
-				minute := group[0].start + int64(m)
-				for _, s := range group {
-					if m < s.first {
-						continue
-					}
-					at := 0
-					p.take(p.stand(s.class, &at).class, d, minute, exactly(s.y[m]), &t, 0)
-					var x Forecast
-					if o := m + 1; o%step == 0 && float64(o) >= from*float64(len(s.y)) && p.find(s.class).series[d].forecast(&x) {
-						s.said[o] = x
-					}
-				}
-				p.add(d, minute, &t, 0)
-			}
-		}()
-	}
-	wait.Wait()
-}
-
 var accuracyLevels = []float64{.5, .8, .9, .95, .99}
 
 // reference is the loss of the last-value forecast over the origins of a series: summed over minutes 15 to 30, and of the
@@ -494,24 +387,17 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 		origins = append(origins, o)
 	}
 	x := newSeries(features.Key{Pool: "pool", Class: s.class}, 0)
-	x.spread.Spells.Witnessed = s.first >= silentMinutes
 	var own reference
 	var minutes float64
 	alarm := s.alarms(from)
 	for m := s.first; m < end; m++ {
-		if s.said == nil {
-			x.push(s.start+int64(m), exactly(s.y[m]))
-		}
+		x.push(s.start+int64(m), exactly(s.y[m]))
 		o := m + 1
 		if !scored[o] {
 			continue
 		}
 		var f Forecast
-		if s.said != nil {
-			f = s.said[o]
-		} else {
-			x.forecast(&f)
-		}
+		x.forecast(&f)
 		if f.Known == 0 {
 			own.add(math.NaN(), math.NaN())
 			continue
@@ -664,7 +550,7 @@ func printAccuracy(t *testing.T, results []accuracy, part string) {
 		var c, tied [4]float64
 		var over, clearly [2]int // series worse than 1.02, and those of them by two standard errors
 		for _, r := range rs {
-			if r.origins == 0 {
+			if r.origins == 0 || math.IsInf(r.pinball, 0) || math.IsInf(r.peak, 0) { // the reference lost nothing
 				continue
 			}
 			n++

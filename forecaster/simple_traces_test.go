@@ -73,7 +73,6 @@ func (s *traceSerie) compare(origins []int) *compared {
 		c.losses = append(c.losses, simples[i].losses(s.y, origins))
 	}
 	x := newSeries(features.Key{Pool: "pool", Class: s.class}, 0)
-	x.spread.Spells.Witnessed = s.first >= silentMinutes
 	c.losses = append(c.losses, ownLosses(x, s.y, s.start, s.first, origins))
 	return c
 }

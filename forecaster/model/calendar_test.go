@@ -62,7 +62,7 @@ func TestSeasonsFollowTheLocalClock(t *testing.T) {
 		newest := tc.now.Unix() / 60
 		first := newest - 8*day + 1
 		// Each value names its minute.
-		feed(Last{}, h, first, repeat(8*day, func(i int) float64 { return float64(i) }))
+		feed(h, first, repeat(8*day, func(i int) float64 { return float64(i) }))
 		at := func(m int64) float64 { return float64(m - first) }
 		if got, want := h.At(h.DayBefore(newest)), at(newest-tc.day); math.Abs(got-want) > 10 {
 			t.Errorf("%s: yesterday is %v minutes ago, want about %v", tc.name, at(newest)-got, tc.day)

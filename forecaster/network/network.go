@@ -76,6 +76,13 @@ func (n *Net) Forecast(in *Input, q *Quantiles) {
 	}
 }
 
+// Without is an input whose features of a group are as they usually are.
+func (n *Net) Without(in *Input, g Group) Input {
+	out := *in
+	copy(out.X[g.from:g.to], n.Weights[g.from:g.to])
+	return out
+}
+
 // Pass takes input x through layer i, before activation. Products are rounded before they are added, so that every
 // processor gives the same sums.
 func (n *Net) Pass(i int, x, out []float32) {

@@ -203,33 +203,3 @@ func BenchmarkForecast(b *testing.B) {
 		Fitted().Forecast(&in, &q)
 	}
 }
-
-// TestExpertFollowsTheHistory: an expert answers with the forecast of the history as it is, also after a minute of it was
-// amended, and sleeps on nothing.
-func TestExpertFollowsTheHistory(t *testing.T) {
-	h := history(500, noisy(1))
-	x := New(Fitted())
-	var before, after, fresh [NumLevels]float64
-	if !x.Distribution(h, 15, 15, &before) {
-		t.Fatal("asleep")
-	}
-	h.Amend(h.Newest, 10*h.At(h.Newest))
-	x.Distribution(h, 15, 15, &after)
-	New(Fitted()).Distribution(h, 15, 15, &fresh)
-	if after == before || after != fresh {
-		t.Errorf("%v before a minute was amended, %v after it; it is %v", before, after, fresh)
-	}
-	if y := x.Forecast(h, 15); y != after[Middle] {
-		t.Errorf("forecast %v, median %v", y, after[Middle])
-	}
-	var peak [NumLevels]float64
-	x.Distribution(h, 15, 30, &peak)
-	for i := Middle; i < NumLevels; i++ {
-		if peak[i] < after[i] {
-			t.Errorf("the largest minute of a span is %v, one of its minutes %v", peak, after)
-		}
-	}
-	if y := New(Fitted()).Forecast(model.NewHistory(), 15); !math.IsNaN(y) {
-		t.Errorf("%v out of nothing", y)
-	}
-}

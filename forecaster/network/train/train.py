@@ -22,6 +22,7 @@ FEATURES, HIDDEN1, HIDDEN2, LEVELS, MIDDLE = 127, 96, 64, [.05, .1, .25, .5, .75
 TARGET_WEIGHT = [.15, .15, .15, .15, .2, .3, 1, 1, 1, 1, 1, .3, .2, .2, 3]
 LEVEL_WEIGHT = [.3, .3, .3, 1, .3, 1, 1, 1, 1]
 NOISE, DROPOUT, DECAY, RATE, BATCH = .2, .15, 2e-2, 2e-3, 1024
+AVERAGE = 1e-3  # weights are averaged over about 1/AVERAGE steps, which makes runs with other seeds more alike
 MAGIC = b"forewarm net 2\n"
 TARGETS = len(TARGET_WEIGHT)
 
@@ -75,6 +76,7 @@ def train(rows, seed, epochs):
     torch.manual_seed(seed)
     x = rows[:, :FEATURES]
     net = Network(x.mean(0), x.std(0) + 1e-3)
+    average = Network(net.mean, 1 / net.inverse)
     steps = len(rows) // BATCH
     optimizer = torch.optim.AdamW(net.parameters(), weight_decay=DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=epochs * steps + 1, pct_start=.1)
@@ -88,10 +90,13 @@ def train(rows, seed, epochs):
             torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             optimizer.step()
             schedule.step()
+            with torch.no_grad():
+                for a, b in zip(average.parameters(), net.parameters()):
+                    a.lerp_(b, 1 if epoch == 0 else AVERAGE)
             total += value.item()
         print(f"epoch {epoch + 1}: loss {total / steps:.4f}", flush=True)
-    net.eval()
-    return net
+    average.eval()
+    return average
 
 
 def encode(net):
@@ -111,7 +116,7 @@ def main():
     parser.add_argument("-epochs", type=int, default=12)
     parser.add_argument("-samples", help="file of samples that were drawn before")
     args = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(int(os.environ.get('TT','2')))
     with tempfile.TemporaryDirectory() as scratch:
         samples = args.samples or os.path.join(scratch, "samples")
         if not args.samples:

@@ -9,12 +9,12 @@ import (
 )
 
 // made are series that no trace holds enough of: random walks, steady traffic of requests with lognormal sizes, with and
-// without a daily season, launches that rise from nothing, a few long sessions, and jobs that run at the same time each
-// day. They are one group.
+// without a daily season, launches that rise from nothing, a few long sessions, jobs that run at the same time each
+// day, and bursts hours apart. They are one group.
 func made() (out []serie) {
 	r := rand.New(rand.NewPCG(1, 3))
 	for i := range 40 {
-		for kind, draw := range []func(n int, r *rand.Rand) []float64{walk, steady, launch, sessions, jobs} {
+		for kind, draw := range []func(n int, r *rand.Rand) []float64{walk, steady, launch, sessions, jobs, rare} {
 			n := 300 + int(math.Exp(r.Float64()*math.Log(6000)))
 			out = append(out, serie{group: "made", name: fmt.Sprintf("made/%d/%d", kind, i), y: draw(n, r)})
 		}
@@ -73,6 +73,24 @@ func sessions(n int, r *rand.Rand) []float64 {
 		end := at + lasting*r.ExpFloat64()
 		for i := int(at); i < n && float64(i) <= end; i++ {
 			y[i] += distuv.Gamma{Alpha: 2, Beta: 2 / size, Src: r}.Rand()
+		}
+	}
+	return y
+}
+
+// rare is silent for hours or days between bursts of some minutes; a third of them end for good.
+func rare(n int, r *rand.Rand) []float64 {
+	n = max(n, 1440)
+	every := 60 * math.Exp(r.Float64()*math.Log(50))
+	y := make([]float64, n)
+	end := float64(n)
+	if r.Float64() < .33 {
+		end *= r.Float64()
+	}
+	for at := every * r.ExpFloat64(); at < end; at += every * r.ExpFloat64() {
+		lasting, size := 1+int(10*r.ExpFloat64()), math.Exp(.8*r.NormFloat64())
+		for i := int(at); i < min(n, int(at)+lasting); i++ {
+			y[i] += distuv.Gamma{Alpha: 1, Beta: 1 / size, Src: r}.Rand()
 		}
 	}
 	return y

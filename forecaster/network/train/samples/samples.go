@@ -35,10 +35,7 @@ func draw(s *serie, all []serie) (out []sample) {
 	if n < 40 {
 		return nil
 	}
-	origins := int(60 * math.Sqrt(float64(n)/100))
-	if s.group == "made" {
-		origins *= 2
-	}
+	origins := int(60 * math.Sqrt(float64(n)/100) * share(s, all))
 	out = stream(s.y[s.first:], origins, int64(s.first), r)
 	for range 3 {
 		y := alter(s, all, r)
@@ -51,6 +48,21 @@ func draw(s *serie, all []serie) (out []sample) {
 		out = append(out, stream(y, origins/4, int64(r.IntN(1440)), r)...)
 	}
 	return append(out, stream(alter(s, all, r), origins/2, int64(r.IntN(1440)), r)...)
+}
+
+// share is how many more samples a series of a small group gives, so that services with many classes do not outvote those
+// with one.
+func share(s *serie, all []serie) float64 {
+	if s.group == "made" {
+		return 2
+	}
+	alike := 0
+	for i := range all {
+		if all[i].group == s.group {
+			alike++
+		}
+	}
+	return max(1, min(8, math.Sqrt(200/float64(alike))))
 }
 
 // alter makes a copy of a series that differs from it as another series might.

@@ -3,10 +3,8 @@ package forecaster
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/model"
 )
 
@@ -72,57 +70,5 @@ func TestFreshSeriesAreWideAndHonest(t *testing.T) {
 		if most := c.most95 / c.n; most < .85 {
 			t.Errorf("%s: the 95 %% quantile of the window maximum covers %.1f %%", name, 100*most)
 		}
-	}
-}
-
-// A class that joins a pool starts from what its siblings have learned: how far the largest of lumpy minutes stands out.
-func TestNewClassLearnsFromSiblings(t *testing.T) {
-	lumpy := func(seed uint64) func(int) float64 {
-		return kindOf("heavy tokens").make(rand.New(rand.NewPCG(seed, 8)))
-	}
-	const past, now, joins = 900, 200, 8
-	p := New(Config{}).pool("p")
-	for n := range 3 {
-		c := p.class(features.Key{Pool: "p", Class: string(rune('a' + n))})
-		c.series[1] = newSeries(c.key, 0)
-		run(c.series[1], 0, past, lumpy(uint64(n)))
-	}
-	var loss [2]float64 // lent, and alone
-	for join := range uint64(joins) {
-		y := draw(now+Horizon, lumpy(100+join))
-		for k, s := range []*series{p.newSeries(testKey, 0), p.newSeries(testKey, 0)} {
-			if k == 0 {
-				p.lend(s, 1)
-			}
-			for i := range now {
-				s.push(startMinute+past+int64(i), exactly(y[i]))
-				if f := (Forecast{}); i%5 == 0 && s.forecast(&f) {
-					loss[k] += MeanPinball(slices.Max(y[i+WindowFrom:i+WindowTo+1]), &f.WindowMax)
-				}
-			}
-		}
-	}
-	if loss[0] > .99*loss[1] {
-		t.Errorf("pinball of a new class's window maximum is %.0f with its siblings' experience, %.0f without", loss[0], loss[1])
-	}
-}
-
-// A class that joins a pool in which silences end within minutes takes its own first silence for one of those, until it has
-// shown otherwise.
-func TestNewClassLearnsOfSilenceFromSiblings(t *testing.T) {
-	var lender series
-	lender.mix[midLead].Silence[0] = hurdle{Silent: 1000, Woke: 900, Above: .5}
-	var m mixture
-	alone := m.Silence.wakes(15, 15)
-	m.borrow([]*series{&lender, &lender}, midLead)
-	lent := m.Silence.wakes(15, 15)
-	if h := m.Silence[0]; lent < 2*alone || math.Abs(h.Silent-lentSilence) > 1e-9 || h.Above != .5 {
-		t.Errorf("it wakes with %.2f, %.2f alone, by %+v", lent, alone, h)
-	}
-	for range 600 {
-		m.Silence[0].learn(false, 1)
-	}
-	if own := m.Silence.wakes(15, 15); own > alone {
-		t.Errorf("after ten hours of silence it wakes with %.2f, %.2f at first", own, alone)
 	}
 }
