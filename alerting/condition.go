@@ -293,7 +293,7 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 	const meanwhile = "Expect less warning than usual; queues and KV use still add replicas."
 	if f.Fallback {
 		c := condition(d, ForecastDegraded, f.Dimension, Warning, cfg, fmt.Sprintf(
-			"Pool %s: the forecast of %s is its last value, because the model was worse over days. %s", d.Pool, noun(f.Dimension), meanwhile))
+			"Pool %s: the forecast of %s is mostly its last value, because that was better than the network of late. %s", d.Pool, noun(f.Dimension), meanwhile))
 		c.Ticks = degradedTicks
 		return []Condition{c}
 	}

@@ -99,7 +99,7 @@ type Explanation struct {
 	LeadMinutes int                 `json:"lead_minutes"`
 	Confidence  Confidence          `json:"confidence"`
 	Known       int                 `json:"known_minutes"`
-	Fallback    bool                `json:"fallback"` // the model has clearly lost to the last value over days, which answers
+	Fallback    bool                `json:"fallback"` // the last value did better than the network of late and has the larger part
 	Now         *float64            `json:"now"`
 	Quantiles   []LevelValue        `json:"quantiles"`
 	WindowMax   []LevelValue        `json:"window_max"`

@@ -41,7 +41,7 @@ type Forecast struct {
 	WindowMax  Quantiles          // of the largest minute in WindowFrom..WindowTo
 	Confidence Confidence
 	Known      int  // known minutes of history
-	Fallback   bool // the model has clearly lost to the last value over days, which answers
+	Fallback   bool // the last value did better than the network of late and has the larger part
 	Basis      Basis
 }
 

@@ -196,6 +196,7 @@ func (p *pool) take(c *class, d int, minute int64, now features.Estimate, t *sum
 			c.began = p.begins(c, minute)
 		}
 		s = p.newSeries(c.key, settle)
+		s.began = c.began
 		c.series[d] = s
 	}
 	if ok {

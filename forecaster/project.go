@@ -93,7 +93,7 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 	f := pf.Of(p.Binding)
 	p.Confidence = f.Confidence
 	if f.Fallback {
-		p.Warnings = append(p.Warnings, "the forecast of "+p.Binding+" was worse than the last value over days; the last value is used")
+		p.Warnings = append(p.Warnings, "the last value was better than the network at "+p.Binding+" of late; it has the larger part in the forecast")
 	}
 	if pf.Stale {
 		p.Warnings = append(p.Warnings, "telemetry is stale")

@@ -23,6 +23,7 @@ type series struct {
 	anchor  anchor
 	unit    float64 // the network's unit of the series at the newest origin, on the square-root scale
 	origins []origin
+	began   bool // while the pool was watched
 
 	learnt
 	ranks *ranks // of a total; nil for a class
@@ -342,6 +343,7 @@ func (s *series) steady(minute int64) bool {
 func (s *series) distributions(v *view, at *[numTargets]Quantiles) {
 	shift := s.Head.shift(&v.simple)
 	lastAxis := lastAxis(v.last, v.unit)
+	floor, share := s.floor()
 	for k := range targets {
 		w := &knotWeights[k]
 		own, next := &s.Model[w.j][v.stage], &s.Model[w.j+1][v.stage]
@@ -354,6 +356,7 @@ func (s *series) distributions(v *view, at *[numTargets]Quantiles) {
 		by := w.between(&s.Weight[w.j].By, &s.Weight[w.j+1].By)
 		last := warp(&lastAxis, &scores, 0, v.least())
 		q = mix(&q, &last, &by)
+		lift(&q, floor, share)
 		s.anchor.widen(&q)
 		at[k] = q
 	}

@@ -175,5 +175,10 @@ func (f *Forecaster) restoreClass(p *pool, cs *classState) (err error) {
 	c := p.class(features.Key{Pool: p.name, Class: cs.Class})
 	c.shape, c.shown, c.began, c.weight = cs.Shape, cs.Shown, cs.Began, cs.Weight
 	c.series, err = f.restoreAll(p, cs.Class, cs.Series)
+	for _, s := range c.series {
+		if s != nil {
+			s.began = c.began
+		}
+	}
 	return err
 }

@@ -102,7 +102,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_forecast_fallback", "gauge", "1 when the model was clearly worse than the last value over days, and the last value is forecast.", func(out *forewarm.Output, add add) {
+	{"forewarm_forecast_fallback", "gauge", "1 when the last value did better than the network of late and has the larger part in the forecast of the pool's total.", func(out *forewarm.Output, add add) {
 		for i := range out.Forecasts {
 			for j := range out.Forecasts[i].Total {
 				f, one := &out.Forecasts[i].Total[j], 0.0
