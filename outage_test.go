@@ -1,8 +1,11 @@
 package forewarm
 
 import (
+	"bytes"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
@@ -152,5 +155,55 @@ func TestHolesForgetNothing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOfflineTicksReplay: ticks that the daemon took while its stream refused the watermarks are made again, with the same
+// advice and state, by who reads the stream once these watermarks were stored in it, late.
+func TestOfflineTicksReplay(t *testing.T) {
+	const full, free, minutes = 30, 40, 50
+	cfg := eventConfig(t, "p")
+	cfg.Clock = WallClock
+	at := func(m int) time.Time { return midnight.Add(time.Duration(m) * time.Minute) }
+	record := func(m int) *ingest.Batch {
+		return &ingest.Batch{ReceivedAt: at(m).Add(time.Second), Sequence: uint64(m + 1), Requests: []ingest.Request{{
+			Pool: "p", ArrivedAt: at(m), PromptTokens: 1000, CachedTokens: ingest.Unknown, OutputTokens: 10, MaxOutputTokens: ingest.Unknown,
+		}}}
+	}
+	mark := func(m int, stored time.Time) *ingest.Batch {
+		return &ingest.Batch{ReceivedAt: stored, Watermark: &ingest.Watermark{At: at(m)}}
+	}
+	run := func(replay bool) (advised []time.Time, state []byte) {
+		p := New(cfg)
+		apply := func(b *ingest.Batch) {
+			p.Apply(b, func(o *Output) {
+				for range o.Decisions {
+					advised = append(advised, o.Tick)
+				}
+			})
+		}
+		for m := range minutes {
+			if m == free { // the watermarks of the minutes before are stored
+				for k := full; k < free; k++ {
+					apply(mark(k, at(m)))
+				}
+			}
+			switch {
+			case m < full || m >= free:
+				apply(record(m))
+				apply(mark(m, at(m).Add(time.Second)))
+			case !replay:
+				apply(mark(m, at(m).Add(5*time.Second)))
+			}
+		}
+		return advised, saved(t, p)
+	}
+	lived, state := run(false)
+	again, replayed := run(true)
+	if diff := cmp.Diff(lived, again); diff != "" || len(lived) < minutes-1 {
+		t.Errorf("advice at %d ticks (-lived +replayed):\n%s", len(lived), diff)
+	}
+	if !bytes.Equal(state, replayed) {
+		t.Error("the states differ")
 	}
 }

@@ -323,7 +323,9 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		p.sequence = b.Sequence
 	}
 	p.time.received(b.ReceivedAt)
-	p.run(p.time.overdue(), false, emit)
+	if w := b.Watermark; w == nil || !p.time.lateWatermark(w) {
+		p.run(p.time.overdue(), false, emit)
+	}
 	p.counters.Ignored += uint64(b.Ignored)
 	for i := range b.Refused {
 		p.counters.Refused[b.Refused[i].Reason]++

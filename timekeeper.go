@@ -68,6 +68,12 @@ func (k *timekeeper) overdue() time.Time {
 	return k.given()
 }
 
+// lateWatermark says that a watermark was stored long after its minute: the daemon had taken that step without the stream, which
+// refused the watermark then.
+func (k *timekeeper) lateWatermark(w *ingest.Watermark) bool {
+	return k.clock == WallClock && w.Pool == "" && !w.At.After(k.given())
+}
+
 // punctual says that the stream's own time makes no tick due.
 func (k *timekeeper) punctual() bool {
 	return k.Stream.Sub(k.Last) < k.lateness+patience+features.Minute

@@ -41,10 +41,10 @@ type RateBasis struct {
 	_ struct{} `cbor:",toarray"`
 
 	Dimension string  `json:"dimension"`
-	Stated    float64 `json:"stated"`  // in the configuration, or of a benchmark
-	Learned   float64 `json:"learned"` // from telemetry; of KV the median of what engines report
-	Low       float64 `json:"low"`     // Learned is between these with a probability of 90 %; of KV the least and the most reported
-	High      float64 `json:"high"`
+	Stated    float64 `json:"stated,omitempty"`  // in the configuration, or of a benchmark
+	Learned   float64 `json:"learned,omitempty"` // from telemetry; of KV the median of what engines report
+	Low       float64 `json:"low,omitempty"`     // Learned is between these with a probability of 90 %; of KV the least and the most reported
+	High      float64 `json:"high,omitempty"`
 }
 
 // NewBasis says what a decision rests on: the pool as configured, its warm-up lag as believed, and what was learned of its

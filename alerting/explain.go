@@ -110,7 +110,7 @@ func steps(d *Decision) []Step {
 			out = append(out, Step{x.Replicas, "on top, kept " + x.For})
 		}
 	}
-	if !d.ofPrefill() { // queues and KV use are not theirs
+	if !d.ofPrefill() && d.SeenFloor() != nil { // queues and KV use are not theirs
 		out = append(out, Step{d.Floor, "reactive floor: what this minute's demand, queue, KV use and latency objectives take"})
 	}
 	out = append(out, Step{d.Needed, d.neededFor(takes)})

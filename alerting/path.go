@@ -132,6 +132,15 @@ func (d *Decision) byMinute(now float64) (median, quantile []float64, ready []in
 }
 
 // binding is the evidence on the resource that binds, nil without one.
+// SeenFloor is the reactive floor; nil where nothing asks for replicas, and no resource has a capacity that could.
+func (d *Decision) SeenFloor() *int {
+	if d.Floor == 0 && len(d.Resources) == 0 {
+		return nil
+	}
+	floor := d.Floor
+	return &floor
+}
+
 func (d *Decision) binding() *ResourceEvidence {
 	for i := range d.Resources {
 		if d.Resources[i].Dimension == d.Binding {

@@ -34,10 +34,10 @@ type Prescale struct {
 	DesiredReplicas int               `json:"desired_replicas"`
 	Withheld        string            `json:"withheld,omitempty"`        // why desired_replicas is not to be obeyed, as in the first minutes
 	DesiredByRole   *Roles            `json:"desired_by_role,omitempty"` // of a disaggregated pool; decode is desired_replicas
-	FloorReplicas   int               `json:"floor_replicas"`
+	FloorReplicas   *int              `json:"floor_replicas"`            // null where no capacity is known
 	Reserves        capacity.Reserves `json:"reserves"`
 
-	BindingResource string        `json:"binding_resource"`
+	BindingResource string        `json:"binding_resource,omitempty"`   // missing where no capacity is known
 	Diagnosis       Bottleneck    `json:"diagnosis,omitempty"`          // what latencies say binds now: prefill, decode, slots, kv, prefill_and_decode
 	Diagnosed       string        `json:"diagnosis_evidence,omitempty"` // the same in a sentence, with the latencies
 	Probability     *float64      `json:"probability"`                  // of saturation within the lead window if nothing is done; null where no capacity is known
@@ -57,7 +57,7 @@ type Prescale struct {
 	Retries     *Retried                `json:"retries,omitempty"`          // what calls that are tried again add to the load on the binding resource
 	Reason      string                  `json:"reason"`
 	Evidence    string                  `json:"evidence"` // of the journal: pool, tick and stream sequence
-	Model       string                  `json:"model"`
+	Model       string                  `json:"model,omitempty"`
 	Confidence  string                  `json:"confidence"`
 	Warnings    []string                `json:"warnings"`
 }
@@ -88,8 +88,8 @@ type SaturationETA struct {
 type DriverData struct {
 	Class  string     `json:"class"`
 	Tenant string     `json:"tenant,omitempty"`
-	Cause  string     `json:"cause"`
-	Factor float64    `json:"factor,omitempty"` // missing where nothing changed enough
+	Cause  string     `json:"cause,omitempty"` // missing where nothing changed enough, as is factor
+	Factor float64    `json:"factor,omitempty"`
 	Share  float64    `json:"share"`
 	Since  *time.Time `json:"since,omitempty"` // when its demand rose to what it is
 
@@ -113,7 +113,7 @@ type Outage struct {
 
 // RoleOutage is how likely and when the replicas of one role run out of what binds them.
 type RoleOutage struct {
-	BindingResource string        `json:"binding_resource"`
+	BindingResource string        `json:"binding_resource,omitempty"`
 	Probability     *float64      `json:"probability"`
 	SaturationETA   SaturationETA `json:"saturation_eta"`
 	AfterFailure    *Outage       `json:"after_failure,omitempty"` // the same on the replicas left when those kept for failures fail
@@ -125,7 +125,7 @@ func NewEvent(d *Decision) Event {
 	data := Prescale{
 		ID: d.EventID(), Generation: d.Generation, Pool: d.Pool, IssuedAt: tick, ExpiresAt: d.Expires.UTC(),
 		NeededBy: instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
-		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.Floor, Reserves: d.Reserves,
+		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
 		BindingResource: d.Binding, Probability: chance(d.Binding, d.Probability),
 		SaturationETA: at(tick, d.ETA), AfterFailure: d.binding().outage(tick),
 		LeadTime: fmt.Sprintf("%.0fs", d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),

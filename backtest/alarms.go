@@ -95,8 +95,8 @@ type Alarms struct {
 	Curve     []AlarmPoint `json:"curve"`   // by rising threshold
 	// AtFalseShare is the point of the curve that announces most of those that stand for nothing in at most 5 % of the quiet minutes,
 	// LevelKnown the same of one who knows the level to come but for the noise of single minutes: what forecasts can reach.
-	AtFalseShare AlarmPoint `json:"at_false_share"`
-	LevelKnown   AlarmPoint `json:"level_known"`
+	AtFalseShare *AlarmPoint `json:"at_false_share"`
+	LevelKnown   *AlarmPoint `json:"level_known"`
 }
 
 // AlarmPoint is what alarms at one threshold of probability are worth.
@@ -144,11 +144,11 @@ func (w *watch) curve(onsets []int) (all []AlarmPoint) {
 // falseShare is the largest share of quiet minutes in which alarms may stand, at which peers' are compared.
 const falseShare = .05
 
-// bestWithin is the point that announces most with at most falseShare, of equals the one with the highest threshold.
-func bestWithin(curve []AlarmPoint) (best AlarmPoint) {
-	best.FalseShare, best.Threshold = Number(math.NaN()), Number(math.NaN())
-	for _, p := range curve {
-		if p.FalseShare <= falseShare && (math.IsNaN(float64(best.Threshold)) || p.Recall >= best.Recall) {
+// bestWithin is the point that announces most with at most falseShare, of equals the one with the highest threshold; nil when there is
+// none.
+func bestWithin(curve []AlarmPoint) (best *AlarmPoint) {
+	for i := range curve {
+		if p := &curve[i]; p.FalseShare <= falseShare && (best == nil || p.Recall >= best.Recall) {
 			best = p
 		}
 	}

@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math"
@@ -117,8 +118,8 @@ func (s alarmSum) String() string {
 
 // Ways to choose a line.
 func learnedLine(a *Alarms) *AlarmPoint { return &a.Operating }
-func withinShare(a *Alarms) *AlarmPoint { return &a.AtFalseShare }
-func knownLevel(a *Alarms) *AlarmPoint  { return &a.LevelKnown }
+func withinShare(a *Alarms) *AlarmPoint { return cmp.Or(a.AtFalseShare, &AlarmPoint{}) }
+func knownLevel(a *Alarms) *AlarmPoint  { return cmp.Or(a.LevelKnown, &AlarmPoint{}) }
 
 func fixedLine(threshold float64) func(*Alarms) *AlarmPoint {
 	return func(a *Alarms) *AlarmPoint { return &a.Curve[slices.Index(alarmThresholds, threshold)] }
@@ -237,7 +238,7 @@ func TestAlarmSums(t *testing.T) {
 		for i, threshold := range alarmThresholds {
 			a.Curve = append(a.Curve, AlarmPoint{Threshold: Number(threshold), Recall: recall / Number(i+1), HourlyFalsePerWeek: hourly * Number(len(alarmThresholds)-i)})
 		}
-		a.AtFalseShare.Threshold = Number(math.NaN())
+		a.AtFalseShare = &AlarmPoint{Threshold: Number(math.NaN())}
 		return a
 	}
 	none := pool(0, Number(math.NaN()), 4)

@@ -164,14 +164,24 @@ func (a *Accumulator) Bias() float64 { return ratio(a.err, a.sum) }
 // RelativeMAE is the median's absolute error over that of the last value repeated, at the same horizon and outcomes
 // (Hyndman and Koehler 2006, doi:10.1016/j.ijforecast.2006.03.001, §2.4). For the window maximum the last value is the
 // largest of as many minutes before the origin.
-func (a *Accumulator) RelativeMAE() float64 { return ratio(a.lastOwn, a.lastErr) }
+func (a *Accumulator) RelativeMAE() float64 { return a.share(a.lastOwn, a.lastErr) }
 
 // Skill is 1 − RelativeMAE: the share of the last value's error that the median removes. 0 is no better, negative worse.
 func (a *Accumulator) Skill() float64 { return 1 - a.RelativeMAE() }
 
 // PointSkill is 1 − the median's absolute error over that of what baseline b expects, over the outcomes that b had
 // something to expect of: 0 is no better, negative worse.
-func (a *Accumulator) PointSkill(b Baseline) float64 { return 1 - ratio(a.pointOwn[b], a.pointErr[b]) }
+func (a *Accumulator) PointSkill(b Baseline) float64 {
+	return 1 - a.share(a.pointOwn[b], a.pointErr[b])
+}
+
+// share is ratio, but NaN where the other's error is rounding beside the outcomes: nothing can be said of a share of it.
+func (a *Accumulator) share(own, other float64) float64 {
+	if other <= 1e-9*a.sum {
+		return math.NaN()
+	}
+	return own / other
+}
 
 // MASE is the median's mean absolute error over the series' mean absolute change in one minute (day false) or in a day,
 // over all minutes that the scorer saw: the mean absolute scaled error, non-seasonal and seasonal (Hyndman and Koehler
@@ -236,7 +246,7 @@ func (a *Accumulator) Coverage(level int) Coverage {
 	}
 	mid := (p + z*z/(2*effective)) / (1 + z*z/effective)
 	half := z / (1 + z*z/effective) * math.Sqrt(p*(1-p)/effective+z*z/(4*effective*effective))
-	return Coverage{p, mid - half, mid + half, effective}
+	return Coverage{p, max(mid-half, 0), min(mid+half, 1), effective}
 }
 
 func ratio(a, b float64) float64 {

@@ -107,7 +107,7 @@ func (a *Accumulator) Against(b Baseline) Comparison {
 	if n == 0 {
 		return c
 	}
-	c.Skill = ratio(-mean, a.rivalLoss[b]/n)
+	c.Skill = a.share(-mean*n, a.rivalLoss[b])
 	h := float64(a.serials.overlap())
 	if correction := (n + 1 - 2*h + h*(h-1)/n) / n; variance > 0 && correction > 0 && n > 2 {
 		c.DM = mean / math.Sqrt(variance) * math.Sqrt(correction)

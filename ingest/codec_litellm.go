@@ -32,6 +32,7 @@ var liteLLMFields = newFieldTree([]source{
 	{fieldTenant, "end_user"},
 	{fieldTenant, "metadata.user_api_key_end_user_id"},
 	{fieldTenant, "metadata.user_api_key_user_id"},
+	{fieldTenant, "user"},
 	{fieldTier, "tier"},
 	{fieldTier, "metadata.tier"},
 	{fieldTier, "metadata.requester_metadata.tier"},
@@ -91,9 +92,9 @@ func decodeLiteLLM(d *decoder, data []byte) {
 		d.tags(r)
 		usageText(r)
 		q := d.requestOf(r)
-		if bytes.Contains(r.members[fieldRoute].raw, []byte("passthrough")) || bytes.Contains(r.members[fieldRoute].raw, []byte("pass_through")) {
-			if q.PromptTokens <= 0 && q.OutputTokens <= 0 {
-				d.skip() // nobody knows what was called
+		for _, word := range [...]string{"passthrough", "pass_through", "rerank"} {
+			if bytes.Contains(r.members[fieldRoute].raw, []byte(word)) && q.PromptTokens <= 0 && q.OutputTokens <= 0 {
+				d.skip() // nobody knows what was called, or what it took
 				return
 			}
 		}
@@ -111,22 +112,26 @@ func decodeLiteLLM(d *decoder, data []byte) {
 	})
 }
 
-// usageText reads the counts of payloads that LiteLLM writes with generic_api_use_v1. All their values are strings, and the
-// counts are only in one such as "Usage(completion_tokens=12, prompt_tokens=30, …)".
+// usageText reads the counts of payloads that LiteLLM writes with generic_api_use_v1. All their values are what Python prints, and
+// the counts are only in usage.
 func usageText(r *record) {
 	text := r.members[fieldUsage].raw
-	if !bytes.HasPrefix(text, []byte("Usage(")) {
-		return
-	}
 	for _, s := range usageMembers("") {
-		for _, before := range []string{"(", " "} {
-			_, rest, ok := bytes.Cut(text, []byte(before+s.path[strings.LastIndexByte(s.path, '.')+1:]+"="))
-			digits := len(rest) - len(bytes.TrimLeft(rest, "0123456789"))
-			if ok && digits > 0 && !r.has(s.field) {
-				r.members[s.field], r.ranks[s.field] = found{"usage", rest[:digits], jsonparser.Number}, lastRank
-			}
+		if digits := printedCount(text, s.path[strings.LastIndexByte(s.path, '.')+1:]); len(digits) > 0 && !r.has(s.field) {
+			r.members[s.field], r.ranks[s.field] = found{"usage", digits, jsonparser.Number}, lastRank
 		}
 	}
+}
+
+// printedCount finds a count in what Python prints of an object or a dictionary: Usage(prompt_tokens=30, …) or
+// {'prompt_tokens': 30, …}.
+func printedCount(text []byte, name string) (digits []byte) {
+	for _, form := range [...][2]string{{"(", "="}, {" ", "="}, {"'", "': "}} {
+		if _, rest, ok := bytes.Cut(text, []byte(form[0]+name+form[1])); ok {
+			return rest[:len(rest)-len(bytes.TrimLeft(rest, "0123456789"))]
+		}
+	}
+	return nil
 }
 
 // isManagement says whether a call_type is of no inference by a language model. LiteLLM names them by what is done to
@@ -141,7 +146,7 @@ func isManagement(callType []byte) bool {
 }
 
 var managementWords = bytes.Fields([]byte(`get_ list_ delete_ cancel_ retrieve_ update_ batch file fine_tuning vector_store search
-	mcp container skill eval _agent client_secret image video speech ocr`))
+	mcp container skill eval _agent client_secret image video speech transcription ocr moderation management`))
 
 // tags reads what tags say that no field does: "class:chat" is the class, likewise pool, tenant, tier, feature and route;
 // the first other tag is the feature. LiteLLM adds the user agent as a tag of its own.

@@ -37,7 +37,7 @@ var openAIFields = newFieldTree(append([]source{
 	{fieldTTFTMS, "ttft_ms"},
 	{fieldPromptTokens, "prompt_tokens"},
 	{fieldPromptTokens, "input_tokens"},
-}, openAIMembers("", "response.", "response.body.", "body.", "message.")...))
+}, openAIMembers("", "response.", "response.body.", "body.", "message.", "delta.")...))
 
 // openAIMembers are the members of a response, below each of prefixes.
 func openAIMembers(prefixes ...string) (sources []source) {
@@ -54,6 +54,7 @@ func openAIMembers(prefixes ...string) (sources []source) {
 			{fieldCode, "status_code"},
 			{fieldCode, "error.code"},
 			{fieldCode, "error.type"},
+			{fieldCode, "last_error.code"},
 			{fieldArrivedAt, "created"},
 			{fieldArrivedAt, "created_at"},
 			{fieldFinishedAt, "completed_at"},
@@ -75,6 +76,7 @@ func usageMembers(prefix string) (sources []source) {
 	for _, s := range [...]source{
 		{fieldPromptTokens, "prompt_tokens"},
 		{fieldPromptTokens, "input_tokens"},
+		{fieldPromptTokens, "tokens.input_tokens"}, // Cohere's; beside them it has those it bills
 		{fieldCachedTokens, "prompt_tokens_details.cached_tokens"},
 		{fieldCachedTokens, "input_tokens_details.cached_tokens"},
 		{fieldCachedTokens, "prompt_cache_hit_tokens"},
@@ -83,6 +85,7 @@ func usageMembers(prefix string) (sources []source) {
 		{fieldCacheWriteTokens, "cache_creation_input_tokens"},
 		{fieldOutputTokens, "completion_tokens"},
 		{fieldOutputTokens, "output_tokens"},
+		{fieldOutputTokens, "tokens.output_tokens"},
 		{fieldTotalTokens, "total_tokens"},
 	} {
 		sources = append(sources, source{s.field, prefix + s.path})
@@ -136,7 +139,8 @@ func (d *decoder) acceptOpenAI(r *record) {
 	d.accept(&q)
 }
 
-// inferTokens makes the prompt count one that includes cached tokens, and derives the output from a total. Where the
+// inferTokens makes the prompt count one that includes cached tokens, and derives the output from a total, which includes the
+// reasoning that xAI and Gemini leave out of it. Where the
 // count is input_tokens beside cache_read_input_tokens or cache_creation_input_tokens, as Anthropic has them, it leaves
 // both out: prompt = input + read + written.
 func (d *decoder) inferTokens(r *record, q *Request) {
@@ -155,9 +159,9 @@ func (d *decoder) inferTokens(r *record, q *Request) {
 	}
 	switch {
 	case total == Unknown:
-	case q.OutputTokens == Unknown && q.PromptTokens != Unknown:
-		q.OutputTokens = max(total-q.PromptTokens, 0) // 0 for embeddings
-	case q.PromptTokens == Unknown && q.OutputTokens != Unknown:
+	case q.PromptTokens != Unknown:
+		q.OutputTokens = max(total-q.PromptTokens, q.OutputTokens, 0) // 0 for embeddings
+	case q.OutputTokens != Unknown:
 		q.PromptTokens = max(total-q.OutputTokens, 0)
 	}
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"encoding/hex"
+	"fmt"
 	"time"
 
 	"github.com/buger/jsonparser"
@@ -17,7 +18,7 @@ import (
 // One request may be told twice, by its gateway (or client library) and by its engine. It counts once where
 //
 //   - both are in one export and one is an ancestor of the other: the innermost counts, for it did the work, and takes
-//     over what it does not say itself (see codec_otlp_nest.go). The other calls of an agent are no ancestors of each
+//     over what it does not say itself (see codec_otlp_nest.go), also from agents and servers above it. The other calls of an agent are no ancestors of each
 //     other, so they all count;
 //   - or both name the same response (gen_ai.response.id, gen_ai.request.id) and the same pool: the fold drops the later
 //     one as a duplicate.
@@ -48,6 +49,8 @@ type otlpSpan struct {
 type export struct {
 	*decoder
 	resource otlpAttrs // of the resource at hand
+	scope    []byte    // the instrumentation at hand
+	version  []byte
 	attrs    otlpAttrs // of the span at hand, and of its resource
 	span     otlpSpan  // at hand
 	spans    int
@@ -82,6 +85,10 @@ func (x *export) end() {
 		x.reject(x.span.id)
 	case !x.isInference():
 		x.batch.Ignored++
+		if r, said := x.context(); said {
+			n.request = len(x.requests)
+			x.requests = append(x.requests, r)
+		}
 	default:
 		r := x.request()
 		x.attribution(otlpService, &n.service)
@@ -89,11 +96,29 @@ func (x *export) end() {
 		if x.refusal.Reason != "" {
 			x.reject(x.span.id)
 		} else {
-			n.request, n.shared = len(x.requests), len(x.attrs[otlpID].text) >= tellingID
+			n.request, n.inference, n.shared = len(x.requests), true, len(x.attrs[otlpID].text) >= tellingID
 			x.requests = append(x.requests, r)
 		}
 	}
 	x.tree = append(x.tree, n)
+}
+
+// context gives what a span that is no inference, such as an agent's, says of the requests below it. What its resource says is of
+// its own service.
+func (x *export) context() (r Request, said bool) {
+	for _, name := range [...]struct {
+		field otlpField
+		to    *string
+	}{{otlpPool, &r.Pool}, {otlpClass, &r.Class}, {otlpTenant, &r.Tenant}, {otlpTier, &r.Tier}, {otlpFeature, &r.Feature}, {otlpRoute, &r.Route}} {
+		if v := &x.attrs[name.field]; v.kind != otlpAbsent && v.rank < ofResource {
+			x.attribution(name.field, name.to)
+			said = true
+		}
+	}
+	if v := &x.attrs[otlpSession]; v.kind == otlpText && v.rank < ofResource {
+		r.Session, said = hashSession(v.text), true
+	}
+	return r, said
 }
 
 // reject refuses a span. Its bytes are not kept, for there may be a prompt in them.
@@ -138,7 +163,7 @@ func (x *export) isInference() bool {
 		a.is(otlpOperation, "invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "plan", "retrieval",
 			"fetch_response"), // of a response that was generated in the background, and may be fetched many times
 		isManagement(a[otlpOperation].text), isManagement(a[otlpCallType].text),
-		!counted && a.has(otlpModel, otherModels...):
+		!counted && (a.has(otlpModel, otherModels...) || a.has(otlpCall, otherModels...)):
 		return false
 	}
 	return counted || a[otlpCall].kind != otlpAbsent || a.is(otlpSpanKind, "LLM", "EMBEDDING") || a.has(otlpOperation, inferences...)
@@ -148,9 +173,9 @@ func (x *export) isInference() bool {
 // LiteLLM, such as acompletion, aresponses and anthropic_messages.
 var inferences = []string{"chat", "completion", "generate_content", "embedding", "responses", "messages"}
 
-// otherModels are parts of the names of models that make or read images and sound. Some producers give their spans the kind of
-// language models. They count no tokens.
-var otherModels = []string{"image", "dall-e", "whisper", "transcribe", "tts", "speech", "audio"}
+// otherModels are parts of the names of models that make or read images and sound or rank texts, and of calls of them. Some producers
+// give their spans the kind of language models. They count no tokens.
+var otherModels = []string{"image", "dall-e", "whisper", "transcribe", "tts", "speech", "audio", "video", "rerank"}
 
 // request reads the span at hand. Pool and class stay empty unless the span names them, and the prompt Unknown if no
 // count gives it.
@@ -184,9 +209,23 @@ func (x *export) request() Request {
 // isSized says whether the size of a request is known.
 func isSized(r *Request) bool { return r.PromptTokens != Unknown }
 
+// apart are instrumentations whose prompts leave out what the cache read and wrote, as the responses of Anthropic and Bedrock do:
+// all versions, or those below a minor version of 0.
+var apart = map[string]int{
+	"opentelemetry.instrumentation.bedrock": 0, "@arizeai/openinference-instrumentation-bedrock": 0, "@traceloop/instrumentation-anthropic": 28,
+}
+
+func (x *export) countsApart() bool {
+	var minor int
+	below, known := apart[string(x.scope)]
+	_, err := fmt.Sscanf(string(x.version), "0.%d", &minor)
+	return known && (below == 0 || err == nil && minor < below)
+}
+
 // tokens reads the counts. By convention the prompt includes the tokens that were read from the cache and those that were
-// written to it. Where the prompt is smaller than these, the producer counts them apart, as Anthropic's API does, and the
-// prompt is the sum.
+// written to it. Some producers count them apart, as Anthropic's API does, and the prompt is the sum: it is smaller than these, or
+// the total has them too, or the instrumentation is known for it. What else a total has beyond prompt and output was read from a
+// cache at Anthropic and Bedrock, and elsewhere it is reasoning, which is output.
 func (x *export) tokens(r *Request) {
 	written, total := int64(0), Unknown
 	x.count(otlpPrompt, &r.PromptTokens)
@@ -195,17 +234,54 @@ func (x *export) tokens(r *Request) {
 	x.count(otlpOutput, &r.OutputTokens)
 	x.count(otlpMaxOutput, &r.MaxOutputTokens)
 	x.count(otlpTotal, &total)
+	counted := x.anthropicCounts(r, &written)
+	if n, ok := wholeDigits(printedCount(x.attrs[otlpPrinted].text, "cached_tokens")); ok && r.CachedTokens == Unknown && n <= r.PromptTokens {
+		r.CachedTokens = n // LiteLLM has no attribute of its own for them
+	}
+	cached := max(r.CachedTokens, 0) + written
+	more := total - r.PromptTokens - r.OutputTokens // is known where all three are
 	switch {
 	case r.PromptTokens == Unknown && r.OutputTokens != Unknown && total >= r.OutputTokens:
 		r.PromptTokens = total - r.OutputTokens
-	case r.PromptTokens != Unknown && r.PromptTokens < max(r.CachedTokens, 0)+written:
-		if r.PromptTokens += max(r.CachedTokens, 0) + written; r.PromptTokens > x.limits.Tokens {
-			x.fail(ReasonHugeCount, "prompt and cached tokens are %d, the limit is %d", r.PromptTokens, x.limits.Tokens)
-		}
+	case r.PromptTokens == Unknown:
+	case counted, r.PromptTokens < cached, cached > 0 && x.countsApart():
+		r.PromptTokens += cached
+	case r.OutputTokens == Unknown || total == Unknown || more <= 0:
+	case more == cached, x.attrs.has(otlpProvider, "anthropic", "aws", "bedrock"):
+		r.PromptTokens += more
+	default:
+		r.OutputTokens += more
 	}
-	if r.OutputTokens == Unknown && (x.attrs.is(otlpOperation, "embeddings", "embedding") || x.attrs.is(otlpSpanKind, "EMBEDDING")) {
+	if r.PromptTokens > x.limits.Tokens {
+		x.fail(ReasonHugeCount, "prompt and cached tokens are %d, the limit is %d", r.PromptTokens, x.limits.Tokens)
+	}
+	if r.OutputTokens == Unknown && (x.attrs.has(otlpOperation, "embedding") || x.attrs.has(otlpCall, "embed") || x.attrs.is(otlpSpanKind, "EMBEDDING")) {
 		r.OutputTokens = 0 // an embedding generates nothing
 	}
+}
+
+// anthropicCounts reads the cache's counts from Anthropic's own usage, which the Vercel AI SDK hands on, and says whether the prompt
+// leaves them out: before version 6 it does.
+func (x *export) anthropicCounts(r *Request, written *int64) (apart bool) {
+	usage := x.attrs[otlpProviderMetadata].text
+	if len(usage) == 0 {
+		return false
+	}
+	if reason, _ := scan(usage, x.limits.Depth); reason != "" {
+		return false
+	}
+	count := func(name string) (int64, bool) {
+		n, err := jsonparser.GetInt(usage, "anthropic", "usage", name)
+		return n, err == nil && 0 <= n && n <= x.limits.Tokens
+	}
+	if n, ok := count("cache_read_input_tokens"); ok {
+		r.CachedTokens = n
+	}
+	if n, ok := count("cache_creation_input_tokens"); ok {
+		*written = n
+	}
+	prompt, ok := count("input_tokens")
+	return ok && prompt == r.PromptTokens
 }
 
 // outcome reads how the request ended. A failure that counted no tokens has Unknown ones: some producers write 0.

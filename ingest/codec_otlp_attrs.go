@@ -45,40 +45,51 @@ const (
 	otlpError
 	otlpHTTPStatus
 
+	otlpProvider
+	otlpProviderMetadata
+	otlpPrinted
+
+	otlpSchema
+	otlpPayload
+
 	otlpService
 	otlpInstance
 
 	otlpFieldCount
 )
 
-// otlpAliases names the attributes that say each thing, the most telling first. Only otlpParameters can hold prompt text: nothing
-// but the model is read from it. The names are those of the OpenTelemetry conventions for generative AI, new and old; of vLLM and SGLang
+// otlpAliases names the attributes that say each thing, the most telling first. otlpParameters, otlpProviderMetadata and otlpPayload can hold
+// text of users: nothing but the model, counts and Dynamo's row is read from them. The names are those of the OpenTelemetry conventions for generative AI, new and old; of vLLM and SGLang
 // (gen_ai.latency.*, seconds); of OpenInference (llm.token_count.*), which Envoy AI Gateway speaks; of OpenLLMetry
 // (llm.usage.*, traceloop.*); of LiteLLM (metadata.*) and of the Vercel AI SDK (ai.*). Those that start with forewarm. are
 // ours, for users to set where the others do not say enough.
 var otlpAliases = [otlpFieldCount][]string{
 	otlpPrompt: {
 		"gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "llm.usage.prompt_tokens",
-		"ai.usage.inputTokens", "ai.usage.promptTokens",
+		"ai.usage.inputTokens", "ai.usage.promptTokens", "ai.usage.tokens",
 	},
 	otlpCached: {
 		"gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.cached_tokens",
-		"gen_ai.usage.cache_read_tokens", "llm.token_count.prompt_details.cache_read", "llm.usage.cache_read_input_tokens", "ai.usage.cachedInputTokens",
+		"gen_ai.usage.cache_read_tokens", "llm.token_count.prompt_details.cache_read", "llm.usage.cache_read_input_tokens",
+		"ai.usage.inputTokenDetails.cacheReadTokens", "ai.usage.cachedInputTokens",
 	},
 	otlpCacheWritten: {
 		"gen_ai.usage.cache_write.input_tokens", "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_creation_input_tokens",
 		"gen_ai.usage.cache_write_input_tokens", "gen_ai.usage.cache_write_tokens",
-		"llm.token_count.prompt_details.cache_write", "llm.usage.cache_creation_input_tokens",
+		"llm.token_count.prompt_details.cache_write", "llm.usage.cache_creation_input_tokens", "ai.usage.inputTokenDetails.cacheWriteTokens",
 	},
 	otlpOutput: {
 		"gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion",
 		"llm.usage.completion_tokens", "ai.usage.outputTokens", "ai.usage.completionTokens",
 	},
 	otlpTotal:     {"gen_ai.usage.total_tokens", "llm.token_count.total", "llm.usage.total_tokens", "ai.usage.totalTokens"},
-	otlpMaxOutput: {"gen_ai.request.max_tokens", "llm.request.max_tokens", "ai.settings.maxOutputTokens"},
+	otlpMaxOutput: {"gen_ai.request.max_tokens", "gen_ai.request.max_completion_tokens", "llm.request.max_tokens", "ai.settings.maxOutputTokens"},
 
-	otlpQueued:       {"gen_ai.latency.time_in_queue"},
-	otlpFirstToken:   {"gen_ai.response.time_to_first_chunk", "gen_ai.latency.time_to_first_token", "gen_ai.server.time_to_first_token"},
+	otlpQueued: {"gen_ai.latency.time_in_queue"},
+	otlpFirstToken: {
+		"gen_ai.response.time_to_first_chunk", "gen_ai.client.operation.time_to_first_chunk", "gen_ai.latency.time_to_first_token",
+		"gen_ai.server.time_to_first_token", "agw.ai.time_to_first_token",
+	},
 	otlpFirstTokenMS: {"ai.response.msToFirstChunk"},
 	otlpWhole:        {"gen_ai.latency.e2e"},
 
@@ -86,10 +97,15 @@ var otlpAliases = [otlpFieldCount][]string{
 	otlpPool:       {"forewarm.pool"},
 	otlpParameters: {"llm.invocation_parameters", "embedding.invocation_parameters"},
 	otlpClass:      {"forewarm.class"},
-	otlpModel:      {"gen_ai.request.model", "gen_ai.response.model", "llm.model_name", "llm.request.model", "llm.response.model", "embedding.model_name", "ai.model.id"},
+	otlpModel: {
+		"gen_ai.request.model", "llm.request.model_name", "gen_ai.response.model", "llm.model_name", "llm.request.model",
+		"llm.response.model_name", "llm.response.model", "embedding.model_name", "ai.model.id",
+	},
 	otlpTenant: {
 		"forewarm.tenant", "tenant.id", "tenant", "metadata.user_api_key_team_alias", "litellm.team.alias", "litellm.team.id",
-		"metadata.user_api_key_alias", "litellm.metadata.user_api_key_alias", "litellm.end_user.id", "enduser.id", "user.id", "ai.telemetry.metadata.userId",
+		"metadata.user_api_key_team_id", "metadata.user_api_key_alias", "litellm.metadata.user_api_key_alias", "metadata.user_api_key_org_id",
+		"litellm.end_user.id", "metadata.user_api_key_end_user_id", "metadata.user_api_key_user_id", "enduser.id", "user.id",
+		"ai.telemetry.metadata.userId", "traceloop.association.properties.user_id", "gen_ai.user", "llm.user",
 	},
 	otlpTier:    {"forewarm.tier", "openai.request.service_tier", "gen_ai.openai.request.service_tier"},
 	otlpFeature: {"forewarm.feature", "gen_ai.agent.name", "ai.telemetry.functionId"},
@@ -105,9 +121,16 @@ var otlpAliases = [otlpFieldCount][]string{
 	otlpCallType:   {"litellm.call_type"},
 	otlpSpanKind:   {"openinference.span.kind", "traceloop.span.kind"},
 	otlpCall:       {"ai.operationId"},
-	otlpFinish:     {"gen_ai.response.finish_reasons", "gen_ai.response.finish_reason", "llm.response.finish_reason", "ai.response.finishReason"},
+	otlpFinish:     {"gen_ai.response.finish_reasons", "gen_ai.response.finish_reason", "llm.response.finish_reason", "llm.finish_reason", "ai.response.finishReason"},
 	otlpError:      {"error.type"},
-	otlpHTTPStatus: {"http.response.status_code", "http.status_code", "http.status"},
+	otlpHTTPStatus: {"http.response.status_code", "http.status_code", "http.status", "error.code", "litellm.provider.error.code"},
+
+	otlpProvider:         {"gen_ai.provider.name", "gen_ai.system", "llm.system", "llm.provider", "ai.model.provider"},
+	otlpProviderMetadata: {"ai.response.providerMetadata"},
+	otlpPrinted:          {"metadata.usage_object"},
+
+	otlpSchema:  {"schema"}, // of Dynamo's log records, as is payload
+	otlpPayload: {"payload"},
 
 	otlpService:  {"service.name"},
 	otlpInstance: {"service.instance.id", "k8s.pod.name", "host.name"},

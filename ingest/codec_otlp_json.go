@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/buger/jsonparser"
@@ -21,12 +22,13 @@ func decodeOTLPJSON(d *decoder, data []byte) {
 		return
 	}
 	x := export{decoder: d}
-	d.split(data, func(_ *decoder, data []byte, _ found) { x.json(data) })
+	d.split(data, func(_ *decoder, data []byte, _ found) { x.json(data, "Spans", x.jsonScope) })
 	x.close()
 }
 
-// json reads one TracesData.
-func (x *export) json(data []byte) {
+// json reads one TracesData or LogsData, and calls scope with each ScopeSpans or ScopeLogs. Their resource may stand behind them, so it
+// is looked for first.
+func (x *export) json(data []byte, kind string, scope func(scope value)) {
 	d := x.decoder
 	if reason, at := scan(data, otlpNesting*d.limits.Depth); reason != "" {
 		d.refuse(nil, reason, "at byte %d of %d", at, len(data))
@@ -39,24 +41,31 @@ func (x *export) json(data []byte) {
 	d.refusal = Refusal{}
 	top := value{key: []byte("the export"), raw: bytes.TrimSpace(data), typ: jsonparser.Object}
 	if top.raw[0] != '{' {
-		d.refuse(nil, ReasonUnknownFormat, "an OTLP trace export is a JSON object with resourceSpans")
+		d.refuse(nil, ReasonUnknownFormat, "an OTLP export is a JSON object with resource%s", kind)
 		return
 	}
-	members, resources := 0, 0
-	x.members(top, func(v value) {
-		members++
-		switch string(v.key) {
-		case "resourceSpans", "resource_spans":
-			resources++
-			x.elements(v, x.jsonResource)
-		}
+	snake := "_" + strings.ToLower(kind)
+	resources, members := x.named(top, "resource"+kind, "resource"+snake, func(resource value) {
+		x.jsonResourceAttributes(resource)
+		x.named(resource, "scope"+kind, "scope"+snake, scope)
 	})
 	if resources == 0 && members > 0 {
-		x.fail(ReasonUnknownFormat, "the object has no resourceSpans: it is no OTLP trace export")
+		x.fail(ReasonUnknownFormat, "the object has no resource%s: it is no OTLP export of them", kind)
 	}
 	if x.refusal.Reason != "" {
 		d.refuse(nil, x.refusal.Reason, "%s", x.refusal.Detail)
 	}
+}
+
+// named calls f for each element of the lists that an object holds under a name, and counts these lists and its members.
+func (d *decoder) named(object value, camel, snake string, f func(v value)) (lists, members int) {
+	d.members(object, func(v value) {
+		if members++; string(v.key) == camel || string(v.key) == snake {
+			lists++
+			d.elements(v, f)
+		}
+	})
+	return lists, members
 }
 
 // members calls f for each member of an object that is not null; what is no object is a fault.
@@ -100,31 +109,17 @@ func (x *export) jsonResourceAttributes(of value) {
 	})
 }
 
-// jsonResource reads a ResourceSpans. Its resource may stand behind the spans, so it is looked for first.
-func (x *export) jsonResource(spans value) {
-	x.jsonResourceAttributes(spans)
-	x.members(spans, func(v value) {
-		switch string(v.key) {
-		case "scopeSpans", "scope_spans":
-			x.elements(v, x.jsonScope)
-		}
-	})
-}
-
 // jsonScope reads a ScopeSpans. A span that cannot be used refuses itself only.
 func (x *export) jsonScope(scope value) {
-	x.members(scope, func(v value) {
-		if string(v.key) != "spans" {
-			return
-		}
+	x.scope, _, _, _ = jsonparser.Get(scope.raw, "scope", "name") // it passed scan
+	x.version, _, _, _ = jsonparser.Get(scope.raw, "scope", "version")
+	x.named(scope, "spans", "spans", func(span value) {
 		outer := x.refusal
-		x.elements(v, func(v value) {
-			if x.begin() {
-				x.jsonSpan(v)
-				x.end()
-			}
-			x.refusal = outer
-		})
+		if x.begin() {
+			x.jsonSpan(span)
+			x.end()
+		}
+		x.refusal = outer
 	})
 }
 

@@ -3,11 +3,12 @@ package ingest
 // none is no index.
 const none = -1
 
-// node is a span's place in its trace. Only spans that tell of an inference have a request.
+// node is a span's place in its trace.
 type node struct {
 	trace           [16]byte
 	id, parent      [8]byte
-	request         int  // index among those of the export, or none
+	request         int  // index of what it says among the requests of the export, or none
+	inference       bool // it tells of a request, and not only of whom those below it are for
 	shared          bool // the id of its request is the response's, which other spans may name too
 	service, source string
 }
@@ -20,15 +21,14 @@ type spanKey struct {
 	id    [8]byte
 }
 
-// States of the search for the nearest inference above a span.
+// States of the search for the nearest span of a kind above a span.
 const (
 	unsought = -2 - iota
 	seeking
 )
 
-// nearest gives, for each span, the nearest span above it that tells of an inference, or none. A circle of parents ends
-// the search. O(n).
-func (t spanTree) nearest() []int {
+// nearest gives, for each span, the nearest span above it that is of a kind, or none. A circle of parents ends the search. O(n).
+func (t spanTree) nearest(is func(n *node) bool) []int {
 	at := make(map[spanKey]int, len(t))
 	for i := range t {
 		at[spanKey{t[i].trace, t[i].id}] = i
@@ -50,7 +50,7 @@ func (t spanTree) nearest() []int {
 		for above[j] == unsought {
 			above[j] = seeking
 			path = append(path, j)
-			if j = parent(j); j == none || above[j] != seeking && t[j].request != none {
+			if j = parent(j); j == none || above[j] != seeking && is(&t[j]) {
 				found = j
 				break
 			}
@@ -77,11 +77,17 @@ func (x *export) close() {
 	if len(x.requests) == 0 {
 		return
 	}
-	above := x.tree.nearest()
+	above := x.tree.nearest(func(n *node) bool { return n.inference })
+	telling := x.tree.nearest(func(n *node) bool { return n.request != none })
 	covered := make([]bool, len(x.tree))
 	heirs := make([]int, len(x.tree)) // inferences with counts right below
 	for i := range x.tree {
-		if n := &x.tree[i]; n.request == none || !isSized(&x.requests[n.request]) {
+		n := &x.tree[i]
+		switch {
+		case !n.inference:
+			continue
+		case !isSized(&x.requests[n.request]):
+			x.explain(i, above)
 			continue
 		}
 		for k := above[i]; k != none && k != i && !covered[k] && !covered[i]; k = above[k] { // what covers i covers these too
@@ -91,24 +97,35 @@ func (x *export) close() {
 			heirs[above[i]]++
 		}
 	}
-	x.join(covered)
+	x.join(covered, above, heirs)
 	for i := range x.tree {
 		n := &x.tree[i]
 		switch {
-		case n.request == none:
+		case !n.inference:
 			continue
 		case covered[i], above[i] != none && !isSized(&x.requests[n.request]):
 			x.batch.Ignored++
 			continue
 		}
 		r := &x.requests[n.request]
-		for from, donors := above[i], 0; from != none && donors < maxDonors; from, donors = above[from], donors+1 {
+		for from, donors := telling[i], 0; from != none && donors < maxDonors; from, donors = telling[from], donors+1 {
 			inherit(r, &x.requests[x.tree[from].request], heirs[from] == 1)
 		}
 		x.keep(r, n)
 	}
 	if x.batch.Source == "" {
 		x.batch.Source = x.source
+	}
+}
+
+// explain tells those above a span that failed without counts, which stand for it, that it was turned away or cancelled, where they
+// say only that they failed.
+func (x *export) explain(i int, above []int) {
+	r := &x.requests[x.tree[i].request]
+	for k, n := above[i], 0; k != none && n < maxDonors && (r.Status == StatusRejected || r.Status == StatusCancelled); k, n = above[k], n+1 {
+		if outer := &x.requests[x.tree[k].request]; outer.Status == StatusError && !isSized(outer) {
+			outer.Phase, outer.Status = r.Phase, r.Status
+		}
 	}
 }
 
@@ -120,12 +137,13 @@ type sample struct {
 
 // join makes one request of those that an engine reports apart because several answers were asked for: vLLM's spans of one
 // request with n > 1 name the same request and the same parent. Their outputs add up, the prompt counts once. The spans that
-// are merely part of such a request are covered then.
-func (x *export) join(covered []bool) {
+// are merely part of such a request are covered then. Those that end so much later that another export has them are dropped as
+// duplicates.
+func (x *export) join(covered []bool, above, heirs []int) {
 	first := map[sample]*Request{}
 	for i := range x.tree {
 		n := &x.tree[i]
-		if n.request == none || !n.shared || covered[i] {
+		if !n.inference || !n.shared || covered[i] {
 			continue
 		}
 		r := &x.requests[n.request]
@@ -139,6 +157,9 @@ func (x *export) join(covered []bool) {
 			continue
 		}
 		covered[i] = true
+		if above[i] != none {
+			heirs[above[i]]--
+		}
 		if r.OutputTokens != Unknown {
 			all.OutputTokens = min(max(all.OutputTokens, 0)+r.OutputTokens, x.limits.Tokens)
 		}

@@ -10,23 +10,43 @@ func decodeOTLP(d *decoder, data []byte) {
 	if !d.belongs() {
 		return
 	}
-	x, resources := export{decoder: d}, 0
+	x := export{decoder: d}
+	x.proto(data, "spans", x.protoScope)
+	x.close()
+}
+
+// proto reads an export of spans or logs, and calls scope with each ScopeSpans or ScopeLogs. Their resource may stand behind them, so
+// it is looked for first.
+func (x *export) proto(data []byte, kind string, scope func(data []byte) Reason) {
+	resources := 0
+	fault := eachMessage(data, 1, func(resource []byte) Reason {
+		resources++
+		x.resource = otlpAttrs{}
+		fault := eachMessage(resource, 1, func(data []byte) Reason { return protoAttributes(data, 1, &x.resource, ofResource) })
+		if fault != "" {
+			return fault
+		}
+		return eachMessage(resource, 2, scope)
+	})
+	switch {
+	case fault != "":
+		x.refuse(nil, fault, "the export breaks within its %d bytes: what follows is lost", len(data))
+	case resources == 0 && len(data) > 0:
+		x.refuse(nil, ReasonUnknownFormat, "the message has no resource_%s: it is no OTLP export of %s", kind, kind)
+	}
+}
+
+// eachMessage calls f for the embedded messages with a field number, until one is at fault.
+func eachMessage(data []byte, number uint64, f func(data []byte) Reason) Reason {
 	w := wire{data: data}
 	for w.more() {
-		if tag := w.varint(); tag == message(1) {
-			resources++
-			w.adopt(x.protoResource(w.bytes()))
-		} else {
+		if tag := w.varint(); tag != message(number) {
 			w.skip(tag)
+		} else if inner := w.bytes(); w.fault == "" {
+			w.adopt(f(inner))
 		}
 	}
-	switch {
-	case w.fault != "":
-		d.refuse(nil, w.fault, "the export breaks within its %d bytes: what follows is lost", len(data))
-	case resources == 0 && len(data) > 0:
-		d.refuse(nil, ReasonUnknownFormat, "the message has no resource_spans: it is no OTLP trace export")
-	}
-	x.close()
+	return w.fault
 }
 
 // message is the tag of an embedded message or string with that field number; integer, fixed and small are those of a
@@ -42,50 +62,25 @@ func (w *wire) adopt(fault Reason) {
 	}
 }
 
-// protoResource reads a ResourceSpans. Its resource may stand behind the spans, so it is looked for first.
-func (x *export) protoResource(data []byte) Reason {
-	x.resource = otlpAttrs{}
-	w := wire{data: data}
-	for w.more() {
-		if tag := w.varint(); tag == message(1) {
-			w.adopt(protoAttributes(w.bytes(), message(1), &x.resource, ofResource))
-		} else {
-			w.skip(tag)
-		}
-	}
-	if w.fault != "" {
-		return w.fault
-	}
-	w = wire{data: data}
-	for w.more() {
-		if tag := w.varint(); tag == message(2) {
-			w.adopt(x.protoScope(w.bytes()))
-		} else {
-			w.skip(tag)
-		}
-	}
-	return w.fault
-}
-
 // protoScope reads a ScopeSpans.
 func (x *export) protoScope(data []byte) Reason {
-	w := wire{data: data}
-	for w.more() {
-		tag := w.varint()
-		if tag != message(2) {
-			w.skip(tag)
-			continue
-		}
-		span := w.bytes()
-		if w.fault != "" || !x.begin() {
-			continue
-		}
-		if fault := x.protoSpan(span); fault != "" {
-			x.fail(fault, "it breaks within its %d bytes", len(span))
-		}
-		x.end()
+	x.scope, x.version = nil, nil
+	fault := eachMessage(data, 1, func(scope []byte) Reason {
+		_ = eachMessage(scope, 1, func(name []byte) Reason { x.scope = name; return "" })
+		return eachMessage(scope, 2, func(version []byte) Reason { x.version = version; return "" })
+	})
+	if fault != "" {
+		return fault
 	}
-	return w.fault
+	return eachMessage(data, 2, func(span []byte) Reason {
+		if x.begin() {
+			if fault := x.protoSpan(span); fault != "" {
+				x.fail(fault, "it breaks within its %d bytes", len(span))
+			}
+			x.end()
+		}
+		return ""
+	})
 }
 
 // protoSpan reads a Span.
@@ -137,17 +132,9 @@ func (s *otlpSpan) protoStatus(data []byte) Reason {
 	return w.fault
 }
 
-// protoAttributes reads the attributes of a message that holds them under tag.
-func protoAttributes(data []byte, tag uint64, to *otlpAttrs, rank uint8) Reason {
-	w := wire{data: data}
-	for w.more() {
-		if t := w.varint(); t == tag {
-			w.adopt(protoAttribute(w.bytes(), to, rank))
-		} else {
-			w.skip(t)
-		}
-	}
-	return w.fault
+// protoAttributes reads the attributes of a message that holds them under a field number.
+func protoAttributes(data []byte, number uint64, to *otlpAttrs, rank uint8) Reason {
+	return eachMessage(data, number, func(attribute []byte) Reason { return protoAttribute(attribute, to, rank) })
 }
 
 // protoAttribute reads a KeyValue.
@@ -200,13 +187,13 @@ func protoValue(data []byte, inLists bool) (v otlpValue, fault Reason) {
 
 // protoFirst reads the first value of an ArrayValue.
 func protoFirst(data []byte) (v otlpValue, fault Reason) {
-	w := wire{data: data}
-	for w.more() {
-		if tag := w.varint(); tag == message(1) {
-			return protoValue(w.bytes(), false)
-		} else {
-			w.skip(tag)
+	first := true
+	fault = eachMessage(data, 1, func(data []byte) (fault Reason) {
+		if first {
+			v, fault = protoValue(data, false)
 		}
-	}
-	return otlpValue{}, w.fault
+		first = false
+		return fault
+	})
+	return v, fault
 }

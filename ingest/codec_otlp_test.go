@@ -230,6 +230,37 @@ func TestOTLPSpans(t *testing.T) {
 			llm(map[string]any{"gen_ai.usage.input_tokens": 21, "gen_ai.usage.cache_creation_input_tokens": 1188, "gen_ai.usage.cache_read_input_tokens": 0}),
 			with(func(r *Request) { r.PromptTokens, r.CachedTokens = 1209, 0 }),
 		},
+		"Bedrock counts apart, and says so by the total": {
+			llm(map[string]any{"gen_ai.usage.output_tokens": 20, "gen_ai.usage.total_tokens": 150, "gen_ai.usage.cache_read.input_tokens": 30}),
+			with(func(r *Request) { r.PromptTokens, r.CachedTokens, r.OutputTokens = 130, 30, 20 }),
+		},
+		"Bedrock has the cache in the total alone": {
+			llm(map[string]any{"gen_ai.usage.output_tokens": 20, "gen_ai.usage.total_tokens": 150, "gen_ai.system": "aws.bedrock"}),
+			with(func(r *Request) { r.PromptTokens, r.OutputTokens = 130, 20 }),
+		},
+		"Gemini has thoughts in the total alone": {
+			llm(map[string]any{"gen_ai.usage.output_tokens": 20, "gen_ai.usage.total_tokens": 150, "gen_ai.provider.name": "gcp.gen_ai", "gen_ai.usage.cache_read.input_tokens": 64}),
+			with(func(r *Request) { r.CachedTokens, r.OutputTokens = 64, 50 }),
+		},
+		"LiteLLM's counts as Python prints them": {
+			llm(map[string]any{"gen_ai.operation.name": "acompletion", "metadata.usage_object": "{'prompt_tokens': 100, 'prompt_tokens_details': {'cached_tokens': 64}}"}),
+			with(func(r *Request) { r.CachedTokens = 64 }),
+		},
+		"LiteLLM is rejected by its code": {
+			failed(llm(map[string]any{"gen_ai.operation.name": nil, "llm.request.type": "acompletion", "gen_ai.usage.input_tokens": nil, "error.code": "429", "error.type": "APIError", "llm.user": "u"})),
+			with(func(r *Request) {
+				r.Phase, r.Status, r.PromptTokens, r.Tenant = PhaseRejected, StatusRejected, Unknown, "u"
+			}),
+		},
+		"agentgateway streams": {
+			llm(map[string]any{"agw.ai.time_to_first_token": 0.25}), with(func(r *Request) { r.FirstTokenAt = at.Add(250 * time.Millisecond) }),
+		},
+		"OpenInference's new names": {
+			span{attrs: map[string]any{"openinference.span.kind": "LLM", "llm.request.model_name": "m", "llm.response.model_name": "m-1", "llm.token_count.prompt": 100}, start: at, end: at.Add(time.Second)}, &bare,
+		},
+		"Vercel ranks":      {span{attrs: map[string]any{"ai.operationId": "ai.rerank.doRerank", "ai.model.id": "m"}, start: at, end: at.Add(time.Second)}, nil},
+		"LiteLLM listens":   {llm(map[string]any{"gen_ai.operation.name": "generate_content", "litellm.call_type": "atranscription", "gen_ai.usage.input_tokens": nil}), nil},
+		"LiteLLM moderates": {llm(map[string]any{"gen_ai.operation.name": "litellm.responses_management", "gen_ai.usage.input_tokens": nil}), nil},
 		"embedding of OpenInference": {
 			span{attrs: map[string]any{"openinference.span.kind": "EMBEDDING", "embedding.model_name": "m", "llm.token_count.prompt": 100}, start: at, end: at.Add(time.Second)},
 			with(func(r *Request) { r.OutputTokens = 0 }),
@@ -354,6 +385,32 @@ func TestOTLPEngineTakesOverFromGateway(t *testing.T) {
 	}
 }
 
+// TestOTLPRecordings: what libraries send as JSON is the same in protobuf.
+func TestOTLPRecordings(t *testing.T) {
+	for _, sample := range samples(t, "otlp-json") {
+		traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(sample)
+		if err == nil && len(decodeTraces(t, Meta{}, traces).Refused) == 0 {
+			t.Logf("%d spans", traces.SpanCount())
+		}
+	}
+}
+
+// TestOTLPTakesOverFromAnAgent: spans that tell of no request say whom those below them are for, whatever stands between.
+func TestOTLPTakesOverFromAnAgent(t *testing.T) {
+	server := span{attrs: map[string]any{"litellm.team.alias": "acme", "http.route": "/chat"}, start: at, end: at.Add(time.Second)}
+	agent := llm(map[string]any{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "summarise", "session.id": "s", "gen_ai.request.model": "another"})
+	step := span{attrs: map[string]any{"openinference.span.kind": "CHAIN"}, start: at, end: at.Add(time.Second)}
+	b := decodeTraces(t, Meta{}, tracesOf(map[string]any{"cloud.region": "x"}, server, agent.under(1), step.under(2), llm(nil).under(3), llm(map[string]any{"forewarm.feature": "own"}).under(3)))
+	if len(b.Requests) != 2 || b.Ignored != 3 {
+		t.Fatalf("got %+v", b)
+	}
+	for i, feature := range []string{"summarise", "own"} {
+		if r := b.Requests[i]; r.Tenant != "acme" || r.Route != "/chat" || r.Feature != feature || r.Session != HashSession("s") || r.Model != "m" {
+			t.Errorf("got %+v, want feature %s", r, feature)
+		}
+	}
+}
+
 // TestOTLPJoinsTheAnswersOfARequest: vLLM reports each answer of a request with n > 1 by a span. Their outputs add up, and the
 // prompt counts once. Spans of other services, or under another parent, are joined by nothing.
 func TestOTLPJoinsTheAnswersOfARequest(t *testing.T) {
@@ -379,6 +436,11 @@ func TestOTLPJoinsTheAnswersOfARequest(t *testing.T) {
 		if d := diff(&Batch{Ignored: 2, Requests: []Request{want}}, b); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
+	}
+	gateway := llm(map[string]any{"gen_ai.usage.cache_read.input_tokens": 64, "gen_ai.usage.output_tokens": 60})
+	b := decodeTraces(t, Meta{}, tracesOf(nil, gateway, answer(10, 1).under(1), answer(20, 3).under(1), answer(30, 2).under(1)))
+	if len(b.Requests) != 1 || b.Requests[0].CachedTokens != 64 || b.Requests[0].OutputTokens != 60 {
+		t.Errorf("below their gateway they became %+v", b.Requests)
 	}
 	if b := decodeTraces(t, Meta{}, tracesOf(nil, answer(10, 1).under(8), answer(20, 1).under(9))); len(b.Requests) != 2 {
 		t.Errorf("requests under different parents became %d", len(b.Requests))

@@ -2,6 +2,8 @@ package ingest
 
 import (
 	"encoding/binary"
+	"maps"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -11,19 +13,18 @@ import (
 // records are always remembered, and none older than capacity.
 //
 // Entries are 64-bit hashes with a fixed seed: a fresh record is taken for a duplicate with probability n/2⁶⁴ for n
-// remembered ones, 5·10⁻¹⁴ for a million. 11 to 22 bytes an entry, taken as they come and used again from then on;
+// remembered ones, 5·10⁻¹⁴ for a million. 18 to 38 bytes an entry, taken as they come and used again from then on;
 // O(length of the id) a call.
 type Deduper struct {
 	half              int
-	current, previous hashSet
+	current, previous map[uint64]struct{}
 	forgotten         uint64
 	key               []byte
 }
 
 // NewDeduper makes a Deduper of at most capacity entries, at least two.
 func NewDeduper(capacity int) *Deduper {
-	secret := newSecret()
-	return &Deduper{half: max(1, capacity/2), current: hashSet{secret: secret}, previous: hashSet{secret: secret}}
+	return &Deduper{half: max(1, capacity/2), current: map[uint64]struct{}{}, previous: map[uint64]struct{}{}}
 }
 
 // Seen says whether this record was seen before, and remembers it. A record without an id is never a duplicate.
@@ -41,15 +42,22 @@ func (d *Deduper) seen(h uint64) bool {
 	if h == 0 {
 		return false
 	}
-	if d.previous.has(h) {
+	if d.known(h) {
 		return true
 	}
-	if d.current.used >= d.half && !d.current.has(h) {
-		d.forgotten += uint64(d.previous.used)
+	if len(d.current) >= d.half {
+		d.forgotten += uint64(len(d.previous))
 		d.previous, d.current = d.current, d.previous
-		d.current.clear()
+		clear(d.current)
 	}
-	return !d.current.add(h)
+	d.current[h] = struct{}{}
+	return false
+}
+
+func (d *Deduper) known(h uint64) bool {
+	_, now := d.current[h]
+	_, before := d.previous[h]
+	return now || before
 }
 
 // Known says whether this record was seen before, and remembers nothing.
@@ -57,8 +65,7 @@ func (d *Deduper) Known(pool, id string, attempt int, phase Phase) bool {
 	if id == "" {
 		return false
 	}
-	h := d.hash(pool, id, attempt, phase)
-	return d.current.has(h) || d.previous.has(h)
+	return d.known(d.hash(pool, id, attempt, phase))
 }
 
 // hashRecord frames each part by its length, so that no two records share their bytes. It gives key back for the next.
@@ -72,11 +79,11 @@ func hashRecord(key []byte, pool, id string, attempt int, phase Phase) (uint64, 
 	key = append(key, id...)
 	key = binary.AppendVarint(key, int64(attempt))
 	key = append(key, byte(phase))
-	return max(1, xxhash.Sum64(key)), key // 0 marks a free slot
+	return max(1, xxhash.Sum64(key)), key
 }
 
 // Len is the number of records remembered.
-func (d *Deduper) Len() int { return d.current.used + d.previous.used }
+func (d *Deduper) Len() int { return len(d.current) + len(d.previous) }
 
 // Forgotten counts the records that had to be forgotten to stay within the capacity.
 func (d *Deduper) Forgotten() uint64 { return d.forgotten }
@@ -90,20 +97,24 @@ type DeduperState struct {
 
 // State copies what d remembers. O(n log n).
 func (d *Deduper) State() DeduperState {
-	return DeduperState{Half: d.half, Forgotten: d.forgotten, Current: d.current.sorted(), Previous: d.previous.sorted()}
+	return DeduperState{Half: d.half, Forgotten: d.forgotten, Current: slices.Sorted(maps.Keys(d.current)), Previous: slices.Sorted(maps.Keys(d.previous))}
 }
 
 // Freeze is a Deduper like d that only State may be asked of, at any time: d goes on without it. O(capacity), a copy of
 // memory, where State sorts.
 func (d *Deduper) Freeze() *Deduper {
-	return &Deduper{half: d.half, current: d.current.frozen(), previous: d.previous.frozen(), forgotten: d.forgotten}
+	return &Deduper{half: d.half, current: maps.Clone(d.current), previous: maps.Clone(d.previous), forgotten: d.forgotten}
 }
 
 // RestoreDeduper makes the Deduper that s was taken from.
 func RestoreDeduper(s DeduperState) *Deduper {
 	d := NewDeduper(2)
 	d.half, d.forgotten = max(1, s.Half), s.Forgotten
-	d.current.addAll(s.Current)
-	d.previous.addAll(s.Previous)
+	for _, h := range s.Current {
+		d.current[h] = struct{}{}
+	}
+	for _, h := range s.Previous {
+		d.previous[h] = struct{}{}
+	}
 	return d
 }

@@ -2,14 +2,11 @@ package ingest
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	"pgregory.net/rapid"
 )
 
 func TestDeduperTellsRecordsApart(t *testing.T) {
@@ -93,37 +90,6 @@ func TestDeduperAllocatesNothingOnceItIsFull(t *testing.T) {
 	}); n > 0 || d.Forgotten() == 0 {
 		t.Errorf("%g allocations for %d records, %d forgotten", n, len(ids), d.Forgotten())
 	}
-}
-
-// TestHashSetIsASet compares with a map, with hashes that differ only in bits that tables may overlook.
-func TestHashSetIsASet(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s, model := hashSet{secret: newSecret()}, map[uint64]bool{}
-		hash := rapid.Custom(func(t *rapid.T) uint64 {
-			return max(1, rapid.Uint64Range(0, 3000).Draw(t, "n")<<rapid.SampledFrom([]int{0, 20, 52}).Draw(t, "shift"))
-		})
-		for _, h := range rapid.SliceOfN(hash, 0, 3000).Draw(t, "hashes") {
-			if s.has(h) != model[h] {
-				t.Fatalf("%x: has says %v", h, !model[h])
-			}
-			if s.add(h) == model[h] {
-				t.Fatalf("%x: added %v", h, model[h])
-			}
-			model[h] = true
-		}
-		if d := cmp.Diff(slices.Sorted(maps.Keys(model)), s.sorted(), cmpopts.EquateEmpty()); d != "" || s.used != len(model) {
-			t.Fatalf("%d used: %s", s.used, d)
-		}
-		var again hashSet
-		again.secret = newSecret()
-		again.addAll(s.sorted())
-		if !slices.Equal(again.sorted(), s.sorted()) {
-			t.Fatal("the set is another after it was restored")
-		}
-		if s.clear(); len(s.sorted()) != 0 || s.has(1) {
-			t.Fatal("not empty after clear")
-		}
-	})
 }
 
 func BenchmarkDeduper(b *testing.B) {

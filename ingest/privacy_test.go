@@ -94,9 +94,13 @@ func plant(tree any, named bool, look func(planted any, named bool)) {
 	look(map[string]any{"content": secret, secret: 1}, named)
 	switch node := tree.(type) {
 	case map[string]any:
+		attribute, _ := node["key"].(string)
+		name, known := otlpNames[attribute]
+		label := known && (name.field >= otlpID && name.field <= otlpReplica && name.field != otlpParameters || name.field >= otlpService)
 		for _, key := range slices.Sorted(maps.Keys(node)) {
 			with := maps.Clone(node)
-			plant(node[key], identifying[key] > 0 || key == "request_tags", func(planted any, named bool) {
+			kept := identifying[key] > 0 || key == "request_tags" || label && key == "value" || named && key == "stringValue"
+			plant(node[key], kept, func(planted any, named bool) {
 				with[key] = planted
 				look(with, named)
 			})

@@ -35,7 +35,7 @@ func isEvent(r *record) bool {
 	if string(object.raw) == "text_completion" {
 		return r.has(fieldUsage)
 	}
-	for _, prefix := range [...]string{"chat.completion.chunk", "response.", "message_", "content_block_", "ping"} {
+	for _, prefix := range [...]string{"chat.completion.chunk", "response.", "message_", "content_block_", "ping", "message-", "content-", "tool-", "citation-"} {
 		if bytes.HasPrefix(object.raw, []byte(prefix)) {
 			return true
 		}

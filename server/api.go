@@ -58,7 +58,7 @@ type statusJSON struct {
 // producerJSON is who sends telemetry. Its source is the Forewarm-Source header of its messages, or the replica that its
 // records name; "" stands for all who give neither.
 type producerJSON struct {
-	Source       string     `json:"source"`
+	Source       string     `json:"source,omitempty"`
 	Declared     bool       `json:"declared"`
 	Records      uint64     `json:"records"`
 	Future       uint64     `json:"future_records"`
@@ -180,10 +180,10 @@ type decisionJSON struct {
 	Desired     int                   `json:"desired_replicas"`
 	Withheld    string                `json:"withheld,omitempty"`        // why autoscalers get no advice yet
 	ByRole      *alerting.Roles       `json:"desired_by_role,omitempty"` // of a disaggregated pool
-	Floor       int                   `json:"floor_replicas"`
+	Floor       *int                  `json:"floor_replicas"`            // null where no capacity is known
 	NeededBy    *time.Time            `json:"needed_by"`
 	Expires     *time.Time            `json:"expires_at"`
-	Binding     string                `json:"binding_resource"`
+	Binding     string                `json:"binding_resource,omitempty"`
 	Probability number                `json:"probability"`
 	ETA         etaJSON               `json:"saturation_eta_seconds"`
 	WarnFrom    number                `json:"warn_from"`                       // probability within the lead time and 15 minutes
@@ -194,7 +194,7 @@ type decisionJSON struct {
 	Constraints []string              `json:"constraints"`
 	Warnings    []string              `json:"warnings"`
 	Reason      string                `json:"reason"`
-	Model       string                `json:"model"`
+	Model       string                `json:"model,omitempty"`
 
 	ActionsPerDay int                       `json:"actions_per_day"`              // how often more or fewer were asked for in the last day
 	Diagnosis     alerting.Bottleneck       `json:"diagnosis,omitempty"`          // what latencies say binds now
@@ -206,8 +206,8 @@ type decisionJSON struct {
 type driverJSON struct {
 	Class  string `json:"class"`
 	Tenant string `json:"tenant,omitempty"`
-	Cause  string `json:"cause"`
-	Factor number `json:"factor,omitempty"` // missing where nothing changed enough
+	Cause  string `json:"cause,omitempty"` // missing where nothing changed enough, as is factor
+	Factor number `json:"factor,omitempty"`
 	Share  number `json:"share"`
 
 	TenantShare   number `json:"tenant_share,omitempty"` // of the class's tokens, ± the margin
@@ -321,7 +321,7 @@ func poolToJSON(p *PoolView) poolJSON {
 
 func decisionToJSON(d *alerting.Decision) *decisionJSON {
 	out := &decisionJSON{
-		ID: d.EventID(), Generation: d.Generation, Mode: d.Mode, Action: d.Action, Desired: d.Desired, Withheld: d.Withheld, ByRole: d.ByRole, Floor: d.Floor,
+		ID: d.EventID(), Generation: d.Generation, Mode: d.Mode, Action: d.Action, Desired: d.Desired, Withheld: d.Withheld, ByRole: d.ByRole, Floor: d.SeenFloor(),
 		NeededBy: instant(d.NeededBy), Expires: instant(d.Expires), Binding: d.Binding,
 		Probability: number(d.Risk()), ETA: eta(d.ETA), WarnFrom: number(d.WarnFrom), FalseAlarms: number(d.FalsePerWeek), Quantile: number(d.Quantile), Confidence: d.Confidence,
 		Drivers: []driverJSON{}, Constraints: append([]string{}, d.Constraints...),

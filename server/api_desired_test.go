@@ -25,7 +25,7 @@ func TestDesired(t *testing.T) {
 		"/api/v1/pools/chat/desired?obey_advisory=maybe":           {http.StatusBadRequest, "write true or false"},
 	} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, query, nil))
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+query, nil))
 		body := strings.ReplaceAll(w.Body.String(), `\"`, `"`)
 		if w.Code != want.code || !strings.Contains(body, want.body) {
 			t.Errorf("%s: %d %s, want %d with %q", query, w.Code, body, want.code, want.body)

@@ -10,6 +10,7 @@ import (
 // Config says where the server listens, and what it calls ready and current.
 type Config struct {
 	Listen     string        `yaml:"listen"`      // host:port; a host other than loopback shows everything to the network
+	Hosts      []string      `yaml:"hosts"`       // names under which it is asked for although it listens on loopback, as by a proxy
 	LagLimit   uint64        `yaml:"lag_limit"`   // messages behind the stream beyond which the daemon is not ready
 	StaleAfter time.Duration `yaml:"stale_after"` // wall-clock age of the last tick at which gauges are withdrawn
 	Refresh    time.Duration `yaml:"refresh"`     // how often the page reloads itself; 0 for never

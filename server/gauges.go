@@ -80,7 +80,9 @@ var families = []family{
 	}},
 	{"forewarm_floor_replicas", "gauge", "Replicas that the load of this minute takes, forecast or not.", func(out *forewarm.Output, add add) {
 		for i := range out.Decisions {
-			add(float64(out.Decisions[i].Floor), "pool", out.Decisions[i].Pool)
+			if floor := out.Decisions[i].SeenFloor(); floor != nil {
+				add(float64(*floor), "pool", out.Decisions[i].Pool)
+			}
 		}
 	}},
 	{"forewarm_forecast", "untyped", "Demand forecast a number of minutes ahead; class * is the pool.", func(out *forewarm.Output, add add) {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
+	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
@@ -30,7 +32,7 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
-	r := readiness{Ready: true, Checks: checks(s.reader.Status(), s.reader.Pools(), s.cfg.LagLimit)}
+	r := readiness{Ready: true, Checks: checks(s.reader.Status(), s.reader.Pools(), s.cfg.LagLimit, time.Now())}
 	for _, c := range r.Checks {
 		r.Ready = r.Ready && c.OK
 	}
@@ -41,7 +43,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	s.writeJSON(w, code, r)
 }
 
-func checks(st Status, pools []PoolView, lagLimit uint64) []Check {
+func checks(st Status, pools []PoolView, lagLimit uint64, now time.Time) []Check {
 	lag := Check{Name: "lag", Detail: "not known yet"}
 	if st.LagKnown {
 		lag.OK = st.Lag <= lagLimit
@@ -51,12 +53,34 @@ func checks(st Status, pools []PoolView, lagLimit uint64) []Check {
 		{Name: "nats", OK: st.Connected, Detail: st.Connection},
 		{Name: "restore", OK: st.Restored, Detail: st.Restore},
 		lag,
+		tickCheck(st, now),
+		troubleCheck("stream", "as it should be", st.Stream),
 		modelCheck(st, pools),
 		troubleCheck("telemetry", "none refused", st.Refused),
 		troubleCheck("storage", "written", st.Storage),
 		troubleCheck("sinks", "delivering", st.Sinks),
 	}
 	return all
+}
+
+// tickLimit is how old the newest tick may be on the wall clock, where one comes each minute.
+const tickLimit = 3 * time.Minute
+
+// tickCheck fails when ticks stay away, whatever keeps them.
+func tickCheck(st Status, now time.Time) Check {
+	c := Check{Name: "tick", OK: true, Detail: "comes as telemetry does"}
+	if st.Clock != string(forewarm.WallClock) {
+		return c
+	}
+	since := st.TickedAt
+	if since.IsZero() {
+		since = st.Began
+	}
+	if age := now.Sub(since); age > tickLimit {
+		return Check{Name: "tick", Detail: fmt.Sprintf("no tick for %s, and one is due each minute: see the other checks and the log for what keeps it", age.Round(time.Second))}
+	}
+	c.Detail = "one each minute"
+	return c
 }
 
 // troubleCheck never keeps the daemon from being ready: the decisions go on in memory and to the other sinks.

@@ -22,7 +22,9 @@ type Status struct {
 	Version     string
 	Mode        alerting.Mode
 	Clock       string    // wall or event
+	Began       time.Time // the process, by the clock of the machine
 	Tick        time.Time // zero before the first tick
+	TickedAt    time.Time // when that came, by the clock of the machine; zero before the first of this process
 	Sequence    uint64    // stream sequence folded so far
 	StateDigest string    // "" when not computed
 
@@ -30,6 +32,7 @@ type Status struct {
 	Connection string // the server's address, or why there is no connection
 	Lag        uint64 // messages of the stream not yet folded
 	LagKnown   bool
+	Stream     string // what is wrong with the telemetry stream, and the mend; "" for nothing
 
 	Producers []features.ProducerState // as of the last tick, ordered by name
 

@@ -3,14 +3,16 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 const (
@@ -30,6 +32,7 @@ type Server struct {
 	metrics Metrics
 	log     *zap.Logger
 	extra   []route
+	foreign atomic.Uint64
 
 	Traffic func() Traffic // the shape of demand, from the history; nil without one. Set before Handler or Run
 }
@@ -64,8 +67,14 @@ func (s *Server) Handler() http.Handler {
 	for _, r := range s.extra {
 		mux.Handle(r.pattern, r.handler)
 	}
-	return secured(mux)
+	return httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(mux), func(w http.ResponseWriter, _ *http.Request, why string) {
+		s.foreign.Add(1)
+		http.Error(w, why, http.StatusForbidden)
+	})
 }
+
+// Foreign counts the requests that were refused because a web page of somebody else may have sent them.
+func (s *Server) Foreign() uint64 { return s.foreign.Load() }
 
 // secured sets the headers that keep a browser from doing anything with an answer but show it.
 func secured(next http.Handler) http.Handler {
@@ -90,7 +99,7 @@ func (s *Server) Listen() (net.Listener, error) {
 
 // Run answers requests on l until ctx ends, then lets those under way finish for a few seconds. It closes l.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{
+	return httpguard.Serve(ctx, &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -98,24 +107,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          zap.NewStdLog(s.log),
-	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("http server: %w", err)
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	err := srv.Shutdown(grace)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = srv.Close()
-	}
-	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
-		err = errors.Join(err, stopped)
-	}
-	return err
+	}, l, shutdownTimeout)
 }
 
 func (s *Server) writeMetrics(w http.ResponseWriter, _ *http.Request) {

@@ -22,7 +22,7 @@ func newTestServer(r Reader) *Server {
 func get(t *testing.T, s *Server, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil))
 	return w
 }
 
@@ -116,7 +116,7 @@ func TestReadOnly(t *testing.T) {
 	s := newTestServer(fullReader())
 	for _, path := range []string{"/", "/healthz", "/readyz", "/metrics", "/api/v1/pools"} {
 		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader("x")))
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader("x")))
 		if w.Code != http.StatusMethodNotAllowed {
 			t.Errorf("POST %s: status %d, want 405", path, w.Code)
 		}
@@ -172,6 +172,44 @@ func TestConfigCheck(t *testing.T) {
 		c.Listen = listen
 		if err := c.Check(); (err == nil) != ok {
 			t.Errorf("listen %q: %v", listen, err)
+		}
+	}
+}
+
+// TestForeignHosts: a name that somebody has resolve to this machine opens no page; names that are configured do.
+func TestForeignHosts(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Hosts = []string{"forewarm.example"}
+	s := New(cfg, fullReader(), nil, zap.NewNop())
+	for host, want := range map[string]int{"localhost:9464": 200, "127.0.0.1": 200, "[::1]:9464": 200, "forewarm.example": 200, "evil.example:9464": 403} {
+		r := httptest.NewRequest(http.MethodGet, "/healthz", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", host, w.Code, want)
+		}
+	}
+	if s.Foreign() != 1 {
+		t.Errorf("%d are counted", s.Foreign())
+	}
+}
+
+// TestOldTick: where a tick is due each minute, none for long is not ready, whatever the cause.
+func TestOldTick(t *testing.T) {
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		status Status
+		want   bool
+	}{
+		"just begun":   {Status{Clock: "wall", Began: now.Add(-time.Minute)}, true},
+		"none came":    {Status{Clock: "wall", Began: now.Add(-4 * time.Minute)}, false},
+		"came":         {Status{Clock: "wall", Began: now.Add(-time.Hour), TickedAt: now.Add(-time.Minute)}, true},
+		"came no more": {Status{Clock: "wall", Began: now.Add(-time.Hour), TickedAt: now.Add(-4 * time.Minute)}, false},
+		"no clock":     {Status{Clock: "event", Began: now.Add(-time.Hour)}, true},
+	} {
+		if c := tickCheck(tc.status, now); c.OK != tc.want {
+			t.Errorf("%s: %+v", name, c)
 		}
 	}
 }

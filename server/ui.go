@@ -35,20 +35,21 @@ type pageView struct {
 
 // card is one pool on the page.
 type card struct {
-	Pool, Reason, Decision         string // Decision is its id
-	Action                         alerting.Action
-	Asks                           string // the action, in words
-	Decided                        bool
-	Ready, Pending, Desired, Floor int
-	Prefill                        *prefill // of a disaggregated pool
-	Confidence                     forecaster.Confidence
-	Stale                          bool
-	Chart                          *figure // of what binds
-	Charts                         []figure
-	Traffic                        []trafficRow
-	Rows                           []row
-	Alerts                         []alertLine
-	Notes                          []string // constraints and warnings
+	Pool, Reason, Decision  string // Decision is its id
+	Action                  alerting.Action
+	Asks                    string // the action, in words
+	Decided                 bool
+	Ready, Pending, Desired int
+	Floor                   *int
+	Prefill                 *prefill // of a disaggregated pool
+	Confidence              forecaster.Confidence
+	Stale                   bool
+	Chart                   *figure // of what binds
+	Charts                  []figure
+	Traffic                 []trafficRow
+	Rows                    []row
+	Alerts                  []alertLine
+	Notes                   []string // constraints and warnings
 }
 
 // prefill is the replicas that only compute prompts.
@@ -88,7 +89,7 @@ func (s *Server) view() pageView {
 	if !st.Tick.IsZero() {
 		v.Tick = st.Tick.UTC().Format("Mon 2006-01-02 15:04 MST")
 	}
-	for _, c := range checks(st, pools, s.cfg.LagLimit) {
+	for _, c := range checks(st, pools, s.cfg.LagLimit, time.Now()) {
 		if !c.OK || c.Degraded {
 			v.Trouble = append(v.Trouble, c)
 		}
@@ -108,7 +109,7 @@ func newCard(p *PoolView) card {
 	if d := p.Decision; d != nil {
 		c.Decided, c.Action, c.Reason, c.Confidence, c.Decision, binding = true, d.Action, d.Reason, d.Confidence, d.EventID(), d.Binding
 		c.Asks = strings.ReplaceAll(string(d.Action), "_", " ")
-		c.Ready, c.Pending, c.Desired, c.Floor = d.Ready, d.Pending, d.Desired, d.Floor
+		c.Ready, c.Pending, c.Desired, c.Floor = d.Ready, d.Pending, d.Desired, d.SeenFloor()
 		c.Notes = append(append(c.Notes, d.Constraints...), d.Warnings...)
 		if d.Withheld != "" && d.Mode == alerting.Active {
 			c.Notes = append(c.Notes, "autoscalers get no advice yet: "+d.Withheld)

@@ -58,9 +58,6 @@ func (s *Store) commit(t int64, windows []features.Window, forecasts []forecaste
 	for i := range forecasts {
 		tx.forecasts(forecasts[i].Classes)
 	}
-	if s.forward != nil && len(tx.forwarded) > 0 {
-		s.forward(tx.forwarded) // before they are stored: what is offered again after a crash is sent again
-	}
 	return tx.app.Commit()
 }
 
@@ -69,8 +66,6 @@ type transaction struct {
 	*Store
 	app  promstorage.AppenderV2
 	tick int64
-
-	forwarded []Sample
 }
 
 func (tx *transaction) decision(d *alerting.Decision) {
@@ -263,9 +258,6 @@ func (tx *transaction) put(key groupKey, g *group, i int, t int64, v float64) {
 	case err == nil:
 		sr.ref, sr.last = ref, t
 		c.Appended++
-		if tx.forward != nil {
-			tx.forwarded = append(tx.forwarded, Sample{sr.labels, t, v})
-		}
 	case errors.Is(err, promstorage.ErrTooOldSample), errors.Is(err, promstorage.ErrOutOfBounds), errors.Is(err, promstorage.ErrOutOfOrderSample):
 		c.TooOld++
 	case errors.Is(err, promstorage.ErrDuplicateSampleForTimestamp):

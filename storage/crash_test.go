@@ -204,12 +204,8 @@ type ledger struct {
 	appended, synced   int // decisions, two a tick: that Append has taken, and that Sync has
 	doubted            bool
 	announced, secured int // ticks
-	queued             map[int]bool
-	safe               map[int]bool // of those, what a Sync covers
-	done               map[int]bool
-	counted            uint64 // as lost, or in danger
-	saved              int    // tick of the newest snapshot
-	reported, marked   int    // ticks: that the mark is said to have, and that it may have
+	saved              int // tick of the newest snapshot
+	reported, marked   int // ticks: that the mark is said to have, and that it may have
 }
 
 var crashPools = []string{"a", "b"}
@@ -225,11 +221,9 @@ func crashNotice(m int) Pending {
 // live opens all parts on a disk and has them work through ticks first to last, as a daemon does.
 func live(t *testing.T, d *faultyDisk, dir string, first, last int) (l ledger) {
 	t.Helper()
-	l = ledger{queued: map[int]bool{}, safe: map[int]bool{}, done: map[int]bool{}}
 	var (
 		j     *Journal
 		o     *Outbox
-		q     *Queue
 		s     *Snapshots
 		files []func() error
 	)
@@ -253,13 +247,6 @@ func live(t *testing.T, d *faultyDisk, dir string, first, last int) (l ledger) {
 			}
 			return err
 		},
-		func() (err error) {
-			if q, err = newQueue(d, filepath.Join(dir, "remote"), 1<<20, quiet); err == nil {
-				q.limit = 100
-				files = append(files, func() error { return q.file.Close() })
-			}
-			return err
-		},
 		func() (err error) { s, err = newSnapshots(d, filepath.Join(dir, "snapshots"), quiet); return err },
 	} {
 		for open() != nil { // a supervisor starts it again
@@ -278,18 +265,17 @@ func live(t *testing.T, d *faultyDisk, dir string, first, last int) (l ledger) {
 		l.synced = l.appended
 	}
 	for m := first; m <= last; m++ {
-		l.tick(m, j, o, q)
+		l.tick(m, j, o)
 		if l.marked = m; writeReported(d, dir, minute(m)) == nil {
 			l.reported = m
 		}
 		if m%3 == 0 {
-			l.save(m, j, o, q, s)
+			l.save(m, j, o, s)
 		}
 		if m%4 == 0 && !d.over {
 			o.rewrite = min(o.rewrite, 1) // it has grown enough to be written anew
 		}
 	}
-	l.counted = q.Stats().Unsafe + q.Stats().Dropped
 	if c := j.Counters(); c.Lost+c.Divergent > 0 {
 		t.Errorf("%+v", c)
 	}
@@ -305,7 +291,7 @@ func lockless(d *faultyDisk, dir string) (*DirLock, error) {
 	return l, err
 }
 
-func (l *ledger) tick(m int, j *Journal, o *Outbox, q *Queue) {
+func (l *ledger) tick(m int, j *Journal, o *Outbox) {
 	for i, pool := range crashPools {
 		if j.Append(decision(m, pool)) == nil {
 			l.appended = max(l.appended, 2*m-1+i)
@@ -316,22 +302,12 @@ func (l *ledger) tick(m int, j *Journal, o *Outbox, q *Queue) {
 	if o.Announce(minute(m), []Pending{crashNotice(m)}) == nil {
 		l.announced = m
 	}
-	if q.Append(1, fmt.Appendf(nil, "%d", m)) == nil {
-		l.queued[m] = true
-	}
 	if m%2 == 0 {
-		if _, data := q.next(); data != nil {
-			var n int
-			_, _ = fmt.Sscan(string(data), &n)
-			q.marked = time.Time{} // so that the cursor is written
-			q.Done()
-			l.done[n] = true
-			o.Settle("webhook", crashNotice(n).Notice.Identity(), crashNotice(n).Notice.ID())
-		}
+		o.Settle("webhook", crashNotice(m/2).Notice.Identity(), crashNotice(m/2).Notice.ID())
 	}
 }
 
-func (l *ledger) save(m int, j *Journal, o *Outbox, q *Queue, s *Snapshots) {
+func (l *ledger) save(m int, j *Journal, o *Outbox, s *Snapshots) {
 	ready := true
 	if j.Sync() == nil {
 		l.synced = 2 * m
@@ -343,11 +319,6 @@ func (l *ledger) save(m int, j *Journal, o *Outbox, q *Queue, s *Snapshots) {
 		l.secured, l.announced = m, m
 	} else {
 		ready = false
-	}
-	if q.Sync() == nil {
-		for n := range l.queued {
-			l.safe[n] = true
-		}
 	}
 	if ready {
 		if _, err := s.Save(stream, uint64(m), exactly(state(uint64(m)))); err == nil {
@@ -384,7 +355,7 @@ func (l *ledger) check(dir string, power bool) (snapshot int, err error) {
 	if have < 2*snapshot {
 		return 0, fmt.Errorf("the journal has %d decisions, and the state includes %d", have, 2*snapshot)
 	}
-	return snapshot, errors.Join(l.checkOutbox(dir, power), l.checkQueue(dir, power), l.checkMark(dir))
+	return snapshot, errors.Join(l.checkOutbox(dir, power), l.checkMark(dir))
 }
 
 func (l *ledger) floor(loose bool, synced, written int) int {
@@ -457,36 +428,6 @@ func (l *ledger) checkMark(dir string) error {
 	return nil
 }
 
-func (l *ledger) checkQueue(dir string, power bool) error {
-	q, err := newQueue(newFaultyDisk(), filepath.Join(dir, "remote"), 1<<20, quiet)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = q.file.Close() }()
-	have, newest := map[int]bool{}, 0
-	for _, s := range drain(q) {
-		var count, n int
-		if _, err := fmt.Sscan(s, &count, &n); err != nil || n <= newest {
-			return fmt.Errorf("the queue has %q after %d", s, newest)
-		}
-		have[n], newest = true, n
-	}
-	must := l.queued
-	if power {
-		must = l.safe
-	}
-	lost := uint64(0)
-	for n := range must {
-		if !have[n] && !l.done[n] {
-			lost++
-		}
-	}
-	if lost > l.counted {
-		return fmt.Errorf("the queue lacks %d of %v, and counts %d: it has %v, done %v", lost, must, l.counted, have, l.done)
-	}
-	return nil
-}
-
 // TestCrashMatrix fails every change that the parts make to the disk, one after the other and in every way: the call fails,
 // fails but has its effect, or has half of it, alone or with those that follow, or from there on to the end. Then the process dies on the spot, or goes on
 // and dies at the end; and the machine goes on, or loses its power. Whatever is left opens to a legal state that holds all
@@ -553,7 +494,6 @@ func crash(t *testing.T, what string, d *faultyDisk, dir string) {
 		}
 		again := live(t, newFaultyDisk(), left, snapshot+1, crashTicks+3)
 		again.saved = max(again.saved, l.saved)
-		again.queued, again.safe = map[int]bool{}, nil
 		if _, err := again.check(left, false); err != nil || again.appended != 2*(crashTicks+3) {
 			t.Errorf("%s (%s), power lost %v, after the replay: %d decisions, %v", what, d.hit, power, again.appended, err)
 		}

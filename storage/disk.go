@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
@@ -49,12 +51,29 @@ func (realDisk) SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Reserve is the space, in bytes, that storage leaves to others on its file system: neither series, nor snapshots, nor what
-// waits for a remote are written where less would be left. The journal and the outbox, which are small, may use it.
+// Reserve is the space, in bytes, that storage leaves to others on its file system: neither series nor snapshots
+// are written where less would be left. The journal and the outbox, which are small, may use it.
 const Reserve = 16 << 20
 
 // Free is the space, in bytes, that is left where a directory is.
 func Free(dir string) (int64, error) { return realDisk{}.Free(dir) }
+
+// Space is what is free where a directory is, or will be, and what the files in it take, in bytes.
+func Space(dir string) (free, used int64, err error) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			if i, err := e.Info(); err == nil {
+				used += i.Size()
+			}
+		}
+		return nil //nolint:nilerr // what cannot be read is not counted
+	})
+	for at := dir; ; at = filepath.Dir(at) {
+		if free, err = Free(at); !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			return free, used, err
+		}
+	}
+}
 
 // FullError says that a file system has no room for what was to be written.
 type FullError struct {

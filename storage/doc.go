@@ -1,5 +1,5 @@
 // Package storage keeps on disk what the fold produced: series in an embedded Prometheus TSDB, an append-only journal of
-// decisions, an outbox of what is to be told, snapshots of the pipeline's state, and what waits for a remote.
+// decisions, an outbox of what is to be told, and snapshots of the pipeline's state.
 //
 // It decides nothing; beside the appends it compacts, on one goroutine a [Store]. One process owns a directory ([Lock]). The
 // formats, what a crash or a loss of power can take, and what is done about a disk that fails are in formats/README.md and

@@ -99,7 +99,6 @@ func TestReadOnlyDisk(t *testing.T) {
 		"":          func() error { _, err := Lock(dir); return err },
 		"journal":   func() error { _, err := OpenJournal(filepath.Join(dir, "journal"), quiet); return err },
 		"outbox":    func() error { _, err := OpenOutbox(filepath.Join(dir, "outbox"), quiet); return err },
-		"remote":    func() error { _, err := OpenQueue(filepath.Join(dir, "remote"), 1<<20, quiet); return err },
 		"snapshots": func() error { _, err := OpenSnapshots(filepath.Join(dir, "snapshots"), quiet); return err },
 		"tsdb":      func() error { _, err := OpenStore(config(dir), quiet); return err },
 	} {

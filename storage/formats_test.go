@@ -45,10 +45,6 @@ func examples(t *testing.T) map[string]struct {
 	if err := errors.Join(o.Announce(start, []alerting.Pending{notice}), o.Close()); err != nil {
 		t.Fatal(err)
 	}
-	q := openQueue(t, filepath.Join(dir, "remote"), 1<<20)
-	if err := errors.Join(q.Append(2, []byte("two samples")), q.Close()); err != nil {
-		t.Fatal(err)
-	}
 	s := openSnapshots(t, filepath.Join(dir, "snapshots"))
 	if _, err := s.Save(Stream{Name: "telemetry", Created: start}, 42, exactly([]byte("the state"))); err != nil {
 		t.Fatal(err)
@@ -67,7 +63,6 @@ func examples(t *testing.T) map[string]struct {
 	for page, c := range map[string]struct{ file, magic, payload string }{
 		"journal.md": {"journal/journal-000001.log", journalMagic, "payload: the decision"},
 		"outbox.md":  {"outbox/outbox.log", outboxMagic, "payload"},
-		"queue.md":   {"remote/queue-000001.log", queueMagic, "payload: count, then the request"},
 	} {
 		b := read(c.file)
 		parts := []part{{len(c.magic), "first line"}}
@@ -86,10 +81,6 @@ func examples(t *testing.T) map[string]struct {
 			parts []part
 		}{b, parts}
 	}
-	all["cursor"] = struct {
-		file  []byte
-		parts []part
-	}{read("remote/cursor"), []part{{len(cursorMagic), "first line"}, {8, "segment that is sent next"}, {8, "offset of the record in it"}}}
 	all["snapshot.md"] = struct {
 		file  []byte
 		parts []part
@@ -139,9 +130,6 @@ func latin(b []byte) string {
 func TestFormatPages(t *testing.T) {
 	for page, x := range examples(t) {
 		begin := "```\n"
-		if page == "cursor" {
-			page, begin = "queue.md", "```text cursor\n"
-		}
 		text, err := os.ReadFile(filepath.Join("formats", page))
 		if err != nil {
 			t.Fatal(err)
@@ -174,8 +162,6 @@ func TestNewerFormats(t *testing.T) {
 	}{
 		"journal/journal-000001.log":       {newer(journalMagic), func(dir string) error { _, err := OpenJournal(dir, quiet); return err }},
 		"outbox/outbox.log":                {newer(outboxMagic), func(dir string) error { _, err := OpenOutbox(dir, quiet); return err }},
-		"remote/queue-000001.log":          {newer(queueMagic), func(dir string) error { _, err := OpenQueue(dir, 1<<20, quiet); return err }},
-		"remote/cursor":                    {newer(cursorMagic), func(dir string) error { _, err := OpenQueue(dir, 1<<20, quiet); return err }},
 		"snapshots/snapshot-000000001.fws": {snapshot, func(dir string) error { _, err := openSnapshots(t, dir).Load(stream); return err }},
 		"tsdb/01M80W1VQ93XR9EJKFDKJQAZJ9/meta.json": {[]byte(`{"version": 2, "ulid": "01M80W1VQ93XR9EJKFDKJQAZJ9"}`), func(dir string) error {
 			_, err := OpenStore(config(filepath.Dir(filepath.Dir(dir))), slog.New(slog.DiscardHandler))

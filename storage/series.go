@@ -100,8 +100,15 @@ var poolValues = []poolValue{
 	{"forewarm_desired_replicas", [2]string{"role", "all"}, func(d *alerting.Decision) float64 { return float64(d.Desired) }},
 	{"forewarm_replicas", [2]string{"state", "ready"}, func(d *alerting.Decision) float64 { return float64(d.Ready) }},
 	{"forewarm_replicas", [2]string{"state", "pending"}, func(d *alerting.Decision) float64 { return float64(d.Pending) }},
-	{"forewarm_floor_replicas", [2]string{}, func(d *alerting.Decision) float64 { return float64(d.Floor) }},
+	{"forewarm_floor_replicas", [2]string{}, seenFloor},
 	{"forewarm_lead_time_seconds", [2]string{}, func(d *alerting.Decision) float64 { return d.Lead.Seconds() }},
+}
+
+func seenFloor(d *alerting.Decision) float64 {
+	if floor := d.SeenFloor(); floor != nil {
+		return float64(*floor)
+	}
+	return math.NaN() // which is not stored
 }
 
 // A resourceValue is one number of a decision's evidence; labels pool, resource, and another where a name has several.

@@ -64,8 +64,6 @@ type Store struct {
 	disk     disk
 	horizons []string // label values: of Config.ForecastMinutes, then HorizonWindowMax
 
-	forward func([]Sample) // nil where nobody else gets the samples
-
 	// open is held by all who use db, and alone by who replaces it.
 	open  sync.RWMutex
 	db    *tsdb.DB // nil while it cannot be opened again
@@ -196,17 +194,6 @@ func (r *reading) Close() error {
 	defer r.done()
 	return r.Querier.Close()
 }
-
-// Sample is one value of a series; T is Unix ms.
-type Sample struct {
-	Labels labels.Labels
-	T      int64
-	V      float64
-}
-
-// Forward has everything that is stored from now on handed to f as well, a tick at a time, before it is stored. Call it
-// before the first Append; the slice is valid during the call.
-func (s *Store) Forward(f func(samples []Sample)) { s.forward = f }
 
 // Counters are since opening.
 func (s *Store) Counters() StoreCounters {

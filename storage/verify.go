@@ -40,7 +40,7 @@ const asideSuffix = ".damaged"
 const mendHint = "stop the daemon and run forewarm verify -repair"
 
 // Verify reads all of a data directory, as its formats say, and tells found of everything it meets: each journal segment,
-// snapshot and block, the outbox, the queue for a remote, the write-ahead log, the head's chunks,
+// snapshot and block, the outbox, the write-ahead log, the head's chunks,
 // the mark of reports. It changes nothing unless repair is set, and then only what is
 // damaged: a journal or log keeps what is before the damage, as a restart would leave it; the rest is put aside, never
 // deleted. Repairing needs the directory for itself. An error says that the directory could not be looked at.
@@ -65,7 +65,7 @@ func Verify(ctx context.Context, dir string, repair bool, found func(Finding)) e
 		name   string
 		verify func(dir string)
 	}{
-		{"journal", v.journal}, {"outbox", v.outbox}, {"snapshots", v.snapshots}, {"tsdb", v.series}, {"remote", v.queue}, {markFile, v.mark},
+		{"journal", v.journal}, {"outbox", v.outbox}, {"snapshots", v.snapshots}, {"tsdb", v.series}, {markFile, v.mark},
 	} {
 		path := filepath.Join(dir, part.name)
 		if _, err := os.Stat(path); err == nil {
@@ -282,30 +282,6 @@ func readRecords(path, kind string, look func(payload []byte) error) (records in
 		records++
 	}
 	return records, size, endOfFile(err)
-}
-
-// queue reads every record that waits for a remote.
-func (v *verifier) queue(dir string) {
-	numbers, err := numbered(dir, queuePrefix, queueSuffix)
-	if err != nil {
-		v.say(dir, Damaged, "cannot be read: "+err.Error())
-		return
-	}
-	q := &Queue{dir: dir, log: discard}
-	switch _, _, err := q.readCursor(); {
-	case errors.As(err, new(*VersionError)):
-		v.damage(filepath.Join(dir, cursorFile), err.Error(), nil)
-	case err != nil:
-		v.say(filepath.Join(dir, cursorFile), Noted, err.Error()+": all that the queue holds is sent again")
-	}
-	for i, n := range numbers {
-		v.records(q.path(n), queueMagic, i == len(numbers)-1, func(payload []byte) error {
-			if len(payload) <= 4 {
-				return errors.New("it is empty")
-			}
-			return nil
-		})
-	}
 }
 
 // span says from when to when records are.

@@ -48,8 +48,7 @@ func fillDirectory(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	err = o.Announce(minute(3), []Pending{{Notice: alerting.Notice{Decision: decision(3, "a")}, Expires: start.AddDate(200, 0, 0)}})
-	q := openQueue(t, filepath.Join(dir, "remote"), 1<<20)
-	if err = errors.Join(err, WriteReported(dir, minute(3)), q.Append(7, []byte("seven samples")), s.Close(), j.Close(), o.Close(), q.Close()); err != nil {
+	if err = errors.Join(err, WriteReported(dir, minute(3)), s.Close(), j.Close(), o.Close()); err != nil {
 		t.Fatal(err)
 	}
 	snaps, err := OpenSnapshots(filepath.Join(dir, "snapshots"), quiet)
@@ -87,7 +86,7 @@ func findings(t *testing.T, dir string, repair bool) (conditions []string, detai
 // sound is what is found in a directory of fillDirectory.
 var sound = []string{
 	"sound journal/journal-000001.log", "sound outbox/outbox.log", "sound snapshots/snapshot-000000001.fws", "sound snapshots/snapshot-000000002.fws",
-	"sound tsdb/block", "sound tsdb/chunks_head", "sound tsdb/wal", "sound tsdb/wbl", "sound remote/queue-000001.log", "sound reported.json",
+	"sound tsdb/block", "sound tsdb/chunks_head", "sound tsdb/wal", "sound tsdb/wbl", "sound reported.json",
 }
 
 func TestVerifySound(t *testing.T) {
@@ -143,7 +142,6 @@ func TestVerifyDamage(t *testing.T) {
 		"journal, torn":        {"journal/journal-000001.log", cut, "journal/journal-000001.log", "sound journal/journal-000001.log", "journal/journal-000001.log.cut"},
 		"journal, flipped":     {"journal/journal-000001.log", flip, "journal/journal-000001.log", "sound journal/journal-000001.log", "journal/journal-000001.log.cut"},
 		"outbox, torn":         {"outbox/outbox.log", cut, "outbox/outbox.log", "sound outbox/outbox.log", "outbox/outbox.log.cut"},
-		"queue, torn":          {"remote/queue-000001.log", cut, "remote/queue-000001.log", "sound remote/queue-000001.log", "remote/queue-000001.log.cut"},
 		"snapshot, flipped":    {"snapshots/snapshot-000000001.fws", flip, "snapshots/snapshot-000000001.fws", "", "snapshots/snapshot-000000001.fws.damaged"},
 		"snapshot, torn":       {"snapshots/snapshot-000000002.fws", cut, "snapshots/snapshot-000000002.fws", "", "snapshots/snapshot-000000002.fws.damaged"},
 		"mark, torn":           {"reported.json", func(b []byte) []byte { return b[:len(b)/2] }, "reported.json", "", "reported.json.damaged"},
@@ -334,13 +332,6 @@ func TestFixture(t *testing.T) {
 			t.Errorf("%s: announced up to %s, pending %v", from, o.Announced(), p)
 		}
 		if err := o.Close(); err != nil {
-			t.Error(err)
-		}
-		q := openQueue(t, filepath.Join(dir, "remote"), 1<<20)
-		if diff := cmp.Diff([]string{"7 seven samples"}, drain(q)); diff != "" {
-			t.Errorf("%s: %s", from, diff)
-		}
-		if err := q.Close(); err != nil {
 			t.Error(err)
 		}
 		series := dump(t, s, "forewarm_demand_requests_per_second")

@@ -90,7 +90,7 @@ func (in *Input) Scenarios() []Scenario {
 type Outcome struct {
 	Scenario
 	// First is the resource that runs out first, with the replicas there are; "" when none does.
-	First string `json:"first"`
+	First string `json:"first,omitempty"`
 	// Share of the change at which First runs out: 0 when it is out already. When is that share of the ramp, and At the
 	// first minute of the traffic at which it is out with the change complete; both nil when not known.
 	Share number     `json:"share"`

@@ -65,11 +65,13 @@ func (b *builder) provision(pool string, needs []int) Provision {
 	slices.Sort(lags)
 	out.LagMinutes = between(lags, .5)
 	amount := func(replicaMinutes int) Amount { return out.amount(float64(replicaMinutes)) }
-	least := 0
-	if out.KnownMinutes > 0 {
-		least = clairvoyant(must, int(math.Round(float64(out.LagMinutes))))
-	}
 	out.Ready, out.Pending = amount(ready), amount(pending)
+	if out.KnownMinutes == 0 {
+		unknown := out.amount(math.NaN())
+		out.Needed, out.Over, out.Under, out.Paid, out.Clairvoyant, out.Regret, out.ShortUSD = unknown, unknown, unknown, unknown, unknown, unknown, Number(math.NaN())
+		return out
+	}
+	least := clairvoyant(must, int(math.Round(float64(out.LagMinutes))))
 	out.Needed, out.Over, out.Under = amount(needed), amount(over), amount(under)
 	out.Paid, out.Clairvoyant, out.Regret = amount(paid), amount(least), amount(paid-least)
 	out.ShortUSD = Number(under) * out.ShortMinuteUSD

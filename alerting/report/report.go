@@ -123,8 +123,8 @@ type Accuracy struct {
 	Q99 Covered `json:"q99"`
 
 	Baselines []Against `json:"baselines"`
-	Best      string    `json:"best_baseline"` // the one that is hardest to beat, "" when none can be compared
-	PIT       []int     `json:"pit"`           // outcomes by the level that the forecast gave them, in ten bins
+	Best      string    `json:"best_baseline,omitempty"` // the one that is hardest to beat; missing when none can be compared
+	PIT       []int     `json:"pit"`                     // outcomes by the level that the forecast gave them, in ten bins
 }
 
 // Covered is the share of outcomes at or below a quantile, with its 95 % Wilson interval for the effective number of
@@ -257,12 +257,12 @@ type Spread struct {
 
 // Provision compares what was there with what demand took. See the package comment for each definition.
 type Provision struct {
-	KnownMinutes   int    `json:"known_minutes"`    // in which demand, capacity and replicas are known; all but Ready and Pending are over these
-	AssumedMinutes int    `json:"assumed_minutes"`  // of those, in which no replica reported: replicas are what was believed
-	LagMinutes     Number `json:"lag_minutes"`      // warm-up lag of the clairvoyant
-	GPUsPerReplica int    `json:"gpus_per_replica"` // of the newest decision; 0 when the journal does not have it
-	ReplicaHourUSD Number `json:"replica_hour_usd"` // of the newest decision
-	ShortMinuteUSD Number `json:"short_minute_usd"` // of a minute short of one replica, where that is configured
+	KnownMinutes   int    `json:"known_minutes"`              // in which demand, capacity and replicas are known; all but Ready and Pending are over these
+	AssumedMinutes int    `json:"assumed_minutes"`            // of those, in which no replica reported: replicas are what was believed
+	LagMinutes     Number `json:"lag_minutes"`                // warm-up lag of the clairvoyant
+	GPUsPerReplica int    `json:"gpus_per_replica,omitempty"` // of the newest decision; missing when the journal does not have it
+	ReplicaHourUSD Number `json:"replica_hour_usd"`           // of the newest decision
+	ShortMinuteUSD Number `json:"short_minute_usd"`           // of a minute short of one replica, where that is configured
 
 	Ready   Amount `json:"ready"`
 	Pending Amount `json:"pending"` // warming up
@@ -329,10 +329,10 @@ type ErrorEpisode struct {
 
 	Forecast Number        `json:"forecast_utilisation"`
 	Actual   Number        `json:"actual_utilisation"`
-	Error    Number        `json:"error"`   // Actual − Forecast
-	Parts    []ErrorPart   `json:"parts"`   // of Error, by cause, in the order of the causes: they add up to it
-	Drivers  []ErrorDriver `json:"drivers"` // the largest parts by class and cause
-	Note     string        `json:"note"`    // what makes this less than sure; "" when nothing does
+	Error    Number        `json:"error"`          // Actual − Forecast
+	Parts    []ErrorPart   `json:"parts"`          // of Error, by cause, in the order of the causes: they add up to it
+	Drivers  []ErrorDriver `json:"drivers"`        // the largest parts by class and cause
+	Note     string        `json:"note,omitempty"` // what makes this less than sure; missing when nothing does
 }
 
 // ErrorPart is how much of an error a cause explains; negative where utilisation would have been lower for it.
@@ -377,7 +377,7 @@ type Assumption struct {
 
 	Confirmed *time.Time `json:"confirmed"` // when evidence last came; null when none did in the period
 	AgeDays   Number     `json:"age_days"`  // from then, or from the date it bears, to the end of the period
-	Note      string     `json:"note"`
+	Note      string     `json:"note,omitempty"`
 }
 
 // OtherSetting is what the period would have cost with another value of a setting, all else as configured. Both figures of

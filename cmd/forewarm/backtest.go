@@ -202,7 +202,7 @@ func printAlarms(std streams, a *backtest.Alarms, pages *backtest.Pages) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if a.Onsets > 0 {
+	if a.Onsets > 0 && a.AtFalseShare != nil && a.LevelKnown != nil {
 		fmt.Fprintf(std.out, "where alarms stand for nothing in at most 5 %% of the quiet minutes: %s announced in time; by one who knows the level of each quarter hour, %s\n",
 			orDash("%.0f %%", 100*a.AtFalseShare.Recall), orDash("%.0f %%", 100*a.LevelKnown.Recall))
 	}

@@ -69,11 +69,14 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if pc.DefaultPool != nil {
 		warnCapacity(pc.DefaultPool, std)
 	}
+	checkDoors(cfg, std)
 	if offline {
 		return nil
 	}
 	if cfg.NATS.URL == "" {
-		fmt.Fprintf(std.out, "ok  nats: an embedded server on %s\n", cfg.NATS.Embedded.Listen)
+		if err := checkEmbedded(cfg, std); err != nil {
+			return usageError{err}
+		}
 		return checkOthers(ctx, cfg, nil, std)
 	}
 	conn, err := jetstream.Connect(cfg.NATS, nil)
@@ -97,6 +100,9 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 			continue // there are no sources to relay
 		}
 		i := s.CachedInfo()
+		for _, fault := range jetstream.Faults(i, &cfg.NATS, time.Now()) {
+			fmt.Fprintf(std.out, "warning: %s\n", fault)
+		}
 		fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", i.Config.Name, i.State.Msgs, i.Config.Subjects)
 	}
 	return checkOthers(ctx, cfg, js, std)

@@ -27,6 +27,7 @@ func (d *daemon) exportCounters() {
 	}{
 		{"forewarm_stream_lost_messages_total", "Messages gone from the telemetry stream, or from what sources sent, before they were read.", d.lost},
 		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
+		{"forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign},
 		{"forewarm_snapshots_damaged_total", "Snapshot files found damaged.", func() uint64 {
 			d.mu.Lock()
 			defer d.mu.Unlock()

@@ -59,6 +59,7 @@ type site struct {
 	trace, config, data, store string
 	nats, http                 string
 	external                   bool
+	password                   string // the file of the external server's
 }
 
 func newSite(t *testing.T, trace string) *site {
@@ -95,8 +96,8 @@ func (s *site) serveNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Shutdown)
-	s.external = true
-	s.write(t, "nats: {url: "+e.URL()+"}")
+	s.password, s.external = jetstream.CredentialFile(s.store), true
+	s.write(t, "nats: {url: "+e.URL()+", user: forewarm, password_file: "+s.password+"}")
 }
 
 // remains is what can be compared of two daemons.
@@ -149,10 +150,10 @@ func (s *site) play(t *testing.T, kills int) remains {
 func (s *site) advice(t *testing.T) map[string]string {
 	t.Helper()
 	c := jetstream.DefaultConfig()
-	c.URL = "nats://" + s.nats
+	c.URL, c.User, c.PasswordFile = "nats://"+s.nats, "forewarm", s.password
 	var server *jetstream.Embedded
 	if !s.external { // it died with the daemon
-		c.URL, c.Embedded = "", jetstream.EmbeddedConfig{Listen: "none", StoreDir: s.store}
+		c.URL, c.User, c.Embedded = "", "", jetstream.EmbeddedConfig{Listen: "none", StoreDir: s.store}
 		var err error
 		if server, err = jetstream.StartEmbedded(t.Context(), c, zap.NewNop()); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +51,7 @@ type daemon struct {
 	intakeStream natsjs.Stream // nil when no source needs a relay
 
 	store     *storage.Store
-	queue     *storage.Queue // with writer, nil when nothing is sent to a remote
-	writer    *remote.Writer
+	writer    *remote.Writer // nil when nothing is sent to a remote
 	journal   *storage.Journal
 	outbox    *storage.Outbox
 	snapshots *storage.Snapshots // of the goroutine that saves, or else of the fold's
@@ -212,6 +212,7 @@ func (d *daemon) openSources(first uint64) error {
 	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
 		Stream: d.stream.Name, Prefix: d.cfg.NATS.Prefix, Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
+		Missing: d.remakeStream, Inspect: d.inspectStream,
 	})
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
@@ -247,13 +248,16 @@ func (d *daemon) connect(ctx context.Context) error {
 	return err
 }
 
+// storeDir is where the embedded server keeps its streams.
+func storeDir(cfg *config.Config) string {
+	return cmp.Or(cfg.NATS.Embedded.StoreDir, filepath.Join(cfg.Storage.Dir, "nats"))
+}
+
 // join joins NATS, or starts one, and makes sure of the telemetry stream.
 func (d *daemon) join(ctx context.Context) (err error) {
 	c := d.cfg.NATS
 	if c.URL == "" {
-		if c.Embedded.StoreDir == "" {
-			c.Embedded.StoreDir = filepath.Join(d.cfg.Storage.Dir, "nats")
-		}
+		c.Embedded.StoreDir = storeDir(d.cfg)
 		if d.embedded, err = jetstream.StartEmbedded(ctx, c, d.log); err != nil {
 			return err
 		}
@@ -323,6 +327,7 @@ func (d *daemon) restore() error {
 	d.noteServed()
 	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
 	d.setStatus(func(s *server.Status) {
+		s.Began = time.Now()
 		s.Version, s.Mode, s.Clock = versionString(), d.cfg.Decision.Mode, string(d.cfg.Clock)
 		s.Restored, s.Restore = true, what
 		s.Sequence, s.Tick = d.pipeline.Sequence(), d.pipeline.LastTick()
@@ -434,8 +439,11 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 		return nil
 	})
 	if d.cfg.Clock == forewarm.WallClock {
-		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.log)
+		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline)
 		group.Go(func() error { return ticker.Run(ctx) })
+	}
+	if d.embedded != nil {
+		group.Go(func() error { return d.watchEmbedded(ctx) })
 	}
 	group.Go(func() error { return d.listeners.Run(ctx) })
 	if d.relay != nil {
@@ -605,6 +613,7 @@ func (d *daemon) Status() server.Status {
 	d.mu.Lock()
 	s := d.status
 	s.Storage = d.storageTrouble()
+	s.TickedAt = d.tickedAt
 	s.Refused = d.refusedText(time.Now())
 	d.mu.Unlock()
 	s.Sinks = d.sinkTrouble()
@@ -614,6 +623,7 @@ func (d *daemon) Status() server.Status {
 		s.Connection = "embedded server"
 	}
 	s.Lag, s.LagKnown = d.consumer.Pending()
+	s.Stream = d.consumer.Fault()
 	return s
 }
 

@@ -111,3 +111,79 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("left behind: %v, %v", found, err)
 	}
 }
+
+// TestFullDiskUnderTheStream fills the disk that everything is on: that is said within seconds, ticks come all the same, and
+// once there is room telemetry is taken again without a restart, nothing of what was acknowledged missing.
+func TestFullDiskUnderTheStream(t *testing.T) {
+	t.Parallel()
+	disk := testenv.SmallDisk(t, 120<<20)
+	address, page := testenv.FreeAddress(t), testenv.FreeAddress(t)
+	daemon := start(t, "serve", "-config", writeFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"),
+		"features: {lateness: 0s}", "log: {level: error}", "nats: {embedded: {listen: "+address+"}, stream: {max_bytes: 67108864}}",
+		"storage: {dir: "+filepath.Join(disk, "data")+"}", "server: {listen: "+page+"}", soundPool))
+	says := func(path, what string) bool {
+		_, body := get("http://" + page + path)
+		return daemon.over() || strings.Contains(body, what)
+	}
+	tick := func() (at time.Time) {
+		if s, err := statusOf(page); err == nil && s.Tick != nil {
+			at = *s.Tick
+		}
+		return at
+	}
+	await(t, "the daemon to answer", func() bool { return says("/readyz", `"tick"`) })
+	conn, err := nats.Connect("nats://"+address, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stored := uint64(0)
+	publish := func() bool {
+		answer, err := conn.Request("forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"arrived_at":%d,"prompt_tokens":100,"output_tokens":10,"x":%q}`, time.Now().UnixMilli(), strings.Repeat("x", 1<<16)), time.Second)
+		if err != nil || !strings.Contains(string(answer.Data), `"seq"`) {
+			return false
+		}
+		stored++
+		return true
+	}
+	for range 50 {
+		if !publish() {
+			t.Fatal("telemetry is not taken")
+		}
+	}
+	ballast := filepath.Join(disk, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 1<<12))
+	}
+	_ = f.Close()
+	for publish() {
+	}
+	full := time.Now()
+	for path, what := range map[string]string{"/readyz": "telemetry store: ", "/metrics": "\nforewarm_storage_degraded 1\n"} {
+		await(t, path+" to say it", func() bool { return says(path, what) })
+	}
+	if d := time.Since(full); d > 10*time.Second {
+		t.Errorf("it took %s to say it", d)
+	}
+	for began := time.Now(); tick().Before(full); time.Sleep(time.Second / 5) {
+		if daemon.over() || time.Since(began) > 2*time.Minute {
+			t.Fatalf("no tick came on the full disk:\n%s", daemon.out.String())
+		}
+	}
+	if publish() || !says("/readyz", `"ready": true`) {
+		t.Error("the disk is not full any more, or the daemon is not ready")
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "telemetry to be taken again", publish)
+	await(t, "the state to be as before", func() bool { return says("/readyz", `"detail": "written"`) })
+	if s, err := statusOf(page); err != nil || s.Sequence < stored {
+		t.Errorf("%d messages are folded of %d that were acknowledged (%v)", s.Sequence, stored, err)
+	}
+	daemon.stop(t)
+}

@@ -63,7 +63,7 @@ func testRemoteWrite(t *testing.T, receive func(dir, address string) *prometheus
 	p.stop()
 	p = startDaemonIn(t, dir, lines...)
 	minutes(30, 40)
-	if p.queue.Stats().Waiting == 0 {
+	if p.writer.Waiting() == 0 {
 		t.Error("nothing waits, though nobody takes it")
 	}
 	receiver = receive(theirs, receiver.url[len("http://"):])
@@ -75,7 +75,11 @@ func testRemoteWrite(t *testing.T, receive func(dir, address string) *prometheus
 	if ours, their := scalar(t, p.base, q, start.Add(2*time.Hour)), scalar(t, receiver.url, q, start.Add(2*time.Hour)); math.Abs(ours-their) > 1e-12*ours || ours == 0 { // VictoriaMetrics keeps 15 digits
 		t.Errorf("the forecast is %g here and %g there", ours, their)
 	}
-	if metric(t, p, "forewarm_remote_write_dropped_total") != 0 || metric(t, p, "forewarm_remote_write_rejected_total") != 0 {
+	settled := start.Add(40*time.Minute - p.cfg.Features.Revise)
+	if n := scalar(t, receiver.url, `count_over_time(forewarm_demand_requests_per_second{class="*"}[3h])`, settled); start.Add(time.Duration(n) * time.Minute).Before(settled) {
+		t.Errorf("the receiver has %g minutes of those up to %s, some of which settled after the restart", n, settled.Sub(start))
+	}
+	if metric(t, p, "forewarm_remote_write_gaps_total") != 0 || metric(t, p, "forewarm_remote_write_lost_total") != 0 || metric(t, p, "forewarm_remote_write_rejected_total") != 0 {
 		t.Error("samples are counted as lost")
 	}
 }

@@ -111,7 +111,7 @@ func (d *daemon) save(frozen *forewarm.Frozen, tick time.Time) (*storage.Snapsho
 	defer frozen.Close()
 	began := time.Now()
 	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
-	snapshot, err := d.snapshots.Save(d.stream, frozen.Sequence(), func(w io.Writer) error {
+	snapshot, err := d.snapshots.Save(d.identity(), frozen.Sequence(), func(w io.Writer) error {
 		if err := frozen.Encode(w); err != nil {
 			return err
 		}
@@ -130,9 +130,6 @@ func (d *daemon) save(frozen *forewarm.Frozen, tick time.Time) (*storage.Snapsho
 // notices; where it does for the history that is only said.
 func (d *daemon) secure() error {
 	d.stored("series fsync", d.store.Sync())
-	if d.queue != nil {
-		d.stored("remote write queue", d.queue.Sync())
-	}
 	journal, outbox := d.journal.Sync(), d.outbox.Sync()
 	d.stored("journal", journal)
 	d.stored("outbox", outbox)

@@ -116,7 +116,7 @@ func increase(now, then map[string]uint64) map[string]uint64 {
 }
 
 // turnedAway are the answers of listeners to requests whose records were not read.
-var turnedAway = []string{"401", "404", "405", "408", "413", "415", "429", "503", "Unauthenticated", "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Unimplemented"}
+var turnedAway = []string{"401", "403", "404", "405", "408", "413", "415", "429", "503", "Unauthenticated", "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Unimplemented"}
 
 // sayOmitted logs what is new of what was omitted in the window, and says all of it; "" for nothing.
 func (d *daemon) sayOmitted(before, now map[string]uint64) string {

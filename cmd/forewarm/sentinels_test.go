@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,13 +23,15 @@ func TestNoSentinels(t *testing.T) {
 		pool    string
 		minutes int
 		report  string // of a replica, for each minute
+		silent  int    // minutes without telemetry after them
 	}{
-		"cold":        {pool + "}", 0, ""},
-		"one minute":  {pool + "}", 1, ""},
-		"no capacity": {"{name: chat, replicas: {max: 4}}", 3, ""},
-		"reserve":     {pool + ", reserves: {failure: 2}}", 90, `{"state":"ready","kv_capacity_tokens":100000,"at":%d}`},
-		"none ready":  {pool + ", reserves: {failure: 1}}", 90, `{"state":"loading","at":%d}`},
-		"warm":        {pool + "}", 100, `{"state":"ready","kv_capacity_tokens":100000,"kv_used_ratio":0.5,"running":3,"waiting":0,"at":%d}`},
+		"cold":        {pool + "}", 0, "", 0},
+		"one minute":  {pool + "}", 1, "", 0},
+		"no capacity": {"{name: chat, replicas: {max: 4}}", 3, "", 0},
+		"reserve":     {pool + ", reserves: {failure: 2}}", 90, `{"state":"ready","kv_capacity_tokens":100000,"at":%d}`, 0},
+		"none ready":  {pool + ", reserves: {failure: 1}}", 90, `{"state":"loading","at":%d}`, 0},
+		"stale":       {pool + "}", 30, `{"state":"ready","kv_capacity_tokens":100000,"kv_used_ratio":0.5,"running":3,"at":%d}`, 40},
+		"warm":        {pool + "}", 100, `{"state":"ready","kv_capacity_tokens":100000,"kv_used_ratio":0.5,"running":3,"waiting":0,"at":%d}`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -46,9 +49,11 @@ func TestNoSentinels(t *testing.T) {
 					p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"arrived_at":%d,"prompt_tokens":700,"output_tokens":300}`, at.UnixMilli()+int64(i)*200))
 				}
 			}
-			if tc.minutes > 0 {
-				p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, start.Add(time.Duration(tc.minutes)*time.Minute).UnixMilli()))
-				p.settle(t)
+			for _, minutes := range []int{tc.minutes, tc.minutes + tc.silent} {
+				if tc.minutes > 0 {
+					p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, start.Add(time.Duration(minutes)*time.Minute).UnixMilli()))
+					p.settle(t)
+				}
 			}
 			look := func(path string) string {
 				code, body := get(p.base + path)
@@ -116,6 +121,9 @@ func walkJSON(t *testing.T, name string, text []byte) {
 		switch v := v.(type) {
 		case map[string]any:
 			for key, x := range v {
+				if x == json.Number("0") && slices.Contains([]string{"stated", "learned", "floor_replicas"}, key) {
+					t.Errorf("%s.%s is 0", path, key)
+				}
 				walk(path+"."+key, x)
 			}
 		case []any:
@@ -128,7 +136,7 @@ func walkJSON(t *testing.T, name string, text []byte) {
 				t.Errorf("%s is %s", path, v)
 			}
 		case string:
-			if strings.HasPrefix(v, "0001-01-01") || strings.HasPrefix(v, "1970-01-01") || strings.Contains(v, "NaN") || strings.Contains(v, "+Inf") ||
+			if v == "" || strings.HasPrefix(v, "0001-01-01") || strings.HasPrefix(v, "1970-01-01") || strings.Contains(v, "NaN") || strings.Contains(v, "+Inf") ||
 				strings.Contains(v, "999999") || strings.Contains(v, "2562047h") || strings.Contains(v, "292277026596") {
 				t.Errorf("%s is %q", path, v)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 func serve(ctx context.Context, args []string, std streams) (err error) {
@@ -66,7 +67,7 @@ func (d *daemon) sayReach(container bool) {
 // isOpen says that an address, host:port, is not of the loopback interface.
 func isOpen(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	return err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback()
+	return err == nil && !httpguard.IsLoopback(host)
 }
 
 // inContainer says that the process has a network of its own, by the marks that Docker, Podman and Kubernetes leave.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 
@@ -45,8 +47,9 @@ func (d *daemon) stored(what string, err error) {
 	}
 	if !failing {
 		u.since = time.Now()
+		d.log.Warn("cannot be written", zap.String("what", what), zap.Error(err))
 	}
-	u.err = err.Error()
+	u.err = printable(err)
 	d.unsaved[what] = u
 }
 
@@ -72,6 +75,16 @@ func (d *daemon) troubleBut(part string) (trouble string, since time.Time) {
 	return strings.Join(out, "; "), since
 }
 
+// printable is an error for people: what a server answered may hold anything.
+func printable(err error) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, err.Error())
+}
+
 func (d *daemon) undelivered(f *sink.Failure) {
 	var sent uint64
 	for _, s := range d.dispatcher.Stats() {
@@ -88,7 +101,7 @@ func (d *daemon) undelivered(f *sink.Failure) {
 	if !failing || u.sent != sent {
 		u = undelivery{sent: sent, since: time.Now()}
 	}
-	u.err = f.Err.Error()
+	u.err = printable(f.Err)
 	d.undelivery[f.Sink] = u
 }
 

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"strings"
@@ -43,6 +44,27 @@ type TLS struct {
 type EmbeddedConfig struct {
 	Listen   string `yaml:"listen"`    // host:port for producers; "none" serves this process only
 	StoreDir string `yaml:"store_dir"` // "" is nats/ in the storage directory
+	// Sync says how much a power cut can take: always syncs each message before it is acknowledged; a time such as 10s is how
+	// often what was acknowledged is synced.
+	Sync string `yaml:"sync"`
+}
+
+// usualSync is what an unset Sync means.
+const usualSync = "10s"
+
+// SyncAlways is the Sync that loses nothing.
+const SyncAlways = "always"
+
+// interval is how often the server syncs its files.
+func (e *EmbeddedConfig) interval() (every time.Duration, err error) {
+	if e.Sync == SyncAlways {
+		return time.Minute, nil // of files that are not written message by message
+	}
+	every, err = time.ParseDuration(cmp.Or(e.Sync, usualSync))
+	if err != nil || every < time.Second || every > 10*time.Minute {
+		return 0, fmt.Errorf("embedded.sync is %q: it must be %s, or a time from 1s to 10m, which is how much a power cut can take", e.Sync, SyncAlways)
+	}
+	return every, nil
 }
 
 // StreamConfig is the telemetry stream, when Forewarm makes it. A stream that is there already is used as it is.
@@ -60,7 +82,7 @@ const listenNone = "none"
 func DefaultConfig() Config {
 	return Config{
 		Name:     "forewarm",
-		Embedded: EmbeddedConfig{Listen: "127.0.0.1:4222"},
+		Embedded: EmbeddedConfig{Listen: "127.0.0.1:4222", Sync: usualSync},
 		Stream:   StreamConfig{Name: "FOREWARM_TELEMETRY", MaxAge: 48 * time.Hour, MaxBytes: 4 << 30, Replicas: 1},
 		Prefix:   "forewarm",
 	}
@@ -78,6 +100,9 @@ func (c *Config) Validate() error {
 		if _, _, err := net.SplitHostPort(c.Embedded.Listen); err != nil {
 			return fmt.Errorf("embedded.listen is %q: it must be host:port, or none", c.Embedded.Listen)
 		}
+	}
+	if _, err := c.Embedded.interval(); err != nil {
+		return err
 	}
 	switch s := c.Stream; {
 	case s.Name == "" || strings.ContainsAny(s.Name, " \t\r\n.*>/\\"):

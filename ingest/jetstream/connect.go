@@ -22,7 +22,7 @@ func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 	}
 	target := c.URL
 	if e != nil {
-		opts = append(opts, nats.InProcessServer(e.server))
+		opts = append(opts, e.admin()...)
 		target = ""
 	}
 	conn, err := nats.Connect(target, append(opts, extra...)...)

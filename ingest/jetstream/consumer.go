@@ -2,6 +2,8 @@ package jetstream
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +28,10 @@ type ConsumerConfig struct {
 	// want … got-1) or has again (got < want: the stream was made anew or lost its end; it is read from got on, and
 	// want-got sequences will occur twice). It is called on a goroutine of Run.
 	OnGap func(want, got uint64)
+	// Missing, when set, makes the stream again after somebody deleted it. It is called on a goroutine of Run.
+	Missing func(ctx context.Context) error
+	// Inspect, when set, says what is wrong with the stream, from the server's answer each second.
+	Inspect func(*jetstream.StreamInfo) []string
 }
 
 // Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the
@@ -42,11 +48,15 @@ type Consumer struct {
 
 	handled, last, lost atomic.Uint64 // sequences, and a count
 	opened              atomic.Bool
+	fault               atomic.Pointer[string]
+	messages            uint64 // of the stream, when watch looked last
+
+	injected chan ingest.Batch
 }
 
 // NewConsumer makes a consumer; Run starts it.
 func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
-	c := &Consumer{js: js, cfg: cfg, routes: routesOf(cfg.Sources), next: cfg.Start}
+	c := &Consumer{js: js, cfg: cfg, routes: routesOf(cfg.Sources), next: cfg.Start, injected: make(chan ingest.Batch)}
 	c.handled.Store(max(cfg.Start, 1) - 1)
 	return c
 }
@@ -79,7 +89,19 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 		}
 		<-watched
 	}()
-	for p := range ready {
+	for {
+		var p *parcel
+		select {
+		case b := <-c.injected:
+			if err := handle([]ingest.Batch{b}); err != nil {
+				return err
+			}
+			continue
+		case p = <-ready:
+		}
+		if p == nil {
+			return nil
+		}
 		if p.n > 0 {
 			batches := p.batches[:p.n]
 			if err := handle(batches); err != nil {
@@ -90,7 +112,17 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 		p.reset()
 		free <- p
 	}
-	return nil
+}
+
+// Inject has a watermark handled that the stream does not take, between two of its messages. It returns once Run has it, or
+// false when ctx has ended before.
+func (c *Consumer) Inject(ctx context.Context, at time.Time) bool {
+	select {
+	case c.injected <- ingest.Batch{ReceivedAt: time.Now().UTC(), Watermark: &ingest.Watermark{At: at}}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // watch asks the stream each watchEvery how far it has come: what was fetched knows only how far it had come then.
@@ -108,14 +140,44 @@ func (c *Consumer) watch(ctx context.Context) {
 }
 
 func (c *Consumer) look(ctx context.Context) {
-	if !c.opened.Load() || !c.js.Conn().IsConnected() {
-		return // the receiver says what is wrong
+	if !c.js.Conn().IsConnected() {
+		return // which is said elsewhere
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	if stream, err := c.js.Stream(ctx, c.cfg.Stream); err == nil {
-		c.last.Store(stream.CachedInfo().State.LastSeq)
+	stream, err := c.js.Stream(ctx, c.cfg.Stream)
+	fault := ""
+	switch {
+	case err != nil:
+		fault = fmt.Sprintf("stream %s: %v", c.cfg.Stream, Denied(c.js.Conn(), err))
+	case c.cfg.Inspect != nil:
+		fault = strings.Join(c.cfg.Inspect(stream.CachedInfo()), "; ")
 	}
+	if err == nil && c.opened.Load() {
+		state := stream.CachedInfo().State
+		c.last.Store(state.LastSeq)
+		if state.Msgs == 0 && c.messages > 0 {
+			c.cfg.Log.Error("the telemetry stream was purged: what was not read yet is lost, and a restart has nothing to replay. See who may purge streams", zap.String("stream", c.cfg.Stream))
+		}
+		c.messages = state.Msgs
+	}
+	if before := c.Fault(); fault != before && fault != "" {
+		c.cfg.Log.Warn("something is wrong with the telemetry stream", zap.String("fault", fault))
+	} else if fault != before {
+		c.cfg.Log.Info("the telemetry stream is as it should be", zap.String("was", before))
+	}
+	c.fault.Store(&fault)
+}
+
+// Fault is what was wrong with the stream when it was last looked at, "" for nothing.
+func (c *Consumer) Fault() string {
+	if !c.js.Conn().IsConnected() {
+		return "it cannot be seen without a connection"
+	}
+	if f := c.fault.Load(); f != nil {
+		return *f
+	}
+	return ""
 }
 
 // Pending is how many messages of the stream are not handled yet, fetched and decoded ones included: at most watchEvery

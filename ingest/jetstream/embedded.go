@@ -2,15 +2,21 @@ package jetstream
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 )
 
@@ -26,24 +32,49 @@ const (
 	bufferedBytes    = 128 << 20
 )
 
+// noMaxStore keeps the server from limiting what streams may ask for to three quarters of the space that is free when it
+// starts: a stream that has grown would not be let in again. [Room] compares with the disk.
+const noMaxStore = 1 << 60
+
 // Embedded is a NATS server with JetStream inside this process.
 type Embedded struct {
+	cfg Config // with the address that it got
+	log *zap.Logger
+	// The user that may do everything.
+	user, password string
+
+	broken atomic.Pointer[error] // see Broken
+
+	mu     sync.Mutex
 	server *server.Server
 }
 
 // StartEmbedded starts a server as c.Embedded says and waits until it serves. With c.User set, it asks clients for that
-// user and password. Errors name the key to mend.
+// user and password. Without, clients without credentials may publish telemetry and read what Forewarm says, and whoever
+// wants to do more has to know the password in [CredentialFile]. Errors name the key to mend.
 func StartEmbedded(ctx context.Context, c Config, log *zap.Logger) (*Embedded, error) {
-	opts, err := c.serverOptions()
-	if err != nil {
+	e := &Embedded{cfg: c, log: log}
+	if err := checkWritable(c.Embedded.StoreDir); err != nil {
+		return nil, fmt.Errorf("nats.embedded.store_dir is %q: %w; name a directory that the daemon may write to", c.Embedded.StoreDir, err)
+	}
+	if err := e.credential(); err != nil {
 		return nil, err
+	}
+	return e, e.start(ctx)
+}
+
+func (e *Embedded) start(ctx context.Context) error {
+	opts, err := e.options()
+	if err != nil {
+		return err
 	}
 	s, err := server.NewServer(opts)
 	if err != nil {
-		return nil, fmt.Errorf("nats.embedded: %w", err)
+		return fmt.Errorf("nats.embedded: %w", err)
 	}
 	fatal := make(chan error, 1)
-	s.SetLoggerV2(&serverLog{log.Named("nats").Sugar(), fatal}, false, false, false)
+	e.broken.Store(nil)
+	s.SetLoggerV2(&serverLog{e.log.Named("nats").Sugar(), fatal, &e.broken}, false, false, false)
 	go s.Start()
 	for !s.ReadyForConnections(readyPoll) {
 		select {
@@ -54,31 +85,54 @@ func StartEmbedded(ctx context.Context, c Config, log *zap.Logger) (*Embedded, e
 			continue
 		}
 		s.Shutdown()
-		return nil, fmt.Errorf("nats.embedded (listen %s, store_dir %s): %w; stop what uses the port or the directory, or choose another",
-			c.Embedded.Listen, c.Embedded.StoreDir, err)
+		return fmt.Errorf("nats.embedded (listen %s, store_dir %s): %w; stop what uses the port or the directory, or choose another",
+			e.cfg.Embedded.Listen, e.cfg.Embedded.StoreDir, err)
 	}
-	return &Embedded{s}, nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.server = s
+	if a, ok := s.Addr().(*net.TCPAddr); ok && !opts.DontListen { // the next start has the same
+		host, _, _ := net.SplitHostPort(e.cfg.Embedded.Listen)
+		e.cfg.Embedded.Listen = net.JoinHostPort(host, strconv.Itoa(a.Port))
+	}
+	return nil
 }
 
 // readyPoll is how often a starting server is asked whether it failed; recovering a large store takes a while.
 const readyPoll = 100 * time.Millisecond
 
-func (c *Config) serverOptions() (*server.Options, error) {
-	dir := c.Embedded.StoreDir
-	if err := checkWritable(dir); err != nil {
-		return nil, fmt.Errorf("nats.embedded.store_dir is %q: %w; name a directory that the daemon may write to", dir, err)
+// Broken is the write of a stream that failed first since the server was opened, nil for none. The stream takes no more
+// messages, and answers to none, until the server is opened again.
+func (e *Embedded) Broken() error {
+	if err := e.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Reopen stops the server and starts it again at the same address, from what it has stored. Clients connect again by
+// themselves.
+func (e *Embedded) Reopen(ctx context.Context) error {
+	e.Shutdown()
+	return e.start(ctx)
+}
+
+func (e *Embedded) options() (*server.Options, error) {
+	c := &e.cfg
+	every, err := c.Embedded.interval()
+	if err != nil {
+		return nil, fmt.Errorf("nats.%w", err)
 	}
 	opts := &server.Options{
-		ServerName: "forewarm", JetStream: true, StoreDir: dir, MaxPayload: maxPayload,
+		ServerName: "forewarm", JetStream: true, StoreDir: c.Embedded.StoreDir, JetStreamMaxStore: noMaxStore, MaxPayload: maxPayload,
+		SyncInterval: every, SyncAlways: c.Embedded.Sync == SyncAlways,
 		StreamMaxBufferedMsgs: bufferedMessages, StreamMaxBufferedSize: bufferedBytes,
 		NoSigs: true, DisableJetStreamBanner: true, DontListen: c.Embedded.Listen == listenNone,
+		Users: []*server.User{{Username: e.user, Password: e.password}},
 	}
-	if c.User != "" {
-		password, err := readSecret("nats.password_file", c.PasswordFile)
-		if err != nil {
-			return nil, err
-		}
-		opts.Username, opts.Password = c.User, password
+	if c.User == "" {
+		opts.NoAuthUser = anyone
+		opts.Users = append(opts.Users, &server.User{Username: anyone, Password: rand.Text(), Permissions: c.permissions()})
 	}
 	if opts.DontListen {
 		return opts, nil
@@ -97,6 +151,56 @@ func (c *Config) serverOptions() (*server.Options, error) {
 	return opts, nil
 }
 
+// Who connects to the embedded server, where the configuration names nobody.
+const (
+	administrator = "forewarm"
+	anyone        = "anyone" // without credentials
+)
+
+// CredentialFile holds the password of the user forewarm, who may do everything on the embedded server that stores below
+// dir. Who can read the file could change the stored messages, too.
+func CredentialFile(dir string) string { return filepath.Join(dir, "forewarm.password") }
+
+// credential reads the password of who may do everything, or makes one.
+func (e *Embedded) credential() (err error) {
+	if e.user = e.cfg.User; e.user != "" {
+		e.password, err = readSecret("nats.password_file", e.cfg.PasswordFile)
+		return err
+	}
+	e.user = administrator
+	path := CredentialFile(e.cfg.Embedded.StoreDir)
+	if data, err := os.ReadFile(path); err == nil && len(strings.TrimSpace(string(data))) > 0 {
+		e.password = strings.TrimSpace(string(data))
+		return nil
+	}
+	e.password = rand.Text()
+	if err := os.WriteFile(path, []byte(e.password+"\n"), 0o600); err != nil && !errors.Is(err, syscall.ENOSPC) { // it is written at a later start
+		return fmt.Errorf("nats.embedded.store_dir is %q: %w; make it writable", e.cfg.Embedded.StoreDir, err)
+	}
+	return nil
+}
+
+// permissions are those of clients without credentials: they publish telemetry, read what Forewarm says, and look at what
+// streams there are. They cannot make, change, purge or delete one.
+func (c *Config) permissions() *server.Permissions {
+	publish := []string{c.Prefix + ".telemetry.>", c.Prefix + ".prescale.ack.>"}
+	for _, s := range c.Sources {
+		publish = append(publish, s.Subject)
+	}
+	const api = "$JS.API."
+	publish = append(publish, api+"INFO", api+"STREAM.NAMES", api+"STREAM.LIST", api+"STREAM.INFO.*", api+"CONSUMER.NAMES.*", api+"CONSUMER.LIST.*", api+"CONSUMER.INFO.>")
+	for _, stream := range []string{SignalsStream, ForecastsStream} {
+		for _, read := range []string{"CONSUMER.CREATE.", "CONSUMER.DURABLE.CREATE.", "CONSUMER.MSG.NEXT.", "DIRECT.GET."} {
+			publish = append(publish, api+read+stream, api+read+stream+".>")
+		}
+		publish = append(publish, api+"STREAM.MSG.GET."+stream, "$JS.ACK."+stream+".>", "$JS.FC."+stream+".>")
+	}
+	return &server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: publish},
+		Subscribe: &server.SubjectPermission{Allow: []string{c.Prefix + ".>", "_INBOX.>"}},
+	}
+}
+
 func checkWritable(dir string) error {
 	if dir == "" {
 		return errors.New("no directory")
@@ -111,34 +215,60 @@ func checkWritable(dir string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
+// InProcessConn connects to the server that is there now.
+func (e *Embedded) InProcessConn() (net.Conn, error) { return e.current().InProcessConn() }
+
+// admin are the options of a connection that may do everything.
+func (e *Embedded) admin() []nats.Option {
+	return []nats.Option{nats.InProcessServer(e), nats.UserInfo(e.user, e.password)}
+}
+
+func (e *Embedded) current() *server.Server {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.server
+}
+
 // URL is where other processes reach the server; "" when it is not on the network.
 func (e *Embedded) URL() string {
-	if e.server.Addr() == nil {
+	s := e.current()
+	if s.Addr() == nil {
 		return ""
 	}
-	return e.server.ClientURL()
+	return s.ClientURL()
 }
 
 // Shutdown stops the server and waits until its stores are closed.
 func (e *Embedded) Shutdown() {
-	e.server.Shutdown()
-	e.server.WaitForShutdown()
+	s := e.current()
+	s.Shutdown()
+	s.WaitForShutdown()
 }
 
 // serverLog passes the server's log on, and hands over its first fatal error instead of ending the process.
 type serverLog struct {
-	log   *zap.SugaredLogger
-	fatal chan error
+	log    *zap.SugaredLogger
+	fatal  chan error
+	broken *atomic.Pointer[error]
 }
 
 func (l *serverLog) Noticef(format string, v ...any) { l.log.Debugf(format, v...) }
-func (l *serverLog) Errorf(format string, v ...any)  { l.log.Errorf(format, v...) }
 func (l *serverLog) Debugf(string, ...any)           {}
 func (l *serverLog) Tracef(string, ...any)           {}
 
+// Errorf passes errors on, and writes that fail once: the server says it of each message, and says it nowhere else.
+func (l *serverLog) Errorf(format string, v ...any) {
+	if strings.Contains(format, "failed to store a msg") || strings.Contains(strings.ToLower(format), "critical write error") {
+		if err := fmt.Errorf(format, v...); !l.broken.CompareAndSwap(nil, &err) {
+			return
+		}
+	}
+	l.log.Errorf(format, v...)
+}
+
 func (l *serverLog) Warnf(format string, v ...any) {
-	if strings.HasPrefix(format, "Maximum payloads over") {
-		return // maxPayload says why they are let in
+	if strings.HasPrefix(format, "Maximum payloads over") || strings.HasPrefix(format, "Plaintext passwords") {
+		return // maxPayload says why they are let in; the passwords are in no file of the server's
 	}
 	l.log.Warnf(format, v...)
 }

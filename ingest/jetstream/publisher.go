@@ -36,20 +36,21 @@ type Publisher struct {
 	window int
 	log    *zap.Logger
 
-	queue    []flight      // in order; the first one is not acknowledged
-	first    uint64        // number of queue[0]
-	bytes    int           // of the messages in queue
-	line     *line         // nil while there is no connection
-	attempts int           // answered ones since the last acknowledgement
-	backoff  time.Duration // before the next one; grows until an acknowledgement comes
-	patience int           // most attempts
+	queue    []flight // in order; the first one is not acknowledged
+	bytes    int      // of the messages in queue
+	conn     *nats.Conn
+	js       jetstream.JetStream // nil while there is no connection
+	closed   chan struct{}       // once the connection is
+	attempts int                 // answered ones since the last acknowledgement
+	backoff  time.Duration       // before the next one; grows until an acknowledgement comes
+	patience int                 // most attempts
 	resent   uint64
 }
 
 // flight is one message under way.
 type flight struct {
-	msg   *nats.Msg
-	acked bool
+	msg *nats.Msg
+	ack jetstream.PubAckFuture // nil before it was sent
 }
 
 // NewPublisher makes a publisher that connects by dial, whose connections must not reconnect by themselves
@@ -75,7 +76,7 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID, contentType str
 			return err
 		}
 	}
-	if p.line == nil {
+	if p.js == nil {
 		if err := p.recover(ctx, nil); err != nil {
 			return err
 		}
@@ -83,7 +84,7 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID, contentType str
 	p.queue = append(p.queue, flight{msg: m})
 	p.bytes += len(m.Data)
 	last := len(p.queue) - 1
-	err := p.line.send(m, p.first+uint64(last))
+	err := p.send(&p.queue[last])
 	if unsendable(err) {
 		p.queue, p.bytes = p.queue[:last], p.bytes-len(m.Data)
 		return fmt.Errorf("publish to %s: %w", subject, err)
@@ -92,6 +93,15 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID, contentType str
 		return p.recover(ctx, err)
 	}
 	return nil
+}
+
+// send sends a message once: the client would send it again by itself, out of order.
+func (p *Publisher) send(f *flight) (err error) {
+	f.ack, err = p.js.PublishMsgAsync(f.msg, jetstream.WithRetryAttempts(0))
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		return &awayError{err}
+	}
+	return err
 }
 
 // unsendable says whether err is the fault of the message, which the connection did not take.
@@ -111,37 +121,34 @@ func (p *Publisher) Flush(ctx context.Context) error {
 
 // Close drops the connection; messages that were not flushed may be lost.
 func (p *Publisher) Close() {
-	if p.line != nil {
-		p.line.close()
-		p.line = nil
+	if p.js != nil {
+		p.conn.Close()
+		p.js = nil
 	}
 }
 
 // Resent counts the messages that were sent again.
 func (p *Publisher) Resent() uint64 { return p.resent }
 
-// await books one acknowledgement, or recovers from its failure.
+// await books the first acknowledgement, or recovers from its failure.
 func (p *Publisher) await(ctx context.Context) error {
-	if p.line == nil {
+	if p.js == nil {
 		return p.recover(ctx, nil)
 	}
-	number, err := p.line.ack(ctx)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil:
+	f := &p.queue[0]
+	select {
+	case <-f.ack.Ok():
+	case err := <-f.ack.Err():
 		return p.recover(ctx, err)
-	case number < p.first || number-p.first >= uint64(len(p.queue)):
-		return nil // a second answer to a message that is through
+	case <-p.closed:
+		return p.recover(ctx, &awayError{nats.ErrConnectionClosed})
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	p.attempts, p.backoff = 0, firstBackoff
-	p.queue[number-p.first].acked = true
-	for len(p.queue) > 0 && p.queue[0].acked {
-		p.bytes -= len(p.queue[0].msg.Data)
-		p.queue[0] = flight{}
-		p.queue = p.queue[1:]
-		p.first++
-	}
+	p.bytes -= len(f.msg.Data)
+	p.queue[0] = flight{}
+	p.queue = p.queue[1:]
 	return nil
 }
 
@@ -167,23 +174,22 @@ func (p *Publisher) recover(ctx context.Context, cause error) error {
 }
 
 // resend opens a connection and sends the queue over it.
-func (p *Publisher) resend() error {
-	conn, err := p.dial()
-	if err != nil {
+func (p *Publisher) resend() (err error) {
+	if p.conn, err = p.dial(); err != nil {
 		return &awayError{err}
 	}
-	if p.line, err = openLine(conn, p.window); err != nil {
-		conn.Close()
-		return &awayError{err}
+	closed := make(chan struct{})
+	p.conn.SetClosedHandler(func(*nats.Conn) { close(closed) })
+	p.closed = closed
+	if p.js, err = jetstream.New(p.conn, jetstream.WithPublishAsyncMaxPending(p.window+1), jetstream.WithPublishAsyncTimeout(ackWait)); err != nil {
+		p.conn.Close()
+		return err
 	}
 	for i := range p.queue {
-		if p.queue[i].acked {
-			continue
-		}
-		if p.queue[i].msg.Reply != "" {
+		if p.queue[i].ack != nil {
 			p.resent++
 		}
-		if err := p.line.send(p.queue[i].msg, p.first+uint64(i)); err != nil {
+		if err := p.send(&p.queue[i]); err != nil {
 			return err
 		}
 	}

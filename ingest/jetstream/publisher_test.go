@@ -24,7 +24,7 @@ func TestPublisherKeepsOrderWhenConnectionsBreak(t *testing.T) {
 			c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}
 			server := start(t, c)
 			stream := telemetry(t, connect(t, c, server), c)
-			c.URL = "nats://" + frailProxy(t, server.server.Addr().String(), 10, uint64(window))
+			c.URL = "nats://" + frailProxy(t, strings.TrimPrefix(server.URL(), "nats://"), 10, uint64(window))
 
 			publisher := NewPublisher(func() (*nats.Conn, error) { return Connect(c, nil, nats.NoReconnect()) }, window, nop)
 			defer publisher.Close()

@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -80,6 +81,11 @@ func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	stream, err := c.js.Stream(ctx, c.cfg.Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) && c.cfg.Missing != nil {
+		if err = c.cfg.Missing(ctx); err == nil {
+			stream, err = c.js.Stream(ctx, c.cfg.Stream)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// TestRestartsOfTheServer restarts the server twice while a publisher writes and a consumer reads: every message arrives
+// TestRestartsOfTheServer opens the server anew twice while a publisher without credentials writes and a consumer reads: every message arrives
 // once and in order.
 func TestRestartsOfTheServer(t *testing.T) {
 	t.Parallel()
@@ -19,8 +19,8 @@ func TestRestartsOfTheServer(t *testing.T) {
 	c := DefaultConfig()
 	c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}
 	server := start(t, c)
-	c.URL, c.Embedded.Listen = server.URL(), server.server.Addr().String() // the same port again
-	js := connect(t, c, nil)
+	js := connect(t, c, server)
+	c.URL = server.URL() // and stays that
 	stream := telemetry(t, js, c)
 	ctx := testContext(t)
 
@@ -39,9 +39,7 @@ func TestRestartsOfTheServer(t *testing.T) {
 	restart := make(chan struct{}, len(restartAt))
 	go func() {
 		for range restart {
-			server.Shutdown()
-			var err error
-			if server, err = StartEmbedded(ctx, c, nop); err != nil {
+			if err := server.Reopen(ctx); err != nil {
 				failed <- err
 				return
 			}
@@ -72,7 +70,6 @@ func TestRestartsOfTheServer(t *testing.T) {
 	if !errors.Is(err, errEnough) {
 		t.Fatal(err)
 	}
-	defer server.Shutdown()
 	if n := consumer.Lost(); n != 0 {
 		t.Errorf("lost %d", n)
 	}

@@ -138,11 +138,16 @@ func unmade(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 	switch {
 	case errors.As(err, &refused) && refused.ErrorCode == subjectsOverlap:
 		err = taken(ctx, js, want)
+	case errors.As(err, &refused) && refused.ErrorCode == noRoom:
+		err = fmt.Errorf("%w: the server, or this account on it, has not the %d bytes that nats.stream.max_bytes asks for; lower it, or raise max_file_store there", err, want.MaxBytes)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		err = fmt.Errorf("%w; enable JetStream on the server and for this account", err)
 	}
-	return fmt.Errorf("stream %s: %w", want.Name, err)
+	return fmt.Errorf("stream %s: %w", want.Name, Denied(js.Conn(), err))
 }
+
+// noRoom is the server's code for a stream that asks for more than it may.
+const noRoom = 10047
 
 // subjectsOverlap is the server's code for a stream with subjects that another one has.
 const subjectsOverlap = 10065

@@ -22,7 +22,7 @@ func record(t *testing.T, offset, lateness, d time.Duration, outage func(since t
 	synctest.Test(t, func(t *testing.T) {
 		midnight := time.Now() // of 2000-01-01, where the clock of a bubble starts
 		time.Sleep(offset)
-		ticker := NewTicker(nil, "f", lateness, nop)
+		ticker := NewTicker(nil, "f", lateness, func(error) {}, func(context.Context, time.Time) bool { return false })
 		ticker.publish = func(_ context.Context, subject, id string, data []byte) error {
 			if subject != "f.telemetry.watermark._" {
 				t.Errorf("subject %s", subject)

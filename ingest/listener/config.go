@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
+
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 // Config says which listeners there are.
 type Config struct {
 	HTTP Endpoint `yaml:"http"` // OTLP and every other format
-	GRPC Endpoint `yaml:"grpc"` // OTLP
+	// Hosts are names under which the HTTP listener is asked for although it listens on loopback, as by a proxy.
+	Hosts []string `yaml:"hosts"`
+	GRPC  Endpoint `yaml:"grpc"` // OTLP
 }
 
 // Endpoint is one listener, whom it lets in and how much of it.
@@ -73,14 +76,8 @@ func (e *Endpoint) check(name string, usual int) error {
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fail("listen", "port %q is out of 0…65535; write one such as %d, or 0 for a free one", port, usual)
 	}
-	if !isLoopback(host) && e.TokenFile == "" && e.TLS.ClientCAFile == "" {
+	if !httpguard.IsLoopback(host) && e.TokenFile == "" && e.TLS.ClientCAFile == "" {
 		return fail("listen", "%q is open to the network and asks for no credentials; set %s.token_file, or %s.tls with a client_ca_file, or listen on 127.0.0.1", e.Listen, name, name)
 	}
 	return nil
-}
-
-// isLoopback says whether host is this machine alone; an empty host is every address.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }

@@ -3,6 +3,7 @@ package listener
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -42,11 +43,16 @@ func (s *grpcServer) serve(ctx context.Context, l net.Listener) error {
 	srv := grpc.NewServer(options...)
 	srv.RegisterService(exportService("trace.v1.TraceService", ingest.ContentTypeOTLP), s)
 	srv.RegisterService(exportService("logs.v1.LogsService", ingest.ContentTypeOTLPLogs), s)
+	return ServeGRPC(ctx, srv, l, grace)
+}
+
+// ServeGRPC answers calls on l until ctx ends, and then lets those under way finish for grace.
+func ServeGRPC(ctx context.Context, srv *grpc.Server, l net.Listener, grace time.Duration) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	select {
 	case err := <-served:
-		return err
+		return fmt.Errorf("grpc server: %w", err)
 	case <-ctx.Done():
 	}
 	stopped := time.AfterFunc(grace, srv.Stop)

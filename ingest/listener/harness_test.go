@@ -111,6 +111,7 @@ func post(t *testing.T, url string, body []byte, headers ...string) (answered, [
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+	req.Host = req.Header.Get("Host") // "" is that of the URL
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

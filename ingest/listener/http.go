@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net"
 	"net/http"
@@ -16,10 +15,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 // httpCodes are the status codes that are counted by themselves.
-var httpCodes = []string{"200", "400", "401", "404", "405", "408", "413", "415", "429", "503"}
+var httpCodes = []string{"200", "400", "401", "403", "404", "405", "408", "413", "415", "429", "503"}
 
 // retryAfter is how long a client that came too often, or at a bad moment, is asked to wait, in seconds.
 const retryAfter = "5"
@@ -31,33 +31,10 @@ type httpServer struct{ *door }
 func newHTTP(d *door) server { return &httpServer{d} }
 
 func (s *httpServer) serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{
+	return httpguard.Serve(ctx, &http.Server{
 		Handler: s.handler(), TLSConfig: s.secure, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout,
 		ReadTimeout: s.timeouts.body, WriteTimeout: s.timeouts.body + s.timeouts.store + grace, IdleTimeout: idleTimeout, ErrorLog: zap.NewStdLog(s.log),
-	}
-	served := make(chan error, 1)
-	go func() {
-		if s.secure != nil {
-			served <- srv.ServeTLS(l, "", "")
-		} else {
-			served <- srv.Serve(l)
-		}
-	}()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	err := srv.Shutdown(ending)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = srv.Close()
-	}
-	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
-		err = errors.Join(err, stopped)
-	}
-	return err
+	}, l, grace)
 }
 
 func (s *httpServer) handler() http.Handler {
@@ -65,7 +42,9 @@ func (s *httpServer) handler() http.Handler {
 	mux.HandleFunc("POST /v1/traces", s.postTraces)
 	mux.HandleFunc("POST /v1/logs", s.postLogs)
 	mux.HandleFunc("POST /v1/telemetry/{format}", s.postTelemetry)
-	return s.counted(s.authorized(mux))
+	return s.counted(httpguard.Guard(s.listen, s.hosts, s.authorized(mux), func(w http.ResponseWriter, r *http.Request, why string) {
+		writeStatus(w, mediaType(r.Header.Get("Content-Type")) != "application/x-protobuf", http.StatusForbidden, why)
+	}))
 }
 
 // authorized lets only clients through that hold the token, if there is one.
@@ -147,21 +126,30 @@ func codeOf(o *outcome) int {
 
 // take lets a request in, reads its body and has it accepted. A code other than 0 says how to refuse it, and why.
 func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType string) (out outcome, code int, message string) {
-	switch {
-	case !s.rate.Allow():
-		w.Header().Set("Retry-After", retryAfter)
-		return out, http.StatusTooManyRequests, "too many requests a second; send larger batches"
-	case !s.slots.TryAcquire(1):
+	busy := func() (outcome, int, string) {
 		w.Header().Set("Retry-After", retryAfter)
 		return out, http.StatusServiceUnavailable, "too many requests at once"
 	}
-	defer s.slots.Release(1)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.maxBytes)))
+	if !s.rate.Allow() {
+		w.Header().Set("Retry-After", retryAfter)
+		return out, http.StatusTooManyRequests, "too many requests a second; send larger batches"
+	}
+	client, _, _ := net.SplitHostPort(r.RemoteAddr)
+	share := s.memory.of(client)
+	defer share.release()
+	body, err := share.read(http.MaxBytesReader(w, r.Body, int64(s.maxBytes)))
 	s.bytes.Add(uint64(len(body)))
+	if errors.Is(err, errNoMemory) {
+		return busy()
+	}
 	if err != nil {
 		code, message = s.bodyFault(err)
 		return out, code, message
 	}
+	if !s.slots.TryAcquire(1) {
+		return busy()
+	}
+	defer s.slots.Release(1)
 	query := r.URL.Query()
 	out, err = s.accept(r.Context(), ingest.Meta{
 		ContentType: contentType, Encoding: r.Header.Get("Content-Encoding"),

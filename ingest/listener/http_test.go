@@ -317,7 +317,7 @@ func TestHTTPSlowBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: 100\r\n\r\nhalf")
+	fmt.Fprintf(conn, "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: 100\r\n\r\nhalf")
 	if err := conn.SetReadDeadline(time.Now().Add(20 * patience)); err != nil {
 		t.Fatal(err)
 	}
@@ -328,5 +328,72 @@ func TestHTTPSlowBody(t *testing.T) {
 	defer res.Body.Close()
 	if body, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusRequestTimeout {
 		t.Errorf("answered %d %q", res.StatusCode, body)
+	}
+}
+
+// TestHTTPUnfinishedBodies: many clients that do not finish leave room for one that does.
+func TestHTTPUnfinishedBodies(t *testing.T) {
+	l := run(t, onLoopback(), Deps{Store: &memory{}, Log: zap.NewNop()}, usualTimeouts)
+	address := l.Addr("http").String()
+	for range 200 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: 1000000\r\n\r\nhalf")
+	}
+	for range 10 {
+		if res, _ := post(t, "http://"+address+"/v1/traces", protobufOf(t, traces(1)), "Content-Type", "application/x-protobuf"); res.code != http.StatusOK {
+			t.Fatalf("answered %d", res.code)
+		}
+	}
+}
+
+// TestBudget: an address has half of what there is, and gives it back.
+func TestBudget(t *testing.T) {
+	b := &budget{body: 101, left: 404, most: 202, held: map[string]int{}}
+	long := func(n int) io.Reader { return strings.NewReader(strings.Repeat("x", n)) }
+	one, two, three := b.of("a"), b.of("a"), b.of("a")
+	for _, s := range []*share{one, two} {
+		if body, err := s.read(long(100)); err != nil || len(body) != 100 {
+			t.Fatalf("%d bytes, %v", len(body), err)
+		}
+	}
+	if _, err := three.read(long(1)); !errors.Is(err, errNoMemory) {
+		t.Errorf("an address that holds half: %v", err)
+	}
+	other := b.of("b")
+	if body, err := other.read(long(100)); err != nil || len(body) != 100 {
+		t.Errorf("another address: %v", err)
+	}
+	for _, s := range []*share{one, two, three, other} {
+		s.release()
+	}
+	if b.left != 404 || len(b.held) != 0 {
+		t.Errorf("%d left, %v held", b.left, b.held)
+	}
+}
+
+// TestHTTPForeign: what a page of another site has a browser send is refused and counted, by itself and through a name that it
+// has resolve to this machine.
+func TestHTTPForeign(t *testing.T) {
+	l := run(t, onLoopback(), Deps{Store: &memory{}, Log: zap.NewNop()}, usualTimeouts)
+	url := "http://" + l.Addr("http").String() + "/v1/telemetry/native"
+	for i, header := range [][]string{
+		{"Origin", "https://evil.example", "Content-Type", "text/plain"}, {"Sec-Fetch-Site", "cross-site"}, {"Origin", "null"},
+		{"Host", "evil.example", "Origin", "http://evil.example", "Sec-Fetch-Site", "same-origin"},
+	} {
+		if res, _ := post(t, url, []byte("{}"), header...); res.code != http.StatusForbidden {
+			t.Errorf("%v: answered %d", header, res.code)
+		}
+		for _, c := range l.Stats()[0].Requests {
+			if c.Code == "403" && c.Requests != uint64(i+1) {
+				t.Errorf("%d refused are counted", c.Requests)
+			}
+		}
+	}
+	if res, _ := post(t, url, []byte("{}"), "Origin", "http://"+l.Addr("http").String()); res.code == http.StatusForbidden {
+		t.Error("a page of its own is refused")
 	}
 }

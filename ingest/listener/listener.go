@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 const (
@@ -69,6 +70,8 @@ type door struct {
 	secure     *tls.Config // nil without TLS
 	maxBytes   int
 	concurrent int // requests at once
+	listen     string
+	hosts      []string
 	log        *zap.Logger
 	outage     rate.Sometimes
 }
@@ -93,7 +96,7 @@ func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 		if e.Listen == "" {
 			return nil
 		}
-		d := &door{intake: in, tally: t, maxBytes: e.MaxBytes, concurrent: e.Concurrent, log: deps.Log, outage: seldom()}
+		d := &door{intake: in, tally: t, maxBytes: e.MaxBytes, concurrent: e.Concurrent, listen: e.Listen, hosts: c.Hosts, log: deps.Log, outage: seldom()}
 		var err error
 		if d.guard, err = newGuard(name, e); err != nil {
 			return err
@@ -106,7 +109,7 @@ func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 			return fmt.Errorf("listeners.%s.listen is %q: %w; choose another address, or port 0 for a free one", name, e.Listen, err)
 		}
 		l.running = append(l.running, running{name, netutil.LimitListener(socket, maxConnections), serverOf(d), t})
-		if host, _, _ := net.SplitHostPort(e.Listen); d.secure == nil && !isLoopback(host) {
+		if host, _, _ := net.SplitHostPort(e.Listen); d.secure == nil && !httpguard.IsLoopback(host) {
 			deps.Log.Warn("a token crosses the network in clear; set tls, or put a proxy with TLS before the listener", zap.String("listener", name))
 		}
 		return nil

@@ -8,7 +8,7 @@ import "github.com/forewarm/forewarm/ingest"
 // lib/runtime/src/metrics/prometheus_names.rs.
 var dynamo = engine{
 	name:    "dynamo",
-	anchors: []string{"dynamo_frontend_worker_active_decode_blocks"},
+	anchors: []string{"dynamo_frontend_worker_active_decode_blocks", "dynamo_frontend_worker_waiting_requests"},
 	labels:  []string{"worker_id", "dp_rank"},
 	keep:    func(s sample) bool { return s.labels.Get("worker_type") != "prefill" },
 	workers: true,

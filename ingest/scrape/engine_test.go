@@ -124,6 +124,18 @@ llm_d_router_epp_per_endpoint_queue_size{model_server_endpoint="p-0",name="p"} 3
 	}
 }
 
+// TestDynamoWithoutBlocks: a frontend without the KV router tells only of its workers' queues.
+func TestDynamoWithoutBlocks(t *testing.T) {
+	e, err := parse([]byte(`dynamo_frontend_worker_waiting_requests{dp_rank="0",worker_id="7",worker_type="decode"} 4`+"\n"), "text/plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, elsewhere, err := e.replicas("h:1", Auto)
+	if d := diff([]ingest.Replica{replicaOf("7-0", func(r *ingest.Replica) { r.Waiting = 4 })}, got); d != "" || !elsewhere || err != nil {
+		t.Errorf("%v %v %s", elsewhere, err, d)
+	}
+}
+
 func TestProcessStart(t *testing.T) {
 	e, err := parse(sampleFile(t, "vllm.txt"), "text/plain")
 	if want := time.UnixMilli(1795240440120).UTC(); err != nil || !e.started().Equal(want) {

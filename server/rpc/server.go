@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"path"
@@ -16,6 +15,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+
+	"github.com/forewarm/forewarm/ingest/listener"
 )
 
 const (
@@ -79,21 +80,8 @@ func (s *Server) Close() {
 
 // Run answers calls until ctx ends, then ends the contexts of streams and lets what is under way finish for a moment.
 func (s *Server) Run(ctx context.Context) error {
-	served := make(chan error, 1)
-	go func() { served <- s.grpc.Serve(netutil.LimitListener(s.socket, maxConnections)) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("grpc server: %w", err)
-	case <-ctx.Done():
-	}
-	s.stop()
-	stopped := time.AfterFunc(grace, s.grpc.Stop)
-	defer stopped.Stop()
-	s.grpc.GracefulStop()
-	if err := <-served; !errors.Is(err, grpc.ErrServerStopped) { // which it is when it was stopped before it began
-		return err
-	}
-	return nil
+	defer context.AfterFunc(ctx, s.stop)()
+	return listener.ServeGRPC(ctx, s.grpc, netutil.LimitListener(s.socket, maxConnections), grace)
 }
 
 var errFull = status.Error(codes.ResourceExhausted, "too many calls at once; try again later")

@@ -2,8 +2,8 @@
 // began, and writes to one what is stored.
 //
 // Reading is by range queries, a day at a time ([Past]); what comes back enters the fold through the event log, not here.
-// Writing is Prometheus' remote write, out of a queue on disk ([Writer]).
+// Writing is Prometheus' remote write, out of the TSDB's write-ahead log ([Writer]).
 //
-// Nothing here owns a goroutine. Bounds: 16 MiB an answer; [BackfillConfig] for time and days; [WriteConfig] for time, what
-// waits, and what is sent at once.
+// Nothing here owns a goroutine. Bounds: 16 MiB an answer; [BackfillConfig] for time and days; [WriteConfig] for time and what
+// is sent at once.
 package remote

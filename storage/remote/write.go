@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,8 +11,8 @@ import (
 
 	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
 	"github.com/prometheus/common/model"
-
-	"github.com/forewarm/forewarm/storage"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb/record"
 )
 
 // WriteConfig says to whom everything that is stored is sent as well, by Prometheus' remote-write protocol.
@@ -23,16 +22,14 @@ type WriteConfig struct {
 	// not know 2 is sent 1.
 	Protocol int `yaml:"protocol"`
 	// Labels are added to every series that does not have them.
-	Labels map[string]string `yaml:"labels"`
-	// MaxBytes bounds what waits on disk while the receiver is away; the oldest goes first, and is counted.
-	MaxBytes          int64         `yaml:"max_bytes"`
-	SamplesPerRequest int           `yaml:"samples_per_request"`
-	Timeout           time.Duration `yaml:"timeout"` // of one request
+	Labels            map[string]string `yaml:"labels"`
+	SamplesPerRequest int               `yaml:"samples_per_request"`
+	Timeout           time.Duration     `yaml:"timeout"` // of one request
 }
 
 // DefaultWrite sends nothing.
 func DefaultWrite() WriteConfig {
-	return WriteConfig{Protocol: 1, MaxBytes: 256 << 20, SamplesPerRequest: 2000, Timeout: 30 * time.Second}
+	return WriteConfig{Protocol: 1, SamplesPerRequest: 2000, Timeout: 30 * time.Second}
 }
 
 // Check is nil for a usable configuration; else it names the key, its value and the mend.
@@ -40,8 +37,6 @@ func (c *WriteConfig) Check() error {
 	switch {
 	case c.Protocol != 1 && c.Protocol != 2:
 		return fmt.Errorf("protocol is %d: it must be 1 or 2", c.Protocol)
-	case c.MaxBytes < 1<<20 || c.MaxBytes > 64<<30:
-		return fmt.Errorf("max_bytes is %d: it must be 1048576 (1 MiB) to 68719476736 (64 GiB)", c.MaxBytes)
 	case c.SamplesPerRequest < 1 || c.SamplesPerRequest > 10_000:
 		return fmt.Errorf("samples_per_request is %d: it must be 1 to 10000", c.SamplesPerRequest)
 	case c.Timeout < time.Second || c.Timeout > 10*time.Minute:
@@ -55,20 +50,13 @@ func (c *WriteConfig) Check() error {
 	return c.check()
 }
 
-// Queue keeps what waits to be sent, through outages and restarts; storage.Queue is one. Next gives the oldest again until
-// Done.
-type Queue interface {
-	Append(count uint32, data []byte) error
-	Next(ctx context.Context) (count uint32, data []byte, err error)
-	Done()
-}
-
-// WriteStats count samples since the writer was made; Retries are attempts.
+// WriteStats count samples since the writer was made; Retries are attempts, and Gaps what was gone before it was sent.
 type WriteStats struct {
 	Sent     uint64
 	Rejected uint64 // refused by the receiver for what they are
-	Lost     uint64 // that could not be queued, or read back
+	Lost     uint64 // of series that are not known
 	Retries  uint64
+	Gaps     uint64
 }
 
 // How long to wait before the next attempt: from firstPause, twice as long each time, up to lastPause.
@@ -77,33 +65,54 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// Writer sends samples, through a queue on disk, to a receiver of remote write. Prometheus' own queue is not of use here:
-// it begins at the present when it is started, so that what waits is lost with a restart.
+// Writer sends what the TSDB appends to a receiver of remote write: the TSDB's write-ahead log is the queue.
 //
-// The receiver gets everything at least once, in order. What it refuses as unsound (400, 413, 422 …) is counted and left
-// out; anything else (it is away, busy, or does not know us) is tried again until it works or the queue is full.
+// The receiver gets everything at least once, in order, also what settles late and what waited over a restart; but for what
+// the TSDB has removed from its log meanwhile, which reaches back two to three hours. What the receiver refuses as unsound
+// (400, 413, 422 …) is counted and left out; anything else (it is away, busy, or does not know us) is tried again.
 type Writer struct {
 	cfg     WriteConfig
-	queue   Queue
+	dir     string // of the TSDB
 	log     *slog.Logger
 	trouble func(error)
 	api     *remoteapi.API
 	status  int // of the newest answer; of the goroutine of Run
-	encoder encoder
 	pauses  remoteapi.BackoffConfig
 
-	protocol                      int // of the goroutine of Run
-	sent, rejected, lost, retries atomic.Uint64
+	follower follower // of the goroutine of Run
+	protocol int
+
+	segment, offset                     atomic.Int64
+	sent, rejected, lost, retries, gaps atomic.Uint64
 }
 
-// NewWriter reads the certificates of cfg and connects to nothing. trouble is told of each failure, and with nil that all is
-// well again; on the goroutines of Run and Take.
-func NewWriter(cfg WriteConfig, queue Queue, log *slog.Logger, trouble func(error)) (*Writer, error) {
-	w := &Writer{
-		cfg: cfg, queue: queue, log: log, trouble: trouble, protocol: cfg.Protocol, encoder: newEncoder(cfg.Labels),
-		pauses: remoteapi.BackoffConfig{Min: firstPause, Max: lastPause},
+// NewWriter reads the certificates of cfg and connects to nothing. dir is the TSDB's, which is open. trouble is told of each
+// failure, and with nil that all is well again; on the goroutine of Run.
+func NewWriter(cfg WriteConfig, dir string, log *slog.Logger, trouble func(error)) (*Writer, error) {
+	w := &Writer{cfg: cfg, dir: dir, log: log, trouble: trouble, protocol: cfg.Protocol, pauses: remoteapi.BackoffConfig{Min: firstPause, Max: lastPause}}
+	w.follower = follower{
+		dir: dir, log: log, take: w.take, labels: w.labels,
+		lost: func(why string, err error) {
+			w.gaps.Add(1)
+			log.Error("samples are lost to the remote: "+why, "cause", fmt.Sprint(err))
+		},
+		offset: func(segment int, bytes int64) {
+			w.segment.Store(int64(segment))
+			w.offset.Store(bytes)
+		},
 	}
 	return w, w.connect()
+}
+
+// labels adds those of the configuration.
+func (w *Writer) labels(ls labels.Labels) labels.Labels {
+	b := labels.NewBuilder(ls)
+	for name, value := range w.cfg.Labels {
+		if ls.Get(name) == "" {
+			b.Set(name, value)
+		}
+	}
+	return b.Labels()
 }
 
 func (w *Writer) connect() error {
@@ -133,40 +142,34 @@ func (t watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Take queues samples to be sent. It is for one goroutine, beside that of Run.
-func (w *Writer) Take(samples []storage.Sample) {
-	for part := range slices.Chunk(samples, w.cfg.SamplesPerRequest) {
-		data, err := w.encoder.encode(part)
-		if err == nil {
-			err = w.queue.Append(uint32(len(part)), data)
-		}
-		if err != nil {
-			if w.lost.Add(uint64(len(part))) == uint64(len(part)) { // the first says it, the counter says how many
-				w.log.Error("samples for the remote cannot be queued, and are lost to it", "samples", len(part), "cause", err.Error())
-			}
-			w.trouble(err)
-		}
-	}
-}
-
-// Run sends what is queued until ctx ends.
+// Run sends what the TSDB appends until ctx ends.
 func (w *Writer) Run(ctx context.Context) error {
-	for {
-		count, data, err := w.queue.Next(ctx)
-		if err != nil {
-			return nil //nolint:nilerr // ctx has ended
-		}
-		if !w.deliver(ctx, uint64(count), data) {
-			return nil
-		}
-		w.queue.Done()
-	}
+	w.follower.run(ctx)
+	return nil
 }
 
-// deliver sends a payload until it is dealt with; false when ctx ended before.
-func (w *Writer) deliver(ctx context.Context, count uint64, data []byte) bool {
-	for pause := w.pauses.Min; ; pause = min(2*pause, w.pauses.Max) {
-		err := w.send(ctx, data)
+// take sends samples of the log; false when ctx ended before.
+func (w *Writer) take(ctx context.Context, all []record.RefSample) bool {
+	for part := range slices.Chunk(all, w.cfg.SamplesPerRequest) {
+		samples := make([]sample, 0, len(part))
+		for _, x := range part {
+			if ls, ok := w.follower.series[x.Ref]; ok {
+				samples = append(samples, sample{ls, x.T, x.V})
+			}
+		}
+		w.lost.Add(uint64(len(part) - len(samples)))
+		if len(samples) > 0 && !w.deliver(ctx, samples) {
+			return false
+		}
+	}
+	return true
+}
+
+// deliver sends samples until they are dealt with; false when ctx ended before.
+func (w *Writer) deliver(ctx context.Context, samples []sample) bool {
+	count := uint64(len(samples))
+	for wait := w.pauses.Min; ; wait = min(2*wait, w.pauses.Max) {
+		err := w.send(ctx, samples)
 		switch {
 		case err == nil:
 			w.sent.Add(count)
@@ -174,10 +177,6 @@ func (w *Writer) deliver(ctx context.Context, count uint64, data []byte) bool {
 			return true
 		case ctx.Err() != nil:
 			return false
-		case errors.Is(err, errUnreadable):
-			w.lost.Add(count)
-			w.log.Error("queued samples cannot be read, and are lost to the remote", "samples", count, "cause", err.Error())
-			return true
 		case w.protocol == 2 && (w.status == http.StatusUnsupportedMediaType || w.status/100 == 2):
 			w.protocol = 1
 			w.log.Warn("the receiver does not take remote write 2.0; it is sent 1.0", "cause", err.Error())
@@ -189,10 +188,8 @@ func (w *Writer) deliver(ctx context.Context, count uint64, data []byte) bool {
 			return true
 		}
 		w.say(err)
-		select {
-		case <-ctx.Done():
+		if !rest(ctx, wait) {
 			return false
-		case <-time.After(pause):
 		}
 	}
 }
@@ -203,19 +200,12 @@ var unsound = []int{
 }
 
 // send makes one delivery, with retries while the receiver is away or busy.
-func (w *Writer) send(ctx context.Context, data []byte) error {
-	raw, err := unpack(data)
-	if err != nil {
-		return err
-	}
-	kind, message := remoteapi.WriteV1MessageType, any(raw)
+func (w *Writer) send(ctx context.Context, samples []sample) (err error) {
 	if w.protocol == 2 {
-		kind = remoteapi.WriteV2MessageType
-		if message, err = raw.version2(); err != nil {
-			return err
-		}
+		_, err = w.api.Write(ctx, remoteapi.WriteV2MessageType, version2(samples), remoteapi.WithWriteRetryCallback(w.say))
+	} else {
+		_, err = w.api.Write(ctx, remoteapi.WriteV1MessageType, version1(samples), remoteapi.WithWriteRetryCallback(w.say))
 	}
-	_, err = w.api.Write(ctx, kind, message, remoteapi.WithWriteRetryCallback(w.say))
 	return err
 }
 
@@ -227,5 +217,8 @@ func (w *Writer) say(err error) {
 
 // Stats are safe to ask for at any time.
 func (w *Writer) Stats() WriteStats {
-	return WriteStats{Sent: w.sent.Load(), Rejected: w.rejected.Load(), Lost: w.lost.Load(), Retries: w.retries.Load()}
+	return WriteStats{Sent: w.sent.Load(), Rejected: w.rejected.Load(), Lost: w.lost.Load(), Retries: w.retries.Load(), Gaps: w.gaps.Load()}
 }
+
+// Waiting is how many bytes of the TSDB's log are not sent yet.
+func (w *Writer) Waiting() int64 { return waiting(w.dir, int(w.segment.Load()), w.offset.Load()) }

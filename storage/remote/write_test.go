@@ -2,12 +2,13 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,8 +20,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
-
-	"github.com/forewarm/forewarm/storage"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/wlog"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -96,89 +97,83 @@ func (r *receiver) Store(q *http.Request, kind remoteapi.WriteMessageType) (*rem
 	return resp, nil
 }
 
-// series are n samples, and what a receiver should note of them with cluster="eu" added.
-func series(n int) (samples []storage.Sample, want []string) {
-	for i := range n {
-		ls := labels.FromStrings("__name__", []string{"forewarm_desired_replicas", "x"}[i%2], "pool", fmt.Sprint("p", i))
-		samples = append(samples, storage.Sample{Labels: ls, T: int64(1000 * i), V: float64(i) / 3})
-		want = append(want, fmt.Sprintf(`{__name__=%q, cluster="eu", pool="p%d"} %d %g`, ls.Get("__name__"), i, 1000*i, float64(i)/3))
-	}
-	return samples, want
-}
-
-// running is a writer at work, and what it tells.
-type running struct {
-	*Writer
-	queue   *storage.Queue
-	done    chan struct{} // a payload was dealt with
-	trouble chan error
-	stop    func()
-}
-
-// dealt waits until so many payloads were dealt with.
-func (r *running) dealt(payloads int) {
-	for range payloads {
-		<-r.done
-	}
-}
-
-// telling is a queue that tells of each payload that was dealt with.
-type telling struct {
-	Queue
-	done chan struct{}
-}
-
-func (q telling) Done() {
-	q.Queue.Done()
-	q.done <- struct{}{}
-}
-
-// startWriter runs a writer over a queue in dir, of so many bytes, until stop.
-func startWriter(t *testing.T, dir, url string, most int64, change func(*WriteConfig)) *running {
+// tsdbIn opens a TSDB as the daemon does, so that there is a log to follow.
+func tsdbIn(t *testing.T, dir string) *tsdb.DB {
 	t.Helper()
-	q, err := storage.OpenQueue(dir, most, quiet)
+	o := tsdb.DefaultOptions()
+	o.OutOfOrderTimeWindow = 3 * time.Hour.Milliseconds()
+	o.WALSegmentSize = 32 << 10
+	db, err := tsdb.Open(dir, quiet, nil, o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := DefaultWrite()
-	cfg.URL, cfg.SamplesPerRequest, cfg.Labels = url, 10, map[string]string{"cluster": "eu"}
-	if change != nil {
-		change(&cfg)
-	}
-	r := &running{queue: q, done: make(chan struct{}, 1000), trouble: make(chan error, 1)}
-	r.Writer, err = NewWriter(cfg, telling{q, r.done}, quiet, func(err error) {
-		select {
-		case r.trouble <- err:
-		default:
+	db.DisableCompactions()
+	return db
+}
+
+// put appends samples from..to-1, one commit for each ten, and gives what a receiver should note with cluster="eu" added. Each
+// third is an hour before the others: late, in a series of its own.
+func put(t *testing.T, db *tsdb.DB, from, to int) (want []string) {
+	t.Helper()
+	app := db.Appender(t.Context())
+	for i := from; i < to; i++ {
+		at := int64(7_200_000 + 1000*i)
+		if i%3 == 2 {
+			at -= 3_600_000
 		}
-	})
+		ls := labels.FromStrings("__name__", []string{"forewarm_desired_replicas", "x"}[i%2], "pool", fmt.Sprint("p", i%9))
+		if _, err := app.Append(0, ls, at, float64(i)/3); err != nil {
+			t.Fatal(err)
+		}
+		if want = append(want, fmt.Sprintf(`{__name__=%q, cluster="eu", pool="p%d"} %d %g`, ls.Get("__name__"), i%9, at, float64(i)/3)); i%10 == 9 || i == to-1 {
+			if err := app.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			app = db.Appender(t.Context())
+		}
+	}
+	return want
+}
+
+// follow runs a writer over the log of dir until stop.
+func follow(t *testing.T, dir, url string, protocol int) (w *Writer, stop func()) {
+	t.Helper()
+	cfg := DefaultWrite()
+	cfg.URL, cfg.SamplesPerRequest, cfg.Labels, cfg.Protocol = url, 10, map[string]string{"cluster": "eu"}, protocol
+	w, err := NewWriter(cfg, dir, quiet, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.pauses = remoteapi.BackoffConfig{Min: time.Millisecond, Max: 2 * time.Millisecond}
-	if err := r.connect(); err != nil {
+	w.pauses = remoteapi.BackoffConfig{Min: time.Millisecond, Max: 2 * time.Millisecond}
+	if err := w.connect(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := r.Run(ctx); err != nil {
+		if err := w.Run(ctx); err != nil {
 			t.Error(err)
 		}
 	}()
-	r.stop = func() {
+	return w, sync.OnceFunc(func() {
 		cancel()
 		<-ended
-		if err := q.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	return r
+	})
 }
 
-// Whatever the receiver answers for a while, every sample arrives, once it takes them; only what it refuses for what it is
-// is left out, and counted.
+// until waits for a condition.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("waited in vain for " + what)
+		}
+	}
+}
+
+// Whatever the receiver answers for a while, every sample arrives in order, late ones too, once it takes them; only what it
+// refuses for what it is is left out, and counted.
 func TestWriter(t *testing.T) {
 	v1, v2 := remoteapi.MessageTypes{remoteapi.WriteV1MessageType}, remoteapi.MessageTypes{remoteapi.WriteV1MessageType, remoteapi.WriteV2MessageType}
 	for name, c := range map[string]struct {
@@ -198,115 +193,79 @@ func TestWriter(t *testing.T) {
 		"refused":                {1, v1, []int{400, 422}, 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := &receiver{t: t, accepts: c.accepts, statuses: slices.Clone(c.statuses)}
 			srv := httptest.NewUnstartedServer(r)
 			srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 			srv.Start()
 			defer srv.Close()
-			w := startWriter(t, t.TempDir(), srv.URL+"/api/v1/push", 1<<20, func(cfg *WriteConfig) { cfg.Protocol = c.protocol })
-			samples, want := series(45)
-			w.Take(samples)
-			w.dealt(5)
-			w.stop()
+			dir := t.TempDir()
+			db := tsdbIn(t, dir)
+			defer db.Close()
+			w, stop := follow(t, dir, srv.URL+"/api/v1/push", c.protocol)
+			defer stop()
+			want := put(t, db, 0, 45)
+			until(t, "all to be dealt with", func() bool { return w.Stats().Sent+w.Stats().Rejected == 45 })
+			stop()
 			if diff := cmp.Diff(want[10*c.rejected:], r.got); diff != "" {
 				t.Error(diff)
 			}
-			if s := w.Stats(); s.Rejected != uint64(10*c.rejected) || s.Lost != 0 || (s.Retries > 0) != c.retries {
+			if s := w.Stats(); s.Rejected != uint64(10*c.rejected) || s.Lost+s.Gaps != 0 || (s.Retries > 0) != c.retries {
 				t.Errorf("%+v", s)
 			}
 		})
 	}
 }
 
-// What was not sent before a restart is sent after it, also where the receiver was away for all of the first life.
+// What was not sent before a restart is sent after it, over as many segments as it takes, and what was sent is not sent again.
+// What the TSDB has removed meanwhile is a gap, which is counted.
 func TestWriterRestarts(t *testing.T) {
 	r := &receiver{t: t, accepts: remoteapi.MessageTypes{remoteapi.WriteV1MessageType}}
-	dir := t.TempDir()
-	samples, want := series(100)
-	w := startWriter(t, dir, "http://127.0.0.1:1/", 1<<20, nil)
-	w.Take(samples[:60])
-	if err := <-w.trouble; err == nil {
-		t.Error("nobody is there, and all is well")
-	}
-	w.stop()
 	srv := httptest.NewServer(r)
 	defer srv.Close()
-	w = startWriter(t, dir, srv.URL, 1<<20, nil)
-	defer w.stop()
-	w.Take(samples[60:])
-	w.dealt(10)
-	if diff := cmp.Diff(want, r.got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// An outage that is longer than the queue's bound costs the oldest samples, and each of them is counted.
-func TestWriterOutlastsTheQueue(t *testing.T) {
-	r := &receiver{t: t, accepts: remoteapi.MessageTypes{remoteapi.WriteV1MessageType}}
 	dir := t.TempDir()
-	samples, want := series(600)
-	w := startWriter(t, dir, "http://127.0.0.1:1/", 4000, nil)
-	w.Take(samples)
-	<-w.trouble
-	w.stop()
-	lost := w.queue.Stats().Dropped
-	srv := httptest.NewServer(r)
-	defer srv.Close()
-	w = startWriter(t, dir, srv.URL, 4000, nil)
-	defer w.stop()
-	w.dealt((600 - int(lost)) / 10)
-	if diff := cmp.Diff(want[lost:], r.got); diff != "" || lost == 0 || lost > 500 {
-		t.Errorf("%d are counted as lost: %s", lost, diff)
-	}
-}
-
-// broken is a queue that takes nothing, and has rubbish.
-type broken struct{ given, done chan struct{} }
-
-func (b broken) Append(uint32, []byte) error { return errors.New("disk full") }
-func (b broken) Done()                       { close(b.done) }
-func (b broken) Next(ctx context.Context) (uint32, []byte, error) {
-	select {
-	case <-b.given:
-		return 3, []byte("rubbish"), nil
-	case <-ctx.Done():
-		return 0, nil, ctx.Err()
-	}
-}
-
-func TestWriterCountsWhatIsLost(t *testing.T) {
-	q := broken{make(chan struct{}), make(chan struct{})}
-	var trouble error
-	cfg := DefaultWrite()
-	cfg.URL = "http://127.0.0.1:1/"
-	w, err := NewWriter(cfg, q, quiet, func(err error) { trouble = err })
-	if err != nil {
+	db := tsdbIn(t, dir)
+	put(t, db, 0, 10) // before there was a receiver
+	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	samples, _ := series(5)
-	w.Take(samples)
-	if w.Stats().Lost != 5 || trouble == nil || trouble.Error() != "disk full" {
-		t.Errorf("%+v, trouble %v", w.Stats(), trouble)
+	db = tsdbIn(t, dir)
+	w, stop := follow(t, dir, srv.URL, 1)
+	want := put(t, db, 10, 50)
+	until(t, "the first to be sent", func() bool { return w.Stats().Sent == 40 })
+	stop()
+	w, stop = follow(t, dir, "http://127.0.0.1:1/", 1)
+	want = append(want, put(t, db, 50, 5000)...)
+	until(t, "an attempt", func() bool { return w.Stats().Retries > 0 && w.Waiting() > 0 })
+	stop()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- w.Run(ctx) }()
-	q.given <- struct{}{}
-	<-q.done
-	if w.Stats().Lost != 8 {
-		t.Errorf("rubbish is not counted: %+v", w.Stats())
+	db = tsdbIn(t, dir)
+	defer func() { _ = db.Close() }()
+	w, stop = follow(t, dir, srv.URL, 1)
+	want = append(want, put(t, db, 5000, 5050)...)
+	until(t, "the rest to be sent", func() bool { return w.Stats().Sent == 5000 && w.Waiting() == 0 })
+	stop()
+	if diff := cmp.Diff(want, r.got); diff != "" || w.Stats().Gaps+w.Stats().Lost != 0 {
+		t.Errorf("%+v: %s", w.Stats(), diff)
 	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
+	first, last, err := wlog.Segments(filepath.Join(dir, "wal"))
+	if err != nil || last < first+2 {
+		t.Fatalf("segments %d to %d, %v: the test shows nothing", first, last, err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, positionFile), fmt.Appendf(nil, `{"segment":%d,"records":3}`, first-1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, stop = follow(t, dir, srv.URL, 1)
+	defer stop()
+	until(t, "the gap to be counted", func() bool { return w.Stats().Gaps == 1 })
 }
 
 // Every key out of bounds is named.
 func TestWriteCheck(t *testing.T) {
 	for want, change := range map[string]func(*WriteConfig){
 		"protocol is 3":              func(c *WriteConfig) { c.Protocol = 3 },
-		"max_bytes is 1":             func(c *WriteConfig) { c.MaxBytes = 1 },
 		"samples_per_request is 0":   func(c *WriteConfig) { c.SamplesPerRequest = 0 },
 		"timeout is 0s":              func(c *WriteConfig) { c.Timeout = 0 },
 		`labels is with "a-b"`:       func(c *WriteConfig) { c.Labels = map[string]string{"a-b": "c"} },
@@ -323,25 +282,4 @@ func TestWriteCheck(t *testing.T) {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}
-}
-
-// Whatever was queued, or what became of it on disk: it is sent as it was, or found to be none.
-func FuzzUnpack(f *testing.F) {
-	e := newEncoder(nil)
-	samples, _ := series(3)
-	data, err := e.encode(samples)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(data)
-	f.Add([]byte("\xff\xff\xff\xff\x0f"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		raw, err := unpack(data)
-		if err == nil {
-			_, err = raw.version2()
-		}
-		if err != nil && !errors.Is(err, errUnreadable) {
-			t.Errorf("%v", err)
-		}
-	})
 }

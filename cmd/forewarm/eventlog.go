@@ -1,0 +1,137 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/storage"
+)
+
+// The parts of storage that are the telemetry stream's.
+const (
+	troubleDisk      = "telemetry disk"
+	troubleStore     = "telemetry store"
+	troubleWatermark = "telemetry watermark"
+)
+
+// inspectStream says what is wrong with the telemetry stream, each second.
+func (d *daemon) inspectStream(info *natsjs.StreamInfo) []string {
+	faults := jetstream.Faults(info, &d.cfg.NATS, time.Now())
+	if d.embedded == nil || d.roomForStream() != nil {
+		return faults // of a full disk storage says that it is
+	}
+	if free, err := storage.Free(storeDir(d.cfg)); err == nil {
+		if room := jetstream.Room(&d.cfg.NATS, storeDir(d.cfg), int64(info.State.Bytes), free); room != "" {
+			faults = append(faults, room)
+		}
+	}
+	return faults
+}
+
+// roomForStream says that the disk of the embedded server is full.
+func (d *daemon) roomForStream() error {
+	if free, err := storage.Free(storeDir(d.cfg)); err == nil && free < storage.Reserve {
+		return &storage.FullError{Dir: storeDir(d.cfg), Free: free, Need: storage.Reserve}
+	}
+	return nil
+}
+
+// reopenEvery is how long a server that was opened again is left alone, where it fails for another reason than a full disk.
+const reopenEvery = 10 * time.Second
+
+// watchEmbedded looks each second whether the embedded server can store, until ctx ends. After a write that failed it takes
+// no message until it is opened again, which is done once its disk has room.
+func (d *daemon) watchEmbedded(ctx context.Context) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	var reopened time.Time
+	for {
+		full, broken := d.roomForStream(), d.embedded.Broken()
+		d.stored(troubleDisk, full)
+		d.stored(troubleStore, broken)
+		if broken != nil && full == nil && time.Since(reopened) > reopenEvery {
+			reopened = time.Now()
+			d.log.Warn("the disk has room: the embedded server is opened again, because it refuses all messages after a write that failed", zap.Error(broken))
+			if err := d.embedded.Reopen(ctx); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("%w; it could not be opened again: mend the disk and restart", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// tickOffline ends a minute without the stream, where the embedded server cannot store: nobody else can write to it either.
+func (d *daemon) tickOffline(ctx context.Context, minute time.Time) bool {
+	return d.embedded != nil && d.embedded.Broken() != nil && d.consumer.Inject(ctx, minute)
+}
+
+// noteWatermark notes whether a watermark could be stored.
+func (d *daemon) noteWatermark(err error) {
+	d.stored(troubleWatermark, jetstream.Denied(d.conn, err))
+}
+
+// remakeStream makes the telemetry stream that somebody has deleted again. The state goes on with it.
+func (d *daemon) remakeStream(ctx context.Context) error {
+	stream, err := jetstream.EnsureTelemetry(ctx, d.js, d.cfg.NATS)
+	if err != nil {
+		return err
+	}
+	info, before := stream.CachedInfo(), d.identity()
+	if info.Config.Name != before.Name {
+		return fmt.Errorf("the stream %s, which Forewarm did not make, was deleted: make it again, or restart to use %s", before.Name, info.Config.Name)
+	}
+	d.log.Error("the telemetry stream was deleted: it is made again, empty, and what it held that was not read is lost; see who may delete streams", zap.String("stream", before.Name))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stream.Created = info.Created
+	return nil
+}
+
+// identity is the telemetry stream as it is now.
+func (d *daemon) identity() storage.Stream {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stream
+}
+
+// checkDoors says what is asked of those who come over the network.
+func checkDoors(cfg *config.Config, std streams) {
+	if isOpen(cfg.Server.Listen) {
+		fmt.Fprintf(std.out, "warning: server.listen is %s: anyone on the network may read what the page, /metrics and PromQL say, and is asked for nothing; listen on 127.0.0.1 behind a proxy that asks\n", cfg.Server.Listen)
+	}
+	for _, e := range []listener.Endpoint{cfg.Listeners.HTTP, cfg.Listeners.GRPC} {
+		if asks := cmp.Or(e.TLS.ClientCAFile, e.TokenFile); e.Listen != "" && isOpen(e.Listen) {
+			fmt.Fprintf(std.out, "ok  listeners: %s asks for what %s holds\n", e.Listen, asks)
+		}
+	}
+	if c := &cfg.NATS; c.URL == "" && c.Embedded.Listen != "none" && isOpen(c.Embedded.Listen) && c.User == "" {
+		fmt.Fprintf(std.out, "warning: nats.embedded.listen is %s: anyone on the network may publish telemetry and read forecasts; set nats.user and nats.password_file, or listen on 127.0.0.1\n", c.Embedded.Listen)
+	}
+}
+
+// checkEmbedded says what the embedded server asks of its disk.
+func checkEmbedded(cfg *config.Config, std streams) error {
+	c, dir := &cfg.NATS, storeDir(cfg)
+	fmt.Fprintf(std.out, "ok  nats: an embedded server on %s, stream of at most %d MiB in %s, sync %s\n", c.Embedded.Listen, c.Stream.MaxBytes>>20, dir, c.Embedded.Sync)
+	free, used, err := storage.Space(dir)
+	if err != nil {
+		return fmt.Errorf("nats.embedded.store_dir: %w", err)
+	}
+	if room := jetstream.Room(c, dir, used, free); room != "" {
+		return errors.New(room)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package jetstream
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// maxSkew is how far the server's clock may be from this machine's before watermarks and the messages' own times no longer
+// agree: well below a minute, and more than an answer takes.
+const maxSkew = 5 * time.Second
+
+// Faults says what is wrong with the telemetry stream, each with its mend; info came at now.
+func Faults(info *jetstream.StreamInfo, c *Config, now time.Time) (out []string) {
+	name := info.Config.Name
+	if have := info.Config.Replicas; have < c.Stream.Replicas {
+		out = append(out, fmt.Sprintf("the stream %s has %d of the %d copies that nats.stream.replicas asks for: nats stream edit %s --replicas %d", name, have, c.Stream.Replicas, name, c.Stream.Replicas))
+	}
+	if info.Cluster != nil {
+		for _, peer := range info.Cluster.Replicas {
+			if peer.Offline || !peer.Current && peer.Active > maxSkew {
+				out = append(out, fmt.Sprintf("the copy of the stream %s on %s is offline or behind: start that server, or see its log", name, peer.Name))
+			}
+		}
+	}
+	if info.Config.Discard == jetstream.DiscardNew && (info.Config.MaxBytes > 0 || info.Config.MaxMsgs > 0) {
+		out = append(out, fmt.Sprintf("the stream %s refuses new messages when it is full: nats stream edit %s --discard old", name, name))
+	}
+	if skew := info.TimeStamp.Sub(now); !info.TimeStamp.IsZero() && skew.Abs() > maxSkew {
+		out = append(out, fmt.Sprintf("the clock of the NATS server is %s from this machine's: set both by NTP", skew.Round(time.Second)))
+	}
+	return out
+}
+
+// Room says that the disk of the embedded server, with so many bytes free beside those that its store uses, is full before
+// the telemetry stream is; "" when it is not.
+func Room(c *Config, dir string, used, free int64) string {
+	if free >= c.Stream.MaxBytes-used {
+		return ""
+	}
+	return fmt.Sprintf("nats.stream.max_bytes is %d MiB, and the disk of nats.embedded.store_dir, %s, has %d MiB for it (%d used, %d free): the disk is full before the oldest messages go; set max_bytes below that, or use a larger disk",
+		c.Stream.MaxBytes>>20, dir, (free+used)>>20, used>>20, free>>20)
+}
+
+// Denied adds to an error what the server refused the connection to do, which an answer that does not come does not say.
+func Denied(conn *nats.Conn, err error) error {
+	if last := conn.LastError(); err != nil && errors.Is(last, nats.ErrPermissionViolation) {
+		return fmt.Errorf("%w: %w; allow that to the daemon's user", err, last)
+	}
+	return err
+}

@@ -1,0 +1,72 @@
+// Package httpguard tells requests of programs from those that a web page of somebody else makes a browser send: any page can
+// post to this machine, and can have its own name resolve to this machine's address to read the answers (DNS rebinding). And it
+// runs servers until they are told to stop.
+package httpguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Serve answers requests on l, with TLS where srv has a configuration for it, until ctx ends; then it lets those under way
+// finish for grace. It closes l.
+func Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Duration) error {
+	served := make(chan error, 1)
+	go func() {
+		if srv.TLSConfig != nil {
+			served <- srv.ServeTLS(l, "", "")
+		} else {
+			served <- srv.Serve(l)
+		}
+	}()
+	select {
+	case err := <-served:
+		return fmt.Errorf("http server: %w", err)
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := srv.Shutdown(ending)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = srv.Close()
+	}
+	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
+		err = errors.Join(err, stopped)
+	}
+	return err
+}
+
+// IsLoopback says whether a host is this machine alone; an empty host is every address.
+func IsLoopback(host string) bool {
+	host = strings.Trim(host, "[]")
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// Guard lets requests through to next unless they come from elsewhere, which refuse answers with a reason for people: such as
+// change something for another site's page, and, on a listen address of loopback, such as ask for a host that is neither this
+// machine nor one of hosts.
+func Guard(listen string, hosts []string, next http.Handler, refuse func(w http.ResponseWriter, r *http.Request, why string)) http.Handler {
+	address, _, _ := net.SplitHostPort(listen)
+	local, cross := IsLoopback(address), http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		switch {
+		case local && !IsLoopback(host) && !slices.Contains(hosts, host):
+			refuse(w, r, fmt.Sprintf("host %.64q is not this machine, whose own address it listens on: ask for localhost, or name it in server.hosts or listeners.hosts", host))
+		case cross.Check(r) != nil:
+			refuse(w, r, fmt.Sprintf("a web page of another site (origin %.64q) may not send this", r.Header.Get("Origin")))
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
