@@ -10,11 +10,11 @@ import (
 
 // made are series that no trace holds enough of: random walks, steady traffic of requests with lognormal sizes, with and
 // without a daily season, launches that rise from nothing, a few long sessions, jobs that run at the same time each
-// day, and bursts hours apart. They are one group.
+// day, bursts hours apart, and days that are alike. They are one group.
 func made() (out []serie) {
 	r := rand.New(rand.NewPCG(1, 3))
 	for i := range 40 {
-		for kind, draw := range []func(n int, r *rand.Rand) []float64{walk, steady, launch, sessions, jobs, rare} {
+		for kind, draw := range []func(n int, r *rand.Rand) []float64{walk, steady, launch, sessions, jobs, rare, daily, daily} {
 			n := 300 + int(math.Exp(r.Float64()*math.Log(6000)))
 			out = append(out, serie{group: "made", name: fmt.Sprintf("made/%d/%d", kind, i), y: draw(n, r)})
 		}
@@ -74,6 +74,27 @@ func sessions(n int, r *rand.Rand) []float64 {
 		for i := int(at); i < n && float64(i) <= end; i++ {
 			y[i] += distuv.Gamma{Alpha: 2, Beta: 2 / size, Src: r}.Rand()
 		}
+	}
+	return y
+}
+
+// daily rises and falls at the same times of the day, on all days or on weekdays, steeply or over an hour, with little noise or
+// much.
+func daily(n int, r *rand.Rand) []float64 {
+	n = (2+r.IntN(10))*1440 + r.IntN(1440)
+	from, until := r.Float64()*1440, 120+r.Float64()*900
+	width := 5 * math.Exp(r.Float64()*math.Log(16))
+	factor := 2 * math.Exp(r.Float64()*math.Log(8))
+	noise := math.Exp(r.Float64()*math.Log(1000)) * 3
+	weekdays := r.Float64() < .3
+	y := make([]float64, n)
+	for i := range y {
+		at := math.Mod(float64(i)+2*1440-from, 1440)
+		level := 1 + (factor-1)*(math.Tanh((at-60)/width)-math.Tanh((at-60-until)/width))/2
+		if weekdays && (i+1440-int(from))/1440%7 >= 5 {
+			level = 1
+		}
+		y[i] = distuv.Gamma{Alpha: noise, Beta: noise / level, Src: r}.Rand()
 	}
 	return y
 }
