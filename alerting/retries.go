@@ -108,6 +108,14 @@ func (r *ResourceEvidence) Calls() float64 {
 	return r.Demand
 }
 
+// LoadFactor is the load of all attempts over that of the calls; 1 without retries.
+func (r *ResourceEvidence) LoadFactor() float64 {
+	if r.Retries != nil {
+		return r.Retries.Factor
+	}
+	return 1
+}
+
 // leastByRetries is the factor of the load from which on retries are worth a word.
 const leastByRetries = 1.1
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -25,7 +26,7 @@ const mostlyLost = 0.5
 // explain splits the error of an episode.
 func (b *builder) explain(ctx context.Context, h History, pool string, s *stretch) (ErrorEpisode, error) {
 	e := ErrorEpisode{
-		Story: s.story, Start: b.time(s.from()), Minutes: s.to() - s.from(), Attributed: len(s.points), Resource: s.resource, Horizon: horizonName(s.ahead),
+		Story: s.story, Start: b.time(s.from()), Minutes: s.to() - s.from(), Attributed: len(s.points), Resource: s.resource, Horizon: strconv.Itoa(b.ahead[pool]),
 		Parts: []ErrorPart{}, Drivers: []ErrorDriver{},
 	}
 	lossy, note, err := b.perceive(ctx, h, pool, s)
@@ -143,7 +144,7 @@ func (b *builder) shapes(key features.Key, s *stretch) classSides {
 			}
 			before += recent
 			came += zeroIfUnknown(at(demand, p.minute))
-			foreseen := b.foreseen(of, s.ahead, p.origin)
+			foreseen := b.foreseen(of, p.origin)
 			if math.IsNaN(foreseen) {
 				foreseen = recent
 			}

@@ -165,11 +165,12 @@ func (w *world) Decisions(_ context.Context, from, to time.Time, fn func(*alerti
 			Basis: &alerting.Basis{Warmup: alerting.WarmupBasis{P50: 360}},
 		}
 		for _, dim := range []string{features.DimPrefill, features.DimDecode, features.DimKV} {
+			load, again := w.seen(m-1)*sumOf(w.came(m-1), dim, -1), retriesOf(w.came(m-1))
 			of := &d.Resources
 			if w.roles && dim == features.DimPrefill {
 				of, d.ByRole = &d.Prompts, &alerting.Roles{Prefill: 3, Decode: 4}
 			}
-			*of = append(*of, alerting.ResourceEvidence{Dimension: dim, PerReplica: capacities[dim], Demand: w.seen(m-1) * sumOf(w.came(m-1), dim, -1)})
+			*of = append(*of, alerting.ResourceEvidence{Dimension: dim, PerReplica: capacities[dim], Demand: load * (1 + again), Retries: &alerting.Retried{Factor: 1 + again, Demand: load}})
 		}
 		w.decide(m, &d)
 		if err := fn(&d); err != nil {
@@ -299,9 +300,9 @@ func TestPlantedErrorsOfRoles(t *testing.T) {
 	plantedErrors["a class doubles its prompts"].plant(w)
 	r := reconcile(t, w, 150, worldMinutes)
 	p := &r.Pools[0]
-	i := slices.IndexFunc(p.Errors, func(e ErrorEpisode) bool { return e.Resource == features.DimPrefill && e.Horizon == "60" })
+	i := slices.IndexFunc(p.Errors, func(e ErrorEpisode) bool { return e.Resource == features.DimPrefill && e.Horizon == "15" })
 	if i < 0 {
-		t.Fatal("no error of prefill an hour ahead")
+		t.Fatal("no error of prefill")
 	}
 	demand := 0.0
 	for m := planted; m < planted+plantedFor; m++ {
@@ -325,19 +326,19 @@ func retriesOf(kinds []kind) float64 {
 	return again / calls
 }
 
-// check sees that the errors of a resource, at each horizon, are found and mostly due to what was planted.
+// check sees that the errors of a resource are found and mostly due to what was planted.
 func (c *plantedError) check(t *testing.T, p *Pool, resource string) {
 	t.Helper()
 	if len(p.Errors) == 0 {
 		t.Fatal("no error was found")
 	}
-	found := map[string]bool{}
+	found := false
 	for _, e := range p.Errors {
 		checkSum(t, &e)
 		if resource != "" && e.Resource != resource {
 			continue
 		}
-		found[e.Horizon] = true
+		found = true
 		largest := ErrorPart{}
 		for _, p := range e.Parts {
 			if math.Abs(float64(p.Amount)) > math.Abs(float64(largest.Amount)) {
@@ -351,10 +352,8 @@ func (c *plantedError) check(t *testing.T, p *Pool, resource string) {
 			t.Errorf("%s, %s ahead, driven by %v", e.Resource, e.Horizon, e.Drivers)
 		}
 	}
-	for _, horizon := range []string{"5", "15", "30", "60", forecaster.HorizonWindowMax} {
-		if !found[horizon] {
-			t.Errorf("no error of %s, %s ahead, among %v", resource, horizon, p.Errors)
-		}
+	if !found {
+		t.Errorf("no error of %s among %v", resource, p.Errors)
 	}
 }
 
@@ -366,13 +365,13 @@ func TestErrorsAtAnyCadence(t *testing.T) {
 		w.plant(func(k []kind) { k[0].requests *= 1.3; k[1].requests *= 1.3; k[2].requests *= 1.3 })
 		found := map[string]LargeErrors{}
 		for _, c := range reconcile(t, w, 150, worldMinutes).Pools[0].LargeErrors {
-			found[c.Resource+" at "+c.Horizon] = c
+			found[c.Resource] = c
 		}
 		return found
 	}
 	for _, roles := range []bool{false, true} {
 		each := at(1, roles)
-		if len(each) == 0 || each[features.DimPrefill+" at 15"].Episodes != 1 {
+		if len(each) == 0 || each[features.DimPrefill].Episodes != 1 {
 			t.Fatalf("roles %v: %v", roles, each)
 		}
 		for _, every := range []int{3, 5, 15} {
@@ -393,7 +392,7 @@ func checkCounts(t *testing.T, p *Pool) {
 	for _, c := range p.LargeErrors {
 		explained := 0
 		for _, e := range p.Errors {
-			if e.Resource == c.Resource && e.Horizon == c.Horizon {
+			if e.Resource == c.Resource {
 				explained++
 			}
 		}

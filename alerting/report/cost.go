@@ -99,7 +99,7 @@ func (b *builder) costs(pool string, v *Provision) Cost {
 		add("idle", "idle beyond demand and reserves", float64(idle))
 		add("pending", "warming up", float64(t.pending))
 		for _, x := range t.capacities {
-			if use := all(x.dimension, minute) / x.perReplica; x.perReplica > 0 {
+			if use := zeroIfUnknown(b.loadOf(pool, x.dimension, minute)) / x.perReplica; x.perReplica > 0 {
 				switch x.dimension {
 				case features.DimPrefill:
 					weights.Prefill += use

@@ -39,6 +39,7 @@ type capacity struct {
 	dimension  string
 	perReplica float64
 	believed   float64 // demand, each call once
+	retries    float64 // load of all attempts over that of calls
 }
 
 // asked is how many replicas are there, on the way, or wanted by a decision that is to be obeyed.
@@ -66,13 +67,13 @@ func newTick(d *alerting.Decision) tick {
 		t.lag = time.Duration(d.Basis.Warmup.P50 * float64(time.Second)).Round(time.Second)
 	}
 	for _, r := range d.Resources {
-		t.capacities = append(t.capacities, capacity{r.Dimension, r.PerReplica, r.Calls()})
+		t.capacities = append(t.capacities, capacity{r.Dimension, r.PerReplica, r.Calls(), r.LoadFactor()})
 	}
 	if d.ByRole != nil {
 		t.roles, t.prompters = true, d.ByRole.Prefill
 	}
 	for _, r := range d.PromptEvidence() {
-		t.prompts = append(t.prompts, capacity{r.Dimension, r.PerReplica, r.Calls()})
+		t.prompts = append(t.prompts, capacity{r.Dimension, r.PerReplica, r.Calls(), r.LoadFactor()})
 	}
 	return t
 }

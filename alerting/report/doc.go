@@ -16,7 +16,9 @@
 // time twice. The period is [From, To). The decision that stands in a minute is the newest at or
 // before its start, for fifteen minutes at most; what follows takes Ready, Pending, Desired, resources and the rest from
 // it. Decisions of the two hours before the period count only for what stands at its start. Demand is what settled
-// (forewarm_demand_*), the pool's is class "*".
+// (forewarm_demand_*), the pool's is class "*": each call once. Load is what replicas had to do, all attempts: demand times the
+// load factor of the first decision after the minute (Retries.Factor of its resource, which decisions size, too; 1 where it has
+// none), of the last decision where none follows; 1 where that is more than fifteen minutes away.
 //
 // Data: Minutes of the period; Observed, in which any dimension of the pool is known; Decided, in which a decision stood;
 // Gaps, runs of minutes that are not Observed, the twenty longest.
@@ -57,13 +59,13 @@
 // Drift: the same, of the pool's totals at the headline horizon (15 minutes, or the stored one nearest to it), apart for
 // outcomes before the middle of the period and from it on.
 //
-// Saturation: a minute is saturated when the demand of the pool, in some resource, is above ready replicas × capacity of
+// Saturation: a minute is saturated when the load of the pool, in some resource, is above ready replicas × capacity of
 // one, both as the newest decision had them; in a disaggregated pool, of what the replicas that decode carry. Saturated minutes no further apart than Options.Merge are one episode, which
 // belongs to the period it starts in. An announcement is a run of decisions, on fresh telemetry, whose probability is that from which
 // the pool is warned or more (of older journals, Options.Probability); it claims a saturation from its start until its last decision's
 // lead time and Options.Merge, or if that is more its warning window, have passed.
 // An episode inside the claim is announced: in time when the announcement came a lead time before it, else late; an
-// episode outside of any is missed. An announcement without an episode is averted when demand did go above the capacity
+// episode outside of any is missed. An announcement without an episode is averted when load did go above the capacity
 // that was ready at its start, and false when it did not; one that starts during an episode announces nothing; one whose
 // claim outlasts the period, or in which demand is not known, is open.
 //
@@ -79,7 +81,7 @@
 // Times are from decision to decision, so they are no finer than the time between decisions.
 // In advisory mode nobody need have obeyed.
 //
-// Provision: need is, in the resource where it is largest, demand over what a replica carries (PerReplica of the standing
+// Provision: need is, in the resource where it is largest, load over what a replica carries (PerReplica of the standing
 // decision), rounded up; minutes in which that is not known count for Ready and Pending only. Over is Σ max(0, ready −
 // max(need + reserves, replicas.min)), Under Σ max(0, need − ready), Paid Σ ready + pending. GPU-hours and costs are by the
 // newest decision's GPUs and price of a replica; journals of versions before these were kept have replica-hours only. In a
@@ -94,19 +96,18 @@
 // wasted_prefill and wasted_decode over the tokens to prefill and to decode: tokens of attempts that failed.
 // Idle replicas are first those of the reserves, in the order failure, failover,
 // rollout, maintenance, warm; then those up to replicas.min; then Over. With Pending that is all of Paid. Who pays: prompt tokens to
-// compute, output tokens and KV token-seconds each bear as much of Paid as they use of a replica (Σ demand / PerReplica), and
+// compute, output tokens and KV token-seconds each bear as much of Paid as they use of a replica (Σ load / PerReplica), and
 // a class pays of each its share; KV is of prompts and outputs as prompt : output/2, and failed attempts hold as the calls of
 // their class. Tenants, features and models
 // pay of their classes by tokens; those without series of their own are others.
 //
-// Errors: utilisation of a resource in minute m, at each horizon h that is stored, is
+// Errors: utilisation of a resource in minute m, at one horizon h of a pool: the shortest stored one that is not below the lead
+// of the newest decision, or else the longest, because that far ahead decisions need to know, is
 //
 //	came      demand · retries / (Ready · capacity)
-//	forecast  median issued at o = m − h + 1 · retries before o / (due · capacity believed at o)
+//	forecast  median issued at o = m − h + 1 · retries of the minute before o / (due · capacity believed at o)
 //
-// and of the window maximum issued at o that of the first of its minutes with the largest demand, for m. retries is 1 +
-// retried tokens over tokens to prefill and to decode, of the minute, or of the fifteen minutes before
-// o (of requests: retries over requests). capacity came to the median PerReplica of the decisions that stood in the 24 hours
+// where demand · retries is load. capacity came to the median PerReplica of the decisions that stood in the 24 hours
 // from the hour of m on, what was learned afterwards; believed was that of the decision standing at o. due is what would be
 // ready had each replica taken the lag believed at o: the least, over the minutes m − lag … m, of Ready + Pending, in active
 // mode or of Desired where that is more; where no replica reports it is Ready. Of prefill
@@ -115,12 +116,11 @@
 // of older versions the lower of the prefill rates stated and learned. What has no capacity has no utilisation. A forecast stands for as many
 // minutes from its own on as there are to the next of its kind, by the median, so that a configuration that forecasts less
 // often finds the same errors. A difference is large from 0.1 on, and from
-// two standard deviations, 1.4826 times the median absolute deviation of all of that resource and horizon; large ones of one
-// sign, what they stand for no further apart than Options.Merge (a window by its last minute), are one episode if Σ|difference|
+// two standard deviations, 1.4826 times the median absolute deviation of all of that resource; large ones of one
+// sign, what they stand for no further apart than Options.Merge, are one episode if Σ|difference|
 // over the minutes that they stand for is 0.5 or more, such as 20 points for two and a half minutes.
 // All are counted, and that sum is the size of one. The largest of the episodes not yet in a story makes one, with those
-// of the same sign that overlap it or are no further apart than Options.Merge, of whatever resource and horizon; of a story the one nearest to the headline horizon is
-// told, the largest among equals. 500 episodes of a report, as they come in stories, are explained, in equal shares for its pools but
+// of the same sign that overlap it or are no further apart than Options.Merge, of whatever resource; of a story the largest is told. 500 episodes of a report, as they come in stories, are explained, in equal shares for its pools but
 // 20 of each. Of more than 240 forecasts 240 are looked at. An episode's Forecast and Actual are Σ load over Σ
 // replicas · capacity.
 //

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"context"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -32,20 +31,6 @@ const (
 	recentMinutes = 15
 )
 
-// windowMax stands for the window maximum where other horizons are minutes ahead.
-const windowMax = 0
-
-// horizonName is a horizon as reports have it.
-func horizonName(ahead int) string {
-	if ahead == windowMax {
-		return forecaster.HorizonWindowMax
-	}
-	return strconv.Itoa(ahead)
-}
-
-// medians are those of a pool's total in one dimension, by horizon, then origin from the first that is read.
-type medians map[int][]float32
-
 // origins is the index of the first origin that is read, and how many there may be.
 func (b *builder) origins() (first, n int) {
 	first, end := b.bounds()
@@ -53,43 +38,54 @@ func (b *builder) origins() (first, n int) {
 	return first, end - first
 }
 
-// note keeps what the errors of a pool are found from: the medians of its total at every horizon that is stored, and then
-// those of its classes where errors are explained.
+// errorsAhead is how many minutes ahead the forecasts of a pool are whose errors are explained: those that decisions need, of
+// the horizons in f the first that is not shorter than the lead of the newest decision; the longest where all are shorter. 0
+// without decisions.
+func (b *builder) errorsAhead(f *forecaster.Forecast) (ahead int) {
+	ticks := b.ticks[f.Pool]
+	if len(ticks) == 0 {
+		return 0
+	}
+	lead := ticks[len(ticks)-1].lead
+	for h := range f.Minute {
+		if !math.IsNaN(f.Minute[h][forecaster.L50]) {
+			if ahead = h + 1; time.Duration(ahead)*features.Minute >= lead {
+				break
+			}
+		}
+	}
+	return ahead
+}
+
+// note keeps what the errors of a pool are found from: the medians of its total, and then those of its classes where errors
+// are explained.
 func (b *builder) note(f *forecaster.Forecast) {
 	first, n := b.origins()
 	origin := b.index(f.Origin) - first
 	if origin < 0 || origin >= n {
 		return
 	}
-	if f.Class != features.TotalClass {
-		b.wrong(f.Pool).note(f, origin)
-		return
+	if b.ahead[f.Pool] == 0 {
+		b.ahead[f.Pool] = b.errorsAhead(f)
 	}
-	key := seriesKey{f.Key, f.Dimension}
-	if b.medians[key] == nil {
-		b.medians[key] = medians{}
-	}
-	keep := func(ahead int, median float64) {
-		if math.IsNaN(median) {
-			return
+	ahead, key := b.ahead[f.Pool], seriesKey{f.Key, f.Dimension}
+	switch {
+	case ahead == 0:
+	case f.Class != features.TotalClass:
+		b.wrong(f.Pool).note(key, f, ahead, origin)
+	default:
+		if b.medians[key] == nil {
+			b.medians[key] = slices.Repeat([]float32{float32(math.NaN())}, n)
 		}
-		if b.medians[key][ahead] == nil {
-			b.medians[key][ahead] = slices.Repeat([]float32{float32(math.NaN())}, n)
-		}
-		b.medians[key][ahead][origin] = float32(median)
-	}
-	keep(windowMax, f.WindowMax[forecaster.L50])
-	for h := range f.Minute {
-		keep(h+1, f.Minute[h][forecaster.L50])
+		b.medians[key][origin] = float32(f.Minute[ahead-1][forecaster.L50])
 	}
 }
 
 // point is one forecast of a resource, and what came.
 type point struct {
-	minute  int // that it is held against: of a window the one with the largest demand
-	origin  int
-	settled int     // the minute that it belongs to: of a window the last
-	of      [2]side // forecast, actual
+	minute int // that it is held against
+	origin int
+	of     [2]side // forecast, actual
 }
 
 // side is a utilisation by its parts.
@@ -112,10 +108,9 @@ func (s *side) utilisation() float64 { return s.load() / (s.ready * s.capacity) 
 
 func (p *point) error() float64 { return p.of[actual].utilisation() - p.of[forecasted].utilisation() }
 
-// stretch is an error in the making: a run of forecasts of one resource at one horizon.
+// stretch is an error in the making: a run of forecasts of one resource.
 type stretch struct {
 	resource string
-	ahead    int
 	step     int // minutes that each forecast stands for
 	story    int
 	points   []point
@@ -137,8 +132,8 @@ func (s *stretch) near(o *stretch, apart int) bool {
 type wrong struct {
 	stretches []*stretch // by story, the one that is told first
 	counts    []LargeErrors
-	slots     map[int][]int32 // by horizon and origin: where medians of classes are kept, 0 where none are
-	kept      int32           // slots
+	slots     []int32 // by origin: where medians of classes are kept, 0 where none are
+	kept      int32   // slots
 	classes   map[seriesKey][]float32
 }
 
@@ -147,33 +142,27 @@ func (b *builder) wrong(pool string) *wrong {
 	if w := b.wrongs[pool]; w != nil {
 		return w
 	}
-	w := &wrong{counts: []LargeErrors{}, slots: map[int][]int32{}, classes: map[seriesKey][]float32{}}
+	first, n := b.origins()
+	w := &wrong{counts: []LargeErrors{}, slots: make([]int32, n), classes: map[seriesKey][]float32{}}
 	b.wrongs[pool] = w
 	var all []*stretch
 	for _, d := range features.Dimensions {
-		found := b.medians[b.totalOf(pool, d.Name)]
-		for _, ahead := range slices.SortedFunc(maps.Keys(found), horizonOrder) {
-			count, list := b.stretches(pool, d.Name, ahead)
-			if all = append(all, list...); count.Forecasts > 0 {
-				w.counts = append(w.counts, count)
-			}
+		count, list := b.stretches(pool, d.Name)
+		if all = append(all, list...); count.Forecasts > 0 {
+			w.counts = append(w.counts, count)
 		}
 	}
 	w.choose(all, int(b.options.Merge/features.Minute), max(leastExplained, errorsExplained/max(len(b.ticks), 1)))
-	first, n := b.origins()
 	for _, s := range w.stretches {
 		for i := range w.counts {
-			if c := &w.counts[i]; c.Resource == s.resource && c.Horizon == horizonName(s.ahead) {
+			if c := &w.counts[i]; c.Resource == s.resource {
 				c.Explained++
 				c.ExplainedSize += Number(s.size)
 			}
 		}
 		s.points = thin(s.points, minutesAttributed)
-		if w.slots[s.ahead] == nil {
-			w.slots[s.ahead] = make([]int32, n)
-		}
 		for _, p := range s.points {
-			if slot := &w.slots[s.ahead][p.origin-first]; *slot == 0 {
+			if slot := &w.slots[p.origin-first]; *slot == 0 {
 				w.kept++
 				*slot = w.kept
 			}
@@ -182,13 +171,9 @@ func (b *builder) wrong(pool string) *wrong {
 	return w
 }
 
-// horizonOrder has minutes ascending, the window maximum last.
-func horizonOrder(x, y int) int {
-	return cmp.Or(boolFirst(y == windowMax, x == windowMax), cmp.Compare(x, y))
-}
-
 // choose makes stories of stretches, of which most are explained: those that err the same way at the same time as the
-// largest, or no further than so many minutes apart from it, are one. Stories are numbered and ordered by time, and told by their largest stretch at the headline's horizon.
+// largest, or no further than so many minutes apart from it, are one. Stories are numbered
+// and ordered by time, and told by their largest stretch.
 func (w *wrong) choose(all []*stretch, apart, most int) {
 	slices.SortStableFunc(all, func(x, y *stretch) int { return cmp.Compare(y.size, x.size) })
 	var stories [][]*stretch
@@ -203,9 +188,6 @@ func (w *wrong) choose(all []*stretch, apart, most int) {
 			}
 		}
 		all = slices.DeleteFunc(all, same)
-		slices.SortStableFunc(story, func(x, y *stretch) int {
-			return cmp.Or(cmp.Compare(far(horizonName(x.ahead)), far(horizonName(y.ahead))), cmp.Compare(y.size, x.size))
-		})
 		stories = append(stories, story)
 	}
 	slices.SortStableFunc(stories, func(x, y []*stretch) int { return cmp.Compare(x[0].from(), y[0].from()) })
@@ -218,32 +200,25 @@ func (w *wrong) choose(all []*stretch, apart, most int) {
 }
 
 // note keeps the medians of a class for the errors that are explained.
-func (w *wrong) note(f *forecaster.Forecast, origin int) {
-	for ahead, slots := range w.slots {
-		slot := slots[origin]
-		if slot == 0 {
-			continue
-		}
-		key := seriesKey{f.Key, f.Dimension}
-		if w.classes[key] == nil {
-			w.classes[key] = slices.Repeat([]float32{float32(math.NaN())}, int(w.kept))
-		}
-		q := &f.WindowMax
-		if ahead != windowMax {
-			q = &f.Minute[ahead-1]
-		}
-		w.classes[key][slot-1] = float32(q[forecaster.L50])
+func (w *wrong) note(key seriesKey, f *forecaster.Forecast, ahead, origin int) {
+	slot := w.slots[origin]
+	if slot == 0 {
+		return
 	}
+	if w.classes[key] == nil {
+		w.classes[key] = slices.Repeat([]float32{float32(math.NaN())}, int(w.kept))
+	}
+	w.classes[key][slot-1] = float32(f.Minute[ahead-1][forecaster.L50])
 }
 
-// foreseen is the median of a class or of a pool's total, issued at an origin for a horizon; NaN where none is kept.
-func (b *builder) foreseen(key seriesKey, ahead, origin int) float64 {
+// foreseen is the median of a class or of a pool's total, issued at an origin; NaN where none is kept.
+func (b *builder) foreseen(key seriesKey, origin int) float64 {
 	first, _ := b.origins()
 	if key.Class == features.TotalClass {
-		return median(b.medians[key][ahead], origin-first)
+		return median(b.medians[key], origin-first)
 	}
 	w := b.wrong(key.Pool)
-	return median(w.classes[key], int(w.slots[ahead][origin-first])-1)
+	return median(w.classes[key], int(w.slots[origin-first])-1)
 }
 
 func median(kept []float32, i int) float64 {
@@ -266,10 +241,10 @@ func (b *builder) errors(ctx context.Context, h History, pool string) ([]ErrorEp
 	return out, nil
 }
 
-// stretches are the runs of large errors of one resource at one horizon: of one sign, the minutes that they stand for no
+// stretches are the runs of large errors of one resource: of one sign, the minutes that they stand for no
 // further apart than Options.Merge.
-func (b *builder) stretches(pool, resource string, ahead int) (count LargeErrors, out []*stretch) {
-	all := b.pointsOf(pool, resource, ahead)
+func (b *builder) stretches(pool, resource string) (count LargeErrors, out []*stretch) {
+	all := b.pointsOf(pool, resource)
 	offs := make([]float64, len(all))
 	for i := range all {
 		offs[i] = all[i].error()
@@ -281,15 +256,15 @@ func (b *builder) stretches(pool, resource string, ahead int) (count LargeErrors
 			continue
 		}
 		n := len(out) - 1
-		if n < 0 || time.Duration(p.settled-out[n].points[len(out[n].points)-1].settled-step)*features.Minute > b.options.Merge || out[n].high != (offs[i] > 0) {
-			out = append(out, &stretch{resource: resource, ahead: ahead, step: step, high: offs[i] > 0})
+		if n < 0 || time.Duration(p.minute-out[n].points[len(out[n].points)-1].minute-step)*features.Minute > b.options.Merge || out[n].high != (offs[i] > 0) {
+			out = append(out, &stretch{resource: resource, step: step, high: offs[i] > 0})
 			n++
 		}
 		out[n].points = append(out[n].points, p)
 		out[n].size += math.Abs(offs[i]) * float64(step)
 	}
 	out = slices.DeleteFunc(out, func(s *stretch) bool { return s.size < leastSize })
-	count = LargeErrors{Resource: resource, Horizon: horizonName(ahead), Forecasts: len(all), Large: Number(large), Episodes: len(out)}
+	count = LargeErrors{Resource: resource, Horizon: strconv.Itoa(b.ahead[pool]), Forecasts: len(all), Large: Number(large), Episodes: len(out)}
 	for _, s := range out {
 		count.Minutes += len(s.points) * step
 		count.Size += Number(s.size)
@@ -305,7 +280,7 @@ func spacing(all []point) int {
 	}
 	apart := make([]int, len(all)-1)
 	for i := range apart {
-		apart[i] = all[i+1].settled - all[i].settled
+		apart[i] = all[i+1].minute - all[i].minute
 	}
 	slices.Sort(apart)
 	return apart[len(apart)/2]
@@ -328,24 +303,20 @@ func (b *builder) totalOf(pool, dimension string) seriesKey {
 }
 
 // pointsOf are the forecasts about the period of which all is known that utilisation takes.
-func (b *builder) pointsOf(pool, resource string, ahead int) (out []point) {
+func (b *builder) pointsOf(pool, resource string) (out []point) {
 	key := b.totalOf(pool, resource)
 	demand, supply := b.observed[key], b.supplied(pool, resource)
 	first, end := b.bounds()
 	for m := first; m < end; m++ {
-		p := point{minute: m, origin: m - ahead + 1, settled: m}
-		if ahead == windowMax {
-			p.origin = m - forecaster.WindowTo + 1
-			p.minute = largest(demand, p.origin+forecaster.WindowFrom-1, m+1)
-		}
-		foreseen := b.foreseen(key, ahead, p.origin)
-		if math.IsNaN(foreseen) || p.minute < 0 {
+		p := point{minute: m, origin: m - b.ahead[pool] + 1}
+		foreseen := b.foreseen(key, p.origin)
+		if math.IsNaN(foreseen) {
 			continue
 		}
 		issued, now := &supply.minutes[max(p.origin, 0)], &supply.minutes[p.minute]
 		p.of = [2]side{
-			{demand: foreseen, retries: supply.retriesBefore[p.origin], capacity: issued.capacity, ready: b.due(supply.minutes, p.minute, issued.lag), seen: 1},
-			{demand: at(demand, p.minute), retries: supply.retries[p.minute], capacity: now.learned, ready: now.ready, seen: 1},
+			{demand: foreseen, retries: b.retried(key, p.origin-1), capacity: issued.capacity, ready: b.due(supply.minutes, p.minute, issued.lag), seen: 1},
+			{demand: at(demand, p.minute), retries: b.retried(key, p.minute), capacity: now.learned, ready: now.ready, seen: 1},
 		}
 		if now.assumed {
 			p.of[forecasted].ready = now.ready
@@ -355,20 +326,6 @@ func (b *builder) pointsOf(pool, resource string, ahead int) (out []point) {
 		}
 	}
 	return out
-}
-
-// largest is the first minute of [from, to) with the largest demand, -1 where one is not known.
-func largest(demand []float64, from, to int) int {
-	most := from
-	for m := from; m < to; m++ {
-		switch y := at(demand, m); {
-		case math.IsNaN(y):
-			return -1
-		case y > at(demand, most):
-			most = m
-		}
-	}
-	return most
 }
 
 // supplyMinute is what there was of a pool in one minute; NaN is unknown.
@@ -387,9 +344,8 @@ type supplyMinute struct {
 
 // supply is what there was of a pool in one resource, by minute.
 type supply struct {
-	minutes                []supplyMinute
-	retries, retriesBefore []float64 // the load of all attempts over that of calls: in the minute, and in recentMinutes before it
-	usual                  float64   // from which logarithm of nowcast on records came later than they usually do
+	minutes []supplyMinute
+	usual   float64 // from which logarithm of nowcast on records came later than they usually do
 }
 
 // supplied gives every minute's supply of a resource. That of one pool is remembered.
@@ -400,7 +356,6 @@ func (b *builder) supplied(pool, resource string) *supply {
 	s := b.supplies[resource]
 	if s == nil {
 		s = &supply{minutes: b.supplyMinutes(pool, resource)}
-		s.retries, s.retriesBefore = b.retries(pool, resource)
 		s.usual = b.usualNowcast(s.minutes, b.observed[b.totalOf(pool, resource)])
 		b.supplies[resource] = s
 	}
@@ -465,42 +420,41 @@ func (b *builder) due(supply []supplyMinute, minute int, lag float64) float64 {
 	return least
 }
 
-// retries is, by minute, the load of all attempts over that of calls, in the minute and in the minutes before it: of
-// requests by their number, of other resources by tokens. 1 where attempts are not reported.
-func (b *builder) retries(pool, resource string) (in, before []float64) {
-	again, calls := features.DimRetryTokens, []string{features.DimPrefill, features.DimDecode}
-	if resource == features.DimRequests {
-		again, calls = features.DimRetry, []string{features.DimRequests}
-	}
+// retry notes what each decision had for the load of all attempts over that of calls, for the minutes since the one before; what
+// follows on the last one is as it has it. Longer silences than holdMost are gaps.
+func (b *builder) retry(pool string) {
 	_, end := b.bounds()
-	more, whole := make([]float64, end), make([]float64, end)
-	add := func(to []float64, dimension string) {
-		demand := b.observed[b.totalOf(pool, dimension)]
-		for m := range to {
-			to[m] += zeroIfUnknown(at(demand, m))
+	ticks, most := b.ticks[pool], int(holdMost/features.Minute)
+	from := 0
+	for i := range ticks {
+		at := b.index(ticks[i].at)
+		to := at
+		if i == len(ticks)-1 {
+			to += most
 		}
-	}
-	add(more, again)
-	for _, d := range calls {
-		add(whole, d)
-	}
-	ratio := func(from, to int) float64 {
-		x, y := sum(more[max(from, 0):to]), sum(whole[max(from, 0):to])
-		if !(y > 0) {
-			return 1
+		for _, c := range slices.Concat(ticks[i].capacities, ticks[i].prompts) {
+			key := b.totalOf(pool, c.dimension)
+			for m := max(from, at-most, 0); m < min(to, end) && c.retries > 1; m++ {
+				if b.retries[key] == nil {
+					b.retries[key] = slices.Repeat([]float64{1}, end)
+				}
+				b.retries[key][m] = c.retries
+			}
 		}
-		return 1 + x/y
+		from = at
 	}
-	in, before = make([]float64, end), make([]float64, end)
-	for m := range end {
-		in[m], before[m] = ratio(m, m+1), ratio(m-recentMinutes, m)
-	}
-	return in, before
 }
 
-func sum(v []float64) (total float64) {
-	for _, x := range v {
-		total += x
+// retried is the load of all attempts over that of calls, of a pool in a minute.
+func (b *builder) retried(key seriesKey, minute int) float64 {
+	if all := b.retries[key]; minute >= 0 && minute < len(all) {
+		return all[minute]
 	}
-	return total
+	return 1
+}
+
+// loadOf is what a pool's replicas had to do in a minute: all attempts, where demand counts each call once.
+func (b *builder) loadOf(pool, resource string, minute int) float64 {
+	key := b.totalOf(pool, resource)
+	return at(b.observed[key], minute) * b.retried(key, minute)
 }

@@ -3,22 +3,19 @@ package report
 import (
 	"math"
 	"slices"
-
-	"github.com/forewarm/forewarm/features"
 )
 
 // unknownNeed is the need of a minute in which demand or capacity is not known.
 const unknownNeed = -1
 
-// needs gives, by minute, the replicas that demand took: in the resource that takes most, demand over what the standing
+// needs gives, by minute, the replicas that the load took: in the resource that takes most, load over what the standing
 // decision had for the capacity of one, rounded up.
 func (b *builder) needs(pool string) []int {
 	_, end := b.bounds()
 	out := slices.Repeat([]int{unknownNeed}, end)
 	b.standing(pool, func(t *tick, minute int) {
 		for _, c := range t.capacities {
-			demand := at(b.observed[seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, c.dimension}], minute)
-			if n := demand / c.perReplica; c.perReplica > 0 && !math.IsNaN(n) {
+			if n := b.loadOf(pool, c.dimension, minute) / c.perReplica; c.perReplica > 0 && !math.IsNaN(n) {
 				out[minute] = max(out[minute], int(math.Ceil(n-1e-9)))
 			}
 		}

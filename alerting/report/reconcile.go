@@ -60,7 +60,7 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		fans:     map[seriesKey]*fan{},
 		tails:    map[string]map[features.Key][]Number{},
 
-		medians: map[seriesKey]medians{}, wrongs: map[string]*wrong{}, lateAtAll: map[string]bool{},
+		medians: map[seriesKey][]float32{}, ahead: map[string]int{}, retries: map[seriesKey][]float64{}, wrongs: map[string]*wrong{}, lateAtAll: map[string]bool{},
 	}
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
@@ -118,9 +118,11 @@ type builder struct {
 	tails    map[string]map[features.Key][]Number // by shape and class, binned
 	leftOut  map[features.Key]bool
 
-	medians   map[seriesKey]medians // of pools' totals
-	wrongs    map[string]*wrong     // by pool
-	supplies  map[string]*supply    // of supplyOf, by resource
+	medians   map[seriesKey][]float32 // of pools' totals, by origin
+	retries   map[seriesKey][]float64 // of pools' totals: the load of all attempts over that of calls, by minute
+	ahead     map[string]int          // by pool: minutes from the origin of medians on
+	wrongs    map[string]*wrong       // by pool
+	supplies  map[string]*supply      // of supplyOf, by resource
 	supplyOf  string
 	spenders  [len(spendersBy)]map[features.Key][]spender
 	lateAtAll map[string]bool // pools of which anything came after the bound
@@ -212,6 +214,9 @@ func (b *builder) read(ctx context.Context, h History) error {
 		return nil
 	}); err != nil {
 		return err
+	}
+	for pool := range b.ticks {
+		b.retry(pool)
 	}
 	err := h.Forecasts(ctx, b.from.Add(-lookback), b.to, func(f *forecaster.Forecast) error {
 		if b.leftOut[f.Key] {

@@ -41,8 +41,8 @@ type Pool struct {
 	Decisions  Decisions          `json:"decisions"`
 	Cost       Cost               `json:"cost"`
 
-	LargeErrors []LargeErrors  `json:"large_errors"` // of the pool's forecasts: all of them, by resource and horizon
-	Errors      []ErrorEpisode `json:"errors"`       // those that are explained, by story, then by horizon
+	LargeErrors []LargeErrors  `json:"large_errors"` // of the pool's forecasts: all of them, by resource
+	Errors      []ErrorEpisode `json:"errors"`       // those that are explained, by story, the largest first
 	Drift       []Drift        `json:"drift"`        // of the pool's forecasts at the headline horizon, by dimension
 	Assumptions []Assumption   `json:"assumptions"`  // that the newest decision rests on
 	// OtherSettings are filled by who can run the period again; OtherSettingsNote says how they were obtained, or why there
@@ -301,11 +301,10 @@ const (
 	CauseTelemetry Cause = "telemetry_loss" // records that were late or lost, when it was forecast or when it came
 )
 
-// LargeErrors counts the episodes in which the utilisation of one resource was far from what was forecast of it for one
-// horizon.
+// LargeErrors counts the episodes in which the utilisation of one resource was far from what was forecast of it.
 type LargeErrors struct {
 	Resource  string `json:"resource"`
-	Horizon   string `json:"horizon"`   // minutes ahead, or forecaster.HorizonWindowMax
+	Horizon   string `json:"horizon"`   // minutes ahead; one for all of a pool
 	Forecasts int    `json:"forecasts"` // of which all is known that utilisation takes
 	Large     Number `json:"large"`     // from which difference of utilisation on one is large
 	Episodes  int    `json:"episodes"`
@@ -316,8 +315,8 @@ type LargeErrors struct {
 	ExplainedSize Number `json:"explained_size"` // of Size, theirs
 }
 
-// ErrorEpisode is a stretch of minutes in which the utilisation of one resource was far from what was forecast of it for
-// one horizon, and why. Utilisation is demand over the capacity of the replicas that were ready, retries included; all
+// ErrorEpisode is a stretch of minutes in which the utilisation of one resource was far from what was forecast of it, and
+// why. Utilisation is load over the capacity of the replicas that were ready; all
 // figures are means over the Attributed forecasts.
 type ErrorEpisode struct {
 	Story      int       `json:"story"` // errors of one sign at about the same time are one, the first of which is told
@@ -325,7 +324,7 @@ type ErrorEpisode struct {
 	Minutes    int       `json:"minutes"`    // from the first to the last that its forecasts stand for
 	Attributed int       `json:"attributed"` // forecasts that the figures are of
 	Resource   string    `json:"resource"`
-	Horizon    string    `json:"horizon"` // minutes ahead, or forecaster.HorizonWindowMax
+	Horizon    string    `json:"horizon"` // minutes ahead; one for all of a pool
 
 	Forecast Number        `json:"forecast_utilisation"`
 	Actual   Number        `json:"actual_utilisation"`

@@ -9,7 +9,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// load is a pool's demand over capacity in one minute, in the resource where it is largest.
+// load is a pool's load over capacity in one minute, in the resource where it is largest.
 type load struct {
 	utilisation float64 // NaN when it is not known
 	resource    string
@@ -91,13 +91,12 @@ func (b *builder) loads(pool string) []load {
 	return out
 }
 
-// load is the demand of a minute over the capacity of a tick's ready replicas.
+// load is that of a minute over the capacity of a tick's ready replicas.
 func (b *builder) load(pool string, t *tick, minute int) load {
 	out := load{utilisation: math.NaN()}
 	for _, c := range t.capacities {
 		ready := float64(t.ready) * c.perReplica
-		demand := at(b.observed[seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, c.dimension}], minute)
-		if u := demand / ready; ready > 0 && !math.IsNaN(u) && !(u <= out.utilisation) {
+		if u := b.loadOf(pool, c.dimension, minute) / ready; ready > 0 && !math.IsNaN(u) && !(u <= out.utilisation) {
 			out = load{utilisation: u, resource: c.dimension}
 		}
 	}

@@ -172,8 +172,7 @@ func (p *Pool) lookAt() string {
 // lacked is the capacity that a saturation lacked at most, in minutes of what was ready.
 func (e *Episode) lacked() Number { return (e.Utilisation - 1) * Number(e.Minutes) }
 
-// errorAt is the error of a saturation's resource that came as more than was forecast when it began, the nearest to the
-// headline's horizon; nil without one.
+// errorAt is the error of a saturation's resource that came as more than was forecast when it began; nil without one.
 func (p *Pool) errorAt(x *Episode) (found *ErrorEpisode) {
 	for i := range p.Errors {
 		e := &p.Errors[i]

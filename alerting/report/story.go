@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// story is the errors of one time, of whatever resource and horizon: the first is told, the others are named.
+// story is the errors of one time, of whatever resource: the first is told, the others are named.
 type story []ErrorEpisode
 
 // stories are the errors of a pool in the order they have in a report.
@@ -34,10 +34,8 @@ func told(all []story, n int) []story {
 	return order
 }
 
-// larger orders errors: those at the headline's horizon first, then by how far off they were for how long.
-func larger(x, y *ErrorEpisode) int {
-	return cmp.Or(cmp.Compare(far(x.Horizon), far(y.Horizon)), cmp.Compare(y.size(), x.size()))
-}
+// larger orders errors by how far off they were for how long.
+func larger(x, y *ErrorEpisode) int { return cmp.Compare(y.size(), x.size()) }
 
 // size of an error: how far off for how long.
 func (e *ErrorEpisode) size() float64 { return math.Abs(float64(e.Error)) * float64(e.Attributed) }
@@ -61,45 +59,20 @@ func (e *ErrorEpisode) main() (largest Cause) {
 	return largest
 }
 
-// also names the other errors of a story by resource: how far ahead, how far off, and why where they have one main cause
-// that is not that of the one that is told.
+// also names the other resources of a story, each by its largest error: how far off, and why where that is not the main cause of
+// the one that is told.
 func (s story) also() string {
-	type group struct {
-		resource string
-		cause    Cause
-		horizons []string
-		low, top Number
-	}
-	var groups []*group
+	var parts []string
+	named := []string{s[0].Resource}
 	for i := range s[1:] {
 		e := &s[1+i]
-		at := slices.IndexFunc(groups, func(g *group) bool { return g.resource == e.Resource })
-		if at < 0 {
-			at = len(groups)
-			groups = append(groups, &group{resource: e.Resource, cause: e.main(), low: e.Error, top: e.Error})
+		if slices.Contains(named, e.Resource) {
+			continue
 		}
-		g := groups[at]
-		g.low, g.top = min(g.low, e.Error), max(g.top, e.Error)
-		if g.cause != e.main() {
-			g.cause = ""
-		}
-		if !slices.Contains(g.horizons, e.Horizon) {
-			g.horizons = append(g.horizons, e.Horizon)
-		}
-	}
-	var parts []string
-	for _, g := range groups {
-		slices.SortFunc(g.horizons, func(x, y string) int { return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)) }) // the window last
-		for i, h := range g.horizons {
-			g.horizons[i] = ahead(h)
-		}
-		off := inPoints(g.low)
-		if inPoints(g.top) != off {
-			off = strings.TrimSuffix(off, " points") + " to " + inPoints(g.top)
-		}
-		text := fmt.Sprintf("%s %s min ahead (%s", resource(g.resource), strings.Join(g.horizons, ", "), off)
-		if g.cause != s[0].main() && g.cause != "" {
-			text += ", for " + g.cause.words(g.low+g.top)
+		named = append(named, e.Resource)
+		text := resource(e.Resource) + " (" + inPoints(e.Error)
+		if cause := e.main(); cause != s[0].main() && cause != "" {
+			text += ", for " + cause.words(e.Error)
 		}
 		parts = append(parts, text+")")
 	}
@@ -109,7 +82,7 @@ func (s story) also() string {
 // cells are the story as a row below storyHead.
 func (s story) cells() []string {
 	e := &s[0]
-	return []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), fmt.Sprintf("%s, %s min ahead", resource(e.Resource), ahead(e.Horizon)), percent(e.Forecast), percent(e.Actual), inPoints(e.Error),
+	return []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource), percent(e.Forecast), percent(e.Actual), inPoints(e.Error),
 		e.because(3), s.also(), strings.Join(e.notes(), "; ")}
 }
 
@@ -123,6 +96,9 @@ var storyHead = []string{"start", ">length", "forecast of", ">forecast", ">came"
 
 // whyWrong is the table of a pool's largest stories, in order, and what is to be said of all.
 func (p *Pool) whyWrong() (rows [][]string, note string) {
+	if len(p.Errors) == 0 {
+		return nil, ""
+	}
 	shown := told(p.stories(), errorsShown)
 	for _, s := range shown {
 		rows = append(rows, s.cells())
@@ -146,7 +122,7 @@ func (p *Pool) wrongNote(shown int) string {
 		found, explained = found+c.Episodes, explained+c.Explained
 		size, rest = size+c.Size, rest+c.Size-c.ExplainedSize
 	}
-	text := fmt.Sprintf("Found, over every resource and horizon: %s in %s", count(found, "large error"), count(len(p.stories()), "episode"))
+	text := fmt.Sprintf("In forecasts %s min ahead, about as long as a new replica takes to be ready, there were %s in %s", p.Errors[0].Horizon, count(found, "large error"), count(len(p.stories()), "episode"))
 	if n := len(p.stories()); n > shown {
 		text += fmt.Sprintf(", the %d largest of which are shown", shown)
 	}

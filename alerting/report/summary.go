@@ -222,10 +222,10 @@ func (r *Report) learned() string {
 	case missed != nil:
 		text = fmt.Sprintf("The worst saturation that was %s came on %s in %s of %s, up to %s of capacity: over %s %s came where %s was forecast %s minutes ahead, because of %s",
 			map[Outcome]string{Missed: "missed", Late: "announced late"}[missed.Outcome], day(missed.Start), resource(missed.Resource), of, percent(missed.Utilisation),
-			count(why.Minutes, "minute"), percent(why.Actual), percent(why.Forecast), ahead(why.Horizon), why.because(1))
+			count(why.Minutes, "minute"), percent(why.Actual), percent(why.Forecast), why.Horizon, why.because(1))
 	case worst != nil:
 		text = fmt.Sprintf("The largest error was on %s in %s of %s: %s of capacity against %s forecast %s minutes ahead, for %s, because of %s",
-			day(worst.Start), resource(worst.Resource), pool, percent(worst.Actual), percent(worst.Forecast), ahead(worst.Horizon),
+			day(worst.Start), resource(worst.Resource), pool, percent(worst.Actual), percent(worst.Forecast), worst.Horizon,
 			count(worst.Minutes, "minute"), worst.because(2))
 	}
 	return text + "."

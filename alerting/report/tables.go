@@ -52,8 +52,8 @@ func (p *Pool) causes() markdown.Table {
 }
 
 // whyNote says how to read a table of errors.
-const whyNote = "Use of capacity as forecast and as it came, in percent of the ready replicas; causes in points of that, and all of them (in the JSON) add up to the difference." +
-	" An error is large from 10 points on, and from twice what is usual at its horizon."
+const whyNote = "Use of capacity as forecast and as it came, in percent of the ready replicas. Causes are in points of that; all of them (in the JSON) add up to the difference." +
+	" An error is large from 10 points on, and from twice what is usual."
 
 func (p *Pool) provided() markdown.Table {
 	v := &p.Decisions.Provision

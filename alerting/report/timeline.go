@@ -123,9 +123,9 @@ func (b *builder) widen(f *forecaster.Forecast) {
 	}
 	bin := &x.bins[(minute-first)/binWidth(end-first)]
 	for l, v := range q {
-		bin.quantiles[l] += v
+		bin.quantiles[l] += v * b.retried(key, b.index(f.Origin)-1)
 	}
-	bin.actual, bin.n = bin.actual+y, bin.n+1
+	bin.actual, bin.n = bin.actual+y*b.retried(key, minute), bin.n+1
 }
 
 // apart is how far minutes ahead are from the headline's.
@@ -153,7 +153,6 @@ func (b *builder) timeline(pool string) *Timeline {
 		*list = unknowns(n)
 	}
 	t.Announced = make([]bool, n)
-	total := features.Key{Pool: pool, Class: features.TotalClass}
 	b.mix(t, pool, n)
 	b.standing(pool, func(x *tick, minute int) {
 		if minute < first {
@@ -174,8 +173,7 @@ func (b *builder) timeline(pool string) *Timeline {
 				}
 			}
 			if c.perReplica > 0 {
-				demand := at(b.observed[seriesKey{total, c.dimension}], minute)
-				t.Needed[i].most(math.Ceil(demand/c.perReplica - 1e-9))
+				t.Needed[i].most(math.Ceil(b.loadOf(pool, c.dimension, minute)/c.perReplica - 1e-9))
 			}
 		}
 	})
@@ -208,7 +206,7 @@ func (b *builder) resourceTimeline(pool, dimension string, n int) ResourceTimeli
 		}
 	}
 	for m := first; m < end; m++ {
-		t.Peak[(m-first)/binWidth(end-first)].most(at(b.observed[key], m))
+		t.Peak[(m-first)/binWidth(end-first)].most(b.loadOf(pool, dimension, m))
 	}
 	return t
 }

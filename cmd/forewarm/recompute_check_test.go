@@ -15,7 +15,6 @@ import (
 
 // recomputed holds a report against what is stored, minute by minute. Times are Unix minutes.
 type recomputed struct {
-	open []string // resources and horizons whose errors another cause explains
 	*testing.T
 	*raw
 	from, to int64
@@ -325,11 +324,11 @@ func (x *recomputed) totals(p *report.Pool) {
 }
 
 // most is, of the resources of a decision, the largest of what one takes; NaN when none is known.
-func (x *recomputed) most(d *alerting.Decision, minute int64, of func(demand, perReplica float64) float64) float64 {
+func (x *recomputed) most(d *alerting.Decision, minute int64, of func(load, perReplica float64) float64) float64 {
 	most := math.NaN()
 	if d != nil {
 		for _, r := range d.Resources {
-			if v := of(x.demand("*", r.Dimension)(minute), r.PerReplica); !math.IsNaN(v) && !(v <= most) {
+			if v := of(x.demand("*", r.Dimension)(minute)*x.retried(r.Dimension, minute), r.PerReplica); !math.IsNaN(v) && !(v <= most) {
 				most = v
 			}
 		}

@@ -13,8 +13,8 @@ import (
 
 // heldAgainst is one forecast of a resource with what came: loads, and what ready replicas carry.
 type heldAgainst struct {
-	minute, origin, settled int64
-	forecast, came          utilisation
+	minute, origin int64
+	forecast, came utilisation
 }
 
 type utilisation struct{ demand, retries, ready, capacity float64 }
@@ -25,49 +25,60 @@ func (u utilisation) of() float64      { return u.load() / u.carried() }
 
 func (h *heldAgainst) off() float64 { return h.came.of() - h.forecast.of() }
 
-// storedHorizons are those that the farm's forecasts are kept for.
-var storedHorizons = []string{"5", "15", "30", "60", "max15_30"}
+// horizon of the farm's forecasts that the newest decision needs: the first that is not below its lead.
+func (x *recomputed) horizon() string {
+	var lead time.Duration
+	for i := range x.raw.decisions {
+		if d := &x.raw.decisions[i]; d.Tick.Unix()/60 < x.to {
+			lead = d.Lead
+		}
+	}
+	for _, kept := range []int{5, 15, 30} {
+		if time.Duration(kept)*time.Minute >= lead {
+			return strconv.Itoa(kept)
+		}
+	}
+	return "60"
+}
 
-// errors finds every large error again, at each horizon, and takes those that are explained apart.
+// errors finds every large error again, and takes those that are explained apart.
 func (x *recomputed) errors(p *report.Pool) {
 	if len(p.Errors) == 0 {
 		x.Error("no error is explained")
 	}
-	rows, explained := 0, 0
+	rows, explained, horizon := 0, 0, x.horizon()
 	for _, resource := range []string{"prefill", "decode", "kv"} {
-		for _, horizon := range storedHorizons {
-			all := x.heldAgainst(resource, horizon)
-			large := x.large(all)
-			step := spacing(all)
-			episodes := farOff(all, large, step)
-			i := slices.IndexFunc(p.LargeErrors, func(c report.LargeErrors) bool { return c.Resource == resource && c.Horizon == horizon })
-			if i < 0 {
-				x.Errorf("large errors of %s at %s are not counted", resource, horizon)
-				continue
-			}
-			rows++
-			c := &p.LargeErrors[i]
-			what := "large errors of " + resource + " at " + horizon + ": "
-			minutes, size := 0, 0.0
-			for _, e := range episodes {
-				for j := range e {
-					minutes, size = minutes+int(step), size+math.Abs(e[j].off())*float64(step)
-				}
-			}
-			x.count(what+"forecasts", c.Forecasts, len(all))
-			x.same(what+"large from", c.Large, large)
-			x.count(what+"episodes", c.Episodes, len(episodes))
-			x.count(what+"minutes", c.Minutes, minutes)
-			x.same(what+"size", c.Size, size)
-			x.count(what+"explained", c.Explained, len(episodes)) // the farm has fewer than are explained at most
-			x.same(what+"explained size", c.ExplainedSize, size)
-			for _, e := range episodes {
-				x.episode(p, resource, horizon, e, step)
-				explained++
+		all := x.heldAgainst(resource, horizon)
+		large := x.large(all)
+		step := spacing(all)
+		episodes := farOff(all, large, step)
+		i := slices.IndexFunc(p.LargeErrors, func(c report.LargeErrors) bool { return c.Resource == resource })
+		if i < 0 || p.LargeErrors[i].Horizon != horizon {
+			x.Errorf("large errors of %s at %s are not counted", resource, horizon)
+			continue
+		}
+		rows++
+		c := &p.LargeErrors[i]
+		what := "large errors of " + resource + " at " + horizon + ": "
+		minutes, size := 0, 0.0
+		for _, e := range episodes {
+			for j := range e {
+				minutes, size = minutes+int(step), size+math.Abs(e[j].off())*float64(step)
 			}
 		}
+		x.count(what+"forecasts", c.Forecasts, len(all))
+		x.same(what+"large from", c.Large, large)
+		x.count(what+"episodes", c.Episodes, len(episodes))
+		x.count(what+"minutes", c.Minutes, minutes)
+		x.same(what+"size", c.Size, size)
+		x.count(what+"explained", c.Explained, len(episodes)) // the farm has fewer than are explained at most
+		x.same(what+"explained size", c.ExplainedSize, size)
+		for _, e := range episodes {
+			x.episode(p, resource, horizon, e, step)
+			explained++
+		}
 	}
-	x.count("resources and horizons with errors counted", len(p.LargeErrors), rows)
+	x.count("resources with errors counted", len(p.LargeErrors), rows)
 	x.count("errors explained", len(p.Errors), explained)
 	x.stories(p)
 }
@@ -83,7 +94,7 @@ func (x *recomputed) stories(p *report.Pool) {
 			continue
 		}
 		if together := slices.ContainsFunc(p.Errors, func(o report.ErrorEpisode) bool {
-			return o.Story == e.Story && (o.Resource != e.Resource || o.Horizon != e.Horizon) && (o.Error > 0) == (e.Error > 0) &&
+			return o.Story == e.Story && o.Resource != e.Resource && (o.Error > 0) == (e.Error > 0) &&
 				!o.Start.After(e.Start.Add(time.Duration(e.Minutes+10)*time.Minute)) && !e.Start.After(o.Start.Add(time.Duration(o.Minutes+10)*time.Minute))
 		}); !together {
 			x.Errorf("%s at %s, from %s, is near nothing in its story", e.Resource, e.Horizon, e.Start)
@@ -253,7 +264,7 @@ func (x *recomputed) sums(class, dimension, horizon string, all []heldAgainst) (
 func spacing(all []heldAgainst) int64 {
 	var apart []float64
 	for i := 1; i < len(all); i++ {
-		apart = append(apart, float64(all[i].settled-all[i-1].settled))
+		apart = append(apart, float64(all[i].minute-all[i-1].minute))
 	}
 	return int64(median(apart))
 }
@@ -266,7 +277,7 @@ func farOff(all []heldAgainst, large float64, step int64) (episodes [][]heldAgai
 		}
 		if n := len(episodes); n > 0 {
 			last := episodes[n-1][len(episodes[n-1])-1]
-			if h.settled-last.settled-step <= 10 && (h.off() > 0) == (last.off() > 0) {
+			if h.minute-last.minute-step <= 10 && (h.off() > 0) == (last.off() > 0) {
 				episodes[n-1] = append(episodes[n-1], h)
 				continue
 			}
@@ -297,25 +308,7 @@ func (x *recomputed) large(all []heldAgainst) float64 {
 
 // heldAgainst gives the forecasts of a resource about the period, with all that utilisation takes.
 func (x *recomputed) heldAgainst(resource, horizon string) (out []heldAgainst) {
-	tokens := []func(int64) float64{x.demand("*", "prefill"), x.demand("*", "decode")}
-	again, demand, quantiles := x.demand("*", "retry_tokens"), x.demand("*", resource), x.quantiles("*", resource, horizon)
-	retries := func(from, to int64) float64 {
-		more, whole := 0.0, 0.0
-		for at := from; at < to; at++ {
-			for _, d := range tokens {
-				if y := d(at); !math.IsNaN(y) {
-					whole += y
-				}
-			}
-			if y := again(at); !math.IsNaN(y) {
-				more += y
-			}
-		}
-		if whole == 0 {
-			return 1
-		}
-		return 1 + more/whole
-	}
+	demand, quantiles := x.demand("*", resource), x.quantiles("*", resource, horizon)
 	standing, capacity := map[int64]*alerting.Decision{}, map[int64]float64{}
 	for m := x.from - 120; m < x.to; m++ {
 		if d := x.standing(m); d != nil {
@@ -345,20 +338,8 @@ func (x *recomputed) heldAgainst(resource, horizon string) (out []heldAgainst) {
 		following[hour] = median(day)
 	}
 	for m := x.from; m < x.to; m++ {
-		h := heldAgainst{minute: m, settled: m}
-		if ahead, err := strconv.Atoi(horizon); err == nil {
-			h.origin = m - int64(ahead) + 1
-		} else {
-			h.origin = m - 29
-			window := []int64{}
-			for at := h.origin + 14; at <= m; at++ {
-				window = append(window, at)
-			}
-			if slices.ContainsFunc(window, func(at int64) bool { return math.IsNaN(demand(at)) }) {
-				continue
-			}
-			h.minute = slices.MaxFunc(window, func(a, b int64) int { return cmp.Compare(demand(a), demand(b)) })
-		}
+		ahead, _ := strconv.Atoi(horizon)
+		h := heldAgainst{minute: m, origin: m - int64(ahead) + 1}
 		q, issued, now := quantiles(h.origin), standing[h.origin], standing[h.minute]
 		if q == nil || issued == nil || now == nil {
 			continue
@@ -369,8 +350,8 @@ func (x *recomputed) heldAgainst(resource, horizon string) (out []heldAgainst) {
 				due = math.Min(due, float64(max(d.Ready+d.Pending, d.Desired)))
 			}
 		}
-		h.forecast = utilisation{float64(float32(q[.5])), retries(h.origin-15, h.origin), due, capacity[h.origin]}
-		h.came = utilisation{demand(h.minute), retries(h.minute, h.minute+1), float64(now.Ready), following[h.minute/60]}
+		h.forecast = utilisation{float64(float32(q[.5])), x.retried(resource, h.origin-1), due, capacity[h.origin]}
+		h.came = utilisation{demand(h.minute), x.retried(resource, h.minute), float64(now.Ready), following[h.minute/60]}
 		if now.ByRole != nil && resource == "prefill" {
 			h.came.ready = float64(now.ByRole.Prefill)
 			h.forecast.ready = h.came.ready
@@ -382,30 +363,21 @@ func (x *recomputed) heldAgainst(resource, horizon string) (out []heldAgainst) {
 	return out
 }
 
-// caused sees that errors of the hour from a time on are mostly due to what was planted then, at each of the horizons.
-func (x *recomputed) caused(p *report.Pool, from time.Time, resource string, cause report.Cause, class string, horizons []string) {
+// caused sees that errors of the hour from a time on are mostly due to what was planted then.
+func (x *recomputed) caused(p *report.Pool, from time.Time, resource string, cause report.Cause, class string) {
 	x.Helper()
-	for _, horizon := range horizons {
-		found := false
-		for _, e := range p.Errors {
-			if e.Start.Before(from) || e.Start.After(from.Add(time.Hour)) || e.Horizon != horizon || e.Resource != resource {
-				continue
-			}
-			largest := slices.MaxFunc(e.Parts, func(a, b report.ErrorPart) int {
-				return cmp.Compare(math.Abs(float64(a.Amount)), math.Abs(float64(b.Amount)))
-			})
-			if largest.Cause != cause || class != "" && e.Drivers[0].Class != class {
-				if slices.Contains(x.open, resource+" "+horizon) {
-					x.Logf("known, not diagnosed: %s at %s, %s is not mostly due to %s", resource, horizon, e.Start, cause)
-				} else {
-					x.Errorf("%s at %s, %s: %+v, driven by %+v", resource, horizon, e.Start, e.Parts, e.Drivers)
-				}
-			}
-			found = true
-			break
-		}
-		if !found {
-			x.Errorf("no error of %s at %s is explained after %s", resource, horizon, from)
-		}
+	i := slices.IndexFunc(p.Errors, func(e report.ErrorEpisode) bool {
+		return !e.Start.Before(from) && !e.Start.After(from.Add(time.Hour)) && e.Resource == resource
+	})
+	if i < 0 {
+		x.Errorf("no error of %s is explained after %s", resource, from)
+		return
+	}
+	e := &p.Errors[i]
+	largest := slices.MaxFunc(e.Parts, func(a, b report.ErrorPart) int {
+		return cmp.Compare(math.Abs(float64(a.Amount)), math.Abs(float64(b.Amount)))
+	})
+	if largest.Cause != cause || class != "" && e.Drivers[0].Class != class {
+		x.Errorf("%s at %s, %s: %+v, driven by %+v", resource, e.Horizon, e.Start, e.Parts, e.Drivers)
 	}
 }

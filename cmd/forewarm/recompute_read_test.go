@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 type raw struct {
 	series    []rawSeries
 	decisions []alerting.Decision
+	end       int64 // of the period: later decisions are in no report
 }
 
 type rawSeries struct {
@@ -71,8 +73,7 @@ func (r *raw) find(match map[string]string) *rawSeries {
 // seriesNames are the names of demand.
 var seriesNames = map[string]string{
 	"requests": "forewarm_demand_requests_per_second", "prefill": "forewarm_demand_prefill_tokens_per_second", "cached": "forewarm_demand_cached_tokens_per_second",
-	"decode": "forewarm_demand_decode_tokens_per_second", "kv": "forewarm_demand_kv_tokens", "retry_tokens": "forewarm_demand_retry_tokens_per_second",
-	"retry": "forewarm_demand_retries_per_second",
+	"decode": "forewarm_demand_decode_tokens_per_second", "kv": "forewarm_demand_kv_tokens",
 }
 
 // demand gives what settled of the minute that begins at a Unix minute: it is stamped with its end.
@@ -109,6 +110,33 @@ func (r *raw) quantiles(class, dimension, horizon string) func(origin int64) map
 		}
 		return out
 	}
+}
+
+// retried is the load of all attempts over that of calls in a minute: as the first decision after it had it, within 15 minutes, or else
+// the newest.
+func (r *raw) retried(resource string, minute int64) float64 {
+	var after *alerting.Decision
+	for i := range r.decisions {
+		d := &r.decisions[i]
+		if at := d.Tick.Unix() / 60; at < r.end && after == nil && at > minute && at <= minute+15 {
+			after = d
+		}
+	}
+	if after == nil {
+		for i := range r.decisions {
+			if d := &r.decisions[i]; d.Tick.Unix()/60 < r.end && d.Tick.Unix()/60 <= minute && d.Tick.Unix()/60 > minute-15 {
+				after = d
+			}
+		}
+	}
+	if after != nil {
+		for _, e := range slices.Concat(after.Resources, after.Prompts) {
+			if e.Dimension == resource && e.Retries != nil {
+				return e.Retries.Factor
+			}
+		}
+	}
+	return 1
 }
 
 // standing is the decision that stands in a minute: the newest that is no older than 15 minutes; nil without one.

@@ -154,8 +154,8 @@ func (x *recomputed) saturation(p *report.Pool) {
 		x.count(what, c[0], c[1])
 	}
 	x.same("lead time", s.LeadMinutes, median(leads))
-	if len(leads) == 0 {
-		x.Error("nothing was announced: there is nothing to compare")
+	if listed == 0 {
+		x.Error("nothing saturated: there is nothing to compare")
 	}
 }
 

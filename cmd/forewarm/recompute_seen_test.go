@@ -31,7 +31,7 @@ func (x *recomputed) hearing(resource string) *hearing {
 		}
 		for _, r := range of {
 			if r.Dimension == resource {
-				h.believed[at] = r.Demand
+				h.believed[at] = r.Calls()
 			}
 		}
 	}

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
 )
 
 // TestRetryStorm plants failures on a running daemon: for 36 minutes 40 % of the attempts fail and are tried again. The load
@@ -73,6 +76,7 @@ func TestRetryStorm(t *testing.T) {
 		t.Errorf("the storm from minute %d to %d is announced at %s and over at %s", begins, ends, raised, ended)
 	}
 	var before, during alerting.Prescale
+	loads := map[string]float64{} // of prefill, as decisions in the storm had it, by when
 	for m := range next(events) {
 		e, err := alerting.ReadPrescale(alerting.StructuredType, m.Data)
 		if err != nil {
@@ -84,10 +88,46 @@ func TestRetryStorm(t *testing.T) {
 			if during = e; e.DesiredReplicas < before.DesiredReplicas {
 				t.Errorf("%s: asks for %d, and for %d before the storm", at, e.DesiredReplicas, before.DesiredReplicas)
 			}
+			if r := e.Retries; r != nil && e.BindingResource == features.DimPrefill {
+				loads[e.IssuedAt.UTC().Format(time.RFC3339)] = r.Demand * r.Factor
+			}
 			t.Logf("%s: %d→%d p=%.2f %+v %s %v", at, e.Current.Ready, e.DesiredReplicas, *e.Probability, e.Retries, e.Reason, e.Constraints)
 		}
 	}
 	if *during.Probability < *before.Probability+.2 || during.Retries == nil || during.Retries.Attempts < 1.4 || before.Retries != nil {
 		t.Errorf("probability %.2f before and %.2f in the storm, retries %+v and %+v", *before.Probability, *during.Probability, before.Retries, during.Retries)
+	}
+
+	// The report and its hindsight have the same load as decisions had.
+	response, err := http.Get(p.base + "/api/v1/report?format=json&from=" + start.Format(time.RFC3339) + "&to=" + start.Add((minutes-10)*time.Minute).Format(time.RFC3339))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var r struct {
+		Pools []struct {
+			Timeline struct {
+				Resource     string
+				Minutes      int
+				Peak, Needed []float64
+			}
+		}
+	}
+	if err := json.NewDecoder(response.Body).Decode(&r); err != nil {
+		t.Fatal(err)
+	}
+	line := r.Pools[0].Timeline
+	if line.Resource != features.DimPrefill || line.Minutes != 1 || len(loads) < 3 {
+		t.Fatalf("the report draws %s by %d minutes, and %d decisions of the storm were published", line.Resource, line.Minutes, len(loads))
+	}
+	for at, load := range loads {
+		tick, _ := time.Parse(time.RFC3339, at)
+		m := int(tick.Sub(start)/time.Minute) - 1
+		if got := line.Peak[m]; math.Abs(got/load-1) > .1 {
+			t.Errorf("%s: the report has a load of %.0f tokens/s to prefill, and the decision %.0f", at, got, load)
+		}
+		if need := math.Ceil(line.Peak[m] / 270); line.Needed[m] < need {
+			t.Errorf("%s: in hindsight %v replicas were needed, and prefill took %v", at, line.Needed[m], need)
+		}
 	}
 }

@@ -72,6 +72,7 @@ type recordedPool struct {
 	backtest.PoolHistory
 	pool       capacity.Pool        // as configured
 	perReplica map[string][]float64 // capacity of a replica by dimension, by decision
+	weighed    int                  // minutes from Start on of which Demand is the load of all attempts
 }
 
 // readRecorded reads what is kept of the period and of the days before it, of every pool that is configured.
@@ -102,9 +103,12 @@ func readRecorded(ctx context.Context, h report.History, cfg *forewarm.Config, f
 	if err != nil {
 		return nil, err
 	}
-	err = h.Decisions(ctx, from, to, func(d *alerting.Decision) error {
+	err = h.Decisions(ctx, start, to, func(d *alerting.Decision) error {
 		if p := pools[d.Pool]; p != nil {
-			p.decided(d)
+			p.weigh(d)
+			if !d.Tick.Before(from) {
+				p.decided(d)
+			}
 		}
 		return ctx.Err()
 	})
@@ -128,6 +132,20 @@ func poolNamed(cfg *forewarm.Config, name string) (pool capacity.Pool, ok bool) 
 		return pool, true
 	}
 	return pool, false
+}
+
+// weigh has the demand of the minutes since the decision before be the load of all attempts, as the report has it: the run serves
+// that, and learns from it.
+func (p *recordedPool) weigh(d *alerting.Decision) {
+	const longest = 15 // minutes
+	to := int(d.Tick.Sub(p.Start) / features.Minute)
+	for _, r := range slices.Concat(d.Resources, d.PromptEvidence()) {
+		values := p.Demand[r.Dimension]
+		for m := max(p.weighed, to-longest, 0); m < min(to, len(values)); m++ {
+			values[m] *= r.LoadFactor()
+		}
+	}
+	p.weighed = to
 }
 
 // decided takes the next decision of the period: its capacity of a replica, the replicas that there were at first, and the

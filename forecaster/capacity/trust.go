@@ -63,6 +63,9 @@ func (c Contradiction) String() string {
 	if c.Source == Given {
 		key = "curve_file"
 	}
+	if c.Dimension == Prefill {
+		then += ". The observed one is at most 0.7 of what a replica computes, for prompts queue beyond that"
+	}
 	return fmt.Sprintf("A replica's %s rate is %s tokens/s as observed (%s to %s) and %s as %s. %s. Correct %s, or set rates to learned or stated.",
 		c.Dimension, about(c.Learned), about(c.Low), about(c.High), about(c.Stated), c.Source, then, key)
 }
