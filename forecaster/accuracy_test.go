@@ -378,6 +378,11 @@ func (s *traceSerie) origins(from, to float64, step int) func(func(int) bool) {
 
 // score streams the series and scores its forecasts.
 func (s *traceSerie) score(from, to float64, step int) accuracy {
+	return s.scoreWith(from, to, step, nil)
+}
+
+// scoreWith is score with a series of which something is forgotten after each minute.
+func (s *traceSerie) scoreWith(from, to float64, step int, forget func(*series)) accuracy {
 	a := accuracy{trace: s.trace, class: s.class, dim: s.dim, auc: math.NaN(), recall: math.NaN()}
 	scored := map[int]bool{}
 	end := 0
@@ -391,7 +396,9 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 	var minutes float64
 	alarm := s.alarms(from)
 	for m := s.first; m < end; m++ {
-		x.push(s.start+int64(m), exactly(s.y[m]))
+		if x.push(s.start+int64(m), exactly(s.y[m])); forget != nil {
+			forget(x)
+		}
 		o := m + 1
 		if !scored[o] {
 			continue

@@ -179,15 +179,14 @@ func occlusions(b *Basis) []InputView {
 	if b.Input == nil {
 		return all
 	}
-	median := func(in *network.Input) float64 {
+	median := func(n *network.Net) float64 {
 		var q network.Quantiles
-		network.Fitted().Forecast(in, &q)
+		n.Forecast(b.Input, &q)
 		return unroot(float64(q[midLead][L50]))
 	}
-	with := median(b.Input)
+	with := median(network.Fitted())
 	for _, g := range network.Groups {
-		without := network.Fitted().Without(b.Input, g)
-		all = append(all, InputView{g.Name, known(with - median(&without))})
+		all = append(all, InputView{g.Name, known(with - median(network.Fitted().Without(g)))})
 	}
 	slices.SortStableFunc(all, func(a, b InputView) int { return cmp.Compare(math.Abs(*b.Moved), math.Abs(*a.Moved)) })
 	return all

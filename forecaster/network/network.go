@@ -76,11 +76,12 @@ func (n *Net) Forecast(in *Input, q *Quantiles) {
 	}
 }
 
-// Without is an input whose features of a group are as they usually are.
-func (n *Net) Without(in *Input, g Group) Input {
-	out := *in
-	copy(out.X[g.from:g.to], n.Weights[g.from:g.to])
-	return out
+// Without is a network that takes a group of features to be as they usually are.
+func (n *Net) Without(g Group) *Net {
+	out := *n
+	_, w := out.Layer(0)
+	clear(w[g.from*Hidden1 : g.to*Hidden1])
+	return &out
 }
 
 // Pass takes input x through layer i, before activation. Products are rounded before they are added, so that every
