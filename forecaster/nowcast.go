@@ -118,16 +118,6 @@ func exactly(y float64) features.Estimate {
 	return features.Estimate{Mean: y, Counted: y, Low: y, High: y, Share: 1}
 }
 
-// around is a value that is as uncertain as an estimate, which may lack what does not change any more.
-func around(y float64, e features.Estimate) features.Estimate {
-	if math.IsNaN(e.Mean) {
-		return exactly(y)
-	}
-	by := y - e.Mean
-	e.Mean, e.Low, e.High, e.Counted = y, math.Max(0, e.Low+by), e.High+by, math.Max(0, e.Counted+by)
-	return e
-}
-
 // plus adds estimates, of which those that are not known count for nothing.
 func plus(sum, e features.Estimate) features.Estimate {
 	if math.IsNaN(sum.Mean) {

@@ -78,10 +78,10 @@ func sessions(n int, r *rand.Rand) []float64 {
 	return y
 }
 
-// daily rises and falls at the same times of the day, on all days or on weekdays, steeply or over an hour, with little noise or
-// much.
-func daily(n int, r *rand.Rand) []float64 {
-	n = (2+r.IntN(10))*1440 + r.IntN(1440)
+// daily rises and falls at the same times of two to twelve days, on all or on weekdays, steeply or over an hour, with little noise
+// or much.
+func daily(_ int, r *rand.Rand) []float64 {
+	n := (2+r.IntN(10))*1440 + r.IntN(1440)
 	from, until := r.Float64()*1440, 120+r.Float64()*900
 	width := 5 * math.Exp(r.Float64()*math.Log(16))
 	factor := 2 * math.Exp(r.Float64()*math.Log(8))
