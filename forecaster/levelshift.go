@@ -29,11 +29,10 @@ var shiftLimit = map[bool]struct{ sigmas, least, step float64 }{
 	false: {5, 0.8, 0.15},
 }
 
-// levelShift widens or narrows the forecasts of a series for the day after its level has changed. Experts and medians follow a level
-// within the hour, but spreads over a day, empirical errors and the network go on expecting what had been, so that after a fall
-// quantiles would lie too high for hours. It sees a change by a control chart of late errors a quarter of an hour ahead
+// levelShift widens or narrows the forecasts of a series for the day after its level has changed. Medians follow a level within the
+// hour, but the network's spreads go on expecting what had been, so that after a fall quantiles would lie too high for hours. It sees a change by a control chart of late errors a quarter of an hour ahead
 // (exponentially weighted moving average: Roberts 1959, doi:10.1080/00401706.1959.10489860) with limits by how far that average of
-// this series usually strays and strayed in the last days, so that what a series does every day is none. From then on each half of each target's distribution is
+// this series usually strays and strayed in the last days, so that what a series does every day is none. From then on each half of a distribution is
 // scaled about its median by what its coverage calls for, as conformal quantile tracking does, but with steps that are long for some
 // hours (why steps must grow after a shift: Gibbs and Candès 2022, arXiv:2208.08401). When the level returns, widths are what they were:
 // nothing that was learned before is lost. Fixed size, O(targets × levels) per outcome.

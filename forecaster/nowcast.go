@@ -9,7 +9,7 @@ import (
 // anchor is what the newest minutes of a series are, as far as they are known, and how uncertain that leaves the level
 // that forecasts start from.
 //
-// The quantiles of the experts' errors were learned from forecasts that started from nowcasts as well, against outcomes
+// The calibration was learned from forecasts that started from nowcasts as well, against outcomes
 // that had settled: the usual uncertainty of nowcasts is part of them. Only what goes beyond it must be added, as when
 // the service has just slowed down and the delays that were learned are off. So a forecast is widened by Excess alone.
 type anchor struct {

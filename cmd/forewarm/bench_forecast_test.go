@@ -126,7 +126,7 @@ func (b *bench) forecasts() (rows []row) {
 }
 
 // refits compares a minute of one series, learned and forecast 60 minutes ahead, with fitting augurs' MSTL and ETS anew to
-// a week of minutes. light is what a light series took.
+// a week of minutes. light is what a series of many took.
 func (b *bench) refits(light time.Duration) (rows []row) {
 	const week, ticks = 7 * 1440, 200
 	draw := rand.New(rand.NewPCG(2, 3))

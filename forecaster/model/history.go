@@ -11,7 +11,7 @@ const (
 	ringBins     = 8 * dayBins // covers last week at the same time
 )
 
-// History is what the experts of one series share: the last 26 hours by the minute, the last 8 days by ten minutes, and
+// History is the past of one series: the last 26 hours by the minute, the last 8 days by ten minutes, and
 // averages of the level at several time scales. Minutes count from the Unix epoch. A minute that is not known is NaN
 // and is left out of every mean. Minutes older than an hour, and bins, are kept in 16 bits: within 0.05 %. Memory: 4 KiB
 // on the first day and 6 after a week; Push and Amend are O(1).
