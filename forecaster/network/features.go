@@ -147,6 +147,7 @@ func (v *view) read(h *model.History) bool {
 	return v.readSpread()
 }
 
+//go:norace
 func (v *view) readMinutes() {
 	newest := v.h.Newest
 	last := math.NaN()
