@@ -20,7 +20,7 @@ import (
 )
 
 // TestKills kills the daemon at random moments while a trace is replayed, with its NATS server inside it and outside.
-// What it leaves must be what a daemon that nobody disturbed leaves: the same state, journal and newest advice.
+// What it leaves must be what a daemon that nobody disturbed leaves: the same state, decisions and newest advice.
 func TestKills(t *testing.T) {
 	trace := writeTrace(t, filepath.Join(t.TempDir(), "trace.csv"), 3*time.Hour)
 	kills := 10
@@ -28,7 +28,7 @@ func TestKills(t *testing.T) {
 		kills = 3
 	}
 	want := newSite(t, trace).play(t, 0)
-	if !strings.Contains(want.check, "ok  snapshot: sequence ") || !strings.Contains(want.check, "ok  journal: up to fleet at ") {
+	if !strings.Contains(want.check, "ok  snapshot: sequence ") || !strings.Contains(want.check, "ok  decisions: up to fleet at ") {
 		t.Fatalf("an undisturbed daemon left:\n%s", want.check)
 	}
 	if len(want.newest) != 1 {
@@ -47,7 +47,7 @@ func TestKills(t *testing.T) {
 func compareRemains(t *testing.T, want, got remains) {
 	t.Helper()
 	if diff := cmp.Diff(strings.Split(want.check, "\n"), strings.Split(got.check, "\n")); diff != "" {
-		t.Errorf("state and journal (-unbroken +killed):\n%s", diff)
+		t.Errorf("state and decisions (-unbroken +killed):\n%s", diff)
 	}
 	if diff := cmp.Diff(want.newest, got.newest); diff != "" {
 		t.Errorf("newest advice (-unbroken +killed):\n%s", diff)
@@ -139,10 +139,11 @@ func (s *site) play(t *testing.T, kills int) remains {
 		t.Errorf("the replay was over before the last of %d kills", kills)
 	}
 	t.Logf("%d kills, %d messages, %s; %s", kills, messages, time.Since(began).Round(10*time.Millisecond), producer.out.String())
-	code, check, errs := runHere(t.Context(), "check", "-data", s.data)
+	code, check, errs := runHere(t.Context(), "check", "-config", s.config, "-offline", "-data", s.data)
 	if code != 0 {
 		t.Fatalf("check: %d, %s", code, errs)
 	}
+	check = check[strings.Index(check, "ok  snapshot"):]
 	return remains{check, s.advice(t)}
 }
 
