@@ -10,9 +10,9 @@ FUZZTIME ?= 30s
 # tests, and makes them take five times as long. What calls them from goroutines is tested with it.
 MODULE := github.com/forewarm/forewarm
 PURE   := $(MODULE) $(addprefix $(MODULE)/,alerting alerting/plan alerting/report features features/sketch forecaster \
-            forecaster/capacity forecaster/model forecaster/net ingest ingest/telemetrypb internal/draw)
+            forecaster/capacity forecaster/model forecaster/network ingest ingest/telemetrypb internal/draw)
 
-.PHONY: build test test-keda-scaler lint bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
+.PHONY: build test test-keda-scaler lint ablation bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
 
 build: ## a static binary in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o bin/forewarm ./cmd/forewarm
@@ -37,6 +37,9 @@ bench: ## writes the table of BENCHMARKS.md; takes some minutes, on a machine th
 
 bench-accuracy: ## writes the section of BENCHMARKS.md on accuracy: TRACES=directory of public traces; PEERS=directory with other forecasters, to score what they have forecast; PEER_SET=fast, slow or all to have them forecast what lacks, which takes hours
 	$(GO) test -run '^TestPeers$$' -count 1 -timeout 24h ./backtest -args -traces $(TRACES) -peers '$(PEERS)' -peer-set '$(PEER_SET)' -table $(CURDIR)/BENCHMARKS.md
+
+ablation: ## prints what each part of the model earns: TRACES=directory of public traces
+	FOREWARM_ABLATION=1 FOREWARM_TRACES=$(TRACES) $(GO) test -run '^TestAblation$$' -v -count 1 -timeout 2h ./forecaster
 
 bench-policies: ## writes the section of BENCHMARKS.md on scaling policies: TRACES=directory of public traces; POOLS=expression for some of them, printed and not written; DRAWS=number of seeds
 	$(GO) test -run '^TestPolicyBenchmark$$' -v -count 1 -timeout 24h ./backtest -args -policies -traces $(TRACES) -pools '$(POOLS)' -draws $(or $(DRAWS),1) -table $(CURDIR)/BENCHMARKS.md

@@ -57,7 +57,7 @@ func TestColdForecasts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := eventConfig(t, "p")
-			c.ForecastClasses, c.Classify = 64, features.ClassifyConfig{}
+			c.Classify = features.ClassifyConfig{}
 			p := New(c)
 			at := map[int][]forecaster.Forecast{}
 			batches := underway(80, tt.lasts, tt.rate)

@@ -81,7 +81,7 @@ func TestMixedLogAddsUp(t *testing.T) {
 }
 
 func addsUp(t *testing.T, cfg Config) {
-	cfg.Every, cfg.LightClasses = time.Hour, 1 // forecasts are not looked at
+	cfg.Every = time.Hour // forecasts are not looked at
 	p, w := New(cfg), newWitness()
 	var got totals
 	var lateArea float64

@@ -186,7 +186,6 @@ func (g *logWriter) replicas(at time.Time) {
 func mixedConfig(t testing.TB, clock Clock) Config {
 	cfg := eventConfig(t, "p", "q")
 	cfg.Clock, cfg.PrefixBlocks = clock, 2000
-	cfg.Features.MaxSessions, cfg.Features.SessionTTL = 70, 10*time.Minute
 	cfg.Classify = features.ClassifyConfig{Rules: []features.Rule{{Class: "first", Tenant: []string{"t0", "t?1"}}}}
 	if clock == WallClock {
 		cfg.Features.Lateness = 10 * time.Second

@@ -51,10 +51,8 @@ type Config struct {
 	// hashes in their place are estimated; where the pool's own caches hold fewer, those bound them. 0 leaves the cached
 	// tokens unknown.
 	PrefixBlocks int
-	// ForecastClasses bounds the classes of a pool that have forecasts of their own; see forecaster.Config.MaxClasses.
-	ForecastClasses int
-	// LightClasses bounds, over all pools, those beyond that have light series; see forecaster.Config.MaxLight.
-	LightClasses int
+	// ShownClasses is how many classes of a pool, the heaviest, are in its forecasts; see forecaster.Config.Shown.
+	ShownClasses int
 	// Events are the calendar of what is known to come, of all pools; see forecaster.Config.Events.
 	Events []forecaster.Event
 	// MaxPools bounds the pools that DefaultPool admits.
@@ -66,7 +64,7 @@ func DefaultConfig() Config {
 	return Config{
 		Clock: WallClock, Every: features.Minute, Features: features.DefaultConfig(), Decision: alerting.DefaultConfig(),
 		DedupEntries: 1 << 18, PrefixBlocks: 1 << 17, MaxPools: 64,
-		ForecastClasses: forecaster.DefaultMaxClasses, LightClasses: forecaster.DefaultMaxLight,
+		ShownClasses: forecaster.DefaultShown,
 	}
 }
 
@@ -304,7 +302,7 @@ func services(cfg *Config) map[string]features.Service {
 }
 
 func (c *Config) forecasterConfig() forecaster.Config {
-	f := forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, MaxClasses: c.ForecastClasses, MaxLight: c.LightClasses, Zones: map[string]*time.Location{}, Events: c.Events}
+	f := forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, MaxClasses: c.Features.MaxClasses, Shown: c.ShownClasses, Zones: map[string]*time.Location{}, Events: c.Events}
 	for i := range c.Pools {
 		f.Zones[c.Pools[i].Name] = c.Pools[i].Zone
 	}

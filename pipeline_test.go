@@ -32,7 +32,6 @@ func testPool(t testing.TB, name string) capacity.Pool {
 func eventConfig(t testing.TB, pools ...string) Config {
 	c := DefaultConfig()
 	c.Clock, c.Features.Lateness = EventClock, 0
-	c.ForecastClasses, c.LightClasses = 1, 2 // each tier has some, and some classes have neither
 	c.Classify = features.ClassifyConfig{Rules: []features.Rule{{Class: "first", Tenant: []string{"t0"}}}}
 	for _, name := range pools {
 		c.Pools = append(c.Pools, testPool(t, name))

@@ -49,8 +49,8 @@ const (
 
 	collapseLoss = 0.2 // of a driving class's cache hit ratio, absolute, that is worth a warning whatever else changed
 
-	driftOutcomes = 1440 // outcomes, a day of minutes, before a quantile can be said not to hold
-	driftShare    = 0.85 // of outcomes below the 95 % quantile, at or below which it does not
+	driftOutcomes = forecaster.OriginsPerDay // outcomes before a quantile can be said not to hold
+	driftShare    = 0.85                     // of outcomes below the 95 % quantile, at or below which it does not
 )
 
 // Conditions are what is the case for one pool at one tick, from its decision and the evidence behind it. The two-clock
@@ -293,7 +293,7 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 	const meanwhile = "Expect less warning than usual; queues and KV use still add replicas."
 	if f.Fallback {
 		c := condition(d, ForecastDegraded, f.Dimension, Warning, cfg, fmt.Sprintf(
-			"Pool %s: the forecast of %s is mostly its last value, which the models have not beaten of late. %s", d.Pool, noun(f.Dimension), meanwhile))
+			"Pool %s: the forecast of %s is mostly its last value, because that was better than the network of late. %s", d.Pool, noun(f.Dimension), meanwhile))
 		c.Ticks = degradedTicks
 		return []Condition{c}
 	}
@@ -301,14 +301,14 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 	if below := float64(covered.Below[forecaster.L95]); covered.N >= driftOutcomes && below <= driftShare {
 		return []Condition{condition(d, ForecastDegraded, f.Dimension, Warning, cfg, fmt.Sprintf(
 			"Pool %s: %s stayed below its forecast 95 %% quantile only %s of the last %s. %s",
-			d.Pool, noun(f.Dimension), percent(below), days(float64(covered.N)), meanwhile))}
+			d.Pool, noun(f.Dimension), percent(below), days(float64(covered.N)/forecaster.OriginsPerDay), meanwhile))}
 	}
 	return nil
 }
 
-// days is so many minutes in words.
-func days(minutes float64) string {
-	if n := int(minutes / 1440); n > 1 {
+// days is so many days in words.
+func days(d float64) string {
+	if n := int(d); n > 1 {
 		return fmt.Sprintf("%d days", n)
 	}
 	return "24 hours"

@@ -36,7 +36,7 @@ func (s scene) input(t testing.TB) Input {
 		t.Fatal(err)
 	}
 	f := forecaster.Forecast{Key: features.Key{Pool: "llama", Class: features.TotalClass}, Dimension: features.DimKV, Origin: noon,
-		Last: s.last, Now: features.Estimate{Mean: s.last}, Confidence: forecaster.Seasonal, Known: 5000, Weights: []forecaster.Weight{{Expert: "seasonal_day", Share: .7}}}
+		Last: s.last, Now: features.Estimate{Mean: s.last}, Confidence: forecaster.Seasonal, Known: 5000}
 	for h := range f.Minute {
 		m := s.median(h + 1)
 		for i, tau := range forecaster.Levels {

@@ -68,7 +68,7 @@ type Decision struct {
 	Constraints []string            `json:"constraints" cbor:"23,keyasint"`
 	Warnings    []string            `json:"warnings" cbor:"24,keyasint"`
 	Reason      string              `json:"reason" cbor:"25,keyasint"` // one sentence for a person
-	Model       string              `json:"model" cbor:"26,keyasint"`  // heaviest experts of the binding resource
+	Model       string              `json:"model" cbor:"26,keyasint"`  // what the forecast of the binding resource is from: network, or last value
 
 	Needed       int               `json:"needed" cbor:"27,keyasint"`   // what evidence asks for, before the constraints
 	Reserves     capacity.Reserves `json:"reserves" cbor:"28,keyasint"` // of prefill replicas see Roles

@@ -49,7 +49,7 @@ func (p *plan) decision(cfg Config) Decision {
 		d.Prompts = append(d.Prompts, p.prompts[i].evidence)
 	}
 	if b := p.binding(); b != nil {
-		d.Binding, d.Probability, d.ETA, d.Model = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA, experts(b.forecast)
+		d.Binding, d.Probability, d.ETA, d.Model = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA, modelOf(b.forecast)
 		d.Events, d.Path = b.forecast.Basis.Events, p.path(b)
 	}
 	for _, part := range p.in.Projection.Growth {

@@ -259,7 +259,7 @@ func facts(w io.Writer, d *Decision) {
 	fact("replicas", "%d ready, %d pending (%s)", d.Ready, d.Pending, source)
 	fact("telemetry", "of the stream up to message %d", d.Sequence)
 	if fact("confidence", "%s", d.Confidence); d.Model != "" {
-		fact("models", "%s", d.Model)
+		fact("model", "%s", d.Model)
 	}
 	fact("warm-up", "up to %s: nothing nearer can be averted by scaling", span(d.Lead))
 	if b := d.Basis; b != nil {

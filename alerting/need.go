@@ -2,9 +2,7 @@ package alerting
 
 import (
 	"cmp"
-	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -165,16 +163,12 @@ func (p *plan) shortFrom(cfg Config) time.Time {
 	return p.now
 }
 
-// experts names the two heaviest experts of a forecast.
-func experts(f *forecaster.Forecast) string {
+// modelOf names what a forecast is from.
+func modelOf(f *forecaster.Forecast) string {
 	if f.Fallback {
-		return "baseline"
+		return "last value"
 	}
-	var parts []string
-	for _, w := range f.Weights[:min(2, len(f.Weights))] {
-		parts = append(parts, fmt.Sprintf("%s %.2f", w.Expert, w.Share))
-	}
-	return strings.Join(parts, ", ")
+	return "network"
 }
 
 // finite is v, or 0 when it is NaN or infinite.

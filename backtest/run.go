@@ -174,10 +174,7 @@ func (r *runner) pipelineConfig(timed bool) forewarm.Config {
 	cfg := forewarm.DefaultConfig()
 	cfg.Clock, cfg.Every, cfg.Features, cfg.Decision = forewarm.EventClock, r.cfg.Decide, r.features(timed), r.cfg.Decision
 	cfg.Pools = []capacity.Pool{r.pool}
-	cfg.LightClasses = r.cfg.LightClasses
-	if cfg.ForecastClasses = r.cfg.ForecastClasses; cfg.ForecastClasses == 0 {
-		cfg.ForecastClasses = cfg.Features.MaxClasses
-	}
+	cfg.ShownClasses = cfg.Features.MaxClasses // for here nobody waits
 	return cfg
 }
 

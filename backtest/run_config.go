@@ -35,9 +35,6 @@ type RunConfig struct {
 	// Features is how traffic is aggregated; nil means features.DefaultConfig. Its Lateness is taken as 0, and so is
 	// its Revise unless records carry times: traces come in order.
 	Features *features.Config
-	// ForecastClasses are forecast by the whole stack, LightClasses of the others by light series, the rest together. No
-	// ForecastClasses means all that Features.MaxClasses lets be, for here nobody waits.
-	ForecastClasses, LightClasses int
 
 	// Pool is what serves the traffic. Without it the capacity of a replica is such that the busiest minute needs
 	// PeakReplicas (0 means 8), and replicas warm up as Warmup says.

@@ -81,14 +81,8 @@ type Features struct {
 	MaxTenants  int           `yaml:"max_tenants"`
 	MaxReplicas int           `yaml:"max_replicas"`
 	ReplicaTTL  time.Duration `yaml:"replica_ttl"`
-	MaxSessions int           `yaml:"max_sessions"`
-	SessionTTL  time.Duration `yaml:"session_ttl"`
 	StaleAfter  time.Duration `yaml:"stale_after"`
 	ClassTTL    time.Duration `yaml:"class_ttl"`
-	// ForecastClasses is forewarm.Config.ForecastClasses.
-	ForecastClasses int `yaml:"forecast_classes"`
-	// LightClasses is forewarm.Config.LightClasses.
-	LightClasses int `yaml:"light_classes"`
 }
 
 // Default is what an empty file means.
@@ -99,8 +93,7 @@ func Default() *Config {
 		Features: Features{
 			Lateness: f.Lateness, Revise: f.Revise, FutureBound: f.FutureBound, MaxClasses: f.MaxClasses,
 			MaxTenants: f.MaxTenants, MaxReplicas: f.MaxReplicas, ReplicaTTL: f.ReplicaTTL, StaleAfter: f.StaleAfter,
-			ClassTTL: f.ClassTTL, MaxSessions: f.MaxSessions, SessionTTL: f.SessionTTL, ForecastClasses: p.ForecastClasses,
-			LightClasses: p.LightClasses,
+			ClassTTL: f.ClassTTL,
 		},
 		Decision:    p.Decision,
 		NATS:        jetstream.DefaultConfig(),
@@ -123,7 +116,6 @@ func (c *Config) aggregation() features.Config {
 	f.Lateness, f.Revise, f.FutureBound = s.Lateness, s.Revise, s.FutureBound
 	f.MaxClasses, f.MaxTenants, f.MaxReplicas = s.MaxClasses, s.MaxTenants, s.MaxReplicas
 	f.ReplicaTTL, f.StaleAfter, f.ClassTTL = s.ReplicaTTL, s.StaleAfter, s.ClassTTL
-	f.MaxSessions, f.SessionTTL = s.MaxSessions, s.SessionTTL
 	return f
 }
 

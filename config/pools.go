@@ -23,7 +23,6 @@ const (
 func (c *Config) Pipeline() (forewarm.Config, error) {
 	p := forewarm.DefaultConfig()
 	p.Clock, p.Every, p.DedupEntries, p.PrefixBlocks, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.PrefixBlocks, c.MaxPools
-	p.ForecastClasses, p.LightClasses = c.Features.ForecastClasses, c.Features.LightClasses
 	p.Features, p.Classify, p.Decision = c.aggregation(), c.Classify, c.Decision
 	k := &checker{}
 	for i := range c.Pools {

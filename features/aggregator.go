@@ -30,10 +30,10 @@ type Aggregator struct {
 	open    int64 // first minute that has not been closed
 
 	byName   map[string]*pool
+	named    int     // classes of all pools beside OverflowClass
 	pools    []*pool // ordered by name
 	latest   *pool   // the last one looked up
 	arrivals arrivals
-	sessions sessionTable
 	counters Counters
 
 	round  int64 // Closes so far and one; a cell of the last one is new
@@ -64,7 +64,6 @@ func New(cfg Config) *Aggregator {
 		ahead:    aheadMinutes + minutes(cfg.Lateness+cfg.FutureBound) + 1,
 		byName:   make(map[string]*pool),
 		arrivals: newArrivals(maxArrivals),
-		sessions: newSessionTable(cfg.MaxSessions),
 		round:    1, unseen: math.MinInt64,
 	}
 	a.mask = int64(a.slots() - 1)

@@ -145,3 +145,11 @@ func (t *arrivals) restore(s ArrivalSnapshot, classes []*class) error {
 	}
 	return nil
 }
+
+// numbered are the classes of all pools, as the State lists them.
+func (a *Aggregator) numbered() (classes []*class) {
+	for _, p := range a.pools {
+		classes = append(classes, p.classes...)
+	}
+	return classes
+}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/forewarm/forewarm/features/sketch"
 )
 
@@ -15,8 +13,7 @@ import (
 type pool struct {
 	name      string
 	service   Service
-	seed      uint64 // tells its sessions from those of other pools
-	phased    bool   // sends a record of its own when a request arrives
+	phased    bool // sends a record of its own when a request arrives
 	lastEvent moment
 	watermark moment
 	coverage  []coverage // by slot
@@ -48,14 +45,13 @@ type class struct {
 	reports    Reports
 	moments    sketch.Moments // fading
 	expected   Expected
-	late       Late            // since a window settled last
-	accounts   accounts        // fading
-	gone       bool            // it is forgotten
-	lane       int32           // 1 + its index in backlog.active; 0 while nothing waits
-	sessions   *sessionAccount // nil before the first
-	cells      []*cell         // by slot, nil where nothing came; nil altogether while nothing is open
-	open       int             // number of cells
-	nowcasts   *nowcasts       // nil while nothing ever came late
+	late       Late      // since a window settled last
+	accounts   accounts  // fading
+	gone       bool      // it is forgotten
+	lane       int32     // 1 + its index in backlog.active; 0 while nothing waits
+	cells      []*cell   // by slot, nil where nothing came; nil altogether while nothing is open
+	open       int       // number of cells
+	nowcasts   *nowcasts // nil while nothing ever came late
 }
 
 // cell is the accumulating window of one minute.
@@ -83,7 +79,6 @@ func (a *Aggregator) pool(name string) *pool {
 	p := &pool{
 		name:      name,
 		service:   a.cfg.service(name),
-		seed:      xxhash.Sum64String(name),
 		lastEvent: never,
 		watermark: never,
 		coverage:  make([]coverage, a.slots()),
@@ -122,7 +117,7 @@ func (a *Aggregator) class(p *pool, name string, minute int64) *class {
 func (a *Aggregator) lookup(p *pool, name string, minute int64) *class {
 	c, ok := p.byName[name]
 	if !ok {
-		if name == TotalClass || p.named() >= a.cfg.MaxClasses {
+		if name == TotalClass || a.named >= a.cfg.MaxClasses {
 			a.counters.OverflowRecords++
 			name = OverflowClass
 		}
@@ -134,19 +129,14 @@ func (a *Aggregator) lookup(p *pool, name string, minute int64) *class {
 	return c
 }
 
-// named is the number of classes beside OverflowClass.
-func (p *pool) named() int {
-	if _, ok := p.byName[OverflowClass]; ok {
-		return len(p.classes) - 1
-	}
-	return len(p.classes)
-}
-
 // newClass adds a class to a pool that does not have it.
 func (a *Aggregator) newClass(p *pool, name string) *class {
 	name = strings.Clone(name)
 	c := &class{key: Key{Pool: p.name, Class: name}, pool: p}
 	p.byName[name] = c
+	if name != OverflowClass {
+		a.named++
+	}
 	i, _ := slices.BinarySearchFunc(p.classes, name, func(c *class, name string) int { return strings.Compare(c.key.Class, name) })
 	p.classes = slices.Insert(p.classes, i, c)
 	return c

@@ -46,10 +46,8 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	a.backlog.trim()
 	a.recycle()
 	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
-	a.countSessions(moment(next) * minuteLength)
 	for _, p := range a.pools {
 		for _, c := range p.classes {
-			c.sessions.sumUp()
 			c.accounts.rank(a.cfg.MaxTenants)
 		}
 	}
@@ -88,9 +86,6 @@ func (a *Aggregator) collect(m int64) {
 			if settled {
 				a.settle(p, c, at, &w)
 				held.add(&w)
-			}
-			if m == a.open {
-				w.Sessions = c.sessions.summary()
 			}
 			w.Nowcast = c.nowcasts.of(a, m)
 			a.windows = append(a.windows, w)
@@ -160,12 +155,14 @@ func (a *Aggregator) age() {
 			}
 			c.gone = true
 			delete(p.byName, c.key.Class)
+			if c.key.Class != OverflowClass {
+				a.named--
+			}
 			a.counters.ClassesEvicted++
 			return true
 		})
 	}
 	if a.counters.ClassesEvicted > evicted {
 		a.arrivals.release()
-		a.releaseSessions()
 	}
 }

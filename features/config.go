@@ -20,17 +20,14 @@ type Config struct {
 	Revise time.Duration
 	// FutureBound refuses records whose event time is further ahead of the clock.
 	FutureBound time.Duration
-	// MaxClasses is the number of classes a pool may have; further ones are pooled under OverflowClass.
+	// MaxClasses is the number of classes that all pools may have together; further ones are counted as OverflowClass of
+	// their pool. A class costs some 65 KiB.
 	MaxClasses int
 	// MaxTenants is the number of heavy tenants, and of heavy features, listed per class.
 	MaxTenants int
 	// MaxReplicas bounds the replicas tracked per pool, ReplicaTTL forgets the silent ones.
 	MaxReplicas int
 	ReplicaTTL  time.Duration
-	// MaxSessions bounds the sessions that are followed, over all pools; the one that was silent longest is forgotten
-	// first. SessionTTL is how long after its newest turn a session is taken to go on.
-	MaxSessions int
-	SessionTTL  time.Duration
 	// StaleAfter is how long a pool may be silent before its telemetry counts as stale.
 	StaleAfter time.Duration
 	// ClassTTL forgets a class that had no traffic for this long, so that churned class names do not fill the cap.
@@ -44,8 +41,8 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Lateness: 10 * time.Second, Revise: 10 * time.Minute, FutureBound: 2 * time.Minute,
-		MaxClasses: 256, MaxTenants: 10, MaxReplicas: 1024, ReplicaTTL: 3 * time.Minute,
-		MaxSessions: 1 << 16, SessionTTL: 30 * time.Minute, StaleAfter: 5 * time.Minute,
+		MaxClasses: 10_000, MaxTenants: 10, MaxReplicas: 1024, ReplicaTTL: 3 * time.Minute,
+		StaleAfter:     5 * time.Minute,
 		ClassTTL:       8 * 24 * time.Hour,
 		DefaultService: Service{PrefillTokensPerS: 8000, ITL: 25 * time.Millisecond},
 	}
@@ -58,8 +55,6 @@ func (c Config) complete() Config {
 	orDefault(&c.MaxTenants, d.MaxTenants)
 	orDefault(&c.MaxReplicas, d.MaxReplicas)
 	orDefault(&c.ReplicaTTL, d.ReplicaTTL)
-	orDefault(&c.MaxSessions, d.MaxSessions)
-	orDefault(&c.SessionTTL, d.SessionTTL)
 	orDefault(&c.ClassTTL, d.ClassTTL)
 	c.DefaultService = c.DefaultService.or(d.DefaultService)
 	c.Lateness, c.Revise, c.FutureBound = max(c.Lateness, 0), max(c.Revise, 0), max(c.FutureBound, 0)

@@ -13,7 +13,6 @@ type Counters struct {
 	OverflowRecords uint64 // records pooled under OverflowClass
 	ClassesEvicted  uint64 // classes forgotten after Config.ClassTTL of silence
 	ArrivalsEvicted uint64 // arrivals forgotten before their end was seen, because the table was full
-	SessionsEvicted uint64 // sessions forgotten before they fell silent, because the table was full
 	SkippedMinutes  uint64 // minutes passed over because Close was not called for them
 
 	ReplicaReports  uint64 // replica reports taken

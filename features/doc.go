@@ -10,9 +10,9 @@
 // Invariants: a minute without evidence is not a minute without traffic ([Window.Covered]); every request is counted in
 // exactly one minute, that of its arrival, or when that has settled in the totals of what came late ([Window.Late]);
 // folding the same records in the same order gives the same bytes. Units: rates are per second averaged over the minute,
-// occupancy is tokens. Bounds: classes per pool, names per class, open minutes, sessions and producers are capped
+// occupancy is tokens. Bounds: classes per pool, names per class, open minutes and producers are capped
 // ([Config], [Producers]); what does not fit is pooled under [OverflowClass] or forgotten, and counted.
 //
-// Beside the windows: [Classifier] gives requests a class, [Sessions] say what goes on, [Ranking] who it
-// is for, [Producers] whether those who report can be relied on.
+// Beside the windows: [Classifier] gives requests a class, [Ranking] says who it is for,
+// [Producers] whether those who report can be relied on.
 package features

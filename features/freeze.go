@@ -15,7 +15,6 @@ type Frozen struct {
 	classes       []frozenClass // of all pools, as the state lists them
 	cells         []frozenCell  // of all classes, in their order
 	arrivals      []arrival
-	sessions      sessionTable // without its index
 }
 
 type frozenClass struct {
@@ -38,9 +37,7 @@ func (a *Aggregator) Freeze() *Frozen {
 		state: State{Started: a.started, Closed: a.closed, Open: a.open, Counters: a.counters},
 		round: a.round, unseen: a.unseen,
 		arrivals: slices.Clone(a.arrivals.queue[a.arrivals.head:]),
-		sessions: a.sessions,
 	}
-	f.sessions.entries, f.sessions.index = slices.Clone(a.sessions.entries), nil
 	classes, cells := 0, 0
 	for _, p := range a.pools {
 		f.state.Pools = append(f.state.Pools, a.poolSnapshot(p))
@@ -70,9 +67,6 @@ func (f *Frozen) freeze(a *Aggregator, c *class) {
 		if account != nil {
 			x.accounts[kind] = account.names.Copy()
 		}
-	}
-	if c.sessions != nil && c.sessions.since != (SessionsSince{}) {
-		x.Sessions = new(c.sessions.since)
 	}
 	for m, n := a.oldest(), 0; n < c.open; m++ {
 		if at := a.find(c, m); at != nil {
@@ -150,10 +144,7 @@ func (f *Frozen) Parts(put func(part any) error) error {
 		}
 		*c = frozenClass{}
 	}
-	if err := put(arrivalSnapshot(f.arrivals, number)); err != nil {
-		return err
-	}
-	return put(sessionSnapshot(&f.sessions, number))
+	return put(arrivalSnapshot(f.arrivals, number))
 }
 
 // sorted is an account as it is kept; nil when there is none.

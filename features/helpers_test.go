@@ -20,7 +20,7 @@ func at(s float64) time.Time { return t0.Add(time.Duration(math.Round(s * 1e9)))
 // testConfig has small numbers: a revise span of three minutes, whose service numbers are easy to reckon with.
 func testConfig() Config {
 	return Config{
-		Revise: 3 * Minute, MaxClasses: 4, MaxTenants: 2, MaxSessions: 8, SessionTTL: 5 * Minute, ReplicaTTL: 3 * Minute, ClassTTL: 6 * time.Hour,
+		Revise: 3 * Minute, MaxClasses: 4, MaxTenants: 2, ReplicaTTL: 3 * Minute, ClassTTL: 6 * time.Hour,
 		DefaultService: Service{PrefillTokensPerS: 1000, ITL: 10 * time.Millisecond},
 	}
 }
@@ -111,9 +111,6 @@ func detached(w Window) Window {
 			c.Copy(*s)
 			*s = c
 		}
-	}
-	if w.Sessions != nil {
-		w.Sessions = new(*w.Sessions)
 	}
 	for _, r := range [...]**Ranking{&w.Tenants, &w.Features} {
 		if *r != nil {

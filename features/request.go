@@ -96,9 +96,6 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 	if e.teaches() {
 		p.expected.learn(e)
 	}
-	if r.Session != 0 {
-		a.visit(p, c, r, &t, call, seen == nil)
-	}
 	if seen == nil && p.phased && r.ID != "" && a.arrivals.add(entry) {
 		a.counters.ArrivalsEvicted++
 	}

@@ -14,7 +14,6 @@ type rest struct {
 	State
 	Classes  []ClassSnapshot
 	Arrivals ArrivalSnapshot
-	Sessions SessionSnapshot
 }
 
 // restOf is the state of a as it comes back from its bytes.
@@ -36,7 +35,6 @@ func restOf(t testing.TB, a *Aggregator) (s rest) {
 		}
 	}
 	next(&s.Arrivals)
-	next(&s.Sessions)
 	if !errors.Is(dec.Decode(new(any)), io.EOF) {
 		t.Fatal("more parts than were wanted")
 	}
@@ -56,7 +54,6 @@ func (s *rest) parts(t testing.TB) func(part any) error {
 		put(&s.Classes[i])
 	}
 	put(&s.Arrivals)
-	put(&s.Sessions)
 	return cbor.NewDecoder(&b).Decode
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // State is the first part of an Aggregator at rest. The others are a ClassSnapshot for each class of each pool, then an
-// ArrivalSnapshot and a SessionSnapshot: plain data, ordered, so that equal Aggregators encode to equal bytes. Minutes count
+// an ArrivalSnapshot: plain data, ordered, so that equal Aggregators encode to equal bytes. Minutes count
 // from the Unix epoch, times are in nanoseconds from it (0 is no time).
 type State struct {
 	Started  bool           `cbor:"1,keyasint"` // a record has opened the span
@@ -66,7 +66,6 @@ type ClassSnapshot struct {
 	Moments  sketch.Moments                  `cbor:"5,keyasint"`
 	Windows  []WindowSnapshot                `cbor:"7,keyasint"`
 	Accounts [accountKinds]*sketch.TopKState `cbor:"8,keyasint"` // nil where nobody was ever named
-	Sessions *SessionsSince                  `cbor:"9,keyasint,omitempty"`
 
 	Expected Expected  `cbor:"40,keyasint"`
 	Late     Late      `cbor:"41,keyasint"`
@@ -155,14 +154,7 @@ func (a *Aggregator) restore(next func(part any) error) error {
 	if err := next(&arrivals); err != nil {
 		return err
 	}
-	if err := a.arrivals.restore(arrivals, classes); err != nil {
-		return err
-	}
-	var sessions SessionSnapshot
-	if err := next(&sessions); err != nil {
-		return err
-	}
-	return a.restoreSessions(&sessions, classes)
+	return a.arrivals.restore(arrivals, classes)
 }
 
 func (a *Aggregator) restorePool(s *PoolSnapshot, next func(part any) error) error {
@@ -210,9 +202,6 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 	c.expected, c.late = s.Expected, s.Late
 	if err = c.accounts.restore(s.Accounts, countersPerName*a.cfg.MaxTenants); err != nil {
 		return err
-	}
-	if s.Sessions != nil {
-		c.sessions = &sessionAccount{since: *s.Sessions}
 	}
 	if s.Nowcasts != nil && s.Nowcasts.fits(a.revise) {
 		c.nowcasts = s.Nowcasts.clone()

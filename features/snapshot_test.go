@@ -172,15 +172,6 @@ func TestRestoreRefuses(t *testing.T) {
 		`top-k sketch: counter`: func(s *rest) {
 			s.Classes[0].Accounts[byTenant] = &sketch.TopKState{Counts: []sketch.Count{{Name: "x", Weight: -1}}}
 		},
-		`sessions differ in length`: func(s *rest) { s.Sessions = SessionSnapshot{IDs: []uint64{1}} },
-		`a session comes twice`: func(s *rest) {
-			one := []uint32{0, 0}
-			s.Sessions = SessionSnapshot{[]uint64{1, 1}, one, []int64{0, 0}, []int64{0, 0}, one, one, one, one, one, []int64{0, 0}, []byte{0, 0}}
-		},
-		`class is not known`: func(s *rest) {
-			one := []uint32{9}
-			s.Sessions = SessionSnapshot{[]uint64{1}, one, []int64{0}, []int64{0}, one, one, one, one, one, []int64{0}, []byte{0}}
-		},
 		`arrivals differ in length`: func(s *rest) { s.Arrivals.Flags = nil },
 		`arrival 1 comes twice`:     func(s *rest) { s.Arrivals = ArrivalSnapshot{[]uint64{1, 1}, []int64{0, 0}, []byte{0, 0}, nil} },
 		`class 9 of arrival 1`:      func(s *rest) { s.Arrivals = ArrivalSnapshot{[]uint64{1}, []int64{0}, []byte{0}, []uint32{9}} },

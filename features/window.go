@@ -111,10 +111,6 @@ type Window struct {
 	PromptWasted float64 `cbor:"51,keyasint,omitempty"`
 	OutputWasted float64 `cbor:"56,keyasint,omitempty"`
 
-	// Sessions are those of the class at the tick that returned the first count of this minute. Nil in a window that is
-	// returned again, and when there are none.
-	Sessions *Sessions `cbor:"34,keyasint,omitempty"`
-
 	// Late is what came too late to be counted since the class last settled a minute: of older minutes, handed out with
 	// this one when it settles, once. Nil when nothing did.
 	Late *Late `cbor:"49,keyasint,omitempty"`

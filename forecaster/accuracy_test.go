@@ -20,8 +20,6 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster/model"
-	"github.com/forewarm/forewarm/forecaster/net"
 )
 
 // TestAccuracy streams public traces through the model stack, series by series, and prints how well it forecast them
@@ -29,8 +27,7 @@ import (
 // on origins in the second third of each trace, never the last. Skipped unless FOREWARM_ACCURACY names a share of the
 // traces to score: "tune" (origins from 1/3 to 2/3) or "check" (the last third). FOREWARM_TRACES is the traces' directory,
 // FOREWARM_ACCURACY_ONLY a comma-separated list of parts of trace or class names, FOREWARM_ACCURACY_STEP the minutes
-// between origins. FOREWARM_ACCURACY_TIER=light scores light series in place of full ones, and pool the classes of a
-// trace side by side, which lend to each other.
+// between origins.
 func TestAccuracy(t *testing.T) {
 	part, dir := os.Getenv("FOREWARM_ACCURACY"), os.Getenv("FOREWARM_TRACES")
 	if part == "" || dir == "" {
@@ -40,20 +37,11 @@ func TestAccuracy(t *testing.T) {
 	if part == "check" {
 		from, to = 2.0/3, 1
 	}
-	if file := os.Getenv("FOREWARM_ACCURACY_NET"); file != "" {
-		useNet(t, file)
-	}
 	step := 7
 	if s := os.Getenv("FOREWARM_ACCURACY_STEP"); s != "" {
 		step, _ = strconv.Atoi(s)
 	}
 	all := traceSeries(t, dir, os.Getenv("FOREWARM_ACCURACY_ONLY"))
-	switch os.Getenv("FOREWARM_ACCURACY_TIER") {
-	case "light":
-		forecastLight(all, from, to, step)
-	case "pool":
-		forecastPools(all, from, to, step)
-	}
 	results := make([]accuracy, len(all))
 	atOnce(len(all), func(i int) { results[i] = all[i].score(from, to, step) })
 	printAccuracy(t, results, part)
@@ -75,23 +63,6 @@ func atOnce(n int, f func(i int)) {
 	wait.Wait()
 }
 
-// useNet puts other weights into the network.
-func useNet(t *testing.T, file string) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := net.Decode(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range models {
-		if models[i].name == "net" {
-			models[i].make = func() model.Expert { return net.New(n) }
-		}
-	}
-}
-
 // traceOf is one trace as the scorer needs it.
 type traceOf struct {
 	file    string
@@ -99,21 +70,22 @@ type traceOf struct {
 	every   int // takes every so-manieth class
 	dims    []string
 	weekday int // days after Monday on which it starts
-
-	sessions bool // its sessions go through the aggregator, for the expert that they feed
 }
 
 var accuracyTraces = []traceOf{
-	{"agentic_claude_7d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0, true},
-	{"azure2024_conv_week_1in40_recon.csv.gz", 0, 1, []string{"prefill", "decode"}, 6, false},
-	{"azure2024_conv_week_10min_digitised.csv.gz", 600, 1, []string{"prefill", "decode"}, 6, false},
-	{"sageserve_m365_1min.csv.gz", 60, 1, []string{"prefill"}, 0, false},
-	{"servegen_sgA_14d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0, false},
-	{"servegen_deepseek_r1_1d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0, false},
-	{"servegen_mm_image_1d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0, false},
-	{"servegen_clients_10min.csv.gz", 600, 8, []string{"prefill", "decode"}, 0, false},
-	{"azure2023_conv_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 3, false},
-	{"mooncake_conversation_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 2, false},
+	{"agentic_claude_7d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0},
+	{"azure2024_conv_week_1in40_recon.csv.gz", 0, 1, []string{"prefill", "decode"}, 6},
+	{"azure2024_conv_week_10min_digitised.csv.gz", 600, 1, []string{"prefill", "decode"}, 6},
+	{"sageserve_m365_1min.csv.gz", 60, 1, []string{"prefill"}, 0},
+	{"servegen_sgA_14d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0},
+	{"servegen_deepseek_r1_1d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0},
+	{"servegen_mm_image_1d.csv.gz", 0, 1, []string{"prefill", "decode"}, 0},
+	{"servegen_clients_10min.csv.gz", 600, 8, []string{"prefill", "decode"}, 0},
+	{"azure2023_conv_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 3},
+	{"mooncake_conversation_1h.csv.gz", 0, 1, []string{"prefill", "decode"}, 2},
+	{"worldcup98_1min.csv.gz", 60, 1, []string{"prefill"}, 3},
+	{"nasa_jul95_1min.csv.gz", 60, 1, []string{"prefill"}, 5},
+	{"nasa_aug95_1min.csv.gz", 60, 1, []string{"prefill"}, 1},
 }
 
 type traceSerie struct {
@@ -121,8 +93,6 @@ type traceSerie struct {
 	start             int64 // minute since 1970
 	first             int   // minute of the first record
 	y                 []float64
-	sessions          *sessionsAhead   // nil in a trace without sessions
-	said              map[int]Forecast // by origin, when not a series of its own is to be scored
 }
 
 // accuracy is what a series scored.
@@ -236,10 +206,6 @@ func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
 	if tr.bin > 60 {
 		n += tr.bin / 60
 	}
-	var ahead map[string]*sessionsAhead
-	if _, ok := column["session"]; ok && tr.sessions {
-		ahead = sessionsOf(t, path, column, n)
-	}
 	keys := make([]key, 0, len(sums))
 	for k := range sums {
 		keys = append(keys, k)
@@ -254,7 +220,7 @@ func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
 		if k.class != features.TotalClass && seen[k.class]%tr.every != 0 {
 			continue
 		}
-		s := traceSerie{trace: strings.TrimSuffix(tr.file, ".csv.gz"), class: k.class, dim: k.dim, start: 28_401_120 + int64(tr.weekday)*1440, first: n, y: make([]float64, n), sessions: ahead[k.class]}
+		s := traceSerie{trace: strings.TrimSuffix(tr.file, ".csv.gz"), class: k.class, dim: k.dim, start: 28_401_120 + int64(tr.weekday)*1440, first: n, y: make([]float64, n)}
 		sum := 0.0
 		for m, v := range sums[k] {
 			if m >= n {
@@ -275,83 +241,6 @@ func readTrace(t *testing.T, path string, tr traceOf) []traceSerie {
 		}
 	}
 	return out
-}
-
-// forecastLight has light series forecast, those of a trace and dimension together.
-func forecastLight(all []traceSerie, from, to float64, step int) {
-	var wait sync.WaitGroup
-	together := map[string][]*traceSerie{}
-	for i := range all {
-		name := all[i].trace + "/" + all[i].dim
-		together[name] = append(together[name], &all[i])
-	}
-	for _, group := range together {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
-			shared := newShared()
-			series := make([]*light, len(group))
-			for i, s := range group {
-				series[i] = newLight(features.Key{Pool: s.trace, Class: s.class}, shared, observed{history: model.NewHistory()})
-				s.said = map[int]Forecast{}
-			}
-			for m := range group[0].y {
-				for i, s := range group {
-					if m < s.first {
-						continue
-					}
-					series[i].push(s.start+int64(m), exactly(s.y[m]))
-					o, n := m+1, float64(len(s.y))
-					var at [numTargets]Quantiles
-					if o%step == 0 && float64(o) >= from*n && float64(o) < to*n && series[i].distributions(&at) {
-						var f Forecast
-						series[i].forecast(&f, &at)
-						s.said[o] = f
-					}
-				}
-				shared.settle()
-			}
-		}()
-	}
-	wait.Wait()
-}
-
-// forecastPools has the classes of a trace forecast as those of a pool. What sessions say is left out.
-func forecastPools(all []traceSerie, from, to float64, step int) {
-	together := map[string][]*traceSerie{}
-	for i := range all {
-		if s := &all[i]; s.class != features.TotalClass {
-			together[s.trace+"/"+s.dim] = append(together[s.trace+"/"+s.dim], s)
-			s.said = map[int]Forecast{}
-		}
-	}
-	var wait sync.WaitGroup
-	for _, group := range together {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
-			f := New(Config{MaxClasses: len(group)})
-			p := f.pool(group[0].trace)
-			d := slices.IndexFunc(dimensions, func(d features.Dimension) bool { return d.Name == group[0].dim })
-			for m := range int(to * float64(len(group[0].y))) {
-				t := sums{unknowns(), make([]float64, len(dimensions)), make([]float64, len(dimensions))}
-				minute := group[0].start + int64(m)
-				for _, s := range group {
-					if m < s.first {
-						continue
-					}
-					at := 0
-					p.take(p.stand(s.class, &at).class, d, minute, exactly(s.y[m]), &t, 0)
-					var x Forecast
-					if o := m + 1; o%step == 0 && float64(o) >= from*float64(len(s.y)) && p.find(s.class).series[d].forecast(&x) {
-						s.said[o] = x
-					}
-				}
-				p.add(d, minute, &t, 0)
-			}
-		}()
-	}
-	wait.Wait()
 }
 
 var accuracyLevels = []float64{.5, .8, .9, .95, .99}
@@ -489,6 +378,11 @@ func (s *traceSerie) origins(from, to float64, step int) func(func(int) bool) {
 
 // score streams the series and scores its forecasts.
 func (s *traceSerie) score(from, to float64, step int) accuracy {
+	return s.scoreWith(from, to, step, nil)
+}
+
+// scoreWith is score with a series of which something is forgotten after each minute.
+func (s *traceSerie) scoreWith(from, to float64, step int, forget func(*series)) accuracy {
 	a := accuracy{trace: s.trace, class: s.class, dim: s.dim, auc: math.NaN(), recall: math.NaN()}
 	scored := map[int]bool{}
 	end := 0
@@ -498,25 +392,19 @@ func (s *traceSerie) score(from, to float64, step int) accuracy {
 		origins = append(origins, o)
 	}
 	x := newSeries(features.Key{Pool: "pool", Class: s.class}, 0)
-	x.spread.Spells.Witnessed = s.first >= silentMinutes
 	var own reference
 	var minutes float64
 	alarm := s.alarms(from)
 	for m := s.first; m < end; m++ {
-		if s.said == nil {
-			s.sessions.tell(x, s.dim, s.start+int64(m), m)
-			x.push(s.start+int64(m), exactly(s.y[m]))
+		if x.push(s.start+int64(m), exactly(s.y[m])); forget != nil {
+			forget(x)
 		}
 		o := m + 1
 		if !scored[o] {
 			continue
 		}
 		var f Forecast
-		if s.said != nil {
-			f = s.said[o]
-		} else {
-			x.forecast(&f)
-		}
+		x.forecast(&f)
 		if f.Known == 0 {
 			own.add(math.NaN(), math.NaN())
 			continue
@@ -669,7 +557,7 @@ func printAccuracy(t *testing.T, results []accuracy, part string) {
 		var c, tied [4]float64
 		var over, clearly [2]int // series worse than 1.02, and those of them by two standard errors
 		for _, r := range rs {
-			if r.origins == 0 {
+			if r.origins == 0 || math.IsInf(r.pinball, 0) || math.IsInf(r.peak, 0) { // the reference lost nothing
 				continue
 			}
 			n++

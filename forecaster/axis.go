@@ -2,10 +2,8 @@ package forecaster
 
 import "math"
 
-// axis is a distribution that an expert gave as a whole: the square roots of its quantiles at Levels. Outcomes are located
-// on it by their standard normal scores, piecewise linear between the quantiles and beyond the outermost ones, and the
-// quantiles of these scores are tracked like those of any expert's errors. So a distribution that is too narrow, too high
-// or skewed is warped into one that is calibrated; an expert that is so from the start keeps its own.
+// axis is a distribution by the square roots of its quantiles at Levels. A value has a standard normal score on it: the score
+// of the level at which it lies, linear between the quantiles and beyond the outermost ones.
 type axis [NumLevels]float32
 
 // at is the square root of the quantile with standard normal score x. least is taken for the width between quantiles

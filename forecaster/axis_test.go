@@ -53,18 +53,15 @@ func TestTrackedScoresMendAWrongWidth(t *testing.T) {
 	for i, x := range gaussian {
 		a[i] = float32(100 + x)
 	}
-	var m mixture
-	for i, x := range gaussian {
-		m.Residual[0][i] = float32(x)
-	}
+	m := newTracker(300)
 	const n = 20000
 	for i := range n {
 		u := (float64(i*7919%n) + .5) / n // every level once, in an order without pattern
 		x := a.score(100+2*normal(u), 1e-3)
-		m.track(0, x, x)
+		m.follow(x, x, 1)
 	}
 	for i, x := range gaussian {
-		if got := float64(m.Residual[0][i]); math.Abs(got-2*x) > .35 {
+		if got := float64(m.Score[i]); math.Abs(got-2*x) > .35 {
 			t.Errorf("level %v is at score %.2f, want %.2f", Levels[i], got, 2*x)
 		}
 	}
@@ -76,18 +73,18 @@ func normal(u float64) float64 { return distuv.UnitNormal.Quantile(u) }
 // leave the quantiles of its scores where they are.
 func TestAtomsSayNothingOfTheirInside(t *testing.T) {
 	a := axis{0, 0, 0, 0, 0, 0, 3, 5, 9} // silent four times in five
-	q := gaussian
+	m := newTracker(300)
 	for i := range 4000 {
 		z := 0.0
 		if i%5 == 4 { // the upper fifth, evenly
 			z = a.at(phiInverse(.8+.2*(float64((i/5*37)%100)+.5)/100), 1e-3)
 		}
 		from, to := a.span(z, 1e-3)
-		followRange(&q, from, to, 1.0/700, maxSparsity)
+		m.follow(from, to, 1)
 	}
-	for i := range q {
-		if math.Abs(q[i]-gaussian[i]) > .15 {
-			t.Errorf("the score at level %v is %.2f, it was %.2f", Levels[i], q[i], gaussian[i])
+	for i, x := range m.Score {
+		if math.Abs(float64(x)-gaussian[i]) > .15 {
+			t.Errorf("the score at level %v is %.2f, it was %.2f", Levels[i], x, gaussian[i])
 		}
 	}
 }

@@ -51,37 +51,41 @@ func (f *Forecaster) Backfill(key features.Key, dimension string, start time.Tim
 		s.push(first+int64(i), exactly(y))
 	}
 	if key.Class != features.TotalClass { // as if the class had been heard of until then
-		newest, at := first+int64(len(values))-1, 0
-		standing := p.stand(key.Class, &at)
-		standing.newest = max(standing.newest, newest)
-		standing.class.shape.Newest = max(standing.class.shape.Newest, newest)
+		c := p.class(key)
+		c.shape.Newest = max(c.shape.Newest, first+int64(len(values))-1)
 	}
 	return nil
 }
 
 // toFill finds or adds the series to fill in from a minute on.
-func (p *pool) toFill(key features.Key, d int, first int64, settle int) (follower, error) {
+func (p *pool) toFill(key features.Key, d int, first int64, settle int) (*series, error) {
 	if key.Class == features.TotalClass {
 		if p.total[d] == nil {
 			p.total[d] = p.newSeries(key, settle)
 		}
 		return p.total[d], after(p.total[d], first)
 	}
-	at := 0
-	standing := p.stand(key.Class, &at)
-	if standing.tier == tierPooled {
+	if p.find(key.Class) == nil && p.of.classes() >= p.of.cfg.MaxClasses {
 		return nil, errors.New("as many classes have forecasts of their own as may")
 	}
-	s := standing.class.follower(d)
-	if s == nil {
-		s = p.follow(standing.class, d, settle, false)
+	c := p.class(key)
+	if c.series[d] == nil {
+		c.series[d] = p.newSeries(key, settle)
 	}
-	return s, after(s, first)
+	return c.series[d], after(c.series[d], first)
+}
+
+// classes is how many all pools have.
+func (f *Forecaster) classes() (n int) {
+	for _, p := range f.pools {
+		n += len(p.classes)
+	}
+	return n
 }
 
 // after is an error unless a series knows nothing of minute first and those that follow.
-func after(s follower, first int64) error {
-	if h := s.past(); h.Known > 0 && first <= h.Newest {
+func after(s *series, first int64) error {
+	if h := s.history; h.Known > 0 && first <= h.Newest {
 		return fmt.Errorf("it overlaps what is known up to %s", time.Unix((h.Newest+1)*60, 0).UTC().Format(time.RFC3339))
 	}
 	return nil

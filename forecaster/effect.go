@@ -174,18 +174,8 @@ func (p *pool) expected(name string, d int, f *Forecast) bool {
 	if name == "" {
 		return p.total[d] != nil && p.total[d].forecast(f)
 	}
-	switch c := p.find(name); {
-	case c == nil:
-	case c.light == nil:
-		return c.series[d] != nil && c.series[d].forecast(f)
-	case c.light[d] != nil:
-		var at [numTargets]Quantiles
-		if c.light[d].distributions(&at) {
-			c.light[d].forecast(f, &at)
-			return true
-		}
-	}
-	return false
+	c := p.find(name)
+	return c != nil && c.series[d] != nil && c.series[d].forecast(f)
 }
 
 // towards counts what came of a class, events and all, for the events that concern it.
@@ -228,12 +218,12 @@ func (p *pool) rebase(x *effect, newest int64, by float64) {
 				continue
 			}
 			for d := range dimensions {
-				s := c.follower(d)
+				s := c.series[d]
 				if s == nil {
 					continue
 				}
-				was := s.past().At(m)
-				s.past().Amend(m, was*factor)
+				was := s.history.At(m)
+				s.history.Amend(m, was*factor)
 				if t := p.total[d]; t != nil && !math.IsNaN(was) {
 					t.history.Amend(m, math.Max(0, t.history.At(m)+was*(factor-1)))
 				}

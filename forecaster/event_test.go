@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/forewarm/forewarm/features"
 )
@@ -171,36 +172,6 @@ func TestEventsAreLearned(t *testing.T) {
 	expectAbout(t, "the pool the next day", quantileOf(f, features.TotalClass, 20, L50), 25, .15)
 }
 
-// Light series have part in events like all others.
-func TestEventsOfLightSeries(t *testing.T) {
-	cfg := launch(t, begins, "")
-	cfg.Events[0].Class, cfg.MaxClasses, cfg.MaxLight = "b", 1, 10
-	f := New(cfg)
-	observeLaunch(f, 0, begins-20, when(0, 0, 1))
-	if f.pools[0].find("b").light == nil {
-		t.Fatal("the class has full series")
-	}
-	expectAbout(t, "the class once it has begun", quantileOf(f, "b", 25, L50), 15, .1)
-	expectAbout(t, "the pool", quantileOf(f, features.TotalClass, 25, L50), 25, .1)
-	observeLaunch(f, begins-20, begins+30, when(0, 0, 1))
-	expectAbout(t, "the class when it was put off", quantileOf(f, "b", 25, L50), 5, .4)
-}
-
-// An event of a class that is forecast together with others changes nothing; what comes of it is demand like any other.
-func TestEventsOfPooledClasses(t *testing.T) {
-	cfg := launch(t, begins, "")
-	cfg.Events[0].Class, cfg.MaxClasses, cfg.MaxLight = "b", 1, 0
-	f := New(cfg)
-	for i := 2000; i < begins+90; i++ {
-		f.Observe([]features.Window{window("p", "a", i, 10), window("p", "b", i, 5*when(begins, begins+120, 3)(i))},
-			[]features.PoolMinute{{Pool: "p", Start: minuteAt(i), Covered: true, LastEvent: minuteAt(i)}})
-	}
-	if f.pools[0].find("b") != nil {
-		t.Fatal("the class has series of its own")
-	}
-	expectAbout(t, "the pool an hour and a half after it began", quantileOf(f, features.TotalClass, 15, L50), 25, .15)
-}
-
 // What does not come is believed for minutes, and a day with a launch is no season.
 func TestEventThatDoesNotCome(t *testing.T) {
 	f := New(launch(t, begins, ""))
@@ -219,7 +190,7 @@ func TestEventsSurviveARestore(t *testing.T) {
 	g := restoredOf(t, f)
 	observeLaunch(f, begins+25, begins+80, when(begins, begins+120, 2))
 	observeLaunch(g, begins+25, begins+80, when(begins, begins+120, 2))
-	if diff := cmp.Diff(f.Forecast(minuteAt(0)), g.Forecast(minuteAt(0))); diff != "" {
+	if diff := cmp.Diff(f.Forecast(minuteAt(0)), g.Forecast(minuteAt(0)), cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("(-uninterrupted +restored):\n%s", diff)
 	}
 	// A calendar that says something else by now is believed.

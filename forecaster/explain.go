@@ -1,31 +1,34 @@
 package forecaster
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster/model"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // Basis is what a forecast was made of, as far as its quantiles do not show it: kept with each forecast for [Explain].
 // Values are in the dimension's unit, of the minute 15 minutes ahead, and without scheduled events.
 type Basis struct {
-	Points  [numExperts]float32 // by place in the catalog; negative for those that sleep
-	Level   float64             // mean of the last half hour or so
-	Shift   Quantiles           // what calibration has added
-	Covered [2]Covered          // of minutes 15 ahead, and of the window maximum
-	Events  []EventEffect       // those that are felt within the horizon or were just now
-	Now     shapeSums           // load of the last ten minutes, and of ten an hour before
+	Input   *network.Input // what the network saw; nil when it had nothing to go by. Not to be changed
+	Raw     Quantiles      // what the network said; head and calibration made the rest of it
+	Level   float64        // mean of the last half hour or so
+	Covered [2]Covered     // of minutes 15 ahead, and of the window maximum
+	Events  []EventEffect  // those that are felt within the horizon or were just now
+	Now     shapeSums      // load of the last ten minutes, and of ten an hour before
 	Then    shapeSums
 }
 
-// Covered counts outcomes at or below each quantile that was published, with a memory of a week of minutes.
+// Covered counts outcomes at or below each quantile that was published, one in originEvery minutes, with a memory of a week.
 type Covered struct {
 	N     float32            `cbor:"1,keyasint"`
 	Below [NumLevels]float32 `cbor:"2,keyasint"`
 }
 
-const coveredMemory = 7 * 1440
+const coveredMemory = 7 * OriginsPerDay
 
 func (c *Covered) add(y float64, published *Quantiles) {
 	c.N = min(c.N+1, coveredMemory)
@@ -38,36 +41,11 @@ func (c *Covered) add(y float64, published *Quantiles) {
 	}
 }
 
-// coverage keeps a Covered of the two targets that are explained.
-func (s *series) coverage(k int, y float64, published *Quantiles) {
-	switch k {
-	case midLead:
-		s.covered[0].add(y, published)
-	case windowMax:
-		s.covered[1].add(y, published)
-	}
-}
-
 // basis notes what the distribution q of the middle lead was made of.
-func (s *series) basis(p *points, q *Quantiles) Basis {
-	b := asleep(s.history.Level(model.Level30m))
-	for e := range catalog {
-		if !isNaN(p.z[e]) {
-			b.Points[e] = p.z[e] * p.z[e]
-		}
-	}
-	b.Covered = s.covered
-	for i, y := range q {
-		b.Shift[i] = y - unroot(math.Sqrt(y)-p.spread.mixed()*s.mix[midLead].Shift[i])
-	}
-	return b
-}
-
-// asleep is the basis of a forecast that no expert of the catalog has a part in.
-func asleep(level float64) (b Basis) {
-	b.Level = level
-	for e := range b.Points {
-		b.Points[e] = -1
+func (s *series) basis(v *view) Basis {
+	b := Basis{Input: v.input, Level: s.history.Level(model.Level30m), Covered: s.Coverage}
+	for i, z := range v.axis[midLead] {
+		b.Raw[i] = unroot(float64(z))
 	}
 	return b
 }
@@ -112,7 +90,7 @@ func (s *shapeSums) add(o *shapeSums) {
 }
 
 // Explanation says what a forecast rests on. Values are in Unit, of the minute LeadMinutes ahead; what is not known is
-// null. Bounded by the number of experts, levels and events.
+// null. Bounded by the number of groups of inputs, levels and events.
 type Explanation struct {
 	Pool        string              `json:"pool"`
 	Class       string              `json:"class"`
@@ -121,12 +99,12 @@ type Explanation struct {
 	LeadMinutes int                 `json:"lead_minutes"`
 	Confidence  Confidence          `json:"confidence"`
 	Known       int                 `json:"known_minutes"`
-	Fallback    bool                `json:"fallback"` // the last value has the larger part in the answer
+	Fallback    bool                `json:"fallback"` // the last value did better than the network of late and has the larger part
 	Now         *float64            `json:"now"`
 	Quantiles   []LevelValue        `json:"quantiles"`
 	WindowMax   []LevelValue        `json:"window_max"`
 	Parts       Parts               `json:"parts"`
-	Experts     []ExpertView        `json:"experts"` // those awake, the heaviest first
+	Inputs      []InputView         `json:"inputs"` // what moved the median, the largest first
 	Events      []EventEffect       `json:"events"`
 	Coverage    []CoverageView      `json:"coverage"`
 	Changes     map[string]*float64 `json:"changes_in_an_hour"`
@@ -138,26 +116,23 @@ type LevelValue struct {
 	Value *float64 `json:"value"`
 }
 
-// Parts splits the forecast: its level, and what daily and weekly seasons, the trend, bursts and sessions would add to it
-// if each alone were believed; the shares of the experts say how far they are. Calibration is what past coverage has added
-// to the median and to the 95 % quantile.
+// Parts are inputs of the forecast: its level, and what the change of yesterday and of last week after the same time of
+// the clock would add to it. Calibration is what head and calibration have added to the median and to the 95 % quantile; null while an event or the last
+// value changes the forecast.
 type Parts struct {
 	Level         *float64 `json:"level"`
 	Day           *float64 `json:"season_day"`
 	Week          *float64 `json:"season_week"`
-	Trend         *float64 `json:"trend"`
-	Burst         *float64 `json:"burst"` // null between bursts
-	Sessions      *float64 `json:"sessions"`
 	EventFactor   float64  `json:"event_factor"`
 	Calibration50 *float64 `json:"calibration_median"`
 	Calibration95 *float64 `json:"calibration_95"`
 }
 
-// ExpertView is what one expert alone expects.
-type ExpertView struct {
-	Expert   string   `json:"expert"`
-	Share    float64  `json:"share"`
-	Forecast *float64 `json:"forecast"`
+// InputView is a group of the network's inputs, and by how much its median would be lower if they were as they usually are
+// (occlusion: Zeiler and Fergus 2014, doi:10.1007/978-3-319-10590-1_53).
+type InputView struct {
+	Input string   `json:"input"`
+	Moved *float64 `json:"moved"`
 }
 
 // CoverageView is how often outcomes were at or below what was published.
@@ -173,19 +148,18 @@ func Explain(f *Forecast) Explanation {
 	x := Explanation{
 		Pool: f.Pool, Class: f.Class, Dimension: f.Dimension, Origin: f.Origin.UTC(), LeadMinutes: targets[midLead].to, Confidence: f.Confidence,
 		Known: f.Known, Fallback: f.Fallback, Now: known(f.Now.Mean), Quantiles: levelValues(&f.Minute[targets[midLead].to-1]), WindowMax: levelValues(&f.WindowMax),
-		Experts: []ExpertView{}, Events: append([]EventEffect{}, b.Events...), Coverage: []CoverageView{}, Changes: b.changes(),
+		Inputs: occlusions(b), Events: append([]EventEffect{}, b.Events...), Coverage: []CoverageView{}, Changes: b.changes(),
 	}
-	for _, w := range f.Weights {
-		x.Experts = append(x.Experts, ExpertView{w.Expert, w.Share, known(b.point(w.Expert))})
-	}
-	x.Parts = Parts{
-		Level: known(b.Level), EventFactor: 1, Calibration50: known(b.Shift[L50]), Calibration95: known(b.Shift[L95]),
-		Day:   known(b.point("drift_day") - b.point("level_10m")),
-		Week:  known(b.point("drift_week") - b.point("level_10m")),
-		Trend: known(b.point("trend") - b.point("level_10m")), Sessions: known(b.point("sessions") - b.Level), Burst: known(b.point("burst") - b.Level),
+	q := &f.Minute[targets[midLead].to-1]
+	x.Parts = Parts{Level: known(b.Level), EventFactor: 1, Day: known(math.NaN()), Week: known(math.NaN())}
+	if in := b.Input; in != nil {
+		x.Parts.Day, x.Parts.Week = known(in.Change(network.DayChange)), known(in.Change(network.WeekChange))
 	}
 	for _, e := range b.Events {
 		x.Parts.EventFactor *= math.Pow(e.Learned, e.Ahead)
+	}
+	if x.Parts.EventFactor == 1 {
+		x.Parts.Calibration50, x.Parts.Calibration95 = known(q[L50]-b.Raw[L50]), known(q[L95]-b.Raw[L95])
 	}
 	for i, name := range [...]string{"15m", "max15_30m"} {
 		if c := &b.Covered[i]; c.N > 0 {
@@ -199,14 +173,23 @@ func Explain(f *Forecast) Explanation {
 	return x
 }
 
-// point is what an expert expects, NaN when it sleeps.
-func (b *Basis) point(name string) float64 {
-	for e := range catalog {
-		if catalog[e].name == name && b.Points[e] >= 0 {
-			return float64(b.Points[e])
-		}
+// occlusions are the groups of inputs by how much they moved the network's median.
+func occlusions(b *Basis) []InputView {
+	all := []InputView{}
+	if b.Input == nil {
+		return all
 	}
-	return math.NaN()
+	median := func(n *network.Net) float64 {
+		var q network.Quantiles
+		n.Forecast(b.Input, &q)
+		return unroot(float64(q[midLead][L50]))
+	}
+	with := median(network.Fitted())
+	for _, g := range network.Groups {
+		all = append(all, InputView{g.Name, known(with - median(network.Fitted().Without(g)))})
+	}
+	slices.SortStableFunc(all, func(a, b InputView) int { return cmp.Compare(math.Abs(*b.Moved), math.Abs(*a.Moved)) })
+	return all
 }
 
 func levelValues(q *Quantiles) []LevelValue {

@@ -8,9 +8,10 @@ import (
 	"testing"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
-// An explanation says what its forecast says, which experts it follows, how it covered, and what changed.
+// An explanation says what its forecast says, what moved it, how it covered, and what changed.
 func TestExplain(t *testing.T) {
 	f := New(launch(t, 2000, ""))
 	r := rand.New(rand.NewPCG(21, 4))
@@ -29,21 +30,19 @@ func TestExplain(t *testing.T) {
 		if x.Class != fc.Class || x.Dimension != features.DimRequests || *x.Quantiles[L90].Value != fc.Minute[x.LeadMinutes-1][L90] || *x.WindowMax[L50].Value != fc.WindowMax[L50] {
 			t.Errorf("%s: the explanation %+v is not of its forecast", fc.Class, x)
 		}
-		shares := 0.0
-		for i, e := range x.Experts {
-			shares += e.Share
-			if e.Forecast == nil || math.Abs(*e.Forecast-10) > 5 || i > 0 && e.Share > x.Experts[i-1].Share {
-				t.Errorf("%s: expert %+v of a class of ten requests a second", fc.Class, e)
+		for i, in := range x.Inputs {
+			if in.Moved == nil || i > 0 && math.Abs(*in.Moved) > math.Abs(*x.Inputs[i-1].Moved) {
+				t.Errorf("%s: inputs %+v", fc.Class, x.Inputs)
 			}
 		}
-		if math.Abs(shares-1) > 1e-6 {
-			t.Errorf("%s: shares add up to %v", fc.Class, shares)
+		if len(x.Inputs) != len(network.Groups) {
+			t.Errorf("%s: inputs %+v", fc.Class, x.Inputs)
 		}
 		expectAbout(t, fc.Class+": the level", *x.Parts.Level, 10, .1)
-		if x.Parts.Sessions != nil || x.Parts.Day == nil {
-			t.Errorf("%s: parts %+v of a class with a day's history and without sessions", fc.Class, x.Parts)
+		if x.Parts.Day == nil || x.Parts.Week != nil {
+			t.Errorf("%s: parts %+v of a class with a day's history", fc.Class, x.Parts)
 		}
-		if len(x.Coverage) != 2 || x.Coverage[0].Outcomes < 1800 || math.Abs(*x.Coverage[0].Below[L90].Value-.9) > .05 {
+		if len(x.Coverage) != 2 || x.Coverage[0].Outcomes < 1800/originEvery || math.Abs(*x.Coverage[0].Below[L90].Value-.9) > .05 {
 			t.Errorf("%s: coverage %+v", fc.Class, x.Coverage)
 		}
 		if len(x.Events) != 1 || x.Events[0].Now != 0 || math.Abs(x.Events[0].Learned-3) > 1e-9 || !(x.Events[0].Low < 3) {

@@ -40,19 +40,12 @@ type Forecast struct {
 	Minute     [Horizon]Quantiles // Minute[h-1]
 	WindowMax  Quantiles          // of the largest minute in WindowFrom..WindowTo
 	Confidence Confidence
-	Known      int      // known minutes of history
-	Weights    []Weight // share of each expert in the combination at 15 minutes ahead, descending
-	Fallback   bool     // the last value and its errors have been better of late, and have the larger part in the answer
+	Known      int  // known minutes of history
+	Fallback   bool // the last value did better than the network of late and has the larger part
 	Basis      Basis
 }
 
-// Weight is one expert's share in a combination.
-type Weight struct {
-	Expert string  `json:"expert"`
-	Share  float64 `json:"share"`
-}
-
-// Paths are joint sample paths of a pool's total demand. They keep dependence over minutes, classes and dimensions:
+// Paths are joint sample paths of a pool's total demand. They keep dependence over minutes and dimensions:
 // path j of one dimension belongs to path j of every other. At[d][j][h-1] is dimension d at minute h.
 type Paths struct {
 	Dimensions []string

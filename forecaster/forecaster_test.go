@@ -1,6 +1,8 @@
 package forecaster
 
 import (
+	"bytes"
+	"github.com/fxamacker/cbor/v2"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -124,14 +126,25 @@ func TestOriginsAreBlindToTheFuture(t *testing.T) {
 	}
 }
 
-// TestRankWeights: the table answers what Quantiles.At answers.
-func TestRankWeights(t *testing.T) {
-	q := Quantiles{1, 2, 3, 5, 8, 13, 21, 34, 89}
-	for rank := 1; rank < 256; rank++ {
-		w := rankWeights[rank]
-		got, want := w.a*q[w.i]+w.b*q[w.i+1], q.At((float64(rank)-.5)/255)
-		if math.Abs(got-want) > 1e-9 {
-			t.Errorf("rank %d: %v, want %v", rank, got, want)
-		}
+// restoredOf sends a forecaster through its bytes.
+func restoredOf(t *testing.T, f *Forecaster) *Forecaster {
+	t.Helper()
+	g, err := Restore(f.cfg, cbor.NewDecoder(bytes.NewReader(bytesOf(t, f))).Decode)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return g
+}
+
+func bytesOf(t *testing.T, f *Forecaster) []byte {
+	t.Helper()
+	mode, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := f.Parts(mode.NewEncoder(&b).Encode); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }

@@ -91,11 +91,11 @@ func (f *Forecaster) Growth(poolName, dimension string) []GrowthPart {
 	var parts []GrowthPart
 	for _, c := range f.pool(poolName).classes {
 		for d := range dimensions {
-			s := c.follower(d)
+			s := c.series[d]
 			if dimensions[d].Name != dimension || s == nil {
 				continue
 			}
-			h := s.past()
+			h := s.history
 			now := h.Mean(h.Newest-shapeSpan+1, h.Newest)
 			then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack)
 			if math.IsNaN(now) || math.IsNaN(then) || now == then || min(len(c.shape.known(0)), len(c.shape.known(shapeBack))) < leastMinutes {

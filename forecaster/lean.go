@@ -2,63 +2,35 @@ package forecaster
 
 import "math"
 
-// Learning constants, picked on origins in the second third of eight public traces and on random walks, where nothing is to
-// be foreseen. Steps twice as long, or more of each quantile's own gradient, cost 0.5 % and more on counts by ten minutes.
 const (
 	leanStep   = 0.1
-	leanMemory = 3 * 1440 // outcomes whose gradients set the scale of a step
-	leanYoung  = 60       // outcomes after which steps have half their length
-	leanBack   = 0.06     // of a usual gradient, by which it goes back while nothing is won
-	leanOwn    = 0.3      // part of a quantile's own gradient in its step; the rest is that of all
+	leanMemory = 3.0 * OriginsPerDay // origins whose gradients set the scale of a step
+	leanYoung  = 12                  // origins after which steps have half their length
+	leanBack   = 0.06                // of a usual gradient, by which the weight goes back while nothing is won
+	leanOwn    = 0.3                 // part of a quantile's own gradient in its step; the rest is that of all
 )
 
-// lean is how far the answer leans from the combination towards the last value, the baseline that is hardest to beat
-// where nothing can be foreseen: the weight of the last value in each quantile, which follows the gradient of the pinball
-// loss (online gradient descent on [0, 1]: Zinkevich 2003, ICML) in steps over the root of the squares of past gradients
-// (Duchi, Hazan and Singer 2011, JMLR 12, 2121): partly of that quantile, partly of all, for the loss of one is noisy.
-// Unlike a switch it comes and goes gradually, and half-way it is often better than either.
-type lean struct {
-	By      figures // 0: not at all; 1: the last value answers
-	Seen    float32 // outcomes
-	Squares figures // of gradients, fading
+// lastWeight is the weight of the last value beside the model, the baseline that is hardest to beat where nothing can be
+// foreseen. The weight in each quantile follows the gradient of the pinball loss (online gradient descent on [0, 1]:
+// Zinkevich 2003, ICML) in steps over the root of the squares of past gradients (Duchi, Hazan and Singer 2011, JMLR 12,
+// 2121): partly of that quantile, partly of all, because the loss of one is noisy. Where the model has clearly lost over
+// days, the last value has the larger part.
+type lastWeight struct {
+	By      [NumLevels]float32 // 0: the model answers; 1: the last value does
+	Squares [NumLevels]float32 // of gradients, fading
+	Seen    float32            // origins
 }
 
-// leans are the lean of a series that is not silent, and that of one that is: what comes after silence is foreseen in another
-// way (silences), and may be foreseen badly where the rest is foreseen well.
-type leans [2]lean
-
-// of is the lean that holds after so many quiet minutes.
-func (l *leans) of(quiet float32) *lean {
-	if quiet > 0 {
-		return &l[1]
-	}
-	return &l[0]
-}
-
-// learn takes outcome y of what was said after so many quiet minutes, as lean.learn does.
-func (l *leans) learn(quiet float32, y, scale float64, q, last *Quantiles) {
-	l.of(quiet).learn(y, scale, q, last)
-}
-
-// toward is q as far towards the last value as it leans.
-func (l *lean) toward(q, last *Quantiles) (out Quantiles) {
-	for i := range q {
-		out[i] = q[i] + float64(l.By[i])*(last[i]-q[i])
-	}
-	return out
-}
-
-// learn takes outcome y of what the combination said, and of what the last value would have; scale is the series' usual
-// size.
-func (l *lean) learn(y, scale float64, q, last *Quantiles) {
-	var won Quantiles // by leaning a little further, as far as the slope of the loss says
+// learn takes outcome y of what the model and the last value said; size is the usual size of the series.
+func (l *lastWeight) learn(y, size float64, model, last *Quantiles) {
+	var won Quantiles // by a little more weight, as far as the slope of the loss says
 	all := 0.0
-	for i, x := range l.toward(q, last) {
+	for i := range won {
 		slope := -Levels[i]
-		if y < x {
+		if y < model[i]+float64(l.By[i])*(last[i]-model[i]) {
 			slope++
 		}
-		won[i] = -slope * (last[i] - q[i]) / scale
+		won[i] = -slope * (last[i] - model[i]) / size
 		all += won[i]
 	}
 	l.Seen++
@@ -74,5 +46,11 @@ func (l *lean) learn(y, scale float64, q, last *Quantiles) {
 	}
 }
 
-// most says whether the last value has the larger part in the median.
-func (l *lean) most() bool { return l.By[L50] > .5 }
+// mix gives the last value its weight.
+func mix(model, last *Quantiles, by *[NumLevels]float32) (q Quantiles) {
+	for i := range q {
+		q[i] = model[i] + float64(by[i])*(last[i]-model[i])
+	}
+	q.Sort()
+	return q
+}

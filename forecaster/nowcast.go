@@ -9,7 +9,7 @@ import (
 // anchor is what the newest minutes of a series are, as far as they are known, and how uncertain that leaves the level
 // that forecasts start from.
 //
-// The quantiles of the experts' errors were learned from forecasts that started from nowcasts as well, against outcomes
+// The calibration was learned from forecasts that started from nowcasts as well, against outcomes
 // that had settled: the usual uncertainty of nowcasts is part of them. Only what goes beyond it must be added, as when
 // the service has just slowed down and the delays that were learned are off. So a forecast is widened by Excess alone.
 type anchor struct {
@@ -116,16 +116,6 @@ func unknowns() []features.Estimate {
 // exactly is a value that is taken for what it is; NaN when that is not known.
 func exactly(y float64) features.Estimate {
 	return features.Estimate{Mean: y, Counted: y, Low: y, High: y, Share: 1}
-}
-
-// around is a value that is as uncertain as an estimate, which may lack what does not change any more.
-func around(y float64, e features.Estimate) features.Estimate {
-	if math.IsNaN(e.Mean) {
-		return exactly(y)
-	}
-	by := y - e.Mean
-	e.Mean, e.Low, e.High, e.Counted = y, math.Max(0, e.Low+by), e.High+by, math.Max(0, e.Counted+by)
-	return e
 }
 
 // plus adds estimates, of which those that are not known count for nothing.

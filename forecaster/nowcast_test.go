@@ -50,12 +50,12 @@ func TestNowcastIsNoEndOfSilence(t *testing.T) {
 	for i := range 40 {
 		s.push(startMinute+int64(i), features.Estimate{Mean: .01, SD: .1})
 	}
-	if !s.silent(s.history.Newest) {
+	if s.quiet() < 15 {
 		t.Error("not silent, but nothing was counted")
 	}
 	late := exactly(1)
 	s.amend(s.history.Newest-3, late)
-	if s.silent(s.history.Newest) || !s.silent(s.history.Newest-4) {
+	if s.quiet() != 3 {
 		t.Error("silent in spite of a late record")
 	}
 }
@@ -84,24 +84,22 @@ func TestLearnsWhatIsAsGoodAsSettled(t *testing.T) {
 		if got := s.history.Newest - s.learned; got != tc.after {
 			t.Errorf("%s: learned from minutes %d old, want %d", tc.name, got, tc.after)
 		}
-		if want := float64(n - tc.after); s.spread.Seen != want {
-			t.Errorf("%s: the spread has seen %v minutes, want %v", tc.name, s.spread.Seen, want)
-		}
 	}
 }
 
-// When a burst follows silence, quantiles widen with it though its minutes have not settled.
+// When a burst follows silence, forecasts widen with it though its minutes have not settled.
 func TestBurstWidensBeforeItSettles(t *testing.T) {
 	s := newSeries(testKey, 10)
 	for i := range 60 {
 		s.push(startMinute+int64(i), exactly(0))
 	}
-	quiet := s.width()
 	for i := range 5 {
 		s.push(startMinute+60+int64(i), features.Estimate{Mean: 100, Counted: 50, SD: 60})
 	}
-	if got := s.width(); got < .5 || quiet > 1e-3 {
-		t.Errorf("the spread is %v amid a burst of 100, %v before", got, quiet)
+	var f Forecast
+	s.forecast(&f)
+	if q := f.Minute[14]; !(q[L95] > 60) {
+		t.Errorf("amid a burst of 100 the quarter of an hour ahead is %v", q)
 	}
 }
 

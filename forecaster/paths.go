@@ -42,31 +42,22 @@ func seed(name string) uint64 {
 	return h.Sum64()
 }
 
-// addPaths adds the sample paths of one class, or of many that move together, to the pool's: path j takes at each minute
-// the quantile at the rank that template j had at that lead.
-func addPaths(total [][Horizon]float32, minutes *[Horizon]Quantiles, r *ranks) {
-	for h := range Horizon {
-		q := &minutes[h]
-		for j := range total {
-			w := &rankWeights[r.Slot[j][h]]
-			total[j][h] += float32(w.a*q[w.i] + w.b*q[w.i+1])
-		}
-	}
-}
-
-// settleMarginals replaces, minute by minute, the values of the summed paths by the quantiles of the pool total's own
-// forecast at the same ranks. The sum of class paths has the right dependence over time, classes and dimensions; the
-// total's own forecast, whose errors were tracked as such, has the calibrated spread. Cost: a sort per minute.
-func settleMarginals(total [][Horizon]float32, f *Forecast) {
-	// The bits of non-negative floats sort like the floats; the path's number below them keeps the order of equals.
-	order := make([]uint64, len(total))
+// samplePaths are joint paths of a total: path j takes at each minute the quantile at the rank that template j had at that
+// lead. At each minute the values are then replaced, rank by rank, by evenly spaced quantiles, so that the paths have the
+// forecast's own distribution. The templates of all totals are of the same origins, which keeps dependence over dimensions.
+// Cost: a sort per minute.
+func samplePaths(minutes *[Horizon]Quantiles, r *ranks) [][Horizon]float32 {
+	paths := make([][Horizon]float32, NumPaths)
+	// Ranks sort like the quantiles; the path's number below them keeps the order of equals.
+	order := make([]uint32, NumPaths)
 	for h := range Horizon {
 		for j := range order {
-			order[j] = uint64(math.Float32bits(total[j][h]))<<32 | uint64(j)
+			order[j] = uint32(r.Slot[j][h])<<16 | uint32(j)
 		}
 		slices.Sort(order)
 		for rank, key := range order {
-			total[uint32(key)][h] = float32(f.Minute[h].At((float64(rank) + .5) / float64(len(order))))
+			paths[key&0xffff][h] = float32(minutes[h].At((float64(rank) + .5) / NumPaths))
 		}
 	}
+	return paths
 }

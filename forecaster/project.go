@@ -93,7 +93,7 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 	f := pf.Of(p.Binding)
 	p.Confidence = f.Confidence
 	if f.Fallback {
-		p.Warnings = append(p.Warnings, "the forecast of "+p.Binding+" lost to "+f.Weights[0].Expert+" over the last day and uses it")
+		p.Warnings = append(p.Warnings, "the last value was better than the network at "+p.Binding+" of late; it has the larger part in the forecast")
 	}
 	if pf.Stale {
 		p.Warnings = append(p.Warnings, "telemetry is stale")
@@ -235,11 +235,11 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	var rises []rise
 	var total, requests, before float64 // of requests, what came of classes that can be compared
 	for _, c := range p.classes {
-		s := c.follower(d)
+		s := c.series[d]
 		if s == nil {
 			continue
 		}
-		h := s.past()
+		h := s.history
 		now := h.Mean(h.Newest-shapeSpan+1, h.Newest)
 		if math.IsNaN(now) || now == 0 {
 			continue
@@ -254,7 +254,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 			r.growth -= zeroIfNaN(then) * attempts(&was)
 			r.isNew = was.Requests == 0
 		default:
-			if r.isNew = s.begun(); !r.isNew {
+			if r.isNew = c.began; !r.isNew {
 				r.growth = 0
 			}
 		}

@@ -5,8 +5,6 @@ import "math"
 const (
 	// NumPaths is the number of joint sample paths of a pool.
 	NumPaths = 128
-	// pathEvery is the spacing, in minutes, of the origins whose outcomes become path templates.
-	pathEvery = 5
 )
 
 // ranks remembers how reality ran through past forecasts: for an origin every five minutes, the level at which each of
@@ -26,21 +24,17 @@ type openOrigin struct {
 
 func quantise(level float64) uint8 { return uint8(1 + math.Round(254*level)) }
 
-func slotOf(minute int64) int { return int(minute/pathEvery) % NumPaths }
+func slotOf(minute int64) int { return int(minute/originEvery) % NumPaths }
 
-// observe closes the origins whose hour has settled, and opens one every pathEvery minutes.
-func (r *ranks) observe(s *series, m int64) {
+// observe closes the origins whose hour has settled, and opens one with what was forecast of the targets.
+func (r *ranks) observe(s *series, m int64, at *[numTargets]Quantiles) {
 	for len(r.Open) > 0 && r.Open[0].Minute+Horizon+int64(s.settle) <= m {
 		r.close(s, &r.Open[0])
 		r.Open = r.Open[1:]
 	}
-	if m%pathEvery != 0 || s.history.Known < minKnown {
-		return
-	}
 	o := openOrigin{Minute: m}
 	for k := range o.Issued {
-		_, q, _ := s.pending.get(k, m)
-		for i, v := range q {
+		for i, v := range at[k] {
 			o.Issued[k][i] = float32(v)
 		}
 	}
@@ -70,28 +64,3 @@ func (r *ranks) close(s *series, o *openOrigin) {
 		r.Slot[slotOf(o.Minute)] = u
 	}
 }
-
-// rankWeights turn a rank into a quantile without searching: Quantiles.At is linear in the quantiles, and there are only
-// 255 ranks. At((rank − ½)/255) = a·q[i] + b·q[i+1].
-var rankWeights = func() (w [256]struct {
-	i    int
-	a, b float64
-}) {
-	for rank := 1; rank < len(w); rank++ {
-		tau := (float64(rank) - .5) / 255
-		i := 0
-		for i < NumLevels-2 && tau > Levels[i+1] {
-			i++
-		}
-		var lo, hi Quantiles // At is additive in steps: probe it with one step at each of the two levels
-		for k := i; k < NumLevels; k++ {
-			lo[k] = 1
-			if k > i {
-				hi[k] = 1
-			}
-		}
-		b := hi.At(tau)
-		w[rank].i, w[rank].a, w[rank].b = i, lo.At(tau)-b, b
-	}
-	return w
-}()

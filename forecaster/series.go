@@ -2,197 +2,140 @@ package forecaster
 
 import (
 	"math"
-	"sort"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/model"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
-// series is one dimension of one class, or of a pool's total: its history, its experts, and what was learned of their
-// errors. Fixed size, O(experts × targets × levels) per minute.
+// series is one dimension of one class, or of a pool's total. Its forecast has three parts: the network reads the history
+// and gives quantiles; the head shifts them by what it has learned of this series; the calibration corrects their coverage.
+// Head and calibration learn from one origin in originEvery minutes, because errors of consecutive minutes have much in
+// common. The last
+// value stands beside it and has a weight that is learned: where nothing can be foreseen, it answers.
+//
+// A series takes 7 KiB on its first day and 9 KiB after a week. A minute costs O(1), an origin one pass of the network.
 type series struct {
-	observed
-	experts [numModels]model.Expert
-	mix     [numTargets]mixture
-	pending pending
-	ranks   ranks
-	covered [2]Covered
-	shift   levelShift
-
-	// said is what the newest step forecast, so that it need not be worked out a second time when it is asked for. It
-	// follows from the rest, and is no part of the state.
-	said answer
-}
-
-// answer is what a series forecasts from its newest minute.
-type answer struct {
-	at       [numTargets]Quantiles
-	mid      points // at midLead
-	spells   spells // with minutes that are not learned yet
-	revision uint64 // of the history
-	stands   bool
-}
-
-// observed is what is known of a series' past, and how well.
-type observed struct {
 	settle  int   // minutes until an outcome can no longer be amended
+	turn    int64 // origins are learned from at minutes that are this modulo originEvery
 	learned int64 // the newest minute that was learned from
 	history *model.History
-	spread  spread
 	anchor  anchor
-	amended bool // an earlier minute, since the newest one came
+	unit    float64 // the network's unit of the series at the newest origin, on the square-root scale
+	origins []origin
+	began   bool // while the pool was watched
+
+	learnt
+	ranks *ranks // of a total; nil for a class
 }
 
+// learnt is what a series has learned of its own errors.
+type learnt struct {
+	Head     head
+	Model    [numKnots]calibration // of the network with the head
+	Shift    levelShift            // widths after a change of level
+	Last     [numKnots]tracker     // of the last value
+	Weight   [numKnots]lastWeight  // of the last value
+	Coverage [2]Covered            // of what was published, 15 minutes ahead and of the window's maximum
+}
+
+// originEvery is the spacing of the origins that a series learns from, in minutes.
+const originEvery = 5
+
+// OriginsPerDay is how many origins of a day a series learns from.
+const OriginsPerDay = 1440 / originEvery
+
+// origin is a forecast whose outcomes are still to come. Quantiles are on the square-root scale: distances from Level in
+// steps of originStep units.
+type origin struct {
+	Minute            int64 // the newest minute when the forecast was made; -1: none
+	Level, Unit, Last float32
+	Stage             int8
+	Simple            inputs
+	Quantile          [numKnots][NumLevels]int16
+}
+
+const originStep = 1.0 / 256
+
+// knots are the targets, as indices, at which head and calibration learn. Between them, what was learned is linear in the
+// root of the lead.
+var knots = [...]int{3, 6, 10, windowMax}
+
+const (
+	numKnots = len(knots)
+	midKnot  = 1 // 15 minutes ahead
+	peakKnot = numKnots - 1
+)
+
+// lastKnot is how many minutes after an origin its last outcome comes.
+const lastKnot = WindowTo
+
+// newSeries returns an empty series. A total has ranks.
 func newSeries(key features.Key, settle int) *series {
-	s := &series{observed: observed{settle: settle, history: model.NewHistory()}, pending: newPending(settle)}
-	s.ranks.Slot = priorRanks(key)
-	for e, x := range models {
-		s.experts[e] = x.make()
-		if l, ok := s.experts[e].(model.Learner); ok {
-			l.Keep(Horizon + settle + 1)
-		}
+	s := &series{settle: settle, turn: int64(seed(key.String()) % originEvery), history: model.NewHistory()}
+	s.origins = make([]origin, (lastKnot+settle)/originEvery+2)
+	for i := range s.origins {
+		s.origins[i].Minute = -1
 	}
-	for k := range s.mix {
-		s.mix[k] = newMixture()
+	s.learnt = newLearnt()
+	if key.Class == features.TotalClass {
+		s.turn, s.ranks = 0, &ranks{Slot: priorRanks(key)}
 	}
 	return s
 }
 
-func (s *observed) past() *model.History { return s.history }
-
-// begun says that the class began while the pool was watched.
-func (s *observed) begun() bool { return s.spread.Spells.Witnessed }
-
-// push takes minute m with what it will come to (mean NaN: not known): first the feedback for what was forecast of
-// minutes that are now settled, then the new minute, then the experts' forecasts from it, kept for their own feedback.
-func (s *series) push(m int64, now features.Estimate) {
-	s.catchUp(m, s.step)
-	s.step(m, now)
+func newLearnt() (l learnt) {
+	for k := range l.Model {
+		l.Model[k] = newCalibration()
+		l.Last[k] = newTracker(lastPrior)
+	}
+	return l
 }
 
-// catchUp steps through the minutes that were skipped before m.
-func (s *observed) catchUp(m int64, step func(int64, features.Estimate)) {
+// push takes minute m with what it will come to (mean NaN: not known). Minutes that were skipped are not known.
+func (s *series) push(m int64, now features.Estimate) {
 	if s.history.Known == 0 {
-		s.learned = max(s.learned, m-int64(s.settle)-1) // there is nothing before, and no need to look for it minute by minute
-		return
+		s.learned = max(s.learned, m-int64(s.settle)-1) // there is nothing before
+	} else {
+		// After a long gap no outcome is waited for: the history alone takes note of it.
+		first := max(s.history.Newest+1, m-lastKnot-int64(s.settle)-1)
+		if first > s.history.Newest+1 {
+			s.learned = max(s.learned, first-int64(s.settle)-1)
+		}
+		for gap := first; gap < m; gap++ {
+			s.step(gap, unknown)
+		}
 	}
-	// After a long gap nothing pending is left to learn from: the history alone takes note of it.
-	first := max(s.history.Newest+1, m-Horizon-int64(s.settle)-1)
-	if first > s.history.Newest+1 {
-		s.learned = max(s.learned, first-int64(s.settle)-1) // or what is measured would be so minute by minute of the gap
-	}
-	for gap := first; gap < m; gap++ {
-		step(gap, unknown)
-	}
+	s.step(m, now)
 }
 
 func (s *series) step(m int64, now features.Estimate) {
 	s.history.Push(m, now.Mean)
 	s.anchor.move(now, s.history.Level(model.Level10m), s.firm(&now, now.Mean))
-	for _, x := range s.experts {
-		x.Update(s.history)
-	}
 	if s.history.Known == 0 {
 		return
 	}
-	s.learnUpTo(m, s.learn)
-	s.amended = false
-	s.answer(func(k int, p *points) { s.pending.put(k, m, p, &s.said.at[k]) })
-	s.ranks.observe(s, m)
-}
-
-// answer works out what the series forecasts, and hands over what the experts say of each target.
-func (s *series) answer(each func(k int, p *points)) {
-	now := s.measured()
-	width := s.spreadsOf(&now)
-	s.said.spells = now.Spells
-	for k := range targets {
-		p := s.points(k, &width)
-		s.said.at[k] = s.distribution(k, &p)
-		if k == midLead {
-			s.said.mid = p
-		}
-		each(k, &p)
-	}
-	s.said.revision, s.said.stands = s.history.Revision(), true
-}
-
-// learnUpTo has what settled by minute m, or is as good as settled, learned from, minute by minute.
-func (s *observed) learnUpTo(m int64, learn func(t int64)) {
 	s.learned = max(s.learned, m-int64(s.settle)-1)
 	for t := s.learned + 1; t <= m && (m-t >= int64(s.settle) || s.anchor.firm(m-t)); t++ {
-		s.spread.add(s.history.At(t))
-		learn(t)
+		s.history.Settle(t)
+		s.learn(t)
 		s.learned = t
 	}
-}
-
-// width is the spread of the series.
-func (s *observed) width() float64 {
-	now := s.measured()
-	w := now.at(s.history.Level(model.Level1d))
-	return w.mixed()
-}
-
-// spreads are those of the series, and how long it has been silent.
-func (s *observed) spreads() spreads {
-	now := s.measured()
-	return s.spreadsOf(&now)
-}
-
-func (s *observed) spreadsOf(now *spread) spreads {
-	x := now.at(s.history.Level(model.Level1d))
-	x.Quiet = s.quiet()
-	return x
-}
-
-// longestQuiet is the longest silence that is told from longer ones, in minutes.
-const longestQuiet = 480
-
-// quiet is how long the series has been silent, 0 when it is not.
-func (s *observed) quiet() float32 {
-	m := s.history.Newest
-	if s.history.Known == 0 {
-		return 0
+	if m%originEvery == s.turn && s.history.Known >= minKnown {
+		var v view
+		s.look(&v)
+		s.unit = v.unit
+		s.keep(&v)
+		if s.ranks != nil {
+			var at [numTargets]Quantiles
+			s.distributions(&v, &at)
+			s.ranks.observe(s, m, &at)
+		}
 	}
-	n := int64(0)
-	if s.silent(m) {
-		n = silentMinutes
-	}
-	for n < longestQuiet && s.history.At(m-n) == 0 {
-		n++
-	}
-	if n < int64(s.spread.silentAfter()) {
-		return 0
-	}
-	return float32(n)
-}
-
-// measured takes minutes into account that are not learned yet.
-func (s *observed) measured() spread {
-	w := s.spread
-	for m := s.learned + 1; m <= s.history.Newest; m++ {
-		w.add(s.history.At(m))
-	}
-	return w
-}
-
-// firmShare is the part of the spread that a minute may still be off by for it to be learned from. It adds 3 % to the
-// errors.
-const firmShare = 0.25
-
-// firm says whether what a minute will come to is known well enough to learn from it.
-func (s *observed) firm(e *features.Estimate, mean float64) bool {
-	return e.SD == 0 && !math.IsNaN(mean) || s.near(mean+e.SD, mean, firmShare)
-}
-
-// near says whether values differ by no more than a share of the spread.
-func (s *observed) near(x, y, share float64) bool {
-	return math.Abs(math.Sqrt(x)-math.Sqrt(y)) <= share*s.width()
 }
 
 // amend takes what an earlier minute will come to by now, and says whether that is something else than before.
-func (s *observed) amend(m int64, now features.Estimate) (changed bool) { //nolint:unparam // used through follower
+func (s *series) amend(m int64, now features.Estimate) (changed bool) {
 	was := s.history.At(m)
 	if changed = !math.IsNaN(now.Mean) && float32(was) != float32(now.Mean); changed {
 		s.history.Amend(m, now.Mean)
@@ -201,10 +144,9 @@ func (s *observed) amend(m int64, now features.Estimate) (changed bool) { //noli
 	return changed
 }
 
-// reckon takes how well an earlier minute is known by now. The history has what it will come to; before that it had was.
-// A minute that was said to be firm and moved by three standard deviations makes such words doubtful.
-func (s *observed) reckon(m int64, e *features.Estimate, was float64) {
-	s.amended = true
+// reckon takes how well an earlier minute is known by now. The history has what it will come to; before that it had was. A
+// minute that counted as known and then moved makes such knowledge doubtful.
+func (s *series) reckon(m int64, e *features.Estimate, was float64) {
 	before, is := s.history.Newest-m, s.history.At(m)
 	if s.anchor.Firm&(1<<before) != 0 && !s.near(is, was, 3*firmShare) {
 		s.anchor.Broken += brokenGain
@@ -212,146 +154,235 @@ func (s *observed) reckon(m int64, e *features.Estimate, was float64) {
 	s.anchor.reckon(e, before, s.firm(e, is))
 }
 
-// learn gives every target whose last minute is t its outcome.
+// firmShare is the part of the unit that a minute may still be off by for it to be learned from.
+const firmShare = 0.25
+
+// firm says whether what a minute will come to is known well enough to learn from it.
+func (s *series) firm(e *features.Estimate, mean float64) bool {
+	return e.SD == 0 && !math.IsNaN(mean) || s.near(mean+e.SD, mean, firmShare)
+}
+
+// near says whether values differ by no more than a share of the unit.
+func (s *series) near(x, y, share float64) bool {
+	unit := s.unit
+	if unit == 0 {
+		unit = youngUnit * math.Sqrt(s.history.Level(model.Level1d))
+	}
+	return math.Abs(math.Sqrt(x)-math.Sqrt(y)) <= share*unit
+}
+
+// youngUnit is the unit of a series relative to the root of its mean, before the network knows it.
+const youngUnit = 0.3
+
+// origin is the one of a minute, nil when it was not kept.
+func (s *series) origin(minute int64) *origin {
+	if minute < 0 || minute%originEvery != s.turn {
+		return nil
+	}
+	if o := &s.origins[minute/originEvery%int64(len(s.origins))]; o.Minute == minute {
+		return o
+	}
+	return nil
+}
+
+// view is what a series looks like at one origin: the quantiles of the network, on the square-root scale, and what head
+// and calibration go by.
+type view struct {
+	level, unit float64
+	last        float64 // root of the last value
+	stage       stage
+	simple      inputs
+	axis        [numTargets]axis
+	input       *network.Input // nil where the network has nothing to go by
+}
+
+// look reads the history.
+func (s *series) look(v *view) {
+	h := s.history
+	v.last = math.Sqrt(h.Last(5))
+	if math.IsNaN(v.last) {
+		v.last = math.Sqrt(h.Level(model.Level10m))
+	}
+	v.stage = stageOf(s.quiet())
+	in, ok := network.Look(h)
+	if !ok || s.flat() {
+		// Flat or silent for a day: the last value. Unknown for two hours: the level, as wide as the series was before.
+		v.level, v.unit = v.last, 0
+		if math.IsNaN(h.Mean(h.Newest-119, h.Newest)) {
+			v.level = math.Sqrt(h.Level(model.Level10m))
+			v.unit = max(s.unit, youngUnit*v.level)
+		}
+		for k := range v.axis {
+			for i, x := range gaussian {
+				v.axis[k][i] = float32(max(0, v.level+v.unit*x))
+			}
+		}
+		return
+	}
+	v.input, v.level, v.unit = &in, in.Level, in.Spread
+	var q network.Quantiles
+	network.Fitted().Forecast(&in, &q)
+	for k := range v.axis {
+		for i, z := range q[k] {
+			v.axis[k][i] = max(0, z)
+		}
+	}
+	v.simple = newInputs(&in, &v.axis[knots[midKnot]], v.least())
+}
+
+// flat says that no known minute of the last hour differed from the others, and that something came.
+func (s *series) flat() bool {
+	h := s.history
+	last := h.Last(5)
+	return h.Known >= coldMinutes && last > 0 && last == h.Max(h.Newest-59, h.Newest) && math.Abs(h.Mean(h.Newest-59, h.Newest)-last) <= 1e-6*last
+}
+
+// least is the least width between quantiles that coincide.
+func (v *view) least() float64 { return leastWidth * v.unit }
+
+const leastWidth = 0.01
+
+// keep notes an origin, to learn from it when its outcomes are known.
+func (s *series) keep(v *view) {
+	o := &s.origins[s.history.Newest/originEvery%int64(len(s.origins))]
+	if v.unit == 0 {
+		o.Minute = -1 // nothing to learn from
+		return
+	}
+	*o = origin{Minute: s.history.Newest, Level: float32(v.level), Unit: float32(v.unit), Last: float32(v.last), Stage: int8(v.stage), Simple: v.simple}
+	for j, k := range knots {
+		for i, z := range v.axis[k] {
+			o.Quantile[j][i] = int16(max(-32767, min(32767, (float64(z)-v.level)/(originStep*v.unit))))
+		}
+	}
+}
+
+// axis is what the network gave at knot j.
+func (o *origin) axis(j int) (a axis) {
+	for i, n := range o.Quantile[j] {
+		a[i] = max(0, o.Level+originStep*o.Unit*float32(n))
+	}
+	return a
+}
+
+// lastAxis is the last value with normal errors as wide as the unit.
+func lastAxis(last, unit float64) (a axis) {
+	for i, x := range gaussian {
+		a[i] = float32(last + unit*x)
+	}
+	return a
+}
+
+// learn takes the outcomes that are known with minute t.
 func (s *series) learn(t int64) {
-	scale := math.Max(s.spread.Day, 1e-9)
-	for _, x := range s.experts {
-		if l, ok := x.(model.Learner); ok {
-			l.Learn(s.history, t)
+	for j, k := range knots {
+		if o := s.origin(t - int64(targets[k].to)); o != nil {
+			s.learnKnot(j, o, t)
 		}
 	}
-	for k, x := range targets {
-		y := s.outcome(x, t)
+	o := s.origin(t - lastKnot)
+	if o == nil {
+		return
+	}
+	var scores [numKnots]float64
+	for j, k := range knots {
+		y, a := s.outcome(targets[k], o.Minute+int64(targets[k].to)), o.axis(j)
 		if math.IsNaN(y) {
-			continue
+			return
 		}
-		p, q, ok := s.pending.get(k, t-int64(x.to))
-		if !ok {
-			continue
-		}
-		s.mix[k].learn(&p, y, scale)
-		if p.spread.Quiet == 0 {
-			steady := s.spread.steady()
-			s.mix[k].cover(y, &q, steady)
-			if k == midLead {
-				s.shift.watch(t, y, &q, steady)
-			}
-			s.shift.cover(k, t-int64(x.to), t, y, &q)
-		}
-		s.coverage(k, y, &q)
-		if quiet := p.spread.Quiet; quiet > 0 {
-			silence := &s.mix[k].Silence
-			silence.cover(y, &q, quiet, x.to)
-			silence.of(quiet).learn(s.came(t-int64(x.to-x.from), t), 1)
-		}
+		scores[j] = a.score(math.Sqrt(y), leastWidth*float64(o.Unit))
 	}
+	s.Head.learn(&o.Simple, &scores)
 }
 
-// silent says whether nothing came in the quarter of an hour that ended with minute m.
-func (s *observed) silent(m int64) bool {
-	return !s.came(m-silentMinutes+1, m)
-}
-
-// came says whether anything came from one minute to another; what is not known may have, and what a nowcast expects
-// has not.
-func (s *observed) came(from, to int64) bool {
-	for m := to; m >= from; m-- {
-		y := s.history.At(m)
-		if before := s.history.Newest - m; before < heardMinutes && !math.IsNaN(y) {
-			if s.anchor.heard(before) {
-				return true
-			}
-		} else if y != 0 {
-			return true
+// learnKnot takes the outcome of an origin at knot j, whose last minute is t.
+func (s *series) learnKnot(j int, o *origin, t int64) {
+	y := s.outcome(targets[knots[j]], t)
+	if math.IsNaN(y) {
+		return
+	}
+	least := leastWidth * float64(o.Unit)
+	a, b, shift := o.axis(j), lastAxis(float64(o.Last), float64(o.Unit)), s.Head.shift(&o.Simple)[j]
+	own, steady := &s.Model[j][o.Stage], s.steady(o.Minute)
+	said, last := warp(&a, &own.Score, shift, least), warp(&b, &s.Last[j].Score, 0, least)
+	if o.Stage == 0 {
+		if j == midKnot {
+			s.Shift.watch(t, y, &said, steady)
 		}
+		s.Shift.scale(&knotWeights[knots[j]], &said)
+		s.Shift.cover(j, o.Minute, t, y, &said)
 	}
-	return false
+	published := mix(&said, &last, &s.Weight[j].By)
+	switch j {
+	case midKnot:
+		s.Coverage[0].add(y, &published)
+	case peakKnot:
+		s.Coverage[1].add(y, &published)
+	}
+	s.Weight[j].learn(y, math.Max(s.history.Level(model.Level1d), 1e-9), &said, &last)
+	from, to := a.span(math.Sqrt(y), least)
+	weight := 1.0
+	if o.Stage > 0 {
+		weight = silentWeight
+	}
+	own.follow(from-shift, to-shift, weight)
+	from, to = b.span(math.Sqrt(y), least)
+	s.Last[j].follow(from, to, 1)
 }
 
-// outcome is what became of a target whose last minute is t; NaN when a minute of it is not known.
-func (s *observed) outcome(x target, t int64) float64 {
-	best := math.Inf(-1)
-	for m := t - int64(x.to-x.from); m <= t; m++ {
-		y := s.history.At(m)
-		if math.IsNaN(y) {
-			return y
+// steady says that hardly a minute of the hour before a minute was silent.
+func (s *series) steady(minute int64) bool {
+	zero := 0
+	for m := minute - 59; m <= minute; m++ {
+		zero += int(count(s.history.At(m) == 0))
+	}
+	return zero <= 3
+}
+
+// distributions are the forecasts of all targets from what a series looks like.
+func (s *series) distributions(v *view, at *[numTargets]Quantiles) {
+	shift := s.Head.shift(&v.simple)
+	lastAxis := lastAxis(v.last, v.unit)
+	floor, share := s.floor()
+	for k := range targets {
+		w := &knotWeights[k]
+		own, next := &s.Model[w.j][v.stage], &s.Model[w.j+1][v.stage]
+		scores := w.between(&own.Score, &next.Score)
+		q := warp(&v.axis[k], &scores, w.a*shift[w.j]+w.b*shift[w.j+1], v.least())
+		if v.stage == 0 {
+			s.Shift.scale(w, &q)
 		}
-		best = math.Max(best, y)
-	}
-	return best
-}
-
-// points asks every expert for target k from the newest minute.
-func (s *series) points(k int, width *spreads) points {
-	x := targets[k]
-	p := points{spread: *width}
-	var at [numModels]float32
-	for e, expert := range s.experts {
-		if a := models[e].axis; a > 0 {
-			at[e] = p.draw(a-1, expert.(model.Distributor), s.history, x)
-			continue
-		}
-		var y float64
-		if peaker, ok := expert.(model.Peaker); ok && x.from < x.to {
-			y = peaker.Peak(s.history, x.from, x.to)
-		} else {
-			y = expert.Forecast(s.history, (x.from+x.to)/2)
-		}
-		at[e] = float32(math.Sqrt(y))
-	}
-	p.spell(&at)
-	return p
-}
-
-// draw fills an axis, and returns its median.
-func (p *points) draw(a int, d model.Distributor, h *model.History, x target) float32 {
-	var q [NumLevels]float64
-	if !d.Distribution(h, x.from, x.to, &q) {
-		return nan32
-	}
-	for i, y := range q {
-		p.axis[a][i] = float32(math.Sqrt(y))
-	}
-	return p.axis[a][L50]
-}
-
-// distribution is the published forecast of target k; p keeps what it was before it leant.
-func (s *series) distribution(k int, p *points) Quantiles {
-	m := &s.mix[k]
-	q, mixed := s.mixed(m, p)
-	p.mixed[0] = nan32
-	if p.spread.Quiet > 0 {
+		scores = w.between(&s.Last[w.j].Score, &s.Last[w.j+1].Score)
+		by := w.between(&s.Weight[w.j].By, &s.Weight[w.j+1].By)
+		last := warp(&lastAxis, &scores, 0, v.least())
+		q = mix(&q, &last, &by)
+		lift(&q, floor, share)
 		s.anchor.widen(&q)
-		m.Silence.clear(&q, p.spread.Quiet, targets[k].to)
-		if mixed {
-			m.leanFrom(p, &q)
-			m.Silence.empty(&q, p.spread.Quiet, targets[k].to)
-		}
-		return q
+		at[k] = q
 	}
-	if mixed {
-		m.leanFrom(p, &q)
-	}
-	s.temper(k, p, &q)
-	s.begin(&q)
-	s.idle(k, p, &q)
-	s.said.spells.end(&q, targets[k].from)
-	s.shift.scale(k, &q)
-	s.anchor.widen(&q)
-	return q
 }
 
-// mixed is the combination, calibrated; ok is false where there is none, or no need of one.
-func (s *series) mixed(m *mixture, p *points) (q Quantiles, ok bool) {
-	if p.spread.flat() && !isNaN(p.z[firstExpert]) {
-		return m.expert(firstExpert, p), false // the last value: what others are off by is how finely the past is kept
-	}
-	all := m.experts(p)
-	if q, ok = m.combine(p, &all); ok {
-		q = m.calibrate(q, p.spread.mixed())
-	}
-	return q, ok
+// knotWeight is the two knots that surround a target, j and j+1, and their parts in what holds for it.
+type knotWeight struct {
+	j    int
+	a, b float64
 }
+
+// knotWeights are linear in the root of the lead. Before the first knot and beyond the last lead, the nearest one counts.
+var knotWeights = func() (w [numTargets]knotWeight) {
+	root := func(k int) float64 { return math.Sqrt(float64(targets[k].to)) }
+	for k := range targets[:numLeads] {
+		j := 0
+		for j < peakKnot-2 && k > knots[j+1] {
+			j++
+		}
+		lo, hi := root(knots[j]), root(knots[j+1])
+		w[k].j, w[k].b = j, min(max((root(k)-lo)/(hi-lo), 0), 1)
+		w[k].a = 1 - w[k].b
+	}
+	w[windowMax].j, w[windowMax].b = peakKnot-1, 1
+	return w
+}()
 
 // minKnown is the number of known minutes before a series answers at all.
 const minKnown = 3
@@ -361,19 +392,11 @@ func (s *series) forecast(f *Forecast) bool {
 	if s.history.Known < minKnown {
 		return false
 	}
-	if !s.said.stands || s.amended || s.said.revision != s.history.Revision() {
-		s.answer(func(int, *points) {})
-	}
-	f.Fallback = s.mix[midLead].Lean.of(s.said.mid.spread.Quiet).most()
-	f.Weights = s.weights(&s.said.mid)
-	f.Basis = s.basis(&s.said.mid, &s.said.at[midLead])
-	s.describe(f, &s.said.at)
-	return true
-}
-
-// describe fills in the quantiles of a forecast, and what it starts from.
-func (s *observed) describe(f *Forecast, at *[numTargets]Quantiles) {
-	interpolate(at, &f.Minute)
+	var v view
+	var at [numTargets]Quantiles
+	s.look(&v)
+	s.distributions(&v, &at)
+	interpolate(&at, &f.Minute)
 	f.WindowMax = at[windowMax]
 	f.Last = s.history.Last(5)
 	f.Now = features.Estimate{Mean: f.Last, Low: f.Last, High: f.Last, Share: 1}
@@ -388,6 +411,9 @@ func (s *observed) describe(f *Forecast, at *[numTargets]Quantiles) {
 	}
 	f.Known = s.history.Known
 	f.Confidence = confidence(s.history.Known)
+	f.Fallback = s.Weight[midKnot].By[L50] > .5
+	f.Basis = s.basis(&v)
+	return true
 }
 
 // coldMinutes is how much must be known for a forecast to be decided by.
@@ -403,25 +429,56 @@ func confidence(known int) Confidence {
 	return Seasonal
 }
 
-// weights lists the experts' shares in the median 15 minutes ahead, descending.
-func (s *series) weights(p *points) []Weight {
-	var ws []Weight
-	m := &s.mix[midLead]
-	by := float64(m.Lean.of(p.spread.Quiet).By[L50])
-	if isNaN(p.z[lastExpert]) {
-		by = 0
+// quiet is for how many minutes nothing came, at most longestQuiet.
+func (s *series) quiet() int {
+	n := 0
+	for n < longestQuiet && !s.came(s.history.Newest-int64(n), s.history.Newest-int64(n)) {
+		n++
 	}
-	for e, w := range m.weights(p, L50) {
-		w *= 1 - by
-		if e == lastExpert {
-			w += by
-		}
-		if w > 0 {
-			ws = append(ws, Weight{catalog[e].name, w})
-		}
-	}
-	sort.SliceStable(ws, func(i, j int) bool { return ws[i].Share > ws[j].Share })
-	return ws
+	return n
 }
 
-var nan32 = float32(math.NaN())
+// came says whether anything came from one minute to another. Something may have come in a minute that is not known; what
+// a nowcast expects has not come.
+func (s *series) came(from, to int64) bool {
+	for m := to; m >= from; m-- {
+		y := s.history.At(m)
+		if before := s.history.Newest - m; before < heardMinutes && !math.IsNaN(y) {
+			if s.anchor.heard(before) {
+				return true
+			}
+		} else if y != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// outcome is what became of a target whose last minute is t; NaN when a minute of it is not known.
+func (s *series) outcome(x target, t int64) float64 {
+	best := math.Inf(-1)
+	for m := t - int64(x.to-x.from); m <= t; m++ {
+		y := s.history.At(m)
+		if math.IsNaN(y) {
+			return y
+		}
+		best = math.Max(best, y)
+	}
+	return best
+}
+
+// unroot inverts the square root on which errors are measured; what is below zero is zero.
+func unroot(z float64) float64 {
+	if z <= 0 {
+		return 0
+	}
+	return z * z
+}
+
+// count is 1 for what is so.
+func count(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

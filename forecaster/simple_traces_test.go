@@ -18,7 +18,7 @@ const firstHours = 360
 // TestTracesBesideSimple lists the series of public traces on which the full stack loses more than 2 % to the last value, or
 // more than 3 % to the best of the other simple forecasters, with the standard errors of both ratios: of minutes 15 to 30 and
 // of the largest of them. Skipped unless FOREWARM_BESIDE is set: to "all", which takes the series and origins of TestAccuracy, by
-// the same variables, without what sessions say; or to "young", which takes the first six hours of every class that begins two
+// the same variables; or to "young", which takes the first six hours of every class that begins two
 // hours after its trace or later, in the first two thirds.
 func TestTracesBesideSimple(t *testing.T) {
 	which, part, dir := os.Getenv("FOREWARM_BESIDE"), os.Getenv("FOREWARM_ACCURACY"), os.Getenv("FOREWARM_TRACES")
@@ -73,7 +73,6 @@ func (s *traceSerie) compare(origins []int) *compared {
 		c.losses = append(c.losses, simples[i].losses(s.y, origins))
 	}
 	x := newSeries(features.Key{Pool: "pool", Class: s.class}, 0)
-	x.spread.Spells.Witnessed = s.first >= silentMinutes
 	c.losses = append(c.losses, ownLosses(x, s.y, s.start, s.first, origins))
 	return c
 }

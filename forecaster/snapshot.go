@@ -1,14 +1,15 @@
 package forecaster
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/model"
 )
 
-// snapshotVersion changes when the catalog, the targets, the levels or a state below changes meaning.
-const snapshotVersion = 19
+// snapshotVersion changes when the network, the targets, the levels or a state below changes meaning.
+const snapshotVersion = 21
 
 // VersionError says that a state is of another version than this program reads.
 type VersionError struct {
@@ -31,47 +32,30 @@ type poolState struct {
 	Classes int                 `cbor:"2,keyasint"` // how many there are
 	Total   []*seriesState      `cbor:"3,keyasint"`
 	Minute  features.PoolMinute `cbor:"4,keyasint"`
-	Shared  []*shared           `cbor:"8,keyasint"`
 
-	Standings []standingState `cbor:"5,keyasint,omitempty"`
-	Rest      span            `cbor:"6,keyasint"`
-	Chosen    int64           `cbor:"7,keyasint,omitempty"`
-
+	Ranked  int64         `cbor:"7,keyasint,omitempty"`
 	Newest  int64         `cbor:"9,keyasint"`
 	Effects []effectState `cbor:"10,keyasint,omitempty"`
 	Retries retries       `cbor:"11,keyasint"`
-}
-
-type standingState struct {
-	Class  string  `cbor:"1,keyasint"`
-	Weight float64 `cbor:"2,keyasint"`
-	Newest int64   `cbor:"3,keyasint"`
-	Tier   tier    `cbor:"4,keyasint"`
-	Counts span    `cbor:"5,keyasint"`
 }
 
 type classState struct {
 	Class  string         `cbor:"1,keyasint"`
 	Series []*seriesState `cbor:"2,keyasint,omitempty"`
 	Shape  shape          `cbor:"3,keyasint"`
-
-	Sessions   *model.Sessions `cbor:"4,keyasint,omitempty"`
-	Light      []*lightState   `cbor:"5,keyasint,omitempty"`
-	Shown      bool            `cbor:"6,keyasint"`
-	Multiplier float64         `cbor:"7,keyasint,omitempty"`
+	Shown  bool           `cbor:"4,keyasint"`
+	Began  bool           `cbor:"5,keyasint"`
+	Weight float64        `cbor:"6,keyasint"`
 }
 
 type seriesState struct {
-	History model.HistoryState  `cbor:"1,keyasint"`
-	Experts [][]float64         `cbor:"2,keyasint"`
-	Spread  spread              `cbor:"3,keyasint"`
-	Mix     [numTargets]mixture `cbor:"4,keyasint"`
-	Pending []pendingRow        `cbor:"5,keyasint"`
-	Ranks   ranks               `cbor:"6,keyasint"`
-	Anchor  anchor              `cbor:"7,keyasint"`
-	Learned int64               `cbor:"8,keyasint,omitempty"`
-	Covered [2]Covered          `cbor:"9,keyasint"`
-	Shift   levelShift          `cbor:"10,keyasint"`
+	History model.HistoryState `cbor:"1,keyasint"`
+	Anchor  anchor             `cbor:"2,keyasint"`
+	Learned int64              `cbor:"3,keyasint,omitempty"`
+	Unit    float64            `cbor:"4,keyasint"`
+	Origins []byte             `cbor:"5,keyasint"` // as binary.Write has them: there may be tens of thousands of series
+	Learnt  []byte             `cbor:"6,keyasint"`
+	Ranks   *ranks             `cbor:"7,keyasint,omitempty"`
 }
 
 // Parts hands out the state in the parts that Restore takes up, in their order: what was learned of each class is put
@@ -80,11 +64,8 @@ func (f *Forecaster) Parts(put func(part any) error) error {
 	st := state{Version: snapshotVersion}
 	for _, p := range f.pools {
 		ps := poolState{
-			Name: p.name, Classes: len(p.classes), Total: seriesStates(p.total), Minute: p.minute, Rest: p.rest, Chosen: p.chosen, Shared: p.shared,
+			Name: p.name, Classes: len(p.classes), Total: seriesStates(p.total), Minute: p.minute, Ranked: p.ranked,
 			Newest: p.newest, Effects: p.effectStates(), Retries: p.retries,
-		}
-		for _, s := range p.standings {
-			ps.Standings = append(ps.Standings, standingState{s.name, s.weight, s.newest, s.tier, s.counts})
 		}
 		st.Pools = append(st.Pools, ps)
 	}
@@ -93,7 +74,7 @@ func (f *Forecaster) Parts(put func(part any) error) error {
 	}
 	for _, p := range f.pools {
 		for _, c := range p.classes {
-			if err := put(&classState{c.key.Class, seriesStates(c.series), c.shape, c.sessions, lightStates(c.light), c.shown, c.multiplier}); err != nil {
+			if err := put(&classState{c.key.Class, seriesStates(c.series), c.shape, c.shown, c.began, c.weight}); err != nil {
 				return err
 			}
 		}
@@ -107,13 +88,26 @@ func seriesStates(all []*series) []*seriesState {
 		if s == nil {
 			continue
 		}
-		st := &seriesState{History: s.history.State(), Spread: s.spread, Mix: s.mix, Pending: s.pending.rows, Ranks: s.ranks, Anchor: s.anchor, Learned: s.learned, Covered: s.covered, Shift: s.shift}
-		for _, x := range s.experts {
-			st.Experts = append(st.Experts, x.State())
-		}
+		st := &seriesState{History: s.history.State(), Anchor: s.anchor, Learned: s.learned, Unit: s.unit, Ranks: s.ranks}
+		st.Origins, st.Learnt = pack(s.origins), pack(&s.learnt)
 		out[i] = st
 	}
 	return out
+}
+
+// pack writes fixed-size values in little-endian order.
+func pack(x any) []byte {
+	b, err := binary.Append(nil, binary.LittleEndian, x)
+	if err != nil {
+		panic(err) // the type has no fixed size
+	}
+	return b
+}
+
+// unpack reads what pack wrote; false when the length is another.
+func unpack(b []byte, x any) bool {
+	n, err := binary.Decode(b, binary.LittleEndian, x)
+	return err == nil && n == len(b)
 }
 
 // Restore makes a Forecaster that goes on where the one that was frozen did; next decodes the next of its parts into what
@@ -129,7 +123,7 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 	f := New(cfg)
 	for _, ps := range st.Pools {
 		p := f.pool(ps.Name)
-		p.minute, p.newest, p.retries = ps.Minute, ps.Newest, ps.Retries
+		p.minute, p.newest, p.ranked, p.retries = ps.Minute, ps.Newest, ps.Ranked, ps.Retries
 		if !ps.Retries.sound() {
 			return nil, fmt.Errorf("forecaster state of %s has attempts out of order", ps.Name)
 		}
@@ -140,10 +134,6 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 		if p.total, err = f.restoreAll(p, features.TotalClass, ps.Total); err != nil {
 			return nil, err
 		}
-		if len(ps.Shared) != len(p.shared) {
-			return nil, fmt.Errorf("forecaster state of %s has %d dimensions, this program forecasts %d", p.name, len(ps.Shared), len(p.shared))
-		}
-		p.shared = ps.Shared
 		for range ps.Classes {
 			var cs classState
 			if err := next(&cs); err != nil {
@@ -153,10 +143,6 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 				return nil, err
 			}
 		}
-		if err := p.restoreStandings(&ps, f.settleMinutes()); err != nil {
-			return nil, err
-		}
-		p.retell()
 	}
 	return f, nil
 }
@@ -172,15 +158,14 @@ func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([
 			continue
 		}
 		s := p.newSeries(key, f.settleMinutes())
-		ok := s.history.Restore(st.History) && len(st.Experts) == numModels && len(st.Pending) == len(s.pending.rows) && st.Learned <= st.History.Newest
-		for e := 0; ok && e < numModels; e++ {
-			ok = s.experts[e].Restore(st.Experts[e])
-		}
-		if !ok {
+		if !s.history.Restore(st.History) || !unpack(st.Origins, s.origins) || !unpack(st.Learnt, &s.learnt) || st.Learned > st.History.Newest ||
+			(st.Ranks == nil) != (s.ranks == nil) {
 			return nil, fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", key)
 		}
-		s.spread, s.mix, s.ranks, s.anchor, s.learned = st.Spread, st.Mix, st.Ranks, st.Anchor, st.Learned
-		s.pending.rows, s.covered, s.shift = st.Pending, st.Covered, st.Shift
+		s.anchor, s.learned, s.unit = st.Anchor, st.Learned, st.Unit
+		if st.Ranks != nil {
+			s.ranks = st.Ranks
+		}
 		out[i] = s
 	}
 	return out, nil
@@ -188,48 +173,12 @@ func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([
 
 func (f *Forecaster) restoreClass(p *pool, cs *classState) (err error) {
 	c := p.class(features.Key{Pool: p.name, Class: cs.Class})
-	c.shape, c.sessions, c.multiplier, c.shown = cs.Shape, cs.Sessions, cs.Multiplier, cs.Shown
-	if cs.Light == nil {
-		c.series, err = f.restoreAll(p, cs.Class, cs.Series)
-		return err
+	c.shape, c.shown, c.began, c.weight = cs.Shape, cs.Shown, cs.Began, cs.Weight
+	c.series, err = f.restoreAll(p, cs.Class, cs.Series)
+	for _, s := range c.series {
+		if s != nil {
+			s.began = c.began
+		}
 	}
-	c.series = nil
-	c.light, err = p.restoreLight(c.key, cs.Light, f.settleMinutes())
 	return err
-}
-
-// restoreStandings takes up how the classes stand.
-func (p *pool) restoreStandings(ps *poolState, settle int) error {
-	if !ps.Rest.fits(settle) {
-		return fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", p.name)
-	}
-	p.rest, p.chosen = ps.Rest, ps.Chosen
-	own := 0
-	for i := range ps.Standings {
-		x := &ps.Standings[i]
-		s := &standing{name: x.Class, weight: x.Weight, newest: x.Newest, counts: x.Counts}
-		if !x.Counts.fits(settle) || i > 0 && ps.Standings[i-1].Class >= x.Class {
-			return fmt.Errorf("forecaster state of %s/%s comes twice or does not have this program's shape", p.name, x.Class)
-		}
-		if c := p.find(x.Class); x.Tier != tierPooled && (c == nil || (c.light != nil) != (x.Tier == tierLight)) {
-			return fmt.Errorf("forecaster state of %s/%s lacks its series", p.name, x.Class)
-		} else if x.Tier != tierPooled {
-			s.class = c
-			own++
-		}
-		p.seat(s, x.Tier)
-		p.standings = append(p.standings, s)
-	}
-	if p.find(features.OverflowClass) != nil {
-		own++
-	}
-	if own != len(p.classes) {
-		return fmt.Errorf("forecaster state of %s has series of %d classes, and %d that stand for some", p.name, len(p.classes), own)
-	}
-	return nil
-}
-
-// fits says whether a span that was read has the lengths that this program gives it.
-func (s *span) fits(settle int) bool {
-	return len(s.At) == 0 && len(s.Value) == 0 || len(s.At) == settle+2 && len(s.Value) == (settle+2)*len(dimensions)
 }

@@ -72,19 +72,6 @@ func (x *effect) list(f *Forecast) {
 	})
 }
 
-// light does the same to the forecast of a light series and the targets that it was made of.
-func (o *upcoming) light(d int, f *Forecast, at *[numTargets]Quantiles) {
-	if o == nil {
-		return
-	}
-	o.class(d, f)
-	for k := range at {
-		if at[k] = f.WindowMax; k != windowMax {
-			at[k] = f.Minute[targets[k].to-1]
-		}
-	}
-}
-
 // total does the same for the pool, after all classes: events change what they concern of it.
 func (o *upcoming) total(d int, f *Forecast) {
 	if o == nil {

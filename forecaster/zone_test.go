@@ -58,7 +58,7 @@ func TestSeasonsKeepLocalTime(t *testing.T) {
 // Every series of a pool has the pool's calendar, also after a restart.
 func TestZonesReachEverySeries(t *testing.T) {
 	zone := time.FixedZone("east", 5*3600+1800)
-	cfg := Config{MaxClasses: 1, Zones: map[string]*time.Location{"utc": nil}, Zone: zone}
+	cfg := Config{Zones: map[string]*time.Location{"utc": nil}, Zone: zone}
 	f := New(cfg)
 	for i := range 20 {
 		var ws []features.Window

@@ -25,7 +25,6 @@ type forecastJSON struct {
 	Now        nowJSON               `json:"now"`
 	Confidence forecaster.Confidence `json:"confidence"`
 	Fallback   bool                  `json:"fallback"`
-	Model      []weightJSON          `json:"model"`
 	Minutes    [][]number            `json:"minutes"`    // minutes[h-1] is [origin + (h−1) min, origin + h min)
 	WindowMax  []number              `json:"window_max"` // of the largest minute in 15…30
 }
@@ -37,11 +36,6 @@ type nowJSON struct {
 	High number `json:"high"`
 	// Reported is the share of it that records have come for.
 	Reported number `json:"reported"`
-}
-
-type weightJSON struct {
-	Expert string `json:"expert"`
-	Share  number `json:"share"`
 }
 
 type actualJSON struct {
@@ -90,11 +84,8 @@ func forecastToJSON(f *forecaster.Forecast) forecastJSON {
 	out := forecastJSON{
 		Class: f.Class, Dimension: f.Dimension, Unit: unit(f.Dimension), Origin: f.Origin.UTC(), Last: number(f.Last),
 		Now:        nowJSON{number(f.Now.Mean), number(f.Now.Low), number(f.Now.High), number(f.Now.Share)},
-		Confidence: f.Confidence, Fallback: f.Fallback, Model: []weightJSON{},
+		Confidence: f.Confidence, Fallback: f.Fallback,
 		Minutes: make([][]number, forecaster.Horizon), WindowMax: numbers(&f.WindowMax),
-	}
-	for _, x := range f.Weights {
-		out.Model = append(out.Model, weightJSON{x.Expert, number(x.Share)})
 	}
 	for h := range f.Minute {
 		out.Minutes[h] = numbers(&f.Minute[h])

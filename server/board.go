@@ -143,7 +143,6 @@ func cloneProjection(p *forecaster.Projection) *forecaster.Projection {
 func cloneForecasts(f *forecaster.PoolForecast) []forecaster.Forecast {
 	all := slices.Concat(f.Total, f.Classes)
 	for i := range all {
-		all[i].Weights = slices.Clone(all[i].Weights)
 		all[i].Basis.Events = slices.Clone(all[i].Basis.Events)
 	}
 	return all

@@ -44,7 +44,7 @@ func ramp(pool, class, dimension string, base float64) forecaster.Forecast {
 	f := forecaster.Forecast{
 		Key: features.Key{Pool: pool, Class: class}, Dimension: dimension, Origin: origin, Last: base,
 		Now:        features.Estimate{Mean: base, Counted: base * .8, Low: base * .9, High: base * 1.1, SD: base * .06, Share: .8},
-		Confidence: forecaster.Warm, Known: 300, Weights: []forecaster.Weight{{Expert: "seasonal_day", Share: .75}, {Expert: "last", Share: .25}},
+		Confidence: forecaster.Warm, Known: 300,
 	}
 	for h := range f.Minute {
 		for i, level := range forecaster.Levels {

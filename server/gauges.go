@@ -96,7 +96,7 @@ var families = []family{
 		for i := range out.Forecasts {
 			for j := range out.Forecasts[i].Total {
 				f := &out.Forecasts[i].Total[j]
-				if covered := &f.Basis.Covered[1]; covered.N >= 1440 {
+				if covered := &f.Basis.Covered[1]; covered.N >= forecaster.OriginsPerDay {
 					for _, l := range forecastQuantiles {
 						add(float64(covered.Below[l]), "pool", f.Pool, "dimension", f.Dimension, "level", strconv.FormatFloat(forecaster.Levels[l], 'g', -1, 64))
 					}
@@ -104,7 +104,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_forecast_fallback", "gauge", "1 when the last value did better than the models of late and has the larger part in what is forecast of the pool's total.", func(out *forewarm.Output, add add) {
+	{"forewarm_forecast_fallback", "gauge", "1 when the last value did better than the network of late and has the larger part in the forecast of the pool's total.", func(out *forewarm.Output, add add) {
 		for i := range out.Forecasts {
 			for j := range out.Forecasts[i].Total {
 				f, one := &out.Forecasts[i].Total[j], 0.0

@@ -27,7 +27,7 @@ var tickBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2
 // from any goroutine.
 //
 // Cardinality: pools × resources × 8, and pools × (classes + 2) × dimensions × 9, where classes are those whose forecasts
-// are given out: forecaster.Config.MaxClasses full ones, and light ones up to 5/4 of that. Traffic has
+// are given out: the 64 heaviest of a pool, and for a while up to 80. Traffic has
 // (stored classes + pools) × 4 × 10 series. Each producer has 5 more; features bounds the number of producers.
 type Exporter struct {
 	set     *metrics.Set

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,9 +209,10 @@ func TestDispatcherRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
 		var said []int
-		start, away := time.Now(), true
+		start := time.Now()
+		var back atomic.Bool
 		s := &script{name: "s", send: func(context.Context, int) error {
-			if at = append(at, time.Since(start)); away {
+			if at = append(at, time.Since(start)); !back.Load() {
 				return errors.New("refused")
 			}
 			return nil
@@ -226,7 +228,7 @@ func TestDispatcherRests(t *testing.T) {
 				log.enqueue(decision("a", int64(m)))
 				time.Sleep(time.Minute)
 			}
-			away = false
+			back.Store(true)
 			time.Sleep(2 * time.Minute)
 		})
 		if err != nil {

@@ -102,7 +102,6 @@ func configuredPool(path, name string, c *backtest.RunConfig) (*capacity.Pool, e
 		return nil, usageError{err}
 	}
 	c.Decision, c.Features = pc.Decision, &pc.Features
-	c.ForecastClasses, c.LightClasses = pc.ForecastClasses, pc.LightClasses
 	var names []string
 	for i := range pc.Pools {
 		p := &pc.Pools[i]

@@ -85,7 +85,7 @@ func (b *bench) forecasts() (rows []row) {
 	var first, light float64
 	for _, classes := range []int{1250, 12_500} {
 		c, empty := newCrowd(classes), heap()
-		f := forecaster.New(forecaster.Config{Settle: 10 * time.Minute, MaxLight: classes})
+		f := forecaster.New(forecaster.Config{Settle: 10 * time.Minute, MaxClasses: classes})
 		least := time.Duration(math.MaxInt64)
 		for m := range history + ticks {
 			t := benchStart.Add(time.Duration(m+1) * time.Minute)
@@ -126,7 +126,7 @@ func (b *bench) forecasts() (rows []row) {
 }
 
 // refits compares a minute of one series, learned and forecast 60 minutes ahead, with fitting augurs' MSTL and ETS anew to
-// a week of minutes. light is what a light series took.
+// a week of minutes. light is what a series of many took.
 func (b *bench) refits(light time.Duration) (rows []row) {
 	const week, ticks = 7 * 1440, 200
 	draw := rand.New(rand.NewPCG(2, 3))
@@ -203,7 +203,7 @@ func augurs(values []float64) (time.Duration, error) {
 func BenchmarkForecasts(b *testing.B) {
 	for _, classes := range []int{10, 100, 1000, 10_000} {
 		b.Run(fmt.Sprint(classes), func(b *testing.B) {
-			c, f, t := newCrowd(classes), forecaster.New(forecaster.Config{Settle: 10 * time.Minute, MaxLight: classes}), benchStart
+			c, f, t := newCrowd(classes), forecaster.New(forecaster.Config{Settle: 10 * time.Minute, MaxClasses: classes}), benchStart
 			for range 30 {
 				t = t.Add(time.Minute)
 				f.Observe(c.tick(t), nil)

@@ -134,7 +134,7 @@ func newPipeline(classes int) *forewarm.Pipeline { return forewarm.New(benchConf
 func benchConfig(classes int) forewarm.Config {
 	cfg := forewarm.DefaultConfig()
 	cfg.Features.MaxClasses = classes
-	cfg.Every, cfg.ForecastClasses, cfg.LightClasses = time.Hour, 1, 1 // forecasts are measured elsewhere
+	cfg.Every = time.Hour // forecasts are measured elsewhere
 	cfg.Pools = []capacity.Pool{{Name: "chat"}}
 	return cfg
 }

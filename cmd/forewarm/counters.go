@@ -38,7 +38,6 @@ func (d *daemon) exportCounters() {
 		{"forewarm_features_overflow_records_total", "Records pooled because their pool has too many classes.", omitted(func(x *o) uint64 { return x.Features.OverflowRecords })},
 		{"forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", omitted(func(x *o) uint64 { return x.Features.ClassesEvicted })},
 		{"forewarm_features_arrivals_evicted_total", "Arrivals forgotten before their end was seen.", omitted(func(x *o) uint64 { return x.Features.ArrivalsEvicted })},
-		{"forewarm_features_sessions_evicted_total", "Sessions forgotten before they fell silent, to stay within the bound.", omitted(func(x *o) uint64 { return x.Features.SessionsEvicted })},
 		{"forewarm_features_skipped_windows_total", "Windows of a minute in a long silence that were jumped over.", omitted(func(x *o) uint64 { return x.Features.SkippedMinutes })},
 		{"forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", omitted(func(x *o) uint64 { return x.Features.ReplicasStale })},
 		{"forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", omitted(func(x *o) uint64 { return x.Features.ReplicasRefused })},

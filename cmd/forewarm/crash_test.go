@@ -77,7 +77,7 @@ func (s *site) write(t *testing.T, nats string) {
 	t.Helper()
 	writeFile(t, s.config, nats,
 		"clock: event",
-		"features: {lateness: 0s, forecast_classes: 1, light_classes: 1}", // each tier has some
+		"features: {lateness: 0s}",
 		"storage: {dir: "+s.data+", snapshot_every: 100ms}",
 		"server: {listen: "+s.http+"}",
 		"log: {level: warn}",

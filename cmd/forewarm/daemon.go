@@ -104,8 +104,6 @@ type daemon struct {
 	savedBytes int64               // of the newest snapshot
 	unsaved    map[string]unstored // by what it is: snapshot, log, series …
 	undelivery map[string]undelivery
-	divergence stream.Divergence // the newest
-	divergedAt time.Time
 	tickedAt   time.Time         // when the newest tick came, by the clock of the machine
 	folded     uint64            // records counted since the process began
 	ignored    uint64            // those of the stream that carry no demand

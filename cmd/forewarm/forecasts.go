@@ -34,7 +34,6 @@ type forecastQuant struct {
 	Unit       string                `json:"unit"`
 	Confidence forecaster.Confidence `json:"confidence"`
 	Fallback   bool                  `json:"fallback"`
-	Weights    []forecaster.Weight   `json:"weights"`
 	Values     [][]float64           `json:"values"`
 	Max15To30  []float64             `json:"max15_30"`
 }
@@ -74,7 +73,7 @@ func newForecastMessage(pf *forecaster.PoolForecast, rows []forecaster.Forecast)
 	for i := range rows {
 		f := &rows[i]
 		d, _ := features.DimensionByName(f.Dimension)
-		q := forecastQuant{Unit: d.Unit, Confidence: f.Confidence, Fallback: f.Fallback, Weights: f.Weights, Max15To30: published(&f.WindowMax)}
+		q := forecastQuant{Unit: d.Unit, Confidence: f.Confidence, Fallback: f.Fallback, Max15To30: published(&f.WindowMax)}
 		for _, h := range publishedMinutes {
 			q.Values = append(q.Values, published(&f.Minute[h-1]))
 		}

@@ -172,9 +172,6 @@ func (d *daemon) resume(ctx context.Context, newest []stream.Record) error {
 
 // diverged says that another daemon, or this one before a restart, decided otherwise on the same log. What the log has stands.
 func (d *daemon) diverged(x stream.Divergence) {
-	d.mu.Lock()
-	d.divergence, d.divergedAt = x, time.Now()
-	d.mu.Unlock()
 	d.log.Error("a decision differs from the one in the log, which stands", zap.String("pool", x.Pool), zap.Time("tick", x.Tick),
 		zap.String("ours", x.Ours), zap.String("version", versionString()), zap.String("in the log", x.Theirs), zap.String("by", x.From), zap.String("of version", x.Version))
 }

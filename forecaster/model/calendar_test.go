@@ -62,17 +62,13 @@ func TestSeasonsFollowTheLocalClock(t *testing.T) {
 		newest := tc.now.Unix() / 60
 		first := newest - 8*day + 1
 		// Each value names its minute.
-		feed(Last{}, h, first, repeat(8*day, func(i int) float64 { return float64(i) }))
+		feed(h, first, repeat(8*day, func(i int) float64 { return float64(i) }))
 		at := func(m int64) float64 { return float64(m - first) }
-		target := newest + 30
-		if got, want := (SeasonalDay{}).Forecast(h, 30), at(target-tc.day); math.Abs(got-want) > 10 {
-			t.Errorf("%s: yesterday is %v minutes ago, want about %v", tc.name, at(target)-got, tc.day)
+		if got, want := h.At(h.DayBefore(newest)), at(newest-tc.day); math.Abs(got-want) > 10 {
+			t.Errorf("%s: yesterday is %v minutes ago, want about %v", tc.name, at(newest)-got, tc.day)
 		}
-		if got, want := (SeasonalDay{}).Peak(h, 15, 30), at(target-tc.day); math.Abs(got-want) > 10 {
-			t.Errorf("%s: yesterday's peak is of %v minutes ago, want about %v", tc.name, at(target)-got, tc.day)
-		}
-		if got, want := (SeasonalWeek{}).Forecast(h, 30), at(target-tc.week); math.Abs(got-want) > 10 {
-			t.Errorf("%s: last week is %v minutes ago, want about %v", tc.name, at(target)-got, tc.week)
+		if got, want := h.Bins(h.WeekBefore(newest)), at(newest-tc.week); math.Abs(got-want) > 10 {
+			t.Errorf("%s: last week is %v minutes ago, want about %v", tc.name, at(newest)-got, tc.week)
 		}
 	}
 }

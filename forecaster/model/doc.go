@@ -1,6 +1,6 @@
-// Package model holds the experts: small streaming forecasters of one series, one file each, with the source of the
-// method.
+// Package model holds the history of one series, in little memory, and what is measured on it: levels, moves, and the
+// same time of earlier days by the pool's calendar.
 //
-// Pure: no clock, no log, no I/O. Invariants: one Update per minute in order; a missing minute (NaN) is skipped; a
-// forecast is finite and non-negative or is not given. Cost: O(1) per step. Bounds: each model states its memory.
+// Pure: no clock, no log, no I/O. Invariants: minutes come in order; a missing minute (NaN) is left out, never read as zero.
+// Cost: O(1) per minute. Bounds: 6 KiB a series.
 package model

@@ -11,7 +11,7 @@ const (
 	ringBins     = 8 * dayBins // covers last week at the same time
 )
 
-// History is what the experts of one series share: the last 26 hours by the minute, the last 8 days by ten minutes, and
+// History is the past of one series: the last 26 hours by the minute, the last 8 days by ten minutes, and
 // averages of the level at several time scales. Minutes count from the Unix epoch. A minute that is not known is NaN
 // and is left out of every mean. Minutes older than an hour, and bins, are kept in 16 bits: within 0.05 %. Memory: 4 KiB
 // on the first day and 6 after a week; Push and Amend are O(1).
@@ -26,6 +26,7 @@ type History struct {
 	bins    bins                  // means, by bin mod ringBins
 	levels  [len(levelMinutes)]float64
 	started bool
+	moves   moves
 
 	revision uint64 // counts changes
 }
@@ -107,6 +108,7 @@ func (h *History) Before(m int64) *History {
 	}
 	for t := oldest; t <= m; t++ {
 		past.Push(t, h.At(t))
+		past.Settle(t)
 	}
 	return past
 }
@@ -154,6 +156,8 @@ func (h *History) Amend(m int64, y float64) {
 func (h *History) Revision() uint64 { return h.revision }
 
 // At is the value of minute m, NaN when it is not known or no longer kept.
+//
+//go:norace
 func (h *History) At(m int64) float64 {
 	if !h.started || m > h.Newest || m <= h.Newest-ringMinutes || m < 0 {
 		return math.NaN()
@@ -249,11 +253,12 @@ type HistoryState struct {
 	Bins    [][]byte  `cbor:"5,keyasint"` // of a day each, nil where nothing is known
 	Levels  []float64 `cbor:"6,keyasint"`
 	Started bool      `cbor:"7,keyasint"`
+	Moves   moves     `cbor:"8,keyasint"`
 }
 
 // State returns h's state; it shares memory with h.
 func (h *History) State() HistoryState {
-	return HistoryState{h.Newest, h.Known, h.recent[:], h.ring, h.bins.state(), h.levels[:], h.started}
+	return HistoryState{h.Newest, h.Known, h.recent[:], h.ring, h.bins.state(), h.levels[:], h.started, h.moves}
 }
 
 // Restore takes over a state, and refuses one of another shape.
@@ -265,7 +270,7 @@ func (h *History) Restore(s HistoryState) bool {
 		return false
 	}
 	h.Newest, h.Known, h.started = s.Newest, s.Known, s.Started
-	h.ring = s.Ring
+	h.ring, h.moves = s.Ring, s.Moves
 	copy(h.recent[:], s.Recent)
 	copy(h.levels[:], s.Levels)
 	h.revision++

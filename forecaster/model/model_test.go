@@ -6,33 +6,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
-
-// experts are judged by the suite below; every new model gets a row.
-var experts = map[string]func() Expert{
-	"last":          func() Expert { return Last{} },
-	"recent":        func() Expert { return Recent{Minutes: 15} },
-	"level":         func() Expert { return Level{Scale: Level90m} },
-	"seasonal day":  func() Expert { return SeasonalDay{} },
-	"seasonal week": func() Expert { return SeasonalWeek{} },
-	"drift day":     func() Expert { return SeasonalDrift{} },
-	"drift week":    func() Expert { return SeasonalDrift{Week: true} },
-	"burst":         func() Expert { return new(Burst) },
-	"given":         func() Expert { return new(Given) },
-	"regression":    func() Expert { return newRegression() },
-	"last errors":   func() Expert { return NewLastErrors([][2]int{{1, 1}, {15, 15}, {15, 30}}) },
-	"trend":         func() Expert { return &Trend{Alpha: .1, Beta: .02, Phi: .97} },
-}
 
 const start = int64(28_000_000) // a minute in 2023
 
-func feed(x Expert, h *History, from int64, ys []float64) {
+func feed(h *History, from int64, ys []float64) {
 	for i, y := range ys {
 		h.Push(from+int64(i), y)
-		x.Update(h)
-		if l, ok := x.(Learner); ok {
-			l.Learn(h, h.Newest)
-		}
 	}
 }
 
@@ -44,48 +25,25 @@ func repeat(n int, f func(i int) float64) []float64 {
 	return ys
 }
 
-func TestSuite(t *testing.T) {
+// TestRestoredHistoryGoesOn: a restored history takes further minutes as the original does.
+func TestRestoredHistoryGoesOn(t *testing.T) {
 	nan := math.NaN()
-	histories := map[string][]float64{
-		"empty":    nil,
-		"one":      {5},
-		"flat":     repeat(9*1440, func(int) float64 { return 7 }),
-		"zero":     repeat(9*1440, func(int) float64 { return 0 }),
-		"unknown":  repeat(200, func(int) float64 { return nan }),
-		"gappy":    repeat(9*1440, func(i int) float64 { return [3]float64{3, nan, 9}[i%3] }),
-		"seasonal": repeat(9*1440, func(i int) float64 { return 100 + 50*math.Sin(2*math.Pi*float64(i)/1440) }),
-		"collapse": append(repeat(2000, func(int) float64 { return 1e9 }), repeat(60, func(int) float64 { return 0 })...),
-	}
-	for name, make := range experts {
-		for shape, ys := range histories {
-			x, h := make(), NewHistory()
-			feed(x, h, start, ys)
-			for _, lead := range []int{1, 15, 30, 60} {
-				y := x.Forecast(h, lead)
-				if math.IsInf(y, 0) || y < 0 {
-					t.Errorf("%s on %s at +%d: %v is no forecast of a rate", name, shape, lead, y)
-				}
-				if (shape == "flat" || shape == "zero") && !math.IsNaN(y) && math.Abs(y-ys[0]) > 1e-9 {
-					t.Errorf("%s on %s at +%d: %v", name, shape, lead, y)
-				}
-				if (shape == "empty" || shape == "unknown") && !math.IsNaN(y) {
-					t.Errorf("%s on %s at +%d: %v out of nothing", name, shape, lead, y)
-				}
-			}
-			// A restored expert goes on as if nothing had happened.
-			again, g := make(), NewHistory()
-			if !again.Restore(x.State()) || !g.Restore(cloneState(h.State())) {
-				t.Fatalf("%s on %s: state refused", name, shape)
-			}
-			more := repeat(100, func(i int) float64 { return float64(i % 13) })
-			feed(x, h, start+int64(len(ys)), more)
-			feed(again, g, start+int64(len(ys)), more)
-			if a, b := x.Forecast(h, 20), again.Forecast(g, 20); a != b && !(math.IsNaN(a) && math.IsNaN(b)) {
-				t.Errorf("%s on %s: %v after a restore, %v without", name, shape, b, a)
-			}
+	for shape, ys := range map[string][]float64{
+		"empty":   nil,
+		"one":     {5},
+		"unknown": repeat(200, func(int) float64 { return nan }),
+		"gappy":   repeat(9*1440, func(i int) float64 { return [3]float64{3, nan, 9}[i%3] }),
+	} {
+		h, g := NewHistory(), NewHistory()
+		feed(h, start, ys)
+		if !g.Restore(cloneState(h.State())) {
+			t.Fatalf("%s: state refused", shape)
 		}
-		if make().Restore(repeat(17, func(int) float64 { return 1 })) {
-			t.Errorf("%s takes over a state that is not its own", name)
+		more := repeat(100, func(i int) float64 { return float64(i % 13) })
+		feed(h, start+int64(len(ys)), more)
+		feed(g, start+int64(len(ys)), more)
+		if diff := cmp.Diff(h.State(), g.State(), cmp.AllowUnexported(moves{}), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s (-unbroken +restored):\n%s", shape, diff)
 		}
 	}
 }
@@ -100,20 +58,33 @@ func cloneState(s HistoryState) HistoryState {
 	return s
 }
 
-// TestSeasonsReadTheRightMinute uses a series whose value names its minute.
-func TestSeasonsReadTheRightMinute(t *testing.T) {
+// TestMovesAreOfSettledMinutes recomputes what a history says of its moves.
+func TestMovesAreOfSettledMinutes(t *testing.T) {
 	h := NewHistory()
-	ys := repeat(8*1440, func(i int) float64 { return float64(i) })
-	feed(Last{}, h, 0, ys)
-	newest := float64(len(ys) - 1)
-	if got, want := (SeasonalDay{}).Forecast(h, 30), newest+30-1440; math.Abs(got-want) > want*compactError {
-		t.Errorf("yesterday at +30 is %v, want %v", got, want)
+	ys := repeat(200, func(i int) float64 { return float64((i*7919)%101) + float64(i) })
+	for i, y := range ys {
+		h.Push(start+int64(i), y)
+		h.Settle(h.Newest)
 	}
-	if got, want := (SeasonalWeek{}).Forecast(h, 30), newest+30-7*day; math.Abs(got-want) > 10 {
-		t.Errorf("last week at +30 is %v, want about %v", got, want)
+	mean := func(from, to int) float64 {
+		sum := 0.0
+		for _, y := range ys[from : to+1] {
+			sum += y
+		}
+		return math.Sqrt(sum / float64(to-from+1))
 	}
-	if got, want := (SeasonalDay{}).Peak(h, 15, 30), newest+30-1440; math.Abs(got-want) > want*compactError {
-		t.Errorf("yesterday's peak in 15..30 is %v, want %v", got, want)
+	square, seen := 0.0, 0.0
+	for end := 30; end < len(ys); end++ {
+		seen++
+		move := mean(end-15, end) - mean(max(0, end-44), end-30)
+		square += max(1./moveMinutes[0], 1/seen) * (move*move - square)
+	}
+	if h.Moves() != seen || math.Abs(h.Move(0).Size-math.Sqrt(square)) > 1e-3 {
+		t.Errorf("%v moves of size %v, want %v of %v", h.Moves(), h.Move(0).Size, seen, math.Sqrt(square))
+	}
+	again := NewHistory()
+	if !again.Restore(h.State()) || again.Move(2) != h.Move(2) || again.Moves() != h.Moves() {
+		t.Error("a restored history has other moves")
 	}
 }
 
@@ -121,7 +92,7 @@ func TestSeasonsReadTheRightMinute(t *testing.T) {
 func TestGapsAreUnknown(t *testing.T) {
 	for _, gap := range []int64{5, 2000, 3 * 1440, 20 * 1440} {
 		h := NewHistory()
-		feed(Last{}, h, start, repeat(9*1440, func(int) float64 { return 4 }))
+		feed(h, start, repeat(9*1440, func(int) float64 { return 4 }))
 		was := h.Newest
 		h.Push(was+gap, 9)
 		for m := was + gap - 1; m > was && m > was+gap-ringMinutes; m-- {
@@ -142,7 +113,7 @@ func TestGapsAreUnknown(t *testing.T) {
 
 func TestAmend(t *testing.T) {
 	h := NewHistory()
-	feed(Last{}, h, start, []float64{1, math.NaN(), 3})
+	feed(h, start, []float64{1, math.NaN(), 3})
 	h.Amend(start+1, 2)
 	h.Amend(start, 5)
 	h.Amend(start+3, 100) // not pushed yet
@@ -150,16 +121,6 @@ func TestAmend(t *testing.T) {
 	got := []float64{h.At(start), h.At(start + 1), h.At(start + 2), h.Mean(start, start+2), h.Max(start, start+2)}
 	if diff := cmp.Diff([]float64{5, 2, 3, 10.0 / 3, 5}, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// TestTrendFollowsALine: on a steady climb the damped trend is nearer than the last value.
-func TestTrendFollowsALine(t *testing.T) {
-	x, h := &Trend{Alpha: .1, Beta: .1, Phi: .98}, NewHistory()
-	feed(x, h, start, repeat(300, func(i int) float64 { z := 10 + float64(i)/20; return z * z }))
-	want := math.Pow(10+float64(299+15)/20, 2)
-	if got, last := x.Forecast(h, 15), h.Last(1); math.Abs(got-want) > 0.5*math.Abs(last-want) {
-		t.Errorf("trend says %v, last value %v, the line goes on to %v", got, last, want)
 	}
 }
 

@@ -1,0 +1,123 @@
+package forecaster
+
+import "math"
+
+// Scores are where outcomes lie in a forecast, as quantiles of the standard normal. Those of a calibrated forecast are
+// standard normal themselves. So a forecast is calibrated by the quantiles of its past scores: its quantile at level τ is
+// read off its own distribution at the score that a share τ of past outcomes stayed below. What was too narrow becomes
+// wider, what was too high becomes lower, what was skewed becomes straight.
+
+// gaussian are the standard normal quantiles at Levels, the scores of a calibrated forecast.
+var gaussian = Quantiles{-1.6449, -1.2816, -.6745, 0, .6745, .8416, 1.2816, 1.6449, 2.3263}
+
+// gaussianSparsity is the inverse density of the standard normal at gaussian.
+var gaussianSparsity = func() (s Quantiles) {
+	for i, z := range gaussian {
+		s[i] = math.Sqrt(2*math.Pi) * math.Exp(z*z/2)
+	}
+	return s
+}()
+
+// tracker follows the quantiles of scores: each moves up after a score above it and down after one below, by the inverse of
+// the density there over the number of origins remembered (stochastic approximation: Tierney 1983, doi:10.1137/0904048). So
+// level τ covers τ of the outcomes in the long run, whatever the process does (Gibbs and Candès 2021, arXiv:2106.00170).
+type tracker struct {
+	Score [NumLevels]float32
+	Seen  float32 // origins, and those that the start is worth
+}
+
+const (
+	trackerPrior  = 100   // origins' worth of belief that the network is calibrated
+	lastPrior     = 20    // the same for the last value with normal errors
+	trackerMemory = 600.0 // origins that are remembered
+	silentWeight  = 0.2   // of an origin in silence, where most of what is learned is chance
+	minSparsity   = 0.1   // of the standard normal's: keeps a quantile moving where scores collapsed
+	maxSparsity   = 4     // likewise: keeps a lone outlier from throwing a tail
+)
+
+// newTracker is calibrated, as far as so many origins would show.
+func newTracker(worth float64) (t tracker) {
+	t.Seen = float32(worth)
+	for i, z := range gaussian {
+		t.Score[i] = float32(z)
+	}
+	return t
+}
+
+// follow takes the score of an outcome. Where a distribution has an atom, an outcome in it has a range of scores: the
+// quantiles move as they would on average for scores drawn from that part of a standard normal (randomised PIT: Czado,
+// Gneiting and Held 2009, doi:10.1111/j.1541-0420.2009.01191.x, §2).
+func (t *tracker) follow(from, to, weight float64) {
+	gain := weight * max(1/trackerMemory, 1/float64(t.Seen))
+	was := t.Score
+	for i, tau := range Levels {
+		lo, hi := max(i-1, 0), min(i+1, NumLevels-1)
+		sparsity := float64(was[hi]-was[lo]) / (Levels[hi] - Levels[lo])
+		step := gain * min(max(sparsity, minSparsity*gaussianSparsity[i]), maxSparsity*gaussianSparsity[i])
+		below := 0.0 // share of the outcome that lies below the quantile
+		switch x := float64(was[i]); {
+		case to < x:
+			below = 1
+		case from < x:
+			below = (phi(x) - phi(from)) / (phi(to) - phi(from))
+		}
+		t.Score[i] += float32(step * (tau - below))
+	}
+	for i := 1; i < NumLevels; i++ { // steps may have crossed
+		for j := i; j > 0 && t.Score[j] < t.Score[j-1]; j-- {
+			t.Score[j], t.Score[j-1] = t.Score[j-1], t.Score[j]
+		}
+	}
+	t.Seen += float32(weight)
+}
+
+// phi is the standard normal distribution function.
+func phi(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
+
+// warp reads a distribution at scores, all moved by shift. What is no wider than the least width is zero.
+func warp(a *axis, scores *[NumLevels]float32, shift, least float64) (q Quantiles) {
+	for i, x := range scores {
+		if z := a.at(float64(x)+shift, least); z > least {
+			q[i] = unroot(z)
+		}
+	}
+	q.Sort()
+	return q
+}
+
+// between interpolates what was learned at two knots.
+func (w *knotWeight) between(a, b *[NumLevels]float32) (s [NumLevels]float32) {
+	for i := range s {
+		s[i] = float32(w.a)*a[i] + float32(w.b)*b[i]
+	}
+	return s
+}
+
+// stage is how long a series has been silent. What follows on traffic differs from what follows on silence, which is
+// silence again the more often the longer it has lasted.
+type stage int
+
+// stageMinutes are the silent minutes at which stages begin.
+var stageMinutes = [...]int{15, 60, 240}
+
+const (
+	numStages    = len(stageMinutes) + 1
+	longestQuiet = 240
+)
+
+func stageOf(quiet int) (s stage) {
+	for int(s) < len(stageMinutes) && quiet >= stageMinutes[s] {
+		s++
+	}
+	return s
+}
+
+// calibration corrects the forecasts of one knot, by the stage of the origin.
+type calibration [numStages]tracker
+
+func newCalibration() (c calibration) {
+	for i := range c {
+		c[i] = newTracker(trackerPrior)
+	}
+	return c
+}

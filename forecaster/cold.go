@@ -1,0 +1,38 @@
+package forecaster
+
+import (
+	"math"
+
+	"github.com/forewarm/forewarm/forecaster/model"
+)
+
+// floor is the least that medians are in a pool's first two hours, as a root, and its share, which fades in the second hour.
+// Requests that run for long make demand rise for as long after a start, and the network, which knows nothing else, takes the
+// rise for a burst. Classes that begin later have no floor: new services are often tried out and gone.
+func (s *series) floor() (root, share float64) {
+	h := s.history
+	if h.Known >= 2*coldMinutes || s.began {
+		return 0, 0
+	}
+	span := int64(max(3, h.Known/4))
+	level := h.Mean(h.Newest-span+1, h.Newest)
+	if both := math.Min(h.At(h.Newest), h.At(h.Newest-1)); both > level { // it rises
+		level = both
+	}
+	if math.IsNaN(level) {
+		level = h.Level(model.Level10m)
+	}
+	return math.Sqrt(level), math.Min(1, float64(2*coldMinutes-h.Known)/coldMinutes)
+}
+
+// lift raises a median to a floor. The tails stay, so that demand may fall or rise all the same.
+func lift(q *Quantiles, root, share float64) {
+	rise := share * (root - math.Sqrt(q[L50]))
+	if !(rise > 0) {
+		return
+	}
+	for i, tau := range Levels {
+		q[i] = unroot(math.Sqrt(q[i]) + rise*2*math.Min(tau, 1-tau))
+	}
+	q.Sort()
+}

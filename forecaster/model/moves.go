@@ -1,0 +1,96 @@
+package model
+
+import "math"
+
+// moves are how far, and in which direction, a series moved from the mean of a quarter of an hour to the minutes 15 to 30
+// after it, on the square-root scale: exponentially weighted means over settled minutes.
+type moves struct {
+	_ struct{} `cbor:",toarray"`
+
+	Seen                           float64
+	Square, Up, Down, Peak, PeakSq [len(moveMinutes)]float64
+	Cross, Then, Now               [len(repeatMinutes)][2]float64 // of this move and that of a day, or a week, before
+	SeenThen                       [2]float64
+}
+
+// Time constants of the means, in minutes.
+var (
+	moveMinutes   = [...]float64{90, 360, 1080, 5760}
+	repeatMinutes = [...]float64{1080, 4320}
+)
+
+// Move is one memory of a History's moves: the root mean square, the mean rise and the mean fall; the mean and standard
+// deviation of the moves to the largest minute. In roots of the unit of the history.
+type Move struct{ Size, Up, Down, Peak, PeakSD float64 }
+
+// NumMoves is how many memories of moves there are, from short to long; NumRepeats how many of their repetition.
+const (
+	NumMoves   = len(moveMinutes)
+	NumRepeats = len(repeatMinutes)
+)
+
+// Seasons whose moves are compared with present ones.
+const (
+	DayAgo = iota
+	WeekAgo
+)
+
+// Moves is how many moves have been seen.
+func (h *History) Moves() float64 { return h.moves.Seen }
+
+// Move returns memory i.
+func (h *History) Move(i int) Move {
+	m := &h.moves
+	return Move{
+		Size: math.Sqrt(m.Square[i]), Up: m.Up[i], Down: m.Down[i], Peak: m.Peak[i],
+		PeakSD: math.Sqrt(max(0, m.PeakSq[i]-m.Peak[i]*m.Peak[i])),
+	}
+}
+
+// Repeat says how moves follow those of a day or a week before, by memory i: the slope of a regression through the origin,
+// within ±2, and the correlation. Both are 0 where nothing is known.
+func (h *History) Repeat(i, season int) (slope, correlation float64) {
+	cross, then, now := h.moves.Cross[i][season], h.moves.Then[i][season], h.moves.Now[i][season]
+	if !(then > 1e-12 && now > 1e-12) {
+		return 0, 0
+	}
+	return max(-2, min(2, cross/then)), max(-1, min(1, cross/math.Sqrt(then*now)))
+}
+
+// Settle counts the move that ends with minute t, whose value will not change any more. O(1).
+func (h *History) Settle(t int64) {
+	move, peak := h.moveTo(t)
+	if math.IsNaN(move) {
+		return
+	}
+	m := &h.moves
+	m.Seen++
+	for i, tau := range moveMinutes {
+		w := max(1/tau, 1/m.Seen)
+		m.Square[i] += w * (move*move - m.Square[i])
+		m.Up[i] += w * (max(move, 0) - m.Up[i])
+		m.Down[i] += w * (min(move, 0) - m.Down[i])
+		m.Peak[i] += w * (peak - m.Peak[i])
+		m.PeakSq[i] += w * (peak*peak - m.PeakSq[i])
+	}
+	yesterday, _ := h.moveTo(h.DayBefore(t))
+	week := h.WeekBefore(t)
+	for season, then := range [...]float64{yesterday, math.Sqrt(h.Bins(week-8)) - math.Sqrt(h.Bins(week-37))} {
+		if math.IsNaN(then) {
+			continue
+		}
+		m.SeenThen[season]++
+		for i, tau := range repeatMinutes {
+			w := max(1/tau, 1/m.SeenThen[season])
+			m.Cross[i][season] += w * (move*then - m.Cross[i][season])
+			m.Then[i][season] += w * (then*then - m.Then[i][season])
+			m.Now[i][season] += w * (move*move - m.Now[i][season])
+		}
+	}
+}
+
+// moveTo is the move whose last minute is t, and that to the largest minute; NaN where nothing is known.
+func (h *History) moveTo(t int64) (move, peak float64) {
+	level := math.Sqrt(h.Mean(t-44, t-30))
+	return math.Sqrt(h.Mean(t-15, t)) - level, math.Sqrt(h.Max(t-15, t)) - level
+}

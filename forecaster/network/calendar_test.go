@@ -1,0 +1,51 @@
+package network
+
+import (
+	"math"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/forewarm/forewarm/forecaster/model"
+)
+
+// TestSeasonsKeepLocalTime: at noon after the clocks changed, and two days later, the seasons of traffic that keeps local
+// time are those of the same traffic where clocks don't change.
+func TestSeasonsKeepLocalTime(t *testing.T) {
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := model.NewCalendar(zone)
+	rate := func(local int64) float64 { return 40 + 30*math.Sin(2*math.Pi*float64(local%1440)/1440) }
+	seasons := func(h *model.History) (x [NumFeatures]float32) {
+		f := filler{v: &view{h: h, level: 6, spread: 1}, x: &x, simple: new([NumSimple]float64)}
+		f.seasons()
+		return x
+	}
+	for _, noon := range []time.Time{
+		time.Date(2026, 3, 29, 12, 0, 0, 0, zone), time.Date(2026, 3, 31, 12, 0, 0, 0, zone),
+		time.Date(2026, 10, 25, 12, 0, 0, 0, zone), time.Date(2026, 10, 27, 12, 0, 0, 0, zone),
+	} {
+		newest := noon.Unix() / 60
+		changing, steady := model.NewHistory(), model.NewHistory()
+		changing.Calendar = c
+		for m := newest - 10*1440; m <= newest; m++ {
+			changing.Push(m, rate(c.Local(m)))
+			changing.Settle(m)
+			local := c.Local(newest) - newest + m
+			steady.Push(local, rate(local))
+			steady.Settle(local)
+		}
+		got, want := seasons(changing), seasons(steady)
+		for i := range got {
+			bound := 1e-3
+			if i >= 15 && i < 15+4*model.NumRepeats {
+				bound = .05 // memories of days, which hold the hour that was skipped or came twice
+			}
+			if math.Abs(float64(got[i]-want[i])) > bound {
+				t.Errorf("%v: season %d is %v, want %v", noon, i, got[i], want[i])
+			}
+		}
+	}
+}

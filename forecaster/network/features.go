@@ -1,0 +1,519 @@
+package network
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/forewarm/forewarm/forecaster/model"
+)
+
+// What the network reads of a history.
+const (
+	nearMinutes  = 1500 // minute by minute
+	sortMinutes  = 60   // for quantiles of minutes
+	noiseMinutes = 120  // for the noise of minutes
+	dayBins      = 144  // ten-minute bins of a day
+	weekBins     = 7 * dayBins
+)
+
+// Input is what the network goes by. Features and answers are distances from Level, the root of the mean of the last ten
+// minutes, in units of Spread. Spread lies between how far minutes stray from the level, and how far the level usually
+// moves within 15 to 30 minutes, both on the square-root scale. A series in another unit has the same features.
+type Input struct {
+	Level, Spread float64
+	X             [NumFeatures]float32
+	// Simple are simple forecasts of the minutes 15 to 30 ahead, as roots; NaN: not known. They are the means of the last 3,
+	// 10, 60 and 240 minutes, and the present level with the change of yesterday, of last week, and of the mean day.
+	Simple [NumSimple]float64
+	Quiet  float64 // share of the day's minutes in which nothing came
+	Now    float64 // root of the mean of the last 15 minutes
+}
+
+// Group is a part of the features.
+type Group struct {
+	Name     string
+	from, to int
+	fill     func(*filler)
+}
+
+// Groups are all features, in their order, by what they tell of a series.
+var Groups = [...]Group{
+	{"level", 0, 34, (*filler).levels},
+	{"single_minutes", 34, 50, (*filler).minutes},
+	{"variability", 50, 59, (*filler).spreads},
+	{"silence", 59, 67, (*filler).silence},
+	{"earlier_days", 67, 96, (*filler).seasons},
+	{"recent_changes", 96, 116, (*filler).moves},
+	{"age", 116, NumFeatures, (*filler).age},
+}
+
+// Change is what simple forecast i adds to the mean of the last quarter of an hour, in the unit of the history; NaN when
+// it is not known.
+func (in *Input) Change(i int) float64 {
+	z := max(0, in.Simple[i])
+	return z*z - in.Now*in.Now
+}
+
+// NumSimple is the length of Input.Simple.
+const NumSimple = 7
+
+// Places in Input.Simple.
+const (
+	DayChange  = 4
+	WeekChange = 5
+)
+
+// NumFeatures is the length of Input.X.
+const NumFeatures = 127
+
+// Look computes the input from a history; false when there is nothing to go by: no minute of the last two hours is
+// known, or the series has been flat, or silent for a day. O(nearMinutes + weekBins).
+func Look(h *model.History) (in Input, ok bool) {
+	var v view
+	if !v.read(h) {
+		return in, false
+	}
+	in.Level, in.Spread = v.level, v.spread
+	f := filler{v: &v, x: &in.X, simple: &in.Simple}
+	for _, g := range Groups {
+		if g.fill(&f); f.n != g.to {
+			panic(fmt.Sprintf("network: %d features after %s, Groups says %d", f.n, g.Name, g.to))
+		}
+	}
+	in.Now = math.Sqrt(v.mean(15))
+	in.Quiet = v.zeros[1440] / max(1, v.count[1440])
+	return in, true
+}
+
+// view is a history on the square-root scale. Sums are over the newest i minutes, of known ones only.
+type view struct {
+	h    *model.History
+	y, z [nearMinutes]float64 // minutes and their roots, newest first; NaN unknown
+
+	count, sum, roots, squares, zeros, steps, pairs [nearMinutes + 1]float64
+
+	bins, binSum [weekBins + 1]float64 // known ten-minute bins, and their sum
+
+	level, spread, size float64 // size is the root of a mean over hours
+	move                float64 // how far the level usually moves within 15 to 30 minutes
+	noise               [3]float64
+	step, empty         float64 // mean difference of neighbouring bins of a day; share of empty ones
+	largest             float64 // root of the largest bin of a day
+}
+
+// A young series is taken to move, and its minutes to stray, by priorMove of its size: a belief worth priorMoves observed
+// moves, and priorMinutes known minutes.
+const (
+	priorMove    = 0.3
+	priorMoves   = 20
+	priorMinutes = 10
+	leastMove    = 0.015 // of the size; a move is never less
+	leastNoise   = 1e-3  // of the least move
+	flat         = 1e-3  // a spread below this part of the size is none
+)
+
+// noiseShare is the weight of the noise of minutes in the spread, against that of moves; their logarithms are averaged.
+// Noise alone is worse on M365 and on bins of ten minutes (2 %), moves alone on World Cup (5 %).
+const noiseShare = 0.75
+
+// moveShare are the weights of the memories of moves.
+var moveShare = [model.NumMoves]float64{0, .3, .5, .2}
+
+func (v *view) read(h *model.History) bool {
+	v.h = h
+	if h.Known == 0 {
+		return false
+	}
+	v.readMinutes()
+	v.readBins()
+	if v.count[noiseMinutes] == 0 || v.largest == 0 {
+		return false
+	}
+	far := max(0, h.Level(model.Level1d))
+	size, weight := .05*far, .05
+	for _, part := range [...]struct {
+		minutes int
+		weight  float64
+	}{{60, .5}, {15, .3}, {240, .15}} {
+		if y := v.mean(part.minutes); !math.IsNaN(y) {
+			size, weight = size+part.weight*y, weight+part.weight
+		}
+	}
+	v.size = math.Sqrt(size/weight + 1e-3*far)
+	if v.level = math.Sqrt(v.mean(10)); math.IsNaN(v.level) {
+		v.level = math.Sqrt(max(0, h.Level(model.Level10m)))
+	}
+	return v.readSpread()
+}
+
+//go:norace
+func (v *view) readMinutes() {
+	newest := v.h.Newest
+	last := math.NaN()
+	for i := range v.y {
+		y := v.h.At(newest - int64(i))
+		z := math.Sqrt(y)
+		v.y[i], v.z[i] = y, z
+		v.count[i+1], v.sum[i+1], v.roots[i+1], v.squares[i+1], v.zeros[i+1] = v.count[i], v.sum[i], v.roots[i], v.squares[i], v.zeros[i]
+		v.steps[i+1], v.pairs[i+1] = v.steps[i], v.pairs[i]
+		if math.IsNaN(y) {
+			last = z
+			continue
+		}
+		v.count[i+1]++
+		v.sum[i+1] += y
+		v.roots[i+1] += z
+		v.squares[i+1] += z * z
+		if y == 0 {
+			v.zeros[i+1]++
+		}
+		if !math.IsNaN(last) {
+			v.steps[i+1] += math.Abs(last - z)
+			v.pairs[i+1]++
+		}
+		last = z
+	}
+}
+
+func (v *view) readBins() {
+	for i := range weekBins {
+		b := v.h.Bin(v.h.Newest - int64(10*i))
+		v.bins[i+1], v.binSum[i+1] = v.bins[i], v.binSum[i]
+		if math.IsNaN(b) {
+			continue
+		}
+		v.bins[i+1]++
+		v.binSum[i+1] += b
+		if i <= dayBins {
+			v.largest = max(v.largest, math.Sqrt(b))
+		}
+	}
+}
+
+// readSpread is false when the series has been flat.
+func (v *view) readSpread() bool {
+	size := max(v.size, v.level)
+	square := 0.0
+	for i, share := range moveShare {
+		m := v.h.Move(i).Size
+		square += share * m * m
+	}
+	w := belief(priorMoves, v.h.Moves())
+	v.move = math.Sqrt((1-w)*square + w*priorMove*priorMove*size*size)
+
+	v.readNoise()
+	far := math.Sqrt(max(0, v.h.Level(model.Level1d)))
+	noise := .4*v.noise[0] + .3*v.noise[1] + .15*(v.noise[2]+v.step) + .1*v.empty*far
+	w = belief(priorMinutes, float64(v.h.Known))
+	noise = w*priorMove*max(v.level, far) + (1-w)*noise
+	if v.move <= flat*size && noise <= flat*size {
+		return false
+	}
+	v.move = max(v.move, leastMove*size)
+	v.spread = math.Pow(max(noise, leastNoise*leastMove*size), noiseShare) * math.Pow(v.move, 1-noiseShare)
+	return v.spread > 0
+}
+
+// belief is the weight of a prior that is worth so many observations, after seen of them.
+func belief(worth, seen float64) float64 {
+	if seen > 20*worth {
+		return 0
+	}
+	return worth / (worth + seen)
+}
+
+// readNoise measures how far minutes stray from the ten-minute level before them, over 30 and 110 minutes, how far single
+// minutes of a day stray from their ten-minute bin, and how much neighbouring bins differ.
+func (v *view) readNoise() {
+	var n [3]float64
+	near, seen := 0.0, 0.0
+	for i := noiseMinutes - 1; i >= 0; i-- {
+		y := v.y[i]
+		if math.IsNaN(y) {
+			continue
+		}
+		if seen > 0 {
+			d := math.Abs(v.z[i] - math.Sqrt(near))
+			for k, span := range [2]int{30, 110} {
+				if i < span {
+					v.noise[k] += d
+					n[k]++
+				}
+			}
+		}
+		seen++
+		near += max(1.0/10, 1/seen) * (y - near)
+	}
+	last, steps, known := math.NaN(), 0.0, 0.0
+	for i := range dayBins + 1 {
+		m := v.h.Newest - int64(10*i)
+		b := math.Sqrt(v.h.Bin(m))
+		if !math.IsNaN(b) {
+			known++
+			if b == 0 {
+				v.empty++
+			}
+			if !math.IsNaN(last) {
+				v.step += math.Abs(last - b)
+				steps++
+			}
+			if z := math.Sqrt(v.h.At(m)); i > 0 && !math.IsNaN(z) {
+				v.noise[2] += math.Abs(z - b)
+				n[2]++
+			}
+		}
+		last = b
+	}
+	for k := range n {
+		v.noise[k] /= max(n[k], 1)
+	}
+	v.step /= max(steps, 1)
+	v.empty /= max(known, 1)
+}
+
+// mean is that of the known among the newest n minutes; NaN when there is none.
+func (v *view) mean(n int) float64 {
+	if n < nearMinutes {
+		return v.sum[n] / v.count[n]
+	}
+	return v.binSum[n/10] / v.bins[n/10]
+}
+
+// deviation is the standard deviation of roots over the newest n minutes.
+func (v *view) deviation(n int) float64 {
+	if v.count[n] == 0 {
+		return 0
+	}
+	mean := v.roots[n] / v.count[n]
+	return math.Sqrt(max(0, v.squares[n]/v.count[n]-mean*mean))
+}
+
+// span is the root of the mean of minutes [from, to) back.
+func (v *view) span(from, to int) float64 {
+	return math.Sqrt((v.sum[to] - v.sum[from]) / (v.count[to] - v.count[from]))
+}
+
+func (v *view) extremes(n int) (lo, hi float64) {
+	lo, hi = math.NaN(), math.NaN()
+	for _, z := range v.z[:n] {
+		if math.IsNaN(z) {
+			continue
+		}
+		if !(z >= lo) {
+			lo = z
+		}
+		if !(z <= hi) {
+			hi = z
+		}
+	}
+	return lo, hi
+}
+
+// filler appends features.
+type filler struct {
+	v      *view
+	x      *[NumFeatures]float32
+	n      int
+	simple *[NumSimple]float64
+}
+
+// put appends a value, within ±10; an unknown one is 0.
+func (f *filler) put(x float64) {
+	if math.IsNaN(x) {
+		x = 0
+	}
+	f.x[f.n] = float32(max(-10, min(10, x)))
+	f.n++
+}
+
+// from appends the distance of a root from the level, in units of the spread.
+func (f *filler) from(z float64) { f.units(z - f.v.level) }
+
+// units appends a difference of roots in units of the spread, bent towards ±10.
+func (f *filler) units(d float64) {
+	d /= f.v.spread
+	f.put(d / (1 + math.Abs(d)/10))
+}
+
+// ratio appends the log of a size in units of the spread.
+func (f *filler) ratio(s float64) { f.put(max(-3, min(3, math.Log(s/f.v.spread+1e-9)))) }
+
+func (f *filler) levels() {
+	v := f.v
+	for _, n := range [...]int{1, 2, 3, 5, 8, 12, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1440, 2880, 10080} {
+		f.from(math.Sqrt(v.mean(n)))
+	}
+	for _, n := range [...]int{5, 15, 30, 60, 240, 1440} {
+		f.from(v.roots[n] / v.count[n])
+	}
+	for i := range 5 {
+		f.from(v.z[i])
+	}
+	f.units(v.span(0, 5) - v.span(5, 15))
+	f.units(v.span(0, 15) - v.span(15, 30))
+	f.units(v.span(0, 30) - v.span(30, 60))
+}
+
+func (f *filler) minutes() {
+	v := f.v
+	for _, n := range [...]int{5, 15, 60, 240, 1440} {
+		lo, hi := v.extremes(n)
+		f.from(hi)
+		if n <= sortMinutes {
+			f.from(lo)
+		}
+	}
+	f.quantiles(60, .1, .25, .5, .75, .9)
+	f.quantiles(20, .2, .5, .8)
+}
+
+func (f *filler) quantiles(n int, taus ...float64) {
+	var buf [sortMinutes]float64
+	known := buf[:0]
+	for _, z := range f.v.z[:n] {
+		if !math.IsNaN(z) {
+			known = append(known, z)
+		}
+	}
+	slices.Sort(known)
+	for _, tau := range taus {
+		if len(known) == 0 {
+			f.put(0)
+			continue
+		}
+		f.from(known[int(tau*float64(len(known)-1)+.5)])
+	}
+}
+
+func (f *filler) spreads() {
+	v := f.v
+	for _, n := range [...]int{10, 30, 60, 240, 1440} {
+		f.units(v.deviation(n))
+	}
+	for _, n := range [...]int{15, 60, 240, 1440} {
+		f.units(v.steps[n] / max(1, v.pairs[n]))
+	}
+}
+
+func (f *filler) silence() {
+	v := f.v
+	for _, n := range [...]int{10, 30, 60, 240, 1440} {
+		f.put(v.zeros[n] / max(1, v.count[n]))
+	}
+	same, run := 0.0, 0
+	for i := range 60 {
+		if v.y[i] == v.y[i+1] {
+			same++
+		}
+	}
+	for run < 20 && v.y[run+1] == v.y[run] {
+		run++
+	}
+	f.put(same / 60)
+	f.put(float64(run) / 10)
+	since := 0
+	for since < nearMinutes && !(v.y[since] > 0) {
+		since++
+	}
+	f.put(math.Log1p(float64(since)) / 4)
+}
+
+// seasons appends what the series did after the same time of the clock a day, two days and a week before, and on the mean
+// of up to seven days.
+func (f *filler) seasons() {
+	v, h := f.v, f.v.h
+	root := func(from, to int64) float64 { return math.Sqrt(h.Mean(from, to)) }
+	then := h.DayBefore(h.Newest)
+	level, ahead := root(then-14, then), root(then+15, then+30)
+	now := math.Sqrt(v.mean(15))
+	*f.simple = [NumSimple]float64{math.Sqrt(v.mean(3)), v.level, math.Sqrt(v.mean(60)), math.Sqrt(v.mean(240)), now + ahead - level}
+	f.flag(level)
+	f.units(ahead - level)
+	f.units(ahead - root(then-59, then))
+	f.units(root(then+1, then+10) - level)
+	f.units(root(then+45, then+60) - level)
+	f.units(math.Sqrt(h.Max(then+15, then+30)) - level)
+	f.from(ahead)
+
+	for _, days := range [...]int{2, 7} {
+		then := h.Calendar.DaysBefore(h.Newest, days)
+		level, ahead := math.Sqrt(h.Bins(then-7)), math.Sqrt(h.Bins(then+22))
+		f.flag(level)
+		f.units(ahead - level)
+		f.units(math.Sqrt(h.Bins(then+52)) - level)
+		f.from(ahead)
+		f.simple[WeekChange] = now + ahead - level // of the last turn of the loop: a week
+	}
+	for i := range model.NumRepeats {
+		for _, season := range [...]int{model.DayAgo, model.WeekAgo} {
+			slope, correlation := h.Repeat(i, season)
+			f.put(slope)
+			f.put(correlation)
+		}
+	}
+
+	var sum, square [2]float64
+	days, mean := 0.0, 0.0
+	for k := 1; k <= 7; k++ {
+		then := h.Calendar.DaysBefore(h.Newest, k)
+		level := math.Sqrt(h.Bins(then - 7))
+		d := [2]float64{math.Sqrt(h.Bins(then+22)) - level, math.Sqrt(h.Bins(then+52)) - level}
+		if math.IsNaN(d[0] + d[1]) {
+			continue
+		}
+		days++
+		mean += level
+		for i := range d {
+			sum[i] += d[i]
+			square[i] += d[i] * d[i]
+		}
+	}
+	f.put(days / 7)
+	f.simple[6] = math.NaN()
+	if days > 1 {
+		f.simple[6] = now + sum[0]/days
+	}
+	days = max(days, 1)
+	f.units(mean/days - v.level)
+	for i := range sum {
+		f.units(sum[i] / days)
+		f.units(math.Sqrt(square[i] / days))
+	}
+}
+
+// flag says whether a season is known.
+func (f *filler) flag(z float64) {
+	if math.IsNaN(z) {
+		f.put(0)
+		return
+	}
+	f.put(1)
+}
+
+// moves appends how far, and in which direction, the series moved within 15 to 30 minutes of late.
+func (f *filler) moves() {
+	for i := range model.NumMoves {
+		m := f.v.h.Move(i)
+		f.units(m.Size)
+		f.units(m.Up)
+		f.units(m.Down)
+		f.units(m.Peak)
+		f.units(m.PeakSD)
+	}
+}
+
+func (f *filler) age() {
+	v := f.v
+	f.put(math.Log1p(float64(v.h.Known)) / 5)
+	f.put(v.count[noiseMinutes] / noiseMinutes)
+	f.put(v.bins[dayBins] / dayBins)
+	f.put(math.Log(v.spread / v.size))
+	f.put(math.Log(v.move / v.spread))
+	for _, d := range v.noise {
+		f.ratio(d)
+	}
+	f.ratio(v.step)
+	f.put(v.level / v.size)
+	f.put(math.Log((math.Sqrt(max(0, v.h.Level(model.Level1d))) + 1e-6*v.size) / v.size))
+}

@@ -1,0 +1,205 @@
+package network
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/forewarm/forewarm/forecaster/model"
+)
+
+const startMinute = int64(28_396_800) // a midnight
+
+// history is a history of n minutes.
+func history(n int, y func(i int) float64) *model.History {
+	h := model.NewHistory()
+	for i := range n {
+		h.Push(startMinute+int64(i), y(i))
+		h.Settle(h.Newest)
+	}
+	return h
+}
+
+// noisy is a rate with a daily shape, times scale.
+func noisy(scale float64) func(i int) float64 {
+	r := rand.New(rand.NewPCG(1, 2))
+	return func(i int) float64 {
+		z := 30 + 10*math.Sin(2*math.Pi*float64(i)/1440) + 3*r.NormFloat64()
+		return scale * z * z
+	}
+}
+
+// TestForecastsAreDistributions: whatever the history, what is seen of it is finite, and quantiles are finite and ascend.
+func TestForecastsAreDistributions(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	nan := math.NaN()
+	for name, y := range map[string]func(i int) float64{
+		"noisy":        noisy(1),
+		"tiny":         noisy(1e-12),
+		"huge":         noisy(1e12),
+		"intermittent": func(int) float64 { return max(0, 500*(r.Float64()-.95)) },
+		"spikes":       func(i int) float64 { return 1 + 1e9*float64(i%97/96) },
+		"gaps":         func(i int) float64 { return []float64{4, nan, 5}[i/100%3] },
+		"step":         func(i int) float64 { return []float64{10, 1e6, 0}[i/400%3] },
+		"by 10 min":    func(i int) float64 { return float64((i / 10 * 7919) % 13) },
+		"one burst":    func(i int) float64 { return map[bool]float64{true: 1e6}[i == 900] },
+	} {
+		for _, n := range []int{1, 2, 3, 20, 200, 1000, 1500, 12000} {
+			h := history(n, y)
+			in, ok := Look(h)
+			if !ok {
+				continue
+			}
+			for j, x := range in.X {
+				if x != x || x < -12 || x > 12 {
+					t.Fatalf("%s after %d minutes: feature %d is %v", name, n, j, x)
+				}
+			}
+			var q Quantiles
+			Fitted().Forecast(&in, &q)
+			for k := range q {
+				for i, z := range q[k] {
+					if z != z || math.IsInf(float64(z), 0) || i > 0 && z < q[k][i-1] {
+						t.Fatalf("%s after %d minutes: target %d is %v", name, n, k, q[k])
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestNothingToGoBy: the network keeps silent on a history that is empty, unknown, flat or silent.
+func TestNothingToGoBy(t *testing.T) {
+	for name, y := range map[string]func(i int) float64{
+		"flat":    func(int) float64 { return 7.1 },
+		"zero":    func(int) float64 { return 0 },
+		"unknown": func(int) float64 { return math.NaN() },
+		"silent":  func(i int) float64 { return float64(max(0, 500-i)) },
+	} {
+		if _, ok := Look(history(3000, y)); ok {
+			t.Errorf("%s is looked at", name)
+		}
+	}
+	if _, ok := Look(model.NewHistory()); ok {
+		t.Error("an empty history is looked at")
+	}
+}
+
+// TestUnitsDoNotMatter: a series in another unit is seen as the same, and its forecast is the same in its unit.
+func TestUnitsDoNotMatter(t *testing.T) {
+	for _, n := range []int{5, 90, 1600, 11000} {
+		one, _ := Look(history(n, noisy(1)))
+		other, ok := Look(history(n, noisy(1<<20)))
+		if !ok {
+			t.Fatalf("nothing is seen of %d minutes", n)
+		}
+		for j := range one.X {
+			if d := one.X[j] - other.X[j]; d > 1e-3 || d < -1e-3 {
+				t.Errorf("%d minutes: feature %d is %v, in another unit %v", n, j, one.X[j], other.X[j])
+			}
+		}
+		var q, p Quantiles
+		Fitted().Forecast(&one, &q)
+		Fitted().Forecast(&other, &p)
+		for k := range q {
+			for i := range q[k] {
+				if d := float64(p[k][i]/(1<<10)-q[k][i]) / one.Spread; math.Abs(d) > 1e-3 {
+					t.Errorf("%d minutes, target %d: %v in one unit, %v in another", n, k, q[k], p[k])
+				}
+			}
+		}
+	}
+}
+
+// TestKnowsNoise: around a level the median is near it, and most of what comes is within the outer quantiles.
+func TestKnowsNoise(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	y := func(int) float64 { z := 30 + 2*r.NormFloat64(); return z * z }
+	h := model.NewHistory()
+	inside, of := 0.0, 0.0
+	var asked []Quantiles
+	for i := range 2000 {
+		v := y(i)
+		h.Push(startMinute+int64(i), v)
+		h.Settle(h.Newest)
+		if i >= 60+18 {
+			q := asked[len(asked)-18][7]
+			of++
+			if z := float32(math.Sqrt(v)); z > q[0] && z < q[7] {
+				inside++
+			}
+		}
+		in, _ := Look(h)
+		var q Quantiles
+		Fitted().Forecast(&in, &q)
+		asked = append(asked, q)
+	}
+	if share := inside / of; math.Abs(share-.9) > .06 {
+		t.Errorf("%.1f %% are within the 5 %% and the 95 %% quantile", 100*share)
+	}
+}
+
+// TestSameOutputsAsTrainer: the network gives what it gave in the trainer, for features that the trainer chose.
+func TestSameOutputsAsTrainer(t *testing.T) {
+	b, err := os.ReadFile("testdata/outputs.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Features  [NumFeatures]float32
+		Quantiles Quantiles
+	}
+	if err := json.Unmarshal(b, &cases); err != nil || len(cases) == 0 {
+		t.Fatalf("%d cases: %v", len(cases), err)
+	}
+	for i, c := range cases {
+		var q Quantiles
+		Fitted().Forecast(&Input{Spread: 1, X: c.Features}, &q)
+		for k := range q {
+			for l, z := range q[k] {
+				if want := c.Quantiles[k][l]; math.Abs(float64(z-want)) > 1e-4*(1+math.Abs(float64(want))) {
+					t.Errorf("case %d, target %d, quantile %d: %v, in the trainer %v", i, k, l, z, want)
+				}
+			}
+		}
+	}
+}
+
+func TestWeightsRoundTrip(t *testing.T) {
+	b := Fitted().Encode()
+	n, err := Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Fitted(), n); diff != "" {
+		t.Error(diff)
+	}
+	b[100] ^= 1
+	if _, err := Decode(b); err == nil {
+		t.Error("damaged weights were read")
+	}
+	if _, err := Decode(b[:50]); err == nil {
+		t.Error("half a file was read")
+	}
+}
+
+func BenchmarkLook(b *testing.B) {
+	h := history(11000, noisy(1))
+	for b.Loop() {
+		if _, ok := Look(h); !ok {
+			b.Fatal("nothing seen")
+		}
+	}
+}
+
+func BenchmarkForecast(b *testing.B) {
+	in, _ := Look(history(11000, noisy(1)))
+	var q Quantiles
+	for b.Loop() {
+		Fitted().Forecast(&in, &q)
+	}
+}
