@@ -93,7 +93,7 @@ func (b *bench) forecasts() (rows []row) {
 			used := cpuTime(b.t)
 			f.Observe(windows, pools)
 			if m < history {
-				continue // the last ticks are timed, and none of them moves classes between tiers
+				continue // the last ticks are timed, and none of them ranks classes
 			}
 			if pf := f.Forecast(t); len(pf) != 1 || len(pf[0].Paths.At) != dims || len(pf[0].Total) != dims {
 				b.t.Fatal("no forecast of the pool")
@@ -152,12 +152,12 @@ func (b *bench) refits(light time.Duration) (rows []row) {
 	for _, x := range []struct {
 		series string
 		took   time.Duration
-	}{{"full", full}, {"light", light}} {
+	}{{"series that is shown, its pool's paths included,", full}, {"series of many", light}} {
 		result := fmt.Sprintf("%.0f × (%v and %v of processor time)", float64(refit)/float64(x.took), refit.Round(time.Millisecond), x.took.Round(time.Microsecond))
 		if err != nil {
 			result = fmt.Sprintf("not measured, because %v; %v of processor time", err, x.took.Round(time.Microsecond))
 		}
-		rows = append(rows, row{"A minute of a " + x.series + " series learned and 60 forecast, against fitting augurs' MSTL with ETS to a week of minutes", result, "≥ 1000 ×"})
+		rows = append(rows, row{"A minute of a " + x.series + " learned and 60 forecast, against fitting augurs' MSTL with ETS to a week of minutes", result, "≥ 1000 ×"})
 	}
 	return rows
 }
