@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,6 +44,58 @@ func TestKills(t *testing.T) {
 		compareRemains(t, want, s.play(t, 3))
 	})
 }
+
+// TestTwins has two daemons fold one log, and kills either at random moments: what they leave is what one that nobody disturbed
+// leaves, each tick decided once and none left out; neither finds that the other decided otherwise.
+func TestTwins(t *testing.T) {
+	trace := writeTrace(t, filepath.Join(t.TempDir(), "trace.csv"), time.Hour)
+	want := newSite(t, trace).play(t, 0)
+	s, twin := newSite(t, trace), newSite(t, trace)
+	s.serveNATS(t)
+	nats, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(nats), "\n")
+	twin.write(t, first)
+	other := start(t, "serve", "-config", twin.config)
+	stop := make(chan struct{})
+	killed := make(chan int)
+	go func() {
+		kills, random := 0, rand.New(rand.NewPCG(2, 2))
+		for {
+			select {
+			case <-stop:
+				killed <- kills
+				return
+			case <-time.After(time.Duration(300+random.IntN(900)) * time.Millisecond):
+			}
+			other.kill(t)
+			other = start(t, "serve", "-config", twin.config)
+			kills++
+		}
+	}()
+	got := s.play(t, 5)
+	close(stop)
+	if n := <-killed; n < 3 {
+		t.Errorf("the twin was killed %d times", n)
+	}
+	await(t, "the advice that a dead twin had in hand", func() bool { return cmp.Equal(want.newest, s.advice(t)) })
+	if want, got := decisionsIn(want.check), decisionsIn(got.check); want != got {
+		t.Errorf("decisions: %s, of an unbroken run %s", got, want)
+	}
+	await(t, "the twin to fold all", func() bool {
+		st, err := statusOf(twin.http)
+		return other.over() || err == nil && st.Lag != nil && *st.Lag == 0 && st.Sequence > 0
+	})
+	if _, page := get("http://" + twin.http + "/metrics"); !strings.Contains(page, "\nforewarm_log_divergent_total 0\n") {
+		t.Error("the twins decided otherwise")
+	}
+	other.stop(t)
+}
+
+// decisionsIn is the line about the log of decisions.
+func decisionsIn(check string) string { return check[strings.Index(check, "ok  decisions"):] }
 
 func compareRemains(t *testing.T, want, got remains) {
 	t.Helper()

@@ -90,6 +90,12 @@ func (d *daemon) load(ctx context.Context, cfg forewarm.Config) (*stream.State, 
 	if err != nil {
 		return nil, err
 	}
+	// Of now, for a twin may have saved what came since the stream was joined.
+	telemetry, err := d.js.Stream(ctx, d.stream.Load().Config.Name)
+	if err != nil {
+		return nil, err
+	}
+	d.stream.Store(telemetry.CachedInfo())
 	now := d.stream.Load()
 	for i := range all {
 		x, remade := &all[i], false

@@ -366,7 +366,7 @@ func (l *Log) store(ctx context.Context, b *batch) error {
 			l.count(func(c *Counters) { c.Stored += uint64(len(left)) })
 			l.reached(b.tick)
 			return nil
-		case !errors.As(err, &refused) || attempt > 0:
+		case !errors.As(err, &refused) || attempt > 2:
 			l.doubt(left)
 			return err
 		case refused.ErrorCode == duplicateInBatch: // the server remembers ids of what was purged; the fence is enough
@@ -465,6 +465,8 @@ func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *
 				h.sequence = 0
 			case err != nil:
 				return false, err
+			case last.Sequence > h.sequence:
+				continue // a twin's came between the two questions
 			default:
 				h.sequence = last.Sequence
 			}
