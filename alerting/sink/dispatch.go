@@ -137,6 +137,11 @@ type patient interface {
 	Patience() time.Duration
 }
 
+// keeper is implemented by sinks that keep what they are told, so that they want notices that newer ones have replaced, too.
+type keeper interface {
+	KeepsAll()
+}
+
 // batcher is implemented by sinks whose consumers take several notices at once. SendAll fails as Send does, for all of them.
 type batcher interface {
 	SendAll(ctx context.Context, notices []alerting.Notice) error

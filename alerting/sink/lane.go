@@ -132,7 +132,12 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 			return false, err
 		}
 	}
-	newer, replaced, err := d.Newer(ctx)
+	var newer alerting.Notice
+	var replaced bool
+	var err error
+	if _, keeps := l.sink.(keeper); !keeps {
+		newer, replaced, err = d.Newer(ctx)
+	}
 	switch {
 	case err != nil:
 		return false, err

@@ -187,6 +187,7 @@ func (s *site) play(t *testing.T, kills int) remains {
 		st, err := statusOf(s.http)
 		return daemon.over() || err == nil && st.Sequence >= messages && st.Lag != nil && *st.Lag == 0
 	})
+	s.delivered(t)
 	daemon.stop(t)
 	if !during {
 		t.Errorf("the replay was over before the last of %d kills", kills)
@@ -198,6 +199,29 @@ func (s *site) play(t *testing.T, kills int) remains {
 	}
 	check = check[strings.Index(check, "ok  snapshot"):]
 	return remains{check, s.advice(t)}
+}
+
+// delivered waits until the log has all ticks, and the stream of signals all that they tell.
+func (s *site) delivered(t *testing.T) {
+	t.Helper()
+	c := jetstream.DefaultConfig()
+	c.URL, c.User, c.PasswordFile = "nats://"+s.nats, "forewarm", order.Or(s.password, jetstream.CredentialFile(s.store))
+	conn, err := jetstream.Connect(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := natsjs.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "what the log tells to be delivered", func() bool {
+		if _, page := get("http://" + s.http + "/metrics"); !strings.Contains(page, "\nforewarm_log_waiting 0\n") {
+			return false
+		}
+		sink, err := js.Consumer(t.Context(), jetstream.DecisionsStream, "sink-signals-nats")
+		return err == nil && sink.CachedInfo().NumPending == 0 && sink.CachedInfo().NumAckPending == 0
+	})
 }
 
 // advice reads the pre-scale events that the stream holds. No id may occur twice.
