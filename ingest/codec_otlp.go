@@ -96,7 +96,7 @@ func (x *export) end() {
 		if x.refusal.Reason != "" {
 			x.reject(x.span.id)
 		} else {
-			n.request, n.inference, n.shared = len(x.requests), true, len(x.attrs[otlpID].text) >= tellingID
+			n.request, n.inference, n.asked = len(x.requests), true, string(x.attrs[otlpID].text)
 			x.requests = append(x.requests, r)
 		}
 	}

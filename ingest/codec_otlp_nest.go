@@ -7,9 +7,9 @@ const none = -1
 type node struct {
 	trace           [16]byte
 	id, parent      [8]byte
-	request         int  // index of what it says among the requests of the export, or none
-	inference       bool // it tells of a request, and not only of whom those below it are for
-	shared          bool // the id of its request is the response's, which other spans may name too
+	request         int    // index of what it says among the requests of the export, or none
+	inference       bool   // it tells of a request, and not only of whom those below it are for
+	asked           string // the id that it gives its request, which other spans may name too
 	service, source string
 }
 
@@ -133,22 +133,24 @@ func (x *export) explain(i int, above []int) {
 type sample struct {
 	id, service, source string
 	parent              spanKey
+	prompt              int64
 }
 
 // join makes one request of those that an engine reports apart because several answers were asked for: vLLM's spans of one
-// request with n > 1 name the same request and the same parent. Their outputs add up, the prompt counts once. The spans that
+// request with n > 1 name the same request, the same parent and the same prompt. Their outputs add up, the prompt counts once. The spans that
 // are merely part of such a request are covered then. Those that end so much later that another export has them are dropped as
 // duplicates.
 func (x *export) join(covered []bool, above, heirs []int) {
 	first := map[sample]*Request{}
 	for i := range x.tree {
 		n := &x.tree[i]
-		if !n.inference || !n.shared || covered[i] {
+		root := n.parent == [8]byte{}
+		if !n.inference || covered[i] || n.asked == "" || root && len(n.asked) < tellingID {
 			continue
 		}
 		r := &x.requests[n.request]
-		key := sample{r.ID, n.service, n.source, spanKey{n.trace, n.parent}}
-		if n.parent == [8]byte{} {
+		key := sample{n.asked, n.service, n.source, spanKey{n.trace, n.parent}, r.PromptTokens}
+		if root {
 			key.parent = spanKey{} // each is a trace of its own
 		}
 		all := first[key]

@@ -414,7 +414,7 @@ func TestOTLPTakesOverFromAnAgent(t *testing.T) {
 // TestOTLPJoinsTheAnswersOfARequest: vLLM reports each answer of a request with n > 1 by a span. Their outputs add up, and the
 // prompt counts once. Spans of other services, or under another parent, are joined by nothing.
 func TestOTLPJoinsTheAnswersOfARequest(t *testing.T) {
-	const id = "chatcmpl-8ac0b1d2f3e44b5d9a6c7e8f90a1b2c3"
+	id := "chatcmpl-8ac0b1d2f3e44b5d9a6c7e8f90a1b2c3"
 	answer := func(output int, seconds int) span {
 		s := llm(map[string]any{"gen_ai.request.id": id, "gen_ai.usage.output_tokens": output, "gen_ai.latency.time_to_first_token": 0.5})
 		s.end = at.Add(time.Duration(seconds) * time.Second)
@@ -444,6 +444,13 @@ func TestOTLPJoinsTheAnswersOfARequest(t *testing.T) {
 	}
 	if b := decodeTraces(t, Meta{}, tracesOf(nil, answer(10, 1).under(8), answer(20, 1).under(9))); len(b.Requests) != 2 {
 		t.Errorf("requests under different parents became %d", len(b.Requests))
+	}
+	id = "cmpl-7" // a caller's own, which others may use, too
+	if b := decodeTraces(t, Meta{}, tracesOf(nil, answer(10, 1).under(9), answer(20, 3).under(9))); len(b.Requests) != 1 || b.Requests[0].OutputTokens != 30 {
+		t.Errorf("answers of a request with a short id became %+v", b.Requests)
+	}
+	if b := decodeTraces(t, Meta{}, tracesOf(nil, answer(10, 1), answer(20, 3))); len(b.Requests) != 2 {
+		t.Errorf("requests without a parent that share a short id became %d", len(b.Requests))
 	}
 }
 
