@@ -412,7 +412,10 @@ func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason 
 	if reason := p.reach(r.At, emit); reason != "" {
 		return reason
 	}
-	e.start(r, p.aggregator.AddReplica(r), p.cfg.Decision.Mode)
+	life := p.aggregator.AddReplica(r)
+	if !p.resuming(e) {
+		e.start(r, life, p.cfg.Decision.Mode)
+	}
 	return p.counted("")
 }
 
@@ -422,7 +425,7 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	if e == nil {
 		return ingest.ReasonUnknownPool
 	}
-	if a.Stage == ingest.AckReady {
+	if a.Stage == ingest.AckReady && !p.resuming(e) {
 		generation := a.Generation
 		if generation == ingest.Unknown { // the id alone will do: it ends in the generation
 			generation, _ = alerting.GenerationOf(a.Pool, a.EventID)
@@ -634,6 +637,9 @@ func (p *Pipeline) Outlook(pool string) *forecaster.Outlook {
 
 // Sequence is the stream sequence folded so far.
 func (p *Pipeline) Sequence() uint64 { return p.sequence }
+
+// StreamRemade says that what comes next is of another stream: no sequence of it is folded.
+func (p *Pipeline) StreamRemade() { p.sequence = 0 }
 
 // LastTick is the newest tick; zero before the first.
 func (p *Pipeline) LastTick() time.Time { return p.time.Last }

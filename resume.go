@@ -1,33 +1,53 @@
 package forewarm
 
 import (
+	"fmt"
 	"time"
 
+	"github.com/fxamacker/cbor/v2"
+
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Resume has a Pipeline without a state, before it folds anything, go on after a decision that is journaled: advice keeps
-// its numbers, cooldowns and replicas on their way count, and no tick up to it is decided again, though forecasts and what
-// they were worth are learned from. Call it with all decisions of a day and more, in their order.
-//
-// from is where the log begins that will be folded: what replicas did after it will be learned from that; of what they did
-// before, decisions say what the warm-up lag was believed to be. Decisions for pools that are not served are passed over.
-func (p *Pipeline) Resume(d *alerting.Decision, from time.Time) {
-	e := p.entry(d.Pool)
-	if e == nil || !d.Tick.After(e.decision.LastTick) {
-		return
-	}
-	was := e.decision.LastDesired
-	e.decision = e.decision.Follow(d)
-	e.remember(d)
-	e.asks.decided(d, was)
-	if d.Basis != nil && !d.Tick.After(from) {
-		w := &d.Basis.Warmup
-		e.warmup.Recall(seconds(w.P50), seconds(w.P90), w.Seen)
-	}
+// decided is what a decision leaves: all that the next one of its pool goes by, but for what models know.
+type decided struct {
+	Warmup   capacity.WarmupState `cbor:"1,keyasint"`
+	Decision alerting.State       `cbor:"2,keyasint"`
+	Issued   []issue              `cbor:"3,keyasint"`
+	Answered time.Time            `cbor:"4,keyasint,omitzero"`
+	Asks     asks                 `cbor:"5,keyasint"`
 }
+
+// Decided is the state that the newest decision of a pool leaves, to be kept with it for [Pipeline.Resume].
+func (p *Pipeline) Decided(pool string) ([]byte, error) {
+	i, ok := p.findPool(pool)
+	if !ok {
+		return nil, fmt.Errorf("pool %q is not served", pool)
+	}
+	e := p.pools[i]
+	return encoder.Marshal(decided{e.warmup.State(), e.decision, e.issued, e.answered, e.asks})
+}
+
+// Resume has a Pipeline without a state, before it folds anything, go on after the newest decision of a pool: advice keeps its
+// numbers, cooldowns and replicas on their way count, and no tick up to it is decided again, though forecasts and what they were
+// worth are learned from. It says when that decision was; a pool that is not served is passed over.
+func (p *Pipeline) Resume(pool string, state []byte) (tick time.Time, err error) {
+	e := p.entry(pool)
+	if e == nil {
+		return time.Time{}, nil
+	}
+	var s decided
+	if err := cbor.Unmarshal(state, &s); err != nil {
+		return time.Time{}, fmt.Errorf("state of pool %q: %w", pool, err)
+	}
+	e.warmup.Restore(s.Warmup)
+	e.decision, e.issued, e.answered, e.asks = s.Decision, s.Issued, s.Answered, s.Asks
+	return e.decision.LastTick, nil
+}
+
+// resuming says that the log is folded that a pool's decisions already knew: it teaches nothing of replicas a second time.
+func (p *Pipeline) resuming(e *poolEntry) bool { return p.time.Last.Before(e.decision.LastTick) }
 
 // ResumeAlerts goes on with alerts that fire.
 func (p *Pipeline) ResumeAlerts(firing []alerting.Alert) { p.board.Reopen(firing) }
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

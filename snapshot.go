@@ -155,6 +155,9 @@ func (f *Frozen) Encode(w io.Writer) error {
 // ErrUnreadable says that a snapshot of this version does not hold a state of this program and configuration.
 var ErrUnreadable = errors.New("snapshot does not decode")
 
+// ErrOtherClock says that a snapshot was taken on another clock than the configuration's.
+var ErrOtherClock = errors.New("snapshot was taken on another clock")
+
 // Restore makes a Pipeline that goes on from a snapshot, under a configuration that may have changed: pools that are no
 // longer configured are forgotten, new ones start empty. Of another version it is a [forecaster.VersionError]; what makes
 // no sense is [ErrUnreadable].
@@ -168,7 +171,7 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 		return nil, &forecaster.VersionError{Of: "pipeline", Version: s.Version, Reads: snapshotVersion}
 	}
 	if s.Clock != cfg.Clock {
-		return nil, fmt.Errorf("snapshot was taken on the %s clock, the configuration says %s: use another storage.dir", s.Clock, cfg.Clock)
+		return nil, fmt.Errorf("%w: %s, the configuration says %s: use another storage.dir, or another account of NATS", ErrOtherClock, s.Clock, cfg.Clock)
 	}
 	p := New(cfg)
 	if err := p.restore(&s, next); err != nil {

@@ -80,7 +80,13 @@ func (a *Alert) state() string {
 	return "firing"
 }
 
-// Identity is what stays the same while an alert lasts: its name, pool and resource.
+// Identity is what stays the same while an alert lasts: its name, pool and resource, with the role and class of one that has them.
 func (a *Alert) Identity() string {
-	return string(a.Name) + "/" + a.Labels["pool"] + "/" + a.Labels["resource"]
+	id := string(a.Name) + "/" + a.Labels["pool"] + "/" + a.Labels["resource"]
+	for _, label := range []string{"role", "class"} {
+		if v := a.Labels[label]; v != "" {
+			id += "/" + label + "=" + v
+		}
+	}
+	return id
 }

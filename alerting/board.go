@@ -168,3 +168,19 @@ func (o *Open) alert(now time.Time, resolved bool, mode Mode) Alert {
 	}
 	return a
 }
+
+// Reopen has a board go on with alerts that fire, for one whose memory was lost: they are not raised a second time, and
+// their end is told.
+func (b *Board) Reopen(alerts []Alert) {
+	for i := range alerts {
+		a := &alerts[i]
+		o := Open{
+			Name: a.Name, Pool: a.Labels["pool"], Role: a.Labels["role"], Resource: a.Labels["resource"], Class: a.Labels["class"], Severity: Severity(a.Labels["severity"]),
+			Annotations: a.Annotations, Firing: true, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt,
+		}
+		at, found := slices.BinarySearchFunc(b.open, o, Open.compare)
+		if !found && !a.Resolved && len(b.open) < maxOpen {
+			b.open = slices.Insert(b.open, at, o)
+		}
+	}
+}

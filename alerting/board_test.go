@@ -220,9 +220,9 @@ func TestOneAlertForOneCause(t *testing.T) {
 		})
 		var got []string
 		for _, a := range alerts {
-			got = append(got, a.Identity()+a.Labels["role"])
+			got = append(got, a.Identity())
 		}
-		want := []string{"ForewarmSinkFailing//nats", "ForewarmSinkFailing//webhook", "ForewarmSaturationAhead/p/decode", "ForewarmSaturationAhead/p/transferprefill"}
+		want := []string{"ForewarmSinkFailing//nats", "ForewarmSinkFailing//webhook", "ForewarmSaturationAhead/p/decode", "ForewarmSaturationAhead/p/transfer/role=prefill"}
 		if diff := cmp.Diff(want, got); i > 0 && diff != "" {
 			t.Errorf("tick %d: %s", i, diff)
 		}

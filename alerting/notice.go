@@ -13,10 +13,16 @@ type Notice struct {
 	Report   *Report   `cbor:"3,keyasint,omitempty"`
 }
 
-// Pending is a notice that is worth delivering until Expires, by the wall clock.
-type Pending struct {
-	Notice  Notice    `cbor:"1,keyasint"`
-	Expires time.Time `cbor:"2,keyasint"`
+// Delivery is a notice of the log that a sink has to deal with. It comes again, to this daemon or a twin, until it is settled.
+type Delivery struct {
+	Notice  Notice
+	Stored  time.Time // by the server's clock
+	Waiting int       // how many come after it
+	// Newer is the notice that has replaced this one in the log, where there is one.
+	Newer  func(ctx context.Context) (n Notice, ok bool, err error)
+	Settle func() error // it is dealt with
+	Return func() error // it is not
+	Hold   func() error // it takes more time: to be called each second
 }
 
 // Report tells that a report was made. Its pages are with the maker.
@@ -25,8 +31,8 @@ type Report struct {
 	Name    string    `cbor:"2,keyasint" json:"name"` // of its files, without an extension; likewise
 	From    time.Time `cbor:"3,keyasint" json:"from"`
 	To      time.Time `cbor:"4,keyasint" json:"to"`
-	Summary []string  `cbor:"5,keyasint" json:"summary"`     // one sentence each
-	When    string    `cbor:"6,keyasint,omitempty" json:"-"` // From and To for people, by the clock of their zone; "" in outboxes of older versions
+	Summary []string  `cbor:"5,keyasint" json:"summary"` // one sentence each
+	When    string    `cbor:"6,keyasint" json:"-"`       // From and To for people, by the clock of their zone
 }
 
 // Period is the time that the report is about, for people.
@@ -70,8 +76,8 @@ func Clock(t time.Time, layout string) string {
 const (
 	// resolvedLife is for how long the end of an alert is worth telling.
 	resolvedLife = 15 * time.Minute
-	// reportLife outlasts a weekend.
-	reportLife = 72 * time.Hour
+	// reportLife is that of a report: it waits for the sink that missed it, and only a newer one takes its place.
+	reportLife = 365 * 24 * time.Hour
 )
 
 // Identity is what a newer notice replaces: the decision for a pool, an alert while it lasts, or the report. "" for an
@@ -101,7 +107,8 @@ func (n Notice) ID() string {
 	return ""
 }
 
-// Life is for how long the notice is worth delivering, counted from its tick.
+// Life is for how long the notice is worth delivering, counted from when it is stored: advice until it expires, an alert that
+// fires until it would lapse, the end of an alert for a quarter of an hour. Reports do not lapse.
 func (n Notice) Life() time.Duration {
 	switch {
 	case n.Report != nil:
@@ -118,8 +125,8 @@ func (n Notice) Life() time.Duration {
 
 // Sink delivers notices to one consumer. Send blocks until the consumer has the notice, or fails; it must be safe to
 // call again with the same notice, because a delivery that failed may have arrived. The dispatcher calls one Send at a
-// time per sink, retries on errors that are neither [Permanent] nor [Gone], not before the time that a [Later] asks for,
-// and gives up at the notice's expiry.
+// time per sink, tries again on errors that are neither [Permanent] nor [Gone], not before the time that a [Later] asks for,
+// and gives up when the notice lapses.
 type Sink interface {
 	Name() string
 	Send(ctx context.Context, n Notice) error

@@ -250,24 +250,6 @@ func TestPrefillIsPublished(t *testing.T) {
 	if ins := len(st.ScaleIns); d.ByRole.Prefill != 0 || ins != 3 {
 		t.Errorf("%d prefill replicas without prompts, after %d steps", d.ByRole.Prefill, ins)
 	}
-	followed := State{}.Follow(&d)
-	if !followed.PrefillKnown || followed.Prefill != 0 || followed.PublishedPrefill != st.PublishedPrefill {
-		t.Errorf("from the journal: %+v", followed)
-	}
-}
-
-// TestFollowPrefill: what the journal tells of prefill replicas is what was known of them.
-func TestFollowPrefill(t *testing.T) {
-	st, followed := State{}, State{}
-	for m, prompts := range []float64{1500, 3500, 3500, 5500, 2500, 2500} {
-		in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(prompts)}.input(t)
-		var d Decision
-		d, st = Decide(noon.Add(time.Duration(m)*5*time.Minute), in, st, DefaultConfig())
-		followed = followed.Follow(&d)
-		if followed.Prefill != st.Prefill || !slices.Equal(followed.PrefillPending, st.PrefillPending) || !followed.PrefillAsked.Equal(st.PrefillAsked) {
-			t.Errorf("tick %d: %d, %v since %v; want %d, %v since %v", m, followed.Prefill, followed.PrefillPending, followed.PrefillAsked, st.Prefill, st.PrefillPending, st.PrefillAsked)
-		}
-	}
 }
 
 // TestPrefillAlerts: that prefill replicas run out is told as such, with all of them and without those kept for failures; no one

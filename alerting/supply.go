@@ -101,3 +101,12 @@ func asking(s forecaster.Supply, now time.Time, desired int) forecaster.Supply {
 	}
 	return s
 }
+
+// newest are the n newest of those pending, for the older ones have become ready; those missing were asked for at tick.
+func newest(pending []time.Time, n int, tick time.Time) []time.Time {
+	pending = slices.Clone(pending[max(0, len(pending)-n):])
+	for len(pending) < n {
+		pending = append(pending, tick)
+	}
+	return pending
+}

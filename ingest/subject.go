@@ -39,6 +39,14 @@ func ForecastSubject(prefix, pool, class string) string {
 // AlertSubject is where the alerts of a pool are published.
 func AlertSubject(prefix, pool string) string { return prefix + ".alert." + EscapeToken(pool) }
 
+// DecisionSubject is where the log keeps the decisions of a pool.
+func DecisionSubject(prefix, pool string) string { return prefix + ".decision." + EscapeToken(pool) }
+
+// NoticeSubject is where the log keeps what is to be told of a kind, pool and identity: a newer notice on it replaces an older one.
+func NoticeSubject(prefix, kind, pool, identity string) string {
+	return prefix + ".notice." + kind + "." + EscapeToken(pool) + "." + EscapeToken(identity)
+}
+
 // DeadLetterSubject is where refused telemetry is published.
 func DeadLetterSubject(prefix string) string { return prefix + ".deadletter" }
 

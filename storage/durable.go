@@ -125,30 +125,11 @@ func number(e fs.DirEntry, prefix, suffix string) (n uint64, ok bool) {
 	return n, true
 }
 
-// cutTail removes everything from byte size on of a file of records, after keeping a copy of it beside the file. Where not
-// even the first line is whole, the file is left with that alone.
-func cutTail(d disk, path string, size int64, kind string) (bytes int, err error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	if err := writeFile(d, path+cutSuffix, exactly(b[size:])); err != nil {
-		return 0, err
-	}
-	if size == 0 {
-		return len(b), writeFile(d, path, exactly([]byte(kind)))
-	}
-	return len(b[size:]), truncate(d, path, size)
-}
-
-func truncate(d disk, path string, size int64) error {
-	f, err := d.OpenFile(path, os.O_WRONLY)
-	if err != nil {
+// WriteFile makes path hold exactly data, or leaves it as it was, making its directory when needed: see writeFile.
+func WriteFile(path string, data []byte) error {
+	var d realDisk
+	if err := d.MkdirAll(filepath.Dir(path)); err != nil {
 		return err
 	}
-	err = f.Truncate(size)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return writeFile(d, path, exactly(data))
 }

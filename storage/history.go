@@ -21,8 +21,13 @@ import (
 
 // History reads back what was stored, in the terms in which it was made. Reports are its readers.
 type History struct {
-	Store   *Store
-	Journal *Journal
+	Store *Store
+	Log   Decisions
+}
+
+// Decisions gives every decision whose tick is in [from, to), in order.
+type Decisions interface {
+	Read(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error
 }
 
 // Observed calls fn with every series of settled demand, ordered by dimension, then key: values[i] is the minute that
@@ -185,9 +190,9 @@ func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*for
 	return nil
 }
 
-// Decisions calls fn with every journaled decision whose tick is in [from, to), in order.
-func (h History) Decisions(_ context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
-	return h.Journal.Read(from, to, fn)
+// Decisions calls fn with every decision whose tick is in [from, to), in order.
+func (h History) Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
+	return h.Log.Read(ctx, from, to, fn)
 }
 
 // readForecasts joins the series of each class and dimension, which come one after the other, into forecasts.

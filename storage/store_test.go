@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -81,9 +84,17 @@ func tryTick(s *Store, m int) error {
 		[]alerting.Decision{*d})
 }
 
+// tight is a disk with so much room.
+type tight struct {
+	realDisk
+	free int64
+}
+
+func (d *tight) Free(string) (int64, error) { return d.free, nil }
+
 // Where the disk has no room to spare nothing is written, and each tick says so.
 func TestStoreLeavesRoom(t *testing.T) {
-	s, d := openStore(t, config(t.TempDir())), newFaultyDisk()
+	s, d := openStore(t, config(t.TempDir())), &tight{free: Reserve}
 	s.disk = d
 	appendTick(t, s, 1)
 	d.free = Reserve - 1
@@ -258,12 +269,11 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 }
 
 func TestHistoryGivesBackWhatWasStored(t *testing.T) {
-	dir := t.TempDir()
-	s, j := openStore(t, config(dir)), openJournal(t, dir+"/journal")
+	s := openStore(t, config(t.TempDir()))
 	for _, m := range []int{1, 2, 4} {
 		appendTick(t, s, m)
 	}
-	h := History{Store: s, Journal: j}
+	h := History{Store: s}
 	got := map[string][]float64{}
 	err := h.Observed(context.Background(), minute(0), minute(5), func(k features.Key, dimension string, values []float64) error {
 		got[k.String()+"/"+dimension] = append([]float64(nil), values...)
@@ -414,4 +424,45 @@ func BenchmarkTickBesideCompaction(b *testing.B) {
 	b.ReportMetric(beside.Seconds()*1000, "max-ms/tick-beside")
 	b.ReportMetric(time.Since(began).Seconds()*1000, "ms/restart")
 	_ = s.Close()
+}
+
+var (
+	quiet = slog.New(slog.DiscardHandler)
+	start = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+)
+
+// one finds the one file of a pattern.
+func one(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("%s: %v, %v", pattern, paths, err)
+	}
+	return paths[0]
+}
+
+func decision(minute int, pool string) *alerting.Decision {
+	return &alerting.Decision{
+		Pool: pool, Tick: start.Add(time.Duration(minute) * time.Minute), Sequence: uint64(minute * 10),
+		Action: alerting.Hold, Ready: 3, Desired: 3 + minute%2, Probability: 0.25,
+		Expires: start.Add(time.Duration(minute)*time.Minute + 1500*time.Millisecond),
+		ETA:     forecaster.ETA{P10: time.Minute, P50: forecaster.Never, P90: forecaster.Never},
+		Reason:  "demand fits",
+	}
+}
+
+// fillDirectory leaves a block of two ticks and a log of two.
+func fillDirectory(t *testing.T, dir string) {
+	t.Helper()
+	s := openStore(t, config(dir))
+	for m := 1; m <= 3; m++ {
+		appendTick(t, s, m)
+	}
+	if err := s.db.CompactHead(tsdb.NewRangeHead(s.db.Head(), math.MinInt64, minute(2).UnixMilli())); err != nil {
+		t.Fatal(err)
+	}
+	appendTick(t, s, 4)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

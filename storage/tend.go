@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -43,7 +44,7 @@ func (s *Store) start() (err error) {
 	metrics := prometheus.NewRegistry()
 	db, err := tsdb.Open(s.dir, s.log, metrics, o, nil)
 	if err != nil {
-		return fmt.Errorf("%w: mend the disk, or run forewarm verify -repair %s, or move %s away to start without history", err, s.cfg.Dir, s.dir)
+		return fmt.Errorf("%w: mend the disk, or move %s away to start without history", err, s.dir)
 	}
 	db.DisableCompactions()
 	s.db = db
@@ -113,6 +114,33 @@ func (s *Store) putAside() error {
 		}
 	}
 	return nil
+}
+
+// asideSuffix marks what was put aside; nothing reads it.
+const asideSuffix = ".damaged"
+
+// aside renames what is damaged, and says how.
+func aside(d disk, path string) (name string, err error) {
+	to := path + asideSuffix
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		to = fmt.Sprintf("%s%s.%d", path, asideSuffix, n)
+	}
+	if err := d.Rename(path, to); err != nil {
+		return "", err
+	}
+	return filepath.Base(to), d.SyncDir(filepath.Dir(path))
+}
+
+var discard = slog.New(slog.DiscardHandler)
+
+// VersionError says that a block is of another version than this program reads.
+type VersionError struct{ Version, Reads uint32 }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("format version %d, this forewarm reads %d: run the version that wrote it", e.Version, e.Reads)
 }
 
 // openable says what keeps a block from being opened.

@@ -94,7 +94,7 @@ func (s *Alertmanager) Send(ctx context.Context, n alerting.Notice) error {
 
 // SendAll posts the alerts of notices together, as the API wants those of one tick.
 func (s *Alertmanager) SendAll(ctx context.Context, notices []alerting.Notice) error {
-	var alerts []postable
+	alerts := []postable{}
 	for _, n := range notices {
 		if n.Alert != nil {
 			alerts = append(alerts, s.render(n.Alert))

@@ -89,8 +89,7 @@ func TestOpenNamesTheKey(t *testing.T) {
 		}
 	}
 	for want, delivery := range map[string]Delivery{
-		"sinks.delivery.queue: -1 is below 0":   {Queue: -1},
-		"sinks.delivery.drain: -1s is below 0;": {Drain: -time.Second},
+		"sinks.delivery.timeout: -1s is below 0;": {Timeout: -time.Second},
 	} {
 		if _, err := Open(Config{Delivery: delivery}, Deps{}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("error %v, want %s…", err, want)
@@ -161,19 +160,23 @@ func TestRealCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := NewDispatcher(Delivery{Timeout: time.Second, Drain: time.Millisecond}, []alerting.Sink{peers[0], peers[1]}, nil, nil)
+	log := newMemoryLog()
+	d := NewDispatcher(Delivery{Timeout: time.Second}, []alerting.Sink{peers[0], peers[1]}, log.open, func(Failure) {})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- d.Run(ctx) }()
 	began := time.Now()
-	tell := func(resource string, resolved bool) {
-		n := alert("llama70b", resolved)
-		n.Alert.StartsAt = began // what began long ago is told at once, without waiting for the rest of its group
-		n.Alert.Labels["resource"] = resource
-		enqueue(d, n)
+	tell := func(resolved bool) {
+		var tick []alerting.Notice
+		for _, resource := range []string{"kv", "decode"} {
+			n := alert("llama70b", resolved)
+			n.Alert.StartsAt = began // what began long ago is told at once, without waiting for the rest of its group
+			n.Alert.Labels["resource"] = resource
+			tick = append(tick, n)
+		}
+		log.enqueue(tick...)
 	}
-	tell("kv", false)
-	tell("decode", false)
+	tell(false)
 	for _, peer := range []string{first.url, second.url} {
 		await(t, "both alerts at "+peer, func() bool { return len(list(t, peer)) == 2 })
 	}
@@ -185,8 +188,7 @@ func TestRealCluster(t *testing.T) {
 		return regexp.MustCompile(`(?m)^alertmanager_cluster_messages_received_total\{msg_type="update"\} [1-9]`).MatchString(page(t, second.url+"/metrics"))
 	})
 	first.stop()
-	tell("kv", true)
-	tell("decode", true)
+	tell(true)
 	await(t, "the end at the peer that is left", func() bool { return len(list(t, second.url)) == 0 })
 	// One of the two tells of the end; until then nobody says again what was said.
 	for n = range notified {

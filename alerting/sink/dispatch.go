@@ -5,32 +5,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// Delivery bounds and paces the dispatcher; zero values mean what their comments say.
+// Delivery paces the dispatcher; zero values mean what their comments say.
 type Delivery struct {
-	Queue      int           `yaml:"queue"`       // notices waiting for each sink; 0 means 1024
 	Timeout    time.Duration `yaml:"timeout"`     // of one attempt; 0 means 15s
-	Backoff    time.Duration `yaml:"backoff"`     // before the first retry, doubling; 0 means 500ms
+	Backoff    time.Duration `yaml:"backoff"`     // after the first failure in a row, doubling; 0 means 500ms
 	MaxBackoff time.Duration `yaml:"max_backoff"` // 0 means 1m
-	Drain      time.Duration `yaml:"drain"`       // for what is queued when the process ends; 0 means 5s
 }
 
 func (c Delivery) check() error {
-	if c.Queue < 0 {
-		return fmt.Errorf("queue: %d is below 0; set 1024", c.Queue)
-	}
 	for _, span := range []struct {
 		key   string
 		value time.Duration
-	}{{"timeout", c.Timeout}, {"backoff", c.Backoff}, {"max_backoff", c.MaxBackoff}, {"drain", c.Drain}} {
+	}{{"timeout", c.Timeout}, {"backoff", c.Backoff}, {"max_backoff", c.MaxBackoff}} {
 		if span.value < 0 {
 			return fmt.Errorf("%s: %s is below 0; set 0 for the default, or more", span.key, span.value)
 		}
@@ -38,50 +30,53 @@ func (c Delivery) check() error {
 	return nil
 }
 
-// Stats counts what became of a sink's notices.
+// Stats counts what became of a sink's notices in this process.
 type Stats struct {
 	Sink       string
 	Sent       uint64
 	Retried    uint64 // failed attempts that are tried again
 	Superseded uint64 // replaced by something newer before they were delivered
 	Failed     uint64 // refused for good
-	Dropped    uint64 // expired, pushed out of a full queue, or for a consumer that is gone
-	Queued     int
-	Disabled   bool // the consumer wants no more until a restart
+	Lapsed     uint64 // not delivered while they were worth telling, or for a consumer that is gone
+	Queued     int    // behind the one at hand, as of the newest
+	Disabled   bool   // the consumer wants no more until a restart
 }
 
-// Failure is one failed attempt.
+// Failure is how a sink fails. It is told when that begins, each saidEvery while it lasts, and when it is over.
 type Failure struct {
-	Sink   string
-	Notice alerting.Notice
-	Err    error
-	Final  bool // not tried again
+	Sink     string
+	Notice   alerting.Notice
+	Err      error // nil when it is over
+	Failures int   // attempts in a row
+	Final    bool  // this notice is not tried again
 
 	Disabled bool // the consumer is gone: nothing is sent to it until a restart
 }
 
-// Dispatcher hands notices to sinks, each at its own pace. Enqueue never blocks; a sink that hangs holds up only its
-// own queue.
+// saidEvery is how often a failure that lasts is told of.
+const saidEvery = 5 * time.Minute
+
+// Queue gives the notices of the log to one sink, until each is settled. It is for one goroutine.
+type Queue interface {
+	// Next waits for the next notices, so many at most; none when none came for a while.
+	Next(ctx context.Context, most int) ([]*alerting.Delivery, error)
+	// Told is the id under which the sink was last told of an identity, "" when it was not lately.
+	Told(ctx context.Context, identity string) (id string, err error)
+	NoteTold(ctx context.Context, identity, id string) error
+}
+
+// Dispatcher hands notices to sinks, each at its own pace: a sink that hangs or refuses holds up only its own queue.
 type Dispatcher struct {
-	cfg   Delivery
 	lanes []*lane
 }
 
-// NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. Without a ledger nothing is remembered. report is
-// told of failed attempts, by one goroutine per sink; nil ignores them. cfg is one that Open accepted.
-func NewDispatcher(cfg Delivery, sinks []alerting.Sink, ledger Ledger, report func(Failure)) *Dispatcher {
-	cfg.Queue = cmp.Or(cfg.Queue, 1024)
+// NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. open gives the queue of a sink: of reports or of all else,
+// of which at most so many are under way. report is told of failures, by one goroutine per sink. cfg is one that Open accepted.
+func NewDispatcher(cfg Delivery, sinks []alerting.Sink, open func(sink string, reports bool, most int) Queue, report func(Failure)) *Dispatcher {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 15*time.Second)
 	cfg.Backoff = cmp.Or(cfg.Backoff, 500*time.Millisecond)
 	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, time.Minute)
-	cfg.Drain = cmp.Or(cfg.Drain, 5*time.Second)
-	if report == nil {
-		report = func(Failure) {}
-	}
-	if ledger == nil {
-		ledger = forgetful{}
-	}
-	d := &Dispatcher{cfg: cfg}
+	d := &Dispatcher{}
 	for _, s := range sinks {
 		own := cfg
 		if p, ok := s.(pacer); ok {
@@ -90,11 +85,27 @@ func NewDispatcher(cfg Delivery, sinks []alerting.Sink, ledger Ledger, report fu
 		if p, ok := s.(patient); ok {
 			own.Timeout = p.Patience()
 		}
-		d.lanes = append(d.lanes, &lane{
-			sink: s, cfg: own, ledger: ledger, report: report, wake: make(chan struct{}, 1), jitter: rand.Float64, stats: Stats{Sink: s.Name()},
-		})
+		l := &lane{sink: s, cfg: own, report: report, stats: Stats{Sink: s.Name()}, more: make(chan struct{}, 1), own: map[string]ownNotice{}, told: map[string]string{}}
+		for _, reports := range []bool{false, true} {
+			if accepts(s, sample(reports)) || !reports && acceptsSignals(s) {
+				l.queues = append(l.queues, open(s.Name(), reports, l.most()))
+			}
+		}
+		d.lanes = append(d.lanes, l)
 	}
 	return d
+}
+
+// sample is a notice by which to ask whether a sink wants its kind.
+func sample(report bool) alerting.Notice {
+	if report {
+		return alerting.Notice{Report: &alerting.Report{}}
+	}
+	return alerting.Notice{Alert: &alerting.Alert{}}
+}
+
+func acceptsSignals(s alerting.Sink) bool {
+	return accepts(s, alerting.Notice{Decision: &alerting.Decision{Action: alerting.ScaleOut}})
 }
 
 // selector is implemented by sinks that want only some notices.
@@ -126,41 +137,25 @@ type patient interface {
 	Patience() time.Duration
 }
 
-// batcher is implemented by sinks whose consumers take several notices at once. SendAll fails as Send does, for all of
-// them: where that is for good, each is then sent alone, so that one which the consumer refuses takes no other with it.
+// keeper is implemented by sinks that keep what they are told, so that they want notices that newer ones have replaced, too.
+type keeper interface {
+	KeepsAll()
+}
+
+// batcher is implemented by sinks whose consumers take several notices at once. SendAll fails as Send does, for all of them.
 type batcher interface {
 	SendAll(ctx context.Context, notices []alerting.Notice) error
 }
 
-// Enqueue queues notices until they expire, by the wall clock, for every sink that accepts them. Decisions and alerts are
-// copied, what they point to is not and must stay as it is. A newer decision of a pool replaces an older one that waits, and
-// so does a newer state of an alert. What a sink has dealt with already, by the ledger, is not sent again. What is queued at
-// once can be sent at once.
-func (d *Dispatcher) Enqueue(notices ...alerting.Pending) {
-	entries := make([]entry, 0, len(notices))
-	for _, p := range notices {
-		e := entry{notice: p.Notice, identity: p.Notice.Identity(), expires: p.Expires}
-		switch {
-		case p.Notice.Decision != nil:
-			e.notice.Decision = new(*p.Notice.Decision)
-		case p.Notice.Alert != nil:
-			e.notice.Alert = new(*p.Notice.Alert)
-		case p.Notice.Report != nil:
-		default:
-			continue
-		}
-		entries = append(entries, e)
-	}
-	for _, l := range d.lanes {
-		l.put(entries)
-	}
-}
+// batchMost bounds the notices that are sent at once, as Prometheus bounds its own.
+const batchMost = 256
 
-// Owes says whether a sink that accepts n has not dealt with it yet, by the ledger.
-func (d *Dispatcher) Owes(n alerting.Notice) bool {
-	return slices.ContainsFunc(d.lanes, func(l *lane) bool {
-		return accepts(l.sink, n) && l.ledger.Settled(l.stats.Sink, n.Identity()) != l.id(n)
-	})
+// Tell hands the daemon's own notices to every sink that accepts them, past the log, which they may be about. One that could not
+// be delivered is tried again with the next call, until it lapses; a newer one of its identity takes its place.
+func (d *Dispatcher) Tell(now time.Time, notices ...alerting.Notice) {
+	for _, l := range d.lanes {
+		l.tell(now, notices)
+	}
 }
 
 // Stats is the state of every sink's lane, in the order of the sinks.
@@ -172,44 +167,36 @@ func (d *Dispatcher) Stats() []Stats {
 	return out
 }
 
-// Run delivers until ctx is done, then for at most Delivery.Drain what is still queued. It returns nil when nothing was
-// left, and otherwise an error that says how much was. It does not wait longer than Drain and a second for a sink that
-// ignores its context.
+// lastAttempt is how long an attempt that is under way may still take when the process ends.
+const lastAttempt = time.Second
+
+// Run delivers until ctx is done. What is not delivered then stays in the log, for a twin or the next start. It does not wait
+// for a sink that ignores its context.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	finished := make(chan struct{})
 	var lanes sync.WaitGroup
 	for _, l := range d.lanes {
-		lanes.Go(func() { l.run(ctx, sending) })
+		for _, q := range l.queues {
+			lanes.Go(func() { l.run(ctx, sending, q) })
+		}
+		lanes.Go(func() { l.runOwn(ctx, sending) })
 	}
 	go func() {
 		lanes.Wait()
 		close(finished)
 	}()
 	<-ctx.Done()
-	for _, patience := range []time.Duration{d.cfg.Drain, time.Second} {
-		timer := time.NewTimer(patience)
+	for range 2 {
+		timer := time.NewTimer(lastAttempt / 2)
 		select {
 		case <-finished:
 			timer.Stop()
-			return d.undelivered()
+			return nil
 		case <-timer.C:
 			stop()
 		}
 	}
-	return errors.Join(d.undelivered(), errors.New("a sink does not stop"))
-}
-
-func (d *Dispatcher) undelivered() error {
-	var left []string
-	for _, s := range d.Stats() {
-		if s.Queued > 0 {
-			left = append(left, fmt.Sprintf("%d for %s", s.Queued, s.Sink))
-		}
-	}
-	if left == nil {
-		return nil
-	}
-	return fmt.Errorf("notices not delivered at the end: %s", strings.Join(left, ", "))
+	return errors.New("a sink does not stop")
 }

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,15 +57,116 @@ func alert(pool string, resolved bool) alerting.Notice {
 	return alerting.Notice{Alert: a}
 }
 
-// enqueue queues n for its life from now.
-func enqueue(d *Dispatcher, n alerting.Notice) {
-	d.Enqueue(alerting.Pending{Notice: n, Expires: time.Now().Add(n.Life())})
+// memoryLog is a log for as long as the test.
+type memoryLog struct {
+	mu      sync.Mutex
+	entries []memoryEntry
+	added   chan struct{} // closed with the next entry
+	queues  map[string]int
+	told    map[[2]string]string
 }
 
-// deliver runs a dispatcher over sinks within a bubble of fake time; act enqueues and waits. It returns Run's error.
-func deliver(t *testing.T, cfg Delivery, sinks []alerting.Sink, act func(d *Dispatcher)) (stats []Stats, err error) {
+type memoryEntry struct {
+	notice alerting.Notice
+	at     time.Time
+}
+
+func newMemoryLog() *memoryLog {
+	return &memoryLog{added: make(chan struct{}), queues: map[string]int{}, told: map[[2]string]string{}}
+}
+
+// enqueue stores notices now.
+func (m *memoryLog) enqueue(notices ...alerting.Notice) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range notices {
+		m.entries = append(m.entries, memoryEntry{n, time.Now()})
+	}
+	close(m.added)
+	m.added = make(chan struct{})
+}
+
+func (m *memoryLog) open(sink string, reports bool, _ int) Queue {
+	return &memoryQueue{m, sink, reports}
+}
+
+// left is how many a sink has not settled.
+func (m *memoryLog) left(sink string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.entries) - m.queues[fmt.Sprint(sink, false)]
+}
+
+// memoryQueue is that of one sink.
+type memoryQueue struct {
+	*memoryLog
+	sink    string
+	reports bool
+}
+
+func (q *memoryQueue) Next(ctx context.Context, most int) (all []*alerting.Delivery, _ error) {
+	for {
+		q.mu.Lock()
+		key, added := fmt.Sprint(q.sink, q.reports), q.added
+		for i := q.queues[key]; i < len(q.entries) && len(all) < most; i++ {
+			e := q.entries[i]
+			if (e.notice.Report != nil) != q.reports {
+				continue
+			}
+			all = append(all, &alerting.Delivery{
+				Notice: e.notice, Stored: e.at,
+				Newer: func(context.Context) (alerting.Notice, bool, error) {
+					q.mu.Lock()
+					defer q.mu.Unlock()
+					for _, x := range slices.Backward(q.entries[i+1:]) {
+						if x.notice.Identity() == e.notice.Identity() {
+							return x.notice, true, nil
+						}
+					}
+					return alerting.Notice{}, false, nil
+				},
+				Settle: func() error {
+					q.mu.Lock()
+					defer q.mu.Unlock()
+					q.queues[key] = i + 1
+					return nil
+				},
+				Return: func() error { return nil },
+				Hold:   func() error { return nil },
+			})
+		}
+		q.mu.Unlock()
+		if len(all) > 0 {
+			return all, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-added:
+		}
+	}
+}
+
+func (q *memoryQueue) Told(_ context.Context, identity string) (string, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.told[[2]string{q.sink, identity}], nil
+}
+
+func (q *memoryQueue) NoteTold(_ context.Context, identity, id string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.told[[2]string{q.sink, identity}] = id
+	return nil
+}
+
+// run runs a dispatcher over sinks until act is done.
+func run(t *testing.T, cfg Delivery, log *memoryLog, sinks []alerting.Sink, report func(Failure), act func(d *Dispatcher)) (stats []Stats, err error) {
 	t.Helper()
-	d := NewDispatcher(cfg, sinks, nil, nil)
+	if report == nil {
+		report = func(Failure) {}
+	}
+	d := NewDispatcher(cfg, sinks, log.open, report)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan error)
@@ -75,13 +177,18 @@ func deliver(t *testing.T, cfg Delivery, sinks []alerting.Sink, act func(d *Disp
 	return d.Stats(), err
 }
 
+// deliver does so within a bubble of fake time.
+func deliver(t *testing.T, cfg Delivery, sinks []alerting.Sink, act func(log *memoryLog)) (stats []Stats, err error) {
+	t.Helper()
+	log := newMemoryLog()
+	return run(t, cfg, log, sinks, nil, func(*Dispatcher) { act(log) })
+}
+
 func TestDispatcherDelivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{name: "s"}
-		stats, err := deliver(t, Delivery{}, []alerting.Sink{s}, func(d *Dispatcher) {
-			enqueue(d, decision("a", 1))
-			enqueue(d, alert("a", false))
-			enqueue(d, alerting.Notice{}) // nothing
+		stats, err := deliver(t, Delivery{}, []alerting.Sink{s}, func(log *memoryLog) {
+			log.enqueue(decision("a", 1), alert("a", false))
 			synctest.Wait()
 		})
 		if err != nil {
@@ -96,33 +203,45 @@ func TestDispatcherDelivers(t *testing.T) {
 	})
 }
 
-func TestDispatcherRetries(t *testing.T) {
+// TestDispatcherRests: failures pace the whole sink, whatever comes meanwhile, and are told of when they begin, each few minutes,
+// and when they are over.
+func TestDispatcherRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
+		var said []int
 		start := time.Now()
-		s := &script{name: "s", send: func(_ context.Context, attempt int) error {
-			at = append(at, time.Since(start))
-			if attempt < 5 {
+		var back atomic.Bool
+		s := &script{name: "s", send: func(context.Context, int) error {
+			if at = append(at, time.Since(start)); !back.Load() {
 				return errors.New("refused")
 			}
 			return nil
 		}}
-		d := NewDispatcher(Delivery{Backoff: time.Second, MaxBackoff: 3 * time.Second}, []alerting.Sink{s}, nil, nil)
-		d.lanes[0].jitter = func() float64 { return 1 }
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- d.Run(ctx) }()
-		enqueue(d, decision("a", 1))
-		time.Sleep(time.Minute) // fake time
-		stop()
-		if err := <-done; err != nil {
+		log := newMemoryLog()
+		stats, err := run(t, Delivery{Backoff: time.Second, MaxBackoff: time.Minute}, log, []alerting.Sink{s}, func(f Failure) {
+			if f.Err == nil {
+				f.Failures = -f.Failures
+			}
+			said = append(said, f.Failures)
+		}, func(*Dispatcher) {
+			for m := range 29 {
+				log.enqueue(decision("a", int64(m)))
+				time.Sleep(time.Minute)
+			}
+			back.Store(true)
+			time.Sleep(2 * time.Minute)
+		})
+		if err != nil {
 			t.Error(err)
 		}
-		if want := []time.Duration{0, 1 * time.Second, 3 * time.Second, 6 * time.Second, 9 * time.Second}; !slices.Equal(at, want) {
-			t.Errorf("attempts at %v, want %v", at, want)
+		if n := len(at); n < 30 || n > 90 {
+			t.Errorf("%d attempts in 29 minutes, want one or two a minute", n)
 		}
-		if diff := cmp.Diff([]Stats{{Sink: "s", Sent: 1, Retried: 4}}, d.Stats()); diff != "" {
-			t.Error(diff)
+		if len(said) < 5 || len(said) > 8 || said[0] != 1 || said[len(said)-1] >= 0 {
+			t.Errorf("told of failures %v", said)
+		}
+		if x := stats[0]; x.Sent != 1 || x.Superseded != 28 {
+			t.Errorf("%+v: what becomes of each of 29 notices has to be counted", x)
 		}
 	})
 }
@@ -136,23 +255,19 @@ func TestDispatcherNewestSupersedes(t *testing.T) {
 			}
 			return nil
 		}}
-		stats, err := deliver(t, Delivery{}, []alerting.Sink{s}, func(d *Dispatcher) {
-			enqueue(d, decision("a", 1))
+		stats, err := deliver(t, Delivery{}, []alerting.Sink{s}, func(log *memoryLog) {
+			log.enqueue(decision("a", 1))
 			synctest.Wait() // the first one is on its way
-			enqueue(d, decision("a", 2))
-			enqueue(d, alert("a", false))
-			enqueue(d, decision("b", 1))
-			enqueue(d, decision("a", 3))
-			enqueue(d, alert("a", true))
+			log.enqueue(decision("a", 2), alert("a", false), decision("b", 1), decision("a", 3), alert("a", true))
 			time.Sleep(time.Minute)
 		})
 		if err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff([]string{"a-3", "ForewarmTooLateToWarm/a/kv", "b-1"}, s.got); diff != "" {
+		if diff := cmp.Diff([]string{"b-1", "a-3", "ForewarmTooLateToWarm/a/kv"}, s.got); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff([]Stats{{Sink: "s", Sent: 3, Superseded: 3}}, stats); diff != "" {
+		if diff := cmp.Diff([]Stats{{Sink: "s", Sent: 3, Retried: 1, Superseded: 3}}, stats); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -160,11 +275,11 @@ func TestDispatcherNewestSupersedes(t *testing.T) {
 
 func TestDispatcherGivesUp(t *testing.T) {
 	refused := func(context.Context, int) error { return errors.New("refused") }
-	tests := map[string]struct {
+	for name, tt := range map[string]struct {
 		send    func(context.Context, int) error
-		cfg     Delivery
 		notices []alerting.Notice
 		wait    time.Duration
+		left    int
 		want    func(s Stats) bool
 	}{
 		"permanent": {
@@ -173,85 +288,64 @@ func TestDispatcherGivesUp(t *testing.T) {
 			},
 			notices: []alerting.Notice{decision("a", 1)}, want: func(s Stats) bool { return s == Stats{Sink: "s", Failed: 1} },
 		},
-		"decision expires": {
-			send: refused, notices: []alerting.Notice{decision("a", 1)}, wait: 16 * time.Minute,
-			want: func(s Stats) bool { return s.Dropped == 1 && s.Queued == 0 && s.Retried > 10 },
+		"decision lapses": {
+			send: refused, notices: []alerting.Notice{decision("a", 1)}, wait: 17 * time.Minute,
+			want: func(s Stats) bool { return s.Lapsed == 1 && s.Retried > 10 },
 		},
-		"alert expires sooner": {
-			send: refused, notices: []alerting.Notice{alert("a", false), decision("a", 1)}, wait: 5 * time.Minute,
-			want: func(s Stats) bool { return s.Dropped == 1 && s.Queued == 1 },
+		"alert lapses sooner": {
+			send: refused, notices: []alerting.Notice{alert("a", false), decision("a", 1)}, wait: 7 * time.Minute, left: 1,
+			want: func(s Stats) bool { return s.Lapsed == 1 },
 		},
-		"full queue pushes out the oldest": {
-			send: func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }, cfg: Delivery{Queue: 2, Timeout: time.Hour},
-			notices: []alerting.Notice{decision("a", 1), decision("b", 1), decision("c", 1), decision("d", 1)}, wait: time.Second,
-			want: func(s Stats) bool { return s.Dropped >= 1 && s.Queued <= 3 },
+		"report waits": {
+			send: refused, notices: []alerting.Notice{{Report: &alerting.Report{ID: "r"}}}, wait: 90 * 24 * time.Hour, left: 1,
+			want: func(s Stats) bool { return s.Lapsed == 0 },
 		},
-	}
-	for name, tt := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{name: "s", send: tt.send}
-				var before Stats
-				deliver(t, tt.cfg, []alerting.Sink{s}, func(d *Dispatcher) {
-					for _, n := range tt.notices {
-						enqueue(d, n)
-					}
+				log := newMemoryLog()
+				stats, _ := run(t, Delivery{}, log, []alerting.Sink{all{s}}, nil, func(*Dispatcher) {
+					log.enqueue(tt.notices...)
 					time.Sleep(tt.wait)
 					synctest.Wait()
-					before = d.Stats()[0]
 				})
-				if !tt.want(before) {
-					t.Errorf("%+v", before)
+				if !tt.want(stats[0]) {
+					t.Errorf("%+v", stats[0])
+				}
+				if tt.notices[0].Report == nil && log.left("s") != tt.left {
+					t.Errorf("%d are left, want %d", log.left("s"), tt.left)
 				}
 			})
 		})
 	}
 }
 
-// A sink that hangs, even one that ignores its context, delays neither Enqueue nor another sink.
+// all takes reports, too.
+type all struct{ *script }
+
+func (all) Accepts(alerting.Notice) bool { return true }
+
+// A sink that hangs, even one that ignores its context, delays neither another sink nor the end of the process.
 func TestDispatcherHangingSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		bad := &script{name: "bad", send: func(context.Context, int) error { <-hang; return nil }}
 		good := &script{name: "good"}
 		start := time.Now()
-		_, err := deliver(t, Delivery{Drain: 2 * time.Second}, []alerting.Sink{bad, good}, func(d *Dispatcher) {
+		_, err := deliver(t, Delivery{}, []alerting.Sink{bad, good}, func(log *memoryLog) {
 			for i := range 100 {
-				enqueue(d, decision(fmt.Sprint(i), 1))
+				log.enqueue(decision(fmt.Sprint(i), 1))
 			}
 			synctest.Wait()
 			if len(good.got) != 100 || time.Since(start) != 0 {
 				t.Errorf("%d delivered after %s, want 100 at once", len(good.got), time.Since(start))
 			}
 		})
-		if want := "100 for bad"; err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
-		if took := time.Since(start); took != 3*time.Second {
-			t.Errorf("stopped after %s, want the drain and a second", took)
+		if took := time.Since(start); err == nil || took != lastAttempt {
+			t.Errorf("stopped after %s with %v, want after %s", took, err, lastAttempt)
 		}
 		close(hang)
-	})
-}
-
-func TestDispatcherDrains(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		slow := &script{name: "slow", send: func(ctx context.Context, _ int) error {
-			select {
-			case <-time.After(time.Second):
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}}
-		stats, err := deliver(t, Delivery{Drain: 3500 * time.Millisecond}, []alerting.Sink{slow}, func(d *Dispatcher) {
-			for i := range 5 {
-				enqueue(d, decision(fmt.Sprint(i), 1))
-			}
-		})
-		if len(slow.got) != 3 || stats[0].Queued != 2 || err == nil {
-			t.Errorf("%d delivered, %d left, error %v; want 3, 2 and an error", len(slow.got), stats[0].Queued, err)
-		}
 	})
 }
 
@@ -260,6 +354,10 @@ type bulk struct {
 	script
 	refuses string
 	batches []int // sizes of what came at once
+}
+
+func (b *bulk) Send(ctx context.Context, n alerting.Notice) error {
+	return b.SendAll(ctx, []alerting.Notice{n})
 }
 
 func (b *bulk) SendAll(ctx context.Context, notices []alerting.Notice) error {
@@ -298,19 +396,14 @@ func TestDispatcherBatches(t *testing.T) {
 	}{
 		"at once":                          {bulk{}, []string{"a", "b", "c"}, []int{3}, Stats{Sent: 3}},
 		"again together":                   {bulk{script: script{send: fails(1, 2)}}, []string{"a", "b", "c"}, []int{3, 3, 3}, Stats{Sent: 3, Retried: 6}},
-		"one refused":                      {bulk{refuses: "b"}, []string{"a", "c"}, []int{3, 1, 1, 1}, Stats{Sent: 2, Failed: 1}},
-		"one refused, then the rest fails": {bulk{refuses: "b", script: script{send: fails(2)}}, []string{"a", "c"}, []int{3, 1, 1, 1, 1}, Stats{Sent: 2, Failed: 1, Retried: 1}},
+		"one refused":                      {bulk{refuses: "b"}, []string{"a", "c"}, []int{3, 1, 2, 1, 1}, Stats{Sent: 2, Failed: 1}},
+		"one refused, then the rest fails": {bulk{refuses: "b", script: script{send: fails(2)}}, []string{"a", "c"}, []int{3, 1, 2, 1, 1, 1}, Stats{Sent: 2, Failed: 1, Retried: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &tt.sink
-				stats, err := deliver(t, Delivery{}, []alerting.Sink{s}, func(d *Dispatcher) {
-					var tick []alerting.Pending
-					for _, pool := range []string{"a", "b", "c"} {
-						n := alert(pool, false)
-						tick = append(tick, alerting.Pending{Notice: n, Expires: time.Now().Add(n.Life())})
-					}
-					d.Enqueue(tick...)
+				stats, err := deliver(t, Delivery{}, []alerting.Sink{s}, func(log *memoryLog) {
+					log.enqueue(alert("a", false), alert("b", false), alert("c", false))
 					time.Sleep(time.Minute)
 				})
 				if err != nil {
@@ -338,19 +431,15 @@ func (*episodes) ID(n alerting.Notice) string { return fmt.Sprint(n.Alert.Starts
 // What a sink has dealt with is not sent again, neither when it is said once more nor after a restart.
 func TestDispatcherSendsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ledger := &memory{ids: map[[2]string]string{}}
+		log := newMemoryLog()
 		each, once := &script{name: "each"}, &episodes{script{name: "once"}}
 		tell := func(alerts ...alerting.Notice) {
-			d := NewDispatcher(Delivery{}, []alerting.Sink{each, once}, ledger, nil)
-			ctx, stop := context.WithCancel(t.Context())
-			done := make(chan error)
-			go func() { done <- d.Run(ctx) }()
-			for _, n := range alerts {
-				enqueue(d, n)
-				synctest.Wait()
-			}
-			stop()
-			if err := <-done; err != nil {
+			if _, err := run(t, Delivery{}, log, []alerting.Sink{each, once}, nil, func(*Dispatcher) {
+				for _, n := range alerts {
+					log.enqueue(n)
+					synctest.Wait()
+				}
+			}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -360,26 +449,39 @@ func TestDispatcherSendsOnce(t *testing.T) {
 			n.Alert.EndsAt = n.Alert.UpdatedAt.Add(4 * time.Minute)
 			return n
 		}
-		tell(at(0), at(1), at(2), alert("a", true), alert("a", true))
+		tell(at(0), at(1), at(2), alert("a", true))
 		if len(each.got) != 4 || len(once.got) != 2 {
 			t.Errorf("%d to the sink that tells each, %d to the one that tells once; want 4 and 2", len(each.got), len(once.got))
 		}
 		anew := at(60)
 		anew.Alert.StartsAt = anew.Alert.UpdatedAt
-		tell(alert("a", true), anew) // after a restart, the first from the outbox
+		tell(anew)
 		if len(each.got) != 5 || len(once.got) != 3 {
 			t.Errorf("after a restart %d and %d, want one more each", len(each.got), len(once.got))
 		}
-		again := at(61) // goes on
-		again.Alert.StartsAt = anew.Alert.StartsAt
-		for _, c := range []struct {
-			sink alerting.Sink
-			n    alerting.Notice
-			owed bool
-		}{{each, anew, false}, {each, again, true}, {once, again, false}, {once, alert("b", false), true}, {each, alerting.Notice{Report: new(alerting.Report)}, false}} {
-			if got := NewDispatcher(Delivery{}, []alerting.Sink{c.sink}, ledger, nil).Owes(c.n); got != c.owed {
-				t.Errorf("%s owes %s: %v", c.sink.Name(), c.n.ID(), got)
+	})
+}
+
+// TestDispatcherTells: the daemon's own notices go past the log, are tried again with the next call, and told once where a sink
+// tells them once.
+func TestDispatcherTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &episodes{script{name: "s", send: func(_ context.Context, attempt int) error {
+			if attempt == 1 {
+				return errors.New("refused")
 			}
+			return nil
+		}}}
+		stats, err := run(t, Delivery{}, newMemoryLog(), []alerting.Sink{s}, nil, func(d *Dispatcher) {
+			for range 3 {
+				d.Tell(time.Now(), alert("", false))
+				time.Sleep(time.Minute)
+			}
+			d.Tell(time.Now(), alert("", true))
+			time.Sleep(time.Minute)
+		})
+		if want := []Stats{{Sink: "s", Sent: 2, Retried: 1}}; err != nil || cmp.Diff(want, stats) != "" {
+			t.Error(err, cmp.Diff(want, stats))
 		}
 	})
 }
@@ -397,11 +499,10 @@ func TestDispatcherObeys(t *testing.T) {
 			return nil
 		}}
 		gone := &script{name: "gone", send: func(context.Context, int) error { return alerting.Gone{Err: errors.New("410")} }}
-		stats, err := deliver(t, Delivery{}, []alerting.Sink{busy, gone}, func(d *Dispatcher) {
-			enqueue(d, decision("a", 1))
+		stats, err := deliver(t, Delivery{}, []alerting.Sink{busy, gone}, func(log *memoryLog) {
+			log.enqueue(decision("a", 1))
 			synctest.Wait()
-			enqueue(d, decision("a", 2))
-			enqueue(d, decision("b", 1))
+			log.enqueue(decision("a", 2), decision("b", 1))
 			time.Sleep(5 * time.Minute)
 		})
 		if err != nil {
@@ -410,7 +511,7 @@ func TestDispatcherObeys(t *testing.T) {
 		if want := []time.Duration{0, 2 * time.Minute, 2 * time.Minute}; !slices.Equal(at, want) {
 			t.Errorf("attempts at %v, want %v", at, want)
 		}
-		want := []Stats{{Sink: "busy", Sent: 2, Retried: 1, Superseded: 1}, {Sink: "gone", Failed: 1, Dropped: 2, Disabled: true}}
+		want := []Stats{{Sink: "busy", Sent: 2, Retried: 1, Superseded: 1}, {Sink: "gone", Failed: 1, Lapsed: 2, Disabled: true}}
 		if diff := cmp.Diff(want, stats); diff != "" {
 			t.Error(diff)
 		}

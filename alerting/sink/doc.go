@@ -1,8 +1,9 @@
 // Package sink delivers decisions and alerts to their consumers: one file per consumer, listed in [Open], with the
-// [Dispatcher] that owns their queues.
+// [Dispatcher] that takes from the log what each is to be told.
 //
 // Invariants: a sink that hangs or refuses delays neither the pipeline nor another sink; what is newer replaces what is
-// older and not yet delivered; what a sink has dealt with, by the [Ledger], it is not sent again; delivering twice is
-// harmless, because every notice carries an id that stays the same over retries and restarts. Bounds: a queue holds
-// Delivery.Queue notices for each sink, an attempt lasts Delivery.Timeout, a notice is given up when it expires.
+// older and not yet delivered; what a sink has dealt with it is not sent again, unless the process dies before the log knows;
+// delivering twice is harmless, because every notice carries an id that stays the same over retries and restarts. Advice and
+// alerts lapse, and are counted ([alerting.Notice.Life]); a report waits until a newer one takes its place. Bounds: one notice of a
+// sink is under way (of Alertmanager, 256), an attempt lasts Delivery.Timeout; what waits is in the log.
 package sink

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/forewarm/forewarm/alerting"
 )
@@ -40,7 +41,7 @@ func post(client *http.Client, req *http.Request, to string) error {
 	if code/100 == 2 {
 		return nil
 	}
-	err = fmt.Errorf("post to %s: %s: %s", to, resp.Status, strings.TrimSpace(string(reply)))
+	err = fmt.Errorf("post to %s: %s: %s", to, printable(resp.Status), printable(strings.TrimSpace(string(reply))))
 	switch {
 	case code == http.StatusGone:
 		return alerting.Gone{Err: err}
@@ -53,6 +54,16 @@ func post(client *http.Client, req *http.Request, to string) error {
 		return err
 	}
 	return alerting.Permanent{Err: err}
+}
+
+// printable is what a consumer answered without what a terminal would take for commands.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
 }
 
 // retryAfter reads a Retry-After header, in seconds or as a date (RFC 9110 §10.2.3); 0 when it says nothing.

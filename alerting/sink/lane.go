@@ -3,268 +3,346 @@ package sink
 import (
 	"context"
 	"errors"
-	"slices"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// entry is one notice on its way to one sink.
-type entry struct {
-	identity string // what a newer notice replaces
-	id       string // under which the sink tells it
-	notice   alerting.Notice
-	expires  time.Time
-	attempts int
-	due      time.Time // not before
-}
-
-// lane is one sink's queue and the goroutine that empties it.
+// lane delivers to one sink.
 type lane struct {
 	sink   alerting.Sink
 	cfg    Delivery
-	ledger Ledger
+	queues []Queue // of signals, of reports
 	report func(Failure)
-	jitter func() float64 // 0..1
-	wake   chan struct{}  // something was put, or became due earlier
 
-	mu       sync.Mutex
-	queue    []entry   // oldest first, at most one per identity
-	inFlight int       // entries that were taken and are neither done nor back
-	rest     time.Time // the consumer is left alone until then
-	stats    Stats
+	sending sync.Mutex // held during an attempt
+
+	mu    sync.Mutex // guards what follows
+	stats Stats
+	fails int       // attempts in a row that failed
+	said  time.Time // when a failure was last told of
+
+	// The daemon's own notices, of which the log knows nothing.
+	more chan struct{}
+	own  map[string]ownNotice // by identity, at most ownMost
+	told map[string]string    // id that the sink was last told of an identity
 }
 
-// put queues the entries that the sink accepts.
-func (l *lane) put(entries []entry) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range entries {
-		if !accepts(l.sink, e.notice) {
+type ownNotice struct {
+	notice  alerting.Notice
+	expires time.Time
+}
+
+// ownMost bounds the daemon's own notices: one a condition of its.
+const ownMost = 256
+
+// firstSurvey and lastSurvey pace attempts to read a queue that cannot be read.
+const (
+	firstSurvey = 200 * time.Millisecond
+	lastSurvey  = 5 * time.Second
+)
+
+// run delivers what the log has until ctx is done. An attempt under way then ends with sending.
+func (l *lane) run(ctx, sending context.Context, q Queue) {
+	wait := firstSurvey
+	for ctx.Err() == nil {
+		ds, err := q.Next(ctx, l.most())
+		if err == nil {
+			err = l.settle(ctx, sending, q, ds)
+		}
+		if err == nil {
+			wait = firstSurvey
 			continue
 		}
-		e.id = l.id(e.notice)
-		l.add(e)
-	}
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
-// id tells n from what the sink takes for other notices.
-func (l *lane) id(n alerting.Notice) string {
-	if s, ok := l.sink.(namer); ok {
-		return s.ID(n)
-	}
-	return n.ID()
-}
-
-// add queues e in the place of an older entry of its identity, or at the end; the oldest entry goes when there is no
-// room. What says the same again, such as an alert that still fires, keeps its place in the order of attempts. Callers hold
-// mu.
-func (l *lane) add(e entry) {
-	if l.stats.Disabled {
-		l.stats.Dropped++
-		return
-	}
-	if i := l.find(e.identity); i >= 0 {
-		if l.queue[i].id == e.id {
-			e.attempts, e.due = l.queue[i].attempts, l.queue[i].due
-		} else {
-			l.stats.Superseded++
+		if ctx.Err() == nil {
+			l.failed(alerting.Notice{}, err, false)
 		}
-		l.queue[i] = e
-	} else {
-		if len(l.queue) >= l.cfg.Queue {
-			l.queue = slices.Delete(l.queue, 0, 1)
-			l.stats.Dropped++
-		}
-		l.queue = append(l.queue, e)
+		sleep(ctx, wait)
+		wait = min(2*wait, lastSurvey)
 	}
 }
 
-// find is the index of identity's entry, −1 when it has none. Callers hold mu.
-func (l *lane) find(identity string) int {
-	return slices.IndexFunc(l.queue, func(q entry) bool { return q.identity == identity })
+// most is how many notices go to the consumer at once.
+func (l *lane) most() int {
+	if _, several := l.sink.(batcher); several {
+		return batchMost
+	}
+	return 1
 }
 
-// run delivers until ctx is done and the queue is empty, or sending is done.
-func (l *lane) run(ctx, sending context.Context) {
-	for sending.Err() == nil {
-		entries, wait := l.take(time.Now())
-		if len(entries) > 0 {
-			l.deliver(sending, entries)
-			continue
-		}
-		var due <-chan time.Time
-		if wait > 0 {
-			due = time.After(wait)
-		} else if ctx.Err() != nil {
-			return // nothing left
-		}
-		done := ctx.Done()
-		if ctx.Err() != nil {
-			done = sending.Done()
-		}
-		select {
-		case <-l.wake:
-		case <-due:
-		case <-done:
+// settle deals with notices of the log that came together. An error is that of the log.
+func (l *lane) settle(ctx, sending context.Context, q Queue, ds []*alerting.Delivery) (err error) {
+	due := make([]*alerting.Delivery, 0, len(ds))
+	for _, d := range ds {
+		l.count(func(s *Stats) { s.Queued = d.Waiting })
+		wanted, e := l.wanted(ctx, q, d)
+		switch {
+		case e != nil:
+			err = errors.Join(err, e, d.Return())
+		case wanted:
+			due = append(due, d)
+		default:
+			err = errors.Join(err, d.Settle())
 		}
 	}
-}
-
-// maxBatch bounds the notices that are sent at once, as Prometheus bounds its own.
-const maxBatch = 256
-
-// take removes the oldest entry that is due; with it all others where the sink takes several at once, for it is the
-// consumer that they wait for. When none is due, wait is the time until one will be, 0 for an empty queue. What expired, or
-// was dealt with already, is dropped on the way.
-func (l *lane) take(now time.Time) (entries []entry, wait time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.queue = slices.DeleteFunc(l.queue, func(q entry) bool {
-		expired := !q.expires.After(now)
-		if expired {
-			l.stats.Dropped++
+	for len(due) > 0 {
+		part := due
+		failure := l.attempt(sending, part)
+		if _, refused := errors.AsType[alerting.Permanent](failure); refused && len(due) > 1 {
+			part = due[:1] // so that one which the consumer refuses takes no other with it
+			failure = l.attempt(sending, part)
 		}
-		return expired || l.ledger.Settled(l.stats.Sink, q.identity) == q.id
-	})
-	for i, q := range l.queue {
-		left := max(q.due.Sub(now), l.rest.Sub(now))
-		if left <= 0 {
-			from, to := i, i+1
-			if _, several := l.sink.(batcher); several {
-				from, to = 0, min(len(l.queue), maxBatch)
+		due = due[len(part):]
+		pause := time.Duration(0)
+		for _, d := range part {
+			again, after := l.book(d.Notice, failure)
+			pause = max(pause, after)
+			id, naming := l.id(d.Notice)
+			switch {
+			case again:
+				err = errors.Join(err, d.Return())
+				continue
+			case naming && failure == nil:
+				err = errors.Join(err, q.NoteTold(sending, d.Notice.Identity(), id))
 			}
-			entries = slices.Clone(l.queue[from:to])
-			l.queue = slices.Delete(l.queue, from, to)
-			l.inFlight = len(entries)
-			return entries, 0
+			err = errors.Join(err, d.Settle())
 		}
-		if wait == 0 || left < wait {
-			wait = left
-		}
-	}
-	return nil, wait
-}
-
-// deliver makes one attempt at all entries and books its outcome. A refusal of several says nothing of each, so they are
-// then sent one by one.
-func (l *lane) deliver(ctx context.Context, entries []entry) {
-	err := l.attempt(ctx, entries)
-	if len(entries) > 1 && isRefusal(err) {
-		entries, err = l.deliverEach(ctx, entries)
-	}
-	l.finish(entries, err)
-}
-
-// deliverEach makes an attempt at one entry after the other, and gives back those that are left when the consumer fails.
-func (l *lane) deliverEach(ctx context.Context, entries []entry) (left []entry, err error) {
-	for ; len(entries) > 0; entries = entries[1:] {
-		if err := l.attempt(ctx, entries[:1]); err == nil || isRefusal(err) {
-			l.finish(entries[:1], err)
-		} else {
-			return entries, err
+		if pause > 0 {
+			for _, d := range due {
+				err = errors.Join(err, d.Return())
+			}
+			sleep(ctx, pause)
+			return err
 		}
 	}
-	return nil, nil
+	return err
 }
 
-func isRefusal(err error) bool {
-	_, permanent := errors.AsType[alerting.Permanent](err)
-	return permanent
-}
-
-// finish books the outcome of an attempt, newest entry first, so that those that go back keep their order.
-func (l *lane) finish(entries []entry, err error) {
-	for _, e := range slices.Backward(entries) {
-		final := l.book(e, err)
-		if err != nil {
-			_, gone := errors.AsType[alerting.Gone](err)
-			l.report(Failure{Sink: l.stats.Sink, Notice: e.notice, Err: err, Final: final, Disabled: gone})
+// wanted says whether a notice is still to be delivered, and counts why not.
+func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool, error) {
+	n := d.Notice
+	if !accepts(l.sink, n) {
+		return false, nil
+	}
+	id, naming := l.id(n)
+	if naming {
+		if told, err := q.Told(ctx, n.Identity()); err != nil || told == id {
+			return false, err
 		}
 	}
-}
-
-func (l *lane) attempt(ctx context.Context, entries []entry) error {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
-	defer cancel()
-	several, ok := l.sink.(batcher)
-	if !ok {
-		return l.sink.Send(ctx, entries[0].notice)
-	}
-	notices := make([]alerting.Notice, len(entries))
-	for i := range entries {
-		notices[i] = entries[i].notice
-	}
-	return several.SendAll(ctx, notices)
-}
-
-// book counts an attempt and queues the entry again when that makes sense; final is true when it does not.
-func (l *lane) book(e entry, err error) (final bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.inFlight--
-	_, gone := errors.AsType[alerting.Gone](err)
-	if later, ok := errors.AsType[alerting.Later](err); ok {
-		l.rest = time.Now().Add(min(later.After, maxRest))
+	var newer alerting.Notice
+	var replaced bool
+	var err error
+	if _, keeps := l.sink.(keeper); !keeps {
+		newer, replaced, err = d.Newer(ctx)
 	}
 	switch {
-	case err == nil:
-		l.stats.Sent++
-		l.ledger.Settle(l.stats.Sink, e.identity, e.id)
-	case gone:
-		l.stats.Failed++
-		l.stats.Dropped += uint64(len(l.queue))
-		l.queue, l.stats.Disabled = nil, true
-	case isRefusal(err):
-		l.stats.Failed++
-		l.ledger.Settle(l.stats.Sink, e.identity, e.id)
-	case l.find(e.identity) >= 0:
-		return l.yield(e)
-	case len(l.queue) >= l.cfg.Queue:
-		l.stats.Dropped++
-	default:
-		l.stats.Retried++
-		l.queue = slices.Insert(l.queue, 0, l.retry(e))
-		return false
+	case err != nil:
+		return false, err
+	case replaced && accepts(l.sink, newer):
+		if newID, _ := l.id(newer); newID != id { // else it says the same again
+			l.count(func(s *Stats) { s.Superseded++ })
+		}
+		return false, nil
+	case l.snapshot().Disabled || time.Since(d.Stored) > n.Life():
+		l.count(func(s *Stats) { s.Lapsed++ })
+		return false, nil
 	}
-	return true
+	return true, nil
 }
 
-// yield leaves a failed entry's place to the newer one of its identity that waits. When that says the same it waits as
-// long as e would have, and nothing was given up.
-func (l *lane) yield(e entry) (final bool) {
-	q := &l.queue[l.find(e.identity)]
-	if q.id != e.id {
-		l.stats.Superseded++
-		return true
+// id is the one under which the sink tells n, and whether it tells others under the same.
+func (l *lane) id(n alerting.Notice) (id string, naming bool) {
+	if s, ok := l.sink.(namer); ok {
+		return s.ID(n), true
 	}
-	l.stats.Retried++
-	e = l.retry(e)
-	q.attempts, q.due = e.attempts, e.due
-	return false
+	return n.ID(), false
 }
 
-// retry is e, due again after a while: doubling from Backoff to MaxBackoff, half of it random, so that daemons that
-// failed together do not return together.
-func (l *lane) retry(e entry) entry {
-	d := min(l.cfg.Backoff<<min(e.attempts, 20), l.cfg.MaxBackoff)
-	e.due = time.Now().Add(d/2 + time.Duration(l.jitter()*float64(d)/2))
-	e.attempts++
-	return e
+// attempt makes one attempt at all that is given.
+func (l *lane) attempt(ctx context.Context, ds []*alerting.Delivery) error {
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	defer cancel()
+	held := make(chan struct{})
+	defer close(held)
+	go hold(held, ds)
+	if len(ds) == 1 {
+		return l.sink.Send(ctx, ds[0].Notice)
+	}
+	var notices []alerting.Notice
+	for _, d := range ds {
+		notices = append(notices, d.Notice)
+	}
+	return l.sink.(batcher).SendAll(ctx, notices)
+}
+
+// holdEvery is how often the log is told that an attempt goes on.
+const holdEvery = time.Second
+
+// hold keeps notices from going to another daemon during an attempt.
+func hold(done <-chan struct{}, ds []*alerting.Delivery) {
+	ticker := time.NewTicker(holdEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+		}
+		for _, d := range ds {
+			if d.Hold != nil { // nil for the daemon's own
+				_ = d.Hold() // else it is delivered twice, under its id
+			}
+		}
+	}
 }
 
 // maxRest bounds how long a consumer may ask to be left alone.
 const maxRest = time.Hour
 
+// book notes the outcome of an attempt, and says whether and when to make another.
+func (l *lane) book(n alerting.Notice, err error) (again bool, pause time.Duration) {
+	_, permanent := errors.AsType[alerting.Permanent](err)
+	_, gone := errors.AsType[alerting.Gone](err)
+	switch {
+	case err == nil:
+		l.count(func(s *Stats) { s.Sent++ })
+		l.recovered()
+		return false, 0
+	case gone:
+		l.count(func(s *Stats) { s.Failed++; s.Disabled = true })
+		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true, Disabled: true})
+		return false, 0
+	case permanent: // it answers, so that what fails is the notice
+		l.count(func(s *Stats) { s.Failed++ })
+		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: 1, Final: true})
+		return false, 0
+	}
+	l.count(func(s *Stats) { s.Retried++ })
+	fails := l.failed(n, err, true)
+	// Doubling, and half of it random, so that daemons that failed together do not return together.
+	pause = min(l.cfg.Backoff<<min(fails-1, 20), l.cfg.MaxBackoff)
+	pause = pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
+	if later, ok := errors.AsType[alerting.Later](err); ok {
+		pause = max(pause, min(later.After, maxRest))
+	}
+	return true, pause
+}
+
+// failed counts a failure in a row, and tells of it when it is the first or enough time has passed.
+func (l *lane) failed(n alerting.Notice, err error, attempt bool) (fails int) {
+	l.mu.Lock()
+	if attempt || l.fails == 0 {
+		l.fails++
+	}
+	fails = l.fails
+	now := time.Now()
+	say := fails == 1 || now.Sub(l.said) >= saidEvery
+	if say {
+		l.said = now
+	}
+	l.mu.Unlock()
+	if say {
+		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: fails})
+	}
+	return fails
+}
+
+func (l *lane) recovered() {
+	l.mu.Lock()
+	fails := l.fails
+	l.fails = 0
+	l.mu.Unlock()
+	if fails > 0 {
+		l.report(Failure{Sink: l.stats.Sink, Failures: fails})
+	}
+}
+
+// tell takes the daemon's own notices, and has those tried that wait.
+func (l *lane) tell(now time.Time, notices []alerting.Notice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range notices {
+		identity := n.Identity()
+		if _, known := l.own[identity]; accepts(l.sink, n) && (known || len(l.own) < ownMost) {
+			l.own[identity] = ownNotice{n, now.Add(n.Life())}
+		}
+	}
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+}
+
+// runOwn delivers the daemon's own notices until ctx is done.
+func (l *lane) runOwn(ctx, sending context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.more:
+		}
+		l.mu.Lock()
+		waiting := make([]ownNotice, 0, len(l.own))
+		for identity, o := range l.own {
+			if delete(l.own, identity); time.Now().After(o.expires) || l.stats.Disabled {
+				l.stats.Lapsed++
+				continue
+			}
+			waiting = append(waiting, o)
+		}
+		l.mu.Unlock()
+		for _, o := range waiting {
+			l.deliverOwn(ctx, sending, o)
+		}
+	}
+}
+
+func (l *lane) deliverOwn(ctx, sending context.Context, o ownNotice) {
+	identity := o.notice.Identity()
+	id, _ := l.id(o.notice)
+	if l.told[identity] == id || ctx.Err() != nil {
+		return
+	}
+	err := l.attempt(sending, []*alerting.Delivery{{Notice: o.notice}})
+	again, pause := l.book(o.notice, err)
+	if err == nil {
+		if len(l.told) >= ownMost {
+			clear(l.told)
+		}
+		l.told[identity] = id
+	}
+	if again {
+		l.mu.Lock()
+		if _, newer := l.own[identity]; !newer {
+			l.own[identity] = o
+		}
+		l.mu.Unlock()
+		sleep(ctx, pause)
+	}
+}
+
+func (l *lane) count(f func(s *Stats)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(&l.stats)
+}
+
 func (l *lane) snapshot() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.stats
-	s.Queued = len(l.queue) + l.inFlight
-	return s
+	return l.stats
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

@@ -38,6 +38,9 @@ func NewNATS(c NATSConfig, deps Deps) *NATS { return &NATS{c, deps} }
 // Name is "nats".
 func (*NATS) Name() string { return "nats" }
 
+// KeepsAll says that the stream is a history.
+func (*NATS) KeepsAll() {}
+
 // Send publishes n and waits until the stream has it. A message that the server's limits forbid is [alerting.Permanent].
 func (s *NATS) Send(ctx context.Context, n alerting.Notice) error {
 	m, err := s.message(n)

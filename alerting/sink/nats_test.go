@@ -223,8 +223,9 @@ func TestNATSMends(t *testing.T) {
 
 			deps, failed := subjects, make(chan error, 100)
 			deps.NATS = w.js
-			d := NewDispatcher(Delivery{Timeout: 200 * time.Millisecond, Backoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond, Drain: time.Minute},
-				[]alerting.Sink{NewNATS(NATSConfig{}, deps)}, nil, func(f Failure) {
+			log := newMemoryLog()
+			d := NewDispatcher(Delivery{Timeout: 200 * time.Millisecond, Backoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond},
+				[]alerting.Sink{NewNATS(NATSConfig{}, deps)}, log.open, func(f Failure) {
 					select {
 					case failed <- f.Err:
 					default:
@@ -233,12 +234,13 @@ func TestNATSMends(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- d.Run(ctx) }()
-			enqueue(d, decision("a", 1))
+			log.enqueue(decision("a", 1))
 			if tt.mends != nil {
 				<-failed
 				tt.mends(t, w)
 			}
-			cancel() // which delivers what is left
+			await(t, "the event to be delivered", func() bool { return d.Stats()[0].Sent == 1 })
+			cancel()
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}

@@ -15,9 +15,12 @@ import (
 
 // Pages are a report as it is delivered.
 type Pages struct {
-	Markdown, JSON, HTML []byte
+	Markdown []byte `cbor:"1,keyasint"`
+	JSON     []byte `cbor:"2,keyasint"`
+	HTML     []byte `cbor:"3,keyasint"`
 	// MailText and MailHTML are its first page, for readers of mail.
-	MailText, MailHTML []byte
+	MailText []byte `cbor:"4,keyasint"`
+	MailHTML []byte `cbor:"5,keyasint"`
 }
 
 // file is one of a report's files.
@@ -34,10 +37,9 @@ func (p *Pages) files() []file {
 	}
 }
 
-// errNoPages says that a report was replaced by a newer one before it was delivered.
-var errNoPages = errors.New("the report is no longer at hand")
-
-func noPages(*alerting.Report) (*Pages, error) { return nil, errNoPages }
+func noPages(*alerting.Report) (*Pages, error) {
+	return nil, alerting.Permanent{Err: errors.New("there are no pages of reports")}
+}
 
 // maxEmbedded bounds the report that goes along with a webhook's event; larger ones are named only.
 const maxEmbedded = 1 << 20
@@ -63,6 +65,7 @@ type ReportConfig struct {
 
 // ReportDeps is what the destinations of reports need from the process.
 type ReportDeps struct {
+	// Pages gives the pages of a report that is to be delivered; alerting.Permanent where they are gone.
 	Pages     func(*alerting.Report) (*Pages, error)
 	WriteFile func(path string, data []byte) error // whole or not at all, and durably
 	Objects   Objects                              // nil leaves the object store out
@@ -123,7 +126,7 @@ func (*folder) Pace() (backoff, maxBackoff time.Duration) { return 5 * time.Seco
 func (s *folder) Send(_ context.Context, n alerting.Notice) error {
 	pages, err := s.deps.Pages(n.Report)
 	if err != nil {
-		return alerting.Permanent{Err: err}
+		return err
 	}
 	for _, f := range pages.files() {
 		if err := s.deps.WriteFile(filepath.Join(s.dir, n.Report.Name+f.extension), f.data); err != nil {

@@ -105,7 +105,7 @@ func (s *mailer) Patience() time.Duration { return s.cfg.Timeout }
 func (s *mailer) Send(ctx context.Context, n alerting.Notice) error {
 	pages, err := s.deps.Pages(n.Report)
 	if err != nil {
-		return alerting.Permanent{Err: err}
+		return err
 	}
 	m, err := s.message(n.Report, pages)
 	if err != nil {

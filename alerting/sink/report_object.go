@@ -66,7 +66,7 @@ func (*objectStore) Patience() time.Duration { return time.Minute }
 func (s *objectStore) Send(ctx context.Context, n alerting.Notice) error {
 	pages, err := s.deps.Pages(n.Report)
 	if err != nil {
-		return alerting.Permanent{Err: err}
+		return err
 	}
 	bucket, err := s.open(ctx)
 	if err != nil {

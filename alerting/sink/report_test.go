@@ -421,7 +421,8 @@ func TestReportDestinationsAreApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := make(chan Failure, 8)
-	d := NewDispatcher(Delivery{Drain: time.Nanosecond}, append(sinks, newWebhook(t, WebhookConfig{Name: "ops", URL: hook.URL, SecretFile: keyFile(t, testKey)})), nil,
+	log := newMemoryLog()
+	d := NewDispatcher(Delivery{}, append(sinks, newWebhook(t, WebhookConfig{Name: "ops", URL: hook.URL, SecretFile: keyFile(t, testKey)})), log.open,
 		func(f Failure) { failed <- f })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -429,8 +430,7 @@ func TestReportDestinationsAreApart(t *testing.T) {
 		defer close(done)
 		_ = d.Run(ctx) // it says what is left
 	}()
-	d.Enqueue(alerting.Pending{Notice: weekly(), Expires: time.Now().Add(time.Hour)})
-	d.Enqueue(alerting.Pending{Notice: alert("llama", false), Expires: time.Now().Add(time.Hour)})
+	log.enqueue(weekly(), alert("llama", false))
 	<-alerts
 	if f := <-failed; f.Sink != "report/folder" || f.Final || !errors.Is(f.Err, full) {
 		t.Errorf("%+v", f)

@@ -135,6 +135,9 @@ func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
 		return fmt.Errorf("%s: %w", s.Name(), err)
 	}
 	body, contentType, err := s.body(n)
+	if err != nil && n.Report != nil {
+		return err // of the pages
+	}
 	if err != nil {
 		return alerting.Permanent{Err: fmt.Errorf("%s: %w", s.Name(), err)}
 	}

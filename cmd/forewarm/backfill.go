@@ -48,7 +48,7 @@ func (d *daemon) readPast(ctx context.Context) (start uint64, err error) {
 	if pasts = withTotals(pasts); len(pasts) == 0 {
 		return 0, fmt.Errorf("backfill: no query has any value in %d days: check backfill.sources[].match, or remove backfill.url to start without a past", c.Days)
 	}
-	stream, err := d.js.Stream(ctx, d.stream.Name)
+	stream, err := d.js.Stream(ctx, d.stream.Load().Config.Name)
 	if err != nil {
 		return 0, err
 	}

@@ -6,16 +6,15 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/storage"
+	"github.com/forewarm/forewarm/storage/stream"
 )
 
 const checkTimeout = 15 * time.Second
@@ -24,7 +23,7 @@ func check(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("check", flag.ContinueOnError)
 	path := f.String("config", "", "configuration `file` to check, with what it names: NATS and its streams, Prometheus, Alertmanager, where reports go")
 	offline := f.Bool("offline", false, "check the configuration alone, connect to nothing")
-	data := f.String("data", "", "data `directory` of a stopped daemon: prints its snapshot's sequence and digest and the journal's")
+	data := f.String("data", "", "data `directory` of a stopped daemon: prints its snapshot's sequence and digest and those of the log, which is in it unless -config names another place")
 	health := f.String("health", "", "`URL` of a running daemon's /healthz or /readyz, as container health checks want it")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
@@ -40,7 +39,7 @@ func check(ctx context.Context, args []string, std streams) error {
 		}
 	}
 	if *data != "" {
-		if err := checkData(*data, std); err != nil {
+		if err := checkData(ctx, *data, *path, std); err != nil {
 			return err
 		}
 	}
@@ -120,7 +119,15 @@ func warnCapacity(p *capacity.Pool, std streams) {
 }
 
 // checkData prints what a stopped daemon left: two directories with the same lines hold the same state and decisions.
-func checkData(dir string, std streams) (err error) {
+func checkData(ctx context.Context, dir, path string, std streams) (err error) {
+	c := jetstream.DefaultConfig()
+	if path != "" {
+		cfg, err := config.Load(path)
+		if err != nil {
+			return usageError{err}
+		}
+		c = cfg.NATS
+	}
 	if err := checkDataDir(dir); err != nil {
 		return err
 	}
@@ -129,34 +136,43 @@ func checkData(dir string, std streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	quiet := slogFrom(zap.NewNop())
-	snapshots, err := storage.OpenSnapshots(filepath.Join(dir, "snapshots"), quiet)
+	js, done, err := openJetStream(ctx, c, dir)
 	if err != nil {
 		return err
 	}
-	switch s, err := snapshots.Load(storage.Stream{}); {
-	case errors.Is(err, storage.ErrNoSnapshot):
+	defer func() { err = errors.Join(err, done()) }()
+	return checkLog(ctx, js, c, std)
+}
+
+// checkLog prints what the log holds.
+func checkLog(ctx context.Context, js natsjs.JetStream, c jetstream.Config, std streams) error {
+	bucket, err := js.ObjectStore(ctx, jetstream.StateBucket)
+	if err != nil {
+		return fmt.Errorf("object store %s: %w", jetstream.StateBucket, err)
+	}
+	all, err := stream.NewStates(bucket, "").List(ctx)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
 		fmt.Fprintln(std.out, "ok  snapshot: none")
-	case err != nil:
-		return err
-	default:
-		fmt.Fprintf(std.out, "ok  snapshot: sequence %d of stream %s, state sha256 %x\n", s.Sequence, s.Stream.Name, s.Digest)
+	} else {
+		fmt.Fprintf(std.out, "ok  snapshot: sequence %d of stream %s, state sha256 %s\n", all[0].Sequence, all[0].Stream, all[0].Digest)
 	}
-	journal, err := storage.OpenJournal(filepath.Join(dir, "journal"), quiet)
+	log := stream.NewReader(js, jetstream.DecisionsStream, c.Prefix)
+	last, pool, ok, err := log.Last(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, journal.Close()) }()
-	digest, err := journal.Digest()
-	if err != nil {
-		return err
-	}
-	last, ok := journal.Last()
 	if !ok {
-		fmt.Fprintln(std.out, "ok  journal: empty")
+		fmt.Fprintln(std.out, "ok  decisions: none")
 		return nil
 	}
-	fmt.Fprintf(std.out, "ok  journal: up to %s, sha256 %x\n", last, digest)
+	digest, err := log.Digest(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(std.out, "ok  decisions: up to %s at %s, sha256 %x\n", pool, last.UTC().Format(time.RFC3339), digest)
 	return nil
 }
 

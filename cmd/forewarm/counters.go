@@ -27,13 +27,8 @@ func (d *daemon) exportCounters() {
 	}{
 		{"forewarm_stream_lost_messages_total", "Messages gone from the telemetry stream, or from what sources sent, before they were read.", d.lost},
 		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
+		{"forewarm_snapshots_refused_total", "Snapshots that could not be taken up at the start: damaged, of another program, or ahead of the stream.", func() uint64 { return uint64(d.unread) }},
 		{"forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign},
-		{"forewarm_snapshots_damaged_total", "Snapshot files found damaged.", func() uint64 {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			return d.damaged
-		}},
-		{"forewarm_snapshots_put_aside_total", "Snapshot files that this program could not read, and put aside to learn anew.", func() uint64 { return uint64(d.aside) }},
 		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", omitted(func(x *o) uint64 { return x.IDsForgotten })},
 		{"forewarm_prefix_blocks_forgotten_total", "Prompt blocks forgotten to stay within the bound or the pool's KV capacity.", omitted(func(x *o) uint64 { return x.BlocksForgotten })},
 		{"forewarm_alerts_dropped_total", "Conditions not followed because too many already were.", omitted(func(x *o) uint64 { return x.ConditionsDropped })},
@@ -75,12 +70,10 @@ func (d *daemon) exportStorage() {
 		name, help string
 		value      func() uint64
 	}{
-		{"forewarm_journal_appended_total", "Decisions written to the journal.", func() uint64 { return d.journal.Counters().Appended }},
-		{"forewarm_journal_divergent_total", "Decisions that a replay did not make again as they were journaled.", func() uint64 { return d.journal.Counters().Divergent }},
-		{"forewarm_journal_lost_total", "Decisions that are not in the journal, because the disk did not take them for longer than memory could hold them.", func() uint64 { return d.journal.Counters().Lost }},
-		{"forewarm_journal_cut_bytes_total", "Bytes of the journal found torn at the start, and put aside; the replay makes their decisions again.", func() uint64 { return d.journal.Counters().CutBytes }},
-		{"forewarm_outbox_damaged_bytes_total", "Bytes of the outbox found damaged at the start, and put aside: their notices are lost, or told again.", func() uint64 { return uint64(d.outbox.DamagedBytes()) }},
-		{"forewarm_outbox_failed_total", "Records of what is to be told, or was, that could not be written; a restart may forget these notices or tell them again.", func() uint64 { return d.outbox.Failures() }},
+		{"forewarm_log_stored_total", "Decisions that this daemon was the first to store in the log.", func() uint64 { return d.decisions.Counters().Stored }},
+		{"forewarm_log_repeated_total", "Decisions that were in the log already and the same: of a twin, or made again after a restart.", func() uint64 { return d.decisions.Counters().Repeated }},
+		{"forewarm_log_divergent_total", "Decisions that differ from those in the log, which stand.", func() uint64 { return d.decisions.Counters().Divergent }},
+		{"forewarm_log_lost_total", "Ticks that are not in the log, because it could not be written for longer than memory could hold them.", func() uint64 { return d.decisions.Counters().Lost }},
 		{"forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended }},
 		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {
 			c := d.store.Counters()
@@ -95,6 +88,7 @@ func (d *daemon) exportStorage() {
 	} {
 		d.exporter.Counter(c.name, c.help, c.value)
 	}
+	d.exporter.Gauge("forewarm_log_waiting", "Ticks that are not in the log yet.", func() float64 { return float64(d.decisions.Counters().Waiting) })
 	d.exporter.Gauge("forewarm_storage_degraded", "1 while something could not be written when it was last tried: decisions go on in memory; /readyz says what.", func() float64 {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -143,7 +137,8 @@ func (d *daemon) exportSinks() {
 		{"forewarm_sink_sent_total", "Notices delivered.", func(s *sink.Stats) uint64 { return s.Sent }},
 		{"forewarm_sink_retried_total", "Failed attempts that are tried again.", func(s *sink.Stats) uint64 { return s.Retried }},
 		{"forewarm_sink_failed_total", "Notices that a sink refused for good.", func(s *sink.Stats) uint64 { return s.Failed }},
-		{"forewarm_sink_dropped_total", "Notices that expired, were pushed out of a full queue, or were for a consumer that is gone.", func(s *sink.Stats) uint64 { return s.Dropped }},
+		{"forewarm_sink_superseded_total", "Notices that a newer one replaced before they were delivered.", func(s *sink.Stats) uint64 { return s.Superseded }},
+		{"forewarm_sink_lapsed_total", "Notices that were not delivered while they were worth telling, or were for a consumer that is gone.", func(s *sink.Stats) uint64 { return s.Lapsed }},
 	} {
 		for i, s := range d.dispatcher.Stats() {
 			d.exporter.Counter(c.name+"{sink="+strconv.Quote(s.Sink)+"}", c.help, func() uint64 { return c.value(&d.dispatcher.Stats()[i]) })

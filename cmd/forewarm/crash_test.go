@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ import (
 )
 
 // TestKills kills the daemon at random moments while a trace is replayed, with its NATS server inside it and outside.
-// What it leaves must be what a daemon that nobody disturbed leaves: the same state, journal and newest advice.
+// What it leaves must be what a daemon that nobody disturbed leaves: the same state, decisions and newest advice.
 func TestKills(t *testing.T) {
 	trace := writeTrace(t, filepath.Join(t.TempDir(), "trace.csv"), 3*time.Hour)
 	kills := 10
@@ -28,7 +29,7 @@ func TestKills(t *testing.T) {
 		kills = 3
 	}
 	want := newSite(t, trace).play(t, 0)
-	if !strings.Contains(want.check, "ok  snapshot: sequence ") || !strings.Contains(want.check, "ok  journal: up to fleet at ") {
+	if !strings.Contains(want.check, "ok  snapshot: sequence ") || !strings.Contains(want.check, "ok  decisions: up to fleet at ") {
 		t.Fatalf("an undisturbed daemon left:\n%s", want.check)
 	}
 	if len(want.newest) != 1 {
@@ -44,10 +45,62 @@ func TestKills(t *testing.T) {
 	})
 }
 
+// TestTwins has two daemons fold one log, and kills either at random moments: what they leave is what one that nobody disturbed
+// leaves, each tick decided once and none left out; neither finds that the other decided otherwise.
+func TestTwins(t *testing.T) {
+	trace := writeTrace(t, filepath.Join(t.TempDir(), "trace.csv"), time.Hour)
+	want := newSite(t, trace).play(t, 0)
+	s, twin := newSite(t, trace), newSite(t, trace)
+	s.serveNATS(t)
+	nats, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(nats), "\n")
+	twin.write(t, first)
+	other := start(t, "serve", "-config", twin.config)
+	stop := make(chan struct{})
+	killed := make(chan int)
+	go func() {
+		kills, random := 0, rand.New(rand.NewPCG(2, 2))
+		for {
+			select {
+			case <-stop:
+				killed <- kills
+				return
+			case <-time.After(time.Duration(300+random.IntN(900)) * time.Millisecond):
+			}
+			other.kill(t)
+			other = start(t, "serve", "-config", twin.config)
+			kills++
+		}
+	}()
+	got := s.play(t, 5)
+	close(stop)
+	if n := <-killed; n < 3 {
+		t.Errorf("the twin was killed %d times", n)
+	}
+	await(t, "the advice that a dead twin had in hand", func() bool { return cmp.Equal(want.newest, s.advice(t)) })
+	if want, got := decisionsIn(want.check), decisionsIn(got.check); want != got {
+		t.Errorf("decisions: %s, of an unbroken run %s", got, want)
+	}
+	await(t, "the twin to fold all", func() bool {
+		st, err := statusOf(twin.http)
+		return other.over() || err == nil && st.Lag != nil && *st.Lag == 0 && st.Sequence > 0
+	})
+	if _, page := get("http://" + twin.http + "/metrics"); !strings.Contains(page, "\nforewarm_log_divergent_total 0\n") {
+		t.Error("the twins decided otherwise")
+	}
+	other.stop(t)
+}
+
+// decisionsIn is the line about the log of decisions.
+func decisionsIn(check string) string { return check[strings.Index(check, "ok  decisions"):] }
+
 func compareRemains(t *testing.T, want, got remains) {
 	t.Helper()
 	if diff := cmp.Diff(strings.Split(want.check, "\n"), strings.Split(got.check, "\n")); diff != "" {
-		t.Errorf("state and journal (-unbroken +killed):\n%s", diff)
+		t.Errorf("state and decisions (-unbroken +killed):\n%s", diff)
 	}
 	if diff := cmp.Diff(want.newest, got.newest); diff != "" {
 		t.Errorf("newest advice (-unbroken +killed):\n%s", diff)
@@ -134,16 +187,41 @@ func (s *site) play(t *testing.T, kills int) remains {
 		st, err := statusOf(s.http)
 		return daemon.over() || err == nil && st.Sequence >= messages && st.Lag != nil && *st.Lag == 0
 	})
+	s.delivered(t)
 	daemon.stop(t)
 	if !during {
 		t.Errorf("the replay was over before the last of %d kills", kills)
 	}
 	t.Logf("%d kills, %d messages, %s; %s", kills, messages, time.Since(began).Round(10*time.Millisecond), producer.out.String())
-	code, check, errs := runHere(t.Context(), "check", "-data", s.data)
+	code, check, errs := runHere(t.Context(), "check", "-config", s.config, "-offline", "-data", s.data)
 	if code != 0 {
 		t.Fatalf("check: %d, %s", code, errs)
 	}
+	check = check[strings.Index(check, "ok  snapshot"):]
 	return remains{check, s.advice(t)}
+}
+
+// delivered waits until the log has all ticks, and the stream of signals all that they tell.
+func (s *site) delivered(t *testing.T) {
+	t.Helper()
+	c := jetstream.DefaultConfig()
+	c.URL, c.User, c.PasswordFile = "nats://"+s.nats, "forewarm", order.Or(s.password, jetstream.CredentialFile(s.store))
+	conn, err := jetstream.Connect(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := natsjs.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "what the log tells to be delivered", func() bool {
+		if _, page := get("http://" + s.http + "/metrics"); !strings.Contains(page, "\nforewarm_log_waiting 0\n") {
+			return false
+		}
+		sink, err := js.Consumer(t.Context(), jetstream.DecisionsStream, "sink-signals-nats")
+		return err == nil && sink.CachedInfo().NumPending == 0 && sink.CachedInfo().NumAckPending == 0
+	})
 }
 
 // advice reads the pre-scale events that the stream holds. No id may occur twice.

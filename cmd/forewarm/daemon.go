@@ -34,6 +34,7 @@ import (
 	"github.com/forewarm/forewarm/server/dynamo"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
+	"github.com/forewarm/forewarm/storage/stream"
 )
 
 // daemon is one running Forewarm: the fold, what feeds it, and what it feeds. openDaemon builds it in a straight line and
@@ -46,15 +47,17 @@ type daemon struct {
 	embedded *jetstream.Embedded
 	conn     *nats.Conn
 	js       natsjs.JetStream
-	stream   storage.Stream
+	instance string                            // told from all other daemons by it
+	stream   atomic.Pointer[natsjs.StreamInfo] // of telemetry
 
 	intakeStream natsjs.Stream // nil when no source needs a relay
 
 	store     *storage.Store
 	writer    *remote.Writer // nil when nothing is sent to a remote
-	journal   *storage.Journal
-	outbox    *storage.Outbox
-	snapshots *storage.Snapshots // of the goroutine that saves, or else of the fold's
+	decisions *stream.Log
+	reader    *stream.Reader
+	states    *stream.States
+	told      natsjs.KeyValue
 
 	consumer   *jetstream.Consumer
 	relay      *jetstream.Relay // nil when no source needs one
@@ -75,8 +78,9 @@ type daemon struct {
 	// The goroutine of Consumer.Run owns the fold and what follows.
 	pipeline     *forewarm.Pipeline
 	anew         *newStart // nil where a snapshot was taken up, or the stream has all
-	announced    time.Time // ticks up to here were announced before the last stop
+	announced    time.Time // ticks up to here were in the log at the start
 	nextSnapshot time.Time
+	nextProgress time.Time          // likewise while the fold is behind
 	saving       *saving            // nil when none is under way
 	saved        uint64             // sequence of the newest snapshot
 	pastSaid     time.Time          // when it was last said that the past is being learned; zero when it is not
@@ -96,10 +100,9 @@ type daemon struct {
 	mu         sync.Mutex
 	status     server.Status
 	omissions  forewarm.Omissions  // as of the last tick
-	damaged    uint64              // snapshot files
-	aside      int                 // those put aside at this start; does not change
+	unread     int                 // snapshots that could not be taken up at this start; does not change
 	savedBytes int64               // of the newest snapshot
-	unsaved    map[string]unstored // by what it is: snapshot, journal, outbox, series …
+	unsaved    map[string]unstored // by what it is: snapshot, log, series …
 	undelivery map[string]undelivery
 	tickedAt   time.Time         // when the newest tick came, by the clock of the machine
 	folded     uint64            // records counted since the process began
@@ -129,6 +132,7 @@ func lockedDaemon(cfg *config.Config, log *zap.Logger) (*daemon, error) {
 		return nil, err
 	}
 	d.onClose(lock.Unlock)
+	d.instance = instanceOf(cfg.Storage.Dir)
 	return d, nil
 }
 
@@ -152,14 +156,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	if err := d.openStorage(); err != nil {
 		return nil, err
 	}
-	if err := d.restore(); err != nil {
-		return nil, err
-	}
-	d.announced = d.outbox.Announced()
-	if err := d.resume(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.recall(time.Now()); err != nil {
+	if err := d.restore(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.openSinks(); err != nil {
@@ -211,7 +208,7 @@ func (d *daemon) openSources(first uint64) error {
 		return err
 	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
-		Stream: d.stream.Name, Prefix: d.cfg.NATS.Prefix, Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
+		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Prefix, Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
 		Missing: d.remakeStream, Inspect: d.inspectStream,
 	})
 	if d.intakeStream != nil {
@@ -244,8 +241,26 @@ func (d *daemon) connect(ctx context.Context) error {
 	if _, err := jetstream.EnsureSignals(ctx, d.js, d.cfg.NATS); err != nil {
 		return err
 	}
-	_, err := jetstream.EnsureForecasts(ctx, d.js, d.cfg.NATS)
-	return err
+	if _, err := jetstream.EnsureForecasts(ctx, d.js, d.cfg.NATS); err != nil {
+		return err
+	}
+	return d.openLog(ctx)
+}
+
+// openLog makes sure of what is to last, and reads it.
+func (d *daemon) openLog(ctx context.Context) (err error) {
+	if _, err = jetstream.EnsureDecisions(ctx, d.js, d.cfg.NATS, d.cfg.Storage.Retention); err != nil {
+		return err
+	}
+	bucket, err := jetstream.EnsureState(ctx, d.js, d.cfg.NATS)
+	if err != nil {
+		return err
+	}
+	if d.told, err = jetstream.EnsureTold(ctx, d.js, d.cfg.NATS); err != nil {
+		return err
+	}
+	d.states, d.reader = stream.NewStates(bucket, d.instance), stream.NewReader(d.js, jetstream.DecisionsStream, d.cfg.NATS.Prefix)
+	return nil
 }
 
 // storeDir is where the embedded server keeps its streams.
@@ -274,14 +289,13 @@ func (d *daemon) join(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	info := telemetry.CachedInfo()
-	d.stream = storage.Stream{Name: info.Config.Name, Created: info.Created}
+	d.stream.Store(telemetry.CachedInfo())
 	d.intakeStream, err = jetstream.EnsureIntake(ctx, d.js, c)
 	return err
 }
 
 func (d *daemon) openStorage() (err error) {
-	log, quiet := slogFrom(d.log), d.log
+	quiet := d.log
 	if quiet.Level() == zap.InfoLevel { // the TSDB says a dozen lines each two hours of what goes well
 		quiet = quiet.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 	}
@@ -289,50 +303,7 @@ func (d *daemon) openStorage() (err error) {
 		return err
 	}
 	d.onClose(d.store.Close)
-	if err := d.openRemoteWrite(); err != nil {
-		return err
-	}
-	if d.journal, err = storage.OpenJournal(filepath.Join(d.cfg.Storage.Dir, "journal"), log); err != nil {
-		return err
-	}
-	d.onClose(d.journal.Close)
-	if d.outbox, err = storage.OpenOutbox(filepath.Join(d.cfg.Storage.Dir, "outbox"), log); err != nil {
-		return err
-	}
-	d.onClose(d.outbox.Close)
-	return nil
-}
-
-// restore takes up the newest snapshot; the stream gives the rest.
-func (d *daemon) restore() error {
-	pc, err := d.cfg.Pipeline()
-	if err != nil {
-		return usageError{err}
-	}
-	d.pools = pc.Pools
-	if d.snapshots, err = storage.OpenSnapshots(filepath.Join(d.cfg.Storage.Dir, "snapshots"), slogFrom(d.log)); err != nil {
-		return err
-	}
-	snapshot, err := d.load(pc)
-	if err != nil {
-		return err
-	}
-	what := "no snapshot: empty state"
-	if snapshot != nil {
-		what = fmt.Sprintf("snapshot at sequence %d", snapshot.Sequence)
-		d.saved = snapshot.Sequence
-		d.show(snapshot)
-	}
-	d.omissions, d.damaged = d.pipeline.Omissions(), uint64(d.snapshots.Damaged())
-	d.noteServed()
-	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
-	d.setStatus(func(s *server.Status) {
-		s.Began = time.Now()
-		s.Version, s.Mode, s.Clock = versionString(), d.cfg.Decision.Mode, string(d.cfg.Clock)
-		s.Restored, s.Restore = true, what
-		s.Sequence, s.Tick = d.pipeline.Sequence(), d.pipeline.LastTick()
-	})
-	return nil
+	return d.openRemoteWrite()
 }
 
 func (d *daemon) openSinks() error {
@@ -343,7 +314,7 @@ func (d *daemon) openSinks() error {
 	}
 	var pages func(*alerting.Report) (*sink.Pages, error)
 	if d.reporter != nil {
-		pages = d.reporter.Pages
+		pages = d.pages
 	}
 	sinks, err := sink.Open(d.cfg.Sinks, sink.Deps{
 		Pages:           pages,
@@ -354,15 +325,10 @@ func (d *daemon) openSinks() error {
 	if err != nil {
 		return err
 	}
-	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, append(sinks, destinations...), d.outbox, func(f sink.Failure) {
-		d.undelivered(&f)
-		if f.Disabled {
-			d.log.Error("a sink wants no more notices and gets none until a restart: remove it from the configuration, or mend the consumer and restart",
-				zap.String("sink", f.Sink), zap.Error(f.Err))
-			return
-		}
-		d.log.Warn("a notice was not delivered", zap.String("sink", f.Sink), zap.String("notice", f.Notice.ID()), zap.Bool("final", f.Final), zap.Error(f.Err))
-	})
+	open := func(name string, reports bool, most int) sink.Queue {
+		return d.decisions.Queue(d.told, name, reports, most)
+	}
+	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, append(sinks, destinations...), open, d.undelivered)
 	return nil
 }
 
@@ -412,12 +378,12 @@ func (d *daemon) Run(ctx context.Context) error {
 		downstream.Go(func() error { return r.Run(serving) })
 	}
 	downstream.Go(func() error {
-		if err := d.dispatcher.Run(serving); err != nil { // the outbox has them
-			d.log.Warn("the next start takes them up, unless they expire", zap.Error(err))
+		if err := d.dispatcher.Run(serving); err != nil { // the log has what it was to deliver
+			d.log.Warn("delivery", zap.Error(err))
 		}
 		return nil
 	})
-	d.announceAgain()
+	downstream.Go(func() error { return d.decisions.Run(serving) })
 	downstream.Go(func() error { return d.watchSelf(serving) })
 
 	upstream, folding := errgroup.WithContext(ctx)
@@ -511,16 +477,7 @@ func (d *daemon) emit(out *forewarm.Output) {
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
-	for i := range out.Decisions {
-		err := d.journal.Append(&out.Decisions[i])
-		d.stored("journal", err)
-		if err != nil {
-			d.log.Error("a decision is not in the journal", zap.Time("tick", out.Tick), zap.Error(err))
-		}
-	}
-	if out.Tick.After(d.announced) {
-		d.announce(out)
-	}
+	d.announce(out)
 	if d.anew == nil || out.Tick.After(d.anew.decided) { // until then what was decided last is shown, see recall
 		d.board.Observe(out)
 		d.exporter.Observe(out, time.Since(began))
@@ -538,17 +495,31 @@ func (d *daemon) emit(out *forewarm.Output) {
 	}
 }
 
-// announce stores what a tick has to tell, then tells it.
+// announce has what a tick decided and has to tell stored in the log, from where the sinks take it.
 func (d *daemon) announce(out *forewarm.Output) {
-	var notices []alerting.Pending
-	tell := func(n alerting.Notice) {
-		// Notices carry event time; their life is counted on the wall clock, the same in a fast replay.
-		notices = append(notices, alerting.Pending{Notice: n, Expires: time.Now().Add(n.Life())})
+	var entries []stream.Entry
+	var notices []alerting.Notice
+	for i := range out.Decisions {
+		x := &out.Decisions[i]
+		state, err := d.pipeline.Decided(x.Pool)
+		if err != nil {
+			d.log.Error("the state after a decision cannot be kept", zap.Error(err))
+		}
+		entries = append(entries, stream.Entry{Decision: x, State: state})
+		if x.Publish {
+			notices = append(notices, alerting.Notice{Decision: x})
+		}
+	}
+	for i := range out.Alerts {
+		notices = append(notices, alerting.Notice{Alert: &out.Alerts[i]})
+	}
+	if err := d.decisions.Add(out.Tick, entries, notices); err != nil {
+		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(err))
+	}
+	if !out.Tick.After(d.announced) {
+		return // said before the last stop
 	}
 	for i := range out.Decisions {
-		if x := &out.Decisions[i]; x.Publish {
-			tell(alerting.Notice{Decision: new(*x)}) // the tick's own is valid until the next
-		}
 		d.sayDecision(&out.Decisions[i])
 	}
 	for i := range out.Services {
@@ -558,27 +529,9 @@ func (d *daemon) announce(out *forewarm.Output) {
 			}
 		}
 	}
-	for i := range out.Alerts {
-		tell(alerting.Notice{Alert: new(out.Alerts[i])})
-	}
-	if len(notices) > 0 {
-		err := d.outbox.Announce(out.Tick, notices)
-		d.stored("outbox", err)
-		if err != nil {
-			d.log.Error("what a tick has to tell is not in the outbox; a restart forgets what is not delivered by then", zap.Time("tick", out.Tick), zap.Error(err))
-		}
-	}
-	d.dispatcher.Enqueue(notices...)
 	if err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts); err != nil {
 		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
 	}
-}
-
-// announceAgain queues what had not expired when the daemon stopped; sinks that have it are not told again.
-func (d *daemon) announceAgain() {
-	d.dispatcher.Enqueue(slices.DeleteFunc(d.outbox.Pending(), func(p alerting.Pending) bool {
-		return p.Notice.Report != nil // comes when it has been made again
-	})...)
 }
 
 // served are the pools whose telemetry is counted.

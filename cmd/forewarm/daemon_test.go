@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -19,10 +16,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -106,6 +105,11 @@ func (p *inProcess) settle(t *testing.T) {
 	await(t, "the fold to reach the end of the stream", func() bool {
 		return p.Status().Sequence >= ack.Seq
 	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := p.decisions.Await(ctx, p.decisions.Barrier()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestDaemon drives a pool to its limit by plain JSON over core NATS, and looks at everything that comes out.
@@ -152,7 +156,7 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("report: %d, %s\n%s", code, errs, table)
 	}
 	code, found, errs := runHere(t.Context(), "check", "-data", p.data)
-	if want := "ok  journal: up to chat at " + last.Format(time.RFC3339); code != 0 || !strings.Contains(found, want) {
+	if want := "ok  decisions: up to chat at " + last.Format(time.RFC3339); code != 0 || !strings.Contains(found, want) {
 		t.Errorf("check: %d, %s%s, want %q", code, errs, found, want)
 	}
 }
@@ -314,11 +318,8 @@ func TestDaemonOnTheWallClock(t *testing.T) {
 		p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, minute.UnixMilli()))
 	}
 	p.settle(t)
-	if err := p.journal.Read(time.Time{}, now.Add(time.Hour), func(d *alerting.Decision) error {
+	for _, d := range decisionsOf(t, p) {
 		ticks = append(ticks, d.Tick)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, ticks); diff != "" {
 		t.Errorf("ticks that decided (-want +got):\n%s", diff)
@@ -328,9 +329,9 @@ func TestDaemonOnTheWallClock(t *testing.T) {
 	}
 }
 
-// TestDaemonAnnouncesWhatACrashCutOff: a process that dies between the decisions of one tick has announced neither; the
-// next process announces both.
-func TestDaemonAnnouncesWhatACrashCutOff(t *testing.T) {
+// TestDaemonDecidesAgainWhatACrashLost: a process that dies before a tick is in the log has told nothing of it; the next one
+// decides it again and tells it. What is in the log is compared, and not told twice.
+func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
 	dir := t.TempDir()
 	config := []string{"clock: event", "features: {lateness: 0s}", "pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]"}
 	p := startDaemonIn(t, dir, config...)
@@ -342,39 +343,73 @@ func TestDaemonAnnouncesWhatACrashCutOff(t *testing.T) {
 		}
 	}
 	p.settle(t)
-	p.stop()
-	// As the crash would leave it: no snapshot, the journal cut within the first tick that decided, and nothing announced.
-	for _, dir := range []string{"snapshots", "outbox"} {
-		if err := os.RemoveAll(filepath.Join(p.data, dir)); err != nil {
-			t.Fatal(err)
-		}
+	await(t, "the advice for both pools to be delivered", func() bool { return p.dispatcher.Stats()[0].Sent == 2 })
+	all := decisionsOf(t, p)
+	if len(all) < 4 {
+		t.Fatalf("%d decisions", len(all))
 	}
-	cutJournal(t, filepath.Join(p.data, "journal"))
-
-	p = startDaemonIn(t, dir, config...)
-	p.settle(t)
-	await(t, "the advice for both pools to be delivered", func() bool {
-		stats := p.dispatcher.Stats()[0]
-		return stats.Sent == 2 && stats.Queued == 0
-	})
-	if n := p.journal.Counters(); n.Repeated != 1 || n.Divergent != 0 {
-		t.Errorf("journal counters %+v, want one decision that was there", n)
-	}
-}
-
-// cutJournal leaves one decision and a piece of the next in the journal.
-func cutJournal(t *testing.T, dir string) {
-	t.Helper()
-	path := filepath.Join(dir, "journal-000001.log")
-	data, err := os.ReadFile(path)
+	log, err := p.js.Stream(t.Context(), jetstream.DecisionsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := bytes.IndexByte(data, '\n') + 1
-	second := first + 8 + int(binary.LittleEndian.Uint32(data[first:]))
-	if err := os.Truncate(path, int64(second+20)); err != nil {
+	// As the crash would leave it: no snapshot, and nothing of the last tick.
+	for _, pool := range []string{"a", "b"} {
+		m, err := log.GetLastMsgForSubject(t.Context(), ingest.DecisionSubject("forewarm", pool))
+		if err == nil {
+			err = log.DeleteMsg(t.Context(), m.Sequence)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.stop()
+	s := openSite(t, p.data)
+	if err := s.js.DeleteObjectStore(t.Context(), jetstream.StateBucket); err != nil {
 		t.Fatal(err)
 	}
+	s.close()
+
+	p = startDaemonIn(t, dir, config...)
+	p.settle(t)
+	if n := p.decisions.Counters(); n.Repeated != uint64(len(all)-2) || n.Stored != 2 || n.Divergent != 0 {
+		t.Errorf("counters of the log %+v, want %d decisions that were there, and 2 new ones", n, len(all)-2)
+	}
+	if diff := cmp.Diff(all, decisionsOf(t, p)); diff != "" {
+		t.Error(diff)
+	}
+	if n := p.dispatcher.Stats()[0].Sent; n > 0 {
+		t.Errorf("%d notices are told again", n)
+	}
+}
+
+// offline is the log of a daemon that is stopped.
+type offline struct {
+	js    natsjs.JetStream
+	close func()
+}
+
+func openSite(t *testing.T, data string) offline {
+	t.Helper()
+	js, done, err := openJetStream(t.Context(), jetstream.DefaultConfig(), data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return offline{js, func() {
+		if err := done(); err != nil {
+			t.Error(err)
+		}
+	}}
+}
+
+func decisionsOf(t *testing.T, p *inProcess) (all []alerting.Decision) {
+	t.Helper()
+	if err := p.daemon.reader.Read(t.Context(), time.Time{}, time.Now().Add(time.Hour), func(d *alerting.Decision) error {
+		all = append(all, *d)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // metric reads one value from /metrics, 0 when it is not there.

@@ -89,22 +89,13 @@ func (d *daemon) remakeStream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	info, before := stream.CachedInfo(), d.identity()
-	if info.Config.Name != before.Name {
-		return fmt.Errorf("the stream %s, which Forewarm did not make, was deleted: make it again, or restart to use %s", before.Name, info.Config.Name)
+	info, before := stream.CachedInfo(), d.stream.Load().Config.Name
+	if info.Config.Name != before {
+		return fmt.Errorf("the stream %s, which Forewarm did not make, was deleted: make it again, or restart to use %s", before, info.Config.Name)
 	}
-	d.log.Error("the telemetry stream was deleted: it is made again, empty, and what it held that was not read is lost; see who may delete streams", zap.String("stream", before.Name))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stream.Created = info.Created
+	d.log.Error("the telemetry stream was deleted: it is made again, empty, and what it held that was not read is lost; see who may delete streams", zap.String("stream", before))
+	d.stream.Store(info)
 	return nil
-}
-
-// identity is the telemetry stream as it is now.
-func (d *daemon) identity() storage.Stream {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.stream
 }
 
 // checkDoors says what is asked of those who come over the network.

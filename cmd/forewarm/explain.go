@@ -11,13 +11,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"path/filepath"
 
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/storage"
+	"github.com/forewarm/forewarm/storage/stream"
 )
 
 // runExplain says what a decision rests on, from a data directory or a running daemon.
@@ -37,7 +38,7 @@ func runExplain(ctx context.Context, args []string, std streams) (err error) {
 	if len(rest) != 1 {
 		return usagef("name one decision: an event's id such as chat-29500000, or a pool for its newest")
 	}
-	ref, sc := rest[0], storage.DefaultConfig()
+	ref, sc, nc := rest[0], storage.DefaultConfig(), jetstream.DefaultConfig()
 	given := 0
 	for _, s := range []string{*path, *dir, *at} {
 		if s != "" {
@@ -54,7 +55,7 @@ func runExplain(ctx context.Context, args []string, std streams) (err error) {
 		if err != nil {
 			return usageError{err}
 		}
-		sc, *at = cfg.Storage, "http://"+cfg.Server.Listen
+		sc, nc, *at = cfg.Storage, cfg.NATS, "http://"+cfg.Server.Listen
 	}
 	ask := func() error {
 		return askDaemon(ctx, std.out, *at+"/explain/"+url.PathEscape(ref)+"?format="+*format)
@@ -75,20 +76,20 @@ func runExplain(ctx context.Context, args []string, std streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	journal, err := storage.OpenJournal(filepath.Join(sc.Dir, "journal"), slogFrom(zap.NewNop()))
+	reader, closeLog, err := openLog(ctx, nc, sc.Dir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, journal.Close()) }()
-	x, err := explain(journal, ref)
+	defer func() { err = errors.Join(err, closeLog()) }()
+	x, err := explain(ctx, reader, ref)
 	if err != nil {
 		return err
 	}
 	return writeExplanation(std.out, &x, *format)
 }
 
-func explain(j *storage.Journal, ref string) (alerting.Explanation, error) {
-	d, after, err := j.Find(ref, alerting.ExplainSpan)
+func explain(ctx context.Context, r *stream.Reader, ref string) (alerting.Explanation, error) {
+	d, after, err := r.Find(ctx, ref, alerting.ExplainSpan)
 	if err != nil {
 		return alerting.Explanation{}, err
 	}
@@ -118,9 +119,9 @@ func (d *daemon) getExplanation(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("format is %q: it must be html, text or json", format), http.StatusBadRequest)
 		return
 	}
-	x, err := explain(d.journal, r.PathValue("id"))
+	x, err := explain(r.Context(), d.reader, r.PathValue("id"))
 	switch {
-	case errors.Is(err, storage.ErrNoDecision):
+	case errors.Is(err, stream.ErrNoDecision):
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	case err != nil:

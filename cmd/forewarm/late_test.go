@@ -29,15 +29,7 @@ func TestReportHasWhatCameLate(t *testing.T) {
 	p := forewarm.New(cfg)
 	sc := storage.DefaultConfig()
 	sc.Dir = t.TempDir()
-	h, closeHistory, err := openHistory(sc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := closeHistory(); err != nil {
-			t.Error(err)
-		}
-	}()
+	h := openList(t, sc)
 	emit := func(out *forewarm.Output) {
 		if err := h.Store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions); err != nil {
 			t.Fatal(err)

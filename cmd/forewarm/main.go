@@ -37,7 +37,6 @@ var commands = []command{
 	{"report", "reconcile a data directory's forecasts and decisions with what came", runReport},
 	{"explain", "say what a decision rests on, what would have been otherwise, and what came of it", runExplain},
 	{"decode", "show what Forewarm understands of a message, and what it refuses", decode},
-	{"verify", "read all of a data directory, say what is damaged, and mend it", verify},
 	{"check", "check a configuration, what it connects to, or a data directory", check},
 	{"version", "print the version", version},
 }

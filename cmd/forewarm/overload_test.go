@@ -61,7 +61,7 @@ func TestOverload(t *testing.T) {
 	if _, page := get(p.base + "/metrics"); !strings.Contains(page, fmt.Sprintf("forewarm_stream_lag_messages %d\n", d.Status().Lag)) {
 		t.Error("the metrics do not say how far the daemon lags")
 	}
-	stream, err := d.js.Stream(ctx, d.stream.Name)
+	stream, err := d.js.Stream(ctx, d.stream.Load().Config.Name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (d *daemon) getPlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	end := view.State.At.Add(-d.cfg.Features.Revise) // what has not settled is not stored
-	if err = readTraffic(r.Context(), storage.History{Store: d.store, Journal: d.journal}, &in, "the last week", end, planDays); err != nil {
+	if err = readTraffic(r.Context(), storage.History{Store: d.store, Log: d.reader}, &in, "the last week", end, planDays); err != nil {
 		status = http.StatusInternalServerError
 		if errors.Is(err, errNoTraffic) {
 			status = http.StatusNotFound

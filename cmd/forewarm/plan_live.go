@@ -15,6 +15,7 @@ import (
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -146,7 +147,7 @@ func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error)
 	}
 	c := storage.DefaultConfig()
 	c.Dir = p.data
-	h, closeHistory, err := openHistory(c)
+	h, log, closeHistory, err := openHistory(ctx, c, jetstream.DefaultConfig())
 	if errors.Is(err, storage.ErrLocked) {
 		return fmt.Errorf("%w; or ask it: plan -from URL", err)
 	}
@@ -155,7 +156,7 @@ func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error)
 	}
 	defer func() { err = errors.Join(err, closeHistory()) }()
 	newest := period{zone: time.UTC}
-	if err := newest.complete(h.Journal); err != nil {
+	if err := newest.complete(ctx, log); err != nil {
 		return err
 	}
 	if err := h.Decisions(ctx, newest.end.Add(-time.Hour), newest.end.Add(time.Hour), func(d *alerting.Decision) error {

@@ -48,7 +48,7 @@ func readRaw(t *testing.T, h storage.History) *raw {
 	if err := set.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Journal.Read(time.Time{}, time.Unix(1<<40, 0), func(d *alerting.Decision) error {
+	if err := h.Log.Read(t.Context(), time.Time{}, time.Unix(1<<40, 0), func(d *alerting.Decision) error {
 		r.decisions = append(r.decisions, *d)
 		return nil
 	}); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,6 +15,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/storage"
+	"github.com/fxamacker/cbor/v2"
+	"go.uber.org/zap"
 )
 
 // farm is a pool that is fed with traffic and scaled as its decisions say, into a data directory.
@@ -58,9 +61,7 @@ func (s *farm) run(t *testing.T, pool capacity.Config, h storage.History) {
 	s.scale(pool.Replicas.Initial, s.start.Add(-time.Hour), 0)
 	emit := func(out *forewarm.Output) {
 		for i := range out.Decisions {
-			if err := h.Journal.Append(&out.Decisions[i]); err != nil {
-				t.Fatal(err)
-			}
+			h.Log.(*decisionList).add(t, &out.Decisions[i])
 			m := int(out.Tick.Sub(s.start) / time.Minute)
 			s.scale(out.Decisions[i].Desired, out.Tick, m)
 		}
@@ -208,15 +209,7 @@ func TestReportRecomputed(t *testing.T) {
 func recompute(t *testing.T, f *farm, pool capacity.Config) {
 	sc := storage.DefaultConfig()
 	sc.Dir = t.TempDir()
-	h, closeHistory, err := openHistory(sc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := closeHistory(); err != nil {
-			t.Error(err)
-		}
-	}()
+	h := openList(t, sc)
 	f.run(t, pool, h)
 	from, to := f.start.Add(7*time.Hour), f.start.Add(25*time.Hour)
 	r, err := report.Reconcile(t.Context(), h, from, to, report.DefaultOptions())
@@ -243,4 +236,43 @@ func recompute(t *testing.T, f *farm, pool capacity.Config) {
 		}
 		t.Log(b.String())
 	}
+}
+
+// decisionList keeps decisions in memory, in place of the log.
+type decisionList struct{ all []alerting.Decision }
+
+// add keeps a copy of d, as the log would have it.
+func (l *decisionList) add(t *testing.T, d *alerting.Decision) {
+	t.Helper()
+	var x alerting.Decision
+	if err := cbor.Unmarshal(must(cbor.Marshal(d)), &x); err != nil {
+		t.Fatal(err)
+	}
+	l.all = append(l.all, x)
+}
+
+func (l *decisionList) Read(_ context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
+	for i := range l.all {
+		if d := &l.all[i]; !d.Tick.Before(from) && d.Tick.Before(to) {
+			if err := fn(d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// openList opens a history whose decisions are a list.
+func openList(t *testing.T, c storage.Config) storage.History {
+	t.Helper()
+	store, err := storage.OpenStore(c, slogFrom(zap.NewNop()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return storage.History{Store: store, Log: &decisionList{}}
 }

@@ -3,11 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,9 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm"
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
@@ -25,118 +21,23 @@ import (
 )
 
 const (
-	// journalBack is how much of the journal before the stream is taken up: actions count for a day.
-	journalBack = 25 * time.Hour
 	// storedClasses is how many classes of a pool, the heaviest, learn from the stored series. The others do from the stream.
 	storedClasses = 16
 	// lessonMinutes are learned from at a time, between two looks at whether the daemon shall stop: well under a second.
 	lessonMinutes = 6 * 60
 )
 
-// newStart is what a daemon without a snapshot goes on from: the journal, the stream as far as it reaches back, and the stored
-// series before that.
+// newStart is what a daemon without a snapshot goes on from: the newest decisions, the stream as far as it reaches back, and the
+// stored series before that.
 type newStart struct {
 	first   uint64    // sequence that the stream begins with
 	from    time.Time // when the stream stored it
-	decided time.Time // newest tick of the journal
-}
-
-// outdated is why a snapshot is of no use to this program although nothing is wrong with it, or with all that there are; ""
-// for any other error, the snapshot of a newer program among them.
-func outdated(err error) (why string) {
-	var file *storage.VersionError
-	var state *forecaster.VersionError
-	switch {
-	case errors.As(err, &file) && file.Version < file.Reads:
-		return fmt.Sprintf("format-%d", file.Version)
-	case errors.As(err, &state) && state.Version < state.Reads:
-		return fmt.Sprintf("%s-%d", state.Of, state.Version)
-	case errors.As(err, new(*os.PathError)):
-		return "" // it may be readable the next time
-	case errors.Is(err, forewarm.ErrUnreadable), errors.Is(err, storage.ErrNoneIntact):
-		return "unread"
-	}
-	return ""
-}
-
-// putAside has the state begin anew, where the snapshots are of an older program or cannot be read; they are kept beside.
-func (d *daemon) putAside(cause error, why string) error {
-	names, err := d.snapshots.PutAside(why)
-	if err != nil {
-		return fmt.Errorf("%w; %w", cause, err)
-	}
-	d.aside = len(names)
-	d.log.Warn("the snapshots cannot be read by this program, which learns anew from the stream and the stored series; they are kept",
-		zap.Strings("as", names), zap.Error(cause))
-	return nil
-}
-
-// resume prepares a daemon that has no snapshot although it has decided before. Where the stream still has all that there ever
-// was, and the program is the same, the replay makes the state again, and nothing needs to be done.
-func (d *daemon) resume(ctx context.Context) error {
-	last, ok := d.journal.Last()
-	if d.saved > 0 || !ok {
-		return nil
-	}
-	stream, err := d.js.Stream(ctx, d.stream.Name)
-	if err != nil {
-		return err
-	}
-	have := stream.CachedInfo().State
-	if have.FirstSeq <= 1 && !d.snapshots.Aside() {
-		return nil
-	}
-	d.anew = &newStart{first: max(have.FirstSeq, 1), from: have.FirstTime, decided: last.Tick}
-	if have.Msgs == 0 {
-		d.anew.from = time.Now()
-	}
-	if err := d.takeUpJournal(); err != nil {
-		return err
-	}
-	d.sayRelearning("the journal is taken up")
-	return nil
-}
-
-// takeUpJournal has the pipeline go on from what was decided, and tells what was not told yet.
-func (d *daemon) takeUpJournal() error {
-	begin := d.anew.from
-	if d.anew.decided.Before(begin) {
-		begin = d.anew.decided
-	}
-	decisions, untold := 0, map[time.Time][]alerting.Pending{}
-	err := d.journal.Read(begin.Add(-journalBack), d.anew.decided.Add(time.Second), func(x *alerting.Decision) error {
-		decisions++
-		d.pipeline.Resume(x, d.anew.from)
-		if x.Publish && x.Tick.After(d.announced) {
-			n := alerting.Notice{Decision: new(*x)}
-			untold[x.Tick] = append(untold[x.Tick], alerting.Pending{Notice: n, Expires: time.Now().Add(n.Life())})
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	var firing []alerting.Alert
-	for _, p := range d.outbox.Pending() {
-		if a := p.Notice.Alert; a != nil && !a.Resolved {
-			firing = append(firing, *a)
-		}
-	}
-	d.pipeline.ResumeAlerts(firing)
-	for _, tick := range slices.SortedFunc(maps.Keys(untold), time.Time.Compare) {
-		if err := d.outbox.Announce(tick, untold[tick]); err != nil {
-			return err
-		}
-	}
-	d.announced = d.outbox.Announced()
-	d.log.Info("decisions go on where the journal ends", zap.Time("at", d.anew.decided), zap.Int("decisions", decisions), zap.Int("alerts", len(firing)),
-		zap.Time("stream from", d.anew.from), zap.Uint64("sequence", d.anew.first))
-	return nil
+	decided time.Time // newest tick of the log of decisions
 }
 
 func (d *daemon) sayRelearning(how string) {
 	d.setStatus(func(s *server.Status) {
-		s.Restored, s.Restore = false, fmt.Sprintf("no usable snapshot (%d put aside): learning anew, %s", d.aside, how)
+		s.Restored, s.Restore = false, fmt.Sprintf("no usable snapshot (%d not taken up): learning again, %s", d.unread, how)
 	})
 }
 
@@ -155,8 +56,8 @@ func (d *daemon) relearn(ctx context.Context) {
 			d.log.Warn("not all that is stored could be learned from", zap.Error(err))
 		}
 	}
-	what := fmt.Sprintf("no usable snapshot (%d put aside): learned anew from %d minutes of stored series, and from the stream at sequence %d",
-		d.aside, minutes, d.anew.first)
+	what := fmt.Sprintf("no usable snapshot (%d not taken up): learned again from %d minutes of stored series, and from the stream at sequence %d",
+		d.unread, minutes, d.anew.first)
 	d.log.Info("the stored series are learned; what the stream has comes next", zap.Int("minutes", minutes), zap.Duration("took", time.Since(began)))
 	d.setStatus(func(s *server.Status) { s.Restored, s.Restore = true, what })
 }

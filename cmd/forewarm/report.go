@@ -14,12 +14,15 @@ import (
 	"path/filepath"
 	"time"
 
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/storage"
+	"github.com/forewarm/forewarm/storage/stream"
 )
 
 func runReport(ctx context.Context, args []string, std streams) (err error) {
@@ -42,7 +45,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	if err != nil {
 		return usagef("-format %w", err)
 	}
-	sc, daemonAt, pipeline, zone := storage.DefaultConfig(), "", forewarm.Config{}, *timezone
+	sc, nc, daemonAt, pipeline, zone := storage.DefaultConfig(), jetstream.DefaultConfig(), "", forewarm.Config{}, *timezone
 	switch {
 	case *dir != "" && *path != "":
 		return usagef("give -config or -data, not both")
@@ -56,7 +59,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		if pipeline, err = cfg.Pipeline(); err != nil {
 			return usageError{err}
 		}
-		sc, daemonAt, zone = cfg.Storage, cfg.Server.Listen, cmp.Or(zone, cfg.Report.Timezone)
+		sc, nc, daemonAt, zone = cfg.Storage, cfg.NATS, cfg.Server.Listen, cmp.Or(zone, cfg.Report.Timezone)
 	}
 	period, err := parsePeriod(*from, *to, zone)
 	if err != nil {
@@ -65,7 +68,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	if err := checkDataDir(sc.Dir); err != nil {
 		return err
 	}
-	h, closeHistory, err := openHistory(sc)
+	h, log, closeHistory, err := openHistory(ctx, sc, nc)
 	switch {
 	case errors.Is(err, storage.ErrLocked) && *again:
 		return fmt.Errorf("%w; -suggest reads a directory that no daemon holds, such as a copy", err)
@@ -78,7 +81,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeHistory()) }()
-	if err := period.complete(h.Journal); err != nil {
+	if err := period.complete(ctx, log); err != nil {
 		return err
 	}
 	r, err := report.Reconcile(ctx, h, period.start, period.end, reportOptions(period.zone))
@@ -137,27 +140,64 @@ func askDaemon(ctx context.Context, w io.Writer, address string) error {
 
 // checkDataDir sees that dir is a daemon's, before anything is made in it.
 func checkDataDir(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, "journal")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, "tsdb")); err != nil {
 		return usagef("%s is no data directory: %w; name the storage.dir of a daemon that has run with -data or -config", dir, err)
 	}
 	return nil
 }
 
-// openHistory opens a data directory that no daemon holds.
-func openHistory(c storage.Config) (storage.History, func() error, error) {
-	var h storage.History
+// openHistory opens a data directory that no daemon holds, and the log that goes with it.
+func openHistory(ctx context.Context, c storage.Config, nc jetstream.Config) (h storage.History, log *stream.Reader, done func() error, err error) {
 	lock, err := storage.Lock(c.Dir)
 	if err != nil {
-		return h, nil, err
+		return h, nil, nil, err
 	}
-	quiet := slogFrom(zap.NewNop())
-	if h.Store, err = storage.OpenStore(c, quiet); err != nil {
-		return h, nil, errors.Join(err, lock.Unlock())
+	if h.Store, err = storage.OpenStore(c, slogFrom(zap.NewNop())); err != nil {
+		return h, nil, nil, errors.Join(err, lock.Unlock())
 	}
-	if h.Journal, err = storage.OpenJournal(filepath.Join(c.Dir, "journal"), quiet); err != nil {
-		return h, nil, errors.Join(err, h.Store.Close(), lock.Unlock())
+	log, closeLog, err := openLog(ctx, nc, c.Dir)
+	if err != nil {
+		return h, nil, nil, errors.Join(err, h.Store.Close(), lock.Unlock())
 	}
-	return h, func() error { return errors.Join(h.Journal.Close(), h.Store.Close(), lock.Unlock()) }, nil
+	h.Log = log
+	return h, log, func() error { return errors.Join(closeLog(), h.Store.Close(), lock.Unlock()) }, nil
+}
+
+// openLog reads the log of a daemon that is stopped: at the server that the configuration names, or in the files of the embedded
+// one of a data directory.
+func openLog(ctx context.Context, c jetstream.Config, dir string) (log *stream.Reader, done func() error, err error) {
+	js, done, err := openJetStream(ctx, c, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	return stream.NewReader(js, jetstream.DecisionsStream, c.Prefix), done, nil
+}
+
+func openJetStream(ctx context.Context, c jetstream.Config, dir string) (js natsjs.JetStream, done func() error, err error) {
+	var e *jetstream.Embedded
+	if c.URL == "" {
+		c.Embedded.Listen, c.Embedded.StoreDir = "none", cmp.Or(c.Embedded.StoreDir, filepath.Join(dir, "nats"))
+		if e, err = jetstream.StartEmbedded(ctx, c, zap.NewNop()); err != nil {
+			return nil, nil, err
+		}
+	}
+	conn, err := jetstream.Connect(c, e)
+	done = func() error {
+		if conn != nil {
+			conn.Close()
+		}
+		if e != nil {
+			e.Shutdown()
+		}
+		return nil
+	}
+	if err == nil {
+		js, err = natsjs.New(conn)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, done())
+	}
+	return js, done, nil
 }
 
 // reportOptions are the defaults, told by the clock of a zone.
@@ -198,13 +238,16 @@ func (p *period) check() error {
 }
 
 // complete fills in what was left out: up to the newest decision, seven days long by the clock of the zone.
-func (p *period) complete(j *storage.Journal) error {
+func (p *period) complete(ctx context.Context, log *stream.Reader) error {
 	if p.end.IsZero() {
-		last, ok := j.Last()
-		if !ok {
-			return errors.New("the journal is empty: no decision was made yet in this data directory")
+		last, _, ok, err := log.Last(ctx)
+		if err != nil {
+			return err
 		}
-		p.end = last.Tick
+		if !ok {
+			return errors.New("the log has no decision: none was made yet")
+		}
+		p.end = last
 	}
 	if p.start.IsZero() {
 		p.start = p.end.In(p.zone).AddDate(0, 0, -7)

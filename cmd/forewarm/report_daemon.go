@@ -10,10 +10,10 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/fxamacker/cbor/v2"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm"
@@ -21,6 +21,7 @@ import (
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -40,45 +41,22 @@ type reporter struct {
 	settle   time.Duration // after its end, until a period's demand is settled
 	instance string        // told from all others by it
 
-	event  bool             // periods are of the traffic's clock, which is where the pipeline has come to
-	began  func() time.Time // the first tick of this process; zero before it
-	folded func() time.Time // the newest tick
-	mark   func() (reported time.Time, ok bool, err error)
-	note   func(reported time.Time) error
+	event  bool                                   // periods are of the traffic's clock, which is where the pipeline has come to
+	began  func() time.Time                       // the first tick of this process; zero before it
+	folded func() time.Time                       // the newest tick
+	mark   func() (reported time.Time, err error) // the end of the newest period in the log; zero where there is none
 	render func(ctx context.Context, p report.Period) (*sink.Pages, []string, error)
-	tell   func(n alerting.Notice) // to the sinks, and to the outbox
+	tell   func(ctx context.Context, n alerting.Notice, pages *sink.Pages) error // by the log
 	log    *zap.Logger
 
 	made, failed, missed atomic.Uint64
 
 	reported time.Time // of the goroutine of Run; zero until the clock is known
 	retry    time.Time // not before, after a failure, on the wall clock
-
-	mu    sync.Mutex
-	id    string // of the newest report
-	pages *sink.Pages
 }
 
-// Pages are those of the newest report; for sinks. An older one that was not delivered everywhere is not delivered any more,
-// which the dispatcher counts as superseded: who missed it is better served by the newest.
-func (r *reporter) Pages(n *alerting.Report) (*sink.Pages, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.id != n.ID {
-		return nil, fmt.Errorf("report %s was replaced by a newer one before it was delivered: forewarm report -from %s -to %s makes it again", n.Name, n.From.Format(time.RFC3339), n.To.Format(time.RFC3339))
-	}
-	return r.pages, nil
-}
-
-// Run makes reports until ctx ends. pending is the report, if any, that some sinks had not been told of when the process
-// last stopped: it is made again, from the same history, for them.
-func (r *reporter) Run(ctx context.Context, pending *alerting.Report) {
-	if pending != nil {
-		if err := r.make(ctx, report.Period{From: pending.From, To: pending.To}); err != nil {
-			r.failed.Add(1)
-			r.log.Error("a report that was not delivered everywhere cannot be made again", zap.String("report", pending.Name), zap.Error(err))
-		}
-	}
+// Run makes reports until ctx ends.
+func (r *reporter) Run(ctx context.Context) {
 	every := reportEvery
 	if r.event { // traffic's time can pass much faster
 		every = time.Second
@@ -92,21 +70,6 @@ func (r *reporter) Run(ctx context.Context, pending *alerting.Report) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		}
-	}
-}
-
-// start takes up where the last process stopped. Before the first start there was nothing to report.
-func (r *reporter) start(now time.Time) {
-	reported, ok, err := r.mark()
-	if err != nil {
-		r.log.Error("it is not known what was reported; nothing before now will be", zap.Error(err))
-	}
-	r.reported = reported
-	if !ok || err != nil {
-		r.reported = now
-		if err := r.note(now); err != nil {
-			r.log.Error("what was reported cannot be noted", zap.Error(err))
 		}
 	}
 }
@@ -130,7 +93,15 @@ func (r *reporter) look(ctx context.Context) (made bool) {
 		if first.IsZero() {
 			return false
 		}
-		r.start(first)
+		var err error
+		if r.reported, err = r.mark(); err != nil {
+			r.log.Error("it is not known what was reported; it is asked again", zap.Error(err))
+			r.reported = time.Time{}
+			return false
+		}
+		if r.reported.IsZero() { // before the first start there was nothing to report
+			r.reported = first
+		}
 	}
 	p, missed, due := r.schedule.Due(r.reported, now.Add(-r.settle))
 	if due && r.event && 0 < missed && missed < 100 { // traffic's time passed, not the daemon's: each period has its report
@@ -156,10 +127,6 @@ func (r *reporter) look(ctx context.Context) (made bool) {
 			zap.Int("missed", missed), zap.Time("since", r.reported))
 	}
 	r.reported = p.To
-	// Told first: a crash in between makes the report again, under the same name and id, and the outbox knows who has it.
-	if err := r.note(p.To); err != nil {
-		r.log.Error("what was reported cannot be noted; a restart would make this report again", zap.Error(err))
-	}
 	return true
 }
 
@@ -172,10 +139,9 @@ func (r *reporter) make(ctx context.Context, p report.Period) error {
 	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z"), From: p.From.UTC(), To: p.To.UTC(), Summary: summary}
 	n.When = alerting.Period(p.From.In(r.schedule.Zone()), p.To, "2 Jan 2006")
 	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
-	r.mu.Lock()
-	r.id, r.pages = n.ID, pages
-	r.mu.Unlock()
-	r.tell(alerting.Notice{Report: n})
+	if err := r.tell(ctx, alerting.Notice{Report: n}, pages); err != nil {
+		return err
+	}
 	r.log.Info("report made", zap.String("report", n.Name), zap.Strings("summary", summary))
 	return nil
 }
@@ -194,10 +160,9 @@ func (d *daemon) openReporter() ([]alerting.Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report.schedule: %w", err)
 	}
-	dir := d.cfg.Storage.Dir
 	d.reporter = &reporter{
 		schedule: schedule, event: d.cfg.Clock == forewarm.EventClock, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
-		instance: fmt.Sprintf("%s %d", d.stream.Name, d.stream.Created.UnixNano()),
+		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
 		began: func() time.Time {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -208,16 +173,11 @@ func (d *daemon) openReporter() ([]alerting.Sink, error) {
 			defer d.mu.Unlock()
 			return d.status.Tick
 		},
-		mark: func() (time.Time, bool, error) { return storage.ReadReported(dir) },
-		note: func(at time.Time) error {
-			err := storage.WriteReported(dir, at)
-			d.stored("report mark", err)
-			return err
-		},
+		mark:   d.reported,
 		render: d.renderReport,
 		tell:   d.tellReport,
 	}
-	return sink.OpenReports(reportConfig(d.cfg), sink.ReportDeps{Pages: d.reporter.Pages, WriteFile: storage.WriteFile, Objects: d.js})
+	return sink.OpenReports(reportConfig(d.cfg), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile, Objects: d.js})
 }
 
 // reportConfig says where reports go, with the folder's default.
@@ -233,23 +193,13 @@ func (d *daemon) runReports(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	d.reporter.Run(ctx, d.owedReport())
-	return nil
-}
-
-// owedReport is the newest report, when not every sink has it; else nil.
-func (d *daemon) owedReport() *alerting.Report {
-	for _, p := range d.outbox.Pending() { // of reports it has one
-		if p.Notice.Report != nil && d.dispatcher.Owes(p.Notice) {
-			return p.Notice.Report
-		}
-	}
+	d.reporter.Run(ctx)
 	return nil
 }
 
 // renderReport makes all pages of the report of a period.
 func (d *daemon) renderReport(ctx context.Context, p report.Period) (*sink.Pages, []string, error) {
-	h := storage.History{Store: d.store, Journal: d.journal}
+	h := storage.History{Store: d.store, Log: d.reader}
 	r, err := report.Reconcile(ctx, h, p.From, p.To, reportOptions(d.reporter.schedule.Zone()))
 	if err == nil && d.cfg.Report.Suggest {
 		var pipeline forewarm.Config
@@ -277,15 +227,52 @@ func (d *daemon) renderReport(ctx context.Context, p report.Period) (*sink.Pages
 	return pages, r.Summary, nil
 }
 
-// tellReport queues a report for the sinks, and keeps that over restarts.
-func (d *daemon) tellReport(n alerting.Notice) {
-	p := alerting.Pending{Notice: n, Expires: time.Now().Add(n.Life())}
-	err := d.outbox.Announce(time.Time{}, []alerting.Pending{p})
-	d.stored("outbox", err)
-	if err != nil {
-		d.log.Error("a report is not in the outbox; a restart forgets where it was not delivered by then", zap.Error(err))
+// reported is the end of the newest period that was told of. On the wall clock all that came before the log counts as reported.
+func (d *daemon) reported() (time.Time, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if r, err := d.decisions.Reported(ctx); r != nil || err != nil {
+		if err != nil {
+			return time.Time{}, err
+		}
+		return r.To, nil
 	}
-	d.dispatcher.Enqueue(p)
+	if d.cfg.Clock == forewarm.EventClock {
+		return time.Time{}, nil
+	}
+	log, err := d.js.Stream(ctx, jetstream.DecisionsStream)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return log.CachedInfo().Created, nil
+}
+
+// tellReport keeps a report's pages where all twins find them, then tells of it once.
+func (d *daemon) tellReport(ctx context.Context, n alerting.Notice, pages *sink.Pages) error {
+	data, err := cbor.Marshal(pages)
+	if err == nil {
+		err = d.states.PutPages(ctx, n.Report.ID, data)
+	}
+	if err == nil {
+		err = d.decisions.Tell(ctx, n)
+	}
+	d.stored("report", err)
+	return err
+}
+
+// pages are those of a report that is to be delivered. Only the newest has them: who missed an older one is better served by it.
+func (d *daemon) pages(n *alerting.Report) (*sink.Pages, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	data, ok, err := d.states.Pages(ctx, n.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, alerting.Permanent{Err: fmt.Errorf("report %s was replaced by a newer one before it was delivered: forewarm report -from %s -to %s makes it again", n.Name, n.From.Format(time.RFC3339), n.To.Format(time.RFC3339))}
+	}
+	pages := &sink.Pages{}
+	return pages, cbor.Unmarshal(data, pages)
 }
 
 // exportReports publishes what the reporter counts.
@@ -314,7 +301,7 @@ func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
 	}
 	p, err := parsePeriod(r.FormValue("from"), r.FormValue("to"), cmp.Or(r.FormValue("timezone"), d.cfg.Report.Timezone))
 	if err == nil {
-		err = p.complete(d.journal)
+		err = p.complete(r.Context(), d.reader)
 	}
 	switch {
 	case errors.As(err, new(usageError)):
@@ -327,7 +314,7 @@ func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
 	if r.FormValue("to") == "" { // what has not settled yet would count as missing
 		p.end = p.end.Add(-d.cfg.Features.Revise)
 	}
-	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Journal: d.journal}, p.start, p.end, reportOptions(p.zone))
+	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, p.start, p.end, reportOptions(p.zone))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

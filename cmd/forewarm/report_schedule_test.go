@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/storage"
+	"github.com/forewarm/forewarm/storage/stream"
 )
 
 // TestReportOtherSettingsOnSchedule: a daemon that was away when its weekly report was due makes it, and says on its pages why
@@ -22,9 +25,13 @@ func TestReportOtherSettingsOnSchedule(t *testing.T) {
 	fillClasses(t, data, due.AddDate(0, 0, -3), due, map[string]func(int) float64{
 		"agent": func(m int) float64 { return 900 * noise(m, .05) },
 	})
-	if err := storage.WriteReported(data, due.AddDate(0, 0, -7)); err != nil {
+	site := openSite(t, data)
+	must(jetstream.EnsureDecisions(t.Context(), site.js, jetstream.DefaultConfig(), 30*24*time.Hour))
+	log := stream.NewLog(site.js, stream.Config{Stream: jetstream.DecisionsStream, Prefix: "forewarm"}, time.Time{}, time.Time{}, nil)
+	if err := log.Tell(t.Context(), alerting.Notice{Report: &alerting.Report{ID: "before", To: due.AddDate(0, 0, -7)}}); err != nil {
 		t.Fatal(err)
 	}
+	site.close()
 	box := startInbox(t)
 	p := startDaemonIn(t, dir, soundPool, "log: {level: error}",
 		fmt.Sprintf("report: {schedule: '%d %d * * %d', timezone: UTC, suggest: true, mail: {host: localhost, port: %d, tls: none, from: fw@example.org, to: [ops@example.org]}}",
@@ -62,8 +69,8 @@ func TestReportOtherSettingsOnSchedule(t *testing.T) {
 	if note := r.Pools[0].Note; !strings.Contains(note, "No other setting was tried") {
 		t.Errorf("note %q", note)
 	}
-	if reported, ok, err := storage.ReadReported(data); err != nil || !ok || !reported.Equal(due) {
-		t.Errorf("reported up to %v, %v, %v; want %v", reported, ok, err, due)
+	if r, err := p.decisions.Reported(t.Context()); err != nil || r == nil || !r.To.Equal(due) {
+		t.Errorf("reported is %+v, %v; want what ends at %v", r, err, due)
 	}
 }
 
@@ -72,7 +79,7 @@ func fillClasses(t *testing.T, dir string, from, to time.Time, classes map[strin
 	t.Helper()
 	c := storage.DefaultConfig()
 	c.Dir = dir
-	h, closeHistory, err := openHistory(c)
+	h, _, closeHistory, err := openHistory(t.Context(), c, jetstream.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,30 +1,28 @@
 package main
 
 import (
-	"encoding/hex"
-	"errors"
-	"fmt"
+	"context"
 	"io"
-	"path/filepath"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/server"
-	"github.com/forewarm/forewarm/storage"
+	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// saving is a state on its way to the disk.
+// saving is a state on its way to the bucket.
 type saving struct {
 	began    time.Time
 	sequence uint64
 	done     chan outcome // of one
 }
 
-// outcome is what became of a saving: the snapshot, unless it could not be written, and what went wrong.
+// outcome is what became of a saving: the snapshot, unless none was needed or it could not be written, and what went wrong.
 type outcome struct {
-	snapshot *storage.Snapshot
+	snapshot *stream.State
 	err      error
 }
 
@@ -32,12 +30,16 @@ type outcome struct {
 // large state may keep the disk, and a core, busy for more than 5 % of the time.
 const snapshotRest = 19
 
+// progressRest is how long the fold goes on at least, while it is behind, before the state is saved again.
+const progressRest = time.Second
+
 // tickPatience is how long a snapshot that is due waits for a tick to pass.
 const tickPatience = time.Minute
 
-// keepState saves the state when it is time to. The fold stands still only while the state is fixed; it is encoded, hashed
-// and written while the fold goes on. It begins right after a tick, for the next one waits until what the models know is
-// written. Snapshots are written one after the other, so that the newest is the one that has come furthest.
+// keepState saves the state when it is time to; while the fold is behind also by its progress, so that it gets on even if the
+// process never lives for long. The fold stands still only while the state is fixed; it is encoded, hashed and written while the
+// fold goes on. It begins right after a tick, for the next one waits until what the models know is written. Snapshots are written
+// one after the other, so that the newest is the one that has come furthest.
 func (d *daemon) keepState(ticked bool) {
 	if d.saving != nil {
 		select {
@@ -46,23 +48,30 @@ func (d *daemon) keepState(ticked bool) {
 		default:
 		}
 	}
-	if late := time.Since(d.nextSnapshot); d.saving == nil && late >= 0 && (ticked || late > tickPatience) {
-		d.startSaving()
+	if d.saving != nil {
+		return
+	}
+	now := time.Now()
+	late := now.Sub(d.nextSnapshot)
+	behind, _ := d.consumer.Pending()
+	if late >= 0 && (ticked || late > tickPatience) || behind > 0 && now.After(d.nextProgress) {
+		d.startSaving(false)
 	}
 }
 
-// startSaving fixes the state and has it written. A state that is saved already is not saved again.
-func (d *daemon) startSaving() {
+// startSaving fixes the state and has it written. A state that is saved already is not saved again, and unless it must not be
+// left to them neither is one while a twin saves.
+func (d *daemon) startSaving(own bool) {
 	s := &saving{began: time.Now(), sequence: d.pipeline.Sequence(), done: make(chan outcome, 1)}
 	if s.sequence == d.saved {
 		d.scheduleSnapshot(s.began)
 		return
 	}
-	frozen, tick := d.pipeline.Freeze(), d.pipeline.LastTick()
+	frozen, stored := d.pipeline.Freeze(), d.decisions.Barrier()
 	d.snapshotStopped(time.Since(s.began).Seconds())
 	d.saving = s
 	go func() {
-		snapshot, err := d.save(frozen, tick)
+		snapshot, err := d.save(frozen, stored, own)
 		s.done <- outcome{snapshot, err}
 	}()
 }
@@ -95,83 +104,56 @@ func (d *daemon) awaitSaving() error {
 // saveLast saves what the fold has come to, once it has ended.
 func (d *daemon) saveLast() error {
 	_ = d.awaitSaving() // the next one makes up for it
-	d.startSaving()
+	d.startSaving(true)
 	return d.awaitSaving()
 }
 
 // scheduleSnapshot says when the one after that which began at the given time is due.
 func (d *daemon) scheduleSnapshot(began time.Time) {
 	now := time.Now()
-	d.nextSnapshot = now.Add(max(d.cfg.Storage.SnapshotEvery, snapshotRest*now.Sub(began)))
+	rest := snapshotRest * now.Sub(began)
+	d.nextSnapshot = now.Add(max(d.cfg.Storage.SnapshotEvery, rest))
+	d.nextProgress = now.Add(max(progressRest, rest))
 }
 
-// save writes a state as it was at a tick; what led to it is safe before it takes the place of the one before. It runs on a
-// goroutine of its own.
-func (d *daemon) save(frozen *forewarm.Frozen, tick time.Time) (*storage.Snapshot, error) {
+// saveTimeout bounds the writing of a snapshot, and logTimeout the wait for the decisions that it includes.
+const (
+	saveTimeout = 2 * time.Minute
+	logTimeout  = 30 * time.Second
+)
+
+// save writes a state, which is kept once the log has the decisions that led to it. It runs on a goroutine of its own.
+func (d *daemon) save(frozen *forewarm.Frozen, stored <-chan struct{}, own bool) (*stream.State, error) {
 	defer frozen.Close()
+	if !d.conn.IsConnected() {
+		return nil, nats.ErrDisconnected
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
+	defer cancel()
+	if !own && d.states.Fresh(ctx, versionString(), d.cfg.Storage.SnapshotEvery) {
+		return nil, nil //nolint:nilnil // a twin's will do
+	}
 	began := time.Now()
 	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
-	snapshot, err := d.snapshots.Save(d.identity(), frozen.Sequence(), func(w io.Writer) error {
+	now := d.stream.Load()
+	x := stream.State{Stream: now.Config.Name, Created: now.Created, Sequence: frozen.Sequence(), Version: versionString()}
+	saved, err := d.states.Save(ctx, x, func(w io.Writer) error {
 		if err := frozen.Encode(w); err != nil {
 			return err
 		}
-		return d.secure() // last, because the next tick waits until the models are written, and need not for the disk
+		waiting, done := context.WithTimeout(ctx, logTimeout) // last, because the next tick waits until the models are written, and need not for the log
+		defer done()
+		return d.decisions.Await(waiting, stored)
 	})
-	if snapshot != nil {
-		d.show(snapshot)
-	}
-	if err == nil {
-		err = d.journal.Prune(tick.Add(-d.cfg.Storage.Retention))
-	}
-	return snapshot, err
-}
-
-// secure makes what led to a state survive a loss of power. The state must not be kept where that fails for decisions or
-// notices; where it does for the history that is only said.
-func (d *daemon) secure() error {
 	d.stored("series fsync", d.store.Sync())
-	journal, outbox := d.journal.Sync(), d.outbox.Sync()
-	d.stored("journal", journal)
-	d.stored("outbox", outbox)
-	return errors.Join(journal, outbox)
+	if saved.Name == "" {
+		return nil, err
+	}
+	d.show(&saved)
+	return &saved, err
 }
 
 // show makes known which state is saved.
-func (d *daemon) show(snapshot *storage.Snapshot) {
-	d.setStatus(func(s *server.Status) {
-		s.StateDigest, d.savedBytes = hex.EncodeToString(snapshot.Digest[:]), snapshot.Bytes
-	})
-}
-
-// load restores the newest snapshot under a configuration. It returns nil where there is none that this program can read.
-func (d *daemon) load(cfg forewarm.Config) (*storage.Snapshot, error) {
-	snapshot, err := d.snapshots.Load(d.stream)
-	mend := ""
-	if err == nil {
-		err = d.take(cfg, snapshot)
-		mend = fmt.Sprintf(": run the forewarm that wrote it, or move %s away to learn anew from the stream and the stored series", filepath.Join(d.cfg.Storage.Dir, "snapshots"))
-	}
-	if errors.Is(err, storage.ErrNoSnapshot) {
-		d.pipeline = forewarm.New(cfg)
-		return nil, nil
-	}
-	if why := outdated(err); err != nil && why != "" {
-		d.pipeline = forewarm.New(cfg)
-		return nil, d.putAside(err, why)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w%s", err, mend)
-	}
-	return snapshot, nil
-}
-
-// take makes the pipeline of a snapshot.
-func (d *daemon) take(cfg forewarm.Config, snapshot *storage.Snapshot) (err error) {
-	r, err := snapshot.Open()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	d.pipeline, err = forewarm.Restore(cfg, r)
-	return err
+func (d *daemon) show(x *stream.State) {
+	d.setStatus(func(s *server.Status) { s.StateDigest, d.savedBytes = x.Digest, x.Bytes })
 }

@@ -25,6 +25,7 @@ import (
 	dynamopb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 	"github.com/forewarm/forewarm/server/keda"
 	kedapb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
+	"github.com/forewarm/forewarm/storage/stream"
 )
 
 // planner is the gateway of a planner: it takes every plug-in, and remembers where it is.
@@ -186,11 +187,18 @@ func TestScalersAfterARestart(t *testing.T) {
 	}
 	d, tick := open(active, usual), time.Now().Add(-time.Minute).UTC()
 	for desired := 3; desired <= 4; desired++ {
-		if err := d.journal.Append(&alerting.Decision{Pool: "chat", Tick: tick, Sequence: uint64(desired), Expires: tick.Add(15 * time.Minute),
-			Mode: alerting.Active, Desired: desired, Confidence: forecaster.Seasonal}); err != nil {
+		x := &alerting.Decision{Pool: "chat", Tick: tick, Sequence: uint64(desired), Expires: tick.Add(15 * time.Minute),
+			Mode: alerting.Active, Desired: desired, Confidence: forecaster.Seasonal}
+		if err := d.decisions.Add(tick, []stream.Entry{{Decision: x}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		tick = tick.Add(time.Second)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	go func() { _ = d.decisions.Run(ctx) }() // ends with the test
+	if err := d.decisions.Await(ctx, d.decisions.Barrier()); err != nil {
+		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)

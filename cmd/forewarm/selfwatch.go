@@ -68,29 +68,20 @@ func (d *daemon) lookAfter(w *selfWatch, now time.Time) {
 	vitals.Storage, vitals.StorageSince = d.troubleBut(troubleRemote)
 	vitals.Refusals = d.refusedText(now)
 	d.mu.Unlock()
-	var notices []alerting.Pending
+	var notices []alerting.Notice
 	var firing []alerting.Alert
 	for _, a := range w.board.Update(now.UTC().Truncate(time.Second), alerting.SelfConditions(&vitals, d.cfg.Decision)) {
-		n := alerting.Notice{Alert: &a}
-		notices = append(notices, alerting.Pending{Notice: n, Expires: now.Add(n.Life())})
+		notices = append(notices, alerting.Notice{Alert: &a})
 		if !a.Resolved {
 			firing = append(firing, a)
 		}
 	}
 	d.setStatus(func(s *server.Status) { s.Alerts, d.omitted = firing, text })
-	if len(notices) > 0 {
-		err := d.outbox.Announce(time.Time{}, notices)
-		d.stored("outbox", err)
-		if err != nil {
-			d.log.Error("alerts about the daemon are not in the outbox; a restart forgets what is not delivered by then", zap.Error(err))
-		}
-	}
 	if d.ticks(now) {
 		a := alerting.NewWatchdog(w.began, now.UTC().Truncate(time.Second), d.cfg.Decision)
-		n := alerting.Notice{Alert: &a}
-		notices = append(notices, alerting.Pending{Notice: n, Expires: now.Add(n.Life())})
+		notices = append(notices, alerting.Notice{Alert: &a})
 	}
-	d.dispatcher.Enqueue(notices...)
+	d.dispatcher.Tell(now, notices...)
 }
 
 // count is what came since the oldest look that is remembered.

@@ -38,7 +38,7 @@ func TestSelfWatch(t *testing.T) {
 	dir := t.TempDir()
 	keys := writeFile(t, filepath.Join(dir, "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	p := startDaemonIn(t, dir, "clock: event", "features: {lateness: 0s}", "pools: [{name: chat, replicas: {max: 4}}]",
-		"sinks: {delivery: {drain: 10ms}, alertmanager: {urls: ['"+server.URL+"'], watchdog: true}, heartbeat: {url: '"+server.URL+"/beat'},",
+		"sinks: {alertmanager: {urls: ['"+server.URL+"'], watchdog: true}, heartbeat: {url: '"+server.URL+"/beat'},",
 		"        webhooks: [{name: dead, url: 'http://127.0.0.1:1/', secret_file: "+keys+"}]}")
 	count := func() (int, int) {
 		mu.Lock()

@@ -38,7 +38,7 @@ func serve(ctx context.Context, args []string, std streams) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	log.Info("serving", zap.String("nats", d.Status().Connection), zap.String("http", d.listener.Addr().String()),
-		zap.String("stream", d.stream.Name), zap.String("clock", string(cfg.Clock)), zap.String("mode", string(cfg.Decision.Mode)))
+		zap.String("stream", d.stream.Load().Config.Name), zap.String("clock", string(cfg.Clock)), zap.String("mode", string(cfg.Decision.Mode)))
 	d.sayReach(inContainer())
 	return d.Run(ctx)
 }

@@ -85,7 +85,19 @@ func printable(err error) string {
 	}, err.Error())
 }
 
-func (d *daemon) undelivered(f *sink.Failure) {
+// undelivered takes note of a sink that fails, or no longer does, and says so.
+func (d *daemon) undelivered(f sink.Failure) {
+	log := d.log.With(zap.String("sink", f.Sink), zap.Int("failures in a row", f.Failures))
+	switch {
+	case f.Err == nil:
+		log.Info("a sink takes notices again")
+	case f.Disabled:
+		log.Error("a sink wants no more notices and gets none until a restart: remove it from the configuration, or mend the consumer and restart", zap.Error(f.Err))
+	case f.Final:
+		log.Warn("a notice was refused, and is not tried again", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
+	default:
+		log.Warn("nothing gets through to a sink; it is tried again, and the next word of it comes in some minutes", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
+	}
 	var sent uint64
 	for _, s := range d.dispatcher.Stats() {
 		if s.Sink == f.Sink {
@@ -94,6 +106,10 @@ func (d *daemon) undelivered(f *sink.Failure) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if f.Err == nil {
+		delete(d.undelivery, f.Sink)
+		return
+	}
 	if d.undelivery == nil {
 		d.undelivery = map[string]undelivery{}
 	}

@@ -27,7 +27,7 @@ func (f *flaky) Send(context.Context, alerting.Notice) error {
 func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	d := &daemon{log: zap.NewNop()}
 	d.stored("snapshot", errors.New("disk full"))
-	d.stored("journal", nil)
+	d.stored("log", nil)
 	if got := d.storageTrouble(); got != "snapshot: disk full" {
 		t.Errorf("storage: %q", got)
 	}
@@ -36,19 +36,38 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 		t.Errorf("storage, written again: %q", got)
 	}
 
-	var during string
-	d.dispatcher = sink.NewDispatcher(sink.Delivery{Backoff: time.Millisecond}, []alerting.Sink{&flaky{}}, nil, func(f sink.Failure) {
-		d.undelivered(&f)
-		during = d.sinkTrouble()
+	during := make(chan string, 2)
+	d.dispatcher = sink.NewDispatcher(sink.Delivery{Backoff: time.Millisecond}, []alerting.Sink{&flaky{}}, func(string, bool, int) sink.Queue { return idle{} }, func(f sink.Failure) {
+		d.undelivered(f)
+		during <- d.sinkTrouble()
 	})
 	now := time.Now()
-	d.dispatcher.Enqueue(alerting.Pending{Notice: alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}}, Expires: now.Add(time.Hour)})
+	tell := func() {
+		d.dispatcher.Tell(now, alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}})
+	}
 	ctx, stop := context.WithCancel(context.Background())
-	stop() // what is queued is delivered all the same
-	if err := d.dispatcher.Run(ctx); err != nil {
+	ended := make(chan error)
+	go func() { ended <- d.dispatcher.Run(ctx) }()
+	tell()
+	if got := <-during; got != "flaky: unreachable (0 wait)" {
+		t.Errorf("sinks: %q while it failed", got)
+	}
+	tell()
+	if got := <-during; got != "" {
+		t.Errorf("sinks: %q after", got)
+	}
+	stop()
+	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	if during != "flaky: unreachable (1 wait)" || d.sinkTrouble() != "" {
-		t.Errorf("sinks: %q while it failed, %q after", during, d.sinkTrouble())
-	}
 }
+
+// idle is a queue without notices.
+type idle struct{}
+
+func (idle) Next(ctx context.Context, _ int) ([]*alerting.Delivery, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+func (idle) Told(context.Context, string) (string, error)   { return "", nil }
+func (idle) NoteTold(context.Context, string, string) error { return nil }

@@ -59,9 +59,6 @@ func TestUsage(t *testing.T) {
 		{"check -config nats.yaml", 2, []string{"nats.url"}},
 		{"check -data none", 2, []string{"none", "storage.dir"}},
 		{"check -health http://127.0.0.1:1/healthz", 1, []string{"127.0.0.1:1", "refused"}},
-		{"verify", 2, []string{"one data directory", "storage.dir"}},
-		{"verify none", 2, []string{"none", "no such file"}},
-		{"verify notes.csv", 1, []string{"notes.csv", "is a file"}},
 		{"replay", 2, []string{"trace"}},
 		{"replay none.csv", 2, []string{"none.csv", "no such file"}},
 		{"replay notes.csv", 2, []string{"notes.csv", "no known trace format"}},
@@ -124,10 +121,10 @@ func TestUsage(t *testing.T) {
 // TestFailure: what worked as asked and went wrong all the same ends with exit code 1.
 func TestFailure(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "journal"), 0o750); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "tsdb"), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := runHere(t.Context(), "report", "-data", dir); code != 1 || !strings.Contains(errs, "journal is empty") {
+	if code, _, errs := runHere(t.Context(), "report", "-data", dir); code != 1 || !strings.Contains(errs, "stream not found") {
 		t.Errorf("report on an empty directory: %d, %s", code, errs)
 	}
 	p := startDaemon(t, soundPool)
@@ -135,14 +132,6 @@ func TestFailure(t *testing.T) {
 		if code, _, errs := runHere(t.Context(), command, "-data", p.data); code != 1 || !strings.Contains(errs, "in use by another forewarm") {
 			t.Errorf("%s beside the daemon: %d, %s", command, code, errs)
 		}
-	}
-	p.stop()
-	snapshot := filepath.Join(p.data, "snapshots", "snapshot-000000001.fws")
-	if err := os.WriteFile(snapshot, []byte("rubbish"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, errs := runHere(t.Context(), "check", "-data", p.data); code != 1 || !strings.Contains(errs, "no intact snapshot") {
-		t.Errorf("check of a damaged snapshot: %d, %s", code, errs)
 	}
 }
 
@@ -164,7 +153,7 @@ func TestReportAsksTheDaemon(t *testing.T) {
 	p := startDaemonIn(t, dir, soundPool)
 	t.Setenv("FOREWARM_SERVER_LISTEN", strings.TrimPrefix(p.base, "http://"))
 	config := filepath.Join(dir, "forewarm.yaml")
-	if code, _, errs := runHere(t.Context(), "report", "-config", config); code != 1 || !strings.Contains(errs, "the daemon answers 404 Not Found: the journal is empty") {
+	if code, _, errs := runHere(t.Context(), "report", "-config", config); code != 1 || !strings.Contains(errs, "the daemon answers 404 Not Found: the log has no decision") {
 		t.Errorf("before the first decision: %d, %s", code, errs)
 	}
 	now := time.Now().UTC().Truncate(time.Minute)

@@ -73,21 +73,6 @@ func (w *Warmup) Restore(s WarmupState) {
 	w.fit = w.pooled(logs(s.Observed))
 }
 
-// Recall replaces what was observed by as many lags, evenly over its quantiles, as were said to have led to a distribution
-// with this median and 90th percentile: where the lags themselves are lost. Without any, or where the percentiles make no
-// sense, it changes nothing.
-func (w *Warmup) Recall(p50, p90 time.Duration, seen int) {
-	if seen = min(seen, warmupWindow); seen <= 0 || p50 <= 0 || p90 < p50 || p90 > maxWarmup {
-		return
-	}
-	believed := NewWarmup(p50, p90)
-	s := WarmupState{Seen: seen}
-	for i := range seen {
-		s.Observed = append(s.Observed, believed.Quantile((float64(i)+0.5)/float64(seen)))
-	}
-	w.Restore(s)
-}
-
 // Given is the distribution when replicas that were asked for so long ago are still not ready: each lag is at least
 // that, so those that wait longer than replicas usually do raise it at once, before any of them is ready. It is the
 // censored normal model by expectation and maximisation (Dempster, Laird and Rubin 1977, §4.3, JRSS B 39), of the newest

@@ -100,6 +100,46 @@ func EnsureSignals(ctx context.Context, js jetstream.JetStream, c Config) (jetst
 	})
 }
 
+// The log of decisions and what goes with it.
+const (
+	DecisionsStream = "FOREWARM_DECISIONS" // decisions, and what is to be told
+	StateBucket     = "FOREWARM_STATE"     // snapshots, in an object store
+	ToldBucket      = "FOREWARM_TOLD"      // what sinks were last told, in a key-value store
+)
+
+// EnsureDecisions makes or finds the stream of decisions and of what is to be told, which keeps them for a time.
+func EnsureDecisions(ctx context.Context, js jetstream.JetStream, c Config, keep time.Duration) (jetstream.Stream, error) {
+	return ensure(ctx, js, jetstream.StreamConfig{
+		Name: DecisionsStream, Description: "Forewarm: decisions, the state that they leave, and what is to be told",
+		Subjects: []string{c.Prefix + ".decision.>", c.Prefix + ".notice.>"}, MaxAge: keep, Replicas: c.Stream.Replicas,
+		AllowAtomicPublish: true, AllowMsgTTL: true,
+	})
+}
+
+// EnsureState makes or finds the bucket of snapshots.
+func EnsureState(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.ObjectStore, error) {
+	bucket, err := js.ObjectStore(ctx, StateBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		bucket, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: StateBucket, Description: "Forewarm: snapshots of the state", Replicas: c.Stream.Replicas})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("object store %s: %w; let this user use it, or make it with nats object add %s", StateBucket, err, StateBucket)
+	}
+	return bucket, nil
+}
+
+// EnsureTold makes or finds the bucket of what sinks were told, each entry for a week.
+func EnsureTold(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.KeyValue, error) {
+	bucket, err := js.KeyValue(ctx, ToldBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: ToldBucket, Description: "Forewarm: what sinks were last told", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("key-value store %s: %w; let this user use it, or make it with nats kv add %s", ToldBucket, err, ToldBucket)
+	}
+	return bucket, nil
+}
+
 // EnsureForecasts makes or finds the stream that keeps the latest forecast of each class.
 func EnsureForecasts(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
 	return ensure(ctx, js, jetstream.StreamConfig{

@@ -1,0 +1,611 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+const (
+	// queueBytes bounds the ticks that wait while the stream cannot be written.
+	queueBytes = 16 << 20
+	// batchMost is how many messages a server takes in one batch.
+	batchMost = 1000
+	// firstPause is how long to wait after a failure, doubling up to lastPause.
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+	// askTimeout bounds one question to the server.
+	askTimeout = 5 * time.Second
+)
+
+// The headers of a decision.
+const (
+	headerFrom    = "Forewarm-Instance"
+	headerVersion = "Forewarm-Version"
+)
+
+// The server's codes for a batch that another writer came before.
+const (
+	wrongLastSequence         = 10071
+	wrongLastSequenceConstant = 10164
+	duplicateInBatch          = 10201
+)
+
+var encoding = func() cbor.EncMode {
+	o := cbor.CoreDetEncOptions()
+	o.Time = cbor.TimeRFC3339NanoUTC // the default drops fractions of a second
+	m, err := o.EncMode()
+	if err != nil {
+		panic(err) // the options above are constant
+	}
+	return m
+}()
+
+// record is what the message of a decision holds.
+type record struct {
+	Decision cbor.RawMessage `cbor:"1,keyasint"`
+	State    []byte          `cbor:"2,keyasint"` // of the pool after it, as the pipeline gave it
+}
+
+// Record is a decision of the log.
+type Record struct {
+	Decision alerting.Decision
+	State    []byte
+}
+
+// placed is the part of a decision that says where it is.
+type placed struct {
+	Pool    string    `cbor:"1,keyasint"`
+	Tick    time.Time `cbor:"2,keyasint"`
+	Desired int       `cbor:"10,keyasint"`
+}
+
+// Counters say what became of the decisions offered since the log was opened.
+type Counters struct {
+	Stored    uint64
+	Repeated  uint64 // were there already, and the same: of a twin, or made again after a restart
+	Divergent uint64 // were there already with other content, or are there and were not made, or the other way round
+	Waiting   uint64 // ticks that are not stored yet
+	Lost      uint64 // ticks that waited when there was no more room for them
+}
+
+// Divergence is a decision that differs from the one in the log, which stands.
+type Divergence struct {
+	Pool          string
+	Tick          time.Time
+	Ours, Theirs  string // what each asks for; "no decision" where there is none
+	From, Version string // who wrote the one in the log
+}
+
+// Config says where the log is and who writes.
+type Config struct {
+	Stream   string
+	Prefix   string
+	Instance string // told from all other daemons by it
+	Version  string // of the program
+	// Diverged is told of each divergence, on the goroutine of Run.
+	Diverged func(Divergence)
+	// Trouble is told of a tick that could not be stored when it was last tried, and with nil that one could.
+	Trouble func(error)
+}
+
+// Log is the stream of decisions and notices. Add is for one goroutine; the rest is safe beside it.
+type Log struct {
+	js  jetstream.JetStream
+	cfg Config
+	log *slog.Logger
+
+	mu       sync.Mutex // guards what follows
+	changed  *sync.Cond
+	queue    []*batch
+	bytes    int
+	failing  error // why the oldest batch could not be stored when it was last tried
+	counters Counters
+
+	// Of the goroutine of Run.
+	heads  map[string]*head
+	since  time.Time // tick of the state that was taken up, which knows the decisions up to it
+	newest time.Time // tick of the newest decision stored or compared
+}
+
+// head is the newest decision of a pool as this writer knows it.
+type head struct {
+	sequence uint64
+	behind   bool // the log may have newer ones
+}
+
+// batch is one tick on its way to the stream, or a barrier.
+type batch struct {
+	tick      time.Time
+	decisions []offer
+	notices   []*nats.Msg
+	bytes     int
+	done      chan struct{} // of a barrier
+}
+
+// offer is one decision that is to be stored.
+type offer struct {
+	pool, subject string
+	desired       int
+	decision      []byte // the part that is compared
+	payload       []byte
+}
+
+// NewLog prepares a log; Run stores. since is the newest tick of the state that is taken up: the decisions up to it are not made
+// again. newest is the tick of the log's newest decision.
+func NewLog(js jetstream.JetStream, cfg Config, since, newest time.Time, log *slog.Logger) *Log {
+	l := &Log{js: js, cfg: cfg, log: log, heads: map[string]*head{}, since: since, newest: newest}
+	l.changed = sync.NewCond(&l.mu)
+	return l
+}
+
+// Entry is a decision and the state that it leaves.
+type Entry struct {
+	Decision *alerting.Decision
+	State    []byte
+}
+
+// Add has what one tick decided and has to tell stored. It waits only while the queue is full and the stream takes what it is
+// given; where it does not, the oldest ticks are lost to the log and counted.
+func (l *Log) Add(tick time.Time, entries []Entry, notices []alerting.Notice) error {
+	b := &batch{tick: tick}
+	for _, e := range entries {
+		o := offer{pool: e.Decision.Pool, subject: ingest.DecisionSubject(l.cfg.Prefix, e.Decision.Pool), desired: e.Decision.Desired}
+		var err error
+		if o.decision, err = encoding.Marshal(e.Decision); err == nil {
+			o.payload, err = encoding.Marshal(&record{o.decision, e.State})
+		}
+		if err != nil {
+			return fmt.Errorf("decision for %s at %s: %w", o.pool, tick.Format(time.RFC3339), err)
+		}
+		b.decisions = append(b.decisions, o)
+		b.bytes += len(o.payload)
+	}
+	for i := range notices {
+		m, err := l.noticeMessage(&notices[i])
+		if err != nil {
+			return err
+		}
+		b.notices = append(b.notices, m)
+		b.bytes += len(m.Data)
+	}
+	if b.bytes > 0 {
+		l.push(b)
+	}
+	return nil
+}
+
+func (l *Log) push(b *batch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.bytes+b.bytes > queueBytes && l.failing == nil && len(l.queue) > 0 {
+		l.changed.Wait()
+	}
+	for i := 1; i < len(l.queue) && l.bytes+b.bytes > queueBytes; { // the first is being stored
+		if l.queue[i].done != nil {
+			i++
+			continue
+		}
+		l.bytes -= l.queue[i].bytes
+		l.queue = append(l.queue[:i], l.queue[i+1:]...)
+		l.counters.Lost++
+		l.counters.Waiting--
+	}
+	l.queue = append(l.queue, b)
+	l.bytes += b.bytes
+	if b.done == nil {
+		l.counters.Waiting++
+	}
+	l.changed.Broadcast()
+}
+
+// Barrier marks how far the log was added to: the channel is closed once all before it is stored.
+func (l *Log) Barrier() <-chan struct{} {
+	b := &batch{done: make(chan struct{})}
+	l.push(b)
+	return b.done
+}
+
+// Await waits for a barrier. It is an error when ctx ends before, or while the stream cannot be written.
+func (l *Log) Await(ctx context.Context, barrier <-chan struct{}) error {
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		select {
+		case <-barrier:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("decisions are not in the log yet: %w", ctx.Err())
+		case <-poll.C:
+			l.mu.Lock()
+			err := l.failing
+			l.mu.Unlock()
+			if err != nil {
+				return fmt.Errorf("decisions are not in the log yet: %w", err)
+			}
+		}
+	}
+}
+
+// Counters are since opening.
+func (l *Log) Counters() Counters {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counters
+}
+
+func (l *Log) count(f func(c *Counters)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(&l.counters)
+}
+
+// Run stores what is added until ctx ends.
+func (l *Log) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.changed.Broadcast()
+	})
+	defer stop()
+	pause := firstPause
+	for {
+		b := l.first(ctx)
+		if b == nil {
+			return nil
+		}
+		err := l.store(ctx, b)
+		if err == nil {
+			pause = firstPause
+			l.shift(b)
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the process ends
+		}
+		l.fail(err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// first waits for the oldest batch; nil when ctx has ended.
+func (l *Log) first(ctx context.Context) *batch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.queue) == 0 && ctx.Err() == nil {
+		l.changed.Wait()
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return l.queue[0]
+}
+
+// shift takes the first batch, which is stored, off the queue.
+func (l *Log) shift(b *batch) {
+	l.mu.Lock()
+	failed := l.failing != nil
+	l.failing = nil
+	l.queue = l.queue[1:]
+	l.bytes -= b.bytes
+	if b.done == nil {
+		l.counters.Waiting--
+	}
+	l.changed.Broadcast()
+	l.mu.Unlock()
+	if b.done != nil {
+		close(b.done)
+	}
+	if failed {
+		l.log.Info("decisions are stored in the log again", "stream", l.cfg.Stream)
+	}
+	if l.cfg.Trouble != nil && b.done == nil {
+		l.cfg.Trouble(nil)
+	}
+}
+
+func (l *Log) fail(err error) {
+	err = fmt.Errorf("stream %s: %w", l.cfg.Stream, err)
+	l.mu.Lock()
+	first := l.failing == nil
+	l.failing = err
+	l.changed.Broadcast()
+	l.mu.Unlock()
+	if first {
+		l.log.Error("decisions cannot be stored in the log; they wait in memory, and it goes on by itself", "cause", err.Error())
+	}
+	if l.cfg.Trouble != nil {
+		l.cfg.Trouble(err)
+	}
+}
+
+// store makes sure that a batch is in the stream: by writing it, or by finding it there.
+func (l *Log) store(ctx context.Context, b *batch) error {
+	if b.done != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*askTimeout)
+	defer cancel()
+	if len(b.decisions) == 0 {
+		if !b.tick.IsZero() && !b.tick.After(l.newest) {
+			return nil // told when the log came to this tick first
+		}
+		return l.write(ctx, nil, b.notices)
+	}
+	stream, err := l.js.Stream(ctx, l.cfg.Stream)
+	if err != nil {
+		return err
+	}
+	for attempt := 0; ; attempt++ {
+		left, err := l.compare(ctx, stream, b)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		err = l.write(ctx, left, noticesOf(b, left))
+		refused := (*jetstream.APIError)(nil)
+		switch {
+		case err == nil:
+			l.count(func(c *Counters) { c.Stored += uint64(len(left)) })
+			l.reached(b.tick)
+			return nil
+		case !errors.As(err, &refused) || attempt > 2:
+			l.doubt(left)
+			return err
+		case refused.ErrorCode == duplicateInBatch: // the server remembers ids of what was purged; the fence is enough
+			l.doubt(left)
+			for _, m := range b.notices {
+				m.Header.Del(jetstream.MsgIDHeader)
+			}
+		case refused.ErrorCode == wrongLastSequence, refused.ErrorCode == wrongLastSequenceConstant:
+			l.doubt(left)
+		default:
+			l.doubt(left)
+			return err
+		}
+	}
+}
+
+// doubt has the log looked at before anything is written for these pools again: whether they are stored is not known.
+func (l *Log) doubt(offers []offer) {
+	for i := range offers {
+		l.heads[offers[i].pool].behind = true
+	}
+}
+
+func (l *Log) reached(tick time.Time) {
+	if tick.After(l.newest) {
+		l.newest = tick
+	}
+}
+
+// noticesOf are those of a batch that go with the decisions that are left of it.
+func noticesOf(b *batch, left []offer) []*nats.Msg {
+	if len(left) == len(b.decisions) {
+		return b.notices
+	}
+	var out []*nats.Msg
+	for _, m := range b.notices {
+		for i := range left {
+			if m.Header.Get(headerPool) == left[i].pool {
+				out = append(out, m)
+			}
+		}
+	}
+	return out
+}
+
+// compare gives the offers that the log does not have.
+func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (left []offer, err error) {
+	for i := range b.decisions {
+		o := &b.decisions[i]
+		h := l.heads[o.pool]
+		if h == nil {
+			if h, err = l.open(ctx, stream, o.subject); err != nil {
+				return nil, err
+			}
+			l.heads[o.pool] = h
+		}
+		there := false
+		if h.behind {
+			if there, err = l.catchUp(ctx, stream, h, o, b.tick); err != nil {
+				return nil, err
+			}
+		}
+		if there {
+			l.reached(b.tick)
+		} else {
+			left = append(left, *o)
+		}
+	}
+	return left, nil
+}
+
+// open finds where a pool's decisions stand that the state knows.
+func (l *Log) open(ctx context.Context, stream jetstream.Stream, subject string) (*head, error) {
+	m, err := stream.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return &head{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if x, err := decode(m.Data); err == nil && !x.Decision.Tick.After(l.since) {
+		return &head{sequence: m.Sequence}, nil
+	}
+	first, err := search(ctx, stream, subject, l.since.Add(1))
+	return &head{sequence: first - 1, behind: true}, err
+}
+
+// catchUp reads a pool's decisions on to a tick, and says whether that one needs no writing. One that is there is compared.
+func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *offer, tick time.Time) (there bool, err error) {
+	for {
+		m, err := stream.GetMsg(ctx, h.sequence+1, jetstream.WithGetMsgSubject(o.subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			last, err := stream.GetLastMsgForSubject(ctx, o.subject) // lower than known after a purge
+			switch {
+			case errors.Is(err, jetstream.ErrMsgNotFound):
+				h.sequence = 0
+			case err != nil:
+				return false, err
+			case last.Sequence > h.sequence:
+				continue // a twin's came between the two questions
+			default:
+				h.sequence = last.Sequence
+			}
+			h.behind = false
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		var r record
+		var at placed
+		if err = cbor.Unmarshal(m.Data, &r); err == nil {
+			err = cbor.Unmarshal(r.Decision, &at)
+		}
+		if err != nil {
+			return false, fmt.Errorf("message %d is no decision of this version: %w; remove it with nats stream rmm %s %d", m.Sequence, err, l.cfg.Stream, m.Sequence)
+		}
+		d := Divergence{Pool: o.pool, Tick: tick, Ours: asks(o.desired), Theirs: asks(at.Desired), From: m.Header.Get(headerFrom), Version: m.Header.Get(headerVersion)}
+		switch order := at.Tick.Compare(tick); {
+		case order < 0:
+			h.sequence = m.Sequence
+			d.Tick, d.Ours = at.Tick, noDecision
+			l.diverged(d)
+		case order > 0:
+			d.Theirs = noDecision
+			l.diverged(d)
+			return true, nil
+		default:
+			h.sequence = m.Sequence
+			if string(r.Decision) == string(o.decision) {
+				l.count(func(c *Counters) { c.Repeated++ })
+			} else {
+				l.diverged(d)
+			}
+			return true, nil
+		}
+	}
+}
+
+const noDecision = "no decision"
+
+func asks(desired int) string { return strconv.Itoa(desired) + " replicas" }
+
+func (l *Log) diverged(d Divergence) {
+	l.count(func(c *Counters) { c.Divergent++ })
+	if l.cfg.Diverged != nil {
+		l.cfg.Diverged(d)
+	}
+}
+
+// write stores decisions and notices as one atomic batch, where each decision's pool is as far as this writer knows. What is too
+// much for one batch begins with notices, under ids that keep a second attempt from telling them again.
+func (l *Log) write(ctx context.Context, offers []offer, notices []*nats.Msg) error {
+	room := batchMost - len(offers)
+	if len(offers) > batchMost {
+		return fmt.Errorf("%d decisions of one tick: the most is %d pools", len(offers), batchMost)
+	}
+	for len(offers) > 0 && len(notices) > room {
+		n := min(batchMost, len(notices)-room)
+		if _, err := l.commit(ctx, notices[:n]); err != nil && !isDuplicate(err) {
+			return err
+		}
+		notices = notices[n:]
+	}
+	messages := make([]*nats.Msg, 0, len(offers)+len(notices))
+	for i := range offers {
+		o := &offers[i]
+		m := nats.NewMsg(o.subject)
+		m.Data = o.payload
+		m.Header.Set(headerFrom, l.cfg.Instance)
+		m.Header.Set(headerVersion, l.cfg.Version)
+		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(l.heads[o.pool].sequence, 10))
+		messages = append(messages, m)
+	}
+	messages = append(messages, notices...)
+	last, err := l.commit(ctx, messages)
+	if err != nil {
+		if len(offers) == 0 && isDuplicate(err) {
+			return nil
+		}
+		return err
+	}
+	for i := range offers {
+		l.heads[offers[i].pool].sequence = last - uint64(len(messages)-1-i)
+	}
+	return nil
+}
+
+func isDuplicate(err error) bool {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && refused.ErrorCode == duplicateInBatch
+}
+
+// commit stores messages all or none, and gives the sequence of the last one.
+func (l *Log) commit(ctx context.Context, messages []*nats.Msg) (last uint64, err error) {
+	conn, id := l.js.Conn(), nuid.Next()
+	if !conn.IsConnected() {
+		return 0, nats.ErrDisconnected // it would keep the messages, and send them some time after we gave up
+	}
+	var answer *nats.Msg
+	for i, m := range messages {
+		if len(messages) == 1 { // needs no batch, for which the server makes and syncs files
+			m.Header.Del("Nats-Batch-Id")
+			m.Header.Del("Nats-Batch-Sequence")
+			m.Header.Del("Nats-Batch-Commit")
+			answer, err = conn.RequestMsgWithContext(ctx, m)
+			break
+		}
+		m.Header.Set("Nats-Batch-Id", id)
+		m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
+		if i < len(messages)-1 {
+			m.Header.Del("Nats-Batch-Commit") // of an attempt before
+			err = conn.PublishMsg(m)
+		} else {
+			m.Header.Set("Nats-Batch-Commit", "1")
+			answer, err = conn.RequestMsgWithContext(ctx, m)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	var ack struct {
+		Error     *jetstream.APIError `json:"error"`
+		Sequence  uint64              `json:"seq"`
+		Count     int                 `json:"count"`
+		Duplicate bool                `json:"duplicate"`
+	}
+	switch err := json.Unmarshal(answer.Data, &ack); {
+	case err != nil:
+		return 0, fmt.Errorf("the server's answer to a batch: %w", err)
+	case ack.Error != nil:
+		return 0, ack.Error
+	case ack.Duplicate:
+		return 0, &jetstream.APIError{Code: 400, ErrorCode: duplicateInBatch, Description: "duplicate message id"}
+	case ack.Sequence == 0 || ack.Count != len(messages) && len(messages) > 1:
+		return 0, fmt.Errorf("the server stored %d of %d messages of a batch: it must be nats-server 2.12 or newer", ack.Count, len(messages))
+	}
+	return ack.Sequence, nil
+}

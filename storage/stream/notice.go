@@ -1,0 +1,268 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// headerPool is the pool that a notice is of.
+const headerPool = "Forewarm-Pool"
+
+// The kinds of notices, as their subjects name them.
+const (
+	kindPrescale = "prescale"
+	kindAlert    = "alert"
+	kindReport   = "report"
+)
+
+// noticeMost is for how long a notice stays in the log at least, so that one which lapses is counted by the sinks that missed it.
+const noticeMost = time.Hour
+
+// noticeMessage is a notice as the log keeps it.
+func (l *Log) noticeMessage(n *alerting.Notice) (*nats.Msg, error) {
+	kind, pool, identity := kindReport, "", ""
+	switch {
+	case n.Decision != nil:
+		kind, pool = kindPrescale, n.Decision.Pool
+	case n.Alert != nil:
+		kind, pool, identity = kindAlert, n.Alert.Labels["pool"], n.Alert.Identity()
+	}
+	data, err := encoding.Marshal(n)
+	if err != nil {
+		return nil, fmt.Errorf("notice %s: %w", n.ID(), err)
+	}
+	m := nats.NewMsg(ingest.NoticeSubject(l.cfg.Prefix, kind, pool, identity))
+	m.Data = data
+	m.Header.Set(headerPool, pool)
+	m.Header.Set(jetstream.MsgIDHeader, n.ID())
+	if n.Report == nil {
+		m.Header.Set(jetstream.MsgTTLHeader, (2*n.Life() + noticeMost).Round(time.Second).String())
+	}
+	return m, nil
+}
+
+// Tell stores a notice that no tick has, once under its id.
+func (l *Log) Tell(ctx context.Context, n alerting.Notice) error {
+	m, err := l.noticeMessage(&n)
+	if err != nil {
+		return err
+	}
+	if last, ok, err := l.lastNotice(ctx, m.Subject); err != nil {
+		return err
+	} else if ok && last.ID() == n.ID() {
+		return nil // by a twin, or before a crash
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	_, err = l.js.PublishMsg(ctx, m)
+	return err
+}
+
+// Reported is the newest report that was told of; nil when there is none.
+func (l *Log) Reported(ctx context.Context) (*alerting.Report, error) {
+	n, _, err := l.lastNotice(ctx, ingest.NoticeSubject(l.cfg.Prefix, kindReport, "", ""))
+	return n.Report, err
+}
+
+func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	stream, err := l.js.Stream(ctx, l.cfg.Stream)
+	if err != nil {
+		return n, false, err
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return n, false, nil
+	}
+	if err == nil {
+		err = cbor.Unmarshal(m.Data, &n)
+	}
+	return n, err == nil, err
+}
+
+// Queue gives one sink the notices of the log, in their order; twins share it. It is for one goroutine.
+type Queue struct {
+	log      *Log
+	told     jetstream.KeyValue
+	name     string // of the durable consumer
+	sink     string
+	reports  bool
+	most     int // under way at once
+	consumer jetstream.Consumer
+	settled  uint64 // sequence of the newest one settled here
+}
+
+// Queue prepares the queue of a sink: of reports, or of all else. most is how many notices may be under way.
+func (l *Log) Queue(told jetstream.KeyValue, sink string, reports bool, most int) *Queue {
+	kind := "signals"
+	if reports {
+		kind = "reports"
+	}
+	return &Queue{log: l, told: told, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, most: most}
+}
+
+// token makes one word of letters, digits, dashes and underscores of any name.
+func token(name string) string {
+	var b strings.Builder
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-':
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "_%02x", c)
+		}
+	}
+	return b.String()
+}
+
+const (
+	// reportLife is how far back a new sink is told of reports.
+	reportLife = 72 * time.Hour
+	// holdMost is for how long a notice is left to a daemon that says nothing of it: after that it goes to a twin, or again to
+	// the daemon that has been started anew.
+	holdMost = 3 * time.Second
+	// unusedFor is when the server forgets the queue of a sink that is no longer configured.
+	unusedFor = 30 * 24 * time.Hour
+)
+
+// open finds the durable consumer, or makes it: where it was deleted, behind what was settled here.
+func (q *Queue) open(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	prefix := q.log.cfg.Prefix + ".notice."
+	filters := []string{prefix + kindPrescale + ".>", prefix + kindAlert + ".>"}
+	if q.reports {
+		filters = []string{prefix + kindReport + ".>"}
+	}
+	c, err := q.log.js.Consumer(ctx, q.log.cfg.Stream, q.name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		cfg := jetstream.ConsumerConfig{
+			Durable: q.name, Description: "Forewarm: what " + q.sink + " is to be told", FilterSubjects: filters,
+			AckPolicy: jetstream.AckExplicitPolicy, AckWait: holdMost, MaxAckPending: q.most, InactiveThreshold: unusedFor,
+			DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: new(time.Now().Add(-reportLife)),
+		}
+		if q.settled > 0 {
+			cfg.DeliverPolicy, cfg.OptStartTime, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, q.settled+1
+			q.log.log.Warn("the queue of a sink was deleted, and is made again where it ended", "consumer", q.name)
+		}
+		c, err = q.log.js.CreateConsumer(ctx, q.log.cfg.Stream, cfg)
+		if errors.Is(err, jetstream.ErrConsumerExists) { // by a twin, at this moment
+			c, err = q.log.js.Consumer(ctx, q.log.cfg.Stream, q.name)
+		}
+	}
+	q.consumer = c
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", q.name, err)
+	}
+	return nil
+}
+
+// waitMost is how long one request for the next notice waits.
+const waitMost = 30 * time.Second
+
+// Next waits for the next notices, so many at most; none when none came for a while.
+func (q *Queue) Next(ctx context.Context, most int) (all []*alerting.Delivery, err error) {
+	if q.consumer == nil {
+		if err := q.open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, waitMost)
+	defer cancel()
+	batch, err := q.consumer.Fetch(1, jetstream.FetchContext(waiting))
+	for left := most; err == nil && left > 0; {
+		came := 0
+		for m := range batch.Messages() {
+			came++
+			var d *alerting.Delivery
+			if d, err = q.delivery(m); err != nil {
+				return all, err
+			}
+			all = append(all, d)
+		}
+		if err = batch.Error(); errors.Is(err, nats.ErrTimeout) || waiting.Err() != nil {
+			err = nil
+		}
+		if left -= came; came == 0 || left == 0 || err != nil {
+			break
+		}
+		batch, err = q.consumer.FetchNoWait(left) // those of the same tick are there
+	}
+	if err != nil {
+		q.consumer = nil
+	}
+	return all, err
+}
+
+func (q *Queue) delivery(m jetstream.Msg) (*alerting.Delivery, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	d := &alerting.Delivery{Stored: meta.Timestamp, Waiting: int(meta.NumPending)}
+	d.Settle = func() error {
+		q.settled = max(q.settled, meta.Sequence.Stream)
+		return m.Ack()
+	}
+	d.Return, d.Hold = m.Nak, m.InProgress
+	d.Newer = func(ctx context.Context) (alerting.Notice, bool, error) {
+		return q.newer(ctx, m.Subject(), meta.Sequence.Stream)
+	}
+	if err := cbor.Unmarshal(m.Data(), &d.Notice); err != nil {
+		return nil, errors.Join(fmt.Errorf("message %d is no notice of this version, and is passed over: %w", meta.Sequence.Stream, err), m.Term())
+	}
+	return d, nil
+}
+
+// newer is the notice that has replaced one, where there is one.
+func (q *Queue) newer(ctx context.Context, subject string, sequence uint64) (n alerting.Notice, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	stream, err := q.log.js.Stream(ctx, q.log.cfg.Stream)
+	if err != nil {
+		return n, false, err
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && m.Sequence <= sequence {
+		return n, false, nil
+	}
+	if err == nil {
+		err = cbor.Unmarshal(m.Data, &n)
+	}
+	return n, err == nil, err
+}
+
+// Told is the id under which a sink was last told of an identity, "" when it was not within a week.
+func (q *Queue) Told(ctx context.Context, identity string) (id string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	e, err := q.told.Get(ctx, q.key(identity))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return string(e.Value()), nil
+}
+
+// NoteTold keeps it.
+func (q *Queue) NoteTold(ctx context.Context, identity, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	_, err := q.told.Put(ctx, q.key(identity), []byte(id))
+	return err
+}
+
+func (q *Queue) key(identity string) string { return token(q.sink) + "." + token(identity) }

@@ -1,0 +1,259 @@
+package stream
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// ErrNoDecision says that the log has no such decision, or none any more.
+var ErrNoDecision = errors.New("no such decision in the log")
+
+// Reader reads the decisions of a log.
+type Reader struct {
+	js     jetstream.JetStream
+	stream string
+	prefix string
+}
+
+// NewReader reads a stream whose subjects are below prefix.
+func NewReader(js jetstream.JetStream, stream, prefix string) *Reader {
+	return &Reader{js, stream, prefix}
+}
+
+func (r *Reader) subjects() string { return r.prefix + ".decision.>" }
+
+// disorder is how far the ticks of pools may be apart in the log: their batches are stored one after the other.
+const disorder = 10 * time.Minute
+
+// Read calls fn with every decision whose tick is in [from, to), in the order of the log.
+func (r *Reader) Read(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
+	stream, err := r.js.Stream(ctx, r.stream)
+	if err != nil {
+		return err
+	}
+	first, err := search(ctx, stream, r.subjects(), from.Add(-disorder))
+	if err != nil {
+		return err
+	}
+	err = scan(ctx, r.js, r.stream, r.subjects(), first, false, func(m jetstream.Msg) error {
+		x, err := decode(m.Data())
+		switch {
+		case err != nil:
+			return err
+		case x.Decision.Tick.Before(from):
+			return nil
+		case x.Decision.Tick.After(to.Add(disorder)):
+			return errEnough
+		case !x.Decision.Tick.Before(to):
+			return nil
+		}
+		return fn(&x.Decision)
+	})
+	if err != nil {
+		return fmt.Errorf("decisions in %s: %w", r.stream, err)
+	}
+	return nil
+}
+
+// search gives a sequence before which no decision of a subject is from a tick on, and from which on all are. Ticks ascend.
+func search(ctx context.Context, stream jetstream.Stream, subject string, from time.Time) (sequence uint64, err error) {
+	info, err := stream.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	first := max(info.State.FirstSeq, 1)
+	n := sort.Search(int(info.State.LastSeq+1-min(first, info.State.LastSeq+1)), func(i int) bool {
+		m, e := stream.GetMsg(ctx, first+uint64(i), jetstream.WithGetMsgSubject(subject))
+		if e != nil {
+			if !errors.Is(e, jetstream.ErrMsgNotFound) {
+				err = e
+			}
+			return true
+		}
+		x, e := decode(m.Data)
+		return e != nil || !x.Decision.Tick.Before(from)
+	})
+	return first + uint64(n), err
+}
+
+// Newest is the newest decision of each pool, with the state that it leaves.
+func (r *Reader) Newest(ctx context.Context) (all []Record, err error) {
+	err = scan(ctx, r.js, r.stream, r.subjects(), 0, true, func(m jetstream.Msg) error {
+		x, err := decode(m.Data())
+		if err != nil {
+			return fmt.Errorf("message on %s is no decision of this version: %w", m.Subject(), err)
+		}
+		all = append(all, x)
+		return nil
+	})
+	return all, err
+}
+
+// Last is the newest decision's tick and pool; ok is false where there is none.
+func (r *Reader) Last(ctx context.Context) (tick time.Time, pool string, ok bool, err error) {
+	all, err := r.Newest(ctx)
+	for i := range all {
+		if d := &all[i].Decision; !ok || !d.Tick.Before(tick) {
+			tick, pool, ok = d.Tick, d.Pool, true
+		}
+	}
+	return tick, pool, ok, err
+}
+
+// Digest is the SHA-256 of all decisions with what they leave, in the order of the log.
+func (r *Reader) Digest(ctx context.Context) (sum [sha256.Size]byte, err error) {
+	h := sha256.New()
+	err = scan(ctx, r.js, r.stream, r.subjects(), 1, false, func(m jetstream.Msg) error {
+		h.Write(m.Data())
+		return nil
+	})
+	return [sha256.Size]byte(h.Sum(nil)), err
+}
+
+// Find looks a decision up, with those of its pool in the span after it. ref is an event's id (pool and generation), an
+// event's evidence (pool@tick#sequence), or a pool, whose newest decision is meant.
+func (r *Reader) Find(ctx context.Context, ref string, span time.Duration) (d alerting.Decision, after []alerting.Decision, err error) {
+	newest, err := r.Newest(ctx)
+	if err != nil {
+		return d, nil, err
+	}
+	if len(newest) == 0 {
+		return d, nil, errors.New("the log has no decision: none was made yet")
+	}
+	last := time.Time{}
+	for i := range newest {
+		if newest[i].Decision.Tick.After(last) {
+			last = newest[i].Decision.Tick
+		}
+	}
+	found := false
+	if match, from := reference(ref, last); match != nil {
+		err = r.Read(ctx, from, time.Unix(1<<40, 0), func(x *alerting.Decision) error {
+			switch {
+			case !found && match(x):
+				d, found = *x, true
+			case found && x.Tick.Sub(d.Tick) > span:
+				return errEnough
+			case found && x.Pool == d.Pool:
+				after = append(after, *x)
+			}
+			return nil
+		})
+		if err != nil || found {
+			return d, after, err
+		}
+	}
+	for i := range newest {
+		if newest[i].Decision.Pool == ref {
+			return newest[i].Decision, nil, nil
+		}
+	}
+	return d, nil, fmt.Errorf("%w: %q; give the id of an event such as chat-29500000, its evidence, or a pool's name for its newest decision", ErrNoDecision, ref)
+}
+
+// reference says which decision ref means, and from which tick on to look; nil where it can only be a pool's name.
+func reference(ref string, last time.Time) (match func(*alerting.Decision) bool, from time.Time) {
+	if i := strings.LastIndex(ref, "@"); i > 0 {
+		tick, _, _ := strings.Cut(ref[i+1:], "#")
+		if at, err := time.Parse(time.RFC3339, tick); err == nil {
+			return func(x *alerting.Decision) bool { return x.Pool == ref[:i] && x.Tick.Equal(at) }, at
+		}
+	}
+	if i := strings.LastIndex(ref, "-"); i > 0 {
+		// A generation is at most the minute of its tick.
+		if generation, err := strconv.ParseInt(ref[i+1:], 10, 64); err == nil && generation > 0 && generation <= last.Unix()/60 {
+			return func(x *alerting.Decision) bool { return x.Publish && x.EventID() == ref }, time.Unix(generation*60, 0)
+		}
+	}
+	return nil, time.Time{}
+}
+
+func decode(data []byte) (x Record, err error) {
+	var r record
+	if err = cbor.Unmarshal(data, &r); err == nil {
+		err = cbor.Unmarshal(r.Decision, &x.Decision)
+	}
+	x.State = r.State
+	if err == nil && x.Decision.Tick.IsZero() {
+		err = errors.New("it has no tick")
+	}
+	return x, err
+}
+
+// errEnough ends a reading that has what it wants.
+var errEnough = errors.New("enough")
+
+// scanBatch is how many messages are fetched at a time.
+const scanBatch = 256
+
+// scan calls fn with the messages that a stream has now below a subject, from a sequence on, or only the last of each subject.
+func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, from uint64, last bool, fn func(jetstream.Msg) error) error {
+	cfg := jetstream.ConsumerConfig{
+		FilterSubject: subject, AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: 30 * time.Second,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1),
+	}
+	if last {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverLastPerSubjectPolicy, 0
+	}
+	consumer, err := js.CreateConsumer(ctx, stream, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = js.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name) // the server forgets it anyway
+	}()
+	for left := consumer.CachedInfo().NumPending; left > 0; {
+		batch, err := consumer.Fetch(int(min(left, scanBatch)), jetstream.FetchMaxWait(askTimeout))
+		if err != nil {
+			return err
+		}
+		came := false
+		for m := range batch.Messages() {
+			came = true
+			left--
+			if err := fn(m); err != nil {
+				if errors.Is(err, errEnough) {
+					return nil
+				}
+				return err
+			}
+		}
+		switch {
+		case batch.Error() != nil:
+			return batch.Error()
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !came:
+			return nil // they went meanwhile
+		}
+	}
+	return nil
+}
+
+// Firing are the alerts that fired at the newest decision.
+func (r *Reader) Firing(ctx context.Context, tick time.Time) (alerts []alerting.Alert, err error) {
+	err = scan(ctx, r.js, r.stream, r.prefix+".notice."+kindAlert+".>", 0, true, func(m jetstream.Msg) error {
+		var n alerting.Notice
+		if err := cbor.Unmarshal(m.Data(), &n); err != nil {
+			return err
+		}
+		if a := n.Alert; a != nil && !a.Resolved && !a.UpdatedAt.Before(tick) {
+			alerts = append(alerts, *a)
+		}
+		return nil
+	})
+	return alerts, err
+}

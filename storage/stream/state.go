@@ -1,0 +1,177 @@
+package stream
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// State says what a snapshot holds: the state of the fold after the message with sequence Sequence of a stream.
+type State struct {
+	Name     string // of the object
+	Stream   string
+	Created  time.Time // of the stream: one that was made again has other messages
+	Sequence uint64
+	Version  string // of the program
+	Bytes    int64
+	Digest   string    // SHA-256 of the state, in hex
+	At       time.Time // when it was stored, by the server's clock
+}
+
+// States are the snapshots in a bucket: one object for each daemon that shares the log. It is for one goroutine.
+type States struct {
+	bucket   jetstream.ObjectStore
+	instance string
+}
+
+// NewStates keeps snapshots of a daemon in a bucket.
+func NewStates(bucket jetstream.ObjectStore, instance string) *States {
+	return &States{bucket, instance}
+}
+
+const (
+	statePrefix = "state/"
+	bufferBytes = 256 << 10
+	// forgetAfter is how much older than ours the snapshot of another daemon is when it is removed.
+	forgetAfter = time.Hour
+)
+
+// List gives the snapshots there are, the one that has come furthest first.
+func (s *States) List(ctx context.Context) (all []State, err error) {
+	infos, err := s.bucket.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return nil, fmt.Errorf("bucket of states: %w", err)
+	}
+	for _, i := range infos {
+		if x, ok := stateOf(i); ok {
+			all = append(all, x)
+		}
+	}
+	slices.SortFunc(all, func(a, b State) int {
+		if a.Sequence != b.Sequence && a.Created.Equal(b.Created) {
+			return -int(int64(a.Sequence) - int64(b.Sequence))
+		}
+		return b.At.Compare(a.At)
+	})
+	return all, nil
+}
+
+func stateOf(i *jetstream.ObjectInfo) (x State, ok bool) {
+	if !strings.HasPrefix(i.Name, statePrefix) || i.Deleted {
+		return x, false
+	}
+	x = State{Name: i.Name, Stream: i.Metadata["stream"], Version: i.Metadata["version"], Bytes: int64(i.Size), At: i.ModTime}
+	x.Sequence, _ = strconv.ParseUint(i.Metadata["sequence"], 10, 64)
+	created, _ := strconv.ParseInt(i.Metadata["created"], 10, 64)
+	x.Created = time.Unix(0, created).UTC()
+	if sum, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(i.Digest, "SHA-256=")); err == nil {
+		x.Digest = hex.EncodeToString(sum)
+	}
+	return x, true
+}
+
+// Open gives a state to read. Its end is an error where it is not what was stored.
+func (s *States) Open(ctx context.Context, x State) (io.ReadCloser, error) {
+	object, err := s.bucket.Get(ctx, x.Name)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot %s: %w", x.Name, err)
+	}
+	return reading{bufio.NewReaderSize(object, bufferBytes), object}, nil
+}
+
+type reading struct {
+	*bufio.Reader
+	io.Closer
+}
+
+// Fresh says whether another daemon stored a snapshot of the same program within a time, so that none of ours is needed.
+func (s *States) Fresh(ctx context.Context, version string, within time.Duration) bool {
+	all, err := s.List(ctx)
+	if err != nil {
+		return false
+	}
+	own := slices.IndexFunc(all, func(x State) bool { return x.Name == statePrefix+s.instance })
+	return slices.ContainsFunc(all, func(x State) bool {
+		return x.Name != statePrefix+s.instance && x.Version == version && time.Since(x.At) < within && (own < 0 || x.At.After(all[own].At))
+	})
+}
+
+// Save stores a state in the place of this daemon's last one, write being what writes it, and removes those of daemons that are
+// gone. After an error the one before is still there.
+func (s *States) Save(ctx context.Context, x State, write func(io.Writer) error) (State, error) {
+	r, w := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		buffered := bufio.NewWriterSize(w, bufferBytes)
+		err := write(buffered)
+		if err == nil {
+			err = buffered.Flush()
+		}
+		_ = w.CloseWithError(err)
+		written <- err
+	}()
+	info, err := s.bucket.Put(ctx, jetstream.ObjectMeta{
+		Name: statePrefix + s.instance, Description: "Forewarm: the state of the fold",
+		Metadata: map[string]string{
+			"stream": x.Stream, "created": strconv.FormatInt(x.Created.UnixNano(), 10), "version": x.Version,
+			"sequence": strconv.FormatUint(x.Sequence, 10),
+		},
+	}, r)
+	_ = r.CloseWithError(errors.New("the bucket takes no more"))
+	if e := <-written; err == nil {
+		err = e
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("snapshot: %w", err)
+	}
+	saved, _ := stateOf(info)
+	return saved, s.forget(ctx, &saved)
+}
+
+// forget removes the snapshots that are long behind.
+func (s *States) forget(ctx context.Context, own *State) error {
+	all, err := s.List(ctx)
+	for i := range all {
+		if x := &all[i]; x.Name != own.Name && own.At.Sub(x.At) > forgetAfter {
+			err = errors.Join(err, s.bucket.Delete(ctx, x.Name))
+		}
+	}
+	return err
+}
+
+// pagesObject holds the pages of the newest report.
+const pagesObject = "report"
+
+// PutPages keeps the pages of the newest report, for whichever daemon delivers it.
+func (s *States) PutPages(ctx context.Context, id string, pages []byte) error {
+	_, err := s.bucket.Put(ctx, jetstream.ObjectMeta{Name: pagesObject, Metadata: map[string]string{"id": id}}, strings.NewReader(string(pages)))
+	return err
+}
+
+// Pages gives them; ok is false where they are of another report.
+func (s *States) Pages(ctx context.Context, id string) (pages []byte, ok bool, err error) {
+	object, err := s.bucket.Get(ctx, pagesObject)
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer object.Close()
+	info, err := object.Info()
+	if err != nil || info.Metadata["id"] != id {
+		return nil, false, err
+	}
+	pages, err = io.ReadAll(object)
+	return pages, err == nil, err
+}
