@@ -25,6 +25,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // pastDays is short, for learning a day takes a race detector a while; -past-days 14 is what a user has.
@@ -104,7 +105,7 @@ func victoriaPast(t *testing.T, days int, end time.Time, turn time.Duration) *pr
 		_ = resp.Body.Close()
 	})
 	last := fmt.Sprintf("%s/api/v1/query?query=count(last_over_time({model_name='llama'}[5m]))&time=%d", p.url, end.Unix())
-	await(t, "VictoriaMetrics to answer with all series", func() bool { _, body := get(last); return strings.Contains(body, `"10"`) })
+	testenv.Await(t, "VictoriaMetrics to answer with all series", func() bool { _, body := get(last); return strings.Contains(body, `"10"`) })
 	return p
 }
 
@@ -128,7 +129,7 @@ func testBackfill(t *testing.T, serve func(t *testing.T, days int, end time.Time
 	}
 	p := startDaemonIn(t, dir, lines...)
 	began := time.Now()
-	await(t, "the past to be learned", func() bool { return p.Status().Lag == 0 && p.Status().LagKnown })
+	testenv.Await(t, "the past to be learned", func() bool { return p.Status().Lag == 0 && p.Status().LagKnown })
 	t.Logf("%d days in %s", *pastDays, time.Since(began).Round(time.Millisecond))
 	p.stop()
 	lessons := uint64(*pastDays * ingest.MaxHistoryMinutes / lessonMinutes)

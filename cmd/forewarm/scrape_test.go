@@ -13,6 +13,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestScrapedEnginesAreSupply: what an engine exposes becomes the state of its replica on the telemetry stream, and is
@@ -48,7 +49,7 @@ func TestScrapedEnginesAreSupply(t *testing.T) {
 	}
 	p.settle(t)
 	p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, time.Now().Truncate(time.Minute).Add(time.Minute).UnixMilli()))
-	await(t, "a tick", func() bool { return !p.Status().Tick.IsZero() && len(p.Pools()) > 0 })
+	testenv.Await(t, "a tick", func() bool { return !p.Status().Tick.IsZero() && len(p.Pools()) > 0 })
 	_, body := get(p.base + "/api/v1/pools/chat")
 	if !strings.Contains(body, `"ready": 1`) || !strings.Contains(body, `"observed": true`) {
 		t.Errorf("no ready replica in\n%s", body)
