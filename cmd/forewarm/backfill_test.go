@@ -21,11 +21,11 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // pastDays is short, for learning a day takes a race detector a while; -past-days 14 is what a user has.
@@ -138,10 +138,10 @@ func testBackfill(t *testing.T, serve func(t *testing.T, days int, end time.Time
 	}
 
 	// What comes next is folded by hand, for it takes the wall clock an hour.
-	cold := forewarm.New(must(p.cfg.Pipeline()))
+	cold := pipeline.New(must(p.cfg.Pipeline()))
 	const minutes, ahead = 20, 50
 	known, errs := map[string]int{}, [2]float64{}
-	for i, fold := range []*forewarm.Pipeline{p.pipeline, cold} {
+	for i, fold := range []*pipeline.Pipeline{p.pipeline, cold} {
 		var forecast float64
 		for m := range minutes {
 			at := now.Add(time.Duration(m+1) * time.Minute)
@@ -152,7 +152,7 @@ func testBackfill(t *testing.T, serve func(t *testing.T, days int, end time.Time
 					Pool: "chat", Class: "c", Start: at, Requests: 60 * rate, PromptTokens: 60 * 1000 * rate, CachedTokens: 60 * 400 * rate, OutputTokens: 60 * 200 * rate,
 				}},
 				Watermark: &ingest.Watermark{At: at.Add(time.Minute)},
-			}, func(o *forewarm.Output) {
+			}, func(o *pipeline.Output) {
 				for _, pool := range o.Forecasts {
 					for _, f := range pool.Total {
 						if i == 0 {

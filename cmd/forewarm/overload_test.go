@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // TestOverload holds the fold up, as if more came than the machine can work off: the stream keeps it, the daemon takes
@@ -36,7 +36,7 @@ func TestOverload(t *testing.T) {
 		t.Fatal(err)
 	}
 	busy := make(chan struct{})
-	d.onTick = func(*forewarm.Output) { <-busy }
+	d.onTick = func(*pipeline.Output) { <-busy }
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
