@@ -88,6 +88,14 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if err != nil {
 		return err
 	}
+	if cfg.NATS.Partitioned() {
+		if err := jetstream.CheckPartition(ctx, conn, &cfg.NATS); err != nil {
+			return usageError{err}
+		}
+		for i := range cfg.Pools {
+			fmt.Fprintf(std.out, "ok  pool %s: in partition %d\n", cfg.Pools[i].Name, cfg.NATS.PartitionOf(cfg.Pools[i].Name))
+		}
+	}
 	for _, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
 		jetstream.EnsureTelemetry, jetstream.EnsureIntake, jetstream.EnsureSignals, jetstream.EnsureForecasts,
 	} {
@@ -146,9 +154,9 @@ func checkData(ctx context.Context, dir, path string, std streams) (err error) {
 
 // checkLog prints what the log holds.
 func checkLog(ctx context.Context, js natsjs.JetStream, c jetstream.Config, std streams) error {
-	bucket, err := js.ObjectStore(ctx, jetstream.StateBucket)
+	bucket, err := js.ObjectStore(ctx, c.State())
 	if err != nil {
-		return fmt.Errorf("object store %s: %w", jetstream.StateBucket, err)
+		return fmt.Errorf("object store %s: %w", c.State(), err)
 	}
 	all, err := stream.NewStates(bucket, "").List(ctx)
 	if err != nil {
@@ -159,7 +167,7 @@ func checkLog(ctx context.Context, js natsjs.JetStream, c jetstream.Config, std 
 	} else {
 		fmt.Fprintf(std.out, "ok  snapshot: sequence %d of stream %s, state sha256 %s\n", all[0].Sequence, all[0].Stream, all[0].Digest)
 	}
-	log := stream.NewReader(js, jetstream.DecisionsStream, c.Prefix)
+	log := stream.NewReader(js, c.Decisions(), c.Inner())
 	last, pool, ok, err := log.Last(ctx)
 	if err != nil {
 		return err
