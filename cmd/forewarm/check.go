@@ -84,6 +84,9 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	}
 	defer conn.Close()
 	fmt.Fprintf(std.out, "ok  nats: connected to %s\n", conn.ConnectedUrlRedacted())
+	if err := checkRights(ctx, conn, &cfg.NATS, func(err error) { fmt.Fprintf(std.out, "warning: %v\n", err) }); err != nil {
+		return usageError{err}
+	}
 	js, err := natsjs.New(conn)
 	if err != nil {
 		return err
@@ -98,6 +101,9 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	}
 	for _, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
 		jetstream.EnsureTelemetry, jetstream.EnsureIntake, jetstream.EnsureSignals, jetstream.EnsureForecasts,
+		func(ctx context.Context, js natsjs.JetStream, c jetstream.Config) (natsjs.Stream, error) {
+			return jetstream.EnsureDecisions(ctx, js, c, cfg.Storage.Retention)
+		},
 	} {
 		s, err := ensure(ctx, js, cfg.NATS)
 		if err != nil {
@@ -111,6 +117,12 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 			fmt.Fprintf(std.out, "warning: %s\n", fault)
 		}
 		fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", i.Config.Name, i.State.Msgs, i.Config.Subjects)
+	}
+	if _, err := jetstream.EnsureState(ctx, js, cfg.NATS); err != nil {
+		return usageError{err}
+	}
+	if _, err := jetstream.EnsureTold(ctx, js, cfg.NATS); err != nil {
+		return usageError{err}
 	}
 	return checkOthers(ctx, cfg, js, std)
 }

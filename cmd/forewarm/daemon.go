@@ -285,6 +285,11 @@ func (d *daemon) join(ctx context.Context) (err error) {
 	if d.js, err = natsjs.New(d.conn); err != nil {
 		return err
 	}
+	if d.embedded == nil {
+		if err := checkRights(ctx, d.conn, &c, func(err error) { d.log.Warn("NATS permissions", zap.Error(err)) }); err != nil {
+			return err
+		}
+	}
 	if err := jetstream.CheckPartition(ctx, d.conn, &c); err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func CheckPartition(ctx context.Context, conn *nats.Conn, c *Config) error {
 	}
 	if err != nil {
 		p := c.partition()
-		return fmt.Errorf("nats.partition is %q, and a message on %s did not arrive on %s: %w; put what forewarm partitions %d prints into the NATS server's configuration, in the account of the producers, and reload it",
+		return fmt.Errorf("nats.partition is %q, and a message on %s did not arrive on %s: %w; put the mappings that forewarm nats-config -partitions %d prints into the NATS server's configuration, in the account of the producers, and reload it",
 			c.Partition, c.Prefix+suffix, c.Inner()+suffix, Denied(conn, err), p.count)
 	}
 	return nil

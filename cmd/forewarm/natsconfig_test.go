@@ -2,7 +2,11 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
@@ -25,6 +31,11 @@ func startNATS(t *testing.T, lines ...string) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startNATSWith(t, o)
+}
+
+func startNATSWith(t *testing.T, o *server.Options) (url string) {
+	t.Helper()
 	o.NoSigs, o.NoLog = true, true
 	s, err := server.NewServer(o)
 	if err != nil {
@@ -148,7 +159,7 @@ func TestPartitionsNeedTheirMapping(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := writeFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), "nats: {url: '"+startNATS(t, mapping)+"', partition: 1/4}", "pools: [{name: chat, replicas: {max: 3}}]")
 			code, _, stderr := runHere(t.Context(), "check", "-config", path)
-			if code != 2 || !strings.Contains(stderr, "forewarm partitions 4") {
+			if code != 2 || !strings.Contains(stderr, "forewarm nats-config -partitions 4") {
 				t.Errorf("check ends with %d: %s", code, stderr)
 			}
 		})
@@ -177,6 +188,117 @@ func TestPartitionOf(t *testing.T) {
 		}
 		if want := fmt.Sprintf("forewarm.7.%d.telemetry.request.%s.a.b", c.PartitionOf(pool), pool); m.Subject != want {
 			t.Errorf("the server takes pool %s to %s, not to %s", pool, m.Subject, want)
+		}
+	}
+}
+
+// TestLeastRights: with the users of deploy/nats/permissions.conf and no more rights, telemetry comes in, decisions and advice go
+// out, snapshots are kept, and autoscalers read and acknowledge; a client without one of the daemon's rights is told which.
+func TestLeastRights(t *testing.T) {
+	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER"} {
+		t.Setenv(user+"_PASSWORD", "secret")
+	}
+	shipped, err := filepath.Abs("../../deploy/nats/permissions.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(shipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, text, _ := runHere(t.Context(), "nats-config"); !strings.HasSuffix(string(file), "\n"+text) {
+		t.Error("deploy/nats/permissions.conf is not what forewarm nats-config prints: print it there again")
+	}
+	address := strings.TrimPrefix(startNATS(t, string(file)), "nats://")
+	as := func(user string) *nats.Conn {
+		conn, err := nats.Connect("nats://" + user + ":secret@" + address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		return conn
+	}
+	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer hook.Close()
+	dir := t.TempDir()
+	lines := []string{
+		"nats: {name: forewarm}", "clock: event", "features: {lateness: 0s}",
+		"sinks: {alertmanager: {urls: ['" + hook.URL + "']}}",
+		"pools: [{name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}]",
+	}
+	t.Setenv("FOREWARM_NATS_URL", "nats://forewarm:secret@"+address)
+	p := startDaemonIn(t, dir, lines...)
+	producer, consumer := as("producer"), as("consumer")
+	begin := time.Now().UTC().Truncate(time.Minute).Add(-time.Hour)
+	for m := range 20 {
+		at := begin.Add(time.Duration(m) * time.Minute).UnixMilli()
+		for _, x := range []struct{ subject, data string }{
+			{"request.chat.agent", fmt.Sprintf(`{"id":"r-%d","arrived_at":%d,"finished_at":%d,"prompt_tokens":900,"output_tokens":%d}`, m, at, at+9000, 40_000)},
+			{"replica.chat.r0", fmt.Sprintf(`{"at":%d,"state":"ready"}`, at)},
+			{"watermark.chat", fmt.Sprintf(`{"at":%d}`, at+60_000)},
+		} {
+			if err := producer.Publish("forewarm.telemetry."+x.subject, []byte(x.data)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	testenv.Await(t, "the last tick", func() bool { return !p.Status().Tick.Before(begin.Add(19 * time.Minute)) })
+
+	js, err := natsjs.New(consumer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := js.CreateConsumer(t.Context(), jetstream.SignalsStream, natsjs.ConsumerConfig{Durable: "keda", FilterSubject: "forewarm.prescale.chat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	event, err := reader.Next()
+	if err != nil || event.DoubleAck(t.Context()) != nil {
+		t.Fatalf("no pre-scale event: %v", err)
+	}
+	if _, err := js.Publish(t.Context(), "forewarm.prescale.ack.chat", []byte(`{"generation":1,"accepted":true}`)); err != nil {
+		t.Errorf("an acknowledgement is not taken: %v", err)
+	}
+	if _, err := js.Publish(t.Context(), "forewarm.decision.chat", nil); err == nil {
+		t.Error("a consumer may write decisions: the test shows nothing")
+	}
+	testenv.Await(t, "delivery", func() bool {
+		return !slices.ContainsFunc(p.dispatcher.Stats(), func(s sink.Stats) bool { return s.Sent == 0 && s.Sink != "report/folder" })
+	})
+	daemon := p.daemon.conn
+	check := func() {
+		t.Helper()
+		if err := daemon.LastError(); err != nil {
+			t.Errorf("the daemon lacks a right: %v", err)
+		}
+	}
+	check()
+	p.stop()
+	p = startDaemonIn(t, dir, lines...)
+	daemon = p.daemon.conn
+	testenv.Await(t, "the daemon to go on", func() bool { lag, ok := p.consumer.Pending(); return ok && lag == 0 })
+	if s := p.Status(); !strings.HasPrefix(s.Restore, "snapshot at") {
+		t.Errorf("after a restart: %s", s.Restore)
+	}
+	check()
+
+	// Each right is missed by name.
+	c := jetstream.DefaultConfig()
+	all := c.DaemonRights()
+	for i, subject := range append(slices.Clone(all.Publish), all.Subscribe...) {
+		some := &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: slices.DeleteFunc(slices.Clone(all.Publish), func(s string) bool { return s == subject })},
+			Subscribe: &server.SubjectPermission{Allow: slices.DeleteFunc(slices.Clone(all.Subscribe), func(s string) bool { return s == subject })},
+		}
+		if i >= len(all.Publish) {
+			some.Subscribe.Deny = []string{subject} // an empty list allows all
+		}
+		url := startNATSWith(t, &server.Options{Host: "127.0.0.1", Port: -1, Users: []*server.User{{Username: "u", Password: "p", Permissions: some}}})
+		path := writeFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), "pools: [{name: chat, replicas: {max: 3}}]")
+		t.Setenv("FOREWARM_NATS_URL", strings.Replace(url, "nats://", "nats://u:p@", 1))
+		code, out, stderr := runHere(t.Context(), "check", "-config", path)
+		if want := strings.TrimSuffix(subject, ">"); code != 2 || !strings.Contains(out+stderr, want) {
+			t.Errorf("without %s, check ends with %d: %s%s", subject, code, out, stderr)
 		}
 	}
 }
