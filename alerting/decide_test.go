@@ -30,7 +30,7 @@ type scene struct {
 func (s scene) input(t testing.TB) Input {
 	t.Helper()
 	pool, err := capacity.New(capacity.Config{
-		Name: "llama", KVCapacityTokens: 100, KVTarget: 1, Replicas: capacity.Replicas{Min: 1, Max: 50, Initial: 4},
+		Name: "llama", KVCapacityTokens: 100, KVTarget: 1, PrefillTarget: 1, Replicas: capacity.Replicas{Min: 1, Max: 50, Initial: 4},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
