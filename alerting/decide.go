@@ -157,7 +157,7 @@ func (p *plan) stands(asked time.Time, supply forecaster.Supply, enough int, cfg
 	if len(supply.Pending) > 0 {
 		until = max(until, 2*p.lead)
 	}
-	if asked.IsZero() || p.now.Sub(asked) >= until || enough <= supply.Ready-max(2, (supply.Ready+4)/5) || p.requestless() {
+	if asked.IsZero() || p.now.Sub(asked) >= until || enough <= supply.Ready-max(2, (supply.Ready+4)/5) || p.silent() {
 		return ""
 	}
 	return fmt.Sprintf("the ask of %s stands until %s", clock(asked), clock(asked.Add(until)))
