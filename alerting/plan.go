@@ -73,7 +73,7 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	}
 	p.floor = reactive(in.Minute.State, p.rows, p.danger(cfg), cfg)
 	if p.objectives(st.Breach); p.breach != nil {
-		p.floor.raise(p.breach.Own.floor(), said(p.promises))
+		p.floor.raise(p.breach.Own.floor(), p.slow())
 	}
 	switch {
 	case in.Forecast == nil || in.Forecast.Stale || in.Projection.Stale:
