@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
-	forewarm "github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -242,7 +242,7 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 	twin := newVariant(r.pool, r.cfg.Decision, r.quantile())
 	obeys, twins := NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed), NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
 	err = r.read("run", func(items Items, timed bool) error {
-		p := forewarm.New(r.pipelineConfig(timed))
+		p := pipeline.New(r.pipelineConfig(timed))
 		source := NewSource(items, r.pool.Name)
 		var batch ingest.Batch
 		decisions := 0
@@ -261,7 +261,7 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 				twins.Step(load)
 				batch.Replicas = obeys.Reports(batch.Replicas)
 			}
-			p.Apply(&batch, func(out *forewarm.Output) {
+			p.Apply(&batch, func(out *pipeline.Output) {
 				for i, d := range out.Decisions {
 					other := twin.decide(out.Tick, out.Sequence, &out.Forecasts[i], p.Outlook(r.pool.Name), twins)
 					obeys.SetDesired(d.Desired)

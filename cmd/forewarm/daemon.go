@@ -21,7 +21,6 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
@@ -30,6 +29,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/server/dynamo"
 	"github.com/forewarm/forewarm/storage"
@@ -76,7 +76,7 @@ type daemon struct {
 	firstTick  time.Time // of this process; guarded by mu
 
 	// The goroutine of Consumer.Run owns the fold and what follows.
-	pipeline     *forewarm.Pipeline
+	pipeline     *pipeline.Pipeline
 	anew         *newStart // nil where a snapshot was taken up, or the stream has all
 	announced    time.Time // ticks up to here were in the log at the start
 	nextSnapshot time.Time
@@ -87,7 +87,7 @@ type daemon struct {
 	faults       map[faultKey]bool  // of producers, that were said
 	decided      map[string]decided // newest decision of each pool that was said
 	collector    collector
-	onTick       func(*forewarm.Output)
+	onTick       func(*pipeline.Output)
 	tickTook     func(seconds float64)
 
 	// Safe for concurrent use.
@@ -99,7 +99,7 @@ type daemon struct {
 
 	mu         sync.Mutex
 	status     server.Status
-	omissions  forewarm.Omissions  // as of the last tick
+	omissions  pipeline.Omissions  // as of the last tick
 	unread     int                 // snapshots that could not be taken up at this start; does not change
 	savedBytes int64               // of the newest snapshot
 	unsaved    map[string]unstored // by what it is: snapshot, log, series …
@@ -404,7 +404,7 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 		}
 		return nil
 	})
-	if d.cfg.Clock == forewarm.WallClock {
+	if d.cfg.Clock == pipeline.WallClock {
 		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline)
 		group.Go(func() error { return ticker.Run(ctx) })
 	}
@@ -442,7 +442,7 @@ var errStopped = errors.New("stopped")
 
 // fold folds messages, tells of what became of them, and says whether there was a tick among them. What those with a tick
 // take is taken for the tick's.
-func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (ticked bool) {
+func (d *daemon) fold(batches []ingest.Batch, emit func(*pipeline.Output)) (ticked bool) {
 	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
 	for i := range batches {
 		d.pipeline.Apply(&batches[i], emit)
@@ -469,7 +469,7 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (tick
 }
 
 // emit takes what one tick produced: to disk first, then to the world.
-func (d *daemon) emit(out *forewarm.Output) {
+func (d *daemon) emit(out *pipeline.Output) {
 	began := time.Now()
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
 	d.stored("series", err)
@@ -496,7 +496,7 @@ func (d *daemon) emit(out *forewarm.Output) {
 }
 
 // announce has what a tick decided and has to tell stored in the log, from where the sinks take it.
-func (d *daemon) announce(out *forewarm.Output) {
+func (d *daemon) announce(out *pipeline.Output) {
 	var entries []stream.Entry
 	var notices []alerting.Notice
 	for i := range out.Decisions {

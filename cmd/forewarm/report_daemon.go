@@ -16,12 +16,12 @@ import (
 	"github.com/fxamacker/cbor/v2"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -161,7 +161,7 @@ func (d *daemon) openReporter() ([]alerting.Sink, error) {
 		return nil, fmt.Errorf("report.schedule: %w", err)
 	}
 	d.reporter = &reporter{
-		schedule: schedule, event: d.cfg.Clock == forewarm.EventClock, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
+		schedule: schedule, event: d.cfg.Clock == pipeline.EventClock, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
 		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
 		began: func() time.Time {
 			d.mu.Lock()
@@ -202,9 +202,9 @@ func (d *daemon) renderReport(ctx context.Context, p report.Period) (*sink.Pages
 	h := storage.History{Store: d.store, Log: d.reader}
 	r, err := report.Reconcile(ctx, h, p.From, p.To, reportOptions(d.reporter.schedule.Zone()))
 	if err == nil && d.cfg.Report.Suggest {
-		var pipeline forewarm.Config
-		if pipeline, err = d.cfg.Pipeline(); err == nil {
-			err = otherSettings(ctx, h, pipeline, r, nil)
+		var settings pipeline.Config
+		if settings, err = d.cfg.Pipeline(); err == nil {
+			err = otherSettings(ctx, h, settings, r, nil)
 		}
 	}
 	if err != nil {
@@ -237,7 +237,7 @@ func (d *daemon) reported() (time.Time, error) {
 		}
 		return r.To, nil
 	}
-	if d.cfg.Clock == forewarm.EventClock {
+	if d.cfg.Clock == pipeline.EventClock {
 		return time.Time{}, nil
 	}
 	log, err := d.js.Stream(ctx, jetstream.DecisionsStream)

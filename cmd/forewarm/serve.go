@@ -12,9 +12,9 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/internal/httpguard"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 func serve(ctx context.Context, args []string, std streams) (err error) {
@@ -92,10 +92,10 @@ func loadConfig(path, clock string) (*config.Config, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	switch forewarm.Clock(clock) {
+	switch pipeline.Clock(clock) {
 	case "":
-	case forewarm.WallClock, forewarm.EventClock:
-		cfg.Clock = forewarm.Clock(clock)
+	case pipeline.WallClock, pipeline.EventClock:
+		cfg.Clock = pipeline.Clock(clock)
 	default:
 		return nil, usagef("-clock is %q: it must be wall or event", clock)
 	}

@@ -1,4 +1,4 @@
-// Package forewarm is the whole flow in one place: a fold over an event log.
+// Package pipeline is the whole flow in one place: a fold over an event log.
 //
 //	state', outputs = step(state, event-or-tick)
 //
@@ -8,7 +8,7 @@
 // Invariants: applying the same batches in the same order gives the same state and the same outputs, byte for byte, also
 // when a snapshot is taken and restored in between. Units: a tick is a whole minute. Bounds: those of the parts
 // (features.Config for classes and replicas, ingest.Deduper for ids); nothing else grows.
-package forewarm
+package pipeline
 
 import (
 	"cmp"
