@@ -88,7 +88,7 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 			basis       capacity.Basis
 		}{
 			{"decode", cfg.DecodeTokensPerS(context), got.Rates.Decode(), got.Decode},
-			{"prefill", prefillTarget * cfg.PrefillTokensPerS, got.Rates.PrefillTokensPerS, got.Prefill},
+			{"prefill", cfg.PrefillTokensPerS, got.Rates.PrefillTokensPerS, got.Prefill},
 		} {
 			t.Logf("%s binds: %s %.0f tokens/s, learned %.0f (%.0f…%.0f)", x.binds, y.name, y.truth, y.basis.Learned.Value, y.basis.Learned.Low, y.basis.Learned.High)
 			if math.Abs(y.basis.Learned.Value/y.truth-1) > .1 || math.Abs(y.rate/y.truth-1) > .15 || y.basis.Source != capacity.Learned || y.basis.Disagrees != x.toldTwice {

@@ -139,7 +139,7 @@ func poolNamed(cfg *pipeline.Config, name string) (pool capacity.Pool, ok bool) 
 func (p *recordedPool) weigh(d *alerting.Decision) {
 	const longest = 15 // minutes
 	to := int(d.Tick.Sub(p.Start) / features.Minute)
-	for _, r := range slices.Concat(d.Resources, d.PromptEvidence()) {
+	for _, r := range slices.Concat(d.Resources, d.Prompts) {
 		values := p.Demand[r.Dimension]
 		for m := max(p.weighed, to-longest, 0); m < min(to, len(values)); m++ {
 			values[m] *= r.LoadFactor()
@@ -157,7 +157,7 @@ func (p *recordedPool) decided(d *alerting.Decision) {
 			p.InitialPrefill = d.ByRole.Prefill
 		}
 	}
-	for _, r := range slices.Concat(d.Resources, d.PromptEvidence()) {
+	for _, r := range slices.Concat(d.Resources, d.Prompts) {
 		if r.PerReplica > 0 {
 			p.perReplica[r.Dimension] = append(p.perReplica[r.Dimension], r.PerReplica)
 		}
@@ -223,7 +223,7 @@ func (p *recordedPool) setCapacity() {
 	p.pool.KVTokens = median[capacity.KV] / p.pool.KVTarget
 	p.pool.Rates = capacity.Rates{
 		PrefillTokensPerS: median[capacity.Prefill], DecodeTokensPerS: median[capacity.Decode], RequestsPerS: median[capacity.Requests],
-		ITL: p.pool.Rates.ITL, Bound: true, Source: p.pool.Rates.Source,
+		ITL: p.pool.Rates.ITL, Sustained: true, Bound: true, Source: p.pool.Rates.Source,
 	}
 	most, _ := p.pool.Limit()
 	p.Initial = min(max(p.Initial, p.pool.Replicas.Min), most)
