@@ -24,10 +24,17 @@ func checkRights(ctx context.Context, conn *nats.Conn, c *jetstream.Config, warn
 		warn(err)
 		return nil
 	}
-	if len(missing) == 0 {
+	var lacks []string
+	if len(missing.Publish) > 0 {
+		lacks = append(lacks, "publish to "+strings.Join(missing.Publish, ", "))
+	}
+	if len(missing.Subscribe) > 0 {
+		lacks = append(lacks, "subscribe to "+strings.Join(missing.Subscribe, ", "))
+	}
+	if len(lacks) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the NATS user of this connection may not %s: allow it in the server's configuration; forewarm nats-config prints all that the daemon needs", strings.Join(missing, ", nor "))
+	return fmt.Errorf("the NATS user of this connection may not %s: allow it in the server's configuration; forewarm nats-config prints all that the daemon needs", strings.Join(lacks, ", nor "))
 }
 
 // natsConfig prints what a NATS server needs to know of Forewarm.

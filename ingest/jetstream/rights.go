@@ -103,36 +103,30 @@ type granted struct {
 	Error *struct{ Description string } `json:"error"`
 }
 
-// MissingRights asks the server what this connection may do, and says which of the needed rights it lacks, each with its subject.
-// It is an error when the server does not answer.
-func MissingRights(ctx context.Context, conn *nats.Conn, need Rights) (missing []string, err error) {
+// MissingRights asks the server what this connection may do, and gives the needed rights that it lacks. It is an error when the
+// server does not answer.
+func MissingRights(ctx context.Context, conn *nats.Conn, need Rights) (missing Rights, err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	m, err := conn.RequestWithContext(ctx, userInfo, nil)
 	if err != nil {
-		return nil, fmt.Errorf("what this user may do cannot be seen on %s: %w", userInfo, Denied(conn, err))
+		return missing, fmt.Errorf("what this user may do cannot be seen on %s: %w", userInfo, Denied(conn, err))
 	}
 	var have granted
 	if err = json.Unmarshal(m.Data, &have); err == nil && have.Error != nil {
 		err = errors.New(have.Error.Description)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the server's answer on %s: %w", userInfo, err)
+		return missing, fmt.Errorf("the server's answer on %s: %w", userInfo, err)
 	}
 	if have.Data.Permissions == nil {
-		return nil, nil
+		return missing, nil
 	}
-	for _, x := range []struct {
-		verb string
-		need []string
-		have *struct{ Allow, Deny []string }
-	}{{"publish to", need.Publish, have.Data.Permissions.Publish}, {"subscribe to", need.Subscribe, have.Data.Permissions.Subscribe}} {
-		for _, subject := range x.need {
-			if x.have != nil && !allows(x.have.Allow, x.have.Deny, subject) {
-				missing = append(missing, x.verb+" "+subject)
-			}
-		}
+	lacks := func(have *struct{ Allow, Deny []string }, need []string) []string {
+		return slices.DeleteFunc(slices.Clone(need), func(s string) bool { return have == nil || allows(have.Allow, have.Deny, s) })
 	}
+	missing.Publish = lacks(have.Data.Permissions.Publish, need.Publish)
+	missing.Subscribe = lacks(have.Data.Permissions.Subscribe, need.Subscribe)
 	return missing, nil
 }
 
