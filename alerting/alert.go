@@ -33,13 +33,15 @@ const (
 	SinkFailing  AlertName = "ForewarmSinkFailing"
 	// StorageDegraded says that history or state cannot be written; decisions go on in memory.
 	StorageDegraded AlertName = "ForewarmStorageDegraded"
-	Watchdog        AlertName = "ForewarmWatchdog"
+	// DecisionsDiverge says that two daemons on one log, or one before and after a restart, decided otherwise on the same telemetry.
+	DecisionsDiverge AlertName = "ForewarmDecisionsDiverge"
+	Watchdog         AlertName = "ForewarmWatchdog"
 )
 
 // AlertNames are all of them.
 var AlertNames = []AlertName{
 	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, CacheHitCollapse, RetryStorm, BelowReserve, TelemetryFault, UnboundedPrompts, LatencyObjective, RateContradicted,
-	InputDropped, SinkFailing, StorageDegraded, Watchdog,
+	InputDropped, SinkFailing, StorageDegraded, DecisionsDiverge, Watchdog,
 }
 
 // Alert is one alert as Alertmanager knows it. Labels identify it and stay put while it lasts; numbers live in

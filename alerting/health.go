@@ -21,6 +21,9 @@ type Vitals struct {
 	// Storage says what could not be written when it was last tried, "" when all was, and StorageSince since when.
 	Storage      string
 	StorageSince time.Time
+	// Diverged counts decisions that differ from those in the log, and Divergence is the newest with both values and versions.
+	Diverged   uint64
+	Divergence string
 }
 
 // SinkVitals is how delivery to one consumer goes.
@@ -50,6 +53,10 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 	if v.Storage != "" {
 		out = append(out, selfCondition(StorageDegraded, "", cfg, fmt.Sprintf(
 			"History is degraded since %s: %s. Decisions and alerts go on in memory; a restart replays more of the stream, and reports lack what is lost.", clock(v.StorageSince), v.Storage)))
+	}
+	if v.Diverged > 0 {
+		out = append(out, selfCondition(DecisionsDiverge, "", cfg, fmt.Sprintf(
+			"%d decisions in %s differ from those in the log, which stand. The newest: %s.", v.Diverged, span(v.Window), v.Divergence)))
 	}
 	for i := range v.Sinks {
 		s := &v.Sinks[i]

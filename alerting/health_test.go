@@ -25,6 +25,8 @@ func TestSelfConditions(t *testing.T) {
 			"ForewarmInputDropped", "", "7 messages left the telemetry stream in 15 min before they were read: demand was more than is seen. The stream is too small, or the daemon was away for too long."}},
 		"full disk": {vitals: Vitals{Window: well, Storage: "series: the disk of /data is full", StorageSince: noon}, want: []string{
 			"ForewarmStorageDegraded", "", "History is degraded since 12:00 UTC: series: the disk of /data is full. Decisions and alerts go on in memory; a restart replays more of the stream, and reports lack what is lost."}},
+		"diverged": {vitals: Vitals{Window: well, Diverged: 2, Divergence: "chat at 12:00"}, want: []string{
+			"ForewarmDecisionsDiverge", "", "2 decisions in 15 min differ from those in the log, which stand. The newest: chat at 12:00."}},
 		"sinks": {vitals: Vitals{Window: well, Sinks: []SinkVitals{
 			{Name: "nats"}, {Name: "alertmanager/am:9093", Failing: true, Since: noon, Err: "post to alertmanager/am:9093: connection refused", Waiting: 3},
 			{Name: "webhook/ops", Disabled: true, Err: "post to webhook/ops: 410 Gone", Failing: true}}}, want: []string{

@@ -39,6 +39,7 @@ type Status struct {
 	Restored bool   // the start-up restore is over, with or without a snapshot
 	Restore  string // what was restored: "snapshot at 1234", "no snapshot: empty state"
 
+	Peers   string // which other daemons share the log, and how far they are
 	Storage string // what could not be written when it was last tried, "" when all was
 	Sinks   string // which sinks fail and why, "" when none
 	Refused string // telemetry that was refused of late: whose, why, how to mend it; "" for none

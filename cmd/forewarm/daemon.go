@@ -110,6 +110,8 @@ type daemon struct {
 	refusals   map[string]uint64 // and those that could not be used, by reason
 	refusedBy  []*refusals       // the same of late, by producer, pool and reason
 	omitted    string            // of late, see sayOmitted
+	divergence string            // the newest, in words
+	peers      map[string]peer   // by instance
 }
 
 func (d *daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -393,6 +395,7 @@ func (d *daemon) Run(ctx context.Context) error {
 	})
 	downstream.Go(func() error { return d.decisions.Run(serving) })
 	downstream.Go(func() error { return d.watchSelf(serving) })
+	downstream.Go(func() error { return d.greetPeers(serving) })
 
 	upstream, folding := errgroup.WithContext(ctx)
 	d.runSources(folding, upstream, func(batches []ingest.Batch) error { return d.handle(folding, batches) })
@@ -578,6 +581,7 @@ func (d *daemon) Status() server.Status {
 	s.TickedAt = d.tickedAt
 	s.Refused = d.refusedText(time.Now())
 	d.mu.Unlock()
+	s.Peers = d.peersText(time.Now())
 	s.Sinks = d.sinkTrouble()
 	s.Connected = d.conn.IsConnected()
 	s.Connection = d.conn.ConnectedUrlRedacted()

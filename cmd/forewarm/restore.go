@@ -179,4 +179,10 @@ func (d *daemon) resume(ctx context.Context, newest []stream.Record) error {
 func (d *daemon) diverged(x stream.Divergence) {
 	d.log.Error("a decision differs from the one in the log, which stands", zap.String("pool", x.Pool), zap.Time("tick", x.Tick),
 		zap.String("ours", x.Ours), zap.String("version", versionString()), zap.String("in the log", x.Theirs), zap.String("by", x.From), zap.String("of version", x.Version))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.divergence = fmt.Sprintf("%s at %s, %s decided %s with version %s, and the log has %s", x.Pool, x.Tick.UTC().Format(time.RFC3339), d.instance, x.Ours, versionString(), x.Theirs)
+	if x.From != "" {
+		d.divergence += fmt.Sprintf(" by %s with version %s", x.From, x.Version)
+	}
 }

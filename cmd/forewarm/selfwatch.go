@@ -32,6 +32,7 @@ type selfWatch struct {
 // intake is what became of telemetry since the process began.
 type intake struct {
 	records, lost uint64
+	diverged      uint64
 	refused       map[string]uint64 // by reason; resends do not count
 	omitted       map[string]uint64 // what else was turned away, or did not count as it was sent, in words
 }
@@ -66,7 +67,7 @@ func (d *daemon) lookAfter(w *selfWatch, now time.Time) {
 	vitals.Sinks = d.sinkVitals()
 	d.mu.Lock()
 	vitals.Storage, vitals.StorageSince = d.troubleBut(troubleRemote)
-	vitals.Refusals = d.refusedText(now)
+	vitals.Refusals, vitals.Divergence = d.refusedText(now), d.divergence
 	d.mu.Unlock()
 	var notices []alerting.Notice
 	var firing []alerting.Alert
@@ -91,7 +92,7 @@ func (w *selfWatch) count(now intake) (v alerting.Vitals, omitted map[string]uin
 		w.intake = append(w.intake[:0], w.intake[1:]...)
 	}
 	then := &w.intake[0]
-	v = alerting.Vitals{Window: selfWindow * selfEvery, Records: now.records - then.records, Lost: now.lost - then.lost, Refused: increase(now.refused, then.refused)}
+	v = alerting.Vitals{Window: selfWindow * selfEvery, Records: now.records - then.records, Lost: now.lost - then.lost, Diverged: now.diverged - then.diverged, Refused: increase(now.refused, then.refused)}
 	return v, increase(now.omitted, then.omitted)
 }
 
@@ -141,7 +142,7 @@ func (d *daemon) lost() uint64 {
 func (d *daemon) takenIn() intake {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now, o := intake{d.folded, d.lost(), map[string]uint64{}, nil}, &d.omissions
+	now, o := intake{d.folded, d.lost(), d.decisions.Counters().Divergent, map[string]uint64{}, nil}, &d.omissions
 	maps.Copy(now.refused, d.refusals)
 	now.omitted = map[string]uint64{
 		"records are counted as class _other: features.max_classes is reached":                             o.Features.OverflowRecords,

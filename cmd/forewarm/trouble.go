@@ -76,13 +76,15 @@ func (d *daemon) troubleBut(part string) (trouble string, since time.Time) {
 }
 
 // printable is an error for people: what a server answered may hold anything.
-func printable(err error) string {
+func printable(err error) string { return printableText(err.Error()) }
+
+func printableText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, err.Error())
+	}, text)
 }
 
 // undelivered takes note of a sink that fails, or no longer does, and says so.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/fxamacker/cbor/v2"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -86,7 +87,7 @@ type Counters struct {
 type Divergence struct {
 	Pool          string
 	Tick          time.Time
-	Ours, Theirs  string // what each asks for; "no decision" where there is none
+	Ours, Theirs  string // what each asks for, and the digest of the whole decision; "no decision" where there is none
 	From, Version string // who wrote the one in the log
 }
 
@@ -484,7 +485,7 @@ func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *
 		if err != nil {
 			return false, fmt.Errorf("message %d is no decision of this version: %w; remove it with nats stream rmm %s %d", m.Sequence, err, l.cfg.Stream, m.Sequence)
 		}
-		d := Divergence{Pool: o.pool, Tick: tick, Ours: asks(o.desired), Theirs: asks(at.Desired), From: m.Header.Get(headerFrom), Version: m.Header.Get(headerVersion)}
+		d := Divergence{Pool: o.pool, Tick: tick, Ours: asks(o.desired, o.decision), Theirs: asks(at.Desired, r.Decision), From: m.Header.Get(headerFrom), Version: m.Header.Get(headerVersion)}
 		switch order := at.Tick.Compare(tick); {
 		case order < 0:
 			h.sequence = m.Sequence
@@ -508,7 +509,9 @@ func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *
 
 const noDecision = "no decision"
 
-func asks(desired int) string { return strconv.Itoa(desired) + " replicas" }
+func asks(desired int, decision []byte) string {
+	return fmt.Sprintf("%d replicas (digest %016x)", desired, xxhash.Sum64(decision))
+}
 
 func (l *Log) diverged(d Divergence) {
 	l.count(func(c *Counters) { c.Divergent++ })

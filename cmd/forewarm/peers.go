@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+const (
+	greetEvery = 5 * time.Second
+	// peerLife is for how long nothing may be heard of a peer before it counts as gone, and peersMost bounds those that are known.
+	peerLife  = 3 * greetEvery
+	peersMost = 32
+)
+
+// greeting is what a daemon says of itself to those that share its log.
+type greeting struct {
+	Instance string    `json:"instance"`
+	Version  string    `json:"version"`
+	Tick     time.Time `json:"tick"` // its newest
+}
+
+// peer is another daemon on the same log.
+type peer struct {
+	greeting
+	heard time.Time
+}
+
+// greetPeers tells the other daemons on this log of this one, and notes those that are heard, until ctx ends. Nothing is decided
+// by it; people see it in /readyz.
+func (d *daemon) greetPeers(ctx context.Context) error {
+	prefix := d.cfg.NATS.Inner()
+	heard, err := d.conn.Subscribe(ingest.PeerSubject(prefix, "*"), func(m *nats.Msg) {
+		var g greeting
+		if json.Unmarshal(m.Data, &g) == nil && g.Instance != "" && g.Instance != d.instance {
+			d.hear(g, time.Now())
+		}
+	})
+	if err != nil {
+		d.log.Warn("other daemons on this log cannot be seen", zap.Error(err))
+		return nil
+	}
+	defer func() { _ = heard.Unsubscribe() }()
+	ticker := time.NewTicker(greetEvery)
+	defer ticker.Stop()
+	for {
+		d.mu.Lock()
+		g := greeting{d.instance, versionString(), d.status.Tick}
+		d.mu.Unlock()
+		data, err := json.Marshal(g)
+		if err == nil && d.conn.IsConnected() {
+			err = d.conn.Publish(ingest.PeerSubject(prefix, ingest.EscapeToken(d.instance)), data)
+		}
+		if err != nil {
+			d.log.Debug("other daemons on this log were not greeted", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// hear notes what another daemon says of itself.
+func (d *daemon) hear(g greeting, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.peers, func(_ string, p peer) bool { return now.Sub(p.heard) > time.Hour })
+	before, known := d.peers[g.Instance]
+	switch {
+	case !known && len(d.peers) >= peersMost:
+		return
+	case !known || now.Sub(before.heard) > peerLife || before.Version != g.Version:
+		d.log.Info("another daemon shares the log", zap.String("instance", g.Instance), zap.String("version", g.Version))
+	}
+	if d.peers == nil {
+		d.peers = map[string]peer{}
+	}
+	d.peers[g.Instance] = peer{g, now}
+}
+
+// peersText says which daemons share the log. A peer that fell silent stays in it for an hour.
+func (d *daemon) peersText(now time.Time) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(d.peers)) {
+		p := d.peers[name]
+		text := fmt.Sprintf("%s (version %s, tick %s)", printableText(name), printableText(p.Version), p.Tick.UTC().Format(time.RFC3339))
+		if p.Tick.IsZero() {
+			text = fmt.Sprintf("%s (version %s, no tick yet)", printableText(name), printableText(p.Version))
+		}
+		if age := now.Sub(p.heard); age > peerLife {
+			text += fmt.Sprintf(" not heard for %s", age.Round(time.Second))
+		}
+		out = append(out, text)
+	}
+	if len(out) == 0 {
+		return "no other daemon on this log is seen"
+	}
+	return strings.Join(out, ", ")
+}
