@@ -12,7 +12,7 @@ import (
 type Config struct {
 	// Dir holds everything; one daemon owns it.
 	Dir string `yaml:"dir"`
-	// Retention is how long series and decisions are kept, in the time of the data.
+	// Retention is how long series are kept, in the time of the data.
 	Retention time.Duration `yaml:"retention"`
 	// MaxBytes bounds the compacted blocks of the series; the oldest go first. The write-ahead log and the newest hours
 	// come on top.

@@ -101,9 +101,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	}
 	for _, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
 		jetstream.EnsureTelemetry, jetstream.EnsureIntake, jetstream.EnsureSignals, jetstream.EnsureForecasts,
-		func(ctx context.Context, js natsjs.JetStream, c jetstream.Config) (natsjs.Stream, error) {
-			return jetstream.EnsureDecisions(ctx, js, c, cfg.Storage.Retention)
-		},
+		jetstream.EnsureDecisions,
 	} {
 		s, err := ensure(ctx, js, cfg.NATS)
 		if err != nil {
@@ -115,6 +113,9 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		i := s.CachedInfo()
 		for _, fault := range jetstream.Faults(i, &cfg.NATS, time.Now()) {
 			fmt.Fprintf(std.out, "warning: %s\n", fault)
+		}
+		if short := jetstream.Short(i, &cfg.NATS, time.Now()); i.Config.Name == cfg.NATS.Decisions() && short != "" {
+			fmt.Fprintf(std.out, "warning: %s\n", short)
 		}
 		fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", i.Config.Name, i.State.Msgs, i.Config.Subjects)
 	}

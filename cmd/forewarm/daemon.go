@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,6 +112,7 @@ type daemon struct {
 	refusedBy  []*refusals       // the same of late, by producer, pool and reason
 	omitted    string            // of late, see sayOmitted
 	divergence string            // the newest, in words
+	short      string            // why the log reaches back less far than it should
 	peers      map[string]peer   // by instance
 }
 
@@ -251,7 +253,7 @@ func (d *daemon) connect(ctx context.Context) error {
 
 // openLog makes sure of what is to last, and reads it.
 func (d *daemon) openLog(ctx context.Context) (err error) {
-	if _, err = jetstream.EnsureDecisions(ctx, d.js, d.cfg.NATS, d.cfg.Storage.Retention); err != nil {
+	if _, err = jetstream.EnsureDecisions(ctx, d.js, d.cfg.NATS); err != nil {
 		return err
 	}
 	bucket, err := jetstream.EnsureState(ctx, d.js, d.cfg.NATS)
@@ -580,6 +582,7 @@ func (d *daemon) Status() server.Status {
 	s.Storage = d.storageTrouble()
 	s.TickedAt = d.tickedAt
 	s.Refused = d.refusedText(time.Now())
+	short := d.short
 	d.mu.Unlock()
 	s.Peers = d.peersText(time.Now())
 	s.Sinks = d.sinkTrouble()
@@ -592,7 +595,7 @@ func (d *daemon) Status() server.Status {
 		s.Connection += ", partition " + d.cfg.NATS.Partition
 	}
 	s.Lag, s.LagKnown = d.consumer.Pending()
-	s.Stream = d.consumer.Fault()
+	s.Stream = strings.Trim(d.consumer.Fault()+"; "+short, "; ")
 	return s
 }
 

@@ -37,6 +37,23 @@ func (d *daemon) inspectStream(info *natsjs.StreamInfo) []string {
 	return faults
 }
 
+// inspectLog looks whether the log of decisions reaches back as far as it should.
+func (d *daemon) inspectLog(ctx context.Context, now time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	log, err := d.js.Stream(ctx, d.cfg.NATS.Decisions())
+	if err != nil {
+		return // who stores the next tick says so
+	}
+	short := jetstream.Short(log.CachedInfo(), &d.cfg.NATS, now)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if short != "" && d.short == "" {
+		d.log.Error("decisions are kept for less long than is asked", zap.String("cause", short))
+	}
+	d.short = short
+}
+
 // roomForStream says that the disk of the embedded server is full.
 func (d *daemon) roomForStream() error {
 	if free, err := storage.Free(storeDir(d.cfg)); err == nil && free < storage.Reserve {
@@ -116,7 +133,7 @@ func checkDoors(cfg *config.Config, std streams) {
 // checkEmbedded says what the embedded server asks of its disk.
 func checkEmbedded(cfg *config.Config, std streams) error {
 	c, dir := &cfg.NATS, storeDir(cfg)
-	fmt.Fprintf(std.out, "ok  nats: an embedded server on %s, stream of at most %d MiB in %s, sync %s\n", c.Embedded.Listen, c.Stream.MaxBytes>>20, dir, c.Embedded.Sync)
+	fmt.Fprintf(std.out, "ok  nats: an embedded server on %s, telemetry of at most %d MiB and decisions of at most %d in %s, sync %s\n", c.Embedded.Listen, c.Stream.MaxBytes>>20, c.Kept.MaxBytes>>20, dir, c.Embedded.Sync)
 	free, used, err := storage.Space(dir)
 	if err != nil {
 		return fmt.Errorf("nats.embedded.store_dir: %w", err)

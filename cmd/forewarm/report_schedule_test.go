@@ -27,7 +27,7 @@ func TestReportOtherSettingsOnSchedule(t *testing.T) {
 		"agent": func(m int) float64 { return 900 * noise(m, .05) },
 	})
 	site := openSite(t, data)
-	must(jetstream.EnsureDecisions(t.Context(), site.js, jetstream.DefaultConfig(), 30*24*time.Hour))
+	must(jetstream.EnsureDecisions(t.Context(), site.js, jetstream.DefaultConfig()))
 	log := stream.NewLog(site.js, stream.Config{Stream: jetstream.DecisionsStream, Prefix: "forewarm"}, time.Time{}, time.Time{}, nil)
 	if err := log.Tell(t.Context(), alerting.Notice{Report: &alerting.Report{ID: "before", To: due.AddDate(0, 0, -7)}}); err != nil {
 		t.Fatal(err)

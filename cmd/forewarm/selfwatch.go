@@ -52,6 +52,7 @@ func (d *daemon) watchSelf(ctx context.Context) error {
 			return nil
 		case now := <-ticker.C:
 			d.lookAfter(w, now)
+			d.inspectLog(ctx, now)
 		}
 	}
 }

@@ -26,6 +26,7 @@ type Config struct {
 
 	Embedded EmbeddedConfig `yaml:"embedded"`
 	Stream   StreamConfig   `yaml:"stream"`
+	Kept     KeptConfig     `yaml:"decisions"`
 	Prefix   string         `yaml:"prefix"` // first tokens of every subject
 	// Partition is i/n for a daemon that serves the i-th part of all pools, "" for one that serves all.
 	Partition string   `yaml:"partition"`
@@ -77,6 +78,12 @@ type StreamConfig struct {
 	Replicas int           `yaml:"replicas"` // copies of every stream in a NATS cluster
 }
 
+// KeptConfig is how much of decisions and notices is kept; the oldest go first.
+type KeptConfig struct {
+	MaxAge   time.Duration `yaml:"max_age"`
+	MaxBytes int64         `yaml:"max_bytes"`
+}
+
 // listenNone keeps the embedded server off the network.
 const listenNone = "none"
 
@@ -86,6 +93,7 @@ func DefaultConfig() Config {
 		Name:     "forewarm",
 		Embedded: EmbeddedConfig{Listen: "127.0.0.1:4222", Sync: usualSync},
 		Stream:   StreamConfig{Name: "FOREWARM_TELEMETRY", MaxAge: 48 * time.Hour, MaxBytes: 4 << 30, Replicas: 1},
+		Kept:     KeptConfig{MaxAge: 30 * 24 * time.Hour, MaxBytes: 1 << 30},
 		Prefix:   "forewarm",
 	}
 }
@@ -113,6 +121,10 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("stream.max_age is %s: it must be %s to %s; it has to outlast an outage of the daemon", s.MaxAge, minAge, maxAge)
 	case s.MaxBytes < minBytes:
 		return fmt.Errorf("stream.max_bytes is %d: it must be at least %d (64 MiB)", s.MaxBytes, minBytes)
+	case c.Kept.MaxAge < minKept:
+		return fmt.Errorf("decisions.max_age is %s: it must be at least %s, and more than a week for weekly reports", c.Kept.MaxAge, minKept)
+	case c.Kept.MaxBytes < minBytes:
+		return fmt.Errorf("decisions.max_bytes is %d: it must be at least %d (64 MiB)", c.Kept.MaxBytes, minBytes)
 	case s.Replicas < 1 || s.Replicas > 5:
 		return fmt.Errorf("stream.replicas is %d: it must be 1 to 5, and more than 1 only on a NATS cluster", s.Replicas)
 	case s.Replicas > 1 && c.URL == "":
@@ -136,6 +148,7 @@ const (
 	minAge   = 10 * time.Minute
 	maxAge   = 366 * 24 * time.Hour
 	minBytes = 64 << 20
+	minKept  = 6 * time.Hour
 )
 
 func (c *Config) validateAuth() error {

@@ -139,7 +139,7 @@ func TestBrokenServer(t *testing.T) {
 	server := start(t, c)
 	js := connect(t, c, server)
 	stream := telemetry(t, js, c)
-	if room := Room(&c, c.Embedded.StoreDir, 0, 40<<20); !strings.Contains(room, "nats.stream.max_bytes is 64 MiB") || !strings.Contains(room, "40 MiB") {
+	if room := Room(&c, c.Embedded.StoreDir, 0, 40<<20); !strings.Contains(room, "nats.stream.max_bytes is 64 MiB and nats.decisions.max_bytes 1024") || !strings.Contains(room, "40 MiB") {
 		t.Errorf("the room is judged %q", room)
 	}
 	acknowledged := 0

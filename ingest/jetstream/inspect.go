@@ -35,14 +35,24 @@ func Faults(info *jetstream.StreamInfo, c *Config, now time.Time) (out []string)
 	return out
 }
 
-// Room says that the disk of the embedded server, with so many bytes free beside those that its store uses, is full before
-// the telemetry stream is; "" when it is not.
-func Room(c *Config, dir string, used, free int64) string {
-	if free >= c.Stream.MaxBytes-used {
+// Short says that the log of decisions is so full that it reaches back less far than it is asked to; "" when it does not.
+func Short(info *jetstream.StreamInfo, c *Config, now time.Time) string {
+	reach := now.Sub(info.State.FirstTime)
+	if most := info.Config.MaxBytes; most <= 0 || int64(info.State.Bytes) < most/10*9 || reach >= c.Kept.MaxAge {
 		return ""
 	}
-	return fmt.Sprintf("nats.stream.max_bytes is %d MiB, and the disk of nats.embedded.store_dir, %s, has %d MiB for it (%d used, %d free): the disk is full before the oldest messages go; set max_bytes below that, or use a larger disk",
-		c.Stream.MaxBytes>>20, dir, (free+used)>>20, used>>20, free>>20)
+	return fmt.Sprintf("the stream %s is full with the decisions and notices of %s, and nats.decisions.max_age asks for %s: the oldest go, and with them what was not delivered; raise nats.decisions.max_bytes, which is %d MiB",
+		info.Config.Name, reach.Round(time.Minute), c.Kept.MaxAge, info.Config.MaxBytes>>20)
+}
+
+// Room says that the disk of the embedded server, with so many bytes free beside those that its store uses, is full before
+// the streams are; "" when it is not.
+func Room(c *Config, dir string, used, free int64) string {
+	if free >= c.Stream.MaxBytes+c.Kept.MaxBytes-used {
+		return ""
+	}
+	return fmt.Sprintf("nats.stream.max_bytes is %d MiB and nats.decisions.max_bytes %d, and the disk of nats.embedded.store_dir, %s, has %d MiB for it (%d used, %d free): the disk is full before the oldest messages go; set both below that, or use a larger disk",
+		c.Stream.MaxBytes>>20, c.Kept.MaxBytes>>20, dir, (free+used)>>20, used>>20, free>>20)
 }
 
 // Denied adds to an error what the server refused the connection to do, which an answer that does not come does not say.

@@ -105,11 +105,11 @@ const (
 	ToldBucket      = "FOREWARM_TOLD"      // what sinks were last told, in a key-value store
 )
 
-// EnsureDecisions makes or finds the stream of decisions and of what is to be told, which keeps them for a time.
-func EnsureDecisions(ctx context.Context, js jetstream.JetStream, c Config, keep time.Duration) (jetstream.Stream, error) {
+// EnsureDecisions makes or finds the stream of decisions and of what is to be told.
+func EnsureDecisions(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
 	return ensure(ctx, js, jetstream.StreamConfig{
 		Name: c.Decisions(), Description: "Forewarm: decisions, the state that they leave, and what is to be told",
-		Subjects: []string{c.Inner() + ".decision.>", c.Inner() + ".notice.>"}, MaxAge: keep, Replicas: c.Stream.Replicas,
+		Subjects: []string{c.Inner() + ".decision.>", c.Inner() + ".notice.>"}, MaxAge: c.Kept.MaxAge, MaxBytes: c.Kept.MaxBytes, Replicas: c.Stream.Replicas,
 		AllowAtomicPublish: true, AllowMsgTTL: true,
 	})
 }
@@ -179,7 +179,11 @@ func unmade(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 	case errors.As(err, &refused) && refused.ErrorCode == subjectsOverlap:
 		err = taken(ctx, js, want)
 	case errors.As(err, &refused) && refused.ErrorCode == noRoom:
-		err = fmt.Errorf("%w: the server, or this account on it, has not the %d bytes that nats.stream.max_bytes asks for; lower it, or raise max_file_store there", err, want.MaxBytes)
+		key := "nats.stream.max_bytes"
+		if want.AllowAtomicPublish {
+			key = "nats.decisions.max_bytes"
+		}
+		err = fmt.Errorf("%w: the server, or this account on it, has not the %d bytes that %s asks for; lower it, or raise max_file_store there", err, want.MaxBytes, key)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		err = fmt.Errorf("%w; enable JetStream on the server and for this account", err)
 	}
