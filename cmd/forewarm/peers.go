@@ -38,11 +38,12 @@ type peer struct {
 // greetPeers tells the other daemons on this log of this one, and notes those that are heard, until ctx ends. Nothing is decided
 // by it; people see it in /readyz.
 func (d *daemon) greetPeers(ctx context.Context) error {
-	prefix := d.cfg.NATS.Inner()
-	heard, err := d.conn.Subscribe(ingest.PeerSubject(prefix, "*"), func(m *nats.Msg) {
+	heard, err := d.conn.Subscribe(ingest.PeerSubject(d.cfg.NATS.Inner(), "*"), func(m *nats.Msg) {
 		var g greeting
 		if json.Unmarshal(m.Data, &g) == nil && g.Instance != "" && g.Instance != d.instance {
-			d.hear(g, time.Now())
+			if d.hear(g, time.Now()) {
+				d.greet() // so that it need not wait to see this one
+			}
 		}
 	})
 	if err != nil {
@@ -53,16 +54,7 @@ func (d *daemon) greetPeers(ctx context.Context) error {
 	ticker := time.NewTicker(greetEvery)
 	defer ticker.Stop()
 	for {
-		d.mu.Lock()
-		g := greeting{d.instance, versionString(), d.status.Tick}
-		d.mu.Unlock()
-		data, err := json.Marshal(g)
-		if err == nil && d.conn.IsConnected() {
-			err = d.conn.Publish(ingest.PeerSubject(prefix, ingest.EscapeToken(d.instance)), data)
-		}
-		if err != nil {
-			d.log.Debug("other daemons on this log were not greeted", zap.Error(err))
-		}
+		d.greet()
 		select {
 		case <-ctx.Done():
 			return nil
@@ -71,22 +63,38 @@ func (d *daemon) greetPeers(ctx context.Context) error {
 	}
 }
 
-// hear notes what another daemon says of itself.
-func (d *daemon) hear(g greeting, now time.Time) {
+// greet tells the others of this daemon.
+func (d *daemon) greet() {
+	d.mu.Lock()
+	g := greeting{d.instance, versionString(), d.status.Tick}
+	d.mu.Unlock()
+	data, err := json.Marshal(g)
+	if err == nil && d.conn.IsConnected() {
+		err = d.conn.Publish(ingest.PeerSubject(d.cfg.NATS.Inner(), ingest.EscapeToken(d.instance)), data)
+	}
+	if err != nil {
+		d.log.Debug("other daemons on this log were not greeted", zap.Error(err))
+	}
+}
+
+// hear notes what another daemon says of itself, and says whether it was not there before.
+func (d *daemon) hear(g greeting, now time.Time) (came bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.peers, func(_ string, p peer) bool { return now.Sub(p.heard) > time.Hour })
 	before, known := d.peers[g.Instance]
 	switch {
 	case !known && len(d.peers) >= peersMost:
-		return
+		return false
 	case !known || now.Sub(before.heard) > peerLife || before.Version != g.Version:
+		came = true
 		d.log.Info("another daemon shares the log", zap.String("instance", g.Instance), zap.String("version", g.Version))
 	}
 	if d.peers == nil {
 		d.peers = map[string]peer{}
 	}
 	d.peers[g.Instance] = peer{g, now}
+	return came
 }
 
 // peersText says which daemons share the log. A peer that fell silent stays in it for an hour.

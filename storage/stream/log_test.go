@@ -1,0 +1,237 @@
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+func serve(t *testing.T) (natsjs.JetStream, natsjs.KeyValue) {
+	t.Helper()
+	c := jetstream.DefaultConfig()
+	c.Embedded = jetstream.EmbeddedConfig{Listen: "none", StoreDir: t.TempDir()}
+	e, err := jetstream.StartEmbedded(t.Context(), c, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Shutdown)
+	conn, err := jetstream.Connect(c, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := natsjs.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.EnsureDecisions(t.Context(), js, c); err != nil {
+		t.Fatal(err)
+	}
+	told, err := jetstream.EnsureTold(t.Context(), js, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js, told
+}
+
+// writer is one daemon's log.
+type writer struct {
+	*Log
+	diverged []Divergence
+	trouble  error
+}
+
+func write(t *testing.T, js natsjs.JetStream, instance string) *writer {
+	t.Helper()
+	w := &writer{}
+	w.Log = NewLog(js, Config{Stream: jetstream.DecisionsStream, Prefix: "forewarm", Instance: instance, Version: "v-" + instance,
+		Diverged: func(d Divergence) { w.diverged = append(w.diverged, d) }, Trouble: func(err error) { w.trouble = err }}, time.Time{}, time.Time{}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return w
+}
+
+// tick stores what one minute decides for each pool, with a notice of each, and waits until it is in the log.
+func (w *writer) tick(t *testing.T, minute, desired int, pools ...string) {
+	t.Helper()
+	var entries []Entry
+	var notices []alerting.Notice
+	for _, pool := range pools {
+		d := &alerting.Decision{Pool: pool, Tick: noon.Add(time.Duration(minute) * time.Minute), Desired: desired, Generation: int64(minute), Publish: true}
+		entries = append(entries, Entry{d, []byte("state")})
+		notices = append(notices, alerting.Notice{Decision: d})
+	}
+	if err := w.Add(noon.Add(time.Duration(minute)*time.Minute), entries, notices); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := w.Await(ctx, w.Barrier()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func messages(t *testing.T, js natsjs.JetStream) uint64 {
+	t.Helper()
+	s, err := js.Stream(t.Context(), jetstream.DecisionsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+// TestTwoWriters: whoever comes first stores a tick, with its notices; the other compares, and a difference is told with both
+// values and versions.
+func TestTwoWriters(t *testing.T) {
+	js, _ := serve(t)
+	a, b := write(t, js, "a"), write(t, js, "b")
+	a.tick(t, 1, 3, "chat", "code")
+	b.tick(t, 1, 3, "chat", "code")
+	if n := messages(t, js); n != 4 {
+		t.Errorf("%d messages, want two decisions and two notices", n)
+	}
+	b.tick(t, 2, 4, "chat", "code")
+	a.tick(t, 2, 5, "chat", "code")
+	if got := a.Counters(); got != (Counters{Stored: 2, Divergent: 2}) {
+		t.Errorf("the first writer counts %+v", got)
+	}
+	if got := b.Counters(); got != (Counters{Stored: 2, Repeated: 2}) {
+		t.Errorf("the second writer counts %+v", got)
+	}
+	if n := messages(t, js); n != 8 {
+		t.Errorf("%d messages after a difference: the first decision stands alone", n)
+	}
+	for _, d := range a.diverged {
+		if !strings.HasPrefix(d.Ours, "5 replicas (digest ") || !strings.HasPrefix(d.Theirs, "4 replicas (digest ") || d.From != "b" || d.Version != "v-b" {
+			t.Errorf("the difference is told as %+v", d)
+		}
+	}
+}
+
+// TestPausedWriter: one that missed ticks of another stores nothing for them, and says what it missed.
+func TestPausedWriter(t *testing.T) {
+	js, _ := serve(t)
+	a, b := write(t, js, "a"), write(t, js, "b")
+	a.tick(t, 1, 3, "chat")
+	for minute := 2; minute < 6; minute++ {
+		b.tick(t, minute, 3, "chat")
+	}
+	a.tick(t, 7, 3, "chat") // it never made 2 to 5
+	if got := a.Counters(); got.Stored != 2 || got.Divergent != 4 {
+		t.Errorf("%+v", got)
+	}
+	if d := a.diverged; len(d) != 4 || d[0].Ours != noDecision || d[0].From != "b" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestLargeTick: what is too much for one batch is stored all the same, every notice once.
+func TestLargeTick(t *testing.T) {
+	js, _ := serve(t)
+	w := write(t, js, "a")
+	tick, notices := noon, []alerting.Notice{}
+	for i := range 2500 {
+		notices = append(notices, alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: tick, Generation: int64(i)}})
+	}
+	if err := w.Add(tick, []Entry{{&alerting.Decision{Pool: "p", Tick: tick}, nil}}, notices); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Await(t, "the tick to be stored", func() bool { return w.Counters().Waiting == 0 })
+	if n := messages(t, js); n != 2501 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+// TestForeignMessage: what is no decision stops the log with a word that says how to remove it, and it goes on afterwards.
+func TestForeignMessage(t *testing.T) {
+	js, _ := serve(t)
+	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "forewarm.decision.chat", Data: []byte("?")}); err != nil {
+		t.Fatal(err)
+	}
+	w := write(t, js, "a")
+	if err := w.Add(noon, []Entry{{&alerting.Decision{Pool: "chat", Tick: noon}, nil}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := w.Await(ctx, w.Barrier()); err == nil || !strings.Contains(err.Error(), "remove it with nats stream rmm FOREWARM_DECISIONS 1") {
+		t.Errorf("it says %v", err)
+	}
+	s, err := js.Stream(t.Context(), jetstream.DecisionsStream)
+	if err == nil {
+		err = s.DeleteMsg(t.Context(), 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Await(t, "the tick to be stored", func() bool { return w.Counters().Stored == 1 })
+}
+
+// TestQueueGivesAgain: a notice that nobody settles comes again under the same id, to a twin as well, and no more once it is settled.
+func TestQueueGivesAgain(t *testing.T) {
+	js, told := serve(t)
+	a, b := write(t, js, "a"), write(t, js, "b")
+	a.tick(t, 1, 3, "chat")
+	next := func(q *Queue) *alerting.Delivery {
+		t.Helper()
+		for {
+			all, err := q.Next(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(all) > 0 {
+				return all[0]
+			}
+		}
+	}
+	first := next(a.Queue(told, "ops", false, 1))
+	q := b.Queue(told, "ops", false, 1)
+	again := next(q) // after holdMost
+	if first.Notice.ID() != again.Notice.ID() {
+		t.Errorf("%s came again as %s", first.Notice.ID(), again.Notice.ID())
+	}
+	if err := again.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteConsumer(t.Context(), jetstream.DecisionsStream, q.name); err != nil { // by an operator
+		t.Fatal(err)
+	}
+	q.consumer = nil
+	a.tick(t, 2, 4, "chat")
+	if n := next(q).Notice; n.Decision.Generation != 2 {
+		t.Errorf("a queue that was made again gives generation %d", n.Decision.Generation)
+	}
+}
+
+// FuzzDecode: whatever a message holds, it is a decision or an error.
+func FuzzDecode(f *testing.F) {
+	decision, err := encoding.Marshal(&alerting.Decision{Pool: "chat", Tick: noon, Desired: 3})
+	if err != nil {
+		f.Fatal(err)
+	}
+	sound, err := encoding.Marshal(&record{decision, []byte("state")})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(sound)
+	f.Add([]byte("?"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if x, err := decode(data); err == nil && x.Decision.Tick.IsZero() {
+			t.Error("a decision without a tick is taken")
+		}
+	})
+}
