@@ -24,6 +24,9 @@ func (c *Config) Pipeline() (pipeline.Config, error) {
 	p := pipeline.DefaultConfig()
 	p.Clock, p.Every, p.DedupEntries, p.PrefixBlocks, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.PrefixBlocks, c.MaxPools
 	p.Features, p.Classify, p.Decision = c.aggregation(), c.Classify, c.Decision
+	if c.NATS.Partitioned() {
+		p.Owns = c.NATS.Owns
+	}
 	k := &checker{}
 	for i := range c.Pools {
 		if pool, ok := k.pool(poolKey(c.Pools, i), "", c.Pools[i]); ok {

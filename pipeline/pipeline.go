@@ -45,6 +45,8 @@ type Config struct {
 	// Pools are known by name; telemetry of any other pool is refused, or served by a copy of DefaultPool when set.
 	Pools       []capacity.Pool
 	DefaultPool *capacity.Pool
+	// Owns, where it is set, says whether a pool belongs to this pipeline; telemetry of others is refused.
+	Owns func(pool string) bool
 	// DedupEntries bounds how many request ids are remembered.
 	DedupEntries int
 	// PrefixBlocks bounds the prompt blocks remembered per pool, by which the cached tokens of requests that report block
@@ -596,13 +598,16 @@ func (p *Pipeline) entry(name string) *poolEntry {
 	if ok {
 		return p.pools[i]
 	}
-	if p.cfg.DefaultPool == nil || len(p.pools) >= p.cfg.MaxPools || name == "" {
+	if p.foreign(name) || p.cfg.DefaultPool == nil || len(p.pools) >= p.cfg.MaxPools || name == "" {
 		return nil
 	}
 	c := *p.cfg.DefaultPool
 	c.Name = name
 	return p.addPool(c)
 }
+
+// foreign says that a pool belongs to another pipeline.
+func (p *Pipeline) foreign(pool string) bool { return p.cfg.Owns != nil && !p.cfg.Owns(pool) }
 
 // Served are the pools whose telemetry is counted, ordered by name; more says that others are admitted yet.
 func (p *Pipeline) Served() (names []string, more bool) {

@@ -208,12 +208,12 @@ func (d *daemon) openSources(first uint64) error {
 		return err
 	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
-		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Prefix, Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
+		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Inner(), Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
 		Missing: d.remakeStream, Inspect: d.inspectStream,
 	})
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
-			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewInlet(d.js, d.cfg.NATS.Prefix).Store,
+			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewInlet(d.js, &d.cfg.NATS).Store,
 			Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.CountIgnored, Log: d.log,
 		})
 	}
@@ -259,7 +259,7 @@ func (d *daemon) openLog(ctx context.Context) (err error) {
 	if d.told, err = jetstream.EnsureTold(ctx, d.js, d.cfg.NATS); err != nil {
 		return err
 	}
-	d.states, d.reader = stream.NewStates(bucket, d.instance), stream.NewReader(d.js, jetstream.DecisionsStream, d.cfg.NATS.Prefix)
+	d.states, d.reader = stream.NewStates(bucket, d.instance), stream.NewReader(d.js, d.cfg.NATS.Decisions(), d.cfg.NATS.Inner())
 	return nil
 }
 
@@ -283,6 +283,14 @@ func (d *daemon) join(ctx context.Context) (err error) {
 	}
 	d.onClose(func() error { d.conn.Close(); return nil })
 	if d.js, err = natsjs.New(d.conn); err != nil {
+		return err
+	}
+	if d.embedded == nil {
+		if err := checkRights(ctx, d.conn, &c, func(err error) { d.log.Warn("NATS permissions", zap.Error(err)) }); err != nil {
+			return err
+		}
+	}
+	if err := jetstream.CheckPartition(ctx, d.conn, &c); err != nil {
 		return err
 	}
 	telemetry, err := jetstream.EnsureTelemetry(ctx, d.js, c)
@@ -336,7 +344,7 @@ func (d *daemon) openSinks() error {
 // telemetry.
 func (d *daemon) openListeners(fields *ingest.FieldMap) (err error) {
 	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
-		Store:   jetstream.NewInlet(d.js, d.cfg.NATS.Prefix),
+		Store:   jetstream.NewInlet(d.js, &d.cfg.NATS),
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
 		Serves:  func(pool string) bool { return d.served.Load().has(pool) },
 		Fields:  fields, Log: d.log,
@@ -405,7 +413,7 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 		return nil
 	})
 	if d.cfg.Clock == pipeline.WallClock {
-		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline)
+		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline)
 		group.Go(func() error { return ticker.Run(ctx) })
 	}
 	if d.embedded != nil {
@@ -548,6 +556,7 @@ func (d *daemon) noteServed() {
 		return
 	}
 	names, more := d.pipeline.Served()
+	more = more || d.cfg.NATS.Partitioned() // listeners pass telemetry of other partitions on
 	s := &served{names: make(map[string]bool, len(names)), more: more}
 	for _, name := range names {
 		s.names[name] = true
@@ -574,6 +583,9 @@ func (d *daemon) Status() server.Status {
 	s.Connection = d.conn.ConnectedUrlRedacted()
 	if d.embedded != nil {
 		s.Connection = "embedded server"
+	}
+	if d.cfg.NATS.Partitioned() {
+		s.Connection += ", partition " + d.cfg.NATS.Partition
 	}
 	s.Lag, s.LagKnown = d.consumer.Pending()
 	s.Stream = d.consumer.Fault()

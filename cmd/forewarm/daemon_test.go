@@ -52,6 +52,7 @@ func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.KeepOwn()
 	d, err := openDaemon(t.Context(), cfg, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,11 @@ func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
-	conn, err := nats.Connect(d.embedded.URL())
+	url := cfg.NATS.URL
+	if d.embedded != nil {
+		url = d.embedded.URL()
+	}
+	conn, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}

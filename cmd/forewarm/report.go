@@ -170,7 +170,7 @@ func openLog(ctx context.Context, c jetstream.Config, dir string) (log *stream.R
 	if err != nil {
 		return nil, nil, err
 	}
-	return stream.NewReader(js, jetstream.DecisionsStream, c.Prefix), done, nil
+	return stream.NewReader(js, c.Decisions(), c.Inner()), done, nil
 }
 
 func openJetStream(ctx context.Context, c jetstream.Config, dir string) (js natsjs.JetStream, done func() error, err error) {

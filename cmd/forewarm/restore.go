@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/forecaster"
-	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage/stream"
@@ -41,7 +40,7 @@ func (d *daemon) restore(ctx context.Context) error {
 	d.pools = pc.Pools
 	newest, err := d.reader.Newest(ctx)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", jetstream.DecisionsStream, err)
+		return fmt.Errorf("stream %s: %w", d.cfg.NATS.Decisions(), err)
 	}
 	for i := range newest {
 		if at := newest[i].Decision.Tick; at.After(d.announced) {
@@ -74,7 +73,7 @@ func (d *daemon) restore(ctx context.Context) error {
 		}
 	}
 	d.decisions = stream.NewLog(d.js, stream.Config{
-		Stream: jetstream.DecisionsStream, Prefix: d.cfg.NATS.Prefix, Instance: d.instance, Version: versionString(),
+		Stream: d.cfg.NATS.Decisions(), Prefix: d.cfg.NATS.Inner(), Instance: d.instance, Version: versionString(),
 		Diverged: d.diverged, Trouble: func(err error) { d.stored("log", err) },
 	}, since, d.announced, slogFrom(d.log))
 	d.recall(newest, time.Now())

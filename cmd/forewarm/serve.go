@@ -20,6 +20,7 @@ import (
 func serve(ctx context.Context, args []string, std streams) (err error) {
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
 	path, clock := daemonFlags(f)
+	partition := f.String("partition", "", "`i/n`: serve the i-th of n parts of all pools; overrides nats.partition")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
@@ -27,6 +28,13 @@ func serve(ctx context.Context, args []string, std streams) (err error) {
 	if err != nil {
 		return err
 	}
+	if *partition != "" {
+		cfg.NATS.Partition = *partition
+		if err := cfg.NATS.Validate(); err != nil {
+			return usagef("nats.%w", err)
+		}
+	}
+	cfg.KeepOwn()
 	log, err := newLogger(cfg.Log)
 	if err != nil {
 		return err
