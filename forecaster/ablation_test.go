@@ -34,14 +34,12 @@ func TestAblation(t *testing.T) {
 		forget func(*series) // after each minute
 	}{
 		{"whole", nil},
-		{"without the head", func(s *series) { s.Head = head{} }},
 		{"without the calibration", func(s *series) {
 			for k := range s.Model {
 				s.Model[k] = newCalibration()
 			}
 		}},
-		{"without widths after a change of level", func(s *series) { s.Shift = levelShift{} }},
-		{"without the last value", func(s *series) { s.Weight = [numKnots]lastWeight{} }},
+		{"without the last value", func(s *series) { s.Last = [numKnots]lastValue{} }},
 	}
 	for _, g := range network.Groups {
 		variants = append(variants, struct {

@@ -22,7 +22,7 @@ import torch
 
 FEATURES, HIDDEN1, HIDDEN2, LEVELS, MIDDLE = 127, 96, 64, [.05, .1, .25, .5, .75, .8, .9, .95, .99], 3
 # What counts: minutes 15 to 30 and their maximum, and the levels that are scored.
-TARGET_WEIGHT = [.15, .15, .15, .15, .2, .3, 1, 1, 1, 1, 1, .3, .2, .2, 3]
+TARGET_WEIGHT = [.15, .15, .15, .15, .2, .3, 1, 1, 1, 1, 1, .3, .2, .2, 4]
 LEVEL_WEIGHT = [.3, .3, .3, 1, .3, 1, 1, 1, 1]
 NOISE, DROPOUT, DECAY, RATE, BATCH = .2, .15, 2e-2, 2e-3, 1024
 AVERAGE = 1e-3  # weights are averaged over about 1/AVERAGE steps, which makes runs with other seeds more alike
@@ -65,12 +65,14 @@ class Network(torch.nn.Module):
 
 
 def loss(net, rows, j):
-    x, level, scale, y = rows[j, :FEATURES], rows[j, FEATURES], rows[j, FEATURES + 1], rows[j, FEATURES + 2:]
+    x, level, y = rows[j, :FEATURES], rows[j, FEATURES], rows[j, FEATURES + 3:]
+    scale = rows[j, FEATURES + 1:FEATURES + 2].repeat(1, TARGETS)
+    scale[:, -1] = rows[j, FEATURES + 2]  # of the largest minute, which lies far from the level where most minutes are silent
     z = net(x) + level[:, None, None]
     q = torch.tensor(LEVELS)
     known = ~torch.isnan(y)
     miss = torch.nan_to_num(y)[..., None] - z.clamp(min=0) ** 2
-    pinball = (torch.maximum(q * miss, (q - 1) * miss) * torch.tensor(LEVEL_WEIGHT)).sum(-1) * scale[:, None]
+    pinball = (torch.maximum(q * miss, (q - 1) * miss) * torch.tensor(LEVEL_WEIGHT)).sum(-1) * scale
     each = (torch.tensor(TARGET_WEIGHT) * known * pinball.clamp(max=20)).sum(-1) / sum(TARGET_WEIGHT)
     return each.mean() + .01 * (z.clamp(max=0) ** 2).mean()
 
@@ -126,7 +128,7 @@ def main():
             subprocess.run(["go", "run", "./forecaster/network/train/samples", "-traces", args.traces, "-o", samples], check=True)
         groups = [g for g in sorted(os.listdir(samples)) if g not in args.without.split(",")]
         rows = np.concatenate([np.fromfile(os.path.join(samples, g), "<f4") for g in groups])
-    rows = torch.from_numpy(rows.reshape(-1, FEATURES + 2 + TARGETS))
+    rows = torch.from_numpy(rows.reshape(-1, FEATURES + 3 + TARGETS))
     print(f"{len(rows)} samples of {', '.join(groups)}", flush=True)
     net = train(rows, args.seed, args.epochs)
     with open(args.o, "wb") as f:

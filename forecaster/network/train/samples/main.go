@@ -3,8 +3,8 @@
 //	go run ./forecaster/network/train/samples -traces DIR -o DIR
 //
 // It writes a file for each group of series that are alike, so that whole groups can be held out. Each row is little-endian
-// float32: the features, level over spread, the squared spread over the size of the series' moves, and the outcomes in
-// units of the squared spread (NaN: not known). The same traces give the same bytes.
+// float32: the features, level over spread, the squared spread over how far minutes and the largest of the window usually lie
+// from the level, and the outcomes in units of the squared spread (NaN: not known). The same traces give the same bytes.
 package main
 
 import (
