@@ -9,8 +9,8 @@ FUZZTIME ?= 30s
 # Rooms that are pure (ARCHITECTURE.md) start no goroutine, which is enforced: the race detector has nothing to find in their own
 # tests, and makes them take five times as long. What calls them from goroutines is tested with it.
 MODULE := github.com/forewarm/forewarm
-PURE   := $(MODULE) $(addprefix $(MODULE)/,alerting alerting/plan alerting/report features features/sketch forecaster \
-            forecaster/capacity forecaster/model forecaster/network ingest ingest/telemetrypb internal/draw)
+PURE   := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report features features/sketch forecaster \
+            forecaster/capacity forecaster/model forecaster/network ingest ingest/telemetrypb internal/draw pipeline)
 
 .PHONY: build test test-keda-scaler lint ablation held-out bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
 

@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -36,11 +37,13 @@ type WarmupBasis struct {
 	Seen      int     `json:"seen"` // lags observed, up to 64
 }
 
-// RateBasis is what one replica carries of one resource: tokens per second, of KV the tokens of the whole cache.
+// RateBasis is a rate of one replica, tokens per second, or the tokens of its whole KV cache. What is planned with is a share of
+// the cache, and of the prefill rate: kv_target and prefill_target.
 type RateBasis struct {
 	_ struct{} `cbor:",toarray"`
 
 	Dimension string  `json:"dimension"`
+	Used      float64 `json:"used,omitempty"`    // by the decision
 	Stated    float64 `json:"stated,omitempty"`  // in the configuration, or of a benchmark
 	Learned   float64 `json:"learned,omitempty"` // from telemetry; of KV the median of what engines report
 	Low       float64 `json:"low,omitempty"`     // Learned is between these with a probability of 90 %; of KV the least and the most reported
@@ -58,21 +61,22 @@ func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, t *capacity.Truste
 			P50: warmup.Quantile(.5).Seconds(), P90: warmup.Quantile(.9).Seconds(), Seen: warmup.State().Seen,
 		},
 	}
-	add := func(dimension string, stated float64, learned capacity.Estimate) {
+	add := func(dimension string, used, stated float64, learned capacity.Estimate) {
 		if stated = finite(stated); stated > 0 || learned.Value > 0 {
-			b.Rates = append(b.Rates, RateBasis{Dimension: dimension, Stated: stated,
+			b.Rates = append(b.Rates, RateBasis{Dimension: dimension, Used: finite(used), Stated: stated,
 				Learned: finite(learned.Value), Low: finite(learned.Low), High: finite(learned.High)})
 		}
 	}
-	add(capacity.Prefill, stated.Rates.PrefillTokensPerS, t.Prefill.Learned)
-	add(capacity.Decode, stated.Rates.Decode(), t.Decode.Learned)
+	add(capacity.Prefill, t.Rates.PrefillTokensPerS, stated.Rates.PrefillTokensPerS, t.Prefill.Learned)
+	add(capacity.Decode, t.Rates.Decode(), stated.Rates.Decode(), t.Decode.Learned)
 	b.Contradicts = slices.Clone(t.Contradictions)
 	for i, basis := range [...]*capacity.Basis{&t.Prefill, &t.Decode} {
 		if basis.Note != "" {
 			b.Notes = append(b.Notes, [...]string{capacity.Prefill, capacity.Decode}[i]+": "+basis.Note)
 		}
 	}
-	add(capacity.KV, stated.KVTokens, capacity.Estimate{Value: m.State.KVCapacityTokens, Low: m.State.KVCapacityLeast, High: m.State.KVCapacityMost})
+	reported := finite(m.State.KVCapacityTokens)
+	add(capacity.KV, cmp.Or(reported, stated.KVTokens), stated.KVTokens, capacity.Estimate{Value: m.State.KVCapacityTokens, Low: m.State.KVCapacityLeast, High: m.State.KVCapacityMost})
 	if n := min(len(m.Faults), maxFaults); n > 0 {
 		b.Faults = append(b.Faults, m.Faults[:n]...)
 		for i := range b.Faults {

@@ -461,7 +461,7 @@ func done(d *Decision) string {
 	overdue := !d.AskedAt.IsZero() && by.Before(d.Tick)
 	switch {
 	case d.Desired > total && d.Mode == Advisory:
-		return fmt.Sprintf("Advice since %s: %d→%s. Nothing was scaled, for this is advisory mode; started now they are ready by about %s.", clock(d.AskedAt), total, d.count(d.Desired), clock(d.Tick.Add(d.Lead)))
+		return fmt.Sprintf("Advice since %s: %d→%s. Nothing was scaled, for this is advisory mode; to be ready takes up to %s.", clock(d.AskedAt), total, d.count(d.Desired), span(d.Lead))
 	case d.Desired > total && d.Withheld != "":
 		return fmt.Sprintf("It would ask for %d→%s. Autoscalers get no advice yet, because %s.", total, d.count(d.Desired), d.Withheld)
 	case d.Desired > total && overdue:

@@ -151,13 +151,13 @@ func (p *plan) target(st *State, cfg Config) int {
 // stands says why replicas of supply that were last asked for at asked are not taken back, although enough would do; ""
 // when they may be. A start that is cancelled was paid for nothing, so an ask stands for the warm-up and decision.hold, and
 // while a replica is on its way for up to twice the warm-up. It ends sooner only when demand is known to be gone: when there
-// is none, or when a fifth of the replicas that are ready, and at least two, could be missed, too.
+// was none for ten minutes, or when more than a third of the replicas that are ready, and more than one, could be missed, too.
 func (p *plan) stands(asked time.Time, supply forecaster.Supply, enough int, cfg Config) string {
 	until := p.lead + cfg.Hold
 	if len(supply.Pending) > 0 {
 		until = max(until, 2*p.lead)
 	}
-	if asked.IsZero() || p.now.Sub(asked) >= until || enough <= supply.Ready-max(2, (supply.Ready+4)/5) || p.requestless() {
+	if asked.IsZero() || p.now.Sub(asked) >= until || supply.Ready-enough > max(1, supply.Ready/3) || p.silent() {
 		return ""
 	}
 	return fmt.Sprintf("the ask of %s stands until %s", clock(asked), clock(asked.Add(until)))

@@ -30,7 +30,7 @@ type scene struct {
 func (s scene) input(t testing.TB) Input {
 	t.Helper()
 	pool, err := capacity.New(capacity.Config{
-		Name: "llama", KVCapacityTokens: 100, KVTarget: 1, Replicas: capacity.Replicas{Min: 1, Max: 50, Initial: 4},
+		Name: "llama", KVCapacityTokens: 100, KVTarget: 1, PrefillTarget: 1, Replicas: capacity.Replicas{Min: 1, Max: 50, Initial: 4},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -157,12 +157,16 @@ func TestDecide(t *testing.T) {
 		"an ask was judged":                       {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn},
 		"an ask outlives a replica that vanishes": {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: ScaleOut, says: "still advising 7→8"},
 		"an ask is taken back with a word":        {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn, says: "staying at 7, no longer advising 8"},
-		"an ask for demand that is gone":          {scene: scene{ready: 7, pending: 1, median: flat(450), last: 450}, state: after(earlier(8), asked(1)), want: 7, action: ScaleIn, says: "5 replicas hold"},
+		"an ask for demand that is gone":          {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: after(earlier(8), asked(1)), want: 7, action: ScaleIn, says: "4 replicas hold"},
 		"an ask for traffic that ended":           {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0}, state: after(earlier(2), asked(1)), want: 1, action: ScaleIn},
-		"a step in is taken back with a word":     {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(7), want: 8, action: ScaleOut, says: "preempting requests: staying at 8, no longer advising 7"},
-		"a step in that is under way is kept":     {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: after(earlier(7), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 120} }), config: func(c *Config) { c.Mode = Active }, want: 7, action: Hold},
-		"an ask stands for the cooldown":          {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "still advising 4→9"},
-		"an unmet ask shrinks after it":           {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
+		"an ask outlives a minute of silence":     {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Forecast.Total[0].Basis.Now.Requests = 2 }}, state: after(earlier(2), asked(1)), want: 2, action: Hold, says: "the ask of 11:59 UTC stands"},
+		"a floor for latencies that are back asks for no more": {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(4), func(s *State) {
+			s.Breach = &Breach{Since: noon.Add(-time.Hour), Until: noon.Add(-10 * time.Minute), Own: Relief{From: 4, Replicas: 6}}
+		}), want: 4, action: Hold},
+		"a step in is taken back with a word": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(7), want: 8, action: ScaleOut, says: "preempting requests: staying at 8, no longer advising 7"},
+		"a step in that is under way is kept": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: after(earlier(7), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 120} }), config: func(c *Config) { c.Mode = Active }, want: 7, action: Hold},
+		"an ask stands for the cooldown":      {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "still advising 4→9"},
+		"an unmet ask shrinks after it":       {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
 
 		"max replicas":        {scene: scene{ready: 4, median: flat(7000), last: 350}, want: 50, action: ScaleOut, says: "replicas.max 50: 70 wanted"},
 		"max step":            {scene: scene{ready: 4, median: flat(700), last: 350}, config: func(c *Config) { c.MaxStepOut = 2 }, want: 6, action: ScaleOut, says: "max_step_out 2: 7 wanted"},

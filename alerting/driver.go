@@ -50,7 +50,7 @@ func describe(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimensio
 	}
 	causes := changes(first.Class, drivers, pf, dimension)
 	if causes == nil {
-		return fmt.Sprintf("%s has %s of the demand, and nothing about it has changed by more than chance yet", text, percent(first.Share))
+		return fmt.Sprintf("%s has %s of the demand, and no change of it within the hour is certain yet", text, percent(first.Share))
 	}
 	text += ": " + strings.Join(causes, ", ")
 	if !first.Since.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -263,7 +264,7 @@ func facts(w io.Writer, d *Decision) {
 	}
 	fact("warm-up", "up to %s: nothing nearer can be averted by scaling", span(d.Lead))
 	if b := d.Basis; b != nil {
-		basis(fact, b)
+		basis(fact, b, slices.Concat(d.Prompts, d.Resources))
 	}
 	if d.WarnFrom > 0 {
 		fact("warned from", "%s", d.threshold())
@@ -319,7 +320,7 @@ func (d *Decision) tells(change float64) bool {
 }
 
 // basis are the lag and the capacity that were taken for granted, with what they were stated to be.
-func basis(fact func(name, format string, a ...any), b *Basis) {
+func basis(fact func(name, format string, a ...any), b *Basis, resources []ResourceEvidence) {
 	if w := &b.Warmup; w.P50 > 0 {
 		fact("", "median %s, 90th percentile %s, from %d that were seen; stated %s and %s", seconds(w.P50), seconds(w.P90), w.Seen, seconds(w.StatedP50), seconds(w.StatedP90))
 	}
@@ -337,6 +338,9 @@ func basis(fact func(name, format string, a ...any), b *Basis) {
 			if r.High > r.Low {
 				learned += fmt.Sprintf(" (%s to %s)", amount(r.Low), amount(r.High))
 			}
+		}
+		if i := slices.IndexFunc(resources, func(x ResourceEvidence) bool { return x.Dimension == r.Dimension }); i >= 0 && r.Used > 0 && resources[i].PerReplica != r.Used {
+			learned += "; planned with " + amount(resources[i].PerReplica)
 		}
 		fact("capacity", "%s of a replica: %s, %s", noun(r.Dimension), stated, learned)
 	}

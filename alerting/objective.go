@@ -74,7 +74,8 @@ func (p *plan) objectives(was *Breach) {
 		return
 	case !b.TTFT && !b.ITL:
 		if p.breach != nil && p.now.Sub(b.Until) < reliefHold {
-			p.breach = &b
+			b.Own.Replicas, b.Prefill.Replicas = min(b.Own.Replicas, p.current), min(b.Prefill.Replicas, p.promptSupply.Ready+len(p.promptSupply.Pending))
+			p.breach = &b // keeps what is there, and asks for no more
 		} else {
 			p.breach = nil
 		}
@@ -171,6 +172,14 @@ func (r *Relief) floor() int {
 		return 0
 	}
 	return r.Replicas
+}
+
+// slow is which latencies are over their objectives, or, while nothing new is known of them, when they last were.
+func (p *plan) slow() string {
+	if slices.ContainsFunc(p.promises, func(x Objective) bool { return x.Over }) {
+		return said(p.promises)
+	}
+	return "latencies were over their objectives until " + clock(p.breach.Until)
 }
 
 // said is which latencies are over their objectives, in the middle of a sentence.

@@ -73,12 +73,12 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	}
 	p.floor = reactive(in.Minute.State, p.rows, p.danger(cfg), cfg)
 	if p.objectives(st.Breach); p.breach != nil {
-		p.floor.raise(p.breach.Own.floor(), said(p.promises))
+		p.floor.raise(p.breach.Own.floor(), p.slow())
 	}
 	switch {
 	case in.Forecast == nil || in.Forecast.Stale || in.Projection.Stale:
 		p.blind = stale
-	case p.engineBusy() && p.requestless() && p.in.Forecast.Total[0].Basis.Now.Requests == 0:
+	case p.engineBusy() && p.silent():
 		p.blind = unheard
 	case len(p.rows) == 0:
 		p.blind = unsized
@@ -117,6 +117,11 @@ func (p *plan) engineBusy() bool {
 // requestless says that demand is known, and there is none: either that is so, or requests are no longer heard of.
 func (p *plan) requestless() bool {
 	return len(p.rows) > 0 && !slices.ContainsFunc(p.rows, func(r resource) bool { return r.evidence.Demand > 0 })
+}
+
+// silent says that there was no request for ten minutes: a minute without one is common in a pool of few.
+func (p *plan) silent() bool {
+	return p.requestless() && p.in.Forecast.Total[0].Basis.Now.Requests == 0
 }
 
 // scaleInRisk is the risk that giving a replica up may take, over that which asking for one leaves: what is missed then stays

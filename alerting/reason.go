@@ -50,7 +50,7 @@ func (p *plan) promptFinding(v *Decision, cfg Config) string {
 	case v.Action == ScaleIn:
 		return fmt.Sprintf("%s would do: %s", v.count(v.Needed), move)
 	case v.Action == ScaleOut && p.breach != nil && p.breach.Prefill.floor() >= v.Desired:
-		return fmt.Sprintf("%s: %s", said(p.promises), move)
+		return fmt.Sprintf("%s: %s", p.slow(), move)
 	case v.Action == ScaleOut && p.blind != sighted:
 		return move
 	case v.Action == ScaleOut:

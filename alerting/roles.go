@@ -2,7 +2,6 @@ package alerting
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -22,8 +21,6 @@ type Roles struct {
 	// decision.hold. Theirs is not in the decision's own, which is of the replicas that decode.
 	PrefillProbability float64 `json:"prefill_probability" cbor:"3,keyasint,omitempty"`
 
-	// What follows is zero in journals of older versions.
-
 	PrefillReady    int                 `json:"prefill_ready" cbor:"4,keyasint,omitempty"`
 	PrefillPending  int                 `json:"prefill_pending" cbor:"5,keyasint,omitempty"`
 	PrefillNeeded   int                 `json:"prefill_needed" cbor:"6,keyasint,omitempty"` // before the constraints
@@ -41,8 +38,8 @@ func (d *Decision) prefill() int {
 	return d.ByRole.Prefill
 }
 
-// Prefilling is d with what it says of replicas said of those that only compute prompts; nil where a pool has none, where
-// their demand could not be sized, and in journals of older versions.
+// Prefilling is d with what it says of replicas said of those that only compute prompts; nil where a pool has none, and
+// where their demand could not be sized.
 func (d *Decision) Prefilling() *Decision {
 	r := d.ByRole
 	if r == nil || r.PrefillLimit == 0 || len(d.Prompts) == 0 {
@@ -127,26 +124,6 @@ func PromptSupply(now time.Time, p *capacity.Pool, st *State) forecaster.Supply 
 		return forecaster.Supply{Ready: p.PrefillReplicas.Initial}
 	}
 	return arrived(now, p, forecaster.Supply{Ready: st.Prefill - len(st.PrefillPending), Pending: st.PrefillPending})
-}
-
-// PromptEvidence is what d knows of its pool's prefill replicas, of which ByRole.Prefill were asked for; none of a pool without.
-// Where d sized others but not these, as in journals of older versions, it has the prefill rate alone, as stated and as
-// learned: the lower of them, with a demand of NaN.
-func (d *Decision) PromptEvidence() []ResourceEvidence {
-	if d.ByRole == nil || len(d.Prompts) > 0 || d.Basis == nil || len(d.Resources) == 0 {
-		return d.Prompts
-	}
-	for _, r := range d.Basis.Rates {
-		if r.Dimension != capacity.Prefill {
-			continue
-		}
-		rate := r.Stated
-		if r.Learned > 0 && (rate == 0 || r.Learned < rate) {
-			rate = r.Learned
-		}
-		return []ResourceEvidence{{Dimension: capacity.Prefill, PerReplica: rate, Demand: math.NaN()}}
-	}
-	return nil
 }
 
 // Serving is the capacity of the pool's own replicas for a projection: in a disaggregated pool others compute prompts. Where t

@@ -295,31 +295,6 @@ func TestPrefillAlerts(t *testing.T) {
 	}
 }
 
-// TestPromptEvidence: journals of older versions have no more of prefill replicas than its rates.
-func TestPromptEvidence(t *testing.T) {
-	rates := func(stated, learned float64) *Basis {
-		return &Basis{Rates: []RateBasis{{Dimension: capacity.Decode, Stated: 7}, {Dimension: capacity.Prefill, Stated: stated, Learned: learned}}}
-	}
-	kept, own, roles := []ResourceEvidence{{Dimension: capacity.Prefill, PerReplica: 900}}, []ResourceEvidence{{Dimension: capacity.KV}}, &Roles{Prefill: 2}
-	for name, c := range map[string]struct {
-		d    Decision
-		want float64 // 0 is none
-	}{
-		"kept":              {Decision{ByRole: roles, Resources: own, Prompts: kept, Basis: rates(1000, 800)}, 900},
-		"older, learned":    {Decision{ByRole: roles, Resources: own, Basis: rates(1000, 800)}, 800},
-		"older, stated":     {Decision{ByRole: roles, Resources: own, Basis: rates(1000, 0)}, 1000},
-		"older, not stated": {Decision{ByRole: roles, Resources: own, Basis: rates(0, 800)}, 800},
-		"oldest":            {Decision{ByRole: roles, Resources: own}, 0},
-		"stale":             {Decision{ByRole: roles, Basis: rates(1000, 800)}, 0},
-		"without roles":     {Decision{Resources: own, Basis: rates(1000, 800)}, 0},
-	} {
-		got := c.d.PromptEvidence()
-		if c.want == 0 && len(got) > 0 || c.want > 0 && (len(got) != 1 || got[0].Dimension != capacity.Prefill || got[0].PerReplica != c.want) {
-			t.Errorf("%s: %+v, want %g", name, got, c.want)
-		}
-	}
-}
-
 // TestServingHidesPrompts: the projection of a disaggregated pool does not set prompts against replicas that decode.
 func TestServingHidesPrompts(t *testing.T) {
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(1)}.input(t)

@@ -88,16 +88,14 @@ func (c *ClusterConfig) DecodeTokensPerS(context float64) float64 {
 	return best
 }
 
-const (
-	kvTarget      = 0.85 // safe share of a replica's KV cache
-	prefillTarget = 0.7  // safe share of the prefill rate: at full use prompts queue without bound
-)
+// Shares of a replica's KV cache and prefill rate to plan with.
+const kvTarget, prefillTarget = 0.85, 0.7
 
 // Capacity is what a forecaster should be told of this pool, for sequences that hold context tokens on average.
 func (c *ClusterConfig) Capacity(context float64) capacity.Config {
 	return capacity.Config{
 		Name: c.Pool, KVCapacityTokens: int(c.KVCapacityTokens), KVTarget: kvTarget, GPU: capacity.GPU{PerReplica: c.GPUsPerReplica},
-		PrefillTokensPerS: prefillTarget * c.PrefillTokensPerS, DecodeTokensPerS: c.DecodeTokensPerS(context), MaxNumSeqs: c.MaxNumSeqs,
+		PrefillTokensPerS: c.PrefillTokensPerS, PrefillTarget: prefillTarget, DecodeTokensPerS: c.DecodeTokensPerS(context), MaxNumSeqs: c.MaxNumSeqs,
 		ITL: c.SLO.ITL, Warmup: c.Warmup, Replicas: capacity.Replicas{Min: c.Min, Max: c.Max, Initial: c.Initial},
 	}
 }

@@ -172,7 +172,7 @@ const (
 // only where the trace asks for more of it than that. Part of the KV cache is kept free.
 func small(pool *capacity.Pool, service features.Service) {
 	pool.KVTokens, pool.KVTarget = math.Ceil(pool.KVTokens/kvTarget), kvTarget
-	pool.Rates.PrefillTokensPerS = max(pool.Rates.PrefillTokensPerS, prefillTarget*service.PrefillTokensPerS)
+	pool.Rates.PrefillTokensPerS, pool.PrefillTarget = max(pool.Rates.PrefillTokensPerS/prefillTarget, service.PrefillTokensPerS), prefillTarget
 }
 
 // copies is how many requests each of the trace stands for.
@@ -203,8 +203,8 @@ func (r *runner) clusterConfig(copies int) ClusterConfig {
 		c.KVCapacityTokens = int64(p.KVTokens * times)
 	}
 	c.PrefillTokensPerS = service.PrefillTokensPerS * times
-	if p.Rates.PrefillTokensPerS > 0 {
-		c.PrefillTokensPerS = p.Rates.PrefillTokensPerS / prefillTarget * times
+	if safe, ok := p.PerReplica(capacity.Prefill, 0); ok {
+		c.PrefillTokensPerS = safe / p.PrefillTarget * times
 	}
 	batch := float64(c.MaxNumSeqs)
 	if d := p.Rates.Decode() * times; d > 0 {

@@ -178,7 +178,7 @@ func PeakPool(name string, peak Load, n int, warmup capacity.Lag) (capacity.Pool
 		return 0
 	}
 	cfg := capacity.Config{
-		Name: name, KVTarget: 1, KVCapacityTokens: int(math.Ceil(each(capacity.KV))),
+		Name: name, KVTarget: 1, PrefillTarget: 1, KVCapacityTokens: int(math.Ceil(each(capacity.KV))),
 		PrefillTokensPerS: each(capacity.Prefill), DecodeTokensPerS: each(capacity.Decode),
 		Warmup: warmup, Replicas: capacity.Replicas{Min: 1, Max: 4 * n, Initial: n},
 	}

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // shape is what requests are like: so many a second, with lognormal lengths.
@@ -54,9 +54,9 @@ func TestDiagnosesTheSimulatedPool(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pc := forewarm.DefaultConfig()
-			pc.Clock, pc.Pools, pc.Decision.Mode = forewarm.EventClock, []capacity.Pool{pool}, alerting.Active
-			p := forewarm.New(pc)
+			pc := pipeline.DefaultConfig()
+			pc.Clock, pc.Pools, pc.Decision.Mode = pipeline.EventClock, []capacity.Pool{pool}, alerting.Active
+			p := pipeline.New(pc)
 			named := map[alerting.Bottleneck]int{}
 			var batch ingest.Batch
 			served(t, cfg, arrivals, end, func(now time.Time, rs []ingest.Request, replicas []ingest.Replica) {
@@ -65,7 +65,7 @@ func TestDiagnosesTheSimulatedPool(t *testing.T) {
 					return
 				}
 				batch.Watermark = &ingest.Watermark{Pool: cfg.Pool, At: now}
-				p.Apply(&batch, func(out *forewarm.Output) {
+				p.Apply(&batch, func(out *pipeline.Output) {
 					for i := range out.Decisions {
 						d := &out.Decisions[i]
 						switch after := d.Tick.Sub(DefaultStart.Add(quiet)); {

@@ -36,7 +36,7 @@ func decodePool(p capacity.Pool) capacity.Pool {
 func promptPool(p capacity.Pool) capacity.Pool {
 	p.Replicas, p.Reserves, p.Disaggregated = p.PrefillReplicas, p.PrefillReserves, false
 	p.KVTokens, p.BudgetHourUSD = 0, 0
-	p.Rates = capacity.Rates{PrefillTokensPerS: p.Rates.PrefillTokensPerS, Bound: true}
+	p.Rates = capacity.Rates{PrefillTokensPerS: p.Rates.PrefillTokensPerS, Sustained: p.Rates.Sustained, Bound: true}
 	return p
 }
 

@@ -7,25 +7,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // learnedOf runs hours of rising and falling traffic through a simulated pool, and gives what the pipeline took its
 // replicas to serve at the end, and the tokens that a running sequence held on average. told is what it is told of the pool;
 // with restart it is saved and restored when too little is left to learn all anew.
-func learnedOf(t *testing.T, cfg ClusterConfig, told capacity.Config, restart bool) (forewarm.PoolService, float64) {
+func learnedOf(t *testing.T, cfg ClusterConfig, told capacity.Config, restart bool) (pipeline.PoolService, float64) {
 	t.Helper()
 	pool, err := capacity.New(told, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pc := forewarm.DefaultConfig()
-	pc.Clock, pc.Pools, pc.Every, pc.Decision.Mode = forewarm.EventClock, []capacity.Pool{pool}, 30*time.Minute, alerting.Active
-	p := forewarm.New(pc)
+	pc := pipeline.DefaultConfig()
+	pc.Clock, pc.Pools, pc.Every, pc.Decision.Mode = pipeline.EventClock, []capacity.Pool{pool}, 30*time.Minute, alerting.Active
+	p := pipeline.New(pc)
 	const end = 180 * time.Minute
 	var arrivals []Arrival
 	for _, a := range (surge{end: 5 * end, factor: 1}).arrivals(7) {
@@ -34,8 +34,8 @@ func learnedOf(t *testing.T, cfg ClusterConfig, told capacity.Config, restart bo
 			arrivals = append(arrivals, a)
 		}
 	}
-	var last forewarm.PoolService
-	take := func(out *forewarm.Output) {
+	var last pipeline.PoolService
+	take := func(out *pipeline.Output) {
 		if len(out.Services) > 0 {
 			last = out.Services[0]
 		}
@@ -88,7 +88,7 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 			basis       capacity.Basis
 		}{
 			{"decode", cfg.DecodeTokensPerS(context), got.Rates.Decode(), got.Decode},
-			{"prefill", prefillTarget * cfg.PrefillTokensPerS, got.Rates.PrefillTokensPerS, got.Prefill},
+			{"prefill", cfg.PrefillTokensPerS, got.Rates.PrefillTokensPerS, got.Prefill},
 		} {
 			t.Logf("%s binds: %s %.0f tokens/s, learned %.0f (%.0f…%.0f)", x.binds, y.name, y.truth, y.basis.Learned.Value, y.basis.Learned.Low, y.basis.Learned.High)
 			if math.Abs(y.basis.Learned.Value/y.truth-1) > .1 || math.Abs(y.rate/y.truth-1) > .15 || y.basis.Source != capacity.Learned || y.basis.Disagrees != x.toldTwice {
@@ -101,7 +101,7 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 	}
 }
 
-func restored(t *testing.T, p *forewarm.Pipeline, pc forewarm.Config) *forewarm.Pipeline {
+func restored(t *testing.T, p *pipeline.Pipeline, pc pipeline.Config) *pipeline.Pipeline {
 	t.Helper()
 	var b bytes.Buffer
 	frozen := p.Freeze()
@@ -110,7 +110,7 @@ func restored(t *testing.T, p *forewarm.Pipeline, pc forewarm.Config) *forewarm.
 	}
 	frozen.Close()
 	p.Thaw()
-	again, err := forewarm.Restore(pc, &b)
+	again, err := pipeline.Restore(pc, &b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
-	forewarm "github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 var (
@@ -186,7 +186,7 @@ func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *pe
 		}
 	}
 	if err := r.read("run", func(items Items, timed bool) error {
-		pipeline, source := forewarm.New(r.pipelineConfig(timed)), NewSource(items, r.cfg.Options.Pool)
+		p, source := pipeline.New(r.pipelineConfig(timed)), NewSource(items, r.cfg.Options.Pool)
 		var batch ingest.Batch
 		for {
 			if err := source.Next(&batch); errors.Is(err, io.EOF) {
@@ -194,7 +194,7 @@ func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *pe
 			} else if err != nil {
 				return err
 			}
-			pipeline.Apply(&batch, func(out *forewarm.Output) {
+			p.Apply(&batch, func(out *pipeline.Output) {
 				for i := range out.Forecasts {
 					for _, fs := range [][]forecaster.Forecast{out.Forecasts[i].Total, out.Forecasts[i].Classes} {
 						for j := range fs {

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // surge is Poisson traffic of three classes that comes at its usual rate, then, between two times, at several times that.
@@ -162,12 +162,12 @@ func folded(t *testing.T, cfg ClusterConfig, load surge, arrivals []Arrival, unk
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := forewarm.DefaultConfig()
-	config.Clock, config.Pools, config.Every = forewarm.EventClock, []capacity.Pool{pool}, time.Hour
-	p := forewarm.New(config)
+	config := pipeline.DefaultConfig()
+	config.Clock, config.Pools, config.Every = pipeline.EventClock, []capacity.Pool{pool}, time.Hour
+	p := pipeline.New(config)
 	newest := map[features.Key]map[time.Time]features.Window{}
 	growing := 0
-	emit := func(out *forewarm.Output) {
+	emit := func(out *pipeline.Output) {
 		for _, w := range out.Windows {
 			if newest[w.Key] == nil {
 				newest[w.Key] = map[time.Time]features.Window{}

@@ -66,7 +66,7 @@ func TestRerunRoles(t *testing.T) {
 	}
 	arm := func(most int) Variant {
 		p, err := capacity.New(capacity.Config{
-			Name: "p", PrefillTokensPerS: 100, DecodeTokensPerS: 100, Replicas: capacity.Replicas{Min: 1, Max: 9}, GPU: capacity.GPU{PerReplica: 2},
+			Name: "p", PrefillTokensPerS: 100, PrefillTarget: 1, DecodeTokensPerS: 100, Replicas: capacity.Replicas{Min: 1, Max: 9}, GPU: capacity.GPU{PerReplica: 2},
 			Disaggregated: capacity.Disaggregated{PrefillReplicas: capacity.Replicas{Min: 1, Max: most}},
 		}, nil)
 		if err != nil {

@@ -8,11 +8,11 @@ import (
 	"iter"
 	"time"
 
-	forewarm "github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // Run drives the pipeline over the traces on the event clock. It reads them twice: once for the demand that sizes and
@@ -50,7 +50,7 @@ type runner struct {
 
 	until time.Time // what comes from here on is not run
 
-	pipeline *forewarm.Pipeline
+	pipeline *pipeline.Pipeline
 	own      *contender     // obeys the pipeline
 	draws    [][]*contender // of each seed: all settings in the order of policies; own is in the first
 	field    []*contender   // the first of draws
@@ -134,7 +134,7 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	return r.read("run", func(items Items, timed bool) error {
-		r.pipeline = forewarm.New(r.pipelineConfig(timed))
+		r.pipeline = pipeline.New(r.pipelineConfig(timed))
 		source := NewSource(items, r.cfg.Options.Pool)
 		var batch ingest.Batch
 		for {
@@ -170,9 +170,9 @@ func (r *runner) run(ctx context.Context) error {
 	})
 }
 
-func (r *runner) pipelineConfig(timed bool) forewarm.Config {
-	cfg := forewarm.DefaultConfig()
-	cfg.Clock, cfg.Every, cfg.Features, cfg.Decision = forewarm.EventClock, r.cfg.Decide, r.features(timed), r.cfg.Decision
+func (r *runner) pipelineConfig(timed bool) pipeline.Config {
+	cfg := pipeline.DefaultConfig()
+	cfg.Clock, cfg.Every, cfg.Features, cfg.Decision = pipeline.EventClock, r.cfg.Decide, r.features(timed), r.cfg.Decision
 	cfg.Pools = []capacity.Pool{r.pool}
 	cfg.ShownClasses = cfg.Features.MaxClasses // for here nobody waits
 	return cfg
@@ -214,7 +214,7 @@ func (r *runner) serve(t time.Time) {
 
 // emit takes one tick's output. What is forecast in a hole of the log is neither written nor scored: nothing is known of what it
 // starts from, nor of what came.
-func (r *runner) emit(out *forewarm.Output) {
+func (r *runner) emit(out *pipeline.Output) {
 	r.scores.observe(out.Windows)
 	if len(out.Forecasts) > 0 && out.Tick.Unix()%int64(r.cfg.Every/time.Second) == 0 && out.Forecasts[0].Minute.Covered {
 		r.origins++

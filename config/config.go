@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/features"
@@ -13,6 +12,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/server/dynamo"
 	"github.com/forewarm/forewarm/server/promapi"
@@ -24,7 +24,7 @@ import (
 // Config is the whole configuration: each section is the Config of the package that obeys it, except for the few that
 // belong to the program itself.
 type Config struct {
-	Clock        forewarm.Clock `yaml:"clock"`
+	Clock        pipeline.Clock `yaml:"clock"`
 	Every        time.Duration  `yaml:"every"`         // spacing of forecasts and decisions, whole minutes
 	DedupEntries int            `yaml:"dedup_entries"` // request ids remembered
 	PrefixBlocks int            `yaml:"prefix_blocks"` // prompt blocks remembered per pool
@@ -87,7 +87,7 @@ type Features struct {
 
 // Default is what an empty file means.
 func Default() *Config {
-	p, f := forewarm.DefaultConfig(), features.DefaultConfig()
+	p, f := pipeline.DefaultConfig(), features.DefaultConfig()
 	return &Config{
 		Clock: p.Clock, Every: p.Every, DedupEntries: p.DedupEntries, PrefixBlocks: p.PrefixBlocks, MaxPools: p.MaxPools,
 		Features: Features{

@@ -7,10 +7,10 @@ import (
 	"os"
 	"strings"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // Bounds on files that pools name. A model's config.json has a few kilobytes; a benchmark may hold a sample of its requests.
@@ -20,10 +20,13 @@ const (
 )
 
 // Pipeline is the configuration of the fold that this configuration means. It reads the files that pools name.
-func (c *Config) Pipeline() (forewarm.Config, error) {
-	p := forewarm.DefaultConfig()
+func (c *Config) Pipeline() (pipeline.Config, error) {
+	p := pipeline.DefaultConfig()
 	p.Clock, p.Every, p.DedupEntries, p.PrefixBlocks, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.PrefixBlocks, c.MaxPools
 	p.Features, p.Classify, p.Decision = c.aggregation(), c.Classify, c.Decision
+	if c.NATS.Partitioned() {
+		p.Owns = c.NATS.Owns
+	}
 	k := &checker{}
 	for i := range c.Pools {
 		if pool, ok := k.pool(poolKey(c.Pools, i), "", c.Pools[i]); ok {
@@ -37,7 +40,7 @@ func (c *Config) Pipeline() (forewarm.Config, error) {
 	}
 	p.Events = c.events(k)
 	if len(k.errs) > 0 {
-		return forewarm.Config{}, k.errs
+		return pipeline.Config{}, k.errs
 	}
 	return p, nil
 }

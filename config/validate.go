@@ -9,9 +9,9 @@ import (
 	"time"
 	_ "time/tzdata" // report.timezone must not depend on what the machine has installed
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // checker collects what is out of bounds; source says where each key was set.
@@ -106,7 +106,7 @@ func (c *Config) Check() error {
 // check finds what a type cannot say, in the order of [Config]. source says where each key was set.
 func (c *Config) check(source map[string]string) Errors {
 	k := &checker{source: source}
-	k.oneOf("clock", string(c.Clock), string(forewarm.WallClock), string(forewarm.EventClock))
+	k.oneOf("clock", string(c.Clock), string(pipeline.WallClock), string(pipeline.EventClock))
 	between(k, "every", c.Every, time.Minute, time.Hour, "each minute is the default")
 	if c.Every%time.Minute != 0 {
 		k.fail("every", c.Every, "must be whole minutes", "write 1m, 2m, 5m …")
@@ -139,7 +139,7 @@ func (c *Config) check(source map[string]string) Errors {
 
 // checkProducers finds subjects and targets all of whose telemetry would be refused, and planners that would hear nothing.
 func (c *Config) checkProducers(k *checker) {
-	if len(c.Scrape.Jobs) > 0 && c.Clock == forewarm.EventClock {
+	if len(c.Scrape.Jobs) > 0 && c.Clock == pipeline.EventClock {
 		k.fail("clock", string(c.Clock), "must be wall where engines are scraped, for they live now", "set clock: wall, or remove scrape.jobs")
 	}
 	if c.DefaultPool != nil {
@@ -177,7 +177,7 @@ func (c *Config) checkBackfill(k *checker) {
 		names = append(names, c.Pools[i].Name)
 	}
 	switch {
-	case c.Clock == forewarm.EventClock:
+	case c.Clock == pipeline.EventClock:
 		k.fail("clock", string(c.Clock), "must be wall where a past is read, for it ends now", "set clock: wall, or remove backfill.url")
 	case len(c.Backfill.Sources) == 0 && len(names) != 1:
 		k.fail("backfill.sources", len(c.Backfill.Sources), "must say of which pool the past is, where there is not one", "list a source for each pool")

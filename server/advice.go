@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // The roles of replicas that can be asked for. A pool that is not disaggregated has [RoleAll] alone; in one that is, that is
@@ -70,7 +70,7 @@ func Advise(r Reader, pool, role string, obeyAdvisory bool, now time.Time) (Advi
 	if age := now.Sub(v.Decided); age > life {
 		return Advice{}, &Withheld{pool, fmt.Sprintf("the last decision is %s old and lapsed after %s", age.Round(time.Second), life)}
 	}
-	if r.Status().Clock == string(forewarm.WallClock) && now.After(d.Expires) {
+	if r.Status().Clock == string(pipeline.WallClock) && now.After(d.Expires) {
 		return Advice{}, &Withheld{pool, "the last decision lapsed at " + d.Expires.UTC().Format(time.RFC3339) + ", for the daemon is behind its stream"}
 	}
 	n, ok := replicasOf(d, role)

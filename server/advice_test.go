@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 func TestAdvise(t *testing.T) {
@@ -99,7 +99,7 @@ func TestRolesAreExported(t *testing.T) {
 }
 
 // prefilling has the fixture's first pool have two prefill replicas, one of them kept for failures, and one on its way.
-func prefilling(out *forewarm.Output) {
+func prefilling(out *pipeline.Output) {
 	d, soon, now := &out.Decisions[0], forecaster.ETA{P50: 5 * time.Minute}, forecaster.ETA{}
 	d.ByRole = &alerting.Roles{Prefill: 3, Decode: 8, PrefillReady: 2, PrefillPending: 1, PrefillNeeded: 5, PrefillLimit: 4, PrefillReserves: capacity.Reserves{Failure: 1}}
 	d.Prompts = []alerting.ResourceEvidence{{Dimension: capacity.Transfer, Ahead: .7, ETA: soon, AfterFailure: &forecaster.Chance{Ahead: .9, ETA: now}}}

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // HistoryMinutes is how much of the past a [Board] keeps for each pool and dimension.
@@ -49,7 +49,7 @@ func (b *Board) Recall(decisions []alerting.Decision) {
 
 // Observe takes over what a tick produced, copying all of it. A pool that the tick does not name is forgotten; one for
 // which the tick decided nothing keeps its last decision. Cost: linear in the size of the output.
-func (b *Board) Observe(out *forewarm.Output) {
+func (b *Board) Observe(out *pipeline.Output) {
 	now := make(map[string]PoolView, len(out.Pools))
 	for _, m := range out.Pools {
 		v := b.last[m.Pool]

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 func requests(class string, start time.Time, n float64) features.Window {
@@ -32,22 +32,22 @@ func observed(t *testing.T, b *Board, dimension string) []float64 {
 func TestBoardSumsClassesAndTakesRevisions(t *testing.T) {
 	b, minute := NewBoard(), []features.PoolMinute{{Pool: "chat"}}
 	t0, t1 := origin, origin.Add(time.Minute)
-	b.Observe(&forewarm.Output{Pools: minute, Windows: []features.Window{requests("a", t0, 60), requests("b", t0, 120)}})
+	b.Observe(&pipeline.Output{Pools: minute, Windows: []features.Window{requests("a", t0, 60), requests("b", t0, 120)}})
 	uncovered := requests("a", t1, 0)
 	uncovered.Covered = false
-	b.Observe(&forewarm.Output{Pools: minute, Windows: []features.Window{uncovered}})
+	b.Observe(&pipeline.Output{Pools: minute, Windows: []features.Window{uncovered}})
 	nan := math.NaN()
 	equal := cmp.Comparer(func(x, y float64) bool { return x == y || math.IsNaN(x) && math.IsNaN(y) })
 	if diff := cmp.Diff([]float64{3, nan}, observed(t, b, features.DimRequests), equal); diff != "" {
 		t.Errorf("sum of the classes, and a minute that is not covered (-want +got):\n%s", diff)
 	}
-	b.Observe(&forewarm.Output{Pools: minute, Windows: []features.Window{requests("b", t0, 180)}}) // only b was amended
+	b.Observe(&pipeline.Output{Pools: minute, Windows: []features.Window{requests("b", t0, 180)}}) // only b was amended
 	if diff := cmp.Diff([]float64{4, nan}, observed(t, b, features.DimRequests), equal); diff != "" {
 		t.Errorf("after a revision of one class (-want +got):\n%s", diff)
 	}
 	reporting := requests("a", t0, 60)
 	reporting.Nowcast = slices.Repeat([]features.Estimate{{Mean: 2, Counted: 1}}, 4)
-	b.Observe(&forewarm.Output{Pools: minute, Windows: []features.Window{reporting}})
+	b.Observe(&pipeline.Output{Pools: minute, Windows: []features.Window{reporting}})
 	if diff := cmp.Diff([]float64{5, nan}, observed(t, b, features.DimRequests), equal); diff != "" {
 		t.Errorf("with what is still being reported (-want +got):\n%s", diff)
 	}
@@ -66,7 +66,7 @@ func TestBoardForgetsPartsThatHaveSettled(t *testing.T) {
 				windows = append(windows, settled)
 			}
 		}
-		b.Observe(&forewarm.Output{Pools: minute, Windows: windows})
+		b.Observe(&pipeline.Output{Pools: minute, Windows: windows})
 	}
 	if n := len(b.history["chat"].parts); n != 10 {
 		t.Errorf("parts of %d minutes are kept, want the 10 that have not settled", n)
@@ -83,9 +83,9 @@ func TestBoardForgets(t *testing.T) {
 	for i := range 2 * HistoryMinutes {
 		windows = append(windows, requests("a", origin.Add(time.Duration(i)*time.Minute), 60))
 	}
-	b.Observe(&forewarm.Output{Pools: pools, Windows: windows[:HistoryMinutes]}) // all at once, as after a gap
+	b.Observe(&pipeline.Output{Pools: pools, Windows: windows[:HistoryMinutes]}) // all at once, as after a gap
 	for i := range HistoryMinutes {
-		b.Observe(&forewarm.Output{Pools: pools, Windows: windows[HistoryMinutes+i:][:1]})
+		b.Observe(&pipeline.Output{Pools: pools, Windows: windows[HistoryMinutes+i:][:1]})
 	}
 	got := observed(t, b, features.DimRequests)
 	if len(got) != HistoryMinutes || got[0] != 1 {
@@ -94,7 +94,7 @@ func TestBoardForgets(t *testing.T) {
 	if n := len(b.history["chat"].parts); n > reviseMinutes+1 {
 		t.Errorf("parts of %d minutes are kept, want at most %d", n, reviseMinutes+1)
 	}
-	b.Observe(&forewarm.Output{Pools: []features.PoolMinute{{Pool: "other"}}})
+	b.Observe(&pipeline.Output{Pools: []features.PoolMinute{{Pool: "other"}}})
 	if len(b.history) != 0 || len(b.Pools()) != 1 || b.Pools()[0].Pool != "other" {
 		t.Errorf("a pool that is gone is still there: %v", b.Pools())
 	}
@@ -105,7 +105,7 @@ func TestBoardKeepsTheLastDecisionAndCopies(t *testing.T) {
 	b.Observe(out)
 	out.Decisions[0].Constraints[0] = "overwritten"
 	out.Alerts[0].Labels["severity"] = "overwritten"
-	b.Observe(&forewarm.Output{Tick: origin.Add(time.Minute), Pools: out.Pools}) // a tick that decides nothing
+	b.Observe(&pipeline.Output{Tick: origin.Add(time.Minute), Pools: out.Pools}) // a tick that decides nothing
 	chat := b.Pools()[1]
 	if chat.Decision == nil || chat.Decision.Constraints[0] != "replicas.max = 8" {
 		t.Errorf("decision was lost or shared: %+v", chat.Decision)

@@ -10,11 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -56,7 +56,7 @@ func ramp(pool, class, dimension string, base float64) forecaster.Forecast {
 }
 
 // fullOutput is a tick with one pool that is about to run out, and a cold one of which little is known.
-func fullOutput() *forewarm.Output {
+func fullOutput() *pipeline.Output {
 	chat := forecaster.PoolForecast{
 		Pool: "chat", Origin: origin,
 		Total:   []forecaster.Forecast{ramp("chat", features.TotalClass, features.DimRequests, 12), ramp("chat", features.TotalClass, features.DimKV, 400_000)},
@@ -76,7 +76,7 @@ func fullOutput() *forewarm.Output {
 		ETA:      forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
 		Headroom: forecaster.Span{P10: .4, P50: .5, P90: .6},
 	}
-	return &forewarm.Output{
+	return &pipeline.Output{
 		Tick: origin, Sequence: 4711,
 		Pools: []features.PoolMinute{
 			{Pool: "chat", Start: origin.Add(-time.Minute), Covered: true, LastEvent: origin.Add(-2 * time.Second), Producers: 2, Complete: origin.Add(-55 * time.Second),
@@ -96,7 +96,7 @@ func fullOutput() *forewarm.Output {
 				Resources: []forecaster.ResourceProjection{kv, prefill}},
 			{Pool: "batch", Origin: origin, Lead: 13 * time.Minute, Confidence: forecaster.Cold, Stale: true},
 		},
-		Services: []forewarm.PoolService{{Pool: "chat", Trusted: capacity.Trusted{
+		Services: []pipeline.PoolService{{Pool: "chat", Trusted: capacity.Trusted{
 			Rates:   capacity.Rates{PrefillTokensPerS: 8000, DecodeTokensPerS: 900, Bound: true},
 			Prefill: capacity.Basis{Source: capacity.Stated},
 			Decode:  capacity.Basis{Source: capacity.Learned, Learned: capacity.Estimate{Value: 900, Low: 850, High: 950}, Disagrees: true},

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // probabilityHorizons and forecastHorizons are the minutes ahead that are exported as gauges.
@@ -33,28 +33,28 @@ type familyOf[T any] struct {
 }
 
 // family is one metric that a tick sets anew. What the last tick did not name is not there any more.
-type family = familyOf[forewarm.Output]
+type family = familyOf[pipeline.Output]
 
 // families are the gauges of a tick. A label called quantile belongs to summaries alone, say Prometheus' conventions, so
 // the two gauges that carry one, as published, go without a declared type.
 var families = []family{
-	{"forewarm_advice_valid", "gauge", "1 when the decision may be obeyed: the mode is active, telemetry is fresh, and minutes of it are known with the replicas there are, or an hour of it.", func(out *forewarm.Output, add add) {
+	{"forewarm_advice_valid", "gauge", "1 when the decision may be obeyed: the mode is active, telemetry is fresh, and minutes of it are known with the replicas there are, or an hour of it.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			d := &out.Decisions[i]
 			add(truth(withheld(d, false) == nil), "pool", d.Pool, "mode", string(d.Mode))
 		}
 	}},
-	{"forewarm_alerts_firing", "gauge", "Alerts that are firing.", func(out *forewarm.Output, add add) {
+	{"forewarm_alerts_firing", "gauge", "Alerts that are firing.", func(out *pipeline.Output, add add) {
 		for i := range out.Alerts {
 			if a := &out.Alerts[i]; !a.Resolved {
 				add(1, "alertname", string(a.Name), "pool", a.Labels["pool"], "resource", a.Labels["resource"])
 			}
 		}
 	}},
-	{"forewarm_below_reserve", "gauge", "1 when the pool serves its demand, and would not after a failure that it keeps replicas for; of a disaggregated pool's prefill replicas too.", func(out *forewarm.Output, add add) {
+	{"forewarm_below_reserve", "gauge", "1 when the pool serves its demand, and would not after a failure that it keeps replicas for; of a disaggregated pool's prefill replicas too.", func(out *pipeline.Output, add add) {
 		eachSide(out, func(d *alerting.Decision, role string) { add(truth(d.BelowReserve()), "pool", d.Pool, "role", role) })
 	}},
-	{"forewarm_binding_resource", "gauge", "1 for the resource of the pool that takes most replicas.", func(out *forewarm.Output, add add) {
+	{"forewarm_binding_resource", "gauge", "1 for the resource of the pool that takes most replicas.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			d := &out.Decisions[i]
 			for j := range d.Resources {
@@ -62,7 +62,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, pending ones included; of a disaggregated pool by role too.", func(out *forewarm.Output, add add) {
+	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, pending ones included; of a disaggregated pool by role too.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			for _, role := range []string{RoleAll, RoleDecode, RolePrefill} {
 				if n, ok := replicasOf(&out.Decisions[i], role); ok {
@@ -71,28 +71,28 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_driver_change", "gauge", "What changed about a class that drives demand: newest over an hour ago, but for mix the share of the pool's requests, for cache the hit ratio and for retries the share of attempts now.", func(out *forewarm.Output, add add) {
+	{"forewarm_driver_change", "gauge", "What changed about a class that drives demand: newest over an hour ago, but for mix the share of the pool's requests, for cache the hit ratio and for retries the share of attempts now.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			eachChange(&out.Decisions[i], func(x *forecaster.Driver) {
 				add(x.Factor, "pool", out.Decisions[i].Pool, "class", x.Class, "cause", x.Cause)
 			})
 		}
 	}},
-	{"forewarm_floor_replicas", "gauge", "Replicas that the load of this minute takes, forecast or not.", func(out *forewarm.Output, add add) {
+	{"forewarm_floor_replicas", "gauge", "Replicas that the load of this minute takes, forecast or not.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			if floor := out.Decisions[i].SeenFloor(); floor != nil {
 				add(float64(*floor), "pool", out.Decisions[i].Pool)
 			}
 		}
 	}},
-	{"forewarm_forecast", "untyped", "Demand forecast a number of minutes ahead; class * is the pool.", func(out *forewarm.Output, add add) {
+	{"forewarm_forecast", "untyped", "Demand forecast a number of minutes ahead; class * is the pool.", func(out *pipeline.Output, add add) {
 		for i := range out.Forecasts {
 			for _, f := range slices.Concat(out.Forecasts[i].Total, out.Forecasts[i].Classes) {
 				addForecast(add, &f)
 			}
 		}
 	}},
-	{"forewarm_forecast_coverage_ratio", "gauge", "Share of outcomes at or below the published quantile of the window maximum, in a week's memory, once a day of them is known.", func(out *forewarm.Output, add add) {
+	{"forewarm_forecast_coverage_ratio", "gauge", "Share of outcomes at or below the published quantile of the window maximum, in a week's memory, once a day of them is known.", func(out *pipeline.Output, add add) {
 		for i := range out.Forecasts {
 			for j := range out.Forecasts[i].Total {
 				f := &out.Forecasts[i].Total[j]
@@ -104,7 +104,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_forecast_fallback", "gauge", "1 when the last value did better than the network of late and has the larger part in the forecast of the pool's total.", func(out *forewarm.Output, add add) {
+	{"forewarm_forecast_fallback", "gauge", "1 when the last value did better than the network of late and has the larger part in the forecast of the pool's total.", func(out *pipeline.Output, add add) {
 		for i := range out.Forecasts {
 			for j := range out.Forecasts[i].Total {
 				f, one := &out.Forecasts[i].Total[j], 0.0
@@ -115,100 +115,100 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_headroom_ratio", "gauge", "Median of the smallest free share of capacity within the lead window; negative when short, absent without a replica.", func(out *forewarm.Output, add add) {
+	{"forewarm_headroom_ratio", "gauge", "Median of the smallest free share of capacity within the lead window; negative when short, absent without a replica.", func(out *pipeline.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			add(r.Headroom.P50, "pool", pool, "resource", r.Dimension)
 		})
 	}},
-	{"forewarm_headroom_after_failure_ratio", "gauge", "forewarm_headroom_ratio without the replicas kept for failures; absent where none are kept, or none would be left.", func(out *forewarm.Output, add add) {
+	{"forewarm_headroom_after_failure_ratio", "gauge", "forewarm_headroom_ratio without the replicas kept for failures; absent where none are kept, or none would be left.", func(out *pipeline.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			if r.AfterFailure != nil {
 				add(r.AfterFailure.Headroom.P50, "pool", pool, "resource", r.Dimension)
 			}
 		})
 	}},
-	{"forewarm_latency_objective_ratio", "gauge", "90th percentile of the newest minutes' time to first token (ttft) or time per output token (itl), over the pool's objective.", func(out *forewarm.Output, add add) {
+	{"forewarm_latency_objective_ratio", "gauge", "90th percentile of the newest minutes' time to first token (ttft) or time per output token (itl), over the pool's objective.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			for _, x := range out.Decisions[i].Objectives {
 				add(x.P90/x.Stated, "pool", out.Decisions[i].Pool, "latency", x.Latency)
 			}
 		}
 	}},
-	{"forewarm_lead_time_seconds", "gauge", "Warm-up lag looked ahead over: nothing nearer can be averted by scaling.", func(out *forewarm.Output, add add) {
+	{"forewarm_lead_time_seconds", "gauge", "Warm-up lag looked ahead over: nothing nearer can be averted by scaling.", func(out *pipeline.Output, add add) {
 		for i := range out.Projections {
 			add(out.Projections[i].Lead.Seconds(), "pool", out.Projections[i].Pool)
 		}
 	}},
-	{"forewarm_limit_replicas", "gauge", "Most replicas that the pool's bounds allow; of a disaggregated pool's prefill replicas too.", func(out *forewarm.Output, add add) {
+	{"forewarm_limit_replicas", "gauge", "Most replicas that the pool's bounds allow; of a disaggregated pool's prefill replicas too.", func(out *pipeline.Output, add add) {
 		eachSide(out, func(d *alerting.Decision, role string) { add(float64(d.Limit), "pool", d.Pool, "role", role) })
 	}},
-	{"forewarm_needed_replicas", "gauge", "Replicas that would be asked for without bounds and steps: what demand takes at its quantile, reserves and the floor included, and while fewer may not go yet those that stay; of a disaggregated pool's prefill replicas too.", func(out *forewarm.Output, add add) {
+	{"forewarm_needed_replicas", "gauge", "Replicas that would be asked for without bounds and steps: what demand takes at its quantile, reserves and the floor included, and while fewer may not go yet those that stay; of a disaggregated pool's prefill replicas too.", func(out *pipeline.Output, add add) {
 		eachSide(out, func(d *alerting.Decision, role string) { add(float64(d.Needed), "pool", d.Pool, "role", role) })
 	}},
-	{"forewarm_pool_stale", "gauge", "1 when telemetry of the pool is too old to forecast from.", func(out *forewarm.Output, add add) {
+	{"forewarm_pool_stale", "gauge", "1 when telemetry of the pool is too old to forecast from.", func(out *pipeline.Output, add add) {
 		for i := range out.Forecasts {
 			add(truth(out.Forecasts[i].Stale), "pool", out.Forecasts[i].Pool)
 		}
 	}},
-	{"forewarm_producer_clock_skew_seconds", "gauge", "By how much the clock of a producer is off at least, positive ahead, negative behind or held back.", func(out *forewarm.Output, add add) {
+	{"forewarm_producer_clock_skew_seconds", "gauge", "By how much the clock of a producer is off at least, positive ahead, negative behind or held back.", func(out *pipeline.Output, add add) {
 		for i := range out.Producers {
 			add(out.Producers[i].Skew, "source", out.Producers[i].Name)
 		}
 	}},
-	{"forewarm_producer_delay_seconds", "gauge", "Time from an event to its storing in the stream, least and typical of the last ten to twenty minutes.", func(out *forewarm.Output, add add) {
+	{"forewarm_producer_delay_seconds", "gauge", "Time from an event to its storing in the stream, least and typical of the last ten to twenty minutes.", func(out *pipeline.Output, add add) {
 		for i := range out.Producers {
 			add(out.Producers[i].DelayLeast, "source", out.Producers[i].Name, "of", "least")
 			add(out.Producers[i].DelayTypical, "source", out.Producers[i].Name, "of", "typical")
 		}
 	}},
-	{"forewarm_producer_fault", "gauge", "1 while a producer's clock is ahead (clock_ahead), is behind or holds records back (clock_behind), or it alone of its pool is silent.", func(out *forewarm.Output, add add) {
+	{"forewarm_producer_fault", "gauge", "1 while a producer's clock is ahead (clock_ahead), is behind or holds records back (clock_behind), or it alone of its pool is silent.", func(out *pipeline.Output, add add) {
 		for i := range out.Pools {
 			for _, f := range out.Pools[i].Faults {
 				add(1, "pool", out.Pools[i].Pool, "source", f.Producer, "kind", string(f.Kind))
 			}
 		}
 	}},
-	{"forewarm_producer_future_records", "gauge", "Records of a producer refused because they lay too far ahead.", func(out *forewarm.Output, add add) {
+	{"forewarm_producer_future_records", "gauge", "Records of a producer refused because they lay too far ahead.", func(out *pipeline.Output, add add) {
 		for i := range out.Producers {
 			add(float64(out.Producers[i].Future), "source", out.Producers[i].Name)
 		}
 	}},
-	{"forewarm_producer_watermark_timestamp_seconds", "gauge", "Newest event time of a producer.", func(out *forewarm.Output, add add) {
+	{"forewarm_producer_watermark_timestamp_seconds", "gauge", "Newest event time of a producer.", func(out *pipeline.Output, add add) {
 		for i := range out.Producers {
 			if at := out.Producers[i].Watermark; !at.IsZero() {
 				add(float64(at.UnixMilli())/1e3, "source", out.Producers[i].Name)
 			}
 		}
 	}},
-	{"forewarm_kv_sharing_ratio", "gauge", "What a request's KV tokens count for in the cache, for sharing prefixes; 1 unless the evidence is good.", func(out *forewarm.Output, add add) {
+	{"forewarm_kv_sharing_ratio", "gauge", "What a request's KV tokens count for in the cache, for sharing prefixes; 1 unless the evidence is good.", func(out *pipeline.Output, add add) {
 		for i := range out.Pools {
 			add(out.Pools[i].KVSharing.Ratio(), "pool", out.Pools[i].Pool)
 		}
 	}},
-	{"forewarm_prompt_growth_ratio", "gauge", "99th percentile of a class's prompts now, over that of the last day; absent before an hour of prompts.", func(out *forewarm.Output, add add) {
+	{"forewarm_prompt_growth_ratio", "gauge", "99th percentile of a class's prompts now, over that of the last day; absent before an hour of prompts.", func(out *pipeline.Output, add add) {
 		eachPrompts(out, func(pool string, x *alerting.PromptTrend) { add(x.Growth(), "pool", pool, "class", x.Class) })
 	}},
-	{"forewarm_prompt_length_tokens", "gauge", "99th percentile of a class's prompts over ten minutes or so: tokens.", func(out *forewarm.Output, add add) {
+	{"forewarm_prompt_length_tokens", "gauge", "99th percentile of a class's prompts over ten minutes or so: tokens.", func(out *pipeline.Output, add add) {
 		eachPrompts(out, func(pool string, x *alerting.PromptTrend) { add(x.Length(), "pool", pool, "class", x.Class) })
 	}},
-	{"forewarm_queue_growing", "gauge", "1 when more came in the newest minute than the pool could take: its throughput is its capacity then, not the demand.", func(out *forewarm.Output, add add) {
+	{"forewarm_queue_growing", "gauge", "1 when more came in the newest minute than the pool could take: its throughput is its capacity then, not the demand.", func(out *pipeline.Output, add add) {
 		for i := range out.Pools {
 			add(truth(out.Pools[i].QueueGrowing), "pool", out.Pools[i].Pool)
 		}
 	}},
-	{"forewarm_replicas", "gauge", "Replicas of the pool as the last decision counted them.", func(out *forewarm.Output, add add) {
+	{"forewarm_replicas", "gauge", "Replicas of the pool as the last decision counted them.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			d := &out.Decisions[i]
 			add(float64(d.Pending), "pool", d.Pool, "state", "pending")
 			add(float64(d.Ready), "pool", d.Pool, "state", "ready")
 		}
 	}},
-	{"forewarm_retry_attempts_ratio", "gauge", "Share of the attempts of the last three minutes that were retries.", func(out *forewarm.Output, add add) {
+	{"forewarm_retry_attempts_ratio", "gauge", "Share of the attempts of the last three minutes that were retries.", func(out *pipeline.Output, add add) {
 		for i := range out.Forecasts {
 			add(out.Forecasts[i].Retries.Share, "pool", out.Forecasts[i].Pool)
 		}
 	}},
-	{"forewarm_retry_load_ratio", "gauge", "Load of all attempts over that of the calls, in the last ten minutes: what demand and its forecasts are multiplied by for projections and decisions.", func(out *forewarm.Output, add add) {
+	{"forewarm_retry_load_ratio", "gauge", "Load of all attempts over that of the calls, in the last ten minutes: what demand and its forecasts are multiplied by for projections and decisions.", func(out *pipeline.Output, add add) {
 		for i := range out.Forecasts {
 			pf := &out.Forecasts[i]
 			for j := range pf.Total {
@@ -216,10 +216,10 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_saturation_eta_seconds", "untyped", "Quantile of the time to saturation; +Inf beyond the forecast horizon.", func(out *forewarm.Output, add add) {
+	{"forewarm_saturation_eta_seconds", "untyped", "Quantile of the time to saturation; +Inf beyond the forecast horizon.", func(out *pipeline.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) { addETA(add, pool, r.Dimension, r.ETA) })
 	}},
-	{"forewarm_saturation_probability", "gauge", "Probability that demand exceeds capacity within a number of minutes, or the lead window.", func(out *forewarm.Output, add add) {
+	{"forewarm_saturation_probability", "gauge", "Probability that demand exceeds capacity within a number of minutes, or the lead window.", func(out *pipeline.Output, add add) {
 		eachEvidence(out, func(d *alerting.Decision, r *alerting.ResourceEvidence) {
 			add(r.Probability, "pool", d.Pool, "resource", r.Dimension, "horizon", "lead")
 		})
@@ -229,50 +229,50 @@ var families = []family{
 			}
 		})
 	}},
-	{"forewarm_bottleneck", "gauge", "1 for what the latencies of a pool say runs short: prefill, decode, slots, kv or prefill_and_decode; none when they do not tell.", func(out *forewarm.Output, add add) {
+	{"forewarm_bottleneck", "gauge", "1 for what the latencies of a pool say runs short: prefill, decode, slots, kv or prefill_and_decode; none when they do not tell.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			if d := &out.Decisions[i]; d.Diagnosis != alerting.BottleneckNone {
 				add(1, "pool", d.Pool, "resource", string(d.Diagnosis))
 			}
 		}
 	}},
-	{"forewarm_scaling_actions", "gauge", "How often more or fewer replicas were asked for in the last day.", func(out *forewarm.Output, add add) {
+	{"forewarm_scaling_actions", "gauge", "How often more or fewer replicas were asked for in the last day.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			add(float64(out.Decisions[i].ActionsPerDay), "pool", out.Decisions[i].Pool)
 		}
 	}},
-	{"forewarm_telemetry_age_seconds", "gauge", "Time from the newest event of the pool to the tick; 0 where that is newer.", func(out *forewarm.Output, add add) {
+	{"forewarm_telemetry_age_seconds", "gauge", "Time from the newest event of the pool to the tick; 0 where that is newer.", func(out *pipeline.Output, add add) {
 		for i := range out.Pools {
 			if p := &out.Pools[i]; !p.LastEvent.IsZero() {
 				add(max(0, out.Tick.Sub(p.LastEvent).Seconds()), "pool", p.Pool)
 			}
 		}
 	}},
-	{"forewarm_telemetry_complete_timestamp_seconds", "gauge", "Newest event time of the slowest live producer of the pool: demand is all in up to there.", func(out *forewarm.Output, add add) {
+	{"forewarm_telemetry_complete_timestamp_seconds", "gauge", "Newest event time of the slowest live producer of the pool: demand is all in up to there.", func(out *pipeline.Output, add add) {
 		for i := range out.Pools {
 			if p := &out.Pools[i]; !p.Complete.IsZero() {
 				add(float64(p.Complete.UnixMilli())/1e3, "pool", p.Pool)
 			}
 		}
 	}},
-	{"forewarm_utilisation_ratio", "gauge", "Newest demand over the capacity that is ready.", func(out *forewarm.Output, add add) {
+	{"forewarm_utilisation_ratio", "gauge", "Newest demand over the capacity that is ready.", func(out *pipeline.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			add(r.Utilisation, "pool", pool, "resource", r.Dimension)
 		})
 	}},
-	{"forewarm_warning_false_per_week", "gauge", "Warnings a week that are expected to come to nothing at forewarm_warning_threshold, one that stands counted each hour; absent unless it is learned.", func(out *forewarm.Output, add add) {
+	{"forewarm_warning_false_per_week", "gauge", "Warnings a week that are expected to come to nothing at forewarm_warning_threshold, one that stands counted each hour; absent unless it is learned.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			if d := &out.Decisions[i]; d.FalsePerWeek > 0 {
 				add(d.FalsePerWeek, "pool", d.Pool)
 			}
 		}
 	}},
-	{"forewarm_warning_probability", "gauge", "Probability that demand exceeds capacity within the lead time and 15 minutes.", func(out *forewarm.Output, add add) {
+	{"forewarm_warning_probability", "gauge", "Probability that demand exceeds capacity within the lead time and 15 minutes.", func(out *pipeline.Output, add add) {
 		eachEvidence(out, func(d *alerting.Decision, r *alerting.ResourceEvidence) {
 			add(r.Ahead, "pool", d.Pool, "resource", r.Dimension)
 		})
 	}},
-	{"forewarm_warning_threshold", "gauge", "forewarm_warning_probability from which on the pool is warned.", func(out *forewarm.Output, add add) {
+	{"forewarm_warning_threshold", "gauge", "forewarm_warning_probability from which on the pool is warned.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			if d := &out.Decisions[i]; d.WarnFrom > 0 {
 				add(d.WarnFrom, "pool", d.Pool)
@@ -282,7 +282,7 @@ var families = []family{
 }
 
 // eachEvidence visits the resources of the decisions.
-func eachEvidence(out *forewarm.Output, visit func(d *alerting.Decision, r *alerting.ResourceEvidence)) {
+func eachEvidence(out *pipeline.Output, visit func(d *alerting.Decision, r *alerting.ResourceEvidence)) {
 	for i := range out.Decisions {
 		d := &out.Decisions[i]
 		for j := range d.Resources {
@@ -295,7 +295,7 @@ func eachEvidence(out *forewarm.Output, visit func(d *alerting.Decision, r *aler
 }
 
 // eachSide visits what was decided of a pool's own replicas, and of a disaggregated pool's prefill replicas.
-func eachSide(out *forewarm.Output, visit func(d *alerting.Decision, role string)) {
+func eachSide(out *pipeline.Output, visit func(d *alerting.Decision, role string)) {
 	for i := range out.Decisions {
 		visit(&out.Decisions[i], RoleAll)
 		if prefill := out.Decisions[i].Prefilling(); prefill != nil {
@@ -304,7 +304,7 @@ func eachSide(out *forewarm.Output, visit func(d *alerting.Decision, role string
 	}
 }
 
-func eachPrompts(out *forewarm.Output, visit func(pool string, x *alerting.PromptTrend)) {
+func eachPrompts(out *pipeline.Output, visit func(pool string, x *alerting.PromptTrend)) {
 	for i := range out.Prompts {
 		for j := range out.Prompts[i].Classes {
 			visit(out.Prompts[i].Pool, &out.Prompts[i].Classes[j])
@@ -316,7 +316,7 @@ func eachPrompts(out *forewarm.Output, visit func(pool string, x *alerting.Promp
 var demand = func() (out []family) {
 	for _, dim := range features.Dimensions {
 		if dim.Forecast {
-			out = append(out, family{dim.Series, "gauge", dim.Help, func(o *forewarm.Output, add add) {
+			out = append(out, family{dim.Series, "gauge", dim.Help, func(o *pipeline.Output, add add) {
 				for i := range o.Forecasts {
 					if f := o.Forecasts[i].Of(dim.Name); f != nil {
 						add(f.Now.Mean, "class", f.Class, "pool", f.Pool)
@@ -339,7 +339,7 @@ func eachChange(d *alerting.Decision, visit func(x *forecaster.Driver)) {
 	}
 }
 
-func eachResource(out *forewarm.Output, visit func(pool string, r *forecaster.ResourceProjection)) {
+func eachResource(out *pipeline.Output, visit func(pool string, r *forecaster.ResourceProjection)) {
 	for i := range out.Projections {
 		p := &out.Projections[i]
 		for j := range p.Resources {

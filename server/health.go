@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // Check is one condition of being ready.
@@ -69,7 +69,7 @@ const tickLimit = 3 * time.Minute
 // tickCheck fails when ticks stay away, whatever keeps them.
 func tickCheck(st Status, now time.Time) Check {
 	c := Check{Name: "tick", OK: true, Detail: "comes as telemetry does"}
-	if st.Clock != string(forewarm.WallClock) {
+	if st.Clock != string(pipeline.WallClock) {
 		return c
 	}
 	since := st.TickedAt

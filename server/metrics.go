@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // tickBuckets are the upper bounds of the tick duration, in seconds.
@@ -83,7 +83,7 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 }
 
 // Observe takes over what a tick produced, and how long storing it and handing it on took.
-func (e *Exporter) Observe(out *forewarm.Output, took time.Duration) {
+func (e *Exporter) Observe(out *pipeline.Output, took time.Duration) {
 	e.seconds.Update(took.Seconds())
 	for i := range out.Decisions {
 		e.decisions(out.Decisions[i].Action).Inc()

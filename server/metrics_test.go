@@ -13,11 +13,11 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 func exposition(e *Exporter) string {
@@ -105,7 +105,7 @@ func TestGaugesDisappear(t *testing.T) {
 		if !strings.Contains(exposition(e), chat) {
 			t.Fatal("no gauge after a tick")
 		}
-		e.Observe(&forewarm.Output{Tick: origin.Add(time.Minute), Pools: []features.PoolMinute{{Pool: "chat"}}}, 0)
+		e.Observe(&pipeline.Output{Tick: origin.Add(time.Minute), Pools: []features.PoolMinute{{Pool: "chat"}}}, 0)
 		if !strings.Contains(exposition(e), chat) {
 			t.Error("a tick that decides nothing withdrew the gauges")
 		}
@@ -138,7 +138,7 @@ func TestPromtool(t *testing.T) {
 // TestWVA wants the gauges by which others are commanded for the pools whose advice may be obeyed, and for no other.
 func TestWVA(t *testing.T) {
 	const desired = `wva_desired_replicas{variant_name="chat",namespace="llm",accelerator_type="H100"} 8` + "\n"
-	active := func() *forewarm.Output {
+	active := func() *pipeline.Output {
 		out := fullOutput()
 		for i := range out.Decisions {
 			out.Decisions[i].Mode = alerting.Active

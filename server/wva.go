@@ -3,8 +3,8 @@ package server
 import (
 	"slices"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // WVA says how pools are labelled in the gauges of llm-d's Workload Variant Autoscaler.
@@ -19,7 +19,7 @@ type WVA struct {
 // gone keeps what it has. Call it before the first tick.
 func (e *Exporter) ExportWVA(c WVA) {
 	gauge := func(name, help string, value func(d *alerting.Decision) float64) family {
-		return family{name, "gauge", help, func(out *forewarm.Output, add add) {
+		return family{name, "gauge", help, func(out *pipeline.Output, add add) {
 			for i := range out.Decisions {
 				if d := &out.Decisions[i]; withheld(d, false) == nil {
 					add(value(d), "variant_name", d.Pool, "namespace", c.Namespace, "accelerator_type", c.AcceleratorType)

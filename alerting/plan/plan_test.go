@@ -20,7 +20,7 @@ import (
 func launchPool(t testing.TB, change func(*capacity.Config)) Pool {
 	t.Helper()
 	c := capacity.Config{
-		Name: "chat", KVCapacityTokens: 24_000, KVTarget: 1, PrefillTokensPerS: 65_000, DecodeTokensPerS: 2200, MaxRequestsPerS: 40,
+		Name: "chat", KVCapacityTokens: 24_000, KVTarget: 1, PrefillTarget: 1, PrefillTokensPerS: 65_000, DecodeTokensPerS: 2200, MaxRequestsPerS: 40,
 		ITL: 7500 * time.Microsecond, Replicas: capacity.Replicas{Max: 40}, GPUHourUSD: 3,
 	}
 	if change != nil {

@@ -16,11 +16,10 @@ import (
 // beliefs follow what a pool's decisions take for granted, and when evidence of it came.
 type beliefs struct {
 	newest alerting.Basis
-	used   map[string]float64 // capacity of a replica by dimension, of the newest decision that had one
 	seen   map[string]time.Time
 }
 
-// believe takes the basis of the next decision. Older journals have none.
+// believe takes the basis of the next decision.
 func (b *builder) believe(d *alerting.Decision) {
 	if d.Basis == nil {
 		return
@@ -28,11 +27,8 @@ func (b *builder) believe(d *alerting.Decision) {
 	x := b.beliefs[d.Pool]
 	first := x == nil
 	if first {
-		x = &beliefs{used: map[string]float64{}, seen: map[string]time.Time{}}
+		x = &beliefs{seen: map[string]time.Time{}}
 		b.beliefs[d.Pool] = x
-	}
-	for _, r := range slices.Concat(d.Resources, d.Prompts) {
-		x.used[r.Dimension] = r.PerReplica
 	}
 	for _, r := range d.Basis.Rates {
 		// An estimate moves when evidence comes; what engines report need not.
@@ -71,10 +67,9 @@ func (b *builder) assumptions(pool string) []Assumption {
 	}
 	var out []Assumption
 	for _, r := range x.newest.Rates {
-		row := Assumption{Name: r.Dimension + "_rate", Unit: "tokens/s", Stated: known(r.Stated), Learned: known(r.Learned), Used: known(x.used[r.Dimension])}
+		row := Assumption{Name: r.Dimension + "_rate", Unit: "tokens/s", Stated: known(r.Stated), Learned: known(r.Learned), Used: known(r.Used)}
 		if r.Dimension == features.DimKV {
 			row.Name, row.Unit = "kv_per_replica", "tokens"
-			row.Used = known(cmp.Or(r.Learned, r.Stated)) // before the share that may be filled
 		} else if r.Learned > 0 {
 			row.Note = fmt.Sprintf("learned between %s and %s", quantity(Number(r.Low), ""), quantity(Number(r.High), row.Unit))
 		}

@@ -72,7 +72,7 @@ func newTick(d *alerting.Decision) tick {
 	if d.ByRole != nil {
 		t.roles, t.prompters = true, d.ByRole.Prefill
 	}
-	for _, r := range d.PromptEvidence() {
+	for _, r := range d.Prompts {
 		t.prompts = append(t.prompts, capacity{r.Dimension, r.PerReplica, r.Calls(), r.LoadFactor()})
 	}
 	return t

@@ -112,8 +112,8 @@
 // ready had each replica taken the lag believed at o: the least, over the minutes m − lag … m, of Ready + Pending, in active
 // mode or of Desired where that is more; where no replica reports it is Ready. Of prefill
 // in a disaggregated pool, whose replicas of that role do not report, Ready and due are the replicas last asked for,
-// desired_by_role of the decision that stood in m, so that none is seen to be late; capacity is that of prefill_resources, in journals
-// of older versions the lower of the prefill rates stated and learned. What has no capacity has no utilisation. A forecast stands for as many
+// desired_by_role of the decision that stood in m, so that none is seen to be late; capacity is that of prefill_resources.
+// What has no capacity has no utilisation. A forecast stands for as many
 // minutes from its own on as there are to the next of its kind, by the median, so that a configuration that forecasts less
 // often finds the same errors. A difference is large from 0.1 on, and from
 // two standard deviations, 1.4826 times the median absolute deviation of all of that resource; large ones of one

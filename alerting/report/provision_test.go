@@ -186,7 +186,7 @@ func TestAssumptions(t *testing.T) {
 	for i := range h.decisions {
 		b := *h.decisions[i].Basis
 		b.PricesDate = "2026-01-31"
-		b.Rates = []alerting.RateBasis{{Dimension: "prefill", Stated: 12000, Learned: 9000, Low: 8500, High: 9600}, {Dimension: "kv", Stated: 1e6}}
+		b.Rates = []alerting.RateBasis{{Dimension: "prefill", Used: 12000, Stated: 12000, Learned: 9000, Low: 8500, High: 9600}, {Dimension: "kv", Used: 1e6, Stated: 1e6}}
 		if i >= 90 {
 			b.Rates[0].Learned, b.Rates[0].Low = 10000, 9000
 		}
@@ -194,13 +194,12 @@ func TestAssumptions(t *testing.T) {
 			b.Warmup.Seen, b.Warmup.P50 = 4, 480
 		}
 		h.decisions[i].Basis = &b
-		h.decisions[i].Resources = append(h.decisions[i].Resources, alerting.ResourceEvidence{Dimension: "prefill", PerReplica: 9500})
 	}
 	nan := Number(math.NaN())
 	at := func(m int) *time.Time { at := minute(m); return &at }
 	date := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
 	want := []Assumption{
-		{Name: "prefill_rate", Unit: "tokens/s", Stated: 12000, Used: 9500, Learned: 10000, Off: .2, Confirmed: at(90), AgeDays: 1.5 / 24, Note: "learned between 9 k and 9.6 k tokens/s"},
+		{Name: "prefill_rate", Unit: "tokens/s", Stated: 12000, Used: 12000, Learned: 10000, Off: .2, Confirmed: at(90), AgeDays: 1.5 / 24, Note: "learned between 9 k and 9.6 k tokens/s"},
 		{Name: "kv_per_replica", Unit: "tokens", Stated: 1e6, Used: 1e6, Learned: nan, Off: nan, AgeDays: nan, Note: "nothing in the period told"},
 		{Name: "warmup_p50", Unit: "min", Stated: 10, Used: 8, Learned: 8, Off: .25, Confirmed: at(100), AgeDays: 80. / 60 / 24, Note: "from 4 starts, and from what is stated"},
 		{Name: "warmup_p90", Unit: "min", Stated: 15, Used: 15, Learned: 15, Off: 0, Confirmed: at(100), AgeDays: 80. / 60 / 24, Note: "from 4 starts, and from what is stated"},

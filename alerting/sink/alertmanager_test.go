@@ -116,14 +116,14 @@ func TestRealAlertmanager(t *testing.T) {
 	if err := s.Send(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the alert to be listed", func() bool {
+	testenv.Await(t, "the alert to be listed", func() bool {
 		got := list(t, url)
 		return len(got) == 1 && got[0].Labels["alertname"] == "ForewarmTooLateToWarm" && got[0].Annotations["summary"] == a.Alert.Annotations["summary"]
 	})
 	if err := s.Send(t.Context(), alert("llama70b", true)); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the alert to be gone", func() bool { return len(list(t, url)) == 0 })
+	testenv.Await(t, "the alert to be gone", func() bool { return len(list(t, url)) == 0 })
 
 	// What Alertmanager calls invalid must not be tried again.
 	bad := alert("", false)
@@ -178,18 +178,18 @@ func TestRealCluster(t *testing.T) {
 	}
 	tell(false)
 	for _, peer := range []string{first.url, second.url} {
-		await(t, "both alerts at "+peer, func() bool { return len(list(t, peer)) == 2 })
+		testenv.Await(t, "both alerts at "+peer, func() bool { return len(list(t, peer)) == 2 })
 	}
 	n := <-notified
 	if n.Status != "firing" || len(n.Alerts) != 2 || n.GroupLabels["pool"] != "llama70b" {
 		t.Errorf("the first notification is %+v, want both alerts of the pool together", n)
 	}
-	await(t, "the second peer to hear that it was told", func() bool {
+	testenv.Await(t, "the second peer to hear that it was told", func() bool {
 		return regexp.MustCompile(`(?m)^alertmanager_cluster_messages_received_total\{msg_type="update"\} [1-9]`).MatchString(page(t, second.url+"/metrics"))
 	})
 	first.stop()
 	tell(true)
-	await(t, "the end at the peer that is left", func() bool { return len(list(t, second.url)) == 0 })
+	testenv.Await(t, "the end at the peer that is left", func() bool { return len(list(t, second.url)) == 0 })
 	// One of the two tells of the end; until then nobody says again what was said.
 	for n = range notified {
 		if n.Status == "resolved" {
@@ -226,7 +226,7 @@ func startAlertmanager(t *testing.T, config string, flags ...string) *alertmanag
 	}
 	a := &alertmanager{url: "http://" + address, stop: sync.OnceFunc(func() { cancel(); cmd.Wait() })}
 	t.Cleanup(a.stop)
-	await(t, "alertmanager to be ready", func() bool {
+	testenv.Await(t, "alertmanager to be ready", func() bool {
 		resp, err := http.Get(a.url + "/-/ready")
 		if err != nil {
 			return false
@@ -257,19 +257,4 @@ func page(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(body)
-}
-
-// await polls a process that this test does not control.
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	deadline := time.After(20 * time.Second)
-	for !done() {
-		select {
-		case <-poll.C:
-		case <-deadline:
-			t.Fatalf("waited 20 s for %s", what)
-		}
-	}
 }

@@ -21,6 +21,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // rig is a sink and its consumer.
@@ -259,8 +260,8 @@ func (r *rig) run(t *testing.T, want outcome, wait time.Duration, afterFirst fun
 	}
 	tell()
 	stats := func() Stats { return d.Stats()[0] }
-	await(t, "the neighbour to have its own", func() bool { return d.Stats()[1].Sent == 1 })
-	await(t, "an outcome", func() bool {
+	testenv.Await(t, "the neighbour to have its own", func() bool { return d.Stats()[1].Sent == 1 })
+	testenv.Await(t, "an outcome", func() bool {
 		s := stats()
 		if r.watchdog && s.Sent+s.Failed == 0 {
 			tell()
@@ -271,7 +272,7 @@ func (r *rig) run(t *testing.T, want outcome, wait time.Duration, afterFirst fun
 	before := stats()
 	if before.Disabled {
 		tell()
-		await(t, "the next one to be passed over", func() bool { return stats().Lapsed > 0 })
+		testenv.Await(t, "the next one to be passed over", func() bool { return stats().Lapsed > 0 })
 	}
 	stop()
 	<-done

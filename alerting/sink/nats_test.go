@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 var escape = strings.NewReplacer(" ", "_", ".", "_")
@@ -239,7 +240,7 @@ func TestNATSMends(t *testing.T) {
 				<-failed
 				tt.mends(t, w)
 			}
-			await(t, "the event to be delivered", func() bool { return d.Stats()[0].Sent == 1 })
+			testenv.Await(t, "the event to be delivered", func() bool { return d.Stats()[0].Sent == 1 })
 			cancel()
 			if err := <-done; err != nil {
 				t.Fatal(err)

@@ -43,7 +43,7 @@ func (l *lagging) obey(minute, desired int) {
 // ready, and each change of desired to have an action and a reason.
 func TestAsksStandOnALiveDaemon(t *testing.T) {
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}",
-		"pools: [{name: asks, decode_tokens_per_s: 30, prefill_tokens_per_s: 600, warmup: {p50: 8m, p90: 9m}, replicas: {min: 2, max: 30, initial: 4}}]")
+		"pools: [{name: asks, decode_tokens_per_s: 30, prefill_tokens_per_s: 600, prefill_target: 1, warmup: {p50: 8m, p90: 9m}, replicas: {min: 2, max: 30, initial: 4}}]")
 	start := time.Date(2026, 3, 2, 7, 0, 0, 0, time.UTC)
 	traffic := backtest.NewWorkload(backtest.WorkloadConfig{Start: start, Rate: .15}, 1)
 	next := traffic.Next()

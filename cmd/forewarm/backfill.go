@@ -36,9 +36,13 @@ func (d *daemon) readPast(ctx context.Context) (start uint64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("backfill: %w", err)
 	}
+	sources := backfillSources(d.cfg)
+	if len(sources) == 0 {
+		return 0, nil // they are of other partitions
+	}
 	d.log.Info("first start: reading what demand was", zap.Int("days", c.Days), zap.Time("from", from))
 	var pasts []past
-	for _, s := range backfillSources(d.cfg) {
+	for _, s := range sources {
 		found, err := d.readSource(ctx, reader, &s, from, int(to.Sub(from)/features.Minute))
 		if err != nil {
 			return 0, fmt.Errorf("backfill: %w; mend it, or remove backfill.url to start without a past", err)
@@ -65,7 +69,7 @@ func (d *daemon) readPast(ctx context.Context) (start uint64, err error) {
 // backfillSources are those that are configured, or else the total of the one pool.
 func backfillSources(cfg *config.Config) []remote.Source {
 	sources := cfg.Backfill.Sources
-	if len(sources) == 0 {
+	if len(sources) == 0 && len(cfg.Pools) > 0 {
 		sources = []remote.Source{{Pool: cfg.Pools[0].Name}}
 	}
 	return sources
@@ -133,7 +137,7 @@ func withTotals(pasts []past) []past {
 func (d *daemon) storePast(ctx context.Context, pasts []past, from time.Time) error {
 	for i := range pasts {
 		for _, h := range pasts[i].histories(from) {
-			m := &nats.Msg{Subject: ingest.HistorySubject(d.cfg.NATS.Prefix, h.Pool, h.Class), Data: ingest.AppendHistory(nil, &h)}
+			m := &nats.Msg{Subject: ingest.HistorySubject(d.cfg.NATS.Inner(), h.Pool, h.Class), Data: ingest.AppendHistory(nil, &h)}
 			if _, err := d.js.PublishMsg(ctx, m, natsjs.WithMsgID(nuid.Next())); err != nil {
 				return fmt.Errorf("publish to %s: %w", m.Subject, err)
 			}

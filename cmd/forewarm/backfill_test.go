@@ -21,10 +21,11 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // pastDays is short, for learning a day takes a race detector a while; -past-days 14 is what a user has.
@@ -104,7 +105,7 @@ func victoriaPast(t *testing.T, days int, end time.Time, turn time.Duration) *pr
 		_ = resp.Body.Close()
 	})
 	last := fmt.Sprintf("%s/api/v1/query?query=count(last_over_time({model_name='llama'}[5m]))&time=%d", p.url, end.Unix())
-	await(t, "VictoriaMetrics to answer with all series", func() bool { _, body := get(last); return strings.Contains(body, `"10"`) })
+	testenv.Await(t, "VictoriaMetrics to answer with all series", func() bool { _, body := get(last); return strings.Contains(body, `"10"`) })
 	return p
 }
 
@@ -128,7 +129,7 @@ func testBackfill(t *testing.T, serve func(t *testing.T, days int, end time.Time
 	}
 	p := startDaemonIn(t, dir, lines...)
 	began := time.Now()
-	await(t, "the past to be learned", func() bool { return p.Status().Lag == 0 && p.Status().LagKnown })
+	testenv.Await(t, "the past to be learned", func() bool { return p.Status().Lag == 0 && p.Status().LagKnown })
 	t.Logf("%d days in %s", *pastDays, time.Since(began).Round(time.Millisecond))
 	p.stop()
 	lessons := uint64(*pastDays * ingest.MaxHistoryMinutes / lessonMinutes)
@@ -137,10 +138,10 @@ func testBackfill(t *testing.T, serve func(t *testing.T, days int, end time.Time
 	}
 
 	// What comes next is folded by hand, for it takes the wall clock an hour.
-	cold := forewarm.New(must(p.cfg.Pipeline()))
+	cold := pipeline.New(must(p.cfg.Pipeline()))
 	const minutes, ahead = 20, 50
 	known, errs := map[string]int{}, [2]float64{}
-	for i, fold := range []*forewarm.Pipeline{p.pipeline, cold} {
+	for i, fold := range []*pipeline.Pipeline{p.pipeline, cold} {
 		var forecast float64
 		for m := range minutes {
 			at := now.Add(time.Duration(m+1) * time.Minute)
@@ -151,7 +152,7 @@ func testBackfill(t *testing.T, serve func(t *testing.T, days int, end time.Time
 					Pool: "chat", Class: "c", Start: at, Requests: 60 * rate, PromptTokens: 60 * 1000 * rate, CachedTokens: 60 * 400 * rate, OutputTokens: 60 * 200 * rate,
 				}},
 				Watermark: &ingest.Watermark{At: at.Add(time.Minute)},
-			}, func(o *forewarm.Output) {
+			}, func(o *pipeline.Output) {
 				for _, pool := range o.Forecasts {
 					for _, f := range pool.Total {
 						if i == 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 const badInputPool = "  - {name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}"
@@ -170,7 +171,7 @@ func TestHostileFlood(t *testing.T) {
 	send(0, warm)
 	before := heap()
 	send(warm, total)
-	await(t, fmt.Sprintf("memory to be within %d MiB of %d MiB", growth>>20, before>>20), func() bool { return heap() < before+growth })
+	testenv.Await(t, fmt.Sprintf("memory to be within %d MiB of %d MiB", growth>>20, before>>20), func() bool { return heap() < before+growth })
 	got := map[ingest.Reason]int{}
 	for reason := range maps.Keys(sent) {
 		if reason != "" {

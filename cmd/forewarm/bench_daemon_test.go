@@ -35,21 +35,19 @@ func (b *bench) daemonMemory() []row {
 		"pools:",
 		"  - {name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 4000}}")
 	daemon := start(b.t, "serve", "-config", s.config)
-	await(b.t, "the daemon to answer", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
+	testenv.Await(b.t, "the daemon to answer", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
 	publisher := jetstream.NewPublisher(func() (*nats.Conn, error) { return nats.Connect("nats://" + s.nats) }, 0, zap.NewNop())
 	defer publisher.Close()
 	sent := uint64(0)
 	for m := range *benchDay {
 		sent = b.sendMinute(publisher, m, classes, sent)
 		// The stream is small: what is sent must be folded before it is pushed out.
-		for behind := true; behind; {
+		testenv.Await(b.t, "the daemon to catch up", func() bool {
 			st, err := statusOf(s.http)
-			if behind = err != nil || st.Sequence+400 < sent; behind {
-				time.Sleep(10 * time.Millisecond)
-			}
-			if daemon.over() {
-				b.t.Fatal(daemon.out.String())
-			}
+			return daemon.over() || err == nil && st.Sequence+400 >= sent
+		})
+		if daemon.over() {
+			b.t.Fatal(daemon.out.String())
 		}
 		if m%60 == 59 {
 			b.t.Logf("minute %d: %s", m+1, memoryOf(daemon))
@@ -59,7 +57,7 @@ func (b *bench) daemonMemory() []row {
 	metrics := metricsOf(s.http)
 	daemon.stop(b.t)
 	daemon = start(b.t, "serve", "-config", s.config)
-	await(b.t, "the daemon to be restored", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
+	testenv.Await(b.t, "the daemon to be restored", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
 	restored := memoryOf(daemon)
 	daemon.stop(b.t)
 	stops := metrics["forewarm_snapshot_stop_duration_seconds_count"]

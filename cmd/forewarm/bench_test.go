@@ -21,11 +21,11 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 var benchTable = flag.String("table", "", "run the benchmarks and write their table to this `file`")
@@ -129,10 +129,10 @@ func requests(n, classes int, start time.Time) []ingest.Request {
 	return rs
 }
 
-func newPipeline(classes int) *forewarm.Pipeline { return forewarm.New(benchConfig(classes)) }
+func newPipeline(classes int) *pipeline.Pipeline { return pipeline.New(benchConfig(classes)) }
 
-func benchConfig(classes int) forewarm.Config {
-	cfg := forewarm.DefaultConfig()
+func benchConfig(classes int) pipeline.Config {
+	cfg := pipeline.DefaultConfig()
 	cfg.Features.MaxClasses = classes
 	cfg.Every = time.Hour // forecasts are measured elsewhere
 	cfg.Pools = []capacity.Pool{{Name: "chat"}}
@@ -223,7 +223,7 @@ func (b *bench) jetstream() []row {
 			consumer := jetstream.NewConsumer(js, jetstream.ConsumerConfig{Stream: c.Stream.Name, Prefix: c.Prefix, Start: 1, Limits: ingest.DefaultLimits(), Log: zap.NewNop()})
 			err := consumer.Run(ctx, func(batches []ingest.Batch) error {
 				for i := range batches {
-					p.Apply(&batches[i], func(*forewarm.Output) {})
+					p.Apply(&batches[i], func(*pipeline.Output) {})
 				}
 				if n += len(batches); n == b.messages {
 					return errEnough
@@ -258,7 +258,7 @@ const (
 
 // pipe decodes on the caller's goroutine and folds on another, some messages at a time, as the daemon does: in takes a
 // message, settle waits until all are folded, end lets the other goroutine go.
-func pipe(p *forewarm.Pipeline) (in func(about ingest.Meta, data []byte), settle, end func()) {
+func pipe(p *pipeline.Pipeline) (in func(about ingest.Meta, data []byte), settle, end func()) {
 	const parcels = 8
 	type parcel []ingest.Batch
 	free, ready := make(chan parcel, parcels), make(chan parcel, parcels)
@@ -268,7 +268,7 @@ func pipe(p *forewarm.Pipeline) (in func(about ingest.Meta, data []byte), settle
 	go func() {
 		for batches := range ready {
 			for i := range batches {
-				p.Apply(&batches[i], func(*forewarm.Output) {})
+				p.Apply(&batches[i], func(*pipeline.Output) {})
 			}
 			for i := range batches {
 				batches[i].Reset()
@@ -358,7 +358,7 @@ func (b *bench) classes() (rows []row) {
 		for k, classes := range counts {
 			cfg := benchConfig(classes)
 			cfg.Features.Revise = time.Minute // so that windows are given back early
-			p, batches, decoder := forewarm.New(cfg), make([]ingest.Batch, perParcel), new(ingest.Decoder)
+			p, batches, decoder := pipeline.New(cfg), make([]ingest.Batch, perParcel), new(ingest.Decoder)
 			run := func(messages [][]byte) {
 				for len(messages) > 0 {
 					parcel := batches[:min(perParcel, len(messages))]
@@ -367,13 +367,13 @@ func (b *bench) classes() (rows []row) {
 						decoder.Decode(ingest.Meta{}, messages[i], ingest.DefaultLimits(), &parcel[i])
 					}
 					for i := range parcel {
-						p.Apply(&parcel[i], func(*forewarm.Output) {})
+						p.Apply(&parcel[i], func(*pipeline.Output) {})
 					}
 					messages = messages[len(parcel):]
 				}
 			}
 			tick := func(at time.Time) {
-				p.Apply(&ingest.Batch{Watermark: &ingest.Watermark{At: at}}, func(*forewarm.Output) {})
+				p.Apply(&ingest.Batch{Watermark: &ingest.Watermark{At: at}}, func(*pipeline.Output) {})
 			}
 			for m := busyBefore; m > 1; m-- {
 				b.foldAt(p, plain[k], -time.Duration(m)*time.Minute)
@@ -413,7 +413,7 @@ const (
 )
 
 // foldAt folds requests some time before or after their own, without ids.
-func (b *bench) foldAt(p *forewarm.Pipeline, rs []ingest.Request, shift time.Duration) {
+func (b *bench) foldAt(p *pipeline.Pipeline, rs []ingest.Request, shift time.Duration) {
 	var batch ingest.Batch
 	for part := range slices.Chunk(rs, parcelRecords) {
 		batch.Reset()
@@ -424,7 +424,7 @@ func (b *bench) foldAt(p *forewarm.Pipeline, rs []ingest.Request, shift time.Dur
 			}
 			batch.Requests = append(batch.Requests, r)
 		}
-		p.Apply(&batch, func(*forewarm.Output) {})
+		p.Apply(&batch, func(*pipeline.Output) {})
 	}
 }
 

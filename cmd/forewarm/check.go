@@ -84,12 +84,26 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	}
 	defer conn.Close()
 	fmt.Fprintf(std.out, "ok  nats: connected to %s\n", conn.ConnectedUrlRedacted())
+	if err := checkRights(ctx, conn, &cfg.NATS, func(err error) { fmt.Fprintf(std.out, "warning: %v\n", err) }); err != nil {
+		return usageError{err}
+	}
 	js, err := natsjs.New(conn)
 	if err != nil {
 		return err
 	}
+	if cfg.NATS.Partitioned() {
+		if err := jetstream.CheckPartition(ctx, conn, &cfg.NATS); err != nil {
+			return usageError{err}
+		}
+		for i := range cfg.Pools {
+			fmt.Fprintf(std.out, "ok  pool %s: in partition %d\n", cfg.Pools[i].Name, cfg.NATS.PartitionOf(cfg.Pools[i].Name))
+		}
+	}
 	for _, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
 		jetstream.EnsureTelemetry, jetstream.EnsureIntake, jetstream.EnsureSignals, jetstream.EnsureForecasts,
+		func(ctx context.Context, js natsjs.JetStream, c jetstream.Config) (natsjs.Stream, error) {
+			return jetstream.EnsureDecisions(ctx, js, c, cfg.Storage.Retention)
+		},
 	} {
 		s, err := ensure(ctx, js, cfg.NATS)
 		if err != nil {
@@ -103,6 +117,12 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 			fmt.Fprintf(std.out, "warning: %s\n", fault)
 		}
 		fmt.Fprintf(std.out, "ok  stream %s: %d messages of %v\n", i.Config.Name, i.State.Msgs, i.Config.Subjects)
+	}
+	if _, err := jetstream.EnsureState(ctx, js, cfg.NATS); err != nil {
+		return usageError{err}
+	}
+	if _, err := jetstream.EnsureTold(ctx, js, cfg.NATS); err != nil {
+		return usageError{err}
 	}
 	return checkOthers(ctx, cfg, js, std)
 }
@@ -146,9 +166,9 @@ func checkData(ctx context.Context, dir, path string, std streams) (err error) {
 
 // checkLog prints what the log holds.
 func checkLog(ctx context.Context, js natsjs.JetStream, c jetstream.Config, std streams) error {
-	bucket, err := js.ObjectStore(ctx, jetstream.StateBucket)
+	bucket, err := js.ObjectStore(ctx, c.State())
 	if err != nil {
-		return fmt.Errorf("object store %s: %w", jetstream.StateBucket, err)
+		return fmt.Errorf("object store %s: %w", c.State(), err)
 	}
 	all, err := stream.NewStates(bucket, "").List(ctx)
 	if err != nil {
@@ -159,7 +179,7 @@ func checkLog(ctx context.Context, js natsjs.JetStream, c jetstream.Config, std 
 	} else {
 		fmt.Fprintf(std.out, "ok  snapshot: sequence %d of stream %s, state sha256 %s\n", all[0].Sequence, all[0].Stream, all[0].Digest)
 	}
-	log := stream.NewReader(js, jetstream.DecisionsStream, c.Prefix)
+	log := stream.NewReader(js, c.Decisions(), c.Inner())
 	last, pool, ok, err := log.Last(ctx)
 	if err != nil {
 		return err

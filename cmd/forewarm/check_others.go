@@ -8,10 +8,10 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
 )
@@ -38,7 +38,7 @@ func checkOthers(ctx context.Context, cfg *config.Config, js natsjs.JetStream, s
 	if err != nil {
 		return usageError{err}
 	}
-	if cfg.Report.Schedule != "" && cfg.Clock == forewarm.WallClock {
+	if cfg.Report.Schedule != "" && cfg.Clock == pipeline.WallClock {
 		deps := sink.ReportDeps{WriteFile: storage.WriteFile}
 		if js != nil {
 			deps.Objects = js

@@ -5,22 +5,22 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 )
 
 // exportCounters publishes what the parts count of themselves.
 func (d *daemon) exportCounters() {
-	omitted := func(f func(*forewarm.Omissions) uint64) func() uint64 {
+	omitted := func(f func(*pipeline.Omissions) uint64) func() uint64 {
 		return func() uint64 {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			return f(&d.omissions)
 		}
 	}
-	type o = forewarm.Omissions
+	type o = pipeline.Omissions
 	for _, c := range []struct {
 		name, help string
 		value      func() uint64

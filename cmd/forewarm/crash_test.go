@@ -80,11 +80,11 @@ func TestTwins(t *testing.T) {
 	if n := <-killed; n < 3 {
 		t.Errorf("the twin was killed %d times", n)
 	}
-	await(t, "the advice that a dead twin had in hand", func() bool { return cmp.Equal(want.newest, s.advice(t)) })
+	testenv.Await(t, "the advice that a dead twin had in hand", func() bool { return cmp.Equal(want.newest, s.advice(t)) })
 	if want, got := decisionsIn(want.check), decisionsIn(got.check); want != got {
 		t.Errorf("decisions: %s, of an unbroken run %s", got, want)
 	}
-	await(t, "the twin to fold all", func() bool {
+	testenv.Await(t, "the twin to fold all", func() bool {
 		st, err := statusOf(twin.http)
 		return other.over() || err == nil && st.Lag != nil && *st.Lag == 0 && st.Sequence > 0
 	})
@@ -164,7 +164,7 @@ func (s *site) play(t *testing.T, kills int) remains {
 	t.Helper()
 	began := time.Now()
 	daemon := start(t, "serve", "-config", s.config)
-	await(t, "the daemon to answer", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
+	testenv.Await(t, "the daemon to answer", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
 	speed := "0"
 	if kills > 0 {
 		speed = "1300" // so that it is not over before the last kill
@@ -183,7 +183,7 @@ func (s *site) play(t *testing.T, kills int) remains {
 	if _, err := fmt.Sscanf(producer.out.String(), "replayed %d records in %d messages", &records, &messages); err != nil {
 		t.Fatalf("replay said %q: %v", producer.out.String(), err)
 	}
-	await(t, fmt.Sprintf("message %d to be folded", messages), func() bool {
+	testenv.Await(t, fmt.Sprintf("message %d to be folded", messages), func() bool {
 		st, err := statusOf(s.http)
 		return daemon.over() || err == nil && st.Sequence >= messages && st.Lag != nil && *st.Lag == 0
 	})
@@ -215,7 +215,7 @@ func (s *site) delivered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "what the log tells to be delivered", func() bool {
+	testenv.Await(t, "what the log tells to be delivered", func() bool {
 		if _, page := get("http://" + s.http + "/metrics"); !strings.Contains(page, "\nforewarm_log_waiting 0\n") {
 			return false
 		}

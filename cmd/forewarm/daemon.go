@@ -21,7 +21,6 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
@@ -30,6 +29,7 @@ import (
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/server/dynamo"
 	"github.com/forewarm/forewarm/storage"
@@ -76,7 +76,7 @@ type daemon struct {
 	firstTick  time.Time // of this process; guarded by mu
 
 	// The goroutine of Consumer.Run owns the fold and what follows.
-	pipeline     *forewarm.Pipeline
+	pipeline     *pipeline.Pipeline
 	anew         *newStart // nil where a snapshot was taken up, or the stream has all
 	announced    time.Time // ticks up to here were in the log at the start
 	nextSnapshot time.Time
@@ -87,7 +87,7 @@ type daemon struct {
 	faults       map[faultKey]bool  // of producers, that were said
 	decided      map[string]decided // newest decision of each pool that was said
 	collector    collector
-	onTick       func(*forewarm.Output)
+	onTick       func(*pipeline.Output)
 	tickTook     func(seconds float64)
 
 	// Safe for concurrent use.
@@ -99,7 +99,7 @@ type daemon struct {
 
 	mu         sync.Mutex
 	status     server.Status
-	omissions  forewarm.Omissions  // as of the last tick
+	omissions  pipeline.Omissions  // as of the last tick
 	unread     int                 // snapshots that could not be taken up at this start; does not change
 	savedBytes int64               // of the newest snapshot
 	unsaved    map[string]unstored // by what it is: snapshot, log, series …
@@ -208,12 +208,12 @@ func (d *daemon) openSources(first uint64) error {
 		return err
 	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
-		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Prefix, Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
+		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Inner(), Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
 		Missing: d.remakeStream, Inspect: d.inspectStream,
 	})
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
-			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewInlet(d.js, d.cfg.NATS.Prefix).Store,
+			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewInlet(d.js, &d.cfg.NATS).Store,
 			Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.CountIgnored, Log: d.log,
 		})
 	}
@@ -259,7 +259,7 @@ func (d *daemon) openLog(ctx context.Context) (err error) {
 	if d.told, err = jetstream.EnsureTold(ctx, d.js, d.cfg.NATS); err != nil {
 		return err
 	}
-	d.states, d.reader = stream.NewStates(bucket, d.instance), stream.NewReader(d.js, jetstream.DecisionsStream, d.cfg.NATS.Prefix)
+	d.states, d.reader = stream.NewStates(bucket, d.instance), stream.NewReader(d.js, d.cfg.NATS.Decisions(), d.cfg.NATS.Inner())
 	return nil
 }
 
@@ -283,6 +283,14 @@ func (d *daemon) join(ctx context.Context) (err error) {
 	}
 	d.onClose(func() error { d.conn.Close(); return nil })
 	if d.js, err = natsjs.New(d.conn); err != nil {
+		return err
+	}
+	if d.embedded == nil {
+		if err := checkRights(ctx, d.conn, &c, func(err error) { d.log.Warn("NATS permissions", zap.Error(err)) }); err != nil {
+			return err
+		}
+	}
+	if err := jetstream.CheckPartition(ctx, d.conn, &c); err != nil {
 		return err
 	}
 	telemetry, err := jetstream.EnsureTelemetry(ctx, d.js, c)
@@ -336,7 +344,7 @@ func (d *daemon) openSinks() error {
 // telemetry.
 func (d *daemon) openListeners(fields *ingest.FieldMap) (err error) {
 	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
-		Store:   jetstream.NewInlet(d.js, d.cfg.NATS.Prefix),
+		Store:   jetstream.NewInlet(d.js, &d.cfg.NATS),
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
 		Serves:  func(pool string) bool { return d.served.Load().has(pool) },
 		Fields:  fields, Log: d.log,
@@ -404,8 +412,8 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 		}
 		return nil
 	})
-	if d.cfg.Clock == forewarm.WallClock {
-		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline)
+	if d.cfg.Clock == pipeline.WallClock {
+		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline)
 		group.Go(func() error { return ticker.Run(ctx) })
 	}
 	if d.embedded != nil {
@@ -442,7 +450,7 @@ var errStopped = errors.New("stopped")
 
 // fold folds messages, tells of what became of them, and says whether there was a tick among them. What those with a tick
 // take is taken for the tick's.
-func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (ticked bool) {
+func (d *daemon) fold(batches []ingest.Batch, emit func(*pipeline.Output)) (ticked bool) {
 	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
 	for i := range batches {
 		d.pipeline.Apply(&batches[i], emit)
@@ -469,7 +477,7 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*forewarm.Output)) (tick
 }
 
 // emit takes what one tick produced: to disk first, then to the world.
-func (d *daemon) emit(out *forewarm.Output) {
+func (d *daemon) emit(out *pipeline.Output) {
 	began := time.Now()
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
 	d.stored("series", err)
@@ -496,7 +504,7 @@ func (d *daemon) emit(out *forewarm.Output) {
 }
 
 // announce has what a tick decided and has to tell stored in the log, from where the sinks take it.
-func (d *daemon) announce(out *forewarm.Output) {
+func (d *daemon) announce(out *pipeline.Output) {
 	var entries []stream.Entry
 	var notices []alerting.Notice
 	for i := range out.Decisions {
@@ -548,6 +556,7 @@ func (d *daemon) noteServed() {
 		return
 	}
 	names, more := d.pipeline.Served()
+	more = more || d.cfg.NATS.Partitioned() // listeners pass telemetry of other partitions on
 	s := &served{names: make(map[string]bool, len(names)), more: more}
 	for _, name := range names {
 		s.names[name] = true
@@ -574,6 +583,9 @@ func (d *daemon) Status() server.Status {
 	s.Connection = d.conn.ConnectedUrlRedacted()
 	if d.embedded != nil {
 		s.Connection = "embedded server"
+	}
+	if d.cfg.NATS.Partitioned() {
+		s.Connection += ", partition " + d.cfg.NATS.Partition
 	}
 	s.Lag, s.LagKnown = d.consumer.Pending()
 	s.Stream = d.consumer.Fault()

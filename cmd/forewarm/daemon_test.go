@@ -52,6 +52,7 @@ func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.KeepOwn()
 	d, err := openDaemon(t.Context(), cfg, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,11 @@ func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
-	conn, err := nats.Connect(d.embedded.URL())
+	url := cfg.NATS.URL
+	if d.embedded != nil {
+		url = d.embedded.URL()
+	}
+	conn, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +107,7 @@ func (p *inProcess) settle(t *testing.T) {
 	if err := json.Unmarshal(m.Data, &ack); err != nil || ack.Seq == 0 {
 		t.Fatalf("the stream answers %q (%v)", m.Data, err)
 	}
-	await(t, "the fold to reach the end of the stream", func() bool {
+	testenv.Await(t, "the fold to reach the end of the stream", func() bool {
 		return p.Status().Sequence >= ack.Seq
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -269,7 +274,7 @@ func checkAlerts(t *testing.T, url string) {
 	var alerts []struct {
 		Labels, Annotations map[string]string
 	}
-	await(t, "alerts at Alertmanager", func() bool {
+	testenv.Await(t, "alerts at Alertmanager", func() bool {
 		_, body := get(url + "/api/v2/alerts")
 		return json.Unmarshal([]byte(body), &alerts) == nil && len(alerts) > 0
 	})
@@ -298,7 +303,7 @@ func startAlertmanager(t *testing.T) (url string) {
 	}
 	t.Cleanup(func() { _ = cmd.Wait() }) // killed by the context
 	url = "http://" + address
-	await(t, "alertmanager to be ready", func() bool { code, _ := get(url + "/-/ready"); return code == http.StatusOK })
+	testenv.Await(t, "alertmanager to be ready", func() bool { code, _ := get(url + "/-/ready"); return code == http.StatusOK })
 	return url
 }
 
@@ -343,7 +348,7 @@ func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
 		}
 	}
 	p.settle(t)
-	await(t, "the advice for both pools to be delivered", func() bool { return p.dispatcher.Stats()[0].Sent == 2 })
+	testenv.Await(t, "the advice for both pools to be delivered", func() bool { return p.dispatcher.Stats()[0].Sent == 2 })
 	all := decisionsOf(t, p)
 	if len(all) < 4 {
 		t.Fatalf("%d decisions", len(all))

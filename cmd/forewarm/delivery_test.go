@@ -68,7 +68,7 @@ func TestKillBetweenDeliveryAndCursor(t *testing.T) {
 	)
 	daemon := start(t, "serve", "-config", config)
 	up := func() bool { _, err := statusOf(page); return err == nil || daemon.over() }
-	await(t, "the daemon to answer", up)
+	testenv.Await(t, "the daemon to answer", up)
 	h.mu.Lock()
 	h.first = func() { _ = daemon.cmd.Process.Kill() } // with the request in hand, before it is answered
 	h.mu.Unlock()
@@ -86,7 +86,7 @@ func TestKillBetweenDeliveryAndCursor(t *testing.T) {
 			}
 		}
 	}
-	await(t, "the daemon to die", daemon.over)
+	testenv.Await(t, "the daemon to die", daemon.over)
 	conn.Close()
 	before := h.got()
 	if len(before) != 1 {
@@ -94,7 +94,7 @@ func TestKillBetweenDeliveryAndCursor(t *testing.T) {
 	}
 
 	daemon = start(t, "serve", "-config", config)
-	await(t, "both events", func() bool { return len(h.got()) >= 3 })
+	testenv.Await(t, "both events", func() bool { return len(h.got()) >= 3 })
 	daemon.stop(t)
 	after := h.got()[1:]
 	slices.Sort(after)
@@ -103,8 +103,8 @@ func TestKillBetweenDeliveryAndCursor(t *testing.T) {
 	}
 
 	daemon = start(t, "serve", "-config", config)
-	await(t, "the daemon to answer", up)
-	await(t, "the stream to be folded", func() bool { s, err := statusOf(page); return err == nil && s.Lag != nil && *s.Lag == 0 })
+	testenv.Await(t, "the daemon to answer", up)
+	testenv.Await(t, "the stream to be folded", func() bool { s, err := statusOf(page); return err == nil && s.Lag != nil && *s.Lag == 0 })
 	daemon.stop(t)
 	if again := h.got()[3:]; len(again) > 0 {
 		t.Errorf("%q was sent again after it was known to be delivered", again)

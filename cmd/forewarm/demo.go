@@ -14,13 +14,13 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/term"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 const (
@@ -131,7 +131,7 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	d.keda = backtest.NewReactive(demoKVTarget)
 
 	cfg := config.Default()
-	cfg.Clock = forewarm.EventClock
+	cfg.Clock = pipeline.EventClock
 	cfg.Pools = append(cfg.Pools, cc.Capacity(demoContext))
 	cfg.Features.Lateness = 0
 	cfg.Decision.Mode = alerting.Active
@@ -155,7 +155,7 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 }
 
 // take runs in the daemon's goroutine.
-func (d *demoRun) take(out *forewarm.Output) {
+func (d *demoRun) take(out *pipeline.Output) {
 	if len(out.Decisions) == 0 {
 		return
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestExplain: the same decision is explained by the daemon that made it, as text, JSON and a page, and by what it left on
@@ -22,7 +24,7 @@ func TestExplain(t *testing.T) {
 	}
 	p.settle(t)
 	id := fmt.Sprintf("chat-%d", start.Unix()/60+1)
-	await(t, "a decision", func() bool { code, _ := get(p.base + "/explain/" + id); return code == http.StatusOK })
+	testenv.Await(t, "a decision", func() bool { code, _ := get(p.base + "/explain/" + id); return code == http.StatusOK })
 
 	code, live, errs := runHere(t.Context(), "explain", "-url", p.base, id)
 	if code != 0 || !strings.HasPrefix(live, id+", decided at 2026-03-02 08:01 UTC, advisory mode") || !strings.Contains(live, "to ask for without a forecast") {

@@ -5,8 +5,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // faultKey is a fault of a producer that is said once, when it begins, and once when it is over.
@@ -16,7 +16,7 @@ type faultKey struct {
 }
 
 // sayFaults logs the faults of producers that are new, and those that are over.
-func (d *daemon) sayFaults(out *forewarm.Output) {
+func (d *daemon) sayFaults(out *pipeline.Output) {
 	now := map[faultKey]bool{}
 	for i := range out.Pools {
 		for _, f := range out.Pools[i].Faults {

@@ -30,7 +30,7 @@ func TestFullDisk(t *testing.T) {
 		s, err := statusOf(page)
 		return daemon.over() || err == nil && s.Lag != nil && *s.Lag == 0
 	}
-	await(t, "the daemon to answer", up)
+	testenv.Await(t, "the daemon to answer", up)
 	conn, err := nats.Connect("nats://"+address, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestFullDisk(t *testing.T) {
 			}
 		}
 		want := begin.Add(time.Duration(to) * time.Minute)
-		await(t, "the tick of "+want.String(), func() bool {
+		testenv.Await(t, "the tick of "+want.String(), func() bool {
 			s, err := statusOf(page)
 			return daemon.over() || err == nil && s.Tick != nil && s.Tick.Equal(want)
 		})
@@ -84,7 +84,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	daemon.kill(t)
 	daemon = start(t, "serve", "-config", config)
-	await(t, "the daemon to start on the full disk", up)
+	testenv.Await(t, "the daemon to start on the full disk", up)
 	minutes(20, 25)
 	if !says("/metrics", "\nforewarm_storage_degraded 1\n") || says("/metrics", "\nforewarm_series_lost_ticks_total 0\n") {
 		t.Error("a daemon that starts on a full disk does not say so")
@@ -131,7 +131,7 @@ func TestFullDiskUnderTheStream(t *testing.T) {
 		}
 		return at
 	}
-	await(t, "the daemon to answer", func() bool { return says("/readyz", `"tick"`) })
+	testenv.Await(t, "the daemon to answer", func() bool { return says("/readyz", `"tick"`) })
 	conn, err := nats.Connect("nats://"+address, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -164,15 +164,14 @@ func TestFullDiskUnderTheStream(t *testing.T) {
 	}
 	full := time.Now()
 	for path, what := range map[string]string{"/readyz": "telemetry store: ", "/metrics": "\nforewarm_storage_degraded 1\n"} {
-		await(t, path+" to say it", func() bool { return says(path, what) })
+		testenv.Await(t, path+" to say it", func() bool { return says(path, what) })
 	}
 	if d := time.Since(full); d > 10*time.Second {
 		t.Errorf("it took %s to say it", d)
 	}
-	for began := time.Now(); tick().Before(full); time.Sleep(time.Second / 5) {
-		if daemon.over() || time.Since(began) > 2*time.Minute {
-			t.Fatalf("no tick came on the full disk:\n%s", daemon.out.String())
-		}
+	testenv.Await(t, "a tick on the full disk", func() bool { return daemon.over() || !tick().Before(full) })
+	if daemon.over() {
+		t.Fatalf("the daemon ended on the full disk:\n%s", daemon.out.String())
 	}
 	if publish() || !says("/readyz", `"ready": true`) {
 		t.Error("the disk is not full any more, or the daemon is not ready")
@@ -180,8 +179,8 @@ func TestFullDiskUnderTheStream(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "telemetry to be taken again", publish)
-	await(t, "the state to be as before", func() bool { return says("/readyz", `"detail": "written"`) })
+	testenv.Await(t, "telemetry to be taken again", publish)
+	testenv.Await(t, "the state to be as before", func() bool { return says("/readyz", `"detail": "written"`) })
 	if s, err := statusOf(page); err != nil || s.Sequence < stored {
 		t.Errorf("%d messages are folded of %d that were acknowledged (%v)", s.Sequence, stored, err)
 	}

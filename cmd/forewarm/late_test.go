@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -24,13 +24,13 @@ func TestReportHasWhatCameLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := forewarm.DefaultConfig()
-	cfg.Clock, cfg.Pools, cfg.Every = forewarm.EventClock, []capacity.Pool{pool}, time.Hour
-	p := forewarm.New(cfg)
+	cfg := pipeline.DefaultConfig()
+	cfg.Clock, cfg.Pools, cfg.Every = pipeline.EventClock, []capacity.Pool{pool}, time.Hour
+	p := pipeline.New(cfg)
 	sc := storage.DefaultConfig()
 	sc.Dir = t.TempDir()
 	h := openList(t, sc)
-	emit := func(out *forewarm.Output) {
+	emit := func(out *pipeline.Output) {
 		if err := h.Store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions); err != nil {
 			t.Fatal(err)
 		}

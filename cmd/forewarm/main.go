@@ -38,6 +38,7 @@ var commands = []command{
 	{"explain", "say what a decision rests on, what would have been otherwise, and what came of it", runExplain},
 	{"decode", "show what Forewarm understands of a message, and what it refuses", decode},
 	{"check", "check a configuration, what it connects to, or a data directory", check},
+	{"nats-config", "print users with the least rights, and partitions, for the configuration of a NATS server", natsConfig},
 	{"version", "print the version", version},
 }
 
@@ -83,7 +84,7 @@ func oneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Forewarm sees LLM pools run out of KV memory and tokens/s before they do.\n\nusage: forewarm COMMAND [flags]\n\n")
 	for _, c := range commands {
-		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.summary)
+		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.summary)
 	}
 	fmt.Fprint(w, "\nforewarm COMMAND -h lists a command's flags. Start with: forewarm demo\n")
 }

@@ -88,7 +88,7 @@ type poolAnswer struct {
 func TestRetriesAreBounded(t *testing.T) {
 	const begins, minutes, ready = 75, 110, 3
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 30s}", `pools:
-- &p {name: room, kv_capacity_tokens: 400000, prefill_tokens_per_s: 270, decode_tokens_per_s: 220, warmup: {p50: 6m, p90: 12m}, replicas: {min: 3, max: 60}}
+- &p {name: room, kv_capacity_tokens: 400000, prefill_tokens_per_s: 270, prefill_target: 1, decode_tokens_per_s: 220, warmup: {p50: 6m, p90: 12m}, replicas: {min: 3, max: 60}}
 - {<<: *p, name: full}`)
 	alerts, events := subscribe(t, p.conn, "forewarm.alert.>"), subscribe(t, p.conn, "forewarm.prescale.>")
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
@@ -145,7 +145,7 @@ func TestRetriesAreBounded(t *testing.T) {
 func TestObjectivesRaiseTheirRole(t *testing.T) {
 	const begins, minutes, ready = 75, 90, 4
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}", `pools:
-- &p {name: ttft, prefill_tokens_per_s: 5000, decode_tokens_per_s: 2000, slo: {ttft: 1s, itl: 40ms}, replicas: {min: 4, max: 30}, disaggregated: {prefill_replicas: {min: 4, max: 30}}}
+- &p {name: ttft, prefill_tokens_per_s: 5000, prefill_target: 1, decode_tokens_per_s: 2000, slo: {ttft: 1s, itl: 40ms}, replicas: {min: 4, max: 30}, disaggregated: {prefill_replicas: {min: 4, max: 30}}}
 - {<<: *p, name: itl}`)
 	alerts, events := subscribe(t, p.conn, "forewarm.alert.>"), subscribe(t, p.conn, "forewarm.prescale.>")
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
@@ -214,7 +214,7 @@ func TestPlanSaysWhichRates(t *testing.T) {
 	dir := t.TempDir()
 	p := startDaemonIn(t, dir, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}", `pools:
 - &p {name: learned, kv_capacity_tokens: 400000, max_num_seqs: 32, slo: {itl: 40ms}, replicas: {min: 1, max: 30, initial: 1}}
-- {<<: *p, name: stated, prefill_tokens_per_s: 3000, decode_tokens_per_s: 500, rates: stated}`)
+- {<<: *p, name: stated, prefill_tokens_per_s: 3000, prefill_target: 1, decode_tokens_per_s: 500, rates: stated}`)
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for m := range minutes {
 		at := start.Add(time.Duration(m) * time.Minute)

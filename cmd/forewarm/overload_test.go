@@ -12,7 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // TestOverload holds the fold up, as if more came than the machine can work off: the stream keeps it, the daemon takes
@@ -35,7 +36,7 @@ func TestOverload(t *testing.T) {
 		t.Fatal(err)
 	}
 	busy := make(chan struct{})
-	d.onTick = func(*forewarm.Output) { <-busy }
+	d.onTick = func(*pipeline.Output) { <-busy }
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -51,7 +52,7 @@ func TestOverload(t *testing.T) {
 		p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil,
 			`{"id":"r%d","arrived_at":%q,"prompt_tokens":500,"output_tokens":200}`, i, at.Format(time.RFC3339Nano)))
 	}
-	await(t, "the daemon to lag by all that is after the first minute", func() bool {
+	testenv.Await(t, "the daemon to lag by all that is after the first minute", func() bool {
 		s := d.Status()
 		return s.LagKnown && s.Lag > messages*3/4 && s.Sequence > messages/5-50 // the parcel at hand is not counted yet
 	})
@@ -78,7 +79,7 @@ func TestOverload(t *testing.T) {
 
 	close(busy)
 	p.settle(t)
-	await(t, "the daemon to be ready again", func() bool {
+	testenv.Await(t, "the daemon to be ready again", func() bool {
 		code, _ := get(p.base + "/readyz")
 		return code == http.StatusOK
 	})

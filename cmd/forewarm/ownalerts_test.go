@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // firingAt is what a real Alertmanager lists as firing: summaries by name and resource. What is resolved is not among it.
@@ -38,7 +39,7 @@ func raised(t *testing.T, url string, want map[string]string) {
 	t.Helper()
 	for key, part := range want {
 		var said string
-		await(t, key, func() bool {
+		testenv.Await(t, key, func() bool {
 			said = firingAt(t, url)[key]
 			return said != ""
 		})
@@ -53,7 +54,7 @@ func raised(t *testing.T, url string, want map[string]string) {
 func over(t *testing.T, url string, alerts map[string]string) {
 	t.Helper()
 	for key := range alerts {
-		await(t, key+" to be over", func() bool { return firingAt(t, url)[key] == "" })
+		testenv.Await(t, key+" to be over", func() bool { return firingAt(t, url)[key] == "" })
 	}
 }
 
@@ -104,7 +105,7 @@ func TestOwnAlerts(t *testing.T) {
 	for range 4 {
 		minute(90*time.Second, 5*time.Minute, true)
 	}
-	await(t, "the webhook to fail", func() bool { return strings.Contains(p.sinkTrouble(), "webhook/ops") })
+	testenv.Await(t, "the webhook to fail", func() bool { return strings.Contains(p.sinkTrouble(), "webhook/ops") })
 	for range 2 {
 		minute(90*time.Second, 5*time.Minute, true)
 	}
@@ -117,7 +118,7 @@ func TestOwnAlerts(t *testing.T) {
 	raised(t, alertmanager, map[string]string{"ForewarmTelemetryFault": "; the records of producer gw-3 come 5m"})
 
 	broken.Store(false)
-	await(t, "the webhook to get what waited", func() bool { return p.sinkTrouble() == "" })
+	testenv.Await(t, "the webhook to get what waited", func() bool { return p.sinkTrouble() == "" })
 	for range 30 { // a clock is judged by ten to twenty minutes, telemetry by fifteen, and an alert is over after five
 		minute(0, 0, false)
 	}

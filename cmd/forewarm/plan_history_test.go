@@ -91,7 +91,7 @@ func TestPlanAsDecided(t *testing.T) {
 		return &alerting.Decision{
 			Ready: 5, Lead: 11 * time.Minute, ByRole: &alerting.Roles{PrefillReady: 3},
 			Resources: []alerting.ResourceEvidence{{Dimension: features.DimPrefill, PerReplica: prefill}, {Dimension: features.DimKV, PerReplica: 85_000}},
-			Basis:     &alerting.Basis{Rates: []alerting.RateBasis{{Dimension: features.DimPrefill, Stated: 4000, Learned: learned}}},
+			Basis:     &alerting.Basis{Rates: []alerting.RateBasis{{Dimension: features.DimPrefill, Used: prefill, Stated: 4000, Learned: learned}}},
 		}
 	}
 	for name, tt := range map[string]struct {

@@ -184,23 +184,21 @@ func asDecided(p *plan.Pool, d *alerting.Decision, replicas, prefill int) {
 		p.Prefill = d.ByRole.PrefillReady
 	}
 	used := map[string]float64{}
-	for _, r := range append(d.PromptEvidence(), d.Resources...) {
+	for _, r := range append(d.Prompts, d.Resources...) {
 		used[r.Dimension] = r.PerReplica
 	}
 	if kv := used[capacity.KV]; kv > 0 && p.KVTarget > 0 {
 		p.Reported = int(min(kv/p.KVTarget, 1e12))
 	}
-	if v := used[capacity.Prefill]; v > 0 {
-		p.Rates.PrefillTokensPerS = v
-	}
-	if v := used[capacity.Decode]; v > 0 {
-		p.Rates.DecodeTokensPerS, p.Rates.Bound = v, true
-	}
-	if d.Basis == nil {
-		return
-	}
 	for _, r := range d.Basis.Rates {
-		if v := used[r.Dimension]; r.Dimension != capacity.KV && r.Learned > 0 && math.Abs(v-r.Learned) < math.Abs(v-r.Stated) {
+		switch {
+		case r.Used <= 0:
+		case r.Dimension == capacity.Prefill:
+			p.Rates.PrefillTokensPerS = r.Used
+		case r.Dimension == capacity.Decode:
+			p.Rates.DecodeTokensPerS, p.Rates.Bound = r.Used, true
+		}
+		if r.Dimension != capacity.KV && r.Learned > 0 && r.Used == r.Learned {
 			p.Rates.Source = capacity.Learned
 			p.Rates.Extrapolated = p.Rates.Extrapolated || slices.ContainsFunc(d.Basis.Notes, func(note string) bool { return strings.HasPrefix(note, r.Dimension+": extrapolated") })
 		}

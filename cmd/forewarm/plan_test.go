@@ -79,7 +79,7 @@ func TestPlanSources(t *testing.T) {
 	}
 	writeFile(t, "trace.csv", rows...)
 	writeFile(t, "demand.yaml", "classes:", "  - {class: chat, requests_per_s: 2, prompt_p50: 1000, prompt_p95: 1000, output_p50: 200, output_p95: 200, cache_hit: 0.4}")
-	common := []string{"-pool", "chat", "-kv-capacity-tokens", "40000", "-prefill-tokens-per-s", "3000", "-decode-tokens-per-s", "900", "-launch", "2"}
+	common := []string{"-pool", "chat", "-kv-capacity-tokens", "40000", "-prefill-tokens-per-s", "3000", "-prefill-target", "1", "-decode-tokens-per-s", "900", "-launch", "2"}
 	for name, args := range map[string][]string{
 		"stated":      {"-requests-per-s", "2", "-prompt-p50", "1000", "-prompt-p95", "1000", "-output-p50", "200", "-output-p95", "200", "-cache-hit", "0.4", "-replicas", "3"},
 		"demand file": {"-demand", "demand.yaml", "-replicas", "3"},
@@ -167,7 +167,7 @@ func TestPlanMistakes(t *testing.T) {
 // TestPlanOfAConfiguration: roles, limits, prices and kinds of replica as they are configured.
 func TestPlanOfAConfiguration(t *testing.T) {
 	t.Chdir(t.TempDir())
-	writeFile(t, "c.yaml", "pools:", "  - name: chat", "    kv_capacity_tokens: 100000", "    prefill_tokens_per_s: 10000", "    decode_tokens_per_s: 2000",
+	writeFile(t, "c.yaml", "pools:", "  - name: chat", "    kv_capacity_tokens: 100000", "    prefill_tokens_per_s: 10000", "    prefill_target: 1", "    decode_tokens_per_s: 2000",
 		"    replicas: {max: 20, initial: 3}", "    disaggregated: {prefill_replicas: {max: 8, initial: 2}}", "    limits: {requests_per_min: 700}",
 		"    gpu_hour_usd: 4", "    prices: {date: 2026-01-15, region: eu-1}",
 		"    types: [{name: large, hour_usd: 7, kv_capacity_tokens: 300000, prefill_tokens_per_s: 30000, decode_tokens_per_s: 6000}, {name: small, hour_usd: 4, kv_capacity_tokens: 100000, prefill_tokens_per_s: 10000, decode_tokens_per_s: 2000}]")

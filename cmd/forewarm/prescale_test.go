@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestPrescaleConsumer has the example consumer scale by the events of a daemon in either mode of CloudEvents, and the daemon
@@ -56,7 +57,7 @@ func consumePrescale(t *testing.T, consumer string, binary bool, contentType str
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the example to subscribe", func() bool { // of a late start it would see the last event only, which may be to hold
+	testenv.Await(t, "the example to subscribe", func() bool { // of a late start it would see the last event only, which may be to hold
 		stream, err := js.StreamNameBySubject("forewarm.prescale.chat")
 		for range js.ConsumerNames(stream) {
 			return err == nil
@@ -84,8 +85,8 @@ func consumePrescale(t *testing.T, consumer string, binary bool, contentType str
 	p.settle(t)
 	before := leadSeconds(t, p)
 
-	asked, last := map[string]bool{}, 0                       // of the events that were in force
-	await(t, "the last number to be scaled to", func() bool { // of as many events as have come by then
+	asked, last := map[string]bool{}, 0                               // of the events that were in force
+	testenv.Await(t, "the last number to be scaled to", func() bool { // of as many events as have come by then
 		for m, err := events.NextMsg(time.Millisecond); err == nil; m, err = events.NextMsg(time.Millisecond) {
 			e, err := alerting.ReadPrescale(m.Header.Get("Content-Type"), m.Data)
 			if err != nil || m.Header.Get("Content-Type") != contentType || m.Header.Get("Nats-Msg-Id") != e.ID {

@@ -130,21 +130,6 @@ func (o *output) String() string {
 // patience bounds every wait for something outside the test; none comes near it.
 const patience = time.Minute
 
-// await polls what another process or goroutine brings about.
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	deadline := time.After(patience)
-	for !done() {
-		select {
-		case <-poll.C:
-		case <-deadline:
-			t.Fatalf("waited %s for %s", patience, what)
-		}
-	}
-}
-
 // runHere runs a command in this process.
 func runHere(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer

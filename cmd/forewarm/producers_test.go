@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // producerPools are those of the calls below; the others are scraped.
@@ -168,7 +169,7 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 
 	p.settle(t)
 	p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, at.Truncate(time.Minute).Add(2*time.Minute).UnixMilli()))
-	await(t, "a tick", func() bool { return !p.Status().Tick.IsZero() && len(p.Pools()) == len(samples)+len(producerPools) })
+	testenv.Await(t, "a tick", func() bool { return !p.Status().Tick.IsZero() && len(p.Pools()) == len(samples)+len(producerPools) })
 	for pool, want := range wantStates {
 		_, body := get(p.base + "/api/v1/pools/" + pool)
 		if !strings.Contains(body, fmt.Sprintf(`"ready": %d,`, want.ready)) || !strings.Contains(body, `"observed": true`) {

@@ -63,6 +63,6 @@ func serveUntil(t *testing.T, cmd *exec.Cmd, url, ready string, end os.Signal) *
 		p.stop = func() {}
 	}
 	t.Cleanup(func() { p.stop() })
-	await(t, cmd.Path+" to be ready", func() bool { code, _ := get(url + ready); return code == http.StatusOK })
+	testenv.Await(t, cmd.Path+" to be ready", func() bool { code, _ := get(url + ready); return code == http.StatusOK })
 	return p
 }

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
@@ -15,7 +15,7 @@ import (
 // that may now have fewer or more replicas, were made by another configuration and are not repeated. On the event clock no
 // one knows how old a decision is.
 func (d *daemon) recall(newest []stream.Record, now time.Time) {
-	if d.cfg.Clock != forewarm.WallClock {
+	if d.cfg.Clock != pipeline.WallClock {
 		return
 	}
 	var decisions []alerting.Decision

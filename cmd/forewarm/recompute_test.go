@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/fxamacker/cbor/v2"
 	"go.uber.org/zap"
@@ -53,13 +53,13 @@ func (s *farm) run(t *testing.T, pool capacity.Config, h storage.History) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := forewarm.DefaultConfig()
-	cfg.Clock, cfg.Pools, cfg.Every = forewarm.EventClock, []capacity.Pool{p}, s.every
+	cfg := pipeline.DefaultConfig()
+	cfg.Clock, cfg.Pools, cfg.Every = pipeline.EventClock, []capacity.Pool{p}, s.every
 	cfg.Decision.Mode = alerting.Active
-	fold := forewarm.New(cfg)
+	fold := pipeline.New(cfg)
 	s.rng = rand.New(rand.NewPCG(7, 7))
 	s.scale(pool.Replicas.Initial, s.start.Add(-time.Hour), 0)
-	emit := func(out *forewarm.Output) {
+	emit := func(out *pipeline.Output) {
 		for i := range out.Decisions {
 			h.Log.(*decisionList).add(t, &out.Decisions[i])
 			m := int(out.Tick.Sub(s.start) / time.Minute)
@@ -184,7 +184,7 @@ func eventful(longer, requests float64) *farm {
 }
 
 var usualPool = capacity.Config{
-	Name: "p", KVCapacityTokens: 40_000, PrefillTokensPerS: 300, DecodeTokensPerS: 110, MaxNumSeqs: 64, GPU: capacity.GPU{PerReplica: 2}, GPUHourUSD: 3, SLOViolationMinuteUSD: 2,
+	Name: "p", KVCapacityTokens: 40_000, PrefillTokensPerS: 300, PrefillTarget: 1, DecodeTokensPerS: 110, MaxNumSeqs: 64, GPU: capacity.GPU{PerReplica: 2}, GPUHourUSD: 3, SLOViolationMinuteUSD: 2,
 	Warmup: capacity.Lag{P50: 5 * time.Minute, P90: 8 * time.Minute}, Replicas: capacity.Replicas{Min: 1, Initial: 4, Max: 12},
 	Reserves: capacity.Reserves{Failure: 1}, Prices: capacity.Prices{Date: "2026-02-01"},
 }

@@ -12,9 +12,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
@@ -48,7 +48,7 @@ func (d *daemon) relearn(ctx context.Context) {
 		return
 	}
 	began, minutes := time.Now(), 0
-	if d.cfg.Clock == forewarm.WallClock {
+	if d.cfg.Clock == pipeline.WallClock {
 		var err error
 		if minutes, err = d.learnStored(ctx); ctx.Err() != nil {
 			return

@@ -18,6 +18,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
@@ -126,7 +127,7 @@ func (s *upgradeSite) minutes(t *testing.T, p *inProcess, from, to int) {
 		}
 	}
 	p.settle(t)
-	await(t, "what is to be told to be told", func() bool { return p.dispatcher.Stats()[0].Queued == 0 })
+	testenv.Await(t, "what is to be told to be told", func() bool { return p.dispatcher.Stats()[0].Queued == 0 })
 	for m := range next(events) {
 		var e alerting.Event
 		if err := json.Unmarshal(m.Data, &e); err != nil {
@@ -156,7 +157,7 @@ func TestUpgrade(t *testing.T) {
 			before := len(h.got())
 
 			p := startDaemonIn(t, s.dir, s.config...)
-			await(t, "the past to be learned", func() bool { return p.Status().Restored && p.Status().Lag == 0 && p.Status().LagKnown })
+			testenv.Await(t, "the past to be learned", func() bool { return p.Status().Restored && p.Status().Lag == 0 && p.Status().LagKnown })
 			if got := p.Status().Restore; !strings.Contains(got, "1 not taken up") || !strings.Contains(got, "learned again") {
 				t.Errorf("the status says %q", got)
 			}
@@ -166,7 +167,7 @@ func TestUpgrade(t *testing.T) {
 			if n := p.decisions.Counters(); n.Repeated+n.Divergent != 0 {
 				t.Errorf("the log was offered again what it has: %+v", n)
 			}
-			await(t, "what was not delivered", func() bool { return len(h.got()) > before })
+			testenv.Await(t, "what was not delivered", func() bool { return len(h.got()) > before })
 			if got := h.got()[before:]; !slices.Equal(got, []string{last.ID}) {
 				t.Errorf("the hook that was away got %q, want %q", got, last.ID)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestRemoteWrite: a real Prometheus, and a real VictoriaMetrics, end up with every sample that is stored here, though they
@@ -57,7 +58,7 @@ func testRemoteWrite(t *testing.T, receive func(dir, address string) *prometheus
 	alike := func() bool { return samples(receiver.url) == samples(p.base) }
 
 	minutes(0, 20)
-	await(t, "the receiver to have what is stored", alike)
+	testenv.Await(t, "the receiver to have what is stored", alike)
 	receiver.stop()
 	minutes(20, 30)
 	p.stop()
@@ -67,7 +68,7 @@ func testRemoteWrite(t *testing.T, receive func(dir, address string) *prometheus
 		t.Error("nothing waits, though nobody takes it")
 	}
 	receiver = receive(theirs, receiver.url[len("http://"):])
-	await(t, "the receiver to have what was stored meanwhile", alike)
+	testenv.Await(t, "the receiver to have what was stored meanwhile", alike)
 	if n := samples(p.base); n < 40*20 {
 		t.Errorf("only %g samples are stored", n)
 	}

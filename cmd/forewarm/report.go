@@ -17,10 +17,10 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -45,7 +45,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	if err != nil {
 		return usagef("-format %w", err)
 	}
-	sc, nc, daemonAt, pipeline, zone := storage.DefaultConfig(), jetstream.DefaultConfig(), "", forewarm.Config{}, *timezone
+	sc, nc, daemonAt, settings, zone := storage.DefaultConfig(), jetstream.DefaultConfig(), "", pipeline.Config{}, *timezone
 	switch {
 	case *dir != "" && *path != "":
 		return usagef("give -config or -data, not both")
@@ -56,7 +56,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		if err != nil {
 			return usageError{err}
 		}
-		if pipeline, err = cfg.Pipeline(); err != nil {
+		if settings, err = cfg.Pipeline(); err != nil {
 			return usageError{err}
 		}
 		sc, nc, daemonAt, zone = cfg.Storage, cfg.NATS, cfg.Server.Listen, cmp.Or(zone, cfg.Report.Timezone)
@@ -87,7 +87,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	r, err := report.Reconcile(ctx, h, period.start, period.end, reportOptions(period.zone))
 	if err == nil && *again {
 		bar := newProgress(std.err, "running again", 1000*int64(len(r.Pools)))
-		err = otherSettings(ctx, h, pipeline, r, func(done int) { bar.set(int64(done)) })
+		err = otherSettings(ctx, h, settings, r, func(done int) { bar.set(int64(done)) })
 		bar.finish()
 	}
 	if err != nil {
@@ -170,7 +170,7 @@ func openLog(ctx context.Context, c jetstream.Config, dir string) (log *stream.R
 	if err != nil {
 		return nil, nil, err
 	}
-	return stream.NewReader(js, jetstream.DecisionsStream, c.Prefix), done, nil
+	return stream.NewReader(js, c.Decisions(), c.Inner()), done, nil
 }
 
 func openJetStream(ctx context.Context, c jetstream.Config, dir string) (js natsjs.JetStream, done func() error, err error) {

@@ -10,18 +10,18 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
-	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -40,6 +40,7 @@ type reporter struct {
 	schedule *report.Schedule
 	settle   time.Duration // after its end, until a period's demand is settled
 	instance string        // told from all others by it
+	suffix   string        // of names, for the partition
 
 	event  bool                                   // periods are of the traffic's clock, which is where the pipeline has come to
 	began  func() time.Time                       // the first tick of this process; zero before it
@@ -136,7 +137,7 @@ func (r *reporter) make(ctx context.Context, p report.Period) error {
 	if err != nil {
 		return err
 	}
-	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z"), From: p.From.UTC(), To: p.To.UTC(), Summary: summary}
+	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z") + r.suffix, From: p.From.UTC(), To: p.To.UTC(), Summary: summary}
 	n.When = alerting.Period(p.From.In(r.schedule.Zone()), p.To, "2 Jan 2006")
 	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
 	if err := r.tell(ctx, alerting.Notice{Report: n}, pages); err != nil {
@@ -160,8 +161,12 @@ func (d *daemon) openReporter() ([]alerting.Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report.schedule: %w", err)
 	}
+	suffix := ""
+	if d.cfg.NATS.Partitioned() {
+		suffix = "-partition-" + strings.ReplaceAll(d.cfg.NATS.Partition, "/", "-of-")
+	}
 	d.reporter = &reporter{
-		schedule: schedule, event: d.cfg.Clock == forewarm.EventClock, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
+		schedule: schedule, event: d.cfg.Clock == pipeline.EventClock, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
 		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
 		began: func() time.Time {
 			d.mu.Lock()
@@ -173,6 +178,7 @@ func (d *daemon) openReporter() ([]alerting.Sink, error) {
 			defer d.mu.Unlock()
 			return d.status.Tick
 		},
+		suffix: suffix,
 		mark:   d.reported,
 		render: d.renderReport,
 		tell:   d.tellReport,
@@ -202,9 +208,9 @@ func (d *daemon) renderReport(ctx context.Context, p report.Period) (*sink.Pages
 	h := storage.History{Store: d.store, Log: d.reader}
 	r, err := report.Reconcile(ctx, h, p.From, p.To, reportOptions(d.reporter.schedule.Zone()))
 	if err == nil && d.cfg.Report.Suggest {
-		var pipeline forewarm.Config
-		if pipeline, err = d.cfg.Pipeline(); err == nil {
-			err = otherSettings(ctx, h, pipeline, r, nil)
+		var settings pipeline.Config
+		if settings, err = d.cfg.Pipeline(); err == nil {
+			err = otherSettings(ctx, h, settings, r, nil)
 		}
 	}
 	if err != nil {
@@ -237,10 +243,10 @@ func (d *daemon) reported() (time.Time, error) {
 		}
 		return r.To, nil
 	}
-	if d.cfg.Clock == forewarm.EventClock {
+	if d.cfg.Clock == pipeline.EventClock {
 		return time.Time{}, nil
 	}
-	log, err := d.js.Stream(ctx, jetstream.DecisionsStream)
+	log, err := d.js.Stream(ctx, d.cfg.NATS.Decisions())
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/emersion/go-smtp"
 
 	"github.com/forewarm/forewarm/alerting/report"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // inbox is a mail server that keeps what it gets.
@@ -93,7 +94,7 @@ func TestReportIsDelivered(t *testing.T) {
 	}
 	name := "report-" + to.Format("2006-01-02T1504Z")
 	sent := func(sink string) float64 { return metric(t, p, fmt.Sprintf("forewarm_sink_sent_total{sink=%q}", sink)) }
-	await(t, "folder, bucket and mail", func() bool {
+	testenv.Await(t, "folder, bucket and mail", func() bool {
 		return sent("report/folder") == 1 && sent("report/object_store") == 1 && sent("report/mail") == 1 && refusals.Load() > 0
 	})
 	bucket, err := p.js.ObjectStore(t.Context(), "reports")
@@ -113,7 +114,7 @@ func TestReportIsDelivered(t *testing.T) {
 	// The next process knows who has it: only the webhook, which waits, gets it.
 	p.stop()
 	p = startDaemonIn(t, dir, lines...)
-	await(t, "the webhook to get it", func() bool { return sent("webhook/ops") == 1 })
+	testenv.Await(t, "the webhook to get it", func() bool { return sent("webhook/ops") == 1 })
 	if hooks.Load() != 1 || sent("report/mail")+sent("report/folder")+sent("report/object_store") > 0 || len(box.mails) > 0 {
 		t.Error("something was delivered twice")
 	}

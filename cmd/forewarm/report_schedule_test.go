@@ -12,6 +12,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -41,7 +42,7 @@ func TestReportOtherSettingsOnSchedule(t *testing.T) {
 		t.Errorf("the mail has no report: %s", mail)
 	}
 	name := filepath.Join(data, "reports", "report-"+due.Format("2006-01-02T1504Z"))
-	await(t, "the folder", func() bool {
+	testenv.Await(t, "the folder", func() bool {
 		_, err := os.Stat(name + ".html")
 		return err == nil && p.daemon.reporter.made.Load() == 1
 	})

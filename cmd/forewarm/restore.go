@@ -11,9 +11,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/forecaster"
-	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -41,7 +40,7 @@ func (d *daemon) restore(ctx context.Context) error {
 	d.pools = pc.Pools
 	newest, err := d.reader.Newest(ctx)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", jetstream.DecisionsStream, err)
+		return fmt.Errorf("stream %s: %w", d.cfg.NATS.Decisions(), err)
 	}
 	for i := range newest {
 		if at := newest[i].Decision.Tick; at.After(d.announced) {
@@ -74,7 +73,7 @@ func (d *daemon) restore(ctx context.Context) error {
 		}
 	}
 	d.decisions = stream.NewLog(d.js, stream.Config{
-		Stream: jetstream.DecisionsStream, Prefix: d.cfg.NATS.Prefix, Instance: d.instance, Version: versionString(),
+		Stream: d.cfg.NATS.Decisions(), Prefix: d.cfg.NATS.Inner(), Instance: d.instance, Version: versionString(),
 		Diverged: d.diverged, Trouble: func(err error) { d.stored("log", err) },
 	}, since, d.announced, slogFrom(d.log))
 	d.recall(newest, time.Now())
@@ -84,8 +83,8 @@ func (d *daemon) restore(ctx context.Context) error {
 
 // load restores the newest snapshot under a configuration. It returns nil where there is none that this program can use; those
 // that it cannot are said, counted and left as they are.
-func (d *daemon) load(ctx context.Context, cfg forewarm.Config) (*stream.State, error) {
-	d.pipeline = forewarm.New(cfg)
+func (d *daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, error) {
+	d.pipeline = pipeline.New(cfg)
 	all, err := d.states.List(ctx)
 	if err != nil {
 		return nil, err
@@ -119,11 +118,11 @@ func (d *daemon) load(ctx context.Context, cfg forewarm.Config) (*stream.State, 
 			return x, nil
 		case err == nil:
 			return x, nil
-		case errors.Is(err, forewarm.ErrOtherClock):
+		case errors.Is(err, pipeline.ErrOtherClock):
 			return nil, usageError{err}
 		}
 		d.unread++
-		d.pipeline = forewarm.New(cfg)
+		d.pipeline = pipeline.New(cfg)
 		d.log.Error("a snapshot is not taken up; without another the state is learned again from the log", zap.String("snapshot", x.Name),
 			zap.Uint64("sequence", x.Sequence), zap.String("of version", x.Version), zap.Error(err))
 	}
@@ -134,7 +133,7 @@ func (d *daemon) load(ctx context.Context, cfg forewarm.Config) (*stream.State, 
 const readTimeout = 30 * time.Second
 
 // take makes the pipeline of a snapshot.
-func (d *daemon) take(ctx context.Context, cfg forewarm.Config, x *stream.State) (err error) {
+func (d *daemon) take(ctx context.Context, cfg pipeline.Config, x *stream.State) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	r, err := d.states.Open(ctx, *x)
@@ -142,7 +141,7 @@ func (d *daemon) take(ctx context.Context, cfg forewarm.Config, x *stream.State)
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	p, err := forewarm.Restore(cfg, r)
+	p, err := pipeline.Restore(cfg, r)
 	if version, ok := errors.AsType[*forecaster.VersionError](err); ok {
 		return fmt.Errorf("%w; a program of the other version can read it", version)
 	}

@@ -20,7 +20,7 @@ import (
 func TestRetryStorm(t *testing.T) {
 	const begins, ends, minutes = 90, 126, 150
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 30s}",
-		"pools: [{name: storm, kv_capacity_tokens: 400000, prefill_tokens_per_s: 270, decode_tokens_per_s: 220, warmup: {p50: 6m, p90: 12m}, replicas: {min: 3, max: 12}}]")
+		"pools: [{name: storm, kv_capacity_tokens: 400000, prefill_tokens_per_s: 270, prefill_target: 1, decode_tokens_per_s: 220, warmup: {p50: 6m, p90: 12m}, replicas: {min: 3, max: 12}}]")
 	alerts, events := subscribe(t, p.conn, "forewarm.alert.>"), subscribe(t, p.conn, "forewarm.prescale.storm")
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for m := range minutes {

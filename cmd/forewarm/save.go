@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -123,7 +123,7 @@ const (
 )
 
 // save writes a state, which is kept once the log has the decisions that led to it. It runs on a goroutine of its own.
-func (d *daemon) save(frozen *forewarm.Frozen, stored <-chan struct{}, own bool) (*stream.State, error) {
+func (d *daemon) save(frozen *pipeline.Frozen, stored <-chan struct{}, own bool) (*stream.State, error) {
 	defer frozen.Close()
 	if !d.conn.IsConnected() {
 		return nil, nats.ErrDisconnected

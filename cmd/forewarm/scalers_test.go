@@ -119,7 +119,7 @@ func TestScalers(t *testing.T) {
 		t.Errorf("over HTTP: %g, status %d, want %g", n, code, desired)
 	}
 	endpoint := ""
-	await(t, "the planner to know both plug-ins", func() bool {
+	testenv.Await(t, "the planner to know both plug-ins", func() bool {
 		plan.mu.Lock()
 		defer plan.mu.Unlock()
 		endpoint = plan.endpoints["propose"]

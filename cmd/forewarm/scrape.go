@@ -48,7 +48,7 @@ func (d *daemon) openScraper() (err error) {
 func (d *daemon) publishReplica(ctx context.Context, r *ingest.Replica) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	m := nats.NewMsg(ingest.ReplicaSubject(d.cfg.NATS.Prefix, r.Pool, r.Name))
+	m := nats.NewMsg(ingest.ReplicaSubject(d.cfg.NATS.Inner(), r.Pool, r.Name))
 	m.Data = ingest.AppendReplica(nil, r)
 	m.Header.Set("Content-Type", ingest.ContentTypeJSON)
 	m.Header.Set(ingest.HeaderSource, scrapeSource)

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // TestScrapedEnginesAreSupply: what an engine exposes becomes the state of its replica on the telemetry stream, and is
@@ -48,7 +49,7 @@ func TestScrapedEnginesAreSupply(t *testing.T) {
 	}
 	p.settle(t)
 	p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, time.Now().Truncate(time.Minute).Add(time.Minute).UnixMilli()))
-	await(t, "a tick", func() bool { return !p.Status().Tick.IsZero() && len(p.Pools()) > 0 })
+	testenv.Await(t, "a tick", func() bool { return !p.Status().Tick.IsZero() && len(p.Pools()) > 0 })
 	_, body := get(p.base + "/api/v1/pools/chat")
 	if !strings.Contains(body, `"ready": 1`) || !strings.Contains(body, `"observed": true`) {
 		t.Errorf("no ready replica in\n%s", body)
@@ -67,16 +68,16 @@ func TestScrapedEnginesAreSupply(t *testing.T) {
 // foldReplica is the state of a pool of which one report is all that is known.
 func foldReplica(t *testing.T, report []byte) (state features.PoolState) {
 	t.Helper()
-	cfg := forewarm.DefaultConfig()
+	cfg := pipeline.DefaultConfig()
 	cfg.DefaultPool = &capacity.Pool{}
-	pipeline := forewarm.New(cfg)
+	p := pipeline.New(cfg)
 	var b ingest.Batch
 	ingest.Decode(ingest.Meta{Kind: ingest.KindReplica}, report, ingest.DefaultLimits(), &b)
 	if len(b.Replicas) != 1 {
 		t.Fatalf("%s is no report: %+v", report, b.Refused)
 	}
 	b.Watermark = &ingest.Watermark{At: b.Replicas[0].At.Truncate(time.Minute).Add(time.Minute)}
-	pipeline.Apply(&b, func(o *forewarm.Output) {
+	p.Apply(&b, func(o *pipeline.Output) {
 		for _, minute := range o.Pools { // a tick before the report knows of no pool
 			state = minute.State
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestSelfWatch: a daemon that refuses telemetry and cannot reach a consumer says so where it can, and is called alive only
@@ -55,14 +56,14 @@ func TestSelfWatch(t *testing.T) {
 		p.publish(t, "forewarm.telemetry.request.chat.talk", []byte(`{"arrived_at":"yesterday","prompt_tokens":100}`))
 	}
 	p.settle(t)
-	await(t, "the webhook to fail", func() bool { return strings.Contains(p.sinkTrouble(), "webhook/dead") })
+	testenv.Await(t, "the webhook to fail", func() bool { return strings.Contains(p.sinkTrouble(), "webhook/dead") })
 	if beats, alerts := count(); beats > 0 || alerts > 0 {
 		t.Errorf("before the first look %d heartbeats and %d alerts", beats, alerts)
 	}
 	for minute := range 2 {
 		p.lookAfter(w, now.Add(time.Duration(minute+1)*time.Minute))
 	}
-	await(t, "heartbeat and alerts", func() bool { beats, alerts := count(); return beats > 0 && alerts >= 3 })
+	testenv.Await(t, "heartbeat and alerts", func() bool { beats, alerts := count(); return beats > 0 && alerts >= 3 })
 	mu.Lock()
 	for key, part := range map[string]string{
 		"ForewarmWatchdog  none":                   "Always firing",

@@ -12,14 +12,15 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/internal/httpguard"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 func serve(ctx context.Context, args []string, std streams) (err error) {
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
 	path, clock := daemonFlags(f)
+	partition := f.String("partition", "", "`i/n`: serve the i-th of n parts of all pools; overrides nats.partition")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
@@ -27,6 +28,13 @@ func serve(ctx context.Context, args []string, std streams) (err error) {
 	if err != nil {
 		return err
 	}
+	if *partition != "" {
+		cfg.NATS.Partition = *partition
+		if err := cfg.NATS.Validate(); err != nil {
+			return usagef("nats.%w", err)
+		}
+	}
+	cfg.KeepOwn()
 	log, err := newLogger(cfg.Log)
 	if err != nil {
 		return err
@@ -92,10 +100,10 @@ func loadConfig(path, clock string) (*config.Config, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	switch forewarm.Clock(clock) {
+	switch pipeline.Clock(clock) {
 	case "":
-	case forewarm.WallClock, forewarm.EventClock:
-		cfg.Clock = forewarm.Clock(clock)
+	case pipeline.WallClock, pipeline.EventClock:
+		cfg.Clock = pipeline.Clock(clock)
 	default:
 		return nil, usagef("-clock is %q: it must be wall or event", clock)
 	}

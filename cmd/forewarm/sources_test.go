@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestDynamoNeedsNoGlue: what NVIDIA Dynamo publishes by itself, bytes without headers on its own subject, is counted, and
@@ -55,7 +56,7 @@ func TestOwnNamesInAnAccessLog(t *testing.T) {
 	letters := subscribe(t, p.conn, "forewarm.deadletter")
 	p.publish(t, "gateway.log", []byte(`{"start_time":"2026-03-02T08:00:00Z","response_code":"200","body":"my secret"}`))
 	p.publish(t, "gateway.log", []byte(`{"start_time":"2026-03-02T08:00:00Z","duration":"900","response_code":"200","usage.in":"7","genai_tokens_output":2}`))
-	await(t, "the line to be relayed and counted", func() bool { return metric(t, p, "forewarm_ingest_records_total") > 0 })
+	testenv.Await(t, "the line to be relayed and counted", func() bool { return metric(t, p, "forewarm_ingest_records_total") > 0 })
 	if n := int(metric(t, p, "forewarm_ingest_records_total")); n != 1 {
 		t.Errorf("%d records were counted, want 1", n)
 	}

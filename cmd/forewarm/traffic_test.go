@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestTrafficAsPlanted: of four hours with one burst of ten minutes, at the end of which a tenant's prompts grow without a
@@ -34,7 +36,7 @@ func TestTrafficAsPlanted(t *testing.T) {
 	}
 	p.settle(t)
 	last := start.Add((minutes - 1) * time.Minute)
-	await(t, "the last tick", func() bool { return !p.Status().Tick.Before(last) })
+	testenv.Await(t, "the last tick", func() bool { return !p.Status().Tick.Before(last) })
 
 	for _, c := range []struct{ path, want string }{
 		{"/metrics", `forewarm_traffic_burst_seconds{pool="chat",class="*",dimension="requests",quantile="1"} 600` + "\n"},
@@ -60,5 +62,5 @@ func TestTrafficAsPlanted(t *testing.T) {
 			t.Errorf("%s: %d, %s", query, code, body)
 		}
 	}
-	await(t, "the report of noon by the traffic's clock", func() bool { return p.daemon.reporter.made.Load() == 1 })
+	testenv.Await(t, "the report of noon by the traffic's clock", func() bool { return p.daemon.reporter.made.Load() == 1 })
 }

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 // otherSettings runs the period of a report again, for each of its pools, with the configuration in force and with a few
 // other settings, and adds what they would have cost to the report. A week of a pool takes some 20 s of one core for each
 // of its resources. step, when set, is called with the progress.
-func otherSettings(ctx context.Context, h report.History, cfg forewarm.Config, r *report.Report, step func(thousandths int)) error {
+func otherSettings(ctx context.Context, h report.History, cfg pipeline.Config, r *report.Report, step func(thousandths int)) error {
 	recorded, err := readRecorded(ctx, h, &cfg, r.From, r.To)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ type recordedPool struct {
 }
 
 // readRecorded reads what is kept of the period and of the days before it, of every pool that is configured.
-func readRecorded(ctx context.Context, h report.History, cfg *forewarm.Config, from, to time.Time) (map[string]*recordedPool, error) {
+func readRecorded(ctx context.Context, h report.History, cfg *pipeline.Config, from, to time.Time) (map[string]*recordedPool, error) {
 	from, to = from.Truncate(features.Minute), to.Truncate(features.Minute)
 	if newest := to.Add(-mostDays * 24 * time.Hour); from.Before(newest) {
 		from = newest
@@ -121,7 +121,7 @@ func readRecorded(ctx context.Context, h report.History, cfg *forewarm.Config, f
 }
 
 // poolNamed is the configured pool of that name, or the default pool.
-func poolNamed(cfg *forewarm.Config, name string) (pool capacity.Pool, ok bool) {
+func poolNamed(cfg *pipeline.Config, name string) (pool capacity.Pool, ok bool) {
 	i := slices.IndexFunc(cfg.Pools, func(c capacity.Pool) bool { return c.Name == name })
 	switch {
 	case i >= 0:
@@ -139,7 +139,7 @@ func poolNamed(cfg *forewarm.Config, name string) (pool capacity.Pool, ok bool) 
 func (p *recordedPool) weigh(d *alerting.Decision) {
 	const longest = 15 // minutes
 	to := int(d.Tick.Sub(p.Start) / features.Minute)
-	for _, r := range slices.Concat(d.Resources, d.PromptEvidence()) {
+	for _, r := range slices.Concat(d.Resources, d.Prompts) {
 		values := p.Demand[r.Dimension]
 		for m := max(p.weighed, to-longest, 0); m < min(to, len(values)); m++ {
 			values[m] *= r.LoadFactor()
@@ -157,7 +157,7 @@ func (p *recordedPool) decided(d *alerting.Decision) {
 			p.InitialPrefill = d.ByRole.Prefill
 		}
 	}
-	for _, r := range slices.Concat(d.Resources, d.PromptEvidence()) {
+	for _, r := range slices.Concat(d.Resources, d.Prompts) {
 		if r.PerReplica > 0 {
 			p.perReplica[r.Dimension] = append(p.perReplica[r.Dimension], r.PerReplica)
 		}
@@ -223,7 +223,7 @@ func (p *recordedPool) setCapacity() {
 	p.pool.KVTokens = median[capacity.KV] / p.pool.KVTarget
 	p.pool.Rates = capacity.Rates{
 		PrefillTokensPerS: median[capacity.Prefill], DecodeTokensPerS: median[capacity.Decode], RequestsPerS: median[capacity.Requests],
-		ITL: p.pool.Rates.ITL, Bound: true, Source: p.pool.Rates.Source,
+		ITL: p.pool.Rates.ITL, Sustained: true, Bound: true, Source: p.pool.Rates.Source,
 	}
 	most, _ := p.pool.Limit()
 	p.Initial = min(max(p.Initial, p.pool.Replicas.Min), most)

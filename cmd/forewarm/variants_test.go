@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm"
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -124,7 +124,7 @@ func withOtherSettings(t *testing.T, h planted, roles capacity.Disaggregated, fi
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := forewarm.DefaultConfig()
+	cfg := pipeline.DefaultConfig()
 	cfg.Every, cfg.Pools = 5*time.Minute, []capacity.Pool{pool}
 	r := &report.Report{From: plantedStart.AddDate(0, 0, firstDay), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}, {Pool: "unknown"}}}
 	if err := otherSettings(t.Context(), h, cfg, r, nil); err != nil {
@@ -140,7 +140,7 @@ func TestOtherSettingsEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := &report.Report{From: plantedStart.AddDate(0, 0, 1), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}}}
-	if err := otherSettings(ctx, planted{func(int) float64 { return 60 }, 6}, forewarm.DefaultConfig(), r, nil); !errors.Is(err, context.Canceled) {
+	if err := otherSettings(ctx, planted{func(int) float64 { return 60 }, 6}, pipeline.DefaultConfig(), r, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of its context: %v", err)
 	}
 }

@@ -21,8 +21,9 @@ type Config struct {
 	Fragmentation    float64 `yaml:"fragmentation"`      // share of the cache lost to partly filled blocks
 	ContextTokens    int     `yaml:"context_tokens"`     // of a request as it runs; only windowed layers depend on it; 0 counts them in full
 
-	PrefillTokensPerS float64       `yaml:"prefill_tokens_per_s"` // per replica at the latency objective; 0 is unknown
-	DecodeTokensPerS  float64       `yaml:"decode_tokens_per_s"`  // likewise
+	PrefillTokensPerS float64       `yaml:"prefill_tokens_per_s"` // per replica that does nothing else; 0 is unknown
+	PrefillTarget     float64       `yaml:"prefill_target"`       // share of that rate to plan with; 0 means 0.7
+	DecodeTokensPerS  float64       `yaml:"decode_tokens_per_s"`  // per replica at the latency objective; 0 is unknown
 	MaxRequestsPerS   float64       `yaml:"max_requests_per_s"`   // per replica; 0 is no limit
 	MaxNumSeqs        int           `yaml:"max_num_seqs"`         // per replica; with itl it bounds decode
 	Rates             string        `yaml:"rates"`                // stated or learned: which decide when they differ by more than 25 %; "": the lower, after a day of warnings

@@ -12,15 +12,16 @@ const (
 	Given   Source = "given"   // a benchmark's curve
 )
 
-// Rates is what one replica serves while its latency objective holds: goodput, not peak throughput. Zero means unknown.
+// Rates is what one replica serves: of prompts as fast as it can, of the rest while its latency objective holds. Zero means unknown.
 type Rates struct {
-	PrefillTokensPerS float64 // prompt tokens that were not cached
+	PrefillTokensPerS float64 // prompt tokens that were not cached, by a replica that does nothing else
 	DecodeTokensPerS  float64 // output tokens
 	RequestsPerS      float64 // a limit on admissions, such as a gateway's
 	MaxNumSeqs        int     // sequences that decode side by side
 	ITL               time.Duration
 	Source            Source
 	Extrapolated      bool // beyond what was measured or seen
+	Sustained         bool // PrefillTokensPerS was sustained in a benchmark within the objective, or is sent: all of it is capacity
 	Bound             bool // DecodeTokensPerS was measured or learned with the slots there are, which bound it no further
 }
 

@@ -58,7 +58,6 @@ const (
 	enough      = 60     // minutes before anything is said
 	visited     = 1.2    // the knee may lie so far beyond the loads seen before it counts as extrapolated
 	minRequests = 3      // of a minute, to learn prefill from
-	usefulShare = 0.7    // of the prefill rate: beyond, prompts queue without bound
 )
 
 // State returns what was learned, for a snapshot.
@@ -238,31 +237,11 @@ func (s *Service) deviation(b, kv float64) float64 {
 	return max(perMean*s.state.Scale*math.Sqrt(max(10*(y[0]+b*y[1]+kv*y[2]), 0)), 0.015*n[6]/n[0])
 }
 
-// Prefill is the prefill goodput of a replica in tokens/s: the load under which a prompt of the mean length still has its
-// first token within objective seconds, the overhead included, and no more than 0.7 of the rate, beyond which prompts queue. An
-// objective of 0 leaves it at that. ok is false before an hour of traffic, and where lengths and loads do not tell the rate
-// within 10 %.
-func (s *Service) Prefill(objective float64) (e Estimate, ok bool) {
-	st := &s.state
-	if st.Prompts < enough {
+// Prefill is the rate at which a replica computes prompts when it does nothing else, in tokens/s. ok is false before an hour of
+// traffic, and where lengths and loads do not tell the rate within 10 %.
+func (s *Service) Prefill() (e Estimate, ok bool) {
+	if s.state.Prompts < enough {
 		return e, false
 	}
-	rate, ok := s.prefillRate()
-	if !ok {
-		return e, false
-	}
-	left := objective - s.overhead()
-	tokens, requests := 0.0, 0.0
-	for i := range st.Loads {
-		tokens, requests = tokens+st.Loads[i].Tokens, requests+st.Loads[i].Requests
-	}
-	at := func(rate float64) float64 {
-		most := usefulShare * rate
-		if objective > 0 { // as if each replica were alone: the larger the pool, the more careful
-			most = min(most, rate-tokens/requests/left)
-		}
-		return max(most, 0)
-	}
-	e = Estimate{Value: at(rate.Value), Low: at(rate.Low), High: at(rate.High)}
-	return e, e.Value > 0 && (objective == 0 || left > 0)
+	return s.prefillRate()
 }

@@ -82,13 +82,10 @@ func TestLearnedGoodput(t *testing.T) {
 				t.Errorf("%.0f %% outliers, bound by %s: %+v, %t; want %.0f", 100*outliers, tt.name, e, ok, want)
 			}
 		}
-		if e, ok := s.Prefill(0); !ok && outliers > 0 {
+		if e, ok := s.Prefill(); !ok && outliers > 0 {
 			continue // so many may leave it unknown
-		} else if !ok || !near(e.Value, .7*sample.prefill, .04) || !(e.Low < e.Value && e.Value < e.High) {
-			t.Errorf("%.0f %% outliers: prefill %+v, %t; want %.0f", 100*outliers, e, ok, .7*sample.prefill)
-		}
-		if e, ok := s.Prefill(.4); !ok || !near(e.Value, sample.prefill-1360/.3, .15) {
-			t.Errorf("first token within 400 ms, of which 100 are an overhead: %+v, %t; want %.0f", e, ok, sample.prefill-1360/.3)
+		} else if !ok || !near(e.Value, sample.prefill, .04) || !(e.Low < e.Value && e.Value < e.High) {
+			t.Errorf("%.0f %% outliers: prefill %+v, %t; want %.0f", 100*outliers, e, ok, sample.prefill)
 		}
 	}
 }
@@ -110,8 +107,8 @@ func TestLearnsAnew(t *testing.T) {
 	if e, ok := s.Decode(256, 1e9, .03); !ok || !near(e.Value, slow.goodput(256, 1e9, .03), .1) {
 		t.Errorf("%+v, want %.0f", e, slow.goodput(256, 1e9, .03))
 	}
-	if e, ok := s.Prefill(0); !ok || !near(e.Value, .7*slow.prefill, .15) {
-		t.Errorf("%+v, want %.0f", e, .7*slow.prefill)
+	if e, ok := s.Prefill(); !ok || !near(e.Value, slow.prefill, .15) {
+		t.Errorf("%+v, want %.0f", e, slow.prefill)
 	}
 }
 
@@ -129,7 +126,7 @@ func TestLearnsNothingOfNothing(t *testing.T) {
 	if _, ok := s.Decode(256, 1e9, .03); ok {
 		t.Error("half an hour is enough to know decode")
 	}
-	if _, ok := s.Prefill(0); ok {
+	if _, ok := s.Prefill(); ok {
 		t.Error("half an hour is enough to know prefill")
 	}
 	var other Service
@@ -155,7 +152,7 @@ func TestErlangWait(t *testing.T) {
 // stated decides; then the lower does. The pool's rates decide it at once.
 func TestTrust(t *testing.T) {
 	learned := taught(sample.minutes(1500, 45, .02, 0))
-	decode, prefill := sample.goodput(256, 1e9, .024), .7*sample.prefill
+	decode, prefill := sample.goodput(256, 1e9, .024), sample.prefill
 	began := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		name            string
@@ -170,9 +167,9 @@ func TestTrust(t *testing.T) {
 		{"nothing stated", Stated, "", 0, 0, 0, decode, Learned, 0, ""},
 		{"stated about right", Stated, "", 1.05 * decode, 1.05 * prefill, 0, decode, Learned, 0, ""},
 		{"stated about right, and it shall be used", Stated, Stated, 1.05 * decode, 1.05 * prefill, 0, 1.05 * decode, Stated, 0, ""},
-		{"given about right", Given, "", 1.05 * decode, 1.05 * prefill, 0, 1.05 * decode, Given, 0, ""},
-		{"given too high", Given, "", 2 * decode, prefill, 0, 2 * decode, Given, 1, "From 2026-03-03 09:00 UTC on the observed one decides"},
-		{"given too high for a day", Given, "", 2 * decode, prefill, notice, decode, Learned, 1, "Correct curve_file"},
+		{"given about right", Given, "", 1.05 * decode, .7 * 1.05 * prefill, 0, 1.05 * decode, Given, 0, ""},
+		{"given too high", Given, "", 2 * decode, .7 * prefill, 0, 2 * decode, Given, 1, "From 2026-03-03 09:00 UTC on the observed one decides"},
+		{"given too high for a day", Given, "", 2 * decode, .7 * prefill, notice, decode, Learned, 1, "Correct curve_file"},
 		{"stated too high", Stated, "", 2 * decode, prefill, notice - time.Minute, 2 * decode, Stated, 1, "Correct decode_tokens_per_s"},
 		{"stated too high, and learned shall be used", Stated, Learned, 2 * decode, prefill, 0, decode, Learned, 1, "as rates: learned says"},
 		{"stated too high, and it shall be used", Stated, Stated, 2 * decode, prefill, notice, 2 * decode, Stated, 1, "as rates: stated says"},
@@ -180,7 +177,7 @@ func TestTrust(t *testing.T) {
 		{"stated too low, and learned shall be used", Stated, Learned, .5 * decode, .5 * prefill, 0, decode, Learned, 2, "as rates: learned says"},
 	} {
 		s := learned
-		p := Pool{KVTokens: 1e9, KVTarget: .85, RatesFrom: tt.from, SLO: SLO{ITL: 24 * time.Millisecond}, Rates: Rates{PrefillTokensPerS: tt.prefill, DecodeTokensPerS: tt.decode, Bound: true, ITL: 24 * time.Millisecond, Source: tt.source}}
+		p := Pool{KVTokens: 1e9, KVTarget: .85, PrefillTarget: .7, RatesFrom: tt.from, SLO: SLO{ITL: 24 * time.Millisecond}, Rates: Rates{PrefillTokensPerS: tt.prefill, DecodeTokensPerS: tt.decode, Sustained: tt.source == Given, Bound: true, ITL: 24 * time.Millisecond, Source: tt.source}}
 		p.Trust(&s, 0, began)
 		got := p.Trust(&s, 0, began.Add(tt.after))
 		if !near(got.Rates.Decode(), tt.wantDecode, .04) || got.Decode.Source != tt.wantFrom || len(got.Warnings) != tt.warn || len(got.Contradictions) != tt.warn {

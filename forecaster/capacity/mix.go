@@ -15,7 +15,7 @@ type Type struct {
 	PrefillTokensPerS float64 `yaml:"prefill_tokens_per_s"`
 	DecodeTokensPerS  float64 `yaml:"decode_tokens_per_s"`
 
-	kvTarget float64
+	kvTarget, prefillTarget float64
 }
 
 const maxOfType = 100
@@ -27,7 +27,7 @@ func (t *Type) Share(demand map[string]float64) (share float64, binding string) 
 	for _, d := range []struct {
 		name string
 		each float64
-	}{{KV, t.KVCapacityTokens * or(t.kvTarget, 0.85)}, {Prefill, t.PrefillTokensPerS}, {Decode, t.DecodeTokensPerS}} {
+	}{{KV, t.KVCapacityTokens * or(t.kvTarget, defaultKVTarget)}, {Prefill, t.PrefillTokensPerS * or(t.prefillTarget, defaultPrefillTarget)}, {Decode, t.DecodeTokensPerS}} {
 		if asked := demand[d.name]; asked > 0 && d.each > 0 && d.each/asked < share {
 			share, binding = d.each/asked, d.name
 		}

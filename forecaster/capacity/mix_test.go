@@ -69,7 +69,7 @@ func TestCheapestMix(t *testing.T) {
 
 func TestShareOfType(t *testing.T) {
 	x := Type{KVCapacityTokens: 100, PrefillTokensPerS: 50, DecodeTokensPerS: 10}
-	if share, binding := x.Share(map[string]float64{KV: 170, Prefill: 200, Decode: 30}); share != .25 || binding != Prefill {
+	if share, binding := x.Share(map[string]float64{KV: 170, Prefill: 140, Decode: 30}); share != .25 || binding != Prefill {
 		t.Errorf("%g bound by %s", share, binding)
 	}
 	if share, binding := x.Share(nil); share != 0 || binding != "" {

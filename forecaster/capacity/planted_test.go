@@ -246,9 +246,9 @@ func TestPlantedPrefill(t *testing.T) {
 				for seed := range uint64(2) {
 					p := plantedPool{engine: engine, rate: 3000 + 9000*rng.Float64(), overhead: .5 * rng.Float64(), replicas: 1 + rng.IntN(4), least: rng.IntN(2) == 0, lengths: lengths, load: load}
 					s := taught(p.minutes(360, seed))
-					e, ok := s.Prefill(0)
-					c.add(e, ok, usefulShare*p.rate)
-					all.add(e, ok, usefulShare*p.rate)
+					e, ok := s.Prefill()
+					c.add(e, ok, p.rate)
+					all.add(e, ok, p.rate)
 				}
 			}
 			if lengths == "equal" && c.known > 0 {

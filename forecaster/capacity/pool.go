@@ -22,12 +22,13 @@ const Context = "context"
 
 // Pool is what one pool can hold and do, checked and with defaults filled in. It is a value.
 type Pool struct {
-	Name     string
-	Zone     *time.Location // whose clock daily and weekly seasons follow; nil is UTC
-	KVTokens float64        // KV cache of one replica in tokens, before KVTarget; 0 is unknown
-	KVTarget float64
-	KVBytes  KVBytes // of one token; zero when no model was given
-	Rates    Rates
+	Name          string
+	Zone          *time.Location // whose clock daily and weekly seasons follow; nil is UTC
+	KVTokens      float64        // KV cache of one replica in tokens, before KVTarget; 0 is unknown
+	KVTarget      float64
+	PrefillTarget float64 // share of Rates.PrefillTokensPerS to plan with
+	KVBytes       KVBytes // of one token; zero when no model was given
+	Rates         Rates
 	// RatesFrom says which rates decide where stated and learned ones contradict each other: Stated, Learned, or "" for the lower
 	// after a day's notice.
 	RatesFrom Source
@@ -80,7 +81,7 @@ func NewFrom(c Config, files Files) (Pool, error) {
 		return Pool{}, err
 	}
 	p := Pool{
-		Name: c.Name, Zone: zone, KVTarget: c.KVTarget, KVTokens: float64(c.KVCapacityTokens),
+		Name: c.Name, Zone: zone, KVTarget: c.KVTarget, PrefillTarget: c.PrefillTarget, KVTokens: float64(c.KVCapacityTokens),
 		Rates: Rates{
 			PrefillTokensPerS: c.PrefillTokensPerS, DecodeTokensPerS: c.DecodeTokensPerS, RequestsPerS: c.MaxRequestsPerS,
 			MaxNumSeqs: c.MaxNumSeqs, ITL: c.ITL, Source: Stated,
@@ -95,7 +96,7 @@ func NewFrom(c Config, files Files) (Pool, error) {
 		p.PrefillReserves = c.prefillReserves()
 	}
 	for i := range p.Types {
-		p.Types[i].kvTarget = c.KVTarget
+		p.Types[i].kvTarget, p.Types[i].prefillTarget = c.KVTarget, c.PrefillTarget
 	}
 	p.Promised = c.SLO
 	if p.SLO = c.SLO; p.SLO.ITL == 0 {
@@ -125,7 +126,7 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	}
 	p.Curve = &curve
 	if good.PrefillTokensPerS > 0 {
-		p.Rates.PrefillTokensPerS = good.PrefillTokensPerS
+		p.Rates.PrefillTokensPerS, p.Rates.Sustained = good.PrefillTokensPerS, true
 	}
 	if good.DecodeTokensPerS > 0 {
 		p.Rates.DecodeTokensPerS, p.Rates.Bound = good.DecodeTokensPerS, true
@@ -262,7 +263,7 @@ func (p *Pool) PerReplica(dimension string, reportedKV float64) (safe float64, o
 		}
 		safe = tokens * p.KVTarget
 	case Prefill:
-		safe = p.Rates.PrefillTokensPerS
+		safe = p.prefill()
 	case Decode:
 		safe = p.Rates.Decode()
 	case Requests:
@@ -271,6 +272,14 @@ func (p *Pool) PerReplica(dimension string, reportedKV float64) (safe float64, o
 		safe = p.TransferTokensPerS
 	}
 	return safe, safe > 0
+}
+
+// prefill is the prefill capacity of a replica: PrefillTarget of its rate, for near all of it prompts queue without bound.
+func (p *Pool) prefill() float64 {
+	if p.Rates.Sustained {
+		return p.Rates.PrefillTokensPerS
+	}
+	return p.PrefillTarget * p.Rates.PrefillTokensPerS
 }
 
 // Bounds of the quantile that follows from cost. Below, a pool would be short most of the time; above, the forecast's

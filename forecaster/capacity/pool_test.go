@@ -51,7 +51,7 @@ func TestPoolPerReplica(t *testing.T) {
 	}{
 		{KV, 0, 458752 * .5, true}, // 140 GiB of cache at 320 KiB a token
 		{KV, 1000, 500, true},
-		{Prefill, 1000, 20000, true},
+		{Prefill, 1000, 14000, true}, // 70 % of 20000
 		{Decode, 0, 900, true},
 		{Requests, 0, 0, false},
 		{"cached", 0, 0, false},
@@ -300,9 +300,10 @@ func TestSent(t *testing.T) {
 		"no limit":           {rate: 1000, computed: .5, want: 1000},
 		"no replicas for it": {rate: 1000, transfer: 900, computed: 1, want: 1000, mixed: true},
 	} {
-		p := Pool{Disaggregated: !tt.mixed, TransferTokensPerS: tt.transfer, Rates: Rates{PrefillTokensPerS: tt.rate}}
-		if said := p.Sent(tt.computed); p.Rates.PrefillTokensPerS != tt.want || said != (tt.want != tt.rate) {
-			t.Errorf("%s: %g, %t; want %g", name, p.Rates.PrefillTokensPerS, said, tt.want)
+		p := Pool{Disaggregated: !tt.mixed, TransferTokensPerS: tt.transfer, PrefillTarget: .5, Rates: Rates{PrefillTokensPerS: 2 * tt.rate}}
+		said := p.Sent(tt.computed)
+		if got, _ := p.PerReplica(Prefill, 0); got != tt.want || said != (tt.want != tt.rate) {
+			t.Errorf("%s: %g, %t; want %g", name, got, said, tt.want)
 		}
 	}
 }

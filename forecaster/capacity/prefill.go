@@ -181,14 +181,3 @@ func prefillMisfit(points []prefillPoint, rate float64) float64 {
 	}
 	return slices.Min(sums[:])
 }
-
-// overhead is the time to the first token that does not grow with the prompt, seconds: the least that any load showed.
-func (s *Service) overhead() float64 {
-	least := math.Inf(1)
-	for i := range s.state.Loads {
-		if b := &s.state.Loads[i]; b.Minutes >= fewMinutes && b.Sxx > 0 {
-			least = min(least, max((b.Seconds-b.Sxt/b.Sxx*b.Tokens)/b.Requests, 0))
-		}
-	}
-	return least
-}

@@ -51,10 +51,10 @@ func (p *Pool) Sent(computed float64) bool {
 		return false
 	}
 	rate := p.TransferTokensPerS * min(computed, 1)
-	if p.Rates.PrefillTokensPerS > 0 && rate >= p.Rates.PrefillTokensPerS {
+	if capacity := p.prefill(); capacity > 0 && rate >= capacity {
 		return false
 	}
-	p.Rates.PrefillTokensPerS = rate
+	p.Rates.PrefillTokensPerS, p.Rates.Sustained = rate, true
 	return true
 }
 

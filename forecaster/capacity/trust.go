@@ -63,9 +63,6 @@ func (c Contradiction) String() string {
 	if c.Source == Given {
 		key = "curve_file"
 	}
-	if c.Dimension == Prefill {
-		then += ". The observed one is at most 0.7 of what a replica computes, for prompts queue beyond that"
-	}
 	return fmt.Sprintf("A replica's %s rate is %s tokens/s as observed (%s to %s) and %s as %s. %s. Correct %s, or set rates to learned or stated.",
 		c.Dimension, about(c.Learned), about(c.Low), about(c.High), about(c.Stated), c.Source, then, key)
 }
@@ -92,7 +89,10 @@ func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	if kvTokens <= 0 {
 		kvTokens = p.KVTokens
 	}
-	prefill, known := s.Prefill(p.SLO.TTFT.Seconds())
+	prefill, known := s.Prefill()
+	if p.Rates.Sustained { // what a replica sustains is compared with what it sustained
+		prefill.Value, prefill.Low, prefill.High = p.PrefillTarget*prefill.Value, p.PrefillTarget*prefill.Low, p.PrefillTarget*prefill.High
+	}
 	used := p.choose(&t, &t.Prefill, s, Prefill, p.Rates.PrefillTokensPerS, prefill, known, now)
 	t.Rates.PrefillTokensPerS = used
 	if !known && s.state.Prompts >= enough {

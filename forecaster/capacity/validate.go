@@ -11,8 +11,14 @@ import (
 // maxReplicas bounds replicas.max.
 const maxReplicas = 100_000
 
+// Shares of a replica's KV cache and prefill rate to plan with.
+const (
+	defaultKVTarget      = 0.85
+	defaultPrefillTarget = 0.7 // beyond, prompts queue without bound
+)
+
 func (c Config) withDefaults() Config {
-	c.KVTarget = cmp.Or(c.KVTarget, 0.85)
+	c.KVTarget, c.PrefillTarget = cmp.Or(c.KVTarget, defaultKVTarget), cmp.Or(c.PrefillTarget, defaultPrefillTarget)
 	c.GPU.PerReplica, c.GPU.Pipeline, c.GPU.Data = cmp.Or(c.GPU.PerReplica, 1), cmp.Or(c.GPU.Pipeline, 1), cmp.Or(c.GPU.Data, 1)
 	c.GPU.Utilization = cmp.Or(c.GPU.Utilization, 0.9)
 	c.ITL = cmp.Or(c.ITL, 25*time.Millisecond)
@@ -35,7 +41,7 @@ func (c Config) check() error {
 		value float64
 		most  float64
 	}{
-		{"kv_target", c.KVTarget, 1}, {"gpu.utilization", c.GPU.Utilization, 1},
+		{"kv_target", c.KVTarget, 1}, {"prefill_target", c.PrefillTarget, 1}, {"gpu.utilization", c.GPU.Utilization, 1},
 		{"fragmentation", c.Fragmentation, 0.9}, {"quantile", c.Quantile, 0.999},
 	} {
 		if !(share.value >= 0 && share.value <= share.most) {

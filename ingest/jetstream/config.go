@@ -26,8 +26,10 @@ type Config struct {
 
 	Embedded EmbeddedConfig `yaml:"embedded"`
 	Stream   StreamConfig   `yaml:"stream"`
-	Prefix   string         `yaml:"prefix"`  // first tokens of every subject
-	Sources  []Source       `yaml:"sources"` // subjects of others that carry telemetry too
+	Prefix   string         `yaml:"prefix"` // first tokens of every subject
+	// Partition is i/n for a daemon that serves the i-th part of all pools, "" for one that serves all.
+	Partition string   `yaml:"partition"`
+	Sources   []Source `yaml:"sources"` // subjects of others that carry telemetry too
 	// Fields are the names under which records of foreign formats keep what users may name as they like.
 	Fields []ingest.FieldName `yaml:"fields"`
 }
@@ -115,6 +117,11 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("stream.replicas is %d: it must be 1 to 5, and more than 1 only on a NATS cluster", s.Replicas)
 	case s.Replicas > 1 && c.URL == "":
 		return fmt.Errorf("stream.replicas is %d: it must be 1 on the embedded server; set url to use a NATS cluster", s.Replicas)
+	}
+	if p, err := parsePartition(c.Partition); err != nil {
+		return err
+	} else if p.count > 0 && c.URL == "" {
+		return fmt.Errorf("partition is %q: it must be empty on the embedded server; set url to the NATS that all partitions use", c.Partition)
 	}
 	if !isPrefix(c.Prefix) {
 		return fmt.Errorf("prefix is %q: it must be words joined by dots, without spaces, * and >", c.Prefix)

@@ -169,13 +169,10 @@ func TestBrokenServer(t *testing.T) {
 	if err := server.Reopen(testContext(t)); err != nil || server.Broken() != nil {
 		t.Fatal(err, server.Broken())
 	}
-	for publishedAt := time.Now(); ; time.Sleep(20 * time.Millisecond) { // until the connection is back
-		if _, err := js.Publish(testContext(t), "forewarm.telemetry.request.p.c", nil); err == nil {
-			break
-		} else if time.Since(publishedAt) > timeout/2 {
-			t.Fatal(err)
-		}
-	}
+	testenv.Await(t, "the connection to be back", func() bool {
+		_, err := js.Publish(testContext(t), "forewarm.telemetry.request.p.c", nil)
+		return err == nil
+	})
 	if ids := storedIDs(t, stream); len(ids) < acknowledged+1 {
 		t.Errorf("%d messages are stored, %d were acknowledged", len(ids)-1, acknowledged)
 	}

@@ -16,10 +16,11 @@ import (
 type Inlet struct {
 	js     jetstream.JetStream
 	prefix string
+	split  bool // a message for each pool, which the server takes to the pool's partition
 }
 
-// NewInlet stores below prefix.
-func NewInlet(js jetstream.JetStream, prefix string) *Inlet { return &Inlet{js, prefix} }
+// NewInlet stores telemetry where c has it.
+func NewInlet(js jetstream.JetStream, c *Config) *Inlet { return &Inlet{js, c.Prefix, c.Partitioned()} }
 
 // inletBytes is how much a message of an [Inlet] holds at most, unless one record alone is larger: half of what NATS
 // servers accept by default.
@@ -27,19 +28,62 @@ const inletBytes = 512 << 10
 
 // Store waits until the stream holds all of b, refusals excepted. Large batches become several messages, in order.
 func (i *Inlet) Store(ctx context.Context, b *ingest.Batch) error {
+	if !i.split {
+		return i.store(ctx, ingest.RequestSubject(i.prefix, "", ""), b)
+	}
+	for pool, part := range byPool(b) {
+		if err := i.store(ctx, ingest.RequestSubject(i.prefix, pool, ""), part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byPool parts b, refusals excepted, in one batch a pool.
+func byPool(b *ingest.Batch) map[string]*ingest.Batch {
+	parts := map[string]*ingest.Batch{}
+	of := func(pool string) *ingest.Batch {
+		if parts[pool] == nil {
+			parts[pool] = &ingest.Batch{Source: b.Source}
+		}
+		return parts[pool]
+	}
+	for i := range b.Requests {
+		p := of(b.Requests[i].Pool)
+		p.Requests = append(p.Requests, b.Requests[i])
+	}
+	for i := range b.Sums {
+		p := of(b.Sums[i].Pool)
+		p.Sums = append(p.Sums, b.Sums[i])
+	}
+	for i := range b.Replicas {
+		p := of(b.Replicas[i].Pool)
+		p.Replicas = append(p.Replicas, b.Replicas[i])
+	}
+	for i := range b.Acks {
+		p := of(b.Acks[i].Pool)
+		p.Acks = append(p.Acks, b.Acks[i])
+	}
+	if b.Watermark != nil {
+		of(b.Watermark.Pool).Watermark = b.Watermark
+	}
+	return parts
+}
+
+func (i *Inlet) store(ctx context.Context, subject string, b *ingest.Batch) error {
 	if !i.js.Conn().IsConnected() {
 		return nats.ErrDisconnected // it would keep the message, and send it some time after we gave up
 	}
 	data := ingest.AppendProtobuf(nil, b)
 	if len(data) > inletBytes {
 		if first, rest, ok := halve(b); ok {
-			if err := i.Store(ctx, first); err != nil {
+			if err := i.store(ctx, subject, first); err != nil {
 				return err
 			}
-			return i.Store(ctx, rest)
+			return i.store(ctx, subject, rest)
 		}
 	}
-	m := &nats.Msg{Subject: ingest.RequestSubject(i.prefix, "", ""), Data: data, Header: nats.Header{}}
+	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
 	m.Header.Set(headerContentType, ingest.ContentTypeProtobuf)
 	if b.Source != "" {
 		m.Header.Set(ingest.HeaderSource, b.Source)

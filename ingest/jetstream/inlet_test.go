@@ -28,7 +28,7 @@ func TestInletKeepsOrder(t *testing.T) {
 		})
 	}
 	b.Replicas = []ingest.Replica{{Pool: "p", Name: "r", At: at, KVUsedRatio: 0.5}}
-	if err := NewInlet(js, c.Prefix).Store(testContext(t), b); err != nil {
+	if err := NewInlet(js, &c).Store(testContext(t), b); err != nil {
 		t.Fatal(err)
 	}
 	var got ingest.Batch
@@ -61,7 +61,7 @@ func TestInletGivesUp(t *testing.T) {
 	b := &ingest.Batch{Replicas: []ingest.Replica{{Pool: "p", Name: "r", At: time.UnixMilli(1795240800000)}}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	wantError(t, NewInlet(js, c.Prefix).Store(ctx, b), "publish to forewarm.telemetry.request._._") // there is no stream
+	wantError(t, NewInlet(js, &c).Store(ctx, b), "publish to forewarm.telemetry.request._._") // there is no stream
 	js.Conn().Close()
-	wantError(t, NewInlet(js, c.Prefix).Store(t.Context(), b), "disconnected")
+	wantError(t, NewInlet(js, &c).Store(t.Context(), b), "disconnected")
 }

@@ -125,6 +125,10 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 	c.last.Store(max(c.last.Load(), sequence+meta.NumPending))
 	b.Sequence, b.ReceivedAt = sequence, meta.Timestamp.UTC()
 	about, ok := c.about(m.Subject())
+	if !ok && strings.HasPrefix(m.Subject(), c.cfg.Prefix+".telemetry."+topicProbe+".") {
+		b.Ignored++
+		return
+	}
 	if !ok {
 		// Whatever it carries may be prompts, so that none of it is kept.
 		detail := fmt.Sprintf("subject %.200q carries no telemetry", m.Subject())

@@ -54,7 +54,7 @@ func TestRelayStoresNoPrompt(t *testing.T) {
 		t.Fatalf("the telemetry stream has %v", got)
 	}
 	stored, refusals := make(chan struct{}, 9), make(chan ingest.Refusal, 9)
-	inlet := NewInlet(js, c.Prefix)
+	inlet := NewInlet(js, &c)
 	intake := relaying(t, c, js, func(ctx context.Context, b *ingest.Batch) error {
 		err := inlet.Store(ctx, b)
 		for range b.Requests {

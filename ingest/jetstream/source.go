@@ -52,10 +52,14 @@ func (c *Config) validateSources() error {
 	return nil
 }
 
-// intake gives the subjects of the sources that a [Relay] takes in: those which hold prompts, and are in none of stored.
+// relays says whether a [Relay] takes a source in: one that may hold prompts, and with partitions each, because only its records
+// say to which pool they belong.
+func (c *Config) relays(s Source) bool { return c.Partitioned() || ingest.HoldsPrompts(s.Format) }
+
+// intake gives the subjects of the sources that a [Relay] takes in, and that are in none of stored.
 func (c *Config) intake(stored []string) (subjects []string) {
 	for _, s := range c.Sources {
-		if ingest.HoldsPrompts(s.Format) && !slices.ContainsFunc(stored, func(have string) bool { return covers(have, s.Subject) }) {
+		if c.relays(s) && !slices.ContainsFunc(stored, func(have string) bool { return covers(have, s.Subject) }) {
 			subjects = append(subjects, s.Subject)
 		}
 	}

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/forewarm/forewarm/ingest"
 )
 
 // The streams of what Forewarm says.
@@ -21,9 +19,9 @@ const (
 
 // EnsureTelemetry makes the telemetry stream, or finds the one that holds its subjects already, whatever its name.
 func EnsureTelemetry(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
-	subjects := []string{c.Prefix + ".telemetry.>", c.Prefix + ".prescale.ack.>"}
+	subjects := []string{c.Inner() + ".telemetry.>", c.Inner() + ".prescale.ack.>"}
 	for _, s := range c.Sources {
-		if !ingest.HoldsPrompts(s.Format) {
+		if !c.relays(s) {
 			subjects = append(subjects, s.Subject)
 		}
 	}
@@ -31,7 +29,7 @@ func EnsureTelemetry(ctx context.Context, js jetstream.JetStream, c Config) (jet
 		return nil, err
 	}
 	return ensure(ctx, js, jetstream.StreamConfig{
-		Name: c.Stream.Name, Description: "Forewarm: what LLM fleets report",
+		Name: c.Telemetry(), Description: "Forewarm: what LLM fleets report",
 		Subjects: subjects,
 		MaxAge:   c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes, Replicas: c.Stream.Replicas,
 		Duplicates: min(10*time.Minute, c.Stream.MaxAge),
@@ -50,9 +48,9 @@ func EnsureIntake(ctx context.Context, js jetstream.JetStream, c Config) (jetstr
 	if len(c.intake(nil)) == 0 {
 		return nil, nil
 	}
-	telemetry, err := find(ctx, js, jetstream.StreamConfig{Name: c.Stream.Name, Subjects: []string{c.Prefix + ".telemetry.>"}})
+	telemetry, err := find(ctx, js, jetstream.StreamConfig{Name: c.Telemetry(), Subjects: []string{c.Inner() + ".telemetry.>"}})
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", c.Stream.Name, err)
+		return nil, fmt.Errorf("stream %s: %w", c.Telemetry(), err)
 	}
 	want := jetstream.StreamConfig{
 		Name: intakeName(c), Description: "Forewarm: what is to be relayed without its prompts", Subjects: c.intake(telemetry.CachedInfo().Config.Subjects),
@@ -100,7 +98,7 @@ func EnsureSignals(ctx context.Context, js jetstream.JetStream, c Config) (jetst
 	})
 }
 
-// The log of decisions and what goes with it.
+// The log of decisions and what goes with it; a partition adds its number to the names.
 const (
 	DecisionsStream = "FOREWARM_DECISIONS" // decisions, and what is to be told
 	StateBucket     = "FOREWARM_STATE"     // snapshots, in an object store
@@ -110,32 +108,34 @@ const (
 // EnsureDecisions makes or finds the stream of decisions and of what is to be told, which keeps them for a time.
 func EnsureDecisions(ctx context.Context, js jetstream.JetStream, c Config, keep time.Duration) (jetstream.Stream, error) {
 	return ensure(ctx, js, jetstream.StreamConfig{
-		Name: DecisionsStream, Description: "Forewarm: decisions, the state that they leave, and what is to be told",
-		Subjects: []string{c.Prefix + ".decision.>", c.Prefix + ".notice.>"}, MaxAge: keep, Replicas: c.Stream.Replicas,
+		Name: c.Decisions(), Description: "Forewarm: decisions, the state that they leave, and what is to be told",
+		Subjects: []string{c.Inner() + ".decision.>", c.Inner() + ".notice.>"}, MaxAge: keep, Replicas: c.Stream.Replicas,
 		AllowAtomicPublish: true, AllowMsgTTL: true,
 	})
 }
 
 // EnsureState makes or finds the bucket of snapshots.
 func EnsureState(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.ObjectStore, error) {
-	bucket, err := js.ObjectStore(ctx, StateBucket)
+	name := c.State()
+	bucket, err := js.ObjectStore(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		bucket, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: StateBucket, Description: "Forewarm: snapshots of the state", Replicas: c.Stream.Replicas})
+		bucket, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Description: "Forewarm: snapshots of the state", Replicas: c.Stream.Replicas})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("object store %s: %w; let this user use it, or make it with nats object add %s", StateBucket, err, StateBucket)
+		return nil, fmt.Errorf("object store %s: %w; let this user use it, or make it with nats object add %s", name, err, name)
 	}
 	return bucket, nil
 }
 
 // EnsureTold makes or finds the bucket of what sinks were told, each entry for a week.
 func EnsureTold(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.KeyValue, error) {
-	bucket, err := js.KeyValue(ctx, ToldBucket)
+	name := c.Told()
+	bucket, err := js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: ToldBucket, Description: "Forewarm: what sinks were last told", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
+		bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: what sinks were last told", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("key-value store %s: %w; let this user use it, or make it with nats kv add %s", ToldBucket, err, ToldBucket)
+		return nil, fmt.Errorf("key-value store %s: %w; let this user use it, or make it with nats kv add %s", name, err, name)
 	}
 	return bucket, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Missing skips a test that lacks a part, and says how to get it; in CI, which has FOREWARM_CI=1 and must have them all, the
@@ -18,6 +19,22 @@ func Missing(t testing.TB, format string, args ...any) {
 		t.Fatalf(format, args...)
 	}
 	t.Skipf(format, args...)
+}
+
+// Await polls until done, for what another process or goroutine brings about. After two minutes it ends the test and says what it
+// waited for.
+func Await(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	deadline := time.After(2 * time.Minute)
+	for !done() {
+		select {
+		case <-poll.C:
+		case <-deadline:
+			t.Fatalf("waited two minutes for %s", what)
+		}
+	}
 }
 
 // Program is the path of a program under the first of its names that is installed. The test is [Missing] it where there is

@@ -219,19 +219,14 @@ func startPrometheus(t *testing.T, binary, dir string) (base string, major int) 
 		_ = cmd.Wait()
 	})
 	base = "http://" + addr
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	testenv.Await(t, "Prometheus to be ready", func() bool {
 		resp, err := http.Get(base + "/-/ready")
-		if err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				break
-			}
+		if err != nil {
+			return false
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("Prometheus does not become ready")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
 	_, body := askServer(t, base, question{path: "status/buildinfo"})
 	if _, err := fmt.Sscanf(decode(t, body)["data"].(map[string]any)["version"].(string), "%d.", &major); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/google/go-cmp/cmp"
 	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
 	"github.com/prometheus/prometheus/model/labels"
@@ -162,16 +163,6 @@ func follow(t *testing.T, dir, url string, protocol int) (w *Writer, stop func()
 	})
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("waited in vain for " + what)
-		}
-	}
-}
-
 // Whatever the receiver answers for a while, every sample arrives in order, late ones too, once it takes them; only what it
 // refuses for what it is is left out, and counted.
 func TestWriter(t *testing.T) {
@@ -205,7 +196,7 @@ func TestWriter(t *testing.T) {
 			w, stop := follow(t, dir, srv.URL+"/api/v1/push", c.protocol)
 			defer stop()
 			want := put(t, db, 0, 45)
-			until(t, "all to be dealt with", func() bool { return w.Stats().Sent+w.Stats().Rejected == 45 })
+			testenv.Await(t, "all to be dealt with", func() bool { return w.Stats().Sent+w.Stats().Rejected == 45 })
 			stop()
 			if diff := cmp.Diff(want[10*c.rejected:], r.got); diff != "" {
 				t.Error(diff)
@@ -232,11 +223,11 @@ func TestWriterRestarts(t *testing.T) {
 	db = tsdbIn(t, dir)
 	w, stop := follow(t, dir, srv.URL, 1)
 	want := put(t, db, 10, 50)
-	until(t, "the first to be sent", func() bool { return w.Stats().Sent == 40 })
+	testenv.Await(t, "the first to be sent", func() bool { return w.Stats().Sent == 40 })
 	stop()
 	w, stop = follow(t, dir, "http://127.0.0.1:1/", 1)
 	want = append(want, put(t, db, 50, 5000)...)
-	until(t, "an attempt", func() bool { return w.Stats().Retries > 0 && w.Waiting() > 0 })
+	testenv.Await(t, "an attempt", func() bool { return w.Stats().Retries > 0 && w.Waiting() > 0 })
 	stop()
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -245,7 +236,7 @@ func TestWriterRestarts(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	w, stop = follow(t, dir, srv.URL, 1)
 	want = append(want, put(t, db, 5000, 5050)...)
-	until(t, "the rest to be sent", func() bool { return w.Stats().Sent == 5000 && w.Waiting() == 0 })
+	testenv.Await(t, "the rest to be sent", func() bool { return w.Stats().Sent == 5000 && w.Waiting() == 0 })
 	stop()
 	if diff := cmp.Diff(want, r.got); diff != "" || w.Stats().Gaps+w.Stats().Lost != 0 {
 		t.Errorf("%+v: %s", w.Stats(), diff)
@@ -259,7 +250,7 @@ func TestWriterRestarts(t *testing.T) {
 	}
 	w, stop = follow(t, dir, srv.URL, 1)
 	defer stop()
-	until(t, "the gap to be counted", func() bool { return w.Stats().Gaps == 1 })
+	testenv.Await(t, "the gap to be counted", func() bool { return w.Stats().Gaps == 1 })
 }
 
 // Every key out of bounds is named.

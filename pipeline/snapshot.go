@@ -1,4 +1,4 @@
-package forewarm
+package pipeline
 
 import (
 	"errors"

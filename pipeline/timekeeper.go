@@ -1,4 +1,4 @@
-package forewarm
+package pipeline
 
 import (
 	"fmt"
@@ -153,6 +153,9 @@ func (k *timekeeper) ticked(t time.Time) { k.Last = t }
 // explain says for people why a record was refused.
 func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) string {
 	stamp := at.UTC().Format(time.RFC3339)
+	if reason == ingest.ReasonUnknownPool && p.foreign(pool) {
+		return fmt.Sprintf("pool %q belongs to another partition: name it in the subject of the message, which decides to which partition it goes", pool)
+	}
 	switch reason {
 	case ingest.ReasonUnknownPool:
 		return fmt.Sprintf("pool %q is not in the configuration: add it under pools, or set default_pool", pool)

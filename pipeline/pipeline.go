@@ -1,4 +1,4 @@
-// Package forewarm is the whole flow in one place: a fold over an event log.
+// Package pipeline is the whole flow in one place: a fold over an event log.
 //
 //	state', outputs = step(state, event-or-tick)
 //
@@ -8,7 +8,7 @@
 // Invariants: applying the same batches in the same order gives the same state and the same outputs, byte for byte, also
 // when a snapshot is taken and restored in between. Units: a tick is a whole minute. Bounds: those of the parts
 // (features.Config for classes and replicas, ingest.Deduper for ids); nothing else grows.
-package forewarm
+package pipeline
 
 import (
 	"cmp"
@@ -45,6 +45,8 @@ type Config struct {
 	// Pools are known by name; telemetry of any other pool is refused, or served by a copy of DefaultPool when set.
 	Pools       []capacity.Pool
 	DefaultPool *capacity.Pool
+	// Owns, where it is set, says whether a pool belongs to this pipeline; telemetry of others is refused.
+	Owns func(pool string) bool
 	// DedupEntries bounds how many request ids are remembered.
 	DedupEntries int
 	// PrefixBlocks bounds the prompt blocks remembered per pool, by which the cached tokens of requests that report block
@@ -596,13 +598,16 @@ func (p *Pipeline) entry(name string) *poolEntry {
 	if ok {
 		return p.pools[i]
 	}
-	if p.cfg.DefaultPool == nil || len(p.pools) >= p.cfg.MaxPools || name == "" {
+	if p.foreign(name) || p.cfg.DefaultPool == nil || len(p.pools) >= p.cfg.MaxPools || name == "" {
 		return nil
 	}
 	c := *p.cfg.DefaultPool
 	c.Name = name
 	return p.addPool(c)
 }
+
+// foreign says that a pool belongs to another pipeline.
+func (p *Pipeline) foreign(pool string) bool { return p.cfg.Owns != nil && !p.cfg.Owns(pool) }
 
 // Served are the pools whose telemetry is counted, ordered by name; more says that others are admitted yet.
 func (p *Pipeline) Served() (names []string, more bool) {

@@ -1,4 +1,4 @@
-package forewarm
+package pipeline
 
 import (
 	"strings"
@@ -15,7 +15,7 @@ import (
 func TestPrefillIsDecided(t *testing.T) {
 	run := func(transfer float64) alerting.Decision {
 		pool, err := capacity.New(capacity.Config{
-			Name: "p", PrefillTokensPerS: 1000, DecodeTokensPerS: 1000, Replicas: capacity.Replicas{Min: 1, Max: 9}, Reserves: capacity.Reserves{Failure: 1},
+			Name: "p", PrefillTokensPerS: 1000, PrefillTarget: 1, DecodeTokensPerS: 1000, Replicas: capacity.Replicas{Min: 1, Max: 9}, Reserves: capacity.Reserves{Failure: 1},
 			Disaggregated: capacity.Disaggregated{PrefillReplicas: capacity.Replicas{Min: 1, Max: 20}},
 		}, nil)
 		if err != nil {

@@ -1,0 +1,172 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Rights are the subjects that a NATS user may publish and subscribe to; * and > are allowed.
+type Rights struct{ Publish, Subscribe []string }
+
+const (
+	apiPrefix = "$JS.API."
+	inboxes   = "_INBOX.>"
+	// userInfo is where a server answers with the rights of whom asks.
+	userInfo = "$SYS.REQ.USER.INFO"
+)
+
+// DaemonRights are the rights that a daemon needs, and no more.
+func (c *Config) DaemonRights() Rights {
+	objects, values := "OBJ_"+c.State(), "KV_"+c.Told()
+	publish := []string{
+		userInfo,
+		c.Prefix + ".telemetry.>", c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>", c.Prefix + ".deadletter",
+		c.Inner() + ".decision.*", c.Inner() + ".notice.>",
+		"$O." + c.State() + ".>", "$KV." + c.Told() + ".>",
+		apiPrefix + "INFO", apiPrefix + "STREAM.NAMES",
+	}
+	subscribe := []string{inboxes}
+	if c.Partitioned() {
+		publish = append(publish, c.Inner()+".telemetry.>")
+		subscribe = append(subscribe, c.Inner()+".telemetry."+topicProbe+".*")
+	}
+	intake := intakeName(*c)
+	for _, stream := range []string{c.Telemetry(), intake, SignalsStream, ForecastsStream, c.Decisions(), objects, values} {
+		if stream == intake {
+			publish = append(publish, apiPrefix+"STREAM.INFO."+stream)
+			if len(c.intake(nil)) == 0 {
+				continue
+			}
+			publish = append(publish, apiPrefix+"STREAM.DELETE."+stream)
+		} else {
+			publish = append(publish, apiPrefix+"STREAM.INFO."+stream)
+		}
+		publish = append(publish, apiPrefix+"STREAM.CREATE."+stream, apiPrefix+"STREAM.UPDATE."+stream)
+	}
+	readers := []string{c.Telemetry(), c.Decisions(), objects}
+	if len(c.intake(nil)) > 0 {
+		readers = append(readers, intake)
+		publish = append(publish, "$JS.ACK."+intake+".>")
+	}
+	for _, stream := range readers {
+		publish = append(publish, apiPrefix+"CONSUMER.CREATE."+stream+".>", apiPrefix+"CONSUMER.INFO."+stream+".*", apiPrefix+"CONSUMER.DELETE."+stream+".*", apiPrefix+"CONSUMER.MSG.NEXT."+stream+".*")
+	}
+	publish = append(publish, "$JS.ACK."+c.Decisions()+".>", apiPrefix+"STREAM.MSG.GET."+c.Decisions(), apiPrefix+"STREAM.PURGE."+objects,
+		apiPrefix+"DIRECT.GET."+objects+".>", apiPrefix+"DIRECT.GET."+values+".>")
+	return Rights{publish, subscribe}
+}
+
+// ProducerRights are those of who sends telemetry and answers pre-scale events.
+func (c *Config) ProducerRights() Rights {
+	r := Rights{[]string{c.Prefix + ".telemetry.request.>", c.Prefix + ".telemetry.replica.>", c.Prefix + ".telemetry.watermark.*"}, []string{inboxes}}
+	for _, s := range c.Sources {
+		r.Publish = append(r.Publish, s.Subject)
+	}
+	return r
+}
+
+// ConsumerRights are those of who reads pre-scale events, alerts and forecasts, live or from their streams, and acknowledges them.
+func (c *Config) ConsumerRights() Rights {
+	r := Rights{[]string{c.Prefix + ".prescale.ack.*", apiPrefix + "STREAM.NAMES"}, []string{inboxes, c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>"}}
+	for _, stream := range []string{SignalsStream, ForecastsStream} {
+		r.Publish = append(r.Publish, apiPrefix+"STREAM.INFO."+stream, apiPrefix+"STREAM.MSG.GET."+stream, apiPrefix+"DIRECT.GET."+stream+".>",
+			apiPrefix+"CONSUMER.CREATE."+stream+".>", apiPrefix+"CONSUMER.INFO."+stream+".*", apiPrefix+"CONSUMER.DELETE."+stream+".*", apiPrefix+"CONSUMER.MSG.NEXT."+stream+".*",
+			"$JS.ACK."+stream+".>")
+	}
+	return r
+}
+
+func union(a, b []string) []string {
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			a = append(a, s)
+		}
+	}
+	return a
+}
+
+// granted is the part of the server's answer about a user that is of interest. Permissions are missing where there are no limits.
+type granted struct {
+	Data struct {
+		User        string `json:"user"`
+		Account     string `json:"account"`
+		Permissions *struct {
+			Publish, Subscribe *struct{ Allow, Deny []string }
+		} `json:"permissions"`
+	} `json:"data"`
+	Error *struct{ Description string } `json:"error"`
+}
+
+// MissingRights asks the server what this connection may do, and gives the needed rights that it lacks. It is an error when the
+// server does not answer.
+func MissingRights(ctx context.Context, conn *nats.Conn, need Rights) (missing Rights, err error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	m, err := conn.RequestWithContext(ctx, userInfo, nil)
+	if err != nil {
+		return missing, fmt.Errorf("what this user may do cannot be seen on %s: %w", userInfo, Denied(conn, err))
+	}
+	var have granted
+	if err = json.Unmarshal(m.Data, &have); err == nil && have.Error != nil {
+		err = errors.New(have.Error.Description)
+	}
+	if err != nil {
+		return missing, fmt.Errorf("the server's answer on %s: %w", userInfo, err)
+	}
+	if have.Data.Permissions == nil {
+		return missing, nil
+	}
+	lacks := func(have *struct{ Allow, Deny []string }, need []string) []string {
+		return slices.DeleteFunc(slices.Clone(need), func(s string) bool { return have == nil || allows(have.Allow, have.Deny, s) })
+	}
+	missing.Publish = lacks(have.Data.Permissions.Publish, need.Publish)
+	missing.Subscribe = lacks(have.Data.Permissions.Subscribe, need.Subscribe)
+	return missing, nil
+}
+
+// allows says whether lists of a server's configuration let all subjects of a pattern pass; an empty list of what is allowed has
+// no limit.
+func allows(allow, deny []string, subject string) bool {
+	if slices.ContainsFunc(deny, func(d string) bool { d, _, _ = strings.Cut(d, " "); return overlap(d, subject) }) {
+		return false
+	}
+	return len(allow) == 0 || slices.ContainsFunc(allow, func(a string) bool { a, _, _ = strings.Cut(a, " "); return covers(a, subject) })
+}
+
+// Permissions is the part of a nats-server's configuration that has one user each for daemons, producers and consumers of c, with
+// the rights that they need and no more.
+func (c *Config) Permissions() string {
+	var b strings.Builder
+	daemon, each := c.DaemonRights(), *c
+	for i := range c.partition().count { // one user for all
+		each.Partition = fmt.Sprintf("%d/%d", i, c.partition().count)
+		r := each.DaemonRights()
+		daemon.Publish, daemon.Subscribe = union(daemon.Publish, r.Publish), union(daemon.Subscribe, r.Subscribe)
+	}
+	b.WriteString("authorization {\n  users = [\n")
+	for _, u := range []struct {
+		name string
+		has  Rights
+	}{{"forewarm", daemon}, {"producer", c.ProducerRights()}, {"consumer", c.ConsumerRights()}} {
+		fmt.Fprintf(&b, "    {\n      user: %s\n      password: $%s_PASSWORD # from the environment of nats-server\n      permissions: {\n", u.name, strings.ToUpper(u.name))
+		for _, l := range []struct {
+			key      string
+			subjects []string
+		}{{"publish", u.has.Publish}, {"subscribe", u.has.Subscribe}} {
+			fmt.Fprintf(&b, "        %s: {allow: [\n", l.key)
+			for _, s := range l.subjects {
+				fmt.Fprintf(&b, "          %q\n", s)
+			}
+			b.WriteString("        ]}\n")
+		}
+		b.WriteString("      }\n    }\n")
+	}
+	b.WriteString("  ]\n}\n")
+	return b.String()
+}
