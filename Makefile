@@ -12,7 +12,7 @@ MODULE := github.com/forewarm/forewarm
 PURE   := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report features features/sketch forecaster \
             forecaster/capacity forecaster/model forecaster/network ingest ingest/telemetrypb internal/draw pipeline)
 
-.PHONY: build test test-keda-scaler lint ablation held-out bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
+.PHONY: build test test-long test-keda-scaler lint ablation held-out bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
 
 build: ## a static binary in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o bin/forewarm ./cmd/forewarm
@@ -22,6 +22,10 @@ test: ## what every change must pass
 	$(GO) vet ./...
 	$(GO) test -timeout 20m $(PURE)
 	$(GO) test $(RACE) -timeout 20m $(filter-out $(PURE),$(shell $(GO) list ./...))
+
+KILLS ?= 100
+test-long: ## faults of two daemons on one log, with KILLS kills at random moments; prints the table of docs/durability.md
+	FOREWARM_KILLS=$(KILLS) $(GO) test -run '^TestFaults$$' -v -count 1 -timeout 1h ./cmd/forewarm
 
 test-keda-scaler: ## the daemon asked by the scalers of KEDA's operator; fetches some of KEDA's modules
 	deploy/test/kedascaler/run
