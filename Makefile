@@ -58,7 +58,7 @@ bench-alarms: ## prints how many saturations of pools of fixed size were announc
 	$(GO) test -run '^TestAlarmBenchmark$$' -v -count 1 -timeout 24h ./backtest -args -alarms -traces $(TRACES) -pools '$(POOLS)' -third $(or $(THIRD),3)
 
 bench-learned: ## prints how well planted service rates and warm-up lags are learned
-	$(GO) test -run '^Test(Planted|AsksTeach)' -v -count 1 ./forecaster/capacity .
+	$(GO) test -run '^Test(Planted|AsksTeach)' -v -count 1 ./forecaster/capacity ./pipeline
 
 microbench: ## every Go benchmark
 	$(GO) test -run '^$$' -bench . -benchmem ./...
