@@ -3,7 +3,7 @@ package forecaster
 import "math"
 
 const (
-	lastValuePrior  = 20.0  // origins' worth of belief that the network knows better
+	lastValuePrior  = 20.0  // sum of squared scores that the belief in the network is worth
 	lastValueMemory = 600.0 // origins that are remembered
 	mostScore       = 3     // scores beyond count as this far
 )

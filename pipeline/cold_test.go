@@ -51,7 +51,7 @@ func TestColdForecasts(t *testing.T) {
 	}{
 		"flat, of seconds":    {2 * time.Second, flat, []check{{5, 80, 125}, {15, 85, 120}, {60, 85, 120}}},
 		"flat, of a minute":   {time.Minute, flat, []check{{5, 70, 150}, {15, 85, 120}, {60, 85, 120}}},
-		"flat, of minutes":    {3 * time.Minute, flat, []check{{5, 55, 180}, {15, 80, 125}, {60, 85, 120}}},
+		"flat, of minutes":    {3 * time.Minute, flat, []check{{5, 55, 180}, {15, 75, 125}, {60, 85, 120}}},
 		"rising, of seconds":  {9 * time.Second, rising, []check{{45, 80, 125}, {60, 80, 125}}},
 		"rising, of a minute": {time.Minute, rising, []check{{45, 75, 125}, {60, 75, 125}}},
 	} {
