@@ -121,7 +121,7 @@ func (d *Decision) soon(cfg Config) look {
 	return look{from: cfg.AlertProbability, window: d.Lead + cfg.Hold}
 }
 
-// early is the look of warnings, further ahead and from a probability of their own; soon in journals of older versions.
+// early is the look of warnings, further ahead and from a probability of their own; soon where that is not known.
 func (d *Decision) early(cfg Config) look {
 	if d.WarnFrom == 0 {
 		return d.soon(cfg)

@@ -86,22 +86,21 @@ type Decision struct {
 
 	Diagnosis Bottleneck `json:"diagnosis,omitempty" cbor:"39,keyasint,omitempty"` // what latencies say binds; "" when they do not tell
 
-	Basis *Basis `json:"basis,omitempty" cbor:"40,keyasint,omitempty"` // what was taken for granted; nil in journals of older versions
+	Basis *Basis `json:"basis,omitempty" cbor:"40,keyasint,omitempty"` // what was taken for granted; nil where none was given
 
-	Path []PathPoint `json:"path,omitempty" cbor:"41,keyasint,omitempty"` // of Binding; none in journals of older versions
+	Path []PathPoint `json:"path,omitempty" cbor:"41,keyasint,omitempty"` // of Binding; none where it is not known
 
-	KeepQuantile float64 `json:"keep_quantile,omitempty" cbor:"42,keyasint,omitempty"` // of demand, that a smaller pool must hold; 0 in journals of older versions
+	KeepQuantile float64 `json:"keep_quantile,omitempty" cbor:"42,keyasint,omitempty"` // of demand, that a smaller pool must hold
 
 	// Prompts is what is known of each resource of a disaggregated pool's prefill replicas; Resources are of those that decode.
-	// See PromptEvidence for journals of older versions.
 	Prompts []ResourceEvidence `json:"prefill_resources,omitempty" cbor:"43,keyasint,omitempty"`
 
-	// WarnFrom is the probability of saturation within forecaster.WarningWindow from which on the pool is warned; 0 in journals of
-	// older versions. FalsePerWeek is how many warnings a week are expected to come to nothing at it, 0 where that is not learned.
+	// WarnFrom is the probability of saturation within forecaster.WarningWindow from which on the pool is warned; 0 where that
+	// is not learned. FalsePerWeek is how many warnings a week are expected to come to nothing at it, 0 where that is not learned.
 	WarnFrom     float64 `json:"warn_from,omitempty" cbor:"44,keyasint,omitempty"`
 	FalsePerWeek float64 `json:"false_alarms_per_week,omitempty" cbor:"45,keyasint,omitempty"`
 
-	Symptoms *Symptoms `json:"-" cbor:"46,keyasint,omitempty"` // of Diagnosis; nil without one, and in journals of older versions
+	Symptoms *Symptoms `json:"-" cbor:"46,keyasint,omitempty"` // of Diagnosis; nil without one
 
 	// Waiting is how many requests waited in the pool's queues at the tick, as its ready replicas reported; nil when unknown.
 	Waiting *float64 `json:"waiting,omitempty" cbor:"60,keyasint,omitempty"`

@@ -67,7 +67,7 @@ func (a Alternative) same(b Alternative) bool {
 	return a == b
 }
 
-// alternatives are none where the journal has no path, as that of older versions.
+// alternatives are none where no path is known.
 func alternatives(d *Decision) []Alternative {
 	r := d.binding()
 	if r == nil || len(d.Path) == 0 || !(r.PerReplica > 0) {

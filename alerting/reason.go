@@ -14,7 +14,7 @@ import (
 func (p *plan) reason(d *Decision, cfg Config) string {
 	s := p.finding(d, cfg)
 	if p.asked != d.Desired && p.asked != p.current {
-		s += fmt.Sprintf(", no longer %s %d", d.asking(), p.asked)
+		s += fmt.Sprintf(", no longer %s %d", strings.TrimPrefix(d.asking(), "would ask "), p.asked)
 	}
 	s += d.limited()
 	if said := d.byRetries(); said != "" {

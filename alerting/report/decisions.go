@@ -19,9 +19,9 @@ type tick struct {
 	reserve, least, limit   int
 	reserves                []rates.Reserve // that add up to reserve
 	probability             float64
-	ahead, warnFrom         float64 // what warnings go by, and from which probability on; warnFrom is 0 in older journals
+	ahead, warnFrom         float64 // what warnings go by, and from which probability on; warnFrom is 0 where it is not known
 	lead                    time.Duration
-	lag                     time.Duration // median warm-up as it was believed; of older journals what lead says of the 90th percentile
+	lag                     time.Duration // median warm-up as it was believed; else what lead says of the 90th percentile
 	action                  alerting.Action
 	mode                    alerting.Mode
 	generation              int64

@@ -62,7 +62,7 @@
 // Saturation: a minute is saturated when the load of the pool, in some resource, is above ready replicas × capacity of
 // one, both as the newest decision had them; in a disaggregated pool, of what the replicas that decode carry. Saturated minutes no further apart than Options.Merge are one episode, which
 // belongs to the period it starts in. An announcement is a run of decisions, on fresh telemetry, whose probability is that from which
-// the pool is warned or more (of older journals, Options.Probability); it claims a saturation from its start until its last decision's
+// the pool is warned or more (where that is not known, Options.Probability); it claims a saturation from its start until its last decision's
 // lead time and Options.Merge, or if that is more its warning window, have passed.
 // An episode inside the claim is announced: in time when the announcement came a lead time before it, else late; an
 // episode outside of any is missed. An announcement without an episode is averted when load did go above the capacity

@@ -165,7 +165,7 @@ func TestAsksThatNobodyObeys(t *testing.T) {
 	}
 }
 
-// What a journal of an older version does not have is unknown.
+// What a decision does not have is unknown.
 func TestProvisionWithoutBasis(t *testing.T) {
 	h := provisioned()
 	for i := range h.decisions {

@@ -163,7 +163,7 @@ type Against struct {
 
 // Saturation says how announcements and saturations met. See the package comment for what each count means.
 type Saturation struct {
-	Probability      float64 `json:"probability"`       // from which a decision announces that does not say from which its pool is warned, as in older journals
+	Probability      float64 `json:"probability"`       // from which a decision announces that does not say from which its pool is warned
 	KnownMinutes     int     `json:"known_minutes"`     // in which demand and capacity are known
 	SaturatedMinutes int     `json:"saturated_minutes"` // of those
 	AnnouncedMinutes int     `json:"announced_minutes"` // in which a decision announced: one that always does is never late, and says nothing
