@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -27,7 +26,6 @@ type Timeline struct {
 	Mix     []Line   `json:"mix"`
 	Cached  []Number `json:"cached_share"`
 	Retried []Number `json:"retried_share"`
-	Tails   []Tail   `json:"tails"` // of those that were reported
 
 	Ready       []Number `json:"ready"`       // replicas, the fewest
 	Desired     []Number `json:"desired"`     // the most that were asked for
@@ -56,16 +54,7 @@ type Line struct {
 	Values []Number `json:"values"`
 }
 
-// Tail is the 95th percentile of a shape by class, of the heaviest classes: means over the minutes of a bin.
-type Tail struct {
-	Shape   string `json:"shape"` // such as forewarm_ttft_seconds
-	Classes []Line `json:"classes"`
-}
-
-const (
-	mixShown   = 5 // classes that the mix tells apart
-	tailsShown = 4 // classes whose tails are drawn
-)
+const mixShown = 5 // classes that the mix tells apart
 
 // mostBins bounds a Timeline.
 const mostBins = 360
@@ -275,17 +264,6 @@ func (b *builder) mix(t *Timeline, pool string, n int) {
 	}
 	t.Cached = part(of(features.TotalClass, features.DimCached), of(features.TotalClass, features.DimPrefill))
 	t.Retried = part(of(features.TotalClass, features.DimRetry), of(features.TotalClass, features.DimRequests))
-	for _, shape := range slices.Sorted(maps.Keys(b.tails)) {
-		tail := Tail{Shape: shape}
-		for _, l := range t.Mix {
-			if values := b.tails[shape][features.Key{Pool: pool, Class: l.Class}]; top(values) > 0 && len(tail.Classes) < tailsShown {
-				tail.Classes = append(tail.Classes, Line{l.Class, values})
-			}
-		}
-		if len(tail.Classes) > 0 {
-			t.Tails = append(t.Tails, tail)
-		}
-	}
 }
 
 // binding is the resource of a pool that came nearest to its capacity in the period; without any capacity, the first
