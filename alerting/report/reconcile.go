@@ -201,7 +201,7 @@ func (b *builder) read(ctx context.Context, h History) error {
 		return err
 	}
 	for pool := range b.ticks {
-		b.retry(pool)
+		b.noteLoadFactors(pool)
 	}
 	err := h.Forecasts(ctx, b.from.Add(-lookback), b.to, func(f *forecaster.Forecast) error {
 		if b.leftOut[f.Key] {
@@ -306,7 +306,7 @@ func (b *builder) data(pool string) Data {
 		d.LongestGap = max(d.LongestGap, g.Minutes)
 	}
 	d.Gaps = longest(d.Gaps)
-	b.standing(pool, func(_ *tick, minute int) {
+	b.eachMinute(pool, func(_ *tick, minute int) {
 		if minute >= first {
 			d.Decided++
 		}

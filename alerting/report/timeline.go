@@ -112,9 +112,9 @@ func (b *builder) widen(f *forecaster.Forecast) {
 	}
 	bin := &x.bins[(minute-first)/binWidth(end-first)]
 	for l, v := range q {
-		bin.quantiles[l] += v * b.retried(key, b.index(f.Origin)-1)
+		bin.quantiles[l] += v * b.loadFactor(key, b.index(f.Origin)-1)
 	}
-	bin.actual, bin.n = bin.actual+y*b.retried(key, minute), bin.n+1
+	bin.actual, bin.n = bin.actual+y*b.loadFactor(key, minute), bin.n+1
 }
 
 // apart is how far minutes ahead are from the headline's.
@@ -143,7 +143,7 @@ func (b *builder) timeline(pool string) *Timeline {
 	}
 	t.Announced = make([]bool, n)
 	b.mix(t, pool, n)
-	b.standing(pool, func(x *tick, minute int) {
+	b.eachMinute(pool, func(x *tick, minute int) {
 		if minute < first {
 			return
 		}
@@ -271,7 +271,7 @@ func (b *builder) mix(t *Timeline, pool string, n int) {
 func (b *builder) binding(pool string) (resource string) {
 	first, end := b.bounds()
 	highest := 0.0
-	b.standing(pool, func(t *tick, minute int) {
+	b.eachMinute(pool, func(t *tick, minute int) {
 		if minute < first || minute >= end {
 			return
 		}
