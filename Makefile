@@ -12,7 +12,7 @@ MODULE := github.com/forewarm/forewarm
 PURE   := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report features features/sketch forecaster \
             forecaster/capacity forecaster/model forecaster/network ingest ingest/telemetrypb internal/draw pipeline)
 
-.PHONY: build test test-keda-scaler lint ablation bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
+.PHONY: build test test-keda-scaler lint ablation held-out bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
 
 build: ## a static binary in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o bin/forewarm ./cmd/forewarm
@@ -41,6 +41,15 @@ bench-accuracy: ## writes the section of BENCHMARKS.md on accuracy: TRACES=direc
 ablation: ## prints what each part of the model earns: TRACES=directory of public traces
 	FOREWARM_ABLATION=1 FOREWARM_TRACES=$(TRACES) $(GO) test -run '^TestAblation$$' -v -count 1 -timeout 2h ./forecaster
 
+# Groups of traces that are held out together.
+HELD_OUT := agentic,nasa,sageserve azure2023,azure2024,deepseek,worldcup98 sg,mm
+held-out: ## trains the network without each group of traces and prints how it forecasts them: TRACES=directory of public traces; about half an hour on two cores
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; for groups in $(HELD_OUT); do \
+	  forecaster/network/train/train.py -traces $(TRACES) -samples $$dir/samples -without $$groups -o $$dir/weights; \
+	  FOREWARM_ACCURACY=check FOREWARM_ACCURACY_STEP=15 FOREWARM_ACCURACY_NET=$$dir/weights FOREWARM_ACCURACY_ONLY=$$groups \
+	    FOREWARM_TRACES=$(TRACES) $(GO) test -run '^TestAccuracy$$' -v -count 1 -timeout 1h ./forecaster; \
+	done
+
 bench-policies: ## writes the section of BENCHMARKS.md on scaling policies: TRACES=directory of public traces; POOLS=expression for some of them, printed and not written; DRAWS=number of seeds
 	$(GO) test -run '^TestPolicyBenchmark$$' -v -count 1 -timeout 24h ./backtest -args -policies -traces $(TRACES) -pools '$(POOLS)' -draws $(or $(DRAWS),1) -table $(CURDIR)/BENCHMARKS.md
 
@@ -48,7 +57,7 @@ bench-alarms: ## prints how many saturations of pools of fixed size were announc
 	$(GO) test -run '^TestAlarmBenchmark$$' -v -count 1 -timeout 24h ./backtest -args -alarms -traces $(TRACES) -pools '$(POOLS)' -third $(or $(THIRD),3)
 
 bench-learned: ## prints how well planted service rates and warm-up lags are learned
-	$(GO) test -run '^Test(Planted|AsksTeach)' -v -count 1 ./forecaster/capacity .
+	$(GO) test -run '^Test(Planted|AsksTeach)' -v -count 1 ./forecaster/capacity ./pipeline
 
 microbench: ## every Go benchmark
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -15,14 +15,16 @@ import (
 // the geometric mean over traces, with its standard error over traces. Groups of features are set to their means; the network
 // is not trained again without them, so that their rows are upper bounds of what they earn. Skipped unless FOREWARM_TRACES
 // names the directory of the traces and FOREWARM_ABLATION is set. Every fourth series of a trace is scored.
+// FOREWARM_ACCURACY_NET and FOREWARM_ACCURACY_ONLY are as in TestAccuracy.
 func TestAblation(t *testing.T) {
 	dir := os.Getenv("FOREWARM_TRACES")
 	if dir == "" || os.Getenv("FOREWARM_ABLATION") == "" {
 		t.Skip("run make ablation TRACES=directory of public traces")
 	}
+	useWeights(t)
 	var all []traceSerie
 	seen := map[string]int{}
-	for _, s := range traceSeries(t, dir, "") {
+	for _, s := range traceSeries(t, dir, os.Getenv("FOREWARM_ACCURACY_ONLY")) {
 		if seen[s.trace]++; seen[s.trace]%4 == 1 || s.class == features.TotalClass {
 			all = append(all, s)
 		}
@@ -32,14 +34,12 @@ func TestAblation(t *testing.T) {
 		forget func(*series) // after each minute
 	}{
 		{"whole", nil},
-		{"without the head", func(s *series) { s.Head = head{} }},
 		{"without the calibration", func(s *series) {
 			for k := range s.Model {
 				s.Model[k] = newCalibration()
 			}
 		}},
-		{"without widths after a change of level", func(s *series) { s.Shift = levelShift{} }},
-		{"without the last value", func(s *series) { s.Weight = [numKnots]lastWeight{} }},
+		{"without the last value", func(s *series) { s.Last = [numKnots]lastValue{} }},
 	}
 	for _, g := range network.Groups {
 		variants = append(variants, struct {

@@ -20,6 +20,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // TestAccuracy streams public traces through the model stack, series by series, and prints how well it forecast them
@@ -27,7 +28,7 @@ import (
 // on origins in the second third of each trace, never the last. Skipped unless FOREWARM_ACCURACY names a share of the
 // traces to score: "tune" (origins from 1/3 to 2/3) or "check" (the last third). FOREWARM_TRACES is the traces' directory,
 // FOREWARM_ACCURACY_ONLY a comma-separated list of parts of trace or class names, FOREWARM_ACCURACY_STEP the minutes
-// between origins.
+// between origins, and FOREWARM_ACCURACY_NET a file of weights to use in place of those in the program.
 func TestAccuracy(t *testing.T) {
 	part, dir := os.Getenv("FOREWARM_ACCURACY"), os.Getenv("FOREWARM_TRACES")
 	if part == "" || dir == "" {
@@ -41,10 +42,30 @@ func TestAccuracy(t *testing.T) {
 	if s := os.Getenv("FOREWARM_ACCURACY_STEP"); s != "" {
 		step, _ = strconv.Atoi(s)
 	}
+	useWeights(t)
 	all := traceSeries(t, dir, os.Getenv("FOREWARM_ACCURACY_ONLY"))
 	results := make([]accuracy, len(all))
 	atOnce(len(all), func(i int) { results[i] = all[i].score(from, to, step) })
 	printAccuracy(t, results, part)
+}
+
+// useWeights has the test use the weights that FOREWARM_ACCURACY_NET names, if it does.
+func useWeights(t *testing.T) {
+	path := os.Getenv("FOREWARM_ACCURACY_NET")
+	if path == "" {
+		return
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	net, err := network.Decode(b)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	was := network.Fitted
+	network.Fitted = func() *network.Net { return net }
+	t.Cleanup(func() { network.Fitted = was })
 }
 
 // atOnce calls f for 0 to n−1, as many at once as there are processors.

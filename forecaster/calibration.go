@@ -28,8 +28,7 @@ type tracker struct {
 
 const (
 	trackerPrior  = 100   // origins' worth of belief that the network is calibrated
-	lastPrior     = 20    // the same for the last value with normal errors
-	trackerMemory = 600.0 // origins that are remembered
+	trackerMemory = 200.0 // origins that are remembered
 	silentWeight  = 0.2   // of an origin in silence, where most of what is learned is chance
 	minSparsity   = 0.1   // of the standard normal's: keeps a quantile moving where scores collapsed
 	maxSparsity   = 4     // likewise: keeps a lone outlier from throwing a tail

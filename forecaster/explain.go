@@ -14,7 +14,7 @@ import (
 // Values are in the dimension's unit, of the minute 15 minutes ahead, and without scheduled events.
 type Basis struct {
 	Input   *network.Input // what the network saw; nil when it had nothing to go by. Not to be changed
-	Raw     Quantiles      // what the network said; head and calibration made the rest of it
+	Raw     Quantiles      // what the network said; last value and calibration made the rest of it
 	Level   float64        // mean of the last half hour or so
 	Covered [2]Covered     // of minutes 15 ahead, and of the window maximum
 	Events  []EventEffect  // those that are felt within the horizon or were just now
@@ -99,7 +99,7 @@ type Explanation struct {
 	LeadMinutes int                 `json:"lead_minutes"`
 	Confidence  Confidence          `json:"confidence"`
 	Known       int                 `json:"known_minutes"`
-	Fallback    bool                `json:"fallback"` // the last value did better than the network of late and has the larger part
+	Fallback    bool                `json:"fallback"` // outcomes stay nearer to the last value than to the network's median
 	Now         *float64            `json:"now"`
 	Quantiles   []LevelValue        `json:"quantiles"`
 	WindowMax   []LevelValue        `json:"window_max"`
@@ -116,13 +116,10 @@ type LevelValue struct {
 	Value *float64 `json:"value"`
 }
 
-// Parts are inputs of the forecast: its level, and what the change of yesterday and of last week after the same time of
-// the clock would add to it. Calibration is what head and calibration have added to the median and to the 95 % quantile; null while an event or the last
-// value changes the forecast.
+// Parts are the level of the last half hour or so, the factor of events, and what last value and calibration have added to
+// the network's median and to its 95 % quantile, null while an event changes the forecast.
 type Parts struct {
 	Level         *float64 `json:"level"`
-	Day           *float64 `json:"season_day"`
-	Week          *float64 `json:"season_week"`
 	EventFactor   float64  `json:"event_factor"`
 	Calibration50 *float64 `json:"calibration_median"`
 	Calibration95 *float64 `json:"calibration_95"`
@@ -151,10 +148,7 @@ func Explain(f *Forecast) Explanation {
 		Inputs: occlusions(b), Events: append([]EventEffect{}, b.Events...), Coverage: []CoverageView{}, Changes: b.changes(),
 	}
 	q := &f.Minute[targets[midLead].to-1]
-	x.Parts = Parts{Level: known(b.Level), EventFactor: 1, Day: known(math.NaN()), Week: known(math.NaN())}
-	if in := b.Input; in != nil {
-		x.Parts.Day, x.Parts.Week = known(in.Change(network.DayChange)), known(in.Change(network.WeekChange))
-	}
+	x.Parts = Parts{Level: known(b.Level), EventFactor: 1}
 	for _, e := range b.Events {
 		x.Parts.EventFactor *= math.Pow(e.Learned, e.Ahead)
 	}

@@ -39,9 +39,6 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s: inputs %+v", fc.Class, x.Inputs)
 		}
 		expectAbout(t, fc.Class+": the level", *x.Parts.Level, 10, .1)
-		if x.Parts.Day == nil || x.Parts.Week != nil {
-			t.Errorf("%s: parts %+v of a class with a day's history", fc.Class, x.Parts)
-		}
 		if len(x.Coverage) != 2 || x.Coverage[0].Outcomes < 1800/originEvery || math.Abs(*x.Coverage[0].Below[L90].Value-.9) > .05 {
 			t.Errorf("%s: coverage %+v", fc.Class, x.Coverage)
 		}
@@ -63,7 +60,7 @@ func TestExplainLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"season_day":null`, `"confidence":"cold"`, `"events":[]`, `"cache_hit_now":null`, `"known_minutes":4`} {
+	for _, want := range []string{`"confidence":"cold"`, `"events":[]`, `"cache_hit_now":null`, `"known_minutes":4`} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("%s lacks %s", data, want)
 		}

@@ -41,7 +41,7 @@ type Forecast struct {
 	WindowMax  Quantiles          // of the largest minute in WindowFrom..WindowTo
 	Confidence Confidence
 	Known      int  // known minutes of history
-	Fallback   bool // the last value did better than the network of late and has the larger part
+	Fallback   bool // outcomes of late stayed nearer to the last value than to the network's median
 	Basis      Basis
 }
 

@@ -17,7 +17,7 @@ type Config struct {
 	Settle time.Duration
 	// StaleAfter is how long a pool may be silent before its forecasts count as stale.
 	StaleAfter time.Duration
-	// MaxClasses is how many classes all pools may have together, as in features.Config: about 35 KiB each. Not positive means
+	// MaxClasses is how many classes all pools may have together, as in features.Config: about 30 KiB each. Not positive means
 	// DefaultMaxClasses.
 	MaxClasses int
 	// Shown is how many classes of a pool, the heaviest by tokens, are in its forecasts. Not positive means DefaultShown.

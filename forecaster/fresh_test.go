@@ -72,3 +72,11 @@ func TestFreshSeriesAreWideAndHonest(t *testing.T) {
 		}
 	}
 }
+
+// count is 1 for what is so.
+func count(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -334,6 +334,7 @@ func TestCoverageAfterAShift(t *testing.T) {
 					}
 				}
 			}
+			t.Logf("after: minutes %.3f %.3f, window maximum %.3f %.3f", is.minute90/is.n, is.minute95/is.n, is.most90/is.n, is.most95/is.n)
 			t.Logf("first two hours: minutes %.3f %.3f, window maximum %.3f %.3f", soon.minute90/soon.n, soon.minute95/soon.n, soon.most90/soon.n, soon.most95/soon.n)
 		})
 	}

@@ -9,12 +9,11 @@ import (
 )
 
 // series is one dimension of one class, or of a pool's total. Its forecast has three parts: the network reads the history
-// and gives quantiles; the head shifts them by what it has learned of this series; the calibration corrects their coverage.
-// Head and calibration learn from one origin in originEvery minutes, because errors of consecutive minutes have much in
-// common. The last
-// value stands beside it and has a weight that is learned: where nothing can be foreseen, it answers.
+// and gives quantiles; they are shifted towards the last value, as far as that was right before; the calibration corrects
+// their coverage. A series learns from one origin in originEvery minutes, because errors of consecutive minutes have much
+// in common.
 //
-// A series takes 7 KiB on its first day and 9 KiB after a week. A minute costs O(1), an origin one pass of the network.
+// A series takes 6 KiB on its first day and 8 KiB after a week. A minute costs O(1), an origin one pass of the network.
 type series struct {
 	settle  int   // minutes until an outcome can no longer be amended
 	turn    int64 // origins are learned from at minutes that are this modulo originEvery
@@ -31,12 +30,9 @@ type series struct {
 
 // learnt is what a series has learned of its own errors.
 type learnt struct {
-	Head     head
-	Model    [numKnots]calibration // of the network with the head
-	Shift    levelShift            // widths after a change of level
-	Last     [numKnots]tracker     // of the last value
-	Weight   [numKnots]lastWeight  // of the last value
-	Coverage [2]Covered            // of what was published, 15 minutes ahead and of the window's maximum
+	Last     [numKnots]lastValue
+	Model    [numKnots]calibration
+	Coverage [2]Covered // of what was published, 15 minutes ahead and of the window's maximum
 }
 
 // originEvery is the spacing of the origins that a series learns from, in minutes.
@@ -51,13 +47,12 @@ type origin struct {
 	Minute            int64 // the newest minute when the forecast was made; -1: none
 	Level, Unit, Last float32
 	Stage             int8
-	Simple            inputs
 	Quantile          [numKnots][NumLevels]int16
 }
 
 const originStep = 1.0 / 256
 
-// knots are the targets, as indices, at which head and calibration learn. Between them, what was learned is linear in the
+// knots are the targets, as indices, at which a series learns. Between them, what was learned is linear in the
 // root of the lead.
 var knots = [...]int{3, 6, 10, windowMax}
 
@@ -87,7 +82,6 @@ func newSeries(key features.Key, settle int) *series {
 func newLearnt() (l learnt) {
 	for k := range l.Model {
 		l.Model[k] = newCalibration()
-		l.Last[k] = newTracker(lastPrior)
 	}
 	return l
 }
@@ -185,13 +179,12 @@ func (s *series) origin(minute int64) *origin {
 	return nil
 }
 
-// view is what a series looks like at one origin: the quantiles of the network, on the square-root scale, and what head
-// and calibration go by.
+// view is what a series looks like at one origin: the quantiles of the network, on the square-root scale, and what last
+// value and calibration go by.
 type view struct {
 	level, unit float64
 	last        float64 // root of the last value
 	stage       stage
-	simple      inputs
 	axis        [numTargets]axis
 	input       *network.Input // nil where the network has nothing to go by
 }
@@ -227,7 +220,6 @@ func (s *series) look(v *view) {
 			v.axis[k][i] = max(0, z)
 		}
 	}
-	v.simple = newInputs(&in, &v.axis[knots[midKnot]], v.least())
 }
 
 // flat says that no known minute of the last hour differed from the others, and that something came.
@@ -249,7 +241,7 @@ func (s *series) keep(v *view) {
 		o.Minute = -1 // nothing to learn from
 		return
 	}
-	*o = origin{Minute: s.history.Newest, Level: float32(v.level), Unit: float32(v.unit), Last: float32(v.last), Stage: int8(v.stage), Simple: v.simple}
+	*o = origin{Minute: s.history.Newest, Level: float32(v.level), Unit: float32(v.unit), Last: float32(v.last), Stage: int8(v.stage)}
 	for j, k := range knots {
 		for i, z := range v.axis[k] {
 			o.Quantile[j][i] = int16(max(-32767, min(32767, (float64(z)-v.level)/(originStep*v.unit))))
@@ -265,14 +257,6 @@ func (o *origin) axis(j int) (a axis) {
 	return a
 }
 
-// lastAxis is the last value with normal errors as wide as the unit.
-func lastAxis(last, unit float64) (a axis) {
-	for i, x := range gaussian {
-		a[i] = float32(last + unit*x)
-	}
-	return a
-}
-
 // learn takes the outcomes that are known with minute t.
 func (s *series) learn(t int64) {
 	for j, k := range knots {
@@ -280,19 +264,6 @@ func (s *series) learn(t int64) {
 			s.learnKnot(j, o, t)
 		}
 	}
-	o := s.origin(t - lastKnot)
-	if o == nil {
-		return
-	}
-	var scores [numKnots]float64
-	for j, k := range knots {
-		y, a := s.outcome(targets[k], o.Minute+int64(targets[k].to)), o.axis(j)
-		if math.IsNaN(y) {
-			return
-		}
-		scores[j] = a.score(math.Sqrt(y), leastWidth*float64(o.Unit))
-	}
-	s.Head.learn(&o.Simple, &scores)
 }
 
 // learnKnot takes the outcome of an origin at knot j, whose last minute is t.
@@ -302,60 +273,37 @@ func (s *series) learnKnot(j int, o *origin, t int64) {
 		return
 	}
 	least := leastWidth * float64(o.Unit)
-	a, b, shift := o.axis(j), lastAxis(float64(o.Last), float64(o.Unit)), s.Head.shift(&o.Simple)[j]
-	own, steady := &s.Model[j][o.Stage], s.steady(o.Minute)
-	said, last := warp(&a, &own.Score, shift, least), warp(&b, &s.Last[j].Score, 0, least)
+	a, own, last := o.axis(j), &s.Model[j][o.Stage], &s.Last[j]
+	x := scoreOfLast(float64(o.Last), &a, least)
+	shift, weight := 0.0, silentWeight
 	if o.Stage == 0 {
-		if j == midKnot {
-			s.Shift.watch(t, y, &said, steady)
-		}
-		s.Shift.scale(&knotWeights[knots[j]], &said)
-		s.Shift.cover(j, o.Minute, t, y, &said)
+		shift, weight = last.weight()*x, 1
 	}
-	published := mix(&said, &last, &s.Weight[j].By)
+	said := warp(&a, &own.Score, shift, least)
 	switch j {
 	case midKnot:
-		s.Coverage[0].add(y, &published)
+		s.Coverage[0].add(y, &said)
 	case peakKnot:
-		s.Coverage[1].add(y, &published)
+		s.Coverage[1].add(y, &said)
 	}
-	s.Weight[j].learn(y, math.Max(s.history.Level(model.Level1d), 1e-9), &said, &last)
 	from, to := a.span(math.Sqrt(y), least)
-	weight := 1.0
-	if o.Stage > 0 {
-		weight = silentWeight
-	}
 	own.follow(from-shift, to-shift, weight)
-	from, to = b.span(math.Sqrt(y), least)
-	s.Last[j].follow(from, to, 1)
-}
-
-// steady says that hardly a minute of the hour before a minute was silent.
-func (s *series) steady(minute int64) bool {
-	zero := 0
-	for m := minute - 59; m <= minute; m++ {
-		zero += int(count(s.history.At(m) == 0))
+	if o.Stage == 0 {
+		last.learn(x, a.score(math.Sqrt(y), least))
 	}
-	return zero <= 3
 }
 
 // distributions are the forecasts of all targets from what a series looks like.
 func (s *series) distributions(v *view, at *[numTargets]Quantiles) {
-	shift := s.Head.shift(&v.simple)
-	lastAxis := lastAxis(v.last, v.unit)
 	floor, share := s.floor()
 	for k := range targets {
 		w := &knotWeights[k]
-		own, next := &s.Model[w.j][v.stage], &s.Model[w.j+1][v.stage]
-		scores := w.between(&own.Score, &next.Score)
-		q := warp(&v.axis[k], &scores, w.a*shift[w.j]+w.b*shift[w.j+1], v.least())
+		scores := w.between(&s.Model[w.j][v.stage].Score, &s.Model[w.j+1][v.stage].Score)
+		shift := 0.0
 		if v.stage == 0 {
-			s.Shift.scale(w, &q)
+			shift = (w.a*s.Last[w.j].weight() + w.b*s.Last[w.j+1].weight()) * scoreOfLast(v.last, &v.axis[k], v.least())
 		}
-		scores = w.between(&s.Last[w.j].Score, &s.Last[w.j+1].Score)
-		by := w.between(&s.Weight[w.j].By, &s.Weight[w.j+1].By)
-		last := warp(&lastAxis, &scores, 0, v.least())
-		q = mix(&q, &last, &by)
+		q := warp(&v.axis[k], &scores, shift, v.least())
 		lift(&q, floor, share)
 		s.anchor.widen(&q)
 		at[k] = q
@@ -411,7 +359,7 @@ func (s *series) forecast(f *Forecast) bool {
 	}
 	f.Known = s.history.Known
 	f.Confidence = confidence(s.history.Known)
-	f.Fallback = s.Weight[midKnot].By[L50] > .5
+	f.Fallback = s.Last[midKnot].weight() > .5
 	f.Basis = s.basis(&v)
 	return true
 }
@@ -473,12 +421,4 @@ func unroot(z float64) float64 {
 		return 0
 	}
 	return z * z
-}
-
-// count is 1 for what is so.
-func count(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
 }

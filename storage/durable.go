@@ -4,11 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
@@ -70,59 +67,6 @@ func writeFile(d disk, path string, write func(io.Writer) error) (err error) {
 
 func exactly(b []byte) func(io.Writer) error {
 	return func(w io.Writer) error { _, err := w.Write(b); return err }
-}
-
-// list makes dir when needed, removes temporary files that a crash left, and returns the numbers n of the files named
-// <prefix><n><suffix>, ascending.
-func list(d disk, dir, prefix, suffix string) ([]uint64, error) {
-	if err := d.MkdirAll(dir); err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), prefix) && strings.HasSuffix(e.Name(), tempSuffix) {
-			if err := d.Remove(filepath.Join(dir, e.Name())); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return numbers(entries, prefix, suffix), nil
-}
-
-// numbered gives the numbers of the files <prefix><n><suffix> in dir, ascending.
-func numbered(dir, prefix, suffix string) ([]uint64, error) {
-	entries, err := os.ReadDir(dir)
-	return numbers(entries, prefix, suffix), err
-}
-
-func numbers(entries []fs.DirEntry, prefix, suffix string) (all []uint64) {
-	for _, e := range entries {
-		if n, ok := number(e, prefix, suffix); ok {
-			all = append(all, n)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
-func number(e fs.DirEntry, prefix, suffix string) (n uint64, ok bool) {
-	digits, ok := strings.CutPrefix(e.Name(), prefix)
-	if !ok || !e.Type().IsRegular() {
-		return 0, false
-	}
-	if digits, ok = strings.CutSuffix(digits, suffix); !ok || digits == "" {
-		return 0, false
-	}
-	for _, c := range digits {
-		if c < '0' || c > '9' || n > 1<<59 {
-			return 0, false
-		}
-		n = n*10 + uint64(c-'0')
-	}
-	return n, true
 }
 
 // WriteFile makes path hold exactly data, or leaves it as it was, making its directory when needed: see writeFile.

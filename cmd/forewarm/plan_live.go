@@ -162,6 +162,12 @@ func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error)
 	if err := h.Decisions(ctx, newest.end.Add(-time.Hour), newest.end.Add(time.Hour), func(d *alerting.Decision) error {
 		if d.Pool == in.Pool.Name {
 			asDecided(&in.Pool, d, p.replicas, p.prefill)
+			if p.config == "" && p.model.Replicas.Max == 0 && d.Limit > 0 {
+				in.Pool.Pool.Replicas.Max = d.Limit
+			}
+			if p.config == "" && p.model.Reserves.Total() == 0 {
+				in.Pool.Reserves = d.Reserves
+			}
 		}
 		return nil
 	}); err != nil {

@@ -24,15 +24,6 @@ func (b *bins) set(i int64, y float32) {
 	compacts(part[:]).set(i%dayBins, y)
 }
 
-func (b *bins) clone() (c bins) {
-	for i, part := range b {
-		if part != nil {
-			c[i] = new(*part)
-		}
-	}
-	return c
-}
-
 // state shares memory with b.
 func (b *bins) state() [][]byte {
 	parts := make([][]byte, len(b))

@@ -27,20 +27,15 @@ type History struct {
 	levels  [len(levelMinutes)]float64
 	started bool
 	moves   moves
-
-	revision uint64 // counts changes
 }
 
 // levelMinutes are the time constants of the exponentially weighted levels.
-var levelMinutes = [...]float64{3, 10, 30, 90, 360, 1440}
+var levelMinutes = [...]float64{10, 30, 1440}
 
 // Indices of History.Level.
 const (
-	Level3m = iota
-	Level10m
+	Level10m = iota
 	Level30m
-	Level90m
-	Level6h
 	Level1d
 )
 
@@ -58,7 +53,6 @@ var nan32 = float32(math.NaN())
 // Push takes minute m with value y (NaN: not known). Minutes come in ascending order; minutes that were skipped become
 // unknown.
 func (h *History) Push(m int64, y float64) {
-	h.revision++
 	if h.started {
 		for s := max(h.Newest+1, m-ringMinutes); s < m; s++ {
 			h.put(s, nan32)
@@ -81,38 +75,6 @@ func (h *History) Push(m int64, y float64) {
 	h.Known++
 }
 
-// Before is what h was when minute m was the newest, as nearly as can be told: levels are those of the minutes that are
-// kept, starting from the day's mean before them. O(minutes kept).
-func (h *History) Before(m int64) *History {
-	past := NewHistory()
-	past.Calendar = h.Calendar
-	oldest := max(0, h.Newest-ringMinutes+1)
-	past.Known = h.Known
-	for t := oldest; t <= h.Newest; t++ {
-		if !math.IsNaN(h.At(t)) {
-			past.Known--
-		}
-	}
-	if past.Known > 0 {
-		past.bins = h.bins.clone()
-		sum, n := 0.0, 0.0
-		for t := oldest - day; t < oldest; t += binMinutes {
-			if y := h.Bin(t); !math.IsNaN(y) {
-				sum, n = sum+y, n+1
-			}
-		}
-		for i := range past.levels {
-			past.levels[i] = sum / max(n, 1)
-		}
-		past.Newest, past.started = oldest-1, true
-	}
-	for t := oldest; t <= m; t++ {
-		past.Push(t, h.At(t))
-		past.Settle(t)
-	}
-	return past
-}
-
 func (h *History) put(m int64, y float32) {
 	h.recent[m%exactMinutes] = y
 	h.ring.set(m%ringMinutes, y)
@@ -130,7 +92,6 @@ func (h *History) Amend(m int64, y float64) {
 	if !h.started || m > h.Newest || m <= h.Newest-ringMinutes || math.IsNaN(y) {
 		return
 	}
-	h.revision++
 	if old := h.At(m); math.IsNaN(old) {
 		for i, tau := range levelMinutes {
 			w := max(math.Pow(1-1/tau, float64(h.Newest-m))/tau, 1/float64(h.Known+1))
@@ -151,9 +112,6 @@ func (h *History) Amend(m int64, y float64) {
 		h.bin(b)
 	}
 }
-
-// Revision changes with whatever is kept: what was computed from h at the same one still holds.
-func (h *History) Revision() uint64 { return h.revision }
 
 // At is the value of minute m, NaN when it is not known or no longer kept.
 //
@@ -273,7 +231,6 @@ func (h *History) Restore(s HistoryState) bool {
 	h.ring, h.moves = s.Ring, s.Moves
 	copy(h.recent[:], s.Recent)
 	copy(h.levels[:], s.Levels)
-	h.revision++
 	return true
 }
 

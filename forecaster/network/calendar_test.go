@@ -19,7 +19,7 @@ func TestSeasonsKeepLocalTime(t *testing.T) {
 	c := model.NewCalendar(zone)
 	rate := func(local int64) float64 { return 40 + 30*math.Sin(2*math.Pi*float64(local%1440)/1440) }
 	seasons := func(h *model.History) (x [NumFeatures]float32) {
-		f := filler{v: &view{h: h, level: 6, spread: 1}, x: &x, simple: new([NumSimple]float64)}
+		f := filler{v: &view{h: h, level: 6, spread: 1}, x: &x}
 		f.seasons()
 		return x
 	}

@@ -23,11 +23,6 @@ const (
 type Input struct {
 	Level, Spread float64
 	X             [NumFeatures]float32
-	// Simple are simple forecasts of the minutes 15 to 30 ahead, as roots; NaN: not known. They are the means of the last 3,
-	// 10, 60 and 240 minutes, and the present level with the change of yesterday, of last week, and of the mean day.
-	Simple [NumSimple]float64
-	Quiet  float64 // share of the day's minutes in which nothing came
-	Now    float64 // root of the mean of the last 15 minutes
 }
 
 // Group is a part of the features.
@@ -48,22 +43,6 @@ var Groups = [...]Group{
 	{"age", 116, NumFeatures, (*filler).age},
 }
 
-// Change is what simple forecast i adds to the mean of the last quarter of an hour, in the unit of the history; NaN when
-// it is not known.
-func (in *Input) Change(i int) float64 {
-	z := max(0, in.Simple[i])
-	return z*z - in.Now*in.Now
-}
-
-// NumSimple is the length of Input.Simple.
-const NumSimple = 7
-
-// Places in Input.Simple.
-const (
-	DayChange  = 4
-	WeekChange = 5
-)
-
 // NumFeatures is the length of Input.X.
 const NumFeatures = 127
 
@@ -75,14 +54,12 @@ func Look(h *model.History) (in Input, ok bool) {
 		return in, false
 	}
 	in.Level, in.Spread = v.level, v.spread
-	f := filler{v: &v, x: &in.X, simple: &in.Simple}
+	f := filler{v: &v, x: &in.X}
 	for _, g := range Groups {
 		if g.fill(&f); f.n != g.to {
 			panic(fmt.Sprintf("network: %d features after %s, Groups says %d", f.n, g.Name, g.to))
 		}
 	}
-	in.Now = math.Sqrt(v.mean(15))
-	in.Quiet = v.zeros[1440] / max(1, v.count[1440])
 	return in, true
 }
 
@@ -312,10 +289,9 @@ func (v *view) extremes(n int) (lo, hi float64) {
 
 // filler appends features.
 type filler struct {
-	v      *view
-	x      *[NumFeatures]float32
-	n      int
-	simple *[NumSimple]float64
+	v *view
+	x *[NumFeatures]float32
+	n int
 }
 
 // put appends a value, within ±10; an unknown one is 0.
@@ -426,8 +402,6 @@ func (f *filler) seasons() {
 	root := func(from, to int64) float64 { return math.Sqrt(h.Mean(from, to)) }
 	then := h.DayBefore(h.Newest)
 	level, ahead := root(then-14, then), root(then+15, then+30)
-	now := math.Sqrt(v.mean(15))
-	*f.simple = [NumSimple]float64{math.Sqrt(v.mean(3)), v.level, math.Sqrt(v.mean(60)), math.Sqrt(v.mean(240)), now + ahead - level}
 	f.flag(level)
 	f.units(ahead - level)
 	f.units(ahead - root(then-59, then))
@@ -443,7 +417,6 @@ func (f *filler) seasons() {
 		f.units(ahead - level)
 		f.units(math.Sqrt(h.Bins(then+52)) - level)
 		f.from(ahead)
-		f.simple[WeekChange] = now + ahead - level // of the last turn of the loop: a week
 	}
 	for i := range model.NumRepeats {
 		for _, season := range [...]int{model.DayAgo, model.WeekAgo} {
@@ -470,10 +443,6 @@ func (f *filler) seasons() {
 		}
 	}
 	f.put(days / 7)
-	f.simple[6] = math.NaN()
-	if days > 1 {
-		f.simple[6] = now + sum[0]/days
-	}
 	days = max(days, 1)
 	f.units(mean/days - v.level)
 	for i := range sum {

@@ -8,28 +8,119 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// made are series that no trace holds enough of: random walks, steady traffic of requests with lognormal sizes, with and
-// without a daily season, launches that rise from nothing, a few long sessions, jobs that run at the same time each
-// day, bursts hours apart, and days that are alike. They are one group.
+// made are series that no trace holds enough of: walks, steady traffic of requests with lognormal sizes, with and without a
+// daily season, launches that rise from nothing, a few long sessions, jobs that run at the same time each day, bursts hours
+// apart, at exact intervals or in minutes at random, days that are alike, and sites whose days differ. Many of them change
+// their level for good, or for some hours. They are one group.
 func made() (out []serie) {
 	r := rand.New(rand.NewPCG(1, 3))
+	kinds := []func(n int, r *rand.Rand) []float64{walk, steady, launch, sessions, jobs, rare, daily, clock, lone, site, site, site}
 	for i := range 40 {
-		for kind, draw := range []func(n int, r *rand.Rand) []float64{walk, steady, launch, sessions, jobs, rare, daily, daily} {
+		for kind, draw := range kinds {
 			n := 300 + int(math.Exp(r.Float64()*math.Log(6000)))
-			out = append(out, serie{group: "made", name: fmt.Sprintf("made/%d/%d", kind, i), y: draw(n, r)})
+			y := draw(n, r)
+			if r.Float64() < .4 {
+				shift(y, r)
+			}
+			out = append(out, serie{group: "made", name: fmt.Sprintf("made/%d/%d", kind, i), y: y})
 		}
 	}
 	return out
 }
 
-// walk moves by a share of itself each minute; counts of requests add noise.
+// shift changes the level of a series once to three times: for good, or for up to half a day.
+func shift(y []float64, r *rand.Rand) {
+	for range 1 + r.IntN(3) {
+		from, to := r.IntN(len(y)), len(y)
+		if r.Float64() < .4 {
+			to = min(to, from+30+r.IntN(700))
+		}
+		factor := math.Exp(1.1 * r.NormFloat64())
+		for i := from; i < to; i++ {
+			y[i] *= factor
+		}
+	}
+}
+
+// walk moves by a share of itself each minute, without end or about a mean; counts of requests add noise.
 func walk(n int, r *rand.Rand) []float64 {
-	step := .005 * math.Exp(r.Float64()*math.Log(20))
-	noise := math.Exp(r.Float64()*math.Log(300)) * 3
+	step, keep := .005*math.Exp(r.Float64()*math.Log(20)), 1.0
+	if r.Float64() < .5 {
+		keep = 1 - math.Exp(-1-5*r.Float64())
+		step = (.1 + .9*r.Float64()) * math.Sqrt(1-keep*keep)
+	}
+	noise := math.Exp(r.Float64()*math.Log(30_000)) * 3
 	level, y := 0.0, make([]float64, n)
 	for i := range y {
-		level += step * r.NormFloat64()
+		level = keep*level + step*r.NormFloat64()
 		y[i] = distuv.Gamma{Alpha: noise, Beta: noise / math.Exp(level), Src: r}.Rand()
+	}
+	return y
+}
+
+// clock has bursts at exact intervals, and little or nothing between them.
+func clock(n int, r *rand.Rand) []float64 {
+	every := []int{5, 10, 15, 20, 30, 60, 120}[r.IntN(7)]
+	lasting, noise := 1+r.IntN(1+every/5), 2*math.Exp(r.Float64()*math.Log(300))
+	between := max(0, .3*r.Float64()-.15)
+	y := make([]float64, n)
+	for i := range y {
+		level := between
+		if i%every < lasting {
+			level = 1
+		}
+		if level > 0 {
+			y[i] = distuv.Gamma{Alpha: noise * level, Beta: noise, Src: r}.Rand()
+		}
+	}
+	return y
+}
+
+// lone has something in each minute with the same probability.
+func lone(n int, r *rand.Rand) []float64 {
+	share, sigma := math.Exp2(-.3-6*r.Float64()), .2+1.4*r.Float64()
+	y := make([]float64, n)
+	for i := range y {
+		if r.Float64() < share {
+			y[i] = math.Exp(sigma * r.NormFloat64())
+		}
+	}
+	return y
+}
+
+// site is busy traffic of two to fourteen days: a smooth rhythm of the day, quieter weekends, a level that wanders over
+// hours and from day to day, and crowds that come within minutes and leave slowly.
+func site(_ int, r *rand.Rand) []float64 {
+	n := (2+r.IntN(12))*1440 + r.IntN(1440)
+	var strength, phase [4]float64
+	for k := range strength {
+		strength[k], phase[k] = .8*r.Float64()/float64(k+1)/float64(k+1), 2*math.Pi*r.Float64()
+	}
+	weekend, day := -max(0, 1.2*r.Float64()-.6), r.IntN(7)
+	keep := 1 - math.Exp(-2.5-3.5*r.Float64())
+	wander, daywise := (.02+.3*r.Float64())*math.Sqrt(1-keep*keep), .3*r.Float64()
+	crowds := max(0, math.Exp(r.Float64()*math.Log(12))-2) // a day
+	noise := math.Exp(r.Float64()*math.Log(3000)) * 3
+	level, today, crowd, rising := 0.0, 0.0, 0.0, 0.0
+	fall := 1 - 1/(10*math.Exp(r.Float64()*math.Log(15)))
+	y := make([]float64, n)
+	for i := range y {
+		if i%1440 == 0 {
+			today = .6*today + daywise*r.NormFloat64()
+		}
+		if r.Float64() < crowds/1440 {
+			rising = .1 + .5*r.ExpFloat64()
+		}
+		crowd, rising = fall*crowd+.15*rising, .85*rising
+		level = keep*level + wander*r.NormFloat64()
+		z := level + today + crowd
+		for k := range strength {
+			z += strength[k] * math.Sin(2*math.Pi*float64(i*(k+1))/1440+phase[k])
+		}
+		if (i/1440+day)%7 >= 5 {
+			z += weekend
+		}
+		y[i] = distuv.Gamma{Alpha: noise, Beta: noise / math.Exp(z), Src: r}.Rand()
 	}
 	return y
 }

@@ -1,10 +1,10 @@
 // Command samples draws what the network is trained on from the first two thirds of public traces:
 //
-//	go run ./forecaster/network/train/samples -traces DIR -o FILE
+//	go run ./forecaster/network/train/samples -traces DIR -o DIR
 //
-// Each row of FILE is little-endian float32: the features, level over spread, the squared spread over the size of the
-// series' moves, and the outcomes in units of the squared spread (NaN: not known). The same traces
-// give the same bytes. With -without GROUPS the series of some services are left out.
+// It writes a file for each group of series that are alike, so that whole groups can be held out. Each row is little-endian
+// float32: the features, level over spread, the squared spread over how far minutes and the largest of the window usually lie
+// from the level, and the outcomes in units of the squared spread (NaN: not known). The same traces give the same bytes.
 package main
 
 import (
@@ -13,42 +13,47 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
+	"path/filepath"
 
 	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 func main() {
 	dir := flag.String("traces", "", "directory of the traces")
-	out := flag.String("o", "", "file to write")
-	without := flag.String("without", "", "groups of series to leave out, separated by commas")
+	out := flag.String("o", "", "directory to write to")
 	flag.Parse()
 	if *dir == "" || *out == "" {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(*dir, *out, strings.Split(*without, ",")); err != nil {
+	if err := run(*dir, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "samples:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, out string, without []string) error {
+func run(dir, out string) error {
 	all, err := readTraces(dir)
 	if err != nil {
 		return err
 	}
 	all = append(all, made()...)
-	all = slices.DeleteFunc(all, func(s serie) bool { return slices.Contains(without, s.group) })
-	file, err := os.Create(out)
-	if err != nil {
+	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	defer file.Close()
-	w := bufio.NewWriterSize(file, 1<<20)
+	files := map[string]*bufio.Writer{}
 	n := 0
-	for _, samples := range drawAll(all) {
+	for i, samples := range drawAll(all) {
+		w := files[all[i].group]
+		if w == nil {
+			file, err := os.Create(filepath.Join(out, all[i].group))
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			w = bufio.NewWriterSize(file, 1<<20)
+			files[all[i].group] = w
+		}
 		n += len(samples)
 		for i := range samples {
 			if err := binary.Write(w, binary.LittleEndian, samples[i].row()); err != nil {
@@ -56,6 +61,11 @@ func run(dir, out string, without []string) error {
 			}
 		}
 	}
+	for _, w := range files {
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
 	fmt.Printf("%d series, %d samples, %d features, %d targets\n", len(all), n, network.NumFeatures, network.Targets)
-	return w.Flush()
+	return nil
 }

@@ -15,13 +15,13 @@ import (
 // sample is one origin of one series: what the network sees, and what came.
 type sample struct {
 	in    network.Input
-	scale float64                  // in.Spread squared over the size of the series' moves
+	scale [2]float64               // in.Spread squared over how far minutes, and the largest of the window, lie from the level
 	y     [network.Targets]float32 // in units of in.Spread squared
 }
 
 // row is what the trainer reads.
 func (s *sample) row() []float32 {
-	row := append(slices.Clone(s.in.X[:]), float32(s.in.Level/s.in.Spread), float32(s.scale))
+	row := append(slices.Clone(s.in.X[:]), float32(s.in.Level/s.in.Spread), float32(s.scale[0]), float32(s.scale[1]))
 	return append(row, s.y[:]...)
 }
 
@@ -54,7 +54,7 @@ func draw(s *serie, all []serie) (out []sample) {
 // with one.
 func share(s *serie, all []serie) float64 {
 	if s.group == "made" {
-		return 2
+		return 1
 	}
 	alike := 0
 	for i := range all {
@@ -180,7 +180,8 @@ func stream(y []float64, count int, offset int64, r *rand.Rand) (out []sample) {
 			take[3+int(math.Exp(r.Float64()*math.Log(float64(min(ends-3, 700)))))-1] = true
 		}
 	}
-	var size, num float64
+	var size [2]float64
+	num := 0.0
 	for i, v := range y {
 		h.Push(startMinute+offset+int64(i), v)
 		h.Settle(h.Newest)
@@ -204,23 +205,29 @@ func stream(y []float64, count int, offset int64, r *rand.Rand) (out []sample) {
 			}
 			sm.y[k] = float32(best / unit)
 		}
-		if x := sm.y[10]; x == x { // how far half an hour strays
+		if minute, largest := float64(sm.y[halfHour]), float64(sm.y[window]); !math.IsNaN(minute + largest) {
 			ref := in.Level * in.Level
-			size += math.Abs(float64(x)*unit-ref) + .05*ref
+			size[0] += math.Abs(minute*unit-ref) + .05*ref
+			size[1] += math.Abs(largest*unit-ref) + .05*ref
 			num++
 		}
 		out = append(out, sm)
 	}
-	if num == 0 || size == 0 {
+	if num == 0 || size[0] == 0 {
 		return nil
 	}
-	size /= num
 	for i := range out {
 		unit := out[i].in.Spread * out[i].in.Spread
-		out[i].scale = unit / size
+		out[i].scale = [2]float64{unit * num / size[0], unit * num / size[1]}
 	}
 	return out
 }
+
+// Places of targets.
+const (
+	halfHour = 10
+	window   = network.Targets - 1
+)
 
 // drawAll makes the samples of all series, in their order whatever the number of processors.
 func drawAll(all []serie) [][]sample {
