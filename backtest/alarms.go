@@ -129,7 +129,7 @@ func (w *watch) alarms() *Alarms {
 		a.Operating = w.always(w.cfg.AlertProbability, onsets)
 	}
 	a.Curve = w.curve(onsets)
-	a.AtFalseShare, a.LevelKnown = bestWithin(a.Curve), bestWithin(w.knowing().curve(onsets))
+	a.AtFalseShare, a.LevelKnown = highestRecall(a.Curve), highestRecall(w.knowing().curve(onsets))
 	return a
 }
 
@@ -144,9 +144,9 @@ func (w *watch) curve(onsets []int) (all []AlarmPoint) {
 // falseShare is the largest share of quiet minutes in which alarms may stand, at which peers' are compared.
 const falseShare = .05
 
-// bestWithin is the point that announces most with at most falseShare, of equals the one with the highest threshold; nil when there is
-// none.
-func bestWithin(curve []AlarmPoint) (best *AlarmPoint) {
+// highestRecall is the point with the highest recall among those with at most falseShare, of equals the one with the highest
+// threshold; nil when there is none.
+func highestRecall(curve []AlarmPoint) (best *AlarmPoint) {
 	for i := range curve {
 		if p := &curve[i]; p.FalseShare <= falseShare && (best == nil || p.Recall >= best.Recall) {
 			best = p

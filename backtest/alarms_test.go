@@ -152,7 +152,7 @@ func TestKnowingTheLevel(t *testing.T) {
 	if a.Onsets != 2 || a.LevelKnown.Recall != .5 || a.AtFalseShare.Recall != 0 {
 		t.Errorf("%d onsets, of which one who knows the level announces %g, and alarms that are never raised %g; want 2, half, none", a.Onsets, a.LevelKnown.Recall, a.AtFalseShare.Recall)
 	}
-	if none := bestWithin([]AlarmPoint{{FalseShare: 2 * falseShare}}); none != nil {
+	if none := highestRecall([]AlarmPoint{{FalseShare: 2 * falseShare}}); none != nil {
 		t.Errorf("no alarm keeps within the share, but %+v", none)
 	}
 	if a.LevelKnown.FalseShare > falseShare {

@@ -3,14 +3,13 @@ package features
 import (
 	"math"
 
-	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/ingest"
 )
 
 // aheadMinutes is how far occupancy may reach beyond the newest minute: only traces with drawn times know the future.
 const aheadMinutes = 60
 
-// Aggregator folds records into windows, one minute of event time per pool and class.
+// Aggregator adds records to windows, one minute of event time per pool and class.
 //
 // It owns no clock. The caller adds records in the order of the log and calls Close at every minute boundary; which
 // minutes are open follows from the last Close alone. With o the first minute that has not been closed and R =
@@ -40,12 +39,6 @@ type Aggregator struct {
 	unseen int64 // the first minute that was never returned
 	era    int64 // Freezes so far
 	frozen int64 // cells of earlier eras are being written; 0 when nothing is
-
-	spareCells   spare[*cell]
-	spareShapes  spare[*shapes]
-	sparePending spare[*sketch.Pending]
-	spareRings   spare[[]*cell]
-	returned     []*cell // out of the span, but lent to the caller until the next Close
 
 	windows    []Window
 	minutes    []PoolMinute

@@ -57,8 +57,7 @@ type class struct {
 // cell is the accumulating window of one minute.
 type cell struct {
 	Window
-	shapes  *shapes         // nil before the first measurement was counted in them
-	pending *sketch.Pending // measurements that are not; nil when there are none
+	shapes  *shapes // nil before the first measurement
 	pace    pace
 	changed int64 // Aggregator.round of the newest change
 	era     int64 // Aggregator.era in which it was made or copied
@@ -145,12 +144,11 @@ func (a *Aggregator) newClass(p *pool, name string) *class {
 // cell is the accumulating window of a minute of the open span, which the caller is about to change.
 func (a *Aggregator) cell(c *class, minute int64) *cell {
 	if c.cells == nil {
-		c.cells = a.spareRings.take(func() []*cell { return make([]*cell, a.slots()) })
+		c.cells = make([]*cell, a.slots())
 	}
 	at := &c.cells[a.slot(minute)]
 	if *at == nil {
-		*at = a.spareCells.take(func() *cell { return new(cell) })
-		(*at).era = a.era
+		*at = &cell{era: a.era}
 		c.open++
 	} else if (*at).era < a.frozen {
 		*at = a.copied(*at)
@@ -167,54 +165,23 @@ func (a *Aggregator) find(c *class, minute int64) *cell {
 	return c.cells[a.slot(minute)]
 }
 
-// release takes the cell of a minute out of the span. The caller of Close may still read it until the next one.
+// release takes the cell of a minute out of the span.
 func (a *Aggregator) release(c *class, slot int) {
 	if c.cells == nil || c.cells[slot] == nil {
 		return
 	}
-	a.returned = append(a.returned, c.cells[slot])
 	c.cells[slot] = nil
 	if c.open--; c.open == 0 {
-		a.spareRings.give(c.cells)
 		c.cells = nil
 	}
 }
 
-// recycle takes back what the last Close lent out.
-func (a *Aggregator) recycle() {
-	for i, at := range a.returned {
-		a.returned[i] = nil
-		if at.era < a.frozen {
-			a.lose(at)
-			continue
-		}
-		if at.pending != nil {
-			a.givePending(at.pending)
-		}
-		if at.shapes != nil {
-			for j := range at.shapes {
-				at.shapes[j].Reset()
-			}
-			a.spareShapes.give(at.shapes)
-		}
-		*at = cell{}
-		a.spareCells.give(at)
-	}
-	a.returned = a.returned[:0]
-	a.spareCells.trim()
-	a.spareShapes.trim()
-	a.sparePending.trim()
-	a.spareRings.trim()
-	if cap(a.windows) > 4*(len(a.windows)+keptSpares) {
-		a.windows = nil
-	}
-}
-
-func (a *Aggregator) shapesOf(w *cell) *shapes {
+// measure counts a value in a sketch of the window.
+func (w *cell) measure(shape int, v float64) {
 	if w.shapes == nil {
-		w.shapes = a.spareShapes.take(func() *shapes { return new(shapes) })
+		w.shapes = new(shapes)
 	}
-	return w.shapes
+	w.shapes[shape].Add(v)
 }
 
 // slots is the length of a ring that holds the open span: the next power of two, so that a slot is a mask.

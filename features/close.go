@@ -44,7 +44,6 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	a.closed = true
 	a.catchUp()
 	a.backlog.trim()
-	a.recycle()
 	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
 	for _, p := range a.pools {
 		for _, c := range p.classes {
@@ -77,7 +76,7 @@ func (a *Aggregator) collect(m int64) {
 		cov.returned, cov.censored = covered, censored
 		var held heldMinute
 		for _, c := range p.classes {
-			at := a.whole(c, m)
+			at := a.find(c, m)
 			due := due || c.nowcasts.moved(m)
 			if at == nil && !(due && c.born <= m) || at != nil && !due && !a.dirty(at, m) {
 				continue

@@ -79,43 +79,17 @@ func (f *Frozen) freeze(a *Aggregator, c *class) {
 // Thaw ends the care for what Freeze gave: that must not be used any more.
 func (a *Aggregator) Thaw() { a.frozen = 0 }
 
-// own is the cell of a minute, which is there, to be changed.
-func (a *Aggregator) own(c *class, minute int64) *cell {
-	at := &c.cells[a.slot(minute)]
-	if (*at).era < a.frozen {
-		*at = a.copied(*at)
-	}
-	return *at
-}
-
-// copied takes the place of a cell that is frozen.
+// copied is a copy of a cell that is frozen, to be changed in its place.
 func (a *Aggregator) copied(at *cell) *cell {
-	c := a.spareCells.take(func() *cell { return new(cell) })
-	*c = *at
+	c := *at
 	c.era = a.era
 	if at.shapes != nil {
-		c.shapes = a.spareShapes.take(func() *shapes { return new(shapes) })
+		c.shapes = new(shapes)
 		for i := range c.shapes {
 			c.shapes[i].Copy(&at.shapes[i])
 		}
 	}
-	if at.pending != nil {
-		c.pending = a.sparePending.take(newPending)
-		*c.pending = *at.pending
-	}
-	a.lose(at)
-	return c
-}
-
-// lose gives up a cell that is frozen.
-func (a *Aggregator) lose(at *cell) {
-	a.spareCells.lose()
-	if at.shapes != nil {
-		a.spareShapes.lose()
-	}
-	if at.pending != nil {
-		a.sparePending.lose()
-	}
+	return &c
 }
 
 // Parts hands out the state in the parts that Restore takes up, in their order. A part is valid until put returns. What was
@@ -158,6 +132,6 @@ func sorted(s *sketch.TopKState) *sketch.TopKState {
 
 func (f *Frozen) window(at *frozenCell) WindowSnapshot {
 	w := WindowSnapshot{Minute: at.minute, Dirty: at.changed == f.round || at.minute >= f.unseen, Window: at.Window, Pace: at.pace}
-	w.Window.show(at.cell.complete())
+	w.Window.show(at.shapes)
 	return w
 }

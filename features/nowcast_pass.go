@@ -13,7 +13,7 @@ type nowcasting struct {
 	lenders []lender  // of one row, by age
 	loans   []loan    // to the classes of the pool, by row and age, from 1
 	nothing Window    // stands in for minutes in which nothing came
-	copied  Window    // stands in for one that somebody else reads
+	copied  Window    // of a cell, which must not change
 }
 
 // nowcast brings the delays of all classes up to date with the minute that is about to close, and estimates all open
@@ -172,10 +172,8 @@ func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 		m := a.open - int64(age)
 		w := &n.nothing
 		if at := a.find(c, m); at != nil {
-			if w = &at.Window; at.era < a.frozen {
-				n.copied = at.Window
-				w = &n.copied
-			}
+			n.copied = at.Window
+			w = &n.copied
 		}
 		records := w.Records
 		w.Records, w.Covered, w.Censored, w.Reports = 0, a.covered(p, m), a.censored(p, m), c.reports

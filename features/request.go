@@ -131,7 +131,7 @@ func (e *effect) toCount(done *arrival, open bool) {
 	done.Prompt, done.Cached = done.Prompt || e.prompts, done.Cached || e.caches
 }
 
-// count folds an attempt into its class.
+// count adds an attempt to its class.
 func (a *Aggregator) count(c *class, e *effect) {
 	minute := int64(e.minute)
 	c.born, c.last = min(c.born, minute), max(c.last, minute)
@@ -167,7 +167,7 @@ func (a *Aggregator) countPrompt(c *class, w *cell, e *effect) (tokens float64) 
 		w.PromptKnown++
 		if e.call {
 			w.PromptTokens += prompt
-			a.measure(w, shapePrompt, prompt)
+			w.measure(shapePrompt, prompt)
 		}
 	}
 	if !e.call {
@@ -182,7 +182,7 @@ func (a *Aggregator) countPrompt(c *class, w *cell, e *effect) (tokens float64) 
 			w.PromptOfCachedKnown += prompt
 		}
 		if prompt > 0 {
-			a.measure(w, shapeCachedShare, cached/prompt)
+			w.measure(shapeCachedShare, cached/prompt)
 		}
 	}
 	return tokens
@@ -231,9 +231,9 @@ func (a *Aggregator) countEnd(c *class, w *cell, e *effect) (tokens float64) {
 
 // serve counts what the pool did for an attempt, and says how many tokens it generated.
 func (a *Aggregator) serve(c *class, w *cell, e *effect, to ledger) (tokens float64) {
-	a.countDelay(w, shapeTTFT, e.arrived, e.first, 1)
-	a.countDelay(w, shapeQueueWait, e.arrived, e.started, 1)
-	a.countDelay(w, shapeITL, e.first, e.finished, e.output-1)
+	w.countDelay(shapeTTFT, e.arrived, e.first, 1)
+	w.countDelay(shapeQueueWait, e.arrived, e.started, 1)
+	w.countDelay(shapeITL, e.first, e.finished, e.output-1)
 	from := e.started
 	if from == never {
 		from = e.arrived
@@ -254,7 +254,7 @@ func (a *Aggregator) serve(c *class, w *cell, e *effect, to ledger) (tokens floa
 	c.reports |= ReportsOutput
 	w.OutputKnown++
 	if e.how == finished {
-		a.measure(w, shapeOutput, output)
+		w.measure(shapeOutput, output)
 	}
 	a.generate(c, w, e, &l, timed, to)
 	if e.prompt < 0 {
@@ -280,7 +280,7 @@ func (a *Aggregator) serve(c *class, w *cell, e *effect, to ledger) (tokens floa
 
 // countDelay counts the time between two instants, shared over n steps; instants that are missing or in the wrong order
 // are no measurement.
-func (a *Aggregator) countDelay(w *cell, shape int, from, to moment, n int64) {
+func (w *cell) countDelay(shape int, from, to moment, n int64) {
 	if from == never || to < from || n < 1 {
 		return
 	}
@@ -288,7 +288,7 @@ func (a *Aggregator) countDelay(w *cell, shape int, from, to moment, n int64) {
 	if n > 1 {
 		delay /= float64(n)
 	}
-	a.measure(w, shape, delay)
+	w.measure(shape, delay)
 }
 
 // moments are the times of a request.

@@ -213,7 +213,10 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 		at := a.cell(c, w.Minute)
 		for i, shape := range w.Window.shapes() {
 			if (*shape).Count() > 0 {
-				a.shapesOf(at)[i] = **shape
+				if at.shapes == nil {
+					at.shapes = new(shapes)
+				}
+				at.shapes[i] = **shape
 			}
 			*shape = nil
 		}

@@ -182,7 +182,6 @@ type decoder struct {
 
 	// These outlive the call, for reuse.
 	found    record // of a foreign format
-	request  requestReader
 	names    names
 	texts    texts
 	inflater inflater

@@ -9,17 +9,12 @@ import (
 // object calls field for each member of the JSON object that data is, unless it is null, until the record is found
 // unusable. It says whether the object was read to its end, without a fault: then all of data is sound JSON. One pass.
 func (d *decoder) object(data []byte, field func(v value)) bool {
-	return d.wholeObject(data, nil, field)
-}
-
-// wholeObject is object for a request where r is given, which takes the members in place of field.
-func (d *decoder) wholeObject(data []byte, r *requestReader, field func(v value)) bool {
 	s := scanner{data: data, depth: d.limits.Depth}
 	if s.space(); s.next() != '{' {
 		d.fail(ReasonWrongType, "a record is a JSON object; a batch is one object a line, as %s", ContentTypeNDJSON)
 		return false
 	}
-	if reason := d.walk(&s, r, field); reason != "" {
+	if reason := d.walk(&s, field); reason != "" {
 		d.fail(reason, "at byte %d of %d", s.at, len(data))
 	} else if s.space(); s.at < len(data) && d.refusal.Reason == "" {
 		d.fail(ReasonNotJSON, "at byte %d of %d", s.at, len(data))
@@ -31,7 +26,7 @@ func (d *decoder) wholeObject(data []byte, r *requestReader, field func(v value)
 
 // walk walks over the members of an object, from its opening bracket past its closing one, and stops early when the
 // record is found unusable.
-func (d *decoder) walk(s *scanner, r *requestReader, field func(v value)) (reason Reason) {
+func (d *decoder) walk(s *scanner, field func(v value)) (reason Reason) {
 	if s.depth == 0 {
 		return ReasonTooDeep
 	}
@@ -42,12 +37,7 @@ func (d *decoder) walk(s *scanner, r *requestReader, field func(v value)) (reaso
 		return ""
 	}
 	for {
-		if r == nil {
-			reason = d.pair(s, field)
-		} else {
-			reason = d.requestPair(s, r)
-		}
-		if reason != "" || d.refusal.Reason != "" {
+		if reason = d.pair(s, field); reason != "" || d.refusal.Reason != "" {
 			return reason
 		}
 		s.space()

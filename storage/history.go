@@ -49,21 +49,6 @@ func (h History) Dimension(ctx context.Context, d *features.Dimension, from, to 
 	})
 }
 
-// Tails calls fn with the 95th percentiles of every shape and class that has series of its own; values are as in Observed.
-func (h History) Tails(ctx context.Context, from, to time.Time, fn func(key features.Key, shape string, values []float64) error) error {
-	for _, shape := range shapes {
-		if err := h.minutes(ctx, shape.series, from, to, func(l labels.Labels, values []float64) error {
-			if l.Get("quantile") != "0.95" {
-				return nil
-			}
-			return fn(features.Key{Pool: l.Get("pool"), Class: l.Get("class")}, shape.series, values)
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Lengths calls fn with what is kept of the lengths of each class's prompts and outputs, in tokens: the quantile at level of
 // each minute's requests, as Observed has minutes.
 func (h History) Lengths(ctx context.Context, from, to time.Time, fn func(key features.Key, output bool, level float64, values []float64) error) error {

@@ -60,31 +60,6 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// The 95th percentiles of shapes come back by minute and class.
-func TestTails(t *testing.T) {
-	s := openStore(t, config(t.TempDir()))
-	for m := range 5 {
-		w := window("agent", m, 60)
-		w.TTFT = &sketch.Quantile{}
-		for n := range 100 {
-			w.TTFT.Add(float64(n) / 10)
-		}
-		if err := s.Append(minute(m+1), []features.Window{w}, nil, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	found := false
-	err := History{Store: s}.Tails(t.Context(), minute(0), minute(6), func(key features.Key, shape string, values []float64) error {
-		if shape == "forewarm_ttft_seconds" && key.Class == "agent" {
-			found = math.Abs(values[4]-9.4) < .1 && math.IsNaN(values[5])
-		}
-		return nil
-	})
-	if err != nil || !found {
-		t.Errorf("found %v, %v", found, err)
-	}
-}
-
 // Models and tiers have series of their own beside tenants and features, and the others are together.
 func TestModelsAndTiers(t *testing.T) {
 	s := openStore(t, config(t.TempDir()))

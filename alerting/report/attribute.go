@@ -24,9 +24,9 @@ const (
 const mostlyLost = 0.5
 
 // explain splits the error of an episode.
-func (b *builder) explain(ctx context.Context, h History, pool string, s *stretch) (ErrorEpisode, error) {
+func (b *builder) explain(ctx context.Context, h History, pool string, s *errorRun) (ErrorEpisode, error) {
 	e := ErrorEpisode{
-		Story: s.story, Start: b.time(s.from()), Minutes: s.to() - s.from(), Attributed: len(s.points), Resource: s.resource, Horizon: strconv.Itoa(b.ahead[pool]),
+		Incident: s.incident, Start: b.time(s.from()), Minutes: s.to() - s.from(), Attributed: len(s.points), Resource: s.resource, Horizon: strconv.Itoa(b.ahead[pool]),
 		Parts: []ErrorPart{}, Drivers: []ErrorDriver{},
 	}
 	lossy, note, err := b.perceive(ctx, h, pool, s)
@@ -83,7 +83,7 @@ type shape struct {
 }
 
 // newSplit sums up the minutes: of the pool, and of each class, scaled so that classes add up to the pool.
-func newSplit(b *builder, pool string, s *stretch) *split {
+func newSplit(b *builder, pool string, s *errorRun) *split {
 	x := &split{resource: s.resource}
 	for which := range x.pool {
 		var sum side
@@ -130,7 +130,7 @@ func (b *builder) classes(pool string) (names []string) {
 }
 
 // shapes sums up a class over minutes. What has no forecast is expected to be as it was before the origin.
-func (b *builder) shapes(key features.Key, s *stretch) classSides {
+func (b *builder) shapes(key features.Key, s *errorRun) classSides {
 	out := classSides{class: key.Class}
 	// first and before are what was known of the present at the first origin, and, summed up, at all.
 	sums := func(dimension string) (forecast, came, first, before float64) {

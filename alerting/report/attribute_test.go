@@ -459,7 +459,3 @@ func TestPartsAddUp(t *testing.T) {
 		}
 	})
 }
-
-func (*world) Tails(context.Context, time.Time, time.Time, func(features.Key, string, []float64) error) error {
-	return nil
-}

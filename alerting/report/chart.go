@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/internal/draw"
 )
@@ -36,17 +34,10 @@ func (p *Pool) charts() (out []figure) {
 			add(p.fanChart(&t.Others[i], false))
 		}
 		add(t.mixChart())
-		add(t.lineChart("Prompt tokens served from cache", "% of prompt tokens", 100, []Line{{"", t.Cached}}))
-		add(t.lineChart("Retries", "% of attempts", 100, []Line{{"", t.Retried}}))
-		for _, x := range t.Tails {
-			if d, ok := tailWords[x.Shape]; ok {
-				add(t.lineChart(d.title+", 95th percentile by class", d.unit, d.scale, x.Classes))
-			}
-		}
+		add(t.percentChart("Prompt tokens served from cache", "% of prompt tokens", t.Cached))
+		add(t.percentChart("Retries", "% of attempts", t.Retried))
 	}
-	add(p.serviceChart())
 	add(p.horizonChart())
-	add(p.calibrationChart())
 	add(p.costChart())
 	return out
 }
@@ -80,15 +71,6 @@ func top(lists ...[]Number) (top float64) {
 	return top
 }
 
-// tailWords say what shapes are for people.
-var tailWords = map[string]struct {
-	title, unit string
-	scale       float64
-}{
-	"forewarm_prompt_tokens": {"Length of prompts", "tokens", 1}, "forewarm_output_tokens": {"Length of outputs", "tokens", 1},
-	"forewarm_ttft_seconds": {"Time to the first token", "s", 1}, "forewarm_itl_seconds": {"Time per output token", "ms", 1000},
-}
-
 // mixChart stacks the tokens of classes.
 func (t *Timeline) mixChart() (figure, bool) {
 	sum := make([]float64, len(t.Actual))
@@ -119,82 +101,20 @@ func (t *Timeline) mixChart() (figure, bool) {
 	return figure{Title: title, Caption: fmt.Sprintf("Prompt and output tokens by class, means over %s; %s is all other classes.", count(t.Minutes, "minute"), features.OverflowClass), SVG: template.HTML(c.String())}, true
 }
 
-// serviceChart draws the service curve as it was seen: the time per output token of the heaviest class over what each ready
-// replica generated, with the knee that decisions went by at the end of the period.
-func (p *Pool) serviceChart() (figure, bool) {
-	t := p.Timeline
-	if t == nil {
-		return figure{}, false
-	}
-	decode := slices.IndexFunc(t.Others, func(r ResourceTimeline) bool { return r.Resource == features.DimDecode })
-	itl := slices.IndexFunc(t.Tails, func(x Tail) bool { return x.Shape == "forewarm_itl_seconds" })
-	r := &t.ResourceTimeline
-	if decode >= 0 {
-		r = &t.Others[decode]
-	}
-	if r.Resource != features.DimDecode || itl < 0 {
-		return figure{}, false
-	}
-	class := t.Tails[itl].Classes[0]
-	var xs, ys []float64
-	knee, high := 0.0, 0.0
-	for i := range r.Actual {
-		x, y := float64(r.Actual[i]/t.Ready[i]), 1000*float64(class.Values[i])
-		if k := float64(r.Capacity[i] / t.Ready[i]); k > 0 && !math.IsInf(k, 0) {
-			knee = k
-		}
-		if x >= 0 && y > 0 && !math.IsInf(x, 0) {
-			xs, ys, high = append(xs, x), append(ys, y), max(high, y)
-		}
-	}
-	if len(xs) == 0 {
-		return figure{}, false
-	}
-	right := max(knee, slices.Max(xs))
-	title := "Service curve of a replica, as it was seen"
-	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("at most %s tokens/s a replica; the knee is at %s", draw.Short(slices.Max(xs)), draw.Short(knee)), 0, 1.05*right, 0, 1.1*high)
-	c.YAxis("ms per token, over output tokens/s of a ready replica", draw.Short)
-	for _, v := range draw.Ticks(0, right, 5) {
-		c.XMark(v, draw.Short(v))
-	}
-	c.Dots("seen", xs, ys)
-	c.Dot("dot hue1", xs[len(xs)-1], ys[len(ys)-1], "the end of the period")
-	caption := fmt.Sprintf("95th percentile of class %s, means over %s; red: the end of the period.", class.Class, count(t.Minutes, "minute"))
-	if knee > 0 {
-		c.Line("capacity", []float64{knee, knee}, []float64{0, 1.1 * high})
-		caption += fmt.Sprintf(" Red line: the knee that decisions went by, %s tokens/s; most in use %s.", draw.Short(knee), percent(Number(slices.Max(xs)/knee)))
-	}
-	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String())}, true
-}
-
-// lineChart draws lines times scale, named where there are several.
-func (t *Timeline) lineChart(title, unit string, scale float64, lines []Line) (figure, bool) {
-	high := 0.0
-	for _, l := range lines {
-		high = max(high, scale*top(l.Values))
-	}
+// percentChart draws shares in percent.
+func (t *Timeline) percentChart(title, unit string, shares []Number) (figure, bool) {
+	high := 100 * top(shares)
 	if high == 0 {
 		return figure{}, false
 	}
 	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("at most %s %s", draw.Short(high), unit), 0, float64(t.Minutes*len(t.Actual)), 0, high*1.05)
-	if len(lines) > 1 {
-		c.Right = 84
-	}
 	c.YAxis(unit, draw.Short)
 	c.Days(t.From)
-	var names []string
-	var ends []float64
-	for i, l := range lines {
-		ys, end := floats(l.Values), 0.0
-		for j := range ys {
-			if ys[j] *= scale; !math.IsNaN(ys[j]) {
-				end = ys[j]
-			}
-		}
-		c.Line(fmt.Sprintf("line hue%d", i%6), t.axis(.5), ys)
-		names, ends = append(names, l.Class), append(ends, end)
+	ys := floats(shares)
+	for i := range ys {
+		ys[i] *= 100
 	}
-	c.Names(names, ends)
+	c.Line("line hue0", t.axis(.5), ys)
 	return figure{Title: title, Caption: fmt.Sprintf("Means over %s.", count(t.Minutes, "minute")), SVG: template.HTML(c.String())}, true
 }
 
@@ -351,78 +271,6 @@ func (p *Pool) horizonChart() (figure, bool) {
 	}
 	c.Names(names, ends)
 	return figure{Title: title, Caption: "Absolute error of the median, of the mean demand (WAPE), by minutes ahead.", SVG: template.HTML(c.String())}, true
-}
-
-// calibrationChart draws what share of outcomes was below each decile of the forecasts, with the band in which it would be
-// for 95 of 100 calibrated forecasts.
-func (p *Pool) calibrationChart() (figure, bool) {
-	a, cumulative, n := p.ranks()
-	if a == nil {
-		return figure{}, false
-	}
-	effective := effective(a, n)
-	var xs, low, high, seen, ideal []float64
-	outside := 0
-	for i, share := range cumulative {
-		level := float64(i+1) / float64(len(cumulative))
-		if i == len(cumulative)-1 {
-			break
-		}
-		lo, hi := binomial(level, effective)
-		xs, low, high, seen, ideal = append(xs, 100*level), append(low, 100*lo), append(high, 100*hi), append(seen, 100*share), append(ideal, 100*level)
-		if share < lo || share > hi {
-			outside++
-		}
-	}
-	title := fmt.Sprintf("Calibration: %s, %s min ahead", resource(a.Dimension), a.Horizon)
-	c := draw.New(narrowWidth, chartHeight, title, fmt.Sprintf("%d of %d deciles are outside of the band of calibrated forecasts", outside, len(xs)), 0, 100, 0, 100)
-	c.YAxis("% of outcomes below", draw.Short)
-	for _, v := range []float64{0, 20, 40, 60, 80, 100} {
-		c.XMark(v, fmt.Sprintf("%.0f %%", v))
-	}
-	c.Band("inner", xs, low, high)
-	c.Line("ideal", append([]float64{0}, append(ideal, 100)...), append([]float64{0}, append(ideal, 100)...))
-	c.Line("actual", xs, seen)
-	for i := range xs {
-		c.Dot("dot hue0", xs[i], seen[i], fmt.Sprintf("quantile %.0f %%: %.1f %% of outcomes were below", xs[i], seen[i]))
-	}
-	return figure{Title: title, SVG: template.HTML(c.String()),
-		Caption: fmt.Sprintf("Along: the quantile that was forecast; up: the share of outcomes below it. Band: 95 %% of calibrated forecasts, for %.0f independent outcomes; %d of %d points are outside.", effective, outside, len(xs))}, true
-}
-
-// ranks are the main row's ranks of outcomes, added up, and their number; nil when they are not known.
-func (p *Pool) ranks() (a *Accuracy, cumulative []float64, n int) {
-	if a = p.main(); a == nil {
-		return nil, nil, 0
-	}
-	for _, k := range a.PIT {
-		n += k
-	}
-	if n == 0 {
-		return nil, nil, 0
-	}
-	sum := 0
-	for _, k := range a.PIT {
-		sum += k
-		cumulative = append(cumulative, float64(sum)/float64(n))
-	}
-	return a, cumulative, n
-}
-
-// effective is the number of independent outcomes, as coverage counts them.
-func effective(a *Accuracy, n int) float64 {
-	if e := float64(a.Q80.Effective); e >= 1 {
-		return e
-	}
-	return float64(n)
-}
-
-// binomial is the central 95 % interval of the share of n outcomes that have probability p each, by the normal
-// approximation n p ± 1.96 √(n p (1 − p)), cut to [0, 1].
-func binomial(p, n float64) (low, high float64) {
-	z := distuv.UnitNormal.Quantile(.975)
-	half := z * math.Sqrt(p*(1-p)/max(n, 1))
-	return max(p-half, 0), min(p+half, 1)
 }
 
 // costChart draws what was provided as bars.

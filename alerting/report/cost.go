@@ -71,7 +71,7 @@ func (b *builder) costs(pool string, v *Provision) Cost {
 	all := func(dimension string, minute int) float64 {
 		return zeroIfUnknown(at(b.observed[seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, dimension}], minute))
 	}
-	b.standing(pool, func(t *tick, minute int) {
+	b.eachMinute(pool, func(t *tick, minute int) {
 		need := needs[minute]
 		if minute < first || need == unknownNeed {
 			return

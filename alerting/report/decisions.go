@@ -78,9 +78,9 @@ func newTick(d *alerting.Decision) tick {
 	return t
 }
 
-// standing calls fn for every minute for which a decision of the pool stood, with the newest one: from its tick until
+// eachMinute calls fn for every minute for which a decision of the pool stood, with the newest one: from its tick until
 // the next tick, and for holdMost when none follows sooner.
-func (b *builder) standing(pool string, fn func(t *tick, minute int)) {
+func (b *builder) eachMinute(pool string, fn func(t *tick, minute int)) {
 	ticks := b.ticks[pool]
 	_, end := b.bounds()
 	for i := range ticks {
@@ -128,7 +128,7 @@ func (b *builder) decisions(pool string) Decisions {
 	}
 	first, _ := b.bounds()
 	ready, desired := 0, 0 // replica-minutes
-	b.standing(pool, func(t *tick, minute int) {
+	b.eachMinute(pool, func(t *tick, minute int) {
 		if minute >= first {
 			ready, desired = ready+t.ready, desired+t.desired
 		}

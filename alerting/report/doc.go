@@ -13,14 +13,14 @@
 // # How each number is defined
 //
 // Minutes are whole minutes of UTC; people are told by the clock of Options.Zone, with its abbreviation where clocks show a
-// time twice. The period is [From, To). The decision that stands in a minute is the newest at or
-// before its start, for fifteen minutes at most; what follows takes Ready, Pending, Desired, resources and the rest from
-// it. Decisions of the two hours before the period count only for what stands at its start. Demand is what settled
+// time twice. The period is [From, To). The decision in force in a minute is the newest at or
+// before its start, for fifteen minutes at most. Ready, Pending, Desired and resources of a minute are from it. Decisions of
+// the two hours before the period count only where one is in force at its start. Demand is what settled
 // (forewarm_demand_*), the pool's is class "*": each call once. Load is what replicas had to do, all attempts: demand times the
 // load factor of the first decision after the minute (Retries.Factor of its resource, which decisions size, too; 1 where it has
 // none), of the last decision where none follows; 1 where that is more than fifteen minutes away.
 //
-// Data: Minutes of the period; Observed, in which any dimension of the pool is known; Decided, in which a decision stood;
+// Data: Minutes of the period; Observed, in which any dimension of the pool is known; Decided, in which a decision was in force;
 // Gaps, runs of minutes that are not Observed, the twenty longest.
 //
 // Totals: Σ 60 · demand over the minutes of the period that are known (prompt tokens are those to prefill and those
@@ -35,7 +35,8 @@
 //	Mean        Σy/N
 //	WAPE        Σ|q(.5) − y| / Σy
 //	Bias        Σ(q(.5) − y) / Σy
-//	MASELag1    (Σ|q(.5) − y|/N) / mean |yₜ − yₜ₋₁|, the latter over all minutes from nine days before the period to its end; MASEDay: |yₜ − yₜ₋₁₄₄₀|
+//	MASELag1    (Σ|q(.5) − y|/N) / mean |yₜ − yₜ₋₁|, the latter over all minutes from nine days before the period to its end;
+//	            MASEDay: |yₜ − yₜ₋₁₄₄₀|
 //	Losses      Σ max(τ(y − q(τ)), (τ − 1)(y − q(τ))) / N at τ = .5, .8, .9, .95, .99; Pinball is their mean
 //	CRPS        2·∫ loss dτ by the trapezoid rule over the nine stored levels, constant beyond the outermost
 //	Q50 … Q99   share of y ≤ q(τ); Low and High are Wilson's for Effective outcomes: N·p(1 − p) over the variance of hits with
@@ -53,16 +54,18 @@
 // m − 10080, for the window maximum that of the same window then. PointSkill is 1 − Σ|q(.5) − y| / Σ|point − y| over the
 // outcomes that a baseline had something to expect of. Skill (of quantiles), DM and P give each baseline the quantiles of
 // its own past errors, tracked as a stream from nine days before the period on ([forecaster.Scorer]), and its Outcomes are
-// those for which it had them, from its twentieth error on; best_baseline is the one with the least Skill. Baselines are told settled demand: with records
+// those for which it had them, from its twentieth error on; best_baseline is the one with the least Skill. Baselines are
+// told settled demand: with records
 // that come late they know more than anyone did then, and the skill shown is the smaller for it.
 //
 // Drift: the same, of the pool's totals at the headline horizon (15 minutes, or the stored one nearest to it), apart for
 // outcomes before the middle of the period and from it on.
 //
 // Saturation: a minute is saturated when the load of the pool, in some resource, is above ready replicas × capacity of
-// one, both as the newest decision had them; in a disaggregated pool, of what the replicas that decode carry. Saturated minutes no further apart than Options.Merge are one episode, which
-// belongs to the period it starts in. An announcement is a run of decisions, on fresh telemetry, whose probability is that from which
-// the pool is warned or more (where that is not known, Options.Probability); it claims a saturation from its start until its last decision's
+// one, both as the newest decision had them; in a disaggregated pool, of what the replicas that decode carry. Saturated
+// minutes no further apart than Options.Merge are one episode, which belongs to the period it starts in. An announcement is
+// a run of decisions, on fresh telemetry, whose probability is that from which the pool is warned or more (where that is not
+// known, Options.Probability); it claims a saturation from its start until its last decision's
 // lead time and Options.Merge, or if that is more its warning window, have passed.
 // An episode inside the claim is announced: in time when the announcement came a lead time before it, else late; an
 // episode outside of any is missed. An announcement without an episode is averted when load did go above the capacity
@@ -95,7 +98,8 @@
 // Cost: in each minute of Provision, min(need, Ready) replicas served requests. The wasted part of these is
 // wasted_prefill and wasted_decode over the tokens to prefill and to decode: tokens of attempts that failed.
 // Idle replicas are first those of the reserves, in the order failure, failover,
-// rollout, maintenance, warm; then those up to replicas.min; then Over. With Pending that is all of Paid. Who pays: prompt tokens to
+// rollout, maintenance, warm; then those up to replicas.min; then Over. With Pending that is all of Paid. Who pays: prompt
+// tokens to
 // compute, output tokens and KV token-seconds each bear as much of Paid as they use of a replica (Σ load / PerReplica), and
 // a class pays of each its share; KV is of prompts and outputs as prompt : output/2, and failed attempts hold as the calls of
 // their class. Tenants, features and models
@@ -107,22 +111,23 @@
 //	came      demand · retries / (Ready · capacity)
 //	forecast  median issued at o = m − h + 1 · retries of the minute before o / (due · capacity believed at o)
 //
-// where demand · retries is load. capacity came to the median PerReplica of the decisions that stood in the 24 hours
-// from the hour of m on, what was learned afterwards; believed was that of the decision standing at o. due is what would be
+// where demand · retries is load. capacity came to the median PerReplica of the decisions in force in the 24 hours
+// from the hour of m on, what was learned afterwards; believed was that of the decision in force at o. due is what would be
 // ready had each replica taken the lag believed at o: the least, over the minutes m − lag … m, of Ready + Pending, in active
 // mode or of Desired where that is more; where no replica reports it is Ready. Of prefill
 // in a disaggregated pool, whose replicas of that role do not report, Ready and due are the replicas last asked for,
-// desired_by_role of the decision that stood in m, so that none is seen to be late; capacity is that of prefill_resources.
+// desired_by_role of the decision in force in m, so that none is seen to be late; capacity is that of prefill_resources.
 // What has no capacity has no utilisation. A forecast stands for as many
 // minutes from its own on as there are to the next of its kind, by the median, so that a configuration that forecasts less
 // often finds the same errors. A difference is large from 0.1 on, and from
 // two standard deviations, 1.4826 times the median absolute deviation of all of that resource; large ones of one
 // sign, what they stand for no further apart than Options.Merge, are one episode if Σ|difference|
 // over the minutes that they stand for is 0.5 or more, such as 20 points for two and a half minutes.
-// All are counted, and that sum is the size of one. The largest of the episodes not yet in a story makes one, with those
-// of the same sign that overlap it or are no further apart than Options.Merge, of whatever resource; of a story the largest is told. 500 episodes of a report, as they come in stories, are explained, in equal shares for its pools but
-// 20 of each. Of more than 240 forecasts 240 are looked at. An episode's Forecast and Actual are Σ load over Σ
-// replicas · capacity.
+// All are counted. The sum is the size of an episode. Episodes of one sign that overlap, or are at most Options.Merge apart,
+// make one incident, whatever their resource: it begins with the largest episode that is in none. The largest episode of an
+// incident is shown, the others are named. At most 500 episodes of a report are explained, in equal shares for its pools, but 20
+// of each. Of an episode with more than 240 forecasts, 240 are read, evenly spread. An episode's Forecast and Actual are Σ load
+// over Σ replicas · capacity.
 //
 // Causes: with n the requests of class c, N of all, and sums over the episode's minutes, each side is
 //
@@ -133,13 +138,18 @@
 // Ang 2005, doi:10.1016/j.enpol.2003.10.010, §3), which leaves no remainder: demand level is N/seen, class mix n/N, holding
 // time the seconds a token. Forecasts of classes are scaled to add up to the pool's; a class without a forecast
 // is expected as in the fifteen minutes before o. The share not cached, which is never forecast, is expected between that of
-// the fifteen minutes before the first o and that before every o, on a logarithmic scale where the forecast load of a request is. seen is the share of demand that telemetry had. Forecast: where
+// the fifteen minutes before the first o and that before every o, on a logarithmic scale where the forecast load of a
+// request is. seen is the share of demand that telemetry had. Forecast: where
 // the decision at o was stale, a producer faulty, a minute of the five before o unknown, or else the difference is four
-// times the usual (and 5 %), what decisions took demand to be in those five minutes over what it settled to, at most 1; times 1 − the
-// share of tokens from fifteen minutes before the first origin to the last that came after the bound, within an hour, beyond the usual share.
+// times the usual (and 5 %), what decisions took demand to be in those five minutes over what it settled to, at most 1;
+// times 1 − the
+// share of tokens from fifteen minutes before the first origin to the last that came after the bound, within an hour, beyond
+// the usual share.
 // Came: 1 − that share of the episode's own minutes. Neither explains more than what the forecast was off by. Where more
-// than half of what a forecast lacked came too late, all of it is telemetry loss; where half of what fell short did, a producer was silent, or minutes border on unknown ones, for most minutes of
-// an episode, requests that fell short of the forecast are telemetry loss, by class; a silent producer is noted. Records that never came and of which nothing tells cannot
+// than half of what a forecast lacked came too late, all of it is telemetry loss; where half of what fell short did, a
+// producer was silent, or minutes border on unknown ones, for most minutes of
+// an episode, requests that fell short of the forecast are telemetry loss, by class; a silent producer is noted. Records
+// that never came and of which nothing tells cannot
 // be told from fewer requests.
 //
 // Assumptions are of the newest decision; Confirmed is the tick at which an estimate last moved, replicas last reported

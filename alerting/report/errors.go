@@ -108,29 +108,29 @@ func (s *side) utilisation() float64 { return s.load() / (s.ready * s.capacity) 
 
 func (p *point) error() float64 { return p.of[actual].utilisation() - p.of[forecasted].utilisation() }
 
-// stretch is an error in the making: a run of forecasts of one resource.
-type stretch struct {
+// errorRun is a run of forecasts of one resource that were far off in one direction.
+type errorRun struct {
 	resource string
 	step     int // minutes that each forecast stands for
-	story    int
+	incident int
 	points   []point
 	size     float64 // Σ|error| · step
 	high     bool    // more came than was forecast
 }
 
-// The minutes that a stretch stands for are [from, to).
-func (s *stretch) from() int { return s.points[0].minute }
-func (s *stretch) to() int   { return s.points[len(s.points)-1].minute + s.step }
+// An errorRun covers the minutes [from, to).
+func (s *errorRun) from() int { return s.points[0].minute }
+func (s *errorRun) to() int   { return s.points[len(s.points)-1].minute + s.step }
 
-// near says whether two stretches overlap, or are no further than so many minutes apart.
-func (s *stretch) near(o *stretch, apart int) bool {
+// near says whether two runs overlap, or are at most so many minutes apart.
+func (s *errorRun) near(o *errorRun, apart int) bool {
 	return s.from()-o.to() <= apart && o.from()-s.to() <= apart
 }
 
 // wrong is what of a pool was forecast wrongly: the errors that are explained, and what classes were forecast to ask for
 // then.
 type wrong struct {
-	stretches []*stretch // by story, the one that is told first
+	errorRuns []*errorRun // by incident, the one that is shown first
 	counts    []LargeErrors
 	slots     []int32 // by origin: where medians of classes are kept, 0 where none are
 	kept      int32   // slots
@@ -145,15 +145,15 @@ func (b *builder) wrong(pool string) *wrong {
 	first, n := b.origins()
 	w := &wrong{counts: []LargeErrors{}, slots: make([]int32, n), classes: map[seriesKey][]float32{}}
 	b.wrongs[pool] = w
-	var all []*stretch
+	var all []*errorRun
 	for _, d := range features.Dimensions {
-		count, list := b.stretches(pool, d.Name)
+		count, list := b.errorRuns(pool, d.Name)
 		if all = append(all, list...); count.Forecasts > 0 {
 			w.counts = append(w.counts, count)
 		}
 	}
 	w.choose(all, int(b.options.Merge/features.Minute), max(leastExplained, errorsExplained/max(len(b.ticks), 1)))
-	for _, s := range w.stretches {
+	for _, s := range w.errorRuns {
 		for i := range w.counts {
 			if c := &w.counts[i]; c.Resource == s.resource {
 				c.Explained++
@@ -171,30 +171,30 @@ func (b *builder) wrong(pool string) *wrong {
 	return w
 }
 
-// choose makes stories of stretches, of which most are explained: those that err the same way at the same time as the
-// largest, or no further than so many minutes apart from it, are one. Stories are numbered
-// and ordered by time, and told by their largest stretch.
-func (w *wrong) choose(all []*stretch, apart, most int) {
-	slices.SortStableFunc(all, func(x, y *stretch) int { return cmp.Compare(y.size, x.size) })
-	var stories [][]*stretch
+// choose groups runs into incidents until so many runs are chosen. The largest run that is left begins an incident. Runs of the
+// same sign belong to it that overlap it or are at most so many minutes apart from it. Incidents are numbered by time. The
+// largest run of each comes first.
+func (w *wrong) choose(all []*errorRun, apart, most int) {
+	slices.SortStableFunc(all, func(x, y *errorRun) int { return cmp.Compare(y.size, x.size) })
+	var incidents [][]*errorRun
 	for n := 0; len(all) > 0 && n < most; {
 		lead := all[0]
-		same := func(s *stretch) bool { return s.high == lead.high && s.near(lead, apart) }
-		var story []*stretch
+		same := func(s *errorRun) bool { return s.high == lead.high && s.near(lead, apart) }
+		var incident []*errorRun
 		for _, s := range all {
 			if same(s) && n < most {
-				story = append(story, s)
+				incident = append(incident, s)
 				n++
 			}
 		}
 		all = slices.DeleteFunc(all, same)
-		stories = append(stories, story)
+		incidents = append(incidents, incident)
 	}
-	slices.SortStableFunc(stories, func(x, y []*stretch) int { return cmp.Compare(x[0].from(), y[0].from()) })
-	for i, story := range stories {
-		for _, s := range story {
-			s.story = i + 1
-			w.stretches = append(w.stretches, s)
+	slices.SortStableFunc(incidents, func(x, y []*errorRun) int { return cmp.Compare(x[0].from(), y[0].from()) })
+	for i, incident := range incidents {
+		for _, s := range incident {
+			s.incident = i + 1
+			w.errorRuns = append(w.errorRuns, s)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func median(kept []float32, i int) float64 {
 // errors explains the large errors of a pool's forecasts in utilisation.
 func (b *builder) errors(ctx context.Context, h History, pool string) ([]ErrorEpisode, error) {
 	out := []ErrorEpisode{}
-	for _, s := range b.wrong(pool).stretches {
+	for _, s := range b.wrong(pool).errorRuns {
 		e, err := b.explain(ctx, h, pool, s)
 		if err != nil {
 			return nil, err
@@ -241,9 +241,8 @@ func (b *builder) errors(ctx context.Context, h History, pool string) ([]ErrorEp
 	return out, nil
 }
 
-// stretches are the runs of large errors of one resource: of one sign, the minutes that they stand for no
-// further apart than Options.Merge.
-func (b *builder) stretches(pool, resource string) (count LargeErrors, out []*stretch) {
+// errorRuns are the runs of large errors of one resource. A run has one sign, and no gap longer than Options.Merge.
+func (b *builder) errorRuns(pool, resource string) (count LargeErrors, out []*errorRun) {
 	all := b.pointsOf(pool, resource)
 	offs := make([]float64, len(all))
 	for i := range all {
@@ -257,13 +256,13 @@ func (b *builder) stretches(pool, resource string) (count LargeErrors, out []*st
 		}
 		n := len(out) - 1
 		if n < 0 || time.Duration(p.minute-out[n].points[len(out[n].points)-1].minute-step)*features.Minute > b.options.Merge || out[n].high != (offs[i] > 0) {
-			out = append(out, &stretch{resource: resource, step: step, high: offs[i] > 0})
+			out = append(out, &errorRun{resource: resource, step: step, high: offs[i] > 0})
 			n++
 		}
 		out[n].points = append(out[n].points, p)
 		out[n].size += math.Abs(offs[i]) * float64(step)
 	}
-	out = slices.DeleteFunc(out, func(s *stretch) bool { return s.size < leastSize })
+	out = slices.DeleteFunc(out, func(s *errorRun) bool { return s.size < leastSize })
 	count = LargeErrors{Resource: resource, Horizon: strconv.Itoa(b.ahead[pool]), Forecasts: len(all), Large: Number(large), Episodes: len(out)}
 	for _, s := range out {
 		count.Minutes += len(s.points) * step
@@ -315,8 +314,8 @@ func (b *builder) pointsOf(pool, resource string) (out []point) {
 		}
 		issued, now := &supply.minutes[max(p.origin, 0)], &supply.minutes[p.minute]
 		p.of = [2]side{
-			{demand: foreseen, retries: b.retried(key, p.origin-1), capacity: issued.capacity, ready: b.due(supply.minutes, p.minute, issued.lag), seen: 1},
-			{demand: at(demand, p.minute), retries: b.retried(key, p.minute), capacity: now.learned, ready: now.ready, seen: 1},
+			{demand: foreseen, retries: b.loadFactor(key, p.origin-1), capacity: issued.capacity, ready: b.due(supply.minutes, p.minute, issued.lag), seen: 1},
+			{demand: at(demand, p.minute), retries: b.loadFactor(key, p.minute), capacity: now.learned, ready: now.ready, seen: 1},
 		}
 		if now.assumed {
 			p.of[forecasted].ready = now.ready
@@ -331,7 +330,7 @@ func (b *builder) pointsOf(pool, resource string) (out []point) {
 // supplyMinute is what there was of a pool in one minute; NaN is unknown.
 type supplyMinute struct {
 	ready, asked float64 // replicas; asked are those ready, on the way, or, where someone obeys, wanted
-	capacity     float64 // of one, as the standing decision had it
+	capacity     float64 // of one, as the decision in force had it
 	learned      float64 // of one, as decisions of the day from this hour on had it
 	lag          float64 // minutes
 	assumed      bool    // nothing tells when replicas came
@@ -367,7 +366,7 @@ func (b *builder) supplyMinutes(pool, resource string) []supplyMinute {
 	nan := math.NaN()
 	out := slices.Repeat([]supplyMinute{{ready: nan, asked: nan, capacity: nan, learned: nan, lag: nan, believed: nan}}, end)
 	var newest *tick
-	b.standing(pool, func(t *tick, minute int) {
+	b.eachMinute(pool, func(t *tick, minute int) {
 		x := &out[minute]
 		x.ready, x.asked, x.lag, x.assumed = float64(t.ready), float64(t.asked()), t.lag.Minutes(), t.assumed
 		x.stale, x.silent, x.faulty = t.stale, t.silent, t.faulty
@@ -420,9 +419,9 @@ func (b *builder) due(supply []supplyMinute, minute int, lag float64) float64 {
 	return least
 }
 
-// retry notes what each decision had for the load of all attempts over that of calls, for the minutes since the one before; what
+// noteLoadFactors notes what each decision had for the load of all attempts over that of calls, for the minutes since the one before; what
 // follows on the last one is as it has it. Longer silences than holdMost are gaps.
-func (b *builder) retry(pool string) {
+func (b *builder) noteLoadFactors(pool string) {
 	_, end := b.bounds()
 	ticks, most := b.ticks[pool], int(holdMost/features.Minute)
 	from := 0
@@ -445,8 +444,8 @@ func (b *builder) retry(pool string) {
 	}
 }
 
-// retried is the load of all attempts over that of calls, of a pool in a minute.
-func (b *builder) retried(key seriesKey, minute int) float64 {
+// loadFactor is the load of all attempts over that of calls, of a pool in a minute.
+func (b *builder) loadFactor(key seriesKey, minute int) float64 {
 	if all := b.retries[key]; minute >= 0 && minute < len(all) {
 		return all[minute]
 	}
@@ -456,5 +455,5 @@ func (b *builder) retried(key seriesKey, minute int) float64 {
 // loadOf is what a pool's replicas had to do in a minute: all attempts, where demand counts each call once.
 func (b *builder) loadOf(pool, resource string, minute int) float64 {
 	key := b.totalOf(pool, resource)
-	return at(b.observed[key], minute) * b.retried(key, minute)
+	return at(b.observed[key], minute) * b.loadFactor(key, minute)
 }

@@ -16,9 +16,6 @@ type History interface {
 	// Observed gives the settled demand of every pool, class (features.TotalClass for the pool) and dimension: values[i]
 	// is the minute that starts at from + i minutes, NaN where it is not known. from is a whole minute.
 	Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error
-	// Tails gives the 95th percentiles of shapes, such as forewarm_ttft_seconds, of the classes that have series of their own;
-	// values are as in Observed.
-	Tails(ctx context.Context, from, to time.Time, fn func(key features.Key, shape string, values []float64) error) error
 	// Late gives, for each class that had any, what came too late to be in Observed and was handed out in the interval.
 	Late(ctx context.Context, from, to time.Time, fn func(key features.Key, late features.Late) error) error
 	// Forecasts gives the forecasts issued in the interval, those of one pool, class and dimension together and by

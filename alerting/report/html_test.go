@@ -60,7 +60,6 @@ func drawn() *Report {
 	}
 	t.Others, t.Mix = []ResourceTimeline{other}, []Line{{"agent", t.P10}, {"rag", t.P50}}
 	t.Cached, t.Retried = quarter, make([]Number, len(t.Actual)) // no retries: no picture of them
-	t.Tails = []Tail{{"forewarm_itl_seconds", []Line{{"agent", quarter}, {"rag", quarter}}}}
 	p.Timeline = t
 	amount := func(h Number) Amount { return Amount{h, 4 * h, 10 * h} }
 	p.Decisions.Provision = Provision{KnownMinutes: 10_000, GPUsPerReplica: 4, ReplicaHourUSD: 10, Ready: amount(670), Pending: amount(12), Needed: amount(480), Over: amount(90),
@@ -70,7 +69,7 @@ func drawn() *Report {
 	return r
 }
 
-// Demand is told apart by class, with what came from cache, retries and the tails of the heaviest classes.
+// Demand is told apart by class, with what came from cache, and retries.
 func TestTimelineOfMix(t *testing.T) {
 	h := &mixed{newWorld()}
 	got := reconcile(t, h, 60, 180).Pools[0].Timeline
@@ -79,9 +78,6 @@ func TestTimelineOfMix(t *testing.T) {
 	}
 	if got.Cached[10] != .25 || math.Abs(float64(got.Retried[10])-.2) > 1e-12 {
 		t.Errorf("%v from cache, %v retried", got.Cached[10], got.Retried[10])
-	}
-	if len(got.Tails) != 1 || got.Tails[0].Shape != "forewarm_ttft_seconds" || len(got.Tails[0].Classes) != 1 || got.Tails[0].Classes[0].Values[10] != 2 {
-		t.Errorf("tails %+v", got.Tails)
 	}
 	var resources []string
 	for _, x := range append([]ResourceTimeline{got.ResourceTimeline}, got.Others...) {
@@ -113,10 +109,6 @@ func (mixed) Observed(_ context.Context, from, to time.Time, fn func(features.Ke
 
 func (mixed) Late(context.Context, time.Time, time.Time, func(features.Key, features.Late) error) error {
 	return nil
-}
-
-func (mixed) Tails(_ context.Context, from, to time.Time, fn func(features.Key, string, []float64) error) error {
-	return fn(features.Key{Pool: "p", Class: "big"}, "forewarm_ttft_seconds", slices.Repeat([]float64{2}, int(to.Sub(from)/time.Minute)))
 }
 
 // TestPageStandsAlone: nothing is fetched, no script runs, every drawing can be read out.
@@ -164,7 +156,7 @@ func TestPageStandsAlone(t *testing.T) {
 		if !shown {
 			t.Errorf("%s does not show a name as it is", name)
 		}
-		if name == "page" && drawings != 10 {
+		if name == "page" && drawings != 7 {
 			t.Errorf("%d drawings", drawings)
 		}
 	}

@@ -26,7 +26,7 @@ const (
 
 // perceive fills in what share of demand telemetry had, when minutes were forecast and when they came. lossy says that of
 // most of them requests are missing that never came; the note says what is assumed.
-func (b *builder) perceive(ctx context.Context, h History, pool string, s *stretch) (lossy bool, note string, err error) {
+func (b *builder) perceive(ctx context.Context, h History, pool string, s *errorRun) (lossy bool, note string, err error) {
 	looked, of := s.points, b.supplied(pool, s.resource)
 	supply, usual := of.minutes, of.usual
 	demand := b.observed[b.totalOf(pool, s.resource)]

@@ -13,7 +13,7 @@ const unknownNeed = -1
 func (b *builder) needs(pool string) []int {
 	_, end := b.bounds()
 	out := slices.Repeat([]int{unknownNeed}, end)
-	b.standing(pool, func(t *tick, minute int) {
+	b.eachMinute(pool, func(t *tick, minute int) {
 		for _, c := range t.capacities {
 			if n := b.loadOf(pool, c.dimension, minute) / c.perReplica; c.perReplica > 0 && !math.IsNaN(n) {
 				out[minute] = max(out[minute], int(math.Ceil(n-1e-9)))
@@ -34,7 +34,7 @@ func (b *builder) provision(pool string, needs []int) Provision {
 	var ready, pending, needed, over, under, paid int // replica-minutes, and minutes
 	var lags []float64
 	must := slices.Repeat([]int{unknownNeed}, end-first)
-	b.standing(pool, func(t *tick, minute int) {
+	b.eachMinute(pool, func(t *tick, minute int) {
 		if minute < first {
 			return
 		}
@@ -84,7 +84,7 @@ func known(v float64) Number {
 }
 
 // clairvoyant is the least number of replica-minutes that are paid when needs, by minute, are known beforehand and always
-// met. A replica is paid while it warms up for lag minutes and while it is ready; between two stretches in which it is
+// met. A replica is paid while it warms up for lag minutes and while it is ready; between two runs of minutes in which it is
 // needed it is kept where that costs less than a start. That the k-th replica can be looked at by itself, needed while the
 // need is k or more, makes the least of the whole (Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241, §3). A replica
 // that is first needed within a lag of the beginning is paid from there on; minutes of unknown need cost nothing, and

@@ -58,7 +58,6 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 		beliefs:  map[string]*beliefs{},
 		leftOut:  map[features.Key]bool{},
 		fans:     map[seriesKey]*fan{},
-		tails:    map[string]map[features.Key][]Number{},
 
 		medians: map[seriesKey][]float32{}, ahead: map[string]int{}, retries: map[seriesKey][]float64{}, wrongs: map[string]*wrong{}, lateAtAll: map[string]bool{},
 	}
@@ -110,12 +109,11 @@ type builder struct {
 	observed map[seriesKey][]float64
 	late     map[features.Key]features.Late
 	matching *matching
-	rows     map[seriesKey][]Accuracy             // by horizon
-	ticks    map[string][]tick                    // of each pool, by time
-	drift    map[string][]Drift                   // of each pool's totals
-	beliefs  map[string]*beliefs                  // of each pool
-	fans     map[seriesKey]*fan                   // of pools' totals
-	tails    map[string]map[features.Key][]Number // by shape and class, binned
+	rows     map[seriesKey][]Accuracy // by horizon
+	ticks    map[string][]tick        // of each pool, by time
+	drift    map[string][]Drift       // of each pool's totals
+	beliefs  map[string]*beliefs      // of each pool
+	fans     map[seriesKey]*fan       // of pools' totals
 	leftOut  map[features.Key]bool
 
 	medians   map[seriesKey][]float32 // of pools' totals, by origin
@@ -169,19 +167,6 @@ func (b *builder) read(ctx context.Context, h History) error {
 	}); err != nil {
 		return err
 	}
-	first, end := b.bounds()
-	if err := h.Tails(ctx, b.from, b.to, func(key features.Key, shape string, values []float64) error {
-		if !b.leftOut[key] {
-			if b.tails[shape] == nil {
-				b.tails[shape] = map[features.Key][]Number{}
-			}
-			width := binWidth(end - first)
-			b.tails[shape][key] = b.binned(func(m int) float64 { return at(values, m-first) }, (end-first+width-1)/width)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
 	if err := h.Late(ctx, b.from, b.to, func(key features.Key, late features.Late) error {
 		b.late[key] = late
 		return nil
@@ -216,7 +201,7 @@ func (b *builder) read(ctx context.Context, h History) error {
 		return err
 	}
 	for pool := range b.ticks {
-		b.retry(pool)
+		b.noteLoadFactors(pool)
 	}
 	err := h.Forecasts(ctx, b.from.Add(-lookback), b.to, func(f *forecaster.Forecast) error {
 		if b.leftOut[f.Key] {
@@ -321,7 +306,7 @@ func (b *builder) data(pool string) Data {
 		d.LongestGap = max(d.LongestGap, g.Minutes)
 	}
 	d.Gaps = longest(d.Gaps)
-	b.standing(pool, func(_ *tick, minute int) {
+	b.eachMinute(pool, func(_ *tick, minute int) {
 		if minute >= first {
 			d.Decided++
 		}

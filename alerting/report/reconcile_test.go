@@ -423,7 +423,3 @@ func TestSaturationsAreAnnouncedByWarnings(t *testing.T) {
 		}
 	}
 }
-
-func (*past) Tails(context.Context, time.Time, time.Time, func(features.Key, string, []float64) error) error {
-	return nil
-}

@@ -42,7 +42,7 @@ type Pool struct {
 	Cost       Cost               `json:"cost"`
 
 	LargeErrors []LargeErrors  `json:"large_errors"` // of the pool's forecasts: all of them, by resource
-	Errors      []ErrorEpisode `json:"errors"`       // those that are explained, by story, the largest first
+	Errors      []ErrorEpisode `json:"errors"`       // those that are explained, by incident, the largest first
 	Drift       []Drift        `json:"drift"`        // of the pool's forecasts at the headline horizon, by dimension
 	Assumptions []Assumption   `json:"assumptions"`  // that the newest decision rests on
 	// OtherSettings are filled by who can run the period again; OtherSettingsNote says how they were obtained, or why there
@@ -59,14 +59,14 @@ type Data struct {
 	Observed int `json:"observed"` // whose demand is known, in at least one dimension
 	Decided  int `json:"decided"`  // for which a decision stood
 
-	Gaps       []Gap `json:"gaps"` // the longest stretches without known demand, by time
+	Gaps       []Gap `json:"gaps"` // the longest runs of minutes without known demand, by time
 	GapCount   int   `json:"gap_count"`
 	LongestGap int   `json:"longest_gap"` // minutes
 
 	ClassesLeftOut int `json:"classes_left_out"` // light ones, beyond the bound of a report; they are in the pool's totals
 }
 
-// Gap is a stretch of minutes of which no demand is known.
+// Gap is a run of minutes of which no demand is known.
 type Gap struct {
 	Start   time.Time `json:"start"`
 	Minutes int       `json:"minutes"`
@@ -315,11 +315,11 @@ type LargeErrors struct {
 	ExplainedSize Number `json:"explained_size"` // of Size, theirs
 }
 
-// ErrorEpisode is a stretch of minutes in which the utilisation of one resource was far from what was forecast of it, and
+// ErrorEpisode is a run of minutes in which the utilisation of one resource was far from what was forecast of it, and
 // why. Utilisation is load over the capacity of the replicas that were ready; all
 // figures are means over the Attributed forecasts.
 type ErrorEpisode struct {
-	Story      int       `json:"story"` // errors of one sign at about the same time are one, the first of which is told
+	Incident   int       `json:"incident"` // number of the incident: errors of one sign at about the same time; the first is shown, the others are named
 	Start      time.Time `json:"start"`
 	Minutes    int       `json:"minutes"`    // from the first to the last that its forecasts stand for
 	Attributed int       `json:"attributed"` // forecasts that the figures are of

@@ -15,7 +15,7 @@ type load struct {
 	resource    string
 }
 
-// run is a stretch of minutes or ticks that belong together.
+// run is a row of minutes or ticks that belong together.
 type run struct {
 	start, last int // minutes
 	tick        *tick
@@ -85,7 +85,7 @@ func (b *builder) saturation(pool string) Saturation {
 func (b *builder) loads(pool string) []load {
 	_, end := b.bounds()
 	out := slices.Repeat([]load{{utilisation: math.NaN()}}, end)
-	b.standing(pool, func(t *tick, minute int) {
+	b.eachMinute(pool, func(t *tick, minute int) {
 		out[minute] = b.load(pool, t, minute)
 	})
 	return out

@@ -208,8 +208,8 @@ func (r *Report) learned() string {
 	pool, of := "", ""
 	for i := range r.Pools {
 		p := &r.Pools[i]
-		for _, story := range p.stories() {
-			if e := &story[0]; worst == nil || larger(e, worst) < 0 {
+		for _, incident := range p.incidents() {
+			if e := &incident[0]; worst == nil || larger(e, worst) < 0 {
 				worst, pool = e, p.Pool
 			}
 		}

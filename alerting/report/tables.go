@@ -41,7 +41,7 @@ func (p *Pool) causes() markdown.Table {
 	if len(rows) == 0 {
 		return markdown.Table{}
 	}
-	head := storyHead
+	head := incidentHead
 	if !slices.ContainsFunc(rows, func(row []string) bool { return row[len(row)-1] != "" }) { // no notes
 		head = head[:len(head)-1]
 		for i := range rows {
@@ -196,7 +196,7 @@ func (a Against) String() string {
 
 // gaps lists when demand was not known.
 func (p *Pool) gaps() markdown.Table {
-	g := markdown.Table{Title: "Without telemetry", Note: "The longest stretches in which demand is not known; nothing is scored in them.", Head: []string{"start", ">length"}}
+	g := markdown.Table{Title: "Without telemetry", Note: "The longest periods in which demand is not known; nothing is scored in them.", Head: []string{"start", ">length"}}
 	for _, x := range p.Data.Gaps {
 		g.Rows = append(g.Rows, []string{day(x.Start), lasting(x.Minutes)})
 	}

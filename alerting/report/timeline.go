@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -27,7 +26,6 @@ type Timeline struct {
 	Mix     []Line   `json:"mix"`
 	Cached  []Number `json:"cached_share"`
 	Retried []Number `json:"retried_share"`
-	Tails   []Tail   `json:"tails"` // of those that were reported
 
 	Ready       []Number `json:"ready"`       // replicas, the fewest
 	Desired     []Number `json:"desired"`     // the most that were asked for
@@ -56,16 +54,7 @@ type Line struct {
 	Values []Number `json:"values"`
 }
 
-// Tail is the 95th percentile of a shape by class, of the heaviest classes: means over the minutes of a bin.
-type Tail struct {
-	Shape   string `json:"shape"` // such as forewarm_ttft_seconds
-	Classes []Line `json:"classes"`
-}
-
-const (
-	mixShown   = 5 // classes that the mix tells apart
-	tailsShown = 4 // classes whose tails are drawn
-)
+const mixShown = 5 // classes that the mix tells apart
 
 // mostBins bounds a Timeline.
 const mostBins = 360
@@ -123,9 +112,9 @@ func (b *builder) widen(f *forecaster.Forecast) {
 	}
 	bin := &x.bins[(minute-first)/binWidth(end-first)]
 	for l, v := range q {
-		bin.quantiles[l] += v * b.retried(key, b.index(f.Origin)-1)
+		bin.quantiles[l] += v * b.loadFactor(key, b.index(f.Origin)-1)
 	}
-	bin.actual, bin.n = bin.actual+y*b.retried(key, minute), bin.n+1
+	bin.actual, bin.n = bin.actual+y*b.loadFactor(key, minute), bin.n+1
 }
 
 // apart is how far minutes ahead are from the headline's.
@@ -154,7 +143,7 @@ func (b *builder) timeline(pool string) *Timeline {
 	}
 	t.Announced = make([]bool, n)
 	b.mix(t, pool, n)
-	b.standing(pool, func(x *tick, minute int) {
+	b.eachMinute(pool, func(x *tick, minute int) {
 		if minute < first {
 			return
 		}
@@ -275,17 +264,6 @@ func (b *builder) mix(t *Timeline, pool string, n int) {
 	}
 	t.Cached = part(of(features.TotalClass, features.DimCached), of(features.TotalClass, features.DimPrefill))
 	t.Retried = part(of(features.TotalClass, features.DimRetry), of(features.TotalClass, features.DimRequests))
-	for _, shape := range slices.Sorted(maps.Keys(b.tails)) {
-		tail := Tail{Shape: shape}
-		for _, l := range t.Mix {
-			if values := b.tails[shape][features.Key{Pool: pool, Class: l.Class}]; top(values) > 0 && len(tail.Classes) < tailsShown {
-				tail.Classes = append(tail.Classes, Line{l.Class, values})
-			}
-		}
-		if len(tail.Classes) > 0 {
-			t.Tails = append(t.Tails, tail)
-		}
-	}
 }
 
 // binding is the resource of a pool that came nearest to its capacity in the period; without any capacity, the first
@@ -293,7 +271,7 @@ func (b *builder) mix(t *Timeline, pool string, n int) {
 func (b *builder) binding(pool string) (resource string) {
 	first, end := b.bounds()
 	highest := 0.0
-	b.standing(pool, func(t *tick, minute int) {
+	b.eachMinute(pool, func(t *tick, minute int) {
 		if minute < first || minute >= end {
 			return
 		}

@@ -87,14 +87,14 @@ func (x *recomputed) errors(p *report.Pool) {
 func (x *recomputed) stories(p *report.Pool) {
 	last := 0
 	for i, e := range p.Errors {
-		if e.Story != last && e.Story != last+1 {
-			x.Errorf("story %d follows %d", e.Story, last)
+		if e.Incident != last && e.Incident != last+1 {
+			x.Errorf("incident %d follows %d", e.Incident, last)
 		}
-		if last = e.Story; i == 0 || p.Errors[i-1].Story != e.Story {
+		if last = e.Incident; i == 0 || p.Errors[i-1].Incident != e.Incident {
 			continue
 		}
 		if together := slices.ContainsFunc(p.Errors, func(o report.ErrorEpisode) bool {
-			return o.Story == e.Story && o.Resource != e.Resource && (o.Error > 0) == (e.Error > 0) &&
+			return o.Incident == e.Incident && o.Resource != e.Resource && (o.Error > 0) == (e.Error > 0) &&
 				!o.Start.After(e.Start.Add(time.Duration(e.Minutes+10)*time.Minute)) && !e.Start.After(o.Start.Add(time.Duration(o.Minutes+10)*time.Minute))
 		}); !together {
 			x.Errorf("%s at %s, from %s, is near nothing in its story", e.Resource, e.Horizon, e.Start)

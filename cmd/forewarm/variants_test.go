@@ -67,10 +67,6 @@ func (p planted) Decisions(_ context.Context, from, to time.Time, fn func(*alert
 	return nil
 }
 
-func (planted) Tails(context.Context, time.Time, time.Time, func(features.Key, string, []float64) error) error {
-	return nil
-}
-
 func (planted) Late(context.Context, time.Time, time.Time, func(features.Key, features.Late) error) error {
 	return nil
 }

@@ -29,11 +29,7 @@ func (s *Quantile) add(bin uint16, n uint32) {
 
 // mostListed is how many values are listed before counts for a span of bins take less memory.
 func (s *Quantile) mostListed(span int) int {
-	most := 2 * span // a count takes four bytes, a listed value two
-	if cap(s.dense) >= span {
-		most = min(most, keptValues) // and counts that are there take none, but lie further apart
-	}
-	return most
+	return 2 * span // a count takes four bytes, a listed value two
 }
 
 // spread counts what is there in an array of span bins from low, which include those in use.
@@ -49,7 +45,7 @@ func (s *Quantile) spread(low uint16, span int) {
 	for _, bin := range s.list {
 		s.dense[bin-low]++
 	}
-	s.list = s.keptList()
+	s.list = nil
 	s.low, s.high, s.most = low, low+uint16(span-1), 0
 }
 

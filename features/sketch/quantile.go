@@ -57,9 +57,6 @@ type Quantile struct {
 	most      uint16   // values that the list takes while they lie in these; 0 when that is not known
 }
 
-// Counting says that the sketch holds counts of bins, and no list of values.
-func (s *Quantile) Counting() bool { return len(s.dense) > 0 }
-
 // Add counts one value. NaN and negative values are no measurement of a size or a delay, and are left out.
 func (s *Quantile) Add(v float64) {
 	if !(v >= 0) {
@@ -91,29 +88,6 @@ func (s *Quantile) Copy(o *Quantile) {
 	list, dense := append(s.list[:0], o.list...), append(s.dense[:0], o.dense...)
 	*s = *o
 	s.list, s.dense = list, dense
-}
-
-// keptValues and keptBins bound the memory that Reset keeps: a sketch that was large once must not stay so.
-const (
-	keptValues = 256
-	keptBins   = 8 * binsPerOctave // 2 KiB
-)
-
-// Reset empties the sketch and keeps a little of its memory, so that one which holds as many values minute after minute
-// comes to allocate nothing.
-func (s *Quantile) Reset() {
-	dense := s.dense[:0]
-	if cap(dense) > keptBins {
-		dense = nil
-	}
-	*s = Quantile{list: s.keptList(), dense: dense}
-}
-
-func (s *Quantile) keptList() []uint16 {
-	if cap(s.list) > keptValues {
-		return nil
-	}
-	return s.list[:0]
 }
 
 // Quantile is the value at rank q·(n−1), for q in 0..1; NaN when the sketch is empty or q lies outside. O(values) while

@@ -10,13 +10,13 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// story is the errors of one time, of whatever resource: the first is told, the others are named.
-type story []ErrorEpisode
+// incident is the errors of one time, of any resource. The first is shown, and the others are named.
+type incident []ErrorEpisode
 
-// stories are the errors of a pool in the order they have in a report.
-func (p *Pool) stories() (all []story) {
+// incidents are the errors of a pool in the order they have in a report.
+func (p *Pool) incidents() (all []incident) {
 	for i, e := range p.Errors {
-		if i == 0 || e.Story != p.Errors[i-1].Story {
+		if i == 0 || e.Incident != p.Errors[i-1].Incident {
 			all = append(all, nil)
 		}
 		last := &all[len(all)-1]
@@ -25,12 +25,12 @@ func (p *Pool) stories() (all []story) {
 	return all
 }
 
-// told are the n largest stories by what is told of them, in order.
-func told(all []story, n int) []story {
+// largest are the n incidents whose first errors are largest, by time.
+func largest(all []incident, n int) []incident {
 	order := slices.Clone(all)
-	slices.SortStableFunc(order, func(x, y story) int { return larger(&x[0], &y[0]) })
+	slices.SortStableFunc(order, func(x, y incident) int { return larger(&x[0], &y[0]) })
 	order = order[:min(len(order), n)]
-	slices.SortStableFunc(order, func(x, y story) int { return cmp.Compare(x[0].Story, y[0].Story) })
+	slices.SortStableFunc(order, func(x, y incident) int { return cmp.Compare(x[0].Incident, y[0].Incident) })
 	return order
 }
 
@@ -59,9 +59,9 @@ func (e *ErrorEpisode) main() (largest Cause) {
 	return largest
 }
 
-// also names the other resources of a story, each by its largest error: how far off, and why where that is not the main cause of
-// the one that is told.
-func (s story) also() string {
+// also names the other resources of an incident, each with its largest error, and with the cause where it differs from that of
+// the first error.
+func (s incident) also() string {
 	var parts []string
 	named := []string{s[0].Resource}
 	for i := range s[1:] {
@@ -79,8 +79,8 @@ func (s story) also() string {
 	return strings.Join(parts, "; ")
 }
 
-// cells are the story as a row below storyHead.
-func (s story) cells() []string {
+// cells are the incident as a row below incidentHead.
+func (s incident) cells() []string {
 	e := &s[0]
 	return []string{day(e.Start), fmt.Sprintf("%d min", e.Minutes), resource(e.Resource), percent(e.Forecast), percent(e.Actual), inPoints(e.Error),
 		e.because(3), s.also(), strings.Join(e.notes(), "; ")}
@@ -91,20 +91,20 @@ func (e *ErrorEpisode) notes() []string {
 	return slices.DeleteFunc(strings.Split(e.Note, "; "), func(n string) bool { return n == askedNote })
 }
 
-// storyHead names the columns of a table of stories.
-var storyHead = []string{"start", ">length", "forecast of", ">forecast", ">came", ">difference", "because of", "as wrong at that time", "note"}
+// incidentHead names the columns of a table of incidents.
+var incidentHead = []string{"start", ">length", "forecast of", ">forecast", ">came", ">difference", "because of", "as wrong at that time", "note"}
 
-// whyWrong is the table of a pool's largest stories, in order, and what is to be said of all.
+// whyWrong is the table of a pool's largest incidents, in order, and what is to be said of all.
 func (p *Pool) whyWrong() (rows [][]string, note string) {
 	if len(p.Errors) == 0 {
 		return nil, ""
 	}
-	shown := told(p.stories(), errorsShown)
+	shown := largest(p.incidents(), errorsShown)
 	for _, s := range shown {
 		rows = append(rows, s.cells())
 	}
 	note = p.wrongNote(len(shown))
-	last := len(storyHead) - 1
+	last := len(incidentHead) - 1
 	if len(rows) > 1 && rows[0][last] != "" && !slices.ContainsFunc(rows, func(r []string) bool { return r[last] != rows[0][last] }) {
 		note += " In all of these " + rows[0][last] + "."
 		for _, r := range rows {
@@ -122,8 +122,8 @@ func (p *Pool) wrongNote(shown int) string {
 		found, explained = found+c.Episodes, explained+c.Explained
 		size, rest = size+c.Size, rest+c.Size-c.ExplainedSize
 	}
-	text := fmt.Sprintf("In forecasts %s min ahead, about as long as a new replica takes to be ready, there were %s in %s", p.Errors[0].Horizon, count(found, "large error"), count(len(p.stories()), "episode"))
-	if n := len(p.stories()); n > shown {
+	text := fmt.Sprintf("In forecasts %s min ahead, about as long as a new replica takes to be ready, there were %s in %s", p.Errors[0].Horizon, count(found, "large error"), count(len(p.incidents()), "episode"))
+	if n := len(p.incidents()); n > shown {
 		text += fmt.Sprintf(", the %d largest of which are shown", shown)
 	}
 	text += "; the JSON explains "
