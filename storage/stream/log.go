@@ -492,8 +492,14 @@ func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *
 			d.Tick, d.Ours = at.Tick, noDecision
 			l.diverged(d)
 		case order > 0:
-			d.Theirs = noDecision
-			l.diverged(d)
+			info, err := stream.Info(ctx)
+			if err != nil {
+				return false, err
+			}
+			if info.State.FirstSeq <= h.sequence+1 { // else the log had one, which was purged
+				d.Theirs = noDecision
+				l.diverged(d)
+			}
 			return true, nil
 		default:
 			h.sequence = m.Sequence

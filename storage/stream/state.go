@@ -28,7 +28,9 @@ type State struct {
 	At       time.Time // when it was stored, by the server's clock
 }
 
-// States are the snapshots in a bucket: one object for each daemon that shares the log. It is for one goroutine.
+// States are the snapshots in a bucket: two objects for each daemon that shares the log, which it writes in turn. A bucket puts the
+// new description of an object in the place of the old one before it knows that all of the new content is stored; so an object that
+// is written while the bucket is full is lost. It is for one goroutine.
 type States struct {
 	bucket   jetstream.ObjectStore
 	instance string
@@ -100,15 +102,32 @@ func (s *States) Fresh(ctx context.Context, version string, within time.Duration
 	if err != nil {
 		return false
 	}
-	own := slices.IndexFunc(all, func(x State) bool { return x.Name == statePrefix+s.instance })
+	var own time.Time // of the newest
+	for i := range all {
+		if s.owns(&all[i]) && all[i].At.After(own) {
+			own = all[i].At
+		}
+	}
 	return slices.ContainsFunc(all, func(x State) bool {
-		return x.Name != statePrefix+s.instance && x.Version == version && time.Since(x.At) < within && (own < 0 || x.At.After(all[own].At))
+		return !s.owns(&x) && x.Version == version && time.Since(x.At) < within && x.At.After(own)
 	})
 }
 
-// Save stores a state in the place of this daemon's last one, write being what writes it, and removes those of daemons that are
-// gone. After an error the one before is still there.
+func (s *States) name(turn int) string { return fmt.Sprintf("%s%s/%d", statePrefix, s.instance, turn) }
+
+func (s *States) owns(x *State) bool { return x.Name == s.name(0) || x.Name == s.name(1) }
+
+// Save stores a state in the place of this daemon's last but one, write being what writes it, and removes those of daemons that are
+// gone. After an error the last one is still there.
 func (s *States) Save(ctx context.Context, x State, write func(io.Writer) error) (State, error) {
+	all, err := s.List(ctx)
+	if err != nil {
+		return State{}, err
+	}
+	name := s.name(0)
+	if i := slices.IndexFunc(all, func(x State) bool { return s.owns(&x) }); i >= 0 && all[i].Name == name {
+		name = s.name(1)
+	}
 	r, w := io.Pipe()
 	written := make(chan error, 1)
 	go func() {
@@ -121,7 +140,7 @@ func (s *States) Save(ctx context.Context, x State, write func(io.Writer) error)
 		written <- err
 	}()
 	info, err := s.bucket.Put(ctx, jetstream.ObjectMeta{
-		Name: statePrefix + s.instance, Description: "Forewarm: the state of the fold",
+		Name: name, Description: "Forewarm: the state of the fold",
 		Metadata: map[string]string{
 			"stream": x.Stream, "created": strconv.FormatInt(x.Created.UnixNano(), 10), "version": x.Version,
 			"sequence": strconv.FormatUint(x.Sequence, 10),
@@ -132,7 +151,7 @@ func (s *States) Save(ctx context.Context, x State, write func(io.Writer) error)
 		err = e
 	}
 	if err != nil {
-		return State{}, fmt.Errorf("snapshot: %w", err)
+		return State{}, errors.Join(fmt.Errorf("snapshot: %w", err), s.remove(ctx, name))
 	}
 	saved, _ := stateOf(info)
 	return saved, s.forget(ctx, &saved)
@@ -142,11 +161,19 @@ func (s *States) Save(ctx context.Context, x State, write func(io.Writer) error)
 func (s *States) forget(ctx context.Context, own *State) error {
 	all, err := s.List(ctx)
 	for i := range all {
-		if x := &all[i]; x.Name != own.Name && own.At.Sub(x.At) > forgetAfter {
-			err = errors.Join(err, s.bucket.Delete(ctx, x.Name))
+		if x := &all[i]; !s.owns(x) && own.At.Sub(x.At) > forgetAfter {
+			err = errors.Join(err, s.remove(ctx, x.Name))
 		}
 	}
 	return err
+}
+
+// remove deletes an object that may be there.
+func (s *States) remove(ctx context.Context, name string) error {
+	if err := s.bucket.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+		return fmt.Errorf("snapshot %s: %w", name, err)
+	}
+	return nil
 }
 
 // pagesObject holds the pages of the newest report.
