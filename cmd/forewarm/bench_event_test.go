@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// TestCloseToEvent measures how long it takes from the watermark that closes a minute of ten thousand classes to what is on NATS of
+// it: the decision in the log, and the event where there is one. FOREWARM_EVENT_MINUTES is the number of minutes.
+func TestCloseToEvent(t *testing.T) {
+	minutes, err := strconv.Atoi(os.Getenv("FOREWARM_EVENT_MINUTES"))
+	if err != nil {
+		t.Skip("FOREWARM_EVENT_MINUTES is not set: it takes minutes, on a machine that does nothing else")
+	}
+	const classes = 10_000
+	b := &bench{t: t}
+	s := &site{config: filepath.Join(t.TempDir(), "forewarm.yaml"), data: filepath.Join(t.TempDir(), "data"), nats: testenv.FreeAddress(t), http: testenv.FreeAddress(t)}
+	writeFile(t, s.config, "nats: {embedded: {listen: "+s.nats+"}, stream: {max_bytes: 268435456}}", "clock: event",
+		fmt.Sprintf("features: {max_classes: %d, lateness: 10s}", classes), "decision: {mode: active}",
+		"storage: {dir: "+s.data+", snapshot_every: 1m}", "server: {listen: "+s.http+"}", "log: {level: warn}",
+		"pools:", "  - {name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 4000}}")
+	daemon := start(t, "serve", "-config", s.config)
+	testenv.Await(t, "the daemon to answer", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
+	conn, err := nats.Connect("nats://" + s.nats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	closed := make(map[string][]time.Duration)
+	decisions, events := subscribe(t, conn, "forewarm.decision.chat"), subscribe(t, conn, "forewarm.prescale.chat")
+	publisher := jetstream.NewPublisher(func() (*nats.Conn, error) { return nats.Connect("nats://" + s.nats) }, 0, zap.NewNop())
+	defer publisher.Close()
+	sent := uint64(0)
+	for m := range minutes {
+		sent = b.sendMinute(publisher, m, classes, sent)
+		testenv.Await(t, "the minute to be folded", func() bool {
+			st, err := statusOf(s.http)
+			return daemon.over() || err == nil && st.Sequence >= sent
+		})
+		began := time.Now()
+		if decisions, _, _ := decisions.Pending(); decisions > 0 {
+			t.Fatalf("minute %d was closed before its watermark", m)
+		}
+		end := benchStart.Add(time.Duration(m+1)*time.Minute + 10*time.Second)
+		if _, err := conn.Request("forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, end.UnixMilli()), patience); err != nil {
+			t.Fatal(err)
+		}
+		sent++
+		if _, err := decisions.NextMsg(patience); err != nil {
+			t.Fatalf("minute %d has no decision: %v\n%s", m, err, daemon.out.String())
+		}
+		closed["decision"] = append(closed["decision"], time.Since(began))
+		if _, err := events.NextMsg(200 * time.Millisecond); err == nil { // most minutes have none
+			closed["event"] = append(closed["event"], time.Since(began))
+		}
+	}
+	daemon.stop(t)
+	for _, what := range []string{"decision", "event"} {
+		all := closed[what]
+		if slices.Sort(all); len(all) > 0 {
+			t.Logf("from a minute's close to its %s, %d classes, %d of them: median %s, p99 %s, most %s", what, classes, len(all),
+				all[len(all)/2].Round(time.Millisecond), all[(len(all)*99-1)/100].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
+		}
+	}
+}
