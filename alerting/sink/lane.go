@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // lane delivers to one sink.
@@ -59,7 +60,7 @@ func (l *lane) run(ctx, sending context.Context, q Queue) {
 		if ctx.Err() == nil {
 			l.failed(alerting.Notice{}, err, false)
 		}
-		sleep(ctx, wait)
+		sleep.For(ctx, wait)
 		wait = min(2*wait, lastSurvey)
 	}
 }
@@ -113,7 +114,7 @@ func (l *lane) settle(ctx, sending context.Context, q Queue, ds []*alerting.Deli
 			for _, d := range due {
 				err = errors.Join(err, d.Return())
 			}
-			sleep(ctx, pause)
+			sleep.For(ctx, pause)
 			return err
 		}
 	}
@@ -322,7 +323,7 @@ func (l *lane) deliverOwn(ctx, sending context.Context, o ownNotice) {
 			l.own[identity] = o
 		}
 		l.mu.Unlock()
-		sleep(ctx, pause)
+		sleep.For(ctx, pause)
 	}
 }
 
@@ -336,13 +337,4 @@ func (l *lane) snapshot() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stats
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

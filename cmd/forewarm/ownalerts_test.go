@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -123,74 +121,6 @@ func TestOwnAlerts(t *testing.T) {
 		minute(0, 0, false)
 	}
 	over(t, alertmanager, alerts)
-}
-
-// TestForecastDegradedAndBack: where bursts come unforeseen, each larger than all before, quantiles do not hold; they hold again
-// when the bursts are over.
-func TestForecastDegradedAndBack(t *testing.T) {
-	for name, tt := range map[string]struct {
-		calm, end int // minute from which the cause is gone, and the last
-		demand    func(minute int, random *rand.Rand) float64
-		says      string
-	}{
-		"growing bursts": {1500, 2050, func() func(int, *rand.Rand) float64 {
-			burst, next := 1., 900
-			return func(m int, random *rand.Rand) float64 {
-				x := 1 + .05*random.NormFloat64()
-				if m < 1500 && m == next {
-					burst *= 1.2
-					next += 25 + random.IntN(30)
-					return x * (1 + burst)
-				}
-				return x
-			}
-		}(), "Pool chat: decode throughput stayed below its forecast 95 % quantile only "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			alertmanager := startAlertmanager(t)
-			p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "decision: {mode: active}",
-				"sinks: {alertmanager: {urls: ['"+alertmanager+"']}}", "pools: [{name: chat, decode_tokens_per_s: 4000, replicas: {max: 4}}]")
-			told := subscribe(t, p.conn, "forewarm.alert.chat")
-			start, random := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC), rand.New(rand.NewPCG(6, 6))
-			for m := range tt.end {
-				x := tt.demand(m, random)
-				for i := range 2 {
-					at := start.Add(time.Duration(m)*time.Minute + time.Duration(i)*30*time.Second)
-					p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil,
-						`{"arrived_at":%d,"prompt_tokens":100,"output_tokens":%.0f}`, at.UnixMilli(), 400*x))
-				}
-				if m%60 == 59 {
-					p.settle(t)
-				}
-			}
-			p.settle(t)
-			var raisedAt, overAt time.Time
-			for m := range next(told) {
-				var e alerting.AlertEvent
-				if err := json.Unmarshal(m.Data, &e); err != nil {
-					t.Fatal(err)
-				}
-				a := e.Data
-				switch {
-				case a.Name != alerting.ForecastDegraded:
-				case a.State == "resolved":
-					overAt = a.UpdatedAt
-				case raisedAt.IsZero():
-					raisedAt = a.StartsAt
-					if said := a.Annotations["summary"]; !strings.HasPrefix(said, tt.says) {
-						t.Errorf("it says %q, want %q", said, tt.says)
-					}
-					t.Logf("%s\n%s", raisedAt.Format("Mon 15:04"), a.Annotations["summary"])
-				}
-			}
-			calm := start.Add(time.Duration(tt.calm) * time.Minute)
-			if raisedAt.IsZero() || !raisedAt.Before(calm) || !overAt.After(calm) {
-				t.Errorf("degraded at %s, over at %s; its cause ended at %s", raisedAt, overAt, calm)
-			}
-			t.Logf("over %s", overAt.Format("Mon 15:04"))
-			over(t, alertmanager, map[string]string{"ForewarmForecastDegraded decode": ""})
-		})
-	}
 }
 
 // TestSilentProducerAndBack: of two gateways one falls silent for a while, in a daemon that follows the telemetry's own time.

@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 const (
@@ -162,7 +164,7 @@ func (p *Publisher) recover(ctx context.Context, cause error) error {
 		}
 		if cause != nil {
 			p.log.Warn("publishing interrupted, trying again", zap.Int("unacknowledged", len(p.queue)), zap.Error(cause))
-			if !sleep(ctx, p.backoff) {
+			if !sleep.For(ctx, p.backoff) {
 				return ctx.Err()
 			}
 			p.backoff = min(2*p.backoff, maxBackoff)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 const (
@@ -33,7 +34,7 @@ func (c *Consumer) receive(ctx context.Context, free <-chan *parcel, ready chan<
 			return
 		}
 		c.cfg.Log.Warn("telemetry interrupted, trying again", zap.String("stream", c.cfg.Stream), zap.Error(err))
-		sleep(ctx, retryWait)
+		sleep.For(ctx, retryWait)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // A Relay takes in the sources whose messages hold what users wrote (see [ingest.HoldsPrompts]): it decodes each message
@@ -65,7 +66,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := r.session(ctx); ctx.Err() == nil {
 			r.cfg.Log.Warn("sources interrupted, trying again", zap.String("stream", r.stream), zap.Error(err))
-			sleep(ctx, retryWait)
+			sleep.For(ctx, retryWait)
 		}
 	}
 	return nil

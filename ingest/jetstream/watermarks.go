@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // Ticker writes the time into the telemetry stream: for each minute T a watermark without a pool, at T + lateness by the
@@ -57,7 +58,7 @@ func (t *Ticker) Run(ctx context.Context) error {
 		if late := time.Now().Add(-t.lateness).Truncate(time.Minute); late.After(minute) {
 			minute = late // the machine slept, or the clock was set
 		}
-		if !sleep(ctx, time.Until(minute.Add(t.lateness))) {
+		if !sleep.For(ctx, time.Until(minute.Add(t.lateness))) {
 			return nil
 		}
 		t.offer(ctx, minute)
@@ -83,20 +84,8 @@ func (t *Ticker) offer(ctx context.Context, minute time.Time) {
 		if time.Since(due) >= offlineAfter && !slices.Contains(t.pending, minute) && t.offline(ctx, minute) {
 			t.pending = append(t.pending[max(0, len(t.pending)+1-maxPending):], minute)
 		}
-		if !sleep(ctx, tickRetry) {
+		if !sleep.For(ctx, tickRetry) {
 			return
 		}
-	}
-}
-
-// sleep waits for d, or until ctx ends: then it is false.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // Deps is what a Scraper needs of others.
@@ -85,7 +86,7 @@ func (s *Scraper) Run(ctx context.Context) error {
 		start := time.Now()
 		targets := s.find(ctx)
 		for i, t := range targets {
-			if !sleepUntil(ctx, start.Add(s.cfg.Interval*time.Duration(i)/time.Duration(len(targets)))) {
+			if !sleep.For(ctx, time.Until(start.Add(s.cfg.Interval*time.Duration(i)/time.Duration(len(targets))))) {
 				return nil
 			}
 			select {
@@ -98,7 +99,7 @@ func (s *Scraper) Run(ctx context.Context) error {
 				s.look(ctx, t)
 			})
 		}
-		if !sleepUntil(ctx, start.Add(s.cfg.Interval)) {
+		if !sleep.For(ctx, time.Until(start.Add(s.cfg.Interval))) {
 			return nil
 		}
 	}
@@ -214,16 +215,4 @@ func (s *Scraper) forget(ctx context.Context, t *target) {
 	t.mu.Lock() // at most as long as a look takes
 	defer t.mu.Unlock()
 	s.publish(ctx, t.end(time.Now().UTC()))
-}
-
-// sleepUntil waits until t, or until ctx ends: then it is false.
-func sleepUntil(ctx context.Context, t time.Time) bool {
-	timer := time.NewTimer(time.Until(t))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

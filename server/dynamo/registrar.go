@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/forewarm/forewarm/ingest/scrape"
+	"github.com/forewarm/forewarm/internal/sleep"
 	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 )
 
@@ -115,7 +116,7 @@ func (r *Registrar) keep(ctx context.Context, s Stage) {
 			complaint = text
 			r.log.Warn("the planner does not have the plug-in", append(r.fields(s), zap.Error(err))...)
 		}
-		sleep(ctx, wait)
+		sleep.For(ctx, wait)
 	}
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
@@ -165,7 +166,7 @@ var errForgotten = errors.New("the planner has forgotten the plug-in")
 // heartbeats sends them until one is not taken.
 func (r *Registrar) heartbeats(ctx context.Context, s Stage) error {
 	for {
-		if !sleep(ctx, r.pace.heartbeat) {
+		if !sleep.For(ctx, r.pace.heartbeat) {
 			return ctx.Err()
 		}
 		token, err := r.token()
@@ -209,16 +210,4 @@ func (r *Registrar) token() (string, error) {
 
 func (r *Registrar) fields(s Stage) []zap.Field {
 	return []zap.Field{zap.String("registry", r.planner.Registry), zap.String("plugin", r.planner.PluginID(s))}
-}
-
-// sleep is false when ctx ended before d was over.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/record"
 	"github.com/prometheus/prometheus/tsdb/wlog"
 
+	"github.com/forewarm/forewarm/internal/sleep"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -58,7 +59,7 @@ func (f *follower) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
 			f.log.Warn("the log of the series cannot be read for the remote; it is tried again", "cause", err.Error())
-			rest(ctx, retryEvery)
+			sleep.For(ctx, retryEvery)
 		}
 	}
 	if f.known {
@@ -186,7 +187,7 @@ func (f *follower) segment(ctx context.Context) error {
 		case err != nil && !errors.Is(err, io.EOF):
 			return fmt.Errorf("segment %d: %w", f.at.Segment, err)
 		}
-		if !rest(ctx, lookEvery) {
+		if !sleep.For(ctx, lookEvery) {
 			return nil
 		}
 	}
@@ -214,16 +215,4 @@ func waiting(dir string, segment int, offset int64) (bytes int64) {
 		}
 	}
 	return max(0, bytes-offset)
-}
-
-// rest is false when ctx has ended.
-func rest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

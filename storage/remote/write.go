@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/record"
+
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // WriteConfig says to whom everything that is stored is sent as well, by Prometheus' remote-write protocol.
@@ -188,7 +190,7 @@ func (w *Writer) deliver(ctx context.Context, samples []sample) bool {
 			return true
 		}
 		w.say(err)
-		if !rest(ctx, wait) {
+		if !sleep.For(ctx, wait) {
 			return false
 		}
 	}
