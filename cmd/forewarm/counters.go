@@ -48,7 +48,7 @@ func (d *daemon) exportCounters() {
 		n, _ := d.consumer.Pending()
 		return float64(n)
 	})
-	d.tickTook = d.exporter.Histogram("forewarm_tick_fold_duration_seconds",
+	d.tickTook = d.exporter.Histogram("forewarm_tick_duration_seconds",
 		"Time a tick took with all that it produced: windows closed, models taught, pools decided, the rest stored and handed on.", pauses)
 	d.snapshotTook = d.exporter.Histogram("forewarm_snapshot_duration_seconds", "Time saving the state took, beside the fold.", pauses)
 	d.snapshotStopped = d.exporter.Histogram("forewarm_snapshot_stop_duration_seconds", "Time the fold stood still for the state to be fixed, before it was saved.", pauses)

@@ -481,19 +481,18 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*pipeline.Output)) (tick
 	return ticks > 0
 }
 
-// emit takes what one tick produced: to disk first, then to the world.
+// emit hands on what a tick produced: first what others wait for, then the series of reports and queries.
 func (d *daemon) emit(out *pipeline.Output) {
-	began := time.Now()
+	d.announce(out)
+	if d.anew == nil || out.Tick.After(d.anew.decided) { // until then what was decided last is shown, see recall
+		d.board.Observe(out)
+		d.exporter.Observe(out)
+	}
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
 	d.stored("series", err)
 	d.stored("compaction", d.store.Untended())
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
-	}
-	d.announce(out)
-	if d.anew == nil || out.Tick.After(d.anew.decided) { // until then what was decided last is shown, see recall
-		d.board.Observe(out)
-		d.exporter.Observe(out, time.Since(began))
 	}
 	d.sayFaults(out)
 	d.setStatus(func(s *server.Status) {
