@@ -61,8 +61,9 @@ type daemon struct {
 	told      natsjs.KeyValue
 
 	consumer   *jetstream.Consumer
-	relay      *jetstream.Relay // nil when no source needs one
-	scraper    *scrape.Scraper  // nil when nothing is scraped
+	ticker     *jetstream.Ticker // nil with clock: event
+	relay      *jetstream.Relay  // nil when no source needs one
+	scraper    *scrape.Scraper   // nil when nothing is scraped
 	deadLetter *jetstream.DeadLetter
 	listeners  *listener.Listeners
 	dispatcher *sink.Dispatcher
@@ -215,6 +216,9 @@ func (d *daemon) openSources(first uint64) error {
 		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Inner(), Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
 		Missing: d.remakeStream, Inspect: d.inspectStream,
 	})
+	if d.cfg.Clock == pipeline.WallClock {
+		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline, d.log)
+	}
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
 			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewInlet(d.js, &d.cfg.NATS).Store,
@@ -417,9 +421,13 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 		}
 		return nil
 	})
-	if d.cfg.Clock == pipeline.WallClock {
-		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline)
-		group.Go(func() error { return ticker.Run(ctx) })
+	if d.ticker != nil {
+		group.Go(func() error {
+			if s, err := d.js.Stream(ctx, d.stream.Load().Config.Name); err == nil { // else inspectStream is the first to
+				d.ticker.Sync(s.CachedInfo().TimeStamp)
+			}
+			return d.ticker.Run(ctx)
+		})
 	}
 	if d.embedded != nil {
 		group.Go(func() error { return d.watchEmbedded(ctx) })

@@ -23,8 +23,12 @@ const (
 	troubleWatermark = "telemetry watermark"
 )
 
-// inspectStream says what is wrong with the telemetry stream, each second.
+// inspectStream says what is wrong with the telemetry stream, and has the ticker go by the server's clock. It is called each
+// second.
 func (d *daemon) inspectStream(info *natsjs.StreamInfo) []string {
+	if d.ticker != nil {
+		d.ticker.Sync(info.TimeStamp)
+	}
 	faults := jetstream.Faults(info, &d.cfg.NATS, time.Now())
 	if d.embedded == nil || d.roomForStream() != nil {
 		return faults // of a full disk storage says that it is
