@@ -55,7 +55,11 @@ func buildWith(t *testing.T, replaced map[string]string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		overlay.Replace[path] = writeFile(t, filepath.Join(dir, fmt.Sprintf("%d_%s", len(overlay.Replace), filepath.Base(path))), content)
+		file := filepath.Join(dir, fmt.Sprintf("%d_%s", len(overlay.Replace), filepath.Base(path)))
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		overlay.Replace[path] = file
 	}
 	text, err := json.Marshal(overlay)
 	if err != nil {
