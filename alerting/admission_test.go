@@ -159,7 +159,7 @@ func TestAdmissionOfRoles(t *testing.T) {
 		}
 		if tt.because != "" {
 			i := slices.IndexFunc(Conditions(&d, in.Forecast, cfg), func(c Condition) bool { return c.Name == TooLateToWarm && c.Resource == features.DimPrefill })
-			if i < 0 || !strings.Contains(Conditions(&d, in.Forecast, cfg)[i].Annotations["summary"], "Let in at most 24 tokens/s of class batch") {
+			if i < 0 || !strings.Contains(Conditions(&d, in.Forecast, cfg)[i].Annotations["action"], "Admit at most 24 tokens/s of class batch") {
 				t.Errorf("%s: the alert does not say what to let in: %+v", tt.name, Conditions(&d, in.Forecast, cfg))
 			}
 		}

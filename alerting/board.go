@@ -138,7 +138,7 @@ func (o Open) compare(other Open) int {
 }
 
 // alert renders a firing condition. The annotations of a condition that is clear, but not yet for long enough, are
-// those of when it last held, and the summary says so. Advisory alerts carry a label, so that a trial can be routed elsewhere.
+// those of when it last held, and the description says so. Advisory alerts carry a label, so that a trial can be routed elsewhere.
 func (o *Open) alert(now time.Time, resolved bool, mode Mode) Alert {
 	labels := map[string]string{"severity": string(o.Severity)}
 	if o.Pool != "" {
@@ -160,8 +160,8 @@ func (o *Open) alert(now time.Time, resolved bool, mode Mode) Alert {
 		Name: o.Name, Labels: labels, Annotations: maps.Clone(o.Annotations),
 		StartsAt: o.StartsAt.UTC(), UpdatedAt: now, EndsAt: now.Add(alertLife), Resolved: resolved,
 	}
-	if said := a.Annotations["summary"]; o.Clear > 0 && said != "" {
-		a.Annotations["summary"] = fmt.Sprintf("Clearing since %s. Before: %s", clock(o.UpdatedAt), said)
+	if said := a.Annotations["description"]; o.Clear > 0 && said != "" {
+		a.Annotations["description"] = fmt.Sprintf("This has not been so since %s. Before: %s", clock(o.UpdatedAt), said)
 	}
 	if resolved {
 		a.EndsAt = now

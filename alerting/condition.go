@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -58,7 +59,11 @@ const (
 // (replicas on their way counted) or because a limit blocks it. Everything else is a warning.
 func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if d.Stale {
-		stale := condition(d, TelemetryStale, "", Warning, cfg, fmt.Sprintf("Pool %s: %s Nothing is scaled in until telemetry is back.", d.Pool, d.Reason))
+		stale := condition(d, TelemetryStale, "", Warning, cfg, words{
+			Summary:     d.of() + "telemetry is stale",
+			Description: capital(d.Reason) + " Nothing is scaled in until telemetry is back.",
+			Action:      "Look at the gateways, at NATS and at the producers' clocks. /readyz says what is refused.",
+		})
 		return append([]Condition{stale}, faulty(d, pf, cfg)...) // a clock that is off makes a pool stale
 	}
 	out := slices.Concat(faulty(d, pf, cfg), storm(d, pf, cfg), overObjective(d, cfg), contradicted(d, cfg))
@@ -74,19 +79,19 @@ func contradicted(d *Decision, cfg Config) (out []Condition) {
 		return nil
 	}
 	for _, c := range d.Basis.Contradicts {
-		out = append(out, condition(d, RateContradicted, c.Dimension, Warning, cfg, fmt.Sprintf("Pool %s: %s", d.Pool, c)))
+		said, mend := c.Words()
+		out = append(out, condition(d, RateContradicted, c.Dimension, Warning, cfg, words{
+			Summary:     d.of() + noun(c.Dimension) + " of a replica is not what the configuration says",
+			Description: said, Action: mend,
+		}))
 	}
 	return out
 }
 
 // prospects are the conditions about the replicas that d is of.
 func prospects(d *Decision, pf *forecaster.PoolForecast, cfg Config) (out []Condition) {
-	who := ""
-	if len(d.Drivers) > 0 {
-		who = describe(d.Drivers, pf, d.Binding)
-	}
-	help := relief(d, pf)
-	out = append(saturation(d, who, help, cfg), limit(d, who, help, cfg)...)
+	who, help := drivenBy(d.Drivers, pf, d.Binding), relief(d, pf)
+	out = append(saturation(d, pf, who, help, cfg), limit(d, pf, who, help, cfg)...)
 	out = append(out, belowReserve(d, cfg)...)
 	out = append(out, degraded(d, pf, cfg)...)
 	return append(out, causes(d, pf, cfg)...)
@@ -101,12 +106,19 @@ func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	var faults []string
 	for i := range pf.Minute.Faults {
 		if i == most {
-			faults = append(faults, fmt.Sprintf("and %d more", len(pf.Minute.Faults)-most))
+			faults = append(faults, fmt.Sprintf("There are %d more.", len(pf.Minute.Faults)-most))
 			break
 		}
 		faults = append(faults, fault(&pf.Minute.Faults[i]))
 	}
-	return []Condition{condition(d, TelemetryFault, "", Warning, cfg, fmt.Sprintf("Pool %s: %s.", d.Pool, strings.Join(faults, "; ")))}
+	action := "Set the clocks of the producers by NTP."
+	if pf.Minute.Faults[0].Kind == features.FaultSilent {
+		action = "Check whether the producer runs and reaches NATS."
+	}
+	return []Condition{condition(d, TelemetryFault, "", Warning, cfg, words{
+		Summary:     d.of() + "part of the telemetry is missing or in the wrong minutes",
+		Description: strings.Join(faults, " "), Action: action,
+	})}
 }
 
 // look is how far ahead an alert looks, and from which probability on it is raised.
@@ -159,19 +171,28 @@ func (d *Decision) likely(l look) (out []*ResourceEvidence) {
 }
 
 // saturation is the warning that the pool runs out, and the page when it does so before a new replica can be ready.
-func saturation(d *Decision, who, help string, cfg Config) (out []Condition) {
+func saturation(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg Config) (out []Condition) {
 	early, soon := d.early(cfg), d.soon(cfg)
 	late := slices.DeleteFunc(d.likely(soon), func(r *ResourceEvidence) bool { return !d.late(r.ETA) })
 	if likely := d.likely(early); len(likely) > 0 {
-		c := warning(d, likely, len(late) > 0, who, help, cfg)
+		c := warning(d, likely, pf, who, help, cfg)
 		// A page for the same thing is enough: the warning stays if it fires, and is not raised beside it. Where a limit blocks
 		// what is needed, the page is that of the limit.
 		c.Fading = early.at(likely[0]) < early.from || len(late) > 0
 		out = append(out, c)
 	}
 	if len(late) > 0 && d.Needed <= d.Limit {
-		page := condition(d, TooLateToWarm, late[0].Dimension, severityOf(d), cfg, fmt.Sprintf("%s A replica takes up to %s to warm up: scaling alone comes too late, so %s.",
-			story(d, late, who, soon), span(d.Lead), help)).load(d, late, who, soon)
+		action := capital(help + ".")
+		switch total := d.seen(); {
+		case d.Desired > total && (d.Mode == Advisory || d.Withheld != ""):
+			action = d.toDo(help) + " " + action
+		case d.overdue() && (d.Desired > total || d.Pending > 0):
+			action = d.toDo(help)
+		}
+		page := condition(d, TooLateToWarm, late[0].Dimension, severityOf(d), cfg, words{
+			Summary:     d.of() + d.outcome(late[0], late[0].Probability, soon.window),
+			Description: sentence(d.odds(late, soon), who, done(d)), Action: action,
+		}.and(fmt.Sprintf("A new replica takes %s: too late.", span(d.Lead))).and(d.besides(late)...)).load(d, late, pf, soon)
 		page.Fading, page.Immediate = late[0].Probability < cfg.AlertProbability, late[0].Probability >= sureProbability
 		out = append(out, page)
 	}
@@ -187,7 +208,14 @@ func belowReserve(d *Decision, cfg Config) []Condition {
 	if said == "" {
 		return nil
 	}
-	c := condition(d, BelowReserve, d.Binding, Warning, cfg, blocked(d, fmt.Sprintf("Pool %s: %s. %s%s", d.Pool, said, done(d), d.assumed())))
+	action := "Nothing, if the replicas that were asked for come."
+	if d.Needed > d.Limit || d.Desired <= d.Ready || d.Mode == Advisory || d.Withheld != "" || d.overdue() {
+		action = d.toDo("accept that a failure overloads the pool")
+	}
+	c := condition(d, BelowReserve, d.Binding, Warning, cfg, words{
+		Summary:     d.of() + "a failure would leave too few replicas",
+		Description: sentence(capital(said)+".", done(d)), Action: action,
+	}.and(d.assumed()))
 	c.Fading = fading
 	return []Condition{c}
 }
@@ -220,17 +248,16 @@ func (d *Decision) belowReserve() (said string, fading bool) {
 	if left > 0 {
 		rest = fmt.Sprintf("%d, and demand takes %d", left, takes)
 	}
-	return fmt.Sprintf("%d of %s: %s%s", d.Ready, d.count(takes+d.Reserves.Failure), what, rest), fading
+	return fmt.Sprintf("%d of %s are ready: %s%s", d.Ready, d.count(takes+d.Reserves.Failure), what, rest), fading
 }
 
 // warning says that the pool runs out, as seen early.
-func warning(d *Decision, likely []*ResourceEvidence, late bool, who, help string, cfg Config) Condition {
+func warning(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecast, who, help string, cfg Config) Condition {
 	early := d.early(cfg)
-	text := blocked(d, story(d, likely, who, early))
-	if !late && d.Needed <= d.Limit && d.Desired > d.Ready {
-		text += " If that fails, " + help + "."
-	}
-	c := condition(d, SaturationAhead, likely[0].Dimension, Warning, cfg, text).load(d, likely, who, early)
+	c := condition(d, SaturationAhead, likely[0].Dimension, Warning, cfg, words{
+		Summary:     d.of() + d.outcome(likely[0], early.at(likely[0]), early.window),
+		Description: sentence(d.odds(likely, early), who, done(d)), Action: d.toDo(help),
+	}.and(d.besides(likely)...)).load(d, likely, pf, early)
 	if d.WarnFrom > 0 {
 		c.Annotations["threshold"] = d.threshold()
 	}
@@ -239,17 +266,9 @@ func warning(d *Decision, likely []*ResourceEvidence, late bool, who, help strin
 
 // threshold is from which probability on the pool is warned, for people.
 func (d *Decision) threshold() string {
-	text := fmt.Sprintf("%s within %s", percent(d.WarnFrom), span(forecaster.WarningWindow(d.Lead)))
+	text := fmt.Sprintf("A warning begins at a chance of %s within %s.", percent(d.WarnFrom), span(forecaster.WarningWindow(d.Lead)))
 	if d.FalsePerWeek > 0 {
-		text += fmt.Sprintf(": at that, about %.1f warnings a week come to nothing", d.FalsePerWeek)
-	}
-	return text
-}
-
-// blocked adds to a text what a limit keeps from being asked for.
-func blocked(d *Decision, text string) string {
-	if d.Needed > d.Limit {
-		text += " " + short(d) + "."
+		text += fmt.Sprintf(" About %.0f warnings a week prove false.", max(d.FalsePerWeek, 1))
 	}
 	return text
 }
@@ -269,13 +288,16 @@ func severityOf(d *Decision) Severity {
 }
 
 // limit is the page that a bound of the pool blocks what a probable saturation needs.
-func limit(d *Decision, who, help string, cfg Config) []Condition {
+func limit(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg Config) []Condition {
 	likely := d.likely(d.soon(cfg))
 	if d.Needed <= d.Limit || len(likely) == 0 {
 		return nil
 	}
-	c := condition(d, AtCapacityLimit, likely[0].Dimension, severityOf(d), cfg,
-		fmt.Sprintf("%s %s: raise the limit, or %s.", story(d, likely, who, d.soon(cfg)), short(d), help)).load(d, likely, who, d.soon(cfg))
+	soon := d.soon(cfg)
+	c := condition(d, AtCapacityLimit, likely[0].Dimension, severityOf(d), cfg, words{
+		Summary:     d.of() + d.outcome(likely[0], likely[0].Probability, soon.window),
+		Description: sentence(d.odds(likely, soon), who), Action: d.toDo(help),
+	}.and(d.besides(likely)...)).load(d, likely, pf, soon)
 	c.Fading = likely[0].Probability < cfg.AlertProbability
 	return []Condition{c}
 }
@@ -290,18 +312,21 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 	if f == nil {
 		return nil
 	}
-	const meanwhile = "Expect less warning than usual; queues and KV use still add replicas."
+	poor := words{
+		Summary: d.of() + "the forecast of " + noun(f.Dimension) + " is poor",
+		Action:  "Expect less warning than usual. Queues and KV use still add replicas. Keep more replicas if that is not enough.",
+	}
 	if f.Fallback {
-		c := condition(d, ForecastDegraded, f.Dimension, Warning, cfg, fmt.Sprintf(
-			"Pool %s: the forecast of %s is mostly its last value, because that was better than the network of late. %s", d.Pool, noun(f.Dimension), meanwhile))
+		poor.Description = "The newest value was a better forecast than the model of late, and is used now."
+		c := condition(d, ForecastDegraded, f.Dimension, Warning, cfg, poor)
 		c.Ticks = degradedTicks
 		return []Condition{c}
 	}
 	covered := &f.Basis.Covered[1]
 	if below := float64(covered.Below[forecaster.L95]); covered.N >= driftOutcomes && below <= driftShare {
-		return []Condition{condition(d, ForecastDegraded, f.Dimension, Warning, cfg, fmt.Sprintf(
-			"Pool %s: %s stayed below its forecast 95 %% quantile only %s of the last %s. %s",
-			d.Pool, noun(f.Dimension), percent(below), days(float64(covered.N)/forecaster.OriginsPerDay), meanwhile))}
+		poor.Description = fmt.Sprintf("In the last %s demand was above the forecast's upper limit in %s of the minutes. It should be 5 %%.",
+			days(float64(covered.N)/forecaster.OriginsPerDay), percent(1-below))
+		return []Condition{condition(d, ForecastDegraded, f.Dimension, Warning, cfg, poor)}
 	}
 	return nil
 }
@@ -321,48 +346,47 @@ func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if r == nil || d.Probability < fadeShare*cfg.AlertProbability {
 		return nil
 	}
-	add := func(name AlertName, resource, means string, driver *forecaster.Driver) {
-		if slices.ContainsFunc(out, func(c Condition) bool { return c.Name == name }) {
-			return // the heaviest class names it
-		}
-		who := describe([]forecaster.Driver{*driver}, pf, d.Binding)
-		c := condition(d, name, resource, Warning, cfg, fmt.Sprintf("Pool %s: %s. %s: %s.", d.Pool, who, means, consequence(d, cfg))).load(d, []*ResourceEvidence{r}, who, d.soon(cfg))
-		c.Class, c.Fading = driver.Class, d.Probability < cfg.AlertProbability
-		out = append(out, c)
-	}
 	for i := range d.Drivers {
 		driver := &d.Drivers[i]
-		if driver.Cause == forecaster.CauseCache || changesOf(pf, driver.Class, d.Binding).loss() >= collapseLoss {
-			add(CacheHitCollapse, features.DimPrefill, "Prompts that are not in the cache take prefill and KV memory anew", driver)
+		if driver.Cause != forecaster.CauseCache && changesOf(pf, driver.Class, d.Binding).loss() < collapseLoss {
+			continue
 		}
+		c := condition(d, CacheHitCollapse, features.DimPrefill, Warning, cfg, words{
+			Summary:     d.of() + "class " + shorten(driver.Class) + " finds much less in the prefix cache",
+			Description: sentence(drivenBy(d.Drivers[i:i+1], pf, d.Binding), capital(d.outcome(r, r.Probability, d.soon(cfg).window))+".", done(d)),
+			Action:      "Look what changed in the prompts or the routing of this class.",
+		}.and("Prompts that are not cached take prefill and KV memory again.")).load(d, []*ResourceEvidence{r}, pf, d.soon(cfg))
+		c.Class, c.Fading = driver.Class, d.Probability < cfg.AlertProbability
+		return append(out, c) // the heaviest class is enough
+	}
+	return nil
+}
+
+// condition fills in what every condition says.
+func condition(d *Decision, name AlertName, resource string, severity Severity, cfg Config, said words) Condition {
+	role := ""
+	if d.ofPrefill() {
+		role = string(capacity.PrefillRole)
+	}
+	c := Condition{Name: name, Pool: d.Pool, Role: role, Resource: resource, Severity: severity, Annotations: said.annotations(name, d.Pool, cfg)}
+	c.Annotations["decision"], c.Annotations["mode"] = d.EventID(), string(d.Mode)
+	return c
+}
+
+// annotations are those that every alert has.
+func (w words) annotations(name AlertName, pool string, cfg Config) map[string]string {
+	out := map[string]string{"summary": zoneOnce(w.Summary), "description": zoneOnce(w.Description), "action": zoneOnce(w.Action), "mode": string(cfg.Mode)}
+	if runbook := Runbook(cfg.RunbookURL, name); runbook != "" {
+		out["runbook_url"] = runbook
+	}
+	if cfg.DashboardURL != "" {
+		out["dashboard_url"] = strings.ReplaceAll(cfg.DashboardURL, "{pool}", url.PathEscape(pool))
 	}
 	return out
 }
 
-// condition fills in what every condition says.
-func condition(d *Decision, name AlertName, resource string, severity Severity, cfg Config, summary string) Condition {
-	if d.Mode == Advisory {
-		summary = "[advisory] " + summary
-	}
-	action := d.Reason
-	role := ""
-	if d.ofPrefill() { // the reason is of the pool, and may not speak of them
-		action, role = done(d), string(capacity.PrefillRole)
-	}
-	c := Condition{Name: name, Pool: d.Pool, Role: role, Resource: resource, Severity: severity, Annotations: map[string]string{
-		"summary":  zoneOnce(summary),
-		"action":   action,
-		"mode":     string(d.Mode),
-		"decision": d.EventID(),
-	}}
-	if url := Runbook(cfg.RunbookURL, name); url != "" {
-		c.Annotations["runbook_url"] = url
-	}
-	return c
-}
-
 // load adds to a condition what runs out, how likely, how soon and by whom.
-func (c Condition) load(d *Decision, likely []*ResourceEvidence, who string, l look) Condition {
+func (c Condition) load(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecast, l look) Condition {
 	c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", l.at(likely[0])), written(d.Tick, likely[0].ETA.P50)
 	var names []string
 	for _, r := range likely {
@@ -372,8 +396,8 @@ func (c Condition) load(d *Decision, likely []*ResourceEvidence, who string, l l
 	if said := d.Diagnosed(); said != "" {
 		c.Annotations["diagnosis"] = said
 	}
-	if who != "" {
-		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, who
+	if len(d.Drivers) > 0 {
+		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, describe(d.Drivers, pf, d.Binding)
 	}
 	return c
 }
@@ -393,59 +417,6 @@ func written(tick time.Time, eta time.Duration) string {
 	return fmt.Sprintf("beyond %d min", forecaster.Horizon)
 }
 
-// story tells a saturation like a colleague would: what, when, how sure, who, and what was done about it.
-func story(d *Decision, likely []*ResourceEvidence, who string, l look) string {
-	r := likely[0]
-	s := fmt.Sprintf("Pool %s: ", d.Pool)
-	window := span(l.window)
-	have := r.PerReplica * float64(d.Ready)
-	chance := forecaster.Chance{Probability: l.at(r), ETA: r.ETA}
-	switch {
-	case have > 0 && r.Demand >= have: // what is so has no time, and the odds are of what comes
-		s += fmt.Sprintf("%s now: demand is %s of the capacity of %s, and %s likely to exceed it in the next %s",
-			exhausted(r.Dimension), share100(r.Demand/have), d.count(d.Ready), percent(chance.Probability), window)
-	case chance.ETA.P50 != forecaster.Never:
-		s += exhausted(r.Dimension) + " " + eta(chance.ETA) + " " + odds(chance, window) + d.load(r)
-	default:
-		s += noun(r.Dimension) + " may run out " + odds(chance, window) + d.load(r)
-	}
-	for i, x := range likely[1:] {
-		s += [2]string{"; so may ", ", "}[min(i, 1)] + fmt.Sprintf("%s (%s)", noun(x.Dimension), percent(l.at(x)))
-	}
-	s += "."
-	if who != "" {
-		s += " Driver: " + who + "."
-	}
-	if said := d.Diagnosed(); said != "" {
-		s += " " + said
-	}
-	return s + " " + done(d) + d.assumed()
-}
-
-// assumed says that the number of replicas is a belief, to follow a sentence.
-func (d *Decision) assumed() string {
-	switch {
-	case d.ofPrefill():
-		return " How many prefill replicas are ready is not reported, so it is assumed."
-	case d.SupplyAssumed:
-		return " No replica reports, so their number is assumed."
-	}
-	return ""
-}
-
-// load is the demand of now against what is ready, to follow a clause; "" where there is nothing to hold it against.
-func (d *Decision) load(r *ResourceEvidence) string {
-	have := r.PerReplica * float64(d.Ready)
-	if !(have > 0) {
-		return ""
-	}
-	text := fmt.Sprintf("; demand is %s of the capacity of %s", share100(r.Demand/have), d.count(d.Ready))
-	if kept := min(d.Reserves.Failure, d.Ready); kept > 0 {
-		text += fmt.Sprintf(", the %d kept for failures included", kept)
-	}
-	return text
-}
-
 // share100 is a ratio that may exceed 1, for people; 1 is nothing special to it, and nobody wants more than 10, or an infinite
 // one, in figures.
 func share100(p float64) string {
@@ -455,89 +426,8 @@ func share100(p float64) string {
 	return fmt.Sprintf("%.0f %%", 100*p)
 }
 
-// done says what was asked for, and when it helps.
-func done(d *Decision) string {
-	total, by := d.seen(), d.AskedAt.Add(d.Lead)
-	overdue := !d.AskedAt.IsZero() && by.Before(d.Tick)
-	switch {
-	case d.Desired > total && d.Mode == Advisory:
-		return fmt.Sprintf("Advice since %s: %d→%s. Nothing was scaled, for this is advisory mode; to be ready takes up to %s.", clock(d.AskedAt), total, d.count(d.Desired), span(d.Lead))
-	case d.Desired > total && d.Withheld != "":
-		return fmt.Sprintf("It would ask for %d→%s. Autoscalers get no advice yet, because %s.", total, d.count(d.Desired), d.Withheld)
-	case d.Desired > total && overdue:
-		return fmt.Sprintf("Asked for %d→%s at %s, and none reports yet: check the autoscaler.", total, d.count(d.Desired), clock(d.AskedAt))
-	case d.Desired > total:
-		return fmt.Sprintf("Asked for %d→%s at %s, ready by about %s.", total, d.count(d.Desired), clock(d.AskedAt), clock(by))
-	case d.Pending > 0 && overdue:
-		return fmt.Sprintf("%s still warming up past %s, when all were due: check why.", d.warming(total), clock(by))
-	case d.Pending > 0 && !d.AskedAt.IsZero():
-		return fmt.Sprintf("%s still warming up, asked for at %s, ready by about %s.", d.warming(total), clock(d.AskedAt), clock(by))
-	case d.Pending > 0:
-		return d.warming(total) + " still warming up."
-	}
-	return fmt.Sprintf("Staying at %s.", d.count(d.Desired))
-}
-
 // seen is how many replicas are known to be there or on their way, without those that do not report yet.
 func (d *Decision) seen() int { return d.Ready + d.Pending - d.Unreported }
-
-// warming is the beginning of a sentence about replicas on their way.
-func (d *Decision) warming(total int) string {
-	verb := "are"
-	if d.Pending == 1 {
-		verb = "is"
-	}
-	return fmt.Sprintf("%d of %s %s", d.Pending, d.count(total), verb)
-}
-
-// consequence is what a cause leads to, in the middle of a sentence.
-func consequence(d *Decision, cfg Config) string {
-	text := outlook(d, cfg)
-	if d.Desired > d.seen() {
-		verb := "asked for"
-		if d.Mode == Advisory {
-			verb = "advises"
-		} else if d.Withheld != "" {
-			verb = "would ask for"
-		}
-		text += fmt.Sprintf("; %s %d→%s", verb, d.seen(), d.count(d.Desired))
-	}
-	return text
-}
-
-// maxRelief bounds the classes whose admission an alert names; the event lists all.
-const maxRelief = 2
-
-// relief is what is left when scaling does not help, in the middle of a sentence: the admission limits of the decision,
-// the hardest first. A limit stands beside what its class sends now and may come to send, by the quantile that is provided for,
-// so that nobody takes it for a cut of the one or the other.
-func relief(d *Decision, pf *forecaster.PoolForecast) string {
-	limits := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
-	if len(limits) == 0 {
-		if len(d.Drivers) == 0 {
-			return "shed or delay load"
-		}
-		first := heaviestOf(d.Drivers)
-		return fmt.Sprintf("shed or delay load of class %s (%s of the demand)", first.Class, percent(first.Share))
-	}
-	var parts []string
-	for _, l := range limits[:min(maxRelief, len(limits))] {
-		if l.TokensPerS < 1 {
-			parts = append(parts, "nothing of class "+l.Class)
-			continue
-		}
-		of := "it may ask for " + coarse(l.TokensPerS/l.Share)
-		if now, ok := tokensNow(pf, l.Class); ok {
-			of = coarse(now) + " now, and " + of
-		}
-		parts = append(parts, fmt.Sprintf("at most %s tokens/s of class %s (%s)", coarse(l.TokensPerS), l.Class, of))
-	}
-	text := "shed or delay load. Let in " + strings.Join(parts, ", ")
-	if len(limits) > maxRelief {
-		text += ", and of others what the event says"
-	}
-	return text + "; cached prompt tokens do not count"
-}
 
 // tokensNow are the tokens per second, prompt tokens to compute and output tokens, that a class asks for at present; ok is false
 // when that is not known.
@@ -557,15 +447,6 @@ func tokensNow(pf *forecaster.PoolForecast, class string) (tokensPerS float64, o
 func coarse(v float64) string {
 	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
 	return amount(math.Round(v/unit) * unit)
-}
-
-// short says what a limit keeps from being asked for.
-func short(d *Decision) string {
-	takes := d.count(d.Needed)
-	if kept := d.Reserves.String(); kept != "" {
-		takes += fmt.Sprintf(" (with the reserve: %s)", kept)
-	}
-	return fmt.Sprintf("It takes %s, and no more than %d are allowed (%s)", takes, d.Limit, limits(d.own()))
 }
 
 // limits are the keys of the bounds that held a decision back, from constraints such as "replicas.max 16: 19 wanted".

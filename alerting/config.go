@@ -35,6 +35,7 @@ type Config struct {
 	RaiseAfter   int    `yaml:"raise_after"`   // ticks in a row that a condition must hold
 	ResolveAfter int    `yaml:"resolve_after"` // ticks in a row that it must be gone
 	RunbookURL   string `yaml:"runbook_url"`   // {alert} stands for the alert's name, which else is appended; "" leaves the annotation out
+	DashboardURL string `yaml:"dashboard_url"` // of the annotation of that name; {pool} stands for the pool; "" leaves it out
 }
 
 // DefaultConfig is what an unset configuration means.

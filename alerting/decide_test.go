@@ -110,62 +110,62 @@ func TestDecide(t *testing.T) {
 		action Action
 		says   string // in the reason, the constraints or the warnings
 	}{
-		"enough":                                  {scene: scene{ready: 4, median: flat(350), last: 350}, want: 4, action: Hold, says: "staying at 4"},
-		"rise inside the lead window":             {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350}, want: 7, action: ScaleOut, says: "KV memory needs 7 replicas at the 95 % quantile of demand within 18 min"},
+		"enough":                                  {scene: scene{ready: 4, median: flat(350), last: 350}, want: 4, action: Hold, says: "Staying at 4."},
+		"rise inside the lead window":             {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350}, want: 7, action: ScaleOut, says: "With 95 % certainty KV memory needs no more than 7 replicas within 18 min"},
 		"rise, with shared prefixes":              {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350, edit: shared(.8)}, want: 5, action: ScaleOut},
 		"rise just beyond it":                     {scene: scene{ready: 4, median: rising(19, 350, 620), last: 350}, want: 4, action: Hold},
 		"quantile, not median":                    {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, want: 6, action: ScaleOut},
 		"stated quantile":                         {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, config: func(c *Config) { c.Quantile = .5 }, want: 4, action: Hold},
-		"newsvendor: shortage is cheap":           {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(60, 1)}, want: 4, action: Hold, says: "50 % quantile"},
-		"newsvendor: shortage is dear":            {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "99 % quantile"},
-		"reserves":                                {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "plus a reserve: 1 for failures, 2 warm for bursts"},
+		"newsvendor: shortage is cheap":           {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(60, 1)}, want: 4, action: Hold, says: "With 50 % certainty"},
+		"newsvendor: shortage is dear":            {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "With 99 % certainty"},
+		"reserves":                                {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "and a reserve: 1 for failures, 2 warm for bursts"},
 		"pending counts as supply":                {scene: scene{ready: 4, pending: 3, median: flat(620), last: 620}, state: earlier(7), want: 7, action: Hold},
-		"floor: demand above the forecast":        {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut, says: "KV memory full now (demand is 130 % of the capacity of 4 replicas): advising 4→6"},
-		"floor: queue":                            {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 4 }}, want: 5, action: ScaleOut, says: "4.0 requests wait per replica (threshold 4): advising 4→5"},
+		"floor: demand above the forecast":        {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut, says: "KV memory is full now: demand takes 130 % of 4 replicas. Advising 6 replicas (4 now)."},
+		"floor: queue":                            {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 4 }}, want: 5, action: ScaleOut, says: "4.0 requests wait per replica (threshold 4). Advising 5 replicas (4 now)."},
 		"floor: long queue at most doubles":       {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 900 }}, want: 8, action: ScaleOut},
 		"floor: queue with supply on its way":     {scene: scene{ready: 4, pending: 2, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 5 }}, state: earlier(6), want: 6, action: Hold},
 		"floor: worst replica's KV":               {scene: scene{ready: 20, median: flat(1200), last: 1200, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .99, .8, 125 }}, want: 24, action: ScaleOut, says: "99 % full (danger above 85 %)"},
 		"floor: a cache that is meant to be full": {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .99 }}, want: 20, action: Hold},
 		"KV at the danger mark is not above":      {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .85 }}, want: 20, action: Hold},
 
-		"scale in one step":                          {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas hold the next 15 min at the 98 % quantile of demand: advising 8→7 replicas; limited by scale_in_step 1: 4 wanted."},
+		"scale in one step":                          {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas will do for the next 15 min, with a certainty of 98 %. Advising 7 replicas (8 now). Limited by scale_in_step 1: 4 wanted."},
 		"stay: without a past":                       {scene: scene{ready: 8, median: flat(350), last: 350}, want: 8, action: Hold, says: "4 replicas would do, but demand is watched for 5 min more"},
 		"scale in: a peak long enough ago":           {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(2, 8)), want: 7, action: ScaleIn},
 		"scale in: what still warms up goes, too":    {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn},
-		"scale in to what one replica holds":         {scene: scene{ready: 3, median: flat(50), last: 50}, state: earlier(3), want: 2, action: ScaleIn, says: "1 replica holds the next 15 min"},
-		"scale in: stated confidence":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), config: func(c *Config) { c.ScaleInConfidence, c.Quantile = .5, .5 }, want: 7, action: ScaleIn, says: "4 replicas hold the next 15 min at the 50 % quantile"},
+		"scale in to what one replica holds":         {scene: scene{ready: 3, median: flat(50), last: 50}, state: earlier(3), want: 2, action: ScaleIn, says: "1 replica will do for the next 15 min"},
+		"scale in: stated confidence":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), config: func(c *Config) { c.ScaleInConfidence, c.Quantile = .5, .5 }, want: 7, action: ScaleIn, says: "4 replicas will do for the next 15 min, with a certainty of 50 %"},
 		"scale in: larger step":                      {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 10 }, want: 4, action: ScaleIn},
 		"stay: later peak in cooldown":               {scene: scene{ready: 8, median: rising(18, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},
 		"stay: unlikely but possible":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
 		"stay: a peak was feared a moment ago":       {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(1, 8)), want: 8, action: Hold},
-		"stay: shrunk often enough today":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 7200, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 8, action: Hold, says: "4 replicas would do: staying at 8; limited by max_scale_ins 2: 4 wanted"},
+		"stay: shrunk often enough today":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 7200, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 8, action: Hold, says: "4 replicas would do. Staying at 8. Limited by max_scale_ins 2: 4 wanted."},
 		"scale in: yesterday's actions do not count": {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 86400, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 7, action: ScaleIn},
 		"stay: burst tail":                           {scene: scene{ready: 8, median: flat(350), last: 450}, state: earlier(8), want: 8, action: Hold, says: "a burst of KV memory is still draining"},
 		"stay: queue":                                {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 1 }}, state: earlier(8), want: 8, action: Hold, says: "requests are waiting"},
 		"stay: a producer fell silent": {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) {
 			in.Minute.Faults = []features.ProducerFault{{Producer: "slow", Kind: features.FaultBehind, Seconds: 300}, {Producer: "gw-2", Kind: features.FaultSilent, Since: noon}}
 		}}, state: earlier(8), want: 8, action: Hold, says: "producer gw-2 fell silent"},
-		"stay: the fullest replica would be in danger on one fewer": {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .8, .8, 125 }}, state: earlier(8), want: 8, action: Hold, says: "4 replicas would do, but on fewer the fullest one's KV cache, 80 % full, would pass 85 %: staying at 8"},
-		"scale in: as far as the fullest replica allows":            {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .6, .8, 125 }}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 0 }, want: 6, action: ScaleIn, says: "6 replicas hold"},
+		"stay: the fullest replica would be in danger on one fewer": {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .8, .8, 125 }}, state: earlier(8), want: 8, action: Hold, says: "4 replicas would do, but on fewer the fullest one's KV cache, 80 % full, would pass 85 %. Staying at 8."},
+		"scale in: as far as the fullest replica allows":            {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .6, .8, 125 }}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 0 }, want: 6, action: ScaleIn, says: "6 replicas will do"},
 		"stay: preemption":                        {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(8), want: 8, action: Hold, says: "preempting"},
 		"stay: uncovered minute":                  {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.Covered = false }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry"},
 		"a step in on its way is kept":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), want: 7, action: ScaleIn},
 		"a step is from what there is":            {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), config: func(c *Config) { c.ScaleInStep = 3 }, want: 5, action: ScaleIn},
 		"foreign replicas go stepwise":            {scene: scene{ready: 20, median: flat(350), last: 350}, state: earlier(8), want: 19, action: ScaleIn},
-		"an ask stands":                           {scene: scene{ready: 7, pending: 1, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the ask of 11:43 UTC stands until 12:09: staying at 8"},
-		"an ask stands: ready and not judged":     {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the ask of 11:43 UTC stands until 12:01: staying at 8"},
+		"an ask stands":                           {scene: scene{ready: 7, pending: 1, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the ask of 11:43 UTC stands until 12:09. Staying at 8."},
+		"an ask stands: ready and not judged":     {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the ask of 11:43 UTC stands until 12:01. Staying at 8."},
 		"an ask was judged":                       {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn},
-		"an ask outlives a replica that vanishes": {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: ScaleOut, says: "still advising 7→8"},
-		"an ask is taken back with a word":        {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn, says: "staying at 7, no longer advising 8"},
-		"an ask for demand that is gone":          {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: after(earlier(8), asked(1)), want: 7, action: ScaleIn, says: "4 replicas hold"},
+		"an ask outlives a replica that vanishes": {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: ScaleOut, says: "Advising 8 replicas (7 now)."},
+		"an ask is taken back with a word":        {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn, says: "Staying at 7. Before, it was 8."},
+		"an ask for demand that is gone":          {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: after(earlier(8), asked(1)), want: 7, action: ScaleIn, says: "4 replicas will do"},
 		"an ask for traffic that ended":           {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0}, state: after(earlier(2), asked(1)), want: 1, action: ScaleIn},
 		"an ask outlives a minute of silence":     {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Forecast.Total[0].Basis.Now.Requests = 2 }}, state: after(earlier(2), asked(1)), want: 2, action: Hold, says: "the ask of 11:59 UTC stands"},
 		"a floor for latencies that are back asks for no more": {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(4), func(s *State) {
 			s.Breach = &Breach{Since: noon.Add(-time.Hour), Until: noon.Add(-10 * time.Minute), Own: Relief{From: 4, Replicas: 6}}
 		}), want: 4, action: Hold},
-		"a step in is taken back with a word": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(7), want: 8, action: ScaleOut, says: "preempting requests: staying at 8, no longer advising 7"},
+		"a step in is taken back with a word": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(7), want: 8, action: ScaleOut, says: "preempting requests. Staying at 8. Before, it was 7."},
 		"a step in that is under way is kept": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: after(earlier(7), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 120} }), config: func(c *Config) { c.Mode = Active }, want: 7, action: Hold},
-		"an ask stands for the cooldown":      {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "still advising 4→9"},
+		"an ask stands for the cooldown":      {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "Advising 9 replicas (4 now)."},
 		"an unmet ask shrinks after it":       {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
 
 		"max replicas":        {scene: scene{ready: 4, median: flat(7000), last: 350}, want: 50, action: ScaleOut, says: "replicas.max 50: 70 wanted"},
@@ -177,18 +177,18 @@ func TestDecide(t *testing.T) {
 		"zero traffic, min 0": {scene: scene{ready: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(1), want: 0, action: ScaleIn},
 		"zero replicas wake":  {scene: scene{ready: 0, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(0), want: 1, action: ScaleOut},
 
-		"stale holds":                {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, noon.Add(-7*time.Minute) }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry since 11:53 UTC (7 min): holding 8 replicas"},
+		"stale holds":                {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, noon.Add(-7*time.Minute) }}, state: earlier(8), want: 8, action: Hold, says: "No telemetry since 11:53 UTC (7 min). Holding 8 replicas."},
 		"stale keeps the ask":        {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(9), want: 9, action: ScaleOut},
-		"stale takes back a step in": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: ScaleOut, says: "holding 8 replicas, no longer advising 7"},
+		"stale takes back a step in": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: ScaleOut, says: "Holding 8 replicas. Before, it was 7."},
 		"stale still sees a queue":   {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale, in.Minute.State.WaitingPerReady = true, 8 }}, state: earlier(4), want: 5, action: ScaleOut},
 		"clock behind holds": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
 			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-62*time.Minute), noon.Add(-time.Minute)
-		}}, state: earlier(8), want: 8, action: Hold, says: "telemetry comes, but none that counts for the newest minutes"},
+		}}, state: earlier(8), want: 8, action: Hold, says: "Telemetry comes, but none that counts for the newest minutes"},
 		"clock behind, then silent": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
 			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-62*time.Minute), noon.Add(-7*time.Minute)
-		}}, state: earlier(8), want: 8, action: Hold, says: "no telemetry since 11:53 UTC (7 min)"},
-		"no forecast yet":              {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast, in.Minute.LastEvent = nil, time.Time{} }}, want: 8, action: Hold, says: "no telemetry yet"},
-		"cold holds":                   {scene: scene{ready: 8, median: flat(2000), last: 10, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 8, action: Hold, says: "less than an hour of history"},
+		}}, state: earlier(8), want: 8, action: Hold, says: "No telemetry since 11:53 UTC (7 min)"},
+		"no forecast yet":              {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast, in.Minute.LastEvent = nil, time.Time{} }}, want: 8, action: Hold, says: "There is no telemetry yet."},
+		"cold holds":                   {scene: scene{ready: 8, median: flat(2000), last: 10, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 8, action: Hold, says: "Less than an hour is known"},
 		"cold follows current demand":  {scene: scene{ready: 4, median: flat(10), last: 550, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 6, action: ScaleOut},
 		"no capacity known":            {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.KVTokens = 0 }}, want: 8, action: Hold, says: "set kv_capacity_tokens"},
 		"capacity reported by engines": {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVCapacityTokens = 50 }}, want: 7, action: ScaleOut},
@@ -233,7 +233,7 @@ func TestDecideReason(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Mode = Active
 	d, _ := Decide(noon, in, State{}, cfg)
-	want := "KV memory full in ~19 min (p10 12, p90 27 min; 86 % likely within 18 min): asking for 14→19 replicas now because warm-up takes up to 13 min; driver: class agent: prompt length ×2.1."
+	want := "KV memory will be full in about 19 min (85 % within 18 min). Asking for 19 replicas (14 now). A new one takes up to 13 min. Class agent drives it: prompts 2.1 times as long."
 	if d.Reason != want {
 		t.Errorf("got  %s\nwant %s", d.Reason, want)
 	}

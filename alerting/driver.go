@@ -117,20 +117,24 @@ func (h hourly) cache() string {
 	if h.loss() < leastLoss {
 		return ""
 	}
-	return fmt.Sprintf("cache hit ratio %.2f→%.2f", *h["cache_hit_before"], *h["cache_hit_now"])
+	return fmt.Sprintf("cache hits fell from %s to %s", percent(*h["cache_hit_before"]), percent(*h["cache_hit_now"]))
 }
 
 // change is what changed about a class within the hour.
 func change(d *forecaster.Driver) string {
 	switch d.Cause {
 	case forecaster.CauseCache:
-		return fmt.Sprintf("cache hit ratio down to %.2f", d.Factor)
+		return "cache hits fell to " + percent(d.Factor)
 	case forecaster.CauseMix:
-		return fmt.Sprintf("its share of the requests rose to %s", percent(d.Factor))
+		return "its share of the requests rose to " + percent(d.Factor)
 	case forecaster.CauseRetries:
-		return fmt.Sprintf("%.0f %% of its attempts are retries", 100*d.Factor)
-	case "rate":
-		return fmt.Sprintf("request rate ×%.1f", d.Factor)
+		return percent(d.Factor) + " of its requests are retries"
+	case forecaster.CauseRate:
+		return fmt.Sprintf("%.1f times as many requests", d.Factor)
+	case forecaster.CausePrompt:
+		return fmt.Sprintf("prompts %.1f times as long", d.Factor)
+	case forecaster.CauseOutput:
+		return fmt.Sprintf("answers %.1f times as long", d.Factor)
 	}
 	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(d.Cause, "_", " "), d.Factor)
 }

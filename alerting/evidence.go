@@ -133,20 +133,20 @@ func (p *plan) partial() string {
 func fault(f *features.ProducerFault) string {
 	name := "producer " + f.Producer
 	if f.Producer == "" {
-		name = "producers without a name"
+		name = "a producer without a name"
 	}
 	by := time.Duration(f.Seconds * float64(time.Second)).Round(time.Second)
 	switch f.Kind {
 	case features.FaultAhead:
-		s := fmt.Sprintf("the clock of %s is ahead by %s or more: its requests are counted that much too late", name, by)
+		s := fmt.Sprintf("The clock of %s is ahead by at least %s, so its requests count in later minutes.", name, by)
 		if f.Future > 0 {
-			s += fmt.Sprintf(", and %d were refused as from the future", f.Future)
+			s += fmt.Sprintf(" %d were refused, because they seem to come from the future.", f.Future)
 		}
 		return s
 	case features.FaultBehind:
-		return fmt.Sprintf("the records of %s come %s late or more: the clock is behind, or they are held back; the newest minutes lack these requests", name, by)
+		return fmt.Sprintf("The records of %s come at least %s late: its clock is behind, or it holds them back. The newest minutes lack these requests.", name, by)
 	}
-	return fmt.Sprintf("%s is silent since %s, and others are not: demand may be more than is seen", name, clock(f.Since))
+	return fmt.Sprintf("%s is silent since %s. Demand may be more than is seen.", capital(name), clock(f.Since))
 }
 
 // overdue counts the pending replicas that were asked for more than twice the lead ago.

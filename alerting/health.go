@@ -47,33 +47,45 @@ const (
 // consumers that nothing gets through to. They concern no pool.
 func SelfConditions(v *Vitals, cfg Config) []Condition {
 	var out []Condition
-	if summary := dropped(v); summary != "" {
-		out = append(out, selfCondition(InputDropped, "", cfg, summary))
+	if w, ok := dropped(v); ok {
+		out = append(out, selfCondition(InputDropped, "", cfg, w))
 	}
 	if v.Storage != "" {
-		out = append(out, selfCondition(StorageDegraded, "", cfg, fmt.Sprintf(
-			"History is degraded since %s: %s. Decisions and alerts go on in memory; a restart replays more of the stream, and reports lack what is lost.", clock(v.StorageSince), v.Storage)))
+		out = append(out, selfCondition(StorageDegraded, "", cfg, words{
+			Summary:     "Forewarm cannot store everything since " + clock(v.StorageSince),
+			Description: capital(v.Storage) + ". Decisions and alerts go on from memory. Reports will lack what is lost.",
+			Action:      "Free or mend the disk, or the NATS stream, that is named.",
+		}))
 	}
 	if v.Diverged > 0 {
-		out = append(out, selfCondition(DecisionsDiverge, "", cfg, fmt.Sprintf(
-			"%d decisions in %s differ from those in the log, which stand. The newest: %s.", v.Diverged, span(v.Window), v.Divergence)))
+		out = append(out, selfCondition(DecisionsDiverge, "", cfg, words{
+			Summary:     fmt.Sprintf("Two daemons decided differently %d times in %s", v.Diverged, span(v.Window)),
+			Description: "The decisions in the log stand. The newest difference: " + v.Divergence + ".",
+			Action:      "Run the same version and the same configuration in all daemons.",
+		}))
 	}
 	for i := range v.Sinks {
 		s := &v.Sinks[i]
 		switch {
 		case s.Disabled:
-			out = append(out, selfCondition(SinkFailing, s.Name, cfg, fmt.Sprintf(
-				"%s answered that it is gone and gets nothing until a restart: %s. Others are told as usual.", s.Name, s.Err)))
+			out = append(out, selfCondition(SinkFailing, s.Name, cfg, words{
+				Summary:     shorten(s.Name) + " gets nothing until a restart",
+				Description: "It answered that it is gone: " + s.Err + ". Others are told as usual.",
+				Action:      "Mend its address, and restart Forewarm.",
+			}))
 		case s.Failing:
-			out = append(out, selfCondition(SinkFailing, s.Name, cfg, fmt.Sprintf(
-				"Nothing gets through to %s since %s, and %d notices wait: %s. Others are told as usual.", s.Name, clock(s.Since), s.Waiting, s.Err)))
+			out = append(out, selfCondition(SinkFailing, s.Name, cfg, words{
+				Summary:     fmt.Sprintf("Nothing reaches %s since %s", shorten(s.Name), clock(s.Since)),
+				Description: fmt.Sprintf("%d notices wait: %s. Others are told as usual.", s.Waiting, s.Err),
+				Action:      "Check the receiver, its address and its credentials.",
+			}))
 		}
 	}
 	return out
 }
 
-// dropped says how much telemetry was not counted, "" when that is little.
-func dropped(v *Vitals) string {
+// dropped says how much telemetry was not counted; ok is false when that is little.
+func dropped(v *Vitals) (w words, ok bool) {
 	var refused uint64
 	for _, n := range v.Refused {
 		refused += n
@@ -81,16 +93,23 @@ func dropped(v *Vitals) string {
 	total := v.Records + refused
 	switch {
 	case v.Lost > 0:
-		return fmt.Sprintf("%d messages left the telemetry stream in %s before they were read: demand was more than is seen. The stream is too small, or the daemon was away for too long.", v.Lost, span(v.Window))
+		return words{
+			Summary:     fmt.Sprintf("%d messages were lost from the telemetry stream in %s", v.Lost, span(v.Window)),
+			Description: "They left the stream before Forewarm read them. Demand was more than is seen.",
+			Action:      "Raise nats.stream.max_bytes or max_age, and see why the daemon was behind.",
+		}, true
 	case refused < droppedFew || refused < droppedLeast && 2*refused < total || float64(refused) < droppedShare*float64(total):
-		return ""
+		return w, false
 	}
-	text := fmt.Sprintf("%s of %d telemetry records were refused in %s (%s): demand is more than is seen. forewarm.deadletter has them, with reasons.",
-		percent(float64(refused)/float64(total)), total, span(v.Window), reasons(v.Refused))
+	w = words{
+		Summary:     fmt.Sprintf("%s of the telemetry is refused", percent(float64(refused)/float64(total))),
+		Description: fmt.Sprintf("%d of %d records in %s: %s. Demand is more than is seen.", refused, total, span(v.Window), reasons(v.Refused)),
+		Action:      "Mend the producer. The subject forewarm.deadletter has the records with reasons.",
+	}
 	if v.Refusals != "" {
-		text += " " + v.Refusals + "."
+		w.Description += " " + v.Refusals + "."
 	}
-	return text
+	return w, true
 }
 
 // reasons are the three most frequent.
@@ -105,18 +124,20 @@ func reasons(refused map[string]uint64) string {
 	return strings.Join(out, ", ")
 }
 
-func selfCondition(name AlertName, resource string, cfg Config, summary string) Condition {
-	c := Condition{Name: name, Resource: resource, Severity: Warning, Annotations: map[string]string{"summary": summary, "mode": string(cfg.Mode)}}
-	if url := Runbook(cfg.RunbookURL, name); url != "" {
-		c.Annotations["runbook_url"] = url
-	}
+func selfCondition(name AlertName, resource string, cfg Config, said words) Condition {
+	c := Condition{Name: name, Resource: resource, Severity: Warning, Annotations: said.annotations(name, "", cfg)}
+	delete(c.Annotations, "dashboard_url") // it is of a pool
 	return c
 }
 
 // NewWatchdog is the alert that always fires, since the daemon began at began and is well at now. Whoever misses it for
 // longer than it lives knows that something on the way is not.
 func NewWatchdog(began, now time.Time, cfg Config) Alert {
-	c := selfCondition(Watchdog, "", cfg, "Forewarm decides and delivers. Always firing: route it to a dead man's switch that calls when it stops.")
+	c := selfCondition(Watchdog, "", cfg, words{
+		Summary:     "Forewarm decides and delivers",
+		Description: "This alert always fires.",
+		Action:      "Route it to a service that calls you when it stops.",
+	})
 	return Alert{Name: Watchdog, Labels: map[string]string{"severity": "none"}, Annotations: c.Annotations,
 		StartsAt: began.UTC(), UpdatedAt: now, EndsAt: now.Add(alertLife)}
 }

@@ -11,33 +11,34 @@ func TestSelfConditions(t *testing.T) {
 	const well = 15 * time.Minute
 	tests := map[string]struct {
 		vitals Vitals
-		want   []string // name, resource, summary
+		want   []string // name, resource, summary, description
 	}{
 		"well":                      {vitals: Vitals{Window: well, Records: 1000, Sinks: []SinkVitals{{Name: "nats"}}}},
 		"nothing comes":             {vitals: Vitals{Window: well}},
 		"one in a thousand refused": {vitals: Vitals{Window: well, Records: 99_900, Refused: map[string]uint64{"bad_time": 100}}},
 		"a few refused":             {vitals: Vitals{Window: well, Records: 20, Refused: map[string]uint64{"bad_time": 19}}},
 		"most of little refused": {vitals: Vitals{Window: well, Records: 4, Refused: map[string]uint64{"late": 5}, Refusals: "5 records of producer gw"}, want: []string{
-			"ForewarmInputDropped", "", "56 % of 9 telemetry records were refused in 15 min (late 5): demand is more than is seen. forewarm.deadletter has them, with reasons. 5 records of producer gw."}},
+			"ForewarmInputDropped", "", "56 % of the telemetry is refused", "5 of 9 records in 15 min: late 5. Demand is more than is seen. 5 records of producer gw."}},
 		"refused": {vitals: Vitals{Window: well, Records: 1100, Refused: map[string]uint64{"bad_time": 60, "unknown_pool": 30, "too_deep": 6, "not_json": 4}}, want: []string{
-			"ForewarmInputDropped", "", "8 % of 1200 telemetry records were refused in 15 min (bad_time 60, unknown_pool 30, too_deep 6): demand is more than is seen. forewarm.deadletter has them, with reasons."}},
+			"ForewarmInputDropped", "", "8 % of the telemetry is refused", "100 of 1200 records in 15 min: bad_time 60, unknown_pool 30, too_deep 6. Demand is more than is seen."}},
 		"lost": {vitals: Vitals{Window: well, Records: 10, Lost: 7}, want: []string{
-			"ForewarmInputDropped", "", "7 messages left the telemetry stream in 15 min before they were read: demand was more than is seen. The stream is too small, or the daemon was away for too long."}},
+			"ForewarmInputDropped", "", "7 messages were lost from the telemetry stream in 15 min", "They left the stream before Forewarm read them. Demand was more than is seen."}},
 		"full disk": {vitals: Vitals{Window: well, Storage: "series: the disk of /data is full", StorageSince: noon}, want: []string{
-			"ForewarmStorageDegraded", "", "History is degraded since 12:00 UTC: series: the disk of /data is full. Decisions and alerts go on in memory; a restart replays more of the stream, and reports lack what is lost."}},
+			"ForewarmStorageDegraded", "", "Forewarm cannot store everything since 12:00 UTC", "Series: the disk of /data is full. Decisions and alerts go on from memory. Reports will lack what is lost."}},
 		"diverged": {vitals: Vitals{Window: well, Diverged: 2, Divergence: "chat at 12:00"}, want: []string{
-			"ForewarmDecisionsDiverge", "", "2 decisions in 15 min differ from those in the log, which stand. The newest: chat at 12:00."}},
+			"ForewarmDecisionsDiverge", "", "Two daemons decided differently 2 times in 15 min", "The decisions in the log stand. The newest difference: chat at 12:00."}},
 		"sinks": {vitals: Vitals{Window: well, Sinks: []SinkVitals{
 			{Name: "nats"}, {Name: "alertmanager/am:9093", Failing: true, Since: noon, Err: "post to alertmanager/am:9093: connection refused", Waiting: 3},
 			{Name: "webhook/ops", Disabled: true, Err: "post to webhook/ops: 410 Gone", Failing: true}}}, want: []string{
-			"ForewarmSinkFailing", "alertmanager/am:9093", "Nothing gets through to alertmanager/am:9093 since 12:00 UTC, and 3 notices wait: post to alertmanager/am:9093: connection refused. Others are told as usual.",
-			"ForewarmSinkFailing", "webhook/ops", "webhook/ops answered that it is gone and gets nothing until a restart: post to webhook/ops: 410 Gone. Others are told as usual."}},
+			"ForewarmSinkFailing", "alertmanager/am:9093", "Nothing reaches alertmanager/am:9093 since 12:00 UTC", "3 notices wait: post to alertmanager/am:9093: connection refused. Others are told as usual.",
+			"ForewarmSinkFailing", "webhook/ops", "webhook/ops gets nothing until a restart", "It answered that it is gone: post to webhook/ops: 410 Gone. Others are told as usual."}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			for _, c := range SelfConditions(&tt.vitals, DefaultConfig()) {
-				got = append(got, string(c.Name), c.Resource, c.Annotations["summary"])
+				checkWords(t, name, &c)
+				got = append(got, string(c.Name), c.Resource, c.Annotations["summary"], c.Annotations["description"])
 				if c.Severity != Warning || c.Annotations["runbook_url"] == "" || c.Pool != "" {
 					t.Errorf("%+v", c)
 				}

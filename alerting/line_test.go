@@ -200,7 +200,7 @@ func TestEarlyWarning(t *testing.T) {
 		t.Fatalf("%+v: want a warning", got)
 	}
 	for key, want := range map[string]string{
-		"summary": "31 % likely within 28 min", "probability": "0.31", "threshold": "20 % within 28 min: at that, about 4.0 warnings a week come to nothing",
+		"summary": "may be full within 28 min (30 % likely)", "probability": "0.31", "threshold": "A warning begins at a chance of 20 % within 28 min. About 4 warnings a week prove false.",
 	} {
 		if !strings.Contains(got[0].Annotations[key], want) {
 			t.Errorf("%s is %q, want %q in it", key, got[0].Annotations[key], want)

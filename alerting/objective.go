@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -203,9 +204,10 @@ func overObjective(d *Decision, cfg Config) []Condition {
 	if b == nil || !slices.ContainsFunc(d.Objectives, func(x Objective) bool { return x.Over }) {
 		return nil
 	}
-	text := fmt.Sprintf("Pool %s: %s since %s. That points to %s.", d.Pool, said(d.Objectives), clock(b.Since), b.Binds.Words())
-	if diagnosed := d.Diagnosed(); diagnosed != "" {
-		text += " " + diagnosed
+	w := words{
+		Summary:     d.of() + strings.TrimSuffix(said(d.Objectives), " at the 90th percentile"),
+		Description: fmt.Sprintf("It is so since %s for the slowest tenth of the requests, and points to %s.", clock(b.Since), b.Binds.Words()),
+		Action:      "If it lasts when the new replicas are ready, look for another cause.",
 	}
 	severity := Warning
 	for _, side := range d.sides() {
@@ -216,15 +218,19 @@ func overObjective(d *Decision, cfg Config) []Condition {
 		switch {
 		case r.Failed:
 			severity = Page
-			text += fmt.Sprintf(" %d more (%d→%s) did not lower it by %s, so no more are asked for: look for another cause.", r.Replicas-r.From, r.From, side.count(r.Replicas), percent(leastRelief))
+			w.Description += fmt.Sprintf(" %d more replicas (%s now) hardly lowered it, so no more are asked for.", r.Replicas-r.From, side.count(r.Replicas))
+			w.Action = "Look for another cause than too few replicas: engines, network, a changed model."
 		case r.floor() > side.Limit:
 			severity = Page
-			text += fmt.Sprintf(" It takes %s, and no more than %d are allowed.", side.count(r.Replicas), side.Limit)
+			w.Action = fmt.Sprintf("Raise %s: %s are needed, and %d are allowed.", cmp.Or(limits(side.own()), "the limit"), side.count(r.Replicas), side.Limit)
 		case r.Replicas > 0:
-			text += fmt.Sprintf(" The floor is %s. ", side.count(r.Replicas)) + done(side)
+			w.Description = sentence(w.Description, done(side))
 		}
 	}
-	c := condition(d, LatencyObjective, "", severity, cfg, text)
+	c := condition(d, LatencyObjective, "", severity, cfg, w)
 	c.Annotations["bottleneck"] = string(b.Binds)
+	if diagnosed := d.Diagnosed(); diagnosed != "" {
+		c.Annotations["diagnosis"] = diagnosed
+	}
 	return []Condition{c}
 }

@@ -141,13 +141,14 @@ func (p Prompts) Condition(d *Decision, longest float64, cfg Config) []Condition
 		if t.Tenant != "" {
 			who += ", tenant " + t.Tenant + portion(t.Share, 0, 0)
 		}
-		text := fmt.Sprintf("the 99th percentile of the prompts of %s is %s tokens", who, amount(t.Length()))
+		text := fmt.Sprintf("One in a hundred prompts of %s has %s tokens or more", who, amount(t.Length()))
 		if grown >= promptFadesOut {
-			text += fmt.Sprintf(", ×%.1f of the last day's", t.Growth())
+			text += fmt.Sprintf(", %.1f times what it was in the last day", t.Growth())
 		}
 		if over >= promptFadesOut {
-			text += fmt.Sprintf(", %s of the longest that a replica takes (%s)", percent(t.Length()/longest), amount(longest))
+			text += fmt.Sprintf("; a replica takes at most %s", amount(longest))
 		}
+		text += "."
 		if said = append(said, text); first == "" {
 			first = t.Class
 		}
@@ -156,10 +157,13 @@ func (p Prompts) Condition(d *Decision, longest float64, cfg Config) []Condition
 		return nil
 	}
 	if more := len(said) - promptsNamed; more > 0 {
-		said = append(said[:promptsNamed], fmt.Sprintf("and %d more classes", more))
+		said = append(said[:promptsNamed], fmt.Sprintf("So do %d more classes.", more))
 	}
-	c := condition(d, UnboundedPrompts, features.DimPrefill, Warning, cfg,
-		fmt.Sprintf("Pool %s: %s. Prompts without a bound take prefill and KV memory until requests are refused: bound the context in the product or at the gateway.", d.Pool, strings.Join(said, "; ")))
+	c := condition(d, UnboundedPrompts, features.DimPrefill, Warning, cfg, words{
+		Summary:     d.of() + "prompts of class " + shorten(first) + " grow without a bound",
+		Description: strings.Join(said, " ") + " They take prefill and KV memory until requests are refused.",
+		Action:      "Limit the context in the product or at the gateway.",
+	})
 	c.Class, c.Fading = first, fading
 	return []Condition{c}
 }

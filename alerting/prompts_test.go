@@ -32,15 +32,15 @@ func TestUnboundedPrompts(t *testing.T) {
 		longest float64
 		rate    func(m int) int // prompts a minute
 		length  func(m int) float64
-		want    []string // in the summary; none is no alert
+		want    []string // in the description; none is no alert
 	}{
 		{"steady", 400e3, func(int) int { return 30 }, func(int) float64 { return 1000 }, nil},
 		{"bursts of the same prompts", 400e3, func(m int) int { return 5 + 195*(m/20%2) }, func(int) float64 { return 1000 }, nil},
 		{"few prompts", 400e3, func(int) int { return 1 }, func(int) float64 { return 1000 }, nil},
 		{"somewhat longer", 400e3, func(int) int { return 30 }, func(m int) float64 { return 1000 * (1 + .4*max(0, float64(m-600))/120) }, nil},
 		{"growing", 400e3, func(int) int { return 30 }, func(m int) float64 { return 1000 * (1 + 4*max(0, float64(m-600))/120) },
-			[]string{"class rag, tenant acme (90 % of it)", "of the last day's"}},
-		{"at the context", 5000, func(int) int { return 30 }, func(int) float64 { return 1000 }, []string{"class rag, tenant acme", "of the longest that a replica takes (5k)"}},
+			[]string{"class rag, tenant acme (90 % of it)", "times what it was in the last day"}},
+		{"at the context", 5000, func(int) int { return 30 }, func(int) float64 { return 1000 }, []string{"class rag, tenant acme", "a replica takes at most 5k"}},
 		{"a bound that is not known", 0, func(int) int { return 30 }, func(int) float64 { return 1000 }, nil},
 	} {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -59,8 +59,9 @@ func TestUnboundedPrompts(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, got)
 			continue
 		}
+		checkWords(t, c.name, &got[0])
 		for _, want := range c.want {
-			if text := got[0].Annotations["summary"]; !strings.Contains(text, want) {
+			if text := got[0].Annotations["description"]; !strings.Contains(text, want) {
 				t.Errorf("%s: no %q in %s", c.name, want, text)
 			}
 		}

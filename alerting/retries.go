@@ -143,18 +143,21 @@ func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 			class, most = f.Class, f.Basis.Now.Retries
 		}
 	}
-	text := fmt.Sprintf("Pool %s: %s of the attempts of the last minutes are retries", d.Pool, percent(pf.Retries.Share))
+	w := words{
+		Summary:     fmt.Sprintf("%s%s of the requests are retries", d.of(), percent(pf.Retries.Share)),
+		Description: "Retries load the replicas and serve no further user.",
+		Action:      "Find out why requests fail, and have clients wait longer between two attempts.",
+	}
 	if class != "" {
-		text += ", most of them of class " + class
+		w.Description += " Most come from class " + class + "."
 	}
-	text += ". They load the replicas like other attempts and serve no further user."
+	if r := d.binding(); r != nil && d.Probability >= fadeShare*cfg.AlertProbability {
+		w.Description = sentence(w.Description, capital(d.outcome(r, d.Probability, d.soon(cfg).window))+".", done(d))
+	}
 	if said := d.byRetries(); said != "" {
-		text += fmt.Sprintf(" For %s: %s.", noun(d.Binding), said)
+		w = w.and(capital(said) + ".")
 	}
-	if d.Probability >= fadeShare*cfg.AlertProbability {
-		text += " Outlook: " + consequence(d, cfg) + "."
-	}
-	c := condition(d, RetryStorm, features.DimRequests, Warning, cfg, text)
+	c := condition(d, RetryStorm, features.DimRequests, Warning, cfg, w)
 	c.Class, c.Fading = class, pf.Retries.Share < forecaster.StormShare
 	return []Condition{c}
 }

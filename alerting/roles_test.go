@@ -198,7 +198,7 @@ func TestPrefillReserves(t *testing.T) {
 	if first.Desired != 6 || first.ByRole.Prefill != 5 || first.ByRole.PrefillNeeded != 5 || first.ByRole.PrefillReserves.Total() != 2 {
 		t.Errorf("%d decode and %+v, want 4 and 3 with 2 in reserve of each", first.Desired, *first.ByRole)
 	}
-	if want := "; for prompts, prefill throughput exhausted now (demand is 125 % of the capacity of 2 prefill replicas): advising 2→5 prefill replicas."; !strings.HasSuffix(first.Reason, want) {
+	if want := "Prefill throughput is used up now: demand takes 125 % of 2 prefill replicas. Advising 5 prefill replicas (2 now)."; !strings.HasSuffix(first.Reason, want) {
 		t.Errorf("%q\nlacks %q", first.Reason, want)
 	}
 	for m := range 30 { // neither grows nor goes
@@ -210,7 +210,7 @@ func TestPrefillReserves(t *testing.T) {
 	if d := step(31, apart); d.ByRole.Prefill != 5 { // what had to stay a minute ago stays
 		t.Errorf("%d at once", d.ByRole.Prefill)
 	}
-	if d := step(32, apart); d.Desired != 6 || d.ByRole.Prefill != 4 || !strings.Contains(d.Reason, "4 prefill replicas would do: advising 5→4 prefill replicas") {
+	if d := step(32, apart); d.Desired != 6 || d.ByRole.Prefill != 4 || !strings.Contains(d.Reason, "4 prefill replicas would do. Advising 4 prefill replicas (5 now).") {
 		t.Errorf("with a smaller reserve: %d decode, %d prefill: %q", d.Desired, d.ByRole.Prefill, d.Reason)
 	}
 	if d := step(34, func(in *Input) { apart(in); in.Pool.PrefillReplicas.Max = 3 }); d.ByRole.Prefill != 3 || d.ByRole.PrefillNeeded != 4 ||
@@ -263,10 +263,10 @@ func TestPrefillAlerts(t *testing.T) {
 		alert    AlertName // "" is none
 		says     string
 	}{
-		"too few":                 {ready: 2, alert: SaturationAhead, says: "prefill throughput exhausted now: demand is 125 % of the capacity of 2 prefill replicas"},
+		"too few":                 {ready: 2, alert: SaturationAhead, says: "Demand takes 125 % of 2 prefill replicas."},
 		"enough":                  {ready: 4},
-		"a failure would be felt": {ready: 3, reserves: capacity.Reserves{Failure: 1}, alert: BelowReserve, says: "3 of 4 prefill replicas: a failure would leave 2, and demand takes 3"},
-		"a limit":                 {ready: 2, reserves: capacity.Reserves{Failure: 1}, most: 2, alert: AtCapacityLimit, says: "It takes 4 prefill replicas (with the reserve: 1 for failures), and no more than 2 are allowed (disaggregated.prefill_replicas.max)"},
+		"a failure would be felt": {ready: 3, reserves: capacity.Reserves{Failure: 1}, alert: BelowReserve, says: "3 of 4 prefill replicas are ready: a failure would leave 2, and demand takes 3"},
+		"a limit":                 {ready: 2, reserves: capacity.Reserves{Failure: 1}, most: 2, alert: AtCapacityLimit, says: "Raise disaggregated.prefill_replicas.max: 4 prefill replicas with the reserve are needed, and 2 are allowed."},
 	} {
 		d, _ := prompted(t, State{PrefillKnown: true, Prefill: tt.ready}, cfg, tt.reserves)
 		if tt.most > 0 {
@@ -286,8 +286,8 @@ func TestPrefillAlerts(t *testing.T) {
 			continue
 		}
 		c := conditions[i]
-		if c.Resource != features.DimPrefill || c.Severity != Warning || c.Fading || c.Class != "agent" && tt.alert != BelowReserve || c.Role != "prefill" || !strings.Contains(c.Annotations["summary"], tt.says) {
-			t.Errorf("%s: %s of %s, class %s, fading %t: %q\nlacks %q", name, c.Severity, c.Resource, c.Class, c.Fading, c.Annotations["summary"], tt.says)
+		if c.Resource != features.DimPrefill || c.Severity != Warning || c.Fading || c.Class != "agent" && tt.alert != BelowReserve || c.Role != "prefill" || !strings.Contains(c.Annotations["description"]+" "+c.Annotations["action"], tt.says) {
+			t.Errorf("%s: %s of %s, class %s, fading %t: %q\nlacks %q", name, c.Severity, c.Resource, c.Class, c.Fading, c.Annotations["description"]+" "+c.Annotations["action"], tt.says)
 		}
 		if action := c.Annotations["action"]; !strings.Contains(action, "prefill replicas") {
 			t.Errorf("%s: the action is of others: %q", name, action)
@@ -330,7 +330,7 @@ func TestDecisionNamesScheduledEventsAndGrowth(t *testing.T) {
 		in.Projection.Drivers = nil
 	}}.input(t)
 	d, _ := Decide(noon, in, State{}, DefaultConfig())
-	if !strings.HasSuffix(d.Reason, "; scheduled: launch (×2.5).") {
+	if !strings.HasSuffix(d.Reason, "The calendar has launch: 2.5 times the demand.") {
 		t.Errorf("%q", d.Reason)
 	}
 	data := NewEvent(&d).Data

@@ -202,7 +202,8 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 		if d.Mode != Mode(c.Annotations["mode"]) {
 			t.Errorf("%s: annotation mode is %q", night.name, c.Annotations["mode"])
 		}
-		fmt.Fprintf(&text, "%s\n%s (%s, class %s)\n%s\n\n", night.name, c.Name, c.Severity, c.Class, c.Annotations["summary"])
+		checkWords(t, night.name, c)
+		fmt.Fprintf(&text, "%s\n%s (%s, class %s)\n%s\n%s\n=> %s\n\n", night.name, c.Name, c.Severity, c.Class, c.Annotations["summary"], c.Annotations["description"], c.Annotations["action"])
 	}
 	const golden = "testdata/alerts.golden.txt"
 	if *update {
@@ -219,16 +220,43 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 	}
 }
 
+// checkWords holds an alert to docs/style.md.
+func checkWords(t *testing.T, name string, c *Condition) {
+	t.Helper()
+	summary, description, action := c.Annotations["summary"], c.Annotations["description"], c.Annotations["action"]
+	if n := len([]rune(summary)); n == 0 || n > maxSummary || strings.HasSuffix(summary, ".") {
+		t.Errorf("%s: the summary has %d characters: %s", name, n, summary)
+	}
+	if n := len(strings.Fields(description + " " + action)); n > maxWords || description == "" || action == "" {
+		t.Errorf("%s: description and action have %d words: %s %s", name, n, description, action)
+	}
+	for _, text := range []string{description, action} {
+		if !strings.HasSuffix(text, ".") || strings.Contains(text, "..") || strings.Contains(text, "  ") || strings.ToUpper(text[:1]) != text[:1] {
+			t.Errorf("%s: no sentences: %s", name, text)
+		}
+	}
+	for _, term := range []string{"quantile", "p10", "p90", "nowcast", "→", "×", "percentile", "binds", "settled"} {
+		if strings.Contains(summary+description+action, term) {
+			t.Errorf("%s: says %q: %s %s %s", name, term, summary, description, action)
+		}
+	}
+	if c.Severity == Page && strings.HasPrefix(action, "Nothing") {
+		t.Errorf("%s: a page with nothing to do", name)
+	}
+}
+
 func TestAnnotations(t *testing.T) {
 	d := decided()
 	cfg := DefaultConfig()
-	cfg.RunbookURL = "https://example.org/runbooks/"
+	cfg.RunbookURL, cfg.DashboardURL = "https://example.org/runbooks/", "https://example.org/pools/{pool}"
 	got := Conditions(&d, nil, cfg)[0].Annotations
-	delete(got, "summary") // see above
+	for _, said := range []string{"summary", "description", "action"} { // see above
+		delete(got, said)
+	}
 	want := map[string]string{
-		"action": "KV memory full in ~19 min.", "mode": "active", "resources": "kv", "decision": "llama70b-h100-12", "probability": "0.86", "eta": "2026-03-02T12:19:00Z",
-		"driver":      "class agent, tenant acme (62 % of it), feature search (40 % of it): prompt length ×2.1",
-		"runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead",
+		"mode": "active", "resources": "kv", "decision": "llama70b-h100-12", "probability": "0.86", "eta": "2026-03-02T12:19:00Z",
+		"driver":      "class agent, tenant acme (62 % of it), feature search (40 % of it): prompts 2.1 times as long",
+		"runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead", "dashboard_url": "https://example.org/pools/llama70b-h100",
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -46,6 +46,9 @@ func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
 		if url := a.Annotations["runbook_url"]; url != "" {
 			context = append(context, "<"+url+"|runbook>")
 		}
+		if url := a.Annotations["dashboard_url"]; url != "" {
+			context = append(context, "<"+url+"|dashboard>")
+		}
 	} else if r := n.Report; r != nil {
 		title, text = "📊 Report, "+r.Period(), strings.Join(r.Summary, " ")
 	} else {
@@ -64,16 +67,11 @@ func slackMessage(n alerting.Notice, now time.Time) ([]byte, error) {
 }
 
 func slackAlert(a *alerting.Alert) (title, text string) {
-	title, text = strings.TrimPrefix(string(a.Name), "Forewarm"), a.Annotations["summary"]
-	for _, label := range []string{"pool", "resource"} {
-		if value := a.Labels[label]; value != "" {
-			title += " · " + value
-		}
-	}
+	title, text = a.Annotations["summary"], a.Annotations["description"]
 	switch {
 	case a.Resolved:
 		title = "✅ Over: " + title
-		text = fmt.Sprintf("It was so for %.0f min. The last word was: %s", math.Ceil(a.UpdatedAt.Sub(a.StartsAt).Minutes()), text)
+		return title, fmt.Sprintf("It was so for %.0f min.", math.Ceil(a.UpdatedAt.Sub(a.StartsAt).Minutes()))
 	case a.Labels["severity"] == string(alerting.Page):
 		title = "🚨 " + title
 	default:
@@ -82,7 +80,7 @@ func slackAlert(a *alerting.Alert) (title, text string) {
 	if a.Annotations["mode"] == string(alerting.Advisory) {
 		title += " (advisory)"
 	}
-	return title, text
+	return title, text + "\n*What to do:* " + a.Annotations["action"]
 }
 
 func slackDecision(d *alerting.Decision) (title, text string) {

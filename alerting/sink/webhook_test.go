@@ -265,10 +265,10 @@ func TestSlackGolden(t *testing.T) {
 	now := time.Date(2026, 3, 2, 12, 7, 0, 0, time.UTC)
 	page, over, long := alert("llama", false), alert("llama", true), alert("llama", false)
 	for _, n := range []alerting.Notice{page, over, long} {
-		n.Alert.Annotations = map[string]string{"summary": "Pool llama: KV memory full in ~5 min (p10 2, p90 >60 min). Driver: class a<b> & co.", "decision": "llama-4",
-			"mode": "advisory", "runbook_url": "https://example.org/ForewarmTooLateToWarm.md"}
+		n.Alert.Annotations = map[string]string{"summary": "Pool llama: KV memory will be full in about 5 min", "description": "Chance: 85 % within 18 min. Class a<b> & co drives it.",
+			"action": "Shed or delay load.", "decision": "llama-4", "mode": "advisory", "runbook_url": "https://example.org/ForewarmTooLateToWarm.md", "dashboard_url": "https://example.org/pools/llama"}
 	}
-	long.Alert.Annotations["summary"] = strings.Repeat("ä&", 4000)
+	long.Alert.Annotations["summary"], long.Alert.Annotations["description"] = strings.Repeat("ä&", 4000), strings.Repeat("ä&", 4000)
 	long.Alert.Labels["pool"] = strings.Repeat("p", 400)
 	d := decision("llama", 4)
 	d.Decision.Action, d.Decision.Ready, d.Decision.Desired, d.Decision.Mode, d.Decision.Reason = alerting.ScaleOut, 14, 19, alerting.Active, "KV memory full in ~19 min."

@@ -47,12 +47,19 @@ type Contradiction struct {
 	From      time.Time `json:"from,omitzero"` // when the learned rate decides; zero where it does not
 }
 
-// String is the contradiction with its evidence, what happens, and what to do, for people.
+// String is what Words says, for the log.
 func (c Contradiction) String() string {
+	said, mend := c.Words()
+	return said + " " + mend
+}
+
+// Words are the contradiction with its evidence and what happens, and what to do, for people.
+func (c Contradiction) Words() (said, mend string) {
 	key, then := c.Dimension+"_tokens_per_s", "The "+string(c.Source)+" one is used, for it is lower"
 	switch {
 	case c.Dimension == KV:
-		return fmt.Sprintf("Engines report %s tokens of KV cache a replica, and the pool's configuration comes to %s: the reported ones are used. Correct kv_capacity_tokens, or the model and GPU.", about(c.Learned), about(c.Stated))
+		return fmt.Sprintf("Engines report %s tokens of KV cache a replica, and the pool's configuration comes to %s. The reported ones are used.", about(c.Learned), about(c.Stated)),
+			"Correct kv_capacity_tokens, or the model and GPU."
 	case !c.From.IsZero() && c.From.Equal(c.Since):
 		then = "The observed one is used, as rates: learned says"
 	case !c.From.IsZero():
@@ -63,8 +70,8 @@ func (c Contradiction) String() string {
 	if c.Source == Given {
 		key = "curve_file"
 	}
-	return fmt.Sprintf("A replica's %s rate is %s tokens/s as observed (%s to %s) and %s as %s. %s. Correct %s, or set rates to learned or stated.",
-		c.Dimension, about(c.Learned), about(c.Low), about(c.High), about(c.Stated), c.Source, then, key)
+	return fmt.Sprintf("A replica's %s rate is %s tokens/s as observed (%s to %s) and %s as %s. %s.",
+		c.Dimension, about(c.Learned), about(c.Low), about(c.High), about(c.Stated), c.Source, then), "Correct " + key + ", or set rates to learned or stated."
 }
 
 // about is a number in three digits, so that a text does not change with each minute.

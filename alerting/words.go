@@ -1,0 +1,268 @@
+package alerting
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// The sentences of alerts and of events' reasons; docs/style.md has the rules. One fact has one sentence, here.
+
+// words are what people read of an alert. Summary says what will happen, and when, in at most maxSummary characters.
+// Description says how sure that is, why, and what was done. Action says what to do. Description and Action have at most
+// maxWords words together.
+type words struct{ Summary, Description, Action string }
+
+const (
+	maxSummary = 120
+	maxWords   = 60
+)
+
+// of begins a summary: whose replicas it is about.
+func (d *Decision) of() string { return "Pool " + shorten(d.Pool) + ": " }
+
+// shorten keeps a name from filling a summary.
+func shorten(name string) string {
+	const most = 40
+	if r := []rune(name); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return name
+}
+
+// and adds sentences to the description as long as there is room.
+func (w words) and(sentences ...string) words {
+	for _, s := range sentences {
+		if longer := sentence(w.Description, s); len(strings.Fields(longer+" "+w.Action)) <= maxWords {
+			w.Description = longer
+		}
+	}
+	return w
+}
+
+// sentence joins parts that are not empty.
+func sentence(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
+}
+
+// capital begins a sentence.
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// likelihood is a probability as a person would say it: in steps of five percent.
+func likelihood(p float64) string {
+	switch {
+	case p < .05:
+		return "less than 5 %"
+	case p > .95:
+		return "more than 95 %"
+	}
+	return fmt.Sprintf("%.0f %%", 5*math.Round(20*p))
+}
+
+// soonness is a time ahead as a person would say it.
+func soonness(d time.Duration) string {
+	switch m := math.Ceil(d.Minutes() - 1e-9); {
+	case m <= 1:
+		return "within a minute"
+	case m <= 20:
+		return fmt.Sprintf("in about %.0f min", m)
+	default:
+		return fmt.Sprintf("in about %.0f min", 5*math.Round(m/5))
+	}
+}
+
+// overflows says what a resource comes to.
+func overflows(dimension string) string {
+	if dimension == features.DimKV {
+		return "be full"
+	}
+	return "be used up"
+}
+
+// over says that demand is more than what is ready can take.
+func (d *Decision) over(r *ResourceEvidence) bool {
+	have := r.PerReplica * float64(d.Ready)
+	return have > 0 && r.Demand >= have
+}
+
+// outcome says what runs out and when: "KV memory will be full in about 14 min".
+func (d *Decision) outcome(r *ResourceEvidence, probability float64, window time.Duration) string {
+	what := d.role() + noun(r.Dimension)
+	if strings.HasPrefix(noun(r.Dimension), strings.TrimSpace(d.role())) {
+		what = noun(r.Dimension)
+	}
+	switch {
+	case d.over(r):
+		return what + " " + strings.Replace(overflows(r.Dimension), "be", "is", 1) + " now"
+	case probability >= .5 && r.ETA.P50 != forecaster.Never:
+		return what + " will " + overflows(r.Dimension) + " " + soonness(r.ETA.P50)
+	}
+	return fmt.Sprintf("%s may %s within %s (%s likely)", what, overflows(r.Dimension), span(window), likelihood(probability))
+}
+
+// odds say how sure an outcome is, and how much of the capacity demand takes.
+func (d *Decision) odds(likely []*ResourceEvidence, l look) string {
+	r := likely[0]
+	var s string
+	switch p := l.at(r); {
+	case d.over(r):
+		s = fmt.Sprintf("Chance of more within %s: %s.", span(l.window), likelihood(p))
+	case p >= .5 && r.ETA.P10 > time.Minute && r.ETA.P10 != forecaster.Never:
+		s = fmt.Sprintf("Chance: %s within %s, hardly before %.0f min.", likelihood(p), span(l.window), math.Floor(r.ETA.P10.Minutes()))
+	case p >= .5:
+		s = fmt.Sprintf("Chance: %s within %s.", likelihood(p), span(l.window))
+	}
+	if have := r.PerReplica * float64(d.Ready); have > 0 {
+		s = sentence(s, fmt.Sprintf("Demand takes %s of %s.", share100(r.Demand/have), d.count(d.Ready)))
+	}
+	return s
+}
+
+// besides is what else there is to say of a saturation, the most important first.
+func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
+	if others := likely[1:]; len(others) > 0 {
+		var names []string
+		for _, x := range others {
+			names = append(names, noun(x.Dimension))
+		}
+		out = append(out, capital(strings.Join(names, " and "))+" may run out too.")
+	}
+	if d.Diagnosis != BottleneckNone {
+		out = append(out, "Latencies point to "+d.Diagnosis.Words()+".")
+	}
+	return append(out, d.assumed())
+}
+
+// minorShare is the share of demand below which nobody drives it.
+const minorShare = .1
+
+// drivenBy says who drives the demand and what changed; "" where no driver is known.
+func drivenBy(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimension string) string {
+	if len(drivers) == 0 {
+		return ""
+	}
+	first := principal(drivers)
+	changed := changes(first.Class, drivers, pf, dimension)
+	if first.Share > 0 && first.Share < minorShare {
+		return "No single class drives it."
+	}
+	who := "class " + first.Class
+	switch {
+	case first.Tenant != "" && first.TenantRise >= .5 && first.TenantShare < .5:
+		who += " (its rise is tenant " + first.Tenant + ")"
+	case first.Tenant != "" && (first.TenantShare >= .5 || first.TenantShare == 0):
+		who += " (mostly tenant " + first.Tenant + ")"
+	case first.Feature != "" && first.FeatureShare >= .5:
+		who += " (mostly feature " + first.Feature + ")"
+	}
+	if len(changed) == 0 {
+		return capital(fmt.Sprintf("%s has %s of the demand.", who, percent(first.Share)))
+	}
+	s := capital(who) + " drives it: " + strings.Join(changed[:min(2, len(changed))], " and ")
+	if !first.Since.IsZero() {
+		s += " since " + clock(first.Since)
+	}
+	return s + "."
+}
+
+// overdue says that replicas that were asked for should be ready by now.
+func (d *Decision) overdue() bool { return !d.AskedAt.IsZero() && d.AskedAt.Add(d.Lead).Before(d.Tick) }
+
+// done says what was asked for, and when it helps.
+func done(d *Decision) string {
+	total, by := d.seen(), clock(d.AskedAt.Add(d.Lead))
+	switch {
+	case d.Desired > total && d.Mode == Advisory:
+		return fmt.Sprintf("Forewarm only advises %s (%d now): it is in advisory mode.", d.count(d.Desired), total)
+	case d.Desired > total && d.Withheld != "":
+		return fmt.Sprintf("It would ask for %s (%d now). Autoscalers get no advice yet: %s.", d.count(d.Desired), total, d.Withheld)
+	case d.Desired > total && d.overdue():
+		return fmt.Sprintf("%s (%d now) were asked for at %s, and none has come.", capital(d.count(d.Desired)), total, clock(d.AskedAt))
+	case d.Desired > total:
+		return fmt.Sprintf("%s (%d now) were asked for at %s, due by %s.", capital(d.count(d.Desired)), total, clock(d.AskedAt), by)
+	case d.Pending > 0 && d.overdue():
+		return fmt.Sprintf("%d of %s still warm up; they were due at %s.", d.Pending, d.count(total), by)
+	case d.Pending > 0 && !d.AskedAt.IsZero():
+		return fmt.Sprintf("%d of %s still warm up, due by %s.", d.Pending, d.count(total), by)
+	case d.Pending > 0:
+		return fmt.Sprintf("%d of %s still warm up.", d.Pending, d.count(total))
+	}
+	return ""
+}
+
+// assumed says that the number of replicas is a belief.
+func (d *Decision) assumed() string {
+	switch {
+	case d.ofPrefill():
+		return "How many prefill replicas are ready is assumed."
+	case d.SupplyAssumed:
+		return "How many are ready is assumed: none reports."
+	}
+	return ""
+}
+
+// toDo is what a person can do so that more replicas come; shed is what helps otherwise, in the middle of a sentence.
+func (d *Decision) toDo(shed string) string {
+	total := d.seen()
+	switch {
+	case d.Needed > d.Limit:
+		return sentence(d.raise(), capital("or "+shed+"."))
+	case d.Desired > total && d.Mode == Advisory, d.Desired > total && d.Withheld != "":
+		return fmt.Sprintf("Scale to %s by hand.", d.count(d.Desired))
+	case d.Desired > total && d.overdue():
+		return sentence("Check the autoscaler.", capital(shed+" until it works."))
+	case d.Pending > 0 && d.overdue():
+		return sentence("Check why they do not become ready.", capital(shed+" until they are."))
+	case d.Desired > d.Ready:
+		return "If they come late, " + shed + "."
+	}
+	return fmt.Sprintf("Nothing yet: %s will probably do.", d.count(d.Ready))
+}
+
+// raise says which limit to raise.
+func (d *Decision) raise() string {
+	takes := d.count(d.Needed)
+	if kept := d.Reserves.String(); kept != "" {
+		takes += " with the reserve"
+	}
+	return fmt.Sprintf("Raise %s: %s are needed, and %d are allowed.", cmp.Or(limits(d.own()), "the limit"), takes, d.Limit)
+}
+
+// maxRelief bounds the classes whose admission an alert names; the event lists all.
+const maxRelief = 2
+
+// relief is what is left when scaling does not help, in the middle of a sentence: the admission limits of the decision,
+// the hardest first.
+func relief(d *Decision, pf *forecaster.PoolForecast) string {
+	admitted := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
+	if len(admitted) == 0 {
+		if len(d.Drivers) == 0 {
+			return "shed or delay load"
+		}
+		return "shed or delay load of class " + heaviestOf(d.Drivers).Class
+	}
+	var parts []string
+	for _, l := range admitted[:min(maxRelief, len(admitted))] {
+		if l.TokensPerS < 1 {
+			parts = append(parts, "nothing of class "+l.Class)
+			continue
+		}
+		part := fmt.Sprintf("at most %s tokens/s of class %s", coarse(l.TokensPerS), l.Class)
+		if now, ok := tokensNow(pf, l.Class); ok {
+			part += fmt.Sprintf(" (now %s)", coarse(now))
+		}
+		parts = append(parts, part)
+	}
+	return "admit " + strings.Join(parts, " and ")
+}
