@@ -275,9 +275,9 @@ func (s *series) learnKnot(j int, o *origin, t int64) {
 	least := leastWidth * float64(o.Unit)
 	a, own, last := o.axis(j), &s.Model[j][o.Stage], &s.Last[j]
 	x := scoreOfLast(float64(o.Last), &a, least)
-	shift, weight := 0.0, silentWeight
+	shift := 0.0
 	if o.Stage == 0 {
-		shift, weight = last.weight()*x, 1
+		shift = last.weight() * x
 	}
 	said := warp(&a, &own.Score, shift, least)
 	switch j {
@@ -287,7 +287,7 @@ func (s *series) learnKnot(j int, o *origin, t int64) {
 		s.Coverage[1].add(y, &said)
 	}
 	from, to := a.span(math.Sqrt(y), least)
-	own.follow(from-shift, to-shift, weight)
+	own.follow(from-shift, to-shift)
 	if o.Stage == 0 {
 		last.learn(x, a.score(math.Sqrt(y), least))
 	}
