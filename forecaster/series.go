@@ -105,12 +105,12 @@ func (s *series) push(m int64, now features.Estimate) {
 
 func (s *series) step(m int64, now features.Estimate) {
 	s.history.Push(m, now.Mean)
-	s.anchor.move(now, s.history.Level(model.Level10m), s.firm(&now, now.Mean))
+	s.anchor.move(now, s.history.Level(model.Level10m))
 	if s.history.Known == 0 {
 		return
 	}
 	s.learned = max(s.learned, m-int64(s.settle)-1)
-	for t := s.learned + 1; t <= m && (m-t >= int64(s.settle) || s.anchor.firm(m-t)); t++ {
+	for t := s.learned + 1; t <= m-int64(s.settle); t++ {
 		s.history.Settle(t)
 		s.learn(t)
 		s.learned = t
@@ -138,31 +138,16 @@ func (s *series) amend(m int64, now features.Estimate) (changed bool) {
 	return changed
 }
 
-// reckon takes how well an earlier minute is known by now. The history has what it will come to; before that it had was. A
-// minute that counted as known and then moved makes such knowledge doubtful.
+// reckon takes how well an earlier minute is known by now. The history has what it will come to; before that it had was.
 func (s *series) reckon(m int64, e *features.Estimate, was float64) {
-	before, is := s.history.Newest-m, s.history.At(m)
-	if s.anchor.Firm&(1<<before) != 0 && !s.near(is, was, 3*firmShare) {
-		s.anchor.Broken += brokenGain
-	}
-	s.anchor.reckon(e, before, s.firm(e, is))
-}
-
-// firmShare is the part of the unit that a minute may still be off by for it to be learned from.
-const firmShare = 0.25
-
-// firm says whether what a minute will come to is known well enough to learn from it.
-func (s *series) firm(e *features.Estimate, mean float64) bool {
-	return e.SD == 0 && !math.IsNaN(mean) || s.near(mean+e.SD, mean, firmShare)
-}
-
-// near says whether values differ by no more than a share of the unit.
-func (s *series) near(x, y, share float64) bool {
 	unit := s.unit
 	if unit == 0 {
 		unit = youngUnit * math.Sqrt(s.history.Level(model.Level1d))
 	}
-	return math.Abs(math.Sqrt(x)-math.Sqrt(y)) <= share*unit
+	if math.Abs(math.Sqrt(s.history.At(m))-math.Sqrt(was)) > grownShare*unit {
+		s.anchor.Grown += grownGain
+	}
+	s.anchor.reckon(e, s.history.Newest-m)
 }
 
 // youngUnit is the unit of a series relative to the root of its mean, before the network knows it.
@@ -352,7 +337,7 @@ func (s *series) forecast(f *Forecast) bool {
 	switch now := s.anchor.Newest; {
 	case now.SD > 0:
 		f.Now = now
-	case s.settle > 0 && !s.anchor.firm(0) && (next > f.Last || math.IsNaN(now.Mean) && next < f.Last):
+	case s.settle > 0 && (math.IsNaN(now.Mean) || s.anchor.Grown >= mostGrown && next > f.Last):
 		// The newest minute is not known, or counts have grown that were said to be all there is: the next minute's median
 		// stands in, above what was counted.
 		f.Now.Mean, f.Now.Low, f.Now.High = next, math.Min(f.Last, next), math.Max(f.Last, next)
