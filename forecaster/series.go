@@ -8,9 +8,9 @@ import (
 	"github.com/forewarm/forewarm/forecaster/network"
 )
 
-// series is one dimension of one class, or of a pool's total. Its forecast has three parts: the network reads the history
-// and gives quantiles; they are shifted towards the last value, as far as that was right before; the calibration corrects
-// their coverage. A series learns from one origin in originEvery minutes, because errors of consecutive minutes have much
+// series is one dimension of one class, or of a pool's total. Its forecast has four parts: the network reads the history
+// and gives quantiles; they are shifted to where yesterday and the last value would have them, as far as those were right
+// before; the calibration corrects their coverage. A series learns from one origin in originEvery minutes, because errors of consecutive minutes have much
 // in common.
 //
 // A series takes 6 KiB on its first day and 8 KiB after a week. A minute costs O(1), an origin one pass of the network.
@@ -30,7 +30,8 @@ type series struct {
 
 // learnt is what a series has learned of its own errors.
 type learnt struct {
-	Last     [numKnots]lastValue
+	Last     [numKnots]slope
+	Day      [numKnots]slope
 	Model    [numKnots]calibration
 	Coverage [2]Covered // of what was published, 15 minutes ahead and of the window's maximum
 }
@@ -47,6 +48,7 @@ type origin struct {
 	Minute            int64 // the newest minute when the forecast was made; -1: none
 	Level, Unit, Last float32
 	Stage             int8
+	Yesterday         [numKnots]float32
 	Quantile          [numKnots][NumLevels]int16
 }
 
@@ -171,7 +173,8 @@ type view struct {
 	last        float64 // root of the last value
 	stage       stage
 	axis        [numTargets]axis
-	input       *network.Input // nil where the network has nothing to go by
+	yesterday   [numTargets]float64 // how far the network's median lies below what yesterday says; NaN when not known
+	input       *network.Input      // nil where the network has nothing to go by
 }
 
 // look reads the history.
@@ -191,6 +194,7 @@ func (s *series) look(v *view) {
 			v.unit = max(s.unit, youngUnit*v.level)
 		}
 		for k := range v.axis {
+			v.yesterday[k] = math.NaN()
 			for i, x := range gaussian {
 				v.axis[k][i] = float32(max(0, v.level+v.unit*x))
 			}
@@ -204,6 +208,7 @@ func (s *series) look(v *view) {
 		for i, z := range q[k] {
 			v.axis[k][i] = max(0, z)
 		}
+		v.yesterday[k] = v.level + yesterdays(h, targets[k]) - float64(v.axis[k][L50])
 	}
 }
 
@@ -228,6 +233,7 @@ func (s *series) keep(v *view) {
 	}
 	*o = origin{Minute: s.history.Newest, Level: float32(v.level), Unit: float32(v.unit), Last: float32(v.last), Stage: int8(v.stage)}
 	for j, k := range knots {
+		o.Yesterday[j] = float32(v.yesterday[k])
 		for i, z := range v.axis[k] {
 			o.Quantile[j][i] = int16(max(-32767, min(32767, (float64(z)-v.level)/(originStep*v.unit))))
 		}
@@ -258,7 +264,12 @@ func (s *series) learnKnot(j int, o *origin, t int64) {
 		return
 	}
 	least := leastWidth * float64(o.Unit)
-	a, own, last := o.axis(j), &s.Model[j][o.Stage], &s.Last[j]
+	a, own, last, day := o.axis(j), &s.Model[j][o.Stage], &s.Last[j], &s.Day[j]
+	ahead, off := float64(o.Yesterday[j]), math.Sqrt(y)-float64(a[L50])
+	a.move(day.proven() * ahead)
+	if usual := s.history.Move(usualMove).Size; usual > 0 && !math.IsNaN(ahead) {
+		day.learn(ahead/usual, off/usual)
+	}
 	x := scoreOfLast(float64(o.Last), &a, least)
 	shift := 0.0
 	if o.Stage == 0 {
@@ -284,11 +295,12 @@ func (s *series) distributions(v *view, at *[numTargets]Quantiles) {
 	for k := range targets {
 		w := &knotWeights[k]
 		scores := w.between(&s.Model[w.j][v.stage].Score, &s.Model[w.j+1][v.stage].Score)
-		shift := 0.0
+		a, shift := v.axis[k], 0.0
+		a.move((w.a*s.Day[w.j].proven() + w.b*s.Day[w.j+1].proven()) * v.yesterday[k])
 		if v.stage == 0 {
-			shift = (w.a*s.Last[w.j].weight() + w.b*s.Last[w.j+1].weight()) * scoreOfLast(v.last, &v.axis[k], v.least())
+			shift = (w.a*s.Last[w.j].weight() + w.b*s.Last[w.j+1].weight()) * scoreOfLast(v.last, &a, v.least())
 		}
-		q := warp(&v.axis[k], &scores, shift, v.least())
+		q := warp(&a, &scores, shift, v.least())
 		lift(&q, floor, share)
 		s.anchor.widen(&q)
 		at[k] = q

@@ -9,7 +9,7 @@ import (
 )
 
 // snapshotVersion changes when the network, the targets, the levels or a state below changes meaning.
-const snapshotVersion = 23
+const snapshotVersion = 24
 
 // VersionError says that a state is of another version than this program reads.
 type VersionError struct {
