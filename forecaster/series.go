@@ -25,7 +25,6 @@ type series struct {
 	began   bool // while the pool was watched
 
 	learnt
-	ranks *ranks // of a total; nil for a class
 }
 
 // learnt is what a series has learned of its own errors.
@@ -67,7 +66,7 @@ const (
 // lastKnot is how many minutes after an origin its last outcome comes.
 const lastKnot = WindowTo
 
-// newSeries returns an empty series. A total has ranks.
+// newSeries returns an empty series.
 func newSeries(key features.Key, settle int) *series {
 	s := &series{settle: settle, turn: int64(seed(key.String()) % originEvery), history: model.NewHistory()}
 	s.origins = make([]origin, (lastKnot+settle)/originEvery+2)
@@ -76,7 +75,7 @@ func newSeries(key features.Key, settle int) *series {
 	}
 	s.learnt = newLearnt()
 	if key.Class == features.TotalClass {
-		s.turn, s.ranks = 0, &ranks{Slot: priorRanks(key)}
+		s.turn = 0
 	}
 	return s
 }
@@ -122,11 +121,6 @@ func (s *series) step(m int64, now features.Estimate) {
 		s.look(&v)
 		s.unit = v.unit
 		s.keep(&v)
-		if s.ranks != nil {
-			var at [numTargets]Quantiles
-			s.distributions(&v, &at)
-			s.ranks.observe(s, m, &at)
-		}
 	}
 }
 
