@@ -24,7 +24,7 @@ func TestManifestQueries(t *testing.T) {
 	for i := range out.Decisions {
 		out.Decisions[i].Mode = "active"
 	}
-	e.Observe(out, 0)
+	e.Observe(out)
 	text, queries := exposition(e), 0
 	line := regexp.MustCompile(`(?m)^\s*-? *(query|seriesQuery|metricsQuery): ['"]?(.*?)['"]?$`)
 	for _, file := range files {

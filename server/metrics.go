@@ -19,9 +19,6 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// tickBuckets are the upper bounds of the tick duration, in seconds.
-var tickBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
-
 // Exporter is what /metrics says: counters of this process, and the gauges of the last tick. The gauges are withdrawn
 // when no tick came for a while, so that nothing scales on what a stuck daemon last believed. All methods may be called
 // from any goroutine.
@@ -34,7 +31,6 @@ type Exporter struct {
 	records *metrics.Counter
 	ignored *metrics.Counter
 	events  *metrics.Counter
-	seconds *metrics.PrometheusHistogram
 
 	staleAfter time.Duration
 	families   []family // that a tick sets
@@ -62,8 +58,6 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 		e.decisions(action)
 	}
 	e.events = e.counter("forewarm_prescale_events_total", "Pre-scale events issued.")
-	e.seconds = e.set.NewPrometheusHistogramExt("forewarm_tick_duration_seconds", tickBuckets)
-	e.help["forewarm_tick_duration_seconds"] = "Time spent on what a tick produced: storing it and handing it on."
 	e.Gauge("forewarm_build_info{version="+strconv.Quote(version)+",goversion="+strconv.Quote(runtime.Version())+"}",
 		"Version of this build.", func() float64 { return 1 })
 	e.Gauge("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock; 0 before the first.", func() float64 {
@@ -82,9 +76,8 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	return e
 }
 
-// Observe takes over what a tick produced, and how long storing it and handing it on took.
-func (e *Exporter) Observe(out *pipeline.Output, took time.Duration) {
-	e.seconds.Update(took.Seconds())
+// Observe takes over what a tick produced.
+func (e *Exporter) Observe(out *pipeline.Output) {
 	for i := range out.Decisions {
 		e.decisions(out.Decisions[i].Action).Inc()
 		if out.Decisions[i].Publish {

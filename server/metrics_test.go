@@ -52,7 +52,7 @@ func fullExporter() *Exporter {
 	e.CountRecords(10)
 	e.CountRefused(ingest.ReasonNotJSON, 4)
 	e.CountCall("keda", "GetMetrics", "Unavailable")
-	e.Observe(fullOutput(), 5*time.Millisecond)
+	e.Observe(fullOutput())
 	return e
 }
 
@@ -67,7 +67,7 @@ func TestExpositionIsValid(t *testing.T) {
 	}
 	for _, name := range []string{
 		"forewarm_desired_replicas", "forewarm_headroom_ratio", "forewarm_saturation_eta_seconds", "forewarm_saturation_probability",
-		"forewarm_forecast", "forewarm_build_info", "prometheus_tsdb_things_total", "forewarm_tick_duration_seconds",
+		"forewarm_forecast", "forewarm_build_info", "prometheus_tsdb_things_total",
 	} {
 		if families[name] == nil {
 			t.Errorf("%s is missing", name)
@@ -100,12 +100,12 @@ func TestExpositionIsValid(t *testing.T) {
 func TestGaugesDisappear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := NewExporter("v1", 10*time.Minute)
-		e.Observe(fullOutput(), 0)
+		e.Observe(fullOutput())
 		const chat = `forewarm_desired_replicas{pool="chat",role="all"} 8`
 		if !strings.Contains(exposition(e), chat) {
 			t.Fatal("no gauge after a tick")
 		}
-		e.Observe(&pipeline.Output{Tick: origin.Add(time.Minute), Pools: []features.PoolMinute{{Pool: "chat"}}}, 0)
+		e.Observe(&pipeline.Output{Tick: origin.Add(time.Minute), Pools: []features.PoolMinute{{Pool: "chat"}}})
 		if !strings.Contains(exposition(e), chat) {
 			t.Error("a tick that decides nothing withdrew the gauges")
 		}
@@ -121,7 +121,7 @@ func TestGaugesDisappear(t *testing.T) {
 		out.Decisions = out.Decisions[1:] // the pool chat is no longer there
 		out.Projections, out.Forecasts, out.Alerts = out.Projections[1:], out.Forecasts[1:], nil
 		out.Pools = out.Pools[1:]
-		e.Observe(out, 0)
+		e.Observe(out)
 		if strings.Contains(exposition(e), `pool="chat"`) {
 			t.Error("gauges of a pool outlive the pool")
 		}
@@ -146,16 +146,16 @@ func TestWVA(t *testing.T) {
 		return out
 	}
 	e := NewExporter("v1", time.Hour)
-	e.Observe(active(), 0)
+	e.Observe(active())
 	if strings.Contains(exposition(e), "wva_") {
 		t.Error("there without being asked for")
 	}
 	e.ExportWVA(WVA{Namespace: "llm", AcceleratorType: "H100"})
-	e.Observe(fullOutput(), 0)
+	e.Observe(fullOutput())
 	if strings.Contains(exposition(e), "wva_") {
 		t.Error("there in advisory mode")
 	}
-	e.Observe(active(), 0)
+	e.Observe(active())
 	text := exposition(e)
 	for _, line := range []string{
 		desired,
@@ -172,7 +172,7 @@ func TestWVA(t *testing.T) {
 	}
 	none := active()
 	none.Decisions[0].Ready, none.Decisions[0].Pending = 0, 0
-	e.Observe(none, 0)
+	e.Observe(none)
 	if !strings.Contains(exposition(e), `wva_desired_ratio{variant_name="chat",namespace="llm",accelerator_type="H100"} 8`+"\n") {
 		t.Error("from no replicas at all the ratio is not the number wanted")
 	}

@@ -61,8 +61,9 @@ type daemon struct {
 	told      natsjs.KeyValue
 
 	consumer   *jetstream.Consumer
-	relay      *jetstream.Relay // nil when no source needs one
-	scraper    *scrape.Scraper  // nil when nothing is scraped
+	ticker     *jetstream.Ticker // nil with clock: event
+	relay      *jetstream.Relay  // nil when no source needs one
+	scraper    *scrape.Scraper   // nil when nothing is scraped
 	deadLetter *jetstream.DeadLetter
 	listeners  *listener.Listeners
 	dispatcher *sink.Dispatcher
@@ -112,7 +113,7 @@ type daemon struct {
 	refusedBy  []*refusals       // the same of late, by producer, pool and reason
 	omitted    string            // of late, see sayOmitted
 	divergence string            // the newest, in words
-	short      string            // why the log reaches back less far than it should
+	logFault   string            // what is wrong with the streams other than that of telemetry
 	peers      map[string]peer   // by instance
 }
 
@@ -215,6 +216,9 @@ func (d *daemon) openSources(first uint64) error {
 		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Inner(), Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
 		Missing: d.remakeStream, Inspect: d.inspectStream,
 	})
+	if d.cfg.Clock == pipeline.WallClock {
+		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline, d.log)
+	}
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
 			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewInlet(d.js, &d.cfg.NATS).Store,
@@ -417,9 +421,13 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 		}
 		return nil
 	})
-	if d.cfg.Clock == pipeline.WallClock {
-		ticker := jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline)
-		group.Go(func() error { return ticker.Run(ctx) })
+	if d.ticker != nil {
+		group.Go(func() error {
+			if s, err := d.js.Stream(ctx, d.stream.Load().Config.Name); err == nil { // else inspectStream is the first to
+				d.ticker.Sync(s.CachedInfo().TimeStamp)
+			}
+			return d.ticker.Run(ctx)
+		})
 	}
 	if d.embedded != nil {
 		group.Go(func() error { return d.watchEmbedded(ctx) })
@@ -481,19 +489,18 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*pipeline.Output)) (tick
 	return ticks > 0
 }
 
-// emit takes what one tick produced: to disk first, then to the world.
+// emit hands on what a tick produced: first what others wait for, then the series of reports and queries.
 func (d *daemon) emit(out *pipeline.Output) {
-	began := time.Now()
+	d.announce(out)
+	if d.anew == nil || out.Tick.After(d.anew.decided) { // until then what was decided last is shown, see recall
+		d.board.Observe(out)
+		d.exporter.Observe(out)
+	}
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
 	d.stored("series", err)
 	d.stored("compaction", d.store.Untended())
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
-	}
-	d.announce(out)
-	if d.anew == nil || out.Tick.After(d.anew.decided) { // until then what was decided last is shown, see recall
-		d.board.Observe(out)
-		d.exporter.Observe(out, time.Since(began))
 	}
 	d.sayFaults(out)
 	d.setStatus(func(s *server.Status) {
@@ -582,7 +589,7 @@ func (d *daemon) Status() server.Status {
 	s.Storage = d.storageTrouble()
 	s.TickedAt = d.tickedAt
 	s.Refused = d.refusedText(time.Now())
-	short := d.short
+	logFault := d.logFault
 	d.mu.Unlock()
 	s.Peers = d.peersText(time.Now())
 	s.Sinks = d.sinkTrouble()
@@ -595,7 +602,7 @@ func (d *daemon) Status() server.Status {
 		s.Connection += ", partition " + d.cfg.NATS.Partition
 	}
 	s.Lag, s.LagKnown = d.consumer.Pending()
-	s.Stream = strings.Trim(d.consumer.Fault()+"; "+short, "; ")
+	s.Stream = strings.Trim(d.consumer.Fault()+"; "+logFault, "; ")
 	return s
 }
 

@@ -34,12 +34,43 @@ var program = sync.OnceValues(func() (path string, err error) {
 	if binaryDir, err = os.MkdirTemp("", "forewarm-test-"); err != nil {
 		return "", err
 	}
-	path = filepath.Join(binaryDir, "forewarm")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w: %s", err, out)
-	}
-	return path, nil
+	return filepath.Join(binaryDir, "forewarm"), build(filepath.Join(binaryDir, "forewarm"))
 })
+
+func build(path string, flags ...string) error {
+	if out, err := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), ".")...).CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return nil
+}
+
+// buildWith builds the program with other contents of some source files, by their paths, and returns where it is.
+func buildWith(t *testing.T, replaced map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	var overlay struct{ Replace map[string]string }
+	overlay.Replace = map[string]string{}
+	for path, content := range replaced {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, fmt.Sprintf("%d_%s", len(overlay.Replace), filepath.Base(path)))
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		overlay.Replace[path] = file
+	}
+	text, err := json.Marshal(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "forewarm")
+	if err := build(program, "-overlay", writeFile(t, filepath.Join(dir, "overlay.json"), string(text))); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
 
 // process is forewarm in a process of its own.
 type process struct {
@@ -55,6 +86,11 @@ func start(t *testing.T, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startProgram(t, path, args...)
+}
+
+func startProgram(t *testing.T, path string, args ...string) *process {
+	t.Helper()
 	p := &process{cmd: exec.CommandContext(t.Context(), path, args...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	if err := p.cmd.Start(); err != nil {

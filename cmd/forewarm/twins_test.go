@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -23,31 +24,30 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/forecaster/network"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/server/keda"
+	kedapb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
 // TestFaults has two daemons fold one log while something breaks, on one NATS server or on three. After each fault the decisions
 // are those of a run in which nothing broke, every tick has one, and the webhook was told of the newest advice, under no id twice
-// unless a daemon was killed. It prints the table of docs/durability.md. FOREWARM_KILLS is the number of kills at random moments.
+// unless a daemon was killed. It prints the table of docs/durability.md. FOREWARM_KILLS is the number of kills at random moments;
+// where it is set, the long cases run as well.
 func TestFaults(t *testing.T) {
-	kills := 12
+	kills, long := 12, false
 	if n, err := strconv.Atoi(os.Getenv("FOREWARM_KILLS")); err == nil {
-		kills = n
+		kills, long = n, true
 	}
-	const minutes = 40
 	random := rand.New(rand.NewPCG(24, 24))
-	faults := []struct {
-		name    string
-		servers int
-		minutes int
-		mayTell bool // an id twice, because a daemon may be killed between a delivery and its acknowledgement
-		at      func(h *house, minute int)
-	}{
-		{"either twin killed at random moments", 1, 3*kills + 10, true, func(h *house, m int) {
+	faults := []fault{
+		{name: "either twin killed at random moments", minutes: 3*kills + 10, twice: true, at: func(h *house, t *testing.T, m int) {
 			if m%3 == 2 && m/3 < kills {
 				i := random.IntN(2)
 				h.pause(time.Duration(random.IntN(300)) * time.Millisecond)
@@ -55,8 +55,8 @@ func TestFaults(t *testing.T) {
 				h.start(t, i)
 			}
 		}},
-		{"a twin takes up an older snapshot", 1, minutes, true, func(h *house, m int) { h.olderSnapshot(t, m) }},
-		{"one twin cut off from NATS", 1, minutes, false, func(h *house, m int) {
+		{name: "a twin takes up an older snapshot", twice: true, at: (*house).olderSnapshot},
+		{name: "one twin cut off from NATS", at: func(h *house, _ *testing.T, m int) {
 			switch m {
 			case 10:
 				h.door.set(false)
@@ -64,10 +64,10 @@ func TestFaults(t *testing.T) {
 				h.door.set(true)
 			}
 		}},
-		{"object store full", 1, minutes, true, func(h *house, m int) {
+		{name: "object store full", twice: true, at: func(h *house, t *testing.T, m int) {
 			switch m {
 			case 10:
-				h.must(h.limitState(t, 1024))
+				h.must(t, h.limitState(t, 1024))
 			case 25:
 				if _, ready := get("http://" + h.http[0] + "/readyz"); !strings.Contains(ready, "snapshot: ") {
 					t.Error("the object store is full, and /readyz does not say so")
@@ -77,26 +77,26 @@ func TestFaults(t *testing.T) {
 					h.start(t, i)
 				}
 			case 30:
-				h.must(h.limitState(t, -1))
+				h.must(t, h.limitState(t, -1))
 			}
 		}},
-		{"queue of a sink deleted", 1, minutes, false, func(h *house, m int) {
+		{name: "queue of a sink deleted", at: func(h *house, t *testing.T, m int) {
 			if m == 20 {
-				h.must(h.js.DeleteConsumer(t.Context(), jetstream.DecisionsStream, "sink-signals-webhook_2fops"))
+				h.must(t, h.js.DeleteConsumer(t.Context(), jetstream.DecisionsStream, webhookQueue))
 			}
 		}},
-		{"telemetry stream purged", 1, minutes, false, func(h *house, m int) {
+		{name: "telemetry stream purged", at: func(h *house, t *testing.T, m int) {
 			if m == 20 {
 				h.settled(t)
 				s, err := h.js.Stream(t.Context(), "FOREWARM_TELEMETRY")
-				h.must(err)
-				h.must(s.Purge(t.Context()))
+				h.must(t, err)
+				h.must(t, s.Purge(t.Context()))
 			}
 		}},
-		{"webhook away and back", 1, minutes, false, func(h *house, m int) {
+		{name: "webhook with Alertmanager and remote write away and back", at: func(h *house, _ *testing.T, m int) {
 			h.hook.set(m < 10 || m > 25)
 		}},
-		{"leader of the log stopped, of three servers", 3, minutes, false, func(h *house, m int) {
+		{name: "leader of three servers stopped", servers: 3, long: true, at: func(h *house, t *testing.T, m int) {
 			switch m {
 			case 10:
 				h.stopLeader(t)
@@ -104,39 +104,89 @@ func TestFaults(t *testing.T) {
 				h.startServer(t, h.stopped)
 			}
 		}},
+		{name: "both twins killed ten times deep in a long log", minutes: 1500, long: true, twice: true, at: func(h *house, t *testing.T, m int) {
+			switch m {
+			case 10:
+				h.killBoth(t)
+			case 1499:
+				for range 10 {
+					h.startBoth(t)
+					h.pause(time.Duration(500+random.IntN(1500)) * time.Millisecond)
+					h.killBoth(t)
+				}
+				h.startBoth(t)
+			}
+		}},
+		{name: "rolling upgrade to another model", long: true, differs: true, at: func(h *house, t *testing.T, m int) {
+			if i := m/10 - 1; m%10 == 0 && i >= 0 && i < len(h.twins) {
+				if i == 0 {
+					h.program = buildWith(t, map[string]string{"../../forecaster/network/weights.bin": otherModel(t)})
+				}
+				h.twins[i].stop(t)
+				h.start(t, i)
+			}
+		}},
 	}
-	want := map[int]remnant{}
+	want := map[int]remnant{} // of unbroken runs, by their minutes
 	var table strings.Builder
-	for _, fault := range faults {
-		if fault.servers > 1 && os.Getenv("FOREWARM_KILLS") == "" {
-			continue // three servers in one process, beside other tests, are at times too slow
+	for _, f := range faults {
+		if f.long && !long {
+			continue
 		}
-		if _, ok := want[fault.minutes]; !ok {
-			h := newHouse(t, 1)
-			want[fault.minutes] = h.play(t, fault.minutes, func(*house, int) {})
-			h.close(t)
-		}
-		began := time.Now()
-		h := newHouse(t, fault.servers)
-		got := h.play(t, fault.minutes, fault.at)
-		h.close(t)
-		unbroken := want[fault.minutes]
-		if got.digest != unbroken.digest || got.ticks != unbroken.ticks {
-			t.Errorf("%s: %d decisions with digest %s, of an unbroken run %d with %s", fault.name, got.ticks, got.digest, unbroken.ticks, unbroken.digest)
-		}
-		if got.divergent != 0 {
-			t.Errorf("%s: %d decisions differ from the log", fault.name, got.divergent)
-		}
-		if got.newest != unbroken.newest || !h.hook.has(got.newest) {
-			t.Errorf("%s: the newest advice is %q, of an unbroken run %q", fault.name, got.newest, unbroken.newest)
-		}
-		if got.twice > 0 && !fault.mayTell {
-			t.Errorf("%s: %d ids were told twice", fault.name, got.twice)
-		}
-		fmt.Fprintf(&table, "| %s | %d | %d | %d | %d |\n", fault.name, unbroken.ticks-got.ticks, got.divergent, got.told, got.twice)
-		t.Logf("%s: %s", fault.name, time.Since(began).Round(time.Millisecond))
+		f.minutes, f.servers = cmp.Or(f.minutes, 40), cmp.Or(f.servers, 1)
+		t.Run(f.name, func(t *testing.T) {
+			if _, ok := want[f.minutes]; !ok {
+				want[f.minutes] = newHouse(t, 1).play(t, f.minutes, func(*house, *testing.T, int) {})
+			}
+			h, unbroken := newHouse(t, f.servers), want[f.minutes]
+			got := h.play(t, f.minutes, f.at)
+			if got.ticks != unbroken.ticks {
+				t.Errorf("%d minutes have a decision, of an unbroken run %d", got.ticks, unbroken.ticks)
+			}
+			if same := got.digest == unbroken.digest && got.divergent == 0; same == f.differs {
+				t.Errorf("%d decisions differ from the log, and its digest is %s, of an unbroken run %s", got.divergent, got.digest, unbroken.digest)
+			}
+			if !f.differs && got.newest != unbroken.newest {
+				t.Errorf("the newest advice is %q, of an unbroken run %q", got.newest, unbroken.newest)
+			}
+			if got.twice > 0 && !f.twice {
+				t.Errorf("%d ids were told twice", got.twice)
+			}
+			fmt.Fprintf(&table, "| %s | %d | %d | %d | %d |\n", f.name, unbroken.ticks-got.ticks, got.divergent, got.told, got.twice)
+		})
 	}
 	t.Logf("\n| fault | minutes without a decision | decisions that differ | notices told | of these twice |\n|---|---|---|---|---|\n%s", table.String())
+}
+
+// fault is what breaks. at is called before the telemetry of each minute.
+type fault struct {
+	name    string
+	servers int  // of NATS; 1 by default
+	minutes int  // of telemetry; 40 by default
+	long    bool // only with FOREWARM_KILLS
+	twice   bool // an id may be told twice, because a daemon may be killed between a delivery and its acknowledgement
+	differs bool // decisions differ, because the daemons do
+	at      func(h *house, t *testing.T, minute int)
+}
+
+// webhookQueue is the consumer of the webhook that the daemons of a house tell.
+const webhookQueue = "sink-signals-webhook_2fops"
+
+// otherModel is the file of weights with each a hundredth larger.
+func otherModel(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../../forecaster/network/weights.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	net, err := network.Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range net.Weights {
+		net.Weights[i] *= 1.01
+	}
+	return string(net.Encode())
 }
 
 // remnant is what a run left.
@@ -154,21 +204,31 @@ type house struct {
 	hook    *receiver
 	dirs    [2]string
 	http    [2]string
+	keda    [2]string
+	program string // that twins run from now on; the one of other tests where it is empty
 	twins   [2]*process
+	down    bool // both twins are killed
 	conn    *nats.Conn
 	js      natsjs.JetStream
-	must    func(error)
 	last    uint64 // message of telemetry
+}
+
+func (h *house) must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func newHouse(t *testing.T, servers int) *house {
 	t.Helper()
-	h := &house{hook: newReceiver(), must: func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
+	h := &house{hook: newReceiver()}
+	t.Cleanup(func() {
+		if t.Failed() {
+			h.explain(t)
 		}
-	}}
+		h.close()
+	})
 	var routes, urls []string
 	for range servers {
 		routes = append(routes, testenv.FreeAddress(t))
@@ -181,7 +241,7 @@ func newHouse(t *testing.T, servers int) *house {
 			lines = append(lines, "cluster {name: c, listen: "+routes[i]+", routes: [nats://"+strings.Join(routes, ", nats://")+"]}")
 		}
 		o, err := server.ProcessConfigFile(writeFile(t, filepath.Join(t.TempDir(), "nats.conf"), lines...))
-		h.must(err)
+		h.must(t, err)
 		o.NoSigs, o.NoLog = true, true
 		h.options = append(h.options, o)
 		h.servers = append(h.servers, nil)
@@ -189,9 +249,9 @@ func newHouse(t *testing.T, servers int) *house {
 	}
 	var err error
 	h.conn, err = nats.Connect(strings.Join(urls, ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	h.must(err)
+	h.must(t, err)
 	h.js, err = natsjs.New(h.conn)
-	h.must(err)
+	h.must(t, err)
 	testenv.Await(t, "JetStream", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -200,7 +260,7 @@ func newHouse(t *testing.T, servers int) *house {
 	})
 	h.door = newDoor(t, strings.TrimPrefix(urls[0], "nats://"))
 	for i := range h.twins {
-		h.dirs[i], h.http[i] = t.TempDir(), testenv.FreeAddress(t)
+		h.dirs[i], h.http[i], h.keda[i] = t.TempDir(), testenv.FreeAddress(t), testenv.FreeAddress(t)
 		url := strings.Join(urls, ",")
 		if i == 1 && servers == 1 {
 			url = "nats://" + h.door.Addr().String()
@@ -209,8 +269,9 @@ func newHouse(t *testing.T, servers int) *house {
 		writeFile(t, filepath.Join(h.dirs[i], "forewarm.yaml"),
 			fmt.Sprintf("nats: {url: %q, stream: {replicas: %d, max_bytes: 67108864}, decisions: {max_bytes: 67108864}}", url, servers),
 			"clock: event", "features: {lateness: 0s}", "log: {level: warn}", "decision: {mode: active}",
-			"storage: {dir: "+filepath.Join(h.dirs[i], "data")+", snapshot_every: 100ms}", "server: {listen: "+h.http[i]+"}",
-			"sinks: {delivery: {max_backoff: 1s}, webhooks: [{name: ops, url: '"+h.hook.server.URL+"', send: [prescale], secret_file: "+filepath.Join(h.dirs[i], "keys")+"}]}",
+			"storage: {dir: "+filepath.Join(h.dirs[i], "data")+", snapshot_every: 100ms}", "server: {listen: "+h.http[i]+"}", "keda: {listen: "+h.keda[i]+"}",
+			"sinks: {delivery: {max_backoff: 1s}, alertmanager: {urls: ['"+h.hook.server.URL+"']}, webhooks: [{name: ops, url: '"+h.hook.server.URL+"', send: [prescale], secret_file: "+filepath.Join(h.dirs[i], "keys")+"}]}",
+			"remote_write: {url: '"+h.hook.server.URL+"/api/v1/write'}",
 			"pools:", "  - {name: fleet, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}")
 		h.start(t, i)
 		testenv.Await(t, "the daemon to answer", func() bool { _, err := statusOf(h.http[i]); return err == nil || h.twins[i].over() })
@@ -220,13 +281,46 @@ func newHouse(t *testing.T, servers int) *house {
 
 func (h *house) start(t *testing.T, i int) {
 	t.Helper()
-	h.twins[i] = start(t, "serve", "-config", filepath.Join(h.dirs[i], "forewarm.yaml"))
+	program, err := program()
+	h.must(t, err)
+	h.twins[i] = startProgram(t, cmp.Or(h.program, program), "serve", "-config", filepath.Join(h.dirs[i], "forewarm.yaml"))
+}
+
+func (h *house) startBoth(t *testing.T) {
+	t.Helper()
+	for i := range h.twins {
+		h.start(t, i)
+	}
+	h.down = false
+}
+
+func (h *house) killBoth(t *testing.T) {
+	t.Helper()
+	for i := range h.twins {
+		h.twins[i].kill(t)
+	}
+	h.down = true
+}
+
+// explain prints what the daemons said and where their goroutines are.
+func (h *house) explain(t *testing.T) {
+	for i, p := range h.twins {
+		if p == nil {
+			continue
+		}
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+		select {
+		case <-p.exited:
+		case <-time.After(10 * time.Second):
+		}
+		t.Logf("twin %d:\n%s", i, p.out.String())
+	}
 }
 
 func (h *house) startServer(t *testing.T, i int) {
 	t.Helper()
 	s, err := server.NewServer(h.options[i].Clone())
-	h.must(err)
+	h.must(t, err)
 	go s.Start()
 	if !s.ReadyForConnections(patience) {
 		t.Fatal("nats-server does not start")
@@ -237,9 +331,9 @@ func (h *house) startServer(t *testing.T, i int) {
 func (h *house) stopLeader(t *testing.T) {
 	t.Helper()
 	s, err := h.js.Stream(t.Context(), jetstream.DecisionsStream)
-	h.must(err)
+	h.must(t, err)
 	h.stopped, err = strconv.Atoi(strings.TrimPrefix(s.CachedInfo().Cluster.Leader, "n"))
-	h.must(err)
+	h.must(t, err)
 	h.servers[h.stopped].Shutdown()
 	h.servers[h.stopped].WaitForShutdown()
 }
@@ -254,15 +348,15 @@ func (h *house) olderSnapshot(t *testing.T, minute int) {
 	case 10:
 		h.twins[1].stop(t) // which saves a snapshot of its own
 	case 25:
-		h.must(h.twins[0].cmd.Process.Signal(syscall.SIGSTOP))
+		h.must(t, h.twins[0].cmd.Process.Signal(syscall.SIGSTOP))
 		bucket, err := h.js.ObjectStore(t.Context(), jetstream.StateBucket)
-		h.must(err)
+		h.must(t, err)
 		for _, x := range h.states(t)[:1] {
-			h.must(bucket.Delete(t.Context(), x.Name))
+			h.must(t, bucket.Delete(t.Context(), x.Name))
 		}
 		h.start(t, 1)
 		testenv.Await(t, "the twin to be back", func() bool { s, err := statusOf(h.http[1]); return h.twins[1].over() || err == nil && s.Sequence > 0 })
-		h.must(h.twins[0].cmd.Process.Signal(syscall.SIGCONT))
+		h.must(t, h.twins[0].cmd.Process.Signal(syscall.SIGCONT))
 	}
 }
 
@@ -270,9 +364,9 @@ func (h *house) olderSnapshot(t *testing.T, minute int) {
 func (h *house) states(t *testing.T) []stream.State {
 	t.Helper()
 	bucket, err := h.js.ObjectStore(t.Context(), jetstream.StateBucket)
-	h.must(err)
+	h.must(t, err)
 	all, err := stream.NewStates(bucket, "").List(t.Context())
-	h.must(err)
+	h.must(t, err)
 	return all
 }
 
@@ -288,11 +382,11 @@ func (h *house) limitState(t *testing.T, most int64) error {
 }
 
 // play publishes so many minutes of telemetry, with demand that rises and falls, and says what the twins make of it.
-func (h *house) play(t *testing.T, minutes int, at func(*house, int)) (out remnant) {
+func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)) (out remnant) {
 	t.Helper()
 	begin := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for m := range minutes {
-		at(h, m)
+		at(h, t, m)
 		var b strings.Builder
 		for i := range 6 + 2*(m%20) {
 			fmt.Fprintf(&b, `{"arrived_at":%d,"prompt_tokens":500,"output_tokens":%d}`+"\n", begin.Add(time.Duration(m)*time.Minute+time.Duration(i)*time.Second).UnixMilli(), 300+50*(m%20))
@@ -307,17 +401,19 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, int)) (out remna
 			}
 			return err == nil
 		})
-		if m%3 != 0 {
+		if m%3 != 0 && !h.down {
 			testenv.Await(t, "a twin to fold it", func() bool { return h.folded(0) || h.folded(1) })
 		}
 	}
 	h.settled(t)
 	reader := stream.NewReader(h.js, jetstream.DecisionsStream, "forewarm")
 	sum, err := reader.Digest(t.Context())
-	h.must(err)
+	h.must(t, err)
 	out.digest = hex.EncodeToString(sum[:4])
-	h.must(reader.Read(t.Context(), time.Time{}.AddDate(1, 0, 0), time.Unix(1<<40, 0), func(d *alerting.Decision) error {
+	var last alerting.Decision
+	h.must(t, reader.Read(t.Context(), time.Time{}.AddDate(1, 0, 0), time.Unix(1<<40, 0), func(d *alerting.Decision) error {
 		out.ticks++
+		last = *d
 		if d.Publish {
 			out.newest = d.EventID()
 		}
@@ -325,7 +421,7 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, int)) (out remna
 	}))
 	testenv.Await(t, "the newest advice to be told", func() bool { return h.hook.has(out.newest) })
 	testenv.Await(t, "nothing to wait for the sinks", func() bool {
-		c, err := h.js.Consumer(t.Context(), jetstream.DecisionsStream, "sink-signals-webhook_2fops")
+		c, err := h.js.Consumer(t.Context(), jetstream.DecisionsStream, webhookQueue)
 		return err == nil && c.CachedInfo().NumPending == 0 && c.CachedInfo().NumAckPending == 0
 	})
 	out.told, out.twice = h.hook.counts()
@@ -338,12 +434,39 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, int)) (out remna
 		} else {
 			t.Errorf("twin %d does not say how many decisions differ", i)
 		}
+		testenv.Await(t, "all series to be sent", func() bool {
+			_, page := get("http://" + h.http[i] + "/metrics")
+			return strings.Contains(page, "\nforewarm_remote_write_gaps_total 0\n") && strings.Contains(page, "\nforewarm_remote_write_waiting_bytes 0\n")
+		})
+		if minutes > 60 { // else too little is known to give advice
+			h.ask(t, i, &last)
+		}
 		testenv.Await(t, "each twin to see the other", func() bool {
 			_, ready := get("http://" + h.http[i] + "/readyz")
 			return strings.Contains(ready, "(version ")
 		})
 	}
 	return out
+}
+
+// ask wants the newest decision from a twin by KEDA, by HTTP and by PromQL.
+func (h *house) ask(t *testing.T, i int, want *alerting.Decision) {
+	t.Helper()
+	conn, err := grpc.NewClient(h.keda[i], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	h.must(t, err)
+	defer conn.Close()
+	got, err := kedapb.NewExternalScalerClient(conn).GetMetrics(t.Context(), &kedapb.GetMetricsRequest{
+		MetricName: keda.MetricName, ScaledObjectRef: &kedapb.ScaledObjectRef{ScalerMetadata: map[string]string{"pool": "fleet"}}})
+	if err != nil || got.MetricValues[0].MetricValueFloat != float64(want.Desired) {
+		t.Errorf("twin %d tells KEDA %v (%v), want %d", i, got, err, want.Desired)
+	}
+	if _, page := get("http://" + h.http[i] + "/api/v1/pools/fleet/desired"); !strings.Contains(page, fmt.Sprintf(`"desired_replicas": %d,`, want.Desired)) {
+		t.Errorf("twin %d answers %s, want %d", i, page, want.Desired)
+	}
+	query := fmt.Sprintf(`http://%s/api/v1/query?query=forewarm_desired_replicas{role="all"}&time=%d`, h.http[i], want.Tick.Unix())
+	if _, page := get(query); !strings.Contains(page, fmt.Sprintf(`"%d"]`, want.Desired)) {
+		t.Errorf("twin %d answers %s to PromQL, want %d", i, page, want.Desired)
+	}
 }
 
 func (h *house) folded(i int) bool {
@@ -365,21 +488,26 @@ func (h *house) settled(t *testing.T) {
 	}
 }
 
-func (h *house) close(t *testing.T) {
-	t.Helper()
+func (h *house) close() {
 	for _, p := range h.twins {
-		_ = p.cmd.Process.Kill()
-		<-p.exited
+		if p != nil {
+			_ = p.cmd.Process.Kill()
+			<-p.exited
+		}
 	}
-	h.conn.Close()
+	if h.conn != nil {
+		h.conn.Close()
+	}
 	for _, s := range h.servers {
-		s.Shutdown()
-		s.WaitForShutdown()
+		if s != nil {
+			s.Shutdown()
+			s.WaitForShutdown()
+		}
 	}
 	h.hook.server.Close()
 }
 
-// receiver is a webhook that can be away.
+// receiver is a webhook, an Alertmanager and a receiver of remote write that can be away.
 type receiver struct {
 	server *httptest.Server
 	mu     sync.Mutex
@@ -397,7 +525,9 @@ func newReceiver() *receiver {
 			http.Error(w, "away", http.StatusServiceUnavailable)
 			return
 		}
-		h.told[r.Header.Get("Webhook-Id")]++
+		if id := r.Header.Get("Webhook-Id"); id != "" {
+			h.told[id]++
+		}
 	}))
 	return h
 }

@@ -4,30 +4,39 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // Ticker writes the time into the telemetry stream: for each minute T a watermark without a pool, at T + lateness by the
-// wall clock. Daemons that share a stream give it the same message id, so that it is stored once.
+// clock of the NATS server, which also stamps the messages. The clock of this machine may be set at any time without
+// effect. Daemons that share a stream give a watermark the same message id, so that it is stored once.
 type Ticker struct {
 	publish  func(ctx context.Context, subject, id string, data []byte) error
 	subject  string
 	lateness time.Duration
 	outcome  func(error)
 	offline  func(ctx context.Context, minute time.Time) bool
+	log      *zap.Logger
 	pending  []time.Time // minutes that ticked offline and whose watermarks are not stored yet, oldest first
+
+	mu      sync.Mutex
+	server  time.Time     // the server's clock at the newest Sync
+	at      time.Time     // when that was, by the monotonic clock of this process
+	started chan struct{} // closed by the first Sync
 }
 
 // NewTicker publishes through js to the watermark subject below prefix. outcome is told how each attempt to store a
 // watermark ended; an attempt that failed is made again each second. offline is offered a minute whose watermark cannot be
 // stored for offlineAfter, and may go on without the stream, which it says.
-func NewTicker(js jetstream.JetStream, prefix string, lateness time.Duration, outcome func(error), offline func(context.Context, time.Time) bool) *Ticker {
+func NewTicker(js jetstream.JetStream, prefix string, lateness time.Duration, outcome func(error), offline func(context.Context, time.Time) bool, log *zap.Logger) *Ticker {
 	publish := func(ctx context.Context, subject, id string, data []byte) error {
 		m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
 		m.Header.Set(headerContentType, ingest.ContentTypeJSON)
@@ -36,7 +45,7 @@ func NewTicker(js jetstream.JetStream, prefix string, lateness time.Duration, ou
 		_, err := js.PublishMsg(ctx, m, jetstream.WithMsgID(id))
 		return err
 	}
-	return &Ticker{publish: publish, subject: ingest.WatermarkSubject(prefix, ""), lateness: lateness, outcome: outcome, offline: offline}
+	return &Ticker{publish: publish, subject: ingest.WatermarkSubject(prefix, ""), lateness: lateness, outcome: outcome, offline: offline, log: log, started: make(chan struct{})}
 }
 
 const (
@@ -46,20 +55,57 @@ const (
 	offlineAfter = 5 * time.Second
 	// maxPending bounds the minutes that wait; the oldest are let go of.
 	maxPending = 24 * 60
+	// jump is by how much the server's clock has to be set for the log to say so.
+	jump = time.Minute
 )
 
-// Run publishes until ctx ends, and then returns nil. A watermark that could not be stored is offered again until the next
-// one is due, which then stands for both; unless its minute ticked offline. Those are stored later, in order, so that
-// what reads the stream again takes the steps that were taken meanwhile.
+// Sync sets the ticker's clock to what the server's clock says now. Between two calls it goes on by this machine's
+// monotonic clock, which nobody can set.
+func (t *Ticker) Sync(server time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.at.IsZero() {
+		close(t.started)
+	} else if by := server.Sub(t.server.Add(time.Since(t.at))); by.Abs() >= jump {
+		t.log.Error("the clock of the NATS server was set; minutes that it skips are without telemetry, and none is closed twice", zap.Duration("by", by.Round(time.Second)))
+	}
+	t.server, t.at = server, time.Now()
+}
+
+// now is the server's clock.
+func (t *Ticker) now() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.server.Add(time.Since(t.at))
+}
+
+// newest is the newest minute that may be closed.
+func (t *Ticker) newest() time.Time { return t.now().Add(-t.lateness).Truncate(time.Minute) }
+
+// Run publishes until ctx ends, and then returns nil. It begins after the first Sync. A watermark that could not be stored
+// is offered again until the next one is due, which then stands for both; unless its minute ticked offline. Those are
+// stored later, in order, so that what reads the stream again takes the steps that were taken meanwhile. Where the clock
+// goes back, no minute is closed until it is past the newest one again.
 func (t *Ticker) Run(ctx context.Context) error {
-	minute := time.Now().Add(-t.lateness).Truncate(time.Minute)
+	select {
+	case <-t.started:
+	case <-ctx.Done():
+		return nil
+	}
+	minute := t.newest()
 	for {
 		minute = minute.Add(time.Minute)
-		if late := time.Now().Add(-t.lateness).Truncate(time.Minute); late.After(minute) {
+		if late := t.newest(); late.After(minute) {
 			minute = late // the machine slept, or the clock was set
 		}
-		if !sleep.For(ctx, time.Until(minute.Add(t.lateness))) {
-			return nil
+		for due := minute.Add(t.lateness); ; {
+			wait := due.Sub(t.now())
+			if wait <= 0 {
+				break
+			}
+			if !sleep.For(ctx, min(wait, tickRetry)) { // the clock may be set meanwhile
+				return nil
+			}
 		}
 		t.offer(ctx, minute)
 	}
@@ -68,7 +114,7 @@ func (t *Ticker) Run(ctx context.Context) error {
 // offer stores what waits and the minute, until the next one is due.
 func (t *Ticker) offer(ctx context.Context, minute time.Time) {
 	due := minute.Add(t.lateness)
-	ctx, cancel := context.WithDeadline(ctx, due.Add(time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, due.Add(time.Minute).Sub(t.now()))
 	defer cancel()
 	for waiting := append(slices.Clone(t.pending), minute); len(waiting) > 0; {
 		at := waiting[0]
@@ -81,7 +127,7 @@ func (t *Ticker) offer(ctx context.Context, minute time.Time) {
 			t.pending = t.pending[min(1, len(t.pending)):]
 			continue
 		}
-		if time.Since(due) >= offlineAfter && !slices.Contains(t.pending, minute) && t.offline(ctx, minute) {
+		if t.now().Sub(due) >= offlineAfter && !slices.Contains(t.pending, minute) && t.offline(ctx, minute) {
 			t.pending = append(t.pending[max(0, len(t.pending)+1-maxPending):], minute)
 		}
 		if !sleep.For(ctx, tickRetry) {

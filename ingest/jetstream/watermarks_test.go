@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -22,7 +23,8 @@ func record(t *testing.T, offset, lateness, d time.Duration, outage func(since t
 	synctest.Test(t, func(t *testing.T) {
 		midnight := time.Now() // of 2000-01-01, where the clock of a bubble starts
 		time.Sleep(offset)
-		ticker := NewTicker(nil, "f", lateness, func(error) {}, func(context.Context, time.Time) bool { return false })
+		ticker := NewTicker(nil, "f", lateness, func(error) {}, func(context.Context, time.Time) bool { return false }, zap.NewNop())
+		ticker.Sync(time.Now())
 		ticker.publish = func(_ context.Context, subject, id string, data []byte) error {
 			if subject != "f.telemetry.watermark._" {
 				t.Errorf("subject %s", subject)
@@ -74,5 +76,44 @@ func TestTicker(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// TestTickerClockIsSet sets the server's clock ten minutes ahead, then back: no minute is closed twice, and none before its end.
+func TestTickerClockIsSet(t *testing.T) {
+	var got []string
+	synctest.Test(t, func(t *testing.T) {
+		midnight := time.Now()
+		ahead := 20 * time.Second
+		ticker := NewTicker(nil, "f", 10*time.Second, func(error) {}, func(context.Context, time.Time) bool { return false }, zap.NewNop())
+		ticker.publish = func(_ context.Context, _, _ string, data []byte) error {
+			var b ingest.Batch
+			ingest.Decode(ingest.Meta{Kind: ingest.KindWatermark}, data, ingest.DefaultLimits(), &b)
+			got = append(got, fmt.Sprintf("%s at %s", b.Watermark.At.Sub(midnight.UTC()), time.Since(midnight).Truncate(time.Second)))
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 17*time.Minute)
+		defer cancel()
+		go func() {
+			time.Sleep(time.Second / 2) // between two looks of the ticker
+			for ctx.Err() == nil {
+				switch time.Since(midnight).Truncate(time.Second) {
+				case 2 * time.Minute:
+					ahead += 10 * time.Minute
+				case 4 * time.Minute:
+					ahead -= 10 * time.Minute
+				}
+				ticker.Sync(time.Now().Add(ahead))
+				time.Sleep(time.Second)
+			}
+		}()
+		if err := ticker.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second) // the other goroutine sees that it is over
+	})
+	want := []string{"1m0s at 50s", "2m0s at 1m50s", "3m0s at 2m1s", "12m0s at 2m1s", "13m0s at 2m50s", "14m0s at 3m50s", "15m0s at 14m50s", "16m0s at 15m50s", "17m0s at 16m50s"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }
