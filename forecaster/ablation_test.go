@@ -39,7 +39,8 @@ func TestAblation(t *testing.T) {
 				s.Model[k] = newCalibration()
 			}
 		}},
-		{"without the last value", func(s *series) { s.Last = [numKnots]lastValue{} }},
+		{"without yesterday", func(s *series) { s.Day = [numKnots]slope{} }},
+		{"without the last value", func(s *series) { s.Last = [numKnots]slope{} }},
 	}
 	for _, g := range network.Groups {
 		variants = append(variants, struct {

@@ -54,6 +54,16 @@ func (a *axis) span(z, least float64) (from, to float64) {
 	return gaussian[lo], gaussian[hi]
 }
 
+// move shifts a distribution; one that is not known shifts nothing.
+func (a *axis) move(by float64) {
+	if math.IsNaN(by) {
+		return
+	}
+	for i := range a {
+		a[i] = max(0, a[i]+float32(by))
+	}
+}
+
 // segment is where the i-th segment begins, and how wide it is.
 func (a *axis) segment(i int, least float64) (from, width float64) {
 	from = float64(a[i])

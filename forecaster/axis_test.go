@@ -58,7 +58,7 @@ func TestTrackedScoresMendAWrongWidth(t *testing.T) {
 	for i := range n {
 		u := (float64(i*7919%n) + .5) / n // every level once, in an order without pattern
 		x := a.score(100+2*normal(u), 1e-3)
-		m.follow(x, x, 1)
+		m.follow(x, x)
 	}
 	for i, x := range gaussian {
 		if got := float64(m.Score[i]); math.Abs(got-2*x) > .35 {
@@ -80,7 +80,7 @@ func TestAtomsSayNothingOfTheirInside(t *testing.T) {
 			z = a.at(phiInverse(.8+.2*(float64((i/5*37)%100)+.5)/100), 1e-3)
 		}
 		from, to := a.span(z, 1e-3)
-		m.follow(from, to, 1)
+		m.follow(from, to)
 	}
 	for i, x := range m.Score {
 		if math.Abs(float64(x)-gaussian[i]) > .15 {

@@ -29,7 +29,6 @@ type tracker struct {
 const (
 	trackerPrior  = 100   // origins' worth of belief that the network is calibrated
 	trackerMemory = 200.0 // origins that are remembered
-	silentWeight  = 0.2   // of an origin in silence, where most of what is learned is chance
 	minSparsity   = 0.1   // of the standard normal's: keeps a quantile moving where scores collapsed
 	maxSparsity   = 4     // likewise: keeps a lone outlier from throwing a tail
 )
@@ -46,8 +45,8 @@ func newTracker(worth float64) (t tracker) {
 // follow takes the score of an outcome. Where a distribution has an atom, an outcome in it has a range of scores: the
 // quantiles move as they would on average for scores drawn from that part of a standard normal (randomised PIT: Czado,
 // Gneiting and Held 2009, doi:10.1111/j.1541-0420.2009.01191.x, §2).
-func (t *tracker) follow(from, to, weight float64) {
-	gain := weight * max(1/trackerMemory, 1/float64(t.Seen))
+func (t *tracker) follow(from, to float64) {
+	gain := max(1/trackerMemory, 1/float64(t.Seen))
 	was := t.Score
 	for i, tau := range Levels {
 		lo, hi := max(i-1, 0), min(i+1, NumLevels-1)
@@ -67,7 +66,7 @@ func (t *tracker) follow(from, to, weight float64) {
 			t.Score[j], t.Score[j-1] = t.Score[j-1], t.Score[j]
 		}
 	}
-	t.Seen += float32(weight)
+	t.Seen++
 }
 
 // phi is the standard normal distribution function.

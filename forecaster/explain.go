@@ -14,7 +14,7 @@ import (
 // Values are in the dimension's unit, of the minute 15 minutes ahead, and without scheduled events.
 type Basis struct {
 	Input   *network.Input // what the network saw; nil when it had nothing to go by. Not to be changed
-	Raw     Quantiles      // what the network said; last value and calibration made the rest of it
+	Raw     Quantiles      // what the network said; yesterday, last value and calibration made the rest of it
 	Level   float64        // mean of the last half hour or so
 	Covered [2]Covered     // of minutes 15 ahead, and of the window maximum
 	Events  []EventEffect  // those that are felt within the horizon or were just now
@@ -116,7 +116,7 @@ type LevelValue struct {
 	Value *float64 `json:"value"`
 }
 
-// Parts are the level of the last half hour or so, the factor of events, and what last value and calibration have added to
+// Parts are the level of the last half hour or so, the factor of events, and what yesterday, last value and calibration have added to
 // the network's median and to its 95 % quantile, null while an event changes the forecast.
 type Parts struct {
 	Level         *float64 `json:"level"`

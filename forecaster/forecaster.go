@@ -277,7 +277,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 		events.total(d, &f)
 		pf.Total = append(pf.Total, f)
 		pf.Paths.Dimensions = append(pf.Paths.Dimensions, f.Dimension)
-		pf.Paths.At = append(pf.Paths.At, samplePaths(&f.Minute, s.ranks))
+		pf.Paths.At = append(pf.Paths.At, samplePaths(&f.Minute))
 	}
 	pf.Retries = p.retries.forecast(p.minute.Start.Unix()/60, pf.Total)
 	return pf

@@ -24,10 +24,8 @@ type anchor struct {
 	// Heard has a bit for each of the newest minutes, the newest lowest, in which something was counted: what a nowcast
 	// expects of a minute is no end of silence.
 	Heard uint32 `cbor:"6,keyasint"`
-	// Firm has such a bit for minutes that were said to be as good as settled. Broken is the share of minutes, over an
-	// hour, in which one of those changed a good deal after all.
-	Firm   uint64  `cbor:"7,keyasint,omitempty"`
-	Broken float64 `cbor:"8,keyasint,omitempty"`
+	// Grown is the share of minutes, over an hour, in which an earlier one changed a good deal.
+	Grown float64 `cbor:"7,keyasint,omitempty"`
 }
 
 // anchorFade is the weight of a minute relative to the next in a level of ten minutes.
@@ -35,13 +33,10 @@ const anchorFade = 0.9
 
 // reckon takes what has become of a minute that came so many minutes before the newest one, when the next one is about
 // to be pushed.
-func (a *anchor) reckon(e *features.Estimate, before int64, firm bool) {
+func (a *anchor) reckon(e *features.Estimate, before int64) {
 	a.open(e.SD, before+1)
 	if e.Counted > 0 {
 		a.Heard |= 1 << before
-	}
-	if a.Firm &^= 1 << before; firm {
-		a.Firm |= 1 << before
 	}
 }
 
@@ -60,24 +55,19 @@ const heardMinutes = 32
 func (a *anchor) heard(before int64) bool { return a.Heard&(1<<before) != 0 }
 
 const (
-	brokenGain = 1.0 / 60
-	brokenMost = 0.1 // from which on nothing is as good as settled that has not settled
+	grownGain  = 1.0 / 60
+	mostGrown  = 0.1  // from which on the newest count is not taken for all there is
+	grownShare = 0.75 // of the unit, by which a minute has changed a good deal
 )
 
-// firm says whether the minute that came so many minutes before the newest one is as good as settled.
-func (a *anchor) firm(before int64) bool { return a.Broken < brokenMost && a.Firm&(1<<before) != 0 }
-
 // move takes the newest minute, after all the earlier ones of the same tick.
-func (a *anchor) move(e features.Estimate, level float64, firm bool) {
+func (a *anchor) move(e features.Estimate, level float64) {
 	a.Newest = e
 	a.Heard <<= 1
 	if e.Counted > 0 {
 		a.Heard |= 1
 	}
-	if a.Firm <<= 1; firm {
-		a.Firm |= 1
-	}
-	a.Broken *= 1 - brokenGain
+	a.Grown *= 1 - grownGain
 	a.open(e.SD, 0)
 	a.Uncertain = 0
 	if a.Open > 0 && level > 0 {

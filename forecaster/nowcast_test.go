@@ -29,16 +29,16 @@ func TestWidenOnlyBeyondTheUsual(t *testing.T) {
 func TestAnchorReckonsOpenMinutes(t *testing.T) {
 	var a anchor
 	sure, unsure := exactly(100), features.Estimate{Mean: 100, Counted: 60, SD: 10}
-	a.move(unsure, 100, false)
+	a.move(unsure, 100)
 	if want := .01 * 100 / 400; math.Abs(a.Uncertain-want) > 1e-12 {
 		t.Errorf("uncertain by %v, want (10 %% of 10)²/4·100 = %v", a.Uncertain, want)
 	}
-	a.reckon(&unsure, 0, false)
-	a.move(sure, 100, true)
+	a.reckon(&unsure, 0)
+	a.move(sure, 100)
 	if want := .0081 * 100 / 400; math.Abs(a.Uncertain-want) > 1e-12 {
 		t.Errorf("a minute later uncertain by %v, want %v", a.Uncertain, want)
 	}
-	a.move(sure, 100, true)
+	a.move(sure, 100)
 	if a.Uncertain != 0 {
 		t.Errorf("uncertain by %v when all is known", a.Uncertain)
 	}
@@ -57,33 +57,6 @@ func TestNowcastIsNoEndOfSilence(t *testing.T) {
 	s.amend(s.history.Newest-3, late)
 	if s.quiet() != 3 {
 		t.Error("silent in spite of a late record")
-	}
-}
-
-// Outcomes teach once they are as good as settled: at once where nothing comes late, and never later than they settle.
-func TestLearnsWhatIsAsGoodAsSettled(t *testing.T) {
-	const settle, n = 10, 120
-	for _, tc := range []struct {
-		name  string
-		sd    func(age int64) float64 // of a nowcast of 100
-		after int64
-	}{
-		{"nothing late", func(int64) float64 { return 0 }, 0},
-		{"clear after three minutes", func(age int64) float64 { return max(0, 90-30*float64(age)) }, 3},
-		{"clear once settled", func(age int64) float64 { return 90 }, settle},
-	} {
-		r := rand.New(rand.NewPCG(31, 32))
-		s := newSeries(testKey, settle)
-		for i := range int64(n) {
-			for age := int64(1); age <= min(i, settle-1); age++ {
-				m := startMinute + i - age
-				s.amend(m, features.Estimate{Mean: s.history.At(m), SD: tc.sd(age)})
-			}
-			s.push(startMinute+i, features.Estimate{Mean: 100 * math.Exp(.3*r.NormFloat64()), SD: tc.sd(0)})
-		}
-		if got := s.history.Newest - s.learned; got != tc.after {
-			t.Errorf("%s: learned from minutes %d old, want %d", tc.name, got, tc.after)
-		}
 	}
 }
 

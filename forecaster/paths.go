@@ -5,59 +5,50 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-
-	"gonum.org/v1/gonum/stat/distuv"
-
-	"github.com/forewarm/forewarm/features"
 )
 
-// Dependence that a series without templates is taken to have: of a minute's rank with the next one's, and with the rank
-// of the other classes of its pool.
-const (
-	priorPersistence = 0.97
-	priorTogether    = 0.5
-)
+// NumPaths is the number of joint sample paths of a pool.
+const NumPaths = 128
 
-// priorRanks draws NumPaths rank paths for a key from a Gaussian copula: a first-order autoregression over minutes, a
-// part of it shared by all classes of the pool. The draws are fixed by the names, so that the same log gives the same
-// bytes.
-func priorRanks(key features.Key) (u [NumPaths][Horizon]uint8) {
-	common := rand.New(rand.NewPCG(seed(key.Pool), 1))
-	own := rand.New(rand.NewPCG(seed(key.String()), 2))
-	for j := range u {
-		c, o := common.NormFloat64(), own.NormFloat64()
-		for h := range u[j] {
-			u[j][h] = quantise(distuv.UnitNormal.CDF(math.Sqrt(priorTogether)*c + math.Sqrt(1-priorTogether)*o))
-			fresh := math.Sqrt(1 - priorPersistence*priorPersistence)
-			c = priorPersistence*c + fresh*common.NormFloat64()
-			o = priorPersistence*o + fresh*own.NormFloat64()
+// persistence is the dependence of a path's minutes: the correlation of a minute's normal score with that of the next.
+const persistence = 0.95
+
+// pathRanks are the ranks that paths take at each minute: the same for all pools and dimensions, so that what is high in one
+// dimension is high in the others. They are drawn from a Gaussian copula, a first-order autoregression over minutes.
+var pathRanks = func() (ranks [NumPaths][Horizon]uint8) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var scores [NumPaths]float64
+	for h := range Horizon {
+		for j := range scores {
+			if h == 0 {
+				scores[j] = r.NormFloat64()
+				continue
+			}
+			scores[j] = persistence*scores[j] + math.Sqrt(1-persistence*persistence)*r.NormFloat64()
+		}
+		sorted := scores
+		slices.Sort(sorted[:])
+		for j, x := range scores {
+			rank, _ := slices.BinarySearch(sorted[:], x)
+			ranks[j][h] = uint8(rank)
 		}
 	}
-	return u
+	return ranks
+}()
+
+// samplePaths are joint paths of a total: at each minute they are evenly spaced quantiles of the forecast, taken by rank.
+func samplePaths(minutes *[Horizon]Quantiles) [][Horizon]float32 {
+	paths := make([][Horizon]float32, NumPaths)
+	for j := range paths {
+		for h := range Horizon {
+			paths[j][h] = float32(minutes[h].At((float64(pathRanks[j][h]) + .5) / NumPaths))
+		}
+	}
+	return paths
 }
 
 func seed(name string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // never fails
 	return h.Sum64()
-}
-
-// samplePaths are joint paths of a total: path j takes at each minute the quantile at the rank that template j had at that
-// lead. At each minute the values are then replaced, rank by rank, by evenly spaced quantiles, so that the paths have the
-// forecast's own distribution. The templates of all totals are of the same origins, which keeps dependence over dimensions.
-// Cost: a sort per minute.
-func samplePaths(minutes *[Horizon]Quantiles, r *ranks) [][Horizon]float32 {
-	paths := make([][Horizon]float32, NumPaths)
-	// Ranks sort like the quantiles; the path's number below them keeps the order of equals.
-	order := make([]uint32, NumPaths)
-	for h := range Horizon {
-		for j := range order {
-			order[j] = uint32(r.Slot[j][h])<<16 | uint32(j)
-		}
-		slices.Sort(order)
-		for rank, key := range order {
-			paths[key&0xffff][h] = float32(minutes[h].At((float64(rank) + .5) / NumPaths))
-		}
-	}
-	return paths
 }

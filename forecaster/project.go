@@ -102,7 +102,7 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 }
 
 // readyPaths is the number of usable replicas on each path at the start of each minute. 53 is odd, so every level of the lag
-// is visited once, in an order unrelated to the templates'. All replicas of a path are as slow as each other.
+// is visited once, in an order unrelated to the paths' ranks. All replicas of a path are as slow as each other.
 func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizon]float32 {
 	var levels [NumPaths]float64
 	for j := range levels {
@@ -148,7 +148,7 @@ func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][
 	const tail, least = 0.45, 0.05 // from the middle to a bound; no replica is worth less than a twentieth
 	out := make([][Horizon]float32, len(ready))
 	for j := range ready {
-		// 37 is odd: every level once, in an order unrelated to the templates' and the lags'.
+		// 37 is odd: every level once, in an order unrelated to the ranks' and the lags'.
 		level := (float64(j*37%len(ready))+.5)/float64(len(ready)) - .5
 		side := high - 1
 		if level < 0 {

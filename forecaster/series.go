@@ -8,9 +8,9 @@ import (
 	"github.com/forewarm/forewarm/forecaster/network"
 )
 
-// series is one dimension of one class, or of a pool's total. Its forecast has three parts: the network reads the history
-// and gives quantiles; they are shifted towards the last value, as far as that was right before; the calibration corrects
-// their coverage. A series learns from one origin in originEvery minutes, because errors of consecutive minutes have much
+// series is one dimension of one class, or of a pool's total. Its forecast has four parts: the network reads the history
+// and gives quantiles; they are shifted to where yesterday and the last value would have them, as far as those were right
+// before; the calibration corrects their coverage. A series learns from one origin in originEvery minutes, because errors of consecutive minutes have much
 // in common.
 //
 // A series takes 6 KiB on its first day and 8 KiB after a week. A minute costs O(1), an origin one pass of the network.
@@ -25,12 +25,12 @@ type series struct {
 	began   bool // while the pool was watched
 
 	learnt
-	ranks *ranks // of a total; nil for a class
 }
 
 // learnt is what a series has learned of its own errors.
 type learnt struct {
-	Last     [numKnots]lastValue
+	Last     [numKnots]slope
+	Day      [numKnots]slope
 	Model    [numKnots]calibration
 	Coverage [2]Covered // of what was published, 15 minutes ahead and of the window's maximum
 }
@@ -47,6 +47,7 @@ type origin struct {
 	Minute            int64 // the newest minute when the forecast was made; -1: none
 	Level, Unit, Last float32
 	Stage             int8
+	Yesterday         [numKnots]float32
 	Quantile          [numKnots][NumLevels]int16
 }
 
@@ -65,7 +66,7 @@ const (
 // lastKnot is how many minutes after an origin its last outcome comes.
 const lastKnot = WindowTo
 
-// newSeries returns an empty series. A total has ranks.
+// newSeries returns an empty series.
 func newSeries(key features.Key, settle int) *series {
 	s := &series{settle: settle, turn: int64(seed(key.String()) % originEvery), history: model.NewHistory()}
 	s.origins = make([]origin, (lastKnot+settle)/originEvery+2)
@@ -74,7 +75,7 @@ func newSeries(key features.Key, settle int) *series {
 	}
 	s.learnt = newLearnt()
 	if key.Class == features.TotalClass {
-		s.turn, s.ranks = 0, &ranks{Slot: priorRanks(key)}
+		s.turn = 0
 	}
 	return s
 }
@@ -105,12 +106,12 @@ func (s *series) push(m int64, now features.Estimate) {
 
 func (s *series) step(m int64, now features.Estimate) {
 	s.history.Push(m, now.Mean)
-	s.anchor.move(now, s.history.Level(model.Level10m), s.firm(&now, now.Mean))
+	s.anchor.move(now, s.history.Level(model.Level10m))
 	if s.history.Known == 0 {
 		return
 	}
 	s.learned = max(s.learned, m-int64(s.settle)-1)
-	for t := s.learned + 1; t <= m && (m-t >= int64(s.settle) || s.anchor.firm(m-t)); t++ {
+	for t := s.learned + 1; t <= m-int64(s.settle); t++ {
 		s.history.Settle(t)
 		s.learn(t)
 		s.learned = t
@@ -120,11 +121,6 @@ func (s *series) step(m int64, now features.Estimate) {
 		s.look(&v)
 		s.unit = v.unit
 		s.keep(&v)
-		if s.ranks != nil {
-			var at [numTargets]Quantiles
-			s.distributions(&v, &at)
-			s.ranks.observe(s, m, &at)
-		}
 	}
 }
 
@@ -138,31 +134,16 @@ func (s *series) amend(m int64, now features.Estimate) (changed bool) {
 	return changed
 }
 
-// reckon takes how well an earlier minute is known by now. The history has what it will come to; before that it had was. A
-// minute that counted as known and then moved makes such knowledge doubtful.
+// reckon takes how well an earlier minute is known by now. The history has what it will come to; before that it had was.
 func (s *series) reckon(m int64, e *features.Estimate, was float64) {
-	before, is := s.history.Newest-m, s.history.At(m)
-	if s.anchor.Firm&(1<<before) != 0 && !s.near(is, was, 3*firmShare) {
-		s.anchor.Broken += brokenGain
-	}
-	s.anchor.reckon(e, before, s.firm(e, is))
-}
-
-// firmShare is the part of the unit that a minute may still be off by for it to be learned from.
-const firmShare = 0.25
-
-// firm says whether what a minute will come to is known well enough to learn from it.
-func (s *series) firm(e *features.Estimate, mean float64) bool {
-	return e.SD == 0 && !math.IsNaN(mean) || s.near(mean+e.SD, mean, firmShare)
-}
-
-// near says whether values differ by no more than a share of the unit.
-func (s *series) near(x, y, share float64) bool {
 	unit := s.unit
 	if unit == 0 {
 		unit = youngUnit * math.Sqrt(s.history.Level(model.Level1d))
 	}
-	return math.Abs(math.Sqrt(x)-math.Sqrt(y)) <= share*unit
+	if math.Abs(math.Sqrt(s.history.At(m))-math.Sqrt(was)) > grownShare*unit {
+		s.anchor.Grown += grownGain
+	}
+	s.anchor.reckon(e, s.history.Newest-m)
 }
 
 // youngUnit is the unit of a series relative to the root of its mean, before the network knows it.
@@ -186,7 +167,8 @@ type view struct {
 	last        float64 // root of the last value
 	stage       stage
 	axis        [numTargets]axis
-	input       *network.Input // nil where the network has nothing to go by
+	yesterday   [numTargets]float64 // how far the network's median lies below what yesterday says; NaN when not known
+	input       *network.Input      // nil where the network has nothing to go by
 }
 
 // look reads the history.
@@ -206,6 +188,7 @@ func (s *series) look(v *view) {
 			v.unit = max(s.unit, youngUnit*v.level)
 		}
 		for k := range v.axis {
+			v.yesterday[k] = math.NaN()
 			for i, x := range gaussian {
 				v.axis[k][i] = float32(max(0, v.level+v.unit*x))
 			}
@@ -219,6 +202,7 @@ func (s *series) look(v *view) {
 		for i, z := range q[k] {
 			v.axis[k][i] = max(0, z)
 		}
+		v.yesterday[k] = v.level + yesterdays(h, targets[k]) - float64(v.axis[k][L50])
 	}
 }
 
@@ -243,6 +227,7 @@ func (s *series) keep(v *view) {
 	}
 	*o = origin{Minute: s.history.Newest, Level: float32(v.level), Unit: float32(v.unit), Last: float32(v.last), Stage: int8(v.stage)}
 	for j, k := range knots {
+		o.Yesterday[j] = float32(v.yesterday[k])
 		for i, z := range v.axis[k] {
 			o.Quantile[j][i] = int16(max(-32767, min(32767, (float64(z)-v.level)/(originStep*v.unit))))
 		}
@@ -273,11 +258,16 @@ func (s *series) learnKnot(j int, o *origin, t int64) {
 		return
 	}
 	least := leastWidth * float64(o.Unit)
-	a, own, last := o.axis(j), &s.Model[j][o.Stage], &s.Last[j]
+	a, own, last, day := o.axis(j), &s.Model[j][o.Stage], &s.Last[j], &s.Day[j]
+	ahead, off := float64(o.Yesterday[j]), math.Sqrt(y)-float64(a[L50])
+	a.move(day.proven() * ahead)
+	if usual := s.history.Move(usualMove).Size; usual > 0 && !math.IsNaN(ahead) {
+		day.learn(ahead/usual, off/usual)
+	}
 	x := scoreOfLast(float64(o.Last), &a, least)
-	shift, weight := 0.0, silentWeight
+	shift := 0.0
 	if o.Stage == 0 {
-		shift, weight = last.weight()*x, 1
+		shift = last.weight() * x
 	}
 	said := warp(&a, &own.Score, shift, least)
 	switch j {
@@ -287,7 +277,7 @@ func (s *series) learnKnot(j int, o *origin, t int64) {
 		s.Coverage[1].add(y, &said)
 	}
 	from, to := a.span(math.Sqrt(y), least)
-	own.follow(from-shift, to-shift, weight)
+	own.follow(from-shift, to-shift)
 	if o.Stage == 0 {
 		last.learn(x, a.score(math.Sqrt(y), least))
 	}
@@ -299,11 +289,12 @@ func (s *series) distributions(v *view, at *[numTargets]Quantiles) {
 	for k := range targets {
 		w := &knotWeights[k]
 		scores := w.between(&s.Model[w.j][v.stage].Score, &s.Model[w.j+1][v.stage].Score)
-		shift := 0.0
+		a, shift := v.axis[k], 0.0
+		a.move((w.a*s.Day[w.j].proven() + w.b*s.Day[w.j+1].proven()) * v.yesterday[k])
 		if v.stage == 0 {
-			shift = (w.a*s.Last[w.j].weight() + w.b*s.Last[w.j+1].weight()) * scoreOfLast(v.last, &v.axis[k], v.least())
+			shift = (w.a*s.Last[w.j].weight() + w.b*s.Last[w.j+1].weight()) * scoreOfLast(v.last, &a, v.least())
 		}
-		q := warp(&v.axis[k], &scores, shift, v.least())
+		q := warp(&a, &scores, shift, v.least())
 		lift(&q, floor, share)
 		s.anchor.widen(&q)
 		at[k] = q
@@ -352,7 +343,7 @@ func (s *series) forecast(f *Forecast) bool {
 	switch now := s.anchor.Newest; {
 	case now.SD > 0:
 		f.Now = now
-	case s.settle > 0 && !s.anchor.firm(0) && (next > f.Last || math.IsNaN(now.Mean) && next < f.Last):
+	case s.settle > 0 && (math.IsNaN(now.Mean) || s.anchor.Grown >= mostGrown && next > f.Last):
 		// The newest minute is not known, or counts have grown that were said to be all there is: the next minute's median
 		// stands in, above what was counted.
 		f.Now.Mean, f.Now.Low, f.Now.High = next, math.Min(f.Last, next), math.Max(f.Last, next)

@@ -9,7 +9,7 @@ import (
 )
 
 // snapshotVersion changes when the network, the targets, the levels or a state below changes meaning.
-const snapshotVersion = 22
+const snapshotVersion = 25
 
 // VersionError says that a state is of another version than this program reads.
 type VersionError struct {
@@ -55,7 +55,6 @@ type seriesState struct {
 	Unit    float64            `cbor:"4,keyasint"`
 	Origins []byte             `cbor:"5,keyasint"` // as binary.Write has them: there may be tens of thousands of series
 	Learnt  []byte             `cbor:"6,keyasint"`
-	Ranks   *ranks             `cbor:"7,keyasint,omitempty"`
 }
 
 // Parts hands out the state in the parts that Restore takes up, in their order: what was learned of each class is put
@@ -88,7 +87,7 @@ func seriesStates(all []*series) []*seriesState {
 		if s == nil {
 			continue
 		}
-		st := &seriesState{History: s.history.State(), Anchor: s.anchor, Learned: s.learned, Unit: s.unit, Ranks: s.ranks}
+		st := &seriesState{History: s.history.State(), Anchor: s.anchor, Learned: s.learned, Unit: s.unit}
 		st.Origins, st.Learnt = pack(s.origins), pack(&s.learnt)
 		out[i] = st
 	}
@@ -158,14 +157,10 @@ func (f *Forecaster) restoreAll(p *pool, class string, states []*seriesState) ([
 			continue
 		}
 		s := p.newSeries(key, f.settleMinutes())
-		if !s.history.Restore(st.History) || !unpack(st.Origins, s.origins) || !unpack(st.Learnt, &s.learnt) || st.Learned > st.History.Newest ||
-			(st.Ranks == nil) != (s.ranks == nil) {
+		if !s.history.Restore(st.History) || !unpack(st.Origins, s.origins) || !unpack(st.Learnt, &s.learnt) || st.Learned > st.History.Newest {
 			return nil, fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", key)
 		}
 		s.anchor, s.learned, s.unit = st.Anchor, st.Learned, st.Unit
-		if st.Ranks != nil {
-			s.ranks = st.Ranks
-		}
 		out[i] = s
 	}
 	return out, nil
