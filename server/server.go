@@ -7,11 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
@@ -34,7 +37,14 @@ type Server struct {
 	extra   []route
 	foreign atomic.Uint64
 
-	Traffic func() Traffic // the shape of demand, from the history; nil without one. Set before Handler or Run
+	// What the server itself does not know of; nil without it. Set before Handler or Run.
+	Traffic    func() Traffic // the shape of demand
+	History    History
+	Explain    func(ctx context.Context, ref string) (alerting.Explanation, error)
+	Plan       func(ctx context.Context, query url.Values) (*plan.Sheet, error)
+	Quality    func(ctx context.Context) (*Quality, error)
+	Reports    func() ([]ReportFile, error)
+	ReadReport func(name string) (io.ReadSeekCloser, error)
 }
 
 type route struct {
@@ -56,14 +66,13 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("GET /metrics", s.writeMetrics)
-	mux.HandleFunc("GET /api/v1/status", s.getStatus)
-	mux.HandleFunc("GET /api/v1/pools", s.getPools)
-	mux.HandleFunc("GET /api/v1/pools/{pool}", s.getPool)
-	mux.HandleFunc("GET /api/v1/pools/{pool}/desired", s.getDesired)
-	mux.HandleFunc("GET /api/v1/pools/{pool}/forecast", s.getForecast)
-	mux.HandleFunc("GET /api/v1/pools/{pool}/traffic", s.getTraffic)
-	mux.HandleFunc("GET /api/v1/explain", s.getExplanation)
-	mux.HandleFunc("GET /{$}", s.getPage)
+	for _, o := range s.operations() {
+		if o.get != nil {
+			mux.HandleFunc("GET "+o.path, s.api(o.get))
+		}
+	}
+	mux.HandleFunc("GET /api/v1/openapi.json", s.api(s.getOpenAPI))
+	s.routePages(mux)
 	for _, r := range s.extra {
 		mux.Handle(r.pattern, r.handler)
 	}
@@ -76,11 +85,14 @@ func (s *Server) Handler() http.Handler {
 // Foreign counts the requests that were refused because a web page of somebody else may have sent them.
 func (s *Server) Foreign() uint64 { return s.foreign.Load() }
 
+// DocumentPolicy is the Content-Security-Policy of a document that brings its style with it, such as a report.
+const DocumentPolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
 // secured sets the headers that keep a browser from doing anything with an answer but show it.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")

@@ -255,7 +255,7 @@ func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, f
 
 // Alerts are those of a pool that the log still has, newest state each: for some hours after their end.
 func (r *Reader) Alerts(ctx context.Context, pool string) (alerts []alerting.Alert, err error) {
-	err = scan(ctx, r.js, r.stream, ingest.NoticeSubject(r.prefix, kindAlert, pool, "")+">", 0, true, func(m jetstream.Msg) error {
+	err = scan(ctx, r.js, r.stream, r.prefix+".notice."+kindAlert+"."+ingest.EscapeToken(pool)+".>", 0, true, func(m jetstream.Msg) error {
 		var n alerting.Notice
 		err := cbor.Unmarshal(m.Data(), &n)
 		if n.Alert != nil {
