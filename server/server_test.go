@@ -29,7 +29,6 @@ func get(t *testing.T, s *Server, path string) *httptest.ResponseRecorder {
 func TestGoldens(t *testing.T) {
 	s := newTestServer(fullReader())
 	for path, file := range map[string]string{
-		"/":                  "page.html",
 		"/api/v1/status":     "status.json",
 		"/api/v1/pools":      "pools.json",
 		"/api/v1/pools/chat": "pool.json",

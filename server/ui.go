@@ -101,7 +101,7 @@ type poolBody struct {
 	Resource, Unit string
 	All            []string // resources to choose from
 	Timeline       *timelineJSON
-	Load, Replicas *figure
+	Load, Timelines *figure
 	Curve          *figure
 	Hours          []bandJSON // of the forecast, for the table
 	Oldest         time.Time  // of the slider
@@ -119,7 +119,7 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 		return "", nil, err
 	}
 	b := poolBody{poolJSON: poolToJSON(p), Resource: t.Resource, Unit: t.Unit, All: resourceNames(), Timeline: t,
-		Load: loadChart(t), Replicas: replicaChart(t), Oldest: t.Newest.Add(-timelineReach)}
+		Load: loadChart(t), Timelines: replicaChart(t), Oldest: t.Newest.Add(-timelineReach)}
 	for i, x := range t.Forecast {
 		if minute := int(x.At.Sub(t.At)/time.Minute) + 1; i == 0 || t.Past || minute%15 == 0 {
 			b.Hours = append(b.Hours, x)
