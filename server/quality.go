@@ -31,10 +31,11 @@ type AccuracyRow struct {
 
 // AlarmWeek is what came of the warnings of a week.
 type AlarmWeek struct {
-	From   time.Time `json:"from"`
-	True   int       `json:"true_alarms"`  // saturation came
-	False  int       `json:"false_alarms"` // it did not
-	Missed int       `json:"missed"`       // saturations without a warning
+	From    time.Time `json:"from"`
+	True    int       `json:"true_alarms"`  // saturation came
+	Averted int       `json:"averted"`      // it would have come, had no replica been added
+	False   int       `json:"false_alarms"` // neither
+	Missed  int       `json:"missed"`       // saturations without a warning
 }
 
 // ReportFile is a report that is kept.

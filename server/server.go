@@ -38,13 +38,12 @@ type Server struct {
 	foreign atomic.Uint64
 
 	// What the server itself does not know of; nil without it. Set before Handler or Run.
-	Traffic    func() Traffic // the shape of demand
-	History    History
-	Explain    func(ctx context.Context, ref string) (alerting.Explanation, error)
-	Plan       func(ctx context.Context, query url.Values) (*plan.Sheet, error)
-	Quality    func(ctx context.Context) (*Quality, error)
-	Reports    func() ([]ReportFile, error)
-	ReadReport func(name string) (io.ReadSeekCloser, error)
+	Traffic func() Traffic // the shape of demand
+	History History
+	Explain func(ctx context.Context, ref string) (alerting.Explanation, error)
+	Plan    func(ctx context.Context, query url.Values) (*plan.Sheet, error)
+	Quality func(ctx context.Context) (*Quality, error)
+	Reports func() ([]ReportFile, error)
 }
 
 type route struct {

@@ -21,8 +21,16 @@ func newTestServer(r Reader) *Server {
 
 func get(t *testing.T, s *Server, path string) *httptest.ResponseRecorder {
 	t.Helper()
-	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil))
+	return getWith(t, s, path, "", "")
+}
+
+func getWith(t *testing.T, s *Server, path, header, value string) *httptest.ResponseRecorder {
+	t.Helper()
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
+	if header != "" {
+		r.Header.Set(header, value)
+	}
+	s.Handler().ServeHTTP(w, r)
 	return w
 }
 

@@ -98,15 +98,15 @@ func (s *Server) fleetPage(*http.Request) (string, any, error) { return "Fleet",
 // poolBody is what the page of a pool shows.
 type poolBody struct {
 	poolJSON
-	Resource, Unit string
-	All            []string // resources to choose from
-	Timeline       *timelineJSON
+	Resource, Unit  string
+	All             []string // resources to choose from
+	Timeline        *timelineJSON
 	Load, Timelines *figure
-	Curve          *figure
-	Hours          []bandJSON // of the forecast, for the table
-	Oldest         time.Time  // of the slider
-	Notes          []string
-	Classes        []string
+	Curve           *figure
+	Hours           []bandJSON // of the forecast, for the table
+	Oldest          time.Time  // of the slider
+	Notes           []string
+	Classes         []string
 }
 
 func (s *Server) poolPage(r *http.Request) (string, any, error) {

@@ -75,6 +75,7 @@ type daemon struct {
 	registrars []*dynamo.Registrar
 	exporter   *server.Exporter
 	traffic    traffic
+	judged     quality
 	firstTick  time.Time // of this process; guarded by mu
 
 	// The goroutine of Consumer.Run owns the fold and what follows.
