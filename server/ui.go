@@ -21,6 +21,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/draw"
 )
 
@@ -32,7 +33,7 @@ var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, name := range []string{"fleet", "pool", "class", "whatif", "quality", "decision", "reports", "problem"} {
 		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
-			"short": short, "percent": percent, "points": points, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "path": url.PathEscape, "query": url.QueryEscape,
+			"short": short, "percent": percent, "points": points, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "horizon": horizon, "path": url.PathEscape, "query": url.QueryEscape,
 		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return all
@@ -324,6 +325,14 @@ func when(t time.Time) template.HTML  { return stamp(t, "Mon 2 Jan 2006, 15:04 M
 func stamp(t time.Time, layout string) template.HTML {
 	t = t.UTC()
 	return template.HTML(`<time datetime="` + t.Format(time.RFC3339) + `">` + t.Format(layout) + `</time>`)
+}
+
+// horizon is how far ahead a forecast looked.
+func horizon(name string) string {
+	if name == forecaster.HorizonWindowMax {
+		return fmt.Sprintf("largest of %d to %d", forecaster.WindowFrom, forecaster.WindowTo)
+	}
+	return name
 }
 
 // words is a name of programs for people.
