@@ -1,7 +1,9 @@
 package server
 
 import (
+	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -13,6 +15,7 @@ type classJSON struct {
 	Class   string       `json:"class"`
 	From    time.Time    `json:"from"`
 	To      time.Time    `json:"to"`
+	Step    number       `json:"step_seconds"` // a point is the mean of the known minutes of it
 	Series  []seriesJSON `json:"series"`
 	Traffic Traffic      `json:"traffic"`
 }
@@ -38,7 +41,11 @@ var classSeries = []seriesJSON{
 	{Series: "forewarm_itl_seconds", Quantile: "0.95", Unit: "s", Group: "Time per output token", Label: "19 of 20 are below"},
 }
 
-const classSpan = 24 * time.Hour
+const (
+	classSpan = 24 * time.Hour
+	// classBin is how many minutes a point is the mean of.
+	classBin = 10
+)
 
 // getClass answers /api/v1/pools/{pool}/classes/{class}; class * is the pool.
 func (s *Server) getClass(r *http.Request) (any, error) {
@@ -49,13 +56,24 @@ func (s *Server) getClass(r *http.Request) (any, error) {
 	return s.class(r, p, r.PathValue("class"))
 }
 
+// meanOfKnown is NaN where nothing is known.
+func meanOfKnown(values []float64) float64 {
+	sum, n := 0.0, 0.0
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			sum, n = sum+v, n+1
+		}
+	}
+	return sum / n
+}
+
 func (s *Server) class(r *http.Request, p *PoolView, class string) (*classJSON, error) {
 	to := p.State.At
 	if p.Decision != nil {
 		to = p.Decision.Tick
 	}
 	to = to.UTC().Truncate(time.Minute)
-	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Series: []seriesJSON{}, Traffic: Traffic{}}
+	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Step: 60 * classBin, Series: []seriesJSON{}, Traffic: Traffic{}}
 	for _, t := range s.trafficOf(p.Pool) {
 		if t.Class == class {
 			out.Traffic = append(out.Traffic, t)
@@ -86,9 +104,10 @@ func (s *Server) class(r *http.Request, p *PoolView, class string) (*classJSON, 
 		if values == nil {
 			continue
 		}
-		x.Points = make([]pointJSON, len(values))
-		for i, v := range values {
-			x.Points[i] = pointJSON{out.From.Add(time.Duration(i) * time.Minute), number(v)}
+		x.Points = []pointJSON{}
+		for bin := range slices.Chunk(values, classBin) {
+			at := out.From.Add(time.Duration(len(x.Points)*classBin) * time.Minute)
+			x.Points = append(x.Points, pointJSON{at, number(meanOfKnown(bin))})
 		}
 		out.Series = append(out.Series, x)
 	}

@@ -180,7 +180,7 @@ func lineChart(title, unit string, from, to time.Time, series []seriesJSON) *fig
 	for i, ys := range all {
 		xs := make([]float64, len(ys))
 		for j := range xs {
-			xs[j] = minutesFrom(from, series[i].Points[j].At) + .5
+			xs[j] = minutesFrom(from, series[i].Points[j].At) + classBin/2
 		}
 		class := fmt.Sprintf("line hue%d", i)
 		c.Line(class, xs, ys)

@@ -5,13 +5,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/exporter-toolkit/web"
 	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/plan"
@@ -75,9 +80,32 @@ func (s *Server) Handler() http.Handler {
 	for _, r := range s.extra {
 		mux.Handle(r.pattern, r.handler)
 	}
-	return httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(mux), func(w http.ResponseWriter, _ *http.Request, why string) {
+	return httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(s.known(mux)), func(w http.ResponseWriter, _ *http.Request, why string) {
 		s.foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
+	})
+}
+
+// known lets requests through that the configured proxy vouches for; all of them where there is none. /healthz says nothing that
+// needs it, and is for those who look after the process.
+func (s *Server) known(next http.Handler) http.Handler {
+	if s.cfg.Proxy.UserHeader == "" {
+		return next
+	}
+	from, _ := s.cfg.Proxy.prefixes() // the configuration was checked
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, err := netip.ParseAddrPort(r.RemoteAddr)
+		trusted := err == nil && slices.ContainsFunc(from, func(p netip.Prefix) bool { return p.Contains(peer.Addr().Unmap()) })
+		switch {
+		case r.URL.Path == "/healthz":
+		case !trusted:
+			WriteProblem(w, Problemf(http.StatusForbidden, "%s is not in server.proxy.from: ask through the proxy", r.RemoteAddr))
+			return
+		case r.Header.Get(s.cfg.Proxy.UserHeader) == "":
+			WriteProblem(w, Problemf(http.StatusUnauthorized, "the proxy did not say who asks: it must set %s", s.cfg.Proxy.UserHeader))
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -101,6 +129,9 @@ func secured(next http.Handler) http.Handler {
 
 // Listen opens the configured address. It is apart from [Server.Run] so that a taken port is found before anything runs.
 func (s *Server) Listen() (net.Listener, error) {
+	if err := web.Validate(s.cfg.WebConfig); err != nil {
+		return nil, fmt.Errorf("server.web_config = %s: %w", s.cfg.WebConfig, err)
+	}
 	l, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("server.listen = %s: %w; choose another address, or port 0 for a free one", s.cfg.Listen, err)
@@ -110,7 +141,7 @@ func (s *Server) Listen() (net.Listener, error) {
 
 // Run answers requests on l until ctx ends, then lets those under way finish for a few seconds. It closes l.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
-	return httpguard.Serve(ctx, &http.Server{
+	srv := &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -118,7 +149,11 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          zap.NewStdLog(s.log),
-	}, l, shutdownTimeout)
+	}
+	log := slog.New(zapslog.NewHandler(s.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel)).Core()))
+	return httpguard.ServeBy(ctx, srv, shutdownTimeout, func() error {
+		return web.Serve(l, srv, &web.FlagConfig{WebConfigFile: &s.cfg.WebConfig}, log)
+	})
 }
 
 func (s *Server) writeMetrics(w http.ResponseWriter, _ *http.Request) {

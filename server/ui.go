@@ -298,8 +298,11 @@ func short(v any) template.HTML {
 
 func percent(v any) template.HTML {
 	f, ok := known(v)
-	if !ok {
+	switch {
+	case !ok:
 		return unknownText
+	case f < -9.99:
+		return data(f, "below −999 %")
 	}
 	return data(f, strings.Replace(fmt.Sprintf("%.0f %%", 100*f), "-", "−", 1))
 }
