@@ -13,6 +13,8 @@
       const text = await answer.text();
       if (turn !== asking) return;
       const next = new DOMParser().parseFromString(text, "text/html");
+      const names = (of) => [...of.querySelectorAll("[data-part]")].map((part) => part.dataset.part).join();
+      if (names(document) !== names(next)) return location.reload(); // a page of another version, or in another state
       for (const part of document.querySelectorAll("[data-part]")) {
         const other = next.querySelector(`[data-part="${part.dataset.part}"]`);
         if (!other || (keepForms && part.tagName === "FORM")) continue;
@@ -22,7 +24,6 @@
         part.replaceWith(document.adoptNode(other));
         if (focused) other.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
       }
-      if (document.querySelectorAll("[data-part]").length !== next.querySelectorAll("[data-part]").length) location.reload();
     } catch {
       const stamp = document.querySelector(".stamp");
       if (stamp) stamp.textContent = "The daemon does not answer: this page is old.";
