@@ -24,8 +24,8 @@ test: ## what every change must pass
 	$(GO) test $(RACE) -timeout 20m $(filter-out $(PURE),$(shell $(GO) list ./...))
 
 KILLS ?= 100
-test-long: ## faults of two daemons on one log, with KILLS kills at random moments; prints the table of docs/durability.md
-	FOREWARM_KILLS=$(KILLS) $(GO) test -run '^TestFaults$$' -v -count 1 -timeout 1h ./cmd/forewarm
+test-long: ## faults of two daemons on one log, with KILLS kills at random moments, and clocks that jump; prints the table of docs/durability.md
+	FOREWARM_KILLS=$(KILLS) $(GO) test -run '^Test(Faults|ClockJumps)$$' -v -count 1 -timeout 1h ./cmd/forewarm
 
 test-keda-scaler: ## the daemon asked by the scalers of KEDA's operator; fetches some of KEDA's modules
 	deploy/test/kedascaler/run

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -24,127 +25,96 @@ const (
 //
 // It remembers the classes that had a window in the last hours: about 100 bytes each, of as many as features keeps.
 type chosen struct {
-	most      int
-	own       int   // standings that have a place
-	now       int64 // newest tick, Unix ms
-	ranked    int64 // tick at which places were exchanged last, Unix ms
-	standings map[features.Key]*standing
+	most    int
+	own     int   // classes that have a place
+	now     int64 // newest tick, Unix ms
+	ranked  int64 // tick at which places were exchanged last, Unix ms
+	classes map[features.Key]*weight
 }
 
-// standing is what is known of a class to rank it.
-type standing struct {
+// weight is what is known of a class to rank it.
+type weight struct {
 	key    features.Key
 	tokens float64 // fading, as of at
 	at     int64   // newest minute, Unix ms
 	own    bool
 
-	seats [len(accounts)]seats
+	names [len(accounts)]names
 }
 
-func newChosen(most int) chosen { return chosen{most: most, standings: map[features.Key]*standing{}} }
+// worth is what a class is ranked by: one that has a place is worth more, so that places do not change often.
+func (w *weight) worth() float64 {
+	if w.own {
+		return clearlyHeavier * w.tokens
+	}
+	return w.tokens
+}
+
+func newChosen(most int) chosen { return chosen{most: most, classes: map[features.Key]*weight{}} }
 
 // owns says whether a class has series of its own; one that was never weighed gets them while there is room.
 func (c *chosen) owns(key features.Key) bool {
 	if key.Class == features.OverflowClass {
 		return false
 	}
-	s := c.standings[key]
-	if s == nil && c.own < c.most {
-		s = c.weigh(key, 0, c.now)
-		c.take(s)
+	w := c.classes[key]
+	if w == nil && c.own < c.most {
+		w = c.weigh(key, 0, c.now)
+		w.own = true
+		c.own++
 	}
-	return s != nil && s.own
+	return w != nil && w.own
 }
 
 // weigh adds tokens of a minute to those of a class.
-func (c *chosen) weigh(key features.Key, tokens float64, at int64) *standing {
-	s := c.standings[key]
-	if s == nil {
-		s = &standing{key: key, at: at}
-		c.standings[key] = s
+func (c *chosen) weigh(key features.Key, tokens float64, at int64) *weight {
+	w := c.classes[key]
+	if w == nil {
+		w = &weight{key: key, at: at}
+		c.classes[key] = w
 	}
-	if at > s.at {
-		s.tokens *= math.Exp2(-float64(at-s.at) / float64(tokensHalfLife.Milliseconds()))
-		s.at = at
+	if at > w.at {
+		w.tokens *= math.Exp2(-float64(at-w.at) / float64(tokensHalfLife.Milliseconds()))
+		w.at = at
 	}
-	s.tokens += tokens
-	return s
+	w.tokens += tokens
+	return w
 }
 
 // observe ranks the classes after the windows of a tick: a window counts when it settled, and the first of a class at
-// once.
+// once. Each hour silent classes are forgotten, and heavier classes take the places of lighter ones.
 func (c *chosen) observe(windows []features.Window, tick int64) {
 	c.now = tick
 	for i := range windows {
 		w := &windows[i]
-		if w.Class != features.OverflowClass && (w.Settled || c.standings[w.Key] == nil) {
+		if w.Class != features.OverflowClass && (w.Settled || c.classes[w.Key] == nil) {
 			c.weigh(w.Key, w.PromptTokens+w.OutputTokens, w.Start.UnixMilli())
 		}
 	}
 	if tick-c.ranked >= chooseEvery.Milliseconds() {
 		c.ranked = tick
-		c.forget()
-		c.fill()
-		c.exchange()
-	} else {
-		c.fill()
+		maps.DeleteFunc(c.classes, func(_ features.Key, w *weight) bool { return tick-w.at >= activeFor.Milliseconds() })
+		c.rank(true)
+	} else if c.own < min(c.most, len(c.classes)) {
+		c.rank(false)
 	}
 }
 
-// forget drops the classes that have fallen silent.
-func (c *chosen) forget() {
-	for key, s := range c.standings {
-		if c.now-s.at < activeFor.Milliseconds() {
-			continue
+// rank gives the places to the heaviest classes; without exchange, only those that are free. The order is total, so that
+// the same log leads to the same history.
+func (c *chosen) rank(exchange bool) {
+	ranked := slices.SortedFunc(maps.Values(c.classes), func(a, b *weight) int {
+		switch {
+		case exchange || a.own == b.own:
+			return cmp.Or(cmp.Compare(b.worth(), a.worth()), a.key.Compare(b.key))
+		case a.own:
+			return -1
+		default:
+			return 1
 		}
-		if s.own {
-			c.own--
-		}
-		delete(c.standings, key)
-	}
-}
-
-// fill gives the places that are free to the heaviest.
-func (c *chosen) fill() {
-	if c.own >= c.most || c.own == len(c.standings) {
-		return
-	}
-	for _, s := range c.heaviestFirst(false) {
-		if c.own == c.most {
-			return
-		}
-		c.take(s)
-	}
-}
-
-func (c *chosen) take(s *standing) {
-	s.own = true
-	c.own++
-}
-
-// exchange gives the places of light classes to clearly heavier ones.
-func (c *chosen) exchange() {
-	others, own := c.heaviestFirst(false), c.heaviestFirst(true)
-	slices.Reverse(own)
-	for i := range min(len(others), len(own)) {
-		if others[i].tokens <= clearlyHeavier*own[i].tokens {
-			return
-		}
-		others[i].own, own[i].own = true, false
-	}
-}
-
-// heaviestFirst lists the classes with a place, or those without: a total order, so that the same log leads to the same
-// history.
-func (c *chosen) heaviestFirst(own bool) []*standing {
-	var list []*standing
-	for _, s := range c.standings {
-		if s.own == own {
-			list = append(list, s)
-		}
-	}
-	slices.SortFunc(list, func(a, b *standing) int {
-		return cmp.Or(cmp.Compare(b.tokens, a.tokens), a.key.Compare(b.key))
 	})
-	return list
+	c.own = min(c.most, len(ranked))
+	for i, w := range ranked {
+		w.own = i < c.own
+	}
 }

@@ -80,7 +80,7 @@ func TestStoreOnAFullDisk(t *testing.T) {
 					t.Fatal(err)
 				}
 				s = openStore(t, config(dir))
-				if c := s.Counters(); c.Corruptions+c.DamagedBlocks > 0 {
+				if c := s.Counters(); c.Corruptions+c.Damaged > 0 {
 					t.Errorf("%+v", c)
 				}
 			}

@@ -46,9 +46,9 @@ type StoreCounters struct {
 	Failed      uint64 // refused by the TSDB for another reason
 	LostTicks   uint64 // ticks none of whose samples are stored, because the disk is full or does not work
 
-	Corruptions   uint64 // of the write-ahead log, cut off on opening
-	DamagedBlocks uint64 // put aside on opening
-	Untended      uint64 // attempts to compact that failed; each is made again
+	Corruptions uint64 // of the write-ahead log, cut off on opening
+	Damaged     uint64 // histories that were put aside on opening
+	Untended    uint64 // attempts to compact that failed; each is made again
 
 	ActiveSeries int
 }
@@ -86,7 +86,7 @@ type Store struct {
 }
 
 // OpenStore opens the TSDB under cfg.Dir, and reads the newest hours of its write-ahead log to know what is there. A log that
-// is torn is cut, and a block that is damaged put aside; both are counted. On a full disk it opens the TSDB once there is room.
+// is torn is cut, and a history that is damaged put aside; both are counted. On a full disk it opens the TSDB once there is room.
 func OpenStore(cfg Config, log *slog.Logger) (*Store, error) { return newStore(realDisk{}, cfg, log) }
 
 func newStore(d disk, cfg Config, log *slog.Logger) (*Store, error) {
@@ -142,7 +142,7 @@ func (s *Store) resume() error {
 			s.chosen.weigh(features.Key{Pool: l.Get("pool"), Class: class}, sum*features.Minute.Seconds(), last)
 		}
 	}
-	s.chosen.fill()
+	s.chosen.rank(false)
 	return set.Err()
 }
 

@@ -395,7 +395,7 @@ func BenchmarkTickBesideCompaction(b *testing.B) {
 	for c := range pf.Classes { // they have series of their own, as if they had been heavy
 		s.chosen.weigh(pf.Classes[c].Key, 1, minute(0).UnixMilli())
 	}
-	s.chosen.fill()
+	s.chosen.rank(false)
 	var alone, beside time.Duration
 	m, compactions := 1, 0
 	for b.Loop() {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -32,50 +33,42 @@ var accounts = [...]account{
 // accountFade is the factor by which the account of a class's tenants fades each minute.
 var accountFade = math.Exp2(-float64(features.Minute) / float64(features.RankingHalfLife))
 
-// seat is a name that has a series of its own: one that fell silent keeps it until another is clearly heavier than it
+// named is a name that has a series of its own: one that fell silent keeps it until another is clearly heavier than it
 // lately was, so that the series of what comes and goes has no holes.
-type seat struct {
+type named struct {
 	name string
 	peak float64 // tokens of its account, fading by tokensHalfLife
 }
 
-// seats are those of one account of a class, at most account.kept.
-type seats struct {
-	list []seat
+// names are those of one account of a class, at most account.kept.
+type names struct {
+	list []named
 	at   int64 // tick at which they were looked at last, Unix ms
 }
 
-// give gives seats to those of a ranking that weigh enough.
-func (s *seats) give(a *account, r *features.Ranking, tick int64) {
+// rank gives series to those of a ranking that weigh enough.
+func (s *names) rank(a *account, r *features.Ranking, tick int64) {
+	fade := math.Exp2(-float64(tick-s.at) / float64(tokensHalfLife.Milliseconds()))
 	for i := range s.list {
 		t := &s.list[i]
-		t.peak = max(t.peak*math.Exp2(-float64(tick-s.at)/float64(tokensHalfLife.Milliseconds())), accountOf(r, t.name))
+		t.peak = max(t.peak*fade, accountOf(r, t.name))
 	}
 	s.at = tick
 	for i := range r.Top {
 		name, share, _ := r.Name(i)
-		if share < a.least {
+		if share < a.least || slices.ContainsFunc(s.list, func(t named) bool { return t.name == name }) {
 			continue
 		}
-		x := seat{name, accountOf(r, name)}
-		switch lightest := s.lightest(); {
-		case slices.ContainsFunc(s.list, func(t seat) bool { return t.name == name }):
-		case len(s.list) < a.kept:
+		x := named{name, accountOf(r, name)}
+		if len(s.list) < a.kept {
 			s.list = append(s.list, x)
-		case x.peak > clearlyHeavier*s.list[lightest].peak:
-			s.list[lightest] = x
+			continue
+		}
+		lightest := slices.MinFunc(s.list, func(a, b named) int { return cmp.Compare(a.peak, b.peak) })
+		if x.peak > clearlyHeavier*lightest.peak {
+			s.list[slices.Index(s.list, lightest)] = x
 		}
 	}
-}
-
-// lightest is the position of the seat that goes first.
-func (s *seats) lightest() (at int) {
-	for i := range s.list {
-		if s.list[i].peak < s.list[at].peak {
-			at = i
-		}
-	}
-	return at
 }
 
 // accountOf is the middle of what a name may weigh; one that is not listed weighs next to nothing.
@@ -88,23 +81,23 @@ func accountOf(r *features.Ranking, name string) float64 {
 	return 0
 }
 
-// accounts stores what the accounts of a class stand at, as running means: the names with seats, and all the
+// accounts stores what the accounts of a class stand at, as running means: the names with series, and all the
 // others together without a name. The rankings are those of the tick, not of the window's minute.
 func (tx *transaction) accounts(w *features.Window) {
-	s := tx.chosen.standings[w.Key]
+	s := tx.chosen.classes[w.Key]
 	for kind := range accounts {
 		a := &accounts[kind]
 		r := a.of(w)
 		if s == nil || r == nil {
 			continue
 		}
-		s.seats[kind].give(a, r, tx.tick)
+		s.names[kind].rank(a, r, tx.tick)
 		rest := r.Total
 		put := func(name string, tokens float64) {
 			key := groupKey{kind: accountGroup + groupKind(kind), Key: w.Key, name: name}
 			tx.put(key, tx.lookup(key), 0, tx.tick, tokens*(1-accountFade)/features.Minute.Seconds())
 		}
-		for _, t := range s.seats[kind].list {
+		for _, t := range s.names[kind].list {
 			tokens := accountOf(r, t.name)
 			rest -= tokens
 			put(t.name, tokens)

@@ -96,16 +96,16 @@ func TestModelsAndTiers(t *testing.T) {
 
 // A place changes hands when another is clearly heavier than the one that has it lately was.
 func TestTenantsKeepTheirPlaces(t *testing.T) {
-	s := &seats{}
+	s := &names{}
 	rank := func(hours int, weights ...float64) {
 		r := &features.Ranking{}
 		for i, w := range weights {
 			r.Top = append(r.Top, sketch.Count{Name: string(rune('a' + i)), Weight: w})
 			r.Total += w
 		}
-		s.give(&accounts[0], r, (time.Duration(hours) * time.Hour).Milliseconds())
+		s.rank(&accounts[0], r, (time.Duration(hours) * time.Hour).Milliseconds())
 	}
-	names := func() (all string) {
+	listed := func() (all string) {
 		for _, x := range s.list {
 			all += x.name
 		}
@@ -122,8 +122,8 @@ func TestTenantsKeepTheirPlaces(t *testing.T) {
 		{30, []float64{0, 0, 0, 0}, "ac"},
 		{31, []float64{10, 10, 10, 10, 10, 10}, "ac"}, // nobody weighs a fifth
 	} {
-		if rank(c.hours, c.weights...); names() != c.want {
-			t.Errorf("after %d h: %q, want %q", c.hours, names(), c.want)
+		if rank(c.hours, c.weights...); listed() != c.want {
+			t.Errorf("after %d h: %q, want %q", c.hours, listed(), c.want)
 		}
 	}
 }

@@ -2,18 +2,15 @@ package storage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/wlog"
@@ -22,13 +19,24 @@ import (
 // probeBytes is what the chunks of the log may take: a sample is smaller in a chunk than in the log.
 const probeBytes = walSegment / 4
 
-// start opens the TSDB, after damaged blocks are put aside: it would refuse to start for one of them.
-func (s *Store) start() (err error) {
+// start opens the TSDB. One that is damaged is put aside, and a new one begins: its directory is a cache.
+func (s *Store) start() error {
+	err := s.openDB()
+	if err == nil || errors.As(err, new(*FullError)) || errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrNotExist) {
+		return err // what the operating system refuses is no damage
+	}
+	to, e := aside(s.disk, s.dir)
+	if e != nil {
+		return fmt.Errorf("%w, and it cannot be put aside: %w", err, e)
+	}
+	s.counters.Damaged++
+	s.log.Error("the history is damaged and was put aside; reports and queries begin anew", "dir", s.dir, "as", to, "cause", err.Error())
+	return s.openDB()
+}
+
+func (s *Store) openDB() (err error) {
 	defer recovered(&err)
 	if err := s.probe(); err != nil {
-		return err
-	}
-	if err := s.putAside(); err != nil {
 		return err
 	}
 	o := tsdb.DefaultOptions()
@@ -83,39 +91,6 @@ func total(r prometheus.Gatherer, name string) (n uint64) {
 	return n
 }
 
-// blockVersion is the version of a block's meta.json.
-const blockVersion = 1
-
-// putAside moves damaged blocks out of the way, and counts them. What the operating system refuses to read is no damage.
-func (s *Store) putAside() error {
-	entries, err := os.ReadDir(s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if _, err := ulid.ParseStrict(e.Name()); err != nil || !e.IsDir() {
-			continue
-		}
-		path := filepath.Join(s.dir, e.Name())
-		switch err := openable(path); {
-		case err == nil:
-		case errors.As(err, new(*VersionError)) || errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("block %s: %w: mend that, or move it away", path, err)
-		default:
-			to, e := aside(s.disk, path)
-			if e != nil {
-				return fmt.Errorf("block %s: %w, and it cannot be put aside: %w", path, err, e)
-			}
-			s.counters.DamagedBlocks++
-			s.log.Error("a block of the history is damaged and was put aside; its hours are missing from reports", "block", path, "as", to, "cause", err.Error())
-		}
-	}
-	return nil
-}
-
 // asideSuffix marks what was put aside; nothing reads it.
 const asideSuffix = ".damaged"
 
@@ -132,35 +107,6 @@ func aside(d disk, path string) (name string, err error) {
 		return "", err
 	}
 	return filepath.Base(to), d.SyncDir(filepath.Dir(path))
-}
-
-var discard = slog.New(slog.DiscardHandler)
-
-// VersionError says that a block is of another version than this program reads.
-type VersionError struct{ Version, Reads uint32 }
-
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("format version %d, this forewarm reads %d: run the version that wrote it", e.Version, e.Reads)
-}
-
-// openable says what keeps a block from being opened.
-func openable(path string) error {
-	b, err := os.ReadFile(filepath.Join(path, "meta.json"))
-	if err != nil {
-		return err
-	}
-	var meta struct{ Version uint32 }
-	if err := json.Unmarshal(b, &meta); err != nil {
-		return fmt.Errorf("meta.json: %w", err)
-	}
-	if meta.Version > blockVersion {
-		return &VersionError{meta.Version, blockVersion}
-	}
-	block, err := tsdb.OpenBlock(discard, path, nil, nil)
-	if err != nil {
-		return err
-	}
-	return block.Close()
 }
 
 var errGaveUp = errors.New("the TSDB gave up")

@@ -99,7 +99,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 			fmt.Fprintf(std.out, "ok  pool %s: in partition %d\n", cfg.Pools[i].Name, cfg.NATS.PartitionOf(cfg.Pools[i].Name))
 		}
 	}
-	for _, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
+	for n, ensure := range []func(context.Context, natsjs.JetStream, jetstream.Config) (natsjs.Stream, error){
 		jetstream.EnsureTelemetry, jetstream.EnsureIntake, jetstream.EnsureSignals, jetstream.EnsureForecasts,
 		jetstream.EnsureDecisions,
 	} {
@@ -111,8 +111,12 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 			continue // there are no sources to relay
 		}
 		i := s.CachedInfo()
-		for _, fault := range jetstream.Faults(i, &cfg.NATS, time.Now()) {
-			fmt.Fprintf(std.out, "warning: %s\n", fault)
+		if n == 0 { // telemetry, whose stream may be a user's of another name
+			for _, fault := range append(jetstream.Faults(i, &cfg.NATS), jetstream.Skew(i, time.Now())) {
+				if fault != "" {
+					fmt.Fprintf(std.out, "warning: %s\n", fault)
+				}
+			}
 		}
 		if short := jetstream.Short(i, &cfg.NATS, time.Now()); i.Config.Name == cfg.NATS.Decisions() && short != "" {
 			fmt.Fprintf(std.out, "warning: %s\n", short)
@@ -124,6 +128,17 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	}
 	if _, err := jetstream.EnsureTold(ctx, js, cfg.NATS); err != nil {
 		return usageError{err}
+	}
+	for _, name := range cfg.NATS.Others() { // the buckets among them
+		s, err := js.Stream(ctx, name)
+		if errors.Is(err, natsjs.ErrStreamNotFound) {
+			continue // it is a user's of another name
+		} else if err != nil {
+			return usageError{fmt.Errorf("stream %s: %w", name, err)}
+		}
+		for _, fault := range jetstream.Faults(s.CachedInfo(), &cfg.NATS) {
+			fmt.Fprintf(std.out, "warning: %s\n", fault)
+		}
 	}
 	return checkOthers(ctx, cfg, js, std)
 }

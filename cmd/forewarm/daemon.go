@@ -114,7 +114,7 @@ type daemon struct {
 	refusedBy  []*refusals       // the same of late, by producer, pool and reason
 	omitted    string            // of late, see sayOmitted
 	divergence string            // the newest, in words
-	short      string            // why the log reaches back less far than it should
+	logFault   string            // what is wrong with the streams other than that of telemetry
 	peers      map[string]peer   // by instance
 }
 
@@ -589,7 +589,7 @@ func (d *daemon) Status() server.Status {
 	s.Storage = d.storageTrouble()
 	s.TickedAt = d.tickedAt
 	s.Refused = d.refusedText(time.Now())
-	short := d.short
+	logFault := d.logFault
 	d.mu.Unlock()
 	s.Peers = d.peersText(time.Now())
 	s.Sinks = d.sinkTrouble()
@@ -602,7 +602,7 @@ func (d *daemon) Status() server.Status {
 		s.Connection += ", partition " + d.cfg.NATS.Partition
 	}
 	s.Lag, s.LagKnown = d.consumer.Pending()
-	s.Stream = strings.Trim(d.consumer.Fault()+"; "+short, "; ")
+	s.Stream = strings.Trim(d.consumer.Fault()+"; "+logFault, "; ")
 	return s
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -29,7 +30,10 @@ func (d *daemon) inspectStream(info *natsjs.StreamInfo) []string {
 	if d.ticker != nil {
 		d.ticker.Sync(info.TimeStamp)
 	}
-	faults := jetstream.Faults(info, &d.cfg.NATS, time.Now())
+	faults := jetstream.Faults(info, &d.cfg.NATS)
+	if skew := jetstream.Skew(info, time.Now()); skew != "" {
+		faults = append(faults, skew)
+	}
 	if d.embedded == nil || d.roomForStream() != nil {
 		return faults // of a full disk storage says that it is
 	}
@@ -41,21 +45,34 @@ func (d *daemon) inspectStream(info *natsjs.StreamInfo) []string {
 	return faults
 }
 
-// inspectLog looks whether the log of decisions reaches back as far as it should.
+// inspectLog looks what is wrong with the streams other than that of telemetry, and whether the log of decisions reaches back as
+// far as it should.
 func (d *daemon) inspectLog(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	log, err := d.js.Stream(ctx, d.cfg.NATS.Decisions())
-	if err != nil {
-		return // who stores the next tick says so
+	var faults []string
+	for _, name := range d.cfg.NATS.Others() {
+		s, err := d.js.Stream(ctx, name)
+		if errors.Is(err, natsjs.ErrStreamNotFound) {
+			continue // it is a user's of another name, or is gone: who stores the next message says so
+		} else if err != nil {
+			faults = append(faults, fmt.Sprintf("stream %s: %v", name, jetstream.Denied(d.conn, err)))
+			continue
+		}
+		faults = append(faults, jetstream.Faults(s.CachedInfo(), &d.cfg.NATS)...)
+		if name == d.cfg.NATS.Decisions() {
+			if short := jetstream.Short(s.CachedInfo(), &d.cfg.NATS, now); short != "" {
+				faults = append(faults, short)
+			}
+		}
 	}
-	short := jetstream.Short(log.CachedInfo(), &d.cfg.NATS, now)
+	found := strings.Join(faults, "; ")
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if short != "" && d.short == "" {
-		d.log.Error("decisions are kept for less long than is asked", zap.String("cause", short))
+	if found != "" && d.logFault == "" {
+		d.log.Error("something is wrong with what keeps decisions and states", zap.String("fault", found))
 	}
-	d.short = short
+	d.logFault = found
 }
 
 // roomForStream says that the disk of the embedded server is full.

@@ -24,11 +24,15 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster/network"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/server/keda"
+	kedapb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
@@ -200,6 +204,7 @@ type house struct {
 	hook    *receiver
 	dirs    [2]string
 	http    [2]string
+	keda    [2]string
 	program string // that twins run from now on; the one of other tests where it is empty
 	twins   [2]*process
 	down    bool // both twins are killed
@@ -255,7 +260,7 @@ func newHouse(t *testing.T, servers int) *house {
 	})
 	h.door = newDoor(t, strings.TrimPrefix(urls[0], "nats://"))
 	for i := range h.twins {
-		h.dirs[i], h.http[i] = t.TempDir(), testenv.FreeAddress(t)
+		h.dirs[i], h.http[i], h.keda[i] = t.TempDir(), testenv.FreeAddress(t), testenv.FreeAddress(t)
 		url := strings.Join(urls, ",")
 		if i == 1 && servers == 1 {
 			url = "nats://" + h.door.Addr().String()
@@ -264,7 +269,7 @@ func newHouse(t *testing.T, servers int) *house {
 		writeFile(t, filepath.Join(h.dirs[i], "forewarm.yaml"),
 			fmt.Sprintf("nats: {url: %q, stream: {replicas: %d, max_bytes: 67108864}, decisions: {max_bytes: 67108864}}", url, servers),
 			"clock: event", "features: {lateness: 0s}", "log: {level: warn}", "decision: {mode: active}",
-			"storage: {dir: "+filepath.Join(h.dirs[i], "data")+", snapshot_every: 100ms}", "server: {listen: "+h.http[i]+"}",
+			"storage: {dir: "+filepath.Join(h.dirs[i], "data")+", snapshot_every: 100ms}", "server: {listen: "+h.http[i]+"}", "keda: {listen: "+h.keda[i]+"}",
 			"sinks: {delivery: {max_backoff: 1s}, alertmanager: {urls: ['"+h.hook.server.URL+"']}, webhooks: [{name: ops, url: '"+h.hook.server.URL+"', send: [prescale], secret_file: "+filepath.Join(h.dirs[i], "keys")+"}]}",
 			"remote_write: {url: '"+h.hook.server.URL+"/api/v1/write'}",
 			"pools:", "  - {name: fleet, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}")
@@ -405,8 +410,10 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)
 	sum, err := reader.Digest(t.Context())
 	h.must(t, err)
 	out.digest = hex.EncodeToString(sum[:4])
+	var last alerting.Decision
 	h.must(t, reader.Read(t.Context(), time.Time{}.AddDate(1, 0, 0), time.Unix(1<<40, 0), func(d *alerting.Decision) error {
 		out.ticks++
+		last = *d
 		if d.Publish {
 			out.newest = d.EventID()
 		}
@@ -431,12 +438,35 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)
 			_, page := get("http://" + h.http[i] + "/metrics")
 			return strings.Contains(page, "\nforewarm_remote_write_gaps_total 0\n") && strings.Contains(page, "\nforewarm_remote_write_waiting_bytes 0\n")
 		})
+		if minutes > 60 { // else too little is known to give advice
+			h.ask(t, i, &last)
+		}
 		testenv.Await(t, "each twin to see the other", func() bool {
 			_, ready := get("http://" + h.http[i] + "/readyz")
 			return strings.Contains(ready, "(version ")
 		})
 	}
 	return out
+}
+
+// ask wants the newest decision from a twin by KEDA, by HTTP and by PromQL.
+func (h *house) ask(t *testing.T, i int, want *alerting.Decision) {
+	t.Helper()
+	conn, err := grpc.NewClient(h.keda[i], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	h.must(t, err)
+	defer conn.Close()
+	got, err := kedapb.NewExternalScalerClient(conn).GetMetrics(t.Context(), &kedapb.GetMetricsRequest{
+		MetricName: keda.MetricName, ScaledObjectRef: &kedapb.ScaledObjectRef{ScalerMetadata: map[string]string{"pool": "fleet"}}})
+	if err != nil || got.MetricValues[0].MetricValueFloat != float64(want.Desired) {
+		t.Errorf("twin %d tells KEDA %v (%v), want %d", i, got, err, want.Desired)
+	}
+	if _, page := get("http://" + h.http[i] + "/api/v1/pools/fleet/desired"); !strings.Contains(page, fmt.Sprintf(`"desired_replicas": %d,`, want.Desired)) {
+		t.Errorf("twin %d answers %s, want %d", i, page, want.Desired)
+	}
+	query := fmt.Sprintf(`http://%s/api/v1/query?query=forewarm_desired_replicas{role="all"}&time=%d`, h.http[i], want.Tick.Unix())
+	if _, page := get(query); !strings.Contains(page, fmt.Sprintf(`"%d"]`, want.Desired)) {
+		t.Errorf("twin %d answers %s to PromQL, want %d", i, page, want.Desired)
+	}
 }
 
 func (h *house) folded(i int) bool {

@@ -13,8 +13,13 @@ import (
 // agree: well below a minute, and more than an answer takes.
 const maxSkew = 5 * time.Second
 
-// Faults says what is wrong with the telemetry stream, each with its mend; info came at now.
-func Faults(info *jetstream.StreamInfo, c *Config, now time.Time) (out []string) {
+// Others are the streams, other than that of telemetry, that hold what a daemon stores. The buckets are streams as well.
+func (c *Config) Others() []string {
+	return []string{c.Decisions(), SignalsStream, ForecastsStream, "OBJ_" + c.State(), "KV_" + c.Told()}
+}
+
+// Faults says what is wrong with a stream, each with its mend.
+func Faults(info *jetstream.StreamInfo, c *Config) (out []string) {
 	name := info.Config.Name
 	if have := info.Config.Replicas; have < c.Stream.Replicas {
 		out = append(out, fmt.Sprintf("the stream %s has %d of the %d copies that nats.stream.replicas asks for: nats stream edit %s --replicas %d", name, have, c.Stream.Replicas, name, c.Stream.Replicas))
@@ -29,10 +34,15 @@ func Faults(info *jetstream.StreamInfo, c *Config, now time.Time) (out []string)
 	if info.Config.Discard == jetstream.DiscardNew && (info.Config.MaxBytes > 0 || info.Config.MaxMsgs > 0) {
 		out = append(out, fmt.Sprintf("the stream %s refuses new messages when it is full: nats stream edit %s --discard old", name, name))
 	}
-	if skew := info.TimeStamp.Sub(now); !info.TimeStamp.IsZero() && skew.Abs() > maxSkew {
-		out = append(out, fmt.Sprintf("the clock of the NATS server is %s from this machine's: set both by NTP", skew.Round(time.Second)))
-	}
 	return out
+}
+
+// Skew says that the clock of the server whose answer came at now is another than this machine's; "" when it is not.
+func Skew(info *jetstream.StreamInfo, now time.Time) string {
+	if skew := info.TimeStamp.Sub(now); skew.Abs() > maxSkew {
+		return fmt.Sprintf("the clock of the NATS server is %s from this machine's: set both by NTP", skew.Round(time.Second))
+	}
+	return ""
 }
 
 // Short says that the log of decisions is so full that it reaches back less far than it is asked to; "" when it does not.
