@@ -97,7 +97,7 @@ func outlook(p *PoolView) (out outlookJSON) {
 // worst is nil where no capacity is known.
 func worst(p *PoolView, f *forecaster.Forecast) (out *worstJSON) {
 	factor := loadFactor(p.Decision, f.Dimension)
-	for h, capacity := range capacityAhead(p, f, false) {
+	for h, capacity := range capacityAhead(p, f) {
 		likely, bad := 1-factor*f.Minute[h][forecaster.L50]/capacity, 1-factor*f.Minute[h][forecaster.L90]/capacity
 		if !math.IsNaN(bad) && !math.IsInf(bad, 0) && (out == nil || number(bad) < out.P10) {
 			out = &worstJSON{number(bad), number(likely), f.Origin.Add(time.Duration(h) * time.Minute).UTC()}

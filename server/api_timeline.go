@@ -295,7 +295,7 @@ func stepsAhead(p *PoolView, f *forecaster.Forecast) (out []stepJSON) {
 		return nil
 	}
 	before := -1.0
-	for h, capacity := range capacityAhead(p, f, false) {
+	for h, capacity := range capacityAhead(p, f) {
 		if capacity == before {
 			continue
 		}
@@ -334,26 +334,21 @@ func (s *Server) marks(ctx context.Context, p *PoolView, decisions []alerting.De
 }
 
 // capacityAhead is what the pool can serve in each minute ahead: what is ready, and pending replicas once they had their
-// lead time. afterFailure leaves out those that are kept for failures, and is nil where none are. It is nil when the dimension has
-// no known capacity.
-func capacityAhead(p *PoolView, f *forecaster.Forecast, afterFailure bool) []float64 {
+// lead time. It is nil when the dimension has no known capacity.
+func capacityAhead(p *PoolView, f *forecaster.Forecast) []float64 {
 	r, of := p.resource(f.Dimension)
-	if r == nil || !(r.PerReplica > 0) || afterFailure && of.Reserve == 0 {
+	if r == nil || !(r.PerReplica > 0) {
 		return nil
-	}
-	kept := 0
-	if afterFailure {
-		kept = of.Reserve
 	}
 	out := make([]float64, forecaster.Horizon)
 	for h := range out {
-		n := of.Supply.Ready - kept
+		n := of.Supply.Ready
 		for _, asked := range of.Supply.Pending {
 			if !asked.Add(of.Lead).After(f.Origin.Add(time.Duration(h) * time.Minute)) {
 				n++
 			}
 		}
-		out[h] = float64(max(n, 0)) * r.PerReplica
+		out[h] = float64(n) * r.PerReplica
 	}
 	return out
 }
