@@ -78,11 +78,13 @@ type etaJSON struct {
 func eta(e forecaster.ETA) etaJSON { return etaJSON{seconds(e.P10), seconds(e.P50), seconds(e.P90)} }
 
 type poolJSON struct {
-	Pool      string           `json:"pool"`
-	Tick      *time.Time       `json:"tick"`
-	LastEvent *time.Time       `json:"last_event"`
-	Stale     bool             `json:"stale"`
-	Replicas  replicasJSON     `json:"replicas"`
+	Pool      string       `json:"pool"`
+	Tick      *time.Time   `json:"tick"`
+	LastEvent *time.Time   `json:"last_event"`
+	Stale     bool         `json:"stale"`
+	State     string       `json:"state"` // as in the list of pools
+	Replicas  replicasJSON `json:"replicas"`
+	outlookJSON
 	Decision  *decisionJSON    `json:"decision"`
 	Lead      number           `json:"lead_time_seconds"`
 	Resources []resourceJSON   `json:"resources"`
@@ -242,7 +244,7 @@ type afterFailureJSON struct {
 	Probability number   `json:"saturation_probability"` // within the lead window
 }
 
-func (s *Server) getStatus(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) getStatus(*http.Request) (any, error) {
 	st, pools := s.reader.Status(), s.reader.Pools()
 	out := statusJSON{Version: st.Version, Mode: st.Mode, Clock: st.Clock, Tick: instant(st.Tick), Sequence: st.Sequence,
 		StateDigest: st.StateDigest, Pools: len(pools), Producers: make([]producerJSON, 0, len(st.Producers)), Alerts: append([]alerting.Alert{}, st.Alerts...)}
@@ -256,40 +258,30 @@ func (s *Server) getStatus(w http.ResponseWriter, _ *http.Request) {
 	if st.LagKnown {
 		out.Lag = &st.Lag
 	}
-	s.writeJSON(w, http.StatusOK, out)
+	return out, nil
 }
 
-func (s *Server) getPools(w http.ResponseWriter, _ *http.Request) {
-	pools := s.reader.Pools()
-	list := make([]poolJSON, len(pools))
-	for i := range pools {
-		list[i] = poolToJSON(&pools[i])
+func (s *Server) getPool(r *http.Request) (any, error) {
+	p, err := s.find(r.PathValue("pool"))
+	if err != nil {
+		return nil, err
 	}
-	s.writeJSON(w, http.StatusOK, map[string]any{"pools": list})
+	return poolToJSON(p), nil
 }
 
-func (s *Server) getPool(w http.ResponseWriter, r *http.Request) {
-	if p := s.find(w, r.PathValue("pool")); p != nil {
-		s.writeJSON(w, http.StatusOK, poolToJSON(p))
-	}
-}
-
-// find answers 404 itself, and nil, when there is no such pool.
-func (s *Server) find(w http.ResponseWriter, name string) *PoolView {
+func (s *Server) find(name string) (*PoolView, error) {
 	pools := s.reader.Pools()
 	for i := range pools {
 		if pools[i].Pool == name {
-			return &pools[i]
+			return &pools[i], nil
 		}
 	}
-	s.writeJSON(w, http.StatusNotFound, map[string]string{
-		"error": "no pool " + strconv.Quote(name) + " at the last tick; /api/v1/pools lists them"})
-	return nil
+	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick; /api/v1/pools lists them", name)
 }
 
 func poolToJSON(p *PoolView) poolJSON {
 	out := poolJSON{
-		Pool: p.Pool, LastEvent: instant(p.LastEvent), Stale: p.Stale, Lead: number(math.NaN()),
+		Pool: p.Pool, LastEvent: instant(p.LastEvent), Stale: p.Stale, State: stateOf(p), outlookJSON: outlook(p), Lead: number(math.NaN()),
 		Replicas:  replicasJSON{p.State.Ready, p.State.Pending, p.State.Draining, p.State.Observed},
 		Resources: []resourceJSON{}, Limits: []limitJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
 	}

@@ -18,7 +18,7 @@ type desiredJSON struct {
 
 // getDesired answers with what a pool should have where that may be obeyed, else with 503 and the reason: an autoscaler
 // takes a status other than 200 for a failure, and a number for an order.
-func (s *Server) getDesired(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getDesired(r *http.Request) (any, error) {
 	pool, role, obey := r.PathValue("pool"), r.FormValue("role"), false
 	if role == "" {
 		role = RoleAll
@@ -26,8 +26,7 @@ func (s *Server) getDesired(w http.ResponseWriter, r *http.Request) {
 	if v := r.FormValue("obey_advisory"); v != "" {
 		var err error
 		if obey, err = strconv.ParseBool(v); err != nil {
-			s.writeJSON(w, http.StatusBadRequest, map[string]string{"error": "obey_advisory is " + strconv.Quote(v) + ": write true or false"})
-			return
+			return nil, Problemf(http.StatusBadRequest, "obey_advisory is %q: write true or false", v)
 		}
 	}
 	advice, err := Advise(s.reader, pool, role, obey, time.Now())
@@ -36,9 +35,8 @@ func (s *Server) getDesired(w http.ResponseWriter, r *http.Request) {
 		if _, unknown := errors.AsType[*UnknownPool](err); unknown {
 			code = http.StatusNotFound
 		}
-		s.writeJSON(w, code, map[string]string{"error": err.Error()})
-		return
+		return nil, Problemf(code, "%v", err)
 	}
 	d := advice.View.Decision
-	s.writeJSON(w, http.StatusOK, desiredJSON{pool, role, advice.Replicas, d.EventID(), instant(d.Expires)})
+	return desiredJSON{pool, role, advice.Replicas, d.EventID(), instant(d.Expires)}, nil
 }

@@ -1,10 +1,12 @@
 package server
 
 import (
-	"fmt"
+	"bytes"
+	"cmp"
+	"context"
 	"net/http"
-	"net/url"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 )
@@ -14,31 +16,46 @@ type explanationJSON struct {
 	Unit string `json:"unit"`
 }
 
-// getExplanation answers what one forecast rests on: ?pool=chat&class=agent&dimension=kv. Without a class it is that of the
-// whole pool, without a dimension that of the resource that binds, or else the first one. ?id= is a decision: see there.
-func (s *Server) getExplanation(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	if id := query.Get("id"); id != "" {
-		http.Redirect(w, r, "/api/v1/explain/"+url.PathEscape(id), http.StatusSeeOther)
-		return
+// getForecastBasis answers what one forecast rests on: ?pool=chat&class=agent&dimension=kv. Without a class it is that of the
+// whole pool, without a dimension that of the resource that binds, or else the first one.
+func (s *Server) getForecastBasis(r *http.Request) (any, error) {
+	p, err := s.find(r.FormValue("pool"))
+	if err != nil {
+		return nil, err
 	}
-	p := s.find(w, query.Get("pool"))
-	if p == nil {
-		return
-	}
-	class, dimension := query.Get("class"), query.Get("dimension")
-	if class == "" {
-		class = features.TotalClass
-	}
+	class, dimension := cmp.Or(r.FormValue("class"), features.TotalClass), r.FormValue("dimension")
 	if dimension == "" && p.Projection != nil {
 		dimension = p.Projection.Binding
 	}
 	for i := range p.Forecasts {
 		if f := &p.Forecasts[i]; f.Class == class && (dimension == "" || f.Dimension == dimension) {
-			s.writeJSON(w, http.StatusOK, explanationJSON{forecaster.Explain(f), unit(f.Dimension)})
-			return
+			return explanationJSON{forecaster.Explain(f), unit(f.Dimension)}, nil
 		}
 	}
-	s.writeJSON(w, http.StatusNotFound, map[string]string{
-		"error": fmt.Sprintf("no forecast of class %q and dimension %q; /api/v1/pools/%s/forecast lists those there are", class, dimension, p.Pool)})
+	return nil, Problemf(http.StatusNotFound, "no forecast of class %q and dimension %q; /api/v1/pools/%s/forecast lists those there are", class, dimension, p.Pool)
+}
+
+// getExplanation answers what a decision rests on; ?format=text for terminals.
+func (s *Server) getExplanation(r *http.Request) (any, error) {
+	x, err := s.explain(r.Context(), r.PathValue("id"))
+	switch format := r.FormValue("format"); format {
+	case "", "json":
+		return x, err
+	case "text":
+		if err == nil {
+			var b bytes.Buffer
+			err = x.WriteText(&b)
+			return plainText(b.String()), err
+		}
+	default:
+		err = Problemf(http.StatusBadRequest, "format is %q: it must be json or text", format)
+	}
+	return nil, err
+}
+
+func (s *Server) explain(ctx context.Context, ref string) (alerting.Explanation, error) {
+	if s.Explain == nil {
+		return alerting.Explanation{}, Problemf(http.StatusNotFound, "there is no log of decisions")
+	}
+	return s.Explain(ctx, ref)
 }

@@ -11,9 +11,7 @@ type forecastsJSON struct {
 	Pool      string         `json:"pool"`
 	Levels    []float64      `json:"levels"` // of every list of quantiles below
 	Forecasts []forecastJSON `json:"forecasts"`
-	Actuals   []actualJSON   `json:"actuals"`      // of the pool's total
-	Expected  []actualJSON   `json:"expected_15m"` // the medians that were forecast 15 minutes before each minute
-	Tails     []actualJSON   `json:"tails_p95"`    // of prompt and output tokens, ttft and itl in seconds, over settled minutes
+	Actuals   []actualJSON   `json:"actuals"` // of the pool's total
 }
 
 type forecastJSON struct {
@@ -43,26 +41,27 @@ type actualJSON struct {
 	Points    []pointJSON `json:"points"`
 }
 
+// pointJSON is the minute that starts at a time.
 type pointJSON struct {
-	UnixMS int64  `json:"unix_ms"`
-	Value  number `json:"value"`
+	At    time.Time `json:"at"`
+	Value number    `json:"value"`
 }
 
 // getForecast answers the forecasts of a pool, all of them or those of one class and dimension (?class=*&dimension=kv).
-func (s *Server) getForecast(w http.ResponseWriter, r *http.Request) {
-	p := s.find(w, r.PathValue("pool"))
-	if p == nil {
-		return
+func (s *Server) getForecast(r *http.Request) (any, error) {
+	p, err := s.find(r.PathValue("pool"))
+	if err != nil {
+		return nil, err
 	}
 	class, dimension := r.URL.Query().Get("class"), r.URL.Query().Get("dimension")
-	out := forecastsJSON{Pool: p.Pool, Levels: forecaster.Levels[:], Forecasts: []forecastJSON{}, Actuals: actualsToJSON(p.Actuals, dimension), Expected: actualsToJSON(p.Expected, dimension), Tails: actualsToJSON(p.Tails, "")}
+	out := forecastsJSON{Pool: p.Pool, Levels: forecaster.Levels[:], Forecasts: []forecastJSON{}, Actuals: actualsToJSON(p.Actuals, dimension)}
 	for i := range p.Forecasts {
 		f := &p.Forecasts[i]
 		if (class == "" || f.Class == class) && (dimension == "" || f.Dimension == dimension) {
 			out.Forecasts = append(out.Forecasts, forecastToJSON(f))
 		}
 	}
-	s.writeJSON(w, http.StatusOK, out)
+	return out, nil
 }
 
 // actualsToJSON gives those of one dimension, of all where it is "".
@@ -72,7 +71,7 @@ func actualsToJSON(all []Actual, dimension string) []actualJSON {
 		if dimension == "" || a.Dimension == dimension {
 			points := make([]pointJSON, len(a.Points))
 			for i, x := range a.Points {
-				points[i] = pointJSON{x.Start.UnixMilli(), number(x.Value)}
+				points[i] = pointJSON{x.Start.UTC(), number(x.Value)}
 			}
 			out = append(out, actualJSON{a.Dimension, points})
 		}

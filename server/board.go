@@ -17,7 +17,7 @@ const HistoryMinutes = 180
 
 // Board keeps what the last ticks said of every pool, and the recent past. [Board.Observe] belongs to the goroutine that
 // runs the pipeline; [Board.Pools] is for everyone. Memory: pools × dimensions × [HistoryMinutes] points, classes ×
-// dimensions × [reviseMinutes] more, [mixClasses] classes a minute, and one copy of the last forecasts.
+// dimensions × [reviseMinutes] more, and one copy of the last forecasts.
 type Board struct {
 	history map[string]*history // by pool; owned by the caller of Observe
 	last    map[string]PoolView // likewise
@@ -96,13 +96,6 @@ func (b *Board) Observe(out *pipeline.Output) {
 			b.history[w.Pool] = newHistory()
 		}
 		b.history[w.Pool].add(w)
-	}
-	for i := range out.Forecasts {
-		for j := range out.Forecasts[i].Total {
-			if h := b.history[out.Forecasts[i].Pool]; h != nil {
-				h.expect(&out.Forecasts[i].Total[j])
-			}
-		}
 	}
 	maps.DeleteFunc(b.history, func(pool string, _ *history) bool { _, ok := now[pool]; return !ok })
 

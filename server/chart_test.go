@@ -1,123 +1,143 @@
 package server
 
 import (
+	"context"
 	"math"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/features/sketch"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
-
-func TestPastIsUnknownWhereNothingIsKnown(t *testing.T) {
-	at := func(minute int, v float64) Point { return Point{origin.Add(time.Duration(minute) * time.Minute), v} }
-	points := []Point{at(-200, 9), at(-10, 1), at(-9, 1), at(-7, 1), at(-6, math.NaN()), at(-5, 1)}
-	xs, ys := past(points, origin)
-	known := map[float64]bool{}
-	for i, y := range ys {
-		if !math.IsNaN(y) {
-			known[xs[i]] = true
-		}
-	}
-	if diff := cmp.Diff(map[float64]bool{-9.5: true, -8.5: true, -6.5: true, -4.5: true}, known); diff != "" {
-		t.Errorf("known minutes, by their middles (-want +got):\n%s", diff)
-	}
-}
 
 func TestCapacityGrowsWhenPendingReplicasAreReady(t *testing.T) {
 	p := fullReader().pools[1]
 	f := p.total(features.DimKV)
-	got := capacityAhead(&p, f, false) // one pending since 3 minutes, lead 13 minutes
+	got := capacityAhead(&p, f) // one pending since 3 minutes, lead 13 minutes
 	if got[9] != 500_000 || got[10] != 600_000 {
 		t.Errorf("capacity at minutes 9 and 10: %g, %g; want 500000, 600000", got[9], got[10])
 	}
-	p.Projection.Reserve = 2
-	if all, left := capacityAhead(&p, f, false), capacityAhead(&p, f, true); all[9] != 500_000 || left[9] != 300_000 {
-		t.Errorf("capacity at minute 9: %g, after a failure %g; want 500000 and 300000", all[9], left[9])
-	}
-	p.Projection.Reserve = 0
-	if c := capacityAhead(&p, f, true); c != nil {
-		t.Errorf("none is kept, and a failure would leave %v", c)
-	}
-	if c := capacityAhead(&p, p.total(features.DimRequests), false); c != nil {
+	if c := capacityAhead(&p, p.total(features.DimRequests)); c != nil {
 		t.Errorf("capacity of a dimension without one: %v", c)
 	}
 }
 
-func TestCapacityFarAboveIsNoted(t *testing.T) {
-	p := fullReader().pools[1]
-	p.Projection.Resources[0].PerReplica = 1e9
-	c := newChart(&p, p.total(features.DimKV), wideWidth, wideHeight)
-	if strings.Contains(string(c.SVG), `class="limit"`) || c.Note != "capacity 5G, above the picture" {
-		t.Errorf("note %q, %s", c.Note, c.SVG)
+// pastOf is a history of chat: two hours of 300,000 tokens, four replicas until half an hour ago and five since then, a forecast
+// of an hour ago, and an alert.
+type pastOf struct{}
+
+func (pastOf) Values(_ context.Context, series string, labels map[string]string, from, to time.Time) ([]float64, error) {
+	if labels["pool"] != "chat" || series == "forewarm_itl_seconds" {
+		return nil, nil
 	}
+	return slices.Repeat([]float64{300_000}, int(to.Sub(from)/time.Minute)), nil
 }
 
-func TestNumbers(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 0.25: "0.25", 999: "999", 1234: "1.23k", 5e6: "5M", 2.5e10: "25G", -4000: "-4k"} {
-		if got := si(v); got != want {
-			t.Errorf("si(%g) = %q, want %q", v, got, want)
-		}
+func (pastOf) Forecast(_ context.Context, key features.Key, dimension string, from, at time.Time) (*forecaster.Forecast, error) {
+	made := origin.Add(-time.Hour)
+	if at.Before(made) || from.After(made) {
+		return nil, nil
 	}
-}
-
-// A pool whose past is known has a picture of everything, and nothing in them is not a number.
-func TestChartsOfEverything(t *testing.T) {
-	b := NewBoard()
-	for m := range 90 {
-		past := fullOutput()
-		past.Forecasts, past.Windows = past.Forecasts[:1], nil
-		for i := range past.Forecasts[0].Total {
-			past.Forecasts[0].Total[i].Origin = origin.Add(time.Duration(m-89) * time.Minute)
-		}
-		for i, class := range []string{"agent", "rag"} {
-			w := features.Window{Key: features.Key{Pool: "chat", Class: class}, Start: origin.Add(time.Duration(m-90) * time.Minute), Covered: true, Settled: m < 80,
-				Requests: 60, RequestsKnown: 60, Attempts: 66, Retries: 6, PromptTokens: 6000, PromptKnown: 60, CachedTokens: 1500, CachedKnown: 60, OutputTokens: 600, OutputKnown: 60,
-				Reports: features.ReportsAttempts}
-			w.Prompt, w.TTFT = &sketch.Quantile{}, &sketch.Quantile{}
-			for n := range 100 {
-				w.Prompt.Add(float64(100 * (i + 1) * n))
-				w.TTFT.Add(.01 * float64(n))
+	f := ramp(key.Pool, key.Class, dimension, 290_000)
+	f.Origin = made
+	for h := range f.Minute {
+		if h%15 != 14 {
+			for i := range f.Minute[h] {
+				f.Minute[h][i] = math.NaN()
 			}
-			past.Windows = append(past.Windows, w)
 		}
-		past.Services[0].Curve = &capacity.ServiceCurve{Source: capacity.Learned, Knee: 900, Objective: .05,
-			Points: []capacity.Load{{TokensPerS: 100, ITL: .02}, {TokensPerS: 600, ITL: .03}, {TokensPerS: 1000, ITL: .06}}}
-		decode := past.Projections[0].Resources[0]
-		decode.Dimension, decode.Demand, decode.PerReplica = features.DimDecode, 2500, 900
-		past.Projections[0].Resources = append(past.Projections[0].Resources, decode)
-		b.Observe(past)
 	}
-	p := b.Pools()[1]
-	wide, all := charts(&p, features.DimKV)
-	var titles []string
-	for _, f := range append(all, *wide) {
-		titles = append(titles, f.Title)
+	return &f, nil
+}
+
+func (pastOf) Decisions(_ context.Context, pool string, from, to time.Time) (all []alerting.Decision, _ error) {
+	for m := -120; m <= 0; m++ {
+		d := fullOutput().Decisions[0]
+		d.Pool, d.Tick, d.Ready, d.Pending, d.Desired, d.Publish = pool, origin.Add(time.Duration(m)*time.Minute), 4, 0, 4, m == -40
+		if m >= -40 {
+			d.Pending, d.Desired = 1, 5
+		}
+		if m >= -30 {
+			d.Ready, d.Pending = 5, 0
+		}
+		d.Resources[0].Retries = &alerting.Retried{Factor: 1.1}
+		if !d.Tick.Before(from) && d.Tick.Before(to) {
+			all = append(all, d)
+		}
+	}
+	return all, nil
+}
+
+func (pastOf) Alerts(context.Context, string) ([]alerting.Alert, error) {
+	return fullOutput().Alerts[:1], nil
+}
+
+func timelineOf(t *testing.T, query string) *timelineJSON {
+	t.Helper()
+	r := fullReader()
+	s := newTestServer(r)
+	s.History = pastOf{}
+	got, err := s.timeline(httptest.NewRequest("GET", "/?"+query, nil), &r.pools[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// TestTimeline: the load has the retries of its time, capacity has steps in the past and ahead, and marks say what happened.
+func TestTimeline(t *testing.T) {
+	x := timelineOf(t, "resource=kv")
+	if x.Past || !x.At.Equal(origin) || len(x.Actual) != 180 || math.Abs(float64(x.Actual[100].Value)-330_000) > 1e-6 {
+		t.Errorf("at %s, %d minutes, %v", x.At, len(x.Actual), x.Actual[100])
+	}
+	var got []float64
+	for _, s := range x.Steps {
+		got = append(got, float64(s.Capacity))
+	}
+	if want := []float64{400_000, 400_000, 500_000, 500_000, 600_000}; !slices.Equal(got, want) || !x.Steps[4].Ahead || x.Steps[2].Ahead {
+		t.Errorf("capacity %v, want %v", got, want)
+	}
+	if len(x.Marks) != 2 || x.Marks[0].Kind != "scale_out" || x.Marks[1].Kind != "warning" {
+		t.Errorf("marks %+v", x.Marks)
+	}
+	if len(x.Forecast) != forecaster.Horizon || x.Warmup == nil || x.Warmup.To.Sub(x.At) != 13*time.Minute {
+		t.Errorf("%d minutes ahead, warm-up %+v", len(x.Forecast), x.Warmup)
+	}
+}
+
+// TestTimelineAsSeen: a moment of the past has the forecast and the decision of then, and what came after it.
+func TestTimelineAsSeen(t *testing.T) {
+	x := timelineOf(t, "resource=kv&at="+origin.Add(-55*time.Minute).Format(time.RFC3339))
+	if !x.Past || len(x.Forecast) != 4 || x.Decision == nil || x.Decision.Desired != 4 {
+		t.Fatalf("past %v, %d minutes, decision %+v", x.Past, len(x.Forecast), x.Decision)
+	}
+	if last := x.Actual[len(x.Actual)-1].At; !last.Equal(origin.Add(-time.Minute)) {
+		t.Errorf("what came is known up to %s", last)
+	}
+	if x := timelineOf(t, "resource=kv&at="+origin.Add(-90*time.Minute).Format(time.RFC3339)); len(x.Forecast) != 0 {
+		t.Errorf("a forecast of %d minutes, where none is kept", len(x.Forecast))
+	}
+}
+
+// TestCharts: nothing in a picture is not a number, and what is far above the load is said in words.
+func TestCharts(t *testing.T) {
+	x := timelineOf(t, "resource=kv")
+	curve := curveChart(curveToJSON(&PoolView{Curve: &capacity.ServiceCurve{Source: capacity.Learned, Knee: 900, Objective: .05,
+		Points: []capacity.Load{{TokensPerS: 100, ITL: .02}, {TokensPerS: 600, ITL: .03}, {TokensPerS: 1000, ITL: .06}}}}))
+	for _, f := range []*figure{loadChart(x), replicaChart(x), curve} {
 		if text := string(f.SVG); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || !strings.Contains(text, "<path") {
 			t.Errorf("%s: %s", f.Title, text)
 		}
 	}
-	want := []string{"Requests", "Mix of classes", "Prompt tokens served from cache", "Retries, share of attempts",
-		"Length of prompts, 95th percentile", "Time to the first token, 95th percentile", "Service curve of a replica", "Active tokens (KV memory)"}
-	if diff := cmp.Diff(want, titles); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	for i := range x.Steps {
+		x.Steps[i].Capacity = 1e9
 	}
-	// Of 100 values each, the longer class's twice as long: 95 of 100 are at most 18,000 or so.
-	if tail := find(p.Tails, "prompt"); len(tail) != 80 || math.Abs(tail[0].Value-18000)/18000 > .02 {
-		t.Errorf("tail of prompts: %d points, %v", len(tail), tail[:1])
-	}
-	if mix := p.Mix[origin.Add(-time.Minute)]; mix["agent"] != 110 || mix["rag"] != 110 {
-		t.Errorf("mix %v, want 110 tokens/s each", mix)
-	}
-	if x := find(p.Expected, features.DimKV); len(x) != 90 || !x[89].Start.Equal(origin.Add(14*time.Minute)) {
-		t.Errorf("%d minutes were forecast", len(x))
-	}
-	curve := all[6]
-	if curve.Note != "knee at 900 tokens/s, of which 56 % is in use" { // 2,500 tokens/s on five replicas
-		t.Errorf("note %q", curve.Note)
+	if f := loadChart(x); strings.Contains(string(f.SVG), `class="limit`) || f.Note != "The capacity, up to 1G, is above the picture." {
+		t.Errorf("note %q, %s", f.Note, f.SVG)
 	}
 }

@@ -1,20 +1,48 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 // Config says where the server listens, and what it calls ready and current.
 type Config struct {
 	Listen     string        `yaml:"listen"`      // host:port; a host other than loopback shows everything to the network
 	Hosts      []string      `yaml:"hosts"`       // names under which it is asked for although it listens on loopback, as by a proxy
+	WebConfig  string        `yaml:"web_config"`  // file with TLS, users and client certificates, as Prometheus has it
+	Proxy      Proxy         `yaml:"proxy"`       // that says who asks
+	Open       bool          `yaml:"open"`        // anyone on the network may read, and is asked for nothing
 	LagLimit   uint64        `yaml:"lag_limit"`   // messages behind the stream beyond which the daemon is not ready
 	StaleAfter time.Duration `yaml:"stale_after"` // wall-clock age of the last tick at which gauges are withdrawn
 	Refresh    time.Duration `yaml:"refresh"`     // how often the page reloads itself; 0 for never
 	WVA        WVA           `yaml:"wva"`
+}
+
+// Proxy is one that asks people who they are before it passes requests on.
+type Proxy struct {
+	UserHeader string   `yaml:"user_header"` // that it sets, such as X-Forwarded-User; "" for no proxy
+	From       []string `yaml:"from"`        // addresses or networks that it asks from; others are refused
+}
+
+// prefixes are From as networks.
+func (p Proxy) prefixes() (all []netip.Prefix, err error) {
+	for _, text := range p.From {
+		prefix, err := netip.ParsePrefix(text)
+		if a, e := netip.ParseAddr(text); e == nil {
+			prefix, err = a.Prefix(a.BitLen())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("proxy.from: %q is no address or network; write one such as 10.0.0.7 or 10.0.0.0/24", text)
+		}
+		all = append(all, prefix)
+	}
+	return all, nil
 }
 
 // DefaultConfig is what an unset configuration means.
@@ -25,14 +53,21 @@ func DefaultConfig() Config {
 // Check is nil for a usable configuration; else it names the key, the value, the bound and the mend. It resolves no
 // address.
 func (c Config) Check() error {
-	_, port, err := net.SplitHostPort(c.Listen)
+	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %q is not host:port; write one such as 127.0.0.1:9464", c.Listen)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("listen: port %q is out of 0…65535; write one such as 9464, or 0 for a free one", port)
 	}
+	if _, err := c.Proxy.prefixes(); err != nil {
+		return err
+	}
 	switch {
+	case c.Proxy.UserHeader != "" && len(c.Proxy.From) == 0:
+		return errors.New("proxy.from: no address, and anyone can send a header; name those of the proxy")
+	case !httpguard.IsLoopback(host) && c.WebConfig == "" && c.Proxy.UserHeader == "" && !c.Open:
+		return fmt.Errorf("listen: %q is open to the network and asks for no credentials; set web_config or proxy, listen on 127.0.0.1, or say open: true", c.Listen)
 	case c.LagLimit < 1:
 		return fmt.Errorf("lag_limit: %d is below 1; set how many messages may wait, such as 10000", c.LagLimit)
 	case c.StaleAfter < 2*time.Minute || c.StaleAfter > 24*time.Hour:

@@ -1,4 +1,4 @@
-// Package server shows what Forewarm knows over HTTP: health, metrics, a JSON API and one page for people. It only
+// Package server shows what Forewarm knows over HTTP: health, metrics, a JSON API and pages for people, which show what the API answers. It only
 // reads: no request changes anything.
 //
 // Everything is answered from copies that a [Reader] hands out, so that a slow client never holds up the pipeline.

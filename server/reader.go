@@ -61,12 +61,9 @@ type PoolView struct {
 	Limits     []forecaster.ResourceProjection // of the whole pool
 	Forecasts  []forecaster.Forecast           // totals first, then by class; in either, as listed in features.Dimensions
 	Stale      bool
-	Alerts     []alerting.Alert                 // firing ones
-	Actuals    []Actual                         // of the pool's total
-	Expected   []Actual                         // of the pool's total: the medians that were forecast 15 minutes before each minute
-	Tails      []Actual                         // 95th percentiles over all classes of settled minutes: prompt and output in tokens, ttft and itl in seconds
-	Mix        map[time.Time]map[string]float64 // tokens/s by minute and class: the heaviest, the others as features.OverflowClass
-	Curve      *capacity.ServiceCurve           // of a replica; nil when it is not known
+	Alerts     []alerting.Alert       // firing ones
+	Actuals    []Actual               // of the pool's total
+	Curve      *capacity.ServiceCurve // of a replica; nil when it is not known
 }
 
 // Actual is what was observed of one dimension over the last hours, minute by minute and oldest first. Minutes that are
@@ -116,11 +113,8 @@ func (p *PoolView) roles() (all []*forecaster.Projection) {
 }
 
 // actual finds the observations of one dimension, or nil.
-func (p *PoolView) actual(dimension string) []Point { return find(p.Actuals, dimension) }
-
-// find is the points of one name, or nil.
-func find(all []Actual, dimension string) []Point {
-	for _, a := range all {
+func (p *PoolView) actual(dimension string) []Point {
+	for _, a := range p.Actuals {
 		if a.Dimension == dimension {
 			return a.Points
 		}

@@ -5,13 +5,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/exporter-toolkit/web"
 	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
 
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
@@ -34,7 +42,13 @@ type Server struct {
 	extra   []route
 	foreign atomic.Uint64
 
-	Traffic func() Traffic // the shape of demand, from the history; nil without one. Set before Handler or Run
+	// What the server itself does not know of; nil without it. Set before Handler or Run.
+	Traffic func() Traffic // the shape of demand
+	History History
+	Explain func(ctx context.Context, ref string) (alerting.Explanation, error)
+	Plan    func(ctx context.Context, query url.Values) (*plan.Sheet, error)
+	Quality func(ctx context.Context) (*Quality, error)
+	Reports func() ([]ReportFile, error)
 }
 
 type route struct {
@@ -56,31 +70,56 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("GET /metrics", s.writeMetrics)
-	mux.HandleFunc("GET /api/v1/status", s.getStatus)
-	mux.HandleFunc("GET /api/v1/pools", s.getPools)
-	mux.HandleFunc("GET /api/v1/pools/{pool}", s.getPool)
-	mux.HandleFunc("GET /api/v1/pools/{pool}/desired", s.getDesired)
-	mux.HandleFunc("GET /api/v1/pools/{pool}/forecast", s.getForecast)
-	mux.HandleFunc("GET /api/v1/pools/{pool}/traffic", s.getTraffic)
-	mux.HandleFunc("GET /api/v1/explain", s.getExplanation)
-	mux.HandleFunc("GET /{$}", s.getPage)
+	for _, o := range s.operations() {
+		if o.get != nil {
+			mux.HandleFunc("GET "+o.path, s.api(o.get))
+		}
+	}
+	mux.HandleFunc("GET /api/v1/openapi.json", s.api(s.getOpenAPI))
+	s.routePages(mux)
 	for _, r := range s.extra {
 		mux.Handle(r.pattern, r.handler)
 	}
-	return httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(mux), func(w http.ResponseWriter, _ *http.Request, why string) {
+	return httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(s.known(mux)), func(w http.ResponseWriter, _ *http.Request, why string) {
 		s.foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
+	})
+}
+
+// known lets requests through that the configured proxy vouches for; all of them where there is none. /healthz says nothing that
+// needs it, and is for those who look after the process.
+func (s *Server) known(next http.Handler) http.Handler {
+	if s.cfg.Proxy.UserHeader == "" {
+		return next
+	}
+	from, _ := s.cfg.Proxy.prefixes() // the configuration was checked
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, err := netip.ParseAddrPort(r.RemoteAddr)
+		trusted := err == nil && slices.ContainsFunc(from, func(p netip.Prefix) bool { return p.Contains(peer.Addr().Unmap()) })
+		switch {
+		case r.URL.Path == "/healthz":
+		case !trusted:
+			WriteProblem(w, Problemf(http.StatusForbidden, "%s is not in server.proxy.from: ask through the proxy", r.RemoteAddr))
+			return
+		case r.Header.Get(s.cfg.Proxy.UserHeader) == "":
+			WriteProblem(w, Problemf(http.StatusUnauthorized, "the proxy did not say who asks: it must set %s", s.cfg.Proxy.UserHeader))
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
 // Foreign counts the requests that were refused because a web page of somebody else may have sent them.
 func (s *Server) Foreign() uint64 { return s.foreign.Load() }
 
+// DocumentPolicy is the Content-Security-Policy of a document that brings its style with it, such as a report.
+const DocumentPolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
 // secured sets the headers that keep a browser from doing anything with an answer but show it.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
@@ -90,6 +129,9 @@ func secured(next http.Handler) http.Handler {
 
 // Listen opens the configured address. It is apart from [Server.Run] so that a taken port is found before anything runs.
 func (s *Server) Listen() (net.Listener, error) {
+	if err := web.Validate(s.cfg.WebConfig); err != nil {
+		return nil, fmt.Errorf("server.web_config = %s: %w", s.cfg.WebConfig, err)
+	}
 	l, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("server.listen = %s: %w; choose another address, or port 0 for a free one", s.cfg.Listen, err)
@@ -99,7 +141,7 @@ func (s *Server) Listen() (net.Listener, error) {
 
 // Run answers requests on l until ctx ends, then lets those under way finish for a few seconds. It closes l.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
-	return httpguard.Serve(ctx, &http.Server{
+	srv := &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -107,7 +149,11 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          zap.NewStdLog(s.log),
-	}, l, shutdownTimeout)
+	}
+	log := slog.New(zapslog.NewHandler(s.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel)).Core()))
+	return httpguard.ServeBy(ctx, srv, shutdownTimeout, func() error {
+		return web.Serve(l, srv, &web.FlagConfig{WebConfigFile: &s.cfg.WebConfig}, log)
+	})
 }
 
 func (s *Server) writeMetrics(w http.ResponseWriter, _ *http.Request) {

@@ -8,11 +8,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/crypto/bcrypt"
 )
 
 func newTestServer(r Reader) *Server {
@@ -21,15 +24,22 @@ func newTestServer(r Reader) *Server {
 
 func get(t *testing.T, s *Server, path string) *httptest.ResponseRecorder {
 	t.Helper()
-	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil))
+	return getWith(t, s, path, "", "")
+}
+
+func getWith(t *testing.T, s *Server, path, header, value string) *httptest.ResponseRecorder {
+	t.Helper()
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
+	if header != "" {
+		r.Header.Set(header, value)
+	}
+	s.Handler().ServeHTTP(w, r)
 	return w
 }
 
 func TestGoldens(t *testing.T) {
 	s := newTestServer(fullReader())
 	for path, file := range map[string]string{
-		"/":                  "page.html",
 		"/api/v1/status":     "status.json",
 		"/api/v1/pools":      "pools.json",
 		"/api/v1/pools/chat": "pool.json",
@@ -169,7 +179,7 @@ func TestConfigCheck(t *testing.T) {
 		"127.0.0.1:9464": true, ":0": true, "[::1]:9464": true, "localhost:http": false, "127.0.0.1": false, "127.0.0.1:99999": false, "": false,
 	} {
 		c := DefaultConfig()
-		c.Listen = listen
+		c.Listen, c.Open = listen, true
 		if err := c.Check(); (err == nil) != ok {
 			t.Errorf("listen %q: %v", listen, err)
 		}
@@ -211,5 +221,78 @@ func TestOldTick(t *testing.T) {
 		if c := tickCheck(tc.status, now); c.OK != tc.want {
 			t.Errorf("%s: %+v", name, c)
 		}
+	}
+}
+
+// TestWhoMayRead: off loopback there must be something that asks, and a proxy's header counts only from the proxy.
+func TestWhoMayRead(t *testing.T) {
+	open := DefaultConfig()
+	open.Listen = "0.0.0.0:9464"
+	if err := open.Check(); err == nil || !strings.Contains(err.Error(), "asks for no credentials") {
+		t.Errorf("open to the network: %v", err)
+	}
+	open.Proxy = Proxy{UserHeader: "X-Forwarded-User"}
+	if err := open.Check(); err == nil || !strings.Contains(err.Error(), "proxy.from") {
+		t.Errorf("a header from anywhere: %v", err)
+	}
+	open.Proxy.From = []string{"10.0.0.7", "10.1.0.0/16"}
+	if err := open.Check(); err != nil {
+		t.Error(err)
+	}
+	h := New(open, fullReader(), NewExporter("v1", 0), zap.NewNop()).Handler()
+	for _, c := range []struct {
+		peer, user, path string
+		want             int
+	}{
+		{"10.0.0.7:5", "ann", "/", 200}, {"10.1.2.3:5", "ann", "/api/v1/pools", 200}, {"10.0.0.8:5", "ann", "/", 403}, {"10.0.0.7:5", "", "/metrics", 401}, {"10.0.0.8:5", "", "/healthz", 200},
+	} {
+		r, w := httptest.NewRequest(http.MethodGet, c.path, nil), httptest.NewRecorder()
+		r.RemoteAddr = c.peer
+		r.Header.Set("X-Forwarded-User", c.user)
+		h.ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%+v: %d", c, w.Code)
+		}
+	}
+}
+
+// TestWebConfig: the file that Prometheus' programs take has users asked for a password.
+func TestWebConfig(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Listen, cfg.WebConfig = "127.0.0.1:0", filepath.Join(t.TempDir(), "web.yaml")
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	if err == nil {
+		err = os.WriteFile(cfg.WebConfig, []byte("basic_auth_users: {ann: '"+string(hash)+"'}\n"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(cfg, fullReader(), NewExporter("v1", time.Hour), zap.NewNop())
+	l, err := s.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, l) }()
+	for password, want := range map[string]int{"secret": 200, "wrong": 401} {
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.Addr().String()+"/api/v1/pools", nil)
+		r.SetBasicAuth("ann", password)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("password %s: %d", password, response.StatusCode)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	s.cfg.WebConfig += ".gone"
+	if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), "server.web_config") {
+		t.Errorf("a file that is not there: %v", err)
 	}
 }

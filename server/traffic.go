@@ -51,11 +51,19 @@ func eachTraffic(out *Traffic, visit func(t *features.Traffic, labels []string))
 // RenderTraffic writes the gauges of traffic in the text exposition format.
 func RenderTraffic(t Traffic) []byte { return render(&t, trafficFamilies) }
 
+type trafficJSON struct {
+	Pool    string  `json:"pool"`
+	Span    string  `json:"span"`
+	Traffic Traffic `json:"traffic"`
+}
+
 // getTraffic answers the shape of a pool's demand.
-func (s *Server) getTraffic(w http.ResponseWriter, r *http.Request) {
-	if p := s.find(w, r.PathValue("pool")); p != nil {
-		s.writeJSON(w, http.StatusOK, map[string]any{"pool": p.Pool, "span": TrafficSpan, "traffic": s.trafficOf(p.Pool)})
+func (s *Server) getTraffic(r *http.Request) (any, error) {
+	p, err := s.find(r.PathValue("pool"))
+	if err != nil {
+		return nil, err
 	}
+	return trafficJSON{p.Pool, TrafficSpan, s.trafficOf(p.Pool)}, nil
 }
 
 func (s *Server) trafficOf(pool string) Traffic {
@@ -68,26 +76,4 @@ func (s *Server) trafficOf(pool string) Traffic {
 		}
 	}
 	return out
-}
-
-// trafficRow is the shape of one dimension of a pool's demand, for the page.
-type trafficRow struct {
-	Dimension, Unit string
-	Cells           []string
-}
-
-func trafficRows(all Traffic) (rows []trafficRow) {
-	for i := range all {
-		t := &all[i]
-		if t.Class != features.TotalClass {
-			continue
-		}
-		longest := "none"
-		if t.Bursts > 0 {
-			longest = si(t.BurstMax) + " min"
-		}
-		rows = append(rows, trafficRow{t.Dimension, unit(t.Dimension), []string{si(t.Mean), si(t.Quantiles[0]), si(t.Quantiles[1]), si(t.Quantiles[3]),
-			si(t.Peak1), si(t.Peak15), strconv.Itoa(t.Bursts), longest}})
-	}
-	return rows
 }

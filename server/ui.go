@@ -2,184 +2,366 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
+	"io/fs"
 	"math"
 	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/draw"
 )
 
-//go:embed templates/page.html
-var templates embed.FS
+//go:embed templates static
+var files embed.FS
 
-var page = template.Must(template.ParseFS(templates, "templates/page.html"))
+// pages are the templates by name, each in the frame.
+var pages = func() map[string]*template.Template {
+	all := map[string]*template.Template{}
+	for _, name := range []string{"fleet", "pool", "class", "whatif", "quality", "decision", "reports", "problem"} {
+		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
+			"short": short, "percent": percent, "points": points, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "horizon": horizon, "path": url.PathEscape, "query": url.QueryEscape,
+		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
+	}
+	return all
+}()
 
-// pageView is what the page shows, ready to print.
-type pageView struct {
-	Version, Tick  string
-	Mode           alerting.Mode
+// frame is what is around every page.
+type frame struct {
+	Root           string // of relative links
+	Page, Title    string
+	Version, Clock string
+	Tick           *time.Time
 	RefreshSeconds int
 	Trouble        []Check // checks that fail or are degraded
-	Alerts         []alertLine
-	Pools          []card
-	Span           string // of the cards' traffic
+	Alerts         []alerting.Alert
+	Body           any
 }
 
-// card is one pool on the page.
-type card struct {
-	Pool, Reason, Decision  string // Decision is its id
-	Action                  alerting.Action
-	Asks                    string // the action, in words
-	Decided                 bool
-	Ready, Pending, Desired int
-	Floor                   *int
-	Prefill                 *prefill // of a disaggregated pool
-	Confidence              forecaster.Confidence
-	Stale                   bool
-	Chart                   *figure // of what binds
-	Charts                  []figure
-	Traffic                 []trafficRow
-	Rows                    []row
-	Alerts                  []alertLine
-	Notes                   []string // constraints and warnings
+// page finds what a page shows; title is of the window.
+type page func(r *http.Request) (title string, body any, err error)
+
+func (s *Server) routePages(mux *http.ServeMux) {
+	static, _ := fs.Sub(files, "static") // it is there
+	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
+	for _, x := range []struct {
+		pattern, name string
+		get           page
+	}{
+		{"/{$}", "fleet", s.fleetPage}, {"/pools/{pool}", "pool", s.poolPage}, {"/pools/{pool}/classes/{class}", "class", s.classPage},
+		{"/what-if", "whatif", s.whatIfPage}, {"/quality", "quality", s.qualityPage}, {"/explain/{id...}", "decision", s.decisionPage}, {"/reports", "reports", s.reportsPage},
+	} {
+		mux.HandleFunc("GET "+x.pattern, func(w http.ResponseWriter, r *http.Request) { s.show(w, r, x.name, x.get) })
+	}
 }
 
-// prefill is the replicas that only compute prompts.
-type prefill struct{ Ready, Pending, Desired int }
-
-// row is one resource of a pool.
-type row struct {
-	Resource, Unit, Demand, Capacity, Utilisation string
-	AfterFailure                                  string
-	Binding                                       bool
-	Probability                                   []string // at probabilityHorizons
-	ETA                                           string
-}
-
-type alertLine struct {
-	Name      alerting.AlertName
-	Severity  string
-	Summary   string
-	Since     string
-	Threshold string // of a warning: from which probability on, and how often that comes to nothing
-}
-
-func (s *Server) getPage(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get page) {
+	status := http.StatusOK
+	title, body, err := get(r)
+	if err != nil {
+		p := asProblem(err)
+		status, name, title, body = p.Status, "problem", p.Title, p
+	}
+	st := s.reader.Status()
+	f := frame{Root: strings.Repeat("../", strings.Count(r.URL.EscapedPath(), "/")-1), Page: name, Title: title, Version: st.Version, Clock: st.Clock, Tick: instant(st.Tick),
+		RefreshSeconds: int(s.cfg.Refresh.Seconds()), Alerts: st.Alerts, Body: body}
+	for _, c := range checks(st, s.reader.Pools(), s.cfg.LagLimit, time.Now()) {
+		if !c.OK || c.Degraded {
+			f.Trouble = append(f.Trouble, c)
+		}
+	}
 	var b bytes.Buffer
-	if err := page.Execute(&b, s.view()); err != nil {
-		s.log.Error("render the page", zap.Error(err))
+	if err := pages[name].Execute(&b, f); err != nil {
+		s.log.Error("render a page", zap.Error(err))
 		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes())
 }
 
-func (s *Server) view() pageView {
-	st, pools := s.reader.Status(), s.reader.Pools()
-	v := pageView{Version: st.Version, Mode: st.Mode, Tick: "none yet", RefreshSeconds: int(s.cfg.Refresh.Seconds()), Span: TrafficSpan}
-	if !st.Tick.IsZero() {
-		v.Tick = st.Tick.UTC().Format("Mon 2006-01-02 15:04 MST")
-	}
-	for _, c := range checks(st, pools, s.cfg.LagLimit, time.Now()) {
-		if !c.OK || c.Degraded {
-			v.Trouble = append(v.Trouble, c)
-		}
-	}
-	v.Alerts = alertLines(st.Alerts)
-	for i := range pools {
-		c := newCard(&pools[i])
-		c.Traffic = trafficRows(s.trafficOf(c.Pool))
-		v.Pools = append(v.Pools, c)
-	}
-	return v
+func (s *Server) fleetPage(*http.Request) (string, any, error) { return "Fleet", s.summaries(), nil }
+
+// poolBody is what the page of a pool shows.
+type poolBody struct {
+	poolJSON
+	Resource, Unit  string
+	All             []string // resources to choose from
+	Timeline        *timelineJSON
+	Load, Timelines *figure
+	Curve           *figure
+	Hours           []bandJSON // of the forecast, for the table
+	Oldest          time.Time  // of the slider
+	Notes           []string
+	Classes         []string
 }
 
-func newCard(p *PoolView) card {
-	c := card{Pool: p.Pool, Ready: p.State.Ready, Pending: p.State.Pending, Stale: p.Stale, Reason: "No decision yet."}
-	binding := ""
+func (s *Server) poolPage(r *http.Request) (string, any, error) {
+	p, err := s.find(r.PathValue("pool"))
+	if err != nil {
+		return "", nil, err
+	}
+	t, err := s.timeline(r, p)
+	if err != nil {
+		return "", nil, err
+	}
+	b := poolBody{poolJSON: poolToJSON(p), Resource: t.Resource, Unit: t.Unit, All: resourceNames(), Timeline: t,
+		Load: loadChart(t), Timelines: replicaChart(t), Oldest: t.Newest.Add(-timelineReach)}
+	for i, x := range t.Forecast {
+		if minute := int(x.At.Sub(t.At)/time.Minute) + 1; i == 0 || t.Past || minute%15 == 0 {
+			b.Hours = append(b.Hours, x)
+		}
+	}
+	if b.Service != nil {
+		b.Curve = curveChart(b.Service.Curve)
+	}
+	for i := range p.Forecasts {
+		if c := p.Forecasts[i].Class; c != features.TotalClass && !slices.Contains(b.Classes, c) {
+			b.Classes = append(b.Classes, c)
+		}
+	}
+	slices.Sort(b.Classes)
 	if d := p.Decision; d != nil {
-		c.Decided, c.Action, c.Reason, c.Confidence, c.Decision, binding = true, d.Action, d.Reason, d.Confidence, d.EventID(), d.Binding
-		c.Asks = strings.ReplaceAll(string(d.Action), "_", " ")
-		c.Ready, c.Pending, c.Desired, c.Floor = d.Ready, d.Pending, d.Desired, d.SeenFloor()
-		c.Notes = append(append(c.Notes, d.Constraints...), d.Warnings...)
+		b.Notes = append(append(b.Notes, d.Constraints...), d.Warnings...)
 		if d.Withheld != "" && d.Mode == alerting.Active {
-			c.Notes = append(c.Notes, "autoscalers get no advice yet: "+d.Withheld)
+			b.Notes = append(b.Notes, "autoscalers get no advice yet: "+d.Withheld)
 		}
 		if said := d.Diagnosed(); said != "" {
-			c.Notes = append(c.Notes, said)
+			b.Notes = append(b.Notes, said)
 		}
-		if kept := d.Reserves.String(); kept != "" {
-			c.Notes = append(c.Notes, "in reserve: "+kept)
-		}
-		if v := d.Prefilling(); v != nil {
-			c.Prefill = &prefill{v.Ready, v.Pending, v.Desired}
-			if kept := v.Reserves.String(); kept != "" {
-				c.Notes = append(c.Notes, "in reserve of prefill replicas: "+kept)
+		for _, kept := range []struct{ of, what string }{{"in reserve: ", d.Reserves.String()}, {"in reserve of prefill replicas: ", prefillReserves(d)}} {
+			if kept.what != "" {
+				b.Notes = append(b.Notes, kept.of+kept.what)
 			}
 		}
 	}
-	for _, of := range p.roles() {
-		for i := range of.Resources {
-			c.Rows = append(c.Rows, newRow(of, &of.Resources[i], binding))
+	return p.Pool, b, nil
+}
+
+func prefillReserves(d *alerting.Decision) string {
+	if v := d.Prefilling(); v != nil {
+		return v.Reserves.String()
+	}
+	return ""
+}
+
+// classBody is what the page of a class shows.
+type classBody struct {
+	*classJSON
+	Figures []*figure
+}
+
+func (s *Server) classPage(r *http.Request) (string, any, error) {
+	p, err := s.find(r.PathValue("pool"))
+	if err != nil {
+		return "", nil, err
+	}
+	c, err := s.class(r, p, r.PathValue("class"))
+	if err != nil {
+		return "", nil, err
+	}
+	b := classBody{classJSON: c}
+	for rest := c.Series; len(rest) > 0; {
+		n := slices.IndexFunc(rest, func(x seriesJSON) bool { return x.Group != rest[0].Group })
+		if n < 0 {
+			n = len(rest)
+		}
+		if f := lineChart(rest[0].Group, rest[0].Unit, c.From, c.To, rest[:n]); f != nil {
+			b.Figures = append(b.Figures, f)
+		}
+		rest = rest[n:]
+	}
+	return c.Class + " of " + c.Pool, b, nil
+}
+
+// slider is one number of what if.
+type slider struct {
+	Name, Title, Unit, Value string
+	Min, Max, Step           string
+}
+
+// whatIfBody is what the page of what if shows.
+type whatIfBody struct {
+	Pools   []string
+	Pool    string
+	Sliders []slider
+	Sheet   *plan.Sheet
+	Link    string // of the whole sheet
+	Problem *Problem
+}
+
+func (s *Server) whatIfPage(r *http.Request) (string, any, error) {
+	b := whatIfBody{Pool: r.FormValue("pool")}
+	ready := 0
+	for _, p := range s.reader.Pools() {
+		b.Pools = append(b.Pools, p.Pool)
+		if b.Pool = cmp.Or(b.Pool, p.Pool); b.Pool == p.Pool && p.Decision != nil {
+			ready = p.Decision.Ready
 		}
 	}
-	if binding == "" {
-		binding = features.DimRequests
+	b.Sliders = []slider{
+		{"launch", "Traffic", "× today's", "1", "0.5", "10", "0.1"}, {"prompt", "Length of prompts", "× today's", "1", "0.5", "5", "0.1"},
+		{"output", "Length of outputs", "× today's", "1", "0.5", "5", "0.1"}, {"cache_hit", "Cache hits", "× today's", "1", "0", "1.5", "0.05"},
+		{"retry", "Attempts more", "of 1", "0", "0", "1", "0.05"}, {"lost", "Replicas lost", "", "0", "0", strconv.Itoa(max(ready-1, 0)), "1"},
+		{"ramp", "The change takes", "min", "20", "0", "240", "5"},
 	}
-	c.Chart, c.Charts = charts(p, binding)
-	c.Alerts = alertLines(p.Alerts)
-	return c
+	query := url.Values{"pool": {b.Pool}}
+	for i := range b.Sliders {
+		x := &b.Sliders[i]
+		x.Value = cmp.Or(r.FormValue(x.Name), x.Value)
+		switch v, err := strconv.ParseFloat(x.Value, 64); {
+		case err != nil:
+			b.Problem = Problemf(http.StatusBadRequest, "%s is %q: it must be a number", x.Name, x.Value)
+			return "What if", b, nil
+		case x.Name == "ramp":
+			query.Set("ramp", x.Value+"m")
+		case x.Name != "lost":
+			query.Set(x.Name, x.Value)
+		case v > 0:
+			query.Set("replicas", strconv.Itoa(max(ready-int(v), 0)))
+		}
+	}
+	b.Link = "api/v1/plan?" + query.Encode()
+	if s.Plan == nil || b.Pool == "" {
+		b.Problem = Problemf(http.StatusNotFound, "No pool has telemetry yet, so there is no traffic to plan from.")
+		return "What if", b, nil
+	}
+	var err error
+	if b.Sheet, err = s.Plan(r.Context(), query); err != nil {
+		b.Problem = asProblem(err)
+	}
+	return "What if", b, nil
 }
 
-func alertLines(alerts []alerting.Alert) (out []alertLine) {
-	for _, a := range alerts {
-		out = append(out, alertLine{a.Name, a.Labels["severity"], a.Annotations["summary"], a.StartsAt.UTC().Format("15:04"), a.Annotations["threshold"]})
-	}
-	return out
+func (s *Server) qualityPage(r *http.Request) (string, any, error) {
+	q, err := s.getQuality(r)
+	return "Quality", q, err
 }
 
-func newRow(of *forecaster.Projection, r *forecaster.ResourceProjection, binding string) row {
-	out := row{
-		Resource: r.Dimension, Unit: unit(r.Dimension), Demand: si(r.Demand), Binding: r.Dimension == binding,
-		Capacity: si(r.PerReplica * float64(of.Supply.Ready)), Utilisation: percent(r.Utilisation), ETA: etaText(r.ETA), AfterFailure: "none kept",
-	}
-	if of.Reserve > 0 && of.Left() == 0 {
-		out.AfterFailure = "no replica left"
-	} else if of.Reserve > 0 {
-		out.AfterFailure = percent(of.UseAfterFailure(r))
-	}
-	for _, h := range probabilityHorizons {
-		out.Probability = append(out.Probability, percent(r.Probability[h-1]))
-	}
-	return out
+func (s *Server) reportsPage(r *http.Request) (string, any, error) {
+	out, err := s.getReports(r)
+	return "Reports", out, err
 }
 
-func percent(f float64) string {
-	if math.IsNaN(f) {
+// decisionPage explains a decision; ?format=text and json are for programs.
+func (s *Server) decisionPage(r *http.Request) (string, any, error) {
+	x, err := s.explain(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return "", nil, err
+	}
+	var text bytes.Buffer
+	err = x.WriteText(&text)
+	return x.ID, map[string]string{"ID": x.ID, "Text": text.String()}, err
+}
+
+// known is a number of the API, whatever its type, and whether it is one.
+func known(v any) (f float64, ok bool) {
+	switch x := reflect.ValueOf(v); {
+	case x.CanFloat():
+		f = x.Float()
+	case x.CanInt():
+		f = float64(x.Int())
+	default:
+		return 0, false
+	}
+	return f, !math.IsNaN(f) && !math.IsInf(f, 0)
+}
+
+const unknownText = template.HTML(`<span class="unknown">unknown</span>`)
+
+// data shows a number as people say it, and keeps the one of the API beside it.
+func data(f float64, text string) template.HTML {
+	return template.HTML(fmt.Sprintf(`<data value="%s">%s</data>`, strconv.FormatFloat(f, 'g', -1, 64), template.HTMLEscapeString(text)))
+}
+
+func short(v any) template.HTML {
+	f, ok := known(v)
+	if !ok {
+		return unknownText
+	}
+	return data(f, draw.Short(f))
+}
+
+func percent(v any) template.HTML {
+	f, ok := known(v)
+	switch {
+	case !ok:
+		return unknownText
+	case f < -9.99:
+		return data(f, "below −999 %")
+	}
+	return data(f, strings.Replace(fmt.Sprintf("%.0f %%", 100*f), "-", "−", 1))
+}
+
+// points is a share as a chance, which is never certain.
+func points(v any) template.HTML {
+	f, ok := known(v)
+	switch {
+	case !ok:
+		return unknownText
+	case f > 0 && f < .01:
+		return data(f, "below 1 %")
+	case f > .99 && f < 1:
+		return data(f, "above 99 %")
+	}
+	return percent(v)
+}
+
+// clock is the time of day, when the day with it; both in UTC.
+func clock(t time.Time) template.HTML { return stamp(t, "15:04") }
+func when(t time.Time) template.HTML  { return stamp(t, "Mon 2 Jan 2006, 15:04 MST") }
+
+func stamp(t time.Time, layout string) template.HTML {
+	t = t.UTC()
+	return template.HTML(`<time datetime="` + t.Format(time.RFC3339) + `">` + t.Format(layout) + `</time>`)
+}
+
+// horizon is how far ahead a forecast looked.
+func horizon(name string) string {
+	if name == forecaster.HorizonWindowMax {
+		return fmt.Sprintf("largest of %d to %d", forecaster.WindowFrom, forecaster.WindowTo)
+	}
+	return name
+}
+
+// words is a name of programs for people.
+func words(v any) string { return strings.ReplaceAll(fmt.Sprint(v), "_", " ") }
+
+// etaText is a time to saturation with its range.
+func etaText(e etaJSON) string {
+	early, middle, late := float64(e.P10), float64(e.P50), float64(e.P90)
+	minutes := func(seconds float64) string { return fmt.Sprintf("%.0f", seconds/60) }
+	switch {
+	case math.IsNaN(early):
+		return "not within the hour"
+	case math.IsNaN(middle):
+		return minutes(early) + " min or later"
+	case middle == 0:
+		return "now"
+	case math.IsNaN(late):
+		return "about " + minutes(middle) + " min (" + minutes(early) + " or beyond the hour)"
+	}
+	return "about " + minutes(middle) + " min (" + minutes(early) + " to " + minutes(late) + ")"
+}
+
+// RunsOut says when a pool runs out, in a few words.
+func (o outlookJSON) RunsOut() string {
+	if _, ok := known(o.Probability); !ok {
 		return "unknown"
 	}
-	return fmt.Sprintf("%.0f %%", 100*f)
-}
-
-// etaText is the middle of an ETA with its range, such as "12 min (8 to beyond 60 min)".
-func etaText(e forecaster.ETA) string {
-	if e.P10 == forecaster.Never {
-		return "beyond 60 min"
-	}
-	minutes := func(d time.Duration) string {
-		if d == forecaster.Never {
-			return "beyond 60"
-		}
-		return fmt.Sprintf("%.0f", d.Minutes())
-	}
-	return minutes(e.P50) + " min (" + minutes(e.P10) + " to " + minutes(e.P90) + ")"
+	return etaText(o.ETA)
 }

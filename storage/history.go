@@ -66,8 +66,21 @@ func (h History) Lengths(ctx context.Context, from, to time.Time, fn func(key fe
 	return nil
 }
 
-// minutes calls fn with every series of a name by the minute, ordered by its labels.
-func (h History) minutes(ctx context.Context, name string, from, to time.Time, fn func(l labels.Labels, values []float64) error) error {
+// Values calls fn with the stored series of a name that have all of the labels, by the minute as in Observed.
+func (h History) Values(ctx context.Context, name string, having map[string]string, from, to time.Time, fn func(values []float64) error) error {
+	return h.minutes(ctx, name, from, to, func(_ labels.Labels, values []float64) error { return fn(values) }, equal(having)...)
+}
+
+// equal matches each of the labels.
+func equal(having map[string]string) (all []*labels.Matcher) {
+	for _, label := range slices.Sorted(maps.Keys(having)) {
+		all = append(all, labels.MustNewMatcher(labels.MatchEqual, label, having[label]))
+	}
+	return all
+}
+
+// minutes calls fn with every series of a name that matches by the minute, ordered by its labels.
+func (h History) minutes(ctx context.Context, name string, from, to time.Time, fn func(l labels.Labels, values []float64) error, only ...*labels.Matcher) error {
 	from = from.Truncate(features.Minute)
 	n := int(to.Sub(from) / features.Minute)
 	if n <= 0 {
@@ -81,7 +94,7 @@ func (h History) minutes(ctx context.Context, name string, from, to time.Time, f
 	}
 	defer q.Close()
 	values := make([]float64, n)
-	set := q.Select(ctx, true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, name))
+	set := q.Select(ctx, true, nil, append(only, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, name))...)
 	var it chunkenc.Iterator
 	for set.Next() {
 		at := set.At()
@@ -171,6 +184,20 @@ func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*for
 				return fmt.Errorf("history of forecasts for %s: %w", pool, err)
 			}
 		}
+	}
+	return nil
+}
+
+// ForecastsOf is Forecasts for one pool, class and dimension.
+func (h History) ForecastsOf(ctx context.Context, key features.Key, dimension string, from, to time.Time, fn func(*forecaster.Forecast) error) error {
+	q, err := h.Store.Querier(from.UnixMilli(), to.UnixMilli()-1)
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	defer q.Close()
+	only := equal(map[string]string{model.MetricNameLabel: ForecastSeries, "pool": key.Pool, "class": key.Class, "dimension": dimension})
+	if err := readForecasts(q.Select(ctx, true, nil, only...), key.Pool, fn); err != nil {
+		return fmt.Errorf("history of forecasts for %s: %w", key.Pool, err)
 	}
 	return nil
 }

@@ -75,6 +75,7 @@ type daemon struct {
 	registrars []*dynamo.Registrar
 	exporter   *server.Exporter
 	traffic    traffic
+	judged     quality
 	firstTick  time.Time // of this process; guarded by mu
 
 	// The goroutine of Consumer.Run owns the fold and what follows.
@@ -183,8 +184,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	}
 	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
 	d.server.Handle("GET /api/v1/plan", http.HandlerFunc(d.getPlan))
-	d.server.Handle("GET /explain/{id...}", http.HandlerFunc(d.getExplanation))
-	d.server.Handle("GET /api/v1/explain/{id...}", http.HandlerFunc(d.getExplanationJSON))
+	d.openPages()
 	d.openTraffic()
 	d.openPromQL()
 	if err := d.openScalers(); err != nil {

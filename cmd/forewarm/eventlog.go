@@ -138,8 +138,10 @@ func (d *daemon) remakeStream(ctx context.Context) error {
 
 // checkDoors says what is asked of those who come over the network.
 func checkDoors(cfg *config.Config, std streams) {
-	if isOpen(cfg.Server.Listen) {
-		fmt.Fprintf(std.out, "warning: server.listen is %s: anyone on the network may read what the page, /metrics and PromQL say, and is asked for nothing; listen on 127.0.0.1 behind a proxy that asks\n", cfg.Server.Listen)
+	if c := &cfg.Server; isOpen(c.Listen) && (c.WebConfig != "" || c.Proxy.UserHeader != "") {
+		fmt.Fprintf(std.out, "ok  server: %s asks for what %s says\n", c.Listen, cmp.Or(c.WebConfig, "the proxy"))
+	} else if isOpen(c.Listen) {
+		fmt.Fprintf(std.out, "warning: server.listen is %s: anyone on the network may read what the page, /metrics and PromQL say, and is asked for nothing; set server.web_config, or listen on 127.0.0.1\n", c.Listen)
 	}
 	for _, e := range []listener.Endpoint{cfg.Listeners.HTTP, cfg.Listeners.GRPC} {
 		if asks := cmp.Or(e.TLS.ClientCAFile, e.TokenFile); e.Listen != "" && isOpen(e.Listen) {

@@ -1,22 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"html/template"
 	"io"
 	"net/http"
 	"net/url"
 
-	"go.uber.org/zap"
-
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -58,7 +55,7 @@ func runExplain(ctx context.Context, args []string, std streams) (err error) {
 		sc, nc, *at = cfg.Storage, cfg.NATS, "http://"+cfg.Server.Listen
 	}
 	ask := func() error {
-		return askDaemon(ctx, std.out, *at+"/explain/"+url.PathEscape(ref)+"?format="+*format)
+		return askDaemon(ctx, std.out, *at+"/api/v1/explain/"+url.PathEscape(ref)+"?format="+*format)
 	}
 	if *at != "" && *path == "" {
 		return ask()
@@ -105,55 +102,11 @@ func writeExplanation(w io.Writer, x *alerting.Explanation, format string) error
 	return x.WriteText(w)
 }
 
-// explainPage is the text for browsers, which the server's headers forbid to load anything.
-var explainPage = template.Must(template.New("explain").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Forewarm: {{.ID}}</title>
-<style>:root { color-scheme: light dark } body { margin: 1rem; font: 14px/1.5 ui-monospace, monospace } pre { white-space: pre-wrap }</style></head>
-<body><pre>{{.Text}}</pre></body></html>
-`))
-
-// getExplanation answers /explain/{id}: a page, or ?format=text or json. /api/v1/explain/{id} answers JSON.
-func (d *daemon) getExplanation(w http.ResponseWriter, r *http.Request) {
-	format := r.FormValue("format")
-	if format != "" && format != "html" && format != "text" && format != "json" {
-		http.Error(w, fmt.Sprintf("format is %q: it must be html, text or json", format), http.StatusBadRequest)
-		return
+// explanation is what the server answers for a decision.
+func (d *daemon) explanation(ctx context.Context, ref string) (alerting.Explanation, error) {
+	x, err := explain(ctx, d.reader, ref)
+	if errors.Is(err, stream.ErrNoDecision) {
+		err = server.Problemf(http.StatusNotFound, "%v", err)
 	}
-	x, err := explain(r.Context(), d.reader, r.PathValue("id"))
-	switch {
-	case errors.Is(err, stream.ErrNoDecision):
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	var b bytes.Buffer
-	kind := "text/html; charset=utf-8"
-	switch format {
-	case "json":
-		kind = typeJSON
-		err = writeExplanation(&b, &x, format)
-	case "text":
-		kind = "text/plain; charset=utf-8"
-		err = writeExplanation(&b, &x, format)
-	default:
-		var text bytes.Buffer
-		if err = x.WriteText(&text); err == nil {
-			err = explainPage.Execute(&b, map[string]string{"ID": x.ID, "Text": text.String()})
-		}
-	}
-	if err != nil {
-		d.log.Error("explain a decision", zap.Error(err))
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", kind)
-	_, _ = w.Write(b.Bytes()) // the reader may have gone away
-}
-
-// getExplanationJSON is getExplanation for programs.
-func (d *daemon) getExplanationJSON(w http.ResponseWriter, r *http.Request) {
-	r.Form = url.Values{"format": {"json"}}
-	d.getExplanation(w, r)
+	return x, err
 }

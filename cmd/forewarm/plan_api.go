@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -20,53 +22,58 @@ const planDays = 7
 
 // getPlan answers with the launch sheet of a pool, from its last week, its replicas and what they are taken to serve:
 // /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&long_share=0.05&long_tokens=32768&replicas=4&ramp=20m&format=html.
-// One is made at a time.
 func (d *daemon) getPlan(w http.ResponseWriter, r *http.Request) {
-	if !d.planning.TryLock() {
-		http.Error(w, "another plan is being made: ask again in a moment", http.StatusTooManyRequests)
-		return
-	}
-	defer d.planning.Unlock()
 	write, kind := plan.WriteHTML, "text/html; charset=utf-8"
 	switch f := r.FormValue("format"); f {
 	case "", "html":
+		w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
 	case "md":
 		write, kind = plan.WriteMarkdown, "text/markdown; charset=utf-8"
 	case "json":
 		write, kind = plan.WriteJSON, typeJSON
 	default:
-		http.Error(w, fmt.Sprintf("format is %q: it must be html, md or json", f), http.StatusBadRequest)
+		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "format is %q: it must be html, md or json", f))
 		return
 	}
-	in := plan.Input{Launch: plan.Same, Ramp: 20 * time.Minute, Today: time.Now().UTC()}
-	if err := readLaunch(&in, r); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	view, status, err := d.planned(&in, r.FormValue("pool"))
+	sheet, err := d.plan(r.Context(), r.Form)
 	if err != nil {
-		http.Error(w, err.Error(), status)
-		return
-	}
-	end := view.State.At.Add(-d.cfg.Features.Revise) // what has not settled is not stored
-	if err = readTraffic(r.Context(), storage.History{Store: d.store, Log: d.reader}, &in, "the last week", end, planDays); err != nil {
-		status = http.StatusInternalServerError
-		if errors.Is(err, errNoTraffic) {
-			status = http.StatusNotFound
-		}
-		http.Error(w, err.Error(), status)
-		return
-	}
-	in.Fit = in.Pool.Fit
-	sheet, err := plan.New(in)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
+		server.WriteProblem(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", kind)
 	if err := write(w, sheet); err != nil {
 		d.log.Debug("a plan's reader went away", zap.Error(err))
 	}
+}
+
+// plan makes the launch sheet that a query asks for. One is made at a time.
+func (d *daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error) {
+	if !d.planning.TryLock() {
+		return nil, server.Problemf(http.StatusTooManyRequests, "another plan is being made: ask again in a moment")
+	}
+	defer d.planning.Unlock()
+	in := plan.Input{Launch: plan.Same, Ramp: 20 * time.Minute, Today: time.Now().UTC()}
+	if err := readLaunch(&in, query); err != nil {
+		return nil, server.Problemf(http.StatusBadRequest, "%v", err)
+	}
+	view, status, err := d.planned(&in, query.Get("pool"))
+	if err != nil {
+		return nil, server.Problemf(status, "%v", err)
+	}
+	end := view.State.At.Add(-d.cfg.Features.Revise) // what has not settled is not stored
+	err = readTraffic(ctx, storage.History{Store: d.store, Log: d.reader}, &in, "the last week", end, planDays)
+	if errors.Is(err, errNoTraffic) {
+		return nil, server.Problemf(http.StatusNotFound, "%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	in.Fit = in.Pool.Fit
+	sheet, err := plan.New(in)
+	if err != nil {
+		return nil, server.Problemf(http.StatusNotFound, "%v", err)
+	}
+	return sheet, nil
 }
 
 // planned fills in the pool, as it is configured and as it stands.
@@ -109,7 +116,7 @@ func (d *daemon) planned(in *plan.Input, name string) (view *server.PoolView, st
 }
 
 // readLaunch reads the launch from a query.
-func readLaunch(in *plan.Input, r *http.Request) error {
+func readLaunch(in *plan.Input, query url.Values) error {
 	in.Launch.Rate = 3
 	var replicas, prefill float64
 	for _, x := range []struct {
@@ -122,7 +129,7 @@ func readLaunch(in *plan.Input, r *http.Request) error {
 		{"long_share", &in.Long.Share, 1e-6, 1}, {"long_tokens", &in.Long.Tokens, 1, 1e8},
 		{"replicas", &replicas, 0, 100_000}, {"prefill_replicas", &prefill, 0, 100_000},
 	} {
-		text := strings.TrimSpace(r.FormValue(x.name))
+		text := strings.TrimSpace(query.Get(x.name))
 		if text == "" {
 			continue
 		}
@@ -133,7 +140,7 @@ func readLaunch(in *plan.Input, r *http.Request) error {
 		*x.into = v
 	}
 	in.Pool.Replicas, in.Pool.Prefill = int(replicas), int(prefill)
-	if text := r.FormValue("ramp"); text != "" {
+	if text := query.Get("ramp"); text != "" {
 		ramp, err := time.ParseDuration(text)
 		if err != nil || ramp < 0 || ramp > 30*24*time.Hour {
 			return fmt.Errorf("ramp is %q: it must be a duration of 0s to 720h", text)

@@ -204,7 +204,7 @@ func minuteOf(t *testing.T, p *inProcess, pool, dimension string, at time.Time) 
 		Actuals []struct {
 			Dimension string
 			Points    []struct {
-				At    int64 `json:"unix_ms"`
+				At    time.Time
 				Value *float64
 			}
 		}
@@ -214,7 +214,7 @@ func minuteOf(t *testing.T, p *inProcess, pool, dimension string, at time.Time) 
 	}
 	for _, s := range answer.Actuals {
 		for _, x := range s.Points {
-			if s.Dimension == dimension && x.At == at.Truncate(time.Minute).UnixMilli() && x.Value != nil {
+			if s.Dimension == dimension && x.At.Equal(at.Truncate(time.Minute)) && x.Value != nil {
 				return *x.Value
 			}
 		}

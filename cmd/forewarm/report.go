@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/pipeline"
+	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -127,8 +129,9 @@ func askDaemon(ctx context.Context, w io.Writer, address string) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(res.Body, 1024)) // the status says enough
-		err := fmt.Errorf("the daemon answers %s: %s", res.Status, bytes.TrimSpace(body))
+		var p server.Problem
+		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&p) // the status says enough
+		err := fmt.Errorf("the daemon answers %s: %s", res.Status, p.Detail)
 		if res.StatusCode == http.StatusBadRequest {
 			return usageError{err}
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/pipeline"
+	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -302,7 +303,7 @@ func (d *daemon) exportReports() {
 func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
 	page, err := reportPage(r.FormValue("format"))
 	if err != nil {
-		http.Error(w, "format "+err.Error(), http.StatusBadRequest)
+		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "format %v", err))
 		return
 	}
 	p, err := parsePeriod(r.FormValue("from"), r.FormValue("to"), cmp.Or(r.FormValue("timezone"), d.cfg.Report.Timezone))
@@ -311,10 +312,10 @@ func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case errors.As(err, new(usageError)):
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "%v", err))
 		return
 	case err != nil:
-		http.Error(w, err.Error(), http.StatusNotFound)
+		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "%v", err))
 		return
 	}
 	if r.FormValue("to") == "" { // what has not settled yet would count as missing
@@ -322,10 +323,11 @@ func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
 	}
 	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, p.start, p.end, reportOptions(p.zone))
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		server.WriteProblem(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", page.contentType)
+	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
 	if err := page.write(w, rep); err != nil {
 		d.log.Debug("a report's reader went away", zap.Error(err))
 	}

@@ -45,8 +45,7 @@ func TestTrafficAsPlanted(t *testing.T) {
 		{"/api/v1/pools/chat/traffic", `"peak_to_mean_1m": 4.9`}, // 120 over (240·20 + 10·120)/250
 		{"/api/v1/pools/chat", "ForewarmUnboundedPrompts"},
 		{"/api/v1/pools/chat", "class talk, tenant acme"},
-		{"/", "Length of prompts, 95th percentile"},
-		{"/", "Mix of classes"},
+		{"/pools/chat/classes/talk", "Length of prompts"},
 		{"/api/v1/report?format=md&from=2026-03-02T08:30:00Z&to=2026-03-02T12:00:00Z", "| all | requests |"},
 	} {
 		if code, body := get(p.base + c.path); code != http.StatusOK || !strings.Contains(body, c.want) {

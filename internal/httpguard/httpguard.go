@@ -17,14 +17,18 @@ import (
 // Serve answers requests on l, with TLS where srv has a configuration for it, until ctx ends; then it lets those under way
 // finish for grace. It closes l.
 func Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Duration) error {
-	served := make(chan error, 1)
-	go func() {
+	return ServeBy(ctx, srv, grace, func() error {
 		if srv.TLSConfig != nil {
-			served <- srv.ServeTLS(l, "", "")
-		} else {
-			served <- srv.Serve(l)
+			return srv.ServeTLS(l, "", "")
 		}
-	}()
+		return srv.Serve(l)
+	})
+}
+
+// ServeBy is Serve where serve answers the requests, until srv is shut down.
+func ServeBy(ctx context.Context, srv *http.Server, grace time.Duration, serve func() error) error {
+	served := make(chan error, 1)
+	go func() { served <- serve() }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("http server: %w", err)

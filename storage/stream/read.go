@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/ingest"
 )
 
 // ErrNoDecision says that the log has no such decision, or none any more.
@@ -38,15 +39,24 @@ const disorder = 10 * time.Minute
 
 // Read calls fn with every decision whose tick is in [from, to), in the order of the log.
 func (r *Reader) Read(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
+	return r.read(ctx, r.subjects(), from, to, fn)
+}
+
+// ReadPool is Read for the decisions of one pool.
+func (r *Reader) ReadPool(ctx context.Context, pool string, from, to time.Time, fn func(*alerting.Decision) error) error {
+	return r.read(ctx, ingest.DecisionSubject(r.prefix, pool), from, to, fn)
+}
+
+func (r *Reader) read(ctx context.Context, subject string, from, to time.Time, fn func(*alerting.Decision) error) error {
 	stream, err := r.js.Stream(ctx, r.stream)
 	if err != nil {
 		return err
 	}
-	first, err := search(ctx, stream, r.subjects(), from.Add(-disorder))
+	first, err := search(ctx, stream, subject, from.Add(-disorder))
 	if err != nil {
 		return err
 	}
-	err = scan(ctx, r.js, r.stream, r.subjects(), first, false, func(m jetstream.Msg) error {
+	err = scan(ctx, r.js, r.stream, subject, first, false, func(m jetstream.Msg) error {
 		x, err := decode(m.Data())
 		switch {
 		case err != nil:
@@ -241,6 +251,19 @@ func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, f
 		}
 	}
 	return nil
+}
+
+// Alerts are those of a pool that the log still has, newest state each: for some hours after their end.
+func (r *Reader) Alerts(ctx context.Context, pool string) (alerts []alerting.Alert, err error) {
+	err = scan(ctx, r.js, r.stream, r.prefix+".notice."+kindAlert+"."+ingest.EscapeToken(pool)+".>", 0, true, func(m jetstream.Msg) error {
+		var n alerting.Notice
+		err := cbor.Unmarshal(m.Data(), &n)
+		if n.Alert != nil {
+			alerts = append(alerts, *n.Alert)
+		}
+		return err
+	})
+	return alerts, err
 }
 
 // Firing are the alerts that fired at the newest decision.

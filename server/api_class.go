@@ -1,0 +1,118 @@
+package server
+
+import (
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+// classJSON is what is stored of one class over the last day: nothing of one that storage.max_classes leaves out.
+type classJSON struct {
+	Pool    string       `json:"pool"`
+	Class   string       `json:"class"`
+	From    time.Time    `json:"from"`
+	To      time.Time    `json:"to"`
+	Step    number       `json:"step_seconds"` // a point is the mean of the known minutes of it
+	Series  []seriesJSON `json:"series"`
+	Traffic Traffic      `json:"traffic"`
+}
+
+// seriesJSON is one stored series; its name is that in PromQL.
+type seriesJSON struct {
+	Series   string      `json:"series"`
+	Quantile string      `json:"quantile,omitempty"`
+	Unit     string      `json:"unit"`
+	Group    string      `json:"group"` // those that belong in one picture
+	Label    string      `json:"label"`
+	Points   []pointJSON `json:"points"`
+}
+
+// classSeries are those of lengths and latencies; demand comes from features.Dimensions.
+var classSeries = []seriesJSON{
+	{Series: "forewarm_prompt_tokens", Quantile: "0.5", Unit: "tokens", Group: "Length of prompts", Label: "half are below"},
+	{Series: "forewarm_prompt_tokens", Quantile: "0.95", Unit: "tokens", Group: "Length of prompts", Label: "19 of 20 are below"},
+	{Series: "forewarm_output_tokens", Quantile: "0.5", Unit: "tokens", Group: "Length of outputs", Label: "half are below"},
+	{Series: "forewarm_output_tokens", Quantile: "0.95", Unit: "tokens", Group: "Length of outputs", Label: "19 of 20 are below"},
+	{Series: "forewarm_cached_share", Quantile: "0.5", Unit: "of 1", Group: "Share of the prompt served from cache", Label: "half are below"},
+	{Series: "forewarm_ttft_seconds", Quantile: "0.95", Unit: "s", Group: "Time to the first token", Label: "19 of 20 are below"},
+	{Series: "forewarm_itl_seconds", Quantile: "0.95", Unit: "s", Group: "Time per output token", Label: "19 of 20 are below"},
+}
+
+const (
+	classSpan = 24 * time.Hour
+	// classBin is how many minutes a point is the mean of.
+	classBin = 10
+)
+
+// getClass answers /api/v1/pools/{pool}/classes/{class}; class * is the pool.
+func (s *Server) getClass(r *http.Request) (any, error) {
+	p, err := s.find(r.PathValue("pool"))
+	if err != nil {
+		return nil, err
+	}
+	return s.class(r, p, r.PathValue("class"))
+}
+
+// meanOfKnown is NaN where nothing is known.
+func meanOfKnown(values []float64) float64 {
+	sum, n := 0.0, 0.0
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			sum, n = sum+v, n+1
+		}
+	}
+	return sum / n
+}
+
+func (s *Server) class(r *http.Request, p *PoolView, class string) (*classJSON, error) {
+	to := p.State.At
+	if p.Decision != nil {
+		to = p.Decision.Tick
+	}
+	to = to.UTC().Truncate(time.Minute)
+	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Step: 60 * classBin, Series: []seriesJSON{}, Traffic: Traffic{}}
+	for _, t := range s.trafficOf(p.Pool) {
+		if t.Class == class {
+			out.Traffic = append(out.Traffic, t)
+		}
+	}
+	known := false
+	for i := range p.Forecasts {
+		known = known || p.Forecasts[i].Class == class
+	}
+	var wanted []seriesJSON
+	for i := range features.Dimensions {
+		if d := &features.Dimensions[i]; d.Forecast {
+			wanted = append(wanted, seriesJSON{Series: d.Series, Unit: d.Unit, Group: dimensionName(d.Name), Label: "demand"})
+		}
+	}
+	for _, x := range append(wanted, classSeries...) {
+		labels := map[string]string{"pool": p.Pool, "class": class}
+		if x.Quantile != "" {
+			labels["quantile"] = x.Quantile
+		}
+		if s.History == nil {
+			break
+		}
+		values, err := s.History.Values(r.Context(), x.Series, labels, out.From, out.To)
+		if err != nil {
+			return nil, err
+		}
+		if values == nil {
+			continue
+		}
+		x.Points = []pointJSON{}
+		for bin := range slices.Chunk(values, classBin) {
+			at := out.From.Add(time.Duration(len(x.Points)*classBin) * time.Minute)
+			x.Points = append(x.Points, pointJSON{at, number(meanOfKnown(bin))})
+		}
+		out.Series = append(out.Series, x)
+	}
+	if !known && len(out.Series) == 0 {
+		return nil, Problemf(http.StatusNotFound, "no class %q of pool %q; /api/v1/pools/%s/forecast lists those there are", class, p.Pool, p.Pool)
+	}
+	return out, nil
+}

@@ -1,0 +1,204 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+const (
+	defaultPage = 100
+	mostPage    = 1000
+)
+
+// The states of a pool, the most urgent first.
+const (
+	statePage      = "page"
+	stateWarning   = "warning"
+	stateStale     = "stale"
+	stateUndecided = "undecided"
+	stateCold      = "cold"
+	stateCalm      = "calm"
+)
+
+var urgency = []string{statePage, stateWarning, stateStale, stateUndecided, stateCold, stateCalm}
+
+// poolsJSON is a page of pools.
+type poolsJSON struct {
+	Pools []summaryJSON `json:"pools"`
+	Total int           `json:"total"`
+	Next  *string       `json:"next"` // what to ask for as after; null on the last page
+}
+
+// summaryJSON is a pool in one line.
+type summaryJSON struct {
+	Pool      string       `json:"pool"`
+	State     string       `json:"state"` // page, warning, stale, undecided, cold or calm
+	Tick      *time.Time   `json:"tick"`
+	Replicas  replicasJSON `json:"replicas"`
+	Desired   *int         `json:"desired_replicas"`
+	Resources int          `json:"resources"`
+	Alerts    int          `json:"alerts"` // firing ones
+	outlookJSON
+	Decision *briefJSON `json:"decision"`
+}
+
+// briefJSON is a decision in one sentence.
+type briefJSON struct {
+	ID       string          `json:"id"`
+	Mode     alerting.Mode   `json:"mode"`
+	Action   alerting.Action `json:"action"`
+	Withheld string          `json:"withheld,omitempty"`
+	Reason   string          `json:"reason"`
+}
+
+// outlookJSON is the resource of a pool that is nearest to running out, within the next hour.
+type outlookJSON struct {
+	Binding       string     `json:"binding_resource,omitempty"`
+	HeadroomNow   number     `json:"headroom_now"`
+	HeadroomWorst *worstJSON `json:"headroom_worst_60m"`
+	Probability   number     `json:"saturation_probability_60m"`
+	ETA           etaJSON    `json:"saturation_eta_seconds"`
+}
+
+// worstJSON is the least headroom of the minutes ahead: what is likely, and what is fallen short of one time in ten.
+type worstJSON struct {
+	P10 number    `json:"p10"`
+	P50 number    `json:"p50"`
+	At  time.Time `json:"at"`
+}
+
+// outlook looks at each resource; the one that is likeliest to run out counts, and of those alike the fullest one.
+func outlook(p *PoolView) (out outlookJSON) {
+	unknown := number(math.NaN())
+	out = outlookJSON{HeadroomNow: unknown, Probability: unknown, ETA: etaJSON{unknown, unknown, unknown}}
+	for _, of := range p.roles() {
+		for i := range of.Resources {
+			r := &of.Resources[i]
+			x := outlookJSON{Binding: r.Dimension, HeadroomNow: number(1 - r.Utilisation), Probability: number(r.Probability[forecaster.Horizon-1]), ETA: eta(r.ETA)}
+			if f := p.total(r.Dimension); f != nil {
+				x.HeadroomWorst = worst(p, f)
+			}
+			if out.Binding == "" || x.Probability > out.Probability || x.Probability == out.Probability && x.HeadroomNow < out.HeadroomNow {
+				out = x
+			}
+		}
+	}
+	return out
+}
+
+// worst is nil where no capacity is known.
+func worst(p *PoolView, f *forecaster.Forecast) (out *worstJSON) {
+	factor := loadFactor(p.Decision, f.Dimension)
+	for h, capacity := range capacityAhead(p, f) {
+		likely, bad := 1-factor*f.Minute[h][forecaster.L50]/capacity, 1-factor*f.Minute[h][forecaster.L90]/capacity
+		if !math.IsNaN(bad) && !math.IsInf(bad, 0) && (out == nil || number(bad) < out.P10) {
+			out = &worstJSON{number(bad), number(likely), f.Origin.Add(time.Duration(h) * time.Minute).UTC()}
+		}
+	}
+	return out
+}
+
+// loadFactor is what retries make of a demand.
+func loadFactor(d *alerting.Decision, dimension string) float64 {
+	if x := d.Retried(dimension); x != nil {
+		return x.Factor
+	}
+	return 1
+}
+
+func summary(p *PoolView) summaryJSON {
+	out := summaryJSON{Pool: p.Pool, State: stateOf(p), Replicas: replicasJSON{p.State.Ready, p.State.Pending, p.State.Draining, p.State.Observed},
+		Alerts: len(p.Alerts), outlookJSON: outlook(p)}
+	if p.Projection != nil {
+		out.Resources = len(p.Projection.Resources)
+	}
+	if d := p.Decision; d != nil {
+		out.Tick, out.Desired = instant(d.Tick), &d.Desired
+		out.Replicas.Ready, out.Replicas.Pending = d.Ready, d.Pending
+		out.Decision = &briefJSON{d.EventID(), d.Mode, d.Action, d.Withheld, d.Reason}
+	}
+	return out
+}
+
+func stateOf(p *PoolView) string {
+	state := stateCalm
+	switch {
+	case p.Stale:
+		state = stateStale
+	case p.Decision == nil:
+		state = stateUndecided
+	case p.Projection == nil || p.Projection.Confidence == forecaster.Cold:
+		state = stateCold
+	}
+	for i := range p.Alerts {
+		switch p.Alerts[i].Labels["severity"] {
+		case "page":
+			return statePage
+		case "warning":
+			state = stateWarning
+		}
+	}
+	return state
+}
+
+// summaries are all pools, the most urgent first.
+func (s *Server) summaries() []summaryJSON {
+	pools := s.reader.Pools()
+	all := make([]summaryJSON, len(pools))
+	for i := range pools {
+		all[i] = summary(&pools[i])
+	}
+	slices.SortStableFunc(all, func(a, b summaryJSON) int {
+		return cmp.Or(cmp.Compare(slices.Index(urgency, a.State), slices.Index(urgency, b.State)),
+			cmp.Compare(b.Probability, a.Probability), cmp.Compare(a.HeadroomNow, b.HeadroomNow))
+	})
+	return all
+}
+
+// getPools answers with pools: ?order=name or urgency, ?limit=, ?after= a pool.
+func (s *Server) getPools(r *http.Request) (any, error) {
+	all := s.summaries()
+	switch order := r.FormValue("order"); order {
+	case "", "name":
+		slices.SortFunc(all, func(a, b summaryJSON) int { return cmp.Compare(a.Pool, b.Pool) })
+	case "urgency":
+	default:
+		return nil, Problemf(http.StatusBadRequest, "order is %q: it must be name or urgency", order)
+	}
+	limit, err := limitOf(r)
+	if err != nil {
+		return nil, err
+	}
+	out := poolsJSON{Total: len(all)}
+	if after := r.FormValue("after"); after != "" {
+		i := slices.IndexFunc(all, func(x summaryJSON) bool { return x.Pool == after })
+		if i < 0 {
+			return nil, Problemf(http.StatusBadRequest, "after is %q: no such pool is there any more; begin anew without it", after)
+		}
+		all = all[i+1:]
+	}
+	if out.Pools = all[:min(limit, len(all))]; len(out.Pools) < len(all) {
+		out.Next = &out.Pools[len(out.Pools)-1].Pool
+	}
+	return out, nil
+}
+
+func limitOf(r *http.Request) (int, error) {
+	text := r.FormValue("limit")
+	if text == "" {
+		return defaultPage, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > mostPage {
+		return 0, Problemf(http.StatusBadRequest, "limit is %q: it must be a number from 1 to %s", text, fmt.Sprint(mostPage))
+	}
+	return n, nil
+}

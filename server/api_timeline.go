@@ -1,0 +1,354 @@
+package server
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+)
+
+// History reads what was stored, of one pool. No method fails because nothing is there.
+type History interface {
+	// Values are those of a stored series by the minute, from from on; NaN where one is not known, nil where there is no series.
+	Values(ctx context.Context, series string, labels map[string]string, from, to time.Time) ([]float64, error)
+	// Forecast is the newest one of from up to at; nil where none is kept. Minutes that are not kept are NaN.
+	Forecast(ctx context.Context, key features.Key, dimension string, from, at time.Time) (*forecaster.Forecast, error)
+	Decisions(ctx context.Context, pool string, from, to time.Time) ([]alerting.Decision, error)
+	Alerts(ctx context.Context, pool string) ([]alerting.Alert, error)
+}
+
+const (
+	timelinePast = 3 * time.Hour
+	// timelineReach is how far back the slider of the page goes.
+	timelineReach = 24 * time.Hour
+	// timelineOld is how much older than asked for a stored forecast may be.
+	timelineOld = 10 * time.Minute
+	// timelineMost bounds what one request reads.
+	timelineMost = 24 * time.Hour
+)
+
+// timelineJSON is a resource of a pool over time: load over capacity, what was forecast at one moment, and what came. All loads
+// have what retries add.
+type timelineJSON struct {
+	Pool     string    `json:"pool"`
+	Resource string    `json:"resource"`
+	Unit     string    `json:"unit"`
+	From     time.Time `json:"from"`
+	At       time.Time `json:"at"` // when the forecast was made
+	To       time.Time `json:"to"`
+	Newest   time.Time `json:"newest"` // up to which loads are known
+	Past     bool      `json:"past"`   // a stored forecast: only some of its minutes are kept
+
+	Actual   []pointJSON   `json:"actual"`
+	Forecast []bandJSON    `json:"forecast"`
+	Steps    []stepJSON    `json:"steps"`
+	Warmup   *spanJSON     `json:"warmup"` // a replica that is asked for at its start is ready by its end
+	Marks    []markJSON    `json:"marks"`
+	Decision *decisionJSON `json:"decision"` // the one of the moment
+}
+
+// bandJSON is what is forecast of the minute that starts at a time.
+type bandJSON struct {
+	At  time.Time `json:"at"`
+	P10 number    `json:"p10"`
+	P50 number    `json:"p50"`
+	P90 number    `json:"p90"`
+	P95 number    `json:"p95"`
+}
+
+// stepJSON is what there is from a time on.
+type stepJSON struct {
+	At       time.Time `json:"at"`
+	Ready    int       `json:"ready"`
+	Pending  int       `json:"pending"`
+	Desired  *int      `json:"desired_replicas"` // null ahead
+	Capacity number    `json:"capacity"`
+	Ahead    bool      `json:"ahead"` // expected, as replicas that are starting become ready
+}
+
+type spanJSON struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// markJSON is something that happened.
+type markJSON struct {
+	At   time.Time `json:"at"`
+	Kind string    `json:"kind"` // scale_out, scale_in, warning or page
+	ID   string    `json:"id"`   // of the decision, or the alert's name
+	Text string    `json:"text"`
+}
+
+// getTimeline answers /api/v1/pools/{pool}/timeline?resource=kv&at=2026-11-16T09:00:00Z&past=3h.
+func (s *Server) getTimeline(r *http.Request) (any, error) {
+	p, err := s.find(r.PathValue("pool"))
+	if err != nil {
+		return nil, err
+	}
+	return s.timeline(r, p)
+}
+
+func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
+	resource, at, past, err := s.timelineQuery(r, p)
+	if err != nil {
+		return nil, err
+	}
+	out := &timelineJSON{Pool: p.Pool, Resource: resource, Unit: unit(resource), Actual: []pointJSON{}, Forecast: []bandJSON{}, Steps: []stepJSON{}, Marks: []markJSON{}}
+	live := p.total(resource)
+	switch {
+	case live != nil:
+		out.Newest = live.Origin.UTC()
+	case p.Decision != nil:
+		out.Newest = p.Decision.Tick.UTC()
+	default:
+		return out, nil
+	}
+	out.Past = !at.IsZero() && at.Before(out.Newest)
+	if out.At = out.Newest; out.Past {
+		out.At = at.UTC().Truncate(time.Minute)
+	}
+	out.From, out.To = out.At.Add(-past), out.At.Add(forecaster.Horizon*time.Minute)
+	known := out.To
+	if out.Newest.Before(known) {
+		known = out.Newest
+	}
+	decisions, err := s.decisions(r.Context(), p, out.From, known.Add(time.Minute))
+	if err != nil {
+		return nil, err
+	}
+	then := p.Decision
+	if out.Past {
+		then = nil
+		for i := range decisions {
+			if !decisions[i].Tick.After(out.At) {
+				then = &decisions[i]
+			}
+		}
+	}
+	f := live
+	if out.Past && s.History != nil {
+		key := features.Key{Pool: p.Pool, Class: features.TotalClass}
+		if f, err = s.History.Forecast(r.Context(), key, resource, out.At.Add(-timelineOld), out.At); err != nil {
+			return nil, err
+		}
+	}
+	if f != nil {
+		out.Forecast = bands(f, loadFactor(then, resource))
+	}
+	if out.Actual, err = s.loads(r.Context(), p, resource, out.From, known, decisions); err != nil {
+		return nil, err
+	}
+	out.Steps = steps(decisions, resource, out.From)
+	if !out.Past && live != nil {
+		out.Steps = append(out.Steps, stepsAhead(p, live)...)
+	}
+	if then != nil {
+		out.Decision = decisionToJSON(then)
+		out.Warmup = &spanJSON{out.At, out.At.Add(then.Lead)}
+	}
+	out.Marks, err = s.marks(r.Context(), p, decisions, out.From, known)
+	return out, err
+}
+
+// timelineQuery reads the query; without a resource it is the one that binds.
+func (s *Server) timelineQuery(r *http.Request, p *PoolView) (resource string, at time.Time, past time.Duration, err error) {
+	if resource = r.FormValue("resource"); resource == "" {
+		resource = features.DimRequests
+		if b := outlook(p).Binding; b != "" {
+			resource = b
+		}
+	}
+	if d, ok := features.DimensionByName(resource); !ok || !d.Forecast {
+		return "", at, 0, Problemf(http.StatusBadRequest, "resource is %q: it must be one of %s", resource, strings.Join(resourceNames(), ", "))
+	}
+	if at, err = moment(r.FormValue("at")); err != nil {
+		return "", at, 0, err
+	}
+	past = timelinePast
+	if text := r.FormValue("past"); text != "" {
+		if past, err = time.ParseDuration(text); err != nil || past < time.Minute || past > timelineMost {
+			return "", at, 0, Problemf(http.StatusBadRequest, "past is %q: it must be a duration from 1m to 24h", text)
+		}
+	}
+	return resource, at, past, nil
+}
+
+// moment reads a time in RFC 3339 or Unix seconds; zero for none.
+func moment(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 && n < 1<<40 {
+		return time.Unix(n, 0).UTC(), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, Problemf(http.StatusBadRequest, "at is %q: write a time such as 2026-11-16T09:00:00Z, or Unix seconds", text)
+	}
+	return t, nil
+}
+
+func resourceNames() (names []string) {
+	for _, d := range features.Dimensions {
+		if d.Forecast {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+// decisions are those of the log, and at least the one that stands.
+func (s *Server) decisions(ctx context.Context, p *PoolView, from, to time.Time) (all []alerting.Decision, err error) {
+	if s.History != nil {
+		if all, err = s.History.Decisions(ctx, p.Pool, from, to); err != nil {
+			return nil, err
+		}
+	}
+	if d := p.Decision; d != nil && len(all) == 0 && !d.Tick.Before(from) && d.Tick.Before(to) {
+		all = append(all, *d)
+	}
+	return all, nil
+}
+
+// loads are the demand of the minutes of [from, to) with the retries of each: as stored, and nowcast where it has not settled.
+func (s *Server) loads(ctx context.Context, p *PoolView, resource string, from, to time.Time, decisions []alerting.Decision) ([]pointJSON, error) {
+	from = from.Truncate(time.Minute)
+	values := slices.Repeat([]float64{math.NaN()}, max(int(to.Sub(from)/time.Minute), 0))
+	if d, ok := features.DimensionByName(resource); ok && s.History != nil {
+		stored, err := s.History.Values(ctx, d.Series, map[string]string{"pool": p.Pool, "class": features.TotalClass}, from, to)
+		if err != nil {
+			return nil, err
+		}
+		copy(values, stored)
+	}
+	for _, x := range p.actual(resource) {
+		if i := int(x.Start.Sub(from) / time.Minute); !x.Start.Before(from) && i < len(values) {
+			values[i] = x.Value
+		}
+	}
+	out := make([]pointJSON, len(values))
+	for i, v := range values {
+		start := from.Add(time.Duration(i) * time.Minute)
+		for len(decisions) > 1 && !decisions[1].Tick.After(start.Add(time.Minute)) {
+			decisions = decisions[1:]
+		}
+		if len(decisions) > 0 {
+			v *= loadFactor(&decisions[0], resource)
+		}
+		out[i] = pointJSON{start.UTC(), number(v)}
+	}
+	return out, nil
+}
+
+func bands(f *forecaster.Forecast, factor float64) []bandJSON {
+	out := []bandJSON{}
+	for h := range f.Minute {
+		if q := &f.Minute[h]; !math.IsNaN(q[forecaster.L50]) {
+			at := f.Origin.Add(time.Duration(h) * time.Minute).UTC()
+			out = append(out, bandJSON{at, number(factor * q[forecaster.L10]), number(factor * q[forecaster.L50]), number(factor * q[forecaster.L90]), number(factor * q[forecaster.L95])})
+		}
+	}
+	return out
+}
+
+// steps are the replicas at each decision that changed them, and what they can serve.
+func steps(decisions []alerting.Decision, resource string, from time.Time) []stepJSON {
+	out := []stepJSON{}
+	for i := range decisions {
+		d := &decisions[i]
+		x := stepJSON{At: d.Tick.UTC(), Ready: d.Ready, Pending: d.Pending, Desired: &d.Desired, Capacity: number(math.NaN())}
+		for _, of := range []*alerting.Decision{d, d.Prefilling()} {
+			if of == nil {
+				continue
+			}
+			for _, r := range of.Resources {
+				if r.Dimension == resource && r.PerReplica > 0 {
+					x.Ready, x.Pending, x.Desired, x.Capacity = of.Ready, of.Pending, &of.Desired, number(r.PerReplica*float64(of.Ready))
+				}
+			}
+		}
+		if n := len(out); n > 0 && out[n-1].Ready == x.Ready && out[n-1].Pending == x.Pending && *out[n-1].Desired == *x.Desired && same(out[n-1].Capacity, x.Capacity) {
+			continue
+		}
+		out = append(out, x)
+	}
+	if len(out) > 0 && out[0].At.Sub(from) <= time.Minute {
+		out[0].At = from
+	}
+	return out
+}
+
+// same is equality where what is not known is alike.
+func same(a, b number) bool { return a == b || a != a && b != b }
+
+// stepsAhead are the replicas of each minute ahead at which some become ready.
+func stepsAhead(p *PoolView, f *forecaster.Forecast) (out []stepJSON) {
+	r, of := p.resource(f.Dimension)
+	if r == nil || !(r.PerReplica > 0) {
+		return nil
+	}
+	before := -1.0
+	for h, capacity := range capacityAhead(p, f) {
+		if capacity == before {
+			continue
+		}
+		before = capacity
+		ready := int(math.Round(capacity / r.PerReplica))
+		pending := of.Supply.Ready + len(of.Supply.Pending) - ready
+		out = append(out, stepJSON{f.Origin.Add(time.Duration(h) * time.Minute).UTC(), ready, pending, nil, number(capacity), true})
+	}
+	return out
+}
+
+// marks are the changes of what was asked for, and when alerts began.
+func (s *Server) marks(ctx context.Context, p *PoolView, decisions []alerting.Decision, from, to time.Time) ([]markJSON, error) {
+	out := []markJSON{}
+	for i := range decisions {
+		d := &decisions[i]
+		if d.Publish && d.Action != alerting.Hold && (i == 0 || decisions[i-1].Desired != d.Desired) {
+			out = append(out, markJSON{d.Tick.UTC(), string(d.Action), d.EventID(), d.Reason})
+		}
+	}
+	alerts := p.Alerts
+	if s.History != nil {
+		stored, err := s.History.Alerts(ctx, p.Pool)
+		if err != nil {
+			return nil, err
+		}
+		alerts = stored
+	}
+	for i := range alerts {
+		if a := &alerts[i]; !a.StartsAt.Before(from) && !a.StartsAt.After(to) {
+			out = append(out, markJSON{a.StartsAt.UTC(), a.Labels["severity"], string(a.Name), a.Annotations["summary"]})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b markJSON) int { return a.At.Compare(b.At) })
+	return out, nil
+}
+
+// capacityAhead is what the pool can serve in each minute ahead: what is ready, and pending replicas once they had their
+// lead time. It is nil when the dimension has no known capacity.
+func capacityAhead(p *PoolView, f *forecaster.Forecast) []float64 {
+	r, of := p.resource(f.Dimension)
+	if r == nil || !(r.PerReplica > 0) {
+		return nil
+	}
+	out := make([]float64, forecaster.Horizon)
+	for h := range out {
+		n := of.Supply.Ready
+		for _, asked := range of.Supply.Pending {
+			if !asked.Add(of.Lead).After(f.Origin.Add(time.Duration(h) * time.Minute)) {
+				n++
+			}
+		}
+		out[h] = float64(n) * r.PerReplica
+	}
+	return out
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"strconv"
+
+	"go.uber.org/zap"
+)
+
+// Problem is why there is no answer, as RFC 9457 has it: the body of every failure below /api/v1. Detail says what is wrong and
+// what mends it.
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Detail }
+
+// Problemf is a problem with an HTTP status.
+func Problemf(status int, format string, args ...any) *Problem {
+	return &Problem{"about:blank", http.StatusText(status), status, fmt.Sprintf(format, args...)}
+}
+
+// asProblem is err as a problem; one that does not say its status is the server's own.
+func asProblem(err error) *Problem {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p
+	}
+	return Problemf(http.StatusInternalServerError, "%v", err)
+}
+
+// WriteProblem answers with err.
+func WriteProblem(w http.ResponseWriter, err error) {
+	p := asProblem(err)
+	body, _ := json.MarshalIndent(p, "", "  ") // strings and a number
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// answer is what a handler of the API found.
+type answer func(r *http.Request) (any, error)
+
+// plainText is an answer that is not JSON.
+type plainText string
+
+// api serves answers as JSON with an ETag: who has the same answer already gets 304.
+func (s *Server) api(get answer) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := get(r)
+		if err != nil {
+			WriteProblem(w, err)
+			return
+		}
+		text, plain := v.(plainText)
+		body, kind := []byte(text), "text/plain; charset=utf-8"
+		if !plain {
+			body, err = json.MarshalIndent(v, "", "  ")
+			body, kind = append(body, '\n'), "application/json"
+		}
+		if err != nil {
+			s.log.Error("encode an answer", zap.Error(err))
+			WriteProblem(w, Problemf(http.StatusInternalServerError, "the answer cannot be encoded: the daemon's log has more"))
+			return
+		}
+		sum := fnv.New64a()
+		_, _ = sum.Write(body)
+		tag := `"` + strconv.FormatUint(sum.Sum64(), 36) + `"`
+		w.Header().Set("ETag", tag)
+		w.Header().Set("Cache-Control", "no-cache") // that is: ask whether it changed
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write(body)
+	}
+}

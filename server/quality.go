@@ -1,0 +1,72 @@
+package server
+
+import (
+	"net/http"
+	"time"
+)
+
+// Quality is how good forecasts and alarms were, by pool and week.
+type Quality struct {
+	From  time.Time     `json:"from"`
+	To    time.Time     `json:"to"`
+	Pools []PoolQuality `json:"pools"`
+}
+
+// PoolQuality is that of one pool.
+type PoolQuality struct {
+	Pool     string        `json:"pool"`
+	Accuracy []AccuracyRow `json:"accuracy"`
+	Weeks    []AlarmWeek   `json:"weeks"`
+}
+
+// AccuracyRow is how far forecasts of one resource and horizon were off.
+type AccuracyRow struct {
+	Resource string `json:"resource"`
+	Horizon  string `json:"horizon"` // minutes, or window_max for the largest of minutes 15 to 30
+	Outcomes int    `json:"outcomes"`
+	// Skill is the share of the loss of the last value, taken as the forecast, that is saved: 1 is perfect, 0 no better.
+	Skill   number `json:"skill_against_last_value"`
+	Covered number `json:"covered_90"` // share of outcomes that did not exceed the 90 % quantile: 0.9 is right
+}
+
+// AlarmWeek is what came of the warnings of a week.
+type AlarmWeek struct {
+	From    time.Time `json:"from"`
+	True    int       `json:"true_alarms"`  // saturation came
+	Averted int       `json:"averted"`      // it would have come, had no replica been added
+	False   int       `json:"false_alarms"` // neither
+	Missed  int       `json:"missed"`       // saturations without a warning
+}
+
+// ReportFile is a report that is kept.
+type ReportFile struct {
+	Name  string    `json:"name"`
+	Made  time.Time `json:"made"`
+	Bytes int64     `json:"bytes"`
+}
+
+type reportsJSON struct {
+	Reports []ReportFile `json:"reports"`
+}
+
+// NewAccuracyRow is a row of numbers that may not be known.
+func NewAccuracyRow(resource, horizon string, outcomes int, skill, covered float64) AccuracyRow {
+	return AccuracyRow{resource, horizon, outcomes, number(skill), number(covered)}
+}
+
+func (s *Server) getQuality(r *http.Request) (any, error) {
+	if s.Quality == nil {
+		return &Quality{Pools: []PoolQuality{}}, nil
+	}
+	return s.Quality(r.Context())
+}
+
+func (s *Server) getReports(*http.Request) (any, error) {
+	out := reportsJSON{Reports: []ReportFile{}}
+	if s.Reports == nil {
+		return out, nil
+	}
+	files, err := s.Reports()
+	out.Reports = append(out.Reports, files...)
+	return out, err
+}

@@ -1,0 +1,59 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// fullServer has a past, too.
+func fullServer() *Server {
+	s := newTestServer(fullReader())
+	s.History = pastOf{}
+	s.Explain = func(_ context.Context, ref string) (alerting.Explanation, error) {
+		if ref != "chat-3" {
+			return alerting.Explanation{}, Problemf(http.StatusNotFound, "no decision %q", ref)
+		}
+		return alerting.Explain(&fullOutput().Decisions[0], nil), nil
+	}
+	s.Quality = func(context.Context) (*Quality, error) {
+		return &Quality{From: origin.Add(-time.Hour), To: origin, Pools: []PoolQuality{{Pool: "chat",
+			Accuracy: []AccuracyRow{NewAccuracyRow("kv", "15", 300, .21, .89)}, Weeks: []AlarmWeek{{From: origin, True: 3, False: 1}}}}}, nil
+	}
+	s.Reports = func() ([]ReportFile, error) { return []ReportFile{{"report-2026-11-16T0000Z.html", origin, 4000}}, nil }
+	return s
+}
+
+// TestPages: each page is whole, and says what it is for.
+func TestPages(t *testing.T) {
+	s := fullServer()
+	for path, want := range map[string]string{
+		"/":                      "8 replicas hold it.",
+		"/pools/chat":            `<data value="0.19999999999999996">20 %</data>`,
+		"/pools/batch":           "Telemetry of this pool is stale",
+		"/pools/chat/classes/*":  "Length of prompts",
+		"/what-if?pool=chat":     "no traffic to plan from",
+		"/quality":               `<data value="0.21">21 %</data>`,
+		"/explain/chat-3":        "<pre>",
+		"/reports":               "reports/report-2026-11-16T0000Z.html",
+		"/static/forewarm.js":    `"use strict"`,
+		"/static/forewarm.css":   "prefers-color-scheme",
+		"/pools/chat?at=1":       "No forecast is kept of that moment",
+		"/pools/chat?resource=x": "it must be one of",
+		"/pools/none":            "no pool &#34;none&#34; at the last tick",
+		"/explain/none-1":        "no decision",
+	} {
+		w := get(t, s, path)
+		body := w.Body.String()
+		if !strings.Contains(body, want) || strings.HasPrefix(body, "<!doctype") && !strings.Contains(body, "</html>") {
+			t.Errorf("%s: %d lacks %q:\n%s", path, w.Code, want, body)
+		}
+		if strings.Contains(body, "NaN") || strings.Contains(body, "style=") {
+			t.Errorf("%s: a NaN, or a style that the policy forbids:\n%s", path, body)
+		}
+	}
+}
