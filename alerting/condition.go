@@ -192,7 +192,7 @@ func saturation(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg 
 		page := condition(d, TooLateToWarm, late[0].Dimension, severityOf(d), cfg, words{
 			Summary:     d.of() + d.outcome(late[0], late[0].Probability, soon.window),
 			Description: sentence(d.odds(late, soon), who, done(d)), Action: action,
-		}.and(fmt.Sprintf("A new replica takes %s: too late.", span(d.Lead))).and(d.besides(late)...)).load(d, late, pf, soon)
+		}.and(fmt.Sprintf("A replica that is asked for now takes %s: too late.", span(d.Lead))).and(d.besides(late)...)).load(d, late, pf, soon)
 		page.Fading, page.Immediate = late[0].Probability < cfg.AlertProbability, late[0].Probability >= sureProbability
 		out = append(out, page)
 	}
@@ -208,16 +208,24 @@ func belowReserve(d *Decision, cfg Config) []Condition {
 	if said == "" {
 		return nil
 	}
-	action := "Nothing, if the replicas that were asked for come."
+	action := "Wait. If the replicas are late, see why they do not start."
 	if d.Needed > d.Limit || d.Desired <= d.Ready || d.Mode == Advisory || d.Withheld != "" || d.overdue() {
 		action = d.toDo("accept that a failure overloads the pool")
 	}
 	c := condition(d, BelowReserve, d.Binding, Warning, cfg, words{
-		Summary:     d.of() + "a failure would leave too few replicas",
+		Summary:     d.of() + "too few replicas if " + failures(d.Reserves.Failure),
 		Description: sentence(capital(said)+".", done(d)), Action: action,
 	}.and(d.assumed()))
 	c.Fading = fading
 	return []Condition{c}
+}
+
+// failures says that so many replicas fail.
+func failures(n int) string {
+	if n > 1 {
+		return fmt.Sprintf("%d fail", n)
+	}
+	return "one fails"
 }
 
 // BelowReserve says that the pool serves its demand, and would not after a failure that replicas are kept for.
@@ -246,7 +254,7 @@ func (d *Decision) belowReserve() (said string, fading bool) {
 		what = fmt.Sprintf("%d failures would leave ", d.Reserves.Failure)
 	}
 	if left > 0 {
-		rest = fmt.Sprintf("%d, and demand takes %d", left, takes)
+		rest = fmt.Sprintf("%d, and demand needs %d", left, takes)
 	}
 	return fmt.Sprintf("%d of %s are ready: %s%s", d.Ready, d.count(takes+d.Reserves.Failure), what, rest), fading
 }
@@ -314,10 +322,10 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 	}
 	poor := words{
 		Summary: d.of() + "the forecast of " + noun(f.Dimension) + " is poor",
-		Action:  "Expect less warning than usual. Queues and KV use still add replicas. Keep more replicas if that is not enough.",
+		Action:  "Expect less warning than usual. Long queues and high KV use still add replicas. If that is not enough, raise replicas.min.",
 	}
 	if f.Fallback {
-		poor.Description = "The newest value was a better forecast than the model of late, and is used now."
+		poor.Description = "Lately the newest value was better than the forecast model, so it is used instead."
 		c := condition(d, ForecastDegraded, f.Dimension, Warning, cfg, poor)
 		c.Ticks = degradedTicks
 		return []Condition{c}

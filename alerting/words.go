@@ -117,20 +117,21 @@ func (d *Decision) odds(likely []*ResourceEvidence, l look) string {
 	var s string
 	switch p := l.at(r); {
 	case d.over(r):
-		s = fmt.Sprintf("Chance of more within %s: %s.", span(l.window), likelihood(p))
-	case p >= .5 && r.ETA.P10 > time.Minute && r.ETA.P10 != forecaster.Never:
-		s = fmt.Sprintf("Chance: %s within %s, hardly before %.0f min.", likelihood(p), span(l.window), math.Floor(r.ETA.P10.Minutes()))
+		s = fmt.Sprintf("An overload within %s is %s likely.", span(l.window), likelihood(p))
 	case p >= .5:
-		s = fmt.Sprintf("Chance: %s within %s.", likelihood(p), span(l.window))
+		s = fmt.Sprintf("It is %s likely within %s.", likelihood(p), span(l.window))
 	}
 	if have := r.PerReplica * float64(d.Ready); have > 0 {
-		s = sentence(s, fmt.Sprintf("Demand takes %s of %s.", share100(r.Demand/have), d.count(d.Ready)))
+		s = sentence(s, fmt.Sprintf("Demand uses %s of %s.", share100(r.Demand/have), d.count(d.Ready)))
 	}
 	return s
 }
 
 // besides is what else there is to say of a saturation, the most important first.
 func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
+	if earliest := likely[0].ETA.P10; earliest > time.Minute && earliest != forecaster.Never && !d.over(likely[0]) {
+		out = append(out, fmt.Sprintf("It is unlikely before %.0f min.", math.Floor(earliest.Minutes())))
+	}
 	if others := likely[1:]; len(others) > 0 {
 		var names []string
 		for _, x := range others {
@@ -155,7 +156,7 @@ func drivenBy(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimensio
 	first := principal(drivers)
 	changed := changes(first.Class, drivers, pf, dimension)
 	if first.Share > 0 && first.Share < minorShare {
-		return "No single class drives it."
+		return "No single class causes it."
 	}
 	who := "class " + first.Class
 	switch {
@@ -169,7 +170,7 @@ func drivenBy(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimensio
 	if len(changed) == 0 {
 		return capital(fmt.Sprintf("%s has %s of the demand.", who, percent(first.Share)))
 	}
-	s := capital(who) + " drives it: " + strings.Join(changed[:min(2, len(changed))], " and ")
+	s := capital(who) + " causes it: " + strings.Join(changed[:min(2, len(changed))], " and ")
 	if !first.Since.IsZero() {
 		s += " since " + clock(first.Since)
 	}
@@ -186,17 +187,17 @@ func done(d *Decision) string {
 	case d.Desired > total && d.Mode == Advisory:
 		return fmt.Sprintf("Forewarm only advises %s (%d now): it is in advisory mode.", d.count(d.Desired), total)
 	case d.Desired > total && d.Withheld != "":
-		return fmt.Sprintf("It would ask for %s (%d now). Autoscalers get no advice yet: %s.", d.count(d.Desired), total, d.Withheld)
+		return fmt.Sprintf("Forewarm wants %s (%d now). Autoscalers get no advice yet: %s.", d.count(d.Desired), total, d.Withheld)
 	case d.Desired > total && d.overdue():
-		return fmt.Sprintf("%s (%d now) were asked for at %s, and none has come.", capital(d.count(d.Desired)), total, clock(d.AskedAt))
+		return fmt.Sprintf("Asked for %s (%d now) at %s, and none arrived.", d.count(d.Desired), total, clock(d.AskedAt))
 	case d.Desired > total:
-		return fmt.Sprintf("%s (%d now) were asked for at %s, due by %s.", capital(d.count(d.Desired)), total, clock(d.AskedAt), by)
+		return fmt.Sprintf("Asked for %s (%d now) at %s, due by %s.", d.count(d.Desired), total, clock(d.AskedAt), by)
 	case d.Pending > 0 && d.overdue():
-		return fmt.Sprintf("%d of %s still warm up; they were due at %s.", d.Pending, d.count(total), by)
+		return fmt.Sprintf("%d of %s are still starting; they were due at %s.", d.Pending, d.count(total), by)
 	case d.Pending > 0 && !d.AskedAt.IsZero():
-		return fmt.Sprintf("%d of %s still warm up, due by %s.", d.Pending, d.count(total), by)
+		return fmt.Sprintf("%d of %s are still starting, due by %s.", d.Pending, d.count(total), by)
 	case d.Pending > 0:
-		return fmt.Sprintf("%d of %s still warm up.", d.Pending, d.count(total))
+		return fmt.Sprintf("%d of %s are still starting.", d.Pending, d.count(total))
 	}
 	return ""
 }
@@ -221,11 +222,11 @@ func (d *Decision) toDo(shed string) string {
 	case d.Desired > total && d.Mode == Advisory, d.Desired > total && d.Withheld != "":
 		return fmt.Sprintf("Scale to %s by hand.", d.count(d.Desired))
 	case d.Desired > total && d.overdue():
-		return sentence("Check the autoscaler.", capital(shed+" until it works."))
+		return sentence("Check the autoscaler.", capital(shed+" until it scales."))
 	case d.Pending > 0 && d.overdue():
 		return sentence("Check why they do not become ready.", capital(shed+" until they are."))
 	case d.Desired > d.Ready:
-		return "If they come late, " + shed + "."
+		return "If they are late, " + shed + "."
 	}
 	return fmt.Sprintf("Nothing yet: %s will probably do.", d.count(d.Ready))
 }
@@ -234,9 +235,9 @@ func (d *Decision) toDo(shed string) string {
 func (d *Decision) raise() string {
 	takes := d.count(d.Needed)
 	if kept := d.Reserves.String(); kept != "" {
-		takes += " with the reserve"
+		takes += " (reserve included)"
 	}
-	return fmt.Sprintf("Raise %s: %s are needed, and %d are allowed.", cmp.Or(limits(d.own()), "the limit"), takes, d.Limit)
+	return fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", cmp.Or(limits(d.own()), "the limit"), takes, d.Limit)
 }
 
 // maxRelief bounds the classes whose admission an alert names; the event lists all.
@@ -255,7 +256,7 @@ func relief(d *Decision, pf *forecaster.PoolForecast) string {
 	var parts []string
 	for _, l := range admitted[:min(maxRelief, len(admitted))] {
 		if l.TokensPerS < 1 {
-			parts = append(parts, "nothing of class "+l.Class)
+			parts = append(parts, "no request of class "+l.Class)
 			continue
 		}
 		part := fmt.Sprintf("at most %s tokens/s of class %s", coarse(l.TokensPerS), l.Class)
