@@ -129,7 +129,7 @@ func (d *Decision) odds(likely []*ResourceEvidence, l look) string {
 
 // besides is what else there is to say of a saturation, the most important first.
 func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
-	if earliest := likely[0].ETA.P10; earliest > time.Minute && earliest != forecaster.Never && !d.over(likely[0]) {
+	if earliest := likely[0].ETA.P10; earliest >= 5*time.Minute && earliest != forecaster.Never && !d.over(likely[0]) {
 		out = append(out, fmt.Sprintf("It is unlikely before %.0f min.", math.Floor(earliest.Minutes())))
 	}
 	if others := likely[1:]; len(others) > 0 {

@@ -48,31 +48,31 @@ var nightCauses = []struct {
 		c[1].prompt *= 1 + 1.1*min(m/nightSpan, 1)
 		c[1].cached = c[1].prompt * .71
 		return c
-	}, warning: alerting.TooLateToWarm, facts: []string{"class agent, tenant acme: prompt length ×", "since 09:", "Asked for 3→", "ready by"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent (mostly tenant acme) causes it: prompts ", "times the usual length", "since 09:", "Asked for ", "due by"}},
 	{pool: "cache", change: func(c []class, _ float64) []class {
 		c[1].cached *= .3
 		return c
-	}, warning: alerting.CacheHitCollapse, facts: []string{"class agent", "cache hit ratio 0.7"}},
+	}, warning: alerting.CacheHitCollapse, facts: []string{"class agent", "cache hits fell from 7"}},
 	{pool: "retries", change: func(c []class, m float64) []class {
 		c[1].retried = true
 		c[1].perMinute *= 1 + min(m/nightSpan, 1)
 		return c
-	}, warning: alerting.RetryStorm, facts: []string{"class agent", "of the attempts of the last minutes are retries"}},
+	}, warning: alerting.RetryStorm, facts: []string{"class agent", "of the requests are retries"}},
 	{pool: "tenant", change: func(c []class, m float64) []class {
 		newcomer := c[1]
 		newcomer.tenant, newcomer.perMinute = "newcorp", 12*min(m/nightSpan, 1)
 		return append(c, newcomer)
-	}, warning: alerting.TooLateToWarm, facts: []string{"class agent, tenant newcorp ", " of its rise): request rate ×"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent (its rise is tenant newcorp) causes it: ", "times the usual requests"}},
 	{pool: "shift", change: func(c []class, _ float64) []class {
 		c[0].perMinute, c[1].perMinute = c[0].perMinute*1.8, c[1].perMinute*1.8
 		return c
-	}, warning: alerting.TooLateToWarm, facts: []string{"request rate ×", "ready by"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"times the usual requests", "due by"}},
 	{pool: "silent", change: func([]class, float64) []class { return nil },
-		warning: alerting.TelemetryStale, facts: []string{"the engines are busy", "no request was heard of"}},
+		warning: alerting.TelemetryStale, facts: []string{"The engines are busy", "no request was reported"}},
 	{pool: "slow", replica: "warmup: {p50: 40m, p90: 50m}", change: func(c []class, m float64) []class {
 		c[1].perMinute *= 1 + .8*min(m/nightSpan, 1)
 		return c
-	}, warning: alerting.TooLateToWarm, facts: []string{"warm up", "shed or delay"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"Asked for ", "due by", "Admit at most"}},
 	{pool: "full", replica: "replicas: {min: 3, max: 3}", change: func(c []class, m float64) []class {
 		c[1].perMinute *= 1 + .8*min(m/nightSpan, 1)
 		return c
@@ -122,9 +122,9 @@ func TestNight(t *testing.T) {
 		}
 		a := e.Data
 		key := fmt.Sprintf("%s %s", a.Labels["pool"], a.Name)
-		said[key] += a.Annotations["summary"] + "\n"
+		said[key] += words(a.Annotations) + "\n"
 		if a.State == "firing" && heard[key] == "" {
-			heard[key] = fmt.Sprintf("%s %s (%s, class %q)\n%s", a.UpdatedAt.Format("15:04"), key, a.Labels["severity"], a.Labels["class"], a.Annotations["summary"])
+			heard[key] = fmt.Sprintf("%s %s (%s, class %q)\n%s", a.UpdatedAt.Format("15:04"), key, a.Labels["severity"], a.Labels["class"], words(a.Annotations))
 		}
 	}
 	for _, c := range nightCauses {

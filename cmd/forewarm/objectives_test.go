@@ -113,7 +113,7 @@ func TestRetriesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e.Data.Name == alerting.RetryStorm {
-			storms[e.Data.Labels["pool"]] = e.Data.Annotations["summary"]
+			storms[e.Data.Labels["pool"]] = words(e.Data.Annotations)
 		}
 	}
 	most := map[string]int{}
@@ -176,7 +176,7 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 		}
 		if pool := e.Data.Labels["pool"]; e.Data.Name == alerting.LatencyObjective && raised[pool] == 0 {
 			raised[pool] = e.Data.StartsAt.Sub(start)
-			t.Log(e.Data.Annotations["summary"])
+			t.Log(words(e.Data.Annotations))
 		}
 	}
 	var reasons []string
@@ -193,8 +193,8 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 		prefill, decode int
 		reason          string
 	}{
-		"ttft": {5, 4, "the first token takes 2.2 s (objective 1 s) at the 90th percentile: asking for 4→5 prefill replicas"},
-		"itl":  {4, 5, "each further token takes 60 ms (objective 40 ms) at the 90th percentile: asking for 4→5 decode replicas"},
+		"ttft": {5, 4, "The first token takes 2.2 s (objective 1 s) at the 90th percentile. Asking for 5 prefill replicas (4 now)."},
+		"itl":  {4, 5, "Each further token takes 60 ms (objective 40 ms) at the 90th percentile. Asking for 5 decode replicas (4 now)."},
 	} {
 		var a poolAnswer
 		p.ask(t, "/api/v1/pools/"+pool, &a)

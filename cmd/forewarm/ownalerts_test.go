@@ -27,7 +27,7 @@ func firingAt(t *testing.T, url string) map[string]string {
 	}
 	firing := map[string]string{}
 	for _, a := range alerts {
-		firing[strings.TrimSpace(a.Labels["alertname"]+" "+a.Labels["resource"])] = a.Annotations["summary"]
+		firing[strings.TrimSpace(a.Labels["alertname"]+" "+a.Labels["resource"])] = words(a.Annotations)
 	}
 	return firing
 }

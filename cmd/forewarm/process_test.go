@@ -202,6 +202,11 @@ func statusOf(address string) (s daemonStatus, err error) {
 	return s, json.Unmarshal([]byte(body), &s)
 }
 
+// words are what people read of an alert.
+func words(annotations map[string]string) string {
+	return annotations["summary"] + "\n" + annotations["description"] + "\n=> " + annotations["action"]
+}
+
 // writeFile writes lines to a new file of the test's directory.
 func writeFile(t *testing.T, path string, lines ...string) string {
 	t.Helper()

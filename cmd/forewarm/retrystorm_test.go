@@ -66,7 +66,7 @@ func TestRetryStorm(t *testing.T) {
 		}
 		if raised == 0 {
 			raised = a.StartsAt.Sub(start)
-			t.Log(a.Annotations["summary"])
+			t.Log(words(a.Annotations))
 		}
 		if a.State == "resolved" {
 			ended = a.UpdatedAt.Sub(start)

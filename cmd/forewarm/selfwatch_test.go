@@ -32,7 +32,7 @@ func TestSelfWatch(t *testing.T) {
 			t.Error(err)
 		}
 		for _, a := range got {
-			alerts[strings.TrimSpace(a.Labels["alertname"]+" "+a.Labels["resource"]+" "+a.Labels["severity"])] = a.Annotations["summary"]
+			alerts[strings.TrimSpace(a.Labels["alertname"]+" "+a.Labels["resource"]+" "+a.Labels["severity"])] = words(a.Annotations)
 		}
 	}))
 	defer server.Close()
@@ -66,9 +66,9 @@ func TestSelfWatch(t *testing.T) {
 	testenv.Await(t, "heartbeat and alerts", func() bool { beats, alerts := count(); return beats > 0 && alerts >= 3 })
 	mu.Lock()
 	for key, part := range map[string]string{
-		"ForewarmWatchdog  none":                   "Always firing",
-		"ForewarmInputDropped  warning":            "50 % of 60 telemetry records were refused in 15 min (bad_time 30)",
-		"ForewarmSinkFailing webhook/dead warning": "Nothing gets through to webhook/dead since",
+		"ForewarmWatchdog  none":                   "This alert always fires.",
+		"ForewarmInputDropped  warning":            "30 of 60 records in 15 min: bad_time 30.",
+		"ForewarmSinkFailing webhook/dead warning": "Nothing reaches webhook/dead since",
 	} {
 		if !strings.Contains(alerts[key], part) {
 			t.Errorf("%s says %q, want %s; all: %q", key, alerts[key], part, alerts)
