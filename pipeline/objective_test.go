@@ -83,7 +83,7 @@ func TestLatencyOverItsObjectiveRaisesTheFloor(t *testing.T) {
 					}
 					for _, a := range o.Alerts {
 						if a.Name == alerting.LatencyObjective && !a.Resolved {
-							alerted, text = append(alerted, m-onset), a.Annotations["summary"]
+							alerted, text = append(alerted, m-onset), a.Annotations["summary"]+"\n"+a.Annotations["action"]
 							if a.Labels["severity"] == "page" {
 								paged = append(paged, m-onset)
 							}
@@ -100,7 +100,7 @@ func TestLatencyOverItsObjectiveRaisesTheFloor(t *testing.T) {
 				t.Errorf("%d replicas, want %d to %d", peak, normal+1, tt.most)
 			case alerted == nil || alerted[0] > 6:
 				t.Errorf("alerted in minutes %v", alerted)
-			case tt.helped && paged != nil, !tt.helped && (paged == nil || !strings.Contains(text, "look for another cause")):
+			case tt.helped && paged != nil, !tt.helped && (paged == nil || !strings.Contains(text, "Look for another cause")):
 				t.Errorf("paged in minutes %v", paged)
 			case last.Desired != normal:
 				t.Errorf("%d replicas are kept in the end", last.Desired)
