@@ -18,7 +18,7 @@ func (p *plan) reason(d *Decision, cfg Config) string {
 	}
 	s = append(s, d.limited())
 	if said := d.byRetries(); said != "" {
-		s = append(s, capital(said)+".")
+		s = append(s, capital(said)+".", d.notForRetries())
 	}
 	if d.Action == ScaleOut {
 		s = append(s, drivenBy(d.Drivers, p.in.Forecast, d.Binding))

@@ -72,19 +72,23 @@ func (p *plan) roomy(cfg Config) bool {
 	return s.Observed && !m.QueueGrowing && s.KVUsedMax < idleUse*p.danger(cfg) && !(s.WaitingPerReady >= 1) && s.Preemptions == 0
 }
 
-// byRetries says in a sentence what retries add to the load on the resource that binds, and what was not asked for on their
-// account; "" without any.
+// byRetries says in a sentence what retries add to the load on the resource that binds; "" where that is little or unknown.
 func (d *Decision) byRetries() string {
 	r := d.binding()
 	if r == nil || r.Retries == nil || r.Retries.Factor < leastByRetries {
 		return ""
 	}
 	x := r.Retries
-	text := fmt.Sprintf("in the last ten minutes %.1f attempts a call made %.1f times the load; without retries it takes %s", x.Attempts, x.Factor, d.count(x.NeedReplicas))
-	if x.Refused > 0 {
-		text += fmt.Sprintf("; %d more not asked for: %s", x.Refused, x.Why)
+	return fmt.Sprintf("in the last ten minutes %.1f attempts a call made %.1f times the load; without retries it takes %s", x.Attempts, x.Factor, d.count(x.NeedReplicas))
+}
+
+// notForRetries says how many replicas were not asked for retries, and why; "" where none.
+func (d *Decision) notForRetries() string {
+	r := d.binding()
+	if r == nil || r.Retries == nil || r.Retries.Refused == 0 {
+		return ""
 	}
-	return text
+	return fmt.Sprintf("%d more are not asked for: %s.", r.Retries.Refused, r.Retries.Why)
 }
 
 // Retried is what retries add to the load on a resource, of either role; nil where they add nothing, and of no decision.
@@ -145,8 +149,8 @@ func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	}
 	w := words{
 		Summary:     fmt.Sprintf("%s%s of the requests are retries", d.of(), percent(pf.Retries.Share)),
-		Description: "Retries load the replicas and serve no further user.",
-		Action:      "Find out why requests fail, and have clients wait longer between two attempts.",
+		Description: "Retries load the replicas and serve nobody else.",
+		Action:      "Find out why requests fail. Have clients wait longer between attempts.",
 	}
 	if class != "" {
 		w.Description += " Most come from class " + class + "."
@@ -154,6 +158,7 @@ func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if r := d.binding(); r != nil && d.Probability >= fadeShare*cfg.AlertProbability {
 		w.Description = sentence(w.Description, capital(d.outcome(r, d.Probability, d.soon(cfg).window))+".", done(d))
 	}
+	w = w.and(d.notForRetries())
 	if said := d.byRetries(); said != "" {
 		w = w.and(capital(said) + ".")
 	}

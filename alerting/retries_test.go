@@ -21,7 +21,7 @@ func TestRetriesAreSizedWithinABound(t *testing.T) {
 		"more than retries may ask for": {5, nil, 12, "retries 12: 18 wanted for KV memory"},
 		"an idle pool": {2, func(in *Input) {
 			in.Minute.State.KVUsedMax, in.Minute.State.WaitingPerReady = .2, 0
-		}, 4, "3 more not asked for: the engines have room"},
+		}, 4, "3 more are not asked for: the engines have room"},
 		"engines that do not tell": {2, func(in *Input) { in.Minute.State.KVUsedMax = math.NaN() }, 7, "2.0 times the load"},
 		"an idle pool with a queue": {2, func(in *Input) {
 			in.Minute.State.KVUsedMax, in.Minute.State.WaitingPerReady, in.Minute.QueueGrowing = .2, 2, true
