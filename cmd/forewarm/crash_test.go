@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,12 +24,13 @@ import (
 // TestKills kills the daemon at random moments while a trace is replayed, with its NATS server inside it and outside.
 // What it leaves must be what a daemon that nobody disturbed leaves: the same state, decisions and newest advice.
 func TestKills(t *testing.T) {
-	trace := writeTrace(t, filepath.Join(t.TempDir(), "trace.csv"), 3*time.Hour)
+	const length = 3 * time.Hour
+	trace := writeTrace(t, filepath.Join(t.TempDir(), "trace.csv"), length)
 	kills := 10
 	if testing.Short() {
 		kills = 3
 	}
-	want := newSite(t, trace).play(t, 0)
+	want := newSite(t, trace, length).play(t, 0)
 	if !strings.Contains(want.check, "ok  snapshot: sequence ") || !strings.Contains(want.check, "ok  decisions: up to fleet at ") {
 		t.Fatalf("an undisturbed daemon left:\n%s", want.check)
 	}
@@ -36,10 +38,10 @@ func TestKills(t *testing.T) {
 		t.Fatalf("an undisturbed daemon advised %d pools, want 1", len(want.newest))
 	}
 	t.Run("embedded", func(t *testing.T) {
-		compareRemains(t, want, newSite(t, trace).play(t, kills))
+		compareRemains(t, want, newSite(t, trace, length).play(t, kills))
 	})
 	t.Run("external", func(t *testing.T) {
-		s := newSite(t, trace)
+		s := newSite(t, trace, length)
 		s.serveNATS(t)
 		compareRemains(t, want, s.play(t, 3))
 	})
@@ -48,9 +50,10 @@ func TestKills(t *testing.T) {
 // TestTwins has two daemons fold one log, and kills either at random moments: what they leave is what one that nobody disturbed
 // leaves, each tick decided once and none left out; neither finds that the other decided otherwise.
 func TestTwins(t *testing.T) {
-	trace := writeTrace(t, filepath.Join(t.TempDir(), "trace.csv"), time.Hour)
-	want := newSite(t, trace).play(t, 0)
-	s, twin := newSite(t, trace), newSite(t, trace)
+	const length = time.Hour
+	trace := writeTrace(t, filepath.Join(t.TempDir(), "trace.csv"), length)
+	want := newSite(t, trace, length).play(t, 0)
+	s, twin := newSite(t, trace, length), newSite(t, trace, length)
 	s.serveNATS(t)
 	nats, err := os.ReadFile(s.config)
 	if err != nil {
@@ -111,15 +114,16 @@ func compareRemains(t *testing.T, want, got remains) {
 type site struct {
 	trace, config, data, store string
 	nats, http                 string
+	length                     time.Duration // of the trace
 	external                   bool
 	password                   string // the file of the external server's
 }
 
-func newSite(t *testing.T, trace string) *site {
+func newSite(t *testing.T, trace string, length time.Duration) *site {
 	t.Helper()
 	dir := t.TempDir()
 	s := &site{
-		trace: trace, config: filepath.Join(dir, "forewarm.yaml"), data: filepath.Join(dir, "data"), store: filepath.Join(dir, "nats"),
+		trace: trace, length: length, config: filepath.Join(dir, "forewarm.yaml"), data: filepath.Join(dir, "data"), store: filepath.Join(dir, "nats"),
 		nats: testenv.FreeAddress(t), http: testenv.FreeAddress(t),
 	}
 	s.write(t, "nats: {embedded: {listen: "+s.nats+", store_dir: "+s.store+"}}")
@@ -167,7 +171,7 @@ func (s *site) play(t *testing.T, kills int) remains {
 	testenv.Await(t, "the daemon to answer", func() bool { _, err := statusOf(s.http); return err == nil || daemon.over() })
 	speed := "0"
 	if kills > 0 {
-		speed = "1300" // so that it is not over before the last kill
+		speed = strconv.Itoa(int(s.length.Seconds()) / (kills + 1)) // so that it is not over before the last kill
 	}
 	producer := start(t, "replay", "-nats", "nats://"+s.nats, "-pool", "fleet", "-run-id", "same", "-speed", speed, s.trace)
 	random := rand.New(rand.NewPCG(1, uint64(kills)))
