@@ -102,23 +102,19 @@ func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if pf == nil || len(pf.Minute.Faults) == 0 {
 		return nil
 	}
-	const most = 3
-	var faults []string
-	for i := range pf.Minute.Faults {
-		if i == most {
-			faults = append(faults, fmt.Sprintf("There are %d more.", len(pf.Minute.Faults)-most))
-			break
-		}
-		faults = append(faults, fault(&pf.Minute.Faults[i]))
-	}
 	action := "Set the clocks of the producers by NTP."
 	if pf.Minute.Faults[0].Kind == features.FaultSilent {
 		action = "Check whether the producer runs and reaches NATS."
 	}
-	return []Condition{condition(d, TelemetryFault, "", Warning, cfg, words{
-		Summary:     d.of() + "part of the telemetry is missing or in the wrong minutes",
-		Description: strings.Join(faults, " "), Action: action,
-	})}
+	who := "a producer"
+	if n := len(pf.Minute.Faults); n > 1 {
+		who = fmt.Sprintf("%d producers", n)
+	}
+	w := words{Summary: d.of() + "telemetry of " + who + " is missing or in the wrong minutes", Action: action}
+	for i := range pf.Minute.Faults {
+		w = w.and(fault(&pf.Minute.Faults[i]))
+	}
+	return []Condition{condition(d, TelemetryFault, "", Warning, cfg, w)}
 }
 
 // look is how far ahead an alert looks, and from which probability on it is raised.
@@ -192,7 +188,7 @@ func saturation(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg 
 		page := condition(d, TooLateToWarm, late[0].Dimension, severityOf(d), cfg, words{
 			Summary:     d.of() + d.outcome(late[0], late[0].Probability, soon.window),
 			Description: sentence(d.odds(late, soon), who, done(d)), Action: action,
-		}.and(fmt.Sprintf("A replica that is asked for now takes %s: too late.", span(d.Lead))).and(d.besides(late)...)).load(d, late, pf, soon)
+		}.and(fmt.Sprintf("A new replica needs %s to start, which is too late.", span(d.Lead))).and(d.besides(late)...)).load(d, late, pf, soon)
 		page.Fading, page.Immediate = late[0].Probability < cfg.AlertProbability, late[0].Probability >= sureProbability
 		out = append(out, page)
 	}

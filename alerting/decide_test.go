@@ -233,7 +233,7 @@ func TestDecideReason(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Mode = Active
 	d, _ := Decide(noon, in, State{}, cfg)
-	want := "KV memory will be full in about 19 min (85 % likely within 18 min). Asking for 19 replicas (14 now). A new one takes up to 13 min. Class agent causes it: prompts 2.1 times the usual length."
+	want := "KV memory will be full in about 19 min (85 % likely within 18 min). Asking for 19 replicas (14 now). A new one takes up to 13 min. Class agent causes it: within the hour prompts 2.1 times as long."
 	if d.Reason != want {
 		t.Errorf("got  %s\nwant %s", d.Reason, want)
 	}

@@ -130,11 +130,11 @@ func change(d *forecaster.Driver) string {
 	case forecaster.CauseRetries:
 		return percent(d.Factor) + " of its requests are retries"
 	case forecaster.CauseRate:
-		return fmt.Sprintf("%.1f times the usual requests", d.Factor)
+		return fmt.Sprintf("%.1f times as many requests", d.Factor)
 	case forecaster.CausePrompt:
-		return fmt.Sprintf("prompts %.1f times the usual length", d.Factor)
+		return fmt.Sprintf("prompts %.1f times as long", d.Factor)
 	case forecaster.CauseOutput:
-		return fmt.Sprintf("answers %.1f times the usual length", d.Factor)
+		return fmt.Sprintf("answers %.1f times as long", d.Factor)
 	}
 	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(d.Cause, "_", " "), d.Factor)
 }

@@ -53,14 +53,14 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 	if v.Storage != "" {
 		out = append(out, selfCondition(StorageDegraded, "", cfg, words{
 			Summary:     "Forewarm cannot store everything since " + clock(v.StorageSince),
-			Description: capital(v.Storage) + ". Decisions and alerts go on from memory. Reports will lack what is lost.",
+			Description: capital(brief(v.Storage)) + ". Decisions and alerts go on from memory. Reports will lack what is lost.",
 			Action:      "Free or mend the disk, or the NATS stream, that is named.",
 		}))
 	}
 	if v.Diverged > 0 {
 		out = append(out, selfCondition(DecisionsDiverge, "", cfg, words{
 			Summary:     fmt.Sprintf("Two daemons decided differently %d times in %s", v.Diverged, span(v.Window)),
-			Description: "The decisions in the log stand. The newest difference: " + v.Divergence + ".",
+			Description: "The decisions in the log stand. The newest difference: " + brief(v.Divergence) + ".",
 			Action:      "Run the same version and the same configuration in all daemons.",
 		}))
 	}
@@ -70,13 +70,13 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 		case s.Disabled:
 			out = append(out, selfCondition(SinkFailing, s.Name, cfg, words{
 				Summary:     shorten(s.Name) + " gets nothing until a restart",
-				Description: "It answered that it is gone: " + s.Err + ". Others are told as usual.",
+				Description: "It answered that it is gone: " + brief(s.Err) + ". All other receivers work.",
 				Action:      "Mend its address, and restart Forewarm.",
 			}))
 		case s.Failing:
 			out = append(out, selfCondition(SinkFailing, s.Name, cfg, words{
 				Summary:     fmt.Sprintf("Nothing reaches %s since %s", shorten(s.Name), clock(s.Since)),
-				Description: fmt.Sprintf("%d notices wait: %s. Others are told as usual.", s.Waiting, s.Err),
+				Description: fmt.Sprintf("%d notifications wait: %s. All other receivers work.", s.Waiting, brief(s.Err)),
 				Action:      "Check the receiver, its address and its credentials.",
 			}))
 		}
@@ -107,7 +107,8 @@ func dropped(v *Vitals) (w words, ok bool) {
 		Action:      "Mend the producer. The subject forewarm.deadletter has the records with reasons.",
 	}
 	if v.Refusals != "" {
-		w.Description += " " + v.Refusals + "."
+		first, _, _ := strings.Cut(v.Refusals, "; ")
+		w = w.and(brief(first) + ".")
 	}
 	return w, true
 }

@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -30,8 +31,17 @@ func TestSelfConditions(t *testing.T) {
 		"sinks": {vitals: Vitals{Window: well, Sinks: []SinkVitals{
 			{Name: "nats"}, {Name: "alertmanager/am:9093", Failing: true, Since: noon, Err: "post to alertmanager/am:9093: connection refused", Waiting: 3},
 			{Name: "webhook/ops", Disabled: true, Err: "post to webhook/ops: 410 Gone", Failing: true}}}, want: []string{
-			"ForewarmSinkFailing", "alertmanager/am:9093", "Nothing reaches alertmanager/am:9093 since 12:00 UTC", "3 notices wait: post to alertmanager/am:9093: connection refused. Others are told as usual.",
-			"ForewarmSinkFailing", "webhook/ops", "webhook/ops gets nothing until a restart", "It answered that it is gone: post to webhook/ops: 410 Gone. Others are told as usual."}},
+			"ForewarmSinkFailing", "alertmanager/am:9093", "Nothing reaches alertmanager/am:9093 since 12:00 UTC", "3 notifications wait: post to alertmanager/am:9093: connection refused. All other receivers work.",
+			"ForewarmSinkFailing", "webhook/ops", "webhook/ops gets nothing until a restart", "It answered that it is gone: post to webhook/ops: 410 Gone. All other receivers work."}},
+	}
+	long := strings.TrimSuffix(strings.Repeat("a cause in many words, ", 40), ", ")
+	for name, vitals := range map[string]Vitals{
+		"long refusals": {Window: well, Records: 4, Refused: map[string]uint64{"late": 500}, Refusals: long + "; " + long},
+		"long faults":   {Window: well, Storage: long, StorageSince: noon, Diverged: 1, Divergence: long, Sinks: []SinkVitals{{Name: long, Failing: true, Since: noon, Err: long}, {Name: long, Disabled: true, Err: long}}},
+	} {
+		for _, c := range SelfConditions(&vitals, DefaultConfig()) {
+			checkWords(t, name, &c)
+		}
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -161,7 +161,7 @@ func prefilling(d *Decision, probability float64, ahead time.Duration, ready, de
 		ETA: forecaster.ETA{P10: ahead / 2, P50: ahead, P90: ahead * 2}}}
 }
 
-// agents is the forecast of a class whose requests are 1.3 times as many as an hour ago, with prompts 2.1 times the usual length, of
+// agents is the forecast of a class whose requests are 1.3 times as many as an hour ago, with prompts 2.1 times as long, of
 // which 32 % are cached and not 71 %.
 func agents() forecaster.Forecast {
 	f := forecaster.Forecast{Key: features.Key{Class: "agent"}, Dimension: "kv"}
@@ -255,7 +255,7 @@ func TestAnnotations(t *testing.T) {
 	}
 	want := map[string]string{
 		"mode": "active", "resources": "kv", "decision": "llama70b-h100-12", "probability": "0.86", "eta": "2026-03-02T12:19:00Z",
-		"driver":      "class agent, tenant acme (62 % of it), feature search (40 % of it): prompts 2.1 times the usual length",
+		"driver":      "class agent, tenant acme (62 % of it), feature search (40 % of it): prompts 2.1 times as long",
 		"runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead", "dashboard_url": "https://example.org/pools/llama70b-h100",
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {

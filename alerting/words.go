@@ -46,6 +46,15 @@ func (w words) and(sentences ...string) words {
 	return w
 }
 
+// brief is the beginning of a text from elsewhere, such as an error; logs and /readyz have all of it.
+func brief(text string) string {
+	const most = 25 // words
+	if all := strings.Fields(text); len(all) > most {
+		return strings.Join(all[:most], " ") + " …"
+	}
+	return text
+}
+
 // sentence joins parts that are not empty.
 func sentence(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
@@ -170,11 +179,11 @@ func drivenBy(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimensio
 	if len(changed) == 0 {
 		return capital(fmt.Sprintf("%s has %s of the demand.", who, percent(first.Share)))
 	}
-	s := capital(who) + " causes it: " + strings.Join(changed[:min(2, len(changed))], " and ")
+	when := "within the hour"
 	if !first.Since.IsZero() {
-		s += " since " + clock(first.Since)
+		when = "since " + clock(first.Since)
 	}
-	return s + "."
+	return fmt.Sprintf("%s causes it: %s %s.", capital(who), when, strings.Join(changed[:min(2, len(changed))], " and "))
 }
 
 // overdue says that replicas that were asked for should be ready by now.
@@ -259,7 +268,10 @@ func relief(d *Decision, pf *forecaster.PoolForecast) string {
 			parts = append(parts, "no request of class "+l.Class)
 			continue
 		}
-		part := fmt.Sprintf("at most %s tokens/s of class %s", coarse(l.TokensPerS), l.Class)
+		part := fmt.Sprintf("%s tokens/s of class %s", coarse(l.TokensPerS), l.Class)
+		if !strings.Contains(strings.Join(parts, ""), "at most") {
+			part = "at most " + part
+		}
 		if now, ok := tokensNow(pf, l.Class); ok {
 			part += fmt.Sprintf(" (now %s)", coarse(now))
 		}

@@ -2,8 +2,8 @@
 // when a pool's capacity runs out.
 //
 // It is pure: no clock, no I/O, no logging, no goroutine. Each series (pool × class × dimension, and the pool's total) is
-// forecast by one network, shifted towards yesterday and the last value as far as those were right before, and calibrated. Files: series.go
-// has the way of a minute, slope.go and calibration.go what is learned.
+// forecast by one network. The forecast is shifted towards yesterday and the last value, as far as those were right before.
+// Then it is calibrated. Files: series.go has all steps of a minute, slope.go and calibration.go what is learned.
 //
 // Invariants: a forecast at an origin depends only on windows before it; quantiles are monotone; a missing minute is
 // skipped, never read as zero; the paths of a pool's total have its own quantiles at each minute. Units: those of features.Dimensions,

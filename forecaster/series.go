@@ -8,10 +8,9 @@ import (
 	"github.com/forewarm/forewarm/forecaster/network"
 )
 
-// series is one dimension of one class, or of a pool's total. Its forecast has four parts: the network reads the history
-// and gives quantiles; they are shifted to where yesterday and the last value would have them, as far as those were right
-// before; the calibration corrects their coverage. A series learns from one origin in originEvery minutes, because errors of consecutive minutes have much
-// in common.
+// series is one dimension of one class, or of a pool's total. Its forecast has four parts. The network reads the history and
+// gives quantiles. Yesterday and the last value each shift them, as far as they were right before. The calibration corrects
+// their coverage. A series learns from one origin in originEvery minutes: errors of consecutive minutes are much alike.
 //
 // A series takes 6 KiB on its first day and 8 KiB after a week. A minute costs O(1), an origin one pass of the network.
 type series struct {

@@ -11,7 +11,6 @@ type forecastsJSON struct {
 	Pool      string         `json:"pool"`
 	Levels    []float64      `json:"levels"` // of every list of quantiles below
 	Forecasts []forecastJSON `json:"forecasts"`
-	Actuals   []actualJSON   `json:"actuals"` // of the pool's total
 }
 
 type forecastJSON struct {
@@ -36,11 +35,6 @@ type nowJSON struct {
 	Reported number `json:"reported"`
 }
 
-type actualJSON struct {
-	Dimension string      `json:"dimension"`
-	Points    []pointJSON `json:"points"`
-}
-
 // pointJSON is the minute that starts at a time.
 type pointJSON struct {
 	At    time.Time `json:"at"`
@@ -54,7 +48,7 @@ func (s *Server) getForecast(r *http.Request) (any, error) {
 		return nil, err
 	}
 	class, dimension := r.URL.Query().Get("class"), r.URL.Query().Get("dimension")
-	out := forecastsJSON{Pool: p.Pool, Levels: forecaster.Levels[:], Forecasts: []forecastJSON{}, Actuals: actualsToJSON(p.Actuals, dimension)}
+	out := forecastsJSON{Pool: p.Pool, Levels: forecaster.Levels[:], Forecasts: []forecastJSON{}}
 	for i := range p.Forecasts {
 		f := &p.Forecasts[i]
 		if (class == "" || f.Class == class) && (dimension == "" || f.Dimension == dimension) {
@@ -62,21 +56,6 @@ func (s *Server) getForecast(r *http.Request) (any, error) {
 		}
 	}
 	return out, nil
-}
-
-// actualsToJSON gives those of one dimension, of all where it is "".
-func actualsToJSON(all []Actual, dimension string) []actualJSON {
-	out := []actualJSON{}
-	for _, a := range all {
-		if dimension == "" || a.Dimension == dimension {
-			points := make([]pointJSON, len(a.Points))
-			for i, x := range a.Points {
-				points[i] = pointJSON{x.Start.UTC(), number(x.Value)}
-			}
-			out = append(out, actualJSON{a.Dimension, points})
-		}
-	}
-	return out
 }
 
 func forecastToJSON(f *forecaster.Forecast) forecastJSON {

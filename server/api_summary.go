@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -181,7 +180,7 @@ func (s *Server) getPools(r *http.Request) (any, error) {
 	if after := r.FormValue("after"); after != "" {
 		i := slices.IndexFunc(all, func(x summaryJSON) bool { return x.Pool == after })
 		if i < 0 {
-			return nil, Problemf(http.StatusBadRequest, "after is %q: no such pool is there any more; begin anew without it", after)
+			return nil, Problemf(http.StatusBadRequest, "after is %q: no such pool is there any more; start again without it", after)
 		}
 		all = all[i+1:]
 	}
@@ -198,7 +197,7 @@ func limitOf(r *http.Request) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > mostPage {
-		return 0, Problemf(http.StatusBadRequest, "limit is %q: it must be a number from 1 to %s", text, fmt.Sprint(mostPage))
+		return 0, Problemf(http.StatusBadRequest, "limit is %q: it must be a number from 1 to %d", text, mostPage)
 	}
 	return n, nil
 }

@@ -217,7 +217,7 @@ func (s *Server) decisions(ctx context.Context, p *PoolView, from, to time.Time)
 	return all, nil
 }
 
-// loads are the demand of the minutes of [from, to) with the retries of each: as stored, and nowcast where it has not settled.
+// loads are the demand of the minutes of [from, to) with the retries of each; of those that have not settled as they are expected to.
 func (s *Server) loads(ctx context.Context, p *PoolView, resource string, from, to time.Time, decisions []alerting.Decision) ([]pointJSON, error) {
 	from = from.Truncate(time.Minute)
 	values := slices.Repeat([]float64{math.NaN()}, max(int(to.Sub(from)/time.Minute), 0))
@@ -227,11 +227,6 @@ func (s *Server) loads(ctx context.Context, p *PoolView, resource string, from, 
 			return nil, err
 		}
 		copy(values, stored)
-	}
-	for _, x := range p.actual(resource) {
-		if i := int(x.Start.Sub(from) / time.Minute); !x.Start.Before(from) && i < len(values) {
-			values[i] = x.Value
-		}
 	}
 	out := make([]pointJSON, len(values))
 	for i, v := range values {

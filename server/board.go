@@ -12,21 +12,16 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// HistoryMinutes is how much of the past a [Board] keeps for each pool and dimension.
-const HistoryMinutes = 180
-
-// Board keeps what the last ticks said of every pool, and the recent past. [Board.Observe] belongs to the goroutine that
-// runs the pipeline; [Board.Pools] is for everyone. Memory: pools × dimensions × [HistoryMinutes] points, classes ×
-// dimensions × [reviseMinutes] more, and one copy of the last forecasts.
+// Board keeps what the last ticks said of every pool. [Board.Observe] belongs to the goroutine that runs the pipeline;
+// [Board.Pools] is for everyone. Memory: one copy of the last forecasts.
 type Board struct {
-	history map[string]*history // by pool; owned by the caller of Observe
-	last    map[string]PoolView // likewise
-	views   atomic.Pointer[[]PoolView]
+	last  map[string]PoolView // by pool; owned by the caller of Observe
+	views atomic.Pointer[[]PoolView]
 }
 
 // NewBoard returns a board without pools.
 func NewBoard() *Board {
-	b := &Board{history: map[string]*history{}, last: map[string]PoolView{}}
+	b := &Board{last: map[string]PoolView{}}
 	b.views.Store(&[]PoolView{})
 	return b
 }
@@ -90,23 +85,9 @@ func (b *Board) Observe(out *pipeline.Output) {
 		a.Labels, a.Annotations = maps.Clone(a.Labels), maps.Clone(a.Annotations)
 		update(a.Labels["pool"], func(v *PoolView) { v.Alerts = append(v.Alerts, a) })
 	}
-	for i := range out.Windows {
-		w := &out.Windows[i]
-		if b.history[w.Pool] == nil {
-			b.history[w.Pool] = newHistory()
-		}
-		b.history[w.Pool].add(w)
-	}
-	maps.DeleteFunc(b.history, func(pool string, _ *history) bool { _, ok := now[pool]; return !ok })
-
 	views := make([]PoolView, 0, len(now))
 	for _, pool := range slices.Sorted(maps.Keys(now)) {
-		v := now[pool]
-		if h := b.history[pool]; h != nil {
-			h.update()
-			h.show(&v)
-		}
-		views = append(views, v)
+		views = append(views, now[pool])
 	}
 	b.last = now
 	b.views.Store(&views)

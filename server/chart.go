@@ -86,7 +86,7 @@ func loadChart(t *timelineJSON) *figure {
 	}
 	c := timeAxis(out.Title, fmt.Sprintf("of pool %s; the table below has the numbers", t.Pool), t.Unit, wideWidth, wideHeight, t.From, t.To, 1.08*top)
 	if t.Warmup != nil {
-		c.Span("warmup", minutesFrom(t.From, t.Warmup.From), minutesFrom(t.From, t.Warmup.To), "a replica that is asked for now is ready at the end")
+		c.Span("warmup", minutesFrom(t.From, t.Warmup.From), minutesFrom(t.From, t.Warmup.To), "a replica asked for at the start of this span is ready at its end")
 		out.Legend = append(out.Legend, key{"warmup", "a new replica warms up", true})
 	}
 	c.Band("outer", ahead, p90, p95)

@@ -62,21 +62,7 @@ type PoolView struct {
 	Forecasts  []forecaster.Forecast           // totals first, then by class; in either, as listed in features.Dimensions
 	Stale      bool
 	Alerts     []alerting.Alert       // firing ones
-	Actuals    []Actual               // of the pool's total
 	Curve      *capacity.ServiceCurve // of a replica; nil when it is not known
-}
-
-// Actual is what was observed of one dimension over the last hours, minute by minute and oldest first. Minutes that are
-// missing, or NaN, are unknown.
-type Actual struct {
-	Dimension string
-	Points    []Point
-}
-
-// Point is one minute's value.
-type Point struct {
-	Start time.Time
-	Value float64
 }
 
 // total finds the forecast of one dimension of the whole pool, or nil.
@@ -110,14 +96,4 @@ func (p *PoolView) roles() (all []*forecaster.Projection) {
 		all = append(all, p.Projection.Prompts)
 	}
 	return all
-}
-
-// actual finds the observations of one dimension, or nil.
-func (p *PoolView) actual(dimension string) []Point {
-	for _, a := range p.Actuals {
-		if a.Dimension == dimension {
-			return a.Points
-		}
-	}
-	return nil
 }

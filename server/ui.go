@@ -257,7 +257,7 @@ func (s *Server) reportsPage(r *http.Request) (string, any, error) {
 	return "Reports", out, err
 }
 
-// decisionPage explains a decision; ?format=text and json are for programs.
+// decisionPage explains a decision; programs ask /api/v1/explain.
 func (s *Server) decisionPage(r *http.Request) (string, any, error) {
 	x, err := s.explain(r.Context(), r.PathValue("id"))
 	if err != nil {

@@ -23,7 +23,7 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 	defer s.mu.Unlock()
 	t := tick.UnixMilli()
 	s.sweep(t)
-	s.chosen.observe(windows, t)
+	s.retained.observe(windows, t)
 	err := s.ready()
 	if err == nil {
 		before := s.counters.Appended
@@ -31,7 +31,7 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 			s.counters.Appended, s.suspect = before, true
 		}
 	}
-	s.fresh.take(windows, t, s.chosen.owns)
+	s.fresh.take(windows, t, s.retained.owns)
 	if err != nil {
 		s.counters.LostTicks++
 		return fmt.Errorf("series of tick %s are lost: %w", tick.UTC().Format(time.RFC3339), err)
@@ -89,7 +89,7 @@ func (tx *transaction) forecasts(fs []forecaster.Forecast) {
 	for f := range fs {
 		f := &fs[f]
 		// What is forecast together need not be what is kept together, so that its forecasts are not kept.
-		if f.Class != features.TotalClass && !tx.chosen.owns(f.Key) {
+		if f.Class != features.TotalClass && !tx.retained.owns(f.Key) {
 			continue
 		}
 		key := groupKey{kind: forecastGroup, Key: f.Key, name: f.Dimension}
@@ -111,7 +111,7 @@ func (tx *transaction) window(w *features.Window) {
 	if !w.Settled {
 		return
 	}
-	if !tx.chosen.owns(w.Key) {
+	if !tx.retained.owns(w.Key) {
 		tx.counters.Pooled++
 		return
 	}
@@ -167,7 +167,7 @@ func (tx *transaction) sums(windows []features.Window) {
 			continue
 		}
 		add(w, features.TotalClass)
-		if !tx.chosen.owns(w.Key) {
+		if !tx.retained.owns(w.Key) {
 			add(w, features.OverflowClass).addLate(w.Late)
 		}
 	}

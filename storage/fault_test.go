@@ -85,26 +85,37 @@ func TestStoreTornLog(t *testing.T) {
 	}
 }
 
-// TestStoreDamaged: a history with a block that cannot be opened is put aside, and counted; a new one begins.
+// TestStoreDamaged: a database with a block that cannot be opened is renamed, and counted; an empty one is opened.
 func TestStoreDamaged(t *testing.T) {
-	dir := t.TempDir()
-	fillDirectory(t, dir)
-	path := one(t, dir, "tsdb/*/index")
-	b, err := os.ReadFile(path)
-	if err == nil {
-		err = os.WriteFile(path, b[:len(b)-3], 0o600)
+	for file, tt := range map[string]struct {
+		change  func(b []byte) []byte
+		there   int // ticks, with one that is stored after that
+		renamed bool
+	}{
+		"tsdb/*/index":     {func(b []byte) []byte { return b[:len(b)-3] }, 1, true},
+		"tsdb/*/meta.json": {func([]byte) []byte { return nil }, 5, false}, // the TSDB passes over it, and the log has the ticks
+	} {
+		dir := t.TempDir()
+		fillDirectory(t, dir)
+		path := one(t, dir, file)
+		b, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, tt.change(b), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := openStore(t, config(dir))
+		if c := s.Counters(); c.Damaged > 0 != tt.renamed {
+			t.Errorf("%s: %+v", file, c)
+		}
+		appendTick(t, s, 7)
+		if got := ticksIn(t, s); len(got) != tt.there {
+			t.Errorf("%s: %v is there", file, got)
+		}
+		if tt.renamed {
+			one(t, dir, "tsdb.damaged/*/index")
+		}
+		_ = s.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := openStore(t, config(dir))
-	if c := s.Counters(); c.Damaged != 1 {
-		t.Errorf("%+v", c)
-	}
-	appendTick(t, s, 7)
-	if got := ticksIn(t, s); len(got) != 1 {
-		t.Errorf("%v is there", got)
-	}
-	one(t, dir, "tsdb.damaged/*/index")
-	_ = s.Close()
 }

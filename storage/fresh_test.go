@@ -46,6 +46,15 @@ func TestFreshMinutes(t *testing.T) {
 	if diff := cmp.Diff(want, read(s.Queryable())); diff != "" {
 		t.Errorf("before they settled (-want +got):\n%s", diff)
 	}
+	past, got := History{Store: s, Unsettled: true}, []float64(nil)
+	total := map[string]string{"pool": "p", "class": "*"}
+	err := past.Values(t.Context(), "forewarm_demand_requests_per_second", total, minute(0), minute(3), func(values []float64) error {
+		got = append(got, values...)
+		return nil
+	})
+	if err != nil || len(got) != 3 || got[0] != 7 || got[1] != 7 || !math.IsNaN(got[2]) {
+		t.Errorf("the page reads %v, %v", got, err)
+	}
 	tick(3, window("chat", 0, 360), window("rag", 0, 60), open("chat", 2, 1, 6))
 	want = map[string][]string{of("*"): {"1=7", "2=7", "3=6"}}
 	if diff := cmp.Diff(want, read(s.Queryable(), labels.MustNewMatcher(labels.MatchEqual, "class", "*"))); diff != "" {
@@ -63,7 +72,7 @@ func TestFreshMinutes(t *testing.T) {
 	if err != nil || !slices.Equal(classes, []string{"*", "_other", "chat"}) {
 		t.Errorf("classes %q, %v", classes, err)
 	}
-	s.fresh.take(nil, minute(200).Add(time.Hour).UnixMilli(), s.chosen.owns)
+	s.fresh.take(nil, minute(200).Add(time.Hour).UnixMilli(), s.retained.owns)
 	if len(s.fresh.minutes) > 0 {
 		t.Errorf("%d minutes are kept for hours", len(s.fresh.minutes))
 	}

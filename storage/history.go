@@ -23,6 +23,16 @@ import (
 type History struct {
 	Store *Store
 	Log   Decisions
+	// Unsettled has minutes that have not settled read as well, as they are expected to settle.
+	Unsettled bool
+}
+
+// querier reads the samples from mint to maxt, Unix ms.
+func (h History) querier(mint, maxt int64) (promstorage.Querier, error) {
+	if h.Unsettled {
+		return h.Store.Queryable().Querier(mint, maxt)
+	}
+	return h.Store.Querier(mint, maxt)
 }
 
 // Decisions gives every decision whose tick is in [from, to), in order.
@@ -88,7 +98,7 @@ func (h History) minutes(ctx context.Context, name string, from, to time.Time, f
 	}
 	// A minute is stamped with its end.
 	mint, maxt := from.Add(features.Minute).UnixMilli(), from.Add(time.Duration(n)*features.Minute).UnixMilli()
-	q, err := h.Store.Querier(mint, maxt)
+	q, err := h.querier(mint, maxt)
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}

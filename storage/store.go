@@ -47,7 +47,7 @@ type StoreCounters struct {
 	LostTicks   uint64 // ticks none of whose samples are stored, because the disk is full or does not work
 
 	Corruptions uint64 // of the write-ahead log, cut off on opening
-	Damaged     uint64 // histories that were put aside on opening
+	Damaged     uint64 // databases that were renamed on opening
 	Untended    uint64 // attempts to compact that failed; each is made again
 
 	ActiveSeries int
@@ -73,7 +73,7 @@ type Store struct {
 
 	mu        sync.Mutex // guards what follows
 	groups    map[groupKey]*group
-	chosen    chosen
+	retained  retained
 	resumed   map[string]int64 // newest sample of each series found on opening, by label bytes
 	resumedTo int64            // newest of those, Unix ms
 	swept     int64            // tick of the last sweep, Unix ms
@@ -86,13 +86,13 @@ type Store struct {
 }
 
 // OpenStore opens the TSDB under cfg.Dir, and reads the newest hours of its write-ahead log to know what is there. A log that
-// is torn is cut, and a history that is damaged put aside; both are counted. On a full disk it opens the TSDB once there is room.
+// is torn is cut, and a database that is damaged renamed; both are counted. On a full disk it opens the TSDB once there is room.
 func OpenStore(cfg Config, log *slog.Logger) (*Store, error) { return newStore(realDisk{}, cfg, log) }
 
 func newStore(d disk, cfg Config, log *slog.Logger) (*Store, error) {
 	s := &Store{
 		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), disk: d, groups: map[groupKey]*group{},
-		chosen: newChosen(cfg.MaxClasses), tends: make(chan struct{}, 1), retry: reopenEvery,
+		retained: newRetained(cfg.MaxClasses), tends: make(chan struct{}, 1), retry: reopenEvery,
 	}
 	for _, m := range cfg.ForecastMinutes {
 		s.horizons = append(s.horizons, strconv.Itoa(m))
@@ -139,10 +139,10 @@ func (s *Store) resume() error {
 		}
 		s.resumed[string(l.Bytes(nil))] = last
 		if class := l.Get("class"); class != features.TotalClass && class != features.OverflowClass && slices.Contains(tokenSeries[:], l.Get(model.MetricNameLabel)) {
-			s.chosen.weigh(features.Key{Pool: l.Get("pool"), Class: class}, sum*features.Minute.Seconds(), last)
+			s.retained.weigh(features.Key{Pool: l.Get("pool"), Class: class}, sum*features.Minute.Seconds(), last)
 		}
 	}
-	s.chosen.rank(false)
+	s.retained.rank(false)
 	return set.Err()
 }
 

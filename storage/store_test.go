@@ -393,9 +393,9 @@ func BenchmarkTickBesideCompaction(b *testing.B) {
 	}
 	pf := widePool(cfg.MaxSeries)
 	for c := range pf.Classes { // they have series of their own, as if they had been heavy
-		s.chosen.weigh(pf.Classes[c].Key, 1, minute(0).UnixMilli())
+		s.retained.weigh(pf.Classes[c].Key, 1, minute(0).UnixMilli())
 	}
-	s.chosen.rank(false)
+	s.retained.rank(false)
 	var alone, beside time.Duration
 	m, compactions := 1, 0
 	for b.Loop() {

@@ -84,7 +84,7 @@ func accountOf(r *features.Ranking, name string) float64 {
 // accounts stores what the accounts of a class stand at, as running means: the names with series, and all the
 // others together without a name. The rankings are those of the tick, not of the window's minute.
 func (tx *transaction) accounts(w *features.Window) {
-	s := tx.chosen.classes[w.Key]
+	s := tx.retained.classes[w.Key]
 	for kind := range accounts {
 		a := &accounts[kind]
 		r := a.of(w)

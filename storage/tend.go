@@ -19,18 +19,18 @@ import (
 // probeBytes is what the chunks of the log may take: a sample is smaller in a chunk than in the log.
 const probeBytes = walSegment / 4
 
-// start opens the TSDB. One that is damaged is put aside, and a new one begins: its directory is a cache.
+// start opens the TSDB. One that is damaged is renamed, and an empty one is opened: it is a cache.
 func (s *Store) start() error {
 	err := s.openDB()
-	if err == nil || errors.As(err, new(*FullError)) || errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrNotExist) {
-		return err // what the operating system refuses is no damage
+	if err == nil || errors.Is(err, errGaveUp) || errors.As(err, new(*FullError)) || errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrNotExist) {
+		return err // a disk that fails is no damage
 	}
-	to, e := aside(s.disk, s.dir)
+	to, e := renameDamaged(s.disk, s.dir)
 	if e != nil {
-		return fmt.Errorf("%w, and it cannot be put aside: %w", err, e)
+		return fmt.Errorf("%w, and it cannot be renamed: %w", err, e)
 	}
 	s.counters.Damaged++
-	s.log.Error("the history is damaged and was put aside; reports and queries begin anew", "dir", s.dir, "as", to, "cause", err.Error())
+	s.log.Error("the time-series database is damaged: it was renamed, and an empty one is opened", "dir", s.dir, "renamed to", to, "cause", err.Error())
 	return s.openDB()
 }
 
@@ -91,17 +91,17 @@ func total(r prometheus.Gatherer, name string) (n uint64) {
 	return n
 }
 
-// asideSuffix marks what was put aside; nothing reads it.
-const asideSuffix = ".damaged"
+// damagedSuffix marks what was renamed; nothing reads it.
+const damagedSuffix = ".damaged"
 
-// aside renames what is damaged, and says how.
-func aside(d disk, path string) (name string, err error) {
-	to := path + asideSuffix
+// renameDamaged renames what is damaged, and returns the new name.
+func renameDamaged(d disk, path string) (name string, err error) {
+	to := path + damagedSuffix
 	for n := 2; ; n++ {
 		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		to = fmt.Sprintf("%s%s.%d", path, asideSuffix, n)
+		to = fmt.Sprintf("%s%s.%d", path, damagedSuffix, n)
 	}
 	if err := d.Rename(path, to); err != nil {
 		return "", err
@@ -143,7 +143,7 @@ func (s *Store) ready() error {
 		}
 		s.db = nil
 	}
-	if err := s.start(); err != nil {
+	if err := s.openDB(); err != nil {
 		return err
 	}
 	for _, g := range s.groups {

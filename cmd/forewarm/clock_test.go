@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -44,28 +43,14 @@ func init() {
 	}()
 }
 `})
-	address, http, dir := testenv.FreeAddress(t), testenv.FreeAddress(t), t.TempDir()
-	options, err := server.ProcessConfigFile(writeFile(t, filepath.Join(dir, "nats.conf"), "listen: "+address, "jetstream {store_dir: "+t.TempDir()+"}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	options.NoSigs, options.NoLog = true, true
-	s, err := server.NewServer(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("nats-server does not start")
-	}
-	config := writeFile(t, filepath.Join(dir, "forewarm.yaml"), "nats: {url: 'nats://"+address+"', stream: {max_bytes: 67108864}, decisions: {max_bytes: 67108864}}",
+	url, http, dir := startNATS(t), testenv.FreeAddress(t), t.TempDir()
+	config := writeFile(t, filepath.Join(dir, "forewarm.yaml"), "nats: {url: '"+url+"', stream: {max_bytes: 67108864}, decisions: {max_bytes: 67108864}}",
 		"features: {lateness: 2s}", "log: {level: warn}", "storage: {dir: "+filepath.Join(dir, "data")+"}", "server: {listen: "+http+"}",
 		"pools:", "  - {name: fleet, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}")
 	daemon := startProgram(t, program, "serve", "-config", config)
 	t.Cleanup(func() { _ = daemon.cmd.Process.Kill() })
 	testenv.Await(t, "the daemon to answer", func() bool { _, err := statusOf(http); return err == nil || daemon.over() })
-	conn, err := nats.Connect("nats://" + address)
+	conn, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func (d *daemon) exportStorage() {
 		{"forewarm_series_pooled_total", "Minutes of classes beyond storage.max_classes, which are in the history as part of _other.", func() uint64 { return d.store.Counters().Pooled }},
 		{"forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks }},
 		{"forewarm_series_log_corruptions_total", "Times that the log of the time-series database was found torn or corrupted and was cut there.", func() uint64 { return d.store.Counters().Corruptions }},
-		{"forewarm_series_damaged_total", "Histories found damaged when they were opened, and put aside.", func() uint64 { return d.store.Counters().Damaged }},
+		{"forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed.", func() uint64 { return d.store.Counters().Damaged }},
 		{"forewarm_series_untended_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().Untended }},
 	} {
 		d.exporter.Counter(c.name, c.help, c.value)

@@ -48,7 +48,7 @@ var nightCauses = []struct {
 		c[1].prompt *= 1 + 1.1*min(m/nightSpan, 1)
 		c[1].cached = c[1].prompt * .71
 		return c
-	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent (mostly tenant acme) causes it: prompts ", "times the usual length", "since 09:", "Asked for ", "due by"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent (mostly tenant acme) causes it: since 09:", " prompts ", "times as long", "Asked for ", "due by"}},
 	{pool: "cache", change: func(c []class, _ float64) []class {
 		c[1].cached *= .3
 		return c
@@ -62,11 +62,11 @@ var nightCauses = []struct {
 		newcomer := c[1]
 		newcomer.tenant, newcomer.perMinute = "newcorp", 12*min(m/nightSpan, 1)
 		return append(c, newcomer)
-	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent (its rise is tenant newcorp) causes it: ", "times the usual requests"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent (its rise is tenant newcorp) causes it: ", "times as many requests"}},
 	{pool: "shift", change: func(c []class, _ float64) []class {
 		c[0].perMinute, c[1].perMinute = c[0].perMinute*1.8, c[1].perMinute*1.8
 		return c
-	}, warning: alerting.TooLateToWarm, facts: []string{"times the usual requests", "due by"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"times as many requests", "due by"}},
 	{pool: "silent", change: func([]class, float64) []class { return nil },
 		warning: alerting.TelemetryStale, facts: []string{"The engines are busy", "no request was reported"}},
 	{pool: "slow", replica: "warmup: {p50: 40m, p90: 50m}", change: func(c []class, m float64) []class {

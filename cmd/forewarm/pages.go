@@ -23,7 +23,7 @@ import (
 
 // openPages gives the server what pages and API need beside the last tick.
 func (d *daemon) openPages() {
-	d.server.History = stored{storage.History{Store: d.store, Log: d.reader}, d.reader}
+	d.server.History = stored{storage.History{Store: d.store, Log: d.reader, Unsettled: true}, d.reader}
 	d.server.Explain = d.explanation
 	d.server.Plan = d.plan
 	d.server.Quality = d.quality

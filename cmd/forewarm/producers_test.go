@@ -199,24 +199,19 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 // minuteOf is what the API says of one dimension of a pool in the minute of a time.
 func minuteOf(t *testing.T, p *inProcess, pool, dimension string, at time.Time) float64 {
 	t.Helper()
-	_, body := get(p.base + "/api/v1/pools/" + pool + "/forecast")
+	_, body := get(p.base + "/api/v1/pools/" + pool + "/timeline?resource=" + dimension)
 	var answer struct {
-		Actuals []struct {
-			Dimension string
-			Points    []struct {
-				At    time.Time
-				Value *float64
-			}
+		Actual []struct {
+			At    time.Time
+			Value *float64
 		}
 	}
 	if err := json.Unmarshal([]byte(body), &answer); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range answer.Actuals {
-		for _, x := range s.Points {
-			if s.Dimension == dimension && x.At.Equal(at.Truncate(time.Minute)) && x.Value != nil {
-				return *x.Value
-			}
+	for _, x := range answer.Actual {
+		if x.At.Equal(at.Truncate(time.Minute)) && x.Value != nil {
+			return *x.Value
 		}
 	}
 	t.Errorf("no %s of %s in %s", dimension, pool, body)

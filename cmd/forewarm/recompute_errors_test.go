@@ -367,6 +367,7 @@ func (x *recomputed) heldAgainst(resource, horizon string) (out []heldAgainst) {
 func (x *recomputed) caused(p *report.Pool, from time.Time, resource string, cause report.Cause, class string) {
 	x.Helper()
 	i := slices.IndexFunc(p.Errors, func(e report.ErrorEpisode) bool {
+		// A forecast stands for five minutes that begin one minute before a full five.
 		return !e.Start.Before(from.Add(-time.Minute)) && !e.Start.After(from.Add(time.Hour)) && e.Resource == resource
 	})
 	if i < 0 {

@@ -150,12 +150,12 @@ func TestFaults(t *testing.T) {
 				t.Errorf("the newest advice is %q, of an unbroken run %q", got.newest, unbroken.newest)
 			}
 			if got.twice > 0 && !f.twice {
-				t.Errorf("%d ids were told twice", got.twice)
+				t.Errorf("%d ids were delivered twice", got.twice)
 			}
 			fmt.Fprintf(&table, "| %s | %d | %d | %d | %d |\n", f.name, unbroken.ticks-got.ticks, got.divergent, got.told, got.twice)
 		})
 	}
-	t.Logf("\n| fault | minutes without a decision | decisions that differ | notices told | of these twice |\n|---|---|---|---|---|\n%s", table.String())
+	t.Logf("\n| fault | minutes without a decision | decisions that differ | notifications | of these delivered twice |\n|---|---|---|---|---|\n%s", table.String())
 }
 
 // fault is what breaks. at is called before the telemetry of each minute.
@@ -164,12 +164,12 @@ type fault struct {
 	servers int  // of NATS; 1 by default
 	minutes int  // of telemetry; 40 by default
 	long    bool // only with FOREWARM_KILLS
-	twice   bool // an id may be told twice, because a daemon may be killed between a delivery and its acknowledgement
+	twice   bool // an id may be delivered twice, because a daemon may be killed between a delivery and its acknowledgement
 	differs bool // decisions differ, because the daemons do
 	at      func(h *house, t *testing.T, minute int)
 }
 
-// webhookQueue is the consumer of the webhook that the daemons of a house tell.
+// webhookQueue is the consumer of the webhook that the daemons send to.
 const webhookQueue = "sink-signals-webhook_2fops"
 
 // otherModel is the file of weights with each a hundredth larger.

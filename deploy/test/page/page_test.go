@@ -276,7 +276,7 @@ pools: [{name: chat, decode_tokens_per_s: 400, prefill_tokens_per_s: 9000, kv_ca
 		t.Fatalf("replay: %v\n%s", err, out)
 	}
 	nearlyAll := time.Date(2024, 1, 1, 2, 50, 0, 0, time.UTC)
-	await(t, "the telemetry to be folded", func() bool {
+	await(t, "the telemetry to be counted", func() bool {
 		var status struct {
 			Lag  *int
 			Tick *time.Time
@@ -313,12 +313,16 @@ func fetch(address string) ([]byte, error) {
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
 	for !done() {
-		if time.Now().After(deadline) {
+		select {
+		case <-ctx.Done():
 			t.Fatalf("waited %s for %s", patience, what)
+		case <-poll.C:
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestPlacesChangeSeldom(t *testing.T) {
 		}
 		own := ""
 		for _, class := range []string{"a", "b", "c"} {
-			if x := s.chosen.classes[features.Key{Pool: "p", Class: class}]; x != nil && x.own {
+			if x := s.retained.classes[features.Key{Pool: "p", Class: class}]; x != nil && x.own {
 				own += class
 			}
 		}

@@ -13,18 +13,18 @@ import (
 const (
 	// tokensHalfLife is how fast the tokens fade by which classes are ranked.
 	tokensHalfLife = 6 * time.Hour
-	// chooseEvery is how often, in the time of ticks, lighter classes can lose their place.
-	chooseEvery = time.Hour
+	// rankEvery is how often, in the time of ticks, lighter classes can lose their place.
+	rankEvery = time.Hour
 	// clearlyHeavier is how many times the tokens of another a class must have to take its place: series that begin and end
 	// say less than ones that go on.
 	clearlyHeavier = 2
 )
 
-// chosen are the classes that have series of their own: over all pools the heaviest by tokens, at most most. Places that
+// retained are the classes that have series of their own: over all pools the heaviest by tokens, at most most. Places that
 // are free are taken at once. The other classes of a pool are in the history together, as features.OverflowClass.
 //
 // It remembers the classes that had a window in the last hours: about 100 bytes each, of as many as features keeps.
-type chosen struct {
+type retained struct {
 	most    int
 	own     int   // classes that have a place
 	now     int64 // newest tick, Unix ms
@@ -50,10 +50,10 @@ func (w *weight) worth() float64 {
 	return w.tokens
 }
 
-func newChosen(most int) chosen { return chosen{most: most, classes: map[features.Key]*weight{}} }
+func newRetained(most int) retained { return retained{most: most, classes: map[features.Key]*weight{}} }
 
 // owns says whether a class has series of its own; one that was never weighed gets them while there is room.
-func (c *chosen) owns(key features.Key) bool {
+func (c *retained) owns(key features.Key) bool {
 	if key.Class == features.OverflowClass {
 		return false
 	}
@@ -67,7 +67,7 @@ func (c *chosen) owns(key features.Key) bool {
 }
 
 // weigh adds tokens of a minute to those of a class.
-func (c *chosen) weigh(key features.Key, tokens float64, at int64) *weight {
+func (c *retained) weigh(key features.Key, tokens float64, at int64) *weight {
 	w := c.classes[key]
 	if w == nil {
 		w = &weight{key: key, at: at}
@@ -83,7 +83,7 @@ func (c *chosen) weigh(key features.Key, tokens float64, at int64) *weight {
 
 // observe ranks the classes after the windows of a tick: a window counts when it settled, and the first of a class at
 // once. Each hour silent classes are forgotten, and heavier classes take the places of lighter ones.
-func (c *chosen) observe(windows []features.Window, tick int64) {
+func (c *retained) observe(windows []features.Window, tick int64) {
 	c.now = tick
 	for i := range windows {
 		w := &windows[i]
@@ -91,7 +91,7 @@ func (c *chosen) observe(windows []features.Window, tick int64) {
 			c.weigh(w.Key, w.PromptTokens+w.OutputTokens, w.Start.UnixMilli())
 		}
 	}
-	if tick-c.ranked >= chooseEvery.Milliseconds() {
+	if tick-c.ranked >= rankEvery.Milliseconds() {
 		c.ranked = tick
 		maps.DeleteFunc(c.classes, func(_ features.Key, w *weight) bool { return tick-w.at >= activeFor.Milliseconds() })
 		c.rank(true)
@@ -102,7 +102,7 @@ func (c *chosen) observe(windows []features.Window, tick int64) {
 
 // rank gives the places to the heaviest classes; without exchange, only those that are free. The order is total, so that
 // the same log leads to the same history.
-func (c *chosen) rank(exchange bool) {
+func (c *retained) rank(exchange bool) {
 	ranked := slices.SortedFunc(maps.Values(c.classes), func(a, b *weight) int {
 		switch {
 		case exchange || a.own == b.own:
