@@ -37,14 +37,11 @@ type Aggregator struct {
 
 	round  int64 // Closes so far and one; a cell of the last one is new
 	unseen int64 // the first minute that was never returned
-	era    int64 // Freezes so far
-	frozen int64 // cells of earlier eras are being written; 0 when nothing is
 
 	windows    []Window
 	minutes    []PoolMinute
 	estimates  []Estimate // the nowcasts of windows
 	effect     effect     // of the request at hand
-	backlog    backlog
 	nowcasting nowcasting
 }
 

@@ -48,7 +48,6 @@ type class struct {
 	late       Late      // since a window settled last
 	accounts   accounts  // fading
 	gone       bool      // it is forgotten
-	lane       int32     // 1 + its index in backlog.active; 0 while nothing waits
 	cells      []*cell   // by slot, nil where nothing came; nil altogether while nothing is open
 	open       int       // number of cells
 	nowcasts   *nowcasts // nil while nothing ever came late
@@ -60,7 +59,6 @@ type cell struct {
 	shapes  *shapes // nil before the first measurement
 	pace    pace
 	changed int64 // Aggregator.round of the newest change
-	era     int64 // Aggregator.era in which it was made or copied
 }
 
 // dirty says whether the cell of a minute has changed since it was returned last.
@@ -148,10 +146,8 @@ func (a *Aggregator) cell(c *class, minute int64) *cell {
 	}
 	at := &c.cells[a.slot(minute)]
 	if *at == nil {
-		*at = &cell{era: a.era}
+		*at = &cell{}
 		c.open++
-	} else if (*at).era < a.frozen {
-		*at = a.copied(*at)
 	}
 	(*at).changed = a.round
 	return *at

@@ -42,8 +42,6 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 		}
 	}
 	a.closed = true
-	a.catchUp()
-	a.backlog.trim()
 	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
 	for _, p := range a.pools {
 		for _, c := range p.classes {
@@ -124,7 +122,6 @@ func (c *class) window(at *cell, m int64, covered, censored, settled bool) Windo
 
 // advance moves the open span on, so that it begins Revise before the given minute.
 func (a *Aggregator) advance(open int64) {
-	a.catchUp()
 	for m := a.oldest(); m < min(open-a.revise, a.end()); m++ {
 		i := a.slot(m)
 		for _, p := range a.pools {

@@ -1,9 +1,6 @@
 package features
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // hazards is the reporting delay of one dimension, learned from the reporting triangle: at age d, in minutes since a
 // minute's first count, the value of minute m grows by x(m,d) to N(m,d). With exponential forgetting,
@@ -23,8 +20,6 @@ type hazards struct {
 func newHazards(ages int) hazards {
 	return hazards{Late: make([]float32, ages), Seen: make([]float32, ages)}
 }
-
-func (h *hazards) clone() hazards { return hazards{slices.Clone(h.Late), slices.Clone(h.Seen)} }
 
 func (h *hazards) fade(keep float32) {
 	for i := range h.Late {

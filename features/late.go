@@ -29,7 +29,6 @@ func (a *Aggregator) addLate(r *ingest.Request, t *moments, seen *arrival, hash 
 	if seen != nil {
 		entry = *seen
 	}
-	a.catchUp()
 	var e effect
 	e.read(r, t)
 	cached := e.cached >= 0 && !e.neverServed()

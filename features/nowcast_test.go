@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -201,7 +202,7 @@ func TestOutageTeachesNothing(t *testing.T) {
 		}
 		at0(m)
 	}
-	before := a.pools[0].lag.clone()
+	before := hazardsOf(a)
 	for m := 30; m < 32; m++ { // nothing comes
 		w := newest(at0(m))
 		if now, ok := Dimensions[0].Now(w); ok {
@@ -213,11 +214,17 @@ func TestOutageTeachesNothing(t *testing.T) {
 	add(32, 32)
 	at0(32)
 	for age := 2; age <= 3; age++ {
-		was, is := before.Rows[0].at(age), a.pools[0].lag.Rows[0].at(age)
+		was, is := before.at(age), a.pools[0].lag.Rows[0].at(age)
 		if is > was {
 			t.Errorf("after the backlog the hazard at age %d is %.3f, before it was %.3f", age, is, was)
 		}
 	}
+}
+
+// hazardsOf is a copy of the hazards of the first row of the first pool.
+func hazardsOf(a *Aggregator) *hazards {
+	h := &a.pools[0].lag.Rows[0]
+	return &hazards{slices.Clone(h.Late), slices.Clone(h.Seen)}
 }
 
 // Minutes that were jumped over had no first count, so nothing can be said of what came after it.
@@ -226,7 +233,7 @@ func TestJumpTeachesNothing(t *testing.T) {
 	for range 30 {
 		e.pass(t, 60, steady)
 	}
-	before := e.a.pools[0].lag.clone()
+	before := hazardsOf(e.a)
 	for m := e.minute; m < e.minute+3; m++ {
 		for i := range 60 {
 			mustAdd(t, e.a, request("", float64(m)*60+float64(i)))
@@ -234,7 +241,7 @@ func TestJumpTeachesNothing(t *testing.T) {
 	}
 	e.a.Close(at(float64(e.minute+3) * 60))
 	for age := 1; age <= 3; age++ {
-		if was, is := before.Rows[0].at(age), e.a.pools[0].lag.Rows[0].at(age); math.Abs(is-was) > 1e-6 {
+		if was, is := before.at(age), e.a.pools[0].lag.Rows[0].at(age); math.Abs(is-was) > 1e-6 {
 			t.Errorf("after the jump the hazard at age %d is %.3f, before it was %.3f", age, is, was)
 		}
 	}

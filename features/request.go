@@ -99,7 +99,7 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 	if seen == nil && p.phased && r.ID != "" && a.arrivals.add(entry) {
 		a.counters.ArrivalsEvicted++
 	}
-	a.take(c, e)
+	a.count(c, e)
 	return ""
 }
 

@@ -32,7 +32,6 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	p := a.pool(s.Pool)
 	a.evidence(p, minute, at)
 	c := a.class(p, s.Class, minute)
-	a.catchUp()
 	w := a.cell(c, minute)
 	w.Records++
 	if s.Requests >= 0 {

@@ -84,15 +84,6 @@ func (o *Outlook) State() OutlookState { return o.state }
 // Restore replaces it.
 func (o *Outlook) Restore(s OutlookState) { o.state = s }
 
-// Clone is an independent copy of the state.
-func (s OutlookState) Clone() OutlookState {
-	s.Dimensions = slices.Clone(s.Dimensions)
-	for i := range s.Dimensions {
-		s.Dimensions[i].Open = slices.Clone(s.Dimensions[i].Open) // what windows hold never changes
-	}
-	return s
-}
-
 // Issue takes down what the paths say of the minutes from their origin on, and what p, and p.Prompts of its own
 // replicas, made of that with the supply that it assumed. A stale forecast says nothing, and nil takes nothing down.
 // O(dimensions · paths · Horizon).

@@ -116,8 +116,6 @@ type Pipeline struct {
 	board      *alerting.Board
 	sequence   uint64
 	counters   Counters
-
-	frozen *Frozen // what is being written; nil when nothing is
 }
 
 // poolEntry is what is kept of a pool beside its windows and forecasts.
@@ -504,7 +502,6 @@ func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 // tick ends the minute before t: windows close, models learn, and when decide is set the pools are forecast, projected
 // and decided.
 func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
-	p.awaitLearnt()
 	p.time.ticked(t)
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
