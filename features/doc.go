@@ -13,6 +13,6 @@
 // occupancy is tokens. Bounds: classes per pool, names per class, open minutes and producers are capped
 // ([Config], [Producers]); what does not fit is pooled under [OverflowClass] or forgotten, and counted.
 //
-// Beside the windows: [Classifier] gives requests a class, [Ranking] says who it is for,
+// Beside the windows: [ClassifyConfig] gives requests a class, [Ranking] says who it is for,
 // [Producers] whether those who report can be relied on.
 package features

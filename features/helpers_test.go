@@ -108,7 +108,7 @@ func detached(w Window) Window {
 	for _, s := range w.shapes() {
 		if *s != nil {
 			c := new(sketch.Quantile)
-			c.Copy(*s)
+			c.Merge(*s)
 			*s = c
 		}
 	}

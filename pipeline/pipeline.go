@@ -108,7 +108,6 @@ type Pipeline struct {
 	time       timekeeper
 	dedup      *ingest.Deduper
 	calls      calls
-	classifier *features.Classifier
 	aggregator *features.Aggregator
 	producers  *features.Producers
 	forecaster *forecaster.Forecaster
@@ -276,7 +275,6 @@ func New(cfg Config) *Pipeline {
 		cfg: cfg, time: newTimekeeper(&cfg),
 		dedup:      ingest.NewDeduper(cfg.DedupEntries),
 		calls:      newCalls(),
-		classifier: features.NewClassifier(cfg.Classify),
 		aggregator: features.New(cfg.Features),
 		producers:  features.NewProducers(cfg.producers()),
 		forecaster: forecaster.New(cfg.forecasterConfig()),
@@ -389,7 +387,7 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 
 // classify gives a request its class, where rules have one for it.
 func (p *Pipeline) classify(e *poolEntry, r *ingest.Request) {
-	if class, ok := p.classifier.Class(r); ok {
+	if class, ok := p.cfg.Classify.Class(r); ok {
 		r.Class = class
 	}
 }
