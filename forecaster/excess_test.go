@@ -41,7 +41,7 @@ func TestWhatNoPathReaches(t *testing.T) {
 	pf := evenly(minutes)
 	stated := func(capacity float64) [Horizon]float64 {
 		r := Project(&pf, fixedCapacity{"kv": capacity}, fixedLag(time.Minute), Supply{Ready: 1}, 0, window, &o).Resources[0]
-		return r.ranked
+		return r.Probability
 	}
 	for _, tt := range []struct{ capacity, least, most float64 }{{96, .05, .16}, {150, .02, .07}, {300, .002, .02}, {1e6, 0, 0}} {
 		if p := stated(tt.capacity)[4]; p < tt.least || p > tt.most {

@@ -28,13 +28,10 @@ const outlookLevels = 8
 // "Accurate uncertainties for deep learning using calibrated regression", §3). What supply a projection assumes does not
 // matter to it: it learns from every window, also where nothing was ever short.
 //
-// Supply is no accident, though: it follows earlier forecasts, so that where a probability is high the newest forecast is
-// more likely one of those that are too high. That is learned apart, by a logistic correction of what was stated (Platt 1999)
-// against what came of the supply that the projection assumed, whatever was asked for since: replicas on their way are
-// ready as a lag has it whose level goes round.
+// It learns from windows of each of outlookHorizons, for what is far is known less well.
 //
-// Both are learned of windows of each of outlookHorizons, for what is far is not known as well, and few decisions have
-// answered it.
+// It also says of each hour whether demand exceeded the supply that the projection assumed at its beginning, for the alert
+// threshold that is learned from that. Replicas on their way are ready as a level of the warm-up lag has it; levels take turns.
 //
 // Bounds: Horizon windows of each dimension wait for their end.
 type Outlook struct {
@@ -42,8 +39,8 @@ type Outlook struct {
 	shared *Outlook // has the ranks, where it is not this
 }
 
-// Beside is an Outlook for another pool of the same demand: it takes the ranks that o learns, and learns by itself what
-// those are worth with a supply of its own. Its own state does not hold the ranks.
+// Beside is an Outlook for another pool of the same demand: it takes the ranks that o learns, and says what came of a supply
+// of its own. Its own state does not hold the ranks.
 func (o *Outlook) Beside() *Outlook { return &Outlook{shared: o} }
 
 // OutlookState is what an Outlook learned and waits for, for a snapshot.
@@ -54,7 +51,6 @@ type OutlookState struct {
 type outlookDimension struct {
 	Name  string                        `cbor:"1,keyasint"`
 	Ranks [numOutlook][rankBins]float64 `cbor:"2,keyasint"` // windows by rank, older ones counting less
-	Odds  [numOutlook]odds              `cbor:"3,keyasint"`
 	Open  []openWindow                  `cbor:"4,keyasint"` // oldest first
 	Tails [numOutlook]excess            `cbor:"5,keyasint"` // of what exceeded nearly all paths
 }
@@ -63,11 +59,10 @@ type outlookDimension struct {
 type openWindow struct {
 	_ struct{} `cbor:",toarray"`
 
-	From   int64                             // the first minute, Unix time
-	Done   int                               // of outlookHorizons, those over
-	Peaks  [numOutlook][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …; zero in an Outlook Beside another
-	Stated [numOutlook]float32               // probability of saturation by the ranks alone
-	Holds  []holding                         // the supply that was assumed; none when it is not known
+	From  int64                             // the first minute, Unix time
+	Done  int                               // of outlookHorizons, those over
+	Peaks [numOutlook][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …; zero in an Outlook Beside another
+	Holds []holding                         // the supply that was assumed; none when it is not known
 }
 
 // holding is what a pool carries from a minute of a window on.
@@ -84,8 +79,8 @@ func (o *Outlook) State() OutlookState { return o.state }
 // Restore replaces it.
 func (o *Outlook) Restore(s OutlookState) { o.state = s }
 
-// Issue takes down what the paths say of the minutes from their origin on, and what p, and p.Prompts of its own
-// replicas, made of that with the supply that it assumed. A stale forecast says nothing, and nil takes nothing down.
+// Issue takes down what the paths say of the minutes from their origin on, and the supply that p, and p.Prompts of its own
+// replicas, assumed. A stale forecast says nothing, and nil takes nothing down.
 // O(dimensions · paths · Horizon).
 func (o *Outlook) Issue(pf *PoolForecast, p *Projection, lag Lag) {
 	if o == nil || pf.Stale {
@@ -104,9 +99,9 @@ func (o *Outlook) Issue(pf *PoolForecast, p *Projection, lag Lag) {
 			w.take(pf.Paths.At[d])
 		}
 		if r := p.of(name); r != nil {
-			w.Stated, w.Holds = r.atHorizons(), holdings(&ready, r.PerReplica)
+			w.Holds = holdings(&ready, r.PerReplica)
 		} else if r := prompts.of(name); r != nil {
-			w.Stated, w.Holds = r.atHorizons(), holdings(&ofPrompts, r.PerReplica)
+			w.Holds = holdings(&ofPrompts, r.PerReplica)
 		}
 		k := o.state.dimension(name)
 		k.Open = append(k.Open, w)
@@ -123,14 +118,6 @@ func (p *Projection) of(dimension string) *ResourceProjection {
 		return &p.Resources[i]
 	}
 	return nil
-}
-
-// atHorizons is the probability by the ranks alone, at outlookHorizons.
-func (r *ResourceProjection) atHorizons() (p [numOutlook]float32) {
-	for i, h := range outlookHorizons {
-		p[i] = float32(r.ranked[h-1])
-	}
-	return p
 }
 
 // holdings are the changes of what so many replicas carry.
@@ -211,9 +198,6 @@ func (k *outlookDimension) learn(w *openWindow, i int, ranks bool, demand func(m
 		rank(&k.Ranks[i], &w.Peaks[i], float32(highest), weight)
 		k.Tails[i].learn(&w.Peaks[i], float32(highest), weight)
 	}
-	if len(w.Holds) > 0 {
-		k.Odds[i].learn(float64(w.Stated[i]), short, weight, shiftPrior(outlookHorizons[i]))
-	}
 	return short, len(w.Holds) > 0
 }
 
@@ -260,7 +244,6 @@ type worth struct {
 	known bool
 	ranks [numOutlook]rankCurve
 	tails [numOutlook]excess
-	odds  [numOutlook]odds
 }
 
 // worth is what was learned of a dimension, for a projection. A nil Outlook takes the paths at their word.
@@ -268,17 +251,14 @@ func (o *Outlook) worth(name string) (w worth) {
 	if o == nil {
 		return w
 	}
-	var none outlookDimension
-	ranks, own := &none, &none
-	if d := o.state.find(name); d != nil {
-		ranks, own = d, d
-	}
 	if o.shared != nil {
-		if ranks = o.shared.state.find(name); ranks == nil {
-			ranks = &none
-		}
+		o = o.shared
 	}
-	w.known, w.tails, w.odds = true, ranks.Tails, own.Odds
+	ranks := o.state.find(name)
+	if ranks == nil {
+		ranks = &outlookDimension{}
+	}
+	w.known, w.tails = true, ranks.Tails
 	for i := range w.ranks {
 		w.ranks[i] = newRankCurve(&ranks.Ranks[i])
 	}
@@ -297,22 +277,19 @@ func between(h int) (a, b int, by float64) {
 	return a, b, float64(h-outlookHorizons[a]) / float64(outlookHorizons[b]-outlookHorizons[a])
 }
 
-// probability is what a share of paths that saturate by minute h, counted from 1, is worth, by the ranks alone and with the
-// correction of odds. Where fewer than a twentieth do, ranks tell how often all but a twentieth of the paths were exceeded, and
+// probability is what a share of paths that saturate by minute h, counted from 1, is worth. Where fewer than a twentieth do, ranks tell how often all but a twentieth of the paths were exceeded, and
 // the tail by how much; before the first horizon, that grows with the minutes.
-func (w *worth) probability(share float64, h int, far *reach) (ranked, corrected float64) {
+func (w *worth) probability(share float64, h int, far *reach) float64 {
 	if !w.known {
-		return share, share
+		return share
 	}
 	a, b, by := between(h)
 	near, next := w.exceeded(a, share, far), w.exceeded(b, share, far)
-	ranked = near + by*(next-near)
+	p := near + by*(next-near)
 	if first := outlookHorizons[0]; h < first && share < 1./rankBins {
-		ranked = max(ranked*float64(h)/float64(first), 1-w.ranks[a].at(1-share))
+		p = max(p*float64(h)/float64(first), 1-w.ranks[a].at(1-share))
 	}
-	slope := w.odds[a].Slope + by*(w.odds[b].Slope-w.odds[a].Slope)
-	shift := w.odds[a].Shift + by*(w.odds[b].Shift-w.odds[a].Shift)
-	return ranked, correct(ranked, slope, shift+shiftPrior(h))
+	return p
 }
 
 // exceeded is what a share of paths is worth by what was learned of the i-th horizon.

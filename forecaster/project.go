@@ -194,8 +194,7 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 	}
 	least := 0.0 // what is by a minute is by the next one
 	for h, p := range r.Probability {
-		r.ranked[h], p = worth.probability(p, h+1, &far)
-		least = math.Max(least, p)
+		least = math.Max(least, worth.probability(p, h+1, &far))
 		r.Probability[h] = least
 	}
 	slices.Sort(headroom) // NaN first
