@@ -69,7 +69,7 @@ const (
 type accounts [accountKinds]*account
 
 // weigh books the tokens that a record brought in the accounts of its class.
-func (a *Aggregator) weigh(c *class, e *effect, tokens float64) {
+func (a *Aggregator) weigh(c *class, e *delta, tokens float64) {
 	if tokens > 0 {
 		for kind, name := range e.names {
 			book(&c.accounts[kind], name, tokens, countersPerName*a.cfg.MaxTenants)

@@ -43,18 +43,18 @@ type CoverageSnapshot struct {
 	Evidence bool  `cbor:"2,keyasint"`
 	Returned bool  `cbor:"3,keyasint"`
 
-	Strain   strain `cbor:"40,keyasint"`
-	Censored bool   `cbor:"41,keyasint"`
+	Pressure queuePressure `cbor:"40,keyasint"`
+	Censored bool          `cbor:"41,keyasint"`
 
 	Use engineUse `cbor:"42,keyasint"`
 }
 
 func (c *coverage) snapshot(minute int64) CoverageSnapshot {
-	return CoverageSnapshot{Minute: minute, Evidence: c.evidence, Returned: c.returned, Strain: c.strain, Censored: c.censored, Use: c.use}
+	return CoverageSnapshot{Minute: minute, Evidence: c.evidence, Returned: c.returned, Pressure: c.queuePressure, Censored: c.censored, Use: c.use}
 }
 
 func (s *CoverageSnapshot) restored() coverage {
-	return coverage{evidence: s.Evidence, strain: s.Strain, use: s.Use, returned: s.Returned, censored: s.Censored}
+	return coverage{evidence: s.Evidence, queuePressure: s.Pressure, use: s.Use, returned: s.Returned, censored: s.Censored}
 }
 
 // ClassSnapshot is one class of a pool.
@@ -202,7 +202,7 @@ func (a *Aggregator) restorePool(s *PoolSnapshot, next func(part any) error) err
 	p := a.pool(s.Name)
 	p.expected, p.settled = s.Expected, s.Settled.restored()
 	p.sharing.restore(s.Sharing)
-	p.phased, p.lastEvent, p.watermark = s.Phased, momentOf(instant(s.LastEvent)), momentOf(instant(s.Watermark))
+	p.phased, p.lastEvent, p.watermark = s.Phased, unixTimeOf(instant(s.LastEvent)), unixTimeOf(instant(s.Watermark))
 	for _, c := range s.Coverage {
 		if a.holds(c.Minute) {
 			p.coverage[a.slot(c.Minute)] = c.restored()
@@ -251,7 +251,7 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 		if !a.holds(w.Minute) {
 			continue
 		}
-		at := a.cell(c, w.Minute)
+		at := a.bucket(c, w.Minute)
 		for i, shape := range w.Window.shapes() {
 			if (*shape).Count() > 0 {
 				if at.shapes == nil {

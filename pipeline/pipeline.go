@@ -122,7 +122,7 @@ type poolEntry struct {
 	pool     capacity.Pool
 	warmup   capacity.Warmup
 	decision alerting.State
-	outlook  forecaster.Outlook
+	calibrator  forecaster.Calibrator
 	line     alerting.Line
 	signals  alerting.Signals
 	prompts  alerting.Prompts
@@ -542,13 +542,13 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		sending := pool.Sent(f.Computed())
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision, p.cfg.Decision.Mode)
 		lead := forecaster.LeadTime(&pool.Warmup)
-		e.line.Judge(e.outlook.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }))
+		e.line.Judge(e.calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }))
 		window := lead + p.cfg.Decision.Hold
-		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.outlook)
+		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.calibrator)
 		if pool.Disaggregated {
-			projection.Prompts = new(forecaster.Project(f, alerting.Prompting(&pool, &trusted), &pool.Warmup, alerting.PromptSupply(t, &pool, &e.decision), pool.PrefillReserves.Failure, window, &e.outlook))
+			projection.Prompts = new(forecaster.Project(f, alerting.Prompting(&pool, &trusted), &pool.Warmup, alerting.PromptSupply(t, &pool, &e.decision), pool.PrefillReserves.Failure, window, &e.calibrator))
 		}
-		e.outlook.Issue(f, &projection, &pool.Warmup)
+		e.calibrator.Issue(f, &projection, &pool.Warmup)
 		if !t.After(e.decision.LastTick) {
 			resuming = true
 			continue // it was decided before the state was lost: see Resume
@@ -626,11 +626,11 @@ func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	return e
 }
 
-// Outlook is how the windows ahead of a pool turned out, as its newest projection took it; nil for a pool that is not known.
+// Calibrator is how the windows ahead of a pool turned out, as its newest projection took it; nil for a pool that is not known.
 // It is the pipeline's own.
-func (p *Pipeline) Outlook(pool string) *forecaster.Outlook {
+func (p *Pipeline) Calibrator(pool string) *forecaster.Calibrator {
 	if i, ok := p.findPool(pool); ok {
-		return &p.pools[i].outlook
+		return &p.pools[i].calibrator
 	}
 	return nil
 }

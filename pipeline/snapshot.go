@@ -45,7 +45,7 @@ type poolState struct {
 
 	Service capacity.ServiceState   `cbor:"8,keyasint"`
 	Minutes readyMinutes            `cbor:"9,keyasint"`
-	Outlook forecaster.OutlookState `cbor:"10,keyasint"`
+	Calibrator forecaster.CalibratorState `cbor:"10,keyasint"`
 	Signals alerting.Signals        `cbor:"11,keyasint"`
 	Line    alerting.Line           `cbor:"12,keyasint"`
 	Prompts alerting.Prompts        `cbor:"30,keyasint,omitempty"`
@@ -88,7 +88,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 		if err := put(&poolState{
 			Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: e.issued, Prefix: e.prefix.state(),
 			Answered: e.answered, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready,
-			Outlook: e.outlook.State(), Signals: e.signals, Line: e.line, Prompts: e.prompts,
+			Calibrator: e.calibrator.State(), Signals: e.signals, Line: e.line, Prompts: e.prompts,
 		}); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (p *Pipeline) restorePool(s *poolState) (err error) {
 		return nil // it is no longer configured
 	}
 	e.warmup.Restore(s.Warmup)
-	e.outlook.Restore(s.Outlook)
+	e.calibrator.Restore(s.Calibrator)
 	e.signals, e.line, e.prompts = s.Signals, s.Line, s.Prompts
 	e.decision, e.issued, e.answered, e.asks = s.Decision, s.Issued, s.Answered, s.Asks
 	e.service.learned.Restore(s.Service)

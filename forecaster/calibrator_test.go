@@ -26,7 +26,7 @@ func evenly(minute int) PoolForecast {
 func TestOutlookLearnsWhatPathsAreWorth(t *testing.T) {
 	const window = 5 * time.Minute
 	rng := rand.New(rand.NewPCG(1, 1))
-	var o Outlook
+	var o Calibrator
 	demand := map[int64]float64{}
 	at := func(_ string, minute int64) float64 { return demand[minute] }
 	minutes := 6000
@@ -60,17 +60,17 @@ func TestOutlookLearnsWhatPathsAreWorth(t *testing.T) {
 // TestOutlookByHorizon: what is learned of far windows changes what is said of far minutes, and nothing before.
 func TestOutlookByHorizon(t *testing.T) {
 	pf := evenly(0)
-	project := func(o *Outlook) [Horizon]float64 {
+	project := func(o *Calibrator) [Horizon]float64 {
 		return Project(&pf, fixedCapacity{"kv": 40}, fixedLag(time.Minute), Supply{Ready: 1}, 0, time.Minute, o).Resources[0].Probability
 	}
-	var o Outlook
+	var o Calibrator
 	plain := project(&o)
 	d := o.state.dimension("kv")
-	d.Ranks[numOutlook-1] = [rankBins]float64{100, 100, 100} // of far windows the demand stayed low
+	d.Ranks[numHorizons-1] = [rankBins]float64{100, 100, 100} // of far windows the demand stayed low
 	if p := project(&o); p != plain {
 		t.Errorf("what is by a minute is less by a later one: %v", p)
 	}
-	d.Ranks[numOutlook-1] = [rankBins]float64{17: 100, 18: 100, 19: 100} // it was high
+	d.Ranks[numHorizons-1] = [rankBins]float64{17: 100, 18: 100, 19: 100} // it was high
 	if p := project(&o); p[29] != plain[29] || !(p[44] > p[29]+.05) || p[59] < .9 {
 		t.Errorf("%g, at first %g, within half an hour, %g within 45 minutes and %g within an hour", p[29], plain[29], p[44], p[59])
 	}
@@ -80,7 +80,7 @@ func TestOutlookByHorizon(t *testing.T) {
 // counted as often as their lag lets expect, and prefill replicas likewise. A pool beside it shares the ranks alone.
 func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
 	const demand = 50
-	run := func(o *Outlook, supply Supply, prompts bool) float64 {
+	run := func(o *Calibrator, supply Supply, prompts bool) float64 {
 		short, hours := 0.0, 0.0
 		for m := range 1000 {
 			for _, x := range o.Learn(minuteAt(m), func(string, int64) float64 { return demand }) {
@@ -102,7 +102,7 @@ func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
 		}
 		return short / hours
 	}
-	var o Outlook
+	var o Calibrator
 	if share := run(&o, Supply{Ready: 1}, false); share != 1 {
 		t.Errorf("one replica is always short, and was in %.2f of the hours", share)
 	}
@@ -113,11 +113,11 @@ func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
 	if share := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, false); math.Abs(share-.5) > .05 {
 		t.Errorf("two replicas are enough, half of the time there are two, and %.2f of the hours were short", share)
 	}
-	if d := beside.state.find("kv"); d.Ranks != [numOutlook][rankBins]float64{} {
+	if d := beside.state.find("kv"); d.Ranks != [numHorizons][rankBins]float64{} {
 		t.Errorf("the pool beside has ranks %v of its own", d.Ranks)
 	}
 	for ready, want := range map[int]float64{1: 1, 2: 0} { // one of which is kept for failures, and counts
-		if share := run(new(Outlook), Supply{Ready: ready}, true); share != want {
+		if share := run(new(Calibrator), Supply{Ready: ready}, true); share != want {
 			t.Errorf("%d prefill replicas were short in %.2f of the hours, want %g", ready, share, want)
 		}
 	}
@@ -125,7 +125,7 @@ func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
 
 // TestOutlookKeepsWithinBounds: unknown minutes teach nothing, and what waits is bounded.
 func TestOutlookKeepsWithinBounds(t *testing.T) {
-	var o Outlook
+	var o Calibrator
 	for m := range 200 {
 		pf := evenly(m)
 		o.Issue(&pf, &Projection{}, halfLag{})
@@ -134,7 +134,7 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 		t.Errorf("%d windows wait, want %d", n, Horizon)
 	}
 	o.Learn(minuteAt(400), func(string, int64) float64 { return math.NaN() })
-	if d := o.State().Dimensions[0]; len(d.Open) != 0 || d.Ranks != [numOutlook][rankBins]float64{} {
+	if d := o.State().Dimensions[0]; len(d.Open) != 0 || d.Ranks != [numHorizons][rankBins]float64{} {
 		t.Errorf("learned %v from unknown minutes, %d wait", d.Ranks, len(d.Open))
 	}
 	pf := evenly(500)
@@ -155,11 +155,11 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 }
 
 func TestRankCurveInverts(t *testing.T) {
-	var o Outlook
+	var o Calibrator
 	d := o.state.dimension("kv")
 	d.Ranks[0], d.Ranks[1] = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}, [rankBins]float64{15: 30}
 	w := o.worth("kv")
-	var none reach
+	var none margins
 	for p := 0.; p <= 1; p += .01 {
 		for _, h := range []int{1, 5, 11, 15} {
 			if 1-w.level(p, h) < 1./rankBins {
@@ -170,9 +170,9 @@ func TestRankCurveInverts(t *testing.T) {
 			}
 		}
 	}
-	plain := (*Outlook)(nil).worth("kv")
+	plain := (*Calibrator)(nil).worth("kv")
 	if p := plain.probability(.3, 60, &none); p != .3 || plain.level(.3, 60) != .3 {
-		t.Errorf("without an outlook 0.3 becomes %g", p)
+		t.Errorf("without an calibrator 0.3 becomes %g", p)
 	}
 }
 
