@@ -19,12 +19,12 @@ import (
 // as a pool of the daemon is: of the same probability, from a line that is learned from the trace's beginning on, by alarms that
 // are raised and ended alike.
 type watch struct {
-	pool     capacity.Pool
-	replicas int
-	from     time.Time
-	calibrator  *forecaster.Calibrator
-	line     alerting.Line
-	cfg      alerting.Config
+	pool       capacity.Pool
+	replicas   int
+	from       time.Time
+	calibrator *forecaster.Calibrator
+	line       alerting.Line
+	cfg        alerting.Config
 
 	need        []float64 // of each minute from from on
 	probability []float64 // of saturation within the warning window, as projected at the minute's beginning; NaN when it was not

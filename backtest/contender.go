@@ -10,13 +10,13 @@ import (
 
 // contender is one setting of one policy with the pool that it scales.
 type contender struct {
-	spec     *PolicySpec
-	set      Setting
-	pool     simulated
-	policy   Policy              // nil for Forewarm
-	prompter Policy              // the same policy for the prefill replicas of a disaggregated pool
-	other    *variant            // Forewarm at a setting that is not the pipeline's; nil for the pipeline itself and for rivals
-	calibrator  *forecaster.Calibrator // of other
+	spec       *PolicySpec
+	set        Setting
+	pool       simulated
+	policy     Policy                 // nil for Forewarm
+	prompter   Policy                 // the same policy for the prefill replicas of a disaggregated pool
+	other      *variant               // Forewarm at a setting that is not the pipeline's; nil for the pipeline itself and for rivals
+	calibrator *forecaster.Calibrator // of other
 
 	tuning Account // when the scored part begins
 	lead   leadTimes

@@ -14,9 +14,9 @@ const numHorizons = len(calibratedHorizons)
 
 // How ranks are kept. calibratorMemory is in windows that do not overlap: forty hours of a quarter hour.
 const (
-	rankBins      = 20
+	rankBins         = 20
 	calibratorMemory = 160
-	rankPrior     = 0.5 // windows that each bin counts for at first
+	rankPrior        = 0.5 // windows that each bin counts for at first
 )
 
 // lagLevels are the levels of the warm-up lag at which outcomes are looked at in turn, one a minute.
@@ -49,9 +49,9 @@ type CalibratorState struct {
 }
 
 type calibratorDimension struct {
-	Name  string                        `cbor:"1,keyasint"`
+	Name  string                         `cbor:"1,keyasint"`
 	Ranks [numHorizons][rankBins]float64 `cbor:"2,keyasint"` // windows by rank, older ones counting less
-	Open  []openWindow                  `cbor:"4,keyasint"` // oldest first
+	Open  []openWindow                   `cbor:"4,keyasint"` // oldest first
 	Tails [numHorizons]excess            `cbor:"5,keyasint"` // of what exceeded nearly all paths
 }
 
@@ -59,10 +59,10 @@ type calibratorDimension struct {
 type openWindow struct {
 	_ struct{} `cbor:",toarray"`
 
-	From  int64                             // the first minute, Unix time
-	Done  int                               // of calibratedHorizons, those over
+	From  int64                              // the first minute, Unix time
+	Done  int                                // of calibratedHorizons, those over
 	Peaks [numHorizons][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …; zero in an Calibrator Beside another
-	Holds []holding                         // the supply that was assumed; none when it is not known
+	Holds []holding                          // the supply that was assumed; none when it is not known
 }
 
 // holding is what a pool carries from a minute of a window on.

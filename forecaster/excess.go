@@ -22,7 +22,7 @@ const (
 	tailPrior   = 2.0
 	normalRatio = 0.25
 	mostExcess  = 5.0
-	leastMargin  = 0.02
+	leastMargin = 0.02
 	leastTail   = 1e-4
 )
 

@@ -119,18 +119,18 @@ type Pipeline struct {
 
 // poolEntry is what is kept of a pool beside its windows and forecasts.
 type poolEntry struct {
-	pool     capacity.Pool
-	warmup   capacity.Warmup
-	decision alerting.State
-	calibrator  forecaster.Calibrator
-	line     alerting.Line
-	signals  alerting.Signals
-	prompts  alerting.Prompts
-	issued   []issue   // newest last, at most issuesKept
-	answered time.Time // when an autoscaler last said that a replica is ready; to the second
-	asks     asks
-	prefix   prefix
-	service  service
+	pool       capacity.Pool
+	warmup     capacity.Warmup
+	decision   alerting.State
+	calibrator forecaster.Calibrator
+	line       alerting.Line
+	signals    alerting.Signals
+	prompts    alerting.Prompts
+	issued     []issue   // newest last, at most issuesKept
+	answered   time.Time // when an autoscaler last said that a replica is ready; to the second
+	asks       asks
+	prefix     prefix
+	service    service
 }
 
 // asks are the decisions' requests for replicas that are not ready yet.

@@ -43,12 +43,12 @@ type poolState struct {
 	Answered time.Time `cbor:"7,keyasint,omitzero"`
 	Asks     asks      `cbor:"13,keyasint"`
 
-	Service capacity.ServiceState   `cbor:"8,keyasint"`
-	Minutes readyMinutes            `cbor:"9,keyasint"`
+	Service    capacity.ServiceState      `cbor:"8,keyasint"`
+	Minutes    readyMinutes               `cbor:"9,keyasint"`
 	Calibrator forecaster.CalibratorState `cbor:"10,keyasint"`
-	Signals alerting.Signals        `cbor:"11,keyasint"`
-	Line    alerting.Line           `cbor:"12,keyasint"`
-	Prompts alerting.Prompts        `cbor:"30,keyasint,omitempty"`
+	Signals    alerting.Signals           `cbor:"11,keyasint"`
+	Line       alerting.Line              `cbor:"12,keyasint"`
+	Prompts    alerting.Prompts           `cbor:"30,keyasint,omitempty"`
 }
 
 // codec encodes deterministically (RFC 8949 §4.2), so that equal states are equal bytes, and decodes within bounds that

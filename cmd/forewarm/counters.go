@@ -84,7 +84,7 @@ func (d *daemon) exportStorage() {
 		{"forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks }},
 		{"forewarm_series_log_corruptions_total", "Times that the log of the time-series database was found torn or corrupted and was cut there.", func() uint64 { return d.store.Counters().Corruptions }},
 		{"forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed.", func() uint64 { return d.store.Counters().Damaged }},
-		{"forewarm_series_untended_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().Untended }},
+		{"forewarm_series_compaction_failures_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().CompactFailures }},
 	} {
 		d.exporter.Counter(c.name, c.help, c.value)
 	}

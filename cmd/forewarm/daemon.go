@@ -498,7 +498,7 @@ func (d *daemon) emit(out *pipeline.Output) {
 	}
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
 	d.stored("series", err)
-	d.stored("compaction", d.store.Untended())
+	d.stored("compaction", d.store.CompactError())
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
