@@ -91,7 +91,7 @@ func (a *Aggregator) AddWatermark(w *ingest.Watermark) {
 	p.lastEvent = max(p.lastEvent, at)
 }
 
-// begin opens the span at the first record. Until the first Close, a record beyond the span opens it anew, so that one
+// begin opens the span at the first record. Until the first Close, a record beyond the span opens it again, so that one
 // that is absurdly old cannot keep the others out.
 func (a *Aggregator) begin(minute int64) {
 	switch {

@@ -50,7 +50,7 @@ type Producers struct {
 	refused uint64
 	rotated unixTime // when the delays began to be collected again
 
-	source   string // of the batch that is being folded
+	source   string // of the batch that is being applied
 	received unixTime
 
 	least  []float64 // scratch: the least delays of those that can be judged

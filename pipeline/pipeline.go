@@ -1,4 +1,4 @@
-// Package pipeline is the whole flow in one place: a fold over an event log.
+// Package pipeline is the whole flow in one place: it applies an event log, record by record.
 //
 //	state', outputs = step(state, event-or-tick)
 //
@@ -73,7 +73,7 @@ func DefaultConfig() Config {
 // Output is what one tick produced. Its slices are valid until the next tick.
 type Output struct {
 	Tick     time.Time // the origin: windows before it are in, forecasts start at it
-	Sequence uint64    // stream sequence folded so far
+	Sequence uint64    // of the newest message applied
 
 	Windows []features.Window // first counts of the minute before Tick, amended windows, and windows that settled
 	Pools   []features.PoolMinute
@@ -102,7 +102,7 @@ type PoolPrompts struct {
 	Classes alerting.Prompts
 }
 
-// Pipeline is the fold and its state. It is not safe for concurrent use: one goroutine owns it.
+// Pipeline applies the log and holds the state. It is not safe for concurrent use: one goroutine owns it.
 type Pipeline struct {
 	cfg        Config
 	time       timekeeper
@@ -260,7 +260,7 @@ func (e *poolEntry) asked(generation int64) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Counters of what was folded; they are part of the state.
+// Counters of what was applied; they are part of the state.
 type Counters struct {
 	Records uint64                   `cbor:"1,keyasint" json:"records"` // requests, sums, replica reports and acks that were counted
 	Refused map[ingest.Reason]uint64 `cbor:"2,keyasint" json:"refused"` // by reason, decoders' refusals included
@@ -314,7 +314,7 @@ func (c *Config) producers() features.ProducersConfig {
 	return features.ProducersConfig{ByReceipt: c.Clock == WallClock, Lateness: c.Features.Lateness, StaleAfter: c.Features.StaleAfter}
 }
 
-// Apply folds one batch. Ticks that become due on the way are run in their place among the records, each handing its
+// Apply applies one batch. Ticks that become due on the way are run in their place among the records, each handing its
 // Output to emit. Records that could not be used are appended to b.Refused.
 func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	if b.Sequence > 0 {
@@ -484,7 +484,7 @@ func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool, replica s
 }
 
 // run runs the ticks after the last one up to and including last. A hole of more than maxCatchUp is jumped over: once
-// what came before it has settled, the fold goes on with the hole's last minutes. Without advise no tick decides.
+// what came before it has settled, the pipeline goes on with the hole's last minutes. Without advise no tick decides.
 func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 	first := p.time.next(last)
 	for t := first; !t.IsZero() && !t.After(last); t = t.Add(features.Minute) {
@@ -635,16 +635,16 @@ func (p *Pipeline) Calibrator(pool string) *forecaster.Calibrator {
 	return nil
 }
 
-// Sequence is the stream sequence folded so far.
+// Sequence is the sequence of the newest message applied.
 func (p *Pipeline) Sequence() uint64 { return p.sequence }
 
-// StreamRemade says that what comes next is of another stream: no sequence of it is folded.
+// StreamRemade says that what comes next is of another stream: no sequence of it is applied.
 func (p *Pipeline) StreamRemade() { p.sequence = 0 }
 
 // LastTick is the newest tick; zero before the first.
 func (p *Pipeline) LastTick() time.Time { return p.time.Last }
 
-// Counters returns what was folded; the map is the pipeline's own.
+// Counters returns what was applied; the map is the pipeline's own.
 func (p *Pipeline) Counters() Counters { return p.counters }
 
 // Omissions count what the parts had to leave out or forget to stay within their bounds. They only grow.
@@ -656,7 +656,7 @@ type Omissions struct {
 	ProducersRefused  uint64 // records of producers beyond those that can be followed
 }
 
-// Omissions of everything folded so far, earlier runs included.
+// Omissions of everything applied so far, earlier runs included.
 func (p *Pipeline) Omissions() Omissions {
 	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused()}
 	for _, e := range p.pools {

@@ -119,7 +119,7 @@ func recovered(err *error) {
 	}
 }
 
-// ready is nil where a tick can be stored. After a write that failed the TSDB is opened anew: what it wrote of a record may
+// ready is nil where a tick can be stored. After a write that failed the TSDB is opened again: what it wrote of a record may
 // be torn, and all that follows would be lost with the next start.
 func (s *Store) ready() error {
 	if err := roomFor(s.disk, s.dir, 0); err != nil {
@@ -129,12 +129,12 @@ func (s *Store) ready() error {
 		return nil
 	}
 	if now := time.Now(); now.Before(s.retryAt) {
-		return errors.New("the TSDB is opened anew after a failed write, in a moment")
+		return errors.New("the TSDB is opened again after a failed write, in a moment")
 	} else {
 		s.retryAt = now.Add(s.retry)
 	}
 	if !s.open.TryLock() {
-		return errors.New("the TSDB is opened anew after a failed write, once nobody reads")
+		return errors.New("the TSDB is opened again after a failed write, once nobody reads")
 	}
 	defer s.open.Unlock()
 	if s.db != nil {

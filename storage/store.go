@@ -80,7 +80,7 @@ type Store struct {
 	counters     StoreCounters
 	compactError error         // why the last attempt to compact failed
 	suspect      bool          // a write has failed, so that the log may be torn in its middle
-	retry        time.Duration // between two attempts to open the TSDB anew
+	retry        time.Duration // between two attempts to open the TSDB again
 	retryAt      time.Time
 	maintainAt   time.Time // when chunks are mapped and blocks compacted next, unless there is much
 }

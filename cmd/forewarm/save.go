@@ -33,7 +33,7 @@ type outcome struct {
 // large state may keep the disk, and a core, busy for more than 5 % of the time.
 const snapshotRest = 19
 
-// progressRest is how long the fold goes on at least, while it is behind, before the state is saved again.
+// progressRest is the least time between two snapshots while the daemon is behind.
 const progressRest = time.Second
 
 // tickPatience is how long a snapshot that is due waits for a tick to pass.
@@ -127,7 +127,7 @@ func (d *daemon) awaitSaving() error {
 	return x.err
 }
 
-// saveLast saves what the fold has come to, once it has ended.
+// saveLast saves the last state, once the pipeline has ended.
 func (d *daemon) saveLast() error {
 	_ = d.awaitSaving() // the next one makes up for it
 	d.startSaving(true)

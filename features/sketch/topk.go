@@ -25,9 +25,9 @@ func order(a, b Count) int {
 
 const (
 	maxCounters = 1 << 15
-	// minUnit is how far weights fade before they are written anew: 32 half-lives.
+	// minUnit is how far weights fade before they are written again: 32 half-lives.
 	minUnit = 1.0 / (1 << 32)
-	// negligible is the weight below which a counter is given up when weights are written anew.
+	// negligible is the weight below which a counter is given up when weights are written again.
 	negligible = 0.5
 )
 

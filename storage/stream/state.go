@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// State says what a snapshot holds: the state of the fold after the message with sequence Sequence of a stream.
+// State says what a snapshot holds: the state after the message with sequence Sequence of a stream.
 type State struct {
 	Name     string // of the object
 	Stream   string
