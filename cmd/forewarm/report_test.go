@@ -111,7 +111,7 @@ func TestReporterOnTheEventClock(t *testing.T) {
 			t.Errorf("%d missed; −want +got:\n%s", d.missed.Load(), diff)
 		}
 		d.told = nil
-		d.applied = func() time.Time { return time.Date(2024, 5, 18, 0, 0, 0, 0, time.UTC) } // three at once
+		d.folded = func() time.Time { return time.Date(2024, 5, 18, 0, 0, 0, 0, time.UTC) } // three at once
 		d.runFor(t, time.Minute)
 		if len(d.told) != 3 || d.missed.Load() != 0 {
 			t.Errorf("made %v, %d missed", d.told, d.missed.Load())
