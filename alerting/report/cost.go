@@ -5,11 +5,9 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/forewarm/forewarm/features"
 	rates "github.com/forewarm/forewarm/forecaster/capacity"
-	"github.com/forewarm/forewarm/internal/markdown"
 )
 
 // Cost says what replicas were paid for, and by whom. See the package comment for each definition.
@@ -69,7 +67,7 @@ func (b *builder) costs(pool string, v *Provision) Cost {
 	first, end := b.bounds()
 	needs, known := b.needs(pool), make([]bool, end)
 	all := func(dimension string, minute int) float64 {
-		return zeroIfUnknown(at(b.observed[seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, dimension}], minute))
+		return zeroIfUnknown(at(b.observed[totalOf(pool, dimension)], minute))
 	}
 	b.eachMinute(pool, func(t *tick, minute int) {
 		need := needs[minute]
@@ -206,43 +204,11 @@ func (v *Provision) shares(payers []rates.Payer, whole rates.Work, weights rates
 	return out
 }
 
-// costNote says how to read the tables of cost.
-const costNote = "Of the minutes in which demand, capacity and replicas are known; the parts add up to what was paid, and so do those who pay. " +
-	"Work is paid for by its tokens and by the KV cache that it holds, not by the number of requests; idle replicas are paid for in the same proportions."
-
-// paidFor is the table of what replicas were paid for.
-func (p *Pool) paidFor() markdown.Table {
-	g := markdown.Table{Title: "What it was paid for", Note: costNote, Head: []string{"", ">replica-hours", ">GPU-hours", ">cost", ">share"}}
-	for _, x := range p.Cost.Parts {
-		g.Rows = append(g.Rows, []string{x.Title, quantity(x.ReplicaHours, ""), quantity(x.GPUHours, ""), money(x.USD), percent(x.ReplicaHours / p.Decisions.Provision.Paid.ReplicaHours)})
+// of is what a class pays; unknown where it is among the others.
+func (c *Cost) of(class string) CostShare {
+	if i := slices.IndexFunc(c.Classes, func(x CostShare) bool { return x.Name == class }); i >= 0 {
+		return c.Classes[i]
 	}
-	return g
-}
-
-// payers is the table of who pays, and for how much.
-func (p *Pool) payers() markdown.Table {
-	g := markdown.Table{Title: "What requests and tokens cost", Head: []string{"", "", ">share", ">paid", ">a request", ">a served one", ">1,000 prompt tokens", ">1,000 output tokens"}}
-	add := func(kind, name string, s *CostShare) {
-		g.Rows = append(g.Rows, []string{kind, name, percent(s.Share), s.cell(), small(s.Request), small(s.Served), small(s.PromptTokens), small(s.OutputTokens)})
-	}
-	if len(p.Cost.Parts) > 0 {
-		add("all", "", &CostShare{"", 1, p.Decisions.Provision.Paid, p.Cost.UnitPrices})
-	}
-	for _, x := range []struct {
-		kind string
-		list []CostShare
-	}{{"class", p.Cost.Classes}, {"tenant", p.Cost.Tenants}, {"feature", p.Cost.Features}, {"model", p.Cost.Models}} {
-		for i := range x.list {
-			add(x.kind, x.list[i].Name, &x.list[i])
-		}
-	}
-	return g
-}
-
-// small shows a price of a unit with three digits.
-func small(usd Number) string {
-	if v := float64(usd); v > 0 && v < 1 {
-		return "$" + strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(v))), 64)
-	}
-	return money(usd)
+	nan := Number(math.NaN())
+	return CostShare{Share: nan, UnitPrices: rates.UnitPrices[Number]{Request: nan, Served: nan, PromptTokens: nan, OutputTokens: nan}}
 }
