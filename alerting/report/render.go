@@ -81,121 +81,84 @@ func (v view) Title() string { return "Forewarm report, " + v.period("2 January 
 // Clock names the zone of times.
 func (v view) Clock() string { return v.Zone.location().String() }
 
-// markdown executes a part of the template.
-func (v view) markdown(part string, data any) (string, error) {
+// execute is parts of the template as Markdown.
+func execute(data any, parts ...string) (string, error) {
 	var b strings.Builder
-	err := textTemplate.ExecuteTemplate(&b, part, data)
-	return b.String(), err
-}
-
-// parts executes several parts of the template for one pool.
-func (v view) parts(p *Pool, names ...string) (out []string, err error) {
-	for _, name := range names {
-		part, err := v.markdown(name, poolView{v.Report, p})
-		if err != nil {
-			return nil, err
+	for _, part := range parts {
+		if err := textTemplate.ExecuteTemplate(&b, part, data); err != nil {
+			return "", err
 		}
-		out = append(out, part)
 	}
-	return out, nil
-}
-
-// front is the first page; with the table of pools, where there are several.
-func (v view) front(table bool) (string, error) {
-	out, err := v.markdown("front", v)
-	if err != nil || !table {
-		return out, err
-	}
-	pools, err := v.markdown("pools", v)
-	return out + pools, err
+	return b.String(), nil
 }
 
 // WriteMarkdown writes r for people: the summary, what to do, then a part for each pool, whose details are folded. It is written in
 // one piece; the error is that of w.
 func WriteMarkdown(w io.Writer, r *Report) error {
 	v := newView(r)
-	front, err := v.front(true)
-	if err != nil {
-		return err
-	}
-	var b strings.Builder
-	b.WriteString(front)
+	out, err := execute(v, "front", "pools")
 	for _, p := range v.Order {
-		parts, err := v.parts(p, "pool", "tables", "more")
 		if err != nil {
 			return err
 		}
-		b.WriteString(parts[0] + parts[1])
-		if parts[2] != "" {
-			b.WriteString("\n<details><summary>Details of " + template.HTMLEscapeString(p.Pool) + "</summary>\n" + parts[2] + "\n</details>\n")
-		}
+		var part string
+		part, err = execute(poolView{r, p}, "pool", "tables", "folded")
+		out += part
 	}
-	_, err = io.WriteString(w, b.String())
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, out)
 	return err
 }
 
-// toHTML is Markdown as HTML.
-func toHTML(text string) (template.HTML, error) {
+// toHTML is parts of the template as HTML.
+func toHTML(data any, parts ...string) (template.HTML, error) {
+	text, err := execute(data, parts...)
+	if err != nil {
+		return "", err
+	}
 	out, err := markdown.HTML(unbroken(text), string(good), string(watch), string(act), string(noData), InTime.words(), Late.words(), Missed.words())
 	return template.HTML(out), err // escaped by the Markdown package
 }
 
 // WriteHTML writes r as one page that needs nothing else: no script, no font, no picture from elsewhere. It is the Markdown
-// with charts. A page of forty pools is less than 3 MB. It is written in one piece; the error is that of w.
+// with charts, of the ten pools that need a reader most. A page of forty pools is less than 3 MB. It is written in one piece;
+// the error is that of w.
 func WriteHTML(w io.Writer, r *Report) error {
-	v := newView(r)
-	front, err := v.front(true)
-	if err != nil {
-		return err
-	}
-	if more := len(v.Order) - poolsDrawn; more > 0 {
-		front += fmt.Sprintf("\n%d pools that need a reader least have no charts below.\n", more)
-	}
 	type section struct {
 		Head, Tables, More template.HTML
 		Charts             []figure
 	}
-	data := struct {
-		Title string
-		Front template.HTML
-		Pools []section
-	}{Title: v.Title()}
-	if data.Front, err = toHTML(front); err != nil {
-		return err
-	}
+	v := newView(r)
+	var pools []section
+	front, err := toHTML(v, "front", "pools")
 	for i, p := range v.Order {
-		parts, err := v.parts(p, "pool", "tables", "more")
-		if err != nil {
-			return err
-		}
 		var x section
-		for j, to := range []*template.HTML{&x.Head, &x.Tables, &x.More} {
-			if *to, err = toHTML(parts[j]); err != nil {
-				return err
+		for part, to := range []*template.HTML{&x.Head, &x.Tables, &x.More} {
+			if err == nil {
+				*to, err = toHTML(poolView{r, p}, [...]string{"pool", "tables", "more"}[part])
 			}
 		}
 		if i < poolsDrawn {
 			x.Charts = r.charts(p)
 		}
-		data.Pools = append(data.Pools, x)
+		pools = append(pools, x)
 	}
 	var b strings.Builder
-	if err := pageTemplate.Execute(&b, data); err != nil {
+	if err == nil {
+		err = pageTemplate.Execute(&b, map[string]any{"Title": v.Title(), "Front": front, "Pools": pools})
+	}
+	if err != nil {
 		return fmt.Errorf("the page of the report: %w", err)
 	}
 	_, err = io.WriteString(w, b.String())
 	return err
 }
 
-const mailEnd = "\nCharts and details are in the attached page.\n"
-
 // WriteMail writes the first page for readers of mail.
 func WriteMail(w io.Writer, r *Report) error {
-	front, err := newView(r).front(false)
-	if err != nil {
-		return err
-	}
-	body, err := toHTML(front + mailEnd)
+	body, err := toHTML(newView(r), "front", "attached")
 	if err != nil {
 		return err
 	}
@@ -205,12 +168,12 @@ func WriteMail(w io.Writer, r *Report) error {
 
 // WriteText writes the first page as plain text, in lines of at most 78 characters but for names that are longer.
 func WriteText(w io.Writer, r *Report) error {
-	front, err := newView(r).front(false)
+	text, err := execute(newView(r), "front", "attached")
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
-	for line := range strings.Lines(front + mailEnd) {
+	for line := range strings.Lines(text) {
 		wrap(&b, line)
 	}
 	_, err = io.WriteString(w, b.String())
