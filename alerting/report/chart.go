@@ -23,14 +23,14 @@ type figure struct {
 	Wide           bool
 }
 
-// charts are those of a pool: load over capacity for each resource, and replicas. Those without data are left out.
+// charts are those of a pool: load and capacity of each resource whose capacity is known, and replicas.
 func (r *Report) charts(p *Pool) (out []figure) {
 	t := p.Timeline
 	if t == nil {
 		return nil
 	}
 	for i := range t.Resources {
-		if x := &t.Resources[i]; top(x.P50, x.Peak) > 0 {
+		if x := &t.Resources[i]; top(x.P50, x.Peak) > 0 && (i == 0 || top(x.Capacity) > 0) {
 			out = append(out, r.loadChart(p, x, i == 0))
 		}
 	}

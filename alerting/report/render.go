@@ -118,7 +118,7 @@ func toHTML(data any, parts ...string) (template.HTML, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := markdown.HTML(unbroken(text), string(good), string(watch), string(act), string(noData), InTime.words(), Late.words(), Missed.words())
+	out, err := markdown.HTML(unbroken(text), string(good), string(watch), string(act), string(noData), "in time", "late", "no warning")
 	return template.HTML(out), err // escaped by the Markdown package
 }
 
@@ -212,20 +212,20 @@ func ahead(horizon string) string {
 	return horizon
 }
 
-// words are the outcome for people.
-func (o Outcome) words() string {
-	if o == Missed {
-		return "no warning"
-	}
-	return words(string(o))
-}
-
 // Warned says whether an episode was warned of.
 func (e Episode) Warned() string {
 	if e.Outcome == Missed {
-		return e.Outcome.words()
+		return "no warning"
 	}
-	return fmt.Sprintf("%s (%s before)", e.Outcome.words(), minutes(e.LeadMinutes))
+	return words(string(e.Outcome))
+}
+
+// Ahead is how many minutes before its peak the load of an episode was forecast.
+func (p *Pool) Ahead() int {
+	if p.Timeline == nil {
+		return headlineMinutes
+	}
+	return p.Timeline.Resources[0].Ahead
 }
 
 // assumed is the name of an assumption in words.
