@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -10,9 +9,8 @@ import (
 	rates "github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Cost says what replicas were paid for, and by whom. See the package comment for each definition.
+// Cost says who pays for the replicas. See the package comment for each definition.
 type Cost struct {
-	Parts []CostPart `json:"parts"` // they add up to Provision.Paid
 	rates.UnitPrices[Number]
 
 	// Who pays: the shares of each list add up to all of Provision.Paid. Tenants, features and models are those that have
@@ -21,13 +19,6 @@ type Cost struct {
 	Tenants  []CostShare `json:"tenants"`
 	Features []CostShare `json:"features"`
 	Models   []CostShare `json:"models"`
-}
-
-// CostPart is what part of the replicas was paid for.
-type CostPart struct {
-	Name  string `json:"name"`
-	Title string `json:"-"`
-	Amount
 }
 
 // CostShare is what a class or tenant pays.
@@ -52,50 +43,15 @@ func (v *Provision) amount(replicaMinutes float64) Amount {
 }
 
 // costs divides what was paid in the minutes in which demand, capacity and replicas are known.
-func (b *builder) costs(pool string, v *Provision) Cost {
-	c := Cost{Parts: []CostPart{}}
+func (b *builder) costs(pool string, v *Provision) (c Cost) {
 	var weights rates.CostWeights // replica-minutes that each resource alone would have taken
-	paid := 0.
-	add := func(name, title string, replicaMinutes float64) {
-		paid += replicaMinutes
-		i := slices.IndexFunc(c.Parts, func(p CostPart) bool { return p.Name == name })
-		if i < 0 {
-			i, c.Parts = len(c.Parts), append(c.Parts, CostPart{Name: name, Title: title, Amount: Amount{}})
-		}
-		c.Parts[i].ReplicaHours += Number(replicaMinutes) // minutes until all are in
-	}
 	first, end := b.bounds()
 	needs, known := b.needs(pool), make([]bool, end)
-	all := func(dimension string, minute int) float64 {
-		return zeroIfUnknown(at(b.observed[totalOf(pool, dimension)], minute))
-	}
 	b.eachMinute(pool, func(t *tick, minute int) {
-		need := needs[minute]
-		if minute < first || need == unknownNeed {
+		if minute < first || needs[minute] == unknownNeed {
 			return
 		}
 		known[minute] = true
-		used := float64(min(need, t.ready))
-		wasted := all(features.DimWastedPrefill, minute) + all(features.DimWastedDecode, minute)
-		if wasted > 0 {
-			wasted /= all(features.DimPrefill, minute) + all(features.DimDecode, minute) + wasted
-		}
-		add("served", "requests that were served", used*(1-wasted))
-		add("wasted", "attempts that failed", used*wasted)
-		idle := t.ready - min(need, t.ready)
-		for _, r := range t.reserves {
-			kept := min(r.Replicas, idle)
-			if kept > 0 {
-				add("reserve_"+r.Name, "idle reserve, kept "+r.For, float64(kept))
-			}
-			idle -= kept
-		}
-		if least := min(max(t.least-need-t.reserve, 0), idle); least > 0 {
-			add("least", "idle, kept by replicas.min", float64(least))
-			idle -= least
-		}
-		add("idle", "idle beyond demand and reserves", float64(idle))
-		add("pending", "warming up", float64(t.pending))
 		for _, x := range t.capacities {
 			if use := zeroIfUnknown(b.loadOf(pool, x.dimension, minute)) / x.perReplica; x.perReplica > 0 {
 				switch x.dimension {
@@ -109,11 +65,8 @@ func (b *builder) costs(pool string, v *Provision) Cost {
 			}
 		}
 	})
-	for i := range c.Parts {
-		c.Parts[i].Amount = v.amount(float64(c.Parts[i].ReplicaHours))
-	}
-	slices.SortStableFunc(c.Parts, func(x, y CostPart) int { return cmp.Compare(y.ReplicaHours, x.ReplicaHours) })
 
+	paid := 60 * zeroIfUnknown(float64(v.Paid.ReplicaHours)) // replica-minutes
 	usd := float64(v.amount(paid).USD)
 	whole := b.work(features.Key{Pool: pool, Class: features.TotalClass}, known)
 	var classes []rates.Payer

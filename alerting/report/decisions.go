@@ -5,7 +5,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
-	rates "github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 // tick is what the report needs of a decision.
@@ -13,7 +12,6 @@ type tick struct {
 	at                      time.Time
 	ready, pending, desired int
 	reserve, least, limit   int
-	reserves                []rates.Reserve // that add up to reserve
 	probability             float64
 	ahead, warnFrom         float64 // what warnings go by, and from which probability on; warnFrom is 0 where it is not known
 	lead                    time.Duration
@@ -39,7 +37,7 @@ func newTick(d *alerting.Decision) tick {
 		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, probability: d.Risk(), lead: d.Lead,
 		mode: d.Mode, generation: d.Generation, publish: d.Publish, stale: d.Stale, clamped: len(d.Constraints) > 0,
 		ahead: d.OwnAhead(), warnFrom: d.WarnFrom,
-		reserve: d.Reserves.Total(), reserves: d.Reserves.Each(), limit: d.Limit, lag: d.Lead - features.Minute, assumed: d.SupplyAssumed,
+		reserve: d.Reserves.Total(), limit: d.Limit, lag: d.Lead - features.Minute, assumed: d.SupplyAssumed,
 	}
 	if d.Basis != nil {
 		t.least = d.Basis.Least

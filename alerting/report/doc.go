@@ -70,14 +70,10 @@
 // believed. It knows demand, so it holds no reserves (Lin, Wierman, Andrew and Thereska 2011,
 // doi:10.1109/INFCOM.2011.5934885, §III; Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241).
 //
-// Cost: in each minute of Provision, min(need, Ready) replicas served requests. The wasted part of these is
-// wasted_prefill and wasted_decode over the tokens to prefill and to decode: tokens of attempts that failed.
-// Idle replicas are first those of the reserves, in the order failure, failover,
-// rollout, maintenance, warm; then those up to replicas.min; then Over. With Pending that is all of Paid. Who pays: prompt
-// tokens to compute, output tokens and KV token-seconds each bear as much of Paid as they use of a replica (Σ load /
-// PerReplica), and a class pays of each its share; KV is of prompts and outputs as prompt : output/2, and failed attempts hold
-// as the calls of their class. Tenants, features and models pay of their classes by tokens; those without series of their own
-// are others.
+// Cost: of Paid, prompt tokens to compute, output tokens and KV token-seconds each bear as much as they use of a replica
+// (Σ load / PerReplica), and a class pays of each its share. KV is of prompts and outputs as prompt : output/2, and failed
+// attempts hold as the calls of their class. Tenants, features and models pay of their classes by tokens. Those without
+// series of their own are others.
 //
 // Other settings are of who can run the period again (forewarm report -suggest): GPU-hours and saturated minutes of the same
 // simulation of the recorded demand, with the configuration in force and with one other value. Nothing is recommended: a week

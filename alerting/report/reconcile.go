@@ -298,9 +298,6 @@ func (b *builder) data(pool string) Data {
 		}
 	}
 	d.GapCount = len(d.Gaps)
-	for _, g := range d.Gaps {
-		d.LongestGap = max(d.LongestGap, g.Minutes)
-	}
 	d.Gaps = longest(d.Gaps)
 	b.eachMinute(pool, func(_ *tick, minute int) {
 		if minute >= first {

@@ -54,7 +54,7 @@ func week() *Report {
 	amount := func(replicaHours Number) Amount { return Amount{replicaHours, 8 * replicaHours, 20 * replicaHours} }
 	r := &Report{From: start, To: start.AddDate(0, 0, 7), Pools: []Pool{
 		{
-			Pool: "llama-70b", Data: Data{Minutes: 10080, Observed: 10050, Decided: 10079, Gaps: []Gap{{start.Add(50 * time.Hour), 30}}, GapCount: 1, LongestGap: 30},
+			Pool: "llama-70b", Data: Data{Minutes: 10080, Observed: 10050, Decided: 10079, Gaps: []Gap{{start.Add(50 * time.Hour), 30}}, GapCount: 1},
 			Totals: []Total{
 				{Class: "*", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: 3.3e9, OutputTokens: 1.9e9,
 					Late: LateTotal{Records: 20_100, Requests: 20_000, PromptTokens: 2.8e7, CachedTokens: 1e7, OutputTokens: 5e6, KVTokenSeconds: 7e9, Share: .003}},
@@ -81,8 +81,6 @@ func week() *Report {
 					Ready: amount(672), Pending: amount(8.4), Needed: amount(540), Over: amount(133), Under: amount(.25),
 					Paid: amount(680.4), Static: amount(836), Hindsight: amount(551), ShortUSD: 70}},
 			Cost: Cost{
-				Parts: []CostPart{{"served", "requests that were served", amount(526)}, {"idle", "idle beyond demand and reserves", amount(112)}, {"wasted", "attempts that failed", amount(14)},
-					{"reserve_failure", "idle reserve, kept for failures", amount(20)}, {"pending", "warming up", amount(8.4)}},
 				UnitPrices: rates.UnitPrices[Number]{Request: .0042, Served: .0043, PromptTokens: .00125, OutputTokens: .0081},
 				Classes: []CostShare{{"chat", .6, amount(408.24), rates.UnitPrices[Number]{Request: .005, Served: .0051, PromptTokens: .0012, OutputTokens: .0083}},
 					{"batch|*", .4, amount(272.16), rates.UnitPrices[Number]{Request: .0033, Served: nan, PromptTokens: .0013, OutputTokens: .0079}}},

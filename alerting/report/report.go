@@ -52,9 +52,8 @@ type Data struct {
 	Observed int `json:"observed"` // whose demand is known, in at least one dimension
 	Decided  int `json:"decided"`  // in which a decision was in force
 
-	Gaps       []Gap `json:"gaps"` // the longest runs of minutes without known demand, by time
-	GapCount   int   `json:"gap_count"`
-	LongestGap int   `json:"longest_gap"` // minutes
+	Gaps     []Gap `json:"gaps"` // the longest runs of minutes without known demand, by time
+	GapCount int   `json:"gap_count"`
 
 	ClassesLeftOut int `json:"classes_left_out"` // light ones, beyond the bound of a report; they are in the pool's totals
 }

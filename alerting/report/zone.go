@@ -20,15 +20,6 @@ func (z Zone) location() *time.Location {
 // MarshalJSON gives the zone's name.
 func (z Zone) MarshalJSON() ([]byte, error) { return json.Marshal(z.location().String()) }
 
-// UnmarshalJSON takes an IANA name.
-func (z *Zone) UnmarshalJSON(data []byte) (err error) {
-	var name string
-	if err = json.Unmarshal(data, &name); err == nil {
-		z.Location, err = time.LoadLocation(name)
-	}
-	return err
-}
-
 // Day is a minute as clocks of the report's zone show it.
 func (r *Report) Day(t time.Time) string {
 	return alerting.Clock(t.In(r.Zone.location()), "Mon 2 Jan 15:04")
