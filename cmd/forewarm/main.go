@@ -33,6 +33,7 @@ var commands = []command{
 	{"demo", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
 	{"backtest", "run the same pipeline over a recorded trace and score it", runBacktest},
 	{"plan", "before a launch: which resource runs out first, when, how many replicas it takes, and what a model takes of a GPU", runPlan},
+	{"publish", "send telemetry records stamped now to NATS, to try an installation", publish},
 	{"replay", "publish a trace to NATS, in real time or faster", replay},
 	{"report", "reconcile a data directory's forecasts and decisions with what came", runReport},
 	{"explain", "say what a decision rests on, what would have been otherwise, and what came of it", runExplain},
