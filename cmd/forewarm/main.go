@@ -29,6 +29,7 @@ type streams struct {
 }
 
 var commands = []command{
+	{"init", "write a first configuration, from what an engine says of itself where its /metrics address is given", initConfig},
 	{"serve", "run the daemon: telemetry in from NATS, forecasts, pre-scale events and alerts out", serve},
 	{"demo", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
 	{"backtest", "run the same pipeline over a recorded trace and score it", runBacktest},
