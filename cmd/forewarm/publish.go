@@ -49,8 +49,10 @@ func natsFlags(f *flag.FlagSet) func() (jetstream.Config, error) {
 }
 
 const (
-	// publishTimeout bounds the wait for the acknowledgement of one record.
-	publishTimeout = 5 * time.Second
+	// publishTimeout bounds the wait for the acknowledgement of one record, which is sent so many times: a server that restarts
+	// may lose what was under way.
+	publishTimeout  = 2 * time.Second
+	publishAttempts = 3
 	// The records of publish tell of requests with these latencies.
 	publishTTFT = 500 * time.Millisecond
 	publishITL  = 25 * time.Millisecond
@@ -87,7 +89,7 @@ func publish(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	conn, err := jetstream.Connect(c, nil, nats.NoReconnect())
+	conn, err := jetstream.Connect(c, nil)
 	if err != nil {
 		return usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config", jetstream.Redact(c.URL), errors.Unwrap(err))
 	}
@@ -126,9 +128,15 @@ func endedNow(end time.Time, input, cached, output int64) ingest.Request {
 
 // publishOne waits until a stream holds a record. Errors name the subject and what to do.
 func publishOne(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, subject string, x *ingest.Request) error {
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
-	defer cancel()
-	_, err := js.Publish(ctx, subject, ingest.AppendRequest(nil, x), natsjs.WithMsgID(x.ID))
+	var err error
+	for range publishAttempts {
+		waiting, cancel := context.WithTimeout(ctx, publishTimeout)
+		_, err = js.Publish(waiting, subject, ingest.AppendRequest(nil, x), natsjs.WithMsgID(x.ID))
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(conn.LastError(), nats.ErrPermissionViolation) {
+			break
+		}
+	}
 	switch last := conn.LastError(); {
 	case err == nil:
 		return nil
@@ -137,7 +145,7 @@ func publishOne(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, subje
 	case errors.Is(err, natsjs.ErrNoStreamResponse):
 		return fmt.Errorf("publish to %s: no stream holds this subject; start forewarm serve, which makes the stream, or correct -prefix", subject)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("publish to %s: the server does not answer within %s; is JetStream running there?", subject, publishTimeout)
+		return fmt.Errorf("publish to %s: the server does not answer within %s; is JetStream on there?", subject, publishAttempts*publishTimeout)
 	}
 	return fmt.Errorf("publish to %s: %w", subject, err)
 }
