@@ -65,6 +65,8 @@ func TestUsage(t *testing.T) {
 		{"publish -n 0", 2, []string{"-n", "0", "1 or more"}},
 		{"publish -rate -1", 2, []string{"-rate", "-1", "as fast as possible"}},
 		{"publish -prefix a*b", 2, []string{"nats.prefix", "a*b"}},
+		{"completion", 2, []string{"bash, zsh or fish"}},
+		{"completion tcsh", 2, []string{"bash, zsh or fish"}},
 		{"replay", 2, []string{"trace"}},
 		{"replay none.csv", 2, []string{"none.csv", "no such file"}},
 		{"replay notes.csv", 2, []string{"notes.csv", "no known trace format"}},
