@@ -27,14 +27,13 @@ func TestFluidAgreesWithRequests(t *testing.T) {
 	var pairs []pair
 	for _, n := range sizes {
 		r.pool.Replicas.Initial = n
-		requests, err := r.simulate(r.cfg.Seed)
+		requests, err := r.simulate(r.pool, r.cfg.Seed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		pairs = append(pairs, pair{pools: [2]simulated{NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed), requests}})
 	}
-	err = r.read("run", func(items Items, _ bool) error {
-		source := NewSource(items, r.pool.Name)
+	err = r.read("run", func(source eventLog, _ bool) error {
 		var batch ingest.Batch
 		for {
 			if err := source.Next(&batch); errors.Is(err, io.EOF) {

@@ -28,6 +28,7 @@ type Policy interface {
 // Scene is what policies are made for.
 type Scene struct {
 	PeakReplicas int           // that the busiest minute of the whole trace needs, for who provides for the peak
+	Recorded     *Recorded     // nil for a trace
 	Lead         time.Duration // how far ahead a policy must look: the warm-up's 90th percentile and a minute
 	// Future is what only a clairvoyant policy may read.
 	Future *Future
@@ -59,6 +60,7 @@ type PolicySpec struct {
 const (
 	ForewarmPolicy = "forewarm" // obeys the pipeline's decisions
 	OraclePolicy   = "oracle"
+	RecordedPolicy = "recorded" // takes part where it is known what replicas there were
 )
 
 // defaultQuantile is what Forewarm provides for when neither a quantile nor costs are stated.
@@ -76,6 +78,7 @@ var Policies = []PolicySpec{
 	{Name: ForewarmPolicy, Help: "obeys Forewarm's decisions", Knobs: []Knob{
 		{"quantile", []float64{.3, .5, .6, .7, .75, .8, .85, .9, .925, .95, .97, .98, .99, .995, .999}, defaultQuantile},
 	}},
+	{Name: RecordedPolicy, Help: "the replicas that there were", New: newRecorded, Knobs: []Knob{{"share", []float64{1}, 1}}},
 	{Name: "static_peak", Help: "always as many replicas as a share of the busiest minute needs", New: newStatic, Knobs: []Knob{
 		{"share", []float64{.3, .4, .5, .6, .65, .7, .75, .8, .85, .9, .95, 1}, 1},
 	}},

@@ -48,7 +48,9 @@ type page struct {
 	Title, Scored, Sizing string
 	Targets               []target
 	Shown                 []Result // one row a policy: the default setting, or the one chosen before
+	Recorded, Own         *Result  // where it is recorded what replicas there were
 	Curves                template.HTML
+	Forecast              template.HTML
 	Tracks                []drawnTrack
 	AlarmCurve            template.HTML
 	Stated                []ReliabilityBin // that have projections
@@ -82,6 +84,17 @@ func (r *runner) writeReport(path string, s *Summary) error {
 		o := c.outcome()
 		p.Shown = append(p.Shown, r.row(&o, c))
 	}
+	for i := range p.Shown {
+		switch p.Shown[i].Policy {
+		case RecordedPolicy:
+			p.Recorded = &p.Shown[i]
+		case ForewarmPolicy:
+			p.Own = &p.Shown[i]
+		}
+	}
+	if len(r.plot.fan) > 0 {
+		p.Forecast = template.HTML(r.plot.draw(r.demand).String())
+	}
 	p.Curves = drawCurves(r.curves())
 	for _, c := range shown {
 		p.Tracks = append(p.Tracks, drawnTrack{c.spec.Name, c.spec.knob(c.set), c.track.draw()})
@@ -110,6 +123,9 @@ func (r *runner) writeReport(path string, s *Summary) error {
 
 // names are the traces' file names.
 func (r *runner) names() (names []string) {
+	if r.cfg.Recorded != nil {
+		return []string{"pool " + r.cfg.Options.Pool}
+	}
 	for _, t := range r.cfg.Traces {
 		names = append(names, filepath.Base(t))
 	}
@@ -125,6 +141,9 @@ func (r *runner) scoredUntil() time.Time {
 
 func (r *runner) sizingText() string {
 	warmup := fmt.Sprintf("warm-up p50 %s, p90 %s", r.pool.Warmup.Quantile(.5).Round(time.Second), r.pool.Warmup.Quantile(.9).Round(time.Second))
+	if r.cfg.Pool == nil && r.hasReplicas() {
+		return fmt.Sprintf("a replica carries what one was seen to carry in %g %% of the minutes, %s", 100*seenShare, warmup)
+	}
 	if r.cfg.Pool != nil {
 		if r.pool.Disaggregated {
 			return "the configured pool with prefill replicas of its own, GPU-hours and actions of both roles and saturated minutes those of either, drawn those that decode, " + warmup

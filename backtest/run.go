@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -24,7 +26,7 @@ func Run(ctx context.Context, cfg RunConfig) (summary Summary, err error) {
 	}
 	defer func() {
 		err = errors.Join(err, r.forecasts.Close(), r.decisions.Close())
-		if err == nil && r.plot != nil {
+		if err == nil && cfg.Plot != "" {
 			err = r.plot.write(cfg.Plot, r.demand)
 		}
 		if err == nil && cfg.Report != "" {
@@ -78,8 +80,11 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	if r.policies, err = PolicyNames(cfg.Policies); err != nil {
 		return nil, err
 	}
-	err = r.read("scan", func(items Items, timed bool) error {
-		r.demand, err = Scan(ctx, items, r.features(timed))
+	if !r.hasReplicas() {
+		r.policies = slices.DeleteFunc(r.policies, func(p PolicySpec) bool { return p.Name == RecordedPolicy })
+	}
+	err = r.read("scan", func(log eventLog, timed bool) error {
+		r.demand, err = Scan(ctx, log, r.features(timed))
 		return err
 	})
 	if err != nil {
@@ -91,6 +96,10 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	if cfg.Pool != nil {
 		r.pool = *cfg.Pool
 		r.pool.Name = cfg.Options.Pool
+	} else if r.hasReplicas() {
+		if r.pool, err = cfg.Recorded.seenPool(cfg.Options.Pool, r.demand, cfg.Warmup); err != nil {
+			return nil, err
+		}
 	} else if r.pool, err = PeakPool(cfg.Options.Pool, r.demand.Peak(), cfg.PeakReplicas, cfg.Warmup); err != nil {
 		return nil, err
 	}
@@ -101,12 +110,17 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 		return nil, fmt.Errorf("pool %s is disaggregated, and simulate requests serves pools of one role: use fluid", r.pool.Name)
 	}
 	r.scores, r.until = newScores(r.share(cfg.ScoreFrom)), r.share(cfg.ScoreTo)
-	if cfg.Plot != "" {
+	if cfg.Plot != "" || cfg.Report != "" {
 		if r.plot, err = newPlot(cfg.PlotDimension, r.demand, r.scores.from); err != nil {
 			return nil, err
 		}
 	}
 	return r, r.create()
+}
+
+// hasReplicas says whether it is recorded what replicas there were.
+func (r *runner) hasReplicas() bool {
+	return r.cfg.Recorded != nil && r.cfg.Recorded.replicas(math.MaxInt) > 0
 }
 
 // shares of quarter hours that the watched pools are enough for.
@@ -133,12 +147,11 @@ func (r *runner) run(ctx context.Context) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
-	return r.read("run", func(items Items, timed bool) error {
+	return r.read("run", func(log eventLog, timed bool) error {
 		r.pipeline = pipeline.New(r.pipelineConfig(timed))
-		source := NewSource(items, r.cfg.Options.Pool)
 		var batch ingest.Batch
 		for {
-			if err := source.Next(&batch); errors.Is(err, io.EOF) {
+			if err := log.Next(&batch); errors.Is(err, io.EOF) {
 				return nil
 			} else if err != nil {
 				return err

@@ -21,8 +21,10 @@ const maxDraws = 100
 
 // RunConfig is one backtest.
 type RunConfig struct {
-	Traces  []string // files; several are read as one log, of one pool
-	Options Options
+	Traces []string // files; several are read as one log, of one pool
+	// Recorded, when it is set, takes the place of the traces.
+	Recorded *Recorded
+	Options  Options
 
 	// Every is the spacing of the forecasts that are written and scored; 0 means 15 minutes. Decide is that of
 	// decisions, a divisor of Every in whole minutes; 0 means each minute, as in the daemon.
@@ -66,7 +68,7 @@ type RunConfig struct {
 // Progress says how far a run has come.
 type Progress struct {
 	Stage       string // "scan", then "run"
-	Read, Total int64  // bytes of the traces in this stage
+	Read, Total int64  // bytes of the traces in this stage, or recorded minutes
 }
 
 // Summary is what a backtest found.
@@ -87,6 +89,8 @@ type Summary struct {
 	Pages         *Pages                   `json:"pages"`  // of the pool that Forewarm scales
 	// Comparisons are made of a sweep, one for each of Targets, and that for each draw.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
+	// NotKnown says what a recorded pool does not tell; none of a trace.
+	NotKnown []string `json:"not_known,omitempty"`
 }
 
 // TraceSummary is what was read of one file.
@@ -109,7 +113,7 @@ func (c *RunConfig) Check() error {
 
 // complete puts defaults in place of what is not set, and checks all of it.
 func (c *RunConfig) complete() error {
-	if len(c.Traces) == 0 {
+	if len(c.Traces) == 0 && c.Recorded == nil {
 		return errors.New("no trace: name one or more files")
 	}
 	if c.Every == 0 {

@@ -90,7 +90,11 @@ func (r *runner) settings(spec *PolicySpec) []Setting {
 
 // contender makes a pool for a setting of a policy.
 func (r *runner) contender(spec *PolicySpec, set Setting, seed uint64) (*contender, error) {
-	pool, err := r.simulate(seed)
+	replicas := r.pool
+	if spec.Name == RecordedPolicy {
+		replicas = r.cfg.Recorded.recordedReplicas(r.pool)
+	}
+	pool, err := r.simulate(replicas, seed)
 	if err != nil {
 		return nil, err
 	}
@@ -102,12 +106,12 @@ func (r *runner) contender(spec *PolicySpec, set Setting, seed uint64) (*contend
 }
 
 // simulate makes a pool with its initial replicas ready.
-func (r *runner) simulate(seed uint64) (simulated, error) {
+func (r *runner) simulate(pool capacity.Pool, seed uint64) (simulated, error) {
 	if r.cfg.Simulate == Requests {
 		copies := r.copies()
-		return newRequestPool(r.pool, r.clusterConfig(copies), copies, seed)
+		return newRequestPool(pool, r.clusterConfig(copies), copies, seed)
 	}
-	return newFluid(r.pool, r.demand.Start, seed), nil
+	return newFluid(pool, r.demand.Start, seed), nil
 }
 
 func (r *runner) summary() Summary {
@@ -115,6 +119,9 @@ func (r *runner) summary() Summary {
 		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins, Holes: r.holes,
 		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliabilityTable(), Simulation: r.cfg.Simulate, Disaggregated: r.pool.Disaggregated,
 		Alarms: r.watches[0].alarms(), Pages: r.pager.pages(),
+	}
+	if r.cfg.Recorded != nil {
+		s.NotKnown = r.cfg.Recorded.notes(r.cfg.Pool == nil && r.hasReplicas())
 	}
 	r.best = r.oracle()
 	for i := range r.policies {
@@ -219,7 +226,7 @@ func (r *runner) scene(p *FluidPool) Scene {
 		peak = max(peak, need)
 		future.Need = append(future.Need, need)
 	}
-	return Scene{PeakReplicas: int(math.Ceil(peak - 1e-6)), Lead: r.pool.Warmup.Quantile(.9) + time.Minute, Future: future}
+	return Scene{PeakReplicas: int(math.Ceil(peak - 1e-6)), Lead: r.pool.Warmup.Quantile(.9) + time.Minute, Recorded: r.cfg.Recorded, Future: future}
 }
 
 // minutesToWarm is the k-th replica's warm-up in whole minutes, each drawn once.

@@ -241,9 +241,8 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 	}
 	twin := newVariant(r.pool, r.cfg.Decision, r.quantile())
 	obeys, twins := NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed), NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
-	err = r.read("run", func(items Items, timed bool) error {
+	err = r.read("run", func(source eventLog, timed bool) error {
 		p := pipeline.New(r.pipelineConfig(timed))
-		source := NewSource(items, r.pool.Name)
 		var batch ingest.Batch
 		decisions := 0
 		for {

@@ -36,8 +36,17 @@ func (r *runner) service() features.Service {
 // wideBins is what to know of the scores of a trace whose bins are wider than a minute.
 const wideBins = "bins are spread evenly over their minutes, so minutes of a bin that is not over are known from its sum: leads shorter than the bin flatter"
 
-// read opens the traces, merges them, and hands them to do.
-func (r *runner) read(stage string, do func(items Items, timed bool) error) error {
+// read hands what is recorded to do, or opens the traces and hands over what is in them.
+func (r *runner) read(stage string, do func(log eventLog, timed bool) error) error {
+	if x := r.cfg.Recorded; x != nil {
+		r.start = x.Start
+		r.traces = []TraceSummary{{Path: x.Source, Format: "recorded minutes", Rows: int64(x.minutes())}}
+		return do(newRecordedLog(x, r.cfg.Options.Pool, func(minute int) {
+			if r.cfg.Progress != nil {
+				r.cfg.Progress(Progress{Stage: stage, Read: int64(minute), Total: int64(x.minutes())})
+			}
+		}), false)
+	}
 	var streams []Items
 	var readers []*Reader
 	defer func() {
@@ -68,7 +77,7 @@ func (r *runner) read(stage string, do func(items Items, timed bool) error) erro
 			r.cfg.Progress(p)
 		}}
 	}
-	if err := do(items, timed); err != nil {
+	if err := do(NewSource(items, r.cfg.Options.Pool), timed); err != nil {
 		return err
 	}
 	r.traces = r.traces[:0]

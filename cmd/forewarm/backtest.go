@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/config"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 func runBacktest(ctx context.Context, args []string, std streams) error {
@@ -39,12 +39,23 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	f.StringVar(&c.Options.Only, "only", "", "run the traffic of this `class` alone")
 	path := f.String("config", "", "configuration `file`: its only pool, or the one -pool names, serves the trace")
 	pool := f.String("pool", "", "`name` of the pool (default: trace, or the configuration's only one)")
+	var prometheus prometheusFlags
+	prometheus.register(f)
 	rest, err := parse(f, args, std)
 	if err != nil {
 		return err
 	}
-	if c.Traces = rest; len(rest) == 0 {
-		return usagef("name a trace, for example: forewarm backtest -plot trace.svg trace.csv.gz")
+	switch c.Traces = rest; {
+	case prometheus.url != "" && len(rest) > 0:
+		return usagef("-prometheus takes the place of a trace: leave out %s", rest[0])
+	case prometheus.url != "":
+		c.Recorded = &backtest.Recorded{}
+		if *policies == "" {
+			*policies = "forewarm,recorded,static_peak,reactive_keda,reactive_floor,oracle"
+		}
+		c.Report = cmp.Or(c.Report, "backtest.html")
+	case len(rest) == 0:
+		return usagef("name a trace, for example: forewarm backtest -plot trace.svg trace.csv.gz; or a Prometheus: forewarm backtest -prometheus http://prometheus:9090 -pool chat")
 	}
 	if c.Options.Start, err = parseTime("-start", *start); err != nil {
 		return err
@@ -66,11 +77,13 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 		}
 	}
 	c.Options.Pool = *pool
+	var cfg *config.Config
+	kvTokens := 0.
 	if *path != "" {
-		if c.Pool, err = configuredPool(*path, *pool, &c); err != nil {
+		if cfg, err = configure(&c, *path, *pool); err != nil {
 			return err
 		}
-		c.Options.Pool = c.Pool.Name
+		c.Options.Pool, kvTokens = c.Pool.Name, c.Pool.KVTokens
 	}
 	began := time.Now()
 	var bar *progress
@@ -82,17 +95,31 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 		}
 		bar.set(p.Read)
 	}
+	if prometheus.url != "" {
+		c.Options.Pool = cmp.Or(c.Options.Pool, "pool")
+		c.Recorded, err = prometheus.read(ctx, cfg, c.Options.Pool, kvTokens, func(done, all int) {
+			c.Progress(backtest.Progress{Stage: "read", Read: int64(done), Total: int64(all)})
+		})
+		if err != nil {
+			bar.finish()
+			return err
+		}
+	}
 	s, err := backtest.Run(ctx, c)
 	bar.finish()
 	if err != nil {
 		return err
 	}
-	return printSummary(std, &s, time.Since(began))
+	if err := printSummary(std, &s, time.Since(began)); err != nil || c.Report == "" {
+		return err
+	}
+	fmt.Fprintln(std.out, "\nthe page is in", c.Report)
+	return nil
 }
 
-// configuredPool takes the pool that serves the trace, how its traffic is aggregated and how decisions are made, from a
+// configure takes the pool that serves the trace, how its traffic is aggregated and how decisions are made, from a
 // configuration.
-func configuredPool(path, name string, c *backtest.RunConfig) (*capacity.Pool, error) {
+func configure(c *backtest.RunConfig, path, name string) (*config.Config, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return nil, usageError{err}
@@ -106,7 +133,8 @@ func configuredPool(path, name string, c *backtest.RunConfig) (*capacity.Pool, e
 	for i := range pc.Pools {
 		p := &pc.Pools[i]
 		if p.Name == name || name == "" && len(pc.Pools) == 1 {
-			return p, nil
+			c.Pool = p
+			return cfg, nil
 		}
 		names = append(names, p.Name)
 	}
@@ -123,6 +151,9 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 		for _, n := range t.Notes {
 			fmt.Fprintln(std.out, "  note:", n)
 		}
+	}
+	for _, n := range s.NotKnown {
+		fmt.Fprintln(std.out, "note:", n)
 	}
 	fmt.Fprintf(std.out, "%d minutes of traffic, %d origins, in %s\n\n", s.Minutes, s.Origins, took.Round(100*time.Millisecond))
 	if s.Holes > 0 {
