@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -93,10 +91,6 @@ type Alarms struct {
 	Operating AlarmPoint   `json:"operating_point"`
 	Learned   bool         `json:"learned"` // Operating is
 	Curve     []AlarmPoint `json:"curve"`   // by rising threshold
-	// AtFalseShare is the point of the curve that announces most of those that stand for nothing in at most 5 % of the quiet minutes,
-	// LevelKnown the same of one who knows the level to come but for the noise of single minutes: what forecasts can reach.
-	AtFalseShare *AlarmPoint `json:"at_false_share"`
-	LevelKnown   *AlarmPoint `json:"level_known"`
 }
 
 // AlarmPoint is what alarms at one threshold of probability are worth.
@@ -129,7 +123,6 @@ func (w *watch) alarms() *Alarms {
 		a.Operating = w.always(w.cfg.AlertProbability, onsets)
 	}
 	a.Curve = w.curve(onsets)
-	a.AtFalseShare, a.LevelKnown = highestRecall(a.Curve), highestRecall(w.knowing().curve(onsets))
 	return a
 }
 
@@ -139,42 +132,6 @@ func (w *watch) curve(onsets []int) (all []AlarmPoint) {
 		all = append(all, w.always(t, onsets))
 	}
 	return all
-}
-
-// falseShare is the largest share of quiet minutes in which alarms may stand, at which peers' are compared.
-const falseShare = .05
-
-// highestRecall is the point with the highest recall among those with at most falseShare, of equals the one with the highest
-// threshold; nil when there is none.
-func highestRecall(curve []AlarmPoint) (best *AlarmPoint) {
-	for i := range curve {
-		if p := &curve[i]; p.FalseShare <= falseShare && (best == nil || p.Recall >= best.Recall) {
-			best = p
-		}
-	}
-	return best
-}
-
-// knowing is w with the probabilities of one who knows the level of each minute to come, and that single minutes lie about it with
-// errors of one spread on the square-root scale, each by itself: 1 − Π Φ((√replicas − √level)/σ) over the warning window.
-func (w *watch) knowing() *watch {
-	level := levels(w.need)
-	square := 0.
-	for m, need := range w.need {
-		e := math.Sqrt(need) - math.Sqrt(level[m])
-		square += e * e / float64(len(w.need))
-	}
-	out := *w
-	out.probability = make([]float64, len(w.need))
-	window := int(forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup)) / features.Minute)
-	for m := range out.probability {
-		holds := 1.
-		for _, x := range level[m:min(m+window, len(level))] {
-			holds *= distuv.UnitNormal.CDF((math.Sqrt(float64(w.replicas)) - math.Sqrt(x)) / max(math.Sqrt(square), 1e-9))
-		}
-		out.probability[m] = 1 - holds
-	}
-	return &out
 }
 
 // operating is how the operating point came about.

@@ -148,14 +148,14 @@ func TestKnowingTheLevel(t *testing.T) {
 		}
 		w.need, w.probability, w.lines = append(w.need, need), append(w.probability, 0), append(w.lines, .5)
 	}
-	a := w.alarms()
-	if a.Onsets != 2 || a.LevelKnown.Recall != .5 || a.AtFalseShare.Recall != 0 {
-		t.Errorf("%d onsets, of which one who knows the level announces %g, and alarms that are never raised %g; want 2, half, none", a.Onsets, a.LevelKnown.Recall, a.AtFalseShare.Recall)
+	a := w.inHindsight()
+	if a.Onsets != 2 || a.levelKnown.Recall != .5 || a.atFalseShare.Recall != 0 {
+		t.Errorf("%d onsets, of which one who knows the level announces %g, and alarms that are never raised %g; want 2, half, none", a.Onsets, a.levelKnown.Recall, a.atFalseShare.Recall)
 	}
 	if none := highestRecall([]AlarmPoint{{FalseShare: 2 * falseShare}}); none != nil {
 		t.Errorf("no alarm keeps within the share, but %+v", none)
 	}
-	if a.LevelKnown.FalseShare > falseShare {
-		t.Errorf("alarms stood for nothing in %g of the quiet minutes", a.LevelKnown.FalseShare)
+	if a.levelKnown.FalseShare > falseShare {
+		t.Errorf("alarms stood for nothing in %g of the quiet minutes", a.levelKnown.FalseShare)
 	}
 }

@@ -40,54 +40,7 @@ func (f *fifo[T]) remove(x T) {
 	}
 }
 
-// calls is a min-heap by mark, ties by order of admission.
-type calls []*call
-
-func (h calls) less(i, j int) bool {
-	return h[i].mark < h[j].mark || h[i].mark == h[j].mark && h[i].admitted < h[j].admitted
-}
-
-func (h *calls) push(q *call) {
-	*h = append(*h, q)
-	h.up(len(*h) - 1)
-}
-
-// remove takes out element i. O(log n).
-func (h *calls) remove(i int) *call {
-	s := *h
-	n := len(s) - 1
-	q := s[i]
-	s[i] = s[n]
-	s[n] = nil
-	*h = s[:n]
-	if i < n {
-		h.up(i)
-		h.down(i)
-	}
-	return q
-}
-
-func (h *calls) up(i int) {
-	s := *h
-	for i > 0 && s.less(i, (i-1)/2) {
-		s[i], s[(i-1)/2] = s[(i-1)/2], s[i]
-		i = (i - 1) / 2
-	}
-}
-
-func (h *calls) down(i int) {
-	s := *h
-	for {
-		least := i
-		for _, c := range [2]int{2*i + 1, 2*i + 2} {
-			if c < len(s) && s.less(c, least) {
-				least = c
-			}
-		}
-		if least == i {
-			return
-		}
-		s[i], s[least] = s[least], s[i]
-		i = least
-	}
+// before orders calls by mark, ties by order of admission.
+func (q *call) before(other *call) bool {
+	return q.mark < other.mark || q.mark == other.mark && q.admitted < other.admitted
 }

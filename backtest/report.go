@@ -77,7 +77,7 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	}
 	for i := range s.Comparisons {
 		c := &s.Comparisons[i]
-		p.Targets = append(p.Targets, target{c, cellText(c.SaturatedShare, 100, "%g %%") + r.ofSeed(c)})
+		p.Targets = append(p.Targets, target{c, cellText(c.SaturatedShare, 100, "%g %%")})
 	}
 	shown := r.shown(s)
 	for _, c := range shown {
@@ -151,14 +151,6 @@ func (r *runner) sizingText() string {
 		return "the configured pool, " + warmup
 	}
 	return fmt.Sprintf("the busiest minute needs %d replicas, %s", r.cfg.PeakReplicas, warmup)
-}
-
-// ofSeed tells comparisons of several draws apart.
-func (r *runner) ofSeed(c *Comparison) string {
-	if len(r.draws) < 2 {
-		return ""
-	}
-	return fmt.Sprintf(", seed %d", c.Seed)
 }
 
 // shown is one contender of each policy: that of the setting chosen beforehand at the first target, or the default.

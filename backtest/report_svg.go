@@ -56,8 +56,6 @@ func drawCurves(all []namedCurve) template.HTML {
 			class = "own"
 		case OraclePolicy:
 			class = "oracle"
-		case "perfect_forecast", "perfect_level":
-			class = "perfect"
 		default:
 			hue++
 		}

@@ -205,7 +205,7 @@ func (r *Reader) Next(it *Item) error {
 	if len(r.order.rows) == 0 {
 		return io.EOF
 	}
-	w := r.order.pop()
+	w := r.order.rows.remove(0)
 	r.last = w.at
 	*it = Item{}
 	switch {
@@ -270,8 +270,8 @@ func (r *Reader) fill() error {
 
 // read takes one row from the file into the order buffer.
 func (r *Reader) read() error {
-	var w row
-	err := r.rows.next(&w)
+	w := &row{}
+	err := r.rows.next(w)
 	var bad badRow
 	switch {
 	case errors.Is(err, io.EOF):

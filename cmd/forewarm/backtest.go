@@ -29,13 +29,11 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	f.Float64Var(&c.ScoreFrom, "score-from", 2.0/3, "score origins after this `share` of the trace")
 	f.Float64Var(&c.ScoreTo, "score-to", 1, "score up to this `share` of the trace, and end there")
 	policies := f.String("policies", "", "`names` of policies to run against each other, separated by commas, or all")
-	f.StringVar((*string)(&c.Simulate), "simulate", string(backtest.Fluid), "`fluid` lets work flow through the pools, minute by minute; requests serves each on its replica")
 	f.BoolVar(&c.Sweep, "sweep", false, "run every setting of each policy's knobs; with -simulate requests, of the first")
 	f.IntVar(&c.PeakReplicas, "peak-replicas", 0, "size a replica such that the busiest minute needs this `number` of them (default 8)")
 	f.DurationVar(&c.Warmup.P50, "warmup-p50", 6*time.Minute, "median warm-up of a replica")
 	f.DurationVar(&c.Warmup.P90, "warmup-p90", 12*time.Minute, "90th percentile of the warm-up")
 	f.Uint64Var(&c.Seed, "seed", 1, "of the warm-up draws")
-	f.IntVar(&c.Draws, "draws", 1, "`number` of seeds, from -seed on, with each of which a sweep is compared")
 	f.StringVar(&c.Options.Only, "only", "", "run the traffic of this `class` alone")
 	path := f.String("config", "", "configuration `file`: its only pool, or the one -pool names, serves the trace")
 	pool := f.String("pool", "", "`name` of the pool (default: trace, or the configuration's only one)")
@@ -233,10 +231,6 @@ func printAlarms(std streams, a *backtest.Alarms, pages *backtest.Pages) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if a.Onsets > 0 && a.AtFalseShare != nil && a.LevelKnown != nil {
-		fmt.Fprintf(std.out, "where alarms stand for nothing in at most 5 %% of the quiet minutes: %s announced in time; by one who knows the level of each quarter hour, %s\n",
-			orDash("%.0f %%", 100*a.AtFalseShare.Recall), orDash("%.0f %%", 100*a.LevelKnown.Recall))
-	}
 	fmt.Fprintf(std.out, "pages of the pool that obeys Forewarm: %d, of which %d false\n", pages.Raised, pages.False)
 	return nil
 }
@@ -252,7 +246,7 @@ func orDash(format string, x backtest.Number) string {
 // printComparisons prints what the same saturation costs with each policy.
 func printComparisons(std streams, all []backtest.Comparison) error {
 	for _, c := range all {
-		fmt.Fprintf(std.out, "\nat %g %% saturated minutes, seed %d:\n", 100*c.SaturatedShare, c.Seed)
+		fmt.Fprintf(std.out, "\nat %g %% saturated minutes:\n", 100*c.SaturatedShare)
 		w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(w, "policy\tGPU-hours\tchosen before\tits saturated minutes\tits GPU-hours\tits actions\ttaken back\t")
 		for _, p := range c.Costs {

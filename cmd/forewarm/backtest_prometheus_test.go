@@ -40,7 +40,7 @@ func TestBacktestPrometheus(t *testing.T) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	for _, want := range []string{"2880 rows", "recorded", "the page is in"} {
+	for _, want := range []string{"3 days: recorded minutes, 288", "recorded", "the page is in"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, out.String())
 		}
