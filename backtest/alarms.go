@@ -105,8 +105,6 @@ type AlarmPoint struct {
 	// counts them.
 	HourlyFalsePerWeek Number `json:"hourly_false_per_week"`
 	Announced          Number `json:"announced_share"` // of all minutes, in which an alarm stood
-	// FalseShare is in how many of the minutes that no saturation follows within the hour, nor is there, an alarm stood.
-	FalseShare Number `json:"false_share"`
 }
 
 var alarmThresholds = []float64{.02, .05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9, .95}
@@ -190,7 +188,7 @@ func (w *watch) episodes(threshold func(minute int) float64) (all []episode) {
 // at scores the alarms at a threshold.
 func (w *watch) at(threshold func(minute int) float64, onsets []int) AlarmPoint {
 	episodes := w.episodes(threshold)
-	p := AlarmPoint{Raised: len(episodes), FalseShare: Number(w.standing(episodes))}
+	p := AlarmPoint{Raised: len(episodes)}
 	right, wrongHours, announced := 0, 0, 0
 	for _, e := range episodes {
 		announced += e.to - e.from
@@ -249,24 +247,4 @@ func (w *watch) meanLine() Number {
 		}
 	}
 	return Number(share(sum, n))
-}
-
-// standing is the share of minutes in which an alarm stood, of those that no saturation follows within notice. O(minutes).
-func (w *watch) standing(episodes []episode) float64 {
-	quiet, stood, next := 0, 0, len(w.need)+notice // next is the first saturated minute from m on
-	for m := len(w.need) - 1; m >= 0; m-- {
-		if w.saturated(m) {
-			next = m
-		}
-		for len(episodes) > 0 && episodes[len(episodes)-1].from > m {
-			episodes = episodes[:len(episodes)-1]
-		}
-		if next-m >= notice {
-			quiet++
-			if len(episodes) > 0 && m < episodes[len(episodes)-1].to {
-				stood++
-			}
-		}
-	}
-	return share(float64(stood), float64(quiet))
 }

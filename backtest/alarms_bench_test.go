@@ -88,15 +88,36 @@ func (p *policyPool) alarms(t *testing.T, third int) (all []*sizedAlarms, err er
 // falseShare is the largest share of quiet minutes in which alarms may stand, at which peers' are compared.
 const falseShare = .05
 
-// highestRecall is the point with the highest recall among those with at most falseShare, of equals the one with the highest
-// threshold; nil when there is none.
-func highestRecall(curve []AlarmPoint) (best *AlarmPoint) {
-	for i := range curve {
-		if p := &curve[i]; p.FalseShare <= falseShare && (best == nil || p.Recall >= best.Recall) {
-			best = p
+// highestRecall is the point of the curve with the highest recall among those whose alarms stand in at most falseShare of the quiet
+// minutes, of equals the one with the highest threshold; nil when there is none.
+func (w *watch) highestRecall(onsets []int) (best *AlarmPoint) {
+	for _, t := range alarmThresholds {
+		p := w.always(t, onsets)
+		if w.standing(w.episodes(func(int) float64 { return t })) <= falseShare && (best == nil || p.Recall >= best.Recall) {
+			best = &p
 		}
 	}
 	return best
+}
+
+// standing is the share of minutes in which an alarm stood, of those that no saturation follows within notice. O(minutes).
+func (w *watch) standing(episodes []episode) float64 {
+	quiet, stood, next := 0, 0, len(w.need)+notice // next is the first saturated minute from m on
+	for m := len(w.need) - 1; m >= 0; m-- {
+		if w.saturated(m) {
+			next = m
+		}
+		for len(episodes) > 0 && episodes[len(episodes)-1].from > m {
+			episodes = episodes[:len(episodes)-1]
+		}
+		if next-m >= notice {
+			quiet++
+			if len(episodes) > 0 && m < episodes[len(episodes)-1].to {
+				stood++
+			}
+		}
+	}
+	return share(float64(stood), float64(quiet))
 }
 
 // knowing is w with the probabilities of one who knows the level of each minute to come, and that single minutes lie about it with
@@ -136,7 +157,7 @@ type sizedAlarms struct {
 
 func (w *watch) inHindsight() *sizedAlarms {
 	a := w.alarms()
-	return &sizedAlarms{a, highestRecall(a.Curve), highestRecall(w.knowing().curve(w.onsets()))}
+	return &sizedAlarms{a, w.highestRecall(w.onsets()), w.knowing().highestRecall(w.onsets())}
 }
 
 // alarmRow is one trace of the table.

@@ -62,14 +62,6 @@ func (r *replica) serving() bool {
 	return r.state == ingest.ReplicaReady || r.state == ingest.ReplicaDraining
 }
 
-// billed is 1 while the replica occupies its GPUs: from loading on.
-func (r *replica) billed() float64 {
-	if r.state == ingest.ReplicaPending {
-		return 0
-	}
-	return 1
-}
-
 // warm takes the replica one state further: pending, loading, ready.
 func (r *replica) warm(c *Cluster) {
 	r.at = c.now

@@ -6,23 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 )
 
 // maxLine bounds one line of a trace, bytes.
 const maxLine = 4 << 20
-
-// countingReader counts what passes through it, for progress bars.
-type countingReader struct {
-	r io.Reader
-	n atomic.Int64
-}
-
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n.Add(int64(n))
-	return n, err
-}
 
 // lineScanner reads lines of at most maxLine bytes and knows their number.
 type lineScanner struct {

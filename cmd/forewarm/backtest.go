@@ -215,10 +215,10 @@ func printAlarms(std streams, a *backtest.Alarms, pages *backtest.Pages) error {
 	}
 	fmt.Fprintf(std.out, "\nalarms of a pool of %d replicas that nobody scales: %d saturations begin in %.2f weeks\n", a.Replicas, a.Onsets, a.Weeks)
 	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "from a probability of\traised\tcame true\tannounced in time\tmedian lead\tfalse a week\teach hour judged\tstood for nothing\tstood\t")
+	fmt.Fprintln(w, "from a probability of\traised\tcame true\tannounced in time\tmedian lead\tfalse a week\teach hour judged\tstood\t")
 	row := func(name string, p *backtest.AlarmPoint) {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.1f\t%.1f\t%s\t%.1f %%\t\n", name, p.Raised, orDash("%.0f %%", 100*p.Precision), orDash("%.0f %%", 100*p.Recall),
-			orDash("%.0f min", p.LeadP50/60), p.FalsePerWeek, p.HourlyFalsePerWeek, orDash("%.1f %%", 100*p.FalseShare), 100*p.Announced)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.1f\t%.1f\t%.1f %%\t\n", name, p.Raised, orDash("%.0f %%", 100*p.Precision), orDash("%.0f %%", 100*p.Recall),
+			orDash("%.0f min", p.LeadP50/60), p.FalsePerWeek, p.HourlyFalsePerWeek, 100*p.Announced)
 	}
 	for i := range a.Curve {
 		if p := &a.Curve[i]; p.Raised > 0 {
