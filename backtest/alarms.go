@@ -1,7 +1,6 @@
 package backtest
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -88,9 +87,8 @@ type Alarms struct {
 	// which a median warm-up would have averted them and was raised, or came true, in the hour before.
 	Onsets int `json:"onsets"`
 	// Operating is as configured: from the learned line on, its threshold the mean, or at alert_probability.
-	Operating AlarmPoint   `json:"operating_point"`
-	Learned   bool         `json:"learned"` // Operating is
-	Curve     []AlarmPoint `json:"curve"`   // by rising threshold
+	Operating AlarmPoint `json:"operating_point"`
+	Learned   bool       `json:"learned"` // Operating is
 }
 
 // AlarmPoint is what alarms at one threshold of probability are worth.
@@ -107,8 +105,6 @@ type AlarmPoint struct {
 	Announced          Number `json:"announced_share"` // of all minutes, in which an alarm stood
 }
 
-var alarmThresholds = []float64{.02, .05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9, .95}
-
 func (w *watch) alarms() *Alarms {
 	onsets := w.onsets()
 	a := &Alarms{
@@ -120,24 +116,7 @@ func (w *watch) alarms() *Alarms {
 	} else {
 		a.Operating = w.always(w.cfg.AlertProbability, onsets)
 	}
-	a.Curve = w.curve(onsets)
 	return a
-}
-
-// curve is of alarms at each threshold.
-func (w *watch) curve(onsets []int) (all []AlarmPoint) {
-	for _, t := range alarmThresholds {
-		all = append(all, w.always(t, onsets))
-	}
-	return all
-}
-
-// operating is how the operating point came about.
-func (a *Alarms) operating() string {
-	if a.Learned {
-		return "learned line"
-	}
-	return fmt.Sprintf("alert_probability %g", a.Operating.Threshold)
 }
 
 // always scores the alarms at the same threshold in each minute.

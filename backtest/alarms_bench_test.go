@@ -85,6 +85,17 @@ func (p *policyPool) alarms(t *testing.T, third int) (all []*sizedAlarms, err er
 	return all, nil
 }
 
+// alarmThresholds are the fixed lines that are tried.
+var alarmThresholds = []float64{.02, .05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9, .95}
+
+// curve is of alarms at each threshold.
+func (w *watch) curve(onsets []int) (all []AlarmPoint) {
+	for _, t := range alarmThresholds {
+		all = append(all, w.always(t, onsets))
+	}
+	return all
+}
+
 // falseShare is the largest share of quiet minutes in which alarms may stand, at which peers' are compared.
 const falseShare = .05
 
@@ -152,12 +163,13 @@ func (w *watch) knowing() *watch {
 // that stand for nothing in at most 5 % of the quiet minutes, and the same of one who knows the level to come.
 type sizedAlarms struct {
 	*Alarms
+	curve                    []AlarmPoint // by alarmThresholds
 	atFalseShare, levelKnown *AlarmPoint
 }
 
 func (w *watch) inHindsight() *sizedAlarms {
 	a := w.alarms()
-	return &sizedAlarms{a, w.highestRecall(w.onsets()), w.knowing().highestRecall(w.onsets())}
+	return &sizedAlarms{a, w.curve(w.onsets()), w.highestRecall(w.onsets()), w.knowing().highestRecall(w.onsets())}
 }
 
 // alarmRow is one trace of the table.
@@ -201,17 +213,17 @@ func withinShare(a *sizedAlarms) *AlarmPoint { return cmp.Or(a.atFalseShare, &Al
 func knownLevel(a *sizedAlarms) *AlarmPoint  { return cmp.Or(a.levelKnown, &AlarmPoint{}) }
 
 func fixedLine(threshold float64) func(*sizedAlarms) *AlarmPoint {
-	return func(a *sizedAlarms) *AlarmPoint { return &a.Curve[slices.Index(alarmThresholds, threshold)] }
+	return func(a *sizedAlarms) *AlarmPoint { return &a.curve[slices.Index(alarmThresholds, threshold)] }
 }
 
 // lowestWithin is the lowest fixed line of each pool by itself, chosen in hindsight, at which no more are false than are borne.
 func lowestWithin(borne float64) func(*sizedAlarms) *AlarmPoint {
 	return func(a *sizedAlarms) *AlarmPoint {
-		i := slices.IndexFunc(a.Curve, func(p AlarmPoint) bool { return float64(p.HourlyFalsePerWeek) <= borne })
+		i := slices.IndexFunc(a.curve, func(p AlarmPoint) bool { return float64(p.HourlyFalsePerWeek) <= borne })
 		if i < 0 {
 			return nil
 		}
-		return &a.Curve[i]
+		return &a.curve[i]
 	}
 }
 
@@ -315,7 +327,7 @@ func TestAlarmSums(t *testing.T) {
 	pool := func(onsets int, recall, hourly Number) *sizedAlarms {
 		a := &sizedAlarms{Alarms: &Alarms{Onsets: onsets, Weeks: .5, Operating: AlarmPoint{Recall: recall, HourlyFalsePerWeek: hourly}}}
 		for i, threshold := range alarmThresholds {
-			a.Curve = append(a.Curve, AlarmPoint{Threshold: Number(threshold), Recall: recall / Number(i+1), HourlyFalsePerWeek: hourly * Number(len(alarmThresholds)-i)})
+			a.curve = append(a.curve, AlarmPoint{Threshold: Number(threshold), Recall: recall / Number(i+1), HourlyFalsePerWeek: hourly * Number(len(alarmThresholds)-i)})
 		}
 		a.atFalseShare = &AlarmPoint{Threshold: Number(math.NaN())}
 		return a

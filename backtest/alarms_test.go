@@ -52,7 +52,7 @@ func TestAlarms(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("at 0.5 (-want +got):\n%s", diff)
 	}
-	for _, p := range a.Curve {
+	for _, p := range w.curve(w.onsets()) {
 		raised := 3
 		switch {
 		case p.Threshold > .8:

@@ -52,7 +52,6 @@ type page struct {
 	Curves                template.HTML
 	Forecast              template.HTML
 	Tracks                []drawnTrack
-	AlarmCurve            template.HTML
 	Stated                []ReliabilityBin // that have projections
 	PoolScores            []Score
 }
@@ -99,7 +98,6 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	for _, c := range shown {
 		p.Tracks = append(p.Tracks, drawnTrack{c.spec.Name, c.spec.knob(c.set), c.track.draw()})
 	}
-	p.AlarmCurve = drawAlarms(s.Alarms)
 	for _, b := range s.Reliability.Bins {
 		if b.N > 0 {
 			p.Stated = append(p.Stated, b)

@@ -165,9 +165,7 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 	if err := printReliability(std, s.Reliability); err != nil {
 		return err
 	}
-	if err := printAlarms(std, s.Alarms, s.Pages); err != nil {
-		return err
-	}
+	printAlarms(std, s.Alarms, s.Pages)
 	if len(s.Policies) == 0 {
 		return nil
 	}
@@ -209,30 +207,16 @@ func printReliability(std streams, r *backtest.Reliability) error {
 
 // printAlarms prints what announcing the saturations of a pool that nobody scales was worth, and how many pages were false of the
 // pool that obeys Forewarm.
-func printAlarms(std streams, a *backtest.Alarms, pages *backtest.Pages) error {
+func printAlarms(std streams, a *backtest.Alarms, pages *backtest.Pages) {
 	if a.Weeks == 0 {
-		return nil
+		return
 	}
-	fmt.Fprintf(std.out, "\nalarms of a pool of %d replicas that nobody scales: %d saturations begin in %.2f weeks\n", a.Replicas, a.Onsets, a.Weeks)
-	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "from a probability of\traised\tcame true\tannounced in time\tmedian lead\tfalse a week\teach hour judged\tstood\t")
-	row := func(name string, p *backtest.AlarmPoint) {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.1f\t%.1f\t%.1f %%\t\n", name, p.Raised, orDash("%.0f %%", 100*p.Precision), orDash("%.0f %%", 100*p.Recall),
-			orDash("%.0f min", p.LeadP50/60), p.FalsePerWeek, p.HourlyFalsePerWeek, 100*p.Announced)
-	}
-	for i := range a.Curve {
-		if p := &a.Curve[i]; p.Raised > 0 {
-			row(fmt.Sprintf("%g", p.Threshold), p)
-		}
-	}
-	if a.Learned {
-		row(fmt.Sprintf("as learned (%.2f on average)", a.Operating.Threshold), &a.Operating)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
+	p := &a.Operating
+	fmt.Fprintf(std.out, "\nalarms of a pool of %d replicas that nobody scales: %d saturations begin in %.2f weeks; %s of them were announced in time, %s ahead (median)\n",
+		a.Replicas, a.Onsets, a.Weeks, orDash("%.0f %%", 100*p.Recall), orDash("%.0f min", p.LeadP50/60))
+	fmt.Fprintf(std.out, "%d alarms from a probability of %.2f on (the mean of what was learned, or as configured): %s came true, %.1f a week were false; they stood in %.1f %% of the minutes\n",
+		p.Raised, p.Threshold, orDash("%.0f %%", 100*p.Precision), p.FalsePerWeek, 100*p.Announced)
 	fmt.Fprintf(std.out, "pages of the pool that obeys Forewarm: %d, of which %d false\n", pages.Raised, pages.False)
-	return nil
 }
 
 // orDash is x in a format, – where it is not known.
