@@ -53,15 +53,14 @@ func (r *Recorded) replicas(minute int) int {
 type recordedLog struct {
 	*Recorded
 	pool      string
-	step      func(minute int) // called after each minute; may be nil
 	classes   []string
 	minute    int
 	watermark ingest.Watermark
 	held      []float64 // tokens, by class
 }
 
-func newRecordedLog(r *Recorded, pool string, step func(int)) *recordedLog {
-	l := &recordedLog{Recorded: r, pool: pool, step: step}
+func newRecordedLog(r *Recorded, pool string) *recordedLog {
+	l := &recordedLog{Recorded: r, pool: pool}
 	for i := range r.Series {
 		if !slices.Contains(l.classes, r.Series[i].Class) {
 			l.classes = append(l.classes, r.Series[i].Class)
@@ -87,9 +86,6 @@ func (l *recordedLog) Next(b *ingest.Batch) error {
 	}
 	l.minute++
 	b.Watermark, b.Sequence = &l.watermark, uint64(l.minute)
-	if l.step != nil {
-		l.step(l.minute)
-	}
 	return nil
 }
 
