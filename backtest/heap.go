@@ -1,7 +1,15 @@
 package backtest
 
+// ordered can be in a heap of its kind.
+type ordered[T any] interface{ before(other T) bool }
+
+var (
+	_ ordered[*row]  = (*row)(nil)
+	_ ordered[*call] = (*call)(nil)
+)
+
 // heap is a min-heap: no element comes before the first.
-type heap[T interface{ before(T) bool }] []T
+type heap[T ordered[T]] []T
 
 // push adds an element. O(log n).
 func (h *heap[T]) push(x T) {
