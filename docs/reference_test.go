@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -30,10 +29,14 @@ import (
 // TestGenerated holds the generated parts of the reference pages to the program:
 // go test ./docs -run TestGenerated -update writes them.
 func TestGenerated(t *testing.T) {
-	api := openAPI(t)
+	d := startDaemon(t, strings.Join([]string{
+		"pools: [{name: chat, replicas: {max: 4}}]", "listeners: {http: {listen: '127.0.0.1:0'}}", "keda: {listen: '127.0.0.1:0'}",
+		"remote_write: {url: 'http://127.0.0.1:1'}", "scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}", "",
+	}, "\n"))
+	api, exposition := openAPI(t, d), string(get(t, d.base+"/metrics"))
 	source := parseSource(t)
 	for page, parts := range map[string]map[string]string{
-		"metrics.md":             {"metrics": source.metrics(t), "series": series()},
+		"metrics.md":             {"metrics": source.metrics(t, exposition), "series": series()},
 		"http-api.md":            {"operations": api.operations(), "schemas": api.schemas()},
 		"subjects-and-events.md": {"prescale": source.structs(t, "alerting", "Prescale"), "alert": source.structs(t, "alerting", "AlertData"), "cloudevent": source.structs(t, "alerting", "CloudEvent")},
 		"telemetry.md":           {"dimensions": dimensions()},
@@ -126,9 +129,9 @@ func labels(s string) string {
 	return strings.Join(names, ", ")
 }
 
-// metrics is the table of what /metrics exposes: the gauges of a tick from their golden file, and the rest from where the code
-// registers it, by a name that is followed by the help text.
-func (g goSource) metrics(t *testing.T) string {
+// metrics is the table of what /metrics exposes. Names and help are those in the code: a literal name that is followed by a
+// literal help. Labels are those that the code adds, of a golden file, or of a running daemon.
+func (g goSource) metrics(t *testing.T, exposition string) string {
 	all := map[string]metric{}
 	for _, folder := range slices.Sorted(maps.Keys(g)) {
 		for _, file := range g[folder] {
@@ -161,6 +164,14 @@ func (g goSource) metrics(t *testing.T) string {
 				case function == "Histogram":
 					m.kind = "histogram"
 				}
+				if strings.HasPrefix(name, "forewarm_traffic_") {
+					m.labels = labels("pool=,class=,dimension=,") // which all of them have
+				}
+				for _, name := range added(args[2:]) {
+					if label := "`" + name + "`"; !strings.Contains(m.labels, label) {
+						m.labels = strings.TrimPrefix(m.labels+", "+label, ", ")
+					}
+				}
 				if folder != "storage" && strings.Contains(m.help, " ") {
 					all[name] = m
 				}
@@ -168,8 +179,10 @@ func (g goSource) metrics(t *testing.T) string {
 			})
 		}
 	}
-	for _, m := range promHelp.FindAllStringSubmatch(read(t, root+"/server/testdata/gauges.txt"), -1) {
-		all[m[1]] = metric{kind: m[3], help: m[2], labels: labels(m[4])}
+	for _, m := range promHelp.FindAllStringSubmatch(exposition+read(t, root+"/server/testdata/gauges.txt"), -1) {
+		if strings.HasPrefix(m[1], "forewarm_") && m[3] != "histogram" {
+			all[m[1]] = metric{kind: m[3], help: m[2], labels: cmp.Or(labels(m[4]), all[m[1]].labels)}
+		}
 	}
 	for _, d := range features.Dimensions {
 		all[d.Series] = metric{kind: "gauge", help: d.Help, labels: labels("pool=,class=")}
@@ -181,6 +194,27 @@ func (g goSource) metrics(t *testing.T) string {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, m.kind, m.labels, cell(m.help))
 	}
 	return b.String()
+}
+
+// added are the names of labels in calls of add(value, name, value, …) and append(labels, name, value).
+func added(code []ast.Expr) (names []string) {
+	for _, e := range code {
+		ast.Inspect(e, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if f, ok := call.Fun.(*ast.Ident); ok && (f.Name == "add" || f.Name == "append") {
+				for i := 1; i < len(call.Args); i += 2 {
+					if name := text(call.Args[i]); name != "" {
+						names = append(names, name)
+					}
+				}
+			}
+			return true
+		})
+	}
+	return names
 }
 
 // series is the table of what the store keeps.
@@ -407,10 +441,18 @@ type schema struct {
 	Properties           map[string]schema
 }
 
-func openAPI(t *testing.T) document {
+func openAPI(t *testing.T, d *daemon) document {
 	t.Helper()
-	d := startDaemon(t, "pools: [{name: chat, replicas: {max: 4}}]\n")
-	res, err := http.Get(d.base + "/api/v1/openapi.json")
+	var doc document
+	if err := json.Unmarshal(get(t, d.base+"/api/v1/openapi.json"), &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func get(t *testing.T, url string) []byte {
+	t.Helper()
+	res, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,11 +461,7 @@ func openAPI(t *testing.T) document {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var doc document
-	if err := json.NewDecoder(bytes.NewReader(body)).Decode(&doc); err != nil {
-		t.Fatal(err)
-	}
-	return doc
+	return body
 }
 
 func (d *document) operations() string {
