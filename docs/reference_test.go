@@ -516,6 +516,9 @@ func (g goSource) notes(name string, properties map[string]schema) (best map[str
 			}
 			notes, have := map[string]string{}, 0
 			for _, f := range fields.Fields.List {
+				if embedded, ok := f.Type.(*ast.Ident); ok && len(f.Names) == 0 {
+					maps.Copy(notes, g.notes(embedded.Name, properties))
+				}
 				if tag := jsonName(f); properties[tag].isSet() {
 					have++
 					notes[tag] = cell(cmp.Or(f.Comment.Text(), f.Doc.Text()))
