@@ -50,7 +50,7 @@ func (d *daemon) exportCounters() {
 	})
 	d.tickTook = d.exporter.Histogram("forewarm_tick_duration_seconds",
 		"Time that a tick took: closing windows, learning, deciding, storing and handing on.", pauses)
-	d.snapshotTook = d.exporter.Histogram("forewarm_snapshot_duration_seconds", "Time that writing a snapshot took, beside the pipeline.", pauses)
+	d.snapshotTook = d.exporter.Histogram("forewarm_snapshot_duration_seconds", "Time that storing a snapshot took.", pauses)
 	d.snapshotStopped = d.exporter.Histogram("forewarm_snapshot_stop_duration_seconds", "Time that the pipeline stood still for a snapshot.", pauses)
 	d.exporter.Gauge("forewarm_snapshot_bytes", "Size of the newest saved state; 0 before the first.", func() float64 {
 		d.mu.Lock()
@@ -61,7 +61,7 @@ func (d *daemon) exportCounters() {
 	d.exportListeners()
 }
 
-// pauses are the upper bounds of how long the fold stops for something, in seconds.
+// pauses are the upper bounds of how long the pipeline stops for something, in seconds.
 var pauses = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
 // exportStorage publishes what storage counts of itself.
@@ -84,7 +84,7 @@ func (d *daemon) exportStorage() {
 		{"forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks }},
 		{"forewarm_series_log_corruptions_total", "Times that the log of the time-series database was damaged and was cut there.", func() uint64 { return d.store.Counters().Corruptions }},
 		{"forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed.", func() uint64 { return d.store.Counters().Damaged }},
-		{"forewarm_series_untended_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().Untended }},
+		{"forewarm_series_compaction_failures_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().CompactFailures }},
 	} {
 		d.exporter.Counter(c.name, c.help, c.value)
 	}
