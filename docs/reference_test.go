@@ -37,7 +37,7 @@ func TestGenerated(t *testing.T) {
 	source := parseSource(t)
 	for page, parts := range map[string]map[string]string{
 		"metrics.md":             {"metrics": source.metrics(t, exposition), "series": series()},
-		"http-api.md":            {"operations": api.operations(), "schemas": api.schemas()},
+		"http-api.md":            {"operations": api.operations(), "schemas": api.schemas(source)},
 		"subjects-and-events.md": {"prescale": source.structs(t, "alerting", "Prescale"), "alert": source.structs(t, "alerting", "AlertData"), "cloudevent": source.structs(t, "alerting", "CloudEvent")},
 		"telemetry.md":           {"dimensions": dimensions()},
 	} {
@@ -247,11 +247,8 @@ func (g goSource) structs(t *testing.T, folder, name string) string {
 		fmt.Fprintf(&b, "**%s.** %s\n\n| field | type | meaning |\n|---|---|---|\n", name, cell(help))
 		var next [][2]string
 		for _, f := range fields.Fields.List {
-			if f.Tag == nil {
-				continue
-			}
-			tag, options, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
-			if tag == "-" || tag == "" {
+			tag := jsonName(f)
+			if tag == "" {
 				continue
 			}
 			kind, of := typeName(folder, f.Type)
@@ -259,7 +256,7 @@ func (g goSource) structs(t *testing.T, folder, name string) string {
 				kind, of = words, [2]string{}
 			}
 			note := cell(cmp.Or(f.Comment.Text(), f.Doc.Text()))
-			if strings.Contains(options, "omit") {
+			if strings.Contains(f.Tag.Value, `json:"`+tag+",omit") {
 				note = strings.TrimPrefix(note+"; may be missing", "; ")
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", tag, kind, note)
@@ -488,19 +485,63 @@ func (d *document) operations() string {
 	return b.String()
 }
 
-func (d *document) schemas() string {
+func (d *document) schemas(source goSource) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(d.Components.Schemas)) {
 		s := d.Components.Schemas[name]
 		fmt.Fprintf(&b, "### %s\n\n", name)
+		notes := source.notes(name, s.Properties)
 		for _, p := range slices.Sorted(maps.Keys(s.Properties)) {
 			field := s.Properties[p]
-			fmt.Fprintf(&b, "- `%s`: %s\n", p, field.name())
+			line := fmt.Sprintf("- `%s`: %s", p, field.name())
+			if notes[p] != "" {
+				line += "; " + notes[p]
+			}
+			b.WriteString(line + "\n")
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
 }
+
+// notes are the comments of the fields of the struct that a schema is made of: the one of its name that has most of the properties.
+func (g goSource) notes(name string, properties map[string]schema) (best map[string]string) {
+	most := 0
+	for _, folder := range slices.Sorted(maps.Keys(g)) {
+		for _, typeName := range []string{name, name + "JSON"} {
+			spec, _ := g.find(folder, typeName)
+			fields, ok := spec.(*ast.StructType)
+			if !ok {
+				continue
+			}
+			notes, have := map[string]string{}, 0
+			for _, f := range fields.Fields.List {
+				if embedded, ok := f.Type.(*ast.Ident); ok && len(f.Names) == 0 {
+					maps.Copy(notes, g.notes(embedded.Name, properties))
+				}
+				if tag := jsonName(f); properties[tag].isSet() {
+					have++
+					notes[tag] = cell(cmp.Or(f.Comment.Text(), f.Doc.Text()))
+				}
+			}
+			if have > most {
+				most, best = have, notes
+			}
+		}
+	}
+	return best
+}
+
+// jsonName is a field's name in JSON; "" where it has none of its own.
+func jsonName(f *ast.Field) string {
+	if f.Tag == nil {
+		return ""
+	}
+	tag, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
+	return strings.TrimPrefix(tag, "-")
+}
+
+func (s schema) isSet() bool { return s.Ref != "" || s.Type != nil || s.AnyOf != nil }
 
 // name says what a schema allows.
 func (s *schema) name() string {
