@@ -62,3 +62,58 @@ func TestAlertsPage(t *testing.T) {
 		t.Errorf("the page lists %v; there are %v", listed, want)
 	}
 }
+
+var (
+	codeSpan    = regexp.MustCompile("`[^`\n]+`|(?m)^ {4,}\\S.*$|^\\$? ?\\./forewarm .*$")
+	commandLine = regexp.MustCompile(`(?:^|[\s/])forewarm ([a-z][a-z-]*)((?: [^|;&>]*)?)`)
+	flagName    = regexp.MustCompile(`(?:^|\s)-([a-z][a-z0-9-]*)`)
+)
+
+// TestCommands: the commands that pages name are there, with their flags.
+func TestCommands(t *testing.T) {
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	help, err := exec.Command(path, "help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	usage := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^  ([a-z-]+) `).FindAllStringSubmatch(string(help), -1) {
+		text, _ := exec.Command(path, m[1], "-h").CombinedOutput()
+		usage[m[1]] = string(text)
+	}
+	seen := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "deploy/*/*.md"} {
+		pages, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			if name := filepath.Base(page); name == "CHANGELOG.md" || name == "BENCHMARKS.md" {
+				continue // they tell of other versions
+			}
+			text := strings.ReplaceAll(read(t, page), "\\\n", " ")
+			for _, span := range codeSpan.FindAllString(text, -1) {
+				for _, m := range commandLine.FindAllStringSubmatch(strings.Trim(span, "`"), -1) {
+					flags, ok := usage[m[1]]
+					if !ok {
+						t.Errorf("%s names the command %q", page, m[0])
+						continue
+					}
+					seen++
+					arguments, _, _ := strings.Cut(m[2], "#")
+					for _, f := range flagName.FindAllStringSubmatch(arguments, -1) {
+						if !strings.Contains(flags, "  -"+f[1]+" ") && !strings.Contains(flags, "  -"+f[1]+"\n") {
+							t.Errorf("%s names %s, which has no flag -%s", page, m[0], f[1])
+						}
+					}
+				}
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("%d commands were found", seen)
+	}
+}
