@@ -105,7 +105,7 @@ func TestPublishedExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, _ := strings.Cut(string(page), "<pool>.<class>`:\n\n")
+	_, block, _ := strings.Cut(string(page), "natscli):\n\n")
 	block, _, _ = strings.Cut(block, "\n\n")
 	script := "nats() { printf '%s\n%s' \"$2\" \"$3\"; }\n" + block
 	out, err := exec.CommandContext(t.Context(), "sh", "-euc", script).Output()
