@@ -177,8 +177,8 @@ func TestPlanOfAConfiguration(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, failed.String())
 	}
 	for _, want := range []string{
-		"3 decode and 2 prefill replicas now", "| requests/min, limit | 600 | 1200 | 700 |", "blocked by limits.requests_per_min",
-		"Prices of 2026-01-15, eu-1", "| large | ", "## Cheapest mix for the launch",
+		"Now the pool has 3 decode and 2 prefill replicas", "| requests/min, limit | 600 | 1200 | 700 |", "blocked by limits.requests_per_min",
+		"Prices of 2026-01-15, eu-1", "| large | ", "## Cheapest types of replicas for the launch",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
