@@ -25,7 +25,7 @@ func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *vari
 
 // decide has the pool obey the decision that Forewarm would make for it at t, and returns it. calibrator is of
 // this pool, nil takes paths at their word.
-func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, obeys simulated) alerting.Decision {
+func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, obeys *FluidPool) alerting.Decision {
 	for _, lag := range obeys.Warmed() {
 		v.pool.Warmup.Observe(lag)
 	}
@@ -44,6 +44,6 @@ func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecas
 	in := alerting.Input{Projection: v.projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
 	var d alerting.Decision
 	d, v.state = alerting.Decide(t, in, v.state, v.cfg)
-	obey(obeys, &d)
+	obeys.obey(&d)
 	return d
 }

@@ -56,7 +56,11 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 		w.OutputKnown++
 		w.OutputTokens += s.OutputTokens
 	}
-	if area := c.modelledSum(s, cached, p.service); area >= 0 {
+	area := c.modelledSum(s, cached, p.service)
+	if s.KVTokens != nil {
+		area = *s.KVTokens * seconds
+	}
+	if area >= 0 {
 		c.reports |= ReportsKV
 		w.KVKnown++
 		w.KVModelled += area
