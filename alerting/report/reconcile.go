@@ -17,8 +17,7 @@ import (
 const (
 	// MaxDays bounds a report's period, and with it its memory.
 	MaxDays = 93
-	// lookback is how far before the period outcomes and decisions are read: forecasts and warnings that the period
-	// settles were made up to that long before it.
+	// lookback is how far before the period demand, forecasts and decisions are read: what they said is about the period.
 	lookback = 2 * time.Hour
 	// holdMost is how long a decision is in force when none follows: longer silences are gaps.
 	holdMost = 15 * time.Minute
@@ -111,7 +110,7 @@ type builder struct {
 	fans     map[seriesKey]*fan        // of pools' totals
 	leftOut  map[features.Key]bool
 	retries  map[seriesKey][]float64 // of pools' totals: the load of all attempts over that of calls, by minute
-	payers [len(payerKinds)]map[features.Key][]tokensOf
+	payers   [len(payerKinds)]map[features.Key][]tokensOf
 }
 
 // classesReported bounds the classes that are reported by themselves, over all pools: the heaviest by tokens.
