@@ -16,12 +16,12 @@ import (
 // as a pool of the daemon is: of the same probability, from a line that is learned from the trace's beginning on, by alarms that
 // are raised and ended alike.
 type watch struct {
-	pool     capacity.Pool
-	replicas int
-	from     time.Time
-	outlook  *forecaster.Outlook
-	line     alerting.Line
-	cfg      alerting.Config
+	pool       capacity.Pool
+	replicas   int
+	from       time.Time
+	calibrator *forecaster.Calibrator
+	line       alerting.Line
+	cfg        alerting.Config
 
 	need        []float64 // of each minute from from on
 	probability []float64 // of saturation within the warning window, as projected at the minute's beginning; NaN when it was not
@@ -56,18 +56,18 @@ func (w *watch) serve(at time.Time, need float64) {
 	}
 }
 
-// project takes in what is forecast at t; outlook is the pipeline's.
-func (w *watch) project(t time.Time, f *forecaster.PoolForecast, outlook *forecaster.Outlook, demand *Demand) {
-	if w.outlook == nil {
-		w.outlook = outlook.Beside()
+// project takes in what is forecast at t; calibrator is the pipeline's.
+func (w *watch) project(t time.Time, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, demand *Demand) {
+	if w.calibrator == nil {
+		w.calibrator = calibrator.Beside()
 	}
-	w.line.Judge(w.outlook.Learn(t, demand.before(t)))
+	w.line.Judge(w.calibrator.Learn(t, demand.before(t)))
 	if f.Stale {
 		return
 	}
 	window := forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup))
-	p := forecaster.Project(f, &w.pool, &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, window, w.outlook)
-	w.outlook.Issue(f, &p, &w.pool.Warmup)
+	p := forecaster.Project(f, &w.pool, &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, window, w.calibrator)
+	w.calibrator.Issue(f, &p, &w.pool.Warmup)
 	line, _ := w.line.At(w.cfg)
 	w.line.Tick(t, p.Probability, w.cfg)
 	if t.Before(w.from) {

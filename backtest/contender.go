@@ -9,13 +9,13 @@ import (
 
 // contender is one setting of one policy with the pool that it scales.
 type contender struct {
-	spec     *PolicySpec
-	set      Setting
-	pool     *FluidPool
-	policy   Policy              // nil for Forewarm
-	prompter Policy              // the same policy for the prefill replicas of a disaggregated pool
-	other    *variant            // Forewarm at a setting that is not the pipeline's; nil for the pipeline itself and for rivals
-	outlook  *forecaster.Outlook // of other
+	spec       *PolicySpec
+	set        Setting
+	pool       *FluidPool
+	policy     Policy                 // nil for Forewarm
+	prompter   Policy                 // the same policy for the prefill replicas of a disaggregated pool
+	other      *variant               // Forewarm at a setting that is not the pipeline's; nil for the pipeline itself and for rivals
+	calibrator *forecaster.Calibrator // of other
 
 	tuning Account // when the scored part begins
 	track  *track  // nil when nothing is to be drawn
@@ -36,16 +36,16 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 	return o, desired
 }
 
-// decide is Forewarm's turn, after the pipeline's tick, of which outlook is.
-func (c *contender) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, outlook *forecaster.Outlook, demand *Demand) {
+// decide is Forewarm's turn, after the pipeline's tick, of which calibrator is.
+func (c *contender) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, demand *Demand) {
 	if c.other == nil {
 		return
 	}
-	if c.outlook == nil {
-		c.outlook = outlook.Beside()
+	if c.calibrator == nil {
+		c.calibrator = calibrator.Beside()
 	}
-	c.outlook.Learn(t, demand.before(t))
-	c.other.decide(t, sequence, f, c.outlook, c.pool)
+	c.calibrator.Learn(t, demand.before(t))
+	c.other.decide(t, sequence, f, c.calibrator, c.pool)
 }
 
 func (c *contender) outcome() outcome {

@@ -219,7 +219,7 @@ func (r *runner) emit(out *pipeline.Output) {
 	r.judge(out.Tick, out.Projections)
 	r.pager.tick(out.Tick, out.Alerts)
 	for i := range out.Forecasts {
-		load, outlook := out.Forecasts[i].Load(), r.pipeline.Outlook(out.Forecasts[i].Pool)
+		load, outlook := out.Forecasts[i].Load(), r.pipeline.Calibrator(out.Forecasts[i].Pool)
 		for _, w := range r.watches {
 			w.project(out.Tick, load, outlook, r.demand)
 		}

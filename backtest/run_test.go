@@ -241,7 +241,7 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 			}
 			p.Apply(&batch, func(out *pipeline.Output) {
 				for i, d := range out.Decisions {
-					other := twin.decide(out.Tick, out.Sequence, &out.Forecasts[i], p.Outlook(r.pool.Name), twins)
+					other := twin.decide(out.Tick, out.Sequence, &out.Forecasts[i], p.Calibrator(r.pool.Name), twins)
 					obeys.SetDesired(d.Desired)
 					if d.Desired != other.Desired || d.Probability != other.Probability || d.Binding != other.Binding || d.Pending != other.Pending {
 						t.Fatalf("%s: the pipeline wants %d (%d pending, P %g of %s), its twin %d (%d pending, P %g of %s)", out.Tick,

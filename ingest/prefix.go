@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"encoding/binary"
-	"slices"
 )
 
 // PrefixCache estimates how much of a prompt a pool's prefix caches held, from the sequence hashes of its blocks: it
@@ -122,11 +121,6 @@ func (c *PrefixCache) State() PrefixState {
 		s.Blocks = binary.LittleEndian.AppendUint64(s.Blocks, c.blocks[at].hash)
 	}
 	return s
-}
-
-// Freeze is a PrefixCache like c that only State may be asked of, at any time: c goes on without it. O(n), a copy of memory.
-func (c *PrefixCache) Freeze() *PrefixCache {
-	return &PrefixCache{capacity: c.capacity, blocks: slices.Clone(c.blocks), forgotten: c.forgotten}
 }
 
 // RestorePrefixCache makes the PrefixCache that s was taken from.

@@ -32,7 +32,7 @@ type familyOf[T any] struct {
 	samples          func(out *T, add add)
 }
 
-// family is one metric that a tick sets anew. What the last tick did not name is not there any more.
+// family is one metric that a tick sets again. What the last tick did not name is not there any more.
 type family = familyOf[pipeline.Output]
 
 // families are the gauges of a tick. A label called quantile belongs to summaries alone, say Prometheus' conventions, so

@@ -27,7 +27,7 @@ type past struct {
 }
 
 // readPast asks the configured Prometheus, at a first start, what demand was, and stores the answer in the telemetry
-// stream, from where the fold takes it like all else. All is read before anything is stored, for histories must come
+// stream, from where the pipeline takes it like all else. All is read before anything is stored, for histories must come
 // before the first tick. It gives the sequence from which the stream is to be read: what is older is in the past that was
 // read. An error means that nothing was stored.
 func (d *daemon) readPast(ctx context.Context) (start uint64, err error) {

@@ -24,7 +24,7 @@ func TestBacktestPrometheus(t *testing.T) {
 	code := run(t.Context(), []string{
 		"backtest", "-prometheus", prometheus.url, "-pool", "chat", "-match", `model_name="llama"`, "-days", "3", "-until", end.Format(time.RFC3339), "-http-config", client,
 		"-query", "kv_capacity=vector(100000)", "-policies", "forewarm,recorded", "-every", "30m", "-decide", "5m", "-report", page,
-	}, streams{&out, &errs})
+	}, streams{out: &out, err: &errs})
 	if code != 0 {
 		t.Fatal(errs.String())
 	}
@@ -55,7 +55,7 @@ func TestBacktestPrometheus(t *testing.T) {
 		"-prometheus takes the place of a trace: leave out t.csv":                                {"t.csv"},
 	} {
 		errs.Reset()
-		if code := run(t.Context(), append([]string{"backtest", "-prometheus", prometheus.url, "-report", page}, args...), streams{&out, &errs}); code == 0 || !strings.Contains(errs.String(), want) {
+		if code := run(t.Context(), append([]string{"backtest", "-prometheus", prometheus.url, "-report", page}, args...), streams{out: &out, err: &errs}); code == 0 || !strings.Contains(errs.String(), want) {
 			t.Errorf("%v: exit code %d, want %q: %s", args, code, want, errs.String())
 		}
 	}

@@ -44,14 +44,14 @@ func (d *daemon) exportCounters() {
 	} {
 		d.exporter.Counter(c.name, c.help, c.value)
 	}
-	d.exporter.Gauge("forewarm_stream_lag_messages", "Messages of the telemetry stream that are not folded yet.", func() float64 {
+	d.exporter.Gauge("forewarm_stream_lag_messages", "Messages of the telemetry stream that are not applied yet.", func() float64 {
 		n, _ := d.consumer.Pending()
 		return float64(n)
 	})
 	d.tickTook = d.exporter.Histogram("forewarm_tick_duration_seconds",
 		"Time a tick took with all that it produced: windows closed, models taught, pools decided, the rest stored and handed on.", pauses)
-	d.snapshotTook = d.exporter.Histogram("forewarm_snapshot_duration_seconds", "Time saving the state took, beside the fold.", pauses)
-	d.snapshotStopped = d.exporter.Histogram("forewarm_snapshot_stop_duration_seconds", "Time the fold stood still for the state to be fixed, before it was saved.", pauses)
+	d.snapshotTook = d.exporter.Histogram("forewarm_snapshot_duration_seconds", "Time that storing a snapshot took.", pauses)
+	d.snapshotStopped = d.exporter.Histogram("forewarm_snapshot_stop_duration_seconds", "Time that the pipeline stood still for a snapshot.", pauses)
 	d.exporter.Gauge("forewarm_snapshot_bytes", "Size of the newest saved state; 0 before the first.", func() float64 {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *daemon) exportCounters() {
 	d.exportListeners()
 }
 
-// pauses are the upper bounds of how long the fold stops for something, in seconds.
+// pauses are the upper bounds of how long the pipeline stops for something, in seconds.
 var pauses = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
 // exportStorage publishes what storage counts of itself.
@@ -84,7 +84,7 @@ func (d *daemon) exportStorage() {
 		{"forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks }},
 		{"forewarm_series_log_corruptions_total", "Times that the log of the time-series database was found torn or corrupted and was cut there.", func() uint64 { return d.store.Counters().Corruptions }},
 		{"forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed.", func() uint64 { return d.store.Counters().Damaged }},
-		{"forewarm_series_untended_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().Untended }},
+		{"forewarm_series_compaction_failures_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().CompactFailures }},
 	} {
 		d.exporter.Counter(c.name, c.help, c.value)
 	}

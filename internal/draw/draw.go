@@ -78,6 +78,8 @@ func (c *Chart) Days(from time.Time) {
 		step, layout = 7*24*time.Hour, "2 Jan"
 	case span > 10*24*time.Hour:
 		step, layout = 48*time.Hour, "2 Jan"
+	case c.X(24*60)-c.X(0) < 60: // no room for the weekday
+		layout = "2 Jan"
 	}
 	// What clocks show is counted as if it were UTC, which has no jumps.
 	_, ahead := from.Zone()

@@ -6,68 +6,63 @@ import (
 	"time"
 )
 
-// outlookHorizons are the minutes ahead, ascending, for which it is learned what paths are worth; for minutes in between it
+// calibratedHorizons are the minutes ahead, ascending, for which it is learned what paths are worth; for minutes in between it
 // lies in between, for those before the first it is as there.
-var outlookHorizons = [...]int{5, 15, 30, Horizon}
+var calibratedHorizons = [...]int{5, 15, 30, Horizon}
 
-const numOutlook = len(outlookHorizons)
+const numHorizons = len(calibratedHorizons)
 
-// How ranks are kept. outlookMemory is in windows that do not overlap: forty hours of a quarter hour.
+// How ranks are kept. calibratorMemory is in windows that do not overlap: forty hours of a quarter hour.
 const (
-	rankBins      = 20
-	outlookMemory = 160
-	rankPrior     = 0.5 // windows that each bin counts for at first
+	rankBins         = 20
+	calibratorMemory = 160
+	rankPrior        = 0.5 // windows that each bin counts for at first
 )
 
-// outlookLevels are the levels of the warm-up lag at which outcomes are looked at in turn, one a minute.
-const outlookLevels = 8
+// lagLevels are the levels of the warm-up lag at which outcomes are looked at in turn, one a minute.
+const lagLevels = 8
 
-// Outlook is how the windows ahead of a pool turned out, set against the sample paths: the rank of each window's highest
+// Calibrator is how the windows ahead of a pool turned out, set against the sample paths: the rank of each window's highest
 // demand among the paths' highest. Were the paths right, ranks would be uniform; where they are not, a share of paths is
 // turned into the probability that it was worth so far, which is the recalibration of Kuleshov, Fenner and Ermon (2018,
 // "Accurate uncertainties for deep learning using calibrated regression", §3). What supply a projection assumes does not
 // matter to it: it learns from every window, also where nothing was ever short.
 //
-// Supply is no accident, though: it follows earlier forecasts, so that where a probability is high the newest forecast is
-// more likely one of those that are too high. That is learned apart, by a logistic correction of what was stated (Platt 1999)
-// against what came of the supply that the projection assumed, whatever was asked for since: replicas on their way are
-// ready as a lag has it whose level goes round.
+// It learns from windows of each of calibratedHorizons, for what is far is known less well.
 //
-// Both are learned of windows of each of outlookHorizons, for what is far is not known as well, and few decisions have
-// answered it.
+// It also says of each hour whether demand exceeded the supply that the projection assumed at its beginning, for the alert
+// threshold that is learned from that. Replicas on their way are ready as a level of the warm-up lag has it; levels take turns.
 //
 // Bounds: Horizon windows of each dimension wait for their end.
-type Outlook struct {
-	state  OutlookState
-	shared *Outlook // has the ranks, where it is not this
+type Calibrator struct {
+	state  CalibratorState
+	shared *Calibrator // has the ranks, where it is not this
 }
 
-// Beside is an Outlook for another pool of the same demand: it takes the ranks that o learns, and learns by itself what
-// those are worth with a supply of its own. Its own state does not hold the ranks.
-func (o *Outlook) Beside() *Outlook { return &Outlook{shared: o} }
+// Beside is an Calibrator for another pool of the same demand: it takes the ranks that o learns, and says what came of a supply
+// of its own. Its own state does not hold the ranks.
+func (o *Calibrator) Beside() *Calibrator { return &Calibrator{shared: o} }
 
-// OutlookState is what an Outlook learned and waits for, for a snapshot.
-type OutlookState struct {
-	Dimensions []outlookDimension `cbor:"1,keyasint"`
+// CalibratorState is what an Calibrator learned and waits for, for a snapshot.
+type CalibratorState struct {
+	Dimensions []calibratorDimension `cbor:"1,keyasint"`
 }
 
-type outlookDimension struct {
-	Name  string                        `cbor:"1,keyasint"`
-	Ranks [numOutlook][rankBins]float64 `cbor:"2,keyasint"` // windows by rank, older ones counting less
-	Odds  [numOutlook]odds              `cbor:"3,keyasint"`
-	Open  []openWindow                  `cbor:"4,keyasint"` // oldest first
-	Tails [numOutlook]excess            `cbor:"5,keyasint"` // of what exceeded nearly all paths
+type calibratorDimension struct {
+	Name  string                         `cbor:"1,keyasint"`
+	Ranks [numHorizons][rankBins]float64 `cbor:"2,keyasint"` // windows by rank, older ones counting less
+	Open  []openWindow                   `cbor:"4,keyasint"` // oldest first
+	Tails [numHorizons]excess            `cbor:"5,keyasint"` // of what exceeded nearly all paths
 }
 
 // openWindow is what was said of the minutes from an origin on that are not over.
 type openWindow struct {
 	_ struct{} `cbor:",toarray"`
 
-	From   int64                             // the first minute, Unix time
-	Done   int                               // of outlookHorizons, those over
-	Peaks  [numOutlook][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …; zero in an Outlook Beside another
-	Stated [numOutlook]float32               // probability of saturation by the ranks alone
-	Holds  []holding                         // the supply that was assumed; none when it is not known
+	From  int64                              // the first minute, Unix time
+	Done  int                                // of calibratedHorizons, those over
+	Peaks [numHorizons][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …; zero in an Calibrator Beside another
+	Holds []holding                          // the supply that was assumed; none when it is not known
 }
 
 // holding is what a pool carries from a minute of a window on.
@@ -78,30 +73,21 @@ type holding struct {
 	Demand float32
 }
 
-// State is what was learned and what is waited for; it is the Outlook's own.
-func (o *Outlook) State() OutlookState { return o.state }
+// State is what was learned and what is waited for; it is the Calibrator's own.
+func (o *Calibrator) State() CalibratorState { return o.state }
 
 // Restore replaces it.
-func (o *Outlook) Restore(s OutlookState) { o.state = s }
+func (o *Calibrator) Restore(s CalibratorState) { o.state = s }
 
-// Clone is an independent copy of the state.
-func (s OutlookState) Clone() OutlookState {
-	s.Dimensions = slices.Clone(s.Dimensions)
-	for i := range s.Dimensions {
-		s.Dimensions[i].Open = slices.Clone(s.Dimensions[i].Open) // what windows hold never changes
-	}
-	return s
-}
-
-// Issue takes down what the paths say of the minutes from their origin on, and what p, and p.Prompts of its own
-// replicas, made of that with the supply that it assumed. A stale forecast says nothing, and nil takes nothing down.
+// Issue takes down what the paths say of the minutes from their origin on, and the supply that p, and p.Prompts of its own
+// replicas, assumed. A stale forecast says nothing, and nil takes nothing down.
 // O(dimensions · paths · Horizon).
-func (o *Outlook) Issue(pf *PoolForecast, p *Projection, lag Lag) {
+func (o *Calibrator) Issue(pf *PoolForecast, p *Projection, lag Lag) {
 	if o == nil || pf.Stale {
 		return
 	}
 	minute := pf.Origin.Unix() / 60
-	level := (float64(minute*5%outlookLevels) + .5) / outlookLevels // 5 is odd: every level in turn, none beside its neighbour
+	level := (float64(minute*5%lagLevels) + .5) / lagLevels // 5 is odd: every level in turn, none beside its neighbour
 	ready := usable(pf.Origin, lag, p.Supply, 0, level)[0]
 	prompts, ofPrompts := p.Prompts, [Horizon]float32{}
 	if prompts != nil {
@@ -113,9 +99,9 @@ func (o *Outlook) Issue(pf *PoolForecast, p *Projection, lag Lag) {
 			w.take(pf.Paths.At[d])
 		}
 		if r := p.of(name); r != nil {
-			w.Stated, w.Holds = r.atHorizons(), holdings(&ready, r.PerReplica)
+			w.Holds = holdings(&ready, r.PerReplica)
 		} else if r := prompts.of(name); r != nil {
-			w.Stated, w.Holds = r.atHorizons(), holdings(&ofPrompts, r.PerReplica)
+			w.Holds = holdings(&ofPrompts, r.PerReplica)
 		}
 		k := o.state.dimension(name)
 		k.Open = append(k.Open, w)
@@ -134,14 +120,6 @@ func (p *Projection) of(dimension string) *ResourceProjection {
 	return nil
 }
 
-// atHorizons is the probability by the ranks alone, at outlookHorizons.
-func (r *ResourceProjection) atHorizons() (p [numOutlook]float32) {
-	for i, h := range outlookHorizons {
-		p[i] = float32(r.ranked[h-1])
-	}
-	return p
-}
-
 // holdings are the changes of what so many replicas carry.
 func holdings(ready *[Horizon]float32, per float64) []holding {
 	var out []holding
@@ -157,7 +135,7 @@ func holdings(ready *[Horizon]float32, per float64) []holding {
 func (w *openWindow) take(paths [][Horizon]float32) {
 	highest, sorted := make([]float32, len(paths)), make([]float32, len(paths))
 	from := 0
-	for i, h := range outlookHorizons {
+	for i, h := range calibratedHorizons {
 		for j := range highest {
 			highest[j] = max(highest[j], slices.Max(paths[j][from:h]))
 		}
@@ -179,19 +157,19 @@ type Outcome struct {
 
 // Learn takes in the windows that were over before now; demand is what a dimension came to in a minute, NaN where that is
 // not known, and a window with such a minute teaches nothing. It returns the outcomes of those of Horizon minutes.
-func (o *Outlook) Learn(now time.Time, demand func(dimension string, minute int64) float64) (over []Outcome) {
+func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute int64) float64) (over []Outcome) {
 	newest := now.Unix()/60 - 1
 	for i := range o.state.Dimensions {
 		k := &o.state.Dimensions[i]
 		open := k.Open[:0]
 		for _, w := range k.Open {
-			for w.Done < numOutlook && w.From+int64(outlookHorizons[w.Done])-1 <= newest {
+			for w.Done < numHorizons && w.From+int64(calibratedHorizons[w.Done])-1 <= newest {
 				short, known := k.learn(&w, w.Done, o.shared == nil, func(m int) float64 { return demand(k.Name, w.From+int64(m)) })
-				if w.Done++; known && w.Done == numOutlook {
+				if w.Done++; known && w.Done == numHorizons {
 					over = append(over, Outcome{k.Name, w.From, short})
 				}
 			}
-			if w.Done < numOutlook {
+			if w.Done < numHorizons {
 				open = append(open, w)
 			}
 		}
@@ -202,9 +180,9 @@ func (o *Outlook) Learn(now time.Time, demand func(dimension string, minute int6
 
 // learn takes in a window as long as the i-th horizon; demand is of its minutes, counted from 0. Windows that overlap count
 // for a whole one together. known says that the demand of each minute is known, and what it was held against.
-func (k *outlookDimension) learn(w *openWindow, i int, ranks bool, demand func(minute int) float64) (short, known bool) {
+func (k *calibratorDimension) learn(w *openWindow, i int, ranks bool, demand func(minute int) float64) (short, known bool) {
 	highest, holds := 0., w.Holds
-	for m := range outlookHorizons[i] {
+	for m := range calibratedHorizons[i] {
 		y := demand(m)
 		highest = max(highest, y) // NaN stays
 		for len(holds) > 1 && holds[1].From <= m {
@@ -215,13 +193,10 @@ func (k *outlookDimension) learn(w *openWindow, i int, ranks bool, demand func(m
 	if math.IsNaN(highest) {
 		return false, false
 	}
-	weight := 1 / float64(outlookHorizons[i])
+	weight := 1 / float64(calibratedHorizons[i])
 	if ranks {
 		rank(&k.Ranks[i], &w.Peaks[i], float32(highest), weight)
 		k.Tails[i].learn(&w.Peaks[i], float32(highest), weight)
-	}
-	if len(w.Holds) > 0 {
-		k.Odds[i].learn(float64(w.Stated[i]), short, weight, shiftPrior(outlookHorizons[i]))
 	}
 	return short, len(w.Holds) > 0
 }
@@ -229,7 +204,7 @@ func (k *outlookDimension) learn(w *openWindow, i int, ranks bool, demand func(m
 // rank counts the rank of a window's highest demand; where paths tie with it, evenly over the ranks that it may have.
 func rank(ranks *[rankBins]float64, peaks *[rankBins - 1]float32, highest float32, weight float64) {
 	for i := range ranks {
-		ranks[i] *= 1 - weight/outlookMemory
+		ranks[i] *= 1 - weight/calibratorMemory
 	}
 	lo, hi := 0, 0
 	for _, p := range peaks {
@@ -246,16 +221,16 @@ func rank(ranks *[rankBins]float64, peaks *[rankBins - 1]float32, highest float3
 }
 
 // dimension finds or adds one, keeping the order of their coming.
-func (s *OutlookState) dimension(name string) *outlookDimension {
+func (s *CalibratorState) dimension(name string) *calibratorDimension {
 	if d := s.find(name); d != nil {
 		return d
 	}
-	s.Dimensions = append(s.Dimensions, outlookDimension{Name: name})
+	s.Dimensions = append(s.Dimensions, calibratorDimension{Name: name})
 	return &s.Dimensions[len(s.Dimensions)-1]
 }
 
 // find is nil for a dimension that is not known.
-func (s *OutlookState) find(name string) *outlookDimension {
+func (s *CalibratorState) find(name string) *calibratorDimension {
 	for i := range s.Dimensions {
 		if s.Dimensions[i].Name == name {
 			return &s.Dimensions[i]
@@ -264,30 +239,26 @@ func (s *OutlookState) find(name string) *outlookDimension {
 	return nil
 }
 
-// worth is what shares of a dimension's paths are worth, at each of outlookHorizons. The zero value takes them at their word.
+// worth is what shares of a dimension's paths are worth, at each of calibratedHorizons. The zero value takes them at their word.
 type worth struct {
 	known bool
-	ranks [numOutlook]rankCurve
-	tails [numOutlook]excess
-	odds  [numOutlook]odds
+	ranks [numHorizons]rankCurve
+	tails [numHorizons]excess
 }
 
-// worth is what was learned of a dimension, for a projection. A nil Outlook takes the paths at their word.
-func (o *Outlook) worth(name string) (w worth) {
+// worth is what was learned of a dimension, for a projection. A nil Calibrator takes the paths at their word.
+func (o *Calibrator) worth(name string) (w worth) {
 	if o == nil {
 		return w
 	}
-	var none outlookDimension
-	ranks, own := &none, &none
-	if d := o.state.find(name); d != nil {
-		ranks, own = d, d
-	}
 	if o.shared != nil {
-		if ranks = o.shared.state.find(name); ranks == nil {
-			ranks = &none
-		}
+		o = o.shared
 	}
-	w.known, w.tails, w.odds = true, ranks.Tails, own.Odds
+	ranks := o.state.find(name)
+	if ranks == nil {
+		ranks = &calibratorDimension{}
+	}
+	w.known, w.tails = true, ranks.Tails
 	for i := range w.ranks {
 		w.ranks[i] = newRankCurve(&ranks.Ranks[i])
 	}
@@ -296,36 +267,33 @@ func (o *Outlook) worth(name string) (w worth) {
 
 // between are the horizons that minute h, counted from 1, lies between, and how far it is from the first to the second.
 func between(h int) (a, b int, by float64) {
-	for b < numOutlook-1 && outlookHorizons[b] < h {
+	for b < numHorizons-1 && calibratedHorizons[b] < h {
 		b++
 	}
-	if b == 0 || h >= outlookHorizons[b] {
+	if b == 0 || h >= calibratedHorizons[b] {
 		return b, b, 0
 	}
 	a = b - 1
-	return a, b, float64(h-outlookHorizons[a]) / float64(outlookHorizons[b]-outlookHorizons[a])
+	return a, b, float64(h-calibratedHorizons[a]) / float64(calibratedHorizons[b]-calibratedHorizons[a])
 }
 
-// probability is what a share of paths that saturate by minute h, counted from 1, is worth, by the ranks alone and with the
-// correction of odds. Where fewer than a twentieth do, ranks tell how often all but a twentieth of the paths were exceeded, and
+// probability is what a share of paths that saturate by minute h, counted from 1, is worth. Where fewer than a twentieth do, ranks tell how often all but a twentieth of the paths were exceeded, and
 // the tail by how much; before the first horizon, that grows with the minutes.
-func (w *worth) probability(share float64, h int, far *reach) (ranked, corrected float64) {
+func (w *worth) probability(share float64, h int, far *margins) float64 {
 	if !w.known {
-		return share, share
+		return share
 	}
 	a, b, by := between(h)
 	near, next := w.exceeded(a, share, far), w.exceeded(b, share, far)
-	ranked = near + by*(next-near)
-	if first := outlookHorizons[0]; h < first && share < 1./rankBins {
-		ranked = max(ranked*float64(h)/float64(first), 1-w.ranks[a].at(1-share))
+	p := near + by*(next-near)
+	if first := calibratedHorizons[0]; h < first && share < 1./rankBins {
+		p = max(p*float64(h)/float64(first), 1-w.ranks[a].at(1-share))
 	}
-	slope := w.odds[a].Slope + by*(w.odds[b].Slope-w.odds[a].Slope)
-	shift := w.odds[a].Shift + by*(w.odds[b].Shift-w.odds[a].Shift)
-	return ranked, correct(ranked, slope, shift+shiftPrior(h))
+	return p
 }
 
 // exceeded is what a share of paths is worth by what was learned of the i-th horizon.
-func (w *worth) exceeded(i int, share float64, far *reach) float64 {
+func (w *worth) exceeded(i int, share float64, far *margins) float64 {
 	if share >= 1./rankBins {
 		return 1 - w.ranks[i].at(1-share)
 	}

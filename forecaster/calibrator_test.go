@@ -26,7 +26,7 @@ func evenly(minute int) PoolForecast {
 func TestOutlookLearnsWhatPathsAreWorth(t *testing.T) {
 	const window = 5 * time.Minute
 	rng := rand.New(rand.NewPCG(1, 1))
-	var o Outlook
+	var o Calibrator
 	demand := map[int64]float64{}
 	at := func(_ string, minute int64) float64 { return demand[minute] }
 	minutes := 6000
@@ -60,68 +60,72 @@ func TestOutlookLearnsWhatPathsAreWorth(t *testing.T) {
 // TestOutlookByHorizon: what is learned of far windows changes what is said of far minutes, and nothing before.
 func TestOutlookByHorizon(t *testing.T) {
 	pf := evenly(0)
-	project := func(o *Outlook) [Horizon]float64 {
+	project := func(o *Calibrator) [Horizon]float64 {
 		return Project(&pf, fixedCapacity{"kv": 40}, fixedLag(time.Minute), Supply{Ready: 1}, 0, time.Minute, o).Resources[0].Probability
 	}
-	var o Outlook
+	var o Calibrator
 	plain := project(&o)
 	d := o.state.dimension("kv")
-	d.Ranks[numOutlook-1] = [rankBins]float64{100, 100, 100} // of far windows the demand stayed low
+	d.Ranks[numHorizons-1] = [rankBins]float64{100, 100, 100} // of far windows the demand stayed low
 	if p := project(&o); p != plain {
 		t.Errorf("what is by a minute is less by a later one: %v", p)
 	}
-	d.Ranks[numOutlook-1] = [rankBins]float64{17: 100, 18: 100, 19: 100} // it was high
+	d.Ranks[numHorizons-1] = [rankBins]float64{17: 100, 18: 100, 19: 100} // it was high
 	if p := project(&o); p[29] != plain[29] || !(p[44] > p[29]+.05) || p[59] < .9 {
 		t.Errorf("%g, at first %g, within half an hour, %g within 45 minutes and %g within an hour", p[29], plain[29], p[44], p[59])
 	}
 }
 
-// TestOutlookLearnsOfSupply: what is stated of one half is corrected by what came of the supply that was assumed, replicas on
-// their way included as often as their lag lets expect, and likewise of prefill replicas; a pool beside it shares the ranks alone.
-func TestOutlookLearnsOfSupply(t *testing.T) {
+// TestOutlookSaysWhatCameOfSupply: of the hours in which demand exceeded the supply that was assumed, replicas on their way are
+// counted as often as their lag lets expect, and prefill replicas likewise. A pool beside it shares the ranks alone.
+func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
 	const demand = 50
-	run := func(o *Outlook, supply Supply, lag Lag, prompts bool) float64 {
-		var p Projection
-		at := func(_ string, _ int64) float64 { return demand }
-		for m := range 8000 {
-			o.Learn(minuteAt(m), at)
-			pf := evenly(m)
+	run := func(o *Calibrator, supply Supply, prompts bool) float64 {
+		short, hours := 0.0, 0.0
+		for m := range 1000 {
+			for _, x := range o.Learn(minuteAt(m), func(string, int64) float64 { return demand }) {
+				hours++
+				if x.Short {
+					short++
+				}
+			}
 			for i := range supply.Pending {
 				supply.Pending[i] = minuteAt(m)
 			}
-			p = Project(&pf, fixedCapacity{"kv": 30}, lag, supply, 1, time.Minute, o)
+			pf := evenly(m)
+			p := Project(&pf, fixedCapacity{"kv": 30}, halfLag{}, supply, 1, time.Minute, o)
+			issued := &p
 			if prompts {
-				o.Issue(&pf, &Projection{Prompts: &p}, lag)
-				continue
+				issued = &Projection{Prompts: &p}
 			}
-			o.Issue(&pf, &p, lag)
+			o.Issue(&pf, issued, halfLag{})
 		}
-		return p.Resources[0].Probability[59]
+		return short / hours
 	}
-	var o Outlook
-	if p := run(&o, Supply{Ready: 1}, halfLag{}, false); p < .9 {
-		t.Errorf("one replica is always short, and %.2f is stated", p)
+	var o Calibrator
+	if share := run(&o, Supply{Ready: 1}, false); share != 1 {
+		t.Errorf("one replica is always short, and was in %.2f of the hours", share)
 	}
 	if ranks := o.state.find("kv").Ranks[0]; ranks[9]+ranks[10] < .9 {
 		t.Errorf("ranks are %v, where demand is the paths' median", ranks)
 	}
 	beside := o.Beside()
-	if p := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, halfLag{}, false); math.Abs(p-.5) > .15 {
-		t.Errorf("two replicas are enough, half of the time there are two, and %.2f is stated", p)
+	if share := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, false); math.Abs(share-.5) > .05 {
+		t.Errorf("two replicas are enough, half of the time there are two, and %.2f of the hours were short", share)
 	}
-	if d := beside.state.find("kv"); d.Ranks != [numOutlook][rankBins]float64{} {
+	if d := beside.state.find("kv"); d.Ranks != [numHorizons][rankBins]float64{} {
 		t.Errorf("the pool beside has ranks %v of its own", d.Ranks)
 	}
 	for ready, want := range map[int]float64{1: 1, 2: 0} { // one of which is kept for failures, and counts
-		if p := run(new(Outlook), Supply{Ready: ready}, halfLag{}, true); math.Abs(p-want) > .1 {
-			t.Errorf("of %d prefill replicas %.2f is stated, want about %g", ready, p, want)
+		if share := run(new(Calibrator), Supply{Ready: ready}, true); share != want {
+			t.Errorf("%d prefill replicas were short in %.2f of the hours, want %g", ready, share, want)
 		}
 	}
 }
 
-// TestOutlookKeepsWithinBounds: unknown minutes teach nothing, what waits is bounded, and a copy of the state is one.
+// TestOutlookKeepsWithinBounds: unknown minutes teach nothing, and what waits is bounded.
 func TestOutlookKeepsWithinBounds(t *testing.T) {
-	var o Outlook
+	var o Calibrator
 	for m := range 200 {
 		pf := evenly(m)
 		o.Issue(&pf, &Projection{}, halfLag{})
@@ -129,13 +133,9 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 	if n := len(o.State().Dimensions[0].Open); n != Horizon {
 		t.Errorf("%d windows wait, want %d", n, Horizon)
 	}
-	copied := o.State().Clone()
 	o.Learn(minuteAt(400), func(string, int64) float64 { return math.NaN() })
-	if d := o.State().Dimensions[0]; len(d.Open) != 0 || d.Ranks != [numOutlook][rankBins]float64{} {
+	if d := o.State().Dimensions[0]; len(d.Open) != 0 || d.Ranks != [numHorizons][rankBins]float64{} {
 		t.Errorf("learned %v from unknown minutes, %d wait", d.Ranks, len(d.Open))
-	}
-	if len(copied.Dimensions[0].Open) != Horizon {
-		t.Error("the copy changed")
 	}
 	pf := evenly(500)
 	pf.Stale = true
@@ -155,51 +155,24 @@ func TestOutlookKeepsWithinBounds(t *testing.T) {
 }
 
 func TestRankCurveInverts(t *testing.T) {
-	var o Outlook
+	var o Calibrator
 	d := o.state.dimension("kv")
 	d.Ranks[0], d.Ranks[1] = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}, [rankBins]float64{15: 30}
 	w := o.worth("kv")
-	var none reach
+	var none margins
 	for p := 0.; p <= 1; p += .01 {
 		for _, h := range []int{1, 5, 11, 15} {
 			if 1-w.level(p, h) < 1./rankBins {
 				continue // told by the tail
 			}
-			if ranked, _ := w.probability(1-w.level(p, h), h, &none); math.Abs(1-ranked-p) > 1e-9 {
-				t.Errorf("level(%g) by minute %d is worth %g", p, h, 1-ranked)
+			if by := w.probability(1-w.level(p, h), h, &none); math.Abs(1-by-p) > 1e-9 {
+				t.Errorf("level(%g) by minute %d is worth %g", p, h, 1-by)
 			}
 		}
 	}
-	plain := (*Outlook)(nil).worth("kv")
-	if ranked, p := plain.probability(.3, 60, &none); ranked != .3 || p != .3 || plain.level(.3, 60) != .3 {
-		t.Errorf("without an outlook 0.3 becomes %g", p)
-	}
-}
-
-func TestOddsLearn(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	const prior = -.3
-	var o odds
-	corrected := func(p float64) float64 { return correct(p, o.Slope, o.Shift+prior) }
-	stated := []float64{.1, .3, .5, .8, .9, 0, 1}
-	truth := func(p float64) float64 { return logistic(.8*logit(p) - .5) }
-	for range 20000 {
-		p := stated[rng.IntN(len(stated))]
-		o.learn(p, rng.Float64() < truth(p), .1, prior)
-	}
-	for _, p := range stated[:5] {
-		if got := corrected(p); math.Abs(got-truth(p)) > .07 {
-			t.Errorf("%g becomes %.3f, want %.3f", p, got, truth(p))
-		}
-	}
-	if corrected(0) != 0 || corrected(1) != 1 {
-		t.Error("certainty is corrected")
-	}
-	for range 100000 { // what never comes true is corrected within bounds
-		o.learn(.9, false, 1, prior)
-	}
-	if got := corrected(.9); !(got > .03 && got < .9) {
-		t.Errorf("0.9 becomes %g", got)
+	plain := (*Calibrator)(nil).worth("kv")
+	if p := plain.probability(.3, 60, &none); p != .3 || plain.level(.3, 60) != .3 {
+		t.Errorf("without an calibrator 0.3 becomes %g", p)
 	}
 }
 

@@ -6,9 +6,9 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// effect is what a record of a request changes in its class.
-type effect struct {
-	arrived, started, first, finished moment
+// delta is what a record of a request changes in its class.
+type delta struct {
+	arrived, started, first, finished unixTime
 
 	prompt, cached, output, most int64 // tokens; negative when unknown
 
@@ -31,7 +31,7 @@ type effect struct {
 }
 
 // read takes from a record what is in it.
-func (e *effect) read(r *ingest.Request, t *moments) {
+func (e *delta) read(r *ingest.Request, t *requestTimes) {
 	e.arrived, e.started, e.first, e.finished = t.arrived, t.started, t.first, t.finished
 	e.prompt, e.cached, e.output, e.most = r.PromptTokens, r.CachedTokens, r.OutputTokens, r.MaxOutputTokens
 	e.names = [accountKinds]string{byTenant: r.Tenant, byFeature: r.Feature, byModel: r.Model, byTier: r.Tier}
@@ -41,7 +41,7 @@ func (e *effect) read(r *ingest.Request, t *moments) {
 }
 
 // event is the instant that the record counts at.
-func (e *effect) event() moment {
+func (e *delta) event() unixTime {
 	if e.arrived != never {
 		return e.arrived
 	}
@@ -71,26 +71,26 @@ func outcomeOf(r *ingest.Request) outcome {
 
 // neverServed says of an attempt that it ended in the queue: nothing that would show that it had left it is known. So
 // all rejected ones did.
-func (e *effect) neverServed() bool {
+func (e *delta) neverServed() bool {
 	return e.how == rejected || e.how == cutOff && e.started == never && e.first == never && e.output <= 0
 }
 
 // teaches says that the attempt tells what calls like it need. Retries do not: they come from the calls that were not
 // served before, which are the long ones. Nor do errors: one that comes at the end would count as an output that goes on.
-func (e *effect) teaches() bool {
+func (e *delta) teaches() bool {
 	return e.ends && e.call && !e.failed() && e.prompt >= 0 && e.output >= 0 && !e.neverServed()
 }
 
 // failed says that an error ended the attempt.
-func (e *effect) failed() bool { return e.how == cutOff && !e.cancelled }
+func (e *delta) failed() bool { return e.how == cutOff && !e.cancelled }
 
 // uncached is the number of prompt tokens to prefill; all of them when the cached ones are not known.
-func (e *effect) uncached() float64 {
+func (e *delta) uncached() float64 {
 	return float64(max(e.prompt, 0) - min(max(e.cached, 0), max(e.prompt, 0)))
 }
 
 // expect notes what the pool lets expect of a call that was not served to its end.
-func (e *effect) expect(p *Expected) {
+func (e *delta) expect(p *Expected) {
 	e.usualOutput, e.usualCached = math.NaN(), math.NaN()
 	if e.ends && e.call && e.prompt >= 0 && e.how != finished {
 		b := promptBucket(e.prompt)

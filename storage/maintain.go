@@ -48,7 +48,7 @@ func (s *Store) openDB() (err error) {
 	o.MaxBlockChunkSegmentSize = walSegment // it is allocated before it is filled; by default half a GiB
 	o.StripeSize = 1024
 	o.NoLockfile = true                   // the directory is locked as a whole
-	o.BlockReloadInterval = math.MaxInt64 // see tend
+	o.BlockReloadInterval = math.MaxInt64 // see Store.maintain
 	metrics := prometheus.NewRegistry()
 	db, err := tsdb.Open(s.dir, s.log, metrics, o, nil)
 	if err != nil {
@@ -119,7 +119,7 @@ func recovered(err *error) {
 	}
 }
 
-// ready is nil where a tick can be stored. After a write that failed the TSDB is opened anew: what it wrote of a record may
+// ready is nil where a tick can be stored. After a write that failed the TSDB is opened again: what it wrote of a record may
 // be torn, and all that follows would be lost with the next start.
 func (s *Store) ready() error {
 	if err := roomFor(s.disk, s.dir, 0); err != nil {
@@ -129,12 +129,12 @@ func (s *Store) ready() error {
 		return nil
 	}
 	if now := time.Now(); now.Before(s.retryAt) {
-		return errors.New("the TSDB is opened anew after a failed write, in a moment")
+		return errors.New("the TSDB is opened again after a failed write, in a moment")
 	} else {
 		s.retryAt = now.Add(s.retry)
 	}
 	if !s.open.TryLock() {
-		return errors.New("the TSDB is opened anew after a failed write, once nobody reads")
+		return errors.New("the TSDB is opened again after a failed write, once nobody reads")
 	}
 	defer s.open.Unlock()
 	if s.db != nil {
@@ -161,25 +161,25 @@ func closed(db *tsdb.DB) (err error) {
 	return db.Close()
 }
 
-// tend moves full chunks to files and compacts, beside the appends. The TSDB's own goroutine would do the same, and end the
+// maintain moves full chunks to files and compacts, beside the appends. The TSDB's own goroutine would do the same, and end the
 // process when the disk fails.
-func (s *Store) tend() {
+func (s *Store) maintain() {
 	head, now := s.db.Head(), time.Now()
-	if now.Before(s.tendAt) && (s.untended != nil || head.MaxTime()-head.MinTime() <= tsdb.DefaultBlockDuration*3/2) {
+	if now.Before(s.maintainAt) && (s.compactError != nil || head.MaxTime()-head.MinTime() <= tsdb.DefaultBlockDuration*3/2) {
 		return
 	}
 	select {
-	case s.tends <- struct{}{}:
+	case s.maintaining <- struct{}{}:
 	default:
 		return
 	}
-	s.tendAt = now.Add(tendEvery)
+	s.maintainAt = now.Add(maintainEvery)
 	s.open.RLock()
 	db := s.db
 	go func() {
-		defer func() { <-s.tends }()
+		defer func() { <-s.maintaining }()
 		defer s.open.RUnlock()
-		s.tended(compact(db))
+		s.compacted(compact(db))
 	}()
 }
 
@@ -190,24 +190,24 @@ func compact(db *tsdb.DB) (err error) {
 	return db.Compact(context.Background())
 }
 
-// tended takes note of how that went.
-func (s *Store) tended(err error) {
+// compacted takes note of how that went.
+func (s *Store) compacted(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.untended = err; err == nil {
+	if s.compactError = err; err == nil {
 		return
 	}
-	s.untended = fmt.Errorf("series in %s could not be compacted, which is tried again: %w", s.dir, err)
+	s.compactError = fmt.Errorf("series in %s could not be compacted, which is tried again: %w", s.dir, err)
 	s.log.Error("the series could not be compacted; it is tried again", "dir", s.dir, "cause", err.Error())
-	s.counters.Untended++
+	s.counters.CompactFailures++
 	s.suspect = s.suspect || errors.Is(err, errGaveUp)
 }
 
-// Untended is why the last attempt to compact failed, nil when it did not.
-func (s *Store) Untended() error {
+// CompactError is why the last attempt to compact failed, nil when it did not.
+func (s *Store) CompactError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.untended
+	return s.compactError
 }
 
 // Sync makes what is stored survive a loss of power.
@@ -234,8 +234,8 @@ func (s *Store) Sync() error {
 
 // Close waits for a compaction under way and closes the files; what was appended is in the write-ahead log.
 func (s *Store) Close() error {
-	s.tends <- struct{}{}
-	defer func() { <-s.tends }()
+	s.maintaining <- struct{}{}
+	defer func() { <-s.maintaining }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.db == nil {
