@@ -219,12 +219,12 @@ func (r *runner) emit(out *pipeline.Output) {
 	r.judge(out.Tick, out.Projections)
 	r.pager.tick(out.Tick, out.Alerts)
 	for i := range out.Forecasts {
-		load, outlook := out.Forecasts[i].Load(), r.pipeline.Calibrator(out.Forecasts[i].Pool)
+		load, calibrator := out.Forecasts[i].Load(), r.pipeline.Calibrator(out.Forecasts[i].Pool)
 		for _, w := range r.watches {
-			w.project(out.Tick, load, outlook, r.demand)
+			w.project(out.Tick, load, calibrator, r.demand)
 		}
 		for _, c := range r.field {
-			c.decide(out.Tick, out.Sequence, load, outlook, r.demand)
+			c.decide(out.Tick, out.Sequence, load, calibrator, r.demand)
 			if c.other != nil {
 				r.issue(out.Tick, &c.other.projection)
 			}
