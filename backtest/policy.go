@@ -26,8 +26,8 @@ type Policy interface {
 
 // Scene is what policies are made for.
 type Scene struct {
-	PeakReplicas int           // that the busiest minute of the whole trace needs, for who provides for the peak
-	Recorded     *Recorded     // nil for a trace
+	PeakReplicas int       // that the busiest minute of the whole trace needs, for who provides for the peak
+	Recorded     *Recorded // nil for a trace
 	// Future is what only a clairvoyant policy may read.
 	Future *Future
 }
