@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -55,8 +56,8 @@ func TestPrefixCacheIsLRU(t *testing.T) {
 				known = known[max(0, len(known)-capacity):]
 			case 1:
 				before := c.State()
-				if c = RestorePrefixCache(before); diff(before, c.State()) != "" {
-					t.Fatal(diff(before, c.State()))
+				if c = RestorePrefixCache(before); cmp.Diff(before, c.State()) != "" {
+					t.Fatal(cmp.Diff(before, c.State()))
 				}
 			default:
 				prompt := rapid.SliceOfN(rapid.Uint64Range(1, 12), 0, 10).Draw(t, "prompt")

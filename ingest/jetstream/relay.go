@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
@@ -28,7 +29,7 @@ type Relay struct {
 	routes []route
 
 	// Owned by the goroutine of Run.
-	decoder ingest.Decoder
+	decoder codec.Decoder
 	batch   ingest.Batch
 	held    []jetstream.Msg // that batch was decoded from
 	last    uint64          // sequence that was delivered last, 0 for none
@@ -39,7 +40,7 @@ type Relay struct {
 // RelayConfig is what a [Relay] needs of others.
 type RelayConfig struct {
 	Sources []Source
-	Fields  *ingest.FieldMap
+	Fields  *codec.FieldMap
 	Limits  ingest.Limits
 	Store   func(context.Context, *ingest.Batch) error // see [Inlet.Store]
 	Refused func([]ingest.Refusal)                     // is told of records that could not be used
@@ -122,7 +123,7 @@ func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
 		}
 		r.last = meta.Sequence.Stream
 	}
-	about, ok := ingest.Meta{}, false
+	about, ok := codec.Meta{}, false
 	for i := range r.routes {
 		if covers(r.routes[i].subject, m.Subject()) {
 			about, ok = r.routes[i].about, true
