@@ -6,48 +6,19 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/forewarm/forewarm/ingest"
 )
-
-// Kind is what a message is about; adapters derive it from the subject.
-type Kind uint8
-
-// The kinds of message on the telemetry stream.
-const (
-	KindRequest Kind = iota
-	KindReplica
-	KindWatermark
-	KindAck
-	KindHistory
-)
-
-// Meta is what an adapter knows of a message beside its bytes. Pool, Class and Replica come from the subject and fill
-// fields that the record leaves out.
-type Meta struct {
-	Kind        Kind
-	ContentType string // "" means application/json; parameters such as charset are ignored
-	Encoding    string // how the bytes are compressed: [EncodingGzip], [EncodingZstd], or "" for not at all
-	Pool, Class string
-	Replica     string
-	// Source names the producer that published the message, for clocks differ from producer to producer; "" when it does
-	// not say. Adapters take it from the header [HeaderSource].
-	Source string
-	// Fields are the names that users gave to what foreign formats say; nil leaves it at those which the formats know.
-	Fields *FieldMap
-}
-
-// HeaderSource is the message header in which a producer names itself.
-const HeaderSource = "Forewarm-Source"
 
 // format is one encoding of telemetry. decode appends what data holds to d.batch, and refuses the rest.
 type format struct {
 	name        string // as configurations call it
 	contentType string // as messages call it
 	decode      func(d *decoder, data []byte)
-	binary      bool       // not JSON: nothing of a refused record is kept
 	fields      *fieldTree // where a foreign format keeps what requests need; nil for the others
+	binary      bool       // not JSON: nothing of a refused record is kept
+	prompts     bool       // messages may hold what users wrote, by the schema
+	renamable   bool       // users may give fields other names
 }
 
 // The content types of the native formats.
@@ -76,16 +47,16 @@ var formats = [...]format{
 	{name: "protobuf", contentType: ContentTypeProtobuf, decode: decodeProtobuf, binary: true},
 	{name: "sum", contentType: ContentTypeSum, decode: decodeSumJSON},
 	{name: "sum-ndjson", contentType: ContentTypeSumNDJSON, decode: decodeSumNDJSON},
-	{name: "otlp", contentType: ContentTypeOTLP, decode: decodeOTLP, binary: true},
-	{name: "otlp-json", contentType: ContentTypeOTLPJSON, decode: decodeOTLPJSON},
-	{name: "otlp-logs", contentType: ContentTypeOTLPLogs, decode: decodeOTLPLogs, binary: true},
-	{name: "otlp-logs-json", contentType: ContentTypeOTLPLogsJSON, decode: decodeOTLPLogsJSON},
-	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo},
-	{name: "litellm", contentType: ContentTypeLiteLLM, decode: decodeLiteLLM, fields: liteLLMFields},
-	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeOpenAI, fields: openAIFields},
-	{name: "envoy", contentType: ContentTypeEnvoy, decode: decodeEnvoy, fields: envoyFields},
-	{name: "sglang", contentType: ContentTypeSGLang, decode: decodeSGLang, fields: sglangFields},
-	{name: "kong", contentType: ContentTypeKong, decode: decodeKong, fields: kongFields},
+	{name: "otlp", contentType: ContentTypeOTLP, decode: decodeOTLP, binary: true, prompts: true},
+	{name: "otlp-json", contentType: ContentTypeOTLPJSON, decode: decodeOTLPJSON, prompts: true},
+	{name: "otlp-logs", contentType: ContentTypeOTLPLogs, decode: decodeOTLPLogs, binary: true, prompts: true},
+	{name: "otlp-logs-json", contentType: ContentTypeOTLPLogsJSON, decode: decodeOTLPLogsJSON, prompts: true},
+	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo, fields: dynamoFields},
+	{name: "litellm", contentType: ContentTypeLiteLLM, decode: decodeLiteLLM, fields: liteLLMFields, prompts: true, renamable: true},
+	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeOpenAI, fields: openAIFields, prompts: true, renamable: true},
+	{name: "envoy", contentType: ContentTypeEnvoy, decode: decodeEnvoy, fields: envoyFields, prompts: true, renamable: true},
+	{name: "sglang", contentType: ContentTypeSGLang, decode: decodeSGLang, fields: sglangFields, prompts: true, renamable: true},
+	{name: "kong", contentType: ContentTypeKong, decode: decodeKong, fields: kongFields, prompts: true, renamable: true},
 }
 
 // Formats lists the names of the formats, as configurations write them.
@@ -110,17 +81,14 @@ func ContentTypeOf(name string) (contentType string, ok bool) {
 // TypeHoldsPrompts is HoldsPrompts for a content type.
 func TypeHoldsPrompts(contentType string) bool {
 	f := formatOf(contentType)
-	return f != nil && HoldsPrompts(f.name)
+	return f != nil && f.prompts
 }
 
 // HoldsPrompts says whether messages of the format of that name may hold what users wrote, by its schema. NVIDIA Dynamo's
 // traces do not, unless they are asked for payloads.
 func HoldsPrompts(name string) bool {
-	switch name {
-	case "litellm", "openai", "envoy", "sglang", "kong", "otlp", "otlp-json", "otlp-logs", "otlp-logs-json":
-		return true
-	}
-	return false
+	contentType, ok := ContentTypeOf(name)
+	return ok && TypeHoldsPrompts(contentType)
 }
 
 // Decode appends to b what one message carries, and its refusals. It never fails as a whole: a record that cannot be
@@ -144,6 +112,7 @@ func (x *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch
 	d.meta, d.limits, d.batch = m, lim, b
 	d.message(data)
 	d.inflater.release()
+	d.json.reset(nil)
 	if d.scratch = d.scratch[:0]; cap(d.scratch) > keepScratch {
 		d.scratch = nil
 	}
@@ -152,6 +121,9 @@ func (x *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch
 	}
 	d.meta, d.batch, d.binary, d.fields = Meta{}, nil, false, nil
 }
+
+// keepScratch bounds the unescaped strings whose memory a decoder keeps for its next message, in bytes.
+const keepScratch = 64 << 10
 
 // decoder is the state of one call of [Decoder.Decode].
 type decoder struct {
@@ -164,9 +136,9 @@ type decoder struct {
 	refusal ingest.Refusal // why the record at hand is unusable; Reason "" while it is not
 
 	// These outlive the call, for reuse.
+	json     jsonReader
 	found    record // of a foreign format
 	names    names
-	texts    texts
 	inflater inflater
 	scratch  []byte       // unescaped strings of the message at hand
 	table    []tableEntry // of the protobuf batch at hand
@@ -179,21 +151,15 @@ func (d *decoder) message(data []byte) {
 		d.refuse(data, ingest.ReasonTooLarge, "message has %d bytes, the limit is %d", len(data), d.limits.MessageBytes)
 		return
 	}
-	for _, name := range [...]string{d.meta.Pool, d.meta.Class, d.meta.Replica, d.meta.Source} {
-		if isPrintable([]byte(name)) && len(name) <= d.limits.LabelBytes {
-			continue
-		}
-		if !utf8.ValidString(name) {
-			d.refuse(data, ingest.ReasonInvalidUTF8, "a name in the subject or a header is not valid UTF-8")
-			return
-		}
-		if reason, detail := checkLabel("a name in the subject or a header", name, d.limits.LabelBytes); reason != "" {
-			d.refuse(data, reason, "%s", detail)
+	for _, name := range [...]*string{&d.meta.Pool, &d.meta.Class, &d.meta.Replica, &d.meta.Source} {
+		d.refusal = ingest.Refusal{}
+		d.scratch = append(d.scratch[:0], *name...)
+		if *name = d.label("a name in the subject or a header", d.scratch); d.refusal.Reason != "" {
+			d.refuse(data, d.refusal.Reason, "%s", d.refusal.Detail)
 			return
 		}
 	}
-	d.meta.Pool, d.meta.Class = d.again(d.meta.Pool), d.again(d.meta.Class)
-	d.batch.Source = d.meta.Source
+	d.scratch, d.batch.Source = d.scratch[:0], d.meta.Source
 	if f == nil {
 		d.refuse(data, ingest.ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
 		return
@@ -210,26 +176,12 @@ func (d *decoder) message(data []byte) {
 	f.decode(d, plain)
 }
 
-// again is a label as it was given last: of a subject, which is another string with each message.
-func (d *decoder) again(label string) string {
-	d.scratch = append(d.scratch[:0], label...)
-	return d.names.of(d.scratch)
-}
-
 // byteOrderMark begins what some Windows software writes; a reader of JSON may pass over it (RFC 8259, section 8.1).
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
 func formatOf(contentType string) *format {
-	if contentType == "" {
-		return &formats[0]
-	}
-	for i := range formats {
-		if contentType == formats[i].contentType {
-			return &formats[i]
-		}
-	}
 	mediaType, _, _ := strings.Cut(contentType, ";")
-	mediaType = strings.TrimSpace(mediaType)
+	mediaType = cmp.Or(strings.TrimSpace(mediaType), ContentTypeJSON)
 	for i := range formats {
 		if strings.EqualFold(mediaType, formats[i].contentType) {
 			return &formats[i]

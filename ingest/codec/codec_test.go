@@ -334,7 +334,7 @@ func TestDecodeKeepsNothingOfItsInput(t *testing.T) {
 	}
 }
 
-func TestDecodeJSONAllocatesNothingForARecord(t *testing.T) {
+func TestDecodeJSONAllocatesTheIDs(t *testing.T) {
 	if raceDetector {
 		t.Skip("allocations tell nothing under the race detector")
 	}
@@ -345,7 +345,7 @@ func TestDecodeJSONAllocatesNothingForARecord(t *testing.T) {
 		if n := testing.AllocsPerRun(200, func() {
 			b.Reset()
 			Decode(Meta{ContentType: ContentTypeNDJSON}, record, ingest.DefaultLimits(), &b)
-		}); n > 0 || len(b.Refused) > 0 {
+		}); n > float64(len(b.Requests)) || len(b.Refused) > 0 {
 			t.Errorf("%g allocations for %d requests and refusals %+v", n, len(b.Requests), b.Refused)
 		}
 	}

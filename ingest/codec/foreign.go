@@ -1,7 +1,7 @@
 package codec
 
 import (
-	"bytes"
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -14,45 +14,65 @@ func (d *decoder) foreign(data []byte, decode func(d *decoder, r *record)) {
 		d.refuse(data, ingest.ReasonUnknownFormat, "records of this format belong on a request subject")
 		return
 	}
-	d.split(data, func(d *decoder, data []byte, at found) {
-		d.record(data, func(d *decoder, data []byte) {
-			r := &d.found
-			*r = record{}
-			d.unwrap(data, r)
+	d.split(data, func(data []byte, at value) {
+		d.foreignRecord(data, func(r *record) {
 			if !r.has(fieldLoggedAt) {
 				r.members[fieldLoggedAt] = at
 			}
-			if d.refusal.Reason == "" {
-				decode(d, r)
-			}
+			decode(d, r)
 		})
 	})
-	d.found = record{} // it points into the message
+}
+
+// foreignRecord finds the fields of one record and hands them to decode, or refuses it.
+func (d *decoder) foreignRecord(data []byte, decode func(r *record)) {
+	d.refusal = ingest.Refusal{}
+	r := &d.found
+	*r = record{}
+	d.document(data, &d.json, d.limits.Depth, func() { d.find(&d.json, d.fields, r) })
+	if d.refusal.Reason == "" {
+		d.unwrap(data, r)
+		decode(r)
+	}
+	if d.refusal.Reason != "" {
+		d.refuse(data, d.refusal.Reason, "%s", d.refusal.Detail)
+	}
+	*r = record{} // it points into the message
 }
 
 // wrappers are the keys under which log shippers put a line that they did not parse: Vector and Fluent Bit.
 var wrappers = [...]string{"message", "log"}
 
-// unwrap finds the fields of the object in data or, when it has none of the counts, those of the object that a log
-// shipper wrapped in it, as a string or as it is.
+// unwrap finds, for a record that has no counts, those of the object that a log shipper wrapped in it, as a string or as it
+// is.
 func (d *decoder) unwrap(data []byte, r *record) {
-	if first := bytes.TrimLeft(data, " \t\r\n"); first[0] != '{' {
-		d.fail(ingest.ReasonWrongType, "a record is a JSON object")
-		return
-	}
-	d.find(data, d.fields, r)
 	if r.counted() {
 		return
 	}
-	if inner := d.wrapped(data, wrappers[:]); inner != nil {
+	var wrapped [len(wrappers)][]byte
+	d.json.reset(data)
+	d.object(&d.json, "a record", func(key []byte) {
+		i := slices.Index(wrappers[:], string(key))
+		if raw := d.json.raw(); i >= 0 && len(raw) > 0 && raw[0] == '{' {
+			wrapped[i] = raw
+		} else if i >= 0 {
+			wrapped[i] = d.embedded(raw)
+		}
+	})
+	for _, inner := range wrapped {
+		if inner == nil {
+			continue
+		}
 		var own record
-		if d.find(inner, d.fields, &own); !own.counted() && !own.has(fieldArrivedAt) && !own.has(fieldFinishedAt) {
+		d.json.reset(inner)
+		if d.find(&d.json, d.fields, &own); !own.counted() && !own.has(fieldArrivedAt) && !own.has(fieldFinishedAt) {
 			return // not a record, just text that happens to be JSON
 		}
 		for _, f := range [...]field{fieldArrivedAt, fieldFinishedAt} { // of the line, not of what it logs
-			r.ranks[f], r.members[f] = 0, found{}
+			r.set(f, value{}, 0)
 		}
 		r.add(&own)
+		return
 	}
 }
 
@@ -64,7 +84,7 @@ func (d *decoder) requestOf(r *record) ingest.Request {
 	hint := func(f field) int64 { return forgiving(d, func() int64 { return count(f) }) }
 	instant := func(f field) time.Time { return forgiving(d, func() time.Time { return d.looseTime(m[f]) }) }
 	q := ingest.Request{
-		ID: d.looseID(m[fieldID]), Pool: d.looseLabel(m[fieldPool]), Class: d.looseLabel(m[fieldClass]), Model: d.looseLabel(m[fieldModel]),
+		ID: string(d.looseName(m[fieldID])), Pool: d.looseLabel(m[fieldPool]), Class: d.looseLabel(m[fieldClass]), Model: d.looseLabel(m[fieldModel]),
 		Tenant: d.attribute(m[fieldTenant]), Tier: d.attribute(m[fieldTier]), Feature: d.attribute(m[fieldFeature]),
 		Route: d.attribute(m[fieldRoute]), Region: d.attribute(m[fieldRegion]), ReplicaName: d.attribute(m[fieldReplica]),
 		Status: d.outcomeOf(r), Attempt: int(max(1, hint(fieldAttempt), min(hint(fieldRetries), d.limits.Tokens-1)+1)),
@@ -77,7 +97,7 @@ func (d *decoder) requestOf(r *record) ingest.Request {
 	if q.ArrivedAt.IsZero() && q.FinishedAt.IsZero() {
 		q.FinishedAt = d.looseTime(m[fieldLoggedAt]) // lines are written at the end
 	}
-	span := func(seconds, milliseconds field) time.Duration {
+	span := func(seconds, milliseconds field) time.Duration { // negative when it is missing
 		if t := d.looseSpan(m[seconds], time.Second); t >= 0 {
 			return t
 		}
@@ -95,21 +115,11 @@ func (d *decoder) requestOf(r *record) ingest.Request {
 		if wait := span(fieldTTFTS, fieldTTFTMS); wait >= 0 && q.FirstTokenAt.IsZero() {
 			q.FirstTokenAt = q.ArrivedAt.Add(wait)
 		}
-		if wait := d.looseSpan(m[fieldQueueS], time.Second); wait >= 0 && q.StartedAt.IsZero() {
+		if wait := span(fieldQueueS, fieldQueueMS); wait >= 0 && q.StartedAt.IsZero() {
 			q.StartedAt = q.ArrivedAt.Add(wait)
 		}
 	}
 	return q
-}
-
-// attribute reads a name that only says whom or what a request belongs to: one that is too long, or no name at all, is
-// left out, for it is no reason to miss the request.
-func (d *decoder) attribute(v found) string {
-	text := d.looseText(v)
-	if reason, _ := checkLabel([]byte(v.name), text, d.limits.LabelBytes); reason != "" {
-		return ""
-	}
-	return d.names.of(text)
 }
 
 // accept appends a request that a foreign record was read as, unless its fields do not go together.
@@ -131,13 +141,18 @@ func (d *decoder) accept(q *ingest.Request) {
 		q.CachedTokens = ingest.Unknown
 	}
 	q.Phase = phaseOf(q.Status)
-	for _, t := range [...]*time.Time{&q.StartedAt, &q.FirstTokenAt} { // clocks of different machines, or rounded ones
+	dropLate(q)
+	if d.checkForeign(q); d.refusal.Reason == "" {
+		d.batch.Requests = append(d.batch.Requests, *q)
+	}
+}
+
+// dropLate leaves out instants behind the end, of clocks of different machines or rounded ones.
+func dropLate(q *ingest.Request) {
+	for _, t := range [...]*time.Time{&q.StartedAt, &q.FirstTokenAt} {
 		if !q.FinishedAt.IsZero() && q.FinishedAt.Before(*t) {
 			*t = time.Time{}
 		}
-	}
-	if d.checkForeign(q); d.refusal.Reason == "" {
-		d.batch.Requests = append(d.batch.Requests, *q)
 	}
 }
 
@@ -150,22 +165,12 @@ func (d *decoder) checkForeign(q *ingest.Request) {
 	}
 	switch {
 	case q.PromptTokens == ingest.Unknown && q.Status == ingest.StatusOK:
-		d.fail(ingest.ReasonMissingField, "prompt_tokens is missing: the record has none of %s", d.fields.paths(fieldPromptTokens))
+		d.fail(ingest.ReasonMissingField, "prompt_tokens is missing: the record has none of %s", d.fields.names(fieldPromptTokens))
 	case q.ArrivedAt.IsZero() && q.FinishedAt.IsZero():
-		d.fail(ingest.ReasonMissingField, "arrived_at is missing, and so is finished_at: the record has none of %s, %s", d.fields.paths(fieldArrivedAt), d.fields.paths(fieldFinishedAt))
+		d.fail(ingest.ReasonMissingField, "arrived_at is missing, and so is finished_at: the record has none of %s, %s", d.fields.names(fieldArrivedAt), d.fields.names(fieldFinishedAt))
 	}
 	d.checkRequest(q)
 }
 
 // skip passes over a record that is sound and no request: what a cache answered, a tool call, a health check.
 func (d *decoder) skip() { d.batch.Ignored++ }
-
-func phaseOf(s ingest.Status) ingest.Phase {
-	switch s {
-	case ingest.StatusRejected:
-		return ingest.PhaseRejected
-	case ingest.StatusCancelled:
-		return ingest.PhaseCancelled
-	}
-	return ingest.PhaseFinished
-}

@@ -23,25 +23,6 @@ import (
 
 // The fuzz targets check what every later stage relies on, for any bytes at all.
 
-// FuzzScan compares the scanner with the standard library's.
-func FuzzScan(f *testing.F) {
-	for _, s := range []string{`{"a":[1,-0.5e+3,"\u00e9\n",true,false,null,{}]}`, `[]`, `"x`, `01`, `-`, `1.`, `1e`, "\"\x1f\"", `{"a" 1}`, `[1,]`, ``, ` `, `tru`, `nul`} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		reason, at := scan(data, 10_000)
-		if sound := json.Valid(data); sound != (reason == "") {
-			t.Fatalf("json.Valid says %v, scan says %q at %d", sound, reason, at)
-		}
-		if at < 0 || at > len(data) {
-			t.Fatalf("fault at %d of %d", at, len(data))
-		}
-		if reason == ingest.ReasonTruncated && at != len(data) {
-			t.Fatalf("truncated at %d of %d", at, len(data))
-		}
-	})
-}
-
 func FuzzDecodeJSON(f *testing.F) {
 	for _, sample := range samples(f, "json") {
 		for kind := range KindHistory + 1 {

@@ -2,78 +2,56 @@ package codec
 
 import (
 	"bytes"
+	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/buger/jsonparser"
 
 	"github.com/forewarm/forewarm/ingest"
 )
 
 // The native format is strict. Formats of other software are not ours to be strict about: their readers take a count as
-// a number or as a string, an instant in any unit, and a dash, an empty string or null for what is not known.
+// a number or as a string, an instant in any unit, and a dash, an empty string, null or Python's None for what is not known.
 
-// found is one member of a foreign record: its bytes belong to the message, strings without quotes and still escaped.
-// The zero value is a member that the record does not have.
-type found struct {
-	name string // as the format's table has it; for people
-	raw  []byte
-	typ  jsonparser.ValueType
-}
-
-// missing says whether the record leaves the member out: it is not there, null, "" or "-", as Envoy writes.
-func (v found) missing() bool {
-	switch v.typ {
-	case jsonparser.NotExist, jsonparser.Null:
+// missing says whether the record leaves the member out.
+func (v value) missing() bool {
+	switch v.kind {
+	case 0, 'n':
 		return true
-	case jsonparser.String:
-		return len(v.raw) == 0 || len(v.raw) == 1 && v.raw[0] == '-'
+	case '"':
+		switch string(v.raw) {
+		case "", "-", "null", "None", "undefined":
+			return true
+		}
 	}
 	return false
 }
 
-// looseCount reads a whole number in [0, limit], or a string of one; [Unknown] when it is missing.
-func (d *decoder) looseCount(v found, limit int64) int64 {
-	f, ok := d.looseNumber(v, float64(limit))
-	if !ok {
-		return ingest.Unknown
+// looseCount reads a whole number in [0, limit], or a string of one; [ingest.Unknown] when it is missing.
+func (d *decoder) looseCount(v value, limit int64) int64 {
+	n := ingest.Unknown
+	if f, ok := d.looseNumber(v); ok {
+		d.count(v.name, f, limit, &n)
 	}
-	if f != math.Trunc(f) {
-		d.fail(ingest.ReasonWrongType, "%s is not a whole number", v.name)
-		return ingest.Unknown
-	}
-	return int64(f)
+	return n
 }
 
-func (d *decoder) looseNumber(v found, limit float64) (f float64, ok bool) {
-	if v.missing() {
-		return 0, false
-	}
-	if v.typ != jsonparser.Number && v.typ != jsonparser.String {
-		d.fail(ingest.ReasonWrongType, "%s is a %s, want a number", v.name, v.typ)
-		return 0, false
-	}
-	if n, small := smallInt(v.raw); small {
-		f = float64(n)
-	} else {
-		var err error
-		f, err = strconv.ParseFloat(string(v.raw), 64)
-		if math.IsNaN(f) || err != nil && !math.IsInf(f, 0) {
-			d.fail(ingest.ReasonWrongType, "%s is a string that is not a number", v.name)
-			return 0, false
-		}
-	}
+// looseNumber reads a number; ok is false when it is missing.
+func (d *decoder) looseNumber(v value) (f float64, ok bool) {
 	switch {
-	case f < 0:
-		d.fail(ingest.ReasonNegativeCount, "%s is negative", v.name)
+	case v.missing():
 		return 0, false
-	case f > limit:
-		d.fail(ingest.ReasonHugeCount, "%s is %g, the limit is %.0f", v.name, f, limit)
+	case v.kind != '0' && v.kind != '"':
+		d.fail(ingest.ReasonWrongType, "%s is a %s, want a number", v.name, kindNames[v.kind])
 		return 0, false
 	}
-	return math.Abs(f), true // -0 is 0
+	if f = parseNumber(v.raw); math.IsNaN(f) {
+		d.fail(ingest.ReasonWrongType, "%s is a string that is not a number", v.name)
+		return 0, false
+	}
+	return f, true
 }
 
 // forgiving reads what a request can do without: what cannot be read is as good as missing. So a limit of -1 tokens, or
@@ -86,10 +64,10 @@ func forgiving[T any](d *decoder, read func() T) T {
 }
 
 // looseSpan reads a span of time counted in units, at most a day; negative when it is missing or cannot be read.
-func (d *decoder) looseSpan(v found, unit time.Duration) time.Duration {
+func (d *decoder) looseSpan(v value, unit time.Duration) time.Duration {
 	return forgiving(d, func() time.Duration {
-		f, ok := d.looseNumber(v, float64(24*time.Hour/unit))
-		if !ok {
+		f, ok := d.looseNumber(v)
+		if !ok || !(f >= 0 && f <= float64(24*time.Hour/unit)) {
 			return -1
 		}
 		return time.Duration(math.Round(f * float64(unit)))
@@ -100,16 +78,15 @@ func (d *decoder) looseSpan(v found, unit time.Duration) time.Duration {
 // epoch. The number's size tells its unit, for the years 2000 to 2199 are 9·10⁸ to 7·10⁹ seconds, and no two units share
 // a number. Digits are kept to the nanosecond. The zero time when it is missing: 0 seconds, and Go's 0001-01-01T00:00:00Z,
 // stand for a time that was never set.
-func (d *decoder) looseTime(v found) time.Time {
+func (d *decoder) looseTime(v value) time.Time {
 	if v.missing() {
 		return time.Time{}
 	}
 	var t time.Time
 	ok := false
-	if v.typ == jsonparser.Number || v.typ == jsonparser.String {
-		if t, ok = parseEpoch(v.raw); !ok && v.typ == jsonparser.String {
-			text, _ := unescape(v.raw) // some writers escape / and +
-			t, ok = parseDate(text)
+	if v.kind == '0' || v.kind == '"' {
+		if t, ok = parseEpoch(v.raw); !ok {
+			t, ok = parseDate(v.raw)
 		}
 	}
 	if ok && (t.IsZero() || t.Equal(time.Unix(0, 0))) {
@@ -148,10 +125,10 @@ func parseDate(raw []byte) (time.Time, bool) {
 // parseEpoch reads decimal digits with an optional fraction, or failing that any number, as time since the epoch.
 func parseEpoch(raw []byte) (time.Time, bool) {
 	whole, fraction, _ := bytes.Cut(raw, []byte{'.'})
-	n, ok := wholeDigits(whole)
-	if !ok || !allDigits(fraction) {
-		f, err := strconv.ParseFloat(string(raw), 64)
-		if err != nil || !(math.Abs(f) < math.MaxInt64) {
+	n, err := strconv.ParseInt(string(whole), 10, 64)
+	if err != nil || n < 0 || !allDigits(fraction) {
+		f := parseNumber(raw)
+		if !(math.Abs(f) < math.MaxInt64) {
 			return time.Time{}, false
 		}
 		n, fraction = int64(f), nil
@@ -175,65 +152,127 @@ func parseEpoch(raw []byte) (time.Time, bool) {
 	return at.UTC(), true
 }
 
-// wholeDigits parses a run of at most 19 digits that an int64 holds.
-func wholeDigits(raw []byte) (n int64, ok bool) {
-	if n, ok = smallInt(raw); ok || len(raw) != 19 || !allDigits(raw) {
-		return n, ok
-	}
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	return n, err == nil
-}
+// looseLabel reads a name that recurs; looseName reads one that does not. A number is a name too; "" when it is missing.
+func (d *decoder) looseLabel(v value) string { return d.names.of(d.looseName(v)) }
 
-func allDigits(raw []byte) bool {
-	for _, c := range raw {
-		if !isDigit(c) {
-			return false
-		}
-	}
-	return true
-}
-
-// looseLabel reads a name that recurs; looseID reads one that does not. A number is a name too; "" when it is missing.
-func (d *decoder) looseLabel(v found) string { return d.names.of(d.looseName(v)) }
-
-func (d *decoder) looseID(v found) string { return d.texts.of(d.looseName(v)) }
-
-func (d *decoder) looseName(v found) []byte {
+func (d *decoder) looseName(v value) []byte {
 	text := d.looseText(v)
-	if reason, detail := checkLabel([]byte(v.name), text, d.limits.LabelBytes); reason != "" {
-		d.fail(reason, "%s", detail)
+	if !d.checkLabel(v.name, text) {
 		return nil
 	}
 	return text
 }
 
-// looseText gives the unescaped bytes of a string, the digits of a number, true or false; nil when it is missing.
-func (d *decoder) looseText(v found) []byte {
-	if v.missing() {
-		return nil
-	}
-	switch v.typ {
-	case jsonparser.String:
-		text, err := unescape(v.raw)
-		if err != nil {
-			d.fail(ingest.ReasonNotJSON, "%s: %v", v.name, err)
-		}
-		return text
-	case jsonparser.Number, jsonparser.Boolean:
-		return v.raw
-	}
-	d.fail(ingest.ReasonWrongType, "%s is a %s, want a string", v.name, v.typ)
-	return nil
+// attribute reads a name that only says whom or what a request belongs to: one that is too long, or no name at all, is
+// left out, for it is no reason to miss the request.
+func (d *decoder) attribute(v value) string {
+	return forgiving(d, func() string { return d.looseLabel(v) })
 }
 
-func unescape(raw []byte) ([]byte, error) {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return raw, nil
+// looseText gives the text of a string, the digits of a number, true or false; nil when it is missing.
+func (d *decoder) looseText(v value) []byte {
+	switch {
+	case v.missing():
+		return nil
+	case v.kind == '{' || v.kind == '[':
+		d.fail(ingest.ReasonWrongType, "%s is a %s, want a string", v.name, kindNames[v.kind])
+		return nil
 	}
-	return jsonparser.Unescape(raw, nil)
+	return v.raw
 }
 
 // looseFlag reads true, "true", "True", 1 or "1" as true and all else as false.
-func looseFlag(v found) bool {
+func looseFlag(v value) bool {
 	return bytes.EqualFold(v.raw, []byte("true")) || string(v.raw) == "1"
+}
+
+// looseHashes reads at most most unsigned 64-bit numbers of a list. They never pass through a float64, and may stand in
+// quotes, as writers do that know of readers that would.
+func (d *decoder) looseHashes(v value, most int64) (all []uint64) {
+	var j jsonReader
+	j.reset(v.raw)
+	d.list(&j, v.name, func() {
+		hash, err := strconv.ParseUint(string(d.value(&j, v.name).raw), 10, 64)
+		switch {
+		case int64(len(all)) == most:
+		case errors.Is(err, strconv.ErrRange):
+			d.fail(ingest.ReasonHugeCount, "%s holds a number beyond 64 bits", v.name)
+		case err != nil:
+			d.fail(ingest.ReasonWrongType, "%s holds what is no unsigned integer", v.name)
+		default:
+			all = append(all, hash)
+		}
+	})
+	return slices.Clip(all)
+}
+
+// outcomeOf reads how the request of a record ended. A word that is not known, of a newer version or of a gateway's own,
+// is no reason to miss a request whose tokens are counted: they were served.
+func (d *decoder) outcomeOf(r *record) ingest.Status {
+	read := func() ingest.Status { return d.outcome(r.members[fieldStatus], r.members[fieldCode]) }
+	if r.counted() {
+		return forgiving(d, read)
+	}
+	return read()
+}
+
+// outcome reads how a request ended: a word, or an HTTP status. Codes by which a server says that it is too busy are
+// rejections, whoever is at fault in the others: the request was not served.
+func (d *decoder) outcome(word, code value) ingest.Status {
+	status := ingest.StatusOK
+	if text := d.looseText(word); len(text) > 0 {
+		s, ok := outcomes[strings.ToLower(string(text))]
+		if !ok {
+			if s, ok = codeOutcome(text); !ok {
+				d.fail(ingest.ReasonBadEnum, "%s is %s, want a status such as ok, error, rejected, cancelled or an HTTP code", word.name, quoted(text))
+			}
+		}
+		status = s
+	}
+	if text := d.looseText(code); len(text) > 0 {
+		s, ok := codeOutcome(text)
+		if !ok {
+			if s, ok = outcomes[strings.ToLower(string(text))]; !ok {
+				s = ingest.StatusError // an error that has a name
+			}
+		}
+		if status == ingest.StatusOK || status == ingest.StatusCancelled && s == ingest.StatusError || s == ingest.StatusRejected || s == ingest.StatusCancelled {
+			status = s // an engine that aborts a request itself says why; a client that leaves does not
+		}
+	}
+	return status
+}
+
+// outcomes are the words by which formats say how a request ended, and the names of errors that are rejections.
+var outcomes = wordsOf(map[ingest.Status]string{
+	ingest.StatusOK:        "ok success succeeded completed finished stop length incomplete eos tool_calls content_filter",
+	ingest.StatusError:     "error failure failed timeout expired",
+	ingest.StatusRejected:  "rejected rate_limited overloaded rate_limit_exceeded rate_limit_error ratelimiterror overloaded_error serviceunavailableerror",
+	ingest.StatusCancelled: "cancelled canceled abort aborted",
+})
+
+func wordsOf(lists map[ingest.Status]string) map[string]ingest.Status {
+	words := map[string]ingest.Status{}
+	for status, list := range lists {
+		for _, word := range strings.Fields(list) {
+			words[word] = status
+		}
+	}
+	return words
+}
+
+// codeOutcome reads an HTTP status; 0 is how proxies log a client that left before there was one, as nginx does by 499.
+func codeOutcome(text []byte) (ingest.Status, bool) {
+	code, ok := smallInt(text)
+	switch {
+	case !ok || code > 599 || code > 0 && code < 100:
+		return ingest.StatusOK, false
+	case code == 0 || code == 499:
+		return ingest.StatusCancelled, true
+	case code == 429 || code == 503 || code == 529:
+		return ingest.StatusRejected, true
+	case code >= 400:
+		return ingest.StatusError, true
+	}
+	return ingest.StatusOK, true
 }

@@ -5,13 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/buger/jsonparser"
-
 	"github.com/forewarm/forewarm/ingest"
 )
 
-func text(s string) found   { return found{"x", []byte(s), jsonparser.String} }
-func number(s string) found { return found{"x", []byte(s), jsonparser.Number} }
+func text(s string) value   { return value{"x", '"', []byte(s)} }
+func number(s string) value { return value{"x", '0', []byte(s)} }
 
 func TestLooseTime(t *testing.T) {
 	half := at.Add(500 * time.Millisecond)
@@ -35,8 +33,6 @@ func TestLooseTime(t *testing.T) {
 		"2026-11-21 06:00:00.5+00:00":             half,
 		"2026-11-21 06:00:00.500 UTC":             half,
 		"2026-11-21T06:00:00.5000000000Z":         half,
-		`2026-11-21T07:00:00\u002B01:00`:          at,
-		`2026\/11\/21 06:00:00`:                   at,
 		"2026-11-21t06:00:00.5z":                  half,
 		"2026-11-21 06:00:00,5":                   half,
 		"2026-11-21 11:30:00.5 +0530 IST":         half,
@@ -46,12 +42,12 @@ func TestLooseTime(t *testing.T) {
 		"21/Nov/2026:01:00:00 -0500":              at,
 	} {
 		var d decoder
-		for _, v := range []found{text(in), number(in)} {
-			if v.typ == jsonparser.Number && strings.ContainsAny(in[:6], "-/") {
+		for _, v := range []value{text(in), number(in)} {
+			if v.kind == '0' && strings.ContainsAny(in[:6], "-/") {
 				continue
 			}
 			if got := d.looseTime(v); !got.Equal(want) || got.Location() != time.UTC {
-				t.Errorf("%s %s is %v, want %v: %s", v.typ, in, got, want, d.refusal.Detail)
+				t.Errorf("%s %s is %v, want %v: %s", kindNames[v.kind], in, got, want, d.refusal.Detail)
 			}
 		}
 	}
@@ -65,7 +61,7 @@ func TestLooseTime(t *testing.T) {
 
 func TestLooseCount(t *testing.T) {
 	for _, tc := range []struct {
-		v    found
+		v    value
 		want int64
 		why  ingest.Reason
 	}{
@@ -76,25 +72,25 @@ func TestLooseCount(t *testing.T) {
 		{number("-0"), 0, ""},
 		{text("-"), ingest.Unknown, ""},
 		{text(""), ingest.Unknown, ""},
-		{found{"x", []byte("null"), jsonparser.Null}, ingest.Unknown, ""},
-		{found{}, ingest.Unknown, ""},
+		{value{"x", 'n', []byte("null")}, ingest.Unknown, ""},
+		{value{}, ingest.Unknown, ""},
 		{text("7 tokens"), ingest.Unknown, ingest.ReasonWrongType},
 		{text("NaN"), ingest.Unknown, ingest.ReasonWrongType},
 		{number("7.5"), ingest.Unknown, ingest.ReasonWrongType},
-		{found{"x", []byte("true"), jsonparser.Boolean}, ingest.Unknown, ingest.ReasonWrongType},
+		{value{"x", 't', []byte("true")}, ingest.Unknown, ingest.ReasonWrongType},
 		{number("-7"), ingest.Unknown, ingest.ReasonNegativeCount},
 		{number("1001"), ingest.Unknown, ingest.ReasonHugeCount},
 		{text("Inf"), ingest.Unknown, ingest.ReasonHugeCount},
 	} {
 		var d decoder
 		if got := d.looseCount(tc.v, 1000); got != tc.want || d.refusal.Reason != tc.why {
-			t.Errorf("%s %q is %d, refused %q, want %d and %q", tc.v.typ, tc.v.raw, got, d.refusal.Reason, tc.want, tc.why)
+			t.Errorf("%s %q is %d, refused %q, want %d and %q", kindNames[tc.v.kind], tc.v.raw, got, d.refusal.Reason, tc.want, tc.why)
 		}
 	}
 }
 
 func TestFind(t *testing.T) {
-	tree := newFieldTree([]source{{fieldModel, "a.b"}, {fieldModel, "m"}, {fieldTenant, "t.u"}})
+	tree := newFieldTree(paths{fieldModel: {"a.b", "m"}, fieldTenant: {"t.u"}})
 	for data, want := range map[string][2]string{
 		`{"m":"2","a":{"b":"1"}}`:              {"1"}, // by trust, not by order
 		`{"a":{"b":"1"},"m":"2"}`:              {"1"},
@@ -111,7 +107,8 @@ func TestFind(t *testing.T) {
 	} {
 		d := decoder{limits: ingest.DefaultLimits()}
 		var r record
-		d.find([]byte(data), tree, &r)
+		d.json.reset([]byte(data))
+		d.find(&d.json, tree, &r)
 		if got := [2]string{string(r.members[fieldModel].raw), string(r.members[fieldTenant].raw)}; got != want {
 			t.Errorf("%s: found %q, want %q", data, got, want)
 		}

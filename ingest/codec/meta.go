@@ -6,6 +6,36 @@ import (
 	"unicode/utf8"
 )
 
+// Kind is what a message is about; adapters derive it from the subject.
+type Kind uint8
+
+// The kinds of message on the telemetry stream.
+const (
+	KindRequest Kind = iota
+	KindReplica
+	KindWatermark
+	KindAck
+	KindHistory
+)
+
+// Meta is what an adapter knows of a message beside its bytes. Pool, Class and Replica come from the subject and fill
+// fields that the record leaves out.
+type Meta struct {
+	Kind        Kind
+	ContentType string // "" means application/json; parameters such as charset are ignored
+	Encoding    string // how the bytes are compressed: [EncodingGzip], [EncodingZstd], or "" for not at all
+	Pool, Class string
+	Replica     string
+	// Source names the producer that published the message, for clocks differ from producer to producer; "" when it does
+	// not say. Adapters take it from the header [HeaderSource].
+	Source string
+	// Fields are the names that users gave to what foreign formats say; nil leaves it at those which the formats know.
+	Fields *FieldMap
+}
+
+// HeaderSource is the message header in which a producer names itself.
+const HeaderSource = "Forewarm-Source"
+
 // ParseSubject reads what a subject says of its message. Trailing tokens may be missing, for records can name their pool,
 // class and replica themselves. ok is false for a subject that carries no telemetry.
 func ParseSubject(prefix, subject string) (m Meta, ok bool) {

@@ -97,8 +97,8 @@ func plant(tree any, named bool, look func(planted any, named bool)) {
 	switch node := tree.(type) {
 	case map[string]any:
 		attribute, _ := node["key"].(string)
-		name, known := otlpNames[attribute]
-		label := known && (name.field >= otlpID && name.field <= otlpReplica && name.field != otlpParameters || name.field >= otlpService)
+		name := otlpFields.at([]byte(attribute))
+		label := name != nil && name.leaf && (name.field <= fieldReplica || name.field == fieldResponseID || name.field >= fieldService)
 		for _, key := range slices.Sorted(maps.Keys(node)) {
 			with := maps.Clone(node)
 			kept := identifying[key] > 0 || key == "request_tags" || label && key == "value" || named && key == "stringValue"

@@ -131,13 +131,14 @@ func identifyingKeys(tables ...*fieldTree) map[string]int {
 	}
 	delete(keys, fieldNames[fieldSession]) // hashed, never kept in clear
 	for _, t := range tables {
-		for _, s := range t.sources {
-			if s.field == fieldSession {
-				continue
-			}
-			last := s.path[strings.LastIndexByte(s.path, '.')+1:]
-			for _, key := range [...]string{s.path, last} { // a path may be a key that has dots
-				keys[key] = max(keys[key], limit(s.field))
+		for f, all := range t.paths {
+			for _, path := range all {
+				last := path[strings.LastIndexByte(path, '.')+1:]
+				for _, key := range [...]string{path, last} { // a path may be a key that has dots
+					if field(f) != fieldSession {
+						keys[key] = max(keys[key], limit(field(f)))
+					}
+				}
 			}
 		}
 	}

@@ -3,8 +3,6 @@ package codec
 import (
 	"bytes"
 
-	"github.com/buger/jsonparser"
-
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -13,7 +11,7 @@ import (
 // inside is one record, and the others stay. Records beyond Limits.BatchRecords are refused together. O(len(data)).
 //
 // at is the shipper's time of the record, zero when there is none: Fluent Bit wraps each as [time, record].
-func (d *decoder) split(data []byte, each func(d *decoder, record []byte, at found)) {
+func (d *decoder) split(data []byte, each func(record []byte, at value)) {
 	s := splitter{d: d, each: each}
 	data = bytes.TrimSpace(data)
 	switch {
@@ -45,20 +43,19 @@ func (d *decoder) hasRecordLines(data []byte) bool {
 	if !alone && (data[0] == '[' || rest[0] != '{' && rest[0] != '[' && !bytes.Contains(rest, []byte("\n{")) && !bytes.Contains(rest, []byte("\n["))) {
 		return false
 	}
-	reason, _ := scan(data, d.limits.Depth)
-	return reason != ""
+	return !d.isSound(data)
 }
 
 type splitter struct {
 	d             *decoder
-	each          func(d *decoder, record []byte, at found)
+	each          func(record []byte, at value)
 	records, over int
 }
 
 // value hands out the record or the array of records that data, without white space around it, is.
 func (s *splitter) value(data []byte) {
 	if data[0] != '[' || isText(data) {
-		s.record(data, found{})
+		s.record(data, value{})
 		return
 	}
 	rest := data[1:]
@@ -79,7 +76,7 @@ func (s *splitter) value(data []byte) {
 		if rest = rest[end:]; element[0] == '[' {
 			s.shipped(element)
 		} else {
-			s.record(element, found{})
+			s.record(element, value{})
 		}
 		if s.over > 0 && len(rest) > 0 {
 			s.over += countElements(rest) // not worth cutting out
@@ -103,10 +100,10 @@ func (s *splitter) shipped(pair []byte) {
 	}
 	record := bytes.TrimLeft(rest, " \t\r\n,")
 	if len(at) == 0 || !isDigit(at[0]) || len(record) == 0 || record[0] != '{' {
-		s.record(pair, found{})
+		s.record(pair, value{})
 		return
 	}
-	s.record(record[:valueEnd(record)], found{"the shipper's time", at, jsonparser.Number})
+	s.record(record[:valueEnd(record)], value{"the shipper's time", '0', at})
 }
 
 // firstElement gives the first element of an array and what follows it.
@@ -116,11 +113,11 @@ func firstElement(array []byte) (element, rest []byte) {
 	return rest[:end], rest[end:]
 }
 
-func (s *splitter) record(data []byte, at found) {
+func (s *splitter) record(data []byte, at value) {
 	if s.full() {
 		return
 	}
-	s.each(s.d, withoutNonFinite(data), at)
+	s.each(withoutNonFinite(data), at)
 }
 
 // withoutNonFinite writes null for the numbers that JSON does not have: Python's json writes NaN, Infinity and -Infinity

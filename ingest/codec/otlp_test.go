@@ -522,7 +522,7 @@ func TestOTLPRefusesMessages(t *testing.T) {
 		"number for a list":      {ContentTypeOTLPJSON, `{"resourceSpans":7}`, ingest.ReasonWrongType},
 		"number for a span":      {ContentTypeOTLPJSON, `{"resourceSpans":[{"scopeSpans":[{"spans":[7]}]}]}`, ingest.ReasonWrongType},
 		"number for attributes":  {ContentTypeOTLPJSON, `{"resourceSpans":[{"scopeSpans":[{"spans":[{"attributes":7}]}]}]}`, ingest.ReasonWrongType},
-		"words for a time":       {ContentTypeOTLPJSON, `{"resourceSpans":[{"scopeSpans":[{"spans":[{"startTimeUnixNano":"now"}]}]}]}`, ingest.ReasonBadTime},
+		"words for a time":       {ContentTypeOTLPJSON, `{"resourceSpans":[{"scopeSpans":[{"spans":[{"startTimeUnixNano":"now","attributes":[{"key":"gen_ai.usage.input_tokens","value":{"intValue":1}}]}]}]}]}`, ingest.ReasonBadTime},
 		"invalid UTF-8":          {ContentTypeOTLPJSON, "{\"resourceSpans\":[],\"x\":\"\xff\"}", ingest.ReasonInvalidUTF8},
 		"cut protobuf":           {ContentTypeOTLP, "\x0a\x05\x12", ingest.ReasonTruncated},
 		"no protobuf":            {ContentTypeOTLP, "\x0f\xff", ingest.ReasonNotProtobuf},
@@ -582,6 +582,9 @@ func TestOTLPNestingIsFree(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// message is the tag of an embedded message with that field number.
+func message(number uint64) uint64 { return number<<3 | 2 }
 
 func appendVarint(b []byte, n uint64) []byte {
 	for ; n >= 0x80; n >>= 7 {

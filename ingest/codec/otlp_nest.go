@@ -214,9 +214,9 @@ func (x *export) keep(r *ingest.Request, n *node) {
 	x.refusal = ingest.Refusal{}
 	switch {
 	case r.Pool == "":
-		x.fail(ingest.ReasonMissingField, "there is no pool: no %s, no %s and no %s", otlpAliases[otlpPool][0], otlpAliases[otlpModel][0], otlpAliases[otlpService][0])
+		x.fail(ingest.ReasonMissingField, "there is no pool: no %s, no %s and no %s", otlpFields.paths[fieldPool][0], otlpFields.paths[fieldModel][0], otlpFields.paths[fieldService][0])
 	case !isSized(r) && r.Status == ingest.StatusOK:
-		x.fail(ingest.ReasonMissingField, "%s is missing", otlpAliases[otlpPrompt][0])
+		x.fail(ingest.ReasonMissingField, "%s is missing", otlpFields.paths[fieldPromptTokens][0])
 	}
 	if x.refusal.Reason != "" {
 		x.reject(n.id)

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -11,88 +12,60 @@ import (
 // Responses API, lines of a batch's output, Anthropic's messages, and the events of a stream of any of them. A wrapper
 // may add what a response does not say: pool, class, tenant, times.
 // Schemas: https://platform.openai.com/docs/api-reference, https://docs.anthropic.com/en/api/messages.
-var openAIFields = newFieldTree(append([]source{
-	{fieldPool, "pool"},
-	{fieldClass, "class"},
-	{fieldTenant, "tenant"},
-	{fieldTier, "tier"},
-	{fieldFeature, "feature"},
-	{fieldRoute, "route"},
-	{fieldRegion, "region"},
-	{fieldReplica, "replica"},
-	{fieldSession, "session"},
-	{fieldSession, "session_id"},
-	{fieldAttempt, "attempt"},
-	{fieldID, "request_id"},
-	{fieldArrivedAt, "arrived_at"},
-	{fieldArrivedAt, "start_time"},
-	{fieldStartedAt, "started_at"},
-	{fieldFirstTokenAt, "first_token_at"},
-	{fieldFinishedAt, "finished_at"},
-	{fieldFinishedAt, "end_time"},
-	{fieldLoggedAt, "timestamp"},
-	{fieldLoggedAt, "time"},
-	{fieldDurationS, "duration_s"},
-	{fieldDurationMS, "duration_ms"},
-	{fieldDurationMS, "latency_ms"},
-	{fieldTTFTS, "ttft_s"},
-	{fieldTTFTMS, "ttft_ms"},
-	{fieldPromptTokens, "prompt_tokens"},
-	{fieldPromptTokens, "input_tokens"},
-}, openAIMembers("", "response.", "response.body.", "body.", "message.", "delta.")...))
+var openAIFields = newFieldTree(paths{
+	fieldPool:         {"pool"},
+	fieldClass:        {"class"},
+	fieldTenant:       {"tenant"},
+	fieldTier:         {"tier"},
+	fieldFeature:      {"feature"},
+	fieldRoute:        {"route"},
+	fieldRegion:       {"region"},
+	fieldReplica:      {"replica"},
+	fieldSession:      {"session", "session_id"},
+	fieldAttempt:      {"attempt"},
+	fieldID:           {"request_id"},
+	fieldArrivedAt:    {"arrived_at", "start_time"},
+	fieldStartedAt:    {"started_at"},
+	fieldFirstTokenAt: {"first_token_at"},
+	fieldFinishedAt:   {"finished_at", "end_time"},
+	fieldLoggedAt:     {"timestamp", "time"},
+	fieldDurationS:    {"duration_s"},
+	fieldDurationMS:   {"duration_ms", "latency_ms"},
+	fieldTTFTS:        {"ttft_s"},
+	fieldTTFTMS:       {"ttft_ms"},
+	fieldPromptTokens: {"prompt_tokens", "input_tokens"},
+}.or(
+	responsePaths.or(usagePaths.below("usage.")).below("", "response.", "response.body.", "body.", "message.", "delta."),
+	usagePaths.below("x_groq.usage.", ""), // the first in the last chunk of Groq's streams
+))
 
-// openAIMembers are the members of a response, below each of prefixes.
-func openAIMembers(prefixes ...string) (sources []source) {
-	for _, prefix := range prefixes {
-		for _, s := range [...]source{
-			{fieldID, "id"},
-			{fieldModel, "model"},
-			{fieldTenant, "user"},
-			{fieldTier, "service_tier"},
-			{fieldSession, "conversation.id"},
-			{fieldObject, "type"},
-			{fieldObject, "object"},
-			{fieldStatus, "status"},
-			{fieldCode, "status_code"},
-			{fieldCode, "error.code"},
-			{fieldCode, "error.type"},
-			{fieldCode, "last_error.code"},
-			{fieldArrivedAt, "created"},
-			{fieldArrivedAt, "created_at"},
-			{fieldFinishedAt, "completed_at"},
-			{fieldMaxOutputTokens, "max_output_tokens"},
-			{fieldMaxOutputTokens, "max_completion_tokens"},
-			{fieldMaxOutputTokens, "max_tokens"},
-			{fieldUsage, "usage"},
-		} {
-			sources = append(sources, source{s.field, prefix + s.path})
-		}
-		sources = append(sources, usageMembers(prefix+"usage.")...)
-	}
-	sources = append(sources, usageMembers("x_groq.usage.")...) // in the last chunk of Groq's streams
-	return append(sources, usageMembers("")...)
+// responsePaths are the members of a response beside the usage.
+var responsePaths = paths{
+	fieldID:              {"id"},
+	fieldModel:           {"model"},
+	fieldTenant:          {"user"},
+	fieldTier:            {"service_tier"},
+	fieldSession:         {"conversation.id"},
+	fieldObject:          {"type", "object"},
+	fieldStatus:          {"status"},
+	fieldCode:            {"status_code", "error.code", "error.type", "last_error.code"},
+	fieldArrivedAt:       {"created", "created_at"},
+	fieldFinishedAt:      {"completed_at"},
+	fieldMaxOutputTokens: {"max_output_tokens", "max_completion_tokens", "max_tokens"},
+	fieldUsage:           {"usage"},
 }
 
-// usageMembers are the members of a usage object below prefix.
-func usageMembers(prefix string) (sources []source) {
-	for _, s := range [...]source{
-		{fieldPromptTokens, "prompt_tokens"},
-		{fieldPromptTokens, "input_tokens"},
-		{fieldPromptTokens, "tokens.input_tokens"}, // Cohere's; beside them it has those it bills
-		{fieldCachedTokens, "prompt_tokens_details.cached_tokens"},
-		{fieldCachedTokens, "input_tokens_details.cached_tokens"},
-		{fieldCachedTokens, "prompt_cache_hit_tokens"},
-		{fieldCachedTokens, "cached_tokens"},
-		{fieldCacheReadTokens, "cache_read_input_tokens"},
-		{fieldCacheWriteTokens, "cache_creation_input_tokens"},
-		{fieldOutputTokens, "completion_tokens"},
-		{fieldOutputTokens, "output_tokens"},
-		{fieldOutputTokens, "tokens.output_tokens"},
-		{fieldTotalTokens, "total_tokens"},
-	} {
-		sources = append(sources, source{s.field, prefix + s.path})
-	}
-	return sources
+// usagePaths are the members of a usage object.
+var usagePaths = paths{
+	fieldPromptTokens: {"prompt_tokens", "input_tokens", "tokens.input_tokens"},
+	fieldCachedTokens: {
+		"prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens", "prompt_cache_hit_tokens",
+		"cached_tokens",
+	},
+	fieldCacheReadTokens:  {"cache_read_input_tokens"},
+	fieldCacheWriteTokens: {"cache_creation_input_tokens"},
+	fieldOutputTokens:     {"completion_tokens", "output_tokens", "tokens.output_tokens"},
+	fieldTotalTokens:      {"total_tokens"},
 }
 
 // decodeOpenAI reads responses and usage objects. created is taken for the arrival, as vLLM and SGLang set it. A record
@@ -104,9 +77,9 @@ func decodeOpenAI(d *decoder, data []byte) {
 	s := streams{d: d}
 	events, framed := eventData(data)
 	d.foreign(events, func(d *decoder, r *record) {
-		id := string(r.members[fieldID].raw)
-		object := r.members[fieldObject].raw
-		switch status := string(r.members[fieldStatus].raw); {
+		id := string(r.text(fieldID))
+		object := r.text(fieldObject)
+		switch status := string(r.text(fieldStatus)); {
 		case bytes.HasPrefix(object, []byte("thread")) && string(object) != "thread.run":
 			d.skip() // the steps and messages of an assistant's run, whose usage the run adds up
 		case framed && !r.has(fieldID) && !r.has(fieldObject) && !r.has(fieldCode) && !r.counted():
@@ -125,7 +98,7 @@ func decodeOpenAI(d *decoder, data []byte) {
 func (d *decoder) acceptOpenAI(r *record) {
 	if m := &r.members[fieldArrivedAt]; strings.HasSuffix(m.name, "created") || strings.HasSuffix(m.name, "created_at") {
 		if at, ok := parseEpoch(m.raw); ok && at.Before(earliest) {
-			*m = found{} // the server counts from its start
+			*m = value{} // the server counts from its start
 		}
 	}
 	q := d.requestOf(r)
@@ -204,4 +177,90 @@ func isEventStream(data []byte) bool {
 		}
 	}
 	return false
+}
+
+// streams joins the events of streamed responses within one message: each event adds to the response of its id, or to
+// the one that was last added to when it has no id.
+type streams struct {
+	d      *decoder
+	open   []stream // a ring once it is full
+	oldest int
+	last   int // added to
+}
+
+type stream struct {
+	id     string
+	events record
+	count  int
+}
+
+// maxStreams bounds the responses that are joined at once; the oldest is closed for the next one.
+const maxStreams = 256
+
+// isEvent says whether a record is a part of a streamed response, by its type. Those of a legacy completion have the type
+// of a whole one, and a usage of null until the last.
+func isEvent(r *record) bool {
+	object := r.members[fieldObject]
+	if object.kind != '"' {
+		return false
+	}
+	if string(object.raw) == "text_completion" {
+		return r.has(fieldUsage)
+	}
+	for _, prefix := range [...]string{"chat.completion.chunk", "response.", "message_", "content_block_", "ping", "message-", "content-", "tool-", "citation-"} {
+		if bytes.HasPrefix(object.raw, []byte(prefix)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *streams) isOpen(id string) bool {
+	return id != "" && slices.ContainsFunc(s.open, func(o stream) bool { return o.id == id })
+}
+
+func (s *streams) add(id string, r *record) {
+	i := s.last
+	if id != "" {
+		i = slices.IndexFunc(s.open, func(o stream) bool { return o.id == id })
+	}
+	switch {
+	case 0 <= i && i < len(s.open):
+		s.open[i].events.add(r)
+		s.open[i].count++
+		s.last = i
+	case len(s.open) < maxStreams:
+		s.last = len(s.open)
+		s.open = append(s.open, stream{id, *r, 1})
+	default:
+		s.end(&s.open[s.oldest])
+		s.last, s.open[s.oldest] = s.oldest, stream{id, *r, 1}
+		s.oldest = (s.oldest + 1) % maxStreams
+	}
+}
+
+// close ends every response.
+func (s *streams) close() {
+	for i := range s.open {
+		s.end(&s.open[(s.oldest+i)%len(s.open)])
+	}
+}
+
+func (s *streams) end(o *stream) {
+	d := s.d
+	d.refusal = ingest.Refusal{}
+	switch u := &o.events; {
+	case u.counted(), forgiving(d, func() ingest.Status { return d.outcomeOf(u) }) != ingest.StatusOK:
+		d.acceptOpenAI(u)
+	case string(u.text(fieldStatus)) == "requires_action": // an assistant's run, which goes on in another stream
+		d.skip()
+	case o.count == 1 && u.has(fieldUsage): // each event is a message of its own, and another has the usage
+		d.skip()
+	default:
+		d.fail(ingest.ReasonMissingField, "usage is missing in every event of a stream: ask for it by stream_options.include_usage")
+	}
+	if d.refusal.Reason != "" {
+		d.refuse(nil, d.refusal.Reason, "%s", d.refusal.Detail)
+		d.refusal = ingest.Refusal{} // not of the record at hand
+	}
 }
