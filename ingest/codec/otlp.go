@@ -116,16 +116,20 @@ var otlpFields = newFieldTree(paths{
 // ofResource is added to the rank of what a resource says, for its spans know better.
 const ofResource = 1 << 10
 
+// otlpLevels is how deep messages are read: an export, a resource, a scope, a span, an attribute, its value, a list and a value in it.
+const otlpLevels = 8
+
 // export is the state of decoding one export.
 type export struct {
 	*decoder
 	resource record // what the attributes of the resource at hand say
 	scope    []byte // the instrumentation at hand
 	version  []byte
-	attrs    record     // of the span at hand, and of its resource
-	inner    jsonReader // of an attribute
-	span     node       // at hand
-	failed   bool       // the span at hand
+	attrs    record                 // of the span at hand, and of its resource
+	readers  [otlpLevels]jsonReader // of the messages at hand, by their level
+	level    int
+	span     node // at hand
+	failed   bool // the span at hand
 	spans    int
 
 	tree     spanTree

@@ -65,7 +65,7 @@ func TestOTLPLogs(t *testing.T) {
 		t.Errorf("a row without a model: %+v, want the pool of its service", b)
 	}
 	for _, contentType := range []string{ContentTypeOTLPLogs, ContentTypeOTLPLogsJSON} {
-		for _, data := range []string{"\x0f\xff", "[]", `{"resourceSpans":[]}`, `{"resourceLogs":{}}`, `{"resourceLogs":[{"scopeLogs":[{"logRecords":[7]}]}]}`} {
+		for _, data := range []string{"\x0f\xff", "[]", `{"resourceSpans":[]}`, `{"resourceLogs":7}`, `{"resourceLogs":[{"scopeLogs":[{"logRecords":[7]}]}]}`} {
 			if b := decode(Meta{ContentType: contentType}, data); len(b.Refused) == 0 || len(b.Requests) > 0 {
 				t.Errorf("%s as %s: %+v", data, contentType, b)
 			}

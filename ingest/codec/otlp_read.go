@@ -1,28 +1,22 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/hex"
+	"math"
 	"strconv"
-	"strings"
 
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// The readers of OTLP in its two encodings. Numbers are those of opentelemetry/proto/trace/v1/trace.proto, logs/v1/logs.proto
+// The reader of OTLP in its two encodings. Numbers are those of opentelemetry/proto/trace/v1/trace.proto, logs/v1/logs.proto
 // and common/v1/common.proto. Prompts, answers, events and links are skipped over without being looked into.
-
-// statusError is the code of a span that failed.
-const statusError = 2
-
-// otlpNesting is how many levels of JSON an attribute takes for each of its own (value, arrayValue, values), and one more
-// for the export around it.
-const otlpNesting = 4
 
 // decodeOTLP reads a TracesData, or the ExportTraceServiceRequest that has the same bytes. O(len(data)).
 func decodeOTLP(d *decoder, data []byte) {
 	if d.belongs() {
 		x := export{decoder: d}
-		x.protoExport(data, "spans", x.protoScope)
+		x.read(part{raw: data}, tracesMessage, x.readScopeSpans)
 		x.close()
 	}
 }
@@ -33,387 +27,279 @@ func decodeOTLP(d *decoder, data []byte) {
 func decodeOTLPJSON(d *decoder, data []byte) {
 	if d.belongs() {
 		x := export{decoder: d}
-		d.split(data, func(data []byte, _ value) { x.jsonExport(data, "Spans", x.jsonScope) })
+		d.split(data, func(data []byte, _ value) { x.read(part{json: true, raw: data}, tracesMessage, x.readScopeSpans) })
 		x.close()
 	}
 }
 
 // decodeOTLPLogs reads a LogsData, or the ExportLogsServiceRequest that has the same bytes. O(len(data)).
-func decodeOTLPLogs(d *decoder, data []byte) {
-	if d.belongs() {
-		x := logs{export: export{decoder: d}, meta: d.meta}
-		x.protoExport(data, "logs", func(scope []byte) ingest.Reason { return messages(scope, 2, x.protoLog) })
-		x.close()
-	}
-}
+func decodeOTLPLogs(d *decoder, data []byte) { d.decodeLogs(part{raw: data}) }
 
 // decodeOTLPLogsJSON reads a LogsData in the JSON of OTLP. O(len(data)).
-func decodeOTLPLogsJSON(d *decoder, data []byte) {
+func decodeOTLPLogsJSON(d *decoder, data []byte) { d.decodeLogs(part{json: true, raw: data}) }
+
+func (d *decoder) decodeLogs(p part) {
 	if d.belongs() {
 		x := logs{export: export{decoder: d}, meta: d.meta}
-		x.jsonExport(data, "Logs", func(j *jsonReader) {
-			x.object(j, "scopeLogs", func(key []byte) {
-				if isNamed(key, "logRecords") {
-					x.list(j, "logRecords", func() { x.jsonLog(j) })
-				} else {
-					j.skip()
-				}
-			})
-		})
+		x.read(p, logsMessage, x.readScopeLogs)
 		x.close()
 	}
 }
 
-// messages calls f for the embedded messages with a field number, until one is at fault.
-func messages(data []byte, number uint32, f func(message []byte) ingest.Reason) ingest.Reason {
-	w := wire{rest: data}
-	for w.next() {
-		if message, ok := w.Bytes(); ok && w.FieldNum == number {
-			w.fault = f(message)
-		}
-	}
-	return w.fault
+// part is a message of OTLP, or a member of one.
+type part struct {
+	json   bool
+	raw    []byte // of JSON as it stands; of protobuf the content of a field with a length
+	number uint64 // of protobuf the value of any other field
 }
 
-// protoExport calls scope with each ScopeSpans or ScopeLogs. Their resource may stand behind them, so it is looked for first.
-func (x *export) protoExport(data []byte, kind string, scope func(data []byte) ingest.Reason) {
-	resources := 0
-	fault := messages(data, 1, func(resource []byte) ingest.Reason {
-		resources++
-		x.resource = record{}
-		fault := messages(resource, 1, func(data []byte) ingest.Reason {
-			return messages(data, 1, func(attribute []byte) ingest.Reason {
-				return x.protoAttribute(attribute, &x.resource, ofResource)
-			})
-		})
-		if fault != "" {
-			return fault
+// otlpMessage has the numbers of the members of a message by their names in lowerCamelCase.
+type otlpMessage map[string]uint32
+
+// The members that are read. TracesData and LogsData differ in names only.
+var (
+	tracesMessage         = otlpMessage{"resourceSpans": 1}
+	logsMessage           = otlpMessage{"resourceLogs": 1}
+	resourceScopesMessage = otlpMessage{"resource": 1, "scopeSpans": 2, "scopeLogs": 2}
+	resourceMessage       = otlpMessage{"attributes": 1}
+	scopeMessage          = otlpMessage{"scope": 1, "spans": 2, "logRecords": 2}
+	instrumentMessage     = otlpMessage{"name": 1, "version": 2}
+	logMessage            = otlpMessage{"attributes": 6}
+	spanMessage           = otlpMessage{"traceId": 1, "spanId": 2, "parentSpanId": 4, "startTimeUnixNano": 7, "endTimeUnixNano": 8, "attributes": 9, "status": 15}
+	statusMessage         = otlpMessage{"code": 3}
+	attributeMessage      = otlpMessage{"key": 1, "value": 2}
+	valueMessage          = otlpMessage{"stringValue": 1, "boolValue": 2, "intValue": 3, "doubleValue": 4, "arrayValue": 5, "kvlistValue": 6, "bytesValue": 7}
+	listMessage           = otlpMessage{"values": 1}
+)
+
+// number gives the number of a member, 0 for one that is not known. key may also be as the schema has it: trace_id.
+func (m otlpMessage) number(key []byte) uint32 {
+	camel := make([]byte, 0, 32)
+	for i, c := range key {
+		if i > 0 && key[i-1] == '_' {
+			c = bytes.ToUpper(key[i : i+1])[0]
 		}
-		return messages(resource, 2, scope)
-	})
-	switch {
-	case fault != "":
-		x.refuse(nil, fault, "the export breaks within its %d bytes: what follows is lost", len(data))
-	case resources == 0 && len(data) > 0:
-		x.refuse(nil, ingest.ReasonUnknownFormat, "the message has no resource_%s: it is no OTLP export of %s", kind, kind)
+		if c != '_' {
+			camel = append(camel, c)
+		}
 	}
+	return m[string(camel)]
 }
 
-// protoScope reads a ScopeSpans. A span that cannot be used refuses itself only.
-func (x *export) protoScope(data []byte) ingest.Reason {
-	x.scope, x.version = nil, nil
-	fault := messages(data, 1, func(scope []byte) ingest.Reason {
-		w := wire{rest: scope}
+// each calls f with each known member of a message, and with each element of a repeated one.
+func (x *export) each(p part, m otlpMessage, f func(number uint32, member part)) {
+	if !p.json {
+		w := wire{rest: p.raw}
 		for w.next() {
-			switch text, _ := w.Bytes(); w.FieldNum {
-			case 1:
-				x.scope = text
-			case 2:
-				x.version = text
+			content, _ := w.Bytes()
+			varint, _ := w.Uint64()
+			fixed, _ := w.Fixed64()
+			f(w.FieldNum, part{raw: content, number: varint | fixed}) // it is one of the two
+		}
+		if w.fault != "" {
+			x.fail(w.fault, "it breaks within its %d bytes", len(p.raw))
+		}
+		return
+	}
+	j := &x.readers[x.level]
+	x.level++
+	j.reset(p.raw)
+	x.object(j, "a message of the export", func(key []byte) {
+		number := m.number(key)
+		call := func() {
+			if raw := j.raw(); number > 0 && string(raw) != "null" {
+				f(number, part{json: true, raw: raw})
 			}
 		}
-		return w.fault
+		if j.kind() == '[' && number > 0 {
+			x.list(j, "", call)
+		} else {
+			call()
+		}
 	})
-	if fault != "" {
-		return fault
+	x.level--
+}
+
+// read calls scope with each ScopeSpans or ScopeLogs of an export. Their resource may stand behind them, so it is looked for
+// first.
+func (x *export) read(p part, export otlpMessage, scope func(scope part)) {
+	x.refusal = ingest.Refusal{}
+	if p.json { // before anything of it counts
+		x.document(p.raw, &x.json, otlpNesting*x.limits.Depth, x.json.skip)
 	}
-	return messages(data, 2, func(span []byte) ingest.Reason {
-		if x.begin() {
-			if fault := x.protoSpan(span); fault != "" {
-				x.fail(fault, "it breaks within its %d bytes", len(span))
+	resources := 0
+	if x.refusal.Reason == "" {
+		x.each(p, export, func(number uint32, resource part) {
+			if number == 1 {
+				resources++
+				x.readResource(resource, scope)
 			}
+		})
+	}
+	isEmpty := len(p.raw) == 0 || p.json && len(bytes.Trim(p.raw, " {}\t\r\n")) == 0
+	if resources == 0 && !isEmpty && (x.refusal.Reason == "" || x.refusal.Reason == ingest.ReasonWrongType) {
+		x.refusal = ingest.Refusal{Reason: ingest.ReasonUnknownFormat, Detail: "there is no resourceSpans, or in logs no resourceLogs: it is no OTLP export of them"}
+	}
+	if x.refusal.Reason != "" {
+		x.refuse(nil, x.refusal.Reason, "the export of %d bytes: %s", len(p.raw), x.refusal.Detail)
+	}
+}
+
+// otlpNesting is how many levels of JSON an attribute takes for each of its own (value, arrayValue, values), and one more
+// for the export around it.
+const otlpNesting = 4
+
+// readResource reads a ResourceSpans or ResourceLogs.
+func (x *export) readResource(p part, scope func(scope part)) {
+	x.resource = record{}
+	x.each(p, resourceScopesMessage, func(number uint32, resource part) {
+		if number != 1 {
+			return
+		}
+		x.each(resource, resourceMessage, func(number uint32, attribute part) {
+			if number == 1 {
+				x.readAttribute(attribute, &x.resource, ofResource)
+			}
+		})
+	})
+	x.each(p, resourceScopesMessage, func(number uint32, p part) {
+		if number == 2 {
+			scope(p)
+		}
+	})
+}
+
+// readScopeSpans reads a ScopeSpans. A span that cannot be used refuses itself only.
+func (x *export) readScopeSpans(p part) {
+	x.scope, x.version = nil, nil
+	x.each(p, scopeMessage, func(number uint32, scope part) {
+		if number != 1 {
+			return
+		}
+		x.each(scope, instrumentMessage, func(number uint32, member part) {
+			switch number {
+			case 1:
+				x.scope = x.text("", member).raw
+			case 2:
+				x.version = x.text("", member).raw
+			}
+		})
+	})
+	x.each(p, scopeMessage, func(number uint32, span part) {
+		outer := x.refusal
+		if number == 2 && x.begin() {
+			x.readSpan(span)
 			x.end()
 		}
-		return ""
+		x.refusal = outer
 	})
 }
 
-// protoSpan reads a Span.
-func (x *export) protoSpan(data []byte) ingest.Reason {
-	w := wire{rest: data}
-	for w.next() {
-		content, _ := w.Bytes()
-		time, _ := w.Fixed64()
-		switch w.FieldNum {
+// readSpan reads a Span.
+func (x *export) readSpan(p part) {
+	x.each(p, spanMessage, func(number uint32, member part) {
+		switch number {
 		case 1:
-			copyID(x.span.trace[:], content)
+			readID(x.span.trace[:], member)
 		case 2:
-			copyID(x.span.id[:], content)
+			readID(x.span.id[:], member)
 		case 4:
-			copyID(x.span.parent[:], content)
+			readID(x.span.parent[:], member)
 		case 7:
-			x.attrs.keep(fieldArrivedAt, value{"start_time_unix_nano", '0', x.print(strconv.AppendUint(nil, time, 10))}, 1)
+			x.attrs.keep(fieldArrivedAt, x.integer("start_time_unix_nano", member), 1)
 		case 8:
-			x.attrs.keep(fieldFinishedAt, value{"end_time_unix_nano", '0', x.print(strconv.AppendUint(nil, time, 10))}, 1)
+			x.attrs.keep(fieldFinishedAt, x.integer("end_time_unix_nano", member), 1)
 		case 9:
-			w.fault = x.protoAttribute(content, &x.attrs, 0)
+			x.readAttribute(member, &x.attrs, 0)
 		case 15:
-			w.fault = x.protoStatus(content)
+			x.each(member, statusMessage, func(number uint32, code part) {
+				if name := string(x.integer("code", code).raw); number == 3 {
+					x.failed = name == "2" || name == "STATUS_CODE_ERROR"
+				}
+			})
+		}
+	})
+}
+
+// readID takes an id of the right length, in JSON hexadecimal and in quotes; another is none.
+func readID(to []byte, p part) {
+	switch {
+	case !p.json && len(p.raw) == len(to):
+		copy(to, p.raw)
+	case p.json && len(p.raw) == 2*len(to)+2:
+		if _, err := hex.Decode(to, p.raw[1:len(p.raw)-1]); err != nil {
+			clear(to)
 		}
 	}
-	return w.fault
+}
+
+// readAttribute reads a KeyValue.
+func (x *export) readAttribute(p part, to *record, rank uint16) {
+	var node *fieldTree
+	var content part
+	x.each(p, attributeMessage, func(number uint32, member part) {
+		switch number {
+		case 1:
+			node = otlpFields.at(x.text("", member).raw)
+		case 2:
+			content = member
+		}
+	})
+	if node != nil && node.leaf && content.raw != nil {
+		to.keep(node.field, x.anyValue(content, node.path, true), rank+node.rank)
+	}
+}
+
+// anyValue reads an AnyValue. A list counts as its first value; within a list there is none, so that it recurs once at most.
+func (x *export) anyValue(p part, name string, inLists bool) (v value) {
+	x.each(p, valueMessage, func(number uint32, member part) {
+		v = value{name, '{', nil}
+		switch {
+		case number == 1:
+			v = x.text(name, member)
+		case number == 2 && p.json:
+			v = x.valueOf(name, member.raw)
+		case number == 2:
+			v = value{name, 't', strconv.AppendBool(nil, member.number != 0)}
+		case number == 3, number == 4 && p.json:
+			v = x.integer(name, member)
+		case number == 4:
+			v = value{name, '0', x.print(strconv.AppendFloat(nil, math.Float64frombits(member.number), 'g', -1, 64))}
+		case number == 5 && inLists:
+			first := true
+			x.each(member, listMessage, func(number uint32, element part) {
+				if number == 1 && first {
+					v, first = x.anyValue(element, name, false), false
+				}
+			})
+		}
+	})
+	return v
+}
+
+// text reads a string.
+func (x *export) text(name string, p part) value {
+	if p.json {
+		return x.valueOf(name, p.raw)
+	}
+	return value{name, '"', p.raw}
+}
+
+// integer reads a number, in JSON maybe in quotes.
+func (x *export) integer(name string, p part) value {
+	v := value{name, '0', nil}
+	if !p.json {
+		v.raw = x.print(strconv.AppendInt(nil, int64(p.number), 10))
+	} else if v = x.valueOf(name, p.raw); v.kind == '"' {
+		v.kind = '0'
+	}
+	return v
 }
 
 // print keeps digits until the message ends.
 func (d *decoder) print(digits []byte) []byte {
 	d.scratch = append(d.scratch, digits...)
 	return d.scratch[len(d.scratch)-len(digits):]
-}
-
-// copyID takes an id of the right length; another is none.
-func copyID(to, id []byte) {
-	if len(id) == len(to) {
-		copy(to, id)
-	}
-}
-
-func (x *export) protoStatus(data []byte) ingest.Reason {
-	w := wire{rest: data}
-	for w.next() {
-		if code, ok := w.Int64(); ok && w.FieldNum == 3 {
-			x.failed = code == statusError
-		}
-	}
-	return w.fault
-}
-
-// protoAttribute reads a KeyValue.
-func (x *export) protoAttribute(data []byte, to *record, rank uint16) (fault ingest.Reason) {
-	var key, content []byte
-	w := wire{rest: data}
-	for w.next() {
-		switch text, _ := w.Bytes(); w.FieldNum {
-		case 1:
-			key = text
-		case 2:
-			content = text
-		}
-	}
-	node := otlpFields.at(key)
-	if w.fault != "" || node == nil || !node.leaf {
-		return w.fault
-	}
-	v, fault := x.protoValue(content, node.path, true)
-	to.keep(node.field, v, rank+node.rank)
-	return fault
-}
-
-// protoValue reads an AnyValue. A list counts as its first value; within a list there is none, so that it recurs once at most.
-func (x *export) protoValue(data []byte, name string, inLists bool) (v value, fault ingest.Reason) {
-	w := wire{rest: data}
-	for w.next() {
-		content, isMessage := w.Bytes()
-		whole, isVarint := w.Int64()
-		double, isDouble := w.Double()
-		v = value{name, '{', nil}
-		switch {
-		case w.FieldNum == 1 && isMessage:
-			v = value{name, '"', content}
-		case w.FieldNum == 2 && isVarint:
-			v = value{name, 't', strconv.AppendBool(nil, whole != 0)}
-		case w.FieldNum == 3 && isVarint:
-			v = value{name, '0', x.print(strconv.AppendInt(nil, whole, 10))}
-		case w.FieldNum == 4 && isDouble:
-			v = value{name, '0', x.print(strconv.AppendFloat(nil, double, 'g', -1, 64))}
-		case w.FieldNum == 5 && isMessage && inLists:
-			first := true
-			w.fault = messages(content, 1, func(element []byte) (fault ingest.Reason) {
-				if first {
-					v, fault = x.protoValue(element, name, false)
-				}
-				first = false
-				return fault
-			})
-		}
-	}
-	return v, w.fault
-}
-
-// isNamed says whether key is a name in lowerCamelCase, or as the schema has it.
-func isNamed(key []byte, camel string) bool {
-	return string(key) == camel || strings.EqualFold(strings.ReplaceAll(string(key), "_", ""), camel)
-}
-
-// jsonExport reads one TracesData or LogsData that is sound, and calls scope before each ScopeSpans or ScopeLogs. Their resource may
-// stand behind them, so it is read first.
-func (x *export) jsonExport(data []byte, kind string, scope func(j *jsonReader)) {
-	x.refusal = ingest.Refusal{}
-	var j jsonReader
-	x.document(data, &j, otlpNesting*x.limits.Depth, j.skip)
-	resources, members := 0, 0
-	if x.refusal.Reason == "" {
-		if j.reset(data); j.kind() != '{' {
-			x.fail(ingest.ReasonUnknownFormat, "an OTLP export is a JSON object with resource%s", kind)
-			j.skip()
-		}
-		x.object(&j, "the export", func(key []byte) {
-			if members++; !isNamed(key, "resource"+kind) {
-				j.skip()
-				return
-			}
-			resources++
-			x.list(&j, "resource"+kind, func() { x.jsonResource(&j, "scope"+kind, scope) })
-		})
-	}
-	if resources == 0 && members > 0 {
-		x.fail(ingest.ReasonUnknownFormat, "the object has no resource%s: it is no OTLP export of them", kind)
-	}
-	if x.refusal.Reason != "" {
-		x.refuse(nil, x.refusal.Reason, "%s", x.refusal.Detail)
-	}
-}
-
-// jsonResource reads a ResourceSpans or ResourceLogs.
-func (x *export) jsonResource(j *jsonReader, scopes string, scope func(j *jsonReader)) {
-	x.resource = record{}
-	var behind jsonReader
-	x.object(j, "a resource", func(key []byte) {
-		switch {
-		case string(key) == "resource":
-			x.object(j, "resource", func(key []byte) {
-				if string(key) == "attributes" {
-					x.jsonAttributes(j, &x.resource, ofResource)
-				} else {
-					j.skip()
-				}
-			})
-		case isNamed(key, scopes):
-			behind.reset(j.raw())
-		default:
-			j.skip()
-		}
-	})
-	if behind.kind() != 0 {
-		x.list(&behind, scopes, func() { scope(&behind) })
-	}
-}
-
-// jsonScope reads a ScopeSpans. A span that cannot be used refuses itself only.
-func (x *export) jsonScope(j *jsonReader) {
-	x.scope, x.version = nil, nil
-	var behind jsonReader
-	x.object(j, "scopeSpans", func(key []byte) {
-		switch string(key) {
-		case "scope":
-			x.object(j, "scope", func(key []byte) {
-				switch v := j.raw(); string(key) {
-				case "name":
-					x.scope = x.valueOf("", v).raw
-				case "version":
-					x.version = x.valueOf("", v).raw
-				}
-			})
-		case "spans":
-			behind.reset(j.raw())
-		default:
-			j.skip()
-		}
-	})
-	if behind.kind() == 0 {
-		return
-	}
-	x.list(&behind, "spans", func() {
-		outer := x.refusal
-		if x.begin() {
-			x.jsonSpan(&behind)
-			x.end()
-		} else {
-			behind.skip()
-		}
-		x.refusal = outer
-	})
-}
-
-// jsonSpan reads a Span.
-func (x *export) jsonSpan(j *jsonReader) {
-	s := &x.span
-	x.object(j, "the span", func(key []byte) {
-		switch {
-		case isNamed(key, "traceId"):
-			jsonID(s.trace[:], j.raw())
-		case isNamed(key, "spanId"):
-			jsonID(s.id[:], j.raw())
-		case isNamed(key, "parentSpanId"):
-			jsonID(s.parent[:], j.raw())
-		case isNamed(key, "startTimeUnixNano"):
-			x.attrs.keep(fieldArrivedAt, x.value(j, "start_time_unix_nano"), 1)
-		case isNamed(key, "endTimeUnixNano"):
-			x.attrs.keep(fieldFinishedAt, x.value(j, "end_time_unix_nano"), 1)
-		case string(key) == "attributes":
-			x.jsonAttributes(j, &x.attrs, 0)
-		case string(key) == "status":
-			x.object(j, "status", func(key []byte) {
-				if code := j.raw(); string(key) == "code" {
-					x.failed = string(code) == strconv.Itoa(statusError) || string(code) == `"STATUS_CODE_ERROR"`
-				}
-			})
-		default:
-			j.skip()
-		}
-	})
-}
-
-// jsonID takes a hexadecimal id of the right length, in quotes; another is none.
-func jsonID(to, quoted []byte) {
-	if len(quoted) == 2*len(to)+2 {
-		if _, err := hex.Decode(to, quoted[1:len(quoted)-1]); err != nil {
-			clear(to)
-		}
-	}
-}
-
-// jsonAttributes reads a list of KeyValue.
-func (x *export) jsonAttributes(j *jsonReader, to *record, rank uint16) {
-	x.list(j, "attributes", func() {
-		var node *fieldTree
-		var content []byte
-		x.object(j, "an attribute", func(key []byte) {
-			switch raw := j.raw(); string(key) {
-			case "key":
-				node = otlpFields.at(x.valueOf("", raw).raw)
-			case "value":
-				content = raw
-			}
-		})
-		if node != nil && node.leaf && content != nil {
-			x.inner.reset(content)
-			to.keep(node.field, x.jsonValue(&x.inner, node.path, true), rank+node.rank)
-		}
-	})
-}
-
-// jsonValue reads an AnyValue as protoValue does.
-func (x *export) jsonValue(j *jsonReader, name string, inLists bool) (v value) {
-	x.object(j, name, func(key []byte) {
-		switch {
-		case isNamed(key, "stringValue"), isNamed(key, "boolValue"):
-			v = x.value(j, name)
-		case isNamed(key, "intValue"), isNamed(key, "doubleValue"):
-			if v = x.value(j, name); v.kind == '"' {
-				v.kind = '0'
-			}
-		case isNamed(key, "arrayValue") && inLists:
-			v = value{name, '{', nil}
-			x.object(j, name, func(key []byte) {
-				if string(key) != "values" {
-					j.skip()
-					return
-				}
-				first := true
-				x.list(j, name, func() {
-					if first {
-						v, first = x.jsonValue(j, name, false), false
-					} else {
-						j.skip()
-					}
-				})
-			})
-		default:
-			v = value{name, '{', nil}
-			j.skip()
-		}
-	})
-	return v
 }
 
 // An OTLP logs export is read for the request traces that NVIDIA Dynamo writes with DYN_REQUEST_TRACE_SINKS=otel: each is a log
@@ -462,31 +348,24 @@ func (x *logs) close() {
 	x.decoder.meta, x.service = x.meta, ""
 }
 
-// protoLog reads a LogRecord. Its attributes have number 6.
-func (x *logs) protoLog(data []byte) ingest.Reason {
-	x.attrs = x.resource
-	fault := messages(data, 6, func(attribute []byte) ingest.Reason { return x.protoAttribute(attribute, &x.attrs, 0) })
-	if fault == "" {
-		x.row()
-	}
-	return fault
-}
-
-// jsonLog reads a LogRecord. A record that cannot be used refuses only itself.
-func (x *logs) jsonLog(j *jsonReader) {
-	outer := x.refusal
-	x.refusal, x.attrs = ingest.Refusal{}, x.resource
-	x.object(j, "the log record", func(key []byte) {
-		if string(key) == "attributes" {
-			x.jsonAttributes(j, &x.attrs, 0)
-		} else {
-			j.skip()
+// readScopeLogs reads a ScopeLogs. A record that cannot be used refuses only itself.
+func (x *logs) readScopeLogs(p part) {
+	x.each(p, scopeMessage, func(number uint32, log part) {
+		if number != 2 {
+			return
 		}
+		outer := x.refusal
+		x.refusal, x.attrs = ingest.Refusal{}, x.resource
+		x.each(log, logMessage, func(number uint32, attribute part) {
+			if number == 6 {
+				x.readAttribute(attribute, &x.attrs, 0)
+			}
+		})
+		if x.refusal.Reason != "" {
+			x.refuse(nil, x.refusal.Reason, "%s", x.refusal.Detail)
+		} else {
+			x.row()
+		}
+		x.refusal = outer
 	})
-	if x.refusal.Reason != "" {
-		x.refuse(nil, x.refusal.Reason, "%s", x.refusal.Detail)
-	} else {
-		x.row()
-	}
-	x.refusal = outer
 }
