@@ -137,6 +137,8 @@ type decoder struct {
 
 	// These outlive the call, for reuse.
 	json     jsonReader
+	member   value  // of a native record in JSON
+	record   wire   // a native record in protobuf
 	found    record // of a foreign format
 	names    names
 	inflater inflater

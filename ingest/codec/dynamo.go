@@ -42,10 +42,13 @@ func decodeDynamo(d *decoder, data []byte) { d.foreign(data, (*decoder).dynamoRo
 func (d *decoder) dynamoRow(r *record) {
 	m := &r.members
 	switch {
+	case m[fieldObject].kind != '"' && r.has(fieldObject):
+		d.fail(ingest.ReasonWrongType, "event_type is a %s, want a string", kindNames[m[fieldObject].kind])
+		return
 	case !r.has(fieldObject):
 		d.fail(ingest.ReasonMissingField, "event_type is missing")
 		return
-	case d.isString(m[fieldObject]) && string(r.text(fieldObject)) != "request_end":
+	case string(r.text(fieldObject)) != "request_end":
 		d.skip()
 		return
 	case !r.has(fieldSchema):

@@ -38,96 +38,125 @@ func AppendHistory(dst []byte, h *ingest.History) []byte { return appendRecord(d
 func appendRecord[T any](dst []byte, t *recordType[T], r *T) []byte {
 	dst = append(dst, '{')
 	start := len(dst)
-	for _, m := range t.members {
-		if from := m.at(r); isKnown(r, from) {
-			if len(dst) > start {
-				dst = append(dst, ',')
-			}
-			dst = append(append(append(dst, '"'), m.name...), '"', ':')
-			dst = appendMember(dst, from)
+	for i := range t.members {
+		m := memberOf(r, t.members[i].at(r))
+		if m.kind == 0 || m.kind == 'b' || m.kind == 'B' { // unknown, or what JSON does not carry
+			continue
 		}
+		if len(dst) > start {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, '"'), t.members[i].name...), '"', ':')
+		dst = m.append(dst)
 	}
 	return append(dst, '}')
 }
 
-// isKnown says whether the record of has something to write of a member.
-func isKnown(of, from any) bool {
-	switch v := from.(type) {
-	case *label:
-		return *v != ""
-	case *string:
-		return *v != ""
-	case *time.Time:
-		return !v.IsZero()
-	case *int64:
-		return *v >= 0
-	case *counter:
-		return *v >= 0
-	case *int:
-		return *v >= 0
-	case *attempt:
-		return *v != 1
-	case *float64:
-		return !math.IsNaN(*v) && !math.IsInf(*v, 0)
-	case *seconds:
-		return isKnown(of, (*float64)(v))
-	case *ratio:
-		return isKnown(of, (*float64)(v))
-	case *sessionHash:
-		return *v != 0
-	case *ingest.Phase, *ingest.Status:
-		r := of.(*ingest.Request)
-		return r.Phase != ingest.PhaseFinished || r.Status != ingest.StatusOK
-	case *ingest.ReplicaState, *ingest.AckStage, *amounts:
-		return true
+func (m *memberValue) append(dst []byte) []byte {
+	switch m.kind {
+	case 'l', '"', 'e':
+		return appendString(dst, m.text)
+	case 't':
+		return strconv.AppendInt(dst, m.time.UnixMilli(), 10)
+	case '0':
+		return strconv.AppendInt(dst, m.whole, 10)
+	case '.':
+		return appendAmount(dst, m.amount)
+	case 'h':
+		dst = hex.AppendEncode(append(dst, '"'), binary.BigEndian.AppendUint64(nil, uint64(m.whole)))
+		return append(dst, '"')
 	}
-	return false // a clear name, which is not kept, or what JSON does not carry
+	dst = append(dst, '[')
+	for i, amount := range m.amounts {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendAmount(dst, amount)
+	}
+	return append(dst, ']')
 }
 
-func appendMember(dst []byte, from any) []byte {
+// memberValue is what is written of a member: its kind, and the value of that kind.
+type memberValue struct {
+	kind    byte // 0 for nothing, l label, " string, t time, 0 whole, . amount, h hash, e enumeration, b block tokens, B hashes, [ amounts
+	text    string
+	time    time.Time
+	whole   int64
+	amount  float64
+	hashes  []uint64
+	amounts []float64
+}
+
+// memberOf gives what is written of a member, in either encoding, of the record of.
+func memberOf(of, from any) (m memberValue) {
+	count := func(kind byte, n int64, known bool) {
+		if known {
+			m.kind, m.whole = kind, n
+		}
+	}
+	enum := func(n uint8, name string, known bool) {
+		if known {
+			m.kind, m.whole, m.text = 'e', int64(n), name
+		}
+	}
+	amount := func(f float64) {
+		if !math.IsNaN(f) && !math.IsInf(f, 0) {
+			m.kind, m.amount = '.', f
+		}
+	}
 	switch v := from.(type) {
 	case *label:
-		return appendString(dst, string(*v))
-	case *string:
-		return appendString(dst, *v)
-	case *time.Time:
-		return strconv.AppendInt(dst, v.UnixMilli(), 10)
-	case *int64:
-		return strconv.AppendInt(dst, *v, 10)
-	case *counter:
-		return strconv.AppendInt(dst, int64(*v), 10)
-	case *int:
-		return strconv.AppendInt(dst, int64(*v), 10)
-	case *attempt:
-		return strconv.AppendInt(dst, int64(*v), 10)
-	case *float64:
-		return appendAmount(dst, *v)
-	case *seconds:
-		return appendAmount(dst, float64(*v))
-	case *ratio:
-		return appendAmount(dst, float64(*v))
-	case *sessionHash:
-		dst = hex.AppendEncode(append(dst, '"'), binary.BigEndian.AppendUint64(nil, uint64(*v)))
-		return append(dst, '"')
-	case *ingest.Phase:
-		return appendString(dst, v.String())
-	case *ingest.Status:
-		return appendString(dst, v.String())
-	case *ingest.ReplicaState:
-		return appendString(dst, v.String())
-	case *ingest.AckStage:
-		return appendString(dst, v.String())
-	case *amounts:
-		dst = append(dst, '[')
-		for i, amount := range *v {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendAmount(dst, amount)
+		if *v != "" {
+			m.kind, m.text = 'l', string(*v)
 		}
-		return append(dst, ']')
+	case *string:
+		if *v != "" {
+			m.kind, m.text = '"', *v
+		}
+	case *time.Time:
+		if !v.IsZero() {
+			m.kind, m.time = 't', *v
+		}
+	case *int64:
+		count('0', *v, *v >= 0)
+	case *counter:
+		count('0', int64(*v), *v >= 0)
+	case *int:
+		count('0', int64(*v), *v >= 0)
+	case *attempt:
+		count('0', int64(*v), *v != 1)
+	case *sessionHash:
+		count('h', int64(*v), *v != 0)
+	case *blockTokens:
+		count('b', int64(*v), *v > 0)
+	case *hashes:
+		if len(*v) > 0 {
+			m.kind, m.hashes = 'B', *v
+		}
+	case *float64:
+		amount(*v)
+	case *seconds:
+		amount(float64(*v))
+	case *ratio:
+		amount(float64(*v))
+	case *amounts:
+		m.kind, m.amounts = '[', *v
+	case *ingest.Phase:
+		enum(uint8(*v), v.String(), !endedWell(of))
+	case *ingest.Status:
+		enum(uint8(*v), v.String(), !endedWell(of))
+	case *ingest.ReplicaState:
+		enum(uint8(*v), v.String(), true)
+	case *ingest.AckStage:
+		enum(uint8(*v), v.String(), true)
 	}
-	return dst
+	return m // nothing of a clear session name, which is not kept
+}
+
+// endedWell says whether phase and status of a request are what they are when left out.
+func endedWell(of any) bool {
+	r := of.(*ingest.Request)
+	return r.Phase == ingest.PhaseFinished && r.Status == ingest.StatusOK
 }
 
 func appendAmount(dst []byte, f float64) []byte {

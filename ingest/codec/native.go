@@ -43,10 +43,14 @@ func native[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
 		j := &d.json
 		d.document(data, j, d.limits.Depth, func() {
 			d.object(j, "a record, of which a batch has one a line,", func(key []byte) {
-				if i, known := t.byName[string(key)]; known {
-					d.jsonMember(d.value(j, t.members[i].name), t.members[i].at(r))
-				} else {
+				i, known := t.byName[string(key)]
+				if !known {
 					j.skip()
+					return
+				}
+				m := &t.members[i]
+				if d.member = d.value(j, m.name); d.member.kind != 'n' {
+					d.read(&d.member, m.name, m.at(r))
 				}
 			})
 		})
@@ -83,156 +87,97 @@ func (d *decoder) lines(data []byte, decode func(d *decoder, line []byte)) {
 
 var newline = []byte{'\n'}
 
-// jsonMember reads a member of a native record.
-func (d *decoder) jsonMember(v value, to any) {
-	if v.kind == 'n' {
-		return
-	}
-	switch to := to.(type) {
-	case *label:
-		if d.isString(v) {
-			*to = label(d.label(v.name, v.raw))
-		}
-	case *string:
-		if d.isString(v) && d.checkLabel(v.name, v.raw) {
-			*to = string(v.raw)
-		}
-	case *time.Time:
-		d.jsonTime(v, to)
-	case *int64:
-		d.jsonCount(v, d.limits.Tokens, to)
-	case *counter:
-		d.jsonCount(v, counterLimit, (*int64)(to))
-	case *int:
-		*to = int(d.jsonInt(v))
-	case *attempt:
-		*to = attempt(d.jsonInt(v))
-	case *float64:
-		d.jsonNumber(v, float64(d.limits.SumTokens), to)
-	case *seconds:
-		d.jsonNumber(v, maxStartupSeconds, (*float64)(to))
-	case *ratio:
-		if d.isNumber(v) {
-			d.ratio(v.name, parseNumber(v.raw), (*float64)(to))
-		}
-	case *session:
-		if d.isString(v) {
-			*to = session(hashSession(v.raw))
-		}
-	case *sessionHash:
-		d.jsonHash(v, (*uint64)(to))
-	case *ingest.Phase:
-		jsonEnum(d, v, phaseNames, to)
-	case *ingest.Status:
-		jsonEnum(d, v, statusNames, to)
-	case *ingest.ReplicaState:
-		jsonEnum(d, v, replicaStateNames, to)
-	case *ingest.AckStage:
-		jsonEnum(d, v, ackStageNames, to)
-	case *amounts:
-		d.jsonAmounts(v, to)
-	}
-}
+// The methods by which a member of a native record is read from JSON.
 
-func (d *decoder) isString(v value) bool {
+func (v *value) text(d *decoder) ([]byte, bool) {
 	if v.kind != '"' {
 		d.fail(ingest.ReasonWrongType, "%s is a %s, want a string", v.name, kindNames[v.kind])
 	}
-	return v.kind == '"'
+	return v.raw, v.kind == '"'
 }
 
-func (d *decoder) isNumber(v value) bool {
+func (v *value) label(d *decoder) (string, bool) {
+	text, ok := v.text(d)
+	if !ok {
+		return "", false
+	}
+	return d.label(v.name, text), true
+}
+
+func (v *value) number(d *decoder) (float64, bool) {
 	if v.kind != '0' {
 		d.fail(ingest.ReasonWrongType, "%s is a %s, want a number", v.name, kindNames[v.kind])
+		return 0, false
 	}
-	return v.kind == '0'
+	return parseNumber(v.raw), true
 }
 
-func (d *decoder) jsonNumber(v value, limit float64, to *float64) {
-	if d.isNumber(v) {
-		d.number(v.name, parseNumber(v.raw), limit, to)
-	}
-}
-
-func (d *decoder) jsonCount(v value, limit int64, to *int64) {
-	if d.isNumber(v) {
-		d.count(v.name, parseNumber(v.raw), limit, to)
-	}
-}
-
-func (d *decoder) jsonInt(v value) int64 {
-	n := ingest.Unknown
-	d.jsonCount(v, d.limits.Tokens, &n)
-	return n
-}
-
-// jsonTime reads an RFC 3339 string or a whole number of Unix milliseconds.
-func (d *decoder) jsonTime(v value, to *time.Time) {
-	var t time.Time
+// instant reads an RFC 3339 string or a whole number of Unix milliseconds.
+func (v *value) instant(d *decoder) (t time.Time, ok bool) {
 	switch v.kind {
 	case '0':
 		ms := parseNumber(v.raw)
 		if ms != math.Trunc(ms) || math.Abs(ms) > 1<<53 {
 			d.fail(ingest.ReasonBadTime, "%s is %.24s, want whole Unix milliseconds", v.name, v.raw)
-			return
+			return t, false
 		}
 		t = time.UnixMilli(int64(ms)).UTC()
 	case '"':
 		if t.UnmarshalText(v.raw) != nil && t.UnmarshalText(bytes.ToUpper(v.raw)) != nil { // t and z may be in lower case
 			d.fail(ingest.ReasonBadTime, "%s is %s, want RFC 3339", v.name, quoted(v.raw))
-			return
+			return t, false
 		}
 		t = t.UTC()
 	default:
 		d.fail(ingest.ReasonWrongType, "%s is a %s, want an RFC 3339 string or Unix milliseconds", v.name, kindNames[v.kind])
-		return
+		return t, false
 	}
-	if t.Before(earliest) || !t.Before(latest) {
-		d.fail(ingest.ReasonBadTime, "%s is %s, outside the years 2000 to 2199 (numbers are Unix milliseconds)", v.name, t.Format(time.RFC3339))
-		return
-	}
-	*to = t
+	return t, d.checkTime(v.name, t, "numbers are Unix milliseconds")
 }
 
-// jsonHash reads what appendMember wrote: 16 hexadecimal digits, for JSON numbers lose bits above 2⁵³.
-func (d *decoder) jsonHash(v value, to *uint64) {
-	if !d.isString(v) {
-		return
+// hash reads 16 hexadecimal digits, for JSON numbers lose bits above 2⁵³.
+func (v *value) hash(d *decoder) (uint64, bool) {
+	text, ok := v.text(d)
+	if !ok {
+		return 0, false
 	}
-	hash, err := strconv.ParseUint(string(v.raw), 16, 64)
-	if err != nil || len(v.raw) != 16 {
-		d.fail(ingest.ReasonWrongType, "%s is %s, want 16 hexadecimal digits", v.name, quoted(v.raw))
-		return
+	hash, err := strconv.ParseUint(string(text), 16, 64)
+	if err != nil || len(text) != 16 {
+		d.fail(ingest.ReasonWrongType, "%s is %s, want 16 hexadecimal digits", v.name, quoted(text))
+		return 0, false
 	}
-	*to = hash
+	return hash, true
 }
 
-func jsonEnum[E ~uint8](d *decoder, v value, known []string, to *E) {
-	if !d.isString(v) {
-		return
+func (v *value) enum(d *decoder, known []string) (uint8, bool) {
+	text, ok := v.text(d)
+	if !ok {
+		return 0, false
 	}
-	i := slices.Index(known, string(v.raw))
+	i := slices.Index(known, string(text))
 	if i < 0 {
-		d.fail(ingest.ReasonBadEnum, "%s is %s, want one of %s", v.name, quoted(v.raw), strings.Join(known, ", "))
-		return
+		d.fail(ingest.ReasonBadEnum, "%s is %s, want one of %s", v.name, quoted(text), strings.Join(known, ", "))
 	}
-	*to = E(i)
+	return uint8(max(i, 0)), i >= 0
 }
 
-// jsonAmounts reads a list of numbers that are not negative; null is not known.
-func (d *decoder) jsonAmounts(v value, to *amounts) {
+// hashes are in protobuf only.
+func (v *value) hashes(*decoder, []uint64) ([]uint64, bool) { return nil, false }
+
+// amounts reads a list of numbers that are not negative; null is not known.
+func (v *value) amounts(d *decoder) (all []float64, ok bool) {
 	var j jsonReader
 	j.reset(v.raw)
-	*to = nil
 	d.list(&j, v.name, func() {
-		x, v := math.NaN(), d.value(&j, v.name)
-		if len(*to) == ingest.MaxHistoryMinutes {
+		x, element := math.NaN(), d.value(&j, v.name)
+		if len(all) == ingest.MaxHistoryMinutes {
 			d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", v.name, ingest.MaxHistoryMinutes)
 			return
 		}
-		if v.kind != 'n' {
-			d.jsonNumber(v, float64(d.limits.SumTokens), &x)
+		if element.kind != 'n' {
+			d.readNumber(&element, v.name, float64(d.limits.SumTokens), &x)
 		}
-		*to = append(*to, x)
+		all = append(all, x)
 	})
+	return all, true
 }

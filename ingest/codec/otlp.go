@@ -17,7 +17,7 @@ import (
 // One request may be told twice, by its gateway (or client library) and by its engine. It counts once where
 //
 //   - both are in one export and one is an ancestor of the other: the innermost counts, for it did the work, and takes
-//     over what it does not say itself (see codec_otlp_nest.go), also from agents and servers above it. The other calls of an agent are no ancestors of each
+//     over what it does not say itself (see otlp_nest.go), also from agents and servers above it. The other calls of an agent are no ancestors of each
 //     other, so they all count;
 //   - or both name the same response (gen_ai.response.id, gen_ai.request.id) and the same pool: the fold drops the later
 //     one as a duplicate.
@@ -204,39 +204,22 @@ func (x *export) reject(id [8]byte) {
 // nameModel takes the model that OpenInference's clients asked for from the parameters of the call. Their llm.model_name is that of
 // the response: a call that fails has none, and would land in another pool than those that succeed.
 func (x *export) nameModel() {
-	if model := x.embeddedText(fieldParameters, "model"); model != nil {
-		x.attrs.set(fieldModel, value{"model", '"', model}, 1)
+	if asked := x.embeddedRecord(fieldParameters, parameterFields); asked.has(fieldModel) {
+		x.attrs.set(fieldModel, asked.members[fieldModel], 1)
 	}
 }
 
-// embeddedText finds a string or number by its path in an attribute that holds JSON; nil when there is none.
-func (x *export) embeddedText(f field, path ...string) (text []byte) {
+var parameterFields = newFieldTree(paths{fieldModel: {"model"}})
+
+// embeddedRecord finds fields in an attribute that holds a JSON object.
+func (x *export) embeddedRecord(f field, tree *fieldTree) (r record) {
 	var j jsonReader
-	if !x.isSound(x.attrs.text(f)) {
-		return nil
-	}
-	j.reset(x.attrs.text(f))
-	var walk func(path []string)
-	walk = func(path []string) {
-		switch {
-		case len(path) == 0:
-			if v := x.value(&j, ""); v.kind == '"' || v.kind == '0' {
-				text = v.raw
-			}
-		case j.kind() != '{':
-			j.skip()
-		default:
-			x.object(&j, "", func(key []byte) {
-				if string(key) == path[0] {
-					walk(path[1:])
-				} else {
-					j.skip()
-				}
-			})
+	if text := x.attrs.text(f); x.isSound(text) {
+		if j.reset(text); j.kind() == '{' {
+			x.find(&j, tree, &r)
 		}
 	}
-	walk(path)
-	return text
+	return r
 }
 
 // isInference says whether the span at hand tells of one call of a model.
@@ -333,19 +316,20 @@ func (x *export) tokens(r *ingest.Request) {
 // anthropicCounts reads the cache's counts from Anthropic's own usage, which the Vercel AI SDK hands on, and says whether the prompt
 // leaves them out: before version 6 it does.
 func (x *export) anthropicCounts(r *ingest.Request, written *int64) (apart bool) {
-	count := func(name string) (int64, bool) {
-		n, ok := smallInt(x.embeddedText(fieldProviderMetadata, "anthropic", "usage", name))
-		return n, ok && n <= x.limits.Tokens
+	usage := x.embeddedRecord(fieldProviderMetadata, anthropicFields)
+	count := func(f field) int64 {
+		return forgiving(x.decoder, func() int64 { return x.looseCount(usage.members[f], x.limits.Tokens) })
 	}
-	if n, ok := count("cache_read_input_tokens"); ok {
+	if n := count(fieldCacheReadTokens); n >= 0 {
 		r.CachedTokens = n
 	}
-	if n, ok := count("cache_creation_input_tokens"); ok {
+	if n := count(fieldCacheWriteTokens); n >= 0 {
 		*written = n
 	}
-	prompt, ok := count("input_tokens")
-	return ok && prompt == r.PromptTokens
+	return usage.has(fieldPromptTokens) && count(fieldPromptTokens) == r.PromptTokens
 }
+
+var anthropicFields = newFieldTree(usagePaths.below("anthropic.usage."))
 
 // outcome reads how the request ended. A failure that counted no tokens has Unknown ones: some producers write 0.
 func (x *export) outcome(r *ingest.Request) {

@@ -26,6 +26,7 @@ type wire struct {
 	easyproto.FieldContext
 	rest  []byte // behind the field at hand
 	fault ingest.Reason
+	name  string // of the member of a record that the field at hand is
 }
 
 // next reads the next field; false at the end or at a fault. Groups, which proto3 does not have, are faults.
@@ -132,13 +133,13 @@ func (d *decoder) protobufRecords(data []byte) {
 // protobufRecord reads one record into list.
 func protobufRecord[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
 	add(d, t, list, func(r *T) {
-		w := wire{rest: data}
+		w := &d.record
+		*w = wire{rest: data}
 		for w.next() {
 			if n := w.FieldNum; int(n) < len(t.byNumber) && t.byNumber[n] >= 0 {
 				m := &t.members[t.byNumber[n]]
-				if !d.protobufMember(&w, m.name, m.at(r)) {
-					d.fail(ingest.ReasonWrongType, "%s has not the type that the schema says", m.name)
-				}
+				w.name = m.name
+				d.read(w, m.name, m.at(r))
 			}
 		}
 		if w.fault != "" {
@@ -147,121 +148,79 @@ func protobufRecord[T any](d *decoder, data []byte, t *recordType[T], list *[]T)
 	})
 }
 
-// protobufMember reads a member of a record from the field at hand; false means that the wire type is another.
-func (d *decoder) protobufMember(w *wire, name string, to any) (ok bool) {
-	var n uint64
-	var f float64
-	var text []byte
-	switch to := to.(type) {
-	case *label:
-		if n, ok = w.Uint64(); ok {
-			d.protobufLabel(name, n, to)
-		}
-	case *string:
-		if text, ok = w.Bytes(); ok && d.checkLabel(name, text) {
-			*to = string(text)
-		}
-	case *time.Time:
-		if n, ok = w.Fixed64(); ok {
-			d.protobufTime(name, int64(n), to)
-		}
-	case *int64:
-		if n, ok = w.Uint64(); ok {
-			d.count(name, float64(int64(n)), d.limits.Tokens, to)
-		}
-	case *counter:
-		if n, ok = w.Uint64(); ok {
-			d.count(name, float64(int64(n)), counterLimit, (*int64)(to))
-		}
-	case *blockTokens:
-		if n, ok = w.Uint64(); ok {
-			d.count(name, float64(int64(n)), d.limits.Tokens, (*int64)(to))
-		}
-	case *int:
-		if n, ok = w.Uint64(); ok {
-			whole := int64(*to)
-			d.count(name, float64(int64(n)), d.limits.Tokens, &whole)
-			*to = int(whole)
-		}
-	case *attempt:
-		if n, ok = w.Uint64(); ok {
-			whole := int64(*to)
-			d.count(name, float64(int64(n)), d.limits.Tokens, &whole)
-			*to = attempt(max(whole, 1))
-		}
-	case *float64:
-		if f, ok = w.Double(); ok {
-			d.number(name, f, float64(d.limits.SumTokens), to)
-		}
-	case *seconds:
-		if f, ok = w.Double(); ok {
-			d.number(name, f, maxStartupSeconds, (*float64)(to))
-		}
-	case *ratio:
-		if f, ok = w.Double(); ok {
-			d.ratio(name, f, (*float64)(to))
-		}
-	case *session:
-		if text, ok = w.Bytes(); ok && len(text) > 0 { // otherwise session_hash may have it
-			*to = session(hashSession(text))
-		}
-	case *sessionHash:
-		if n, ok = w.Fixed64(); ok {
-			*to = sessionHash(n)
-		}
-	case *hashes:
-		*to, ok = w.UnpackFixed64s(*to)
-	case *ingest.Phase:
-		ok = protobufEnum(d, w, name, phaseNames, to)
-	case *ingest.Status:
-		ok = protobufEnum(d, w, name, statusNames, to)
-	case *ingest.ReplicaState:
-		ok = protobufEnum(d, w, name, replicaStateNames, to)
-	case *ingest.AckStage:
-		ok = protobufEnum(d, w, name, ackStageNames, to)
+// The methods by which a member of a native record is read from the field at hand.
+
+// typed refuses the record if ok says that the field has another type than the schema says.
+func (w *wire) typed(d *decoder, ok bool) bool {
+	if !ok {
+		d.fail(ingest.ReasonWrongType, "%s has not the type that the schema says", w.name)
 	}
 	return ok
 }
 
-// protobufLabel reads an index into the batch's table of strings; 0 says nothing.
-func (d *decoder) protobufLabel(name string, index uint64, to *label) {
+func (w *wire) text(d *decoder) ([]byte, bool) {
+	text, ok := w.Bytes()
+	return text, w.typed(d, ok) && len(text) > 0
+}
+
+// label reads an index into the batch's table of strings; 0 says nothing.
+func (w *wire) label(d *decoder) (string, bool) {
+	index, ok := w.Uint64()
 	switch {
-	case index == 0:
+	case !w.typed(d, ok) || index == 0:
 	case index >= uint64(len(d.table)):
-		d.fail(ingest.ReasonOutOfRange, "%s is string %d, the batch has %d", name, index, len(d.table))
+		d.fail(ingest.ReasonOutOfRange, "%s is string %d, the batch has %d", w.name, index, len(d.table))
 	case d.table[index].fault != "":
-		d.fail(d.table[index].fault, "%s is string %d of the batch, which cannot be a label", name, index)
+		d.fail(d.table[index].fault, "%s is string %d of the batch, which cannot be a label", w.name, index)
 	default:
-		*to = label(d.table[index].name)
+		return d.table[index].name, true
 	}
+	return "", false
 }
 
-// protobufTime reads Unix nanoseconds; 0 is unknown.
-func (d *decoder) protobufTime(name string, ns int64, to *time.Time) {
-	if ns == 0 {
-		*to = time.Time{}
-		return
+func (w *wire) number(d *decoder) (float64, bool) {
+	if f, ok := w.Double(); ok {
+		return f, true
 	}
-	t := time.Unix(0, ns).UTC()
-	if t.Before(earliest) || !t.Before(latest) {
-		d.fail(ingest.ReasonBadTime, "%s is %d, outside the years 2000 to 2199 (times are Unix nanoseconds)", name, ns)
-		return
-	}
-	*to = t
+	n, ok := w.Int64()
+	return float64(n), w.typed(d, ok)
 }
 
-// protobufEnum reads the number of a name, which is one more than its constant; 0 says nothing.
-func protobufEnum[E ~uint8](d *decoder, w *wire, name string, known []string, to *E) bool {
+// instant reads Unix nanoseconds; 0 is unknown.
+func (w *wire) instant(d *decoder) (t time.Time, ok bool) {
+	ns, ok := w.Sfixed64()
+	if !w.typed(d, ok) || ns == 0 {
+		return t, false
+	}
+	t = time.Unix(0, ns).UTC()
+	return t, d.checkTime(w.name, t, "times are Unix nanoseconds")
+}
+
+func (w *wire) hash(d *decoder) (uint64, bool) {
+	hash, ok := w.Fixed64()
+	return hash, w.typed(d, ok)
+}
+
+// enum reads the number of a name, which is one more than its constant; 0 says nothing.
+func (w *wire) enum(d *decoder, known []string) (uint8, bool) {
 	n, ok := w.Uint64()
-	switch {
-	case !ok || n == 0:
-	case n <= uint64(len(known)):
-		*to = E(n - 1)
-	default:
-		d.fail(ingest.ReasonBadEnum, "%s is %d, want 1 to %d", name, int64(n), len(known))
+	if !w.typed(d, ok) || n == 0 {
+		return 0, false
 	}
-	return ok
+	if n > uint64(len(known)) {
+		d.fail(ingest.ReasonBadEnum, "%s is %d, want 1 to %d", w.name, int64(n), len(known))
+		return 0, false
+	}
+	return uint8(n - 1), true
 }
+
+func (w *wire) hashes(d *decoder, all []uint64) ([]uint64, bool) {
+	all, ok := w.UnpackFixed64s(all)
+	return all, w.typed(d, ok)
+}
+
+// amounts are in JSON only.
+func (w *wire) amounts(*decoder) ([]float64, bool) { return nil, false }
 
 var marshalers easyproto.MarshalerPool
 
@@ -308,55 +267,28 @@ func appendProtobuf[T any](w *protobufWriter, number uint32, t *recordType[T], r
 
 // member writes a member unless it is unknown.
 func (w *protobufWriter) member(record *easyproto.MessageMarshaler, number uint32, of, from any) {
-	switch v := from.(type) { // what JSON does not carry
-	case *hashes:
-		if len(*v) > 0 {
-			record.AppendFixed64s(number, *v)
-		}
-	case *blockTokens:
-		if *v > 0 {
-			record.AppendInt64(number, int64(*v))
-		}
-	}
-	if !isKnown(of, from) {
-		return
-	}
-	switch v := from.(type) {
-	case *label:
-		index, ok := w.table[string(*v)]
+	switch m := memberOf(of, from); m.kind {
+	case 'l':
+		index, ok := w.table[m.text]
 		if !ok {
 			index = uint64(len(w.table)) + 1
-			w.table[string(*v)] = index
-			w.strings.AppendString(batchStrings, string(*v))
+			w.table[m.text] = index
+			w.strings.AppendString(batchStrings, m.text)
 		}
 		record.AppendUint64(number, index)
-	case *string:
-		record.AppendString(number, *v)
-	case *time.Time:
-		record.AppendFixed64(number, uint64(v.UnixNano()))
-	case *int64:
-		record.AppendInt64(number, *v)
-	case *counter:
-		record.AppendInt64(number, int64(*v))
-	case *int:
-		record.AppendInt64(number, int64(*v))
-	case *attempt:
-		record.AppendInt64(number, int64(*v))
-	case *float64:
-		record.AppendDouble(number, *v)
-	case *seconds:
-		record.AppendDouble(number, float64(*v))
-	case *ratio:
-		record.AppendDouble(number, float64(*v))
-	case *sessionHash:
-		record.AppendFixed64(number, uint64(*v))
-	case *ingest.Phase:
-		record.AppendUint64(number, uint64(*v)+1)
-	case *ingest.Status:
-		record.AppendUint64(number, uint64(*v)+1)
-	case *ingest.ReplicaState:
-		record.AppendUint64(number, uint64(*v)+1)
-	case *ingest.AckStage:
-		record.AppendUint64(number, uint64(*v)+1)
+	case '"':
+		record.AppendString(number, m.text)
+	case 't':
+		record.AppendSfixed64(number, m.time.UnixNano())
+	case '0', 'b':
+		record.AppendInt64(number, m.whole)
+	case '.':
+		record.AppendDouble(number, m.amount)
+	case 'h':
+		record.AppendFixed64(number, uint64(m.whole))
+	case 'e':
+		record.AppendInt64(number, m.whole+1)
+	case 'B':
+		record.AppendFixed64s(number, m.hashes)
 	}
 }

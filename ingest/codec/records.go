@@ -156,6 +156,101 @@ func add[T any](d *decoder, t *recordType[T], list *[]T, read func(r *T)) {
 	}
 }
 
+// source is a member of a record in either encoding. Each method gives its value, or false where the member says nothing or
+// refuses the record.
+type source interface {
+	text(d *decoder) ([]byte, bool)
+	label(d *decoder) (string, bool)
+	number(d *decoder) (float64, bool)
+	instant(d *decoder) (time.Time, bool)
+	hash(d *decoder) (uint64, bool)
+	enum(d *decoder, known []string) (uint8, bool)
+	hashes(d *decoder, all []uint64) ([]uint64, bool)
+	amounts(d *decoder) ([]float64, bool)
+}
+
+// read keeps the value of a member.
+func (d *decoder) read(s source, name string, to any) {
+	switch to := to.(type) {
+	case *label:
+		if text, ok := s.label(d); ok {
+			*to = label(text)
+		}
+	case *string:
+		if text, ok := s.text(d); ok && d.checkLabel(name, text) {
+			*to = string(text)
+		}
+	case *time.Time:
+		if t, ok := s.instant(d); ok {
+			*to = t
+		}
+	case *int64:
+		d.readCount(s, name, d.limits.Tokens, to)
+	case *counter:
+		d.readCount(s, name, counterLimit, (*int64)(to))
+	case *blockTokens:
+		if d.binary {
+			d.readCount(s, name, d.limits.Tokens, (*int64)(to))
+		}
+	case *int:
+		n := int64(*to)
+		d.readCount(s, name, d.limits.Tokens, &n)
+		*to = int(n)
+	case *attempt:
+		n := int64(*to)
+		d.readCount(s, name, d.limits.Tokens, &n)
+		*to = attempt(n)
+	case *float64:
+		d.readNumber(s, name, float64(d.limits.SumTokens), to)
+	case *seconds:
+		d.readNumber(s, name, maxStartupSeconds, (*float64)(to))
+	case *ratio:
+		if f, ok := s.number(d); ok {
+			d.ratio(name, f, (*float64)(to))
+		}
+	case *session:
+		if text, ok := s.text(d); ok {
+			*to = session(hashSession(text))
+		}
+	case *sessionHash:
+		if hash, ok := s.hash(d); ok {
+			*to = sessionHash(hash)
+		}
+	case *ingest.Phase:
+		readEnum(d, s, phaseNames, to)
+	case *ingest.Status:
+		readEnum(d, s, statusNames, to)
+	case *ingest.ReplicaState:
+		readEnum(d, s, replicaStateNames, to)
+	case *ingest.AckStage:
+		readEnum(d, s, ackStageNames, to)
+	case *hashes:
+		if all, ok := s.hashes(d, *to); ok {
+			*to = all
+		}
+	case *amounts:
+		*to, _ = s.amounts(d)
+	}
+}
+
+func (d *decoder) readNumber(s source, name string, limit float64, to *float64) {
+	if f, ok := s.number(d); ok {
+		d.number(name, f, limit, to)
+	}
+}
+
+func (d *decoder) readCount(s source, name string, limit int64, to *int64) {
+	if f, ok := s.number(d); ok {
+		d.count(name, f, limit, to)
+	}
+}
+
+func readEnum[E ~uint8](d *decoder, s source, known []string, to *E) {
+	if n, ok := s.enum(d, known); ok {
+		*to = E(n)
+	}
+}
+
 // completeRequest also derives the one of phase and status that a record leaves out from the other.
 func (d *decoder) completeRequest(r *ingest.Request) {
 	d.fillPool(&r.Pool)
@@ -173,6 +268,9 @@ func (d *decoder) completeRequest(r *ingest.Request) {
 		}
 		most := (max(r.PromptTokens, 0) + r.BlockTokens - 1) / r.BlockTokens // the last block may be a part of one
 		r.Blocks = r.Blocks[:min(len(r.Blocks), int(most))]
+	}
+	if d.binary && r.Attempt == 0 { // as proto3 leaves it out
+		r.Attempt = 1
 	}
 	d.checkRequest(r)
 }

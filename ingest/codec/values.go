@@ -62,6 +62,15 @@ func (d *decoder) ratio(name string, f float64, to *float64) {
 	*to = math.Abs(f)
 }
 
+// checkTime refuses the record if t is out of bounds; unit says what numbers are taken for.
+func (d *decoder) checkTime(name string, t time.Time, unit string) bool {
+	if t.Before(earliest) || !t.Before(latest) {
+		d.fail(ingest.ReasonBadTime, "%s is %s, outside the years 2000 to 2199 (%s)", name, t.Format(time.RFC3339), unit)
+		return false
+	}
+	return true
+}
+
 // parseNumber parses a decimal number: NaN where it is none, ±Inf where it is out of range.
 func parseNumber(raw []byte) float64 {
 	if n, ok := smallInt(raw); ok {
