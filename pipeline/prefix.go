@@ -57,15 +57,6 @@ func (p *prefix) forgotten() uint64 {
 	return p.cache.Forgotten()
 }
 
-// freeze is a prefix like p of which only the state may be asked.
-func (p *prefix) freeze() prefix {
-	f := *p
-	if f.cache != nil {
-		f.cache = f.cache.Freeze()
-	}
-	return f
-}
-
 func (p *prefix) state() *prefixState {
 	if p.cache == nil {
 		return nil

@@ -76,7 +76,6 @@ type Frozen struct {
 	dedup      *ingest.Deduper
 	adopted    *ingest.Deduper
 	pools      []poolState
-	prefixes   []prefix // of the pools
 	aggregator *features.Frozen
 	forecaster *forecaster.Forecaster // the Pipeline's own
 	learnt     chan struct{}          // closed when that is written
@@ -99,9 +98,9 @@ func (p *Pipeline) Freeze() *Frozen {
 	p.frozen = f
 	f.state.Counters.Refused = maps.Clone(p.counters.Refused)
 	for _, e := range p.pools {
-		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued), Answered: e.answered, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready, Outlook: e.outlook.State().Clone(), Signals: e.signals, Line: e.line.Clone(), Prompts: e.prompts.Clone()}
+		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued), Answered: e.answered, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready, Outlook: e.outlook.State().Clone(), Signals: e.signals, Line: e.line.Clone(), Prompts: e.prompts.Clone(), Prefix: e.prefix.state()}
 		ps.Decision.Pending = slices.Clone(e.decision.Pending)
-		f.pools, f.prefixes = append(f.pools, ps), append(f.prefixes, e.prefix.freeze())
+		f.pools = append(f.pools, ps)
 	}
 	return f
 }
@@ -143,11 +142,10 @@ func (f *Frozen) Encode(w io.Writer) error {
 		*d = nil
 	}
 	for i := range f.pools {
-		f.pools[i].Prefix = f.prefixes[i].state()
 		if err := put(&f.pools[i]); err != nil {
 			return err
 		}
-		f.pools[i], f.prefixes[i] = poolState{}, prefix{}
+		f.pools[i] = poolState{}
 	}
 	return f.aggregator.Parts(put)
 }

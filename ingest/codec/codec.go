@@ -78,17 +78,11 @@ func ContentTypeOf(name string) (contentType string, ok bool) {
 	return "", false
 }
 
-// TypeHoldsPrompts is HoldsPrompts for a content type.
-func TypeHoldsPrompts(contentType string) bool {
+// HoldsPrompts says whether messages of that content type may hold what users wrote, by the schema. NVIDIA Dynamo's traces do
+// not, unless they are asked for payloads.
+func HoldsPrompts(contentType string) bool {
 	f := formatOf(contentType)
 	return f != nil && f.prompts
-}
-
-// HoldsPrompts says whether messages of the format of that name may hold what users wrote, by its schema. NVIDIA Dynamo's
-// traces do not, unless they are asked for payloads.
-func HoldsPrompts(name string) bool {
-	contentType, ok := ContentTypeOf(name)
-	return ok && TypeHoldsPrompts(contentType)
 }
 
 // Decode appends to b what one message carries, and its refusals. It never fails as a whole: a record that cannot be

@@ -71,20 +71,10 @@ func (p *inflater) gunzip(data []byte, atMost int) error {
 	if err := p.gzip.Reset(&p.source); err != nil {
 		return err
 	}
-	for len(p.plain) <= atMost {
-		if len(p.plain) == cap(p.plain) {
-			p.plain = append(p.plain, 0)[:len(p.plain)]
-		}
-		n, err := p.gzip.Read(p.plain[len(p.plain):min(cap(p.plain), atMost+1)])
-		p.plain = p.plain[:len(p.plain)+n]
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	plain := bytes.NewBuffer(p.plain)
+	_, err := plain.ReadFrom(io.LimitReader(p.gzip, int64(atMost)+1))
+	p.plain = plain.Bytes()
+	return err
 }
 
 func (p *inflater) unzstd(data []byte, atMost int) (err error) {

@@ -126,7 +126,7 @@ func parseDate(raw []byte) (time.Time, bool) {
 func parseEpoch(raw []byte) (time.Time, bool) {
 	whole, fraction, _ := bytes.Cut(raw, []byte{'.'})
 	n, err := strconv.ParseInt(string(whole), 10, 64)
-	if err != nil || n < 0 || !allDigits(fraction) {
+	if err != nil || n < 0 || !isMadeOf(fraction, numerals) {
 		f := parseNumber(raw)
 		if !(math.Abs(f) < math.MaxInt64) {
 			return time.Time{}, false

@@ -109,7 +109,7 @@ func usageText(r *record) {
 func printedCount(text []byte, name string) (digits []byte) {
 	for _, form := range [...][2]string{{"(", "="}, {" ", "="}, {"'", "': "}} {
 		if _, rest, ok := bytes.Cut(text, []byte(form[0]+name+form[1])); ok {
-			return rest[:len(rest)-len(bytes.TrimLeft(rest, "0123456789"))]
+			return rest[:len(rest)-len(bytes.TrimLeft(rest, numerals))]
 		}
 	}
 	return nil

@@ -155,31 +155,16 @@ func quoted(text []byte) string {
 	return fmt.Sprintf("a string of %d bytes", len(text))
 }
 
+const numerals = "0123456789"
+
 // isIdentifier says whether text could be a name, an id, a path or a date: no white space, nothing that is not ASCII.
 func isIdentifier(text []byte) bool {
-	for _, c := range text {
-		if !isDigit(c) && (c|0x20 < 'a' || c|0x20 > 'z') && bytes.IndexByte([]byte("._-:/@+="), c) < 0 {
-			return false
-		}
-	}
-	return true
+	return isMadeOf(text, numerals+"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-:/@+=")
 }
 
 // isInstant says whether text is made of what numbers, dates and times are made of.
-func isInstant(text []byte) bool {
-	for _, c := range text {
-		if !isDigit(c) && bytes.IndexByte([]byte("-+.: TZe"), c) < 0 {
-			return false
-		}
-	}
-	return len(text) <= 40
-}
+func isInstant(text []byte) bool { return len(text) <= 40 && isMadeOf(text, numerals+"-+.: TZe") }
 
-func isNumeral(word []byte) bool {
-	for _, c := range word {
-		if !isDigit(c) && bytes.IndexByte([]byte("-+.eE"), c) < 0 {
-			return false
-		}
-	}
-	return true
-}
+func isNumeral(word []byte) bool { return isMadeOf(word, numerals+"-+.eE") }
+
+func isMadeOf(text []byte, set string) bool { return len(bytes.TrimLeft(text, set)) == 0 }

@@ -78,10 +78,6 @@ func (s *splitter) value(data []byte) {
 		} else {
 			s.record(element, value{})
 		}
-		if s.over > 0 && len(rest) > 0 {
-			s.over += countElements(rest) // not worth cutting out
-			return
-		}
 	}
 }
 
@@ -212,15 +208,4 @@ func stringEnd(data []byte, i int) int {
 		}
 	}
 	return len(data)
-}
-
-// countElements counts the elements of what is left of an array.
-func countElements(rest []byte) (n int) {
-	for {
-		if rest = bytes.TrimLeft(rest, " \t\r\n,"); len(rest) == 0 || rest[0] == ']' {
-			return n
-		}
-		n++
-		rest = rest[valueEnd(rest):]
-	}
 }

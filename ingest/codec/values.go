@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"strconv"
@@ -98,8 +97,6 @@ func smallInt(raw []byte) (n int64, ok bool) {
 }
 
 func isDigit(c byte) bool { return c-'0' <= 9 }
-
-func allDigits(raw []byte) bool { return len(bytes.TrimLeft(raw, "0123456789")) == 0 }
 
 // label gives a name that recurs, as one string in memory; "" where it cannot be one.
 func (d *decoder) label(name string, text []byte) string {

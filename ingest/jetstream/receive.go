@@ -139,7 +139,7 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 	}
 	describe(&about, m.Headers())
 	about.Fields = c.cfg.Fields
-	if about.ContentType != "" && !c.warned && codec.TypeHoldsPrompts(about.ContentType) {
+	if about.ContentType != "" && !c.warned && codec.HoldsPrompts(about.ContentType) {
 		c.warned = true
 		c.cfg.Log.Warn("messages of this format may hold prompts, and the telemetry stream keeps them as they were published: name a subject of their own in nats.sources, or send them to a listener",
 			zap.String("stream", c.cfg.Stream), zap.String("subject", m.Subject()), zap.String("content_type", about.ContentType))

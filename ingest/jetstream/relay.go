@@ -15,7 +15,7 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// A Relay takes in the sources whose messages hold what users wrote (see [ingest.HoldsPrompts]): it decodes each message
+// A Relay takes in the sources whose messages hold what users wrote (see [codec.HoldsPrompts]): it decodes each message
 // and stores what it carries in the telemetry stream, as native records. Until that is done the message waits in the intake
 // stream, in the server's memory; so no prompt comes to rest on a disk of Forewarm's, and a restart of the daemon loses
 // nothing. What comes while the intake is full takes the place of the oldest, which is counted as lost.

@@ -55,7 +55,10 @@ func (c *Config) validateSources() error {
 
 // relays says whether a [Relay] takes a source in: one that may hold prompts, and with partitions each, because only its records
 // say to which pool they belong.
-func (c *Config) relays(s Source) bool { return c.Partitioned() || codec.HoldsPrompts(s.Format) }
+func (c *Config) relays(s Source) bool {
+	contentType, _ := codec.ContentTypeOf(s.Format)
+	return c.Partitioned() || codec.HoldsPrompts(contentType)
+}
 
 // intake gives the subjects of the sources that a [Relay] takes in, and that are in none of stored.
 func (c *Config) intake(stored []string) (subjects []string) {
