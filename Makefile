@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 RACE    := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 FUZZTIME ?= 30s
 
-# Rooms that are pure (ARCHITECTURE.md) start no goroutine, which is enforced: the race detector has nothing to find in their own
+# Packages that are pure (docs/packages.md) start no goroutine, which is enforced: the race detector has nothing to find in their own
 # tests, and makes them take five times as long. What calls them from goroutines is tested with it.
 MODULE := github.com/forewarm/forewarm
 PURE   := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report features features/sketch forecaster \

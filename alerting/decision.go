@@ -42,7 +42,7 @@ const (
 type Decision struct {
 	Pool       string    `json:"pool" cbor:"1,keyasint"`
 	Tick       time.Time `json:"tick" cbor:"2,keyasint"`
-	Sequence   uint64    `json:"sequence" cbor:"3,keyasint"`   // stream sequence folded so far
+	Sequence   uint64    `json:"sequence" cbor:"3,keyasint"`   // sequence of the newest message applied
 	Generation int64     `json:"generation" cbor:"4,keyasint"` // the Unix minute of a pool's first decision, then one more per publication
 	Publish    bool      `json:"publish" cbor:"5,keyasint"`    // this tick changes or renews the published advice
 

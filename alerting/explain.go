@@ -103,35 +103,35 @@ func steps(d *Decision) []Step {
 	takes := d.Floor
 	for i := range d.Resources {
 		r := &d.Resources[i]
-		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: %s at the %s quantile, %s a replica", noun(r.Dimension), amount(r.NeedQuantile), percent(d.Quantile), amount(r.PerReplica))})
+		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: at most %s are expected (%s certain), a replica carries %s", noun(r.Dimension), amount(r.NeedQuantile), percent(d.Quantile), amount(r.PerReplica))})
 		takes = max(takes, r.NeedReplicas+d.Reserves.Total())
 	}
 	for _, x := range d.Reserves.Each() {
 		if x.Replicas > 0 {
-			out = append(out, Step{x.Replicas, "on top, kept " + x.For})
+			out = append(out, Step{x.Replicas, "more as a reserve, kept " + x.For})
 		}
 	}
 	if !d.ofPrefill() && d.SeenFloor() != nil { // queues and KV use are not theirs
-		out = append(out, Step{d.Floor, "reactive floor: what this minute's demand, queue, KV use and latency objectives take"})
+		out = append(out, Step{d.Floor, "for what is seen now: demand, queues, KV use and latencies"})
 	}
 	out = append(out, Step{d.Needed, d.neededFor(takes)})
 	if own := d.own(); len(own) > 0 {
-		return append(out, Step{d.Desired, "asked for, after " + strings.Join(own, ", ")})
+		return append(out, Step{d.Desired, "asked for, limited by " + strings.Join(own, ", ")})
 	}
-	return append(out, Step{d.Desired, fmt.Sprintf("asked for; the pool's bounds (at most %d) change nothing", d.Limit)})
+	return append(out, Step{d.Desired, fmt.Sprintf("asked for (at most %d are allowed)", d.Limit)})
 }
 
 // neededFor says what Needed stands for beside what the evidence of the tick takes.
 func (d *Decision) neededFor(takes int) string {
 	switch {
 	case len(d.Resources) == 0:
-		return "to ask for without a forecast"
+		return "needed without a forecast"
 	case d.Needed > takes:
-		return "to keep: fewer may go only once they were enough for a while and nothing else speaks against it"
+		return "kept: fewer must be enough for a while before any goes"
 	case d.Needed < takes:
-		return "needed by the demand of now alone: there is too little history for the forecast"
+		return "needed by the demand of now alone: the history is too short for the forecast"
 	}
-	return "needed, by all evidence"
+	return "needed"
 }
 
 // otherwise is what to expect had nothing been done, and what others would have done.
@@ -141,10 +141,10 @@ func otherwise(d *Decision) []string {
 		out = append(out, side.undone()...)
 	}
 	if len(d.Resources) > 0 {
-		out = append(out, fmt.Sprintf("By what could be seen alone, without a forecast, %s would have been asked for.", d.count(max(d.Floor, 0))))
+		out = append(out, fmt.Sprintf("Without a forecast, %s would have been asked for.", d.count(max(d.Floor, 0))))
 	}
 	if d.Mode == Advisory {
-		out = append(out, "Nothing was asked of anyone: this is advisory mode.")
+		out = append(out, "Nobody was asked to follow it: this is advisory mode.")
 	}
 	return out
 }
@@ -166,9 +166,9 @@ func (d *Decision) undone() (out []string) {
 
 // runsOut is how likely and when a resource runs out with what had says.
 func runsOut(d *Decision, r *ResourceEvidence, had string, c forecaster.Chance) string {
-	text := fmt.Sprintf("%s, %s runs out within the lead window with a probability of %s", had, noun(r.Dimension), percent(c.Probability))
+	text := fmt.Sprintf("%s, %s is %s likely to %s within %s", had, noun(r.Dimension), percent(c.Probability), overflows(r.Dimension), span(d.Lead))
 	if c.ETA.P50 != forecaster.Never {
-		text += ", at the median at " + clock(d.Tick.Add(c.ETA.P50))
+		text += ", and as likely as not by " + clock(d.Tick.Add(c.ETA.P50))
 	}
 	return text + "."
 }
@@ -213,32 +213,32 @@ func busier(a, b *Peak) *Peak {
 func (x *Explanation) WriteText(w io.Writer) error {
 	d := &x.Decision
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, decided at %s, %s mode, stands until %s\n\n", x.ID, d.Tick.UTC().Format("2006-01-02 15:04 UTC"), d.Mode, clock(d.Expires))
-	fmt.Fprintf(&b, "  %s\n\nWhat it knew\n", d.Reason)
-	facts(&b, d)
-	if len(d.Resources) > 0 {
-		fmt.Fprintf(&b, "\nResource by resource\n")
-		resources(&b, d)
-	}
-	d.writePath(&b)
+	fmt.Fprintf(&b, "%s, decided at %s, %s mode, valid until %s\n\n  %s\n", x.ID, d.Tick.UTC().Format("2006-01-02 15:04 UTC"), d.Mode, clock(d.Expires), d.Reason)
 	writeSteps(&b, d, x.Steps)
 	if v := d.Prefilling(); v != nil {
 		writeSteps(&b, v, x.Prefill)
 	}
+	if len(d.Resources) > 0 {
+		b.WriteString("\nDemand and capacity (* is the resource that decides)\n")
+		resources(&b, d)
+	}
+	d.writePath(&b)
 	if len(x.Otherwise) > 0 {
-		fmt.Fprintf(&b, "\nOtherwise\n")
+		b.WriteString("\nWhat to expect\n")
 		for _, line := range x.Otherwise {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
 	}
 	writeWays(&b, d, x.Ways)
 	x.After.write(&b, d)
+	b.WriteString("\nWhat it rests on\n")
+	facts(&b, d)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 func writeSteps(w io.Writer, d *Decision, steps []Step) {
-	fmt.Fprintf(w, "\nHow %s came about\n", d.count(d.Desired))
+	fmt.Fprintf(w, "\nWhy %s\n", d.count(d.Desired))
 	for _, s := range steps {
 		fmt.Fprintf(w, "  %5d  %s\n", s.Replicas, s.What)
 	}
@@ -253,51 +253,41 @@ func facts(w io.Writer, d *Decision) {
 	source := "reported"
 	switch {
 	case d.SupplyAssumed:
-		source = "assumed, for none reports"
+		source = "assumed: none reports"
 	case d.Unreported > 0:
-		source = fmt.Sprintf("reported, but for %d asked for and not seen yet", d.Unreported)
+		source = fmt.Sprintf("reported, but for %d that no report shows yet", d.Unreported)
 	}
-	fact("replicas", "%d ready, %d pending (%s)", d.Ready, d.Pending, source)
-	fact("telemetry", "of the stream up to message %d", d.Sequence)
-	if fact("confidence", "%s", d.Confidence); d.Model != "" {
-		fact("model", "%s", d.Model)
+	fact("replicas", "%d ready, %d starting (%s)", d.Ready, d.Pending, source)
+	if v := d.Prefilling(); v != nil {
+		fact("prefill replicas", "%d ready, %d starting (as asked for before: they do not report)", v.Ready, v.Pending)
 	}
-	fact("warm-up", "up to %s: nothing nearer can be averted by scaling", span(d.Lead))
+	if fact("forecast", "%s", d.Confidence); d.Model != "" {
+		fact("", "from %s", d.Model)
+	}
+	fact("a start takes", "up to %s", span(d.Lead))
 	if b := d.Basis; b != nil {
 		basis(fact, b, slices.Concat(d.Prompts, d.Resources))
 	}
 	if d.WarnFrom > 0 {
-		fact("warned from", "%s", d.threshold())
+		fact("warnings", "%s", d.threshold())
 	}
-	fact("provides for", "the %s quantile of demand (%s)", percent(d.Quantile), d.QuantileFrom)
-	if k := d.KeepQuantile; k > d.Quantile {
-		fact("", "replicas go only where fewer hold the %s quantile: what is given up takes a warm-up to regain, so it may leave %s of that risk", percent(k), part((1-k)/(1-d.Quantile)))
-	}
-	if !d.NeededBy.IsZero() {
-		fact("needed by", "%s", clock(d.NeededBy))
+	fact("certainty", "%s (%s)", percent(d.Quantile), d.QuantileFrom)
+	if d.KeepQuantile > d.Quantile {
+		fact("", "%s before a replica goes: it takes a start to get it back", percent(d.KeepQuantile))
 	}
 	for i := range d.Drivers {
 		fact("driver", "%s", describe(d.Drivers[i:i+1], nil, d.Binding))
 	}
-	for i := range d.Growth {
-		if g := &d.Growth[i]; d.tells(g.Amount) {
-			fact("growth", "%s", growth(g))
+	if v := d.Prefilling(); v != nil {
+		for i := range v.Drivers {
+			fact("driver of prefill", "%s", describe(v.Drivers[i:i+1], nil, v.Binding))
 		}
 	}
 	for i := range d.Events {
-		fact("event", "%s: ×%.1f (%.1f to %.1f)", d.Events[i].Name, d.Events[i].Learned, d.Events[i].Low, d.Events[i].High)
-	}
-	if d.ByRole != nil {
-		fact("by role", "%d prefill, %d decode", d.ByRole.Prefill, d.ByRole.Decode)
-	}
-	if v := d.Prefilling(); v != nil {
-		fact("", "of prefill %d ready, %d pending: those asked for before, for they do not report", v.Ready, v.Pending)
-		for i := range v.Drivers {
-			fact("prefill driver", "%s", describe(v.Drivers[i:i+1], nil, v.Binding))
-		}
+		fact("event", "%s: %.1f times the demand (%.1f to %.1f)", d.Events[i].Name, d.Events[i].Learned, d.Events[i].Low, d.Events[i].High)
 	}
 	if said := d.Diagnosed(); said != "" {
-		fact("diagnosis", "%s", said)
+		fact("latencies", "%s", said)
 	}
 	for _, warning := range d.Warnings {
 		fact("warning", "%s", warning)
@@ -305,24 +295,10 @@ func facts(w io.Writer, d *Decision) {
 	_ = t.Flush() // of a builder
 }
 
-// part is a share in words.
-func part(share float64) string {
-	if math.Abs(share-scaleInRisk) < .005 {
-		return "a third"
-	}
-	return percent(share)
-}
-
-// tells says that a change of demand is worth a line: one of less than half a percent is rounding.
-func (d *Decision) tells(change float64) bool {
-	r := d.binding()
-	return r == nil || math.Abs(change) >= .005*r.Demand && change != 0
-}
-
-// basis are the lag and the capacity that were taken for granted, with what they were stated to be.
+// basis are the start-up time and the capacity that were taken for granted, with what they were stated to be.
 func basis(fact func(name, format string, a ...any), b *Basis, resources []ResourceEvidence) {
 	if w := &b.Warmup; w.P50 > 0 {
-		fact("", "median %s, 90th percentile %s, from %d that were seen; stated %s and %s", seconds(w.P50), seconds(w.P90), w.Seen, seconds(w.StatedP50), seconds(w.StatedP90))
+		fact("", "half of them within %s, 90 %% within %s, from %d that were seen; stated %s and %s", seconds(w.P50), seconds(w.P90), w.Seen, seconds(w.StatedP50), seconds(w.StatedP90))
 	}
 	for _, note := range b.Notes {
 		fact("", "%s", note)
@@ -342,7 +318,7 @@ func basis(fact func(name, format string, a ...any), b *Basis, resources []Resou
 		if i := slices.IndexFunc(resources, func(x ResourceEvidence) bool { return x.Dimension == r.Dimension }); i >= 0 && r.Used > 0 && resources[i].PerReplica != r.Used {
 			learned += "; planned with " + amount(resources[i].PerReplica)
 		}
-		fact("capacity", "%s of a replica: %s, %s", noun(r.Dimension), stated, learned)
+		fact("a replica carries", "%s: %s, %s", noun(r.Dimension), stated, learned)
 	}
 }
 
@@ -354,9 +330,9 @@ func (d *Decision) writePath(w io.Writer) {
 	if r == nil || len(d.Path) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s, minutes ahead\n", noun(d.Binding))
+	fmt.Fprintf(w, "\nForecast of %s\n", noun(d.Binding))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	rows := [5]string{"  \t", "  median demand\t", fmt.Sprintf("  %s quantile\t", percent(d.Quantile)), "  replicas ready\t", "  their capacity\t"}
+	rows := [5]string{"  minutes ahead\t", "  demand, middle forecast\t", fmt.Sprintf("  at most (%s certain)\t", percent(d.Quantile)), "  replicas ready\t", "  their capacity\t"}
 	for _, p := range append([]PathPoint{{Median: float32(r.Demand), Quantile: float32(r.Demand), Ready: d.Ready}}, d.Path...) {
 		if p.Minute > 20 && p.Minute%15 != 0 {
 			continue
@@ -372,57 +348,35 @@ func (d *Decision) writePath(w io.Writer) {
 }
 
 // ways are what the ways to scale are called in a table.
-var ways = map[string]string{WayNothing: "with what is ready", WayReactive: "a reactive autoscaler", WayAsked: "as asked for"}
+var ways = map[string]string{WayNothing: "nothing more", WayReactive: "a reactive autoscaler", WayAsked: "as asked for"}
 
 // writeWays compares the ways to scale.
 func writeWays(w io.Writer, d *Decision, all []Alternative) {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "  By the forecast of %s for the next %d minutes, with the median warm-up:\n", noun(d.Binding), d.Path[len(d.Path)-1].Minute)
+	fmt.Fprintf(w, "  In the next %d minutes, by the middle forecast of %s and the usual start:\n", d.Path[len(d.Path)-1].Minute, noun(d.Binding))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	var names []string
 	for i, a := range all {
-		short := "not short at the median"
+		short := "enough"
 		if a.ShortFrom != nil {
 			short = fmt.Sprintf("short from %s, for %d min", clock(*a.ShortFrom), a.ShortMinutes)
 		}
-		row := fmt.Sprintf("%s\t%s\tat most %s in use, %s at the %s quantile\n", d.arriving(a.Replicas), short, percent(a.Peak), percent(a.PeakQuantile), percent(d.Quantile))
 		names = append(names, ways[a.Way])
 		if i+1 < len(all) && all[i+1].same(a) {
 			continue // one row for ways that come to the same
 		}
-		fmt.Fprintf(t, "    %s\t%s", strings.Join(names, ", "), row)
+		fmt.Fprintf(t, "    %s\t%s\t%s\tat most %s used (%s certain: %s)\n", strings.Join(names, ", "), d.count(a.Replicas), short, percent(a.Peak), percent(d.Quantile), percent(a.PeakQuantile))
 		names = nil
 	}
 	_ = t.Flush() // of a builder
 }
 
-// arriving is so many replicas, with how many of them are ready at the decision.
-func (d *Decision) arriving(n int) string {
-	if n <= d.Ready {
-		return d.count(n)
-	}
-	return fmt.Sprintf("%s, %d ready now", d.count(n), d.Ready)
-}
-
-// growth is what one class and cause added to the demand for the resource that binds.
-func growth(g *forecaster.GrowthPart) string {
-	who := "class " + g.Class
-	if g.Class == "" {
-		who = "the rest"
-	}
-	sign := "+"
-	if g.Amount < 0 {
-		sign = "−"
-	}
-	return fmt.Sprintf("%s%s in an hour by %s, %s", sign, amount(math.Abs(g.Amount)), who, strings.ReplaceAll(g.Cause, "_", " "))
-}
-
 // resources is a table of the evidence; the resource that binds, in each role, has a star.
 func resources(w io.Writer, d *Decision) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "  resource\tdemand now\ta replica\t%s quantile\treplicas\truns out\tp10\tp50\tp90\t\n", percent(d.Quantile))
+	fmt.Fprintf(t, "  \tdemand now\tat most\ta replica carries\treplicas needed\tchance to run out\tearliest\tlikely\tlatest\t\n")
 	for _, side := range d.sides() {
 		for i := range side.Resources {
 			r := &side.Resources[i]
@@ -430,10 +384,10 @@ func resources(w io.Writer, d *Decision) {
 			if r.Dimension == side.Binding {
 				mark = " *"
 			}
-			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", r.Dimension, mark, amount(r.Demand), amount(r.PerReplica), amount(r.NeedQuantile), r.NeedReplicas,
+			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", noun(r.Dimension), mark, amount(r.Demand), amount(r.NeedQuantile), amount(r.PerReplica), r.NeedReplicas,
 				percent(r.Probability), away(r.ETA.P10), away(r.ETA.P50), away(r.ETA.P90))
 			if x := r.Retries; x != nil {
-				fmt.Fprintf(t, "  without retries\t%s\t\t%s\t%d\t\t\t\t\t\n", amount(x.Demand), amount(r.NeedQuantile/x.Factor), x.NeedReplicas)
+				fmt.Fprintf(t, "  without retries\t%s\t%s\t\t%d\t\t\t\t\t\n", amount(x.Demand), amount(r.NeedQuantile/x.Factor), x.NeedReplicas)
 			}
 			if a := r.AfterFailure; a != nil {
 				fmt.Fprintf(t, "  after a failure\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Probability), away(a.ETA.P10), away(a.ETA.P50), away(a.ETA.P90))
@@ -449,16 +403,16 @@ func (a *Aftermath) write(w io.Writer, d *Decision) {
 	}
 	fmt.Fprintf(w, "\nWhat came of it, until %s\n", clock(a.Until))
 	for _, s := range a.Changes {
-		fmt.Fprintf(w, "  %s  %d ready, %d pending, %d asked for\n", clock(s.Tick), s.Ready, s.Pending, s.Desired)
+		fmt.Fprintf(w, "  %s  %d ready, %d starting, %d asked for\n", clock(s.Tick), s.Ready, s.Pending, s.Desired)
 	}
 	if len(a.Changes) == 0 {
-		fmt.Fprintf(w, "  the replicas stayed as they were\n")
+		fmt.Fprintf(w, "  The replicas stayed as they were.\n")
 	}
 	if p := a.Peak; p != nil {
-		fmt.Fprintf(w, "  %s was at most %s in use, at %s by %s\n", noun(p.Resource), percent(p.Use), clock(p.Tick), d.count(p.Replicas))
+		fmt.Fprintf(w, "  At most %s of %s was used, at %s with %s.\n", percent(p.Use), noun(p.Resource), clock(p.Tick), d.count(p.Replicas))
 	}
 	if p := a.Without; p != nil {
-		fmt.Fprintf(w, "  with the %s of the decision it would have been at most %s, at %s\n", d.count(p.Replicas), percent(p.Use), clock(p.Tick))
+		fmt.Fprintf(w, "  With the %s of then it would have been %s, at %s.\n", d.count(p.Replicas), percent(p.Use), clock(p.Tick))
 	}
 }
 

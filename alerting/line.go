@@ -89,16 +89,6 @@ func (a *Alarm) Tick(probability, line float64, cfg Config) bool {
 	return a.Stands
 }
 
-// Clone shares no memory with l.
-func (l *Line) Clone() Line {
-	out := *l
-	out.Steps = slices.Clone(l.Steps)
-	for i := range out.Steps {
-		out.Steps[i].Open = slices.Clone(out.Steps[i].Open)
-	}
-	return out
-}
-
 // Judge takes in what came of the hour from a minute on: whether demand exceeded the supply that was assumed at its beginning.
 // Of several resources, one that did is enough.
 func (l *Line) Judge(outcomes []forecaster.Outcome) {

@@ -122,7 +122,6 @@ func TestLineForgetsAndIsBounded(t *testing.T) {
 	if from, _ := l.At(cfg); from != .46 {
 		t.Fatalf("warned from %g on", from)
 	}
-	before := l.Clone()
 	watchLine(&l, cfg, 26*7*24, 0, 0, func(int) bool { return false })
 	if from, _ := l.At(cfg); from > .14 {
 		t.Errorf("half a year later still warned from %g on", from)
@@ -130,13 +129,10 @@ func TestLineForgetsAndIsBounded(t *testing.T) {
 	if weeks := l.Weeks; weeks > lineMemory/float64(minutesPerWeek)+.01 {
 		t.Errorf("%.2f weeks remembered", weeks)
 	}
-	if from, _ := before.At(cfg); from != .46 {
-		t.Error("a clone changes with the line")
-	}
-	gap := before.Clone()
-	gap.Tick(time.Unix((before.Last+7*24*60)*60, 0), 0, cfg)
-	if gap.Weeks > before.Weeks {
-		t.Errorf("a week without a tick counts as watched: %.2f after %.2f weeks", gap.Weeks, before.Weeks)
+	weeks := l.Weeks
+	l.Tick(time.Unix((l.Last+7*24*60)*60, 0), 0, cfg)
+	if l.Weeks > weeks {
+		t.Errorf("a week without a tick counts as watched: %.2f after %.2f weeks", l.Weeks, weeks)
 	}
 	unjudged := Line{} // nobody knows what came
 	for m := range int64(3000) {

@@ -21,45 +21,45 @@ type Event = CloudEvent[Prescale]
 // Prescale is the data of a pre-scale event. Times are RFC 3339 in UTC, null when there is none; probabilities and
 // quantiles are fractions; durations are written in seconds as in "720s".
 type Prescale struct {
-	ID         string    `json:"id"`
+	ID         string    `json:"id"`         // pool and generation: the same each time the event is sent
 	Generation int64     `json:"generation"` // a lower one than already seen is stale
 	Pool       string    `json:"pool"`
-	IssuedAt   time.Time `json:"issued_at"`
-	ExpiresAt  time.Time `json:"expires_at"`
+	IssuedAt   time.Time `json:"issued_at"`  // the tick of the decision
+	ExpiresAt  time.Time `json:"expires_at"` // after this nobody should obey
 
 	NeededBy        *time.Time        `json:"needed_by"` // when the asked-for replicas must serve
-	Mode            Mode              `json:"mode"`
+	Mode            Mode              `json:"mode"`      // only active decisions are meant to be obeyed
 	Action          Action            `json:"action"`
 	Current         Current           `json:"current"`
-	DesiredReplicas int               `json:"desired_replicas"`
+	DesiredReplicas int               `json:"desired_replicas"`          // that the pool should have, pending ones included
 	Withheld        string            `json:"withheld,omitempty"`        // why desired_replicas is not to be obeyed, as in the first minutes
 	DesiredByRole   *Roles            `json:"desired_by_role,omitempty"` // of a disaggregated pool; decode is desired_replicas
-	FloorReplicas   *int              `json:"floor_replicas"`            // null where no capacity is known
-	Reserves        capacity.Reserves `json:"reserves"`
+	FloorReplicas   *int              `json:"floor_replicas"`            // that the load of this minute takes without a forecast; null where no capacity is known
+	Reserves        capacity.Reserves `json:"reserves"`                  // replicas kept beside what demand needs
 
-	BindingResource string        `json:"binding_resource,omitempty"`   // missing where no capacity is known
+	BindingResource string        `json:"binding_resource,omitempty"`   // the resource that takes most replicas; missing where no capacity is known
 	Diagnosis       Bottleneck    `json:"diagnosis,omitempty"`          // what latencies say binds now: prefill, decode, slots, kv, prefill_and_decode
 	Diagnosed       string        `json:"diagnosis_evidence,omitempty"` // the same in a sentence, with the latencies
 	Probability     *float64      `json:"probability"`                  // of saturation within the lead window if nothing is done; null where no capacity is known
-	SaturationETA   SaturationETA `json:"saturation_eta"`
+	SaturationETA   SaturationETA `json:"saturation_eta"`               // when it runs out if nothing is done
 	AfterFailure    *Outage       `json:"after_failure,omitempty"`      // the same on the replicas left when those kept for failures fail
 	Prefill         *RoleOutage   `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas, of which the above says nothing
 	LeadTime        string        `json:"lead_time"`                    // the warm-up quantile used
-	Quantile        float64       `json:"quantile"`
-	QuantileFrom    string        `json:"quantile_from"`
+	Quantile        float64       `json:"quantile"`                     // of demand that is provided for
+	QuantileFrom    string        `json:"quantile_from"`                // stated, cost or default
 
-	Drivers     []DriverData            `json:"drivers"`
-	Growth      []forecaster.GrowthPart `json:"growth,omitempty"` // of demand for the binding resource over the last hour, in its unit
-	Events      []EventData             `json:"events,omitempty"` // scheduled ones that the forecast counts on
-	Constraints []string                `json:"constraints"`
+	Drivers     []DriverData            `json:"drivers"`                    // who is behind a rise
+	Growth      []forecaster.GrowthPart `json:"growth,omitempty"`           // of demand for the binding resource over the last hour, in its unit
+	Events      []EventData             `json:"events,omitempty"`           // scheduled ones that the forecast counts on
+	Constraints []string                `json:"constraints"`                // bounds that changed the number, such as "replicas.max 16: 19 wanted"
 	Admission   []AdmissionLimit        `json:"admission_limits,omitempty"` // by class, while saturation cannot be averted; a class without one is not limited
 	Queue       *QueuePlan              `json:"queue,omitempty"`            // what a queue before the pool may absorb until more replicas are ready
 	Retries     *Retried                `json:"retries,omitempty"`          // what calls that are tried again add to the load on the binding resource
-	Reason      string                  `json:"reason"`
-	Evidence    string                  `json:"evidence"` // of the journal: pool, tick and stream sequence
-	Model       string                  `json:"model,omitempty"`
-	Confidence  string                  `json:"confidence"`
-	Warnings    []string                `json:"warnings"`
+	Reason      string                  `json:"reason"`                     // in sentences, for people
+	Evidence    string                  `json:"evidence"`                   // of the journal: pool, tick and stream sequence
+	Model       string                  `json:"model,omitempty"`            // that forecast the binding resource
+	Confidence  string                  `json:"confidence"`                 // cold below an hour of known minutes, warm below two days, then seasonal
+	Warnings    []string                `json:"warnings"`                   // what was assumed, in sentences
 }
 
 // EventData is a scheduled event: demand with it over demand without, which is within low and high with a probability of

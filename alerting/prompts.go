@@ -44,18 +44,6 @@ type PromptTrend struct {
 	Share      float64          // of the tokens, that tenant's
 }
 
-// Clone is a copy that shares nothing.
-func (p Prompts) Clone() Prompts {
-	out := slices.Clone(p)
-	for i := range out {
-		out[i].Block = &sketch.Quantile{}
-		if p[i].Block != nil {
-			out[i].Block.Copy(p[i].Block)
-		}
-	}
-	return out
-}
-
 // Observe takes in those windows of a pool that have settled. The slice that p had is changed.
 func (p *Prompts) Observe(pool string, windows []features.Window) {
 	for i := range windows {

@@ -82,7 +82,7 @@ func TestPromptsAreBoundedAndRestored(t *testing.T) {
 	if len(p) != promptClasses || p[len(p)-1].Class != string(rune('0'+99)) {
 		t.Fatalf("%d classes are followed", len(p))
 	}
-	text, err := cbor.Marshal(p.Clone())
+	text, err := cbor.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,14 +104,6 @@ func (d *Decision) Retried(dimension string) *Retried {
 	return nil
 }
 
-// Calls is the demand of now without retries: each call once, as forecasts and stored series have it.
-func (r *ResourceEvidence) Calls() float64 {
-	if r.Retries != nil {
-		return r.Retries.Demand
-	}
-	return r.Demand
-}
-
 // LoadFactor is the load of all attempts over that of the calls; 1 without retries.
 func (r *ResourceEvidence) LoadFactor() float64 {
 	if r.Retries != nil {

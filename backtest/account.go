@@ -9,51 +9,21 @@ import (
 type Account struct {
 	Minutes, Saturated int
 	Asked, Met         float64 // weight of what was asked for, and of what was served within the objectives
-	// Served requests are those that ended, well or not; the others are those of them within each objective. All are zero
-	// where single requests are not simulated.
-	Served, TTFTMet, ITLMet float64
-	GPUHours                float64 // warming up included
-	Actions                 int     // changes of the number of replicas asked for
-	Reversed                int     // those of them that took back what had been asked for less than a warm-up before
-
-	Leads  [longestLead + 1]int32 // rises of demand, by how many minutes before it replicas were asked for
-	InTime int32                  // rises for which they were ready
+	GPUHours           float64 // warming up included
+	Actions            int     // changes of the number of replicas asked for
+	Reversed           int     // those of them that took back what had been asked for less than a warm-up before
 }
 
 // Since is the account from b on, of the same pool.
 func (a Account) Since(b Account) Account {
-	d := Account{
+	return Account{
 		Minutes: a.Minutes - b.Minutes, Saturated: a.Saturated - b.Saturated, Asked: a.Asked - b.Asked, Met: a.Met - b.Met,
-		Served: a.Served - b.Served, TTFTMet: a.TTFTMet - b.TTFTMet, ITLMet: a.ITLMet - b.ITLMet,
-		GPUHours: a.GPUHours - b.GPUHours, Actions: a.Actions - b.Actions, Reversed: a.Reversed - b.Reversed, InTime: a.InTime - b.InTime,
+		GPUHours: a.GPUHours - b.GPUHours, Actions: a.Actions - b.Actions, Reversed: a.Reversed - b.Reversed,
 	}
-	for i := range d.Leads {
-		d.Leads[i] = a.Leads[i] - b.Leads[i]
-	}
-	return d
 }
 
 // SaturatedShare is the share of minutes that were saturated; NaN without a minute.
 func (a *Account) SaturatedShare() float64 { return share(float64(a.Saturated), float64(a.Minutes)) }
-
-// rises is how many rises of demand there were.
-func (a *Account) rises() (n int32) {
-	for _, x := range a.Leads {
-		n += x
-	}
-	return n
-}
-
-// medianLead is the median lead of the rises, in minutes; NaN without one.
-func (a *Account) medianLead() float64 {
-	half := (a.rises() + 1) / 2
-	for i, x := range a.Leads {
-		if half -= x; half <= 0 && x > 0 {
-			return float64(i)
-		}
-	}
-	return math.NaN()
-}
 
 // orders are the replicas that are asked for, and how often their number changed.
 type orders struct {
@@ -87,9 +57,7 @@ type Result struct {
 	Knob           string `json:"knob"`
 	SaturatedShare Number `json:"saturated_share"` // of minutes
 	SLOAttainment  Number `json:"slo_attainment"`  // share of requests within the objectives
-	TTFTAttainment Number `json:"ttft_attainment"` // share of requests within each; null where requests are not simulated
-	ITLAttainment  Number `json:"itl_attainment"`
-	GPUHours       Number `json:"gpu_hours"` // warming up included
+	GPUHours       Number `json:"gpu_hours"`       // warming up included
 	ScaleActions   int    `json:"scale_actions"`
 	// ReversedShare is the share of the actions that gave up a replica which had been asked for less than the warm-up's 90th
 	// percentile before; null without an action.
@@ -97,10 +65,6 @@ type Result struct {
 
 	SaturatedMinutes int    `json:"saturated_minutes"`
 	ActionsPerDay    Number `json:"actions_per_day"`
-	// LeadP50 is the median of how long before demand rose the replicas for it had been asked for, at most an hour;
-	// ReadyInTime the share of such rises for which they were ready.
-	LeadP50     Number `json:"lead_p50_s"`
-	ReadyInTime Number `json:"ready_in_time_share"`
 	// Regret is GPU-hours over those of the oracle at the same saturated share, less one; null without an oracle.
 	Regret  Number `json:"regret"`
 	Default bool   `json:"default"` // the setting that the documentation of the policy's original has
@@ -113,11 +77,9 @@ func (a *Account) reversedShare() float64 { return share(float64(a.Reversed), fl
 func (a *Account) result(policy, knob string) Result {
 	return Result{
 		Policy: policy, Knob: knob, SaturatedShare: Number(a.SaturatedShare()), SLOAttainment: Number(share(a.Met, a.Asked)),
-		TTFTAttainment: Number(share(a.TTFTMet, a.Served)), ITLAttainment: Number(share(a.ITLMet, a.Served)),
 		GPUHours: Number(a.GPUHours), ScaleActions: a.Actions, SaturatedMinutes: a.Saturated,
 		ReversedShare: Number(a.reversedShare()),
 		ActionsPerDay: Number(share(float64(a.Actions), float64(a.Minutes)/1440)),
-		LeadP50:       Number(a.medianLead() * time.Minute.Seconds()), ReadyInTime: Number(share(float64(a.InTime), float64(a.rises()))),
-		Regret: Number(math.NaN()),
+		Regret:        Number(math.NaN()),
 	}
 }

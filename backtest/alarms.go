@@ -1,12 +1,9 @@
 package backtest
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
-
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
@@ -19,12 +16,12 @@ import (
 // as a pool of the daemon is: of the same probability, from a line that is learned from the trace's beginning on, by alarms that
 // are raised and ended alike.
 type watch struct {
-	pool     capacity.Pool
-	replicas int
-	from     time.Time
-	outlook  *forecaster.Outlook
-	line     alerting.Line
-	cfg      alerting.Config
+	pool       capacity.Pool
+	replicas   int
+	from       time.Time
+	calibrator *forecaster.Calibrator
+	line       alerting.Line
+	cfg        alerting.Config
 
 	need        []float64 // of each minute from from on
 	probability []float64 // of saturation within the warning window, as projected at the minute's beginning; NaN when it was not
@@ -59,18 +56,18 @@ func (w *watch) serve(at time.Time, need float64) {
 	}
 }
 
-// project takes in what is forecast at t; outlook is the pipeline's.
-func (w *watch) project(t time.Time, f *forecaster.PoolForecast, outlook *forecaster.Outlook, demand *Demand) {
-	if w.outlook == nil {
-		w.outlook = outlook.Beside()
+// project takes in what is forecast at t; calibrator is the pipeline's.
+func (w *watch) project(t time.Time, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, demand *Demand) {
+	if w.calibrator == nil {
+		w.calibrator = calibrator.Beside()
 	}
-	w.line.Judge(w.outlook.Learn(t, demand.before(t)))
+	w.line.Judge(w.calibrator.Learn(t, demand.before(t)))
 	if f.Stale {
 		return
 	}
 	window := forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup))
-	p := forecaster.Project(f, &w.pool, &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, window, w.outlook)
-	w.outlook.Issue(f, &p, &w.pool.Warmup)
+	p := forecaster.Project(f, &w.pool, &w.pool.Warmup, forecaster.Supply{Ready: w.replicas}, 0, window, w.calibrator)
+	w.calibrator.Issue(f, &p, &w.pool.Warmup)
 	line, _ := w.line.At(w.cfg)
 	w.line.Tick(t, p.Probability, w.cfg)
 	if t.Before(w.from) {
@@ -90,13 +87,8 @@ type Alarms struct {
 	// which a median warm-up would have averted them and was raised, or came true, in the hour before.
 	Onsets int `json:"onsets"`
 	// Operating is as configured: from the learned line on, its threshold the mean, or at alert_probability.
-	Operating AlarmPoint   `json:"operating_point"`
-	Learned   bool         `json:"learned"` // Operating is
-	Curve     []AlarmPoint `json:"curve"`   // by rising threshold
-	// AtFalseShare is the point of the curve that announces most of those that stand for nothing in at most 5 % of the quiet minutes,
-	// LevelKnown the same of one who knows the level to come but for the noise of single minutes: what forecasts can reach.
-	AtFalseShare *AlarmPoint `json:"at_false_share"`
-	LevelKnown   *AlarmPoint `json:"level_known"`
+	Operating AlarmPoint `json:"operating_point"`
+	Learned   bool       `json:"learned"` // Operating is
 }
 
 // AlarmPoint is what alarms at one threshold of probability are worth.
@@ -111,11 +103,7 @@ type AlarmPoint struct {
 	// counts them.
 	HourlyFalsePerWeek Number `json:"hourly_false_per_week"`
 	Announced          Number `json:"announced_share"` // of all minutes, in which an alarm stood
-	// FalseShare is in how many of the minutes that no saturation follows within the hour, nor is there, an alarm stood.
-	FalseShare Number `json:"false_share"`
 }
-
-var alarmThresholds = []float64{.02, .05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9, .95}
 
 func (w *watch) alarms() *Alarms {
 	onsets := w.onsets()
@@ -128,61 +116,7 @@ func (w *watch) alarms() *Alarms {
 	} else {
 		a.Operating = w.always(w.cfg.AlertProbability, onsets)
 	}
-	a.Curve = w.curve(onsets)
-	a.AtFalseShare, a.LevelKnown = highestRecall(a.Curve), highestRecall(w.knowing().curve(onsets))
 	return a
-}
-
-// curve is of alarms at each threshold.
-func (w *watch) curve(onsets []int) (all []AlarmPoint) {
-	for _, t := range alarmThresholds {
-		all = append(all, w.always(t, onsets))
-	}
-	return all
-}
-
-// falseShare is the largest share of quiet minutes in which alarms may stand, at which peers' are compared.
-const falseShare = .05
-
-// highestRecall is the point with the highest recall among those with at most falseShare, of equals the one with the highest
-// threshold; nil when there is none.
-func highestRecall(curve []AlarmPoint) (best *AlarmPoint) {
-	for i := range curve {
-		if p := &curve[i]; p.FalseShare <= falseShare && (best == nil || p.Recall >= best.Recall) {
-			best = p
-		}
-	}
-	return best
-}
-
-// knowing is w with the probabilities of one who knows the level of each minute to come, and that single minutes lie about it with
-// errors of one spread on the square-root scale, each by itself: 1 − Π Φ((√replicas − √level)/σ) over the warning window.
-func (w *watch) knowing() *watch {
-	level := levels(w.need)
-	square := 0.
-	for m, need := range w.need {
-		e := math.Sqrt(need) - math.Sqrt(level[m])
-		square += e * e / float64(len(w.need))
-	}
-	out := *w
-	out.probability = make([]float64, len(w.need))
-	window := int(forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup)) / features.Minute)
-	for m := range out.probability {
-		holds := 1.
-		for _, x := range level[m:min(m+window, len(level))] {
-			holds *= distuv.UnitNormal.CDF((math.Sqrt(float64(w.replicas)) - math.Sqrt(x)) / max(math.Sqrt(square), 1e-9))
-		}
-		out.probability[m] = 1 - holds
-	}
-	return &out
-}
-
-// operating is how the operating point came about.
-func (a *Alarms) operating() string {
-	if a.Learned {
-		return "learned line"
-	}
-	return fmt.Sprintf("alert_probability %g", a.Operating.Threshold)
 }
 
 // always scores the alarms at the same threshold in each minute.
@@ -233,7 +167,7 @@ func (w *watch) episodes(threshold func(minute int) float64) (all []episode) {
 // at scores the alarms at a threshold.
 func (w *watch) at(threshold func(minute int) float64, onsets []int) AlarmPoint {
 	episodes := w.episodes(threshold)
-	p := AlarmPoint{Raised: len(episodes), FalseShare: Number(w.standing(episodes))}
+	p := AlarmPoint{Raised: len(episodes)}
 	right, wrongHours, announced := 0, 0, 0
 	for _, e := range episodes {
 		announced += e.to - e.from
@@ -292,24 +226,4 @@ func (w *watch) meanLine() Number {
 		}
 	}
 	return Number(share(sum, n))
-}
-
-// standing is the share of minutes in which an alarm stood, of those that no saturation follows within notice. O(minutes).
-func (w *watch) standing(episodes []episode) float64 {
-	quiet, stood, next := 0, 0, len(w.need)+notice // next is the first saturated minute from m on
-	for m := len(w.need) - 1; m >= 0; m-- {
-		if w.saturated(m) {
-			next = m
-		}
-		for len(episodes) > 0 && episodes[len(episodes)-1].from > m {
-			episodes = episodes[:len(episodes)-1]
-		}
-		if next-m >= notice {
-			quiet++
-			if len(episodes) > 0 && m < episodes[len(episodes)-1].to {
-				stood++
-			}
-		}
-	}
-	return share(float64(stood), float64(quiet))
 }

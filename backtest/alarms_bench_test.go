@@ -12,7 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
@@ -63,7 +67,7 @@ func TestAlarmBenchmark(t *testing.T) {
 }
 
 // alarms are those of a third of the pool's trace, by size.
-func (p *policyPool) alarms(t *testing.T, third int) (all []*Alarms, err error) {
+func (p *policyPool) alarms(t *testing.T, third int) (all []*sizedAlarms, err error) {
 	r, err := newRunner(t.Context(), RunConfig{
 		Traces: []string{p.path(t, 0)}, Options: Options{Start: p.start, Only: p.only}, Seed: 1, PeakReplicas: policyReplicas,
 		Warmup:    capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute},
@@ -76,22 +80,109 @@ func (p *policyPool) alarms(t *testing.T, third int) (all []*Alarms, err error) 
 		return nil, err
 	}
 	for _, w := range r.watches {
-		all = append(all, w.alarms())
+		all = append(all, w.inHindsight())
 	}
 	return all, nil
+}
+
+// alarmThresholds are the fixed lines that are tried.
+var alarmThresholds = []float64{.02, .05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9, .95}
+
+// curve is of alarms at each threshold.
+func (w *watch) curve(onsets []int) (all []AlarmPoint) {
+	for _, t := range alarmThresholds {
+		all = append(all, w.always(t, onsets))
+	}
+	return all
+}
+
+// falseShare is the largest share of quiet minutes in which alarms may stand, at which peers' are compared.
+const falseShare = .05
+
+// highestRecall is the point of the curve with the highest recall among those whose alarms stand in at most falseShare of the quiet
+// minutes, of equals the one with the highest threshold; nil when there is none.
+func (w *watch) highestRecall(onsets []int) (best *AlarmPoint) {
+	for _, t := range alarmThresholds {
+		p := w.always(t, onsets)
+		if w.standing(w.episodes(func(int) float64 { return t })) <= falseShare && (best == nil || p.Recall >= best.Recall) {
+			best = &p
+		}
+	}
+	return best
+}
+
+// standing is the share of minutes in which an alarm stood, of those that no saturation follows within notice. O(minutes).
+func (w *watch) standing(episodes []episode) float64 {
+	quiet, stood, next := 0, 0, len(w.need)+notice // next is the first saturated minute from m on
+	for m := len(w.need) - 1; m >= 0; m-- {
+		if w.saturated(m) {
+			next = m
+		}
+		for len(episodes) > 0 && episodes[len(episodes)-1].from > m {
+			episodes = episodes[:len(episodes)-1]
+		}
+		if next-m >= notice {
+			quiet++
+			if len(episodes) > 0 && m < episodes[len(episodes)-1].to {
+				stood++
+			}
+		}
+	}
+	return share(float64(stood), float64(quiet))
+}
+
+// knowing is w with the probabilities of one who knows the level of each minute to come, and that single minutes lie about it with
+// errors of one spread on the square-root scale, each by itself: 1 − Π Φ((√replicas − √level)/σ) over the warning window.
+func (w *watch) knowing() *watch {
+	level := make([]float64, len(w.need)) // the mean of the quarter hour around each minute
+	for m := range level {
+		around := w.need[max(0, m-7):min(len(level), m+8)]
+		for _, x := range around {
+			level[m] += x / float64(len(around))
+		}
+	}
+	square := 0.
+	for m, need := range w.need {
+		e := math.Sqrt(need) - math.Sqrt(level[m])
+		square += e * e / float64(len(w.need))
+	}
+	out := *w
+	out.probability = make([]float64, len(w.need))
+	window := int(forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup)) / features.Minute)
+	for m := range out.probability {
+		holds := 1.
+		for _, x := range level[m:min(m+window, len(level))] {
+			holds *= distuv.UnitNormal.CDF((math.Sqrt(float64(w.replicas)) - math.Sqrt(x)) / max(math.Sqrt(square), 1e-9))
+		}
+		out.probability[m] = 1 - holds
+	}
+	return &out
+}
+
+// sizedAlarms are those of a pool of one size, with what is chosen in hindsight: the point of the curve that announces most of those
+// that stand for nothing in at most 5 % of the quiet minutes, and the same of one who knows the level to come.
+type sizedAlarms struct {
+	*Alarms
+	curve                    []AlarmPoint // by alarmThresholds
+	atFalseShare, levelKnown *AlarmPoint
+}
+
+func (w *watch) inHindsight() *sizedAlarms {
+	a := w.alarms()
+	return &sizedAlarms{a, w.curve(w.onsets()), w.highestRecall(w.onsets()), w.knowing().highestRecall(w.onsets())}
 }
 
 // alarmRow is one trace of the table.
 type alarmRow struct {
 	pool  string
-	sizes []*Alarms
+	sizes []*sizedAlarms
 }
 
 // alarmSum is what alarms of several pools came to together.
 type alarmSum struct{ onsets, announced, falses, hourly, weeks float64 }
 
 // add counts a point of a pool.
-func (s *alarmSum) add(a *Alarms, p *AlarmPoint) {
+func (s *alarmSum) add(a *sizedAlarms, p *AlarmPoint) {
 	n := float64(a.Onsets)
 	s.onsets, s.weeks = s.onsets+n, s.weeks+float64(a.Weeks)
 	if p == nil || math.IsNaN(float64(p.Threshold)) {
@@ -117,27 +208,27 @@ func (s alarmSum) String() string {
 }
 
 // Ways to choose a line.
-func learnedLine(a *Alarms) *AlarmPoint { return &a.Operating }
-func withinShare(a *Alarms) *AlarmPoint { return cmp.Or(a.AtFalseShare, &AlarmPoint{}) }
-func knownLevel(a *Alarms) *AlarmPoint  { return cmp.Or(a.LevelKnown, &AlarmPoint{}) }
+func learnedLine(a *sizedAlarms) *AlarmPoint { return &a.Operating }
+func withinShare(a *sizedAlarms) *AlarmPoint { return cmp.Or(a.atFalseShare, &AlarmPoint{}) }
+func knownLevel(a *sizedAlarms) *AlarmPoint  { return cmp.Or(a.levelKnown, &AlarmPoint{}) }
 
-func fixedLine(threshold float64) func(*Alarms) *AlarmPoint {
-	return func(a *Alarms) *AlarmPoint { return &a.Curve[slices.Index(alarmThresholds, threshold)] }
+func fixedLine(threshold float64) func(*sizedAlarms) *AlarmPoint {
+	return func(a *sizedAlarms) *AlarmPoint { return &a.curve[slices.Index(alarmThresholds, threshold)] }
 }
 
 // lowestWithin is the lowest fixed line of each pool by itself, chosen in hindsight, at which no more are false than are borne.
-func lowestWithin(borne float64) func(*Alarms) *AlarmPoint {
-	return func(a *Alarms) *AlarmPoint {
-		i := slices.IndexFunc(a.Curve, func(p AlarmPoint) bool { return float64(p.HourlyFalsePerWeek) <= borne })
+func lowestWithin(borne float64) func(*sizedAlarms) *AlarmPoint {
+	return func(a *sizedAlarms) *AlarmPoint {
+		i := slices.IndexFunc(a.curve, func(p AlarmPoint) bool { return float64(p.HourlyFalsePerWeek) <= borne })
 		if i < 0 {
 			return nil
 		}
-		return &a.Curve[i]
+		return &a.curve[i]
 	}
 }
 
 // of sums up the sizes of a trace.
-func (r *alarmRow) of(line func(*Alarms) *AlarmPoint) (s alarmSum) {
+func (r *alarmRow) of(line func(*sizedAlarms) *AlarmPoint) (s alarmSum) {
 	for _, a := range r.sizes {
 		s.add(a, line(a))
 	}
@@ -145,7 +236,7 @@ func (r *alarmRow) of(line func(*Alarms) *AlarmPoint) (s alarmSum) {
 }
 
 // alarmsOf sums up traces.
-func alarmsOf(rows []alarmRow, line func(*Alarms) *AlarmPoint) (s alarmSum) {
+func alarmsOf(rows []alarmRow, line func(*sizedAlarms) *AlarmPoint) (s alarmSum) {
 	for i := range rows {
 		s.merge(rows[i].of(line))
 	}
@@ -170,7 +261,7 @@ func alarmSection(rows []alarmRow) string {
 	fixed := bestFixed(rows, alarmBorne)
 	ways := []struct {
 		name string
-		line func(*Alarms) *AlarmPoint
+		line func(*sizedAlarms) *AlarmPoint
 	}{
 		{"learned line", learnedLine}, {fmt.Sprintf("fixed %g", fixed), fixedLine(fixed)},
 		{fmt.Sprintf("each pool's lowest with %g borne", alarmBorne), lowestWithin(alarmBorne)},
@@ -233,16 +324,16 @@ func interval(rows []alarmRow, of func([]alarmRow) float64) (lo, hi float64) {
 
 // A line is chosen, and pools are summed up, by counts.
 func TestAlarmSums(t *testing.T) {
-	pool := func(onsets int, recall, hourly Number) *Alarms {
-		a := &Alarms{Onsets: onsets, Weeks: .5, Operating: AlarmPoint{Recall: recall, HourlyFalsePerWeek: hourly}}
+	pool := func(onsets int, recall, hourly Number) *sizedAlarms {
+		a := &sizedAlarms{Alarms: &Alarms{Onsets: onsets, Weeks: .5, Operating: AlarmPoint{Recall: recall, HourlyFalsePerWeek: hourly}}}
 		for i, threshold := range alarmThresholds {
-			a.Curve = append(a.Curve, AlarmPoint{Threshold: Number(threshold), Recall: recall / Number(i+1), HourlyFalsePerWeek: hourly * Number(len(alarmThresholds)-i)})
+			a.curve = append(a.curve, AlarmPoint{Threshold: Number(threshold), Recall: recall / Number(i+1), HourlyFalsePerWeek: hourly * Number(len(alarmThresholds)-i)})
 		}
-		a.AtFalseShare = &AlarmPoint{Threshold: Number(math.NaN())}
+		a.atFalseShare = &AlarmPoint{Threshold: Number(math.NaN())}
 		return a
 	}
 	none := pool(0, Number(math.NaN()), 4)
-	rows := []alarmRow{{"a", []*Alarms{pool(8, .5, 2), none}}, {"b", []*Alarms{pool(2, 1, 0)}}}
+	rows := []alarmRow{{"a", []*sizedAlarms{pool(8, .5, 2), none}}, {"b", []*sizedAlarms{pool(2, 1, 0)}}}
 	if got := alarmsOf(rows, learnedLine); got != (alarmSum{onsets: 10, announced: 6, hourly: 3, weeks: 1.5}) {
 		t.Errorf("%+v", got)
 	}

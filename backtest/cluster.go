@@ -8,25 +8,18 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// maxTelemetry bounds the records that wait for Drain; further ones are dropped and counted.
-const maxTelemetry = 1 << 20
-
 // Cluster is a simulated pool at request level.
 //
-// Requests wait in one first-come-first-served queue. The head goes to the ready replica with the most free KV tokens
-// that has a free slot and room for the prompt; while there is none, all wait. A replica works on its admitted prompts
-// side by side (chunked prefill: the prefill rate is shared equally), then decodes them together, one token per
-// sequence every ITL(b, kv). Every output token holds KV; when the cache is full the newest sequence is preempted, and
-// later computes its prompt and output so far again. A request that waits too long is rejected and tried again.
+// Requests wait in one queue, first come, first served. The first goes to the ready replica with the most free KV tokens that has a
+// free slot and room for the prompt. A replica computes its prompts side by side (the prefill rate is shared equally) and decodes
+// its sequences together, one token each every ITL(b, kv). Every output token holds KV; when the cache is full the newest sequence
+// is preempted, and later computes its prompt and its output so far again. A request that waits too long is rejected and tried again.
 //
-// Time is continuous. Between two events of a replica (an admission, an end of prefill or output, a full cache) its
-// rates are taken constant, and refreshed at least each second because the cache grows: a second adds b/ITL tokens, a
-// few thousand, which moves ITL by less than one percent. So a sequence's end is the moment at which a counter of
-// tokens per sequence passes a mark, and an event costs O(log b) rather than one step for each token: a day of 300,000
-// requests takes seconds.
+// Time is continuous. Between two events of a replica its rates are taken as constant, and they are refreshed each second. So the
+// end of a sequence is the time at which a counter of tokens passes a mark, and an event costs O(log b).
 //
-// Draws are common across policies: the warm-up of the k-th replica that is started depends on the seed and k alone,
-// and arrivals come from outside. A Cluster is not safe for concurrent use.
+// The warm-up of the k-th started replica depends on the seed and k alone, so it is the same under all policies. A Cluster is not
+// safe for concurrent use.
 type Cluster struct {
 	cfg  ClusterConfig
 	seed uint64
@@ -38,18 +31,18 @@ type Cluster struct {
 	orders   orders
 	admitted uint64
 
-	arrivals  fifo[Arrival] // submitted, not due yet
-	retries   fifo[*call]   // due RetryAfter from their rejection, in order
-	queue     fifo[*call]   // never started
-	preempted []*call       // go before the queue, newest preemption last
-	patience  fifo[*call]   // every attempt by its beginning, those that are over included
+	arrivals  []Arrival // submitted, not due yet
+	retries   []*call   // due RetryAfter from their rejection, in order
+	queue     []*call   // never started
+	preempted []*call   // go before the queue, newest preemption last
+	patience  []*call   // every attempt by its beginning, those that are over included
 
-	quiet    bool // reports no requests
 	requests []ingest.Request
 	states   []ingest.Replica
 	metrics  Metrics
 	minute   Minute
-	open     minuteCounts
+	slow     bool  // a request of the open minute waited longer than the objective
+	rejected int64 // attempts before the open minute
 }
 
 // call is one attempt of one request.
@@ -66,6 +59,11 @@ type call struct {
 	kv             float64 // tokens held when decoding began or prefill was admitted
 	mark           float64 // of the replica's prefill or decode counter at which this phase ends
 	from           float64 // of the decode counter at which decoding began
+}
+
+// before orders calls by mark, ties by order of admission.
+func (q *call) before(other *call) bool {
+	return q.mark < other.mark || q.mark == other.mark && q.admitted < other.admitted
 }
 
 // NewCluster is a pool with its initial replicas ready.
@@ -86,7 +84,7 @@ func NewCluster(cfg ClusterConfig, seed uint64) (*Cluster, error) {
 
 // Submit hands over an arrival, in order of time and not before the cluster's clock. It takes effect when Advance
 // passes its time.
-func (c *Cluster) Submit(a Arrival) { c.arrivals.push(a) }
+func (c *Cluster) Submit(a Arrival) { c.arrivals = append(c.arrivals, a) }
 
 // Now is the cluster's clock.
 func (c *Cluster) Now() time.Time { return c.clock(c.now) }
@@ -95,69 +93,54 @@ func (c *Cluster) Now() time.Time { return c.clock(c.now) }
 func (c *Cluster) Advance(until time.Time) {
 	end := until.Sub(c.cfg.Start).Seconds()
 	for {
-		at, what, r := c.next()
+		at, do := c.next()
 		if at > end {
 			break
 		}
 		c.now = max(c.now, at)
-		switch what {
-		case replicaDue:
-			c.step(r)
-		case timeoutDue:
-			c.reject(c.queue.pop())
-		case patienceDue:
-			c.losePatience(c.patience.pop())
-		case retryDue:
-			c.retry()
-		case arrivalDue:
-			c.arrive()
-		case secondDue:
-			c.second()
-		}
+		do()
 	}
 	c.now = max(c.now, end)
 }
 
-// event is a kind of event; among events at the same time the first in this order comes first, so that capacity frees
-// before it is asked for.
-type event uint8
+// next is the earliest event. Of those at the same time a replica's comes first and the second's last, so that capacity frees
+// before it is asked for. O(replicas).
+func (c *Cluster) next() (at float64, do func()) {
+	at, do = c.tick, c.second
+	earlier := func(t float64, what func()) {
+		if t <= at {
+			at, do = t, what
+		}
+	}
+	if len(c.arrivals) > 0 {
+		earlier(c.arrivals[0].At.Sub(c.cfg.Start).Seconds(), c.arrive)
+	}
+	if len(c.retries) > 0 {
+		earlier(c.retries[0].due, c.retry)
+	}
+	if len(c.patience) > 0 {
+		earlier(c.patience[0].arrived+c.cfg.Patience.Seconds(), c.losePatience)
+	}
+	if len(c.queue) > 0 {
+		earlier(c.queue[0].arrived+c.cfg.QueueTimeout.Seconds(), func() { c.reject(pop(&c.queue)) })
+	}
+	var first *replica
+	for _, r := range c.replicas {
+		if r.next < at || r.next == at && first == nil {
+			at, first = r.next, r
+		}
+	}
+	if first != nil {
+		do = func() { c.step(first) }
+	}
+	return at, do
+}
 
-const (
-	replicaDue event = iota
-	timeoutDue
-	patienceDue
-	retryDue
-	arrivalDue
-	secondDue
-)
-
-// next is the earliest event. O(replicas).
-func (c *Cluster) next() (at float64, what event, r *replica) {
-	at, what = c.tick, secondDue
-	if a, ok := c.arrivals.head(); ok {
-		if t := a.At.Sub(c.cfg.Start).Seconds(); t <= at {
-			at, what = t, arrivalDue
-		}
-	}
-	if q, ok := c.retries.head(); ok && q.due <= at {
-		at, what = q.due, retryDue
-	}
-	if q, ok := c.patience.head(); ok {
-		if t := q.arrived + c.cfg.Patience.Seconds(); t <= at {
-			at, what = t, patienceDue
-		}
-	}
-	if q, ok := c.queue.head(); ok {
-		if t := q.arrived + c.cfg.QueueTimeout.Seconds(); t <= at {
-			at, what = t, timeoutDue
-		}
-	}
-	for _, other := range c.replicas {
-		if other.next < at || other.next == at && what != replicaDue {
-			at, what, r = other.next, replicaDue, other
-		}
-	}
-	return at, what, r
+// pop takes the first element out of a queue that is not empty.
+func pop[T any](queue *[]T) T {
+	x := (*queue)[0]
+	*queue = (*queue)[1:]
+	return x
 }
 
 // second refreshes the rates of every replica, and closes the minute when one is over.
@@ -168,7 +151,9 @@ func (c *Cluster) second() {
 			r.sync(c.now)
 			r.plan()
 		}
-		c.metrics.GPUHours += r.billed() * float64(c.cfg.GPUsPerReplica) / 3600
+		if r.state != ingest.ReplicaPending { // it occupies its GPUs from loading on
+			c.metrics.GPUHours += float64(c.cfg.GPUsPerReplica) / 3600
+		}
 	}
 	if int64(c.now)%60 == 0 {
 		c.endMinute()
@@ -176,14 +161,12 @@ func (c *Cluster) second() {
 }
 
 func (c *Cluster) arrive() {
-	a := c.arrivals.pop()
-	c.open.arrived++
 	c.metrics.Requests++
-	c.enqueue(&call{Arrival: a, attempt: 1, first: c.now, arrived: c.now, started: math.NaN(), token: math.NaN()})
+	c.enqueue(&call{Arrival: pop(&c.arrivals), attempt: 1, first: c.now, arrived: c.now, started: math.NaN(), token: math.NaN()})
 }
 
 func (c *Cluster) retry() {
-	q := c.retries.pop()
+	q := pop(&c.retries)
 	c.metrics.Retries++
 	q.arrived = c.now
 	c.enqueue(q)
@@ -194,17 +177,14 @@ func (c *Cluster) enqueue(q *call) {
 		c.report(q, ingest.PhaseArrived)
 	}
 	if c.cfg.Patience > 0 {
-		c.patience.push(q)
+		c.patience = append(c.patience, q)
 	}
-	switch {
-	case c.tooLong(q):
+	if c.tooLong(q) || len(c.queue) >= c.cfg.MaxQueue {
 		c.reject(q)
-	case c.queue.len() >= c.cfg.MaxQueue:
-		c.reject(q)
-	default:
-		c.queue.push(q)
-		c.admit()
+		return
 	}
+	c.queue = append(c.queue, q)
+	c.admit()
 }
 
 // tooLong says that a request will never fit.
@@ -212,10 +192,14 @@ func (c *Cluster) tooLong(q *call) bool {
 	return q.PromptTokens+q.OutputTokens > c.cfg.KVCapacityTokens
 }
 
+// waited notes how long an attempt waited, at the end of its wait.
+func (c *Cluster) waited(q *call) {
+	c.slow = c.slow || c.now-q.arrived > c.cfg.SLO.TTFT.Seconds()
+}
+
 // reject ends an attempt, and plans the next.
 func (c *Cluster) reject(q *call) {
-	c.open.rejected++
-	c.open.wait(c.now-q.arrived, c.cfg.SLO)
+	c.waited(q)
 	c.metrics.Rejected++
 	c.report(q, ingest.PhaseRejected)
 	c.again(q)
@@ -228,27 +212,25 @@ func (c *Cluster) again(q *call) {
 		c.metrics.Failed++
 		return
 	}
-	again := *q
-	again.attempt++
-	again.due = c.now + c.cfg.RetryAfter.Seconds()
-	again.over, again.replica, again.generated = false, nil, 0
-	again.started, again.token = math.NaN(), math.NaN()
-	c.retries.push(&again)
+	c.retries = append(c.retries, &call{
+		Arrival: q.Arrival, attempt: q.attempt + 1, first: q.first, arrived: q.arrived, due: c.now + c.cfg.RetryAfter.Seconds(), started: math.NaN(), token: math.NaN(),
+	})
 }
 
-// losePatience cancels an attempt, unless it is over.
-func (c *Cluster) losePatience(q *call) {
+// losePatience cancels the oldest attempt, unless it is over.
+func (c *Cluster) losePatience() {
+	q := pop(&c.patience)
 	if q.over {
 		return
 	}
-	r := q.replica
+	r, same := q.replica, func(other *call) bool { return other == q }
 	switch {
 	case r != nil:
 		r.drop(q, c.now)
 	case math.IsNaN(q.started):
-		c.queue.remove(q)
+		c.queue = slices.DeleteFunc(c.queue, same)
 	default:
-		c.preempted = slices.DeleteFunc(c.preempted, func(other *call) bool { return other == q })
+		c.preempted = slices.DeleteFunc(c.preempted, same)
 	}
 	c.metrics.Cancelled++
 	c.report(q, ingest.PhaseCancelled)
@@ -261,14 +243,13 @@ func (c *Cluster) losePatience(q *call) {
 
 // admit starts waiting requests while the first of them fits somewhere.
 func (c *Cluster) admit() {
-	for {
+	for len(c.preempted)+len(c.queue) > 0 {
+		last := len(c.preempted) - 1
 		var q *call
-		if n := len(c.preempted); n > 0 {
-			q = c.preempted[n-1]
-		} else if head, ok := c.queue.head(); ok {
-			q = head
+		if last >= 0 {
+			q = c.preempted[last]
 		} else {
-			return
+			q = c.queue[0]
 		}
 		var best *replica
 		for _, r := range c.replicas {
@@ -280,11 +261,11 @@ func (c *Cluster) admit() {
 		if best == nil {
 			return
 		}
-		if n := len(c.preempted); n > 0 {
-			c.preempted = c.preempted[:n-1]
+		if last >= 0 {
+			c.preempted = c.preempted[:last]
 		} else {
-			c.queue.pop()
-			c.open.wait(c.now-q.arrived, c.cfg.SLO)
+			pop(&c.queue)
+			c.waited(q)
 			q.started = c.now
 		}
 		c.admitted++
@@ -313,4 +294,55 @@ func (c *Cluster) step(r *replica) {
 
 func (c *Cluster) clock(s float64) time.Time {
 	return c.cfg.Start.Add(time.Duration(s * float64(time.Second)))
+}
+
+// SetDesired asks for n replicas, within the pool's bounds. More are started at once and warm up. Of fewer, those still warming up
+// are given up first, the newest before the others, and then the ready ones with the least to do drain: they take nothing new,
+// finish what they have, and go.
+func (c *Cluster) SetDesired(n int) {
+	n = min(c.cfg.Max, max(c.cfg.Min, n))
+	c.orders.set(n, c.Now())
+	c.metrics.ScaleActions = c.orders.actions
+	alive := 0
+	for _, r := range c.replicas {
+		if r.state != ingest.ReplicaDraining {
+			alive++
+		}
+	}
+	for ; alive < n; alive++ {
+		r := c.newReplica(ingest.ReplicaPending)
+		c.replicas = append(c.replicas, r)
+		c.observe(r)
+	}
+	for ; alive > n; alive-- {
+		r := c.superfluous()
+		if !r.serving() || r.running() == 0 {
+			c.remove(r)
+			continue
+		}
+		r.state = ingest.ReplicaDraining
+		c.observe(r)
+	}
+}
+
+// superfluous is the replica to give up next.
+func (c *Cluster) superfluous() *replica {
+	var least *replica
+	for _, r := range slices.Backward(c.replicas) {
+		switch {
+		case r.state == ingest.ReplicaDraining:
+		case !r.serving():
+			return r
+		case least == nil || r.running() < least.running():
+			least = r
+		}
+	}
+	return least
+}
+
+// remove takes a replica out of the pool.
+func (c *Cluster) remove(r *replica) {
+	r.state = ingest.ReplicaGone
+	c.observe(r)
+	c.replicas = slices.DeleteFunc(c.replicas, func(other *replica) bool { return other == r })
 }

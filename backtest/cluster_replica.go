@@ -22,12 +22,12 @@ type replica struct {
 	at   float64 // s; the counters hold for this time
 	next float64 // s; its next event, +Inf for none
 
-	prefilling calls   // by mark on prefilled
-	decoding   calls   // by mark on decoded
-	prefilled  float64 // prompt tokens that each prefilling sequence has been given since the replica began
-	decoded    float64 // output tokens, likewise
-	itl        float64 // s, since at
-	kv         float64 // tokens held
+	prefilling heap[*call] // by mark on prefilled
+	decoding   heap[*call] // by mark on decoded
+	prefilled  float64     // prompt tokens that each prefilling sequence has been given since the replica began
+	decoded    float64     // output tokens, likewise
+	itl        float64     // s, since at
+	kv         float64     // tokens held
 
 	preemptions, hits, queries int64   // totals
 	askedAt, readyAt           float64 // s
@@ -60,14 +60,6 @@ func warmupDraw(p50, p90 float64, seed, k uint64) float64 {
 
 func (r *replica) serving() bool {
 	return r.state == ingest.ReplicaReady || r.state == ingest.ReplicaDraining
-}
-
-// billed is 1 while the replica occupies its GPUs: from loading on.
-func (r *replica) billed() float64 {
-	if r.state == ingest.ReplicaPending {
-		return 0
-	}
-	return 1
 }
 
 // warm takes the replica one state further: pending, loading, ready.
@@ -186,7 +178,7 @@ func (r *replica) preempt(c *Cluster) {
 	for r.untilFull() < instant {
 		set, at := &r.decoding, -1
 		var newest uint64
-		for _, s := range []*calls{&r.prefilling, &r.decoding} {
+		for _, s := range []*heap[*call]{&r.prefilling, &r.decoding} {
 			for i, q := range *s {
 				if q.admitted > newest {
 					set, at, newest = s, i, q.admitted
@@ -201,7 +193,7 @@ func (r *replica) preempt(c *Cluster) {
 }
 
 // stop takes out element i of a set of sequences, and brings its counts up to date.
-func (r *replica) stop(set *calls, i int) *call {
+func (r *replica) stop(set *heap[*call], i int) *call {
 	q := set.remove(i)
 	if set == &r.decoding {
 		more := r.decoded - q.from
@@ -216,7 +208,7 @@ func (r *replica) stop(set *calls, i int) *call {
 // drop takes out q at time t.
 func (r *replica) drop(q *call, t float64) {
 	r.sync(t)
-	for _, set := range []*calls{&r.prefilling, &r.decoding} {
+	for _, set := range []*heap[*call]{&r.prefilling, &r.decoding} {
 		if i := slices.Index(*set, q); i >= 0 {
 			r.stop(set, i)
 			break

@@ -3,10 +3,12 @@ package backtest
 import (
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 )
+
+// maxTelemetry bounds the records that wait for Drain; further ones are dropped and counted.
+const maxTelemetry = 1 << 20
 
 // Drain hands over the telemetry since the last call, as a real pool and its gateway would have reported it: one record
 // per attempt at its end and, with ReportArrivals, at its arrival, a report of every replica at each full minute and at each change of its state. The slices are
@@ -20,30 +22,19 @@ func (c *Cluster) Drain() (requests []ingest.Request, replicas []ingest.Replica)
 // finish ends a request well.
 func (c *Cluster) finish(q *call) {
 	q.over = true
-	c.open.finished++
 	c.metrics.Finished++
 	slo := &c.cfg.SLO
 	idle := float64(q.PromptTokens-q.CachedTokens) / c.cfg.PrefillTokensPerS
 	prompt := q.token-q.first <= slo.TTFT.Seconds()+slo.TTFTStretch*idle
 	steady := q.OutputTokens < 2 || (c.now-q.token)/float64(q.OutputTokens-1) <= slo.ITL.Seconds()
-	if prompt {
-		c.metrics.TTFTMet++
-	}
-	if steady {
-		c.metrics.ITLMet++
-	}
 	if prompt && steady {
 		c.metrics.SLOMet++
-		c.open.met++
 	}
 	c.report(q, ingest.PhaseFinished)
 }
 
 // report writes a record of an attempt: at its arrival, or when it is over.
 func (c *Cluster) report(q *call, phase ingest.Phase) {
-	if c.quiet {
-		return
-	}
 	if len(c.requests) >= maxTelemetry {
 		c.metrics.TelemetryDropped++
 		return
@@ -103,49 +94,37 @@ func (c *Cluster) observe(r *replica) {
 // shareOfQueue is how much of the common queue a ready replica reports as its own: an equal part, the first replicas
 // one more when it does not come out even.
 func (c *Cluster) shareOfQueue(r *replica) int64 {
-	ready, _ := c.counts()
-	if ready == 0 {
-		return 0
-	}
-	place := 0
+	ready, place := 0, 0
 	for _, other := range c.replicas {
 		if other == r {
-			break
+			place = ready
 		}
 		if other.state == ingest.ReplicaReady {
-			place++
+			ready++
 		}
 	}
-	share := c.waiting() / ready
-	if place < c.waiting()%ready {
-		share++
-	}
-	return int64(share)
+	return int64((c.waiting() + ready - 1 - place) / ready)
 }
+
+func (c *Cluster) waiting() int { return len(c.queue) + len(c.preempted) }
 
 // Metrics is how well a run went. A user's request counts once, whatever its attempts.
 type Metrics struct {
-	Minutes          int
+	Minutes int
+	// A minute is saturated at whose end more requests waited than SLO.Waiting per ready replica, or in which a request was
+	// rejected or left the queue after waiting longer than SLO.TTFT.
 	SaturatedMinutes int
 	Requests         int64 // that users made
 	Finished         int64
 	Failed           int64 // never served
-	TTFTMet, ITLMet  int64 // finished requests within each objective
-	SLOMet           int64 // within both
+	SLOMet           int64 // finished within both objectives
 	Retries          int64
 	Rejected         int64 // attempts
 	Cancelled        int64 // attempts, by clients that lost patience
 	Preemptions      int64
 	GPUHours         float64 // from loading to the end, waiting for a machine not included
 	ScaleActions     int     // changes of the number asked for
-	ReversedActions  int     // those of them that took back what had been asked for less than a warm-up before
 	TelemetryDropped int64
-}
-
-// SaturatedShare is the share of minutes that were saturated: at whose end more requests waited than SLO.Waiting per
-// ready replica, or in which a request was rejected or left the queue after waiting longer than SLO.TTFT.
-func (m *Metrics) SaturatedShare() float64 {
-	return share(float64(m.SaturatedMinutes), float64(m.Minutes))
 }
 
 // SLOAttainment is the share of requests served within both objectives; those never served missed them, those still
@@ -161,51 +140,37 @@ func share(part, whole float64) float64 {
 	return part / whole
 }
 
-// Minute is what happened in one minute, and how things stood at its end.
+// Minute is how things stood at the end of a minute.
 type Minute struct {
-	Start             time.Time
-	Arrived, Finished int64 // first attempts
-	Met               int64 // of Finished, within the SLO
-	Rejected          int64 // attempts
-	Waiting           int
-	Ready, Pending    int
-	KVUse             float64 // highest of any ready replica; NaN when none is ready
-	Saturated         bool
-}
-
-type minuteCounts struct {
-	arrived, finished, met, rejected int64
-	slow                             bool // a request waited longer than the objective
-}
-
-func (m *minuteCounts) wait(s float64, slo SLO) {
-	if s > slo.TTFT.Seconds() {
-		m.slow = true
-	}
+	Waiting        int
+	Ready, Pending int
+	KVUse          float64 // highest share of its KV cache that any ready replica uses; NaN when none is ready
 }
 
 // Metrics is the account so far.
 func (c *Cluster) Metrics() Metrics { return c.metrics }
 
-// Minute is the newest full minute; its Start is zero before the first.
+// Minute is the newest full minute; before the first no replica is ready.
 func (c *Cluster) Minute() Minute { return c.minute }
 
 func (c *Cluster) endMinute() {
-	m := Minute{
-		Start: c.Now().Add(-time.Minute), Arrived: c.open.arrived, Finished: c.open.finished, Met: c.open.met, Rejected: c.open.rejected,
-		Waiting: c.waiting(), KVUse: math.NaN(),
-	}
-	m.Ready, m.Pending = c.counts()
-	if use, ok := c.kvUse(); ok {
-		m.KVUse = use
-	}
-	m.Saturated = c.open.slow || m.Rejected > 0 || float64(m.Waiting) > c.cfg.SLO.Waiting*float64(m.Ready)
-	c.metrics.Minutes++
-	if m.Saturated {
-		c.metrics.SaturatedMinutes++
-	}
-	c.minute, c.open = m, minuteCounts{}
+	m := Minute{Waiting: c.waiting(), KVUse: math.NaN()}
 	for _, r := range c.replicas {
+		switch r.state {
+		case ingest.ReplicaReady:
+			m.Ready++
+			r.sync(c.now)
+			if use := r.kv / float64(c.cfg.KVCapacityTokens); !(m.KVUse >= use) {
+				m.KVUse = use
+			}
+		case ingest.ReplicaPending, ingest.ReplicaLoading:
+			m.Pending++
+		}
 		c.observe(r)
 	}
+	c.metrics.Minutes++
+	if c.slow || c.metrics.Rejected > c.rejected || float64(m.Waiting) > c.cfg.SLO.Waiting*float64(m.Ready) {
+		c.metrics.SaturatedMinutes++
+	}
+	c.minute, c.slow, c.rejected = m, false, c.metrics.Rejected
 }

@@ -72,7 +72,7 @@ func TestClusterConservesRequests(t *testing.T) {
 		}
 		m := c.Metrics()
 		here := running + int64(c.waiting())
-		if all := m.Finished + m.Failed + here + int64(c.retries.len()); all != m.Requests {
+		if all := m.Finished + m.Failed + here + int64(len(c.retries)); all != m.Requests {
 			t.Fatalf("minute %d: %d requests arrived, and %d are accounted for", m.Minutes, m.Requests, all)
 		}
 		inside, minutes = inside+float64(here), minutes+1

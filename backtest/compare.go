@@ -19,7 +19,6 @@ type outcome struct {
 // of the scored part, read off each policy's curve over its first knob. The other knobs of every policy are those that
 // cost least at the target in the tuning part.
 type Comparison struct {
-	Seed           uint64  `json:"seed"` // of the warm-ups
 	SaturatedShare float64 `json:"saturated_share"`
 	// Costs has every policy, in the order of the catalog.
 	Costs []Cost `json:"costs"`

@@ -1,7 +1,6 @@
 package backtest
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -10,17 +9,16 @@ import (
 
 // contender is one setting of one policy with the pool that it scales.
 type contender struct {
-	spec     *PolicySpec
-	set      Setting
-	pool     simulated
-	policy   Policy              // nil for Forewarm
-	prompter Policy              // the same policy for the prefill replicas of a disaggregated pool
-	other    *variant            // Forewarm at a setting that is not the pipeline's; nil for the pipeline itself and for rivals
-	outlook  *forecaster.Outlook // of other
+	spec       *PolicySpec
+	set        Setting
+	pool       *FluidPool
+	policy     Policy                 // nil for Forewarm
+	prompter   Policy                 // the same policy for the prefill replicas of a disaggregated pool
+	other      *variant               // Forewarm at a setting that is not the pipeline's; nil for the pipeline itself and for rivals
+	calibrator *forecaster.Calibrator // of other
 
 	tuning Account // when the scored part begins
-	lead   leadTimes
-	track  *track // nil when nothing is to be drawn
+	track  *track  // nil when nothing is to be drawn
 }
 
 // step serves a minute and lets a rival decide.
@@ -31,79 +29,31 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 		desired = c.policy.Desired(o)
 		c.pool.SetDesired(desired)
 	}
-	if p, ok := c.pool.(*rolePools); ok && c.prompter != nil {
-		p.prompts.SetDesired(c.prompter.Desired(p.prompts.Observe()))
+	if c.prompter != nil {
+		c.pool.prompts.SetDesired(c.prompter.Desired(c.pool.prompts.Observe()))
 	}
-	c.lead.minute(o)
 	c.track.minute(o)
 	return o, desired
 }
 
-// decide is Forewarm's turn, after the pipeline's tick, of which outlook is.
-func (c *contender) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, outlook *forecaster.Outlook, demand *Demand) {
+// decide is Forewarm's turn, after the pipeline's tick, of which calibrator is.
+func (c *contender) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, demand *Demand) {
 	if c.other == nil {
 		return
 	}
-	if c.outlook == nil {
-		c.outlook = outlook.Beside()
+	if c.calibrator == nil {
+		c.calibrator = calibrator.Beside()
 	}
-	c.outlook.Learn(t, demand.before(t))
-	c.other.decide(t, sequence, f, c.outlook, c.pool)
-}
-
-func (c *contender) account() Account {
-	a := c.pool.Account()
-	a.Leads = c.lead.by
-	a.InTime = c.lead.inTime
-	return a
+	c.calibrator.Learn(t, demand.before(t))
+	c.other.decide(t, sequence, f, c.calibrator, c.pool)
 }
 
 func (c *contender) outcome() outcome {
-	return outcome{set: c.set, tuning: c.tuning, scored: c.account().Since(c.tuning)}
+	return outcome{set: c.set, tuning: c.tuning, scored: c.pool.Account().Since(c.tuning)}
 }
 
 // isDefault says whether this is the setting that the documentation of the policy's original has.
 func (c *contender) isDefault() bool { return slices.Equal(c.set, c.spec.defaults()) }
-
-// longestLead bounds the lead times that are told apart, minutes.
-const longestLead = 60
-
-// leadTimes measures how long before demand rose the replicas for it had been asked for. Demand rises in a minute that
-// needs more whole replicas than any of the half hour before it; the lead of that rise is for how many minutes as many
-// had been ready or on their way by then. It is in time when they are ready.
-type leadTimes struct {
-	by     [longestLead + 1]int32 // rises by lead
-	inTime int32                  // rises
-
-	asked  [longestLead]int // ready and pending replicas at the end of the last minutes, a ring
-	needed [riseWindow]int  // whole replicas, a ring
-	ready  int              // at the end of the last minute
-	n      int
-}
-
-const riseWindow = 30 // minutes
-
-// minute takes in what is seen at the end of a minute. O(longestLead) at a rise.
-func (l *leadTimes) minute(o Observation) {
-	need := 0
-	if o.Need > 0 {
-		need = int(math.Ceil(o.Need - 1e-9))
-	}
-	if l.n >= riseWindow && need > slices.Max(l.needed[:]) {
-		lead := 0
-		for lead < min(l.n, longestLead) && l.asked[(l.n-1-lead)%longestLead] >= need {
-			lead++
-		}
-		l.by[lead]++
-		if l.ready >= need {
-			l.inTime++
-		}
-	}
-	l.needed[l.n%riseWindow] = need
-	l.asked[l.n%longestLead] = o.Ready + o.Pending
-	l.ready = o.Ready
-	l.n++
-}
 
 // track is a pool over the scored time, in bins of whole minutes, for drawing.
 type track struct {

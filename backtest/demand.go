@@ -77,17 +77,16 @@ func (d *Demand) Peak() Load {
 	return peak
 }
 
-// Scan reads a trace to its end and sums its demand by the minute with the pipeline's own aggregation. It is what knows
+// Scan reads an event log to its end and sums its demand by the minute with the pipeline's own aggregation. It is what knows
 // the future in a backtest: the busiest minute that sizes a replica, the traffic that a simulated pool serves, and the
 // oracle.
-func Scan(ctx context.Context, items Items, cfg features.Config) (*Demand, error) {
+func Scan(ctx context.Context, log eventLog, cfg features.Config) (*Demand, error) {
 	aggregator := features.New(cfg)
-	source := NewSource(items, "")
 	demand := &Demand{}
 	var batch ingest.Batch
 	var end time.Time
 	for {
-		err := source.Next(&batch)
+		err := log.Next(&batch)
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -170,20 +169,27 @@ func PeakPool(name string, peak Load, n int, warmup capacity.Lag) (capacity.Pool
 	if n < 1 {
 		return capacity.Pool{}, fmt.Errorf("peak replicas %d: use 1 or more", n)
 	}
+	for i := range peak {
+		peak[i] /= float64(n)
+	}
+	return sizedPool(name, peak, capacity.Replicas{Min: 1, Max: 4 * n, Initial: n}, warmup)
+}
+
+// sizedPool is the pool of which a replica carries so much of every resource; what is not positive does not bind.
+func sizedPool(name string, each Load, replicas capacity.Replicas, warmup capacity.Lag) (capacity.Pool, error) {
 	const whole = 1e-9 // keeps rounding from asking for one more at the peak itself
-	each := func(dimension string) float64 {
-		if x := peak.Of(dimension); x > 0 {
-			return x / float64(n) * (1 + whole)
+	of := func(dimension string) float64 {
+		if x := each.Of(dimension); x > 0 {
+			return x * (1 + whole)
 		}
 		return 0
 	}
 	cfg := capacity.Config{
-		Name: name, KVTarget: 1, PrefillTarget: 1, KVCapacityTokens: int(math.Ceil(each(capacity.KV))),
-		PrefillTokensPerS: each(capacity.Prefill), DecodeTokensPerS: each(capacity.Decode),
-		Warmup: warmup, Replicas: capacity.Replicas{Min: 1, Max: 4 * n, Initial: n},
+		Name: name, KVTarget: 1, PrefillTarget: 1, KVCapacityTokens: int(math.Ceil(of(capacity.KV))),
+		PrefillTokensPerS: of(capacity.Prefill), DecodeTokensPerS: of(capacity.Decode), Warmup: warmup, Replicas: replicas,
 	}
 	if cfg.KVCapacityTokens == 0 && cfg.PrefillTokensPerS == 0 && cfg.DecodeTokensPerS == 0 {
-		cfg.MaxRequestsPerS = each(capacity.Requests)
+		cfg.MaxRequestsPerS = of(capacity.Requests)
 	}
 	return capacity.New(cfg, nil)
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
@@ -45,6 +46,9 @@ type FluidPool struct {
 	load    Load                  // of the last minute
 
 	account Account
+
+	prompts *FluidPool // computes the prompts of a disaggregated pool, of which this one decodes; nil otherwise
+	both    int        // minutes in which both were saturated
 }
 
 // warming is a replica on its way.
@@ -53,8 +57,15 @@ type warming struct {
 	asked, ready time.Time
 }
 
-// NewFluidPool is a pool at a minute boundary, with its initial replicas ready.
+// NewFluidPool is a pool at a minute boundary, with its initial replicas ready. Of a disaggregated one it decodes, which is what is
+// observed and scaled as the pool; beside it is one for the prompts, which reports nothing. Neither waits for the other, and the
+// time that it takes to send KV cache is left out.
 func NewFluidPool(pool capacity.Pool, start time.Time, seed uint64) *FluidPool {
+	if pool.Disaggregated {
+		p := NewFluidPool(decodePool(pool), start, seed)
+		p.prompts = NewFluidPool(promptPool(pool), start, seed+1)
+		return p
+	}
 	p := &FluidPool{pool: pool, each: unknownLoad, seed: seed, now: start, orders: orders{target: pool.Replicas.Initial, warmup: pool.Warmup.Quantile(.9)}, load: unknownLoad}
 	p.p50, p.p90 = pool.Warmup.Quantile(.5).Seconds(), pool.Warmup.Quantile(.9).Seconds()
 	for i, d := range loadDimensions {
@@ -110,8 +121,40 @@ func (p *FluidPool) lag(k uint64) time.Duration {
 	return time.Duration(warmupDraw(p.p50, p.p90, p.seed, k) * float64(time.Second))
 }
 
+// decodePool is the part of a disaggregated pool that decodes, as a pool; another pool is that itself.
+func decodePool(p capacity.Pool) capacity.Pool {
+	if p.Disaggregated {
+		p.Rates.PrefillTokensPerS, p.Disaggregated = 0, false
+	}
+	return p
+}
+
+// promptPool is the part of a disaggregated pool that computes prompts, as a pool.
+func promptPool(p capacity.Pool) capacity.Pool {
+	p.Replicas, p.Reserves, p.Disaggregated = p.PrefillReplicas, p.PrefillReserves, false
+	p.KVTokens, p.BudgetHourUSD = 0, 0
+	p.Rates = capacity.Rates{PrefillTokensPerS: p.Rates.PrefillTokensPerS, Sustained: p.Rates.Sustained, Bound: true}
+	return p
+}
+
+// obey scales the pool as decided.
+func (p *FluidPool) obey(d *alerting.Decision) {
+	p.SetDesired(d.Desired)
+	if p.prompts != nil && d.ByRole != nil {
+		p.prompts.SetDesired(d.ByRole.Prefill)
+	}
+}
+
 // Step serves one minute of demand.
 func (p *FluidPool) Step(load Load) {
+	saturated := p.serve(load)
+	if p.prompts != nil && p.prompts.serve(load) && saturated {
+		p.both++
+	}
+}
+
+// serve serves a minute, and says whether it was saturated.
+func (p *FluidPool) serve(load Load) (saturated bool) {
 	end := p.now.Add(features.Minute)
 	serving := float64(len(p.ready))
 	p.account.GPUHours += float64((len(p.ready)+len(p.pending))*p.pool.GPUsPerReplica) / 60
@@ -139,7 +182,7 @@ func (p *FluidPool) Step(load Load) {
 		weight = r
 	}
 	p.account.Asked += weight
-	if work > serving {
+	if saturated = work > serving; saturated {
 		p.account.Saturated++
 		p.account.Met += weight * serving / work
 		p.backlog = min(work-serving, queuePatience*max(serving, 1))
@@ -155,6 +198,7 @@ func (p *FluidPool) Step(load Load) {
 		p.again[i], before = turned*before, p.again[i]
 	}
 	p.now = end
+	return saturated
 }
 
 // Observe is what a policy can see at the end of a minute. Where requests are not counted, each replica-minute of
@@ -188,9 +232,6 @@ func (p *FluidPool) kvUse() float64 {
 
 // reportEarly is how long before the end of a minute its reports are made, so that they are part of it.
 const reportEarly = time.Millisecond
-
-// Submit does nothing: what flows is not told apart.
-func (p *FluidPool) Submit(*ingest.Request) {}
 
 // Warmed are the lags of the replicas that became ready since the last call, as their reports show them.
 func (p *FluidPool) Warmed() []time.Duration {
@@ -242,5 +283,16 @@ func (p *FluidPool) state() features.PoolState {
 	return s
 }
 
-// Account is how the pool did so far.
-func (p *FluidPool) Account() Account { return p.account }
+// Account is how the pool did so far. Of a disaggregated pool it is what both roles cost, the minutes in which either was
+// saturated, and the requests that each served, as if those that one lost were others than the other's where that can be.
+func (p *FluidPool) Account() Account {
+	sum := p.account
+	if p.prompts != nil {
+		prompts := p.prompts.account
+		sum.Saturated += prompts.Saturated - p.both
+		sum.Met = max(sum.Met+prompts.Met-sum.Asked, 0)
+		sum.GPUHours += prompts.GPUHours
+		sum.Actions, sum.Reversed = sum.Actions+prompts.Actions, sum.Reversed+prompts.Reversed
+	}
+	return sum
+}

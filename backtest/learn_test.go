@@ -104,12 +104,9 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 func restored(t *testing.T, p *pipeline.Pipeline, pc pipeline.Config) *pipeline.Pipeline {
 	t.Helper()
 	var b bytes.Buffer
-	frozen := p.Freeze()
-	if err := frozen.Encode(&b); err != nil {
+	if err := p.Encode(&b); err != nil {
 		t.Fatal(err)
 	}
-	frozen.Close()
-	p.Thaw()
 	again, err := pipeline.Restore(pc, &b)
 	if err != nil {
 		t.Fatal(err)

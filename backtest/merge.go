@@ -3,6 +3,7 @@ package backtest
 import (
 	"errors"
 	"io"
+	"slices"
 )
 
 // Merge joins streams in order of time, ties in the order given. O(streams) per item.
@@ -12,15 +13,14 @@ func Merge(streams ...Items) Items {
 	}
 	m := &merged{}
 	for _, s := range streams {
-		m.heads = append(m.heads, head{items: s})
+		m.heads = append(m.heads, &head{items: s})
 	}
 	return m
 }
 
-type merged struct {
-	heads []head
-}
+type merged struct{ heads []*head }
 
+// head is a stream with its next item.
 type head struct {
 	items  Items
 	item   Item
@@ -29,17 +29,14 @@ type head struct {
 
 func (m *merged) Next(it *Item) error {
 	var first *head
-	for i := 0; i < len(m.heads); {
-		h := &m.heads[i]
+	for i := 0; i < len(m.heads); i++ {
+		h := m.heads[i]
 		if !h.filled {
-			err := h.items.Next(&h.item)
-			if errors.Is(err, io.EOF) {
-				m.heads = append(m.heads[:i], m.heads[i+1:]...)
-				first = nil
-				i = 0
+			if err := h.items.Next(&h.item); errors.Is(err, io.EOF) {
+				m.heads = slices.Delete(m.heads, i, i+1)
+				i--
 				continue
-			}
-			if err != nil {
+			} else if err != nil {
 				return err
 			}
 			h.filled = true
@@ -47,7 +44,6 @@ func (m *merged) Next(it *Item) error {
 		if first == nil || h.item.At().Before(first.item.At()) {
 			first = h
 		}
-		i++
 	}
 	if first == nil {
 		return io.EOF

@@ -1,8 +1,8 @@
 package backtest
 
 import (
-	"bufio"
 	"compress/gzip"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"io"
@@ -17,14 +17,12 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// table writes a CSV file, gzipped when its name ends in .gz. The first error is kept and returned by Close.
+// table writes a CSV file, gzipped when its name ends in .gz. Its first error is returned by Close. A nil table writes nothing.
 type table struct {
-	path string
 	file *os.File
 	zip  *gzip.Writer
-	buf  *bufio.Writer
-	line []byte
-	err  error
+	csv  *csv.Writer
+	row  []string
 }
 
 // createTable begins a file with its header.
@@ -33,52 +31,42 @@ func createTable(path, header string) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &table{path: path, file: file}
+	t := &table{file: file}
 	var to io.Writer = file
 	if strings.EqualFold(filepath.Ext(path), ".gz") {
 		t.zip, _ = gzip.NewWriterLevel(file, gzip.BestSpeed)
 		to = t.zip
 	}
-	t.buf = bufio.NewWriterSize(to, 256<<10)
-	t.write(append([]byte(header), '\n'))
+	t.csv = csv.NewWriter(to)
+	t.write(strings.Split(header, ",")...)
 	return t, nil
 }
 
-func (t *table) write(b []byte) {
-	if t.err == nil {
-		_, t.err = t.buf.Write(b)
-	}
-}
+// write writes a row; the csv.Writer keeps the first error.
+func (t *table) write(cells ...string) { _ = t.csv.Write(cells) }
 
-// Close writes out what is buffered; nil tables close well.
+// Close writes out what is buffered.
 func (t *table) Close() error {
 	if t == nil {
 		return nil
 	}
-	errs := []error{t.err, t.buf.Flush()}
+	t.csv.Flush()
+	errs := []error{t.csv.Error()}
 	if t.zip != nil {
 		errs = append(errs, t.zip.Close())
 	}
 	return errors.Join(append(errs, t.file.Close())...)
 }
 
-// digits is the precision of numbers in every table.
-const digits = 6
-
-func appendNumber(b []byte, x float64) []byte {
+// number is a cell of a table; empty is unknown.
+func number(x float64) string {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return b // empty is unknown
+		return ""
 	}
-	return strconv.AppendFloat(b, x, 'g', digits, 64)
+	return strconv.FormatFloat(x, 'g', 6, 64)
 }
 
-// appendText quotes what CSV needs quoted.
-func appendText(b []byte, s string) []byte {
-	if !strings.ContainsAny(s, ",\"\r\n") {
-		return append(b, s...)
-	}
-	return append(append(append(b, '"'), strings.ReplaceAll(s, `"`, `""`)...), '"')
-}
+func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
 
 const (
 	forecastsHeader = "origin_s,class,dimension,h_min,q50,q80,q90,q95,q99"
@@ -92,60 +80,40 @@ func (t *table) forecasts(start time.Time, fs []forecaster.Forecast) {
 	if t == nil {
 		return
 	}
-	var key []byte
 	for i := range fs {
 		f := &fs[i]
-		key = strconv.AppendInt(key[:0], int64(f.Origin.Sub(start)/time.Second), 10)
-		key = appendText(append(key, ','), f.Class)
-		key = append(append(append(key, ','), f.Dimension...), ',')
-		for h := 1; h <= forecastMinutes; h++ {
-			t.quantiles(strconv.AppendInt(append(t.line[:0], key...), int64(h), 10), &f.Minute[h-1])
+		row := func(horizon string, q *forecaster.Quantiles) {
+			t.row = append(t.row[:0], seconds(f.Origin.Sub(start)), f.Class, f.Dimension, horizon)
+			for _, level := range forecaster.ScoredLevels {
+				t.row = append(t.row, number(q[level]))
+			}
+			t.write(t.row...)
 		}
-		t.quantiles(append(append(t.line[:0], key...), forecaster.HorizonWindowMax...), &f.WindowMax)
+		for h := 1; h <= forecastMinutes; h++ {
+			row(strconv.Itoa(h), &f.Minute[h-1])
+		}
+		row(forecaster.HorizonWindowMax, &f.WindowMax)
 	}
-}
-
-func (t *table) quantiles(line []byte, q *forecaster.Quantiles) {
-	for _, level := range forecaster.ScoredLevels {
-		line = appendNumber(append(line, ','), q[level])
-	}
-	t.line = append(line, '\n')
-	t.write(t.line)
 }
 
 // decision writes what Forewarm decided.
 func (t *table) decision(start time.Time, d *alerting.Decision) {
-	if t == nil {
-		return
-	}
-	b := t.decided(d.Tick.Sub(start), d.Pool, ForewarmPolicy, d.Ready, d.Pending, d.Desired)
-	b = appendText(append(b, ','), d.Binding)
-	b = appendNumber(append(b, ','), d.Probability)
-	b = append(b, ',')
+	eta := ""
 	if d.ETA.P50 != forecaster.Never {
-		b = appendNumber(b, d.ETA.P50.Seconds())
+		eta = number(d.ETA.P50.Seconds())
 	}
-	t.line = append(b, '\n')
-	t.write(t.line)
+	t.decided(d.Tick.Sub(start), d.Pool, ForewarmPolicy, d.Ready, d.Pending, d.Desired, d.Binding, number(d.Probability), eta)
 }
 
 // rival writes what another policy decided; it names no resource, probability or time.
 func (t *table) rival(start time.Time, pool, policy string, o Observation, desired int) {
-	if t == nil {
-		return
-	}
-	t.line = append(t.decided(o.At.Sub(start), pool, policy, o.Ready, o.Pending, desired), ",,,\n"...)
-	t.write(t.line)
+	t.decided(o.At.Sub(start), pool, policy, o.Ready, o.Pending, desired, "", "", "")
 }
 
-func (t *table) decided(at time.Duration, pool, policy string, ready, pending, desired int) []byte {
-	b := strconv.AppendInt(t.line[:0], int64(at/time.Second), 10)
-	b = appendText(append(b, ','), pool)
-	b = append(append(b, ','), policy...)
-	for _, n := range [...]int{ready, pending, desired} {
-		b = strconv.AppendInt(append(b, ','), int64(n), 10)
+func (t *table) decided(at time.Duration, pool, policy string, ready, pending, desired int, binding, probability, eta string) {
+	if t != nil {
+		t.write(seconds(at), pool, policy, strconv.Itoa(ready), strconv.Itoa(pending), strconv.Itoa(desired), binding, probability, eta)
 	}
-	return b
 }
 
 // writeSummary writes the summary as indented JSON.

@@ -1,9 +1,11 @@
 package backtest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
 )
 
 // Pages is how often Forewarm would have woken someone for the pool that obeys it. What a page says cannot be averted any
@@ -14,29 +16,24 @@ type Pages struct {
 	PerWeek Number `json:"false_per_week"`
 }
 
+// pageHolds is how long after a page the pool may saturate, minutes.
+const pageHolds = 30
+
 // pager follows the pages of a run.
 type pager struct {
 	from      time.Time
-	raised    []time.Time        // in the scored part
-	open      map[string]bool    // by identity
-	saturated map[time.Time]bool // minutes of the pool, by their beginning
-	last      int                // saturated minutes until now
-	minutes   int
+	raised    []int           // minutes of the scored part
+	open      map[string]bool // by identity
+	saturated []bool          // minutes of the scored part
+	last      int             // saturated minutes until now
 }
 
-const pageHolds = 30 * time.Minute
-
-func newPager(from time.Time) *pager {
-	return &pager{from: from, open: map[string]bool{}, saturated: map[time.Time]bool{}}
-}
+func newPager(from time.Time) *pager { return &pager{from: from, open: map[string]bool{}} }
 
 // minute takes in the account at the end of the minute that began at t.
 func (p *pager) minute(t time.Time, a Account) {
 	if !t.Before(p.from) {
-		p.minutes++
-		if a.Saturated > p.last {
-			p.saturated[t] = true
-		}
+		p.saturated = append(p.saturated, a.Saturated > p.last)
 	}
 	p.last = a.Saturated
 }
@@ -48,7 +45,7 @@ func (p *pager) tick(t time.Time, alerts []alerting.Alert) {
 		id := a.Identity()
 		pages := !a.Resolved && a.Labels["severity"] == string(alerting.Page)
 		if pages && !p.open[id] && !t.Before(p.from) {
-			p.raised = append(p.raised, t)
+			p.raised = append(p.raised, int(t.Sub(p.from)/features.Minute))
 		}
 		p.open[id] = pages
 	}
@@ -56,15 +53,11 @@ func (p *pager) tick(t time.Time, alerts []alerting.Alert) {
 
 func (p *pager) pages() *Pages {
 	out := &Pages{Raised: len(p.raised)}
-	for _, t := range p.raised {
-		right := false
-		for m := t.Truncate(time.Minute).Add(-time.Minute); m.Before(t.Add(pageHolds)); m = m.Add(time.Minute) {
-			right = right || p.saturated[m]
-		}
-		if !right {
+	for _, m := range p.raised {
+		if from, to := max(m-1, 0), min(m+pageHolds, len(p.saturated)); !slices.Contains(p.saturated[min(from, to):to], true) {
 			out.False++
 		}
 	}
-	out.PerWeek = Number(share(float64(out.False), float64(p.minutes)/(7*day)))
+	out.PerWeek = Number(share(float64(out.False), float64(len(p.saturated))/(7*day)))
 	return out
 }

@@ -185,8 +185,8 @@ func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *pe
 			s.own.add(o, &x)
 		}
 	}
-	if err := r.read("run", func(items Items, timed bool) error {
-		p, source := pipeline.New(r.pipelineConfig(timed)), NewSource(items, r.cfg.Options.Pool)
+	if err := r.read("run", func(source eventLog, timed bool) error {
+		p := pipeline.New(r.pipelineConfig(timed))
 		var batch ingest.Batch
 		for {
 			if err := source.Next(&batch); errors.Is(err, io.EOF) {

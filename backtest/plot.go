@@ -2,7 +2,6 @@ package backtest
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -32,7 +31,7 @@ const plotLead = 15
 func newPlot(dimension string, demand *Demand, from time.Time) (*plot, error) {
 	peak := demand.Peak()
 	if dimension == "" {
-		for _, d := range []string{features.DimPrefill, features.DimDecode, features.DimRequests} {
+		for _, d := range []string{features.DimPrefill, features.DimDecode, features.DimRequests, features.DimKV} {
 			if peak.Of(d) > 0 {
 				dimension = d
 				break
@@ -69,21 +68,14 @@ const plotStyle = `text{font:12px sans-serif;fill:#57606a}.end{text-anchor:end}.
 
 // write draws the plot as a self-contained SVG.
 func (p *plot) write(path string, demand *Demand) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := p.draw(f, demand); err != nil {
-		_ = f.Close() // the first error tells more
-		return err
-	}
-	return f.Close()
-}
-
-func (p *plot) draw(w io.Writer, demand *Demand) error {
 	if len(p.fan) == 0 {
 		return fmt.Errorf("nothing to plot: no forecast of %s was made in the scored part of the trace", p.dimension)
 	}
+	return os.WriteFile(path, []byte(p.draw(demand).Standalone(plotStyle)), 0o644)
+}
+
+// draw needs a forecast.
+func (p *plot) draw(demand *Demand) *draw.Chart {
 	from, to := p.fan[0].at, demand.End()
 	var xs, q50, q95, minutes, came []float64
 	top := 0.0
@@ -109,6 +101,5 @@ func (p *plot) draw(w io.Writer, demand *Demand) error {
 	c.Band("inner", xs, q50, q95)
 	c.Line("actual", minutes, came)
 	c.Line("median", xs, q50)
-	_, err := io.WriteString(w, c.Standalone(plotStyle))
-	return err
+	return c
 }

@@ -88,17 +88,12 @@ func TestPolicyBenchmark(t *testing.T) {
 	}
 }
 
-// compare runs every policy on the pool: with several draws of warm-ups on one trace, or, where traces are made up, on as
-// many of them.
+// compare runs every policy on the pool, with several draws of warm-ups, and of the trace where it is made up.
 func (p *policyPool) compare(t *testing.T) (all []Comparison, err error) {
-	runs, draws := 1, *compareDraws
-	if p.make != nil {
-		runs, draws = draws, 1
-	}
-	for run := range runs {
+	for draw := range *compareDraws {
 		s, err := Run(t.Context(), RunConfig{
-			Traces: []string{p.path(t, run)}, Options: Options{Start: p.start, Only: p.only}, Policies: everyPolicy(), Sweep: true,
-			Seed: 1 + uint64(run), Draws: draws, ScoreFrom: 2. / 3, PeakReplicas: policyReplicas, Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute},
+			Traces: []string{p.path(t, draw)}, Options: Options{Start: p.start, Only: p.only}, Policies: []string{"all"}, Sweep: true,
+			Seed: 1 + uint64(draw), ScoreFrom: 2. / 3, PeakReplicas: policyReplicas, Warmup: capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute},
 		})
 		if err != nil {
 			return nil, err
@@ -106,14 +101,6 @@ func (p *policyPool) compare(t *testing.T) (all []Comparison, err error) {
 		all = append(all, s.Comparisons...)
 	}
 	return all, nil
-}
-
-// everyPolicy names the whole catalog.
-func everyPolicy() (names []string) {
-	for _, p := range Policies {
-		names = append(names, p.Name)
-	}
-	return names
 }
 
 // path is the trace's file; one that is made up is written first: three days of sums by the minute.
@@ -194,11 +181,9 @@ const policyHead = `## Policies at equal saturation
 GPU-hours (replicas, warming ones included) for the same share of saturated minutes in the last third of each trace, read
 off each policy's curve over its first knob; the other knobs of every policy are those that cost least in the first two
 thirds. Fluid pools of which the busiest minute needs %d replicas, that warm up in 6 minutes (p50; p90 12), the same draws
-for all; decisions each minute. Three know the future: the oracle is the cheapest plan for the demand that came and the
-warm-ups that were drawn; a perfect forecast knows the demand, and looks a fixed time ahead; a perfect level knows it but
-for the noise of single minutes (the mean of the quarter hour around each), which no forecast knows. *Closed* is the share
-of the GPU-hours between the best rival and the oracle that Forewarm saves, *saturated* its saturated minutes over the best
-rival's at equal GPU-hours. – is a share that no setting reaches. Where there are several draws of warm-ups (and, of pools that
+for all; decisions each minute. The oracle knows the future: it is the cheapest plan for the demand that came and the
+warm-ups that were drawn. *Closed* is the share of the GPU-hours between the best rival and the oracle that Forewarm saves,
+*saturated* its saturated minutes over the best rival's at equal GPU-hours. – is a share that no setting reaches. Where there are several draws of warm-ups (and, of pools that
 are made up, of traces), figures are means, with the range in brackets. The first knob is read off in the scored part, for all
 alike; of static_peak it is the size of the pool itself, so that it is given the level of the last third, which no operator knows.
 Made by ` + "`make bench-policies TRACES=…`" + `.
@@ -209,7 +194,7 @@ func policySection(rows []policyRow) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, policyHead, policyReplicas)
 	for _, target := range Targets {
-		fmt.Fprintf(&b, "\n| at %g %% saturated minutes | best rival | | reactive_floor | Forewarm | perfect level | perfect forecast | oracle | closed | saturated |\n|---|---|---|---|---|---|---|---|---|---|\n", 100*target)
+		fmt.Fprintf(&b, "\n| at %g %% saturated minutes | best rival | | reactive_floor | Forewarm | oracle | closed | saturated |\n|---|---|---|---|---|---|---|---|\n", 100*target)
 		var closed []float64
 		worse := 0
 		for _, r := range rows {
@@ -224,7 +209,7 @@ func policySection(rows []policyRow) string {
 				worse++
 			}
 			fmt.Fprintf(&b, "| %s | %s |", r.pool, best)
-			for _, name := range []string{best, "reactive_floor", ForewarmPolicy, "perfect_level", "perfect_forecast", OraclePolicy} {
+			for _, name := range []string{best, "reactive_floor", ForewarmPolicy, OraclePolicy} {
 				fmt.Fprintf(&b, " %s |", overDraws("%.0f", draws, hours(name)))
 			}
 			fmt.Fprintf(&b, " %s | %s |\n", overDraws("%.0f %%", draws, gap), overDraws("%.2f", draws, func(c *Comparison) float64 { return float64(c.SaturationRatio) }))
@@ -236,7 +221,6 @@ func policySection(rows []policyRow) string {
 		fmt.Fprintf(&b, "\nMean closed: %s of %d pools; dearer than the reactive floor on %d.\n", cell("%.0f %%", 100*sum/float64(len(closed))), len(closed), worse)
 	}
 	takenBack(&b, rows)
-	worthOfForecasts(&b, rows)
 	carriedOver(&b, rows)
 	return b.String()
 }
@@ -251,7 +235,7 @@ of the setting that was cheapest at that target in the first two thirds. Of the 
 |`, 100*Targets[0])
 	var policies []string
 	for i := range Policies {
-		if p := &Policies[i]; !p.Clairvoyant && !p.Study {
+		if p := &Policies[i]; !p.Clairvoyant {
 			policies = append(policies, p.Name)
 		}
 	}
@@ -273,29 +257,6 @@ func (c *Comparison) withTakenBack(policy string) string {
 		}
 	}
 	return "–"
-}
-
-// worthOfForecasts says how much of the gap Forewarm's decision closes on its own forecast and on others.
-func worthOfForecasts(b *strings.Builder, rows []policyRow) {
-	fmt.Fprintf(b, `
-How much of the gap at %g %% saturated minutes Forewarm's decision closes on its own forecast and on others, each with the quantiles of
-its own errors; the last two know the future: the mean of the quarter hour around each minute, and each minute. What lies
-between the first column and these two is what forecasts lack, what the last lacks is what the decision costs that has to wait for
-replicas without knowing how long. Of the first draw.
-
-| | its own | last value | mean of 15 minutes | yesterday | perfect level | perfect |
-|---|---|---|---|---|---|---|
-`, 100*Targets[0])
-	studies := []string{ForewarmPolicy, "decide_last_value", "decide_recent_15m", "decide_yesterday", "decide_perfect_level", "decide_perfect"}
-	for _, r := range rows {
-		c := &r.all[0]
-		best, oracle := c.hours(c.BestRival), c.hours(OraclePolicy)
-		fmt.Fprintf(b, "| %s |", r.pool)
-		for _, name := range studies {
-			fmt.Fprintf(b, " %s |", cell("%.0f %%", 100*(best-c.hours(name))/(best-oracle)))
-		}
-		b.WriteString("\n")
-	}
 }
 
 // hours is the cost of a policy; NaN of one that did not take part.

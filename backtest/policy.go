@@ -28,6 +28,7 @@ type Policy interface {
 // Scene is what policies are made for.
 type Scene struct {
 	PeakReplicas int           // that the busiest minute of the whole trace needs, for who provides for the peak
+	Recorded     *Recorded     // nil for a trace
 	Lead         time.Duration // how far ahead a policy must look: the warm-up's 90th percentile and a minute
 	// Future is what only a clairvoyant policy may read.
 	Future *Future
@@ -47,10 +48,8 @@ type Setting []float64
 type PolicySpec struct {
 	Name, Help string
 	Knobs      []Knob
-	// Clairvoyant policies read the future, and are no rivals.
+	// A clairvoyant policy reads the future, and is no rival.
 	Clairvoyant bool
-	// Study marks Forewarm's decision on another forecast, which is no rival either and takes part only when it is named.
-	Study bool
 	// New makes the policy; nil for Forewarm itself, whose decisions come from the pipeline.
 	New func(s Scene, set Setting) Policy
 }
@@ -59,6 +58,7 @@ type PolicySpec struct {
 const (
 	ForewarmPolicy = "forewarm" // obeys the pipeline's decisions
 	OraclePolicy   = "oracle"
+	RecordedPolicy = "recorded" // takes part where it is known what replicas there were
 )
 
 // defaultQuantile is what Forewarm provides for when neither a quantile nor costs are stated.
@@ -76,6 +76,7 @@ var Policies = []PolicySpec{
 	{Name: ForewarmPolicy, Help: "obeys Forewarm's decisions", Knobs: []Knob{
 		{"quantile", []float64{.3, .5, .6, .7, .75, .8, .85, .9, .925, .95, .97, .98, .99, .995, .999}, defaultQuantile},
 	}},
+	{Name: RecordedPolicy, Help: "the replicas that there were", New: newRecorded, Knobs: []Knob{{"share", []float64{1}, 1}}},
 	{Name: "static_peak", Help: "always as many replicas as a share of the busiest minute needs", New: newStatic, Knobs: []Knob{
 		{"share", []float64{.3, .4, .5, .6, .65, .7, .75, .8, .85, .9, .95, 1}, 1},
 	}},
@@ -88,49 +89,24 @@ var Policies = []PolicySpec{
 	{Name: "knative_kpa", Help: "the Knative Pod Autoscaler on concurrency", New: newKnative, Knobs: []Knob{
 		{"utilisation", utilisations, .7}, {"scale_down_delay", []float64{0, 5, 15, 30, 60}, 0},
 	}},
-	{Name: "predict_linear", Help: "PromQL's predict_linear of the demand to the end of the warm-up, as a KEDA trigger", New: newLinear, Knobs: []Knob{
-		{"utilisation", utilisations, .8}, {"range", []float64{15, 30, 60}, 15}, {"scale_in", scaleIns, 5},
-	}},
 	{Name: "holt_winters", Help: "PromQL's double_exponential_smoothing of the demand over an hour, as a KEDA trigger", New: newHoltWinters, Knobs: []Knob{
 		{"utilisation", utilisations, .8}, {"smoothing", []float64{.3, .5, .8}, .5}, {"trend", []float64{.1, .3}, .1}, {"scale_in", scaleIns, 5},
 	}},
 	{Name: "last_value_planner", Help: "the mean of the last interval, once an interval, as Dynamo's planner with its constant predictor", New: newLastValue, Knobs: []Knob{
 		{"utilisation", utilisations, .8}, {"interval", []float64{1, 3, 5, 10}, 3},
 	}},
-	{Name: "seasonal_naive_day", Help: "what the same time yesterday needed until the end of the warm-up, or what is needed now", New: newSeasonal, Knobs: []Knob{
-		{"utilisation", utilisations, .8}, {"scale_in", scaleIns, 5},
-	}},
-	{Name: "perfect_forecast", Help: "knows the demand to come, not how long a replica will take", New: newPerfect, Clairvoyant: true, Knobs: []Knob{
-		{"ahead", []float64{2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 25}, 13},
-	}},
-	{Name: "perfect_level", Help: "knows the demand to come but for the noise of single minutes", New: newPerfectLevel, Clairvoyant: true, Knobs: []Knob{
-		{"utilisation", utilisations, .9}, {"ahead", []float64{7, 10, 13, 20}, 13},
-	}},
 	{Name: OraclePolicy, Help: "knows the demand to come and each replica's warm-up, and pays it", New: newOracle, Clairvoyant: true, Knobs: []Knob{
 		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6}, {"others", []float64{3, 12, 40}, 3},
 	}},
-	study("decide_last_value", "Forewarm's decision on the last value and its errors", pointLast, false),
-	study("decide_recent_15m", "Forewarm's decision on the mean of the last quarter hour and its errors", pointRecent, false),
-	study("decide_yesterday", "Forewarm's decision on the same quarter hour of yesterday and its errors", pointYesterday, false),
-	study("decide_perfect_level", "Forewarm's decision on the demand to come but for the noise of single minutes", pointLevel, true),
-	study("decide_perfect", "Forewarm's decision on the demand to come", pointPerfect, true),
 }
 
-// study is the row of Forewarm's decision on another forecast.
-func study(name, help string, point expectation, clairvoyant bool) PolicySpec {
-	return PolicySpec{Name: name, Help: help, New: newDecided(name, point), Clairvoyant: clairvoyant, Study: true, Knobs: []Knob{
-		{"quantile", []float64{.5, .7, .8, .9, .95, .98, .995, .9999}, defaultQuantile},
-	}}
-}
-
-// PolicyNames resolves a list such as "forewarm,oracle" or "all" to rows of the catalog, in its order. All are those that
-// are not Study.
+// PolicyNames resolves a list such as "forewarm,oracle" or "all" to rows of the catalog, in its order.
 func PolicyNames(list []string) ([]PolicySpec, error) {
 	var chosen []PolicySpec
 	var names []string
 	for _, p := range Policies {
 		names = append(names, p.Name)
-		if slices.Contains(list, p.Name) || slices.Contains(list, "all") && !p.Study {
+		if slices.Contains(list, p.Name) || slices.Contains(list, "all") {
 			chosen = append(chosen, p)
 		}
 	}
@@ -143,7 +119,7 @@ func PolicyNames(list []string) ([]PolicySpec, error) {
 }
 
 // rival says whether Forewarm is measured by the policy.
-func (p *PolicySpec) rival() bool { return p.Name != ForewarmPolicy && !p.Clairvoyant && !p.Study }
+func (p *PolicySpec) rival() bool { return p.Name != ForewarmPolicy && !p.Clairvoyant }
 
 // defaults is the setting that the documentation of the original has.
 func (p *PolicySpec) defaults() Setting {
@@ -169,17 +145,11 @@ func (p *PolicySpec) grid() []Setting {
 	return all
 }
 
-// settings are those to run: the default alone, or those of a sweep with the default among them. A sweep of pools in which
-// every request is simulated, which take long, is of the first knob alone.
-func (p *PolicySpec) settings(sweep bool, simulate Simulation) []Setting {
+// settings are those to run: the default alone, or those of a sweep with the default among them.
+func (p *PolicySpec) settings(sweep bool) []Setting {
 	defaults := p.defaults()
 	var all []Setting
-	switch {
-	case sweep && simulate == Requests:
-		for _, v := range p.Knobs[0].Values {
-			all = append(all, append(Setting{v}, defaults[1:]...))
-		}
-	case sweep:
+	if sweep {
 		all = p.grid()
 	}
 	if !slices.ContainsFunc(all, func(s Setting) bool { return slices.Equal(s, defaults) }) {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
@@ -60,7 +59,7 @@ func TestNoPolicyBeatsTheOracle(t *testing.T) {
 			t.Errorf("seed %d: the oracle saturates %g of the minutes at any price", seed, best[0].saturated)
 		}
 		for _, spec := range Policies {
-			if spec.New == nil || spec.Name == OraclePolicy {
+			if spec.New == nil || spec.Name == OraclePolicy || spec.Name == RecordedPolicy {
 				continue
 			}
 			for i, set := range spec.grid() {
@@ -134,7 +133,7 @@ func TestPoliciesDoNotSeeTheFuture(t *testing.T) {
 		future[cut+i] *= 3
 	}
 	for _, spec := range Policies {
-		if spec.New == nil {
+		if spec.New == nil || spec.Name == RecordedPolicy {
 			continue
 		}
 		asked := func(need []float64) (all []int) {
@@ -161,32 +160,6 @@ func (r *recorder) Desired(o Observation) int {
 	n := r.Policy.Desired(o)
 	*r.asked = append(*r.asked, n)
 	return n
-}
-
-func TestLeadTimes(t *testing.T) {
-	var l leadTimes
-	minute := func(need float64, ready, pending int) {
-		l.minute(Observation{At: DefaultStart.Add(time.Duration(l.n) * features.Minute), Need: need, Ready: ready, Pending: pending})
-	}
-	for range riseWindow {
-		minute(1.5, 2, 0)
-	}
-	for range 7 { // a third is asked for seven minutes ahead of the rise, and ready
-		minute(1.5, 2, 1)
-	}
-	l.ready = 3
-	minute(2.5, 3, 0)
-	minute(2.6, 3, 0) // no rise: three were needed the minute before
-	minute(3.5, 3, 0) // for a fourth nobody asked
-	var want [longestLead + 1]int32
-	want[7], want[0] = 1, 1
-	if l.by != want || l.inTime != 1 {
-		t.Errorf("leads %v, %d in time; want one of 7 minutes in time, and one of none", l.by, l.inTime)
-	}
-	a := Account{Leads: l.by, InTime: l.inTime}
-	if got := a.medianLead(); got != 0 {
-		t.Errorf("median lead %g, want 0, the lower of two", got)
-	}
 }
 
 // A plan made piece by piece is the one made at once, but for what lies beyond its sight.

@@ -21,37 +21,6 @@ func (w *window) len() int { return min(w.n, len(w.values)) }
 // back is the value of i minutes ago, i < len.
 func (w *window) back(i int) float64 { return w.values[(w.n-1-i)%len(w.values)] }
 
-// linear is Prometheus' predict_linear on the need: least squares over the range, read off at the lead.
-type linear struct {
-	lead        float64 // minutes
-	utilisation float64
-	need        window
-	hpa         hpa
-}
-
-func newLinear(s Scene, set Setting) Policy {
-	return &linear{lead: s.Lead.Minutes(), utilisation: set[0], need: newWindow(set[1]), hpa: newHPA(set[2])}
-}
-
-func (*linear) Name() string { return "predict_linear" }
-
-func (l *linear) Desired(o Observation) int {
-	l.need.add(o.Need)
-	var st, sy, stt, sty float64
-	for i := range l.need.len() {
-		t, y := -float64(i), l.need.back(i)
-		st, sy, stt, sty = st+t, sy+y, stt+t*t, sty+t*y
-	}
-	k := float64(l.need.len())
-	ahead := sy / k
-	if v := stt - st*st/k; v > 0 {
-		slope := (sty - st*sy/k) / v
-		ahead += slope * (l.lead - st/k)
-	}
-	current := o.Ready + o.Pending
-	return l.hpa.settle(l.hpa.average(max(ahead, 0), l.utilisation, current), current)
-}
-
 // holtWinters is Prometheus' double_exponential_smoothing (holt_winters before version 3) of the need: Holt's linear
 // method without a season, of which PromQL answers the smoothed value of now.
 type holtWinters struct {
@@ -119,34 +88,7 @@ func (l *lastValue) Desired(o Observation) int {
 	return l.answer
 }
 
-// seasonal is the seasonal-naive forecast as a policy: the largest need, from now to the lead, of the same minutes
-// yesterday, or the need of now when that is more; on the first day, the need of now.
-type seasonal struct {
-	lead        int // minutes
-	utilisation float64
-	need        window
-	hpa         hpa
-}
-
 const day = 1440 // minutes
-
-func newSeasonal(s Scene, set Setting) Policy {
-	return &seasonal{lead: int(math.Ceil(s.Lead.Minutes())), utilisation: set[0], need: newWindow(day), hpa: newHPA(set[1])}
-}
-
-func (*seasonal) Name() string { return "seasonal_naive_day" }
-
-func (p *seasonal) Desired(o Observation) int {
-	p.need.add(o.Need)
-	most := o.Need
-	for i := range p.lead {
-		if ago := day - 1 - i; ago >= 0 && ago < p.need.len() {
-			most = max(most, p.need.back(ago))
-		}
-	}
-	current := o.Ready + o.Pending
-	return p.hpa.settle(p.hpa.average(most, p.utilisation, current), current)
-}
 
 // replicas is what a need takes at a utilisation; at least one.
 func replicas(need, utilisation float64) int {

@@ -2,7 +2,6 @@ package backtest
 
 import (
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -42,12 +41,6 @@ func TestForecastingRivals(t *testing.T) {
 	at := func(minute int, need float64) Observation {
 		return Observation{At: DefaultStart.Add(time.Duration(minute) * time.Minute), Ready: 3, Need: need}
 	}
-	linear := newLinear(scene, Setting{1, 15, 5})
-	for m := range 20 { // one replica every four minutes: 4.75 now, 7.25 in ten minutes
-		if got := linear.Desired(at(m, float64(m)/4)); m == 19 && got != 8 {
-			t.Errorf("linear: %d, want 8", got)
-		}
-	}
 	planner := newLastValue(scene, Setting{.5, 3})
 	var got []int
 	for m, need := range []float64{1, 2, 3, 9, 9, 9} {
@@ -65,17 +58,6 @@ func TestForecastingRivals(t *testing.T) {
 	if got := smoothing.smoothed(); got != 3.5 {
 		t.Errorf("double_exponential_smoothing of 1, 2, 4 is %g, want 3.5", got)
 	}
-	// The same minutes yesterday rise to 7 nine minutes ahead.
-	naive := newSeasonal(scene, Setting{1, 5})
-	for m := range day {
-		need := 2.
-		if m == 9 {
-			need = 7
-		}
-		if got := naive.Desired(at(m, need)); m == day-1 && got != 7 {
-			t.Errorf("seasonal naive: %d, want 7", got)
-		}
-	}
 	if got := newStatic(scene, Setting{.75}).Desired(Observation{}); got != 8 {
 		t.Errorf("static: %d, want 8", got)
 	}
@@ -83,11 +65,8 @@ func TestForecastingRivals(t *testing.T) {
 
 func TestPolicyNames(t *testing.T) {
 	all, err := PolicyNames([]string{"all"})
-	if err != nil || slices.ContainsFunc(all, func(p PolicySpec) bool { return p.Study }) {
-		t.Errorf("all: %d policies, those of studies among them, %v", len(all), err)
-	}
-	if every, err := PolicyNames(everyPolicy()); err != nil || len(every) != len(Policies) || len(all) == len(every) {
-		t.Errorf("by their names: %d policies of %d, %d of them not of studies; %v", len(every), len(Policies), len(all), err)
+	if err != nil || len(all) != len(Policies) {
+		t.Errorf("all: %d policies of %d, %v", len(all), len(Policies), err)
 	}
 	for _, spec := range Policies {
 		if spec.New != nil && spec.New(Scene{PeakReplicas: 1, Lead: time.Minute, Future: &Future{Max: 1, Lag: func(int) int { return 1 }}}, spec.defaults()).Name() != spec.Name {
@@ -101,21 +80,16 @@ func TestPolicyNames(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	spec := PolicySpec{Knobs: []Knob{{"a", []float64{1, 2}, 3}, {"b", []float64{5, 6}, 5}}}
-	for _, test := range []struct {
-		sweep    bool
-		simulate Simulation
-		want     []string
-	}{
-		{false, Fluid, []string{"a=3,b=5"}},
-		{true, Fluid, []string{"a=1,b=5", "a=1,b=6", "a=2,b=5", "a=2,b=6", "a=3,b=5"}},
-		{true, Requests, []string{"a=1,b=5", "a=2,b=5", "a=3,b=5"}},
+	for sweep, want := range map[bool][]string{
+		false: {"a=3,b=5"},
+		true:  {"a=1,b=5", "a=1,b=6", "a=2,b=5", "a=2,b=6", "a=3,b=5"},
 	} {
 		var got []string
-		for _, set := range spec.settings(test.sweep, test.simulate) {
+		for _, set := range spec.settings(sweep) {
 			got = append(got, spec.knob(set))
 		}
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("sweep %v of %s: %s", test.sweep, test.simulate, diff)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("sweep %v: %s", sweep, diff)
 		}
 	}
 }
@@ -158,11 +132,10 @@ func TestFluidPoolServesWhatItCan(t *testing.T) {
 	p.Step(decodeLoad(50, 10))
 	account := p.Account()
 	got := account.result("x", "k=1")
-	none := Number(math.NaN())
 	want := Result{
 		Policy: "x", Knob: "k=1", SaturatedShare: 2. / 6, SLOAttainment: Number((10 + 10*2./3 + 10*2./3 + 10 + 10) / 50.),
 		GPUHours: (2 + 2 + 4 + 4 + 4 + 1) / 60., ScaleActions: 2, SaturatedMinutes: 2, ActionsPerDay: 480,
-		TTFTAttainment: none, ITLAttainment: none, LeadP50: none, ReadyInTime: none, Regret: none,
+		Regret: Number(math.NaN()),
 	}
 	near := func(a, b Number) bool {
 		return math.Abs(float64(a-b)) < 1e-9 || math.IsNaN(float64(a)) && math.IsNaN(float64(b))

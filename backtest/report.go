@@ -48,9 +48,10 @@ type page struct {
 	Title, Scored, Sizing string
 	Targets               []target
 	Shown                 []Result // one row a policy: the default setting, or the one chosen before
+	Recorded, Own         *Result  // where it is recorded what replicas there were
 	Curves                template.HTML
+	Forecast              template.HTML
 	Tracks                []drawnTrack
-	AlarmCurve            template.HTML
 	Stated                []ReliabilityBin // that have projections
 	PoolScores            []Score
 }
@@ -75,18 +76,28 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	}
 	for i := range s.Comparisons {
 		c := &s.Comparisons[i]
-		p.Targets = append(p.Targets, target{c, cellText(c.SaturatedShare, 100, "%g %%") + r.ofSeed(c)})
+		p.Targets = append(p.Targets, target{c, cellText(c.SaturatedShare, 100, "%g %%")})
 	}
 	shown := r.shown(s)
 	for _, c := range shown {
 		o := c.outcome()
 		p.Shown = append(p.Shown, r.row(&o, c))
 	}
+	for i := range p.Shown {
+		switch p.Shown[i].Policy {
+		case RecordedPolicy:
+			p.Recorded = &p.Shown[i]
+		case ForewarmPolicy:
+			p.Own = &p.Shown[i]
+		}
+	}
+	if len(r.plot.fan) > 0 {
+		p.Forecast = template.HTML(r.plot.draw(r.demand).String())
+	}
 	p.Curves = drawCurves(r.curves())
 	for _, c := range shown {
 		p.Tracks = append(p.Tracks, drawnTrack{c.spec.Name, c.spec.knob(c.set), c.track.draw()})
 	}
-	p.AlarmCurve = drawAlarms(s.Alarms)
 	for _, b := range s.Reliability.Bins {
 		if b.N > 0 {
 			p.Stated = append(p.Stated, b)
@@ -110,6 +121,9 @@ func (r *runner) writeReport(path string, s *Summary) error {
 
 // names are the traces' file names.
 func (r *runner) names() (names []string) {
+	if r.cfg.Recorded != nil {
+		return []string{"pool " + r.cfg.Options.Pool}
+	}
 	for _, t := range r.cfg.Traces {
 		names = append(names, filepath.Base(t))
 	}
@@ -125,6 +139,9 @@ func (r *runner) scoredUntil() time.Time {
 
 func (r *runner) sizingText() string {
 	warmup := fmt.Sprintf("warm-up p50 %s, p90 %s", r.pool.Warmup.Quantile(.5).Round(time.Second), r.pool.Warmup.Quantile(.9).Round(time.Second))
+	if r.cfg.Pool == nil && r.hasReplicas() {
+		return fmt.Sprintf("a replica carries what one was seen to carry in %g %% of the minutes, %s", 100*seenShare, warmup)
+	}
 	if r.cfg.Pool != nil {
 		if r.pool.Disaggregated {
 			return "the configured pool with prefill replicas of its own, GPU-hours and actions of both roles and saturated minutes those of either, drawn those that decode, " + warmup
@@ -132,14 +149,6 @@ func (r *runner) sizingText() string {
 		return "the configured pool, " + warmup
 	}
 	return fmt.Sprintf("the busiest minute needs %d replicas, %s", r.cfg.PeakReplicas, warmup)
-}
-
-// ofSeed tells comparisons of several draws apart.
-func (r *runner) ofSeed(c *Comparison) string {
-	if len(r.draws) < 2 {
-		return ""
-	}
-	return fmt.Sprintf(", seed %d", c.Seed)
 }
 
 // shown is one contender of each policy: that of the setting chosen beforehand at the first target, or the default.

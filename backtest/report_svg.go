@@ -56,8 +56,6 @@ func drawCurves(all []namedCurve) template.HTML {
 			class = "own"
 		case OraclePolicy:
 			class = "oracle"
-		case "perfect_forecast", "perfect_level":
-			class = "perfect"
 		default:
 			hue++
 		}
@@ -131,31 +129,4 @@ func (t *track) draw() template.HTML {
 	h.Line("zero", []float64{0, span}, []float64{0, 0})
 	h.Text(h.Width-h.Right+8, h.Y(0), "name headroom", "headroom")
 	return template.HTML(c.String() + h.String())
-}
-
-// drawAlarms draws recall against false alarms a week, with the operating point.
-func drawAlarms(a *Alarms) template.HTML {
-	if a == nil || a.Onsets == 0 {
-		return ""
-	}
-	most := 1.0
-	for _, p := range a.Curve {
-		most = max(most, float64(p.FalsePerWeek))
-	}
-	c := draw.New(900, 300, "Alarms", "recall over false alarms a week", 0, most*1.02, 0, 1.02)
-	c.Right = 150
-	c.YAxis("recall, over false alarms a week", func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) })
-	for _, v := range draw.Ticks(0, c.X1, 8) {
-		c.XMark(v, fmt.Sprintf("%.3g", v))
-	}
-	var xs, ys []float64
-	for _, p := range a.Curve {
-		xs, ys = append(xs, float64(p.FalsePerWeek)), append(ys, float64(p.Recall))
-		c.Dot("dot", xs[len(xs)-1], ys[len(ys)-1], fmt.Sprintf("probability ≥ %g: recall %.0f %%, precision %s, %.2f false a week", float64(p.Threshold), 100*float64(p.Recall), cellText(p.Precision, 100, "%.0f %%"), float64(p.FalsePerWeek)))
-	}
-	c.Line("ready", xs, ys)
-	at, recall := float64(a.Operating.FalsePerWeek), float64(a.Operating.Recall)
-	c.Dot("op", at, recall, a.operating())
-	c.Text(c.X(at)+10, c.Y(recall)+16, "name", a.operating())
-	return template.HTML(c.String())
 }

@@ -85,7 +85,7 @@ type rerun struct {
 // rerunVariant is a variant with its replicas.
 type rerunVariant struct {
 	*variant
-	pool simulated
+	pool *FluidPool
 }
 
 func newRerun(history *PoolHistory, variants []Variant, seed uint64) *rerun {
@@ -100,7 +100,7 @@ func newRerun(history *PoolHistory, variants []Variant, seed uint64) *rerun {
 		actual := s.Pool
 		actual.Warmup = capacity.NewWarmup(history.Lag.P50, history.Lag.P90)
 		actual.Replicas.Initial, actual.PrefillReplicas.Initial = history.Initial, history.InitialPrefill
-		r.variants = append(r.variants, rerunVariant{&variant{pool: s.Pool, cfg: s.Decision}, newFluid(actual, start, seed)})
+		r.variants = append(r.variants, rerunVariant{&variant{pool: s.Pool, cfg: s.Decision}, NewFluidPool(actual, start, seed)})
 	}
 	return r
 }

@@ -3,9 +3,9 @@ package backtest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"iter"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -24,7 +24,7 @@ func Run(ctx context.Context, cfg RunConfig) (summary Summary, err error) {
 	}
 	defer func() {
 		err = errors.Join(err, r.forecasts.Close(), r.decisions.Close())
-		if err == nil && r.plot != nil {
+		if err == nil && cfg.Plot != "" {
 			err = r.plot.write(cfg.Plot, r.demand)
 		}
 		if err == nil && cfg.Report != "" {
@@ -51,11 +51,10 @@ type runner struct {
 	until time.Time // what comes from here on is not run
 
 	pipeline *pipeline.Pipeline
-	own      *contender     // obeys the pipeline
-	draws    [][]*contender // of each seed: all settings in the order of policies; own is in the first
-	field    []*contender   // the first of draws
-	now      time.Time      // what was served until
-	sizing   *FluidPool     // that serves nothing: what a load needs, and the warm-ups that are drawn
+	own      *contender   // obeys the pipeline
+	field    []*contender // all settings in the order of policies, and own
+	now      time.Time    // what was served until
+	sizing   *FluidPool   // that serves nothing: what a load needs, and the warm-ups that are drawn
 	scores   *scores
 	// reliability judges the projections of all settings.
 	reliability forecaster.Reliability
@@ -78,8 +77,11 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	if r.policies, err = PolicyNames(cfg.Policies); err != nil {
 		return nil, err
 	}
-	err = r.read("scan", func(items Items, timed bool) error {
-		r.demand, err = Scan(ctx, items, r.features(timed))
+	if !r.hasReplicas() {
+		r.policies = slices.DeleteFunc(r.policies, func(p PolicySpec) bool { return p.Name == RecordedPolicy })
+	}
+	err = r.read("scan", func(log eventLog, timed bool) error {
+		r.demand, err = Scan(ctx, log, r.features(timed))
 		return err
 	})
 	if err != nil {
@@ -91,22 +93,25 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	if cfg.Pool != nil {
 		r.pool = *cfg.Pool
 		r.pool.Name = cfg.Options.Pool
+	} else if r.hasReplicas() {
+		if r.pool, err = cfg.Recorded.seenPool(cfg.Options.Pool, r.demand, cfg.Warmup); err != nil {
+			return nil, err
+		}
 	} else if r.pool, err = PeakPool(cfg.Options.Pool, r.demand.Peak(), cfg.PeakReplicas, cfg.Warmup); err != nil {
 		return nil, err
 	}
-	if cfg.Simulate == Requests && cfg.Pool == nil {
-		small(&r.pool, r.service())
-	}
-	if cfg.Simulate == Requests && r.pool.Disaggregated {
-		return nil, fmt.Errorf("pool %s is disaggregated, and simulate requests serves pools of one role: use fluid", r.pool.Name)
-	}
 	r.scores, r.until = newScores(r.share(cfg.ScoreFrom)), r.share(cfg.ScoreTo)
-	if cfg.Plot != "" {
+	if cfg.Plot != "" || cfg.Report != "" {
 		if r.plot, err = newPlot(cfg.PlotDimension, r.demand, r.scores.from); err != nil {
 			return nil, err
 		}
 	}
 	return r, r.create()
+}
+
+// hasReplicas says whether it is recorded what replicas there were. Those of two roles are not told apart.
+func (r *runner) hasReplicas() bool {
+	return r.cfg.Recorded != nil && r.cfg.Recorded.replicas(math.MaxInt) > 0
 }
 
 // shares of quarter hours that the watched pools are enough for.
@@ -133,26 +138,17 @@ func (r *runner) run(ctx context.Context) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
-	return r.read("run", func(items Items, timed bool) error {
+	return r.read("run", func(log eventLog, timed bool) error {
 		r.pipeline = pipeline.New(r.pipelineConfig(timed))
-		source := NewSource(items, r.cfg.Options.Pool)
 		var batch ingest.Batch
 		for {
-			if err := source.Next(&batch); errors.Is(err, io.EOF) {
+			if err := log.Next(&batch); errors.Is(err, io.EOF) {
 				return nil
 			} else if err != nil {
 				return err
 			}
 			if err := ctx.Err(); err != nil {
 				return err
-			}
-			if len(batch.Sums) > 0 && r.cfg.Simulate == Requests {
-				return errors.New("simulate requests needs a trace with single requests, and this one has sums: use fluid")
-			}
-			for i := range batch.Requests {
-				for c := range r.contenders() {
-					c.pool.Submit(&batch.Requests[i])
-				}
 			}
 			if batch.Watermark != nil {
 				if batch.Watermark.At.After(r.until) {
@@ -178,19 +174,6 @@ func (r *runner) pipelineConfig(timed bool) pipeline.Config {
 	return cfg
 }
 
-// contenders are those of all draws, and whether each is of the first.
-func (r *runner) contenders() iter.Seq2[*contender, bool] {
-	return func(yield func(*contender, bool) bool) {
-		for draw, field := range r.draws {
-			for _, c := range field {
-				if !yield(c, draw == 0) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // serve lets the simulated pools serve the minutes before t, and the rivals decide.
 func (r *runner) serve(t time.Time) {
 	for ; r.now.Before(t); r.now = r.now.Add(features.Minute) {
@@ -199,16 +182,16 @@ func (r *runner) serve(t time.Time) {
 			w.serve(r.now, r.need(load))
 		}
 		write := (r.now.Unix()+60)%int64(r.cfg.Decide/time.Second) == 0
-		for c, first := range r.contenders() {
+		for _, c := range r.field {
 			if r.now.Equal(r.scores.from) {
-				c.tuning = c.account()
+				c.tuning = c.pool.Account()
 			}
 			o, desired := c.step(load)
-			if c.policy != nil && first && write && c.isDefault() {
+			if c.policy != nil && write && c.isDefault() {
 				r.decisions.rival(r.start, r.pool.Name, c.spec.Name, o, desired)
 			}
 		}
-		r.pager.minute(r.now, r.own.account())
+		r.pager.minute(r.now, r.own.pool.Account())
 	}
 }
 
@@ -231,18 +214,18 @@ func (r *runner) emit(out *pipeline.Output) {
 	}
 	for i := range out.Decisions {
 		r.decisions.decision(r.start, &out.Decisions[i])
-		obey(r.own.pool, &out.Decisions[i])
+		r.own.pool.obey(&out.Decisions[i])
 	}
 	r.judge(out.Tick, out.Projections)
 	r.pager.tick(out.Tick, out.Alerts)
 	for i := range out.Forecasts {
-		load, outlook := out.Forecasts[i].Load(), r.pipeline.Outlook(out.Forecasts[i].Pool)
+		load, calibrator := out.Forecasts[i].Load(), r.pipeline.Calibrator(out.Forecasts[i].Pool)
 		for _, w := range r.watches {
-			w.project(out.Tick, load, outlook, r.demand)
+			w.project(out.Tick, load, calibrator, r.demand)
 		}
-		for c, first := range r.contenders() {
-			c.decide(out.Tick, out.Sequence, load, outlook, r.demand)
-			if c.other != nil && first {
+		for _, c := range r.field {
+			c.decide(out.Tick, out.Sequence, load, calibrator, r.demand)
+			if c.other != nil {
 				r.issue(out.Tick, &c.other.projection)
 			}
 		}

@@ -16,13 +16,12 @@ import (
 // maxPeakReplicas bounds RunConfig.PeakReplicas; a pool may then grow to four times as many.
 const maxPeakReplicas = 10_000
 
-// maxDraws bounds RunConfig.Draws, each of which is a field of its own.
-const maxDraws = 100
-
 // RunConfig is one backtest.
 type RunConfig struct {
-	Traces  []string // files; several are read as one log, of one pool
-	Options Options
+	Traces []string // files; several are read as one log, of one pool
+	// Recorded, when it is set, takes the place of the traces.
+	Recorded *Recorded
+	Options  Options
 
 	// Every is the spacing of the forecasts that are written and scored; 0 means 15 minutes. Decide is that of
 	// decisions, a divisor of Every in whole minutes; 0 means each minute, as in the daemon.
@@ -42,13 +41,9 @@ type RunConfig struct {
 	PeakReplicas int
 	Warmup       capacity.Lag
 
-	Simulate Simulation // "" means Fluid
-	Policies []string   // of the catalog; "all" is every one; none is forewarm alone
-	Sweep    bool       // every setting of each policy's knob, not the default alone
-	Seed     uint64
-	// Draws is from how many seeds warm-ups are drawn, Seed and those that follow it; 0 means 1. All policies meet each draw,
-	// on the same forecasts; what is not a comparison is of the first.
-	Draws int
+	Policies []string // of the catalog; "all" is every one; none is forewarm alone
+	Sweep    bool     // every setting of each policy's knobs, not the default alone
+	Seed     uint64   // of the warm-ups
 
 	// Files to write, none when empty.
 	Forecasts, Decisions, Summary string
@@ -66,7 +61,7 @@ type RunConfig struct {
 // Progress says how far a run has come.
 type Progress struct {
 	Stage       string // "scan", then "run"
-	Read, Total int64  // bytes of the traces in this stage
+	Read, Total int64  // bytes of the traces in this stage, or recorded minutes
 }
 
 // Summary is what a backtest found.
@@ -80,13 +75,14 @@ type Summary struct {
 	Refused       map[ingest.Reason]uint64 `json:"refused"`
 	Scores        []Score                  `json:"scores"`
 	Reliability   *Reliability             `json:"reliability"`
-	Simulation    Simulation               `json:"simulation"`              // of the pools
 	Disaggregated bool                     `json:"disaggregated,omitempty"` // prompts have replicas of their own: GPU-hours and actions are of both roles, saturated minutes those of either
 	Policies      []Result                 `json:"policies"`
 	Alarms        *Alarms                  `json:"alarms"` // of a pool that nobody scales
 	Pages         *Pages                   `json:"pages"`  // of the pool that Forewarm scales
-	// Comparisons are made of a sweep, one for each of Targets, and that for each draw.
+	// Comparisons are made of a sweep, one for each of Targets.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
+	// NotKnown says what a recorded pool does not tell; none of a trace.
+	NotKnown []string `json:"not_known,omitempty"`
 }
 
 // TraceSummary is what was read of one file.
@@ -109,7 +105,7 @@ func (c *RunConfig) Check() error {
 
 // complete puts defaults in place of what is not set, and checks all of it.
 func (c *RunConfig) complete() error {
-	if len(c.Traces) == 0 {
+	if len(c.Traces) == 0 && c.Recorded == nil {
 		return errors.New("no trace: name one or more files")
 	}
 	if c.Every == 0 {
@@ -145,15 +141,6 @@ func (c *RunConfig) complete() error {
 	if c.Features == nil {
 		f := features.DefaultConfig()
 		c.Features = &f
-	}
-	if c.Simulate == "" {
-		c.Simulate = Fluid
-	}
-	if err := c.Simulate.check(); err != nil {
-		return err
-	}
-	if c.Draws < 0 || c.Draws > maxDraws {
-		return fmt.Errorf("draws %d is out of 0…%d: use such as 3", c.Draws, maxDraws)
 	}
 	if c.PeakReplicas == 0 {
 		c.PeakReplicas = 8

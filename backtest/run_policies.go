@@ -10,74 +10,47 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// enter makes the pools that the run serves: of the pipeline, of Forewarm at the other settings of its knob, of rivals; and
-// those again for each further draw of warm-ups.
+// enter makes the pools that the run serves: of the pipeline, of Forewarm at the other settings of its knob, of rivals.
 func (r *runner) enter() error {
 	r.now = r.demand.Start
 	r.sizing = NewFluidPool(decodePool(r.pool), r.demand.Start, r.cfg.Seed)
 	r.pager = newPager(r.scores.from)
-	for draw := range max(1, r.cfg.Draws) {
-		if err := r.enterDraw(r.cfg.Seed + uint64(draw)); err != nil {
-			return err
-		}
-	}
-	r.field = r.draws[0]
-	if r.own == nil { // the pipeline needs a pool all the same
-		c, err := r.contender(&Policies[0], Setting{r.quantile()}, r.cfg.Seed)
-		if err != nil {
-			return err
-		}
-		r.own, r.draws[0] = c, append(r.draws[0], c)
-		r.field = r.draws[0]
-	}
-	return nil
-}
-
-// enterDraw adds the field of one seed. Studies are of the first alone.
-func (r *runner) enterDraw(seed uint64) error {
-	first := len(r.draws) == 0
-	scene := r.scene(NewFluidPool(decodePool(r.pool), r.demand.Start, seed))
+	scene := r.scene(r.sizing)
 	var prompts Scene
 	if r.pool.Disaggregated {
-		prompts = r.scene(NewFluidPool(promptPool(r.pool), r.demand.Start, seed+1))
+		prompts = r.scene(NewFluidPool(promptPool(r.pool), r.demand.Start, r.cfg.Seed+1))
 	}
-	if first {
-		for _, part := range r.shares() {
-			r.watches = append(r.watches, newWatch(decodePool(r.pool), r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], part, r.scores.from))
-		}
+	for _, part := range r.shares() {
+		r.watches = append(r.watches, newWatch(decodePool(r.pool), r.cfg.Decision, scene.Future.Need[:r.minutes(r.scores.from)], part, r.scores.from))
 	}
-	var field []*contender
 	for i := range r.policies {
 		spec := &r.policies[i]
-		if spec.Study && !first {
-			continue
-		}
 		for _, set := range r.settings(spec) {
-			c, err := r.contender(spec, set, seed)
-			if err != nil {
-				return err
-			}
+			c := r.contender(spec, set)
 			switch {
 			case spec.New != nil:
 				if c.policy = spec.New(scene, set); r.pool.Disaggregated {
 					c.prompter = spec.New(prompts, set)
 				}
-			case first && set[0] == r.quantile():
+			case set[0] == r.quantile():
 				r.own = c
 			default:
 				c.other = newVariant(r.pool, r.cfg.Decision, set[0])
 			}
-			field = append(field, c)
+			r.field = append(r.field, c)
 		}
 	}
-	r.draws = append(r.draws, field)
+	if r.own == nil { // the pipeline needs a pool all the same
+		r.own = r.contender(&Policies[0], Setting{r.quantile()})
+		r.field = append(r.field, r.own)
+	}
 	return nil
 }
 
 // settings are those of a policy to run; of Forewarm that of the configuration is the default.
 func (r *runner) settings(spec *PolicySpec) []Setting {
 	if spec.New != nil {
-		return spec.settings(r.cfg.Sweep, r.cfg.Simulate)
+		return spec.settings(r.cfg.Sweep)
 	}
 	settings := []Setting{{r.quantile()}}
 	if r.cfg.Sweep {
@@ -89,32 +62,26 @@ func (r *runner) settings(spec *PolicySpec) []Setting {
 }
 
 // contender makes a pool for a setting of a policy.
-func (r *runner) contender(spec *PolicySpec, set Setting, seed uint64) (*contender, error) {
-	pool, err := r.simulate(seed)
-	if err != nil {
-		return nil, err
+func (r *runner) contender(spec *PolicySpec, set Setting) *contender {
+	pool := r.pool
+	if spec.Name == RecordedPolicy {
+		pool = r.cfg.Recorded.recordedReplicas(pool)
 	}
-	c := &contender{spec: spec, set: set, pool: pool}
+	c := &contender{spec: spec, set: set, pool: NewFluidPool(pool, r.demand.Start, r.cfg.Seed)}
 	if r.cfg.Report != "" {
 		c.track = newTrack(r.scores.from, r.until)
 	}
-	return c, nil
-}
-
-// simulate makes a pool with its initial replicas ready.
-func (r *runner) simulate(seed uint64) (simulated, error) {
-	if r.cfg.Simulate == Requests {
-		copies := r.copies()
-		return newRequestPool(r.pool, r.clusterConfig(copies), copies, seed)
-	}
-	return newFluid(r.pool, r.demand.Start, seed), nil
+	return c
 }
 
 func (r *runner) summary() Summary {
 	s := Summary{
 		Traces: r.traces, Start: r.start, Minutes: len(r.demand.Minutes), Origins: r.origins, Holes: r.holes,
-		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliabilityTable(), Simulation: r.cfg.Simulate, Disaggregated: r.pool.Disaggregated,
+		Refused: r.pipeline.Counters().Refused, Scores: r.scores.all(), Reliability: r.reliabilityTable(), Disaggregated: r.pool.Disaggregated,
 		Alarms: r.watches[0].alarms(), Pages: r.pager.pages(),
+	}
+	if r.cfg.Recorded != nil {
+		s.NotKnown = r.cfg.Recorded.notes(r.cfg.Pool == nil && r.hasReplicas())
 	}
 	r.best = r.oracle()
 	for i := range r.policies {
@@ -126,25 +93,21 @@ func (r *runner) summary() Summary {
 		}
 	}
 	if r.cfg.Sweep && len(r.policies) > 1 {
-		for draw := range r.draws {
-			s.Comparisons = append(s.Comparisons, r.compare(draw)...)
-		}
+		s.Comparisons = r.compare()
 	}
 	return s
 }
 
-// compare reads all policies of one draw at each target.
-func (r *runner) compare(draw int) (all []Comparison) {
+// compare reads all policies at each target.
+func (r *runner) compare() (all []Comparison) {
 	var f field
 	for _, spec := range r.policies {
-		if o := outcomes(r.draws[draw], &spec); len(o) > 0 {
+		if o := outcomes(r.field, &spec); len(o) > 0 {
 			f.specs, f.outcomes = append(f.specs, spec), append(f.outcomes, o)
 		}
 	}
 	for _, target := range Targets {
-		c := f.compare(target)
-		c.Seed = r.cfg.Seed + uint64(draw)
-		all = append(all, c)
+		all = append(all, f.compare(target))
 	}
 	return all
 }
@@ -219,7 +182,7 @@ func (r *runner) scene(p *FluidPool) Scene {
 		peak = max(peak, need)
 		future.Need = append(future.Need, need)
 	}
-	return Scene{PeakReplicas: int(math.Ceil(peak - 1e-6)), Lead: r.pool.Warmup.Quantile(.9) + time.Minute, Future: future}
+	return Scene{PeakReplicas: int(math.Ceil(peak - 1e-6)), Lead: r.pool.Warmup.Quantile(.9) + time.Minute, Recorded: r.cfg.Recorded, Future: future}
 }
 
 // minutesToWarm is the k-th replica's warm-up in whole minutes, each drawn once.

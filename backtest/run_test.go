@@ -98,7 +98,7 @@ func testPool(t *testing.T) *capacity.Pool {
 
 func TestRunIsDeterministicAndComplete(t *testing.T) {
 	dir := t.TempDir()
-	policies := []string{"forewarm", "static_peak", "reactive_keda", "perfect_forecast", "oracle"}
+	policies := []string{"forewarm", "static_peak", "reactive_keda", "holt_winters", "oracle"}
 	run := func(name string) (Summary, []byte) {
 		cfg := RunConfig{
 			Traces: []string{writeTrace(t, 4*time.Hour)}, Forecasts: filepath.Join(dir, name+".csv.gz"), Decisions: filepath.Join(dir, name+"-d.csv"),
@@ -139,7 +139,7 @@ func TestRunIsDeterministicAndComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range chosen {
-		if want := len(p.settings(true, Fluid)); settings[p.Name] != want {
+		if want := len(p.settings(true)); settings[p.Name] != want {
 			t.Errorf("%d results of %s, want %d", settings[p.Name], p.Name, want)
 		}
 	}
@@ -211,27 +211,6 @@ func checkForecasts(t *testing.T, path string) {
 	}
 }
 
-// A further draw is what a run from its seed on its own is, and leaves the first as it is.
-func TestDrawsAreRunsOfOtherSeeds(t *testing.T) {
-	run := func(seed uint64, draws int) Summary {
-		return mustRun(t, RunConfig{
-			Traces: []string{writeTrace(t, 2*time.Hour)}, Policies: []string{"forewarm", "reactive_keda", "oracle"}, Sweep: true,
-			Seed: seed, Draws: draws, PeakReplicas: 6, Decide: 5 * time.Minute,
-		})
-	}
-	both, first, second := run(3, 2), run(3, 1), run(4, 1)
-	equal := cmp.Comparer(func(x, y Number) bool { return x == y || math.IsNaN(float64(x)) && math.IsNaN(float64(y)) })
-	if diff := cmp.Diff(slices.Concat(first.Comparisons, second.Comparisons), both.Comparisons, equal); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(first.Policies, both.Policies, equal); diff != "" {
-		t.Error(diff)
-	}
-	if a, b := first.Comparisons[0], second.Comparisons[0]; cmp.Equal(a.Costs, b.Costs, equal) {
-		t.Error("both seeds draw the same warm-ups")
-	}
-}
-
 // A variant decides as the pipeline itself does when it has the same quantile.
 func TestVariantsDecideAsThePipeline(t *testing.T) {
 	cfg := RunConfig{Traces: []string{writeTrace(t, 3*time.Hour)}, Pool: testPool(t), Decide: time.Minute}
@@ -241,9 +220,8 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 	}
 	twin := newVariant(r.pool, r.cfg.Decision, r.quantile())
 	obeys, twins := NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed), NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
-	err = r.read("run", func(items Items, timed bool) error {
+	err = r.read("run", func(source eventLog, timed bool) error {
 		p := pipeline.New(r.pipelineConfig(timed))
-		source := NewSource(items, r.pool.Name)
 		var batch ingest.Batch
 		decisions := 0
 		for {
@@ -263,7 +241,7 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 			}
 			p.Apply(&batch, func(out *pipeline.Output) {
 				for i, d := range out.Decisions {
-					other := twin.decide(out.Tick, out.Sequence, &out.Forecasts[i], p.Outlook(r.pool.Name), twins)
+					other := twin.decide(out.Tick, out.Sequence, &out.Forecasts[i], p.Calibrator(r.pool.Name), twins)
 					obeys.SetDesired(d.Desired)
 					if d.Desired != other.Desired || d.Probability != other.Probability || d.Binding != other.Binding || d.Pending != other.Pending {
 						t.Fatalf("%s: the pipeline wants %d (%d pending, P %g of %s), its twin %d (%d pending, P %g of %s)", out.Tick,
@@ -344,7 +322,6 @@ func TestRunRefusesWrongConfigurations(t *testing.T) {
 		"peak-replicas -1":                     {Traces: trace, PeakReplicas: -1},
 		`plot-dimension "gpu" is none`:         {Traces: trace, PlotDimension: "gpu"},
 		"warmup-p50: 0s":                       {Traces: trace, Warmup: capacity.Lag{P90: time.Minute}},
-		"is disaggregated, and simulate":       {Traces: trace, Simulate: Requests, Pool: &capacity.Pool{Disaggregated: true}},
 	} {
 		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -1,11 +1,10 @@
 package backtest
 
 import (
-	"errors"
-	"io"
 	"slices"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest"
 )
 
 // features is how traffic is aggregated. Traces without times of their own are complete minute by minute; recorded
@@ -36,8 +35,14 @@ func (r *runner) service() features.Service {
 // wideBins is what to know of the scores of a trace whose bins are wider than a minute.
 const wideBins = "bins are spread evenly over their minutes, so minutes of a bin that is not over are known from its sum: leads shorter than the bin flatter"
 
-// read opens the traces, merges them, and hands them to do.
-func (r *runner) read(stage string, do func(items Items, timed bool) error) error {
+// read hands what is recorded to do, or opens the traces and hands over what is in them.
+func (r *runner) read(stage string, do func(log eventLog, timed bool) error) error {
+	if x := r.cfg.Recorded; x != nil {
+		r.start = x.Start
+		r.traces = []TraceSummary{{Path: x.Source, Format: "recorded minutes", Rows: int64(x.minutes())}}
+		log := newRecordedLog(x, r.cfg.Options.Pool)
+		return do(r.watched(log, func() Progress { return Progress{stage, int64(log.minute), int64(x.minutes())} }), false)
+	}
 	var streams []Items
 	var readers []*Reader
 	defer func() {
@@ -57,18 +62,15 @@ func (r *runner) read(stage string, do func(items Items, timed bool) error) erro
 			r.start = x.Start()
 		}
 	}
-	items := Merge(streams...)
-	if r.cfg.Progress != nil {
-		items = &watched{items: items, tell: func() {
-			p := Progress{Stage: stage}
-			for _, x := range readers {
-				read, total := x.Progress()
-				p.Read, p.Total = p.Read+read, p.Total+total
-			}
-			r.cfg.Progress(p)
-		}}
-	}
-	if err := do(items, timed); err != nil {
+	log := r.watched(NewSource(Merge(streams...), r.cfg.Options.Pool), func() Progress {
+		p := Progress{Stage: stage}
+		for _, x := range readers {
+			read, total := x.Progress()
+			p.Read, p.Total = p.Read+read, p.Total+total
+		}
+		return p
+	})
+	if err := do(log, timed); err != nil {
 		return err
 	}
 	r.traces = r.traces[:0]
@@ -86,20 +88,21 @@ func (r *runner) read(stage string, do func(items Items, timed bool) error) erro
 	return nil
 }
 
-// watched tells of progress every few thousand items.
-type watched struct {
-	items Items
-	tell  func()
-	n     int
+// watched is a log of which it is told after each batch how far it is read.
+func (r *runner) watched(log eventLog, progress func() Progress) eventLog {
+	if r.cfg.Progress == nil {
+		return log
+	}
+	return &watchedLog{log, func() { r.cfg.Progress(progress()) }}
 }
 
-func (w *watched) Next(it *Item) error {
-	if w.n++; w.n%4096 == 0 {
-		w.tell()
-	}
-	err := w.items.Next(it)
-	if errors.Is(err, io.EOF) {
-		w.tell()
-	}
+type watchedLog struct {
+	eventLog
+	tell func()
+}
+
+func (l *watchedLog) Next(b *ingest.Batch) error {
+	err := l.eventLog.Next(b)
+	l.tell()
 	return err
 }

@@ -22,6 +22,11 @@ const (
 	holeAfter = 48 * time.Hour
 )
 
+// eventLog is a log of batches in the order of event time; io.EOF ends it. What a batch points to is valid until the next call.
+type eventLog interface {
+	Next(b *ingest.Batch) error
+}
+
 // Source turns a trace into the batches of an event log, in the order of event time.
 //
 // A trace is a complete log. So at the end of every minute the source promises, with a watermark that names the pool,

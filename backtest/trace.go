@@ -24,34 +24,30 @@ const DefaultPool = "trace"
 // maxBinWidth is the widest bin that is spread over its minutes.
 const maxBinWidth = 24 * time.Hour
 
-// Options says how to read a trace. The zero value is usable: everything is found out from the file.
+// Options says how to read a trace. The zero value finds everything out from the file.
 type Options struct {
 	// Format is a name of [Formats]; "" recognises it by the first line.
 	Format string
 	// Start is the time of t_s = 0, a whole minute. Zero means [DefaultStart] for traces with relative times, and the
-	// minute of the first record for traces with absolute ones.
+	// minute of the first record for traces with calendar times.
 	Start time.Time
-	// Bin is the width of the rows of a binned trace. Zero infers it (see [Reader.Notes]). A positive Bin also says
-	// that a file without a requests column is binned.
+	// Bin is the width of the rows of a binned trace; zero infers it (see [Reader.Notes]). A positive Bin also says that a
+	// file without a requests column is binned.
 	Bin time.Duration
 	// Pool is "" for DefaultPool. Class names the class of formats that have none; "" takes the file's name without
 	// its extensions.
 	Pool, Class string
-	// Only, when it is set, keeps the traffic of this class alone.
-	Only string
-	// Strict ends at the first unusable row. Otherwise such rows are skipped and counted.
-	Strict bool
+	Only        string // class whose traffic alone is kept; "" keeps all
+	Strict      bool   // ends at the first unusable row, in place of skipping and counting it
 	// PrefixBlocks bounds the prefix cache that turns block hashes into cached tokens; 0 means DefaultPrefixBlocks.
 	PrefixBlocks int
-	// Reorder is how many rows are held to bring them into time order; 0 means 4096 for requests, 2¹⁷ for records with
-	// times (at most about 64 MiB), which come up when they end, and 2²⁰ for bins, whose files are often grouped by
-	// class. A row further out of order is unusable.
+	// Reorder is how many rows are held to bring them into the order of time; 0 means the format's default. A row further out
+	// of order is unusable.
 	Reorder int
-	// Limits bounds counts and names; the zero value means ingest.DefaultLimits.
-	Limits ingest.Limits
+	Limits  ingest.Limits // of counts and names; the zero value means ingest.DefaultLimits
 }
 
-// Item is one entry of a trace: exactly one of its fields is set. What it points to is valid until the next Next.
+// Item is one entry of a trace: one of its fields is set. What it points to is valid until the next Next.
 type Item struct {
 	Request *ingest.Request
 	Sum     *ingest.Sum
@@ -70,15 +66,6 @@ type Items interface {
 	Next(it *Item) error
 }
 
-// RowError is a row that cannot be used: where, why, and how to mend it.
-type RowError struct {
-	File string
-	Line int
-	What string
-}
-
-func (e *RowError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.What) }
-
 // Counts says what a reader met.
 type Counts struct {
 	Rows       int64 // usable rows
@@ -87,14 +74,12 @@ type Counts struct {
 	First      error // the first skipped row, nil when none was
 }
 
-// Reader streams one trace in time order. It is not safe for concurrent use, except Progress.
+// Reader streams one trace in the order of time. It is not safe for concurrent use.
 type Reader struct {
 	path   string
 	opts   Options
 	format Format
 	file   *os.File
-	raw    *countingReader
-	size   int64
 	rows   rowReader
 	lines  *lineScanner
 
@@ -132,21 +117,19 @@ func Open(path string, opts Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{path: path, opts: opts, file: file, raw: &countingReader{r: file}}
-	if info, err := file.Stat(); err == nil {
-		r.size = info.Size()
-	}
-	if err := r.open(); err != nil {
+	r := &Reader{path: path, opts: opts, file: file}
+	if err := r.open(file); err != nil {
 		_ = file.Close() // the first error tells more
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *Reader) open() error {
-	var in io.Reader = bufio.NewReaderSize(r.raw, 64<<10)
-	if magic, _ := in.(*bufio.Reader).Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		z, err := gzip.NewReader(in)
+func (r *Reader) open(file io.Reader) error {
+	buffered := bufio.NewReaderSize(file, 64<<10)
+	var in io.Reader = buffered
+	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(buffered)
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.path, err)
 		}
@@ -154,26 +137,25 @@ func (r *Reader) open() error {
 	}
 	r.lines = newLineScanner(in)
 	first, err := r.lines.peek()
-	if err != nil {
-		if errors.Is(err, io.EOF) {
-			err = errors.New("the file is empty")
-		}
-		return fmt.Errorf("%s: %w", r.path, err)
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the file is empty")
 	}
-	if r.format, err = recognise(first, r.opts); err != nil {
+	if err == nil {
+		r.format, err = recognise(first, r.opts)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", r.path, err)
 	}
 	if r.rows, err = r.format.open(r.lines, r.opts); err != nil {
 		return fmt.Errorf("%s:1: %w", r.path, err)
 	}
-	r.order.bound = r.opts.Reorder
 	if r.format.blocks {
 		r.notes = append(r.notes, prefixNote(r.opts))
 	}
-	if r.order.bound <= 0 {
+	if r.order.bound = r.opts.Reorder; r.order.bound <= 0 {
 		r.order.bound = r.format.reorder
 	}
-	return r.fill()
+	return r.begin()
 }
 
 // Close closes the file.
@@ -191,21 +173,25 @@ func (r *Reader) Counts() Counts { return r.counts }
 // Notes are sentences on what was inferred about the trace, such as its bin width.
 func (r *Reader) Notes() []string { return r.notes }
 
-// Progress is how many bytes of the file have been read, of how many. It may be called from any goroutine.
-func (r *Reader) Progress() (read, total int64) { return r.raw.n.Load(), r.size }
+// Progress is how many bytes of the file have been read, of how many.
+func (r *Reader) Progress() (read, total int64) {
+	read, _ = r.file.Seek(0, io.SeekCurrent) // where that is not known there is no progress to show
+	if info, err := r.file.Stat(); err == nil {
+		total = info.Size()
+	}
+	return read, total
+}
 
-// Next sets it to the next item in time order. It answers io.EOF at the end, and a *RowError for an unusable row when
-// reading strictly; other errors are of the file itself.
+// Next sets it to the next item in the order of time. It answers io.EOF at the end, and an error that names the line of an unusable
+// row when reading strictly; other errors are of the file itself.
 func (r *Reader) Next(it *Item) error {
-	for len(r.order.rows) < r.order.bound && !r.eof {
-		if err := r.read(); err != nil {
-			return err
-		}
+	if err := r.fill(); err != nil {
+		return err
 	}
 	if len(r.order.rows) == 0 {
 		return io.EOF
 	}
-	w := r.order.pop()
+	w := r.order.rows.remove(0)
 	r.last = w.at
 	*it = Item{}
 	switch {
@@ -232,12 +218,20 @@ func (r *Reader) Next(it *Item) error {
 	return nil
 }
 
-// fill reads the first rows, from which the start and the bin widths follow.
+// fill reads rows until the order buffer is full.
 func (r *Reader) fill() error {
 	for len(r.order.rows) < r.order.bound && !r.eof {
 		if err := r.read(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// begin reads the first rows, from which the start and the bin widths follow.
+func (r *Reader) begin() error {
+	if err := r.fill(); err != nil {
+		return err
 	}
 	if len(r.order.rows) == 0 {
 		if r.counts.First != nil {
@@ -252,16 +246,13 @@ func (r *Reader) fill() error {
 		}
 	}
 	base := time.Unix(0, 0).UTC()
+	r.start = DefaultStart
 	if r.format.absolute {
 		base = time.Unix(0, r.order.rows[0].at).UTC().Truncate(time.Minute)
-	}
-	switch {
-	case !r.opts.Start.IsZero():
-		r.start = r.opts.Start.UTC()
-	case r.format.absolute:
 		r.start = base
-	default:
-		r.start = DefaultStart
+	}
+	if !r.opts.Start.IsZero() {
+		r.start = r.opts.Start.UTC()
 	}
 	r.shift = int64(r.start.Sub(base))
 	r.filled = true
@@ -270,8 +261,8 @@ func (r *Reader) fill() error {
 
 // read takes one row from the file into the order buffer.
 func (r *Reader) read() error {
-	var w row
-	err := r.rows.next(&w)
+	w := &row{}
+	err := r.rows.next(w)
 	var bad badRow
 	switch {
 	case errors.Is(err, io.EOF):
@@ -282,11 +273,9 @@ func (r *Reader) read() error {
 		return r.refuse(string(bad))
 	case err != nil:
 		return fmt.Errorf("%s:%d: %w", r.path, r.lines.line, err)
-	}
-	if r.opts.Only != "" && w.ofClass() != r.opts.Only {
+	case r.opts.Only != "" && w.ofClass() != r.opts.Only:
 		return nil
-	}
-	if r.filled && w.at < r.last {
+	case r.filled && w.at < r.last:
 		r.counts.Disordered++
 		return r.refuse(fmt.Sprintf("the row lies before one %d rows earlier: sort the file by time", r.order.bound))
 	}
@@ -298,8 +287,9 @@ func (r *Reader) read() error {
 	return nil
 }
 
+// refuse notes why the newest row cannot be used, which ends a strict reading.
 func (r *Reader) refuse(what string) error {
-	err := &RowError{File: r.path, Line: r.lines.line, What: what}
+	err := fmt.Errorf("%s:%d: %s", r.path, r.lines.line, what)
 	if r.opts.Strict {
 		return err
 	}

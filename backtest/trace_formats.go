@@ -35,10 +35,10 @@ const (
 
 // Formats lists every trace format, in the order in which they are tried.
 var Formats = []Format{
-	{Name: "bins", Help: "CSV t_s,class,requests,prompt_tokens,cached_tokens,output_tokens: sums per bin", binned: true, reorder: reorderBins, sniff: sniffBins, open: openNative},
-	{Name: "requests", Help: "CSV t_s,class,prompt_tokens,cached_tokens,output_tokens[,session,attempt]: one row a request", reorder: reorderRequests, sniff: sniffRequests, open: openNative},
-	{Name: "azure", Help: "Azure LLM inference trace CSV TIMESTAMP,ContextTokens,GeneratedTokens", absolute: true, reorder: reorderRequests, sniff: sniffColumns("TIMESTAMP", "ContextTokens", "GeneratedTokens"), open: openAzure},
-	{Name: "burstgpt", Help: "BurstGPT CSV Timestamp,[Session ID,Elapsed time,]Model,Request tokens,Response tokens,Total tokens,Log Type", reorder: reorderRequests, sniff: sniffColumns("Timestamp", "Model", "Request tokens", "Response tokens"), open: openBurstGPT},
+	{Name: "bins", Help: "CSV t_s,class,requests,prompt_tokens,cached_tokens,output_tokens: sums per bin", binned: true, reorder: reorderBins, sniff: sniffBins, open: nativeCSV.open},
+	{Name: "requests", Help: "CSV t_s,class,prompt_tokens,cached_tokens,output_tokens[,session,attempt]: one row a request", reorder: reorderRequests, sniff: nativeCSV.sniff, open: nativeCSV.open},
+	{Name: "azure", Help: "Azure LLM inference trace CSV TIMESTAMP,ContextTokens,GeneratedTokens", absolute: true, reorder: reorderRequests, sniff: azureCSV.sniff, open: azureCSV.open},
+	{Name: "burstgpt", Help: "BurstGPT CSV Timestamp,[Session ID,Elapsed time,]Model,Request tokens,Response tokens,Total tokens,Log Type", reorder: reorderRequests, sniff: burstCSV.sniff, open: burstCSV.open},
 	{Name: "mooncake", Help: "Mooncake JSONL timestamp,input_length,output_length,hash_ids", blocks: true, reorder: reorderRequests, sniff: sniffMooncake, open: openMooncake},
 	{Name: "dynamo", Help: "NVIDIA Dynamo request trace JSONL dynamo.request.trace.v1", absolute: true, timed: true, blocks: true, reorder: reorderRecords, sniff: sniffDynamo, open: openDynamo},
 	{Name: "ndjson", Help: "forewarm.request.v1 records, one JSON object a line", absolute: true, timed: true, reorder: reorderRecords, sniff: sniffNDJSON, open: openNDJSON},
@@ -70,6 +70,11 @@ type badRow string
 
 func (b badRow) Error() string { return string(b) }
 
+// before orders rows by time, ties in file order.
+func (w *row) before(other *row) bool {
+	return w.at < other.at || w.at == other.at && w.seq < other.seq
+}
+
 // row is one row of any format. Counts that are NaN are unknown.
 type row struct {
 	at    int64 // ns since the trace's zero, or since 1970 when the format has calendar times
@@ -93,9 +98,10 @@ func (w *row) ofClass() string {
 
 // split cuts off what lies in the row's first minute, the counts in proportion to time, and leaves the rest. shift is
 // added to find the minutes.
-func (w *row) split(shift int64) (piece, rest row) {
+func (w *row) split(shift int64) (piece, rest *row) {
 	const minute = int64(time.Minute)
-	piece, rest = *w, *w
+	a, b := *w, *w
+	piece, rest = &a, &b
 	into := (w.at + shift) % minute
 	piece.width = min(w.width, minute-into)
 	rest.at += piece.width
@@ -138,21 +144,10 @@ func shiftTimes(r *ingest.Request, by time.Duration) {
 	}
 }
 
-func sniffColumns(names ...string) func([]byte, Options) bool {
-	return func(first []byte, _ Options) bool {
-		_, err := newColumns(first, names)
-		return err == nil
-	}
-}
-
+// sniffBins recognises sums by their column of requests, or takes any native rows for sums where their width is given.
 func sniffBins(first []byte, o Options) bool {
-	_, err := newColumns(first, []string{"t_s", "class", "requests"})
-	return err == nil || o.Bin > 0 && sniffRequests(first, o)
-}
-
-func sniffRequests(first []byte, _ Options) bool {
-	_, err := newColumns(first, []string{"t_s", "class"})
-	return err == nil
+	var c csvReader
+	return c.header(first, []string{"t_s", "class", "requests"}) == nil || o.Bin > 0 && nativeCSV.sniff(first, o)
 }
 
 func sniffMooncake(first []byte, _ Options) bool {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// orderBuffer is a bounded min-heap of rows by time, ties in file order. Push and pop are O(log n).
+// orderBuffer holds rows to bring them into the order of time.
 type orderBuffer struct {
-	rows  []row
+	rows  heap[*row]
 	bound int
 	seq   int64
 
@@ -17,51 +17,12 @@ type orderBuffer struct {
 	width  int64            // of a class without its own
 }
 
-func before(a, b *row) bool {
-	return a.at < b.at || a.at == b.at && a.seq < b.seq
-}
-
-func (o *orderBuffer) push(w row) {
+func (o *orderBuffer) push(w *row) {
 	if w.seq == 0 {
 		o.seq++
 		w.seq = o.seq
 	}
-	o.rows = append(o.rows, w)
-	for i := len(o.rows) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !before(&o.rows[i], &o.rows[up]) {
-			break
-		}
-		o.rows[i], o.rows[up] = o.rows[up], o.rows[i]
-		i = up
-	}
-}
-
-func (o *orderBuffer) pop() row {
-	top, n := o.rows[0], len(o.rows)-1
-	moved := o.rows[n]
-	o.rows[n] = row{}
-	o.rows = o.rows[:n]
-	if n == 0 {
-		return top
-	}
-	i := 0
-	for {
-		down := 2*i + 1
-		if down >= n {
-			break
-		}
-		if down+1 < n && before(&o.rows[down+1], &o.rows[down]) {
-			down++
-		}
-		if !before(&o.rows[down], &moved) {
-			break
-		}
-		o.rows[i] = o.rows[down]
-		i = down
-	}
-	o.rows[i] = moved
-	return top
+	o.rows.push(w)
 }
 
 // widthOf is the bin width of a class's rows, ns.

@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -60,4 +61,21 @@ func (n *recordReader) row(r ingest.Request) row {
 	}
 	r.Blocks, r.BlockTokens = nil, 0
 	return row{at: knownAt(&r).UnixNano(), class: r.Class, record: &r}
+}
+
+// DefaultPrefixBlocks is the size of the prefix cache when Options give none: 2²⁰ blocks are more than public traces fill, so that
+// hits are those of a cache without bounds.
+const DefaultPrefixBlocks = 1 << 20
+
+// newPrefixCache makes what turns block hashes into cached tokens.
+func newPrefixCache(o Options) *ingest.PrefixCache {
+	return ingest.NewPrefixCache(cmp.Or(max(o.PrefixBlocks, 0), DefaultPrefixBlocks))
+}
+
+// prefixNote says how cached tokens were found.
+func prefixNote(o Options) string {
+	if o.PrefixBlocks > 0 {
+		return fmt.Sprintf("cached tokens that no row tells are the hits of a cache of %d blocks", o.PrefixBlocks)
+	}
+	return fmt.Sprintf("cached tokens that no row tells are the hits of a cache that forgets nothing (%d blocks), the most that any could be: bound it by -prefix-blocks", DefaultPrefixBlocks)
 }

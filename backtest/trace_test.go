@@ -267,8 +267,8 @@ func FuzzReader(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := &Reader{path: "fuzz", raw: &countingReader{r: bytes.NewReader(b)}, opts: Options{Pool: "p", Class: "c", Limits: ingest.DefaultLimits()}}
-		if r.open() != nil {
+		r := &Reader{path: "fuzz", opts: Options{Pool: "p", Class: "c", Limits: ingest.DefaultLimits()}}
+		if r.open(bytes.NewReader(b)) != nil {
 			return
 		}
 		var it Item

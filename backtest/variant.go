@@ -10,7 +10,7 @@ import (
 
 // variant is Forewarm at another decision quantile: the same forecasts, projected and decided by the same functions for
 // a pool of its own. Forecasts do not depend on the pool, so one pipeline serves all settings; what their paths are worth
-// with the supply of this one an Outlook beside the pipeline's learns.
+// with the supply of this one a Calibrator beside the pipeline's learns.
 type variant struct {
 	pool       capacity.Pool // with the warm-up lag as learned
 	cfg        alerting.Config
@@ -23,9 +23,9 @@ func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *vari
 	return &variant{pool: pool, cfg: cfg}
 }
 
-// decide has the pool obey the decision that Forewarm would make for it at t, and returns it. outlook is of
+// decide has the pool obey the decision that Forewarm would make for it at t, and returns it. calibrator is of
 // this pool, nil takes paths at their word.
-func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, outlook *forecaster.Outlook, obeys simulated) alerting.Decision {
+func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, obeys *FluidPool) alerting.Decision {
 	for _, lag := range obeys.Warmed() {
 		v.pool.Warmup.Observe(lag)
 	}
@@ -39,11 +39,11 @@ func (v *variant) decide(t time.Time, sequence uint64, f *forecaster.PoolForecas
 	pool.Warmup = v.pool.Warmup.Given(waiting)
 	supply, _ := alerting.CurrentSupply(t, minute, &pool, v.state, v.cfg.Mode)
 	window := forecaster.LeadTime(&pool.Warmup) + v.cfg.Hold
-	v.projection = forecaster.Project(f, alerting.Serving(&pool, nil), &pool.Warmup, supply, pool.Reserves.Failure, window, outlook)
-	outlook.Issue(f, &v.projection, &pool.Warmup)
+	v.projection = forecaster.Project(f, alerting.Serving(&pool, nil), &pool.Warmup, supply, pool.Reserves.Failure, window, calibrator)
+	calibrator.Issue(f, &v.projection, &pool.Warmup)
 	in := alerting.Input{Projection: v.projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
 	var d alerting.Decision
 	d, v.state = alerting.Decide(t, in, v.state, v.cfg)
-	obey(obeys, &d)
+	obeys.obey(&d)
 	return d
 }

@@ -168,7 +168,8 @@ func TestEnvironmentWins(t *testing.T) {
 // TestEnvNamesAreUnique: a.b_c and a_b.c would share a variable.
 func TestEnvNamesAreUnique(t *testing.T) {
 	seen := map[string]string{}
-	for _, key := range keys(reflect.TypeFor[Config](), "") {
+	for _, k := range leaves(reflect.ValueOf(*Default()), "") {
+		key := k.name
 		if strings.Contains(key, "[]") {
 			continue
 		}

@@ -43,7 +43,6 @@ func (r *Ranking) Name(i int) (name string, share, margin float64) {
 type account struct {
 	names  *sketch.TopK
 	latest Ranking
-	booked bool // since the last ranking
 }
 
 // book adds tokens to the account at *at for a name, "" for nobody that is known.
@@ -55,7 +54,6 @@ func book(at **account, name string, tokens float64, counters int) {
 		*at = &account{names: sketch.NewTopK(counters)}
 	}
 	(*at).names.Add(name, tokens)
-	(*at).booked = true
 }
 
 // By what the tokens of a class are told apart.
@@ -71,7 +69,7 @@ const (
 type accounts [accountKinds]*account
 
 // weigh books the tokens that a record brought in the accounts of its class.
-func (a *Aggregator) weigh(c *class, e *effect, tokens float64) {
+func (a *Aggregator) weigh(c *class, e *delta, tokens float64) {
 	if tokens > 0 {
 		for kind, name := range e.names {
 			book(&c.accounts[kind], name, tokens, countersPerName*a.cfg.MaxTenants)
@@ -119,11 +117,7 @@ func (a *account) rank(n int) {
 	if a == nil {
 		return
 	}
-	a.latest = Ranking{Top: a.names.AppendTop(a.latest.Top, n), Total: a.names.Total(), Floor: a.names.Floor()}
-	if !a.booked {
-		a.names.Rest()
-	}
-	a.booked = false
+	a.latest = Ranking{Top: a.names.Top(n), Total: a.names.Total(), Floor: a.names.Floor()}
 }
 
 // ranking is the account's own until rank is called again.

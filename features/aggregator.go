@@ -35,16 +35,13 @@ type Aggregator struct {
 	arrivals arrivals
 	counters Counters
 
-	round  int64 // Closes so far and one; a cell of the last one is new
+	round  int64 // Closes so far and one; a bucket of the last one is new
 	unseen int64 // the first minute that was never returned
-	era    int64 // Freezes so far
-	frozen int64 // cells of earlier eras are being written; 0 when nothing is
 
 	windows    []Window
 	minutes    []PoolMinute
 	estimates  []Estimate // the nowcasts of windows
-	effect     effect     // of the request at hand
-	backlog    backlog
+	delta      delta      // of the request at hand
 	nowcasting nowcasting
 }
 
@@ -69,7 +66,7 @@ func (a *Aggregator) Counters() Counters { return a.counters }
 // AddReplica takes in the state of one replica. The caller has checked that its pool is known and that it is not ahead
 // of the clock.
 func (a *Aggregator) AddReplica(r *ingest.Replica) ReplicaLife {
-	at := momentOf(r.At)
+	at := unixTimeOf(r.At)
 	a.begin(at.minute())
 	p := a.pool(r.Pool)
 	before := p.fleet.newest(r.Name)
@@ -89,12 +86,12 @@ func (a *Aggregator) AddWatermark(w *ingest.Watermark) {
 		return
 	}
 	p := a.pool(w.Pool)
-	at := momentOf(w.At)
+	at := unixTimeOf(w.At)
 	p.watermark = max(p.watermark, at)
 	p.lastEvent = max(p.lastEvent, at)
 }
 
-// begin opens the span at the first record. Until the first Close, a record beyond the span opens it anew, so that one
+// begin opens the span at the first record. Until the first Close, a record beyond the span opens it again, so that one
 // that is absurdly old cannot keep the others out.
 func (a *Aggregator) begin(minute int64) {
 	switch {
@@ -126,7 +123,7 @@ func (a *Aggregator) refuse(minute int64) ingest.Reason {
 }
 
 // evidence notes that a record of the pool fell into a minute.
-func (a *Aggregator) evidence(p *pool, minute int64, at moment) {
+func (a *Aggregator) evidence(p *pool, minute int64, at unixTime) {
 	p.lastEvent = max(p.lastEvent, at)
 	if a.holds(minute) {
 		p.coverage[a.slot(minute)].evidence = true
@@ -138,5 +135,5 @@ func (a *Aggregator) evidence(p *pool, minute int64, at moment) {
 // minute would blank every newest minute. How far the slowest has come is in [PoolMinute].Complete; beyond the bounds of
 // ProducersConfig that is a fault, which warns, and while one is silent nothing is scaled in.
 func (a *Aggregator) covered(p *pool, minute int64) bool {
-	return p.coverage[a.slot(minute)].evidence || p.watermark >= moment(minute+1)*minuteLength
+	return p.coverage[a.slot(minute)].evidence || p.watermark >= unixTime(minute+1)*minuteLength
 }

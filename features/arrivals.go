@@ -103,10 +103,10 @@ func (t *arrivals) release() {
 	}
 }
 
-// arrivalSnapshot names classes by their number.
-func arrivalSnapshot(queue []arrival, number map[*class]uint32) *ArrivalSnapshot {
+// snapshot names classes by their number.
+func (t *arrivals) snapshot(number map[*class]uint32) *ArrivalSnapshot {
 	s := &ArrivalSnapshot{}
-	for _, e := range queue {
+	for _, e := range t.queue[t.head:] {
 		var flags byte
 		for bit, set := range [...]bool{e.Ended, e.Prompt, e.Cached} {
 			if set {

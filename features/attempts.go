@@ -53,7 +53,7 @@ func (a *Aggregator) attempts(p *pool) []Attempts {
 	}
 	rows := make([]Attempts, 0, a.open-a.oldest()+1)
 	for m := a.oldest(); m <= a.open; m++ {
-		s := &p.coverage[a.slot(m)].strain
+		s := &p.coverage[a.slot(m)].queuePressure
 		row, prompts := Attempts{Minute: m, Failed: s.Failed, FailedCalls: s.FailedCalls}, 0.0
 		for _, c := range p.classes {
 			at := a.find(c, m)
@@ -83,7 +83,7 @@ const prefillPlace = 1
 
 // reached says that an engine worked on an attempt: there is a trace of its service, or it ended in an error after so long
 // that its prompt can have been computed.
-func (e *effect) reached(s Service) bool {
+func (e *delta) reached(s Service) bool {
 	if !e.neverServed() {
 		return true
 	}
@@ -92,7 +92,7 @@ func (e *effect) reached(s Service) bool {
 }
 
 // tried notes an attempt in the minute that it counts in.
-func (p *pool) tried(s *strain, e *effect, minute int64) {
+func (p *pool) tried(s *queuePressure, e *delta, minute int64) {
 	if !e.call {
 		p.retried = max(p.retried, minute)
 	}
@@ -110,7 +110,7 @@ func (p *pool) tried(s *strain, e *effect, minute int64) {
 
 // countRetried counts the prompt of a retry: what an engine had to compute of it. One that was counted at its arrival and
 // never reached an engine is taken back.
-func countRetried(c *class, w *cell, e *effect) {
+func countRetried(c *class, w *bucket, e *delta) {
 	reached := !e.ends || e.reached(c.pool.service)
 	switch {
 	case e.prompts && reached:

@@ -12,8 +12,8 @@ const (
 	waitLeast   = 10  // attempts that a mean is taken of
 )
 
-// strain is what the records of one minute say of a pool's queue. Attempts count by arrival.
-type strain struct {
+// queuePressure is what the records of one minute say of a pool's queue. Attempts count by arrival.
+type queuePressure struct {
 	Attempts float32 `cbor:"1,keyasint,omitempty"`
 	Turned   float32 `cbor:"2,keyasint,omitempty"` // rejected, or cancelled before they were served
 	Waited   float32 `cbor:"3,keyasint,omitempty"` // s in the queue, over those of Started
@@ -28,7 +28,7 @@ type strain struct {
 }
 
 // end takes in the end of an attempt.
-func (s *strain) end(e *effect) {
+func (s *queuePressure) end(e *delta) {
 	if e.neverServed() {
 		if !e.failed() { // which says little of a queue
 			s.Turned++
@@ -42,15 +42,17 @@ func (s *strain) end(e *effect) {
 }
 
 // wait is the mean time in the queue in seconds; ok is false for a mean of too few.
-func (s *strain) wait() (mean float32, ok bool) {
+func (s *queuePressure) wait() (mean float32, ok bool) {
 	return s.Waited / max(s.Started, 1), s.Started >= waitLeast
 }
 
 // turns says that too many attempts were turned away.
-func (s *strain) turns() bool { return s.Turned >= turnedLeast && s.Turned >= turnedShare*s.Attempts }
+func (s *queuePressure) turns() bool {
+	return s.Turned >= turnedLeast && s.Turned >= turnedShare*s.Attempts
+}
 
 // grows says that the queue, or the time in it, grew since the minute before.
-func (s *strain) grows(before *strain) bool {
+func (s *queuePressure) grows(before *queuePressure) bool {
 	was, measured := before.wait()
 	is, ok := s.wait()
 	return s.turns() ||
@@ -59,15 +61,15 @@ func (s *strain) grows(before *strain) bool {
 }
 
 // stands says that there is a queue; one that is only known by the time in it must have grown to be one.
-func (s *strain) stands(grown bool) bool {
+func (s *queuePressure) stands(grown bool) bool {
 	wait, ok := s.wait()
 	return grown && ok && wait >= waitStands || s.Reported && s.Waiting >= queueStands
 }
 
 // noteQueue books how long the queue of a pool is. A report belongs to the minute that it ends.
-func (a *Aggregator) noteQueue(p *pool, at moment) {
+func (a *Aggregator) noteQueue(p *pool, at unixTime) {
 	if m := (at - 1).minute(); a.holds(m) && p.fleet.reporting > 0 {
-		s := &p.coverage[a.slot(m)].strain
+		s := &p.coverage[a.slot(m)].queuePressure
 		s.Waiting, s.Reported = float32(p.fleet.waiting)/float32(p.fleet.reporting), true
 	}
 }
@@ -82,11 +84,11 @@ func (a *Aggregator) before(p *pool, minute int64) *coverage {
 
 // growing says that a pool's queue grew in a minute of the open span.
 func (a *Aggregator) growing(p *pool, minute int64) bool {
-	return p.coverage[a.slot(minute)].strain.grows(&a.before(p, minute).strain)
+	return p.coverage[a.slot(minute)].queuePressure.grows(&a.before(p, minute).queuePressure)
 }
 
 // censored says that what a pool served in a minute of the open span was not what was asked of it then: its queue grew,
 // or stood and was worked off. The minutes before it have been asked about.
 func (a *Aggregator) censored(p *pool, minute int64) bool {
-	return a.growing(p, minute) || p.coverage[a.slot(minute)].strain.stands(a.before(p, minute).censored)
+	return a.growing(p, minute) || p.coverage[a.slot(minute)].queuePressure.stands(a.before(p, minute).censored)
 }

@@ -14,8 +14,8 @@ type pool struct {
 	name      string
 	service   Service
 	phased    bool // sends a record of its own when a request arrives
-	lastEvent moment
-	watermark moment
+	lastEvent unixTime
+	watermark unixTime
 	coverage  []coverage // by slot
 	settled   coverage   // of the minute that left the open span last
 	expected  Expected
@@ -29,9 +29,9 @@ type pool struct {
 
 // coverage is the evidence of life of a pool in one minute, and of its queue.
 type coverage struct {
-	evidence bool // a record fell into the minute
-	strain   strain
-	use      engineUse
+	evidence      bool // a record fell into the minute
+	queuePressure queuePressure
+	use           engineUse
 
 	returned, censored bool // what the windows that were returned last said
 }
@@ -48,23 +48,21 @@ type class struct {
 	late       Late      // since a window settled last
 	accounts   accounts  // fading
 	gone       bool      // it is forgotten
-	lane       int32     // 1 + its index in backlog.active; 0 while nothing waits
-	cells      []*cell   // by slot, nil where nothing came; nil altogether while nothing is open
-	open       int       // number of cells
+	buckets    []*bucket // by slot, nil where nothing came; nil altogether while nothing is open
+	open       int       // number of buckets
 	nowcasts   *nowcasts // nil while nothing ever came late
 }
 
-// cell is the accumulating window of one minute.
-type cell struct {
+// bucket is the accumulating window of one minute.
+type bucket struct {
 	Window
 	shapes  *shapes // nil before the first measurement
 	pace    pace
 	changed int64 // Aggregator.round of the newest change
-	era     int64 // Aggregator.era in which it was made or copied
 }
 
-// dirty says whether the cell of a minute has changed since it was returned last.
-func (a *Aggregator) dirty(at *cell, m int64) bool { return at.changed == a.round || m >= a.unseen }
+// dirty says whether the bucket of a minute has changed since it was returned last.
+func (a *Aggregator) dirty(at *bucket, m int64) bool { return at.changed == a.round || m >= a.unseen }
 
 // shapes are the sketches of a window.
 type shapes [shapeCount]sketch.Quantile
@@ -141,43 +139,41 @@ func (a *Aggregator) newClass(p *pool, name string) *class {
 	return c
 }
 
-// cell is the accumulating window of a minute of the open span, which the caller is about to change.
-func (a *Aggregator) cell(c *class, minute int64) *cell {
-	if c.cells == nil {
-		c.cells = make([]*cell, a.slots())
+// bucket is the accumulating window of a minute of the open span, which the caller is about to change.
+func (a *Aggregator) bucket(c *class, minute int64) *bucket {
+	if c.buckets == nil {
+		c.buckets = make([]*bucket, a.slots())
 	}
-	at := &c.cells[a.slot(minute)]
+	at := &c.buckets[a.slot(minute)]
 	if *at == nil {
-		*at = &cell{era: a.era}
+		*at = &bucket{}
 		c.open++
-	} else if (*at).era < a.frozen {
-		*at = a.copied(*at)
 	}
 	(*at).changed = a.round
 	return *at
 }
 
-// find is the cell of a minute of the open span, nil when nothing came.
-func (a *Aggregator) find(c *class, minute int64) *cell {
-	if c.cells == nil {
+// find is the bucket of a minute of the open span, nil when nothing came.
+func (a *Aggregator) find(c *class, minute int64) *bucket {
+	if c.buckets == nil {
 		return nil
 	}
-	return c.cells[a.slot(minute)]
+	return c.buckets[a.slot(minute)]
 }
 
-// release takes the cell of a minute out of the span.
+// release takes the bucket of a minute out of the span.
 func (a *Aggregator) release(c *class, slot int) {
-	if c.cells == nil || c.cells[slot] == nil {
+	if c.buckets == nil || c.buckets[slot] == nil {
 		return
 	}
-	c.cells[slot] = nil
+	c.buckets[slot] = nil
 	if c.open--; c.open == 0 {
-		c.cells = nil
+		c.buckets = nil
 	}
 }
 
 // measure counts a value in a sketch of the window.
-func (w *cell) measure(shape int, v float64) {
+func (w *bucket) measure(shape int, v float64) {
 	if w.shapes == nil {
 		w.shapes = new(shapes)
 	}

@@ -66,8 +66,9 @@ func (c *ClassifyConfig) Check() []*RuleError {
 
 // unconditional says whether a rule fits every request.
 func (r *Rule) unconditional() bool {
-	for _, texts := range r.patterns() {
-		if len(texts) > 0 {
+	conditions := [...][]string{r.Pool, r.Model, r.Route, r.Tenant, r.Tier, r.Feature, r.Region, r.Given}
+	for _, patterns := range conditions {
+		if len(patterns) > 0 {
 			return false
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func TestClassifierFirstRuleThatFitsWins(t *testing.T) {
-	c := NewClassifier(ClassifyConfig{Rules: []Rule{
+	c := ClassifyConfig{Rules: []Rule{
 		{Class: "forced", Tenant: []string{"vip-*"}, Override: true},
 		{Class: "agent-long", Route: []string{"/v1/agents/*"}, PromptMin: 1000},
 		{Class: "agent", Route: []string{"/v1/agents/*", "/agents"}},
@@ -21,7 +21,7 @@ func TestClassifierFirstRuleThatFitsWins(t *testing.T) {
 		{Class: "nobody", Tenant: []string{""}, Tier: []string{"batch"}},
 		{Class: "search", Feature: []string{"search"}, Pool: []string{"p*"}},
 		{Class: "rare", Given: []string{"eval", "translate-*"}, Override: true},
-	}})
+	}}
 	with := func(f func(*ingest.Request)) *ingest.Request {
 		return changed(request("", 0), ofClass(""), f)
 	}
@@ -46,28 +46,10 @@ func TestClassifierFirstRuleThatFitsWins(t *testing.T) {
 		"given, another":       {with(func(r *ingest.Request) { r.Class = "evaluate" }), ""},
 		"no override":          {with(func(r *ingest.Request) { r.Class, r.Route = "chat", "/agents" }), ""},
 	}
-	for range 2 { // with an empty memory, and with a full one
-		for name, x := range tests {
-			got, ok := c.Class(x.r)
-			if got != x.want || ok != (x.want != "") {
-				t.Errorf("%s: %q %t, want %q", name, got, ok, x.want)
-			}
-		}
-	}
-}
-
-// What was met before must not matter, also when more values come than are remembered.
-func TestClassifierForgetsWithoutEffect(t *testing.T) {
-	c := NewClassifier(ClassifyConfig{Rules: []Rule{{Class: "odd", Tenant: []string{"*1", "*3", "*5", "*7", "*9"}}}})
-	r := changed(request("", 0), ofClass(""))
-	for i := range 3 * maxRemembered {
-		r.Tenant = fmt.Sprint("t", i*7919%(2*maxRemembered))
-		want := strings.ContainsAny(r.Tenant[len(r.Tenant)-1:], "13579")
-		if _, got := c.Class(r); got != want {
-			t.Fatalf("tenant %s: %t, want %t", r.Tenant, got, want)
-		}
-		if n := len(c.labels[0].known); n > maxRemembered {
-			t.Fatalf("%d values are remembered", n)
+	for name, x := range tests {
+		got, ok := c.Class(x.r)
+		if got != x.want || ok != (x.want != "") {
+			t.Errorf("%s: %q %t, want %q", name, got, ok, x.want)
 		}
 	}
 }
@@ -126,7 +108,7 @@ func BenchmarkClassifier(b *testing.B) {
 	for i := range 40 {
 		rules = append(rules, Rule{Class: fmt.Sprint("c", i), Model: []string{fmt.Sprintf("model-%d-*", i)}, Tenant: []string{fmt.Sprintf("*-%d", i), "x*y*z"}, PromptMin: int64(i)})
 	}
-	c := NewClassifier(ClassifyConfig{Rules: rules})
+	c := ClassifyConfig{Rules: rules}
 	requests := make([]*ingest.Request, 1000)
 	for i := range requests {
 		requests[i] = changed(request("", 0), ofClass(""))

@@ -42,8 +42,6 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 		}
 	}
 	a.closed = true
-	a.catchUp()
-	a.backlog.trim()
 	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
 	for _, p := range a.pools {
 		for _, c := range p.classes {
@@ -90,13 +88,13 @@ func (a *Aggregator) collect(m int64) {
 			a.windows = append(a.windows, w)
 		}
 		if settled && !censored { // where starts are not known, what waits seems to hold
-			p.sharing.learn(&held, float64(cov.strain.Turned), &cov.use)
+			p.sharing.learn(&held, float64(cov.queuePressure.Turned), &cov.use)
 		}
 	}
 }
 
 // settle does what is done once for a window of a minute that settles; at is nil when nothing came.
-func (a *Aggregator) settle(p *pool, c *class, at *cell, w *Window) {
+func (a *Aggregator) settle(p *pool, c *class, at *bucket, w *Window) {
 	if c.late != (Late{}) {
 		late := c.late
 		w.Late, c.late = &late, Late{}
@@ -108,7 +106,7 @@ func (a *Aggregator) settle(p *pool, c *class, at *cell, w *Window) {
 }
 
 // window is what a class asked for in a minute; at is nil when nothing came.
-func (c *class) window(at *cell, m int64, covered, censored, settled bool) Window {
+func (c *class) window(at *bucket, m int64, covered, censored, settled bool) Window {
 	var w Window
 	if at != nil {
 		w = at.Window
@@ -124,7 +122,6 @@ func (c *class) window(at *cell, m int64, covered, censored, settled bool) Windo
 
 // advance moves the open span on, so that it begins Revise before the given minute.
 func (a *Aggregator) advance(open int64) {
-	a.catchUp()
 	for m := a.oldest(); m < min(open-a.revise, a.end()); m++ {
 		i := a.slot(m)
 		for _, p := range a.pools {
@@ -149,7 +146,7 @@ func (a *Aggregator) age() {
 				c.accounts.fade(fade)
 				return false
 			}
-			for i := range c.cells {
+			for i := range c.buckets {
 				a.release(c, i)
 			}
 			c.gone = true

@@ -123,7 +123,7 @@ func (e *Expected) service(pool *Expected, s Service) (prefillTokensPerS, itlSec
 // taken as exponential, as they are in production to a good approximation (Y. Xiang et al., ServeGen, arXiv:2505.09999),
 // and of an exponential observed so Σ tokens / Σ requests that ended is the maximum-likelihood mean (R. Deemer, D. Votaw,
 // Ann. Math. Stat. 26, 1955), not that of the short ones that survive.
-func (e *Expected) learn(r *effect) {
+func (e *Expected) learn(r *delta) {
 	b, ended := promptBucket(r.prompt), float32(1)
 	if r.how != finished {
 		ended = 0
@@ -144,7 +144,7 @@ type pace struct {
 	Output  float32 `cbor:"5,keyasint,omitempty"` // tokens
 }
 
-func (p *pace) add(e *effect, l *life) {
+func (p *pace) add(e *delta, l *life) {
 	p.N++
 	p.Prefill += float32(l.first)
 	p.Todo += float32(e.uncached())

@@ -1,9 +1,6 @@
 package features
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // hazards is the reporting delay of one dimension, learned from the reporting triangle: at age d, in minutes since a
 // minute's first count, the value of minute m grows by x(m,d) to N(m,d). With exponential forgetting,
@@ -23,8 +20,6 @@ type hazards struct {
 func newHazards(ages int) hazards {
 	return hazards{Late: make([]float32, ages), Seen: make([]float32, ages)}
 }
-
-func (h *hazards) clone() hazards { return hazards{slices.Clone(h.Late), slices.Clone(h.Seen)} }
 
 func (h *hazards) fade(keep float32) {
 	for i := range h.Late {
@@ -47,28 +42,27 @@ func (h *hazards) at(age int) float64 {
 	return min(float64(h.Late[age-1])/float64(h.Seen[age-1]), 1)
 }
 
-// blend is g(age) of a class, given what its pool lends it, and how many steps of a value the answer rests on. The loan is
-// paid back evenly until the class has seen mostSteps, so that none of it is left in a class with delays, or none, of its
-// own.
-func (h *hazards) blend(age int, lent loan, quantum float64) (hazard, steps float64) {
+// blend is g(age) of a class, given the prior of its pool, and how many steps of a value the answer rests on. The prior loses weight
+// evenly until the class has seen mostSteps, so that a class that has delays of its own, or none, keeps nothing of it.
+func (h *hazards) blend(age int, prior prior, quantum float64) (hazard, steps float64) {
 	if !(quantum > 0) {
-		return lent.hazard, lent.steps
+		return prior.hazard, prior.steps
 	}
 	own := math.Max(0, float64(h.Seen[age-1])/quantum)
-	due := lent.steps * math.Max(0, 1-own/mostSteps)
-	return (own*h.at(age) + due*lent.hazard) / (own + due), own + due
+	due := prior.steps * math.Max(0, 1-own/mostSteps)
+	return (own*h.at(age) + due*prior.hazard) / (own + due), own + due
 }
 
 // share is how much of a minute's value is reported at some age, F, and the variance of its estimate's logarithm, by
 // Greenwood's formula in reverse time: Σ_{j>d} g/((1−g)·n) with n the steps seen.
 type share struct{ reported, logVariance float64 }
 
-// shares fills s with F by age, from 0 to the settled age; loans are by age, from 1.
-func (h *hazards) shares(s []share, loans []loan, quantum float64) {
+// shares fills s with F by age, from 0 to the settled age; priors are by age, from 1.
+func (h *hazards) shares(s []share, priors []prior, quantum float64) {
 	last := len(s) - 1
 	s[last] = share{reported: 1}
 	for age := last; age > 0; age-- {
-		g, steps := h.blend(age, loans[age-1], quantum)
+		g, steps := h.blend(age, priors[age-1], quantum)
 		s[age-1] = share{s[age].reported * (1 - g), s[age].logVariance}
 		if g > 0 && g < 1 {
 			s[age-1].logVariance += g / (1 - g) / (steps + 1)

@@ -17,7 +17,7 @@ var t0 = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 // at is an instant, in seconds from t0.
 func at(s float64) time.Time { return t0.Add(time.Duration(math.Round(s * 1e9))) }
 
-// testConfig has small numbers: a revise span of three minutes, whose service numbers are easy to reckon with.
+// testConfig has small numbers: a revise span of three minutes, whose service numbers are easy to learnReporting with.
 func testConfig() Config {
 	return Config{
 		Revise: 3 * Minute, MaxClasses: 4, MaxTenants: 2, ReplicaTTL: 3 * Minute, ClassTTL: 6 * time.Hour,
@@ -108,7 +108,7 @@ func detached(w Window) Window {
 	for _, s := range w.shapes() {
 		if *s != nil {
 			c := new(sketch.Quantile)
-			c.Copy(*s)
+			c.Merge(*s)
 			*s = c
 		}
 	}

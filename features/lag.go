@@ -1,9 +1,6 @@
 package features
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // lag is what a pool knows of its reporting delay, to lend to classes that are young.
 type lag struct {
@@ -18,14 +15,6 @@ func newLag(revise int64) lag {
 		l.Rows[i] = newHazards(int(revise))
 	}
 	return l
-}
-
-func (l *lag) clone() lag {
-	c := lag{Late: l.Late, Gap: l.Gap, Rows: slices.Clone(l.Rows)}
-	for i := range c.Rows {
-		c.Rows[i] = c.Rows[i].clone()
-	}
-	return c
 }
 
 func (l *lag) fits(revise int64) bool {

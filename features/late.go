@@ -18,7 +18,7 @@ type Late struct {
 
 // addLate takes in a record of a request that is refused as late; seen is its arrival, when that was counted. What the
 // request held and generated in minutes that are open still is booked there: the engine had it in its cache then.
-func (a *Aggregator) addLate(r *ingest.Request, t *moments, seen *arrival, hash uint64, call bool) {
+func (a *Aggregator) addLate(r *ingest.Request, t *requestTimes, seen *arrival, hash uint64, call bool) {
 	p := a.pool(r.Pool)
 	name := r.Class
 	if seen != nil && seen.class != nil {
@@ -29,8 +29,7 @@ func (a *Aggregator) addLate(r *ingest.Request, t *moments, seen *arrival, hash 
 	if seen != nil {
 		entry = *seen
 	}
-	a.catchUp()
-	var e effect
+	var e delta
 	e.read(r, t)
 	cached := e.cached >= 0 && !e.neverServed()
 	c.late.Records++
@@ -62,7 +61,7 @@ func (a *Aggregator) addLate(r *ingest.Request, t *moments, seen *arrival, hash 
 }
 
 // serveLate books what the pool did for a request in minutes that are open, and adds up the rest.
-func (a *Aggregator) serveLate(p *pool, c *class, e *effect, call bool) {
+func (a *Aggregator) serveLate(p *pool, c *class, e *delta, call bool) {
 	l, timed := e.life(p.service)
 	to := served
 	if !call {

@@ -14,30 +14,30 @@ func minuteOf(t time.Time) int64 {
 	return s / int64(seconds)
 }
 
-// moment is an instant in nanoseconds from the Unix epoch: what the fold reckons with, for a time.Time costs several
+// unixTime is an instant in nanoseconds from the Unix epoch: what this package computes with, for a time.Time costs several
 // times as much.
-type moment int64
+type unixTime int64
 
-// never is the moment of a time that is not known.
-const never moment = math.MinInt64
+// never is the unixTime of a time that is not known.
+const never unixTime = math.MinInt64
 
 const (
-	second       moment = 1e9
-	minuteLength        = moment(Minute)
-	maxSeconds          = math.MaxInt64 / int64(second) // some 292 years from the epoch
+	second       unixTime = 1e9
+	minuteLength          = unixTime(Minute)
+	maxSeconds            = math.MaxInt64 / int64(second) // some 292 years from the epoch
 )
 
-// momentOf gives never for the zero time; times beyond the range count as its ends.
-func momentOf(t time.Time) moment {
+// unixTimeOf gives never for the zero time; times beyond the range count as its ends.
+func unixTimeOf(t time.Time) unixTime {
 	if t.IsZero() {
 		return never
 	}
 	s := min(max(t.Unix(), 1-maxSeconds), maxSeconds-1)
-	return moment(s)*second + moment(t.Nanosecond())
+	return unixTime(s)*second + unixTime(t.Nanosecond())
 }
 
 // minute is the minute that m lies in.
-func (m moment) minute() int64 {
+func (m unixTime) minute() int64 {
 	n := int64(m / minuteLength)
 	if m%minuteLength < 0 {
 		n-- // round down, also before 1970
@@ -45,8 +45,8 @@ func (m moment) minute() int64 {
 	return n
 }
 
-// time is the inverse of momentOf.
-func (m moment) time() time.Time {
+// time is the inverse of unixTimeOf.
+func (m unixTime) time() time.Time {
 	if m == never {
 		return time.Time{}
 	}
@@ -54,7 +54,7 @@ func (m moment) time() time.Time {
 }
 
 // secondsTo is the time from m to o.
-func (m moment) secondsTo(o moment) float64 { return float64(o-m) / float64(second) }
+func (m unixTime) secondsTo(o unixTime) float64 { return float64(o-m) / float64(second) }
 
 // startOf is the instant at which a minute begins.
 func startOf(minute int64) time.Time { return time.Unix(minute*int64(seconds), 0).UTC() }

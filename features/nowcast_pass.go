@@ -7,13 +7,13 @@ import (
 
 // nowcasting is the room that the pass over one class works in, kept for the next one.
 type nowcasting struct {
-	values  []float64 // by age and row
-	records []float64 // by age
-	shares  []share   // by age
-	lenders []lender  // of one row, by age
-	loans   []loan    // to the classes of the pool, by row and age, from 1
-	nothing Window    // stands in for minutes in which nothing came
-	copied  Window    // of a cell, which must not change
+	values    []float64  // by age and row
+	records   []float64  // by age
+	shares    []share    // by age
+	priorFits []priorFit // of one row, by age
+	priors    []prior    // to the classes of the pool, by row and age, from 1
+	nothing   Window     // stands in for minutes in which nothing came
+	copied    Window     // of a bucket, which must not change
 }
 
 // nowcast brings the delays of all classes up to date with the minute that is about to close, and estimates all open
@@ -54,10 +54,10 @@ func (a *Aggregator) nowcast() {
 // lend finds what the classes of a pool know of their delays that is of use to others. O(classes × rows × ages).
 func (a *Aggregator) lend(p *pool) {
 	n, ages := &a.nowcasting, int(a.revise)
-	n.loans = n.loans[:0]
+	n.priors = n.priors[:0]
 	for row := range nowcasted {
-		n.lenders = grown(n.lenders, ages)
-		clear(n.lenders)
+		n.priorFits = grown(n.priorFits, ages)
+		clear(n.priorFits)
 		for _, c := range p.classes {
 			if c.nowcasts == nil {
 				continue
@@ -65,12 +65,12 @@ func (a *Aggregator) lend(p *pool) {
 			r := &c.nowcasts.Rows[row]
 			if quantum := r.quantum(); quantum > 0 {
 				for age := 1; age <= ages; age++ {
-					n.lenders[age-1].add(r.Hazards.at(age), float64(r.Hazards.Seen[age-1])/quantum)
+					n.priorFits[age-1].add(r.Hazards.at(age), float64(r.Hazards.Seen[age-1])/quantum)
 				}
 			}
 		}
 		for age := 1; age <= ages; age++ {
-			n.loans = append(n.loans, n.lenders[age-1].loan(p.lag.Rows[row].at(age)))
+			n.priors = append(n.priors, n.priorFits[age-1].prior(p.lag.Rows[row].at(age)))
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 		d.score(row, m, value(oldest))
 	}
 
-	r.Hazards.shares(n.shares, n.loans[row*oldest:(row+1)*oldest], quantum)
+	r.Hazards.shares(n.shares, n.priors[row*oldest:(row+1)*oldest], quantum)
 	level, exposure := float64(r.Level), float64(r.Exposure)
 	for age := oldest; age >= 0; age-- {
 		m, counted := a.open-int64(age), value(age)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -201,7 +202,7 @@ func TestOutageTeachesNothing(t *testing.T) {
 		}
 		at0(m)
 	}
-	before := a.pools[0].lag.clone()
+	before := hazardsOf(a)
 	for m := 30; m < 32; m++ { // nothing comes
 		w := newest(at0(m))
 		if now, ok := Dimensions[0].Now(w); ok {
@@ -213,11 +214,17 @@ func TestOutageTeachesNothing(t *testing.T) {
 	add(32, 32)
 	at0(32)
 	for age := 2; age <= 3; age++ {
-		was, is := before.Rows[0].at(age), a.pools[0].lag.Rows[0].at(age)
+		was, is := before.at(age), a.pools[0].lag.Rows[0].at(age)
 		if is > was {
 			t.Errorf("after the backlog the hazard at age %d is %.3f, before it was %.3f", age, is, was)
 		}
 	}
+}
+
+// hazardsOf is a copy of the hazards of the first row of the first pool.
+func hazardsOf(a *Aggregator) *hazards {
+	h := &a.pools[0].lag.Rows[0]
+	return &hazards{slices.Clone(h.Late), slices.Clone(h.Seen)}
 }
 
 // Minutes that were jumped over had no first count, so nothing can be said of what came after it.
@@ -226,7 +233,7 @@ func TestJumpTeachesNothing(t *testing.T) {
 	for range 30 {
 		e.pass(t, 60, steady)
 	}
-	before := e.a.pools[0].lag.clone()
+	before := hazardsOf(e.a)
 	for m := e.minute; m < e.minute+3; m++ {
 		for i := range 60 {
 			mustAdd(t, e.a, request("", float64(m)*60+float64(i)))
@@ -234,7 +241,7 @@ func TestJumpTeachesNothing(t *testing.T) {
 	}
 	e.a.Close(at(float64(e.minute+3) * 60))
 	for age := 1; age <= 3; age++ {
-		if was, is := before.Rows[0].at(age), e.a.pools[0].lag.Rows[0].at(age); math.Abs(is-was) > 1e-6 {
+		if was, is := before.at(age), e.a.pools[0].lag.Rows[0].at(age); math.Abs(is-was) > 1e-6 {
 			t.Errorf("after the jump the hazard at age %d is %.3f, before it was %.3f", age, is, was)
 		}
 	}
@@ -262,7 +269,7 @@ func TestHazardsRecoverTheDistribution(t *testing.T) {
 		}
 	}
 	shares := make([]share, ages+1)
-	h.shares(shares, make([]loan, ages), 1)
+	h.shares(shares, make([]prior, ages), 1)
 	for age, got := range shares[:ages] {
 		want := 1 - math.Exp(-float64(age+1)/1.5)
 		if math.Abs(got.reported-want) > .01 || got.logVariance <= 0 {
@@ -275,22 +282,22 @@ func TestHazardsRecoverTheDistribution(t *testing.T) {
 }
 
 func TestYoungClassBorrowsDelays(t *testing.T) {
-	own, lent := newHazards(1), loan{hazard: .4, steps: 30}
+	own, prior := newHazards(1), prior{hazard: .4, steps: 30}
 	for _, tc := range []struct{ seen, want float64 }{{0, .4}, {30, .4 * 27 / 57}, {300, 0}, {3000, 0}} {
 		own.Seen[0] = float32(tc.seen)
-		if got, _ := own.blend(1, lent, 1); math.Abs(got-tc.want) > 1e-6 {
+		if got, _ := own.blend(1, prior, 1); math.Abs(got-tc.want) > 1e-6 {
 			t.Errorf("having seen %v requests on time it expects %v late, want %v", tc.seen, got, tc.want)
 		}
 	}
 }
 
-// A loan is worth much where classes report alike, and little where each has a delay of its own; a busy class is one of
+// A prior is worth much where classes report alike, and little where each has a delay of its own; a busy class is one of
 // them, and no more.
-func TestLoanIsWorthWhatClassesHaveInCommon(t *testing.T) {
+func TestPriorIsWorthWhatClassesHaveInCommon(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	const seen = 200
-	lent := func(hazard func(class int) float64) loan {
-		var l lender
+	fitted := func(hazard func(class int) float64) prior {
+		var l priorFit
 		l.add(.9, 1e6)
 		for class := range 60 {
 			late, p := 0.0, hazard(class)
@@ -301,7 +308,7 @@ func TestLoanIsWorthWhatClassesHaveInCommon(t *testing.T) {
 			}
 			l.add(late/seen, seen)
 		}
-		return l.loan(.9)
+		return l.prior(.9)
 	}
 	for _, tc := range []struct {
 		name     string
@@ -313,14 +320,14 @@ func TestLoanIsWorthWhatClassesHaveInCommon(t *testing.T) {
 		{"of one kind or the other", func(class int) float64 { return .1 + .4*float64(class%2) }, .3, 2.5, 6},
 		{"all or nothing", func(class int) float64 { return float64(class % 2) }, .5, 1, 1},
 	} {
-		got := lent(tc.hazard)
+		got := fitted(tc.hazard)
 		if math.Abs(got.hazard-tc.mean) > .04 || got.steps < tc.from || got.steps > tc.to {
-			t.Errorf("classes that are %s: lent %+v, want about %v, worth %v to %v steps", tc.name, got, tc.mean, tc.from, tc.to)
+			t.Errorf("classes that are %s: prior %+v, want about %v, worth %v to %v steps", tc.name, got, tc.mean, tc.from, tc.to)
 		}
 	}
-	var nobody lender
-	if got := nobody.loan(0); got != (loan{0, usualSteps}) {
-		t.Errorf("where nothing is known: lent %+v", got)
+	var nobody priorFit
+	if got := nobody.prior(0); got != (prior{0, usualSteps}) {
+		t.Errorf("where nothing is known: prior %+v", got)
 	}
 }
 

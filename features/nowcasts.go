@@ -1,9 +1,6 @@
 package features
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // nowcasts are those of a class: the reporting of each row of nowcasted, and the open minutes. A class has them once
 // records of its pool came late and it has traffic; before that they cost nothing. With a revise span of ten minutes
@@ -61,20 +58,6 @@ func (d *nowcasts) fits(revise int64) bool {
 
 func (h *hazards) fits(revise int64) bool {
 	return len(h.Late) == int(revise) && len(h.Seen) == int(revise)
-}
-
-func (d *nowcasts) clone() *nowcasts {
-	if d == nil {
-		return nil
-	}
-	c := *d
-	c.Rows = slices.Clone(d.Rows)
-	for i := range c.Rows {
-		c.Rows[i].Hazards = c.Rows[i].Hazards.clone()
-	}
-	c.Last, c.Issued, c.Open = slices.Clone(d.Last), slices.Clone(d.Issued), slices.Clone(d.Open)
-	c.block, c.ages = 0, 0
-	return &c
 }
 
 // count takes the records of a minute that settles.

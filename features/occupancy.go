@@ -10,7 +10,7 @@ const maxLifeMinutes = int64(maxLife / Minute)
 // life is what one request holds in the KV cache: prompt tokens from its start, output tokens that grow linearly in
 // time from first to end, nothing after the end. Times are in seconds since its start.
 type life struct {
-	start          moment
+	start          unixTime
 	first, end     float64
 	prompt, output float64
 	rate           float64 // of output, tokens per second from first to end
@@ -19,13 +19,13 @@ type life struct {
 
 // life is that of a request whose start and end are known: it starts when it leaves the queue, or else when
 // it arrives. Without the time of its first token, that is where the pool's prefill speed puts it.
-func (e *effect) life(s Service) (l life, ok bool) {
+func (e *delta) life(s Service) (l life, ok bool) {
 	l.start = max(e.started, e.arrived)
 	if l.start == never || e.finished == never || e.finished == l.start {
 		return l, false
 	}
 	lasts := e.finished - l.start
-	if lasts < 0 || lasts > moment(maxLife) {
+	if lasts < 0 || lasts > unixTime(maxLife) {
 		l.contradictory = true
 		return l, false
 	}
@@ -67,15 +67,15 @@ func (l *life) generated(x float64) float64 {
 
 // secondsAt is when a minute begins in a life.
 func (l *life) secondsAt(minute int64) float64 {
-	return l.start.secondsTo(moment(minute) * minuteLength)
+	return l.start.secondsTo(unixTime(minute) * minuteLength)
 }
 
 // decodes is the minute of the first output token.
-func (l *life) decodes() int64 { return (l.start + moment(l.first*float64(second))).minute() }
+func (l *life) decodes() int64 { return (l.start + unixTime(l.first*float64(second))).minute() }
 
-// occupy spreads the occupancy of a life over the minutes and slots it touches, and enters it in the ledger. What falls
+// occupy spreads the occupancy of a life over the minutes and slots it touches, and books it by its kind. What falls
 // before the open span is late, what falls beyond it is only counted.
-func (a *Aggregator) occupy(c *class, l *life, to ledger) {
+func (a *Aggregator) occupy(c *class, l *life, to demandKind) {
 	first := max(l.start.minute(), a.oldest())
 	x := l.secondsAt(first)
 	held := 0.0
@@ -87,7 +87,7 @@ func (a *Aggregator) occupy(c *class, l *life, to ledger) {
 		}
 	}
 	for m := first; m < a.end() && x < l.end; m++ {
-		w := a.cell(c, m)
+		w := a.bucket(c, m)
 		w.KVTimed = true
 		inMinute := 0.0
 		next := x + slotSeconds
@@ -112,12 +112,12 @@ func (a *Aggregator) occupy(c *class, l *life, to ledger) {
 	}
 }
 
-// generate books the output tokens of a request, and enters them in the ledger; w is the minute of its arrival, or the
+// generate books the output tokens of a request, and books them by their kind; w is the minute of its arrival, or the
 // oldest open one.
-func (a *Aggregator) generate(c *class, w *cell, e *effect, l *life, timed bool, to ledger) {
+func (a *Aggregator) generate(c *class, w *bucket, e *delta, l *life, timed bool, to demandKind) {
 	if !timed || e.first == never {
 		if e.finished != never && e.event().minute() < a.oldest() {
-			w = a.cell(c, min(max(e.finished.minute(), a.oldest()), a.end()-1))
+			w = a.bucket(c, min(max(e.finished.minute(), a.oldest()), a.end()-1))
 		}
 		w.OutputTokens += float64(e.output)
 		to.enter(&w.Window, float64(e.output), 0)
@@ -132,12 +132,12 @@ func (a *Aggregator) generate(c *class, w *cell, e *effect, l *life, timed bool,
 
 // generateFrom books the output tokens of a life beyond the first done ones in the minutes from first on; those that it
 // generated before go to first.
-func (a *Aggregator) generateFrom(c *class, l *life, first int64, done float64, to ledger) {
+func (a *Aggregator) generateFrom(c *class, l *life, first int64, done float64, to demandKind) {
 	x := l.secondsAt(first)
 	for m := first; m < a.end() && done < l.output; m++ {
 		x += seconds
 		next := l.generated(x)
-		w := a.cell(c, m)
+		w := a.bucket(c, m)
 		w.OutputTokens += next - done
 		to.enter(&w.Window, next-done, 0)
 		done = next

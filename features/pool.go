@@ -22,7 +22,7 @@ type PoolState struct {
 	Observed bool // at least one replica report is fresh
 }
 
-// PoolMinute is one pool as the fold sees it when a minute is over.
+// PoolMinute is one pool when a minute is over.
 type PoolMinute struct {
 	Pool    string
 	Start   time.Time

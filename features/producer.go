@@ -18,7 +18,7 @@ const (
 	// delays is one to two spans old at most.
 	delaySpan = 10 * time.Minute
 	// maxDelay is the longest delay that is told from longer ones, in either direction.
-	maxDelay = 366 * 24 * moment(time.Hour)
+	maxDelay = 366 * 24 * unixTime(time.Hour)
 )
 
 // ProducersConfig says what is a fault.
@@ -48,10 +48,10 @@ type Producers struct {
 	list    []*producer // ordered by name
 	latest  *producer
 	refused uint64
-	rotated moment // when the delays began to be collected anew
+	rotated unixTime // when the delays began to be collected again
 
-	source   string // of the batch that is being folded
-	received moment
+	source   string // of the batch that is being applied
+	received unixTime
 
 	least  []float64 // scratch: the least delays of those that can be judged
 	states []ProducerState
@@ -64,8 +64,8 @@ type producer struct {
 	declared  bool // by its messages
 	records   uint64
 	future    uint64 // records refused because they lie too far ahead
-	watermark moment
-	heard     moment
+	watermark unixTime
+	heard     unixTime
 	delays    [2]delays // this span, and the one before
 	feeds     []feed
 }
@@ -73,10 +73,10 @@ type producer struct {
 // feed is what a producer sends of one pool.
 type feed struct {
 	pool      string
-	since     moment // first heard of
-	heard     moment // last heard of
-	watermark moment // newest request; never when it sends only reports of replicas
-	pause     moment // the longest usual silence: the longest gap, fading by 2 % with each message
+	since     unixTime // first heard of
+	heard     unixTime // last heard of
+	watermark unixTime // newest request; never when it sends only reports of replicas
+	pause     unixTime // the longest usual silence: the longest gap, fading by 2 % with each message
 }
 
 // NewProducers knows none.
@@ -88,7 +88,7 @@ func NewProducers(cfg ProducersConfig) *Producers {
 func (p *Producers) Begin(source string, received time.Time) {
 	p.source, p.received = source, never
 	if p.cfg.ByReceipt {
-		p.received = momentOf(received)
+		p.received = unixTimeOf(received)
 	}
 }
 
@@ -97,9 +97,9 @@ func (p *Producers) Request(r *ingest.Request, became ingest.Reason) {
 	if became == ingest.ReasonUnknownPool {
 		return
 	}
-	at, sure := momentOf(r.FinishedAt), true
+	at, sure := unixTimeOf(r.FinishedAt), true
 	if r.Phase == ingest.PhaseArrived || at == never {
-		at, sure = momentOf(r.EventTime()), r.Phase == ingest.PhaseArrived
+		at, sure = unixTimeOf(r.EventTime()), r.Phase == ingest.PhaseArrived
 	}
 	p.record(r.ReplicaName, r.Pool, at, sure, true, became)
 }
@@ -107,18 +107,18 @@ func (p *Producers) Request(r *ingest.Request, became ingest.Reason) {
 // Sum takes note of one; its delay says nothing, for its span may have only begun at its start.
 func (p *Producers) Sum(s *ingest.Sum, became ingest.Reason) {
 	if became != ingest.ReasonUnknownPool {
-		p.record("", s.Pool, momentOf(s.Start), false, true, became)
+		p.record("", s.Pool, unixTimeOf(s.Start), false, true, became)
 	}
 }
 
 // Replica takes note of a report.
 func (p *Producers) Replica(r *ingest.Replica, became ingest.Reason) {
 	if became != ingest.ReasonUnknownPool {
-		p.record(r.Name, r.Pool, momentOf(r.At), true, false, became)
+		p.record(r.Name, r.Pool, unixTimeOf(r.At), true, false, became)
 	}
 }
 
-func (p *Producers) record(replica, pool string, at moment, sure, demand bool, became ingest.Reason) {
+func (p *Producers) record(replica, pool string, at unixTime, sure, demand bool, became ingest.Reason) {
 	name := p.source
 	if name == "" {
 		name = replica
@@ -205,7 +205,7 @@ func (p *Producers) forget(gone func(*producer) bool) {
 }
 
 // feed finds what a producer sends of a pool; nil beyond maxFeeds.
-func (x *producer) feed(pool string, heard moment) *feed {
+func (x *producer) feed(pool string, heard unixTime) *feed {
 	for i := range x.feeds {
 		if x.feeds[i].pool == pool {
 			return &x.feeds[i]

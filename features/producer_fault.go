@@ -50,8 +50,8 @@ type ProducerFault struct {
 // Tick judges the producers at the end of a minute, in the order of their names, and fills in the pools what concerns
 // them. The results are valid until the next tick. O(producers × pools of each).
 func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
-	now := momentOf(t)
-	p.forget(func(x *producer) bool { return x.heard < now-moment(producerTTL) })
+	now := unixTimeOf(t)
+	p.forget(func(x *producer) bool { return x.heard < now-unixTime(producerTTL) })
 	p.states, p.faults = p.states[:0], p.faults[:0]
 	p.least = p.least[:0]
 	for _, x := range p.list {
@@ -66,7 +66,7 @@ func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 	for i := range pools {
 		p.fill(&pools[i], now)
 	}
-	if p.rotated == never || now-p.rotated >= moment(delaySpan) {
+	if p.rotated == never || now-p.rotated >= unixTime(delaySpan) {
 		for _, x := range p.list {
 			x.delays = [2]delays{noDelays, x.delays[0]}
 		}
@@ -119,8 +119,8 @@ func (p *Producers) usual(own float64) float64 {
 func (x *producer) recent() delays { return x.delays[0].joined(&x.delays[1]) }
 
 // fill says what concerns a pool: how far its slowest live producer has come, and the faults.
-func (p *Producers) fill(m *PoolMinute, now moment) {
-	stale := moment(p.cfg.StaleAfter)
+func (p *Producers) fill(m *PoolMinute, now unixTime) {
+	stale := unixTime(p.cfg.StaleAfter)
 	live, slowest, heard := 0, never, never
 	for _, x := range p.list {
 		f := x.of(m.Pool)
@@ -145,7 +145,7 @@ func (p *Producers) fill(m *PoolMinute, now moment) {
 		switch {
 		case now-f.heard > max(stale, 2*f.pause):
 			// A replica that is gone is no fault, and a pool whose producers are all silent is stale as a whole.
-			if !x.declared || live == 0 || f.watermark == never || f.heard-f.since < moment(delaySpan) {
+			if !x.declared || live == 0 || f.watermark == never || f.heard-f.since < unixTime(delaySpan) {
 				continue
 			}
 			fault.Kind, fault.Since = FaultSilent, f.heard.time()

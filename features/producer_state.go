@@ -55,17 +55,17 @@ func RestoreProducers(cfg ProducersConfig, s *ProducersState) (*Producers, error
 	if s == nil {
 		return p, nil
 	}
-	p.refused, p.rotated = s.Refused, moment(s.Rotated)
+	p.refused, p.rotated = s.Refused, unixTime(s.Rotated)
 	for _, ps := range s.Producers {
 		if p.byName[ps.Name] != nil || len(p.list) == maxProducers || len(ps.Feeds) > maxFeeds {
 			return nil, errors.New("restore producers: one comes twice, or there are too many")
 		}
 		x := &producer{
 			name: ps.Name, declared: ps.Declared, records: ps.Records, future: ps.Future,
-			watermark: moment(ps.Watermark), heard: moment(ps.Heard), delays: ps.Delays,
+			watermark: unixTime(ps.Watermark), heard: unixTime(ps.Heard), delays: ps.Delays,
 		}
 		for _, f := range ps.Feeds {
-			x.feeds = append(x.feeds, feed{f.Pool, moment(f.Since), moment(f.Heard), moment(f.Watermark), moment(f.Pause)})
+			x.feeds = append(x.feeds, feed{f.Pool, unixTime(f.Since), unixTime(f.Heard), unixTime(f.Watermark), unixTime(f.Pause)})
 		}
 		p.insert(x)
 	}

@@ -31,7 +31,7 @@ func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
 // the same call has been counted, so that this one is no demand.
 func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 	call := !again
-	t := momentsOf(r)
+	t := requestTimesOf(r)
 	minute := t.event.minute()
 	a.begin(minute)
 	seen, hash, reason := a.seen(r)
@@ -63,14 +63,14 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 	} else {
 		c = a.lookup(p, r.Class, minute)
 	}
-	e := &a.effect
-	*e = effect{}
+	e := &a.delta
+	*e = delta{}
 	e.read(r, &t)
 	e.minute, e.call, e.arrives = int32(minute), call, seen == nil
 	entry := arrival{Hash: hash, Minute: minute, class: c}
 	if seen == nil {
 		a.evidence(p, minute, t.event)
-		p.coverage[a.slot(minute)].strain.Attempts++
+		p.coverage[a.slot(minute)].queuePressure.Attempts++
 	} else {
 		seen.Ended = true
 		entry = *seen
@@ -86,12 +86,12 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 			a.evidence(p, ended, t.finished)
 		}
 		if open {
-			p.coverage[a.slot(minute)].strain.end(e)
+			p.coverage[a.slot(minute)].queuePressure.end(e)
 		}
 		e.expect(&p.expected)
 	}
 	if open {
-		p.tried(&p.coverage[a.slot(minute)].strain, e, minute)
+		p.tried(&p.coverage[a.slot(minute)].queuePressure, e, minute)
 	}
 	if e.teaches() {
 		p.expected.learn(e)
@@ -99,7 +99,7 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, again bool) ingest.Reason {
 	if seen == nil && p.phased && r.ID != "" && a.arrivals.add(entry) {
 		a.counters.ArrivalsEvicted++
 	}
-	a.take(c, e)
+	a.count(c, e)
 	return ""
 }
 
@@ -125,17 +125,17 @@ func (a *Aggregator) seen(r *ingest.Request) (seen *arrival, hash uint64, reason
 // toCount says whether prompt and cached tokens are to be counted: where they have not been yet. Cached tokens say nothing
 // without the prompt they are part of, nor when the request was never served; they are taken off the minute that has the
 // prompt, which must be open, or not at all.
-func (e *effect) toCount(done *arrival, open bool) {
+func (e *delta) toCount(done *arrival, open bool) {
 	e.prompts = e.prompt >= 0 && !done.Prompt
 	e.caches = e.prompt >= 0 && !done.Cached && (open || !done.Prompt) && e.cached >= 0 && !e.neverServed()
 	done.Prompt, done.Cached = done.Prompt || e.prompts, done.Cached || e.caches
 }
 
 // count adds an attempt to its class.
-func (a *Aggregator) count(c *class, e *effect) {
+func (a *Aggregator) count(c *class, e *delta) {
 	minute := int64(e.minute)
 	c.born, c.last = min(c.born, minute), max(c.last, minute)
-	w := a.cell(c, max(minute, a.oldest()))
+	w := a.bucket(c, max(minute, a.oldest()))
 	if e.arrives {
 		countArrival(c, w, e.call)
 	}
@@ -146,7 +146,7 @@ func (a *Aggregator) count(c *class, e *effect) {
 	a.weigh(c, e, tokens)
 }
 
-func countArrival(c *class, w *cell, call bool) {
+func countArrival(c *class, w *bucket, call bool) {
 	c.reports |= ReportsRequests | ReportsAttempts
 	w.Records++
 	w.Attempts++
@@ -159,7 +159,7 @@ func countArrival(c *class, w *cell, call bool) {
 }
 
 // countPrompt counts prompt and cached tokens that have not been counted yet, and says how many that are.
-func (a *Aggregator) countPrompt(c *class, w *cell, e *effect) (tokens float64) {
+func (a *Aggregator) countPrompt(c *class, w *bucket, e *delta) (tokens float64) {
 	prompt := float64(e.prompt)
 	if e.prompts {
 		tokens = prompt
@@ -190,7 +190,7 @@ func (a *Aggregator) countPrompt(c *class, w *cell, e *effect) (tokens float64) 
 
 // countEnd counts what is known of a request when it is over, and says how many tokens it generated: w is the minute of its
 // arrival, or the oldest open one.
-func (a *Aggregator) countEnd(c *class, w *cell, e *effect) (tokens float64) {
+func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
 	switch {
 	case e.how == rejected:
 		w.Rejected++
@@ -204,7 +204,7 @@ func (a *Aggregator) countEnd(c *class, w *cell, e *effect) (tokens float64) {
 		w.OutputWasted += float64(max(e.output, 0))
 	}
 	var demand asked
-	to := e.ledger(c.pool, c)
+	to := e.demandKind(c.pool, c)
 	if to == unserved || to == delayed {
 		var ok bool
 		if demand, ok = e.demand(c.pool, c, to); !ok {
@@ -230,7 +230,7 @@ func (a *Aggregator) countEnd(c *class, w *cell, e *effect) (tokens float64) {
 }
 
 // serve counts what the pool did for an attempt, and says how many tokens it generated.
-func (a *Aggregator) serve(c *class, w *cell, e *effect, to ledger) (tokens float64) {
+func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens float64) {
 	w.countDelay(shapeTTFT, e.arrived, e.first, 1)
 	w.countDelay(shapeQueueWait, e.arrived, e.started, 1)
 	w.countDelay(shapeITL, e.first, e.finished, e.output-1)
@@ -280,7 +280,7 @@ func (a *Aggregator) serve(c *class, w *cell, e *effect, to ledger) (tokens floa
 
 // countDelay counts the time between two instants, shared over n steps; instants that are missing or in the wrong order
 // are no measurement.
-func (w *cell) countDelay(shape int, from, to moment, n int64) {
+func (w *bucket) countDelay(shape int, from, to unixTime, n int64) {
 	if from == never || to < from || n < 1 {
 		return
 	}
@@ -292,13 +292,13 @@ func (w *cell) countDelay(shape int, from, to moment, n int64) {
 }
 
 // moments are the times of a request.
-type moments struct {
-	arrived, started, first, finished moment
-	event                             moment // the one it counts at
+type requestTimes struct {
+	arrived, started, first, finished unixTime
+	event                             unixTime // the one it counts at
 }
 
-func momentsOf(r *ingest.Request) moments {
-	t := moments{momentOf(r.ArrivedAt), momentOf(r.StartedAt), momentOf(r.FirstTokenAt), momentOf(r.FinishedAt), 0}
+func requestTimesOf(r *ingest.Request) requestTimes {
+	t := requestTimes{unixTimeOf(r.ArrivedAt), unixTimeOf(r.StartedAt), unixTimeOf(r.FirstTokenAt), unixTimeOf(r.FinishedAt), 0}
 	if t.event = t.arrived; t.event == never {
 		t.event = t.finished
 	}

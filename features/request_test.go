@@ -324,7 +324,7 @@ func TestRequestStaysInItsClass(t *testing.T) {
 	}
 }
 
-// When the class was forgotten while the request ran, its end names the class anew.
+// When the class was forgotten while the request ran, its end names the class again.
 func TestRequestOutlivesItsClass(t *testing.T) {
 	cfg := testConfig()
 	cfg.ClassTTL = Minute

@@ -19,9 +19,7 @@ type rest struct {
 // restOf is the state of a as it comes back from its bytes.
 func restOf(t testing.TB, a *Aggregator) (s rest) {
 	t.Helper()
-	b := a.Freeze()
-	defer a.Thaw()
-	dec := cbor.NewDecoder(bytes.NewReader(written(t, b)))
+	dec := cbor.NewDecoder(bytes.NewReader(bytesOf(t, a)))
 	next := func(part any) {
 		if err := dec.Decode(part); err != nil {
 			t.Fatal(err)
@@ -57,26 +55,18 @@ func (s *rest) parts(t testing.TB) func(part any) error {
 	return cbor.NewDecoder(&b).Decode
 }
 
-// written are the bytes of a frozen Aggregator.
-func written(t testing.TB, f *Frozen) []byte {
+// bytesOf is the state of a as it is written.
+func bytesOf(t testing.TB, a *Aggregator) []byte {
 	t.Helper()
 	mode, err := cbor.CoreDetEncOptions().EncMode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := f.Parts(mode.NewEncoder(&b).Encode); err != nil {
+	if err := a.Parts(mode.NewEncoder(&b).Encode); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
-}
-
-// bytesOf is the state of a as it is written.
-func bytesOf(t testing.TB, a *Aggregator) []byte {
-	t.Helper()
-	f := a.Freeze()
-	defer a.Thaw()
-	return written(t, f)
 }
 
 // restarted is a as it comes back from its bytes.

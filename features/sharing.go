@@ -72,18 +72,18 @@ func usedTokens(r *ingest.Replica) float64 {
 
 // noteUse books what a replica held between two reports, in a straight line from one to the other.
 func (a *Aggregator) noteUse(p *pool, before, now *ingest.Replica) {
-	at := momentOf(now.At)
+	at := unixTimeOf(now.At)
 	if m := (at - 1).minute(); a.holds(m) {
 		p.coverage[a.slot(m)].use.Serving = float64(p.fleet.serving)
 	}
-	from := momentOf(before.At)
+	from := unixTimeOf(before.At)
 	start, end := usedTokens(before), usedTokens(now)
 	if math.IsNaN(start+end) || from == never || from >= at || at-from > useGap {
 		return
 	}
 	slope := (end - start) / from.secondsTo(at)
 	for m := from.minute(); m <= at.minute(); m++ {
-		lower, upper := max(from, moment(m)*minuteLength), min(at, moment(m+1)*minuteLength)
+		lower, upper := max(from, unixTime(m)*minuteLength), min(at, unixTime(m+1)*minuteLength)
 		span := lower.secondsTo(upper)
 		if span <= 0 || !a.holds(m) {
 			continue

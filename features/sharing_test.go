@@ -113,7 +113,7 @@ func TestSharingIsWhatEnginesHoldOfWhatRequestsHold(t *testing.T) {
 func TestCachedShareIsOfAllPromptTokens(t *testing.T) {
 	var e Expected
 	for i := range 40_000 {
-		r := effect{prompt: 4000, cached: 2000, how: finished}
+		r := delta{prompt: 4000, cached: 2000, how: finished}
 		if i%10 == 0 {
 			r.prompt, r.cached = 9000, 0
 		}

@@ -43,18 +43,18 @@ type CoverageSnapshot struct {
 	Evidence bool  `cbor:"2,keyasint"`
 	Returned bool  `cbor:"3,keyasint"`
 
-	Strain   strain `cbor:"40,keyasint"`
-	Censored bool   `cbor:"41,keyasint"`
+	Pressure queuePressure `cbor:"40,keyasint"`
+	Censored bool          `cbor:"41,keyasint"`
 
 	Use engineUse `cbor:"42,keyasint"`
 }
 
 func (c *coverage) snapshot(minute int64) CoverageSnapshot {
-	return CoverageSnapshot{Minute: minute, Evidence: c.evidence, Returned: c.returned, Strain: c.strain, Censored: c.censored, Use: c.use}
+	return CoverageSnapshot{Minute: minute, Evidence: c.evidence, Returned: c.returned, Pressure: c.queuePressure, Censored: c.censored, Use: c.use}
 }
 
 func (s *CoverageSnapshot) restored() coverage {
-	return coverage{evidence: s.Evidence, strain: s.Strain, use: s.Use, returned: s.Returned, censored: s.Censored}
+	return coverage{evidence: s.Evidence, queuePressure: s.Pressure, use: s.Use, returned: s.Returned, censored: s.Censored}
 }
 
 // ClassSnapshot is one class of a pool.
@@ -103,7 +103,7 @@ func (a *Aggregator) poolSnapshot(p *pool) PoolSnapshot {
 		Name: p.name, Phased: p.phased, LastEvent: nanos(p.lastEvent.time()), Watermark: nanos(p.watermark.time()),
 		Reported: nanos(p.fleet.reported), Preemptions: p.fleet.preemptions,
 		Expected: p.expected, Settled: p.settled.snapshot(0), Sharing: p.sharing.state(),
-		Lag:     p.lag.clone(),
+		Lag:     p.lag,
 		Classes: len(p.classes), Retried: p.retried,
 	}
 	for m := a.oldest(); m < a.end(); m++ {
@@ -119,7 +119,48 @@ func (a *Aggregator) poolSnapshot(p *pool) PoolSnapshot {
 	return s
 }
 
-// Restore makes an Aggregator that goes on exactly where the one that was frozen did; next decodes the next of its parts
+// Parts hands out the state in the parts that Restore takes up, in their order. A part is valid until put returns.
+func (a *Aggregator) Parts(put func(part any) error) error {
+	s := State{Started: a.started, Closed: a.closed, Open: a.open, Counters: a.counters}
+	for _, p := range a.pools {
+		s.Pools = append(s.Pools, a.poolSnapshot(p))
+	}
+	if err := put(&s); err != nil {
+		return err
+	}
+	number := map[*class]uint32{}
+	for i, c := range a.numbered() {
+		number[c] = uint32(i)
+		s := a.classSnapshot(c)
+		if err := put(&s); err != nil {
+			return err
+		}
+	}
+	return put(a.arrivals.snapshot(number))
+}
+
+func (a *Aggregator) classSnapshot(c *class) ClassSnapshot {
+	s := ClassSnapshot{
+		Name: c.key.Class, Born: c.born, Last: c.last, Reports: c.reports, Moments: c.moments,
+		Expected: c.expected, Late: c.late, Nowcasts: c.nowcasts,
+	}
+	for kind, account := range c.accounts {
+		if account != nil {
+			state := account.names.State()
+			s.Accounts[kind] = &state
+		}
+	}
+	for m := a.oldest(); len(s.Windows) < c.open; m++ {
+		if at := a.find(c, m); at != nil {
+			w := WindowSnapshot{Minute: m, Dirty: a.dirty(at, m), Window: at.Window, Pace: at.pace}
+			w.Window.show(at.shapes)
+			s.Windows = append(s.Windows, w)
+		}
+	}
+	return s
+}
+
+// Restore makes an Aggregator that goes on exactly where the one that was saved did; next decodes the next of its parts
 // into what it is given. When cfg has changed since, what no longer fits is left out: minutes outside the open span, the
 // lightest tenants; classes and replicas beyond a smaller cap stay until they fall silent. The error names what in the
 // parts cannot be.
@@ -161,7 +202,7 @@ func (a *Aggregator) restorePool(s *PoolSnapshot, next func(part any) error) err
 	p := a.pool(s.Name)
 	p.expected, p.settled = s.Expected, s.Settled.restored()
 	p.sharing.restore(s.Sharing)
-	p.phased, p.lastEvent, p.watermark = s.Phased, momentOf(instant(s.LastEvent)), momentOf(instant(s.Watermark))
+	p.phased, p.lastEvent, p.watermark = s.Phased, unixTimeOf(instant(s.LastEvent)), unixTimeOf(instant(s.Watermark))
 	for _, c := range s.Coverage {
 		if a.holds(c.Minute) {
 			p.coverage[a.slot(c.Minute)] = c.restored()
@@ -169,7 +210,7 @@ func (a *Aggregator) restorePool(s *PoolSnapshot, next func(part any) error) err
 	}
 	p.retried = s.Retried
 	if s.Lag.fits(a.revise) {
-		p.lag = s.Lag.clone()
+		p.lag = s.Lag
 	}
 	for range s.Classes {
 		var cs ClassSnapshot
@@ -204,13 +245,13 @@ func (a *Aggregator) restoreClass(p *pool, s *ClassSnapshot) (err error) {
 		return err
 	}
 	if s.Nowcasts != nil && s.Nowcasts.fits(a.revise) {
-		c.nowcasts = s.Nowcasts.clone()
+		c.nowcasts = s.Nowcasts
 	}
 	for _, w := range s.Windows {
 		if !a.holds(w.Minute) {
 			continue
 		}
-		at := a.cell(c, w.Minute)
+		at := a.bucket(c, w.Minute)
 		for i, shape := range w.Window.shapes() {
 			if (*shape).Count() > 0 {
 				if at.shapes == nil {

@@ -105,41 +105,6 @@ func TestSnapshotGoesOnExactly(t *testing.T) {
 	})
 }
 
-// TestFrozenStaysAsItWas: what is written of a frozen Aggregator is its state when it was frozen, whatever came since, and
-// what it does is not changed by that.
-func TestFrozenStaysAsItWas(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		steps := drawSteps(rt)
-		cut := rapid.IntRange(0, len(steps)).Draw(rt, "freeze")
-		end := rapid.IntRange(cut, len(steps)).Draw(rt, "thaw")
-		a, free := New(testConfig()), New(testConfig())
-		for _, s := range steps[:cut] {
-			s(a)
-			s(free)
-		}
-		was := bytesOf(t, a)
-		frozen := a.Freeze()
-		for i, s := range steps[cut:] {
-			if cut+i == end {
-				if !bytes.Equal(was, written(t, frozen)) {
-					rt.Fatal("what was frozen has changed")
-				}
-				a.Thaw()
-			}
-			if diff := difference(s(free), s(a)); diff != "" {
-				rt.Fatalf("step %d after Freeze (-free +frozen):\n%s", i, diff)
-			}
-		}
-		if end == len(steps) && !bytes.Equal(was, written(t, frozen)) {
-			rt.Fatal("what was frozen has changed")
-		}
-		a.Thaw()
-		if !bytes.Equal(bytesOf(t, free), bytesOf(t, a)) {
-			rt.Fatal("the states differ at the end")
-		}
-	})
-}
-
 func TestRestoreUnderAnotherConfig(t *testing.T) {
 	cfg := testConfig()
 	a := New(cfg)

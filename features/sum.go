@@ -15,7 +15,7 @@ import (
 // measured on those, corrects it; for purely binned traffic it stays a rough figure. It is unknown when any of
 // requests, prompt and output is.
 func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
-	at := momentOf(s.Start)
+	at := unixTimeOf(s.Start)
 	minute := at.minute()
 	a.begin(minute)
 	if reason := a.refuse(minute); reason != "" {
@@ -32,8 +32,7 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	p := a.pool(s.Pool)
 	a.evidence(p, minute, at)
 	c := a.class(p, s.Class, minute)
-	a.catchUp()
-	w := a.cell(c, minute)
+	w := a.bucket(c, minute)
 	w.Records++
 	if s.Requests >= 0 {
 		c.reports |= ReportsRequests
@@ -57,7 +56,11 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 		w.OutputKnown++
 		w.OutputTokens += s.OutputTokens
 	}
-	if area := c.modelledSum(s, cached, p.service); area >= 0 {
+	area := c.modelledSum(s, cached, p.service)
+	if s.KVTokens != nil {
+		area = *s.KVTokens * seconds
+	}
+	if area >= 0 {
 		c.reports |= ReportsKV
 		w.KVKnown++
 		w.KVModelled += area

@@ -44,7 +44,7 @@ type effect struct {
 // effectState is the part of it that snapshots keep.
 type effectState struct {
 	Name   string  `cbor:"1,keyasint"`
-	Stated float64 `cbor:"2,keyasint"` // the factor of the calendar: when that changes, all begins anew
+	Stated float64 `cbor:"2,keyasint"` // the factor of the calendar: when that changes, all begins again
 	Mean   float64 `cbor:"3,keyasint"` // of the logarithm of the factor
 	Var    float64 `cbor:"4,keyasint"`
 	// Begun is the minute in which it began last, 0 before that; Expected is what had been forecast for the minutes from

@@ -16,27 +16,27 @@ type excess struct {
 }
 
 // What a tail is held by before much is learned: tailPrior windows of a normal distribution's mean excess, which is 0.25 of the
-// distance from its median to its 95 % quantile. No outcome counts as farther than mostExcess; a distance below leastReach counts
+// distance from its median to its 95 % quantile. No outcome counts as farther than mostExcess; a distance below leastMargin counts
 // as that, for what hardly varied so far may yet. A probability below leastTail is none.
 const (
 	tailPrior   = 2.0
 	normalRatio = 0.25
 	mostExcess  = 5.0
-	leastReach  = 0.02
+	leastMargin = 0.02
 	leastTail   = 1e-4
 )
 
 // learn takes in a window whose highest demand was that, and forgets by weight of a window as ranks do.
 func (t *excess) learn(peaks *[rankBins - 1]float32, highest float32, weight float64) {
-	t.Windows *= 1 - weight/outlookMemory
-	t.Sum *= 1 - weight/outlookMemory
+	t.Windows *= 1 - weight/calibratorMemory
+	t.Sum *= 1 - weight/calibratorMemory
 	median, high := float64(peaks[rankBins/2-1]), float64(peaks[rankBins-2])
 	if float64(highest) <= high || high <= 0 {
 		return
 	}
 	spread := mostExcess
 	if median > 0 {
-		spread = max(math.Log(high/median), leastReach)
+		spread = max(math.Log(high/median), leastMargin)
 	}
 	t.Windows += weight
 	t.Sum += weight * min(math.Log(float64(highest)/high)/spread, mostExcess)
@@ -47,18 +47,18 @@ func (t *excess) ratio() float64 {
 	return (t.Sum + tailPrior*normalRatio) / (t.Windows + tailPrior)
 }
 
-// reach is how much more than its paths a resource could take: the logarithms of the factors on all demand at which a twentieth of
-// the paths, and half of them, saturate by each of outlookHorizons; +Inf where no factor does it.
-type reach [numOutlook]struct{ twentieth, half float64 }
+// margins is how much more than its paths a resource could take: the logarithms of the factors on all demand at which a twentieth of
+// the paths, and half of them, saturate by each of calibratedHorizons; +Inf where no factor does it.
+type margins [numHorizons]struct{ twentieth, half float64 }
 
-// newReach looks at the paths of a resource of which so much is ready. O(paths · (Horizon + log paths)).
-func newReach(per float64, demand, ready [][Horizon]float32) (r reach) {
+// newMargins looks at the paths of a resource of which so much is ready. O(paths · (Horizon + log paths)).
+func newMargins(per float64, demand, ready [][Horizon]float32) (r margins) {
 	least, sorted := make([]float64, len(demand)), make([]float64, len(demand))
 	for j := range least {
 		least[j] = math.Inf(1)
 	}
 	from := 0
-	for i, to := range outlookHorizons {
+	for i, to := range calibratedHorizons {
 		for j := range demand {
 			for h := from; h < to; h++ {
 				if d := float64(demand[j][h]); d > 0 {
@@ -78,7 +78,7 @@ func newReach(per float64, demand, ready [][Horizon]float32) (r reach) {
 
 // beyond is the probability, 0…1, that a window whose highest demand exceeds the 95 % quantile of the paths' saturates the i-th
 // horizon's: the share of an exponential beyond how far that is.
-func (r *reach) beyond(t *excess, i int) float64 {
+func (r *margins) beyond(t *excess, i int) float64 {
 	far := r[i].twentieth
 	switch {
 	case far <= 0:
@@ -86,7 +86,7 @@ func (r *reach) beyond(t *excess, i int) float64 {
 	case math.IsInf(far, 1):
 		return 0
 	}
-	spread := max(r[i].half-far, leastReach)
+	spread := max(r[i].half-far, leastMargin)
 	if math.IsInf(spread, 1) {
 		spread = mostExcess
 	}

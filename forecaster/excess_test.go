@@ -12,7 +12,7 @@ import (
 func TestWhatNoPathReaches(t *testing.T) {
 	const window = 5 * time.Minute
 	rng := rand.New(rand.NewPCG(2, 1))
-	var o Outlook
+	var o Calibrator
 	demand := map[int64]float64{}
 	at := func(_ string, minute int64) float64 { return demand[minute] }
 	// A tenth of the windows exceed 95 of the paths' evenly spread 0 to 100, by a factor that is exponential on the logarithm's
@@ -41,7 +41,7 @@ func TestWhatNoPathReaches(t *testing.T) {
 	pf := evenly(minutes)
 	stated := func(capacity float64) [Horizon]float64 {
 		r := Project(&pf, fixedCapacity{"kv": capacity}, fixedLag(time.Minute), Supply{Ready: 1}, 0, window, &o).Resources[0]
-		return r.ranked
+		return r.Probability
 	}
 	for _, tt := range []struct{ capacity, least, most float64 }{{96, .05, .16}, {150, .02, .07}, {300, .002, .02}, {1e6, 0, 0}} {
 		if p := stated(tt.capacity)[4]; p < tt.least || p > tt.most {
@@ -83,7 +83,7 @@ func TestExcessIsBounded(t *testing.T) {
 	}
 	last := 1.
 	for far := -1.; far < 5; far += .1 {
-		r := reach{{far, far + .5}}
+		r := margins{{far, far + .5}}
 		if p := r.beyond(&e, 0); p > last || p < 0 {
 			t.Errorf("%g at %g, after %g", p, far, last)
 		} else {
@@ -91,7 +91,7 @@ func TestExcessIsBounded(t *testing.T) {
 		}
 	}
 	inf := math.Inf(1)
-	for _, r := range []reach{{{inf, inf}}, {{.5, inf}}, {{math.Inf(-1), math.Inf(-1)}}, {{math.Inf(-1), inf}}} {
+	for _, r := range []margins{{{inf, inf}}, {{.5, inf}}, {{math.Inf(-1), math.Inf(-1)}}, {{math.Inf(-1), inf}}} {
 		if p := r.beyond(&e, 0); !(p >= 0 && p <= 1) {
 			t.Errorf("%+v: %g", r[0], p)
 		}

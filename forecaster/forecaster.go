@@ -182,7 +182,7 @@ func (p *pool) add(d int, minute int64, t *sums, settle int) {
 	if t.moved[d] != 0 {
 		s.history.Amend(minute, math.Max(0, zeroIfNaN(t.was[d])+t.moved[d]))
 	}
-	s.reckon(minute, &t.first[d], t.was[d])
+	s.learnReporting(minute, &t.first[d], t.was[d])
 }
 
 // take counts what a minute of a class will come to, and adds it to the sums.

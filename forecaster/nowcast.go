@@ -31,9 +31,9 @@ type anchor struct {
 // anchorFade is the weight of a minute relative to the next in a level of ten minutes.
 const anchorFade = 0.9
 
-// reckon takes what has become of a minute that came so many minutes before the newest one, when the next one is about
+// learnReporting takes what has become of a minute that came so many minutes before the newest one, when the next one is about
 // to be pushed.
-func (a *anchor) reckon(e *features.Estimate, before int64) {
+func (a *anchor) learnReporting(e *features.Estimate, before int64) {
 	a.open(e.SD, before+1)
 	if e.Counted > 0 {
 		a.Heard |= 1 << before

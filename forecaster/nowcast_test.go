@@ -33,7 +33,7 @@ func TestAnchorReckonsOpenMinutes(t *testing.T) {
 	if want := .01 * 100 / 400; math.Abs(a.Uncertain-want) > 1e-12 {
 		t.Errorf("uncertain by %v, want (10 %% of 10)²/4·100 = %v", a.Uncertain, want)
 	}
-	a.reckon(&unsure, 0)
+	a.learnReporting(&unsure, 0)
 	a.move(sure, 100)
 	if want := .0081 * 100 / 400; math.Abs(a.Uncertain-want) > 1e-12 {
 		t.Errorf("a minute later uncertain by %v, want %v", a.Uncertain, want)

@@ -48,9 +48,9 @@ func WarningWindow(lead time.Duration) time.Duration { return lead + warnedBeyon
 // Project sets the sample paths of a pool's demand against its supply: replicas that are ready now, plus pending ones as they
 // become ready; ResourceProjection.AfterFailure has what is left without the reserve that is kept for failures. Each path
 // draws its own warm-up lag, and its own capacity where that is Uncertain. window is how far ahead
-// probabilities and headroom are summed up. outlook turns shares of paths into probabilities; nil takes them at their
+// probabilities and headroom are summed up. calibrator turns shares of paths into probabilities; nil takes them at their
 // word. O(resources × paths × minutes).
-func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, outlook *Outlook) Projection {
+func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, calibrator *Calibrator) Projection {
 	p := Projection{
 		Pool: pf.Pool, Origin: pf.Origin, Lead: LeadTime(lag), Supply: supply, Reserve: reserve, Stale: pf.Stale,
 		ETA: ETA{Never, Never, Never}, Confidence: Cold,
@@ -67,12 +67,12 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 			p.Warnings = append(p.Warnings, fmt.Sprintf("requests share prefixes: the engines hold %.2f of their KV tokens, and a replica counts for as much more", per/carries))
 			per = carries
 		}
-		r := projectResource(name, per, pf, pf.Paths.At[d], drawCapacity(pool, name, ready), span, outlook)
+		r := projectResource(name, per, pf, pf.Paths.At[d], drawCapacity(pool, name, ready), span, calibrator)
 		if have := per * float64(ready[0][0]); have > 0 && pf.Of(name) != nil {
 			r.Utilisation = r.Demand / have
 		}
 		if reserve > 0 {
-			l := projectResource(name, per, pf, pf.Paths.At[d], drawCapacity(pool, name, left), span, outlook)
+			l := projectResource(name, per, pf, pf.Paths.At[d], drawCapacity(pool, name, left), span, calibrator)
 			r.AfterFailure = &Remainder{Chance{l.Probability[span-1], l.ETA, l.Probability[warned]}, l.Headroom}
 		}
 		p.Resources = append(p.Resources, r)
@@ -162,8 +162,8 @@ func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][
 	return out
 }
 
-func projectResource(name string, per float64, pf *PoolForecast, demand, ready [][Horizon]float32, span int, outlook *Outlook) ResourceProjection {
-	worth := outlook.worth(name)
+func projectResource(name string, per float64, pf *PoolForecast, demand, ready [][Horizon]float32, span int, calibrator *Calibrator) ResourceProjection {
+	worth := calibrator.worth(name)
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
 	if f := pf.Of(name); f != nil {
 		r.Demand = f.Now.Mean
@@ -188,14 +188,13 @@ func projectResource(name string, per float64, pf *PoolForecast, demand, ready [
 	for h := 1; h < Horizon; h++ {
 		r.Probability[h] = math.Min(1, r.Probability[h]+r.Probability[h-1])
 	}
-	var far reach
+	var far margins
 	if worth.known {
-		far = newReach(per, demand, ready)
+		far = newMargins(per, demand, ready)
 	}
 	least := 0.0 // what is by a minute is by the next one
 	for h, p := range r.Probability {
-		r.ranked[h], p = worth.probability(p, h+1, &far)
-		least = math.Max(least, p)
+		least = math.Max(least, worth.probability(p, h+1, &far))
 		r.Probability[h] = least
 	}
 	slices.Sort(headroom) // NaN first

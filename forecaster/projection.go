@@ -40,8 +40,7 @@ type ResourceProjection struct {
 	Utilisation float64          // demand over the capacity that is ready now; NaN when there is none
 	Probability [Horizon]float64 // P(demand exceeds capacity in some minute ≤ h), non-decreasing
 	ETA         ETA
-	ranked      [Horizon]float64 // Probability before the correction of odds
-	Headroom    Span             // of the smallest (capacity − demand)/capacity within the lead window; negative when short, NaN without a replica
+	Headroom    Span // of the smallest (capacity − demand)/capacity within the lead window; negative when short, NaN without a replica
 	// AfterFailure is what is left when the replicas kept for failures fail; nil where none are kept.
 	AfterFailure *Remainder
 }

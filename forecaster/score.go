@@ -1,10 +1,6 @@
 package forecaster
 
-import (
-	"math"
-
-	"gonum.org/v1/gonum/stat/distuv"
-)
+import "math"
 
 // Pinball is the quantile loss of forecast q at level tau for outcome y, in y's unit: tau·(y−q) when y ≥ q, else
 // (1−tau)·(q−y). Its expectation is least at the true quantile (Koenker and Bassett 1978, doi:10.2307/1913643).
@@ -42,11 +38,7 @@ type Accumulator struct {
 	lastErr, lastOwn float64 // Σ|y − last value|, and the medians' part over the same outcomes
 	loss             Quantiles
 	rivalLoss        [NumBaselines]float64 // Σ of their mean pinball, where they had a forecast
-	pointErr         [NumBaselines]float64 // Σ|y − their point forecast|, where they had one
-	pointOwn         [NumBaselines]float64 // Σ|median − y| over the same outcomes
 	pit              [pitBins]int
-	inside           [len(Centrals)]int
-	halves           [2]Half // before Scorer.Split, and from it on
 	scale            *scale
 	serials          serials
 }
@@ -55,7 +47,7 @@ const pitBins = 10
 
 // add counts outcome y of forecast q, made at an origin (in minutes); last is what the last value says, rivals are the
 // forecasts of the baselines, NaN for those that slept.
-func (a *Accumulator) add(origin int64, y float64, q *Quantiles, last float64, rivals *[NumBaselines]Quantiles, points *[NumBaselines]float64) {
+func (a *Accumulator) add(origin int64, y float64, q *Quantiles, last float64, rivals *[NumBaselines]Quantiles) {
 	a.N++
 	a.sum += math.Abs(y)
 	e := q[L50] - y
@@ -65,12 +57,6 @@ func (a *Accumulator) add(origin int64, y float64, q *Quantiles, last float64, r
 		a.lastN++
 		a.lastErr += math.Abs(y - last)
 		a.lastOwn += math.Abs(e)
-	}
-	for b, point := range points {
-		if !math.IsNaN(point) {
-			a.pointErr[b] += math.Abs(y - point)
-			a.pointOwn[b] += math.Abs(e)
-		}
 	}
 	x := serialRow{origin: origin}
 	for i, tau := range Levels {
@@ -89,68 +75,7 @@ func (a *Accumulator) add(origin int64, y float64, q *Quantiles, last float64, r
 	}
 	a.serials.add(x)
 	a.pit[min(pitBins-1, int(q.CDF(y)*pitBins))]++
-	for i := range Centrals {
-		if low, high := q.central(i); low <= y && y <= high {
-			a.inside[i]++
-		}
-	}
 }
-
-// Centrals are the central intervals whose coverage is reported. The bounds of the last lie outside or between Levels;
-// those of the others are levels.
-var Centrals = [4]float64{.5, .8, .9, .95}
-
-// central gives the bounds of Centrals[i]. Where they are no levels they lie on lines through the two outermost levels on
-// that side, over the quantiles of the normal distribution, and not below zero.
-func (q *Quantiles) central(i int) (low, high float64) {
-	if i < len(Centrals)-1 {
-		return q.At((1 - Centrals[i]) / 2), q.At((1 + Centrals[i]) / 2)
-	}
-	return max(0, q[L05]+lowest*(q[L10]-q[L05])), q[L95] + highest*(q[L99]-q[L95])
-}
-
-// lowest and highest are how far the bounds of the last of Centrals lie from an outermost level, in steps to the next.
-var lowest, highest = func() (lo, hi float64) {
-	z := distuv.UnitNormal.Quantile
-	last := Centrals[len(Centrals)-1]
-	lo = (z((1-last)/2) - z(Levels[L05])) / (z(Levels[L10]) - z(Levels[L05]))
-	hi = (z((1+last)/2) - z(Levels[L95])) / (z(Levels[L99]) - z(Levels[L95]))
-	return lo, hi
-}()
-
-// Inside is the share of outcomes within Centrals[i], bounds included.
-func (a *Accumulator) Inside(i int) float64 { return ratio(float64(a.inside[i]), float64(a.N)) }
-
-// Halves are the same forecasts apart: outcomes before Scorer.Split, and from it on.
-func (a *Accumulator) Halves() [2]Half { return a.halves }
-
-// Half is part of the outcomes of an Accumulator.
-type Half struct {
-	N                int
-	sum, err, absErr float64
-	hits             [NumLevels]int
-}
-
-func (h *Half) add(y float64, q *Quantiles) {
-	h.N++
-	h.sum += math.Abs(y)
-	h.err += q[L50] - y
-	h.absErr += math.Abs(q[L50] - y)
-	for i := range q {
-		if y <= q[i] {
-			h.hits[i]++
-		}
-	}
-}
-
-// WAPE is the half's [Accumulator.WAPE].
-func (h *Half) WAPE() float64 { return ratio(h.absErr, h.sum) }
-
-// Bias is the half's [Accumulator.Bias].
-func (h *Half) Bias() float64 { return ratio(h.err, h.sum) }
-
-// Share is that of the half's [Accumulator.Coverage].
-func (h *Half) Share(level int) float64 { return ratio(float64(h.hits[level]), float64(h.N)) }
 
 // Mean is the mean outcome.
 func (a *Accumulator) Mean() float64 { return ratio(a.sum, float64(a.N)) }
@@ -168,12 +93,6 @@ func (a *Accumulator) RelativeMAE() float64 { return a.share(a.lastOwn, a.lastEr
 
 // Skill is 1 − RelativeMAE: the share of the last value's error that the median removes. 0 is no better, negative worse.
 func (a *Accumulator) Skill() float64 { return 1 - a.RelativeMAE() }
-
-// PointSkill is 1 − the median's absolute error over that of what baseline b expects, over the outcomes that b had
-// something to expect of: 0 is no better, negative worse.
-func (a *Accumulator) PointSkill(b Baseline) float64 {
-	return 1 - a.share(a.pointOwn[b], a.pointErr[b])
-}
 
 // share is ratio, but NaN where the other's error is rounding beside the outcomes: nothing can be said of a share of it.
 func (a *Accumulator) share(own, other float64) float64 {

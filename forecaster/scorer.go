@@ -17,8 +17,6 @@ type Scorer struct {
 	Minutes []int
 	// From is the first minute, since 1970, whose outcome counts; of a window it is the last one's.
 	From int64
-	// Split is the minute from which outcomes count to the second half.
-	Split int64
 
 	track   track
 	scale   scale
@@ -59,7 +57,6 @@ type issue struct {
 	own    Quantiles
 	last   float64
 	rivals [NumBaselines]Quantiles
-	points [NumBaselines]float64 // what they expect
 }
 
 // maxPending bounds the origins whose outcomes are waited for: a day of them, beyond any settling time.
@@ -126,12 +123,7 @@ func (s *Scorer) settle(t *scored, origin int64, outcome float64) {
 			t.Missing++
 			return
 		}
-		t.add(origin, outcome, &x.own, x.last, &x.rivals, &x.points)
-		half := &t.halves[0]
-		if origin+int64(t.to)-1 >= s.Split {
-			half = &t.halves[1]
-		}
-		half.add(outcome, &x.own)
+		t.add(origin, outcome, &x.own, x.last, &x.rivals)
 	}
 }
 
@@ -140,14 +132,10 @@ func (s *Scorer) rival(p *issued) {
 	for i := range p.of {
 		x := &p.of[i]
 		for b := range NumBaselines {
-			x.points[b] = s.track.point(b, x.target.target, p.origin)
-			x.rivals[b] = x.target.residuals[b].around(x.points[b])
+			x.rivals[b] = x.target.residuals[b].around(s.track.point(b, x.target.target, p.origin))
 		}
 		// One minute's value is no forecast of a maximum: the rival is the largest of as many minutes before the origin.
 		x.last = s.track.largest(p.origin-1-int64(x.target.to-x.target.from), p.origin-1)
-		if x.target.from < x.target.to {
-			x.points[LastValue], x.points[Recent15m] = x.last, s.track.largest(p.origin-15, p.origin-1)
-		}
 	}
 }
 

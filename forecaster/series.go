@@ -129,12 +129,12 @@ func (s *series) amend(m int64, now features.Estimate) (changed bool) {
 	if changed = !math.IsNaN(now.Mean) && float32(was) != float32(now.Mean); changed {
 		s.history.Amend(m, now.Mean)
 	}
-	s.reckon(m, &now, was)
+	s.learnReporting(m, &now, was)
 	return changed
 }
 
-// reckon takes how well an earlier minute is known by now. The history has what it will come to; before that it had was.
-func (s *series) reckon(m int64, e *features.Estimate, was float64) {
+// learnReporting takes how well an earlier minute is known by now. The history has what it will come to; before that it had was.
+func (s *series) learnReporting(m int64, e *features.Estimate, was float64) {
 	unit := s.unit
 	if unit == 0 {
 		unit = youngUnit * math.Sqrt(s.history.Level(model.Level1d))
@@ -142,7 +142,7 @@ func (s *series) reckon(m int64, e *features.Estimate, was float64) {
 	if math.Abs(math.Sqrt(s.history.At(m))-math.Sqrt(was)) > grownShare*unit {
 		s.anchor.Grown += grownGain
 	}
-	s.anchor.reckon(e, s.history.Newest-m)
+	s.anchor.learnReporting(e, s.history.Newest-m)
 }
 
 // youngUnit is the unit of a series relative to the root of its mean, before the network knows it.

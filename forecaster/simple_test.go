@@ -79,7 +79,7 @@ func lossOf(y []float64, o int, minute *[WindowTo + 1]scoredQuantiles, most *sco
 	return l
 }
 
-// losses are those of the forecaster from origins of y. Error quantiles are looked up anew every hour.
+// losses are those of the forecaster from origins of y. Error quantiles are looked up again every hour.
 func (s *simple) losses(y []float64, origins []int) []lossAt {
 	out := make([]lossAt, len(origins))
 	var points []float64

@@ -10,6 +10,7 @@ type Sum struct {
 	Requests    float64
 	// Token counts over the span; PromptTokens includes CachedTokens.
 	PromptTokens, CachedTokens, OutputTokens float64
+	KVTokens                                 *float64 // that were held on average, where they were measured
 }
 
 // Watermark is a promise about time: the clock reached At and, when Pool is named, every record of that pool before At

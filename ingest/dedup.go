@@ -100,12 +100,6 @@ func (d *Deduper) State() DeduperState {
 	return DeduperState{Half: d.half, Forgotten: d.forgotten, Current: slices.Sorted(maps.Keys(d.current)), Previous: slices.Sorted(maps.Keys(d.previous))}
 }
 
-// Freeze is a Deduper like d that only State may be asked of, at any time: d goes on without it. O(capacity), a copy of
-// memory, where State sorts.
-func (d *Deduper) Freeze() *Deduper {
-	return &Deduper{half: d.half, current: maps.Clone(d.current), previous: maps.Clone(d.previous), forgotten: d.forgotten}
-}
-
 // RestoreDeduper makes the Deduper that s was taken from.
 func RestoreDeduper(s DeduperState) *Deduper {
 	d := NewDeduper(2)

@@ -96,7 +96,7 @@ func everythingHappened(t *testing.T, p *Pipeline) {
 		}
 	}
 	late, arrivals := false, 0
-	_ = p.aggregator.Freeze().Parts(func(part any) error {
+	_ = p.aggregator.Parts(func(part any) error {
 		switch x := part.(type) {
 		case *features.State:
 			late = x.Pools[0].Lag.Late
@@ -105,7 +105,7 @@ func everythingHappened(t *testing.T, p *Pipeline) {
 		}
 		return nil
 	})
-	if p.aggregator.Thaw(); !late || arrivals == 0 {
+	if !late || arrivals == 0 {
 		t.Error("nothing was nowcast, or no arrivals are remembered")
 	}
 }

@@ -35,6 +35,5 @@ func (p *Pipeline) teach(h *ingest.History) error {
 	case p.entry(h.Pool) == nil:
 		return errors.New(p.explain(ingest.ReasonUnknownPool, h.Pool, h.Start))
 	}
-	p.awaitLearnt()
 	return p.forecaster.Backfill(features.Key{Pool: h.Pool, Class: h.Class}, h.Dimension, h.Start, h.Values)
 }

@@ -1,4 +1,4 @@
-// Package pipeline is the whole flow in one place: a fold over an event log.
+// Package pipeline is the whole flow in one place: it applies an event log, record by record.
 //
 //	state', outputs = step(state, event-or-tick)
 //
@@ -74,7 +74,7 @@ func DefaultConfig() Config {
 // Output is what one tick produced. Its slices are valid until the next tick.
 type Output struct {
 	Tick     time.Time // the origin: windows before it are in, forecasts start at it
-	Sequence uint64    // stream sequence folded so far
+	Sequence uint64    // of the newest message applied
 
 	Windows []features.Window // first counts of the minute before Tick, amended windows, and windows that settled
 	Pools   []features.PoolMinute
@@ -103,13 +103,12 @@ type PoolPrompts struct {
 	Classes alerting.Prompts
 }
 
-// Pipeline is the fold and its state. It is not safe for concurrent use: one goroutine owns it.
+// Pipeline applies the log and holds the state. It is not safe for concurrent use: one goroutine owns it.
 type Pipeline struct {
 	cfg        Config
 	time       timekeeper
 	dedup      *ingest.Deduper
 	calls      calls
-	classifier *features.Classifier
 	aggregator *features.Aggregator
 	producers  *features.Producers
 	forecaster *forecaster.Forecaster
@@ -117,24 +116,22 @@ type Pipeline struct {
 	board      *alerting.Board
 	sequence   uint64
 	counters   Counters
-
-	frozen *Frozen // what is being written; nil when nothing is
 }
 
 // poolEntry is what is kept of a pool beside its windows and forecasts.
 type poolEntry struct {
-	pool     capacity.Pool
-	warmup   capacity.Warmup
-	decision alerting.State
-	outlook  forecaster.Outlook
-	line     alerting.Line
-	signals  alerting.Signals
-	prompts  alerting.Prompts
-	issued   []issue   // newest last, at most issuesKept
-	answered time.Time // when an autoscaler last said that a replica is ready; to the second
-	asks     asks
-	prefix   prefix
-	service  service
+	pool       capacity.Pool
+	warmup     capacity.Warmup
+	decision   alerting.State
+	calibrator forecaster.Calibrator
+	line       alerting.Line
+	signals    alerting.Signals
+	prompts    alerting.Prompts
+	issued     []issue   // newest last, at most issuesKept
+	answered   time.Time // when an autoscaler last said that a replica is ready; to the second
+	asks       asks
+	prefix     prefix
+	service    service
 }
 
 // asks are the decisions' requests for replicas that are not ready yet.
@@ -264,7 +261,7 @@ func (e *poolEntry) asked(generation int64) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Counters of what was folded; they are part of the state.
+// Counters of what was applied; they are part of the state.
 type Counters struct {
 	Records uint64                   `cbor:"1,keyasint" json:"records"` // requests, sums, replica reports and acks that were counted
 	Refused map[ingest.Reason]uint64 `cbor:"2,keyasint" json:"refused"` // by reason, decoders' refusals included
@@ -279,7 +276,6 @@ func New(cfg Config) *Pipeline {
 		cfg: cfg, time: newTimekeeper(&cfg),
 		dedup:      ingest.NewDeduper(cfg.DedupEntries),
 		calls:      newCalls(),
-		classifier: features.NewClassifier(cfg.Classify),
 		aggregator: features.New(cfg.Features),
 		producers:  features.NewProducers(cfg.producers()),
 		forecaster: forecaster.New(cfg.forecasterConfig()),
@@ -319,7 +315,7 @@ func (c *Config) producers() features.ProducersConfig {
 	return features.ProducersConfig{ByReceipt: c.Clock == WallClock, Lateness: c.Features.Lateness, StaleAfter: c.Features.StaleAfter}
 }
 
-// Apply folds one batch. Ticks that become due on the way are run in their place among the records, each handing its
+// Apply applies one batch. Ticks that become due on the way are run in their place among the records, each handing its
 // Output to emit. Records that could not be used are appended to b.Refused.
 func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	if b.Sequence > 0 {
@@ -392,7 +388,7 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 
 // classify gives a request its class, where rules have one for it.
 func (p *Pipeline) classify(e *poolEntry, r *ingest.Request) {
-	if class, ok := p.classifier.Class(r); ok {
+	if class, ok := p.cfg.Classify.Class(r); ok {
 		r.Class = class
 	}
 }
@@ -489,7 +485,7 @@ func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool, replica s
 }
 
 // run runs the ticks after the last one up to and including last. A hole of more than maxCatchUp is jumped over: once
-// what came before it has settled, the fold goes on with the hole's last minutes. Without advise no tick decides.
+// what came before it has settled, the pipeline goes on with the hole's last minutes. Without advise no tick decides.
 func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 	first := p.time.next(last)
 	for t := first; !t.IsZero() && !t.After(last); t = t.Add(features.Minute) {
@@ -505,7 +501,6 @@ func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 // tick ends the minute before t: windows close, models learn, and when decide is set the pools are forecast, projected
 // and decided.
 func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
-	p.awaitLearnt()
 	p.time.ticked(t)
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
@@ -548,13 +543,13 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		sending := pool.Sent(f.Computed())
 		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision, p.cfg.Decision.Mode)
 		lead := forecaster.LeadTime(&pool.Warmup)
-		e.line.Judge(e.outlook.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }))
+		e.line.Judge(e.calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }))
 		window := lead + p.cfg.Decision.Hold
-		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.outlook)
+		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.calibrator)
 		if pool.Disaggregated {
-			projection.Prompts = new(forecaster.Project(f, alerting.Prompting(&pool, &trusted), &pool.Warmup, alerting.PromptSupply(t, &pool, &e.decision), pool.PrefillReserves.Failure, window, &e.outlook))
+			projection.Prompts = new(forecaster.Project(f, alerting.Prompting(&pool, &trusted), &pool.Warmup, alerting.PromptSupply(t, &pool, &e.decision), pool.PrefillReserves.Failure, window, &e.calibrator))
 		}
-		e.outlook.Issue(f, &projection, &pool.Warmup)
+		e.calibrator.Issue(f, &projection, &pool.Warmup)
 		if !t.After(e.decision.LastTick) {
 			resuming = true
 			continue // it was decided before the state was lost: see Resume
@@ -632,25 +627,25 @@ func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	return e
 }
 
-// Outlook is how the windows ahead of a pool turned out, as its newest projection took it; nil for a pool that is not known.
+// Calibrator is how the windows ahead of a pool turned out, as its newest projection took it; nil for a pool that is not known.
 // It is the pipeline's own.
-func (p *Pipeline) Outlook(pool string) *forecaster.Outlook {
+func (p *Pipeline) Calibrator(pool string) *forecaster.Calibrator {
 	if i, ok := p.findPool(pool); ok {
-		return &p.pools[i].outlook
+		return &p.pools[i].calibrator
 	}
 	return nil
 }
 
-// Sequence is the stream sequence folded so far.
+// Sequence is the sequence of the newest message applied.
 func (p *Pipeline) Sequence() uint64 { return p.sequence }
 
-// StreamRemade says that what comes next is of another stream: no sequence of it is folded.
+// StreamRemade says that what comes next is of another stream: no sequence of it is applied.
 func (p *Pipeline) StreamRemade() { p.sequence = 0 }
 
 // LastTick is the newest tick; zero before the first.
 func (p *Pipeline) LastTick() time.Time { return p.time.Last }
 
-// Counters returns what was folded; the map is the pipeline's own.
+// Counters returns what was applied; the map is the pipeline's own.
 func (p *Pipeline) Counters() Counters { return p.counters }
 
 // Omissions count what the parts had to leave out or forget to stay within their bounds. They only grow.
@@ -662,7 +657,7 @@ type Omissions struct {
 	ProducersRefused  uint64 // records of producers beyond those that can be followed
 }
 
-// Omissions of everything folded so far, earlier runs included.
+// Omissions of everything applied so far, earlier runs included.
 func (p *Pipeline) Omissions() Omissions {
 	o := Omissions{Features: p.aggregator.Counters(), IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.board.Dropped(), ProducersRefused: p.producers.Refused()}
 	for _, e := range p.pools {

@@ -29,7 +29,7 @@ func (p *Pipeline) Decided(pool string) ([]byte, error) {
 	return encoder.Marshal(decided{e.warmup.State(), e.decision, e.issued, e.answered, e.asks})
 }
 
-// Resume has a Pipeline without a state, before it folds anything, go on after the newest decision of a pool: advice keeps its
+// Resume has a Pipeline without a state, before it applies anything, go on after the newest decision of a pool: advice keeps its
 // numbers, cooldowns and replicas on their way count, and no tick up to it is decided again, though forecasts and what they were
 // worth are learned from. It says when that decision was; a pool that is not served is passed over.
 func (p *Pipeline) Resume(pool string, state []byte) (tick time.Time, err error) {
@@ -46,7 +46,7 @@ func (p *Pipeline) Resume(pool string, state []byte) (tick time.Time, err error)
 	return e.decision.LastTick, nil
 }
 
-// resuming says that the log is folded that a pool's decisions already knew: it teaches nothing of replicas a second time.
+// resuming says that a pool already decided on this part of the log. Such a part teaches nothing of replicas a second time.
 func (p *Pipeline) resuming(e *poolEntry) bool { return p.time.Last.Before(e.decision.LastTick) }
 
 // ResumeAlerts goes on with alerts that fire.

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -19,7 +16,7 @@ import (
 )
 
 // snapshotVersion changes when the layout of state does.
-const snapshotVersion = 20
+const snapshotVersion = 21
 
 // state is the first part of a Pipeline at rest. The others are the parts of the Forecaster, the ids of the requests seen,
 // those of the calls adopted, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), of
@@ -46,12 +43,12 @@ type poolState struct {
 	Answered time.Time `cbor:"7,keyasint,omitzero"`
 	Asks     asks      `cbor:"13,keyasint"`
 
-	Service capacity.ServiceState   `cbor:"8,keyasint"`
-	Minutes readyMinutes            `cbor:"9,keyasint"`
-	Outlook forecaster.OutlookState `cbor:"10,keyasint"`
-	Signals alerting.Signals        `cbor:"11,keyasint"`
-	Line    alerting.Line           `cbor:"12,keyasint"`
-	Prompts alerting.Prompts        `cbor:"30,keyasint,omitempty"`
+	Service    capacity.ServiceState      `cbor:"8,keyasint"`
+	Minutes    readyMinutes               `cbor:"9,keyasint"`
+	Calibrator forecaster.CalibratorState `cbor:"10,keyasint"`
+	Signals    alerting.Signals           `cbor:"11,keyasint"`
+	Line       alerting.Line              `cbor:"12,keyasint"`
+	Prompts    alerting.Prompts           `cbor:"30,keyasint,omitempty"`
 }
 
 // codec encodes deterministically (RFC 8949 §4.2), so that equal states are equal bytes, and decodes within bounds that
@@ -70,84 +67,33 @@ var encoder, decoder = func() (cbor.EncMode, cbor.DecMode) {
 	return enc, dec
 }()
 
-// Frozen is a Pipeline as it was at one moment, to be written while that one goes on.
-type Frozen struct {
-	state      state
-	dedup      *ingest.Deduper
-	adopted    *ingest.Deduper
-	pools      []poolState
-	aggregator *features.Frozen
-	forecaster *forecaster.Forecaster // the Pipeline's own
-	learnt     chan struct{}          // closed when that is written
-	once       sync.Once
-}
-
-// Freeze fixes the state as it is, for Encode to write it while the fold goes on: in a small part of the time that writing
-// takes, and of the memory that the state takes. Of the windows none is copied before it has to change. Of what the models
-// have learned nothing is copied: it is written first, and the next tick waits until it is. So the best time is right after
-// a tick. Close must be called, also after an error, and then Thaw before the next Freeze.
-func (p *Pipeline) Freeze() *Frozen {
-	f := &Frozen{
-		state: state{
-			Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters,
-			Pools: len(p.pools), Board: p.board.State(), Producers: p.producers.State(),
-		},
-		dedup: p.dedup.Freeze(), adopted: p.calls.adopted.Freeze(), aggregator: p.aggregator.Freeze(),
-		forecaster: p.forecaster, learnt: make(chan struct{}),
-	}
-	p.frozen = f
-	f.state.Counters.Refused = maps.Clone(p.counters.Refused)
-	for _, e := range p.pools {
-		ps := poolState{Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: slices.Clone(e.issued), Answered: e.answered, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready, Outlook: e.outlook.State().Clone(), Signals: e.signals, Line: e.line.Clone(), Prompts: e.prompts.Clone(), Prefix: e.prefix.state()}
-		ps.Decision.Pending = slices.Clone(e.decision.Pending)
-		f.pools = append(f.pools, ps)
-	}
-	return f
-}
-
-// Thaw ends the care for what Freeze gave, which must not be used any more.
-func (p *Pipeline) Thaw() {
-	p.frozen = nil
-	p.aggregator.Thaw()
-}
-
-// awaitLearnt waits until the models may learn.
-func (p *Pipeline) awaitLearnt() {
-	if p.frozen != nil {
-		<-p.frozen.learnt
-	}
-}
-
-// Close lets go of the models. It may be called more than once, like Encode on any goroutine.
-func (f *Frozen) Close() { f.once.Do(func() { close(f.learnt) }) }
-
-// Sequence is the stream sequence that the frozen state includes.
-func (f *Frozen) Sequence() uint64 { return f.state.Sequence }
-
-// Encode writes the state, the same bytes for the same state. It may be called once, on any goroutine, and lets go of what is
-// written as it goes.
-func (f *Frozen) Encode(w io.Writer) error {
+// Encode writes the state as it is: the same bytes for the same state.
+func (p *Pipeline) Encode(w io.Writer) error {
 	put := encoder.NewEncoder(w).Encode
-	if err := put(&f.state); err != nil {
+	if err := put(&state{
+		Version: snapshotVersion, Clock: p.cfg.Clock, Sequence: p.sequence, Time: p.time.timekeeperState, Counters: p.counters,
+		Pools: len(p.pools), Board: p.board.State(), Producers: p.producers.State(),
+	}); err != nil {
 		return err
 	}
-	if err := f.forecaster.Parts(put); err != nil {
+	if err := p.forecaster.Parts(put); err != nil {
 		return err
 	}
-	f.Close()
-	for _, d := range [...]**ingest.Deduper{&f.dedup, &f.adopted} {
-		if err := put((*d).State()); err != nil {
+	for _, d := range [...]*ingest.Deduper{p.dedup, p.calls.adopted} {
+		if err := put(d.State()); err != nil {
 			return err
 		}
-		*d = nil
 	}
-	for i := range f.pools {
-		if err := put(&f.pools[i]); err != nil {
+	for _, e := range p.pools {
+		if err := put(&poolState{
+			Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: e.issued, Prefix: e.prefix.state(),
+			Answered: e.answered, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready,
+			Calibrator: e.calibrator.State(), Signals: e.signals, Line: e.line, Prompts: e.prompts,
+		}); err != nil {
 			return err
 		}
-		f.pools[i] = poolState{}
 	}
-	return f.aggregator.Parts(put)
+	return p.aggregator.Parts(put)
 }
 
 // ErrUnreadable says that a snapshot of this version does not hold a state of this program and configuration.
@@ -223,7 +169,7 @@ func (p *Pipeline) restorePool(s *poolState) (err error) {
 		return nil // it is no longer configured
 	}
 	e.warmup.Restore(s.Warmup)
-	e.outlook.Restore(s.Outlook)
+	e.calibrator.Restore(s.Calibrator)
 	e.signals, e.line, e.prompts = s.Signals, s.Line, s.Prompts
 	e.decision, e.issued, e.answered, e.asks = s.Decision, s.Issued, s.Answered, s.Asks
 	e.service.learned.Restore(s.Service)

@@ -42,54 +42,54 @@ func instant(t time.Time) *time.Time {
 }
 
 type statusJSON struct {
-	Version     string        `json:"version"`
-	Mode        alerting.Mode `json:"mode"`
-	Clock       string        `json:"clock"`
-	Tick        *time.Time    `json:"tick"`
-	Sequence    uint64        `json:"sequence"`
-	StateDigest string        `json:"state_digest,omitempty"`
-	Lag         *uint64       `json:"lag"`
-	Pools       int           `json:"pools"`
+	Version     string        `json:"version"`                // of the program
+	Mode        alerting.Mode `json:"mode"`                   // advisory or active
+	Clock       string        `json:"clock"`                  // wall or event
+	Tick        *time.Time    `json:"tick"`                   // the newest
+	Sequence    uint64        `json:"sequence"`               // of the telemetry stream, up to which it is read
+	StateDigest string        `json:"state_digest,omitempty"` // equal on daemons with equal state
+	Lag         *uint64       `json:"lag"`                    // messages that are not read yet
+	Pools       int           `json:"pools"`                  // how many there are
 
-	Producers []producerJSON   `json:"producers"`
-	Alerts    []alerting.Alert `json:"alerts"` // about the daemon itself
+	Producers []producerJSON   `json:"producers"` // who sends telemetry
+	Alerts    []alerting.Alert `json:"alerts"`    // about the daemon itself
 }
 
 // producerJSON is who sends telemetry. Its source is the Forewarm-Source header of its messages, or the replica that its
 // records name; "" stands for all who give neither.
 type producerJSON struct {
-	Source       string     `json:"source,omitempty"`
-	Declared     bool       `json:"declared"`
-	Records      uint64     `json:"records"`
-	Future       uint64     `json:"future_records"`
-	Watermark    *time.Time `json:"watermark"`
-	Heard        *time.Time `json:"heard"`
-	Skew         number     `json:"clock_skew_seconds"`
-	DelayLeast   number     `json:"delay_least_seconds"`
-	DelayTypical number     `json:"delay_typical_seconds"`
+	Source       string     `json:"source,omitempty"`      // name in the header Forewarm-Source
+	Declared     bool       `json:"declared"`              // true when it names itself
+	Records      uint64     `json:"records"`               // that were counted
+	Future       uint64     `json:"future_records"`        // refused because they are too far in the future
+	Watermark    *time.Time `json:"watermark"`             // newest event time
+	Heard        *time.Time `json:"heard"`                 // when its newest record was stored
+	Skew         number     `json:"clock_skew_seconds"`    // positive ahead, negative behind
+	DelayLeast   number     `json:"delay_least_seconds"`   // from an event to its storing
+	DelayTypical number     `json:"delay_typical_seconds"` // the same, median
 }
 
 type etaJSON struct {
-	P10 number `json:"p10"`
-	P50 number `json:"p50"`
-	P90 number `json:"p90"`
+	P10 number `json:"p10"` // one case in ten is below
+	P50 number `json:"p50"` // half of the cases are below
+	P90 number `json:"p90"` // nine cases in ten are below
 }
 
 func eta(e forecaster.ETA) etaJSON { return etaJSON{seconds(e.P10), seconds(e.P50), seconds(e.P90)} }
 
 type poolJSON struct {
 	Pool      string       `json:"pool"`
-	Tick      *time.Time   `json:"tick"`
-	LastEvent *time.Time   `json:"last_event"`
-	Stale     bool         `json:"stale"`
-	State     string       `json:"state"` // as in the list of pools
-	Replicas  replicasJSON `json:"replicas"`
+	Tick      *time.Time   `json:"tick"`       // of the decision
+	LastEvent *time.Time   `json:"last_event"` // newest telemetry
+	Stale     bool         `json:"stale"`      // telemetry is too old to forecast from
+	State     string       `json:"state"`      // as in the list of pools
+	Replicas  replicasJSON `json:"replicas"`   // as the decision counted them
 	outlookJSON
-	Decision  *decisionJSON    `json:"decision"`
-	Lead      number           `json:"lead_time_seconds"`
+	Decision  *decisionJSON    `json:"decision"`          // the newest
+	Lead      number           `json:"lead_time_seconds"` // warm-up lag that decisions look beyond
 	Resources []resourceJSON   `json:"resources"`
-	Service   *serviceJSON     `json:"service"`
-	Limits    []limitJSON      `json:"limits"`
+	Service   *serviceJSON     `json:"service"` // what a replica can do, and from where that is known
+	Limits    []limitJSON      `json:"limits"`  // of the whole pool, which no replica lifts
 	Alerts    []alerting.Alert `json:"alerts"`
 }
 
@@ -132,11 +132,11 @@ func positive(v float64) number {
 
 // limitJSON is a limit of the whole pool that no replica lifts.
 type limitJSON struct {
-	Limit       string            `json:"limit"`
-	PerS        number            `json:"per_s"`
-	Demand      number            `json:"demand"`
-	Utilisation number            `json:"utilisation"`
-	ETA         etaJSON           `json:"eta_seconds"`
+	Limit       string            `json:"limit"`       // requests or tokens
+	PerS        number            `json:"per_s"`       // the limit
+	Demand      number            `json:"demand"`      // of the newest minute
+	Utilisation number            `json:"utilisation"` // demand over the limit
+	ETA         etaJSON           `json:"eta_seconds"` // until it is reached; null is beyond the hour
 	Probability map[string]number `json:"probability"` // that it is reached, by horizon in minutes
 }
 
@@ -168,35 +168,35 @@ func basisToJSON(rate float64, b *capacity.Basis) basisJSON {
 }
 
 type replicasJSON struct {
-	Ready    int  `json:"ready"`
-	Pending  int  `json:"pending"`
-	Draining int  `json:"draining"`
-	Observed bool `json:"observed"`
+	Ready    int  `json:"ready"`    // that serve
+	Pending  int  `json:"pending"`  // that start
+	Draining int  `json:"draining"` // that end
+	Observed bool `json:"observed"` // false when no replica reports and their number is assumed
 }
 
 type decisionJSON struct {
-	ID          string                `json:"id"`
-	Generation  int64                 `json:"generation"`
-	Mode        alerting.Mode         `json:"mode"`
-	Action      alerting.Action       `json:"action"`
-	Desired     int                   `json:"desired_replicas"`
-	Withheld    string                `json:"withheld,omitempty"`        // why autoscalers get no advice yet
-	ByRole      *alerting.Roles       `json:"desired_by_role,omitempty"` // of a disaggregated pool
-	Floor       *int                  `json:"floor_replicas"`            // null where no capacity is known
-	NeededBy    *time.Time            `json:"needed_by"`
-	Expires     *time.Time            `json:"expires_at"`
-	Binding     string                `json:"binding_resource,omitempty"`
-	Probability number                `json:"probability"`
-	ETA         etaJSON               `json:"saturation_eta_seconds"`
+	ID          string                `json:"id"`                              // pool and generation
+	Generation  int64                 `json:"generation"`                      // a lower one is stale
+	Mode        alerting.Mode         `json:"mode"`                            // advisory or active
+	Action      alerting.Action       `json:"action"`                          // scale_out, scale_in or hold
+	Desired     int                   `json:"desired_replicas"`                // that the pool should have
+	Withheld    string                `json:"withheld,omitempty"`              // why autoscalers get no advice yet
+	ByRole      *alerting.Roles       `json:"desired_by_role,omitempty"`       // of a disaggregated pool
+	Floor       *int                  `json:"floor_replicas"`                  // null where no capacity is known
+	NeededBy    *time.Time            `json:"needed_by"`                       // when they must serve
+	Expires     *time.Time            `json:"expires_at"`                      // after this nobody should obey
+	Binding     string                `json:"binding_resource,omitempty"`      // that needs most replicas
+	Probability number                `json:"probability"`                     // of saturation within the lead window if nothing is done
+	ETA         etaJSON               `json:"saturation_eta_seconds"`          // until then; null is beyond the hour
 	WarnFrom    number                `json:"warn_from"`                       // probability within the lead time and 15 minutes
 	FalseAlarms number                `json:"false_alarms_per_week,omitempty"` // expected at that; missing where it is not learned
-	Quantile    number                `json:"quantile"`
-	Confidence  forecaster.Confidence `json:"confidence"`
-	Drivers     []driverJSON          `json:"drivers"`
-	Constraints []string              `json:"constraints"`
-	Warnings    []string              `json:"warnings"`
-	Reason      string                `json:"reason"`
-	Model       string                `json:"model,omitempty"`
+	Quantile    number                `json:"quantile"`                        // of demand that is provided for
+	Confidence  forecaster.Confidence `json:"confidence"`                      // cold, warm or seasonal
+	Drivers     []driverJSON          `json:"drivers"`                         // who is behind a rise
+	Constraints []string              `json:"constraints"`                     // bounds that changed the number
+	Warnings    []string              `json:"warnings"`                        // what was assumed
+	Reason      string                `json:"reason"`                          // in sentences
+	Model       string                `json:"model,omitempty"`                 // that forecast the binding resource
 
 	ActionsPerDay int                       `json:"actions_per_day"`              // how often more or fewer were asked for in the last day
 	Diagnosis     alerting.Bottleneck       `json:"diagnosis,omitempty"`          // what latencies say binds now
@@ -206,11 +206,11 @@ type decisionJSON struct {
 }
 
 type driverJSON struct {
-	Class  string `json:"class"`
-	Tenant string `json:"tenant,omitempty"`
-	Cause  string `json:"cause,omitempty"` // missing where nothing changed enough, as is factor
-	Factor number `json:"factor,omitempty"`
-	Share  number `json:"share"`
+	Class  string `json:"class"`            // of traffic
+	Tenant string `json:"tenant,omitempty"` // the heaviest of the class
+	Cause  string `json:"cause,omitempty"`  // missing where nothing changed enough, as is factor
+	Factor number `json:"factor,omitempty"` // newest value over that of an hour ago
+	Share  number `json:"share"`            // of the rise
 
 	TenantShare   number `json:"tenant_share,omitempty"` // of the class's tokens, ± the margin
 	TenantMargin  number `json:"tenant_margin,omitempty"`
@@ -222,13 +222,13 @@ type driverJSON struct {
 }
 
 type resourceJSON struct {
-	Resource    string            `json:"resource"`
-	Unit        string            `json:"unit"`
-	PerReplica  number            `json:"per_replica"`
-	Demand      number            `json:"demand"`
-	Utilisation number            `json:"utilisation"`
-	Headroom    *etaJSON          `json:"headroom"` // null without a replica
-	ETA         etaJSON           `json:"saturation_eta_seconds"`
+	Resource    string            `json:"resource"`               // prefill, decode, kv or requests
+	Unit        string            `json:"unit"`                   // of demand and per_replica
+	PerReplica  number            `json:"per_replica"`            // what one replica is planned with
+	Demand      number            `json:"demand"`                 // of the newest minute
+	Utilisation number            `json:"utilisation"`            // demand over the capacity of ready replicas
+	Headroom    *etaJSON          `json:"headroom"`               // null without a replica
+	ETA         etaJSON           `json:"saturation_eta_seconds"` // until it runs out; null is beyond the hour
 	Probability map[string]number `json:"saturation_probability"` // by horizon in minutes
 
 	AfterFailure *afterFailureJSON `json:"after_failure,omitempty"` // where replicas are kept for failures

@@ -11,7 +11,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-type explanationJSON struct {
+type forecastBasisJSON struct {
 	forecaster.Explanation
 	Unit string `json:"unit"`
 }
@@ -29,7 +29,7 @@ func (s *Server) getForecastBasis(r *http.Request) (any, error) {
 	}
 	for i := range p.Forecasts {
 		if f := &p.Forecasts[i]; f.Class == class && (dimension == "" || f.Dimension == dimension) {
-			return explanationJSON{forecaster.Explain(f), unit(f.Dimension)}, nil
+			return forecastBasisJSON{forecaster.Explain(f), unit(f.Dimension)}, nil
 		}
 	}
 	return nil, Problemf(http.StatusNotFound, "no forecast of class %q and dimension %q; /api/v1/pools/%s/forecast lists those there are", class, dimension, p.Pool)

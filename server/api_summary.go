@@ -60,11 +60,11 @@ type briefJSON struct {
 
 // outlookJSON is the resource of a pool that is nearest to running out, within the next hour.
 type outlookJSON struct {
-	Binding       string     `json:"binding_resource,omitempty"`
-	HeadroomNow   number     `json:"headroom_now"`
-	HeadroomWorst *worstJSON `json:"headroom_worst_60m"`
-	Probability   number     `json:"saturation_probability_60m"`
-	ETA           etaJSON    `json:"saturation_eta_seconds"`
+	Binding       string     `json:"binding_resource,omitempty"` // that needs most replicas
+	HeadroomNow   number     `json:"headroom_now"`               // free share of the capacity
+	HeadroomWorst *worstJSON `json:"headroom_worst_60m"`         // least free share in the next hour
+	Probability   number     `json:"saturation_probability_60m"` // that a resource runs out within the hour
+	ETA           etaJSON    `json:"saturation_eta_seconds"`     // until a resource runs out; null is beyond the hour
 }
 
 // worstJSON is the least headroom of the minutes ahead: what is likely, and what is fallen short of one time in ten.

@@ -18,6 +18,7 @@ type Config struct {
 	WebConfig  string        `yaml:"web_config"`  // file with TLS, users and client certificates, as Prometheus has it
 	Proxy      Proxy         `yaml:"proxy"`       // that says who asks
 	Open       bool          `yaml:"open"`        // anyone on the network may read, and is asked for nothing
+	Lifecycle  bool          `yaml:"lifecycle"`   // POST /-/reload reads the configuration again, as SIGHUP does
 	LagLimit   uint64        `yaml:"lag_limit"`   // messages behind the stream beyond which the daemon is not ready
 	StaleAfter time.Duration `yaml:"stale_after"` // wall-clock age of the last tick at which gauges are withdrawn
 	Refresh    time.Duration `yaml:"refresh"`     // how often the page reloads itself; 0 for never
@@ -63,11 +64,14 @@ func (c Config) Check() error {
 	if _, err := c.Proxy.prefixes(); err != nil {
 		return err
 	}
+	anyone := !httpguard.IsLoopback(host) && c.WebConfig == "" && c.Proxy.UserHeader == ""
 	switch {
 	case c.Proxy.UserHeader != "" && len(c.Proxy.From) == 0:
 		return errors.New("proxy.from: no address, and anyone can send a header; name those of the proxy")
-	case !httpguard.IsLoopback(host) && c.WebConfig == "" && c.Proxy.UserHeader == "" && !c.Open:
+	case anyone && !c.Open:
 		return fmt.Errorf("listen: %q is open to the network and asks for no credentials; set web_config or proxy, listen on 127.0.0.1, or say open: true", c.Listen)
+	case anyone && c.Lifecycle:
+		return fmt.Errorf("lifecycle: true lets anyone on the network restart the daemon, for listen is %q; set web_config or proxy, or send SIGHUP instead", c.Listen)
 	case c.LagLimit < 1:
 		return fmt.Errorf("lag_limit: %d is below 1; set how many messages may wait, such as 10000", c.LagLimit)
 	case c.StaleAfter < 2*time.Minute || c.StaleAfter > 24*time.Hour:

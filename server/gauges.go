@@ -32,13 +32,13 @@ type familyOf[T any] struct {
 	samples          func(out *T, add add)
 }
 
-// family is one metric that a tick sets anew. What the last tick did not name is not there any more.
+// family is one metric that a tick sets again. What the last tick did not name is not there any more.
 type family = familyOf[pipeline.Output]
 
 // families are the gauges of a tick. A label called quantile belongs to summaries alone, say Prometheus' conventions, so
 // the two gauges that carry one, as published, go without a declared type.
 var families = []family{
-	{"forewarm_advice_valid", "gauge", "1 when the decision may be obeyed: the mode is active, telemetry is fresh, and minutes of it are known with the replicas there are, or an hour of it.", func(out *pipeline.Output, add add) {
+	{"forewarm_advice_valid", "gauge", "1 when an autoscaler may obey the decision: the mode is active, telemetry is fresh, and enough of it is known (5 minutes if replicas report, else an hour).", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			d := &out.Decisions[i]
 			add(truth(withheld(d, false) == nil), "pool", d.Pool, "mode", string(d.Mode))
@@ -51,10 +51,10 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_below_reserve", "gauge", "1 when the pool serves its demand, and would not after a failure that it keeps replicas for; of a disaggregated pool's prefill replicas too.", func(out *pipeline.Output, add add) {
+	{"forewarm_below_reserve", "gauge", "1 when the pool serves its demand, but would not after a failure that it keeps replicas for. Prefill replicas of a disaggregated pool have role prefill.", func(out *pipeline.Output, add add) {
 		eachSide(out, func(d *alerting.Decision, role string) { add(truth(d.BelowReserve()), "pool", d.Pool, "role", role) })
 	}},
-	{"forewarm_binding_resource", "gauge", "1 for the resource of the pool that takes most replicas.", func(out *pipeline.Output, add add) {
+	{"forewarm_binding_resource", "gauge", "1 for the resource of the pool that needs most replicas.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			d := &out.Decisions[i]
 			for j := range d.Resources {
@@ -62,7 +62,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, pending ones included; of a disaggregated pool by role too.", func(out *pipeline.Output, add add) {
+	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, with those that are starting. A disaggregated pool has one value for each role, too.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			for _, role := range []string{RoleAll, RoleDecode, RolePrefill} {
 				if n, ok := replicasOf(&out.Decisions[i], role); ok {
@@ -71,14 +71,14 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_driver_change", "gauge", "What changed about a class that drives demand: newest over an hour ago, but for mix the share of the pool's requests, for cache the hit ratio and for retries the share of attempts now.", func(out *pipeline.Output, add add) {
+	{"forewarm_driver_change", "gauge", "How much a cause behind a rise changed: the newest value over that of an hour ago. For cause mix it is the share of the pool's requests, for cache the hit ratio, for retries the share of attempts.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			eachChange(&out.Decisions[i], func(x *forecaster.Driver) {
 				add(x.Factor, "pool", out.Decisions[i].Pool, "class", x.Class, "cause", x.Cause)
 			})
 		}
 	}},
-	{"forewarm_floor_replicas", "gauge", "Replicas that the load of this minute takes, forecast or not.", func(out *pipeline.Output, add add) {
+	{"forewarm_floor_replicas", "gauge", "Replicas that the load of this minute needs, without a forecast.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			if floor := out.Decisions[i].SeenFloor(); floor != nil {
 				add(float64(*floor), "pool", out.Decisions[i].Pool)
@@ -92,7 +92,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_forecast_coverage_ratio", "gauge", "Share of outcomes at or below the published quantile of the window maximum, in a week's memory, once a day of them is known.", func(out *pipeline.Output, add add) {
+	{"forewarm_forecast_coverage_ratio", "gauge", "Share of outcomes at or below the published quantile of the largest of the minutes 15 to 30, over about a week. Absent before a day is known.", func(out *pipeline.Output, add add) {
 		for i := range out.Forecasts {
 			for j := range out.Forecasts[i].Total {
 				f := &out.Forecasts[i].Total[j]
@@ -104,7 +104,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_forecast_fallback", "gauge", "1 when the last value did better than the network of late and has the larger part in the forecast of the pool's total.", func(out *pipeline.Output, add add) {
+	{"forewarm_forecast_fallback", "gauge", "1 when the last value has been the better forecast lately and has the larger part in the forecast of the pool's total.", func(out *pipeline.Output, add add) {
 		for i := range out.Forecasts {
 			for j := range out.Forecasts[i].Total {
 				f, one := &out.Forecasts[i].Total[j], 0.0
@@ -115,12 +115,12 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_headroom_ratio", "gauge", "Median of the smallest free share of capacity within the lead window; negative when short, absent without a replica.", func(out *pipeline.Output, add add) {
+	{"forewarm_headroom_ratio", "gauge", "Median of the smallest free share of the capacity within the lead window. Negative when the pool is short, absent without a replica.", func(out *pipeline.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			add(r.Headroom.P50, "pool", pool, "resource", r.Dimension)
 		})
 	}},
-	{"forewarm_headroom_after_failure_ratio", "gauge", "forewarm_headroom_ratio without the replicas kept for failures; absent where none are kept, or none would be left.", func(out *pipeline.Output, add add) {
+	{"forewarm_headroom_after_failure_ratio", "gauge", "forewarm_headroom_ratio without the replicas that are kept for failures. Absent where none are kept, or none would be left.", func(out *pipeline.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			if r.AfterFailure != nil {
 				add(r.AfterFailure.Headroom.P50, "pool", pool, "resource", r.Dimension)
@@ -134,15 +134,15 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_lead_time_seconds", "gauge", "Warm-up lag looked ahead over: nothing nearer can be averted by scaling.", func(out *pipeline.Output, add add) {
+	{"forewarm_lead_time_seconds", "gauge", "Warm-up lag that decisions look beyond. Scaling cannot avert anything nearer.", func(out *pipeline.Output, add add) {
 		for i := range out.Projections {
 			add(out.Projections[i].Lead.Seconds(), "pool", out.Projections[i].Pool)
 		}
 	}},
-	{"forewarm_limit_replicas", "gauge", "Most replicas that the pool's bounds allow; of a disaggregated pool's prefill replicas too.", func(out *pipeline.Output, add add) {
+	{"forewarm_limit_replicas", "gauge", "Most replicas that the pool's bounds allow. Prefill replicas of a disaggregated pool have role prefill.", func(out *pipeline.Output, add add) {
 		eachSide(out, func(d *alerting.Decision, role string) { add(float64(d.Limit), "pool", d.Pool, "role", role) })
 	}},
-	{"forewarm_needed_replicas", "gauge", "Replicas that would be asked for without bounds and steps: what demand takes at its quantile, reserves and the floor included, and while fewer may not go yet those that stay; of a disaggregated pool's prefill replicas too.", func(out *pipeline.Output, add add) {
+	{"forewarm_needed_replicas", "gauge", "Replicas that would be asked for without bounds and steps: for demand at its quantile, reserves and the floor, and those that may not be given up yet. Prefill replicas of a disaggregated pool have role prefill.", func(out *pipeline.Output, add add) {
 		eachSide(out, func(d *alerting.Decision, role string) { add(float64(d.Needed), "pool", d.Pool, "role", role) })
 	}},
 	{"forewarm_pool_stale", "gauge", "1 when telemetry of the pool is too old to forecast from.", func(out *pipeline.Output, add add) {
@@ -150,12 +150,12 @@ var families = []family{
 			add(truth(out.Forecasts[i].Stale), "pool", out.Forecasts[i].Pool)
 		}
 	}},
-	{"forewarm_producer_clock_skew_seconds", "gauge", "By how much the clock of a producer is off at least, positive ahead, negative behind or held back.", func(out *pipeline.Output, add add) {
+	{"forewarm_producer_clock_skew_seconds", "gauge", "Least difference between a producer's clock and the stream's: positive when it is ahead, negative when it is behind or holds records back.", func(out *pipeline.Output, add add) {
 		for i := range out.Producers {
 			add(out.Producers[i].Skew, "source", out.Producers[i].Name)
 		}
 	}},
-	{"forewarm_producer_delay_seconds", "gauge", "Time from an event to its storing in the stream, least and typical of the last ten to twenty minutes.", func(out *pipeline.Output, add add) {
+	{"forewarm_producer_delay_seconds", "gauge", "Time from an event until the stream stores it: the least and the typical of the last 10 to 20 minutes.", func(out *pipeline.Output, add add) {
 		for i := range out.Producers {
 			add(out.Producers[i].DelayLeast, "source", out.Producers[i].Name, "of", "least")
 			add(out.Producers[i].DelayTypical, "source", out.Producers[i].Name, "of", "typical")
@@ -168,7 +168,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_producer_future_records", "gauge", "Records of a producer refused because they lay too far ahead.", func(out *pipeline.Output, add add) {
+	{"forewarm_producer_future_records", "gauge", "Records of a producer that were refused because they are too far in the future.", func(out *pipeline.Output, add add) {
 		for i := range out.Producers {
 			add(float64(out.Producers[i].Future), "source", out.Producers[i].Name)
 		}
@@ -180,18 +180,18 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_kv_sharing_ratio", "gauge", "What a request's KV tokens count for in the cache, for sharing prefixes; 1 unless the evidence is good.", func(out *pipeline.Output, add add) {
+	{"forewarm_kv_sharing_ratio", "gauge", "Share of a request's KV tokens that counts in the cache, because requests share prefixes. 1 unless the evidence is good.", func(out *pipeline.Output, add add) {
 		for i := range out.Pools {
 			add(out.Pools[i].KVSharing.Ratio(), "pool", out.Pools[i].Pool)
 		}
 	}},
-	{"forewarm_prompt_growth_ratio", "gauge", "99th percentile of a class's prompts now, over that of the last day; absent before an hour of prompts.", func(out *pipeline.Output, add add) {
+	{"forewarm_prompt_growth_ratio", "gauge", "99th percentile of a class's prompt lengths now, over that of the last day. Absent before an hour is known.", func(out *pipeline.Output, add add) {
 		eachPrompts(out, func(pool string, x *alerting.PromptTrend) { add(x.Growth(), "pool", pool, "class", x.Class) })
 	}},
-	{"forewarm_prompt_length_tokens", "gauge", "99th percentile of a class's prompts over ten minutes or so: tokens.", func(out *pipeline.Output, add add) {
+	{"forewarm_prompt_length_tokens", "gauge", "99th percentile of a class's prompt lengths over about ten minutes, in tokens.", func(out *pipeline.Output, add add) {
 		eachPrompts(out, func(pool string, x *alerting.PromptTrend) { add(x.Length(), "pool", pool, "class", x.Class) })
 	}},
-	{"forewarm_queue_growing", "gauge", "1 when more came in the newest minute than the pool could take: its throughput is its capacity then, not the demand.", func(out *pipeline.Output, add add) {
+	{"forewarm_queue_growing", "gauge", "1 when more came in the newest minute than the pool could serve. Its throughput is then its capacity, not the demand.", func(out *pipeline.Output, add add) {
 		for i := range out.Pools {
 			add(truth(out.Pools[i].QueueGrowing), "pool", out.Pools[i].Pool)
 		}
@@ -208,7 +208,7 @@ var families = []family{
 			add(out.Forecasts[i].Retries.Share, "pool", out.Forecasts[i].Pool)
 		}
 	}},
-	{"forewarm_retry_load_ratio", "gauge", "Load of all attempts over that of the calls, in the last ten minutes: what demand and its forecasts are multiplied by for projections and decisions.", func(out *pipeline.Output, add add) {
+	{"forewarm_retry_load_ratio", "gauge", "Load of all attempts over that of the calls in the last ten minutes. Demand and forecasts are multiplied by it for projections and decisions.", func(out *pipeline.Output, add add) {
 		for i := range out.Forecasts {
 			pf := &out.Forecasts[i]
 			for j := range pf.Total {
@@ -229,38 +229,38 @@ var families = []family{
 			}
 		})
 	}},
-	{"forewarm_bottleneck", "gauge", "1 for what the latencies of a pool say runs short: prefill, decode, slots, kv or prefill_and_decode; none when they do not tell.", func(out *pipeline.Output, add add) {
+	{"forewarm_bottleneck", "gauge", "1 for the resource that is short by the latencies of the pool: prefill, decode, slots, kv or prefill_and_decode. Absent when they do not tell.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			if d := &out.Decisions[i]; d.Diagnosis != alerting.BottleneckNone {
 				add(1, "pool", d.Pool, "resource", string(d.Diagnosis))
 			}
 		}
 	}},
-	{"forewarm_scaling_actions", "gauge", "How often more or fewer replicas were asked for in the last day.", func(out *pipeline.Output, add add) {
+	{"forewarm_scaling_actions", "gauge", "Times in the last day that more or fewer replicas were asked for.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			add(float64(out.Decisions[i].ActionsPerDay), "pool", out.Decisions[i].Pool)
 		}
 	}},
-	{"forewarm_telemetry_age_seconds", "gauge", "Time from the newest event of the pool to the tick; 0 where that is newer.", func(out *pipeline.Output, add add) {
+	{"forewarm_telemetry_age_seconds", "gauge", "Time from the newest event of the pool to the tick. 0 when the event is newer.", func(out *pipeline.Output, add add) {
 		for i := range out.Pools {
 			if p := &out.Pools[i]; !p.LastEvent.IsZero() {
 				add(max(0, out.Tick.Sub(p.LastEvent).Seconds()), "pool", p.Pool)
 			}
 		}
 	}},
-	{"forewarm_telemetry_complete_timestamp_seconds", "gauge", "Newest event time of the slowest live producer of the pool: demand is all in up to there.", func(out *pipeline.Output, add add) {
+	{"forewarm_telemetry_complete_timestamp_seconds", "gauge", "Newest event time of the slowest producer of the pool that is alive. Demand is complete up to then.", func(out *pipeline.Output, add add) {
 		for i := range out.Pools {
 			if p := &out.Pools[i]; !p.Complete.IsZero() {
 				add(float64(p.Complete.UnixMilli())/1e3, "pool", p.Pool)
 			}
 		}
 	}},
-	{"forewarm_utilisation_ratio", "gauge", "Newest demand over the capacity that is ready.", func(out *pipeline.Output, add add) {
+	{"forewarm_utilisation_ratio", "gauge", "Demand of the newest minute over the capacity of ready replicas.", func(out *pipeline.Output, add add) {
 		eachResource(out, func(pool string, r *forecaster.ResourceProjection) {
 			add(r.Utilisation, "pool", pool, "resource", r.Dimension)
 		})
 	}},
-	{"forewarm_warning_false_per_week", "gauge", "Warnings a week that are expected to come to nothing at forewarm_warning_threshold, one that stands counted each hour; absent unless it is learned.", func(out *pipeline.Output, add add) {
+	{"forewarm_warning_false_per_week", "gauge", "Expected false warnings per week at forewarm_warning_threshold. A warning that lasts counts once an hour. Absent until it is learned.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			if d := &out.Decisions[i]; d.FalsePerWeek > 0 {
 				add(d.FalsePerWeek, "pool", d.Pool)
@@ -272,7 +272,7 @@ var families = []family{
 			add(r.Ahead, "pool", d.Pool, "resource", r.Dimension)
 		})
 	}},
-	{"forewarm_warning_threshold", "gauge", "forewarm_warning_probability from which on the pool is warned.", func(out *pipeline.Output, add add) {
+	{"forewarm_warning_threshold", "gauge", "The pool is warned when forewarm_warning_probability reaches this value.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			if d := &out.Decisions[i]; d.WarnFrom > 0 {
 				add(d.WarnFrom, "pool", d.Pool)

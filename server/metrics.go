@@ -68,7 +68,7 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 		}
 		return float64(e.tick.UnixMilli()) / 1e3
 	})
-	e.Gauge("forewarm_stream_sequence", "Stream sequence folded at the last tick.", func() float64 {
+	e.Gauge("forewarm_stream_sequence", "Sequence number in the telemetry stream up to which the last tick has read.", func() float64 {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		return float64(e.sequence)

@@ -25,12 +25,12 @@ type Status struct {
 	Began       time.Time // the process, by the clock of the machine
 	Tick        time.Time // zero before the first tick
 	TickedAt    time.Time // when that came, by the clock of the machine; zero before the first of this process
-	Sequence    uint64    // stream sequence folded so far
+	Sequence    uint64    // sequence of the newest message applied
 	StateDigest string    // "" when not computed
 
 	Connected  bool
 	Connection string // the server's address, or why there is no connection
-	Lag        uint64 // messages of the stream not yet folded
+	Lag        uint64 // messages of the stream that are not applied yet
 	LagKnown   bool
 	Stream     string // what is wrong with the telemetry stream, and the mend; "" for nothing
 

@@ -15,24 +15,24 @@ type Traffic = []features.Traffic
 
 // trafficFamilies are its gauges.
 var trafficFamilies = []familyOf[Traffic]{
-	{"forewarm_traffic_burst_seconds", "untyped", "Length of the bursts of the last day, runs of minutes above twice the mean: quantile 1 is the longest; class * is the pool.", func(out *Traffic, add add) {
+	{"forewarm_traffic_burst_seconds", "untyped", "Length of bursts in the last day, by quantile. A burst is a run of minutes above twice the mean. Quantile 1 is the longest; class * is the pool.", func(out *Traffic, add add) {
 		eachTraffic(out, func(t *features.Traffic, labels []string) {
 			add(60*t.BurstP50, append(labels, "quantile", "0.5")...)
 			add(60*t.BurstP90, append(labels, "quantile", "0.9")...)
 			add(60*t.BurstMax, append(labels, "quantile", "1")...)
 		})
 	}},
-	{"forewarm_traffic_bursts", "gauge", "Bursts of the last day, runs of minutes above twice the mean; class * is the pool.", func(out *Traffic, add add) {
+	{"forewarm_traffic_bursts", "gauge", "Bursts in the last day. A burst is a run of minutes above twice the mean. Class * is the pool.", func(out *Traffic, add add) {
 		eachTraffic(out, func(t *features.Traffic, labels []string) { add(float64(t.Bursts), labels...) })
 	}},
-	{"forewarm_traffic_demand", "untyped", "Quantile of the minutes of the last day, in the dimension's unit; class * is the pool.", func(out *Traffic, add add) {
+	{"forewarm_traffic_demand", "untyped", "Demand in the minutes of the last day, by quantile, in the dimension's unit. Class * is the pool.", func(out *Traffic, add add) {
 		eachTraffic(out, func(t *features.Traffic, labels []string) {
 			for i, level := range features.TrafficLevels {
 				add(t.Quantiles[i], append(labels, "quantile", strconv.FormatFloat(level, 'g', -1, 64))...)
 			}
 		})
 	}},
-	{"forewarm_traffic_peak_to_mean_ratio", "gauge", "Largest demand of one minute, or of 15 minutes in a row, over the mean of the last day; class * is the pool.", func(out *Traffic, add add) {
+	{"forewarm_traffic_peak_to_mean_ratio", "gauge", "Largest demand of one minute, or of 15 minutes in a row, over the mean of the last day. Class * is the pool.", func(out *Traffic, add add) {
 		eachTraffic(out, func(t *features.Traffic, labels []string) {
 			add(t.Peak1, append(labels, "window", "1m")...)
 			add(t.Peak15, append(labels, "window", "15m")...)

@@ -36,7 +36,7 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 		s.counters.LostTicks++
 		return fmt.Errorf("series of tick %s are lost: %w", tick.UTC().Format(time.RFC3339), err)
 	}
-	s.tend()
+	s.maintain()
 	return nil
 }
 

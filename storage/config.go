@@ -18,7 +18,7 @@ type Config struct {
 	// come on top.
 	MaxBytes int64 `yaml:"max_bytes"`
 	// SnapshotEvery is how often the state is saved: how much of the stream a restart replays at most. It is saved less
-	// often where that would take more than 5 % of the time beside the fold.
+	// often where that would take more than 5 % of the time.
 	SnapshotEvery time.Duration `yaml:"snapshot_every"`
 	// MaxClasses is how many classes, over all pools, have series of their own: the heaviest by tokens. The others of a pool
 	// are kept together, as features.OverflowClass. A class takes some 200 series, most of them of its forecasts.

@@ -1,4 +1,4 @@
-// Package storage keeps on local disk the history of what the fold produced: series in an embedded Prometheus TSDB. What must
+// Package storage keeps on local disk the history of what the pipeline produced: series in an embedded Prometheus TSDB. What must
 // last is in package stream; the history is a cache.
 //
 // It decides nothing; beside the appends it compacts, on one goroutine a [Store]. One process owns a directory ([Lock]). What the

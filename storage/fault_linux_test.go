@@ -56,8 +56,8 @@ func TestStoreOnAFullDisk(t *testing.T) {
 					free()
 				}
 				err := tryTick(s, m)
-				s.tends <- struct{}{} // whatever the tick has begun is over
-				<-s.tends
+				s.maintaining <- struct{}{} // whatever the tick has begun is over
+				<-s.maintaining
 				if stored[m] = err == nil; err != nil {
 					lost++
 				}

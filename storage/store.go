@@ -29,8 +29,8 @@ const (
 	walSegment = 16 << 20
 	// reopenEvery is how long to wait between two attempts to open a TSDB after a failure: each reads the log.
 	reopenEvery = 10 * time.Second
-	// tendEvery is how often chunks that are full are moved to files.
-	tendEvery = time.Minute
+	// maintainEvery is how often chunks that are full are moved to files.
+	maintainEvery = time.Minute
 )
 
 // StoreCounters say what became of the samples offered since the store was opened.
@@ -46,9 +46,9 @@ type StoreCounters struct {
 	Failed      uint64 // refused by the TSDB for another reason
 	LostTicks   uint64 // ticks none of whose samples are stored, because the disk is full or does not work
 
-	Corruptions uint64 // of the write-ahead log, cut off on opening
-	Damaged     uint64 // databases that were renamed on opening
-	Untended    uint64 // attempts to compact that failed; each is made again
+	Corruptions     uint64 // of the write-ahead log, cut off on opening
+	Damaged         uint64 // databases that were renamed on opening
+	CompactFailures uint64 // attempts to compact that failed; each is made again
 
 	ActiveSeries int
 }
@@ -65,24 +65,24 @@ type Store struct {
 	horizons []string // label values: of Config.ForecastMinutes, then HorizonWindowMax
 
 	// open is held by all who use db, and alone by who replaces it.
-	open  sync.RWMutex
-	db    *tsdb.DB // nil while it cannot be opened again
-	tends chan struct{}
+	open        sync.RWMutex
+	db          *tsdb.DB // nil while it cannot be opened again
+	maintaining chan struct{}
 
 	fresh fresh
 
-	mu        sync.Mutex // guards what follows
-	groups    map[groupKey]*group
-	retained  retained
-	resumed   map[string]int64 // newest sample of each series found on opening, by label bytes
-	resumedTo int64            // newest of those, Unix ms
-	swept     int64            // tick of the last sweep, Unix ms
-	counters  StoreCounters
-	untended  error         // why the last attempt to compact failed
-	suspect   bool          // a write has failed, so that the log may be torn in its middle
-	retry     time.Duration // between two attempts to open the TSDB anew
-	retryAt   time.Time
-	tendAt    time.Time // when chunks are mapped and blocks compacted next, unless there is much
+	mu           sync.Mutex // guards what follows
+	groups       map[groupKey]*group
+	retained     retained
+	resumed      map[string]int64 // newest sample of each series found on opening, by label bytes
+	resumedTo    int64            // newest of those, Unix ms
+	swept        int64            // tick of the last sweep, Unix ms
+	counters     StoreCounters
+	compactError error         // why the last attempt to compact failed
+	suspect      bool          // a write has failed, so that the log may be torn in its middle
+	retry        time.Duration // between two attempts to open the TSDB again
+	retryAt      time.Time
+	maintainAt   time.Time // when chunks are mapped and blocks compacted next, unless there is much
 }
 
 // OpenStore opens the TSDB under cfg.Dir, and reads the newest hours of its write-ahead log to know what is there. A log that
@@ -92,7 +92,7 @@ func OpenStore(cfg Config, log *slog.Logger) (*Store, error) { return newStore(r
 func newStore(d disk, cfg Config, log *slog.Logger) (*Store, error) {
 	s := &Store{
 		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), disk: d, groups: map[groupKey]*group{},
-		retained: newRetained(cfg.MaxClasses), tends: make(chan struct{}, 1), retry: reopenEvery,
+		retained: newRetained(cfg.MaxClasses), maintaining: make(chan struct{}, 1), retry: reopenEvery,
 	}
 	for _, m := range cfg.ForecastMinutes {
 		s.horizons = append(s.horizons, strconv.Itoa(m))

@@ -400,7 +400,7 @@ func BenchmarkTickBesideCompaction(b *testing.B) {
 	m, compactions := 1, 0
 	for b.Loop() {
 		for range 240 { // four hours: at least one compaction
-			busy := len(s.tends) > 0
+			busy := len(s.maintaining) > 0
 			began := time.Now()
 			fillHours(b, s, pf, m, m+1)
 			took := time.Since(began)

@@ -1,10 +1,6 @@
 package plan
 
-import (
-	"slices"
-
-	"github.com/forewarm/forewarm/forecaster/capacity"
-)
+import "github.com/forewarm/forewarm/forecaster/capacity"
 
 // Cost is what the pool costs with the replicas there are, at its mean traffic.
 type Cost struct {
@@ -12,32 +8,18 @@ type Cost struct {
 	Region  string `json:"prices_region,omitempty"`
 	GPUHour number `json:"usd_per_gpu_hour"`
 	Hour    number `json:"usd_per_hour"`
-	// Parts say what an hour is paid for; they add up to Hour.
-	Parts []CostPart `json:"parts"`
 	capacity.UnitPrices[number]
 
 	// Who pays: the shares of each list add up to Hour.
-	Classes  []Share `json:"classes,omitempty"`
-	Features []Share `json:"features,omitempty"`
-	Tenants  []Share `json:"tenants,omitempty"`
-	Models   []Share `json:"models,omitempty"`
-}
-
-// CostPart is a part of the cost of an hour.
-type CostPart struct {
-	Name  string `json:"name"`
-	Title string `json:"title"`
-	Hour  number `json:"usd_per_hour"`
+	Classes []Share `json:"classes,omitempty"`
+	Tenants []Share `json:"tenants,omitempty"`
 }
 
 // Share is what one class or tenant pays of an hour's cost.
 type Share struct {
-	Name     string `json:"name"`
-	Requests number `json:"share_of_requests"`
-	Tokens   number `json:"share_of_tokens"`
-	KV       number `json:"share_of_kv_seconds"`
-	Cost     number `json:"share_of_cost"`
-	Hour     number `json:"usd_per_hour"`
+	Name string `json:"name"`
+	Cost number `json:"share_of_cost"`
+	Hour number `json:"usd_per_hour"`
 	capacity.UnitPrices[number]
 }
 
@@ -57,56 +39,11 @@ func costOf(in *Input) *Cost {
 	}
 	mean := t.Mean()
 	weights, all := p.weights(mean), p.work(Class{Load: mean, Calls: t.Calls})
-	c := &Cost{
+	return &Cost{
 		Date: p.Prices.Date, Region: p.Prices.Region, GPUHour: number(p.GPUHourUSD), Hour: number(hour),
-		Parts:      p.parts(mean, min(weights.Charge(p.work(Class{Load: t.Wasted}), all, 1).Total(), 1)),
 		UnitPrices: capacity.PricesOf[number](weights.Charge(all, all, hour), all),
+		Classes:    p.shares(t.Classes, all, weights, hour), Tenants: p.shares(t.Tenants, all, weights, hour),
 	}
-	for _, x := range []struct {
-		to   *[]Share
-		from []Class
-	}{{&c.Classes, t.Classes}, {&c.Features, t.Features}, {&c.Tenants, t.Tenants}, {&c.Models, t.Models}} {
-		*x.to = p.shares(x.from, all, weights, hour)
-	}
-	return c
-}
-
-// parts divides the cost of an hour by what it is paid for, at a load of which a share is wasted: work, as far as it uses
-// the binding resource of a role; reserves, as far as replicas are idle; and what is idle beyond them.
-func (p *Pool) parts(l Load, wasted float64) (parts []CostPart) {
-	add := func(name, title string, usd float64) {
-		if usd == 0 {
-			return
-		}
-		if i := slices.IndexFunc(parts, func(c CostPart) bool { return c.Name == name }); i >= 0 {
-			parts[i].Hour += number(usd)
-			return
-		}
-		parts = append(parts, CostPart{name, title, number(usd)})
-	}
-	roles := []capacity.Role{capacity.AnyRole}
-	if p.Disaggregated {
-		roles = append(roles, capacity.PrefillRole)
-	}
-	for _, role := range roles {
-		idle := p.ReplicaHourUSD() * float64(p.replicas(role, 0))
-		used := min(p.used(role, l), 1)
-		work := used * idle
-		add("served", "requests that were served", work*(1-wasted))
-		add("wasted", "attempts that failed", work*wasted)
-		idle -= work
-		for _, r := range p.ReservesOf(role).Each() {
-			kept := min(p.ReplicaHourUSD()*float64(r.Replicas), idle)
-			add("reserve_"+r.Name, "idle reserve, kept "+r.For, kept)
-			idle -= kept
-		}
-		if used > 0 {
-			add("headroom", "idle beyond demand and reserves", idle)
-		} else {
-			add("unknown", "demand and headroom: the capacity is not known", idle)
-		}
-	}
-	return parts
 }
 
 // work is what a class uses in an hour.
@@ -116,20 +53,6 @@ func (p *Pool) work(c Class) capacity.Work {
 	w := capacity.Work{Calls: hour * calls.Calls, Served: hour * calls.Served, Prompt: l.Prompt, Fresh: l.Prompt - l.Cached, Output: l.Output}
 	w.KVPrompt, w.KVOutput = l.kvParts(p.prefillRate(), p.itl())
 	return w
-}
-
-// used is the share of the replicas of a role that l uses, of the resource of which it uses most; 0 where no capacity is known.
-func (p *Pool) used(role capacity.Role, l Load) (share float64) {
-	for i := range resources {
-		r := &resources[i]
-		if r.each == nil || p.Disaggregated && !r.carriedBy(role) {
-			continue
-		}
-		if have := r.each(p) * float64(p.replicas(r.role, 0)); have > 0 {
-			share = max(share, r.demand(p, l)/have)
-		}
-	}
-	return share
 }
 
 // shares divides an hour's cost among classes: each resource (tokens to prefill, tokens to generate, KV-seconds) weighs as
@@ -143,18 +66,9 @@ func (p *Pool) shares(classes []Class, all capacity.Work, weights capacity.CostW
 	for i, c := range classes {
 		payers[i] = capacity.Payer{Name: c.Name, Work: p.work(c)}
 	}
-	of := func(part, all float64) number {
-		if all == 0 {
-			return 0
-		}
-		return number(part / all)
-	}
 	for _, x := range weights.Bill(payers, all, hour, sharesShown) {
-		out = append(out, Share{
-			Name: x.Name, Requests: of(x.Work.Calls, all.Calls), Tokens: of(x.Work.Fresh+x.Work.Output, all.Fresh+all.Output),
-			KV: of(x.Work.KVPrompt+x.Work.KVOutput, all.KVPrompt+all.KVOutput), Cost: of(x.Charge.Total(), hour), Hour: number(x.Charge.Total()),
-			UnitPrices: capacity.PricesOf[number](x.Charge, x.Work),
-		})
+		charge := x.Charge.Total()
+		out = append(out, Share{Name: x.Name, Cost: number(charge / hour), Hour: number(charge), UnitPrices: capacity.PricesOf[number](x.Charge, x.Work)})
 	}
 	return out
 }

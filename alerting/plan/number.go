@@ -10,11 +10,12 @@ type number float64
 
 var unknown = number(math.NaN())
 
-func (n number) known() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
+// Known says whether there is a number.
+func (n number) Known() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
 
 // MarshalJSON implements json.Marshaler.
 func (n number) MarshalJSON() ([]byte, error) {
-	if !n.known() {
+	if !n.Known() {
 		return []byte("null"), nil
 	}
 	return json.Marshal(float64(n))

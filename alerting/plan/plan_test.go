@@ -151,29 +151,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestChance: of launches whose stated rate reaches a limit exactly, half exceed it; limits and budget are resources like
-// any other.
-func TestChance(t *testing.T) {
-	in := Input{Traffic: launchTraffic(), Launch: with(func(c *Change) { c.Rate = 2 }), Pool: launchPool(t, func(c *capacity.Config) {
-		c.Limits.RequestsPerMin, c.Limits.TokensPerMin, c.BudgetHourUSD = 2*100*60, 1e12, 1
-	})}
-	// The third is reached at 1.3 times the stated rate: by 1 in 7, for 1 in 20 exceeds 1.5 times.
-	in.Pool.Rates.RequestsPerS = 2 * 100 * 1.3 / float64(in.Pool.Replicas)
-	want := map[string]float64{RateLimit: 10. / levels, TokenQuota: 0, Budget: 1, capacity.Requests: 3. / levels}
-	for _, r := range sheet(t, in).Rows {
-		if p, ok := want[r.Resource]; ok && !near(float64(r.Chance), p, 1e-9) {
-			t.Errorf("%s is short with a probability of %g, want %g", r.Resource, r.Chance, p)
-		}
-		delete(want, r.Resource)
-		if r.Resource == Queue && r.Chance.known() {
-			t.Errorf("the queue has a probability of %g of its own", r.Chance)
-		}
-	}
-	if len(want) > 0 {
-		t.Errorf("no rows for %v", want)
-	}
-}
-
 // TestBatchWindow: two hours a day of three times the traffic look like twice when work may wait four hours, and the sheet
 // says that a plan for that hides a shortage.
 func TestBatchWindow(t *testing.T) {
@@ -224,10 +201,9 @@ func TestWhen(t *testing.T) {
 	}
 	// Minutes of a trace: the second is over, with a change of nothing.
 	in.Traffic.Minutes = append(in.Traffic.Minutes, launchTraffic().Minutes[0].Times(2))
-	in.Traffic.Start = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	b := sheet(t, in).outcome(t, "baseline")
-	if b.At == nil || !b.At.Equal(in.Traffic.Start.Add(time.Minute)) || b.Over != .5 || b.Share != 0 {
-		t.Errorf("over in %v of the minutes from %v, at %v of the change", b.Over, b.At, b.Share)
+	if b.Over != .5 || b.Share != 0 {
+		t.Errorf("over in %v of the minutes, at %v of the change", b.Over, b.Share)
 	}
 }
 
@@ -279,31 +255,12 @@ func TestReservesOfRoles(t *testing.T) {
 		x := in(tt.edit)
 		s := sheet(t, x)
 		o := s.outcome(t, "launch")
-		if o.Replicas != plain.Replicas+tt.decode || o.Prefill != plain.Prefill+tt.prefill || o.PrefillPeak != plain.PrefillPeak+tt.prefill || o.Blocked != tt.blocked {
-			t.Errorf("%s: %d decode and %d prefill (%d in the busiest minute), blocked by %q; without it takes %d and %d (%d)", name, o.Replicas, o.Prefill, o.PrefillPeak, o.Blocked, plain.Replicas, plain.Prefill, plain.PrefillPeak)
+		if o.Replicas != plain.Replicas+tt.decode || o.Prefill != plain.Prefill+tt.prefill || o.Blocked != tt.blocked {
+			t.Errorf("%s: %d decode and %d prefill, blocked by %q; without it takes %d and %d", name, o.Replicas, o.Prefill, o.Blocked, plain.Replicas, plain.Prefill)
 		}
 		hour := x.Pool.ReplicaHourUSD()
 		if paid := float64(o.HourUSD - plain.HourUSD); !near(paid, hour*float64(tt.decode+tt.prefill), 1e-9) {
 			t.Errorf("%s: $%g an hour more for %d replicas", name, paid, tt.decode+tt.prefill)
-		}
-		for _, r := range x.Pool.Reserves.Each() {
-			kept := r.Replicas
-			for _, p := range x.Pool.PrefillReserves.Each() {
-				if p.Name == r.Name {
-					kept += p.Replicas
-				}
-			}
-			if got := s.Cost.part("reserve_" + r.Name); !near(got, hour*float64(kept), 1e-9) {
-				t.Errorf("%s: the reserve of %d %s costs $%g an hour", name, kept, r.For, got)
-			}
-		}
-		if kept := x.Pool.Reserves.Total() + x.Pool.PrefillReserves.Total(); kept > 0 && s.Cost.part("headroom") >= without.Cost.part("headroom") {
-			t.Errorf("%s: headroom of $%g, without $%g", name, s.Cost.part("headroom"), without.Cost.part("headroom"))
-		}
-	}
-	for _, r := range without.Rows {
-		if most := map[string]number{capacity.Prefill: 20. / 8}[r.Resource]; most > 0 && !near(float64(r.MostMultiple/r.Multiple), float64(most), 1e-9) {
-			t.Errorf("%s runs out at %g, and at %g with all replicas", r.Resource, r.Multiple, r.MostMultiple)
 		}
 	}
 }
@@ -337,10 +294,10 @@ func TestRolesArePaidApart(t *testing.T) {
 func TestSharesOfCost(t *testing.T) {
 	greetings, documents := Request(100, 0, 50).Times(90), Request(50_000, 0, 1000).Times(1)
 	in := Input{Pool: launchPool(t, nil), Launch: Same, Traffic: Traffic{
-		Minutes: []Load{greetings.Plus(documents)}, Classes: []Class{{Name: "greetings", Load: greetings}, {Name: "documents", Load: documents}}, Calls: Calls{80, 72}, Wasted: greetings.Plus(documents).Times(.2),
+		Minutes: []Load{greetings.Plus(documents)}, Classes: []Class{{Name: "greetings", Load: greetings}, {Name: "documents", Load: documents}}, Calls: Calls{80, 72},
 	}}
 	c := sheet(t, in).Cost
-	if c == nil || c.Classes[0].Name != "documents" || !(c.Classes[0].Cost > .7) || !(c.Classes[0].Requests < .02) {
+	if c == nil || c.Classes[0].Name != "documents" || !(c.Classes[0].Cost > .7) {
 		t.Fatalf("%+v", c)
 	}
 	if sum := float64(c.Classes[0].Hour + c.Classes[1].Hour); !near(sum, 30, 1e-9) {
@@ -349,24 +306,10 @@ func TestSharesOfCost(t *testing.T) {
 	if !near(float64(c.Request), 30./(80*3600), 1e-9) || !near(float64(c.Served), 30./(72*3600), 1e-9) {
 		t.Errorf("a request costs %g, one that was served %g", c.Request, c.Served)
 	}
-	in.Pool.Replicas = 100 // Wasted is a fifth of the work that there was, not of the hour, whose larger part is idle.
-	c = sheet(t, in).Cost
-	if work := c.part("served") + c.part("wasted"); !near(c.part("wasted"), .2*work, 1e-9) || !(work < .5*float64(c.Hour)) {
-		t.Errorf("%g of %g $/h is wasted", c.part("wasted"), work)
-	}
 }
 
-func (c *Cost) part(name string) float64 {
-	for _, p := range c.Parts {
-		if p.Name == name {
-			return float64(p.Hour)
-		}
-	}
-	return 0
-}
-
-// TestCostAddsUp: what is paid is the sum of its parts, of what each class or tenant pays, and of what prompts and
-// outputs cost; and nothing is paid twice.
+// TestCostAddsUp: what is paid is the sum of what each class or tenant pays, and of what prompts and outputs cost; and nothing
+// is paid twice.
 func TestCostAddsUp(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := launchPool(t, func(c *capacity.Config) {
@@ -389,22 +332,17 @@ func TestCostAddsUp(t *testing.T) {
 			calls := l.Requests / rapid.Float64Range(1, 3).Draw(r, "attempts")
 			in.Traffic.Classes = append(in.Traffic.Classes, Class{strconv.Itoa(i), l, Calls{calls, calls * rapid.Float64Range(0, 1).Draw(r, "served")}})
 		}
-		in.Traffic.Minutes, in.Traffic.Wasted = []Load{sum}, sum.Times(rapid.Float64Range(0, 1).Draw(r, "wasted"))
+		in.Traffic.Minutes = []Load{sum}
 		in.Traffic.Tenants = in.Traffic.Classes[:len(in.Traffic.Classes)/2] // the others are nameless
 		c := costOf(&in)
 		hour := float64(c.Hour)
-		parts, prompts := 0., 0.
-		for _, x := range c.Parts {
-			if parts += float64(x.Hour); x.Hour < 0 {
-				r.Errorf("%s costs %g", x.Name, x.Hour)
-			}
-		}
+		prompts := 0.
 		for _, x := range [][2]float64{{float64(c.PromptTokens), sum.Prompt}, {float64(c.OutputTokens), sum.Output}} {
 			if x[1] > 0 {
 				prompts += x[0] * x[1] * 3.6
 			}
 		}
-		for what, got := range map[string]float64{"parts": parts, "classes": hours(c.Classes), "prompts and outputs": prompts} {
+		for what, got := range map[string]float64{"classes": hours(c.Classes), "prompts and outputs": prompts} {
 			if !near(got, hour, 1e-6) {
 				r.Errorf("%s add up to %g of %g $/h", what, got, hour)
 			}
@@ -599,7 +537,7 @@ func TestRendering(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"# Launch sheet of chat", "| active KV tokens | ", "Prices are of 2026-01-05, 147 days old", "Cheapest mix", "a reserve: 1 for failures", `alert("\|")`} {
+	for _, want := range []string{"# Launch sheet of chat", "| active KV tokens | ", "Prices are of 2026-01-05, 147 days old", "Cheapest types of replicas", "a reserve: 1 for failures", `alert("\|")`} {
 		if !strings.Contains(md.String(), want) {
 			t.Errorf("the Markdown lacks %q:\n%s", want, md.String())
 		}
@@ -638,7 +576,7 @@ func TestAmount(t *testing.T) {
 			t.Errorf("%g is written %s, want %s", v, got, want)
 		}
 	}
-	if got := strings.Join([]string{percent(-1098), percent(-.5), span(780), money(.0004)}, " "); got != "below −999 % −50 % 13m 0.000400" {
+	if got := strings.Join([]string{percent(-1098), percent(-.5), span(780), money(.0004)}, " "); got != "below −999 % −50 % 13 min 0.000400" {
 		t.Error(got)
 	}
 }

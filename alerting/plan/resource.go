@@ -117,15 +117,6 @@ func (p *Pool) replicas(role capacity.Role, lost int) int {
 	return max(n-lost, 0)
 }
 
-// most is how many replicas carry a resource, and how many may.
-func (p *Pool) most(name string) (have, most int) {
-	if r := resourceByName(name); p.Disaggregated && r != nil && r.role == capacity.PrefillRole {
-		return p.Prefill, p.PrefillReplicas.Max
-	}
-	most, _ = p.Limit()
-	return p.Replicas, most
-}
-
 // ceilReplicas is how many replicas of each carry demand.
 func ceilReplicas(demand, each float64) int {
 	return int(min(math.Ceil(demand/each-1e-9), maxReplicas))

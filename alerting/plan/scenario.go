@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -23,8 +24,7 @@ func with(f func(*Change)) Change {
 	return c
 }
 
-// uncertainty of a launch: 90 % of them come out between the stated change over this factor and times it. The same as
-// that of a scheduled event.
+// uncertainty is the factor by which a launch may come out better or worse than stated. It is that of a scheduled event.
 const uncertainty = 1.5
 
 // batchWindow is by how much work is put off to hide a shortage, minutes.
@@ -91,21 +91,18 @@ type Outcome struct {
 	Scenario
 	// First is the resource that runs out first, with the replicas there are; "" when none does.
 	First string `json:"first,omitempty"`
-	// Share of the change at which First runs out: 0 when it is out already. When is that share of the ramp, and At the
-	// first minute of the traffic at which it is out with the change complete; both nil when not known.
-	Share number     `json:"share"`
-	When  *float64   `json:"when_seconds"`
-	At    *time.Time `json:"at,omitempty"`
+	// Share of the change at which First runs out: 0 when it is out already. When is that share of the ramp; nil when not
+	// known.
+	Share number   `json:"share"`
+	When  *float64 `json:"when_seconds"`
 	// Over is the share of minutes in which a resource is out.
 	Over number `json:"over_share"`
 	// TooLate: it runs out sooner than a replica warms up.
 	TooLate bool `json:"too_late"`
 
-	Replicas    int    `json:"replicas"`                        // that it takes at the 95th percentile of the minutes, reserves included
-	Peak        int    `json:"replicas_peak"`                   // in the busiest minute
-	Prefill     int    `json:"replicas_prefill,omitempty"`      // of a disaggregated pool, with their own reserves
-	PrefillPeak int    `json:"replicas_prefill_peak,omitempty"` // in the busiest minute
-	Blocked     string `json:"blocked_by,omitempty"`            // the key whose bound is below Replicas or Prefill, or the limit that no replica lifts
+	Replicas int    `json:"replicas"`                   // that it takes at the 95th percentile of the minutes, reserves included
+	Prefill  int    `json:"replicas_prefill,omitempty"` // of a disaggregated pool, with their own reserves
+	Blocked  string `json:"blocked_by,omitempty"`       // the key whose bound is below Replicas or Prefill, or the limit that no replica lifts
 
 	HourUSD number `json:"usd_per_hour"`
 	Uses    []Use  `json:"resources"`
@@ -150,59 +147,6 @@ func risk(name string, demand, capacityOf float64) Risk {
 	return Okay
 }
 
-// levels of a launch's rate, over which chances are means.
-const levels = 21
-
-// chance is the probability that a minute of the traffic, with the launch, takes more of each resource than there is: over
-// the minutes, and over how a launch may come out, lognormal within uncertainty of what is stated. NaN where that is not
-// known. The queue follows from the others, and has none. O(resources · minutes · levels).
-func (e *evaluation) chance(launch Change) map[string]float64 {
-	out := map[string]float64{}
-	sigma := math.Log(uncertainty) / z95
-	for k := range levels {
-		c := launch
-		z := math.Sqrt2 * math.Erfinv(2*(float64(k)+.5)/levels-1)
-		c.Rate = max(launch.Rate*math.Exp(sigma*z), min(launch.Rate, 1))
-		e.c = c
-		for _, l := range e.traffic.Minutes {
-			after := c.apply(l, e.mix)
-			for i := range resources {
-				r := &resources[i]
-				if have := e.carried(r); have > 0 && r.demand(e.pool, after) > have {
-					out[r.name]++
-				}
-			}
-			if e.pool.ReplicaHourUSD()*float64(e.takes(after)) > e.pool.BudgetHourUSD*c.Limits {
-				out[Budget]++
-			}
-		}
-	}
-	for name := range out {
-		out[name] /= levels * float64(len(e.traffic.Minutes))
-	}
-	return out
-}
-
-// takes is how many replicas of all roles a load takes, reserves included.
-func (e *evaluation) takes(l Load) int {
-	n, prompts := 0, 0
-	for i := range resources {
-		r := &resources[i]
-		if r.each == nil || !(r.each(e.pool) > 0) {
-			continue
-		}
-		of := &n
-		if e.pool.Disaggregated && r.role == capacity.PrefillRole {
-			of = &prompts
-		}
-		if demand := r.demand(e.pool, l); demand > 0 {
-			*of = max(*of, ceilReplicas(demand, r.each(e.pool)))
-		}
-	}
-	n, prompts = e.pool.kept(n, capacity.AnyRole), e.pool.kept(prompts, capacity.PrefillRole)
-	return n + prompts
-}
-
 // evaluation is one scenario in the making.
 type evaluation struct {
 	pool    *Pool
@@ -217,8 +161,8 @@ type evaluation struct {
 // shareOfMinutes is what a plan is sized for: all but the busiest twentieth of the minutes.
 const shareOfMinutes = 0.95
 
-// percentile of demand over the minutes, which minute has it, and the largest. O(n log n).
-func (e *evaluation) percentile(r *resource) (p95 float64, at int, most float64) {
+// percentile of demand over the minutes, and which minute has it; NaN and -1 where it is not known. O(n log n).
+func (e *evaluation) percentile(r *resource) (p95 float64, at int) {
 	order := make([]int, 0, len(e.loads))
 	values := e.sorted[:0]
 	for _, l := range e.loads {
@@ -231,19 +175,11 @@ func (e *evaluation) percentile(r *resource) (p95 float64, at int, most float64)
 		}
 	}
 	if len(order) == 0 {
-		return math.NaN(), -1, math.NaN()
+		return math.NaN(), -1
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case values[a] < values[b]:
-			return -1
-		case values[a] > values[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
 	at = order[int(math.Ceil(shareOfMinutes*float64(len(order))))-1]
-	return values[at], at, values[order[len(order)-1]]
+	return values[at], at
 }
 
 // carried is what the pool carries of a resource under the change; 0 unknown.
@@ -267,7 +203,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 	blocked := ""
 	for i := range resources {
 		r := &resources[i]
-		demand, at, most := e.percentile(r)
+		demand, at := e.percentile(r)
 		have := e.carried(r)
 		known := r.whole != nil && r.whole(e.pool) > 0 || r.whole == nil && r.each(e.pool) > 0
 		if !known && r.whole != nil || !known && r.name == capacity.Transfer {
@@ -278,7 +214,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 			continue
 		}
 		if r.each != nil {
-			e.size(&o, r, demand, most)
+			e.size(&o, r, demand)
 			if u := demand / max(have, math.SmallestNonzeroFloat64); u > worst {
 				worst, busiest = u, at
 			}
@@ -296,8 +232,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 			first, o.First = share, r.name
 		}
 	}
-	o.Replicas, o.Peak = e.pool.kept(o.Replicas, capacity.AnyRole), e.pool.kept(o.Peak, capacity.AnyRole)
-	o.Prefill, o.PrefillPeak = e.pool.kept(o.Prefill, capacity.PrefillRole), e.pool.kept(o.PrefillPeak, capacity.PrefillRole)
+	o.Replicas, o.Prefill = e.pool.kept(o.Replicas, capacity.AnyRole), e.pool.kept(o.Prefill, capacity.PrefillRole)
 	if most := e.pool.PrefillReplicas.Max; o.Prefill > most {
 		o.Blocked = "disaggregated.prefill_replicas.max"
 	}
@@ -322,14 +257,13 @@ func use(name, title, unit string, demand, have float64) Use {
 }
 
 // size raises the replicas that the outcome takes to what one resource takes.
-func (e *evaluation) size(o *Outcome, r *resource, demand, most float64) {
-	each := r.each(e.pool)
-	n, peak := ceilReplicas(demand, each), ceilReplicas(most, each)
+func (e *evaluation) size(o *Outcome, r *resource, demand float64) {
+	n := ceilReplicas(demand, r.each(e.pool))
 	if e.pool.Disaggregated && r.role == capacity.PrefillRole {
-		o.Prefill, o.PrefillPeak = max(o.Prefill, n), max(o.PrefillPeak, peak)
+		o.Prefill = max(o.Prefill, n)
 		return
 	}
-	o.Replicas, o.Peak = max(o.Replicas, n), max(o.Peak, peak)
+	o.Replicas = max(o.Replicas, n)
 }
 
 // shareAt is the share of the change at which the minute's demand for r reaches have: by bisection, to a thousandth.
@@ -387,13 +321,9 @@ func (e *evaluation) budget(o *Outcome, first *float64) {
 
 func (e *evaluation) when(o *Outcome, first float64, over []bool, ramp, lead time.Duration) {
 	n := 0
-	for i, out := range over {
-		if !out {
-			continue
-		}
-		if n++; n == 1 && !e.traffic.Start.IsZero() && len(over) > 1 {
-			at := e.traffic.Start.Add(time.Duration(i) * time.Minute)
-			o.At = &at // as if the change were complete from the start
+	for _, out := range over {
+		if out {
+			n++
 		}
 	}
 	if len(over) > 1 {

@@ -11,15 +11,13 @@ import (
 
 // Traffic is what a pool is asked for: one load a minute, or a single one when only rates are stated.
 type Traffic struct {
-	Source  string    // where it is from, for people
-	Start   time.Time // of the first minute; zero when there are no times
-	Minutes []Load    // of all attempts
+	Source  string // where it is from, for people
+	Minutes []Load // of all attempts
 	Calls
-	Wasted Load // mean load of the attempts that failed or that were repeated: each is counted once
-	Notes  []string
+	Notes []string
 
 	// Who asks, by mean loads, the heaviest first; nil when nobody is named. What is in none of them is charged to others.
-	Classes, Features, Tenants, Models []Class
+	Classes, Tenants []Class
 }
 
 // Calls are requests a second, each counted once however often it was tried.
@@ -92,13 +90,8 @@ type Sheet struct {
 type Row struct {
 	Use
 	Baseline number `json:"baseline"`
-	// Chance that a minute takes more than there is, over the minutes and over how the launch may come out: 90 % of launches
-	// within a factor of 1.5 of their stated rate. Null where nothing is known, and of the queue, which follows from the others.
-	Chance number `json:"probability"`
-	// Multiple of the baseline's traffic at which the resource runs out with the replicas there are, and MostMultiple with
-	// as many as the pool may have.
-	Multiple     number `json:"runs_out_at_multiple"`
-	MostMultiple number `json:"runs_out_at_multiple_of_limit"`
+	// Multiple of the baseline's traffic at which the resource runs out with the replicas there are.
+	Multiple number `json:"runs_out_at_multiple"`
 }
 
 // New makes a sheet. Errors say what is missing.
@@ -127,7 +120,7 @@ func New(in Input) (*Sheet, error) {
 	for _, scenario := range in.Scenarios() {
 		s.Outcomes = append(s.Outcomes, e.run(scenario, in.Ramp, lead))
 	}
-	s.rows(p, &s.Outcomes[0], &s.Outcomes[1], e.chance(in.Launch))
+	s.rows(&s.Outcomes[0], &s.Outcomes[1])
 	if in.Fit != nil {
 		s.Memory = MemoryOf(in.Fit, in.Lengths)
 	}
@@ -141,26 +134,18 @@ func New(in Input) (*Sheet, error) {
 }
 
 // rows puts the launch beside the baseline.
-func (s *Sheet) rows(p *Pool, baseline, launch *Outcome, chance map[string]float64) {
+func (s *Sheet) rows(baseline, launch *Outcome) {
 	for _, after := range launch.Uses {
-		r := Row{Use: after, Baseline: unknown, Chance: unknown, Multiple: unknown, MostMultiple: unknown}
-		if after.Capacity.known() && after.Resource != Queue {
-			r.Chance = number(chance[after.Resource])
-		}
+		r := Row{Use: after, Baseline: unknown, Multiple: unknown}
 		for _, before := range baseline.Uses {
 			if before.Resource != after.Resource {
 				continue
 			}
 			r.Baseline = before.Demand
-			if after.Resource == Queue || after.Resource == Budget || !(before.Demand > 0) || !before.Capacity.known() {
+			if after.Resource == Queue || after.Resource == Budget || !(before.Demand > 0) || !before.Capacity.Known() {
 				continue
 			}
 			r.Multiple = before.Capacity / before.Demand
-			r.MostMultiple = r.Multiple
-			if after.Resource != RateLimit && after.Resource != TokenQuota {
-				have, most := p.most(after.Resource)
-				r.MostMultiple *= number(most) / number(have)
-			}
 		}
 		s.Rows = append(s.Rows, r)
 	}

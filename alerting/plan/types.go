@@ -28,7 +28,7 @@ func mixFor(p *Pool, launch *Outcome, role capacity.Role) *Mix {
 	}
 	demand := map[string]float64{}
 	for _, u := range launch.Uses {
-		if r := resourceByName(u.Resource); u.Demand.known() && (role == capacity.AnyRole || r != nil && r.carriedBy(role)) {
+		if r := resourceByName(u.Resource); u.Demand.Known() && (role == capacity.AnyRole || r != nil && r.carriedBy(role)) {
 			demand[u.Resource] = float64(u.Demand)
 		}
 	}
@@ -41,7 +41,7 @@ func mixFor(p *Pool, launch *Outcome, role capacity.Role) *Mix {
 	for i, t := range p.Types {
 		share, binding := t.Share(demand)
 		m.Types = append(m.Types, MixType{Name: t.Name, Replicas: best.Replicas[i], HourUSD: number(t.HourUSD), Share: number(share), Binding: binding})
-		if alone, ok := capacity.CheapestMix(p.Types[i:i+1], demand, failure); ok && (!m.Uniform.known() || number(alone.HourUSD) < m.Uniform) {
+		if alone, ok := capacity.CheapestMix(p.Types[i:i+1], demand, failure); ok && (!m.Uniform.Known() || number(alone.HourUSD) < m.Uniform) {
 			m.Uniform = number(alone.HourUSD)
 		}
 	}

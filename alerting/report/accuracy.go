@@ -2,10 +2,8 @@ package report
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -25,7 +23,6 @@ func (b *builder) score(f *forecaster.Forecast) {
 		b.scored()
 		b.matching = &matching{seriesKey: key}
 		b.matching.From = b.from.Unix() / 60
-		b.matching.Split = b.from.Add(b.to.Sub(b.from)/2).Unix() / 60
 	}
 	b.observe(b.index(f.Origin))
 	b.matching.Issue(f)
@@ -50,9 +47,6 @@ func (b *builder) scored() {
 	for _, a := range b.matching.Scores() {
 		if a.N+a.Missing > 0 {
 			b.rows[b.matching.seriesKey] = append(b.rows[b.matching.seriesKey], accuracy(b.matching.seriesKey, a))
-			if b.matching.Class == features.TotalClass {
-				b.drift[b.matching.Pool] = append(b.drift[b.matching.Pool], drift(b.matching.dimension, a))
-			}
 		}
 	}
 	b.matching = nil
@@ -62,43 +56,13 @@ func (b *builder) scored() {
 func accuracy(key seriesKey, a *forecaster.Accumulator) Accuracy {
 	row := Accuracy{
 		Class: key.Class, Dimension: key.dimension, Horizon: a.Horizon, Outcomes: a.N, Missing: a.Missing, Mean: Number(a.Mean()),
-		WAPE: Number(a.WAPE()), MASELag1: Number(a.MASE(false)), MASEDay: Number(a.MASE(true)), Bias: Number(a.Bias()), Skill: Number(a.Skill()),
-		Pinball: Number(a.MeanPinball()), CRPS: Number(a.CRPS()),
-		Losses: []LevelLoss{}, Intervals: []Interval{},
+		WAPE: Number(a.WAPE()), Bias: Number(a.Bias()), Skill: Number(a.Skill()),
 		Q50: covered(a, forecaster.L50), Q80: covered(a, forecaster.L80), Q90: covered(a, forecaster.L90), Q95: covered(a, forecaster.L95), Q99: covered(a, forecaster.L99),
 	}
-	for _, level := range forecaster.ScoredLevels {
-		row.Losses = append(row.Losses, LevelLoss{forecaster.Levels[level], Number(a.Pinball(level))})
-	}
-	for i, central := range forecaster.Centrals {
-		row.Intervals = append(row.Intervals, Interval{central, Number(a.Inside(i)), i == len(forecaster.Centrals)-1})
-	}
-	pit := a.PIT()
-	row.PIT = pit[:]
-	for b := range forecaster.NumBaselines {
-		c := a.Against(b)
-		row.Baselines = append(row.Baselines, Against{b.String(), c.N, Number(c.Skill), Number(c.DM), Number(c.P), Number(a.PointSkill(b))})
-	}
-	row.Best = best(row.Baselines)
 	if d, ok := features.DimensionByName(key.dimension); ok {
 		row.Unit = d.Unit
 	}
 	return row
-}
-
-// best names the baseline against which skill is least, among those that forecast at least half as often as any; "" without
-// one.
-func best(rivals []Against) (name string) {
-	most, least := 0, Number(math.Inf(1))
-	for _, r := range rivals {
-		most = max(most, r.Outcomes)
-	}
-	for _, r := range rivals {
-		if 2*r.Outcomes >= most && r.Skill < least {
-			name, least = r.Baseline, r.Skill
-		}
-	}
-	return name
 }
 
 func covered(a *forecaster.Accumulator, level int) Covered {
@@ -147,5 +111,3 @@ func boolFirst(a, b bool) int {
 	}
 	return 1
 }
-
-func minutes(d time.Duration) Number { return Number(d.Minutes()) }

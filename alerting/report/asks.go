@@ -8,8 +8,8 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// actions counts the changes of what was asked for, and those that took the one before back.
-func (b *builder) actions(pool string) (n int, thrash Thrash) {
+// actions counts the changes of what was asked for, and those that undo the one before within an hour.
+func (b *builder) actions(pool string) (n, takenBack int) {
 	ticks := b.ticks[pool]
 	up, from := false, (*tick)(nil) // the action before
 	for i := 1; i < len(ticks); i++ {
@@ -19,30 +19,23 @@ func (b *builder) actions(pool string) (n int, thrash Thrash) {
 		}
 		if !t.at.Before(b.from) {
 			n++
-			if from != nil && more != up {
-				if after := t.at.Sub(from.at); after <= time.Hour {
-					thrash.WithinHour++
-				}
-				if after := t.at.Sub(from.at); after <= from.lead {
-					thrash.WithinLead++
-				}
+			if from != nil && more != up && t.at.Sub(from.at) <= time.Hour {
+				takenBack++
 			}
 		}
 		up, from = more, t
 	}
-	return n, thrash
+	return n, takenBack
 }
 
 // ask is one replica that was asked for: the level-th of the pool.
 type ask struct {
 	level   int
-	visible time.Time // when the need for it could first be seen
 	asked   *tick
-	ready   *tick   // nil when it did not come within its patience
-	waiting float64 // the longest queue from asked until it was ready, or no longer asked for; NaN when unknown
-	ended   int     // the minute in which it was no longer asked for; the end of the period when it always was
-	gaveUp  bool    // before its patience was over
-	ignored bool    // it was still asked for when its patience was over
+	ready   *tick // nil when it did not come within its patience
+	ended   int   // the minute in which it was no longer asked for; the end of the period when it always was
+	gaveUp  bool  // before its patience was over
+	ignored bool  // it was still asked for when its patience was over
 }
 
 // patience is how long an ask waits for its replica: twice the lead time, an hour at least. What is ready later came for
@@ -52,9 +45,6 @@ func (a *ask) patience() time.Duration { return max(2*a.asked.lead, time.Hour) }
 // see takes note of a later decision; it says whether the ask has ended with it.
 func (a *ask) see(t *tick) (ended bool) {
 	if a.ready == nil && !a.ignored {
-		if !(a.waiting >= t.waiting) && !math.IsNaN(t.waiting) {
-			a.waiting = t.waiting
-		}
 		if a.ignored = t.at.Sub(a.asked.at) > a.patience(); !a.ignored && t.ready >= a.level {
 			a.ready = t
 		}
@@ -65,13 +55,9 @@ func (a *ask) see(t *tick) (ended bool) {
 
 // asks follows the replicas that were asked for in the period to its end.
 func (b *builder) asks(pool string, needs []int) (out Asks) {
-	var visible, toReady, toCrossing, queues []float64
-	for _, a := range b.replicasAsked(pool, needs) {
+	var toReady []float64
+	for _, a := range b.replicasAsked(pool) {
 		out.Replicas++
-		visible = append(visible, a.asked.at.Sub(a.visible).Minutes())
-		if !math.IsNaN(a.waiting) {
-			queues = append(queues, a.waiting)
-		}
 		crossing, known := b.crossed(&a, needs)
 		switch {
 		case a.ready != nil:
@@ -87,24 +73,20 @@ func (b *builder) asks(pool string, needs []int) (out Asks) {
 		switch {
 		case crossing < 0 && known:
 			out.Unneeded++
-			continue
 		case crossing < 0:
 			out.Unknown++
-			continue
 		case a.ready != nil && b.index(a.ready.at) <= crossing:
 			out.InTime++
 		default:
 			out.Late++
 		}
-		toCrossing = append(toCrossing, float64(crossing-b.index(a.asked.at)))
 	}
-	out.VisibleToEvent, out.EventToReady, out.EventToCrossing = spread(visible), spread(toReady), spread(toCrossing)
-	out.QueueMeanwhile = spread(queues)
+	out.EventToReady = spread(toReady)
 	return out
 }
 
 // replicasAsked lists the replicas asked for in the period beyond those that were there, on the way, or asked for before.
-func (b *builder) replicasAsked(pool string, needs []int) (all []ask) {
+func (b *builder) replicasAsked(pool string) (all []ask) {
 	ticks := b.ticks[pool]
 	_, end := b.bounds()
 	var open []*ask
@@ -123,7 +105,7 @@ func (b *builder) replicasAsked(pool string, needs []int) (all []ask) {
 		}
 		for level := max(ticks[i-1].desired, t.ready+t.pending) + 1; level <= t.desired; level++ {
 			if !slices.ContainsFunc(open, func(a *ask) bool { return a.level == level }) {
-				open = append(open, &ask{level: level, visible: b.visible(ticks[:i+1], level, needs), asked: t, ended: end, waiting: t.waiting})
+				open = append(open, &ask{level: level, asked: t, ended: end})
 			}
 		}
 	}
@@ -131,25 +113,6 @@ func (b *builder) replicasAsked(pool string, needs []int) (all []ask) {
 		all = append(all, *a)
 	}
 	return all
-}
-
-// visible is when the need for a replica could first be seen that the last of ticks asks for: the end of the first minute
-// from which on demand and the reserves took it until then, or the first decision from which on all saw a need for it,
-// whichever was earlier.
-func (b *builder) visible(ticks []tick, level int, needs []int) time.Time {
-	i := len(ticks) - 1
-	asked := &ticks[i]
-	for i > 0 && ticks[i-1].needed >= level {
-		i--
-	}
-	m := b.index(asked.at)
-	for m > 0 && m <= len(needs) && needs[m-1] != unknownNeed && needs[m-1]+asked.reserve >= level {
-		m--
-	}
-	if over := b.time(m + 1); over.Before(ticks[i].at) {
-		return over
-	}
-	return ticks[i].at
 }
 
 // crossed is the first minute, while a replica was asked for, in which demand and the reserves took it; -1 when none did.
@@ -170,11 +133,7 @@ func (b *builder) crossed(a *ask, needs []int) (minute int, known bool) {
 // spread summarises values.
 func spread(v []float64) Spread {
 	slices.Sort(v)
-	out := Spread{Count: len(v), P50: between(v, .5), P90: between(v, .9), Max: Number(math.NaN())}
-	if len(v) > 0 {
-		out.Max = Number(v[len(v)-1])
-	}
-	return out
+	return Spread{Count: len(v), P50: between(v, .5), P90: between(v, .9)}
 }
 
 // between is the quantile of ascending values, linear between them; unknown without any.

@@ -1,20 +1,16 @@
 package report
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/forewarm/forewarm/features"
 	rates "github.com/forewarm/forewarm/forecaster/capacity"
-	"github.com/forewarm/forewarm/internal/markdown"
 )
 
-// Cost says what replicas were paid for, and by whom. See the package comment for each definition.
+// Cost says who pays for the replicas. See the package comment for each definition.
 type Cost struct {
-	Parts []CostPart `json:"parts"` // they add up to Provision.Paid
 	rates.UnitPrices[Number]
 
 	// Who pays: the shares of each list add up to all of Provision.Paid. Tenants, features and models are those that have
@@ -23,13 +19,6 @@ type Cost struct {
 	Tenants  []CostShare `json:"tenants"`
 	Features []CostShare `json:"features"`
 	Models   []CostShare `json:"models"`
-}
-
-// CostPart is what part of the replicas was paid for.
-type CostPart struct {
-	Name  string `json:"name"`
-	Title string `json:"-"`
-	Amount
 }
 
 // CostShare is what a class or tenant pays.
@@ -54,50 +43,15 @@ func (v *Provision) amount(replicaMinutes float64) Amount {
 }
 
 // costs divides what was paid in the minutes in which demand, capacity and replicas are known.
-func (b *builder) costs(pool string, v *Provision) Cost {
-	c := Cost{Parts: []CostPart{}}
+func (b *builder) costs(pool string, v *Provision) (c Cost) {
 	var weights rates.CostWeights // replica-minutes that each resource alone would have taken
-	paid := 0.
-	add := func(name, title string, replicaMinutes float64) {
-		paid += replicaMinutes
-		i := slices.IndexFunc(c.Parts, func(p CostPart) bool { return p.Name == name })
-		if i < 0 {
-			i, c.Parts = len(c.Parts), append(c.Parts, CostPart{Name: name, Title: title, Amount: Amount{}})
-		}
-		c.Parts[i].ReplicaHours += Number(replicaMinutes) // minutes until all are in
-	}
 	first, end := b.bounds()
 	needs, known := b.needs(pool), make([]bool, end)
-	all := func(dimension string, minute int) float64 {
-		return zeroIfUnknown(at(b.observed[seriesKey{features.Key{Pool: pool, Class: features.TotalClass}, dimension}], minute))
-	}
 	b.eachMinute(pool, func(t *tick, minute int) {
-		need := needs[minute]
-		if minute < first || need == unknownNeed {
+		if minute < first || needs[minute] == unknownNeed {
 			return
 		}
 		known[minute] = true
-		used := float64(min(need, t.ready))
-		wasted := all(features.DimWastedPrefill, minute) + all(features.DimWastedDecode, minute)
-		if wasted > 0 {
-			wasted /= all(features.DimPrefill, minute) + all(features.DimDecode, minute) + wasted
-		}
-		add("served", "requests that were served", used*(1-wasted))
-		add("wasted", "attempts that failed", used*wasted)
-		idle := t.ready - min(need, t.ready)
-		for _, r := range t.reserves {
-			kept := min(r.Replicas, idle)
-			if kept > 0 {
-				add("reserve_"+r.Name, "idle reserve, kept "+r.For, float64(kept))
-			}
-			idle -= kept
-		}
-		if least := min(max(t.least-need-t.reserve, 0), idle); least > 0 {
-			add("least", "idle, kept by replicas.min", float64(least))
-			idle -= least
-		}
-		add("idle", "idle beyond demand and reserves", float64(idle))
-		add("pending", "warming up", float64(t.pending))
 		for _, x := range t.capacities {
 			if use := zeroIfUnknown(b.loadOf(pool, x.dimension, minute)) / x.perReplica; x.perReplica > 0 {
 				switch x.dimension {
@@ -111,11 +65,8 @@ func (b *builder) costs(pool string, v *Provision) Cost {
 			}
 		}
 	})
-	for i := range c.Parts {
-		c.Parts[i].Amount = v.amount(float64(c.Parts[i].ReplicaHours))
-	}
-	slices.SortStableFunc(c.Parts, func(x, y CostPart) int { return cmp.Compare(y.ReplicaHours, x.ReplicaHours) })
 
+	paid := 60 * zeroIfUnknown(float64(v.Paid.ReplicaHours)) // replica-minutes
 	usd := float64(v.amount(paid).USD)
 	whole := b.work(features.Key{Pool: pool, Class: features.TotalClass}, known)
 	var classes []rates.Payer
@@ -206,43 +157,11 @@ func (v *Provision) shares(payers []rates.Payer, whole rates.Work, weights rates
 	return out
 }
 
-// costNote says how to read the tables of cost.
-const costNote = "Of the minutes in which demand, capacity and replicas are known; the parts add up to what was paid, and so do those who pay. " +
-	"Work is paid for by its tokens and by the KV cache that it holds, not by the number of requests; idle replicas are paid for in the same proportions."
-
-// paidFor is the table of what replicas were paid for.
-func (p *Pool) paidFor() markdown.Table {
-	g := markdown.Table{Title: "What it was paid for", Note: costNote, Head: []string{"", ">replica-hours", ">GPU-hours", ">cost", ">share"}}
-	for _, x := range p.Cost.Parts {
-		g.Rows = append(g.Rows, []string{x.Title, quantity(x.ReplicaHours, ""), quantity(x.GPUHours, ""), money(x.USD), percent(x.ReplicaHours / p.Decisions.Provision.Paid.ReplicaHours)})
+// of is what a class pays; unknown where it is among the others.
+func (c *Cost) of(class string) CostShare {
+	if i := slices.IndexFunc(c.Classes, func(x CostShare) bool { return x.Name == class }); i >= 0 {
+		return c.Classes[i]
 	}
-	return g
-}
-
-// payers is the table of who pays, and for how much.
-func (p *Pool) payers() markdown.Table {
-	g := markdown.Table{Title: "What requests and tokens cost", Head: []string{"", "", ">share", ">paid", ">a request", ">a served one", ">1,000 prompt tokens", ">1,000 output tokens"}}
-	add := func(kind, name string, s *CostShare) {
-		g.Rows = append(g.Rows, []string{kind, name, percent(s.Share), s.cell(), small(s.Request), small(s.Served), small(s.PromptTokens), small(s.OutputTokens)})
-	}
-	if len(p.Cost.Parts) > 0 {
-		add("all", "", &CostShare{"", 1, p.Decisions.Provision.Paid, p.Cost.UnitPrices})
-	}
-	for _, x := range []struct {
-		kind string
-		list []CostShare
-	}{{"class", p.Cost.Classes}, {"tenant", p.Cost.Tenants}, {"feature", p.Cost.Features}, {"model", p.Cost.Models}} {
-		for i := range x.list {
-			add(x.kind, x.list[i].Name, &x.list[i])
-		}
-	}
-	return g
-}
-
-// small shows a price of a unit with three digits.
-func small(usd Number) string {
-	if v := float64(usd); v > 0 && v < 1 {
-		return "$" + strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(v))), 64)
-	}
-	return money(usd)
+	nan := Number(math.NaN())
+	return CostShare{Share: nan, UnitPrices: rates.UnitPrices[Number]{Request: nan, Served: nan, PromptTokens: nan, OutputTokens: nan}}
 }

@@ -86,24 +86,13 @@ func drawLedger(t *rapid.T) *ledger {
 	return l
 }
 
-// TestCostAddsUp: what was paid is the sum of its parts, of what classes and of what tenants pay, and of what prompts and
-// outputs cost.
+// TestCostAddsUp: what was paid is the sum of what classes pay, and of what tenants, features and models pay.
 func TestCostAddsUp(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := &reconcile(t, drawLedger(r), 0, 30).Pools[0]
 		v := &p.Decisions.Provision
 		paid := float64(v.Paid.ReplicaHours)
-		parts, reserves := 0., 0.
-		for _, x := range p.Cost.Parts {
-			parts += float64(x.ReplicaHours)
-			if x.Name != "idle" {
-				reserves += float64(x.ReplicaHours)
-			}
-			if x.ReplicaHours < 0 {
-				r.Errorf("%s: %g replica-hours", x.Name, x.ReplicaHours)
-			}
-		}
-		sums := map[string]float64{"parts": parts, "parts but idle ones, and what is over": reserves + float64(v.Over.ReplicaHours)}
+		sums := map[string]float64{}
 		for name, list := range map[string][]CostShare{"classes": p.Cost.Classes, "tenants": p.Cost.Tenants, "features": p.Cost.Features, "models": p.Cost.Models} {
 			sum := 0.
 			for i := range list {
@@ -124,8 +113,7 @@ func TestCostAddsUp(t *testing.T) {
 	})
 }
 
-// TestCostByHand: an hour of four replicas at $3, of which demand takes two, one is kept for maintenance and one is idle;
-// a fifth of the work is of attempts that failed, and two classes ask alike, one of them for outputs alone.
+// TestCostByHand: an hour of four replicas at $3, and two classes that ask alike, one of them for outputs alone.
 func TestCostByHand(t *testing.T) {
 	l := &ledger{values: map[seriesKey][]float64{}}
 	for dimension, byClass := range map[string][2]float64{ // reader, writer
@@ -145,9 +133,6 @@ func TestCostByHand(t *testing.T) {
 	}
 	c := &reconcile(t, l, 0, 60).Pools[0].Cost
 	got := map[string]float64{}
-	for _, x := range c.Parts {
-		got[x.Name] = float64(x.USD)
-	}
 	for i := range c.Classes {
 		got[c.Classes[i].Name] = float64(c.Classes[i].USD)
 	}
@@ -158,7 +143,7 @@ func TestCostByHand(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		// Prefill takes two replicas and decode one: the reader pays two thirds of $12.
-		"served": 4.8, "wasted": 1.2, "reserve_maintenance": 3, "idle": 3, "reader": 8, "writer": 4,
+		"reader": 8, "writer": 4,
 		"request": 12. / 7200, "served request": 12. / 5400, "prompt": 8. / 7020, "output": 4. / 1080,
 	} {
 		if math.Abs(got[name]-want) > 1e-9 {

@@ -2,15 +2,12 @@ package report
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"math"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,7 +20,7 @@ import (
 // hostile is a name that would break out of text, attributes and drawings.
 const hostile = `</td><script>alert("x")</script><img src=//evil.example/a onerror=alert(1)>' " & ]]> javascript:x`
 
-func page(t testing.TB, r *Report) string {
+func rendered(t testing.TB, r *Report) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := WriteHTML(&b, r); err != nil {
@@ -36,87 +33,36 @@ func page(t testing.TB, r *Report) string {
 func drawn() *Report {
 	r := week()
 	p := &r.Pools[0]
-	t := &Timeline{From: r.From, Minutes: 30, ResourceTimeline: ResourceTimeline{Resource: "kv", Unit: "tokens", Ahead: 15}}
+	kv := ResourceTimeline{Resource: "kv", Unit: "tokens", Ahead: 15}
+	t := &Timeline{From: r.From, Minutes: 30}
 	for i := range 336 {
 		level := 1e6 * (1.2 + math.Sin(float64(i)/48*2*math.Pi))
 		for _, x := range []struct {
 			list *[]Number
 			v    float64
-		}{{&t.Actual, level}, {&t.Peak, 1.1 * level}, {&t.Capacity, 2.3e6}, {&t.P10, .8 * level}, {&t.P50, level}, {&t.P90, 1.2 * level}, {&t.P99, 1.4 * level},
-			{&t.Ready, 5}, {&t.Desired, 6}, {&t.Needed, math.Ceil(level / 4e5)}, {&t.Probability, .4 + .2*math.Sin(float64(i)/10)}} {
+		}{{&kv.Actual, level}, {&kv.Peak, 1.1 * level}, {&kv.Capacity, 2.3e6}, {&kv.P10, .8 * level}, {&kv.P50, level}, {&kv.P90, 1.2 * level},
+			{&t.Ready, 5}, {&t.Desired, 6}, {&t.Needed, math.Ceil(level / 4e5)}} {
 			v := Number(x.v)
 			if i > 100 && i < 110 {
 				v = Number(math.NaN())
 			}
 			*x.list = append(*x.list, v)
 		}
-		t.Announced = append(t.Announced, t.Probability[i] >= .5)
+		t.Warned = append(t.Warned, i%60 > 50)
 	}
-	other := t.ResourceTimeline
-	other.Resource, other.Unit = "decode", "tokens/s"
-	quarter := make([]Number, len(t.Actual))
-	for i := range quarter {
-		quarter[i] = Number(.25)
-	}
-	t.Others, t.Mix = []ResourceTimeline{other}, []Line{{"agent", t.P10}, {"rag", t.P50}}
-	t.Cached, t.Retried = quarter, make([]Number, len(t.Actual)) // no retries: no picture of them
+	decode := kv
+	decode.Resource, decode.Unit = "decode", "tokens/s"
+	t.Resources = []ResourceTimeline{kv, decode}
 	p.Timeline = t
-	amount := func(h Number) Amount { return Amount{h, 4 * h, 10 * h} }
-	p.Decisions.Provision = Provision{KnownMinutes: 10_000, GPUsPerReplica: 4, ReplicaHourUSD: 10, Ready: amount(670), Pending: amount(12), Needed: amount(480), Over: amount(90),
-		Under: amount(1), Paid: amount(682), Clairvoyant: amount(600), Regret: amount(82), ShortUSD: 14}
-	p.Errors = []ErrorEpisode{{Start: p.Saturation.Episodes[1].Start, Minutes: 20, Attributed: 20, Resource: "prefill", Horizon: "15", Forecast: .7, Actual: 1.05, Error: .35,
-		Parts: []ErrorPart{{CauseDemand, .05}, {CausePrompt, .3}}, Drivers: []ErrorDriver{{"agent", CausePrompt, .3}}}}
 	return r
-}
-
-// Demand is told apart by class, with what came from cache, and retries.
-func TestTimelineOfMix(t *testing.T) {
-	h := &mixed{newWorld()}
-	got := reconcile(t, h, 60, 180).Pools[0].Timeline
-	if len(got.Mix) != 2 || got.Mix[0].Class != "big" || got.Mix[0].Values[10] != 300 || got.Mix[1].Values[10] != 100 {
-		t.Errorf("mix %+v", got.Mix)
-	}
-	if got.Cached[10] != .25 || math.Abs(float64(got.Retried[10])-.2) > 1e-12 {
-		t.Errorf("%v from cache, %v retried", got.Cached[10], got.Retried[10])
-	}
-	var resources []string
-	for _, x := range append([]ResourceTimeline{got.ResourceTimeline}, got.Others...) {
-		resources = append(resources, x.Resource)
-	}
-	slices.Sort(resources)
-	if diff := cmp.Diff([]string{"decode", "prefill", "requests"}, resources); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// mixed is a world of two classes with constant demand.
-type mixed struct{ *world }
-
-func (mixed) Observed(_ context.Context, from, to time.Time, fn func(features.Key, string, []float64) error) error {
-	for _, x := range []struct {
-		class, dimension string
-		value            float64
-	}{
-		{"*", "requests", 4}, {"*", "prefill", 240}, {"*", "cached", 80}, {"*", "decode", 80}, {"*", "retry", 1},
-		{"big", "prefill", 180}, {"big", "cached", 60}, {"big", "decode", 60}, {"small", "prefill", 60}, {"small", "cached", 20}, {"small", "decode", 20},
-	} {
-		if err := fn(features.Key{Pool: "p", Class: x.class}, x.dimension, slices.Repeat([]float64{x.value}, int(to.Sub(from)/time.Minute))); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (mixed) Late(context.Context, time.Time, time.Time, func(features.Key, features.Late) error) error {
-	return nil
 }
 
 // TestPageStandsAlone: nothing is fetched, no script runs, every drawing can be read out.
 func TestPageStandsAlone(t *testing.T) {
 	r := drawn()
 	r.Pools[0].Pool, r.Pools[0].Accuracy[0].Class, r.Pools[0].Totals[1].Class = hostile, hostile, hostile
-	r.Pools[0].Accuracy[3].Dimension, r.Pools[0].Timeline.Resource, r.Pools[0].Saturation.Episodes[0].Resource = hostile, hostile, hostile
-	r.Pools[0].Errors[0].Drivers[0].Class, r.Pools[0].Errors[0].Note = hostile, hostile
+	r.Pools[0].Accuracy[3].Dimension, r.Pools[0].Timeline.Resources[0].Resource, r.Pools[0].Saturation.Episodes[0].Resource = hostile, hostile, hostile
+	r.Pools[0].Saturation.Episodes[0].Cause, r.Pools[0].Cost.Tenants[0].Name, r.Pools[0].Cost.Classes[0].Name, r.Pools[0].Assumptions[0].Name = hostile, hostile, hostile, hostile
 	r.Pools[0].OtherSettings = []OtherSetting{{Setting: hostile, Now: hostile, Other: hostile}}
 	r.Summary = append(r.Summary, hostile)
 	for name, write := range map[string]func(io.Writer, *Report) error{"page": WriteHTML, "mail": WriteMail} {
@@ -156,12 +102,12 @@ func TestPageStandsAlone(t *testing.T) {
 		if !shown {
 			t.Errorf("%s does not show a name as it is", name)
 		}
-		if name == "page" && drawings != 7 {
+		if name == "page" && drawings != 3 {
 			t.Errorf("%d drawings", drawings)
 		}
 	}
-	if out := page(t, r); regexp.MustCompile(`(?i)@import|url\((?:[^#])|NaN|Infinity`).MatchString(out) {
-		t.Error("something is fetched, or a number that is none is drawn")
+	if out := regexp.MustCompile(`(?i)@import|url\((?:[^#])|\bNaN\b|Infinity`).FindString(rendered(t, r)); out != "" {
+		t.Errorf("something is fetched, or a number that is none is drawn: %s", out)
 	}
 }
 
@@ -183,15 +129,14 @@ func TestPageIsBounded(t *testing.T) {
 		}
 		for range 3000 {
 			p.Saturation.Episodes = append(p.Saturation.Episodes, p.Saturation.Episodes[0])
-			p.Errors = append(p.Errors, p.Errors[0])
 		}
 		r.Pools = append(r.Pools, p)
 	}
-	out := page(t, r)
+	out := rendered(t, r)
 	if len(out) > 3<<20 {
 		t.Errorf("%d bytes", len(out))
 	}
-	for _, want := range []string{"9981 others are added up", "30 pools that need a reader least have no charts", "2952 saturations more are in the JSON", "class-9999"} {
+	for _, want := range []string{"Lighter classes are not listed: 9,980.", "2,990 smaller saturations are in the JSON", "class-9999"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -204,36 +149,33 @@ func TestPageIsBounded(t *testing.T) {
 	}
 }
 
-// TestFirstPage: what the page tells a reader to do follows from what happened.
-func TestFirstPage(t *testing.T) {
+// TestAdvice: what the report tells a reader to do follows from what happened.
+func TestAdvice(t *testing.T) {
+	calm := func(p *Pool) { p.Saturation, p.Assumptions = Saturation{KnownMinutes: 9}, nil }
 	for name, c := range map[string]struct {
 		change func(*Pool)
 		state  state
 		advice string
 	}{
-		"missed":       {func(*Pool) {}, act, "Look at Wed 4 Mar 12:00: prefill rose to 120 % of capacity, and that was not announced: over 20 minutes 105 % came where 70 % was forecast, for longer prompts of agent (+30 points)."},
-		"missed, why?": {func(p *Pool) { p.Errors = nil }, act, "Look at Wed 4 Mar 12:00: prefill rose to 120 % of capacity, and that was not announced."},
-		"announced":    {func(p *Pool) { p.Saturation.Missed = 0 }, watch, "Let an autoscaler act on the advice (decision.mode: active): it saturated though that was announced."},
-		"false alarms": {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9, False: 2} }, watch, "Lower decision.false_alarms_per_week if the false alarms disturb."},
-		"no telemetry": {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry comes."},
-		"gaps":         {func(p *Pool) { p.Data.Observed, p.Saturation = 8064, Saturation{KnownMinutes: 9} }, watch, "Mend telemetry: 20 % of the minutes are not known."},
-		"well":         {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9} }, held, "Nothing."},
-		"few":          {func(p *Pool) { p.Saturation = Saturation{KnownMinutes: 9}; p.Accuracy[3].Q90 = Covered{.3, 0, .8, 3} }, held, "Nothing."},
-		"new": {func(p *Pool) { p.Saturation, p.Data.Decided = Saturation{KnownMinutes: 9}, 504 }, watch,
-			"Find out why no decision stood in 95 % of the minutes: was the daemon new, or down?"},
-		"active": {func(p *Pool) { p.Saturation.Missed, p.Decisions.Mode = 0, "active" }, watch, "See what kept replicas from coming: it saturated though that was announced."},
-		"idle": {func(p *Pool) {
-			p.Saturation, p.Decisions.Provision.Over.ReplicaHours = Saturation{KnownMinutes: 9}, 500
-		}, watch, "See whether fewer replicas would do: 73 % of what was used was beyond need."},
-		"too narrow": {func(p *Pool) {
-			p.Saturation = Saturation{KnownMinutes: 9}
-			p.Accuracy[3].Q90 = Covered{.8, .7, .85, 99}
-		}, watch, "Watch the 90 % quantile, which held in 80 %: a higher decision.quantile would be safer until it holds."},
+		"missed": {func(*Pool) {}, act, "Look at the 1 saturation that came without a warning in time, below. Let an autoscaler follow the advice (decision.mode: active); nothing did. " +
+			"Check the stated prefill rate: it is 12k tokens/s, but 9k tokens/s was observed."},
+		"warned of":      {func(p *Pool) { p.Saturation.Missed, p.Assumptions = 0, nil }, watch, "Let an autoscaler follow the advice (decision.mode: active); nothing did."},
+		"active":         {func(p *Pool) { p.Saturation.Missed, p.Assumptions, p.Decisions.Mode = 0, nil, "active" }, watch, "Find out why replicas came too late although the warning was in time."},
+		"false warnings": {func(p *Pool) { calm(p); p.Saturation.False = 2 }, watch, "Lower decision.false_alarms_per_week if the 2 false warnings disturb."},
+		"no telemetry":   {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry comes."},
+		"gaps":           {func(p *Pool) { calm(p); p.Data.Observed = 8064 }, watch, "Mend the telemetry: it is missing for 20 % of the time."},
+		"well":           {calm, good, "Nothing to do."},
+		"few":            {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.3, 0, .8, 3} }, good, "Nothing to do."},
+		"new":            {func(p *Pool) { calm(p); p.Data.Decided = 504 }, watch, "Find out why Forewarm made no decision for 95 % of the time, unless it is new."},
+		"idle": {func(p *Pool) { calm(p); p.Decisions.Provision.Over.ReplicaHours = 500 }, watch,
+			"Check whether fewer replicas would do: 73 % of their time was idle, reserves not counted."},
+		"too narrow": {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.8, .7, .85, 99} }, watch,
+			"Raise decision.quantile for a while: the upper bound that should hold in 90 % of the minutes held in 80 %."},
 	} {
 		p := drawn().Pools[0]
 		c.change(&p)
-		if p.state() != c.state || p.advice() != c.advice {
-			t.Errorf("%s: %s, %q", name, p.state(), p.advice())
+		if got := strings.Join(p.Advice(), " "); p.State() != c.state || got != c.advice {
+			t.Errorf("%s: %s, %q", name, p.State(), got)
 		}
 	}
 }
@@ -249,7 +191,7 @@ func TestText(t *testing.T) {
 			t.Errorf("too long: %q", line)
 		}
 	}
-	if !strings.Contains(b.String(), "\n## llama-70b: act\n") || !strings.Contains(b.String(), "\n- minutes saturated: 14\n") {
+	if !strings.Contains(b.String(), "\n- **llama-70b** (act): Look at") {
 		t.Error(b.String())
 	}
 }
@@ -266,46 +208,33 @@ func TestTimeline(t *testing.T) {
 		h.decisions = append(h.decisions, d)
 	}
 	line := reconcile(t, h, 60, 120).Pools[0].Timeline
-	if line == nil || line.Minutes != 1 || line.Resource != features.DimRequests || line.Ahead != 5 || len(line.Actual) != 60 {
+	if line == nil || line.Minutes != 1 || line.Resources[0].Resource != features.DimRequests || line.Resources[0].Ahead != 5 || len(line.Ready) != 60 {
 		t.Fatalf("%+v", line)
 	}
-	for i := range line.Actual {
+	x := &line.Resources[0]
+	for i := range x.Actual {
 		y := Number(160 + i)
-		ready, probability := Number(2), Number(.1)
+		ready := Number(2)
 		if i >= 30 {
-			ready, probability = 3, .7
+			ready = 3
 		}
-		got := []Number{line.Actual[i], line.Peak[i], line.P50[i], line.P90[i], line.Ready[i], line.Desired[i], line.Probability[i], line.Capacity[i], line.Needed[i]}
-		want := []Number{y, y, y + 2, 1.4 * (y + 2), ready, 4, probability, 50 * ready, Number(math.Ceil(float64(y) / 50))}
+		got := []Number{x.Actual[i], x.Peak[i], x.P50[i], x.P90[i], line.Ready[i], line.Desired[i], x.Capacity[i], line.Needed[i]}
+		want := []Number{y, y, y + 2, 1.4 * (y + 2), ready, 4, 50 * ready, Number(math.Ceil(float64(y) / 50))}
 		if i >= 30 && i < 35 { // a gap
 			nan := Number(math.NaN())
-			want[0], want[1], want[2], want[3], want[8] = nan, nan, nan, nan, nan
+			want[0], want[1], want[2], want[3], want[7] = nan, nan, nan, nan, nan
 		}
 		if diff := cmp.Diff(want, got, close); diff != "" {
 			t.Fatalf("minute %d: %s", i, diff)
 		}
-		if line.Announced[i] != (i >= 30) {
-			t.Fatalf("minute %d: announced %v", i, line.Announced[i])
+		if line.Warned[i] != (i >= 30) {
+			t.Fatalf("minute %d: warned %v", i, line.Warned[i])
 		}
 	}
 	for minutes, want := range map[int]int{1: 1, 60: 1, 1440: 5, 10_080: 30, MaxDays * 1440: 480} {
 		if got := binWidth(minutes); got != want || (minutes+got-1)/got > mostBins {
 			t.Errorf("bins of %d minutes for %d", got, minutes)
 		}
-	}
-}
-
-// TestLearned: the fifth sentence is of the worst saturation that came as a surprise, where it is told why.
-func TestLearned(t *testing.T) {
-	r := drawn()
-	r.summarise()
-	const want = "The worst saturation that was missed came on Wed 4 Mar 12:00 in prefill of llama-70b, up to 120 % of capacity: over 20 minutes 105 % came where 70 % was forecast 15 minutes ahead, because of longer prompts of agent (+30 points)."
-	if got := r.Summary[4]; got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
-	}
-	r.Pools[0].Saturation.Episodes[1].Outcome = InTime
-	if r.summarise(); !strings.HasPrefix(r.Summary[4], "The largest error was on Wed 4 Mar 12:00 in prefill of llama-70b: 105 % of capacity against 70 %") {
-		t.Error(r.Summary[4])
 	}
 }
 
@@ -316,7 +245,7 @@ func TestMailIsNarrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := b.String()
-	for _, want := range []string{"<h2>llama-70b: act</h2>\n<p>Look at Wed", "<li>used: 2.73 k GPU\u2011h, $6.82 k</li>"} {
+	for _, want := range []string{"<strong>llama-70b</strong> (act): Look at", "Replicas took 5,440 GPU\u2011hours ($13,600)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q", want)
 		}

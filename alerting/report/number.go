@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/forewarm/forewarm/features"
 )
 
 // unknown is how a number that is not known is shown.
@@ -22,16 +24,39 @@ func percent(n Number) string {
 	return strconv.FormatFloat(round(p, 0), 'f', 0, 64) + " %"
 }
 
-// signed is percent with its sign shown.
-func signed(n Number) string {
-	s := percent(n)
-	if n > 0 && s != "0.0 %" {
-		s = "+" + s
+// known is percent that rounding does not make all.
+func knownShare(part, whole int) string {
+	if s := percent(Number(part) / Number(whole)); part == whole || s != percent(1) {
+		return s
 	}
-	return s
+	return "more than 99 %"
 }
 
-// quantity shows a value with three significant digits and an SI prefix: 12300 tokens/s is "12.3 k tokens/s".
+// big shows a count with three significant digits as a person would write it: 5,440, 7.46 million.
+func big(n Number) string {
+	v := float64(n)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return unknown
+	}
+	if v != 0 {
+		scale := math.Pow(10, math.Floor(math.Log10(math.Abs(v)))-2)
+		v = math.Round(v/scale) * scale
+	}
+	for _, unit := range []struct {
+		size float64
+		name string
+	}{{1e12, "trillion"}, {1e9, "billion"}, {1e6, "million"}} {
+		if math.Abs(v) >= unit.size {
+			return strconv.FormatFloat(v/unit.size, 'g', 3, 64) + " " + unit.name
+		}
+	}
+	if math.Abs(v) >= 1000 {
+		return fmt.Sprintf("%.0f,%03.0f", math.Trunc(v/1000), math.Mod(math.Abs(v), 1000))
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+// quantity shows a value with three significant digits, a prefix and its unit: 12300 tokens/s is "12.3k tokens/s".
 func quantity(n Number, unit string) string {
 	v := float64(n)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -42,17 +67,44 @@ func quantity(n Number, unit string) string {
 		if math.Abs(v) < 999.5 {
 			break
 		}
-		v, prefix = v/1000, " "+p
+		v, prefix = v/1000, p
 	}
-	return strings.TrimRight(strconv.FormatFloat(v, 'g', 3, 64)+prefix+" "+strings.TrimPrefix(unit, "1"), " ") // "1/s" is read as "/s"
+	text := strconv.FormatFloat(v, 'g', 3, 64) + prefix
+	if unit == "1/s" {
+		return text + "/s"
+	}
+	return strings.TrimSpace(text + " " + unit)
 }
 
-// lead shows minutes.
-func lead(n Number) string {
+// money shows dollars, those below one with three digits.
+func money(usd Number) string {
+	switch v := float64(usd); {
+	case math.IsNaN(v):
+		return unknown
+	case v > 0 && v < 1:
+		return "$" + strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(v))), 64)
+	}
+	return "$" + big(usd)
+}
+
+// minutes shows a number of minutes.
+func minutes(n Number) string {
 	if math.IsNaN(float64(n)) {
 		return unknown
 	}
 	return strconv.FormatFloat(round(float64(n), 0), 'f', 0, 64) + " min"
+}
+
+// lasting shows how long something took, in hours or days where minutes say no more.
+func lasting(minutes int) string {
+	const hour, day = 60, 24 * 60
+	switch {
+	case minutes < 3*hour:
+		return fmt.Sprintf("%d min", minutes)
+	case minutes < 3*day:
+		return fmt.Sprintf("%d hours", (minutes+hour/2)/hour)
+	}
+	return fmt.Sprintf("%d days", (minutes+day/2)/day)
 }
 
 // round avoids "-0".
@@ -66,5 +118,30 @@ func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return big(Number(n)) + " " + noun + "s"
+}
+
+// resource is a dimension in words.
+func resource(dimension string) string {
+	switch dimension {
+	case features.DimKV:
+		return "KV memory"
+	case features.DimPrefill:
+		return "prefill (prompts)"
+	case features.DimDecode:
+		return "decode (answers)"
+	}
+	return dimension
+}
+
+// hours shows GPU-hours, or replica-hours where the GPUs of one are not known, and what they cost where that is known.
+func (a Amount) hours() string {
+	text, unit := big(a.GPUHours), " GPU-hours"
+	if text == unknown {
+		text, unit = big(a.ReplicaHours), " replica-hours"
+	}
+	if cost := money(a.USD); cost != unknown && text != unknown {
+		unit += " (" + cost + ")"
+	}
+	return text + unit
 }

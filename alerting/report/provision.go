@@ -3,6 +3,8 @@ package report
 import (
 	"math"
 	"slices"
+
+	"github.com/forewarm/forewarm/features"
 )
 
 // unknownNeed is the need of a minute in which demand or capacity is not known.
@@ -23,10 +25,10 @@ func (b *builder) needs(pool string) []int {
 	return out
 }
 
+// provision adds up replica-minutes; see the package comment for each definition.
 func (b *builder) provision(pool string, needs []int) Provision {
 	out := Provision{ReplicaHourUSD: Number(math.NaN()), ShortMinuteUSD: Number(math.NaN()), LagMinutes: Number(math.NaN())}
-	if beliefs := b.beliefs[pool]; beliefs != nil {
-		basis := &beliefs.newest
+	if basis, ok := b.basis[pool]; ok {
 		out.GPUsPerReplica = basis.GPUsPerReplica
 		out.ReplicaHourUSD, out.ShortMinuteUSD = known(basis.ReplicaHourUSD), known(basis.ShortMinuteUSD)
 	}
@@ -65,14 +67,40 @@ func (b *builder) provision(pool string, needs []int) Provision {
 	out.Ready, out.Pending = amount(ready), amount(pending)
 	if out.KnownMinutes == 0 {
 		unknown := out.amount(math.NaN())
-		out.Needed, out.Over, out.Under, out.Paid, out.Clairvoyant, out.Regret, out.ShortUSD = unknown, unknown, unknown, unknown, unknown, unknown, Number(math.NaN())
+		out.Needed, out.Over, out.Under, out.Paid, out.Static, out.Hindsight, out.ShortUSD = unknown, unknown, unknown, unknown, unknown, unknown, Number(math.NaN())
 		return out
 	}
 	least := clairvoyant(must, int(math.Round(float64(out.LagMinutes))))
 	out.Needed, out.Over, out.Under = amount(needed), amount(over), amount(under)
-	out.Paid, out.Clairvoyant, out.Regret = amount(paid), amount(least), amount(paid-least)
+	out.Paid, out.Static, out.Hindsight = amount(paid), amount(slices.Max(must)*out.KnownMinutes), amount(least)
 	out.ShortUSD = Number(under) * out.ShortMinuteUSD
 	return out
+}
+
+// assumptions are what the newest decision of a pool rests on.
+func (b *builder) assumptions(pool string) []Assumption {
+	out := []Assumption{}
+	basis, ok := b.basis[pool]
+	if !ok {
+		return out
+	}
+	for _, r := range basis.Rates {
+		a := Assumption{r.Dimension + "_rate", "tokens/s", known(r.Stated), known(r.Learned), known(r.Used)}
+		if r.Dimension == features.DimKV {
+			a.Name, a.Unit = "kv_per_replica", "tokens"
+		}
+		out = append(out, a)
+	}
+	w := &basis.Warmup
+	learned := func(seconds float64) Number {
+		if w.Seen == 0 {
+			return Number(math.NaN())
+		}
+		return known(seconds / 60)
+	}
+	return append(out,
+		Assumption{"warmup_p50", "min", known(w.StatedP50 / 60), learned(w.P50), known(w.P50 / 60)},
+		Assumption{"warmup_p90", "min", known(w.StatedP90 / 60), learned(w.P90), known(w.P90 / 60)})
 }
 
 // known is a number for which zero means that it is not.

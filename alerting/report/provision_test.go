@@ -3,7 +3,6 @@ package report
 import (
 	"math"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -69,12 +68,6 @@ func provisioned() *past {
 		h.demand[total] = append(h.demand[total], y)
 		d := decision(m, 2, 0)
 		d.Basis, d.Limit = basis, 9
-		if d.Needed = d.Desired; m >= 68 && m < 70 {
-			d.Needed = 4 // seen two minutes before it is asked for
-		}
-		if queue := 7.0; m >= 72 && m < 76 {
-			d.Waiting = &queue
-		}
 		switch {
 		case m >= 130:
 		case m >= 120:
@@ -112,24 +105,23 @@ func TestProvision(t *testing.T) {
 		Ready: amount(ready), Pending: amount(pending), Needed: amount(needed),
 		Over:  amount(2 + 10*3 + 70), // the third replica at 78 and 79, four at 100…109, two after
 		Under: amount(4), ShortUSD: 12,
-		Paid: amount(ready + pending), Clairvoyant: amount(least), Regret: amount(ready + pending - least),
+		Paid: amount(ready + pending), Static: amount(4 * 120), Hindsight: amount(least),
 	}
 	if diff := cmp.Diff(want, got.Provision, close); diff != "" {
 		t.Error(diff)
 	}
 	asks := Asks{
 		Replicas: 3, Ready: 2, Withdrawn: 1,
-		VisibleToEvent: Spread{3, 2, 2, 2}, QueueMeanwhile: Spread{2, 7, 7, 7},
-		EventToReady: Spread{2, 11, 13.4, 14}, EventToCrossing: Spread{2, 10, 10, 10},
-		InTime: 1, Late: 1, Unneeded: 1,
+		EventToReady: Spread{2, 11, 13.4},
+		InTime:       1, Late: 1, Unneeded: 1,
 	}
 	if diff := cmp.Diff(asks, got.Asks, close); diff != "" {
 		t.Error(diff)
 	}
 	// Asked at 70, given up at 110, asked again at 120, given up at 130: all but the first undo the one before within
-	// the hour, the last two within its lead time of ten minutes.
-	if want := (Thrash{WithinHour: 3, WithinLead: 2}); got.Actions != 4 || got.Thrash != want {
-		t.Errorf("%d actions, %+v", got.Actions, got.Thrash)
+	// the hour.
+	if got.Actions != 4 || got.TakenBack != 3 {
+		t.Errorf("%d actions, %d taken back", got.Actions, got.TakenBack)
 	}
 }
 
@@ -140,7 +132,7 @@ func TestAsksThatNobodyObeys(t *testing.T) {
 		comes int // minute in which the replica is ready
 		want  Asks
 	}{
-		{"in time", 110, Asks{Replicas: 1, Ready: 1, EventToReady: Spread{1, 40, 40, 40}}},
+		{"in time", 110, Asks{Replicas: 1, Ready: 1, EventToReady: Spread{1, 40, 40}}},
 		{"a day later", 1500, Asks{Replicas: 1, Ignored: 1, EventToReady: spread(nil)}},
 		{"never", 9999, Asks{Replicas: 1, Ignored: 1, EventToReady: spread(nil)}},
 	} {
@@ -154,11 +146,10 @@ func TestAsksThatNobodyObeys(t *testing.T) {
 			if m >= c.comes {
 				d.Ready = 3
 			}
-			d.Needed = d.Desired
 			h.decisions = append(h.decisions, d)
 		}
 		got := reconcile(t, h, 60, 1600).Pools[0].Decisions.Asks
-		c.want.Unneeded, c.want.VisibleToEvent, c.want.EventToCrossing, c.want.QueueMeanwhile = 1, Spread{1, 0, 0, 0}, spread(nil), spread(nil)
+		c.want.Unneeded = 1
 		if diff := cmp.Diff(c.want, got, close); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
@@ -185,25 +176,17 @@ func TestAssumptions(t *testing.T) {
 	h := provisioned()
 	for i := range h.decisions {
 		b := *h.decisions[i].Basis
-		b.PricesDate = "2026-01-31"
-		b.Rates = []alerting.RateBasis{{Dimension: "prefill", Used: 12000, Stated: 12000, Learned: 9000, Low: 8500, High: 9600}, {Dimension: "kv", Used: 1e6, Stated: 1e6}}
-		if i >= 90 {
-			b.Rates[0].Learned, b.Rates[0].Low = 10000, 9000
-		}
+		b.Rates = []alerting.RateBasis{{Dimension: "prefill", Used: 12000, Stated: 12000, Learned: 9000}, {Dimension: "kv", Used: 1e6, Stated: 1e6}}
 		if i >= 100 {
-			b.Warmup.Seen, b.Warmup.P50 = 4, 480
+			b.Rates[0].Learned, b.Warmup.Seen, b.Warmup.P50 = 10000, 4, 480
 		}
 		h.decisions[i].Basis = &b
 	}
-	nan := Number(math.NaN())
-	at := func(m int) *time.Time { at := minute(m); return &at }
-	date := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
 	want := []Assumption{
-		{Name: "prefill_rate", Unit: "tokens/s", Stated: 12000, Used: 12000, Learned: 10000, Off: .2, Confirmed: at(90), AgeDays: 1.5 / 24, Note: "learned between 9 k and 9.6 k tokens/s"},
-		{Name: "kv_per_replica", Unit: "tokens", Stated: 1e6, Used: 1e6, Learned: nan, Off: nan, AgeDays: nan, Note: "nothing in the period told"},
-		{Name: "warmup_p50", Unit: "min", Stated: 10, Used: 8, Learned: 8, Off: .25, Confirmed: at(100), AgeDays: 80. / 60 / 24, Note: "from 4 starts, and from what is stated"},
-		{Name: "warmup_p90", Unit: "min", Stated: 15, Used: 15, Learned: 15, Off: 0, Confirmed: at(100), AgeDays: 80. / 60 / 24, Note: "from 4 starts, and from what is stated"},
-		{Name: "replica_hour", Unit: "USD", Stated: 20, Used: 20, Learned: nan, Off: nan, Confirmed: &date, AgeDays: 30 + 3./24},
+		{Name: "prefill_rate", Unit: "tokens/s", Stated: 12000, Learned: 10000, Used: 12000},
+		{Name: "kv_per_replica", Unit: "tokens", Stated: 1e6, Learned: Number(math.NaN()), Used: 1e6},
+		{Name: "warmup_p50", Unit: "min", Stated: 10, Learned: 8, Used: 8},
+		{Name: "warmup_p90", Unit: "min", Stated: 15, Learned: 15, Used: 15},
 	}
 	if diff := cmp.Diff(want, reconcile(t, h, 60, 180).Pools[0].Assumptions, close); diff != "" {
 		t.Error(diff)

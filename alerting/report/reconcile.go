@@ -20,21 +20,18 @@ const (
 	// lookback is how far before the period outcomes and decisions are read: forecasts and announcements that the period
 	// settles were made up to that long before it.
 	lookback = 2 * time.Hour
-	// memory is how far before the period demand is read: baselines look a week back, and learn from two days how far off
-	// they are.
-	memory = 9 * 24 * time.Hour
-	// holdMost is how long a decision stands when none follows: longer silences are gaps.
+	// holdMost is how long a decision is in force when none follows: longer silences are gaps.
 	holdMost = 15 * time.Minute
 )
 
-// Options are what counts as an announcement and as one episode.
+// Options are what counts as a warning and as one episode.
 type Options struct {
-	Probability float64       // of saturation, from which a decision announces it
-	Merge       time.Duration // saturated minutes, or announcing decisions, no further apart are one
-	Zone        Zone          // by whose clock people are told
+	Probability float64       // of saturation, from which a decision without a threshold of its own is a warning
+	Merge       time.Duration // saturated minutes, or decisions that warn, no further apart are one
+	Zone        Zone          // of the times that people read
 }
 
-// DefaultOptions announce from even odds, and merge over ten minutes.
+// DefaultOptions warn from even odds, and merge over ten minutes.
 func DefaultOptions() Options {
 	return Options{Probability: 0.5, Merge: 10 * time.Minute}
 }
@@ -48,34 +45,32 @@ func Reconcile(ctx context.Context, h History, from, to time.Time, o Options) (*
 			from.Format(time.RFC3339), to.Format(time.RFC3339), MaxDays)
 	}
 	b := &builder{
-		span:     span{base: from.Add(-memory), from: from, to: to},
+		span:     span{base: from.Add(-lookback), from: from, to: to},
 		options:  o,
 		observed: map[seriesKey][]float64{},
+		before:   map[string]Number{},
 		late:     map[features.Key]features.Late{},
 		rows:     map[seriesKey][]Accuracy{},
 		ticks:    map[string][]tick{},
-		drift:    map[string][]Drift{},
-		beliefs:  map[string]*beliefs{},
+		basis:    map[string]alerting.Basis{},
 		leftOut:  map[features.Key]bool{},
 		fans:     map[seriesKey]*fan{},
-
-		medians: map[seriesKey][]float32{}, ahead: map[string]int{}, retries: map[seriesKey][]float64{}, wrongs: map[string]*wrong{}, lateAtAll: map[string]bool{},
+		retries:  map[seriesKey][]float64{},
 	}
 	if err := b.read(ctx, h); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	r := &Report{From: from, To: to, Zone: o.Zone, Pools: []Pool{}}
 	for _, pool := range b.pools() {
-		errors, err := b.errors(ctx, h, pool)
-		if err != nil {
-			return nil, fmt.Errorf("report: %w", err)
-		}
 		decisions := b.decisions(pool)
+		before, ok := b.before[pool]
+		if !ok {
+			before = Number(math.NaN())
+		}
 		r.Pools = append(r.Pools, Pool{
-			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), Traffic: b.traffic(pool), Accuracy: b.accuracy(pool),
+			Pool: pool, Data: b.data(pool), Totals: b.totals(pool), RequestsBefore: before, Accuracy: b.accuracy(pool),
 			Saturation: b.saturation(pool), Decisions: decisions, Cost: b.costs(pool, &decisions.Provision),
-			Errors: errors, LargeErrors: b.wrong(pool).counts, Drift: b.drifts(pool), Assumptions: b.assumptions(pool),
-			Timeline: b.timeline(pool),
+			Assumptions: b.assumptions(pool), Timeline: b.timeline(pool),
 		})
 	}
 	r.summarise()
@@ -109,21 +104,14 @@ type builder struct {
 	observed map[seriesKey][]float64
 	late     map[features.Key]features.Late
 	matching *matching
-	rows     map[seriesKey][]Accuracy // by horizon
-	ticks    map[string][]tick        // of each pool, by time
-	drift    map[string][]Drift       // of each pool's totals
-	beliefs  map[string]*beliefs      // of each pool
-	fans     map[seriesKey]*fan       // of pools' totals
+	rows     map[seriesKey][]Accuracy  // by horizon
+	ticks    map[string][]tick         // of each pool, by time
+	basis    map[string]alerting.Basis // of each pool's newest decision
+	before   map[string]Number         // requests of each pool in the same span before the period
+	fans     map[seriesKey]*fan        // of pools' totals
 	leftOut  map[features.Key]bool
-
-	medians   map[seriesKey][]float32 // of pools' totals, by origin
-	retries   map[seriesKey][]float64 // of pools' totals: the load of all attempts over that of calls, by minute
-	ahead     map[string]int          // by pool: minutes from the origin of medians on
-	wrongs    map[string]*wrong       // by pool
-	supplies  map[string]*supply      // of supplyOf, by resource
-	supplyOf  string
-	spenders  [len(spendersBy)]map[features.Key][]spender
-	lateAtAll map[string]bool // pools of which anything came after the bound
+	retries  map[seriesKey][]float64 // of pools' totals: the load of all attempts over that of calls, by minute
+	spenders [len(spendersBy)]map[features.Key][]spender
 }
 
 // classesReported bounds the classes that are reported by themselves, over all pools: the heaviest by tokens.
@@ -173,9 +161,16 @@ func (b *builder) read(ctx context.Context, h History) error {
 	}); err != nil {
 		return err
 	}
-	// Those that errors are explained by came before the period, or are handed out after it.
-	if err := h.Late(ctx, b.from.Add(-lookback), b.to.Add(lateReach), func(key features.Key, _ features.Late) error {
-		b.lateAtAll[key.Pool] = true
+	if err := h.Observed(ctx, b.from.Add(b.from.Sub(b.to)), b.from, func(key features.Key, dimension string, values []float64) error {
+		known := len(values)
+		for _, v := range values {
+			if math.IsNaN(v) {
+				known--
+			}
+		}
+		if key.Class == features.TotalClass && dimension == features.DimRequests && 10*known >= 9*len(values) {
+			b.before[key.Pool] = sumOf(values)
+		}
 		return nil
 	}); err != nil {
 		return err
@@ -195,7 +190,9 @@ func (b *builder) read(ctx context.Context, h History) error {
 	}
 	if err := h.Decisions(ctx, b.from.Add(-lookback), b.to, func(d *alerting.Decision) error {
 		b.ticks[d.Pool] = append(b.ticks[d.Pool], newTick(d))
-		b.believe(d)
+		if d.Basis != nil {
+			b.basis[d.Pool] = *d.Basis
+		}
 		return nil
 	}); err != nil {
 		return err
@@ -208,7 +205,6 @@ func (b *builder) read(ctx context.Context, h History) error {
 			return nil
 		}
 		b.score(f)
-		b.note(f)
 		b.widen(f)
 		return nil
 	})
@@ -302,9 +298,6 @@ func (b *builder) data(pool string) Data {
 		}
 	}
 	d.GapCount = len(d.Gaps)
-	for _, g := range d.Gaps {
-		d.LongestGap = max(d.LongestGap, g.Minutes)
-	}
 	d.Gaps = longest(d.Gaps)
 	b.eachMinute(pool, func(_ *tick, minute int) {
 		if minute >= first {

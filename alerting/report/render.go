@@ -1,40 +1,46 @@
 package report
 
 import (
-	_ "embed" // the page
+	"cmp"
+	_ "embed" // the templates
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
+	texttemplate "text/template"
+	"unicode/utf8"
 
-	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/markdown"
 )
 
-//go:embed templates/report.html
-var reportPage string
+var (
+	//go:embed templates/report.md
+	text string
+	//go:embed templates/report.html
+	page string
 
-var reportTemplate = template.Must(template.New("report").Parse(reportPage))
+	textTemplate = texttemplate.Must(texttemplate.New("report").Funcs(texttemplate.FuncMap{
+		"text": markdown.Text, "inc": func(i int) int { return i + 1 }, "share": knownShare, "assumed": assumed, "resource": resource, "ahead": ahead,
+		"percent": percent, "big": big, "quantity": quantity, "money": money, "minutes": minutes, "lasting": lasting, "count": count, "times": times,
+		"hours": Amount.hours, "row": row,
+	}).Parse(text))
+	pageTemplate = template.Must(template.New("page").Parse(page))
+)
 
 // unbroken keeps percent signs with their numbers, and units whole, where lines end.
 var unbroken = strings.NewReplacer(" %", "\u00a0%", "GPU-h", "GPU\u2011h", "replica-h", "replica\u2011h").Replace
 
 // What the Markdown and the page show at most; the JSON has all.
 const (
-	poolsDrawn    = 10 // with charts, and on the page with all tables
+	poolsFirst    = 64 // of which the first page says what to do
+	poolsDrawn    = 10 // with charts
 	classesShown  = 20 // of a pool, the heaviest
-	errorsShown   = 12 // of a pool
-	episodesShown = 50 // saturations of a pool
+	episodesShown = 10 // of a pool, the worst
 )
-
-// figure is a chart with what it says.
-type figure struct {
-	Title, Caption string
-	SVG            template.HTML
-	Wide           bool
-}
 
 // WriteJSON writes r as indented JSON; numbers that are not known are null.
 func WriteJSON(w io.Writer, r *Report) error {
@@ -44,126 +50,299 @@ func WriteJSON(w io.Writer, r *Report) error {
 	return e.Encode(r)
 }
 
-// WriteMarkdown writes r for people: the summary and one table, then a part for each pool, those first that need a reader
-// most. It is written in one piece; the error is that of w.
-func WriteMarkdown(w io.Writer, r *Report) error {
-	r = r.shown()
-	order := byNeed(r)
-	var b strings.Builder
-	b.WriteString("# " + r.title() + "\n\n" + r.front(order))
-	for _, p := range order {
-		b.WriteString("\n" + p.head() + p.details(true))
+// view is a report for the templates.
+type view struct {
+	*Report
+	Order []*Pool // those first that need a reader most
+}
+
+// poolView is one pool for the templates.
+type poolView struct {
+	*Report
+	*Pool
+}
+
+func newView(r *Report) view { return view{r, byNeed(r)} }
+
+// First are the pools of the first page.
+func (v view) First() []*Pool { return v.Order[:min(len(v.Order), poolsFirst)] }
+
+// More says how many other pools there are; "" without any.
+func (v view) More() string {
+	if n := len(v.Order) - poolsFirst; n > 0 {
+		return count(n, "more pool")
 	}
-	_, err := io.WriteString(w, b.String())
+	return ""
+}
+
+// Title names the period.
+func (v view) Title() string { return "Forewarm report, " + v.period("2 January 2006") }
+
+// Clock names the zone of times.
+func (v view) Clock() string { return v.Zone.location().String() }
+
+// execute is parts of the template as Markdown.
+func execute(data any, parts ...string) (string, error) {
+	var b strings.Builder
+	for _, part := range parts {
+		if err := textTemplate.ExecuteTemplate(&b, part, data); err != nil {
+			return "", err
+		}
+	}
+	return b.String(), nil
+}
+
+// WriteMarkdown writes r for people: the summary, what to do, then a part for each pool, whose details are folded. It is written in
+// one piece; the error is that of w.
+func WriteMarkdown(w io.Writer, r *Report) error {
+	v := newView(r)
+	out, err := execute(v, "front", "pools")
+	for _, p := range v.Order {
+		if err != nil {
+			return err
+		}
+		var part string
+		part, err = execute(poolView{r, p}, "pool", "tables", "folded")
+		out += part
+	}
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, out)
 	return err
 }
 
+// toHTML is parts of the template as HTML.
+func toHTML(data any, parts ...string) (template.HTML, error) {
+	text, err := execute(data, parts...)
+	if err != nil {
+		return "", err
+	}
+	out, err := markdown.HTML(unbroken(text), string(good), string(watch), string(act), string(noData), "in time", "late", "no warning")
+	return template.HTML(out), err // escaped by the Markdown package
+}
+
 // WriteHTML writes r as one page that needs nothing else: no script, no font, no picture from elsewhere. It is the Markdown
-// with charts. Of many pools and classes the page shows the heaviest and says how many are left out: a report of forty
-// pools, ten of them of 10,000 classes, is less than 3 MB. It is written in one piece; the error is that of w.
+// with charts, of the ten pools that need a reader most. A page of forty pools is less than 3 MB. It is written in one piece;
+// the error is that of w.
 func WriteHTML(w io.Writer, r *Report) error {
-	r = r.shown()
-	type part struct {
-		Head, Tables template.HTML
-		Charts       []figure
+	type section struct {
+		Head, Tables, More template.HTML
+		Charts             []figure
 	}
-	var failed error
-	page := func(text string) template.HTML {
-		out, err := markdown.HTML(unbroken(text), string(held), string(watch), string(act), string(noData), InTime.words(), Late.words(), Missed.words())
-		if err != nil {
-			failed = err
+	v := newView(r)
+	var pools []section
+	front, err := toHTML(v, "front", "pools")
+	for i, p := range v.Order {
+		var x section
+		for part, to := range []*template.HTML{&x.Head, &x.Tables, &x.More} {
+			if err == nil {
+				*to, err = toHTML(poolView{r, p}, [...]string{"pool", "tables", "more"}[part])
+			}
 		}
-		return template.HTML(out) // escaped by the Markdown package
-	}
-	order := byNeed(r)
-	front := r.front(order)
-	if more := len(order) - poolsDrawn; more > 0 {
-		front += fmt.Sprintf("\n%d pools that need a reader least have no charts below; the JSON has all of them.\n", more)
-	}
-	var parts []part
-	for i, p := range order {
-		x := part{Head: page(p.head()), Tables: page(p.details(i < poolsDrawn))}
 		if i < poolsDrawn {
-			x.Charts = p.charts()
+			x.Charts = r.charts(p)
 		}
-		parts = append(parts, x)
+		pools = append(pools, x)
 	}
 	var b strings.Builder
-	err := reportTemplate.Execute(&b, map[string]any{"Title": r.title(), "Front": page(front), "Pools": parts})
-	if err != nil || failed != nil {
-		return fmt.Errorf("the page of the report: %w", errors.Join(err, failed))
+	if err == nil {
+		err = pageTemplate.Execute(&b, map[string]any{"Title": v.Title(), "Front": front, "Pools": pools})
+	}
+	if err != nil {
+		return fmt.Errorf("the page of the report: %w", err)
 	}
 	_, err = io.WriteString(w, b.String())
 	return err
 }
 
-// title names the period that r is about.
-func (r *Report) title() string {
-	return "Forewarm report, " + alerting.Period(r.From, r.To, "2 January 2006")
+// WriteMail writes the first page for readers of mail.
+func WriteMail(w io.Writer, r *Report) error {
+	body, err := toHTML(newView(r), "front", "attached")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"></head>\n<body style=\"font-family:Arial,Helvetica,sans-serif;font-size:14px;line-height:1.5\">\n%s</body></html>\n", body)
+	return err
 }
 
-// front is the summary and the table of all pools.
-func (r *Report) front(order []*Pool) string {
-	var b strings.Builder
-	for i, s := range r.Summary {
-		fmt.Fprintf(&b, "%d. %s\n", i+1, markdown.Text(s))
-	}
-	if len(order) == 0 {
-		return b.String()
-	}
-	first := firstTable(order)
-	first.Write(&b, 2)
-	b.WriteString("\n" + legend + " " + r.times() + "\n")
-	return b.String()
-}
-
-// legend says how to read the first table.
-const legend = "Held: nothing saturated that was not announced in time. Watch: it saturated, alarms were false more often than not, quantiles did not hold, " +
-	"telemetry or decisions were missing, or more than half of what was used was beyond need. Act: a saturation was late or missed. " +
-	"Announced in time: of the saturations that came, before the lead time. Used: ready and warming up. Beyond need: ready beyond demand, reserves and the least size. " +
-	"With hindsight: the least for one who knew demand."
-
-// times says by whose clock times are.
-func (r *Report) times() string {
-	if zone := r.Zone.location().String(); zone != "UTC" {
-		return "Times are by the clock of " + zone + "."
-	}
-	return "Times are UTC."
-}
-
-// head is the title of a pool's part, and what is known of the pool.
-func (p *Pool) head() string {
-	d := &p.Decisions
-	text := fmt.Sprintf("Demand is known for %d of %d minutes; a decision stood in %d.", p.Data.Observed, p.Data.Minutes, p.Data.Decided)
-	if d.Ticks > 0 {
-		text += fmt.Sprintf(" Of %s (mode %s) %d scaled out, %d in, %d held; %d met a constraint, %d had stale telemetry. Advice changed %s, the number of replicas asked for %s.",
-			count(d.Ticks, "decision"), d.Mode, d.ScaleOut, d.ScaleIn, d.Hold, d.Clamped, d.Stale, times(d.Events), times(d.Actions))
-		text += fmt.Sprintf(" Asked for: %.1f replica-hours (peak %d); ready: %.1f (peak %d).", d.DesiredReplicaHours, d.PeakDesired, d.ReadyReplicaHours, d.PeakReady)
-	}
-	if n := p.Data.ClassesLeftOut; n > 0 {
-		text += fmt.Sprintf(" %d more classes are too light to be reported by themselves.", n)
-	}
-	return "## " + markdown.Text(p.Pool) + "\n\n" + markdown.Text(text) + "\n"
-}
-
-// details are the tables of a pool, or only that of its saturations.
-func (p *Pool) details(all bool) string {
-	tables := []markdown.Table{p.episodes()}
-	if all {
-		tables = append(tables, p.causes(), p.provided(), p.askedFor(), p.paidFor(), p.payers(), p.assumed(), p.drifted(), p.scores(), p.rivals(), p.classes(), p.shape(), p.gaps(), p.otherSettings())
+// WriteText writes the first page as plain text, in lines of at most 78 characters but for names that are longer.
+func WriteText(w io.Writer, r *Report) error {
+	text, err := execute(newView(r), "front", "attached")
+	if err != nil {
+		return err
 	}
 	var b strings.Builder
-	for i := range tables {
-		if len(tables[i].Rows) > 0 || tables[i].Head == nil && tables[i].Note != "" {
-			tables[i].Write(&b, 3)
+	for line := range strings.Lines(text) {
+		wrap(&b, line)
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// wrap writes a line in lines of at most 78 characters.
+func wrap(b *strings.Builder, line string) {
+	const most = 78
+	column := 0
+	for i, word := range strings.Fields(line) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+n > most:
+			b.WriteString("\n  ")
+			column = 2
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	b.WriteByte('\n')
+}
+
+// words are a name without underscores.
+func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
+
+// ahead is a horizon in words, without the unit.
+func ahead(horizon string) string {
+	if horizon == forecaster.HorizonWindowMax {
+		return fmt.Sprintf("largest of %d–%d", forecaster.WindowFrom, forecaster.WindowTo)
+	}
+	return horizon
+}
+
+// Warned says whether an episode was warned of.
+func (e Episode) Warned() string {
+	if e.Outcome == Missed {
+		return "no warning"
+	}
+	return words(string(e.Outcome))
+}
+
+// Ahead is how many minutes before its peak the load of an episode was forecast.
+func (p *Pool) Ahead() int {
+	if p.Timeline == nil {
+		return headlineMinutes
+	}
+	return p.Timeline.Resources[0].Ahead
+}
+
+// assumed is the name of an assumption in words.
+func assumed(name string) string {
+	switch name {
+	case "kv_per_replica":
+		return "KV memory"
+	case "warmup_p50":
+		return "start, half of them within"
+	case "warmup_p90":
+		return "start, 90 % of them within"
+	}
+	return words(name)
+}
+
+// Short says what a lack of replicas cost; "" where that is not known, or nothing.
+func (v Provision) Short() string {
+	if v.ShortUSD > 0 {
+		return "By slo_violation_minute_usd, the missing replicas cost " + money(v.ShortUSD) + "."
+	}
+	return ""
+}
+
+// row is an amount as a row of a table.
+func row(title string, a Amount) string {
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", markdown.Text(title), big(a.ReplicaHours), big(a.GPUHours), money(a.USD))
+}
+
+// ForecastError is that of the forecasts of the resource that came nearest to its capacity.
+func (p *Pool) ForecastError() string {
+	if a := p.main(); a != nil {
+		return percent(a.WAPE)
+	}
+	return unknown
+}
+
+// Forecasts are those of the pool's total: of the resource that came nearest to its capacity, or of the others.
+func (p *Pool) Forecasts(tightest bool) (rows []Accuracy) {
+	first := p.main()
+	for _, a := range p.Accuracy {
+		if first != nil && a.Class == features.TotalClass && a.Outcomes > 0 && (a.Dimension == first.Dimension) == tightest {
+			rows = append(rows, a)
 		}
 	}
-	return b.String()
+	return rows
 }
 
-func times(n int) string {
-	if n == 1 {
-		return "once"
+// Worst are the worst saturations, by time.
+func (p *Pool) Worst() []Episode {
+	all := slices.Clone(p.Saturation.Episodes)
+	slices.SortStableFunc(all, func(a, b Episode) int { return cmp.Compare(b.lacked(), a.lacked()) })
+	all = all[:min(len(all), episodesShown)]
+	slices.SortFunc(all, func(a, b Episode) int { return a.Start.Compare(b.Start) })
+	return all
+}
+
+// Unlisted says how many saturations are not among the worst; "" without any.
+func (p *Pool) Unlisted() string {
+	if n := len(p.Saturation.Episodes) - episodesShown; n > 0 {
+		return count(n, "smaller saturation")
 	}
-	return fmt.Sprintf("%d times", n)
+	return ""
+}
+
+// payer is a tenant, a feature or a model in a table.
+type payer struct {
+	Kind string
+	CostShare
+}
+
+// Payers are the tenants, features and models that have series of their own.
+func (p *Pool) Payers() (rows []payer) {
+	for i, list := range [len(spendersBy)][]CostShare{p.Cost.Tenants, p.Cost.Features, p.Cost.Models} {
+		for _, x := range list {
+			rows = append(rows, payer{spendersBy[i], x})
+		}
+	}
+	return rows
+}
+
+// LateNote says what tokens came too late for any minute, and which classes are not listed; "" where there is nothing to say.
+func (p *Pool) LateNote() (note string) {
+	if t := p.total(); t != nil && t.Late.Records > 0 {
+		note = fmt.Sprintf("%s came too late to count in any minute (features.revise); with them came %s of all tokens.", count(int(t.Late.Records), "record"), percent(t.Late.Share))
+	}
+	if n := max(len(p.Totals)-1-classesShown, 0) + p.Data.ClassesLeftOut; n > 0 {
+		note = strings.TrimSpace(note + fmt.Sprintf(" Lighter classes are not listed: %s.", big(Number(n))))
+	}
+	return note
+}
+
+// classRow is a class in a table.
+type classRow struct {
+	Total
+	Name  string
+	Error string // of the forecasts of its requests
+	CostShare
+}
+
+// Classes are the pool and its heaviest classes by tokens.
+func (p *Pool) Classes() (rows []classRow) {
+	errors, nearest := map[string]string{}, map[string]int{}
+	for _, a := range p.Accuracy {
+		if d, ok := nearest[a.Class]; a.Dimension == features.DimRequests && (!ok || far(a.Horizon) < d) {
+			errors[a.Class], nearest[a.Class] = percent(a.WAPE), far(a.Horizon)
+		}
+	}
+	totals := slices.Clone(p.Totals)
+	slices.SortStableFunc(totals, func(a, b Total) int {
+		return cmp.Or(boolFirst(a.Class == features.TotalClass, b.Class == features.TotalClass), cmp.Compare(b.tokens(), a.tokens()))
+	})
+	for _, t := range totals[:min(len(totals), classesShown+1)] {
+		row := classRow{Total: t, Name: t.Class, Error: cmp.Or(errors[t.Class], unknown), CostShare: p.Cost.of(t.Class)}
+		if t.Class == features.TotalClass {
+			row.Name, row.CostShare = "all", CostShare{Share: 1, UnitPrices: p.Cost.UnitPrices}
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }

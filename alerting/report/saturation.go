@@ -19,7 +19,7 @@ type load struct {
 type run struct {
 	start, last int // minutes
 	tick        *tick
-	reach       int // announcements: the last minute of the claim
+	reach       int // of a warning: the last minute of the claim
 }
 
 func (b *builder) saturation(pool string) Saturation {
@@ -35,17 +35,17 @@ func (b *builder) saturation(pool string) Saturation {
 		}
 	}
 	for i := range b.ticks[pool] {
-		if t := &b.ticks[pool][i]; b.announced(t) && b.index(t.at) >= first {
-			out.AnnouncedMinutes++
+		if t := &b.ticks[pool][i]; b.warns(t) && b.index(t.at) >= first {
+			out.WarnedMinutes++
 		}
 	}
-	episodes, announcements := b.episodes(loads), b.announcements(pool)
+	episodes, warnings := b.episodes(loads), b.warnings(pool)
 	var leads []float64
 	for _, e := range episodes {
 		if e.start < first {
 			continue
 		}
-		row := b.episode(e, loads, announcements)
+		row := b.episode(pool, e, loads, warnings)
 		out.Episodes = append(out.Episodes, row)
 		switch row.Outcome {
 		case InTime:
@@ -58,8 +58,8 @@ func (b *builder) saturation(pool string) Saturation {
 		}
 		leads = append(leads, float64(row.LeadMinutes))
 	}
-	for _, a := range announcements {
-		if a.start < first || slices.ContainsFunc(episodes, func(e run) bool { return a.announces(e) || b.during(a, e) }) {
+	for _, a := range warnings {
+		if a.start < first || slices.ContainsFunc(episodes, func(e run) bool { return a.warnsOf(e) || b.during(a, e) }) {
 			continue
 		}
 		crossed, known := b.crossing(pool, a)
@@ -112,15 +112,15 @@ func (b *builder) episodes(loads []load) (out []run) {
 	return out
 }
 
-// announced says that the decision of a tick announces a saturation: that its pool is warned of one.
-func (b *builder) announced(t *tick) bool {
+// warns says that the decision of a tick warns of a saturation.
+func (b *builder) warns(t *tick) bool {
 	if t.warnFrom > 0 {
 		return t.ahead >= t.warnFrom && !t.stale
 	}
 	return t.probability >= b.options.Probability && !t.stale
 }
 
-// claims is for how long from a tick on its announcement claims a saturation.
+// claims is for how long from a tick on its warning claims a saturation.
 func (b *builder) claims(t *tick) time.Duration {
 	claim := t.lead + b.options.Merge
 	if t.warnFrom > 0 {
@@ -129,11 +129,11 @@ func (b *builder) claims(t *tick) time.Duration {
 	return claim
 }
 
-func (b *builder) announcements(pool string) (out []run) {
+func (b *builder) warnings(pool string) (out []run) {
 	ticks := b.ticks[pool]
 	for i := range ticks {
 		t := &ticks[i]
-		if !b.announced(t) {
+		if !b.warns(t) {
 			continue
 		}
 		out = b.extend(out, b.index(t.at), t)
@@ -151,29 +151,31 @@ func (b *builder) extend(runs []run, minute int, t *tick) []run {
 	return append(runs, run{start: minute, last: minute, tick: t})
 }
 
-// announces says whether an episode lies in an announcement's claim.
-func (r run) announces(episode run) bool {
+// warnsOf says whether an episode lies in a warning's claim.
+func (r run) warnsOf(episode run) bool {
 	return r.start < episode.start && episode.start <= r.reach
 }
 
-// during says whether an announcement starts when the episode is already there.
+// during says whether a warning starts when the episode is already there.
 func (b *builder) during(a, episode run) bool {
 	return episode.start <= a.start && a.start <= episode.last+int(b.options.Merge/features.Minute)
 }
 
-func (b *builder) episode(e run, loads []load, announcements []run) Episode {
+func (b *builder) episode(pool string, e run, loads []load, warnings []run) Episode {
 	out := Episode{Start: b.time(e.start), Minutes: e.last - e.start + 1, Outcome: Missed, LeadMinutes: Number(math.NaN())}
-	peak := loads[e.start]
-	for _, l := range loads[e.start : e.last+1] {
-		if l.utilisation > peak.utilisation {
-			peak = l
+	peak := e.start
+	for m := e.start; m <= e.last; m++ {
+		if loads[m].utilisation > loads[peak].utilisation {
+			peak = m
 		}
 	}
-	out.Resource, out.Utilisation = peak.resource, Number(peak.utilisation)
-	if i := slices.IndexFunc(announcements, func(a run) bool { return a.announces(e) }); i >= 0 {
-		a := announcements[i]
+	out.Resource, out.Utilisation = loads[peak].resource, Number(loads[peak].utilisation)
+	out.Forecast = out.Utilisation * Number(b.fans[totalOf(pool, out.Resource)].median(peak)/b.loadOf(pool, out.Resource, peak))
+	out.Cause = b.cause(pool, out.Resource, e)
+	if i := slices.IndexFunc(warnings, func(a run) bool { return a.warnsOf(e) }); i >= 0 {
+		a := warnings[i]
 		lead := b.time(e.start).Sub(a.tick.at)
-		out.LeadMinutes = minutes(lead)
+		out.LeadMinutes = Number(lead.Minutes())
 		if out.Outcome = Late; lead >= a.tick.lead {
 			out.Outcome = InTime
 		}
@@ -181,7 +183,7 @@ func (b *builder) episode(e run, loads []load, announcements []run) Episode {
 	return out
 }
 
-// crossing is the first minute of an announcement's claim in which demand exceeded the capacity that was ready at its
+// crossing is the first minute of a warning's claim in which demand exceeded the capacity that was ready at its
 // start, 0 when there is none; known says that it was known for every minute of the claim.
 func (b *builder) crossing(pool string, a run) (minute int, known bool) {
 	_, end := b.bounds()

@@ -1,15 +1,11 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 )
 
@@ -38,195 +34,179 @@ func far(horizon string) int {
 	if err != nil {
 		return math.MaxInt
 	}
-	return max(m-headlineMinutes, headlineMinutes-m)
+	return apart(m)
 }
 
-// summarise writes r.Summary: in at most five sentences, what a reader in a hurry needs.
+// summarise writes r.Summary: five sentences for a reader in a hurry.
 func (r *Report) summarise() {
-	x := r.shown()
-	const layout = "Mon 2 Jan 2006 15:04"
-	period := fmt.Sprintf("from %s to %s %s", alerting.Clock(x.From, layout), alerting.Clock(x.To, layout), r.Zone.location())
+	period := r.period("2 Jan 2006")
 	if len(r.Pools) == 0 {
-		r.Summary = []string{"No data: nothing was observed, forecast or decided " + period + ", so nothing can be said of it."}
+		r.Summary = []string{"Nothing is known of the time from " + period + ": no telemetry, forecast or decision was stored."}
 		return
 	}
-	r.Summary = []string{x.heard(period), x.foresaw(), x.saturated(), x.spent(), x.learned()}
+	r.Summary = []string{r.traffic(period), r.saturated(), r.warned(), r.foresaw(), r.spent()}
 }
 
-// heard says of how much the report knows.
-func (r *Report) heard(period string) string {
-	observed, minutes := 0, 0
-	since := r.To // the first minute known of any
+// traffic says what was asked, and how much of the period is known.
+func (r *Report) traffic(period string) string {
+	observed, total := 0, 0
+	requests, tokens, before := Number(math.NaN()), Number(math.NaN()), Number(0)
+	names := make([]string, len(r.Pools))
 	for i := range r.Pools {
-		if first := r.Pools[i].Data.first(r.From); first.Before(since) {
-			since = first
+		p := &r.Pools[i]
+		names[i] = p.Pool
+		observed, total = observed+p.Data.Observed, total+p.Data.Minutes
+		if t := p.total(); t != nil {
+			requests.add(float64(t.Requests))
+			tokens.add(t.tokens())
 		}
-		observed, minutes = observed+r.Pools[i].Data.Observed, minutes+r.Pools[i].Data.Minutes
+		before += p.RequestsBefore // unknown of one is unknown of all
 	}
-	pools := count(len(r.Pools), "pool")
-	if len(r.Pools) <= 3 {
-		names := make([]string, len(r.Pools))
-		for i := range r.Pools {
-			names[i] = r.Pools[i].Pool
+	who := fmt.Sprintf("%d pools", len(names))
+	if len(names) <= 3 {
+		who = strings.Join(names, " and ")
+	}
+	text := fmt.Sprintf("From %s, no request for %s is known", period, who)
+	if requests > 0 {
+		text = fmt.Sprintf("From %s, %s received %s requests with %s tokens", period, who, big(requests), big(tokens))
+	}
+	if before > 0 && requests > 0 && 10*observed >= 9*total {
+		more, change := "more", requests/before-1
+		if change < 0 {
+			more, change = "fewer", -change
 		}
-		pools = strings.Join(names, ", ")
+		text += fmt.Sprintf(", %s %s requests than in the %s before", percent(change), more, lasting(int(r.To.Sub(r.From).Minutes())))
 	}
-	known := percent(Number(observed) / Number(minutes))
-	if observed < minutes && known == percent(1) {
-		known = "more than 99 %"
-	}
-	text := fmt.Sprintf("This is about %s %s; telemetry is known for %s of the minutes", pools, period, known)
-	if observed > 0 && since.Sub(r.From) >= time.Hour {
-		text += fmt.Sprintf(", the first of which is %s", day(since))
+	if observed < total {
+		text += fmt.Sprintf("; telemetry is known for %s of the time", knownShare(observed, total))
 	}
 	return text + "."
 }
 
-// first is the first minute in which demand is known, where the gap before it is among the longest.
-func (d *Data) first(from time.Time) time.Time {
-	for _, g := range d.Gaps {
-		if g.Start.Equal(from) {
-			return from.Add(time.Duration(g.Minutes) * time.Minute)
+// saturated says how long the load was more than the ready replicas can carry.
+func (r *Report) saturated() string {
+	s, episodes := r.saturations(), 0
+	var worst *Episode
+	of := ""
+	for i := range r.Pools {
+		p := &r.Pools[i]
+		episodes += len(p.Saturation.Episodes)
+		if e := p.worst(); e != nil && (worst == nil || e.lacked() > worst.lacked()) {
+			worst, of = e, p.Pool
 		}
 	}
-	return from
+	switch {
+	case s.KnownMinutes == 0:
+		return "Whether the replicas could carry the load is not known: load and capacity were never known together."
+	case worst == nil && s.SaturatedMinutes == 0:
+		return "The ready replicas could carry the load at all times."
+	case worst == nil:
+		return fmt.Sprintf("The load was more than the ready replicas can carry for %s, at the beginning.", count(s.SaturatedMinutes, "minute"))
+	}
+	text := fmt.Sprintf("The load was more than the ready replicas can carry (a saturation) %s, for %s in all; the worst was on %s for %d min, at up to %s of the capacity for %s",
+		times(episodes), count(s.SaturatedMinutes, "minute"), r.Day(worst.Start), worst.Minutes, percent(worst.Utilisation), resource(worst.Resource))
+	if len(r.Pools) > 1 {
+		text += " of " + of
+	}
+	return text + "."
+}
+
+// saturations adds up those of all pools.
+func (r *Report) saturations() (s Saturation) {
+	for i := range r.Pools {
+		o := &r.Pools[i].Saturation
+		s.KnownMinutes, s.SaturatedMinutes = s.KnownMinutes+o.KnownMinutes, s.SaturatedMinutes+o.SaturatedMinutes
+		s.InTime, s.Late, s.Missed = s.InTime+o.InTime, s.Late+o.Late, s.Missed+o.Missed
+		s.Averted, s.False = s.Averted+o.Averted, s.False+o.False
+	}
+	return s
+}
+
+// warned says whether warnings came true.
+func (r *Report) warned() string {
+	s := r.saturations()
+	came := s.InTime + s.Late + s.Missed
+	switch {
+	case came+s.Averted+s.False == 0:
+		return "There was no warning."
+	case came == 0:
+		return fmt.Sprintf("After a warning, more replicas prevented a saturation %s; %s false.", times(s.Averted), were(s.False, "warning"))
+	}
+	text := fmt.Sprintf("Of %s, %d came with a warning in time, %d with a late one and %d without any", count(came, "saturation"), s.InTime, s.Late, s.Missed)
+	if s.Averted > 0 {
+		text += fmt.Sprintf("; %d more were prevented after a warning", s.Averted)
+	}
+	return fmt.Sprintf("%s; %s false.", text, were(s.False, "warning"))
 }
 
 // foresaw says how good forecasts of the pools' totals were.
 func (r *Report) foresaw() string {
-	type named struct {
-		pool string
-		Accuracy
-	}
-	var rows []named
+	var rows []Accuracy
 	for i := range r.Pools {
-		for _, a := range r.Pools[i].headline() {
-			rows = append(rows, named{r.Pools[i].Pool, a})
-		}
+		rows = append(rows, r.Pools[i].headline()...)
 	}
 	if len(rows) == 0 {
-		return "No forecast can be scored: none was stored, or what came is not known."
+		return "How good forecasts were is not known: none was stored, or what came is not known."
 	}
-	slices.SortStableFunc(rows, func(a, b named) int { return cmp.Compare(a.WAPE, b.WAPE) })
-	best, worst := rows[0], rows[len(rows)-1]
-	skilled, low, high := 0, Number(1), Number(0)
+	better, least, most, low, high := 0, rows[0].WAPE, rows[0].WAPE, rows[0].Q90.Share, rows[0].Q90.Share
 	for _, a := range rows {
 		if a.Skill > 0 {
-			skilled++
+			better++
 		}
-		low, high = min(low, a.Q90.Share), max(high, a.Q90.Share)
+		least, most, low, high = min(least, a.WAPE), max(most, a.WAPE), min(low, a.Q90.Share), max(high, a.Q90.Share)
 	}
-	off := fmt.Sprintf("%s of demand (%s of %s)", percent(best.WAPE), resource(best.Dimension), best.pool)
-	if len(rows) > 1 {
-		off = fmt.Sprintf("%s (%s of %s) to %s (%s of %s) of demand", percent(best.WAPE), resource(best.Dimension), best.pool, percent(worst.WAPE), resource(worst.Dimension), worst.pool)
-	}
-	held := percent(low)
-	if percent(high) != held {
-		held += " to " + percent(high)
-	}
-	return fmt.Sprintf("Forecasts %s minutes ahead were off by %s, were better than repeating the last value in %d of %d, and their 90 %% quantiles held in %s of minutes.",
-		best.Horizon, off, skilled, len(rows), held)
+	return fmt.Sprintf("Forecasts %s minutes ahead were off by %s on average, for %d of %d resources less than if one assumes that nothing changes; the load stayed below their upper bounds in %s of the minutes, where 90 %% is right.",
+		rows[0].Horizon, between2(least, most), better, len(rows), between2(low, high))
 }
 
-// saturated says how saturations and announcements met.
-func (r *Report) saturated() string {
-	var s Saturation
-	for i := range r.Pools {
-		s.add(&r.Pools[i].Saturation)
-	}
-	if s.KnownMinutes == 0 {
-		return "Whether anything saturated is not known: demand and capacity were never known together."
-	}
-	came := s.InTime + s.Late + s.Missed
-	switch {
-	case came == 0 && s.Averted == 0 && s.False == 0:
-		return "Nothing saturated, and nothing was announced."
-	case came == 0:
-		return fmt.Sprintf("Nothing saturated; that was averted %s after an announcement, and there was %s.", count(s.Averted, "time"), count(s.False, "false alarm"))
-	}
-	averted := ""
-	if s.Averted > 0 {
-		averted = fmt.Sprintf("%d more averted after an announcement, and ", s.Averted)
-	}
-	return fmt.Sprintf("%s came, of %s in all: %d announced in time, %d late, %d missed; %s%s; announcements stood for %s.",
-		count(came, "saturation"), count(s.SaturatedMinutes, "minute"), s.InTime, s.Late, s.Missed, averted, count(s.False, "false alarm"), count(s.AnnouncedMinutes, "minute"))
-}
-
-// add sums what the sentence needs.
-func (s *Saturation) add(o *Saturation) {
-	s.KnownMinutes, s.SaturatedMinutes = s.KnownMinutes+o.KnownMinutes, s.SaturatedMinutes+o.SaturatedMinutes
-	s.AnnouncedMinutes += o.AnnouncedMinutes
-	s.InTime, s.Late, s.Missed = s.InTime+o.InTime, s.Late+o.Late, s.Missed+o.Missed
-	s.Averted, s.False, s.Open = s.Averted+o.Averted, s.False+o.False, s.Open+o.Open
-}
-
-// spent says what replicas were paid for, and what would have done.
+// spent says what replicas cost, and what a fixed number of them and the least possible would have cost.
 func (r *Report) spent() string {
-	unit, gpus := "GPU-hours", true
+	var paid, static, least Amount
+	known := false
 	for i := range r.Pools {
-		v := &r.Pools[i].Decisions.Provision
-		gpus = gpus && (v.KnownMinutes == 0 || v.GPUsPerReplica > 0)
-	}
-	if !gpus {
-		unit = "replica-hours"
-	}
-	var paid, least, over, under, usd Number
-	known, priced := 0, false
-	for i := range r.Pools {
-		v := &r.Pools[i].Decisions.Provision
-		if v.KnownMinutes == 0 {
-			continue
-		}
-		known++
-		hours := func(a Amount) Number {
-			if gpus {
-				return a.GPUHours
-			}
-			return a.ReplicaHours
-		}
-		paid, least, over, under = paid+hours(v.Paid), least+hours(v.Clairvoyant), over+hours(v.Over), under+hours(v.Under)
-		if !math.IsNaN(float64(v.Paid.USD)) {
-			usd, priced = usd+v.Paid.USD, true
+		if v := &r.Pools[i].Decisions.Provision; v.KnownMinutes > 0 {
+			known = true
+			paid, static, least = paid.plus(v.Paid), static.plus(v.Static), least.plus(v.Hindsight)
 		}
 	}
-	if known == 0 {
-		return "What replicas were needed is not known."
+	if !known {
+		return "How many replicas were needed is not known."
 	}
-	cost := ""
-	if priced {
-		cost = fmt.Sprintf(" (%s)", money(usd))
-	}
-	return fmt.Sprintf("%s %s were used%s, %s of them beyond what demand and reserves took, and %s were missing; with hindsight %s would have done.",
-		quantity(paid, ""), unit, cost, quantity(over, ""), quantity(under, ""), quantity(least, ""))
+	return fmt.Sprintf("Replicas took %s; a fixed number that is enough for the peak would have taken %s, and the least possible with hindsight is %s.",
+		paid.hours(), static.hours(), least.hours())
 }
 
-// learned says why the worst saturation that was missed or late came as a surprise, where that is explained, or else which error
-// was the largest.
-func (r *Report) learned() string {
-	var worst, why *ErrorEpisode
-	var missed *Episode
-	pool, of := "", ""
-	for i := range r.Pools {
-		p := &r.Pools[i]
-		for _, incident := range p.incidents() {
-			if e := &incident[0]; worst == nil || larger(e, worst) < 0 {
-				worst, pool = e, p.Pool
-			}
-		}
-		if x, e := p.surprise(); e != nil && (missed == nil || x.lacked() > missed.lacked()) {
-			missed, why, of = x, e, p.Pool
-		}
+// plus is the sum of both; what is unknown of one is unknown of the sum.
+func (a Amount) plus(o Amount) Amount {
+	return Amount{a.ReplicaHours + o.ReplicaHours, a.GPUHours + o.GPUHours, a.USD + o.USD}
+}
+
+// between2 shows two shares as a range, or as one where they look alike.
+func between2(low, high Number) string {
+	a, b := percent(low), percent(high)
+	if a == b {
+		return a
 	}
-	text := "No forecast was far off"
-	switch {
-	case missed != nil:
-		text = fmt.Sprintf("The worst saturation that was %s came on %s in %s of %s, up to %s of capacity: over %s %s came where %s was forecast %s minutes ahead, because of %s",
-			map[Outcome]string{Missed: "missed", Late: "announced late"}[missed.Outcome], day(missed.Start), resource(missed.Resource), of, percent(missed.Utilisation),
-			count(why.Minutes, "minute"), percent(why.Actual), percent(why.Forecast), why.Horizon, why.because(1))
-	case worst != nil:
-		text = fmt.Sprintf("The largest error was on %s in %s of %s: %s of capacity against %s forecast %s minutes ahead, for %s, because of %s",
-			day(worst.Start), resource(worst.Resource), pool, percent(worst.Actual), percent(worst.Forecast), worst.Horizon,
-			count(worst.Minutes, "minute"), worst.because(2))
+	return strings.TrimSuffix(a, " %") + " to " + b
+}
+
+func times(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
 	}
-	return text + "."
+	return fmt.Sprintf("%d times", n)
+}
+
+// were writes "1 warning was", "2 warnings were", "no warning was".
+func were(n int, noun string) string {
+	switch n {
+	case 0:
+		return "no " + noun + " was"
+	case 1:
+		return "1 " + noun + " was"
+	}
+	return count(n, noun) + " were"
 }

@@ -27,10 +27,7 @@ func (b *builder) totals(pool string) []Total {
 		if k.Pool != pool {
 			continue
 		}
-		sum := Number(math.NaN())
-		for _, perSecond := range values[min(first, len(values)):min(end, len(values))] {
-			sum.add(perSecond * features.Minute.Seconds())
-		}
+		sum := sumOf(values[min(first, len(values)):min(end, len(values))])
 		switch t := of(k.Class); k.dimension {
 		case features.DimRequests:
 			t.Requests = sum
@@ -62,6 +59,15 @@ func (b *builder) totals(pool string) []Total {
 		return cmp.Or(boolFirst(x.Class == features.TotalClass, y.Class == features.TotalClass), strings.Compare(x.Class, y.Class))
 	})
 	return out
+}
+
+// sumOf adds up minutes of values a second, as far as they are known.
+func sumOf(values []float64) Number {
+	sum := Number(math.NaN())
+	for _, perSecond := range values {
+		sum.add(perSecond * features.Minute.Seconds())
+	}
+	return sum
 }
 
 // add counts v when it is known; a sum is known when one of its parts is.

@@ -60,8 +60,8 @@ const saidEvery = 5 * time.Minute
 type Queue interface {
 	// Next waits for the next notices, so many at most; none when none came for a while.
 	Next(ctx context.Context, most int) ([]*alerting.Delivery, error)
-	// Told is the id under which the sink was last told of an identity, "" when it was not lately.
-	Told(ctx context.Context, identity string) (id string, err error)
+	// Delivered is the id under which the sink was last told of an identity, "" when it was not lately.
+	Delivered(ctx context.Context, identity string) (id string, err error)
 	NoteTold(ctx context.Context, identity, id string) error
 }
 
@@ -85,7 +85,7 @@ func NewDispatcher(cfg Delivery, sinks []alerting.Sink, open func(sink string, r
 		if p, ok := s.(patient); ok {
 			own.Timeout = p.Patience()
 		}
-		l := &lane{sink: s, cfg: own, report: report, stats: Stats{Sink: s.Name()}, more: make(chan struct{}, 1), own: map[string]ownNotice{}, told: map[string]string{}}
+		l := &lane{sink: s, cfg: own, report: report, stats: Stats{Sink: s.Name()}, more: make(chan struct{}, 1), own: map[string]ownNotice{}, delivered: map[string]string{}}
 		for _, reports := range []bool{false, true} {
 			if accepts(s, sample(reports)) || !reports && acceptsSignals(s) {
 				l.queues = append(l.queues, open(s.Name(), reports, l.most()))

@@ -59,11 +59,11 @@ func alert(pool string, resolved bool) alerting.Notice {
 
 // memoryLog is a log for as long as the test.
 type memoryLog struct {
-	mu      sync.Mutex
-	entries []memoryEntry
-	added   chan struct{} // closed with the next entry
-	queues  map[string]int
-	told    map[[2]string]string
+	mu        sync.Mutex
+	entries   []memoryEntry
+	added     chan struct{} // closed with the next entry
+	queues    map[string]int
+	delivered map[[2]string]string
 }
 
 type memoryEntry struct {
@@ -72,7 +72,7 @@ type memoryEntry struct {
 }
 
 func newMemoryLog() *memoryLog {
-	return &memoryLog{added: make(chan struct{}), queues: map[string]int{}, told: map[[2]string]string{}}
+	return &memoryLog{added: make(chan struct{}), queues: map[string]int{}, delivered: map[[2]string]string{}}
 }
 
 // enqueue stores notices now.
@@ -147,16 +147,16 @@ func (q *memoryQueue) Next(ctx context.Context, most int) (all []*alerting.Deliv
 	}
 }
 
-func (q *memoryQueue) Told(_ context.Context, identity string) (string, error) {
+func (q *memoryQueue) Delivered(_ context.Context, identity string) (string, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.told[[2]string{q.sink, identity}], nil
+	return q.delivered[[2]string{q.sink, identity}], nil
 }
 
 func (q *memoryQueue) NoteTold(_ context.Context, identity, id string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.told[[2]string{q.sink, identity}] = id
+	q.delivered[[2]string{q.sink, identity}] = id
 	return nil
 }
 
@@ -453,9 +453,9 @@ func TestDispatcherSendsOnce(t *testing.T) {
 		if len(each.got) != 4 || len(once.got) != 2 {
 			t.Errorf("%d to the sink that tells each, %d to the one that tells once; want 4 and 2", len(each.got), len(once.got))
 		}
-		anew := at(60)
-		anew.Alert.StartsAt = anew.Alert.UpdatedAt
-		tell(anew)
+		again := at(60)
+		again.Alert.StartsAt = again.Alert.UpdatedAt
+		tell(again)
 		if len(each.got) != 5 || len(once.got) != 3 {
 			t.Errorf("after a restart %d and %d, want one more each", len(each.got), len(once.got))
 		}

@@ -26,9 +26,9 @@ type lane struct {
 	said  time.Time // when a failure was last told of
 
 	// The daemon's own notices, of which the log knows nothing.
-	more chan struct{}
-	own  map[string]ownNotice // by identity, at most ownMost
-	told map[string]string    // id that the sink was last told of an identity
+	more      chan struct{}
+	own       map[string]ownNotice // by identity, at most ownMost
+	delivered map[string]string    // id under which an identity was last delivered
 }
 
 type ownNotice struct {
@@ -129,7 +129,7 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 	}
 	id, naming := l.id(n)
 	if naming {
-		if told, err := q.Told(ctx, n.Identity()); err != nil || told == id {
+		if told, err := q.Delivered(ctx, n.Identity()); err != nil || told == id {
 			return false, err
 		}
 	}
@@ -306,16 +306,16 @@ func (l *lane) runOwn(ctx, sending context.Context) {
 func (l *lane) deliverOwn(ctx, sending context.Context, o ownNotice) {
 	identity := o.notice.Identity()
 	id, _ := l.id(o.notice)
-	if l.told[identity] == id || ctx.Err() != nil {
+	if l.delivered[identity] == id || ctx.Err() != nil {
 		return
 	}
 	err := l.attempt(sending, []*alerting.Delivery{{Notice: o.notice}})
 	again, pause := l.book(o.notice, err)
 	if err == nil {
-		if len(l.told) >= ownMost {
-			clear(l.told)
+		if len(l.delivered) >= ownMost {
+			clear(l.delivered)
 		}
-		l.told[identity] = id
+		l.delivered[identity] = id
 	}
 	if again {
 		l.mu.Lock()

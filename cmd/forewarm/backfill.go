@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -27,7 +28,7 @@ type past struct {
 }
 
 // readPast asks the configured Prometheus, at a first start, what demand was, and stores the answer in the telemetry
-// stream, from where the fold takes it like all else. All is read before anything is stored, for histories must come
+// stream, from where the pipeline takes it like all else. All is read before anything is stored, for histories must come
 // before the first tick. It gives the sequence from which the stream is to be read: what is older is in the past that was
 // read. An error means that nothing was stored.
 func (d *daemon) readPast(ctx context.Context) (start uint64, err error) {
@@ -76,32 +77,52 @@ func backfillSources(cfg *config.Config) []remote.Source {
 	return sources
 }
 
-// readSource asks all questions of a source, a day at a time; those without any value are left out, and said to be.
-func (d *daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.Source, from time.Time, minutes int) (found []past, err error) {
-	key := features.Key{Pool: s.Pool, Class: s.Class}
-	if key.Class == "" {
-		key.Class = features.TotalClass
+// answer is what came of a question, over all the time that was asked for.
+type answer struct {
+	remote.Question
+	values []float64
+	known  int // minutes
+}
+
+// ask asks a question a day at a time. step, when set, is called after each.
+func ask(ctx context.Context, reader *remote.Past, q remote.Question, from time.Time, minutes int, step func()) (a answer, err error) {
+	a.Question = q
+	for at := 0; at < minutes && q.Query != ""; at += ingest.MaxHistoryMinutes {
+		day, err := reader.Minutes(ctx, q.Query, from.Add(time.Duration(at)*features.Minute), min(ingest.MaxHistoryMinutes, minutes-at))
+		if err != nil {
+			return a, fmt.Errorf("%s: %w", q.Name, err)
+		}
+		a.known += knownMinutes(day)
+		a.values = append(a.values, day...)
+		if step != nil {
+			step()
+		}
 	}
-	for _, q := range s.Questions(d.pipeline.KVTokens(s.Pool)) {
-		if q.Query == "" {
+	return a, nil
+}
+
+// readSource asks all questions of a source; those without any value are left out, and said to be.
+func (d *daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.Source, from time.Time, minutes int) (found []past, err error) {
+	key := features.Key{Pool: s.Pool, Class: cmp.Or(s.Class, features.TotalClass)}
+	kvTokens := d.pipeline.KVTokens(s.Pool)
+	if kvTokens == 0 {
+		if kvTokens, err = reader.KVCapacity(ctx, s, from.Add(time.Duration(minutes)*features.Minute)); err != nil {
+			return nil, fmt.Errorf("KV capacity of %s: %w", key, err)
+		}
+	}
+	for _, q := range s.Questions(kvTokens) {
+		a, err := ask(ctx, reader, q, from, minutes, nil)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("of %s: %w", key, err)
+		case q.Query == "":
 			d.log.Info("a query is not asked", zap.String("of", key.String()), zap.String("query", q.Name), zap.String("because", q.Reason))
-			continue
-		}
-		p, known := past{key: key, dimension: q.Name}, 0
-		for at := 0; at < minutes; at += ingest.MaxHistoryMinutes {
-			day, err := reader.Minutes(ctx, q.Query, from.Add(time.Duration(at)*features.Minute), min(ingest.MaxHistoryMinutes, minutes-at))
-			if err != nil {
-				return nil, fmt.Errorf("%s of %s: %w", q.Name, key, err)
-			}
-			known += knownMinutes(day)
-			p.values = append(p.values, day...)
-		}
-		if known == 0 {
+		case a.known == 0:
 			d.log.Warn("a query has no value in all that time, and teaches nothing", zap.String("of", key.String()), zap.String("query", q.Query))
-			continue
+		default:
+			d.log.Info("read", zap.String("of", key.String()), zap.String("dimension", q.Name), zap.Int("minutes", a.known), zap.Int("of minutes", minutes))
+			found = append(found, past{key: key, dimension: q.Name, values: a.values})
 		}
-		d.log.Info("read", zap.String("of", key.String()), zap.String("dimension", p.dimension), zap.Int("minutes", known), zap.Int("of minutes", minutes))
-		found = append(found, p)
 	}
 	return found, nil
 }

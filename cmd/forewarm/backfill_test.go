@@ -59,7 +59,7 @@ func vllmHistory(days int, end time.Time, turn time.Duration, series func(l labe
 	for _, instance := range []string{"a:8000", "b:8000"} {
 		for name, perRequest := range map[string]float64{
 			"vllm:request_success_total": 1, "vllm:prompt_tokens_total": 1000, "vllm:prompt_tokens_cached_total": 400, "vllm:generation_tokens_total": 200,
-			"vllm:kv_cache_usage_perc": 0,
+			"vllm:kv_cache_usage_perc": 0, "vllm:num_requests_running": 0,
 		} {
 			var samples []chunks.Sample
 			total := 0.0
@@ -105,7 +105,7 @@ func victoriaPast(t *testing.T, days int, end time.Time, turn time.Duration) *pr
 		_ = resp.Body.Close()
 	})
 	last := fmt.Sprintf("%s/api/v1/query?query=count(last_over_time({model_name='llama'}[5m]))&time=%d", p.url, end.Unix())
-	testenv.Await(t, "VictoriaMetrics to answer with all series", func() bool { _, body := get(last); return strings.Contains(body, `"10"`) })
+	testenv.Await(t, "VictoriaMetrics to answer with all series", func() bool { _, body := get(last); return strings.Contains(body, `"12"`) })
 	return p
 }
 

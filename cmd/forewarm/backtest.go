@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/config"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
 func runBacktest(ctx context.Context, args []string, std streams) error {
@@ -29,22 +29,31 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	f.Float64Var(&c.ScoreFrom, "score-from", 2.0/3, "score origins after this `share` of the trace")
 	f.Float64Var(&c.ScoreTo, "score-to", 1, "score up to this `share` of the trace, and end there")
 	policies := f.String("policies", "", "`names` of policies to run against each other, separated by commas, or all")
-	f.StringVar((*string)(&c.Simulate), "simulate", string(backtest.Fluid), "`fluid` lets work flow through the pools, minute by minute; requests serves each on its replica")
-	f.BoolVar(&c.Sweep, "sweep", false, "run every setting of each policy's knobs; with -simulate requests, of the first")
+	f.BoolVar(&c.Sweep, "sweep", false, "run every setting of each policy's knobs")
 	f.IntVar(&c.PeakReplicas, "peak-replicas", 0, "size a replica such that the busiest minute needs this `number` of them (default 8)")
 	f.DurationVar(&c.Warmup.P50, "warmup-p50", 6*time.Minute, "median warm-up of a replica")
 	f.DurationVar(&c.Warmup.P90, "warmup-p90", 12*time.Minute, "90th percentile of the warm-up")
 	f.Uint64Var(&c.Seed, "seed", 1, "of the warm-up draws")
-	f.IntVar(&c.Draws, "draws", 1, "`number` of seeds, from -seed on, with each of which a sweep is compared")
 	f.StringVar(&c.Options.Only, "only", "", "run the traffic of this `class` alone")
 	path := f.String("config", "", "configuration `file`: its only pool, or the one -pool names, serves the trace")
 	pool := f.String("pool", "", "`name` of the pool (default: trace, or the configuration's only one)")
+	var prometheus prometheusFlags
+	prometheus.register(f)
 	rest, err := parse(f, args, std)
 	if err != nil {
 		return err
 	}
-	if c.Traces = rest; len(rest) == 0 {
-		return usagef("name a trace, for example: forewarm backtest -plot trace.svg trace.csv.gz")
+	switch c.Traces = rest; {
+	case prometheus.url != "" && len(rest) > 0:
+		return usagef("-prometheus takes the place of a trace: leave out %s", rest[0])
+	case prometheus.url != "":
+		c.Recorded = &backtest.Recorded{}
+		if *policies == "" {
+			*policies = "forewarm,recorded,static_peak,reactive_keda,reactive_floor,oracle"
+		}
+		c.Report = cmp.Or(c.Report, "backtest.html")
+	case len(rest) == 0:
+		return usagef("name a trace, for example: forewarm backtest -plot trace.svg trace.csv.gz; or a Prometheus: forewarm backtest -prometheus http://prometheus:9090 -pool chat")
 	}
 	if c.Options.Start, err = parseTime("-start", *start); err != nil {
 		return err
@@ -66,11 +75,13 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 		}
 	}
 	c.Options.Pool = *pool
+	var cfg *config.Config
+	kvTokens := 0.
 	if *path != "" {
-		if c.Pool, err = configuredPool(*path, *pool, &c); err != nil {
+		if cfg, err = configure(&c, *path, *pool); err != nil {
 			return err
 		}
-		c.Options.Pool = c.Pool.Name
+		c.Options.Pool, kvTokens = c.Pool.Name, c.Pool.KVTokens
 	}
 	began := time.Now()
 	var bar *progress
@@ -82,17 +93,31 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 		}
 		bar.set(p.Read)
 	}
+	if prometheus.url != "" {
+		c.Options.Pool = cmp.Or(c.Options.Pool, "pool")
+		c.Recorded, err = prometheus.read(ctx, cfg, c.Options.Pool, kvTokens, func(done, all int) {
+			c.Progress(backtest.Progress{Stage: "read", Read: int64(done), Total: int64(all)})
+		})
+		if err != nil {
+			bar.finish()
+			return err
+		}
+	}
 	s, err := backtest.Run(ctx, c)
 	bar.finish()
 	if err != nil {
 		return err
 	}
-	return printSummary(std, &s, time.Since(began))
+	if err := printSummary(std, &s, time.Since(began)); err != nil || c.Report == "" {
+		return err
+	}
+	fmt.Fprintln(std.out, "\nthe page is in", c.Report)
+	return nil
 }
 
-// configuredPool takes the pool that serves the trace, how its traffic is aggregated and how decisions are made, from a
+// configure takes the pool that serves the trace, how its traffic is aggregated and how decisions are made, from a
 // configuration.
-func configuredPool(path, name string, c *backtest.RunConfig) (*capacity.Pool, error) {
+func configure(c *backtest.RunConfig, path, name string) (*config.Config, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return nil, usageError{err}
@@ -106,7 +131,8 @@ func configuredPool(path, name string, c *backtest.RunConfig) (*capacity.Pool, e
 	for i := range pc.Pools {
 		p := &pc.Pools[i]
 		if p.Name == name || name == "" && len(pc.Pools) == 1 {
-			return p, nil
+			c.Pool = p
+			return cfg, nil
 		}
 		names = append(names, p.Name)
 	}
@@ -124,6 +150,9 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 			fmt.Fprintln(std.out, "  note:", n)
 		}
 	}
+	for _, n := range s.NotKnown {
+		fmt.Fprintln(std.out, "note:", n)
+	}
 	fmt.Fprintf(std.out, "%d minutes of traffic, %d origins, in %s\n\n", s.Minutes, s.Origins, took.Round(100*time.Millisecond))
 	if s.Holes > 0 {
 		fmt.Fprintf(std.out, "%d minutes of silence are longer than the traffic before explains: they are taken for holes in the log, in which nothing is forecast or scored\n\n", s.Holes)
@@ -136,9 +165,7 @@ func printSummary(std streams, s *backtest.Summary, took time.Duration) error {
 	if err := printReliability(std, s.Reliability); err != nil {
 		return err
 	}
-	if err := printAlarms(std, s.Alarms, s.Pages); err != nil {
-		return err
-	}
+	printAlarms(std, s.Alarms, s.Pages)
 	if len(s.Policies) == 0 {
 		return nil
 	}
@@ -180,34 +207,16 @@ func printReliability(std streams, r *backtest.Reliability) error {
 
 // printAlarms prints what announcing the saturations of a pool that nobody scales was worth, and how many pages were false of the
 // pool that obeys Forewarm.
-func printAlarms(std streams, a *backtest.Alarms, pages *backtest.Pages) error {
+func printAlarms(std streams, a *backtest.Alarms, pages *backtest.Pages) {
 	if a.Weeks == 0 {
-		return nil
+		return
 	}
-	fmt.Fprintf(std.out, "\nalarms of a pool of %d replicas that nobody scales: %d saturations begin in %.2f weeks\n", a.Replicas, a.Onsets, a.Weeks)
-	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "from a probability of\traised\tcame true\tannounced in time\tmedian lead\tfalse a week\teach hour judged\tstood for nothing\tstood\t")
-	row := func(name string, p *backtest.AlarmPoint) {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.1f\t%.1f\t%s\t%.1f %%\t\n", name, p.Raised, orDash("%.0f %%", 100*p.Precision), orDash("%.0f %%", 100*p.Recall),
-			orDash("%.0f min", p.LeadP50/60), p.FalsePerWeek, p.HourlyFalsePerWeek, orDash("%.1f %%", 100*p.FalseShare), 100*p.Announced)
-	}
-	for i := range a.Curve {
-		if p := &a.Curve[i]; p.Raised > 0 {
-			row(fmt.Sprintf("%g", p.Threshold), p)
-		}
-	}
-	if a.Learned {
-		row(fmt.Sprintf("as learned (%.2f on average)", a.Operating.Threshold), &a.Operating)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if a.Onsets > 0 && a.AtFalseShare != nil && a.LevelKnown != nil {
-		fmt.Fprintf(std.out, "where alarms stand for nothing in at most 5 %% of the quiet minutes: %s announced in time; by one who knows the level of each quarter hour, %s\n",
-			orDash("%.0f %%", 100*a.AtFalseShare.Recall), orDash("%.0f %%", 100*a.LevelKnown.Recall))
-	}
+	p := &a.Operating
+	fmt.Fprintf(std.out, "\nalarms of a pool of %d replicas that nobody scales: %d saturations begin in %.2f weeks; %s of them were announced in time, %s ahead (median)\n",
+		a.Replicas, a.Onsets, a.Weeks, orDash("%.0f %%", 100*p.Recall), orDash("%.0f min", p.LeadP50/60))
+	fmt.Fprintf(std.out, "%d alarms from a probability of %.2f on (the mean of what was learned, or as configured): %s came true, %.1f a week were false; they stood in %.1f %% of the minutes\n",
+		p.Raised, p.Threshold, orDash("%.0f %%", 100*p.Precision), p.FalsePerWeek, 100*p.Announced)
 	fmt.Fprintf(std.out, "pages of the pool that obeys Forewarm: %d, of which %d false\n", pages.Raised, pages.False)
-	return nil
 }
 
 // orDash is x in a format, – where it is not known.
@@ -221,7 +230,7 @@ func orDash(format string, x backtest.Number) string {
 // printComparisons prints what the same saturation costs with each policy.
 func printComparisons(std streams, all []backtest.Comparison) error {
 	for _, c := range all {
-		fmt.Fprintf(std.out, "\nat %g %% saturated minutes, seed %d:\n", 100*c.SaturatedShare, c.Seed)
+		fmt.Fprintf(std.out, "\nat %g %% saturated minutes:\n", 100*c.SaturatedShare)
 		w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(w, "policy\tGPU-hours\tchosen before\tits saturated minutes\tits GPU-hours\tits actions\ttaken back\t")
 		for _, p := range c.Costs {

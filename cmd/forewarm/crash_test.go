@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestKills kills the daemon at random moments while a trace is replayed, with its NATS server inside it and outside.
+// TestKills kills the daemon, or has it reload its configuration, at random moments while a trace is replayed, with its NATS server inside it and outside.
 // What it leaves must be what a daemon that nobody disturbed leaves: the same state, decisions and newest advice.
 func TestKills(t *testing.T) {
 	const length = 3 * time.Hour
@@ -39,6 +40,11 @@ func TestKills(t *testing.T) {
 	}
 	t.Run("embedded", func(t *testing.T) {
 		compareRemains(t, want, newSite(t, trace, length).play(t, kills))
+	})
+	t.Run("reload", func(t *testing.T) {
+		s := newSite(t, trace, length)
+		s.reload = true
+		compareRemains(t, want, s.play(t, kills))
 	})
 	t.Run("external", func(t *testing.T) {
 		s := newSite(t, trace, length)
@@ -116,6 +122,7 @@ type site struct {
 	nats, http                 string
 	length                     time.Duration // of the trace
 	external                   bool
+	reload                     bool   // it is not killed, but reloads its configuration
 	password                   string // the file of the external server's
 }
 
@@ -178,6 +185,10 @@ func (s *site) play(t *testing.T, kills int) remains {
 	for range kills {
 		timer := time.NewTimer(time.Duration(50+random.IntN(900)) * time.Millisecond)
 		<-timer.C
+		if s.reload {
+			_ = daemon.cmd.Process.Signal(syscall.SIGHUP) // that it ended is found below
+			continue
+		}
 		daemon.kill(t)
 		daemon = start(t, "serve", "-config", s.config)
 	}

@@ -39,7 +39,7 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// daemon is one running Forewarm: the fold, what feeds it, and what it feeds. openDaemon builds it in a straight line and
+// daemon is one running Forewarm: the pipeline, what feeds it, and what it feeds. openDaemon builds it in a straight line and
 // starts nothing that Run does not own; Close undoes that line in reverse.
 type daemon struct {
 	cfg     *config.Config
@@ -79,12 +79,12 @@ type daemon struct {
 	judged     quality
 	firstTick  time.Time // of this process; guarded by mu
 
-	// The goroutine of Consumer.Run owns the fold and what follows.
+	// The goroutine of Consumer.Run owns the pipeline and what follows.
 	pipeline     *pipeline.Pipeline
-	anew         *newStart // nil where a snapshot was taken up, or the stream has all
+	resumed      *newStart // nil where a snapshot was taken up, or the stream has all
 	announced    time.Time // ticks up to here were in the log at the start
 	nextSnapshot time.Time
-	nextProgress time.Time          // likewise while the fold is behind
+	nextProgress time.Time          // likewise while the daemon is behind
 	saving       *saving            // nil when none is under way
 	saved        uint64             // sequence of the newest snapshot
 	pastSaid     time.Time          // when it was last said that the past is being learned; zero when it is not
@@ -95,7 +95,7 @@ type daemon struct {
 	tickTook     func(seconds float64)
 
 	// Safe for concurrent use.
-	served                        atomic.Pointer[served] // as of the newest messages that are folded
+	served                        atomic.Pointer[served] // as of the newest messages that are applied
 	snapshotTook, snapshotStopped func(seconds float64)
 
 	planning sync.Mutex      // held while a launch sheet is made
@@ -109,7 +109,7 @@ type daemon struct {
 	unsaved    map[string]unstored // by what it is: snapshot, log, series …
 	undelivery map[string]undelivery
 	tickedAt   time.Time         // when the newest tick came, by the clock of the machine
-	folded     uint64            // records counted since the process began
+	applied    uint64            // records counted since the process began
 	ignored    uint64            // those of the stream that carry no demand
 	refusals   map[string]uint64 // and those that could not be used, by reason
 	refusedBy  []*refusals       // the same of late, by producer, pool and reason
@@ -170,8 +170,8 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 		return nil, usageError{err}
 	}
 	var first uint64
-	if d.anew != nil {
-		first = d.anew.first
+	if d.resumed != nil {
+		first = d.resumed.first
 	} else if cfg.Backfill.URL != "" && d.pipeline.Sequence() == 0 {
 		if first, err = d.readPast(ctx); err != nil {
 			return nil, err
@@ -404,9 +404,9 @@ func (d *daemon) Run(ctx context.Context) error {
 	downstream.Go(func() error { return d.watchSelf(serving) })
 	downstream.Go(func() error { return d.greetPeers(serving) })
 
-	upstream, folding := errgroup.WithContext(ctx)
-	d.runSources(folding, upstream, func(batches []ingest.Batch) error { return d.handle(folding, batches) })
-	upstream.Go(func() error { return d.runReports(folding) })
+	upstream, applying := errgroup.WithContext(ctx)
+	d.runSources(applying, upstream, func(batches []ingest.Batch) error { return d.handle(applying, batches) })
+	upstream.Go(func() error { return d.runReports(applying) })
 	err := upstream.Wait()
 	err = errors.Join(err, d.saveLast())
 	stop()
@@ -442,7 +442,7 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 	}
 }
 
-// handle folds the messages that came together. Histories take long, and are folded one by one, until ctx ends: the next start
+// handle applies the messages that came together. Histories take long, and are applied one by one, until ctx ends: the next start
 // goes on there.
 func (d *daemon) handle(ctx context.Context, batches []ingest.Batch) error {
 	for len(batches) > 0 {
@@ -453,18 +453,18 @@ func (d *daemon) handle(ctx context.Context, batches []ingest.Batch) error {
 				return errStopped
 			}
 		}
-		d.keepState(d.fold(batches[:n], d.emit))
+		d.keepState(d.apply(batches[:n], d.emit))
 		batches = batches[n:]
 	}
 	return nil
 }
 
-// errStopped ends the fold before all that was received is folded.
+// errStopped ends the pipeline before all that was received is applied.
 var errStopped = errors.New("stopped")
 
-// fold folds messages, tells of what became of them, and says whether there was a tick among them. What those with a tick
+// apply applies messages, tells of what became of them, and says whether there was a tick among them. What those with a tick
 // take is taken for the tick's.
-func (d *daemon) fold(batches []ingest.Batch, emit func(*pipeline.Output)) (ticked bool) {
+func (d *daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (ticked bool) {
 	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
 	for i := range batches {
 		d.pipeline.Apply(&batches[i], emit)
@@ -482,7 +482,7 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*pipeline.Output)) (tick
 		d.collector.adjust()
 	}
 	d.setStatus(func(s *server.Status) {
-		s.Sequence, d.folded = d.pipeline.Sequence(), d.folded+after.Records-before.Records
+		s.Sequence, d.applied = d.pipeline.Sequence(), d.applied+after.Records-before.Records
 		d.ignored += uint64(ignored)
 	})
 	d.exporter.CountRecords(int(after.Records - before.Records))
@@ -493,13 +493,13 @@ func (d *daemon) fold(batches []ingest.Batch, emit func(*pipeline.Output)) (tick
 // emit hands on what a tick produced: first what others wait for, then the series of reports and queries.
 func (d *daemon) emit(out *pipeline.Output) {
 	d.announce(out)
-	if d.anew == nil || out.Tick.After(d.anew.decided) { // until then what was decided last is shown, see recall
+	if d.resumed == nil || out.Tick.After(d.resumed.decided) { // until then what was decided last is shown, see recall
 		d.board.Observe(out)
 		d.exporter.Observe(out)
 	}
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
 	d.stored("series", err)
-	d.stored("compaction", d.store.Untended())
+	d.stored("compaction", d.store.CompactError())
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}

@@ -27,7 +27,7 @@ func TestExplain(t *testing.T) {
 	testenv.Await(t, "a decision", func() bool { code, _ := get(p.base + "/explain/" + id); return code == http.StatusOK })
 
 	code, live, errs := runHere(t.Context(), "explain", "-url", p.base, id)
-	if code != 0 || !strings.HasPrefix(live, id+", decided at 2026-03-02 08:01 UTC, advisory mode") || !strings.Contains(live, "to ask for without a forecast") {
+	if code != 0 || !strings.HasPrefix(live, id+", decided at 2026-03-02 08:01 UTC, advisory mode") || !strings.Contains(live, "needed without a forecast") {
 		t.Errorf("%d, %s\n%s", code, errs, live)
 	}
 	// Beside the daemon its directory is locked: the configuration says where to ask.

@@ -23,23 +23,30 @@ type command struct {
 	run           func(ctx context.Context, args []string, std streams) error
 }
 
-// streams are the standard streams, so that tests can hold them.
+// streams are what a command works with: the standard streams, so that tests can hold them.
 type streams struct {
 	out, err io.Writer
+	flags    func(*flag.FlagSet) // is handed the flags of a command in place of running it, where it is set
 }
 
-var commands = []command{
-	{"serve", "run the daemon: telemetry in from NATS, forecasts, pre-scale events and alerts out", serve},
-	{"demo", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
-	{"backtest", "run the same pipeline over a recorded trace and score it", runBacktest},
-	{"plan", "before a launch: which resource runs out first, when, how many replicas it takes, and what a model takes of a GPU", runPlan},
-	{"replay", "publish a trace to NATS, in real time or faster", replay},
-	{"report", "reconcile a data directory's forecasts and decisions with what came", runReport},
-	{"explain", "say what a decision rests on, what would have been otherwise, and what came of it", runExplain},
-	{"decode", "show what Forewarm understands of a message, and what it refuses", decode},
-	{"check", "check a configuration, what it connects to, or a data directory", check},
-	{"nats-config", "print users with the least rights, and partitions, for the configuration of a NATS server", natsConfig},
-	{"version", "print the version", version},
+// commands lists every command, in the order of the help.
+func commands() []command {
+	return []command{
+		{"init", "write a first configuration, from what an engine says of itself where its /metrics address is given", initConfig},
+		{"serve", "run the daemon: telemetry in from NATS, forecasts, pre-scale events and alerts out", serve},
+		{"demo", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
+		{"backtest", "run the same pipeline over a recorded trace and score it", runBacktest},
+		{"plan", "before a launch: which resource runs out first, when, how many replicas it takes, and what a model takes of a GPU", runPlan},
+		{"publish", "send telemetry records stamped now to NATS, to try an installation", publish},
+		{"replay", "publish a trace to NATS, in real time or faster", replay},
+		{"report", "reconcile a data directory's forecasts and decisions with what came", runReport},
+		{"explain", "say what a decision rests on, what would have been otherwise, and what came of it", runExplain},
+		{"decode", "show what Forewarm understands of a message, and what it refuses", decode},
+		{"check", "check a configuration, what it connects to, or a data directory", check},
+		{"nats-config", "print users with the least rights, and partitions, for the configuration of a NATS server", natsConfig},
+		{"completion", "print a script by which a shell completes commands and flags: bash, zsh or fish", completion},
+		{"version", "print the version", version},
+	}
 }
 
 // usageError is a mistake in how the program was called or configured: exit code 2.
@@ -49,7 +56,7 @@ func usagef(format string, a ...any) error { return usageError{fmt.Errorf(format
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], streams{os.Stdout, os.Stderr})
+	code := run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr})
 	stop()
 	os.Exit(code)
 }
@@ -60,7 +67,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		usage(std.out)
 		return 0
 	}
-	for _, c := range commands {
+	for _, c := range commands() {
 		if c.name != args[0] {
 			continue
 		}
@@ -83,7 +90,7 @@ func oneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err
 
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Forewarm sees LLM pools run out of KV memory and tokens/s before they do.\n\nusage: forewarm COMMAND [flags]\n\n")
-	for _, c := range commands {
+	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.summary)
 	}
 	fmt.Fprint(w, "\nforewarm COMMAND -h lists a command's flags. Start with: forewarm demo\n")
@@ -91,6 +98,10 @@ func usage(w io.Writer) {
 
 // parse parses a subcommand's flags; what is wrong with them is a usage error. Arguments may follow or precede flags.
 func parse(f *flag.FlagSet, args []string, std streams) ([]string, error) {
+	if std.flags != nil {
+		std.flags(f)
+		return nil, flag.ErrHelp
+	}
 	f.SetOutput(io.Discard) // the error says it all, in one line
 	var rest []string
 	for len(args) > 0 {

@@ -81,26 +81,19 @@ func (r *rates) attempts() (again, twice float64) {
 	return again, max(served/r.requests-1, 0)
 }
 
-// loads are that of all attempts, and the part of it that came to nothing. Failed attempts hold KV cache as calls do.
-func (r *rates) loads(p *plan.Pool, again, twice float64) (all, wasted plan.Load) {
-	of := func(k float64) plan.Load {
-		prompt, output := known(r.prefill)*(1+twice)+k*known(r.wastedPrefill), known(r.decode)*(1+twice)+k*known(r.wastedDecode)
-		kv := r.kv
-		if tokens := known(r.prefill) + known(r.decode); tokens > 0 {
-			kv *= (prompt + output) / tokens
-		}
-		return plan.FromRates(r.requests+known(r.retry), prompt, known(r.cached), output, kv, p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds())
+// load is the load of all attempts. Failed attempts hold KV cache as calls do.
+func (r *rates) load(p *plan.Pool, again, twice float64) plan.Load {
+	prompt, output := known(r.prefill)*(1+twice)+again*known(r.wastedPrefill), known(r.decode)*(1+twice)+again*known(r.wastedDecode)
+	kv := r.kv
+	if tokens := known(r.prefill) + known(r.decode); tokens > 0 {
+		kv *= (prompt + output) / tokens
 	}
-	calls, all := of(0), of(again)
-	with := of(1)
-	wasted = with.Plus(calls.Times(-1))
-	wasted.Requests = max(r.requests+known(r.retry)-known(r.served), 0)
-	return all, wasted
+	return plan.FromRates(r.requests+known(r.retry), prompt, known(r.cached), output, kv, p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds())
 }
 
 // liveTraffic makes traffic of minutes and of the mean rates of each class.
-func liveTraffic(p *plan.Pool, source string, start time.Time, minutes []rates, classes map[string]rates) plan.Traffic {
-	t := plan.Traffic{Source: source, Start: start}
+func liveTraffic(p *plan.Pool, source string, minutes []rates, classes map[string]rates) plan.Traffic {
+	t := plan.Traffic{Source: source}
 	cached, sum := false, unknownRates()
 	for i := range minutes {
 		for _, d := range []string{features.DimRequests, features.DimRetry, features.DimServed} {
@@ -112,17 +105,14 @@ func liveTraffic(p *plan.Pool, source string, start time.Time, minutes []rates, 
 		if math.IsNaN(minutes[i].requests) {
 			continue // a minute without telemetry is no minute of zero traffic
 		}
-		all, wasted := minutes[i].loads(p, again, twice)
 		cached = cached || minutes[i].cached > 0
-		t.Minutes = append(t.Minutes, all)
-		t.Wasted = t.Wasted.Plus(wasted)
+		t.Minutes = append(t.Minutes, minutes[i].load(p, again, twice))
 		t.Calls.Calls += minutes[i].requests
 	}
 	n := float64(len(t.Minutes))
-	t.Wasted, t.Calls = t.Wasted.Times(1/n), plan.Calls{Calls: t.Calls.Calls / n, Served: min(sum.served, sum.requests) / n}
+	t.Calls = plan.Calls{Calls: t.Calls.Calls / n, Served: min(sum.served, sum.requests) / n}
 	if missing := len(minutes) - len(t.Minutes); missing > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("%d minutes have no telemetry and are left out; times of day are as if they had not been.", missing))
-		t.Start = time.Time{}
+		t.Notes = append(t.Notes, fmt.Sprintf("%d minutes have no telemetry and are left out.", missing))
 	}
 	if !cached {
 		t.Notes = append(t.Notes, "Nothing was served from cache, or nobody said so: all prompt tokens count as prefill.")
@@ -132,8 +122,7 @@ func liveTraffic(p *plan.Pool, source string, start time.Time, minutes []rates, 
 	for name, r := range classes {
 		if !math.IsNaN(r.requests) {
 			again, twice := r.attempts()
-			all, _ := r.loads(p, again, twice)
-			sums[name] = tally{load: all, calls: r.requests, served: min(r.served, r.requests)}
+			sums[name] = tally{load: r.load(p, again, twice), calls: r.requests, served: min(r.served, r.requests)}
 		}
 	}
 	t.Classes = means(sums, 1)
@@ -271,22 +260,19 @@ func readTraffic(ctx context.Context, h storage.History, in *plan.Input, source 
 		minutes = minutes[:len(minutes)-1] // the newest, which had not settled
 	}
 	minutes = minutes[first:]
-	in.Traffic = liveTraffic(&in.Pool, fmt.Sprintf("%s (%s)", source, count(len(minutes), "minute")), start.Add(time.Duration(first)*features.Minute), minutes, classes)
-	var err error
-	for by, to := range map[string]*[]plan.Class{"tenant": &in.Traffic.Tenants, "feature": &in.Traffic.Features, "model": &in.Traffic.Models} {
-		if *to, err = readNames(ctx, h, in, by, start, end); err != nil {
-			return err
-		}
+	in.Traffic = liveTraffic(&in.Pool, fmt.Sprintf("%s (%s)", source, count(len(minutes), "minute")), minutes, classes)
+	if err := readTenants(ctx, h, in, start, end); err != nil {
+		return err
 	}
 	lengths, err := readLengths(ctx, h, in.Pool.Name, start, end, calls)
 	in.Lengths = plan.ContextsOf(lengths)
 	return err
 }
 
-// readNames are the loads of those that have series of their own, tenants say: of each class in proportion to tokens.
-func readNames(ctx context.Context, h storage.History, in *plan.Input, by string, start, end time.Time) ([]plan.Class, error) {
+// readTenants adds the loads of tenants that have series of their own: of each class in proportion to tokens.
+func readTenants(ctx context.Context, h storage.History, in *plan.Input, start, end time.Time) error {
 	tokens, all := map[string]map[string]float64{}, map[string]float64{}
-	if err := h.Tokens(ctx, by, start, end, func(key features.Key, name string, values []float64) error {
+	if err := h.Tokens(ctx, "tenant", start, end, func(key features.Key, name string, values []float64) error {
 		if key.Pool != in.Pool.Name {
 			return nil
 		}
@@ -299,7 +285,7 @@ func readNames(ctx context.Context, h storage.History, in *plan.Input, by string
 		}
 		return nil
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	sums := map[string]tally{}
 	for i := range in.Traffic.Classes {
@@ -312,7 +298,8 @@ func readNames(ctx context.Context, h storage.History, in *plan.Input, by string
 			}
 		}
 	}
-	return means(sums, 1), nil
+	in.Traffic.Tenants = means(sums, 1)
+	return nil
 }
 
 // readLengths are those of each class's prompts and outputs, each minute weighted by its calls.

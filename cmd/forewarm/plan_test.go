@@ -46,7 +46,7 @@ func (s *plannedSheet) demand(t *testing.T, scenario, resource string) (demand f
 func planned(t *testing.T, args ...string) (s plannedSheet) {
 	t.Helper()
 	var out, failed bytes.Buffer
-	if code := run(t.Context(), append([]string{"plan", "-format", "json"}, args...), streams{&out, &failed}); code != 0 {
+	if code := run(t.Context(), append([]string{"plan", "-format", "json"}, args...), streams{out: &out, err: &failed}); code != 0 {
 		t.Fatalf("exit %d: %s", code, failed.String())
 	}
 	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
@@ -59,7 +59,7 @@ const testModel = "../../forecaster/capacity/testdata/qwen3-32b.json"
 
 func TestPlanMemory(t *testing.T) {
 	var out, failed bytes.Buffer
-	if code := run(t.Context(), []string{"plan", "-model", testModel, "-gpu", "h100-80g", "-tp", "2", "-contexts", "1000,5000,40000"}, streams{&out, &failed}); code != 0 {
+	if code := run(t.Context(), []string{"plan", "-model", testModel, "-gpu", "h100-80g", "-tp", "2", "-contexts", "1000,5000,40000"}, streams{out: &out, err: &failed}); code != 0 {
 		t.Fatalf("exit %d: %s", code, failed.String())
 	}
 	for _, want := range []string{"| weights | 30.51 |", "| median | 1000 |", "| longest | 40.0k |"} {
@@ -107,7 +107,7 @@ func TestPlanAsksTheDaemon(t *testing.T) {
 	defer daemon.Close()
 	var out, failed bytes.Buffer
 	args := []string{"plan", "-from", daemon.URL, "-pool", "chat", "-launch", "2", "-launch-cache-hit", "0", "-ramp", "1h", "-replicas", "5", "-long-share", "0.1"}
-	if code := run(t.Context(), args, streams{&out, &failed}); code != 0 || out.String() != "# Launch sheet\n" {
+	if code := run(t.Context(), args, streams{out: &out, err: &failed}); code != 0 || out.String() != "# Launch sheet\n" {
 		t.Fatalf("exit %d: %s%s", code, out.String(), failed.String())
 	}
 	if want := "/api/v1/plan?cache_hit=0&format=md&launch=2&long_share=0.1&pool=chat&ramp=1h0m0s&replicas=5"; asked != want {
@@ -152,7 +152,7 @@ func TestPlanMistakes(t *testing.T) {
 		{"-requests-per-s 3 -long-share 2", []string{"-long-share", "up to 1"}},
 	} {
 		var out, failed bytes.Buffer
-		code := run(t.Context(), append([]string{"plan"}, strings.Fields(tc.args)...), streams{&out, &failed})
+		code := run(t.Context(), append([]string{"plan"}, strings.Fields(tc.args)...), streams{out: &out, err: &failed})
 		if code != 2 || strings.Count(failed.String(), "\n") != 1 {
 			t.Errorf("plan %s: exit %d, %q", tc.args, code, failed.String())
 		}
@@ -173,12 +173,12 @@ func TestPlanOfAConfiguration(t *testing.T) {
 		"    types: [{name: large, hour_usd: 7, kv_capacity_tokens: 300000, prefill_tokens_per_s: 30000, decode_tokens_per_s: 6000}, {name: small, hour_usd: 4, kv_capacity_tokens: 100000, prefill_tokens_per_s: 10000, decode_tokens_per_s: 2000}]")
 	var out, failed bytes.Buffer
 	args := []string{"plan", "-config", "c.yaml", "-requests-per-s", "10", "-prompt-p50", "1500", "-output-p50", "200", "-launch", "2", "-ramp", "1h"}
-	if code := run(t.Context(), args, streams{&out, &failed}); code != 0 {
+	if code := run(t.Context(), args, streams{out: &out, err: &failed}); code != 0 {
 		t.Fatalf("exit %d: %s", code, failed.String())
 	}
 	for _, want := range []string{
-		"3 decode and 2 prefill replicas now", "| requests/min, limit | 600 | 1200 | 700 |", "blocked by limits.requests_per_min",
-		"Prices of 2026-01-15, eu-1", "| large | ", "## Cheapest mix for the launch",
+		"Now the pool has 3 decode and 2 prefill replicas", "| requests/min, limit | 600 | 1200 | 700 |", "blocked by limits.requests_per_min",
+		"Prices of 2026-01-15, eu-1", "| large | ", "## Cheapest types of replicas for the launch",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())

@@ -138,8 +138,7 @@ type gatherer struct {
 	start    time.Time
 	minutes  []plan.Load
 	all      tally
-	wasted   plan.Load
-	by       [4]map[string]tally // class, feature, tenant, model
+	by       [2]map[string]tally // class, tenant
 	contexts sketch.Quantile
 	longest  float64
 
@@ -236,10 +235,8 @@ func (g *gatherer) request(r *ingest.Request) error {
 	}
 	if r.Phase == ingest.PhaseFinished && r.Status == ingest.StatusOK {
 		one.served = 1
-	} else if !rejected {
-		g.wasted = g.wasted.Plus(one.load)
 	}
-	return g.book(r.EventTime(), &one, r.Class, r.Feature, r.Tenant, r.Model)
+	return g.book(r.EventTime(), &one, r.Class, r.Tenant)
 }
 
 // book adds a sum over requests to its minute, and to those that asked.
@@ -278,10 +275,10 @@ func (g *gatherer) book(at time.Time, t *tally, of ...string) error {
 func (g *gatherer) traffic(source string) plan.Traffic {
 	seconds := float64(len(g.minutes)) * features.Minute.Seconds()
 	t := plan.Traffic{
-		Source: fmt.Sprintf("%s (%s)", source, count(len(g.minutes), "minute")), Start: g.start, Minutes: g.minutes,
-		Calls: plan.Calls{Calls: g.all.calls / seconds, Served: g.all.served / seconds}, Wasted: g.wasted.Times(1 / seconds),
+		Source: fmt.Sprintf("%s (%s)", source, count(len(g.minutes), "minute")), Minutes: g.minutes,
+		Calls: plan.Calls{Calls: g.all.calls / seconds, Served: g.all.served / seconds},
 	}
-	for i, to := range []*[]plan.Class{&t.Classes, &t.Features, &t.Tenants, &t.Models} {
+	for i, to := range []*[]plan.Class{&t.Classes, &t.Tenants} {
 		*to = means(g.by[i], seconds)
 	}
 	if g.binned {

@@ -169,7 +169,7 @@ const patience = time.Minute
 // runHere runs a command in this process.
 func runHere(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	code = run(ctx, args, streams{&out, &errs})
+	code = run(ctx, args, streams{out: &out, err: &errs})
 	return code, out.String(), errs.String()
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
-// recall has autoscalers told what was decided before a restart, until the first tick decides anew: each pool's newest decision
+// recall has autoscalers told what was decided before a restart, until the first tick decides again: each pool's newest decision
 // in the log, as long as it has not lapsed and is not older than telemetry may be. Decisions of another mode, or of a pool
 // that may now have fewer or more replicas, were made by another configuration and are not repeated. On the event clock no
 // one knows how old a decision is.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 	"strconv"
 	"testing"
 	"time"
@@ -18,8 +17,6 @@ type recomputed struct {
 	*testing.T
 	*raw
 	from, to int64
-	drift    []report.Drift
-	heard    map[string]*hearing // by resource
 }
 
 // same compares a number of the report with one that was computed here.
@@ -42,16 +39,12 @@ func (x *recomputed) count(what string, got, want int) {
 type scoredForecast struct {
 	origin, minute int64
 	q              map[float64]float64
-	y              float64
-	rivals         map[string]float64 // what baselines expect
+	y, last        float64 // what came, and what the last value says
 }
 
 var storedLevels = []float64{.05, .1, .25, .5, .75, .8, .9, .95, .99}
 
 func (x *recomputed) accuracy(p *report.Pool) {
-	if x.drift = p.Drift; len(x.drift) != 4 {
-		x.Errorf("drift of %d dimensions", len(x.drift))
-	}
 	rows := 0
 	for _, class := range []string{"*", "c0", "c1"} {
 		for _, dimension := range []string{"requests", "prefill", "decode", "kv"} {
@@ -83,28 +76,16 @@ func (x *recomputed) forecasts(a *report.Accuracy) (known []scoredForecast, miss
 		}
 		return most
 	}
-	average := func(from, to int64) float64 {
-		sum, n := 0.0, 0.0
-		for m := from; m <= to; m++ {
-			if y := demand(m); !math.IsNaN(y) {
-				sum, n = sum+y, n+1
-			}
-		}
-		return sum / n
-	}
 	for m := x.from; m < x.to; m++ {
 		f := scoredForecast{minute: m}
 		if a.Horizon == "max15_30" {
 			f.origin = m - 29
 			f.y = largest(f.origin+14, f.origin+29)
-			f.rivals = map[string]float64{"last": largest(f.origin-16, f.origin-1), "recent_15m": largest(f.origin-15, f.origin-1),
-				"seasonal_day": largest(f.origin-1440+14, f.origin-1440+29), "seasonal_week": largest(f.origin-10080+14, f.origin-10080+29)}
+			f.last = largest(f.origin-16, f.origin-1)
 		} else {
 			h, _ := strconv.Atoi(a.Horizon)
 			f.origin = m - int64(h) + 1
-			f.y = demand(m)
-			f.rivals = map[string]float64{"last": demand(f.origin - 1), "recent_15m": average(f.origin-15, f.origin-1),
-				"seasonal_day": average(m-1440-7, m-1440+7), "seasonal_week": average(m-10080-7, m-10080+7)}
+			f.y, f.last = demand(m), demand(f.origin-1)
 		}
 		if f.q = quantiles(f.origin); f.q == nil {
 			continue
@@ -118,119 +99,30 @@ func (x *recomputed) forecasts(a *report.Accuracy) (known []scoredForecast, miss
 	return known, missing
 }
 
-func pinball(level, y, q float64) float64 { return math.Max(level*(y-q), (level-1)*(y-q)) }
-
-// interpolated is a quantile between two stored ones.
-func interpolated(q map[float64]float64, level float64) float64 {
-	i := sort.SearchFloat64s(storedLevels, level)
-	lo, hi := storedLevels[i-1], storedLevels[i]
-	return q[lo] + (level-lo)/(hi-lo)*(q[hi]-q[lo])
-}
-
 func (x *recomputed) row(a *report.Accuracy) {
 	name := a.Class + " " + a.Dimension + " " + a.Horizon + ": "
 	all, missing := x.forecasts(a)
 	n := float64(len(all))
 	x.count(name+"outcomes", a.Outcomes, len(all))
 	x.count(name+"missing", a.Missing, missing)
-	var sum, off, bias, crps float64
-	loss, held := map[float64]float64{}, map[float64]float64{}
-	inside := make([]float64, 4)
-	pit := make([]int, 10)
-	rival, own := map[string]float64{}, map[string]float64{}
-	var half [2]struct{ n, sum, off, bias, held float64 }
+	var sum, off, bias, own, last float64
+	held := map[float64]float64{}
 	for _, f := range all {
 		e := f.q[.5] - f.y
 		sum, off, bias = sum+f.y, off+math.Abs(e), bias+e
 		for _, level := range storedLevels {
-			loss[level] += pinball(level, f.y, f.q[level])
 			if f.y <= f.q[level] {
 				held[level]++
 			}
 		}
-		low := f.q[.05] - (f.q[.1]-f.q[.05])*(1.959963985-1.644853627)/(1.644853627-1.281551566)
-		high := f.q[.95] + (f.q[.99]-f.q[.95])*(1.959963985-1.644853627)/(2.326347874-1.644853627)
-		for i, bounds := range [][2]float64{{f.q[.25], f.q[.75]}, {f.q[.1], f.q[.9]}, {f.q[.05], f.q[.95]}, {math.Max(low, 0), high}} {
-			if bounds[0] <= f.y && f.y <= bounds[1] {
-				inside[i]++
-			}
-		}
-		bin := 0
-		for k := 1; k <= 9; k++ {
-			if f.y >= interpolated(f.q, float64(k)/10) {
-				bin++
-			}
-		}
-		if f.y == 0 && f.q[.05] == 0 { // the middle of the mass at nothing
-			atom := 0.0
-			for _, level := range storedLevels {
-				if f.q[level] == 0 {
-					atom = level
-				}
-			}
-			bin = int(10 * atom / 2)
-		}
-		pit[bin]++
-		for b, point := range f.rivals {
-			if !math.IsNaN(point) {
-				rival[b] += math.Abs(f.y - point)
-				own[b] += math.Abs(e)
-			}
-		}
-		h := &half[0]
-		if f.minute >= (x.from+x.to)/2 {
-			h = &half[1]
-		}
-		h.n, h.sum, h.off, h.bias = h.n+1, h.sum+f.y, h.off+math.Abs(e), h.bias+e
-		if f.y <= f.q[.9] {
-			h.held++
+		if !math.IsNaN(f.last) {
+			own, last = own+math.Abs(e), last+math.Abs(f.y-f.last)
 		}
 	}
-	for i := 1; i < len(storedLevels); i++ {
-		crps += (storedLevels[i] - storedLevels[i-1]) * (loss[storedLevels[i]] + loss[storedLevels[i-1]]) / 2
-	}
-	crps += .05*loss[.05] + .01*loss[.99]
 	x.same(name+"mean", a.Mean, sum/n)
 	x.same(name+"WAPE", a.WAPE, off/sum)
 	x.same(name+"bias", a.Bias, bias/sum)
-	x.same(name+"skill", a.Skill, 1-own["last"]/rival["last"])
-	x.same(name+"pinball", a.Pinball, (loss[.5]+loss[.8]+loss[.9]+loss[.95]+loss[.99])/5/n)
-	x.same(name+"CRPS", a.CRPS, 2*crps/n)
-	for i, level := range []float64{.5, .8, .9, .95, .99} {
-		x.same(name+"loss", a.Losses[i].Loss, loss[level]/n)
-	}
-	for i := range inside {
-		x.same(name+"interval", a.Intervals[i].Held, inside[i]/n)
-	}
-	for i := range pit {
-		x.count(name+"PIT", a.PIT[i], pit[i])
-	}
-	for _, b := range a.Baselines {
-		x.same(name+"skill against "+b.Baseline, b.PointSkill, 1-own[b.Baseline]/rival[b.Baseline])
-	}
-	for _, d := range x.drift {
-		if a.Class == "*" && d.Dimension == a.Dimension && d.Horizon == a.Horizon {
-			for i, got := range []report.Half{d.First, d.Second} {
-				x.count(name+"outcomes of a half", got.Outcomes, int(half[i].n))
-				x.same(name+"WAPE of a half", got.WAPE, half[i].off/half[i].sum)
-				x.same(name+"bias of a half", got.Bias, half[i].bias/half[i].sum)
-				x.same(name+"coverage of a half", got.Q90, half[i].held/half[i].n)
-			}
-		}
-	}
-	x.rivals(name, a, all)
-	demand := x.demand(a.Class, a.Dimension)
-	scale := func(back int64) float64 {
-		sum, n := 0.0, 0.0
-		for m := x.from - 9*1440; m < x.to; m++ {
-			if d := math.Abs(demand(m) - demand(m-back)); !math.IsNaN(d) {
-				sum, n = sum+d, n+1
-			}
-		}
-		return sum / n
-	}
-	x.same(name+"MASE", a.MASELag1, off/n/scale(1))
-	x.same(name+"MASE of a day", a.MASEDay, off/n/scale(1440))
+	x.same(name+"skill", a.Skill, 1-own/last)
 	for level, c := range map[float64]report.Covered{.5: a.Q50, .8: a.Q80, .9: a.Q90, .95: a.Q95, .99: a.Q99} {
 		x.same(name+"coverage", c.Share, held[level]/n)
 		x.interval(name, a.Horizon, level, c, all)
@@ -337,7 +229,7 @@ func (x *recomputed) most(d *alerting.Decision, minute int64, of func(load, perR
 }
 
 func (x *recomputed) decisions(p *report.Pool) {
-	var ready, pending, desired, paid, needed, over, under float64
+	var ready, pending, paid, needed, over, under float64
 	var must []int
 	var lags []float64
 	known := 0
@@ -347,7 +239,7 @@ func (x *recomputed) decisions(p *report.Pool) {
 			must = append(must, -1)
 			continue
 		}
-		ready, pending, desired = ready+float64(d.Ready), pending+float64(d.Pending), desired+float64(d.Desired)
+		ready, pending = ready+float64(d.Ready), pending+float64(d.Pending)
 		need := x.most(d, m, func(demand, per float64) float64 { return math.Ceil(demand/per - 1e-9) })
 		if math.IsNaN(need) {
 			must = append(must, -1)
@@ -365,21 +257,19 @@ func (x *recomputed) decisions(p *report.Pool) {
 	lag := (lags[len(lags)/2] + lags[(len(lags)-1)/2]) / 2
 	least := float64(cheapestPath(must, int(math.Round(lag))))
 	o, v := &p.Decisions, &p.Decisions.Provision
-	x.same("ready replica-hours", report.Number(o.ReadyReplicaHours), ready/60)
-	x.same("desired replica-hours", report.Number(o.DesiredReplicaHours), desired/60)
 	x.count("minutes with known need", v.KnownMinutes, known)
 	for what, c := range map[string]struct {
 		got  report.Amount
 		want float64
 	}{"ready": {v.Ready, ready}, "pending": {v.Pending, pending}, "needed": {v.Needed, needed}, "over": {v.Over, over}, "under": {v.Under, under},
-		"paid": {v.Paid, paid}, "clairvoyant": {v.Clairvoyant, least}, "regret": {v.Regret, paid - least}} {
+		"paid": {v.Paid, paid}, "static": {v.Static, float64(slices.Max(must) * known)}, "hindsight": {v.Hindsight, least}} {
 		x.same(what+", replica-hours", c.got.ReplicaHours, c.want/60)
 		x.same(what+", GPU-hours", c.got.GPUHours, c.want/60*2)
 		x.same(what+", USD", c.got.USD, c.want/60*2*3)
 	}
 	x.same("cost of what was missing", v.ShortUSD, under*2)
 
-	actions, hour, lead := 0, 0, 0
+	actions, hour := 0, 0
 	var before *alerting.Decision
 	rose := false
 	for i := 1; i < len(x.raw.decisions); i++ {
@@ -394,15 +284,11 @@ func (x *recomputed) decisions(p *report.Pool) {
 			if before != nil && rises != rose && d.Tick.Sub(before.Tick).Hours() <= 1 {
 				hour++
 			}
-			if before != nil && rises != rose && d.Tick.Sub(before.Tick) <= before.Lead {
-				lead++
-			}
 		}
 		before, rose = d, rises
 	}
 	x.count("actions", o.Actions, actions)
-	x.count("actions taken back in an hour", o.Thrash.WithinHour, hour)
-	x.count("actions taken back in the lead time", o.Thrash.WithinLead, lead)
+	x.count("actions taken back in an hour", o.TakenBack, hour)
 }
 
 // cheapestPath tries every number of replicas in every minute: a minute of each costs 1, a start lag; -1 is a minute of
@@ -440,7 +326,7 @@ func (x *recomputed) asks(p *report.Pool) {
 			ds = append(ds, d)
 		}
 	}
-	var toReady, toCrossing []float64
+	var toReady []float64
 	var asked, withdrawn, ignored, waiting, inTime, late, rest int
 	for i := 1; i < len(ds); i++ {
 		if ds[i].Tick.Unix()/60 < x.from {
@@ -483,13 +369,11 @@ func (x *recomputed) asks(p *report.Pool) {
 			switch {
 			case crossing < 0:
 				rest++
-				continue
 			case came >= 0 && came <= crossing:
 				inTime++
 			default:
 				late++
 			}
-			toCrossing = append(toCrossing, float64(crossing-origin))
 		}
 	}
 	a := &p.Decisions.Asks
@@ -505,7 +389,6 @@ func (x *recomputed) asks(p *report.Pool) {
 	x.count("replicas too late", a.Late, late)
 	x.count("replicas not taken", a.Unneeded+a.Unknown, rest)
 	x.same("event to ready", a.EventToReady.P50, median(toReady))
-	x.same("event to crossing", a.EventToCrossing.P50, median(toCrossing))
 }
 
 func median(v []float64) float64 {

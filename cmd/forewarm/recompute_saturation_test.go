@@ -46,6 +46,17 @@ func (x *recomputed) announces(d *alerting.Decision) bool {
 	return false
 }
 
+// foreseen is the median of 15 minutes before over what was ready.
+func (x *recomputed) foreseen(resource string, m int64) float64 {
+	d, q := x.standing(m), x.quantiles("*", resource, "15")(m-14)
+	for i := range d.Resources {
+		if r := &d.Resources[i]; r.Dimension == resource && q != nil {
+			return q[.5] * x.retried(resource, m-15) / r.PerReplica / float64(d.Ready)
+		}
+	}
+	return math.NaN()
+}
+
 // saturation follows what was announced and what came.
 func (x *recomputed) saturation(p *report.Pool) {
 	known, saturated, stood := 0, 0, 0
@@ -114,13 +125,14 @@ func (x *recomputed) saturation(p *report.Pool) {
 			x.Errorf("%+v is %s for %d minutes from minute %d by what is stored", row, outcome, e.last-e.first+1, e.first)
 		}
 		x.same("lead of a saturation", row.LeadMinutes, lead)
-		peak := 0.0
+		peak, at := 0.0, int64(0)
 		for m := e.first; m <= e.last; m++ {
 			if use := x.use(x.standing(m), m); use > peak {
-				peak = use
+				peak, at = use, m
 			}
 		}
 		x.same("peak of a saturation", row.Utilisation, peak)
+		x.same("forecast of a peak", row.Forecast, x.foreseen(row.Resource, at))
 	}
 	for _, a := range announced {
 		if a.first < x.from || claimed[a.by] {
@@ -147,7 +159,7 @@ func (x *recomputed) saturation(p *report.Pool) {
 	}
 	s := &p.Saturation
 	for what, c := range map[string][2]int{
-		"minutes with known saturation": {s.KnownMinutes, known}, "saturated minutes": {s.SaturatedMinutes, saturated}, "minutes announced": {s.AnnouncedMinutes, stood}, "saturations": {len(s.Episodes), listed},
+		"minutes with known saturation": {s.KnownMinutes, known}, "saturated minutes": {s.SaturatedMinutes, saturated}, "minutes announced": {s.WarnedMinutes, stood}, "saturations": {len(s.Episodes), listed},
 		"announced in time": {s.InTime, inTime}, "announced late": {s.Late, late}, "missed": {s.Missed, missed},
 		"averted": {s.Averted, averted}, "false alarms": {s.False, wrong}, "open announcements": {s.Open, open},
 	} {
@@ -156,89 +168,5 @@ func (x *recomputed) saturation(p *report.Pool) {
 	x.same("lead time", s.LeadMinutes, median(leads))
 	if listed == 0 {
 		x.Error("nothing saturated: there is nothing to compare")
-	}
-}
-
-// assumptions follow, decision by decision, when each number that decisions rest on last had evidence.
-func (x *recomputed) assumptions(p *report.Pool) {
-	seen := map[string]time.Time{}
-	var newest, last *alerting.Decision
-	for i := range x.raw.decisions {
-		d := &x.raw.decisions[i]
-		if at := d.Tick.Unix() / 60; at < x.from-120 || at >= x.to {
-			continue
-		}
-		for _, r := range d.Basis.Rates {
-			moved := false
-			if last != nil {
-				for _, was := range last.Basis.Rates {
-					moved = moved || was.Dimension == r.Dimension && was.Learned != r.Learned
-				}
-			}
-			if r.Learned > 0 && (moved || r.Dimension == "kv" && !d.SupplyAssumed) {
-				seen[r.Dimension] = d.Tick
-			}
-		}
-		if last != nil {
-			is, was := d.Basis.Warmup, last.Basis.Warmup
-			if is.Seen > was.Seen || is.Seen > 0 && is.Seen == was.Seen && is.P50 != was.P50 {
-				seen["warmup"] = d.Tick
-			}
-		}
-		newest, last = d, d
-	}
-	priced, err := time.Parse(time.DateOnly, usualPool.Prices.Date)
-	if err != nil {
-		x.Fatal(err)
-	}
-	end := time.Unix(60*x.to, 0)
-	orUnknown := func(v float64) float64 {
-		if v > 0 {
-			return v
-		}
-		return math.NaN()
-	}
-	aged := 0
-	for _, a := range p.Assumptions {
-		stated, learned, at := math.NaN(), math.NaN(), time.Time{}
-		switch a.Name {
-		case "warmup_p50":
-			stated, at = 5, seen["warmup"]
-			if newest.Basis.Warmup.Seen > 0 {
-				learned = newest.Basis.Warmup.P50 / 60
-			}
-		case "warmup_p90":
-			stated, at = 8, seen["warmup"]
-			if newest.Basis.Warmup.Seen > 0 {
-				learned = newest.Basis.Warmup.P90 / 60
-			}
-		case "replica_hour":
-			stated, at = 2*3, priced
-		default:
-			for _, r := range newest.Basis.Rates {
-				if a.Name == r.Dimension+"_rate" || a.Name == "kv_per_replica" && r.Dimension == "kv" {
-					stated, learned, at = orUnknown(r.Stated), orUnknown(r.Learned), seen[r.Dimension]
-				}
-			}
-		}
-		x.same(a.Name+" stated", a.Stated, stated)
-		x.same(a.Name+" learned", a.Learned, learned)
-		off := stated/learned - 1
-		if math.IsNaN(stated) {
-			off = float64(a.Used)/learned - 1
-		}
-		x.same(a.Name+" off by", a.Off, off)
-		age := math.NaN()
-		if !at.IsZero() {
-			age = end.Sub(at).Hours() / 24
-			aged++
-		}
-		x.same("age of "+a.Name, a.AgeDays, age)
-		if (a.Confirmed == nil) != at.IsZero() || a.Confirmed != nil && !a.Confirmed.Equal(at) {
-			x.Errorf("%s was confirmed at %v, by what is stored at %v", a.Name, a.Confirmed, at)
-		}
-	}
-	if aged < 4 {
-		x.Errorf("%d of %d assumptions have an age", aged, len(p.Assumptions))
 	}
 }

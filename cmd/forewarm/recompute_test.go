@@ -216,19 +216,14 @@ func recompute(t *testing.T, f *farm, pool capacity.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &recomputed{T: t, heard: map[string]*hearing{}, raw: readRaw(t, h), from: from.Unix() / 60, to: to.Unix() / 60}
+	x := &recomputed{T: t, raw: readRaw(t, h), from: from.Unix() / 60, to: to.Unix() / 60}
 	x.raw.end = x.to
 	p := &r.Pools[0]
 	x.accuracy(p)
 	x.totals(p)
 	x.saturation(p)
-	x.assumptions(p)
 	x.decisions(p)
 	x.asks(p)
-	x.errors(p)
-	x.caused(p, f.start.Add(10*time.Hour), "prefill", report.CausePrompt, "c1")
-	x.caused(p, f.start.Add(12*time.Hour), "decode", report.CauseTelemetry, "")
-	x.caused(p, f.start.Add(16*time.Hour), "prefill", report.CauseCache, "")
 	if testing.Verbose() {
 		var b strings.Builder
 		if err := report.WriteMarkdown(&b, r); err != nil {

@@ -52,7 +52,7 @@ func (d *daemon) noteRefused(refused []ingest.Refusal) {
 		x := d.refusalsOf(refusalKind{f.Producer, f.Pool, f.Reason}, now)
 		x.n++
 		few := f.Reason == ingest.ReasonDuplicate && x.n < refusalsFew
-		if x.last, x.detail = now, f.Detail; !few && x.shown(d.folded) && now.Sub(x.said) >= refusalsSaid {
+		if x.last, x.detail = now, f.Detail; !few && x.shown(d.applied) && now.Sub(x.said) >= refusalsSaid {
 			x.said = now
 			d.log.Warn("telemetry is refused: "+f.Detail, zap.String("producer", f.Producer), zap.String("pool", f.Pool),
 				zap.String("reason", string(f.Reason)), zap.Uint64("records", x.n), zap.Time("since", x.first))
@@ -73,7 +73,7 @@ func (d *daemon) refusalsOf(kind refusalKind, now time.Time) *refusals {
 			return d.refusedBy[i]
 		}
 	}
-	x := &refusals{refusalKind: kind, of: d.folded, first: now}
+	x := &refusals{refusalKind: kind, of: d.applied, first: now}
 	d.refusedBy = append(d.refusedBy, x)
 	return x
 }
@@ -83,15 +83,15 @@ func (d *daemon) forgetRefusals(now time.Time) {
 }
 
 // shown says whether people should know: always but for duplicates, which are harmless unless little else comes.
-func (x *refusals) shown(folded uint64) bool {
-	return x.reason != ingest.ReasonDuplicate || x.n > folded-x.of
+func (x *refusals) shown(applied uint64) bool {
+	return x.reason != ingest.ReasonDuplicate || x.n > applied-x.of
 }
 
 // refusedText says what is refused of late, by whom it was sent and how to mend that; "" for nothing. The caller holds mu.
 func (d *daemon) refusedText(now time.Time) string {
 	d.forgetRefusals(now)
 	var out []string
-	shown := slices.DeleteFunc(slices.Clone(d.refusedBy), func(x *refusals) bool { return !x.shown(d.folded) })
+	shown := slices.DeleteFunc(slices.Clone(d.refusedBy), func(x *refusals) bool { return !x.shown(d.applied) })
 	slices.SortStableFunc(shown, func(a, b *refusals) int { return cmp.Compare(b.n, a.n) })
 	for _, x := range shown[:min(len(shown), refusalsListed)] {
 		who := "of producers without a name"
@@ -102,7 +102,7 @@ func (d *daemon) refusedText(now time.Time) string {
 			who += fmt.Sprintf(" for pool %.64q", x.pool)
 		}
 		out = append(out, fmt.Sprintf("%d record(s) %s refused as %s since %s, the newest at %s, beside %d that count: %s", x.n, who, x.reason,
-			x.first.UTC().Format("15:04:05"), x.last.UTC().Format("15:04:05 MST"), d.folded-x.of, x.detail))
+			x.first.UTC().Format("15:04:05"), x.last.UTC().Format("15:04:05 MST"), d.applied-x.of, x.detail))
 	}
 	if more := len(shown) - refusalsListed; more > 0 {
 		out = append(out, fmt.Sprintf("and %d more kinds, see forewarm_ingest_refused_total and the log", more))

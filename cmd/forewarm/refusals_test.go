@@ -99,13 +99,13 @@ func TestManyKindsOfRefusals(t *testing.T) {
 	}
 }
 
-// TestReadmeExample pastes the README's first record into a shell, with a client that prints in place of publishing.
-func TestReadmeExample(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// TestPublishedExample pastes the record of the page on integrations into a shell, with a client that prints in place of publishing.
+func TestPublishedExample(t *testing.T) {
+	page, err := os.ReadFile("../../docs/integrations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, _ := strings.Cut(string(readme), "<pool>.<class>`:\n\n")
+	_, block, _ := strings.Cut(string(page), "natscli):\n\n")
 	block, _, _ = strings.Cut(block, "\n\n")
 	script := "nats() { printf '%s\n%s' \"$2\" \"$3\"; }\n" + block
 	out, err := exec.CommandContext(t.Context(), "sh", "-euc", script).Output()

@@ -41,10 +41,10 @@ func (d *daemon) sayRelearning(how string) {
 	})
 }
 
-// relearn has the models learn from the stored series what was before the stream; the fold goes on from there. On the event
+// relearn has the models learn from the stored series what was before the stream; the pipeline goes on from there. On the event
 // clock nobody knows what was before. It ends early when ctx does, and is done again by the next start.
 func (d *daemon) relearn(ctx context.Context) {
-	if d.anew == nil {
+	if d.resumed == nil {
 		return
 	}
 	began, minutes := time.Now(), 0
@@ -57,7 +57,7 @@ func (d *daemon) relearn(ctx context.Context) {
 		}
 	}
 	what := fmt.Sprintf("no usable snapshot (%d not taken up): learned again from %d minutes of stored series, and from the stream at sequence %d",
-		d.unread, minutes, d.anew.first)
+		d.unread, minutes, d.resumed.first)
 	d.log.Info("the stored series are learned; what the stream has comes next", zap.Int("minutes", minutes), zap.Duration("took", time.Since(began)))
 	d.setStatus(func(s *server.Status) { s.Restored, s.Restore = true, what })
 }
@@ -65,7 +65,7 @@ func (d *daemon) relearn(ctx context.Context) {
 // learnStored teaches the pools' totals and heaviest classes; minutes are those of all series.
 func (d *daemon) learnStored(ctx context.Context) (minutes int, err error) {
 	history := storage.History{Store: d.store}
-	to := d.anew.from.Truncate(features.Minute)
+	to := d.resumed.from.Truncate(features.Minute)
 	from := to.AddDate(0, 0, -remote.MaxDays)
 	chosen, err := heaviestStored(ctx, history, from, to)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -39,17 +40,13 @@ func reversion(t *testing.T, data string, change func(parts []map[int]cbor.RawMe
 		rest = must(cbor.UnmarshalFirst(rest, &part))
 		parts, state = append(parts, part), rest
 	}
-	changed := change(parts)
+	var changed []byte
+	for _, part := range change(parts) {
+		changed = append(changed, must(cbor.Marshal(part))...)
+	}
+	changed = append(changed, state...)
 	for range 2 { // a daemon has two
-		must(states.Save(t.Context(), was, func(w io.Writer) error {
-			for _, part := range changed {
-				if _, err := w.Write(must(cbor.Marshal(part))); err != nil {
-					return err
-				}
-			}
-			_, err := w.Write(state)
-			return err
-		}))
+		must(states.Save(t.Context(), was, bytes.NewReader(changed)))
 	}
 }
 

@@ -30,15 +30,15 @@ func (d *daemon) exportRemoteWrite() {
 		name, help string
 		value      func() uint64
 	}{
-		{"forewarm_remote_write_sent_total", "Samples that the remote has taken.", func() uint64 { return d.writer.Stats().Sent }},
-		{"forewarm_remote_write_rejected_total", "Samples that the remote has refused for what they are.", func() uint64 { return d.writer.Stats().Rejected }},
-		{"forewarm_remote_write_lost_total", "Samples of series that the log of the TSDB does not name: it was torn.", func() uint64 { return d.writer.Stats().Lost }},
-		{"forewarm_remote_write_gaps_total", "Times that a part of the TSDB's log was gone, or torn, before it was sent.", func() uint64 { return d.writer.Stats().Gaps }},
-		{"forewarm_remote_write_retries_total", "Attempts to send that failed and were made again.", func() uint64 { return d.writer.Stats().Retries }},
+		{"forewarm_remote_write_sent_total", "Samples that the receiver accepted.", func() uint64 { return d.writer.Stats().Sent }},
+		{"forewarm_remote_write_rejected_total", "Samples that the receiver refused as invalid.", func() uint64 { return d.writer.Stats().Rejected }},
+		{"forewarm_remote_write_lost_total", "Samples that cannot be sent because the TSDB's log is damaged and does not name their series.", func() uint64 { return d.writer.Stats().Lost }},
+		{"forewarm_remote_write_gaps_total", "Times that a part of the TSDB's log was gone or damaged before it was sent.", func() uint64 { return d.writer.Stats().Gaps }},
+		{"forewarm_remote_write_retries_total", "Attempts to send that failed and were repeated.", func() uint64 { return d.writer.Stats().Retries }},
 	} {
 		d.exporter.Counter(c.name, c.help, c.value)
 	}
-	d.exporter.Gauge("forewarm_remote_write_waiting_bytes", "Bytes of the TSDB's log that are not sent to the remote yet.", func() float64 {
+	d.exporter.Gauge("forewarm_remote_write_waiting_bytes", "Bytes of the TSDB's log that are not sent yet.", func() float64 {
 		return float64(d.writer.Waiting())
 	})
 }

@@ -35,10 +35,7 @@ func traceFlags(f *flag.FlagSet, o *backtest.Options) (start *string) {
 
 func replay(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("replay", flag.ContinueOnError)
-	nc := jetstream.DefaultConfig()
-	f.StringVar(&nc.URL, "nats", "nats://127.0.0.1:4222", "NATS server `URL`")
-	f.StringVar(&nc.CredsFile, "creds", "", "NATS credentials `file`")
-	f.StringVar(&nc.Prefix, "prefix", nc.Prefix, "first tokens of every subject")
+	connection := natsFlags(f)
 	var o backtest.Options
 	start := traceFlags(f, &o)
 	f.StringVar(&o.Pool, "pool", backtest.DefaultPool, "`pool` that the traffic belongs to; the daemon must serve it")
@@ -63,6 +60,10 @@ func replay(ctx context.Context, args []string, std streams) error {
 		return usagef("-batch is %d: it must be 1 to 1000", *batch)
 	}
 	if o.Start, err = parseTime("-start", *start); err != nil {
+		return err
+	}
+	nc, err := connection()
+	if err != nil {
 		return err
 	}
 	reader, err := openTrace(rest[0], o)

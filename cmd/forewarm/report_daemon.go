@@ -291,9 +291,9 @@ func (d *daemon) exportReports() {
 		name, help string
 		value      *atomic.Uint64
 	}{
-		{"forewarm_reports_made_total", "Reports made on schedule.", &d.reporter.made},
+		{"forewarm_reports_made_total", "Scheduled reports that were made.", &d.reporter.made},
 		{"forewarm_reports_failed_total", "Attempts to make a report that failed.", &d.reporter.failed},
-		{"forewarm_reports_missed_total", "Reports whose time passed while the daemon was away, beside the newest.", &d.reporter.missed},
+		{"forewarm_reports_missed_total", "Scheduled reports that were skipped because the daemon was not running.", &d.reporter.missed},
 	} {
 		d.exporter.Counter(c.name, c.help, c.value.Load)
 	}

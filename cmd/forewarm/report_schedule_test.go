@@ -50,7 +50,7 @@ func TestReportOtherSettingsOnSchedule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"What another setting would have cost", "No other setting was tried", "knew the capacity of a replica"} {
+	for _, want := range []string{"What would another setting have cost", "No other setting was tried", "knew the capacity of a replica"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page has no %q", want)
 		}

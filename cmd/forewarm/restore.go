@@ -155,13 +155,13 @@ func (d *daemon) take(ctx context.Context, cfg pipeline.Config, x *stream.State)
 // left.
 func (d *daemon) resume(ctx context.Context, newest []stream.Record) error {
 	have := d.stream.Load().State
-	d.anew = &newStart{first: max(have.FirstSeq, 1), from: have.FirstTime, decided: d.announced}
+	d.resumed = &newStart{first: max(have.FirstSeq, 1), from: have.FirstTime, decided: d.announced}
 	if have.Msgs == 0 {
-		d.anew.from = time.Now()
+		d.resumed.from = time.Now()
 	}
 	for i := range newest {
 		if _, err := d.pipeline.Resume(newest[i].Decision.Pool, newest[i].State); err != nil {
-			d.log.Error("what a pool's newest decision left cannot be read: the pool begins anew", zap.Error(err))
+			d.log.Error("what a pool's newest decision left cannot be read: the pool begins again", zap.Error(err))
 		}
 	}
 	firing, err := d.reader.Firing(ctx, d.announced)
@@ -169,8 +169,8 @@ func (d *daemon) resume(ctx context.Context, newest []stream.Record) error {
 		return err
 	}
 	d.pipeline.ResumeAlerts(firing)
-	d.log.Warn("decisions go on where the log ends", zap.Time("at", d.anew.decided), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
-		zap.Time("stream from", d.anew.from), zap.Uint64("sequence", d.anew.first))
+	d.log.Warn("decisions go on where the log ends", zap.Time("at", d.resumed.decided), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
+		zap.Time("stream from", d.resumed.from), zap.Uint64("sequence", d.resumed.first))
 	d.sayRelearning("the newest decisions are taken up")
 	return nil
 }

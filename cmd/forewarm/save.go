@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -30,16 +33,16 @@ type outcome struct {
 // large state may keep the disk, and a core, busy for more than 5 % of the time.
 const snapshotRest = 19
 
-// progressRest is how long the fold goes on at least, while it is behind, before the state is saved again.
+// progressRest is the least time between two snapshots while the daemon is behind.
 const progressRest = time.Second
 
 // tickPatience is how long a snapshot that is due waits for a tick to pass.
 const tickPatience = time.Minute
 
-// keepState saves the state when it is time to; while the fold is behind also by its progress, so that it gets on even if the
-// process never lives for long. The fold stands still only while the state is fixed; it is encoded, hashed and written while the
-// fold goes on. It begins right after a tick, for the next one waits until what the models know is written. Snapshots are written
-// one after the other, so that the newest is the one that has come furthest.
+// keepState saves the state when it is due. While the daemon is behind, it also saves by progress, so that a process that never
+// lives for long gets on. The pipeline stands still while the state is written to a file, about a second for 10,000 classes:
+// the log buffers what comes meanwhile. So it begins right after a tick. The file goes to the bucket while the pipeline goes on,
+// one file after the other, so that the newest snapshot is the one that has come furthest.
 func (d *daemon) keepState(ticked bool) {
 	if d.saving != nil {
 		select {
@@ -59,26 +62,49 @@ func (d *daemon) keepState(ticked bool) {
 	}
 }
 
-// startSaving fixes the state and has it written. A state that is saved already is not saved again, and unless it must not be
-// left to them neither is one while a twin saves.
+// startSaving writes the state to a file and has it stored. A state that is stored already is not stored again, and unless own is
+// set neither is one while another daemon's is fresh.
 func (d *daemon) startSaving(own bool) {
 	s := &saving{began: time.Now(), sequence: d.pipeline.Sequence(), done: make(chan outcome, 1)}
 	if s.sequence == d.saved {
 		d.scheduleSnapshot(s.began)
 		return
 	}
-	frozen, stored := d.pipeline.Freeze(), d.decisions.Barrier()
-	d.snapshotStopped(time.Since(s.began).Seconds())
 	d.saving = s
+	file, err := d.writeState()
+	d.snapshotStopped(time.Since(s.began).Seconds())
+	if err != nil {
+		s.done <- outcome{nil, err}
+		return
+	}
+	decided := d.decisions.Barrier()
 	go func() {
-		snapshot, err := d.save(frozen, stored, own)
-		s.done <- outcome{snapshot, err}
+		snapshot, err := d.storeState(file, s, decided, own)
+		s.done <- outcome{snapshot, errors.Join(err, file.Close(), os.Remove(file.Name()))}
 	}()
+}
+
+// writeState writes the state to a file in the data directory, which is read from its start.
+func (d *daemon) writeState() (_ *os.File, err error) {
+	file, err := os.Create(filepath.Join(d.cfg.Storage.Dir, "state.tmp"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}()
+	w := bufio.NewWriterSize(file, 1<<20)
+	if err := errors.Join(d.pipeline.Encode(w), w.Flush()); err != nil {
+		return nil, err
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return file, err
 }
 
 // endSaving takes note of how a saving has ended.
 func (d *daemon) endSaving(x outcome) {
-	d.pipeline.Thaw()
 	d.scheduleSnapshot(d.saving.began)
 	if x.snapshot != nil {
 		d.saved = d.saving.sequence
@@ -101,7 +127,7 @@ func (d *daemon) awaitSaving() error {
 	return x.err
 }
 
-// saveLast saves what the fold has come to, once it has ended.
+// saveLast saves the last state, once the pipeline has ended.
 func (d *daemon) saveLast() error {
 	_ = d.awaitSaving() // the next one makes up for it
 	d.startSaving(true)
@@ -122,29 +148,26 @@ const (
 	logTimeout  = 30 * time.Second
 )
 
-// save writes a state, which is kept once the log has the decisions that led to it. It runs on a goroutine of its own.
-func (d *daemon) save(frozen *pipeline.Frozen, stored <-chan struct{}, own bool) (*stream.State, error) {
-	defer frozen.Close()
+// storeState stores a state once the log has the decisions that led to it. It runs on a goroutine of its own.
+func (d *daemon) storeState(state io.Reader, s *saving, decided <-chan struct{}, own bool) (*stream.State, error) {
 	if !d.conn.IsConnected() {
 		return nil, nats.ErrDisconnected
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
 	defer cancel()
 	if !own && d.states.Fresh(ctx, versionString(), d.cfg.Storage.SnapshotEvery) {
-		return nil, nil //nolint:nilnil // a twin's will do
+		return nil, nil //nolint:nilnil // another daemon's will do
 	}
 	began := time.Now()
 	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
+	waiting, done := context.WithTimeout(ctx, logTimeout)
+	defer done()
+	if err := d.decisions.Await(waiting, decided); err != nil {
+		return nil, err
+	}
 	now := d.stream.Load()
-	x := stream.State{Stream: now.Config.Name, Created: now.Created, Sequence: frozen.Sequence(), Version: versionString()}
-	saved, err := d.states.Save(ctx, x, func(w io.Writer) error {
-		if err := frozen.Encode(w); err != nil {
-			return err
-		}
-		waiting, done := context.WithTimeout(ctx, logTimeout) // last, because the next tick waits until the models are written, and need not for the log
-		defer done()
-		return d.decisions.Await(waiting, stored)
-	})
+	x := stream.State{Stream: now.Config.Name, Created: now.Created, Sequence: s.sequence, Version: versionString()}
+	saved, err := d.states.Save(ctx, x, state)
 	d.stored("series fsync", d.store.Sync())
 	if saved.Name == "" {
 		return nil, err

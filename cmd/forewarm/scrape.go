@@ -23,7 +23,7 @@ func (d *daemon) openScraper() (err error) {
 	if len(d.cfg.Scrape.Jobs) == 0 {
 		return nil
 	}
-	took := d.exporter.Histogram("forewarm_scrape_duration_seconds", "Time a look at a target took.", []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10})
+	took := d.exporter.Histogram("forewarm_scrape_duration_seconds", "Time that a scrape of a target took.", []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10})
 	d.scraper, err = scrape.New(d.cfg.Scrape, scrape.Deps{
 		Publish: d.publishReplica, Log: d.log.Named("scrape"),
 		Took: func(t time.Duration) { took(t.Seconds()) },
@@ -32,14 +32,14 @@ func (d *daemon) openScraper() (err error) {
 		return err
 	}
 	stats := d.scraper.Stats
-	d.exporter.Counter("forewarm_scrape_looks_total", "Looks at the metrics of targets.", func() uint64 { return stats().Looks })
-	d.exporter.Counter("forewarm_scrape_skipped_total", "Looks that did not begin because the one before was not over.", func() uint64 { return stats().Skipped })
+	d.exporter.Counter("forewarm_scrape_looks_total", "Scrapes of targets.", func() uint64 { return stats().Looks })
+	d.exporter.Counter("forewarm_scrape_skipped_total", "Scrapes that did not begin because the one before was not over.", func() uint64 { return stats().Skipped })
 	d.exporter.Counter("forewarm_scrape_reports_total", "Replica reports published.", func() uint64 { return stats().Published })
 	d.exporter.Counter("forewarm_scrape_unpublished_total", "Replica reports that the stream did not store.", func() uint64 { return stats().Unpublished })
-	d.exporter.Counter("forewarm_scrape_left_out_total", "Addresses left out because there are too many targets.", func() uint64 { return stats().LeftOut })
+	d.exporter.Counter("forewarm_scrape_left_out_total", "Addresses that are not scraped because there are too many targets.", func() uint64 { return stats().LeftOut })
 	d.exporter.Gauge("forewarm_scrape_targets", "Targets that are scraped.", func() float64 { return float64(stats().Targets) })
 	for _, reason := range scrape.Reasons() {
-		d.exporter.Counter("forewarm_scrape_failures_total{reason="+strconv.Quote(reason)+"}", "Looks at targets that failed, by reason.",
+		d.exporter.Counter("forewarm_scrape_failures_total{reason="+strconv.Quote(reason)+"}", "Scrapes that failed, by reason.",
 			func() uint64 { return stats().Failures[reason] })
 	}
 	return nil

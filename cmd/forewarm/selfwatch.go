@@ -143,7 +143,7 @@ func (d *daemon) lost() uint64 {
 func (d *daemon) takenIn() intake {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now, o := intake{d.folded, d.lost(), d.decisions.Counters().Divergent, map[string]uint64{}, nil}, &d.omissions
+	now, o := intake{d.applied, d.lost(), d.decisions.Counters().Divergent, map[string]uint64{}, nil}, &d.omissions
 	maps.Copy(now.refused, d.refusals)
 	now.omitted = map[string]uint64{
 		"records are counted as class _other: features.max_classes is reached":                             o.Features.OverflowRecords,

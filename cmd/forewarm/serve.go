@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"net"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -17,38 +18,31 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-func serve(ctx context.Context, args []string, std streams) (err error) {
+func serve(ctx context.Context, args []string, std streams) error {
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
 	path, clock := daemonFlags(f)
 	partition := f.String("partition", "", "`i/n`: serve the i-th of n parts of all pools; overrides nats.partition")
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
-	cfg, err := loadConfig(*path, *clock)
-	if err != nil {
-		return err
-	}
-	if *partition != "" {
-		cfg.NATS.Partition = *partition
-		if err := cfg.NATS.Validate(); err != nil {
-			return usagef("nats.%w", err)
+	r := &reloader{hangups: make(chan os.Signal, 1), posts: make(chan chan<- error)}
+	signal.Notify(r.hangups, syscall.SIGHUP)
+	defer signal.Stop(r.hangups)
+	r.load = func() (*config.Config, error) {
+		cfg, err := loadConfig(*path, *clock)
+		if err != nil {
+			return nil, err
 		}
+		if *partition != "" {
+			cfg.NATS.Partition = *partition
+			if err := cfg.NATS.Validate(); err != nil {
+				return nil, usagef("nats.%w", err)
+			}
+		}
+		cfg.KeepOwn()
+		return cfg, nil
 	}
-	cfg.KeepOwn()
-	log, err := newLogger(cfg.Log)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Sync() }() // stderr may be a terminal, which cannot be synced
-	d, err := openDaemon(ctx, cfg, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	log.Info("serving", zap.String("nats", d.Status().Connection), zap.String("http", d.listener.Addr().String()),
-		zap.String("stream", d.stream.Load().Config.Name), zap.String("clock", string(cfg.Clock)), zap.String("mode", string(cfg.Decision.Mode)))
-	d.sayReach(inContainer())
-	return d.Run(ctx)
+	return r.run(ctx)
 }
 
 // sayReach says at which addresses producers reach the daemon, and warns where a container leaves them none: its loopback

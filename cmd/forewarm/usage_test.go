@@ -59,6 +59,14 @@ func TestUsage(t *testing.T) {
 		{"check -config nats.yaml", 2, []string{"nats.url"}},
 		{"check -data none", 2, []string{"none", "storage.dir"}},
 		{"check -health http://127.0.0.1:1/healthz", 1, []string{"127.0.0.1:1", "refused"}},
+		{"publish -nats nats://u:secret@127.0.0.1:1", 2, []string{"127.0.0.1:1", "forewarm serve", "-nats"}},
+		{"publish -config none.yaml", 2, []string{"none.yaml", "no such file"}},
+		{"publish -cached 9 -input 8", 2, []string{"-cached", "9", "0 to -input, 8"}},
+		{"publish -n 0", 2, []string{"-n", "0", "1 or more"}},
+		{"publish -rate -1", 2, []string{"-rate", "-1", "as fast as possible"}},
+		{"publish -prefix a*b", 2, []string{"nats.prefix", "a*b"}},
+		{"completion", 2, []string{"bash, zsh or fish"}},
+		{"completion tcsh", 2, []string{"bash, zsh or fish"}},
 		{"replay", 2, []string{"trace"}},
 		{"replay none.csv", 2, []string{"none.csv", "no such file"}},
 		{"replay notes.csv", 2, []string{"notes.csv", "no known trace format"}},
@@ -75,7 +83,6 @@ func TestUsage(t *testing.T) {
 		{"backtest -decide 4m trace.csv", 2, []string{"-every", "decide 4m", "multiple"}},
 		{"backtest -peak-replicas -3 trace.csv", 2, []string{"-peak-replicas", "-3", "1…10000"}},
 		{"backtest -score-from 2 trace.csv", 2, []string{"-score-from", "2", "0…1"}},
-		{"backtest -simulate wish trace.csv", 2, []string{"-simulate", `"wish"`, "fluid or requests"}},
 		{"backtest -score-to 0.5 trace.csv", 2, []string{"-score-to", "0.5", "0.666"}},
 		{"backtest -warmup-p50 0s trace.csv", 2, []string{"-warmup-p50", "0s"}},
 		{"backtest -plot-dimension gpu trace.csv", 2, []string{"-plot-dimension", `"gpu"`, "prefill"}},
@@ -138,7 +145,7 @@ func TestFailure(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "serve", "help": "forewarm COMMAND -h", "-h": "backtest", "--help": "replay", "version": "forewarm ", "serve -h": "-config",
-		"replay -h": "-speed", "report -h": "-data", "explain -h": "-url", "check -h": "-health", "demo -h": "-once", "backtest -h": "-policies",
+		"replay -h": "-speed", "report -h": "-data", "publish -h": "-rate", "explain -h": "-url", "check -h": "-health", "demo -h": "-once", "backtest -h": "-policies",
 	} {
 		code, out, errs := runHere(t.Context(), strings.Fields(args)...)
 		if code != 0 || !strings.Contains(out, want) || errs != "" {

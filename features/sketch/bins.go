@@ -56,31 +56,6 @@ func saturating(a, b uint32) uint32 {
 	return math.MaxUint32
 }
 
-// ranked is the bin at a rank of the list, found without sorting it: first its octave, then its place in there.
-func (s *Quantile) ranked(rank uint64) int {
-	var octaves [maxBin>>binBits + 1]uint64
-	for _, bin := range s.list {
-		octaves[bin>>binBits]++
-	}
-	octave := 0
-	for rank >= octaves[octave] {
-		rank -= octaves[octave]
-		octave++
-	}
-	var bins [binsPerOctave]uint64
-	for _, bin := range s.list {
-		if int(bin>>binBits) == octave {
-			bins[bin&(binsPerOctave-1)]++
-		}
-	}
-	at := 0
-	for rank >= bins[at] {
-		rank -= bins[at]
-		at++
-	}
-	return octave<<binBits + at
-}
-
 // each calls f for every bin in use, in ascending order.
 func (s *Quantile) each(f func(bin int, count uint32)) {
 	var few [64]uint16 // most lists are short: they are sorted on the stack

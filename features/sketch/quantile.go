@@ -83,35 +83,21 @@ func (s *Quantile) Merge(o *Quantile) {
 	}
 }
 
-// Copy makes s what o is, in memory of its own.
-func (s *Quantile) Copy(o *Quantile) {
-	list, dense := append(s.list[:0], o.list...), append(s.dense[:0], o.dense...)
-	*s = *o
-	s.list, s.dense = list, dense
-}
-
 // Quantile is the value at rank q·(n−1), for q in 0..1; NaN when the sketch is empty or q lies outside. O(values) while
 // they are few, then O(bins).
 func (s *Quantile) Quantile(q float64) float64 {
 	if s.Count() == 0 || !(q >= 0 && q <= 1) {
 		return math.NaN()
 	}
-	rank := uint64(q * float64(s.count-1))
-	if len(s.dense) == 0 {
-		return valueOf(s.ranked(rank))
-	}
-	bin := 0
-	for i, n := range s.dense {
-		if n == 0 {
-			continue
+	rank, value, found := uint64(q*float64(s.count-1)), 0.0, false
+	s.each(func(bin int, n uint32) {
+		if found {
+			return
 		}
-		bin = int(s.low) + i
-		if rank < uint64(n) {
-			break
-		}
+		value, found = valueOf(bin), rank < uint64(n)
 		rank -= uint64(n)
-	}
-	return valueOf(bin)
+	})
+	return value
 }
 
 // Count is the number of values.

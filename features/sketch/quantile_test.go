@@ -56,8 +56,8 @@ func TestQuantileMergeOfPartsIsTheWhole(t *testing.T) {
 }
 
 func clone(s *Quantile) *Quantile {
-	c := filled([]float64{1, 1e6}) // in whose memory it is made
-	c.Copy(s)
+	c := &Quantile{}
+	c.Merge(s)
 	return c
 }
 

@@ -25,9 +25,9 @@ func order(a, b Count) int {
 
 const (
 	maxCounters = 1 << 15
-	// minUnit is how far weights fade before they are written anew: 32 half-lives.
+	// minUnit is how far weights fade before they are written again: 32 half-lives.
 	minUnit = 1.0 / (1 << 32)
-	// negligible is the weight below which a counter is given up when weights are written anew.
+	// negligible is the weight below which a counter is given up when weights are written again.
 	negligible = 0.5
 )
 
@@ -35,29 +35,20 @@ const (
 // Metwally, Agrawal and El Abbadi 2005, section 3, doi:10.1007/978-3-540-30570-5_27, with weights.
 //
 // With m counters and total weight W, every name heavier than W/m has a counter, and no counter's Error exceeds W/m.
-// Floor is the tighter bound that this stream has led to. Add costs O(1) for a name that has a counter and O(log m) for
-// one that takes another's; Scale costs O(1) amortised. Memory is some 36 bytes a counter in use, beside the names, and 16
-// more once all are (see Rest): what few names need is little. Names are kept as they are given.
+// Floor is the tighter bound that this stream has led to. Add costs O(1) for a name that has a counter and O(m) for
+// one that takes another's; Scale costs O(1) amortised.
 type TopK struct {
 	capacity int
 	unit     float64 // what a stored weight of one is worth
 	floor    float64 // no name without a counter weighs more than this
 	total    float64
 	counters []Count
-	index    index
-	heap     []leaf // the lightest at the root; nil until all counters are taken
-}
-
-// leaf is a counter by position, with a lower bound of its weight: weights only grow, so that the heap needs no care
-// until its root is wanted.
-type leaf struct {
-	key float64
-	pos int
+	index    map[string]int // of a name in counters
 }
 
 // NewTopK makes a sketch of the given number of counters, 1 to 32768.
 func NewTopK(counters int) *TopK {
-	return &TopK{capacity: min(max(counters, 1), maxCounters), unit: 1}
+	return &TopK{capacity: min(max(counters, 1), maxCounters), unit: 1, index: map[string]int{}}
 }
 
 // Len is the number of names that have a counter.
@@ -70,7 +61,7 @@ func (t *TopK) Floor() float64 { return t.floor * t.unit }
 func (t *TopK) Total() float64 { return t.total * t.unit }
 
 // Add gives a name more weight; that of "" counts in the total alone. Weights that are not positive and finite are left
-// out.
+// out. A new name is copied.
 func (t *TopK) Add(name string, weight float64) {
 	if !(weight > 0) || math.IsInf(weight, 1) {
 		return
@@ -80,38 +71,32 @@ func (t *TopK) Add(name string, weight float64) {
 	if name == "" {
 		return
 	}
-	if pos := t.index.find(t.counters, name); pos >= 0 {
-		c := &t.counters[pos]
-		c.Weight += weight
-		c.Name = name // which, being the same string in memory the next time, is then told from others without a look at it
+	pos, ok := t.index[name]
+	if ok {
+		t.counters[pos].Weight += weight
 		return
 	}
-	if len(t.counters) < t.capacity {
-		t.grow()
-		t.counters = append(t.counters, Count{Name: name, Weight: t.floor + weight, Error: t.floor})
-		t.index.add(t.counters, len(t.counters)-1)
-		return
+	name = strings.Clone(name)
+	if pos = len(t.counters); pos < t.capacity {
+		t.counters = append(t.counters, Count{})
+	} else {
+		pos = t.lightest()
+		t.floor = t.counters[pos].Weight
+		delete(t.index, t.counters[pos].Name)
 	}
-	pos := t.lightest()
-	c := &t.counters[pos]
-	t.floor = c.Weight
-	t.index.remove(t.counters, pos)
-	*c = Count{Name: name, Weight: t.floor + weight, Error: t.floor}
-	t.index.add(t.counters, pos)
-	t.heap[0].key = c.Weight
-	t.down(0)
+	t.counters[pos] = Count{Name: name, Weight: t.floor + weight, Error: t.floor}
+	t.index[name] = pos
 }
 
-// grow makes room for one more counter: twice as many, but no more than there can be.
-func (t *TopK) grow() {
-	if n := len(t.counters); n == cap(t.counters) {
-		t.counters = append(make([]Count, 0, min(max(2*n, 2), t.capacity)), t.counters...)
+// lightest is the position of the counter that is last by order.
+func (t *TopK) lightest() (pos int) {
+	for i := range t.counters {
+		if order(t.counters[i], t.counters[pos]) > 0 {
+			pos = i
+		}
 	}
+	return pos
 }
-
-// Rest gives back the memory that only weight to add needs: 16 of the 52 bytes or so of a counter, beside its name. It is
-// for sketches that have gone quiet; the next name without a counter costs O(m·log m) once.
-func (t *TopK) Rest() { t.heap = nil }
 
 // Merge adds everything that o has counted. The error bounds of the two add up: W₁/m₁ + W₂/m₂, which is (W₁+W₂)/m for
 // equal sizes (Cafaro, Pulimeno and Tempesta 2016, doi:10.1016/j.ins.2015.09.003).
@@ -120,7 +105,7 @@ func (t *TopK) Merge(o *TopK) {
 	all := make([]Count, 0, len(t.counters)+len(o.counters))
 	for _, c := range t.counters {
 		other := Count{Weight: o.Floor(), Error: o.Floor()}
-		if pos := o.index.find(o.counters, c.Name); pos >= 0 {
+		if pos, ok := o.index[c.Name]; ok {
 			other = o.worth(pos)
 		}
 		c.Weight += other.Weight
@@ -128,7 +113,8 @@ func (t *TopK) Merge(o *TopK) {
 		all = append(all, c)
 	}
 	for pos := range o.counters {
-		if c := o.worth(pos); t.index.find(t.counters, c.Name) < 0 {
+		c := o.worth(pos)
+		if _, ok := t.index[c.Name]; !ok {
 			c.Weight += t.floor
 			c.Error += t.floor
 			all = append(all, c)
@@ -169,39 +155,18 @@ func (t *TopK) rewrite() {
 		t.counters[pos] = t.worth(pos)
 	}
 	t.floor, t.total, t.unit = t.Floor(), t.Total(), 1
-	t.heap = nil
 }
 
-// Top lists the n heaviest names, heaviest first, equal ones by name.
-func (t *TopK) Top(n int) []Count { return t.AppendTop(nil, n) }
-
-// AppendTop is Top into dst, which is overwritten from its start. O(Len·log n), as a rule O(Len).
-func (t *TopK) AppendTop(dst []Count, n int) []Count {
-	dst = t.appendTop(dst, n)
-	for i := range dst {
-		dst[i].Weight *= t.unit
-		dst[i].Error *= t.unit
+// Top lists the n heaviest names, heaviest first, equal ones by name. O(Len·log Len).
+func (t *TopK) Top(n int) []Count {
+	all := slices.Clone(t.counters)
+	slices.SortFunc(all, order)
+	all = slices.Clip(all[:min(max(n, 0), len(all))])
+	for i := range all {
+		all[i].Weight *= t.unit
+		all[i].Error *= t.unit
 	}
-	return dst
-}
-
-// appendTop is AppendTop with weights as they are stored.
-func (t *TopK) appendTop(dst []Count, n int) []Count {
-	if most := min(max(n, 0), len(t.counters)); cap(dst) < most {
-		dst = make([]Count, 0, most)
-	}
-	dst = dst[:0]
-	for _, c := range t.counters {
-		if len(dst) >= n {
-			if n <= 0 || order(dst[n-1], c) < 0 {
-				continue
-			}
-			dst = dst[:n-1]
-		}
-		i, _ := slices.BinarySearchFunc(dst, c, order)
-		dst = slices.Insert(dst, i, c)
-	}
-	return dst
+	return all
 }
 
 // TopKState is a TopK at rest. Equal sketches have equal states.
@@ -214,18 +179,10 @@ type TopKState struct {
 
 // State is a copy of the sketch.
 func (t *TopK) State() TopKState {
-	s := t.Copy()
-	s.Sort()
+	s := TopKState{Counters: t.capacity, Unit: t.unit, Floor: t.floor, Total: t.total, Counts: slices.Clone(t.counters)}
+	slices.SortFunc(s.Counts, order)
 	return s
 }
-
-// Copy is State with the counts as they lie in memory: Sort brings them in order, whenever there is time.
-func (t *TopK) Copy() TopKState {
-	return TopKState{Counters: t.capacity, Unit: t.unit, Floor: t.floor, Total: t.total, Counts: slices.Clone(t.counters)}
-}
-
-// Sort brings the counts of a copy in the order of a State.
-func (s *TopKState) Sort() { slices.SortFunc(s.Counts, order) }
 
 // RestoreTopK makes a sketch from its state. Counters may have been changed meanwhile: when there are fewer, the
 // lightest names go.
@@ -258,6 +215,8 @@ func (t *TopK) set(all []Count, floor, total float64) {
 		all = all[:t.capacity]
 	}
 	t.floor, t.total, t.counters = floor, total, slices.Clip(slices.Clone(all))
-	t.index, t.heap = nil, nil
-	t.index.add(t.counters, len(t.counters)-1)
+	t.index = make(map[string]int, len(all))
+	for pos := range t.counters {
+		t.index[t.counters[pos].Name] = pos
+	}
 }

@@ -103,9 +103,6 @@ func TestTopKStateGoesOnAlike(t *testing.T) {
 			back.Add(name, weights[cut+i])
 			s.Scale(0.9)
 			back.Scale(0.9)
-			if i%7 == 0 {
-				s.Rest()
-			}
 		}
 		if diff := cmp.Diff(s.State(), back.State()); diff != "" {
 			t.Fatalf("a restored sketch goes on differently (-kept +restored):\n%s", diff)

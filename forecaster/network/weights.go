@@ -40,7 +40,7 @@ func Decode(b []byte) (*Net, error) {
 //go:embed weights.bin
 var fitted []byte
 
-// Fitted is the network that the program carries. It panics when that is not of this version: fit it anew.
+// Fitted is the network that the program carries. It panics when that is not of this version: fit it again.
 var Fitted = sync.OnceValue(func() *Net {
 	n, err := Decode(fitted)
 	if err != nil {

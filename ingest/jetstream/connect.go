@@ -32,7 +32,7 @@ func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 	case e != nil:
 		return nil, fmt.Errorf("nats.embedded: %w", err)
 	default:
-		return nil, fmt.Errorf("nats.url is %q: %w; start that server, correct nats.url, or leave it out to run an embedded one", redact(c.URL), err)
+		return nil, fmt.Errorf("nats.url is %q: %w; start that server, correct nats.url, or leave it out to run an embedded one", Redact(c.URL), err)
 	}
 }
 
@@ -113,8 +113,8 @@ func readSecret(key, path string) (string, error) {
 	return secret, nil
 }
 
-// redact hides the passwords in a list of URLs.
-func redact(urls string) string {
+// Redact hides the passwords in a list of URLs.
+func Redact(urls string) string {
 	list := strings.Split(urls, ",")
 	for i, s := range list {
 		u, err := url.Parse(strings.TrimSpace(s))

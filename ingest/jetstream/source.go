@@ -14,7 +14,7 @@ import (
 // read. The telemetry stream takes it in; or a [Relay] does, where messages may hold what users wrote.
 type Source struct {
 	Subject string `yaml:"subject"` // outside Prefix; * and > are allowed
-	Format  string `yaml:"format"`  // one of ingest.Formats
+	Format  string `yaml:"format"`  // one of codec.Formats
 	Pool    string `yaml:"pool"`    // of records that name none; "" leaves it to them
 	Class   string `yaml:"class"`
 }

@@ -28,12 +28,16 @@ func EnsureTelemetry(ctx context.Context, js jetstream.JetStream, c Config) (jet
 	if err := trimIntake(ctx, js, c); err != nil {
 		return nil, err
 	}
-	return ensure(ctx, js, jetstream.StreamConfig{
+	s, err := ensure(ctx, js, jetstream.StreamConfig{
 		Name: c.Telemetry(), Description: "Forewarm: what LLM fleets report",
 		Subjects: subjects,
 		MaxAge:   c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes, Replicas: c.Stream.Replicas,
 		Duplicates: min(10*time.Minute, c.Stream.MaxAge),
 	})
+	if err == nil && s.CachedInfo().TimeStamp.IsZero() { // minutes end by the server's clock
+		return nil, fmt.Errorf("nats.url: the server, version %s, does not tell its time; use nats-server 2.10 or later", js.Conn().ConnectedServerVersion())
+	}
+	return s, err
 }
 
 // intakeBytes bounds what waits in memory to be relayed.

@@ -22,7 +22,8 @@ func record(t *testing.T, offset, lateness, d time.Duration, outage func(since t
 	t.Helper()
 	var got, ids []string
 	synctest.Test(t, func(t *testing.T) {
-		midnight := time.Now() // of 2000-01-01, where the clock of a bubble starts
+		time.Sleep(24 * time.Hour) // the clock of a bubble starts at the earliest time that records may have
+		midnight := time.Now()
 		time.Sleep(offset)
 		ticker := NewTicker(nil, "f", lateness, func(error) {}, func(context.Context, time.Time) bool { return false }, zap.NewNop())
 		ticker.Sync(time.Now())
@@ -65,12 +66,12 @@ func TestTicker(t *testing.T) {
 		outage              func(time.Duration) bool
 		want                []string
 	}{
-		"each minute":             {20 * time.Second, 10 * time.Second, 3 * time.Minute, never, []string{"1m0s at 1m10s", "2m0s at 2m10s", "3m0s at 3m10s"}},
-		"before the lateness":     {5 * time.Second, 10 * time.Second, time.Minute, never, []string{"0s at 10s"}},
-		"without lateness":        {30 * time.Second, 0, 2 * time.Minute, never, []string{"1m0s at 1m0s", "2m0s at 2m0s"}},
-		"lateness beyond minutes": {301 * time.Second, 150 * time.Second, 2 * time.Minute, never, []string{"3m0s at 5m30s", "4m0s at 6m30s"}},
-		"short outage":            {0, 10 * time.Second, 150 * time.Second, between(time.Minute, 75*time.Second), []string{"0s at 10s", "1m0s at 1m15s", "2m0s at 2m10s"}},
-		"long outage":             {20 * time.Second, 10 * time.Second, 5 * time.Minute, between(time.Minute, 200*time.Second), []string{"3m0s at 3m20s", "4m0s at 4m10s", "5m0s at 5m10s"}},
+		"each minute":             {20 * time.Second, 10 * time.Second, 3 * time.Minute, never, []string{"0s at 20s", "1m0s at 1m10s", "2m0s at 2m10s", "3m0s at 3m10s"}},
+		"before the lateness":     {5 * time.Second, 10 * time.Second, time.Minute, never, []string{"-1m0s at 5s", "0s at 10s"}},
+		"without lateness":        {30 * time.Second, 0, 2 * time.Minute, never, []string{"0s at 30s", "1m0s at 1m0s", "2m0s at 2m0s"}},
+		"lateness beyond minutes": {301 * time.Second, 150 * time.Second, 2 * time.Minute, never, []string{"2m0s at 5m1s", "3m0s at 5m30s", "4m0s at 6m30s"}},
+		"short outage":            {0, 10 * time.Second, 150 * time.Second, between(time.Minute, 75*time.Second), []string{"-1m0s at 0s", "0s at 10s", "1m0s at 1m15s", "2m0s at 2m10s"}},
+		"long outage":             {20 * time.Second, 10 * time.Second, 5 * time.Minute, between(time.Minute, 200*time.Second), []string{"0s at 20s", "3m0s at 3m20s", "4m0s at 4m10s", "5m0s at 5m10s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if d := cmp.Diff(tc.want, record(t, tc.offset, tc.lateness, tc.d, tc.outage)); d != "" {
@@ -113,7 +114,7 @@ func TestTickerClockIsSet(t *testing.T) {
 		}
 		time.Sleep(time.Second) // the other goroutine sees that it is over
 	})
-	want := []string{"1m0s at 50s", "2m0s at 1m50s", "3m0s at 2m1s", "12m0s at 2m1s", "13m0s at 2m50s", "14m0s at 3m50s", "15m0s at 14m50s", "16m0s at 15m50s", "17m0s at 16m50s"}
+	want := []string{"0s at 0s", "1m0s at 50s", "2m0s at 1m50s", "3m0s at 2m1s", "12m0s at 2m1s", "13m0s at 2m50s", "14m0s at 3m50s", "15m0s at 14m50s", "16m0s at 15m50s", "17m0s at 16m50s"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -37,7 +37,7 @@ type Planner struct {
 
 	Registry    string        `yaml:"registry"`     // host:port of the planner's gateway; "" when the planner's external_plugins name Listen
 	RegistryTLS scrape.TLS    `yaml:"registry_tls"` // "" in all is plaintext
-	TokenFile   string        `yaml:"token_file"`   // holds the token that the gateway wants; read anew each time
+	TokenFile   string        `yaml:"token_file"`   // holds the token that the gateway wants; read again each time
 	Endpoint    string        `yaml:"endpoint"`     // grpc://host:port of Listen as the planner reaches it; "" is grpc://Listen
 	Priority    int           `yaml:"priority"`     // the lowest of a stage has precedence; 0 means 10
 	Interval    time.Duration `yaml:"interval"`     // throughput_adjustment_interval_seconds of the planner; 0 means 1m

@@ -80,7 +80,7 @@ func (r *Registrar) Registered(s Stage) bool { return r.registered[s].Load() }
 // Stages are those that are registered.
 func (r *Registrar) Stages() []Stage { return r.planner.stages() }
 
-// Run registers the stages, sends their heartbeats, and begins anew where the planner does not know them any more. When ctx
+// Run registers the stages, sends their heartbeats, and begins again where the planner does not know them any more. When ctx
 // ends it takes its leave.
 func (r *Registrar) Run(ctx context.Context) error {
 	ended := make(chan struct{})
@@ -160,7 +160,7 @@ func (r *Registrar) announcement(s Stage, token string) *pb.RegisterRequest {
 	return a
 }
 
-// errForgotten says that the planner does not know the plug-in any more, perhaps because it was started anew.
+// errForgotten says that the planner does not know the plug-in any more, perhaps because it was started again.
 var errForgotten = errors.New("the planner has forgotten the plug-in")
 
 // heartbeats sends them until one is not taken.

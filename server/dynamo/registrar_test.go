@@ -116,7 +116,7 @@ func tell(news chan struct{}) {
 }
 
 // TestRegistrar lives through what can befall a registration: an earlier self that is still known, a planner that forgets,
-// one that is started anew, and a token that changes.
+// one that is started again, and a token that changes.
 func TestRegistrar(t *testing.T) {
 	news := make(chan struct{}, 1)
 	log := zaptest.NewLogger(t, zaptest.WrapOptions(zap.Hooks(func(zapcore.Entry) error { // of each registration, and of its end

@@ -3,6 +3,8 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,35 +22,80 @@ type BackfillConfig struct {
 
 // Source is the past of one class of a pool, or of its total.
 type Source struct {
-	Pool  string `yaml:"pool"`
-	Class string `yaml:"class"` // "" is the total
+	Pool   string `yaml:"pool"`
+	Class  string `yaml:"class"`  // "" is the total
+	Preset string `yaml:"preset"` // whose metrics the default queries are for, of [Presets]; "" is vllm
 	// Match is put for $match in the queries: label matchers such as model_name="llama".
 	Match   string  `yaml:"match"`
 	Queries Queries `yaml:"queries"`
 }
 
-// Queries give a dimension of demand each, as one series: rates per second, and tokens held. In them $match stands for
-// Source.Match, $kv_capacity_tokens for what the KV cache of one replica holds. "" is the default, which is for vLLM;
-// "none" asks nothing.
+// Queries give one series each: rates per second, tokens held, and the replicas that serve. In them $match stands for
+// Source.Match, $kv_capacity_tokens for what the KV cache of one replica holds. "" is the preset's query; "none" asks nothing.
 type Queries struct {
 	Requests string `yaml:"requests"`
 	Prefill  string `yaml:"prefill"`
 	Decode   string `yaml:"decode"`
 	KV       string `yaml:"kv"`
+	// Replicas is asked by the backtest alone.
+	Replicas string `yaml:"replicas"`
+	// KVCapacity is asked once, where the pool's configuration does not say what a KV cache holds. Its value is tokens, unless
+	// its series has them in labels, as vLLM's vllm:cache_config_info.
+	KVCapacity string `yaml:"kv_capacity"`
 }
 
-// DefaultQueries are for the metrics of vLLM. Rates are over two minutes, for which scrapes may be a minute apart. Prompt
-// tokens that came from a cache are no prefill; they are taken from vllm:prompt_tokens_cached_total, because the counters of
-// prefix-cache hits count waiting requests again at each step.
-func DefaultQueries() Queries {
-	return Queries{
-		Requests: `sum(rate(vllm:request_success_total{$match}[2m]))`,
-		Prefill: `clamp_min(sum(rate(vllm:prompt_tokens_total{$match}[2m]))` +
-			` - (sum(rate(vllm:prompt_tokens_cached_total{$match}[2m])) or vector(0)), 0)`,
-		Decode: `sum(rate(vllm:generation_tokens_total{$match}[2m]))`,
-		KV:     `sum(vllm:kv_cache_usage_perc{$match}) * $kv_capacity_tokens`,
-	}
+// presets are the queries for the metrics of engines and gateways. Rates are over two minutes, for which scrapes may be a minute
+// apart. Prompt tokens that came from a cache are no prefill, where the metrics tell them. Of vLLM they are taken from
+// vllm:prompt_tokens_cached_total, because its counters of prefix-cache hits count waiting requests again at each step. An engine
+// with a KV cache of its own counts as a replica, so each data-parallel rank does. Gateways know no replicas and no KV cache.
+var presets = map[string]Queries{
+	"vllm": {
+		Requests:   `sum(rate(vllm:request_success_total{$match}[2m]))`,
+		Prefill:    uncached("vllm:prompt_tokens_total", "vllm:prompt_tokens_cached_total"),
+		Decode:     `sum(rate(vllm:generation_tokens_total{$match}[2m]))`,
+		KV:         `sum(vllm:kv_cache_usage_perc{$match}) * $kv_capacity_tokens`,
+		Replicas:   `count(vllm:num_requests_running{$match})`,
+		KVCapacity: `last_over_time(vllm:cache_config_info{$match}[1d])`,
+	},
+	"sglang": {
+		Requests:   `sum(rate(sglang:num_requests_total{$match}[2m]))`,
+		Prefill:    uncached("sglang:prompt_tokens_total", "sglang:cached_tokens_total"),
+		Decode:     `sum(rate(sglang:generation_tokens_total{$match}[2m]))`,
+		KV:         `sum(max by (job, instance, dp_rank) (sglang:num_used_tokens{$match}))`,
+		Replicas:   `count(max by (job, instance, dp_rank) (sglang:num_used_tokens{$match}))`,
+		KVCapacity: `max(last_over_time(sglang:max_total_num_tokens{$match}[1d]))`,
+	},
+	"dynamo": {
+		Requests: `sum(rate(dynamo_frontend_requests_total{$match}[2m]))`,
+		Prefill:  uncached("dynamo_frontend_input_sequence_tokens_sum", "dynamo_frontend_cached_tokens_sum"),
+		Decode:   `sum(rate(dynamo_frontend_output_tokens_total{$match}[2m]))`,
+		KV: `sum(max by (worker_id, dp_rank) (dynamo_frontend_worker_active_decode_blocks{worker_type!="prefill",$match}))` +
+			` * scalar(max(dynamo_frontend_model_kv_cache_block_size{$match}))`,
+		Replicas: `count(max by (worker_id, dp_rank) (dynamo_frontend_worker_active_decode_blocks{worker_type!="prefill",$match}))`,
+		KVCapacity: `max(last_over_time(dynamo_frontend_model_kv_cache_block_size{$match}[1d]))` +
+			` * max(last_over_time(dynamo_frontend_model_total_kv_blocks{$match}[1d]))`,
+	},
+	"envoy-ai-gateway": {
+		Requests: `sum(rate(gen_ai_server_request_duration_seconds_count{$match}[2m]))`,
+		Prefill:  `sum(rate(gen_ai_client_token_usage_token_sum{gen_ai_token_type="input",$match}[2m]))`,
+		Decode:   `sum(rate(gen_ai_client_token_usage_token_sum{gen_ai_token_type="output",$match}[2m]))`,
+		KV:       None, Replicas: None, KVCapacity: None,
+	},
+	"litellm": {
+		Requests: `sum(rate(litellm_proxy_total_requests_metric_total{$match}[2m]))`,
+		Prefill:  `sum(rate(litellm_input_tokens_metric_total{$match}[2m]))`,
+		Decode:   `sum(rate(litellm_output_tokens_metric_total{$match}[2m]))`,
+		KV:       None, Replicas: None, KVCapacity: None,
+	},
 }
+
+// uncached is the rate of a counter of prompt tokens without those that another counts as cached.
+func uncached(prompt, cached string) string {
+	return fmt.Sprintf("clamp_min(sum(rate(%s{$match}[2m])) - (sum(rate(%s{$match}[2m])) or vector(0)), 0)", prompt, cached)
+}
+
+// Presets are the names of the engines and gateways that queries are known for.
+func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
 // None in place of a query asks nothing.
 const None = "none"
@@ -81,6 +128,8 @@ func (c *BackfillConfig) Check() error {
 		switch {
 		case s.Pool == "":
 			return fmt.Errorf("sources[%d].pool is empty: it must name a pool", i)
+		case s.Preset != "" && !slices.Contains(Presets(), s.Preset):
+			return fmt.Errorf("sources[%d].preset is %q: it must be one of %s", i, s.Preset, strings.Join(Presets(), ", "))
 		case seen[key]:
 			return fmt.Errorf("sources[%d].class is %q: it must be there once for each pool", i, s.Class)
 		}
@@ -100,7 +149,7 @@ func complete(query, absent, match string, kvCapacityTokens float64) (filled, re
 	}
 	if strings.Contains(query, kvVariable) {
 		if !(kvCapacityTokens > 0) {
-			return "", "the pool's KV capacity is not configured"
+			return "", "the KV capacity of a replica is neither configured nor recorded"
 		}
 		query = strings.ReplaceAll(query, kvVariable, strconv.FormatFloat(kvCapacityTokens, 'f', -1, 64))
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/common/config"
 )
 
-// Endpoint says how a server is reached. Secrets are named by file, and read anew for each request.
+// Endpoint says how a server is reached. Secrets are named by file, and read again for each request.
 type Endpoint struct {
 	URL             string            `yaml:"url"` // "" for none
 	Username        string            `yaml:"username"`

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/api"
 	promapi "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 )
 
@@ -23,7 +25,8 @@ const (
 
 // Past reads what demand was from a Prometheus.
 type Past struct {
-	cfg     BackfillConfig
+	url     string
+	timeout time.Duration // of one query
 	api     promapi.API
 	pause   time.Duration // before the second attempt; each further one waits twice as long
 	attempt int
@@ -35,11 +38,27 @@ func NewPast(cfg BackfillConfig) (*Past, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := api.NewClient(api.Config{Address: cfg.URL, RoundTripper: bounded{transport}})
-	if err != nil {
-		return nil, fmt.Errorf("url is %q: %w", cfg.URL, err)
+	return newPast(cfg.URL, cfg.Timeout, transport)
+}
+
+// NewPastWith is NewPast with Prometheus' own configuration of an HTTP client.
+func NewPastWith(url string, timeout time.Duration, client config.HTTPClientConfig) (*Past, error) {
+	if err := (&Endpoint{URL: url}).check(); err != nil {
+		return nil, err
 	}
-	return &Past{cfg: cfg, api: promapi.NewAPI(client), pause: pause, attempt: attempts}, nil
+	transport, err := config.NewRoundTripperFromConfig(client, "past")
+	if err != nil {
+		return nil, err
+	}
+	return newPast(url, timeout, transport)
+}
+
+func newPast(url string, timeout time.Duration, transport http.RoundTripper) (*Past, error) {
+	client, err := api.NewClient(api.Config{Address: url, RoundTripper: bounded{transport}})
+	if err != nil {
+		return nil, fmt.Errorf("url is %q: %w", url, err)
+	}
+	return &Past{url: url, timeout: timeout, api: promapi.NewAPI(client), pause: pause, attempt: attempts}, nil
 }
 
 // bounded lets no answer be longer than maxAnswer.
@@ -81,46 +100,96 @@ type Question struct {
 // Questions of a source whose replicas hold so many KV tokens each, 0 for unknown. They are named like the dimensions of
 // demand.
 func (s *Source) Questions(kvCapacityTokens float64) []Question {
-	d := DefaultQueries()
-	out := make([]Question, 0, 4)
-	for _, q := range []struct{ name, query, absent string }{
-		{"requests", s.Queries.Requests, d.Requests}, {"prefill", s.Queries.Prefill, d.Prefill},
-		{"decode", s.Queries.Decode, d.Decode}, {"kv", s.Queries.KV, d.KV},
-	} {
-		filled, reason := complete(q.query, q.absent, s.Match, kvCapacityTokens)
-		out = append(out, Question{q.name, filled, reason})
+	d := s.defaults()
+	return []Question{
+		s.question("requests", s.Queries.Requests, d.Requests, kvCapacityTokens), s.question("prefill", s.Queries.Prefill, d.Prefill, kvCapacityTokens),
+		s.question("decode", s.Queries.Decode, d.Decode, kvCapacityTokens), s.question("kv", s.Queries.KV, d.KV, kvCapacityTokens),
 	}
-	return out
+}
+
+// Replicas asks how many replicas served.
+func (s *Source) Replicas() Question {
+	return s.question("replicas", s.Queries.Replicas, s.defaults().Replicas, 0)
+}
+
+func (s *Source) defaults() Queries { return presets[cmp.Or(s.Preset, "vllm")] }
+
+func (s *Source) question(name, query, absent string, kvCapacityTokens float64) Question {
+	filled, reason := complete(query, absent, s.Match, kvCapacityTokens)
+	return Question{name, filled, reason}
+}
+
+// KVCapacity is what the KV cache of one replica of a source held at a time, in tokens; 0 where it is not known. Of several series
+// the largest counts.
+func (p *Past) KVCapacity(ctx context.Context, s *Source, at time.Time) (tokens float64, err error) {
+	q := s.question("kv_capacity", s.Queries.KVCapacity, s.defaults().KVCapacity, 0)
+	if q.Query == "" {
+		return 0, nil
+	}
+	err = p.retry(ctx, q.Query, func(ctx context.Context) error {
+		answer, _, err := p.api.Query(ctx, q.Query, at)
+		vector, ok := answer.(model.Vector)
+		if err == nil && !ok {
+			return &promapi.Error{Type: promapi.ErrBadData, Msg: "the answer is no vector"}
+		}
+		for _, s := range vector {
+			tokens = max(tokens, kvTokens(s))
+		}
+		return err
+	})
+	return tokens, err
+}
+
+// kvTokens is the capacity that a series says: by labels, as vLLM's, or by its value; 0 when it says none.
+func kvTokens(s *model.Sample) float64 {
+	number := func(label model.LabelName) float64 {
+		x, err := strconv.ParseFloat(string(s.Metric[label]), 64)
+		if err != nil {
+			return 0 // such as None
+		}
+		return x
+	}
+	if s.Metric["block_size"] != "" {
+		return cmp.Or(number("kv_cache_size_tokens"), number("block_size")*number("num_gpu_blocks"))
+	}
+	return float64(s.Value)
 }
 
 // Minutes gives the value of a query for n minutes from start on, each evaluated at its end; NaN where there is none. What
-// no demand can be (negative, infinite) is not known. It tries again where the server is away or busy. Errors carry the
-// query and what the server said.
-func (p *Past) Minutes(ctx context.Context, query string, start time.Time, n int) ([]float64, error) {
-	var err error
+// no demand can be (negative, infinite) is not known. Errors carry the query and what the server said.
+func (p *Past) Minutes(ctx context.Context, query string, start time.Time, n int) (values []float64, err error) {
+	err = p.retry(ctx, query, func(ctx context.Context) (err error) {
+		values, err = p.ask(ctx, query, start, n)
+		return err
+	})
+	return values, err
+}
+
+// retry asks, and tries again where the server is away or busy.
+func (p *Past) retry(ctx context.Context, query string, ask func(ctx context.Context) error) (err error) {
 	for i, wait := 0, p.pause; i < p.attempt; i, wait = i+1, 2*wait {
 		if i > 0 {
 			select {
 			case <-ctx.Done():
-				return nil, ctx.Err()
+				return ctx.Err()
 			case <-time.After(wait):
 			}
 		}
-		var values []float64
-		if values, err = p.ask(ctx, query, start, n); err == nil {
-			return values, nil
+		limited, cancel := context.WithTimeout(ctx, p.timeout)
+		err = ask(limited)
+		cancel()
+		if err == nil {
+			return nil
 		}
 		var answered *promapi.Error
 		if errors.As(err, &answered) && answered.Type != promapi.ErrServer && answered.Type != promapi.ErrTimeout {
 			break // the same again
 		}
 	}
-	return nil, fmt.Errorf("query %s of %s: %w", strconv.Quote(query), redacted(p.cfg.URL), err)
+	return fmt.Errorf("query %s of %s: %w", strconv.Quote(query), redacted(p.url), err)
 }
 
 func (p *Past) ask(ctx context.Context, query string, start time.Time, n int) ([]float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
-	defer cancel()
 	first := start.Add(time.Minute)
 	answer, _, err := p.api.QueryRange(ctx, query, promapi.Range{Start: first, End: start.Add(time.Duration(n) * time.Minute), Step: time.Minute})
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/prometheus/promql/parser"
 )
 
 func TestQuestions(t *testing.T) {
@@ -33,6 +35,48 @@ func TestQuestions(t *testing.T) {
 	}
 	if q := s.Questions(0)[3]; q.Query != "" || !strings.Contains(q.Reason, "KV capacity") {
 		t.Errorf("without a known KV capacity: %+v", q)
+	}
+}
+
+// Presets ask something of everything but gateways, and put the matchers in so that PromQL can be read with and without them.
+func TestPresets(t *testing.T) {
+	parse := parser.NewParser(parser.Options{})
+	for _, name := range Presets() {
+		for _, match := range []string{"", `model_name="llama"`} {
+			s := Source{Pool: "p", Preset: name, Match: match}
+			for _, q := range append(s.Questions(1000), s.Replicas(), s.question("kv_capacity", "", s.defaults().KVCapacity, 0)) {
+				if q.Query == "" {
+					if s.defaults().Replicas != None {
+						t.Errorf("%s asks nothing of %s", name, q.Name)
+					}
+				} else if _, err := parse.ParseExpr(q.Query); err != nil || strings.Contains(q.Query, "$") {
+					t.Errorf("%s, %s: %s: %v", name, q.Name, q.Query, err)
+				}
+			}
+		}
+	}
+}
+
+// The capacity of a KV cache is the largest that a series says, by its labels or by its value.
+func TestKVCapacity(t *testing.T) {
+	for result, want := range map[string]float64{
+		``: 0,
+		`{"metric":{"block_size":"16","num_gpu_blocks":"1000"},"value":[1,"1"]}`:                           16_000,
+		`{"metric":{"block_size":"16","num_gpu_blocks":"None"},"value":[1,"1"]}`:                           0,
+		`{"metric":{"block_size":"16","num_gpu_blocks":"9","kv_cache_size_tokens":"200"},"value":[1,"1"]}`: 200,
+		`{"metric":{"instance":"a"},"value":[1,"50000"]},{"metric":{"instance":"b"},"value":[1,"60000"]}`:  60_000,
+	} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"vector","result":[` + result + `]}}`))
+		}))
+		p, err := NewPastWith(srv.URL, time.Second, config.HTTPClientConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := p.KVCapacity(t.Context(), &Source{Pool: "p"}, time.Unix(1, 0)); got != want || err != nil {
+			t.Errorf("%s: %g, %v; want %g", result, got, err, want)
+		}
+		srv.Close()
 	}
 }
 
@@ -126,6 +170,7 @@ func TestBackfillCheck(t *testing.T) {
 		"days is 0":                          func(c *BackfillConfig) { c.Days = 0 },
 		"days is 29":                         func(c *BackfillConfig) { c.Days = 29 },
 		"timeout is 0s":                      func(c *BackfillConfig) { c.Timeout = 0 },
+		`sources[1].preset is "x"`:           func(c *BackfillConfig) { c.Sources[1].Preset = "x" },
 		"url is empty":                       func(c *BackfillConfig) { c.URL = "" },
 		`url is "prometheus:9090"`:           func(c *BackfillConfig) { c.URL = "prometheus:9090" },
 		"url is one with a password":         func(c *BackfillConfig) { c.URL = "http://me:secret@prometheus" },

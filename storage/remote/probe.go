@@ -23,16 +23,8 @@ const probeMinutes = 60
 func (p *Past) Probe(ctx context.Context, query string, now time.Time) (known, minutes int, err error) {
 	values, err := p.ask(ctx, query, now.UTC().Truncate(time.Minute).Add(-probeMinutes*time.Minute), probeMinutes)
 	if err != nil {
-		mend := "check backfill.url, the address of a Prometheus without /api/v1, and that it can be reached from here"
-		if answered := (*promapi.Error)(nil); errors.As(err, &answered) {
-			switch {
-			case answered.Type == promapi.ErrBadData || answered.Type == promapi.ErrExec:
-				mend = "mend backfill.sources[].queries or match"
-			case strings.Contains(answered.Msg, "401") || strings.Contains(answered.Msg, "403"):
-				mend = "check the credentials below backfill"
-			}
-		}
-		return 0, 0, fmt.Errorf("query %s of %s: %w; %s", query, redacted(p.cfg.URL), err, mend)
+		mend := Mend(err, "backfill.url", "backfill.sources[].queries or match", "the credentials below backfill")
+		return 0, 0, fmt.Errorf("query %s of %s: %w; %s", query, redacted(p.url), err, mend)
 	}
 	for _, v := range values {
 		if !math.IsNaN(v) {
@@ -40,6 +32,19 @@ func (p *Past) Probe(ctx context.Context, query string, now time.Time) (known, m
 		}
 	}
 	return known, probeMinutes, nil
+}
+
+// Mend says what to do about an error of a query, by the names that the user knows the address, the queries and the credentials by.
+func Mend(err error, address, queries, credentials string) string {
+	var answered *promapi.Error
+	switch {
+	case !errors.As(err, &answered):
+	case answered.Type == promapi.ErrBadData || answered.Type == promapi.ErrExec:
+		return "mend " + queries
+	case strings.Contains(answered.Msg, "401") || strings.Contains(answered.Msg, "403"):
+		return "check " + credentials
+	}
+	return "check " + address + ", the address of a Prometheus without /api/v1, and that it can be reached from here"
 }
 
 // ProbeWrite sends no samples, which asks for all that sending some would need. Errors say what to mend.

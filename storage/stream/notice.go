@@ -93,23 +93,23 @@ func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice
 
 // Queue gives one sink the notices of the log, in their order; twins share it. It is for one goroutine.
 type Queue struct {
-	log      *Log
-	told     jetstream.KeyValue
-	name     string // of the durable consumer
-	sink     string
-	reports  bool
-	most     int // under way at once
-	consumer jetstream.Consumer
-	settled  uint64 // sequence of the newest one settled here
+	log       *Log
+	delivered jetstream.KeyValue
+	name      string // of the durable consumer
+	sink      string
+	reports   bool
+	most      int // under way at once
+	consumer  jetstream.Consumer
+	settled   uint64 // sequence of the newest one settled here
 }
 
 // Queue prepares the queue of a sink: of reports, or of all else. most is how many notices may be under way.
-func (l *Log) Queue(told jetstream.KeyValue, sink string, reports bool, most int) *Queue {
+func (l *Log) Queue(delivered jetstream.KeyValue, sink string, reports bool, most int) *Queue {
 	kind := "signals"
 	if reports {
 		kind = "reports"
 	}
-	return &Queue{log: l, told: told, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, most: most}
+	return &Queue{log: l, delivered: delivered, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, most: most}
 }
 
 // token makes one word of letters, digits, dashes and underscores of any name.
@@ -130,7 +130,7 @@ const (
 	// reportLife is how far back a new sink is told of reports.
 	reportLife = 72 * time.Hour
 	// holdMost is for how long a notice is left to a daemon that says nothing of it: after that it goes to a twin, or again to
-	// the daemon that has been started anew.
+	// the daemon that has been started again.
 	holdMost = 3 * time.Second
 	// unusedFor is when the server forgets the queue of a sink that is no longer configured.
 	unusedFor = 30 * 24 * time.Hour
@@ -243,11 +243,11 @@ func (q *Queue) newer(ctx context.Context, subject string, sequence uint64) (n a
 	return n, err == nil, err
 }
 
-// Told is the id under which a sink was last told of an identity, "" when it was not within a week.
-func (q *Queue) Told(ctx context.Context, identity string) (id string, err error) {
+// Delivered is the id under which a sink was last told of an identity, "" when it was not within a week.
+func (q *Queue) Delivered(ctx context.Context, identity string) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	e, err := q.told.Get(ctx, q.key(identity))
+	e, err := q.delivered.Get(ctx, q.key(identity))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return "", nil
 	}
@@ -261,7 +261,7 @@ func (q *Queue) Told(ctx context.Context, identity string) (id string, err error
 func (q *Queue) NoteTold(ctx context.Context, identity, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	_, err := q.told.Put(ctx, q.key(identity), []byte(id))
+	_, err := q.delivered.Put(ctx, q.key(identity), []byte(id))
 	return err
 }
 

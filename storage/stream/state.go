@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// State says what a snapshot holds: the state of the fold after the message with sequence Sequence of a stream.
+// State says what a snapshot holds: the state after the message with sequence Sequence of a stream.
 type State struct {
 	Name     string // of the object
 	Stream   string
@@ -117,9 +117,9 @@ func (s *States) name(turn int) string { return fmt.Sprintf("%s%s/%d", statePref
 
 func (s *States) owns(x *State) bool { return x.Name == s.name(0) || x.Name == s.name(1) }
 
-// Save stores a state in the place of this daemon's last but one, write being what writes it, and removes those of daemons that are
-// gone. After an error the last one is still there.
-func (s *States) Save(ctx context.Context, x State, write func(io.Writer) error) (State, error) {
+// Save stores a state in the place of this daemon's last but one, and removes those of daemons that are gone. After an error the
+// last one is still there.
+func (s *States) Save(ctx context.Context, x State, content io.Reader) (State, error) {
 	all, err := s.List(ctx)
 	if err != nil {
 		return State{}, err
@@ -128,28 +128,13 @@ func (s *States) Save(ctx context.Context, x State, write func(io.Writer) error)
 	if i := slices.IndexFunc(all, func(x State) bool { return s.owns(&x) }); i >= 0 && all[i].Name == name {
 		name = s.name(1)
 	}
-	r, w := io.Pipe()
-	written := make(chan error, 1)
-	go func() {
-		buffered := bufio.NewWriterSize(w, bufferBytes)
-		err := write(buffered)
-		if err == nil {
-			err = buffered.Flush()
-		}
-		_ = w.CloseWithError(err)
-		written <- err
-	}()
 	info, err := s.bucket.Put(ctx, jetstream.ObjectMeta{
-		Name: name, Description: "Forewarm: the state of the fold",
+		Name: name, Description: "Forewarm: state of windows and forecasts",
 		Metadata: map[string]string{
 			"stream": x.Stream, "created": strconv.FormatInt(x.Created.UnixNano(), 10), "version": x.Version,
 			"sequence": strconv.FormatUint(x.Sequence, 10),
 		},
-	}, r)
-	_ = r.CloseWithError(errors.New("the bucket takes no more"))
-	if e := <-written; err == nil {
-		err = e
-	}
+	}, content)
 	if err != nil {
 		return State{}, errors.Join(fmt.Errorf("snapshot: %w", err), s.remove(ctx, name))
 	}

@@ -6,6 +6,7 @@ go 1.26.0
 
 require (
 	github.com/compose-spec/compose-go/v2 v2.16.2
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	k8s.io/apimachinery v0.30.0
 	sigs.k8s.io/prometheus-adapter v0.12.0
 	sigs.k8s.io/yaml v1.4.0

@@ -1,0 +1,133 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+// state is how a pool fared, in a word.
+type state string
+
+// The states, best first.
+const (
+	good   state = "good"
+	watch  state = "watch"
+	act    state = "act"
+	noData state = "no data"
+)
+
+// byNeed orders pools by how much they need a reader.
+func byNeed(r *Report) []*Pool {
+	var out []*Pool
+	for i := range r.Pools {
+		out = append(out, &r.Pools[i])
+	}
+	rank := map[state]int{act: 0, watch: 1, noData: 2, good: 3}
+	slices.SortStableFunc(out, func(a, b *Pool) int {
+		return cmp.Or(cmp.Compare(rank[a.State()], rank[b.State()]), cmp.Compare(b.Saturation.SaturatedMinutes, a.Saturation.SaturatedMinutes))
+	})
+	return out
+}
+
+// State says in a word how a pool fared: act when it saturated without a warning in time, watch when there is anything
+// else to do.
+func (p *Pool) State() state {
+	s := &p.Saturation
+	switch {
+	case p.Data.Observed == 0 || s.KnownMinutes == 0 && len(p.headline()) == 0:
+		return noData
+	case s.Missed+s.Late > 0:
+		return act
+	case len(p.suggestions()) > 0:
+		return watch
+	}
+	return good
+}
+
+const (
+	// leastOutcomes are the independent outcomes from which a quantile is judged.
+	leastOutcomes = 30
+	// suggestionsShown bounds what a reader is asked to do about a pool.
+	suggestionsShown = 3
+	// contradiction is the difference of a learned number from a stated one from which one of them should be changed.
+	contradiction = .25
+)
+
+// Advice is what a reader should do about a pool, the most urgent first.
+func (p *Pool) Advice() []string {
+	all := p.suggestions()
+	if len(all) == 0 {
+		return []string{"Nothing to do."}
+	}
+	return all[:min(len(all), suggestionsShown)]
+}
+
+func (p *Pool) suggestions() (out []string) {
+	suggest := func(when bool, format string, a ...any) {
+		if when {
+			out = append(out, fmt.Sprintf(format, a...))
+		}
+	}
+	s, d := &p.Saturation, &p.Data
+	if d.Observed == 0 {
+		return []string{"Find out why no telemetry comes."}
+	}
+	surprises := s.Missed + s.Late
+	suggest(surprises > 0, "Look at the %s that came without a warning in time, below.", count(surprises, "saturation"))
+	suggest(s.SaturatedMinutes > 0 && p.Decisions.Mode == string(alerting.Advisory), "Let an autoscaler follow the advice (decision.mode: active); nothing did.")
+	suggest(s.InTime > 0 && p.Decisions.Mode == string(alerting.Active), "Find out why replicas came too late although the warning was in time.")
+	decided := 10*d.Decided >= 9*d.Minutes
+	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", percent(1-Number(d.Decided)/Number(d.Minutes)))
+	suggest(decided && 10*d.Observed < 9*d.Minutes, "Mend the telemetry: it is missing for %s of the time.", percent(1-Number(d.Observed)/Number(d.Minutes)))
+	suggest(s.False > s.InTime+s.Averted, "Lower decision.false_alarms_per_week if the %s disturb.", count(s.False, "false warning"))
+	if a := p.main(); a != nil && a.Q90.Effective >= leastOutcomes && a.Q90.High < .9 {
+		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.", percent(a.Q90.Share))
+	}
+	for _, a := range p.Assumptions {
+		suggest(math.Abs(float64(a.Stated/a.Learned-1)) > contradiction, "Check the stated %s: it is %s, but %s was observed.", assumed(a.Name), quantity(a.Stated, a.Unit), quantity(a.Learned, a.Unit))
+	}
+	if v := &p.Decisions.Provision; v.KnownMinutes > 0 {
+		idle := v.Over.ReplicaHours / v.Paid.ReplicaHours
+		suggest(idle > .5, "Check whether fewer replicas would do: %s of their time was idle, reserves not counted.", percent(idle))
+	}
+	return out
+}
+
+// main is the headline row of the resource that came nearest to its capacity, or else the first one; nil without any.
+func (p *Pool) main() *Accuracy {
+	rows := p.headline()
+	for i := range rows {
+		if rows[i].Dimension == p.tightest() {
+			return &rows[i]
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return &rows[0]
+}
+
+// tightest is the resource that came nearest to its capacity; "" where none is known.
+func (p *Pool) tightest() string {
+	if p.Timeline == nil {
+		return ""
+	}
+	return p.Timeline.Resources[0].Resource
+}
+
+// worst is the saturation that lacked most capacity; nil without any.
+func (p *Pool) worst() (worst *Episode) {
+	for i := range p.Saturation.Episodes {
+		if e := &p.Saturation.Episodes[i]; worst == nil || e.lacked() > worst.lacked() {
+			worst = e
+		}
+	}
+	return worst
+}
+
+// lacked is the capacity that a saturation lacked at most, in minutes of what was ready.
+func (e *Episode) lacked() Number { return (e.Utilisation - 1) * Number(e.Minutes) }

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	httpconfig "github.com/prometheus/common/config"
+
+	"github.com/forewarm/forewarm/backtest"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/storage/remote"
+)
+
+// prometheusFlags say what is read of which Prometheus.
+type prometheusFlags struct {
+	url, client, until string
+	days               int
+	timeout            time.Duration
+	source             remote.Source
+}
+
+// mostBacktestDays bounds -days: what is read is held in memory.
+const mostBacktestDays = 92
+
+func (p *prometheusFlags) register(f *flag.FlagSet) {
+	f.StringVar(&p.url, "prometheus", "", "read a pool's last weeks from the Prometheus, VictoriaMetrics or Thanos at this `URL` in place of a trace")
+	f.IntVar(&p.days, "days", 14, "`number` of days to read")
+	f.StringVar(&p.until, "until", "", "`time` up to which to read, RFC 3339 (default: now)")
+	f.StringVar(&p.source.Preset, "preset", "", "whose `metrics` to read: "+strings.Join(remote.Presets(), ", ")+" (default: vllm)")
+	f.StringVar(&p.source.Match, "match", "", "label `matchers` of the pool's series, such as model_name=\"llama\"")
+	q := &p.source.Queries
+	queries := map[string]*string{"requests": &q.Requests, "prefill": &q.Prefill, "decode": &q.Decode, "kv": &q.KV, "replicas": &q.Replicas, "kv_capacity": &q.KVCapacity}
+	f.Func("query", "`name=PromQL` in place of the preset's query, with one series; name is requests, prefill, decode (per second), kv, kv_capacity (tokens) or replicas; none asks nothing", func(s string) error {
+		name, query, ok := strings.Cut(s, "=")
+		if to := queries[name]; ok && to != nil {
+			*to = query
+			return nil
+		}
+		return fmt.Errorf("it must be such as decode='sum(rate(tokens_total[2m]))', for requests, prefill, decode, kv, kv_capacity or replicas")
+	})
+	f.StringVar(&p.client, "http-config", "", "`file` with token, TLS and proxy: the HTTP client's configuration as promtool's --http.config.file")
+	f.DurationVar(&p.timeout, "query-timeout", 30*time.Second, "longest time of one query, which is over a day")
+}
+
+// sources are those of a configuration, or the total that the flags tell of.
+func (p *prometheusFlags) sources(cfg *config.Config, pool string) (sources []remote.Source) {
+	stated := p.source != (remote.Source{})
+	if cfg != nil && !stated {
+		for _, s := range cfg.Backfill.Sources {
+			if s.Pool == pool {
+				sources = append(sources, s)
+			}
+		}
+	}
+	if total := slices.IndexFunc(sources, func(s remote.Source) bool { return s.Class == "" }); total >= 0 {
+		return sources[total : total+1]
+	}
+	if len(sources) == 0 {
+		p.source.Pool = pool
+		sources = []remote.Source{p.source}
+	}
+	return sources
+}
+
+// connect makes the reader; with a configuration that has the same address, as the daemon connects.
+func (p *prometheusFlags) connect(cfg *config.Config) (*remote.Past, error) {
+	switch presets := remote.Presets(); {
+	case p.days < 1 || p.days > mostBacktestDays:
+		return nil, usagef("-days is %d: it must be 1 to %d", p.days, mostBacktestDays)
+	case p.source.Preset != "" && !slices.Contains(presets, p.source.Preset):
+		return nil, usagef("-preset is %q: it must be one of %s", p.source.Preset, strings.Join(presets, ", "))
+	}
+	var client httpconfig.HTTPClientConfig
+	switch {
+	case p.client != "":
+		read, _, err := httpconfig.LoadHTTPConfigFile(p.client)
+		if err != nil {
+			return nil, usagef("-http-config %s: %w", p.client, err)
+		}
+		client = *read
+	case cfg != nil && cfg.Backfill.URL == p.url:
+		return remote.NewPast(cfg.Backfill)
+	}
+	reader, err := remote.NewPastWith(p.url, p.timeout, client)
+	if err != nil {
+		return nil, usagef("-prometheus: %w", err)
+	}
+	return reader, nil
+}
+
+// read asks all questions about a pool. kvTokens is what a replica's KV cache is configured to hold, 0 for not. step is called
+// after each query.
+func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool string, kvTokens float64, step func(done, all int)) (*backtest.Recorded, error) {
+	reader, err := p.connect(cfg)
+	if err != nil {
+		return nil, err
+	}
+	until := time.Now().UTC()
+	if p.until != "" {
+		if until, err = time.Parse(time.RFC3339, p.until); err != nil {
+			return nil, usagef("-until is %q: it must be a time such as 2026-05-12T00:00:00Z", p.until)
+		}
+	}
+	until = until.UTC().Truncate(features.Minute)
+	address, _ := url.Parse(p.url) // it was checked
+	r := &backtest.Recorded{Source: fmt.Sprintf("%s, %d days", address.Redacted(), p.days), Start: until.AddDate(0, 0, -p.days), KVTokens: kvTokens}
+	minutes, sources, done := p.days*24*60, p.sources(cfg, pool), 0
+	mend := func(err error) error {
+		return fmt.Errorf("%w; %s", err, remote.Mend(err, "-prometheus", "-match, -query or -preset", "the credentials in -http-config"))
+	}
+	all := (4*len(sources) + 1) * p.days
+	ask := func(q remote.Question) (answer, error) {
+		a, err := ask(ctx, reader, q, r.Start, minutes, func() { done++; step(done, all) })
+		switch {
+		case err != nil:
+			return a, mend(err)
+		case q.Query == "":
+			r.Notes = append(r.Notes, fmt.Sprintf("Not asked for: %s, because %s.", q.Name, q.Reason))
+		case a.known == 0:
+			r.Notes = append(r.Notes, fmt.Sprintf("Without any value: %s by %s.", q.Name, q.Query))
+		case a.known < minutes:
+			r.Notes = append(r.Notes, fmt.Sprintf("Known of %s: %d of %d minutes.", q.Name, a.known, minutes))
+		}
+		return a, nil
+	}
+	var asked []string
+	for i := range sources {
+		s := &sources[i]
+		if r.KVTokens == 0 {
+			if r.KVTokens, err = reader.KVCapacity(ctx, s, until); err != nil {
+				return nil, mend(err)
+			}
+		}
+		for _, q := range s.Questions(r.KVTokens) {
+			a, err := ask(q)
+			if err != nil {
+				return nil, err
+			}
+			if asked = append(asked, q.Query); a.known > 0 {
+				r.Series = append(r.Series, backtest.RecordedSeries{Class: cmp.Or(s.Class, "all"), Dimension: q.Name, Values: a.values})
+			}
+		}
+	}
+	if len(r.Series) == 0 {
+		return nil, fmt.Errorf("no query has any value in %d days before %s: %s; check -match, -preset and -until, or state other queries by -query. Rates are over two minutes, so scrapes may be a minute apart at most",
+			p.days, until.Format(time.RFC3339), strings.Join(slices.DeleteFunc(asked, func(q string) bool { return q == "" }), "; "))
+	}
+	replicas, err := ask(sources[0].Replicas())
+	if err != nil {
+		return nil, err
+	}
+	if replicas.known > 0 {
+		r.Replicas = replicas.values
+	}
+	trim(r)
+	return r, nil
+}
+
+// trim drops the minutes before the first of which any demand is known.
+func trim(r *backtest.Recorded) {
+	first := math.MaxInt
+	for _, s := range r.Series {
+		first = min(first, slices.IndexFunc(s.Values, func(v float64) bool { return !math.IsNaN(v) }))
+	}
+	for i := range r.Series {
+		r.Series[i].Values = r.Series[i].Values[first:]
+	}
+	if r.Replicas != nil {
+		r.Replicas = r.Replicas[first:]
+	}
+	r.Start = r.Start.Add(time.Duration(first) * features.Minute)
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/backtest"
+)
+
+// TestBacktestPrometheus: from what a real Prometheus holds of two vLLM replicas the backtest makes a page that sets Forewarm
+// against the replicas that there were, and says what cannot be known.
+func TestBacktestPrometheus(t *testing.T) {
+	end := time.Now().UTC().Truncate(time.Minute).Add(-24 * time.Hour)
+	prometheus := prometheusPast(t, 2, end, 0)
+	page := filepath.Join(t.TempDir(), "page.html")
+	client := writeFile(t, filepath.Join(t.TempDir(), "http.yml"), "http_headers: {X-Scope-OrgID: {values: [llm]}}")
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{
+		"backtest", "-prometheus", prometheus.url, "-pool", "chat", "-match", `model_name="llama"`, "-days", "3", "-until", end.Format(time.RFC3339), "-http-config", client,
+		"-query", "kv_capacity=vector(100000)", "-policies", "forewarm,recorded", "-every", "30m", "-decide", "5m", "-report", page,
+	}, streams{out: &out, err: &errs})
+	if code != 0 {
+		t.Fatal(errs.String())
+	}
+	html, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"What happened, and what Forewarm would have done", "What Forewarm would have forecast", "not requests", "Known of decode: 28", prometheus.url,
+		"Backtest of pool chat", "<td>recorded</td>", "<td>kv</td>",
+	} {
+		if !strings.Contains(string(html), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, want := range []string{"3 days: recorded minutes, 288", "recorded", "the page is in"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, out.String())
+		}
+	}
+	for want, args := range map[string][]string{
+		"no query has any value in 1 days before " + end.AddDate(0, 0, -30).Format(time.RFC3339): {"-until", end.AddDate(0, 0, -30).Format(time.RFC3339), "-days", "1"},
+		"parse error: unclosed left parenthesis":                                                 {"-query", "decode=sum(", "-days", "1"},
+		"the answer has 2 series":                                                                {"-query", "decode=vllm:num_requests_running", "-until", end.Format(time.RFC3339), "-days", "1"},
+		"-preset is \"x\": it must be one of":                                                    {"-preset", "x"},
+		"-days is 0":                                                                             {"-days", "0"},
+		"-until is \"x\"":                                                                        {"-until", "x"},
+		"-prometheus takes the place of a trace: leave out t.csv":                                {"t.csv"},
+	} {
+		errs.Reset()
+		if code := run(t.Context(), append([]string{"backtest", "-prometheus", prometheus.url, "-report", page}, args...), streams{out: &out, err: &errs}); code == 0 || !strings.Contains(errs.String(), want) {
+			t.Errorf("%v: exit code %d, want %q: %s", args, code, want, errs.String())
+		}
+	}
+}
+
+// Minutes before the first that is known are left out, and classes keep their places in time.
+func TestTrim(t *testing.T) {
+	nan, start := math.NaN(), time.Unix(0, 0)
+	r := &backtest.Recorded{Start: start, Replicas: []float64{1, 2, 3}, Series: []backtest.RecordedSeries{{Values: []float64{nan, 5, nan}}, {Values: []float64{nan, nan, 7}}}}
+	trim(r)
+	if got := fmt.Sprint(r.Start.Sub(start), r.Replicas, r.Series[0].Values, r.Series[1].Values); got != "1m0s [2 3] [5 NaN] [NaN 7]" {
+		t.Error(got)
+	}
+}

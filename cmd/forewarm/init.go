@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest/scrape"
+)
+
+// initConfig writes a first configuration, from what engines say where it is told their addresses.
+func initConfig(ctx context.Context, args []string, std streams) error {
+	f := flag.NewFlagSet("init", flag.ContinueOnError)
+	var urls []string
+	f.Func("metrics", "`URL` of an engine's metrics (vLLM, SGLang, TensorRT-LLM, Dynamo …), such as http://10.0.0.1:8000/metrics; may be repeated", func(s string) error {
+		urls = append(urls, s)
+		return nil
+	})
+	pool := f.String("pool", "chat", "`name` of the pool, as its telemetry will carry it")
+	path := f.String("o", "forewarm.yaml", "`file` to write, - for the standard output")
+	force := f.Bool("force", false, "replace a file that exists")
+	if err := parseOnly(f, args, std); err != nil {
+		return err
+	}
+	if !poolName.MatchString(*pool) {
+		return usagef("-pool is %q: use letters, digits, - and _", *pool)
+	}
+	first := firstConfig{pool: *pool}
+	for _, url := range urls {
+		seen, err := scrape.Look(ctx, url)
+		if err != nil {
+			return fmt.Errorf("-metrics: %w", err)
+		}
+		first.add(url, &seen)
+	}
+	if first.replicas == 1 {
+		first.notes = append(first.notes, "one replica answered. Behind a load balancer there may be more: give -metrics for each, or the name of a headless service")
+	}
+	if kv := first.kv; len(kv) > 0 && slices.Min(kv) < slices.Max(kv) {
+		first.notes = append(first.notes, fmt.Sprintf("replicas hold from %d to %d tokens: the fewest are written, and what each reports is used", slices.Min(kv), slices.Max(kv)))
+	}
+	lines := first.lines()
+	text := render(lines)
+	if _, err := config.Parse(*path, text, func(string) string { return "" }); err != nil {
+		return usageError{err}
+	}
+	if *path == "-" {
+		_, err := std.out.Write(text)
+		return err
+	}
+	if err := writeNew(*path, text, *force); err != nil {
+		return err
+	}
+	for _, l := range lines {
+		if l.from != "" {
+			fmt.Fprintf(std.err, "%-8s %s\n", l.from, strings.TrimPrefix(strings.TrimLeft(l.yaml, " -")+": "+l.why, ": "))
+		}
+	}
+	for _, note := range first.notes {
+		fmt.Fprintln(std.err, "note:", note)
+	}
+	fmt.Fprintf(std.err, "wrote %s; check what was guessed, then run: forewarm check -config %[1]s\n", *path)
+	return nil
+}
+
+// poolName is what needs no quotes in YAML, and is one token of a NATS subject.
+var poolName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// writeNew writes a file that does not exist, or with force one that does.
+func writeNew(path string, text []byte, force bool) (err error) {
+	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if !force {
+		flags |= os.O_EXCL
+	}
+	file, err := os.OpenFile(path, flags, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return usagef("%s exists: name another file with -o, or replace it with -force", path)
+	} else if err != nil {
+		return usageError{err}
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Close())
+}
+
+// firstConfig is what is known for a first configuration.
+type firstConfig struct {
+	pool     string
+	replicas int
+	kv       []int64 // tokens of each replica that says
+	source   []string
+	jobs     []string
+	notes    []string
+}
+
+// add takes over what the engines at a URL said.
+func (c *firstConfig) add(url string, seen *scrape.Seen) {
+	c.replicas += len(seen.Replicas)
+	for i := range seen.Replicas {
+		if kv := seen.Replicas[i].KVCapacityTokens; kv > 0 {
+			c.kv = append(c.kv, kv)
+		}
+	}
+	model := "a model without a name"
+	if len(seen.Models) > 0 {
+		model = fmt.Sprintf("%.200q", strings.Join(seen.Models, ", ")) // it may hold anything, and stands in a comment
+	}
+	c.source = append(c.source, fmt.Sprintf("%s serves %s on %s at %s", seen.Engine, model, count(len(seen.Replicas), "replica"), url))
+	if seen.Silent != nil {
+		c.notes = append(c.notes, "some addresses did not answer: "+oneLine(seen.Silent))
+	}
+	job := "{pool: " + c.pool
+	if seen.Job.DNS != "" {
+		job += ", dns: " + strconv.Quote(seen.Job.DNS)
+	} else {
+		job += ", targets: [" + strconv.Quote(seen.Job.Targets[0]) + "]"
+	}
+	if seen.Job.Scheme == "https" {
+		job += ", scheme: https"
+	}
+	if seen.Job.Path != "" && seen.Job.Path != "/metrics" {
+		job += ", path: " + strconv.Quote(seen.Job.Path)
+	}
+	if name := seen.Job.TLS.ServerName; name != "" {
+		job += ", tls: {server_name: " + strconv.Quote(name) + "}"
+	}
+	c.jobs = append(c.jobs, job+"}")
+}
+
+// configLine is a line of a first configuration: what it sets, whether that was read or guessed, and why it is so.
+type configLine struct{ yaml, from, why string }
+
+// lines are the configuration. What is off, or has to be known first, is commented out.
+func (c *firstConfig) lines() []configLine {
+	var all []configLine
+	add := func(yaml, from, why string) { all = append(all, configLine{yaml, from, why}) }
+	add("", "", "A first configuration, written by forewarm init. docs/configuration.md lists all keys.")
+	for _, s := range c.source {
+		add("", "read", s)
+	}
+	add("pools:", "", "")
+	add("  - name: "+c.pool, "guessed", "the pool's name in the subject of its telemetry")
+	if len(c.kv) > 0 {
+		add("    kv_capacity_tokens: "+strconv.FormatInt(slices.Min(c.kv), 10), "read", "tokens in the KV cache of one replica")
+	} else {
+		add("    #kv_capacity_tokens: 430000", "", `tokens in the KV cache of one replica; vLLM logs "GPU KV cache size"`)
+	}
+	if c.replicas > 0 {
+		add(fmt.Sprintf("    replicas: {max: %d}", 2*c.replicas), "guessed", "the most replicas there may be, twice those that answered")
+	} else {
+		add("    replicas: {max: 8}", "guessed", "the most replicas there may be")
+	}
+	add("    warmup: {p50: 6m, p90: 12m}", "guessed", "from asking for a replica to its first request, median and 90th percentile")
+	if len(c.jobs) > 0 {
+		add("scrape:", "", "state, queue and KV cache of each replica")
+		add("  jobs: ["+strings.Join(c.jobs, ", ")+"]", "", "")
+	} else {
+		add(`#scrape: {jobs: [{pool: `+c.pool+`, targets: ["10.0.0.1:8000"]}]}`, "", "state, queue and KV cache, from engines' /metrics")
+	}
+	add("decision: {mode: advisory}", "guessed", "says what it would do; with active, autoscalers may obey")
+	add("#nats: {url: nats://nats:4222}", "", "left out, forewarm runs a NATS server on 127.0.0.1:4222")
+	add("#keda: {listen: 127.0.0.1:9465}", "", "for KEDA; its fallback decides until the pool is known: deploy/keda")
+	return all
+}
+
+// render writes lines as YAML, with comments in a column.
+func render(lines []configLine) []byte {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, l := range lines {
+		comment := "# " + l.why
+		if l.from != "" && l.yaml != "" {
+			comment = "# " + l.from + ": " + l.why
+		}
+		switch {
+		case l.yaml == "":
+			fmt.Fprintln(t, comment)
+		case l.why == "":
+			fmt.Fprintln(t, l.yaml)
+		default:
+			fmt.Fprintf(t, "%s\t%s\n", l.yaml, comment)
+		}
+	}
+	_ = t.Flush() // a strings.Builder takes everything
+	return []byte(b.String())
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/sleep"
+)
+
+// natsFlags are the flags of commands that publish: which NATS server, and who connects. Call the result after the flags are
+// parsed.
+func natsFlags(f *flag.FlagSet) func() (jetstream.Config, error) {
+	path := f.String("config", "", "configuration `file` of the daemon: its nats section says how to connect")
+	url := f.String("nats", "", "NATS server `URL` (default: of -config, or nats://127.0.0.1:4222)")
+	creds := f.String("creds", "", "NATS credentials `file` (default: as -config says)")
+	prefix := f.String("prefix", "", "first tokens of every `subject` (default: of -config, or forewarm)")
+	return func() (jetstream.Config, error) {
+		cfg, err := config.Load(*path)
+		if *path == "" {
+			cfg, err = config.Default(), nil
+		}
+		if err != nil {
+			return jetstream.Config{}, usageError{err}
+		}
+		c := cfg.NATS
+		c.URL = cmp.Or(*url, c.URL, "nats://"+c.Embedded.Listen)
+		c.Prefix = cmp.Or(*prefix, c.Prefix)
+		if *creds != "" {
+			c.CredsFile, c.NkeyFile, c.User, c.PasswordFile, c.TokenFile = *creds, "", "", "", ""
+		}
+		if err := c.Validate(); err != nil {
+			return c, usagef("nats.%w", err)
+		}
+		return c, nil
+	}
+}
+
+const (
+	// publishTimeout bounds the wait for the acknowledgement of one record, which is sent so many times: a server that restarts
+	// may lose what was under way.
+	publishTimeout  = 2 * time.Second
+	publishAttempts = 3
+	// The records of publish tell of requests with these latencies.
+	publishTTFT = 500 * time.Millisecond
+	publishITL  = 25 * time.Millisecond
+)
+
+// publish sends telemetry of requests that have just ended, to try an installation.
+func publish(ctx context.Context, args []string, std streams) error {
+	f := flag.NewFlagSet("publish", flag.ContinueOnError)
+	connection := natsFlags(f)
+	pool := f.String("pool", "chat", "`name` of the pool; the daemon must serve it")
+	class := f.String("class", "default", "workload `class` of the requests")
+	input := f.Int64("input", 1200, "prompt `tokens` of a request")
+	cached := f.Int64("cached", 0, "`tokens` of the prompt that came from the prefix cache")
+	output := f.Int64("output", 300, "output `tokens` of a request")
+	n := f.Int("n", 1, "`number` of records; those of more than one have 50 to 150 % of the tokens")
+	rate := f.Float64("rate", 0, "records per `second`; 0 is as fast as possible")
+	if err := parseOnly(f, args, std); err != nil {
+		return err
+	}
+	most := ingest.DefaultLimits().Tokens / 2
+	switch {
+	case *pool == "":
+		return usagef(`-pool is "": name a pool that the daemon serves`)
+	case *input < 0 || *input > most || *output < 0 || *output > most:
+		return usagef("-input is %d and -output is %d: each must be 0 to %d", *input, *output, most)
+	case *cached < 0 || *cached > *input:
+		return usagef("-cached is %d: it must be 0 to -input, %d", *cached, *input)
+	case *n < 1:
+		return usagef("-n is %d: it must be 1 or more", *n)
+	case !(*rate >= 0) || math.IsInf(*rate, 0):
+		return usagef("-rate is %v: it must be 0 (as fast as possible) or a positive number", *rate)
+	}
+	c, err := connection()
+	if err != nil {
+		return err
+	}
+	conn, err := jetstream.Connect(c, nil)
+	if err != nil {
+		return usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config", jetstream.Redact(c.URL), errors.Unwrap(err))
+	}
+	defer conn.Close()
+	js, err := natsjs.New(conn)
+	if err != nil {
+		return err
+	}
+	subject, began := ingest.RequestSubject(c.Prefix, *pool, *class), time.Now()
+	for i := range *n {
+		if *rate > 0 && !sleep.For(ctx, time.Until(began.Add(time.Duration(float64(i)/(*rate)*float64(time.Second))))) {
+			return ctx.Err()
+		}
+		scale := 1.0
+		if *n > 1 {
+			scale = 0.5 + rand.Float64()
+		}
+		of := func(tokens int64) int64 { return int64(float64(tokens)*scale + 0.5) }
+		x := endedNow(time.Now(), of(*input), of(*cached), of(*output))
+		if err := publishOne(ctx, conn, js, subject, &x); err != nil {
+			return fmt.Errorf("%w (%d of %d records are stored)", err, i, *n)
+		}
+	}
+	fmt.Fprintf(std.out, "stored %s on %s in %s\n", count(*n, "record"), subject, time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// endedNow is the record of a request that ended at a time.
+func endedNow(end time.Time, input, cached, output int64) ingest.Request {
+	first := end.Add(-min(time.Duration(output)*publishITL, time.Minute))
+	return ingest.Request{
+		ID: nuid.Next(), Attempt: 1, ArrivedAt: first.Add(-publishTTFT), FirstTokenAt: first, FinishedAt: end,
+		PromptTokens: input, CachedTokens: cached, OutputTokens: output, MaxOutputTokens: ingest.Unknown,
+	}
+}
+
+// publishOne waits until a stream holds a record. Errors name the subject and what to do.
+func publishOne(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, subject string, x *ingest.Request) error {
+	var err error
+	for range publishAttempts {
+		waiting, cancel := context.WithTimeout(ctx, publishTimeout)
+		_, err = js.Publish(waiting, subject, codec.AppendRequest(nil, x), natsjs.WithMsgID(x.ID))
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(conn.LastError(), nats.ErrPermissionViolation) {
+			break
+		}
+	}
+	switch last := conn.LastError(); {
+	case err == nil:
+		return nil
+	case errors.Is(last, nats.ErrPermissionViolation): // the server answers to a refused message with nothing
+		return fmt.Errorf("publish to %s: %w; allow this user to publish there (forewarm nats-config prints the permissions), or connect as another user with -creds or -config", subject, last)
+	case errors.Is(err, natsjs.ErrNoStreamResponse):
+		return fmt.Errorf("publish to %s: no stream holds this subject; start forewarm serve, which makes the stream, or correct -prefix", subject)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("publish to %s: the server does not answer within %s; is JetStream on there?", subject, publishAttempts*publishTimeout)
+	}
+	return fmt.Errorf("publish to %s: %w", subject, err)
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// TestPublish: the daemon counts what publish sends, whenever that is, alone and as a stream of a rate.
+func TestPublish(t *testing.T) {
+	p := startDaemon(t, soundPool)
+	code, out, errs := runHere(t.Context(), "publish", "-nats", p.embedded.URL(), "-class", "agent", "-cached", "200")
+	if code != 0 || !strings.Contains(out, "stored 1 record on forewarm.telemetry.request.chat.agent") {
+		t.Fatalf("%d, %s%s", code, out, errs)
+	}
+	began := time.Now()
+	if code, out, errs = runHere(t.Context(), "publish", "-nats", p.embedded.URL(), "-n", "20", "-rate", "100"); code != 0 || time.Since(began) < 190*time.Millisecond {
+		t.Fatalf("%d after %s, %s%s", code, time.Since(began), out, errs)
+	}
+	testenv.Await(t, "the records to be counted", func() bool { return metric(t, p, "forewarm_ingest_records_total") == 21 })
+	p.settle(t)
+	_, page := get(p.base + "/metrics")
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "forewarm_ingest_refused_total") && !strings.HasSuffix(line, " 0\n") {
+			t.Errorf("refused: %s", line)
+		}
+	}
+}
+
+// TestPublishFails: an error names the subject and says what to do.
+func TestPublishFails(t *testing.T) {
+	allowed := &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"elsewhere.>"}}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoAuthUser: "all", NoSigs: true,
+		Users: []*server.User{{Username: "all", Password: "a"}, {Username: "few", Password: "b", Permissions: allowed}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	defer s.Shutdown()
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("the NATS server does not start")
+	}
+	for _, tc := range []struct {
+		url  string
+		says []string
+	}{
+		{s.ClientURL(), []string{"forewarm.telemetry.request.chat.default", "no stream holds", "forewarm serve", "-prefix", "0 of 1"}},
+		{strings.Replace(s.ClientURL(), "//", "//few:b@", 1), []string{"forewarm.telemetry.request.chat.default", "permissions", "forewarm nats-config", "-creds"}},
+	} {
+		code, _, errs := runHere(t.Context(), "publish", "-nats", tc.url)
+		if code != 1 {
+			t.Errorf("exit code %d, want 1", code)
+		}
+		for _, part := range tc.says {
+			if !strings.Contains(errs, part) {
+				t.Errorf("%q does not say %q", errs, part)
+			}
+		}
+	}
+}

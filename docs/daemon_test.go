@@ -1,0 +1,60 @@
+package docs_test
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const patience = time.Minute
+
+// daemon is forewarm serve in a process of its own.
+type daemon struct{ base string }
+
+// startDaemon serves a configuration until the test ends.
+func startDaemon(t *testing.T, config string) *daemon {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, address := t.TempDir(), freeAddress(t)
+	config += "nats: {embedded: {listen: none}}\nserver: {listen: '" + address + "'}\nlog: {level: error}\n"
+	if err := os.WriteFile(filepath.Join(dir, "forewarm.yaml"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "serve")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stderr, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	d := &daemon{"http://" + address}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if res, err := http.Get(d.base + "/healthz"); err == nil {
+			_ = res.Body.Close()
+			return d
+		}
+	}
+	t.Fatal("the daemon does not answer")
+	return nil
+}
+
+// freeAddress is an address of loopback that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

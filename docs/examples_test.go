@@ -1,0 +1,119 @@
+package docs_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/forewarm/forewarm/alerting"
+)
+
+var yamlBlock = regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```$")
+
+// TestExamples: every yaml block is accepted by forewarm check, on its own or beside a pool.
+func TestExamples(t *testing.T) {
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(read(t, root+"/forecaster/capacity/testdata/llama3-70b.json")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		for _, m := range yamlBlock.FindAllStringSubmatch(read(t, page), -1) {
+			if strings.Contains(m[2], "apiVersion:") {
+				continue
+			}
+			text := strings.ReplaceAll("\n"+m[2], "\n"+m[1], "\n")
+			if !strings.Contains(text, "\npools:") {
+				text += "pools: [{name: chat, replicas: {max: 4}}]\n"
+			}
+			file := filepath.Join(dir, "forewarm.yaml")
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command(path, "check", "-offline", "-config", file).CombinedOutput(); err != nil {
+				t.Errorf("%s: %s\n%s", page, out, text)
+			}
+		}
+	}
+}
+
+// TestAlertsPage: the page lists the alerts that the program has, and their runbooks are there.
+func TestAlertsPage(t *testing.T) {
+	var listed []alerting.AlertName
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(read(t, "alerts.md"), -1) {
+		listed = append(listed, alerting.AlertName(m[1]))
+		if _, err := os.Stat(filepath.Join(root, "deploy", "runbooks", m[1]+".md")); err != nil {
+			t.Error(err)
+		}
+	}
+	want := slices.Sorted(slices.Values(alerting.AlertNames))
+	if slices.Sort(listed); !slices.Equal(listed, want) {
+		t.Errorf("the page lists %v; there are %v", listed, want)
+	}
+}
+
+var (
+	codeSpan    = regexp.MustCompile("`[^`\n]+`|(?m)^ {4,}\\S.*$|^\\$? ?\\./forewarm .*$")
+	commandLine = regexp.MustCompile(`(?:^|[\s/])forewarm ([a-z][a-z-]*)((?: [^|;&>]*)?)`)
+	flagName    = regexp.MustCompile(`(?:^|\s)-([a-z][a-z0-9-]*)`)
+)
+
+// TestCommands: the commands that pages name are there, with their flags.
+func TestCommands(t *testing.T) {
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	help, err := exec.Command(path, "help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	usage := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^  ([a-z-]+) `).FindAllStringSubmatch(string(help), -1) {
+		text, _ := exec.Command(path, m[1], "-h").CombinedOutput()
+		usage[m[1]] = string(text)
+	}
+	seen := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "deploy/*/*.md"} {
+		pages, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			if name := filepath.Base(page); name == "CHANGELOG.md" || name == "BENCHMARKS.md" {
+				continue // they tell of other versions
+			}
+			text := strings.ReplaceAll(read(t, page), "\\\n", " ")
+			for _, span := range codeSpan.FindAllString(text, -1) {
+				for _, m := range commandLine.FindAllStringSubmatch(strings.Trim(span, "`"), -1) {
+					flags, ok := usage[m[1]]
+					if !ok {
+						t.Errorf("%s names the command %q", page, m[0])
+						continue
+					}
+					seen++
+					arguments, _, _ := strings.Cut(m[2], "#")
+					for _, f := range flagName.FindAllStringSubmatch(arguments, -1) {
+						if !strings.Contains(flags, "  -"+f[1]+" ") && !strings.Contains(flags, "  -"+f[1]+"\n") {
+							t.Errorf("%s names %s, which has no flag -%s", page, m[0], f[1])
+						}
+					}
+				}
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("%d commands were found", seen)
+	}
+}

@@ -1,0 +1,232 @@
+package forecaster
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// evenly is a pool whose paths are spread evenly from 0 to 100 at an origin, each the same in all minutes.
+func evenly(minute int) PoolForecast {
+	pf := ramp("kv", 0, 0)
+	pf.Origin = minuteAt(minute)
+	for j := range pf.Paths.At[0] {
+		for h := range Horizon {
+			pf.Paths.At[0][j][h] = 100 * (float32(j) + .5) / NumPaths
+		}
+	}
+	return pf
+}
+
+// TestOutlookLearnsWhatPathsAreWorth: where demand reaches the paths' upper half three times in four, a share of paths of
+// one half becomes a probability of three quarters, whatever the supply was; and times to saturation follow.
+func TestOutlookLearnsWhatPathsAreWorth(t *testing.T) {
+	const window = 5 * time.Minute
+	rng := rand.New(rand.NewPCG(1, 1))
+	var o Calibrator
+	demand := map[int64]float64{}
+	at := func(_ string, minute int64) float64 { return demand[minute] }
+	minutes := 6000
+	for m := range minutes {
+		if m%5 == 0 {
+			y := 100 * math.Sqrt(rng.Float64()) // P(y > 50) = 3/4
+			for k := range int64(5) {
+				demand[minuteAt(m).Unix()/60+k] = y
+			}
+		}
+		o.Learn(minuteAt(m), at)
+		if m%5 == 0 {
+			pf := evenly(m)
+			p := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 4}, 0, window, &o)
+			o.Issue(&pf, &p, fixedLag(time.Minute))
+		}
+	}
+	pf := evenly(minutes)
+	for _, tt := range []struct{ capacity, raw, want float64 }{{50, .5, .75}, {80, .2, .36}, {20, .8, .96}, {200, 0, 0}} {
+		raw := Project(&pf, fixedCapacity{"kv": tt.capacity}, fixedLag(time.Minute), Supply{Ready: 1}, 0, window, nil)
+		p := Project(&pf, fixedCapacity{"kv": tt.capacity}, fixedLag(time.Minute), Supply{Ready: 1}, 0, window, &o)
+		if math.Abs(raw.Probability-tt.raw) > .02 || math.Abs(p.Probability-tt.want) > .06 {
+			t.Errorf("capacity %g: probability %.3f, before learning %.3f, want %g and %g", tt.capacity, p.Probability, raw.Probability, tt.want, tt.raw)
+		}
+		if (p.ETA.P50 == 0) != (tt.want > .5) {
+			t.Errorf("capacity %g: ETA %v at %.3f", tt.capacity, p.ETA, p.Probability)
+		}
+	}
+}
+
+// TestOutlookByHorizon: what is learned of far windows changes what is said of far minutes, and nothing before.
+func TestOutlookByHorizon(t *testing.T) {
+	pf := evenly(0)
+	project := func(o *Calibrator) [Horizon]float64 {
+		return Project(&pf, fixedCapacity{"kv": 40}, fixedLag(time.Minute), Supply{Ready: 1}, 0, time.Minute, o).Resources[0].Probability
+	}
+	var o Calibrator
+	plain := project(&o)
+	d := o.state.dimension("kv")
+	d.Ranks[numHorizons-1] = [rankBins]float64{100, 100, 100} // of far windows the demand stayed low
+	if p := project(&o); p != plain {
+		t.Errorf("what is by a minute is less by a later one: %v", p)
+	}
+	d.Ranks[numHorizons-1] = [rankBins]float64{17: 100, 18: 100, 19: 100} // it was high
+	if p := project(&o); p[29] != plain[29] || !(p[44] > p[29]+.05) || p[59] < .9 {
+		t.Errorf("%g, at first %g, within half an hour, %g within 45 minutes and %g within an hour", p[29], plain[29], p[44], p[59])
+	}
+}
+
+// TestOutlookSaysWhatCameOfSupply: of the hours in which demand exceeded the supply that was assumed, replicas on their way are
+// counted as often as their lag lets expect, and prefill replicas likewise. A pool beside it shares the ranks alone.
+func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
+	const demand = 50
+	run := func(o *Calibrator, supply Supply, prompts bool) float64 {
+		short, hours := 0.0, 0.0
+		for m := range 1000 {
+			for _, x := range o.Learn(minuteAt(m), func(string, int64) float64 { return demand }) {
+				hours++
+				if x.Short {
+					short++
+				}
+			}
+			for i := range supply.Pending {
+				supply.Pending[i] = minuteAt(m)
+			}
+			pf := evenly(m)
+			p := Project(&pf, fixedCapacity{"kv": 30}, halfLag{}, supply, 1, time.Minute, o)
+			issued := &p
+			if prompts {
+				issued = &Projection{Prompts: &p}
+			}
+			o.Issue(&pf, issued, halfLag{})
+		}
+		return short / hours
+	}
+	var o Calibrator
+	if share := run(&o, Supply{Ready: 1}, false); share != 1 {
+		t.Errorf("one replica is always short, and was in %.2f of the hours", share)
+	}
+	if ranks := o.state.find("kv").Ranks[0]; ranks[9]+ranks[10] < .9 {
+		t.Errorf("ranks are %v, where demand is the paths' median", ranks)
+	}
+	beside := o.Beside()
+	if share := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, false); math.Abs(share-.5) > .05 {
+		t.Errorf("two replicas are enough, half of the time there are two, and %.2f of the hours were short", share)
+	}
+	if d := beside.state.find("kv"); d.Ranks != [numHorizons][rankBins]float64{} {
+		t.Errorf("the pool beside has ranks %v of its own", d.Ranks)
+	}
+	for ready, want := range map[int]float64{1: 1, 2: 0} { // one of which is kept for failures, and counts
+		if share := run(new(Calibrator), Supply{Ready: ready}, true); share != want {
+			t.Errorf("%d prefill replicas were short in %.2f of the hours, want %g", ready, share, want)
+		}
+	}
+}
+
+// TestOutlookKeepsWithinBounds: unknown minutes teach nothing, and what waits is bounded.
+func TestOutlookKeepsWithinBounds(t *testing.T) {
+	var o Calibrator
+	for m := range 200 {
+		pf := evenly(m)
+		o.Issue(&pf, &Projection{}, halfLag{})
+	}
+	if n := len(o.State().Dimensions[0].Open); n != Horizon {
+		t.Errorf("%d windows wait, want %d", n, Horizon)
+	}
+	o.Learn(minuteAt(400), func(string, int64) float64 { return math.NaN() })
+	if d := o.State().Dimensions[0]; len(d.Open) != 0 || d.Ranks != [numHorizons][rankBins]float64{} {
+		t.Errorf("learned %v from unknown minutes, %d wait", d.Ranks, len(d.Open))
+	}
+	pf := evenly(500)
+	pf.Stale = true
+	if o.Issue(&pf, &Projection{}, halfLag{}); len(o.State().Dimensions[0].Open) != 0 {
+		t.Error("a stale forecast was taken down")
+	}
+	// All paths tie with what came: every rank is as likely.
+	pf = ramp("kv", 7, 0)
+	o.Issue(&pf, &Projection{}, halfLag{})
+	o.Learn(minuteAt(5), func(string, int64) float64 { return 7 })
+	ranks := o.State().Dimensions[0].Ranks[0]
+	for i := range ranks {
+		if math.Abs(ranks[i]-1./(5*rankBins)) > 1e-12 {
+			t.Fatalf("a tie counts as %v", ranks)
+		}
+	}
+}
+
+func TestRankCurveInverts(t *testing.T) {
+	var o Calibrator
+	d := o.state.dimension("kv")
+	d.Ranks[0], d.Ranks[1] = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}, [rankBins]float64{15: 30}
+	w := o.worth("kv")
+	var none margins
+	for p := 0.; p <= 1; p += .01 {
+		for _, h := range []int{1, 5, 11, 15} {
+			if 1-w.level(p, h) < 1./rankBins {
+				continue // told by the tail
+			}
+			if by := w.probability(1-w.level(p, h), h, &none); math.Abs(1-by-p) > 1e-9 {
+				t.Errorf("level(%g) by minute %d is worth %g", p, h, 1-by)
+			}
+		}
+	}
+	plain := (*Calibrator)(nil).worth("kv")
+	if p := plain.probability(.3, 60, &none); p != .3 || plain.level(.3, 60) != .3 {
+		t.Errorf("without an calibrator 0.3 becomes %g", p)
+	}
+}
+
+// TestReliability: a projection is judged by the demand that came against the supply that it assumed, averaged over the lag
+// of replicas that were on their way.
+func TestReliability(t *testing.T) {
+	const window = 10 * time.Minute
+	var r Reliability
+	project := func(minute int, stated float64, supply Supply, eta ETA) {
+		p := Projection{Origin: minuteAt(minute), Supply: supply, Resources: []ResourceProjection{{Dimension: "kv", PerReplica: 100, ETA: eta}}}
+		for h := range Horizon {
+			p.Resources[0].Probability[h] = stated
+		}
+		r.Issue(&p, halfLag{}, window)
+	}
+	never := ETA{Never, Never, Never}
+	project(0, .8, Supply{Ready: 2}, ETA{3 * time.Minute, 5 * time.Minute, Never})           // 200 hold until minute 5
+	project(0, .8, Supply{Ready: 9}, never)                                                  // enough
+	project(0, .2, Supply{Ready: 2, Pending: []time.Time{minuteAt(0)}}, never)               // ready in time, or not
+	project(6, .97, Supply{Ready: 1}, ETA{0, 0, 0})                                          // short from the start
+	project(20, .5, Supply{Ready: 2}, never)                                                 // is not over
+	project(0, 0, Supply{Ready: 2, Pending: []time.Time{minuteAt(-1), minuteAt(-2)}}, never) // the same lag for both
+	for m := range 70 {
+		r.Observe(minuteAt(m).Unix()/60, func(string) float64 {
+			if m == 5 || m == 6 {
+				return 250
+			}
+			return 150
+		})
+	}
+	bins, eta := r.Table()
+	if b := bins[0]; b.Windows != 1 || !(b.Low > .05 && b.Low < .2 && b.High > .8 && b.High < .95) {
+		t.Errorf("half of one window came: %+v", b)
+	}
+	if b := bins[8]; b.N != 2 || b.Windows != 1 {
+		t.Errorf("two projections of the same minutes: %+v", b)
+	}
+	if b := bins[5]; b.Windows != 0 || !math.IsNaN(b.Low) {
+		t.Errorf("nothing was stated: %+v", b)
+	}
+	want := map[int][3]float64{0: {1, 0, .5}, 2: {1, .2, .5}, 8: {2, .8, .5}, 10: {1, .97, 1}}
+	for i, b := range bins {
+		got := [3]float64{float64(b.N), b.Stated, b.Came}
+		if w, ok := want[i]; ok && cmp.Diff(w, got, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })) != "" || !ok && b.N != 0 {
+			t.Errorf("%g to %g: %v, want %v", b.From, b.To, got, w)
+		}
+	}
+	if eta[0].N != 1 || eta[0].Came != 0 || eta[1].N != 1 || eta[1].Came != 1 || eta[2].N != 0 || !math.IsNaN(eta[2].Came) {
+		t.Errorf("%+v", eta)
+	}
+}
+
+// halfLag is over at once for half of the replicas, and never for the others.
+type halfLag struct{}
+
+func (halfLag) Quantile(float64) time.Duration              { return time.Hour }
+func (halfLag) ReadyBy(requested, now, t time.Time) float64 { return .5 }
