@@ -281,6 +281,9 @@ func judge(t *testing.T, all []object) {
 	volumes := map[string]bool{}
 	for _, v := range pod.Volumes {
 		volumes[v.Name] = true
+		if s := v.Secret; s != nil && (s.DefaultMode == nil || *s.DefaultMode != 0o440) {
+			t.Errorf("the Secret %s is mounted with the mode %v", s.SecretName, s.DefaultMode)
+		}
 		if source := v.ConfigMap; v.Name == "config" && !slices.ContainsFunc(all, func(o object) bool {
 			return o.kind == "ConfigMap" && source != nil && o.name == source.Name
 		}) {
