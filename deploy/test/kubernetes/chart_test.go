@@ -455,6 +455,29 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
+// TestPackage: a packaged chart has the files that symbolic links lead to.
+func TestPackage(t *testing.T) {
+	chart, err := loader.Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := chartutil.Save(chart, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if chart, err = loader.Load(archive); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, f := range chart.Files {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	if want := []string{"files/dashboards/fleet.json", "files/dashboards/pool.json", "files/dashboards/quality.json", "files/rules.yaml"}; !slices.Equal(names, want) {
+		t.Errorf("the package has %v, want %v", names, want)
+	}
+}
+
 // TestScaledObjects: the chart's ScaledObject is that of deploy/keda, which is judged by KEDA's own schema.
 func TestScaledObjects(t *testing.T) {
 	spec := func(text string) (s map[string]any) {
