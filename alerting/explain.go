@@ -436,6 +436,3 @@ func amount(v float64) string {
 	}
 	return fmt.Sprintf("%.3g", v)
 }
-
-// Cause says who drives the demand of d and what changed; "" where no driver is known.
-func (d *Decision) Cause() string { return drivenBy(d.Drivers, nil, d.Binding) }

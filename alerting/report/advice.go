@@ -80,8 +80,9 @@ func (p *Pool) suggestions() (out []string) {
 	suggest(surprises > 0, "Look at the %s that came without a warning in time, below.", count(surprises, "saturation"))
 	suggest(s.SaturatedMinutes > 0 && p.Decisions.Mode == string(alerting.Advisory), "Let an autoscaler follow the advice (decision.mode: active); nothing did.")
 	suggest(s.InTime > 0 && p.Decisions.Mode == string(alerting.Active), "Find out why replicas came too late although the warning was in time.")
-	suggest(10*d.Observed < 9*d.Minutes, "Mend the telemetry: it is missing for %s of the time.", percent(1-Number(d.Observed)/Number(d.Minutes)))
-	suggest(10*d.Decided < 9*d.Minutes, "Find out why there was no decision for %s of the time: the daemon was new, or did not run.", percent(1-Number(d.Decided)/Number(d.Minutes)))
+	decided := 10*d.Decided >= 9*d.Minutes
+	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", percent(1-Number(d.Decided)/Number(d.Minutes)))
+	suggest(decided && 10*d.Observed < 9*d.Minutes, "Mend the telemetry: it is missing for %s of the time.", percent(1-Number(d.Observed)/Number(d.Minutes)))
 	suggest(s.False > s.InTime+s.Averted, "Lower decision.false_alarms_per_week if the %s disturb.", count(s.False, "false warning"))
 	if a := p.main(); a != nil && a.Q90.Effective >= leastOutcomes && a.Q90.High < .9 {
 		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.", percent(a.Q90.Share))

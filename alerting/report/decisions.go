@@ -19,8 +19,7 @@ type tick struct {
 	mode                    alerting.Mode
 	generation              int64
 	publish, stale, clamped bool
-	assumed                 bool   // no replica reports: supply is believed
-	cause                   string // of the demand, in a sentence; only where the decision saw more of it than ready replicas take
+	assumed                 bool // no replica reports: supply is believed
 	capacities              []capacity
 	prompts                 []capacity // of a disaggregated pool's prefill replicas
 }
@@ -45,9 +44,6 @@ func newTick(d *alerting.Decision) tick {
 	}
 	for _, r := range d.Resources {
 		t.capacities = append(t.capacities, capacity{r.Dimension, r.PerReplica, r.LoadFactor()})
-		if r.Demand > r.PerReplica*float64(d.Ready) {
-			t.cause = d.Cause()
-		}
 	}
 	for _, r := range d.Prompts {
 		t.prompts = append(t.prompts, capacity{r.Dimension, r.PerReplica, r.LoadFactor()})

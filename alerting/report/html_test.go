@@ -166,7 +166,7 @@ func TestAdvice(t *testing.T) {
 		"gaps":           {func(p *Pool) { calm(p); p.Data.Observed = 8064 }, watch, "Mend the telemetry: it is missing for 20 % of the time."},
 		"well":           {calm, good, "Nothing to do."},
 		"few":            {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.3, 0, .8, 3} }, good, "Nothing to do."},
-		"new":            {func(p *Pool) { calm(p); p.Data.Decided = 504 }, watch, "Find out why there was no decision for 95 % of the time: the daemon was new, or did not run."},
+		"new":            {func(p *Pool) { calm(p); p.Data.Decided = 504 }, watch, "Find out why Forewarm made no decision for 95 % of the time, unless it is new."},
 		"idle": {func(p *Pool) { calm(p); p.Decisions.Provision.Over.ReplicaHours = 500 }, watch,
 			"Check whether fewer replicas would do: 73 % of their time was idle, reserves not counted."},
 		"too narrow": {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.8, .7, .85, 99} }, watch,

@@ -416,24 +416,38 @@ func TestWarningsHaveThresholds(t *testing.T) {
 	}
 }
 
-// An episode has what was forecast of its peak, and what the decision in force then knew of its cause.
+// An episode has what was forecast of its peak, and the class that caused it.
 func TestEpisodeIsExplained(t *testing.T) {
-	h := &past{demand: map[features.Key][]float64{}}
-	for m := range 200 {
-		y, d := 15.0, decision(m, 2, 0)
-		if m >= 120 && m < 125 {
-			y = float64(25 + m - 120)
+	classes := []features.Key{{Pool: "p", Class: "agent"}, {Pool: "p", Class: "chat"}, {Pool: "p", Class: "rag"}}
+	for name, c := range map[string]struct {
+		during [3]float64 // requests a second of each class; 5 before
+		ready  int
+		cause  string
+	}{
+		"one class": {[3]float64{18, 6, 5}, 2, "Class agent rose to 3.6 times its load of the hour before."},
+		"all":       {[3]float64{8, 8, 8}, 2, "Several classes rose: together to 1.6 times the load of the hour before."},
+		"no rise":   {[3]float64{5, 5, 5}, 1, "Too few replicas were ready; the load rose little."},
+	} {
+		h := &past{demand: map[features.Key][]float64{}}
+		sum := c.during[0] + c.during[1] + c.during[2]
+		for m := range 200 {
+			now, all, d := [3]float64{5, 5, 5}, 15., decision(m, 2, 0)
+			if m >= 120 && m < 125 {
+				now, all, d.Ready = c.during, sum, c.ready
+			}
+			for i, class := range classes {
+				h.demand[class] = append(h.demand[class], now[i])
+			}
+			h.demand[total] = append(h.demand[total], all)
+			h.decisions = append(h.decisions, d)
+			h.forecasts = append(h.forecasts, forecast(total, m, 12, 12))
 		}
-		d.Resources[0].Demand = y
-		d.Drivers = []forecaster.Driver{{Class: "agent", Share: .6}}
-		h.demand[total] = append(h.demand[total], y)
-		h.decisions = append(h.decisions, d)
-		h.forecasts = append(h.forecasts, forecast(total, m, 18, 18))
-	}
-	want := []Episode{{Start: minute(120), Minutes: 5, Resource: "requests", Utilisation: 29. / 20, Forecast: 18. / 20, Outcome: Missed,
-		LeadMinutes: Number(math.NaN()), Cause: "Class agent has 60 % of the demand."}}
-	if diff := cmp.Diff(want, reconcile(t, h, 60, 180).Pools[0].Saturation.Episodes, close); diff != "" {
-		t.Error(diff)
+		capacity := Number(10 * c.ready)
+		want := []Episode{{Start: minute(120), Minutes: 5, Resource: "requests", Utilisation: Number(sum) / capacity, Forecast: 12 / capacity, Outcome: Missed,
+			LeadMinutes: Number(math.NaN()), Cause: c.cause}}
+		if diff := cmp.Diff(want, reconcile(t, h, 60, 180).Pools[0].Saturation.Episodes, close); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }
 

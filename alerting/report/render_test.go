@@ -71,7 +71,7 @@ func week() *Report {
 			},
 			Saturation: Saturation{Probability: .5, KnownMinutes: 10040, SaturatedMinutes: 14, WarnedMinutes: 95, InTime: 1, Missed: 1, Averted: 4, False: 1,
 				LeadMinutes: 13.5, Episodes: []Episode{
-					{Start: start.Add(33 * time.Hour), Minutes: 12, Resource: "kv", Utilisation: 1.072, Forecast: .76, Outcome: InTime, LeadMinutes: 14, Cause: "Class chat causes it: within the hour prompts 2.1 times as long."},
+					{Start: start.Add(33 * time.Hour), Minutes: 12, Resource: "kv", Utilisation: 1.072, Forecast: .76, Outcome: InTime, LeadMinutes: 14, Cause: "Class chat rose to 2.3 times its load of the hour before: 1.1 times the requests, each 2.1 times as large."},
 					{Start: start.Add(60 * time.Hour), Minutes: 3, Resource: "prefill", Utilisation: 1.2, Forecast: nan, Outcome: Missed, LeadMinutes: nan},
 				}},
 			Decisions: Decisions{Mode: "advisory", Ticks: 10079, Stale: 20, Clamped: 3, Events: 44, PeakReady: 6, PeakDesired: 9,

@@ -80,7 +80,7 @@ func (b *builder) saturation(pool string) Saturation {
 	return out
 }
 
-// loads gives every minute's load. It is not known where no decision stood, where no replica was known to be ready, and
+// loads gives every minute's load. It is not known where no decision was in force, where no replica was known to be ready, and
 // where no resource has both demand and capacity.
 func (b *builder) loads(pool string) []load {
 	_, end := b.bounds()
@@ -171,11 +171,7 @@ func (b *builder) episode(pool string, e run, loads []load, warnings []run) Epis
 	}
 	out.Resource, out.Utilisation = loads[peak].resource, Number(loads[peak].utilisation)
 	out.Forecast = out.Utilisation * Number(b.fans[totalOf(pool, out.Resource)].median(peak)/b.loadOf(pool, out.Resource, peak))
-	b.eachMinute(pool, func(t *tick, minute int) {
-		if minute == peak {
-			out.Cause = t.cause
-		}
-	})
+	out.Cause = b.cause(pool, out.Resource, e)
 	if i := slices.IndexFunc(warnings, func(a run) bool { return a.warnsOf(e) }); i >= 0 {
 		a := warnings[i]
 		lead := b.time(e.start).Sub(a.tick.at)

@@ -29,7 +29,7 @@ func runBacktest(ctx context.Context, args []string, std streams) error {
 	f.Float64Var(&c.ScoreFrom, "score-from", 2.0/3, "score origins after this `share` of the trace")
 	f.Float64Var(&c.ScoreTo, "score-to", 1, "score up to this `share` of the trace, and end there")
 	policies := f.String("policies", "", "`names` of policies to run against each other, separated by commas, or all")
-	f.BoolVar(&c.Sweep, "sweep", false, "run every setting of each policy's knobs; with -simulate requests, of the first")
+	f.BoolVar(&c.Sweep, "sweep", false, "run every setting of each policy's knobs")
 	f.IntVar(&c.PeakReplicas, "peak-replicas", 0, "size a replica such that the busiest minute needs this `number` of them (default 8)")
 	f.DurationVar(&c.Warmup.P50, "warmup-p50", 6*time.Minute, "median warm-up of a replica")
 	f.DurationVar(&c.Warmup.P90, "warmup-p90", 12*time.Minute, "90th percentile of the warm-up")

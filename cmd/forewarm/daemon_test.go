@@ -312,7 +312,7 @@ func TestDaemonOnTheWallClock(t *testing.T) {
 	p := startDaemon(t, "features: {future_bound: 10m}", "pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]")
 	const minutes = 6
 	var want, ticks []time.Time
-	now := time.Now().UTC().Truncate(time.Minute)
+	now := time.Now().UTC().Truncate(time.Minute).Add(time.Minute) // the daemon itself ends the minute before
 	for m := range minutes {
 		minute := now.Add(time.Duration(m) * time.Minute)
 		want = append(want, minute)

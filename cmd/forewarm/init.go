@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -43,6 +44,9 @@ func initConfig(ctx context.Context, args []string, std streams) error {
 	}
 	if first.replicas == 1 {
 		first.notes = append(first.notes, "one replica answered. Behind a load balancer there may be more: give -metrics for each, or the name of a headless service")
+	}
+	if kv := first.kv; len(kv) > 0 && slices.Min(kv) < slices.Max(kv) {
+		first.notes = append(first.notes, fmt.Sprintf("replicas hold from %d to %d tokens: the fewest are written, and what each reports is used", slices.Min(kv), slices.Max(kv)))
 	}
 	lines := first.lines()
 	text := render(lines)
@@ -91,7 +95,7 @@ func writeNew(path string, text []byte, force bool) (err error) {
 type firstConfig struct {
 	pool     string
 	replicas int
-	kv       int64 // tokens of the smallest replica; 0 when none says
+	kv       []int64 // tokens of each replica that says
 	source   []string
 	jobs     []string
 	notes    []string
@@ -101,18 +105,13 @@ type firstConfig struct {
 func (c *firstConfig) add(url string, seen *scrape.Seen) {
 	c.replicas += len(seen.Replicas)
 	for i := range seen.Replicas {
-		switch kv := seen.Replicas[i].KVCapacityTokens; {
-		case kv <= 0 || kv == c.kv:
-		case c.kv == 0:
-			c.kv = kv
-		default:
-			c.notes = append(c.notes, fmt.Sprintf("replicas hold %d and %d tokens: the smaller is written, and what each reports is used", c.kv, kv))
-			c.kv = min(c.kv, kv)
+		if kv := seen.Replicas[i].KVCapacityTokens; kv > 0 {
+			c.kv = append(c.kv, kv)
 		}
 	}
 	model := "a model without a name"
 	if len(seen.Models) > 0 {
-		model = strings.Join(seen.Models, ", ")
+		model = fmt.Sprintf("%.200q", strings.Join(seen.Models, ", ")) // it may hold anything, and stands in a comment
 	}
 	c.source = append(c.source, fmt.Sprintf("%s serves %s on %s at %s", seen.Engine, model, count(len(seen.Replicas), "replica"), url))
 	if seen.Silent != nil {
@@ -149,8 +148,8 @@ func (c *firstConfig) lines() []configLine {
 	}
 	add("pools:", "", "")
 	add("  - name: "+c.pool, "guessed", "the pool's name in the subject of its telemetry")
-	if c.kv > 0 {
-		add("    kv_capacity_tokens: "+strconv.FormatInt(c.kv, 10), "read", "tokens in the KV cache of one replica")
+	if len(c.kv) > 0 {
+		add("    kv_capacity_tokens: "+strconv.FormatInt(slices.Min(c.kv), 10), "read", "tokens in the KV cache of one replica")
 	} else {
 		add("    #kv_capacity_tokens: 430000", "", `tokens in the KV cache of one replica; vLLM logs "GPU KV cache size"`)
 	}

@@ -34,19 +34,19 @@ func TestInit(t *testing.T) {
 		says string
 	}{
 		"":           {0, 8, ""},
-		"vllm":       {432_000, 2, "vllm serves llama on 1 replica"},
-		"vllm_ray":   {0, 4, "vllm serves qwen on 2 replicas"},
-		"vllm_ranks": {1600, 6, "llama on 3 replicas"},
-		"sglang":     {262_144, 2, "sglang serves qwen on 1 replica"},
-		"trtllm":     {128_000, 2, "trtllm serves llama on 1 replica"},
-		"triton":     {399_360, 2, "triton serves tensorrt_llm"},
-		"dynamo":     {320_000, 4, "dynamo serves llama on 2 replicas"},
+		"vllm":       {432_000, 2, `vllm serves "llama" on 1 replica`},
+		"vllm_ray":   {0, 4, `vllm serves "qwen" on 2 replicas`},
+		"vllm_ranks": {1600, 6, `"llama" on 3 replicas`},
+		"sglang":     {262_144, 2, `sglang serves "qwen" on 1 replica`},
+		"trtllm":     {128_000, 2, `trtllm serves "llama" on 1 replica`},
+		"triton":     {399_360, 2, `triton serves "tensorrt_llm"`},
+		"dynamo":     {320_000, 4, `dynamo serves "llama" on 2 replicas`},
 		"epp":        {0, 4, "a model without a name"},
 	} {
 		path := dir + name + ".yaml"
-		args := []string{"init", "-o", path, "-pool", "agents"}
+		args, jobs := []string{"init", "-o", path, "-pool", "agents"}, 0
 		if name != "" {
-			args = append(args, "-metrics", url+"/"+name)
+			args, jobs = append(args, "-metrics", url+"/"+name), 1
 		}
 		code, _, errs := runHere(t.Context(), args...)
 		if code != 0 || !strings.Contains(errs, want.says) || !strings.Contains(errs, "guessed") {
@@ -57,7 +57,7 @@ func TestInit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := c.Pools[0]; p.Name != "agents" || p.KVCapacityTokens != want.kv || p.Replicas.Max != want.max || len(c.Scrape.Jobs) != len(args)/6 {
+		if p := c.Pools[0]; p.Name != "agents" || p.KVCapacityTokens != want.kv || p.Replicas.Max != want.max || len(c.Scrape.Jobs) != jobs {
 			t.Errorf("%q: pool %+v, %d jobs, want %+v", name, p, len(c.Scrape.Jobs), want)
 		}
 		if code, out, errs := runHere(t.Context(), "check", "-offline", "-config", path); code != 0 {
@@ -71,7 +71,7 @@ func TestInit(t *testing.T) {
 	both := dir + "both.yaml"
 	if code, _, errs := runHere(t.Context(), "init", "-o", both, "-metrics", url+"/vllm", "-metrics", url+"/sglang"); code != 0 {
 		t.Fatal(errs)
-	} else if !strings.Contains(errs, "replicas hold 432000 and 262144 tokens") {
+	} else if !strings.Contains(errs, "replicas hold from 262144 to 432000 tokens") {
 		t.Errorf("two engines that differ: %s", errs)
 	}
 	if c, err := config.Load(both); err != nil || len(c.Scrape.Jobs) != 2 || c.Pools[0].KVCapacityTokens != 262_144 {

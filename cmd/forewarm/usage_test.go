@@ -83,7 +83,6 @@ func TestUsage(t *testing.T) {
 		{"backtest -decide 4m trace.csv", 2, []string{"-every", "decide 4m", "multiple"}},
 		{"backtest -peak-replicas -3 trace.csv", 2, []string{"-peak-replicas", "-3", "1…10000"}},
 		{"backtest -score-from 2 trace.csv", 2, []string{"-score-from", "2", "0…1"}},
-		{"backtest -simulate wish trace.csv", 2, []string{"-simulate", `"wish"`, "fluid or requests"}},
 		{"backtest -score-to 0.5 trace.csv", 2, []string{"-score-to", "0.5", "0.666"}},
 		{"backtest -warmup-p50 0s trace.csv", 2, []string{"-warmup-p50", "0s"}},
 		{"backtest -plot-dimension gpu trace.csv", 2, []string{"-plot-dimension", `"gpu"`, "prefill"}},

@@ -106,17 +106,6 @@ func (c *Chart) Text(x, y float64, class, text string) {
 	}
 }
 
-// Names writes the names of lines at the right, beside the values at which they end, moved apart where they would overlap.
-func (c *Chart) Names(names []string, ends []float64) {
-	heights := make([]float64, len(ends))
-	for i, v := range ends {
-		heights[i] = c.Y(v)
-	}
-	for i, y := range Spread(heights, 12, c.Top, c.Height-c.Base) {
-		c.Text(c.Width-c.Right+8, y+4, fmt.Sprintf("name hue%d", i%6), names[i])
-	}
-}
-
 // Line joins the values at each x.
 func (c *Chart) Line(class string, xs, ys []float64) {
 	var p Path
@@ -197,24 +186,6 @@ func (c *Chart) rect(class string, x, y, width, height float64, title string) {
 func (c *Chart) Dot(class string, x, y float64, title string) {
 	if !math.IsNaN(x + y) {
 		fmt.Fprintf(&c.b, `<circle class="%s" cx="%.1f" cy="%.1f" r="3"><title>%s</title></circle>`, class, c.X(x), c.Y(y), html.EscapeString(title))
-	}
-}
-
-// Dots marks many values in one path; the style's stroke makes them round.
-func (c *Chart) Dots(class string, xs, ys []float64) {
-	var b strings.Builder
-	for i, x := range xs {
-		if !math.IsNaN(x + ys[i]) {
-			fmt.Fprintf(&b, "M%.1f %.1fh0", c.X(x), c.Y(ys[i]))
-		}
-	}
-	c.path(class, b.String())
-}
-
-// Whisker draws an interval at x.
-func (c *Chart) Whisker(class string, x, low, high float64) {
-	if !math.IsNaN(low + high) {
-		c.path(class, fmt.Sprintf("M%.1f %.1fV%.1fm-3 0h6M%.1f %.1fh6", c.X(x), c.Y(low), c.Y(high), c.X(x)-3, c.Y(low)))
 	}
 }
 

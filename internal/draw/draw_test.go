@@ -50,7 +50,6 @@ func TestChartIsWellFormed(t *testing.T) {
 	c.Bar("a", 0, 1, 0, nan, hostile)
 	c.Dot("a", nan, 1, hostile)
 	c.Columns("a", xs, []float64{nan, 5, math.Inf(1), -1}, 1)
-	c.Whisker("a", 1, nan, 2)
 	out := c.String()
 	d := xml.NewDecoder(strings.NewReader(out))
 	for {

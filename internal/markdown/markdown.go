@@ -1,4 +1,4 @@
-// Package markdown writes text and tables as Markdown, and turns Markdown into HTML.
+// Package markdown writes text as Markdown, and turns Markdown into HTML.
 package markdown
 
 import (
@@ -18,42 +18,6 @@ func Text(s string) string {
 	return special.ReplaceAllStringFunc(strings.Join(strings.Fields(s), " "), func(m string) string {
 		return "\\" + strings.Join(strings.Split(m, ""), "\\")
 	})
-}
-
-// Table is a table with a title and a note above it. Cells are plain text.
-type Table struct {
-	Title, Note string
-	Head        []string // columns that begin with ">" are right-aligned
-	Rows        [][]string
-}
-
-// Write writes the title, when there is one, as a heading of that level, then the note and the rows.
-func (t *Table) Write(b *strings.Builder, level int) {
-	if t.Title != "" {
-		b.WriteString("\n" + strings.Repeat("#", level) + " " + Text(t.Title) + "\n")
-	}
-	if t.Note != "" {
-		b.WriteString("\n" + Text(t.Note) + "\n")
-	}
-	if len(t.Rows) == 0 {
-		return
-	}
-	head, rule := make([]string, len(t.Head)), make([]string, len(t.Head))
-	for i, h := range t.Head {
-		name, right := strings.CutPrefix(h, ">")
-		head[i], rule[i] = Text(name), "---"
-		if right {
-			rule[i] = "---:"
-		}
-	}
-	b.WriteString("\n| " + strings.Join(head, " | ") + " |\n| " + strings.Join(rule, " | ") + " |\n")
-	for _, row := range t.Rows {
-		b.WriteString("|")
-		for _, cell := range row {
-			b.WriteString(" " + Text(cell) + " |")
-		}
-		b.WriteString("\n")
-	}
 }
 
 // converter leaves raw HTML and dangerous links out. Of the extensions it has tables only.

@@ -1,0 +1,70 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/forewarm/forewarm/features"
+)
+
+const (
+	// causeBefore are the minutes before a saturation that its load is compared with.
+	causeBefore = 60
+	// causeShare is the share of a rise from which one class is its cause.
+	causeShare = .5
+	// causeRise is the factor from which the load of a pool has risen.
+	causeRise = 1.1
+)
+
+// change is the mean of what is known of a series, before a saturation and in it.
+type change struct{ before, during float64 }
+
+func (c change) rise() float64   { return c.during - c.before }
+func (c change) factor() float64 { return c.during / c.before }
+
+// changeOf compares the minutes [start, last] with the hour before them.
+func changeOf(demand []float64, e run) change {
+	mean := func(from, to int) float64 {
+		sum, n := 0., 0.
+		for m := from; m < to; m++ {
+			if v := at(demand, m); !math.IsNaN(v) {
+				sum, n = sum+v, n+1
+			}
+		}
+		return sum / n
+	}
+	return change{mean(e.start-causeBefore, e.start), mean(e.start, e.last+1)}
+}
+
+// cause says which class raised the load of a resource in an episode, and by what; "" where demand is not known.
+func (b *builder) cause(pool, resource string, e run) string {
+	whole := changeOf(b.observed[totalOf(pool, resource)], e)
+	if f := whole.factor(); math.IsNaN(f) || math.IsInf(f, 0) {
+		return ""
+	} else if f < causeRise {
+		return "Too few replicas were ready; the load rose little."
+	}
+	var first change
+	class := ""
+	for k, values := range b.observed {
+		if k.Pool != pool || k.dimension != resource || k.Class == features.TotalClass {
+			continue
+		}
+		c := changeOf(values, e)
+		if r := c.rise(); r > first.rise() || class != "" && r == first.rise() && k.Class < class {
+			first, class = c, k.Class
+		}
+	}
+	if first.rise() < causeShare*whole.rise() {
+		return fmt.Sprintf("Several classes rose: together to %.2g times the load of the hour before.", whole.factor())
+	}
+	requests := changeOf(b.observed[seriesKey{features.Key{Pool: pool, Class: class}, features.DimRequests}], e).factor()
+	switch each := first.factor() / requests; {
+	case first.before == 0:
+		return fmt.Sprintf("Class %s began.", class)
+	case resource == features.DimRequests || math.IsNaN(each):
+		return fmt.Sprintf("Class %s rose to %.2g times its load of the hour before.", class, first.factor())
+	default:
+		return fmt.Sprintf("Class %s rose to %.2g times its load of the hour before: %.2g times the requests, each %.2g times as large.", class, first.factor(), requests, each)
+	}
+}
