@@ -43,7 +43,7 @@ func (d *decoder) dynamoRow(r *record) {
 	m := &r.members
 	switch {
 	case m[fieldObject].kind != '"' && r.has(fieldObject):
-		d.fail(ingest.ReasonWrongType, "event_type is a %s, want a string", kindNames[m[fieldObject].kind])
+		d.fail(ingest.ReasonWrongType, "event_type is %s, want a string", kindNames[m[fieldObject].kind])
 		return
 	case !r.has(fieldObject):
 		d.fail(ingest.ReasonMissingField, "event_type is missing")

@@ -165,12 +165,16 @@ func (t *fieldTree) at(key []byte) *fieldTree {
 	return nil
 }
 
-// names names the most trusted places of f, for people.
-func (t *fieldTree) names(f field) string {
-	if all := t.paths[f]; len(all) > 3 {
-		return strings.Join(all[:3], ", ") + ", …"
+// names names the most trusted places of fields, for people.
+func (t *fieldTree) names(fields ...field) string {
+	var all []string
+	for _, f := range fields {
+		all = append(all, t.paths[f][:min(3, len(t.paths[f]))]...)
+		if len(t.paths[f]) > 3 {
+			all = append(all, "…")
+		}
 	}
-	return strings.Join(t.paths[f], ", ")
+	return strings.Join(all, ", ")
 }
 
 // record is what a walk found, by field.

@@ -167,7 +167,7 @@ func (d *decoder) checkForeign(q *ingest.Request) {
 	case q.PromptTokens == ingest.Unknown && q.Status == ingest.StatusOK:
 		d.fail(ingest.ReasonMissingField, "prompt_tokens is missing: the record has none of %s", d.fields.names(fieldPromptTokens))
 	case q.ArrivedAt.IsZero() && q.FinishedAt.IsZero():
-		d.fail(ingest.ReasonMissingField, "arrived_at is missing, and so is finished_at: the record has none of %s, %s", d.fields.names(fieldArrivedAt), d.fields.names(fieldFinishedAt))
+		d.fail(ingest.ReasonMissingField, "arrived_at is missing, and so is finished_at: the record has none of %s", d.fields.names(fieldArrivedAt, fieldFinishedAt))
 	}
 	d.checkRequest(q)
 }

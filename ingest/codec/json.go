@@ -19,7 +19,7 @@ type value struct {
 }
 
 // kindNames are the kinds of values, for people.
-var kindNames = map[byte]string{'"': "string", '0': "number", 't': "boolean", 'f': "boolean", 'n': "null", '{': "object", '[': "array"}
+var kindNames = map[byte]string{'"': "a string", '0': "a number", 't': "a boolean", 'f': "a boolean", 'n': "null", '{': "an object", '[': "a list", 0: "nothing"}
 
 // jsonReader reads JSON front to back without a copy. Its methods read one value each. The first fault ends it: every later
 // call reads nothing.
@@ -87,7 +87,8 @@ func (j *jsonReader) end() (reason ingest.Reason, at int64) {
 // fault of a part. O(len(data)).
 func (d *decoder) document(data []byte, j *jsonReader, depth int, read func()) {
 	if nestsDeeper(data, depth) {
-		d.refusal = ingest.Refusal{Reason: ingest.ReasonTooDeep, Detail: "it nests too deep"}
+		d.refusal = ingest.Refusal{}
+		d.fail(ingest.ReasonTooDeep, "it nests deeper than %d levels", depth)
 		return
 	}
 	j.reset(data)
@@ -130,7 +131,7 @@ func nestsDeeper(data []byte, depth int) bool {
 func (d *decoder) object(j *jsonReader, name string, member func(key []byte)) {
 	if kind := j.kind(); kind != '{' {
 		if j.skip(); kind != 'n' {
-			d.fail(ingest.ReasonWrongType, "%s is a %s, want an object", name, kindNames[kind])
+			d.fail(ingest.ReasonWrongType, "%s is %s, want an object", name, kindNames[kind])
 		}
 		return
 	}
@@ -147,7 +148,7 @@ func (d *decoder) object(j *jsonReader, name string, member func(key []byte)) {
 func (d *decoder) list(j *jsonReader, name string, element func()) {
 	if kind := j.kind(); kind != '[' {
 		if j.skip(); kind != 'n' {
-			d.fail(ingest.ReasonWrongType, "%s is a %s, want a list", name, kindNames[kind])
+			d.fail(ingest.ReasonWrongType, "%s is %s, want a list", name, kindNames[kind])
 		}
 		return
 	}

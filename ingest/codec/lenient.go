@@ -44,7 +44,7 @@ func (d *decoder) looseNumber(v value) (f float64, ok bool) {
 	case v.missing():
 		return 0, false
 	case v.kind != '0' && v.kind != '"':
-		d.fail(ingest.ReasonWrongType, "%s is a %s, want a number", v.name, kindNames[v.kind])
+		d.fail(ingest.ReasonWrongType, "%s is %s, want a number", v.name, kindNames[v.kind])
 		return 0, false
 	}
 	if f = parseNumber(v.raw); math.IsNaN(f) {
@@ -175,7 +175,7 @@ func (d *decoder) looseText(v value) []byte {
 	case v.missing():
 		return nil
 	case v.kind == '{' || v.kind == '[':
-		d.fail(ingest.ReasonWrongType, "%s is a %s, want a string", v.name, kindNames[v.kind])
+		d.fail(ingest.ReasonWrongType, "%s is %s, want a string", v.name, kindNames[v.kind])
 		return nil
 	}
 	return v.raw

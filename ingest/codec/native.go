@@ -42,7 +42,7 @@ func native[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
 	add(d, t, list, func(r *T) {
 		j := &d.json
 		d.document(data, j, d.limits.Depth, func() {
-			d.object(j, "a record, of which a batch has one a line,", func(key []byte) {
+			d.object(j, "the record (batches have one a line)", func(key []byte) {
 				i, known := t.byName[string(key)]
 				if !known {
 					j.skip()
@@ -91,7 +91,7 @@ var newline = []byte{'\n'}
 
 func (v *value) text(d *decoder) ([]byte, bool) {
 	if v.kind != '"' {
-		d.fail(ingest.ReasonWrongType, "%s is a %s, want a string", v.name, kindNames[v.kind])
+		d.fail(ingest.ReasonWrongType, "%s is %s, want a string", v.name, kindNames[v.kind])
 	}
 	return v.raw, v.kind == '"'
 }
@@ -106,7 +106,7 @@ func (v *value) label(d *decoder) (string, bool) {
 
 func (v *value) number(d *decoder) (float64, bool) {
 	if v.kind != '0' {
-		d.fail(ingest.ReasonWrongType, "%s is a %s, want a number", v.name, kindNames[v.kind])
+		d.fail(ingest.ReasonWrongType, "%s is %s, want a number", v.name, kindNames[v.kind])
 		return 0, false
 	}
 	return parseNumber(v.raw), true
@@ -129,7 +129,7 @@ func (v *value) instant(d *decoder) (t time.Time, ok bool) {
 		}
 		t = t.UTC()
 	default:
-		d.fail(ingest.ReasonWrongType, "%s is a %s, want an RFC 3339 string or Unix milliseconds", v.name, kindNames[v.kind])
+		d.fail(ingest.ReasonWrongType, "%s is %s, want an RFC 3339 string or Unix milliseconds", v.name, kindNames[v.kind])
 		return t, false
 	}
 	return t, d.checkTime(v.name, t, "numbers are Unix milliseconds")
