@@ -69,5 +69,5 @@ func (idle) Next(ctx context.Context, _ int) ([]*alerting.Delivery, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
-func (idle) Delivered(context.Context, string) (string, error)   { return "", nil }
-func (idle) NoteTold(context.Context, string, string) error { return nil }
+func (idle) Delivered(context.Context, string) (string, error) { return "", nil }
+func (idle) NoteTold(context.Context, string, string) error    { return nil }
