@@ -36,7 +36,6 @@ const maxDemandMinutes = 4 * 366 * 1440
 type Demand struct {
 	Start   time.Time // of the first minute
 	Minutes []Load
-	Largest float64 // tokens of the largest request, prompt and output; 0 when single requests are not known
 }
 
 // At is the load of the minute that begins at t; all NaN outside the trace.
@@ -97,9 +96,7 @@ func Scan(ctx context.Context, log eventLog, cfg features.Config) (*Demand, erro
 			return nil, err
 		}
 		for i := range batch.Requests {
-			x := &batch.Requests[i]
-			demand.Largest = max(demand.Largest, float64(max(x.PromptTokens, 0)+max(x.OutputTokens, 0)))
-			aggregator.AddRequest(x)
+			aggregator.AddRequest(&batch.Requests[i])
 		}
 		for i := range batch.Sums {
 			aggregator.AddSum(&batch.Sums[i])

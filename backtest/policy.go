@@ -21,15 +21,13 @@ type Observation struct {
 // Policy decides each minute how many replicas a pool should have. It may keep state; it is asked once a minute, in
 // order of time.
 type Policy interface {
-	Name() string
 	Desired(o Observation) int
 }
 
 // Scene is what policies are made for.
 type Scene struct {
-	PeakReplicas int           // that the busiest minute of the whole trace needs, for who provides for the peak
-	Recorded     *Recorded     // nil for a trace
-	Lead         time.Duration // how far ahead a policy must look: the warm-up's 90th percentile and a minute
+	PeakReplicas int       // that the busiest minute of the whole trace needs, for who provides for the peak
+	Recorded     *Recorded // nil for a trace
 	// Future is what only a clairvoyant policy may read.
 	Future *Future
 }

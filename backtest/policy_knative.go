@@ -33,8 +33,6 @@ func newKnative(_ Scene, set Setting) Policy {
 	return &knative{utilisation: set[0], delay: make([]int, 1+int(set[1]))}
 }
 
-func (*knative) Name() string { return "knative_kpa" }
-
 func (k *knative) Desired(o Observation) int {
 	ready := max(1, float64(o.Ready))
 	want := math.Ceil((o.Need+o.Backlog)/k.utilisation - 1e-9)

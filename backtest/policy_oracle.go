@@ -34,8 +34,6 @@ func newOracle(s Scene, set Setting) Policy {
 	return &oracle{start: f.Start, desired: schedule(f, cheapest(f, lag, set[0]), int(set[1]))}
 }
 
-func (*oracle) Name() string { return OraclePolicy }
-
 func (p *oracle) Desired(o Observation) int {
 	at := int(o.At.Sub(p.start) / time.Minute)
 	if at < 0 || at >= len(p.desired) {

@@ -34,7 +34,7 @@ func fluidRun(t *testing.T, need []float64, seed uint64, make func(Scene) Policy
 		t.Fatal(err)
 	}
 	p := NewFluidPool(pool, DefaultStart, seed)
-	policy := make(Scene{PeakReplicas: 12, Lead: 13 * time.Minute, Future: &Future{
+	policy := make(Scene{PeakReplicas: 12, Future: &Future{
 		Start: DefaultStart, Need: need, Min: 1, Max: 24, Initial: 6, Lag: p.minutesToWarm(),
 	}})
 	for _, n := range need {

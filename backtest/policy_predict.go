@@ -35,8 +35,6 @@ func newHoltWinters(_ Scene, set Setting) Policy {
 	return &holtWinters{utilisation: set[0], smoothing: set[1], trend: set[2], need: newWindow(holtRange), hpa: newHPA(set[3])}
 }
 
-func (*holtWinters) Name() string { return "holt_winters" }
-
 func (p *holtWinters) Desired(o Observation) int {
 	p.need.add(o.Need)
 	current := o.Ready + o.Pending
@@ -73,8 +71,6 @@ type lastValue struct {
 func newLastValue(_ Scene, set Setting) Policy {
 	return &lastValue{utilisation: set[0], interval: int(set[1])}
 }
-
-func (*lastValue) Name() string { return "last_value_planner" }
 
 func (l *lastValue) Desired(o Observation) int {
 	l.sum += o.Need

@@ -25,9 +25,6 @@ func newReactive(_ Scene, set Setting) Policy {
 	return r
 }
 
-// Name is the policy's name in the catalog.
-func (*Reactive) Name() string { return "reactive_keda" }
-
 // Desired is the HPA's answer.
 func (r *Reactive) Desired(o Observation) int {
 	current := o.Ready + o.Pending
@@ -55,8 +52,6 @@ type reactiveFloor struct {
 func newFloor(_ Scene, set Setting) Policy {
 	return &reactiveFloor{utilisation: set[0], hpa: newHPA(set[1])}
 }
-
-func (*reactiveFloor) Name() string { return "reactive_floor" }
 
 func (r *reactiveFloor) Desired(o Observation) int {
 	current := o.Ready + o.Pending

@@ -147,8 +147,6 @@ type recordedPolicy struct {
 
 func newRecorded(s Scene, _ Setting) Policy { return recordedPolicy{s.Recorded} }
 
-func (recordedPolicy) Name() string { return RecordedPolicy }
-
 // Desired are the replicas of the minute that begins.
 func (p recordedPolicy) Desired(o Observation) int {
 	return p.replicas(int(o.At.Sub(p.Start) / features.Minute))

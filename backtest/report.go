@@ -20,6 +20,7 @@ var reportTemplate = template.Must(template.New("report.html").Funcs(template.Fu
 	"setting": func(knob string) string { return strings.ReplaceAll(knob, ",", ", ") },
 	"percent": func(x any) string { return cellText(x, 100, "%.2f %%") },
 	"share":   func(x any) string { return cellText(x, 100, "%.0f %%") },
+	"target":  func(x any) string { return cellText(x, 100, "%g %%") },
 	"whole":   func(x any) string { return cellText(x, 1, "%.0f") },
 	"ratio":   func(x any) string { return cellText(x, 1, "%.2f") },
 	"minutes": func(x any) string { return cellText(x, 1./60, "%.0f min") },
@@ -46,20 +47,12 @@ func cellText(x any, times float64, format string) string {
 type page struct {
 	*Summary
 	Title, Scored, Sizing string
-	Targets               []target
 	Shown                 []Result // one row a policy: the default setting, or the one chosen before
 	Recorded, Own         *Result  // where it is recorded what replicas there were
 	Curves                template.HTML
 	Forecast              template.HTML
 	Tracks                []drawnTrack
 	Stated                []ReliabilityBin // that have projections
-	PoolScores            []Score
-}
-
-// target is a Comparison with the help of each policy beside its costs.
-type target struct {
-	*Comparison
-	At string
 }
 
 type drawnTrack struct {
@@ -73,10 +66,6 @@ func (r *runner) writeReport(path string, s *Summary) error {
 		Summary: s, Title: strings.Join(r.names(), ", "),
 		Scored: fmt.Sprintf("%s to %s UTC", r.scores.from.UTC().Format("2006-01-02 15:04"), r.scoredUntil().UTC().Format("2006-01-02 15:04")),
 		Sizing: r.sizingText(),
-	}
-	for i := range s.Comparisons {
-		c := &s.Comparisons[i]
-		p.Targets = append(p.Targets, target{c, cellText(c.SaturatedShare, 100, "%g %%")})
 	}
 	shown := r.shown(s)
 	for _, c := range shown {
@@ -101,11 +90,6 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	for _, b := range s.Reliability.Bins {
 		if b.N > 0 {
 			p.Stated = append(p.Stated, b)
-		}
-	}
-	for _, x := range s.Scores {
-		if x.Class == "*" {
-			p.PoolScores = append(p.PoolScores, x)
 		}
 	}
 	file, err := os.Create(path)

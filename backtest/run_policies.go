@@ -182,7 +182,7 @@ func (r *runner) scene(p *FluidPool) Scene {
 		peak = max(peak, need)
 		future.Need = append(future.Need, need)
 	}
-	return Scene{PeakReplicas: int(math.Ceil(peak - 1e-6)), Lead: r.pool.Warmup.Quantile(.9) + time.Minute, Recorded: r.cfg.Recorded, Future: future}
+	return Scene{PeakReplicas: int(math.Ceil(peak - 1e-6)), Recorded: r.cfg.Recorded, Future: future}
 }
 
 // minutesToWarm is the k-th replica's warm-up in whole minutes, each drawn once.

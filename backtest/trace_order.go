@@ -3,6 +3,7 @@ package backtest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -103,12 +104,7 @@ func (o *orderBuffer) smallestSteps() (notes []string) {
 		classes[w]++
 	}
 	delete(classes, o.width)
-	widths := make([]int64, 0, len(classes))
-	for w := range classes {
-		widths = append(widths, w)
-	}
-	slices.Sort(widths)
-	for _, w := range widths {
+	for _, w := range slices.Sorted(maps.Keys(classes)) {
 		notes = append(notes, fmt.Sprintf("the rows of %d of the classes stand %s apart", classes[w], time.Duration(w)))
 	}
 	return notes

@@ -117,3 +117,14 @@ func TestCommands(t *testing.T) {
 		t.Errorf("%d commands were found", seen)
 	}
 }
+
+// TestLibraries: the decision on libraries names each direct dependency.
+func TestLibraries(t *testing.T) {
+	page := read(t, "decisions/009-libraries.md")
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+?)(?:/v\d+)? v\S+$`).FindAllStringSubmatch(read(t, root+"/go.mod"), -1) {
+		parts := strings.Split(m[1], "/")
+		if !slices.ContainsFunc(parts[1:], func(part string) bool { return strings.Contains(page, part) }) {
+			t.Errorf("the page does not say what %s is for", m[1])
+		}
+	}
+}

@@ -96,7 +96,7 @@ func (s *Sheet) Headline() string {
 	if launch.Blocked != "" {
 		text += fmt.Sprintf(" That is blocked by %s.", launch.Blocked)
 	}
-	return text + fmt.Sprintf(" Now the pool has %s; it may have %s (%s). A new replica needs up to %s to start. Traffic is from %s.",
+	return text + fmt.Sprintf(" Now the pool has %s; at most %s are allowed (%s). A new replica needs up to %s to start. Traffic is from %s.",
 		replicas(s.Replicas, s.Prefill), replicas(s.Limit, s.PrefillLimit), s.LimitBy, span(float64(s.Lead)), s.Source)
 }
 
@@ -163,15 +163,12 @@ func (o *Outcome) WhenText() string {
 	case o.First == Budget:
 		return "once the replicas are bought"
 	case o.Share > 0 && o.When != nil && *o.When > 0:
-		text = fmt.Sprintf("after %s, at %.0f %% of the change", span(*o.When), 100*float64(o.Share))
+		text = fmt.Sprintf("after %s (%.0f %% of the change)", span(*o.When), 100*float64(o.Share))
 	case o.Share > 0:
 		text = fmt.Sprintf("at %.0f %% of the change", 100*float64(o.Share))
 	}
 	if o.TooLate && o.Share > 0 {
 		text += ", before a new replica is ready"
-	}
-	if o.Over > 0 && o.Over < 1 {
-		text += ", in " + percent(o.Over) + " of the minutes"
 	}
 	return text
 }

@@ -70,7 +70,7 @@ func (b *builder) costs(pool string, v *Provision) (c Cost) {
 	usd := float64(v.amount(paid).USD)
 	whole := b.work(features.Key{Pool: pool, Class: features.TotalClass}, known)
 	var classes []rates.Payer
-	var by [len(spendersBy)]map[string]rates.Work
+	var by [len(payerKinds)]map[string]rates.Work
 	for i := range by {
 		by[i] = map[string]rates.Work{}
 	}
@@ -82,10 +82,10 @@ func (b *builder) costs(pool string, v *Provision) (c Cost) {
 		classes = append(classes, rates.Payer{Name: k.Class, Work: w})
 		for i := range by { // of a class, a tenant pays by its tokens
 			tokens := 0.
-			for _, x := range b.spenders[i][k.Key] {
+			for _, x := range b.payers[i][k.Key] {
 				tokens += x.tokens
 			}
-			for _, x := range b.spenders[i][k.Key] {
+			for _, x := range b.payers[i][k.Key] {
 				if x.name != "" && x.tokens > 0 {
 					by[i][x.name] = by[i][x.name].Plus(w.Times(x.tokens / tokens))
 				}
@@ -107,11 +107,11 @@ func (b *builder) costs(pool string, v *Provision) (c Cost) {
 	return c
 }
 
-// spendersBy are the labels that tell the tokens of a class apart.
-var spendersBy = [...]string{"tenant", "feature", "model"}
+// payerKinds are the labels by which the tokens of a class are stored.
+var payerKinds = [...]string{"tenant", "feature", "model"}
 
-// spender is a tenant, feature or model of a class with its tokens; those of nobody that is named have no name.
-type spender struct {
+// tokensOf are the tokens of a tenant, feature or model of a class. The name is empty for the tokens of all others.
+type tokensOf struct {
 	name   string
 	tokens float64
 }

@@ -10,8 +10,8 @@ import (
 // unknownNeed is the need of a minute in which demand or capacity is not known.
 const unknownNeed = -1
 
-// needs gives, by minute, the replicas that the load took: in the resource that takes most, load over what the standing
-// decision had for the capacity of one, rounded up.
+// needs gives, by minute, the replicas that the load took: in the resource that takes most, load over the
+// capacity of one by the decision in force, rounded up.
 func (b *builder) needs(pool string) []int {
 	_, end := b.bounds()
 	out := slices.Repeat([]int{unknownNeed}, end)
@@ -70,7 +70,7 @@ func (b *builder) provision(pool string, needs []int) Provision {
 		out.Needed, out.Over, out.Under, out.Paid, out.Static, out.Hindsight, out.ShortUSD = unknown, unknown, unknown, unknown, unknown, unknown, Number(math.NaN())
 		return out
 	}
-	least := clairvoyant(must, int(math.Round(float64(out.LagMinutes))))
+	least := hindsight(must, int(math.Round(float64(out.LagMinutes))))
 	out.Needed, out.Over, out.Under = amount(needed), amount(over), amount(under)
 	out.Paid, out.Static, out.Hindsight = amount(paid), amount(slices.Max(must)*out.KnownMinutes), amount(least)
 	out.ShortUSD = Number(under) * out.ShortMinuteUSD
@@ -111,13 +111,13 @@ func known(v float64) Number {
 	return Number(v)
 }
 
-// clairvoyant is the least number of replica-minutes that are paid when needs, by minute, are known beforehand and always
+// hindsight is the least number of replica-minutes that are paid when needs, by minute, are known beforehand and always
 // met. A replica is paid while it warms up for lag minutes and while it is ready; between two runs of minutes in which it is
 // needed it is kept where that costs less than a start. That the k-th replica can be looked at by itself, needed while the
 // need is k or more, makes the least of the whole (Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241, §3). A replica
 // that is first needed within a lag of the beginning is paid from there on; minutes of unknown need cost nothing, and
 // leave open what is needed. O(minutes + replicas · changes).
-func clairvoyant(needs []int, lag int) (replicaMinutes int) {
+func hindsight(needs []int, lag int) (replicaMinutes int) {
 	most := 0
 	for _, n := range needs {
 		most = max(most, n)

@@ -43,11 +43,11 @@ func cheapest(needs []int, lag int) int {
 	return least
 }
 
-func TestClairvoyantIsTheLeast(t *testing.T) {
+func TestHindsightIsTheLeast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		needs := rapid.SliceOfN(rapid.IntRange(0, 4), 1, 30).Draw(t, "needs")
 		lag := rapid.IntRange(0, 8).Draw(t, "lag")
-		if got, want := clairvoyant(needs, lag), cheapest(needs, lag); got != want {
+		if got, want := hindsight(needs, lag), cheapest(needs, lag); got != want {
 			t.Fatalf("%d, and %d would do", got, want)
 		}
 	})

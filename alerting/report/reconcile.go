@@ -17,8 +17,7 @@ import (
 const (
 	// MaxDays bounds a report's period, and with it its memory.
 	MaxDays = 93
-	// lookback is how far before the period outcomes and decisions are read: forecasts and announcements that the period
-	// settles were made up to that long before it.
+	// lookback is how far before the period demand, forecasts and decisions are read: what they said is about the period.
 	lookback = 2 * time.Hour
 	// holdMost is how long a decision is in force when none follows: longer silences are gaps.
 	holdMost = 15 * time.Minute
@@ -111,14 +110,14 @@ type builder struct {
 	fans     map[seriesKey]*fan        // of pools' totals
 	leftOut  map[features.Key]bool
 	retries  map[seriesKey][]float64 // of pools' totals: the load of all attempts over that of calls, by minute
-	spenders [len(spendersBy)]map[features.Key][]spender
+	payers   [len(payerKinds)]map[features.Key][]tokensOf
 }
 
 // classesReported bounds the classes that are reported by themselves, over all pools: the heaviest by tokens.
 const classesReported = 200
 
-// choose finds the classes that are beyond the bound.
-func (b *builder) choose(ctx context.Context, h History) error {
+// limitClasses finds the classes that are beyond the bound.
+func (b *builder) limitClasses(ctx context.Context, h History) error {
 	tokens := map[features.Key]float64{}
 	err := h.Observed(ctx, b.from, b.to, func(key features.Key, dimension string, values []float64) error {
 		if key.Class == features.TotalClass || dimension != features.DimPrefill && dimension != features.DimCached && dimension != features.DimDecode {
@@ -144,7 +143,7 @@ func (b *builder) choose(ctx context.Context, h History) error {
 }
 
 func (b *builder) read(ctx context.Context, h History) error {
-	if err := b.choose(ctx, h); err != nil {
+	if err := b.limitClasses(ctx, h); err != nil {
 		return err
 	}
 	if err := h.Observed(ctx, b.base, b.to, func(key features.Key, dimension string, values []float64) error {
@@ -175,14 +174,14 @@ func (b *builder) read(ctx context.Context, h History) error {
 	}); err != nil {
 		return err
 	}
-	for i, by := range spendersBy {
-		b.spenders[i] = map[features.Key][]spender{}
+	for i, by := range payerKinds {
+		b.payers[i] = map[features.Key][]tokensOf{}
 		if err := h.Tokens(ctx, by, b.from, b.to, func(key features.Key, name string, values []float64) error {
-			x := spender{name: name}
+			x := tokensOf{name: name}
 			for _, v := range values {
 				x.tokens += zeroIfUnknown(v) * features.Minute.Seconds()
 			}
-			b.spenders[i][key] = append(b.spenders[i][key], x)
+			b.payers[i][key] = append(b.payers[i][key], x)
 			return nil
 		}); err != nil {
 			return err
@@ -205,7 +204,7 @@ func (b *builder) read(ctx context.Context, h History) error {
 			return nil
 		}
 		b.score(f)
-		b.widen(f)
+		b.noteForecast(f)
 		return nil
 	})
 	b.scored()

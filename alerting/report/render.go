@@ -298,9 +298,9 @@ type payer struct {
 
 // Payers are the tenants, features and models that have series of their own.
 func (p *Pool) Payers() (rows []payer) {
-	for i, list := range [len(spendersBy)][]CostShare{p.Cost.Tenants, p.Cost.Features, p.Cost.Models} {
+	for i, list := range [len(payerKinds)][]CostShare{p.Cost.Tenants, p.Cost.Features, p.Cost.Models} {
 		for _, x := range list {
-			rows = append(rows, payer{spendersBy[i], x})
+			rows = append(rows, payer{payerKinds[i], x})
 		}
 	}
 	return rows

@@ -80,7 +80,7 @@ func (b *builder) saturation(pool string) Saturation {
 	return out
 }
 
-// loads gives every minute's load. It is not known where no decision stood, where no replica was known to be ready, and
+// loads gives every minute's load. It is not known where no decision was in force, where no replica was known to be ready, and
 // where no resource has both demand and capacity.
 func (b *builder) loads(pool string) []load {
 	_, end := b.bounds()

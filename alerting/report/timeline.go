@@ -75,8 +75,8 @@ type fanBin struct {
 	n         int
 }
 
-// widen notes a forecast of a pool's total at the headline horizon, or the kept one nearest to it.
-func (b *builder) widen(f *forecaster.Forecast) {
+// noteForecast notes a forecast of a pool's total at the headline horizon, or the kept one nearest to it.
+func (b *builder) noteForecast(f *forecaster.Forecast) {
 	if f.Class != features.TotalClass {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// Zone is by whose clock people are told; the zero value is UTC. JSON has its name.
+// Zone is the time zone of times that people read; the zero value is UTC. JSON has its name.
 type Zone struct{ *time.Location }
 
 func (z Zone) location() *time.Location {

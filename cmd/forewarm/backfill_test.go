@@ -187,8 +187,12 @@ func testBackfill(t *testing.T, serve func(t *testing.T, days int, end time.Time
 // What is wrong with the past is said at once, with the query and the mend, and nothing is stored.
 func TestBackfillRefuses(t *testing.T) {
 	answer := `{"status":"success","data":{"resultType":"matrix","result":[]}}`
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/api/v1/query" { // for the KV capacity
+			_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"vector","result":[]}}`))
+			return
+		}
 		if strings.Contains(answer, `"error"`) {
 			w.WriteHeader(http.StatusBadRequest)
 		}

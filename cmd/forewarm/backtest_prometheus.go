@@ -117,17 +117,21 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		return fmt.Errorf("%w; %s", err, remote.Mend(err, "-prometheus", "-match, -query or -preset", "the credentials in -http-config"))
 	}
 	all := (4*len(sources) + 1) * p.days
-	ask := func(q remote.Question) (answer, error) {
+	ask := func(q remote.Question, class string) (answer, error) {
+		of := q.Name
+		if class != "" {
+			of += " of class " + class
+		}
 		a, err := ask(ctx, reader, q, r.Start, minutes, func() { done++; step(done, all) })
 		switch {
 		case err != nil:
 			return a, mend(err)
 		case q.Query == "":
-			r.Notes = append(r.Notes, fmt.Sprintf("Not asked for: %s, because %s.", q.Name, q.Reason))
+			r.Notes = append(r.Notes, fmt.Sprintf("Not asked for: %s, because %s.", of, q.Reason))
 		case a.known == 0:
-			r.Notes = append(r.Notes, fmt.Sprintf("Without any value: %s by %s.", q.Name, q.Query))
+			r.Notes = append(r.Notes, fmt.Sprintf("Without any value: %s by %s.", of, q.Query))
 		case a.known < minutes:
-			r.Notes = append(r.Notes, fmt.Sprintf("Known of %s: %d of %d minutes.", q.Name, a.known, minutes))
+			r.Notes = append(r.Notes, fmt.Sprintf("Known of %s: %d of %d minutes.", of, a.known, minutes))
 		}
 		return a, nil
 	}
@@ -140,7 +144,7 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 			}
 		}
 		for _, q := range s.Questions(r.KVTokens) {
-			a, err := ask(q)
+			a, err := ask(q, s.Class)
 			if err != nil {
 				return nil, err
 			}
@@ -153,7 +157,7 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		return nil, fmt.Errorf("no query has any value in %d days before %s: %s; check -match, -preset and -until, or state other queries by -query. Rates are over two minutes, so scrapes may be a minute apart at most",
 			p.days, until.Format(time.RFC3339), strings.Join(slices.DeleteFunc(asked, func(q string) bool { return q == "" }), "; "))
 	}
-	replicas, err := ask(sources[0].Replicas())
+	replicas, err := ask(replicasOf(sources), "")
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +166,16 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 	}
 	trim(r)
 	return r, nil
+}
+
+// replicasOf asks for the replicas of a pool. Several classes may share replicas or not, so that one of them must state the query.
+func replicasOf(sources []remote.Source) remote.Question {
+	for i := range sources {
+		if len(sources) == 1 || sources[i].Queries.Replicas != "" {
+			return sources[i].Replicas()
+		}
+	}
+	return remote.Question{Name: "replicas", Reason: "the queries of classes may count a part of them: state backfill.sources[].queries.replicas once, of the whole pool"}
 }
 
 // trim drops the minutes before the first of which any demand is known.

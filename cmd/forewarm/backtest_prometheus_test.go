@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/backtest"
+	"github.com/forewarm/forewarm/storage/remote"
 )
 
 // TestBacktestPrometheus: from what a real Prometheus holds of two vLLM replicas the backtest makes a page that sets Forewarm
@@ -57,6 +58,20 @@ func TestBacktestPrometheus(t *testing.T) {
 		errs.Reset()
 		if code := run(t.Context(), append([]string{"backtest", "-prometheus", prometheus.url, "-report", page}, args...), streams{out: &out, err: &errs}); code == 0 || !strings.Contains(errs.String(), want) {
 			t.Errorf("%v: exit code %d, want %q: %s", args, code, want, errs.String())
+		}
+	}
+}
+
+// Replicas are those of the one source, or of the one that states how to count them.
+func TestReplicasOf(t *testing.T) {
+	one, other := remote.Source{Pool: "p", Class: "a", Match: `x="a"`}, remote.Source{Pool: "p", Class: "b", Queries: remote.Queries{Replicas: "count(up{$match})"}}
+	for want, sources := range map[string][]remote.Source{
+		`count(vllm:num_requests_running{x="a"})`: {one},
+		"count(up{})": {one, other},
+		"":            {one, one},
+	} {
+		if q := replicasOf(sources); q.Query != want || (q.Query == "") == (q.Reason == "") {
+			t.Errorf("%+v, want %q", q, want)
 		}
 	}
 }
