@@ -10,7 +10,7 @@ FUZZTIME ?= 30s
 # tests, and makes them take five times as long. What calls them from goroutines is tested with it.
 MODULE := github.com/forewarm/forewarm
 PURE   := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report features features/sketch forecaster \
-            forecaster/capacity forecaster/model forecaster/network ingest ingest/telemetrypb internal/draw pipeline)
+            forecaster/capacity forecaster/model forecaster/network ingest ingest/codec ingest/telemetrypb internal/draw pipeline)
 
 .PHONY: build test test-long test-keda-scaler lint ablation held-out bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
 

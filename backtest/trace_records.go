@@ -5,30 +5,31 @@ import (
 	"fmt"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // recordReader reads recorded telemetry, one JSON object a line, by the same decoder that the daemon uses. A record comes
 // up when it was written: at the request's end where that is known, as in life.
 type recordReader struct {
 	lines *lineScanner
-	meta  ingest.Meta
+	meta  codec.Meta
 	lim   ingest.Limits
 	cache *ingest.PrefixCache
 	batch ingest.Batch
 }
 
 func openNDJSON(l *lineScanner, o Options) (rowReader, error) {
-	return openRecords(l, o, ingest.ContentTypeJSON), nil
+	return openRecords(l, o, codec.ContentTypeJSON), nil
 }
 
 func openDynamo(l *lineScanner, o Options) (rowReader, error) {
-	return openRecords(l, o, ingest.ContentTypeDynamo), nil
+	return openRecords(l, o, codec.ContentTypeDynamo), nil
 }
 
 func openRecords(l *lineScanner, o Options, contentType string) rowReader {
 	return &recordReader{
 		lines: l, lim: o.Limits, cache: newPrefixCache(o),
-		meta: ingest.Meta{Kind: ingest.KindRequest, ContentType: contentType, Pool: o.Pool, Class: o.Class},
+		meta: codec.Meta{Kind: codec.KindRequest, ContentType: contentType, Pool: o.Pool, Class: o.Class},
 	}
 }
 
@@ -39,7 +40,7 @@ func (n *recordReader) next(w *row) error {
 			return err
 		}
 		n.batch.Reset()
-		ingest.Decode(n.meta, line, n.lim, &n.batch)
+		codec.Decode(n.meta, line, n.lim, &n.batch)
 		switch {
 		case len(n.batch.Requests) == 1:
 			*w = n.row(n.batch.Requests[0])

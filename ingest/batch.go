@@ -46,12 +46,7 @@ type Batch struct {
 	Histories []History
 	Refused   []Refusal
 	Ignored   int // records that are sound and carry no demand, such as tool calls, health checks, what a response cache answered
-
-	blocks []uint64 // what Request.Blocks point into
 }
-
-// keepBlocks bounds the block hashes whose memory a Batch keeps for reuse: 2 MiB.
-const keepBlocks = 1 << 18
 
 // Reset empties b for reuse; the slices keep their capacity.
 func (b *Batch) Reset() {
@@ -59,9 +54,6 @@ func (b *Batch) Reset() {
 	b.Requests, b.Sums, b.Replicas = b.Requests[:0], b.Sums[:0], b.Replicas[:0]
 	b.Acks, b.Refused = b.Acks[:0], b.Refused[:0]
 	b.Histories = nil // rare and large
-	if b.blocks = b.blocks[:0]; cap(b.blocks) > keepBlocks {
-		b.blocks = nil
-	}
 }
 
 // Reason is a stable, machine-readable cause of a refusal: a metric label, and a header of the dead-letter message.

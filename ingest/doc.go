@@ -1,13 +1,12 @@
-// Package ingest turns the bytes that producers publish into the few records the pipeline folds: requests, sums,
-// replica states, acknowledgements and watermarks.
+// Package ingest defines the few records that the pipeline applies (requests, sums, replica states, acknowledgements,
+// histories and watermarks), their limits and their subjects, and remembers which records were seen.
 //
-// It is pure: no clock, no I/O, no logging, no goroutine. Adapters in its sub-packages own the sockets.
+// It is pure: no clock, no I/O, no logging, no goroutine. Package codec decodes and encodes the records; the other
+// sub-packages own the sockets.
 //
-// Invariants: a decoder never panics and never keeps a slice of its input; one bad record refuses that record and no
-// other; what a producer did not report stays unknown ([Unknown], NaN, zero time) and never becomes zero; prompt text
-// is never kept, not even of a record that is refused ([Redact]). Units: token counts are integers, times have
-// millisecond resolution or better, in UTC.
+// What a producer did not report stays unknown ([Unknown], NaN, zero time) and never becomes zero. Token counts are
+// integers. Times have millisecond resolution or better and are in UTC.
 //
-// Bounds: [Limits] bounds message size, nesting, batch length, label length and counts; [Deduper] bounds its memory by
-// entries, and counts what it had to forget.
+// [Limits] bounds message size, nesting, batch length, label length and counts. [Deduper] bounds its memory by entries
+// and counts what it had to forget.
 package ingest

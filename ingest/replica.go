@@ -12,14 +12,12 @@ const (
 	ReplicaLoading
 	ReplicaDraining
 	ReplicaGone
-
-	replicaStateCount
 )
 
-var replicaStateNames = [replicaStateCount]string{"ready", "pending", "loading", "draining", "gone"}
+var replicaStateNames = []string{"ready", "pending", "loading", "draining", "gone"}
 
 // String gives the name that records use.
-func (s ReplicaState) String() string { return nameOf(replicaStateNames[:], int(s)) }
+func (s ReplicaState) String() string { return nameOf(replicaStateNames, int(s)) }
 
 // Replica is one report of one replica's state (forewarm.replica.v1). Counts that are [Unknown] and ratios that are NaN
 // were not reported.
@@ -49,14 +47,12 @@ const (
 	AckStarted
 	AckReady
 	AckRejected
-
-	ackStageCount
 )
 
-var ackStageNames = [ackStageCount]string{"accepted", "started", "ready", "rejected"}
+var ackStageNames = []string{"accepted", "started", "ready", "rejected"}
 
 // String gives the name that records use.
-func (s AckStage) String() string { return nameOf(ackStageNames[:], int(s)) }
+func (s AckStage) String() string { return nameOf(ackStageNames, int(s)) }
 
 // Ack is an autoscaler's answer to a pre-scale event.
 type Ack struct {
@@ -66,4 +62,17 @@ type Ack struct {
 	Stage      AckStage
 	At         time.Time
 	Replicas   int // how many replicas the answer is about; negative when not reported
+}
+
+// MaxHistoryMinutes bounds the values of one [History]: a day.
+const MaxHistoryMinutes = 24 * 60
+
+// History is what demand was before telemetry began, as another system recorded it: it teaches the models of one class,
+// or of a pool's total (class "*"), in one dimension. It is an event of the log like any other, so that a replay learns
+// the same.
+type History struct {
+	Pool, Class, Dimension string
+	Start                  time.Time // of the first minute
+	// Values are averages over consecutive minutes, in the dimension's unit; NaN where nothing is known.
+	Values []float64
 }

@@ -1,6 +1,10 @@
 package ingest
 
-import "time"
+import (
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
 
 // Unknown marks a token count that the producer did not report. It is never zero: a missing cached count must not
 // drag a hit rate down.
@@ -15,14 +19,12 @@ const (
 	PhaseArrived
 	PhaseRejected
 	PhaseCancelled
-
-	phaseCount
 )
 
-var phaseNames = [phaseCount]string{"finished", "arrived", "rejected", "cancelled"}
+var phaseNames = []string{"finished", "arrived", "rejected", "cancelled"}
 
 // String gives the name that records use.
-func (p Phase) String() string { return nameOf(phaseNames[:], int(p)) }
+func (p Phase) String() string { return nameOf(phaseNames, int(p)) }
 
 // Status is how a request ended.
 type Status uint8
@@ -33,14 +35,12 @@ const (
 	StatusError
 	StatusRejected
 	StatusCancelled
-
-	statusCount
 )
 
-var statusNames = [statusCount]string{"ok", "error", "rejected", "cancelled"}
+var statusNames = []string{"ok", "error", "rejected", "cancelled"}
 
 // String gives the name that records use.
-func (s Status) String() string { return nameOf(statusNames[:], int(s)) }
+func (s Status) String() string { return nameOf(statusNames, int(s)) }
 
 // Request is one telemetry record of one inference request (forewarm.request.v1).
 //
@@ -67,8 +67,7 @@ type Request struct {
 	PromptTokens, CachedTokens, OutputTokens, MaxOutputTokens int64
 
 	// Blocks are the sequence hashes of the prompt's leading blocks of BlockTokens tokens each, where a producer reports
-	// them in place of cached tokens: each hash stands for its block and all before it. They are the Batch's, and end
-	// with it.
+	// them in place of cached tokens: each hash stands for its block and all before it.
 	Blocks      []uint64
 	BlockTokens int64
 }
@@ -87,4 +86,13 @@ func nameOf(names []string, i int) string {
 		return names[i]
 	}
 	return "unknown"
+}
+
+// HashSession is how the opaque name of a conversation or agent run is kept: as its 64-bit xxHash (seed 0), so that the
+// clear value need not be. 0 stands for no session.
+func HashSession(session string) uint64 {
+	if session == "" {
+		return 0
+	}
+	return xxhash.Sum64String(session)
 }

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"strings"
-	"unicode/utf8"
 )
 
 // The subjects of Forewarm, all below a prefix ("forewarm" unless configured). Names of pools, classes and replicas are
@@ -53,43 +52,6 @@ func PeerSubject(prefix, instance string) string { return prefix + ".peer." + in
 // DeadLetterSubject is where refused telemetry is published.
 func DeadLetterSubject(prefix string) string { return prefix + ".deadletter" }
 
-// ParseSubject reads what a subject says of its message. Trailing tokens may be missing, for records can name their pool,
-// class and replica themselves. ok is false for a subject that carries no telemetry.
-func ParseSubject(prefix, subject string) (m Meta, ok bool) {
-	rest, ok := strings.CutPrefix(subject, prefix+".")
-	if !ok {
-		return Meta{}, false
-	}
-	area, rest, _ := strings.Cut(rest, ".")
-	topic, rest, named := strings.Cut(rest, ".")
-	var names [2]string
-	given := 0
-	for named {
-		if given == len(names) {
-			return Meta{}, false
-		}
-		var token string
-		token, rest, named = strings.Cut(rest, ".")
-		if names[given], ok = unescapeToken(token); !ok {
-			return Meta{}, false
-		}
-		given++
-	}
-	switch {
-	case area == "telemetry" && topic == "request":
-		return Meta{Kind: KindRequest, Pool: names[0], Class: names[1]}, true
-	case area == "telemetry" && topic == "replica":
-		return Meta{Kind: KindReplica, Pool: names[0], Replica: names[1]}, true
-	case area == "telemetry" && topic == "history":
-		return Meta{Kind: KindHistory, Pool: names[0], Class: names[1]}, true
-	case area == "telemetry" && topic == "watermark" && given <= 1:
-		return Meta{Kind: KindWatermark, Pool: names[0]}, true
-	case area == "prescale" && topic == "ack" && given == 1:
-		return Meta{Kind: KindAck, Pool: names[0]}, true
-	}
-	return Meta{}, false
-}
-
 // noName stands for an empty name; a name that reads like it is escaped.
 const noName = "_"
 
@@ -126,34 +88,4 @@ const upperHex = "0123456789ABCDEF"
 
 func isPlain(c byte) bool {
 	return c > ' ' && c < 0x7f && c != '.' && c != '*' && c != '>' && c != '%'
-}
-
-// unescapeToken undoes [EscapeToken]. A token that other software wrote may hold characters that need no escape.
-func unescapeToken(token string) (name string, ok bool) {
-	if token == noName {
-		return "", true
-	}
-	if strings.IndexByte(token, '%') < 0 {
-		return token, token != "" && utf8.ValidString(token)
-	}
-	b := make([]byte, 0, len(token))
-	for i := 0; i < len(token); i++ {
-		c := token[i]
-		if c == '%' {
-			if i+2 >= len(token) || !isHex(token[i+1]) || !isHex(token[i+2]) {
-				return "", false
-			}
-			c = unhex(token[i+1])<<4 | unhex(token[i+2])
-			i += 2
-		}
-		b = append(b, c)
-	}
-	return string(b), utf8.Valid(b)
-}
-
-func unhex(c byte) byte {
-	if isDigit(c) {
-		return c - '0'
-	}
-	return c | 0x20 - 'a' + 10
 }

@@ -1,11 +1,6 @@
 package ingest
 
-import (
-	"strings"
-	"testing"
-
-	"pgregory.net/rapid"
-)
+import "testing"
 
 func TestSubjects(t *testing.T) {
 	for got, want := range map[string]string{
@@ -24,54 +19,4 @@ func TestSubjects(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-}
-
-func TestParseSubject(t *testing.T) {
-	for subject, want := range map[string]Meta{
-		"f.telemetry.request.p.c":       {Kind: KindRequest, Pool: "p", Class: "c"},
-		"f.telemetry.request.p._":       {Kind: KindRequest, Pool: "p"},
-		"f.telemetry.request.p":         {Kind: KindRequest, Pool: "p"},
-		"f.telemetry.request":           {Kind: KindRequest},
-		"f.telemetry.request.a%2Eb.%5F": {Kind: KindRequest, Pool: "a.b", Class: "_"},
-		"f.telemetry.request.pöol.c":    {Kind: KindRequest, Pool: "pöol", Class: "c"},
-		"f.telemetry.replica.p.r":       {Kind: KindReplica, Pool: "p", Replica: "r"},
-		"f.telemetry.history.p.*":       {Kind: KindHistory, Pool: "p", Class: "*"},
-		"f.telemetry.history.p.%2A":     {Kind: KindHistory, Pool: "p", Class: "*"},
-		"f.telemetry.watermark._":       {Kind: KindWatermark},
-		"f.telemetry.watermark.p":       {Kind: KindWatermark, Pool: "p"},
-		"f.prescale.ack.p":              {Kind: KindAck, Pool: "p"},
-	} {
-		if got, ok := ParseSubject("f", subject); !ok || got != want {
-			t.Errorf("%s: got %+v, %v, want %+v", subject, got, ok, want)
-		}
-	}
-	for _, subject := range []string{
-		"", "f", "f.", "g.telemetry.request.p.c", "ff.telemetry.request.p.c", "f.telemetry", "f.telemetry.other.p", "f.telemetry.request.p.c.x",
-		"f.telemetry.request..c", "f.telemetry.request.p.", "f.telemetry.request.%zz.c", "f.telemetry.request.%2", "f.telemetry.request.%FF",
-		"f.telemetry.watermark.p.q", "f.prescale.p", "f.prescale.ack", "f.prescale.ack.p.q", "f.deadletter",
-	} {
-		if got, ok := ParseSubject("f", subject); ok {
-			t.Errorf("%s: got %+v, want nothing", subject, got)
-		}
-	}
-}
-
-func TestSubjectsRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		pool, name := rapid.String().Draw(t, "pool"), rapid.String().Draw(t, "name")
-		for subject, want := range map[string]Meta{
-			RequestSubject("a.b", pool, name):       {Kind: KindRequest, Pool: pool, Class: name},
-			ReplicaSubject("a.b", pool, name):       {Kind: KindReplica, Pool: pool, Replica: name},
-			HistorySubject("a.b", pool, name):       {Kind: KindHistory, Pool: pool, Class: name},
-			WatermarkSubject("a.b", pool):           {Kind: KindWatermark, Pool: pool},
-			"a.b.prescale.ack." + EscapeToken(pool): {Kind: KindAck, Pool: pool},
-		} {
-			if strings.ContainsAny(subject, " *>\t\r\n") || strings.Contains(subject, "..") {
-				t.Fatalf("%q is no subject", subject)
-			}
-			if got, ok := ParseSubject("a.b", subject); !ok || got != want {
-				t.Fatalf("%s: got %+v, %v, want %+v", subject, got, ok, want)
-			}
-		}
-	})
 }

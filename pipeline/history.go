@@ -5,6 +5,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // history lets models learn from what demand was before telemetry began. It moves no time, and is refused where the models
@@ -18,7 +19,7 @@ func (p *Pipeline) history(b *ingest.Batch, h *ingest.History) {
 	unseen := *h
 	unseen.Values = nil // are of no use to people
 	p.counters.Refused[ingest.ReasonNoHistory]++
-	b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonNoHistory, Detail: reason.Error(), Record: ingest.AppendHistory(nil, &unseen)})
+	b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonNoHistory, Detail: reason.Error(), Record: codec.AppendHistory(nil, &unseen)})
 }
 
 // KVTokens is what the KV cache of one replica of a pool holds, in tokens; 0 where that is not configured.

@@ -21,6 +21,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // Clock says where time comes from.
@@ -334,7 +335,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		reason := p.request(r, emit)
 		p.producers.Request(r, reason)
 		if reason != "" {
-			p.refuse(b, reason, r.Pool, r.ReplicaName, r.EventTime(), func() []byte { return ingest.AppendRequest(nil, r) })
+			p.refuse(b, reason, r.Pool, r.ReplicaName, r.EventTime(), func() []byte { return codec.AppendRequest(nil, r) })
 		}
 	}
 	for i := range b.Sums {
@@ -342,7 +343,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		reason := p.sum(s, emit)
 		p.producers.Sum(s, reason)
 		if reason != "" {
-			p.refuse(b, reason, s.Pool, "", s.Start, func() []byte { return ingest.AppendSum(nil, s) })
+			p.refuse(b, reason, s.Pool, "", s.Start, func() []byte { return codec.AppendSum(nil, s) })
 		}
 	}
 	for i := range b.Replicas {
@@ -350,13 +351,13 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		reason := p.replica(r, emit)
 		p.producers.Replica(r, reason)
 		if reason != "" {
-			p.refuse(b, reason, r.Pool, r.Name, r.At, func() []byte { return ingest.AppendReplica(nil, r) })
+			p.refuse(b, reason, r.Pool, r.Name, r.At, func() []byte { return codec.AppendReplica(nil, r) })
 		}
 	}
 	for i := range b.Acks {
 		a := &b.Acks[i]
 		if reason := p.ack(a); reason != "" {
-			p.refuse(b, reason, a.Pool, "", a.At, func() []byte { return ingest.AppendAck(nil, a) })
+			p.refuse(b, reason, a.Pool, "", a.At, func() []byte { return codec.AppendAck(nil, a) })
 		}
 	}
 	for i := range b.Histories {
@@ -364,7 +365,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	}
 	if w := b.Watermark; w != nil {
 		if reason := p.watermark(w, emit); reason != "" {
-			p.refuse(b, reason, w.Pool, "", w.At, func() []byte { return ingest.AppendWatermark(nil, w) })
+			p.refuse(b, reason, w.Pool, "", w.At, func() []byte { return codec.AppendWatermark(nil, w) })
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
@@ -158,7 +159,7 @@ func withTotals(pasts []past) []past {
 func (d *daemon) storePast(ctx context.Context, pasts []past, from time.Time) error {
 	for i := range pasts {
 		for _, h := range pasts[i].histories(from) {
-			m := &nats.Msg{Subject: ingest.HistorySubject(d.cfg.NATS.Inner(), h.Pool, h.Class), Data: ingest.AppendHistory(nil, &h)}
+			m := &nats.Msg{Subject: ingest.HistorySubject(d.cfg.NATS.Inner(), h.Pool, h.Class), Data: codec.AppendHistory(nil, &h)}
 			if _, err := d.js.PublishMsg(ctx, m, natsjs.WithMsgID(nuid.Next())); err != nil {
 				return fmt.Errorf("publish to %s: %w", m.Subject, err)
 			}

@@ -27,6 +27,7 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
@@ -208,7 +209,7 @@ func (d *daemon) openSources(first uint64) error {
 	} else if first > 0 {
 		start = first
 	}
-	fields, err := ingest.CompileFields(d.cfg.NATS.Fields)
+	fields, err := codec.CompileFields(d.cfg.NATS.Fields)
 	if err != nil {
 		return err
 	}
@@ -350,7 +351,7 @@ func (d *daemon) openSinks() error {
 
 // openListeners opens the addresses that producers without NATS send to. What they send goes through the stream like all
 // telemetry.
-func (d *daemon) openListeners(fields *ingest.FieldMap) (err error) {
+func (d *daemon) openListeners(fields *codec.FieldMap) (err error) {
 	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
 		Store:   jetstream.NewInlet(d.js, &d.cfg.NATS),
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },

@@ -16,6 +16,7 @@ import (
 
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // decode shows what Forewarm understands of messages: what serve would count of them, and what it would refuse and why.
@@ -27,7 +28,7 @@ func decode(_ context.Context, args []string, std streams) error {
 	path := f.String("config", "", "configuration `file` whose nats.fields name keys of your own")
 	subject := f.String("subject", "", "`subject` that the messages came on, such as forewarm.telemetry.replica.chat.r-0: of which kind they are, and whose")
 	received := f.String("received-at", "", "`time` at which the stream stored the messages, RFC 3339 (default: now)")
-	var m ingest.Meta
+	var m codec.Meta
 	f.StringVar(&m.Pool, "pool", "", "`pool` of records that name none")
 	f.StringVar(&m.Class, "class", "", "`class` of records that name none")
 	files, err := parse(f, args, std)
@@ -38,10 +39,10 @@ func decode(_ context.Context, args []string, std streams) error {
 		return listFormats(std.out)
 	}
 	var ok bool
-	if m.ContentType, ok = ingest.ContentTypeOf(*format); !ok {
-		return usagef("-format is %q: it must be one of %s", *format, strings.Join(ingest.Formats(), ", "))
+	if m.ContentType, ok = codec.ContentTypeOf(*format); !ok {
+		return usagef("-format is %q: it must be one of %s", *format, strings.Join(codec.Formats(), ", "))
 	}
-	if !slices.Contains([]string{"", "identity", ingest.EncodingGzip, ingest.EncodingZstd}, *encoding) {
+	if !slices.Contains([]string{"", "identity", codec.EncodingGzip, codec.EncodingZstd}, *encoding) {
 		return usagef("-encoding is %q: it must be gzip, zstd or identity", *encoding)
 	}
 	at, err := parseTime("-received-at", *received)
@@ -57,13 +58,13 @@ func decode(_ context.Context, args []string, std streams) error {
 		if err != nil {
 			return usageError{err}
 		}
-		if m.Fields, err = ingest.CompileFields(cfg.NATS.Fields); err != nil {
+		if m.Fields, err = codec.CompileFields(cfg.NATS.Fields); err != nil {
 			return usageError{err}
 		}
 		prefix = cfg.NATS.Prefix
 	}
 	if *subject != "" {
-		on, ok := ingest.ParseSubject(prefix, *subject)
+		on, ok := codec.ParseSubject(prefix, *subject)
 		if !ok {
 			return usagef("-subject is %q: it must be one that carries telemetry, such as %s", *subject, ingest.ReplicaSubject(prefix, "chat", "r-0"))
 		}
@@ -82,7 +83,7 @@ func decode(_ context.Context, args []string, std streams) error {
 			m.Encoding = encodings[filepath.Ext(file)]
 		}
 		b := ingest.Batch{ReceivedAt: at}
-		ingest.Decode(m, data, ingest.DefaultLimits(), &b)
+		codec.Decode(m, data, ingest.DefaultLimits(), &b)
 		n, err := printBatch(&b, file, std)
 		if err != nil {
 			return err
@@ -96,12 +97,12 @@ func decode(_ context.Context, args []string, std streams) error {
 }
 
 // encodings are the endings that tell how a file is compressed.
-var encodings = map[string]string{".gz": ingest.EncodingGzip, ".zst": ingest.EncodingZstd}
+var encodings = map[string]string{".gz": codec.EncodingGzip, ".zst": codec.EncodingZstd}
 
 func listFormats(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, name := range ingest.Formats() {
-		contentType, _ := ingest.ContentTypeOf(name)
+	for _, name := range codec.Formats() {
+		contentType, _ := codec.ContentTypeOf(name)
 		fmt.Fprintf(t, "%s\t%s\n", name, contentType)
 	}
 	return t.Flush()
@@ -127,22 +128,22 @@ func printBatch(b *ingest.Batch, file string, std streams) (records int, err err
 		records++
 	}
 	for i := range b.Requests {
-		line(ingest.AppendRequest(out, &b.Requests[i]))
+		line(codec.AppendRequest(out, &b.Requests[i]))
 	}
 	for i := range b.Sums {
-		line(ingest.AppendSum(out, &b.Sums[i]))
+		line(codec.AppendSum(out, &b.Sums[i]))
 	}
 	for i := range b.Replicas {
-		line(ingest.AppendReplica(out, &b.Replicas[i]))
+		line(codec.AppendReplica(out, &b.Replicas[i]))
 	}
 	for i := range b.Acks {
-		line(ingest.AppendAck(out, &b.Acks[i]))
+		line(codec.AppendAck(out, &b.Acks[i]))
 	}
 	for i := range b.Histories {
-		line(ingest.AppendHistory(out, &b.Histories[i]))
+		line(codec.AppendHistory(out, &b.Histories[i]))
 	}
 	if b.Watermark != nil {
-		line(ingest.AppendWatermark(out, b.Watermark))
+		line(codec.AppendWatermark(out, b.Watermark))
 	}
 	if b.Ignored > 0 {
 		fmt.Fprintf(std.err, "%s: ignored %d: sound, but without demand\n", file, b.Ignored)

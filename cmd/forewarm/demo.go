@@ -20,6 +20,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -230,7 +231,7 @@ func (d *demoRun) publish(ctx context.Context, end time.Time) error {
 	requests, replicas := d.forewarm.Drain()
 	var body []byte
 	for i := range requests {
-		body = append(ingest.AppendRequest(body, &requests[i]), '\n')
+		body = append(codec.AppendRequest(body, &requests[i]), '\n')
 	}
 	if err := d.send(ctx, ingest.RequestSubject("forewarm", demoPool, ""), body); err != nil {
 		return err
@@ -242,12 +243,12 @@ func (d *demoRun) publish(ctx context.Context, end time.Time) error {
 		if !replicas[i].At.Before(end) {
 			replicas[i].At = end.Add(-time.Millisecond)
 		}
-		body = append(ingest.AppendReplica(body, &replicas[i]), '\n')
+		body = append(codec.AppendReplica(body, &replicas[i]), '\n')
 	}
 	if err := d.send(ctx, ingest.ReplicaSubject("forewarm", demoPool, "all"), body); err != nil {
 		return err
 	}
-	return d.send(ctx, ingest.WatermarkSubject("forewarm", demoPool), ingest.AppendWatermark(nil, &ingest.Watermark{Pool: demoPool, At: end}))
+	return d.send(ctx, ingest.WatermarkSubject("forewarm", demoPool), codec.AppendWatermark(nil, &ingest.Watermark{Pool: demoPool, At: end}))
 }
 
 func (d *demoRun) send(ctx context.Context, subject string, body []byte) error {

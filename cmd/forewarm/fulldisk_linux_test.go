@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -44,7 +45,7 @@ func TestFullDisk(t *testing.T) {
 			if err := conn.Publish("forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"arrived_at":%d,"prompt_tokens":100,"output_tokens":10}`, at.UnixMilli())); err != nil {
 				t.Fatal(err)
 			}
-			mark := ingest.AppendWatermark(nil, &ingest.Watermark{At: at.Add(time.Minute)})
+			mark := codec.AppendWatermark(nil, &ingest.Watermark{At: at.Add(time.Minute)})
 			if _, err := conn.Request(ingest.WatermarkSubject("forewarm", "chat"), mark, patience); err != nil {
 				t.Fatal(err)
 			}

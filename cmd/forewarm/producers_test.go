@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -100,7 +101,7 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v after %+v", err, stored)
 		}
-		ingest.Decode(ingest.Meta{Kind: ingest.KindRequest, ContentType: m.Header.Get("Content-Type")}, m.Data, ingest.DefaultLimits(), &stored)
+		codec.Decode(codec.Meta{Kind: codec.KindRequest, ContentType: m.Header.Get("Content-Type")}, m.Data, ingest.DefaultLimits(), &stored)
 	}
 	type call struct {
 		pool, tenant, feature string

@@ -16,6 +16,7 @@ import (
 
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/sleep"
 )
@@ -131,7 +132,7 @@ func publishOne(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, subje
 	var err error
 	for range publishAttempts {
 		waiting, cancel := context.WithTimeout(ctx, publishTimeout)
-		_, err = js.Publish(waiting, subject, ingest.AppendRequest(nil, x), natsjs.WithMsgID(x.ID))
+		_, err = js.Publish(waiting, subject, codec.AppendRequest(nil, x), natsjs.WithMsgID(x.ID))
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(conn.LastError(), nats.ErrPermissionViolation) {
 			break

@@ -17,7 +17,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/storage/stream"
@@ -116,7 +116,7 @@ func (s *upgradeSite) minutes(t *testing.T, p *inProcess, from, to int) {
 		}
 		for i, class := range []string{"talk", "code"} {
 			sum := nats.NewMsg("forewarm.telemetry.request.chat." + class)
-			sum.Header.Set("Content-Type", ingest.ContentTypeSum)
+			sum.Header.Set("Content-Type", codec.ContentTypeSum)
 			sum.Data = fmt.Appendf(nil, `{"start":%d,"requests":60,"prompt_tokens":30000,"output_tokens":%d}`, at.UnixMilli(), tokens*(i+1))
 			if err := p.conn.PublishMsg(sum); err != nil {
 				t.Fatal(err)

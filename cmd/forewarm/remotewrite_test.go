@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -43,12 +44,12 @@ func testRemoteWrite(t *testing.T, receive func(dir, address string) *prometheus
 		for m := from; m < to; m++ {
 			at := start.Add(time.Duration(m) * time.Minute)
 			msg := nats.NewMsg(ingest.RequestSubject("forewarm", "chat", "agent"))
-			msg.Header.Set("Content-Type", ingest.ContentTypeSum)
-			msg.Data = ingest.AppendSum(nil, &ingest.Sum{Start: at, Requests: 60, PromptTokens: 6e4, CachedTokens: math.NaN(), OutputTokens: 6e3})
+			msg.Header.Set("Content-Type", codec.ContentTypeSum)
+			msg.Data = codec.AppendSum(nil, &ingest.Sum{Start: at, Requests: 60, PromptTokens: 6e4, CachedTokens: math.NaN(), OutputTokens: 6e3})
 			if err := p.conn.PublishMsg(msg); err != nil {
 				t.Fatal(err)
 			}
-			p.publish(t, ingest.WatermarkSubject("forewarm", "chat"), ingest.AppendWatermark(nil, &ingest.Watermark{At: at.Add(time.Minute)}))
+			p.publish(t, ingest.WatermarkSubject("forewarm", "chat"), codec.AppendWatermark(nil, &ingest.Watermark{At: at.Add(time.Minute)}))
 		}
 		p.settle(t)
 	}

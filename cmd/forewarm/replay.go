@@ -19,6 +19,7 @@ import (
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 )
 
@@ -212,7 +213,7 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 				*t = r.move(*t)
 			}
 		}
-		r.buffer = append(ingest.AppendRequest(r.buffer, x), '\n')
+		r.buffer = append(codec.AppendRequest(r.buffer, x), '\n')
 		if err := r.flush(ctx, x.Pool, x.Class, typeNDJSON, i+1, len(b.Requests)); err != nil {
 			return err
 		}
@@ -223,7 +224,7 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 			return err
 		}
 		x.Start = r.move(x.Start)
-		r.buffer = append(ingest.AppendSum(r.buffer, x), '\n')
+		r.buffer = append(codec.AppendSum(r.buffer, x), '\n')
 		if err := r.flush(ctx, x.Pool, x.Class, typeSumNDJSON, i+1, len(b.Sums)); err != nil {
 			return err
 		}
@@ -234,7 +235,7 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 		}
 		// In a hole of the trace as well: a daemon takes a leap in time for a mistake until several records agree on it.
 		moved := ingest.Watermark{Pool: r.pool, At: r.move(w.At)}
-		return r.publish(ctx, ingest.WatermarkSubject(r.prefix, r.pool), typeJSON, ingest.AppendWatermark(nil, &moved))
+		return r.publish(ctx, ingest.WatermarkSubject(r.prefix, r.pool), typeJSON, codec.AppendWatermark(nil, &moved))
 	}
 	return nil
 }

@@ -107,9 +107,12 @@ func TestRetryStorm(t *testing.T) {
 	var r struct {
 		Pools []struct {
 			Timeline struct {
-				Resource     string
-				Minutes      int
-				Peak, Needed []float64
+				Minutes   int
+				Needed    []float64
+				Resources []struct {
+					Resource string
+					Peak     []float64
+				}
 			}
 		}
 	}
@@ -117,16 +120,20 @@ func TestRetryStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := r.Pools[0].Timeline
-	if line.Resource != features.DimPrefill || line.Minutes != 1 || len(loads) < 3 {
-		t.Fatalf("the report draws %s by %d minutes, and %d decisions of the storm were published", line.Resource, line.Minutes, len(loads))
+	if len(line.Resources) == 0 || line.Minutes != 1 || len(loads) < 3 {
+		t.Fatalf("the report draws %+v by %d minutes, and %d decisions of the storm were published", line.Resources, line.Minutes, len(loads))
+	}
+	prefill := line.Resources[0]
+	if prefill.Resource != features.DimPrefill {
+		t.Fatalf("the report draws %s first", prefill.Resource)
 	}
 	for at, load := range loads {
 		tick, _ := time.Parse(time.RFC3339, at)
 		m := int(tick.Sub(start)/time.Minute) - 1
-		if got := line.Peak[m]; math.Abs(got/load-1) > .1 {
+		if got := prefill.Peak[m]; math.Abs(got/load-1) > .1 {
 			t.Errorf("%s: the report has a load of %.0f tokens/s to prefill, and the decision %.0f", at, got, load)
 		}
-		if need := math.Ceil(line.Peak[m] / 270); line.Needed[m] < need {
+		if need := math.Ceil(prefill.Peak[m] / 270); line.Needed[m] < need {
 			t.Errorf("%s: in hindsight %v replicas were needed, and prefill took %v", at, line.Needed[m], need)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/scrape"
 )
 
@@ -49,9 +50,9 @@ func (d *daemon) publishReplica(ctx context.Context, r *ingest.Replica) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	m := nats.NewMsg(ingest.ReplicaSubject(d.cfg.NATS.Inner(), r.Pool, r.Name))
-	m.Data = ingest.AppendReplica(nil, r)
-	m.Header.Set("Content-Type", ingest.ContentTypeJSON)
-	m.Header.Set(ingest.HeaderSource, scrapeSource)
+	m.Data = codec.AppendReplica(nil, r)
+	m.Header.Set("Content-Type", codec.ContentTypeJSON)
+	m.Header.Set(codec.HeaderSource, scrapeSource)
 	_, err := d.js.PublishMsg(ctx, m)
 	return err
 }

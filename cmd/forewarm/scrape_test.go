@@ -12,6 +12,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/pipeline"
 )
@@ -72,7 +73,7 @@ func foldReplica(t *testing.T, report []byte) (state features.PoolState) {
 	cfg.DefaultPool = &capacity.Pool{}
 	p := pipeline.New(cfg)
 	var b ingest.Batch
-	ingest.Decode(ingest.Meta{Kind: ingest.KindReplica}, report, ingest.DefaultLimits(), &b)
+	codec.Decode(codec.Meta{Kind: codec.KindReplica}, report, ingest.DefaultLimits(), &b)
 	if len(b.Replicas) != 1 {
 		t.Fatalf("%s is no report: %+v", report, b.Refused)
 	}

@@ -207,8 +207,8 @@ func (p *recordedPool) run(ctx context.Context, decision alerting.Config, to *re
 		rows[i].GPUHours, rows[i].SaturatedMinutes = report.Number(other.GPUHours), other.Saturated
 	}
 	to.OtherSettings = rows
-	to.OtherSettingsNote = fmt.Sprintf("The pool's demand of %.3g days was run again in a simulation with each value, all else as configured, after %.3g days that models learned from. "+
-		"The simulation uses the capacity of a replica that decisions had, and warm-up lags of %s (median) and %s (90th percentile). The next days may differ.",
+	to.OtherSettingsNote = fmt.Sprintf("The demand of %.3g days was run again in a simulation with each value, after %.3g days to learn from. All else is as configured. "+
+		"A replica carries what decisions believed. Half of the replicas start within %s, and 90 %% within %s. Other days may differ.",
 		p.Counted().Hours()/24, float64(p.From)/(24*60), shortDuration(p.Lag.P50), shortDuration(p.Lag.P90))
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // Config says which NATS to use and what to keep there. With a URL the daemon is a client of that server; without one
@@ -32,7 +32,7 @@ type Config struct {
 	Partition string   `yaml:"partition"`
 	Sources   []Source `yaml:"sources"` // subjects of others that carry telemetry too
 	// Fields are the names under which records of foreign formats keep what users may name as they like.
-	Fields []ingest.FieldName `yaml:"fields"`
+	Fields []codec.FieldName `yaml:"fields"`
 }
 
 // TLS names the files of a TLS connection; all empty means the URL alone decides.
@@ -138,7 +138,7 @@ func (c *Config) Validate() error {
 	if !isPrefix(c.Prefix) {
 		return fmt.Errorf("prefix is %q: it must be words joined by dots, without spaces, * and >", c.Prefix)
 	}
-	if _, err := ingest.CompileFields(c.Fields); err != nil {
+	if _, err := codec.CompileFields(c.Fields); err != nil {
 		return err
 	}
 	return c.validateSources()

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // ConsumerConfig says what a [Consumer] reads.
@@ -19,7 +20,7 @@ type ConsumerConfig struct {
 	Prefix string
 	// Sources are the subjects outside Prefix that carry telemetry.
 	Sources []Source
-	Fields  *ingest.FieldMap // names of users' own in foreign formats
+	Fields  *codec.FieldMap // names of users' own in foreign formats
 	// Start is the sequence wanted first: the one after those that the state includes. 0 takes what the stream has.
 	Start  uint64
 	Limits ingest.Limits
@@ -43,7 +44,7 @@ type Consumer struct {
 
 	// Owned by the goroutine that receives.
 	next    uint64 // sequence wanted next; 0 while anything will do
-	decoder ingest.Decoder
+	decoder codec.Decoder
 	warned  bool // that the stream keeps prompts
 
 	handled, last, lost atomic.Uint64 // sequences, and a count

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 var errEnough = errors.New("enough")
@@ -102,7 +103,7 @@ func TestConsumerRefusesWhatItCannotRead(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)
 	request := "forewarm.telemetry.request.p.c"
-	publish(t, js, request, numbered(1), "content-type", ingest.ContentTypeNDJSON)
+	publish(t, js, request, numbered(1), "content-type", codec.ContentTypeNDJSON)
 	publish(t, js, request, numbered(2), "Content-Type", "text/html")
 	publish(t, js, request, numbered(3), "content-encoding", "zstd")
 	publish(t, js, request, make([]byte, 10<<20))
@@ -189,9 +190,9 @@ func TestConsumerWarnsOfPromptsInTheStream(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)
 	const usage = `{"id":"a","created":1795240800,"model":"m","choices":[{"message":{"content":"a secret"}}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`
-	publish(t, js, "forewarm.telemetry.request.p.c", numbered(1), "Content-Type", ingest.ContentTypeJSON)
-	publish(t, js, "forewarm.telemetry.request.p.c", []byte(usage), "Content-Type", ingest.ContentTypeOpenAI)
-	publish(t, js, "forewarm.telemetry.request.p.c", []byte(usage), "Content-Type", ingest.ContentTypeOpenAI+"; charset=utf-8")
+	publish(t, js, "forewarm.telemetry.request.p.c", numbered(1), "Content-Type", codec.ContentTypeJSON)
+	publish(t, js, "forewarm.telemetry.request.p.c", []byte(usage), "Content-Type", codec.ContentTypeOpenAI)
+	publish(t, js, "forewarm.telemetry.request.p.c", []byte(usage), "Content-Type", codec.ContentTypeOpenAI+"; charset=utf-8")
 	core, seen := observer.New(zap.WarnLevel)
 	cfg := consumerOf(js, c, 1)
 	cfg.Log = zap.New(core)

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // Inlet stores in the telemetry stream what came by other ways than NATS, as native records. Unlike a [Publisher] it keeps
@@ -74,7 +75,7 @@ func (i *Inlet) store(ctx context.Context, subject string, b *ingest.Batch) erro
 	if !i.js.Conn().IsConnected() {
 		return nats.ErrDisconnected // it would keep the message, and send it some time after we gave up
 	}
-	data := ingest.AppendProtobuf(nil, b)
+	data := codec.AppendProtobuf(nil, b)
 	if len(data) > inletBytes {
 		if first, rest, ok := halve(b); ok {
 			if err := i.store(ctx, subject, first); err != nil {
@@ -84,9 +85,9 @@ func (i *Inlet) store(ctx context.Context, subject string, b *ingest.Batch) erro
 		}
 	}
 	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
-	m.Header.Set(headerContentType, ingest.ContentTypeProtobuf)
+	m.Header.Set(headerContentType, codec.ContentTypeProtobuf)
 	if b.Source != "" {
-		m.Header.Set(ingest.HeaderSource, b.Source)
+		m.Header.Set(codec.HeaderSource, b.Source)
 	}
 	if _, err := i.js.PublishMsg(ctx, m, jetstream.WithMsgID(nuid.Next())); err != nil {
 		return fmt.Errorf("publish to %s: %w", m.Subject, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // TestInletKeepsOrder stores a batch that is too large for one message, and reads it back as it was.
@@ -44,9 +45,9 @@ func TestInletKeepsOrder(t *testing.T) {
 		if len(m.Data) > inletBytes || m.Header.Get(jetstream.MsgIDHeader) == "" {
 			t.Errorf("message %d has %d bytes, headers %v", sequence, len(m.Data), m.Header)
 		}
-		about, _ := ingest.ParseSubject(c.Prefix, m.Subject)
-		about.ContentType, about.Source = m.Header.Get(headerContentType), m.Header.Get(ingest.HeaderSource)
-		ingest.Decode(about, m.Data, ingest.DefaultLimits(), &got)
+		about, _ := codec.ParseSubject(c.Prefix, m.Subject)
+		about.ContentType, about.Source = m.Header.Get(headerContentType), m.Header.Get(codec.HeaderSource)
+		codec.Decode(about, m.Data, ingest.DefaultLimits(), &got)
 	}
 	if info.State.LastSeq < 2 {
 		t.Errorf("%d messages, want several", info.State.LastSeq)

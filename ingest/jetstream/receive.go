@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
@@ -138,7 +139,7 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 	}
 	describe(&about, m.Headers())
 	about.Fields = c.cfg.Fields
-	if about.ContentType != "" && !c.warned && ingest.TypeHoldsPrompts(about.ContentType) {
+	if about.ContentType != "" && !c.warned && codec.HoldsPrompts(about.ContentType) {
 		c.warned = true
 		c.cfg.Log.Warn("messages of this format may hold prompts, and the telemetry stream keeps them as they were published: name a subject of their own in nats.sources, or send them to a listener",
 			zap.String("stream", c.cfg.Stream), zap.String("subject", m.Subject()), zap.String("content_type", about.ContentType))
@@ -147,11 +148,11 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 }
 
 // describe adds what the headers of a message say of it.
-func describe(about *ingest.Meta, h nats.Header) {
+func describe(about *codec.Meta, h nats.Header) {
 	if contentType := header(h, headerContentType); contentType != "" {
 		about.ContentType = contentType
 	}
-	about.Source = header(h, ingest.HeaderSource)
+	about.Source = header(h, codec.HeaderSource)
 	about.Encoding = strings.Join(headerValues(h, headerContentEncoding), ", ")
 }
 

@@ -11,10 +11,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// A Relay takes in the sources whose messages hold what users wrote (see [ingest.HoldsPrompts]): it decodes each message
+// A Relay takes in the sources whose messages hold what users wrote (see [codec.HoldsPrompts]): it decodes each message
 // and stores what it carries in the telemetry stream, as native records. Until that is done the message waits in the intake
 // stream, in the server's memory; so no prompt comes to rest on a disk of Forewarm's, and a restart of the daemon loses
 // nothing. What comes while the intake is full takes the place of the oldest, which is counted as lost.
@@ -28,7 +29,7 @@ type Relay struct {
 	routes []route
 
 	// Owned by the goroutine of Run.
-	decoder ingest.Decoder
+	decoder codec.Decoder
 	batch   ingest.Batch
 	held    []jetstream.Msg // that batch was decoded from
 	last    uint64          // sequence that was delivered last, 0 for none
@@ -39,7 +40,7 @@ type Relay struct {
 // RelayConfig is what a [Relay] needs of others.
 type RelayConfig struct {
 	Sources []Source
-	Fields  *ingest.FieldMap
+	Fields  *codec.FieldMap
 	Limits  ingest.Limits
 	Store   func(context.Context, *ingest.Batch) error // see [Inlet.Store]
 	Refused func([]ingest.Refusal)                     // is told of records that could not be used
@@ -122,7 +123,7 @@ func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
 		}
 		r.last = meta.Sequence.Stream
 	}
-	about, ok := ingest.Meta{}, false
+	about, ok := codec.Meta{}, false
 	for i := range r.routes {
 		if covers(r.routes[i].subject, m.Subject()) {
 			about, ok = r.routes[i].about, true

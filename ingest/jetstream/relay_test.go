@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 const planted = "a planted prompt"
@@ -69,9 +70,9 @@ func TestRelayStoresNoPrompt(t *testing.T) {
 	if got := intake.CachedInfo().Config; got.Storage != jetstream.MemoryStorage {
 		t.Errorf("the intake is in %s storage", got.Storage)
 	}
-	publish(t, js, "gateway.usage", usage("a"), ingest.HeaderSource, "g-0")
+	publish(t, js, "gateway.usage", usage("a"), codec.HeaderSource, "g-0")
 	publish(t, js, "gateway.usage", []byte(`{"id":"b","created":"`+planted+`","text":"`+planted+`"}`))
-	publish(t, js, "gateway.usage", usage("c"), ingest.HeaderSource, "g-1")
+	publish(t, js, "gateway.usage", usage("c"), codec.HeaderSource, "g-1")
 	<-stored
 	<-stored
 	if r := <-refusals; r.Reason != ingest.ReasonBadTime || bytes.Contains(r.Record, []byte("planted")) {
@@ -90,7 +91,7 @@ func TestRelayStoresNoPrompt(t *testing.T) {
 		if bytes.Contains(m.Data, []byte("planted")) {
 			t.Errorf("stored %q", m.Data)
 		}
-		ingest.Decode(ingest.Meta{ContentType: m.Header.Get(headerContentType)}, m.Data, ingest.DefaultLimits(), &got)
+		codec.Decode(codec.Meta{ContentType: m.Header.Get(headerContentType)}, m.Data, ingest.DefaultLimits(), &got)
 	}
 	if len(got.Requests) != 2 || got.Requests[0].ID != "a" || got.Requests[1].ID != "c" || got.Requests[1].Pool != "p" || got.Requests[1].Class != "c" {
 		t.Errorf("the telemetry stream has %+v", got.Requests)

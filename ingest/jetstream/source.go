@@ -7,13 +7,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // Source is a subject that others publish to in a format of their own, in which messages that name no content type are
 // read. The telemetry stream takes it in; or a [Relay] does, where messages may hold what users wrote.
 type Source struct {
 	Subject string `yaml:"subject"` // outside Prefix; * and > are allowed
-	Format  string `yaml:"format"`  // one of ingest.Formats
+	Format  string `yaml:"format"`  // one of codec.Formats
 	Pool    string `yaml:"pool"`    // of records that name none; "" leaves it to them
 	Class   string `yaml:"class"`
 }
@@ -30,8 +31,8 @@ func (c *Config) validateSources() error {
 		switch {
 		case !isSubject(s.Subject):
 			return fmt.Errorf("%s.subject is %q: it must be words joined by dots, any of them *, the last one perhaps >", key, s.Subject)
-		case !slices.Contains(ingest.Formats(), s.Format):
-			return fmt.Errorf("%s.format is %q: it must be one of %s", key, s.Format, strings.Join(ingest.Formats(), ", "))
+		case !slices.Contains(codec.Formats(), s.Format):
+			return fmt.Errorf("%s.format is %q: it must be one of %s", key, s.Format, strings.Join(codec.Formats(), ", "))
 		}
 		for _, area := range [...]string{"telemetry.>", "prescale.>", "forecast.>", "alert.>", "decision.>", "notice.>", "peer.>", "deadletter"} {
 			if own := c.Prefix + "." + area; overlap(s.Subject, own) {
@@ -54,7 +55,10 @@ func (c *Config) validateSources() error {
 
 // relays says whether a [Relay] takes a source in: one that may hold prompts, and with partitions each, because only its records
 // say to which pool they belong.
-func (c *Config) relays(s Source) bool { return c.Partitioned() || ingest.HoldsPrompts(s.Format) }
+func (c *Config) relays(s Source) bool {
+	contentType, _ := codec.ContentTypeOf(s.Format)
+	return c.Partitioned() || codec.HoldsPrompts(contentType)
+}
 
 // intake gives the subjects of the sources that a [Relay] takes in, and that are in none of stored.
 func (c *Config) intake(stored []string) (subjects []string) {
@@ -69,21 +73,21 @@ func (c *Config) intake(stored []string) (subjects []string) {
 // route is what a subject outside the prefix says of its messages.
 type route struct {
 	subject string
-	about   ingest.Meta
+	about   codec.Meta
 }
 
 func routesOf(sources []Source) []route {
 	var routes []route
 	for _, s := range sources {
-		contentType, _ := ingest.ContentTypeOf(s.Format)
-		routes = append(routes, route{s.Subject, ingest.Meta{Kind: ingest.KindRequest, ContentType: contentType, Pool: s.Pool, Class: s.Class}})
+		contentType, _ := codec.ContentTypeOf(s.Format)
+		routes = append(routes, route{s.Subject, codec.Meta{Kind: codec.KindRequest, ContentType: contentType, Pool: s.Pool, Class: s.Class}})
 	}
 	return routes
 }
 
 // about is what a subject says of its messages; ok is false when it carries no telemetry.
-func (c *Consumer) about(subject string) (m ingest.Meta, ok bool) {
-	if m, ok = ingest.ParseSubject(c.cfg.Prefix, subject); ok {
+func (c *Consumer) about(subject string) (m codec.Meta, ok bool) {
+	if m, ok = codec.ParseSubject(c.cfg.Prefix, subject); ok {
 		return m, true
 	}
 	for i := range c.routes {
@@ -91,5 +95,5 @@ func (c *Consumer) about(subject string) (m ingest.Meta, ok bool) {
 			return c.routes[i].about, true
 		}
 	}
-	return ingest.Meta{}, false
+	return codec.Meta{}, false
 }

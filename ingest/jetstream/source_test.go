@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 const dynamoRow = `{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1795240801000,"request":{"request_id":"r","model":"llama",` +
@@ -71,9 +71,9 @@ func TestSourcesAreReadInTheirFormat(t *testing.T) {
 	c.Sources = []Source{{Subject: "dynamo.*.trace", Format: "dynamo", Pool: "p"}, {Subject: "acme.>", Format: "json"}}
 	telemetry(t, js, c)
 	publish(t, js, "dynamo.eu.trace", []byte(dynamoRow))
-	publish(t, js, "dynamo.us.trace", numbered(2), "Content-Type", ingest.ContentTypeJSON) // the header wins
+	publish(t, js, "dynamo.us.trace", numbered(2), "Content-Type", codec.ContentTypeJSON) // the header wins
 	publish(t, js, "acme.usage", numbered(3))
-	publish(t, js, "acme.usage", []byte(dynamoRow), "content-type", ingest.ContentTypeDynamo)
+	publish(t, js, "acme.usage", []byte(dynamoRow), "content-type", codec.ContentTypeDynamo)
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(5))
 	publish(t, js, "forewarm.telemetry.weather", []byte("a secret"))
 	cfg := consumerOf(js, c, 1)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
@@ -39,7 +40,7 @@ type Ticker struct {
 func NewTicker(js jetstream.JetStream, prefix string, lateness time.Duration, outcome func(error), offline func(context.Context, time.Time) bool, log *zap.Logger) *Ticker {
 	publish := func(ctx context.Context, subject, id string, data []byte) error {
 		m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
-		m.Header.Set(headerContentType, ingest.ContentTypeJSON)
+		m.Header.Set(headerContentType, codec.ContentTypeJSON)
 		ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 		defer cancel()
 		_, err := js.PublishMsg(ctx, m, jetstream.WithMsgID(id))
@@ -117,7 +118,7 @@ func (t *Ticker) offer(ctx context.Context, minute time.Time) {
 	defer cancel()
 	for waiting := append(slices.Clone(t.pending), minute); len(waiting) > 0; {
 		at := waiting[0]
-		err := t.publish(ctx, t.subject, "watermark-"+strconv.FormatInt(at.Unix(), 10), ingest.AppendWatermark(nil, &ingest.Watermark{At: at}))
+		err := t.publish(ctx, t.subject, "watermark-"+strconv.FormatInt(at.Unix(), 10), codec.AppendWatermark(nil, &ingest.Watermark{At: at}))
 		if ctx.Err() != nil {
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // record runs a ticker for d from midnight + offset, whose publish fails while the time is in an outage, and gives a line
@@ -34,7 +35,7 @@ func record(t *testing.T, offset, lateness, d time.Duration, outage func(since t
 				return errors.New("no server")
 			}
 			var b ingest.Batch
-			ingest.Decode(ingest.Meta{Kind: ingest.KindWatermark}, data, ingest.DefaultLimits(), &b)
+			codec.Decode(codec.Meta{Kind: codec.KindWatermark}, data, ingest.DefaultLimits(), &b)
 			if b.Watermark == nil || b.Watermark.Pool != "" {
 				t.Fatalf("%s: %+v", data, b)
 			}
@@ -89,7 +90,7 @@ func TestTickerClockIsSet(t *testing.T) {
 		ticker := NewTicker(nil, "f", 10*time.Second, func(error) {}, func(context.Context, time.Time) bool { return false }, zap.NewNop())
 		ticker.publish = func(_ context.Context, _, _ string, data []byte) error {
 			var b ingest.Batch
-			ingest.Decode(ingest.Meta{Kind: ingest.KindWatermark}, data, ingest.DefaultLimits(), &b)
+			codec.Decode(codec.Meta{Kind: codec.KindWatermark}, data, ingest.DefaultLimits(), &b)
 			got = append(got, fmt.Sprintf("%s at %s", b.Watermark.At.Sub(midnight.UTC()), time.Since(midnight).Truncate(time.Second)))
 			return nil
 		}

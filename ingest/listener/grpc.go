@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
-	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // grpcCodes are the status codes that are counted by themselves.
@@ -41,8 +41,8 @@ func (s *grpcServer) serve(ctx context.Context, l net.Listener) error {
 		options = append(options, grpc.Creds(credentials.NewTLS(s.secure)))
 	}
 	srv := grpc.NewServer(options...)
-	srv.RegisterService(exportService("trace.v1.TraceService", ingest.ContentTypeOTLP), s)
-	srv.RegisterService(exportService("logs.v1.LogsService", ingest.ContentTypeOTLPLogs), s)
+	srv.RegisterService(exportService("trace.v1.TraceService", codec.ContentTypeOTLP), s)
+	srv.RegisterService(exportService("logs.v1.LogsService", codec.ContentTypeOTLPLogs), s)
 	return ServeGRPC(ctx, srv, l, grace)
 }
 
@@ -118,9 +118,9 @@ func (s *grpcServer) export(ctx context.Context, contentType string, request []b
 		return nil, status.Error(codes.Unavailable, "too many requests at once")
 	}
 	defer s.slots.Release(1)
-	m := ingest.Meta{ContentType: contentType}
+	m := codec.Meta{ContentType: contentType}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		if values := md.Get(ingest.HeaderSource); len(values) > 0 {
+		if values := md.Get(codec.HeaderSource); len(values) > 0 {
 			m.Source = values[0]
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
@@ -89,9 +90,9 @@ func (s *httpServer) postTelemetry(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, code, map[string]any{"error": message})
 	}
 	name := r.PathValue("format")
-	contentType, ok := ingest.ContentTypeOf(name)
+	contentType, ok := codec.ContentTypeOf(name)
 	if !ok {
-		fail(http.StatusNotFound, fmt.Sprintf("format %.64q is not known, want one of %s", name, strings.Join(ingest.Formats(), ", ")))
+		fail(http.StatusNotFound, fmt.Sprintf("format %.64q is not known, want one of %s", name, strings.Join(codec.Formats(), ", ")))
 		return
 	}
 	out, code, message := s.take(w, r, contentType)
@@ -151,9 +152,9 @@ func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType st
 	}
 	defer s.slots.Release(1)
 	query := r.URL.Query()
-	out, err = s.accept(r.Context(), ingest.Meta{
+	out, err = s.accept(r.Context(), codec.Meta{
 		ContentType: contentType, Encoding: r.Header.Get("Content-Encoding"),
-		Pool: query.Get("pool"), Class: query.Get("class"), Source: r.Header.Get(ingest.HeaderSource),
+		Pool: query.Get("pool"), Class: query.Get("class"), Source: r.Header.Get(codec.HeaderSource),
 	}, body, s.maxBytes)
 	if err != nil {
 		s.complain(err)

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 func TestHTTPTraces(t *testing.T) {
@@ -92,7 +93,7 @@ func TestHTTPFormats(t *testing.T) {
 			`"messages":[{"role":"user","content":"a prompt"}]}`
 	}
 	native := `{"id":"a","prompt_tokens":7,"arrived_at":1795240800000}`
-	protobuf := ingest.AppendProtobuf(nil, &ingest.Batch{Requests: []ingest.Request{{
+	protobuf := codec.AppendProtobuf(nil, &ingest.Batch{Requests: []ingest.Request{{
 		ID: "a", Pool: "p", Attempt: 1, ArrivedAt: time.UnixMilli(1795240800000), PromptTokens: 7,
 		CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
 	}}})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // Store keeps what was decoded: once it returns nil, all of b is in the telemetry stream. An error means that some of it
@@ -23,7 +24,7 @@ type intake struct {
 	store    Store
 	refused  func([]ingest.Refusal)
 	serves   func(pool string) bool
-	fields   *ingest.FieldMap
+	fields   *codec.FieldMap
 	timeouts timeouts
 }
 
@@ -37,14 +38,14 @@ type outcome struct {
 
 // accept decodes body and stores what it carries. Refusals are reported when the rest is stored, so that a request which
 // is sent again reports them once.
-func (i *intake) accept(ctx context.Context, m ingest.Meta, body []byte, maxBytes int) (outcome, error) {
+func (i *intake) accept(ctx context.Context, m codec.Meta, body []byte, maxBytes int) (outcome, error) {
 	b := batches.Get().(*ingest.Batch)
 	defer recycle(b)
 	limits := ingest.DefaultLimits()
 	limits.MessageBytes = maxBytes
-	m.Kind, m.Fields = ingest.KindRequest, i.fields
+	m.Kind, m.Fields = codec.KindRequest, i.fields
 	b.ReceivedAt = time.Now().UTC() // the end of what says no time of its own
-	ingest.Decode(m, body, limits, b)
+	codec.Decode(m, body, limits, b)
 	out := outcome{
 		accepted: len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks),
 		refused:  len(b.Refused), ignored: b.Ignored,

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
@@ -40,7 +41,7 @@ type Deps struct {
 	// Serves says whether telemetry of a pool is counted; nil for any. Records of others are stored as all are, for the stream may
 	// have further readers, but their producers are told. It is called by many goroutines at once.
 	Serves func(pool string) bool
-	Fields *ingest.FieldMap // names of users' own in foreign formats
+	Fields *codec.FieldMap // names of users' own in foreign formats
 	Log    *zap.Logger
 }
 

@@ -7,18 +7,18 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // postTraces and postLogs take in an OTLP/HTTP export (opentelemetry.io/docs/specs/otlp, section OTLP/HTTP): protobuf or JSON,
 // answered in kind. Spans and log records that cannot be used make a partial success, which the exporter must not send again; so
 // 400 is only for what is no export at all.
 func (s *httpServer) postTraces(w http.ResponseWriter, r *http.Request) {
-	s.postExport(w, r, ingest.ContentTypeOTLP, ingest.ContentTypeOTLPJSON, "rejectedSpans")
+	s.postExport(w, r, codec.ContentTypeOTLP, codec.ContentTypeOTLPJSON, "rejectedSpans")
 }
 
 func (s *httpServer) postLogs(w http.ResponseWriter, r *http.Request) {
-	s.postExport(w, r, ingest.ContentTypeOTLPLogs, ingest.ContentTypeOTLPLogsJSON, "rejectedLogRecords")
+	s.postExport(w, r, codec.ContentTypeOTLPLogs, codec.ContentTypeOTLPLogsJSON, "rejectedLogRecords")
 }
 
 func (s *httpServer) postExport(w http.ResponseWriter, r *http.Request, protobuf, json, rejected string) {

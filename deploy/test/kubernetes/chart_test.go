@@ -281,6 +281,9 @@ func judge(t *testing.T, all []object) {
 	volumes := map[string]bool{}
 	for _, v := range pod.Volumes {
 		volumes[v.Name] = true
+		if s := v.Secret; s != nil && (s.DefaultMode == nil || *s.DefaultMode != 0o440) {
+			t.Errorf("the Secret %s is mounted with the mode %v", s.SecretName, s.DefaultMode)
+		}
 		if source := v.ConfigMap; v.Name == "config" && !slices.ContainsFunc(all, func(o object) bool {
 			return o.kind == "ConfigMap" && source != nil && o.name == source.Name
 		}) {
@@ -449,6 +452,29 @@ func TestDashboards(t *testing.T) {
 		if !found {
 			t.Errorf("no ConfigMap has %s", name)
 		}
+	}
+}
+
+// TestPackage: a packaged chart has the files that symbolic links lead to.
+func TestPackage(t *testing.T) {
+	chart, err := loader.Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := chartutil.Save(chart, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if chart, err = loader.Load(archive); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, f := range chart.Files {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	if want := []string{"files/dashboards/fleet.json", "files/dashboards/pool.json", "files/dashboards/quality.json", "files/rules.yaml"}; !slices.Equal(names, want) {
+		t.Errorf("the package has %v, want %v", names, want)
 	}
 }
 

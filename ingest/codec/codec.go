@@ -1,0 +1,200 @@
+// Package codec decodes the messages that producers publish into records of package ingest, and encodes such records.
+//
+// It is pure: no clock, no I/O, no logging, no goroutine. A decoder never panics and never keeps a slice of its input. One
+// bad record refuses that record and no other. Prompt text is never kept, not even of a record that is refused ([Redact]).
+package codec
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// format is one encoding of telemetry. decode appends what data holds to d.batch, and refuses the rest.
+type format struct {
+	name        string // as configurations call it
+	contentType string // as messages call it
+	decode      func(d *decoder, data []byte)
+	fields      *fieldTree // where a foreign format keeps what requests need; nil for the others
+	binary      bool       // not JSON: nothing of a refused record is kept
+	prompts     bool       // messages may hold what users wrote, by the schema
+	renamable   bool       // users may give fields other names
+}
+
+// The content types of the native formats.
+const (
+	ContentTypeJSON      = "application/json"
+	ContentTypeProtobuf  = "application/vnd.forewarm.v1+protobuf"
+	ContentTypeNDJSON    = "application/x-ndjson"
+	ContentTypeSum       = "application/vnd.forewarm.sum+json"
+	ContentTypeSumNDJSON = "application/vnd.forewarm.sum+x-ndjson"
+)
+
+// The content types of formats that others write; most of their producers set none, and are known by their subject.
+const (
+	ContentTypeDynamo  = "application/vnd.dynamo.request.trace.v1+json"
+	ContentTypeLiteLLM = "application/vnd.forewarm.litellm+json"
+	ContentTypeOpenAI  = "application/vnd.forewarm.openai+json"
+	ContentTypeEnvoy   = "application/vnd.forewarm.envoy+json"
+	ContentTypeSGLang  = "application/vnd.forewarm.sglang+json"
+	ContentTypeKong    = "application/vnd.forewarm.kong+json"
+)
+
+// formats lists every format; the first is that of messages which name none.
+var formats = [...]format{
+	{name: "json", contentType: ContentTypeJSON, decode: decodeJSON},
+	{name: "ndjson", contentType: ContentTypeNDJSON, decode: decodeNDJSON},
+	{name: "protobuf", contentType: ContentTypeProtobuf, decode: decodeProtobuf, binary: true},
+	{name: "sum", contentType: ContentTypeSum, decode: decodeSumJSON},
+	{name: "sum-ndjson", contentType: ContentTypeSumNDJSON, decode: decodeSumNDJSON},
+	{name: "otlp", contentType: ContentTypeOTLP, decode: decodeOTLP, binary: true, prompts: true},
+	{name: "otlp-json", contentType: ContentTypeOTLPJSON, decode: decodeOTLPJSON, prompts: true},
+	{name: "otlp-logs", contentType: ContentTypeOTLPLogs, decode: decodeOTLPLogs, binary: true, prompts: true},
+	{name: "otlp-logs-json", contentType: ContentTypeOTLPLogsJSON, decode: decodeOTLPLogsJSON, prompts: true},
+	{name: "dynamo", contentType: ContentTypeDynamo, decode: decodeDynamo, fields: dynamoFields},
+	{name: "litellm", contentType: ContentTypeLiteLLM, decode: decodeLiteLLM, fields: liteLLMFields, prompts: true, renamable: true},
+	{name: "openai", contentType: ContentTypeOpenAI, decode: decodeOpenAI, fields: openAIFields, prompts: true, renamable: true},
+	{name: "envoy", contentType: ContentTypeEnvoy, decode: decodeEnvoy, fields: envoyFields, prompts: true, renamable: true},
+	{name: "sglang", contentType: ContentTypeSGLang, decode: decodeSGLang, fields: sglangFields, prompts: true, renamable: true},
+	{name: "kong", contentType: ContentTypeKong, decode: decodeKong, fields: kongFields, prompts: true, renamable: true},
+}
+
+// Formats lists the names of the formats, as configurations write them.
+func Formats() []string {
+	names := make([]string, len(formats))
+	for i := range formats {
+		names[i] = formats[i].name
+	}
+	return names
+}
+
+// ContentTypeOf is the content type of the format of that name; ok is false when there is none.
+func ContentTypeOf(name string) (contentType string, ok bool) {
+	for i := range formats {
+		if formats[i].name == name {
+			return formats[i].contentType, true
+		}
+	}
+	return "", false
+}
+
+// HoldsPrompts says whether messages of that content type may hold what users wrote, by the schema. NVIDIA Dynamo's traces do
+// not, unless they are asked for payloads.
+func HoldsPrompts(contentType string) bool {
+	f := formatOf(contentType)
+	return f != nil && f.prompts
+}
+
+// Decode appends to b what one message carries, and its refusals. It never fails as a whole: a record that cannot be
+// used is refused with a reason, the other records of the message stay. Nothing in b aliases data. O(len(data)).
+func Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch) {
+	d := decoders.Get().(*Decoder)
+	d.Decode(m, data, lim, b)
+	decoders.Put(d)
+}
+
+var decoders = sync.Pool{New: func() any { return new(Decoder) }}
+
+// Decoder decodes many messages of one goroutine. It gives a label that comes again as the same string in memory, which
+// allocates nothing, and by which whoever folds the records finds its class without a look at the name. The zero value is
+// ready for use.
+type Decoder struct{ decoder decoder }
+
+// Decode decodes one message as the function [Decode] does.
+func (x *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch) {
+	d := &x.decoder
+	d.meta, d.limits, d.batch = m, lim, b
+	d.message(data)
+	d.inflater.release()
+	d.json.reset(nil)
+	if d.scratch = d.scratch[:0]; cap(d.scratch) > keepScratch {
+		d.scratch = nil
+	}
+	if cap(d.table) > keepTable {
+		d.table = nil
+	}
+	d.meta, d.batch, d.binary, d.fields = Meta{}, nil, false, nil
+}
+
+// keepScratch bounds the unescaped strings whose memory a decoder keeps for its next message, in bytes.
+const keepScratch = 64 << 10
+
+// decoder is the state of one call of [Decoder.Decode].
+type decoder struct {
+	meta    Meta
+	limits  ingest.Limits
+	batch   *ingest.Batch
+	binary  bool           // not JSON: nothing of a refused record is kept
+	fields  *fieldTree     // of a foreign format, with the names that users gave
+	service string         // names the pool of a record that nothing else gives one; "" for none
+	refusal ingest.Refusal // why the record at hand is unusable; Reason "" while it is not
+
+	// These outlive the call, for reuse.
+	json     jsonReader
+	member   value  // of a native record in JSON
+	record   wire   // a native record in protobuf
+	found    record // of a foreign format
+	names    names
+	inflater inflater
+	scratch  []byte       // unescaped strings of the message at hand
+	table    []tableEntry // of the protobuf batch at hand
+}
+
+func (d *decoder) message(data []byte) {
+	f := formatOf(d.meta.ContentType)
+	d.binary = f != nil && f.binary
+	if len(data) > d.limits.MessageBytes {
+		d.refuse(data, ingest.ReasonTooLarge, "message has %d bytes, the limit is %d", len(data), d.limits.MessageBytes)
+		return
+	}
+	for _, name := range [...]*string{&d.meta.Pool, &d.meta.Class, &d.meta.Replica, &d.meta.Source} {
+		d.refusal = ingest.Refusal{}
+		d.scratch = append(d.scratch[:0], *name...)
+		if *name = d.label("a name in the subject or a header", d.scratch); d.refusal.Reason != "" {
+			d.refuse(data, d.refusal.Reason, "%s", d.refusal.Detail)
+			return
+		}
+	}
+	d.scratch, d.batch.Source = d.scratch[:0], d.meta.Source
+	if f == nil {
+		d.refuse(data, ingest.ReasonUnknownFormat, "content type %.64q is not known", d.meta.ContentType)
+		return
+	}
+	plain, reason, detail := d.inflater.inflate(d.meta.Encoding, data, d.limits.MessageBytes)
+	if reason != "" {
+		d.refuse(data, reason, "%s", detail)
+		return
+	}
+	if !f.binary {
+		plain = bytes.TrimPrefix(plain, byteOrderMark)
+	}
+	d.fields = d.meta.Fields.of(f)
+	f.decode(d, plain)
+}
+
+// byteOrderMark begins what some Windows software writes; a reader of JSON may pass over it (RFC 8259, section 8.1).
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+func formatOf(contentType string) *format {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	mediaType = cmp.Or(strings.TrimSpace(mediaType), ContentTypeJSON)
+	for i := range formats {
+		if strings.EqualFold(mediaType, formats[i].contentType) {
+			return &formats[i]
+		}
+	}
+	return nil
+}
+
+// refuse books record as unusable, and keeps what [Redact] leaves of it for people to look at.
+func (d *decoder) refuse(record []byte, reason ingest.Reason, detail string, args ...any) {
+	r := ingest.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...), Producer: cmp.Or(d.meta.Source, d.meta.Replica), Pool: d.meta.Pool}
+	if !d.binary {
+		r.Record = Redact(record, d.limits.RefusedBytes)
+	}
+	d.batch.Refused = append(d.batch.Refused, r)
+}

@@ -1,0 +1,93 @@
+package codec
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// The request traces of NVIDIA Dynamo, schema dynamo.request.trace.v1, as its NATS and file sinks write them: one row, one a
+// line, or an array; a row may be wrapped as the member event of another object. Rows of requests with session headers tell
+// all. Those without are compact: output, arrival, and of the prompt its length and the hashes of its blocks.
+var dynamoFields = newFieldTree(paths{
+	fieldSchema:        {"schema"},
+	fieldObject:        {"event_type"},
+	fieldLoggedAt:      {"event_time_unix_ms"},
+	fieldSession:       {"agent_context.session_id"},
+	fieldID:            {"request.request_id"},
+	fieldModel:         {"request.model"},
+	fieldPromptTokens:  {"request.input_tokens"},
+	fieldCachedTokens:  {"request.cached_tokens"},
+	fieldOutputTokens:  {"request.output_tokens"},
+	fieldArrivedAt:     {"request.request_received_ms"},
+	fieldQueueMS:       {"request.prefill_wait_time_ms"},
+	fieldTTFTMS:        {"request.ttft_ms"},
+	fieldDurationMS:    {"request.total_time_ms"},
+	fieldHitRate:       {"request.kv_hit_rate"},
+	fieldBlockTokens:   {"request.replay.trace_block_size"},
+	fieldBlockedTokens: {"request.replay.input_length"},
+	fieldBlocks:        {"request.replay.input_sequence_hashes"},
+	fieldFinish:        {"request.finish_reason_metadata.finish_reason"},
+	fieldError:         {"request.finish_reason_metadata.backend_finish_reason"},
+}.below("", "event."))
+
+const dynamoSchema = "dynamo.request.trace.v1"
+
+// decodeDynamo reads request traces. Rows of any other event type are ignored; of request_payload, which holds prompts and
+// answers, nothing is read but its type. Cached tokens are what the row says, else the router's hit rate of the prompt; where
+// it gives neither, the hashes are handed on as [ingest.Request.Blocks].
+func decodeDynamo(d *decoder, data []byte) { d.foreign(data, (*decoder).dynamoRow) }
+
+func (d *decoder) dynamoRow(r *record) {
+	m := &r.members
+	switch {
+	case m[fieldObject].kind != '"' && r.has(fieldObject):
+		d.fail(ingest.ReasonWrongType, "event_type is %s, want a string", kindNames[m[fieldObject].kind])
+		return
+	case !r.has(fieldObject):
+		d.fail(ingest.ReasonMissingField, "event_type is missing")
+		return
+	case string(r.text(fieldObject)) != "request_end":
+		d.skip()
+		return
+	case !r.has(fieldSchema):
+		d.fail(ingest.ReasonMissingField, "schema is missing")
+		return
+	case string(r.text(fieldSchema)) != dynamoSchema:
+		d.fail(ingest.ReasonUnknownFormat, "schema is %s, want %s", quoted(r.text(fieldSchema)), dynamoSchema)
+		return
+	}
+	ended := d.looseTime(m[fieldLoggedAt])
+	q := d.requestOf(r)
+	for _, f := range [...]field{fieldFinish, fieldError} { // the engine's reason tells of what the API's has no word for
+		switch reason := r.text(f); {
+		case bytes.HasPrefix(reason, []byte("error")):
+			q.Status = ingest.StatusError
+		case bytes.HasPrefix(reason, []byte("cancel")), string(reason) == "abort":
+			q.Status = ingest.StatusCancelled
+		}
+	}
+	dropLate(&q)
+	if q.FinishedAt.IsZero() && ended.After(q.ArrivedAt) { // Dynamo dates an event of unknown end at the arrival
+		q.FinishedAt = ended
+		if early := q.FirstTokenAt.Sub(ended); early > 0 && early < time.Millisecond { // event times are whole ones
+			q.FinishedAt = q.FirstTokenAt
+		}
+	}
+	if length := d.looseCount(m[fieldBlockedTokens], d.limits.Tokens); q.PromptTokens <= 0 && length > q.PromptTokens {
+		q.PromptTokens = length // Dynamo reports an input of 0 where it only knows the cached tokens
+	}
+	if rate, ok := d.looseNumber(m[fieldHitRate]); ok && q.CachedTokens == ingest.Unknown && q.PromptTokens >= 0 {
+		d.ratio(m[fieldHitRate].name, rate, &rate)
+		q.CachedTokens = int64(rate*float64(q.PromptTokens) + 0.5)
+	}
+	if size := d.looseCount(m[fieldBlockTokens], d.limits.Tokens); size > 0 && q.PromptTokens > 0 && r.has(fieldBlocks) {
+		most := (q.PromptTokens + size - 1) / size // the last block may be a part of one
+		q.Blocks, q.BlockTokens = d.looseHashes(m[fieldBlocks], most), size
+	}
+	if d.meta.Pool == "" && q.Model == "" {
+		q.Pool = d.service
+	}
+	d.accept(&q)
+}

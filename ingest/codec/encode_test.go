@@ -1,0 +1,146 @@
+package codec
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+var (
+	anyLabel = rapid.StringMatching(`[\PC]{0,20}`) // no control characters, but quotes, backslashes and all scripts
+	anyTime  = rapid.Custom(func(t *rapid.T) time.Time {
+		ms := rapid.Int64Range(earliest.UnixMilli(), latest.UnixMilli()-1).Draw(t, "ms")
+		return time.UnixMilli(ms).UTC()
+	})
+	anyCount  = rapid.Int64Range(ingest.Unknown, ingest.DefaultLimits().Tokens)
+	anyAmount = rapid.OneOf(rapid.Float64Range(0, 1e12), rapid.Just(math.NaN()))
+)
+
+func some(g *rapid.Generator[string]) *rapid.Generator[string] {
+	return g.Filter(func(s string) bool { return s != "" })
+}
+
+// roundTrip decodes what an encoder wrote and compares.
+func roundTrip(t *rapid.T, m Meta, encoded []byte, want ingest.Batch) {
+	t.Helper()
+	if !json.Valid(encoded) {
+		t.Fatalf("not JSON: %s", encoded)
+	}
+	if d := diff(&want, decode(m, string(encoded))); d != "" {
+		t.Fatalf("%s\n%s", encoded, d)
+	}
+}
+
+var anyRequest = rapid.Custom(func(t *rapid.T) ingest.Request {
+	arrived := anyTime.Draw(t, "arrived")
+	after := func(name string) time.Time {
+		return arrived.Add(time.Duration(rapid.IntRange(0, 3_600_000).Draw(t, name)) * time.Millisecond)
+	}
+	r := ingest.Request{
+		ID: anyLabel.Draw(t, "id"), Pool: some(anyLabel).Draw(t, "pool"), Class: anyLabel.Draw(t, "class"),
+		Model: anyLabel.Draw(t, "model"), Tenant: anyLabel.Draw(t, "tenant"), Tier: anyLabel.Draw(t, "tier"),
+		Feature: anyLabel.Draw(t, "feature"), Route: anyLabel.Draw(t, "route"), Region: anyLabel.Draw(t, "region"),
+		ReplicaName: anyLabel.Draw(t, "replica"),
+		Phase:       ingest.Phase(rapid.IntRange(0, int(phaseCount)-1).Draw(t, "phase")),
+		Status:      ingest.Status(rapid.IntRange(0, int(statusCount)-1).Draw(t, "status")),
+		Attempt:     rapid.IntRange(1, 9).Draw(t, "attempt"), Session: rapid.Uint64().Draw(t, "session"),
+		ArrivedAt:    arrived,
+		PromptTokens: max(0, anyCount.Draw(t, "prompt")), OutputTokens: anyCount.Draw(t, "output"), MaxOutputTokens: anyCount.Draw(t, "max"),
+	}
+	if end := arrived.Add(2 * time.Hour); end.Before(latest) && rapid.Bool().Draw(t, "timed") {
+		r.StartedAt, r.FirstTokenAt, r.FinishedAt = after("start"), after("first"), end
+	}
+	r.CachedTokens = min(anyCount.Draw(t, "cached"), r.PromptTokens)
+	return r
+})
+
+func TestRequestsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := anyRequest.Draw(t, "request")
+		roundTrip(t, Meta{}, AppendRequest(nil, &r), ingest.Batch{Requests: []ingest.Request{r}})
+	})
+}
+
+var anySum = rapid.Custom(func(t *rapid.T) ingest.Sum {
+	s := ingest.Sum{
+		Pool: some(anyLabel).Draw(t, "pool"), Class: anyLabel.Draw(t, "class"), Start: anyTime.Draw(t, "start"),
+		Requests: rapid.Float64Range(0, 1e12).Draw(t, "requests"), PromptTokens: anyAmount.Draw(t, "prompt"), OutputTokens: anyAmount.Draw(t, "output"),
+	}
+	s.CachedTokens = s.PromptTokens / 2
+	return s
+})
+
+func TestSumsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySum.Draw(t, "sum")
+		roundTrip(t, Meta{ContentType: ContentTypeSum}, AppendSum(nil, &s), ingest.Batch{Sums: []ingest.Sum{s}})
+	})
+}
+
+var anyReplica = rapid.Custom(func(t *rapid.T) ingest.Replica {
+	return ingest.Replica{
+		Pool: some(anyLabel).Draw(t, "pool"), Name: some(anyLabel).Draw(t, "name"),
+		At: anyTime.Draw(t, "at"), State: ingest.ReplicaState(rapid.IntRange(0, int(replicaStateCount)-1).Draw(t, "state")),
+		KVCapacityTokens: anyCount.Draw(t, "capacity"), KVUsedTokens: anyCount.Draw(t, "used"),
+		KVUsedRatio: rapid.OneOf(rapid.Float64Range(0, 1), rapid.Just(math.NaN())).Draw(t, "ratio"),
+		Running:     anyCount.Draw(t, "running"), Waiting: anyCount.Draw(t, "waiting"), PreemptionsTotal: anyCount.Draw(t, "preemptions"),
+		PrefixHitsTotal: anyCount.Draw(t, "hits"), PrefixQueryTotal: anyCount.Draw(t, "queries"),
+		StartedAt: anyTime.Draw(t, "started"), StartupSeconds: rapid.OneOf(rapid.Float64Range(0, 1000), rapid.Just(math.NaN())).Draw(t, "startup"),
+	}
+})
+
+var anyAck = rapid.Custom(func(t *rapid.T) ingest.Ack {
+	return ingest.Ack{
+		Pool: some(anyLabel).Draw(t, "pool"), EventID: some(anyLabel).Draw(t, "event"),
+		Generation: anyCount.Draw(t, "generation"), Stage: ingest.AckStage(rapid.IntRange(0, int(ackStageCount)-1).Draw(t, "stage")),
+		At: anyTime.Draw(t, "acked"), Replicas: rapid.IntRange(-1, 1000).Draw(t, "replicas"),
+	}
+})
+
+var anyWatermark = rapid.Custom(func(t *rapid.T) ingest.Watermark {
+	return ingest.Watermark{Pool: anyLabel.Draw(t, "of"), At: anyTime.Draw(t, "mark")}
+})
+
+var anyHistory = rapid.Custom(func(t *rapid.T) ingest.History {
+	return ingest.History{
+		Pool: some(anyLabel).Draw(t, "pool"), Class: some(anyLabel).Draw(t, "class"), Dimension: some(anyLabel).Draw(t, "dimension"),
+		Start: anyTime.Draw(t, "start"), Values: rapid.SliceOfN(anyAmount, 1, 5).Draw(t, "values"),
+	}
+})
+
+func TestPoolRecordsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := anyReplica.Draw(t, "replica")
+		roundTrip(t, Meta{Kind: KindReplica}, AppendReplica(nil, &r), ingest.Batch{Replicas: []ingest.Replica{r}})
+		a := anyAck.Draw(t, "ack")
+		roundTrip(t, Meta{Kind: KindAck}, AppendAck(nil, &a), ingest.Batch{Acks: []ingest.Ack{a}})
+		w := anyWatermark.Draw(t, "watermark")
+		roundTrip(t, Meta{Kind: KindWatermark}, AppendWatermark(nil, &w), ingest.Batch{Watermark: &w})
+		h := anyHistory.Draw(t, "history")
+		roundTrip(t, Meta{Kind: KindHistory}, AppendHistory(nil, &h), ingest.Batch{Histories: []ingest.History{h}})
+	})
+}
+
+func TestAppendRequestIsCompact(t *testing.T) {
+	r := ingest.Request{
+		Pool: "p", Class: `say "hi"`, Attempt: 1, ArrivedAt: at, PromptTokens: 7,
+		CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
+	}
+	want := `x{"pool":"p","class":"say \"hi\"","arrived_at":` + atMS + `,"prompt_tokens":7}`
+	if got := string(AppendRequest([]byte("x"), &r)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestAppendStringMendsWhatJSONCannotHold(t *testing.T) {
+	for in, want := range map[string]string{"\x00\n\x1f": `"\u0000\n\u001f"`, "a\xffb": "\"a\ufffdb\"", `\"`: `"\\\""`} {
+		if got := string(appendString(nil, in)); got != want {
+			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+}

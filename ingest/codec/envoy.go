@@ -1,0 +1,91 @@
+package codec
+
+import (
+	"bytes"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// JSON access logs of Envoy AI Gateway. Their keys are the user's choice; these are the ones of its documentation and
+// examples, of OpenTelemetry's names and of the metadata keys themselves. Others are named in [Fields].
+// Schema: https://aigateway.envoyproxy.io/docs/capabilities/observability/accesslogs.
+var envoyFields = newFieldTree(paths{
+	fieldID:    {"x-request-id", "x_request_id", "request_id"},
+	fieldPool:  {"pool", "x-forewarm-pool"},
+	fieldClass: {"class", "x-forewarm-class"},
+	fieldModel: {
+		"gen_ai.request.model", "genai_model_name", "x-ai-eg-model", "model", "gen_ai.response.model",
+		"genai_model_name_override",
+	},
+	fieldTenant:     {"tenant", "x-tenant-id", "tenant_id", "x-org-id", "x-user-id", "user_id"},
+	fieldTier:       {"tier", "x-tier"},
+	fieldFeature:    {"feature", "x-feature", "gen_ai.operation.name"},
+	fieldRoute:      {"x-envoy-origin-path", "x-envoy-original-path", "path", ":path", "route_name", "upstream_cluster"},
+	fieldRegion:     {"region"},
+	fieldReplica:    {"upstream_host"},
+	fieldSession:    {"session.id", "session_id", "x-session-id", "gen_ai.conversation.id"},
+	fieldCode:       {"response_code", "status_code"},
+	fieldStatus:     {"status"},
+	fieldTags:       {"response_flags"},
+	fieldArrivedAt:  {"start_time", "startTime"},
+	fieldFinishedAt: {"end_time"},
+	fieldLoggedAt:   {"@timestamp", "timestamp", "time"},
+	fieldDurationMS: {"duration", "duration_ms"},
+	fieldTTFTS:      {"gen_ai.server.time_to_first_token"},
+	fieldTTFTMS:     {"gen_ai.latency.time_to_first_token_ms", "ttft_ms"},
+	fieldPromptTokens: {
+		"gen_ai.usage.input_tokens", "genai_tokens_input", "llm_input_token", "llm_input_tokens",
+		"gen_ai.usage.prompt_tokens", "input_tokens", "prompt_tokens",
+	},
+	fieldCachedTokens: {
+		"gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cached_input_tokens", "gen_ai.usage.cached_tokens",
+		"genai_tokens_cached_input", "genai_tokens_cached", "llm_cached_input_token", "llm_cached_input_tokens",
+		"cached_input_tokens", "cached_tokens",
+	},
+	fieldOutputTokens: {
+		"gen_ai.usage.output_tokens", "genai_tokens_output", "llm_output_token", "llm_output_tokens",
+		"gen_ai.usage.completion_tokens", "output_tokens", "completion_tokens",
+	},
+	fieldTotalTokens:     {"gen_ai.usage.total_tokens", "genai_tokens_total", "llm_total_token", "total_tokens"},
+	fieldMaxOutputTokens: {"gen_ai.request.max_tokens"},
+	fieldObject:          {"mcp.method.name", "mcp_method", "method"},
+})
+
+// decodeEnvoy reads access logs. The gateway logs a line for whatever passes it: tool calls (MCP) and requests that send
+// nothing, such as the list of models, are passed over. A response whose status had been sent when its client left or
+// its pool was full is told by the flags, of Envoy's %RESPONSE_FLAGS%.
+func decodeEnvoy(d *decoder, data []byte) {
+	d.foreign(data, func(d *decoder, r *record) {
+		if !r.counted() && !isLLMCall(r.members[fieldObject]) {
+			d.skip()
+			return
+		}
+		q := d.requestOf(r)
+		if status, ok := flagged(r.text(fieldTags)); ok {
+			q.Status = status
+		}
+		if path, _, ok := bytes.Cut([]byte(q.Route), []byte{'?'}); ok { // a query can say anything
+			q.Route = string(path)
+		}
+		d.inferTokens(r, &q)
+		d.accept(&q)
+	})
+}
+
+// isLLMCall says whether what a line says of its method, of HTTP or MCP, may be a call of a model.
+func isLLMCall(method value) bool {
+	return method.missing() || bytes.EqualFold(method.raw, []byte("POST"))
+}
+
+// flagged reads the response flags that say more than the code: a client that left, a limit that was met.
+func flagged(flags []byte) (status ingest.Status, ok bool) {
+	for flag := range bytes.SplitSeq(flags, []byte{','}) {
+		switch string(bytes.TrimSpace(flag)) {
+		case "DC", "DPE", "DownstreamConnectionTermination":
+			return ingest.StatusCancelled, true
+		case "RL", "RLSE", "UO", "OM", "RateLimited", "UpstreamOverflow":
+			status, ok = ingest.StatusRejected, true
+		}
+	}
+	return status, ok
+}

@@ -1,0 +1,363 @@
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// field is something of a request that foreign formats say, each under names of its own.
+type field uint8
+
+const (
+	fieldID field = iota
+	fieldPool
+	fieldClass
+	fieldModel
+	fieldTenant
+	fieldTier
+	fieldFeature
+	fieldRoute
+	fieldRegion
+	fieldReplica
+	fieldSession
+	fieldAttempt
+	fieldStatus
+	fieldArrivedAt
+	fieldStartedAt
+	fieldFirstTokenAt
+	fieldFinishedAt
+	fieldPromptTokens
+	fieldCachedTokens
+	fieldOutputTokens
+	fieldMaxOutputTokens
+
+	// What requests are made of where a format does not say the thing itself.
+	fieldLoggedAt // when a log line was written or shipped
+	fieldTotalTokens
+	fieldCacheReadTokens  // of the prompt, but not in a prompt count that is exclusive
+	fieldCacheWriteTokens // likewise
+	fieldQueueS
+	fieldTTFTS
+	fieldTTFTMS
+	fieldDurationS
+	fieldDurationMS
+	fieldRetries
+	fieldCode     // of the outcome: an HTTP status
+	fieldCacheHit // a whole response came from a cache, and no engine saw the request
+	fieldStream
+	fieldTags
+	fieldObject // what kind of record it is
+	fieldUsage  // null: reported, but not by this record
+
+	// Of these a configuration cannot give other names.
+	fieldQueueMS
+	fieldSchema
+	fieldFinish
+	fieldError
+	fieldHitRate // cached share of the prompt
+	fieldBlocks
+	fieldBlockTokens
+	fieldBlockedTokens // of the prompt, as its blocks count it
+	fieldResponseID
+	fieldHTTPStatus
+	fieldOperation
+	fieldCallType
+	fieldSpanKind
+	fieldCall
+	fieldParameters // can hold text of users: only the model is read
+	fieldProvider
+	fieldProviderMetadata // can hold text of users: only counts are read
+	fieldPayload          // a row of Dynamo's
+	fieldService
+	fieldInstance
+
+	fieldCount
+)
+
+// fieldNames are the names that a configuration may give other keys to. Those of a request are as in the native format.
+var fieldNames = [fieldUsage + 1]string{
+	"id", "pool", "class", "model", "tenant", "tier", "feature", "route", "region", "replica", "session", "attempt", "status",
+	"arrived_at", "started_at", "first_token_at", "finished_at", "prompt_tokens", "cached_tokens", "output_tokens", "max_output_tokens",
+	"logged_at", "total_tokens", "cache_read_tokens", "cache_write_tokens", "queue_s", "ttft_s", "ttft_ms", "duration_s", "duration_ms",
+	"retries", "code", "cache_hit", "stream", "tags", "object", "usage",
+}
+
+// paths says where a format keeps each field, the most trusted place first: keys from the outside in, joined by dots.
+type paths [fieldCount][]string
+
+// below gives the paths of p below each of prefixes.
+func (p paths) below(prefixes ...string) (all paths) {
+	for _, prefix := range prefixes {
+		for f := range p {
+			for _, path := range p[f] {
+				all[f] = append(all[f], prefix+path)
+			}
+		}
+	}
+	return all
+}
+
+// or adds less trusted paths.
+func (p paths) or(others ...paths) (all paths) {
+	for f := range p {
+		all[f] = append(all[f], p[f]...)
+		for i := range others {
+			all[f] = append(all[f], others[i][f]...)
+		}
+	}
+	return all
+}
+
+// fieldTree finds the fields of a record in one walk over it: the keys of the paths as a trie. The most trusted path of a
+// field that a record has wins. A key that has dots itself is as good as nesting: "gen_ai.usage" and {"gen_ai":{"usage":…
+// are one path.
+type fieldTree struct {
+	children map[string]*fieldTree
+	leaf     bool
+	field    field
+	rank     uint16 // 1 + place in the paths of the field; lower wins
+	path     string
+	paths    paths // of the root
+}
+
+// newFieldTree builds the tree of the paths in layers. Where several layers have a path, it says what the first has it for.
+func newFieldTree(layers ...paths) *fieldTree {
+	root := &fieldTree{paths: layers[0].or(layers[1:]...)}
+	var ranks [fieldCount]uint16
+	for _, layer := range layers {
+		for f := range layer {
+			for _, path := range layer[f] {
+				ranks[f]++
+				node := root
+				for key := range strings.SplitSeq(path, ".") {
+					if node.children == nil {
+						node.children = map[string]*fieldTree{}
+					}
+					if node.children[key] == nil {
+						node.children[key] = &fieldTree{}
+					}
+					node = node.children[key]
+				}
+				if !node.leaf {
+					node.leaf, node.field, node.rank, node.path = true, field(f), ranks[f], path
+				}
+			}
+		}
+	}
+	return root
+}
+
+// at gives the node that key leads to, nil when there is none.
+func (t *fieldTree) at(key []byte) *fieldTree {
+	for t != nil {
+		name, rest, dotted := bytes.Cut(key, []byte{'.'})
+		t = t.children[string(name)]
+		if !dotted {
+			return t
+		}
+		key = rest
+	}
+	return nil
+}
+
+// names names the most trusted places of fields, for people.
+func (t *fieldTree) names(fields ...field) string {
+	var all []string
+	for _, f := range fields {
+		all = append(all, t.paths[f][:min(3, len(t.paths[f]))]...)
+		if len(t.paths[f]) > 3 {
+			all = append(all, "…")
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// record is what a walk found, by field.
+type record struct {
+	members [fieldCount]value
+	ranks   [fieldCount]uint16 // of the path that was met; 0 for none
+}
+
+// lastRank is that of a member which no path names.
+const lastRank = 1<<16 - 1
+
+// has says whether the record says anything of f.
+func (r *record) has(f field) bool { return r.ranks[f] != 0 }
+
+// text gives what the record says of f as it stands.
+func (r *record) text(f field) []byte { return r.members[f].raw }
+
+// is says whether f is one of words, in any case.
+func (r *record) is(f field, words ...string) bool {
+	for _, word := range words {
+		if bytes.EqualFold(r.text(f), []byte(word)) {
+			return true
+		}
+	}
+	return false
+}
+
+// contains says whether one of words is a part of f, in any case.
+func (r *record) contains(f field, words ...string) bool {
+	text := bytes.ToLower(r.text(f))
+	for _, word := range words {
+		if bytes.Contains(text, []byte(word)) {
+			return true
+		}
+	}
+	return false
+}
+
+// counted says whether the record has any count of tokens.
+func (r *record) counted() bool {
+	return r.has(fieldPromptTokens) || r.has(fieldOutputTokens) || r.has(fieldTotalTokens)
+}
+
+// set makes v what the record says of f.
+func (r *record) set(f field, v value, rank uint16) { r.members[f], r.ranks[f] = v, rank }
+
+// keep remembers v as the value of its field unless a more trusted one has been met. What stands for missing hides no other,
+// and neither does an object or a list where there should be one value.
+func (r *record) keep(f field, v value, rank uint16) {
+	if v.kind == '"' {
+		v.raw = bytes.TrimSpace(v.raw)
+	}
+	structured := v.kind == '{' || v.kind == '[' && f != fieldTags && f != fieldBlocks
+	absent := v.missing() && (f != fieldUsage || v.kind != 'n')
+	if !structured && !absent && (!r.has(f) || rank <= r.ranks[f]) {
+		r.set(f, v, rank)
+	}
+}
+
+// add takes over what a later part of the same record says.
+func (r *record) add(later *record) {
+	for f := range fieldCount {
+		if later.has(f) {
+			r.set(f, later.members[f], later.ranks[f])
+		}
+	}
+}
+
+// find reads the object that j is before and keeps what the tree names; nothing else is looked into. A string where the tree
+// expects an object is read as the JSON text it may hold. Objects nest no deeper than the tree, so recursion is bounded.
+func (d *decoder) find(j *jsonReader, tree *fieldTree, r *record) {
+	d.object(j, "a record", func(key []byte) {
+		node := tree.at(key)
+		switch {
+		case node == nil:
+			j.skip()
+			return
+		case len(node.children) > 0 && j.kind() == '{':
+			d.find(j, node, r)
+			return
+		}
+		raw := j.raw()
+		if node.leaf {
+			r.keep(node.field, d.valueOf(node.path, raw), node.rank)
+		}
+		if len(node.children) > 0 && string(key) != "message" && string(key) != "log" { // what stands there may be what a user wrote
+			if text := d.embedded(raw); text != nil {
+				var inner jsonReader
+				inner.reset(text)
+				d.find(&inner, node, r)
+			}
+		}
+	})
+}
+
+// embedded gives the JSON object that a JSON string holds; nil when it holds none that is sound.
+func (d *decoder) embedded(raw []byte) []byte {
+	if len(raw) < 2 || raw[0] != '"' || raw[1] != '{' && raw[1] != '\\' && raw[1] != ' ' {
+		return nil
+	}
+	text := bytes.TrimSpace(d.unquote(raw))
+	if len(text) == 0 || text[0] != '{' || !d.isSound(text) {
+		return nil
+	}
+	return text
+}
+
+// isSound says whether text is JSON within the limits.
+func (d *decoder) isSound(text []byte) bool {
+	return !nestsDeeper(text, d.limits.Depth) && jsontext.Value(text).IsValid(jsonOptions...)
+}
+
+// FieldName says under which other names records of a foreign format keep a field, for users may name as they like the
+// keys of an access log, or the entry of metadata that tells the class. Paths are keys joined by dots, the most trusted
+// first; they come before those that the format knows.
+type FieldName struct {
+	Format string   `yaml:"format"` // litellm, openai, envoy, sglang or kong
+	Field  string   `yaml:"field"`  // as the native format calls it
+	Paths  []string `yaml:"paths"`
+}
+
+// FieldMap is what [CompileFields] makes of names; nil names none.
+type FieldMap struct{ trees map[string]*fieldTree } // by content type
+
+// of gives the fields of f, with the names in m before its own.
+func (m *FieldMap) of(f *format) *fieldTree {
+	if m != nil {
+		if tree := m.trees[f.contentType]; tree != nil {
+			return tree
+		}
+	}
+	return f.fields
+}
+
+// maxFieldNames bounds the other names in all: each is looked for in each record.
+const maxFieldNames = 256
+
+// CompileFields checks names, and prepares them for [Meta]. Errors name the element at fault.
+func CompileFields(names []FieldName) (*FieldMap, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	total := 0
+	for _, n := range names {
+		total += len(n.Paths)
+	}
+	if total > maxFieldNames {
+		return nil, fmt.Errorf("fields has %d paths: it must have at most %d", total, maxFieldNames)
+	}
+	given := map[string]*paths{} // by format
+	for i, n := range names {
+		if err := n.check(); err != nil {
+			return nil, fmt.Errorf("fields[%d].%w", i, err)
+		}
+		if given[n.Format] == nil {
+			given[n.Format] = new(paths)
+		}
+		f := slices.Index(fieldNames[:], n.Field)
+		given[n.Format][f] = append(given[n.Format][f], n.Paths...)
+	}
+	m := &FieldMap{trees: map[string]*fieldTree{}}
+	for i := range formats {
+		if p := given[formats[i].name]; p != nil {
+			m.trees[formats[i].contentType] = newFieldTree(*p, formats[i].fields.paths)
+		}
+	}
+	return m, nil
+}
+
+func (n *FieldName) check() error {
+	renamable := func(f format) bool { return f.name == n.Format && f.renamable }
+	switch {
+	case !slices.ContainsFunc(formats[:], renamable):
+		return fmt.Errorf("format is %q: it must be one of litellm, openai, envoy, sglang, kong", n.Format)
+	case !slices.Contains(fieldNames[:], n.Field):
+		return fmt.Errorf("field is %q: it must be one of %s", n.Field, strings.Join(fieldNames[:], ", "))
+	case len(n.Paths) == 0:
+		return errors.New("paths is []: it must name a key, or several joined by dots")
+	}
+	for i, path := range n.Paths {
+		if len(path) > 256 || slices.Contains(strings.Split(path, "."), "") {
+			return fmt.Errorf("paths[%d] is %q: it must be keys joined by dots", i, path)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package codec
+
+import (
+	"slices"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// foreign reads a message of a foreign format: each record of it is found by the format's fields, freed from the
+// log shipper's wrapping, and handed to decode, which ends in accept or [decoder.skip].
+func (d *decoder) foreign(data []byte, decode func(d *decoder, r *record)) {
+	if d.meta.Kind != KindRequest {
+		d.refuse(data, ingest.ReasonUnknownFormat, "records of this format belong on a request subject")
+		return
+	}
+	d.split(data, func(data []byte, at value) {
+		d.foreignRecord(data, func(r *record) {
+			if !r.has(fieldLoggedAt) {
+				r.members[fieldLoggedAt] = at
+			}
+			decode(d, r)
+		})
+	})
+}
+
+// foreignRecord finds the fields of one record and hands them to decode, or refuses it.
+func (d *decoder) foreignRecord(data []byte, decode func(r *record)) {
+	d.refusal = ingest.Refusal{}
+	r := &d.found
+	*r = record{}
+	d.document(data, &d.json, d.limits.Depth, func() { d.find(&d.json, d.fields, r) })
+	if d.refusal.Reason == "" {
+		d.unwrap(data, r)
+		decode(r)
+	}
+	if d.refusal.Reason != "" {
+		d.refuse(data, d.refusal.Reason, "%s", d.refusal.Detail)
+	}
+	*r = record{} // it points into the message
+}
+
+// wrappers are the keys under which log shippers put a line that they did not parse: Vector and Fluent Bit.
+var wrappers = [...]string{"message", "log"}
+
+// unwrap finds, for a record that has no counts, those of the object that a log shipper wrapped in it, as a string or as it
+// is.
+func (d *decoder) unwrap(data []byte, r *record) {
+	if r.counted() {
+		return
+	}
+	var wrapped [len(wrappers)][]byte
+	d.json.reset(data)
+	d.object(&d.json, "a record", func(key []byte) {
+		i := slices.Index(wrappers[:], string(key))
+		if raw := d.json.raw(); i >= 0 && len(raw) > 0 && raw[0] == '{' {
+			wrapped[i] = raw
+		} else if i >= 0 {
+			wrapped[i] = d.embedded(raw)
+		}
+	})
+	for _, inner := range wrapped {
+		if inner == nil {
+			continue
+		}
+		var own record
+		d.json.reset(inner)
+		if d.find(&d.json, d.fields, &own); !own.counted() && !own.has(fieldArrivedAt) && !own.has(fieldFinishedAt) {
+			return // not a record, just text that happens to be JSON
+		}
+		for _, f := range [...]field{fieldArrivedAt, fieldFinishedAt} { // of the line, not of what it logs
+			r.set(f, value{}, 0)
+		}
+		r.add(&own)
+		return
+	}
+}
+
+// requestOf makes a request of what all foreign formats say alike. Where a record says how long something took, the
+// instants follow.
+func (d *decoder) requestOf(r *record) ingest.Request {
+	m := &r.members
+	count := func(f field) int64 { return d.looseCount(m[f], d.limits.Tokens) }
+	hint := func(f field) int64 { return forgiving(d, func() int64 { return count(f) }) }
+	instant := func(f field) time.Time { return forgiving(d, func() time.Time { return d.looseTime(m[f]) }) }
+	q := ingest.Request{
+		ID: string(d.looseName(m[fieldID])), Pool: d.looseLabel(m[fieldPool]), Class: d.looseLabel(m[fieldClass]), Model: d.looseLabel(m[fieldModel]),
+		Tenant: d.attribute(m[fieldTenant]), Tier: d.attribute(m[fieldTier]), Feature: d.attribute(m[fieldFeature]),
+		Route: d.attribute(m[fieldRoute]), Region: d.attribute(m[fieldRegion]), ReplicaName: d.attribute(m[fieldReplica]),
+		Status: d.outcomeOf(r), Attempt: int(max(1, hint(fieldAttempt), min(hint(fieldRetries), d.limits.Tokens-1)+1)),
+		Session:   ingest.HashSession(string(d.looseText(m[fieldSession]))),
+		ArrivedAt: d.looseTime(m[fieldArrivedAt]), FinishedAt: d.looseTime(m[fieldFinishedAt]),
+		StartedAt: instant(fieldStartedAt), FirstTokenAt: instant(fieldFirstTokenAt),
+		PromptTokens: count(fieldPromptTokens), CachedTokens: count(fieldCachedTokens),
+		OutputTokens: count(fieldOutputTokens), MaxOutputTokens: hint(fieldMaxOutputTokens),
+	}
+	if q.ArrivedAt.IsZero() && q.FinishedAt.IsZero() {
+		q.FinishedAt = d.looseTime(m[fieldLoggedAt]) // lines are written at the end
+	}
+	span := func(seconds, milliseconds field) time.Duration { // negative when it is missing
+		if t := d.looseSpan(m[seconds], time.Second); t >= 0 {
+			return t
+		}
+		return d.looseSpan(m[milliseconds], time.Millisecond)
+	}
+	if took := span(fieldDurationS, fieldDurationMS); took >= 0 {
+		switch {
+		case q.FinishedAt.IsZero() && !q.ArrivedAt.IsZero():
+			q.FinishedAt = q.ArrivedAt.Add(took)
+		case q.ArrivedAt.IsZero() && !q.FinishedAt.IsZero():
+			q.ArrivedAt = q.FinishedAt.Add(-took)
+		}
+	}
+	if !q.ArrivedAt.IsZero() {
+		if wait := span(fieldTTFTS, fieldTTFTMS); wait >= 0 && q.FirstTokenAt.IsZero() {
+			q.FirstTokenAt = q.ArrivedAt.Add(wait)
+		}
+		if wait := span(fieldQueueS, fieldQueueMS); wait >= 0 && q.StartedAt.IsZero() {
+			q.StartedAt = q.ArrivedAt.Add(wait)
+		}
+	}
+	return q
+}
+
+// accept appends a request that a foreign record was read as, unless its fields do not go together.
+func (d *decoder) accept(q *ingest.Request) {
+	if q.Pool == "" {
+		q.Pool = d.meta.Pool
+	}
+	if q.Pool == "" {
+		q.Pool = q.Model
+	}
+	if q.Pool == "" {
+		d.fail(ingest.ReasonMissingField, "pool is missing in the record, in the subject and in the URL, and so is model, whose name would stand in")
+	}
+	d.fillClass(&q.Class)
+	if q.Status != ingest.StatusOK && q.PromptTokens <= 0 && q.OutputTokens <= 0 {
+		q.PromptTokens = ingest.Unknown // producers write 0 where they counted nothing
+	}
+	if q.PromptTokens == ingest.Unknown {
+		q.CachedTokens = ingest.Unknown
+	}
+	q.Phase = phaseOf(q.Status)
+	dropLate(q)
+	if d.checkForeign(q); d.refusal.Reason == "" {
+		d.batch.Requests = append(d.batch.Requests, *q)
+	}
+}
+
+// dropLate leaves out instants behind the end, of clocks of different machines or rounded ones.
+func dropLate(q *ingest.Request) {
+	for _, t := range [...]*time.Time{&q.StartedAt, &q.FirstTokenAt} {
+		if !q.FinishedAt.IsZero() && q.FinishedAt.Before(*t) {
+			*t = time.Time{}
+		}
+	}
+}
+
+// checkForeign refuses a request whose times lead out of all bounds, and says where what is missing was looked for.
+func (d *decoder) checkForeign(q *ingest.Request) {
+	for _, t := range [...]time.Time{q.ArrivedAt, q.StartedAt, q.FirstTokenAt, q.FinishedAt} {
+		if !t.IsZero() && (t.Before(earliest) || !t.Before(latest)) {
+			d.fail(ingest.ReasonBadTime, "the times and durations of the record lead out of the years 2000 to 2199")
+		}
+	}
+	switch {
+	case q.PromptTokens == ingest.Unknown && q.Status == ingest.StatusOK:
+		d.fail(ingest.ReasonMissingField, "prompt_tokens is missing: the record has none of %s", d.fields.names(fieldPromptTokens))
+	case q.ArrivedAt.IsZero() && q.FinishedAt.IsZero():
+		d.fail(ingest.ReasonMissingField, "arrived_at is missing, and so is finished_at: the record has none of %s", d.fields.names(fieldArrivedAt, fieldFinishedAt))
+	}
+	d.checkRequest(q)
+}
+
+// skip passes over a record that is sound and no request: what a cache answered, a tool call, a health check.
+func (d *decoder) skip() { d.batch.Ignored++ }

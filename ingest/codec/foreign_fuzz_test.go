@@ -1,0 +1,81 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+func FuzzDecodeLiteLLM(f *testing.F) { fuzzForeign(f, "litellm") }
+func FuzzDecodeOpenAI(f *testing.F)  { fuzzForeign(f, "openai") }
+func FuzzDecodeEnvoy(f *testing.F)   { fuzzForeign(f, "envoy") }
+func FuzzDecodeSGLang(f *testing.F)  { fuzzForeign(f, "sglang") }
+func FuzzDecodeKong(f *testing.F)    { fuzzForeign(f, "kong") }
+
+// fuzzForeign checks that any bytes at all become sound records or refusals, that text planted anywhere is kept in
+// neither, and that a prompt in a record changes nothing.
+func fuzzForeign(f *testing.F, format string) {
+	for _, sample := range samples(f, format) {
+		f.Add(sample, uint16(len(sample)/2))
+	}
+	contentType, _ := ContentTypeOf(format)
+	body, _ := json.Marshal(map[string]any{"messages": []string{secret}, "prompt": secret, "choices": map[string]string{secret: secret}})
+	f.Fuzz(func(t *testing.T, data []byte, at uint16) {
+		decode := func(data []byte, named bool) *ingest.Batch {
+			b := ingest.Batch{}
+			Decode(Meta{ContentType: contentType}, data, ingest.DefaultLimits(), &b)
+			checkBatch(t, &b)
+			checkSecret(t, data, &b, named)
+			checkStored(t, &b)
+			return &b
+		}
+		plain := decode(data, false)
+		i := min(int(at), len(data))
+		decode(slices.Concat(data[:i], []byte(secret), data[i:]), true)
+
+		object := bytes.TrimSpace(data)
+		if len(object) < 3 || object[0] != '{' || !json.Valid(object) || len(plain.Requests) == 0 {
+			return
+		}
+		with := decode(slices.Concat(body[:len(body)-1], []byte{','}, object[1:]), false)
+		if d := diff(plain.Requests, with.Requests); d != "" {
+			t.Fatalf("a prompt changes what is read (-without +with):\n%s", d)
+		}
+	})
+}
+
+// checkStored checks that what was accepted is read back the same from the log, where listeners put it as native records.
+func checkStored(t *testing.T, b *ingest.Batch) {
+	t.Helper()
+	if len(b.Requests) == 0 {
+		return
+	}
+	stored := decode(protobufMeta, string(AppendProtobuf(nil, &ingest.Batch{Requests: b.Requests})))
+	if d := diff(b.Requests, stored.Requests); d != "" || len(stored.Refused) > 0 {
+		t.Fatalf("stored, it is read otherwise (-accepted +read), refused %+v:\n%s", stored.Refused, d)
+	}
+}
+
+// FuzzRedact checks that what is kept holds no text, whatever is around it, and is JSON where the record was.
+func FuzzRedact(f *testing.F) {
+	for _, dir := range []string{"json", "litellm", "openai", "envoy", "sglang", "kong"} {
+		for _, sample := range samples(f, dir) {
+			f.Add(sample, uint16(len(sample)/2))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte, at uint16) {
+		i := min(int(at), len(data))
+		if got := Redact(slices.Concat(data[:i], []byte(secret), data[i:]), 4096); len(got) > 4096 || leaks(string(got)) {
+			t.Fatalf("%q with the secret at %d becomes %q", data, i, got)
+		}
+		if got := Redact(data, 1<<20); len(got) > 0 && len(data) < redactBytes && json.Valid(data) {
+			// Numbers in lists and long ones are masked by ~, which no JSON has outside of strings.
+			if got = bytes.ReplaceAll(got, []byte{'~'}, []byte{'0'}); !json.Valid(got) {
+				t.Fatalf("%q becomes %q", data, got)
+			}
+		}
+	})
+}

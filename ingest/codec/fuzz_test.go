@@ -1,0 +1,281 @@
+package codec
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/telemetrypb"
+)
+
+// The fuzz targets check what every later stage relies on, for any bytes at all.
+
+func FuzzDecodeJSON(f *testing.F) {
+	for _, sample := range samples(f, "json") {
+		for kind := range KindHistory + 1 {
+			f.Add(uint8(kind), sample)
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
+		b := ingest.Batch{}
+		m := Meta{Kind: Kind(kind % uint8(KindHistory+1))}
+		Decode(m, data, ingest.DefaultLimits(), &b)
+		n := checkBatch(t, &b)
+		if b.Watermark != nil {
+			n++
+		}
+		if n+len(b.Refused) != 1 {
+			t.Fatalf("one message became %d records and %d refusals", n, len(b.Refused))
+		}
+		if n == 1 && !json.Valid(data) {
+			t.Fatal("accepted what is not JSON")
+		}
+		compareWithReference(t, data, &b)
+	})
+}
+
+func FuzzDecodeNDJSON(f *testing.F) {
+	for _, format := range []string{"json", "ndjson", "sum"} {
+		for _, sample := range samples(f, format) {
+			f.Add(format == "sum", sample)
+		}
+	}
+	f.Fuzz(func(t *testing.T, sums bool, data []byte) {
+		m := Meta{ContentType: ContentTypeNDJSON, Pool: "p"}
+		if sums {
+			m.ContentType = ContentTypeSumNDJSON
+		}
+		limits := ingest.DefaultLimits()
+		limits.BatchRecords = 20
+		var b ingest.Batch
+		Decode(m, data, limits, &b)
+		n := checkBatch(t, &b) + len(b.Refused)
+		lines := 0
+		for line := range bytes.SplitSeq(data, []byte{'\n'}) {
+			if len(bytes.Trim(line, " \t\r")) > 0 {
+				lines++
+			}
+		}
+		if want := min(max(lines, 1), limits.BatchRecords+1); n != want {
+			t.Fatalf("%d lines became %d records and refusals, want %d", lines, n, want)
+		}
+	})
+}
+
+func FuzzDecodeProtobuf(f *testing.F) {
+	for _, sample := range samples(f, "protobuf") {
+		f.Add(sample)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var b ingest.Batch
+		Decode(protobufMeta, data, ingest.DefaultLimits(), &b)
+		n := checkBatch(t, &b)
+		if b.Watermark != nil {
+			n++
+		}
+		if n+len(b.Refused) == 0 {
+			t.Fatal("neither a record nor a refusal")
+		}
+		refused := len(b.Refused)
+		b.Refused = nil
+		if d := diff(&b, decode(protobufMeta, string(AppendProtobuf(nil, &b)))); n > 0 && d != "" {
+			t.Fatal(d)
+		}
+		var m telemetrypb.Batch
+		if err := proto.Unmarshal(data, &m); err != nil || refused > 0 {
+			return
+		}
+		if len(m.Requests) != len(b.Requests) || len(m.Sums)+len(m.Replicas)+len(m.Acks) != len(b.Sums)+len(b.Replicas)+len(b.Acks) {
+			t.Fatalf("generated code finds other records: %v", &m)
+		}
+		for i, r := range b.Requests {
+			if p := m.Requests[i]; p.GetId() != r.ID || p.GetPromptTokens() != r.PromptTokens || p.CachedTokens != nil && *p.CachedTokens != r.CachedTokens || p.GetArrivedAt() != 0 && p.GetArrivedAt() != r.ArrivedAt.UnixNano() {
+				t.Fatalf("%+v, generated code reads %v", r, p)
+			}
+		}
+	})
+}
+
+// FuzzInflate compares with the standard library's gzip, and holds both encodings to the bound.
+func FuzzInflate(f *testing.F) {
+	for _, encoding := range []string{EncodingGzip, EncodingZstd} {
+		for _, sample := range samples(f, encoding) {
+			f.Add(encoding == EncodingZstd, sample)
+		}
+	}
+	const atMost = 1 << 16
+	f.Fuzz(func(t *testing.T, useZstd bool, data []byte) {
+		encoding := EncodingGzip
+		if useZstd {
+			encoding = EncodingZstd
+		}
+		var p inflater
+		plain, reason, detail := p.inflate(encoding, data, atMost)
+		if len(plain) > atMost || cap(p.plain) > 4*atMost || (reason == "") != (detail == "") {
+			t.Fatalf("%d bytes in a buffer of %d, %q %q", len(plain), cap(p.plain), reason, detail)
+		}
+		if useZstd {
+			return
+		}
+		want, err := io.ReadAll(io.LimitReader(newGzip(data), atMost+1))
+		if sound := err == nil && len(want) <= atMost; sound != (reason == "") || sound && !bytes.Equal(plain, want) {
+			t.Fatalf("%d bytes, %q %q; the standard library gives %d and %v", len(plain), reason, detail, len(want), err)
+		}
+	})
+}
+
+func newGzip(data []byte) io.Reader {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return iotest.ErrReader(errors.New("no header: " + err.Error())) // io.EOF would be an empty stream
+	}
+	return r
+}
+
+// samples reads the files below testdata that are of one format.
+func samples(t testing.TB, format string) [][]byte {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", format, "*"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no samples of %s: %v", format, err)
+	}
+	var all [][]byte
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, data)
+	}
+	return all
+}
+
+// checkBatch checks the promises made of decoded records, and gives the number of them.
+func checkBatch(t *testing.T, b *ingest.Batch) int {
+	t.Helper()
+	limits := ingest.DefaultLimits()
+	label := func(s string) {
+		if len(s) > limits.LabelBytes || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xa0 }) {
+			t.Fatalf("label %q", s)
+		}
+	}
+	count := func(n, limit int64) {
+		if n < ingest.Unknown || n > limit {
+			t.Fatalf("count %d", n)
+		}
+	}
+	instant := func(at time.Time) {
+		if !at.IsZero() && (at.Year() < 2000 || at.Year() >= 2200 || at.Location() != time.UTC) {
+			t.Fatalf("time %v", at)
+		}
+	}
+	for _, r := range b.Requests {
+		for _, s := range []string{r.ID, r.Pool, r.Class, r.Model, r.Tenant, r.Tier, r.Feature, r.Route, r.Region, r.ReplicaName} {
+			label(s)
+		}
+		for _, n := range []int64{r.PromptTokens, r.CachedTokens, r.OutputTokens, r.MaxOutputTokens, int64(r.Attempt)} {
+			count(n, limits.Tokens)
+		}
+		for _, at := range []time.Time{r.ArrivedAt, r.StartedAt, r.FirstTokenAt, r.FinishedAt} {
+			instant(at)
+			if !r.FinishedAt.IsZero() && at.After(r.FinishedAt) {
+				t.Fatalf("ends at %v, before %v", r.FinishedAt, at)
+			}
+		}
+		if r.Pool == "" || r.EventTime().IsZero() || r.PromptTokens < 0 && r.Status == ingest.StatusOK || r.CachedTokens > r.PromptTokens ||
+			r.Attempt < 1 || r.Phase >= phaseCount || r.Status >= statusCount {
+			t.Fatalf("request %+v", r)
+		}
+	}
+	for _, s := range b.Sums {
+		label(s.Pool)
+		label(s.Class)
+		instant(s.Start)
+		for _, f := range []float64{s.Requests, s.PromptTokens, s.CachedTokens, s.OutputTokens} {
+			if f < 0 || math.Signbit(f) || f > float64(limits.SumTokens) {
+				t.Fatalf("amount %g", f)
+			}
+		}
+		if s.Pool == "" || s.Start.IsZero() || s.CachedTokens > s.PromptTokens {
+			t.Fatalf("sum %+v", s)
+		}
+	}
+	for _, r := range b.Replicas {
+		label(r.Pool)
+		label(r.Name)
+		instant(r.At)
+		for _, n := range []int64{r.KVCapacityTokens, r.KVUsedTokens, r.Running, r.Waiting, r.PreemptionsTotal, r.PrefixHitsTotal, r.PrefixQueryTotal} {
+			count(n, counterLimit)
+		}
+		if r.Pool == "" || r.Name == "" || r.At.IsZero() || r.State >= replicaStateCount || r.KVUsedRatio < 0 || r.KVUsedRatio > 1 {
+			t.Fatalf("replica %+v", r)
+		}
+	}
+	for _, a := range b.Acks {
+		label(a.Pool)
+		label(a.EventID)
+		instant(a.At)
+		count(a.Generation, counterLimit)
+		if a.Pool == "" || a.EventID == "" || a.At.IsZero() || a.Stage >= ackStageCount {
+			t.Fatalf("ack %+v", a)
+		}
+	}
+	for _, h := range b.Histories {
+		for _, s := range []string{h.Pool, h.Class, h.Dimension} {
+			if label(s); s == "" {
+				t.Fatalf("history %+v", h)
+			}
+		}
+		instant(h.Start)
+		if h.Start.IsZero() || len(h.Values) == 0 || len(h.Values) > ingest.MaxHistoryMinutes {
+			t.Fatalf("history %+v", h)
+		}
+		for _, v := range h.Values {
+			if v < 0 || math.Signbit(v) && !math.IsNaN(v) || v > float64(limits.SumTokens) {
+				t.Fatalf("amount %g", v)
+			}
+		}
+	}
+	for _, r := range b.Refused {
+		if r.Reason == "" || r.Detail == "" || len(r.Record) > limits.RefusedBytes {
+			t.Fatalf("refusal %+v", r)
+		}
+	}
+	return len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks) + len(b.Histories)
+}
+
+// compareWithReference reads an accepted request with the standard library as well.
+func compareWithReference(t *testing.T, data []byte, b *ingest.Batch) {
+	t.Helper()
+	if len(b.Requests) != 1 {
+		return
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	r := b.Requests[0]
+	for name, got := range map[string]string{"id": r.ID, "pool": r.Pool, "class": r.Class, "tenant": r.Tenant} {
+		if want, _ := fields[name].(string); want != got && fields[name] != nil {
+			t.Fatalf("%s is %q, want %q", name, got, want)
+		}
+	}
+	for name, got := range map[string]int64{"prompt_tokens": r.PromptTokens, "cached_tokens": r.CachedTokens, "output_tokens": r.OutputTokens} {
+		if want, ok := fields[name].(float64); ok && int64(want) != got {
+			t.Fatalf("%s is %d, want %g", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package codec
+
+import "bytes"
+
+// Lines of Kong's http-log and file-log plugins, with what its AI Proxy plugins say of a call of a model.
+// Names: https://developer.konghq.com/ai-gateway/ai-audit-log-reference/, and Kong/kong: kong/llm/plugin/shared-filters/serialize-analytics.lua.
+var kongFields = newFieldTree(paths{
+	fieldID:         {"request.id"},
+	fieldPool:       {"pool", "request.headers.x-forewarm-pool"},
+	fieldClass:      {"class", "request.headers.x-forewarm-class"},
+	fieldTenant:     {"consumer.username", "consumer.custom_id", "consumer.id"},
+	fieldTier:       {"request.headers.x-tier"},
+	fieldFeature:    {"request.headers.x-feature"},
+	fieldRoute:      {"route.name", "service.name"},
+	fieldSession:    {"request.headers.x-session-id"},
+	fieldCode:       {"response.status"},
+	fieldObject:     {"request.method"},
+	fieldArrivedAt:  {"started_at"},
+	fieldDurationMS: {"latencies.request"},
+}.or(kongPaths.or(usagePaths.below("usage.")).below("ai.proxy.", "ai.proxy-advanced.", "ai.ai-proxy.", "ai.ai-proxy-advanced.")))
+
+// kongPaths are what a plugin says beside the usage.
+var kongPaths = paths{
+	fieldModel:        {"meta.request_model", "meta.response_model"},
+	fieldTTFTMS:       {"usage.time_to_first_token"},
+	fieldPromptTokens: {"usage.prompt_token"},
+	fieldOutputTokens: {"usage.completion_token"},
+	fieldCacheHit:     {"cache.cache_status"},
+}
+
+// decodeKong reads lines. Calls of other services, calls that send nothing to a model, and answers from Kong's semantic cache are
+// passed over. Kong itself answers 429 where its rate limits refuse a call: such a line counts where the AI Proxy named the model or
+// the record names a pool.
+func decodeKong(d *decoder, data []byte) {
+	d.foreign(data, func(d *decoder, r *record) {
+		if bytes.EqualFold(r.text(fieldCacheHit), []byte("hit")) || !r.counted() && (!r.has(fieldModel) && !r.has(fieldPool) || !isLLMCall(r.members[fieldObject])) {
+			d.skip()
+			return
+		}
+		q := d.requestOf(r)
+		if q.Model == "UNSPECIFIED" {
+			q.Model = "" // Kong does not know it
+		}
+		d.inferTokens(r, &q)
+		d.accept(&q)
+	})
+}

@@ -1,0 +1,278 @@
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// The native format is strict. Formats of other software are not ours to be strict about: their readers take a count as
+// a number or as a string, an instant in any unit, and a dash, an empty string, null or Python's None for what is not known.
+
+// missing says whether the record leaves the member out.
+func (v value) missing() bool {
+	switch v.kind {
+	case 0, 'n':
+		return true
+	case '"':
+		switch string(v.raw) {
+		case "", "-", "null", "None", "undefined":
+			return true
+		}
+	}
+	return false
+}
+
+// looseCount reads a whole number in [0, limit], or a string of one; [ingest.Unknown] when it is missing.
+func (d *decoder) looseCount(v value, limit int64) int64 {
+	n := ingest.Unknown
+	if f, ok := d.looseNumber(v); ok {
+		d.count(v.name, f, limit, &n)
+	}
+	return n
+}
+
+// looseNumber reads a number; ok is false when it is missing.
+func (d *decoder) looseNumber(v value) (f float64, ok bool) {
+	switch {
+	case v.missing():
+		return 0, false
+	case v.kind != '0' && v.kind != '"':
+		d.fail(ingest.ReasonWrongType, "%s is %s, want a number", v.name, kindNames[v.kind])
+		return 0, false
+	}
+	if f = parseNumber(v.raw); math.IsNaN(f) {
+		d.fail(ingest.ReasonWrongType, "%s is a string that is not a number", v.name)
+		return 0, false
+	}
+	return f, true
+}
+
+// forgiving reads what a request can do without: what cannot be read is as good as missing. So a limit of -1 tokens, or
+// an instant of a clock that started with the machine, is no reason to miss the request.
+func forgiving[T any](d *decoder, read func() T) T {
+	before := d.refusal
+	v := read()
+	d.refusal = before
+	return v
+}
+
+// looseSpan reads a span of time counted in units, at most a day; negative when it is missing or cannot be read.
+func (d *decoder) looseSpan(v value, unit time.Duration) time.Duration {
+	return forgiving(d, func() time.Duration {
+		f, ok := d.looseNumber(v)
+		if !ok || !(f >= 0 && f <= float64(24*time.Hour/unit)) {
+			return -1
+		}
+		return time.Duration(math.Round(f * float64(unit)))
+	})
+}
+
+// looseTime reads an instant: a date and time in a layout of [looseLayouts], or a number, or a string of one, since the
+// epoch. The number's size tells its unit, for the years 2000 to 2199 are 9·10⁸ to 7·10⁹ seconds, and no two units share
+// a number. Digits are kept to the nanosecond. The zero time when it is missing: 0 seconds, and Go's 0001-01-01T00:00:00Z,
+// stand for a time that was never set.
+func (d *decoder) looseTime(v value) time.Time {
+	if v.missing() {
+		return time.Time{}
+	}
+	var t time.Time
+	ok := false
+	if v.kind == '0' || v.kind == '"' {
+		if t, ok = parseEpoch(v.raw); !ok {
+			t, ok = parseDate(v.raw)
+		}
+	}
+	if ok && (t.IsZero() || t.Equal(time.Unix(0, 0))) {
+		return time.Time{}
+	}
+	if !ok || t.Before(earliest) || !t.Before(latest) {
+		d.fail(ingest.ReasonBadTime, "%s is neither a date and time (ISO 8601) nor seconds, ms, µs or ns since 1970, in the years 2000 to 2199", v.name)
+		return time.Time{}
+	}
+	return t
+}
+
+// looseLayouts are the dates that are understood. Without a zone they are UTC. Of zones by name only UTC is known: package
+// time would take any other for it.
+var looseLayouts = [...]string{
+	time.RFC3339, // with or without a fraction, as all of them
+	"2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02 15:04:05Z0700",
+	"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05 UTC",
+	"2006-01-02 15:04:05 -0700 MST",                                                 // with both, as Go prints them, the offset counts
+	"2006/01/02 15:04:05", "2006/01/02T15:04:05Z0700", "02/Jan/2006:15:04:05 -0700", // of servers' logs
+}
+
+func parseDate(raw []byte) (time.Time, bool) {
+	if len(raw) < len("2006-01-02T15:04:05") || len(raw) > len("2006-01-02 15:04:05.000000000 +0000 +0000") {
+		return time.Time{}, false
+	}
+	text := strings.ToUpper(string(raw)) // RFC 3339 allows t and z
+	for _, layout := range looseLayouts {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// parseEpoch reads decimal digits with an optional fraction, or failing that any number, as time since the epoch.
+func parseEpoch(raw []byte) (time.Time, bool) {
+	whole, fraction, _ := bytes.Cut(raw, []byte{'.'})
+	n, err := strconv.ParseInt(string(whole), 10, 64)
+	if err != nil || n < 0 || !isMadeOf(fraction, numerals) {
+		f := parseNumber(raw)
+		if !(math.Abs(f) < math.MaxInt64) {
+			return time.Time{}, false
+		}
+		n, fraction = int64(f), nil
+	}
+	var unit time.Duration
+	switch {
+	case n < 1e11:
+		unit = time.Second
+	case n < 1e14:
+		unit = time.Millisecond
+	case n < 1e17:
+		unit = time.Microsecond
+	default:
+		unit = time.Nanosecond
+	}
+	perSecond := int64(time.Second / unit)
+	at := time.Unix(n/perSecond, n%perSecond*int64(unit))
+	for scale := unit / 10; len(fraction) > 0 && scale > 0; fraction, scale = fraction[1:], scale/10 {
+		at = at.Add(time.Duration(fraction[0]-'0') * scale)
+	}
+	return at.UTC(), true
+}
+
+// looseLabel reads a name that recurs; looseName reads one that does not. A number is a name too; "" when it is missing.
+func (d *decoder) looseLabel(v value) string { return d.names.of(d.looseName(v)) }
+
+func (d *decoder) looseName(v value) []byte {
+	text := d.looseText(v)
+	if !d.checkLabel(v.name, text) {
+		return nil
+	}
+	return text
+}
+
+// attribute reads a name that only says whom or what a request belongs to: one that is too long, or no name at all, is
+// left out, for it is no reason to miss the request.
+func (d *decoder) attribute(v value) string {
+	return forgiving(d, func() string { return d.looseLabel(v) })
+}
+
+// looseText gives the text of a string, the digits of a number, true or false; nil when it is missing.
+func (d *decoder) looseText(v value) []byte {
+	switch {
+	case v.missing():
+		return nil
+	case v.kind == '{' || v.kind == '[':
+		d.fail(ingest.ReasonWrongType, "%s is %s, want a string", v.name, kindNames[v.kind])
+		return nil
+	}
+	return v.raw
+}
+
+// looseFlag reads true, "true", "True", 1 or "1" as true and all else as false.
+func looseFlag(v value) bool {
+	return bytes.EqualFold(v.raw, []byte("true")) || string(v.raw) == "1"
+}
+
+// looseHashes reads at most most unsigned 64-bit numbers of a list. They never pass through a float64, and may stand in
+// quotes, as writers do that know of readers that would.
+func (d *decoder) looseHashes(v value, most int64) (all []uint64) {
+	var j jsonReader
+	j.reset(v.raw)
+	d.list(&j, v.name, func() {
+		hash, err := strconv.ParseUint(string(d.value(&j, v.name).raw), 10, 64)
+		switch {
+		case int64(len(all)) == most:
+		case errors.Is(err, strconv.ErrRange):
+			d.fail(ingest.ReasonHugeCount, "%s holds a number beyond 64 bits", v.name)
+		case err != nil:
+			d.fail(ingest.ReasonWrongType, "%s holds what is no unsigned integer", v.name)
+		default:
+			all = append(all, hash)
+		}
+	})
+	return slices.Clip(all)
+}
+
+// outcomeOf reads how the request of a record ended. A word that is not known, of a newer version or of a gateway's own,
+// is no reason to miss a request whose tokens are counted: they were served.
+func (d *decoder) outcomeOf(r *record) ingest.Status {
+	read := func() ingest.Status { return d.outcome(r.members[fieldStatus], r.members[fieldCode]) }
+	if r.counted() {
+		return forgiving(d, read)
+	}
+	return read()
+}
+
+// outcome reads how a request ended: a word, or an HTTP status. Codes by which a server says that it is too busy are
+// rejections, whoever is at fault in the others: the request was not served.
+func (d *decoder) outcome(word, code value) ingest.Status {
+	status := ingest.StatusOK
+	if text := d.looseText(word); len(text) > 0 {
+		s, ok := outcomes[strings.ToLower(string(text))]
+		if !ok {
+			if s, ok = codeOutcome(text); !ok {
+				d.fail(ingest.ReasonBadEnum, "%s is %s, want a status such as ok, error, rejected, cancelled or an HTTP code", word.name, quoted(text))
+			}
+		}
+		status = s
+	}
+	if text := d.looseText(code); len(text) > 0 {
+		s, ok := codeOutcome(text)
+		if !ok {
+			if s, ok = outcomes[strings.ToLower(string(text))]; !ok {
+				s = ingest.StatusError // an error that has a name
+			}
+		}
+		if status == ingest.StatusOK || status == ingest.StatusCancelled && s == ingest.StatusError || s == ingest.StatusRejected || s == ingest.StatusCancelled {
+			status = s // an engine that aborts a request itself says why; a client that leaves does not
+		}
+	}
+	return status
+}
+
+// outcomes are the words by which formats say how a request ended, and the names of errors that are rejections.
+var outcomes = wordsOf(map[ingest.Status]string{
+	ingest.StatusOK:        "ok success succeeded completed finished stop length incomplete eos tool_calls content_filter",
+	ingest.StatusError:     "error failure failed timeout expired",
+	ingest.StatusRejected:  "rejected rate_limited overloaded rate_limit_exceeded rate_limit_error ratelimiterror overloaded_error serviceunavailableerror",
+	ingest.StatusCancelled: "cancelled canceled abort aborted",
+})
+
+func wordsOf(lists map[ingest.Status]string) map[string]ingest.Status {
+	words := map[string]ingest.Status{}
+	for status, list := range lists {
+		for _, word := range strings.Fields(list) {
+			words[word] = status
+		}
+	}
+	return words
+}
+
+// codeOutcome reads an HTTP status; 0 is how proxies log a client that left before there was one, as nginx does by 499.
+func codeOutcome(text []byte) (ingest.Status, bool) {
+	code, ok := smallInt(text)
+	switch {
+	case !ok || code > 599 || code > 0 && code < 100:
+		return ingest.StatusOK, false
+	case code == 0 || code == 499:
+		return ingest.StatusCancelled, true
+	case code == 429 || code == 503 || code == 529:
+		return ingest.StatusRejected, true
+	case code >= 400:
+		return ingest.StatusError, true
+	}
+	return ingest.StatusOK, true
+}

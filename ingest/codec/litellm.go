@@ -1,0 +1,157 @@
+package codec
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// LiteLLM's standard logging payload, as its generic_api callback posts it: an array, lines or single objects, of calls
+// that succeeded or failed.
+// Schema: https://docs.litellm.ai/docs/proxy/logging_spec, .../docs/observability/generic_api.
+var liteLLMFields = newFieldTree(paths{
+	fieldID:    {"id", "litellm_call_id"},
+	fieldPool:  {"pool", "metadata.pool", "metadata.requester_metadata.pool", "metadata.spend_logs_metadata.pool"},
+	fieldClass: {"class", "metadata.class", "metadata.requester_metadata.class", "metadata.spend_logs_metadata.class"},
+	fieldModel: {"model_group", "model"},
+	fieldTenant: {
+		"tenant", "metadata.user_api_key_team_alias", "metadata.user_api_key_team_id", "metadata.user_api_key_alias",
+		"metadata.user_api_key_org_id", "end_user", "metadata.user_api_key_end_user_id", "metadata.user_api_key_user_id",
+		"user",
+	},
+	fieldTier: {
+		"tier", "metadata.tier", "metadata.requester_metadata.tier", "metadata.spend_logs_metadata.tier",
+		"model_parameters.service_tier",
+	},
+	fieldFeature: {
+		"feature", "metadata.feature", "metadata.requester_metadata.feature", "metadata.spend_logs_metadata.feature",
+	},
+	fieldRoute:        {"call_type"},
+	fieldReplica:      {"model_id", "hidden_params.model_id"},
+	fieldSession:      {"metadata.session_id", "metadata.requester_metadata.session_id"},
+	fieldStatus:       {"status"},
+	fieldCode:         {"error_information.error_code", "error_information.error_class"},
+	fieldArrivedAt:    {"startTime", "start_time"},
+	fieldFirstTokenAt: {"completionStartTime"},
+	fieldFinishedAt:   {"endTime", "end_time"},
+	fieldPromptTokens: {"prompt_tokens", "metadata.usage_object.prompt_tokens"},
+	fieldCachedTokens: {
+		"metadata.usage_object.prompt_tokens_details.cached_tokens",
+		"metadata.usage_object.input_tokens_details.cached_tokens",
+	},
+	fieldCacheReadTokens:  {"metadata.usage_object.cache_read_input_tokens"},
+	fieldCacheWriteTokens: {"metadata.usage_object.cache_creation_input_tokens"},
+	fieldOutputTokens:     {"completion_tokens", "metadata.usage_object.completion_tokens"},
+	fieldMaxOutputTokens: {
+		"model_parameters.max_completion_tokens", "model_parameters.max_tokens", "model_parameters.max_output_tokens",
+	},
+	fieldRetries:  {"metadata.attempted_retries"},
+	fieldCacheHit: {"cache_hit"},
+	fieldStream:   {"stream"},
+	fieldTags:     {"request_tags"},
+	fieldUsage:    {"usage"},
+})
+
+// decodeLiteLLM reads LiteLLM's payloads. cache_hit is the proxy's response cache: no engine saw such a request, so it is
+// passed over; a hit of the engine's prefix cache is in metadata.usage_object. A failure loads the pool only by the
+// tokens it reports; without any it says that a request failed, or was turned away, and its prompt is not known. Calls
+// that generate no text of their own are passed over: tools, files, stored responses and batches, whose usage is that of
+// other calls.
+//
+// LiteLLM adds what Anthropic counts apart, the tokens read from its cache and written to it, to prompt_tokens. Where
+// prompt_tokens is smaller than these, it did not.
+//
+// trace_id is no session: LiteLLM makes a new one for each call.
+func decodeLiteLLM(d *decoder, data []byte) {
+	d.foreign(data, func(d *decoder, r *record) {
+		if looseFlag(r.members[fieldCacheHit]) || isManagement(r.text(fieldRoute)) {
+			d.skip()
+			return
+		}
+		d.tags(r)
+		usageText(r)
+		q := d.requestOf(r)
+		if r.contains(fieldRoute, "passthrough", "pass_through", "rerank") && q.PromptTokens <= 0 && q.OutputTokens <= 0 {
+			d.skip() // nobody knows what was called, or what it took
+			return
+		}
+		read, written := d.cacheCounts(r)
+		if q.PromptTokens != ingest.Unknown && q.PromptTokens < max(read, 0)+max(written, 0) {
+			d.include(&q, read, written)
+		}
+		if q.CachedTokens == ingest.Unknown {
+			q.CachedTokens = read
+		}
+		if !looseFlag(r.members[fieldStream]) && q.FirstTokenAt.Equal(q.FinishedAt) {
+			q.FirstTokenAt = time.Time{} // when the whole response came; of its first token nothing is known
+		}
+		d.accept(&q)
+	})
+}
+
+// usageText reads the counts of payloads that LiteLLM writes with generic_api_use_v1. All their values are what Python prints, and
+// the counts are only in usage.
+func usageText(r *record) {
+	for f, all := range usagePaths {
+		for _, path := range all {
+			name := path[strings.LastIndexByte(path, '.')+1:]
+			if digits := printedCount(r.text(fieldUsage), name); len(digits) > 0 && !r.has(field(f)) {
+				r.set(field(f), value{"usage", '0', digits}, lastRank)
+			}
+		}
+	}
+}
+
+// printedCount finds a count in what Python prints of an object or a dictionary: Usage(prompt_tokens=30, …) or
+// {'prompt_tokens': 30, …}.
+func printedCount(text []byte, name string) (digits []byte) {
+	for _, form := range [...][2]string{{"(", "="}, {" ", "="}, {"'", "': "}} {
+		if _, rest, ok := bytes.Cut(text, []byte(form[0]+name+form[1])); ok {
+			return rest[:len(rest)-len(bytes.TrimLeft(rest, numerals))]
+		}
+	}
+	return nil
+}
+
+// isManagement says whether a call_type is of no inference by a language model. LiteLLM names them by what is done to
+// what, such as aretrieve_batch, and adds new ones with each version; its own list is CallTypes in litellm/types/utils.py.
+func isManagement(callType []byte) bool {
+	for _, word := range managementWords {
+		if bytes.Contains(callType, word) {
+			return true
+		}
+	}
+	return false
+}
+
+var managementWords = bytes.Fields([]byte(`get_ list_ delete_ cancel_ retrieve_ update_ batch file fine_tuning vector_store search
+	mcp container skill eval _agent client_secret image video speech transcription ocr moderation management`))
+
+// tags reads what tags say that no field does: "class:chat" is the class, likewise pool, tenant, tier, feature and route;
+// the first other tag is the feature. LiteLLM adds the user agent as a tag of its own.
+func (d *decoder) tags(r *record) {
+	if r.members[fieldTags].kind != '[' {
+		return
+	}
+	var j jsonReader
+	j.reset(r.text(fieldTags))
+	d.list(&j, "request_tags", func() {
+		tag := d.value(&j, "request_tags")
+		if tag.kind != '"' || bytes.HasPrefix(tag.raw, []byte("User-Agent:")) {
+			return
+		}
+		f := fieldFeature
+		if key, rest, ok := bytes.Cut(tag.raw, []byte{':'}); ok {
+			for i := fieldPool; i <= fieldRoute; i++ {
+				if fieldNames[i] == string(key) {
+					f, tag.raw = i, rest
+				}
+			}
+		}
+		if !r.has(f) {
+			r.set(f, tag, lastRank)
+		}
+	})
+}

@@ -1,0 +1,183 @@
+package codec
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// decodeJSON reads one native record of the kind that the subject names: forewarm.request.v1, forewarm.replica.v1, an
+// acknowledgement, a watermark or a history. Members that are null count as absent, members that are not known are ignored.
+func decodeJSON(d *decoder, data []byte) {
+	switch d.meta.Kind {
+	case KindReplica:
+		native(d, data, replicaType, &d.batch.Replicas)
+	case KindAck:
+		native(d, data, ackType, &d.batch.Acks)
+	case KindWatermark:
+		native(d, data, watermarkType, new([]ingest.Watermark))
+	case KindHistory:
+		native(d, data, historyType, &d.batch.Histories)
+	default:
+		native(d, data, requestType, &d.batch.Requests)
+	}
+}
+
+// decodeSumJSON reads one [ingest.Sum].
+func decodeSumJSON(d *decoder, data []byte) {
+	if d.meta.Kind != KindRequest {
+		d.refuse(data, ingest.ReasonUnknownFormat, "sums belong on a request subject")
+		return
+	}
+	native(d, data, sumType, &d.batch.Sums)
+}
+
+// native reads one record into list, or refuses it.
+func native[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
+	add(d, t, list, func(r *T) {
+		j := &d.json
+		d.document(data, j, d.limits.Depth, func() {
+			d.object(j, "the record (batches have one a line)", func(key []byte) {
+				i, known := t.byName[string(key)]
+				if !known {
+					j.skip()
+					return
+				}
+				m := &t.members[i]
+				if d.member = d.value(j, m.name); d.member.kind != 'n' {
+					d.read(&d.member, m.name, m.at(r))
+				}
+			})
+		})
+	})
+	if d.refusal.Reason != "" {
+		d.refuse(data, d.refusal.Reason, "%s", d.refusal.Detail)
+	}
+}
+
+// decodeNDJSON reads a batch: one native JSON record a line. Blank lines are skipped. A bad line, such as a last one that
+// was cut, refuses itself only; the lines beyond Limits.BatchRecords are refused together.
+func decodeNDJSON(d *decoder, data []byte) { d.lines(data, decodeJSON) }
+
+// decodeSumNDJSON reads a batch of sums.
+func decodeSumNDJSON(d *decoder, data []byte) { d.lines(data, decodeSumJSON) }
+
+func (d *decoder) lines(data []byte, decode func(d *decoder, line []byte)) {
+	records := 0
+	for line := range bytes.Lines(data) {
+		if line = bytes.TrimSuffix(line, newline); len(bytes.Trim(line, " \t\r")) == 0 {
+			continue
+		}
+		if records++; records <= d.limits.BatchRecords {
+			decode(d, line)
+		}
+	}
+	if over := records - d.limits.BatchRecords; over > 0 {
+		d.refuse(nil, ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", over, d.limits.BatchRecords)
+	}
+	if records == 0 {
+		d.refuse(data, ingest.ReasonTruncated, "the batch has no record")
+	}
+}
+
+var newline = []byte{'\n'}
+
+// The methods by which a member of a native record is read from JSON.
+
+func (v *value) text(d *decoder) ([]byte, bool) {
+	if v.kind != '"' {
+		d.fail(ingest.ReasonWrongType, "%s is %s, want a string", v.name, kindNames[v.kind])
+	}
+	return v.raw, v.kind == '"'
+}
+
+func (v *value) label(d *decoder) (string, bool) {
+	text, ok := v.text(d)
+	if !ok {
+		return "", false
+	}
+	return d.label(v.name, text), true
+}
+
+func (v *value) number(d *decoder) (float64, bool) {
+	if v.kind != '0' {
+		d.fail(ingest.ReasonWrongType, "%s is %s, want a number", v.name, kindNames[v.kind])
+		return 0, false
+	}
+	return parseNumber(v.raw), true
+}
+
+// instant reads an RFC 3339 string or a whole number of Unix milliseconds.
+func (v *value) instant(d *decoder) (t time.Time, ok bool) {
+	switch v.kind {
+	case '0':
+		ms := parseNumber(v.raw)
+		if ms != math.Trunc(ms) || math.Abs(ms) > 1<<53 {
+			d.fail(ingest.ReasonBadTime, "%s is %.24s, want whole Unix milliseconds", v.name, v.raw)
+			return t, false
+		}
+		t = time.UnixMilli(int64(ms)).UTC()
+	case '"':
+		if t.UnmarshalText(v.raw) != nil && t.UnmarshalText(bytes.ToUpper(v.raw)) != nil { // t and z may be in lower case
+			d.fail(ingest.ReasonBadTime, "%s is %s, want RFC 3339", v.name, quoted(v.raw))
+			return t, false
+		}
+		t = t.UTC()
+	default:
+		d.fail(ingest.ReasonWrongType, "%s is %s, want an RFC 3339 string or Unix milliseconds", v.name, kindNames[v.kind])
+		return t, false
+	}
+	return t, d.checkTime(v.name, t, "numbers are Unix milliseconds")
+}
+
+// hash reads 16 hexadecimal digits, for JSON numbers lose bits above 2⁵³.
+func (v *value) hash(d *decoder) (uint64, bool) {
+	text, ok := v.text(d)
+	if !ok {
+		return 0, false
+	}
+	hash, err := strconv.ParseUint(string(text), 16, 64)
+	if err != nil || len(text) != 16 {
+		d.fail(ingest.ReasonWrongType, "%s is %s, want 16 hexadecimal digits", v.name, quoted(text))
+		return 0, false
+	}
+	return hash, true
+}
+
+func (v *value) enum(d *decoder, known []string) (uint8, bool) {
+	text, ok := v.text(d)
+	if !ok {
+		return 0, false
+	}
+	i := slices.Index(known, string(text))
+	if i < 0 {
+		d.fail(ingest.ReasonBadEnum, "%s is %s, want one of %s", v.name, quoted(text), strings.Join(known, ", "))
+	}
+	return uint8(max(i, 0)), i >= 0
+}
+
+// hashes are in protobuf only.
+func (v *value) hashes(*decoder, []uint64) ([]uint64, bool) { return nil, false }
+
+// amounts reads a list of numbers that are not negative; null is not known.
+func (v *value) amounts(d *decoder) (all []float64, ok bool) {
+	var j jsonReader
+	j.reset(v.raw)
+	d.list(&j, v.name, func() {
+		x, element := math.NaN(), d.value(&j, v.name)
+		if len(all) == ingest.MaxHistoryMinutes {
+			d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", v.name, ingest.MaxHistoryMinutes)
+			return
+		}
+		if element.kind != 'n' {
+			d.readNumber(&element, v.name, float64(d.limits.SumTokens), &x)
+		}
+		all = append(all, x)
+	})
+	return all, true
+}

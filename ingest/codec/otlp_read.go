@@ -1,0 +1,371 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/hex"
+	"math"
+	"strconv"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// The reader of OTLP in its two encodings. Numbers are those of opentelemetry/proto/trace/v1/trace.proto, logs/v1/logs.proto
+// and common/v1/common.proto. Prompts, answers, events and links are skipped over without being looked into.
+
+// decodeOTLP reads a TracesData, or the ExportTraceServiceRequest that has the same bytes. O(len(data)).
+func decodeOTLP(d *decoder, data []byte) {
+	if d.belongs() {
+		x := export{decoder: d}
+		x.read(part{raw: data}, tracesMessage, x.readScopeSpans)
+		x.close()
+	}
+}
+
+// decodeOTLPJSON reads a TracesData in the JSON of OTLP: ids in hexadecimal, 64-bit integers as strings or numbers, names
+// in lowerCamelCase, or as the schema has them. The collector's file exporter writes one a line; their spans count as
+// those of one export. O(len(data)).
+func decodeOTLPJSON(d *decoder, data []byte) {
+	if d.belongs() {
+		x := export{decoder: d}
+		d.split(data, func(data []byte, _ value) { x.read(part{json: true, raw: data}, tracesMessage, x.readScopeSpans) })
+		x.close()
+	}
+}
+
+// decodeOTLPLogs reads a LogsData, or the ExportLogsServiceRequest that has the same bytes. O(len(data)).
+func decodeOTLPLogs(d *decoder, data []byte) { d.decodeLogs(part{raw: data}) }
+
+// decodeOTLPLogsJSON reads a LogsData in the JSON of OTLP. O(len(data)).
+func decodeOTLPLogsJSON(d *decoder, data []byte) { d.decodeLogs(part{json: true, raw: data}) }
+
+func (d *decoder) decodeLogs(p part) {
+	if d.belongs() {
+		x := logs{export: export{decoder: d}, meta: d.meta}
+		x.read(p, logsMessage, x.readScopeLogs)
+		x.close()
+	}
+}
+
+// part is a message of OTLP, or a member of one.
+type part struct {
+	json   bool
+	raw    []byte // of JSON as it stands; of protobuf the content of a field with a length
+	number uint64 // of protobuf the value of any other field
+}
+
+// otlpMessage has the numbers of the members of a message by their names in lowerCamelCase.
+type otlpMessage map[string]uint32
+
+// The members that are read. TracesData and LogsData differ in names only.
+var (
+	tracesMessage         = otlpMessage{"resourceSpans": 1}
+	logsMessage           = otlpMessage{"resourceLogs": 1}
+	resourceScopesMessage = otlpMessage{"resource": 1, "scopeSpans": 2, "scopeLogs": 2}
+	resourceMessage       = otlpMessage{"attributes": 1}
+	scopeMessage          = otlpMessage{"scope": 1, "spans": 2, "logRecords": 2}
+	instrumentMessage     = otlpMessage{"name": 1, "version": 2}
+	logMessage            = otlpMessage{"attributes": 6}
+	spanMessage           = otlpMessage{"traceId": 1, "spanId": 2, "parentSpanId": 4, "startTimeUnixNano": 7, "endTimeUnixNano": 8, "attributes": 9, "status": 15}
+	statusMessage         = otlpMessage{"code": 3}
+	attributeMessage      = otlpMessage{"key": 1, "value": 2}
+	valueMessage          = otlpMessage{"stringValue": 1, "boolValue": 2, "intValue": 3, "doubleValue": 4, "arrayValue": 5, "kvlistValue": 6, "bytesValue": 7}
+	listMessage           = otlpMessage{"values": 1}
+)
+
+// number gives the number of a member, 0 for one that is not known. key may also be as the schema has it: trace_id.
+func (m otlpMessage) number(key []byte) uint32 {
+	camel := make([]byte, 0, 32)
+	for i, c := range key {
+		if i > 0 && key[i-1] == '_' {
+			c = bytes.ToUpper(key[i : i+1])[0]
+		}
+		if c != '_' {
+			camel = append(camel, c)
+		}
+	}
+	return m[string(camel)]
+}
+
+// each calls f with each known member of a message, and with each element of a repeated one.
+func (x *export) each(p part, m otlpMessage, f func(number uint32, member part)) {
+	if !p.json {
+		w := wire{rest: p.raw}
+		for w.next() {
+			content, _ := w.Bytes()
+			varint, _ := w.Uint64()
+			fixed, _ := w.Fixed64()
+			f(w.FieldNum, part{raw: content, number: varint | fixed}) // it is one of the two
+		}
+		if w.fault != "" {
+			x.fail(w.fault, "it breaks within its %d bytes", len(p.raw))
+		}
+		return
+	}
+	j := &x.readers[x.level]
+	x.level++
+	j.reset(p.raw)
+	x.object(j, "a message of the export", func(key []byte) {
+		number := m.number(key)
+		call := func() {
+			if raw := j.raw(); number > 0 && string(raw) != "null" {
+				f(number, part{json: true, raw: raw})
+			}
+		}
+		if j.kind() == '[' && number > 0 {
+			x.list(j, "", call)
+		} else {
+			call()
+		}
+	})
+	x.level--
+}
+
+// read calls scope with each ScopeSpans or ScopeLogs of an export. Their resource may stand behind them, so it is looked for
+// first.
+func (x *export) read(p part, export otlpMessage, scope func(scope part)) {
+	x.refusal = ingest.Refusal{}
+	if p.json { // before anything of it counts
+		x.document(p.raw, &x.json, otlpNesting*x.limits.Depth, x.json.skip)
+	}
+	resources := 0
+	if x.refusal.Reason == "" {
+		x.each(p, export, func(number uint32, resource part) {
+			if number == 1 {
+				resources++
+				x.readResource(resource, scope)
+			}
+		})
+	}
+	isEmpty := len(p.raw) == 0 || p.json && len(bytes.Trim(p.raw, " {}\t\r\n")) == 0
+	if resources == 0 && !isEmpty && (x.refusal.Reason == "" || x.refusal.Reason == ingest.ReasonWrongType) {
+		x.refusal = ingest.Refusal{Reason: ingest.ReasonUnknownFormat, Detail: "there is no resourceSpans, or in logs no resourceLogs: it is no OTLP export of them"}
+	}
+	if x.refusal.Reason != "" {
+		x.refuse(nil, x.refusal.Reason, "the export of %d bytes: %s", len(p.raw), x.refusal.Detail)
+	}
+}
+
+// otlpNesting is how many levels of JSON an attribute takes for each of its own (value, arrayValue, values), and one more
+// for the export around it.
+const otlpNesting = 4
+
+// readResource reads a ResourceSpans or ResourceLogs.
+func (x *export) readResource(p part, scope func(scope part)) {
+	x.resource = record{}
+	x.each(p, resourceScopesMessage, func(number uint32, resource part) {
+		if number != 1 {
+			return
+		}
+		x.each(resource, resourceMessage, func(number uint32, attribute part) {
+			if number == 1 {
+				x.readAttribute(attribute, &x.resource, ofResource)
+			}
+		})
+	})
+	x.each(p, resourceScopesMessage, func(number uint32, p part) {
+		if number == 2 {
+			scope(p)
+		}
+	})
+}
+
+// readScopeSpans reads a ScopeSpans. A span that cannot be used refuses itself only.
+func (x *export) readScopeSpans(p part) {
+	x.scope, x.version = nil, nil
+	x.each(p, scopeMessage, func(number uint32, scope part) {
+		if number != 1 {
+			return
+		}
+		x.each(scope, instrumentMessage, func(number uint32, member part) {
+			switch number {
+			case 1:
+				x.scope = x.text("", member).raw
+			case 2:
+				x.version = x.text("", member).raw
+			}
+		})
+	})
+	x.each(p, scopeMessage, func(number uint32, span part) {
+		outer := x.refusal
+		if number == 2 && x.begin() {
+			x.readSpan(span)
+			x.end()
+		}
+		x.refusal = outer
+	})
+}
+
+// readSpan reads a Span.
+func (x *export) readSpan(p part) {
+	x.each(p, spanMessage, func(number uint32, member part) {
+		switch number {
+		case 1:
+			readID(x.span.trace[:], member)
+		case 2:
+			readID(x.span.id[:], member)
+		case 4:
+			readID(x.span.parent[:], member)
+		case 7:
+			x.attrs.keep(fieldArrivedAt, x.integer("start_time_unix_nano", member), 1)
+		case 8:
+			x.attrs.keep(fieldFinishedAt, x.integer("end_time_unix_nano", member), 1)
+		case 9:
+			x.readAttribute(member, &x.attrs, 0)
+		case 15:
+			x.each(member, statusMessage, func(number uint32, code part) {
+				if name := string(x.integer("code", code).raw); number == 3 {
+					x.failed = name == "2" || name == "STATUS_CODE_ERROR"
+				}
+			})
+		}
+	})
+}
+
+// readID takes an id of the right length, in JSON hexadecimal and in quotes; another is none.
+func readID(to []byte, p part) {
+	switch {
+	case !p.json && len(p.raw) == len(to):
+		copy(to, p.raw)
+	case p.json && len(p.raw) == 2*len(to)+2:
+		if _, err := hex.Decode(to, p.raw[1:len(p.raw)-1]); err != nil {
+			clear(to)
+		}
+	}
+}
+
+// readAttribute reads a KeyValue.
+func (x *export) readAttribute(p part, to *record, rank uint16) {
+	var node *fieldTree
+	var content part
+	x.each(p, attributeMessage, func(number uint32, member part) {
+		switch number {
+		case 1:
+			node = otlpFields.at(x.text("", member).raw)
+		case 2:
+			content = member
+		}
+	})
+	if node != nil && node.leaf && content.raw != nil {
+		to.keep(node.field, x.anyValue(content, node.path, true), rank+node.rank)
+	}
+}
+
+// anyValue reads an AnyValue. A list counts as its first value; within a list there is none, so that it recurs once at most.
+func (x *export) anyValue(p part, name string, inLists bool) (v value) {
+	x.each(p, valueMessage, func(number uint32, member part) {
+		v = value{name, '{', nil}
+		switch {
+		case number == 1:
+			v = x.text(name, member)
+		case number == 2 && p.json:
+			v = x.valueOf(name, member.raw)
+		case number == 2:
+			v = value{name, 't', strconv.AppendBool(nil, member.number != 0)}
+		case number == 3, number == 4 && p.json:
+			v = x.integer(name, member)
+		case number == 4:
+			v = value{name, '0', x.print(strconv.AppendFloat(nil, math.Float64frombits(member.number), 'g', -1, 64))}
+		case number == 5 && inLists:
+			first := true
+			x.each(member, listMessage, func(number uint32, element part) {
+				if number == 1 && first {
+					v, first = x.anyValue(element, name, false), false
+				}
+			})
+		}
+	})
+	return v
+}
+
+// text reads a string.
+func (x *export) text(name string, p part) value {
+	if p.json {
+		return x.valueOf(name, p.raw)
+	}
+	return value{name, '"', p.raw}
+}
+
+// integer reads a number, in JSON maybe in quotes.
+func (x *export) integer(name string, p part) value {
+	v := value{name, '0', nil}
+	if !p.json {
+		v.raw = x.print(strconv.AppendInt(nil, int64(p.number), 10))
+	} else if v = x.valueOf(name, p.raw); v.kind == '"' {
+		v.kind = '0'
+	}
+	return v
+}
+
+// print keeps digits until the message ends.
+func (d *decoder) print(digits []byte) []byte {
+	d.scratch = append(d.scratch, digits...)
+	return d.scratch[len(d.scratch)-len(digits):]
+}
+
+// An OTLP logs export is read for the request traces that NVIDIA Dynamo writes with DYN_REQUEST_TRACE_SINKS=otel: each is a log
+// record whose attributes schema and payload hold the schema and the row (see decodeDynamo). Other log records are passed over.
+//
+// The pool is the resource's forewarm.pool, else that of the subject or URL, else the row's model, else the resource's service.name.
+
+// The content types of OTLP logs exports, LogsData in the schema.
+const (
+	ContentTypeOTLPLogs     = "application/vnd.forewarm.otlp-logs+protobuf"
+	ContentTypeOTLPLogsJSON = "application/vnd.forewarm.otlp-logs+json"
+)
+
+// logs is the state of decoding one export.
+type logs struct {
+	export
+	meta Meta // of the message
+}
+
+// row decodes the row of the log record at hand.
+func (x *logs) row() {
+	d := x.decoder
+	if x.spans++; x.spans > d.limits.BatchRecords {
+		return
+	}
+	if string(x.attrs.text(fieldSchema)) != dynamoSchema {
+		d.skip()
+		return
+	}
+	a := &x.attrs.members
+	d.meta, d.fields, d.service = x.meta, dynamoFields, d.attribute(a[fieldService])
+	if pool := d.attribute(a[fieldPool]); pool != "" {
+		d.meta.Pool = pool
+	}
+	if class := d.attribute(a[fieldClass]); class != "" {
+		d.meta.Class = class
+	}
+	d.foreignRecord(a[fieldPayload].raw, d.dynamoRow)
+}
+
+// close ends the export.
+func (x *logs) close() {
+	if over := x.spans - x.limits.BatchRecords; over > 0 {
+		x.refuse(nil, ingest.ReasonBatchTooLong, "%d log records beyond the limit of %d", over, x.limits.BatchRecords)
+	}
+	x.decoder.meta, x.service = x.meta, ""
+}
+
+// readScopeLogs reads a ScopeLogs. A record that cannot be used refuses only itself.
+func (x *logs) readScopeLogs(p part) {
+	x.each(p, scopeMessage, func(number uint32, log part) {
+		if number != 2 {
+			return
+		}
+		outer := x.refusal
+		x.refusal, x.attrs = ingest.Refusal{}, x.resource
+		x.each(log, logMessage, func(number uint32, attribute part) {
+			if number == 6 {
+				x.readAttribute(attribute, &x.attrs, 0)
+			}
+		})
+		if x.refusal.Reason != "" {
+			x.refuse(nil, x.refusal.Reason, "%s", x.refusal.Detail)
+		} else {
+			x.row()
+		}
+		x.refusal = outer
+	})
+}

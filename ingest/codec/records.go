@@ -1,0 +1,433 @@
+package codec
+
+import (
+	"math"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// member is one member of a native record: its name in JSON, its number in protobuf, and where a record keeps it. The type
+// of the pointer that at gives says how the member is read and written.
+type member[T any] struct {
+	name   string
+	number uint32
+	at     func(*T) any
+}
+
+// The types of members beside string (which does not recur), time.Time, int64 (a count of tokens), float64 (an amount) and
+// the enumerations.
+type (
+	label       string  // recurs
+	attempt     int     // 1 is the first
+	counter     int64   // grows over the life of a process
+	ratio       float64 // 0 to 1
+	seconds     float64 // at most a day
+	session     uint64  // a clear name in the record, of which the hash is kept
+	sessionHash uint64
+	hashes      []uint64 // in protobuf only, as is blockTokens
+	blockTokens int64
+	amounts     []float64 // in JSON only
+)
+
+// recordType describes one kind of native record.
+type recordType[T any] struct {
+	members  []member[T]
+	empty    T // nothing is known of it yet
+	complete func(d *decoder, r *T)
+
+	byName   map[string]int // index of a member
+	byNumber []int          // likewise, -1 for none
+}
+
+// newRecordType prepares t for use. complete fills in what follows from the subject or from other members, and refuses a
+// record that cannot be used.
+func newRecordType[T any](empty T, complete func(d *decoder, r *T), members []member[T]) *recordType[T] {
+	t := &recordType[T]{members: members, empty: empty, complete: complete, byName: map[string]int{}}
+	for i, m := range members {
+		t.byName[m.name] = i
+		for int(m.number) >= len(t.byNumber) {
+			t.byNumber = append(t.byNumber, -1)
+		}
+		if m.number > 0 {
+			t.byNumber[m.number] = i
+		}
+	}
+	return t
+}
+
+var requestType = newRecordType(ingest.Request{
+	Phase: phaseCount, Status: statusCount, Attempt: 1,
+	PromptTokens: ingest.Unknown, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
+}, (*decoder).completeRequest, []member[ingest.Request]{
+	{"id", 1, func(r *ingest.Request) any { return &r.ID }},
+	{"pool", 2, func(r *ingest.Request) any { return (*label)(&r.Pool) }},
+	{"class", 3, func(r *ingest.Request) any { return (*label)(&r.Class) }},
+	{"model", 4, func(r *ingest.Request) any { return (*label)(&r.Model) }},
+	{"tenant", 5, func(r *ingest.Request) any { return (*label)(&r.Tenant) }},
+	{"tier", 18, func(r *ingest.Request) any { return (*label)(&r.Tier) }},
+	{"feature", 19, func(r *ingest.Request) any { return (*label)(&r.Feature) }},
+	{"route", 20, func(r *ingest.Request) any { return (*label)(&r.Route) }},
+	{"region", 21, func(r *ingest.Request) any { return (*label)(&r.Region) }},
+	{"replica", 22, func(r *ingest.Request) any { return (*label)(&r.ReplicaName) }},
+	{"phase", 16, func(r *ingest.Request) any { return &r.Phase }},
+	{"status", 17, func(r *ingest.Request) any { return &r.Status }},
+	{"attempt", 15, func(r *ingest.Request) any { return (*attempt)(&r.Attempt) }},
+	{"session", 23, func(r *ingest.Request) any { return (*session)(&r.Session) }},
+	{"session_hash", 6, func(r *ingest.Request) any { return (*sessionHash)(&r.Session) }},
+	{"arrived_at", 7, func(r *ingest.Request) any { return &r.ArrivedAt }},
+	{"started_at", 8, func(r *ingest.Request) any { return &r.StartedAt }},
+	{"first_token_at", 9, func(r *ingest.Request) any { return &r.FirstTokenAt }},
+	{"finished_at", 10, func(r *ingest.Request) any { return &r.FinishedAt }},
+	{"prompt_tokens", 11, func(r *ingest.Request) any { return &r.PromptTokens }},
+	{"cached_tokens", 12, func(r *ingest.Request) any { return &r.CachedTokens }},
+	{"output_tokens", 13, func(r *ingest.Request) any { return &r.OutputTokens }},
+	{"max_output_tokens", 14, func(r *ingest.Request) any { return &r.MaxOutputTokens }},
+	{"blocks", 24, func(r *ingest.Request) any { return (*hashes)(&r.Blocks) }},
+	{"block_tokens", 25, func(r *ingest.Request) any { return (*blockTokens)(&r.BlockTokens) }},
+})
+
+var sumType = newRecordType(ingest.Sum{
+	Requests: math.NaN(), PromptTokens: math.NaN(), CachedTokens: math.NaN(), OutputTokens: math.NaN(),
+}, (*decoder).completeSum, []member[ingest.Sum]{
+	{"pool", 1, func(s *ingest.Sum) any { return (*label)(&s.Pool) }},
+	{"class", 2, func(s *ingest.Sum) any { return (*label)(&s.Class) }},
+	{"start", 3, func(s *ingest.Sum) any { return &s.Start }},
+	{"requests", 4, func(s *ingest.Sum) any { return &s.Requests }},
+	{"prompt_tokens", 5, func(s *ingest.Sum) any { return &s.PromptTokens }},
+	{"cached_tokens", 6, func(s *ingest.Sum) any { return &s.CachedTokens }},
+	{"output_tokens", 7, func(s *ingest.Sum) any { return &s.OutputTokens }},
+})
+
+var replicaType = newRecordType(ingest.Replica{
+	State: replicaStateCount, KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown, KVUsedRatio: math.NaN(),
+	Running: ingest.Unknown, Waiting: ingest.Unknown, PreemptionsTotal: ingest.Unknown, PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown,
+	StartupSeconds: math.NaN(),
+}, (*decoder).completeReplica, []member[ingest.Replica]{
+	{"pool", 1, func(r *ingest.Replica) any { return (*label)(&r.Pool) }},
+	{"replica", 2, func(r *ingest.Replica) any { return (*label)(&r.Name) }},
+	{"at", 3, func(r *ingest.Replica) any { return &r.At }},
+	{"state", 4, func(r *ingest.Replica) any { return &r.State }},
+	{"kv_capacity_tokens", 5, func(r *ingest.Replica) any { return &r.KVCapacityTokens }},
+	{"kv_used_tokens", 6, func(r *ingest.Replica) any { return &r.KVUsedTokens }},
+	{"kv_used_ratio", 7, func(r *ingest.Replica) any { return (*ratio)(&r.KVUsedRatio) }},
+	{"running", 8, func(r *ingest.Replica) any { return &r.Running }},
+	{"waiting", 9, func(r *ingest.Replica) any { return &r.Waiting }},
+	{"preemptions_total", 10, func(r *ingest.Replica) any { return (*counter)(&r.PreemptionsTotal) }},
+	{"prefix_hits_total", 11, func(r *ingest.Replica) any { return (*counter)(&r.PrefixHitsTotal) }},
+	{"prefix_queries_total", 12, func(r *ingest.Replica) any { return (*counter)(&r.PrefixQueryTotal) }},
+	{"started_at", 13, func(r *ingest.Replica) any { return &r.StartedAt }},
+	{"startup_seconds", 14, func(r *ingest.Replica) any { return (*seconds)(&r.StartupSeconds) }},
+})
+
+var ackType = newRecordType(ingest.Ack{Generation: ingest.Unknown, Stage: ackStageCount, Replicas: -1}, (*decoder).completeAck, []member[ingest.Ack]{
+	{"pool", 1, func(a *ingest.Ack) any { return (*label)(&a.Pool) }},
+	{"event_id", 2, func(a *ingest.Ack) any { return &a.EventID }},
+	{"generation", 3, func(a *ingest.Ack) any { return (*counter)(&a.Generation) }},
+	{"stage", 4, func(a *ingest.Ack) any { return &a.Stage }},
+	{"at", 5, func(a *ingest.Ack) any { return &a.At }},
+	{"replicas", 6, func(a *ingest.Ack) any { return &a.Replicas }},
+})
+
+var watermarkType = newRecordType(ingest.Watermark{}, (*decoder).completeWatermark, []member[ingest.Watermark]{
+	{"pool", 1, func(w *ingest.Watermark) any { return (*label)(&w.Pool) }},
+	{"at", 2, func(w *ingest.Watermark) any { return &w.At }},
+})
+
+var historyType = newRecordType(ingest.History{}, (*decoder).completeHistory, []member[ingest.History]{
+	{"pool", 0, func(h *ingest.History) any { return (*label)(&h.Pool) }},
+	{"class", 0, func(h *ingest.History) any { return (*label)(&h.Class) }},
+	{"dimension", 0, func(h *ingest.History) any { return (*label)(&h.Dimension) }},
+	{"start", 0, func(h *ingest.History) any { return &h.Start }},
+	{"values", 0, func(h *ingest.History) any { return (*amounts)(&h.Values) }},
+})
+
+// add appends to list the record that read makes of an empty one, unless it is refused.
+func add[T any](d *decoder, t *recordType[T], list *[]T, read func(r *T)) {
+	d.refusal = ingest.Refusal{}
+	*list = append(*list, t.empty)
+	last := len(*list) - 1
+	r := &(*list)[last]
+	if read(r); d.refusal.Reason == "" {
+		t.complete(d, r)
+	}
+	if d.refusal.Reason != "" {
+		*list = (*list)[:last]
+	}
+}
+
+// source is a member of a record in either encoding. Each method gives its value, or false where the member says nothing or
+// refuses the record.
+type source interface {
+	text(d *decoder) ([]byte, bool)
+	label(d *decoder) (string, bool)
+	number(d *decoder) (float64, bool)
+	instant(d *decoder) (time.Time, bool)
+	hash(d *decoder) (uint64, bool)
+	enum(d *decoder, known []string) (uint8, bool)
+	hashes(d *decoder, all []uint64) ([]uint64, bool)
+	amounts(d *decoder) ([]float64, bool)
+}
+
+// read keeps the value of a member.
+func (d *decoder) read(s source, name string, to any) {
+	switch to := to.(type) {
+	case *label:
+		if text, ok := s.label(d); ok {
+			*to = label(text)
+		}
+	case *string:
+		if text, ok := s.text(d); ok && d.checkLabel(name, text) {
+			*to = string(text)
+		}
+	case *time.Time:
+		if t, ok := s.instant(d); ok {
+			*to = t
+		}
+	case *int64:
+		d.readCount(s, name, d.limits.Tokens, to)
+	case *counter:
+		d.readCount(s, name, counterLimit, (*int64)(to))
+	case *blockTokens:
+		if d.binary {
+			d.readCount(s, name, d.limits.Tokens, (*int64)(to))
+		}
+	case *int:
+		n := int64(*to)
+		d.readCount(s, name, d.limits.Tokens, &n)
+		*to = int(n)
+	case *attempt:
+		n := int64(*to)
+		d.readCount(s, name, d.limits.Tokens, &n)
+		*to = attempt(n)
+	case *float64:
+		d.readNumber(s, name, float64(d.limits.SumTokens), to)
+	case *seconds:
+		d.readNumber(s, name, maxStartupSeconds, (*float64)(to))
+	case *ratio:
+		if f, ok := s.number(d); ok {
+			d.ratio(name, f, (*float64)(to))
+		}
+	case *session:
+		if text, ok := s.text(d); ok {
+			*to = session(hashSession(text))
+		}
+	case *sessionHash:
+		if hash, ok := s.hash(d); ok {
+			*to = sessionHash(hash)
+		}
+	case *ingest.Phase:
+		readEnum(d, s, phaseNames, to)
+	case *ingest.Status:
+		readEnum(d, s, statusNames, to)
+	case *ingest.ReplicaState:
+		readEnum(d, s, replicaStateNames, to)
+	case *ingest.AckStage:
+		readEnum(d, s, ackStageNames, to)
+	case *hashes:
+		if all, ok := s.hashes(d, *to); ok {
+			*to = all
+		}
+	case *amounts:
+		*to, _ = s.amounts(d)
+	}
+}
+
+func (d *decoder) readNumber(s source, name string, limit float64, to *float64) {
+	if f, ok := s.number(d); ok {
+		d.number(name, f, limit, to)
+	}
+}
+
+func (d *decoder) readCount(s source, name string, limit int64, to *int64) {
+	if f, ok := s.number(d); ok {
+		d.count(name, f, limit, to)
+	}
+}
+
+func readEnum[E ~uint8](d *decoder, s source, known []string, to *E) {
+	if n, ok := s.enum(d, known); ok {
+		*to = E(n)
+	}
+}
+
+// completeRequest also derives the one of phase and status that a record leaves out from the other.
+func (d *decoder) completeRequest(r *ingest.Request) {
+	d.fillPool(&r.Pool)
+	d.fillClass(&r.Class)
+	if r.Phase == phaseCount {
+		r.Phase = phaseOf(r.Status)
+	}
+	if r.Status == statusCount {
+		r.Status = statusOf(r.Phase)
+	}
+	if len(r.Blocks) > 0 {
+		if r.BlockTokens == 0 {
+			d.fail(ingest.ReasonMissingField, "block_tokens is missing")
+			return
+		}
+		most := (max(r.PromptTokens, 0) + r.BlockTokens - 1) / r.BlockTokens // the last block may be a part of one
+		r.Blocks = r.Blocks[:min(len(r.Blocks), int(most))]
+	}
+	if d.binary && r.Attempt == 0 { // as proto3 leaves it out
+		r.Attempt = 1
+	}
+	d.checkRequest(r)
+}
+
+// phaseOf is the phase at which a request that ended with s was recorded.
+func phaseOf(s ingest.Status) ingest.Phase {
+	switch s {
+	case ingest.StatusRejected:
+		return ingest.PhaseRejected
+	case ingest.StatusCancelled:
+		return ingest.PhaseCancelled
+	}
+	return ingest.PhaseFinished
+}
+
+// statusOf is how a request ended whose record says only p.
+func statusOf(p ingest.Phase) ingest.Status {
+	switch p {
+	case ingest.PhaseRejected:
+		return ingest.StatusRejected
+	case ingest.PhaseCancelled:
+		return ingest.StatusCancelled
+	}
+	return ingest.StatusOK
+}
+
+// fillPool takes from the subject the pool that the record leaves out; fillClass does so for the class.
+func (d *decoder) fillPool(pool *string) {
+	if *pool == "" {
+		*pool = d.meta.Pool
+	}
+	if *pool == "" {
+		d.fail(ingest.ReasonMissingField, "pool is missing in the record and in the subject")
+	}
+}
+
+func (d *decoder) fillClass(class *string) {
+	if *class == "" {
+		*class = d.meta.Class
+	}
+}
+
+// checkRequest refuses a request whose fields do not go together. One that was not served may leave its prompt unknown:
+// who turns a request away need not count its tokens.
+func (d *decoder) checkRequest(r *ingest.Request) {
+	switch {
+	case r.Attempt < 1:
+		d.fail(ingest.ReasonOutOfRange, "attempt is 0, the first try is 1")
+	case r.PromptTokens == ingest.Unknown && r.Status == ingest.StatusOK:
+		d.fail(ingest.ReasonMissingField, "prompt_tokens is missing")
+	case r.ArrivedAt.IsZero() && r.FinishedAt.IsZero():
+		d.fail(ingest.ReasonMissingField, "arrived_at is missing, and so is finished_at")
+	case r.CachedTokens > r.PromptTokens:
+		d.fail(ingest.ReasonInconsistent, "cached_tokens is %d, more than the %d of prompt_tokens that it is part of", r.CachedTokens, r.PromptTokens)
+	}
+	if r.FinishedAt.IsZero() {
+		return
+	}
+	for _, t := range [...]time.Time{r.ArrivedAt, r.StartedAt, r.FirstTokenAt} {
+		if r.FinishedAt.Before(t) {
+			d.fail(ingest.ReasonInconsistent, "finished_at is %s before another time of the request", t.Sub(r.FinishedAt))
+		}
+	}
+}
+
+func (d *decoder) completeSum(s *ingest.Sum) {
+	d.fillPool(&s.Pool)
+	d.fillClass(&s.Class)
+	switch {
+	case s.Start.IsZero():
+		d.fail(ingest.ReasonMissingField, "start is missing")
+	case math.IsNaN(s.Requests) && math.IsNaN(s.PromptTokens) && math.IsNaN(s.CachedTokens) && math.IsNaN(s.OutputTokens):
+		d.fail(ingest.ReasonMissingField, "a sum needs one of requests, prompt_tokens, cached_tokens, output_tokens")
+	case s.CachedTokens > s.PromptTokens:
+		d.fail(ingest.ReasonInconsistent, "cached_tokens is %g, more than the %g of prompt_tokens that it is part of", s.CachedTokens, s.PromptTokens)
+	}
+}
+
+func (d *decoder) completeReplica(r *ingest.Replica) {
+	if r.Name == "" {
+		r.Name = d.meta.Replica
+	}
+	d.fillPool(&r.Pool)
+	switch {
+	case r.Name == "":
+		d.fail(ingest.ReasonMissingField, "replica is missing in the record and in the subject")
+	case r.At.IsZero():
+		d.fail(ingest.ReasonMissingField, "at is missing")
+	case r.State == replicaStateCount:
+		d.fail(ingest.ReasonMissingField, "state is missing")
+	}
+}
+
+func (d *decoder) completeAck(a *ingest.Ack) {
+	d.fillPool(&a.Pool)
+	switch {
+	case a.EventID == "":
+		d.fail(ingest.ReasonMissingField, "event_id is missing")
+	case a.Stage == ackStageCount:
+		d.fail(ingest.ReasonMissingField, "stage is missing")
+	case a.At.IsZero():
+		d.fail(ingest.ReasonMissingField, "at is missing")
+	}
+}
+
+// completeWatermark keeps the watermark: a message carries one.
+func (d *decoder) completeWatermark(w *ingest.Watermark) {
+	if w.Pool == "" {
+		w.Pool = d.meta.Pool
+	}
+	switch {
+	case w.At.IsZero():
+		d.fail(ingest.ReasonMissingField, "at is missing")
+	case d.batch.Watermark != nil:
+		d.fail(ingest.ReasonBatchTooLong, "a message carries one watermark")
+	case w.Pool == "" && d.meta.Kind != KindWatermark:
+		d.fail(ingest.ReasonMissingField, "the watermark names no pool: that one is of all time, and stands on the subject of watermarks alone")
+	default:
+		d.batch.Watermark = w
+	}
+}
+
+func (d *decoder) completeHistory(h *ingest.History) {
+	d.fillPool(&h.Pool)
+	d.fillClass(&h.Class)
+	switch {
+	case h.Class == "":
+		d.fail(ingest.ReasonMissingField, "class is missing; * is the pool's total")
+	case h.Dimension == "":
+		d.fail(ingest.ReasonMissingField, "dimension is missing")
+	case h.Start.IsZero():
+		d.fail(ingest.ReasonMissingField, "start is missing")
+	case len(h.Values) == 0:
+		d.fail(ingest.ReasonMissingField, "values is missing")
+	}
+}
+
+// enumNames lists the names of an enumeration by value.
+func enumNames[E interface {
+	~uint8
+	String() string
+}]() (names []string) {
+	for e := E(0); e.String() != "unknown"; e++ {
+		names = append(names, e.String())
+	}
+	return names
+}
+
+// The names of the enumerations in records, and the value that stands for "not given" while a record is decoded.
+var (
+	phaseNames        = enumNames[ingest.Phase]()
+	statusNames       = enumNames[ingest.Status]()
+	replicaStateNames = enumNames[ingest.ReplicaState]()
+	ackStageNames     = enumNames[ingest.AckStage]()
+
+	phaseCount        = ingest.Phase(len(phaseNames))
+	statusCount       = ingest.Status(len(statusNames))
+	replicaStateCount = ingest.ReplicaState(len(replicaStateNames))
+	ackStageCount     = ingest.AckStage(len(ackStageNames))
+)

@@ -1,0 +1,55 @@
+package codec
+
+import (
+	"bytes"
+	"time"
+)
+
+// SGLang's request metrics, one JSON object a line (--export-metrics-to-file): the members of meta_info beside
+// request_parameters, a string of JSON that holds the prompt unless it was left out. Times are in seconds.
+// Source of the names: sgl-project/sglang, python/sglang/srt/managers/request_metrics_exporter.py.
+var sglangFields = newFieldTree(sglangPaths.below("", "meta_info.").or(paths{
+	fieldID:              {"request_parameters.rid"},
+	fieldPool:            {"pool", "labels.pool"},
+	fieldClass:           {"class", "labels.class"},
+	fieldModel:           {"request_parameters.model", "model", "model_name", "served_model_name", "labels.model_name"},
+	fieldTenant:          {"tenant", "labels.tenant"},
+	fieldTier:            {"tier", "labels.tier", "request_parameters.priority"},
+	fieldFeature:         {"feature", "labels.feature"},
+	fieldRoute:           {"route"},
+	fieldReplica:         {"replica", "labels.replica", "host"},
+	fieldSession:         {"request_parameters.session_params.id", "request_parameters.session_id"},
+	fieldMaxOutputTokens: {"request_parameters.sampling_params.max_new_tokens"},
+}))
+
+// sglangPaths are the members of meta_info.
+var sglangPaths = paths{
+	fieldID:           {"id"},
+	fieldArrivedAt:    {"request_received_ts"},
+	fieldStartedAt:    {"forward_entry_time"},
+	fieldFirstTokenAt: {"prefill_finished_ts", "prefill_finished_time", "first_token_ts"},
+	fieldFinishedAt:   {"request_finished_ts", "decode_finished_ts"},
+	fieldQueueS:       {"queue_time"},
+	fieldDurationS:    {"e2e_latency"},
+	fieldPromptTokens: {"prompt_tokens"},
+	fieldCachedTokens: {"cached_tokens"},
+	fieldOutputTokens: {"completion_tokens"},
+	fieldStatus:       {"finish_reason.type", "finish_reason"},
+	fieldCode:         {"finish_reason.status_code"},
+}
+
+// decodeSGLang reads SGLang's request metrics. Older versions count some instants from the start of the machine; those
+// are not known. Its health checks are passed over.
+func decodeSGLang(d *decoder, data []byte) {
+	d.foreign(data, func(d *decoder, r *record) {
+		if bytes.Contains(r.text(fieldID), []byte("HEALTH_CHECK")) {
+			d.skip()
+			return
+		}
+		q := d.requestOf(r)
+		if q.FirstTokenAt.Before(q.ArrivedAt) || q.OutputTokens == 0 {
+			q.FirstTokenAt = time.Time{}
+		}
+		d.accept(&q)
+	})
+}

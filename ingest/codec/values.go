@@ -1,0 +1,170 @@
+package codec
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// earliest and latest bound every time in a record; what lies outside is a wrong unit or a broken clock.
+var (
+	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+const (
+	counterLimit      = 1 << 53      // what every reader of JSON keeps exact
+	maxStartupSeconds = 24 * 60 * 60 // what takes longer is a wrong unit
+)
+
+// fail marks the record at hand as unusable; the first fault counts.
+func (d *decoder) fail(reason ingest.Reason, detail string, args ...any) {
+	if d.refusal.Reason == "" {
+		d.refusal = ingest.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...)}
+	}
+}
+
+// number keeps a number in [0, limit]; NaN is not known.
+func (d *decoder) number(name string, f, limit float64, to *float64) {
+	switch {
+	case f < 0:
+		d.fail(ingest.ReasonNegativeCount, "%s is %g, a count cannot be negative", name, f)
+	case f > limit:
+		d.fail(ingest.ReasonHugeCount, "%s is %g, the limit is %.0f", name, f, limit)
+	default:
+		*to = math.Abs(f) // -0 is 0
+	}
+}
+
+// count keeps a whole number in [0, limit]. 12.0 and 1e3 are whole numbers too.
+func (d *decoder) count(name string, f float64, limit int64, to *int64) {
+	whole := float64(*to)
+	if d.number(name, f, float64(limit), &whole); whole != math.Trunc(whole) {
+		d.fail(ingest.ReasonWrongType, "%s is %g, want a whole number", name, f)
+		return
+	}
+	*to = int64(whole)
+}
+
+// ratio keeps a number in [0, 1]; NaN is not known.
+func (d *decoder) ratio(name string, f float64, to *float64) {
+	if f < 0 || f > 1 {
+		d.fail(ingest.ReasonOutOfRange, "%s is %g, want 0 to 1", name, f)
+		return
+	}
+	*to = math.Abs(f)
+}
+
+// checkTime refuses the record if t is out of bounds; unit says what numbers are taken for.
+func (d *decoder) checkTime(name string, t time.Time, unit string) bool {
+	if t.Before(earliest) || !t.Before(latest) {
+		d.fail(ingest.ReasonBadTime, "%s is %s, outside the years 2000 to 2199 (%s)", name, t.Format(time.RFC3339), unit)
+		return false
+	}
+	return true
+}
+
+// parseNumber parses a decimal number: NaN where it is none, ±Inf where it is out of range.
+func parseNumber(raw []byte) float64 {
+	if n, ok := smallInt(raw); ok {
+		return float64(n)
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil && !math.IsInf(f, 0) {
+		return math.NaN()
+	}
+	return f
+}
+
+// smallInt parses a run of at most 18 digits, which no int64 overflows.
+func smallInt(raw []byte) (n int64, ok bool) {
+	if len(raw) == 0 || len(raw) > 18 {
+		return 0, false
+	}
+	for _, c := range raw {
+		if !isDigit(c) {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+func isDigit(c byte) bool { return c-'0' <= 9 }
+
+// label gives a name that recurs, as one string in memory; "" where it cannot be one.
+func (d *decoder) label(name string, text []byte) string {
+	if known, ok := d.names[string(text)]; ok && len(known) <= d.limits.LabelBytes {
+		return known
+	}
+	if !d.checkLabel(name, text) {
+		return ""
+	}
+	return d.names.of(text)
+}
+
+// checkLabel refuses the record if text cannot be a label or an id.
+func (d *decoder) checkLabel(name string, text []byte) bool {
+	reason := labelFault(text, d.limits.LabelBytes)
+	switch reason {
+	case ingest.ReasonLabelTooLong:
+		d.fail(reason, "%s has %d bytes, the limit is %d", name, len(text), d.limits.LabelBytes)
+	case ingest.ReasonBadLabel:
+		d.fail(reason, "%s has a control character", name)
+	case ingest.ReasonInvalidUTF8:
+		d.fail(reason, "%s is not valid UTF-8", name)
+	}
+	return reason == ""
+}
+
+// labelFault says why text cannot be a label: it is too long, is not UTF-8, or has control characters (Unicode's category
+// Cc: U+0000 to U+001F and U+007F to U+009F). "" means that it can.
+func labelFault(text []byte, limit int) ingest.Reason {
+	if len(text) > limit {
+		return ingest.ReasonLabelTooLong
+	}
+	ascii, control := true, false
+	for i, c := range text {
+		ascii = ascii && c < 0x80
+		control = control || c < ' ' || c == 0x7f || c == 0xc2 && i+1 < len(text) && text[i+1] < 0xa0
+	}
+	switch {
+	case !ascii && !utf8.Valid(text):
+		return ingest.ReasonInvalidUTF8
+	case control:
+		return ingest.ReasonBadLabel
+	}
+	return ""
+}
+
+func hashSession(session []byte) uint64 {
+	if len(session) == 0 {
+		return 0
+	}
+	return xxhash.Sum64(session)
+}
+
+// maxNames bounds the names that a Decoder remembers.
+const maxNames = 1 << 16
+
+// names makes strings of bytes that recur, as labels do. A string that was made before is given again, which allocates
+// nothing. When maxNames are remembered, all are forgotten.
+type names map[string]string
+
+func (n *names) of(b []byte) string {
+	if text, ok := (*n)[string(b)]; ok {
+		return text
+	}
+	if *n == nil || len(*n) >= maxNames {
+		*n = names{"": ""}
+	}
+	text := string(b)
+	(*n)[text] = text
+	return text
+}
