@@ -30,9 +30,9 @@ func (b Bottleneck) Words() string {
 	case BottleneckDecode:
 		return "decode throughput"
 	case BottleneckSlots:
-		return "slots: requests queue beside free KV memory"
+		return "request slots, because requests queue while KV memory is free"
 	case BottleneckKV:
-		return "KV memory: requests queue for it"
+		return "KV memory, because requests queue for it"
 	case BottleneckBoth:
 		return "prefill and decode throughput"
 	}

@@ -117,18 +117,18 @@ func (h hourly) cache() string {
 	if h.loss() < leastLoss {
 		return ""
 	}
-	return fmt.Sprintf("cache hits fell from %s to %s", percent(*h["cache_hit_before"]), percent(*h["cache_hit_now"]))
+	return fmt.Sprintf("cache hits down from %s to %s", percent(*h["cache_hit_before"]), percent(*h["cache_hit_now"]))
 }
 
 // change is what changed about a class within the hour.
 func change(d *forecaster.Driver) string {
 	switch d.Cause {
 	case forecaster.CauseCache:
-		return "cache hits fell to " + percent(d.Factor)
+		return "cache hits down to " + percent(d.Factor)
 	case forecaster.CauseMix:
-		return "its share of the requests rose to " + percent(d.Factor)
+		return fmt.Sprintf("a higher share of the requests (%s)", percent(d.Factor))
 	case forecaster.CauseRetries:
-		return percent(d.Factor) + " of its requests are retries"
+		return percent(d.Factor) + " retries among its requests"
 	case forecaster.CauseRate:
 		return fmt.Sprintf("%.1f times as many requests", d.Factor)
 	case forecaster.CausePrompt:
