@@ -102,19 +102,11 @@ func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if pf == nil || len(pf.Minute.Faults) == 0 {
 		return nil
 	}
-	silent := func(f features.ProducerFault) bool { return f.Kind == features.FaultSilent }
-	action := ""
-	if slices.ContainsFunc(pf.Minute.Faults, silent) {
-		action = "Check whether silent producers run and reach NATS."
-	}
-	if slices.ContainsFunc(pf.Minute.Faults, func(f features.ProducerFault) bool { return !silent(f) }) {
-		action = sentence(action, "Set the producers' clocks by NTP.")
-	}
 	who := "a producer"
 	if n := len(pf.Minute.Faults); n > 1 {
 		who = fmt.Sprintf("%d producers", n)
 	}
-	w := words{Summary: d.of() + "telemetry of " + who + " is missing or in the wrong minutes", Action: action}
+	w := words{Summary: d.of() + "telemetry of " + who + " is missing or in the wrong minutes", Action: "Check that the producers run and reach NATS, and that NTP sets their clocks."}
 	for i := range pf.Minute.Faults {
 		w = w.and(fault(&pf.Minute.Faults[i]))
 	}
@@ -357,7 +349,7 @@ func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 			continue
 		}
 		c := condition(d, CacheHitCollapse, features.DimPrefill, Warning, cfg, words{
-			Summary:     d.of() + "prefix " + cmp.Or(changesOf(pf, driver.Class, d.Binding).cache(), change(driver)) + " in class " + shorten(driver.Class),
+			Summary:     d.of() + "prefix " + cmp.Or(changesOf(pf, driver.Class, d.Binding).cache(), Change(driver.Cause, driver.Factor)) + " in class " + shorten(driver.Class),
 			Description: sentence(capital(d.outcome(r, r.Probability, d.soon(cfg).window))+".", drivenBy(d.Drivers[i:i+1], pf, d.Binding), done(d)),
 			Action:      "Check what changed in the prompts or the routing of class " + driver.Class + ".",
 		}.and("Prompts that are not cached must be computed again.")).load(d, []*ResourceEvidence{r}, pf, d.soon(cfg))

@@ -135,9 +135,6 @@ func fault(f *features.ProducerFault) string {
 		name = "a producer without a name"
 	}
 	by := latency(f.Seconds)
-	if f.Seconds >= 120 {
-		by = fmt.Sprintf("%.0f min", f.Seconds/60)
-	}
 	switch f.Kind {
 	case features.FaultAhead:
 		s := fmt.Sprintf("The clock of %s is about %s ahead, so its requests count in the wrong minutes.", name, by)

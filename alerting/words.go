@@ -199,10 +199,7 @@ func (d *Decision) overdue() bool { return !d.AskedAt.IsZero() && d.AskedAt.Add(
 
 // done says what was asked for, and when it helps.
 func done(d *Decision) string {
-	total, by, are := d.seen(), clock(d.AskedAt.Add(d.Lead)), "are"
-	if d.Pending == 1 {
-		are = "is"
-	}
+	total, by := d.seen(), clock(d.AskedAt.Add(d.Lead))
 	switch {
 	case d.Desired > total && d.Mode == Advisory:
 		return fmt.Sprintf("Forewarm advises %s (%d now), but scales nothing in advisory mode.", d.count(d.Desired), total)
@@ -213,11 +210,11 @@ func done(d *Decision) string {
 	case d.Desired > total:
 		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, due by %s.", d.count(d.Desired), total, clock(d.AskedAt), by)
 	case d.Pending > 0 && d.overdue():
-		return fmt.Sprintf("%d of %s %s still starting, and were due by %s.", d.Pending, d.count(total), are, by)
+		return fmt.Sprintf("Forewarm waits for %d of %s to start, which were due by %s.", d.Pending, d.count(total), by)
 	case d.Pending > 0 && !d.AskedAt.IsZero():
-		return fmt.Sprintf("%d of %s %s still starting, due by %s.", d.Pending, d.count(total), are, by)
+		return fmt.Sprintf("Forewarm waits for %d of %s to start, due by %s.", d.Pending, d.count(total), by)
 	case d.Pending > 0:
-		return fmt.Sprintf("%d of %s %s still starting.", d.Pending, d.count(total), are)
+		return fmt.Sprintf("Forewarm waits for %d of %s to start.", d.Pending, d.count(total))
 	}
 	return ""
 }

@@ -33,7 +33,7 @@ var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, name := range []string{"fleet", "pool", "class", "whatif", "quality", "decision", "reports", "problem"} {
 		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
-			"short": short, "percent": percent, "points": points, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "horizon": horizon, "path": url.PathEscape, "query": url.QueryEscape,
+			"short": short, "percent": percent, "change": func(d driverJSON) string { return alerting.Change(d.Cause, float64(d.Factor)) }, "unit": unit, "points": points, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "horizon": horizon, "path": url.PathEscape, "query": url.QueryEscape,
 		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return all
@@ -216,7 +216,7 @@ func (s *Server) whatIfPage(r *http.Request) (string, any, error) {
 	b.Sliders = []slider{
 		{"launch", "Traffic", "× today's", "1", "0.5", "10", "0.1"}, {"prompt", "Length of prompts", "× today's", "1", "0.5", "5", "0.1"},
 		{"output", "Length of outputs", "× today's", "1", "0.5", "5", "0.1"}, {"cache_hit", "Cache hits", "× today's", "1", "0", "1.5", "0.05"},
-		{"retry", "Attempts more", "of 1", "0", "0", "1", "0.05"}, {"lost", "Replicas lost", "", "0", "0", strconv.Itoa(max(ready-1, 0)), "1"},
+		{"retry", "More retries", "a request", "0", "0", "1", "0.05"}, {"lost", "Replicas lost", "", "0", "0", strconv.Itoa(max(ready-1, 0)), "1"},
 		{"ramp", "The change takes", "min", "20", "0", "240", "5"},
 	}
 	query := url.Values{"pool": {b.Pool}}
@@ -313,9 +313,9 @@ func points(v any) template.HTML {
 	switch {
 	case !ok:
 		return unknownText
-	case f > 0 && f < .01:
+	case f < .01:
 		return data(f, "below 1 %")
-	case f > .99 && f < 1:
+	case f > .99:
 		return data(f, "above 99 %")
 	}
 	return percent(v)
