@@ -95,7 +95,7 @@ func named(all []forecaster.Driver) (drivers []forecaster.Driver) {
 func (p *plan) warnings() []string {
 	var out []string
 	if !p.observed {
-		text := fmt.Sprintf("no replica of the pool reports: assuming %d ready and %d pending", p.supply.Ready, len(p.supply.Pending))
+		text := fmt.Sprintf("no replica of the pool reports (scrape.jobs can read them): assuming %d ready and %d starting", p.supply.Ready, len(p.supply.Pending))
 		if at := p.in.Minute.State.ReportedAt; !at.IsZero() {
 			text += ", the last report is from " + clock(at)
 		}

@@ -72,7 +72,7 @@ func loadChart(t *timelineJSON) *figure {
 		ahead = append(ahead, minutesFrom(t.From, x.At)+.5)
 		p10, p50, p90, p95 = append(p10, float64(x.P10)), append(p50, float64(x.P50)), append(p90, float64(x.P90)), append(p95, float64(x.P95))
 	}
-	out := &figure{Title: dimensionName(t.Resource) + ": load over capacity", Legend: []key{
+	out := &figure{Title: dimensionName(t.Resource) + ": load and capacity, " + t.Unit, Legend: []key{
 		{"actual", "load", false}, {"median", "forecast", false}, {"inner", "8 of 10 outcomes lie in it", true}, {"outer", "19 of 20 lie below its top", true}}}
 	top, limits := highest(load, p95), []float64(nil)
 	for _, x := range t.Steps {

@@ -143,20 +143,14 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 		if said := d.Diagnosed(); said != "" {
 			b.Notes = append(b.Notes, said)
 		}
-		for _, kept := range []struct{ of, what string }{{"in reserve: ", d.Reserves.String()}, {"in reserve of prefill replicas: ", prefillReserves(d)}} {
-			if kept.what != "" {
-				b.Notes = append(b.Notes, kept.of+kept.what)
-			}
+		if kept := d.Reserves.String(); kept != "" {
+			b.Notes = append(b.Notes, "in reserve: "+kept)
+		}
+		if v := d.Prefilling(); v != nil && v.Reserves.String() != "" {
+			b.Notes = append(b.Notes, "in reserve of prefill replicas: "+v.Reserves.String())
 		}
 	}
 	return p.Pool, b, nil
-}
-
-func prefillReserves(d *alerting.Decision) string {
-	if v := d.Prefilling(); v != nil {
-		return v.Reserves.String()
-	}
-	return ""
 }
 
 // classBody is what the page of a class shows.
@@ -353,15 +347,15 @@ func etaText(e etaJSON) string {
 	case middle == 0:
 		return "now"
 	case math.IsNaN(late):
-		return "about " + minutes(middle) + " min (" + minutes(early) + " or beyond the hour)"
+		return "about " + minutes(middle) + " min (" + minutes(early) + " to over 60)"
 	}
 	return "about " + minutes(middle) + " min (" + minutes(early) + " to " + minutes(late) + ")"
 }
 
-// RunsOut says when a pool runs out, in a few words.
+// RunsOut says when a pool runs out, in a few words; "" where that is not known.
 func (o outlookJSON) RunsOut() string {
 	if _, ok := known(o.Probability); !ok {
-		return "unknown"
+		return ""
 	}
 	return etaText(o.ETA)
 }
