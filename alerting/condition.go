@@ -60,9 +60,9 @@ const (
 func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if d.Stale {
 		stale := condition(d, TelemetryStale, "", Warning, cfg, words{
-			Summary:     d.of() + "telemetry is stale",
-			Description: capital(d.Reason) + " Nothing is scaled in until telemetry is back.",
-			Action:      "Look at the gateways, at NATS and at the producers' clocks. /readyz says what is refused.",
+			Summary:     d.of() + "no current telemetry, so an overload would come without a warning",
+			Description: capital(d.Reason) + " Forewarm removes no replica until telemetry is back.",
+			Action:      "Check that gateways run and reach NATS, and that their clocks are right. Forewarm's page /readyz says what was refused.",
 		})
 		return append([]Condition{stale}, faulty(d, pf, cfg)...) // a clock that is off makes a pool stale
 	}
@@ -102,15 +102,11 @@ func faulty(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	if pf == nil || len(pf.Minute.Faults) == 0 {
 		return nil
 	}
-	action := "Set the clocks of the producers by NTP."
-	if pf.Minute.Faults[0].Kind == features.FaultSilent {
-		action = "Check whether the producer runs and reaches NATS."
-	}
 	who := "a producer"
 	if n := len(pf.Minute.Faults); n > 1 {
 		who = fmt.Sprintf("%d producers", n)
 	}
-	w := words{Summary: d.of() + "telemetry of " + who + " is missing or in the wrong minutes", Action: action}
+	w := words{Summary: d.of() + "telemetry of " + who + " is missing or in the wrong minutes", Action: "Check that the producers run and reach NATS, and that NTP sets their clocks."}
 	for i := range pf.Minute.Faults {
 		w = w.and(fault(&pf.Minute.Faults[i]))
 	}
@@ -245,14 +241,11 @@ func (d *Decision) belowReserve() (said string, fading bool) {
 	if fading = takes <= left; fading {
 		takes = near
 	}
-	what, rest := "a failure would leave ", "none"
-	if d.Reserves.Failure > 1 {
-		what = fmt.Sprintf("%d failures would leave ", d.Reserves.Failure)
-	}
+	rest := "none is left"
 	if left > 0 {
-		rest = fmt.Sprintf("%d, and demand needs %d", left, takes)
+		rest = "the rest is overloaded"
 	}
-	return fmt.Sprintf("%d of %s are ready: %s%s", d.Ready, d.count(takes+d.Reserves.Failure), what, rest), fading
+	return fmt.Sprintf("demand needs %d of %d ready %sreplicas: if %s, %s", takes, d.Ready, d.role(), failures(d.Reserves.Failure), rest), fading
 }
 
 // warning says that the pool runs out, as seen early.
@@ -272,7 +265,7 @@ func warning(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecas
 func (d *Decision) threshold() string {
 	text := fmt.Sprintf("A warning begins at a chance of %s within %s.", percent(d.WarnFrom), span(forecaster.WarningWindow(d.Lead)))
 	if d.FalsePerWeek > 0 {
-		text += fmt.Sprintf(" About %.0f warnings a week prove false.", max(d.FalsePerWeek, 1))
+		text += fmt.Sprintf(" Expected false warnings a week: about %.0f.", max(d.FalsePerWeek, 1))
 	}
 	return text
 }
@@ -300,7 +293,7 @@ func limit(d *Decision, pf *forecaster.PoolForecast, who, help string, cfg Confi
 	soon := d.soon(cfg)
 	c := condition(d, AtCapacityLimit, likely[0].Dimension, severityOf(d), cfg, words{
 		Summary:     d.of() + d.outcome(likely[0], likely[0].Probability, soon.window),
-		Description: sentence(d.odds(likely, soon), who), Action: d.toDo(help),
+		Description: sentence(d.odds(likely, soon), who, done(d)), Action: d.toDo(help),
 	}.and(d.besides(likely)...)).load(d, likely, pf, soon)
 	c.Fading = likely[0].Probability < cfg.AlertProbability
 	return []Condition{c}
@@ -318,17 +311,17 @@ func degraded(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition 
 	}
 	poor := words{
 		Summary: d.of() + "the forecast of " + noun(f.Dimension) + " is poor",
-		Action:  "Expect less warning than usual. Long queues and high KV use still add replicas. If that is not enough, raise replicas.min.",
+		Action:  "Expect later warnings than usual. Long queues and full KV memory still add replicas. If that is not enough, raise replicas.min.",
 	}
 	if f.Fallback {
-		poor.Description = "Lately the newest value was better than the forecast model, so it is used instead."
+		poor.Description = "Lately the assumption that demand stays as it is was more accurate than the forecast, so Forewarm uses it."
 		c := condition(d, ForecastDegraded, f.Dimension, Warning, cfg, poor)
 		c.Ticks = degradedTicks
 		return []Condition{c}
 	}
 	covered := &f.Basis.Covered[1]
 	if below := float64(covered.Below[forecaster.L95]); covered.N >= driftOutcomes && below <= driftShare {
-		poor.Description = fmt.Sprintf("In the last %s demand was above the forecast's upper limit in %s of the minutes. It should be 5 %%.",
+		poor.Description = fmt.Sprintf("In the last %s demand was above the forecast's upper limit in %s of the minutes, where 5 %% is right.",
 			days(float64(covered.N)/forecaster.OriginsPerDay), percent(1-below))
 		return []Condition{condition(d, ForecastDegraded, f.Dimension, Warning, cfg, poor)}
 	}
@@ -356,10 +349,10 @@ func causes(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 			continue
 		}
 		c := condition(d, CacheHitCollapse, features.DimPrefill, Warning, cfg, words{
-			Summary:     d.of() + "class " + shorten(driver.Class) + " finds much less in the prefix cache",
-			Description: sentence(drivenBy(d.Drivers[i:i+1], pf, d.Binding), capital(d.outcome(r, r.Probability, d.soon(cfg).window))+".", done(d)),
-			Action:      "Look what changed in the prompts or the routing of this class.",
-		}.and("Prompts that are not cached take prefill and KV memory again.")).load(d, []*ResourceEvidence{r}, pf, d.soon(cfg))
+			Summary:     d.of() + "prefix " + cmp.Or(changesOf(pf, driver.Class, d.Binding).cache(), Change(driver.Cause, driver.Factor)) + " in class " + shorten(driver.Class),
+			Description: sentence(capital(d.outcome(r, r.Probability, d.soon(cfg).window))+".", drivenBy(d.Drivers[i:i+1], pf, d.Binding), done(d)),
+			Action:      "Check what changed in the prompts or the routing of class " + driver.Class + ".",
+		}.and("Prompts that are not cached must be computed again.")).load(d, []*ResourceEvidence{r}, pf, d.soon(cfg))
 		c.Class, c.Fading = driver.Class, d.Probability < cfg.AlertProbability
 		return append(out, c) // the heaviest class is enough
 	}

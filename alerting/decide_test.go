@@ -120,7 +120,7 @@ func TestDecide(t *testing.T) {
 		"newsvendor: shortage is dear":            {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "With 99 % certainty"},
 		"reserves":                                {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "and a reserve: 1 for failures, 2 warm for bursts"},
 		"pending counts as supply":                {scene: scene{ready: 4, pending: 3, median: flat(620), last: 620}, state: earlier(7), want: 7, action: Hold},
-		"floor: demand above the forecast":        {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut, says: "KV memory is full now: demand uses 130 % of 4 replicas. Advising 6 replicas (4 now)."},
+		"floor: demand above the forecast":        {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut, says: "KV memory is full now: demand is 130 % of the capacity of 4 replicas. Advising 6 replicas (4 now)."},
 		"floor: queue":                            {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 4 }}, want: 5, action: ScaleOut, says: "4.0 requests wait per replica (threshold 4). Advising 5 replicas (4 now)."},
 		"floor: long queue at most doubles":       {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 900 }}, want: 8, action: ScaleOut},
 		"floor: queue with supply on its way":     {scene: scene{ready: 4, pending: 2, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 5 }}, state: earlier(6), want: 6, action: Hold},
@@ -193,7 +193,7 @@ func TestDecide(t *testing.T) {
 		"no capacity known":            {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.KVTokens = 0 }}, want: 8, action: Hold, says: "set kv_capacity_tokens"},
 		"capacity reported by engines": {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVCapacityTokens = 50 }}, want: 7, action: ScaleOut},
 		"capacity as last reported":    {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(4), func(s *State) { s.KVTokens = 50 }), want: 7, action: ScaleOut},
-		"no replica reports":           {scene: scene{ready: 99, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Observed = false }}, want: 4, action: Hold, says: "assuming 4 ready and 0 pending"},
+		"no replica reports":           {scene: scene{ready: 99, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Observed = false }}, want: 4, action: Hold, says: "assuming 4 ready and 0 starting"},
 		"pending for too long":         {scene: scene{ready: 4, pending: 1, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.PendingSince[0] = noon.Add(-time.Hour) }}, want: 5, action: Hold, says: "longer than twice the warm-up lag (26 min)"},
 	}
 	for name, tt := range tests {
@@ -233,7 +233,7 @@ func TestDecideReason(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Mode = Active
 	d, _ := Decide(noon, in, State{}, cfg)
-	want := "KV memory will be full in about 19 min (85 % likely within 18 min). Asking for 19 replicas (14 now). A new one takes up to 13 min. Class agent causes it: within the hour prompts 2.1 times as long."
+	want := "KV memory will be full in about 19 min (85 % likely within 18 min). Asking for 19 replicas (14 now). A new one takes up to 13 min. Class agent causes it: prompts 2.1 times as long within an hour."
 	if d.Reason != want {
 		t.Errorf("got  %s\nwant %s", d.Reason, want)
 	}

@@ -30,9 +30,9 @@ func (b Bottleneck) Words() string {
 	case BottleneckDecode:
 		return "decode throughput"
 	case BottleneckSlots:
-		return "slots: requests queue beside free KV memory"
+		return "request slots, because requests queue while KV memory is free"
 	case BottleneckKV:
-		return "KV memory: requests queue for it"
+		return "KV memory, because requests queue for it"
 	case BottleneckBoth:
 		return "prefill and decode throughput"
 	}
@@ -204,13 +204,15 @@ func (d *Decision) Diagnosed() string {
 	return text + ")."
 }
 
-// latency is seconds in two digits, for people.
+// latency is seconds in two digits, or whole minutes, for people.
 func latency(s float64) string {
 	switch {
 	case s < .0995:
 		return fmt.Sprintf("%.2g ms", 1000*s)
 	case s < 9.95:
 		return fmt.Sprintf("%.2g s", s)
+	case s >= 295:
+		return fmt.Sprintf("%.0f min", s/60)
 	}
 	return fmt.Sprintf("%.0f s", s)
 }

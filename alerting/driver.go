@@ -71,7 +71,7 @@ func changes(class string, drivers []forecaster.Driver, pf *forecaster.PoolForec
 				out = append(out, text)
 				continue
 			}
-			out = append(out, change(d))
+			out = append(out, Change(d.Cause, d.Factor))
 		}
 	}
 	// Where nothing is named as a cause, other differences may be chance.
@@ -79,7 +79,7 @@ func changes(class string, drivers []forecaster.Driver, pf *forecaster.PoolForec
 		{forecaster.CauseRate, "rate_factor"}, {forecaster.CausePrompt, "prompt_length_factor"}, {forecaster.CauseOutput, "output_length_factor"},
 	} {
 		if v := c[factor.key]; len(out) > 0 && v != nil && *v >= leastFactor && !slices.Contains(said, factor.cause) {
-			out = append(out, change(&forecaster.Driver{Cause: factor.cause, Factor: *v}))
+			out = append(out, Change(factor.cause, *v))
 		}
 	}
 	if text := c.cache(); text != "" && !slices.Contains(said, forecaster.CauseCache) {
@@ -117,26 +117,26 @@ func (h hourly) cache() string {
 	if h.loss() < leastLoss {
 		return ""
 	}
-	return fmt.Sprintf("cache hits fell from %s to %s", percent(*h["cache_hit_before"]), percent(*h["cache_hit_now"]))
+	return fmt.Sprintf("cache hits down from %s to %s", percent(*h["cache_hit_before"]), percent(*h["cache_hit_now"]))
 }
 
-// change is what changed about a class within the hour.
-func change(d *forecaster.Driver) string {
-	switch d.Cause {
+// Change is what changed about a class within the hour, for people.
+func Change(cause string, factor float64) string {
+	switch cause {
 	case forecaster.CauseCache:
-		return "cache hits fell to " + percent(d.Factor)
+		return "cache hits down to " + percent(factor)
 	case forecaster.CauseMix:
-		return "its share of the requests rose to " + percent(d.Factor)
+		return fmt.Sprintf("a higher share of the requests (%s)", percent(factor))
 	case forecaster.CauseRetries:
-		return percent(d.Factor) + " of its requests are retries"
+		return percent(factor) + " retries among its requests"
 	case forecaster.CauseRate:
-		return fmt.Sprintf("%.1f times as many requests", d.Factor)
+		return fmt.Sprintf("%.1f times as many requests", factor)
 	case forecaster.CausePrompt:
-		return fmt.Sprintf("prompts %.1f times as long", d.Factor)
+		return fmt.Sprintf("prompts %.1f times as long", factor)
 	case forecaster.CauseOutput:
-		return fmt.Sprintf("answers %.1f times as long", d.Factor)
+		return fmt.Sprintf("answers %.1f times as long", factor)
 	}
-	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(d.Cause, "_", " "), d.Factor)
+	return fmt.Sprintf("%s ×%.1f", strings.ReplaceAll(cause, "_", " "), factor)
 }
 
 // portion says in brackets which share of a class somebody has, how far off that may be where it matters, and the share of

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -96,7 +95,7 @@ func named(all []forecaster.Driver) (drivers []forecaster.Driver) {
 func (p *plan) warnings() []string {
 	var out []string
 	if !p.observed {
-		text := fmt.Sprintf("no replica of the pool reports: assuming %d ready and %d pending", p.supply.Ready, len(p.supply.Pending))
+		text := fmt.Sprintf("no replica of the pool reports (scrape.jobs can read them): assuming %d ready and %d starting", p.supply.Ready, len(p.supply.Pending))
 		if at := p.in.Minute.State.ReportedAt; !at.IsZero() {
 			text += ", the last report is from " + clock(at)
 		}
@@ -135,18 +134,18 @@ func fault(f *features.ProducerFault) string {
 	if f.Producer == "" {
 		name = "a producer without a name"
 	}
-	by := time.Duration(f.Seconds * float64(time.Second)).Round(time.Second)
+	by := latency(f.Seconds)
 	switch f.Kind {
 	case features.FaultAhead:
-		s := fmt.Sprintf("The clock of %s is ahead by at least %s, so its requests count in later minutes.", name, by)
+		s := fmt.Sprintf("The clock of %s is about %s ahead, so its requests count in the wrong minutes.", name, by)
 		if f.Future > 0 {
-			s += fmt.Sprintf(" %d were refused, because they seem to come from the future.", f.Future)
+			s += fmt.Sprintf(" %d were refused because they lie in the future.", f.Future)
 		}
 		return s
 	case features.FaultBehind:
-		return fmt.Sprintf("The records of %s come at least %s late: its clock is behind, or it holds them back. The newest minutes lack these requests.", name, by)
+		return fmt.Sprintf("The records of %s come about %s late: its clock is behind, or it holds them back. The newest minutes lack these requests.", name, by)
 	}
-	return fmt.Sprintf("%s is silent since %s. Demand may be more than is seen.", capital(name), clock(f.Since))
+	return fmt.Sprintf("%s has sent nothing since %s. Demand may be higher than Forewarm sees.", capital(name), clock(f.Since))
 }
 
 // overdue counts the pending replicas that were asked for more than twice the lead ago.

@@ -52,15 +52,15 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 	}
 	if v.Storage != "" {
 		out = append(out, selfCondition(StorageDegraded, "", cfg, words{
-			Summary:     "Forewarm cannot store everything since " + clock(v.StorageSince),
-			Description: capital(brief(v.Storage)) + ". Decisions and alerts go on from memory. Reports will lack what is lost.",
-			Action:      "Free or mend the disk, or the NATS stream, that is named.",
+			Summary:     "Some data has not been stored since " + clock(v.StorageSince),
+			Description: capital(brief(v.Storage)) + ". Decisions and alerts go on from memory. What is not stored will be missing in reports.",
+			Action:      "Make room on the disk, or repair the disk or the NATS stream that is named.",
 		}))
 	}
 	if v.Diverged > 0 {
 		out = append(out, selfCondition(DecisionsDiverge, "", cfg, words{
 			Summary:     fmt.Sprintf("Two daemons decided differently %d times in %s", v.Diverged, span(v.Window)),
-			Description: "The decisions in the log stand. The newest difference: " + brief(v.Divergence) + ".",
+			Description: "The decision that was logged first counts. The newest difference: " + brief(v.Divergence) + ".",
 			Action:      "Run the same version and the same configuration in all daemons.",
 		}))
 	}
@@ -69,14 +69,14 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 		switch {
 		case s.Disabled:
 			out = append(out, selfCondition(SinkFailing, s.Name, cfg, words{
-				Summary:     shorten(s.Name) + " gets nothing until a restart",
-				Description: "It answered that it is gone: " + brief(s.Err) + ". All other receivers work.",
-				Action:      "Mend its address, and restart Forewarm.",
+				Summary:     "Forewarm sends nothing to " + shorten(s.Name) + " until it is restarted",
+				Description: "The receiver answered that it is gone: " + brief(s.Err) + ". Other receivers are not affected.",
+				Action:      "Correct the receiver's address in the configuration, and restart Forewarm.",
 			}))
 		case s.Failing:
 			out = append(out, selfCondition(SinkFailing, s.Name, cfg, words{
-				Summary:     fmt.Sprintf("Nothing reaches %s since %s", shorten(s.Name), clock(s.Since)),
-				Description: fmt.Sprintf("%d notifications wait: %s. All other receivers work.", s.Waiting, brief(s.Err)),
+				Summary:     fmt.Sprintf("Forewarm has not reached %s since %s", shorten(s.Name), clock(s.Since)),
+				Description: fmt.Sprintf("%d notifications wait. The newest error: %s. Other receivers are not affected.", s.Waiting, brief(s.Err)),
 				Action:      "Check the receiver, its address and its credentials.",
 			}))
 		}
@@ -95,16 +95,16 @@ func dropped(v *Vitals) (w words, ok bool) {
 	case v.Lost > 0:
 		return words{
 			Summary:     fmt.Sprintf("%d messages were lost from the telemetry stream in %s", v.Lost, span(v.Window)),
-			Description: "They left the stream before Forewarm read them. Demand was more than is seen.",
-			Action:      "Raise nats.stream.max_bytes or max_age, and see why the daemon was behind.",
+			Description: "They left the stream before Forewarm read them. Demand was higher than Forewarm sees.",
+			Action:      "Raise nats.stream.max_bytes or max_age, and check why Forewarm was slow or stopped.",
 		}, true
 	case refused < droppedFew || refused < droppedLeast && 2*refused < total || float64(refused) < droppedShare*float64(total):
 		return w, false
 	}
 	w = words{
-		Summary:     fmt.Sprintf("%s of the telemetry is refused", percent(float64(refused)/float64(total))),
-		Description: fmt.Sprintf("%d of %d records in %s: %s. Demand is more than is seen.", refused, total, span(v.Window), reasons(v.Refused)),
-		Action:      "Mend the producer. The subject forewarm.deadletter has the records with reasons.",
+		Summary:     fmt.Sprintf("Forewarm refuses %s of the telemetry", percent(float64(refused)/float64(total))),
+		Description: fmt.Sprintf("In %s %d of %d records were refused: %s. Demand is higher than Forewarm sees.", span(v.Window), refused, total, reasons(v.Refused)),
+		Action:      "Correct the producer. The NATS subject forewarm.deadletter says what was refused and why.",
 	}
 	if v.Refusals != "" {
 		first, _, _ := strings.Cut(v.Refusals, "; ")
@@ -120,7 +120,7 @@ func reasons(refused map[string]uint64) string {
 	})
 	var out []string
 	for _, name := range names[:min(3, len(names))] {
-		out = append(out, fmt.Sprintf("%s %d", name, refused[name]))
+		out = append(out, fmt.Sprintf("%d as %s", refused[name], name))
 	}
 	return strings.Join(out, ", ")
 }

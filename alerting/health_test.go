@@ -19,20 +19,20 @@ func TestSelfConditions(t *testing.T) {
 		"one in a thousand refused": {vitals: Vitals{Window: well, Records: 99_900, Refused: map[string]uint64{"bad_time": 100}}},
 		"a few refused":             {vitals: Vitals{Window: well, Records: 20, Refused: map[string]uint64{"bad_time": 19}}},
 		"most of little refused": {vitals: Vitals{Window: well, Records: 4, Refused: map[string]uint64{"late": 5}, Refusals: "5 records of producer gw"}, want: []string{
-			"ForewarmInputDropped", "", "56 % of the telemetry is refused", "5 of 9 records in 15 min: late 5. Demand is more than is seen. 5 records of producer gw."}},
+			"ForewarmInputDropped", "", "Forewarm refuses 56 % of the telemetry", "In 15 min 5 of 9 records were refused: 5 as late. Demand is higher than Forewarm sees. 5 records of producer gw."}},
 		"refused": {vitals: Vitals{Window: well, Records: 1100, Refused: map[string]uint64{"bad_time": 60, "unknown_pool": 30, "too_deep": 6, "not_json": 4}}, want: []string{
-			"ForewarmInputDropped", "", "8 % of the telemetry is refused", "100 of 1200 records in 15 min: bad_time 60, unknown_pool 30, too_deep 6. Demand is more than is seen."}},
+			"ForewarmInputDropped", "", "Forewarm refuses 8 % of the telemetry", "In 15 min 100 of 1200 records were refused: 60 as bad_time, 30 as unknown_pool, 6 as too_deep. Demand is higher than Forewarm sees."}},
 		"lost": {vitals: Vitals{Window: well, Records: 10, Lost: 7}, want: []string{
-			"ForewarmInputDropped", "", "7 messages were lost from the telemetry stream in 15 min", "They left the stream before Forewarm read them. Demand was more than is seen."}},
+			"ForewarmInputDropped", "", "7 messages were lost from the telemetry stream in 15 min", "They left the stream before Forewarm read them. Demand was higher than Forewarm sees."}},
 		"full disk": {vitals: Vitals{Window: well, Storage: "series: the disk of /data is full", StorageSince: noon}, want: []string{
-			"ForewarmStorageDegraded", "", "Forewarm cannot store everything since 12:00 UTC", "Series: the disk of /data is full. Decisions and alerts go on from memory. Reports will lack what is lost."}},
+			"ForewarmStorageDegraded", "", "Some data has not been stored since 12:00 UTC", "Series: the disk of /data is full. Decisions and alerts go on from memory. What is not stored will be missing in reports."}},
 		"diverged": {vitals: Vitals{Window: well, Diverged: 2, Divergence: "chat at 12:00"}, want: []string{
-			"ForewarmDecisionsDiverge", "", "Two daemons decided differently 2 times in 15 min", "The decisions in the log stand. The newest difference: chat at 12:00."}},
+			"ForewarmDecisionsDiverge", "", "Two daemons decided differently 2 times in 15 min", "The decision that was logged first counts. The newest difference: chat at 12:00."}},
 		"sinks": {vitals: Vitals{Window: well, Sinks: []SinkVitals{
 			{Name: "nats"}, {Name: "alertmanager/am:9093", Failing: true, Since: noon, Err: "post to alertmanager/am:9093: connection refused", Waiting: 3},
 			{Name: "webhook/ops", Disabled: true, Err: "post to webhook/ops: 410 Gone", Failing: true}}}, want: []string{
-			"ForewarmSinkFailing", "alertmanager/am:9093", "Nothing reaches alertmanager/am:9093 since 12:00 UTC", "3 notifications wait: post to alertmanager/am:9093: connection refused. All other receivers work.",
-			"ForewarmSinkFailing", "webhook/ops", "webhook/ops gets nothing until a restart", "It answered that it is gone: post to webhook/ops: 410 Gone. All other receivers work."}},
+			"ForewarmSinkFailing", "alertmanager/am:9093", "Forewarm has not reached alertmanager/am:9093 since 12:00 UTC", "3 notifications wait. The newest error: post to alertmanager/am:9093: connection refused. Other receivers are not affected.",
+			"ForewarmSinkFailing", "webhook/ops", "Forewarm sends nothing to webhook/ops until it is restarted", "The receiver answered that it is gone: post to webhook/ops: 410 Gone. Other receivers are not affected."}},
 	}
 	long := strings.TrimSuffix(strings.Repeat("a cause in many words, ", 40), ", ")
 	for name, vitals := range map[string]Vitals{

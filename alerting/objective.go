@@ -206,8 +206,8 @@ func overObjective(d *Decision, cfg Config) []Condition {
 	}
 	w := words{
 		Summary:     d.of() + strings.TrimSuffix(said(d.Objectives), " at the 90th percentile"),
-		Description: fmt.Sprintf("It is so since %s for the slowest tenth of the requests, and points to %s.", clock(b.Since), b.Binds.Words()),
-		Action:      "If it lasts when the new replicas are ready, look for another cause.",
+		Description: fmt.Sprintf("This has been so for one request in ten since %s. It points to %s.", clock(b.Since), b.Binds.Words()),
+		Action:      "If it lasts when the new replicas are ready, check the engines, the network and changes of the model.",
 	}
 	severity := Warning
 	for _, side := range d.sides() {
@@ -218,11 +218,11 @@ func overObjective(d *Decision, cfg Config) []Condition {
 		switch {
 		case r.Failed:
 			severity = Page
-			w.Description += fmt.Sprintf(" %d more replicas (%s now) hardly lowered it, so no more are asked for.", r.Replicas-r.From, side.count(r.Replicas))
-			w.Action = "Look for another cause than too few replicas: engines, network, a changed model."
+			w.Description += fmt.Sprintf(" %d more %sreplicas (%d now) hardly lowered it, so Forewarm asks for no more.", r.Replicas-r.From, side.role(), r.Replicas)
+			w.Action = "More replicas do not help. Check the engines, the network and changes of the model."
 		case r.floor() > side.Limit:
 			severity = Page
-			w.Action = fmt.Sprintf("Raise %s: %s are needed, and %d are allowed.", cmp.Or(limits(side.own()), "the limit"), side.count(r.Replicas), side.Limit)
+			w.Action = fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", cmp.Or(limits(side.own()), "the limit"), side.count(r.Replicas), side.Limit)
 		case r.Replicas > 0:
 			w.Description = sentence(w.Description, done(side))
 		}

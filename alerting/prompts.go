@@ -149,8 +149,8 @@ func (p Prompts) Condition(d *Decision, longest float64, cfg Config) []Condition
 	}
 	c := condition(d, UnboundedPrompts, features.DimPrefill, Warning, cfg, words{
 		Summary:     d.of() + "prompts of class " + shorten(first) + " grow without a bound",
-		Description: "They take prefill and KV memory until requests are refused.",
-		Action:      "Limit the context in the product or at the gateway.",
+		Description: "Long prompts take more and more KV memory, until requests are refused.",
+		Action:      "Limit the length of prompts in the product or at the gateway.",
 	}.and(said...))
 	c.Class, c.Fading = first, fading
 	return []Condition{c}

@@ -79,7 +79,7 @@ func (d *Decision) byRetries() string {
 		return ""
 	}
 	x := r.Retries
-	return fmt.Sprintf("in the last ten minutes %.1f attempts a call made %.1f times the load; without retries it takes %s", x.Attempts, x.Factor, d.count(x.NeedReplicas))
+	return fmt.Sprintf("in the last ten minutes %.1f attempts a call made the load %.1f times as large; without retries %s would do", x.Attempts, x.Factor, d.count(x.NeedReplicas))
 }
 
 // notForRetries says how many replicas were not asked for retries, and why; "" where none.
@@ -141,7 +141,7 @@ func storm(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	}
 	w := words{
 		Summary:     fmt.Sprintf("%s%s of the requests are retries", d.of(), percent(pf.Retries.Share)),
-		Description: "Retries load the replicas and serve nobody else.",
+		Description: "Retries load the replicas without serving more users.",
 		Action:      "Find out why requests fail. Have clients wait longer between attempts.",
 	}
 	if class != "" {

@@ -17,15 +17,15 @@ func TestRetriesAreSizedWithinABound(t *testing.T) {
 		says    string // of the reason and the constraints
 	}{
 		"no retries":                    {1, nil, 4, ""},
-		"half of the calls again":       {1.5, nil, 6, "1.5 times the load; without retries it takes 4 replicas"},
+		"half of the calls again":       {1.5, nil, 6, "1.5 times as large; without retries 4 replicas would do"},
 		"more than retries may ask for": {5, nil, 12, "retries 12: 18 wanted for KV memory"},
 		"an idle pool": {2, func(in *Input) {
 			in.Minute.State.KVUsedMax, in.Minute.State.WaitingPerReady = .2, 0
 		}, 4, "3 more are not asked for: the engines have room"},
-		"engines that do not tell": {2, func(in *Input) { in.Minute.State.KVUsedMax = math.NaN() }, 7, "2.0 times the load"},
+		"engines that do not tell": {2, func(in *Input) { in.Minute.State.KVUsedMax = math.NaN() }, 7, "2.0 times as large"},
 		"an idle pool with a queue": {2, func(in *Input) {
 			in.Minute.State.KVUsedMax, in.Minute.State.WaitingPerReady, in.Minute.QueueGrowing = .2, 2, true
-		}, 7, "2.0 times the load"},
+		}, 7, "2.0 times as large"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

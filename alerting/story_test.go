@@ -133,7 +133,7 @@ var nights = []struct {
 		d.Breach = &Breach{Since: noon.Add(-24 * time.Minute), TTFT: true, ITL: true, Binds: BottleneckBoth, Own: Relief{From: 14, Replicas: 19, Excess: 3.4, Failed: true}}
 	}},
 	{name: "the gateway is silent", alert: TelemetryStale, decision: func(d *Decision) {
-		d.Stale, d.Reason = true, "no telemetry since 11:48 UTC (12 min): holding 14 replicas."
+		d.Stale, d.Reason = true, "No telemetry since 11:48 UTC (12 min). Holding 14 replicas."
 	}},
 	{name: "a producer's clock is off, another is silent", alert: TelemetryFault, forecast: func(pf *forecaster.PoolForecast) {
 		pf.Minute.Faults = []features.ProducerFault{{Producer: "gw-3", Kind: features.FaultAhead, Seconds: 92, Future: 40},

@@ -120,26 +120,34 @@ func (d *Decision) outcome(r *ResourceEvidence, probability float64, window time
 	return fmt.Sprintf("%s may %s within %s (%s likely)", what, overflows(r.Dimension), span(window), likelihood(probability))
 }
 
-// odds say how sure an outcome is, and how much of the capacity demand takes.
+// odds say how sure an outcome is; of one that is there, how much of the capacity demand takes.
 func (d *Decision) odds(likely []*ResourceEvidence, l look) string {
 	r := likely[0]
-	var s string
 	switch p := l.at(r); {
 	case d.over(r):
-		s = fmt.Sprintf("An overload within %s is %s likely.", span(l.window), likelihood(p))
+		return d.use(r)
 	case p >= .5:
-		s = fmt.Sprintf("It is %s likely within %s.", likelihood(p), span(l.window))
+		return fmt.Sprintf("It is %s likely within %s.", likelihood(p), span(l.window))
 	}
-	if have := r.PerReplica * float64(d.Ready); have > 0 {
-		s = sentence(s, fmt.Sprintf("Demand uses %s of %s.", share100(r.Demand/have), d.count(d.Ready)))
+	return ""
+}
+
+// use is how much of the capacity demand takes; "" where nothing is ready.
+func (d *Decision) use(r *ResourceEvidence) string {
+	have := r.PerReplica * float64(d.Ready)
+	if !(have > 0) {
+		return ""
 	}
-	return s
+	return fmt.Sprintf("Demand is %s of the capacity of %s.", share100(r.Demand/have), d.count(d.Ready))
 }
 
 // besides is what else there is to say of a saturation, the most important first.
 func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
-	if earliest := likely[0].ETA.P10; earliest >= 5*time.Minute && earliest != forecaster.Never && !d.over(likely[0]) {
-		out = append(out, fmt.Sprintf("It is unlikely before %.0f min.", math.Floor(earliest.Minutes())))
+	if r := likely[0]; !d.over(r) {
+		out = append(out, d.use(r))
+		if earliest := r.ETA.P10; earliest >= 5*time.Minute && earliest != forecaster.Never {
+			out = append(out, fmt.Sprintf("It is unlikely within %.0f min.", math.Floor(earliest.Minutes())))
+		}
 	}
 	if others := likely[1:]; len(others) > 0 {
 		var names []string
@@ -149,7 +157,7 @@ func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
 		out = append(out, capital(strings.Join(names, " and "))+" may run out too.")
 	}
 	if d.Diagnosis != BottleneckNone {
-		out = append(out, "Latencies point to "+d.Diagnosis.Words()+".")
+		out = append(out, "High latencies also point to "+d.Diagnosis.Words()+".")
 	}
 	return append(out, d.assumed())
 }
@@ -170,7 +178,7 @@ func drivenBy(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimensio
 	who := "class " + first.Class
 	switch {
 	case first.Tenant != "" && first.TenantRise >= .5 && first.TenantShare < .5:
-		who += " (its rise is tenant " + first.Tenant + ")"
+		who += " (tenant " + first.Tenant + " grew most)"
 	case first.Tenant != "" && (first.TenantShare >= .5 || first.TenantShare == 0):
 		who += " (mostly tenant " + first.Tenant + ")"
 	case first.Feature != "" && first.FeatureShare >= .5:
@@ -179,11 +187,11 @@ func drivenBy(drivers []forecaster.Driver, pf *forecaster.PoolForecast, dimensio
 	if len(changed) == 0 {
 		return capital(fmt.Sprintf("%s has %s of the demand.", who, percent(first.Share)))
 	}
-	when := "within the hour"
+	when := "within an hour"
 	if !first.Since.IsZero() {
 		when = "since " + clock(first.Since)
 	}
-	return fmt.Sprintf("%s causes it: %s %s.", capital(who), when, strings.Join(changed[:min(2, len(changed))], " and "))
+	return fmt.Sprintf("%s causes it: %s %s.", capital(who), strings.Join(changed[:min(2, len(changed))], " and "), when)
 }
 
 // overdue says that replicas that were asked for should be ready by now.
@@ -194,19 +202,19 @@ func done(d *Decision) string {
 	total, by := d.seen(), clock(d.AskedAt.Add(d.Lead))
 	switch {
 	case d.Desired > total && d.Mode == Advisory:
-		return fmt.Sprintf("Forewarm only advises %s (%d now): it is in advisory mode.", d.count(d.Desired), total)
+		return fmt.Sprintf("Forewarm advises %s (%d now), but scales nothing in advisory mode.", d.count(d.Desired), total)
 	case d.Desired > total && d.Withheld != "":
 		return fmt.Sprintf("Forewarm wants %s (%d now). Autoscalers get no advice yet: %s.", d.count(d.Desired), total, d.Withheld)
 	case d.Desired > total && d.overdue():
-		return fmt.Sprintf("Asked for %s (%d now) at %s, and none arrived.", d.count(d.Desired), total, clock(d.AskedAt))
+		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, but none arrived.", d.count(d.Desired), total, clock(d.AskedAt))
 	case d.Desired > total:
-		return fmt.Sprintf("Asked for %s (%d now) at %s, due by %s.", d.count(d.Desired), total, clock(d.AskedAt), by)
+		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, due by %s.", d.count(d.Desired), total, clock(d.AskedAt), by)
 	case d.Pending > 0 && d.overdue():
-		return fmt.Sprintf("%d of %s are still starting; they were due at %s.", d.Pending, d.count(total), by)
+		return fmt.Sprintf("Forewarm waits for %d of %s to start, which were due by %s.", d.Pending, d.count(total), by)
 	case d.Pending > 0 && !d.AskedAt.IsZero():
-		return fmt.Sprintf("%d of %s are still starting, due by %s.", d.Pending, d.count(total), by)
+		return fmt.Sprintf("Forewarm waits for %d of %s to start, due by %s.", d.Pending, d.count(total), by)
 	case d.Pending > 0:
-		return fmt.Sprintf("%d of %s are still starting.", d.Pending, d.count(total))
+		return fmt.Sprintf("Forewarm waits for %d of %s to start.", d.Pending, d.count(total))
 	}
 	return ""
 }
@@ -215,9 +223,9 @@ func done(d *Decision) string {
 func (d *Decision) assumed() string {
 	switch {
 	case d.ofPrefill():
-		return "How many prefill replicas are ready is assumed."
+		return "The number of ready prefill replicas is assumed."
 	case d.SupplyAssumed:
-		return "How many are ready is assumed: none reports."
+		return "The number of ready replicas is assumed, because none reports."
 	}
 	return ""
 }
@@ -233,9 +241,9 @@ func (d *Decision) toDo(shed string) string {
 	case d.Desired > total && d.overdue():
 		return sentence("Check the autoscaler.", capital(shed+" until it scales."))
 	case d.Pending > 0 && d.overdue():
-		return sentence("Check why they do not become ready.", capital(shed+" until they are."))
+		return sentence("Check why the starting replicas do not become ready.", capital(shed+" until they are."))
 	case d.Desired > d.Ready:
-		return "If they are late, " + shed + "."
+		return "If the new replicas are late, " + shed + "."
 	}
 	return fmt.Sprintf("Nothing yet: %s will probably do.", d.count(d.Ready))
 }
@@ -258,9 +266,9 @@ func relief(d *Decision, pf *forecaster.PoolForecast) string {
 	admitted := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
 	if len(admitted) == 0 {
 		if len(d.Drivers) == 0 {
-			return "shed or delay load"
+			return "throttle requests"
 		}
-		return "shed or delay load of class " + heaviestOf(d.Drivers).Class
+		return "throttle class " + heaviestOf(d.Drivers).Class
 	}
 	var parts []string
 	for _, l := range admitted[:min(maxRelief, len(admitted))] {

@@ -74,10 +74,14 @@ type worstJSON struct {
 	At  time.Time `json:"at"`
 }
 
-// outlook looks at each resource; the one that is likeliest to run out counts, and of those alike the fullest one.
+// outlook looks at each resource; the one that is likeliest to run out counts, and of those alike the fullest one. Of a stale pool
+// nothing is known.
 func outlook(p *PoolView) (out outlookJSON) {
 	unknown := number(math.NaN())
 	out = outlookJSON{HeadroomNow: unknown, Probability: unknown, ETA: etaJSON{unknown, unknown, unknown}}
+	if p.Stale {
+		return out
+	}
 	for _, of := range p.roles() {
 		for i := range of.Resources {
 			r := &of.Resources[i]
@@ -130,8 +134,6 @@ func summary(p *PoolView) summaryJSON {
 func stateOf(p *PoolView) string {
 	state := stateCalm
 	switch {
-	case p.Stale:
-		state = stateStale
 	case p.Decision == nil:
 		state = stateUndecided
 	case p.Projection == nil || p.Projection.Confidence == forecaster.Cold:
@@ -144,6 +146,9 @@ func stateOf(p *PoolView) string {
 		case "warning":
 			state = stateWarning
 		}
+	}
+	if p.Stale {
+		return stateStale
 	}
 	return state
 }

@@ -72,15 +72,15 @@ func loadChart(t *timelineJSON) *figure {
 		ahead = append(ahead, minutesFrom(t.From, x.At)+.5)
 		p10, p50, p90, p95 = append(p10, float64(x.P10)), append(p50, float64(x.P50)), append(p90, float64(x.P90)), append(p95, float64(x.P95))
 	}
-	out := &figure{Title: dimensionName(t.Resource) + ": load over capacity", Legend: []key{
-		{"actual", "load", false}, {"median", "forecast", false}, {"inner", "8 of 10 outcomes", true}, {"outer", "up to 19 of 20", true}}}
+	out := &figure{Title: dimensionName(t.Resource) + ": load and capacity, " + t.Unit, Legend: []key{
+		{"actual", "load", false}, {"median", "forecast", false}, {"inner", "8 of 10 outcomes lie in it", true}, {"outer", "19 of 20 lie below its top", true}}}
 	top, limits := highest(load, p95), []float64(nil)
 	for _, x := range t.Steps {
 		limits = append(limits, float64(x.Capacity))
 	}
 	shown := highest(limits)
 	if shown > top*highestLimit && top > 0 {
-		out.Note, limits = "The capacity, up to "+draw.Short(shown)+", is above the picture.", nil
+		out.Note, limits = "The capacity ("+draw.Short(shown)+" "+t.Unit+") is above the picture.", nil
 	} else {
 		top = max(top, shown)
 	}
@@ -255,13 +255,13 @@ func along(xs, ys []float64, x float64) float64 {
 func dimensionName(dimension string) string {
 	switch dimension {
 	case features.DimPrefill:
-		return "Prompt tokens to compute"
+		return "Prefill throughput (prompt tokens to compute)"
 	case features.DimDecode:
-		return "Output tokens"
+		return "Decode throughput (output tokens)"
 	case features.DimKV:
-		return "Active tokens (KV memory)"
+		return "KV memory (active tokens)"
 	case features.DimRequests:
-		return "Requests"
+		return "Request rate"
 	}
 	return dimension
 }

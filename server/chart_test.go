@@ -137,7 +137,7 @@ func TestCharts(t *testing.T) {
 	for i := range x.Steps {
 		x.Steps[i].Capacity = 1e9
 	}
-	if f := loadChart(x); strings.Contains(string(f.SVG), `class="limit`) || f.Note != "The capacity, up to 1G, is above the picture." {
+	if f := loadChart(x); strings.Contains(string(f.SVG), `class="limit`) || f.Note != "The capacity (1G tokens) is above the picture." {
 		t.Errorf("note %q, %s", f.Note, f.SVG)
 	}
 }

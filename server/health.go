@@ -109,13 +109,13 @@ func modelCheck(st Status, pools []PoolView) Check {
 	case st.Tick.IsZero():
 		c.Degraded, c.Detail = true, "degraded: no tick yet, nothing is decided"
 	case len(pools) == 0:
-		c.Degraded, c.Detail = true, "degraded: no pool has telemetry yet"
+		c.Degraded, c.Detail = true, "degraded: no telemetry of any pool has come yet"
 	case len(weak) > 0:
 		const most = 8
 		if more := len(weak) - most; more > 0 {
 			weak = append(weak[:most], fmt.Sprintf("%d more", more))
 		}
-		c.Degraded, c.Detail = true, "degraded: "+strings.Join(weak, ", ")+"; such pools never scale in on a forecast"
+		c.Degraded, c.Detail = true, "degraded: "+strings.Join(weak, ", ")+"; such pools do not scale in"
 	}
 	return c
 }

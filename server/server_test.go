@@ -77,7 +77,7 @@ func TestPageShowsTroubleAndEscapes(t *testing.T) {
 		t.Error("the page does not say that NATS is gone")
 	}
 	empty := get(t, newTestServer(fixedReader{}), "/").Body.String()
-	if !strings.Contains(empty, "No pool has telemetry yet") {
+	if !strings.Contains(empty, "forewarm publish -config FILE -pool POOL") {
 		t.Error("an empty page does not say what to do")
 	}
 }

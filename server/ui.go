@@ -33,7 +33,7 @@ var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, name := range []string{"fleet", "pool", "class", "whatif", "quality", "decision", "reports", "problem"} {
 		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
-			"short": short, "percent": percent, "points": points, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "horizon": horizon, "path": url.PathEscape, "query": url.QueryEscape,
+			"short": short, "percent": percent, "change": func(d driverJSON) string { return alerting.Change(d.Cause, float64(d.Factor)) }, "unit": unit, "points": points, "clock": clock, "when": when, "eta": etaText, "name": dimensionName, "words": words, "horizon": horizon, "path": url.PathEscape, "query": url.QueryEscape,
 		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return all
@@ -143,20 +143,14 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 		if said := d.Diagnosed(); said != "" {
 			b.Notes = append(b.Notes, said)
 		}
-		for _, kept := range []struct{ of, what string }{{"in reserve: ", d.Reserves.String()}, {"in reserve of prefill replicas: ", prefillReserves(d)}} {
-			if kept.what != "" {
-				b.Notes = append(b.Notes, kept.of+kept.what)
-			}
+		if kept := d.Reserves.String(); kept != "" {
+			b.Notes = append(b.Notes, "in reserve: "+kept)
+		}
+		if v := d.Prefilling(); v != nil && v.Reserves.String() != "" {
+			b.Notes = append(b.Notes, "in reserve of prefill replicas: "+v.Reserves.String())
 		}
 	}
 	return p.Pool, b, nil
-}
-
-func prefillReserves(d *alerting.Decision) string {
-	if v := d.Prefilling(); v != nil {
-		return v.Reserves.String()
-	}
-	return ""
 }
 
 // classBody is what the page of a class shows.
@@ -216,7 +210,7 @@ func (s *Server) whatIfPage(r *http.Request) (string, any, error) {
 	b.Sliders = []slider{
 		{"launch", "Traffic", "× today's", "1", "0.5", "10", "0.1"}, {"prompt", "Length of prompts", "× today's", "1", "0.5", "5", "0.1"},
 		{"output", "Length of outputs", "× today's", "1", "0.5", "5", "0.1"}, {"cache_hit", "Cache hits", "× today's", "1", "0", "1.5", "0.05"},
-		{"retry", "Attempts more", "of 1", "0", "0", "1", "0.05"}, {"lost", "Replicas lost", "", "0", "0", strconv.Itoa(max(ready-1, 0)), "1"},
+		{"retry", "More retries", "a request", "0", "0", "1", "0.05"}, {"lost", "Replicas lost", "", "0", "0", strconv.Itoa(max(ready-1, 0)), "1"},
 		{"ramp", "The change takes", "min", "20", "0", "240", "5"},
 	}
 	query := url.Values{"pool": {b.Pool}}
@@ -313,9 +307,9 @@ func points(v any) template.HTML {
 	switch {
 	case !ok:
 		return unknownText
-	case f > 0 && f < .01:
+	case f < .01:
 		return data(f, "below 1 %")
-	case f > .99 && f < 1:
+	case f > .99:
 		return data(f, "above 99 %")
 	}
 	return percent(v)
@@ -353,15 +347,15 @@ func etaText(e etaJSON) string {
 	case middle == 0:
 		return "now"
 	case math.IsNaN(late):
-		return "about " + minutes(middle) + " min (" + minutes(early) + " or beyond the hour)"
+		return "about " + minutes(middle) + " min (" + minutes(early) + " to over 60)"
 	}
 	return "about " + minutes(middle) + " min (" + minutes(early) + " to " + minutes(late) + ")"
 }
 
-// RunsOut says when a pool runs out, in a few words.
+// RunsOut says when a pool runs out, in a few words; "" where that is not known.
 func (o outlookJSON) RunsOut() string {
 	if _, ok := known(o.Probability); !ok {
-		return "unknown"
+		return ""
 	}
 	return etaText(o.ETA)
 }

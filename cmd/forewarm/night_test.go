@@ -48,11 +48,11 @@ var nightCauses = []struct {
 		c[1].prompt *= 1 + 1.1*min(m/nightSpan, 1)
 		c[1].cached = c[1].prompt * .71
 		return c
-	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent (mostly tenant acme) causes it: since 09:", " prompts ", "times as long", "Asked for ", "due by"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent (mostly tenant acme) causes it: ", "prompts ", "times as long", " since 09:", "Forewarm asked for ", "due by"}},
 	{pool: "cache", change: func(c []class, _ float64) []class {
 		c[1].cached *= .3
 		return c
-	}, warning: alerting.CacheHitCollapse, facts: []string{"class agent", "cache hits fell from 7"}},
+	}, warning: alerting.CacheHitCollapse, facts: []string{"class agent", "cache hits down from 7"}},
 	{pool: "retries", change: func(c []class, m float64) []class {
 		c[1].retried = true
 		c[1].perMinute *= 1 + min(m/nightSpan, 1)
@@ -62,7 +62,7 @@ var nightCauses = []struct {
 		newcomer := c[1]
 		newcomer.tenant, newcomer.perMinute = "newcorp", 12*min(m/nightSpan, 1)
 		return append(c, newcomer)
-	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent (its rise is tenant newcorp) causes it: ", "times as many requests"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"Class agent (tenant newcorp grew most) causes it: ", "times as many requests"}},
 	{pool: "shift", change: func(c []class, _ float64) []class {
 		c[0].perMinute, c[1].perMinute = c[0].perMinute*1.8, c[1].perMinute*1.8
 		return c
@@ -72,7 +72,7 @@ var nightCauses = []struct {
 	{pool: "slow", replica: "warmup: {p50: 40m, p90: 50m}", change: func(c []class, m float64) []class {
 		c[1].perMinute *= 1 + .8*min(m/nightSpan, 1)
 		return c
-	}, warning: alerting.TooLateToWarm, facts: []string{"Asked for ", "due by", "Admit at most"}},
+	}, warning: alerting.TooLateToWarm, facts: []string{"Forewarm asked for ", "due by", "Admit at most"}},
 	{pool: "full", replica: "replicas: {min: 3, max: 3}", change: func(c []class, m float64) []class {
 		c[1].perMinute *= 1 + .8*min(m/nightSpan, 1)
 		return c

@@ -67,8 +67,8 @@ func TestSelfWatch(t *testing.T) {
 	mu.Lock()
 	for key, part := range map[string]string{
 		"ForewarmWatchdog  none":                   "This alert always fires.",
-		"ForewarmInputDropped  warning":            "30 of 60 records in 15 min: bad_time 30.",
-		"ForewarmSinkFailing webhook/dead warning": "Nothing reaches webhook/dead since",
+		"ForewarmInputDropped  warning":            "In 15 min 30 of 60 records were refused: 30 as bad_time.",
+		"ForewarmSinkFailing webhook/dead warning": "Forewarm has not reached webhook/dead since",
 	} {
 		if !strings.Contains(alerts[key], part) {
 			t.Errorf("%s says %q, want %s; all: %q", key, alerts[key], part, alerts)
