@@ -77,9 +77,9 @@ func (p *Pool) suggestions() (out []string) {
 		return []string{"Find out why no telemetry comes."}
 	}
 	surprises := s.Missed + s.Late
-	suggest(surprises > 0, "Look at the %s that came without a warning in time, below.", count(surprises, "saturation"))
+	suggest(surprises > 0, "Find out why %s came without a warning in time (listed below).", count(surprises, "saturation"))
 	suggest(s.SaturatedMinutes > 0 && p.Decisions.Mode == string(alerting.Advisory), "Let an autoscaler follow the advice (decision.mode: active); nothing did.")
-	suggest(s.InTime > 0 && p.Decisions.Mode == string(alerting.Active), "Find out why replicas came too late although the warning was in time.")
+	suggest(s.InTime > 0 && p.Decisions.Mode == string(alerting.Active), "Find out why %s came although the warning was in time: replicas may start too slowly.", count(s.InTime, "saturation"))
 	decided := 10*d.Decided >= 9*d.Minutes
 	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", percent(1-Number(d.Decided)/Number(d.Minutes)))
 	suggest(decided && 10*d.Observed < 9*d.Minutes, "Mend the telemetry: it is missing for %s of the time.", percent(1-Number(d.Observed)/Number(d.Minutes)))

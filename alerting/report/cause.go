@@ -56,15 +56,15 @@ func (b *builder) cause(pool, resource string, e run) string {
 		}
 	}
 	if first.rise() < causeShare*whole.rise() {
-		return fmt.Sprintf("Several classes rose: together to %.2g times the load of the hour before.", whole.factor())
+		return fmt.Sprintf("Several classes rose: together to %.1f times the load of the hour before.", whole.factor())
 	}
 	requests := changeOf(b.observed[seriesKey{features.Key{Pool: pool, Class: class}, features.DimRequests}], e).factor()
 	switch each := first.factor() / requests; {
 	case first.before == 0:
 		return fmt.Sprintf("Class %s began.", class)
 	case resource == features.DimRequests || math.IsNaN(each):
-		return fmt.Sprintf("Class %s rose to %.2g times its load of the hour before.", class, first.factor())
+		return fmt.Sprintf("Class %s rose to %.1f times its load of the hour before.", class, first.factor())
 	default:
-		return fmt.Sprintf("Class %s rose to %.2g times its load of the hour before: %.2g times the requests, each %.2g times as large.", class, first.factor(), requests, each)
+		return fmt.Sprintf("Class %s rose to %.1f times its load of the hour before: %.1f times the requests, each %.1f times as large.", class, first.factor(), requests, each)
 	}
 }

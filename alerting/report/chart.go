@@ -113,7 +113,7 @@ func perSecond(unit string) string {
 func (r *Report) markEpisodes(c *draw.Chart, p *Pool) {
 	for _, e := range p.Saturation.Episodes[:min(len(p.Saturation.Episodes), marksDrawn)] {
 		at := e.Start.Sub(p.Timeline.From).Minutes()
-		c.Span("saturated", at, at+float64(e.Minutes), fmt.Sprintf("%s, %d min, %s at %s of capacity, warned: %s", r.Day(e.Start), e.Minutes, resource(e.Resource), percent(e.Utilisation), e.Warned()))
+		c.Span("saturated", at, at+float64(e.Minutes), fmt.Sprintf("%s, %d min, %s at %s of capacity (warning: %s)", r.Day(e.Start), e.Minutes, resource(e.Resource), percent(e.Utilisation), e.Warned()))
 	}
 }
 
@@ -137,7 +137,7 @@ func (r *Report) replicaChart(p *Pool) figure {
 			i++
 		}
 		if i > from {
-			c.Bar("alert", xs[from], xs[i-1]+width, high*1.06, high*1.12, "warned from "+r.Day(t.From.Add(time.Duration(xs[from])*time.Minute))+" on")
+			c.Bar("alert", xs[from], xs[i-1]+width, high*1.06, high*1.12, "a warning between "+r.Day(t.From.Add(time.Duration(xs[from])*time.Minute))+" and "+r.Day(t.From.Add(time.Duration(xs[i-1]+width)*time.Minute)))
 		}
 	}
 	return figure{Title: title, Wide: true, SVG: template.HTML(c.String()),

@@ -157,10 +157,10 @@ func TestAdvice(t *testing.T) {
 		state  state
 		advice string
 	}{
-		"missed": {func(*Pool) {}, act, "Look at the 1 saturation that came without a warning in time, below. Let an autoscaler follow the advice (decision.mode: active); nothing did. " +
+		"missed": {func(*Pool) {}, act, "Find out why 1 saturation came without a warning in time (listed below). Let an autoscaler follow the advice (decision.mode: active); nothing did. " +
 			"Check the stated prefill rate: it is 12k tokens/s, but 9k tokens/s was observed."},
 		"warned of":      {func(p *Pool) { p.Saturation.Missed, p.Assumptions = 0, nil }, watch, "Let an autoscaler follow the advice (decision.mode: active); nothing did."},
-		"active":         {func(p *Pool) { p.Saturation.Missed, p.Assumptions, p.Decisions.Mode = 0, nil, "active" }, watch, "Find out why replicas came too late although the warning was in time."},
+		"active":         {func(p *Pool) { p.Saturation.Missed, p.Assumptions, p.Decisions.Mode = 0, nil, "active" }, watch, "Find out why 1 saturation came although the warning was in time: replicas may start too slowly."},
 		"false warnings": {func(p *Pool) { calm(p); p.Saturation.False = 2 }, watch, "Lower decision.false_alarms_per_week if the 2 false warnings disturb."},
 		"no telemetry":   {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry comes."},
 		"gaps":           {func(p *Pool) { calm(p); p.Data.Observed = 8064 }, watch, "Mend the telemetry: it is missing for 20 % of the time."},
@@ -191,7 +191,7 @@ func TestText(t *testing.T) {
 			t.Errorf("too long: %q", line)
 		}
 	}
-	if !strings.Contains(b.String(), "\n- **llama-70b** (act): Look at") {
+	if !strings.Contains(b.String(), "\n- **llama-70b** (act): Find out") {
 		t.Error(b.String())
 	}
 }
@@ -245,7 +245,7 @@ func TestMailIsNarrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := b.String()
-	for _, want := range []string{"<strong>llama-70b</strong> (act): Look at", "Replicas took 5,440 GPU\u2011hours ($13,600)"} {
+	for _, want := range []string{"<strong>llama-70b</strong> (act): Find out", "Replicas used 5,440 GPU\u2011hours ($13,600)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q", want)
 		}

@@ -18,6 +18,8 @@ func percent(n Number) string {
 	switch {
 	case math.IsNaN(p) || math.IsInf(p, 0):
 		return unknown
+	case p > 0 && p < .05:
+		return "<0.1 %"
 	case math.Abs(p) < 9.95:
 		return strconv.FormatFloat(round(p, 1), 'f', 1, 64) + " %"
 	}
@@ -134,11 +136,14 @@ func resource(dimension string) string {
 	return dimension
 }
 
+// tenths is big with at most one decimal, as hours are shown.
+func tenths(n Number) string { return big(Number(round(float64(n), 1))) }
+
 // hours shows GPU-hours, or replica-hours where the GPUs of one are not known, and what they cost where that is known.
 func (a Amount) hours() string {
-	text, unit := big(a.GPUHours), " GPU-hours"
+	text, unit := tenths(a.GPUHours), " GPU-hours"
 	if text == unknown {
-		text, unit = big(a.ReplicaHours), " replica-hours"
+		text, unit = tenths(a.ReplicaHours), " replica-hours"
 	}
 	if cost := money(a.USD); cost != unknown && text != unknown {
 		unit += " (" + cost + ")"

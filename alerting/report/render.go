@@ -251,7 +251,7 @@ func (v Provision) Short() string {
 
 // row is an amount as a row of a table.
 func row(title string, a Amount) string {
-	return fmt.Sprintf("| %s | %s | %s | %s |\n", markdown.Text(title), big(a.ReplicaHours), big(a.GPUHours), money(a.USD))
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", markdown.Text(title), tenths(a.ReplicaHours), tenths(a.GPUHours), money(a.USD))
 }
 
 // ForecastError is that of the forecasts of the resource that came nearest to its capacity.

@@ -159,7 +159,7 @@ func TestNumbers(t *testing.T) {
 		{quantity(1.5e6, "tokens"), "1.5M tokens"}, {quantity(3.21, "1/s"), "3.21/s"}, {quantity(nan, "1/s"), "–"},
 		{big(0), "0"}, {big(5443), "5,440"}, {big(7.456e6), "7.46 million"}, {big(999_999), "1 million"}, {big(1002), "1,000"}, {big(12.34), "12.3"}, {big(-1234), "-1,230"}, {big(nan), "–"},
 		{money(.00427), "$0.00427"}, {money(13608), "$13,600"}, {money(0), "$0"}, {money(nan), "–"},
-		{minutes(13.6), "14 min"}, {minutes(nan), "–"}, {count(1, "pool"), "1 pool"}, {count(0, "pool"), "0 pools"}, {times(2), "twice"}, {were(0, "warning"), "no warning was"},
+		{minutes(13.6), "14 min"}, {minutes(nan), "–"}, {count(1, "pool"), "1 pool"}, {count(0, "pool"), "0 pools"}, {times(2), "twice"}, {percent(.0004), "<0.1 %"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

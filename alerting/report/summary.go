@@ -103,7 +103,7 @@ func (r *Report) saturated() string {
 	case worst == nil:
 		return fmt.Sprintf("The load was more than the ready replicas can carry for %s, at the beginning.", count(s.SaturatedMinutes, "minute"))
 	}
-	text := fmt.Sprintf("The load was more than the ready replicas can carry (a saturation) %s, for %s in all; the worst was on %s for %d min, at up to %s of the capacity for %s",
+	text := fmt.Sprintf("The load was more than the ready replicas can carry (a saturation) %s, for %s in all. The worst began on %s and lasted %d min; the load reached %s of the capacity for %s",
 		times(episodes), count(s.SaturatedMinutes, "minute"), r.Day(worst.Start), worst.Minutes, percent(worst.Utilisation), resource(worst.Resource))
 	if len(r.Pools) > 1 {
 		text += " of " + of
@@ -125,18 +125,11 @@ func (r *Report) saturations() (s Saturation) {
 // warned says whether warnings came true.
 func (r *Report) warned() string {
 	s := r.saturations()
-	came := s.InTime + s.Late + s.Missed
-	switch {
-	case came+s.Averted+s.False == 0:
+	if s.InTime+s.Late+s.Missed+s.Averted+s.False == 0 {
 		return "There was no warning."
-	case came == 0:
-		return fmt.Sprintf("After a warning, more replicas prevented a saturation %s; %s false.", times(s.Averted), were(s.False, "warning"))
 	}
-	text := fmt.Sprintf("Of %s, %d came with a warning in time, %d with a late one and %d without any", count(came, "saturation"), s.InTime, s.Late, s.Missed)
-	if s.Averted > 0 {
-		text += fmt.Sprintf("; %d more were prevented after a warning", s.Averted)
-	}
-	return fmt.Sprintf("%s; %s false.", text, were(s.False, "warning"))
+	return fmt.Sprintf("Warnings: %d in time, %d late, %d followed by more replicas that prevented the saturation, %d false. Saturations without a warning: %d.",
+		s.InTime, s.Late, s.Averted, s.False, s.Missed)
 }
 
 // foresaw says how good forecasts of the pools' totals were.
@@ -155,7 +148,7 @@ func (r *Report) foresaw() string {
 		}
 		least, most, low, high = min(least, a.WAPE), max(most, a.WAPE), min(low, a.Q90.Share), max(high, a.Q90.Share)
 	}
-	return fmt.Sprintf("Forecasts %s minutes ahead were off by %s on average, for %d of %d resources less than if one assumes that nothing changes; the load stayed below their upper bounds in %s of the minutes, where 90 %% is right.",
+	return fmt.Sprintf("Forecasts %s minutes ahead were off by %s on average. For %d of %d resources they were better than the assumption that nothing changes. The load stayed below the upper bound in %s of the minutes; the target is 90 %%.",
 		rows[0].Horizon, between2(least, most), better, len(rows), between2(low, high))
 }
 
@@ -172,7 +165,7 @@ func (r *Report) spent() string {
 	if !known {
 		return "How many replicas were needed is not known."
 	}
-	return fmt.Sprintf("Replicas took %s; a fixed number that is enough for the peak would have taken %s, and the least possible with hindsight is %s.",
+	return fmt.Sprintf("Replicas used %s. A fixed number of replicas, enough for the peak, would have used %s. The least possible, with hindsight, was %s.",
 		paid.hours(), static.hours(), least.hours())
 }
 
@@ -198,15 +191,4 @@ func times(n int) string {
 		return "twice"
 	}
 	return fmt.Sprintf("%d times", n)
-}
-
-// were writes "1 warning was", "2 warnings were", "no warning was".
-func were(n int, noun string) string {
-	switch n {
-	case 0:
-		return "no " + noun + " was"
-	case 1:
-		return "1 " + noun + " was"
-	}
-	return count(n, noun) + " were"
 }
