@@ -571,7 +571,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestAmount(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 4: "4.00", 9999: "9999", 12_345: "12.3k", 2.5e6: "2.50M", 7e9: "7.00G", .02: "0.020", math.NaN(): "–"} {
+	for v, want := range map[float64]string{0: "0", 4: "4.00", 9999: "9999", 12_345: "12.3k", 2.5e6: "2.50M", 7e9: "7.00B", .02: "0.020", math.NaN(): "–"} {
 		if got := amount(number(v)); got != want {
 			t.Errorf("%g is written %s, want %s", v, got, want)
 		}

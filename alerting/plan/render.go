@@ -22,7 +22,7 @@ var (
 	page string
 
 	textTemplate = texttemplate.Must(texttemplate.New("sheet").Funcs(texttemplate.FuncMap{
-		"text": markdown.Text, "amount": amount, "percent": percent, "multiple": multiple, "money": money, "kib": kib, "gib": gib,
+		"text": markdown.Text, "amount": amount, "percent": percent, "multiple": multiple, "money": money, "kib": kib, "gib": gib, "span": func(n number) string { return span(float64(n)) },
 	}).Parse(text))
 	pageTemplate = template.Must(template.New("page").Parse(page))
 )
@@ -163,7 +163,7 @@ func (o *Outcome) WhenText() string {
 	case o.First == Budget:
 		return "once the replicas are bought"
 	case o.Share > 0 && o.When != nil && *o.When > 0:
-		text = fmt.Sprintf("after %s (%.0f %% of the change)", span(*o.When), 100*float64(o.Share))
+		text = fmt.Sprintf("after %s (at %.0f %% of the change)", span(*o.When), 100*float64(o.Share))
 	case o.Share > 0:
 		text = fmt.Sprintf("at %.0f %% of the change", 100*float64(o.Share))
 	}
@@ -239,7 +239,7 @@ func amount(n number) string {
 	for _, unit := range []struct {
 		from, size float64
 		name       string
-	}{{1e12, 1e12, "T"}, {1e9, 1e9, "G"}, {1e6, 1e6, "M"}, {1e4, 1e3, "k"}} {
+	}{{1e12, 1e12, "T"}, {1e9, 1e9, "B"}, {1e6, 1e6, "M"}, {1e4, 1e3, "k"}} {
 		if math.Abs(v) >= unit.from {
 			return digits(v/unit.size) + unit.name
 		}

@@ -137,6 +137,9 @@ func New(in Input) (*Sheet, error) {
 func (s *Sheet) rows(baseline, launch *Outcome) {
 	for _, after := range launch.Uses {
 		r := Row{Use: after, Baseline: unknown, Multiple: unknown}
+		if after.Resource == Queue {
+			r.Headroom = unknown // a queue is many times its bound, or empty
+		}
 		for _, before := range baseline.Uses {
 			if before.Resource != after.Resource {
 				continue
