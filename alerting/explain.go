@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
@@ -103,7 +104,7 @@ func steps(d *Decision) []Step {
 	takes := d.Floor
 	for i := range d.Resources {
 		r := &d.Resources[i]
-		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: at most %s are expected (%s certain), a replica carries %s", noun(r.Dimension), amount(r.NeedQuantile), percent(d.Quantile), amount(r.PerReplica))})
+		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: at most %s expected (%s certain), a replica carries %s", noun(r.Dimension)+units[r.Dimension], amount(r.NeedQuantile), percent(d.Quantile), amount(r.PerReplica))})
 		takes = max(takes, r.NeedReplicas+d.Reserves.Total())
 	}
 	for _, x := range d.Reserves.Each() {
@@ -155,7 +156,7 @@ func (d *Decision) undone() (out []string) {
 	if r == nil {
 		return nil
 	}
-	out = append(out, runsOut(d, r, "With the "+d.count(d.Ready+d.Pending)+" there were", forecaster.Chance{Probability: r.Probability, ETA: r.ETA}))
+	out = append(out, runsOut(d, r, "With the "+d.count(d.Ready+d.Pending)+" there were", forecaster.Chance{Ahead: r.Ahead, ETA: r.ETA}))
 	if left := d.Ready + d.Pending - d.Reserves.Failure; r.AfterFailure != nil && left > 0 {
 		out = append(out, runsOut(d, r, "With the "+d.count(left)+" that a failure would leave", *r.AfterFailure))
 	} else if r.AfterFailure != nil {
@@ -166,7 +167,7 @@ func (d *Decision) undone() (out []string) {
 
 // runsOut is how likely and when a resource runs out with what had says.
 func runsOut(d *Decision, r *ResourceEvidence, had string, c forecaster.Chance) string {
-	text := fmt.Sprintf("%s, %s is %s likely to %s within %s", had, noun(r.Dimension), percent(c.Probability), overflows(r.Dimension), span(d.Lead))
+	text := fmt.Sprintf("%s, %s is %s likely to %s within %s", had, noun(r.Dimension), percent(c.Ahead), overflows(r.Dimension), span(forecaster.WarningWindow(d.Lead)))
 	if c.ETA.P50 != forecaster.Never {
 		text += ", and as likely as not by " + clock(d.Tick.Add(c.ETA.P50))
 	}
@@ -261,8 +262,8 @@ func facts(w io.Writer, d *Decision) {
 	if v := d.Prefilling(); v != nil {
 		fact("prefill replicas", "%d ready, %d starting (as asked for before: they do not report)", v.Ready, v.Pending)
 	}
-	if fact("forecast", "%s", d.Confidence); d.Model != "" {
-		fact("", "from %s", d.Model)
+	if fact("forecast", "confidence: %s", d.Confidence); d.Model != "" {
+		fact("", "model: %s", d.Model)
 	}
 	fact("a start takes", "up to %s", span(d.Lead))
 	if b := d.Basis; b != nil {
@@ -318,9 +319,12 @@ func basis(fact func(name, format string, a ...any), b *Basis, resources []Resou
 		if i := slices.IndexFunc(resources, func(x ResourceEvidence) bool { return x.Dimension == r.Dimension }); i >= 0 && r.Used > 0 && resources[i].PerReplica != r.Used {
 			learned += "; planned with " + amount(resources[i].PerReplica)
 		}
-		fact("a replica carries", "%s: %s, %s", noun(r.Dimension), stated, learned)
+		fact("a replica carries", "%s: %s, %s", noun(r.Dimension)+units[r.Dimension], stated, learned)
 	}
 }
+
+// units are those of resources, where they are shown.
+var units = map[string]string{features.DimKV: " (tokens)", features.DimPrefill: " (tokens/s)", features.DimDecode: " (tokens/s)"}
 
 func seconds(s float64) string { return fmt.Sprintf("%.1f min", s/60) }
 
@@ -330,7 +334,7 @@ func (d *Decision) writePath(w io.Writer) {
 	if r == nil || len(d.Path) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nForecast of %s\n", noun(d.Binding))
+	fmt.Fprintf(w, "\nForecast of %s\n", noun(d.Binding)+units[d.Binding])
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	rows := [5]string{"  minutes ahead\t", "  demand, middle forecast\t", fmt.Sprintf("  at most (%s certain)\t", percent(d.Quantile)), "  replicas ready\t", "  their capacity\t"}
 	for _, p := range append([]PathPoint{{Median: float32(r.Demand), Quantile: float32(r.Demand), Ready: d.Ready}}, d.Path...) {
@@ -376,7 +380,7 @@ func writeWays(w io.Writer, d *Decision, all []Alternative) {
 // resources is a table of the evidence; the resource that binds, in each role, has a star.
 func resources(w io.Writer, d *Decision) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "  \tdemand now\tat most\ta replica carries\treplicas needed\tchance to run out\tearliest\tlikely\tlatest\t\n")
+	fmt.Fprintf(t, "  \tdemand now\tat most\ta replica carries\treplicas needed\tchance to run out in %s\tearliest (10 %%)\tmiddle (50 %%)\tlatest (90 %%)\t\n", span(forecaster.WarningWindow(d.Lead)))
 	for _, side := range d.sides() {
 		for i := range side.Resources {
 			r := &side.Resources[i]
@@ -384,13 +388,13 @@ func resources(w io.Writer, d *Decision) {
 			if r.Dimension == side.Binding {
 				mark = " *"
 			}
-			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", noun(r.Dimension), mark, amount(r.Demand), amount(r.NeedQuantile), amount(r.PerReplica), r.NeedReplicas,
-				percent(r.Probability), away(r.ETA.P10), away(r.ETA.P50), away(r.ETA.P90))
+			fmt.Fprintf(t, "  %s%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", noun(r.Dimension)+units[r.Dimension], mark, amount(r.Demand), amount(r.NeedQuantile), amount(r.PerReplica), r.NeedReplicas,
+				percent(r.Ahead), away(r.ETA.P10), away(r.ETA.P50), away(r.ETA.P90))
 			if x := r.Retries; x != nil {
 				fmt.Fprintf(t, "  without retries\t%s\t%s\t\t%d\t\t\t\t\t\n", amount(x.Demand), amount(r.NeedQuantile/x.Factor), x.NeedReplicas)
 			}
 			if a := r.AfterFailure; a != nil {
-				fmt.Fprintf(t, "  after a failure\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Probability), away(a.ETA.P10), away(a.ETA.P50), away(a.ETA.P90))
+				fmt.Fprintf(t, "  after a failure\t\t\t\t\t%s\t%s\t%s\t%s\t\n", percent(a.Ahead), away(a.ETA.P10), away(a.ETA.P50), away(a.ETA.P90))
 			}
 		}
 	}
@@ -409,10 +413,10 @@ func (a *Aftermath) write(w io.Writer, d *Decision) {
 		fmt.Fprintf(w, "  The replicas stayed as they were.\n")
 	}
 	if p := a.Peak; p != nil {
-		fmt.Fprintf(w, "  At most %s of %s was used, at %s with %s.\n", percent(p.Use), noun(p.Resource), clock(p.Tick), d.count(p.Replicas))
+		fmt.Fprintf(w, "  Demand was at most %s of the capacity for %s, at %s with %s.\n", percent(p.Use), noun(p.Resource), clock(p.Tick), d.count(p.Replicas))
 	}
 	if p := a.Without; p != nil {
-		fmt.Fprintf(w, "  With the %s of then it would have been %s, at %s.\n", d.count(p.Replicas), percent(p.Use), clock(p.Tick))
+		fmt.Fprintf(w, "  With the %s at the decision, it would have been %s, at %s.\n", d.count(p.Replicas), percent(p.Use), clock(p.Tick))
 	}
 }
 

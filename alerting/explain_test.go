@@ -56,6 +56,10 @@ func TestExplainGolden(t *testing.T) {
 	}
 	limited := decided()
 	limited.Mode, limited.SupplyAssumed, limited.Desired, limited.Limit = Advisory, true, 16, 16
+	for _, r := range []*ResourceEvidence{&full.Resources[0], &limited.Resources[0]} {
+		r.Ahead, r.AfterFailure.Ahead = .9, .94
+	}
+	full.Prompts[0].Ahead, full.Prompts[0].AfterFailure.Ahead = .55, .75
 	limited.Constraints = []string{"replicas.max 16: 19 wanted"}
 	blind := Decision{Pool: "p", Generation: 3, Tick: noon, Expires: noon.Add(time.Hour), Mode: Active, Action: Hold, Ready: 4, Desired: 4, Needed: 4, Limit: 8,
 		Lead: 13 * time.Minute, Quantile: .95, QuantileFrom: QuantileDefault, Confidence: forecaster.Cold, ETA: never, Stale: true,
