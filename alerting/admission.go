@@ -11,7 +11,7 @@ import (
 
 // AdmissionLimit is what one class may be let in, so that the classes above it keep their objective.
 type AdmissionLimit struct {
-	Class      string  `json:"class" cbor:"1,keyasint"`        // features.OverflowClass for those not listed
+	Class      string  `json:"class" cbor:"1,keyasint"`        // _other for those not listed
 	TokensPerS float64 `json:"tokens_per_s" cbor:"2,keyasint"` // prompt tokens to compute and output tokens
 	Share      float64 `json:"share" cbor:"3,keyasint"`        // of what the class may ask for, at the quantile that the decision provides for
 }

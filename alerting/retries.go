@@ -9,16 +9,15 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Retried is what calls that are tried again add to the load on a resource. Demand and need of [ResourceEvidence] are of all
+// Retried is what calls that are tried again add to the load on a resource. Demand and needed replicas elsewhere are of all
 // attempts.
 type Retried struct {
 	Attempts float64 `json:"attempts_per_call" cbor:"1,keyasint"`
-	// Factor is the load of all attempts over that of the calls, had each been served at once, in the last ten minutes.
-	Factor float64 `json:"load_factor" cbor:"2,keyasint"`
-	// Demand is that of now and NeedReplicas what the forecast takes, both without retries.
-	Demand       float64 `json:"demand_without" cbor:"3,keyasint"`
-	NeedReplicas int     `json:"need_replicas_without" cbor:"4,keyasint"`
-	// Refused is how many replicas more the retries would take than may be asked for on their account.
+	// Load of all attempts over that of the calls, had each been served at once, in the last ten minutes.
+	Factor       float64 `json:"load_factor" cbor:"2,keyasint"`
+	Demand       float64 `json:"demand_without" cbor:"3,keyasint"`        // now, without retries
+	NeedReplicas int     `json:"need_replicas_without" cbor:"4,keyasint"` // that the forecast takes, without retries
+	// How many replicas more the retries would take than may be asked for on their account.
 	Refused int    `json:"replicas_refused,omitempty" cbor:"5,keyasint,omitempty"`
 	Why     string `json:"why_refused,omitempty" cbor:"6,keyasint,omitempty"`
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Roles are the replicas of a disaggregated pool by what they are for. Decode is Decision.Desired; what else a Decision says of
-// replicas is of those that decode, and what begins with Prefill the same of those that only compute prompts. How many of
+// Roles are the replicas of a disaggregated pool by what they are for. Decode is the desired_replicas of the pool; what else a decision
+// says of replicas is of those that decode, and what begins with prefill the same of those that only compute prompts. How many of
 // these there are is not reported: those last asked for are counted, the newest as on their way until the 90th percentile of the
 // warm-up lag is over.
 type Roles struct {
 	Prefill int `json:"prefill" cbor:"1,keyasint"`
 	Decode  int `json:"decode" cbor:"2,keyasint"`
-	// PrefillProbability that those that were last asked for, but for those kept for failures, run out within the lead time and
-	// decision.hold. Theirs is not in the decision's own, which is of the replicas that decode.
+	// Chance that the prefill replicas that were last asked for, without those kept for failures, run out within the lead time
+	// and decision.hold. The event's probability is of the replicas that decode alone.
 	PrefillProbability float64 `json:"prefill_probability" cbor:"3,keyasint,omitempty"`
 
 	PrefillReady    int                 `json:"prefill_ready" cbor:"4,keyasint,omitempty"`

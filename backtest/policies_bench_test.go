@@ -235,7 +235,7 @@ of the setting that was cheapest at that target in the first two thirds. Of the 
 |`, 100*Targets[0])
 	var policies []string
 	for i := range Policies {
-		if p := &Policies[i]; !p.Clairvoyant {
+		if p := &Policies[i]; !p.Clairvoyant && p.Name != RecordedPolicy {
 			policies = append(policies, p.Name)
 		}
 	}

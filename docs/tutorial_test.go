@@ -141,7 +141,7 @@ func askAsKEDA(t *testing.T, address string) {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	object := &externalscalerpb.ScaledObjectRef{Name: "chat-decode", Namespace: "llm", ScalerMetadata: map[string]string{"pool": "chat"}}
+	object := &externalscalerpb.ScaledObjectRef{Name: "chat", Namespace: "llm", ScalerMetadata: map[string]string{"pool": "chat"}}
 	got, err := externalscalerpb.NewExternalScalerClient(conn).GetMetrics(ctx, &externalscalerpb.GetMetricsRequest{ScaledObjectRef: object, MetricName: "forewarm-desired-replicas"}, grpc.WaitForReady(true))
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ var families = []family{
 			}
 		}
 	}},
-	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, with those that are starting. A disaggregated pool has one value for each role, too.", func(out *pipeline.Output, add add) {
+	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, with those that are starting, also where the advice may not be obeyed: autoscalers join it with forewarm_advice_valid == 1. A disaggregated pool has one value for each role, too.", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			for _, role := range []string{RoleAll, RoleDecode, RolePrefill} {
 				if n, ok := replicasOf(&out.Decisions[i], role); ok {

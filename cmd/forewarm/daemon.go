@@ -427,7 +427,7 @@ func (d *daemon) runSources(ctx context.Context, group *errgroup.Group, handle f
 			if s, err := d.js.Stream(ctx, d.stream.Load().Config.Name); err == nil { // else inspectStream is the first to
 				d.ticker.Sync(s.CachedInfo().TimeStamp)
 			}
-			return d.ticker.Run(ctx)
+			return d.ticker.Run(ctx, d.stream.Load().State.LastSeq > 0)
 		})
 	}
 	if d.embedded != nil {

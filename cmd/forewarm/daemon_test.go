@@ -156,8 +156,8 @@ func TestDaemon(t *testing.T) {
 
 	p.stop()
 	code, table, errs := runHere(t.Context(), "report", "-data", p.data)
-	if code != 0 || !strings.Contains(table, "\n## chat\n") ||
-		!strings.Contains(table, "| all | requests |") || !strings.Contains(table, "| all | decode |") {
+	if code != 0 || !strings.Contains(table, "\n## chat: ") ||
+		!strings.Contains(table, "| requests | 5 |") || !strings.Contains(table, "| decode (answers) | 5 |") {
 		t.Errorf("report: %d, %s\n%s", code, errs, table)
 	}
 	code, found, errs := runHere(t.Context(), "check", "-data", p.data)

@@ -185,6 +185,9 @@ func (p *planFlags) check(given map[string]bool) error {
 	case p.config != "" && given["model"]:
 		return usagef("give -config or -model, not both")
 	case p.config == "" && !given["model"] && len(sources) == 0:
+		if _, err := capacity.GPUMemory(p.model.GPU.Type); given["gpu"] && err != nil {
+			return usagef("-gpu: %w", err)
+		}
 		return usagef("say what to plan: -model config.json -gpu h100-80g for a replica's memory, and traffic by -trace, -requests-per-s, -demand, -from or -data for a launch sheet")
 	case given["model"] && p.model.GPU.Type == "" && p.model.KVCapacityTokens == 0:
 		return usagef("-gpu is missing: name its type or memory, such as h100-80g")

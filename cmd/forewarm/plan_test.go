@@ -130,6 +130,7 @@ func TestPlanMistakes(t *testing.T) {
 		{"", []string{"-model", "-trace"}},
 		{"-model model.json", []string{"-gpu"}},
 		{"-model none.json -gpu h100-80g", []string{"none.json", "no such file"}},
+		{"-gpu ?", []string{"-gpu", `"?"`, "h100-80g"}},
 		{"-model model.json -gpu h100", []string{"-gpu", `"h100"`, "h100-80g"}},
 		{"-model model.json -gpu h100-80g", []string{"-gpu", "1 of the 2 layers keep a state"}},
 		{"-config sound.yaml", []string{"no traffic"}},

@@ -2,8 +2,10 @@ package codec
 
 import (
 	"bytes"
-	"slices"
+	"cmp"
 	"strings"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -74,7 +76,7 @@ var usagePaths = paths{
 //
 // The events of a stream are one request, whose last word on each field counts: they are joined within a message, by id.
 func decodeOpenAI(d *decoder, data []byte) {
-	s := streams{d: d}
+	s := newStreams(d)
 	events, framed := eventData(data)
 	d.foreign(events, func(d *decoder, r *record) {
 		id := string(r.text(fieldID))
@@ -182,20 +184,24 @@ func isEventStream(data []byte) bool {
 // streams joins the events of streamed responses within one message: each event adds to the response of its id, or to
 // the one that was last added to when it has no id.
 type streams struct {
-	d      *decoder
-	open   []stream // a ring once it is full
-	oldest int
-	last   int // added to
+	d    *decoder
+	open *simplelru.LRU[string, *stream] // by id
+	last string                          // added to
 }
 
 type stream struct {
-	id     string
 	events record
 	count  int
 }
 
 // maxStreams bounds the responses that are joined at once; the oldest is closed for the next one.
 const maxStreams = 256
+
+func newStreams(d *decoder) *streams {
+	s := &streams{d: d}
+	s.open, _ = simplelru.NewLRU(maxStreams, func(_ string, o *stream) { s.end(o) }) // fails for no capacity only
+	return s
+}
 
 // isEvent says whether a record is a part of a streamed response, by its type. Those of a legacy completion have the type
 // of a whole one, and a usage of null until the last.
@@ -215,34 +221,22 @@ func isEvent(r *record) bool {
 	return false
 }
 
-func (s *streams) isOpen(id string) bool {
-	return id != "" && slices.ContainsFunc(s.open, func(o stream) bool { return o.id == id })
-}
+func (s *streams) isOpen(id string) bool { return id != "" && s.open.Contains(id) }
 
 func (s *streams) add(id string, r *record) {
-	i := s.last
-	if id != "" {
-		i = slices.IndexFunc(s.open, func(o stream) bool { return o.id == id })
+	s.last = cmp.Or(id, s.last)
+	if o, ok := s.open.Peek(s.last); ok { // the oldest ends first, whichever was added to last
+		o.events.add(r)
+		o.count++
+		return
 	}
-	switch {
-	case 0 <= i && i < len(s.open):
-		s.open[i].events.add(r)
-		s.open[i].count++
-		s.last = i
-	case len(s.open) < maxStreams:
-		s.last = len(s.open)
-		s.open = append(s.open, stream{id, *r, 1})
-	default:
-		s.end(&s.open[s.oldest])
-		s.last, s.open[s.oldest] = s.oldest, stream{id, *r, 1}
-		s.oldest = (s.oldest + 1) % maxStreams
-	}
+	s.open.Add(s.last, &stream{*r, 1})
 }
 
 // close ends every response.
 func (s *streams) close() {
-	for i := range s.open {
-		s.end(&s.open[(s.oldest+i)%len(s.open)])
+	for s.open.Len() > 0 {
+		s.open.RemoveOldest()
 	}
 }
 

@@ -39,7 +39,7 @@ func Faults(info *jetstream.StreamInfo, c *Config) (out []string) {
 
 // Skew says that the clock of the server whose answer came at now is another than this machine's; "" when it is not.
 func Skew(info *jetstream.StreamInfo, now time.Time) string {
-	if skew := info.TimeStamp.Sub(now); skew.Abs() > maxSkew {
+	if skew := info.TimeStamp.Sub(now); !info.TimeStamp.IsZero() && skew.Abs() > maxSkew {
 		return fmt.Sprintf("the clock of the NATS server is %s from this machine's: set both by NTP", skew.Round(time.Second))
 	}
 	return ""

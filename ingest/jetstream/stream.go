@@ -28,16 +28,12 @@ func EnsureTelemetry(ctx context.Context, js jetstream.JetStream, c Config) (jet
 	if err := trimIntake(ctx, js, c); err != nil {
 		return nil, err
 	}
-	s, err := ensure(ctx, js, jetstream.StreamConfig{
+	return ensure(ctx, js, jetstream.StreamConfig{
 		Name: c.Telemetry(), Description: "Forewarm: what LLM fleets report",
 		Subjects: subjects,
 		MaxAge:   c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes, Replicas: c.Stream.Replicas,
 		Duplicates: min(10*time.Minute, c.Stream.MaxAge),
 	})
-	if err == nil && s.CachedInfo().TimeStamp.IsZero() { // minutes end by the server's clock
-		return nil, fmt.Errorf("nats.url: the server, version %s, does not tell its time; use nats-server 2.10 or later", js.Conn().ConnectedServerVersion())
-	}
-	return s, err
 }
 
 // intakeBytes bounds what waits in memory to be relayed.
@@ -111,11 +107,15 @@ const (
 
 // EnsureDecisions makes or finds the stream of decisions and of what is to be told.
 func EnsureDecisions(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
-	return ensure(ctx, js, jetstream.StreamConfig{
+	s, err := ensure(ctx, js, jetstream.StreamConfig{
 		Name: c.Decisions(), Description: "Forewarm: decisions, the state that they leave, and what is to be told",
 		Subjects: []string{c.Inner() + ".decision.>", c.Inner() + ".notice.>"}, MaxAge: c.Kept.MaxAge, MaxBytes: c.Kept.MaxBytes, Replicas: c.Stream.Replicas,
 		AllowAtomicPublish: true, AllowMsgTTL: true,
 	})
+	if err == nil && !s.CachedInfo().Config.AllowAtomicPublish { // an older server ignores what it does not know
+		return nil, fmt.Errorf("nats.url: stream %s takes no atomic batches (allow_atomic); the server, version %s, has to be nats-server 2.12 or later", c.Decisions(), js.Conn().ConnectedServerVersion())
+	}
+	return s, err
 }
 
 // EnsureState makes or finds the bucket of snapshots.

@@ -58,6 +58,17 @@ func TestStreamsAreMadeOnceAndFollowTheConfig(t *testing.T) {
 	}
 }
 
+// TestDecisionsNeedAtomicBatches: a stream without them, as an older server makes it, is refused.
+func TestDecisionsNeedAtomicBatches(t *testing.T) {
+	ctx := testContext(t)
+	c, js := testServer(t)
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: c.Decisions(), Subjects: []string{"forewarm.decision.>", "forewarm.notice.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := EnsureDecisions(ctx, js, c)
+	wantError(t, err, c.Decisions(), "allow_atomic", "2.12")
+}
+
 func TestUsersStreamsAreAdoptedUnchanged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		stream jetstream.StreamConfig

@@ -83,18 +83,22 @@ func (t *Ticker) now() time.Time {
 // newest is the newest minute that may be closed.
 func (t *Ticker) newest() time.Time { return t.now().Add(-t.lateness).Truncate(time.Minute) }
 
-// Run publishes until ctx ends, and then returns nil. It begins after the first Sync, with the newest minute that is over: a
-// daemon that was restarted when that was due did not store it. A watermark that could not be stored is offered again until
+// Run publishes until ctx ends, and then returns nil. It begins after the first Sync. In a stream that was in use it begins with
+// the newest minute that is over: a daemon that was restarted when that was due did not store it. A watermark that could not be stored is offered again until
 // the next one is due, which then stands for both; unless its minute ticked offline. Those are stored later, in order, so
 // that what reads the stream again takes the steps that were taken meanwhile. Where the clock goes back, no minute is closed
 // until it is past the newest one again.
-func (t *Ticker) Run(ctx context.Context) error {
+func (t *Ticker) Run(ctx context.Context, inUse bool) error {
 	select {
 	case <-t.started:
 	case <-ctx.Done():
 		return nil
 	}
-	for minute := t.newest(); ; minute = minute.Add(time.Minute) {
+	minute := t.newest()
+	if !inUse {
+		minute = minute.Add(time.Minute)
+	}
+	for ; ; minute = minute.Add(time.Minute) {
 		if late := t.newest(); late.After(minute) {
 			minute = late // the machine slept, or the clock was set
 		}

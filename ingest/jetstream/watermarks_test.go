@@ -49,7 +49,7 @@ func record(t *testing.T, offset, lateness, d time.Duration, outage func(since t
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
-		if err := ticker.Run(ctx); err != nil {
+		if err := ticker.Run(ctx, true); err != nil {
 			t.Error(err)
 		}
 	})
@@ -109,7 +109,7 @@ func TestTickerClockIsSet(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}()
-		if err := ticker.Run(ctx); err != nil {
+		if err := ticker.Run(ctx, true); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Second) // the other goroutine sees that it is over

@@ -38,7 +38,7 @@ func TestExternalScaler(t *testing.T) {
 	d := startDaemon(t)
 	client := pb.NewExternalScalerClient(d.conn)
 	ref := func(metadata ...string) *pb.ScaledObjectRef {
-		r := &pb.ScaledObjectRef{Name: "chat-decode", Namespace: "llm", ScalerMetadata: map[string]string{"scalerAddress": d.keda, "enableTLS": "true", "pool": "chat"}}
+		r := &pb.ScaledObjectRef{Name: "chat", Namespace: "llm", ScalerMetadata: map[string]string{"scalerAddress": d.keda, "enableTLS": "true", "pool": "chat"}}
 		for i := 0; i < len(metadata); i += 2 {
 			r.ScalerMetadata[metadata[i]] = metadata[i+1]
 		}

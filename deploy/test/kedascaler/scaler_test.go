@@ -29,7 +29,7 @@ func TestOperator(t *testing.T) {
 	d := startDaemon(t)
 	trigger := func(metadata ...string) *scalersconfig.ScalerConfig {
 		c := &scalersconfig.ScalerConfig{
-			ScalableObjectName: "chat-decode", ScalableObjectNamespace: "llm", ScalableObjectType: "ScaledObject", MetricType: v2.AverageValueMetricType,
+			ScalableObjectName: "chat", ScalableObjectNamespace: "llm", ScalableObjectType: "ScaledObject", MetricType: v2.AverageValueMetricType,
 			TriggerMetadata: map[string]string{"scalerAddress": d.keda, "pool": "chat"},
 		}
 		for i := 0; i < len(metadata); i += 2 {

@@ -20,8 +20,8 @@ const root = "../../.."
 func TestInstallPage(t *testing.T) {
 	page := strings.ReplaceAll(read(t, root+"/docs/install.md"), "\\\n", " ")
 	files := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?ms)^cat > (\S+) <<'END'\n(.*?)^END$`).FindAllStringSubmatch(page, -1) {
-		files[m[1]] = m[2]
+	for _, m := range regexp.MustCompile(`(?ms)^cat >>? (\S+) <<'END'\n(.*?)^END$`).FindAllStringSubmatch(page, -1) {
+		files[m[1]] += m[2]
 	}
 	commands := regexp.MustCompile(`(?m)^helm (?:install|upgrade) forewarm deploy/helm/forewarm .*$`).FindAllString(page, -1)
 	if len(files) != 1 || len(commands) != 3 {
