@@ -95,9 +95,6 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 	if f.Fallback {
 		p.Warnings = append(p.Warnings, "the last value was better than the network at "+p.Binding+" of late; it has the larger part in the forecast")
 	}
-	if pf.Stale {
-		p.Warnings = append(p.Warnings, "telemetry is stale")
-	}
 	return p
 }
 

@@ -73,8 +73,9 @@ func (s *serviceSums) add(w *features.Window) {
 	}
 }
 
-// minute is the average of each of so many replicas.
-func (s *serviceSums) minute(replicas float64) capacity.ServiceMinute {
+// minute is the average of each of so many replicas. Where prompts are computed on replicas of their own (apart), nobody says how
+// many of those there are, so that the minute says nothing of prompts.
+func (s *serviceSums) minute(replicas float64, apart bool) capacity.ServiceMinute {
 	const seconds = 60
 	m := capacity.ServiceMinute{Replicas: replicas}
 	if s.itlTokens > 0 && s.itlTokens > 0.9*s.output {
@@ -83,7 +84,7 @@ func (s *serviceSums) minute(replicas float64) capacity.ServiceMinute {
 		m.KV = s.area / seconds / replicas
 		m.Context = (s.area - s.prompts) / seconds / replicas / m.Decoding
 	}
-	if !s.censored { // prompts that were turned away took nothing
+	if !s.censored && !apart { // prompts that were turned away took nothing
 		m.Prompts, m.Prefill = capacity.PrefillSums(s.prefills), s.prefill/seconds/replicas
 	}
 	return m
@@ -103,7 +104,7 @@ func (p *Pipeline) learnService(windows []features.Window, pools []features.Pool
 	finish := func() {
 		if of != nil {
 			if replicas := of.service.ready.during(sums.start); replicas > 0 {
-				of.service.learned.Observe(sums.minute(replicas))
+				of.service.learned.Observe(sums.minute(replicas, of.pool.Disaggregated))
 			}
 		}
 		sums = serviceSums{}

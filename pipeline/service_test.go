@@ -50,3 +50,17 @@ func TestLimitWarnings(t *testing.T) {
 		t.Errorf("%q", w)
 	}
 }
+
+// TestPrefillApartIsNotLearned: where prompts are computed on replicas of their own, a minute teaches nothing of prefill, for the
+// number of those replicas is not known; it teaches decode as before.
+func TestPrefillApartIsNotLearned(t *testing.T) {
+	s := serviceSums{output: 6000, area: 60_000, itl: 6000 * .02, itlTokens: 6000, prefill: 12_000}
+	s.prefills.Add(1000, .5)
+	together, apart := s.minute(2, false), s.minute(2, true)
+	if together.Prefill != 100 || together.Prompts.N != 1 {
+		t.Errorf("replicas that do both: %+v", together)
+	}
+	if apart.Prefill != 0 || apart.Prompts.N != 0 || apart.Decoding != together.Decoding || apart.KV != together.KV {
+		t.Errorf("replicas that decode only: %+v, want all but prefill of %+v", apart, together)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -99,6 +100,9 @@ func loadChart(t *timelineJSON) *figure {
 		if slices.ContainsFunc(t.Steps, func(x stepJSON) bool { return x.Ahead }) {
 			out.Legend = append(out.Legend, key{"limit later", "with those that are starting", false})
 		}
+	}
+	if !slices.ContainsFunc(load, func(v float64) bool { return !math.IsNaN(v) }) {
+		out.Note = strings.TrimSpace(out.Note + " No load of this time is in the history.")
 	}
 	now := minutesFrom(t.From, t.At)
 	c.Line("now", []float64{now, now}, []float64{0, 1.08 * top})
