@@ -198,25 +198,28 @@ func TestProducersOnALiveDaemon(t *testing.T) {
 }
 
 // minuteOf is what the API says of one dimension of a pool in the minute of a time.
-func minuteOf(t *testing.T, p *inProcess, pool, dimension string, at time.Time) float64 {
+func minuteOf(t *testing.T, p *inProcess, pool, dimension string, at time.Time) (value float64) {
 	t.Helper()
-	_, body := get(p.base + "/api/v1/pools/" + pool + "/timeline?resource=" + dimension)
-	var answer struct {
-		Actual []struct {
-			At    time.Time
-			Value *float64
+	testenv.Await(t, dimension+" of "+pool, func() bool { // series are stored after the tick is shown
+		_, body := get(p.base + "/api/v1/pools/" + pool + "/timeline?resource=" + dimension)
+		var answer struct {
+			Actual []struct {
+				At    time.Time
+				Value *float64
+			}
 		}
-	}
-	if err := json.Unmarshal([]byte(body), &answer); err != nil {
-		t.Fatal(err)
-	}
-	for _, x := range answer.Actual {
-		if x.At.Equal(at.Truncate(time.Minute)) && x.Value != nil {
-			return *x.Value
+		if err := json.Unmarshal([]byte(body), &answer); err != nil {
+			t.Fatal(err)
 		}
-	}
-	t.Errorf("no %s of %s in %s", dimension, pool, body)
-	return math.NaN()
+		for _, x := range answer.Actual {
+			if x.At.Equal(at.Truncate(time.Minute)) && x.Value != nil {
+				value = *x.Value
+				return true
+			}
+		}
+		return false
+	})
+	return value
 }
 
 // post sends a body to the listener, which must take it.

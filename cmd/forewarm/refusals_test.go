@@ -157,7 +157,7 @@ func TestTurnedAwayIsSeen(t *testing.T) {
 		t.Errorf("said is %q of traffic that asks for nothing", s.Refused)
 	}
 	if !strings.Contains(s.Refused, "in 15 min 7 requests were answered 401 by listeners.http") || len(s.Alerts) != 1 ||
-		!strings.Contains(words(s.Alerts[0].Annotations), "http 401 7") {
+		!strings.Contains(words(s.Alerts[0].Annotations), "7 as http 401") {
 		t.Errorf("said is %q, with alerts %+v", s.Refused, s.Alerts)
 	}
 }
