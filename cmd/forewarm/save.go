@@ -91,8 +91,8 @@ func (d *daemon) writeState() (_ *os.File, err error) {
 		return nil, err
 	}
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, file.Close())
+		if err != nil { // or else a full disk stays full
+			err = errors.Join(err, file.Close(), os.Remove(file.Name()))
 		}
 	}()
 	w := bufio.NewWriterSize(file, 1<<20)
