@@ -10,10 +10,10 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// Roles are the replicas of a disaggregated pool by what they are for. Decode is the desired_replicas of the pool; what else a decision
-// says of replicas is of those that decode, and what begins with prefill the same of those that only compute prompts. How many of
-// these there are is not reported: those last asked for are counted, the newest as on their way until the 90th percentile of the
-// warm-up lag is over.
+// Roles are the replicas of a disaggregated pool by what they are for. Decode is the desired_replicas of the pool. All that a
+// decision says of replicas is of those that decode; what begins with prefill is of those that only compute prompts.
+// How many of these there are is not reported, so those last asked for are counted. The newest count as starting until the 90th
+// percentile of the warm-up lag is over.
 type Roles struct {
 	Prefill int `json:"prefill" cbor:"1,keyasint"`
 	Decode  int `json:"decode" cbor:"2,keyasint"`

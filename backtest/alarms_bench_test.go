@@ -104,15 +104,15 @@ const falseShare = .05
 func (w *watch) highestRecall(onsets []int) (best *AlarmPoint) {
 	for _, t := range alarmThresholds {
 		p := w.always(t, onsets)
-		if w.standing(w.episodes(func(int) float64 { return t })) <= falseShare && (best == nil || p.Recall >= best.Recall) {
+		if w.alarmShare(w.episodes(func(int) float64 { return t })) <= falseShare && (best == nil || p.Recall >= best.Recall) {
 			best = &p
 		}
 	}
 	return best
 }
 
-// standing is the share of minutes in which an alarm stood, of those that no saturation follows within notice. O(minutes).
-func (w *watch) standing(episodes []episode) float64 {
+// alarmShare is the share of minutes in which an alarm stood, of those that no saturation follows within notice. O(minutes).
+func (w *watch) alarmShare(episodes []episode) float64 {
 	quiet, stood, next := 0, 0, len(w.need)+notice // next is the first saturated minute from m on
 	for m := len(w.need) - 1; m >= 0; m-- {
 		if w.saturated(m) {

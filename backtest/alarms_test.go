@@ -46,7 +46,7 @@ func TestAlarms(t *testing.T) {
 	got := a.Operating
 	want.Announced = (23. + 10 + 13) / 400 // 81 to 103, 198 to 207, 301 to 313
 	// 250 minutes have no saturation in the hour after them; in those the alarms stood at 101 to 103 and 301 to 313.
-	if got := w.standing(w.episodes(func(int) float64 { return .5 })); got != 16./250 {
+	if got := w.alarmShare(w.episodes(func(int) float64 { return .5 })); got != 16./250 {
 		t.Errorf("alarms stood in %g of the quiet minutes", got)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

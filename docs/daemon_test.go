@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 const patience = time.Minute
@@ -38,14 +40,14 @@ func startDaemon(t *testing.T, config string) *daemon {
 		_ = cmd.Wait()
 	})
 	d := &daemon{"http://" + address}
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if res, err := http.Get(d.base + "/healthz"); err == nil {
+	testenv.Await(t, "the daemon to answer", func() bool {
+		res, err := http.Get(d.base + "/healthz")
+		if err == nil {
 			_ = res.Body.Close()
-			return d
 		}
-	}
-	t.Fatal("the daemon does not answer")
-	return nil
+		return err == nil
+	})
+	return d
 }
 
 // freeAddress is an address of loopback that nobody listens at.

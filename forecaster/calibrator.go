@@ -277,8 +277,9 @@ func between(h int) (a, b int, by float64) {
 	return a, b, float64(h-calibratedHorizons[a]) / float64(calibratedHorizons[b]-calibratedHorizons[a])
 }
 
-// probability is what a share of paths that saturate by minute h, counted from 1, is worth. Where fewer than a twentieth do, ranks tell how often all but a twentieth of the paths were exceeded, and
-// the tail by how much; before the first horizon, that grows with the minutes.
+// probability is what a share of paths that saturate by minute h, counted from 1, is worth.
+// Where fewer than a twentieth do, ranks say how often all but a twentieth of the paths were exceeded, and the tail says by
+// how much. Before the first horizon, that grows with the minutes.
 func (w *worth) probability(share float64, h int, far *margins) float64 {
 	if !w.known {
 		return share

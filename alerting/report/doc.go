@@ -46,8 +46,8 @@
 // one, both as the newest decision had them; in a disaggregated pool, of what the replicas that decode carry. Saturated
 // minutes no further apart than Options.Merge are one episode, which belongs to the period it starts in. Forecast of an
 // episode is the median load that was forecast of its peak minute at the horizon next to 15 minutes, over the same capacity;
-// Cause names the class with the largest rise of mean demand over the hour before, if it is half of the pool's. A warning is a run of decisions, on fresh telemetry, whose
-// probability is at least the pool's threshold for warnings (where that is not known, Options.Probability). It claims a
+// Cause names the class with the largest rise of mean demand over the hour before, if it is half of the pool's.
+// A warning is a run of decisions, on fresh telemetry, whose probability is at least the pool's threshold for warnings (where that is not known, Options.Probability). It claims a
 // saturation until its last decision's lead time and Options.Merge, or if that is more its warning window, have passed.
 // An episode inside the claim is warned of: in time when the warning came a lead time before it, else late; an
 // episode outside of any is missed. A warning without an episode is averted when load did go above the capacity

@@ -60,7 +60,7 @@ const saidEvery = 5 * time.Minute
 type Queue interface {
 	// Next waits for the next notices, so many at most; none when none came for a while.
 	Next(ctx context.Context, most int) ([]*alerting.Delivery, error)
-	// Delivered is the id under which the sink was last told of an identity, "" when it was not lately.
+	// Delivered is the id of the notice that the sink last took of an identity, "" when it took none lately.
 	Delivered(ctx context.Context, identity string) (id string, err error)
 	NoteTold(ctx context.Context, identity, id string) error
 }

@@ -129,7 +129,7 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 	}
 	id, naming := l.id(n)
 	if naming {
-		if told, err := q.Delivered(ctx, n.Identity()); err != nil || told == id {
+		if last, err := q.Delivered(ctx, n.Identity()); err != nil || last == id {
 			return false, err
 		}
 	}

@@ -22,7 +22,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestKills kills the daemon, or has it reload its configuration, at random moments while a trace is replayed, with its NATS server inside it and outside.
+// TestKills kills the daemon, or has it reload its configuration, at random moments while a trace is replayed. The NATS server is
+// inside the daemon or outside.
 // What it leaves must be what a daemon that nobody disturbed leaves: the same state, decisions and newest advice.
 func TestKills(t *testing.T) {
 	const length = 3 * time.Hour

@@ -243,7 +243,7 @@ func (q *Queue) newer(ctx context.Context, subject string, sequence uint64) (n a
 	return n, err == nil, err
 }
 
-// Delivered is the id under which a sink was last told of an identity, "" when it was not within a week.
+// Delivered is the id of the notice that a sink last took of an identity, "" when it took none within a week.
 func (q *Queue) Delivered(ctx context.Context, identity string) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
