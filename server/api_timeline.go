@@ -40,11 +40,11 @@ type timelineJSON struct {
 	Pool     string    `json:"pool"`
 	Resource string    `json:"resource"`
 	Unit     string    `json:"unit"`
-	From     time.Time `json:"from"`
-	At       time.Time `json:"at"` // when the forecast was made
-	To       time.Time `json:"to"`
-	Newest   time.Time `json:"newest"` // up to which loads are known
-	Past     bool      `json:"past"`   // a stored forecast: only some of its minutes are kept
+	From     time.Time `json:"from,omitzero"`
+	At       time.Time `json:"at,omitzero"` // when the forecast was made; these four are left out before the first tick
+	To       time.Time `json:"to,omitzero"`
+	Newest   time.Time `json:"newest,omitzero"` // up to which loads are known
+	Past     bool      `json:"past"`            // a stored forecast: only some of its minutes are kept
 
 	Actual   []pointJSON   `json:"actual"`
 	Forecast []bandJSON    `json:"forecast"`
@@ -74,7 +74,7 @@ type stepJSON struct {
 }
 
 type spanJSON struct {
-	From time.Time `json:"from"`
+	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to"`
 }
 

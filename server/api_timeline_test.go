@@ -1,0 +1,15 @@
+package server
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestTimelineBeforeTheFirstTick: times that are not known are left out.
+func TestTimelineBeforeTheFirstTick(t *testing.T) {
+	text, err := json.Marshal(timelineJSON{Pool: "chat"})
+	if err != nil || strings.Contains(string(text), "0001-") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
