@@ -40,7 +40,7 @@ const progressRest = time.Second
 const tickPatience = time.Minute
 
 // keepState saves the state when it is due. While the daemon is behind, it also saves by progress, so that a process that never
-// lives for long gets on. The pipeline stands still while the state is written to a file, about a second for 10,000 classes:
+// lives for long gets on. The pipeline stands still while the state is written to a file:
 // the log buffers what comes meanwhile. So it begins right after a tick. The file goes to the bucket while the pipeline goes on,
 // one file after the other, so that the newest snapshot is the one that has come furthest.
 func (d *daemon) keepState(ticked bool) {
