@@ -40,18 +40,34 @@ func decodeSumJSON(d *decoder, data []byte) {
 // native reads one record into list, or refuses it.
 func native[T any](d *decoder, data []byte, t *recordType[T], list *[]T) {
 	add(d, t, list, func(r *T) {
+		next := 0 // most records have their members in the order of the table
+		find := func(key []byte) *member[T] {
+			if next == len(t.members) || t.members[next].name != string(key) {
+				i, known := t.byName[string(key)]
+				if !known {
+					return nil
+				}
+				next = i
+			}
+			next++
+			return &t.members[next-1]
+		}
+		v := &d.member
+		read := func(key []byte) {
+			if m := find(key); m != nil && v.kind != 'n' {
+				v.name = m.name
+				d.read(v, m.name, m.at(r))
+			}
+		}
+		if p := (plain{data: data}); p.members(v, read) {
+			return
+		}
+		*r, d.refusal = t.empty, ingest.Refusal{}
 		j := &d.json
 		d.document(data, j, d.limits.Depth, func() {
 			d.object(j, "the record (batches have one a line)", func(key []byte) {
-				i, known := t.byName[string(key)]
-				if !known {
-					j.skip()
-					return
-				}
-				m := &t.members[i]
-				if d.member = d.value(j, m.name); d.member.kind != 'n' {
-					d.read(&d.member, m.name, m.at(r))
-				}
+				*v = d.value(j, "")
+				read(key)
 			})
 		})
 	})

@@ -1,0 +1,84 @@
+package codec
+
+import "bytes"
+
+// plain reads the JSON objects that almost all producers write: no nesting, printable ASCII without escapes, whole numbers.
+// It accepts a part of JSON only, and callers ask the reader of all JSON about the rest. That one takes five times as long:
+// with it alone, a daemon takes in less than half of the messages that NATS delivers to a subscriber.
+type plain struct {
+	data []byte
+	at   int // of the next byte to read
+}
+
+// members reads the one object that the data is. It sets v to the value of each member and calls member with its key.
+// It returns false, perhaps after some members, when the object is not plain.
+func (p *plain) members(v *value, member func(key []byte)) bool {
+	if p.next() != '{' {
+		return false
+	}
+	for {
+		if p.next() != '"' {
+			return false
+		}
+		key, ok := p.text()
+		if !ok || p.next() != ':' || !p.value(v) {
+			return false
+		}
+		member(key)
+		switch p.next() {
+		case ',':
+		case '}':
+			return len(bytes.Trim(p.data[p.at:], " \t\r\n")) == 0
+		default:
+			return false
+		}
+	}
+}
+
+// next takes the next byte that is not white space; 0 at the end.
+func (p *plain) next() byte {
+	for p.at < len(p.data) {
+		c := p.data[p.at]
+		p.at++
+		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return c
+		}
+	}
+	return 0
+}
+
+// text takes a string whose opening quote was taken.
+func (p *plain) text() ([]byte, bool) {
+	for i, c := range p.data[p.at:] {
+		switch {
+		case c == '"':
+			text := p.data[p.at : p.at+i]
+			p.at += i + 1
+			return text, true
+		case c < ' ' || c > '~' || c == '\\':
+			return nil, false
+		}
+	}
+	return nil, false
+}
+
+// value takes a string, a whole number that is not negative, or null.
+func (p *plain) value(v *value) (ok bool) {
+	switch first := p.next(); {
+	case first == '"':
+		v.kind = '"'
+		v.raw, ok = p.text()
+		return ok
+	case first == 'n' && bytes.HasPrefix(p.data[p.at:], []byte("ull")):
+		v.kind, p.at = 'n', p.at+len("ull")
+		return true
+	case isDigit(first):
+		from := p.at - 1
+		for p.at < len(p.data) && isDigit(p.data[p.at]) {
+			p.at++
+		}
+		v.kind, v.raw = '0', p.data[from:p.at]
+		return first != '0' || p.at == from+1 // in JSON no other number begins with 0
+	}
+	return false
+}
