@@ -41,7 +41,7 @@ func (r *Ranking) Name(i int) (name string, share, margin float64) {
 
 // account is a Ranking as it is kept. A class that names nobody has none.
 type account struct {
-	names  *sketch.TopK
+	names  sketch.TopK
 	latest Ranking
 }
 
@@ -51,7 +51,7 @@ func book(at **account, name string, tokens float64, counters int) {
 		if name == "" {
 			return
 		}
-		*at = &account{names: sketch.NewTopK(counters)}
+		*at = &account{names: *sketch.NewTopK(counters)}
 	}
 	(*at).names.Add(name, tokens)
 }
@@ -91,17 +91,18 @@ func (all *accounts) rank(n int) {
 }
 
 // restore takes up accounts, with as many counters as are configured now.
-func (all *accounts) restore(states [accountKinds]*sketch.TopKState, counters int) (err error) {
+func (all *accounts) restore(states [accountKinds]*sketch.TopKState, counters int) error {
 	for kind, s := range states {
 		if s == nil {
 			continue
 		}
 		state := *s
 		state.Counters = counters
-		all[kind] = &account{}
-		if all[kind].names, err = sketch.RestoreTopK(state); err != nil {
+		names, err := sketch.RestoreTopK(state)
+		if err != nil {
 			return err
 		}
+		all[kind] = &account{names: *names}
 	}
 	return nil
 }

@@ -67,12 +67,11 @@ func (a *Aggregator) dirty(at *bucket, m int64) bool { return at.changed == a.ro
 // shapes are the sketches of a window.
 type shapes [shapeCount]sketch.Quantile
 
-// pool finds a pool or adds it. Names are copied: they outlive the batch they came in.
+// pool finds a pool or adds it.
 func (a *Aggregator) pool(name string) *pool {
 	if p := a.known(name); p != nil {
 		return p
 	}
-	name = strings.Clone(name)
 	p := &pool{
 		name:      name,
 		service:   a.cfg.service(name),
@@ -128,7 +127,6 @@ func (a *Aggregator) lookup(p *pool, name string, minute int64) *class {
 
 // newClass adds a class to a pool that does not have it.
 func (a *Aggregator) newClass(p *pool, name string) *class {
-	name = strings.Clone(name)
 	c := &class{key: Key{Pool: p.name, Class: name}, pool: p}
 	p.byName[name] = c
 	if name != OverflowClass {

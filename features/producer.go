@@ -167,7 +167,7 @@ func (p *Producers) find(name string) *producer {
 		p.refused++
 		return nil
 	}
-	x := &producer{name: strings.Clone(name), declared: declared, watermark: never, heard: never, delays: [2]delays{noDelays, noDelays}}
+	x := &producer{name: name, declared: declared, watermark: never, heard: never, delays: [2]delays{noDelays, noDelays}}
 	p.insert(x)
 	return x
 }
@@ -214,7 +214,7 @@ func (x *producer) feed(pool string, heard unixTime) *feed {
 	if len(x.feeds) == maxFeeds {
 		return nil
 	}
-	x.feeds = append(x.feeds, feed{pool: strings.Clone(pool), since: heard, heard: heard, watermark: never})
+	x.feeds = append(x.feeds, feed{pool: pool, since: heard, heard: heard, watermark: never})
 	return &x.feeds[len(x.feeds)-1]
 }
 

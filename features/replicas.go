@@ -77,7 +77,7 @@ func (f *fleet) add(r *ingest.Replica, limit int, n *Counters) (ok bool, life Re
 		n.ReplicasRefused++
 		return false, life
 	case !ok:
-		known = f.insert(strings.Clone(r.Name))
+		known = f.insert(r.Name)
 	case r.PreemptionsTotal >= 0 && known.last.PreemptionsTotal >= 0:
 		f.preemptions += float64(increase(known.last.PreemptionsTotal, r.PreemptionsTotal))
 	}

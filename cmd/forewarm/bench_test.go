@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -520,13 +520,16 @@ func cpuTime(t *testing.T) time.Duration {
 }
 
 // server is a NATS server with JetStream on a loopback port.
+// server starts a NATS server without permissions, to which both sides of a comparison connect alike.
 func (b *bench) server() (url string) {
-	c := jetstream.DefaultConfig()
-	c.Embedded = jetstream.EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: b.t.TempDir()}
-	s, err := jetstream.StartEmbedded(context.Background(), c, zap.NewNop())
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: b.t.TempDir(), NoLog: true, NoSigs: true})
 	b.check(err)
+	s.Start()
 	b.t.Cleanup(s.Shutdown)
-	return s.URL()
+	if !s.ReadyForConnections(10 * time.Second) {
+		b.t.Fatal("the NATS server does not answer")
+	}
+	return s.ClientURL()
 }
 
 func (b *bench) connect(url string) *nats.Conn {

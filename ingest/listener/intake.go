@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -88,7 +87,7 @@ func (i *intake) findUnserved(b *ingest.Batch, out *outcome) {
 		}
 		out.unserved++
 		if len(out.unknown) < unknownPools && !slices.Contains(out.unknown, pool) {
-			out.unknown = append(out.unknown, strings.Clone(pool))
+			out.unknown = append(out.unknown, pool)
 		}
 	}
 	for k := range b.Requests {
