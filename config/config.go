@@ -100,7 +100,6 @@ func Default() *Config {
 		Listeners:   listener.DefaultConfig(),
 		Scrape:      scrape.DefaultConfig(),
 		Storage:     storage.DefaultConfig(),
-		RemoteWrite: remote.DefaultWrite(),
 		Backfill:    remote.DefaultBackfill(),
 		Report:      Report{Schedule: "0 7 * * 1", Timezone: "UTC", Suggest: true},
 		Server:      server.DefaultConfig(),

@@ -13,7 +13,6 @@ type Config struct {
 	Alertmanager AlertmanagerConfig `yaml:"alertmanager"`
 	Webhooks     []WebhookConfig    `yaml:"webhooks"`
 	Heartbeat    HeartbeatConfig    `yaml:"heartbeat"`
-	Delivery     Delivery           `yaml:"delivery"`
 }
 
 // Deps is what the sinks need from the process.
@@ -28,9 +27,6 @@ type Deps struct {
 // Open builds the configured sinks. It starts nothing and connects to nothing. Errors name the key, its value and the
 // mend.
 func Open(c Config, deps Deps) ([]alerting.Sink, error) {
-	if err := c.Delivery.check(); err != nil {
-		return nil, fmt.Errorf("sinks.delivery.%w", err)
-	}
 	var sinks []alerting.Sink
 	if deps.NATS != nil && !c.NATS.Off {
 		sinks = append(sinks, NewNATS(c.NATS, deps))

@@ -229,19 +229,18 @@ func (r *rig) run(t *testing.T, want outcome, wait time.Duration, afterFirst fun
 	})
 	neighbour := &script{name: "neighbour"}
 	log := newMemoryLog()
-	d := NewDispatcher(Delivery{Timeout: 250 * time.Millisecond, Backoff: 20 * time.Millisecond, MaxBackoff: 20 * time.Millisecond},
-		[]alerting.Sink{r.sink, neighbour}, log.open, func(f Failure) {
-			if f.Err == nil {
-				return
-			}
-			first()
-			select {
-			case failures <- f:
-			default:
-			}
-		})
-	if p, ok := r.sink.(pacer); ok && p != nil { // the real pace is tested elsewhere
-		d.lanes[0].cfg.Backoff, d.lanes[0].cfg.MaxBackoff = 20*time.Millisecond, 20*time.Millisecond
+	d := NewDispatcher([]alerting.Sink{r.sink, neighbour}, log.open, func(f Failure) {
+		if f.Err == nil {
+			return
+		}
+		first()
+		select {
+		case failures <- f:
+		default:
+		}
+	})
+	for _, l := range d.lanes { // the real pace is tested elsewhere
+		l.signals = pace{250 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -359,7 +358,7 @@ func TestErrorsHideTheURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = post(newClient(time.Second), req, "the consumer")
+	err = post(client, req, "the consumer")
 	if err == nil || slices.Contains([]byte(err.Error()), 'S') {
 		t.Errorf("%v", err)
 	}

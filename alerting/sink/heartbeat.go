@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 )
@@ -20,8 +19,7 @@ type HeartbeatConfig struct {
 // Heartbeat calls a URL (GET) each minute while the daemon is well, for a service that raises the alarm when it stops being
 // called. It is the watchdog for those without Alertmanager, or in whose Alertmanager one does not trust alone.
 type Heartbeat struct {
-	cfg    HeartbeatConfig
-	client *http.Client
+	cfg HeartbeatConfig
 }
 
 // NewHeartbeat checks c. Errors start with the key below heartbeat.
@@ -34,7 +32,7 @@ func NewHeartbeat(c HeartbeatConfig) (*Heartbeat, error) {
 			return nil, fmt.Errorf("url: %w", err)
 		}
 	}
-	return &Heartbeat{c, newClient(15 * time.Second)}, nil
+	return &Heartbeat{c}, nil
 }
 
 // Name is "heartbeat".
@@ -54,7 +52,7 @@ func (s *Heartbeat) Send(ctx context.Context, _ alerting.Notice) error {
 		return alerting.Permanent{Err: errors.New("heartbeat: its URL cannot be used")}
 	}
 	req.Header.Set("User-Agent", "forewarm")
-	return post(s.client, req, "heartbeat")
+	return post(client, req, "heartbeat")
 }
 
 func isWatchdog(n alerting.Notice) bool { return n.Alert != nil && n.Alert.Name == alerting.Watchdog }

@@ -14,15 +14,14 @@ import (
 	"unicode"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
 // maxReply is how much of a refusal is read for its error.
 const maxReply = 512
 
-// newClient is a client that follows no redirect: where notices go is the configuration's to say.
-func newClient(timeout time.Duration) *http.Client {
-	return &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-}
+// client follows no redirect: where notices go is the configuration's to say. The context of a request bounds its time.
+var client = &http.Client{CheckRedirect: httpclient.Stay}
 
 // post sends req and says what its answer means: nil for 2xx, [alerting.Gone] for 410, a plain error or
 // [alerting.Later] for what may go better another time (no answer, 408, 425, 429, 5xx), and [alerting.Permanent] for the

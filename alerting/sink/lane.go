@@ -13,10 +13,10 @@ import (
 
 // lane delivers to one sink.
 type lane struct {
-	sink   alerting.Sink
-	cfg    Delivery
-	queues []Queue // of signals, of reports
-	report func(Failure)
+	sink    alerting.Sink
+	signals pace    // of all but reports
+	queues  []Queue // of signals, of reports
+	report  func(Failure)
 
 	sending sync.Mutex // held during an attempt
 
@@ -162,11 +162,18 @@ func (l *lane) id(n alerting.Notice) (id string, naming bool) {
 	return n.ID(), false
 }
 
+func (l *lane) pace(n alerting.Notice) pace {
+	if n.Report != nil {
+		return reportPace
+	}
+	return l.signals
+}
+
 // attempt makes one attempt at all that is given.
 func (l *lane) attempt(ctx context.Context, ds []*alerting.Delivery) error {
 	l.sending.Lock()
 	defer l.sending.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.pace(ds[0].Notice).timeout)
 	defer cancel()
 	held := make(chan struct{})
 	defer close(held)
@@ -226,7 +233,8 @@ func (l *lane) book(n alerting.Notice, err error) (again bool, pause time.Durati
 	l.count(func(s *Stats) { s.Retried++ })
 	fails := l.failed(n, err, true)
 	// Doubling, and half of it random, so that daemons that failed together do not return together.
-	pause = min(l.cfg.Backoff<<min(fails-1, 20), l.cfg.MaxBackoff)
+	p := l.pace(n)
+	pause = min(p.first<<min(fails-1, 20), p.longest)
 	pause = pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
 	if later, ok := errors.AsType[alerting.Later](err); ok {
 		pause = max(pause, min(later.After, maxRest))

@@ -225,13 +225,13 @@ func TestNATSMends(t *testing.T) {
 			deps, failed := subjects, make(chan error, 100)
 			deps.NATS = w.js
 			log := newMemoryLog()
-			d := NewDispatcher(Delivery{Timeout: 200 * time.Millisecond, Backoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond},
-				[]alerting.Sink{NewNATS(NATSConfig{}, deps)}, log.open, func(f Failure) {
-					select {
-					case failed <- f.Err:
-					default:
-					}
-				})
+			d := NewDispatcher([]alerting.Sink{NewNATS(NATSConfig{}, deps)}, log.open, func(f Failure) {
+				select {
+				case failed <- f.Err:
+				default:
+				}
+			})
+			d.lanes[0].signals = pace{200 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond}
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- d.Run(ctx) }()

@@ -345,7 +345,7 @@ func (d *daemon) openSinks() error {
 	open := func(name string, reports bool, most int) sink.Queue {
 		return d.decisions.Queue(d.told, name, reports, most)
 	}
-	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, append(sinks, destinations...), open, d.undelivered)
+	d.dispatcher = sink.NewDispatcher(append(sinks, destinations...), open, d.undelivered)
 	return nil
 }
 

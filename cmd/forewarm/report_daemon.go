@@ -184,7 +184,7 @@ func (d *daemon) openReporter() ([]alerting.Sink, error) {
 		render: d.renderReport,
 		tell:   d.tellReport,
 	}
-	return sink.OpenReports(reportConfig(d.cfg), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile, Objects: d.js})
+	return sink.OpenReports(reportConfig(d.cfg), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile})
 }
 
 // reportConfig says where reports go, with the folder's default.

@@ -37,7 +37,7 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	}
 
 	during := make(chan string, 2)
-	d.dispatcher = sink.NewDispatcher(sink.Delivery{Backoff: time.Millisecond}, []alerting.Sink{&flaky{}}, func(string, bool, int) sink.Queue { return idle{} }, func(f sink.Failure) {
+	d.dispatcher = sink.NewDispatcher([]alerting.Sink{&flaky{}}, func(string, bool, int) sink.Queue { return idle{} }, func(f sink.Failure) {
 		d.undelivered(f)
 		during <- d.sinkTrouble()
 	})
