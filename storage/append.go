@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -95,10 +94,10 @@ func (tx *transaction) forecasts(fs []forecaster.Forecast) {
 		key := groupKey{kind: forecastGroup, Key: f.Key, name: f.Dimension}
 		t := f.Origin.UnixMilli()
 		g := tx.lookup(key)
-		for h := range tx.horizons {
+		for h := range horizons {
 			q := &f.WindowMax
-			if h < len(tx.cfg.ForecastMinutes) {
-				q = &f.Minute[tx.cfg.ForecastMinutes[h]-1]
+			if h < len(forecastMinutes) {
+				q = &f.Minute[forecastMinutes[h]-1]
 			}
 			for i, v := range q {
 				tx.put(key, g, h*forecaster.NumLevels+i, t, v)
@@ -226,10 +225,9 @@ func (tx *transaction) put(key groupKey, g *group, i int, t int64, v float64) {
 	c := &tx.counters
 	switch {
 	case math.IsNaN(v):
-		c.Unknown++
-		return
+		return // it is not known
 	case t > tx.tick:
-		c.Future++
+		c.Refused++
 		return
 	case g == nil:
 		c.Capped++
@@ -243,7 +241,7 @@ func (tx *transaction) put(key groupKey, g *group, i int, t int64, v float64) {
 			return
 		}
 		c.ActiveSeries++
-		sr.labels = key.labels(i, tx.horizons)
+		sr.labels = key.labels(i)
 		sr.last = math.MinInt64
 		if last, ok := tx.resumed[string(sr.labels.Bytes(nil))]; ok {
 			sr.last = last
@@ -254,17 +252,12 @@ func (tx *transaction) put(key groupKey, g *group, i int, t int64, v float64) {
 		return
 	}
 	ref, err := tx.app.Append(sr.ref, sr.labels, 0, t, v, nil, nil, promstorage.AppendV2Options{})
-	switch {
-	case err == nil:
-		sr.ref, sr.last = ref, t
-		c.Appended++
-	case errors.Is(err, promstorage.ErrTooOldSample), errors.Is(err, promstorage.ErrOutOfBounds), errors.Is(err, promstorage.ErrOutOfOrderSample):
-		c.TooOld++
-	case errors.Is(err, promstorage.ErrDuplicateSampleForTimestamp):
-		c.Conflicting++
-	default:
-		if c.Failed++; c.Failed == 1 {
-			tx.log.Error("a sample cannot be stored", "series", sr.labels.String(), "err", err)
+	if err != nil {
+		if c.Refused++; c.Refused == 1 {
+			tx.log.Warn("a sample cannot be stored; such samples are counted", "series", sr.labels.String(), "err", err)
 		}
+		return
 	}
+	sr.ref, sr.last = ref, t
+	c.Appended++
 }

@@ -87,7 +87,7 @@ func zeroNaN(v float64) float64 {
 
 // freshQuerier reads the minutes from mint to maxt.
 type freshQuerier struct {
-	promstorage.Querier // does nothing
+	promstorage.Querier // does nothing: the names and values of labels are those of settled minutes
 	of                  *fresh
 	mint, maxt          int64
 }
@@ -108,7 +108,7 @@ func (q freshQuerier) series(matchers []*labels.Matcher) (out []promstorage.Seri
 			for d, v := range values {
 				s, seen := found[name{key, d}]
 				if !seen && !math.IsNaN(v) {
-					l := groupKey{kind: windowGroup, Key: key}.labels(d, nil)
+					l := groupKey{kind: windowGroup, Key: key}.labels(d)
 					if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(l.Get(m.Name)) }) {
 						s = &promql.Series{Metric: l}
 					}
@@ -132,17 +132,6 @@ func (q freshQuerier) series(matchers []*labels.Matcher) (out []promstorage.Seri
 // Select implements storage.Querier.
 func (q freshQuerier) Select(_ context.Context, _ bool, _ *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
 	return &freshSet{left: q.series(matchers)}
-}
-
-// LabelValues implements storage.Querier.
-func (q freshQuerier) LabelValues(_ context.Context, name string, _ *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	found := map[string]bool{}
-	for _, s := range q.series(matchers) {
-		if v := s.Labels().Get(name); v != "" {
-			found[v] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(found)), nil, nil
 }
 
 type freshSet struct {

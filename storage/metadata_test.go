@@ -11,11 +11,10 @@ import (
 // Every series that is written is described, and nothing else.
 func TestSeriesHelpIsComplete(t *testing.T) {
 	written := map[string]bool{}
-	horizons := []string{"15"}
 	for _, kind := range []groupKind{windowGroup, forecastGroup, poolGroup, resourceGroup, accountGroup, accountGroup + 1, accountGroup + 2, accountGroup + 3} {
 		k := groupKey{kind: kind, Key: features.Key{Pool: "p", Class: "c"}, name: features.DimKV}
-		for i := range k.size(horizons) {
-			written[k.labels(i, horizons).Get(model.MetricNameLabel)] = true
+		for i := range k.size() {
+			written[k.labels(i).Get(model.MetricNameLabel)] = true
 		}
 	}
 	help := SeriesHelp()

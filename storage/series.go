@@ -21,6 +21,12 @@ const ForecastSeries = "forewarm_forecast"
 // HorizonWindowMax is the horizon label of the largest minute in forecaster.WindowFrom..WindowTo.
 const HorizonWindowMax = forecaster.HorizonWindowMax
 
+// forecastMinutes are the horizons whose forecasts are kept, and horizons their labels, with that of the window maximum.
+var (
+	forecastMinutes = [...]int{5, 15, 30, 60}
+	horizons        = [...]string{"5", "15", "30", "60", HorizonWindowMax}
+)
+
 // levelLabels are forecaster.Levels as label values.
 var levelLabels = func() (out [forecaster.NumLevels]string) {
 	for i, level := range forecaster.Levels {
@@ -168,7 +174,7 @@ type series struct {
 }
 
 // size is the number of series in a group of this kind.
-func (k groupKey) size(horizons []string) int {
+func (k groupKey) size() int {
 	switch k.kind {
 	case windowGroup:
 		return len(features.Dimensions) + len(shapes)*len(shapeLevels) + len(lateValues)
@@ -184,7 +190,7 @@ func (k groupKey) size(horizons []string) int {
 }
 
 // labels of the i-th series of the group.
-func (k groupKey) labels(i int, horizons []string) labels.Labels {
+func (k groupKey) labels(i int) labels.Labels {
 	switch k.kind {
 	case windowGroup:
 		if i < len(features.Dimensions) {
