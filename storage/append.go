@@ -117,11 +117,7 @@ func (tx *transaction) window(w *features.Window) {
 	key := groupKey{kind: windowGroup, Key: w.Key}
 	t := w.Start.Add(features.Minute).UnixMilli()
 	g := tx.lookup(key)
-	for i := range features.Dimensions {
-		v, ok := features.Dimensions[i].Value(w)
-		if !ok {
-			v = math.NaN()
-		}
+	for i, v := range valuesOf(w) {
 		tx.put(key, g, i, t, v)
 	}
 	i := len(features.Dimensions)
@@ -135,6 +131,18 @@ func (tx *transaction) window(w *features.Window) {
 		tx.late(key, g, t, w.Late)
 	}
 	tx.accounts(w)
+}
+
+// valuesOf are those of a settled window by features.Dimensions, NaN where they are not known.
+func valuesOf(w *features.Window) []float64 {
+	out := make([]float64, len(features.Dimensions))
+	for i := range out {
+		v, ok := features.Dimensions[i].Value(w)
+		if out[i] = v; !ok {
+			out[i] = math.NaN()
+		}
+	}
+	return out
 }
 
 func (tx *transaction) late(key groupKey, g *group, t int64, l *features.Late) {
@@ -157,7 +165,7 @@ func (tx *transaction) sums(windows []features.Window) {
 			sums[k] = x
 			order = append(order, x)
 		}
-		x.add(w)
+		addUp(x.values, valuesOf(w))
 		return x
 	}
 	for i := range windows {
@@ -197,16 +205,15 @@ type sum struct {
 	late   features.Late
 }
 
-func (s *sum) add(w *features.Window) {
-	for d := range features.Dimensions {
-		dim := &features.Dimensions[d]
-		v, ok := dim.Value(w)
-		switch {
-		case !ok || dim.Kind != features.Rate && !dim.Forecast:
-		case math.IsNaN(s.values[d]):
-			s.values[d] = v
+// addUp adds the values of a class to a sum.
+func addUp(sum, values []float64) {
+	for d, v := range values {
+		switch dim := &features.Dimensions[d]; {
+		case math.IsNaN(v) || dim.Kind != features.Rate && !dim.Forecast:
+		case math.IsNaN(sum[d]):
+			sum[d] = v
 		default:
-			s.values[d] += v
+			sum[d] += v
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+
+	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
 // Reserve is the space, in bytes, that storage leaves to others on its file system: no series are written where less would be left.
@@ -12,14 +14,7 @@ const Reserve = 16 << 20
 
 // Space is what is free where a directory is, or will be, and what the files in it take, in bytes.
 func Space(dir string) (free, used int64, err error) {
-	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err == nil && !e.IsDir() {
-			if i, err := e.Info(); err == nil {
-				used += i.Size()
-			}
-		}
-		return nil //nolint:nilerr // what cannot be read is not counted
-	})
+	used, _ = fileutil.DirSize(dir) // up to what cannot be read
 	for at := dir; ; at = filepath.Dir(at) {
 		if free, err = Free(at); !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
 			return free, used, err

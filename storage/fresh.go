@@ -57,32 +57,22 @@ func (f *fresh) take(windows []features.Window, tick int64, owns func(features.K
 // sums adds the classes of a minute up to series: those of a class, of the pool and of the classes without series.
 func sums(classes map[features.Key]freshValues) map[features.Key][]float64 {
 	out := map[features.Key][]float64{}
-	add := func(key features.Key, values []float64, all bool) {
+	add := func(key features.Key, values []float64) {
 		if out[key] == nil {
 			out[key] = slices.Repeat([]float64{math.NaN()}, len(values))
 		}
-		for d, v := range values {
-			if dim := &features.Dimensions[d]; !math.IsNaN(v) && (all || dim.Kind == features.Rate || dim.Forecast) {
-				out[key][d] = zeroNaN(out[key][d]) + v
-			}
-		}
+		addUp(out[key], values)
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(classes), features.Key.Compare) {
 		x := classes[key]
-		add(features.Key{Pool: key.Pool, Class: features.TotalClass}, x.values, false)
-		if !x.own {
-			key.Class = features.OverflowClass
+		add(features.Key{Pool: key.Pool, Class: features.TotalClass}, x.values)
+		if x.own {
+			out[key] = x.values
+		} else {
+			add(features.Key{Pool: key.Pool, Class: features.OverflowClass}, x.values)
 		}
-		add(key, x.values, x.own)
 	}
 	return out
-}
-
-func zeroNaN(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
-	}
-	return v
 }
 
 // freshQuerier reads the minutes from mint to maxt.

@@ -20,7 +20,7 @@ type Deps struct {
 	NATS Publisher // nil leaves the NATS sink out
 	// PrescaleSubject and AlertSubject name the subject of a pool's events and alerts, escaped and with the prefix.
 	PrescaleSubject, AlertSubject func(pool string) string
-	// Pages are those of a report that is to be delivered; nil where there are none.
+	// Pages are those of a report that is to be delivered.
 	Pages func(*alerting.Report) (*Pages, error)
 }
 
@@ -46,9 +46,7 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sinks.webhooks[%d].%w", i, err)
 		}
-		if deps.Pages != nil {
-			s.pages = deps.Pages
-		}
+		s.pages = deps.Pages
 		sinks = append(sinks, s)
 	}
 	heartbeat, err := NewHeartbeat(c.Heartbeat)

@@ -67,12 +67,10 @@ type Dispatcher struct {
 func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool, most int) Queue, report func(Failure)) *Dispatcher {
 	d := &Dispatcher{}
 	for _, s := range sinks {
-		l := &lane{
-			sink: s, signals: signalPace, report: report, stats: Stats{Sink: s.Name()},
-			more: make(chan struct{}, 1), own: map[string]ownNotice{}, delivered: map[string]string{},
-		}
+		l := &lane{sink: s, signals: signalPace, report: report, stats: Stats{Sink: s.Name()}, own: newOwnQueue()}
+		l.queues = []Queue{l.own}
 		for _, reports := range []bool{false, true} {
-			if accepts(s, sample(reports)) || !reports && acceptsSignals(s) {
+			if wants(s, reports) {
 				l.queues = append(l.queues, open(s.Name(), reports, l.most()))
 			}
 		}
@@ -81,16 +79,12 @@ func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool, m
 	return d
 }
 
-// sample is a notice by which to ask whether a sink wants its kind.
-func sample(report bool) alerting.Notice {
-	if report {
-		return alerting.Notice{Report: &alerting.Report{}}
+// wants says whether a sink takes any reports, or anything else.
+func wants(s alerting.Sink, reports bool) bool {
+	if reports {
+		return accepts(s, alerting.Notice{Report: &alerting.Report{}})
 	}
-	return alerting.Notice{Alert: &alerting.Alert{}}
-}
-
-func acceptsSignals(s alerting.Sink) bool {
-	return accepts(s, alerting.Notice{Decision: &alerting.Decision{Action: alerting.ScaleOut}})
+	return accepts(s, alerting.Notice{Alert: &alerting.Alert{}}) || accepts(s, alerting.Notice{Decision: &alerting.Decision{Action: alerting.ScaleOut}})
 }
 
 // selector is implemented by sinks that want only some notices.
@@ -127,9 +121,14 @@ const batchMost = 256
 
 // Tell hands the daemon's own notices to every sink that accepts them, past the log, which they may be about. One that could not
 // be delivered is tried again with the next call, until it lapses; a newer one of its identity takes its place.
-func (d *Dispatcher) Tell(now time.Time, notices ...alerting.Notice) {
+func (d *Dispatcher) Tell(notices ...alerting.Notice) {
 	for _, l := range d.lanes {
-		l.tell(now, notices)
+		for _, n := range notices {
+			if accepts(l.sink, n) {
+				l.own.add(n)
+			}
+		}
+		l.own.wake()
 	}
 }
 
@@ -156,7 +155,6 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		for _, q := range l.queues {
 			lanes.Go(func() { l.run(ctx, sending, q) })
 		}
-		lanes.Go(func() { l.runOwn(ctx, sending) })
 	}
 	go func() {
 		lanes.Wait()

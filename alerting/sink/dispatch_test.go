@@ -474,10 +474,10 @@ func TestDispatcherTells(t *testing.T) {
 		}}}
 		stats, err := run(t, newMemoryLog(), []alerting.Sink{s}, nil, func(d *Dispatcher) {
 			for range 3 {
-				d.Tell(time.Now(), alert("", false))
+				d.Tell(alert("", false))
 				time.Sleep(time.Minute)
 			}
-			d.Tell(time.Now(), alert("", true))
+			d.Tell(alert("", true))
 			time.Sleep(time.Minute)
 		})
 		if want := []Stats{{Sink: "s", Sent: 2, Retried: 1}}; err != nil || cmp.Diff(want, stats) != "" {

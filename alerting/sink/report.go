@@ -22,10 +22,6 @@ type Pages struct {
 	MailHTML []byte `cbor:"5,keyasint"`
 }
 
-func noPages(*alerting.Report) (*Pages, error) {
-	return nil, alerting.Permanent{Err: errors.New("there are no pages of reports")}
-}
-
 // maxEmbedded bounds the report that goes along with a webhook's event; larger ones are named only.
 const maxEmbedded = 1 << 20
 

@@ -84,7 +84,7 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 			return nil, fmt.Errorf("url: %w", err)
 		}
 	}
-	return &Webhook{cfg: c, now: time.Now, pages: noPages}, nil
+	return &Webhook{cfg: c, now: time.Now}, nil
 }
 
 // Name is "webhook/" and the configured name.

@@ -329,12 +329,8 @@ func (d *daemon) openSinks() error {
 	if err != nil {
 		return err
 	}
-	var pages func(*alerting.Report) (*sink.Pages, error)
-	if d.reporter != nil {
-		pages = d.pages
-	}
 	sinks, err := sink.Open(d.cfg.Sinks, sink.Deps{
-		Pages:           pages,
+		Pages:           d.pages,
 		NATS:            d.js,
 		PrescaleSubject: func(pool string) string { return ingest.PrescaleSubject(prefix, pool) },
 		AlertSubject:    func(pool string) string { return ingest.AlertSubject(prefix, pool) },

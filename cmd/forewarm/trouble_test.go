@@ -43,7 +43,7 @@ func TestTroubleEndsWhenItIsOver(t *testing.T) {
 	})
 	now := time.Now()
 	tell := func() {
-		d.dispatcher.Tell(now, alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}})
+		d.dispatcher.Tell(alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}})
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
