@@ -128,10 +128,8 @@ func (s *Store) ready() error {
 	if err := s.openDB(); err != nil {
 		return err
 	}
-	for _, g := range s.groups {
-		for i := range g.series {
-			g.series[i].ref = 0
-		}
+	for _, x := range s.series {
+		x.ref = 0
 	}
 	s.suspect = false
 	s.log.Info("the series go on", "ticks lost since the start", s.counters.LostTicks)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -44,8 +45,6 @@ type StoreCounters struct {
 	Corruptions     uint64 // of the write-ahead log, cut off on opening
 	Damaged         uint64 // databases that were renamed on opening
 	CompactFailures uint64 // attempts to compact that failed; each is made again
-
-	ActiveSeries int
 }
 
 // Store is the embedded TSDB. Appending is for one goroutine; reading is safe beside it.
@@ -65,8 +64,8 @@ type Store struct {
 
 	fresh fresh
 
-	mu           sync.Mutex // guards what follows
-	groups       map[groupKey]*group
+	mu           sync.Mutex            // guards what follows
+	series       map[seriesKey]*series // at most Config.MaxSeries
 	retained     retained
 	resumed      map[string]int64 // newest sample of each series found on opening, by label bytes
 	resumedTo    int64            // newest of those, Unix ms
@@ -83,7 +82,7 @@ type Store struct {
 // is torn is cut, and a database that is damaged renamed; both are counted. On a full disk it opens the TSDB once there is room.
 func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	s := &Store{
-		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), free: Free, groups: map[groupKey]*group{},
+		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), free: Free, series: map[seriesKey]*series{}, fresh: fresh{minutes: minutes{}},
 		retained: newRetained(cfg.MaxClasses), maintaining: make(chan struct{}, 1), retry: reopenEvery,
 	}
 	switch err := s.start(); {
@@ -190,20 +189,7 @@ func (s *Store) Counters() StoreCounters {
 	return s.counters
 }
 
-// lookup finds or makes a group; nil when it would exceed the bound.
-func (s *Store) lookup(k groupKey) *group {
-	g := s.groups[k]
-	if g == nil {
-		if s.counters.ActiveSeries >= s.cfg.MaxSeries || len(s.groups) >= s.cfg.MaxSeries {
-			return nil
-		}
-		g = &group{series: make([]series, k.size())}
-		s.groups[k] = g
-	}
-	return g
-}
-
-// sweep forgets, once an hour of ticks, the groups that were not written to for a while.
+// sweep forgets, once an hour of ticks, the series that were not written to for a while.
 func (s *Store) sweep(tick int64) {
 	if tick-s.swept < time.Hour.Milliseconds() {
 		return
@@ -212,15 +198,5 @@ func (s *Store) sweep(tick int64) {
 	if tick-s.resumedTo > activeFor.Milliseconds() {
 		s.resumed = nil // the replay is over
 	}
-	for k, g := range s.groups {
-		if tick-g.used < activeFor.Milliseconds() {
-			continue
-		}
-		for i := range g.series {
-			if !g.series[i].labels.IsEmpty() {
-				s.counters.ActiveSeries--
-			}
-		}
-		delete(s.groups, k)
-	}
+	maps.DeleteFunc(s.series, func(_ seriesKey, x *series) bool { return tick-x.used >= activeFor.Milliseconds() })
 }

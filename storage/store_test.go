@@ -185,7 +185,7 @@ func TestStoreReplayAfterRestart(t *testing.T) {
 	for m := 1; m <= 300; m++ {
 		appendTick(t, s, m)
 	}
-	if c := s.Counters(); c.Appended != 300*samplesPerTick || c.ActiveSeries != samplesPerTick {
+	if c := s.Counters(); c.Appended != 300*samplesPerTick || len(s.series) != samplesPerTick {
 		t.Fatalf("%+v", c)
 	}
 	want := dump(t, s, ".+")
@@ -197,7 +197,7 @@ func TestStoreReplayAfterRestart(t *testing.T) {
 	for m := 200; m <= 300; m++ {
 		appendTick(t, s, m)
 	}
-	if diff := cmp.Diff(StoreCounters{Repeated: 101 * samplesPerTick, ActiveSeries: samplesPerTick}, s.Counters()); diff != "" {
+	if diff := cmp.Diff(StoreCounters{Repeated: 101 * samplesPerTick}, s.Counters()); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(want, dump(t, s, ".+")); diff != "" {
@@ -237,7 +237,7 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 		}
 	}
 	c := s.Counters()
-	if c.ActiveSeries != 101 || c.Appended != 101 || c.Repeated != 101 || c.Capped != 2*(4*45-101) {
+	if len(s.series) != 101 || c.Appended != 101 || c.Repeated != 101 || c.Capped != 2*(4*45-101) {
 		t.Errorf("%+v", c)
 	}
 	if got := len(dump(t, s, ForecastSeries)); got != 101 {
@@ -249,7 +249,7 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := s.Counters(); c.ActiveSeries != 2 || c.Appended != 103 {
+	if c := s.Counters(); len(s.series) != 2 || c.Appended != 103 {
 		t.Errorf("%+v", c)
 	}
 	// What is further back than the TSDB takes is counted, and stops nothing.

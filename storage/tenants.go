@@ -91,8 +91,9 @@ func (tx *transaction) accounts(w *features.Window) {
 		s.names[kind].rank(a, r, tx.tick)
 		rest := r.Total
 		put := func(name string, tokens float64) {
-			key := groupKey{kind: accountGroup + groupKind(kind), Key: w.Key, name: name}
-			tx.put(key, tx.lookup(key), 0, tx.tick, tokens*(1-accountFade)/features.Minute.Seconds())
+			key := demandKey(a.series, w.Key)
+			key.more = [2]string{a.label, name}
+			tx.put(key, tx.tick, tokens*(1-accountFade)/features.Minute.Seconds())
 		}
 		for _, t := range s.names[kind].list {
 			tokens := accountOf(r, t.name)
