@@ -49,11 +49,11 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 		s.pages = deps.Pages
 		sinks = append(sinks, s)
 	}
-	heartbeat, err := NewHeartbeat(c.Heartbeat)
-	if err != nil {
-		return nil, fmt.Errorf("sinks.heartbeat.%w", err)
-	}
 	if c.Heartbeat != (HeartbeatConfig{}) {
+		heartbeat, err := NewHeartbeat(c.Heartbeat)
+		if err != nil {
+			return nil, fmt.Errorf("sinks.heartbeat.%w", err)
+		}
 		sinks = append(sinks, heartbeat)
 	}
 	return sinks, nil

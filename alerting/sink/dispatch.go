@@ -161,15 +161,11 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		close(finished)
 	}()
 	<-ctx.Done()
-	for range 2 {
-		timer := time.NewTimer(lastAttempt / 2)
-		select {
-		case <-finished:
-			timer.Stop()
-			return nil
-		case <-timer.C:
-			stop()
-		}
+	defer time.AfterFunc(lastAttempt/2, stop).Stop()
+	select {
+	case <-finished:
+		return nil
+	case <-time.After(lastAttempt):
+		return errors.New("a sink does not stop")
 	}
-	return errors.New("a sink does not stop")
 }

@@ -132,7 +132,6 @@ func (q *memoryQueue) Next(ctx context.Context, most int) (all []*alerting.Deliv
 					return nil
 				},
 				Return: func() error { return nil },
-				Hold:   func() error { return nil },
 			})
 		}
 		q.mu.Unlock()

@@ -141,7 +141,7 @@ var httpSinks = map[string]httpSink{
 	"webhook": webhookOf(CloudEvents),
 	"slack":   webhookOf(Slack),
 	"heartbeat": {gone: disabled, watchdog: true, id: func(*http.Request, []byte) string { return "beat" }, build: func(t *testing.T, url string) alerting.Sink {
-		s, err := NewHeartbeat(HeartbeatConfig{URL: url})
+		s, err := NewHeartbeat(HeartbeatConfig{Target{URL: url}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func webhookOf(format Format) httpSink {
 		signs: true,
 		id:    func(r *http.Request, _ []byte) string { return r.Header.Get("webhook-id") },
 		build: func(t *testing.T, url string) alerting.Sink {
-			return newWebhook(t, WebhookConfig{Name: "ops", URL: url, Format: format, SecretFile: keyFile(t, testKey)})
+			return newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: url}, Format: format, SecretFile: keyFile(t, testKey)})
 		},
 	}
 }

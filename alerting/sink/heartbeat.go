@@ -11,9 +11,7 @@ import (
 
 // HeartbeatConfig is the heartbeat block.
 type HeartbeatConfig struct {
-	URL       string `yaml:"url"`        // https, or http to this machine
-	URLFile   string `yaml:"url_file"`   // instead of url, where it is a secret; read each time
-	AllowHTTP bool   `yaml:"allow_http"` // to other machines
+	Target `yaml:",inline"`
 }
 
 // Heartbeat calls a URL (GET) each minute while the daemon is well, for a service that raises the alarm when it stops being
@@ -24,15 +22,7 @@ type Heartbeat struct {
 
 // NewHeartbeat checks c. Errors start with the key below heartbeat.
 func NewHeartbeat(c HeartbeatConfig) (*Heartbeat, error) {
-	if c.URL != "" && c.URLFile != "" {
-		return nil, errors.New("url: set beside url_file; keep one of them")
-	}
-	if c.URL != "" {
-		if err := checkURL(c.URL, c.AllowHTTP); err != nil {
-			return nil, fmt.Errorf("url: %w", err)
-		}
-	}
-	return &Heartbeat{c}, nil
+	return &Heartbeat{c}, c.check()
 }
 
 // Name is "heartbeat".
@@ -43,7 +33,7 @@ func (*Heartbeat) Accepts(n alerting.Notice) bool { return isWatchdog(n) }
 
 // Send calls the URL once.
 func (s *Heartbeat) Send(ctx context.Context, _ alerting.Notice) error {
-	target, err := readURL(s.cfg.URL, s.cfg.URLFile, s.cfg.AllowHTTP)
+	target, err := s.cfg.read()
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}

@@ -165,9 +165,6 @@ func (l *lane) attempt(ctx context.Context, ds []*alerting.Delivery) error {
 	defer l.sending.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, l.pace(ds[0].Notice).timeout)
 	defer cancel()
-	held := make(chan struct{})
-	defer close(held)
-	go hold(held, ds)
 	if len(ds) == 1 {
 		return l.sink.Send(ctx, ds[0].Notice)
 	}
@@ -176,25 +173,6 @@ func (l *lane) attempt(ctx context.Context, ds []*alerting.Delivery) error {
 		notices = append(notices, d.Notice)
 	}
 	return l.sink.(batcher).SendAll(ctx, notices)
-}
-
-// holdEvery is how often the log is told that an attempt goes on.
-const holdEvery = time.Second
-
-// hold keeps notices from going to another daemon during an attempt.
-func hold(done <-chan struct{}, ds []*alerting.Delivery) {
-	ticker := time.NewTicker(holdEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-ticker.C:
-		}
-		for _, d := range ds {
-			_ = d.Hold() // else it is delivered twice, under its id
-		}
-	}
 }
 
 // maxRest bounds how long a consumer may ask to be left alone.

@@ -36,7 +36,7 @@ func (q *ownQueue) add(n alerting.Notice) {
 	if _, known := q.notices[identity]; !known && len(q.notices) >= ownMost {
 		return
 	}
-	d := &alerting.Delivery{Notice: n, Stored: time.Now(), Return: nothing, Hold: nothing}
+	d := &alerting.Delivery{Notice: n, Stored: time.Now(), Return: nothing}
 	d.Newer = func(context.Context) (alerting.Notice, bool, error) { return alerting.Notice{}, false, nil }
 	d.Settle = func() error {
 		q.mu.Lock()

@@ -48,8 +48,6 @@ func at(pages *Pages) func(*alerting.Report) (*Pages, error) {
 	return func(*alerting.Report) (*Pages, error) { return pages, nil }
 }
 
-func writeHere(path string, data []byte) error { return os.WriteFile(path, data, 0o600) }
-
 // mailServer is a real SMTP server in this process. It asks for the password "sesame" of "forewarm", and refuses with the
 // reply that is set.
 type mailServer struct {
@@ -328,7 +326,7 @@ func TestReportWebhook(t *testing.T) {
 	large := *testPages
 	large.JSON = append(append([]byte(`"`), bytes.Repeat([]byte("x"), maxEmbedded)...), '"')
 	for _, pages := range []*Pages{testPages, &large} {
-		sinks, err := Open(Config{Webhooks: []WebhookConfig{{Name: "ops", URL: server.URL, SecretFile: keyFile(t, testKey), Send: []string{"reports"}}}}, Deps{Pages: at(pages)})
+		sinks, err := Open(Config{Webhooks: []WebhookConfig{{Name: "ops", Target: Target{URL: server.URL}, SecretFile: keyFile(t, testKey), Send: []string{"reports"}}}}, Deps{Pages: at(pages)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +354,7 @@ func TestReportWebhook(t *testing.T) {
 			t.Errorf("%s", bodies[i][:200])
 		}
 	}
-	if newWebhook(t, WebhookConfig{Name: "ops", URL: "https://a", SecretFile: "k"}).Accepts(weekly()) {
+	if newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"}).Accepts(weekly()) {
 		t.Error("reports come without being asked for")
 	}
 	body, err := slackMessage(weekly(), time.Unix(0, 0))
@@ -382,7 +380,7 @@ func TestReportDestinationsAreApart(t *testing.T) {
 	}
 	failed := make(chan Failure, 8)
 	log := newMemoryLog()
-	d := NewDispatcher(append(sinks, newWebhook(t, WebhookConfig{Name: "ops", URL: hook.URL, SecretFile: keyFile(t, testKey)})), log.open,
+	d := NewDispatcher(append(sinks, newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: hook.URL}, SecretFile: keyFile(t, testKey)})), log.open,
 		func(f Failure) { failed <- f })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -19,12 +19,10 @@ import (
 
 // WebhookConfig is one of webhooks.
 type WebhookConfig struct {
-	Name      string   `yaml:"name"`       // in logs, metrics and errors, where the URL may be a secret
-	URL       string   `yaml:"url"`        // https, or http to this machine
-	URLFile   string   `yaml:"url_file"`   // instead of url, where it is a secret; read at each attempt
-	AllowHTTP bool     `yaml:"allow_http"` // to other machines: anyone on the way can read it
-	Format    Format   `yaml:"format"`     // "" means cloudevents
-	Send      []string `yaml:"send"`       // alerts, prescale, reports; none means the first two, but alerts only for slack
+	Name   string `yaml:"name"` // in logs, metrics and errors, where the URL may be a secret
+	Target `yaml:",inline"`
+	Format Format   `yaml:"format"` // "" means cloudevents
+	Send   []string `yaml:"send"`   // alerts, prescale, reports; none means the first two, but alerts only for slack
 
 	SecretFile string `yaml:"secret_file"` // keys that sign, one a line; read at each attempt, so that they can rotate
 }
@@ -69,8 +67,6 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 		return nil, fmt.Errorf("name: %q is no name; write letters, digits and dashes", c.Name)
 	case c.Format != CloudEvents && c.Format != Slack:
 		return nil, fmt.Errorf("format: %q is unknown; set cloudevents or slack", c.Format)
-	case (c.URL == "") == (c.URLFile == ""):
-		return nil, errors.New("url: set it or url_file, one of the two")
 	case c.Format == CloudEvents && c.SecretFile == "":
 		return nil, errors.New("secret_file: not set, so that the consumer could not tell who sends; name a file with whsec_ and 32 random bytes in base64")
 	}
@@ -79,12 +75,7 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 			return nil, fmt.Errorf("send[%d]: %q is unknown; set alerts, prescale or reports", i, what)
 		}
 	}
-	if c.URL != "" {
-		if err := checkURL(c.URL, c.AllowHTTP); err != nil {
-			return nil, fmt.Errorf("url: %w", err)
-		}
-	}
-	return &Webhook{cfg: c, now: time.Now}, nil
+	return &Webhook{cfg: c, now: time.Now}, c.check()
 }
 
 // Name is "webhook/" and the configured name.
@@ -119,7 +110,7 @@ func (s *Webhook) ID(n alerting.Notice) string {
 
 // Send posts n once.
 func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
-	target, err := readURL(s.cfg.URL, s.cfg.URLFile, s.cfg.AllowHTTP)
+	target, err := s.cfg.read()
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name(), err)
 	}

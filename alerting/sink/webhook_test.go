@@ -94,7 +94,7 @@ func TestWebhookVerifies(t *testing.T) {
 				}
 				got = append(got, id, event.ID, event.Type, event.Subject)
 			})
-			s := newWebhook(t, WebhookConfig{Name: "ops", URL: server.URL, SecretFile: keyFile(t, tt.keys...)})
+			s := newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: server.URL}, SecretFile: keyFile(t, tt.keys...)})
 			err := s.Send(t.Context(), decision("llama 70.b", 4))
 			if _, permanent := errors.AsType[alerting.Permanent](err); permanent == tt.ok || (err == nil) != tt.ok {
 				t.Fatalf("error %v", err)
@@ -140,7 +140,7 @@ func TestWebhookReadsSecretsAnew(t *testing.T) {
 	taken := 0
 	server := consumer(t, testKey, func(string, []byte) { taken++ })
 	secret, url := keyFile(t, otherKey), keyFile(t, "http://127.0.0.1:1/old/SECRET")
-	s := newWebhook(t, WebhookConfig{Name: "ops", URLFile: url, SecretFile: secret})
+	s := newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URLFile: url}, SecretFile: secret})
 	if err := s.Send(t.Context(), decision("a", 1)); err == nil || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
 	}
@@ -155,14 +155,14 @@ func TestWebhookReadsSecretsAnew(t *testing.T) {
 	if err := os.WriteFile(url, []byte("http://elsewhere.example/SECRET"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s = newWebhook(t, WebhookConfig{Name: "ops", URLFile: url, SecretFile: secret})
+	s = newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URLFile: url}, SecretFile: secret})
 	if err := s.Send(t.Context(), decision("a", 4)); err == nil || !strings.Contains(err.Error(), "http to another machine") || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestWebhookConfig(t *testing.T) {
-	sound := WebhookConfig{Name: "ops", URL: "https://hooks.example.org/x", SecretFile: "k"}
+	sound := WebhookConfig{Name: "ops", Target: Target{URL: "https://hooks.example.org/x"}, SecretFile: "k"}
 	for want, change := range map[string]func(c *WebhookConfig){
 		`sinks.webhooks[1].name: "" is no name`:                                        func(c *WebhookConfig) { c.Name = "" },
 		`sinks.webhooks[1].name: "other" is taken`:                                     func(c *WebhookConfig) { c.Name = "other" },
@@ -197,9 +197,9 @@ func TestWebhookConfig(t *testing.T) {
 
 // TestWebhookSelects: who gets what, and what is one message.
 func TestWebhookSelects(t *testing.T) {
-	events := newWebhook(t, WebhookConfig{Name: "ops", URL: "https://a", SecretFile: "k"})
-	chat := newWebhook(t, WebhookConfig{Name: "chat", URL: "https://a", Format: Slack})
-	both := newWebhook(t, WebhookConfig{Name: "both", URL: "https://a", Format: Slack, Send: []string{"alerts", "prescale"}})
+	events := newWebhook(t, WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"})
+	chat := newWebhook(t, WebhookConfig{Name: "chat", Target: Target{URL: "https://a"}, Format: Slack})
+	both := newWebhook(t, WebhookConfig{Name: "both", Target: Target{URL: "https://a"}, Format: Slack, Send: []string{"alerts", "prescale"}})
 	out, hold, watchdog := decision("a", 1), decision("a", 2), alert("a", false)
 	out.Decision.Action, hold.Decision.Action, watchdog.Alert.Name = alerting.ScaleOut, alerting.Hold, alerting.Watchdog
 	for name, tt := range map[string]struct {
