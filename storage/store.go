@@ -129,7 +129,7 @@ func (s *Store) resume() error {
 			s.retained.weigh(features.Key{Pool: l.Get("pool"), Class: class}, sum*features.Minute.Seconds(), last)
 		}
 	}
-	s.retained.rank(false)
+	s.retained.rank()
 	return set.Err()
 }
 

@@ -385,7 +385,7 @@ func BenchmarkTickBesideCompaction(b *testing.B) {
 	for c := range pf.Classes { // they have series of their own, as if they had been heavy
 		s.retained.weigh(pf.Classes[c].Key, 1, minute(0).UnixMilli())
 	}
-	s.retained.rank(false)
+	s.retained.rank()
 	var alone, beside time.Duration
 	m, compactions := 1, 0
 	for b.Loop() {

@@ -29,7 +29,7 @@ type Deps struct {
 func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 	var sinks []alerting.Sink
 	if deps.NATS != nil && !c.NATS.Off {
-		sinks = append(sinks, NewNATS(c.NATS, deps))
+		sinks = append(sinks, NewNATS(deps))
 	}
 	peers, err := NewAlertmanagers(c.Alertmanager)
 	if err != nil {

@@ -346,7 +346,7 @@ func TestNATSFaultsMend(t *testing.T) {
 			r := &rig{}
 			deps := subjects
 			deps.NATS = &publisher{r, fault.err, fault.takes, fault.want}
-			r.sink = NewNATS(NATSConfig{}, deps)
+			r.sink = NewNATS(deps)
 			r.run(t, fault.want, 0, nil)
 		})
 	}

@@ -118,7 +118,7 @@ func TestRetriesAreBounded(t *testing.T) {
 	}
 	most := map[string]int{}
 	for m := range next(events) {
-		e, err := alerting.ReadPrescale(alerting.StructuredType, m.Data)
+		e, err := alerting.ReadPrescale(m.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 	}
 	var reasons []string
 	for m := range next(events) {
-		e, err := alerting.ReadPrescale(alerting.StructuredType, m.Data)
+		e, err := alerting.ReadPrescale(m.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
