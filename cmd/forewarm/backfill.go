@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
@@ -38,7 +37,7 @@ func (d *daemon) readPast(ctx context.Context) (start uint64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("backfill: %w", err)
 	}
-	sources := backfillSources(d.cfg)
+	sources := d.cfg.BackfillSources()
 	if len(sources) == 0 {
 		return 0, nil // they are of other partitions
 	}
@@ -68,39 +67,6 @@ func (d *daemon) readPast(ctx context.Context) (start uint64, err error) {
 	return last + 1, nil
 }
 
-// backfillSources are those that are configured, or else the total of the one pool.
-func backfillSources(cfg *config.Config) []remote.Source {
-	sources := cfg.Backfill.Sources
-	if len(sources) == 0 && len(cfg.Pools) > 0 {
-		sources = []remote.Source{{Pool: cfg.Pools[0].Name}}
-	}
-	return sources
-}
-
-// answer is what came of a question, over all the time that was asked for.
-type answer struct {
-	remote.Question
-	values []float64
-	known  int // minutes
-}
-
-// ask asks a question a day at a time. step, when set, is called after each.
-func ask(ctx context.Context, reader *remote.Past, q remote.Question, from time.Time, minutes int, step func()) (a answer, err error) {
-	a.Question = q
-	for at := 0; at < minutes && q.Query != ""; at += ingest.MaxHistoryMinutes {
-		day, err := reader.Minutes(ctx, q.Query, from.Add(time.Duration(at)*features.Minute), min(ingest.MaxHistoryMinutes, minutes-at))
-		if err != nil {
-			return a, fmt.Errorf("%s: %w", q.Name, err)
-		}
-		a.known += knownMinutes(day)
-		a.values = append(a.values, day...)
-		if step != nil {
-			step()
-		}
-	}
-	return a, nil
-}
-
 // readSource asks all questions of a source; those without any value are left out, and said to be.
 func (d *daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.Source, from time.Time, minutes int) (found []past, err error) {
 	key := features.Key{Pool: s.Pool, Class: cmp.Or(s.Class, features.TotalClass)}
@@ -111,17 +77,20 @@ func (d *daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.
 		}
 	}
 	for _, q := range s.Questions(kvTokens) {
-		a, err := ask(ctx, reader, q, from, minutes, nil)
+		if q.Query == "" {
+			d.log.Info("a query is not asked", zap.String("of", key.String()), zap.String("query", q.Name), zap.String("because", q.Reason))
+			continue
+		}
+		values, err := reader.Minutes(ctx, q.Query, from, minutes, nil)
+		known := knownMinutes(values)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("of %s: %w", key, err)
-		case q.Query == "":
-			d.log.Info("a query is not asked", zap.String("of", key.String()), zap.String("query", q.Name), zap.String("because", q.Reason))
-		case a.known == 0:
+			return nil, fmt.Errorf("of %s: %s: %w", key, q.Name, err)
+		case known == 0:
 			d.log.Warn("a query has no value in all that time, and teaches nothing", zap.String("of", key.String()), zap.String("query", q.Query))
 		default:
-			d.log.Info("read", zap.String("of", key.String()), zap.String("dimension", q.Name), zap.Int("minutes", a.known), zap.Int("of minutes", minutes))
-			found = append(found, past{key: key, dimension: q.Name, values: a.values})
+			d.log.Info("read", zap.String("of", key.String()), zap.String("dimension", q.Name), zap.Int("minutes", known), zap.Int("of minutes", minutes))
+			found = append(found, past{key: key, dimension: q.Name, values: values})
 		}
 	}
 	return found, nil

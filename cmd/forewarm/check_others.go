@@ -10,7 +10,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
@@ -43,7 +42,7 @@ func checkOthers(ctx context.Context, cfg *config.Config, js natsjs.JetStream, s
 		if js != nil {
 			deps.Objects = js
 		}
-		destinations, err := sink.OpenReports(reportConfig(cfg), deps)
+		destinations, err := sink.OpenReports(cfg.Reports(), deps)
 		if err != nil {
 			return usageError{err}
 		}
@@ -62,12 +61,17 @@ func checkPast(ctx context.Context, cfg *config.Config, std streams) error {
 	if err != nil {
 		return fmt.Errorf("backfill: %w", err)
 	}
-	for _, s := range backfillSources(cfg) {
+	pc, err := cfg.Pipeline()
+	if err != nil {
+		return err
+	}
+	for _, s := range cfg.BackfillSources() {
+		pool, _ := pc.Pool(s.Pool)
 		of := s.Pool
 		if s.Class != "" {
 			of += "/" + s.Class
 		}
-		for _, q := range s.Questions(kvTokens(cfg, s.Pool)) {
+		for _, q := range s.Questions(pool.KVTokens) {
 			if q.Query == "" {
 				continue
 			}
@@ -83,22 +87,4 @@ func checkPast(ctx context.Context, cfg *config.Config, std streams) error {
 		}
 	}
 	return nil
-}
-
-// kvTokens is what a replica of a pool holds as far as the configuration knows, else 0.
-func kvTokens(cfg *config.Config, pool string) float64 {
-	pc, err := cfg.Pipeline()
-	if err != nil {
-		return 0
-	}
-	pools := pc.Pools
-	if pc.DefaultPool != nil {
-		pools = append(pools, capacity.Pool{Name: pool, KVTokens: pc.DefaultPool.KVTokens})
-	}
-	for i := range pools {
-		if pools[i].Name == pool {
-			return pools[i].KVTokens
-		}
-	}
-	return 0
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -272,16 +270,11 @@ func (d *daemon) openLog(ctx context.Context) (err error) {
 	return nil
 }
 
-// storeDir is where the embedded server keeps its streams.
-func storeDir(cfg *config.Config) string {
-	return cmp.Or(cfg.NATS.Embedded.StoreDir, filepath.Join(cfg.Storage.Dir, "nats"))
-}
-
 // join joins NATS, or starts one, and makes sure of the telemetry stream.
 func (d *daemon) join(ctx context.Context) (err error) {
 	c := d.cfg.NATS
 	if c.URL == "" {
-		c.Embedded.StoreDir = storeDir(d.cfg)
+		c.Embedded.StoreDir = d.cfg.StreamDir()
 		if d.embedded, err = jetstream.StartEmbedded(ctx, c, d.log); err != nil {
 			return err
 		}
@@ -295,7 +288,7 @@ func (d *daemon) join(ctx context.Context) (err error) {
 		return err
 	}
 	if d.embedded == nil {
-		if err := checkRights(ctx, d.conn, &c, func(err error) { d.log.Warn("NATS permissions", zap.Error(err)) }); err != nil {
+		if err := c.CheckRights(ctx, d.conn, func(err error) { d.log.Warn("NATS permissions", zap.Error(err)) }); err != nil {
 			return err
 		}
 	}

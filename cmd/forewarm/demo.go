@@ -255,7 +255,7 @@ func (d *demoRun) send(ctx context.Context, subject string, body []byte) error {
 	if len(body) == 0 {
 		return nil
 	}
-	_, err := d.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: body, Header: nats.Header{"Content-Type": {typeNDJSON}}})
+	_, err := d.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: body, Header: nats.Header{"Content-Type": {codec.ContentTypeNDJSON}}})
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -246,12 +247,12 @@ func TestContainerIsReached(t *testing.T) {
 	}
 	for _, variable := range []string{"FOREWARM_NATS_EMBEDDED_LISTEN", "FOREWARM_SERVER_LISTEN"} {
 		m := regexp.MustCompile(variable + `=(\S+:(\d+))`).FindSubmatch(text)
-		if m == nil || !isOpen(string(m[1])) || !regexp.MustCompile(`(?m)^EXPOSE .*\b`+string(m[2])+`\b`).Match(text) {
+		if m == nil || !httpguard.IsOpen(string(m[1])) || !regexp.MustCompile(`(?m)^EXPOSE .*\b`+string(m[2])+`\b`).Match(text) {
 			t.Errorf("%s is %q, or its port is not exposed", variable, m)
 		}
 	}
 	for address, want := range map[string]bool{"127.0.0.1:4222": false, "[::1]:4222": false, "localhost:4222": false, "": false, "0.0.0.0:4222": true, "[::]:4317": true, "forewarm:4222": true} {
-		if isOpen(address) != want {
+		if httpguard.IsOpen(address) != want {
 			t.Errorf("%q is open: %t", address, !want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -37,8 +38,8 @@ func (d *daemon) inspectStream(info *natsjs.StreamInfo) []string {
 	if d.embedded == nil || d.roomForStream() != nil {
 		return faults // of a full disk storage says that it is
 	}
-	if free, err := storage.Free(storeDir(d.cfg)); err == nil {
-		if room := jetstream.Room(&d.cfg.NATS, storeDir(d.cfg), int64(info.State.Bytes), free); room != "" {
+	if free, err := storage.Free(d.cfg.StreamDir()); err == nil {
+		if room := jetstream.Room(&d.cfg.NATS, d.cfg.StreamDir(), int64(info.State.Bytes), free); room != "" {
 			faults = append(faults, room)
 		}
 	}
@@ -77,8 +78,8 @@ func (d *daemon) inspectLog(ctx context.Context, now time.Time) {
 
 // roomForStream says that the disk of the embedded server is full.
 func (d *daemon) roomForStream() error {
-	if free, err := storage.Free(storeDir(d.cfg)); err == nil && free < storage.Reserve {
-		return &storage.FullError{Dir: storeDir(d.cfg), Free: free, Need: storage.Reserve}
+	if free, err := storage.Free(d.cfg.StreamDir()); err == nil && free < storage.Reserve {
+		return &storage.FullError{Dir: d.cfg.StreamDir(), Free: free, Need: storage.Reserve}
 	}
 	return nil
 }
@@ -138,24 +139,24 @@ func (d *daemon) remakeStream(ctx context.Context) error {
 
 // checkDoors says what is asked of those who come over the network.
 func checkDoors(cfg *config.Config, std streams) {
-	if c := &cfg.Server; isOpen(c.Listen) && (c.WebConfig != "" || c.Proxy.UserHeader != "") {
+	if c := &cfg.Server; httpguard.IsOpen(c.Listen) && (c.WebConfig != "" || c.Proxy.UserHeader != "") {
 		fmt.Fprintf(std.out, "ok  server: %s asks for what %s says\n", c.Listen, cmp.Or(c.WebConfig, "the proxy"))
-	} else if isOpen(c.Listen) {
+	} else if httpguard.IsOpen(c.Listen) {
 		fmt.Fprintf(std.out, "warning: server.listen is %s: anyone on the network may read what the page, /metrics and PromQL say, and is asked for nothing; set server.web_config, or listen on 127.0.0.1\n", c.Listen)
 	}
 	for _, e := range []listener.Endpoint{cfg.Listeners.HTTP, cfg.Listeners.GRPC} {
-		if asks := cmp.Or(e.TLS.ClientCAFile, e.TokenFile); e.Listen != "" && isOpen(e.Listen) {
+		if asks := cmp.Or(e.TLS.ClientCAFile, e.TokenFile); e.Listen != "" && httpguard.IsOpen(e.Listen) {
 			fmt.Fprintf(std.out, "ok  listeners: %s asks for what %s holds\n", e.Listen, asks)
 		}
 	}
-	if c := &cfg.NATS; c.URL == "" && c.Embedded.Listen != "none" && isOpen(c.Embedded.Listen) && c.User == "" {
+	if c := &cfg.NATS; c.URL == "" && c.Embedded.Listen != "none" && httpguard.IsOpen(c.Embedded.Listen) && c.User == "" {
 		fmt.Fprintf(std.out, "warning: nats.embedded.listen is %s: anyone on the network may publish telemetry and read forecasts; set nats.user and nats.password_file, or listen on 127.0.0.1\n", c.Embedded.Listen)
 	}
 }
 
 // checkEmbedded says what the embedded server asks of its disk.
 func checkEmbedded(cfg *config.Config, std streams) error {
-	c, dir := &cfg.NATS, storeDir(cfg)
+	c, dir := &cfg.NATS, cfg.StreamDir()
 	fmt.Fprintf(std.out, "ok  nats: an embedded server on %s, telemetry of at most %d MiB and decisions of at most %d in %s, sync %s\n", c.Embedded.Listen, c.Stream.MaxBytes>>20, c.Kept.MaxBytes>>20, dir, c.Embedded.Sync)
 	free, used, err := storage.Space(dir)
 	if err != nil {

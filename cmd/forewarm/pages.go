@@ -124,7 +124,7 @@ func (d *daemon) quality(ctx context.Context) (*server.Quality, error) {
 
 // reportFiles are the pages of reports in the folder, the newest first.
 func (d *daemon) reportFiles() (files []server.ReportFile, err error) {
-	entries, err := os.ReadDir(reportConfig(d.cfg).Dir)
+	entries, err := os.ReadDir(d.cfg.Reports().Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -145,7 +145,7 @@ func (d *daemon) getReportFile(w http.ResponseWriter, r *http.Request) {
 		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "no report %q; /reports lists them", name))
 		return
 	}
-	root, err := os.OpenRoot(reportConfig(d.cfg).Dir) // nothing outside it is opened, whatever the name
+	root, err := os.OpenRoot(d.cfg.Reports().Dir) // nothing outside it is opened, whatever the name
 	if err != nil {
 		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "there is no folder of reports: %v", err))
 		return

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting/plan"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 )
@@ -30,7 +31,7 @@ func (d *daemon) getPlan(w http.ResponseWriter, r *http.Request) {
 	case "md":
 		write, kind = plan.WriteMarkdown, "text/markdown; charset=utf-8"
 	case "json":
-		write, kind = plan.WriteJSON, typeJSON
+		write, kind = plan.WriteJSON, codec.ContentTypeJSON
 	default:
 		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "format is %q: it must be html, md or json", f))
 		return
@@ -61,8 +62,8 @@ func (d *daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 		return nil, server.Problemf(status, "%v", err)
 	}
 	end := view.State.At.Add(-d.cfg.Features.Revise) // what has not settled is not stored
-	err = readTraffic(ctx, storage.History{Store: d.store, Log: d.reader}, &in, "the last week", end, planDays)
-	if errors.Is(err, errNoTraffic) {
+	err = in.ReadHistory(ctx, storage.History{Store: d.store, Log: d.reader}, "the last week", end, planDays)
+	if errors.Is(err, plan.ErrNoTraffic) {
 		return nil, server.Problemf(http.StatusNotFound, "%v", err)
 	}
 	if err != nil {
@@ -107,7 +108,7 @@ func (d *daemon) planned(in *plan.Input, name string) (view *server.PoolView, st
 		in.Pool.Prefill = in.Pool.PrefillReplicas.Initial
 	}
 	if view.Decision != nil {
-		asDecided(&in.Pool, view.Decision, replicas, prefill)
+		in.Pool.SetDecided(view.Decision, replicas, prefill)
 	}
 	if view.Service != nil {
 		in.Pool.Rates = view.Service.Rates

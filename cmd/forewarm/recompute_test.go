@@ -9,14 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fxamacker/cbor/v2"
+	"go.uber.org/zap"
+
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
-	"github.com/fxamacker/cbor/v2"
-	"go.uber.org/zap"
 )
 
 // farm is a pool that is fed with traffic and scaled as its decisions say, into a data directory.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,7 +19,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/alerting/sink"
-	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/backtest/suggest"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
@@ -184,14 +183,7 @@ func (d *daemon) openReporter() ([]alerting.Sink, error) {
 		render: d.renderReport,
 		tell:   d.tellReport,
 	}
-	return sink.OpenReports(reportConfig(d.cfg), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile, Objects: d.js})
-}
-
-// reportConfig says where reports go, with the folder's default.
-func reportConfig(cfg *config.Config) sink.ReportConfig {
-	c := cfg.Report.ReportConfig
-	c.Dir = cmp.Or(c.Dir, filepath.Join(cfg.Storage.Dir, "reports"))
-	return c
+	return sink.OpenReports(d.cfg.Reports(), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile, Objects: d.js})
 }
 
 // runReports makes reports until ctx ends.
@@ -207,11 +199,11 @@ func (d *daemon) runReports(ctx context.Context) error {
 // renderReport makes all pages of the report of a period.
 func (d *daemon) renderReport(ctx context.Context, p report.Period) (*sink.Pages, []string, error) {
 	h := storage.History{Store: d.store, Log: d.reader}
-	r, err := report.Reconcile(ctx, h, p.From, p.To, reportOptions(d.reporter.schedule.Zone()))
+	r, err := report.Reconcile(ctx, h, p.From, p.To, report.OptionsIn(d.reporter.schedule.Zone()))
 	if err == nil && d.cfg.Report.Suggest {
 		var settings pipeline.Config
 		if settings, err = d.cfg.Pipeline(); err == nil {
-			err = otherSettings(ctx, h, settings, r, nil)
+			err = suggest.OtherSettings(ctx, h, settings, r, nil)
 		}
 	}
 	if err != nil {
@@ -301,34 +293,39 @@ func (d *daemon) exportReports() {
 
 // getReport answers with a report of the period that the query names, by default the last week that has settled.
 func (d *daemon) getReport(w http.ResponseWriter, r *http.Request) {
-	page, err := reportPage(r.FormValue("format"))
+	write, contentType, err := report.Form(r.FormValue("format"))
 	if err != nil {
 		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "format %v", err))
 		return
 	}
-	p, err := parsePeriod(r.FormValue("from"), r.FormValue("to"), cmp.Or(r.FormValue("timezone"), d.cfg.Report.Timezone))
+	span, err := report.ParseSpan(r.FormValue("from"), r.FormValue("to"), cmp.Or(r.FormValue("timezone"), d.cfg.Report.Timezone))
 	if err == nil {
-		err = p.complete(r.Context(), d.reader)
+		var newest time.Time
+		if newest, _, _, err = d.reader.Last(r.Context()); err != nil {
+			server.WriteProblem(w, err)
+			return
+		}
+		err = span.Complete(newest)
 	}
 	switch {
-	case errors.As(err, new(usageError)):
-		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "%v", err))
+	case errors.Is(err, report.ErrNoDecision):
+		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "%v", err))
 		return
 	case err != nil:
-		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "%v", err))
+		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "%v", err))
 		return
 	}
 	if r.FormValue("to") == "" { // what has not settled yet would count as missing
-		p.end = p.end.Add(-d.cfg.Features.Revise)
+		span.To = span.To.Add(-d.cfg.Features.Revise)
 	}
-	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, p.start, p.end, reportOptions(p.zone))
+	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, span.From, span.To, report.OptionsIn(span.Zone))
 	if err != nil {
 		server.WriteProblem(w, err)
 		return
 	}
-	w.Header().Set("Content-Type", page.contentType)
+	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
-	if err := page.write(w, rep); err != nil {
+	if err := write(w, rep); err != nil {
 		d.log.Debug("a report's reader went away", zap.Error(err))
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,4 +103,9 @@ func fillClasses(t *testing.T, dir string, from, to time.Time, classes map[strin
 	if err := closeHistory(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// noise is a factor that depends on the minute alone.
+func noise(m int, sd float64) float64 {
+	return 1 + sd*rand.New(rand.NewPCG(1, uint64(m))).NormFloat64()
 }

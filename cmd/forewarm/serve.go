@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"flag"
-	"net"
 	"os"
 	"os/signal"
 	"slices"
@@ -56,7 +55,7 @@ func (d *daemon) sayReach(container bool) {
 		addresses = append(addresses, d.listeners.Addr(s.Listener).String())
 	}
 	from := "this machine only"
-	if slices.ContainsFunc(addresses, isOpen) {
+	if slices.ContainsFunc(addresses, httpguard.IsOpen) {
 		from = "the network"
 	}
 	d.log.Info("producers publish to the embedded server", zap.String("url", d.embedded.URL()), zap.String("reached from", from))
@@ -64,12 +63,6 @@ func (d *daemon) sayReach(container bool) {
 		d.log.Warn("this is a container, and nothing outside it can send telemetry: it listens on the container's loopback alone. Set FOREWARM_NATS_EMBEDDED_LISTEN=0.0.0.0:4222 and publish port 4222, or set nats.url",
 			zap.Strings("listens on", addresses))
 	}
-}
-
-// isOpen says that an address, host:port, is not of the loopback interface.
-func isOpen(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	return err == nil && !httpguard.IsLoopback(host)
 }
 
 // inContainer says that the process has a network of its own, by the marks that Docker, Podman and Kubernetes leave.

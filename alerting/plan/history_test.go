@@ -1,4 +1,4 @@
-package main
+package plan_test
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func TestPlanFromHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := plan.Input{Pool: plan.Pool{Pool: pool, Replicas: 2}}
-	if err := readTraffic(context.Background(), storage.History{Store: store}, &in, "test", start.Add(time.Hour), 1); err != nil {
+	if err := in.ReadHistory(context.Background(), storage.History{Store: store}, "test", start.Add(time.Hour), 1); err != nil {
 		t.Fatal(err)
 	}
 	// A tenth of the calls is tried again after an attempt that computed its prompt and half of its output.
@@ -80,7 +80,7 @@ func TestPlanFromHistory(t *testing.T) {
 		t.Errorf("lengths %+v, want 1,100 and 8,100", c)
 	}
 	in.Pool.Name = "other"
-	if err := readTraffic(context.Background(), storage.History{Store: store}, &in, "test", start.Add(time.Hour), 1); !errors.Is(err, errNoTraffic) {
+	if err := in.ReadHistory(context.Background(), storage.History{Store: store}, "test", start.Add(time.Hour), 1); !errors.Is(err, plan.ErrNoTraffic) {
 		t.Errorf("of another pool: %v", err)
 	}
 }
@@ -107,7 +107,7 @@ func TestPlanAsDecided(t *testing.T) {
 		"replicas given": {decision(4000, 0), 2, 2, 4000, capacity.Stated},
 	} {
 		p := plan.Pool{Pool: capacity.Pool{KVTarget: .85, Disaggregated: true, Rates: capacity.Rates{PrefillTokensPerS: 4000, Source: capacity.Stated}}, Replicas: tt.stated}
-		asDecided(&p, tt.decision, tt.stated, 0)
+		p.SetDecided(tt.decision, tt.stated, 0)
 		if p.Replicas != tt.replicas || p.Prefill != 3 || p.Lead != 11*time.Minute || p.Reported != 100_000 || p.Rates.PrefillTokensPerS != tt.rate || p.Rates.Source != tt.source {
 			t.Errorf("%s: %d and %d replicas, lead %s, %d KV tokens, %g tokens/s %s", name, p.Replicas, p.Prefill, p.Lead, p.Reported, p.Rates.PrefillTokensPerS, p.Rates.Source)
 		}

@@ -1,4 +1,5 @@
-package main
+// Package suggest runs the recorded history of a pool again with other settings, and says what they would have cost.
+package suggest
 
 import (
 	"context"
@@ -32,10 +33,10 @@ const (
 	variantSeed = 1
 )
 
-// otherSettings runs the period of a report again, for each of its pools, with the configuration in force and with a few
+// OtherSettings runs the period of a report again, for each of its pools, with the configuration in force and with a few
 // other settings, and adds what they would have cost to the report. A week of a pool takes some 20 s of one core for each
 // of its resources. step, when set, is called with the progress.
-func otherSettings(ctx context.Context, h report.History, cfg pipeline.Config, r *report.Report, step func(thousandths int)) error {
+func OtherSettings(ctx context.Context, h report.History, cfg pipeline.Config, r *report.Report, step func(thousandths int)) error {
 	recorded, err := readRecorded(ctx, h, &cfg, r.From, r.To)
 	if err != nil {
 		return err
@@ -84,7 +85,7 @@ func readRecorded(ctx context.Context, h report.History, cfg *pipeline.Config, f
 	start := from.Add(-learnDays * 24 * time.Hour)
 	pools := map[string]*recordedPool{}
 	err := h.Observed(ctx, start, to, func(key features.Key, dimension string, values []float64) error {
-		pool, ok := poolNamed(cfg, key.Pool)
+		pool, ok := cfg.Pool(key.Pool)
 		if key.Class != features.TotalClass || !ok {
 			return ctx.Err()
 		}
@@ -118,20 +119,6 @@ func readRecorded(ctx context.Context, h report.History, cfg *pipeline.Config, f
 		}
 	}
 	return pools, err
-}
-
-// poolNamed is the configured pool of that name, or the default pool.
-func poolNamed(cfg *pipeline.Config, name string) (pool capacity.Pool, ok bool) {
-	i := slices.IndexFunc(cfg.Pools, func(c capacity.Pool) bool { return c.Name == name })
-	switch {
-	case i >= 0:
-		return cfg.Pools[i], true
-	case cfg.DefaultPool != nil:
-		pool = *cfg.DefaultPool
-		pool.Name = name
-		return pool, true
-	}
-	return pool, false
 }
 
 // weigh has the demand of the minutes since the decision before be the load of all attempts, as the report has it: the run serves

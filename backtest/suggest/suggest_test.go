@@ -1,4 +1,4 @@
-package main
+package suggest
 
 import (
 	"context"
@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/pipeline"
-	"github.com/google/go-cmp/cmp"
 )
 
 // plantedStart is where a planted history begins: a day to learn from, and the days of the report.
@@ -123,7 +124,7 @@ func withOtherSettings(t *testing.T, h planted, roles capacity.Disaggregated, fi
 	cfg := pipeline.DefaultConfig()
 	cfg.Every, cfg.Pools = 5*time.Minute, []capacity.Pool{pool}
 	r := &report.Report{From: plantedStart.AddDate(0, 0, firstDay), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}, {Pool: "unknown"}}}
-	if err := otherSettings(t.Context(), h, cfg, r, nil); err != nil {
+	if err := OtherSettings(t.Context(), h, cfg, r, nil); err != nil {
 		t.Fatal(err)
 	}
 	if p := r.Pools[1]; len(p.OtherSettings) > 0 || !strings.Contains(p.OtherSettingsNote, "no such pool") {
@@ -136,7 +137,7 @@ func TestOtherSettingsEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := &report.Report{From: plantedStart.AddDate(0, 0, 1), To: plantedStart.AddDate(0, 0, plantedDays), Pools: []report.Pool{{Pool: "p"}}}
-	if err := otherSettings(ctx, planted{func(int) float64 { return 60 }, 6}, pipeline.DefaultConfig(), r, nil); !errors.Is(err, context.Canceled) {
+	if err := OtherSettings(ctx, planted{func(int) float64 { return 60 }, 6}, pipeline.DefaultConfig(), r, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of its context: %v", err)
 	}
 }
