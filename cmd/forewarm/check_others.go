@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
@@ -85,6 +89,37 @@ func checkPast(ctx context.Context, cfg *config.Config, std streams) error {
 				fmt.Fprintf(std.out, "ok  backfill: %s of %s has values for %d of the last %d minutes\n", q.Name, of, known, minutes)
 			}
 		}
+	}
+	return nil
+}
+
+// checkDoors says what is asked of those who come over the network.
+func checkDoors(cfg *config.Config, std streams) {
+	if c := &cfg.Server; httpguard.IsOpen(c.Listen) && (c.WebConfig != "" || c.Proxy.UserHeader != "") {
+		fmt.Fprintf(std.out, "ok  server: %s asks for what %s says\n", c.Listen, cmp.Or(c.WebConfig, "the proxy"))
+	} else if httpguard.IsOpen(c.Listen) {
+		fmt.Fprintf(std.out, "warning: server.listen is %s: anyone on the network may read what the page, /metrics and PromQL say, and is asked for nothing; set server.web_config, or listen on 127.0.0.1\n", c.Listen)
+	}
+	for _, e := range []listener.Endpoint{cfg.Listeners.HTTP, cfg.Listeners.GRPC} {
+		if asks := cmp.Or(e.TLS.ClientCAFile, e.TokenFile); e.Listen != "" && httpguard.IsOpen(e.Listen) {
+			fmt.Fprintf(std.out, "ok  listeners: %s asks for what %s holds\n", e.Listen, asks)
+		}
+	}
+	if c := &cfg.NATS; c.URL == "" && c.Embedded.Listen != "none" && httpguard.IsOpen(c.Embedded.Listen) && c.User == "" {
+		fmt.Fprintf(std.out, "warning: nats.embedded.listen is %s: anyone on the network may publish telemetry and read forecasts; set nats.user and nats.password_file, or listen on 127.0.0.1\n", c.Embedded.Listen)
+	}
+}
+
+// checkEmbedded says what the embedded server asks of its disk.
+func checkEmbedded(cfg *config.Config, std streams) error {
+	c, dir := &cfg.NATS, cfg.StreamDir()
+	fmt.Fprintf(std.out, "ok  nats: an embedded server on %s, telemetry of at most %d MiB and decisions of at most %d in %s, sync %s\n", c.Embedded.Listen, c.Stream.MaxBytes>>20, c.Kept.MaxBytes>>20, dir, c.Embedded.Sync)
+	free, used, err := storage.Space(dir)
+	if err != nil {
+		return fmt.Errorf("nats.embedded.store_dir: %w", err)
+	}
+	if room := jetstream.Room(c, dir, used, free); room != "" {
+		return errors.New(room)
 	}
 	return nil
 }

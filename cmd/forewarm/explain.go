@@ -7,15 +7,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
-	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
-	"github.com/forewarm/forewarm/storage/stream"
 )
 
 // runExplain says what a decision rests on, from a data directory or a running daemon.
@@ -92,13 +89,4 @@ func writeExplanation(w io.Writer, x *alerting.Explanation, format string) error
 		return e.Encode(x)
 	}
 	return x.WriteText(w)
-}
-
-// explanation is what the server answers for a decision.
-func (d *daemon) explanation(ctx context.Context, ref string) (alerting.Explanation, error) {
-	x, err := d.reader.Explain(ctx, ref)
-	if errors.Is(err, stream.ErrNoDecision) {
-		err = server.Problemf(http.StatusNotFound, "%v", err)
-	}
-	return x, err
 }

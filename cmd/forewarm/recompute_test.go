@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
@@ -261,7 +261,7 @@ func (l *decisionList) Read(_ context.Context, from, to time.Time, fn func(*aler
 // openList opens a history whose decisions are a list.
 func openList(t *testing.T, c storage.Config) storage.History {
 	t.Helper()
-	store, err := storage.OpenStore(c, slogFrom(zap.NewNop()))
+	store, err := storage.OpenStore(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -143,7 +144,7 @@ func openHistory(ctx context.Context, c storage.Config, nc jetstream.Config) (h 
 	if err != nil {
 		return h, nil, nil, err
 	}
-	if h.Store, err = storage.OpenStore(c, slogFrom(zap.NewNop())); err != nil {
+	if h.Store, err = storage.OpenStore(c, slog.New(slog.DiscardHandler)); err != nil {
 		return h, nil, nil, errors.Join(err, lock.Unlock())
 	}
 	log, closeLog, err := openLog(ctx, nc, c.Dir)
