@@ -62,6 +62,19 @@ type Config struct {
 	MaxPools int
 }
 
+// Pool is the configured pool of that name, or else the default pool.
+func (c *Config) Pool(name string) (pool capacity.Pool, ok bool) {
+	if i := slices.IndexFunc(c.Pools, func(p capacity.Pool) bool { return p.Name == name }); i >= 0 {
+		return c.Pools[i], true
+	}
+	if c.DefaultPool == nil {
+		return pool, false
+	}
+	pool = *c.DefaultPool
+	pool.Name = name
+	return pool, true
+}
+
 // DefaultConfig has no pools: add at least one, or a DefaultPool.
 func DefaultConfig() Config {
 	return Config{
