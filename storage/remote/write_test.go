@@ -15,13 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/google/go-cmp/cmp"
 	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/wlog"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
