@@ -46,6 +46,9 @@ func demo(ctx context.Context, args []string, std streams) (err error) {
 	if err := parseOnly(f, args, std); err != nil {
 		return err
 	}
+	if !(*seconds > 0 && *seconds <= 24*3600) {
+		return usagef("-seconds is %g: it must be above 0, up to 86400", *seconds)
+	}
 	dir, err := os.MkdirTemp("", "forewarm-demo-")
 	if err != nil {
 		return err
