@@ -203,6 +203,11 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 			t.Errorf("%s: annotation mode is %q", night.name, c.Annotations["mode"])
 		}
 		checkWords(t, night.name, c)
+		for i := range conditions {
+			if other := &conditions[i]; other != c && other.Annotations["summary"] == c.Annotations["summary"] {
+				t.Errorf("%s: %s has the summary of %s", night.name, other.Name, c.Name)
+			}
+		}
 		fmt.Fprintf(&text, "%s\n%s (%s, class %s)\n%s\n%s\n=> %s\n\n", night.name, c.Name, c.Severity, c.Class, c.Annotations["summary"], c.Annotations["description"], c.Annotations["action"])
 	}
 	const golden = "testdata/alerts.golden.txt"

@@ -24,12 +24,17 @@ const (
 	maxWords   = 60
 )
 
-// of begins a summary: whose replicas it is about.
-func (d *Decision) of() string { return "Pool " + shorten(d.Pool) + ": " }
+// of says which pool a summary is about. A long name is cut so that the summary is not too long.
+func (d *Decision) of(summary string) string {
+	const before, after = "Pool ", ": "
+	return before + shorten(d.Pool, max(maxSummary-len(before+after)-len([]rune(summary)), 8)) + after + summary
+}
+
+// mostName is how many characters of a class or receiver a summary has.
+const mostName = 40
 
 // shorten keeps a name from filling a summary.
-func shorten(name string) string {
-	const most = 40
+func shorten(name string, most int) string {
 	if r := []rune(name); len(r) > most {
 		return string(r[:most-1]) + "…"
 	}
