@@ -78,7 +78,7 @@ func (d *Decision) byRetries() string {
 		return ""
 	}
 	x := r.Retries
-	return fmt.Sprintf("in the last ten minutes a request was tried %.1f times on average, which made the load %.1f times as large. Without retries %s would do", x.Attempts, x.Factor, d.count(x.NeedReplicas))
+	return fmt.Sprintf("in the last ten minutes retries made the load %.1f times as large; without them %s would do", x.Factor, d.count(x.NeedReplicas))
 }
 
 // notForRetries says how many replicas were not asked for retries, and why; "" where none.

@@ -151,7 +151,7 @@ func (d *Decision) besides(likely []*ResourceEvidence) (out []string) {
 	if r := likely[0]; !d.over(r) {
 		out = append(out, d.use(r))
 		if earliest := r.ETA.P10; earliest >= 5*time.Minute && earliest != forecaster.Never {
-			out = append(out, fmt.Sprintf("It is unlikely within %.0f min.", math.Floor(earliest.Minutes())))
+			out = append(out, fmt.Sprintf("At least %.0f min are left, probably.", math.Floor(earliest.Minutes())))
 		}
 	}
 	if others := likely[1:]; len(others) > 0 {
