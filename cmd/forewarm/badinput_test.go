@@ -167,7 +167,7 @@ func TestHostileFlood(t *testing.T) {
 		return m.HeapAlloc
 	}
 	p.publish(t, "forewarm.telemetry.request.chat.talk", []byte(request("sound")))
-	const warm, total, growth = 4_000, 24_000, 16 << 20
+	const warm, total, growth = 4_000, 14_000, 8 << 20
 	send(0, warm)
 	before := heap()
 	send(warm, total)
