@@ -259,7 +259,7 @@ func warning(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecas
 		Description: sentence(d.odds(likely, early), who, done(d)), Action: d.toDo(help),
 	}.and(d.besides(likely)...)).load(d, likely, pf, early)
 	if d.WarnFrom > 0 {
-		c.Annotations["threshold"] = d.threshold()
+		c.Annotations["warning_threshold"] = d.threshold()
 	}
 	return c
 }
@@ -388,14 +388,14 @@ func (w words) annotations(name AlertName, pool string, cfg Config) map[string]s
 
 // load adds to a condition what runs out, how likely, how soon and by whom.
 func (c Condition) load(d *Decision, likely []*ResourceEvidence, pf *forecaster.PoolForecast, l look) Condition {
-	c.Annotations["probability"], c.Annotations["eta"] = fmt.Sprintf("%.2f", l.at(likely[0])), written(d.Tick, likely[0].ETA.P50)
+	c.Annotations["saturation_probability"], c.Annotations["saturation_at"] = fmt.Sprintf("%.2f", l.at(likely[0])), written(d.Tick, likely[0].ETA.P50)
 	var names []string
 	for _, r := range likely {
 		names = append(names, r.Dimension)
 	}
 	c.Annotations["resources"] = strings.Join(names, ", ")
 	if said := d.Diagnosed(); said != "" {
-		c.Annotations["diagnosis"] = said
+		c.Annotations["diagnosis"], c.Annotations["diagnosis_evidence"] = string(d.Diagnosis), said
 	}
 	if len(d.Drivers) > 0 {
 		c.Class, c.Annotations["driver"] = principal(d.Drivers).Class, describe(d.Drivers, pf, d.Binding)

@@ -35,11 +35,11 @@ type Explanation struct {
 type ExplainedResource struct {
 	Resource     string        `json:"resource"`
 	Demand       float64       `json:"demand"`
-	PerReplica   float64       `json:"per_replica"`
-	Need         float64       `json:"need"` // demand at the decision quantile, its largest minute in the lead window
-	NeedReplicas int           `json:"need_replicas"`
-	Probability  float64       `json:"probability"`
-	ETA          SaturationETA `json:"saturation_eta"`
+	PerReplica   float64       `json:"replica_capacity"`
+	Need         float64       `json:"demand_quantile"` // demand at the decision quantile, its largest minute in the lead window
+	NeedReplicas int           `json:"needed_replicas"`
+	Probability  float64       `json:"saturation_probability"`
+	ETA          SaturationETA `json:"saturation_at"`
 	AfterFailure *Outage       `json:"after_failure,omitempty"` // the two above on the replicas left when those kept for failures fail
 	Retries      *Retried      `json:"retries,omitempty"`       // what they add to demand and need
 }
@@ -66,7 +66,7 @@ type Supply struct {
 	Tick    time.Time `json:"tick"`
 	Ready   int       `json:"ready"`
 	Pending int       `json:"pending"`
-	Desired int       `json:"desired"`
+	Desired int       `json:"desired_replicas"`
 }
 
 // Peak is demand against capacity at one tick.
@@ -75,7 +75,7 @@ type Peak struct {
 	Resource string    `json:"resource"`
 	Replicas int       `json:"replicas"` // whose capacity it is
 	Demand   float64   `json:"demand"`
-	Use      float64   `json:"use"` // demand over capacity
+	Use      float64   `json:"utilisation"` // demand over capacity
 }
 
 // Explain says how d came about, and what came of it by the decisions of the same pool after it, in order.

@@ -228,9 +228,9 @@ func overObjective(d *Decision, cfg Config) []Condition {
 		}
 	}
 	c := condition(d, LatencyObjective, "", severity, cfg, w)
-	c.Annotations["bottleneck"] = string(b.Binds)
+	c.Annotations["diagnosis"] = string(b.Binds)
 	if diagnosed := d.Diagnosed(); diagnosed != "" {
-		c.Annotations["diagnosis"] = diagnosed
+		c.Annotations["diagnosis_evidence"] = diagnosed
 	}
 	return []Condition{c}
 }

@@ -14,9 +14,9 @@ import (
 type Retried struct {
 	Attempts float64 `json:"attempts_per_call" cbor:"1,keyasint"`
 	// Load of all attempts over that of the calls, had each been served at once, in the last ten minutes.
-	Factor       float64 `json:"load_factor" cbor:"2,keyasint"`
-	Demand       float64 `json:"demand_without" cbor:"3,keyasint"`        // now, without retries
-	NeedReplicas int     `json:"need_replicas_without" cbor:"4,keyasint"` // that the forecast takes, without retries
+	Factor       float64 `json:"load_ratio" cbor:"2,keyasint"`
+	Demand       float64 `json:"demand_without" cbor:"3,keyasint"`          // now, without retries
+	NeedReplicas int     `json:"needed_replicas_without" cbor:"4,keyasint"` // that the forecast takes, without retries
 	// How many replicas more the retries would take than may be asked for on their account.
 	Refused int    `json:"replicas_refused,omitempty" cbor:"5,keyasint,omitempty"`
 	Why     string `json:"why_refused,omitempty" cbor:"6,keyasint,omitempty"`

@@ -111,7 +111,7 @@ type Outcome struct {
 	TooLate bool `json:"too_late"`
 
 	Replicas int    `json:"replicas"`                   // that it takes at the 95th percentile of the minutes, reserves included
-	Prefill  int    `json:"replicas_prefill,omitempty"` // of a disaggregated pool, with their own reserves
+	Prefill  int    `json:"prefill_replicas,omitempty"` // of a disaggregated pool, with their own reserves
 	Blocked  string `json:"blocked_by,omitempty"`       // the key whose bound is below Replicas or Prefill, or the limit that no replica lifts
 
 	HourUSD number `json:"usd_per_hour"`

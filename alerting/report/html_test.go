@@ -161,7 +161,7 @@ func TestAdvice(t *testing.T) {
 			"Check the stated prefill rate: it is 12k tokens/s, but 9k tokens/s was observed."},
 		"warned of":       {func(p *Pool) { p.Saturation.Missed, p.Assumptions = 0, nil }, watch, "Let an autoscaler follow the advice (decision.mode: active); nothing did."},
 		"active":          {func(p *Pool) { p.Saturation.Missed, p.Assumptions, p.Decisions.Mode = 0, nil, "active" }, watch, "Find out why 1 saturation came although the warning was in time: replicas may start too slowly."},
-		"false warnings":  {func(p *Pool) { calm(p); p.Saturation.False = 3 }, watch, "If the 3 false warnings disturb, lower decision.false_alarms_per_week."},
+		"false warnings":  {func(p *Pool) { calm(p); p.Saturation.False = 3 }, watch, "If the 3 false warnings disturb, lower decision.false_warnings_per_week."},
 		"a false warning": {func(p *Pool) { calm(p); p.Saturation.False = 1 }, good, "Nothing to do."},
 		"no telemetry":    {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry comes."},
 		"gaps":            {func(p *Pool) { calm(p); p.Data.Observed = 8064 }, watch, "Mend the telemetry: it is missing for 20 % of the time."},

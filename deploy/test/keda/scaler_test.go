@@ -170,7 +170,7 @@ func (d *daemon) replay(t *testing.T) {
 	}
 	await(t, "the telemetry to be folded", func() bool {
 		var status struct {
-			Lag  *int
+			Lag  *int `json:"stream_lag_messages"`
 			Tick time.Time
 		}
 		body, err := d.fetch("/api/v1/status")

@@ -143,7 +143,7 @@ func TestNumbers(t *testing.T) {
 		Resources   []struct {
 			Resource    string
 			Demand      float64
-			PerReplica  float64 `json:"per_replica"`
+			PerReplica  float64 `json:"replica_capacity"`
 			Utilisation float64
 		}
 	}
@@ -175,7 +175,7 @@ func TestNumbers(t *testing.T) {
 	for _, r := range pool.Resources {
 		row := "tr[data-resource=" + r.Resource + "] "
 		same(row+"[data-field=demand]", r.Demand)
-		same(row+"[data-field=per_replica]", r.PerReplica)
+		same(row+"[data-field=replica_capacity]", r.PerReplica)
 		same(row+"[data-field=utilisation]", r.Utilisation)
 	}
 
@@ -278,7 +278,7 @@ pools: [{name: chat, decode_tokens_per_s: 400, prefill_tokens_per_s: 9000, kv_ca
 	nearlyAll := time.Date(2024, 1, 1, 2, 50, 0, 0, time.UTC)
 	await(t, "the telemetry to be counted", func() bool {
 		var status struct {
-			Lag  *int
+			Lag  *int `json:"stream_lag_messages"`
 			Tick *time.Time
 		}
 		body, err := fetch(d.url + "/api/v1/status")
