@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -285,6 +287,7 @@ func poolToJSON(p *PoolView) poolJSON {
 		Replicas:  replicasJSON{p.State.Ready, p.State.Pending, p.State.Draining, p.State.Observed},
 		Resources: []resourceJSON{}, Limits: []limitJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
 	}
+	slices.SortStableFunc(out.Alerts, func(a, b alerting.Alert) int { return strings.Compare(a.Labels["severity"], b.Labels["severity"]) }) // pages first
 	if d := p.Decision; d != nil {
 		out.Tick = instant(d.Tick)
 		out.Replicas.Ready, out.Replicas.Pending = d.Ready, d.Pending

@@ -100,9 +100,9 @@ func modelCheck(st Status, pools []PoolView) Check {
 	for i := range pools {
 		switch p := &pools[i]; {
 		case p.Stale:
-			weak = append(weak, p.Pool+" is stale")
+			weak = append(weak, p.Pool+" has no current telemetry")
 		case p.Projection == nil || p.Projection.Confidence == forecaster.Cold:
-			weak = append(weak, p.Pool+" is cold")
+			weak = append(weak, p.Pool+" has less than an hour of history")
 		}
 	}
 	switch {
@@ -115,7 +115,7 @@ func modelCheck(st Status, pools []PoolView) Check {
 		if more := len(weak) - most; more > 0 {
 			weak = append(weak[:most], fmt.Sprintf("%d more", more))
 		}
-		c.Degraded, c.Detail = true, "degraded: "+strings.Join(weak, ", ")+"; such pools do not scale in"
+		c.Degraded, c.Detail = true, "degraded: "+strings.Join(weak, ", ")+"; no replica is removed there"
 	}
 	return c
 }

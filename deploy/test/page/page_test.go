@@ -23,7 +23,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 // missing skips where a program is not there, and fails in CI, which must have them all.
 func missing(t *testing.T, what string) {
