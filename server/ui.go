@@ -141,11 +141,11 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 	if d := p.Decision; d != nil {
 		for _, warning := range d.Warnings {
 			if !slices.ContainsFunc(p.Alerts, func(a alerting.Alert) bool { return strings.HasPrefix(warning, a.Annotations["description"]) }) {
-				b.Notes = append(b.Notes, warning)
+				b.Notes = append(b.Notes, sentence(warning))
 			}
 		}
 		if d.Withheld != "" && d.Mode == alerting.Active {
-			b.Notes = append(b.Notes, "Autoscalers get no advice yet: "+d.Withheld+".")
+			b.Notes = append(b.Notes, "Autoscalers get no advice: "+d.Withheld+".")
 		}
 		if said := d.Diagnosed(); said != "" {
 			b.Notes = append(b.Notes, said)
@@ -335,6 +335,12 @@ func horizon(name string) string {
 		return fmt.Sprintf("largest of %d to %d", forecaster.WindowFrom, forecaster.WindowTo)
 	}
 	return name
+}
+
+// sentence begins and ends a text as a sentence.
+func sentence(text string) string {
+	first := min(1, len(text))
+	return strings.ToUpper(text[:first]) + strings.TrimSuffix(text[first:], ".") + "."
 }
 
 // words is a name of programs for people.
