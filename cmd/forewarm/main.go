@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/daemon"
 )
 
 // command is one subcommand.
@@ -77,7 +79,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		switch {
 		case err == nil || errors.Is(err, flag.ErrHelp):
 			return 0
-		case errors.As(err, new(usageError)):
+		case errors.As(err, new(usageError)), errors.As(err, new(daemon.ConfigError)):
 			fmt.Fprintln(std.err, "forewarm "+c.name+": "+oneLine(err))
 			return 2
 		}
