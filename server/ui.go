@@ -264,7 +264,7 @@ func (s *Server) decisionPage(r *http.Request) (string, any, error) {
 	}
 	var text bytes.Buffer
 	err = x.WriteText(&text)
-	return x.ID, map[string]string{"ID": x.ID, "Text": text.String()}, err
+	return x.ID, map[string]string{"ID": x.ID, "Reason": x.Decision.Reason, "Text": text.String()}, err
 }
 
 // known is a number of the API, whatever its type, and whether it is one.
@@ -303,7 +303,7 @@ func percent(v any) template.HTML {
 	case f < -9.99:
 		return data(f, "below −999 %")
 	}
-	return data(f, strings.Replace(fmt.Sprintf("%.0f %%", 100*f), "-", "−", 1))
+	return data(f, strings.Replace(fmt.Sprintf("%.0f %%", math.Round(100*f)+0), "-", "−", 1)) // + 0 makes 0 of −0
 }
 
 // points is a share as a chance, which is never certain.
