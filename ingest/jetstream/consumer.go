@@ -40,7 +40,7 @@ type ConsumerConfig struct {
 type Consumer struct {
 	js     jetstream.JetStream
 	cfg    ConsumerConfig
-	routes []route // of cfg.Sources
+	routes []route
 
 	// Owned by the goroutine that receives.
 	next    uint64 // sequence wanted next; 0 while anything will do
@@ -62,8 +62,12 @@ func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
 	return c
 }
 
-// watchEvery is how often the end of the stream is looked up.
-const watchEvery = time.Second
+const (
+	watchEvery     = time.Second // how often the end of the stream is looked up
+	handedOver     = 32          // most batches that are handled at once
+	batchesRecords = 512         // with so many records they are handed over: some 180 KiB, which are still in a processor's cache when they are applied
+	sliceCount     = 8           // of batches that are filled or wait to be handled
+)
 
 // Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order and as many at a
 // time as are there, at most 32, until ctx ends (it returns nil, after batches that were decoded already are handled) or
@@ -71,9 +75,9 @@ const watchEvery = time.Second
 // once.
 func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) error {
 	ctx, stop := context.WithCancel(ctx)
-	free, ready := make(chan *parcel, parcels), make(chan *parcel, parcels)
-	for range parcels {
-		free <- new(parcel)
+	free, ready := make(chan []ingest.Batch, sliceCount), make(chan []ingest.Batch, sliceCount)
+	for range sliceCount {
+		free <- make([]ingest.Batch, 0, handedOver)
 	}
 	go func() {
 		defer close(ready)
@@ -91,27 +95,23 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 		<-watched
 	}()
 	for {
-		var p *parcel
 		select {
 		case b := <-c.injected:
 			if err := handle([]ingest.Batch{b}); err != nil {
 				return err
 			}
-			continue
-		case p = <-ready:
-		}
-		if p == nil {
-			return nil
-		}
-		if p.n > 0 {
-			batches := p.batches[:p.n]
-			if err := handle(batches); err != nil {
-				return err
+		case batches, ok := <-ready:
+			if !ok {
+				return nil
 			}
-			c.handled.Store(batches[len(batches)-1].Sequence)
+			if len(batches) > 0 {
+				if err := handle(batches); err != nil {
+					return err
+				}
+				c.handled.Store(batches[len(batches)-1].Sequence)
+			}
+			free <- batches[:0]
 		}
-		p.reset()
-		free <- p
 	}
 }
 

@@ -51,6 +51,7 @@ type RelayConfig struct {
 const (
 	relayDurable  = "forewarm"
 	relayMessages = 256 // most that are stored at once
+	relayRecords  = 4096
 	relayAckWait  = 30 * time.Second
 )
 
@@ -123,17 +124,11 @@ func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
 		}
 		r.last = meta.Sequence.Stream
 	}
-	about, ok := codec.Meta{}, false
-	for i := range r.routes {
-		if covers(r.routes[i].subject, m.Subject()) {
-			about, ok = r.routes[i].about, true
-			break
-		}
-	}
+	about, ok := routeOf(r.routes, m.Subject())
 	if !ok { // of a source that is no longer one
 		return m.Ack()
 	}
-	describe(&about, m.Headers())
+	addHeaders(&about, m.Headers())
 	about.Fields = r.cfg.Fields
 	if len(r.held) > 0 && about.Source != r.batch.Source { // a batch has one producer
 		if err := r.flush(ctx); err != nil {
@@ -143,7 +138,7 @@ func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
 	r.batch.ReceivedAt = meta.Timestamp.UTC()
 	r.decoder.Decode(about, m.Data(), r.cfg.Limits, &r.batch)
 	r.held = append(r.held, m)
-	if meta.NumPending > 0 && len(r.held) < relayMessages && recordsOf(&r.batch) < keptRecords {
+	if meta.NumPending > 0 && len(r.held) < relayMessages && r.batch.Records() < relayRecords {
 		return nil
 	}
 	return r.flush(ctx)
@@ -151,7 +146,7 @@ func (r *Relay) take(ctx context.Context, m jetstream.Msg) error {
 
 // flush stores what is held, and lets go of the messages.
 func (r *Relay) flush(ctx context.Context) error {
-	if recordsOf(&r.batch) > len(r.batch.Refused) {
+	if r.batch.Records() > len(r.batch.Refused) {
 		ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 		defer cancel()
 		if err := r.cfg.Store(ctx, &r.batch); err != nil {
@@ -169,9 +164,6 @@ func (r *Relay) flush(ctx context.Context) error {
 	}
 	clear(r.held) // their data may hold prompts
 	r.held = r.held[:0]
-	if cap(r.batch.Requests) > keptRecords || cap(r.batch.Refused) > keptRecords {
-		r.batch = ingest.Batch{}
-	}
 	r.batch.Reset()
 	return nil
 }

@@ -85,14 +85,11 @@ func routesOf(sources []Source) []route {
 	return routes
 }
 
-// about is what a subject says of its messages; ok is false when it carries no telemetry.
-func (c *Consumer) about(subject string) (m codec.Meta, ok bool) {
-	if m, ok = codec.ParseSubject(c.cfg.Prefix, subject); ok {
-		return m, true
-	}
-	for i := range c.routes {
-		if covers(c.routes[i].subject, subject) {
-			return c.routes[i].about, true
+// routeOf is what the route of a subject says of its messages; ok is false when no route has the subject.
+func routeOf(routes []route, subject string) (m codec.Meta, ok bool) {
+	for i := range routes {
+		if covers(routes[i].subject, subject) {
+			return routes[i].about, true
 		}
 	}
 	return codec.Meta{}, false

@@ -39,15 +39,15 @@ type outcome struct {
 // is sent again reports them once.
 func (i *intake) accept(ctx context.Context, m codec.Meta, body []byte, maxBytes int) (outcome, error) {
 	b := batches.Get().(*ingest.Batch)
-	defer recycle(b)
+	defer batches.Put(b)
+	b.Reset()
 	limits := ingest.DefaultLimits()
 	limits.MessageBytes = maxBytes
 	m.Kind, m.Fields = codec.KindRequest, i.fields
 	b.ReceivedAt = time.Now().UTC() // the end of what says no time of its own
 	codec.Decode(m, body, limits, b)
 	out := outcome{
-		accepted: len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks),
-		refused:  len(b.Refused), ignored: b.Ignored,
+		accepted: b.Records() - len(b.Refused), refused: len(b.Refused), ignored: b.Ignored,
 	}
 	if b.Watermark != nil {
 		out.accepted++
@@ -142,14 +142,4 @@ func (o *outcome) complaint() string {
 	return complaint
 }
 
-// keepRecords bounds the batches that are used again.
-const keepRecords = 4096
-
 var batches = sync.Pool{New: func() any { return new(ingest.Batch) }}
-
-func recycle(b *ingest.Batch) {
-	if cap(b.Requests) <= keepRecords && cap(b.Sums) <= keepRecords && cap(b.Refused) <= keepRecords {
-		b.Reset()
-		batches.Put(b)
-	}
-}
