@@ -105,7 +105,6 @@ func Default() *Config {
 		Report:      Report{Schedule: "0 7 * * 1", Timezone: "UTC", Suggest: true},
 		Server:      server.DefaultConfig(),
 		PromQL:      promapi.DefaultConfig(),
-		KEDA:        rpc.DefaultConfig(),
 		Log:         Log{Level: "info", Format: "console"},
 	}
 }

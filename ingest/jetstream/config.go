@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // Config says which NATS to use and what to keep there. With a URL the daemon is a client of that server; without one
@@ -22,25 +23,17 @@ type Config struct {
 	User         string `yaml:"user"`
 	PasswordFile string `yaml:"password_file"`
 	TokenFile    string `yaml:"token_file"`
-	TLS          TLS    `yaml:"tls"`
 
-	Embedded EmbeddedConfig `yaml:"embedded"`
-	Stream   StreamConfig   `yaml:"stream"`
-	Kept     KeptConfig     `yaml:"decisions"`
-	Prefix   string         `yaml:"prefix"` // first tokens of every subject
+	TLS      tlsconfig.Client `yaml:"tls"` // all empty means the URL alone decides
+	Embedded EmbeddedConfig   `yaml:"embedded"`
+	Stream   StreamConfig     `yaml:"stream"`
+	Kept     KeptConfig       `yaml:"decisions"`
+	Prefix   string           `yaml:"prefix"` // first tokens of every subject
 	// Partition is i/n for a daemon that serves the i-th part of all pools, "" for one that serves all.
 	Partition string   `yaml:"partition"`
 	Sources   []Source `yaml:"sources"` // subjects of others that carry telemetry too
 	// Fields are the names under which records of foreign formats keep what users may name as they like.
 	Fields []codec.FieldName `yaml:"fields"`
-}
-
-// TLS names the files of a TLS connection; all empty means the URL alone decides.
-type TLS struct {
-	CAFile     string `yaml:"ca_file"`
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
-	ServerName string `yaml:"server_name"`
 }
 
 // EmbeddedConfig is the server that runs when no URL is set.
@@ -103,8 +96,8 @@ func (c *Config) Validate() error {
 	if err := c.validateAuth(); err != nil {
 		return err
 	}
-	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
-		return fmt.Errorf("tls.cert_file is %q and tls.key_file is %q: set both, or neither", c.TLS.CertFile, c.TLS.KeyFile)
+	if err := c.TLS.Check(); err != nil {
+		return fmt.Errorf("tls.%w", err)
 	}
 	if c.URL == "" && c.Embedded.Listen != listenNone {
 		if _, _, err := net.SplitHostPort(c.Embedded.Listen); err != nil {

@@ -1,7 +1,6 @@
 package jetstream
 
 import (
-	"crypto/tls"
 	"fmt"
 	"net/url"
 	"os"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // Connect dials c.URL, or e when there is an embedded server. It fails when the first attempt does, with an error that
@@ -65,7 +66,14 @@ func (c *Config) clientOptions() ([]nats.Option, error) {
 		}
 		opts = append(opts, nats.Token(token))
 	}
-	return append(opts, c.TLS.options()...), nil
+	if c.TLS != (tlsconfig.Client{}) {
+		t, err := c.TLS.Open()
+		if err != nil {
+			return nil, fmt.Errorf("nats.tls.%w", err)
+		}
+		opts = append(opts, nats.Secure(t))
+	}
+	return opts, nil
 }
 
 // LogTo reports what befalls a connection: that it is lost, back, or refused something.
@@ -84,20 +92,6 @@ func LogTo(log *zap.Logger) nats.Option {
 		}
 		return nil
 	}
-}
-
-func (t TLS) options() []nats.Option {
-	if t == (TLS{}) {
-		return nil
-	}
-	opts := []nats.Option{nats.Secure(&tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS12})}
-	if t.CAFile != "" {
-		opts = append(opts, nats.RootCAs(t.CAFile))
-	}
-	if t.CertFile != "" {
-		opts = append(opts, nats.ClientCert(t.CertFile, t.KeyFile))
-	}
-	return opts
 }
 
 // readSecret reads the one line that the file named by key holds.

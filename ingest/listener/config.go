@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/forewarm/forewarm/internal/httpguard"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // Config says which listeners there are.
@@ -18,19 +19,12 @@ type Config struct {
 
 // Endpoint is one listener, whom it lets in and how much of it.
 type Endpoint struct {
-	Listen       string  `yaml:"listen"`     // host:port; "" is off
-	TokenFile    string  `yaml:"token_file"` // holds the token that clients send as Authorization: Bearer
-	TLS          TLS     `yaml:"tls"`
-	MaxBytes     int     `yaml:"max_bytes"`      // of a request, as sent and decompressed
-	RequestsPerS float64 `yaml:"requests_per_s"` // further ones are told to come back later
-	Concurrent   int     `yaml:"concurrent"`     // requests at once; further ones are told to come back later
-}
-
-// TLS names the files of a listener's TLS; all empty means none.
-type TLS struct {
-	CertFile     string `yaml:"cert_file"`
-	KeyFile      string `yaml:"key_file"`
-	ClientCAFile string `yaml:"client_ca_file"` // who signs the certificates that clients must show; "" asks for none
+	Listen       string           `yaml:"listen"`     // host:port; "" is off
+	TokenFile    string           `yaml:"token_file"` // holds the token that clients send as Authorization: Bearer
+	TLS          tlsconfig.Server `yaml:"tls"`
+	MaxBytes     int              `yaml:"max_bytes"`      // of a request, as sent and decompressed
+	RequestsPerS float64          `yaml:"requests_per_s"` // further ones are told to come back later
+	Concurrent   int              `yaml:"concurrent"`     // requests at once; further ones are told to come back later
 }
 
 // DefaultConfig is what an unset configuration means: no listeners. Bodies over HTTP may be larger, for the webhooks of
@@ -62,11 +56,11 @@ func (e *Endpoint) check(name string, usual int) error {
 		return fail("requests_per_s", "%g is out of 0…1e6; set how many the busiest second may bring", e.RequestsPerS)
 	case e.Concurrent < 1 || e.Concurrent > 10_000:
 		return fail("concurrent", "%d is out of 1…10000; each takes memory for its body", e.Concurrent)
-	case (e.TLS.CertFile == "") != (e.TLS.KeyFile == ""):
-		return fail("tls.cert_file", "%q is set, or not, unlike tls.key_file: set both, or neither", e.TLS.CertFile)
-	case e.TLS.ClientCAFile != "" && e.TLS.CertFile == "":
-		return fail("tls.client_ca_file", "%q needs TLS; set tls.cert_file and tls.key_file", e.TLS.ClientCAFile)
-	case e.Listen == "":
+	}
+	if err := e.TLS.Check(); err != nil {
+		return fmt.Errorf("%s.tls.%w", name, err)
+	}
+	if e.Listen == "" {
 		return nil
 	}
 	host, port, err := net.SplitHostPort(e.Listen)

@@ -80,6 +80,16 @@ type door struct {
 // seldom is how often what fails for every client is logged.
 func seldom() rate.Sometimes { return rate.Sometimes{Interval: 10 * time.Second} }
 
+// WarnOfCertificate logs that a new certificate cannot be used.
+func WarnOfCertificate(log *zap.Logger) func(error) {
+	often := seldom()
+	return func(err error) {
+		often.Do(func() {
+			log.Warn("a listener's new certificate cannot be used; it keeps the one before", zap.Error(err))
+		})
+	}
+}
+
 // complain logs that the store failed: once in a while, for during an outage every request finds out.
 func (d *door) complain(err error) {
 	d.outage.Do(func() {
@@ -102,8 +112,8 @@ func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
 		if d.guard, err = newGuard(name, e); err != nil {
 			return err
 		}
-		if d.secure, err = e.TLS.Load("listeners."+name+".tls", deps.Log); err != nil {
-			return err
+		if d.secure, err = e.TLS.Open(WarnOfCertificate(deps.Log)); err != nil {
+			return fmt.Errorf("listeners.%s.tls.%w", name, err)
 		}
 		socket, err := net.Listen("tcp", e.Listen)
 		if err != nil {

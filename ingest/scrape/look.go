@@ -48,7 +48,7 @@ func Look(ctx context.Context, metrics string) (Seen, error) {
 	} else {
 		seen.Job.Targets = addresses
 	}
-	client, err := newClient(seen.Job, DefaultConfig().MaxBodyBytes)
+	client, err := newClient(seen.Job)
 	if err != nil {
 		return Seen{}, err
 	}

@@ -67,7 +67,7 @@ func New(c Config, deps Deps) (*Scraper, error) {
 		s.deps.Lookup = net.DefaultResolver.LookupHost
 	}
 	for i, j := range c.Jobs {
-		client, err := newClient(j, c.MaxBodyBytes)
+		client, err := newClient(j)
 		if err != nil {
 			return nil, fmt.Errorf("jobs[%d].%w", i, err)
 		}
@@ -81,7 +81,7 @@ func (s *Scraper) Run(ctx context.Context) error {
 	s.began = time.Now()
 	var looking sync.WaitGroup
 	defer looking.Wait()
-	room := make(chan struct{}, s.cfg.Concurrency)
+	room := make(chan struct{}, maxScrapes)
 	for {
 		start := time.Now()
 		targets := s.find(ctx)

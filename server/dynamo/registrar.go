@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/forewarm/forewarm/ingest/scrape"
 	"github.com/forewarm/forewarm/internal/sleep"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 )
 
@@ -50,10 +50,10 @@ type Registrar struct {
 // name the key to mend.
 func NewRegistrar(p Planner, listen, version string, log *zap.Logger) (*Registrar, error) {
 	secure := insecure.NewCredentials()
-	if p.RegistryTLS != (scrape.TLS{}) {
+	if p.RegistryTLS != (tlsconfig.Client{}) {
 		c, err := p.RegistryTLS.Open()
 		if err != nil {
-			return nil, fmt.Errorf("registry_%w", err)
+			return nil, fmt.Errorf("registry_tls.%w", err)
 		}
 		secure = credentials.NewTLS(c)
 	}
