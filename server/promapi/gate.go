@@ -5,8 +5,6 @@ import "context"
 // gate lets a number of queries in at once; it is a promql.QueryTracker. Those that wait do so within their own timeout.
 type gate chan struct{}
 
-func newGate(n int) gate { return make(gate, n) }
-
 // GetMaxConcurrent implements promql.QueryTracker.
 func (g gate) GetMaxConcurrent() int { return cap(g) }
 
