@@ -3,7 +3,6 @@ package listener
 import (
 	"fmt"
 	"net"
-	"strconv"
 
 	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/internal/tlsconfig"
@@ -47,7 +46,7 @@ func (c *Config) Check() error {
 
 func (e *Endpoint) check(name string, usual int) error {
 	fail := func(key, format string, args ...any) error {
-		return fmt.Errorf("%s.%s: %s", name, key, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%s.%s: %w", name, key, fmt.Errorf(format, args...))
 	}
 	switch {
 	case e.MaxBytes < 1<<10 || e.MaxBytes > 64<<20:
@@ -63,13 +62,10 @@ func (e *Endpoint) check(name string, usual int) error {
 	if e.Listen == "" {
 		return nil
 	}
-	host, port, err := net.SplitHostPort(e.Listen)
-	if err != nil {
-		return fail("listen", "%q is not host:port; write one such as 127.0.0.1:%d", e.Listen, usual)
+	if err := httpguard.CheckAddress(e.Listen, usual); err != nil {
+		return fail("listen", "%w", err)
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fail("listen", "port %q is out of 0…65535; write one such as %d, or 0 for a free one", port, usual)
-	}
+	host, _, _ := net.SplitHostPort(e.Listen)
 	if !httpguard.IsLoopback(host) && e.TokenFile == "" && e.TLS.ClientCAFile == "" {
 		return fail("listen", "%q is open to the network and asks for no credentials; set %s.token_file, or %s.tls with a client_ca_file, or listen on 127.0.0.1", e.Listen, name, name)
 	}

@@ -83,10 +83,8 @@ func (p *Planner) check() error {
 			return fmt.Errorf("stages: %q is unknown; set predict, propose, or both", s)
 		}
 	}
-	if p.Registry != "" {
-		if _, _, err := net.SplitHostPort(p.Registry); err != nil {
-			return fmt.Errorf("registry: %q is not host:port; write that of the planner's gateway", p.Registry)
-		}
+	if _, _, err := net.SplitHostPort(p.Registry); p.Registry != "" && err != nil {
+		return fmt.Errorf("registry: %q is not host:port; write that of the planner's gateway", p.Registry)
 	}
 	if err := p.RegistryTLS.Check(); err != nil {
 		return fmt.Errorf("registry_tls.%w", err)
@@ -111,27 +109,6 @@ func (p *Planner) stages() []Stage {
 		return []Stage{Propose}
 	}
 	return p.Stages
-}
-
-func (p *Planner) component() string {
-	if p.Component == "" {
-		return componentDecode
-	}
-	return p.Component
-}
-
-func (p *Planner) priority() uint32 {
-	if p.Priority == 0 {
-		return 10
-	}
-	return uint32(p.Priority)
-}
-
-func (p *Planner) interval() time.Duration {
-	if p.Interval == 0 {
-		return time.Minute
-	}
-	return p.Interval
 }
 
 // PluginID is the name by which a stage is registered.

@@ -1,11 +1,13 @@
 package dynamo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -62,11 +64,8 @@ func NewRegistrar(p Planner, listen, version string, log *zap.Logger) (*Registra
 		return nil, fmt.Errorf("registry is %q: %w; write host:port of the planner's gateway", p.Registry, err)
 	}
 	r := &Registrar{
-		planner: p, endpoint: p.Endpoint, version: version, conn: conn, client: pb.NewPluginRegistryClient(conn), log: log, pace: usualPace,
+		planner: p, endpoint: cmp.Or(p.Endpoint, "grpc://"+listen), version: version, conn: conn, client: pb.NewPluginRegistryClient(conn), log: log, pace: usualPace,
 		registered: map[Stage]*atomic.Bool{},
-	}
-	if r.endpoint == "" {
-		r.endpoint = "grpc://" + listen
 	}
 	for _, s := range p.stages() {
 		r.registered[s] = new(atomic.Bool)
@@ -83,17 +82,11 @@ func (r *Registrar) Stages() []Stage { return r.planner.stages() }
 // Run registers the stages, sends their heartbeats, and begins again where the planner does not know them any more. When ctx
 // ends it takes its leave.
 func (r *Registrar) Run(ctx context.Context) error {
-	ended := make(chan struct{})
-	stages := r.planner.stages()
-	for _, s := range stages {
-		go func() {
-			defer func() { ended <- struct{}{} }()
-			r.keep(ctx, s)
-		}()
+	var stages sync.WaitGroup
+	for _, s := range r.planner.stages() {
+		stages.Go(func() { r.keep(ctx, s) })
 	}
-	for range stages {
-		<-ended
-	}
+	stages.Wait()
 	return r.conn.Close()
 }
 
@@ -148,13 +141,13 @@ func (r *Registrar) register(ctx context.Context, s Stage) error {
 // once an interval. Between calls the planner holds nothing of ours: a floor stands no longer than the daemon that gave it.
 func (r *Registrar) announcement(s Stage, token string) *pb.RegisterRequest {
 	a := &pb.RegisterRequest{
-		PluginId: r.planner.PluginID(s), PluginType: string(s), Priority: r.planner.priority(), Endpoint: r.endpoint, Version: r.version,
+		PluginId: r.planner.PluginID(s), PluginType: string(s), Priority: uint32(cmp.Or(r.planner.Priority, 10)), Endpoint: r.endpoint, Version: r.version,
 		HoldPolicy: pb.HoldPolicy_ACCEPT_WHEN_IDLE, ProtocolVersion: protocolVersion, AuthToken: token,
 	}
 	if s == Predict {
 		const traffic = "observations.traffic"
 		a.Needs, a.RequiresProducedFields = []string{traffic}, []string{traffic}
-		a.ExecutionIntervalSeconds = float32(r.planner.interval().Seconds())
+		a.ExecutionIntervalSeconds = float32(cmp.Or(r.planner.Interval, time.Minute).Seconds())
 		a.ObservationWindowSeconds = a.ExecutionIntervalSeconds
 	}
 	return a

@@ -2,9 +2,8 @@ package rpc
 
 import (
 	"fmt"
-	"net"
-	"strconv"
 
+	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
@@ -24,12 +23,8 @@ func (c Config) Check() error {
 	if c.Listen == "" {
 		return nil
 	}
-	_, port, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return fmt.Errorf("listen: %q is not host:port; write one such as 127.0.0.1:9465", c.Listen)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("listen: port %q is out of 0…65535; write one such as 9465, or 0 for a free one", port)
+	if err := httpguard.CheckAddress(c.Listen, 9465); err != nil {
+		return fmt.Errorf("listen: %w", err)
 	}
 	return nil
 }
