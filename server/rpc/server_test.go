@@ -173,10 +173,10 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Config){
-		"listen: ":               func(c *Config) { c.Listen = "9465" },
-		"listen: port":           func(c *Config) { c.Listen = "127.0.0.1:keda" },
-		"tls.cert_file is ":      func(c *Config) { c.TLS.KeyFile = "k" },
-		"tls.client_ca_file is ": func(c *Config) { c.TLS.ClientCAFile = "ca" },
+		"listen: ":                    func(c *Config) { c.Listen = "9465" },
+		`listen: "127.0.0.1:keda" is`: func(c *Config) { c.Listen = "127.0.0.1:keda" },
+		"tls.cert_file is ":           func(c *Config) { c.TLS.KeyFile = "k" },
+		"tls.client_ca_file is ":      func(c *Config) { c.TLS.ClientCAFile = "ca" },
 	} {
 		c := Config{}
 		change(&c)
