@@ -18,16 +18,7 @@ type Store interface {
 	Store(ctx context.Context, b *ingest.Batch) error
 }
 
-// intake decodes what the listeners were sent, and stores it.
-type intake struct {
-	store    Store
-	refused  func([]ingest.Refusal)
-	serves   func(pool string) bool
-	fields   *codec.FieldMap
-	timeouts timeouts
-}
-
-// outcome is what became of one request's records.
+// outcome counts one request's records.
 type outcome struct {
 	accepted, refused, ignored int            // unserved ones are among the refused
 	first                      ingest.Refusal // Reason "" when nothing was refused
@@ -37,13 +28,13 @@ type outcome struct {
 
 // accept decodes body and stores what it carries. Refusals are reported when the rest is stored, so that a request which
 // is sent again reports them once.
-func (i *intake) accept(ctx context.Context, m codec.Meta, body []byte, maxBytes int) (outcome, error) {
+func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcome, error) {
 	b := batches.Get().(*ingest.Batch)
 	defer batches.Put(b)
 	b.Reset()
 	limits := ingest.DefaultLimits()
-	limits.MessageBytes = maxBytes
-	m.Kind, m.Fields = codec.KindRequest, i.fields
+	limits.MessageBytes = h.maxBytes
+	m.Kind, m.Fields = codec.KindRequest, h.Fields
 	b.ReceivedAt = time.Now().UTC() // the end of what says no time of its own
 	codec.Decode(m, body, limits, b)
 	out := outcome{
@@ -55,16 +46,16 @@ func (i *intake) accept(ctx context.Context, m codec.Meta, body []byte, maxBytes
 	if out.refused > 0 {
 		out.first = b.Refused[0]
 	}
-	i.findUnserved(b, &out)
+	h.findUnserved(b, &out)
 	if out.accepted+out.unserved > 0 {
-		ctx, cancel := context.WithTimeout(ctx, i.timeouts.store)
+		ctx, cancel := context.WithTimeout(ctx, h.timeouts.store)
 		defer cancel()
-		if err := i.store.Store(ctx, b); err != nil {
+		if err := h.Store.Store(ctx, b); err != nil {
 			return outcome{}, err
 		}
 	}
 	if len(b.Refused) > 0 {
-		i.refused(b.Refused) // the fold counts those of unknown pools when it reads them
+		h.Refused(b.Refused) // the fold counts those of unknown pools when it reads them
 	}
 	return out, nil
 }
@@ -73,14 +64,14 @@ func (i *intake) accept(ctx context.Context, m codec.Meta, body []byte, maxBytes
 const unknownPools = 5
 
 // findUnserved counts the records that the fold will refuse for their pools.
-func (i *intake) findUnserved(b *ingest.Batch, out *outcome) {
-	if i.serves == nil {
+func (h *handler) findUnserved(b *ingest.Batch, out *outcome) {
+	if h.Serves == nil {
 		return
 	}
 	last, served := "", true // mostly the same
 	look := func(pool string) {
 		if pool != last {
-			last, served = pool, i.serves(pool)
+			last, served = pool, h.Serves(pool)
 		}
 		if served {
 			return
