@@ -42,7 +42,7 @@ type RelayConfig struct {
 	Sources []Source
 	Fields  *codec.FieldMap
 	Limits  ingest.Limits
-	Store   func(context.Context, *ingest.Batch) error // see [Inlet.Store]
+	Store   func(context.Context, *ingest.Batch) error // see [StreamWriter.Store]
 	Refused func([]ingest.Refusal)                     // is told of records that could not be used
 	Ignored func(int)                                  // and how many carry no demand
 	Log     *zap.Logger
