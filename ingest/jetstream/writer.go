@@ -21,7 +21,9 @@ type StreamWriter struct {
 }
 
 // NewStreamWriter stores telemetry where c has it.
-func NewStreamWriter(js jetstream.JetStream, c *Config) *StreamWriter { return &StreamWriter{js, c.Prefix, c.Partitioned()} }
+func NewStreamWriter(js jetstream.JetStream, c *Config) *StreamWriter {
+	return &StreamWriter{js, c.Prefix, c.Partitioned()}
+}
 
 // writerBytes is the size of the largest message of a [StreamWriter], unless one record alone is larger: half of what NATS
 // servers accept by default.

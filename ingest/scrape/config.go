@@ -30,7 +30,7 @@ type Job struct {
 	Path   string `yaml:"path"`   // "" is /metrics
 	Engine string `yaml:"engine"` // one of Engines; "" is auto
 
-	BearerTokenFile string           `yaml:"bearer_token_file"` // read at each look, so that it can rotate
+	BearerTokenFile string           `yaml:"bearer_token_file"` // read for each scrape, because tokens rotate
 	TLS             tlsconfig.Client `yaml:"tls"`
 }
 

@@ -28,13 +28,13 @@ type sample struct {
 // worker.
 const maxSeries = 50_000
 
-// parse reads the Prometheus text, OpenMetrics or protobuf format, as contentType says. An error means that none of it
-// is to be trusted.
+// parse reads the Prometheus text, OpenMetrics or protobuf format, as contentType says. After an error no sample is
+// usable.
 func parse(body []byte, contentType string) (exposition, error) {
 	if !isExposition(contentType) {
 		return nil, &failure{reasonNotMetrics, fmt.Errorf("content type %.64q is no exposition of metrics%s", contentType, hint(contentType))}
 	}
-	// An error beside a parser only says that the fallback was used.
+	// With a parser, an error only means that the fallback is used.
 	p, err := textparse.New(body, contentType, labels.NewSymbolTable(), textparse.ParserOptions{IgnoreNativeHistograms: true, FallbackContentType: "text/plain"})
 	if p == nil {
 		return nil, &failure{reasonBadExposition, err}
@@ -101,7 +101,7 @@ func canonical(name string) string {
 	return name
 }
 
-// started is when the process began that answered; zero where it does not say, or several do.
+// started is when the process that answered began; zero where that is not exposed, or is exposed by several.
 func (e exposition) started() time.Time {
 	s := e[processStart]
 	if len(s) != 1 || !(s[0].value > 0 && s[0].value < 1e11) {

@@ -87,7 +87,7 @@ func TestLooksAreSpread(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}
-		if stats.Looks != 6 || stats.Published != 6 || stats.Targets != 3 {
+		if stats.Scrapes != 6 || stats.Published != 6 || stats.Targets != 3 {
 			t.Errorf("%+v", stats)
 		}
 	})
@@ -113,7 +113,7 @@ func TestLooksAreBounded(t *testing.T) {
 			return nil, r.Context().Err()
 		}, 5*time.Minute)
 		// Each look takes 10s: 30 times maxScrapes in five minutes, none of which says anything of a replica.
-		if most != maxScrapes || stats.Looks < 27*maxScrapes || stats.Looks > 30*maxScrapes || stats.Failures["timeout"] != stats.Looks || stats.Published != 0 {
+		if most != maxScrapes || stats.Scrapes < 27*maxScrapes || stats.Scrapes > 30*maxScrapes || stats.Failures["timeout"] != stats.Scrapes || stats.Published != 0 {
 			t.Errorf("at most %d at once, %+v", most, stats)
 		}
 	})
@@ -199,7 +199,7 @@ func TestUnpublishedReportsAreCounted(t *testing.T) {
 		_, stats := run(t, c, nil, func(*diary, *http.Request) (*http.Response, error) {
 			return answer("vllm:num_requests_running 1\n")
 		}, time.Second)
-		if stats.Looks != 1 || stats.Published != 0 || stats.Unpublished != 1 {
+		if stats.Scrapes != 1 || stats.Published != 0 || stats.Unpublished != 1 {
 			t.Errorf("%+v", stats)
 		}
 	})

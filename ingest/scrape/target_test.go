@@ -99,7 +99,7 @@ func TestLife(t *testing.T) {
 			serving = &http.Server{Handler: server.Config.Handler}
 			go serving.Serve(listener)
 		}
-		got, err := target.look(t.Context(), func() time.Time { return noon.Add(step.at) })
+		got, err := target.scrape(t.Context(), func() time.Time { return noon.Add(step.at) })
 		if reason := ""; err != nil || step.reason != "" {
 			if err != nil {
 				reason = reasonOf(err).String()
@@ -148,7 +148,7 @@ func TestWorkersElsewhere(t *testing.T) {
 			}
 			return &http.Response{StatusCode: step.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(step.body))}, nil
 		})
-		got, _ := target.look(t.Context(), func() time.Time { return noon })
+		got, _ := target.scrape(t.Context(), func() time.Time { return noon })
 		if d := cmp.Diff(step.want, said(got)); d != "" {
 			t.Errorf("step %d: %s", i, d)
 		}
