@@ -57,7 +57,7 @@ type Config struct {
 	Log      Log                   `yaml:"log"`
 }
 
-// Log says how much is logged to stderr, and how.
+// Log is what is logged to stderr, and how.
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn, error
 	Format string `yaml:"format"` // console, json
@@ -69,7 +69,7 @@ type Report struct {
 	Timezone string `yaml:"timezone"` // IANA name, or Local
 	Suggest  bool   `yaml:"suggest"`  // run the period again with other settings, and show what they would have cost
 
-	// ReportConfig says where reports are delivered.
+	// ReportConfig is where reports are delivered.
 	sink.ReportConfig `yaml:",inline"`
 }
 

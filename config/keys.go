@@ -41,7 +41,7 @@ func fieldsOf(t reflect.Type) []field {
 	return fields
 }
 
-// isSection says whether t has keys of its own, as opposed to being a value.
+// isSection reports whether t has keys of its own, as opposed to being a value.
 func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() && !unmarshalsItself(t)
 }

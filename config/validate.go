@@ -14,7 +14,7 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// checker collects what is out of bounds; source says where each key was set.
+// checker collects what is out of bounds; source has the place where each key was set.
 type checker struct {
 	source map[string]string
 	errs   Errors
@@ -77,7 +77,7 @@ func (k *checker) oneOf(key, v string, allowed ...string) {
 	}
 }
 
-// section takes over what a package says of its own Config: "key: value is out of …" or "key is value: it must …".
+// section takes over the error of a package about its own Config: "key: value is out of …" or "key is value: it must …".
 func (k *checker) section(name string, err error) {
 	if err == nil {
 		return
@@ -95,7 +95,7 @@ func (k *checker) section(name string, err error) {
 	k.add(e.Key, e)
 }
 
-// Check says what is wrong with a configuration that was not loaded; the error is [Errors].
+// Check is for a configuration that was not loaded; the error is [Errors].
 func (c *Config) Check() error {
 	if errs := c.check(nil); len(errs) > 0 {
 		return errs
@@ -103,7 +103,7 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// check finds what a type cannot say, in the order of [Config]. source says where each key was set.
+// check finds what types do not rule out, in the order of [Config]. source has the place where each key was set.
 func (c *Config) check(source map[string]string) Errors {
 	k := &checker{source: source}
 	k.oneOf("clock", string(c.Clock), string(pipeline.WallClock), string(pipeline.EventClock))

@@ -40,7 +40,7 @@ type Config struct {
 type EmbeddedConfig struct {
 	Listen   string `yaml:"listen"`    // host:port for producers; "none" serves this process only
 	StoreDir string `yaml:"store_dir"` // "" is nats/ in the storage directory
-	// Sync says how much a power cut can take: always syncs each message before it is acknowledged; a time such as 10s is how
+	// Sync bounds what a power cut can lose: always syncs each message before it is acknowledged; a time such as 10s is how
 	// often what was acknowledged is synced.
 	Sync string `yaml:"sync"`
 }
@@ -91,7 +91,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate names the first key that is out of bounds, its value, the bound and the mend.
+// Validate names the first key that is out of bounds, its value, the bound and what to do.
 func (c *Config) Validate() error {
 	if err := c.validateAuth(); err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 )
 
 // Connect dials c.URL, or e when there is an embedded server. It fails when the first attempt does, with an error that
-// names nats.url; afterwards the connection mends itself for ever, in silence unless [LogTo] is among the extra options.
-// These come last and so win.
+// names nats.url. Later it reconnects for ever, and logs that only if [LogTo] is among the extra options. These override the
+// others.
 func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 	opts, err := c.clientOptions()
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Config) clientOptions() ([]nats.Option, error) {
 	return opts, nil
 }
 
-// LogTo reports what befalls a connection: that it is lost, back, or refused something.
+// LogTo logs that a connection is lost, back, or refused something.
 func LogTo(log *zap.Logger) nats.Option {
 	return func(o *nats.Options) error {
 		o.DisconnectedErrCB = func(_ *nats.Conn, err error) {

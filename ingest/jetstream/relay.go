@@ -15,13 +15,12 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// A Relay takes in the sources whose messages hold what users wrote (see [codec.HoldsPrompts]): it decodes each message
-// and stores what it carries in the telemetry stream, as native records. Until that is done the message waits in the intake
-// stream, in the server's memory; so no prompt comes to rest on a disk of Forewarm's, and a restart of the daemon loses
-// nothing. What comes while the intake is full takes the place of the oldest, which is counted as lost.
+// A Relay reads sources whose messages may hold prompts (see [codec.HoldsPrompts]). It decodes each message and stores its
+// records in the telemetry stream, in the native format. Until then the message waits in the intake stream, in the server's
+// memory. So no prompt is written to a disk of Forewarm, and a restart of the daemon loses nothing. A full intake drops its
+// oldest messages, which are counted as lost.
 //
-// A message may be relayed twice, where the daemon dies between storing its records and saying so: the fold drops records
-// whose ids it has seen.
+// A message is relayed twice if the daemon dies before it acknowledges it. The pipeline drops records whose ids it has seen.
 type Relay struct {
 	js     jetstream.JetStream
 	stream string
@@ -43,8 +42,8 @@ type RelayConfig struct {
 	Fields  *codec.FieldMap
 	Limits  ingest.Limits
 	Store   func(context.Context, *ingest.Batch) error // see [StreamWriter.Store]
-	Refused func([]ingest.Refusal)                     // is told of records that could not be used
-	Ignored func(int)                                  // and how many carry no demand
+	Refused func([]ingest.Refusal)                     // receives records that could not be used
+	Ignored func(int)                                  // receives how many records carry no demand
 	Log     *zap.Logger
 }
 

@@ -108,7 +108,7 @@ func halve(b *ingest.Batch) (first, rest *ingest.Batch, ok bool) {
 	return first, rest, rest.Records() > 0
 }
 
-// cut parts list after at most n elements, and says how many more the first part could take.
+// cut splits list after at most n elements; left is how many more the first part could take.
 func cut[T any](list []T, n int) (first, rest []T, left int) {
 	k := min(n, len(list))
 	return list[:k], list[k:], n - k

@@ -35,7 +35,7 @@ func (h *handler) accept(ctx context.Context, m codec.Meta, body []byte) (outcom
 	limits := ingest.DefaultLimits()
 	limits.MessageBytes = h.maxBytes
 	m.Kind, m.Fields = codec.KindRequest, h.Fields
-	b.ReceivedAt = time.Now().UTC() // the end of what says no time of its own
+	b.ReceivedAt = time.Now().UTC() // the end of requests without a time
 	codec.Decode(m, body, limits, b)
 	out := outcome{
 		accepted: b.Records() - len(b.Refused), refused: len(b.Refused), ignored: b.Ignored,
@@ -103,12 +103,12 @@ func (h *handler) findUnserved(b *ingest.Batch, out *outcome) {
 	}
 }
 
-// nameUnserved says which pools are not served, and how to mend that.
+// nameUnserved names pools that are not served, and what to do.
 func (o *outcome) nameUnserved() string {
 	return fmt.Sprintf("%d of pools that are not in the configuration, such as %.64q: add them under pools, or set default_pool", o.unserved, o.unknown)
 }
 
-// unreadable says whether the message as a whole could not be read.
+// unreadable reports whether the message as a whole could not be read.
 func (o *outcome) unreadable() bool {
 	if o.accepted+o.ignored > 0 || o.refused != 1 {
 		return false
@@ -121,7 +121,7 @@ func (o *outcome) unreadable() bool {
 	return false
 }
 
-// complaint says what was refused, "" when nothing was.
+// complaint is what was refused, "" for nothing.
 func (o *outcome) complaint() string {
 	if o.refused == 0 {
 		return ""

@@ -16,13 +16,13 @@ type Config struct {
 	GRPC  Endpoint `yaml:"grpc"` // OTLP
 }
 
-// Endpoint is one listener, whom it lets in and how much of it.
+// Endpoint is one listener, its credentials and its bounds.
 type Endpoint struct {
 	Listen       string           `yaml:"listen"`     // host:port; "" is off
 	TokenFile    string           `yaml:"token_file"` // holds the token that clients send as Authorization: Bearer
 	TLS          tlsconfig.Server `yaml:"tls"`
 	MaxBytes     int              `yaml:"max_bytes"`      // of a request, as sent and decompressed
-	RequestsPerS float64          `yaml:"requests_per_s"` // further ones are told to come back later
+	RequestsPerS float64          `yaml:"requests_per_s"` // further ones are refused for now
 	Concurrent   int              `yaml:"concurrent"`     // requests at once; further ones are told to come back later
 }
 
@@ -35,7 +35,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and the mend. It opens no file and
+// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file and
 // resolves no address.
 func (c *Config) Check() error {
 	if err := c.HTTP.check("http", 4318); err != nil {

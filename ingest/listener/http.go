@@ -130,7 +130,7 @@ func codeOf(o *outcome) int {
 	return http.StatusBadRequest
 }
 
-// take reads the body of a request and stores its records. A code other than 0 says how to refuse it, and why.
+// take reads the body of a request and stores its records. A code other than 0 refuses the request; message is the reason.
 func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType string) (out outcome, code int, message string) {
 	later := func(code int, why string) (outcome, int, string) {
 		w.Header().Set("Retry-After", retryAfter)
@@ -169,7 +169,7 @@ func (s *httpServer) take(w http.ResponseWriter, r *http.Request, contentType st
 	return out, 0, ""
 }
 
-// bodyFault says why a body could not be read.
+// bodyFault is the answer to a body that could not be read.
 func (s *httpServer) bodyFault(err error) (code int, message string) {
 	var large *http.MaxBytesError
 	switch {

@@ -36,10 +36,10 @@ var usualTimeouts = timeouts{body: 15 * time.Second, store: 10 * time.Second}
 // Deps are what listeners need of the rest.
 type Deps struct {
 	Store Store
-	// Refused is told of each request's unusable records; it is called by many goroutines at once.
+	// Refused receives the unusable records of a request, from many goroutines at once.
 	Refused func([]ingest.Refusal)
-	// Serves says whether telemetry of a pool is counted; nil for any. Records of others are stored as all are, for the stream may
-	// have further readers, but their producers are told. It is called by many goroutines at once.
+	// Serves reports whether telemetry of a pool is counted; nil for any. Records of other pools are stored too, for other
+	// readers of the stream, but the answer names the pools. It is called by many goroutines at once.
 	Serves func(pool string) bool
 	Fields *codec.FieldMap // names of users' own in foreign formats
 	Log    *zap.Logger
@@ -97,7 +97,7 @@ func (h *handler) complain(err error) {
 	})
 }
 
-// New reads the files that c names and opens its addresses; Run serves on them. Errors name the key to mend.
+// New reads the files that c names and opens its addresses; Run serves on them. Errors name the key.
 func New(c Config, deps Deps) (*Listeners, error) { return open(c, deps, usualTimeouts) }
 
 func open(c Config, deps Deps, t timeouts) (*Listeners, error) {
@@ -152,7 +152,7 @@ func (l *Listeners) Run(ctx context.Context) error {
 // Close closes the sockets of listeners that were never run.
 func (l *Listeners) Close() {
 	for _, r := range l.running {
-		_ = r.socket.Close() // an error says that it is closed already
+		_ = r.socket.Close() // an error means that it is closed already
 	}
 }
 

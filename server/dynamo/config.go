@@ -45,7 +45,7 @@ type Planner struct {
 // maxPlanners bounds the listeners.
 const maxPlanners = 64
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and the mend. It opens no file and
+// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file and
 // resolves no address.
 func (c Config) Check() error {
 	if len(c.Planners) > maxPlanners {

@@ -49,7 +49,7 @@ type Registrar struct {
 }
 
 // NewRegistrar connects to nothing yet. listen is the address that Planner.Listen came to, and version the program's. Errors
-// name the key to mend.
+// name the key.
 func NewRegistrar(p Planner, listen, version string, log *zap.Logger) (*Registrar, error) {
 	secure := insecure.NewCredentials()
 	if p.RegistryTLS != (tlsconfig.Client{}) {
@@ -73,7 +73,7 @@ func NewRegistrar(p Planner, listen, version string, log *zap.Logger) (*Registra
 	return r, nil
 }
 
-// Registered says whether the planner has accepted a stage, as far as is known.
+// Registered reports whether the planner has accepted a stage, as far as is known.
 func (r *Registrar) Registered(s Stage) bool { return r.registered[s].Load() }
 
 // Stages are those that are registered.
@@ -105,7 +105,7 @@ func (r *Registrar) keep(ctx context.Context, s Stage) {
 		if ctx.Err() != nil {
 			break
 		}
-		if text := err.Error(); text != complaint { // an outage is told once
+		if text := err.Error(); text != complaint { // an outage is logged once
 			complaint = text
 			r.log.Warn("the planner does not have the plug-in", append(r.fields(s), zap.Error(err))...)
 		}
@@ -137,7 +137,7 @@ func (r *Registrar) register(ctx context.Context, s Stage) error {
 	return nil
 }
 
-// announcement says how the planner is to use a stage. A floor is asked for in each of the planner's ticks, a prediction
+// announcement tells the planner how to use a stage. A floor is asked for in each of the planner's ticks, a prediction
 // once an interval. Between calls the planner holds nothing of ours: a floor stands no longer than the daemon that gave it.
 func (r *Registrar) announcement(s Stage, token string) *pb.RegisterRequest {
 	a := &pb.RegisterRequest{
@@ -153,7 +153,7 @@ func (r *Registrar) announcement(s Stage, token string) *pb.RegisterRequest {
 	return a
 }
 
-// errForgotten says that the planner does not know the plug-in any more, perhaps because it was started again.
+// errForgotten means that the planner does not know the plug-in any more, perhaps because it was started again.
 var errForgotten = errors.New("the planner has forgotten the plug-in")
 
 // heartbeats sends them until one is not taken.

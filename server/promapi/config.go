@@ -16,7 +16,7 @@ func DefaultConfig() Config {
 	return Config{Timeout: 20 * time.Second, MaxSamples: 5_000_000}
 }
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and the mend.
+// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do.
 func (c Config) Check() error {
 	switch {
 	case c.Timeout < 100*time.Millisecond || c.Timeout > 25*time.Second:

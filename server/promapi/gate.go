@@ -8,7 +8,7 @@ type gate chan struct{}
 // GetMaxConcurrent implements promql.QueryTracker.
 func (g gate) GetMaxConcurrent() int { return cap(g) }
 
-// Insert waits for a turn; an error says that ctx ended first.
+// Insert waits for a turn; an error means that ctx ended first.
 func (g gate) Insert(ctx context.Context, _ string) (int, error) {
 	select {
 	case g <- struct{}{}:

@@ -14,7 +14,7 @@ type Config struct {
 	MaxBytes int              `yaml:"-"` // of a message that is received; 0 means 64 KiB
 }
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and the mend. It opens no file and
+// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file and
 // resolves no address.
 func (c Config) Check() error {
 	if err := c.TLS.Check(); err != nil {

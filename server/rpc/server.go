@@ -22,7 +22,7 @@ import (
 
 const (
 	maxConnections    = 64
-	maxCalls          = 256 // at once, streams included; further ones are told to come back later
+	maxCalls          = 256 // at once, streams included; further ones are refused for now
 	maxHeaderBytes    = 16 << 10
 	connectionTimeout = 10 * time.Second
 	callTimeout       = 10 * time.Second // of a call with one answer
@@ -39,12 +39,12 @@ type Server struct {
 	slots  *semaphore.Weighted // a call takes one
 	count  func(method string, code codes.Code)
 
-	stopping context.Context // ends when Run is told to
+	stopping context.Context // ends when Run is to stop
 	stop     context.CancelFunc
 }
 
 // Open opens the address of c, which must have one. Errors name a key below key. The caller registers services and then
-// calls Run or Close. count is told of every call that ends; it may be called from many goroutines at once.
+// calls Run or Close. count is called for every call that ends, from many goroutines at once.
 func Open(key string, c Config, count func(method string, code codes.Code), log *zap.Logger) (*Server, error) {
 	secure, err := c.TLS.Open(listener.WarnOfCertificate(log))
 	if err != nil {
