@@ -21,6 +21,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // traceFlags are the flags by which backtest and replay read traces.
@@ -269,16 +270,14 @@ func (r *replayer) pace(ctx context.Context, t time.Time) error {
 		return ctx.Err()
 	}
 	due := r.began.Add(time.Duration(float64(t.Sub(r.first)) / r.speed))
-	wait := time.Until(due)
-	if wait <= 0 {
+	if time.Until(due) <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
+	if err := r.publisher.Flush(ctx); err != nil { // what is due is not to wait for a full window
+		return err
 	}
+	if !sleep.For(ctx, time.Until(due)) {
+		return ctx.Err()
+	}
+	return nil
 }
