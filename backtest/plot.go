@@ -20,8 +20,8 @@ type plot struct {
 }
 
 type fanPoint struct {
-	at            time.Time
-	q50, q80, q95 float64
+	at       time.Time
+	q50, q95 float64
 }
 
 // plotLead is how far ahead the plotted forecasts are at the least.
@@ -51,7 +51,7 @@ func (p *plot) add(totals []forecaster.Forecast) {
 		}
 		for h := plotLead; h < forecaster.Horizon; h++ {
 			q := &f.Minute[h]
-			p.fan = append(p.fan, fanPoint{f.Origin.Add(time.Duration(h) * features.Minute), q[forecaster.L50], q[forecaster.L80], q[forecaster.L95]})
+			p.fan = append(p.fan, fanPoint{f.Origin.Add(time.Duration(h) * features.Minute), q[forecaster.L50], q[forecaster.L95]})
 		}
 	}
 }
