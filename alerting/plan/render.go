@@ -238,16 +238,6 @@ func (c *Cost) Shares() (all []Share) {
 	return all
 }
 
-// Mixes are the cheapest mixes that there are.
-func (s *Sheet) Mixes() (all []*Mix) {
-	for _, m := range []*Mix{s.Mix, s.PrefillMix} {
-		if m != nil {
-			all = append(all, m)
-		}
-	}
-	return all
-}
-
 // amount is a number to three digits, thousands as k and so on.
 func amount(n number) string {
 	v := float64(n)

@@ -81,8 +81,6 @@ type Sheet struct {
 	Rows         []Row     `json:"sheet"`
 	Outcomes     []Outcome `json:"scenarios"`
 	Cost         *Cost     `json:"cost,omitempty"`
-	Mix          *Mix      `json:"cheapest_mix,omitempty"`
-	PrefillMix   *Mix      `json:"cheapest_mix_prefill,omitempty"` // of a disaggregated pool, whose other mix is of the replicas that decode
 	Notes        []string  `json:"notes"`
 }
 
@@ -125,10 +123,6 @@ func New(in Input) (*Sheet, error) {
 		s.Memory = MemoryOf(in.Fit, in.Lengths)
 	}
 	s.Cost = costOf(&in)
-	s.Mix = mixFor(p, &s.Outcomes[1], capacity.AnyRole)
-	if p.Disaggregated {
-		s.Mix, s.PrefillMix = mixFor(p, &s.Outcomes[1], capacity.DecodeRole), mixFor(p, &s.Outcomes[1], capacity.PrefillRole)
-	}
 	s.note(&in)
 	return s, nil
 }
