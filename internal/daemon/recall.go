@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -21,7 +22,7 @@ func (d *Daemon) recall(newest []stream.Record, now time.Time) {
 	var decisions []alerting.Decision
 	for i := range newest {
 		x := newest[i].Decision
-		if x.Tick.Before(now.Add(-d.cfg.Features.StaleAfter)) || x.Tick.After(now) || x.Mode != d.cfg.Decision.Mode || !d.within(&x) {
+		if x.Tick.Before(now.Add(-d.cfg.Features.StaleAfter)) || x.Tick.After(now) || !d.stillAllowed(&x) {
 			continue
 		}
 		if x.Expires.After(x.Tick.Add(d.cfg.Features.StaleAfter)) {
@@ -32,12 +33,16 @@ func (d *Daemon) recall(newest []stream.Record, now time.Time) {
 	d.board.Recall(decisions)
 }
 
-// within says whether a pool may, as configured now, have as many replicas as x asks for.
-func (d *Daemon) within(x *alerting.Decision) bool {
+// stillAllowed says whether a pool, as it is configured now, is in the mode of x and may have as many replicas.
+func (d *Daemon) stillAllowed(x *alerting.Decision) bool {
+	mode := d.cfg.Decision.Mode
 	i := slices.IndexFunc(d.pools, func(p capacity.Pool) bool { return p.Name == x.Pool })
 	if i < 0 {
-		return true
+		if d.cfg.DefaultPool != nil {
+			mode = cmp.Or(alerting.Mode(d.cfg.DefaultPool.Mode), mode)
+		}
+		return x.Mode == mode
 	}
 	most, _ := d.pools[i].Limit()
-	return x.Desired >= d.pools[i].Replicas.Min && x.Desired <= most
+	return x.Mode == cmp.Or(alerting.Mode(d.pools[i].Mode), mode) && x.Desired >= d.pools[i].Replicas.Min && x.Desired <= most
 }

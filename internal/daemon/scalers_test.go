@@ -215,7 +215,7 @@ func TestScalersAfterARestart(t *testing.T) {
 		{active, "{min: 1, max: 3}", 0, 0},
 	} {
 		d := open(tt.mode, tt.replicas)
-		advice, err := server.Advise(d, "chat", server.RoleAll, false, time.Now().Add(tt.off))
+		advice, err := server.Advise(d, "chat", server.RoleAll, time.Now().Add(tt.off))
 		if advice.Replicas != tt.want || (err == nil) != (tt.want > 0) {
 			t.Errorf("%+v: told %d, %v", tt, advice.Replicas, err)
 		}
