@@ -22,6 +22,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/daemon"
+	"github.com/forewarm/forewarm/internal/sleep"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -289,14 +290,10 @@ func (d *demoRun) pause(ctx context.Context) error {
 	if d.frame == 0 {
 		return nil
 	}
-	timer := time.NewTimer(d.frame)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if !sleep.For(ctx, d.frame) {
 		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }
 
 // table closes the demo: the same day, served by both.

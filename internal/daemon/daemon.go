@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -100,7 +101,6 @@ type Daemon struct {
 	nextProgress time.Time          // likewise while the daemon is behind
 	saving       *saving            // nil when none is under way
 	saved        uint64             // sequence of the newest snapshot
-	pastSaid     time.Time          // when it was last said that the past is being learned; zero when it is not
 	faults       map[faultKey]bool  // of producers, that were said
 	decided      map[string]decided // newest decision of each pool that was said
 	collector    collector
@@ -199,9 +199,6 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 		return nil, ConfigError{err}
 	}
 	d.exportCounters()
-	d.exportStorage()
-	d.exportRemoteWrite()
-	d.exportReports()
 	return d, nil
 }
 
@@ -322,7 +319,14 @@ func (d *Daemon) openStorage() (err error) {
 		return err
 	}
 	d.onClose(d.store.Close)
-	return d.openRemoteWrite()
+	if d.cfg.RemoteWrite.URL == "" {
+		return nil
+	}
+	d.writer, err = remote.NewWriter(d.cfg.RemoteWrite, filepath.Join(d.cfg.Storage.Dir, "tsdb"), slogFrom(d.log), func(err error) { d.stored(troubleRemote, err) })
+	if err != nil {
+		return ConfigError{fmt.Errorf("remote_write: %w", err)}
+	}
+	return nil
 }
 
 func (d *Daemon) openSinks() error {
@@ -477,7 +481,6 @@ func (d *Daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (tic
 		ignored += batches[i].Ignored
 	}
 	after := d.pipeline.Counters()
-	d.sayPast(batches)
 	ticks := after.Ticks - before.Ticks
 	if ticks > 0 {
 		d.tickTook(time.Since(began).Seconds() / float64(ticks))
@@ -579,6 +582,13 @@ func (d *Daemon) noteServed() {
 	d.served.Store(s)
 }
 
+// locked reads what mu guards.
+func locked[T any](d *Daemon, v *T) T {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return *v
+}
+
 func (d *Daemon) setStatus(f func(*server.Status)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -622,26 +632,6 @@ func (d *Daemon) HTTPAddress() string { return d.listener.Addr().String() }
 
 // Pools is for the HTTP server.
 func (d *Daemon) Pools() []server.PoolView { return d.board.Pools() }
-
-// sayDecision logs a decision that asks for something else than the one before; a renewal is none.
-func (d *Daemon) sayDecision(x *alerting.Decision) {
-	now := decided{x.Action, x.Desired, 0, x.Withheld}
-	if x.ByRole != nil {
-		now.prefill = x.ByRole.Prefill
-	}
-	if before, known := d.decided[x.Pool]; known && before == now {
-		return
-	}
-	d.decided[x.Pool] = now
-	d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.Action)), zap.Int("desired", x.Desired), zap.String("withheld", x.Withheld))
-}
-
-// decided is what makes a decision another one.
-type decided struct {
-	action           alerting.Action
-	desired, prefill int
-	withheld         string
-}
 
 // slogFrom bridges the libraries that log through log/slog. Errors are said in one line, as elsewhere.
 func slogFrom(log *zap.Logger) *slog.Logger {

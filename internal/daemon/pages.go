@@ -17,6 +17,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/server/promapi"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -161,4 +162,13 @@ func (d *Daemon) explanation(ctx context.Context, ref string) (alerting.Explanat
 		err = server.Problemf(http.StatusNotFound, "%v", err)
 	}
 	return x, err
+}
+
+// openPromQL lets the stored series be queried as those of a Prometheus.
+func (d *Daemon) openPromQL() {
+	metadata := map[string]promapi.Metadata{}
+	for name, help := range storage.SeriesHelp() {
+		metadata[name] = promapi.Metadata{Type: "gauge", Help: help}
+	}
+	promapi.New(d.cfg.PromQL, d.store.Queryable(), metadata, d.version, slogFrom(d.log)).Register(d.server.Handle)
 }

@@ -168,20 +168,12 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 	d.reporter = &reporter{
 		schedule: schedule, event: d.cfg.Clock == pipeline.EventClock, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
 		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
-		began: func() time.Time {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			return d.firstTick
-		},
-		folded: func() time.Time {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			return d.status.Tick
-		},
-		suffix: suffix,
-		mark:   d.reported,
-		render: d.renderReport,
-		tell:   d.tellReport,
+		began:    func() time.Time { return locked(d, &d.firstTick) },
+		folded:   func() time.Time { return locked(d, &d.status.Tick) },
+		suffix:   suffix,
+		mark:     d.reported,
+		render:   d.renderReport,
+		tell:     d.tellReport,
 	}
 	return sink.OpenReports(d.cfg.Reports(), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile, Objects: d.js})
 }
@@ -272,23 +264,6 @@ func (d *Daemon) pages(n *alerting.Report) (*sink.Pages, error) {
 	}
 	pages := &sink.Pages{}
 	return pages, cbor.Unmarshal(data, pages)
-}
-
-// exportReports publishes what the reporter counts.
-func (d *Daemon) exportReports() {
-	if d.reporter == nil {
-		return
-	}
-	for _, c := range []struct {
-		name, help string
-		value      *atomic.Uint64
-	}{
-		{"forewarm_reports_made_total", "Scheduled reports that were made.", &d.reporter.made},
-		{"forewarm_reports_failed_total", "Attempts to make a report that failed.", &d.reporter.failed},
-		{"forewarm_reports_missed_total", "Scheduled reports that were skipped because the daemon was not running.", &d.reporter.missed},
-	} {
-		d.exporter.Counter(c.name, c.help, c.value.Load)
-	}
 }
 
 // getReport answers with a report of the period that the query names, by default the last week that has settled.

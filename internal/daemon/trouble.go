@@ -125,12 +125,10 @@ func (d *Daemon) undelivered(f sink.Failure) {
 
 // sinkTrouble says which sinks have delivered nothing since they last failed, "" when none.
 func (d *Daemon) sinkTrouble() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var out []string
-	for _, s := range d.dispatcher.Stats() {
-		if u, failed := d.undelivery[s.Sink]; failed && u.sent == s.Sent {
-			out = append(out, fmt.Sprintf("%s: %s (%d wait)", s.Sink, u.err, s.Queued))
+	for _, s := range d.sinkVitals() {
+		if s.Failing {
+			out = append(out, fmt.Sprintf("%s: %s (%d wait)", s.Name, s.Err, s.Waiting))
 		}
 	}
 	return strings.Join(out, "; ")
