@@ -31,7 +31,7 @@ func (d *Daemon) exportCounters() {
 	d.export([]counter{
 		{"forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", d.lost},
 		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
-		{"forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func() uint64 { return uint64(d.unread) }},
+		{"forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func() uint64 { return uint64(d.snapshotsRefused) }},
 		{"forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign},
 		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", omitted(&o.IDsForgotten)},
 		{"forewarm_prefix_blocks_forgotten_total", "Prompt blocks forgotten to stay within the bound or the pool's KV capacity.", omitted(&o.BlocksForgotten)},
@@ -90,7 +90,7 @@ func (d *Daemon) exportStorage() {
 	d.exporter.Gauge("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() float64 {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if trouble, _ := d.troubleBut(troubleRemote); trouble != "" {
+		if trouble, _ := d.writeTrouble(troubleRemote); trouble != "" {
 			return 1
 		}
 		return 0

@@ -73,30 +73,30 @@ type Daemon struct {
 	decisions *stream.Log
 	reader    *stream.Reader
 	states    *stream.States
-	told      natsjs.KeyValue
+	delivered natsjs.KeyValue
 
-	consumer   *jetstream.Consumer
-	ticker     *jetstream.Ticker // nil with clock: event
-	relay      *jetstream.Relay  // nil when no source needs one
-	scraper    *scrape.Scraper   // nil when nothing is scraped
-	deadLetter *jetstream.DeadLetter
-	listeners  *listener.Listeners
-	dispatcher *sink.Dispatcher
-	reporter   *reporter // nil without a schedule
-	listener   net.Listener
-	server     *server.Server
-	board      *server.Board
-	scalers    []*scaler
-	registrars []*dynamo.Registrar
-	exporter   *server.Exporter
-	traffic    traffic
-	judged     quality
-	firstTick  time.Time // of this process; guarded by mu
+	consumer     *jetstream.Consumer
+	ticker       *jetstream.Ticker // nil with clock: event
+	relay        *jetstream.Relay  // nil when no source needs one
+	scraper      *scrape.Scraper   // nil when nothing is scraped
+	deadLetter   *jetstream.DeadLetter
+	listeners    *listener.Listeners
+	dispatcher   *sink.Dispatcher
+	reporter     *reporter // nil without a schedule
+	listener     net.Listener
+	server       *server.Server
+	board        *server.Board
+	scalers      []*scaler
+	registrars   []*dynamo.Registrar
+	exporter     *server.Exporter
+	traffic      traffic
+	qualityCache quality
+	firstTick    time.Time // of this process; guarded by mu
 
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
 	pipeline     *pipeline.Pipeline
 	resumed      *newStart // nil where a snapshot was taken up, or the stream has all
-	announced    time.Time // ticks up to here were in the log at the start
+	loggedTick   time.Time // ticks up to here were in the log at the start
 	nextSnapshot time.Time
 	nextProgress time.Time          // likewise while the daemon is behind
 	saving       *saving            // nil when none is under way
@@ -114,22 +114,22 @@ type Daemon struct {
 	planning sync.Mutex      // held while a launch sheet is made
 	pools    []capacity.Pool // as configured
 
-	mu         sync.Mutex
-	status     server.Status
-	omissions  pipeline.Omissions  // as of the last tick
-	unread     int                 // snapshots that could not be taken up at this start; does not change
-	savedBytes int64               // of the newest snapshot
-	unsaved    map[string]unstored // by what it is: snapshot, log, series …
-	undelivery map[string]undelivery
-	tickedAt   time.Time         // when the newest tick came, by the clock of the machine
-	applied    uint64            // records counted since the process began
-	ignored    uint64            // those of the stream that carry no demand
-	refusals   map[string]uint64 // and those that could not be used, by reason
-	refusedBy  []*refusals       // the same of late, by producer, pool and reason
-	omitted    string            // of late, see sayOmitted
-	divergence string            // the newest, in words
-	logFault   string            // what is wrong with the streams other than that of telemetry
-	peers      map[string]peer   // by instance
+	mu               sync.Mutex
+	status           server.Status
+	omissions        pipeline.Omissions     // as of the last tick
+	snapshotsRefused int                    // snapshots that could not be taken up at this start; does not change
+	savedBytes       int64                  // of the newest snapshot
+	failedWrites     map[string]failedWrite // by what it is: snapshot, log, series …
+	sinkFailures     map[string]sinkFailure
+	tickedAt         time.Time         // when the newest tick came, by the clock of the machine
+	applied          uint64            // records counted since the process began
+	ignored          uint64            // those of the stream that carry no demand
+	refusals         map[string]uint64 // and those that could not be used, by reason
+	refusedBy        []*refusals       // the same of late, by producer, pool and reason
+	omitted          string            // of late, see logOmitted
+	divergence       string            // the newest, in words
+	logFault         string            // what is wrong with the streams other than that of telemetry
+	peers            map[string]peer   // by instance
 }
 
 func (d *Daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -269,7 +269,7 @@ func (d *Daemon) openLog(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.told, err = jetstream.EnsureTold(ctx, d.js, d.cfg.NATS); err != nil {
+	if d.delivered, err = jetstream.EnsureTold(ctx, d.js, d.cfg.NATS); err != nil {
 		return err
 	}
 	d.states, d.reader = stream.NewStates(bucket, d.instance), stream.NewReader(d.js, d.cfg.NATS.Decisions(), d.cfg.NATS.Inner())
@@ -322,7 +322,7 @@ func (d *Daemon) openStorage() (err error) {
 	if d.cfg.RemoteWrite.URL == "" {
 		return nil
 	}
-	d.writer, err = remote.NewWriter(d.cfg.RemoteWrite, filepath.Join(d.cfg.Storage.Dir, "tsdb"), slogFrom(d.log), func(err error) { d.stored(troubleRemote, err) })
+	d.writer, err = remote.NewWriter(d.cfg.RemoteWrite, filepath.Join(d.cfg.Storage.Dir, "tsdb"), slogFrom(d.log), func(err error) { d.noteWrite(troubleRemote, err) })
 	if err != nil {
 		return ConfigError{fmt.Errorf("remote_write: %w", err)}
 	}
@@ -349,7 +349,7 @@ func (d *Daemon) openSinks() error {
 		return err
 	}
 	open := func(name string, reports bool, most int) sink.Queue {
-		return d.decisions.Queue(d.told, name, reports, most)
+		return d.decisions.Queue(d.delivered, name, reports, most)
 	}
 	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, append(sinks, destinations...), open, d.undelivered)
 	return nil
@@ -408,7 +408,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	})
 	downstream.Go(func() error { return d.decisions.Run(serving) })
 	downstream.Go(func() error { return d.watchSelf(serving) })
-	downstream.Go(func() error { return d.greetPeers(serving) })
+	downstream.Go(func() error { return d.exchangePeers(serving) })
 
 	upstream, applying := errgroup.WithContext(ctx)
 	d.runSources(applying, upstream, func(batches []ingest.Batch) error { return d.handle(applying, batches) })
@@ -503,12 +503,12 @@ func (d *Daemon) emit(out *pipeline.Output) {
 		d.exporter.Observe(out)
 	}
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
-	d.stored("series", err)
-	d.stored("compaction", d.store.CompactError())
+	d.noteWrite("series", err)
+	d.noteWrite("compaction", d.store.CompactError())
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
-	d.sayFaults(out)
+	d.logFaults(out)
 	d.setStatus(func(s *server.Status) {
 		s.Tick, d.omissions, d.tickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
 		if d.firstTick.IsZero() {
@@ -542,11 +542,11 @@ func (d *Daemon) announce(out *pipeline.Output) {
 	if err := d.decisions.Add(out.Tick, entries, notices); err != nil {
 		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(err))
 	}
-	if !out.Tick.After(d.announced) {
+	if !out.Tick.After(d.loggedTick) {
 		return // said before the last stop
 	}
 	for i := range out.Decisions {
-		d.sayDecision(&out.Decisions[i])
+		d.logDecision(&out.Decisions[i])
 	}
 	for i := range out.Services {
 		for _, c := range out.Services[i].Contradictions {

@@ -15,8 +15,8 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// sayDecision logs a decision that asks for something else than the one before; a renewal is none.
-func (d *Daemon) sayDecision(x *alerting.Decision) {
+// logDecision logs a decision that differs from the one before.
+func (d *Daemon) logDecision(x *alerting.Decision) {
 	now := decided{x.Action, x.Desired, 0, x.Withheld}
 	if x.ByRole != nil {
 		now.prefill = x.ByRole.Prefill
@@ -41,8 +41,8 @@ type faultKey struct {
 	kind           features.FaultKind
 }
 
-// sayFaults logs the faults of producers that are new, and those that are over.
-func (d *Daemon) sayFaults(out *pipeline.Output) {
+// logFaults logs the faults of producers that are new, and those that are over.
+func (d *Daemon) logFaults(out *pipeline.Output) {
 	now := map[faultKey]bool{}
 	for i := range out.Pools {
 		for _, f := range out.Pools[i].Faults {

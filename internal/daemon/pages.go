@@ -81,12 +81,12 @@ type quality struct {
 
 // quality answers with the accuracy of the last week, and the alarms of the last four.
 func (d *Daemon) quality(ctx context.Context) (*server.Quality, error) {
-	if !d.judged.mu.TryLock() {
+	if !d.qualityCache.mu.TryLock() {
 		return nil, server.Problemf(http.StatusServiceUnavailable, "the last weeks are being read: ask again in a moment")
 	}
-	defer d.judged.mu.Unlock()
+	defer d.qualityCache.mu.Unlock()
 	end := d.Status().Tick.Add(-d.cfg.Features.Revise) // what has not settled would count as missing
-	if last := d.judged.last; last != nil && end.Sub(last.To) < qualityEvery {
+	if last := d.qualityCache.last; last != nil && end.Sub(last.To) < qualityEvery {
 		return last, nil
 	}
 	q := &server.Quality{From: end.AddDate(0, 0, -7*qualityWeeks), To: end, Pools: []server.PoolQuality{}}
@@ -119,7 +119,7 @@ func (d *Daemon) quality(ctx context.Context) (*server.Quality, error) {
 	for _, pool := range slices.Sorted(maps.Keys(byPool)) {
 		q.Pools = append(q.Pools, *byPool[pool])
 	}
-	d.judged.last = q
+	d.qualityCache.last = q
 	return q, nil
 }
 

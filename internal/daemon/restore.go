@@ -43,8 +43,8 @@ func (d *Daemon) restore(ctx context.Context) error {
 		return fmt.Errorf("stream %s: %w", d.cfg.NATS.Decisions(), err)
 	}
 	for i := range newest {
-		if at := newest[i].Decision.Tick; at.After(d.announced) {
-			d.announced = at
+		if at := newest[i].Decision.Tick; at.After(d.loggedTick) {
+			d.loggedTick = at
 		}
 	}
 	snapshot, err := d.load(ctx, pc)
@@ -66,16 +66,16 @@ func (d *Daemon) restore(ctx context.Context) error {
 		s.Restored, s.Restore = true, what
 		s.Sequence, s.Tick = d.pipeline.Sequence(), d.pipeline.LastTick()
 	})
-	if snapshot == nil && len(newest) > 0 && (d.unread > 0 || d.stream.Load().State.FirstSeq > 1) {
-		since = d.announced
+	if snapshot == nil && len(newest) > 0 && (d.snapshotsRefused > 0 || d.stream.Load().State.FirstSeq > 1) {
+		since = d.loggedTick
 		if err := d.resume(ctx, newest); err != nil {
 			return err
 		}
 	}
 	d.decisions = stream.NewLog(d.js, stream.Config{
 		Stream: d.cfg.NATS.Decisions(), Prefix: d.cfg.NATS.Inner(), Instance: d.instance, Version: d.version,
-		Diverged: d.diverged, Trouble: func(err error) { d.stored("log", err) },
-	}, since, d.announced, slogFrom(d.log))
+		Diverged: d.diverged, Trouble: func(err error) { d.noteWrite("log", err) },
+	}, since, d.loggedTick, slogFrom(d.log))
 	d.recall(newest, time.Now())
 	d.nextProgress = time.Now().Add(time.Since(began))
 	return nil
@@ -121,7 +121,7 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 		case errors.Is(err, pipeline.ErrOtherClock):
 			return nil, ConfigError{err}
 		}
-		d.unread++
+		d.snapshotsRefused++
 		d.pipeline = pipeline.New(cfg)
 		d.log.Error("a snapshot is not taken up; without another the state is learned again from the log", zap.String("snapshot", x.Name),
 			zap.Uint64("sequence", x.Sequence), zap.String("of version", x.Version), zap.Error(err))
@@ -155,7 +155,7 @@ func (d *Daemon) take(ctx context.Context, cfg pipeline.Config, x *stream.State)
 // left.
 func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	have := d.stream.Load().State
-	d.resumed = &newStart{first: max(have.FirstSeq, 1), from: have.FirstTime, decided: d.announced}
+	d.resumed = &newStart{first: max(have.FirstSeq, 1), from: have.FirstTime, decided: d.loggedTick}
 	if have.Msgs == 0 {
 		d.resumed.from = time.Now()
 	}
@@ -164,14 +164,14 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 			d.log.Error("what a pool's newest decision left cannot be read: the pool begins again", zap.Error(err))
 		}
 	}
-	firing, err := d.reader.Firing(ctx, d.announced)
+	firing, err := d.reader.Firing(ctx, d.loggedTick)
 	if err != nil {
 		return err
 	}
 	d.pipeline.ResumeAlerts(firing)
 	d.log.Warn("decisions go on where the log ends", zap.Time("at", d.resumed.decided), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
 		zap.Time("stream from", d.resumed.from), zap.Uint64("sequence", d.resumed.first))
-	d.sayRelearning("the newest decisions are taken up")
+	d.noteRelearning("the newest decisions are taken up")
 	return nil
 }
 

@@ -110,7 +110,7 @@ func (d *Daemon) endSaving(x outcome) {
 		d.saved = d.saving.sequence
 	}
 	d.saving = nil
-	d.stored("snapshot", x.err)
+	d.noteWrite("snapshot", x.err)
 	if x.err != nil {
 		// A disk that is full must not stop the decisions: the state lives on in memory and in the stream.
 		d.log.Error("the state could not be saved; a restart replays more of the stream", zap.Error(x.err))
@@ -168,7 +168,7 @@ func (d *Daemon) storeState(state io.Reader, s *saving, decided <-chan struct{},
 	now := d.stream.Load()
 	x := stream.State{Stream: now.Config.Name, Created: now.Created, Sequence: s.sequence, Version: d.version}
 	saved, err := d.states.Save(ctx, x, state)
-	d.stored("series fsync", d.store.Sync())
+	d.noteWrite("series fsync", d.store.Sync())
 	if saved.Name == "" {
 		return nil, err
 	}
