@@ -171,8 +171,8 @@ func (r *reloader) handler(enabled bool) http.HandlerFunc {
 	}
 }
 
-// logAddresses says at which addresses producers reach the daemon, and warns where a container leaves them none: its loopback
-// is its own.
+// logAddresses logs where producers reach the daemon. It warns in a container that listens on its own loopback only, which
+// nobody outside can reach.
 func (d *Daemon) logAddresses(container bool) {
 	if d.embedded == nil {
 		return

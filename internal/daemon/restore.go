@@ -29,8 +29,8 @@ func instanceOf(dir string) string {
 	return fmt.Sprintf("%s-%08x", host, crc32.ChecksumIEEE([]byte(dir)))
 }
 
-// restore takes up the newest snapshot that can be; the stream gives the rest. Where there is none the state is learned again
-// from what the log has.
+// restore loads the newest usable snapshot; the stream has what came after it. Without one the state is learned again from
+// the log.
 func (d *Daemon) restore(ctx context.Context) error {
 	began := time.Now()
 	pc, err := d.cfg.Pipeline()
@@ -81,8 +81,8 @@ func (d *Daemon) restore(ctx context.Context) error {
 	return nil
 }
 
-// load restores the newest snapshot under a configuration. It returns nil where there is none that this program can use; those
-// that it cannot are said, counted and left as they are.
+// load restores the newest snapshot that this program can use, nil where there is none. The others are logged, counted and
+// kept.
 func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, error) {
 	d.pipeline = pipeline.New(cfg)
 	all, err := d.states.List(ctx)
@@ -132,7 +132,7 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 // readTimeout bounds the reading of a snapshot: one whose chunks are missing is waited for.
 const readTimeout = 30 * time.Second
 
-// take makes the pipeline of a snapshot.
+// take restores the pipeline from a snapshot.
 func (d *Daemon) take(ctx context.Context, cfg pipeline.Config, x *stream.State) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -151,8 +151,8 @@ func (d *Daemon) take(ctx context.Context, cfg pipeline.Config, x *stream.State)
 	return err
 }
 
-// resume prepares a daemon that has no snapshot although it has decided before: the pools go on from what their newest decisions
-// left.
+// resume prepares a daemon that has no snapshot although it has decided before. The pools continue from the state that is
+// stored with their newest decisions.
 func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	have := d.stream.Load().State
 	d.resumed = &newStart{first: max(have.FirstSeq, 1), from: have.FirstTime, decided: d.loggedTick}
@@ -175,7 +175,8 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	return nil
 }
 
-// diverged says that another daemon, or this one before a restart, decided otherwise on the same log. What the log has stands.
+// diverged logs that another daemon, or this one before a restart, decided otherwise on the same log. The decision in the log
+// is kept.
 func (d *Daemon) diverged(x stream.Divergence) {
 	d.log.Error("a decision differs from the one in the log, which stands", zap.String("pool", x.Pool), zap.Time("tick", x.Tick),
 		zap.String("ours", x.Ours), zap.String("version", d.version), zap.String("in the log", x.Theirs), zap.String("by", x.From), zap.String("of version", x.Version))
