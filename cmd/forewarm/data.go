@@ -3,12 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -17,34 +13,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest/jetstream"
-	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/stream"
 )
-
-// askDaemon copies what a running daemon answers.
-func askDaemon(ctx context.Context, w io.Writer, address string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-	if err != nil {
-		return err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("the daemon does not answer: %w", err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		var p server.Problem
-		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&p) // the status says enough
-		err := fmt.Errorf("the daemon answers %s: %s", res.Status, p.Detail)
-		if res.StatusCode == http.StatusBadRequest {
-			return usageError{err}
-		}
-		return err
-	}
-	_, err = io.Copy(w, res.Body)
-	return err
-}
 
 // openData opens the log of a daemon that is stopped: at the server that the configuration names, or in the data directory. It is
 // [storage.ErrLocked] while a daemon holds the directory.

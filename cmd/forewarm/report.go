@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/pipeline"
+	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -92,6 +95,30 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		return err
 	}
 	return writeTo(*out, std.out, func(w io.Writer) error { return write(w, r) })
+}
+
+// askDaemon copies what a running daemon answers.
+func askDaemon(ctx context.Context, w io.Writer, address string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("the daemon does not answer: %w", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		var p server.Problem
+		_ = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&p) // the status says enough
+		err := fmt.Errorf("the daemon answers %s: %s", res.Status, p.Detail)
+		if res.StatusCode == http.StatusBadRequest {
+			return usageError{err}
+		}
+		return err
+	}
+	_, err = io.Copy(w, res.Body)
+	return err
 }
 
 func parseTime(name, s string) (time.Time, error) {
