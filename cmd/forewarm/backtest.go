@@ -13,6 +13,8 @@ import (
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 func runBacktest(ctx context.Context, args []string, std streams) error {
@@ -133,14 +135,18 @@ func configure(c *backtest.RunConfig, path, name string) (*config.Config, error)
 		return nil, usageError{err}
 	}
 	c.Decision, c.Features = pc.Decision, &pc.Features
+	c.Pool, err = choosePool(&pc, path, name)
+	return cfg, err
+}
+
+// choosePool is the configured pool of that name; an empty name is that of the only one.
+func choosePool(pc *pipeline.Config, path, name string) (*capacity.Pool, error) {
 	var names []string
 	for i := range pc.Pools {
-		p := &pc.Pools[i]
-		if p.Name == name || name == "" && len(pc.Pools) == 1 {
-			c.Pool = p
-			return cfg, nil
+		if p := &pc.Pools[i]; p.Name == name || name == "" && len(pc.Pools) == 1 {
+			return p, nil
 		}
-		names = append(names, p.Name)
+		names = append(names, pc.Pools[i].Name)
 	}
 	return nil, usagef("-pool is %q: it must be one of the pools of %s: %s", name, path, strings.Join(names, ", "))
 }

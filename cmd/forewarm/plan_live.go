@@ -17,9 +17,6 @@ import (
 
 // readHistory takes the traffic, replicas and rates of a data directory that no daemon holds.
 func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error) {
-	if err := checkDataDir(p.data); err != nil {
-		return err
-	}
 	c := storage.DefaultConfig()
 	c.Dir = p.data
 	h, log, closeHistory, err := openHistory(ctx, c, jetstream.DefaultConfig())
