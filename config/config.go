@@ -78,18 +78,17 @@ func Default() *Config {
 	p := pipeline.DefaultConfig()
 	return &Config{
 		Clock: p.Clock, Every: p.Every, DedupEntries: p.DedupEntries, PrefixBlocks: p.PrefixBlocks, MaxPools: p.MaxPools,
-		Features:    features.DefaultConfig(),
-		Decision:    p.Decision,
-		NATS:        jetstream.DefaultConfig(),
-		Listeners:   listener.DefaultConfig(),
-		Scrape:      scrape.DefaultConfig(),
-		Storage:     storage.DefaultConfig(),
-		RemoteWrite: remote.DefaultWrite(),
-		Backfill:    remote.DefaultBackfill(),
-		Report:      Report{Schedule: "0 7 * * 1", Timezone: "UTC", Suggest: true},
-		Server:      server.DefaultConfig(),
-		PromQL:      promapi.DefaultConfig(),
-		Log:         Log{Level: "info", Format: "console"},
+		Features:  features.DefaultConfig(),
+		Decision:  p.Decision,
+		NATS:      jetstream.DefaultConfig(),
+		Listeners: listener.DefaultConfig(),
+		Scrape:    scrape.DefaultConfig(),
+		Storage:   storage.DefaultConfig(),
+		Backfill:  remote.DefaultBackfill(),
+		Report:    Report{Schedule: "0 7 * * 1", Timezone: "UTC", Suggest: true},
+		Server:    server.DefaultConfig(),
+		PromQL:    promapi.DefaultConfig(),
+		Log:       Log{Level: "info", Format: "console"},
 	}
 }
 
