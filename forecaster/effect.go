@@ -23,8 +23,8 @@ const (
 	effectTogether = 10
 	// leastEffect is the strength from which on an event can be told from noise.
 	leastEffect = 0.25
-	// leastNoise is the least standard deviation of a minute's logarithm.
-	leastNoise = 0.05
+	// minNoise is the least standard deviation of a minute's logarithm.
+	minNoise = 0.05
 	// effectDrift is what a factor may change by from one occurrence to the next: a standard deviation of its logarithm.
 	effectDrift = 0.1
 	// before the origin, this many minutes tell how strong the events are in what the models have seen.
@@ -162,7 +162,7 @@ func (x *effect) begin(minute int64, p *pool) {
 			q := &f.Minute[h]
 			x.Expected[h], x.Noise[h] = float32(q[L50]), 1
 			if q[L10] > 0 {
-				x.Noise[h] = float32(math.Max(leastNoise, math.Log(q[L90]/q[L10])/(2*gaussian[L90])))
+				x.Noise[h] = float32(math.Max(minNoise, math.Log(q[L90]/q[L10])/(2*gaussian[L90])))
 			}
 		}
 		return

@@ -178,7 +178,7 @@ func (s *series) look(v *view) {
 		v.last = math.Sqrt(h.Level(model.Level10m))
 	}
 	v.stage = stageOf(s.quiet())
-	in, ok := network.Look(h)
+	in, ok := network.NewInput(h)
 	if !ok || s.flat() {
 		// Flat or silent for a day: the last value. Unknown for two hours: the level, as wide as the series was before.
 		v.level, v.unit = v.last, 0
