@@ -59,10 +59,10 @@ func (r *runner) reliabilityTable() *Reliability {
 	bins, eta := r.reliability.Table()
 	out := &Reliability{}
 	for _, b := range bins {
-		out.Bins = append(out.Bins, ReliabilityBin{b.From, b.To, b.N, Number(b.Stated), Number(b.Came), b.Windows, Number(b.Low), Number(b.High)})
+		out.Bins = append(out.Bins, ReliabilityBin{b.From, b.To, b.N, Number(b.Stated), Number(b.Observed), b.Windows, Number(b.Low), Number(b.High)})
 	}
 	for _, e := range eta {
-		out.ETA = append(out.ETA, ETACoverage{e.Level, e.N, Number(e.Came), e.Windows, Number(e.Low), Number(e.High)})
+		out.ETA = append(out.ETA, ETACoverage{e.Level, e.N, Number(e.Observed), e.Windows, Number(e.Low), Number(e.High)})
 	}
 	return out
 }

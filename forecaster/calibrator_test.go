@@ -109,7 +109,7 @@ func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
 	if ranks := o.state.find("kv").Ranks[0]; ranks[9]+ranks[10] < .9 {
 		t.Errorf("ranks are %v, where demand is the paths' median", ranks)
 	}
-	beside := o.Beside()
+	beside := o.WithSharedRanks()
 	if share := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, false); math.Abs(share-.5) > .05 {
 		t.Errorf("two replicas are enough, half of the time there are two, and %.2f of the hours were short", share)
 	}
@@ -158,7 +158,7 @@ func TestRankCurveInverts(t *testing.T) {
 	var o Calibrator
 	d := o.state.dimension("kv")
 	d.Ranks[0], d.Ranks[1] = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}, [rankBins]float64{15: 30}
-	w := o.worth("kv")
+	w := o.recalibration("kv")
 	var none margins
 	for p := 0.; p <= 1; p += .01 {
 		for _, h := range []int{1, 5, 11, 15} {
@@ -170,7 +170,7 @@ func TestRankCurveInverts(t *testing.T) {
 			}
 		}
 	}
-	plain := (*Calibrator)(nil).worth("kv")
+	plain := (*Calibrator)(nil).recalibration("kv")
 	if p := plain.probability(.3, 60, &none); p != .3 || plain.level(.3, 60) != .3 {
 		t.Errorf("without an calibrator 0.3 becomes %g", p)
 	}
@@ -215,12 +215,12 @@ func TestReliability(t *testing.T) {
 	}
 	want := map[int][3]float64{0: {1, 0, .5}, 2: {1, .2, .5}, 8: {2, .8, .5}, 10: {1, .97, 1}}
 	for i, b := range bins {
-		got := [3]float64{float64(b.N), b.Stated, b.Came}
+		got := [3]float64{float64(b.N), b.Stated, b.Observed}
 		if w, ok := want[i]; ok && cmp.Diff(w, got, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })) != "" || !ok && b.N != 0 {
 			t.Errorf("%g to %g: %v, want %v", b.From, b.To, got, w)
 		}
 	}
-	if eta[0].N != 1 || eta[0].Came != 0 || eta[1].N != 1 || eta[1].Came != 1 || eta[2].N != 0 || !math.IsNaN(eta[2].Came) {
+	if eta[0].N != 1 || eta[0].Observed != 0 || eta[1].N != 1 || eta[1].Observed != 1 || eta[2].N != 0 || !math.IsNaN(eta[2].Observed) {
 		t.Errorf("%+v", eta)
 	}
 }

@@ -3,9 +3,9 @@ package model
 import "math"
 
 const (
-	exactMinutes = 64 // the newest minutes, in full precision: they can still be amended
+	exactMinutes = 64      // the newest minutes, in full precision: they can still be amended
 	ringMinutes  = 26 * 60 // covers the same time yesterday, with smoothing, also on a day of 25 hours
-	binMinutes   = 10 // resolution of the last 8 days
+	binMinutes   = 10      // resolution of the last 8 days
 	day          = 1440
 	dayBins      = day / binMinutes
 	ringBins     = 8 * dayBins // covers the same time last week
@@ -17,7 +17,7 @@ const (
 // a week. Push and Amend are O(1).
 type History struct {
 	Newest int64 // the newest minute pushed; valid if Known > 0
-	Known  int // number of known minutes ever pushed
+	Known  int   // number of known minutes ever pushed
 	// Calendar is the local time of seasons; not part of the state.
 	Calendar *Calendar
 

@@ -85,9 +85,9 @@ const (
 	priorMove    = 0.3
 	priorMoves   = 20
 	priorMinutes = 10
-	minMove    = 0.015 // of the size
-	minNoise   = 1e-3 // of minMove
-	flat         = 1e-3 // of the size; a series with a smaller spread is flat
+	minMove      = 0.015 // of the size
+	minNoise     = 1e-3  // of minMove
+	flat         = 1e-3  // of the size; a series with a smaller spread is flat
 )
 
 // noiseWeight is the weight of the noise in the spread; moves have the rest. The logarithms are averaged. Noise alone is
