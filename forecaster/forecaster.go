@@ -108,7 +108,7 @@ func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMin
 		f.pool(windows[0].Pool).observe(windows[:n], f.settleMinutes())
 		windows = windows[n:]
 	}
-	for i := range pools { // not before: a hole in time that was jumped over is none of the classes' silence // after the windows: a skipped gap in time is not silence of the classes
+	for i := range pools { // after the windows: a skipped gap in time is not silence of the classes
 		f.pool(pools[i].Pool).forget(pools[i].Start.Unix() / 60)
 	}
 }

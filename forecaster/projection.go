@@ -79,7 +79,7 @@ type Projection struct {
 	Reserve     int // replicas kept for failures
 	Resources   []ResourceProjection
 	Binding     string  // dimension with the highest risk, or the least headroom; "" if no resource has a capacity
-	Probability float64 // of the binding resource saturating within Lead + hold // that the binding resource saturates within the lead window
+	Probability float64 // that the binding resource saturates within the lead window
 	ETA         ETA
 	Drivers     []Driver
 	Growth      []GrowthPart // of the binding resource; see Forecaster.Growth

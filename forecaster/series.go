@@ -90,7 +90,7 @@ func newCorrections() (l corrections) {
 // push appends minute m with its nowcast (mean NaN: unknown). Skipped minutes are unknown.
 func (s *series) push(m int64, now features.Estimate) {
 	if s.history.Known == 0 {
-		s.learned = max(s.learned, m-int64(s.settle)-1) // there is nothing before // there is nothing before
+		s.learned = max(s.learned, m-int64(s.settle)-1) // there is nothing before
 	} else {
 		// Outcomes from before a long gap are skipped: only the history gets the gap.
 		first := max(s.history.Newest+1, m-lastKnot-int64(s.settle)-1)
