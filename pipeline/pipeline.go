@@ -322,7 +322,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	}
 	p.time.received(b.ReceivedAt)
 	if w := b.Watermark; w == nil || !p.time.lateWatermark(w) {
-		p.runTicks(p.time.overdue(), false, emit)
+		p.run(p.time.overdue(), false, emit)
 	}
 	p.counters.Ignored += uint64(b.Ignored)
 	for i := range b.Refused {
@@ -448,7 +448,7 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 		p.aggregator.AddWatermark(w)
 	}
 	if w.Pool == "" || p.cfg.Clock == EventClock {
-		p.runTicks(p.time.watermarkTick(w.At), true, emit)
+		p.run(p.time.watermarkTick(w.At), true, emit)
 	}
 	return ""
 }
@@ -460,9 +460,9 @@ func (p *Pipeline) advanceTo(t time.Time, emit func(*Output)) ingest.Reason {
 	}
 	switch {
 	case p.cfg.Clock == EventClock:
-		p.runTicks(p.time.recordTick(t), true, emit)
+		p.run(p.time.recordTick(t), true, emit)
 	case p.time.recordsMoveTime():
-		p.runTicks(p.time.recordTick(t), false, emit)
+		p.run(p.time.recordTick(t), false, emit)
 	}
 	return ""
 }
@@ -483,9 +483,9 @@ func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool, replica s
 	b.Refused = append(b.Refused, f)
 }
 
-// runTicks runs the ticks after the last one up to and including last. In a gap of more than maxCatchUp, it skips from
+// run runs the ticks after the last one up to and including last. In a gap of more than maxCatchUp, it skips from
 // where earlier minutes are final to the last part of the gap. Without advise no tick decides.
-func (p *Pipeline) runTicks(last time.Time, advise bool, emit func(*Output)) {
+func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 	first := p.time.next(last)
 	for t := first; !t.IsZero() && !t.After(last); t = t.Add(features.Minute) {
 		if resume := last.Add(-maxCatchUp); t.Before(resume) && t.Sub(first) > p.cfg.Features.Revise {

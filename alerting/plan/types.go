@@ -2,12 +2,12 @@ package plan
 
 import "github.com/forewarm/forewarm/forecaster/capacity"
 
-// Mix is the cheapest set of replicas of several types that carries the launch.
+// Mix is the cheapest set of replicas of several types for the launch.
 type Mix struct {
 	Role    capacity.Role `json:"role,omitempty"` // in a disaggregated pool
 	Types   []MixType     `json:"types"`
 	HourUSD number        `json:"usd_per_hour"`
-	// Uniform is what the cheapest single type costs; unknown when none alone will do.
+	// Uniform is the cost of the cheapest single type; unknown if none is enough.
 	Uniform number `json:"usd_per_hour_of_one_type"`
 }
 
@@ -16,19 +16,19 @@ type MixType struct {
 	Name     string `json:"name"`
 	Replicas int    `json:"replicas"`
 	HourUSD  number `json:"usd_per_hour"`
-	Share    number `json:"share_of_traffic"` // that one such replica carries
+	Share    number `json:"share_of_traffic"` // capacity of one replica, as a share
 	Binding  string `json:"binding"`
 }
 
-// mixFor is for the replicas of one role; AnyRole is all that a pool of one kind does. It is nil when the pool has no types, or
-// no mix within their bounds carries the launch.
+// mixFor is the mix of one role, or of all (AnyRole). It is nil if the pool has no types, or no mix within their bounds
+// can serve the launch.
 func mixFor(p *Pool, launch *Outcome, role capacity.Role) *Mix {
 	if len(p.Types) == 0 {
 		return nil
 	}
 	demand := map[string]float64{}
 	for _, u := range launch.Uses {
-		if r := resourceByName(u.Resource); u.Demand.Known() && (role == capacity.AnyRole || r != nil && r.carriedBy(role)) {
+		if r := resourceByName(u.Resource); u.Demand.Known() && (role == capacity.AnyRole || r != nil && r.servedBy(role)) {
 			demand[u.Resource] = float64(u.Demand)
 		}
 	}
