@@ -9,7 +9,7 @@ FUZZTIME ?= 30s
 # Packages that start no goroutine (docs/packages.md says which, and a test enforces it): the race detector has nothing to find in
 # their own tests, and makes them take five times as long. What calls them from goroutines is tested with it.
 MODULE := github.com/forewarm/forewarm
-SEQUENTIAL := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report backtest features features/sketch forecaster \
+SEQUENTIAL := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report backtest backtest/suggest features features/sketch forecaster \
             forecaster/capacity forecaster/model forecaster/network ingest ingest/codec ingest/telemetrypb internal/draw pipeline)
 
 .PHONY: build test test-long test-keda-scaler lint ablation held-out bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
