@@ -30,7 +30,7 @@ const (
 	trackerPrior  = 100   // weight, in origins, of the prior that the network is calibrated
 	trackerMemory = 200.0 // origins
 	minSparsity   = 0.1   // of the standard normal's: a quantile keeps moving where scores coincide
-	maxSparsity   = 4     // likewise: one outlier does not move a tail far
+	maxSparsity   = 4     // one outlier does not move a tail far
 )
 
 // newTracker is calibrated; that prior weighs as much as that many origins.

@@ -76,7 +76,7 @@ func (s *rankingAt) weight(name string) float64 {
 	return 0
 }
 
-// riser is the name whose tokens a minute rose most since a.Then, and its share of the whole rise; 0 if the rise is
+// riser is the index of the name whose tokens a minute rose most since a.Then, and its share of the whole rise; 0 if the rise is
 // small. Weights decay, so what a name received since is its weight minus the rest of its old one; a.Since limits how
 // much a weight can hold.
 func (a *attribution) riser(minute int64, r *features.Ranking) (most int, share float64) {

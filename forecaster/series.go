@@ -134,7 +134,7 @@ func (s *series) amend(m int64, now features.Estimate) (changed bool) {
 	return changed
 }
 
-// learnReporting takes the estimate of an earlier minute, whose value in the history was another before.
+// learnReporting takes the estimate of an earlier minute; was is its old value in the history.
 func (s *series) learnReporting(m int64, e *features.Estimate, was float64) {
 	unit := s.unit
 	if unit == 0 {

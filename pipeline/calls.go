@@ -6,7 +6,7 @@ const (
 	// maxAdopted bounds the remembered calls that were counted at a later attempt. Beyond it, a first attempt that
 	// comes late counts as a call of its own.
 	maxAdopted = 1 << 14
-	// attemptsBack is the number of earlier attempts of a call that are looked up, beside the first.
+	// attemptsBack is the number of earlier attempts of a call that are looked up, besides the first.
 	attemptsBack = 3
 )
 

@@ -130,7 +130,7 @@ type Pipeline struct {
 	counters   Counters
 }
 
-// poolEntry is the state of a pool beside its windows and forecasts.
+// poolEntry is the state of a pool, except its windows and forecasts.
 type poolEntry struct {
 	pool         capacity.Pool
 	warmup       capacity.Warmup
@@ -599,7 +599,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 	}
 }
 
-// decision is the configuration of a pool's decisions: a pool may have a mode of its own.
+// decision is the configuration of a pool's decisions; a pool may have its own mode.
 func (p *Pipeline) decision(e *poolEntry) alerting.Config {
 	cfg := p.cfg.Decision
 	cfg.Mode = cmp.Or(alerting.Mode(e.pool.Mode), cfg.Mode)

@@ -119,7 +119,7 @@ type Covered struct {
 
 // Saturation counts saturations and warnings. See the package comment for each definition.
 type Saturation struct {
-	Probability      float64 `json:"probability"`       // from which a decision is a warning, where the decision has no threshold of its own
+	Probability      float64 `json:"probability"`       // least value of a warning, for decisions without a threshold
 	KnownMinutes     int     `json:"known_minutes"`     // in which demand and capacity are known
 	SaturatedMinutes int     `json:"saturated_minutes"` // of those
 	WarnedMinutes    int     `json:"warned_minutes"`    // in which a decision warned: one that always does is never late, and says nothing

@@ -67,7 +67,7 @@ func (h *History) Push(m int64, y float64) {
 	}
 	h.bin(m / binMinutes)
 	for i, tau := range levelMinutes {
-		// Weight 1/n while the level is younger than its time constant: a plain mean of what is there.
+		// Weight 1/n while the level is younger than its time constant: a plain mean.
 		w := max(1/tau, 1/float64(h.Known+1))
 		h.levels[i] += w * (y - h.levels[i])
 	}
