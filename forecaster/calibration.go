@@ -3,8 +3,8 @@ package forecaster
 import "math"
 
 // The score of an outcome is the standard normal quantile of its level in the forecast. Scores of a calibrated forecast
-// are standard normal. So a forecast is calibrated by the quantiles of its past scores: its new quantile at level τ is the
-// value at the τ-quantile of past scores. This corrects width, bias and skew.
+// are standard normal. So a forecast is calibrated by the quantiles of its past scores: its new quantile at level τ is
+// the value at the τ-quantile of past scores. This corrects width, bias and skew.
 
 // gaussian are the standard normal quantiles at Levels, the scores of a calibrated forecast.
 var gaussian = Quantiles{-1.6449, -1.2816, -.6745, 0, .6745, .8416, 1.2816, 1.6449, 2.3263}

@@ -13,8 +13,8 @@ import (
 // multiplied again, and widened by the uncertainty of the change from now.
 //
 // The factor is learned in the first hour of an event, against the forecast just before it began. The logarithm of the
-// factor has a normal prior from the calendar, and each minute is a noisy observation of it (a scalar Kalman filter). So an
-// event that does not come is corrected within minutes. A repeated event starts with the factor of the last time.
+// factor has a normal prior from the calendar, and each minute is a noisy observation of it (a scalar Kalman filter).
+// So an event that does not come is corrected within minutes. A repeated event starts with the factor of the last time.
 const (
 	// effectMinutes is how long an event is learned from: the forecast before it ends there.
 	effectMinutes = Horizon

@@ -9,7 +9,8 @@ import (
 // Horizon is the forecast range in minutes.
 const Horizon = 60
 
-// Window whose largest minute is a forecast target, because the quantile of a maximum is not the maximum of the quantiles.
+// Window whose largest minute is a forecast target, because the quantile of a maximum is not the maximum of the
+// quantiles.
 const (
 	WindowFrom = 15
 	WindowTo   = 30

@@ -69,7 +69,8 @@ func (s *shape) factors(dimension string) []factor {
 	case features.DimDecode:
 		out = append(out, output)
 	case features.DimKV:
-		// A request holds its prompt and, on average, half of its output: the product of the two means splits as their sum does.
+		// A request holds its prompt and, on average, half of its output: the product of the two means splits as their
+		// sum does.
 		held, before := prompt.now+output.now/2, prompt.then+output.then/2
 		if share := logMean(prompt.now, prompt.then) / logMean(held, before); share > 0 && share <= 1 {
 			byPrompt := math.Pow(prompt.now/prompt.then, share)

@@ -40,8 +40,8 @@ func (l *slope) learn(x, y float64) {
 	l.Outcomes = float32(keep*float64(l.Outcomes) + y*y)
 }
 
-// The last value is the hardest baseline without a pattern. x is its normal score in the network's distribution, y that of
-// the outcome. The weight is 0 if the last value adds nothing to the network, 1 if outcomes stay at the last value.
+// The last value is the hardest baseline without a pattern. x is its normal score in the network's distribution, y that
+// of the outcome. The weight is 0 if the last value adds nothing to the network, 1 if outcomes stay at the last value.
 
 // scoreOfLast is the normal score of the last value in a distribution.
 func scoreOfLast(last float64, a *rootQuantiles, minWidth float64) float64 {

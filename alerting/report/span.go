@@ -9,7 +9,7 @@ import (
 
 // Span is the requested period of a report.
 type Span struct {
-	From, To time.Time // zero if left out, until Complete
+	From, To time.Time      // zero if left out, until Complete
 	Zone     *time.Location // in which days begin
 }
 
