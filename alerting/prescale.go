@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster"
@@ -161,20 +160,15 @@ func NewEvent(d *Decision) Event {
 	return newCloudEvent(data.ID, EventType, d.Pool, tick, data)
 }
 
-// ReadPrescale reads what consumers of pre-scale events get: by its content type a CloudEvent in structured mode, or in
-// binary mode the data alone. Whether the advice is to be obeyed is for the caller to say: see Mode, Withheld, Generation
-// and ExpiresAt.
-func ReadPrescale(contentType string, body []byte) (Prescale, error) {
+// ReadPrescale reads what consumers of pre-scale events get: a CloudEvent in structured mode. Whether the advice is to be obeyed is for
+// the caller to say: see Mode, Withheld, Generation and ExpiresAt.
+func ReadPrescale(body []byte) (Prescale, error) {
 	var e Event
-	if strings.HasPrefix(contentType, StructuredType) { // it may have parameters
-		if err := json.Unmarshal(body, &e); err != nil {
-			return Prescale{}, fmt.Errorf("read a pre-scale event: %w", err)
-		}
-		if e.Type != EventType {
-			return Prescale{}, fmt.Errorf("read a pre-scale event: its type is %q, and not %s", e.Type, EventType)
-		}
-	} else if err := json.Unmarshal(body, &e.Data); err != nil {
-		return Prescale{}, fmt.Errorf("read a pre-scale event's data: %w", err)
+	if err := json.Unmarshal(body, &e); err != nil {
+		return Prescale{}, fmt.Errorf("read a pre-scale event: %w", err)
+	}
+	if e.Type != EventType {
+		return Prescale{}, fmt.Errorf("read a pre-scale event: its type is %q, and not %s", e.Type, EventType)
 	}
 	if e.Data.ID == "" || e.Data.ExpiresAt.IsZero() {
 		return Prescale{}, errors.New("read a pre-scale event: it has no id or no expires_at")

@@ -76,7 +76,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		if err := checkEmbedded(cfg, std); err != nil {
 			return usageError{err}
 		}
-		return checkOthers(ctx, cfg, nil, std)
+		return checkOthers(ctx, cfg, std)
 	}
 	conn, err := jetstream.Connect(cfg.NATS, nil)
 	if err != nil {
@@ -140,7 +140,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 			fmt.Fprintf(std.out, "warning: %s\n", fault)
 		}
 	}
-	return checkOthers(ctx, cfg, js, std)
+	return checkOthers(ctx, cfg, std)
 }
 
 // warnCapacity says so when nothing is known of what a replica holds or does: no resource of the pool can be forecast to

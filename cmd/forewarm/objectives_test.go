@@ -119,7 +119,7 @@ func TestRetriesAreBounded(t *testing.T) {
 	}
 	most := map[string]int{}
 	for m := range testenv.Next(events) {
-		e, err := alerting.ReadPrescale(alerting.StructuredType, m.Data)
+		e, err := alerting.ReadPrescale(m.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 	}
 	var reasons []string
 	for m := range testenv.Next(events) {
-		e, err := alerting.ReadPrescale(alerting.StructuredType, m.Data)
+		e, err := alerting.ReadPrescale(m.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
