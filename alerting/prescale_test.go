@@ -28,7 +28,7 @@ func decided() Decision {
 			Class: "agent", Cause: "prompt_length", Factor: 2.1, Share: .61,
 			Tenant: "acme", TenantShare: .6217, TenantMargin: .0085, Feature: "search", FeatureShare: .4,
 		}},
-		Reserves: capacity.Reserves{Failure: 1}, AskedAt: noon, Model: "seasonal_day 0.70", Reason: "KV memory full in ~19 min.",
+		Reserves: capacity.Reserves{Failure: 1}, AskedAt: noon, Model: "network", Reason: "KV memory full in ~19 min.",
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"github.com/forewarm/forewarm/internal/httpguard"
@@ -54,13 +53,10 @@ func DefaultConfig() Config {
 // Check is nil for a usable configuration; else it names the key, the value, the bound and the mend. It resolves no
 // address.
 func (c Config) Check() error {
-	host, port, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return fmt.Errorf("listen: %q is not host:port; write one such as 127.0.0.1:9464", c.Listen)
+	if err := httpguard.CheckAddress(c.Listen, 9464); err != nil {
+		return fmt.Errorf("listen: %w", err)
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("listen: port %q is out of 0…65535; write one such as 9464, or 0 for a free one", port)
-	}
+	host, _, _ := net.SplitHostPort(c.Listen)
 	if _, err := c.Proxy.prefixes(); err != nil {
 		return err
 	}

@@ -50,6 +50,8 @@ func (p *Pool) State() state {
 const (
 	// minOutcomes is the number of independent outcomes that judging a quantile needs.
 	minOutcomes = 30
+	// minFalse is the number of false warnings that gives advice: every pool has a few.
+	minFalse = 3
 	// adviceShown bounds the advice for a pool.
 	adviceShown = 3
 	// maxDifference is the relative difference of a learned number from a stated one that gives no advice.
@@ -82,7 +84,7 @@ func (p *Pool) suggestions() (out []string) {
 	decided := 10*d.Decided >= 9*d.Minutes
 	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", percent(1-Number(d.Decided)/Number(d.Minutes)))
 	suggest(decided && 10*d.Observed < 9*d.Minutes, "Repair the telemetry: it is missing for %s of the time.", percent(1-Number(d.Observed)/Number(d.Minutes)))
-	suggest(s.False > s.InTime+s.Averted, "Lower decision.false_alarms_per_week if the %s disturb.", count(s.False, "false warning"))
+	suggest(s.False >= minFalse && s.False > s.InTime+s.Averted, "If the %s disturb, lower decision.false_warnings_per_week.", count(s.False, "false warning"))
 	if a := p.main(); a != nil && a.Q90.Effective >= minOutcomes && a.Q90.High < .9 {
 		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.", percent(a.Q90.Share))
 	}

@@ -121,7 +121,7 @@ type Covered struct {
 type Saturation struct {
 	Probability      float64 `json:"probability"`       // least value of a warning, for decisions without a threshold
 	KnownMinutes     int     `json:"known_minutes"`     // in which demand and capacity are known
-	SaturatedMinutes int     `json:"saturated_minutes"` // of those
+	SaturatedMinutes int     `json:"saturated_minutes"` // of those, in which the load was above the planned capacity
 	WarnedMinutes    int     `json:"warned_minutes"`    // in which a decision warned: one that always does is never late, and says nothing
 
 	InTime  int `json:"in_time"`

@@ -213,11 +213,7 @@ func checkLog(ctx context.Context, js natsjs.JetStream, c jetstream.Config, std 
 }
 
 func checkHealth(ctx context.Context, url string, std streams) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return usagef("-health is %q: %w", url, err)
-	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := getDaemon(ctx, "-health", url, "")
 	if err != nil {
 		return err
 	}

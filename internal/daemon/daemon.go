@@ -229,7 +229,7 @@ func (d *Daemon) openSources(first uint64) error {
 	}
 	if d.intakeStream != nil {
 		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
-			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewInlet(d.js, &d.cfg.NATS).Store,
+			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
 			Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.CountIgnored, Log: d.log,
 		})
 	}
@@ -351,7 +351,7 @@ func (d *Daemon) openSinks() error {
 // telemetry.
 func (d *Daemon) openListeners(fields *codec.FieldMap) (err error) {
 	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
-		Store:   jetstream.NewInlet(d.js, &d.cfg.NATS),
+		Store:   jetstream.NewStreamWriter(d.js, &d.cfg.NATS),
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
 		Serves:  func(pool string) bool { return d.served.Load().has(pool) },
 		Fields:  fields, Log: d.log,
