@@ -110,7 +110,7 @@ func TestOutlookSaysWhatCameOfSupply(t *testing.T) {
 	if ranks := o.state.find("kv").Ranks[0]; ranks[9]+ranks[10] < .9 {
 		t.Errorf("ranks are %v, where demand is the paths' median", ranks)
 	}
-	beside := o.Beside()
+	beside := o.WithSharedRanks()
 	if share := run(beside, Supply{Ready: 1, Pending: make([]time.Time, 1)}, false); math.Abs(share-.5) > .05 {
 		t.Errorf("two replicas are enough, half of the time there are two, and %.2f of the hours were short", share)
 	}
@@ -159,7 +159,7 @@ func TestRankCurveInverts(t *testing.T) {
 	var o Calibrator
 	d := o.state.dimension("kv")
 	d.Ranks[0], d.Ranks[1] = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}, [rankBins]float64{15: 30}
-	w := o.worth("kv")
+	w := o.recalibration("kv")
 	var none margins
 	for p := 0.; p <= 1; p += .01 {
 		for _, h := range []int{1, 5, 11, 15} {
@@ -171,7 +171,7 @@ func TestRankCurveInverts(t *testing.T) {
 			}
 		}
 	}
-	plain := (*Calibrator)(nil).worth("kv")
+	plain := (*Calibrator)(nil).recalibration("kv")
 	if p := plain.probability(.3, 60, &none); p != .3 || plain.level(.3, 60) != .3 {
 		t.Errorf("without an calibrator 0.3 becomes %g", p)
 	}

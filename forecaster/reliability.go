@@ -2,10 +2,10 @@ package forecaster
 
 import "time"
 
-// reliabilityLevels are the levels of the warm-up lag that an outcome is averaged over, where replicas were on their way.
+// reliabilityLevels of the warm-up lag: an outcome with pending replicas is averaged over them.
 const reliabilityLevels = 8
 
-// reliabilityEdges part the stated probabilities: the middle ones are a tenth wide around 10 %, 20 % … 90 %.
+// reliabilityEdges are the bins of stated probabilities: the middle ones are a tenth wide around 10 %, 20 % … 90 %.
 var reliabilityEdges = [...]float64{0, .05, .15, .25, .35, .45, .55, .65, .75, .85, .95, 1}
 
 // Reliability judges projections: of those that stated a probability of saturation within their window, in how many did
@@ -14,12 +14,12 @@ var reliabilityEdges = [...]float64{0, .05, .15, .25, .35, .45, .55, .65, .75, .
 // way, the outcome is averaged over eight levels of the lag. It keeps only the projections whose window is not over:
 // O(resources · Horizon) for each minute.
 type Reliability struct {
-	open []judged
+	open []openProjection
 	bins [len(reliabilityEdges) - 1]ReliabilityBin
 	over [len(reliabilityEdges) - 1]int64 // minute at which the newest of a bin's Windows ends
 }
 
-// ReliabilityBin are the projections that stated about the same probability.
+// ReliabilityBin has the projections with similar stated probabilities.
 type ReliabilityBin struct {
 	From   float64 `json:"from"` // of the stated probability
 	To     float64 `json:"to"`
@@ -31,8 +31,8 @@ type ReliabilityBin struct {
 	Windows int `json:"windows"`
 }
 
-// judged is the projection of one resource whose window is not over.
-type judged struct {
+// openProjection is the projection of one resource whose window is not over.
+type openProjection struct {
 	dimension string
 	from      int64 // minute
 	per       float64
@@ -42,7 +42,7 @@ type judged struct {
 	short     []bool             // there was too little supply, at each level of the lag
 }
 
-// Issue takes down a projection, and what it was made from.
+// Issue records a projection and its inputs.
 func (r *Reliability) Issue(p *Projection, lag Lag, window time.Duration) {
 	if p.Stale {
 		return
@@ -58,7 +58,7 @@ func (r *Reliability) Issue(p *Projection, lag Lag, window time.Duration) {
 	span := windowMinutes(window)
 	for i := range p.Resources {
 		x := &p.Resources[i]
-		r.open = append(r.open, judged{
+		r.open = append(r.open, openProjection{
 			dimension: x.Dimension, from: p.Origin.Unix() / 60, per: x.PerReplica, span: span, stated: x.Probability[span-1],
 			ready: ready, short: make([]bool, len(levels)),
 		})
@@ -86,7 +86,7 @@ func (r *Reliability) Observe(minute int64, demand func(dimension string) float6
 }
 
 // count adds a projection whose window is over to its bin.
-func (r *Reliability) count(x *judged) {
+func (r *Reliability) count(x *openProjection) {
 	i := 0
 	for i+2 < len(reliabilityEdges) && x.stated >= reliabilityEdges[i+1] {
 		i++

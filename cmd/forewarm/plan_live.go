@@ -36,7 +36,7 @@ func (p *planFlags) readHistory(ctx context.Context, in *plan.Input) (err error)
 	}
 	if err := h.Decisions(ctx, newest.Add(-time.Hour), newest.Add(time.Hour), func(d *alerting.Decision) error {
 		if d.Pool == in.Pool.Name {
-			in.Pool.SetDecided(d, p.replicas, p.prefill)
+			in.Pool.ApplyDecision(d, p.replicas, p.prefill)
 			if p.config == "" && p.model.Replicas.Max == 0 && d.Limit > 0 {
 				in.Pool.Pool.Replicas.Max = d.Limit
 			}

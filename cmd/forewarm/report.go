@@ -40,7 +40,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	if *again && *path == "" {
 		return usagef("-suggest needs -config: what is in force is not in the data")
 	}
-	write, _, err := report.Form(*format)
+	write, _, err := report.FormatWriter(*format)
 	if err != nil {
 		return usagef("-format %w", err)
 	}

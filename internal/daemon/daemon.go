@@ -523,7 +523,7 @@ func (d *Daemon) announce(out *pipeline.Output) {
 	var notices []alerting.Notice
 	for i := range out.Decisions {
 		x := &out.Decisions[i]
-		state, err := d.pipeline.Decided(x.Pool)
+		state, err := d.pipeline.DecisionState(x.Pool)
 		if err != nil {
 			d.log.Error("the state after a decision cannot be kept", zap.Error(err))
 		}

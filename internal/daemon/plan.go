@@ -108,7 +108,7 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, st
 		in.Pool.Prefill = in.Pool.PrefillReplicas.Initial
 	}
 	if view.Decision != nil {
-		in.Pool.SetDecided(view.Decision, replicas, prefill)
+		in.Pool.ApplyDecision(view.Decision, replicas, prefill)
 	}
 	if view.Service != nil {
 		in.Pool.Rates = view.Service.Rates

@@ -33,7 +33,7 @@ func TestRefusedIsSeen(t *testing.T) {
 		"no name":      {data: sound(-1, badInputStart), want: []string{`1 record(s) of producers without a name for pool "chat" refused as late`}},
 		"unknown pool": {subject: "forewarm.telemetry.request.nobody.talk", data: sound(-1, at), want: []string{"add it under pools"}},
 		"not JSON":     {source: "gw-2", data: "<xml/>", want: []string{`of producer "gw-2" for pool "chat" refused as not_json`}},
-		"same id":      {data: sound(0, at), repeat: 30, want: []string{"30 record(s)", "as duplicate", "sent twice, or the producer uses ids again"}},
+		"same id":      {data: sound(0, at), repeat: 30, want: []string{"30 record(s)", "as duplicate", "the record was sent twice, or the producer reuses ids"}},
 		"sound":        {data: sound(-1, at)},
 		"few twice":    {data: sound(0, at) + "\n" + sound(-1, at) + "\n" + sound(-2, at)},
 	} {

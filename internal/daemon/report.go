@@ -268,7 +268,7 @@ func (d *Daemon) pages(n *alerting.Report) (*sink.Pages, error) {
 
 // getReport answers with a report of the period that the query names, by default the last week that has settled.
 func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) {
-	write, contentType, err := report.Form(r.FormValue("format"))
+	write, contentType, err := report.FormatWriter(r.FormValue("format"))
 	if err != nil {
 		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "format %v", err))
 		return

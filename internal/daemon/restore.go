@@ -112,7 +112,7 @@ func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, 
 		}
 		switch {
 		case err == nil && remade:
-			d.pipeline.StreamRemade()
+			d.pipeline.ResetSequence()
 			d.log.Error("the telemetry stream was deleted and made again: the state goes on, and what the old stream had beyond it is lost",
 				zap.String("stream", x.Stream), zap.Time("made", now.Created))
 			return x, nil
