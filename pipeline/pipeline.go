@@ -46,6 +46,8 @@ type Config struct {
 	// Pools are known by name; telemetry of any other pool is refused, or served by a copy of DefaultPool when set.
 	Pools       []capacity.Pool
 	DefaultPool *capacity.Pool
+	// Define makes a pool of the keys of its definition; nil refuses all definitions. It gives the same pool for the same keys.
+	Define func(pool string, keys []byte) (capacity.Pool, error)
 	// Owns, where it is set, says whether a pool belongs to this pipeline; telemetry of others is refused.
 	Owns func(pool string) bool
 	// DedupEntries bounds how many request ids are remembered.
@@ -58,7 +60,7 @@ type Config struct {
 	ShownClasses int
 	// Events are the calendar of what is known to come, of all pools; see forecaster.Config.Events.
 	Events []forecaster.Event
-	// MaxPools bounds the pools that DefaultPool admits.
+	// MaxPools bounds the pools that DefaultPool and definitions admit.
 	MaxPools int
 }
 
@@ -121,6 +123,7 @@ type Pipeline struct {
 // poolEntry is what is kept of a pool beside its windows and forecasts.
 type poolEntry struct {
 	pool       capacity.Pool
+	defined    *definition // nil unless the log defines the pool
 	warmup     capacity.Warmup
 	decision   alerting.State
 	calibrator forecaster.Calibrator
@@ -292,12 +295,16 @@ func New(cfg Config) *Pipeline {
 func services(cfg *Config) map[string]features.Service {
 	out := map[string]features.Service{}
 	for _, c := range cfg.Pools {
-		out[c.Name] = features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.Rates.ITL}
+		out[c.Name] = serviceOf(&c)
 	}
 	for name, s := range cfg.Features.Service {
 		out[name] = s
 	}
 	return out
+}
+
+func serviceOf(c *capacity.Pool) features.Service {
+	return features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.Rates.ITL}
 }
 
 func (c *Config) forecasterConfig() forecaster.Config {
@@ -328,6 +335,9 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	p.counters.Ignored += uint64(b.Ignored)
 	for i := range b.Refused {
 		p.counters.Refused[b.Refused[i].Reason]++
+	}
+	if b.Definition != nil {
+		p.define(b, b.Definition)
 	}
 	p.producers.Begin(b.Source, b.ReceivedAt)
 	for i := range b.Requests {
@@ -502,6 +512,7 @@ func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 // and decided.
 func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	p.time.ticked(t)
+	p.forgetSilent(t)
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
 	out.Windows, out.Pools = p.aggregator.Close(t)
@@ -522,6 +533,7 @@ func (p *Pipeline) tickPools(out *Output) {
 			e.prefix.fit(&out.Pools[i].State, &e.pool, p.cfg.PrefixBlocks)
 			e.signals = e.signals.Add(out.Tick, out.Windows, &out.Pools[i])
 			e.prompts.Observe(e.pool.Name, out.Windows)
+			e.defined.hear(out.Pools[i].LastEvent)
 		}
 	}
 }

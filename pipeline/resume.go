@@ -17,6 +17,7 @@ type decided struct {
 	Issued   []issue              `cbor:"3,keyasint"`
 	Answered time.Time            `cbor:"4,keyasint,omitzero"`
 	Asks     asks                 `cbor:"5,keyasint"`
+	Defined  *definition          `cbor:"6,keyasint,omitempty"`
 }
 
 // Decided is the state that the newest decision of a pool leaves, to be kept with it for [Pipeline.Resume].
@@ -26,20 +27,20 @@ func (p *Pipeline) Decided(pool string) ([]byte, error) {
 		return nil, fmt.Errorf("pool %q is not served", pool)
 	}
 	e := p.pools[i]
-	return encoder.Marshal(decided{e.warmup.State(), e.decision, e.issued, e.answered, e.asks})
+	return encoder.Marshal(decided{e.warmup.State(), e.decision, e.issued, e.answered, e.asks, e.defined})
 }
 
 // Resume has a Pipeline without a state, before it applies anything, go on after the newest decision of a pool: advice keeps its
 // numbers, cooldowns and replicas on their way count, and no tick up to it is decided again, though forecasts and what they were
 // worth are learned from. It says when that decision was; a pool that is not served is passed over.
 func (p *Pipeline) Resume(pool string, state []byte) (tick time.Time, err error) {
-	e := p.entry(pool)
-	if e == nil {
-		return time.Time{}, nil
-	}
 	var s decided
 	if err := cbor.Unmarshal(state, &s); err != nil {
 		return time.Time{}, fmt.Errorf("state of pool %q: %w", pool, err)
+	}
+	e := p.restored(pool, s.Defined)
+	if e == nil {
+		return time.Time{}, nil
 	}
 	e.warmup.Restore(s.Warmup)
 	e.decision, e.issued, e.answered, e.asks = s.Decision, s.Issued, s.Answered, s.Asks
