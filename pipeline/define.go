@@ -95,6 +95,7 @@ func (p *Pipeline) forgetSilent(t time.Time) {
 		}
 		p.aggregator.Forget(e.pool.Name)
 		p.forecaster.Forget(e.pool.Name)
+		p.producers.Forget(e.pool.Name)
 		return true
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -127,13 +128,16 @@ func TestDefine(t *testing.T) {
 func TestDefinitionEnds(t *testing.T) {
 	cfg := definedConfig(t)
 	cfg.Features.ClassTTL = 3 * time.Hour
+	stale := false
 	for _, c := range []struct {
 		takenBack bool
 		after     int // minutes of silence
 	}{{true, 60}, {false, 180}} {
 		p := New(cfg)
 		fold := func(b ingest.Batch) []ingest.Refusal {
-			p.Apply(&b, func(*Output) {})
+			p.Apply(&b, func(o *Output) {
+				stale = stale || slices.ContainsFunc(o.Alerts, func(a alerting.Alert) bool { return a.Name == alerting.TelemetryStale })
+			})
 			return b.Refused
 		}
 		fold(defining("noted", "8"))
@@ -159,6 +163,12 @@ func TestDefinitionEnds(t *testing.T) {
 		}
 		if r := fold(minute(m, "third")); len(r) > 0 {
 			t.Errorf("the next pool: %v", r)
+		}
+		if stale == c.takenBack {
+			t.Errorf("taken back %t: alert of stale telemetry %t", c.takenBack, stale)
+		}
+		for end := m + 30; m < end; m++ { // alerts end
+			fold(minute(m, "third"))
 		}
 		for _, x := range []string{"noted", "third"} {
 			if has := bytes.Contains(saved(t, p), []byte(x)); has == (x == "noted") {

@@ -591,7 +591,9 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		if !d.Stale {
 			e.line.Tick(t, d.Ahead(), p.cfg.Decision)
 		}
-		conditions = append(conditions, alerting.Conditions(&d, f, p.cfg.Decision)...)
+		if !d.Stale || e.defined == nil || !e.defined.Unwanted { // else the silence is no fault
+			conditions = append(conditions, alerting.Conditions(&d, f, p.cfg.Decision)...)
+		}
 		conditions = append(conditions, e.prompts.Condition(&d, pool.LongestPrompt(f.Minute.State.KVCapacityTokens), p.cfg.Decision)...)
 		out.Prompts = append(out.Prompts, PoolPrompts{f.Pool, e.prompts})
 	}
