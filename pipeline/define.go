@@ -67,6 +67,7 @@ func (p *Pipeline) redefine(name string, keys []byte) error {
 	e.pool, e.warmup = c, c.Warmup
 	e.warmup.Restore(learned)
 	e.defined = &definition{Keys: keys, Heard: p.time.Last}
+	p.changes++
 	p.aggregator.SetService(name, serviceOf(&c))
 	p.forecaster.SetZone(name, c.Zone)
 	return nil
@@ -93,6 +94,7 @@ func (p *Pipeline) forgetSilent(t time.Time) {
 		if silent < unwantedFor || !e.defined.Unwanted && silent < p.cfg.Features.ClassTTL {
 			return false
 		}
+		p.changes++
 		p.aggregator.Forget(e.pool.Name)
 		p.forecaster.Forget(e.pool.Name)
 		p.producers.Forget(e.pool.Name)

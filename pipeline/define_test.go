@@ -114,7 +114,7 @@ func TestDefine(t *testing.T) {
 	}
 	again := New(cfg)
 	if tick, err := again.Resume("noted", state); err != nil || tick.IsZero() || again.pools[0].pool.Replicas.Max != 12 {
-		t.Errorf("resumed at %v, %v, %d pools", tick, err, again.NumServed())
+		t.Errorf("resumed at %v, %v, %d pools", tick, err, len(again.pools))
 	}
 	cfg.Pools = append(cfg.Pools, testPool(t, "noted")) // and now it is configured
 	again, err = Restore(cfg, bytes.NewReader(saved(t, p)))
@@ -151,7 +151,7 @@ func TestDefinitionEnds(t *testing.T) {
 			}
 		}
 		quiet := m - 1
-		for ; p.NumServed() == 2 && m < 400; m++ {
+		for ; len(p.pools) == 2 && m < 400; m++ {
 			fold(minute(m))
 			p = reborn(t, cfg, p)
 		}

@@ -115,6 +115,7 @@ type Pipeline struct {
 	producers  *features.Producers
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
+	changes    uint64       // of pools; not part of the state
 	board      *alerting.Board
 	sequence   uint64
 	counters   Counters
@@ -627,8 +628,18 @@ func (p *Pipeline) Served() (names []string, more bool) {
 	return names, p.cfg.DefaultPool != nil && len(p.pools) < p.cfg.MaxPools
 }
 
-// NumServed is how many there are.
-func (p *Pipeline) NumServed() int { return len(p.pools) }
+// Defined are the pools that the log defines, ordered by name.
+func (p *Pipeline) Defined() (pools []capacity.Pool) {
+	for _, e := range p.pools {
+		if e.defined != nil {
+			pools = append(pools, e.pool)
+		}
+	}
+	return pools
+}
+
+// PoolChanges counts how often a pool was added, defined anew or forgotten.
+func (p *Pipeline) PoolChanges() uint64 { return p.changes }
 
 func (p *Pipeline) findPool(name string) (int, bool) {
 	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.pool.Name, n) })
@@ -638,6 +649,7 @@ func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	e := &poolEntry{pool: c, warmup: c.Warmup}
 	i, _ := p.findPool(c.Name)
 	p.pools = slices.Insert(p.pools, i, e)
+	p.changes++
 	return e
 }
 

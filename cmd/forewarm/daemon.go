@@ -90,6 +90,7 @@ type daemon struct {
 	pastSaid     time.Time          // when it was last said that the past is being learned; zero when it is not
 	faults       map[faultKey]bool  // of producers, that were said
 	decided      map[string]decided // newest decision of each pool that was said
+	configured   []capacity.Pool
 	collector    collector
 	onTick       func(*pipeline.Output)
 	tickTook     func(seconds float64)
@@ -98,8 +99,7 @@ type daemon struct {
 	served                        atomic.Pointer[served] // as of the newest messages that are applied
 	snapshotTook, snapshotStopped func(seconds float64)
 
-	planning sync.Mutex      // held while a launch sheet is made
-	pools    []capacity.Pool // as configured
+	planning sync.Mutex // held while a launch sheet is made
 
 	mu         sync.Mutex
 	status     server.Status
@@ -557,20 +557,32 @@ func (d *daemon) announce(out *pipeline.Output) {
 
 // served are the pools whose telemetry is counted.
 type served struct {
-	names map[string]bool
-	more  bool // others are admitted
+	changes uint64 // of the pipeline's pools until then
+	names   map[string]bool
+	more    bool            // others are admitted
+	pools   []capacity.Pool // that are configured, or defined by the log
+}
+
+// pool is a pool as it is configured or defined; nil where it is neither.
+func (s *served) pool(name string) *capacity.Pool {
+	i := slices.IndexFunc(s.pools, func(p capacity.Pool) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.pools[i]
 }
 
 func (s *served) has(pool string) bool { return s.names[pool] || s.more && pool != "" }
 
 // noteServed lets listeners know which pools there are, when that has changed.
 func (d *daemon) noteServed() {
-	if s := d.served.Load(); s != nil && len(s.names) == d.pipeline.NumServed() {
+	changes := d.pipeline.PoolChanges()
+	if s := d.served.Load(); s != nil && s.changes == changes {
 		return
 	}
 	names, more := d.pipeline.Served()
 	more = more || d.cfg.NATS.Partitioned() // listeners pass telemetry of other partitions on
-	s := &served{names: make(map[string]bool, len(names)), more: more}
+	s := &served{changes: changes, names: make(map[string]bool, len(names)), more: more, pools: append(slices.Clip(d.configured), d.pipeline.Defined()...)}
 	for _, name := range names {
 		s.names[name] = true
 	}

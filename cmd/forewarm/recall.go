@@ -1,11 +1,9 @@
 package main
 
 import (
-	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -34,10 +32,10 @@ func (d *daemon) recall(newest []stream.Record, now time.Time) {
 
 // within says whether a pool may, as configured now, have as many replicas as x asks for.
 func (d *daemon) within(x *alerting.Decision) bool {
-	i := slices.IndexFunc(d.pools, func(p capacity.Pool) bool { return p.Name == x.Pool })
-	if i < 0 {
+	p := d.served.Load().pool(x.Pool)
+	if p == nil {
 		return true
 	}
-	most, _ := d.pools[i].Limit()
-	return x.Desired >= d.pools[i].Replicas.Min && x.Desired <= most
+	most, _ := p.Limit()
+	return x.Desired >= p.Replicas.Min && x.Desired <= most
 }
