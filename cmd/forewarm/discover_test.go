@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/storage/stream"
 )
 
 // cluster speaks the list, watch and create of the Kubernetes API.
@@ -129,7 +129,7 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 			items = append(items, o)
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{
-			"kind": kind + "List", "apiVersion": strings.Join(parts[1:len(parts)-1], "/"), "items": items,
+			"kind": kind + "List", "apiVersion": parts[1] + "/" + parts[2], "items": items,
 			"metadata": map[string]any{"resourceVersion": strconv.Itoa(len(c.changes))},
 		})
 	}
@@ -197,14 +197,9 @@ func TestDiscover(t *testing.T) {
 	if got.divergent > 0 || got.ticks < 60+45 {
 		t.Errorf("%d decisions, of which %d differ", got.ticks, got.divergent)
 	}
-	for i := range h.twins {
-		_, pools := get("http://" + h.http[i] + "/api/v1/pools/noted")
-		if !strings.Contains(pools, `"limit":2`) {
-			t.Errorf("twin %d does not have the newest bounds: %.300s", i, pools)
-		}
-		if _, page := get("http://" + h.http[i] + "/metrics"); !regexp.MustCompile(`\nforewarm_ingest_refused_total\{reason="unknown_pool"\} [1-9]`).MatchString(page) && i == 0 {
-			t.Error("telemetry before the definition was not refused")
-		}
+	newest, err := stream.NewReader(h.js, jetstream.DecisionsStream, "forewarm").Newest(t.Context())
+	if err != nil || len(newest) != 2 || newest[1].Decision.Pool != "noted" || newest[1].Decision.Limit != 2 {
+		t.Errorf("%v: the newest decisions are %+v", err, newest)
 	}
 }
 
