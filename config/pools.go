@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -129,6 +130,10 @@ func (k *checker) files(key, place string, cfg *capacity.Config) (files capacity
 
 // build makes a pool of its keys and files.
 func (k *checker) build(key, place string, cfg capacity.Config, files capacity.Files) (capacity.Pool, bool) {
+	if mode := alerting.Mode(cfg.Mode); mode != "" && mode != alerting.Advisory && mode != alerting.Active {
+		k.failAt(place+".mode", key+".mode", cfg.Mode, "is unknown", "set advisory or active, or leave it out for decision.mode")
+		return capacity.Pool{}, false
+	}
 	pool, err := capacity.NewFrom(cfg, files)
 	if err != nil {
 		detail := strings.TrimPrefix(err.Error(), "pools["+cfg.Name+"].")

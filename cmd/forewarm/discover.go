@@ -30,6 +30,7 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/daemon"
 	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/pipeline"
 )
@@ -102,7 +103,7 @@ func newDiscovery(path, server string, namespaces []string) (d *discovery, stop 
 	if d.pools, err = d.cfg.Pipeline(); err != nil {
 		return nil, nil, err
 	}
-	if d.log, err = newLogger(d.cfg.Log); err != nil {
+	if d.log, err = daemon.NewLogger(d.cfg.Log); err != nil {
 		return nil, nil, err
 	}
 	api := &rest.Config{Host: server}

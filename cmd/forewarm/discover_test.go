@@ -156,13 +156,13 @@ func TestDiscover(t *testing.T) {
 	address := testenv.FreeAddress(t)
 	p := start(t, "discover", "-config", filepath.Join(h.dirs[0], "forewarm.yaml"), "-server", c.URL, "-listen", address)
 	defer p.stop(t)
-	page := func() string { _, page := get("http://" + address + "/metrics"); return page }
+	page := func() string { _, page := testenv.Get("http://" + address + "/metrics"); return page }
 	await := func(what, line string) {
 		t.Helper()
 		testenv.Await(t, what, func() bool { return p.over() || strings.Contains(page(), line) })
 	}
 	await("discovery", "forewarm_discovery_pools 0")
-	if code, _ := get("http://" + address + "/readyz"); code != http.StatusOK {
+	if code, _ := testenv.Get("http://" + address + "/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz answers %d", code)
 	}
 	const rates = "forewarm.dev/decode_tokens_per_s: '400', forewarm.dev/warmup: '{p50: 6m, p90: 12m}'"
@@ -209,7 +209,7 @@ func TestDiscoverFaults(t *testing.T) {
 	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER", "DISCOVERY"} {
 		t.Setenv(user+"_PASSWORD", "secret")
 	}
-	url := startNATS(t, permissions.Permissions())
+	url := testenv.StartNATS(t, permissions.Permissions())
 	conn, err := nats.Connect(url, nats.UserInfo("forewarm", "secret"))
 	if err != nil {
 		t.Fatal(err)
@@ -222,8 +222,8 @@ func TestDiscoverFaults(t *testing.T) {
 	if _, err := jetstream.EnsureTelemetry(t.Context(), js, permissions); err != nil { // as daemons do
 		t.Fatal(err)
 	}
-	t.Setenv("FOREWARM_NATS_PASSWORD_FILE", writeFile(t, filepath.Join(t.TempDir(), "password"), "secret"))
-	file := writeFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), "nats: {url: '"+url+"', user: discovery}", "max_pools: 3", "log: {level: warn}", "pools: [{name: own, replicas: {max: 4}}]")
+	t.Setenv("FOREWARM_NATS_PASSWORD_FILE", testenv.WriteFile(t, filepath.Join(t.TempDir(), "password"), "secret"))
+	file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), "nats: {url: '"+url+"', user: discovery}", "max_pools: 3", "log: {level: warn}", "pools: [{name: own, replicas: {max: 4}}]")
 	c := newCluster(t, "")
 	object := func(kind, name, created, annotations, spec string) string {
 		r := discoveredKinds[kind].resource
@@ -249,7 +249,7 @@ func TestDiscoverFaults(t *testing.T) {
 	p := start(t, "discover", "-config", file, "-server", c.URL, "-listen", address, "-namespaces", "llm")
 	defer p.stop(t)
 	testenv.Await(t, "all pools", func() bool {
-		_, page := get("http://" + address + "/metrics")
+		_, page := testenv.Get("http://" + address + "/metrics")
 		return p.over() || strings.Contains(page, "forewarm_discovery_pools 2")
 	})
 	for _, want := range []string{
@@ -261,7 +261,7 @@ func TestDiscoverFaults(t *testing.T) {
 			t.Errorf("no event says %s; there are\n%s", want, strings.Join(c.events, "\n"))
 		}
 	}
-	_, page := get("http://" + address + "/metrics")
+	_, page := testenv.Get("http://" + address + "/metrics")
 	for _, want := range []string{`{reason="malformed"} 3`, `{reason="configured"} 1`, `{reason="duplicate"} 1`, `{reason="max_pools"} 1`} {
 		if !strings.Contains(page, "forewarm_discovery_faults"+want) {
 			t.Errorf("no %s in\n%s", want, page)
@@ -270,7 +270,7 @@ func TestDiscoverFaults(t *testing.T) {
 	// A definition stays in force while its object is malformed.
 	c.change(t, "MODIFIED", object("Deployment", "batch", day1, "forewarm.dev/pool: batch, forewarm.dev/replicas: '{max: none}'", ""))
 	testenv.Await(t, "the fault", func() bool { return c.said("replicas.max") && c.said(`"none"`) })
-	if _, page := get("http://" + address + "/metrics"); !strings.Contains(page, "forewarm_discovery_pools 2") {
+	if _, page := testenv.Get("http://" + address + "/metrics"); !strings.Contains(page, "forewarm_discovery_pools 2") {
 		t.Error("a pool was given up because its object is malformed")
 	}
 }
