@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/storage/stream"
@@ -272,5 +277,68 @@ func TestDiscoverFaults(t *testing.T) {
 	testenv.Await(t, "the fault", func() bool { return c.said("replicas.max") && c.said(`"none"`) })
 	if _, page := testenv.Get("http://" + address + "/metrics"); !strings.Contains(page, "forewarm_discovery_pools 2") {
 		t.Error("a pool was given up because its object is malformed")
+	}
+}
+
+// TestDiscoveryPage: the objects of the page and of deploy/keda define pools, and the page names each annotation that there is.
+func TestDiscoveryPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/discovery.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("../../deploy/keda/discovered.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{string(example)}
+	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		texts = append(texts, m[1])
+	}
+	p, err := config.Default().Pipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]bool{}
+	for _, text := range texts {
+		var o map[string]any
+		if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{}
+		if err := u.UnmarshalJSON(text); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := slim(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := found([]*unstructured.Unstructured{kept.(*unstructured.Unstructured)}, nil, 64, p.Define)
+		if len(f) != 1 || f[0].reason != "" && !strings.Contains(f[0].detail, "model_config") { // which default_pool has
+			t.Errorf("%s: %+v", titleOf(u), f)
+		}
+		kinds[u.GetKind()] = true
+	}
+	if len(kinds) != len(discoveredKinds) {
+		t.Errorf("there are examples of %v", kinds)
+	}
+	keys := map[string]bool{"pool": true}
+	for f := range reflect.TypeFor[capacity.Config]().Fields() {
+		if key := f.Tag.Get("yaml"); key != "name" && key != "model_config" && key != "curve_file" {
+			keys[key] = true
+		}
+	}
+	for _, m := range regexp.MustCompile("`forewarm.dev/([a-z0-9_]+)`").FindAllStringSubmatch(string(page), -1) {
+		if !keys[m[1]] {
+			t.Errorf("%s is no key of a pool", m[1])
+		}
+	}
+	for key := range keys {
+		if !strings.Contains(string(page), "`forewarm.dev/"+key+"`") {
+			t.Errorf("the page does not name forewarm.dev/%s", key)
+		}
 	}
 }
