@@ -204,7 +204,7 @@ func (d *discovery) compare(ctx context.Context, now time.Time) {
 	}
 	var errs []error
 	named, faults, said := map[string]bool{}, map[string]int{}, map[string]string{}
-	for _, f := range found(objects, d.pools.Pools, d.cfg.MaxPools, d.pools.Define) {
+	for _, f := range found(objects, d.pools.Pools, d.published, d.cfg.MaxPools, d.pools.Define) {
 		named[f.pool], faults[f.reason] = true, faults[f.reason]+1
 		if f.reason == "" {
 			err := d.publish(ctx, f.pool, f.keys, now)

@@ -42,34 +42,19 @@ var discoveredKinds = map[string]discovered{
 	"Deployment": {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, nil},
 }
 
-// slim leaves of an object what discovery reads. It is kept for each object, annotated or not.
+// slim leaves of an object, which nobody else has, what discovery reads: of one that is not annotated the name.
 func slim(object any) (any, error) {
 	o, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return object, nil
 	}
-	kept := &unstructured.Unstructured{Object: map[string]any{}}
-	kept.SetAPIVersion(o.GetAPIVersion())
-	kept.SetKind(o.GetKind())
-	kept.SetNamespace(o.GetNamespace())
-	kept.SetName(o.GetName())
+	o.SetManagedFields(nil)
+	delete(o.Object, "status")
 	if o.GetAnnotations()[annotationPool] == "" {
-		return kept, nil
+		delete(o.Object, "spec")
+		o.Object["metadata"] = map[string]any{"namespace": o.GetNamespace(), "name": o.GetName()}
 	}
-	kept.SetUID(o.GetUID())
-	kept.SetCreationTimestamp(o.GetCreationTimestamp())
-	kept.SetOwnerReferences(o.GetOwnerReferences())
-	annotations := o.GetAnnotations()
-	maps.DeleteFunc(annotations, func(name, _ string) bool { return !strings.HasPrefix(name, annotationPrefix) })
-	kept.SetAnnotations(annotations)
-	spec := map[string]any{}
-	for _, b := range discoveredKinds[o.GetKind()].bounds {
-		if n, ok, err := unstructured.NestedInt64(o.Object, "spec", b.field); ok && err == nil {
-			spec[b.field] = n
-		}
-	}
-	kept.Object["spec"] = spec
-	return kept, nil
+	return o, nil
 }
 
 // keysOf are the keys of the pool that an object defines, as JSON: its bounds of replicas, then its annotations.
@@ -83,8 +68,8 @@ func keysOf(o *unstructured.Unstructured) ([]byte, error) {
 		replicas[b.key] = n
 	}
 	for name, text := range o.GetAnnotations() {
-		key := strings.TrimPrefix(name, annotationPrefix)
-		if name == annotationPool {
+		key, ours := strings.CutPrefix(name, annotationPrefix)
+		if !ours || name == annotationPool {
 			continue
 		}
 		var v any
@@ -130,13 +115,14 @@ type finding struct {
 }
 
 // found judges annotated objects, the oldest first: of two that name a pool the older one defines it. HPAs that KEDA made are
-// passed over, for KEDA copies the annotations of its ScaledObject.
-func found(objects []*unstructured.Unstructured, configured []capacity.Pool, most int, define func(pool string, keys []byte) (capacity.Pool, error)) []finding {
+// passed over, for KEDA copies the annotations of its ScaledObject. A pool that was published keeps its place while its object is
+// malformed.
+func found(objects []*unstructured.Unstructured, configured []capacity.Pool, published map[string]publication, most int, define func(pool string, keys []byte) (capacity.Pool, error)) []finding {
 	slices.SortFunc(objects, func(a, b *unstructured.Unstructured) int {
 		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), strings.Compare(titleOf(a), titleOf(b)))
 	})
 	var all []finding
-	by := map[string]*unstructured.Unstructured{}
+	by, places := map[string]*unstructured.Unstructured{}, len(configured)
 	for _, o := range objects {
 		pool := o.GetAnnotations()[annotationPool]
 		if owner := meta.GetControllerOf(o); pool == "" || owner != nil && owner.Kind == "ScaledObject" {
@@ -154,10 +140,14 @@ func found(objects []*unstructured.Unstructured, configured []capacity.Pool, mos
 			f.reason, f.detail = faultDuplicate, fmt.Sprintf("pool %q is defined by %s, which is older: annotate one of them", pool, titleOf(by[pool]))
 		case err != nil:
 			f.reason, f.detail = faultMalformed, oneLine(err)
-		case len(configured)+len(by) >= most:
+			if _, ok := published[pool]; ok {
+				places++
+			}
+		case places >= most:
 			f.reason, f.detail = faultTooMany, fmt.Sprintf("pool %q is one too many: raise max_pools, which is %d", pool, most)
 		default:
 			f.keys, by[pool] = keys, o
+			places++
 		}
 		all = append(all, f)
 	}

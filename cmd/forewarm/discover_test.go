@@ -275,8 +275,12 @@ func TestDiscoverFaults(t *testing.T) {
 	// A definition stays in force while its object is malformed.
 	c.change(t, "MODIFIED", object("Deployment", "batch", day1, "forewarm.dev/pool: batch, forewarm.dev/replicas: '{max: none}'", ""))
 	testenv.Await(t, "the fault", func() bool { return c.said("replicas.max") && c.said(`"none"`) })
-	if _, page := testenv.Get("http://" + address + "/metrics"); !strings.Contains(page, "forewarm_discovery_pools 2") {
-		t.Error("a pool was given up because its object is malformed")
+	testenv.Await(t, "the metrics of it", func() bool {
+		_, page := testenv.Get("http://" + address + "/metrics")
+		return strings.Contains(page, `forewarm_discovery_faults{reason="malformed"} 4`)
+	})
+	if _, page := testenv.Get("http://" + address + "/metrics"); !strings.Contains(page, "forewarm_discovery_pools 2") || !c.said(`pool "toomany" is one too many`) {
+		t.Error("a pool was given up, or its place, because its object is malformed")
 	}
 }
 
@@ -316,7 +320,7 @@ func TestDiscoveryPage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := found([]*unstructured.Unstructured{kept.(*unstructured.Unstructured)}, nil, 64, p.Define)
+		f := found([]*unstructured.Unstructured{kept.(*unstructured.Unstructured)}, nil, nil, 64, p.Define)
 		if len(f) != 1 || f[0].reason != "" && !strings.Contains(f[0].detail, "model_config") { // which default_pool has
 			t.Errorf("%s: %+v", titleOf(u), f)
 		}
