@@ -71,9 +71,9 @@ func replay(ctx context.Context, args []string, std streams) error {
 		return err
 	}
 	defer reader.Close()
-	conn, err := jetstream.Connect(nc, nil, nats.NoReconnect())
+	conn, err := connect(nc, nats.NoReconnect())
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	conn.Close() // only to see that it is there, before anything long begins
 	began := time.Now()
@@ -116,6 +116,12 @@ func replay(ctx context.Context, args []string, std streams) error {
 }
 
 func openTrace(path string, o backtest.Options) (*backtest.Reader, error) {
+	switch {
+	case o.PrefixBlocks < 0:
+		return nil, usagef("-prefix-blocks is %d: it must be a number of blocks, or 0 for a cache that forgets nothing", o.PrefixBlocks)
+	case o.Bin < 0:
+		return nil, usagef("-bin is %s: it must not be negative", o.Bin)
+	}
 	r, err := backtest.Open(path, o)
 	if err != nil {
 		return nil, usageError{err}

@@ -331,12 +331,8 @@ func (d *Daemon) openSinks() error {
 	if err != nil {
 		return err
 	}
-	var pages func(*alerting.Report) (*sink.Pages, error)
-	if d.reporter != nil {
-		pages = d.pages
-	}
 	sinks, err := sink.Open(d.cfg.Sinks, sink.Deps{
-		Pages:           pages,
+		Pages:           d.pages,
 		NATS:            d.js,
 		PrescaleSubject: func(pool string) string { return ingest.PrescaleSubject(prefix, pool) },
 		AlertSubject:    func(pool string) string { return ingest.AlertSubject(prefix, pool) },
@@ -347,7 +343,7 @@ func (d *Daemon) openSinks() error {
 	open := func(name string, reports bool, most int) sink.Queue {
 		return d.decisions.Queue(d.told, name, reports, most)
 	}
-	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, append(sinks, destinations...), open, d.undelivered)
+	d.dispatcher = sink.NewDispatcher(append(sinks, destinations...), open, d.undelivered)
 	return nil
 }
 
