@@ -295,7 +295,7 @@ func (pf *PoolForecast) Of(dimension string) *Forecast {
 
 // pool finds or adds a pool, in order of name.
 func (f *Forecaster) pool(name string) *pool {
-	i, ok := slices.BinarySearchFunc(f.pools, name, func(p *pool, n string) int { return strings.Compare(p.name, n) })
+	i, ok := f.find(name)
 	if !ok {
 		zone, own := f.cfg.Zones[name]
 		if !own {
@@ -312,6 +312,40 @@ func (f *Forecaster) pool(name string) *pool {
 		f.pools = slices.Insert(f.pools, i, p)
 	}
 	return f.pools[i]
+}
+
+// SetZone has the seasons of a pool follow the clocks of a time zone from now on; nil is UTC.
+func (f *Forecaster) SetZone(name string, zone *time.Location) {
+	f.cfg.Zones[name] = zone
+	i, ok := f.find(name)
+	if !ok {
+		return
+	}
+	p := f.pools[i]
+	p.calendar = model.NewCalendar(zone)
+	follow := func(all []*series) {
+		for _, s := range all {
+			if s != nil {
+				s.history.Calendar = p.calendar
+			}
+		}
+	}
+	follow(p.total)
+	for _, c := range p.classes {
+		follow(c.series)
+	}
+}
+
+// Forget forgets a pool.
+func (f *Forecaster) Forget(name string) {
+	delete(f.cfg.Zones, name)
+	if i, ok := f.find(name); ok {
+		f.pools = slices.Delete(f.pools, i, i+1)
+	}
+}
+
+func (f *Forecaster) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(f.pools, name, func(p *pool, n string) int { return strings.Compare(p.name, n) })
 }
 
 // newSeries returns an empty series of a class of the pool, or of its total.

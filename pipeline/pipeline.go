@@ -45,6 +45,8 @@ type Config struct {
 	// Pools have unique names. Telemetry of other pools is refused, or gets a copy of DefaultPool if that is set.
 	Pools       []capacity.Pool
 	DefaultPool *capacity.Pool
+	// Define makes a pool from the keys of its definition; nil refuses all definitions. Equal keys give equal pools.
+	Define func(pool string, keys []byte) (capacity.Pool, error)
 	// Owns, if set, reports whether a pool belongs to this pipeline; telemetry of other pools is refused.
 	Owns func(pool string) bool
 	// DedupEntries bounds the remembered request ids.
@@ -57,7 +59,7 @@ type Config struct {
 	ShownClasses int
 	// Events are the calendar of all pools; see forecaster.Config.Events.
 	Events []forecaster.Event
-	// MaxPools bounds the pools with a copy of DefaultPool.
+	// MaxPools bounds the pools that DefaultPool and definitions admit.
 	MaxPools int
 }
 
@@ -125,6 +127,7 @@ type Pipeline struct {
 	producers  *features.Producers
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
+	changes    uint64       // of pools; not part of the state
 	board      *alerting.Board
 	sequence   uint64
 	counters   Counters
@@ -133,6 +136,7 @@ type Pipeline struct {
 // poolEntry is the state of a pool, except its windows and forecasts.
 type poolEntry struct {
 	pool         capacity.Pool
+	defined      *definition // nil unless the log defines the pool
 	warmup       capacity.Warmup
 	decision     alerting.State
 	calibrator   forecaster.Calibrator
@@ -304,12 +308,16 @@ func New(cfg Config) *Pipeline {
 func serviceRates(cfg *Config) map[string]features.Service {
 	out := map[string]features.Service{}
 	for _, c := range cfg.Pools {
-		out[c.Name] = features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.Rates.ITL}
+		out[c.Name] = serviceOf(&c)
 	}
 	for name, s := range cfg.Features.Service {
 		out[name] = s
 	}
 	return out
+}
+
+func serviceOf(c *capacity.Pool) features.Service {
+	return features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.Rates.ITL}
 }
 
 func (c *Config) forecasterConfig() forecaster.Config {
@@ -340,6 +348,9 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	p.counters.Ignored += uint64(b.Ignored)
 	for i := range b.Refused {
 		p.counters.Refused[b.Refused[i].Reason]++
+	}
+	if b.Definition != nil {
+		p.define(b, b.Definition)
 	}
 	p.producers.Begin(b.Source, b.ReceivedAt)
 	for i := range b.Requests {
@@ -513,6 +524,7 @@ func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 // tick ends the minute before t: windows close and models learn. With decide, it also forecasts, projects and decides.
 func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	p.time.setLast(t)
+	p.forgetSilent(t)
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
 	out.Windows, out.Pools = p.aggregator.Close(t)
@@ -533,6 +545,7 @@ func (p *Pipeline) updatePools(out *Output) {
 			e.prefix.resize(&out.Pools[i].State, &e.pool, p.cfg.PrefixBlocks)
 			e.signals = e.signals.Add(out.Tick, out.Windows, &out.Pools[i])
 			e.prompts.Observe(e.pool.Name, out.Windows)
+			e.defined.hear(out.Pools[i].LastEvent)
 		}
 	}
 }
@@ -590,7 +603,9 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		if !d.Stale {
 			e.line.Tick(t, d.Ahead(), cfg)
 		}
-		conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
+		if !d.Stale || e.defined == nil || !e.defined.Unwanted { // else the silence is no fault
+			conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
+		}
 		conditions = append(conditions, e.prompts.Condition(&d, pool.LongestPrompt(f.Minute.State.KVCapacityTokens), cfg)...)
 		out.Prompts = append(out.Prompts, PoolPrompts{f.Pool, e.prompts})
 	}
@@ -634,6 +649,19 @@ func (p *Pipeline) Served() (names []string, more bool) {
 // NumServed is the number of served pools.
 func (p *Pipeline) NumServed() int { return len(p.pools) }
 
+// Defined are the pools that the log defines, ordered by name.
+func (p *Pipeline) Defined() (pools []capacity.Pool) {
+	for _, e := range p.pools {
+		if e.defined != nil {
+			pools = append(pools, e.pool)
+		}
+	}
+	return pools
+}
+
+// PoolChanges counts how often a pool was added, defined anew or forgotten.
+func (p *Pipeline) PoolChanges() uint64 { return p.changes }
+
 func (p *Pipeline) findPool(name string) (int, bool) {
 	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.pool.Name, n) })
 }
@@ -642,6 +670,7 @@ func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	e := &poolEntry{pool: c, warmup: c.Warmup}
 	i, _ := p.findPool(c.Name)
 	p.pools = slices.Insert(p.pools, i, e)
+	p.changes++
 	return e
 }
 

@@ -17,6 +17,7 @@ type decisionState struct {
 	Issued       []issue              `cbor:"3,keyasint"`
 	LastReadyAck time.Time            `cbor:"4,keyasint,omitzero"`
 	Asks         asks                 `cbor:"5,keyasint"`
+	Defined      *definition          `cbor:"6,keyasint,omitempty"`
 }
 
 // DecisionState is the encoded state after the newest decision of a pool. Store it with the decision for
@@ -27,20 +28,20 @@ func (p *Pipeline) DecisionState(pool string) ([]byte, error) {
 		return nil, fmt.Errorf("pool %q is not served", pool)
 	}
 	e := p.pools[i]
-	return encoder.Marshal(decisionState{e.warmup.State(), e.decision, e.issued, e.lastReadyAck, e.asks})
+	return encoder.Marshal(decisionState{e.warmup.State(), e.decision, e.issued, e.lastReadyAck, e.asks, e.defined})
 }
 
 // Resume continues after the newest decision of a pool, in a Pipeline that has applied nothing yet: generations,
 // cooldowns and pending replicas go on. Ticks up to that decision do not decide again, but models learn from them. It
 // returns the tick of that decision. A pool that is not served is skipped.
 func (p *Pipeline) Resume(pool string, state []byte) (tick time.Time, err error) {
-	e := p.entry(pool)
-	if e == nil {
-		return time.Time{}, nil
-	}
 	var s decisionState
 	if err := cbor.Unmarshal(state, &s); err != nil {
 		return time.Time{}, fmt.Errorf("state of pool %q: %w", pool, err)
+	}
+	e := p.restored(pool, s.Defined)
+	if e == nil {
+		return time.Time{}, nil
 	}
 	e.warmup.Restore(s.Warmup)
 	e.decision, e.issued, e.lastReadyAck, e.asks = s.Decision, s.Issued, s.LastReadyAck, s.Asks

@@ -16,7 +16,7 @@ import (
 )
 
 // snapshotVersion changes with the layout of state.
-const snapshotVersion = 21
+const snapshotVersion = 22
 
 // state is the first part of a Pipeline's state. Then follow the parts of the Forecaster, the ids of seen requests and
 // of adopted calls, a poolState for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither
@@ -40,8 +40,9 @@ type poolState struct {
 	Issued   []issue              `cbor:"4,keyasint"`
 	Prefix   *prefixState         `cbor:"5,keyasint,omitempty"`
 
-	LastReadyAck time.Time `cbor:"7,keyasint,omitzero"`
-	Asks         asks      `cbor:"13,keyasint"`
+	Defined      *definition `cbor:"6,keyasint,omitempty"`
+	LastReadyAck time.Time   `cbor:"7,keyasint,omitzero"`
+	Asks         asks        `cbor:"13,keyasint"`
 
 	Service    capacity.ServiceState      `cbor:"8,keyasint"`
 	Minutes    readyMinutes               `cbor:"9,keyasint"`
@@ -86,7 +87,7 @@ func (p *Pipeline) Encode(w io.Writer) error {
 	for _, e := range p.pools {
 		if err := put(&poolState{
 			Name: e.pool.Name, Warmup: e.warmup.State(), Decision: e.decision, Issued: e.issued, Prefix: e.prefix.state(),
-			LastReadyAck: e.lastReadyAck, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready,
+			Defined: e.defined, LastReadyAck: e.lastReadyAck, Asks: e.asks, Service: e.service.learned.State(), Minutes: e.service.ready,
 			Calibrator: e.calibrator.State(), Signals: e.signals, Line: e.line, Prompts: e.prompts,
 		}); err != nil {
 			return err
@@ -162,8 +163,19 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 	return err
 }
 
+// restored finds a pool whose state is restored, or adds it as it was defined. A definition that the configuration does not
+// allow any more is dropped; the pool is then served as one that was never defined.
+func (p *Pipeline) restored(pool string, defined *definition) *poolEntry {
+	if defined != nil && p.redefine(pool, defined.Keys) == nil {
+		e := p.entry(pool)
+		e.defined = defined
+		return e
+	}
+	return p.entry(pool)
+}
+
 func (p *Pipeline) restorePool(s *poolState) (err error) {
-	e := p.entry(s.Name)
+	e := p.restored(s.Name, s.Defined)
 	if e == nil {
 		return nil // no longer configured
 	}

@@ -47,6 +47,7 @@ func commands() []command {
 		{"explain", "say what a decision rests on, what would have been otherwise, and what came of it", runExplain},
 		{"decode", "show what Forewarm understands of a message, and what it refuses", decode},
 		{"check", "check a configuration, what it connects to, or a data directory", check},
+		{"discover", "publish the pools that annotations of Kubernetes objects define, for all daemons on one NATS", discover},
 		{"nats-config", "print users with the least rights, and partitions, for the configuration of a NATS server", natsConfig},
 		{"completion", "print a script by which a shell completes commands and flags: bash, zsh or fish", completion},
 		{"version", "print the version", version},

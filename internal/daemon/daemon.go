@@ -103,6 +103,7 @@ type Daemon struct {
 	saved        uint64             // sequence of the newest snapshot
 	faults       map[faultKey]bool  // of producers, that were said
 	decided      map[string]decided // newest decision of each pool that was said
+	configured   []capacity.Pool
 	collector    collector
 	onTick       func(*pipeline.Output)
 	tickTook     func(seconds float64)
@@ -111,8 +112,7 @@ type Daemon struct {
 	served                        atomic.Pointer[served] // as of the newest messages that are applied
 	snapshotTook, snapshotStopped func(seconds float64)
 
-	planning sync.Mutex      // held while a launch sheet is made
-	pools    []capacity.Pool // as configured
+	planning sync.Mutex // held while a launch sheet is made
 
 	mu               sync.Mutex
 	status           server.Status
@@ -558,20 +558,32 @@ func (d *Daemon) announce(out *pipeline.Output) {
 
 // served are the pools whose telemetry is counted.
 type served struct {
-	names map[string]bool
-	more  bool // others are admitted
+	changes uint64 // of the pipeline's pools until then
+	names   map[string]bool
+	more    bool            // others are admitted
+	pools   []capacity.Pool // that are configured, or defined by the log
+}
+
+// pool is a pool as it is configured or defined; nil where it is neither.
+func (s *served) pool(name string) *capacity.Pool {
+	i := slices.IndexFunc(s.pools, func(p capacity.Pool) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.pools[i]
 }
 
 func (s *served) has(pool string) bool { return s.names[pool] || s.more && pool != "" }
 
 // noteServed lets listeners know which pools there are, when that has changed.
 func (d *Daemon) noteServed() {
-	if s := d.served.Load(); s != nil && len(s.names) == d.pipeline.NumServed() {
+	changes := d.pipeline.PoolChanges()
+	if s := d.served.Load(); s != nil && s.changes == changes {
 		return
 	}
 	names, more := d.pipeline.Served()
 	more = more || d.cfg.NATS.Partitioned() // listeners pass telemetry of other partitions on
-	s := &served{names: make(map[string]bool, len(names)), more: more}
+	s := &served{changes: changes, names: make(map[string]bool, len(names)), more: more, pools: append(slices.Clip(d.configured), d.pipeline.Defined()...)}
 	for _, name := range names {
 		s.names[name] = true
 	}

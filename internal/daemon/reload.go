@@ -73,7 +73,7 @@ func (r *reloader) run(ctx context.Context) error {
 
 // open makes a daemon.
 func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error) {
-	log, err := newLogger(cfg.Log)
+	log, err := NewLogger(cfg.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,8 @@ func inContainer() bool {
 	return os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
-func newLogger(c config.Log) (*zap.Logger, error) {
+// NewLogger logs to stderr as the configuration says.
+func NewLogger(c config.Log) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(c.Level)
 	if err != nil {
 		return nil, ConfigError{fmt.Errorf("log.level is %q: it must be debug, info, warn or error", c.Level)}

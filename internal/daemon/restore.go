@@ -37,7 +37,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 	if err != nil {
 		return ConfigError{err}
 	}
-	d.pools = pc.Pools
+	d.configured = pc.Pools
 	newest, err := d.reader.Newest(ctx)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", d.cfg.NATS.Decisions(), err)
@@ -58,7 +58,6 @@ func (d *Daemon) restore(ctx context.Context) error {
 		d.show(snapshot)
 	}
 	d.omissions = d.pipeline.Omissions()
-	d.noteServed()
 	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
 	d.setStatus(func(s *server.Status) {
 		s.Began = time.Now()
@@ -76,6 +75,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 		Stream: d.cfg.NATS.Decisions(), Prefix: d.cfg.NATS.Inner(), Instance: d.instance, Version: d.version,
 		Diverged: d.diverged, Trouble: func(err error) { d.noteWrite("log", err) },
 	}, since, d.loggedTick, slogFrom(d.log))
+	d.noteServed()
 	d.recall(newest, time.Now())
 	d.nextProgress = time.Now().Add(time.Since(began))
 	return nil
