@@ -46,6 +46,8 @@ type Config struct {
 	Storage   storage.Config   `yaml:"storage"`
 	// RemoteWrite gets what is stored as well.
 	RemoteWrite remote.WriteConfig `yaml:"remote_write"`
+	// OTLP gets the daemon's own traces and metrics.
+	OTLP remote.OTLPConfig `yaml:"otlp"`
 	// Backfill is asked once, at the first start.
 	Backfill remote.BackfillConfig `yaml:"backfill"`
 	Report   Report                `yaml:"report"`
@@ -101,6 +103,7 @@ func Default() *Config {
 		Scrape:      scrape.DefaultConfig(),
 		Storage:     storage.DefaultConfig(),
 		RemoteWrite: remote.DefaultWrite(),
+		OTLP:        remote.DefaultOTLP(),
 		Backfill:    remote.DefaultBackfill(),
 		Report:      Report{Schedule: "0 7 * * 1", Timezone: "UTC", Suggest: true},
 		Server:      server.DefaultConfig(),

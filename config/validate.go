@@ -126,6 +126,7 @@ func (c *Config) check(source map[string]string) Errors {
 	k.section("sinks", err)
 	k.section("storage", c.Storage.Validate())
 	k.section("remote_write", c.RemoteWrite.Check())
+	k.section("otlp", c.OTLP.Check())
 	c.checkBackfill(k)
 	c.checkReport(k)
 	k.section("server", c.Server.Check())

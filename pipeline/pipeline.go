@@ -105,6 +105,9 @@ type PoolPrompts struct {
 
 // Pipeline applies the log and holds the state. It is not safe for concurrent use: one goroutine owns it.
 type Pipeline struct {
+	// Stage is told which part of a tick begins: close, learn, forecast or decide. It is no part of the state, and changes nothing.
+	Stage func(name string)
+
 	cfg        Config
 	time       timekeeper
 	dedup      *ingest.Deduper
@@ -273,7 +276,8 @@ type Counters struct {
 func New(cfg Config) *Pipeline {
 	cfg.Features.Service = services(&cfg)
 	p := &Pipeline{
-		cfg: cfg, time: newTimekeeper(&cfg),
+		Stage: func(string) {},
+		cfg:   cfg, time: newTimekeeper(&cfg),
 		dedup:      ingest.NewDeduper(cfg.DedupEntries),
 		calls:      newCalls(),
 		aggregator: features.New(cfg.Features),
@@ -504,9 +508,11 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	p.time.ticked(t)
 	p.counters.Ticks++
 	out := Output{Tick: t, Sequence: p.sequence}
+	p.Stage("close")
 	out.Windows, out.Pools = p.aggregator.Close(t)
 	out.Producers = p.producers.Tick(t, out.Pools)
 	p.tickPools(&out)
+	p.Stage("learn")
 	p.learnService(out.Windows, out.Pools)
 	p.forecaster.Observe(out.Windows, out.Pools)
 	if decide && (p.cfg.Every <= 0 || t.Unix()%int64(p.cfg.Every/time.Second) == 0) {
@@ -527,7 +533,9 @@ func (p *Pipeline) tickPools(out *Output) {
 }
 
 func (p *Pipeline) decide(t time.Time, out *Output) {
+	p.Stage("forecast")
 	out.Forecasts = p.forecaster.Forecast(t)
+	p.Stage("decide")
 	var conditions []alerting.Condition
 	resuming := false
 	for i := range out.Forecasts {

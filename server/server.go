@@ -49,6 +49,7 @@ type Server struct {
 	Plan    func(ctx context.Context, query url.Values) (*plan.Sheet, error)
 	Quality func(ctx context.Context) (*Quality, error)
 	Reports func() ([]ReportFile, error)
+	Around  func(http.Handler) http.Handler // of all requests
 }
 
 type route struct {
@@ -80,10 +81,14 @@ func (s *Server) Handler() http.Handler {
 	for _, r := range s.extra {
 		mux.Handle(r.pattern, r.handler)
 	}
-	return httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(s.known(mux)), func(w http.ResponseWriter, _ *http.Request, why string) {
+	guarded := httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, secured(s.known(mux)), func(w http.ResponseWriter, _ *http.Request, why string) {
 		s.foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
 	})
+	if s.Around != nil {
+		return s.Around(guarded)
+	}
+	return guarded
 }
 
 // known lets requests through that the configured proxy vouches for; all of them where there is none. /healthz says nothing that

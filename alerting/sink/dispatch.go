@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/forewarm/forewarm/alerting"
 )
 
@@ -71,8 +73,9 @@ type Dispatcher struct {
 }
 
 // NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. open gives the queue of a sink: of reports or of all else,
-// of which at most so many are under way. report is told of failures, by one goroutine per sink. cfg is one that Open accepted.
-func NewDispatcher(cfg Delivery, sinks []alerting.Sink, open func(sink string, reports bool, most int) Queue, report func(Failure)) *Dispatcher {
+// of which at most so many are under way. report is told of failures, by one goroutine per sink. tracer makes a span of each
+// attempt. cfg is one that Open accepted.
+func NewDispatcher(cfg Delivery, sinks []alerting.Sink, open func(sink string, reports bool, most int) Queue, report func(Failure), tracer trace.Tracer) *Dispatcher {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 15*time.Second)
 	cfg.Backoff = cmp.Or(cfg.Backoff, 500*time.Millisecond)
 	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, time.Minute)
@@ -85,7 +88,7 @@ func NewDispatcher(cfg Delivery, sinks []alerting.Sink, open func(sink string, r
 		if p, ok := s.(patient); ok {
 			own.Timeout = p.Patience()
 		}
-		l := &lane{sink: s, cfg: own, report: report, stats: Stats{Sink: s.Name()}, more: make(chan struct{}, 1), own: map[string]ownNotice{}, delivered: map[string]string{}}
+		l := &lane{sink: s, cfg: own, report: report, tracer: tracer, stats: Stats{Sink: s.Name()}, more: make(chan struct{}, 1), own: map[string]ownNotice{}, delivered: map[string]string{}}
 		for _, reports := range []bool{false, true} {
 			if accepts(s, sample(reports)) || !reports && acceptsSignals(s) {
 				l.queues = append(l.queues, open(s.Name(), reports, l.most()))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 )
@@ -166,7 +167,7 @@ func run(t *testing.T, cfg Delivery, log *memoryLog, sinks []alerting.Sink, repo
 	if report == nil {
 		report = func(Failure) {}
 	}
-	d := NewDispatcher(cfg, sinks, log.open, report)
+	d := NewDispatcher(cfg, sinks, log.open, report, noop.Tracer{})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan error)

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/testenv"
@@ -239,7 +240,7 @@ func (r *rig) run(t *testing.T, want outcome, wait time.Duration, afterFirst fun
 			case failures <- f:
 			default:
 			}
-		})
+		}, noop.Tracer{})
 	if p, ok := r.sink.(pacer); ok && p != nil { // the real pace is tested elsewhere
 		d.lanes[0].cfg.Backoff, d.lanes[0].cfg.MaxBackoff = 20*time.Millisecond, 20*time.Millisecond
 	}

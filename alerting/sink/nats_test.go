@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/testenv"
@@ -231,7 +232,7 @@ func TestNATSMends(t *testing.T) {
 					case failed <- f.Err:
 					default:
 					}
-				})
+				}, noop.Tracer{})
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- d.Run(ctx) }()

@@ -29,6 +29,7 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 )
@@ -423,7 +424,7 @@ func TestReportDestinationsAreApart(t *testing.T) {
 	failed := make(chan Failure, 8)
 	log := newMemoryLog()
 	d := NewDispatcher(Delivery{}, append(sinks, newWebhook(t, WebhookConfig{Name: "ops", URL: hook.URL, SecretFile: keyFile(t, testKey)})), log.open,
-		func(f Failure) { failed <- f })
+		func(f Failure) { failed <- f }, noop.Tracer{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

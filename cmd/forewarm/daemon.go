@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/exp/zapslog"
 	"golang.org/x/sync/errgroup"
@@ -56,6 +57,8 @@ type daemon struct {
 
 	store     *storage.Store
 	writer    *remote.Writer // nil when nothing is sent to a remote
+	otlp      *remote.OTLP
+	tracer    trace.Tracer
 	decisions *stream.Log
 	reader    *stream.Reader
 	states    *stream.States
@@ -91,6 +94,7 @@ type daemon struct {
 	faults       map[faultKey]bool  // of producers, that were said
 	decided      map[string]decided // newest decision of each pool that was said
 	collector    collector
+	ticking      tickSpans
 	onTick       func(*pipeline.Output)
 	tickTook     func(seconds float64)
 
@@ -154,6 +158,9 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 			err = errors.Join(err, d.Close())
 		}
 	}()
+	if err := d.openOTLP(ctx); err != nil {
+		return nil, err
+	}
 	if cfg.Server.WVA.Namespace != "" {
 		d.exporter.ExportWVA(cfg.Server.WVA)
 	}
@@ -166,6 +173,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *da
 	if err := d.restore(ctx); err != nil {
 		return nil, err
 	}
+	d.pipeline.Stage = d.ticking.enter
 	if err := d.openSinks(); err != nil {
 		return nil, usageError{err}
 	}
@@ -235,6 +243,9 @@ func (d *daemon) openSources(first uint64) error {
 
 func (d *daemon) openServer(reader server.Reader) (err error) {
 	d.server = server.New(d.cfg.Server, reader, d.exporter, d.log)
+	if d.cfg.OTLP.URL != "" && d.cfg.OTLP.Traces {
+		d.server.Around = d.traceRequests
+	}
 	if d.listener, err = d.server.Listen(); err != nil {
 		return usageError{err}
 	}
@@ -345,7 +356,7 @@ func (d *daemon) openSinks() error {
 	open := func(name string, reports bool, most int) sink.Queue {
 		return d.decisions.Queue(d.told, name, reports, most)
 	}
-	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, append(sinks, destinations...), open, d.undelivered)
+	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, append(sinks, destinations...), open, d.undelivered, d.tracer)
 	return nil
 }
 
@@ -410,7 +421,9 @@ func (d *daemon) Run(ctx context.Context) error {
 	err := upstream.Wait()
 	err = errors.Join(err, d.saveLast())
 	stop()
-	return errors.Join(err, downstream.Wait())
+	err = errors.Join(err, downstream.Wait())
+	d.otlp.Close()
+	return err
 }
 
 // runSources lets telemetry in, and hands the messages of the stream to handle.
@@ -492,7 +505,9 @@ func (d *daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (tic
 
 // emit hands on what a tick produced: first what others wait for, then the series of reports and queries.
 func (d *daemon) emit(out *pipeline.Output) {
+	d.ticking.enter("publish")
 	d.announce(out)
+	d.ticking.enter("store")
 	if d.resumed == nil || out.Tick.After(d.resumed.decided) { // until then what was decided last is shown, see recall
 		d.board.Observe(out)
 		d.exporter.Observe(out)
@@ -500,6 +515,7 @@ func (d *daemon) emit(out *pipeline.Output) {
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
 	d.stored("series", err)
 	d.stored("compaction", d.store.CompactError())
+	d.ticking.err = err
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
@@ -511,6 +527,7 @@ func (d *daemon) emit(out *pipeline.Output) {
 		}
 		s.Producers = slices.Clone(out.Producers)
 	})
+	d.ticking.end(out)
 	if d.onTick != nil {
 		d.onTick(out)
 	}
@@ -535,6 +552,7 @@ func (d *daemon) announce(out *pipeline.Output) {
 		notices = append(notices, alerting.Notice{Alert: &out.Alerts[i]})
 	}
 	if err := d.decisions.Add(out.Tick, entries, notices); err != nil {
+		d.ticking.err = err
 		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 	if !out.Tick.After(d.announced) {
@@ -551,6 +569,7 @@ func (d *daemon) announce(out *pipeline.Output) {
 		}
 	}
 	if err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts); err != nil {
+		d.ticking.err = err
 		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/server"
@@ -18,6 +20,8 @@ import (
 
 // saving is a state on its way to the bucket.
 type saving struct {
+	ctx      context.Context // with its span
+	span     trace.Span
 	began    time.Time
 	sequence uint64
 	done     chan outcome // of one
@@ -70,8 +74,11 @@ func (d *daemon) startSaving(own bool) {
 		d.scheduleSnapshot(s.began)
 		return
 	}
+	s.ctx, s.span = d.tracer.Start(context.Background(), "snapshot", trace.WithAttributes(attribute.Int64("forewarm.sequence", int64(s.sequence))))
 	d.saving = s
+	_, writing := d.tracer.Start(s.ctx, "write")
 	file, err := d.writeState()
+	endSpan(writing, err)
 	d.snapshotStopped(time.Since(s.began).Seconds())
 	if err != nil {
 		s.done <- outcome{nil, err}
@@ -109,6 +116,7 @@ func (d *daemon) endSaving(x outcome) {
 	if x.snapshot != nil {
 		d.saved = d.saving.sequence
 	}
+	endSpan(d.saving.span, x.err)
 	d.saving = nil
 	d.stored("snapshot", x.err)
 	if x.err != nil {
@@ -149,7 +157,9 @@ const (
 )
 
 // storeState stores a state once the log has the decisions that led to it. It runs on a goroutine of its own.
-func (d *daemon) storeState(state io.Reader, s *saving, decided <-chan struct{}, own bool) (*stream.State, error) {
+func (d *daemon) storeState(state io.Reader, s *saving, decided <-chan struct{}, own bool) (_ *stream.State, err error) {
+	_, storing := d.tracer.Start(s.ctx, "store")
+	defer func() { endSpan(storing, err) }()
 	if !d.conn.IsConnected() {
 		return nil, nats.ErrDisconnected
 	}
