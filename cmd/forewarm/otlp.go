@@ -27,9 +27,9 @@ func (d *daemon) openOTLP(ctx context.Context) error {
 	d.onClose(func() error { o.Close(); return nil }) // Run has closed it already, if it came to that
 	d.otlp, d.tracer = o, o.Traces.Tracer("github.com/forewarm/forewarm")
 	d.ticking.tracer = d.tracer
-	for _, s := range o.Signals {
-		d.exporter.Counter(fmt.Sprintf("forewarm_otlp_sent_total{signal=%q}", s.Name), "Spans, or metrics, that the OpenTelemetry collector took.", s.Sent.Load)
-		d.exporter.Counter(fmt.Sprintf("forewarm_otlp_lost_total{signal=%q}", s.Name), "Spans, or metrics, that the OpenTelemetry collector did not take, or that were too many to wait for it.", s.Lost.Load)
+	if d.cfg.OTLP.URL != "" {
+		d.exporter.Counter("forewarm_otlp_failures_total", "Exports to the OpenTelemetry collector that failed.", o.Failures.Load)
+		d.exporter.Counter("forewarm_otlp_dropped_spans_total", "Spans that were dropped because too many wait for the OpenTelemetry collector.", o.Dropped.Load)
 	}
 	return nil
 }

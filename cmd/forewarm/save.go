@@ -20,7 +20,6 @@ import (
 
 // saving is a state on its way to the bucket.
 type saving struct {
-	ctx      context.Context // with its span
 	span     trace.Span
 	began    time.Time
 	sequence uint64
@@ -74,11 +73,9 @@ func (d *daemon) startSaving(own bool) {
 		d.scheduleSnapshot(s.began)
 		return
 	}
-	s.ctx, s.span = d.tracer.Start(context.Background(), "snapshot", trace.WithAttributes(attribute.Int64("forewarm.sequence", int64(s.sequence))))
+	_, s.span = d.tracer.Start(context.Background(), "snapshot", trace.WithAttributes(attribute.Int64("forewarm.sequence", int64(s.sequence))))
 	d.saving = s
-	_, writing := d.tracer.Start(s.ctx, "write")
 	file, err := d.writeState()
-	endSpan(writing, err)
 	d.snapshotStopped(time.Since(s.began).Seconds())
 	if err != nil {
 		s.done <- outcome{nil, err}
@@ -157,9 +154,7 @@ const (
 )
 
 // storeState stores a state once the log has the decisions that led to it. It runs on a goroutine of its own.
-func (d *daemon) storeState(state io.Reader, s *saving, decided <-chan struct{}, own bool) (_ *stream.State, err error) {
-	_, storing := d.tracer.Start(s.ctx, "store")
-	defer func() { endSpan(storing, err) }()
+func (d *daemon) storeState(state io.Reader, s *saving, decided <-chan struct{}, own bool) (*stream.State, error) {
 	if !d.conn.IsConnected() {
 		return nil, nats.ErrDisconnected
 	}

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,7 +19,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -30,6 +28,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+	"golang.org/x/time/rate"
 )
 
 // OTLPConfig says which OpenTelemetry collector gets the daemon's own traces and metrics, by OTLP over HTTP.
@@ -65,32 +64,22 @@ func (c *OTLPConfig) Check() error {
 const (
 	otlpTimeout  = 10 * time.Second // of one request
 	lastExport   = 3 * time.Second  // of all that is sent when the daemon stops
-	spansWaiting = 2048             // further ones are lost
+	spansWaiting = 2048             // further ones are dropped
 	pointsAtOnce = 10_000           // in one request
-	complainings = 5 * time.Minute  // between two messages of a collector that stays away
 )
 
 // OTLP sends the daemon's own traces and metrics. Goroutines of the OpenTelemetry SDK do it: they hold nobody up.
 type OTLP struct {
-	Traces  trace.TracerProvider // does nothing where none are sent
-	Signals []*Signal            // that are sent
-	stops   []func(context.Context) error
-}
-
-// Signal is one kind of what is sent, and how that goes.
-type Signal struct {
-	Name       string        // traces or metrics
-	Sent, Lost atomic.Uint64 // spans, or metrics with all their points
-	waiting    atomic.Int64
-	log        *slog.Logger
-
-	// Of the goroutine that sends.
-	failing bool
-	said    time.Time
+	Traces   trace.TracerProvider // does nothing where none are sent
+	Failures atomic.Uint64        // exports that failed
+	Dropped  atomic.Uint64        // spans that were too many to wait
+	waiting  atomic.Int64         // spans
+	stops    []func(context.Context) error
 }
 
 // NewOTLP begins to send. version and instance describe this daemon; exposition writes its metrics in the text format of
-// Prometheus, and is asked at each interval. Errors are of what cfg names: the collector may be away.
+// Prometheus, and is asked at each interval. Errors are of what cfg names: the collector may be away, which is said each five
+// minutes.
 func NewOTLP(ctx context.Context, cfg OTLPConfig, version, instance string, exposition func(io.Writer), log *slog.Logger) (*OTLP, error) {
 	o := &OTLP{Traces: noop.NewTracerProvider()}
 	if cfg.URL == "" {
@@ -107,34 +96,35 @@ func NewOTLP(ctx context.Context, cfg OTLPConfig, version, instance string, expo
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("OpenTelemetry", "cause", err.Error()) }))
+	said := rate.Sometimes{Interval: 5 * time.Minute}
+	ended := func(err error) {
+		if err != nil {
+			o.Failures.Add(1)
+			said.Do(func() {
+				log.Warn("traces or metrics do not reach the OpenTelemetry collector; they are lost and counted, and the next ones are tried", "cause", err.Error())
+			})
+		}
+	}
+	base := strings.TrimSuffix(cfg.URL, "/")
 	if cfg.Traces {
-		exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(cfg.at(tracesPath)), otlptracehttp.WithHTTPClient(client), otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
+		exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(base+tracesPath), otlptracehttp.WithHTTPClient(client), otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
 		if err != nil {
 			return nil, err
 		}
-		s := o.signal("traces", log)
-		queue := sdktrace.NewBatchSpanProcessor(spanExporter{exporter, s}, sdktrace.WithMaxQueueSize(spansWaiting))
-		p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spanQueue{queue, s}), sdktrace.WithResource(self))
+		queue := sdktrace.NewBatchSpanProcessor(spanExporter{exporter, o, ended}, sdktrace.WithMaxQueueSize(spansWaiting))
+		p := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spanQueue{queue, o}), sdktrace.WithResource(self))
 		o.Traces, o.stops = p, append(o.stops, p.Shutdown)
 	}
 	if cfg.MetricsInterval > 0 {
-		exporter, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(cfg.at(metricsPath)), otlpmetrichttp.WithHTTPClient(client), otlpmetrichttp.WithCompression(otlpmetrichttp.GzipCompression))
+		exporter, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(base+metricsPath), otlpmetrichttp.WithHTTPClient(client), otlpmetrichttp.WithCompression(otlpmetrichttp.GzipCompression))
 		if err != nil {
 			return nil, err
 		}
-		reader := metric.NewPeriodicReader(metricExporter{exporter, o.signal("metrics", log)}, metric.WithInterval(cfg.MetricsInterval), metric.WithMaxExportBatchSize(pointsAtOnce),
+		reader := metric.NewPeriodicReader(metricExporter{exporter, ended}, metric.WithInterval(cfg.MetricsInterval), metric.WithMaxExportBatchSize(pointsAtOnce),
 			metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(gatherer(exposition)))))
 		o.stops = append(o.stops, metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(self)).Shutdown)
 	}
 	return o, nil
-}
-
-// at is the address of one signal.
-func (c *OTLPConfig) at(signal string) string {
-	u, _ := url.Parse(c.URL) // it was checked
-	u.Path = path.Join("/", u.Path, signal)
-	return u.String()
 }
 
 // Close sends what waits, for a short time.
@@ -142,72 +132,48 @@ func (o *OTLP) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastExport)
 	defer cancel()
 	for _, stop := range o.stops {
-		_ = stop(ctx) // the collector is away, which was said and counted
+		_ = stop(ctx) // the collector is away, which was said
 	}
 }
 
-func (o *OTLP) signal(name string, log *slog.Logger) *Signal {
-	s := &Signal{Name: name, log: log.With("signal", name)}
-	o.Signals = append(o.Signals, s)
-	return s
-}
-
-// ended counts what a request had, and says at times that requests fail.
-func (s *Signal) ended(n int, err error) {
-	if err == nil {
-		s.Sent.Add(uint64(n))
-		if s.failing {
-			s.log.Info("the OpenTelemetry collector takes what it is sent again")
-		}
-		s.failing = false
-		return
-	}
-	s.Lost.Add(uint64(n))
-	if !s.failing || time.Since(s.said) > complainings {
-		s.log.Warn("the OpenTelemetry collector does not take what it is sent; it is lost and counted, and the next ones are tried", "cause", err.Error())
-		s.failing, s.said = true, time.Now()
-	}
-}
-
-// spanQueue loses spans where too many wait.
+// spanQueue drops and counts spans where too many wait.
 type spanQueue struct {
 	sdktrace.SpanProcessor
-	signal *Signal
+	of *OTLP
 }
 
 func (q spanQueue) OnEnd(s sdktrace.ReadOnlySpan) {
 	switch {
 	case !s.SpanContext().IsSampled():
-	case q.signal.waiting.Add(1) > spansWaiting:
-		q.signal.waiting.Add(-1)
-		q.signal.Lost.Add(1)
+	case q.of.waiting.Add(1) > spansWaiting:
+		q.of.waiting.Add(-1)
+		q.of.Dropped.Add(1)
 	default:
 		q.SpanProcessor.OnEnd(s)
 	}
 }
 
+// spanExporter tells how exports end. The SDK hears of no error: it would write it to standard error.
 type spanExporter struct {
 	sdktrace.SpanExporter
-	signal *Signal
+	of    *OTLP
+	ended func(error)
 }
 
 func (e spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	e.signal.waiting.Add(-int64(len(spans)))
-	e.signal.ended(len(spans), e.SpanExporter.ExportSpans(ctx, spans))
+	e.of.waiting.Add(-int64(len(spans)))
+	e.ended(e.SpanExporter.ExportSpans(ctx, spans))
 	return nil
 }
 
+// metricExporter does the same for metrics.
 type metricExporter struct {
 	metric.Exporter
-	signal *Signal
+	ended func(error)
 }
 
 func (e metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
-	n := 0
-	for _, scope := range m.ScopeMetrics {
-		n += len(scope.Metrics)
-	}
-	e.signal.ended(n, e.Exporter.Export(ctx, m))
+	e.ended(e.Exporter.Export(ctx, m))
 	return nil
 }
 
