@@ -61,7 +61,7 @@ func Advise(r Reader, pool, role string, obeyAdvisory bool, now time.Time) (Advi
 	v := &views[i]
 	d := v.Decision
 	if d == nil {
-		return Advice{}, &Withheld{pool, "nothing is decided yet"}
+		return Advice{}, &Withheld{pool, "nothing is decided yet since the daemon started with this configuration"}
 	}
 	if err := withheld(d, obeyAdvisory); err != nil {
 		return Advice{}, err

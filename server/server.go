@@ -155,7 +155,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          zap.NewStdLog(s.log),
 	}
-	log := slog.New(zapslog.NewHandler(s.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel)).Core()))
+	log := slog.New(zapslog.NewHandler(s.log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, s.log.Level()))).Core()))
 	return httpguard.ServeBy(ctx, srv, shutdownTimeout, func() error {
 		return web.Serve(l, srv, &web.FlagConfig{WebConfigFile: &s.cfg.WebConfig}, log)
 	})
