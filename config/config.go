@@ -122,6 +122,14 @@ func (c *Config) aggregation() features.Config {
 	return f
 }
 
+// MostPools is how many pools there can be.
+func (c *Config) MostPools() int {
+	if c.DefaultPool == nil {
+		return len(c.Pools)
+	}
+	return max(len(c.Pools), c.MaxPools)
+}
+
 // newValue is the value that an element of a list, or an optional section, starts from before its keys are read.
 func newValue(t reflect.Type) reflect.Value {
 	return reflect.New(t).Elem()

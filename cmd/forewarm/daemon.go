@@ -272,6 +272,9 @@ func (d *daemon) openLog(ctx context.Context) (err error) {
 	if _, err = jetstream.EnsureDecisions(ctx, d.js, d.cfg.NATS); err != nil {
 		return err
 	}
+	if small := jetstream.Small(&d.cfg.NATS, d.cfg.MostPools(), d.cfg.Every); small != "" {
+		d.log.Warn(small)
+	}
 	bucket, err := jetstream.EnsureState(ctx, d.js, d.cfg.NATS)
 	if err != nil {
 		return err
