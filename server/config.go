@@ -14,6 +14,7 @@ import (
 // Config says where the server listens, and what it calls ready and current.
 type Config struct {
 	Listen     string        `yaml:"listen"`      // host:port; a host other than loopback shows everything to the network
+	Probes     string        `yaml:"probes"`      // host:port of /healthz and /readyz alone, without TLS, credentials and reasons; "" for none
 	Hosts      []string      `yaml:"hosts"`       // names under which it is asked for although it listens on loopback, as by a proxy
 	WebConfig  string        `yaml:"web_config"`  // file with TLS, users and client certificates, as Prometheus has it
 	Proxy      Proxy         `yaml:"proxy"`       // that says who asks
@@ -60,6 +61,9 @@ func (c Config) Check() error {
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("listen: port %q is out of 0…65535; write one such as 9464, or 0 for a free one", port)
+	}
+	if _, _, err := net.SplitHostPort(c.Probes); err != nil && c.Probes != "" {
+		return fmt.Errorf("probes: %q is not host:port; write one such as 0.0.0.0:9463", c.Probes)
 	}
 	if _, err := c.Proxy.prefixes(); err != nil {
 		return err

@@ -161,6 +161,27 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	})
 }
 
+// ListenProbes opens the address for probes; nil where none is configured.
+func (s *Server) ListenProbes() (net.Listener, error) {
+	if s.cfg.Probes == "" {
+		return nil, nil //nolint:nilnil // none is configured
+	}
+	l, err := net.Listen("tcp", s.cfg.Probes)
+	if err != nil {
+		return nil, fmt.Errorf("server.probes = %s: %w; choose another address", s.cfg.Probes, err)
+	}
+	return l, nil
+}
+
+// RunProbes answers probes on l until ctx ends. It closes l.
+func (s *Server) RunProbes(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthz)
+	mux.HandleFunc("GET /readyz", s.probeReady)
+	srv := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxHeaderBytes: maxHeaderBytes, ErrorLog: zap.NewStdLog(s.log)}
+	return httpguard.Serve(ctx, srv, l, shutdownTimeout)
+}
+
 func (s *Server) writeMetrics(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	s.metrics.WritePrometheus(w)

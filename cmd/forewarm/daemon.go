@@ -73,6 +73,7 @@ type daemon struct {
 	dispatcher *sink.Dispatcher
 	reporter   *reporter // nil without a schedule
 	listener   net.Listener
+	probes     net.Listener // nil when none is configured
 	server     *server.Server
 	board      *server.Board
 	scalers    []*scaler
@@ -250,6 +251,12 @@ func (d *daemon) openServer(reader server.Reader) (err error) {
 		return usageError{err}
 	}
 	d.onClose(func() error { _ = d.listener.Close(); return nil }) // Run has closed it already, if it came to that
+	if d.probes, err = d.server.ListenProbes(); err != nil {
+		return usageError{err}
+	}
+	if d.probes != nil {
+		d.onClose(func() error { _ = d.probes.Close(); return nil }) // likewise
+	}
 	return nil
 }
 
@@ -398,6 +405,9 @@ func (d *daemon) Run(ctx context.Context) error {
 	defer stop()
 	downstream, _ := errgroup.WithContext(serving)
 	downstream.Go(func() error { return d.server.Run(serving, d.listener) })
+	if d.probes != nil {
+		downstream.Go(func() error { return d.server.RunProbes(serving, d.probes) })
+	}
 	downstream.Go(func() error { return d.deadLetter.Run(serving) })
 	if d.writer != nil {
 		downstream.Go(func() error { return d.writer.Run(serving) })
