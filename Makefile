@@ -6,10 +6,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 RACE    := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 FUZZTIME ?= 30s
 
-# Packages that are pure (docs/packages.md) start no goroutine, which is enforced: the race detector has nothing to find in their own
-# tests, and makes them take five times as long. What calls them from goroutines is tested with it.
+# Packages that start no goroutine (docs/packages.md says which, and a test enforces it): the race detector has nothing to find in
+# their own tests, and makes them take five times as long. What calls them from goroutines is tested with it.
 MODULE := github.com/forewarm/forewarm
-PURE   := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report features features/sketch forecaster \
+SEQUENTIAL := $(addprefix $(MODULE)/,alerting alerting/plan alerting/report backtest backtest/suggest features features/sketch forecaster \
             forecaster/capacity forecaster/model forecaster/network ingest ingest/codec ingest/telemetrypb internal/draw pipeline)
 
 .PHONY: build test test-long test-keda-scaler lint ablation held-out bench bench-accuracy bench-policies bench-alarms bench-learned microbench fuzz cover clean
@@ -20,8 +20,8 @@ build: ## a static binary in bin/
 test: ## what every change must pass
 	$(if $(RACE),,@echo 'no C compiler: testing without the race detector')
 	$(GO) vet ./...
-	$(GO) test -timeout 20m $(PURE)
-	$(GO) test $(RACE) -timeout 20m $(filter-out $(PURE),$(shell $(GO) list ./...))
+	$(GO) test -timeout 20m $(SEQUENTIAL)
+	$(GO) test $(RACE) -timeout 20m $(filter-out $(SEQUENTIAL),$(shell $(GO) list ./...))
 
 KILLS ?= 100
 test-long: ## faults of two daemons on one log, with KILLS kills at random moments, and clocks that jump; prints the table of docs/durability.md

@@ -22,7 +22,6 @@ const maxOpen = 4096
 // page is raised anew as one; the warning lapses. It is pure; a tick costs O(open · log open).
 type Board struct {
 	raiseAfter, resolveAfter int
-	mode                     Mode
 	open                     []Open // by key
 	dropped                  uint64
 }
@@ -52,7 +51,7 @@ type BoardState struct {
 
 // NewBoard is an empty board.
 func NewBoard(cfg Config) *Board {
-	return &Board{raiseAfter: cfg.RaiseAfter, resolveAfter: cfg.ResolveAfter, mode: cfg.Mode}
+	return &Board{raiseAfter: cfg.RaiseAfter, resolveAfter: cfg.ResolveAfter}
 }
 
 // State is the board's memory. It shares no memory with the board but annotations, which neither changes.
@@ -103,7 +102,7 @@ func (b *Board) Update(now time.Time, conditions []Condition) []Alert {
 		}
 		resolved := o.Clear >= b.resolveAfter
 		if o.Firing {
-			alerts = append(alerts, o.alert(now, resolved, b.mode))
+			alerts = append(alerts, o.alert(now, resolved))
 		}
 		if held[i] || o.Firing && !resolved {
 			kept = append(kept, o)
@@ -139,12 +138,12 @@ func (o Open) compare(other Open) int {
 
 // alert renders a firing condition. The annotations of a condition that is clear, but not yet for long enough, are
 // those of when it last held, and the description says so. Advisory alerts carry a label, so that a trial can be routed elsewhere.
-func (o *Open) alert(now time.Time, resolved bool, mode Mode) Alert {
+func (o *Open) alert(now time.Time, resolved bool) Alert {
 	labels := map[string]string{"severity": string(o.Severity)}
 	if o.Pool != "" {
 		labels["pool"] = o.Pool
 	}
-	if mode == Advisory {
+	if o.Annotations["mode"] == string(Advisory) {
 		labels["mode"] = string(Advisory)
 	}
 	if o.Role != "" {

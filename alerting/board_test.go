@@ -253,9 +253,8 @@ func TestBoardEscalates(t *testing.T) {
 // Whoever routes alerts can tell a trial from the real thing.
 func TestBoardMarksAdvisory(t *testing.T) {
 	for mode, want := range map[Mode]string{Advisory: "advisory", Active: ""} {
-		cfg := DefaultConfig()
-		cfg.Mode = mode
-		alerts := NewBoard(cfg).Update(noon, []Condition{{Name: TooLateToWarm, Pool: "p", Severity: Page, Immediate: true}})
+		c := Condition{Name: TooLateToWarm, Pool: "p", Severity: Page, Immediate: true, Annotations: map[string]string{"mode": string(mode)}}
+		alerts := NewBoard(DefaultConfig()).Update(noon, []Condition{c})
 		if got := alerts[0].Labels["mode"]; got != want {
 			t.Errorf("%s: label mode is %q", mode, got)
 		}

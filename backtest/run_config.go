@@ -138,6 +138,10 @@ func (c *RunConfig) complete() error {
 		c.Decision = alerting.DefaultConfig()
 	}
 	c.Decision.Mode = alerting.Active
+	if c.Pool != nil {
+		pool := *c.Pool
+		pool.Mode, c.Pool = "", &pool
+	}
 	if c.Features == nil {
 		f := features.DefaultConfig()
 		c.Features = &f

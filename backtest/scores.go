@@ -18,19 +18,15 @@ type Score struct {
 	Dimension string `json:"dimension"`
 	Horizon   string `json:"horizon"` // minutes, or max15_30
 	N         int    `json:"n"`
-	WAPE      Number `json:"wape"`      // of the median
-	MASE      Number `json:"mase"`      // its absolute error over that of the last value at the same horizon
-	MASELag1  Number `json:"mase_lag1"` // over the mean absolute change from minute to minute
-	MASEDay   Number `json:"mase_day"`  // over that from day to day
-	Bias      Number `json:"bias"`      // of the median, share of the mean
-	Pinball   Number `json:"pinball"`   // mean over the levels .5 .8 .9 .95 .99, in the dimension's unit
-	CRPS      Number `json:"crps"`      // in the dimension's unit
+	WAPE      Number `json:"wape"`    // of the median
+	MASE      Number `json:"mase"`    // its absolute error over that of the last value at the same horizon
+	Bias      Number `json:"bias"`    // of the median, share of the mean
+	Pinball   Number `json:"pinball"` // mean over the levels .5 .8 .9 .95 .99, in the dimension's unit
 	Cover90   Number `json:"coverage_90"`
 	Cover95   Number `json:"coverage_95"`
 
 	Levels    []LevelScore    `json:"levels"`
 	Baselines []BaselineScore `json:"baselines"`
-	PIT       []int           `json:"pit"` // outcomes by the level that the forecast gave them, in ten bins
 }
 
 // LevelScore is one quantile's: its mean loss, and the share of outcomes at or below it with a 95 % interval.
@@ -162,8 +158,7 @@ func (s *scores) all() []Score {
 func score(key seriesKey, a *forecaster.Accumulator) Score {
 	x := Score{
 		Class: key.class, Dimension: key.dimension, Horizon: a.Horizon, N: a.N, WAPE: Number(a.WAPE()),
-		MASE: Number(a.RelativeMAE()), MASELag1: Number(a.MASE(false)), MASEDay: Number(a.MASE(true)),
-		Bias: Number(a.Bias()), Pinball: Number(a.MeanPinball()), CRPS: Number(a.CRPS()),
+		MASE: Number(a.RelativeMAE()), Bias: Number(a.Bias()), Pinball: Number(a.MeanPinball()),
 		Cover90: Number(a.Coverage(forecaster.L90).Share), Cover95: Number(a.Coverage(forecaster.L95).Share),
 	}
 	for i, level := range forecaster.Levels {
@@ -174,7 +169,5 @@ func score(key seriesKey, a *forecaster.Accumulator) Score {
 		c := a.Against(b)
 		x.Baselines = append(x.Baselines, BaselineScore{b.String(), c.N, Number(c.Skill), Number(c.DM), Number(c.P)})
 	}
-	pit := a.PIT()
-	x.PIT = pit[:]
 	return x
 }

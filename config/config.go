@@ -1,6 +1,8 @@
 package config
 
 import (
+	"cmp"
+	"path/filepath"
 	"reflect"
 	"time"
 
@@ -128,6 +130,26 @@ func (c *Config) MostPools() int {
 		return len(c.Pools)
 	}
 	return max(len(c.Pools), c.MaxPools)
+}
+
+// StreamDir is where an embedded NATS server keeps its streams.
+func (c *Config) StreamDir() string {
+	return cmp.Or(c.NATS.Embedded.StoreDir, filepath.Join(c.Storage.Dir, "nats"))
+}
+
+// Reports says where reports go.
+func (c *Config) Reports() sink.ReportConfig {
+	r := c.Report.ReportConfig
+	r.Dir = cmp.Or(r.Dir, filepath.Join(c.Storage.Dir, "reports"))
+	return r
+}
+
+// BackfillSources are the configured ones, or else the total of the first pool.
+func (c *Config) BackfillSources() []remote.Source {
+	if len(c.Backfill.Sources) == 0 && len(c.Pools) > 0 {
+		return []remote.Source{{Pool: c.Pools[0].Name}}
+	}
+	return c.Backfill.Sources
 }
 
 // newValue is the value that an element of a list, or an optional section, starts from before its keys are read.

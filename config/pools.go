@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -115,6 +116,10 @@ func (k *checker) pool(key, place string, cfg capacity.Config) (capacity.Pool, b
 			return capacity.Pool{}, false
 		}
 		*file.into = data
+	}
+	if mode := alerting.Mode(cfg.Mode); mode != "" && mode != alerting.Advisory && mode != alerting.Active {
+		k.failAt(place+".mode", key+".mode", cfg.Mode, "is unknown", "set advisory or active, or leave it out for decision.mode")
+		return capacity.Pool{}, false
 	}
 	pool, err := capacity.NewFrom(cfg, files)
 	if err != nil {

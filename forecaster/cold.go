@@ -8,7 +8,8 @@ import (
 
 // floor is the least that medians are in a pool's first two hours, as a root, and its share, which fades in the second hour.
 // Requests that run for long make demand rise for as long after a start, and the network, which knows nothing else, takes the
-// rise for a burst. Classes that begin later have no floor: new services are often tried out and gone.
+// rise for a burst. Classes that begin later have no floor: new services are often tried out and gone. The floor is the level of
+// the last quarter of what is known, and lies between the largest of the last three minutes and the smaller of the last two.
 func (s *series) floor() (root, share float64) {
 	h := s.history
 	if h.Known >= 2*coldMinutes || s.began {
@@ -16,8 +17,11 @@ func (s *series) floor() (root, share float64) {
 	}
 	span := int64(max(3, h.Known/4))
 	level := h.Mean(h.Newest-span+1, h.Newest)
-	if both := math.Min(h.At(h.Newest), h.At(h.Newest-1)); both > level { // it rises
-		level = both
+	a, b, c := h.At(h.Newest), h.At(h.Newest-1), h.At(h.Newest-2)
+	if low := math.Min(a, b); low > level { // it rises
+		level = low
+	} else if high := math.Max(math.Max(a, b), c); high < level { // it falls
+		level = high
 	}
 	if math.IsNaN(level) {
 		level = h.Level(model.Level10m)

@@ -38,12 +38,8 @@ type Accumulator struct {
 	lastErr, lastOwn float64 // Σ|y − last value|, and the medians' part over the same outcomes
 	loss             Quantiles
 	rivalLoss        [NumBaselines]float64 // Σ of their mean pinball, where they had a forecast
-	pit              [pitBins]int
-	scale            *scale
 	serials          serials
 }
-
-const pitBins = 10
 
 // add counts outcome y of forecast q, made at an origin (in minutes); last is what the last value says, rivals are the
 // forecasts of the baselines, NaN for those that slept.
@@ -74,7 +70,6 @@ func (a *Accumulator) add(origin int64, y float64, q *Quantiles, last float64, r
 		}
 	}
 	a.serials.add(x)
-	a.pit[min(pitBins-1, int(q.CDF(y)*pitBins))]++
 }
 
 // Mean is the mean outcome.
@@ -102,17 +97,6 @@ func (a *Accumulator) share(own, other float64) float64 {
 	return own / other
 }
 
-// MASE is the median's mean absolute error over the series' mean absolute change in one minute (day false) or in a day,
-// over all minutes that the scorer saw: the mean absolute scaled error, non-seasonal and seasonal (Hyndman and Koehler
-// 2006, §3; here the scale is of all minutes up to the newest, as a stream has no training set).
-func (a *Accumulator) MASE(day bool) float64 {
-	c := &a.scale.minute
-	if day {
-		c = &a.scale.day
-	}
-	return ratio(a.absErr/float64(a.N), ratio(c.sum, float64(c.n)))
-}
-
 // Pinball is the mean loss at the level with that index, in the series' unit.
 func (a *Accumulator) Pinball(level int) float64 { return ratio(a.loss[level], float64(a.N)) }
 
@@ -124,21 +108,6 @@ func (a *Accumulator) MeanPinball() float64 {
 	}
 	return ratio(s, float64(a.N*len(ScoredLevels)))
 }
-
-// CRPS approximates the continuous ranked probability score, ∫ 2·pinball(τ) dτ, by the trapezoid rule over Levels, the
-// loss taken constant beyond the outermost levels (Gneiting and Raftery 2007, doi:10.1198/016214506000001437, §4.2). In
-// the series' unit.
-func (a *Accumulator) CRPS() float64 {
-	s := Levels[0]*a.loss[0] + (1-Levels[NumLevels-1])*a.loss[NumLevels-1]
-	for i := 1; i < NumLevels; i++ {
-		s += (Levels[i] - Levels[i-1]) * (a.loss[i] + a.loss[i-1]) / 2
-	}
-	return ratio(2*s, float64(a.N))
-}
-
-// PIT counts outcomes by the level that the forecast gave them, in ten bins: equal counts are what calibration means
-// (Dawid 1984, doi:10.2307/2981683).
-func (a *Accumulator) PIT() [pitBins]int { return a.pit }
 
 // Coverage is the share of outcomes at or below a quantile, with its 95 % interval.
 type Coverage struct {

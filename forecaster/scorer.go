@@ -19,7 +19,6 @@ type Scorer struct {
 	From int64
 
 	track   track
-	scale   scale
 	targets []*scored
 	pending []issued // by origin
 }
@@ -29,21 +28,6 @@ type scored struct {
 	target
 	residuals [NumBaselines]residuals
 	Accumulator
-}
-
-// scale is how much a series changes from one minute to the next, and from one day to the next.
-type scale struct{ minute, day change }
-
-type change struct {
-	sum float64 // of absolute changes
-	n   int
-}
-
-func (c *change) add(y, before float64) {
-	if d := math.Abs(y - before); !math.IsNaN(d) {
-		c.sum += d
-		c.n++
-	}
 }
 
 // issued are the forecasts of one origin, by target, until the last outcome is in.
@@ -81,8 +65,6 @@ func (s *Scorer) Observe(minute int64, y float64) {
 
 func (s *Scorer) step(minute int64, y float64) {
 	s.track.push(minute, y)
-	s.scale.minute.add(y, s.track.value(minute-1))
-	s.scale.day.add(y, s.track.value(minute-minutesPerDay))
 	for _, t := range s.targets {
 		origin := minute - int64(t.to) + 1
 		outcome := s.track.outcome(t.target, origin)
@@ -177,7 +159,7 @@ func (s *Scorer) target(x target) *scored {
 		return s.targets[i]
 	}
 	t := &scored{target: x}
-	t.Horizon, t.scale, t.serials.lag = strconv.Itoa(x.to), &s.scale, int64(x.to)
+	t.Horizon, t.serials.lag = strconv.Itoa(x.to), int64(x.to)
 	if x.from < x.to {
 		t.Horizon = HorizonWindowMax
 	}

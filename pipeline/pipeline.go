@@ -62,6 +62,19 @@ type Config struct {
 	MaxPools int
 }
 
+// Pool is the configured pool of that name, or else the default pool.
+func (c *Config) Pool(name string) (pool capacity.Pool, ok bool) {
+	if i := slices.IndexFunc(c.Pools, func(p capacity.Pool) bool { return p.Name == name }); i >= 0 {
+		return c.Pools[i], true
+	}
+	if c.DefaultPool == nil {
+		return pool, false
+	}
+	pool = *c.DefaultPool
+	pool.Name = name
+	return pool, true
+}
+
 // DefaultConfig has no pools: add at least one, or a DefaultPool.
 func DefaultConfig() Config {
 	return Config{
@@ -417,7 +430,7 @@ func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason 
 	}
 	life := p.aggregator.AddReplica(r)
 	if !p.resuming(e) {
-		e.start(r, life, p.cfg.Decision.Mode)
+		e.start(r, life, p.decision(e).Mode)
 	}
 	return p.counted("")
 }
@@ -544,15 +557,15 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		if e == nil {
 			continue // a pool that is no longer configured
 		}
-		pool := e.pool
+		pool, cfg := e.pool, p.decision(e)
 		pool.Warmup = e.warmup.Given(waiting(t, &f.Minute.State, e.asks.Open))
 		trusted := pool.Trust(&e.service.learned, f.Minute.State.KVCapacityTokens, t)
 		pool.Rates = trusted.Rates
 		sending := pool.Sent(f.Computed())
-		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision, p.cfg.Decision.Mode)
+		supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.decision, cfg.Mode)
 		lead := forecaster.LeadTime(&pool.Warmup)
 		e.line.Judge(e.calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) }))
-		window := lead + p.cfg.Decision.Hold
+		window := lead + cfg.Hold
 		projection := forecaster.Project(f, alerting.Serving(&pool, &trusted), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.calibrator)
 		if pool.Disaggregated {
 			projection.Prompts = new(forecaster.Project(f, alerting.Prompting(&pool, &trusted), &pool.Warmup, alerting.PromptSupply(t, &pool, &e.decision), pool.PrefillReserves.Failure, window, &e.calibrator))
@@ -575,25 +588,32 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		projection.Warnings = append(projection.Warnings, limitWarnings(limits, window)...)
 		out.Services = append(out.Services, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.service.learned, &trusted), limits})
 		in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.sequence, Signals: e.signals}
-		in.WarnFrom, in.FalsePerWeek = e.line.At(p.cfg.Decision)
+		in.WarnFrom, in.FalsePerWeek = e.line.At(cfg)
 		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &trusted, &f.Minute)
 		was := e.decision.LastDesired
 		var d alerting.Decision
-		d, e.decision = alerting.Decide(t, in, e.decision, p.cfg.Decision)
+		d, e.decision = alerting.Decide(t, in, e.decision, cfg)
 		out.Projections = append(out.Projections, projection)
 		out.Decisions = append(out.Decisions, d)
 		e.remember(&d)
 		e.asks.decided(&d, was)
 		if !d.Stale {
-			e.line.Tick(t, d.Ahead(), p.cfg.Decision)
+			e.line.Tick(t, d.Ahead(), cfg)
 		}
-		conditions = append(conditions, alerting.Conditions(&d, f, p.cfg.Decision)...)
-		conditions = append(conditions, e.prompts.Condition(&d, pool.LongestPrompt(f.Minute.State.KVCapacityTokens), p.cfg.Decision)...)
+		conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
+		conditions = append(conditions, e.prompts.Condition(&d, pool.LongestPrompt(f.Minute.State.KVCapacityTokens), cfg)...)
 		out.Prompts = append(out.Prompts, PoolPrompts{f.Pool, e.prompts})
 	}
 	if !resuming {
 		out.Alerts = p.board.Update(t, conditions)
 	}
+}
+
+// decision is the configuration of a pool's decisions: a pool may have a mode of its own.
+func (p *Pipeline) decision(e *poolEntry) alerting.Config {
+	cfg := p.cfg.Decision
+	cfg.Mode = cmp.Or(alerting.Mode(e.pool.Mode), cfg.Mode)
+	return cfg
 }
 
 // entry finds a pool, adding a copy of the default one for a new name; nil when the name is not served.

@@ -50,9 +50,8 @@ func (u *UnknownPool) Error() string {
 }
 
 // Advise gives the replicas that a pool, or a role in it, should have, by its last decision. now is the clock of the
-// process. The error is [*UnknownPool], or [*Withheld] where the decision is not fit to be obeyed: see [withheld]. With
-// obeyAdvisory the decisions of a daemon that is only to advise count as well.
-func Advise(r Reader, pool, role string, obeyAdvisory bool, now time.Time) (Advice, error) {
+// process. The error is [*UnknownPool], or [*Withheld] where the decision is not fit to be obeyed: see [withheld].
+func Advise(r Reader, pool, role string, now time.Time) (Advice, error) {
 	views := r.Pools()
 	i, ok := slices.BinarySearchFunc(views, pool, func(v PoolView, name string) int { return strings.Compare(v.Pool, name) })
 	if !ok {
@@ -63,7 +62,7 @@ func Advise(r Reader, pool, role string, obeyAdvisory bool, now time.Time) (Advi
 	if d == nil {
 		return Advice{}, &Withheld{pool, "nothing is decided yet since the daemon started with this configuration"}
 	}
-	if err := withheld(d, obeyAdvisory); err != nil {
+	if err := withheld(d); err != nil {
 		return Advice{}, err
 	}
 	life := d.Expires.Sub(d.Tick)
@@ -82,11 +81,11 @@ func Advise(r Reader, pool, role string, obeyAdvisory bool, now time.Time) (Advi
 
 // withheld is nil when a decision is fit to be obeyed, as far as it tells by itself: where too little is known to obey it, the
 // autoscaler knows better how many replicas there are; and advisory ones are for people.
-func withheld(d *alerting.Decision, obeyAdvisory bool) error {
+func withheld(d *alerting.Decision) error {
 	switch {
 	case d.Withheld != "":
 		return &Withheld{d.Pool, d.Withheld}
-	case d.Mode != alerting.Active && !obeyAdvisory:
+	case d.Mode != alerting.Active:
 		return &Withheld{d.Pool, fmt.Sprintf("the mode is %s: it would ask for %d replicas", d.Mode, d.Desired)}
 	}
 	return nil

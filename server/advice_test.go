@@ -18,16 +18,14 @@ func TestAdvise(t *testing.T) {
 		change func(s *Status, v *PoolView) // of a pool that is sound
 		pool   string                       // "" is chat
 		role   string                       // "" is all
-		obey   bool
-		after  time.Duration // since the decision came
-		want   string        // of the error; "" is advice
+		after  time.Duration                // since the decision came
+		want   string                       // of the error; "" is advice
 	}{
 		"sound":                   {},
 		"just before it lapses":   {after: 15 * time.Minute},
 		"advisory":                {change: func(_ *Status, v *PoolView) { v.Decision.Mode = alerting.Advisory }, want: "advisory: it would ask for 8 replicas"},
-		"advisory, obeyed":        {change: func(_ *Status, v *PoolView) { v.Decision.Mode = alerting.Advisory }, obey: true},
-		"stale":                   {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "its telemetry is stale" }, obey: true, want: "stale"},
-		"cold":                    {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "less than 5 min of its traffic is known" }, obey: true, want: "less than 5 min"},
+		"stale":                   {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "its telemetry is stale" }, want: "stale"},
+		"cold":                    {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "less than 5 min of its traffic is known" }, want: "less than 5 min"},
 		"undecided":               {change: func(_ *Status, v *PoolView) { v.Decision = nil }, want: "nothing is decided"},
 		"no ticks any more":       {after: 15*time.Minute + time.Second, want: "15m1s old and lapsed after 15m0s"},
 		"behind its stream":       {change: func(s *Status, _ *PoolView) { s.Clock = "wall" }, want: "lapsed at 2026-11-16T09:15:00Z"},
@@ -54,7 +52,7 @@ func TestAdvise(t *testing.T) {
 			if tt.role != "" {
 				role = tt.role
 			}
-			advice, err := Advise(r, pool, role, tt.obey, decided.Add(tt.after))
+			advice, err := Advise(r, pool, role, decided.Add(tt.after))
 			if tt.want == "" {
 				want := 8
 				if role == RolePrefill {

@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 )
 
@@ -19,17 +18,11 @@ type desiredJSON struct {
 // getDesired answers with what a pool should have where that may be obeyed, else with 503 and the reason: an autoscaler
 // takes a status other than 200 for a failure, and a number for an order.
 func (s *Server) getDesired(r *http.Request) (any, error) {
-	pool, role, obey := r.PathValue("pool"), r.FormValue("role"), false
+	pool, role := r.PathValue("pool"), r.FormValue("role")
 	if role == "" {
 		role = RoleAll
 	}
-	if v := r.FormValue("obey_advisory"); v != "" {
-		var err error
-		if obey, err = strconv.ParseBool(v); err != nil {
-			return nil, Problemf(http.StatusBadRequest, "obey_advisory is %q: write true or false", v)
-		}
-	}
-	advice, err := Advise(s.reader, pool, role, obey, time.Now())
+	advice, err := Advise(s.reader, pool, role, time.Now())
 	if err != nil {
 		code := http.StatusServiceUnavailable
 		if _, unknown := errors.AsType[*UnknownPool](err); unknown {

@@ -7,22 +7,23 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting"
 )
 
 func TestDesired(t *testing.T) {
 	r := fullReader()
 	r.status.Clock = "event"
+	r.pools[1].Decision.Mode = alerting.Active
 	h := New(DefaultConfig(), r, NewExporter("v1", 0), zap.NewNop()).Handler()
 	for query, want := range map[string]struct {
 		code int
 		body string
 	}{
-		"/api/v1/pools/chat/desired?obey_advisory=true":            {http.StatusOK, `"desired_replicas": 8`},
-		"/api/v1/pools/chat/desired":                               {http.StatusServiceUnavailable, "the mode is advisory: it would ask for 8 replicas"},
-		"/api/v1/pools/batch/desired?obey_advisory=true":           {http.StatusServiceUnavailable, "its telemetry is stale"},
-		"/api/v1/pools/chat/desired?obey_advisory=true&role=cache": {http.StatusServiceUnavailable, "no role"},
-		"/api/v1/pools/none/desired":                               {http.StatusNotFound, "there are batch, chat"},
-		"/api/v1/pools/chat/desired?obey_advisory=maybe":           {http.StatusBadRequest, "write true or false"},
+		"/api/v1/pools/chat/desired":            {http.StatusOK, `"desired_replicas": 8`},
+		"/api/v1/pools/batch/desired":           {http.StatusServiceUnavailable, "its telemetry is stale"},
+		"/api/v1/pools/chat/desired?role=cache": {http.StatusServiceUnavailable, "no role"},
+		"/api/v1/pools/none/desired":            {http.StatusNotFound, "there are batch, chat"},
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+query, nil))

@@ -41,7 +41,7 @@ var families = []family{
 	{"forewarm_advice_valid", "gauge", "1 when an autoscaler may obey the decision: the mode is active, telemetry is fresh, and enough of it is known (5 minutes if replicas report, else an hour).", func(out *pipeline.Output, add add) {
 		for i := range out.Decisions {
 			d := &out.Decisions[i]
-			add(truth(withheld(d, false) == nil), "pool", d.Pool, "mode", string(d.Mode))
+			add(truth(withheld(d) == nil), "pool", d.Pool, "mode", string(d.Mode))
 		}
 	}},
 	{"forewarm_alerts_firing", "gauge", "Alerts that are firing.", func(out *pipeline.Output, add add) {

@@ -35,7 +35,7 @@ func (s *Server) operations() []operation {
 		{"/api/v1/pools/{pool}/forecast", "The newest forecasts, minute by minute", []parameter{class, dimension}, forecastsJSON{}, s.getForecast},
 		{"/api/v1/pools/{pool}/traffic", "Peaks, percentiles and bursts of the last day, by class", nil, trafficJSON{}, s.getTraffic},
 		{"/api/v1/pools/{pool}/classes/{class}", "What is stored of a class over the last day", nil, classJSON{}, s.getClass},
-		{"/api/v1/pools/{pool}/desired", "How many replicas an autoscaler should give a pool; 503 while there is no advice", []parameter{{"role", "all, prefill or decode"}, {"obey_advisory", "true takes advice of a daemon that is only to advise"}}, desiredJSON{}, s.getDesired},
+		{"/api/v1/pools/{pool}/desired", "How many replicas an autoscaler should give a pool; 503 while there is no advice", []parameter{{"role", "all, prefill or decode"}}, desiredJSON{}, s.getDesired},
 		{"/api/v1/explain", "What a forecast rests on", []parameter{{"pool", ""}, class, dimension}, forecastBasisJSON{}, s.getForecastBasis},
 		{"/api/v1/explain/{id...}", "What a decision rests on: an event's id, its evidence, or a pool for its newest", []parameter{{"format", "json or text"}}, alerting.Explanation{}, s.getExplanation},
 		{"/api/v1/quality", "How good forecasts and alarms were", nil, Quality{}, s.getQuality},

@@ -98,7 +98,7 @@ func TestOpenAPI(t *testing.T) {
 		"/api/v1/pools/{pool}/forecast":        {"/api/v1/pools/chat/forecast"},
 		"/api/v1/pools/{pool}/traffic":         {"/api/v1/pools/chat/traffic"},
 		"/api/v1/pools/{pool}/classes/{class}": {"/api/v1/pools/chat/classes/*", "/api/v1/pools/batch/classes/none"},
-		"/api/v1/pools/{pool}/desired":         {"/api/v1/pools/chat/desired", "/api/v1/pools/chat/desired?obey_advisory=maybe"},
+		"/api/v1/pools/{pool}/desired":         {"/api/v1/pools/chat/desired", "/api/v1/pools/none/desired"},
 		"/api/v1/explain":                      {"/api/v1/explain?pool=chat&dimension=requests"},
 		"/api/v1/explain/{id}":                 {"/api/v1/explain/chat-3", "/api/v1/explain/chat-3?format=pdf"},
 		"/api/v1/quality":                      {"/api/v1/quality"},

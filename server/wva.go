@@ -21,7 +21,7 @@ func (e *Exporter) ExportWVA(c WVA) {
 	gauge := func(name, help string, value func(d *alerting.Decision) float64) family {
 		return family{name, "gauge", help, func(out *pipeline.Output, add add) {
 			for i := range out.Decisions {
-				if d := &out.Decisions[i]; withheld(d, false) == nil {
+				if d := &out.Decisions[i]; withheld(d) == nil {
 					add(value(d), "variant_name", d.Pool, "namespace", c.Namespace, "accelerator_type", c.AcceleratorType)
 				}
 			}

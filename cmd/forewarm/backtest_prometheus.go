@@ -117,23 +117,30 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		return fmt.Errorf("%w; %s", err, remote.Mend(err, "-prometheus", "-match, -query or -preset", "the credentials in -http-config"))
 	}
 	all := (4*len(sources) + 1) * p.days
-	ask := func(q remote.Question, class string) (answer, error) {
+	ask := func(q remote.Question, class string) (values []float64, known int, err error) {
 		of := q.Name
 		if class != "" {
 			of += " of class " + class
 		}
-		a, err := ask(ctx, reader, q, r.Start, minutes, func() { done++; step(done, all) })
-		switch {
-		case err != nil:
-			return a, mend(err)
-		case q.Query == "":
+		if q.Query == "" {
 			r.Notes = append(r.Notes, fmt.Sprintf("Not asked for: %s, because %s.", of, q.Reason))
-		case a.known == 0:
-			r.Notes = append(r.Notes, fmt.Sprintf("Without any value: %s by %s.", of, q.Query))
-		case a.known < minutes:
-			r.Notes = append(r.Notes, fmt.Sprintf("Known of %s: %d of %d minutes.", of, a.known, minutes))
+			return nil, 0, nil
 		}
-		return a, nil
+		values, err = reader.Minutes(ctx, q.Query, r.Start, minutes, func() { done++; step(done, all) })
+		if err != nil {
+			return nil, 0, mend(fmt.Errorf("%s: %w", q.Name, err))
+		}
+		for _, v := range values {
+			if !math.IsNaN(v) {
+				known++
+			}
+		}
+		if known == 0 {
+			r.Notes = append(r.Notes, fmt.Sprintf("Without any value: %s by %s.", of, q.Query))
+		} else if known < minutes {
+			r.Notes = append(r.Notes, fmt.Sprintf("Known of %s: %d of %d minutes.", of, known, minutes))
+		}
+		return values, known, nil
 	}
 	var asked []string
 	for i := range sources {
@@ -144,12 +151,12 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 			}
 		}
 		for _, q := range s.Questions(r.KVTokens) {
-			a, err := ask(q, s.Class)
+			values, known, err := ask(q, s.Class)
 			if err != nil {
 				return nil, err
 			}
-			if asked = append(asked, q.Query); a.known > 0 {
-				r.Series = append(r.Series, backtest.RecordedSeries{Class: cmp.Or(s.Class, "all"), Dimension: q.Name, Values: a.values})
+			if asked = append(asked, q.Query); known > 0 {
+				r.Series = append(r.Series, backtest.RecordedSeries{Class: cmp.Or(s.Class, "all"), Dimension: q.Name, Values: values})
 			}
 		}
 	}
@@ -157,12 +164,12 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		return nil, fmt.Errorf("no query has any value in %d days before %s: %s; check -match, -preset and -until, or state other queries by -query. Rates are over two minutes, so scrapes may be a minute apart at most",
 			p.days, until.Format(time.RFC3339), strings.Join(slices.DeleteFunc(asked, func(q string) bool { return q == "" }), "; "))
 	}
-	replicas, err := ask(replicasOf(sources), "")
+	replicas, known, err := ask(replicasOf(sources), "")
 	if err != nil {
 		return nil, err
 	}
-	if replicas.known > 0 {
-		r.Replicas = replicas.values
+	if known > 0 {
+		r.Replicas = replicas
 	}
 	trim(r)
 	return r, nil

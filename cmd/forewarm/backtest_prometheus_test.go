@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/backtest"
+	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
@@ -18,12 +19,12 @@ import (
 // against the replicas that there were, and says what cannot be known.
 func TestBacktestPrometheus(t *testing.T) {
 	end := time.Now().UTC().Truncate(time.Minute).Add(-24 * time.Hour)
-	prometheus := prometheusPast(t, 2, end, 0)
+	prometheus := testenv.PrometheusPast(t, 2, end, 0)
 	page := filepath.Join(t.TempDir(), "page.html")
-	client := writeFile(t, filepath.Join(t.TempDir(), "http.yml"), "http_headers: {X-Scope-OrgID: {values: [llm]}}")
+	client := testenv.WriteFile(t, filepath.Join(t.TempDir(), "http.yml"), "http_headers: {X-Scope-OrgID: {values: [llm]}}")
 	var out, errs bytes.Buffer
 	code := run(t.Context(), []string{
-		"backtest", "-prometheus", prometheus.url, "-pool", "chat", "-match", `model_name="llama"`, "-days", "3", "-until", end.Format(time.RFC3339), "-http-config", client,
+		"backtest", "-prometheus", prometheus.URL, "-pool", "chat", "-match", `model_name="llama"`, "-days", "3", "-until", end.Format(time.RFC3339), "-http-config", client,
 		"-query", "kv_capacity=vector(100000)", "-policies", "forewarm,recorded", "-every", "30m", "-decide", "5m", "-report", page,
 	}, streams{out: &out, err: &errs})
 	if code != 0 {
@@ -34,7 +35,7 @@ func TestBacktestPrometheus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"What happened, and what Forewarm would have done", "What Forewarm would have forecast", "not requests", "Known of decode: 28", prometheus.url,
+		"What happened, and what Forewarm would have done", "What Forewarm would have forecast", "not requests", "Known of decode: 28", prometheus.URL,
 		"Backtest of pool chat", "<td>recorded</td>", "<td>kv</td>",
 	} {
 		if !strings.Contains(string(html), want) {
@@ -56,7 +57,7 @@ func TestBacktestPrometheus(t *testing.T) {
 		"-prometheus takes the place of a trace: leave out t.csv":                                {"t.csv"},
 	} {
 		errs.Reset()
-		if code := run(t.Context(), append([]string{"backtest", "-prometheus", prometheus.url, "-report", page}, args...), streams{out: &out, err: &errs}); code == 0 || !strings.Contains(errs.String(), want) {
+		if code := run(t.Context(), append([]string{"backtest", "-prometheus", prometheus.URL, "-report", page}, args...), streams{out: &out, err: &errs}); code == 0 || !strings.Contains(errs.String(), want) {
 			t.Errorf("%v: exit code %d, want %q: %s", args, code, want, errs.String())
 		}
 	}

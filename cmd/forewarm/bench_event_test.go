@@ -26,7 +26,7 @@ func TestCloseToEvent(t *testing.T) {
 	const classes = 10_000
 	b := &bench{t: t}
 	s := &site{config: filepath.Join(t.TempDir(), "forewarm.yaml"), data: filepath.Join(t.TempDir(), "data"), nats: testenv.FreeAddress(t), http: testenv.FreeAddress(t)}
-	writeFile(t, s.config, "nats: {embedded: {listen: "+s.nats+"}, stream: {max_bytes: 268435456}}", "clock: event",
+	testenv.WriteFile(t, s.config, "nats: {embedded: {listen: "+s.nats+"}, stream: {max_bytes: 268435456}}", "clock: event",
 		fmt.Sprintf("features: {max_classes: %d, lateness: 10s}", classes), "decision: {mode: active}",
 		"storage: {dir: "+s.data+", snapshot_every: 1m}", "server: {listen: "+s.http+"}", "log: {level: warn}",
 		"pools:", "  - {name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 4000}}")
@@ -38,7 +38,7 @@ func TestCloseToEvent(t *testing.T) {
 	}
 	defer conn.Close()
 	closed := make(map[string][]time.Duration)
-	decisions, events := subscribe(t, conn, "forewarm.decision.chat"), subscribe(t, conn, "forewarm.prescale.chat")
+	decisions, events := testenv.Subscribe(t, conn, "forewarm.decision.chat"), testenv.Subscribe(t, conn, "forewarm.prescale.chat")
 	publisher := jetstream.NewPublisher(func() (*nats.Conn, error) { return nats.Connect("nats://" + s.nats) }, 0, zap.NewNop())
 	defer publisher.Close()
 	sent := uint64(0)
@@ -53,11 +53,11 @@ func TestCloseToEvent(t *testing.T) {
 			t.Fatalf("minute %d was closed before its watermark", m)
 		}
 		end := benchStart.Add(time.Duration(m+1)*time.Minute + 10*time.Second)
-		if _, err := conn.Request("forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, end.UnixMilli()), patience); err != nil {
+		if _, err := conn.Request("forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, end.UnixMilli()), testenv.Patience); err != nil {
 			t.Fatal(err)
 		}
 		sent++
-		if _, err := decisions.NextMsg(patience); err != nil {
+		if _, err := decisions.NextMsg(testenv.Patience); err != nil {
 			t.Fatalf("minute %d has no decision: %v\n%s", m, err, daemon.out.String())
 		}
 		closed["decision"] = append(closed["decision"], time.Since(began))

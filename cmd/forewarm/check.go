@@ -87,7 +87,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	}
 	defer conn.Close()
 	fmt.Fprintf(std.out, "ok  nats: connected to %s\n", conn.ConnectedUrlRedacted())
-	if err := checkRights(ctx, conn, &cfg.NATS, func(err error) { fmt.Fprintf(std.out, "warning: %v\n", err) }); err != nil {
+	if err := cfg.NATS.CheckRights(ctx, conn, func(err error) { fmt.Fprintf(std.out, "warning: %v\n", err) }); err != nil {
 		return usageError{err}
 	}
 	js, err := natsjs.New(conn)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
-	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/remote"
@@ -43,7 +46,7 @@ func checkOthers(ctx context.Context, cfg *config.Config, js natsjs.JetStream, s
 		if js != nil {
 			deps.Objects = js
 		}
-		destinations, err := sink.OpenReports(reportConfig(cfg), deps)
+		destinations, err := sink.OpenReports(cfg.Reports(), deps)
 		if err != nil {
 			return usageError{err}
 		}
@@ -62,12 +65,17 @@ func checkPast(ctx context.Context, cfg *config.Config, std streams) error {
 	if err != nil {
 		return fmt.Errorf("backfill: %w", err)
 	}
-	for _, s := range backfillSources(cfg) {
+	pc, err := cfg.Pipeline()
+	if err != nil {
+		return err
+	}
+	for _, s := range cfg.BackfillSources() {
+		pool, _ := pc.Pool(s.Pool)
 		of := s.Pool
 		if s.Class != "" {
 			of += "/" + s.Class
 		}
-		for _, q := range s.Questions(kvTokens(cfg, s.Pool)) {
+		for _, q := range s.Questions(pool.KVTokens) {
 			if q.Query == "" {
 				continue
 			}
@@ -85,20 +93,33 @@ func checkPast(ctx context.Context, cfg *config.Config, std streams) error {
 	return nil
 }
 
-// kvTokens is what a replica of a pool holds as far as the configuration knows, else 0.
-func kvTokens(cfg *config.Config, pool string) float64 {
-	pc, err := cfg.Pipeline()
-	if err != nil {
-		return 0
+// checkDoors says what is asked of those who come over the network.
+func checkDoors(cfg *config.Config, std streams) {
+	if c := &cfg.Server; httpguard.IsOpen(c.Listen) && (c.WebConfig != "" || c.Proxy.UserHeader != "") {
+		fmt.Fprintf(std.out, "ok  server: %s asks for what %s says\n", c.Listen, cmp.Or(c.WebConfig, "the proxy"))
+	} else if httpguard.IsOpen(c.Listen) {
+		fmt.Fprintf(std.out, "warning: server.listen is %s: anyone on the network may read what the page, /metrics and PromQL say, and is asked for nothing; set server.web_config, or listen on 127.0.0.1\n", c.Listen)
 	}
-	pools := pc.Pools
-	if pc.DefaultPool != nil {
-		pools = append(pools, capacity.Pool{Name: pool, KVTokens: pc.DefaultPool.KVTokens})
-	}
-	for i := range pools {
-		if pools[i].Name == pool {
-			return pools[i].KVTokens
+	for _, e := range []listener.Endpoint{cfg.Listeners.HTTP, cfg.Listeners.GRPC} {
+		if asks := cmp.Or(e.TLS.ClientCAFile, e.TokenFile); e.Listen != "" && httpguard.IsOpen(e.Listen) {
+			fmt.Fprintf(std.out, "ok  listeners: %s asks for what %s holds\n", e.Listen, asks)
 		}
 	}
-	return 0
+	if c := &cfg.NATS; c.URL == "" && c.Embedded.Listen != "none" && httpguard.IsOpen(c.Embedded.Listen) && c.User == "" {
+		fmt.Fprintf(std.out, "warning: nats.embedded.listen is %s: anyone on the network may publish telemetry and read forecasts; set nats.user and nats.password_file, or listen on 127.0.0.1\n", c.Embedded.Listen)
+	}
+}
+
+// checkEmbedded says what the embedded server asks of its disk.
+func checkEmbedded(cfg *config.Config, std streams) error {
+	c, dir := &cfg.NATS, cfg.StreamDir()
+	fmt.Fprintf(std.out, "ok  nats: an embedded server on %s, telemetry of at most %d MiB and decisions of at most %d in %s, sync %s\n", c.Embedded.Listen, c.Stream.MaxBytes>>20, c.Kept.MaxBytes>>20, dir, c.Embedded.Sync)
+	free, used, err := storage.Space(dir)
+	if err != nil {
+		return fmt.Errorf("nats.embedded.store_dir: %w", err)
+	}
+	if room := jetstream.Room(c, dir, used, free); room != "" {
+		return errors.New(room)
+	}
+	return nil
 }

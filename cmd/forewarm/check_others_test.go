@@ -11,13 +11,15 @@ import (
 	"testing"
 
 	"github.com/golang/snappy"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestCheckOthers asks a real Prometheus, and stand-ins for what refuses.
 func TestCheckOthers(t *testing.T) {
 	dir := t.TempDir()
-	prometheus := startPrometheus(t, filepath.Join(dir, "prometheus"), "", "--web.enable-remote-write-receiver")
-	readOnly := startPrometheus(t, filepath.Join(dir, "other"), "")
+	prometheus := testenv.StartPrometheus(t, filepath.Join(dir, "prometheus"), "", "--web.enable-remote-write-receiver")
+	readOnly := testenv.StartPrometheus(t, filepath.Join(dir, "other"), "")
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.URL.Path == "/api/v2/alerts" && string(body) != "[]" {
@@ -47,19 +49,19 @@ func TestCheckOthers(t *testing.T) {
 		}
 	}()
 	_, port, _ := net.SplitHostPort(mail.Addr().String())
-	file := writeFile(t, filepath.Join(dir, "file"), "")
+	file := testenv.WriteFile(t, filepath.Join(dir, "file"), "")
 	for name, c := range map[string]struct {
 		lines string
 		code  int
 		want  []string
 	}{
-		"all is well": {"remote_write: {url: '" + prometheus.url + "/api/v1/write'}\nbackfill: {url: '" + prometheus.url + "'}\nsinks: {alertmanager: {urls: ['" + taking.URL + "']}}", 0,
+		"all is well": {"remote_write: {url: '" + prometheus.URL + "/api/v1/write'}\nbackfill: {url: '" + prometheus.URL + "'}\nsinks: {alertmanager: {urls: ['" + taking.URL + "']}}", 0,
 			[]string{"ok  remote_write: ", "warning: backfill: requests of chat has no value in the last hour", "ok  alertmanager/127.0.0.1", "ok  report/folder: "}},
-		"a query with a value":  {"backfill: {url: '" + prometheus.url + "', sources: [{pool: chat, queries: {requests: 'vector(1)', prefill: none, decode: none, kv: none}}]}", 0, []string{"ok  backfill: requests of chat has values for 60 of the last 60 minutes"}},
-		"a query that is none":  {"backfill: {url: '" + prometheus.url + "', sources: [{pool: chat, queries: {requests: 'sum('}}]}", 2, []string{"backfill: requests of chat: ", "mend backfill.sources[].queries"}},
+		"a query with a value":  {"backfill: {url: '" + prometheus.URL + "', sources: [{pool: chat, queries: {requests: 'vector(1)', prefill: none, decode: none, kv: none}}]}", 0, []string{"ok  backfill: requests of chat has values for 60 of the last 60 minutes"}},
+		"a query that is none":  {"backfill: {url: '" + prometheus.URL + "', sources: [{pool: chat, queries: {requests: 'sum('}}]}", 2, []string{"backfill: requests of chat: ", "mend backfill.sources[].queries"}},
 		"not a Prometheus":      {"backfill: {url: '" + taking.URL + "'}", 2, []string{"check backfill.url"}},
 		"nobody there":          {"backfill: {url: 'http://127.0.0.1:1'}\nremote_write: {url: 'http://127.0.0.1:1/w'}\nsinks: {alertmanager: {urls: ['http://127.0.0.1:1']}}", 2, []string{"check backfill.url", "check remote_write.url", "check sinks.alertmanager.urls"}},
-		"no receiver":           {"remote_write: {url: '" + readOnly.url + "/api/v1/write'}", 2, []string{"--web.enable-remote-write-receiver"}},
+		"no receiver":           {"remote_write: {url: '" + readOnly.URL + "/api/v1/write'}", 2, []string{"--web.enable-remote-write-receiver"}},
 		"unknown to a receiver": {"remote_write: {url: '" + refusing.URL + "/write'}\nsinks: {alertmanager: {urls: ['" + refusing.URL + "']}}", 2, []string{"401 Unauthorized: who are you; check the credentials and headers below remote_write", "alertmanager/"}},
 		"no mail":               {"report: {mail: {host: 127.0.0.1, port: " + port + ", tls: none, from: a@example.org, to: [b@example.org]}}", 2, []string{"report/mail: ", "554", "check report.mail.host"}},
 		"no folder":             {"report: {dir: '" + file + "'}", 2, []string{"report/folder: report.dir " + file}},
@@ -67,7 +69,7 @@ func TestCheckOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "data")
-			path := writeFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), soundPool, "storage: {dir: "+data+"}", c.lines)
+			path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), soundPool, "storage: {dir: "+data+"}", c.lines)
 			code, out, errs := runHere(t.Context(), "check", "-config", path)
 			if code != c.code {
 				t.Errorf("code %d", code)

@@ -43,8 +43,8 @@ func init() {
 	}()
 }
 `})
-	url, http, dir := startNATS(t), testenv.FreeAddress(t), t.TempDir()
-	config := writeFile(t, filepath.Join(dir, "forewarm.yaml"), "nats: {url: '"+url+"', stream: {max_bytes: 67108864}, decisions: {max_bytes: 67108864}}",
+	url, http, dir := testenv.StartNATS(t), testenv.FreeAddress(t), t.TempDir()
+	config := testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), "nats: {url: '"+url+"', stream: {max_bytes: 67108864}, decisions: {max_bytes: 67108864}}",
 		"features: {lateness: 2s}", "log: {level: warn}", "storage: {dir: "+filepath.Join(dir, "data")+"}", "server: {listen: "+http+"}",
 		"pools:", "  - {name: fleet, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}")
 	daemon := startProgram(t, program, "serve", "-config", config)
@@ -65,7 +65,7 @@ func init() {
 			}
 		}
 		if second == 200 {
-			if _, ready := get("http://" + http + "/readyz"); !strings.Contains(ready, "clock of the NATS server is -10m0s from this machine's") {
+			if _, ready := testenv.Get("http://" + http + "/readyz"); !strings.Contains(ready, "clock of the NATS server is -10m0s from this machine's") {
 				t.Errorf("the daemon's clock is ten minutes ahead, and /readyz does not say so:\n%s", ready)
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestCompletion asks each shell itself what it offers after some words.
@@ -25,7 +27,7 @@ func TestCompletion(t *testing.T) {
 			if code != 0 {
 				t.Fatal(errs)
 			}
-			file := writeFile(t, filepath.Join(t.TempDir(), "script"), script)
+			file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "script"), script)
 			for _, tc := range []struct {
 				words      []string
 				has, lacks []string

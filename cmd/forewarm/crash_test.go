@@ -98,7 +98,7 @@ func TestTwins(t *testing.T) {
 		st, err := statusOf(twin.http)
 		return other.over() || err == nil && st.Lag != nil && *st.Lag == 0 && st.Sequence > 0
 	})
-	if _, page := get("http://" + twin.http + "/metrics"); !strings.Contains(page, "\nforewarm_log_divergent_total 0\n") {
+	if _, page := testenv.Get("http://" + twin.http + "/metrics"); !strings.Contains(page, "\nforewarm_log_divergent_total 0\n") {
 		t.Error("the twins decided otherwise")
 	}
 	other.stop(t)
@@ -140,7 +140,7 @@ func newSite(t *testing.T, trace string, length time.Duration) *site {
 
 func (s *site) write(t *testing.T, nats string) {
 	t.Helper()
-	writeFile(t, s.config, nats,
+	testenv.WriteFile(t, s.config, nats,
 		"clock: event",
 		"features: {lateness: 0s}",
 		"storage: {dir: "+s.data+", snapshot_every: 100ms}",
@@ -232,7 +232,7 @@ func (s *site) delivered(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Await(t, "what the log tells to be delivered", func() bool {
-		if _, page := get("http://" + s.http + "/metrics"); !strings.Contains(page, "\nforewarm_log_waiting 0\n") {
+		if _, page := testenv.Get("http://" + s.http + "/metrics"); !strings.Contains(page, "\nforewarm_log_waiting 0\n") {
 			return false
 		}
 		sink, err := js.Consumer(t.Context(), jetstream.DecisionsStream, "sink-signals-nats")
@@ -280,7 +280,7 @@ func (s *site) advice(t *testing.T) map[string]string {
 
 func storedMessages(t *testing.T, js natsjs.JetStream, name string) (all []*natsjs.RawStreamMsg) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	stream, err := js.Stream(ctx, name)
 	if err != nil {
@@ -328,5 +328,5 @@ func writeTrace(t *testing.T, path string, length time.Duration) string {
 	for _, r := range all {
 		lines = append(lines, r.line)
 	}
-	return writeFile(t, path, lines...)
+	return testenv.WriteFile(t, path, lines...)
 }

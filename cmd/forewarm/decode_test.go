@@ -6,19 +6,21 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 func TestDecode(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const usage = `{"created":1795240800,"model":"m","tokens_in":7,"usage":{"prompt_tokens":5,"completion_tokens":2},"choices":["secret words"]}`
-	writeFile(t, "usage.json", usage)
-	writeFile(t, "bare.json", `{"prompt_tokens":9}`)
-	writeFile(t, "replica.json", `{"at":"2026-11-21T06:00:00Z","state":"ready"}`)
-	writeFile(t, "history.json", `{"dimension":"kv","start":"2026-11-21T06:00:00Z","values":[1,null,2.5]}`)
-	writeFile(t, "bad.json", `[`+usage+`,{"model":"m","messages":"secret words","usage":{}}]`)
-	writeFile(t, "queued.json", `{"status":"queued"}`)
-	writeFile(t, "native.json", `{"pool":"p","prompt_tokens":7,"arrived_at":"2026-11-21T06:00:00Z"}`)
-	writeFile(t, "config.yaml", soundPool, "nats: {fields: [{format: openai, field: prompt_tokens, paths: [tokens_in]}]}")
+	testenv.WriteFile(t, "usage.json", usage)
+	testenv.WriteFile(t, "bare.json", `{"prompt_tokens":9}`)
+	testenv.WriteFile(t, "replica.json", `{"at":"2026-11-21T06:00:00Z","state":"ready"}`)
+	testenv.WriteFile(t, "history.json", `{"dimension":"kv","start":"2026-11-21T06:00:00Z","values":[1,null,2.5]}`)
+	testenv.WriteFile(t, "bad.json", `[`+usage+`,{"model":"m","messages":"secret words","usage":{}}]`)
+	testenv.WriteFile(t, "queued.json", `{"status":"queued"}`)
+	testenv.WriteFile(t, "native.json", `{"pool":"p","prompt_tokens":7,"arrived_at":"2026-11-21T06:00:00Z"}`)
+	testenv.WriteFile(t, "config.yaml", soundPool, "nats: {fields: [{format: openai, field: prompt_tokens, paths: [tokens_in]}]}")
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
 	z.Write([]byte(usage))

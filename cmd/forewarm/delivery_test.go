@@ -55,8 +55,8 @@ func TestKillBetweenDeliveryAndCursor(t *testing.T) {
 	dir := t.TempDir()
 	h := newHook(t)
 	address, page := testenv.FreeAddress(t), testenv.FreeAddress(t)
-	keys := writeFile(t, filepath.Join(dir, "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-	config := writeFile(t, filepath.Join(dir, "forewarm.yaml"),
+	keys := testenv.WriteFile(t, filepath.Join(dir, "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	config := testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"),
 		"clock: event",
 		"features: {lateness: 0s}",
 		"nats: {embedded: {listen: "+address+"}}",

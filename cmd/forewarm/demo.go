@@ -21,6 +21,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/internal/daemon"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -68,9 +69,10 @@ func demo(ctx context.Context, args []string, std streams) (err error) {
 	go func() { ended <- d.daemon.Run(ctx) }()
 	err = d.play(ctx, std)
 	if err == nil && live {
-		fmt.Fprintf(std.out, "\nThe page at http://%s shows the same; press Ctrl-C to end.\n", d.daemon.listener.Addr())
+		fmt.Fprintf(std.out, "\nThe page at http://%s shows the same; press Ctrl-C to end.\n", d.daemon.HTTPAddress())
 		<-ctx.Done()
 	}
+	d.conn.Close()
 	stop()
 	if errors.Is(err, context.Canceled) {
 		err = nil // the watcher has seen enough
@@ -81,12 +83,13 @@ func demo(ctx context.Context, args []string, std streams) (err error) {
 // demoRun is the demo: one workload, two pools with the same arrivals and the same warm-up draws. One obeys the pre-scale
 // events that the daemon publishes on NATS, the other an autoscaler that reacts.
 type demoRun struct {
-	daemon   *daemon
+	daemon   *daemon.Daemon
 	workload *backtest.Workload
 	next     backtest.Arrival
 	forewarm *backtest.Cluster
 	reactive *backtest.Cluster
 	keda     *backtest.Reactive
+	conn     *nats.Conn
 	js       natsjs.JetStream
 	events   *nats.Subscription
 	ticks    chan demoTick
@@ -143,12 +146,15 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	if d.daemon, err = openDaemon(ctx, cfg, zap.NewNop()); err != nil {
+	if d.daemon, err = daemon.New(ctx, cfg, daemon.Options{Version: versionString(), Log: zap.NewNop(), OnTick: d.take}); err != nil {
 		return nil, err
 	}
-	d.js = d.daemon.js
-	d.daemon.onTick = d.take
-	d.events, err = d.daemon.conn.SubscribeSync(ingest.PrescaleSubject(cfg.NATS.Prefix, demoPool))
+	if d.conn, err = nats.Connect(d.daemon.NATSURL()); err == nil {
+		d.js, err = natsjs.New(d.conn)
+	}
+	if err == nil {
+		d.events, err = d.conn.SubscribeSync(ingest.PrescaleSubject(cfg.NATS.Prefix, demoPool))
+	}
 	if err != nil {
 		return nil, errors.Join(err, d.daemon.Close())
 	}
@@ -166,7 +172,7 @@ func (d *demoRun) take(out *pipeline.Output) {
 // play runs both days.
 func (d *demoRun) play(ctx context.Context, std streams) error {
 	d.view.phase(fmt.Sprintf("One day of synthetic traffic first (five classes, some 300,000 requests), so that the daily shape is known.\n"+
-		"Forewarm listens on NATS at %s and has a page at http://%s", d.daemon.embedded.URL(), d.daemon.listener.Addr()))
+		"Forewarm listens on NATS at %s and has a page at http://%s", d.daemon.NATSURL(), d.daemon.HTTPAddress()))
 	bar := newProgress(std.err, "first day", int64(demoHistory/time.Minute))
 	before := [2]backtest.Metrics{}
 	for m := time.Duration(0); m < demoHistory+demoDay; m += time.Minute {
@@ -255,7 +261,7 @@ func (d *demoRun) send(ctx context.Context, subject string, body []byte) error {
 	if len(body) == 0 {
 		return nil
 	}
-	_, err := d.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: body, Header: nats.Header{"Content-Type": {typeNDJSON}}})
+	_, err := d.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: body, Header: nats.Header{"Content-Type": {codec.ContentTypeNDJSON}}})
 	return err
 }
 

@@ -7,15 +7,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
-	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
-	"github.com/forewarm/forewarm/storage/stream"
 )
 
 // runExplain says what a decision rests on, from a data directory or a running daemon.
@@ -78,19 +75,11 @@ func runExplain(ctx context.Context, args []string, std streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
-	x, err := explain(ctx, reader, ref)
+	x, err := reader.Explain(ctx, ref)
 	if err != nil {
 		return err
 	}
 	return writeExplanation(std.out, &x, *format)
-}
-
-func explain(ctx context.Context, r *stream.Reader, ref string) (alerting.Explanation, error) {
-	d, after, err := r.Find(ctx, ref, alerting.ExplainSpan)
-	if err != nil {
-		return alerting.Explanation{}, err
-	}
-	return alerting.Explain(&d, after), nil
 }
 
 func writeExplanation(w io.Writer, x *alerting.Explanation, format string) error {
@@ -100,13 +89,4 @@ func writeExplanation(w io.Writer, x *alerting.Explanation, format string) error
 		return e.Encode(x)
 	}
 	return x.WriteText(w)
-}
-
-// explanation is what the server answers for a decision.
-func (d *daemon) explanation(ctx context.Context, ref string) (alerting.Explanation, error) {
-	x, err := explain(ctx, d.reader, ref)
-	if errors.Is(err, stream.ErrNoDecision) {
-		err = server.Problemf(http.StatusNotFound, "%v", err)
-	}
-	return x, err
 }

@@ -24,7 +24,7 @@ func TestExplain(t *testing.T) {
 	}
 	p.settle(t)
 	id := fmt.Sprintf("chat-%d", start.Unix()/60+1)
-	testenv.Await(t, "a decision", func() bool { code, _ := get(p.base + "/explain/" + id); return code == http.StatusOK })
+	testenv.Await(t, "a decision", func() bool { code, _ := testenv.Get(p.base + "/explain/" + id); return code == http.StatusOK })
 
 	code, live, errs := runHere(t.Context(), "explain", "-url", p.base, id)
 	if code != 0 || !strings.HasPrefix(live, id+", decided at 2026-03-02 08:01 UTC, advisory mode") || !strings.Contains(live, "needed without a forecast") {
@@ -39,7 +39,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("-data beside the daemon: %d, %s", code, errs)
 	}
 	for _, path := range []string{"/api/v1/explain/" + id, "/api/v1/explain/chat"} {
-		code, body := get(p.base + path)
+		code, body := testenv.Get(p.base + path)
 		var x struct {
 			ID       string
 			Decision struct{ Pool, Mode string }
@@ -49,11 +49,11 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s: %d, %v\n%s", path, code, err, body)
 		}
 	}
-	if code, body := get(p.base + "/explain/" + id); code != http.StatusOK || !strings.Contains(body, "<title>"+id+" · Forewarm</title>") {
+	if code, body := testenv.Get(p.base + "/explain/" + id); code != http.StatusOK || !strings.Contains(body, "<title>"+id+" · Forewarm</title>") {
 		t.Errorf("page: %d\n%s", code, body)
 	}
 	for path, want := range map[string]int{"/explain/nobody-7": 404, "/api/v1/explain/nobody-7": 404, "/api/v1/explain/" + id + "?format=pdf": 400} {
-		if code, body := get(p.base + path); code != want {
+		if code, body := testenv.Get(p.base + path); code != want {
 			t.Errorf("%s: %d, %s", path, code, body)
 		}
 	}

@@ -22,7 +22,7 @@ func TestFullDisk(t *testing.T) {
 	disk := testenv.SmallDisk(t, 64<<20)
 	data := filepath.Join(disk, "data")
 	address, page := testenv.FreeAddress(t), testenv.FreeAddress(t)
-	config := writeFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"),
+	config := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"),
 		"clock: event", "features: {lateness: 0s}", "log: {level: error}",
 		"nats: {embedded: {listen: "+address+", store_dir: "+t.TempDir()+"}}",
 		"storage: {dir: "+data+", snapshot_every: 100ms}", "server: {listen: "+page+"}", soundPool)
@@ -46,7 +46,7 @@ func TestFullDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			mark := codec.AppendWatermark(nil, &ingest.Watermark{At: at.Add(time.Minute)})
-			if _, err := conn.Request(ingest.WatermarkSubject("forewarm", "chat"), mark, patience); err != nil {
+			if _, err := conn.Request(ingest.WatermarkSubject("forewarm", "chat"), mark, testenv.Patience); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -57,7 +57,7 @@ func TestFullDisk(t *testing.T) {
 		})
 	}
 	says := func(path, what string) bool {
-		_, body := get("http://" + page + path)
+		_, body := testenv.Get("http://" + page + path)
 		return strings.Contains(body, what)
 	}
 
@@ -100,7 +100,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		minutes(last, last+1)
 	}
-	if n := scalar(t, "http://"+page, "count_over_time(forewarm_desired_replicas[10h])", begin.Add(time.Duration(last)*time.Minute)); int(n) != last-15 {
+	if n := testenv.Scalar(t, "http://"+page, "count_over_time(forewarm_desired_replicas[10h])", begin.Add(time.Duration(last)*time.Minute)); int(n) != last-15 {
 		t.Errorf("%g ticks are in the history, want those before the disk was full and after", n)
 	}
 	daemon.stop(t)
@@ -119,11 +119,11 @@ func TestFullDiskUnderTheStream(t *testing.T) {
 	t.Parallel()
 	disk := testenv.SmallDisk(t, 120<<20)
 	address, page := testenv.FreeAddress(t), testenv.FreeAddress(t)
-	daemon := start(t, "serve", "-config", writeFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"),
+	daemon := start(t, "serve", "-config", testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"),
 		"features: {lateness: 0s}", "log: {level: error}", "nats: {embedded: {listen: "+address+"}, stream: {max_bytes: 67108864}}",
 		"storage: {dir: "+filepath.Join(disk, "data")+"}", "server: {listen: "+page+"}", soundPool))
 	says := func(path, what string) bool {
-		_, body := get("http://" + page + path)
+		_, body := testenv.Get("http://" + page + path)
 		return daemon.over() || strings.Contains(body, what)
 	}
 	tick := func() (at time.Time) {

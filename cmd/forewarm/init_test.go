@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // engineFiles serves what engines expose: the path is the name of a file of ingest/scrape/testdata.
@@ -83,7 +84,7 @@ func TestInit(t *testing.T) {
 func TestInitRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	url := engineFiles(t)
-	writeFile(t, "forewarm.yaml", "keep: me")
+	testenv.WriteFile(t, "forewarm.yaml", "keep: me")
 	for args, says := range map[string]string{
 		"init":                                  "forewarm.yaml exists: name another file with -o, or replace it with -force",
 		"init -o no/such.yaml":                  "no/such.yaml: no such file",

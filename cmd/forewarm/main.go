@@ -15,6 +15,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"github.com/forewarm/forewarm/internal/daemon"
 )
 
 // command is one subcommand.
@@ -75,7 +77,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		switch {
 		case err == nil || errors.Is(err, flag.ErrHelp):
 			return 0
-		case errors.As(err, new(usageError)):
+		case errors.As(err, new(usageError)), errors.As(err, new(daemon.ConfigError)):
 			fmt.Fprintln(std.err, "forewarm "+c.name+": "+oneLine(err))
 			return 2
 		}

@@ -2,40 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"strings"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 )
-
-// checkRights fails where the NATS user lacks a right that the daemon needs, and names the subjects. warn is told when the server
-// does not say what rights there are.
-func checkRights(ctx context.Context, conn *nats.Conn, c *jetstream.Config, warn func(error)) error {
-	missing, err := jetstream.MissingRights(ctx, conn, c.DaemonRights())
-	if errors.Is(err, nats.ErrPermissionViolation) {
-		return fmt.Errorf("%w; forewarm nats-config prints all that the daemon needs", err)
-	}
-	if err != nil {
-		warn(err)
-		return nil
-	}
-	var lacks []string
-	if len(missing.Publish) > 0 {
-		lacks = append(lacks, "publish to "+strings.Join(missing.Publish, ", "))
-	}
-	if len(missing.Subscribe) > 0 {
-		lacks = append(lacks, "subscribe to "+strings.Join(missing.Subscribe, ", "))
-	}
-	if len(lacks) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the NATS user of this connection may not %s: allow it in the server's configuration; forewarm nats-config prints all that the daemon needs", strings.Join(lacks, ", nor "))
-}
 
 // natsConfig prints what a NATS server needs to know of Forewarm.
 func natsConfig(_ context.Context, args []string, std streams) error {

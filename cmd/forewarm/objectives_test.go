@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // plantedTraffic is what a pool's gateway and engines tell of one minute.
@@ -28,7 +29,7 @@ type plantedTraffic struct {
 	kv, queue float64 // of each replica
 }
 
-func (x plantedTraffic) publish(t *testing.T, p *inProcess, at time.Time) {
+func (x plantedTraffic) publish(t *testing.T, p *daemonHere, at time.Time) {
 	t.Helper()
 	var b bytes.Buffer
 	for i := range x.calls {
@@ -53,7 +54,7 @@ func (x plantedTraffic) publish(t *testing.T, p *inProcess, at time.Time) {
 }
 
 // ask is the daemon's answer as text and, where into is not nil, as JSON.
-func (p *inProcess) ask(t *testing.T, path string, into any) string {
+func (p *daemonHere) ask(t *testing.T, path string, into any) string {
 	t.Helper()
 	response, err := http.Get(p.base + path)
 	if err != nil {
@@ -90,7 +91,7 @@ func TestRetriesAreBounded(t *testing.T) {
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 30s}", `pools:
 - &p {name: room, kv_capacity_tokens: 400000, prefill_tokens_per_s: 270, prefill_target: 1, decode_tokens_per_s: 220, warmup: {p50: 6m, p90: 12m}, replicas: {min: 3, max: 60}}
 - {<<: *p, name: full}`)
-	alerts, events := subscribe(t, p.conn, "forewarm.alert.>"), subscribe(t, p.conn, "forewarm.prescale.>")
+	alerts, events := testenv.Subscribe(t, p.conn, "forewarm.alert.>"), testenv.Subscribe(t, p.conn, "forewarm.prescale.>")
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for m := range minutes {
 		for _, x := range []plantedTraffic{{pool: "room", kv: .2}, {pool: "full", kv: .6}} {
@@ -107,17 +108,17 @@ func TestRetriesAreBounded(t *testing.T) {
 	}
 	p.settle(t)
 	storms := map[string]string{}
-	for m := range next(alerts) {
+	for m := range testenv.Next(alerts) {
 		var e alerting.AlertEvent
 		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatal(err)
 		}
 		if e.Data.Name == alerting.RetryStorm {
-			storms[e.Data.Labels["pool"]] = words(e.Data.Annotations)
+			storms[e.Data.Labels["pool"]] = testenv.Words(e.Data.Annotations)
 		}
 	}
 	most := map[string]int{}
-	for m := range next(events) {
+	for m := range testenv.Next(events) {
 		e, err := alerting.ReadPrescale(alerting.StructuredType, m.Data)
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +148,7 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}", `pools:
 - &p {name: ttft, prefill_tokens_per_s: 5000, prefill_target: 1, decode_tokens_per_s: 2000, slo: {ttft: 1s, itl: 40ms}, replicas: {min: 4, max: 30}, disaggregated: {prefill_replicas: {min: 4, max: 30}}}
 - {<<: *p, name: itl}`)
-	alerts, events := subscribe(t, p.conn, "forewarm.alert.>"), subscribe(t, p.conn, "forewarm.prescale.>")
+	alerts, events := testenv.Subscribe(t, p.conn, "forewarm.alert.>"), testenv.Subscribe(t, p.conn, "forewarm.prescale.>")
 	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	for m := range minutes {
 		at := start.Add(time.Duration(m) * time.Minute)
@@ -169,18 +170,18 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 	}
 	p.settle(t)
 	raised := map[string]time.Duration{}
-	for m := range next(alerts) {
+	for m := range testenv.Next(alerts) {
 		var e alerting.AlertEvent
 		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatal(err)
 		}
 		if pool := e.Data.Labels["pool"]; e.Data.Name == alerting.LatencyObjective && raised[pool] == 0 {
 			raised[pool] = e.Data.StartsAt.Sub(start)
-			t.Log(words(e.Data.Annotations))
+			t.Log(testenv.Words(e.Data.Annotations))
 		}
 	}
 	var reasons []string
-	for m := range next(events) {
+	for m := range testenv.Next(events) {
 		e, err := alerting.ReadPrescale(alerting.StructuredType, m.Data)
 		if err != nil {
 			t.Fatal(err)

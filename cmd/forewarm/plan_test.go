@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 type plannedSheet struct {
@@ -77,8 +79,8 @@ func TestPlanSources(t *testing.T) {
 	for i := range 600 {
 		rows = append(rows, fmt.Sprintf("%.1f,chat,1000,400,200", float64(i)/2))
 	}
-	writeFile(t, "trace.csv", rows...)
-	writeFile(t, "demand.yaml", "classes:", "  - {class: chat, requests_per_s: 2, prompt_p50: 1000, prompt_p95: 1000, output_p50: 200, output_p95: 200, cache_hit: 0.4}")
+	testenv.WriteFile(t, "trace.csv", rows...)
+	testenv.WriteFile(t, "demand.yaml", "classes:", "  - {class: chat, requests_per_s: 2, prompt_p50: 1000, prompt_p95: 1000, output_p50: 200, output_p95: 200, cache_hit: 0.4}")
 	common := []string{"-pool", "chat", "-kv-capacity-tokens", "40000", "-prefill-tokens-per-s", "3000", "-prefill-target", "1", "-decode-tokens-per-s", "900", "-launch", "2"}
 	for name, args := range map[string][]string{
 		"stated":      {"-requests-per-s", "2", "-prompt-p50", "1000", "-prompt-p95", "1000", "-output-p50", "200", "-output-p95", "200", "-cache-hit", "0.4", "-replicas", "3"},
@@ -118,11 +120,11 @@ func TestPlanAsksTheDaemon(t *testing.T) {
 // TestPlanMistakes: each is answered in one line that says what to mend, with exit code 2.
 func TestPlanMistakes(t *testing.T) {
 	t.Chdir(t.TempDir())
-	writeFile(t, "sound.yaml", soundPool)
-	writeFile(t, "twice.yaml", "pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]")
-	writeFile(t, "model.json", `{"num_hidden_layers":2,"num_attention_heads":4,"hidden_size":64,"layer_types":["mamba","full_attention"]}`)
-	writeFile(t, "demand.yaml", "classes: [{class: a, request_per_s: 2}]")
-	writeFile(t, "empty.yaml", "classes: []")
+	testenv.WriteFile(t, "sound.yaml", soundPool)
+	testenv.WriteFile(t, "twice.yaml", "pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]")
+	testenv.WriteFile(t, "model.json", `{"num_hidden_layers":2,"num_attention_heads":4,"hidden_size":64,"layer_types":["mamba","full_attention"]}`)
+	testenv.WriteFile(t, "demand.yaml", "classes: [{class: a, request_per_s: 2}]")
+	testenv.WriteFile(t, "empty.yaml", "classes: []")
 	for _, tc := range []struct {
 		args string
 		says []string
@@ -168,7 +170,7 @@ func TestPlanMistakes(t *testing.T) {
 // TestPlanOfAConfiguration: roles, limits, prices and kinds of replica as they are configured.
 func TestPlanOfAConfiguration(t *testing.T) {
 	t.Chdir(t.TempDir())
-	writeFile(t, "c.yaml", "pools:", "  - name: chat", "    kv_capacity_tokens: 100000", "    prefill_tokens_per_s: 10000", "    prefill_target: 1", "    decode_tokens_per_s: 2000",
+	testenv.WriteFile(t, "c.yaml", "pools:", "  - name: chat", "    kv_capacity_tokens: 100000", "    prefill_tokens_per_s: 10000", "    prefill_target: 1", "    decode_tokens_per_s: 2000",
 		"    replicas: {max: 20, initial: 3}", "    disaggregated: {prefill_replicas: {max: 8, initial: 2}}", "    limits: {requests_per_min: 700}",
 		"    gpu_hour_usd: 4", "    prices: {date: 2026-01-15, region: eu-1}",
 		"    types: [{name: large, hour_usd: 7, kv_capacity_tokens: 300000, prefill_tokens_per_s: 30000, decode_tokens_per_s: 6000}, {name: small, hour_usd: 4, kv_capacity_tokens: 100000, prefill_tokens_per_s: 10000, decode_tokens_per_s: 2000}]")

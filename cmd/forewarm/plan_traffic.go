@@ -1,25 +1,18 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml"
 
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/backtest"
-	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/features/sketch"
-	"github.com/forewarm/forewarm/ingest"
 )
 
 // readTraffic fills in what the pool is asked for, from the one source that was given.
@@ -117,36 +110,6 @@ func (p *planFlags) readDemand(in *plan.Input) error {
 	return statedTraffic(in, filepath.Base(p.demand), file.Classes)
 }
 
-// otherName is what further names are counted as.
-const otherName = features.OverflowClass
-
-// namesKept bounds the classes, and the tenants, that are told apart; further ones are counted together.
-const namesKept = 200
-
-// tally is a sum over requests.
-type tally struct {
-	load          plan.Load
-	calls, served float64
-}
-
-func (t *tally) add(o *tally) {
-	t.load, t.calls, t.served = t.load.Plus(o.load), t.calls+o.calls, t.served+o.served
-}
-
-// gatherer adds up a trace by the minute.
-type gatherer struct {
-	start    time.Time
-	minutes  []plan.Load
-	all      tally
-	by       [2]map[string]tally // class, tenant
-	contexts sketch.Quantile
-	longest  float64
-
-	uncached, outputs float64 // records that did not say
-	records           float64
-	binned            bool
-}
-
 func (p *planFlags) readTrace(ctx context.Context, in *plan.Input, std streams) error {
 	o := p.options
 	var err error
@@ -158,10 +121,7 @@ func (p *planFlags) readTrace(ctx context.Context, in *plan.Input, std streams) 
 		return err
 	}
 	defer reader.Close()
-	var g gatherer
-	for i := range g.by {
-		g.by[i] = map[string]tally{}
-	}
+	var records plan.Records
 	_, size := reader.Progress()
 	bar := newProgress(std.err, "reading", size)
 	defer bar.finish()
@@ -179,7 +139,12 @@ func (p *planFlags) readTrace(ctx context.Context, in *plan.Input, std streams) 
 			read, _ := reader.Progress()
 			bar.set(read)
 		}
-		if err := g.add(&it); err != nil {
+		if it.Request != nil {
+			err = records.Add(it.Request)
+		} else {
+			err = records.AddSum(it.Sum)
+		}
+		if err != nil {
 			return usageError{err}
 		}
 	}
@@ -187,122 +152,8 @@ func (p *planFlags) readTrace(ctx context.Context, in *plan.Input, std streams) 
 	if err := traceNotes(reader, std); err != nil {
 		return err
 	}
-	in.Traffic = g.traffic(filepath.Base(p.trace))
-	in.Lengths = plan.Contexts{P50: g.contexts.Quantile(0.5), P95: g.contexts.Quantile(0.95), Longest: g.longest}
-	if g.contexts.Count() == 0 {
-		in.Lengths = plan.Contexts{}
-	}
+	records.Fill(in, filepath.Base(p.trace))
 	return nil
-}
-
-// maxPlanMinutes bounds a trace: a year.
-const maxPlanMinutes = 366 * 1440
-
-func (g *gatherer) add(it *backtest.Item) error {
-	if r := it.Request; r != nil {
-		return g.request(r)
-	}
-	s := it.Sum
-	n := known(s.Requests)
-	if n == 0 {
-		return nil
-	}
-	g.binned = true
-	load := plan.Request(known(s.PromptTokens)/n, known(s.CachedTokens)/n, known(s.OutputTokens)/n).Times(n)
-	return g.book(s.Start, &tally{load, n, math.NaN()}, s.Class)
-}
-
-func (g *gatherer) request(r *ingest.Request) error {
-	if r.Phase == ingest.PhaseArrived {
-		return nil // its end is another record
-	}
-	g.records++
-	if r.CachedTokens < 0 {
-		g.uncached++
-	}
-	if r.OutputTokens < 0 {
-		g.outputs++
-	}
-	prompt, output := float64(max(r.PromptTokens, 0)), float64(max(r.OutputTokens, 0))
-	one := tally{load: plan.Request(prompt, min(float64(max(r.CachedTokens, 0)), prompt), output)}
-	rejected := r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected
-	if r.Attempt <= 1 {
-		one.calls = 1
-		g.contexts.Add(prompt + output)
-		g.longest = max(g.longest, prompt+output)
-	} else if rejected {
-		one.load = plan.Load{Requests: 1} // no replica computes it again
-	}
-	if r.Phase == ingest.PhaseFinished && r.Status == ingest.StatusOK {
-		one.served = 1
-	}
-	return g.book(r.EventTime(), &one, r.Class, r.Tenant)
-}
-
-// book adds a sum over requests to its minute, and to those that asked.
-func (g *gatherer) book(at time.Time, t *tally, of ...string) error {
-	minute := at.Truncate(features.Minute)
-	if g.start.IsZero() {
-		g.start = minute
-	}
-	i := int(minute.Sub(g.start) / features.Minute)
-	if i < 0 {
-		i = 0 // records come up when they end: one that arrived before the first to end
-	}
-	if i >= maxPlanMinutes {
-		return fmt.Errorf("the trace is longer than %d days: cut it, or check its times", maxPlanMinutes/1440)
-	}
-	for len(g.minutes) <= i {
-		g.minutes = append(g.minutes, plan.Load{})
-	}
-	g.minutes[i] = g.minutes[i].Plus(t.load.Times(1 / features.Minute.Seconds()))
-	g.all.add(t)
-	for k, name := range of {
-		if name == "" && k > 0 {
-			continue
-		}
-		sum, ok := g.by[k][name]
-		if !ok && len(g.by[k]) >= namesKept {
-			name = otherName
-			sum = g.by[k][name]
-		}
-		sum.add(t)
-		g.by[k][strings.Clone(name)] = sum
-	}
-	return nil
-}
-
-func (g *gatherer) traffic(source string) plan.Traffic {
-	seconds := float64(len(g.minutes)) * features.Minute.Seconds()
-	t := plan.Traffic{
-		Source: fmt.Sprintf("%s (%s)", source, count(len(g.minutes), "minute")), Minutes: g.minutes,
-		Calls: plan.Calls{Calls: g.all.calls / seconds, Served: g.all.served / seconds},
-	}
-	for i, to := range []*[]plan.Class{&t.Classes, &t.Tenants} {
-		*to = means(g.by[i], seconds)
-	}
-	if g.binned {
-		t.Notes = append(t.Notes, "The trace has sums, not requests: lengths are taken as equal within a bin, so active KV tokens are too low where they vary.")
-	}
-	if g.records > 0 && g.uncached/g.records > 0.5 {
-		t.Notes = append(t.Notes, "The trace does not say what was cached: all prompt tokens count as prefill.")
-	}
-	if g.records > 0 && g.outputs/g.records > 0.5 {
-		t.Notes = append(t.Notes, "The trace does not say how long outputs were: decode and KV tokens are too low.")
-	}
-	return t
-}
-
-// means are mean rates of sums over so many seconds, the heaviest by tokens first.
-func means(sums map[string]tally, seconds float64) []plan.Class {
-	var out []plan.Class
-	for name, sum := range sums {
-		out = append(out, plan.Class{Name: name, Load: sum.load.Times(1 / seconds), Calls: plan.Calls{Calls: sum.calls / seconds, Served: sum.served / seconds}})
-	}
-	slices.SortFunc(out, func(a, b plan.Class) int {
-		return cmp.Or(cmp.Compare(b.Load.Prompt+b.Load.Output, a.Load.Prompt+a.Load.Output), strings.Compare(a.Name, b.Name))
-	})
-	return out
 }
 
 func count(n int, noun string) string {
@@ -310,11 +161,4 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-func known(x float64) float64 {
-	if math.IsNaN(x) || x < 0 {
-		return 0
-	}
-	return x
 }

@@ -10,11 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // binaryDir holds the program that tests run as a process of its own; "" while none was built.
@@ -66,7 +67,7 @@ func buildWith(t *testing.T, replaced map[string]string) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "forewarm")
-	if err := build(program, "-overlay", writeFile(t, filepath.Join(dir, "overlay.json"), string(text))); err != nil {
+	if err := build(program, "-overlay", testenv.WriteFile(t, filepath.Join(dir, "overlay.json"), string(text))); err != nil {
 		t.Fatal(err)
 	}
 	return program
@@ -128,7 +129,7 @@ func (p *process) wait(t *testing.T) {
 	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
+	case <-time.After(testenv.Patience):
 		t.Fatalf("%q does not end:\n%s", p.cmd.Args[1:], p.out.String())
 	}
 	if p.code != 0 {
@@ -163,28 +164,18 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// patience bounds every wait for something outside the test; none comes near it.
-const patience = time.Minute
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
 
 // runHere runs a command in this process.
 func runHere(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = run(ctx, args, streams{out: &out, err: &errs})
 	return code, out.String(), errs.String()
-}
-
-// get reads a page; code is 0 while nobody answers.
-func get(url string) (code int, body string) {
-	res, err := http.Get(url)
-	if err != nil {
-		return 0, ""
-	}
-	defer res.Body.Close()
-	var b bytes.Buffer
-	if _, err := b.ReadFrom(res.Body); err != nil {
-		return 0, ""
-	}
-	return res.StatusCode, b.String()
 }
 
 // daemonStatus is the part of /api/v1/status that tests wait for.
@@ -195,23 +186,9 @@ type daemonStatus struct {
 }
 
 func statusOf(address string) (s daemonStatus, err error) {
-	code, body := get("http://" + address + "/api/v1/status")
+	code, body := testenv.Get("http://" + address + "/api/v1/status")
 	if code != http.StatusOK {
 		return s, errors.New("no answer")
 	}
 	return s, json.Unmarshal([]byte(body), &s)
-}
-
-// words are what people read of an alert.
-func words(annotations map[string]string) string {
-	return annotations["summary"] + "\n" + annotations["description"] + "\n=> " + annotations["action"]
-}
-
-// writeFile writes lines to a new file of the test's directory.
-func writeFile(t *testing.T, path string, lines ...string) string {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(fmt.Errorf("test file: %w", err))
-	}
-	return path
 }

@@ -13,17 +13,17 @@ import (
 // TestPublish: the daemon counts what publish sends, whenever that is, alone and as a stream of a rate.
 func TestPublish(t *testing.T) {
 	p := startDaemon(t, soundPool)
-	code, out, errs := runHere(t.Context(), "publish", "-nats", p.embedded.URL(), "-class", "agent", "-cached", "200")
+	code, out, errs := runHere(t.Context(), "publish", "-nats", p.nats, "-class", "agent", "-cached", "200")
 	if code != 0 || !strings.Contains(out, "stored 1 record on forewarm.telemetry.request.chat.agent") {
 		t.Fatalf("%d, %s%s", code, out, errs)
 	}
 	began := time.Now()
-	if code, out, errs = runHere(t.Context(), "publish", "-nats", p.embedded.URL(), "-n", "20", "-rate", "100"); code != 0 || time.Since(began) < 190*time.Millisecond {
+	if code, out, errs = runHere(t.Context(), "publish", "-nats", p.nats, "-n", "20", "-rate", "100"); code != 0 || time.Since(began) < 190*time.Millisecond {
 		t.Fatalf("%d after %s, %s%s", code, time.Since(began), out, errs)
 	}
-	testenv.Await(t, "the records to be counted", func() bool { return metric(t, p, "forewarm_ingest_records_total") == 21 })
+	testenv.Await(t, "the records to be counted", func() bool { return testenv.Metric(t, p.base, "forewarm_ingest_records_total") == 21 })
 	p.settle(t)
-	_, page := get(p.base + "/metrics")
+	_, page := testenv.Get(p.base + "/metrics")
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, "forewarm_ingest_refused_total") && !strings.HasSuffix(line, " 0\n") {
 			t.Errorf("refused: %s", line)
@@ -43,7 +43,7 @@ func TestPublishFails(t *testing.T) {
 	}
 	go s.Start()
 	defer s.Shutdown()
-	if !s.ReadyForConnections(patience) {
+	if !s.ReadyForConnections(testenv.Patience) {
 		t.Fatal("the NATS server does not start")
 	}
 	for _, tc := range []struct {

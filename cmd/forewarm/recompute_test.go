@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fxamacker/cbor/v2"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
@@ -15,8 +18,6 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
-	"github.com/fxamacker/cbor/v2"
-	"go.uber.org/zap"
 )
 
 // farm is a pool that is fed with traffic and scaled as its decisions say, into a data directory.
@@ -260,7 +261,7 @@ func (l *decisionList) Read(_ context.Context, from, to time.Time, fn func(*aler
 // openList opens a history whose decisions are a list.
 func openList(t *testing.T, c storage.Config) storage.History {
 	t.Helper()
-	store, err := storage.OpenStore(c, slogFrom(zap.NewNop()))
+	store, err := storage.OpenStore(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

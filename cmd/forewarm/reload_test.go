@@ -18,14 +18,14 @@ func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	path, address, other := filepath.Join(dir, "forewarm.yaml"), testenv.FreeAddress(t), testenv.FreeAddress(t)
 	write := func(listen string, more ...string) {
-		writeFile(t, path, append(more, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+listen+"', lifecycle: true}")...)
+		testenv.WriteFile(t, path, append(more, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+listen+"', lifecycle: true}")...)
 	}
 	write(address, soundPool)
 	p := start(t, "serve", "-config", path)
 	defer p.stop(t)
 	page := func(address, line string) func() bool {
 		return func() bool {
-			_, metrics := get("http://" + address + "/metrics")
+			_, metrics := testenv.Get("http://" + address + "/metrics")
 			return p.over() || strings.Contains(metrics, "\n"+line+"\n")
 		}
 	}
@@ -62,7 +62,7 @@ func TestReload(t *testing.T) {
 	}
 	testenv.Await(t, "the new address", page(other, good))
 
-	writeFile(t, path, soundPool, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+other+"'}")
+	testenv.WriteFile(t, path, soundPool, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+other+"'}")
 	hangup()
 	testenv.Await(t, "reloads over HTTP to be off", func() bool {
 		code, body := askReload(t, other)

@@ -195,12 +195,6 @@ type replayer struct {
 	buffer            []byte
 }
 
-const (
-	typeJSON      = "application/json"
-	typeNDJSON    = "application/x-ndjson"
-	typeSumNDJSON = "application/vnd.forewarm.sum+x-ndjson"
-)
-
 func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 	for i := range b.Requests {
 		x := &b.Requests[i]
@@ -214,7 +208,7 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 			}
 		}
 		r.buffer = append(codec.AppendRequest(r.buffer, x), '\n')
-		if err := r.flush(ctx, x.Pool, x.Class, typeNDJSON, i+1, len(b.Requests)); err != nil {
+		if err := r.flush(ctx, x.Pool, x.Class, codec.ContentTypeNDJSON, i+1, len(b.Requests)); err != nil {
 			return err
 		}
 	}
@@ -225,7 +219,7 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 		}
 		x.Start = r.move(x.Start)
 		r.buffer = append(codec.AppendSum(r.buffer, x), '\n')
-		if err := r.flush(ctx, x.Pool, x.Class, typeSumNDJSON, i+1, len(b.Sums)); err != nil {
+		if err := r.flush(ctx, x.Pool, x.Class, codec.ContentTypeSumNDJSON, i+1, len(b.Sums)); err != nil {
 			return err
 		}
 	}
@@ -235,7 +229,7 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 		}
 		// In a hole of the trace as well: a daemon takes a leap in time for a mistake until several records agree on it.
 		moved := ingest.Watermark{Pool: r.pool, At: r.move(w.At)}
-		return r.publish(ctx, ingest.WatermarkSubject(r.prefix, r.pool), typeJSON, codec.AppendWatermark(nil, &moved))
+		return r.publish(ctx, ingest.WatermarkSubject(r.prefix, r.pool), codec.ContentTypeJSON, codec.AppendWatermark(nil, &moved))
 	}
 	return nil
 }

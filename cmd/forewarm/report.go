@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting/report"
+	"github.com/forewarm/forewarm/backtest/suggest"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/pipeline"
@@ -43,7 +45,7 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 	if *again && *path == "" {
 		return usagef("-suggest needs -config: what is in force is not in the data")
 	}
-	page, err := reportPage(*format)
+	write, _, err := report.Form(*format)
 	if err != nil {
 		return usagef("-format %w", err)
 	}
@@ -63,9 +65,9 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		}
 		sc, nc, daemonAt, zone = cfg.Storage, cfg.NATS, cfg.Server.Listen, cmp.Or(zone, cfg.Report.Timezone)
 	}
-	period, err := parsePeriod(*from, *to, zone)
+	period, err := report.ParseSpan(*from, *to, zone)
 	if err != nil {
-		return err
+		return usagef("-%w", err)
 	}
 	if err := checkDataDir(sc.Dir); err != nil {
 		return err
@@ -83,38 +85,25 @@ func runReport(ctx context.Context, args []string, std streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeHistory()) }()
-	if err := period.complete(ctx, log); err != nil {
+	last, _, _, err := log.Last(ctx)
+	if err != nil {
 		return err
 	}
-	r, err := report.Reconcile(ctx, h, period.start, period.end, reportOptions(period.zone))
+	if err := period.Complete(last); errors.Is(err, report.ErrNoDecision) {
+		return err
+	} else if err != nil {
+		return usagef("-%w", err)
+	}
+	r, err := report.Reconcile(ctx, h, period.From, period.To, report.OptionsIn(period.Zone))
 	if err == nil && *again {
 		bar := newProgress(std.err, "running again", 1000*int64(len(r.Pools)))
-		err = otherSettings(ctx, h, settings, r, func(done int) { bar.set(int64(done)) })
+		err = suggest.OtherSettings(ctx, h, settings, r, func(done int) { bar.set(int64(done)) })
 		bar.finish()
 	}
 	if err != nil {
 		return err
 	}
-	return writeTo(*out, std.out, func(w io.Writer) error { return page.write(w, r) })
-}
-
-// page is a form that a report is written in.
-type page struct {
-	contentType string
-	write       func(io.Writer, *report.Report) error
-}
-
-// reportPage is the form of that name.
-func reportPage(format string) (page, error) {
-	switch format {
-	case "", "md":
-		return page{"text/markdown; charset=utf-8", report.WriteMarkdown}, nil
-	case "json":
-		return page{typeJSON, report.WriteJSON}, nil
-	case "html":
-		return page{"text/html; charset=utf-8", report.WriteHTML}, nil
-	}
-	return page{}, fmt.Errorf("is %q: it must be md, json or html", format)
+	return writeTo(*out, std.out, func(w io.Writer) error { return write(w, r) })
 }
 
 // askDaemon copies what a running daemon answers.
@@ -155,7 +144,7 @@ func openHistory(ctx context.Context, c storage.Config, nc jetstream.Config) (h 
 	if err != nil {
 		return h, nil, nil, err
 	}
-	if h.Store, err = storage.OpenStore(c, slogFrom(zap.NewNop())); err != nil {
+	if h.Store, err = storage.OpenStore(c, slog.New(slog.DiscardHandler)); err != nil {
 		return h, nil, nil, errors.Join(err, lock.Unlock())
 	}
 	log, closeLog, err := openLog(ctx, nc, c.Dir)
@@ -203,77 +192,12 @@ func openJetStream(ctx context.Context, c jetstream.Config, dir string) (js nats
 	return js, done, nil
 }
 
-// reportOptions are the defaults, told by the clock of a zone.
-func reportOptions(zone *time.Location) report.Options {
-	o := report.DefaultOptions()
-	o.Zone = report.Zone{Location: zone}
-	return o
-}
-
-// period is what a report is asked of; an end that was left out is zero.
-type period struct {
-	start, end time.Time
-	zone       *time.Location // that days begin by
-}
-
-// parsePeriod reads the ends of a period, and the name of its zone, "" for UTC.
-func parsePeriod(from, to, zone string) (p period, err error) {
-	if p.zone, err = time.LoadLocation(zone); err != nil {
-		return p, usagef("-timezone is %q: write an IANA name, such as UTC or Europe/Berlin", zone)
-	}
-	if p.start, err = parseTimeIn("-from", from, p.zone); err != nil {
-		return p, err
-	}
-	if p.end, err = parseTimeIn("-to", to, p.zone); err == nil && !p.start.IsZero() && !p.end.IsZero() {
-		err = p.check()
-	}
-	return p, err
-}
-
-func (p *period) check() error {
-	switch {
-	case !p.start.Before(p.end):
-		return usagef("the period is empty: -from %s is not before -to %s", p.start.Format(time.RFC3339), p.end.Format(time.RFC3339))
-	case p.end.Sub(p.start) > report.MaxDays*24*time.Hour:
-		return usagef("the period is too long: -from %s to -to %s must be at most %d days; report part by part", p.start.Format(time.RFC3339), p.end.Format(time.RFC3339), report.MaxDays)
-	}
-	return nil
-}
-
-// complete fills in what was left out: up to the newest decision, seven days long by the clock of the zone.
-func (p *period) complete(ctx context.Context, log *stream.Reader) error {
-	if p.end.IsZero() {
-		last, _, ok, err := log.Last(ctx)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return errors.New("the log has no decision: none was made yet")
-		}
-		p.end = last
-	}
-	if p.start.IsZero() {
-		p.start = p.end.In(p.zone).AddDate(0, 0, -7)
-	}
-	return p.check()
-}
-
 func parseTime(name, s string) (time.Time, error) {
-	t, err := parseTimeIn(name, s, time.UTC)
-	return t.UTC(), err
-}
-
-// parseTimeIn reads a time, or a day as its beginning in a zone; "" is zero.
-func parseTimeIn(name, s string, zone *time.Location) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
+	t, err := report.ParseTime(name, s, time.UTC)
+	if err != nil {
+		return t, usageError{err}
 	}
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.ParseInLocation(layout, s, zone); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, usagef("%s is %q: write RFC 3339, such as 2026-03-02T07:00:00Z, or a date", name, s)
+	return t.UTC(), nil
 }
 
 // writeTo writes a file whole, or to w when no path is given.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestNoSentinels walks every JSON output field by field: from a cold daemon, from one with fewer replicas than it keeps in reserve,
@@ -36,7 +38,7 @@ func TestNoSentinels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			p := startDaemonIn(t, dir, "clock: event", "features: {lateness: 0s}", "pools: ["+tc.pool+"]")
-			prescale, alerts := subscribe(t, p.conn, "forewarm.prescale.>"), subscribe(t, p.conn, "forewarm.alert.>")
+			prescale, alerts := testenv.Subscribe(t, p.conn, "forewarm.prescale.>"), testenv.Subscribe(t, p.conn, "forewarm.alert.>")
 			if err := p.conn.Flush(); err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +58,7 @@ func TestNoSentinels(t *testing.T) {
 				}
 			}
 			look := func(path string) string {
-				code, body := get(p.base + path)
+				code, body := testenv.Get(p.base + path)
 				if strings.Contains(path, "format=json") && code >= 400 {
 					return "" // said in a sentence, as where no traffic can be planned for
 				}

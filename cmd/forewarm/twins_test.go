@@ -69,7 +69,7 @@ func TestFaults(t *testing.T) {
 			case 10:
 				h.must(t, h.limitState(t, 1024))
 			case 25:
-				if _, ready := get("http://" + h.http[0] + "/readyz"); !strings.Contains(ready, "snapshot: ") {
+				if _, ready := testenv.Get("http://" + h.http[0] + "/readyz"); !strings.Contains(ready, "snapshot: ") {
 					t.Error("the object store is full, and /readyz does not say so")
 				}
 				for i := range h.twins {
@@ -240,7 +240,7 @@ func newHouse(t *testing.T, servers int) *house {
 		if servers > 1 {
 			lines = append(lines, "cluster {name: c, listen: "+routes[i]+", routes: [nats://"+strings.Join(routes, ", nats://")+"]}")
 		}
-		o, err := server.ProcessConfigFile(writeFile(t, filepath.Join(t.TempDir(), "nats.conf"), lines...))
+		o, err := server.ProcessConfigFile(testenv.WriteFile(t, filepath.Join(t.TempDir(), "nats.conf"), lines...))
 		h.must(t, err)
 		o.NoSigs, o.NoLog = true, true
 		h.options = append(h.options, o)
@@ -265,8 +265,8 @@ func newHouse(t *testing.T, servers int) *house {
 		if i == 1 && servers == 1 {
 			url = "nats://" + h.door.Addr().String()
 		}
-		writeFile(t, filepath.Join(h.dirs[i], "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-		writeFile(t, filepath.Join(h.dirs[i], "forewarm.yaml"),
+		testenv.WriteFile(t, filepath.Join(h.dirs[i], "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+		testenv.WriteFile(t, filepath.Join(h.dirs[i], "forewarm.yaml"),
 			fmt.Sprintf("nats: {url: %q, stream: {replicas: %d, max_bytes: 67108864}, decisions: {max_bytes: 67108864}}", url, servers),
 			"clock: event", "features: {lateness: 0s}", "log: {level: warn}", "decision: {mode: active}",
 			"storage: {dir: "+filepath.Join(h.dirs[i], "data")+", snapshot_every: 100ms}", "server: {listen: "+h.http[i]+"}", "keda: {listen: "+h.keda[i]+"}",
@@ -322,7 +322,7 @@ func (h *house) startServer(t *testing.T, i int) {
 	s, err := server.NewServer(h.options[i].Clone())
 	h.must(t, err)
 	go s.Start()
-	if !s.ReadyForConnections(patience) {
+	if !s.ReadyForConnections(testenv.Patience) {
 		t.Fatal("nats-server does not start")
 	}
 	h.servers[i] = s
@@ -427,7 +427,7 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)
 	out.told, out.twice = h.hook.counts()
 	divergent := regexp.MustCompile(`(?m)^forewarm_log_divergent_total (\d+)$`)
 	for i := range h.twins {
-		_, page := get("http://" + h.http[i] + "/metrics")
+		_, page := testenv.Get("http://" + h.http[i] + "/metrics")
 		if found := divergent.FindStringSubmatch(page); found != nil {
 			n, _ := strconv.Atoi(found[1])
 			out.divergent += n
@@ -435,14 +435,14 @@ func (h *house) play(t *testing.T, minutes int, at func(*house, *testing.T, int)
 			t.Errorf("twin %d does not say how many decisions differ", i)
 		}
 		testenv.Await(t, "all series to be sent", func() bool {
-			_, page := get("http://" + h.http[i] + "/metrics")
+			_, page := testenv.Get("http://" + h.http[i] + "/metrics")
 			return strings.Contains(page, "\nforewarm_remote_write_gaps_total 0\n") && strings.Contains(page, "\nforewarm_remote_write_waiting_bytes 0\n")
 		})
 		if minutes > 60 { // else too little is known to give advice
 			h.ask(t, i, &last)
 		}
 		testenv.Await(t, "each twin to see the other", func() bool {
-			_, ready := get("http://" + h.http[i] + "/readyz")
+			_, ready := testenv.Get("http://" + h.http[i] + "/readyz")
 			return strings.Contains(ready, "(version ")
 		})
 	}
@@ -460,11 +460,11 @@ func (h *house) ask(t *testing.T, i int, want *alerting.Decision) {
 	if err != nil || got.MetricValues[0].MetricValueFloat != float64(want.Desired) {
 		t.Errorf("twin %d tells KEDA %v (%v), want %d", i, got, err, want.Desired)
 	}
-	if _, page := get("http://" + h.http[i] + "/api/v1/pools/fleet/desired"); !strings.Contains(page, fmt.Sprintf(`"desired_replicas": %d,`, want.Desired)) {
+	if _, page := testenv.Get("http://" + h.http[i] + "/api/v1/pools/fleet/desired"); !strings.Contains(page, fmt.Sprintf(`"desired_replicas": %d,`, want.Desired)) {
 		t.Errorf("twin %d answers %s, want %d", i, page, want.Desired)
 	}
 	query := fmt.Sprintf(`http://%s/api/v1/query?query=forewarm_desired_replicas{role="all"}&time=%d`, h.http[i], want.Tick.Unix())
-	if _, page := get(query); !strings.Contains(page, fmt.Sprintf(`"%d"]`, want.Desired)) {
+	if _, page := testenv.Get(query); !strings.Contains(page, fmt.Sprintf(`"%d"]`, want.Desired)) {
 		t.Errorf("twin %d answers %s to PromQL, want %d", i, page, want.Desired)
 	}
 }
@@ -482,7 +482,7 @@ func (h *house) settled(t *testing.T) {
 			if h.twins[i].over() {
 				t.Fatalf("twin %d ended:\n%s", i, h.twins[i].out.String())
 			}
-			_, page := get("http://" + h.http[i] + "/metrics")
+			_, page := testenv.Get("http://" + h.http[i] + "/metrics")
 			return h.folded(i) && strings.Contains(page, "\nforewarm_log_waiting 0\n")
 		})
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 const soundPool = "pools: [{name: chat, replicas: {max: 4}}]"
@@ -34,7 +36,7 @@ func TestUsage(t *testing.T) {
 		"trace.csv":     {"t_s,class,prompt_tokens,cached_tokens,output_tokens", "0,chat,10,0,10"},
 		"notes.csv":     {"remember the milk"},
 	} {
-		writeFile(t, name, lines...)
+		testenv.WriteFile(t, name, lines...)
 	}
 	for _, tc := range []struct {
 		args string
@@ -174,10 +176,10 @@ func TestReportAsksTheDaemon(t *testing.T) {
 	if code, _, errs := runHere(t.Context(), "report", "-config", config, "-from", "2020-01-05"); code != 2 || !strings.Contains(errs, "at most 93 days") {
 		t.Errorf("too long a period: %d, %s", code, errs)
 	}
-	if code, body := get(p.base + "/api/v1/report?format=html"); code != 200 || !strings.HasPrefix(body, "<!doctype html>") {
+	if code, body := testenv.Get(p.base + "/api/v1/report?format=html"); code != 200 || !strings.HasPrefix(body, "<!doctype html>") {
 		t.Errorf("as a page: %d, %.200s", code, body)
 	}
-	if code, body := get(p.base + "/api/v1/report?format=pdf"); code != 400 || !strings.Contains(body, "md, json or html") {
+	if code, body := testenv.Get(p.base + "/api/v1/report?format=pdf"); code != 400 || !strings.Contains(body, "md, json or html") {
 		t.Errorf("as what it cannot be: %d, %s", code, body)
 	}
 }
@@ -185,9 +187,9 @@ func TestReportAsksTheDaemon(t *testing.T) {
 // TestWarnings: what works, but not as one would hope, says so.
 func TestWarnings(t *testing.T) {
 	t.Chdir(t.TempDir())
-	writeFile(t, "bare.yaml", soundPool)
-	writeFile(t, "sized.yaml", "pools: [{name: chat, replicas: {max: 4}, decode_tokens_per_s: 400}]")
-	writeFile(t, "short.csv", "t_s,class,prompt_tokens,cached_tokens,output_tokens", "0,chat,10,0,10", "70,chat,10,0,10")
+	testenv.WriteFile(t, "bare.yaml", soundPool)
+	testenv.WriteFile(t, "sized.yaml", "pools: [{name: chat, replicas: {max: 4}, decode_tokens_per_s: 400}]")
+	testenv.WriteFile(t, "short.csv", "t_s,class,prompt_tokens,cached_tokens,output_tokens", "0,chat,10,0,10", "70,chat,10,0,10")
 	for args, want := range map[string]string{
 		"check -offline -config bare.yaml": "warning: pool chat has no capacity", "check -offline -config sized.yaml": "",
 		"backtest short.csv": "nothing is scored: ",

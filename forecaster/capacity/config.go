@@ -11,6 +11,7 @@ import (
 type Config struct {
 	Name string `yaml:"name"`
 
+	Mode     string `yaml:"mode"`     // advisory or active; "" means decision.mode
 	Timezone string `yaml:"timezone"` // IANA name of the zone whose clock the pool's users live by; "" means UTC
 
 	ModelConfig      string  `yaml:"model_config"` // path of the model's config.json; the caller reads it

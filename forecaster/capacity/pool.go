@@ -23,6 +23,7 @@ const Context = "context"
 // Pool is what one pool can hold and do, checked and with defaults filled in. It is a value.
 type Pool struct {
 	Name          string
+	Mode          string         // of decisions; "" for that of all pools
 	Zone          *time.Location // whose clock daily and weekly seasons follow; nil is UTC
 	KVTokens      float64        // KV cache of one replica in tokens, before KVTarget; 0 is unknown
 	KVTarget      float64
@@ -81,7 +82,7 @@ func NewFrom(c Config, files Files) (Pool, error) {
 		return Pool{}, err
 	}
 	p := Pool{
-		Name: c.Name, Zone: zone, KVTarget: c.KVTarget, PrefillTarget: c.PrefillTarget, KVTokens: float64(c.KVCapacityTokens),
+		Name: c.Name, Mode: c.Mode, Zone: zone, KVTarget: c.KVTarget, PrefillTarget: c.PrefillTarget, KVTokens: float64(c.KVCapacityTokens),
 		Rates: Rates{
 			PrefillTokensPerS: c.PrefillTokensPerS, DecodeTokensPerS: c.DecodeTokensPerS, RequestsPerS: c.MaxRequestsPerS,
 			MaxNumSeqs: c.MaxNumSeqs, ITL: c.ITL, Source: Stated,

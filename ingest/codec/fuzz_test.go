@@ -43,6 +43,12 @@ func FuzzDecodeJSON(f *testing.F) {
 		if n == 1 && !json.Valid(data) {
 			t.Fatal("accepted what is not JSON")
 		}
+		if open := bytes.IndexByte(data, '{'); open >= 0 && json.Valid(data) && !bytes.HasPrefix(bytes.TrimSpace(data[open+1:]), []byte{'}'}) {
+			nested := append(append(bytes.Clone(data[:open+1]), `"a_member_that_is_not_plain":{},`...), data[open+1:]...)
+			if d := diff(&b, decode(m, string(nested))); n == 1 && d != "" {
+				t.Fatalf("the scanner of plain records reads otherwise than the reader of all JSON: %s", d)
+			}
+		}
 		compareWithReference(t, data, &b)
 	})
 }

@@ -103,9 +103,33 @@ type granted struct {
 	Error *struct{ Description string } `json:"error"`
 }
 
-// MissingRights asks the server what this connection may do, and gives the needed rights that it lacks. It is an error when the
+// CheckRights fails where the user of a connection lacks a right that the daemon needs, and names the subjects. A server that
+// does not say what rights there are is no error: warn is told.
+func (c *Config) CheckRights(ctx context.Context, conn *nats.Conn, warn func(error)) error {
+	missing, err := missingRights(ctx, conn, c.DaemonRights())
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		return fmt.Errorf("%w; forewarm nats-config prints all that the daemon needs", err)
+	}
+	if err != nil {
+		warn(err)
+		return nil
+	}
+	var lacks []string
+	if len(missing.Publish) > 0 {
+		lacks = append(lacks, "publish to "+strings.Join(missing.Publish, ", "))
+	}
+	if len(missing.Subscribe) > 0 {
+		lacks = append(lacks, "subscribe to "+strings.Join(missing.Subscribe, ", "))
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the NATS user of this connection may not %s: allow it in the server's configuration; forewarm nats-config prints all that the daemon needs", strings.Join(lacks, ", nor "))
+}
+
+// missingRights asks the server what this connection may do, and gives the needed rights that it lacks. It is an error when the
 // server does not answer.
-func MissingRights(ctx context.Context, conn *nats.Conn, need Rights) (missing Rights, err error) {
+func missingRights(ctx context.Context, conn *nats.Conn, need Rights) (missing Rights, err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	m, err := conn.RequestWithContext(ctx, userInfo, nil)

@@ -53,6 +53,12 @@ func IsLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
+// IsOpen says whether an address, host:port, is not of the loopback interface.
+func IsOpen(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && !IsLoopback(host)
+}
+
 // Guard lets requests through to next unless they come from elsewhere, which refuse answers with a reason for people: such as
 // change something for another site's page, and, on a listen address of loopback, such as ask for a host that is neither this
 // machine nor one of hosts.

@@ -2,10 +2,14 @@
 package testenv
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -82,4 +86,51 @@ func LintMetrics(t testing.TB, exposition string) {
 			t.Error(strings.TrimSpace(line))
 		}
 	}
+}
+
+// Patience bounds every wait for something outside the test; none comes near it.
+const Patience = time.Minute
+
+// Get reads a page; code is 0 while nobody answers.
+func Get(url string) (code int, body string) {
+	res, err := http.Get(url)
+	if err != nil {
+		return 0, ""
+	}
+	defer res.Body.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(res.Body); err != nil {
+		return 0, ""
+	}
+	return res.StatusCode, b.String()
+}
+
+// WriteFile writes lines to a new file of the test's directory.
+func WriteFile(t testing.TB, path string, lines ...string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(fmt.Errorf("test file: %w", err))
+	}
+	return path
+}
+
+// Metric reads one value from the /metrics at a base URL, 0 when it is not there.
+func Metric(t testing.TB, base, name string) float64 {
+	t.Helper()
+	_, body := Get(base + "/metrics")
+	for line := range strings.Lines(body) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	return 0
+}
+
+// Words are what people read of an alert.
+func Words(annotations map[string]string) string {
+	return annotations["summary"] + "\n" + annotations["description"] + "\n=> " + annotations["action"]
 }

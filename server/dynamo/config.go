@@ -41,8 +41,6 @@ type Planner struct {
 	Endpoint    string        `yaml:"endpoint"`     // grpc://host:port of Listen as the planner reaches it; "" is grpc://Listen
 	Priority    int           `yaml:"priority"`     // the lowest of a stage has precedence; 0 means 10
 	Interval    time.Duration `yaml:"interval"`     // throughput_adjustment_interval_seconds of the planner; 0 means 1m
-
-	ObeyAdvisory bool `yaml:"obey_advisory"` // speak up in advisory mode too
 }
 
 // maxPlanners bounds the listeners.

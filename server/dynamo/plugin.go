@@ -88,7 +88,7 @@ func (s *plugin) Reset(context.Context, *pb.ResetRequest) (*pb.ResetResponse, er
 // advise gives the advice for the planner's pool, or why there is none: no failure of the plug-in, which the planner would
 // count against it.
 func (s *plugin) advise() (a server.Advice, withheld string) {
-	a, err := server.Advise(s.reader, s.planner.Pool, server.RoleAll, s.planner.ObeyAdvisory, time.Now())
+	a, err := server.Advise(s.reader, s.planner.Pool, server.RoleAll, time.Now())
 	if err != nil {
 		return a, err.Error()
 	}

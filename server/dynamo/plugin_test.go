@@ -83,7 +83,6 @@ func TestPropose(t *testing.T) {
 		"cold":                  {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Withheld = "less than 5 min of its traffic is known" }, accept},
 		"lapsed":                {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decided = time.Now().Add(-time.Hour) }, accept},
 		"advisory":              {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Mode = alerting.Advisory }, accept},
-		"advisory, obeyed":      {Planner{Pool: "chat", ObeyAdvisory: true}, func(d *daemon) { d.view.Decision.Mode = alerting.Advisory }, floor("decode")},
 		"without a pool as yet": {Planner{Pool: "batch"}, nil, accept},
 	}
 	for name, tt := range tests {

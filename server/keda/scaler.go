@@ -109,7 +109,7 @@ func (s *Scaler) replicas(ref *pb.ScaledObjectRef) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	advice, err := server.Advise(s.reader, t.pool, t.role, t.obeyAdvisory, time.Now())
+	advice, err := server.Advise(s.reader, t.pool, t.role, time.Now())
 	if err == nil {
 		return advice.Replicas, nil
 	}

@@ -91,21 +91,19 @@ func TestMetrics(t *testing.T) {
 		want   float64
 		code   codes.Code
 	}{
-		"desired":             {ref: ref(), want: 7},
-		"by environment":      {ref: ref("pool", "", "poolFromEnv", "chat"), want: 7},
-		"all roles":           {ref: ref("role", "all"), want: 7},
-		"scaled to zero":      {ref: ref(), change: func(d *alerting.Decision) { d.Desired = 0 }, want: 0},
-		"advisory":            {ref: ref(), change: advisory, code: codes.Unavailable},
-		"advisory and obeyed": {ref: ref("obeyAdvisory", "true"), change: advisory, want: 7},
-		"stale":               {ref: ref(), change: func(d *alerting.Decision) { d.Withheld = "its telemetry is stale" }, code: codes.Unavailable},
-		"cold":                {ref: ref(), change: func(d *alerting.Decision) { d.Withheld = "less than 5 min of its traffic is known" }, code: codes.Unavailable},
-		"unknown pool":        {ref: ref("pool", "chatt"), code: codes.NotFound},
-		"no pool":             {ref: ref("pool", ""), code: codes.InvalidArgument},
-		"no reference":        {code: codes.InvalidArgument},
-		"misspelt":            {ref: ref("obey_advisory", "true"), code: codes.InvalidArgument},
-		"not a bool":          {ref: ref("obeyAdvisory", "yes please"), code: codes.InvalidArgument},
-		"no such role":        {ref: ref("role", "decoder"), code: codes.Unavailable},
-		"another metric":      {ref: ref(), metric: "cpu", code: codes.InvalidArgument},
+		"desired":        {ref: ref(), want: 7},
+		"by environment": {ref: ref("pool", "", "poolFromEnv", "chat"), want: 7},
+		"all roles":      {ref: ref("role", "all"), want: 7},
+		"scaled to zero": {ref: ref(), change: func(d *alerting.Decision) { d.Desired = 0 }, want: 0},
+		"advisory":       {ref: ref(), change: advisory, code: codes.Unavailable},
+		"stale":          {ref: ref(), change: func(d *alerting.Decision) { d.Withheld = "its telemetry is stale" }, code: codes.Unavailable},
+		"cold":           {ref: ref(), change: func(d *alerting.Decision) { d.Withheld = "less than 5 min of its traffic is known" }, code: codes.Unavailable},
+		"unknown pool":   {ref: ref("pool", "chatt"), code: codes.NotFound},
+		"no pool":        {ref: ref("pool", ""), code: codes.InvalidArgument},
+		"no reference":   {code: codes.InvalidArgument},
+		"misspelt":       {ref: ref("Role", "all"), code: codes.InvalidArgument},
+		"no such role":   {ref: ref("role", "decoder"), code: codes.Unavailable},
+		"another metric": {ref: ref(), metric: "cpu", code: codes.InvalidArgument},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package keda
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -15,16 +14,14 @@ import (
 
 // trigger is what the metadata of a trigger asks about.
 type trigger struct {
-	pool         string
-	role         string
-	obeyAdvisory bool
+	pool string
+	role string
 }
 
 // The keys of a trigger's metadata that are ours. KEDA hands over its own as well, and may come to have more.
 const (
-	keyPool         = "pool"
-	keyRole         = "role"
-	keyObeyAdvisory = "obeyAdvisory"
+	keyPool = "pool"
+	keyRole = "role"
 )
 
 // fromEnv ends a key whose value KEDA has looked up in the environment of the target.
@@ -41,12 +38,6 @@ func readTrigger(ref *pb.ScaledObjectRef) (trigger, error) {
 			t.pool = value
 		case keyRole:
 			t.role = value
-		case keyObeyAdvisory:
-			obey, err := strconv.ParseBool(value)
-			if err != nil {
-				return trigger{}, status.Errorf(codes.InvalidArgument, "metadata %s is %q: set true or false", key, value)
-			}
-			t.obeyAdvisory = obey
 		default:
 			if near, ok := misspelt(key); ok {
 				return trigger{}, status.Errorf(codes.InvalidArgument, "metadata %s: the key is written %s", key, near)
@@ -61,7 +52,7 @@ func readTrigger(ref *pb.ScaledObjectRef) (trigger, error) {
 
 // misspelt finds which of our keys was meant: one that went unread would select all roles.
 func misspelt(key string) (string, bool) {
-	for _, ours := range []string{keyPool, keyRole, keyObeyAdvisory} {
+	for _, ours := range []string{keyPool, keyRole} {
 		if strings.EqualFold(strings.NewReplacer("_", "", "-", "").Replace(key), ours) {
 			return ours, true
 		}

@@ -12,8 +12,8 @@ import (
 // FuzzTrigger wants of any metadata a pool and a role, or a complaint about the metadata.
 func FuzzTrigger(f *testing.F) {
 	f.Add("pool", "chat", "role", "decode")
-	f.Add("poolFromEnv", "chat", "obeyAdvisory", "true")
-	f.Add("pool", "chat", "obey_advisory", "true")
+	f.Add("poolFromEnv", "chat", "role", "all")
+	f.Add("pool", "chat", "Role", "all")
 	f.Add("FromEnv", "", "scalerAddress", "a:1")
 	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string) {
 		got, err := readTrigger(&pb.ScaledObjectRef{ScalerMetadata: map[string]string{key1: value1, key2: value2}})

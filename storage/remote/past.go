@@ -155,14 +155,28 @@ func kvTokens(s *model.Sample) float64 {
 	return float64(s.Value)
 }
 
+// minutesAsked are those of one query: a day.
+const minutesAsked = 24 * 60
+
 // Minutes gives the value of a query for n minutes from start on, each evaluated at its end; NaN where there is none. What
-// no demand can be (negative, infinite) is not known. Errors carry the query and what the server said.
-func (p *Past) Minutes(ctx context.Context, query string, start time.Time, n int) (values []float64, err error) {
-	err = p.retry(ctx, query, func(ctx context.Context) (err error) {
-		values, err = p.ask(ctx, query, start, n)
-		return err
-	})
-	return values, err
+// no demand can be (negative, infinite) is not known. It asks a day at a time; step, when set, is called after each. Errors
+// carry the query and what the server said.
+func (p *Past) Minutes(ctx context.Context, query string, start time.Time, n int, step func()) (values []float64, err error) {
+	for at := 0; at < n; at += minutesAsked {
+		var day []float64
+		err = p.retry(ctx, query, func(ctx context.Context) (err error) {
+			day, err = p.ask(ctx, query, start.Add(time.Duration(at)*time.Minute), min(minutesAsked, n-at))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, day...)
+		if step != nil {
+			step()
+		}
+	}
+	return values, nil
 }
 
 // retry asks, and tries again where the server is away or busy.

@@ -143,7 +143,7 @@ func TestMinutes(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.pause = time.Millisecond
-		got, err := p.Minutes(t.Context(), "sum(x)", start, 3)
+		got, err := p.Minutes(t.Context(), "sum(x)", start, 3, nil)
 		srv.Close()
 		if diff := cmp.Diff(c.want, got, cmpopts.EquateNaNs()); diff != "" || asked != c.asked {
 			t.Errorf("%s: asked %d times, want %d: %s", name, asked, c.asked, diff)

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/google/go-cmp/cmp"
 	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
 	"github.com/prometheus/prometheus/model/labels"
@@ -23,6 +22,8 @@ import (
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/wlog"
+
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 var quiet = slog.New(slog.DiscardHandler)

@@ -131,9 +131,18 @@ func (r *Reader) Digest(ctx context.Context) (sum [sha256.Size]byte, err error) 
 	return [sha256.Size]byte(h.Sum(nil)), err
 }
 
-// Find looks a decision up, with those of its pool in the span after it. ref is an event's id (pool and generation), an
+// Explain says what a decision rests on. It returns [ErrNoDecision] where there is none that ref names, see find.
+func (r *Reader) Explain(ctx context.Context, ref string) (alerting.Explanation, error) {
+	d, after, err := r.find(ctx, ref, alerting.ExplainSpan)
+	if err != nil {
+		return alerting.Explanation{}, err
+	}
+	return alerting.Explain(&d, after), nil
+}
+
+// find looks a decision up, with those of its pool in the span after it. ref is an event's id (pool and generation), an
 // event's evidence (pool@tick#sequence), or a pool, whose newest decision is meant.
-func (r *Reader) Find(ctx context.Context, ref string, span time.Duration) (d alerting.Decision, after []alerting.Decision, err error) {
+func (r *Reader) find(ctx context.Context, ref string, span time.Duration) (d alerting.Decision, after []alerting.Decision, err error) {
 	newest, err := r.Newest(ctx)
 	if err != nil {
 		return d, nil, err

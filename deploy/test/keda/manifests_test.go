@@ -83,7 +83,7 @@ func TestTriggers(t *testing.T) {
 	sources := map[string]string{
 		"prometheus": "prometheus_scaler.go", "metrics-api": "metrics_api_scaler.go", "external-push": "external_scaler.go",
 	}
-	ours := []string{"pool", "role", "obeyAdvisory"} // handed over to the external scaler as they are
+	ours := []string{"pool", "role"} // handed over to the external scaler as they are
 	for file, object := range objects(t) {
 		if object["kind"] != "ScaledObject" {
 			continue

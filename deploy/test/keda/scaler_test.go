@@ -20,7 +20,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,7 +46,7 @@ func TestExternalScaler(t *testing.T) {
 		}
 		return r
 	}
-	obeyed := ref("obeyAdvisory", "true")
+	obeyed := ref()
 
 	// Before there is advice: the specification, and no number.
 	spec, err := client.GetMetricSpec(t.Context(), obeyed)
@@ -63,7 +65,18 @@ func TestExternalScaler(t *testing.T) {
 		t.Errorf("a daemon that has heard nothing says %g replicas", n)
 	}
 
-	d.replay(t)
+	// The mode is advisory: there is no number, on any way, and the error says what it would be.
+	d.replay(t, 0, 2*time.Hour)
+	if n, err := get(obeyed); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "would ask for ") {
+		t.Errorf("advisory: %g, %v", n, err)
+	}
+	if active, err := client.IsActive(t.Context(), obeyed); status.Code(err) != codes.Unavailable {
+		t.Errorf("advisory: active %v, %v", active, err)
+	}
+
+	// One pool becomes active, as a user would do it.
+	d.activate(t)
+	d.replay(t, 2*time.Hour, 2*time.Hour+10*time.Minute)
 	desired := d.desired(t)
 	if n, err := get(obeyed); err != nil || n/target != float64(desired) || n < 2 {
 		t.Errorf("%g at a target of %g (%v), the decision is %d", n, target, err, desired)
@@ -86,22 +99,16 @@ func TestExternalScaler(t *testing.T) {
 		t.Errorf("specification, as pushed: %v, %v", pushed, err)
 	}
 
-	// The mode is advisory: who does not obey that gets no number, on any way.
-	if n, err := get(ref()); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), fmt.Sprintf("would ask for %d replicas", desired)) {
-		t.Errorf("advisory: %g, %v", n, err)
-	}
-	if active, err := client.IsActive(t.Context(), ref()); status.Code(err) != codes.Unavailable {
-		t.Errorf("advisory: active %v, %v", active, err)
-	}
-	if n, err := get(ref("pool", "batch", "obeyAdvisory", "true")); err == nil {
+	if n, err := get(ref("pool", "batch")); err == nil {
 		t.Errorf("a pool without telemetry: %g", n)
 	}
 }
 
 // daemon is a Forewarm in a process of its own, and a connection to its scaler that shows a certificate.
 type daemon struct {
-	program, nats, http, keda string
-	conn                      *grpc.ClientConn
+	program, config, nats, http, keda string
+	process                           *os.Process
+	conn                              *grpc.ClientConn
 }
 
 func startDaemon(t *testing.T) *daemon {
@@ -114,8 +121,8 @@ func startDaemon(t *testing.T) *daemon {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	secure := certificates(t, dir)
-	config := filepath.Join(dir, "forewarm.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, `
+	d.config = filepath.Join(dir, "forewarm.yaml")
+	if err := os.WriteFile(d.config, fmt.Appendf(nil, `
 clock: event
 storage: {dir: %[1]s/data}
 server: {listen: %[2]q}
@@ -126,11 +133,12 @@ pools: [{name: chat, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}, {nam
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	serve := exec.Command(d.program, "serve", "-config", config)
+	serve := exec.Command(d.program, "serve", "-config", d.config)
 	serve.Stderr = &log
 	if err := serve.Start(); err != nil {
 		t.Fatal(err)
 	}
+	d.process = serve.Process
 	t.Cleanup(func() {
 		_ = serve.Process.Signal(os.Interrupt)
 		if err := serve.Wait(); err != nil || t.Failed() {
@@ -150,16 +158,39 @@ pools: [{name: chat, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}, {nam
 	return d
 }
 
-// nearlyAll is late in what replay publishes: a trace begins with 2024 unless it is told otherwise. No lag alone may be that of
-// a moment ago.
-var nearlyAll = time.Date(2024, 1, 1, 1, 50, 0, 0, time.UTC)
+// activate sets the pool chat to active mode in the configuration, and has the daemon reload it.
+func (d *daemon) activate(t *testing.T) {
+	t.Helper()
+	loaded := func() string {
+		body, _ := d.fetch("/metrics")
+		return string(regexp.MustCompile(`(?m)^forewarm_config_last_reload_success_timestamp_seconds.*$`).Find(body))
+	}
+	before := loaded()
+	old, err := os.ReadFile(d.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.config, bytes.Replace(old, []byte("name: chat,"), []byte("name: chat, mode: active,"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the configuration to be loaded", func() bool {
+		now := loaded()
+		return now != "" && now != before
+	})
+}
 
-// replay publishes two hours of load that takes several replicas, and waits until they are folded.
-func (d *daemon) replay(t *testing.T) {
+// traceStart is where the traces of replay begin: with 2024 unless it is told otherwise.
+var traceStart = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// replay publishes a part of a load that takes several replicas, and waits until it is applied.
+func (d *daemon) replay(t *testing.T, from, to time.Duration) {
 	t.Helper()
 	trace := filepath.Join(t.TempDir(), "trace.csv")
 	rows := bytes.NewBufferString("t_s,class,prompt_tokens,cached_tokens,output_tokens\n")
-	for at := 0; at < 7200; at++ {
+	for at := int(from.Seconds()); at < int(to.Seconds()); at++ {
 		fmt.Fprintf(rows, "%d,talk,500,0,%d\n", at, 900+at%200)
 	}
 	if err := os.WriteFile(trace, rows.Bytes(), 0o600); err != nil {
@@ -168,7 +199,8 @@ func (d *daemon) replay(t *testing.T) {
 	if out, err := exec.Command(d.program, "replay", "-nats", "nats://"+d.nats, "-pool", "chat", "-batch", "100", trace).CombinedOutput(); err != nil {
 		t.Fatalf("replay: %v\n%s", err, out)
 	}
-	await(t, "the telemetry to be folded", func() bool {
+	nearlyAll := traceStart.Add(to - 10*time.Minute) // no lag alone may be that of a moment ago
+	await(t, "the telemetry to be applied", func() bool {
 		var status struct {
 			Lag  *int
 			Tick time.Time
@@ -181,7 +213,7 @@ func (d *daemon) replay(t *testing.T) {
 // desired is what the last decision for the pool asks for.
 func (d *daemon) desired(t *testing.T) int {
 	t.Helper()
-	body, err := d.fetch("/api/v1/pools/chat/desired?obey_advisory=true")
+	body, err := d.fetch("/api/v1/pools/chat/desired")
 	var answer struct {
 		Desired int `json:"desired_replicas"`
 	}

@@ -49,7 +49,7 @@ func TestOperator(t *testing.T) {
 		}
 		return s, specs[0].External.Metric.Name
 	}
-	obeyed, metric := scaler("obeyAdvisory", "true")
+	obeyed, metric := scaler()
 	if values, active, err := obeyed.GetMetricsAndActivity(t.Context(), metric); err == nil {
 		t.Errorf("a daemon that has heard nothing: %v, %t", values, active)
 	}
@@ -59,14 +59,14 @@ func TestOperator(t *testing.T) {
 	if err != nil || !active || len(values) != 1 || values[0].MetricName != metric || values[0].Value.Value() != int64(desired) {
 		t.Errorf("%v, active %t, %v; the decision is %d", values, active, err, desired)
 	}
-	for what, metadata := range map[string][]string{"advisory": nil, "a pool without telemetry": {"pool", "batch", "obeyAdvisory", "true"}} {
+	for what, metadata := range map[string][]string{"a pool without telemetry": {"pool", "batch"}} {
 		s, name := scaler(metadata...)
 		if values, active, err := s.GetMetricsAndActivity(t.Context(), name); err == nil {
 			t.Errorf("%s: %v, active %t", what, values, active)
 		}
 	}
 
-	push, err := scalers.NewExternalPushScaler(trigger("obeyAdvisory", "true"))
+	push, err := scalers.NewExternalPushScaler(trigger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ storage: {dir: %s/data}
 server: {listen: %q}
 nats: {embedded: {listen: %q}}
 keda: {listen: %q}
-pools: [{name: chat, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}, {name: batch, decode_tokens_per_s: 400, replicas: {max: 9}}]
+pools: [{name: chat, mode: active, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}, {name: batch, decode_tokens_per_s: 400, replicas: {max: 9}}]
 `, dir, d.http, d.nats, d.keda), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func (d *daemon) replay(t *testing.T) (desired int) {
 	var answer struct {
 		Desired int `json:"desired_replicas"`
 	}
-	if err := d.fetch("/api/v1/pools/chat/desired?obey_advisory=true", &answer); err != nil || answer.Desired < 2 {
+	if err := d.fetch("/api/v1/pools/chat/desired", &answer); err != nil || answer.Desired < 2 {
 		t.Fatalf("%d replicas desired, %v", answer.Desired, err)
 	}
 	return answer.Desired

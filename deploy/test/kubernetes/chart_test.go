@@ -495,7 +495,7 @@ func TestScaledObjects(t *testing.T) {
 		got, want := spec(o.text), spec(example)
 		if o.name == "split-prefill" { // the same, but for its names, bounds and role
 			for text, other := range map[string]string{
-				"    name: chat": "    name: split-prefill", "pool: chat": "pool: split", "role: all": "role: prefill\n        obeyAdvisory: \"true\"",
+				"    name: chat": "    name: split-prefill", "pool: chat": "pool: split", "role: all": "role: prefill",
 				"minReplicaCount: 1": "minReplicaCount: 2", "maxReplicaCount: 16": "maxReplicaCount: 8", "value: 16": "value: 8", "replicas: 4": "replicas: 2",
 				"      authenticationRef:\n        name: forewarm": "",
 			} {

@@ -39,7 +39,7 @@ func TestExport(t *testing.T) {
 	c := startCollector(t, address)
 	d := startDaemon(t, address)
 	d.replay(t, "2024-01-01T00:00:00Z")
-	d.fetch(t, "/api/v1/pools/chat/desired?obey_advisory=true")
+	d.fetch(t, "/api/v1/pools/chat/forecast")
 
 	var tick span
 	await(t, "a tick that decided", func() bool {
@@ -66,7 +66,7 @@ func TestExport(t *testing.T) {
 	if at := tick.attribute("forewarm.tick"); !strings.HasPrefix(at, "2024-01-01T0") || tick.attribute("forewarm.pools") != "1" || tick.attribute("forewarm.classes") != "1" {
 		t.Errorf("attributes of a tick: %v", tick.Attributes().AsRaw())
 	}
-	for _, want := range []string{"snapshot", "report", "GET /api/v1/pools/{pool}/desired"} {
+	for _, want := range []string{"snapshot", "report", "GET /api/v1/pools/{pool}/forecast"} {
 		await(t, "a span "+want, func() bool { return slices.ContainsFunc(c.spans(), func(s span) bool { return s.Name() == want }) })
 	}
 	for sink, code := range map[string]ptrace.StatusCode{"nats": ptrace.StatusCodeUnset, "webhook/broken": ptrace.StatusCodeError} {

@@ -1,0 +1,115 @@
+package plan_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/plan"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/features/sketch"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/storage"
+)
+
+// lengthsOf are a hundred requests of a length.
+func lengthsOf(tokens float64) *sketch.Quantile {
+	q := new(sketch.Quantile)
+	for range 100 {
+		q.Add(tokens)
+	}
+	return q
+}
+
+// TestPlanFromHistory: what a store keeps of two classes is the pool's traffic once, not once more for their total; the
+// minutes before the daemon began and those without telemetry are left out.
+func TestPlanFromHistory(t *testing.T) {
+	c := storage.DefaultConfig()
+	c.Dir = t.TempDir()
+	store, err := storage.OpenStore(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	start := time.Now().UTC().Truncate(time.Hour).Add(-3 * time.Hour)
+	for minute := range 60 {
+		at := start.Add(time.Duration(minute) * time.Minute)
+		var windows []features.Window
+		for class, requests := range map[string]float64{"agent": 60, "chat": 120} {
+			w := features.Window{
+				Key: features.Key{Pool: "p", Class: class}, Start: at, Covered: minute != 30, Settled: true, Reports: 255, Records: requests,
+				Requests: requests, RequestsKnown: requests, PromptKnown: requests, PromptTokens: 1000 * requests, CachedKnown: requests,
+				CachedTokens: 250 * requests, OutputKnown: requests, OutputTokens: 110 * requests, KVKnown: requests, KVModelled: 3300 * requests, KVRetried: 300 * requests, Attempts: 1.1 * requests, Retries: 0.1 * requests,
+				Served: requests, PromptWasted: 75 * requests, OutputWasted: 5 * requests, PromptRetried: 75 * requests, OutputRetried: 10 * requests, Prompt: lengthsOf(map[string]float64{"agent": 8000, "chat": 1000}[class]), Output: lengthsOf(100),
+			}
+			windows = append(windows, w)
+		}
+		if err := store.Append(at.Add(time.Minute), windows, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool, err := capacity.New(capacity.Config{Name: "p", PrefillTokensPerS: 5000, Replicas: capacity.Replicas{Max: 4}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := plan.Input{Pool: plan.Pool{Pool: pool, Replicas: 2}}
+	if err := in.ReadHistory(context.Background(), storage.History{Store: store}, "test", start.Add(time.Hour), 1); err != nil {
+		t.Fatal(err)
+	}
+	// A tenth of the calls is tried again after an attempt that computed its prompt and half of its output.
+	got := in.Traffic
+	mean := got.Mean()
+	if len(got.Minutes) != 59 || math.Abs(mean.Requests-3.3) > 1e-9 || math.Abs(mean.Prompt-3225) > 1e-6 || math.Abs(mean.Cached-750) > 1e-6 || math.Abs(mean.Output-315) > 1e-6 {
+		t.Errorf("%d minutes of %+v, want 59 of 3.3 attempts/s", len(got.Minutes), mean)
+	}
+	if kv := mean.KV(5000, .025); math.Abs(kv-9847) > 1 {
+		t.Errorf("%g KV tokens are held, want 9847", kv)
+	}
+	if math.Abs(got.Calls.Calls-3) > 1e-9 || math.Abs(got.Served-3) > 1e-9 {
+		t.Errorf("%g calls/s, %g of them served, want 3 and 3", got.Calls.Calls, got.Served)
+	}
+	if len(got.Classes) != 2 || got.Classes[0].Name != "chat" || math.Abs(got.Classes[0].Load.Requests-2.2) > 1e-9 {
+		t.Errorf("classes %+v", got.Classes)
+	}
+	// Prompts of 1,000 tokens with two in three requests, and of 8,000 with the others; outputs of 100.
+	if c := in.Lengths; math.Abs(c.P50-1100) > 30 || math.Abs(c.P95-8100) > 200 {
+		t.Errorf("lengths %+v, want 1,100 and 8,100", c)
+	}
+	in.Pool.Name = "other"
+	if err := in.ReadHistory(context.Background(), storage.History{Store: store}, "test", start.Add(time.Hour), 1); !errors.Is(err, plan.ErrNoTraffic) {
+		t.Errorf("of another pool: %v", err)
+	}
+}
+
+// TestPlanAsDecided: a plan goes by what the newest decision saw and went by; replicas that are stated stay.
+func TestPlanAsDecided(t *testing.T) {
+	decision := func(prefill, learned float64) *alerting.Decision {
+		return &alerting.Decision{
+			Ready: 5, Lead: 11 * time.Minute, ByRole: &alerting.Roles{PrefillReady: 3},
+			Resources: []alerting.ResourceEvidence{{Dimension: features.DimPrefill, PerReplica: prefill}, {Dimension: features.DimKV, PerReplica: 85_000}},
+			Basis:     &alerting.Basis{Rates: []alerting.RateBasis{{Dimension: features.DimPrefill, Used: prefill, Stated: 4000, Learned: learned}}},
+		}
+	}
+	for name, tt := range map[string]struct {
+		decision *alerting.Decision
+		stated   int
+		replicas int
+		rate     float64
+		source   capacity.Source
+	}{
+		"a learned rate": {decision(2500, 2500), 0, 5, 2500, capacity.Learned},
+		"a stated rate":  {decision(4000, 6000), 0, 5, 4000, capacity.Stated},
+		"none learned":   {decision(4000, 0), 0, 5, 4000, capacity.Stated},
+		"replicas given": {decision(4000, 0), 2, 2, 4000, capacity.Stated},
+	} {
+		p := plan.Pool{Pool: capacity.Pool{KVTarget: .85, Disaggregated: true, Rates: capacity.Rates{PrefillTokensPerS: 4000, Source: capacity.Stated}}, Replicas: tt.stated}
+		p.SetDecided(tt.decision, tt.stated, 0)
+		if p.Replicas != tt.replicas || p.Prefill != 3 || p.Lead != 11*time.Minute || p.Reported != 100_000 || p.Rates.PrefillTokensPerS != tt.rate || p.Rates.Source != tt.source {
+			t.Errorf("%s: %d and %d replicas, lead %s, %d KV tokens, %g tokens/s %s", name, p.Replicas, p.Prefill, p.Lead, p.Reported, p.Rates.PrefillTokensPerS, p.Rates.Source)
+		}
+	}
+}

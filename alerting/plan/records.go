@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/features/sketch"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// namesKept bounds the classes, and the tenants, that are told apart; further ones are counted together.
+const namesKept = 200
+
+// tally is a sum over requests.
+type tally struct {
+	load          Load
+	calls, served float64
+}
+
+func (t *tally) add(o *tally) {
+	t.load, t.calls, t.served = t.load.Plus(o.load), t.calls+o.calls, t.served+o.served
+}
+
+// Records adds up the records of a trace by the minute. The zero value is empty.
+type Records struct {
+	start    time.Time
+	minutes  []Load
+	all      tally
+	by       [2]map[string]tally // class, tenant
+	contexts sketch.Quantile
+	longest  float64
+
+	uncached, outputs float64 // records that did not say
+	records           float64
+	binned            bool
+}
+
+// maxMinutes bounds a trace: a year.
+const maxMinutes = 366 * 1440
+
+// AddSum counts a sum over requests. It is an error where the traffic becomes too long.
+func (g *Records) AddSum(s *ingest.Sum) error {
+	n := known(s.Requests)
+	if n == 0 {
+		return nil
+	}
+	g.binned = true
+	load := Request(known(s.PromptTokens)/n, known(s.CachedTokens)/n, known(s.OutputTokens)/n).Times(n)
+	return g.book(s.Start, &tally{load, n, math.NaN()}, s.Class)
+}
+
+// Add counts a request. It is an error where the traffic becomes too long.
+func (g *Records) Add(r *ingest.Request) error {
+	if r.Phase == ingest.PhaseArrived {
+		return nil // its end is another record
+	}
+	g.records++
+	if r.CachedTokens < 0 {
+		g.uncached++
+	}
+	if r.OutputTokens < 0 {
+		g.outputs++
+	}
+	prompt, output := float64(max(r.PromptTokens, 0)), float64(max(r.OutputTokens, 0))
+	one := tally{load: Request(prompt, min(float64(max(r.CachedTokens, 0)), prompt), output)}
+	rejected := r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected
+	if r.Attempt <= 1 {
+		one.calls = 1
+		g.contexts.Add(prompt + output)
+		g.longest = max(g.longest, prompt+output)
+	} else if rejected {
+		one.load = Load{Requests: 1} // no replica computes it again
+	}
+	if r.Phase == ingest.PhaseFinished && r.Status == ingest.StatusOK {
+		one.served = 1
+	}
+	return g.book(r.EventTime(), &one, r.Class, r.Tenant)
+}
+
+// book adds a sum over requests to its minute, and to those that asked.
+func (g *Records) book(at time.Time, t *tally, of ...string) error {
+	minute := at.Truncate(features.Minute)
+	if g.start.IsZero() {
+		g.start = minute
+	}
+	i := int(minute.Sub(g.start) / features.Minute)
+	if i < 0 {
+		i = 0 // records come up when they end: one that arrived before the first to end
+	}
+	if i >= maxMinutes {
+		return fmt.Errorf("the trace is longer than %d days: cut it, or check its times", maxMinutes/1440)
+	}
+	for len(g.minutes) <= i {
+		g.minutes = append(g.minutes, Load{})
+	}
+	g.minutes[i] = g.minutes[i].Plus(t.load.Times(1 / features.Minute.Seconds()))
+	g.all.add(t)
+	for k, name := range of {
+		if name == "" && k > 0 {
+			continue
+		}
+		sum, ok := g.by[k][name]
+		if !ok && len(g.by[k]) >= namesKept {
+			name = features.OverflowClass
+			sum = g.by[k][name]
+		}
+		sum.add(t)
+		if g.by[k] == nil {
+			g.by[k] = map[string]tally{}
+		}
+		g.by[k][strings.Clone(name)] = sum
+	}
+	return nil
+}
+
+// Fill sets the traffic, and the lengths of its requests.
+func (g *Records) Fill(in *Input, source string) {
+	if in.Lengths = (Contexts{}); g.contexts.Count() > 0 {
+		in.Lengths = Contexts{P50: g.contexts.Quantile(0.5), P95: g.contexts.Quantile(0.95), Longest: g.longest}
+	}
+	seconds := float64(len(g.minutes)) * features.Minute.Seconds()
+	t := Traffic{
+		Source: fmt.Sprintf("%s (%s)", source, count(len(g.minutes), "minute")), Minutes: g.minutes,
+		Calls: Calls{Calls: g.all.calls / seconds, Served: g.all.served / seconds},
+	}
+	for i, to := range []*[]Class{&t.Classes, &t.Tenants} {
+		*to = means(g.by[i], seconds)
+	}
+	if g.binned {
+		t.Notes = append(t.Notes, "The trace has sums, not requests: lengths are taken as equal within a bin, so active KV tokens are too low where they vary.")
+	}
+	if g.records > 0 && g.uncached/g.records > 0.5 {
+		t.Notes = append(t.Notes, "The trace does not say what was cached: all prompt tokens count as prefill.")
+	}
+	if g.records > 0 && g.outputs/g.records > 0.5 {
+		t.Notes = append(t.Notes, "The trace does not say how long outputs were: decode and KV tokens are too low.")
+	}
+	in.Traffic = t
+}
+
+// means are mean rates of sums over so many seconds, the heaviest by tokens first.
+func means(sums map[string]tally, seconds float64) []Class {
+	var out []Class
+	for name, sum := range sums {
+		out = append(out, Class{Name: name, Load: sum.load.Times(1 / seconds), Calls: Calls{Calls: sum.calls / seconds, Served: sum.served / seconds}})
+	}
+	slices.SortFunc(out, func(a, b Class) int {
+		return cmp.Or(cmp.Compare(b.Load.Prompt+b.Load.Output, a.Load.Prompt+a.Load.Output), strings.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func known(x float64) float64 {
+	if math.IsNaN(x) || x < 0 {
+		return 0
+	}
+	return x
+}

@@ -1,0 +1,90 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Span is the time that a report is asked for.
+type Span struct {
+	From, To time.Time      // zero where left out, until Complete
+	Zone     *time.Location // in which days begin
+}
+
+// ErrNoDecision says that nothing was decided, so that there is nothing to report.
+var ErrNoDecision = errors.New("the log has no decision: none was made yet")
+
+// ParseSpan reads the ends of a span and the name of its zone, "" for UTC. Errors begin with the name of what is wrong: from,
+// to or timezone.
+func ParseSpan(from, to, zone string) (s Span, err error) {
+	if s.Zone, err = time.LoadLocation(zone); err != nil {
+		return s, fmt.Errorf("timezone is %q: write an IANA name, such as UTC or Europe/Berlin", zone)
+	}
+	if s.From, err = ParseTime("from", from, s.Zone); err != nil {
+		return s, err
+	}
+	if s.To, err = ParseTime("to", to, s.Zone); err != nil || s.From.IsZero() || s.To.IsZero() {
+		return s, err
+	}
+	return s, s.check()
+}
+
+func (s *Span) check() error {
+	switch {
+	case !s.From.Before(s.To):
+		return fmt.Errorf("from %s is not before to %s: the period is empty", s.From.Format(time.RFC3339), s.To.Format(time.RFC3339))
+	case s.To.Sub(s.From) > MaxDays*24*time.Hour:
+		return fmt.Errorf("from %s to %s is too long: it must be at most %d days; report part by part", s.From.Format(time.RFC3339), s.To.Format(time.RFC3339), MaxDays)
+	}
+	return nil
+}
+
+// Complete fills in what was left out: up to the newest decision, seven days long by the clock of the zone. A zero newest means
+// that there is no decision, which is [ErrNoDecision] where the end was left out.
+func (s *Span) Complete(newest time.Time) error {
+	if s.To.IsZero() {
+		if newest.IsZero() {
+			return ErrNoDecision
+		}
+		s.To = newest
+	}
+	if s.From.IsZero() {
+		s.From = s.To.In(s.Zone).AddDate(0, 0, -7)
+	}
+	return s.check()
+}
+
+// ParseTime reads a time, or a day as its beginning in a zone; "" is zero. name is what the error calls it.
+func ParseTime(name, s string, zone *time.Location) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, s, zone); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%s is %q: write RFC 3339, such as 2026-03-02T07:00:00Z, or a date", name, s)
+}
+
+// OptionsIn are the default options, with the times of a zone.
+func OptionsIn(zone *time.Location) Options {
+	o := DefaultOptions()
+	o.Zone = Zone{Location: zone}
+	return o
+}
+
+// Form gives what writes a report in a format: md (or ""), json or html.
+func Form(format string) (write func(io.Writer, *Report) error, contentType string, err error) {
+	switch format {
+	case "", "md":
+		return WriteMarkdown, "text/markdown; charset=utf-8", nil
+	case "json":
+		return WriteJSON, "application/json", nil
+	case "html":
+		return WriteHTML, "text/html; charset=utf-8", nil
+	}
+	return nil, "", fmt.Errorf("is %q: it must be md, json or html", format)
+}

@@ -1,0 +1,28 @@
+package report
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSpan: days begin where people live, and a week is seven of them.
+func TestSpan(t *testing.T) {
+	for _, c := range []struct{ from, to, zone, start, end string }{
+		{"2026-10-19", "2026-10-26", "Europe/Berlin", "2026-10-18T22:00:00Z", "2026-10-25T23:00:00Z"},
+		{"", "2026-10-26", "Europe/Berlin", "2026-10-18T22:00:00Z", "2026-10-25T23:00:00Z"},
+		{"", "2026-03-30T05:00:00Z", "Europe/Berlin", "2026-03-23T06:00:00Z", "2026-03-30T05:00:00Z"},
+		{"2026-10-19", "2026-10-26", "", "2026-10-19T00:00:00Z", "2026-10-26T00:00:00Z"},
+		{"2026-10-19T07:00:00+02:00", "2026-10-26T07:00:00+01:00", "America/New_York", "2026-10-19T05:00:00Z", "2026-10-26T06:00:00Z"},
+	} {
+		p, err := ParseSpan(c.from, c.to, c.zone)
+		if err == nil {
+			err = p.Complete(time.Time{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := []string{p.From.UTC().Format(time.RFC3339), p.To.UTC().Format(time.RFC3339)}; got[0] != c.start || got[1] != c.end {
+			t.Errorf("%q to %q in %q: %v", c.from, c.to, c.zone, got)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// daemonHere is forewarm serve in this process, and a plain NATS client beside it.
+type daemonHere struct {
+	data, nats string
+	base       string // of its HTTP server
+	conn       *nats.Conn
+	stop       func()
+}
+
+// startDaemon runs forewarm serve with a configuration; a directory and addresses are added to it.
+func startDaemon(t *testing.T, lines ...string) *daemonHere {
+	t.Helper()
+	return startDaemonIn(t, t.TempDir(), lines...)
+}
+
+func startDaemonIn(t *testing.T, dir string, lines ...string) *daemonHere {
+	t.Helper()
+	address, page := testenv.FreeAddress(t), testenv.FreeAddress(t)
+	p := &daemonHere{data: filepath.Join(dir, "data"), nats: "nats://" + address, base: "http://" + page}
+	path := testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), append(lines, "nats: {embedded: {listen: '"+address+"'}}",
+		"storage: {dir: "+p.data+"}", "server: {listen: '"+page+"'}", "log: {level: error}")...)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan string, 1)
+	go func() {
+		problem := ""
+		if code, out, errs := runHere(ctx, "serve", "-config", path); code != 0 {
+			problem = fmt.Sprintf("serve ended with code %d: %s%s", code, out, errs)
+		}
+		ended <- problem
+	}()
+	p.stop = func() {
+		if p.conn != nil {
+			p.conn.Close()
+		}
+		cancel()
+		if problem := <-ended; problem != "" {
+			t.Error(problem)
+		}
+		p.stop = func() {}
+	}
+	t.Cleanup(func() { p.stop() })
+	testenv.Await(t, "the daemon to answer", func() bool { _, err := statusOf(page); return err == nil || len(ended) > 0 })
+	var err error
+	if p.conn, err = nats.Connect(p.nats); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// publish sends as a gateway in any language would: the bytes, and no more.
+func (p *daemonHere) publish(t *testing.T, subject string, data []byte) {
+	t.Helper()
+	if err := p.conn.Publish(subject, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settle waits until the stream has everything that was published, the daemon has applied it, and the log has the decisions.
+func (p *daemonHere) settle(t *testing.T) {
+	t.Helper()
+	// On one connection the answer comes after everything before it. A watermark of long ago changes nothing, once there is a
+	// first record.
+	m, err := p.conn.Request("forewarm.telemetry.watermark._", []byte(`{"at":978307200000}`), testenv.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ack struct {
+		Seq uint64 `json:"seq"`
+	}
+	if err := json.Unmarshal(m.Data, &ack); err != nil || ack.Seq == 0 {
+		t.Fatalf("the stream answers %q (%v)", m.Data, err)
+	}
+	testenv.Await(t, "the daemon to reach the end of the stream", func() bool {
+		s, err := statusOf(strings.TrimPrefix(p.base, "http://"))
+		return err == nil && s.Sequence >= ack.Seq && testenv.Metric(t, p.base, "forewarm_log_waiting") == 0
+	})
+}

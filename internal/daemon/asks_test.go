@@ -1,0 +1,125 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/backtest"
+)
+
+// lagging is an autoscaler that obeys at once, with machines that take 8 minutes. Its replicas say nothing before they
+// are ready, as engines whose metrics are scraped, and nothing when they are removed.
+type lagging struct {
+	ready, starting []int // since which minute; until which
+	born, cancelled int
+}
+
+func (l *lagging) obey(minute, desired int) {
+	for len(l.starting) > 0 && l.starting[0] <= minute {
+		l.ready, l.starting = append(l.ready, minute), l.starting[1:]
+	}
+	for len(l.ready)+len(l.starting) < desired {
+		l.born++
+		l.starting = append(l.starting, minute+8)
+	}
+	for len(l.ready)+len(l.starting) > desired {
+		if n := len(l.starting); n > 0 {
+			l.cancelled++
+			l.starting = l.starting[:n-1]
+		} else {
+			l.ready = l.ready[:len(l.ready)-1]
+		}
+	}
+}
+
+// TestAsksStandOnALiveDaemon serves generated traffic on a pool that lags, and wants asks to stand until their replicas are
+// ready, and each change of desired to have an action and a reason.
+func TestAsksStandOnALiveDaemon(t *testing.T) {
+	p := startDaemon(t, "clock: event", "decision: {mode: active}", "features: {lateness: 0s}",
+		"pools: [{name: asks, decode_tokens_per_s: 30, prefill_tokens_per_s: 600, prefill_target: 1, warmup: {p50: 8m, p90: 9m}, replicas: {min: 2, max: 30, initial: 4}}]")
+	start := time.Date(2026, 3, 2, 7, 0, 0, 0, time.UTC)
+	traffic := backtest.NewWorkload(backtest.WorkloadConfig{Start: start, Rate: .15}, 1)
+	next := traffic.Next()
+	fleet := lagging{ready: make([]int, 4)}
+	var asked []int // when each replica of desired was asked for
+	type view struct {
+		Decision struct {
+			Desired        int `json:"desired_replicas"`
+			Action, Reason string
+		}
+		Replicas struct{ Ready, Pending int }
+	}
+	was, changes, reversed, silent := 4, 0, 0, 0
+	for range was {
+		asked = append(asked, -1000)
+	}
+	for m := range 320 {
+		at := start.Add(time.Duration(m) * time.Minute)
+		lines := map[string]*bytes.Buffer{}
+		for ; next.At.Before(at.Add(time.Minute)); next = traffic.Next() {
+			b := lines[next.Class]
+			if b == nil {
+				b = new(bytes.Buffer)
+				lines[next.Class] = b
+			}
+			fmt.Fprintf(b, `{"id":"r%d","arrived_at":%d,"finished_at":%d,"prompt_tokens":%d,"cached_tokens":%d,"output_tokens":%d}`+"\n", next.ID, next.At.UnixMilli(),
+				next.At.Add(time.Duration(next.OutputTokens)*30*time.Millisecond).UnixMilli(), next.PromptTokens, next.CachedTokens, next.OutputTokens)
+		}
+		for class, b := range lines {
+			if err := p.conn.PublishMsg(&nats.Msg{Subject: "forewarm.telemetry.request.asks." + class, Data: b.Bytes(), Header: nats.Header{"Content-Type": {"application/x-ndjson"}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range fleet.ready {
+			p.publish(t, fmt.Sprintf("forewarm.telemetry.replica.asks.r%d", i), fmt.Appendf(nil, `{"at":%d,"state":"ready","waiting":0}`, at.Add(59*time.Second).UnixMilli()))
+		}
+		p.publish(t, "forewarm.telemetry.watermark.asks", fmt.Appendf(nil, `{"at":%d}`, at.Add(time.Minute).UnixMilli()))
+		p.settle(t)
+		var v view
+		response, err := http.Get(p.base + "/api/v1/pools/asks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = json.NewDecoder(response.Body).Decode(&v)
+		_ = response.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &v.Decision
+		if d.Reason == "" {
+			continue
+		}
+		if d.Desired != was {
+			changes++
+			back := ""
+			if d.Desired < was {
+				if newest := asked[len(asked)-1]; m-newest < 10 {
+					reversed++
+					back = fmt.Sprintf(" TAKES BACK the ask of %d min ago", m-newest)
+				}
+				asked = asked[:d.Desired]
+			}
+			for len(asked) < d.Desired {
+				asked = append(asked, m)
+			}
+			if d.Action == "hold" && !strings.Contains(d.Reason, "limited by") {
+				silent++
+			}
+			t.Logf("%s %d→%d %s%s: %d ready, %d pending; in fact %d and %d: %s", at.Format("15:04"), was, d.Desired, d.Action, back,
+				v.Replicas.Ready, v.Replicas.Pending, len(fleet.ready), len(fleet.starting), d.Reason)
+			was = d.Desired
+		}
+		fleet.obey(m, d.Desired)
+	}
+	t.Logf("%d changes, %d took an ask back within ten minutes, %d without a word; of %d starts %d were cancelled", changes, reversed, silent, fleet.born, fleet.cancelled)
+	if changes < 8 || reversed+silent+fleet.cancelled > 0 {
+		t.Error("want eight changes or more, and none of the others")
+	}
+}

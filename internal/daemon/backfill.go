@@ -1,0 +1,179 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/storage/remote"
+)
+
+// past is what demand was of one class, or of a pool's total, in one dimension: a value a minute.
+type past struct {
+	key       features.Key
+	dimension string
+	values    []float64
+}
+
+// readPast asks the configured Prometheus, at a first start, what demand was, and stores the answer in the telemetry
+// stream, from where the pipeline takes it like all else. All is read before anything is stored, for histories must come
+// before the first tick. It gives the sequence from which the stream is to be read: what is older is in the past that was
+// read. An error means that nothing was stored.
+func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
+	c := &d.cfg.Backfill
+	from, to := time.Now().UTC().Truncate(features.Minute).AddDate(0, 0, -c.Days), time.Now().UTC().Truncate(features.Minute)
+	reader, err := remote.NewPast(*c)
+	if err != nil {
+		return 0, fmt.Errorf("backfill: %w", err)
+	}
+	sources := d.cfg.BackfillSources()
+	if len(sources) == 0 {
+		return 0, nil // they are of other partitions
+	}
+	d.log.Info("first start: reading what demand was", zap.Int("days", c.Days), zap.Time("from", from))
+	var pasts []past
+	for _, s := range sources {
+		found, err := d.readSource(ctx, reader, &s, from, int(to.Sub(from)/features.Minute))
+		if err != nil {
+			return 0, fmt.Errorf("backfill: %w; mend it, or remove backfill.url to start without a past", err)
+		}
+		pasts = append(pasts, found...)
+	}
+	if pasts = withTotals(pasts); len(pasts) == 0 {
+		return 0, fmt.Errorf("backfill: no query has any value in %d days: check backfill.sources[].match, or remove backfill.url to start without a past", c.Days)
+	}
+	stream, err := d.js.Stream(ctx, d.stream.Load().Config.Name)
+	if err != nil {
+		return 0, err
+	}
+	last := stream.CachedInfo().State.LastSeq
+	if err = d.storePast(ctx, pasts, from); err != nil {
+		return 0, fmt.Errorf("backfill: %w", err)
+	}
+	if n := stream.CachedInfo().State.Msgs; n > 0 {
+		d.log.Info("telemetry that is older than the first start is in the past that was read, and passed over", zap.Uint64("messages", n))
+	}
+	return last + 1, nil
+}
+
+// readSource asks all questions of a source; those without any value are left out, and said to be.
+func (d *Daemon) readSource(ctx context.Context, reader *remote.Past, s *remote.Source, from time.Time, minutes int) (found []past, err error) {
+	key := features.Key{Pool: s.Pool, Class: cmp.Or(s.Class, features.TotalClass)}
+	kvTokens := d.pipeline.KVTokens(s.Pool)
+	if kvTokens == 0 {
+		if kvTokens, err = reader.KVCapacity(ctx, s, from.Add(time.Duration(minutes)*features.Minute)); err != nil {
+			return nil, fmt.Errorf("KV capacity of %s: %w", key, err)
+		}
+	}
+	for _, q := range s.Questions(kvTokens) {
+		if q.Query == "" {
+			d.log.Info("a query is not asked", zap.String("of", key.String()), zap.String("query", q.Name), zap.String("because", q.Reason))
+			continue
+		}
+		values, err := reader.Minutes(ctx, q.Query, from, minutes, nil)
+		known := knownMinutes(values)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("of %s: %s: %w", key, q.Name, err)
+		case known == 0:
+			d.log.Warn("a query has no value in all that time, and teaches nothing", zap.String("of", key.String()), zap.String("query", q.Query))
+		default:
+			d.log.Info("read", zap.String("of", key.String()), zap.String("dimension", q.Name), zap.Int("minutes", known), zap.Int("of minutes", minutes))
+			found = append(found, past{key: key, dimension: q.Name, values: values})
+		}
+	}
+	return found, nil
+}
+
+// withTotals adds the total of every pool and dimension that has classes only: their sum, where all are known.
+func withTotals(pasts []past) []past {
+	type sum struct{ pool, dimension string }
+	totals, at := map[sum]bool{}, map[sum]int{}
+	for _, p := range pasts {
+		if p.key.Class == features.TotalClass {
+			totals[sum{p.key.Pool, p.dimension}] = true
+		}
+	}
+	all := pasts
+	for _, p := range pasts {
+		s := sum{p.key.Pool, p.dimension}
+		if totals[s] {
+			continue
+		}
+		i, ok := at[s]
+		if !ok {
+			at[s] = len(all)
+			all = append(all, past{features.Key{Pool: p.key.Pool, Class: features.TotalClass}, p.dimension, append([]float64(nil), p.values...)})
+			continue
+		}
+		for m, v := range p.values {
+			all[i].values[m] += v
+		}
+	}
+	return all
+}
+
+// storePast publishes histories.
+func (d *Daemon) storePast(ctx context.Context, pasts []past, from time.Time) error {
+	for i := range pasts {
+		for _, h := range pasts[i].histories(from) {
+			m := &nats.Msg{Subject: ingest.HistorySubject(d.cfg.NATS.Inner(), h.Pool, h.Class), Data: codec.AppendHistory(nil, &h)}
+			if _, err := d.js.PublishMsg(ctx, m, natsjs.WithMsgID(nuid.Next())); err != nil {
+				return fmt.Errorf("publish to %s: %w", m.Subject, err)
+			}
+		}
+	}
+	return nil
+}
+
+// histories are what is known of a past whose first minute is from, in parts of which each takes a moment to learn.
+func (p *past) histories(from time.Time) (all []ingest.History) {
+	at := 0
+	for part := range slices.Chunk(p.values, lessonMinutes) {
+		if knownMinutes(part) > 0 {
+			all = append(all, ingest.History{
+				Pool: p.key.Pool, Class: p.key.Class, Dimension: p.dimension, Start: from.Add(time.Duration(at) * features.Minute), Values: part,
+			})
+		}
+		at += len(part)
+	}
+	return all
+}
+
+// knownMinutes counts the values that are known.
+func knownMinutes(values []float64) (n int) {
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			n++
+		}
+	}
+	return n
+}
+
+// pastEvery is how often it is said how far the past is learned.
+const pastEvery = 5 * time.Second
+
+// sayPast tells how much of the past is still to be learned, and when that is over.
+func (d *Daemon) sayPast(batches []ingest.Batch) {
+	histories := slices.ContainsFunc(batches, func(b ingest.Batch) bool { return len(b.Histories) > 0 })
+	switch {
+	case histories && time.Since(d.pastSaid) >= pastEvery:
+		messages, _ := d.consumer.Pending()
+		d.log.Info("learning the past", zap.Uint64("messages to go", messages))
+		d.pastSaid = time.Now()
+	case !histories && !d.pastSaid.IsZero():
+		d.log.Info("the past is learned")
+		d.pastSaid = time.Time{}
+	}
+}

@@ -1,0 +1,138 @@
+package daemon
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/pipeline"
+)
+
+// pastDays is short, for learning a day takes a race detector a while; -past-days 14 is what a user has.
+var pastDays = flag.Int("past-days", 2, "`days` of the past in TestBackfill")
+
+// TestBackfill: at its first start the daemon learns from a real Prometheus, or VictoriaMetrics, what vLLM's replicas served
+// before, and foresees from its first minutes the rise that comes each morning. The second start asks nobody.
+func TestBackfill(t *testing.T) {
+	t.Run("prometheus", func(t *testing.T) { testBackfill(t, testenv.PrometheusPast) })
+	t.Run("victoria", func(t *testing.T) { testBackfill(t, testenv.VictoriaPast) })
+}
+
+func testBackfill(t *testing.T, serve func(t testing.TB, days int, end time.Time, turn time.Duration) *testenv.Server) {
+	now := time.Now().UTC().Truncate(time.Minute)
+	// The season is turned so that it is now half past seven in it.
+	turn := now.Sub(now.Truncate(24*time.Hour)) - 7*time.Hour - 30*time.Minute
+	prometheus := serve(t, *pastDays+1, now, turn)
+
+	dir := t.TempDir()
+	lines := []string{
+		"pools: [{name: chat, replicas: {max: 40}, kv_capacity_tokens: 100000}]",
+		fmt.Sprintf(`backfill: {url: '%s', days: %d, sources: [{pool: chat, match: 'model_name="llama"', queries: {requests: none, decode: none, kv: none}}]}`, prometheus.URL, *pastDays),
+	}
+	p := startDaemonIn(t, dir, lines...)
+	began := time.Now()
+	testenv.Await(t, "the past to be learned", func() bool { return p.Status().Lag == 0 && p.Status().LagKnown })
+	t.Logf("%d days in %s", *pastDays, time.Since(began).Round(time.Millisecond))
+	p.stop()
+	lessons := uint64(*pastDays * ingest.MaxHistoryMinutes / lessonMinutes)
+	if got := p.pipeline.Counters(); got.Records != lessons || len(got.Refused) > 0 {
+		t.Errorf("folded: %+v", got)
+	}
+
+	// What comes next is folded by hand, for it takes the wall clock an hour.
+	cold := pipeline.New(must(p.cfg.Pipeline()))
+	const minutes, ahead = 20, 50
+	known, errs := map[string]int{}, [2]float64{}
+	for i, fold := range []*pipeline.Pipeline{p.pipeline, cold} {
+		var forecast float64
+		for m := range minutes {
+			at := now.Add(time.Duration(m+1) * time.Minute)
+			rate := testenv.Seasonal(at.Add(-turn))
+			fold.Apply(&ingest.Batch{
+				ReceivedAt: at.Add(time.Minute),
+				Sums: []ingest.Sum{{
+					Pool: "chat", Class: "c", Start: at, Requests: 60 * rate, PromptTokens: 60 * 1000 * rate, CachedTokens: 60 * 400 * rate, OutputTokens: 60 * 200 * rate,
+				}},
+				Watermark: &ingest.Watermark{At: at.Add(time.Minute)},
+			}, func(o *pipeline.Output) {
+				for _, pool := range o.Forecasts {
+					for _, f := range pool.Total {
+						if i == 0 {
+							known[f.Dimension] = f.Known
+						}
+						if f.Dimension == features.DimPrefill {
+							forecast = f.Minute[ahead-1][forecaster.L50]
+						}
+					}
+				}
+			})
+		}
+		errs[i] = math.Abs(forecast - 600*testenv.Seasonal(now.Add((minutes+ahead)*time.Minute).Add(-turn)))
+	}
+	if errs[0] > .75*errs[1] {
+		t.Errorf("50 minutes before the morning the forecast of prefill is off by %.0f tokens/s; without a past by %.0f", errs[0], errs[1])
+	}
+	t.Logf("the forecast is off by %.0f tokens/s, without a past by %.0f", errs[0], errs[1])
+	for dimension, days := range map[string]int{features.DimRequests: 0, features.DimPrefill: *pastDays, features.DimKV: 0, features.DimDecode: 0} {
+		if got := known[dimension]; got < 1435*days || days == 0 && got > minutes {
+			t.Errorf("%s: %d minutes are known, of %d days", dimension, got, days)
+		}
+	}
+
+	prometheus.Stop()
+	p = startDaemonIn(t, dir, lines...) // Prometheus is gone, and not missed
+	if got := p.pipeline.Counters().Records; got != lessons {
+		t.Errorf("restored: %d records", got)
+	}
+}
+
+// What is wrong with the past is said at once, with the query and the mend, and nothing is stored.
+func TestBackfillRefuses(t *testing.T) {
+	answer := `{"status":"success","data":{"resultType":"matrix","result":[]}}`
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/api/v1/query" { // for the KV capacity
+			_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"vector","result":[]}}`))
+			return
+		}
+		if strings.Contains(answer, `"error"`) {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		_, _ = w.Write([]byte(answer))
+	}))
+	defer srv.Close()
+	for want, a := range map[string]string{
+		"no query has any value in 14 days": answer,
+		`parse error`:                       `{"status":"error","errorType":"bad_data","error":"parse error"}`,
+		"the answer has 2 series":           `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"1"},"values":[]},{"metric":{"a":"2"},"values":[]}]}}`,
+	} {
+		answer = a
+		dir := t.TempDir()
+		path := testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), soundPool, "backfill: {url: '"+srv.URL+"'}",
+			"nats: {embedded: {listen: '127.0.0.1:0'}}", "storage: {dir: "+filepath.Join(dir, "data")+"}", "server: {listen: '127.0.0.1:0'}")
+		cfg, err := config.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := New(t.Context(), cfg, Options{Log: zap.NewNop()})
+		if err == nil {
+			_ = d.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "remove backfill.url") {
+			t.Errorf("want %q: %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package daemon
+
+import "testing"
+
+func TestHeapGrowsLessTheLargerItIs(t *testing.T) {
+	for live, want := range map[uint64]int{0: 100, 1 << 20: 100, 80 << 20: 100, 160 << 20: 50, 400 << 20: 20, 410 << 20: 10, 1 << 40: 10} {
+		if got := gcPercent(live); got != want {
+			t.Errorf("%d MiB live: %d %%, want %d", live>>20, got, want)
+		}
+	}
+}
+
+func TestCollectorLeavesWhatTheEnvironmentSays(t *testing.T) {
+	t.Setenv("GOGC", "70")
+	if c := newCollector(); c.live != nil {
+		t.Error("it is set over GOGC")
+	}
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	if c := newCollector(); c.live != nil {
+		t.Error("it is set over GOMEMLIMIT")
+	}
+}

@@ -1,0 +1,156 @@
+package daemon
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/pipeline"
+	"github.com/forewarm/forewarm/storage"
+)
+
+// exportCounters publishes what the parts count of themselves.
+func (d *Daemon) exportCounters() {
+	omitted := func(f func(*pipeline.Omissions) uint64) func() uint64 {
+		return func() uint64 {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return f(&d.omissions)
+		}
+	}
+	type o = pipeline.Omissions
+	for _, c := range []struct {
+		name, help string
+		value      func() uint64
+	}{
+		{"forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", d.lost},
+		{"forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped},
+		{"forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func() uint64 { return uint64(d.unread) }},
+		{"forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign},
+		{"forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", omitted(func(x *o) uint64 { return x.IDsForgotten })},
+		{"forewarm_prefix_blocks_forgotten_total", "Prompt blocks forgotten to stay within the bound or the pool's KV capacity.", omitted(func(x *o) uint64 { return x.BlocksForgotten })},
+		{"forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", omitted(func(x *o) uint64 { return x.ConditionsDropped })},
+		{"forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", omitted(func(x *o) uint64 { return x.ProducersRefused })},
+		{"forewarm_features_amended_total", "Records that changed a minute after its first count.", omitted(func(x *o) uint64 { return x.Features.Amended })},
+		{"forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", omitted(func(x *o) uint64 { return x.Features.BadTimes })},
+		{"forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes.", omitted(func(x *o) uint64 { return x.Features.OverflowRecords })},
+		{"forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", omitted(func(x *o) uint64 { return x.Features.ClassesEvicted })},
+		{"forewarm_features_arrivals_evicted_total", "Arrivals forgotten before their end was seen.", omitted(func(x *o) uint64 { return x.Features.ArrivalsEvicted })},
+		{"forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", omitted(func(x *o) uint64 { return x.Features.SkippedMinutes })},
+		{"forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", omitted(func(x *o) uint64 { return x.Features.ReplicasStale })},
+		{"forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", omitted(func(x *o) uint64 { return x.Features.ReplicasRefused })},
+	} {
+		d.exporter.Counter(c.name, c.help, c.value)
+	}
+	d.exporter.Gauge("forewarm_stream_lag_messages", "Messages of the telemetry stream that are not read yet.", func() float64 {
+		n, _ := d.consumer.Pending()
+		return float64(n)
+	})
+	d.tickTook = d.exporter.Histogram("forewarm_tick_duration_seconds",
+		"Time that a tick took: closing windows, learning, deciding, storing and handing on.", pauses)
+	d.snapshotTook = d.exporter.Histogram("forewarm_snapshot_duration_seconds", "Time that storing a snapshot took.", pauses)
+	d.snapshotStopped = d.exporter.Histogram("forewarm_snapshot_stop_duration_seconds", "Time that the pipeline stood still for a snapshot.", pauses)
+	d.exporter.Gauge("forewarm_snapshot_bytes", "Size of the newest saved state; 0 before the first.", func() float64 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return float64(d.savedBytes)
+	})
+	d.exportSinks()
+	d.exportListeners()
+}
+
+// pauses are the upper bounds of how long the pipeline stops for something, in seconds.
+var pauses = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+
+// exportStorage publishes what storage counts of itself.
+func (d *Daemon) exportStorage() {
+	for _, c := range []struct {
+		name, help string
+		value      func() uint64
+	}{
+		{"forewarm_log_stored_total", "Decisions that this daemon was the first to store in the log.", func() uint64 { return d.decisions.Counters().Stored }},
+		{"forewarm_log_repeated_total", "Decisions that were in the log already, and are the same: of another daemon, or made again after a restart.", func() uint64 { return d.decisions.Counters().Repeated }},
+		{"forewarm_log_divergent_total", "Decisions that differ from those in the log. Those in the log stand.", func() uint64 { return d.decisions.Counters().Divergent }},
+		{"forewarm_log_lost_total", "Ticks that were dropped, because the log could not be written for too long.", func() uint64 { return d.decisions.Counters().Lost }},
+		{"forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended }},
+		{"forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {
+			c := d.store.Counters()
+			return c.Future + c.TooOld + c.Conflicting + c.Capped + c.Failed
+		}},
+		{"forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func() uint64 { return d.store.Counters().Capped }},
+		{"forewarm_series_pooled_total", "Minutes of classes beyond storage.max_classes, which are in the history as part of _other.", func() uint64 { return d.store.Counters().Pooled }},
+		{"forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks }},
+		{"forewarm_series_log_corruptions_total", "Times that the log of the time-series database was damaged and was cut there.", func() uint64 { return d.store.Counters().Corruptions }},
+		{"forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed.", func() uint64 { return d.store.Counters().Damaged }},
+		{"forewarm_series_compaction_failures_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().CompactFailures }},
+	} {
+		d.exporter.Counter(c.name, c.help, c.value)
+	}
+	d.exporter.Gauge("forewarm_log_waiting", "Ticks that are not in the log yet.", func() float64 { return float64(d.decisions.Counters().Waiting) })
+	d.exporter.Gauge("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() float64 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if trouble, _ := d.troubleBut(troubleRemote); trouble != "" {
+			return 1
+		}
+		return 0
+	})
+	d.exporter.Gauge("forewarm_storage_free_bytes", "Free space where storage.dir is.", func() float64 {
+		free, err := storage.Free(d.cfg.Storage.Dir)
+		if err != nil {
+			return math.NaN()
+		}
+		return float64(free)
+	})
+}
+
+// exportListeners publishes what each listener was sent.
+func (d *Daemon) exportListeners() {
+	for i, s := range d.listeners.Stats() {
+		for j, c := range s.Requests {
+			d.exporter.Counter(fmt.Sprintf("forewarm_listener_requests_total{listener=%q,code=%q}", s.Listener, c.Code),
+				"Requests of producers that do not speak NATS, by status code.", func() uint64 { return d.listeners.Stats()[i].Requests[j].Requests })
+		}
+	}
+	for _, c := range []struct {
+		name, help string
+		value      func(*listener.Stats) uint64
+	}{
+		{"forewarm_listener_bytes_total", "Bytes of the bodies of requests to a listener, as sent.", func(s *listener.Stats) uint64 { return s.Bytes }},
+		{"forewarm_listener_records_total", "Records that came by a listener and are in the stream.", func(s *listener.Stats) uint64 { return s.Records }},
+		{"forewarm_listener_ignored_total", "Records that came by a listener and carry no demand, such as spans of tools.", func(s *listener.Stats) uint64 { return s.Ignored }},
+	} {
+		for i, s := range d.listeners.Stats() {
+			d.exporter.Counter(fmt.Sprintf("%s{listener=%q}", c.name, s.Listener), c.help, func() uint64 { return c.value(&d.listeners.Stats()[i]) })
+		}
+	}
+}
+
+// exportSinks publishes what became of each sink's notices.
+func (d *Daemon) exportSinks() {
+	for _, c := range []struct {
+		name, help string
+		value      func(*sink.Stats) uint64
+	}{
+		{"forewarm_sink_sent_total", "Notifications that were delivered.", func(s *sink.Stats) uint64 { return s.Sent }},
+		{"forewarm_sink_retried_total", "Failed attempts to deliver that are repeated.", func(s *sink.Stats) uint64 { return s.Retried }},
+		{"forewarm_sink_failed_total", "Notifications that a sink refused for good.", func(s *sink.Stats) uint64 { return s.Failed }},
+		{"forewarm_sink_superseded_total", "Notifications that a newer one replaced before they were delivered.", func(s *sink.Stats) uint64 { return s.Superseded }},
+		{"forewarm_sink_lapsed_total", "Notifications that expired before they were delivered, or were for a consumer that is gone.", func(s *sink.Stats) uint64 { return s.Lapsed }},
+	} {
+		for i, s := range d.dispatcher.Stats() {
+			d.exporter.Counter(c.name+"{sink="+strconv.Quote(s.Sink)+"}", c.help, func() uint64 { return c.value(&d.dispatcher.Stats()[i]) })
+		}
+	}
+	for i, s := range d.dispatcher.Stats() {
+		d.exporter.Gauge("forewarm_sink_queued{sink="+strconv.Quote(s.Sink)+"}", "Notifications that wait.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
+		d.exporter.Gauge("forewarm_sink_disabled{sink="+strconv.Quote(s.Sink)+"}", "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() float64 {
+			if d.dispatcher.Stats()[i].Disabled {
+				return 1
+			}
+			return 0
+		})
+	}
+}

@@ -1,0 +1,681 @@
+// Package daemon is the running Forewarm: what is built, in which order, how it works together, and how it stops. It owns the
+// goroutines, the clock and the connections.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/ingest/scrape"
+	"github.com/forewarm/forewarm/pipeline"
+	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/server/dynamo"
+	"github.com/forewarm/forewarm/storage"
+	"github.com/forewarm/forewarm/storage/remote"
+	"github.com/forewarm/forewarm/storage/stream"
+)
+
+// Options are what a daemon is given beside its configuration.
+type Options struct {
+	Version string
+	Log     *zap.Logger
+	OnTick  func(*pipeline.Output) // is called after each tick, on the goroutine of the pipeline; may be nil
+}
+
+// ConfigError says that a daemon cannot start with its configuration, or with what that names.
+type ConfigError struct{ error }
+
+func (e ConfigError) Unwrap() error { return e.error }
+
+// Daemon is one running Forewarm: the pipeline, what feeds it, and what it feeds. [New] builds it in a straight line and
+// starts nothing that Run does not own; Close undoes that line in reverse.
+type Daemon struct {
+	cfg     *config.Config
+	version string
+	log     *zap.Logger
+	closers []func() error // last in, first out
+
+	embedded *jetstream.Embedded
+	conn     *nats.Conn
+	js       natsjs.JetStream
+	instance string                            // told from all other daemons by it
+	stream   atomic.Pointer[natsjs.StreamInfo] // of telemetry
+
+	intakeStream natsjs.Stream // nil when no source needs a relay
+
+	store     *storage.Store
+	writer    *remote.Writer // nil when nothing is sent to a remote
+	otlp      *remote.OTLP
+	tracer    trace.Tracer
+	decisions *stream.Log
+	reader    *stream.Reader
+	states    *stream.States
+	told      natsjs.KeyValue
+
+	consumer   *jetstream.Consumer
+	ticker     *jetstream.Ticker // nil with clock: event
+	relay      *jetstream.Relay  // nil when no source needs one
+	scraper    *scrape.Scraper   // nil when nothing is scraped
+	deadLetter *jetstream.DeadLetter
+	listeners  *listener.Listeners
+	dispatcher *sink.Dispatcher
+	reporter   *reporter // nil without a schedule
+	listener   net.Listener
+	probes     net.Listener // nil when none is configured
+	server     *server.Server
+	board      *server.Board
+	scalers    []*scaler
+	registrars []*dynamo.Registrar
+	exporter   *server.Exporter
+	traffic    traffic
+	judged     quality
+	firstTick  time.Time // of this process; guarded by mu
+
+	// The goroutine of Consumer.Run owns the pipeline and what follows.
+	pipeline     *pipeline.Pipeline
+	resumed      *newStart // nil where a snapshot was taken up, or the stream has all
+	announced    time.Time // ticks up to here were in the log at the start
+	nextSnapshot time.Time
+	nextProgress time.Time          // likewise while the daemon is behind
+	saving       *saving            // nil when none is under way
+	saved        uint64             // sequence of the newest snapshot
+	pastSaid     time.Time          // when it was last said that the past is being learned; zero when it is not
+	faults       map[faultKey]bool  // of producers, that were said
+	decided      map[string]decided // newest decision of each pool that was said
+	collector    collector
+	ticking      tickSpans
+	onTick       func(*pipeline.Output)
+	tickTook     func(seconds float64)
+
+	// Safe for concurrent use.
+	served                        atomic.Pointer[served] // as of the newest messages that are applied
+	snapshotTook, snapshotStopped func(seconds float64)
+
+	planning sync.Mutex      // held while a launch sheet is made
+	pools    []capacity.Pool // as configured
+
+	mu         sync.Mutex
+	status     server.Status
+	omissions  pipeline.Omissions  // as of the last tick
+	unread     int                 // snapshots that could not be taken up at this start; does not change
+	savedBytes int64               // of the newest snapshot
+	unsaved    map[string]unstored // by what it is: snapshot, log, series …
+	undelivery map[string]undelivery
+	tickedAt   time.Time         // when the newest tick came, by the clock of the machine
+	applied    uint64            // records counted since the process began
+	ignored    uint64            // those of the stream that carry no demand
+	refusals   map[string]uint64 // and those that could not be used, by reason
+	refusedBy  []*refusals       // the same of late, by producer, pool and reason
+	omitted    string            // of late, see sayOmitted
+	divergence string            // the newest, in words
+	logFault   string            // what is wrong with the streams other than that of telemetry
+	peers      map[string]peer   // by instance
+}
+
+func (d *Daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
+
+// Close releases everything, newest first.
+func (d *Daemon) Close() error {
+	var errs []error
+	for i := len(d.closers) - 1; i >= 0; i-- {
+		errs = append(errs, d.closers[i]())
+	}
+	d.closers = nil
+	return errors.Join(errs...)
+}
+
+// New opens storage and connections and restores the state. On an error nothing stays open. It returns a [ConfigError] where
+// the configuration is at fault.
+func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err error) {
+	d := &Daemon{
+		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), collector: newCollector(),
+		board: server.NewBoard(), decided: map[string]decided{}, exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter),
+	}
+	lock, err := storage.Lock(cfg.Storage.Dir)
+	if err != nil {
+		return nil, err
+	}
+	d.onClose(lock.Unlock)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	if err := d.openOTLP(ctx); err != nil {
+		return nil, err
+	}
+	if cfg.Server.WVA.Namespace != "" {
+		d.exporter.ExportWVA(cfg.Server.WVA)
+	}
+	if err := d.connect(ctx); err != nil {
+		return nil, ConfigError{err}
+	}
+	if err := d.openStorage(); err != nil {
+		return nil, err
+	}
+	if err := d.restore(ctx); err != nil {
+		return nil, err
+	}
+	d.pipeline.Stage = d.ticking.enter
+	if err := d.openSinks(); err != nil {
+		return nil, ConfigError{err}
+	}
+	var first uint64
+	if d.resumed != nil {
+		first = d.resumed.first
+	} else if cfg.Backfill.URL != "" && d.pipeline.Sequence() == 0 {
+		if first, err = d.readPast(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.openSources(first); err != nil {
+		return nil, err
+	}
+	if err := d.openServer(d); err != nil {
+		return nil, err
+	}
+	d.server.Handle("GET /api/v1/report", http.HandlerFunc(d.getReport))
+	d.server.Handle("GET /api/v1/plan", http.HandlerFunc(d.getPlan))
+	d.openPages()
+	d.openTraffic()
+	d.openPromQL()
+	if err := d.openScalers(); err != nil {
+		return nil, ConfigError{err}
+	}
+	d.exportCounters()
+	d.exportStorage()
+	d.exportRemoteWrite()
+	d.exportReports()
+	return d, nil
+}
+
+// openSources opens what telemetry comes from; an empty state reads the stream from sequence first on, where that is set.
+func (d *Daemon) openSources(first uint64) error {
+	if err := d.openScraper(); err != nil {
+		return ConfigError{fmt.Errorf("scrape.%w", err)}
+	}
+	var start uint64 // what the stream still has
+	if d.pipeline.Sequence() > 0 {
+		start = d.pipeline.Sequence() + 1
+	} else if first > 0 {
+		start = first
+	}
+	fields, err := codec.CompileFields(d.cfg.NATS.Fields)
+	if err != nil {
+		return err
+	}
+	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
+		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Inner(), Sources: d.cfg.NATS.Sources, Fields: fields, Start: start, Limits: ingest.DefaultLimits(), Log: d.log,
+		Missing: d.remakeStream, Inspect: d.inspectStream,
+	})
+	if d.cfg.Clock == pipeline.WallClock {
+		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, d.noteWatermark, d.tickOffline, d.log)
+	}
+	if d.intakeStream != nil {
+		d.relay = jetstream.NewRelay(d.js, d.intakeStream.CachedInfo().Config.Name, jetstream.RelayConfig{
+			Sources: d.cfg.NATS.Sources, Fields: fields, Limits: ingest.DefaultLimits(), Store: jetstream.NewInlet(d.js, &d.cfg.NATS).Store,
+			Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.CountIgnored, Log: d.log,
+		})
+	}
+	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
+	if err := d.openListeners(fields); err != nil {
+		return ConfigError{err}
+	}
+	return nil
+}
+
+func (d *Daemon) openServer(reader server.Reader) (err error) {
+	d.server = server.New(d.cfg.Server, reader, d.exporter, d.log)
+	if d.cfg.OTLP.URL != "" && d.cfg.OTLP.Traces {
+		d.server.Around = d.traceRequests
+	}
+	if d.listener, err = d.server.Listen(); err != nil {
+		return ConfigError{err}
+	}
+	d.onClose(func() error { _ = d.listener.Close(); return nil }) // Run has closed it already, if it came to that
+	if d.probes, err = d.server.ListenProbes(); err != nil {
+		return ConfigError{err}
+	}
+	if d.probes != nil {
+		d.onClose(func() error { _ = d.probes.Close(); return nil }) // likewise
+	}
+	return nil
+}
+
+// connect joins NATS, or starts one, and makes sure of the streams.
+func (d *Daemon) connect(ctx context.Context) error {
+	if err := d.join(ctx); err != nil {
+		return err
+	}
+	if _, err := jetstream.EnsureSignals(ctx, d.js, d.cfg.NATS); err != nil {
+		return err
+	}
+	if _, err := jetstream.EnsureForecasts(ctx, d.js, d.cfg.NATS); err != nil {
+		return err
+	}
+	return d.openLog(ctx)
+}
+
+// openLog makes sure of what is to last, and reads it.
+func (d *Daemon) openLog(ctx context.Context) (err error) {
+	if _, err = jetstream.EnsureDecisions(ctx, d.js, d.cfg.NATS); err != nil {
+		return err
+	}
+	if small := jetstream.Small(&d.cfg.NATS, d.cfg.MostPools(), d.cfg.Every); small != "" {
+		d.log.Warn(small)
+	}
+	bucket, err := jetstream.EnsureState(ctx, d.js, d.cfg.NATS)
+	if err != nil {
+		return err
+	}
+	if d.told, err = jetstream.EnsureTold(ctx, d.js, d.cfg.NATS); err != nil {
+		return err
+	}
+	d.states, d.reader = stream.NewStates(bucket, d.instance), stream.NewReader(d.js, d.cfg.NATS.Decisions(), d.cfg.NATS.Inner())
+	return nil
+}
+
+// join joins NATS, or starts one, and makes sure of the telemetry stream.
+func (d *Daemon) join(ctx context.Context) (err error) {
+	c := d.cfg.NATS
+	if c.URL == "" {
+		c.Embedded.StoreDir = d.cfg.StreamDir()
+		if d.embedded, err = jetstream.StartEmbedded(ctx, c, d.log); err != nil {
+			return err
+		}
+		d.onClose(func() error { d.embedded.Shutdown(); return nil })
+	}
+	if d.conn, err = jetstream.Connect(c, d.embedded, jetstream.LogTo(d.log)); err != nil {
+		return err
+	}
+	d.onClose(func() error { d.conn.Close(); return nil })
+	if d.js, err = natsjs.New(d.conn); err != nil {
+		return err
+	}
+	if d.embedded == nil {
+		if err := c.CheckRights(ctx, d.conn, func(err error) { d.log.Warn("NATS permissions", zap.Error(err)) }); err != nil {
+			return err
+		}
+	}
+	if err := jetstream.CheckPartition(ctx, d.conn, &c); err != nil {
+		return err
+	}
+	telemetry, err := jetstream.EnsureTelemetry(ctx, d.js, c)
+	if err != nil {
+		return err
+	}
+	d.stream.Store(telemetry.CachedInfo())
+	d.intakeStream, err = jetstream.EnsureIntake(ctx, d.js, c)
+	return err
+}
+
+func (d *Daemon) openStorage() (err error) {
+	quiet := d.log
+	if quiet.Level() == zap.InfoLevel { // the TSDB says a dozen lines each two hours of what goes well
+		quiet = quiet.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+	}
+	if d.store, err = storage.OpenStore(d.cfg.Storage, slogFrom(quiet)); err != nil {
+		return err
+	}
+	d.onClose(d.store.Close)
+	return d.openRemoteWrite()
+}
+
+func (d *Daemon) openSinks() error {
+	prefix := d.cfg.NATS.Prefix
+	destinations, err := d.openReporter()
+	if err != nil {
+		return err
+	}
+	var pages func(*alerting.Report) (*sink.Pages, error)
+	if d.reporter != nil {
+		pages = d.pages
+	}
+	sinks, err := sink.Open(d.cfg.Sinks, sink.Deps{
+		Pages:           pages,
+		NATS:            d.js,
+		PrescaleSubject: func(pool string) string { return ingest.PrescaleSubject(prefix, pool) },
+		AlertSubject:    func(pool string) string { return ingest.AlertSubject(prefix, pool) },
+	})
+	if err != nil {
+		return err
+	}
+	open := func(name string, reports bool, most int) sink.Queue {
+		return d.decisions.Queue(d.told, name, reports, most)
+	}
+	d.dispatcher = sink.NewDispatcher(d.cfg.Sinks.Delivery, append(sinks, destinations...), open, d.undelivered, d.tracer)
+	return nil
+}
+
+// openListeners opens the addresses that producers without NATS send to. What they send goes through the stream like all
+// telemetry.
+func (d *Daemon) openListeners(fields *codec.FieldMap) (err error) {
+	d.listeners, err = listener.New(d.cfg.Listeners, listener.Deps{
+		Store:   jetstream.NewInlet(d.js, &d.cfg.NATS),
+		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
+		Serves:  func(pool string) bool { return d.served.Load().has(pool) },
+		Fields:  fields, Log: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.onClose(func() error { d.listeners.Close(); return nil })
+	for _, s := range d.listeners.Stats() {
+		d.log.Info("accepting telemetry", zap.String("listener", s.Listener), zap.String("address", d.listeners.Addr(s.Listener).String()))
+	}
+	return nil
+}
+
+// refuse counts records that could not be used, and shows them to people. Sequence 0 stands for none. It is safe for
+// concurrent use.
+func (d *Daemon) refuse(sequence uint64, refused []ingest.Refusal) {
+	for i := range refused {
+		d.exporter.CountRefused(refused[i].Reason, 1)
+	}
+	d.noteRefused(refused)
+	d.deadLetter.Send(sequence, refused)
+}
+
+// Run works until ctx ends, then drains: the consumer first, then a last snapshot, then what feeds on it.
+func (d *Daemon) Run(ctx context.Context) error {
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	downstream, _ := errgroup.WithContext(serving)
+	downstream.Go(func() error { return d.server.Run(serving, d.listener) })
+	if d.probes != nil {
+		downstream.Go(func() error { return d.server.RunProbes(serving, d.probes) })
+	}
+	downstream.Go(func() error { return d.deadLetter.Run(serving) })
+	if d.writer != nil {
+		downstream.Go(func() error { return d.writer.Run(serving) })
+	}
+	for _, s := range d.scalers {
+		downstream.Go(func() error { return s.Run(serving) })
+	}
+	for _, r := range d.registrars {
+		downstream.Go(func() error { return r.Run(serving) })
+	}
+	downstream.Go(func() error {
+		if err := d.dispatcher.Run(serving); err != nil { // the log has what it was to deliver
+			d.log.Warn("delivery", zap.Error(err))
+		}
+		return nil
+	})
+	downstream.Go(func() error { return d.decisions.Run(serving) })
+	downstream.Go(func() error { return d.watchSelf(serving) })
+	downstream.Go(func() error { return d.greetPeers(serving) })
+
+	upstream, applying := errgroup.WithContext(ctx)
+	d.runSources(applying, upstream, func(batches []ingest.Batch) error { return d.handle(applying, batches) })
+	upstream.Go(func() error { return d.runReports(applying) })
+	err := upstream.Wait()
+	err = errors.Join(err, d.saveLast())
+	stop()
+	err = errors.Join(err, downstream.Wait())
+	d.otlp.Close()
+	return err
+}
+
+// runSources lets telemetry in, and hands the messages of the stream to handle.
+func (d *Daemon) runSources(ctx context.Context, group *errgroup.Group, handle func([]ingest.Batch) error) {
+	group.Go(func() error {
+		d.relearn(ctx)
+		if err := d.consumer.Run(ctx, handle); !errors.Is(err, errStopped) {
+			return err
+		}
+		return nil
+	})
+	if d.ticker != nil {
+		group.Go(func() error {
+			if s, err := d.js.Stream(ctx, d.stream.Load().Config.Name); err == nil { // else inspectStream is the first to
+				d.ticker.Sync(s.CachedInfo().TimeStamp)
+			}
+			return d.ticker.Run(ctx, d.stream.Load().State.LastSeq > 0)
+		})
+	}
+	if d.embedded != nil {
+		group.Go(func() error { return d.watchEmbedded(ctx) })
+	}
+	group.Go(func() error { return d.listeners.Run(ctx) })
+	if d.relay != nil {
+		group.Go(func() error { return d.relay.Run(ctx) })
+	}
+	if d.scraper != nil {
+		group.Go(func() error { return d.scraper.Run(ctx) })
+	}
+}
+
+// handle applies the messages that came together. Histories take long, and are applied one by one, until ctx ends: the next start
+// goes on there.
+func (d *Daemon) handle(ctx context.Context, batches []ingest.Batch) error {
+	for len(batches) > 0 {
+		n := len(batches)
+		if i := slices.IndexFunc(batches, func(b ingest.Batch) bool { return len(b.Histories) > 0 }); i >= 0 {
+			n = max(i, 1)
+			if i == 0 && ctx.Err() != nil {
+				return errStopped
+			}
+		}
+		d.keepState(d.apply(batches[:n], d.emit))
+		batches = batches[n:]
+	}
+	return nil
+}
+
+// errStopped ends the pipeline before all that was received is applied.
+var errStopped = errors.New("stopped")
+
+// apply applies messages, tells of what became of them, and says whether there was a tick among them. What those with a tick
+// take is taken for the tick's.
+func (d *Daemon) apply(batches []ingest.Batch, emit func(*pipeline.Output)) (ticked bool) {
+	before, began, ignored := d.pipeline.Counters(), time.Now(), 0
+	for i := range batches {
+		d.pipeline.Apply(&batches[i], emit)
+	}
+	d.noteServed()
+	for i := range batches {
+		d.refuse(batches[i].Sequence, batches[i].Refused)
+		ignored += batches[i].Ignored
+	}
+	after := d.pipeline.Counters()
+	d.sayPast(batches)
+	ticks := after.Ticks - before.Ticks
+	if ticks > 0 {
+		d.tickTook(time.Since(began).Seconds() / float64(ticks))
+		d.collector.adjust()
+	}
+	d.setStatus(func(s *server.Status) {
+		s.Sequence, d.applied = d.pipeline.Sequence(), d.applied+after.Records-before.Records
+		d.ignored += uint64(ignored)
+	})
+	d.exporter.CountRecords(int(after.Records - before.Records))
+	d.exporter.CountIgnored(ignored)
+	return ticks > 0
+}
+
+// emit hands on what a tick produced: first what others wait for, then the series of reports and queries.
+func (d *Daemon) emit(out *pipeline.Output) {
+	d.ticking.enter("publish")
+	d.announce(out)
+	d.ticking.enter("store")
+	if d.resumed == nil || out.Tick.After(d.resumed.decided) { // until then what was decided last is shown, see recall
+		d.board.Observe(out)
+		d.exporter.Observe(out)
+	}
+	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
+	d.stored("series", err)
+	d.stored("compaction", d.store.CompactError())
+	d.ticking.err = err
+	if err != nil {
+		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
+	}
+	d.sayFaults(out)
+	d.setStatus(func(s *server.Status) {
+		s.Tick, d.omissions, d.tickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
+		if d.firstTick.IsZero() {
+			d.firstTick = out.Tick
+		}
+		s.Producers = slices.Clone(out.Producers)
+	})
+	d.ticking.end(out)
+	if d.onTick != nil {
+		d.onTick(out)
+	}
+}
+
+// announce has what a tick decided and has to tell stored in the log, from where the sinks take it.
+func (d *Daemon) announce(out *pipeline.Output) {
+	var entries []stream.Entry
+	var notices []alerting.Notice
+	for i := range out.Decisions {
+		x := &out.Decisions[i]
+		state, err := d.pipeline.Decided(x.Pool)
+		if err != nil {
+			d.log.Error("the state after a decision cannot be kept", zap.Error(err))
+		}
+		entries = append(entries, stream.Entry{Decision: x, State: state})
+		if x.Publish {
+			notices = append(notices, alerting.Notice{Decision: x})
+		}
+	}
+	for i := range out.Alerts {
+		notices = append(notices, alerting.Notice{Alert: &out.Alerts[i]})
+	}
+	if err := d.decisions.Add(out.Tick, entries, notices); err != nil {
+		d.ticking.err = err
+		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(err))
+	}
+	if !out.Tick.After(d.announced) {
+		return // said before the last stop
+	}
+	for i := range out.Decisions {
+		d.sayDecision(&out.Decisions[i])
+	}
+	for i := range out.Services {
+		for _, c := range out.Services[i].Contradictions {
+			if c.Since.Equal(out.Tick) {
+				d.log.Warn(c.String(), zap.String("pool", out.Services[i].Pool), zap.Time("tick", out.Tick))
+			}
+		}
+	}
+	if err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts); err != nil {
+		d.ticking.err = err
+		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
+	}
+}
+
+// served are the pools whose telemetry is counted.
+type served struct {
+	names map[string]bool
+	more  bool // others are admitted
+}
+
+func (s *served) has(pool string) bool { return s.names[pool] || s.more && pool != "" }
+
+// noteServed lets listeners know which pools there are, when that has changed.
+func (d *Daemon) noteServed() {
+	if s := d.served.Load(); s != nil && len(s.names) == d.pipeline.NumServed() {
+		return
+	}
+	names, more := d.pipeline.Served()
+	more = more || d.cfg.NATS.Partitioned() // listeners pass telemetry of other partitions on
+	s := &served{names: make(map[string]bool, len(names)), more: more}
+	for _, name := range names {
+		s.names[name] = true
+	}
+	d.served.Store(s)
+}
+
+func (d *Daemon) setStatus(f func(*server.Status)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(&d.status)
+}
+
+// Status is for the HTTP server.
+func (d *Daemon) Status() server.Status {
+	d.mu.Lock()
+	s := d.status
+	s.Storage = d.storageTrouble()
+	s.TickedAt = d.tickedAt
+	s.Refused = d.refusedText(time.Now())
+	logFault := d.logFault
+	d.mu.Unlock()
+	s.Peers = d.peersText(time.Now())
+	s.Sinks = d.sinkTrouble()
+	s.Connected = d.conn.IsConnected()
+	s.Connection = d.conn.ConnectedUrlRedacted()
+	if d.embedded != nil {
+		s.Connection = "embedded server"
+	}
+	if d.cfg.NATS.Partitioned() {
+		s.Connection += ", partition " + d.cfg.NATS.Partition
+	}
+	s.Lag, s.LagKnown = d.consumer.Pending()
+	s.Stream = strings.Trim(d.consumer.Fault()+"; "+logFault, "; ")
+	return s
+}
+
+// NATSURL is the address of the embedded NATS server, or else of the one that the configuration names.
+func (d *Daemon) NATSURL() string {
+	if d.embedded != nil {
+		return d.embedded.URL()
+	}
+	return d.cfg.NATS.URL
+}
+
+// HTTPAddress is where the page and the API are, host:port.
+func (d *Daemon) HTTPAddress() string { return d.listener.Addr().String() }
+
+// Pools is for the HTTP server.
+func (d *Daemon) Pools() []server.PoolView { return d.board.Pools() }
+
+// sayDecision logs a decision that asks for something else than the one before; a renewal is none.
+func (d *Daemon) sayDecision(x *alerting.Decision) {
+	now := decided{x.Action, x.Desired, 0, x.Withheld}
+	if x.ByRole != nil {
+		now.prefill = x.ByRole.Prefill
+	}
+	if before, known := d.decided[x.Pool]; known && before == now {
+		return
+	}
+	d.decided[x.Pool] = now
+	d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.Action)), zap.Int("desired", x.Desired), zap.String("withheld", x.Withheld))
+}
+
+// decided is what makes a decision another one.
+type decided struct {
+	action           alerting.Action
+	desired, prefill int
+	withheld         string
+}
+
+// slogFrom bridges the libraries that log through log/slog. Errors are said in one line, as elsewhere.
+func slogFrom(log *zap.Logger) *slog.Logger {
+	return slog.New(zapslog.NewHandler(log.Core(), zapslog.AddStacktraceAt(slog.Level(math.MaxInt))))
+}

@@ -1,0 +1,371 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// inProcess is a daemon in this process, where the race detector sees it, and a plain NATS client beside it.
+type inProcess struct {
+	*Daemon
+	data string
+	conn *nats.Conn
+	base string // of its HTTP server
+	stop func()
+}
+
+// startDaemon runs a daemon of the given configuration; a directory, addresses and a quiet log are added to it.
+func startDaemon(t *testing.T, lines ...string) *inProcess {
+	t.Helper()
+	return startDaemonIn(t, t.TempDir(), lines...)
+}
+
+func startDaemonIn(t *testing.T, dir string, lines ...string) *inProcess {
+	t.Helper()
+	data := filepath.Join(dir, "data")
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "nats:") }) {
+		lines = append(lines, "nats: {embedded: {listen: '127.0.0.1:0'}}")
+	}
+	path := testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), append(lines,
+		"storage: {dir: "+data+"}", "server: {listen: '127.0.0.1:0'}")...)
+	cfg, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.KeepOwn()
+	d, err := New(t.Context(), cfg, Options{Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	conn, err := nats.Connect(d.NATSURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &inProcess{Daemon: d, data: data, conn: conn, base: "http://" + d.listener.Addr().String()}
+	p.stop = func() {
+		conn.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		p.stop = func() {}
+	}
+	t.Cleanup(func() { p.stop() })
+	return p
+}
+
+// publish sends as a gateway in any language would: the bytes, and no more.
+func (p *inProcess) publish(t *testing.T, subject string, data []byte) {
+	t.Helper()
+	if err := p.conn.Publish(subject, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settle waits until the stream has everything that was published, and the fold everything in the stream.
+func (p *inProcess) settle(t *testing.T) {
+	t.Helper()
+	// On one connection the answer comes after everything before it; a watermark of long ago changes nothing, once
+	// there is a first record.
+	m, err := p.conn.Request("forewarm.telemetry.watermark._", []byte(`{"at":978307200000}`), testenv.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ack struct {
+		Seq uint64 `json:"seq"`
+	}
+	if err := json.Unmarshal(m.Data, &ack); err != nil || ack.Seq == 0 {
+		t.Fatalf("the stream answers %q (%v)", m.Data, err)
+	}
+	testenv.Await(t, "the fold to reach the end of the stream", func() bool {
+		return p.Status().Sequence >= ack.Seq
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	if err := p.decisions.Await(ctx, p.decisions.Barrier()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDaemon drives a pool to its limit by plain JSON over core NATS, and looks at everything that comes out.
+func TestDaemon(t *testing.T) {
+	alertmanager := testenv.StartAlertmanager(t)
+	p := startDaemon(t,
+		"clock: event",
+		"features: {lateness: 0s}",
+		"sinks: {alertmanager: {urls: ['"+alertmanager+"']}}",
+		"pools:",
+		"  - {name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 4}}",
+	)
+	forecasts := testenv.Subscribe(t, p.conn, "forewarm.forecast.>")
+	events := testenv.Subscribe(t, p.conn, "forewarm.prescale.chat")
+
+	const minutes = 120
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	random := rand.New(rand.NewPCG(3, 3))
+	requests := 0
+	for minute := range minutes {
+		perMinute := 12 + max(0, minute-60)*4 // doubles in three minutes, and goes on
+		for i := range perMinute {
+			at := start.Add(time.Duration(minute)*time.Minute + time.Duration(i)*time.Minute/time.Duration(perMinute))
+			class := []string{"talk", "code"}[i%2]
+			requests++
+			p.publish(t, "forewarm.telemetry.request.chat."+class, fmt.Appendf(nil,
+				`{"id":"r%d","arrived_at":%q,"prompt_tokens":%d,"output_tokens":%d}`, requests, at.Format(time.RFC3339Nano), 500+random.IntN(500), 200+random.IntN(200)))
+		}
+		if minute%10 == 9 {
+			p.settle(t)
+		}
+	}
+	last := start.Add((minutes - 1) * time.Minute) // the last minute is not over
+
+	t.Run("forecasts", func(t *testing.T) { checkForecasts(t, forecasts, start, last) })
+	t.Run("events", func(t *testing.T) { checkEvents(t, events) })
+	t.Run("http", func(t *testing.T) { checkHTTP(t, p, requests) })
+	t.Run("alertmanager", func(t *testing.T) { checkAlerts(t, alertmanager) })
+}
+
+// checkForecasts wants one for each class and one for the pool in every minute of event time, once there is a minute to
+// forecast from.
+func checkForecasts(t *testing.T, s *nats.Subscription, start, last time.Time) {
+	origins := map[string][]time.Time{}
+	for m := range testenv.Next(s) {
+		var f forecastMessage
+		if err := json.Unmarshal(m.Data, &f); err != nil {
+			t.Fatalf("%v in %s", err, m.Data)
+		}
+		if want := ingest.ForecastSubject("forewarm", f.Pool, f.Class); m.Subject != want {
+			t.Fatalf("a forecast of %s is on %s", want, m.Subject)
+		}
+		for _, d := range []string{"requests", "prefill", "decode", "kv"} {
+			if q := f.Dimensions[d]; len(q.Values) != len(f.Minutes) || len(q.Values[0]) != len(f.Quantiles) || len(q.Max15To30) != len(f.Quantiles) {
+				t.Fatalf("%s at %s: %s has %v", f.Class, f.Origin, d, q)
+			}
+		}
+		origins[f.Class] = append(origins[f.Class], f.Origin)
+	}
+	var want []time.Time
+	for at := start.Add(3 * time.Minute); !at.After(last); at = at.Add(time.Minute) {
+		want = append(want, at)
+	}
+	for _, class := range []string{"*", "talk", "code"} {
+		if diff := cmp.Diff(want, origins[class]); diff != "" {
+			t.Errorf("origins of the forecasts for %s (-want +got):\n%s", class, diff)
+		}
+	}
+}
+
+func checkEvents(t *testing.T, s *nats.Subscription) {
+	generation, most := int64(0), 0
+	for m := range testenv.Next(s) {
+		var e alerting.Event
+		if err := json.Unmarshal(m.Data, &e); err != nil {
+			t.Fatalf("%v in %s", err, m.Data)
+		}
+		if e.SpecVersion != "1.0" || e.Type != alerting.EventType || e.Subject != "chat" || e.Source == "" || e.Time.IsZero() ||
+			e.ID != "chat-"+strconv.FormatInt(e.Data.Generation, 10) || m.Header.Get("ce-id") != "" || m.Header.Get("Nats-Msg-Id") != e.ID {
+			t.Errorf("no valid CloudEvent: %s, headers %v", m.Data, m.Header)
+		}
+		if e.Data.Generation <= generation {
+			t.Errorf("generation %d came after %d", e.Data.Generation, generation)
+		}
+		if e.Data.Reason == "" || !e.Data.ExpiresAt.After(e.Data.IssuedAt) {
+			t.Errorf("no reason or no expiry: %s", m.Data)
+		}
+		generation, most = e.Data.Generation, max(most, e.Data.DesiredReplicas)
+	}
+	if most != 4 {
+		t.Errorf("the most that was asked for is %d replicas, want all 4", most)
+	}
+}
+
+func checkHTTP(t *testing.T, p *inProcess, requests int) {
+	for path, want := range map[string]string{
+		"/healthz":           "ok\n",
+		"/readyz":            `"ready": true`,
+		"/metrics":           fmt.Sprintf("\nforewarm_ingest_records_total %d\n", requests),
+		"/metrics?sinks":     "\nforewarm_sink_queued{sink=\"nats\"} 0\n",
+		"/metrics?bounds":    "\nforewarm_dedup_forgotten_total 0\n",
+		"/api/v1/pools":      `"pool": "chat"`,
+		"/api/v1/pools/chat": `"desired_replicas": 4`,
+		"/api/v1/pools/chat/forecast?dimension=decode": `"decode"`,
+		"/api/v1/status":                            `"lag": 0`,
+		"/api/v1/report":                            "# Forewarm report",
+		"/api/v1/plan?pool=chat&launch=2":           "<h1>Launch sheet of chat</h1>",
+		"/api/v1/plan?format=json":                  `"name": "silent"`,
+		"/api/v1/label/__name__/values":             `"forewarm_desired_replicas"`,
+		"/api/v1/metadata?metric=forewarm_forecast": `"type":"gauge"`,
+		"/api/v1/query?query=1%2B1&time=0":          `[0,"2"]`,
+		"/":                                         "chat",
+	} {
+		if code, body := testenv.Get(p.base + path); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("GET %s: %d without %q in\n%.600s", path, code, want, body)
+		}
+	}
+}
+
+// checkAlerts reads back what Alertmanager lists. Its labels identify an alert, so that no number may be among them.
+func checkAlerts(t *testing.T, url string) {
+	var alerts []struct {
+		Labels, Annotations map[string]string
+	}
+	testenv.Await(t, "alerts at Alertmanager", func() bool {
+		_, body := testenv.Get(url + "/api/v2/alerts")
+		return json.Unmarshal([]byte(body), &alerts) == nil && len(alerts) > 0
+	})
+	for _, a := range alerts {
+		for name, value := range a.Labels {
+			if strings.ContainsAny(value, "0123456789") {
+				t.Errorf("label %s is %q: numbers belong in annotations", name, value)
+			}
+		}
+		if a.Labels["pool"] != "chat" || a.Labels["severity"] == "" || !strings.HasPrefix(a.Labels["alertname"], "Forewarm") || a.Annotations["summary"] == "" {
+			t.Errorf("alert %v, annotations %v", a.Labels, a.Annotations)
+		}
+	}
+}
+
+// TestDaemonOnTheWallClock gives the daemon the watermarks that its ticker would write over the next minutes.
+func TestDaemonOnTheWallClock(t *testing.T) {
+	p := startDaemon(t, "features: {future_bound: 10m}", "pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]")
+	const minutes = 6
+	var want, ticks []time.Time
+	now := time.Now().UTC().Truncate(time.Minute).Add(time.Minute) // the daemon itself ends the minute before
+	for m := range minutes {
+		minute := now.Add(time.Duration(m) * time.Minute)
+		want = append(want, minute)
+		for i := range 10 {
+			p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil,
+				`{"id":"%d-%d","arrived_at":%d,"prompt_tokens":100,"output_tokens":100}`, m, i, minute.Add(-time.Second).UnixMilli()))
+		}
+		p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, minute.UnixMilli()))
+	}
+	p.settle(t)
+	for _, d := range decisionsOf(t, p) {
+		ticks = append(ticks, d.Tick)
+	}
+	if diff := cmp.Diff(want, ticks); diff != "" {
+		t.Errorf("ticks that decided (-want +got):\n%s", diff)
+	}
+	if records := testenv.Metric(t, p.base, "forewarm_ingest_records_total"); records != 10*minutes {
+		t.Errorf("%g records were counted, want %d", records, 10*minutes)
+	}
+}
+
+// TestDaemonDecidesAgainWhatACrashLost: a process that dies before a tick is in the log has told nothing of it; the next one
+// decides it again and tells it. What is in the log is compared, and not told twice.
+func TestDaemonDecidesAgainWhatACrashLost(t *testing.T) {
+	dir := t.TempDir()
+	config := []string{"clock: event", "features: {lateness: 0s}", "pools: [{name: a, replicas: {max: 4}}, {name: b, replicas: {max: 4}}]"}
+	p := startDaemonIn(t, dir, config...)
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	for seconds := 0; seconds < 250; seconds += 10 {
+		for _, pool := range []string{"a", "b"} {
+			p.publish(t, "forewarm.telemetry.request."+pool+".talk", fmt.Appendf(nil,
+				`{"arrived_at":%d,"prompt_tokens":100,"output_tokens":10}`, start.Add(time.Duration(seconds)*time.Second).UnixMilli()))
+		}
+	}
+	p.settle(t)
+	testenv.Await(t, "the advice for both pools to be delivered", func() bool { return p.dispatcher.Stats()[0].Sent == 2 })
+	all := decisionsOf(t, p)
+	if len(all) < 4 {
+		t.Fatalf("%d decisions", len(all))
+	}
+	log, err := p.js.Stream(t.Context(), jetstream.DecisionsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As the crash would leave it: no snapshot, and nothing of the last tick.
+	for _, pool := range []string{"a", "b"} {
+		m, err := log.GetLastMsgForSubject(t.Context(), ingest.DecisionSubject("forewarm", pool))
+		if err == nil {
+			err = log.DeleteMsg(t.Context(), m.Sequence)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.stop()
+	s := openSite(t, p.data)
+	if err := s.js.DeleteObjectStore(t.Context(), jetstream.StateBucket); err != nil {
+		t.Fatal(err)
+	}
+	s.close()
+
+	p = startDaemonIn(t, dir, config...)
+	p.settle(t)
+	if n := p.decisions.Counters(); n.Repeated != uint64(len(all)-2) || n.Stored != 2 || n.Divergent != 0 {
+		t.Errorf("counters of the log %+v, want %d decisions that were there, and 2 new ones", n, len(all)-2)
+	}
+	if diff := cmp.Diff(all, decisionsOf(t, p)); diff != "" {
+		t.Error(diff)
+	}
+	if n := p.dispatcher.Stats()[0].Sent; n > 0 {
+		t.Errorf("%d notices are told again", n)
+	}
+}
+
+// offline is the log of a daemon that is stopped.
+type offline struct {
+	js    natsjs.JetStream
+	close func()
+}
+
+func openSite(t *testing.T, data string) offline {
+	t.Helper()
+	c := jetstream.DefaultConfig()
+	c.Embedded.Listen, c.Embedded.StoreDir = "none", filepath.Join(data, "nats")
+	server := must(jetstream.StartEmbedded(t.Context(), c, zap.NewNop()))
+	conn := must(jetstream.Connect(c, server))
+	return offline{must(natsjs.New(conn)), func() {
+		conn.Close()
+		server.Shutdown()
+	}}
+}
+
+func decisionsOf(t *testing.T, p *inProcess) (all []alerting.Decision) {
+	t.Helper()
+	if err := p.Daemon.reader.Read(t.Context(), time.Time{}, time.Now().Add(time.Hour), func(d *alerting.Decision) error {
+		all = append(all, *d)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// soundPool is the least that a configuration has.
+const soundPool = "pools: [{name: chat, replicas: {max: 4}}]"
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -1,0 +1,134 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/storage"
+)
+
+// The parts of storage that are the telemetry stream's.
+const (
+	troubleDisk      = "telemetry disk"
+	troubleStore     = "telemetry store"
+	troubleWatermark = "telemetry watermark"
+)
+
+// inspectStream says what is wrong with the telemetry stream, and has the ticker go by the server's clock. It is called each
+// second.
+func (d *Daemon) inspectStream(info *natsjs.StreamInfo) []string {
+	if d.ticker != nil {
+		d.ticker.Sync(info.TimeStamp)
+	}
+	faults := jetstream.Faults(info, &d.cfg.NATS)
+	if skew := jetstream.Skew(info, time.Now()); skew != "" {
+		faults = append(faults, skew)
+	}
+	if d.embedded == nil || d.roomForStream() != nil {
+		return faults // of a full disk storage says that it is
+	}
+	if free, err := storage.Free(d.cfg.StreamDir()); err == nil {
+		if room := jetstream.Room(&d.cfg.NATS, d.cfg.StreamDir(), int64(info.State.Bytes), free); room != "" {
+			faults = append(faults, room)
+		}
+	}
+	return faults
+}
+
+// inspectLog looks what is wrong with the streams other than that of telemetry, and whether the log of decisions reaches back as
+// far as it should.
+func (d *Daemon) inspectLog(ctx context.Context, now time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var faults []string
+	for _, name := range d.cfg.NATS.Others() {
+		s, err := d.js.Stream(ctx, name)
+		if errors.Is(err, natsjs.ErrStreamNotFound) {
+			continue // it is a user's of another name, or is gone: who stores the next message says so
+		} else if err != nil {
+			faults = append(faults, fmt.Sprintf("stream %s: %v", name, jetstream.Denied(d.conn, err)))
+			continue
+		}
+		faults = append(faults, jetstream.Faults(s.CachedInfo(), &d.cfg.NATS)...)
+		if name == d.cfg.NATS.Decisions() {
+			if short := jetstream.Short(s.CachedInfo(), &d.cfg.NATS, now); short != "" {
+				faults = append(faults, short)
+			}
+		}
+	}
+	found := strings.Join(faults, "; ")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if found != "" && d.logFault == "" {
+		d.log.Error("something is wrong with what keeps decisions and states", zap.String("fault", found))
+	}
+	d.logFault = found
+}
+
+// roomForStream says that the disk of the embedded server is full.
+func (d *Daemon) roomForStream() error {
+	if free, err := storage.Free(d.cfg.StreamDir()); err == nil && free < storage.Reserve {
+		return &storage.FullError{Dir: d.cfg.StreamDir(), Free: free, Need: storage.Reserve}
+	}
+	return nil
+}
+
+// reopenEvery is how long a server that was opened again is left alone, where it fails for another reason than a full disk.
+const reopenEvery = 10 * time.Second
+
+// watchEmbedded looks each second whether the embedded server can store, until ctx ends. After a write that failed it takes
+// no message until it is opened again, which is done once its disk has room.
+func (d *Daemon) watchEmbedded(ctx context.Context) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	var reopened time.Time
+	for {
+		full, broken := d.roomForStream(), d.embedded.Broken()
+		d.stored(troubleDisk, full)
+		d.stored(troubleStore, broken)
+		if broken != nil && full == nil && time.Since(reopened) > reopenEvery {
+			reopened = time.Now()
+			d.log.Warn("the disk has room: the embedded server is opened again, because it refuses all messages after a write that failed", zap.Error(broken))
+			if err := d.embedded.Reopen(ctx); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("%w; it could not be opened again: mend the disk and restart", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// tickOffline ends a minute without the stream, where the embedded server cannot store: nobody else can write to it either.
+func (d *Daemon) tickOffline(ctx context.Context, minute time.Time) bool {
+	return d.embedded != nil && d.embedded.Broken() != nil && d.consumer.Inject(ctx, minute)
+}
+
+// noteWatermark notes whether a watermark could be stored.
+func (d *Daemon) noteWatermark(err error) {
+	d.stored(troubleWatermark, jetstream.Denied(d.conn, err))
+}
+
+// remakeStream makes the telemetry stream that somebody has deleted again. The state goes on with it.
+func (d *Daemon) remakeStream(ctx context.Context) error {
+	stream, err := jetstream.EnsureTelemetry(ctx, d.js, d.cfg.NATS)
+	if err != nil {
+		return err
+	}
+	info, before := stream.CachedInfo(), d.stream.Load().Config.Name
+	if info.Config.Name != before {
+		return fmt.Errorf("the stream %s, which Forewarm did not make, was deleted: make it again, or restart to use %s", before, info.Config.Name)
+	}
+	d.log.Error("the telemetry stream was deleted: it is made again, empty, and what it held that was not read is lost; see who may delete streams", zap.String("stream", before))
+	d.stream.Store(info)
+	return nil
+}

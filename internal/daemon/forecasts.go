@@ -1,0 +1,91 @@
+package daemon
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/ingest"
+)
+
+// publishedMinutes and publishedLevels are what a forecast message carries: enough to plan by, small enough to send each
+// minute. The backtest writes every minute.
+var (
+	publishedMinutes = []int{1, 5, 10, 15, 20, 25, 30, 45, 60}
+	publishedLevels  = []int{forecaster.L10, forecaster.L50, forecaster.L80, forecaster.L90, forecaster.L95, forecaster.L99}
+)
+
+// forecastMessage is the body on <prefix>.forecast.<pool>.<class>.
+type forecastMessage struct {
+	Pool       string                   `json:"pool"`
+	Class      string                   `json:"class"` // "*" is the pool
+	Origin     time.Time                `json:"origin"`
+	Stale      bool                     `json:"stale"`
+	Minutes    []int                    `json:"minutes"`
+	Quantiles  []float64                `json:"quantiles"`
+	Dimensions map[string]forecastQuant `json:"dimensions"`
+}
+
+// forecastQuant is one dimension: values[i][j] is quantile j at minute i.
+type forecastQuant struct {
+	Unit       string                `json:"unit"`
+	Confidence forecaster.Confidence `json:"confidence"`
+	Fallback   bool                  `json:"fallback"`
+	Values     [][]float64           `json:"values"`
+	Max15To30  []float64             `json:"max15_30"`
+}
+
+// publishForecasts sends one message per class and one per pool total. The stream keeps the newest; a lost one is
+// replaced a minute later, so nothing waits for acknowledgements.
+func publishForecasts(conn *nats.Conn, prefix string, pools []forecaster.PoolForecast) error {
+	for i := range pools {
+		pf := &pools[i]
+		rows := append(append([]forecaster.Forecast(nil), pf.Classes...), pf.Total...)
+		for len(rows) > 0 {
+			n := 1
+			for n < len(rows) && rows[n].Class == rows[0].Class {
+				n++
+			}
+			body, err := json.Marshal(newForecastMessage(pf, rows[:n]))
+			if err != nil {
+				return err
+			}
+			if err := conn.Publish(ingest.ForecastSubject(prefix, pf.Pool, rows[0].Class), body); err != nil {
+				return err
+			}
+			rows = rows[n:]
+		}
+	}
+	return nil
+}
+
+func newForecastMessage(pf *forecaster.PoolForecast, rows []forecaster.Forecast) forecastMessage {
+	m := forecastMessage{
+		Pool: pf.Pool, Class: rows[0].Class, Origin: pf.Origin, Stale: pf.Stale, Minutes: publishedMinutes,
+		Dimensions: map[string]forecastQuant{},
+	}
+	for _, i := range publishedLevels {
+		m.Quantiles = append(m.Quantiles, forecaster.Levels[i])
+	}
+	for i := range rows {
+		f := &rows[i]
+		d, _ := features.DimensionByName(f.Dimension)
+		q := forecastQuant{Unit: d.Unit, Confidence: f.Confidence, Fallback: f.Fallback, Max15To30: published(&f.WindowMax)}
+		for _, h := range publishedMinutes {
+			q.Values = append(q.Values, published(&f.Minute[h-1]))
+		}
+		m.Dimensions[f.Dimension] = q
+	}
+	return m
+}
+
+func published(q *forecaster.Quantiles) []float64 {
+	out := make([]float64, len(publishedLevels))
+	for i, level := range publishedLevels {
+		out[i] = q[level]
+	}
+	return out
+}

@@ -1,0 +1,130 @@
+package daemon
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// TestDaemonListens sends each kind of telemetry that needs no NATS by its own way, and counts what the fold made of it.
+func TestDaemonListens(t *testing.T) {
+	p := startDaemon(t,
+		"clock: event",
+		"listeners: {http: {listen: '127.0.0.1:0'}, grpc: {listen: '127.0.0.1:0'}}",
+		"pools: [{name: m, decode_tokens_per_s: 400, replicas: {max: 4}}]",
+	)
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	traces := func(first byte) ptrace.Traces {
+		export := ptrace.NewTraces()
+		spans := export.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+		for i := range byte(3) {
+			s := spans.AppendEmpty()
+			s.SetTraceID(pcommon.TraceID{1})
+			s.SetSpanID(pcommon.SpanID{first + i})
+			s.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
+			s.SetEndTimestamp(pcommon.NewTimestampFromTime(start.Add(time.Second)))
+			s.Attributes().PutStr("gen_ai.request.model", "m")
+			s.Attributes().PutInt("gen_ai.usage.input_tokens", 100*int64(i)-100) // the first one is refused
+		}
+		spans.AppendEmpty() // ignored
+		return export
+	}
+	base := "http://" + p.listeners.Addr("http").String()
+	send := func(path, contentType string, body []byte) {
+		t.Helper()
+		res, err := http.Post(base+path, contentType, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("POST %s: %s", path, res.Status)
+		}
+	}
+	body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	send("/v1/traces", "application/x-protobuf", body)
+	send("/v1/traces", "application/x-protobuf", body) // sent again: the fold drops it
+	lite := fmt.Appendf(nil, `[{"id":"a","model":"m","startTime":%d,"endTime":%d,"prompt_tokens":5,"completion_tokens":5,"messages":"a prompt"}]`, start.Unix(), start.Unix()+1)
+	send("/v1/telemetry/litellm?class=chat", "application/json", lite)
+
+	for range 2 { // it is said to the producer, and counted by the fold, once each
+		res, err := http.Post(base+"/v1/telemetry/openai?pool=ghost", "application/json", strings.NewReader(`{"prompt_tokens":5}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != http.StatusBadRequest || !bytes.Contains(body, []byte(`"unknown_pools":["ghost"]`)) {
+			t.Errorf("a pool that nobody knows is answered %s %s", res.Status, body)
+		}
+	}
+
+	conn, err := grpc.NewClient(p.listeners.Addr("grpc").String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answer, err := ptraceotlp.NewGRPCClient(conn).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(traces(11)))
+	if err != nil || answer.PartialSuccess().RejectedSpans() != 1 {
+		t.Fatalf("export: %v, %d spans rejected", err, answer.PartialSuccess().RejectedSpans())
+	}
+	p.settle(t)
+	for name, want := range map[string]float64{
+		`forewarm_ingest_records_total`:                                5, // two of HTTP, one of LiteLLM, two of gRPC
+		`forewarm_ingest_refused_total{reason="duplicate"}`:            2,
+		`forewarm_ingest_refused_total{reason="negative_count"}`:       3,
+		`forewarm_ingest_refused_total{reason="unknown_pool"}`:         2,
+		`forewarm_listener_requests_total{listener="http",code="400"}`: 2,
+		`forewarm_listener_requests_total{listener="http",code="200"}`: 3,
+		`forewarm_listener_requests_total{listener="grpc",code="OK"}`:  1,
+		`forewarm_listener_records_total{listener="http"}`:             7,
+		`forewarm_listener_records_total{listener="grpc"}`:             2,
+		`forewarm_listener_ignored_total{listener="http"}`:             2,
+	} {
+		if got := testenv.Metric(t, p.base, name); got != want {
+			t.Errorf("%s is %g, want %g", name, got, want)
+		}
+	}
+	if n := testenv.Metric(t, p.base, `forewarm_listener_bytes_total{listener="http"}`); n != float64(2*len(body)+len(lite)+2*len(`{"prompt_tokens":5}`)) {
+		t.Errorf("%g bytes", n)
+	}
+}
+
+// TestDefaultPoolsAreServed: with a default pool a listener takes any name until there are too many, and then those it knows.
+func TestDefaultPoolsAreServed(t *testing.T) {
+	p := startDaemon(t,
+		"clock: event",
+		"listeners: {http: {listen: '127.0.0.1:0'}}",
+		"pools: [{name: m, replicas: {max: 4}}]", "default_pool: {replicas: {max: 2}}", "max_pools: 2",
+	)
+	for _, x := range []struct {
+		pool string
+		code int
+	}{{"m", 200}, {"new", 200}, {"newer", 400}, {"new", 200}} {
+		res, err := http.Post("http://"+p.listeners.Addr("http").String()+"/v1/telemetry/json?pool="+x.pool, "application/json",
+			strings.NewReader(`{"prompt_tokens":5,"arrived_at":"2026-03-02T08:00:00Z"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != x.code {
+			t.Errorf("pool %s is answered %s, want %d", x.pool, res.Status, x.code)
+		}
+		p.settle(t)
+	}
+}

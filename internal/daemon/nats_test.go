@@ -1,0 +1,279 @@
+package daemon
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// decisionOf is what a partition must decide as a daemon of all pools does.
+type decisionOf struct {
+	Pool    string
+	Tick    time.Time
+	Action  string
+	Desired int
+}
+
+func comparableDecisions(t *testing.T, p *inProcess) (all map[string][]decisionOf) {
+	t.Helper()
+	all = map[string][]decisionOf{}
+	for _, d := range decisionsOf(t, p) {
+		all[d.Pool] = append(all[d.Pool], decisionOf{d.Pool, d.Tick, string(d.Action), d.Desired})
+	}
+	return all
+}
+
+// TestPartitions: three daemons of a third of all pools each decide as one daemon of all pools does, from the telemetry that
+// producers publish as ever.
+func TestPartitions(t *testing.T) {
+	const partitions, minutes = 3, 30
+	lines := func(nats string) []string {
+		all := []string{nats, "clock: event", "features: {lateness: 0s}", "default_pool: {decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}", "pools:"}
+		for _, pool := range []string{"chat", "code", "agents", "batch", "vision"} {
+			all = append(all, "  - {name: "+pool+", decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}")
+		}
+		return all
+	}
+	// One pool is served by default_pool, and its name is escaped in subjects.
+	pools := []string{"chat", "code", "agents", "batch", "vision", "not.listed"}
+	begin := time.Now().UTC().Truncate(time.Minute).Add(-2 * time.Hour)
+	send := func(daemons []*inProcess) {
+		t.Helper()
+		for m := range minutes {
+			at := begin.Add(time.Duration(m) * time.Minute)
+			for i, pool := range pools {
+				token := strings.ReplaceAll(pool, ".", "%2E")
+				for r := range (i + 1) * (m/8 + 1) {
+					daemons[r%len(daemons)].publish(t, "forewarm.telemetry.request."+token+".agent", fmt.Appendf(nil,
+						`{"id":"%s-%d-%d","arrived_at":%d,"finished_at":%d,"prompt_tokens":900,"output_tokens":%d}`, pool, m, r, at.UnixMilli()+int64(r), at.UnixMilli()+9000, 300+100*m))
+				}
+			}
+			for _, d := range daemons { // what is published on one connection may overtake what is published on another
+				if err := d.conn.Flush(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, pool := range pools {
+				daemons[0].publish(t, "forewarm.telemetry.watermark."+strings.ReplaceAll(pool, ".", "%2E"), fmt.Appendf(nil, `{"at":%d}`, at.Add(time.Minute).UnixMilli()))
+			}
+		}
+	}
+	end := begin.Add(minutes * time.Minute)
+	finish := func(p *inProcess) {
+		testenv.Await(t, "the last tick", func() bool { at := p.Status().Tick; return !at.Before(end) })
+		if err := p.decisions.Await(t.Context(), p.decisions.Barrier()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	one := startDaemon(t, lines("nats: {url: '"+testenv.StartNATS(t)+"'}")...)
+	send([]*inProcess{one})
+	finish(one)
+	want := comparableDecisions(t, one)
+	if len(want) != len(pools) {
+		t.Fatalf("one daemon decides for %d pools of %d", len(want), len(pools))
+	}
+
+	url := testenv.StartNATS(t, jetstream.Mappings("forewarm", partitions))
+	var parts []*inProcess
+	for i := range partitions {
+		parts = append(parts, startDaemon(t, lines(fmt.Sprintf("nats: {url: '%s', partition: %d/%d}", url, i, partitions))...))
+	}
+	send(parts)
+	got := map[string][]decisionOf{}
+	for i, p := range parts {
+		finish(p)
+		for pool, all := range comparableDecisions(t, p) {
+			if !p.cfg.NATS.Owns(pool) || got[pool] != nil {
+				t.Errorf("partition %d decides for pool %s", i, pool)
+			}
+			got[pool] = all
+		}
+		if c := p.pipeline.Counters(); len(c.Refused) > 0 {
+			t.Errorf("partition %d refused %v", i, c.Refused)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("decisions (-one daemon +partitions):\n%s", diff)
+	}
+
+	// The pool that a record names must be that of its subject.
+	other := pools[0]
+	for parts[0].cfg.NATS.PartitionOf(other) == parts[0].cfg.NATS.PartitionOf("chat") {
+		other += "x"
+	}
+	parts[0].publish(t, "forewarm.telemetry.request.chat.agent", fmt.Appendf(nil, `{"id":"stray","pool":"%s","arrived_at":%d,"prompt_tokens":1}`, other, end.UnixMilli()))
+	owner := parts[parts[0].cfg.NATS.PartitionOf("chat")]
+	testenv.Await(t, "the stray record to be refused", func() bool {
+		return strings.Contains(owner.Status().Refused, "another partition")
+	})
+}
+
+// TestPartitionsNeedTheirMapping: without the server's mapping, or with one for another number, a partition does not start, and
+// says what to do.
+func TestPartitionsNeedTheirMapping(t *testing.T) {
+	for name, mapping := range map[string]string{"none": "", "another number": jetstream.Mappings("forewarm", 8)} {
+		t.Run(name, func(t *testing.T) {
+			path := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), "nats: {url: '"+testenv.StartNATS(t, mapping)+"', partition: 1/4}", "storage: {dir: "+t.TempDir()+"}", "pools: [{name: chat, replicas: {max: 3}}]")
+			_, err := New(t.Context(), must(config.Load(path)), Options{Log: zap.NewNop()})
+			if err == nil || !strings.Contains(err.Error(), "forewarm nats-config -partitions 4") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestPartitionOf compares the hash with the server's.
+func TestPartitionOf(t *testing.T) {
+	const partitions = 7
+	conn, err := nats.Connect(testenv.StartNATS(t, jetstream.Mappings("forewarm", partitions)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := config.Default().NATS
+	c.Partition = fmt.Sprintf("0/%d", partitions)
+	got := testenv.Subscribe(t, conn, "forewarm.7.>")
+	for i := range 50 {
+		pool := fmt.Sprintf("pool-%d", i*i)
+		if err := conn.Publish("forewarm.telemetry.request."+pool+".a.b", nil); err != nil {
+			t.Fatal(err)
+		}
+		m, err := got.NextMsg(testenv.Patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("forewarm.7.%d.telemetry.request.%s.a.b", c.PartitionOf(pool), pool); m.Subject != want {
+			t.Errorf("the server takes pool %s to %s, not to %s", pool, m.Subject, want)
+		}
+	}
+}
+
+// TestLeastRights: with the users of deploy/nats/permissions.conf and no more rights, telemetry comes in, decisions and advice go
+// out, snapshots are kept, and autoscalers read and acknowledge; a client without one of the daemon's rights is told which.
+func TestLeastRights(t *testing.T) {
+	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER"} {
+		t.Setenv(user+"_PASSWORD", "secret")
+	}
+	shipped, err := filepath.Abs("../../deploy/nats/permissions.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(shipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jetstream.DefaultConfig()
+	if !strings.HasSuffix(string(file), "\n"+c.Permissions()) {
+		t.Error("deploy/nats/permissions.conf is not what forewarm nats-config prints: print it there again")
+	}
+	address := strings.TrimPrefix(testenv.StartNATS(t, string(file)), "nats://")
+	as := func(user string) *nats.Conn {
+		conn, err := nats.Connect("nats://" + user + ":secret@" + address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		return conn
+	}
+	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer hook.Close()
+	dir := t.TempDir()
+	lines := []string{
+		"nats: {name: forewarm}", "clock: event", "features: {lateness: 0s}",
+		"sinks: {alertmanager: {urls: ['" + hook.URL + "']}}",
+		"pools: [{name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}]",
+	}
+	t.Setenv("FOREWARM_NATS_URL", "nats://forewarm:secret@"+address)
+	p := startDaemonIn(t, dir, lines...)
+	producer, consumer := as("producer"), as("consumer")
+	begin := time.Now().UTC().Truncate(time.Minute).Add(-time.Hour)
+	for m := range 20 {
+		at := begin.Add(time.Duration(m) * time.Minute).UnixMilli()
+		for _, x := range []struct{ subject, data string }{
+			{"request.chat.agent", fmt.Sprintf(`{"id":"r-%d","arrived_at":%d,"finished_at":%d,"prompt_tokens":900,"output_tokens":%d}`, m, at, at+9000, 40_000)},
+			{"replica.chat.r0", fmt.Sprintf(`{"at":%d,"state":"ready"}`, at)},
+			{"watermark.chat", fmt.Sprintf(`{"at":%d}`, at+60_000)},
+		} {
+			if err := producer.Publish("forewarm.telemetry."+x.subject, []byte(x.data)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	testenv.Await(t, "the last tick", func() bool { return !p.Status().Tick.Before(begin.Add(19 * time.Minute)) })
+
+	js, err := natsjs.New(consumer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := js.CreateConsumer(t.Context(), jetstream.SignalsStream, natsjs.ConsumerConfig{Durable: "keda", FilterSubject: "forewarm.prescale.chat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	event, err := reader.Next()
+	if err != nil || event.DoubleAck(t.Context()) != nil {
+		t.Fatalf("no pre-scale event: %v", err)
+	}
+	if _, err := js.Publish(t.Context(), "forewarm.prescale.ack.chat", []byte(`{"generation":1,"accepted":true}`)); err != nil {
+		t.Errorf("an acknowledgement is not taken: %v", err)
+	}
+	if _, err := js.Publish(t.Context(), "forewarm.decision.chat", nil); err == nil {
+		t.Error("a consumer may write decisions: the test shows nothing")
+	}
+	testenv.Await(t, "delivery", func() bool {
+		return !slices.ContainsFunc(p.dispatcher.Stats(), func(s sink.Stats) bool { return s.Sent == 0 && s.Sink != "report/folder" })
+	})
+	daemon := p.Daemon.conn
+	check := func() {
+		t.Helper()
+		if err := daemon.LastError(); err != nil {
+			t.Errorf("the daemon lacks a right: %v", err)
+		}
+	}
+	check()
+	p.stop()
+	p = startDaemonIn(t, dir, lines...)
+	daemon = p.Daemon.conn
+	testenv.Await(t, "the daemon to go on", func() bool { lag, ok := p.consumer.Pending(); return ok && lag == 0 })
+	if s := p.Status(); !strings.HasPrefix(s.Restore, "snapshot at") {
+		t.Errorf("after a restart: %s", s.Restore)
+	}
+	check()
+
+	// Each right is missed by name.
+	all := c.DaemonRights()
+	for i, subject := range append(slices.Clone(all.Publish), all.Subscribe...) {
+		some := &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: slices.DeleteFunc(slices.Clone(all.Publish), func(s string) bool { return s == subject })},
+			Subscribe: &server.SubjectPermission{Allow: slices.DeleteFunc(slices.Clone(all.Subscribe), func(s string) bool { return s == subject })},
+		}
+		if i >= len(all.Publish) {
+			some.Subscribe.Deny = []string{subject} // an empty list allows all
+		}
+		url := testenv.StartNATSWith(t, &server.Options{Host: "127.0.0.1", Port: -1, Users: []*server.User{{Username: "u", Password: "p", Permissions: some}}})
+		conn := must(nats.Connect(strings.Replace(url, "nats://", "nats://u:p@", 1)))
+		var warned error
+		err := c.CheckRights(t.Context(), conn, func(err error) { warned = err })
+		if want := strings.TrimSuffix(subject, ">"); !strings.Contains(fmt.Sprint(err, warned), want) {
+			t.Errorf("without %s: %v, %v", subject, err, warned)
+		}
+		conn.Close()
+	}
+}

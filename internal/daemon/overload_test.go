@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/pipeline"
+)
+
+// TestOverload holds the fold up, as if more came than the machine can work off: the stream keeps it, the daemon takes
+// in only a little more than it has folded, says that it lags, and in the end has counted every message.
+func TestOverload(t *testing.T) {
+	const messages = 20_000
+	dir := t.TempDir()
+	cfg, err := config.Load(testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"),
+		"clock: event",
+		"features: {lateness: 0s}",
+		"nats: {embedded: {listen: '127.0.0.1:0'}}",
+		"pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]",
+		"storage: {dir: "+filepath.Join(dir, "data")+"}",
+		"server: {listen: '127.0.0.1:0', lag_limit: 5000}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(t.Context(), cfg, Options{Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := make(chan struct{})
+	d.onTick = func(*pipeline.Output) { <-busy }
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	p := &inProcess{Daemon: d, base: "http://" + d.listener.Addr().String()}
+	if p.conn, err = nats.Connect(d.embedded.URL()); err != nil {
+		t.Fatal(err)
+	}
+	defer p.conn.Close()
+
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	for i := range messages {
+		at := start.Add(time.Duration(i) * 5 * time.Minute / messages)
+		p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil,
+			`{"id":"r%d","arrived_at":%q,"prompt_tokens":500,"output_tokens":200}`, i, at.Format(time.RFC3339Nano)))
+	}
+	testenv.Await(t, "the daemon to lag by all that is after the first minute", func() bool {
+		s := d.Status()
+		return s.LagKnown && s.Lag > messages*3/4 && s.Sequence > messages/5-50 // the parcel at hand is not counted yet
+	})
+	if code, page := testenv.Get(p.base + "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(page, "messages behind the stream, limit 5000") {
+		t.Errorf("readyz of a daemon that lags: %d %s", code, page)
+	}
+	if _, page := testenv.Get(p.base + "/metrics"); !strings.Contains(page, fmt.Sprintf("forewarm_stream_lag_messages %d\n", d.Status().Lag)) {
+		t.Error("the metrics do not say how far the daemon lags")
+	}
+	stream, err := d.js.Stream(ctx, d.stream.Load().Config.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readers := 0
+	for c := range stream.ListConsumers(ctx).Info() {
+		readers++
+		if taken := c.Delivered.Stream - d.Status().Sequence; taken > 2048 {
+			t.Errorf("%d messages are in memory and not folded", taken)
+		}
+	}
+	if readers != 1 {
+		t.Errorf("%d readers of the stream", readers)
+	}
+
+	close(busy)
+	p.settle(t)
+	testenv.Await(t, "the daemon to be ready again", func() bool {
+		code, _ := testenv.Get(p.base + "/readyz")
+		return code == http.StatusOK
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := d.pipeline.Counters(); got.Records != messages || len(got.Refused) > 0 {
+		t.Errorf("%d of %d messages were counted, refused: %v", got.Records, messages, got.Refused)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,164 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/report"
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/storage"
+	"github.com/forewarm/forewarm/storage/stream"
+)
+
+// openPages gives the server what pages and API need beside the last tick.
+func (d *Daemon) openPages() {
+	d.server.History = stored{storage.History{Store: d.store, Log: d.reader, Unsettled: true}, d.reader}
+	d.server.Explain = d.explanation
+	d.server.Plan = d.plan
+	d.server.Quality = d.quality
+	d.server.Reports = d.reportFiles
+	d.server.Handle("GET /reports/{name}", http.HandlerFunc(d.getReportFile))
+}
+
+// stored is the past of one pool, from the series and the log.
+type stored struct {
+	history storage.History
+	log     *stream.Reader
+}
+
+func (s stored) Values(ctx context.Context, series string, labels map[string]string, from, to time.Time) (out []float64, err error) {
+	err = s.history.Values(ctx, series, labels, from, to, func(values []float64) error {
+		out = append(out[:0], values...)
+		return nil
+	})
+	return out, err
+}
+
+func (s stored) Forecast(ctx context.Context, key features.Key, dimension string, from, at time.Time) (newest *forecaster.Forecast, err error) {
+	err = s.history.ForecastsOf(ctx, key, dimension, from, at.Add(time.Millisecond), func(f *forecaster.Forecast) error {
+		newest = new(*f)
+		return nil
+	})
+	return newest, err
+}
+
+func (s stored) Decisions(ctx context.Context, pool string, from, to time.Time) (all []alerting.Decision, err error) {
+	err = s.log.ReadPool(ctx, pool, from, to, func(x *alerting.Decision) error {
+		all = append(all, *x)
+		return nil
+	})
+	return all, err
+}
+
+func (s stored) Alerts(ctx context.Context, pool string) ([]alerting.Alert, error) {
+	return s.log.Alerts(ctx, pool)
+}
+
+const (
+	// qualityWeeks are the weeks that are looked at.
+	qualityWeeks = 4
+	// qualityEvery is how long, by the ticks, what was found stands.
+	qualityEvery = time.Hour
+)
+
+// quality keeps how good forecasts and alarms were, because to find it out reads weeks of forecasts.
+type quality struct {
+	mu   sync.Mutex
+	last *server.Quality
+}
+
+// quality answers with the accuracy of the last week, and the alarms of the last four.
+func (d *Daemon) quality(ctx context.Context) (*server.Quality, error) {
+	if !d.judged.mu.TryLock() {
+		return nil, server.Problemf(http.StatusServiceUnavailable, "the last weeks are being read: ask again in a moment")
+	}
+	defer d.judged.mu.Unlock()
+	end := d.Status().Tick.Add(-d.cfg.Features.Revise) // what has not settled would count as missing
+	if last := d.judged.last; last != nil && end.Sub(last.To) < qualityEvery {
+		return last, nil
+	}
+	q := &server.Quality{From: end.AddDate(0, 0, -7*qualityWeeks), To: end, Pools: []server.PoolQuality{}}
+	if d.Status().Tick.IsZero() {
+		return q, nil
+	}
+	byPool := map[string]*server.PoolQuality{}
+	for week := range qualityWeeks {
+		to := end.AddDate(0, 0, -7*week)
+		r, err := report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, to.AddDate(0, 0, -7), to, report.DefaultOptions())
+		if err != nil {
+			return nil, err
+		}
+		for i := range r.Pools {
+			p := &r.Pools[i]
+			of := byPool[p.Pool]
+			if of == nil {
+				of = &server.PoolQuality{Pool: p.Pool, Accuracy: []server.AccuracyRow{}}
+				byPool[p.Pool] = of
+			}
+			for j := range p.Accuracy {
+				if a := &p.Accuracy[j]; week == 0 && a.Class == features.TotalClass && a.Outcomes > 0 {
+					of.Accuracy = append(of.Accuracy, server.NewAccuracyRow(a.Dimension, a.Horizon, a.Outcomes, float64(a.Skill), float64(a.Q90.Share)))
+				}
+			}
+			s := &p.Saturation
+			of.Weeks = append(of.Weeks, server.AlarmWeek{From: to.AddDate(0, 0, -7), True: s.InTime + s.Late, Averted: s.Averted, False: s.False, Missed: s.Missed})
+		}
+	}
+	for _, pool := range slices.Sorted(maps.Keys(byPool)) {
+		q.Pools = append(q.Pools, *byPool[pool])
+	}
+	d.judged.last = q
+	return q, nil
+}
+
+// reportFiles are the pages of reports in the folder, the newest first.
+func (d *Daemon) reportFiles() (files []server.ReportFile, err error) {
+	entries, err := os.ReadDir(d.cfg.Reports().Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && filepath.Ext(e.Name()) == ".html" && info.Mode().IsRegular() {
+			files = append(files, server.ReportFile{Name: e.Name(), Made: info.ModTime().UTC(), Bytes: info.Size()})
+		}
+	}
+	slices.Reverse(files) // names have the time
+	return files, err
+}
+
+// getReportFile answers with a report of the folder.
+func (d *Daemon) getReportFile(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
+	name := r.PathValue("name")
+	if filepath.Ext(name) != ".html" {
+		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "no report %q; /reports lists them", name))
+		return
+	}
+	root, err := os.OpenRoot(d.cfg.Reports().Dir) // nothing outside it is opened, whatever the name
+	if err != nil {
+		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "there is no folder of reports: %v", err))
+		return
+	}
+	defer root.Close()
+	http.ServeFileFS(w, r, root.FS(), name)
+}
+
+// explanation is what the server answers for a decision.
+func (d *Daemon) explanation(ctx context.Context, ref string) (alerting.Explanation, error) {
+	x, err := d.reader.Explain(ctx, ref)
+	if errors.Is(err, stream.ErrNoDecision) {
+		err = server.Problemf(http.StatusNotFound, "%v", err)
+	}
+	return x, err
+}

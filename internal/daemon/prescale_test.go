@@ -1,0 +1,143 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// TestPrescaleConsumer has the example consumer scale by the events of a daemon in either mode of CloudEvents, and the daemon
+// learn from its answers how long replicas take.
+func TestPrescaleConsumer(t *testing.T) {
+	consumer := filepath.Join(t.TempDir(), "prescale")
+	if out, err := exec.Command("go", "build", "-o", consumer, "../../deploy/examples/prescale").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for mode, contentType := range map[string]string{"structured": alerting.StructuredType, "binary": "application/json"} {
+		t.Run(mode, func(t *testing.T) { consumePrescale(t, consumer, mode == "binary", contentType) })
+	}
+}
+
+func consumePrescale(t *testing.T, consumer string, binary bool, contentType string) {
+	dir := t.TempDir()
+	calls, script := filepath.Join(dir, "calls"), filepath.Join(dir, "scale.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho $1 >> "+calls+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := startDaemon(t,
+		"clock: event", "features: {lateness: 0s}", "decision: {mode: active}", fmt.Sprintf("sinks: {nats: {binary: %t}}", binary),
+		"pools: [{name: chat, decode_tokens_per_s: 100, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]",
+	)
+	answers := testenv.Subscribe(t, p.conn, "forewarm.prescale.ack.chat")
+	events := testenv.Subscribe(t, p.conn, "forewarm.prescale.chat")
+
+	cmd := exec.CommandContext(t.Context(), consumer, p.embedded.URL(), "chat", script)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+
+	js, err := p.conn.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Await(t, "the example to subscribe", func() bool { // of a late start it would see the last event only, which may be to hold
+		stream, err := js.StreamNameBySubject("forewarm.prescale.chat")
+		for range js.ConsumerNames(stream) {
+			return err == nil
+		}
+		return false
+	})
+
+	// Some time up to now, for lapsed advice is not obeyed; the load rises at their end.
+	const minutes = 70
+	now, requests := time.Now().Truncate(time.Minute), 0
+	minute := func(at time.Time, perMinute int) {
+		for i := range perMinute {
+			requests++
+			p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"id":"r%d","arrived_at":%d,"prompt_tokens":500,"output_tokens":300}`,
+				requests, at.Add(time.Duration(i)*time.Minute/time.Duration(perMinute)).UnixMilli()))
+		}
+	}
+	for m := range minutes {
+		perMinute := 10
+		if m >= minutes-10 {
+			perMinute = 40
+		}
+		minute(now.Add(time.Duration(m-minutes)*time.Minute), perMinute)
+	}
+	p.settle(t)
+	before := leadSeconds(t, p)
+
+	asked, last := map[string]bool{}, 0                               // of the events that were in force
+	testenv.Await(t, "the last number to be scaled to", func() bool { // of as many events as have come by then
+		for m, err := events.NextMsg(time.Millisecond); err == nil; m, err = events.NextMsg(time.Millisecond) {
+			e, err := alerting.ReadPrescale(m.Header.Get("Content-Type"), m.Data)
+			if err != nil || m.Header.Get("Content-Type") != contentType || m.Header.Get("Nats-Msg-Id") != e.ID {
+				t.Fatalf("%v: %s, headers %v", err, m.Data, m.Header)
+			}
+			if e.ExpiresAt.After(time.Now()) {
+				asked[e.ID], last = e.Action == alerting.ScaleOut, e.DesiredReplicas
+			}
+		}
+		got, err := os.ReadFile(calls)
+		return err == nil && strings.HasSuffix("\n"+string(got), "\n"+strconv.Itoa(last)+"\n")
+	})
+	m, err := answers.NextMsg(testenv.Patience)
+	if err != nil {
+		t.Fatalf("no answer: %v\n%s", err, out.String())
+	}
+	var answer struct {
+		EventID string `json:"event_id"`
+		Stage   string
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil || !asked[answer.EventID] || answer.Stage != "ready" {
+		t.Errorf("answered %s, events %v (%v)", m.Data, asked, err)
+	}
+	minute(now, 40)
+	minute(now.Add(time.Minute), 1) // which ends the one before
+	p.settle(t)
+	if refused := testenv.Metric(t, p.base, `forewarm_ingest_refused_total{reason="missing_field"}`); refused > 0 {
+		t.Errorf("%g records refused", refused)
+	}
+	if after := leadSeconds(t, p); after == before {
+		t.Errorf("the warm-up lag is still taken for %g s after an answer", after)
+	}
+}
+
+// leadSeconds is the warm-up lag that the last decision was made with.
+func leadSeconds(t *testing.T, p *inProcess) float64 {
+	t.Helper()
+	res, err := http.Get(p.base + "/api/v1/pools/chat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pool struct {
+		Lead float64 `json:"lead_time_seconds"`
+	}
+	if err := json.Unmarshal(body, &pool); err != nil || pool.Lead == 0 {
+		t.Fatalf("%v: %s", err, body)
+	}
+	return pool.Lead
+}

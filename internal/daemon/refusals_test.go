@@ -1,0 +1,165 @@
+package daemon
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// TestRefusedIsSeen: whoever sends what cannot be used is named, with the reason and the mend, on the page, in /readyz and in the
+// log, as soon as it came.
+func TestRefusedIsSeen(t *testing.T) {
+	at := badInputStart.Add(time.Hour)
+	sound := func(i int, at time.Time) string {
+		return fmt.Sprintf(`{"id":"s%d","arrived_at":%d,"prompt_tokens":100,"output_tokens":20}`, i, at.UnixMilli())
+	}
+	for name, tt := range map[string]struct {
+		subject, source, data string
+		repeat                int
+		want                  []string
+	}{
+		"clock behind": {source: "gw-1", data: sound(-1, badInputStart), want: []string{
+			`1 record(s) of producer "gw-1" for pool "chat" refused as late since`, "before the newest minute", "set the producer's clock right"}},
+		"no name":      {data: sound(-1, badInputStart), want: []string{`1 record(s) of producers without a name for pool "chat" refused as late`}},
+		"unknown pool": {subject: "forewarm.telemetry.request.nobody.talk", data: sound(-1, at), want: []string{"add it under pools"}},
+		"not JSON":     {source: "gw-2", data: "<xml/>", want: []string{`of producer "gw-2" for pool "chat" refused as not_json`}},
+		"same id":      {data: sound(0, at), repeat: 30, want: []string{"30 record(s)", "as duplicate", "sent twice, or the producer uses ids again"}},
+		"sound":        {data: sound(-1, at)},
+		"few twice":    {data: sound(0, at) + "\n" + sound(-1, at) + "\n" + sound(-2, at)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startDaemon(t, "clock: event", "pools:", badInputPool)
+			core, logged := observer.New(zap.WarnLevel)
+			p.log = zap.New(core)
+			for i := range 3 {
+				p.publish(t, "forewarm.telemetry.request.chat.talk", []byte(sound(i, at.Add(time.Duration(i)*time.Minute))))
+			}
+			p.settle(t)
+			m := nats.NewMsg("forewarm.telemetry.request.chat.talk")
+			if tt.subject != "" {
+				m.Subject = tt.subject
+			}
+			m.Data = []byte(tt.data)
+			if m.Header.Set("Forewarm-Source", tt.source); strings.Contains(tt.data, "\n") {
+				m.Header.Set("Content-Type", "application/x-ndjson")
+			}
+			for range max(tt.repeat, 1) {
+				if err := p.conn.PublishMsg(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.settle(t)
+			_, ready := testenv.Get(p.base + "/readyz")
+			_, page := testenv.Get(p.base + "/")
+			if tt.want == nil {
+				if !strings.Contains(ready, `"none refused"`) || logged.Len() > 0 || strings.Contains(page, "<strong>telemetry") {
+					t.Errorf("nothing is wrong, yet /readyz says %s, and the log %v", ready, logged.All())
+				}
+				return
+			}
+			plain := strings.NewReplacer(`\"`, `"`, "&#34;", `"`, "&#39;", "'")
+			for _, part := range tt.want {
+				for where, text := range map[string]string{"/readyz": ready, "page": page} {
+					if !strings.Contains(plain.Replace(text), part) {
+						t.Errorf("%s does not say %q:\n%s", where, part, text)
+					}
+				}
+			}
+			if logged.Len() != 1 || !strings.Contains(logged.All()[0].Message, "telemetry is refused: ") {
+				t.Errorf("the log has %v, want one line about what was refused", logged.All())
+			}
+		})
+	}
+}
+
+// TestManyKindsOfRefusals: as many producers as there may ever be take bounded room.
+func TestManyKindsOfRefusals(t *testing.T) {
+	p := startDaemon(t, "clock: event", "pools:", badInputPool)
+	for i := range 500 {
+		if err := p.conn.PublishMsg(&nats.Msg{Subject: "forewarm.telemetry.request.chat.talk", Data: []byte("no"), Header: nats.Header{"Forewarm-Source": {fmt.Sprint(i)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.settle(t)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n, text := len(p.refusedBy), p.refusedText(time.Now()); n != refusalsMost+1 || len(text) > 2000 || !strings.Contains(text, `"(others)"`) {
+		t.Errorf("%d kinds are kept, and said are %d bytes: %s", n, len(text), text)
+	}
+	if text := p.refusedText(time.Now().Add(2 * refusalsKept)); text != "" {
+		t.Errorf("half an hour later %s", text)
+	}
+}
+
+// TestPublishedExample pastes the record of the page on integrations into a shell, with a client that prints in place of publishing.
+func TestPublishedExample(t *testing.T) {
+	page, err := os.ReadFile("../../docs/integrations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "natscli):\n\n")
+	block, _, _ = strings.Cut(block, "\n\n")
+	script := "nats() { printf '%s\n%s' \"$2\" \"$3\"; }\n" + block
+	out, err := exec.CommandContext(t.Context(), "sh", "-euc", script).Output()
+	if err != nil || !strings.Contains(block, "nats pub") {
+		t.Fatalf("%v in %s", err, script)
+	}
+	subject, record, _ := strings.Cut(string(out), "\n")
+	p := startDaemon(t, "pools:", badInputPool)
+	p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, time.Now().UnixMilli()))
+	p.publish(t, subject, []byte(record))
+	p.settle(t)
+	if n := testenv.Metric(t, p.base, "forewarm_ingest_records_total"); n != 1 {
+		t.Errorf("%v records count of %s on %s: %s", n, record, subject, p.Status().Refused)
+	}
+}
+
+// TestTurnedAwayIsSeen: requests that a listener does not let in, and traffic of which nothing counts, are told of at the next
+// look.
+func TestTurnedAwayIsSeen(t *testing.T) {
+	dir := t.TempDir()
+	token := testenv.WriteFile(t, dir+"/token", "0123456789abcdef0123456789abcdef")
+	p := startDaemonIn(t, dir, "clock: event", "pools:", badInputPool, "listeners: {http: {listen: '127.0.0.1:0', token_file: "+token+"}}")
+	w := newSelfWatch(p.cfg.Decision)
+	p.lookAfter(w, time.Now())
+	post := func(path, authorization, body string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.listeners.Addr("http").String()+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", authorization)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+	}
+	for range 7 {
+		post("/v1/telemetry/litellm?pool=chat", "Bearer wrong", "{}")
+		post("/v1/traces", "Bearer 0123456789abcdef0123456789abcdef",
+			`{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"GET /","startTimeUnixNano":"1772438400000000000","endTimeUnixNano":"1772438401000000000"}]}]}]}`)
+	}
+	for minute := range 2 {
+		p.lookAfter(w, time.Now().Add(time.Duration(minute+1)*time.Minute))
+	}
+	s := p.Status()
+	if !strings.Contains(s.Refused, "in 15 min 7 records are sound but ask for nothing of a pool") {
+		t.Errorf("said is %q of traffic that asks for nothing", s.Refused)
+	}
+	if !strings.Contains(s.Refused, "in 15 min 7 requests were answered 401 by listeners.http") || len(s.Alerts) != 1 ||
+		!strings.Contains(testenv.Words(s.Alerts[0].Annotations), "7 as http 401") {
+		t.Errorf("said is %q, with alerts %+v", s.Refused, s.Alerts)
+	}
+}

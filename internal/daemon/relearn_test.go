@@ -1,0 +1,246 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/storage/stream"
+)
+
+// reversion writes the snapshot of a data directory anew, of the same sequence and stream, as change has its parts.
+func reversion(t *testing.T, data string, change func(parts []map[int]cbor.RawMessage) []map[int]cbor.RawMessage) {
+	t.Helper()
+	site := openSite(t, data)
+	defer site.close()
+	bucket := must(site.js.ObjectStore(t.Context(), jetstream.StateBucket))
+	was := must(stream.NewStates(bucket, "").List(t.Context()))[0]
+	states := stream.NewStates(bucket, strings.Split(was.Name, "/")[1])
+	r := must(states.Open(t.Context(), was))
+	state := must(io.ReadAll(r))
+	_ = r.Close()
+	var parts []map[int]cbor.RawMessage
+	for rest := state; len(parts) < 2; {
+		var part map[int]cbor.RawMessage
+		rest = must(cbor.UnmarshalFirst(rest, &part))
+		parts, state = append(parts, part), rest
+	}
+	var changed []byte
+	for _, part := range change(parts) {
+		changed = append(changed, must(cbor.Marshal(part))...)
+	}
+	changed = append(changed, state...)
+	for range 2 { // a daemon has two
+		must(states.Save(t.Context(), was, bytes.NewReader(changed)))
+	}
+}
+
+// older takes one off the version of a part.
+func older(part map[int]cbor.RawMessage, by int) {
+	var version int
+	if err := cbor.Unmarshal(part[1], &version); err != nil {
+		panic(err)
+	}
+	part[1] = must(cbor.Marshal(version - by))
+}
+
+// upgradeSite is a daemon with a past: a pool that grows, two sinks of which one takes nothing, and a stream that has lost
+// its beginning.
+type upgradeSite struct {
+	dir, data string
+	config    []string
+	now       time.Time
+	events    []alerting.Event // that came over NATS
+	journal   []alerting.Decision
+}
+
+const upgradePast = 100 // minutes
+
+func newUpgradeSite(t *testing.T) *upgradeSite {
+	t.Helper()
+	s := &upgradeSite{dir: t.TempDir(), now: time.Now().UTC().Truncate(time.Minute)}
+	keys := testenv.WriteFile(t, filepath.Join(s.dir, "keys"), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	s.config = []string{
+		"features: {future_bound: 20m, revise: 2m, lateness: 0s}", "decision: {mode: active}",
+		"sinks: {webhooks: [{name: hook, url: 'http://127.0.0.1:1', send: [prescale], secret_file: " + keys + "}]}",
+		"pools: [{name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}]",
+	}
+	p := startDaemonIn(t, s.dir, s.config...)
+	s.data = p.data
+	s.minutes(t, p, -upgradePast, 5)
+	s.journal = decisionsOf(t, p)
+	stream := must(p.js.Stream(t.Context(), p.stream.Load().Config.Name))
+	have := must(stream.Info(t.Context())).State
+	if err := stream.Purge(t.Context(), natsjs.WithPurgeSequence(have.LastSeq*7/10)); err != nil {
+		t.Fatal(err)
+	}
+	p.stop()
+	return s
+}
+
+// copied is the same site in another directory.
+func (s *upgradeSite) copied(t *testing.T) *upgradeSite {
+	t.Helper()
+	c := *s
+	c.dir, c.config, c.events = t.TempDir(), slices.Clone(s.config), slices.Clone(s.events)
+	c.data = filepath.Join(c.dir, "data")
+	if err := os.CopyFS(c.data, os.DirFS(s.data)); err != nil {
+		t.Fatal(err)
+	}
+	return &c
+}
+
+// minutes has telemetry of some minutes come, and the watermarks after them.
+func (s *upgradeSite) minutes(t *testing.T, p *inProcess, from, to int) {
+	t.Helper()
+	events := testenv.Subscribe(t, p.conn, "forewarm.prescale.chat")
+	for m := from; m < to; m++ {
+		at, tokens := s.now.Add(time.Duration(m)*time.Minute), 20000+100*(upgradePast+m)
+		if m >= 5 {
+			tokens *= 3
+		}
+		for i, class := range []string{"talk", "code"} {
+			sum := nats.NewMsg("forewarm.telemetry.request.chat." + class)
+			sum.Header.Set("Content-Type", codec.ContentTypeSum)
+			sum.Data = fmt.Appendf(nil, `{"start":%d,"requests":60,"prompt_tokens":30000,"output_tokens":%d}`, at.UnixMilli(), tokens*(i+1))
+			if err := p.conn.PublishMsg(sum); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m >= 0 { // the past is learned from the records' own times
+			p.publish(t, "forewarm.telemetry.watermark._", fmt.Appendf(nil, `{"at":%d}`, at.Add(time.Minute).UnixMilli()))
+		}
+	}
+	p.settle(t)
+	testenv.Await(t, "what is to be told to be told", func() bool { return p.dispatcher.Stats()[0].Queued == 0 })
+	for m := range testenv.Next(events) {
+		var e alerting.Event
+		if err := json.Unmarshal(m.Data, &e); err != nil {
+			t.Fatal(err)
+		}
+		s.events = append(s.events, e)
+	}
+}
+
+// hook is a webhook's consumer that remembers the ids of what it was sent.
+type hook struct {
+	*httptest.Server
+	mu  sync.Mutex
+	ids []string
+}
+
+func newHook(t *testing.T) *hook {
+	t.Helper()
+	h := &hook{}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.ids = append(h.ids, r.Header.Get("webhook-id"))
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *hook) got() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.ids)
+}
+
+// TestUpgrade: a daemon finds the snapshot of another program, or one that is damaged. It learns from the stored series what the
+// stream no longer has, and from the stream the rest; it decides no minute twice, advises under numbers that go on, tells
+// what was not delivered under its own id, and tells nothing that was.
+func TestUpgrade(t *testing.T) {
+	h := newHook(t)
+	site := newUpgradeSite(t)
+	for name, change := range map[string]func([]map[int]cbor.RawMessage) []map[int]cbor.RawMessage{
+		"pipeline":   func(p []map[int]cbor.RawMessage) []map[int]cbor.RawMessage { older(p[0], 1); return p },
+		"newer":      func(p []map[int]cbor.RawMessage) []map[int]cbor.RawMessage { older(p[0], -1); return p },
+		"forecaster": func(p []map[int]cbor.RawMessage) []map[int]cbor.RawMessage { older(p[1], 1); return p },
+		"unread":     func(p []map[int]cbor.RawMessage) []map[int]cbor.RawMessage { return p[1:] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := site.copied(t)
+			last := s.events[len(s.events)-1]
+			reversion(t, s.data, change)
+			s.config[2] = strings.Replace(s.config[2], "http://127.0.0.1:1", h.URL, 1)
+			before := len(h.got())
+
+			p := startDaemonIn(t, s.dir, s.config...)
+			testenv.Await(t, "the past to be learned", func() bool { return p.Status().Restored && p.Status().Lag == 0 && p.Status().LagKnown })
+			if got := p.Status().Restore; !strings.Contains(got, "2 not taken up") || !strings.Contains(got, "learned again") {
+				t.Errorf("the status says %q", got)
+			}
+			if diff := decisionsOf(t, p); len(diff) != len(s.journal) {
+				t.Errorf("%d decisions are journaled, were %d", len(diff), len(s.journal))
+			}
+			if n := p.decisions.Counters(); n.Repeated+n.Divergent != 0 {
+				t.Errorf("the log was offered again what it has: %+v", n)
+			}
+			testenv.Await(t, "what was not delivered", func() bool { return len(h.got()) > before })
+			if got := h.got()[before:]; !slices.Equal(got, []string{last.ID}) {
+				t.Errorf("the hook that was away got %q, want %q", got, last.ID)
+			}
+			known := len(s.events)
+			s.minutes(t, p, 5, 10)
+			for i, e := range s.events[known:] { // an event that a newer one overtakes is not sent
+				if e.Data.Generation <= s.events[known+i-1].Data.Generation {
+					t.Errorf("advice %s after %s", e.ID, s.events[known+i-1].ID)
+				}
+			}
+			if len(s.events) == known {
+				t.Error("nothing is advised")
+			}
+			learned := 0
+			for _, f := range p.Pools()[0].Forecasts {
+				learned = max(learned, f.Known)
+			}
+			if learned < upgradePast-5 {
+				t.Errorf("models know %d minutes of %d", learned, upgradePast)
+			}
+			got := decisionsOf(t, p)
+			if len(got) < len(s.journal)+5 {
+				t.Errorf("%d decisions, %d of them before", len(got), len(s.journal))
+			}
+			for i, generation := len(s.journal), last.Data.Generation; i < len(got); i++ {
+				if got[i].Publish {
+					generation++
+				}
+				if got[i].Generation != generation {
+					t.Errorf("%s: generation %d, want %d", got[i].Tick, got[i].Generation, generation)
+				}
+			}
+			if n := testenv.Metric(t, p.base, "forewarm_snapshots_refused_total"); n != 2 {
+				t.Errorf("%g snapshots were not taken up", n)
+			}
+			_, ready := testenv.Get(p.base + "/readyz")
+			if !strings.Contains(ready, "not taken up") {
+				t.Errorf("/readyz: %s", ready)
+			}
+			p.stop()
+
+			p = startDaemonIn(t, s.dir, s.config...)
+			if got := p.Status().Restore; !strings.Contains(got, "snapshot at") {
+				t.Errorf("the next start: %s", got)
+			}
+		})
+	}
+}

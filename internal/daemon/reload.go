@@ -1,0 +1,219 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/internal/httpguard"
+	"github.com/forewarm/forewarm/server"
+)
+
+// Serve runs a daemon until ctx ends. It reads the configuration again, and continues with it, on each of hangups and on
+// POST /-/reload. It returns a [ConfigError], or the error of load, where the daemon cannot start.
+func Serve(ctx context.Context, load func() (*config.Config, error), hangups <-chan os.Signal, version string) error {
+	r := &reloader{load: load, version: version, hangups: hangups, posts: make(chan chan<- error)}
+	return r.run(ctx)
+}
+
+// reloader runs a daemon, and another one in its place when the configuration is reloaded: the first drains and saves its
+// state, the second takes it up, as after a restart of the process. What came in between is in the stream.
+type reloader struct {
+	load    func() (*config.Config, error) // reads the configuration, and checks it
+	version string
+	hangups <-chan os.Signal
+	posts   chan chan<- error // of /-/reload; each is told what is wrong with the configuration, nil for nothing
+
+	log *zap.Logger // of the configuration in use
+
+	mu         sync.Mutex
+	successful bool      // the last reload, or the start
+	since      time.Time // when the configuration in use was loaded
+}
+
+// run serves until ctx ends. A new configuration that is unsound, or that no daemon starts with, is refused: the one before stays.
+func (r *reloader) run(ctx context.Context) error {
+	cfg, err := r.load()
+	if err != nil {
+		return err
+	}
+	var before *config.Config // to go back to
+	for refused := false; ; {
+		d, err := r.open(ctx, cfg)
+		switch {
+		case err != nil && before == nil:
+			return err
+		case err != nil && ctx.Err() != nil:
+			return nil // it was stopped between two daemons
+		case err != nil:
+			r.refuse(err)
+			cfg, before, refused = before, nil, true
+			continue
+		case !refused:
+			r.note(true)
+		}
+		next, err := r.serve(ctx, d)
+		if next == nil {
+			return err
+		}
+		cfg, before, refused = next, cfg, false
+	}
+}
+
+// open makes a daemon.
+func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error) {
+	log, err := newLogger(cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	d, err := New(ctx, cfg, Options{Version: r.version, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	r.log = log
+	d.server.Handle("POST /-/reload", r.handler(cfg.Server.Lifecycle))
+	d.exporter.Gauge("forewarm_config_last_reload_successful", "1 when the last reload of the configuration was successful, or there was none; else 0.", func() float64 {
+		if successful, _ := r.state(); successful {
+			return 1
+		}
+		return 0
+	})
+	d.exporter.Gauge("forewarm_config_last_reload_success_timestamp_seconds", "Unix time when the configuration in use was loaded.", func() float64 {
+		_, since := r.state()
+		return float64(since.UnixMilli()) / 1e3
+	})
+	log.Info("serving", zap.String("nats", d.Status().Connection), zap.String("http", d.listener.Addr().String()),
+		zap.String("stream", d.stream.Load().Config.Name), zap.String("clock", string(cfg.Clock)), zap.String("mode", string(cfg.Decision.Mode)))
+	d.sayReach(inContainer())
+	return d, nil
+}
+
+// serve runs a daemon until ctx ends, or until there is another configuration, which it returns.
+func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	for next == nil {
+		var answer chan<- error
+		select {
+		case err := <-ended:
+			return nil, errors.Join(err, d.Close())
+		case answer = <-r.posts:
+		case <-r.hangups:
+		}
+		if next, err = r.load(); err != nil {
+			r.refuse(err)
+		}
+		if answer != nil {
+			answer <- err
+		}
+	}
+	r.log.Info("the configuration is sound: the daemon restarts with it")
+	stop()
+	if err := errors.Join(<-ended, d.Close()); err != nil {
+		r.log.Warn("the daemon did not stop well before it restarts", zap.Error(err)) // the stream has what its state lacks
+	}
+	return next, nil
+}
+
+// refuse says that a configuration is not used.
+func (r *reloader) refuse(err error) {
+	r.note(false)
+	r.log.Error("the configuration is not reloaded, the one before stays in use: " + oneLine(err))
+}
+
+// note takes down how a reload ended.
+func (r *reloader) note(successful bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.successful = successful; successful {
+		r.since = time.Now()
+	}
+}
+
+func (r *reloader) state() (successful bool, since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.successful, r.since
+}
+
+// handler reloads the configuration, and says so before the daemon restarts.
+func (r *reloader) handler(enabled bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		if !enabled {
+			server.WriteProblem(w, server.Problemf(http.StatusForbidden, "reloads over HTTP are off: set server.lifecycle to true, or send SIGHUP"))
+			return
+		}
+		answer := make(chan error, 1)
+		select {
+		case r.posts <- answer:
+		case <-req.Context().Done():
+			return
+		}
+		if err := <-answer; err != nil {
+			server.WriteProblem(w, server.Problemf(http.StatusInternalServerError, "the configuration is not reloaded: %s", oneLine(err)))
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "the configuration is sound: the daemon restarts with it\n")
+	}
+}
+
+// sayReach says at which addresses producers reach the daemon, and warns where a container leaves them none: its loopback
+// is its own.
+func (d *Daemon) sayReach(container bool) {
+	if d.embedded == nil {
+		return
+	}
+	addresses := []string{strings.TrimPrefix(d.embedded.URL(), "nats://")}
+	for _, s := range d.listeners.Stats() {
+		addresses = append(addresses, d.listeners.Addr(s.Listener).String())
+	}
+	from := "this machine only"
+	if slices.ContainsFunc(addresses, httpguard.IsOpen) {
+		from = "the network"
+	}
+	d.log.Info("producers publish to the embedded server", zap.String("url", d.embedded.URL()), zap.String("reached from", from))
+	if container && from != "the network" {
+		d.log.Warn("this is a container, and nothing outside it can send telemetry: it listens on the container's loopback alone. Set FOREWARM_NATS_EMBEDDED_LISTEN=0.0.0.0:4222 and publish port 4222, or set nats.url",
+			zap.Strings("listens on", addresses))
+	}
+}
+
+// inContainer says that the process has a network of its own, by the marks that Docker, Podman and Kubernetes leave.
+func inContainer() bool {
+	for _, mark := range []string{"/.dockerenv", "/run/.containerenv"} {
+		if _, err := os.Stat(mark); err == nil {
+			return true
+		}
+	}
+	return os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+}
+
+func newLogger(c config.Log) (*zap.Logger, error) {
+	level, err := zapcore.ParseLevel(c.Level)
+	if err != nil {
+		return nil, ConfigError{fmt.Errorf("log.level is %q: it must be debug, info, warn or error", c.Level)}
+	}
+	zc := zap.NewProductionEncoderConfig()
+	zc.EncodeTime, zc.EncodeDuration = zapcore.RFC3339TimeEncoder, zapcore.StringDurationEncoder
+	encoder := zapcore.NewConsoleEncoder(zc)
+	if c.Format == "json" {
+		encoder = zapcore.NewJSONEncoder(zc)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level)), nil
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ") }

@@ -1,0 +1,83 @@
+package daemon
+
+import (
+	"math"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// TestRemoteWrite: a real Prometheus, and a real VictoriaMetrics, end up with every sample that is stored here, though they
+// were away for a while, and the daemon was restarted meanwhile.
+func TestRemoteWrite(t *testing.T) {
+	t.Run("prometheus", func(t *testing.T) {
+		testRemoteWrite(t, func(dir, address string) *testenv.Server {
+			return testenv.StartPrometheus(t, dir, address, "--web.enable-remote-write-receiver")
+		})
+	})
+	t.Run("victoria", func(t *testing.T) {
+		testRemoteWrite(t, func(dir, address string) *testenv.Server { return testenv.StartVictoria(t, dir, address) })
+	})
+}
+
+func testRemoteWrite(t *testing.T, receive func(dir, address string) *testenv.Server) {
+	theirs := filepath.Join(t.TempDir(), "remote")
+	receiver := receive(theirs, "")
+	dir := t.TempDir()
+	lines := []string{
+		soundPool, "clock: event", "log: {level: error}",
+		"remote_write: {url: '" + receiver.URL + "/api/v1/write', labels: {cluster: eu}, samples_per_request: 100}",
+	}
+	p := startDaemonIn(t, dir, lines...)
+	start := time.Now().UTC().Truncate(time.Hour).Add(-2 * time.Hour)
+	minutes := func(from, to int) {
+		for m := from; m < to; m++ {
+			at := start.Add(time.Duration(m) * time.Minute)
+			msg := nats.NewMsg(ingest.RequestSubject("forewarm", "chat", "agent"))
+			msg.Header.Set("Content-Type", codec.ContentTypeSum)
+			msg.Data = codec.AppendSum(nil, &ingest.Sum{Start: at, Requests: 60, PromptTokens: 6e4, CachedTokens: math.NaN(), OutputTokens: 6e3})
+			if err := p.conn.PublishMsg(msg); err != nil {
+				t.Fatal(err)
+			}
+			p.publish(t, ingest.WatermarkSubject("forewarm", "chat"), codec.AppendWatermark(nil, &ingest.Watermark{At: at.Add(time.Minute)}))
+		}
+		p.settle(t)
+	}
+	samples := func(base string) float64 {
+		return testenv.Scalar(t, base, `sum(count_over_time(forewarm_forecast[3h])) + sum(count_over_time(forewarm_desired_replicas[3h]))`, start.Add(2*time.Hour))
+	}
+	alike := func() bool { return samples(receiver.URL) == samples(p.base) }
+
+	minutes(0, 20)
+	testenv.Await(t, "the receiver to have what is stored", alike)
+	receiver.Stop()
+	minutes(20, 30)
+	p.stop()
+	p = startDaemonIn(t, dir, lines...)
+	minutes(30, 40)
+	if p.writer.Waiting() == 0 {
+		t.Error("nothing waits, though nobody takes it")
+	}
+	receiver = receive(theirs, receiver.URL[len("http://"):])
+	testenv.Await(t, "the receiver to have what was stored meanwhile", alike)
+	if n := samples(p.base); n < 40*20 {
+		t.Errorf("only %g samples are stored", n)
+	}
+	q := `max_over_time(forewarm_forecast{pool="chat",class="*",dimension="requests",horizon="15",quantile="0.95"}[3h])`
+	if ours, their := testenv.Scalar(t, p.base, q, start.Add(2*time.Hour)), testenv.Scalar(t, receiver.URL, q, start.Add(2*time.Hour)); math.Abs(ours-their) > 1e-12*ours || ours == 0 { // VictoriaMetrics keeps 15 digits
+		t.Errorf("the forecast is %g here and %g there", ours, their)
+	}
+	settled := start.Add(40*time.Minute - p.cfg.Features.Revise)
+	if n := testenv.Scalar(t, receiver.URL, `count_over_time(forewarm_demand_requests_per_second{class="*"}[3h])`, settled); start.Add(time.Duration(n) * time.Minute).Before(settled) {
+		t.Errorf("the receiver has %g minutes of those up to %s, some of which settled after the restart", n, settled.Sub(start))
+	}
+	if testenv.Metric(t, p.base, "forewarm_remote_write_gaps_total") != 0 || testenv.Metric(t, p.base, "forewarm_remote_write_lost_total") != 0 || testenv.Metric(t, p.base, "forewarm_remote_write_rejected_total") != 0 {
+		t.Error("samples are counted as lost")
+	}
+}

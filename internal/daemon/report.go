@@ -1,0 +1,335 @@
+package daemon
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/report"
+	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/backtest/suggest"
+	"github.com/forewarm/forewarm/pipeline"
+	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/storage"
+)
+
+const (
+	// reportEvery is how often the reporter looks at the clock. A timer until the next report would not see that the
+	// machine slept, or that its clock was set.
+	reportEvery = 15 * time.Second
+	// reportPatience is how long after its time a report is made though the pipeline has not come so far.
+	reportPatience = time.Hour
+	// reportPause is how long a report that could not be made waits for the next attempt.
+	reportPause = 5 * time.Minute
+)
+
+// reporter makes reports when they are due. What it does to the world is in functions, which tests replace.
+type reporter struct {
+	schedule *report.Schedule
+	settle   time.Duration // after its end, until a period's demand is settled
+	instance string        // told from all others by it
+	suffix   string        // of names, for the partition
+
+	event  bool                                   // periods are of the traffic's clock, which is where the pipeline has come to
+	began  func() time.Time                       // the first tick of this process; zero before it
+	folded func() time.Time                       // the newest tick
+	mark   func() (reported time.Time, err error) // the end of the newest period in the log; zero where there is none
+	render func(ctx context.Context, p report.Period) (*sink.Pages, []string, error)
+	tell   func(ctx context.Context, n alerting.Notice, pages *sink.Pages) error // by the log
+	log    *zap.Logger
+
+	made, failed, missed atomic.Uint64
+
+	reported time.Time // of the goroutine of Run; zero until the clock is known
+	retry    time.Time // not before, after a failure, on the wall clock
+}
+
+// Run makes reports until ctx ends.
+func (r *reporter) Run(ctx context.Context) {
+	every := reportEvery
+	if r.event { // traffic's time can pass much faster
+		every = time.Second
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		for r.look(ctx) { // a replay can pass several periods between two looks
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// clock is the time by which reports are due; zero when the pipeline's is asked for and had no tick yet.
+func (r *reporter) clock() time.Time {
+	if r.event {
+		return r.folded()
+	}
+	return time.Now()
+}
+
+// look makes a report if one is due, and says whether it did.
+func (r *reporter) look(ctx context.Context) (made bool) {
+	now := r.clock()
+	if r.reported.IsZero() {
+		first := now
+		if r.event { // a replay can have passed much of its time before the first look
+			first = r.began()
+		}
+		if first.IsZero() {
+			return false
+		}
+		var err error
+		if r.reported, err = r.mark(); err != nil {
+			r.log.Error("it is not known what was reported; it is asked again", zap.Error(err))
+			r.reported = time.Time{}
+			return false
+		}
+		if r.reported.IsZero() { // before the first start there was nothing to report
+			r.reported = first
+		}
+	}
+	p, missed, due := r.schedule.Due(r.reported, now.Add(-r.settle))
+	if due && r.event && 0 < missed && missed < 100 { // traffic's time passed, not the daemon's: each period has its report
+		p, missed, due = r.schedule.Due(r.reported, r.schedule.Next(r.reported))
+	}
+	switch {
+	case !due || time.Now().Before(r.retry):
+		return false
+	case r.folded().Before(p.To.Add(r.settle)) && now.Before(p.To.Add(r.settle+reportPatience)):
+		return false // what came in the meantime is still being folded
+	}
+	if err := r.make(ctx, p); err != nil {
+		if ctx.Err() == nil {
+			r.failed.Add(1)
+			r.retry = time.Now().Add(reportPause)
+			r.log.Error("a report that is due could not be made, and is tried again", zap.Time("from", p.From), zap.Time("to", p.To), zap.Error(err))
+		}
+		return false
+	}
+	r.made.Add(1)
+	if r.missed.Add(uint64(missed)); missed > 0 {
+		r.log.Warn("reports were missed while the daemon was away; the newest is made, for the others ask forewarm report -from -to",
+			zap.Int("missed", missed), zap.Time("since", r.reported))
+	}
+	r.reported = p.To
+	return true
+}
+
+// make makes the report of a period and tells the sinks.
+func (r *reporter) make(ctx context.Context, p report.Period) error {
+	pages, summary, err := r.render(ctx, p)
+	if err != nil {
+		return err
+	}
+	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z") + r.suffix, From: p.From.UTC(), To: p.To.UTC(), Summary: summary}
+	n.When = alerting.Period(p.From.In(r.schedule.Zone()), p.To, "2 Jan 2006")
+	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
+	if err := r.tell(ctx, alerting.Notice{Report: n}, pages); err != nil {
+		return err
+	}
+	r.log.Info("report made", zap.String("report", n.Name), zap.Strings("summary", summary))
+	return nil
+}
+
+// openReporter prepares reports on schedule, and gives the sinks that get them. On the event clock the schedule is that of
+// the traffic's time.
+func (d *Daemon) openReporter() ([]alerting.Sink, error) {
+	if d.cfg.Report.Schedule == "" {
+		return nil, nil
+	}
+	zone, err := time.LoadLocation(d.cfg.Report.Timezone)
+	if err != nil {
+		return nil, err
+	}
+	schedule, err := report.NewSchedule(d.cfg.Report.Schedule, zone)
+	if err != nil {
+		return nil, fmt.Errorf("report.schedule: %w", err)
+	}
+	suffix := ""
+	if d.cfg.NATS.Partitioned() {
+		suffix = "-partition-" + strings.ReplaceAll(d.cfg.NATS.Partition, "/", "-of-")
+	}
+	d.reporter = &reporter{
+		schedule: schedule, event: d.cfg.Clock == pipeline.EventClock, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
+		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
+		began: func() time.Time {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.firstTick
+		},
+		folded: func() time.Time {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.status.Tick
+		},
+		suffix: suffix,
+		mark:   d.reported,
+		render: d.renderReport,
+		tell:   d.tellReport,
+	}
+	return sink.OpenReports(d.cfg.Reports(), sink.ReportDeps{Pages: d.pages, WriteFile: storage.WriteFile, Objects: d.js})
+}
+
+// runReports makes reports until ctx ends.
+func (d *Daemon) runReports(ctx context.Context) error {
+	if d.reporter == nil {
+		<-ctx.Done()
+		return nil
+	}
+	d.reporter.Run(ctx)
+	return nil
+}
+
+// renderReport makes all pages of the report of a period.
+func (d *Daemon) renderReport(ctx context.Context, p report.Period) (_ *sink.Pages, _ []string, err error) {
+	ctx, span := d.tracer.Start(ctx, "report", trace.WithAttributes(attribute.String("forewarm.from", p.From.UTC().Format(time.RFC3339)), attribute.String("forewarm.to", p.To.UTC().Format(time.RFC3339))))
+	defer func() { endSpan(span, err) }()
+	h := storage.History{Store: d.store, Log: d.reader}
+	r, err := report.Reconcile(ctx, h, p.From, p.To, report.OptionsIn(d.reporter.schedule.Zone()))
+	if err == nil && d.cfg.Report.Suggest {
+		var settings pipeline.Config
+		if settings, err = d.cfg.Pipeline(); err == nil {
+			err = suggest.OtherSettings(ctx, h, settings, r, nil)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	pages := &sink.Pages{}
+	for _, x := range []struct {
+		into  *[]byte
+		write func(io.Writer, *report.Report) error
+	}{
+		{&pages.Markdown, report.WriteMarkdown}, {&pages.JSON, report.WriteJSON}, {&pages.HTML, report.WriteHTML},
+		{&pages.MailText, report.WriteText}, {&pages.MailHTML, report.WriteMail},
+	} {
+		var b bytes.Buffer
+		if err := x.write(&b, r); err != nil {
+			return nil, nil, err
+		}
+		*x.into = b.Bytes()
+	}
+	return pages, r.Summary, nil
+}
+
+// reported is the end of the newest period that was told of. On the wall clock all that came before the log counts as reported.
+func (d *Daemon) reported() (time.Time, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if r, err := d.decisions.Reported(ctx); r != nil || err != nil {
+		if err != nil {
+			return time.Time{}, err
+		}
+		return r.To, nil
+	}
+	if d.cfg.Clock == pipeline.EventClock {
+		return time.Time{}, nil
+	}
+	log, err := d.js.Stream(ctx, d.cfg.NATS.Decisions())
+	if err != nil {
+		return time.Time{}, err
+	}
+	return log.CachedInfo().Created, nil
+}
+
+// tellReport keeps a report's pages where all twins find them, then tells of it once.
+func (d *Daemon) tellReport(ctx context.Context, n alerting.Notice, pages *sink.Pages) error {
+	data, err := cbor.Marshal(pages)
+	if err == nil {
+		err = d.states.PutPages(ctx, n.Report.ID, data)
+	}
+	if err == nil {
+		err = d.decisions.Tell(ctx, n)
+	}
+	d.stored("report", err)
+	return err
+}
+
+// pages are those of a report that is to be delivered. Only the newest has them: who missed an older one is better served by it.
+func (d *Daemon) pages(n *alerting.Report) (*sink.Pages, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	data, ok, err := d.states.Pages(ctx, n.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, alerting.Permanent{Err: fmt.Errorf("report %s was replaced by a newer one before it was delivered: forewarm report -from %s -to %s makes it again", n.Name, n.From.Format(time.RFC3339), n.To.Format(time.RFC3339))}
+	}
+	pages := &sink.Pages{}
+	return pages, cbor.Unmarshal(data, pages)
+}
+
+// exportReports publishes what the reporter counts.
+func (d *Daemon) exportReports() {
+	if d.reporter == nil {
+		return
+	}
+	for _, c := range []struct {
+		name, help string
+		value      *atomic.Uint64
+	}{
+		{"forewarm_reports_made_total", "Scheduled reports that were made.", &d.reporter.made},
+		{"forewarm_reports_failed_total", "Attempts to make a report that failed.", &d.reporter.failed},
+		{"forewarm_reports_missed_total", "Scheduled reports that were skipped because the daemon was not running.", &d.reporter.missed},
+	} {
+		d.exporter.Counter(c.name, c.help, c.value.Load)
+	}
+}
+
+// getReport answers with a report of the period that the query names, by default the last week that has settled.
+func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) {
+	write, contentType, err := report.Form(r.FormValue("format"))
+	if err != nil {
+		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "format %v", err))
+		return
+	}
+	span, err := report.ParseSpan(r.FormValue("from"), r.FormValue("to"), cmp.Or(r.FormValue("timezone"), d.cfg.Report.Timezone))
+	if err == nil {
+		var newest time.Time
+		if newest, _, _, err = d.reader.Last(r.Context()); err != nil {
+			server.WriteProblem(w, err)
+			return
+		}
+		err = span.Complete(newest)
+	}
+	switch {
+	case errors.Is(err, report.ErrNoDecision):
+		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "%v", err))
+		return
+	case err != nil:
+		server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "%v", err))
+		return
+	}
+	if r.FormValue("to") == "" { // what has not settled yet would count as missing
+		span.To = span.To.Add(-d.cfg.Features.Revise)
+	}
+	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, span.From, span.To, report.OptionsIn(span.Zone))
+	if err != nil {
+		server.WriteProblem(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
+	if err := write(w, rep); err != nil {
+		d.log.Debug("a report's reader went away", zap.Error(err))
+	}
+}

@@ -1,0 +1,130 @@
+package daemon
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+
+	"github.com/forewarm/forewarm/alerting/report"
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// inbox is a mail server that keeps what it gets.
+type inbox struct {
+	mails chan string
+	port  int
+}
+
+func startInbox(t *testing.T) *inbox {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := &inbox{mails: make(chan string, 8), port: listener.Addr().(*net.TCPAddr).Port}
+	server := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return box, nil }))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener) // ends with Close
+	}()
+	t.Cleanup(func() {
+		_ = server.Close()
+		_ = listener.Close() // which the server does not know of when it has not begun yet
+		<-done
+	})
+	return box
+}
+
+func (*inbox) Reset()                               {}
+func (*inbox) Logout() error                        { return nil }
+func (*inbox) Mail(string, *smtp.MailOptions) error { return nil }
+func (*inbox) Rcpt(string, *smtp.RcptOptions) error { return nil }
+func (b *inbox) Data(r io.Reader) error {
+	mail, err := io.ReadAll(r)
+	b.mails <- string(mail)
+	return err
+}
+
+// TestReportIsDelivered: to the folder, the bucket, the webhook and the mailbox, to each once, though the process dies before
+// it could note that, and though one of them was away at first.
+func TestReportIsDelivered(t *testing.T) {
+	box := startInbox(t)
+	var hooks, refusals atomic.Int64
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if refusals.Add(1) == 1 {
+			w.Header().Set("Retry-After", "600") // longer than this process lives
+			http.Error(w, "not yet", http.StatusServiceUnavailable)
+			return
+		}
+		if r.Header.Get("webhook-signature") == "" || !bytes.Contains(body, []byte(`"forewarm.report.v1"`)) {
+			t.Errorf("%v %s", r.Header, body)
+		}
+		hooks.Add(1)
+	}))
+	defer hook.Close()
+	t.Setenv("TEST_HOOK_KEY", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	dir := t.TempDir()
+	lines := []string{
+		soundPool, "log: {level: error}",
+		"sinks: {webhooks: [{name: ops, url: '" + hook.URL + "', secret_env: TEST_HOOK_KEY, send: [reports]}]}",
+		fmt.Sprintf("report: {object_store: {bucket: reports}, mail: {host: localhost, port: %d, tls: none, from: fw@example.org, to: [ops@example.org]}}", box.port),
+	}
+	p := startDaemonIn(t, dir, lines...)
+	to := time.Now().UTC().Truncate(time.Hour)
+	period := report.Period{From: to.AddDate(0, 0, -7), To: to}
+	if err := p.Daemon.reporter.make(t.Context(), period); err != nil {
+		t.Fatal(err)
+	}
+	mail := <-box.mails
+	if !strings.Contains(mail, "multipart/alternative") || !strings.Contains(mail, "Subject: Forewarm report, ") {
+		t.Error(mail)
+	}
+	name := "report-" + to.Format("2006-01-02T1504Z")
+	sent := func(sink string) float64 {
+		return testenv.Metric(t, p.base, fmt.Sprintf("forewarm_sink_sent_total{sink=%q}", sink))
+	}
+	testenv.Await(t, "folder, bucket and mail", func() bool {
+		return sent("report/folder") == 1 && sent("report/object_store") == 1 && sent("report/mail") == 1 && refusals.Load() > 0
+	})
+	bucket, err := p.js.ObjectStore(t.Context(), "reports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, extension := range []string{".md", ".json", ".html"} {
+		file, err := os.ReadFile(filepath.Join(p.data, "reports", name+extension))
+		if err != nil || len(file) == 0 {
+			t.Errorf("%d bytes, %v", len(file), err)
+		}
+		if object, err := bucket.GetBytes(t.Context(), name+extension); err != nil || !bytes.Equal(object, file) {
+			t.Errorf("%s: another object than the file, %v", extension, err)
+		}
+	}
+
+	// The next process knows who has it: only the webhook, which waits, gets it.
+	p.stop()
+	p = startDaemonIn(t, dir, lines...)
+	testenv.Await(t, "the webhook to get it", func() bool { return sent("webhook/ops") == 1 })
+	if hooks.Load() != 1 || sent("report/mail")+sent("report/folder")+sent("report/object_store") > 0 || len(box.mails) > 0 {
+		t.Error("something was delivered twice")
+	}
+	if err := p.Daemon.reporter.make(t.Context(), period); err != nil { // as after a crash before the mark was written
+		t.Fatal(err)
+	}
+	p.stop()
+	if hooks.Load() != 1 || len(box.mails) > 0 {
+		t.Error("a report that was made again was delivered again")
+	}
+}

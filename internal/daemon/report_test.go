@@ -1,0 +1,225 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/report"
+	"github.com/forewarm/forewarm/alerting/sink"
+)
+
+// desk is a reporter whose world is in memory: what is on disk outlives it, as over a restart.
+type desk struct {
+	*reporter
+	dir    string
+	told   []string // periods
+	ids    map[string]bool
+	broken error
+	lag    time.Duration // of the pipeline behind the clock
+	deaf   bool          // the log takes nothing
+}
+
+func newDesk(t *testing.T, dir, expression, zone string) *desk {
+	t.Helper()
+	z, err := time.LoadLocation(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schedule, err := report.NewSchedule(expression, z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := time.Now()
+	d := &desk{dir: dir, ids: map[string]bool{}}
+	d.reporter = &reporter{
+		schedule: schedule, settle: 10 * time.Minute, log: zap.NewNop(), instance: "forewarm 1",
+		folded: func() time.Time { return time.Now().Add(-d.lag) },
+		mark: func() (time.Time, error) {
+			b, err := os.ReadFile(filepath.Join(dir, "log")) // in place of the log
+			if err != nil && d.event {
+				return time.Time{}, nil
+			}
+			if err != nil {
+				return first, os.WriteFile(filepath.Join(dir, "log"), first.AppendFormat(nil, time.RFC3339), 0o600)
+			}
+			return time.Parse(time.RFC3339, string(b))
+		},
+		render: func(context.Context, report.Period) (*sink.Pages, []string, error) {
+			return &sink.Pages{}, nil, d.broken
+		},
+		tell: func(_ context.Context, n alerting.Notice, _ *sink.Pages) error {
+			if d.deaf {
+				return errors.New("no space left on device")
+			}
+			d.told = append(d.told, n.Report.From.Format("2 Jan 15:04")+" to "+n.Report.To.Format("2 Jan 15:04"))
+			d.ids[n.Report.ID] = true
+			return os.WriteFile(filepath.Join(dir, "log"), n.Report.To.AppendFormat(nil, time.RFC3339), 0o600)
+		},
+	}
+	return d
+}
+
+// runFor runs it until a span has passed on the clock of the bubble.
+func (d *desk) runFor(t *testing.T, span time.Duration) {
+	ctx, cancel := context.WithTimeout(t.Context(), span)
+	defer cancel()
+	d.Run(ctx)
+	synctest.Wait()
+}
+
+// The bubble's clock begins at midnight of 2000-01-01 UTC, a Saturday.
+
+func TestReporterOnSchedule(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, dir, "30 2 * * 0", "Europe/Berlin")
+		d.runFor(t, 16*24*time.Hour)
+		want := []string{"26 Dec 01:30 to 2 Jan 01:30", "2 Jan 01:30 to 9 Jan 01:30", "9 Jan 01:30 to 16 Jan 01:30"}
+		if diff := cmp.Diff(want, d.told); diff != "" || d.made.Load() != 3 || d.missed.Load() != 0 {
+			t.Errorf("%d made, %d missed; −want +got:\n%s", d.made.Load(), d.missed.Load(), diff)
+		}
+	})
+}
+
+// On the event clock periods are of the traffic's time: a week that is replayed in a minute has each day's report.
+func TestReporterOnTheEventClock(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, dir, "0 7 * * *", "UTC")
+		began := time.Now()
+		d.event = true
+		d.began = func() time.Time { return time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC) }
+		d.folded = func() time.Time {
+			if time.Since(began) < 20*time.Second {
+				return time.Time{} // no tick yet
+			}
+			first := time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC)
+			return first.Add((time.Since(began) - 20*time.Second) * 60 * 24) // a day a minute
+		}
+		d.runFor(t, 3*time.Minute+20*time.Second)
+		want := []string{"11 May 07:00 to 12 May 07:00", "12 May 07:00 to 13 May 07:00", "13 May 07:00 to 14 May 07:00"}
+		if diff := cmp.Diff(want, d.told); diff != "" || d.missed.Load() != 0 {
+			t.Errorf("%d missed; −want +got:\n%s", d.missed.Load(), diff)
+		}
+		d.told = nil
+		d.folded = func() time.Time { return time.Date(2024, 5, 18, 0, 0, 0, 0, time.UTC) } // three at once
+		d.runFor(t, time.Minute)
+		if len(d.told) != 3 || d.missed.Load() != 0 {
+			t.Errorf("made %v, %d missed", d.told, d.missed.Load())
+		}
+	})
+}
+
+// TestReporterTellsTheZone: a report's title is by the clock of its schedule, whichever it was when it was first made.
+func TestReporterTellsTheZone(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, dir, "0 0 * * 1", "Europe/Berlin")
+		var titles []string
+		d.tell = func(_ context.Context, n alerting.Notice, _ *sink.Pages) error {
+			titles = append(titles, n.Report.Period())
+			return nil
+		}
+		d.runFor(t, 3*24*time.Hour)
+		const want = "27 Dec 1999 to 3 Jan 2000 Europe/Berlin"
+		if diff := cmp.Diff([]string{want}, titles); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestReporterSettles: no report before its minutes are settled and folded, and not for ever after.
+func TestReporterSettles(t *testing.T) {
+	for name, c := range map[string]struct {
+		lag    time.Duration
+		before time.Duration // by which nothing may have been told
+		after  time.Duration // by which it must have been
+	}{
+		"at once":            {0, 10 * time.Minute, 11 * time.Minute},
+		"behind":             {30 * time.Minute, 40 * time.Minute, 41 * time.Minute},
+		"standing telemetry": {24 * time.Hour, 70 * time.Minute, 71 * time.Minute},
+	} {
+		dir := t.TempDir()
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t, dir, "0 1 * * *", "UTC")
+				d.lag = c.lag
+				d.runFor(t, time.Hour+c.before-time.Second)
+				if len(d.told) > 0 {
+					t.Error("too early")
+				}
+				d.runFor(t, c.after-c.before)
+				if diff := cmp.Diff([]string{"31 Dec 01:00 to 1 Jan 01:00"}, d.told); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// TestReporterCatchesUpOnce: over restarts and downtimes the newest period is reported, and none twice.
+func TestReporterCatchesUpOnce(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		run := func(span time.Duration) *desk {
+			d := newDesk(t, dir, "0 7 * * 1", "UTC")
+			d.runFor(t, span)
+			return d
+		}
+		if d := run(time.Hour); len(d.told) > 0 {
+			t.Errorf("a first start reports what was before it: %v", d.told)
+		}
+		time.Sleep(24 * 24 * time.Hour) // three Mondays; the bubble's clock
+		d := run(time.Minute)
+		if diff := cmp.Diff([]string{"17 Jan 07:00 to 24 Jan 07:00"}, d.told); diff != "" || d.missed.Load() != 3 {
+			t.Errorf("%d missed; %s", d.missed.Load(), diff)
+		}
+		for range 2 {
+			if d := run(time.Minute); len(d.told) > 0 {
+				t.Errorf("a restart reports again: %v", d.told)
+			}
+		}
+	})
+}
+
+// TestReporterCrash: a report that could not be told of is made again, under the same id.
+func TestReporterCrash(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, dir, "0 1 * * *", "UTC")
+		d.runFor(t, time.Minute)
+		d.deaf = true
+		d.runFor(t, 2*time.Hour)
+		again := newDesk(t, dir, "0 1 * * *", "UTC")
+		again.runFor(t, time.Minute)
+		if diff := cmp.Diff([]string{"31 Dec 01:00 to 1 Jan 01:00"}, again.told); diff != "" || len(d.told) > 0 {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestReporterTriesAgain(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, dir, "0 1 * * *", "UTC")
+		d.broken = errors.New("history: input/output error")
+		d.runFor(t, 80*time.Minute+time.Second)
+		if d.failed.Load() != 3 || len(d.told) > 0 {
+			t.Errorf("%d attempts in ten minutes", d.failed.Load())
+		}
+		d.broken = nil
+		d.runFor(t, 6*time.Minute)
+		if len(d.told) != 1 || d.made.Load() != 1 {
+			t.Error("a report that failed is lost")
+		}
+	})
+}

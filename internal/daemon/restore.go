@@ -1,0 +1,188 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/pipeline"
+	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/storage/stream"
+)
+
+// instanceOf names a daemon by its machine and data directory, which one process holds.
+func instanceOf(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s-%08x", host, crc32.ChecksumIEEE([]byte(dir)))
+}
+
+// restore takes up the newest snapshot that can be; the stream gives the rest. Where there is none the state is learned again
+// from what the log has.
+func (d *Daemon) restore(ctx context.Context) error {
+	began := time.Now()
+	pc, err := d.cfg.Pipeline()
+	if err != nil {
+		return ConfigError{err}
+	}
+	d.pools = pc.Pools
+	newest, err := d.reader.Newest(ctx)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", d.cfg.NATS.Decisions(), err)
+	}
+	for i := range newest {
+		if at := newest[i].Decision.Tick; at.After(d.announced) {
+			d.announced = at
+		}
+	}
+	snapshot, err := d.load(ctx, pc)
+	if err != nil {
+		return err
+	}
+	what, since := "no snapshot: empty state", d.pipeline.LastTick()
+	if snapshot != nil {
+		what = fmt.Sprintf("snapshot at sequence %d", snapshot.Sequence)
+		d.saved = d.pipeline.Sequence()
+		d.show(snapshot)
+	}
+	d.omissions = d.pipeline.Omissions()
+	d.noteServed()
+	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
+	d.setStatus(func(s *server.Status) {
+		s.Began = time.Now()
+		s.Version, s.Mode, s.Clock = d.version, d.cfg.Decision.Mode, string(d.cfg.Clock)
+		s.Restored, s.Restore = true, what
+		s.Sequence, s.Tick = d.pipeline.Sequence(), d.pipeline.LastTick()
+	})
+	if snapshot == nil && len(newest) > 0 && (d.unread > 0 || d.stream.Load().State.FirstSeq > 1) {
+		since = d.announced
+		if err := d.resume(ctx, newest); err != nil {
+			return err
+		}
+	}
+	d.decisions = stream.NewLog(d.js, stream.Config{
+		Stream: d.cfg.NATS.Decisions(), Prefix: d.cfg.NATS.Inner(), Instance: d.instance, Version: d.version,
+		Diverged: d.diverged, Trouble: func(err error) { d.stored("log", err) },
+	}, since, d.announced, slogFrom(d.log))
+	d.recall(newest, time.Now())
+	d.nextProgress = time.Now().Add(time.Since(began))
+	return nil
+}
+
+// load restores the newest snapshot under a configuration. It returns nil where there is none that this program can use; those
+// that it cannot are said, counted and left as they are.
+func (d *Daemon) load(ctx context.Context, cfg pipeline.Config) (*stream.State, error) {
+	d.pipeline = pipeline.New(cfg)
+	all, err := d.states.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Of now, for a twin may have saved what came since the stream was joined.
+	telemetry, err := d.js.Stream(ctx, d.stream.Load().Config.Name)
+	if err != nil {
+		return nil, err
+	}
+	d.stream.Store(telemetry.CachedInfo())
+	now := d.stream.Load()
+	for i := range all {
+		x, remade := &all[i], false
+		err := error(nil)
+		switch {
+		case x.Stream != now.Config.Name:
+			err = fmt.Errorf("it is of stream %q, not of %q", x.Stream, now.Config.Name)
+		case !x.Created.Equal(now.Created):
+			remade = true
+		case x.Sequence > now.State.LastSeq:
+			err = fmt.Errorf("it is ahead of stream %s, which ends at %d: the stream has lost its end", x.Stream, now.State.LastSeq)
+		}
+		if err == nil {
+			err = d.take(ctx, cfg, x)
+		}
+		switch {
+		case err == nil && remade:
+			d.pipeline.StreamRemade()
+			d.log.Error("the telemetry stream was deleted and made again: the state goes on, and what the old stream had beyond it is lost",
+				zap.String("stream", x.Stream), zap.Time("made", now.Created))
+			return x, nil
+		case err == nil:
+			return x, nil
+		case errors.Is(err, pipeline.ErrOtherClock):
+			return nil, ConfigError{err}
+		}
+		d.unread++
+		d.pipeline = pipeline.New(cfg)
+		d.log.Error("a snapshot is not taken up; without another the state is learned again from the log", zap.String("snapshot", x.Name),
+			zap.Uint64("sequence", x.Sequence), zap.String("of version", x.Version), zap.Error(err))
+	}
+	return nil, nil
+}
+
+// readTimeout bounds the reading of a snapshot: one whose chunks are missing is waited for.
+const readTimeout = 30 * time.Second
+
+// take makes the pipeline of a snapshot.
+func (d *Daemon) take(ctx context.Context, cfg pipeline.Config, x *stream.State) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	r, err := d.states.Open(ctx, *x)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	p, err := pipeline.Restore(cfg, r)
+	if version, ok := errors.AsType[*forecaster.VersionError](err); ok {
+		return fmt.Errorf("%w; a program of the other version can read it", version)
+	}
+	if err == nil {
+		d.pipeline = p
+	}
+	return err
+}
+
+// resume prepares a daemon that has no snapshot although it has decided before: the pools go on from what their newest decisions
+// left.
+func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
+	have := d.stream.Load().State
+	d.resumed = &newStart{first: max(have.FirstSeq, 1), from: have.FirstTime, decided: d.announced}
+	if have.Msgs == 0 {
+		d.resumed.from = time.Now()
+	}
+	for i := range newest {
+		if _, err := d.pipeline.Resume(newest[i].Decision.Pool, newest[i].State); err != nil {
+			d.log.Error("what a pool's newest decision left cannot be read: the pool begins again", zap.Error(err))
+		}
+	}
+	firing, err := d.reader.Firing(ctx, d.announced)
+	if err != nil {
+		return err
+	}
+	d.pipeline.ResumeAlerts(firing)
+	d.log.Warn("decisions go on where the log ends", zap.Time("at", d.resumed.decided), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
+		zap.Time("stream from", d.resumed.from), zap.Uint64("sequence", d.resumed.first))
+	d.sayRelearning("the newest decisions are taken up")
+	return nil
+}
+
+// diverged says that another daemon, or this one before a restart, decided otherwise on the same log. What the log has stands.
+func (d *Daemon) diverged(x stream.Divergence) {
+	d.log.Error("a decision differs from the one in the log, which stands", zap.String("pool", x.Pool), zap.Time("tick", x.Tick),
+		zap.String("ours", x.Ours), zap.String("version", d.version), zap.String("in the log", x.Theirs), zap.String("by", x.From), zap.String("of version", x.Version))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.divergence = fmt.Sprintf("%s at %s, %s decided %s with version %s, and the log has %s", x.Pool, x.Tick.UTC().Format(time.RFC3339), d.instance, x.Ours, d.version, x.Theirs)
+	if x.From != "" {
+		d.divergence += fmt.Sprintf(" by %s with version %s", x.From, x.Version)
+	}
+}

@@ -1,0 +1,190 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/storage/stream"
+)
+
+// saving is a state on its way to the bucket.
+type saving struct {
+	span     trace.Span
+	began    time.Time
+	sequence uint64
+	done     chan outcome // of one
+}
+
+// outcome is what became of a saving: the snapshot, unless none was needed or it could not be written, and what went wrong.
+type outcome struct {
+	snapshot *stream.State
+	err      error
+}
+
+// snapshotRest is how many times as long as the last snapshot took the next one waits at least: neither a slow disk nor a
+// large state may keep the disk, and a core, busy for more than 5 % of the time.
+const snapshotRest = 19
+
+// progressRest is the least time between two snapshots while the daemon is behind.
+const progressRest = time.Second
+
+// tickPatience is how long a snapshot that is due waits for a tick to pass.
+const tickPatience = time.Minute
+
+// keepState saves the state when it is due. While the daemon is behind, it also saves by progress, so that a process that never
+// lives for long gets on. The pipeline stands still while the state is written to a file:
+// the log buffers what comes meanwhile. So it begins right after a tick. The file goes to the bucket while the pipeline goes on,
+// one file after the other, so that the newest snapshot is the one that has come furthest.
+func (d *Daemon) keepState(ticked bool) {
+	if d.saving != nil {
+		select {
+		case x := <-d.saving.done:
+			d.endSaving(x)
+		default:
+		}
+	}
+	if d.saving != nil {
+		return
+	}
+	now := time.Now()
+	late := now.Sub(d.nextSnapshot)
+	behind, _ := d.consumer.Pending()
+	if late >= 0 && (ticked || late > tickPatience) || behind > 0 && now.After(d.nextProgress) {
+		d.startSaving(false)
+	}
+}
+
+// startSaving writes the state to a file and has it stored. A state that is stored already is not stored again, and unless own is
+// set neither is one while another daemon's is fresh.
+func (d *Daemon) startSaving(own bool) {
+	s := &saving{began: time.Now(), sequence: d.pipeline.Sequence(), done: make(chan outcome, 1)}
+	if s.sequence == d.saved {
+		d.scheduleSnapshot(s.began)
+		return
+	}
+	_, s.span = d.tracer.Start(context.Background(), "snapshot", trace.WithAttributes(attribute.Int64("forewarm.sequence", int64(s.sequence))))
+	d.saving = s
+	file, err := d.writeState()
+	d.snapshotStopped(time.Since(s.began).Seconds())
+	if err != nil {
+		s.done <- outcome{nil, err}
+		return
+	}
+	decided := d.decisions.Barrier()
+	go func() {
+		snapshot, err := d.storeState(file, s, decided, own)
+		s.done <- outcome{snapshot, errors.Join(err, file.Close(), os.Remove(file.Name()))}
+	}()
+}
+
+// writeState writes the state to a file in the data directory, which is read from its start.
+func (d *Daemon) writeState() (_ *os.File, err error) {
+	file, err := os.Create(filepath.Join(d.cfg.Storage.Dir, "state.tmp"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil { // or else a full disk stays full
+			err = errors.Join(err, file.Close(), os.Remove(file.Name()))
+		}
+	}()
+	w := bufio.NewWriterSize(file, 1<<20)
+	if err := errors.Join(d.pipeline.Encode(w), w.Flush()); err != nil {
+		return nil, err
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return file, err
+}
+
+// endSaving takes note of how a saving has ended.
+func (d *Daemon) endSaving(x outcome) {
+	d.scheduleSnapshot(d.saving.began)
+	if x.snapshot != nil {
+		d.saved = d.saving.sequence
+	}
+	endSpan(d.saving.span, x.err)
+	d.saving = nil
+	d.stored("snapshot", x.err)
+	if x.err != nil {
+		// A disk that is full must not stop the decisions: the state lives on in memory and in the stream.
+		d.log.Error("the state could not be saved; a restart replays more of the stream", zap.Error(x.err))
+	}
+}
+
+// awaitSaving waits for the saving under way, if there is one.
+func (d *Daemon) awaitSaving() error {
+	if d.saving == nil {
+		return nil
+	}
+	x := <-d.saving.done
+	d.endSaving(x)
+	return x.err
+}
+
+// saveLast saves the last state, once the pipeline has ended.
+func (d *Daemon) saveLast() error {
+	_ = d.awaitSaving() // the next one makes up for it
+	d.startSaving(true)
+	return d.awaitSaving()
+}
+
+// scheduleSnapshot says when the one after that which began at the given time is due.
+func (d *Daemon) scheduleSnapshot(began time.Time) {
+	now := time.Now()
+	rest := snapshotRest * now.Sub(began)
+	d.nextSnapshot = now.Add(max(d.cfg.Storage.SnapshotEvery, rest))
+	d.nextProgress = now.Add(max(progressRest, rest))
+}
+
+// saveTimeout bounds the writing of a snapshot, and logTimeout the wait for the decisions that it includes.
+const (
+	saveTimeout = 2 * time.Minute
+	logTimeout  = 30 * time.Second
+)
+
+// storeState stores a state once the log has the decisions that led to it. It runs on a goroutine of its own.
+func (d *Daemon) storeState(state io.Reader, s *saving, decided <-chan struct{}, own bool) (*stream.State, error) {
+	if !d.conn.IsConnected() {
+		return nil, nats.ErrDisconnected
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
+	defer cancel()
+	if !own && d.states.Fresh(ctx, d.version, d.cfg.Storage.SnapshotEvery) {
+		return nil, nil //nolint:nilnil // another daemon's will do
+	}
+	began := time.Now()
+	defer func() { d.snapshotTook(time.Since(began).Seconds()) }()
+	waiting, done := context.WithTimeout(ctx, logTimeout)
+	defer done()
+	switch err := d.decisions.Await(waiting, decided); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, nil //nolint:nilnil // the log takes longer, as in a fast replay: the next state will do
+	case err != nil:
+		return nil, err
+	}
+	now := d.stream.Load()
+	x := stream.State{Stream: now.Config.Name, Created: now.Created, Sequence: s.sequence, Version: d.version}
+	saved, err := d.states.Save(ctx, x, state)
+	d.stored("series fsync", d.store.Sync())
+	if saved.Name == "" {
+		return nil, err
+	}
+	d.show(&saved)
+	return &saved, err
+}
+
+// show makes known which state is saved.
+func (d *Daemon) show(x *stream.State) {
+	d.setStatus(func(s *server.Status) { s.StateDigest, d.savedBytes = x.Digest, x.Bytes })
+}

@@ -1,0 +1,246 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/server"
+	dynamopb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
+	"github.com/forewarm/forewarm/server/keda"
+	kedapb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
+	"github.com/forewarm/forewarm/storage/stream"
+)
+
+// planner is the gateway of a planner: it takes every plug-in, and remembers where it is.
+type planner struct {
+	dynamopb.UnimplementedPluginRegistryServer
+	mu        sync.Mutex
+	endpoints map[string]string // by stage
+}
+
+func (p *planner) Register(_ context.Context, r *dynamopb.RegisterRequest) (*dynamopb.RegisterResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endpoints[r.PluginType] = r.Endpoint
+	return &dynamopb.RegisterResponse{Accepted: true}, nil
+}
+
+func (p *planner) Heartbeat(context.Context, *dynamopb.HeartbeatRequest) (*dynamopb.HeartbeatResponse, error) {
+	return &dynamopb.HeartbeatResponse{Ok: true}, nil
+}
+
+func (p *planner) Unregister(context.Context, *dynamopb.UnregisterRequest) (*dynamopb.UnregisterResponse, error) {
+	return &dynamopb.UnregisterResponse{Ok: true}, nil
+}
+
+func startPlanner(t *testing.T) (p *planner, address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = &planner{endpoints: map[string]string{}}
+	s := grpc.NewServer()
+	dynamopb.RegisterPluginRegistryServer(s, p)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return p, l.Addr().String()
+}
+
+// TestScalers has every kind of autoscaler ask one daemon, and wants the same number from all; and no number, once nothing
+// is heard of the pool any more.
+func TestScalers(t *testing.T) {
+	plan, registry := startPlanner(t)
+	p := startDaemon(t,
+		"clock: event", "features: {lateness: 0s, stale_after: 2m}", "decision: {mode: active}",
+		"keda: {listen: '127.0.0.1:0'}",
+		"dynamo: {planners: [{pool: chat, listen: '127.0.0.1:0', registry: '"+registry+"', stages: [predict, propose]}]}",
+		"pools: [{name: chat, decode_tokens_per_s: 100, replicas: {min: 1, max: 9}}, {name: batch, decode_tokens_per_s: 400, replicas: {max: 9}}]",
+	)
+	dial := func(address string) *grpc.ClientConn {
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	scaler := kedapb.NewExternalScalerClient(dial(p.scalers[0].Addr().String()))
+	byKEDA := func() (float64, error) {
+		got, err := scaler.GetMetrics(t.Context(), &kedapb.GetMetricsRequest{
+			MetricName: keda.MetricName, ScaledObjectRef: &kedapb.ScaledObjectRef{ScalerMetadata: map[string]string{"pool": "chat"}}})
+		if err != nil {
+			return 0, err
+		}
+		return got.MetricValues[0].MetricValueFloat, nil
+	}
+	if n, err := byKEDA(); status.Code(err) != codes.NotFound {
+		t.Errorf("before any telemetry: %g, %v", n, err)
+	}
+
+	start := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	const minutes, perMinute = 70, 30
+	send := func(pool string, at time.Time, n int) {
+		for i := range n {
+			at := at.Add(time.Duration(i) * time.Minute / time.Duration(n))
+			p.publish(t, "forewarm.telemetry.request."+pool+".talk", fmt.Appendf(nil, `{"id":"%d","arrived_at":%d,"prompt_tokens":500,"output_tokens":400}`, at.UnixNano(), at.UnixMilli()))
+		}
+	}
+	for m := range minutes {
+		send("chat", start.Add(time.Duration(m)*time.Minute), perMinute)
+	}
+	p.settle(t)
+
+	desired := testenv.Metric(t, p.base, `forewarm_desired_replicas{pool="chat",role="all"}`)
+	if desired < 2 {
+		t.Fatalf("%g replicas desired", desired)
+	}
+	if n, err := byKEDA(); err != nil || n != desired {
+		t.Errorf("KEDA is told %g (%v), want %g", n, err, desired)
+	}
+	if n, code := desiredOverHTTP(t, p); code != http.StatusOK || n != desired {
+		t.Errorf("over HTTP: %g, status %d, want %g", n, code, desired)
+	}
+	endpoint := ""
+	testenv.Await(t, "the planner to know both plug-ins", func() bool {
+		plan.mu.Lock()
+		defer plan.mu.Unlock()
+		endpoint = plan.endpoints["propose"]
+		return len(plan.endpoints) == 2
+	})
+	plugin := dial(strings.TrimPrefix(endpoint, "grpc://"))
+	proposed, err := dynamopb.NewProposePluginClient(plugin).Propose(t.Context(), &dynamopb.ProposeStageRequest{})
+	if targets := proposed.GetOverride().GetTargets(); err != nil || len(targets) != 1 || float64(targets[0].GetReplicas()) != desired || targets[0].Type != dynamopb.OverrideType_AT_LEAST {
+		t.Errorf("the planner is told %v (%v), want %g at least", proposed, err, desired)
+	}
+	const window = 60
+	predicted, err := dynamopb.NewPredictPluginClient(plugin).Predict(t.Context(), &dynamopb.PredictStageRequest{Context: &dynamopb.PipelineContext{
+		Observations: &dynamopb.ObservationData{Traffic: &dynamopb.TrafficMetrics{DurationS: window, NumReq: perMinute}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The traffic is steady: about what it was, by a high quantile.
+	for what, x := range map[string]struct{ got, want float32 }{
+		"requests":      {predicted.Predictions.GetPredictedNumReq(), perMinute},
+		"prompt tokens": {predicted.Predictions.GetPredictedIsl(), 500}, "output tokens": {predicted.Predictions.GetPredictedOsl(), 400},
+	} {
+		if x.got < 0.8*x.want || x.got > 1.5*x.want {
+			t.Errorf("%g %s predicted, there were %g", x.got, what, x.want)
+		}
+	}
+	_, exposition := testenv.Get(p.base + "/metrics")
+	t.Run("metrics", func(t *testing.T) { testenv.LintMetrics(t, exposition) })
+
+	// Another pool's telemetry moves the time on; chat falls silent without a word that this is zero traffic.
+	for m := range 10 {
+		send("batch", start.Add((minutes+time.Duration(m))*time.Minute), 2)
+	}
+	p.settle(t)
+	if n, err := byKEDA(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "stale") {
+		t.Errorf("of a stale pool KEDA is told %g (%v)", n, err)
+	}
+	if n, code := desiredOverHTTP(t, p); code != http.StatusServiceUnavailable {
+		t.Errorf("of a stale pool over HTTP: %g, status %d", n, code)
+	}
+	proposed, err = dynamopb.NewProposePluginClient(plugin).Propose(t.Context(), &dynamopb.ProposeStageRequest{})
+	if err != nil || proposed.GetAccept() == nil {
+		t.Errorf("of a stale pool the planner is told %v (%v)", proposed, err)
+	}
+	if valid := testenv.Metric(t, p.base, `forewarm_advice_valid{pool="chat",mode="active"}`); valid != 0 {
+		t.Errorf("the advice of a stale pool is valid: %g", valid)
+	}
+}
+
+// TestScalersAfterARestart: what was decided shortly before a restart is said until the first tick, and nothing of it that is
+// not to be obeyed, or is of another configuration.
+func TestScalersAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	const active, usual = "{mode: active}", "{min: 1, max: 9}"
+	open := func(mode, replicas string) *Daemon { // which never runs, so that no tick comes
+		cfg, err := config.Load(testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), "decision: "+mode, "nats: {embedded: {listen: '127.0.0.1:0'}}",
+			"pools: [{name: chat, replicas: "+replicas+"}]", "storage: {dir: "+dir+"/data}", "server: {listen: '127.0.0.1:0'}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := New(t.Context(), cfg, Options{Log: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d, tick := open(active, usual), time.Now().Add(-time.Minute).UTC()
+	for desired := 3; desired <= 4; desired++ {
+		x := &alerting.Decision{Pool: "chat", Tick: tick, Sequence: uint64(desired), Expires: tick.Add(15 * time.Minute),
+			Mode: alerting.Active, Desired: desired, Confidence: forecaster.Seasonal}
+		if err := d.decisions.Add(tick, []stream.Entry{{Decision: x}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		tick = tick.Add(time.Second)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	go func() { _ = d.decisions.Run(ctx) }() // ends with the test
+	if err := d.decisions.Await(ctx, d.decisions.Barrier()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		mode, replicas string
+		off            time.Duration // from now on
+		want           int           // 0: nothing is said
+	}{
+		{active, usual, 0, 4},
+		{active, usual, 5 * time.Minute, 0}, // telemetry may be stale by then, though the decision would stand
+		{"{mode: advisory}", usual, 0, 0},
+		{active, "{min: 1, max: 3}", 0, 0},
+	} {
+		d := open(tt.mode, tt.replicas)
+		advice, err := server.Advise(d, "chat", server.RoleAll, time.Now().Add(tt.off))
+		if advice.Replicas != tt.want || (err == nil) != (tt.want > 0) {
+			t.Errorf("%+v: told %d, %v", tt, advice.Replicas, err)
+		}
+		if _, unknown := errors.AsType[*server.UnknownPool](err); unknown {
+			t.Errorf("%+v: the pool is not known: %v", tt, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func desiredOverHTTP(t *testing.T, p *inProcess) (n float64, code int) {
+	t.Helper()
+	res, err := http.Get(p.base + "/api/v1/pools/chat/desired")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Desired float64 `json:"desired_replicas"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer.Desired, res.StatusCode
+}

@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
+	"github.com/forewarm/forewarm/ingest/scrape"
+)
+
+// scrapeSource is how the reports of the scraper name their producer, whose clock is the daemon's own.
+const scrapeSource = "scrape"
+
+// storeTimeout bounds the wait for the stream to store one replica report.
+const storeTimeout = 5 * time.Second
+
+// openScraper prepares what scrapes the engines; nil when the configuration names none.
+func (d *Daemon) openScraper() (err error) {
+	if len(d.cfg.Scrape.Jobs) == 0 {
+		return nil
+	}
+	took := d.exporter.Histogram("forewarm_scrape_duration_seconds", "Time that a scrape of a target took.", []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10})
+	d.scraper, err = scrape.New(d.cfg.Scrape, scrape.Deps{
+		Publish: d.publishReplica, Log: d.log.Named("scrape"),
+		Took: func(t time.Duration) { took(t.Seconds()) },
+	})
+	if err != nil {
+		return err
+	}
+	stats := d.scraper.Stats
+	d.exporter.Counter("forewarm_scrape_looks_total", "Scrapes of targets.", func() uint64 { return stats().Looks })
+	d.exporter.Counter("forewarm_scrape_skipped_total", "Scrapes that did not begin because the one before was not over.", func() uint64 { return stats().Skipped })
+	d.exporter.Counter("forewarm_scrape_reports_total", "Replica reports published.", func() uint64 { return stats().Published })
+	d.exporter.Counter("forewarm_scrape_unpublished_total", "Replica reports that the stream did not store.", func() uint64 { return stats().Unpublished })
+	d.exporter.Counter("forewarm_scrape_left_out_total", "Addresses that are not scraped because there are too many targets.", func() uint64 { return stats().LeftOut })
+	d.exporter.Gauge("forewarm_scrape_targets", "Targets that are scraped.", func() float64 { return float64(stats().Targets) })
+	for _, reason := range scrape.Reasons() {
+		d.exporter.Counter("forewarm_scrape_failures_total{reason="+strconv.Quote(reason)+"}", "Scrapes that failed, by reason.",
+			func() uint64 { return stats().Failures[reason] })
+	}
+	return nil
+}
+
+// publishReplica stores a report as an engine would that reports itself: what it says is folded when it is read back.
+func (d *Daemon) publishReplica(ctx context.Context, r *ingest.Replica) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	m := nats.NewMsg(ingest.ReplicaSubject(d.cfg.NATS.Inner(), r.Pool, r.Name))
+	m.Data = codec.AppendReplica(nil, r)
+	m.Header.Set("Content-Type", codec.ContentTypeJSON)
+	m.Header.Set(codec.HeaderSource, scrapeSource)
+	_, err := d.js.PublishMsg(ctx, m)
+	return err
+}

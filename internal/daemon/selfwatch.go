@@ -1,0 +1,190 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/server"
+)
+
+const (
+	selfEvery  = time.Minute
+	selfWindow = 15 // of those, over which telemetry is counted
+)
+
+// selfWatch raises the alerts about the daemon itself, by the clock of the machine. What it knows begins with the process:
+// a problem that outlasts a restart is raised anew. One goroutine owns it.
+type selfWatch struct {
+	began  time.Time
+	board  *alerting.Board
+	intake []intake // one a look, oldest first, at most selfWindow and one
+
+	omitted map[string]uint64 // as of the last look
+}
+
+// intake is what became of telemetry since the process began.
+type intake struct {
+	records, lost uint64
+	diverged      uint64
+	refused       map[string]uint64 // by reason; resends do not count
+	omitted       map[string]uint64 // what else was turned away, or did not count as it was sent, in words
+}
+
+func newSelfWatch(cfg alerting.Config) *selfWatch {
+	return &selfWatch{began: time.Now().Truncate(time.Second), board: alerting.NewBoard(cfg)}
+}
+
+// watchSelf looks after the daemon each minute until ctx ends.
+func (d *Daemon) watchSelf(ctx context.Context) error {
+	w, ticker := newSelfWatch(d.cfg.Decision), time.NewTicker(selfEvery)
+	defer ticker.Stop()
+	d.lookAfter(w, time.Now())
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			d.lookAfter(w, now)
+			d.inspectLog(ctx, now)
+		}
+	}
+}
+
+// lookAfter tells what is the case with the daemon at now, and sends the watchdog while it ticks.
+func (d *Daemon) lookAfter(w *selfWatch, now time.Time) {
+	vitals, omitted := w.count(d.takenIn())
+	if vitals.Records > 0 {
+		delete(omitted, allIgnored)
+	}
+	text := d.sayOmitted(w.omitted, omitted)
+	w.omitted = omitted
+	vitals.Sinks = d.sinkVitals()
+	d.mu.Lock()
+	vitals.Storage, vitals.StorageSince = d.troubleBut(troubleRemote)
+	vitals.Refusals, vitals.Divergence = d.refusedText(now), d.divergence
+	d.mu.Unlock()
+	var notices []alerting.Notice
+	var firing []alerting.Alert
+	for _, a := range w.board.Update(now.UTC().Truncate(time.Second), alerting.SelfConditions(&vitals, d.cfg.Decision)) {
+		notices = append(notices, alerting.Notice{Alert: &a})
+		if !a.Resolved {
+			firing = append(firing, a)
+		}
+	}
+	d.setStatus(func(s *server.Status) { s.Alerts, d.omitted = firing, text })
+	if d.ticks(now) {
+		a := alerting.NewWatchdog(w.began, now.UTC().Truncate(time.Second), d.cfg.Decision)
+		notices = append(notices, alerting.Notice{Alert: &a})
+	}
+	d.dispatcher.Tell(now, notices...)
+}
+
+// count is what came since the oldest look that is remembered.
+func (w *selfWatch) count(now intake) (v alerting.Vitals, omitted map[string]uint64) {
+	w.intake = append(w.intake, now)
+	if len(w.intake) > selfWindow+1 {
+		w.intake = append(w.intake[:0], w.intake[1:]...)
+	}
+	then := &w.intake[0]
+	v = alerting.Vitals{Window: selfWindow * selfEvery, Records: now.records - then.records, Lost: now.lost - then.lost, Diverged: now.diverged - then.diverged, Refused: increase(now.refused, then.refused)}
+	return v, increase(now.omitted, then.omitted)
+}
+
+// increase is by how much counts grew, without those that did not.
+func increase(now, then map[string]uint64) map[string]uint64 {
+	out := map[string]uint64{}
+	for name, n := range now {
+		if n -= then[name]; n > 0 {
+			out[name] = n
+		}
+	}
+	return out
+}
+
+// turnedAway are the answers of listeners to requests whose records were not read.
+var turnedAway = []string{"401", "403", "404", "405", "408", "413", "415", "429", "503", "Unauthenticated", "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Unimplemented"}
+
+// sayOmitted logs what is new of what was omitted in the window, and says all of it; "" for nothing.
+func (d *Daemon) sayOmitted(before, now map[string]uint64) string {
+	var out []string
+	for _, what := range slices.Sorted(maps.Keys(now)) {
+		out = append(out, fmt.Sprintf("in %.0f min %d %s", (selfWindow*selfEvery).Minutes(), now[what], what))
+		if before[what] == 0 {
+			d.log.Warn("telemetry is left out: "+what, zap.Uint64("so far", now[what]))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// ticks says whether a tick came within server.stale_after.
+func (d *Daemon) ticks(now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.tickedAt.IsZero() && now.Sub(d.tickedAt) <= d.cfg.Server.StaleAfter
+}
+
+// lost counts messages that were gone before they were read.
+func (d *Daemon) lost() uint64 {
+	n := d.consumer.Lost()
+	if d.relay != nil {
+		n += d.relay.Lost()
+	}
+	return n
+}
+
+// takenIn is what became of telemetry so far.
+func (d *Daemon) takenIn() intake {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now, o := intake{d.applied, d.lost(), d.decisions.Counters().Divergent, map[string]uint64{}, nil}, &d.omissions
+	maps.Copy(now.refused, d.refusals)
+	now.omitted = map[string]uint64{
+		"records are counted as class _other: raise features.max_classes, which is reached":                o.Features.OverflowRecords,
+		"requests have times that contradict each other, and count as if without times":                    o.Features.BadTimes,
+		"replica reports do not count: raise features.max_replicas, which is reached":                      o.Features.ReplicasRefused,
+		"records are of producers beyond those that can be followed: their clocks are not watched":         o.ProducersRefused,
+		"messages left the stream before they were read: the stream is too small, or the daemon was away":  now.lost,
+		"samples are not in the history: raise storage.max_series, which is reached":                       d.store.Counters().Capped,
+		"refused records could not be put on the dead-letter subject: the log and this page name the rest": d.deadLetter.Dropped(),
+	}
+	if d.scraper != nil {
+		for reason, n := range d.scraper.Stats().Failures {
+			now.omitted["looks at the metrics of engines failed ("+reason+"): the log names the engines"] = n
+		}
+		now.omitted["addresses of engines are not scraped: there are too many"] = d.scraper.Stats().LeftOut
+	}
+	ignored := d.ignored
+	for _, s := range d.listeners.Stats() {
+		ignored += s.Ignored
+		for _, c := range s.Requests {
+			if slices.Contains(turnedAway, c.Code) {
+				now.refused[s.Listener+" "+c.Code] = c.Requests
+				now.omitted["requests were answered "+c.Code+" by listeners."+s.Listener+": see the producer's log"] = c.Requests
+			}
+		}
+	}
+	now.omitted[allIgnored] = ignored
+	return now
+}
+
+// allIgnored is worth a word only while nothing else comes.
+const allIgnored = "records are sound but ask for nothing of a pool, and none else came: see the producer's format with forewarm decode"
+
+// sinkVitals is how delivery goes, sink by sink.
+func (d *Daemon) sinkVitals() []alerting.SinkVitals {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []alerting.SinkVitals
+	for _, s := range d.dispatcher.Stats() {
+		u, failed := d.undelivery[s.Sink]
+		out = append(out, alerting.SinkVitals{Name: s.Sink, Failing: failed && u.sent == s.Sent, Since: u.since, Err: u.err, Waiting: s.Queued, Disabled: s.Disabled})
+	}
+	return out
+}

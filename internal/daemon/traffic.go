@@ -1,0 +1,71 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/server"
+	"github.com/forewarm/forewarm/storage"
+)
+
+const (
+	// trafficSpan is how far back the shape of traffic looks.
+	trafficSpan = 24 * time.Hour
+	// trafficEvery is how long, on the wall clock, a shape stands before the history is read again.
+	trafficEvery = time.Minute
+)
+
+// traffic keeps the shape of the last day's demand, as read from the stored series. One for each stored class and dimension.
+type traffic struct {
+	mu   sync.Mutex
+	read time.Time // on the wall clock
+	tick time.Time // of the pipeline
+	last server.Traffic
+}
+
+// openTraffic shows the shape of demand in metrics, API and page.
+func (d *Daemon) openTraffic() {
+	d.server.Traffic = d.shapeOfTraffic
+	d.exporter.Write(func(w io.Writer) { _, _ = w.Write(server.RenderTraffic(d.shapeOfTraffic())) })
+}
+
+// shapeOfTraffic reads the stored series of the day before the last tick, at most every [trafficEvery] and only for another
+// tick. Cost: the samples of a day of each stored class and dimension.
+func (d *Daemon) shapeOfTraffic() server.Traffic {
+	d.mu.Lock()
+	tick := d.status.Tick
+	d.mu.Unlock()
+	t := &d.traffic
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if tick.IsZero() || tick.Equal(t.tick) || time.Since(t.read) < trafficEvery {
+		return t.last
+	}
+	var shapes server.Traffic
+	h := storage.History{Store: d.store}
+	for i := range features.Dimensions {
+		x := &features.Dimensions[i]
+		if !x.Forecast {
+			continue
+		}
+		err := h.Dimension(context.Background(), x, tick.Add(-trafficSpan), tick, func(key features.Key, values []float64) error {
+			if s := features.TrafficOf(key, x.Name, values); s.Minutes > 0 {
+				shapes = append(shapes, s)
+			}
+			return nil
+		})
+		if err != nil {
+			d.log.Warn("the shape of traffic cannot be read from the series", zap.Error(err))
+			return t.last
+		}
+	}
+	slices.SortStableFunc(shapes, func(a, b features.Traffic) int { return a.Key.Compare(b.Key) })
+	t.read, t.tick, t.last = time.Now(), tick, shapes
+	return shapes
+}

@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// TestTrafficAsPlanted: of four hours with one burst of ten minutes, at the end of which a tenant's prompts grow without a
+// bound, metrics, API, series, alerts, page and report say what was planted.
+func TestTrafficAsPlanted(t *testing.T) {
+	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "log: {level: error}", "report: {schedule: '0 12 * * *'}",
+		"pools: [{name: chat, kv_capacity_tokens: 400000, prefill_tokens_per_s: 12000, decode_tokens_per_s: 2400, itl: 25ms, replicas: {min: 1, max: 4}}]")
+	start := time.Date(2026, 3, 2, 8, 30, 0, 0, time.UTC)
+	const minutes = 260
+	for m := range minutes {
+		perMinute := 20
+		if m >= 60 && m < 70 {
+			perMinute = 120
+		}
+		for i := range perMinute {
+			prompt, tenant, model := 1000, "globex", "small"
+			if i%2 == 0 {
+				tenant, model = "acme", "large"
+				prompt += 500 * max(0, m-180)
+			}
+			p.publish(t, "forewarm.telemetry.request.chat.talk", fmt.Appendf(nil,
+				`{"arrived_at":%d,"prompt_tokens":%d,"cached_tokens":%d,"output_tokens":100,"tenant":%q,"model":%q,"tier":"premium"}`,
+				start.Add(time.Duration(m)*time.Minute+time.Duration(i)*time.Minute/time.Duration(perMinute)).UnixMilli(), prompt, prompt/4, tenant, model))
+		}
+	}
+	p.settle(t)
+	last := start.Add((minutes - 1) * time.Minute)
+	testenv.Await(t, "the last tick", func() bool { return !p.Status().Tick.Before(last) })
+
+	for _, c := range []struct{ path, want string }{
+		{"/metrics", `forewarm_traffic_burst_seconds{pool="chat",class="*",dimension="requests",quantile="1"} 600` + "\n"},
+		{"/metrics", `forewarm_traffic_bursts{pool="chat",class="talk",dimension="requests"} 1` + "\n"},
+		{"/metrics", `forewarm_prompt_growth_ratio{pool="chat",class="talk"} `},
+		{"/api/v1/pools/chat/traffic", `"peak_to_mean_1m": 4.9`}, // 120 over (240·20 + 10·120)/250
+		{"/api/v1/pools/chat", "ForewarmUnboundedPrompts"},
+		{"/api/v1/pools/chat", "class talk, tenant acme"},
+		{"/pools/chat/classes/talk", "Length of prompts"},
+		{"/api/v1/report?format=md&from=2026-03-02T08:30:00Z&to=2026-03-02T12:00:00Z", "| all | "},
+	} {
+		if code, body := testenv.Get(p.base + c.path); code != http.StatusOK || !strings.Contains(body, c.want) {
+			t.Errorf("%s: %d, no %q in\n%.3000s", c.path, code, c.want, body)
+		}
+	}
+	for query, want := range map[string]string{
+		`forewarm_model_tokens_per_second{class="talk"}`: `"model":"large"`,
+		`forewarm_tier_tokens_per_second{class="talk"}`:  `"tier":"premium"`,
+	} {
+		ask := "/api/v1/query?" + url.Values{"query": {"last_over_time(" + query + "[30m])"}, "time": {last.Format(time.RFC3339)}}.Encode()
+		if code, body := testenv.Get(p.base + ask); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d, %s", query, code, body)
+		}
+	}
+	testenv.Await(t, "the report of noon by the traffic's clock", func() bool { return p.Daemon.reporter.made.Load() == 1 })
+}

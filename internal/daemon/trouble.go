@@ -1,0 +1,137 @@
+package daemon
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting/sink"
+)
+
+// undelivery is a sink's newest failure; it is over when the sink has sent more.
+type undelivery struct {
+	sent  uint64
+	since time.Time // of the first failure since then
+	err   string
+}
+
+// unstored is why something could not be written when it was last tried.
+type unstored struct {
+	since time.Time
+	err   string
+}
+
+// troubleRemote is the part that is no matter of this machine's disk.
+const troubleRemote = "remote write"
+
+// stored notes how the last write of what ended.
+func (d *Daemon) stored(what string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	u, failing := d.unsaved[what]
+	if err == nil {
+		if failing {
+			d.log.Info("is written again", zap.String("what", what), zap.Time("was not since", u.since))
+		}
+		delete(d.unsaved, what)
+		return
+	}
+	if d.unsaved == nil {
+		d.unsaved = map[string]unstored{}
+	}
+	if !failing {
+		u.since = time.Now()
+		d.log.Warn("cannot be written", zap.String("what", what), zap.Error(err))
+	}
+	u.err = printable(err)
+	d.unsaved[what] = u
+}
+
+// storageTrouble says what could not be written when it was last tried, "" when all was. The caller holds mu.
+func (d *Daemon) storageTrouble() string {
+	trouble, _ := d.troubleBut("")
+	return trouble
+}
+
+// troubleBut says the same without one part, and since when. The caller holds mu.
+func (d *Daemon) troubleBut(part string) (trouble string, since time.Time) {
+	var out []string
+	for _, what := range slices.Sorted(maps.Keys(d.unsaved)) {
+		u := d.unsaved[what]
+		if what == part {
+			continue
+		}
+		out = append(out, what+": "+u.err)
+		if since.IsZero() || u.since.Before(since) {
+			since = u.since
+		}
+	}
+	return strings.Join(out, "; "), since
+}
+
+// printable is an error for people: what a server answered may hold anything.
+func printable(err error) string { return printableText(err.Error()) }
+
+func printableText(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// undelivered takes note of a sink that fails, or no longer does, and says so.
+func (d *Daemon) undelivered(f sink.Failure) {
+	log := d.log.With(zap.String("sink", f.Sink), zap.Int("failures in a row", f.Failures))
+	switch {
+	case f.Err == nil:
+		log.Info("a sink takes notices again")
+	case f.Disabled:
+		log.Error("a sink wants no more notices and gets none until a restart: remove it from the configuration, or mend the consumer and restart", zap.Error(f.Err))
+	case f.Final:
+		log.Warn("a notice was refused, and is not tried again", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
+	default:
+		log.Warn("nothing gets through to a sink; it is tried again, and the next word of it comes in some minutes", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
+	}
+	var sent uint64
+	for _, s := range d.dispatcher.Stats() {
+		if s.Sink == f.Sink {
+			sent = s.Sent
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f.Err == nil {
+		delete(d.undelivery, f.Sink)
+		return
+	}
+	if d.undelivery == nil {
+		d.undelivery = map[string]undelivery{}
+	}
+	u, failing := d.undelivery[f.Sink]
+	if !failing || u.sent != sent {
+		u = undelivery{sent: sent, since: time.Now()}
+	}
+	u.err = printable(f.Err)
+	d.undelivery[f.Sink] = u
+}
+
+// sinkTrouble says which sinks have delivered nothing since they last failed, "" when none.
+func (d *Daemon) sinkTrouble() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []string
+	for _, s := range d.dispatcher.Stats() {
+		if u, failed := d.undelivery[s.Sink]; failed && u.sent == s.Sent {
+			out = append(out, fmt.Sprintf("%s: %s (%d wait)", s.Sink, u.err, s.Queued))
+		}
+	}
+	return strings.Join(out, "; ")
+}

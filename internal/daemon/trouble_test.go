@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/zap"
+
+	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/alerting/sink"
+)
+
+// flaky is a sink that refuses its first notice.
+type flaky struct{ sent int }
+
+func (*flaky) Name() string { return "flaky" }
+
+func (f *flaky) Send(context.Context, alerting.Notice) error {
+	if f.sent++; f.sent == 1 {
+		return errors.New("unreachable")
+	}
+	return nil
+}
+
+func TestTroubleEndsWhenItIsOver(t *testing.T) {
+	d := &Daemon{log: zap.NewNop()}
+	d.stored("snapshot", errors.New("disk full"))
+	d.stored("log", nil)
+	if got := d.storageTrouble(); got != "snapshot: disk full" {
+		t.Errorf("storage: %q", got)
+	}
+	d.stored("snapshot", nil)
+	if got := d.storageTrouble(); got != "" {
+		t.Errorf("storage, written again: %q", got)
+	}
+
+	during := make(chan string, 2)
+	d.dispatcher = sink.NewDispatcher(sink.Delivery{Backoff: time.Millisecond}, []alerting.Sink{&flaky{}}, func(string, bool, int) sink.Queue { return idle{} }, func(f sink.Failure) {
+		d.undelivered(f)
+		during <- d.sinkTrouble()
+	}, noop.Tracer{})
+	now := time.Now()
+	tell := func() {
+		d.dispatcher.Tell(now, alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}})
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- d.dispatcher.Run(ctx) }()
+	tell()
+	if got := <-during; got != "flaky: unreachable (0 wait)" {
+		t.Errorf("sinks: %q while it failed", got)
+	}
+	tell()
+	if got := <-during; got != "" {
+		t.Errorf("sinks: %q after", got)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// idle is a queue without notices.
+type idle struct{}
+
+func (idle) Next(ctx context.Context, _ int) ([]*alerting.Delivery, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+func (idle) Delivered(context.Context, string) (string, error) { return "", nil }
+func (idle) NoteTold(context.Context, string, string) error    { return nil }

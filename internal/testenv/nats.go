@@ -1,0 +1,62 @@
+package testenv
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// StartNATS runs a nats-server with JetStream and more of a configuration file.
+func StartNATS(t testing.TB, lines ...string) (url string) {
+	t.Helper()
+	dir := t.TempDir()
+	o, err := server.ProcessConfigFile(WriteFile(t, filepath.Join(dir, "nats.conf"),
+		append(lines, "listen: "+FreeAddress(t), "jetstream {store_dir: "+dir+"}")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return StartNATSWith(t, o)
+}
+
+func StartNATSWith(t testing.TB, o *server.Options) (url string) {
+	t.Helper()
+	o.NoSigs, o.NoLog = true, true
+	s, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(Patience) {
+		t.Fatal("nats-server does not start")
+	}
+	return s.ClientURL()
+}
+
+// Subscribe gives the messages on a subject, however many.
+func Subscribe(t testing.TB, conn *nats.Conn, subject string) *nats.Subscription {
+	t.Helper()
+	s, err := conn.SubscribeSync(subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetPendingLimits(-1, -1); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Next gives the messages that came, until there is none for a while.
+func Next(s *nats.Subscription) func(func(*nats.Msg) bool) {
+	return func(yield func(*nats.Msg) bool) {
+		for {
+			m, err := s.NextMsg(500 * time.Millisecond)
+			if err != nil || !yield(m) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package testenv
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Server is a real Prometheus, or what speaks like one, over a directory.
+type Server struct {
+	URL  string
+	Stop func()
+}
+
+// StartPrometheus runs a Prometheus over dir until the test ends; an empty address takes a free one. It skips the test
+// where none is installed.
+func StartPrometheus(t testing.TB, dir, address string, flags ...string) *Server {
+	t.Helper()
+	return StartPrometheusOf(t, []string{"global: {}"}, dir, address, flags...)
+}
+
+// StartPrometheusOf is StartPrometheus with a configuration of so many lines.
+func StartPrometheusOf(t testing.TB, config []string, dir, address string, flags ...string) *Server {
+	t.Helper()
+	binary := Program(t, "prometheus", "prometheus")
+	address = cmp.Or(address, FreeAddress(t))
+	cfg := WriteFile(t, filepath.Join(t.TempDir(), "prometheus.yml"), config...)
+	cmd := exec.Command(binary, append(flags, "--config.file="+cfg, "--storage.tsdb.path="+dir, "--web.listen-address="+address,
+		"--log.level=error", "--storage.tsdb.retention.time=1000d")...)
+	return serveUntil(t, cmd, "http://"+address, "/-/ready", os.Kill)
+}
+
+// StartVictoria runs a VictoriaMetrics in the same way. It is not among what CI must have: where there is none the test is
+// skipped.
+func StartVictoria(t testing.TB, dir, address string) *Server {
+	t.Helper()
+	binary, err := exec.LookPath("victoria-metrics")
+	if err != nil {
+		t.Skip(err)
+	}
+	address = cmp.Or(address, FreeAddress(t))
+	cmd := exec.Command(binary, "-storageDataPath="+dir, "-httpListenAddr="+address, "-retentionPeriod=100y", "-search.latencyOffset=0s", "-loggerLevel=ERROR")
+	return serveUntil(t, cmd, "http://"+address, "/health", syscall.SIGTERM) // killed, it loses what it has answered for in the last seconds
+}
+
+// serveUntil runs a server until the test ends, and waits until it is ready.
+func serveUntil(t testing.TB, cmd *exec.Cmd, url, ready string, end os.Signal) *Server {
+	t.Helper()
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &Server{URL: url}
+	p.Stop = func() {
+		_ = cmd.Process.Signal(end)
+		_ = cmd.Wait()
+		p.Stop = func() {}
+	}
+	t.Cleanup(func() { p.Stop() })
+	Await(t, cmd.Path+" to be ready", func() bool { code, _ := Get(url + ready); return code == http.StatusOK })
+	return p
+}
+
+// StartAlertmanager runs an Alertmanager until the test ends.
+func StartAlertmanager(t testing.TB) (url string) {
+	t.Helper()
+	binary := Alertmanager(t)
+	dir, address := t.TempDir(), FreeAddress(t)
+	config := WriteFile(t, filepath.Join(dir, "alertmanager.yml"), "route: {receiver: none}", "receivers: [{name: none}]")
+	cmd := exec.CommandContext(t.Context(), binary, "--config.file="+config, "--storage.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address, "--cluster.listen-address=")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // killed by the context
+	url = "http://" + address
+	Await(t, "alertmanager to be ready", func() bool { code, _ := Get(url + "/-/ready"); return code == http.StatusOK })
+	return url
+}
+
+// Scalar is the value of a query which gives one series, asked of any Prometheus; 0 where it gives none.
+func Scalar(t testing.TB, base, query string, at time.Time) float64 {
+	t.Helper()
+	_, body := Get(base + "/api/v1/query?" + url.Values{"query": {query}, "time": {fmt.Sprint(at.Unix())}}.Encode())
+	var x struct {
+		Error string `json:"error"`
+		Data  struct {
+			Result []struct {
+				Value [2]any `json:"value"`
+			} `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(body), &x); err != nil || x.Error != "" || len(x.Data.Result) > 1 {
+		t.Fatalf("%s: %v: %s", query, err, body)
+	}
+	if len(x.Data.Result) == 0 {
+		return 0
+	}
+	v, err := strconv.ParseFloat(x.Data.Result[0].Value[1].(string), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
